@@ -1,0 +1,27 @@
+# Compiler flags that every target shares, as the interface target weft_flags.
+#  - Warnings are errors under gcc 12 and clang 14.
+#  - The program is portable: no -march, kernels are made for the machine when it runs.
+#  - Floating point is as written: no contraction into fused multiply-adds, no fast-math (dequantisation is bit-exact).
+add_library(weft_flags INTERFACE)
+target_include_directories(weft_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+target_compile_options(weft_flags INTERFACE
+  -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wcast-qual
+  -fno-strict-aliasing -ffp-contract=off -fno-common)
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")   # without NDEBUG: checks stay in
+set(CMAKE_C_FLAGS_RELEASE "-O2")
+set(CMAKE_C_FLAGS_DEBUG "-O0 -g")
+
+find_package(Threads REQUIRED)
+target_link_libraries(weft_flags INTERFACE Threads::Threads m ${CMAKE_DL_LIBS})
+
+if(WEFT_SANITIZE)
+  target_compile_options(weft_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(weft_flags INTERFACE -fsanitize=address,undefined)
+  target_compile_definitions(weft_flags INTERFACE WEFT_SANITIZE=1)
+endif()
+if(WEFT_FUZZ)
+  if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "weft: WEFT_FUZZ needs clang (libFuzzer); configure with CC=clang")
+  endif()
+  target_compile_options(weft_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
