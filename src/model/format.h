@@ -1,0 +1,73 @@
+// format: the single table of the tensor types that a GGUF file can hold - id, name, elements and bytes of a block.
+// Everything that needs a size or a name of a type asks here; how a block turns into numbers is an expression, kept in
+// dequant.c under the same ids.  Adding a format is one row here and, if it computes, one expression there.
+//
+// Invariant: ids and block layouts are those of ggml, so a row is never changed once files of that type exist.
+#ifndef WEFT_FORMAT_H
+#define WEFT_FORMAT_H
+#include "base/base.h"
+
+// F(id, name, elements of a block, bytes of a block, computes)
+#define FORMAT_TABLE(F) \
+  F( 0, F32,       1,   4, false) \
+  F( 1, F16,       1,   2, false) \
+  F( 2, Q4_0,     32,  18, false) \
+  F( 3, Q4_1,     32,  20, false) \
+  F( 6, Q5_0,     32,  22, false) \
+  F( 7, Q5_1,     32,  24, false) \
+  F( 8, Q8_0,     32,  34, false) \
+  F( 9, Q8_1,     32,  36, false) \
+  F(10, Q2_K,    256,  84, false) \
+  F(11, Q3_K,    256, 110, false) \
+  F(12, Q4_K,    256, 144, false) \
+  F(13, Q5_K,    256, 176, false) \
+  F(14, Q6_K,    256, 210, false) \
+  F(15, Q8_K,    256, 292, false) \
+  F(16, IQ2_XXS, 256,  66, false) \
+  F(17, IQ2_XS,  256,  74, false) \
+  F(18, IQ3_XXS, 256,  98, false) \
+  F(19, IQ1_S,   256,  50, false) \
+  F(20, IQ4_NL,   32,  18, false) \
+  F(21, IQ3_S,   256, 110, false) \
+  F(22, IQ2_S,   256,  82, false) \
+  F(23, IQ4_XS,  256, 136, false) \
+  F(24, I8,        1,   1, false) \
+  F(25, I16,       1,   2, false) \
+  F(26, I32,       1,   4, false) \
+  F(27, I64,       1,   8, false) \
+  F(28, F64,       1,   8, false) \
+  F(29, IQ1_M,   256,  56, false) \
+  F(30, BF16,      1,   2, false) \
+  F(34, TQ1_0,   256,  54, false) \
+  F(35, TQ2_0,   256,  66, false) \
+  F(39, MXFP4,    32,  17, false) \
+  F(40, NVFP4,    64,  36, false) \
+  F(41, Q1_0,    128,  18, false) \
+  F(42, Q2_0,     64,  18, false)
+
+// R(id, name): types that once were in files and that ggml has withdrawn; they have no layout any more.
+#define FORMAT_REMOVED(R) \
+  R( 4, Q4_2) R( 5, Q4_3) \
+  R(31, Q4_0_4_4) R(32, Q4_0_4_8) R(33, Q4_0_8_8) \
+  R(36, IQ4_NL_4_4) R(37, IQ4_NL_4_8) R(38, IQ4_NL_8_8)
+
+enum format_id {
+#define F(id, name, block, bytes, computes) FORMAT_##name = id,
+  FORMAT_TABLE(F)
+#undef F
+};
+
+struct format {
+  uint32_t id;         // ggml's number, as it stands in the file
+  const char *name;    // ggml's name: "Q4_0"
+  uint32_t block;      // elements of a block; the rows of a tensor are whole blocks
+  uint32_t bytes;      // bytes of a block
+  bool computes;       // whether dequant.c has its expression
+};
+
+const struct format *format_by_id(uint32_t id);            // NULL: unknown or removed
+const struct format *format_by_name(const char *name);     // any case ("q4_0"); NULL: none of that name
+const char *format_removed_name(uint32_t id);              // the name of a withdrawn type; NULL: it never was one
+// Bytes of a row of n elements; false where n is not a multiple of the block or the size does not fit.
+bool format_row_bytes(const struct format *f, uint64_t n, uint64_t *out);
+#endif
