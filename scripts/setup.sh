@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Installs what is missing on a Debian system: for the build, for the demo (build + LLVM's library) or for the tests (demo +
+# clang, cmocka, PoCL and a Python environment in build/venv).  When everything is there it costs one dpkg-query.
+set -euo pipefail
+
+usage() {
+  cat <<'END'
+usage: scripts/setup.sh [build|demo|test]
+
+Installs the Debian packages that are missing: for building (the default), for the demo, or for the whole test suite.
+With `test` it also makes a Python environment for the tests in build/venv.  Packages already there are left as they are;
+without apt it says what is needed and goes on.  scripts/build.sh, demo.sh and test.sh call it themselves.
+END
+}
+
+say() { echo "weft: $*" >&2; }
+
+what=${1:-build}
+case "$what" in
+  build|demo|test) ;;
+  -h|--help) usage; exit 0;;
+  *) usage >&2; exit 2;;
+esac
+cd "$(dirname "$0")/.."
+
+build_packages=(gcc libc6-dev cmake ninja-build pkg-config libpcre2-dev libutf8proc-dev libjansson-dev libsqlite3-dev libhwloc-dev
+                opencl-c-headers)
+# clang and its run-time library are for the sanitizer build, PoCL (an OpenCL for the CPU) for the OpenCL device.
+test_packages=(clang libclang-rt-14-dev libcmocka-dev pocl-opencl-icd ocl-icd-libopencl1 python3 python3-venv)
+
+packages=("${build_packages[@]}")
+llvm=()
+[ "$what" = build ] || llvm=(libllvm22 libllvm19)  # the first that is installed or that apt offers
+[ "$what" = test ] && packages+=("${test_packages[@]}")
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@"; }
+
+# Runs a command with its output kept back, and shows the output only if the command fails.
+quietly() {
+  local log; log=$(mktemp)
+  if "$@" >"$log" 2>&1 </dev/null; then rm -f "$log"; else cat "$log" >&2; rm -f "$log"; return 1; fi
+}
+
+install_packages() {
+  local installed missing=() package
+  installed=$(dpkg-query -W -f '${db:Status-Abbrev}|${Package}|\n' "${packages[@]}" "${llvm[@]}" 2>/dev/null || true)
+  for package in "${packages[@]}"; do
+    grep -q "^ii *|$package|" <<<"$installed" || missing+=("$package")
+  done
+  local need_llvm=""
+  if [ ${#llvm[@]} -gt 0 ] && ! grep -qE "^ii *\|(libllvm22|libllvm19)\|" <<<"$installed"; then need_llvm=1; fi
+  [ ${#missing[@]} -gt 0 ] || [ -n "$need_llvm" ] || return 0
+
+  if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+    say "these packages are missing, and installing them needs root or sudo: ${missing[*]} ${need_llvm:+libllvm22 (or libllvm19)}"
+    exit 1
+  fi
+  say "looking up packages (apt-get update)"
+  quietly apt update || say "apt-get update failed; trying with the lists that are there"
+  if [ -n "$need_llvm" ]; then
+    for package in "${llvm[@]}"; do
+      if [ -n "$(apt-cache madison "$package" 2>/dev/null)" ]; then missing+=("$package"); break; fi
+    done
+  fi
+  say "installing ${missing[*]}"
+  quietly apt install -y --no-install-recommends "${missing[@]}" || { say "apt-get install failed"; exit 1; }
+}
+
+# The Python of the tests: build/venv, made once, and again when requirements.txt changes.
+python_environment() {
+  local wanted=tests/python/requirements.txt venv=build/venv python
+  if cmp -s "$wanted" "$venv/requirements.txt" && "$venv/bin/python" -c 'import sys' 2>/dev/null; then return 0; fi
+  for python in /usr/bin/python3 python3; do
+    "$python" -c 'import ensurepip, venv' 2>/dev/null && break
+    python=""
+  done
+  [ -n "$python" ] || { say "the tests need Python 3 with its venv module (Debian: python3-venv)"; exit 1; }
+  say "making the Python environment of the tests ($venv)"
+  rm -rf "$venv"
+  mkdir -p build
+  quietly "$python" -m venv "$venv" || { say "making $venv failed"; exit 1; }
+  quietly "$venv/bin/python" -m pip install --disable-pip-version-check -r "$wanted" || { say "pip could not install $wanted"; exit 1; }
+  cp "$wanted" "$venv/requirements.txt"
+}
+
+if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
+  install_packages
+else
+  say "no apt here; needed: gcc or clang, cmake >= 3.25, ninja, pkg-config, pcre2, utf8proc, jansson, sqlite3, hwloc, CL/cl.h, LLVM 22 or 19"
+fi
+if [ "$what" = test ]; then python_environment; fi

@@ -1,0 +1,139 @@
+"""Fixtures of the Python tests.
+
+The tests see the program as a user does: they run the command (WEFT_BIN, default build/weft) and look at its exit status,
+stdout and stderr.  The environment is made anew for each session: no variable of the caller's reaches the program, and
+compiled kernels go to a cache of the session's own.  Models, vocabularies and tools that are not part of the repository lie
+in WEFT_SHARED (default: shared/ beside the tree); tests that need them are skipped where there are none.
+
+    weft                      path of the command
+    run_weft(args, ...)       runs it: bytes in .stdout and .stderr, text in .out and .err, exit status in .returncode
+    shared_dir                pathlib.Path of the shared files, or a skip
+    tinypy                    path of the model that the repository itself keeps
+    cache_dir                 an empty folder for WEFT_CACHE
+    make_gguf(preset, ...)    path of a file with synthetic weights, made once per session, or a skip
+"""
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+SHARED = Path(os.environ.get("WEFT_SHARED") or REPO.parent / "shared").resolve()
+SANITIZED = bool(os.environ.get("WEFT_SANITIZED"))  # weft was built with ASan and UBSan: everything is slower
+
+# What the program inherits from the caller.  Sanitizer options must reach it; its own variables must not.
+KEPT = {"PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "SPEC",
+        "OCL_ICD_VENDORS"}
+
+
+class Finished(subprocess.CompletedProcess):
+    """A run that ended: .stdout and .stderr are bytes, .out and .err the same as text."""
+
+    @property
+    def out(self):
+        return self.stdout.decode("utf-8", "replace")
+
+    @property
+    def err(self):
+        return self.stderr.decode("utf-8", "replace")
+
+
+@pytest.fixture(scope="session")
+def repo():
+    return REPO
+
+
+@pytest.fixture(scope="session")
+def sanitized():
+    return SANITIZED
+
+
+@pytest.fixture(scope="session")
+def weft():
+    path = Path(os.environ.get("WEFT_BIN") or REPO / "build" / "weft").resolve()
+    if not path.exists():
+        pytest.fail(f"no program at {path}: run scripts/build.sh, or set WEFT_BIN")
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def weft_env(tmp_path_factory):
+    """The environment that run_weft starts from: a home and a kernel cache of this session's own."""
+    home = tmp_path_factory.mktemp("home")
+    env = {name: value for name, value in os.environ.items() if name in KEPT}
+    env.update(HOME=str(home), XDG_CACHE_HOME=str(home / ".cache"), POCL_CACHE_DIR=str(home / "pocl"))
+    env.setdefault("LC_ALL", "C.UTF-8")
+    return env
+
+
+@pytest.fixture(scope="session")
+def run_weft(weft, weft_env):
+    """run_weft(args, env=None, timeout=120, input=None): runs the command.  env adds variables (None removes one); input is
+    bytes or text for stdin, which is empty otherwise.  Under the sanitizers the time limit is five times as long, and a
+    report of theirs fails the test whatever the exit status."""
+
+    def run(args, env=None, timeout=120, input=None, **more):
+        full = dict(weft_env)
+        for name, value in (env or {}).items():
+            if value is None:
+                full.pop(name, None)
+            else:
+                full[name] = str(value)
+        if isinstance(input, str):
+            input = input.encode()
+        if input is None:
+            more.setdefault("stdin", subprocess.DEVNULL)
+        else:
+            more["input"] = input
+        done = subprocess.run([weft, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=full,
+                              timeout=timeout * (5 if SANITIZED else 1), **more)
+        for mark in (b"ERROR: AddressSanitizer", b"ERROR: LeakSanitizer", b"runtime error:"):
+            if mark in done.stderr:
+                pytest.fail(f"sanitizer report from weft {' '.join(map(str, args))}:\n{done.stderr.decode(errors='replace')}")
+        return Finished(done.args, done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def shared_dir():
+    if not SHARED.is_dir():
+        pytest.skip(f"no shared files at {SHARED} (WEFT_SHARED)")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def tinypy():
+    return str(REPO / "models" / "tinypy.gguf")
+
+
+@pytest.fixture
+def cache_dir(tmp_path):
+    path = tmp_path / "cache"
+    path.mkdir(mode=0o700)
+    return path
+
+
+@pytest.fixture(scope="session")
+def make_gguf(shared_dir, tmp_path_factory):
+    """make_gguf(preset, *args): a GGUF file with synthetic weights, e.g. make_gguf("tiny-llama:q6_k", "--seed", "3")."""
+    tool = shared_dir / "tools" / "make_gguf.py"
+    folder = tmp_path_factory.mktemp("gguf")
+    made = {}
+
+    def make(preset, *args):
+        if not tool.exists():
+            pytest.skip(f"no {tool}")
+        key = (preset, *map(str, args))
+        if key not in made:
+            path = folder / f"{len(made)}-{preset.replace(':', '-').replace('/', '-')}.gguf"
+            command = [sys.executable, str(tool), "--preset", preset, "--out", str(path), *map(str, args)]
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            if done.returncode:
+                pytest.fail(f"{' '.join(command)}:\n{done.stdout.decode(errors='replace')}")
+            made[key] = str(path)
+        return made[key]
+
+    return make
