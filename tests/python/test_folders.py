@@ -1,0 +1,142 @@
+"""The folder rule: each folder of src/ uses only the folders to its left, and a few things live in one place only.
+
+`problems` looks at a tree and says what breaks the rule; the tests hold Weft's own tree to it, and then break a small tree
+in every way, so that a checker that sees nothing does not pass.
+"""
+import re
+import shutil
+import subprocess
+
+import pytest
+
+ORDER = ["base", "graph", "schedule", "codegen", "render", "device", "model", "text", "engine", "app"]
+MAX_LINES = 1000
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
+GETENV = re.compile(r"\b(?:secure_)?getenv\s*\(|\bextern\s+char\s*\*\*\s*environ\b")
+INTRINSICS = re.compile(r"\b(?:\w*mmintrin|immintrin|x86intrin|arm_neon|arm_sve)\.h\b|\b__builtin_ia32\w*|\b_mm(?:256|512)?_\w+")
+COMMENT_OR_TEXT = re.compile(r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S)
+
+
+def without_comments(text):
+    return COMMENT_OR_TEXT.sub(lambda m: "\n" * m.group().count("\n") if m.group()[0] == "/" else m.group(), text)
+
+
+def problems(root):
+    """What in root/src and root/include breaks the rule, one line each."""
+    found = []
+    src = root / "src"
+    for folder in sorted(p.name for p in src.iterdir() if p.is_dir()):
+        if folder not in ORDER:
+            found.append(f"src/{folder}: not a folder of the design")
+    for folder in ORDER:
+        if not any((src / folder / f"{folder}.{kind}").exists() for kind in "ch"):
+            found.append(f"src/{folder}: no file is named after it")
+    for path in sorted(p for top in (src, root / "include") for p in top.rglob("*") if p.suffix in (".c", ".h")):
+        name = path.relative_to(root).as_posix()
+        text = path.read_text(encoding="utf-8")
+        code = without_comments(text)
+        folder = path.relative_to(src).parts[0] if src in path.parents else None
+        if text.count("\n") > MAX_LINES:
+            found.append(f"{name}: {text.count(chr(10))} lines, more than {MAX_LINES}")
+        if not text.lstrip().startswith(("//", "/*")):
+            found.append(f"{name}: does not open with a comment that says what it is for")
+        if GETENV.search(code) and name != "src/base/env.c":
+            found.append(f"{name}: reads the environment, which only src/base/env.c may")
+        if INTRINSICS.search(code) and folder != "render":
+            found.append(f"{name}: machine intrinsics, which only src/render/ may name")
+        for included in INCLUDE.findall(code):
+            trouble = include_problem(root, folder, included)
+            if trouble:
+                found.append(f"{name}: includes \"{included}\": {trouble}")
+    return found
+
+
+def include_problem(root, folder, included):
+    """Why a file of src/<folder> (None: of include/) may not include this, or None."""
+    if folder is None:
+        return "the public header stands alone"
+    if included == "weft.h":
+        return None if folder in ("engine", "app") else "only engine/ (which implements it) and app/ use the public header"
+    other, _, rest = included.partition("/")
+    if not rest or other not in ORDER:
+        return "not of the form \"folder/name.h\""
+    if not (root / "src" / included).exists():
+        return "no such file"
+    if ORDER.index(other) > ORDER.index(folder):
+        return f"{other}/ stands to the right of {folder}/"
+    if folder == "app" and other not in ("app", "base"):
+        return "app/ uses only weft.h and base/"
+    return None
+
+
+def test_tree(repo):
+    assert problems(repo) == []
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])
+def test_header_stands_alone(repo, tmp_path, compiler):
+    """Programs that embed Weft see include/ alone: the header must compile by itself, in C and in C++."""
+    if not shutil.which(compiler):
+        pytest.skip(f"no {compiler}")
+    language = ["-x", "c++", "-std=c++17"] if "++" in compiler else ["-x", "c", "-std=c17", "-pedantic"]
+    source = tmp_path / "embed.c"
+    source.write_text('#include "weft.h"\n#include "weft.h"\nint unused_so_that_the_file_is_not_empty;\n')
+    done = subprocess.run([compiler, *language, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", repo / "include", source],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A small tree that keeps the rule."""
+    for folder in ORDER:
+        (tmp_path / "src" / folder).mkdir(parents=True)
+        (tmp_path / "src" / folder / f"{folder}.h").write_text("// what it is for\n")
+    (tmp_path / "src/base/env.c").write_text('// env\n#include <stdlib.h>\nchar *f(void) { return getenv("A"); }\n')
+    (tmp_path / "src/graph/rule.c").write_text('// rules; "immintrin.h" and getenv() in a comment are no harm\n#include "base/base.h"\n')
+    (tmp_path / "src/app/main.c").write_text('// main\n#include "weft.h"\n#include "base/base.h"\n')
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include/weft.h").write_text("// public\n")
+    return tmp_path
+
+
+def test_a_good_tree_passes(tree):
+    assert problems(tree) == []
+
+
+@pytest.mark.parametrize("path, text, expected", [
+    ("src/graph/x.c", '// x\n#include "device/device.h"\n', "device/ stands to the right of graph/"),
+    ("src/base/x.h", '// x\n#include "graph/graph.h"\n', "graph/ stands to the right of base/"),
+    ("src/app/x.c", '// x\n#include "engine/engine.h"\n', "app/ uses only weft.h and base/"),
+    ("src/model/x.c", '// x\n#include "weft.h"\n', "only engine/"),
+    ("src/model/x.c", '// x\n#include "model.h"\n', "not of the form"),
+    ("src/model/x.c", '// x\n#include "../graph/graph.h"\n', "not of the form"),
+    ("src/model/x.c", '// x\n  #  include "base/nothing.h"\n', "no such file"),
+    ("src/device/x.c", '// x\nchar *f(void) { return getenv ("HOME"); }\n', "reads the environment"),
+    ("src/base/x.c", '// x\nchar *f(void) { return secure_getenv("HOME"); }\n', "reads the environment"),
+    ("src/device/x.c", "// x\n#include <immintrin.h>\n", "machine intrinsics"),
+    ("src/device/x.c", "// x\n#include <arm_neon.h>\n", "machine intrinsics"),
+    ("src/codegen/x.c", "// x\nvoid f(void) { __builtin_ia32_pause(); }\n", "machine intrinsics"),
+    ("src/codegen/x.c", "// x\nvoid f(void) { a = _mm512_setzero_ps(); }\n", "machine intrinsics"),
+    ("src/codegen/x.c", "int a;\n", "does not open with a comment"),
+    ("src/codegen/x.c", "// x\n" + "\n" * MAX_LINES, "1001 lines"),
+    ("src/kernels/x.c", "// x\n", "not a folder of the design"),
+    ("src/device/x.c", '// x\nconst char *s = "//"; char *f(void) { return getenv(s); }\n', "reads the environment"),
+    ("include/weft.h", '// x\n#include "base/base.h"\n', "stands alone"),
+])
+def test_a_broken_tree_is_seen(tree, path, text, expected):
+    (tree / path).parent.mkdir(exist_ok=True)
+    (tree / path).write_text(text)
+    found = problems(tree)
+    assert len(found) == 1 and expected in found[0], found
+
+
+def test_a_folder_without_its_file_is_seen(tree):
+    (tree / "src/text/text.h").unlink()
+    assert problems(tree) == ["src/text: no file is named after it"]
+
+
+def test_intrinsics_in_render_are_allowed(tree):
+    (tree / "src/render/x86.c").write_text('// names _mm512_add_ps in text\nconst char *s = "_mm512_add_ps";\n')
+    assert problems(tree) == []
