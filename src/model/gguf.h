@@ -72,7 +72,7 @@ typedef struct gguf_tensor {
   uint32_t shard;               // which file of a split model
   int64_t ne[4];                // ne[0] is contiguous; >= 1, and 1 from n_dims on
   const struct format *format;  // never NULL; ne[0] is a multiple of format->block
-  const void *data;             // in the mapping, aligned to the file's general.alignment
+  const void *data;             // in the mapping, aligned to the file's general.alignment (to a page at most)
   size_t nbytes;
   uint64_t offset;              // of data from the beginning of its file
 } gguf_tensor;
