@@ -1,0 +1,65 @@
+// Which instructions kernels may use: what this machine has, what WEFT_CPU allows, and how LLVM calls it.
+//
+// Found by asking the processor itself (and whether the operating system keeps its registers), never through LLVM: a
+// start that compiles nothing does not load LLVM.  One table below is the list of features; everything comes from it.
+#ifndef WEFT_DEVICE_CPU_INFO_H
+#define WEFT_DEVICE_CPU_INFO_H
+#include "base/base.h"
+
+// field, LLVM's name, cpuid leaf, subleaf, register, bit, state the system must keep (0 none, 1 AVX, 2 AVX-512), the level
+// of x86-64 that includes it (5: none does).  Names must be known to every supported LLVM: an unknown one makes it print.
+#define CPU_FEATURES(F) \
+  F(sse3,         "sse3",            1,           0, ECX, 0,  0, 2) \
+  F(ssse3,        "ssse3",           1,           0, ECX, 9,  0, 2) \
+  F(cx16,         "cx16",            1,           0, ECX, 13, 0, 2) \
+  F(sse4_1,       "sse4.1",          1,           0, ECX, 19, 0, 2) \
+  F(sse4_2,       "sse4.2",          1,           0, ECX, 20, 0, 2) \
+  F(popcnt,       "popcnt",          1,           0, ECX, 23, 0, 2) \
+  F(sahf,         "sahf",            0x80000001u, 0, ECX, 0,  0, 2) \
+  F(avx,          "avx",             1,           0, ECX, 28, 1, 3) \
+  F(f16c,         "f16c",            1,           0, ECX, 29, 1, 3) \
+  F(fma,          "fma",             1,           0, ECX, 12, 1, 3) \
+  F(movbe,        "movbe",           1,           0, ECX, 22, 0, 3) \
+  F(bmi,          "bmi",             7,           0, EBX, 3,  0, 3) \
+  F(avx2,         "avx2",            7,           0, EBX, 5,  1, 3) \
+  F(bmi2,         "bmi2",            7,           0, EBX, 8,  0, 3) \
+  F(lzcnt,        "lzcnt",           0x80000001u, 0, ECX, 5,  0, 3) \
+  F(avx512f,      "avx512f",         7,           0, EBX, 16, 2, 4) \
+  F(avx512dq,     "avx512dq",        7,           0, EBX, 17, 2, 4) \
+  F(avx512cd,     "avx512cd",        7,           0, EBX, 28, 2, 4) \
+  F(avx512bw,     "avx512bw",        7,           0, EBX, 30, 2, 4) \
+  F(avx512vl,     "avx512vl",        7,           0, EBX, 31, 2, 4) \
+  F(avx512ifma,   "avx512ifma",      7,           0, EBX, 21, 2, 5) \
+  F(avx512vbmi,   "avx512vbmi",      7,           0, ECX, 1,  2, 5) \
+  F(avx512vbmi2,  "avx512vbmi2",     7,           0, ECX, 6,  2, 5) \
+  F(avx512vnni,   "avx512vnni",      7,           0, ECX, 11, 2, 5) \
+  F(avx512bitalg, "avx512bitalg",    7,           0, ECX, 12, 2, 5) \
+  F(avx512popcnt, "avx512vpopcntdq", 7,           0, ECX, 14, 2, 5) \
+  F(avx512fp16,   "avx512fp16",      7,           0, EDX, 23, 2, 5) \
+  F(avx512bf16,   "avx512bf16",      7,           1, EAX, 5,  2, 5) \
+  F(gfni,         "gfni",            7,           0, ECX, 8,  1, 5) \
+  F(avxvnni,      "avxvnni",         7,           1, EAX, 4,  1, 5)
+
+typedef struct cpu_features {
+#define F(field, llvm_name, leaf, sub, reg, bit, state, level) bool field;
+  CPU_FEATURES(F)
+#undef F
+  bool amd, intel;
+  unsigned family, model;
+} cpu_features;
+
+void cpu_detect(cpu_features *out);     // all false on other processor families
+
+typedef struct cpu_target {
+  cpu_features has;                     // what kernels may use: no more than the machine has
+  int vector_bits;                      // widest vector worth using: 128, 256 or 512
+  char cpu[24], features[320];          // LLVM's cpu name and feature list ("+f16c,+fma"), for llvm_compile
+  char tune[24];                        // value for the function attribute "tune-cpu"; "" if none is better than the default
+  char key[384];                        // all of the above as one line, the same in every run: part of cache keys
+} cpu_target;
+
+// `spec` is native, x86-64, x86-64-v2, x86-64-v3 or x86-64-v4 (only native on other families).  An unknown name, and more than
+// `have` offers, are errors whose message lists the valid names or the first thing missing.
+int cpu_target_for(const char *spec, const cpu_features *have, cpu_target *out, error *err);
+int cpu_target_from_env(cpu_target *out, error *err);      // WEFT_CPU on this machine
+#endif

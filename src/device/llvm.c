@@ -1,0 +1,272 @@
+// LLVM through its C API: see llvm.h.
+//
+// The library is found by soname, newest supported first, with RTLD_LOCAL: an OpenCL driver in the same process brings an
+// LLVM of its own, and the two must not see each other's symbols (Debian's builds also version every symbol).  RTLD_DEEPBIND
+// would add nothing to that and the address sanitizer refuses it.  The functions are declared here with opaque pointers, in one
+// X-macro that makes both the table and the look-up.  The table is filled once and constant from then on: the one process-wide
+// state here, because a library is loaded once per process by nature.
+//
+// LLVM reports in four ways, and each ends in the caller's `struct error`: parse messages, verifier messages, diagnostics (a
+// handler per context), and "fatal errors" (an instruction that cannot be selected), after which LLVM would exit.  The
+// fatal handler leaves by longjmp; the context in use is then abandoned, a leak that only a broken compiler sees.
+#define _GNU_SOURCE
+#include "device/llvm.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#define FAMILY "X86"
+#define TRIPLE "x86_64-unknown-linux-gnu"
+#elif defined(__aarch64__)
+#define FAMILY "AArch64"
+#define TRIPLE "aarch64-unknown-linux-gnu"
+#else
+#error "this processor family needs its row here: LLVM's name for it, and its triple"
+#endif
+
+// What runs over the IR before instruction selection.  Kernels arrive nearly final: loops and vectors are already as they should
+// be, so no inlining, vectorising or unrolling; what pays is folding of address arithmetic, hoisting it out of loops and
+// sharing equal loads.  Nothing here may invent a library call (loop-idiom would).
+#define PASSES "function(early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-simplifycfg,licm<allowspeculation>)," \
+               "gvn<no-load-pre>,instcombine<no-verify-fixpoint>,simplifycfg)"
+enum { CODEGEN_LEVEL = 2, RELOC_PIC = 2, CODE_MODEL_SMALL = 3, ASSEMBLY_FILE = 0, OBJECT_FILE = 1, VERIFY_RETURNS_STATUS = 2, SEVERITY_ERROR = 0 };
+
+static const char *const sonames[] = {
+  "libLLVM.so.22.1", "libLLVM-22.so.1", "libLLVM-22.so", "libLLVM.so.21.1", "libLLVM-21.so.1", "libLLVM-21.so",
+  "libLLVM.so.20.1", "libLLVM-20.so.1", "libLLVM-20.so", "libLLVM.so.19.1", "libLLVM-19.so.1", "libLLVM-19.so",
+};
+
+typedef void diagnostic_fn(void *info, void *context);
+typedef void fatal_fn(const char *reason);
+
+// result, name without "LLVM", arguments
+#define LLVM_FUNCTIONS(F) \
+  F(void, GetVersion, (unsigned *major, unsigned *minor, unsigned *patch)) \
+  F(void, InstallFatalErrorHandler, (fatal_fn *handler)) \
+  F(int, GetTargetFromTriple, (const char *triple, void **target, char **message)) \
+  F(void *, CreateTargetMachine, (void *target, const char *triple, const char *cpu, const char *features, int level, int reloc, int model)) \
+  F(void, DisposeTargetMachine, (void *machine)) \
+  F(void *, CreateTargetDataLayout, (void *machine)) \
+  F(void, DisposeTargetData, (void *layout)) \
+  F(int, TargetMachineEmitToMemoryBuffer, (void *machine, void *module, int kind, char **message, void **buffer)) \
+  F(void *, ContextCreate, (void)) \
+  F(void, ContextDispose, (void *context)) \
+  F(void, ContextSetDiagnosticHandler, (void *context, diagnostic_fn *handler, void *handler_context)) \
+  F(char *, GetDiagInfoDescription, (void *info)) \
+  F(int, GetDiagInfoSeverity, (void *info)) \
+  F(void *, CreateMemoryBufferWithMemoryRange, (const char *text, size_t n, const char *name, int ends_with_nul)) \
+  F(const char *, GetBufferStart, (void *buffer)) \
+  F(size_t, GetBufferSize, (void *buffer)) \
+  F(void, DisposeMemoryBuffer, (void *buffer)) \
+  F(int, ParseIRInContext, (void *context, void *buffer, void **module, char **message)) \
+  F(void, SetTarget, (void *module, const char *triple)) \
+  F(void, SetModuleDataLayout, (void *module, void *layout)) \
+  F(int, VerifyModule, (void *module, int action, char **message)) \
+  F(void *, CloneModule, (void *module)) \
+  F(void, DisposeModule, (void *module)) \
+  F(void *, CreatePassBuilderOptions, (void)) \
+  F(void, DisposePassBuilderOptions, (void *options)) \
+  F(void *, RunPasses, (void *module, const char *passes, void *machine, void *options)) \
+  F(char *, GetErrorMessage, (void *err)) \
+  F(void, DisposeErrorMessage, (char *message)) \
+  F(void, DisposeMessage, (char *message))
+
+static struct {
+#define F(result, name, arguments) result (*name) arguments;
+  LLVM_FUNCTIONS(F)
+#undef F
+} L;
+static pthread_once_t load_once = PTHREAD_ONCE_INIT;
+static error load_error;
+static void *target;           // LLVM's description of the processor family; NULL until loading succeeded
+static atomic_bool loaded;
+
+// ------------------------------------------------------------------------------------------------------------ loading
+
+static _Thread_local jmp_buf *landing;           // where a fatal error of this thread's compile goes
+static _Thread_local char fatal_text[512];
+
+static void on_fatal(const char *reason) {
+  if (!landing) return;                          // not ours (a library that shares this LLVM): LLVM goes on to exit
+  snprintf(fatal_text, sizeof fatal_text, "%s", reason);
+  longjmp(*landing, 1);
+}
+
+static bool find(void *library, const char *name, void *slot) {
+  char full[96];
+  snprintf(full, sizeof full, "LLVM%s", name);
+  void *p = dlsym(library, full);
+  memcpy(slot, &p, sizeof p);
+  if (!p) error_set(&load_error, "the LLVM library lacks the function %s: install libllvm22 (or libllvm19)", full);
+  return p != NULL;
+}
+
+static void load(void) {
+  void *library = NULL;
+  char first[256] = "";
+  for (size_t i = 0; i < COUNT(sonames) && !library; i++) {
+    library = dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL);
+    if (!library && !first[0]) { const char *e = dlerror(); snprintf(first, sizeof first, "%s", e ? e : "unknown error"); }
+  }
+  if (!library) {
+    error_set(&load_error, "compiling kernels needs the LLVM library, and none of version 22 to 19 could be loaded (%s): "
+              "install the package libllvm22 (or libllvm19)", first);
+    return;
+  }
+#define F(result, name, arguments) if (!find(library, #name, &L.name)) return;
+  LLVM_FUNCTIONS(F)
+#undef F
+  static const char *const steps[] = {"TargetInfo", "Target", "TargetMC", "AsmPrinter", "AsmParser"};
+  for (size_t i = 0; i < COUNT(steps); i++) {
+    char name[64];
+    void (*initialize)(void);
+    snprintf(name, sizeof name, "Initialize" FAMILY "%s", steps[i]);
+    if (!find(library, name, &initialize)) return;
+    initialize();
+  }
+  L.InstallFatalErrorHandler(on_fatal);
+  char *message = NULL;
+  void *found = NULL;
+  if (L.GetTargetFromTriple(TRIPLE, &found, &message)) {
+    error_set(&load_error, "LLVM cannot make code for " TRIPLE ": %s", message);
+    L.DisposeMessage(message);
+    return;
+  }
+  target = found;
+  atomic_store(&loaded, true);
+}
+
+static int need(error *err) {
+  pthread_once(&load_once, load);
+  return target ? 0 : error_set(err, "%s", load_error.text);
+}
+
+bool llvm_is_loaded(void) { return atomic_load(&loaded); }
+
+int llvm_version(str *out, error *err) {
+  if (need(err)) return -1;
+  unsigned major, minor, patch;
+  L.GetVersion(&major, &minor, &patch);
+  str_addf(out, "%u.%u.%u", major, minor, patch);
+  return 0;
+}
+
+// ---------------------------------------------------------------------------------------------------------- compiling
+
+struct job {
+  const char *ir, *cpu, *features;
+  bytes *object;
+  str *assembly;
+  error *err;
+  void *context, *module, *machine;
+  str complaints;                       // errors that came through the context's diagnostic handler
+};
+
+static void on_diagnostic(void *info, void *context) {
+  struct job *j = context;
+  if (L.GetDiagInfoSeverity(info) != SEVERITY_ERROR) return;
+  char *text = L.GetDiagInfoDescription(info);
+  if (j->complaints.n) str_add(&j->complaints, "; ");
+  str_add(&j->complaints, text);
+  L.DisposeMessage(text);
+}
+
+static int fail(struct job *j, const char *stage, char *message) {
+  error_set(j->err, "LLVM: %s: %s", stage, message && *message ? message : j->complaints.n ? str_c(&j->complaints) : "no reason given");
+  if (message) L.DisposeMessage(message);
+  return -1;
+}
+
+static int parse(struct job *j) {
+  char *message = NULL;
+  void *text = L.CreateMemoryBufferWithMemoryRange(j->ir, strlen(j->ir), "kernel", 1);
+  if (L.ParseIRInContext(j->context, text, &j->module, &message)) {   // which consumes text
+    j->module = NULL;
+    return fail(j, "the IR does not parse", message);
+  }
+  L.SetTarget(j->module, TRIPLE);
+  void *layout = L.CreateTargetDataLayout(j->machine);
+  L.SetModuleDataLayout(j->module, layout);
+  L.DisposeTargetData(layout);
+  message = NULL;
+  if (L.VerifyModule(j->module, VERIFY_RETURNS_STATUS, &message)) return fail(j, "the IR is not valid", message);
+  L.DisposeMessage(message);
+  return 0;
+}
+
+static int optimise(struct job *j) {
+  void *options = L.CreatePassBuilderOptions();
+  void *e = L.RunPasses(j->module, PASSES, j->machine, options);
+  L.DisposePassBuilderOptions(options);
+  if (e) {
+    char *text = L.GetErrorMessage(e);
+    error_set(j->err, "LLVM: the passes failed: %s", text);
+    L.DisposeErrorMessage(text);
+    return -1;
+  }
+  return j->complaints.n ? fail(j, "the passes failed", NULL) : 0;
+}
+
+// Emission changes the module, so a second emission needs a copy.
+static int emit(struct job *j, int kind, void *module, void **buffer) {
+  char *message = NULL;
+  if (L.TargetMachineEmitToMemoryBuffer(j->machine, module, kind, &message, buffer)) return fail(j, "no code could be made", message);
+  if (j->complaints.n) {
+    L.DisposeMemoryBuffer(*buffer);
+    return fail(j, "no code could be made", NULL);
+  }
+  return 0;
+}
+
+static int compile(struct job *j) {
+  j->machine = L.CreateTargetMachine(target, TRIPLE, j->cpu, j->features, CODEGEN_LEVEL, RELOC_PIC, CODE_MODEL_SMALL);
+  if (!j->machine) return error_set(j->err, "LLVM: no target machine for cpu '%s' with '%s'", j->cpu, j->features);
+  if (parse(j) || optimise(j)) return -1;
+  void *buffer;
+  if (j->assembly) {
+    void *copy = L.CloneModule(j->module);
+    int r = emit(j, ASSEMBLY_FILE, copy, &buffer);
+    L.DisposeModule(copy);
+    if (r) return -1;
+    str_addn(j->assembly, L.GetBufferStart(buffer), L.GetBufferSize(buffer));
+    L.DisposeMemoryBuffer(buffer);
+  }
+  if (emit(j, OBJECT_FILE, j->module, &buffer)) return -1;
+  size_t n = L.GetBufferSize(buffer);
+  *j->object = (bytes){xmalloc(n), n};
+  memcpy(j->object->at, L.GetBufferStart(buffer), n);
+  L.DisposeMemoryBuffer(buffer);
+  return 0;
+}
+
+// Separate from its caller so that no local variable lives across setjmp.
+static int compile_guarded(struct job *j) {
+  jmp_buf here;
+  if (setjmp(here)) {
+    landing = NULL;
+    j->context = j->module = j->machine = NULL;   // in an unknown state: abandoned
+    return error_set(j->err, "LLVM: fatal error: %s", fatal_text);
+  }
+  landing = &here;
+  int r = compile(j);
+  landing = NULL;
+  return r;
+}
+
+int llvm_compile(const char *ir_text, const char *cpu, const char *features, bytes *object, str *assembly, error *err) {
+  *object = (bytes){0};
+  if (need(err)) return -1;
+  struct job j = {.ir = ir_text, .cpu = cpu, .features = features, .object = object, .assembly = assembly, .err = err};
+  j.context = L.ContextCreate();
+  L.ContextSetDiagnosticHandler(j.context, on_diagnostic, &j);
+  int r = compile_guarded(&j);
+  if (j.module) L.DisposeModule(j.module);
+  if (j.machine) L.DisposeTargetMachine(j.machine);
+  if (j.context) L.ContextDispose(j.context);
+  str_free(&j.complaints);
+  return r;
+}

@@ -1,0 +1,87 @@
+// Huge-page areas and the size of memory: see memory.h.
+#define _GNU_SOURCE
+#include "device/memory.h"
+#include "device/cgroup.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static uint64_t area_size(uint64_t size) { return (size + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN; }
+
+void *memory_reserve(uint64_t size, error *err) {
+  if (!size || size > (uint64_t)1 << 46) {
+    error_set(err, "memory: cannot reserve %llu bytes", (unsigned long long)size);
+    return NULL;
+  }
+  // One alignment more than needed, then the ends are given back.
+  uint64_t wanted = area_size(size), whole = wanted + MEMORY_ALIGN;
+  uint8_t *p = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) {
+    const char *why = strerror(errno);
+    uint64_t available;
+    if (memory_available(&available, NULL)) error_set(err, "memory: reserving %llu bytes failed: %s", (unsigned long long)size, why);
+    else error_set(err, "memory: reserving %llu bytes failed: %s (%llu are available)", (unsigned long long)size, why, (unsigned long long)available);
+    return NULL;
+  }
+  uint64_t before = (MEMORY_ALIGN - (uintptr_t)p % MEMORY_ALIGN) % MEMORY_ALIGN;
+  if (before) munmap(p, before);
+  if (MEMORY_ALIGN - before) munmap(p + before + wanted, MEMORY_ALIGN - before);
+  p += before;
+  madvise(p, wanted, MADV_HUGEPAGE);    // best effort: a kernel without huge pages is slower, not wrong
+  return p;
+}
+
+void memory_release(void *p, uint64_t size) {
+  if (p) munmap(p, area_size(size));
+}
+
+void memory_discard(void *p, uint64_t size) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)p + page - 1) / page * page, to = ((uintptr_t)p + size) / page * page;
+  if (from < to) madvise((uint8_t *)p + (from - (uintptr_t)p), to - from, MADV_DONTNEED);
+}
+
+// The number of kB that a line "name:   123 kB" of a /proc file gives, in bytes.
+static bool read_kb(const char *path, const char *name, uint64_t *out) {
+  FILE *f = fopen(path, "re");
+  if (!f) return false;
+  char line[256];
+  size_t len = strlen(name);
+  bool found = false;
+  while (!found && fgets(line, sizeof line, f))
+    if (!strncmp(line, name, len) && line[len] == ':') {
+      uint64_t kb = strtoull(line + len + 1, NULL, 10);
+      found = mul_u64(kb, 1024, out);
+    }
+  fclose(f);
+  return found;
+}
+
+int memory_available(uint64_t *out, error *err) {
+  uint64_t machine, group = cgroup_memory_available("");
+  if (!read_kb("/proc/meminfo", "MemAvailable", &machine)) {
+    if (group == UINT64_MAX) return error_set(err, "memory: /proc/meminfo does not say how much is available");
+    machine = group;
+  }
+  *out = machine < group ? machine : group;
+  return 0;
+}
+
+int memory_total(uint64_t *out, error *err) {
+  uint64_t machine, group = cgroup_memory_limit("");
+  if (!read_kb("/proc/meminfo", "MemTotal", &machine)) {
+    if (group == UINT64_MAX) return error_set(err, "memory: /proc/meminfo does not say how much there is");
+    machine = group;
+  }
+  *out = machine < group ? machine : group;
+  return 0;
+}
+
+static uint64_t status(const char *name) {
+  uint64_t v = 0;
+  return read_kb("/proc/self/status", name, &v) ? v : 0;
+}
+
+uint64_t memory_peak_rss(void) { return status("VmHWM"); }
+uint64_t memory_rss(void) { return status("VmRSS"); }

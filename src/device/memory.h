@@ -1,0 +1,25 @@
+// Memory of the device: large areas in huge pages, and how much there is.
+//
+// Weights and intermediates live in areas from memory_reserve.  Plain 4 KiB pages cost a streaming kernel up to half of the memory
+// bandwidth in address translation, so areas are aligned to 2 MiB and ask for huge pages.  Reserving commits nothing: a
+// page costs memory when it is first touched, so a KV cache may be reserved for the whole context length.
+#ifndef WEFT_DEVICE_MEMORY_H
+#define WEFT_DEVICE_MEMORY_H
+#include "base/base.h"
+
+enum { MEMORY_ALIGN = 2 << 20 };
+
+// `size` bytes of zeros (size > 0), at a multiple of MEMORY_ALIGN; NULL and err with the numbers when refused.  Free with memory_release.
+void *memory_reserve(uint64_t size, error *err);
+void memory_release(void *p, uint64_t size);           // the same size; NULL is fine
+// Gives the pages that lie wholly within [p, p + size) back; they read as zeros afterwards.
+void memory_discard(void *p, uint64_t size);
+
+// Bytes.  Available: what this process may still take without swapping, the least of the machine's and of its control group's;
+// the page cache counts as available.  Total: of the machine or of the group's limit, whichever is less.
+// -1 where the system does not tell (err says why): then nothing should be refused.
+int memory_available(uint64_t *out, error *err);
+int memory_total(uint64_t *out, error *err);
+uint64_t memory_peak_rss(void);                        // VmHWM of this process, file pages included; 0 if unknown
+uint64_t memory_rss(void);                             // VmRSS; 0 if unknown
+#endif
