@@ -1,0 +1,74 @@
+// Fatal errors, error texts, allocation that cannot fail, hashing and the clock: see base.h.
+#define _GNU_SOURCE
+#include "base/base.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+void die_at(const char *file, int line, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  fflush(stdout);
+  fprintf(stderr, "weft: internal error at %s:%d: ", file, line);
+  vfprintf(stderr, fmt, ap);
+  fputc('\n', stderr);
+  va_end(ap);
+  abort();
+}
+
+int error_set(error *e, const char *fmt, ...) {
+  if (e && !e->text[0]) {
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(e->text, sizeof e->text, fmt, ap);
+    va_end(ap);
+  }
+  return -1;
+}
+
+static void out_of_memory(size_t n) {
+  fprintf(stderr, "weft: out of memory: %zu bytes could not be allocated\n", n);
+  exit(1);
+}
+
+void *xmalloc(size_t n) {
+  void *p = malloc(n ? n : 1);
+  if (!p) out_of_memory(n);
+  return p;
+}
+
+void *xcalloc(size_t n, size_t size) {
+  void *p = calloc(n ? n : 1, size ? size : 1);
+  if (!p) out_of_memory(n * size);
+  return p;
+}
+
+void *xrealloc(void *p, size_t n) {
+  p = realloc(p, n ? n : 1);
+  if (!p) out_of_memory(n);
+  return p;
+}
+
+char *xstrdup(const char *s) {
+  size_t n = strlen(s) + 1;
+  return memcpy(xmalloc(n), s, n);
+}
+
+uint64_t hash_bytes(const void *p, size_t n, uint64_t seed) {
+  const unsigned char *b = p;
+  uint64_t h = hash_u64(n, seed);
+  for (; n >= 8; n -= 8, b += 8) {
+    uint64_t w = 0;
+    for (int i = 7; i >= 0; i--) w = w << 8 | b[i];
+    h = hash_u64(w, h);
+  }
+  uint64_t w = 0;
+  for (size_t i = n; i-- > 0;) w = w << 8 | b[i];
+  return n ? hash_u64(w, h) : h;
+}
+
+double now_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}

@@ -1,0 +1,40 @@
+// The environment table: every variable that Weft reads, in one place.  `weft env` prints it.  Values are read once, at the
+// first use of any of them; env_set overrides one (tests and command-line flags).
+#ifndef WEFT_ENV_H
+#define WEFT_ENV_H
+#include "base/base.h"
+
+//     name, default, what it does
+#define ENV_TABLE(E) \
+  E(DEBUG, "0", "1 schedule, 2 kernels with time and GB/s, 3 OptOps, 4 source, 5 IR, 6 rewrites, 7 assembly (each includes the ones before)") \
+  E(SPEC, "0", "1 checks the IR between all passes") \
+  E(BEAM, "0", "width of the search for better kernels (0: heuristic only)") \
+  E(BEAM_SKIP_MS, "0", "stop searching a kernel once it is this fast") \
+  E(NOOPT, "0", "1 leaves every loop as it is scheduled: slow, simple code") \
+  E(MV_THREADS_PER_ROW, "32", "matvec: work-items that share one row (where there is LOCAL)") \
+  E(MV_BLOCKSIZE, "4", "matvec: rows of a work-group (where there is LOCAL)") \
+  E(MV_ROWS_PER_THREAD, "4", "matvec: rows that one thread computes at once") \
+  E(DEV, "CPU", "device: CPU, REF (f64 interpreter), CL (OpenCL), NULL (compiles and counts only)") \
+  E(RENDER, "llvm", "how CPU kernels are made: llvm, or c (by the system's C compiler)") \
+  E(WEFT_CPU, "native", "instructions that kernels may use: native, x86-64-v2, x86-64-v3, x86-64-v4") \
+  E(VIZ, "0", "1 records graphs for weft viz") \
+  E(WEFT_CACHE, "", "folder for compiled kernels (default $XDG_CACHE_HOME/weft), or off") \
+  E(XDG_CACHE_HOME, "", "where caches live (default $HOME/.cache)") \
+  E(HOME, "", "home folder, for the default cache") \
+  E(NO_COLOR, "", "if set, no colours")
+
+enum env_var {
+#define E(name, def, help) ENV_##name,
+  ENV_TABLE(E)
+#undef E
+  ENV_COUNT
+};
+
+const char *env_name(enum env_var v);
+const char *env_help(enum env_var v);
+const char *env_default(enum env_var v);
+const char *env_str(enum env_var v);             // the value in force; never NULL
+int env_int(enum env_var v);                     // the same as a number; 0 where it is none
+void env_set(enum env_var v, const char *value); // overrides; the text is copied.  NULL: back to the environment
+static inline int debug_level(void) { return env_int(ENV_DEBUG); }
+#endif

@@ -1,0 +1,20 @@
+// Hash maps: from pointers or 64-bit numbers (map), and from byte strings (smap), to pointers.  Open addressing; entries
+// are never removed one by one; order of iteration is unspecified, so nothing that is printed or generated may depend on it.
+#ifndef WEFT_MAP_H
+#define WEFT_MAP_H
+#include "base/base.h"
+
+typedef struct map { uint64_t *keys; void **vals; unsigned char *used; size_t n, cap; } map;   // {0} is an empty map
+bool map_get(const map *m, uint64_t key, void **val);           // val may be NULL
+void map_set(map *m, uint64_t key, void *val);
+void map_free(map *m);                                           // frees the table, not the values; m is empty again
+static inline void *map_ptr(const map *m, const void *key) { void *v = NULL; map_get(m, (uint64_t)(uintptr_t)key, &v); return v; }
+static inline bool map_has(const map *m, const void *key) { return map_get(m, (uint64_t)(uintptr_t)key, NULL); }
+static inline void map_put(map *m, const void *key, void *val) { map_set(m, (uint64_t)(uintptr_t)key, val); }
+
+typedef struct smap { struct smap_entry *at; size_t n, cap; } smap;   // {0} is an empty map; keys are NOT copied
+struct smap_entry { const char *key; size_t len; uint64_t hash; void *val; };
+bool smap_get(const smap *m, const char *key, size_t len, void **val);
+bool smap_set(smap *m, const char *key, size_t len, void *val);   // false if the key was there already (value replaced)
+void smap_free(smap *m);
+#endif

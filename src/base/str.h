@@ -1,0 +1,14 @@
+// Growing byte strings.  Always NUL-terminated (at is never NULL after the first call that adds), n does not count the NUL.
+#ifndef WEFT_STR_H
+#define WEFT_STR_H
+#include "base/base.h"
+
+typedef struct str { char *at; size_t n, cap; } str;      // {0} is the empty string
+void str_add(str *s, const char *text);
+void str_addn(str *s, const void *bytes, size_t n);
+void str_addc(str *s, char c);
+void str_addf(str *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
+void str_vaddf(str *s, const char *fmt, va_list ap);
+void str_free(str *s);                                     // s is the empty string again
+static inline const char *str_c(const str *s) { return s->at ? s->at : ""; }
+#endif

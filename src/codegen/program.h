@@ -1,0 +1,61 @@
+// program: what codegen hands to a renderer: a linear list of uops, in order, each after its sources; and what a device needs
+// to launch it.
+//
+// The linear form
+// - Leaves: PARAM (a: argument number, b: elements; dtype: of the elements; memory), LOCAL (work-group memory), VAR (an argument,
+//   int64, in the order of `vars`), CONST, LANE, SPECIAL (GPU only: s = "g0".."g2", "l0".."l2").
+// - dtypes: BOOL I8..U64 F16 F32 F64 (never IDX, never BF16; F16 occurs only in LOAD, STORE, BITCAST and CAST from/to F32).
+//   `lanes` > 1 is a vector; all sources of an elementwise op have the same lanes (SPLAT makes them so). Vectors may be wider
+//   than the machine's. A vector BOOL is a mask.
+// - Elementwise ops that reach a renderer: CAST BITCAST NEG SQRT TRUNC FLOOR ADD SUB MUL FDIV CDIV CMOD MAX MIN AND OR XOR SHL SHR
+//   CMPLT CMPEQ CMPNE WHERE FMA (FMA only if the target has it). Integers wrap; compare and SHR are signed or unsigned by dtype;
+//   MAX/MIN on floats: WHERE(x < y, y, x) / WHERE(y < x, y, x); CMPNE is true for NaN, CMPLT and CMPEQ false; float to integer CAST truncates (out
+//   of range: any value, no trap); BOOL to number gives 0 or 1; number to BOOL is != 0. AND OR XOR also on BOOL. RECIP EXP2 LOG2 SIN IDIV MOD are gone, except
+//   for the interpreter (DEV=REF), which gets them as they are.
+// - INDEX(mem, i): an address, i in elements of mem's dtype (LOCAL, PARAM), I64 or I32. LOAD(INDEX): dtype and lanes say what is
+//   read there. If the INDEX is scalar, `lanes` consecutive elements of the LOAD's dtype starting at the address (unaligned: align 1 x element size
+//   of mem is all that is known); if the INDEX has lanes (a vector of element numbers), one element each (gather). LOAD's dtype may be wider or other than mem's.
+//   STORE(INDEX, value): the same, the other way round (scatter for a vector INDEX). Addresses are always in bounds. Further sources of a LOAD or BARRIER
+//   only say what comes first. A buffer that is stored to may also be loaded by the same program.
+// - RANGE(end) opens a loop `for (i = 0; i < end; i++)` and is its counter inside; END(range) closes it. The RANGE of kind AXIS_GLOBAL, if
+//   any, is the tile loop: on a CPU it runs from the argument lo to the argument hi instead of 0..end. Values made inside a
+//   loop are used only inside.
+// - ACC(init) declares a variable; SET(acc, value) assigns; ACC as a source is the variable's value at that place.
+// - IF(cond) .. ENDIF; no values made inside are used outside.
+// - SHUFFLE: see ops.h. EXTRACT: one lane. STACK: scalars to a vector. HREDUCE(op): halves: v = lo-half op hi-half until one lane
+//   is left. BARRIER: all work-items of the work-group (GPU only).
+//
+// On a CPU a kernel is `void name(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi)`: tiles lo..hi-1.
+#ifndef WEFT_PROGRAM_H
+#define WEFT_PROGRAM_H
+#include "graph/uop.h"
+
+typedef struct program {
+  char name[96];                                   // a C identifier by kind and range sizes, such as r_512_4_8_2_16
+  uop **at;
+  size_t n;
+  struct program_buf { enum dtype dt; int64_t elems; bool read, written; } *bufs;
+  int n_bufs;
+  uop **vars;                                      // VAR nodes, sorted by name
+  int n_vars;
+  uop *tiles;                                      // CPU: number of tiles, an IDX expression over vars (CONST 1 if there is no GLOBAL)
+  uop *global[3], *local[3];                       // GPU: number of work-groups and of work-items in one; NULL on a CPU
+  int64_t flops, bytes;                            // estimates per launch at the variables' upper bounds... for tables only
+  arena *mem;                                      // owns the arrays; freed with program_free
+} program;
+
+// What a renderer can do, for codegen.  Filled in by render/ and device/.
+typedef struct target {
+  const char *name;                                // part of cache keys
+  int vector_bytes;                                // width of a vector register; 0: no vectors wanted (scalar code)
+  bool has_fma, has_f16;                           // FMA; CAST between F16 and F32
+  bool has_local;                                  // work-groups: LOCAL, GROUP, BARRIER, SPECIAL
+  bool keeps_math;                                 // takes EXP2, LOG2, SIN, RECIP, IDIV, MOD, BF16 as they are (the interpreter)
+  bool index32;                                    // indices as I32 where the bounds allow (GPU); otherwise I64
+  int max_local_bytes, max_group;                  // memory and work-items of a work-group
+} target;
+
+int64_t program_eval(const program *p, const uop *expr, const int64_t *vars);   // an IDX expression over the VARs, vars in p's order
+void program_print(str *out, const program *p);                                 // one line per uop, indented by loops (DEBUG=5)
+void program_free(program *p);
+#endif

@@ -1,0 +1,6 @@
+// Shapes of tensor ops, derived from their sources when a node is made.
+#ifndef WEFT_SHAPE_H
+#define WEFT_SHAPE_H
+#include "graph/uop.h"
+const shape *shape_derive(graph *g, const uop *u);     // NULL for a scalar or a kernel-level node
+#endif

@@ -1,0 +1,289 @@
+// Construction and hash-consing of nodes: see uop.h.  Invariant: two live nodes of a graph (or its parents) never have the
+// same op, dtype, lanes, sources and argument.  Shapes of tensor ops are derived in shape.c, bounds in bounds.c.
+#include "graph/uop.h"
+#include <stdlib.h>
+#include <string.h>
+#include "graph/bounds.h"
+#include "graph/half.h"
+#include "graph/shape.h"
+
+struct graph {
+  graph *parent;
+  arena *mem;
+  uop **table;               // open addressing by hash
+  size_t cap, n;
+  smap strings;
+  struct shape_table { const shape **at; size_t n, cap; } shapes;
+};
+
+static const struct { const char *name; int arity; unsigned flags; } ops[OP_COUNT] = {
+#define O(name, arity, flags) {#name, arity, flags},
+  OP_TABLE(O)
+#undef O
+};
+
+const char *op_name(enum op op) { return ops[op].name; }
+int op_arity(enum op op) { return ops[op].arity; }
+unsigned op_flags(enum op op) { return ops[op].flags; }
+const char *axis_kind_name(enum axis_kind k) {
+  static const char *const names[] = {"GLOBAL", "THREAD", "LOCAL", "GROUP", "REDUCE", "UPCAST", "UNROLL", "LANE", "LOOP"};
+  return names[k];
+}
+
+graph *graph_new(graph *parent) {
+  graph *g = xcalloc(1, sizeof *g);
+  g->parent = parent;
+  g->mem = arena_new();
+  g->cap = 1024;
+  g->table = xcalloc(g->cap, sizeof *g->table);
+  return g;
+}
+
+void graph_free(graph *g) {
+  if (!g) return;
+  arena_free(g->mem);
+  smap_free(&g->strings);
+  free(g->table);
+  free(g->shapes.at);
+  free(g);
+}
+
+arena *graph_arena(graph *g) { return g->mem; }
+size_t graph_size(const graph *g) { return g->n; }
+
+static const char *intern_string(graph *g, const char *s, size_t n) {
+  void *v;
+  for (graph *p = g; p; p = p->parent)
+    if (smap_get(&p->strings, s, n, &v)) return v;
+  char *copy = arena_strndup(g->mem, s, n);
+  smap_set(&g->strings, copy, n, copy);
+  return copy;
+}
+
+const shape *shape_new(graph *g, int n, uop *const *dim) {
+  if (n < 0 || n > MAX_DIMS) die("shape of %d dimensions", n);
+  for (graph *p = g; p; p = p->parent)
+    for (size_t i = 0; i < p->shapes.n; i++) {
+      const shape *s = p->shapes.at[i];
+      if (s->n == n && (!n || !memcmp(s->dim, dim, (size_t)n * sizeof *dim))) return s;
+    }
+  shape *s = ARENA_NEW(g->mem, shape);
+  s->n = n;
+  for (int i = 0; i < n; i++) s->dim[i] = dim[i];
+  vec_push(&g->shapes, s);
+  return s;
+}
+
+static uint64_t node_hash(const uop *u) {
+  uint64_t h = hash_u64((uint64_t)u->op | (uint64_t)u->dt << 8 | (uint64_t)u->lanes << 16 | (uint64_t)u->nsrc << 32, 7);
+  h = hash_u64((uint64_t)u->a, h);
+  h = hash_u64((uint64_t)u->b, h);
+  if (u->s) h = hash_bytes(u->s, u->s_len, h);
+  for (size_t i = 0; i < u->nsrc; i++) h = hash_u64(u->src[i]->hash, h);
+  return h;
+}
+
+static bool same_node(const uop *x, const uop *y) {
+  if (x->hash != y->hash || x->op != y->op || x->dt != y->dt || x->lanes != y->lanes || x->nsrc != y->nsrc || x->a != y->a || x->b != y->b || x->s != y->s)
+    return false;
+  return !x->nsrc || !memcmp(x->src, y->src, x->nsrc * sizeof *x->src);
+}
+
+static void grow(graph *g) {
+  size_t cap = g->cap * 2;
+  uop **t = xcalloc(cap, sizeof *t);
+  for (size_t i = 0; i < g->cap; i++)
+    if (g->table[i]) {
+      size_t j = g->table[i]->hash & (cap - 1);
+      while (t[j]) j = (j + 1) & (cap - 1);
+      t[j] = g->table[i];
+    }
+  free(g->table);
+  g->table = t;
+  g->cap = cap;
+}
+
+// constants stand last, otherwise the structural hash decides: stable from run to run
+static bool out_of_order(const uop *x, const uop *y) {
+  const uop *cx = uop_unsplat(x), *cy = uop_unsplat(y);
+  bool kx = cx->op == OP_CONST, ky = cy->op == OP_CONST;
+  if (kx != ky) return kx;
+  return x->hash > y->hash;
+}
+
+uop *uop_new(graph *g, enum op op, enum dtype dt, int lanes, uop *const *src, size_t nsrc, uarg arg) {
+  if (op_arity(op) >= 0 && nsrc != (size_t)op_arity(op)) die("%s with %zu sources", op_name(op), nsrc);
+  if (lanes < 1 || lanes > UINT16_MAX) die("%s with %d lanes", op_name(op), lanes);
+  uint64_t buf[(sizeof(uop) + 16 * sizeof(uop *)) / 8];
+  uop *t = nsrc <= 16 ? (uop *)buf : xmalloc(sizeof(uop) + nsrc * sizeof(uop *));
+  memset(t, 0, sizeof *t);
+  t->op = (uint8_t)op; t->dt = (uint8_t)dt; t->lanes = (uint16_t)lanes; t->nsrc = (uint32_t)nsrc;
+  t->a = arg.a; t->b = arg.b;
+  if (arg.s) { t->s = intern_string(g, arg.s, arg.s_len); t->s_len = (uint32_t)arg.s_len; }
+  for (size_t i = 0; i < nsrc; i++) {
+    if (!src[i]) die("%s: source %zu is missing", op_name(op), i);
+    t->src[i] = src[i];
+  }
+  if ((op_flags(op) & OPF_COMMUTATIVE) && out_of_order(t->src[0], t->src[1])) { uop *x = t->src[0]; t->src[0] = t->src[1]; t->src[1] = x; }
+  t->hash = node_hash(t);
+  uop *found = NULL;
+  for (graph *p = g; p && !found; p = p->parent)
+    for (size_t i = t->hash & (p->cap - 1); p->table[i]; i = (i + 1) & (p->cap - 1))
+      if (same_node(p->table[i], t)) { found = p->table[i]; break; }
+  if (!found) {
+    if (g->n * 2 >= g->cap) grow(g);
+    found = arena_alloc(g->mem, sizeof(uop) + nsrc * sizeof(uop *));
+    memcpy(found, t, sizeof(uop) + nsrc * sizeof(uop *));
+    found->id = (uint32_t)g->n;
+    bounds few[16], *sb = nsrc <= 16 ? few : xmalloc(nsrc * sizeof *sb);
+    for (size_t i = 0; i < nsrc; i++) sb[i] = (bounds){src[i]->vmin, src[i]->vmax};
+    for (size_t i = 0; i < 2 && i < nsrc; i++) sb[i] = (bounds){found->src[i]->vmin, found->src[i]->vmax};   // after the swap
+    bounds b = bounds_of(found, sb);
+    found->vmin = b.lo; found->vmax = b.hi;
+    if (sb != few) free(sb);
+    found->shape = shape_derive(g, found);
+    size_t i = found->hash & (g->cap - 1);
+    while (g->table[i]) i = (i + 1) & (g->cap - 1);
+    g->table[i] = found;
+    g->n++;
+  }
+  if (t != (uop *)buf) free(t);
+  return found;
+}
+
+uop *uop_with_src(graph *g, const uop *u, uop *const *src) {
+  bool same = true;
+  for (size_t i = 0; i < u->nsrc; i++) same &= src[i] == u->src[i];
+  if (same) return (uop *)(uintptr_t)u;
+  int lanes = u->lanes;
+  return uop_new(g, (enum op)u->op, (enum dtype)u->dt, lanes, src, u->nsrc, (uarg){u->a, u->b, u->s, u->s_len});
+}
+
+static enum dtype result_dtype(enum op op, uop *const *s) {
+  if (op_flags(op) & OPF_COMPARE) return DT_BOOL;
+  return (enum dtype)(op == OP_WHERE ? s[1]->dt : s[0]->dt);
+}
+
+static uop *elementwise(graph *g, enum op op, uop **s, size_t n) {
+  int lanes = 1;
+  for (size_t i = 0; i < n; i++) if (s[i]->lanes > lanes) lanes = s[i]->lanes;
+  for (size_t i = 0; i < n; i++) if (s[i]->op != OP_INVALID) s[i] = uop_splat(g, s[i], lanes);
+  if (n >= 2 && op != OP_SHL && op != OP_SHR) {
+    const uop *x = s[n - 2], *y = s[n - 1];
+    if (x->dt != y->dt) die("%s of %s and %s", op_name(op), dtype_name((enum dtype)x->dt), dtype_name((enum dtype)y->dt));
+  }
+  return uop_new(g, op, result_dtype(op, s), lanes, s, n, (uarg){0});
+}
+
+uop *uop_op1(graph *g, enum op op, uop *x) { return elementwise(g, op, (uop *[]){x}, 1); }
+uop *uop_op2(graph *g, enum op op, uop *x, uop *y) { return elementwise(g, op, (uop *[]){x, y}, 2); }
+uop *uop_op3(graph *g, enum op op, uop *x, uop *y, uop *z) { return elementwise(g, op, (uop *[]){x, y, z}, 3); }
+
+uop *uop_int(graph *g, enum dtype dt, int64_t v) {
+  if (dtype_is_float(dt)) return uop_float(g, dt, (double)v);
+  return uop_new(g, OP_CONST, dt, 1, NULL, 0, (uarg){.a = dtype_wrap(dt, v)});
+}
+
+uop *uop_idx(graph *g, int64_t v) { return uop_int(g, DT_IDX, v); }
+
+uop *uop_float(graph *g, enum dtype dt, double v) {
+  if (!dtype_is_float(dt)) return uop_int(g, dt, (int64_t)v);
+  v = dtype_round(dt, v);
+  int64_t bits;
+  memcpy(&bits, &v, 8);
+  return uop_new(g, OP_CONST, dt, 1, NULL, 0, (uarg){.a = bits});
+}
+
+uop *uop_const_like(graph *g, const uop *u, double v) { return uop_splat(g, uop_float(g, (enum dtype)u->dt, v), u->lanes); }
+
+double uop_const_float(const uop *u) {
+  if (u->op != OP_CONST) die("uop_const_float of %s", op_name((enum op)u->op));
+  if (!dtype_is_float((enum dtype)u->dt)) return u->dt == DT_U64 ? (double)(uint64_t)u->a : (double)u->a;
+  double v;
+  memcpy(&v, &u->a, 8);
+  return v;
+}
+
+const uop *uop_unsplat(const uop *u) { return u->op == OP_SPLAT ? u->src[0] : u; }
+
+uop *uop_var(graph *g, const char *name, int64_t lo, int64_t hi) {
+  if (lo > hi) die("variable %s with bounds %lld..%lld", name, (long long)lo, (long long)hi);
+  return uop_new(g, OP_VAR, DT_IDX, 1, NULL, 0, (uarg){lo, hi, name, strlen(name)});
+}
+
+uop *uop_cast(graph *g, uop *x, enum dtype dt) {
+  if (x->dt == dt) return x;
+  return uop_new(g, OP_CAST, dt, x->lanes, &x, 1, (uarg){0});
+}
+
+uop *uop_bitcast(graph *g, uop *x, enum dtype dt) {
+  if (x->dt == dt) return x;
+  if (!x->shape && dtype_size((enum dtype)x->dt) != dtype_size(dt)) die("bitcast of %s to %s", dtype_name((enum dtype)x->dt), dtype_name(dt));
+  return uop_new(g, OP_BITCAST, dt, x->lanes, &x, 1, (uarg){0});
+}
+
+uop *uop_range(graph *g, uop *end, int64_t number, enum axis_kind kind) {
+  return uop_new(g, OP_RANGE, DT_IDX, 1, &end, 1, (uarg){.a = number, .b = kind});
+}
+
+uop *uop_index(graph *g, uop *buf, uop *idx) {
+  return uop_new(g, OP_INDEX, (enum dtype)buf->dt, idx->lanes, (uop *[]){buf, idx}, 2, (uarg){0});
+}
+
+uop *uop_load(graph *g, uop *index, enum dtype dt, int lanes) { return uop_new(g, OP_LOAD, dt, lanes, &index, 1, (uarg){0}); }
+
+uop *uop_splat(graph *g, uop *x, int lanes) {
+  if (x->lanes == lanes) return x;
+  if (x->lanes != 1) die("splat of %d lanes to %d", x->lanes, lanes);
+  return uop_new(g, OP_SPLAT, (enum dtype)x->dt, lanes, &x, 1, (uarg){0});
+}
+
+// --- walking --------------------------------------------------------------------------------------------------------
+
+uop_list uop_toposort(arena *a, uop *const *roots, size_t n) {
+  VEC(uop *) out = {0};
+  VEC(uop *) stack = {0};
+  map seen = {0};                          // absent: new, 1: sources are under way, 2: done
+  for (size_t r = 0; r < n; r++) vec_push(&stack, roots[n - 1 - r]);
+  while (stack.n) {
+    uop *u = stack.at[stack.n - 1];
+    uintptr_t state = (uintptr_t)map_ptr(&seen, u);
+    if (state == 2) { stack.n--; continue; }
+    if (state == 1) { map_put(&seen, u, (void *)2); vec_push(&out, u); stack.n--; continue; }
+    map_put(&seen, u, (void *)1);
+    for (size_t i = u->nsrc; i-- > 0;)
+      if (!map_has(&seen, u->src[i])) vec_push(&stack, u->src[i]);
+  }
+  uop_list l = {ARENA_ARRAY(a, uop *, out.n), out.n};
+  if (out.n) memcpy(l.at, out.at, out.n * sizeof *out.at);
+  vec_free(&out); vec_free(&stack); map_free(&seen);
+  return l;
+}
+
+bool uop_depends(uop *u, const uop *on) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &u, 1);
+  bool hit = false;
+  for (size_t i = 0; i < l.n && !hit; i++) hit = l.at[i] == on;
+  arena_free(a);
+  return hit;
+}
+
+uop *uop_substitute(graph *g, uop *u, const map *m) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &u, 1);
+  map done = {0};
+  for (size_t i = 0; i < l.n; i++) {
+    uop *x = l.at[i], *to = map_ptr(m, x);
+    if (!to) {
+      uop **src = ARENA_ARRAY(a, uop *, x->nsrc);
+      for (size_t j = 0; j < x->nsrc; j++) src[j] = map_ptr(&done, x->src[j]);
+      to = uop_with_src(g, x, src);
+    }
+    map_put(&done, x, to);
+  }
+  uop *r = map_ptr(&done, u);
+  map_free(&done);
+  arena_free(a);
+  return r;
+}

@@ -1,0 +1,93 @@
+// uop: the one node type of the IR, from tensors to instructions: an op, a dtype, sources, an argument.  Nodes are
+// hash-consed within a graph, so equal expressions are one pointer and comparison is pointer equality.  A graph may have a
+// parent (a compile inside a model): its nodes may point into the parent, never back.  Nodes are never changed or freed
+// alone; graph_free frees all.  Structural hashes are stable across runs, so anything ordered by them is, too.
+#ifndef WEFT_UOP_H
+#define WEFT_UOP_H
+#include "base/arena.h"
+#include "base/map.h"
+#include "base/str.h"
+#include "graph/ops.h"
+
+enum dtype { DT_VOID, DT_BOOL, DT_I8, DT_U8, DT_I16, DT_U16, DT_I32, DT_U32, DT_I64, DT_U64, DT_IDX, DT_F16, DT_BF16, DT_F32, DT_F64, DT_COUNT };
+// IDX is the type of index arithmetic: exact integers; codegen picks 32 or 64 bits from the bounds.
+
+typedef struct uop uop;
+typedef struct graph graph;
+enum { MAX_DIMS = 8 };
+typedef struct shape { int n; uop *dim[MAX_DIMS]; } shape;     // interned: equal shapes are one pointer
+
+struct uop {
+  uint8_t op, dt;            // enum op, enum dtype
+  uint16_t lanes;            // 1, or the number of vector lanes
+  uint32_t nsrc;
+  uint64_t hash;             // structural
+  int64_t a, b;              // the argument: meaning per op, see ops.h
+  const char *s;             // interned text argument, or NULL; s_len bytes
+  uint32_t s_len, id;        // id: order of creation in its graph
+  int64_t vmin, vmax;        // sound bounds of an integer or BOOL value (every lane); INT64_MIN/MAX where unknown
+  const shape *shape;        // of a tensor; NULL for a scalar (which broadcasts against any tensor)
+  uop *src[];
+};
+
+graph *graph_new(graph *parent);          // caller frees with graph_free; the parent must outlive it
+void graph_free(graph *g);
+arena *graph_arena(graph *g);             // lives as long as the graph
+size_t graph_size(const graph *g);        // nodes created here
+
+// The general constructor.  Commutative sources are put in canonical order; bounds and shape are derived; no other
+// simplification.  dies on malformed nodes.
+typedef struct uarg { int64_t a, b; const char *s; size_t s_len; } uarg;
+uop *uop_new(graph *g, enum op op, enum dtype dt, int lanes, uop *const *src, size_t nsrc, uarg arg);
+uop *uop_with_src(graph *g, const uop *u, uop *const *src);      // the same node over other sources (same number)
+uop *uop_op1(graph *g, enum op op, uop *x);                      // elementwise; result dtype follows the sources
+uop *uop_op2(graph *g, enum op op, uop *x, uop *y);              // scalar sources are splatted where the other is a vector
+uop *uop_op3(graph *g, enum op op, uop *x, uop *y, uop *z);
+uop *uop_int(graph *g, enum dtype dt, int64_t v);                // CONST; wraps to the dtype
+uop *uop_float(graph *g, enum dtype dt, double v);               // CONST; rounded to the dtype
+uop *uop_idx(graph *g, int64_t v);                               // CONST of IDX
+uop *uop_const_like(graph *g, const uop *u, double v);           // CONST of u's dtype, splat to its lanes; v must be exact for integers
+uop *uop_var(graph *g, const char *name, int64_t lo, int64_t hi);
+uop *uop_cast(graph *g, uop *x, enum dtype dt);                  // x itself if it has that dtype
+uop *uop_bitcast(graph *g, uop *x, enum dtype dt);               // same size
+uop *uop_range(graph *g, uop *end, int64_t number, enum axis_kind kind);
+uop *uop_index(graph *g, uop *buf, uop *idx);
+uop *uop_load(graph *g, uop *index, enum dtype dt, int lanes);
+uop *uop_splat(graph *g, uop *x, int lanes);                     // x itself if it has as many lanes
+
+static inline bool uop_is_const(const uop *u) { return u->op == OP_CONST; }
+static inline bool uop_is_int(const uop *u, int64_t v);
+double uop_const_float(const uop *u);                            // value of a CONST of any dtype
+const uop *uop_unsplat(const uop *u);                            // through SPLAT
+bool dtype_is_float(enum dtype d);
+bool dtype_is_int(enum dtype d);                                 // integers and IDX, not BOOL
+bool dtype_is_unsigned(enum dtype d);
+int dtype_size(enum dtype d);                                    // bytes; IDX counts as 8, BOOL as 1
+int64_t dtype_min(enum dtype d);                                 // of integers and BOOL; INT64_MIN for others
+int64_t dtype_max(enum dtype d);                                 // (U64: INT64_MAX, its bounds are unknown beyond)
+int64_t dtype_wrap(enum dtype d, int64_t v);
+const char *dtype_name(enum dtype d);
+bool dtype_parse(const char *s, size_t n, enum dtype *d);
+
+const char *op_name(enum op op);
+int op_arity(enum op op);
+unsigned op_flags(enum op op);
+const char *axis_kind_name(enum axis_kind k);
+
+const shape *shape_new(graph *g, int n, uop *const *dim);
+int64_t shape_max_elems(const shape *s);                         // product of the dims' upper bounds; dies on overflow
+
+// Nodes below the roots in dependency order, sources first, each once.  The array lives in the arena.
+typedef struct uop_list { uop **at; size_t n; } uop_list;
+uop_list uop_toposort(arena *a, uop *const *roots, size_t n);
+bool uop_depends(uop *u, const uop *on);                         // is `on` below u (or u itself)?
+// u with each key of the map (uop* -> uop*) replaced; nodes above are rebuilt by the plain constructor.
+uop *uop_substitute(graph *g, uop *u, const map *m);
+
+// Text that reads back: one node a line, "%3 = ADD.f32 %1 %2", args in brackets; see print.c.
+void uop_print(str *out, uop *const *roots, size_t n);
+void uop_print_expr(str *out, const uop *u);                     // on one line, for people (not parsed back)
+uop *uop_parse(graph *g, const char *text, size_t n, error *err);// the last node defined; NULL and err on bad text
+
+static inline bool uop_is_int(const uop *u, int64_t v) { return u->op == OP_CONST && u->a == v && u->dt >= DT_BOOL && u->dt <= DT_IDX; }
+#endif
