@@ -1,0 +1,566 @@
+// The LLVM renderer: a program as LLVM IR text (opaque pointers, LLVM 19 and later).
+//
+// The text is in SSA form as it is written: an ACC becomes phis at loop heads and joins, not a stack slot, so that no pass
+// has to promote anything.  A loop's phis name values that are made in its body, therefore each open loop or IF collects
+// its text in a buffer of its own (a frame), and closing it writes head, body and tail to the one around it.
+//
+// What the optimiser needs to know is said in metadata: each PARAM is an alias scope of its own (distinct PARAMs do not
+// overlap if one of them is written), and loads from PARAMs that this program does not write are invariant.
+// No floating-point flags anywhere: the text computes what the program says.  Nothing here becomes a call.
+#include "render/render.h"
+#include "graph/half.h"
+#include <stdlib.h>
+#include <string.h>
+
+// An open loop or IF; the bottom one is the function.
+typedef struct frame {
+  str text;                        // of what is inside, so far
+  const uop *open;                 // RANGE or IF
+  int number;                      // of its labels
+  const char *before;              // label of the block that leads here
+  const uop **accs;                // variables declared outside and set inside,
+  const char **outer, **phi;       // their values before, and (loops) the names of their phis
+  size_t n_accs;
+} frame;
+
+typedef struct llvm {
+  const program *p;
+  const render_options *opt;
+  error *err;
+  arena *mem;
+  size_t *match;
+  map names;                       // uop -> text of its value; for ACC, its value at this place
+  smap intrinsics;                 // declaration -> itself
+  str declarations;
+  VEC(frame) frames;
+  const char *block;               // label of the block being filled
+  int next_value, next_label;
+  uint64_t written;                // bit a: PARAM a is stored to (the last bit: any PARAM from 63 up)
+} llvm;
+
+// ---- types, constants, names ------------------------------------------------------------------------------------------
+
+static const char *scalar_type(enum dtype d) {
+  static const char *const names[DT_COUNT] = {
+    [DT_BOOL] = "i1", [DT_I8] = "i8", [DT_U8] = "i8", [DT_I16] = "i16", [DT_U16] = "i16", [DT_I32] = "i32", [DT_U32] = "i32", [DT_I64] = "i64",
+    [DT_U64] = "i64", [DT_IDX] = "i64", [DT_F16] = "half", [DT_F32] = "float", [DT_F64] = "double"};
+  if (!names[d]) die("LLVM renderer: a value of dtype %s", dtype_name(d));
+  return names[d];
+}
+
+static const char *type_of(llvm *c, enum dtype d, int lanes) {
+  return lanes == 1 ? scalar_type(d) : arena_printf(c->mem, "<%d x %s>", lanes, scalar_type(d));
+}
+static const char *type(llvm *c, const uop *u) { return type_of(c, (enum dtype)u->dt, u->lanes); }
+
+// the type of elements in memory: BOOL is a byte there, and BF16 only bits
+static const char *memory_type(enum dtype d) { return d == DT_BOOL ? "i8" : d == DT_BF16 ? "i16" : scalar_type(d); }
+
+static const char *constant(llvm *c, const uop *u) {
+  enum dtype d = (enum dtype)u->dt;
+  if (d == DT_BOOL) return u->a ? "true" : "false";
+  if (!dtype_is_float(d)) return arena_printf(c->mem, "%lld", (long long)u->a);
+  double v = uop_const_float(u);
+  if (d == DT_F16) return arena_printf(c->mem, "0xH%04X", f16_from_double(v));
+  if (d == DT_F32) v = (double)(float)v;
+  uint64_t b;
+  memcpy(&b, &v, 8);
+  if (v != v) b = (b >> 63 << 63) | 0x7ff8000000000000ull;
+  return arena_printf(c->mem, "0x%016llX", (unsigned long long)b);
+}
+
+static const char *repeated(llvm *c, enum dtype d, const char *text, int lanes) {
+  if (!strcmp(text, "0") || !strcmp(text, "0x0000000000000000")) return "zeroinitializer";
+  str s = {0};
+  for (int i = 0; i < lanes; i++) str_addf(&s, "%s%s %s", i ? ", " : "<", scalar_type(d), text);
+  str_addc(&s, '>');
+  const char *r = arena_strdup(c->mem, str_c(&s));
+  str_free(&s);
+  return r;
+}
+
+static const char *lane_numbers(llvm *c, enum dtype d, int lanes) {
+  str s = {0};
+  for (int i = 0; i < lanes; i++) str_addf(&s, "%s%s %d", i ? ", " : "<", scalar_type(d), i);
+  str_addc(&s, '>');
+  const char *r = arena_strdup(c->mem, str_c(&s));
+  str_free(&s);
+  return r;
+}
+
+// The value of a source, as text without its type.
+static const char *value(llvm *c, const uop *u) {
+  const char *name = map_ptr(&c->names, u);
+  if (name) return name;
+  if (u->op == OP_CONST) name = constant(c, u);
+  else if (u->op == OP_SPLAT && u->src[0]->op == OP_CONST) name = repeated(c, (enum dtype)u->dt, constant(c, u->src[0]), u->lanes);
+  else if (u->op == OP_LANE) name = lane_numbers(c, (enum dtype)u->dt, u->lanes);
+  else die("%s: %s.%s is used before it is made", c->p->name, op_name((enum op)u->op), dtype_name((enum dtype)u->dt));
+  map_put(&c->names, u, (void *)(uintptr_t)name);
+  return name;
+}
+
+static str *text(llvm *c) { return &c->frames.at[c->frames.n - 1].text; }
+static const char *fresh(llvm *c) { return arena_printf(c->mem, "%%v%d", c->next_value++); }
+static void define(llvm *c, const uop *u, const char *name) { map_put(&c->names, u, (void *)(uintptr_t)name); }
+
+// One instruction with a result; gives the result's name.
+PRINTF_LIKE(2, 3) static const char *instr(llvm *c, const char *fmt, ...) {
+  const char *name = fresh(c);
+  va_list ap;
+  va_start(ap, fmt);
+  str_addf(text(c), "  %s = ", name);
+  str_vaddf(text(c), fmt, ap);
+  str_addc(text(c), '\n');
+  va_end(ap);
+  return name;
+}
+
+static void label(llvm *c, const char *name) {
+  str_addf(text(c), "%s:\n", name);
+  c->block = name;
+}
+
+// ---- elementwise ------------------------------------------------------------------------------------------------------
+
+// Instructions of ops whose sources and result are of one kind: for floats, signed and unsigned integers.
+static const struct { const char *f, *s, *u; } simple[OP_COUNT] = {
+  [OP_ADD] = {"fadd", "add", "add"},     [OP_SUB] = {"fsub", "sub", "sub"},           [OP_MUL] = {"fmul", "mul", "mul"},
+  [OP_FDIV] = {"fdiv", NULL, NULL},      [OP_CDIV] = {NULL, "sdiv", "udiv"},          [OP_CMOD] = {NULL, "srem", "urem"},
+  [OP_AND] = {NULL, "and", "and"},       [OP_OR] = {NULL, "or", "or"},                [OP_XOR] = {NULL, "xor", "xor"},
+  [OP_SHL] = {NULL, "shl", "shl"},       [OP_SHR] = {NULL, "ashr", "lshr"},           [OP_CMPLT] = {"fcmp olt", "icmp slt", "icmp ult"},
+  [OP_CMPEQ] = {"fcmp oeq", "icmp eq", "icmp eq"},                                    [OP_CMPNE] = {"fcmp une", "icmp ne", "icmp ne"},
+};
+static const char *const intrinsic_names[OP_COUNT] = {[OP_SQRT] = "sqrt", [OP_TRUNC] = "trunc", [OP_FLOOR] = "floor", [OP_FMA] = "fma"};
+
+static const char *simple_name(enum op op, enum dtype d) {
+  return dtype_is_float(d) ? simple[op].f : dtype_is_unsigned(d) ? simple[op].u : simple[op].s;
+}
+
+// op of two values of one type; NULL if there is none
+static const char *binary(llvm *c, enum op op, enum dtype d, int lanes, const char *x, const char *y) {
+  const char *ty = type_of(c, d, lanes);
+  if (op == OP_MAX || op == OP_MIN) {              // WHERE(x < y, y, x), WHERE(y < x, y, x): what maxps and minps do
+    bool max = op == OP_MAX;
+    const char *less = instr(c, "%s %s %s, %s", simple_name(OP_CMPLT, d), ty, max ? x : y, max ? y : x);
+    return instr(c, "select %s %s, %s %s, %s %s", type_of(c, DT_BOOL, lanes), less, ty, y, ty, x);
+  }
+  const char *name = simple_name(op, d);
+  return name ? instr(c, "%s %s %s, %s", name, ty, x, y) : NULL;
+}
+
+static const char *convert(llvm *c, const char *how, const char *x, const char *from, const char *to) {
+  return instr(c, "%s %s %s to %s", how, from, x, to);
+}
+
+static const char *cast(llvm *c, const char *x, enum dtype from, enum dtype to, int lanes) {
+  const char *tf = type_of(c, from, lanes), *tt = type_of(c, to, lanes);
+  bool ff = dtype_is_float(from), tof = dtype_is_float(to);
+  if (to == DT_BOOL) {
+    if (from == DT_BOOL) return x;
+    return instr(c, "%s %s %s, zeroinitializer", ff ? "fcmp une" : "icmp ne", tf, x);
+  }
+  if (ff && tof) {
+    int sf = dtype_size(from), st = dtype_size(to);
+    return sf == st ? x : convert(c, st > sf ? "fpext" : "fptrunc", x, tf, tt);
+  }
+  if (ff) {                                        // out of range is poison in LLVM, any value here: freeze makes it that
+    const char *r = convert(c, dtype_is_unsigned(to) ? "fptoui" : "fptosi", x, tf, tt);
+    return instr(c, "freeze %s %s", tt, r);
+  }
+  if (tof) return convert(c, dtype_is_unsigned(from) ? "uitofp" : "sitofp", x, tf, tt);
+  int sf = from == DT_BOOL ? 0 : dtype_size(from), st = dtype_size(to);
+  return sf == st ? x : convert(c, st < sf ? "trunc" : dtype_is_unsigned(from) ? "zext" : "sext", x, tf, tt);
+}
+
+static const char *bitcast(llvm *c, const uop *u) {
+  const uop *s = u->src[0];
+  const char *x = value(c, s);
+  if (u->dt == DT_BOOL || s->dt == DT_BOOL) return cast(c, x, (enum dtype)s->dt, (enum dtype)u->dt, u->lanes);
+  const char *tf = type(c, s), *tt = type(c, u);
+  return strcmp(tf, tt) ? convert(c, "bitcast", x, tf, tt) : x;
+}
+
+static const char *intrinsic(llvm *c, const uop *u) {
+  enum dtype d = (enum dtype)u->dt;
+  const char *ty = type(c, u), *base = intrinsic_names[u->op];
+  char suffix[32];
+  int bits = 8 * dtype_size(d);
+  if (u->lanes == 1) snprintf(suffix, sizeof suffix, "f%d", bits);
+  else snprintf(suffix, sizeof suffix, "v%df%d", u->lanes, bits);
+  str args = {0}, decl = {0};
+  str_addf(&decl, "declare %s @llvm.%s.%s(", ty, base, suffix);
+  for (size_t i = 0; i < u->nsrc; i++) {
+    str_addf(&args, "%s%s %s", i ? ", " : "", ty, value(c, u->src[i]));
+    str_addf(&decl, "%s%s", i ? ", " : "", ty);
+  }
+  str_add(&decl, ")\n");
+  char *kept = arena_strdup(c->mem, str_c(&decl));
+  if (smap_set(&c->intrinsics, kept, decl.n, kept)) str_add(&c->declarations, kept);
+  const char *r = instr(c, "call %s @llvm.%s.%s(%s)", ty, base, suffix, str_c(&args));
+  str_free(&args);
+  str_free(&decl);
+  return r;
+}
+
+static const char *elementwise(llvm *c, const uop *u) {
+  enum dtype d = (enum dtype)u->dt;
+  const uop *a = u->src[0];
+  const char *ty = type(c, u);
+  switch (u->op) {
+  case OP_CAST: return cast(c, value(c, a), (enum dtype)a->dt, d, u->lanes);
+  case OP_BITCAST: return bitcast(c, u);
+  case OP_NEG:
+    if (dtype_is_float(d)) return instr(c, "fneg %s %s", ty, value(c, a));
+    return instr(c, "sub %s zeroinitializer, %s", ty, value(c, a));
+  case OP_WHERE: {
+    const char *cond = value(c, a), *x = value(c, u->src[1]), *y = value(c, u->src[2]);
+    return instr(c, "select %s %s, %s %s, %s %s", type(c, a), cond, ty, x, ty, y);
+  }
+  case OP_SHL: case OP_SHR: {
+    const uop *by = u->src[1];
+    const char *n = value(c, by);
+    if (by->dt != d) n = cast(c, n, (enum dtype)by->dt, d, u->lanes);
+    return binary(c, (enum op)u->op, d, u->lanes, value(c, a), n);
+  }
+  default:
+    if (intrinsic_names[u->op] && dtype_is_float(d)) return intrinsic(c, u);
+    if (u->op == OP_TRUNC || u->op == OP_FLOOR) return value(c, a);
+
+    if (u->nsrc != 2) return NULL;
+    return binary(c, (enum op)u->op, (enum dtype)a->dt, u->lanes, value(c, a), value(c, u->src[1]));
+  }
+}
+
+// ---- vectors ----------------------------------------------------------------------------------------------------------
+
+static const char *shuffle_text(llvm *c, const char *vector_type, const char *x, const char *y, const char *lanes) {
+  return instr(c, "shufflevector %s %s, %s %s, %s", vector_type, x, vector_type, y, lanes);
+}
+
+static const char *splat(llvm *c, const uop *u) {
+  if (u->lanes == 1) return value(c, u->src[0]);
+  const char *ty = type(c, u), *x = value(c, u->src[0]);
+  const char *first = instr(c, "insertelement %s poison, %s %s, i64 0", ty, type(c, u->src[0]), x);
+  return instr(c, "shufflevector %s %s, %s poison, <%d x i32> zeroinitializer", ty, first, ty, u->lanes);
+}
+
+static const char *shuffle(llvm *c, const uop *u) {
+  const uop *x = u->src[0];
+  int n = x->lanes;
+  if (u->lanes == 1) {
+    int l = shuffle_lane(u, 0);
+    const uop *from = u->src[l / n];
+    return n == 1 ? value(c, from) : instr(c, "extractelement %s %s, i64 %d", type(c, from), value(c, from), l % n);
+  }
+  str lanes = {0};
+  for (int i = 0; i < u->lanes; i++) str_addf(&lanes, "%si32 %d", i ? ", " : "<", shuffle_lane(u, i));
+  str_addc(&lanes, '>');
+  const char *a = value(c, x), *b = u->nsrc > 1 ? value(c, u->src[1]) : "poison", *ty = type(c, x), *r;
+  if (n == 1) {                                     // LLVM's shuffles take vectors only
+    ty = type_of(c, (enum dtype)u->dt, 2);
+    const char *pair = instr(c, "insertelement %s poison, %s %s, i64 0", ty, type(c, x), a);
+    if (u->nsrc > 1) pair = instr(c, "insertelement %s %s, %s %s, i64 1", ty, pair, type(c, x), b);
+    a = pair;
+    b = "poison";
+  }
+  r = shuffle_text(c, ty, a, b, arena_printf(c->mem, "<%d x i32> %s", u->lanes, str_c(&lanes)));
+  str_free(&lanes);
+  return r;
+}
+
+static const char *stack(llvm *c, const uop *u) {
+  const char *ty = type(c, u), *v = "poison";
+  if (u->lanes == 1) return value(c, u->src[0]);
+  bool constants = true;
+  for (size_t i = 0; i < u->nsrc; i++) constants &= u->src[i]->op == OP_CONST;
+  if (constants) {
+    str s = {0};
+    for (size_t i = 0; i < u->nsrc; i++) str_addf(&s, "%s%s %s", i ? ", " : "<", scalar_type((enum dtype)u->dt), value(c, u->src[i]));
+    str_addc(&s, '>');
+    v = arena_strdup(c->mem, str_c(&s));
+    str_free(&s);
+    return v;
+  }
+  for (size_t i = 0; i < u->nsrc; i++) v = instr(c, "insertelement %s %s, %s %s, i64 %zu", ty, v, type(c, u->src[i]), value(c, u->src[i]), i);
+  return v;
+}
+
+static const char *hreduce(llvm *c, const uop *u) {
+  enum dtype d = (enum dtype)u->dt;
+  int n = u->src[0]->lanes;
+  const char *v = value(c, u->src[0]);
+  for (; n > 2; n /= 2) {
+    const char *ty = type_of(c, d, n), *halves[2];
+    for (int h = 0; h < 2; h++) {
+      str lanes = {0};
+      for (int i = 0; i < n / 2; i++) str_addf(&lanes, "%si32 %d", i ? ", " : "<", h * n / 2 + i);
+      halves[h] = shuffle_text(c, ty, v, "poison", arena_printf(c->mem, "<%d x i32> %s>", n / 2, str_c(&lanes)));
+      str_free(&lanes);
+    }
+    v = binary(c, (enum op)u->a, d, n / 2, halves[0], halves[1]);
+    if (!v) return NULL;
+  }
+  if (n == 1) return v;
+  const char *ty = type_of(c, d, 2);
+  const char *lo = instr(c, "extractelement %s %s, i64 0", ty, v), *hi = instr(c, "extractelement %s %s, i64 1", ty, v);
+  return binary(c, (enum op)u->a, d, 1, lo, hi);
+}
+
+// ---- memory -----------------------------------------------------------------------------------------------------------
+
+static bool is_written(const llvm *c, const uop *param) { return c->written >> (param->a < 63 ? param->a : 63) & 1; }
+
+// Metadata: !0 is empty, !1 the domain of the scopes; PARAM a has the scope !(3a+2), the list of it !(3a+3) and the list of
+// all others !(3a+4).
+static const char *access_notes(llvm *c, const uop *param, bool load) {
+  const char *alone = c->p->n_bufs > 1 ? arena_printf(c->mem, ", !noalias !%lld", (long long)(3 * param->a + 4)) : "";
+  return arena_printf(c->mem, ", !alias.scope !%lld%s%s", (long long)(3 * param->a + 3), alone, load && !is_written(c, param) ? ", !invariant.load !0" : "");
+}
+
+static void write_metadata(const llvm *c, str *out) {
+  int n = c->p->n_bufs;
+  str_addf(out, "\n!0 = !{}\n!1 = distinct !{!1, !\"%s\"}\n", c->p->name);
+  for (int a = 0; a < n; a++) {
+    str_addf(out, "!%d = distinct !{!%d, !1, !\"b%d\"}\n!%d = !{!%d}\n!%d = !{", 3 * a + 2, 3 * a + 2, a, 3 * a + 3, 3 * a + 2, 3 * a + 4);
+    for (int o = 0, some = 0; o < n; o++)
+      if (o != a) str_addf(out, "%s!%d", some++ ? ", " : "", 3 * o + 2);
+    str_add(out, "}\n");
+  }
+}
+
+static const char *index_as_i64(llvm *c, const char *x, const uop *index) {
+  return cast(c, x, (enum dtype)index->dt, DT_I64, index->lanes);
+}
+
+static const char *address(llvm *c, const uop *memory, const char *i64) {
+  return instr(c, "getelementptr inbounds %s, ptr %s, i64 %s", memory_type((enum dtype)memory->dt), value(c, memory), i64);
+}
+
+static const char *load_at(llvm *c, const uop *memory, const char *pointer, enum dtype d, int lanes) {
+  bool is_bool = d == DT_BOOL;
+  const char *ty = type_of(c, is_bool ? DT_U8 : d, lanes);
+  const char *v = instr(c, "load %s, ptr %s, align %d%s", ty, pointer, dtype_size((enum dtype)memory->dt), access_notes(c, memory, true));
+  return is_bool ? cast(c, v, DT_U8, DT_BOOL, lanes) : v;
+}
+
+static void store_at(llvm *c, const uop *memory, const char *pointer, const char *v, enum dtype d, int lanes) {
+  if (d == DT_BOOL) { v = cast(c, v, DT_BOOL, DT_U8, lanes); d = DT_U8; }
+  str_addf(text(c), "  store %s %s, ptr %s, align %d%s\n", type_of(c, d, lanes), v, pointer, dtype_size((enum dtype)memory->dt), access_notes(c, memory, false));
+}
+
+// the address of lane i of a vector INDEX, whose value is the vector of element numbers
+static const char *lane_address(llvm *c, const uop *index, int i) {
+  const char *n = instr(c, "extractelement <%d x i64> %s, i64 %d", index->lanes, value(c, index), i);
+  return address(c, render_memory(index), n);
+}
+
+static const char *load(llvm *c, const uop *u) {
+  const uop *index = u->src[0], *memory = render_memory(index);
+  enum dtype d = (enum dtype)u->dt;
+  if (index->lanes == 1) return load_at(c, memory, value(c, index), d, u->lanes);
+  const char *v = "poison";
+  for (int i = 0; i < u->lanes; i++) {
+    const char *one = load_at(c, memory, lane_address(c, index, i), d, 1);
+    v = instr(c, "insertelement %s %s, %s %s, i64 %d", type(c, u), v, scalar_type(d), one, i);
+  }
+  return v;
+}
+
+static void store(llvm *c, const uop *u) {
+  const uop *index = u->src[0], *memory = render_memory(index), *what = u->src[1];
+  enum dtype d = (enum dtype)what->dt;
+  const char *v = value(c, what);
+  if (index->lanes == 1) { store_at(c, memory, value(c, index), v, d, what->lanes); return; }
+  for (int i = 0; i < what->lanes; i++) {
+    const char *one = instr(c, "extractelement %s %s, i64 %d", type(c, what), v, i);
+    store_at(c, memory, lane_address(c, index, i), one, d, 1);
+  }
+}
+
+// ---- loops and conditions ---------------------------------------------------------------------------------------------
+
+static frame *push(llvm *c, size_t at) {
+  frame f = {.open = c->p->at[at], .number = c->next_label++, .before = c->block};
+  size_t end = c->match[at];
+  map seen = {0};
+  for (size_t i = at; i < end; i++) f.n_accs += c->p->at[i]->op == OP_SET;
+  f.accs = ARENA_ARRAY(c->mem, const uop *, f.n_accs);
+  f.outer = ARENA_ARRAY(c->mem, const char *, f.n_accs);
+  f.phi = ARENA_ARRAY(c->mem, const char *, f.n_accs);
+  f.n_accs = 0;
+  for (size_t i = at; i < end; i++) {
+    const uop *u = c->p->at[i];
+    if (u->op == OP_ACC) map_put(&seen, u, &f);                     // declared inside: nobody else's business
+    if (u->op != OP_SET || map_has(&seen, u->src[0])) continue;
+    map_put(&seen, u->src[0], &f);
+    f.accs[f.n_accs] = u->src[0];
+    f.outer[f.n_accs++] = value(c, u->src[0]);
+  }
+  map_free(&seen);
+  vec_push(&c->frames, f);
+  return &c->frames.at[c->frames.n - 1];
+}
+
+static void open_range(llvm *c, size_t at) {
+  frame *f = push(c, at);
+  for (size_t i = 0; i < f->n_accs; i++) define(c, f->accs[i], f->phi[i] = fresh(c));
+  define(c, f->open, arena_printf(c->mem, "%%i%d", f->number));
+  c->block = arena_printf(c->mem, "loop%d", f->number);
+}
+
+static void close_range(llvm *c) {
+  frame f = c->frames.at[--c->frames.n];
+  const uop *r = f.open, *end_uop = r->src[0];
+  const char *ty = scalar_type((enum dtype)r->dt), *counter = value(c, r), *latch = c->block, *start = "0", *end;
+  bool tiles = r->b == AXIS_GLOBAL;
+  if (tiles) {
+    start = dtype_size((enum dtype)r->dt) < 8 ? instr(c, "trunc i64 %%lo to %s", ty) : "%lo";
+    end = dtype_size((enum dtype)r->dt) < 8 ? instr(c, "trunc i64 %%hi to %s", ty) : "%hi";
+  } else {
+    end = value(c, end_uop);
+    if (end_uop->dt != r->dt) end = cast(c, end, (enum dtype)end_uop->dt, (enum dtype)r->dt, 1);
+  }
+  bool runs = !tiles && end_uop->vmin >= 1 && end_uop->vmin != INT64_MIN;      // at least once: no guard
+  if (runs) str_addf(text(c), "  br label %%loop%d\n", f.number);
+  else {
+    const char *some = instr(c, "icmp slt %s %s, %s", ty, start, end);
+    str_addf(text(c), "  br i1 %s, label %%loop%d, label %%done%d\n", some, f.number, f.number);
+  }
+  str_addf(text(c), "loop%d:\n  %s = phi %s [ %s, %%%s ], [ %%n%d, %%%s ]\n", f.number, counter, ty, start, f.before, f.number, latch);
+  for (size_t i = 0; i < f.n_accs; i++)
+    str_addf(text(c), "  %s = phi %s [ %s, %%%s ], [ %s, %%%s ]\n", f.phi[i], type(c, f.accs[i]), f.outer[i], f.before, value(c, f.accs[i]), latch);
+  str_addn(text(c), str_c(&f.text), f.text.n);
+  str_free(&f.text);
+  str_addf(text(c), "  %%n%d = add nuw nsw %s %s, 1\n", f.number, ty, counter);
+  const char *more = instr(c, "icmp slt %s %%n%d, %s", ty, f.number, end);
+  str_addf(text(c), "  br i1 %s, label %%loop%d, label %%done%d\n", more, f.number, f.number);
+  label(c, arena_printf(c->mem, "done%d", f.number));
+  if (runs) return;                                  // then the last values inside are the values after
+  for (size_t i = 0; i < f.n_accs; i++) {
+    const char *last = value(c, f.accs[i]);
+    define(c, f.accs[i], instr(c, "phi %s [ %s, %%%s ], [ %s, %%%s ]", type(c, f.accs[i]), f.outer[i], f.before, last, latch));
+  }
+}
+
+static void open_if(llvm *c, size_t at) {
+  frame *f = push(c, at);
+  c->block = arena_printf(c->mem, "then%d", f->number);
+}
+
+static void close_if(llvm *c) {
+  frame f = c->frames.at[--c->frames.n];
+  str_addf(text(c), "  br i1 %s, label %%then%d, label %%end%d\nthen%d:\n", value(c, f.open->src[0]), f.number, f.number, f.number);
+  str_addn(text(c), str_c(&f.text), f.text.n);
+  str_free(&f.text);
+  str_addf(text(c), "  br label %%end%d\n", f.number);
+  const char *inside = c->block;
+  label(c, arena_printf(c->mem, "end%d", f.number));
+  for (size_t i = 0; i < f.n_accs; i++) {
+    const char *last = value(c, f.accs[i]);
+    define(c, f.accs[i], instr(c, "phi %s [ %s, %%%s ], [ %s, %%%s ]", type(c, f.accs[i]), f.outer[i], f.before, last, inside));
+  }
+}
+
+// ---- the program ------------------------------------------------------------------------------------------------------
+
+static int refuse(llvm *c, const uop *u) {
+  return error_set(c->err, "%s: the LLVM renderer has no %s.%s of %d lanes", c->p->name, op_name((enum op)u->op), dtype_name((enum dtype)u->dt), u->lanes);
+}
+
+static int node(llvm *c, size_t at) {
+  const uop *u = c->p->at[at];
+  const char *v = NULL;
+  switch (u->op) {
+  case OP_CONST: case OP_PARAM: case OP_VAR: case OP_LANE: case OP_SINK: return 0;         // named before, or where they are used
+  case OP_RANGE: open_range(c, at); return 0;
+  case OP_END: close_range(c); return 0;
+  case OP_IF: open_if(c, at); return 0;
+  case OP_ENDIF: close_if(c); return 0;
+  case OP_ACC: define(c, u, value(c, u->src[0])); return 0;
+  case OP_SET: define(c, u->src[0], value(c, u->src[1])); return 0;
+  case OP_STORE: store(c, u); return 0;
+  case OP_LOAD: v = load(c, u); break;
+  case OP_INDEX: {
+    const char *i = index_as_i64(c, value(c, u->src[1]), u->src[1]);
+    v = u->lanes == 1 ? address(c, render_memory(u), i) : i;
+    break;
+  }
+  case OP_SPLAT:
+    if (u->src[0]->op == OP_CONST && u->lanes > 1) return 0;
+    v = splat(c, u);
+    break;
+  case OP_SHUFFLE: v = shuffle(c, u); break;
+  case OP_STACK: v = stack(c, u); break;
+  case OP_HREDUCE: v = is_pow2(u->src[0]->lanes) ? hreduce(c, u) : NULL; break;
+  case OP_EXTRACT: v = u->src[0]->lanes == 1 ? value(c, u->src[0]) : instr(c, "extractelement %s %s, i64 %lld", type(c, u->src[0]), value(c, u->src[0]), (long long)u->a); break;
+  default:
+    if (op_flags((enum op)u->op) & OPF_ELEMENTWISE) v = elementwise(c, u);
+  }
+  if (!v) return refuse(c, u);
+  define(c, u, v);
+  return 0;
+}
+
+// The arguments: pointers and variables, loaded once.
+static int arguments(llvm *c) {
+  const program *p = c->p;
+  for (size_t i = 0; i < p->n; i++) {
+    const uop *u = p->at[i];
+    if (u->op == OP_STORE && render_memory(u->src[0])->op == OP_PARAM) c->written |= 1ull << (render_memory(u->src[0])->a < 63 ? render_memory(u->src[0])->a : 63);
+    if (u->op == OP_PARAM && !map_has(&c->names, u)) {
+      if (u->a < 0 || u->a >= p->n_bufs) return error_set(c->err, "%s: PARAM %lld of %d", p->name, (long long)u->a, p->n_bufs);
+      str_addf(text(c), "  %%b%lld.at = getelementptr inbounds ptr, ptr %%bufs, i64 %lld\n", (long long)u->a, (long long)u->a);
+      str_addf(text(c), "  %%b%lld = load ptr, ptr %%b%lld.at, align 8, !invariant.load !0, !nonnull !0\n", (long long)u->a, (long long)u->a);
+      define(c, u, arena_printf(c->mem, "%%b%lld", (long long)u->a));
+    }
+    if (u->op == OP_VAR && !map_has(&c->names, u)) {
+      int k = render_var(p, u);
+      if (k < 0) return error_set(c->err, "%s: the variable %.*s is no argument", p->name, (int)u->s_len, u->s);
+      const char *at = instr(c, "getelementptr inbounds i64, ptr %%vars, i64 %d", k);
+      const char *v = instr(c, "load i64, ptr %s, align 8, !invariant.load !0, !noundef !0", at);
+      define(c, u, cast(c, v, DT_I64, (enum dtype)u->dt, 1));
+    }
+  }
+  return 0;
+}
+
+static void write_attributes(const render_options *o, str *out) {
+  str_add(out, "attributes #0 = { nounwind \"no-builtins\" \"frame-pointer\"=\"none\"");
+  if (o && o->cpu && *o->cpu) str_addf(out, " \"target-cpu\"=\"%s\"", o->cpu);
+  if (o && o->features && *o->features) str_addf(out, " \"target-features\"=\"%s\"", o->features);
+  if (o && o->tune && *o->tune) str_addf(out, " \"tune-cpu\"=\"%s\"", o->tune);
+  if (o && o->vector_bits) str_addf(out, " \"prefer-vector-width\"=\"%d\"", o->vector_bits);
+  str_add(out, " }\n");
+}
+
+static int body(llvm *c) {
+  if (render_match(c->p, c->mem, &c->match, c->err)) return -1;
+  frame bottom = {0};
+  vec_push(&c->frames, bottom);
+  label(c, "entry");
+  if (arguments(c)) return -1;
+  for (size_t i = 0; i < c->p->n; i++)
+    if (node(c, i)) return -1;
+  return 0;
+}
+
+int render_llvm(const program *p, const render_options *opt, str *out, error *err) {
+  llvm c = {.p = p, .opt = opt, .err = err, .mem = arena_new()};
+  int r = body(&c);
+  if (!r) {
+    str_addf(out, "define void @%s(ptr noalias readonly %%bufs, ptr noalias readonly %%vars, i64 %%lo, i64 %%hi) #0 {\n", p->name);
+    str_addn(out, str_c(&c.frames.at[0].text), c.frames.at[0].text.n);
+    str_add(out, "  ret void\n}\n\n");
+    str_addn(out, str_c(&c.declarations), c.declarations.n);
+    write_attributes(opt, out);
+    write_metadata(&c, out);
+  }
+  for (size_t i = 0; i < c.frames.n; i++) str_free(&c.frames.at[i].text);
+  vec_free(&c.frames);
+  str_free(&c.declarations);
+  map_free(&c.names);
+  smap_free(&c.intrinsics);
+  arena_free(c.mem);
+  return r;
+}

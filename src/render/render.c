@@ -1,0 +1,56 @@
+// The table of renderers, and what they share: see render.h.
+#include "render/render.h"
+#include <string.h>
+
+static const renderer table[] = {
+  {"llvm", ".ll", {.name = "llvm", .vector_bytes = 16}, render_llvm},
+};
+
+const renderer *render_at(size_t i) { return i < COUNT(table) ? &table[i] : NULL; }
+
+const renderer *render_find(const char *name) {
+  for (size_t i = 0; i < COUNT(table); i++)
+    if (!strcmp(table[i].name, name)) return &table[i];
+  return NULL;
+}
+
+int render_match(const program *p, arena *mem, size_t **match, error *err) {
+  size_t *m = *match = ARENA_ARRAY(mem, size_t, p->n), *open = ARENA_ARRAY(mem, size_t, p->n), depth = 0;
+  for (size_t i = 0; i < p->n; i++) {
+    const uop *u = p->at[i];
+    m[i] = SIZE_MAX;
+    if (u->op == OP_RANGE || u->op == OP_IF) open[depth++] = i;
+    if (u->op != OP_END && u->op != OP_ENDIF) continue;
+    if (!depth) return error_set(err, "%s: %s at %zu closes nothing", p->name, op_name((enum op)u->op), i);
+    size_t o = open[--depth];
+    if ((u->op == OP_END) != (p->at[o]->op == OP_RANGE) || (u->op == OP_END && u->src[0] != p->at[o]))
+      return error_set(err, "%s: %s at %zu closes what was opened at %zu", p->name, op_name((enum op)u->op), i, o);
+    m[i] = o;
+    m[o] = i;
+  }
+  return depth ? error_set(err, "%s: what opens at %zu is never closed", p->name, open[depth - 1]) : 0;
+}
+
+bool render_is_written(const program *p, const uop *memory) {
+  for (size_t i = 0; i < p->n; i++)
+    if (p->at[i]->op == OP_STORE && render_memory(p->at[i]->src[0]) == memory) return true;
+  return false;
+}
+
+int render_var(const program *p, const uop *var) {
+  for (int i = 0; i < p->n_vars; i++)
+    if (p->vars[i]->s_len == var->s_len && !memcmp(p->vars[i]->s, var->s, var->s_len)) return i;
+  return -1;
+}
+
+const uop *render_memory(const uop *index) {
+  if (index->op != OP_INDEX) die("%s where an INDEX must stand", op_name((enum op)index->op));
+  const uop *m = index->src[0];
+  if (m->op != OP_PARAM && m->op != OP_LOCAL) die("INDEX into %s", op_name((enum op)m->op));
+  return m;
+}
+
+int shuffle_lane(const uop *u, int i) {
+  if (u->s_len != 2u * u->lanes || i >= u->lanes) die("SHUFFLE of %d lanes with %u bytes of lane numbers", u->lanes, u->s_len);
+  return (unsigned char)u->s[2 * i] | (unsigned char)u->s[2 * i + 1] << 8;
+}

@@ -1,0 +1,44 @@
+// render: from a linear program (codegen/program.h) to source text that a compiler takes.
+//
+// A renderer is one file and one row of the table in render.c: a name, what it can do (struct target: codegen makes only
+// programs that keep to it) and a function from program to text.  To add one: write the file, declare its function here,
+// add the row; docs/porting.md tells the rest.  Invariant: the text depends on the program and the options alone, so equal
+// programs give equal text, and caches may be keyed by either.
+#ifndef WEFT_RENDER_H
+#define WEFT_RENDER_H
+#include "codegen/program.h"
+
+// What the machine is like, as far as the text depends on it.  NULL and 0 mean: nothing known, nothing said.
+typedef struct render_options {
+  const char *cpu, *features, *tune;     // LLVM's names: "x86-64-v4", "+avx512f,+fma", "znver5"
+  int vector_bits;                       // preferred vector width: 512 asks LLVM to use the full registers
+} render_options;
+
+typedef struct renderer {
+  const char *name;                      // as RENDER= names it
+  const char *suffix;                    // of a file with its text: ".ll", ".c", ".cl"
+  // What programs may contain.  vector_bytes, has_fma and has_f16 are the least that any machine has: a device raises them.
+  target target;
+  // Appends the text of one kernel (a complete source file) to out.  -1 and err, which names the uop, where the program
+  // holds something that this renderer does not do; then out may have been appended to.
+  int (*render)(const program *p, const render_options *opt, str *out, error *err);
+} renderer;
+
+const renderer *render_find(const char *name);         // NULL if there is none of that name
+const renderer *render_at(size_t i);                   // the table, in order; NULL past its end
+
+int render_llvm(const program *p, const render_options *opt, str *out, error *err);
+int render_c(const program *p, const render_options *opt, str *out, error *err);
+int render_opencl(const program *p, const render_options *opt, str *out, error *err);
+
+// ---- helpers for renderers ----------------------------------------------------------------------------------------------
+
+// For each position of a linear program: where the loop or IF that opens there is closed (and back); elsewhere SIZE_MAX.
+// The array is the arena's.  -1 and err where they do not match up.
+int render_match(const program *p, arena *mem, size_t **match, error *err);
+bool render_is_written(const program *p, const uop *memory);             // is there a STORE to this PARAM or LOCAL?
+int render_var(const program *p, const uop *var);                        // the number of a VAR among the arguments, by name; -1: none
+const uop *render_memory(const uop *index);                              // the PARAM or LOCAL below an INDEX
+int shuffle_lane(const uop *shuffle, int i);                             // the source lane of result lane i
+static inline bool is_pow2(int64_t n) { return n > 0 && !(n & (n - 1)); }
+#endif
