@@ -143,15 +143,14 @@ static const char *take_name(struct reader *r, const char *what, size_t index, u
   uint64_t n;
   if (take64(r, &n, "the length of its name")) return NULL;
   if (!n) { fail(r, "its name is empty"); return NULL; }
-  if (n > limit) {
+  if (n > left(r) || n > limit) {
     size_t seen = n < left(r) ? n : left(r);
-    about_name(r, what, (const char *)r->at + r->pos, seen < 40 ? seen : 40);
-    if (n > left(r)) take(r, n, "its name");
+    about_name(r, what, (const char *)r->at + r->pos, seen < 40 ? seen : 40);       // what there is of it
+    if (n > left(r)) take(r, n, "its name");                                        // for its message
     else fail(r, "its name has %" PRIu64 " bytes, more than the limit of %" PRIu64, n, limit);
     return NULL;
   }
   const unsigned char *p = take(r, n, "its name");
-  if (!p) return NULL;
   char *s = arena_strndup(r->arena, (const char *)p, n);
   about_name(r, what, s, n);
   for (size_t i = 0, c; i < n; i += c) {
@@ -385,9 +384,11 @@ static int check_version(struct reader *r, uint32_t v) {
 }
 
 static int check_counts(struct reader *r, uint64_t n_tensors, uint64_t n_kv) {
-  if (n_kv > left(r) / MIN_KV) return fail(r, "%" PRIu64 " keys do not fit in the %zu bytes that follow", n_kv, left(r));
+  static const char cut[] = "the file is truncated or damaged";
+  if (n_kv > left(r) / MIN_KV) return fail(r, "%" PRIu64 " keys do not fit in the %zu bytes that follow: %s", n_kv, left(r), cut);
   if (n_kv > GGUF_MAX_KEYS) return fail(r, "%" PRIu64 " keys, more than the limit of %u", n_kv, GGUF_MAX_KEYS);
-  if (n_tensors > (left(r) - n_kv * MIN_KV) / MIN_TENSOR) return fail(r, "%" PRIu64 " tensors do not fit in the %zu bytes that follow", n_tensors, left(r));
+  if (n_tensors > (left(r) - n_kv * MIN_KV) / MIN_TENSOR)
+    return fail(r, "%" PRIu64 " tensors do not fit in the %zu bytes that follow: %s", n_tensors, left(r), cut);
   if (n_tensors > GGUF_MAX_TENSORS) return fail(r, "%" PRIu64 " tensors, more than the limit of %u", n_tensors, GGUF_MAX_TENSORS);
   r->f->shard.n_tensors = n_tensors;
   r->f->n_kv = n_kv;

@@ -27,14 +27,15 @@ static size_t shown_char(const char *p, size_t n, char out[9]) {
 
 const char *gguf_quote(char *out, size_t cap, const char *bytes, size_t n) {
   if (cap < 16) die("gguf_quote: %zu bytes of room", cap);
-  size_t used = 0;
+  size_t used = 0, room = 0;                          // room: the last place where "..." fits behind
   for (size_t i = 0; i < n;) {
     char c[9];
-    size_t took = shown_char(bytes + i, n - i, c), len = strlen(c);
-    if (used + len + (i + took < n ? 3 : 0) >= cap) { memcpy(out + used, "...", 3); used += 3; break; }
+    i += shown_char(bytes + i, n - i, c);
+    size_t len = strlen(c);
+    if (used + len >= cap) { memcpy(out + room, "...", 3); used = room + 3; break; }
     memcpy(out + used, c, len);
     used += len;
-    i += took;
+    if (used + 3 < cap) room = used;
   }
   out[used] = 0;
   return out;
