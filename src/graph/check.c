@@ -63,6 +63,18 @@ static bool dims(const node *v, size_t from) {
   return true;
 }
 
+// Where both are constant (symbolic sizes are the scheduler's business).
+static bool same_count(const node *v, const shape *s) {
+  int64_t from = 1, to = 1;
+  for (int i = 0; i < s->n; i++)
+    if (s->dim[i]->op != OP_CONST) return true;
+    else if (!mul_i64(from, s->dim[i]->a, &from)) return bad(v, "RESHAPE of more than 2^63 elements");
+  for (size_t i = 1; i < v->n; i++)
+    if (v->src[i]->op != OP_CONST) return true;
+    else if (!mul_i64(to, v->src[i]->a, &to)) return bad(v, "RESHAPE to more than 2^63 elements");
+  return from == to || bad(v, "RESHAPE of %lld elements to %lld", (long long)from, (long long)to);
+}
+
 static bool movement(const node *v) {
   if (!at_least(v, 1) || !one_lane(v) || !same_dtype(v, 0) || !dims(v, 1)) return false;
   const shape *s = v->src[0]->shape;
@@ -70,7 +82,7 @@ static bool movement(const node *v) {
   size_t n = (size_t)s->n;
   unsigned seen = 0;
   switch (v->op) {
-  case OP_RESHAPE: return v->n - 1 <= MAX_DIMS || bad(v, "RESHAPE to %zu axes", v->n - 1);
+  case OP_RESHAPE: return v->n - 1 <= MAX_DIMS ? same_count(v, s) : bad(v, "RESHAPE to %zu axes", v->n - 1);
   case OP_EXPAND:
     if (v->n != 1 + n) return bad(v, "EXPAND of %zu axes to %zu", n, v->n - 1);
     for (size_t i = 0; i < n; i++)
