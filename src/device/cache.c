@@ -1,0 +1,398 @@
+// The disk cache on SQLite: see cache.h.
+//
+// One table, whose row number is the 64-bit hash of version and key: one look-up, no second index.  The row holds the whole key, which
+// is compared, and a checksum over all of it; two keys with one hash would take turns, each a miss for the other, and never
+// be mistaken for each other.
+//
+// The journal is the classic rollback journal, not WAL: a reader then opens one file and recovers nothing, which is what a
+// warm start does, and killing a writer leaves a journal that the next one rolls back.  synchronous=NORMAL: power loss may cost the
+// database in theory, and damage is found and repaired by starting afresh.
+//
+// Starting afresh removes the file, which must not happen under another process's feet: every open cache holds a shared
+// flock on `lock` beside the database, and only a process that gets it exclusively removes anything.
+#define _GNU_SOURCE
+#include "device/cache.h"
+#include "base/env.h"
+#include "base/str.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+// The number in the file's name is the version of the table's form.
+#define DATABASE "kernels-1.db"
+enum { BUSY_MS = 1000, PENDING_MAX = 64, PENDING_BYTES_MAX = 8 << 20, ENTRY_MAX = 256 << 20 };
+static const double PENDING_S = 2;
+
+struct pending { bytes key, value; int64_t hash; };
+struct cache {
+  pthread_mutex_t mutex;
+  char *version;
+  str folder, file;
+  int lock;                             // descriptor of the lock file; -1 if there is none (a read-only folder)
+  sqlite3 *db;                          // NULL: off
+  sqlite3_stmt *select;
+  bool warned, read_only, fresh_tried;
+  VEC(struct pending) pending;
+  size_t pending_bytes;
+  double pending_since;
+};
+
+// ------------------------------------------------------------------------------------------------------------ warnings
+
+PRINTF_LIKE(2, 3) static void warn(cache *c, const char *fmt, ...) {
+  if (c->warned) return;
+  c->warned = true;
+  str text = {0};
+  va_list ap;
+  va_start(ap, fmt);
+  str_vaddf(&text, fmt, ap);
+  va_end(ap);
+  fprintf(stderr, "weft: warning: %s\n", text.at);
+  str_free(&text);
+}
+
+static void drop_pending(cache *c) {
+  for (size_t i = 0; i < c->pending.n; i++) { bytes_free(&c->pending.at[i].key); bytes_free(&c->pending.at[i].value); }
+  vec_free(&c->pending);
+  c->pending_bytes = 0;
+}
+
+static void disconnect(cache *c) {
+  sqlite3_finalize(c->select);
+  c->select = NULL;
+  sqlite3_close(c->db);
+  c->db = NULL;
+}
+
+static void turn_off(cache *c) {
+  disconnect(c);
+  drop_pending(c);
+  if (c->lock >= 0) close(c->lock);
+  c->lock = -1;
+}
+
+// ------------------------------------------------------------------------------------------------- the folder and trust
+
+static bool default_folder(cache *c) {
+  const char *given = env_str(ENV_WEFT_CACHE), *xdg = env_str(ENV_XDG_CACHE_HOME), *home = env_str(ENV_HOME);
+  if (*given) str_add(&c->folder, given);
+  else if (*xdg == '/') str_addf(&c->folder, "%s/weft", xdg);       // the standard says to ignore relative ones
+  else if (*home == '/') str_addf(&c->folder, "%s/.cache/weft", home);
+  else warn(c, "kernels are not cached: neither WEFT_CACHE, XDG_CACHE_HOME nor HOME is set to an absolute path");
+  return c->folder.n > 0;
+}
+
+static bool make_folders(cache *c) {
+  str part = {0};
+  const char *at = c->folder.at;
+  int r = 0;
+  do {
+    at = strchr(at + 1, '/');
+    part.n = 0;
+    str_addn(&part, c->folder.at, at ? (size_t)(at - c->folder.at) : c->folder.n);
+    r = mkdir(part.at, 0700);
+  } while (at && at[1]);
+  struct stat st;
+  bool ok = !stat(c->folder.at, &st);
+  if (!ok) warn(c, "kernels are not cached: the folder '%s' cannot be made: %s", c->folder.at, strerror(errno));
+  (void)r;                              // whatever was there before or could not be made shows in the end
+  str_free(&part);
+  return ok;
+}
+
+// Whether nobody but this user (and root) could have put the contents there.
+static bool trusted(cache *c, const char *path, bool folder) {
+  struct stat link, st;
+  uid_t me = geteuid();
+  if (lstat(path, &link) || stat(path, &st)) {
+    if (errno == ENOENT && !folder && lstat(path, &link)) return true;      // a database yet to be made
+    warn(c, "kernels are not cached: '%s': %s", path, strerror(errno));
+    return false;
+  }
+  const char *fault = NULL;
+  if (link.st_uid != me && link.st_uid != 0) fault = S_ISLNK(link.st_mode) ? "is a link that belongs to another user" : "belongs to another user";
+  else if (st.st_uid != me && st.st_uid != 0) fault = "belongs to another user";
+  else if (folder ? !S_ISDIR(st.st_mode) : !S_ISREG(st.st_mode)) fault = folder ? "is not a folder" : "is not a file";
+  else if (st.st_mode & S_IWOTH || (st.st_mode & S_IWGRP && st.st_gid != getegid())) fault = "can be written by other users";
+  if (fault) warn(c, "kernels are not cached: '%s' %s", path, fault);
+  return !fault;
+}
+
+// ------------------------------------------------------------------------------------------------------- the database
+
+static const char make_table[] =
+  "CREATE TABLE IF NOT EXISTS kernel(hash INTEGER PRIMARY KEY, key BLOB NOT NULL, value BLOB NOT NULL, checksum INTEGER NOT NULL,"
+  " created INTEGER NOT NULL, version TEXT NOT NULL)";
+static const char select_one[] = "SELECT key, value, checksum, version FROM kernel WHERE hash = ?";
+
+static int connect_once(cache *c) {
+  if (!c->read_only) {          // SQLite would make it with the mode that umask leaves; an existing one is not opened (closing it would drop SQLite's locks)
+    int fd = open(c->file.at, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0) close(fd);
+  }
+  int flags = SQLITE_OPEN_NOMUTEX | (c->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  int r = sqlite3_open_v2(c->file.at, &c->db, flags, NULL);
+  if (r != SQLITE_OK) return r;
+  sqlite3_extended_result_codes(c->db, 0);
+  sqlite3_busy_timeout(c->db, BUSY_MS);
+  sqlite3_limit(c->db, SQLITE_LIMIT_LENGTH, ENTRY_MAX);
+  sqlite3_db_config(c->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+  sqlite3_db_config(c->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+  r = sqlite3_exec(c->db, "PRAGMA synchronous=NORMAL", NULL, NULL, NULL);
+  if (r != SQLITE_OK) return r;
+  r = sqlite3_prepare_v3(c->db, select_one, -1, SQLITE_PREPARE_PERSISTENT, &c->select, NULL);
+  if (r != SQLITE_ERROR || c->read_only) return r;                          // SQLITE_ERROR: there is no such table yet
+  r = sqlite3_exec(c->db, make_table, NULL, NULL, NULL);
+  return r == SQLITE_OK ? sqlite3_prepare_v3(c->db, select_one, -1, SQLITE_PREPARE_PERSISTENT, &c->select, NULL) : r;
+}
+
+static bool is_damage(int r) {
+  r &= 255;
+  return r == SQLITE_CORRUPT || r == SQLITE_NOTADB || r == SQLITE_ERROR || r == SQLITE_SCHEMA || r == SQLITE_MISMATCH;
+}
+
+// Removes a damaged database if nobody else has it open.  Then a new one may be made.
+static bool remove_database(cache *c) {
+  if (c->read_only || c->lock < 0 || c->fresh_tried) return false;
+  c->fresh_tried = true;
+  disconnect(c);
+  if (flock(c->lock, LOCK_EX | LOCK_NB)) return false;
+  str journal = {0};
+  str_addf(&journal, "%s-journal", c->file.at);
+  bool ok = !unlink(c->file.at) || errno == ENOENT;
+  ok = (!unlink(journal.at) || errno == ENOENT) && ok;
+  str_free(&journal);
+  flock(c->lock, LOCK_SH);
+  return ok;
+}
+
+static int connect(cache *c) {
+  int r = connect_once(c);
+  if (is_damage(r) && remove_database(c)) {
+    warn(c, "the kernel cache '%s' was damaged and is started afresh", c->file.at);
+    r = connect_once(c);
+  }
+  if (r == SQLITE_OK) return r;
+  if (r == SQLITE_BUSY || r == SQLITE_LOCKED) warn(c, "kernels are not cached: another process holds '%s'", c->file.at);
+  else if (c->read_only && r == SQLITE_CANTOPEN) warn(c, "kernels are not cached: the folder '%s' cannot be written", c->folder.at);
+  else warn(c, "kernels are not cached: '%s': %s", c->file.at, sqlite3_errstr(r));
+  turn_off(c);
+  return r;
+}
+
+// What to do about a failed statement: start afresh once if the database is damaged, else go on without the cache.
+static void on_failure(cache *c, int r, const char *doing) {
+  if (is_damage(r) && remove_database(c)) {
+    warn(c, "the kernel cache '%s' was damaged and is started afresh", c->file.at);
+    connect(c);
+    return;
+  }
+  warn(c, "kernels are not cached any more: %s '%s': %s", doing, c->file.at, sqlite3_errstr(r));
+  turn_off(c);
+}
+
+// Waits no longer than a busy database would make us wait.
+static bool lock_shared(cache *c) {
+  for (int ms = 0; ms < BUSY_MS; ms += 10) {
+    if (!flock(c->lock, LOCK_SH | LOCK_NB) || errno != EWOULDBLOCK) return true;     // a file system without locks: do without
+    nanosleep(&(struct timespec){0, 10 * 1000000}, NULL);
+  }
+  warn(c, "kernels are not cached: another process holds '%s'", c->folder.at);
+  turn_off(c);
+  return false;
+}
+
+cache *cache_open(const char *folder, const char *version) {
+  cache *c = xcalloc(1, sizeof *c);
+  pthread_mutex_init(&c->mutex, NULL);
+  c->version = xstrdup(version);
+  c->lock = -1;
+  if (folder) str_add(&c->folder, folder);
+  else if (!default_folder(c)) return c;
+  if (!c->folder.n || !strcmp(c->folder.at, "off")) return c;
+  if (!make_folders(c) || !trusted(c, c->folder.at, true)) return c;
+  str_addf(&c->file, "%s/" DATABASE, c->folder.at);
+  if (!trusted(c, c->file.at, false)) return c;
+  str lock = {0};
+  str_addf(&lock, "%s/lock", c->folder.at);
+  c->lock = open(lock.at, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  str_free(&lock);
+  if (c->lock < 0) c->read_only = true;                // what others cached can still be read
+  else if (!lock_shared(c)) return c;
+  connect(c);
+  if (c->db && c->read_only) warn(c, "the kernel cache '%s' cannot be written: new kernels are not kept", c->file.at);
+  return c;
+}
+
+bool cache_is_on(cache *c) {
+  pthread_mutex_lock(&c->mutex);
+  bool on = c->db != NULL;
+  pthread_mutex_unlock(&c->mutex);
+  return on;
+}
+
+const char *cache_file(cache *c) { return cache_is_on(c) ? str_c(&c->file) : ""; }
+
+void cache_close(cache *c) {
+  if (!c) return;
+  cache_flush(c);
+  turn_off(c);
+  pthread_mutex_destroy(&c->mutex);
+  str_free(&c->folder);
+  str_free(&c->file);
+  free(c->version);
+  free(c);
+}
+
+// ------------------------------------------------------------------------------------------------------------- entries
+
+static int64_t hash_key(const char *version, const void *key, size_t n) {
+  return (int64_t)hash_bytes(key, n, hash_bytes(version, strlen(version), 1));
+}
+
+static int64_t checksum(int64_t key_hash, const void *value, size_t n) { return (int64_t)hash_bytes(value, n, (uint64_t)key_hash + 1); }
+
+// The entry in the current row of a statement whose columns begin with those of select_one.
+static bool row_matches(cache *c, sqlite3_stmt *s, const void *key, size_t n, int64_t hash) {
+  const void *k = sqlite3_column_blob(s, 0), *v = sqlite3_column_blob(s, 1);
+  const char *version = (const char *)sqlite3_column_text(s, 3);
+  return version && !strcmp(version, c->version) && (size_t)sqlite3_column_bytes(s, 0) == n && (!n || (k && !memcmp(k, key, n))) &&
+         checksum(hash, v, (size_t)sqlite3_column_bytes(s, 1)) == sqlite3_column_int64(s, 2);
+}
+
+static bytes copy_of(const void *p, size_t n) {
+  bytes b = {xmalloc(n), n};
+  if (n) memcpy(b.at, p, n);
+  return b;
+}
+
+static bool get_pending(cache *c, const void *key, size_t n, bytes *value) {
+  for (size_t i = c->pending.n; i-- > 0;) {
+    const struct pending *e = &c->pending.at[i];
+    if (e->key.n != n || memcmp(e->key.at, key, n)) continue;
+    *value = copy_of(e->value.at, e->value.n);
+    return true;
+  }
+  return false;
+}
+
+static bool get_stored(cache *c, const void *key, size_t n, bytes *value) {
+  int64_t hash = hash_key(c->version, key, n);
+  sqlite3_bind_int64(c->select, 1, hash);
+  int r = sqlite3_step(c->select);
+  bool found = r == SQLITE_ROW && row_matches(c, c->select, key, n, hash);
+  if (found) *value = copy_of(sqlite3_column_blob(c->select, 1), (size_t)sqlite3_column_bytes(c->select, 1));
+  sqlite3_reset(c->select);
+  if (r != SQLITE_ROW && r != SQLITE_DONE) on_failure(c, r, "reading");
+  return found;
+}
+
+bool cache_get(cache *c, const void *key, size_t n, bytes *value) {
+  *value = (bytes){0};
+  pthread_mutex_lock(&c->mutex);
+  bool found = c->db && (get_pending(c, key, n, value) || get_stored(c, key, n, value));
+  pthread_mutex_unlock(&c->mutex);
+  return found;
+}
+
+static int write_pending(cache *c) {
+  sqlite3_stmt *s = NULL;
+  int r = sqlite3_exec(c->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+  if (r != SQLITE_OK) return r;
+  r = sqlite3_prepare_v2(c->db, "INSERT OR REPLACE INTO kernel VALUES(?,?,?,?,?,?)", -1, &s, NULL);
+  for (size_t i = 0; r == SQLITE_OK && i < c->pending.n; i++) {
+    const struct pending *e = &c->pending.at[i];
+    sqlite3_bind_int64(s, 1, e->hash);
+    sqlite3_bind_blob64(s, 2, e->key.at, e->key.n, SQLITE_STATIC);
+    sqlite3_bind_blob64(s, 3, e->value.at, e->value.n, SQLITE_STATIC);
+    sqlite3_bind_int64(s, 4, checksum(e->hash, e->value.at, e->value.n));
+    sqlite3_bind_int64(s, 5, (int64_t)time(NULL));
+    sqlite3_bind_text(s, 6, c->version, -1, SQLITE_STATIC);
+    r = sqlite3_step(s);
+    if (r == SQLITE_DONE) r = sqlite3_reset(s);
+  }
+  sqlite3_finalize(s);
+  if (r == SQLITE_OK) r = sqlite3_exec(c->db, "COMMIT", NULL, NULL, NULL);
+  if (r != SQLITE_OK) sqlite3_exec(c->db, "ROLLBACK", NULL, NULL, NULL);
+  return r;
+}
+
+static void flush(cache *c) {
+  if (!c->db || !c->pending.n) return;
+  int r = write_pending(c);
+  if (r == SQLITE_READONLY) {                           // a writable folder around a read-only file: keep reading
+    warn(c, "the kernel cache '%s' cannot be written: new kernels are not kept", c->file.at);
+    c->read_only = true;
+  } else if (r != SQLITE_OK) {
+    on_failure(c, r, "writing");
+    if (c->db) r = write_pending(c);                    // started afresh
+    if (c->db && r != SQLITE_OK) turn_off(c);
+  }
+  drop_pending(c);
+}
+
+void cache_flush(cache *c) {
+  pthread_mutex_lock(&c->mutex);
+  flush(c);
+  pthread_mutex_unlock(&c->mutex);
+}
+
+void cache_put(cache *c, const void *key, size_t n, const void *value, size_t value_n) {
+  if (n > ENTRY_MAX / 2 || value_n > ENTRY_MAX / 2) return;
+  pthread_mutex_lock(&c->mutex);
+  if (c->db && !c->read_only) {
+    struct pending e = {copy_of(key, n), copy_of(value, value_n), hash_key(c->version, key, n)};
+    if (!c->pending.n) c->pending_since = now_s();
+    vec_push(&c->pending, e);
+    c->pending_bytes += n + value_n;
+    if (c->pending.n >= PENDING_MAX || c->pending_bytes > PENDING_BYTES_MAX || now_s() - c->pending_since > PENDING_S) flush(c);
+  }
+  pthread_mutex_unlock(&c->mutex);
+}
+
+// ------------------------------------------------------------------------------------------------------ list and clear
+
+static int not_on(const cache *c, error *err) { return error_set(err, "the kernel cache is off%s%s", c->folder.n ? ": " : "", str_c(&c->folder)); }
+
+int cache_each(cache *c, bool (*visit)(const cache_entry *e, void *ctx), void *ctx, error *err) {
+  pthread_mutex_lock(&c->mutex);
+  flush(c);
+  sqlite3_stmt *s = NULL;
+  int r = c->db ? sqlite3_prepare_v2(c->db, "SELECT key, value, checksum, version, created, hash FROM kernel ORDER BY created, hash", -1, &s, NULL) : 0;
+  int result = c->db ? 0 : not_on(c, err);
+  if (c->db && r == SQLITE_OK)
+    while ((r = sqlite3_step(s)) == SQLITE_ROW) {
+      const char *version = (const char *)sqlite3_column_text(s, 3);
+      cache_entry e = {sqlite3_column_blob(s, 0), (size_t)sqlite3_column_bytes(s, 0), (size_t)sqlite3_column_bytes(s, 1), sqlite3_column_int64(s, 4),
+                       version ? version : "", false};
+      int64_t hash = hash_key(e.version, e.key, e.key_n);
+      e.sound = hash == sqlite3_column_int64(s, 5) && checksum(hash, sqlite3_column_blob(s, 1), e.value_n) == sqlite3_column_int64(s, 2);
+      if (!visit(&e, ctx)) { r = SQLITE_DONE; break; }
+    }
+  if (c->db && r != SQLITE_DONE) result = error_set(err, "the kernel cache '%s' cannot be read: %s", c->file.at, sqlite3_errstr(r));
+  sqlite3_finalize(s);
+  pthread_mutex_unlock(&c->mutex);
+  return result;
+}
+
+int cache_clear(cache *c, int64_t *removed, error *err) {
+  pthread_mutex_lock(&c->mutex);
+  drop_pending(c);
+  int result = 0;
+  if (!c->db) result = not_on(c, err);
+  else {
+    int r = sqlite3_exec(c->db, "DELETE FROM kernel", NULL, NULL, NULL);
+    if (removed) *removed = sqlite3_changes(c->db);
+    if (r == SQLITE_OK) r = sqlite3_exec(c->db, "VACUUM", NULL, NULL, NULL);
+    if (r != SQLITE_OK) result = error_set(err, "the kernel cache '%s' cannot be cleared: %s", c->file.at, sqlite3_errstr(r));
+  }
+  pthread_mutex_unlock(&c->mutex);
+  return result;
+}
