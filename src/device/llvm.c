@@ -93,6 +93,7 @@ static _Thread_local char fatal_text[512];
 static void on_fatal(const char *reason) {
   if (!landing) return;                          // not ours (a library that shares this LLVM): LLVM goes on to exit
   snprintf(fatal_text, sizeof fatal_text, "%s", reason);
+  fatal_text[strcspn(fatal_text, "\n")] = 0;
   longjmp(*landing, 1);
 }
 
@@ -176,6 +177,7 @@ static void on_diagnostic(void *info, void *context) {
 }
 
 static int fail(struct job *j, const char *stage, char *message) {
+  for (size_t n = message ? strlen(message) : 0; n && message[n - 1] == '\n'; n--) message[n - 1] = 0;
   error_set(j->err, "LLVM: %s: %s", stage, message && *message ? message : j->complaints.n ? str_c(&j->complaints) : "no reason given");
   if (message) L.DisposeMessage(message);
   return -1;
