@@ -112,6 +112,8 @@ static NORETURN void out_of_bounds(const ref_kernel *k, const place *m, int64_t 
   die("%s: %lld bytes at element %lld of buffer %d, which has %lld: %s", k->name, (long long)size, (long long)i, m->buf, (long long)m->elems, m->text);
 }
 
+static NORETURN void divided_by_zero(const ref_kernel *k, const insn *o) { die("%s: division by zero: %s", k->name, o->arg.text); }
+
 ALWAYS_INLINE unsigned char *at(const ref_kernel *k, const place *m, unsigned char *const *bufs, int64_t i, int64_t size) {
   if (i < 0 || i >= m->elems || m->bytes - i * m->elem_size < size) out_of_bounds(k, m, i, size);
   return bufs[m->buf] + i * m->elem_size;
@@ -160,7 +162,7 @@ static void execute(const ref_kernel *k, slot *s, unsigned char *const *bufs) {
 #undef X
 #define X(name, expr, uexpr) \
     case C_##name: EACH(int64_t x = a[l].i; int64_t y = b[l].i; uint64_t ux = (uint64_t)x; uint64_t uy = (uint64_t)y; \
-      if (!y) die("%s: division by zero: %s", k->name, o->arg.text); \
+      if (!y) divided_by_zero(k, o); \
       dst[l].i = o->c ? (int64_t)(uexpr) : y == -1 ? (int64_t)(C_##name == C_IDIV || C_##name == C_CDIV ? 0 - ux : 0) : (expr));
     DIVISIONS(X)
 #undef X
@@ -217,7 +219,7 @@ typedef struct ref {
   const program *p;
   ref_kernel *k;
   arena *mem;                  // for the time of compiling
-  size_t *match, *place_of;    // of each position: the partner, and the instruction of a RANGE or IF
+  size_t *match, *first;       // of each position: the partner, and the instruction of a RANGE or IF
   map slot_of, uses;           // uop -> slot + 1, uop -> number of uses
 } ref;
 
@@ -438,12 +440,17 @@ static void access_memory(ref *c, const uop *u) {
   if (!store) bind(c, u, d);
 }
 
-// SET of a value that the last instruction made for it alone: let that instruction write to the variable.
+// Did the last instruction make this value, and for one use only?
+static bool just_made(ref *c, const uop *v, uint32_t s) {
+  if (!c->k->code.n || (uintptr_t)map_ptr(&c->uses, v) != 1 || !(op_flags((enum op)v->op) & OPF_ELEMENTWISE)) return false;
+  if (v->op == OP_CAST || v->op == OP_BITCAST || v->op == OP_TRUNC || v->op == OP_FLOOR) return false;    // may share their source's slot
+  const insn *last = &c->k->code.at[c->k->code.n - 1];
+  return last->dst == s && last->n == v->lanes && last->a != s && last->b != s && (last->code < C_LOAD_BOOL || last->code == C_WHERE || last->code == C_FMA);
+}
+
 static void set(ref *c, const uop *u) {
   uint32_t acc = slot_of(c, u->src[0]), v = slot_of(c, u->src[1]);
-  insn *last = c->k->code.n ? &c->k->code.at[c->k->code.n - 1] : NULL;
-  bool alone = (uintptr_t)map_ptr(&c->uses, u->src[1]) == 1 && (op_flags((enum op)u->src[1]->op) & OPF_ELEMENTWISE) && u->src[1]->op != OP_BITCAST;
-  if (last && alone && last->dst == v && last->n == u->src[1]->lanes && last->code < C_LOAD_BOOL && last->a != v && last->b != v) last->dst = acc;
+  if (just_made(c, u->src[1], v)) c->k->code.at[c->k->code.n - 1].dst = acc;       // straight into the variable
   else emit(c, C_MOVE, u->src[0]->lanes, acc, v, v);
 }
 
@@ -452,12 +459,12 @@ static void open_range(ref *c, const uop *u, size_t pos) {
   if (u->b == AXIS_GLOBAL) first = c->k->lo, end = c->k->hi;
   else first = new_slots(c, 1), end = slot_of(c, u->src[0]);
   bind(c, u, d);
-  c->place_of[pos] = c->k->code.n;
+  c->first[pos] = c->k->code.n;
   emit(c, C_RANGE, 1, d, first, end);
 }
 
 static void close(ref *c, size_t pos) {
-  size_t open = c->match[pos], first = c->place_of[open], here = c->k->code.n;
+  size_t open = c->match[pos], first = c->first[open], here = c->k->code.n;
   if (c->p->at[pos]->op == OP_END) {
     insn r = c->k->code.at[first];
     emit(c, C_END, 1, r.dst, r.a, r.b)->arg.jump = first;
@@ -478,7 +485,7 @@ static void node(ref *c, size_t pos) {
   }
   case OP_LOAD: case OP_STORE: access_memory(c, u); return;
   case OP_RANGE: open_range(c, u, pos); return;
-  case OP_IF: c->place_of[pos] = c->k->code.n; emit(c, C_IF, 1, 0, slot_of(c, u->src[0]), 0); return;
+  case OP_IF: c->first[pos] = c->k->code.n; emit(c, C_IF, 1, 0, slot_of(c, u->src[0]), 0); return;
   case OP_END: case OP_ENDIF: close(c, pos); return;
   case OP_ACC: { uint32_t d = new_slots(c, u->lanes), s = slot_of(c, u->src[0]); emit(c, C_MOVE, u->lanes, d, s, s); bind(c, u, d); return; }
   case OP_SET: set(c, u); return;
@@ -505,7 +512,7 @@ ref_kernel *ref_compile(const program *p) {
   k->mem = arena_new();
   snprintf(k->name, sizeof k->name, "%s", p->name);
   if (render_match(p, c.mem, &c.match, &err)) die("%s", err.text);
-  c.place_of = ARENA_ARRAY(c.mem, size_t, p->n);
+  c.first = ARENA_ARRAY(c.mem, size_t, p->n);
   k->lo = new_slots(&c, 1);
   k->hi = new_slots(&c, 1);
   for (int i = 0; i < p->n_vars; i++) vec_push(&k->vars, UINT32_MAX);
