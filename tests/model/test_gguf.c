@@ -557,7 +557,7 @@ static void test_alignment(void **state) {
   (void)state;
   str s = {0};
   const struct { enum gguf_type type; uint64_t v; const char *says; } bad[] = {
-    {GGUF_UINT32, 0, "0 is no power of two"}, {GGUF_UINT32, 3, "3 is no power of two"}, {GGUF_UINT32, 4, "4 is no power of two from 8"},
+    {GGUF_UINT32, 0, "0 is no power of two"}, {GGUF_UINT32, 3, "3 is no power of two"}, {GGUF_UINT32, 4, "4 is no power of two from 8"}, {GGUF_UINT32, 48, "48 is no power of two"},
     {GGUF_UINT32, 1ull << 31, "2147483648 is no power of two from 8 to 16777216"}, {GGUF_UINT32, UINT32_MAX, "4294967295"},
     {GGUF_UINT64, 32, "expected UINT32, found UINT64"}, {GGUF_INT32, 32, "expected UINT32, found INT32"}, {GGUF_BOOL, 1, "expected UINT32, found BOOL"}};
   for (size_t i = 0; i < COUNT(bad); i++) {
