@@ -1,0 +1,175 @@
+// What kernels may use for each value of WEFT_CPU, on this machine and on imagined ones.
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "device/cpu_info.h"
+#include "device/llvm.h"
+
+static cpu_features level(int wanted) {       // a machine of exactly this level
+  cpu_features c = {0};
+#define F(field, llvm_name, leaf, sub, reg, bit, state, lvl) c.field = lvl <= wanted;
+  CPU_FEATURES(F)
+#undef F
+  return c;
+}
+
+static void native_is_everything(void **state) {
+  (void)state;
+  cpu_features c;
+  cpu_target t;
+  error err = {0};
+  cpu_detect(&c);
+  assert_int_equal(cpu_target_for("native", &c, &t, &err), 0);
+  assert_non_null(strstr(t.key, t.cpu));
+#if defined(__x86_64__)
+  assert_non_null(strstr(t.cpu, "x86-64"));
+  FILE *f = fopen("/proc/cpuinfo", "r");        // the system's own view
+  char line[8192];
+  bool seen = false;
+  while (!seen && fgets(line, sizeof line, f)) seen = !strncmp(line, "flags", 5);
+  fclose(f);
+  if (!seen) skip();
+  line[strcspn(line, "\n")] = ' ';
+  assert_int_equal(c.avx2, strstr(line, " avx2 ") != NULL);
+  assert_int_equal(c.fma, strstr(line, " fma ") != NULL);
+  assert_int_equal(c.f16c, strstr(line, " f16c ") != NULL);
+  assert_int_equal(c.avx512bw, strstr(line, " avx512bw ") != NULL);
+  assert_int_equal(c.avx512vnni, strstr(line, " avx512_vnni ") != NULL);
+  assert_int_equal(c.avx512bf16, strstr(line, " avx512_bf16 ") != NULL);
+  assert_int_equal(c.avx512vbmi, strstr(line, " avx512vbmi ") != NULL);
+  assert_int_equal(c.avxvnni, strstr(line, " avx_vnni ") != NULL);
+  assert_int_equal(c.gfni, strstr(line, " gfni ") != NULL);
+  assert_int_equal(t.vector_bits, c.avx512f && c.avx512bw && c.avx512vl && c.avx512dq && c.avx512cd ? 512 : c.avx2 ? 256 : 128);
+#endif
+}
+
+#if defined(__x86_64__)
+static void levels(void **state) {
+  (void)state;
+  static const struct { int have; const char *spec, *cpu; int bits; } ok[] = {
+    {4, "x86-64-v4", "x86-64-v4", 512}, {4, "x86-64-v3", "x86-64-v3", 256}, {4, "x86-64-v2", "x86-64-v2", 128}, {4, "x86-64", "x86-64", 128}, {3, "x86-64-v3", "x86-64-v3", 256},
+    {5, "x86-64-v4", "x86-64-v4", 512}, {1, "x86-64", "x86-64", 128}, {4, "native", "x86-64-v4", 512}, {3, "native", "x86-64-v3", 256}, {2, "native", "x86-64-v2", 128}, {1, "native", "x86-64", 128}};
+  for (size_t i = 0; i < COUNT(ok); i++) {
+    cpu_features c = level(ok[i].have);
+    cpu_target t;
+    error err = {0};
+    if (cpu_target_for(ok[i].spec, &c, &t, &err)) fail_msg("%s", err.text);
+    assert_string_equal(t.cpu, ok[i].cpu);
+    assert_string_equal(t.features, "");
+    assert_int_equal(t.vector_bits, ok[i].bits);
+    assert_int_equal(t.has.fma, ok[i].bits >= 256);
+    assert_int_equal(t.has.avx512bw, ok[i].bits == 512);
+    assert_false(t.has.avx512vnni);
+  }
+}
+
+static void more_than_there_is(void **state) {
+  (void)state;
+  cpu_features c = level(3);
+  cpu_target t;
+  error err = {0};
+  assert_int_equal(cpu_target_for("x86-64-v4", &c, &t, &err), -1);
+  assert_non_null(strstr(err.text, "x86-64-v4"));
+  assert_non_null(strstr(err.text, "avx512f"));
+  c.f16c = false;
+  err.text[0] = 0;
+  assert_int_equal(cpu_target_for("x86-64-v3", &c, &t, &err), -1);
+  assert_non_null(strstr(err.text, "lacks f16c"));
+}
+
+static void unknown_names(void **state) {
+  (void)state;
+  static const char *const names[] = {"", "v3", "x86-64-v5", "Native", "znver5", "x86-64-v3 "};
+  cpu_features c = level(4);
+  for (size_t i = 0; i < COUNT(names); i++) {
+    cpu_target t;
+    error err = {0};
+    assert_int_equal(cpu_target_for(names[i], &c, &t, &err), -1);
+    assert_non_null(strstr(err.text, "native, x86-64, x86-64-v2, x86-64-v3, x86-64-v4"));
+    assert_non_null(strstr(err.text, names[i]));
+  }
+}
+
+static void incomplete_machines(void **state) {
+  (void)state;
+  cpu_target t;
+  cpu_features c = level(4);            // AVX-512 in part: as if it had none
+  c.avx512vl = false;
+  c.avx512vnni = true;
+  assert_int_equal(cpu_target_for("native", &c, &t, NULL), 0);
+  assert_string_equal(t.cpu, "x86-64-v3");
+  assert_string_equal(t.features, "");
+  assert_int_equal(t.vector_bits, 256);
+  assert_false(t.has.avx512f || t.has.avx512vnni);
+  c = level(3);                         // a virtual machine that hides one thing
+  c.movbe = false;
+  c.avxvnni = true;
+  assert_int_equal(cpu_target_for("native", &c, &t, NULL), 0);
+  assert_string_equal(t.cpu, "x86-64-v2");
+  assert_string_equal(t.features, "+avx,+f16c,+fma,+bmi,+avx2,+bmi2,+lzcnt,+avxvnni");
+  assert_int_equal(t.vector_bits, 256);
+  c = level(3);                         // a system that does not keep the AVX registers, but for one flag
+  c.avx = c.avx2 = c.f16c = false;
+  assert_int_equal(cpu_target_for("native", &c, &t, NULL), 0);
+  assert_false(t.has.fma);
+  assert_int_equal(t.vector_bits, 128);
+}
+
+// A feature name that LLVM does not know makes it print; each name must also bring what it says.
+static void llvm_knows_every_name(void **state) {
+  (void)state;
+  cpu_features c = level(5);
+  c.amd = true;
+  cpu_target t;
+  error err = {0};
+  static const unsigned families[] = {0x17, 0x19, 0x1a};
+  static const bool wide[] = {false, true};
+  char name[] = "/tmp/weft-test-XXXXXX";
+  int file = mkstemp(name), saved = dup(2);
+  unlink(name);
+  fflush(stderr);
+  dup2(file, 2);
+  int failed = 0;
+  for (size_t i = 0; i < COUNT(families); i++)
+    for (size_t w = 0; w < COUNT(wide); w++)
+      for (int intel = 0; intel < 2; intel++) {
+        c.family = families[i];
+        c.avx512f = wide[w];
+        c.amd = !intel;
+        c.intel = intel;
+        cpu_target_for("native", &c, &t, &err);
+        char ir[256];
+        snprintf(ir, sizeof ir, "define i32 @f(i32 %%x) #0 {\n  ret i32 %%x\n}\nattributes #0 = { \"tune-cpu\"=\"%s\" }\n", t.tune);
+        bytes object;
+        failed += llvm_compile(ir, t.cpu, t.features, &object, NULL, &err);
+        bytes_free(&object);
+      }
+  fflush(stderr);
+  dup2(saved, 2);
+  close(saved);
+  off_t printed = lseek(file, 0, SEEK_END);
+  close(file);
+  if (failed) fail_msg("%s", err.text);
+  assert_int_equal(printed, 0);
+}
+#endif
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(native_is_everything),
+#if defined(__x86_64__)
+    cmocka_unit_test(levels),
+    cmocka_unit_test(more_than_there_is),
+    cmocka_unit_test(unknown_names),
+    cmocka_unit_test(incomplete_machines),
+    cmocka_unit_test(llvm_knows_every_name),
+#endif
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
