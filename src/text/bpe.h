@@ -1,0 +1,33 @@
+// bpe: byte-level BPE, as GPT-2 brought it.  The symbols of a word are its bytes; the list of merges says which neighbours
+// join, the first in the list first.  Token texts are stored with one printable character for each byte (a space is "Ġ"),
+// so that a vocabulary is a text file; bpe_byte_char is that mapping.
+//
+// Here merges work on token ids: a merge is (left id, right id) -> (rank, id of the joined text).
+//  - Merges that name an absent token, on either side or as the result, are ignored, as are those of tokens that text must
+//    not become (vocab_merges_to) and all but the first of several for the same pair.  Joined texts only grow, so no list of
+//    merges can go round in circles.
+//  - Some models take a word that is a token as it is, without looking at merges (whole_words).
+//
+// Invariant: each id that is put out decodes to the bytes it stands for.  Look next: merge.h, pretokenize.h.
+#ifndef WEFT_BPE_H
+#define WEFT_BPE_H
+#include "text/merge.h"
+#include "text/vocab.h"
+
+typedef struct bpe {
+  const vocab *v;
+  bool whole_words;
+  int32_t byte_id[256];         // the token of each single byte, or -1
+  uint32_t n_ranks;             // merges in the file
+  uint64_t seed, mask;          // of the hash of pairs
+  struct bpe_pair *pair;
+} bpe;
+
+// Reads d's merges (280,000 of them take some 20 ms); everything lives in mem.  v must live as long as b.
+void bpe_init(bpe *b, const vocab *v, const vocab_desc *d, bool whole_words, arena *mem);
+// Appends the tokens of one word.  -1 where a byte has no token and the model no unknown token.
+int bpe_encode(const bpe *b, merger *m, const char *word, size_t n, token_list *out, error *err);
+
+int bpe_byte_char(unsigned char byte, char out[4]);       // the character that stands for a byte: its UTF-8 and length
+void bpe_decode(text_view text, str *out);                // a token's text as bytes; characters that stand for none stay as they are
+#endif

@@ -1,0 +1,62 @@
+// Tokens to text: see text.h.  A token's bytes depend on its type: what merging made of text is turned back into that text,
+// a byte token is its byte, and tokens that were matched as they stand (USER_DEFINED) or have no text of their own (CONTROL,
+// UNKNOWN) are their name.
+#include "text/text.h"
+#include "text/tokenizer.h"
+#include <string.h>
+
+static int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+
+// The byte that "<0xXX>" names, or -1.
+static int named_byte(text_view t) {
+  if (t.n != 6 || memcmp(t.at, "<0x", 3) || t.at[5] != '>') return -1;
+  int hi = hex_digit(t.at[3]), lo = hex_digit(t.at[4]);
+  return hi < 0 || lo < 0 ? -1 : hi << 4 | lo;
+}
+
+static void add_with_spaces(text_view t, str *out) {
+  for (size_t i = 0; i < t.n;) {
+    bool space = t.n - i >= 3 && !memcmp(t.at + i, SPM_SPACE, 3);
+    str_addc(out, space ? ' ' : t.at[i]);
+    i += space ? 3 : 1;
+  }
+}
+
+static void add_token(const vocab *v, int32_t id, str *out) {
+  text_view t = v->token[id];
+  int byte;
+  switch (v->type[id]) {
+    case TOKEN_CONTROL: case TOKEN_UNKNOWN: case TOKEN_USER_DEFINED: str_addn(out, t.at, t.n); return;
+    case TOKEN_BYTE:
+      if ((byte = named_byte(t)) >= 0) str_addc(out, (char)byte);
+      else str_addn(out, t.at, t.n);
+      return;
+    default:
+      if (v->kind == VOCAB_BPE) bpe_decode(t, out);
+      else add_with_spaces(t, out);
+  }
+}
+
+static bool hidden(const vocab *v, int32_t id) { return v->type[id] == TOKEN_CONTROL || v->type[id] == TOKEN_UNKNOWN; }
+
+void tokenizer_piece(const tokenizer *t, int32_t id, str *out, bool special) {
+  if (id < 0 || id >= t->v.n || (!special && hidden(&t->v, id))) return;
+  add_token(&t->v, id, out);
+}
+
+// Encoding puts a space before the text and after each special token, so one comes off in the same places.
+void tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool special, str *out) {
+  bool strip = t->space_prefix;
+  for (size_t i = 0; i < n; i++) {
+    if (ids[i] < 0 || ids[i] >= t->v.n) continue;
+    bool boundary = hidden(&t->v, ids[i]) || t->v.type[ids[i]] == TOKEN_USER_DEFINED;
+    size_t before = out->n;
+    tokenizer_piece(t, ids[i], out, special);
+    if (boundary) { strip = t->space_prefix; continue; }
+    if (strip && out->n > before && out->at[before] == ' ') {
+      memmove(out->at + before, out->at + before + 1, out->n - before);   // the NUL after the text moves too
+      out->n--;
+    }
+    strip = false;
+  }
+}

@@ -1,0 +1,143 @@
+// Merging neighbours by rank: see merge.h.
+#include "text/merge.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define SHORT_WORD 40           // symbols; above, the queues are faster
+
+void merger_reserve(merger *m, size_t n) {
+  if (n <= m->cap) return;
+  size_t cap = m->cap ? m->cap : 256;
+  while (cap < n) cap *= 2;
+  if (cap > 65536) cap = n;     // a giant: there is at most one or two in a text
+  free(m->id); free(m->next); free(m->prev);
+  m->id = xmalloc(cap * sizeof *m->id);
+  m->next = xmalloc(cap * sizeof *m->next);
+  m->prev = xmalloc(cap * sizeof *m->prev);
+  m->cap = cap;
+}
+
+static void join(merger *m, uint32_t n, uint32_t i, int32_t id) {
+  uint32_t after = m->next[m->next[i]];
+  m->id[i] = id;
+  m->next[i] = after;
+  if (after < n) m->prev[after] = i;
+}
+
+// ---- Short words ----
+
+static void run_short(merger *m, uint32_t n, merge_find *find, const void *ctx) {
+  uint32_t at[SHORT_WORD], rank[SHORT_WORD] = {MERGE_NONE};              // the symbols, and the rank of each with its right neighbour
+  int32_t result[SHORT_WORD];
+  size_t count = 0;
+  for (uint32_t i = 0; i < n; i = m->next[i]) at[count++] = i;
+#define LOOK(k) \
+  do { if ((k) + 1 >= count || !find(ctx, m, at[k], at[(k) + 1], &rank[k], &result[k])) rank[k] = MERGE_NONE; } while (0)
+  for (size_t k = 0; k < count; k++) LOOK(k);
+  for (;;) {
+    size_t best = 0;
+    for (size_t k = 1; k < count; k++)
+      if (rank[k] < rank[best]) best = k;
+    if (rank[best] == MERGE_NONE) return;
+    join(m, n, at[best], result[best]);
+    count--;
+    for (size_t k = best + 1; k < count; k++) { at[k] = at[k + 1]; rank[k] = rank[k + 1]; result[k] = result[k + 1]; }
+    LOOK(best);
+    if (best) LOOK(best - 1);
+  }
+#undef LOOK
+}
+
+// ---- Heaps of numbers, the smallest first ----
+
+static void heap_push(uint32_t **heap, size_t *n, size_t *cap, uint32_t x) {
+  if (*n == *cap) { *cap = *cap ? *cap * 2 : 16; *heap = xrealloc(*heap, *cap * sizeof **heap); }
+  size_t i = (*n)++;
+  for (; i && (*heap)[(i - 1) / 2] > x; i = (i - 1) / 2) (*heap)[i] = (*heap)[(i - 1) / 2];
+  (*heap)[i] = x;
+}
+
+static uint32_t heap_pop(uint32_t *heap, size_t *n) {
+  uint32_t top = heap[0], x = heap[--*n];
+  size_t i = 0;
+  for (size_t child; (child = 2 * i + 1) < *n; i = child) {
+    if (child + 1 < *n && heap[child + 1] < heap[child]) child++;
+    if (heap[child] >= x) break;
+    heap[i] = heap[child];
+  }
+  heap[i] = x;
+  return top;
+}
+
+// ---- Long words: a queue of positions for each rank ----
+
+struct merge_queue {
+  uint32_t *run; size_t from, n, cap;             // positions in ascending order, run[from..n) still to come
+  uint32_t *stray; size_t n_stray, cap_stray;     // a heap of those that came out of order
+};
+
+static bool queue_empty(const struct merge_queue *q) { return q->from == q->n && !q->n_stray; }
+
+static void enqueue(merger *m, uint32_t rank, uint32_t position) {
+  if (!m->queue_of[rank]) {
+    if (m->n_queues >= m->cap_queues) {
+      uint32_t cap = m->cap_queues ? m->cap_queues * 2 : 64;
+      m->queue = xrealloc(m->queue, cap * sizeof *m->queue);
+      memset(m->queue + m->cap_queues, 0, (cap - m->cap_queues) * sizeof *m->queue);
+      m->cap_queues = cap;
+    }
+    m->queue_of[rank] = m->n_queues++;
+  }
+  struct merge_queue *q = &m->queue[m->queue_of[rank]];
+  if (queue_empty(q)) { q->from = q->n = 0; heap_push(&m->ready, &m->n_ready, &m->cap_ready, rank); }
+  if (q->n > q->from && position < q->run[q->n - 1]) {
+    heap_push(&q->stray, &q->n_stray, &q->cap_stray, position);
+    return;
+  }
+  if (q->n == q->cap) { q->cap = q->cap ? q->cap * 2 : 8; q->run = xrealloc(q->run, q->cap * sizeof *q->run); }
+  q->run[q->n++] = position;
+}
+
+// Takes the best candidate: false when none is left.
+static bool dequeue(merger *m, uint32_t *rank, uint32_t *position) {
+  if (!m->n_ready) return false;
+  *rank = m->ready[0];
+  struct merge_queue *q = &m->queue[m->queue_of[*rank]];
+  bool stray = q->n_stray && (q->from == q->n || q->stray[0] < q->run[q->from]);
+  *position = stray ? heap_pop(q->stray, &q->n_stray) : q->run[q->from++];
+  if (queue_empty(q)) heap_pop(m->ready, &m->n_ready);
+  return true;
+}
+
+static void run_long(merger *m, uint32_t n, uint32_t n_ranks, merge_find *find, const void *ctx) {
+  if (!m->queue_of) { m->queue_of = xcalloc(n_ranks, sizeof *m->queue_of); m->n_queues = 1; }
+  uint32_t rank, i, now;
+  int32_t id;
+  m->prev[0] = MERGE_NONE;
+  for (i = 0; i < n; i = m->next[i])
+    if (m->next[i] < n) {
+      m->prev[m->next[i]] = i;
+      if (find(ctx, m, i, m->next[i], &rank, &id)) enqueue(m, rank, i);
+    }
+  while (dequeue(m, &rank, &i)) {
+    // Out of date if the symbol here was joined to its left neighbour, or if it or its right one has grown since.
+    if (m->id[i] == INT32_MIN || m->next[i] >= n) continue;
+    if (!find(ctx, m, i, m->next[i], &now, &id) || now != rank) continue;
+    m->id[m->next[i]] = INT32_MIN;
+    join(m, n, i, id);
+    if (m->next[i] < n && find(ctx, m, i, m->next[i], &now, &id)) enqueue(m, now, i);
+    if (m->prev[i] != MERGE_NONE && find(ctx, m, m->prev[i], i, &now, &id)) enqueue(m, now, m->prev[i]);
+  }
+}
+
+void merger_run(merger *m, uint32_t n, size_t n_symbols, uint32_t n_ranks, merge_find *find, const void *ctx) {
+  if (n_symbols < 2 || !n_ranks) return;
+  if (n_symbols <= SHORT_WORD) run_short(m, n, find, ctx);
+  else run_long(m, n, n_ranks, find, ctx);
+}
+
+void merger_free(merger *m) {
+  for (uint32_t i = 1; i < m->n_queues; i++) { free(m->queue[i].run); free(m->queue[i].stray); }
+  free(m->id); free(m->next); free(m->prev); free(m->queue); free(m->queue_of); free(m->ready);
+  *m = (merger){0};
+}

@@ -1,0 +1,35 @@
+// pretokenize: cuts text into words before BPE merges inside each of them, with the patterns that the model was trained with.
+//
+// The table in pretokenize.c has one row for each value of tokenizer.ggml.pre: a list of patterns, applied one after the
+// other.  A pattern cuts each piece that the ones before it left into its matches and what lies between them, and sees
+// nothing outside of that piece.  Adding a model's pattern is adding a row.
+//
+// Patterns run in PCRE2's interpreter, not in its JIT compiler: that one keeps pages that are writable and executable at once,
+// which Weft does nowhere, and 10 MB of text take a third of a second without it.  Steps are limited in proportion to the
+// text, so that no text can make a pattern backtrack for ever.
+//
+// Invariant: the words of a text, in order, are the text; none is empty.  Look next: bpe.h.
+#ifndef WEFT_PRETOKENIZE_H
+#define WEFT_PRETOKENIZE_H
+#include "base/arena.h"
+#include "base/base.h"
+
+typedef struct pretokenizer_row {
+  const char *name;
+  const char *const *patterns;  // PCRE2, ended by NULL
+  bool whole_words;             // a word that is a token is taken whole, without merging
+  bool add_bos;                 // unless the file says otherwise
+} pretokenizer_row;
+
+const pretokenizer_row *pretokenizer_find(const char *name, size_t n);   // NULL: unknown
+const pretokenizer_row *pretokenizer_at(size_t i);                       // row i of the table; NULL past its end
+
+typedef struct pretokenizer pretokenizer;
+int pretokenizer_new(const pretokenizer_row *row, pretokenizer **out, error *err);   // compiles the patterns
+void pretokenizer_free(pretokenizer *p);                                 // NULL is fine
+
+// Calls word for each word of the text.  Bytes that are no UTF-8 count as symbols.  Stops with -1 when word returns nonzero, or when
+// a pattern gives up (error set).  Any number of threads may split with one pretokenizer.
+typedef int pretokenizer_word(void *ctx, const char *word, size_t n);
+int pretokenizer_split(const pretokenizer *p, const char *text, size_t n, pretokenizer_word *word, void *ctx, error *err);
+#endif

@@ -1,0 +1,27 @@
+// special: finds added tokens in a text: USER_DEFINED ones always, CONTROL and UNKNOWN ones where the caller allows it.
+//
+// At each position, from the left, the longest token that begins there wins (as in the library that most models were trained
+// with).  llama.cpp searches for the longest token in the whole text first, then for shorter ones in what is left between;
+// the two differ only where two special tokens overlap in the text.
+// Time is proportional to the text: tokens of more than SPECIAL_BYTES_MAX bytes are not searched for (no model has any).
+//
+// Invariant: a trie over (node, byte) that does not change after special_init.  Look next: text.c, which encodes what lies between.
+#ifndef WEFT_SPECIAL_H
+#define WEFT_SPECIAL_H
+#include "base/map.h"
+#include "text/vocab.h"
+
+#define SPECIAL_BYTES_MAX 256
+
+typedef struct special_set {
+  const vocab *v;
+  map child;                    // node << 8 | byte -> node; node 0 is the root
+  VEC(int32_t) token;           // [node] the token that ends here, or -1
+  uint32_t first[256];          // the root's children, 0: none
+} special_set;
+
+void special_init(special_set *s, const vocab *v);
+void special_free(special_set *s);
+// The first special token at or after `from`: *at and *id, and true; or false.  Its length is that of its text.
+bool special_next(const special_set *s, const char *text, size_t n, size_t from, bool parse_special, size_t *at, int32_t *id);
+#endif

@@ -1,0 +1,30 @@
+// spm: SentencePiece's BPE, as llama 1 and 2, mistral, phi-3 and gemma use it.  A space becomes "▁" (U+2581), the symbols of a
+// text are its characters, and of all neighbours whose joined text is a token the one with the best score joins first.
+// Characters that are no token in the end become their bytes, "<0xE2>" and so on.
+//
+// A text is not cut into words first: the whole text is one chain, which is why merge.h must cope with chains of any length.
+// A "▁" that stands in the text itself would come back as a space; it becomes its three bytes instead, which decode to it.
+//
+// Invariant: each id that is put out decodes to the bytes it stands for.  Look next: merge.h, decode.c.
+#ifndef WEFT_SPM_H
+#define WEFT_SPM_H
+#include "text/merge.h"
+#include "text/vocab.h"
+
+#define SPM_SPACE "\xE2\x96\x81"
+// Longer tokens cannot be reached by merging: looking a pair up then costs a bounded time.
+#define SPM_MERGED_BYTES_MAX 1024u
+
+typedef struct spm {
+  const vocab *v;
+  bool space_prefix;            // a space goes before the text and after each special token
+  int32_t byte_id[256];         // "<0xXX>", or -1
+  uint32_t longest;             // bytes of the longest text that merging may make
+  uint32_t *rank;               // [id] 0 for the best score; tokens of one score share a rank
+  uint32_t n_ranks;
+} spm;
+
+void spm_init(spm *s, const vocab *v, bool space_prefix, arena *mem);   // v must live as long as s
+// Appends the tokens of a stretch of text between special tokens.  -1 where a byte has no token and the model no unknown token.
+int spm_encode(const spm *s, merger *m, const char *text, size_t n, token_list *out, error *err);
+#endif

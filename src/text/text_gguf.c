@@ -1,0 +1,65 @@
+// A tokenizer from the tokenizer.ggml.* keys of a model file.  This file knows the keys; text.c knows what they mean.
+#include "model/gguf.h"
+#include "text/text.h"
+
+#define KEY "tokenizer.ggml."
+
+struct source { const gguf_value *tokens, *merges; };
+
+static text_view view(gguf_string s) { return (text_view){s.at, s.n}; }
+static text_view token_at(const void *ctx, uint64_t i) { return view(gguf_elem_str(((const struct source *)ctx)->tokens, (size_t)i)); }
+static text_view merge_at(const void *ctx, uint64_t i) { return view(gguf_elem_str(((const struct source *)ctx)->merges, (size_t)i)); }
+
+// -1, 0 or 1 for a key that is absent, false or true.
+static int flag(const gguf *g, const char *key, int *out, error *err) {
+  bool b = false;
+  *out = -1;
+  if (!gguf_find(g, key)) return 0;
+  if (gguf_bool(g, key, &b, err)) return -1;
+  *out = b;
+  return 0;
+}
+
+static int read_names(const gguf *g, vocab_desc *d, error *err) {
+  gguf_string model, pre;
+  if (gguf_str_opt(g, KEY "model", NULL, &model, err) || gguf_str_opt(g, KEY "pre", NULL, &pre, err)) return -1;
+  d->model = view(model);
+  d->pre = view(pre);
+  return flag(g, KEY "add_bos_token", &d->add_bos, err) || flag(g, KEY "add_eos_token", &d->add_eos, err) ||
+         flag(g, KEY "add_space_prefix", &d->add_space_prefix, err) ? -1 : 0;
+}
+
+static int read_arrays(const gguf *g, vocab_desc *d, struct source *s, arena *temporary, error *err) {
+  size_t n_scores, n_types;
+  if (gguf_strs_opt(g, KEY "tokens", &s->tokens, err) || gguf_strs_opt(g, KEY "merges", &s->merges, err)) return -1;
+  if (gguf_f32s_opt(g, KEY "scores", temporary, &d->scores, &n_scores, err)) return -1;
+  if (gguf_i32s_opt(g, KEY "token_type", temporary, &d->types, &n_types, err)) return -1;
+  d->n_scores = n_scores;
+  d->n_types = n_types;
+  if (s->tokens) { d->token = token_at; d->n_tokens = s->tokens->a.n; }
+  if (s->merges) { d->merge = merge_at; d->n_merges = s->merges->a.n; }
+  return 0;
+}
+
+static int read_roles(const gguf *g, vocab_desc *d, error *err) {
+#define R(member, key) KEY key "_token_id",
+  static const char *const keys[] = {TOKEN_ROLES(R)};
+#undef R
+  for (int r = 0; r < ROLE_COUNT; r++) {
+    if (!gguf_find(g, keys[r])) continue;
+    if (gguf_i64(g, keys[r], &d->role[r], err)) return -1;
+  }
+  return 0;
+}
+
+int tokenizer_from_gguf(const gguf *g, tokenizer **out, error *err) {
+  vocab_desc d;
+  struct source s = {NULL, NULL};
+  arena *temporary = arena_new();
+  vocab_desc_init(&d);
+  d.source = gguf_path(g);
+  d.ctx = &s, d.ctx_bytes = sizeof s;
+  int bad = read_names(g, &d, err) || read_arrays(g, &d, &s, temporary, err) || read_roles(g, &d, err) || tokenizer_new(&d, out, err);
+  arena_free(temporary);
+  return bad ? -1 : 0;
+}
