@@ -1,7 +1,6 @@
 // Fuzzes the parser of the printed IR: any bytes give a node or an error with a text, and what was accepted prints to a text
-// that reads back to the same text.
+// that reads back as the same node.
 #include <stdlib.h>
-#include <string.h>
 #include "graph/uop.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -15,9 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uop_print(&first, &u, 1);
     uop *v = uop_parse(h, str_c(&first), first.n, &err);
     if (!v) die("does not read back: %s\n%s", err.text, str_c(&first));
-    uop_print(&second, &v, 1);
-    if (strcmp(str_c(&first), str_c(&second))) die("reads back as something else:\n%s\n%s", str_c(&first), str_c(&second));
-    str_free(&second);
+    // not compared as text: operands that differ in nothing but a buffer's number stand in the order in which they were made
+    if (u->hash != v->hash) die("reads back as something else:\n%s", str_c(&first));
     uop_print_expr(&second, u);
   }
   str_free(&first); str_free(&second);
