@@ -1,0 +1,224 @@
+/* weft.h: the public C API of Weft.  A GGUF file goes in, tokens come out.
+ *
+ * The handles, each opaque:
+ *   weft_file     a GGUF file, checked: its metadata and its table of tensors
+ *   weft_vocab    the tokenizer that a file describes: text to tokens and back
+ *   weft_model    a model that runs: weights, compiled kernels, and the KV cache of one sequence
+ *   weft_sampler  from the logits of one position to a token
+ *   weft_stream   from tokens, one at a time, to text in whole characters
+ *
+ * A program in ten lines (without its error checks):
+ *
+ *   weft_error err;
+ *   weft_model *model;
+ *   weft_model_open("model.gguf", NULL, &model, &err);
+ *   int32_t *ids; size_t n;
+ *   weft_tokenize(weft_model_vocab(model), "Hello", 5, WEFT_ADD_SPECIAL, &ids, &n, &err);
+ *   const float *logits;
+ *   weft_decode(model, ids, n, 0, &logits, &err);
+ *   weft_sampler *sampler;
+ *   weft_sampler_new(weft_model_vocab_size(model), NULL, &sampler, &err);
+ *   int32_t next; weft_sample(sampler, logits, &next, &err);
+ *
+ * Errors.  A function that can fail returns 0 when it succeeded and -1 when it did not; then err->text (err may be NULL)
+ * holds one sentence that names the file, key and value in question, and outputs are untouched.  Bad files, requests and
+ * environments are errors, never crashes.  A broken invariant of the library itself ends the program with a message, and so
+ * does an allocation of ordinary size that fails.
+ * Ownership.  What a function hands out as a new handle is freed by the function named beside it; text and ids from
+ * weft_tokenize and weft_detokenize by weft_free.  A const pointer is borrowed from the handle it came from.
+ * Threads.  A weft_file and a weft_vocab may be used by many threads at once; every other handle by one at a time.
+ * Units.  Sizes are in bytes, times in milliseconds; token ids count from 0.
+ */
+#ifndef WEFT_H
+#define WEFT_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEFT_VERSION_MAJOR 0
+#define WEFT_VERSION_MINOR 1
+#define WEFT_VERSION_PATCH 0
+const char *weft_version(void);               /* "0.1.0", of the library that is linked */
+
+typedef struct weft_error { char text[1024]; } weft_error;   /* needs no initialisation */
+
+void weft_free(void *p);                      /* NULL is fine */
+/* Any bytes as valid UTF-8: what is broken becomes U+FFFD.  Terminated (*n_out does not count that), for weft_free. */
+char *weft_utf8(const char *text, size_t n, size_t *n_out);
+
+/* ---- Files -----------------------------------------------------------------------------------------------------------
+ * Opening checks all headers and maps the file; no weight is read.  Of a split model (X-00001-of-00003.gguf) open the first. */
+typedef struct weft_file weft_file;
+int weft_file_open(const char *path, weft_file **out, weft_error *err);
+void weft_file_close(weft_file *f);           /* NULL is fine */
+const char *weft_file_path(const weft_file *f);
+uint32_t weft_file_version(const weft_file *f);      /* of the GGUF format: 2 or 3 */
+uint32_t weft_file_alignment(const weft_file *f);    /* of tensor data, in bytes */
+size_t weft_file_n_parts(const weft_file *f);        /* files of a split model; otherwise 1 */
+uint64_t weft_file_bytes(const weft_file *f);        /* of all parts */
+
+/* Metadata, in the order of the file. */
+enum weft_type {
+  WEFT_UINT8, WEFT_INT8, WEFT_UINT16, WEFT_INT16, WEFT_UINT32, WEFT_INT32, WEFT_FLOAT32, WEFT_BOOL, WEFT_STRING, WEFT_ARRAY,
+  WEFT_UINT64, WEFT_INT64, WEFT_FLOAT64
+};
+typedef struct weft_value {
+  enum weft_type type;
+  uint64_t u;                /* UINT*; BOOL as 0 or 1 */
+  int64_t i;                 /* INT* */
+  double f;                  /* FLOAT* */
+  const char *text;          /* STRING: its bytes, any at all and not terminated */
+  size_t n;                  /* STRING: how many bytes; ARRAY: how many elements */
+  enum weft_type elem;       /* ARRAY: type of its elements, never ARRAY */
+} weft_value;
+const char *weft_type_name(enum weft_type t);                  /* "UINT32" */
+size_t weft_file_n_keys(const weft_file *f);
+const char *weft_file_key(const weft_file *f, size_t i);       /* UTF-8; NULL where there is no such index */
+int weft_file_value(const weft_file *f, size_t i, weft_value *out);             /* -1: no such index */
+int weft_file_element(const weft_file *f, size_t i, size_t j, weft_value *out); /* element j of an array; -1: no such element */
+int weft_file_find(const weft_file *f, const char *key, size_t *i);             /* -1: no such key */
+/* The value for people: strings quoted, at most max_items elements of an array and 20 * max_items bytes of a string
+ * (0: all).  For weft_free. */
+char *weft_file_value_text(const weft_file *f, size_t i, size_t max_items);
+
+/* Tensors, in the order of the file. */
+typedef struct weft_tensor {
+  const char *name;          /* UTF-8 */
+  const char *type;          /* "Q4_0" */
+  uint32_t n_dims;           /* 1..4 */
+  int64_t shape[4];          /* shape[0] is contiguous; 1 from n_dims on */
+  uint64_t n_elements, bytes;
+  uint64_t offset;           /* of the data, from the beginning of its part */
+  uint32_t part;             /* which file of a split model, from 0 */
+} weft_tensor;
+size_t weft_file_n_tensors(const weft_file *f);
+int weft_file_tensor(const weft_file *f, size_t i, weft_tensor *out);           /* -1: no such index */
+uint64_t weft_file_n_params(const weft_file *f);               /* elements of all tensors */
+uint64_t weft_file_tensor_bytes(const weft_file *f);           /* bytes of all tensors */
+/* What the model is, in short: "llama 1.2B Q4_0" (architecture, size, the type that most bytes have).  For weft_free. */
+char *weft_file_summary(const weft_file *f);
+
+/* ---- Vocabulary ------------------------------------------------------------------------------------------------------
+ * Works on any file that has one, with or without tensors, of any architecture.  A tokenizer that Weft does not know is an
+ * error only when text has to be encoded. */
+typedef struct weft_vocab weft_vocab;
+int weft_vocab_open(const weft_file *f, weft_vocab **out, weft_error *err);     /* f must stay open as long */
+void weft_vocab_close(weft_vocab *v);         /* NULL is fine */
+int32_t weft_vocab_size(const weft_vocab *v);
+enum {
+  WEFT_ADD_SPECIAL = 1,      /* BOS in front and EOS at the end, where the model wants them */
+  WEFT_PARSE_SPECIAL = 2     /* the texts of control tokens become those tokens: for templates, never for what users type */
+};
+/* n bytes of text to tokens; any bytes can be encoded.  *ids is for weft_free, also when *n_ids is 0. */
+int weft_tokenize(const weft_vocab *v, const char *text, size_t n, unsigned flags, int32_t **ids, size_t *n_ids, weft_error *err);
+/* Tokens to text: the inverse.  special: control tokens are shown.  *text is terminated (*n does not count that) and for
+ * weft_free; it can hold NUL bytes.  An id outside the vocabulary is an error. */
+int weft_detokenize(const weft_vocab *v, const int32_t *ids, size_t n_ids, bool special, char **text, size_t *n, weft_error *err);
+/* The bytes of one token, which can be a part of a character; a control token gives nothing unless special.  Terminated
+ * (*n does not count that), for weft_free; "" for an id outside the vocabulary. */
+char *weft_piece(const weft_vocab *v, int32_t id, bool special, size_t *n);
+bool weft_is_end(const weft_vocab *v, int32_t id);             /* an end-of-generation token (EOS, EOT, <|im_end|>, ...) */
+int32_t weft_bos(const weft_vocab *v);                         /* -1: this model has none */
+int32_t weft_eos(const weft_vocab *v);                         /* -1: this model has none */
+
+/* A token can end in the middle of a character.  A stream holds such bytes back; what can never become a character turns
+ * into U+FFFD.  The text given is valid UTF-8, terminated, n bytes long, and borrowed until the next call. */
+typedef struct weft_stream weft_stream;
+weft_stream *weft_stream_new(const weft_vocab *v, bool special);                /* never NULL; weft_stream_free */
+const char *weft_stream_add(weft_stream *s, int32_t id, size_t *n);             /* the characters that id completes; can be "" */
+const char *weft_stream_end(weft_stream *s, size_t *n);                         /* U+FFFD if a character is unfinished */
+void weft_stream_free(weft_stream *s);
+
+/* ---- Models ---------------------------------------------------------------------------------------------------------- */
+typedef struct weft_model weft_model;
+typedef struct weft_options {
+  int context;               /* positions of the KV cache; 0: as many as the model was trained for.  Reserved, not committed */
+  int threads;               /* 0: what affinity, control group and cores suggest */
+  int chunk;                 /* positions of a prompt that are evaluated at once; 0: default */
+  bool exact;                /* activations stay 32-bit floats: slower, and closer to plain arithmetic */
+  void (*progress)(void *ctx, const char *what, double fraction);   /* "loading", "compiling"; 0..1; may be NULL */
+  void *progress_ctx;
+} weft_options;
+/* Checks the file, maps it and prepares the kernels.  opt NULL: defaults.  Refuses a model that needs more memory than is
+ * free, with the numbers. */
+int weft_model_open(const char *path, const weft_options *opt, weft_model **out, weft_error *err);
+void weft_model_close(weft_model *m);         /* NULL is fine */
+const weft_file *weft_model_file(const weft_model *m);
+const weft_vocab *weft_model_vocab(const weft_model *m);
+int32_t weft_model_vocab_size(const weft_model *m);            /* logits of a position */
+int weft_model_context(const weft_model *m);                   /* positions of the KV cache */
+int weft_model_threads(const weft_model *m);
+
+/* Evaluates n tokens at positions pos .. pos+n-1.  What the KV cache holds before pos is kept, what it held from pos on is
+ * replaced: pos 0 starts a new sequence, pos = tokens evaluated so far continues.  *logits (NULL: not wanted) points to
+ * vocab_size floats for the token after the last one, valid until the next call.  An error: an id outside the vocabulary, a
+ * position that leaves a gap or lies outside the context, logits that are not numbers (damaged weights).
+ * The result depends on ids and positions alone: not on how a prompt is cut into calls, and not on the number of threads. */
+int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const float **logits, weft_error *err);
+
+typedef struct weft_stats {
+  double load_ms;            /* opening, checking and laying out the file */
+  double compile_ms;         /* making kernels: 0 when all came from the cache */
+  int64_t kernels_compiled;
+  double kernels_per_token;  /* of one decode step */
+  double kernels_per_block;  /* of them, per layer */
+  double fusion_rate;        /* graph operations per kernel */
+  uint64_t kv_bytes;         /* KV cache as reserved */
+  uint64_t peak_rss_bytes;   /* peak memory of this process, file pages included */
+} weft_stats;
+void weft_model_stats(const weft_model *m, weft_stats *out);   /* as of now */
+
+/* ---- Sampling --------------------------------------------------------------------------------------------------------
+ * In this order: bias, repeat penalty, top-k, top-p, min-p, temperature, draw.  The same logits and seed give the same tokens
+ * on every machine; equal logits are ordered by id. */
+typedef struct weft_sampler weft_sampler;
+typedef struct weft_sampling {
+  double temp;               /* 0: greedy */
+  int32_t top_k;             /* 0: all */
+  double top_p;              /* 1: all */
+  double min_p;              /* 0: all */
+  double repeat_penalty;     /* 1: none */
+  int32_t repeat_last_n;     /* tokens that the penalty looks back on */
+  uint64_t seed;
+} weft_sampling;
+weft_sampling weft_sampling_default(void);    /* temp .8, top_k 40, top_p .95, min_p .05, repeat_penalty 1 over 64, seed 0 */
+uint64_t weft_random_seed(void);              /* below 2^32, from the system's entropy */
+int weft_sampler_new(int32_t vocab_size, const weft_sampling *params, weft_sampler **out, weft_error *err);  /* NULL: defaults */
+void weft_sampler_free(weft_sampler *s);      /* NULL is fine */
+int weft_sampler_bias(weft_sampler *s, int32_t id, float bias, weft_error *err);   /* added to the logit; -INFINITY bans */
+/* Bans every end-of-generation token of v. */
+void weft_sampler_ignore_end(weft_sampler *s, const weft_vocab *v);
+/* Draws the next token from vocab_size logits; does not change them.  Fails if every token is banned. */
+int weft_sample(weft_sampler *s, const float *logits, int32_t *id, weft_error *err);
+/* Tells the sampler that id is part of the text now (of the prompt, or drawn): the repeat penalty sees it. */
+int weft_accept(weft_sampler *s, int32_t id, weft_error *err);
+
+typedef struct weft_logprob { int32_t id; double logprob; } weft_logprob;
+/* Natural logarithms of the softmax of n logits, before any sampler.  *of_id: that of token id.  top (n_top entries, n_top at
+ * most n; may be NULL when 0): the likeliest tokens, sorted by probability, then id. */
+int weft_logprobs(const float *logits, int32_t n, int32_t id, double *of_id, weft_logprob *top, int32_t n_top, weft_error *err);
+
+/* ---- This machine ---------------------------------------------------------------------------------------------------- */
+typedef struct weft_machine {
+  char cpu[128];             /* "AMD EPYC 9B45"; "" if unknown */
+  char features[1024];       /* what kernels may use (WEFT_CPU), or why that is nothing */
+  int vector_bits;           /* widest vector that kernels use; 0 if unknown */
+  int threads;               /* the default for weft_options.threads */
+  uint64_t memory_total, memory_available;      /* bytes; 0 if unknown */
+  char llvm[1024];           /* "22.1.8", or why there is none */
+  bool has_llvm;
+  char cache[1024];          /* file of the kernel cache; "" when it is off */
+} weft_machine;
+/* Looks; loads LLVM to ask for its version, and opens the kernel cache. */
+void weft_machine_look(weft_machine *out);
+int weft_default_threads(void);
+void weft_cpu_name(char *out, size_t cap);    /* "" if unknown */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,177 @@
+// The weft command: a table of commands, and what they share (messages, Ctrl-C, reading files).  Start here, then read the
+// file of a command.
+#define _GNU_SOURCE
+#include "app/app.h"
+#include "base/progress.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const struct { const char *name, *what; int (*run)(int argc, char **argv); } commands[] = {
+  {"run", "continue a text", run_command},
+  {"bench", "measure tokens per second", bench_command},
+  {"inspect", "show what a model file holds", inspect_command},
+  {"tokenize", "text to tokens, and back", tokenize_command},
+  {"env", "show the environment variables and this machine", env_command},
+};
+
+// ---- messages ---------------------------------------------------------------------------------------------------------
+
+// One line whatever the text holds: file names may contain newlines.
+static void message(const char *fmt, va_list ap) {
+  str s = {0};
+  str_vaddf(&s, fmt, ap);
+  for (size_t i = 0; i < s.n; i++) if ((unsigned char)s.at[i] < ' ' || s.at[i] == 127) s.at[i] = ' ';
+  fflush(stdout);
+  fprintf(stderr, "weft: error: %s\n", str_c(&s));
+  str_free(&s);
+}
+
+int failed(const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  message(fmt, ap);
+  va_end(ap);
+  return EXIT_FAILED;
+}
+
+int usage_error(const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  message(fmt, ap);
+  va_end(ap);
+  return EXIT_USAGE;
+}
+
+void show_progress(void *ctx, const char *what, double fraction) { progress_set(ctx, what, fraction); }
+
+// ---- the process ------------------------------------------------------------------------------------------------------
+
+static double start_time;                       // set once, in main
+static volatile sig_atomic_t n_interrupts;      // the only way for a signal to say anything
+
+double started_at(void) { return start_time; }
+bool interrupted(void) { return n_interrupts > 0; }
+
+static void on_interrupt_leave(int sig) { (void)sig; _exit(EXIT_INTERRUPTED); }
+static void on_interrupt_note(int sig) { (void)sig; n_interrupts = 1; }
+
+void interrupt_start(void) {
+  struct sigaction leave = {.sa_handler = on_interrupt_leave};
+  sigaction(SIGINT, &leave, NULL);
+}
+
+void interrupt_catch(void) {
+  struct sigaction note = {.sa_handler = on_interrupt_note, .sa_flags = SA_RESETHAND};
+  sigaction(SIGINT, &note, NULL);
+}
+
+// ---- text that comes in -----------------------------------------------------------------------------------------------
+
+enum { READ_STEP = 1 << 16, READ_MAX = 1 << 30 };
+
+int read_file(const char *path, char **text, size_t *n, error *err) {
+  bool is_stdin = !strcmp(path, "-");
+  int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return error_set(err, "%s: %s", path, strerror(errno));
+  str s = {0};
+  str_add(&s, "");
+  char *piece = xmalloc(READ_STEP);
+  ssize_t got;
+  while ((got = read(fd, piece, READ_STEP)) != 0) {
+    if (got < 0 && errno == EINTR && !interrupted()) continue;
+    if (got < 0 || s.n + (size_t)got > READ_MAX) break;
+    str_addn(&s, piece, (size_t)got);
+  }
+  int reason = errno;
+  free(piece);
+  if (!is_stdin) close(fd);
+  if (got) {
+    str_free(&s);
+    return got < 0 ? error_set(err, "%s: %s", is_stdin ? "stdin" : path, strerror(reason))
+                   : error_set(err, "%s: more than %d bytes of text", is_stdin ? "stdin" : path, READ_MAX);
+  }
+  *text = s.at;
+  *n = s.n;
+  return 0;
+}
+
+static int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  c |= 32;
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+size_t unescape(char *text, size_t n) {
+  static const char from[] = "nrt\\'\"", to[] = "\n\r\t\\'\"";
+  size_t put = 0;
+  for (size_t i = 0; i < n; i++) {
+    const char *found = text[i] == '\\' && i + 1 < n ? memchr(from, text[i + 1], sizeof from - 1) : NULL;
+    if (found) {
+      text[put++] = to[found - from];
+      i++;
+    } else if (text[i] == '\\' && i + 3 < n && text[i + 1] == 'x' && hex_digit(text[i + 2]) >= 0 && hex_digit(text[i + 3]) >= 0) {
+      text[put++] = (char)(hex_digit(text[i + 2]) * 16 + hex_digit(text[i + 3]));
+      i += 3;
+    } else {
+      text[put++] = text[i];
+    }
+  }
+  text[put] = 0;
+  return put;
+}
+
+// ---- main -------------------------------------------------------------------------------------------------------------
+
+static void print_help(FILE *to) {
+  fputs("weft COMMAND [options]\n\nRuns large language models from GGUF files.\n\nCommands\n", to);
+  for (size_t i = 0; i < COUNT(commands); i++) fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].what);
+  fputs("\n'weft COMMAND --help' lists the options of a command, 'weft --version' prints the version.\n"
+        "\n  weft run -m model.gguf -p \"Once upon a time\" -n 64\n", to);
+}
+
+static int unknown_command(const char *name) {
+  const char *names[COUNT(commands) + 1];
+  for (size_t i = 0; i < COUNT(commands); i++) names[i] = commands[i].name;
+  names[COUNT(commands)] = "help";
+  const char *near = args_nearest(name, names, COUNT(names));
+  if (near) return usage_error("unknown command '%s'; did you mean '%s'?", name, near);
+  return usage_error("unknown command '%s'; 'weft --help' lists them", name);
+}
+
+static int run_named(const char *name, int argc, char **argv) {
+  for (size_t i = 0; i < COUNT(commands); i++)
+    if (!strcmp(commands[i].name, name)) return commands[i].run(argc, argv);
+  return unknown_command(name);
+}
+
+static int help_command(int argc, char **argv) {
+  if (argc == 1) { print_help(stdout); return EXIT_OK; }
+  if (argc > 2) return usage_error("unexpected argument '%s'; 'weft help COMMAND' takes one", argv[2]);
+  char flag[] = "--help";
+  if (!strcmp(argv[1], "help")) { print_help(stdout); return EXIT_OK; }
+  return run_named(argv[1], 2, (char *[]){argv[1], flag, NULL});
+}
+
+static int dispatch(int argc, char **argv) {
+  if (argc < 2) { print_help(stderr); return EXIT_USAGE; }
+  const char *first = argv[1];
+  if (!strcmp(first, "--version") || !strcmp(first, "version")) { printf("weft %s\n", weft_version()); return EXIT_OK; }
+  if (!strcmp(first, "-h") || !strcmp(first, "--help")) { print_help(stdout); return EXIT_OK; }
+  if (!strcmp(first, "help")) return help_command(argc - 1, argv + 1);
+  if (first[0] == '-') return usage_error("expected a command before '%s'; 'weft --help' lists them", first);
+  return run_named(first, argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv) {
+  start_time = now_s();
+  signal(SIGPIPE, SIG_IGN);   // a closed pipe shows as EPIPE, which out.c treats as the end
+  interrupt_start();
+  int status = dispatch(argc, argv);
+  if (fflush(stdout) && errno != EPIPE) return failed("stdout could not be written: %s", strerror(errno));
+  return status;
+}

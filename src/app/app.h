@@ -1,0 +1,40 @@
+// app: the weft command.  app.c has the table of commands; each command is one file.  The command is a user of the library
+// like any other: it includes weft.h and, for what C lacks, base/.
+//
+//   args.h   options from a table, which is also the help      out.h    stdout, with errors that are noticed
+//   stats.h  the figures at the end of a run                   run.c bench.c inspect.c tokenize.c env.c: the commands
+#ifndef WEFT_APP_H
+#define WEFT_APP_H
+#include "app/args.h"
+#include "app/out.h"
+#include "weft.h"
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };   // 128 + SIGINT, as shells say it
+
+// Prints "weft: error: ..." on one line and returns the exit status.
+int failed(const char *fmt, ...) PRINTF_LIKE(1, 2);       // 1: something is wrong with a file, the machine or a request
+int usage_error(const char *fmt, ...) PRINTF_LIKE(1, 2);  // 2: the command line is wrong
+
+// Each command gets its own name as argv[0] and returns the exit status.
+int run_command(int argc, char **argv);
+int bench_command(int argc, char **argv);
+int inspect_command(int argc, char **argv);
+int tokenize_command(int argc, char **argv);
+int env_command(int argc, char **argv);
+
+double started_at(void);         // now_s() when the program started
+
+// Ctrl-C.  Until interrupt_catch it ends the program with status 130 at once; from then on the first one is noticed by
+// interrupted(), and the second one kills.
+void interrupt_start(void);
+void interrupt_catch(void);
+bool interrupted(void);
+
+// A whole file, "-" for stdin, at most 1 GiB.  *text is terminated and for free().  -1 and why not.
+int read_file(const char *path, char **text, size_t *n, error *err);
+// \n \r \t \\ \' \" \xHH become what they stand for, in place; anything else stays.  Returns the new length.
+size_t unescape(char *text, size_t n);
+
+// weft_options.progress, its context being a struct progress.
+void show_progress(void *ctx, const char *what, double fraction);
+#endif

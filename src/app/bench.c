@@ -1,0 +1,336 @@
+// weft bench: tokens per second, in llama-bench's terms.  A test is a prompt of p tokens, then g tokens one by one, at depth
+// d; its name is pp512, tg128 or pp512+tg128, with "@ d4096" where there is a depth.  Each test is warmed up, so that
+// compiling never counts, and then timed -r times.  Only evaluation is timed: no tokenizing, no sampling.
+#define _GNU_SOURCE
+#include "app/app.h"
+#include "base/progress.h"
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum format { FORMAT_MD, FORMAT_JSON, FORMAT_JSONL, FORMAT_CSV };
+
+struct bench_options {
+  const char *model, *prompt, *gen, *both, *depth, *threads;
+  int64_t repetitions, chunk;
+  int format, precision;
+};
+
+static const struct command command = {
+  "bench", "Measures how many tokens per second a model evaluates.", "-m FILE [options]",
+  "LIST is 512, or 1,2,8, or a range: 16-64+16 (16 32 48 64) or 16-64*2 (16 32 64).\n"};
+
+struct test { int n_prompt, n_gen, n_depth, n_threads; };
+struct result { struct test test; numbers ns; double avg_ns, sd_ns, avg_ts, sd_ts; };
+typedef VEC(struct test) tests;
+
+struct bench {
+  struct bench_options o;
+  weft_model *model;
+  char *name;                // "llama 1.2B Q4_0"
+  char cpu[128];
+  int32_t *ids;              // random, enough for the longest test
+  progress bar;
+  double done, all;          // steps, for the bar
+  struct out out;
+  json_t *results;           // of --output json
+};
+
+// ---- figures ----------------------------------------------------------------------------------------------------------
+
+static double mean(const double *x, size_t n) {
+  double sum = 0;
+  for (size_t i = 0; i < n; i++) sum += x[i];
+  return sum / (double)n;
+}
+
+static double deviation(const double *x, size_t n) {   // of a sample: n - 1
+  double m = mean(x, n), sum = 0;
+  for (size_t i = 0; i < n; i++) sum += (x[i] - m) * (x[i] - m);
+  return n > 1 ? sqrt(sum / (double)(n - 1)) : 0;
+}
+
+static double tokens_per_second(const struct test *t, int64_t ns) { return 1e9 * (t->n_prompt + t->n_gen) / (double)ns; }
+
+static void summarise(struct result *r) {
+  double *ns = xmalloc(r->ns.n * sizeof *ns), *ts = xmalloc(r->ns.n * sizeof *ts);
+  for (size_t i = 0; i < r->ns.n; i++) {
+    ns[i] = (double)r->ns.at[i];
+    ts[i] = tokens_per_second(&r->test, r->ns.at[i]);
+  }
+  r->avg_ns = mean(ns, r->ns.n);
+  r->sd_ns = deviation(ns, r->ns.n);
+  r->avg_ts = mean(ts, r->ns.n);
+  r->sd_ts = deviation(ts, r->ns.n);
+  free(ns);
+  free(ts);
+}
+
+static void test_name(char *out, size_t cap, const struct test *t) {
+  int n = 0;
+  if (t->n_prompt && t->n_gen) n = snprintf(out, cap, "pp%d+tg%d", t->n_prompt, t->n_gen);
+  else n = t->n_prompt ? snprintf(out, cap, "pp%d", t->n_prompt) : snprintf(out, cap, "tg%d", t->n_gen);
+  if (t->n_depth) snprintf(out + n, cap - (size_t)n, " @ d%d", t->n_depth);
+}
+
+// ---- output -----------------------------------------------------------------------------------------------------------
+
+static void begin_md(struct bench *b) {
+  out_addf(&b->out, "| %-30s | %10s | %10s | %-10s | %7s | %22s | %20s |\n", "model", "size", "params", "backend", "threads", "test", "t/s");
+  out_addf(&b->out, "| %.30s | %.9s: | %.9s: | %.10s | %.6s: | %.21s: | %.19s: |\n", "------------------------------", "----------",
+           "----------", "----------", "----------", "----------------------", "--------------------");
+}
+
+static void amount(char *out, size_t cap, double x, double step, const char *const units[4]) {
+  int i = 0;
+  for (; x >= step && i < 3; i++) x /= step;
+  snprintf(out, cap, "%.2f %s", x, units[i]);
+}
+
+static void add_md(struct bench *b, const struct result *r) {
+  const weft_file *f = weft_model_file(b->model);
+  char size[32], params[32], threads[16], test[64], ts[64];
+  amount(size, sizeof size, (double)weft_file_tensor_bytes(f), 1024, (const char *const[4]){"B", "KiB", "MiB", "GiB"});
+  amount(params, sizeof params, (double)weft_file_n_params(f), 1000, (const char *const[4]){"", "K", "M", "B"});
+  snprintf(threads, sizeof threads, "%d", r->test.n_threads);
+  test_name(test, sizeof test, &r->test);
+  // "±" is two bytes and one column: the field is one wider.
+  snprintf(ts, sizeof ts, "%.2f ± %.2f", r->avg_ts, r->sd_ts);
+  out_addf(&b->out, "| %-30s | %10s | %10s | %-10s | %7s | %22s | %21s |\n", b->name, size, params, "CPU", threads, test, ts);
+}
+
+static json_t *array_of(const struct result *r, bool speeds) {
+  json_t *a = json_array();
+  for (size_t i = 0; i < r->ns.n; i++)
+    json_array_append_new(a, speeds ? json_real(tokens_per_second(&r->test, r->ns.at[i])) : json_integer(r->ns.at[i]));
+  return a;
+}
+
+static json_t *json_of(const struct bench *b, const struct result *r) {
+  const weft_file *f = weft_model_file(b->model);
+  json_t *o = json_object();
+  json_object_set_new(o, "build_version", json_string(weft_version()));
+  json_object_set_new(o, "cpu_info", json_string(b->cpu));
+  json_object_set_new(o, "backends", json_string("CPU"));
+  json_object_set_new(o, "model_filename", json_string(b->o.model));
+  json_object_set_new(o, "model_type", json_string(b->name));
+  json_object_set_new(o, "model_size", json_integer((json_int_t)weft_file_tensor_bytes(f)));
+  json_object_set_new(o, "model_n_params", json_integer((json_int_t)weft_file_n_params(f)));
+  json_object_set_new(o, "n_threads", json_integer(r->test.n_threads));
+  json_object_set_new(o, "n_prompt", json_integer(r->test.n_prompt));
+  json_object_set_new(o, "n_gen", json_integer(r->test.n_gen));
+  json_object_set_new(o, "n_depth", json_integer(r->test.n_depth));
+  json_object_set_new(o, "avg_ns", json_integer((json_int_t)llround(r->avg_ns)));
+  json_object_set_new(o, "stddev_ns", json_integer((json_int_t)llround(r->sd_ns)));
+  json_object_set_new(o, "avg_ts", json_real(r->avg_ts));
+  json_object_set_new(o, "stddev_ts", json_real(r->sd_ts));
+  json_object_set_new(o, "samples_ns", array_of(r, false));
+  json_object_set_new(o, "samples_ts", array_of(r, true));
+  return o;
+}
+
+// The fields that are no arrays, as a line: their names, or their values.
+static void add_csv(struct bench *b, json_t *o, bool names) {
+  const char *key, *between = "";
+  json_t *value;
+  json_object_foreach(o, key, value) {
+    if (json_is_array(value)) continue;
+    out_addf(&b->out, "%s", between);
+    between = ",";
+    if (names) { out_addf(&b->out, "%s", key); continue; }
+    if (!json_is_string(value)) { out_addf(&b->out, "%.10g", json_number_value(value)); continue; }
+    out_add(&b->out, "\"", 1);
+    for (const char *c = json_string_value(value); *c; c++) out_addf(&b->out, *c == '"' ? "\"\"" : "%c", *c);
+    out_add(&b->out, "\"", 1);
+  }
+  out_add(&b->out, "\n", 1);
+}
+
+static void show(struct bench *b, const struct result *r, bool first) {
+  json_t *o = json_of(b, r);
+  switch ((enum format)b->o.format) {
+  case FORMAT_MD:
+    if (first) begin_md(b);
+    add_md(b, r);
+    break;
+  case FORMAT_JSON: json_array_append(b->results, o); break;
+  case FORMAT_JSONL: {
+    char *line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    out_addf(&b->out, "%s\n", line);
+    free(line);
+    break;
+  }
+  case FORMAT_CSV:
+    if (first) add_csv(b, o, true);
+    add_csv(b, o, false);
+    break;
+  }
+  json_decref(o);
+  out_flush(&b->out);
+}
+
+// ---- measuring --------------------------------------------------------------------------------------------------------
+
+static void step(struct bench *b, int tokens) {
+  b->done += tokens;
+  progress_set(&b->bar, "measuring", b->done / b->all);
+}
+
+static int evaluate(struct bench *b, const struct test *t, int64_t *ns) {
+  weft_error err;
+  double began = now_s();
+  int pos = t->n_depth;
+  if (t->n_prompt && weft_decode(b->model, b->ids + pos, (size_t)t->n_prompt, pos, NULL, &err)) return failed("%s", err.text);
+  pos += t->n_prompt;
+  for (int i = 0; i < t->n_gen && !interrupted(); i++, pos++)
+    if (weft_decode(b->model, b->ids + pos, 1, pos, NULL, &err)) return failed("%s", err.text);
+  *ns = (int64_t)llround(1e9 * (now_s() - began));
+  if (*ns < 1) *ns = 1;
+  step(b, t->n_prompt + t->n_gen);
+  return 0;
+}
+
+// One test: the depth is filled once, since every repetition starts again behind it.  0 or the exit status.
+static int measure(struct bench *b, struct result *r) {
+  weft_error err;
+  struct test *t = &r->test, warm = *t;
+  int64_t ns;
+  if (t->n_depth && weft_decode(b->model, b->ids, (size_t)t->n_depth, 0, NULL, &err)) return failed("%s", err.text);
+  if (warm.n_gen > 1) warm.n_gen = 2;
+  int status = evaluate(b, &warm, &ns);
+  for (int64_t i = 0; !status && i < b->o.repetitions && !interrupted(); i++) {
+    status = evaluate(b, t, &ns);
+    if (!interrupted()) vec_push(&r->ns, ns);
+  }
+  if (!status && interrupted()) status = EXIT_INTERRUPTED;
+  if (!status) summarise(r);
+  return status;
+}
+
+static int open_model(struct bench *b, int n_threads, int n_ctx) {
+  weft_error err;
+  progress bar;
+  weft_options options = {.context = n_ctx, .threads = n_threads, .chunk = (int)b->o.chunk, .exact = b->o.precision == 1,
+                          .progress = show_progress, .progress_ctx = &bar};
+  progress_begin(&bar);
+  int status = weft_model_open(b->o.model, &options, &b->model, &err);
+  progress_end(&bar);
+  if (status) return failed("%s", err.text);
+  free(b->name);
+  b->name = weft_file_summary(weft_model_file(b->model));
+  free(b->ids);
+  b->ids = xmalloc((size_t)n_ctx * sizeof *b->ids);
+  uint64_t seed = 1;
+  for (int i = 0; i < n_ctx; i++) b->ids[i] = (int32_t)((seed = hash_u64(seed, 7)) % (uint64_t)weft_model_vocab_size(b->model));
+  return 0;
+}
+
+static int measure_all(struct bench *b, const tests *all) {
+  int n_ctx = 0, status = 0;
+  for (size_t i = 0; i < all->n; i++) {
+    const struct test *t = &all->at[i];
+    n_ctx = (int)max_i64(n_ctx, (int64_t)t->n_depth + t->n_prompt + t->n_gen);
+    b->all += (double)(t->n_prompt + t->n_gen) * (double)b->o.repetitions + t->n_prompt + (t->n_gen > 1 ? 2 : t->n_gen);
+  }
+  for (size_t i = 0; !status && i < all->n; i++) {
+    if (!b->model || weft_model_threads(b->model) != all->at[i].n_threads) {
+      weft_model_close(b->model);
+      b->model = NULL;
+      if ((status = open_model(b, all->at[i].n_threads, n_ctx))) break;
+      interrupt_catch();
+      progress_begin(&b->bar);
+    }
+    struct result r = {.test = all->at[i]};
+    status = measure(b, &r);
+    progress_end(&b->bar);
+    if (!status) show(b, &r, i == 0);
+    vec_free(&r.ns);
+    if (b->out.error) break;
+  }
+  return status;
+}
+
+// ---- tests ------------------------------------------------------------------------------------------------------------
+
+static int add_pairs(tests *all, const char *text, int depth, int threads, error *err) {
+  long long p, g;
+  char after;
+  if (sscanf(text, "%lld,%lld%c", &p, &g, &after) != 2 || p < 0 || g < 0 || p > INT32_MAX / 4 || g > INT32_MAX / 4 || p + g == 0)
+    return error_set(err, "-pg needs two lengths, such as 512,128, not '%s'", text);
+  vec_push(all, ((struct test){(int)p, (int)g, depth, threads}));
+  return 0;
+}
+
+// Every combination, in the order of llama-bench: for each number of threads and depth the prompts, then the generations.
+static int list_tests(const struct bench_options *o, tests *all, error *err) {
+  enum { MOST = INT32_MAX / 4 };
+  numbers p = {0}, g = {0}, d = {0}, t = {0};
+  int status = args_numbers("-p", o->prompt, 0, MOST, &p, err) || args_numbers("-n", o->gen, 0, MOST, &g, err) ||
+               args_numbers("-d", o->depth, 0, MOST, &d, err) || (o->threads && args_numbers("-t", o->threads, 0, 1024, &t, err)) ? -1 : 0;
+  if (!t.n) vec_push(&t, 0);
+  for (size_t i = 0; !status && i < t.n; i++) {
+    int threads = t.at[i] ? (int)t.at[i] : weft_default_threads();
+    for (size_t j = 0; !status && j < d.n; j++) {
+      int depth = (int)d.at[j];
+      for (size_t k = 0; k < p.n; k++) if (p.at[k]) vec_push(all, ((struct test){(int)p.at[k], 0, depth, threads}));
+      for (size_t k = 0; k < g.n; k++) if (g.at[k]) vec_push(all, ((struct test){0, (int)g.at[k], depth, threads}));
+      if (o->both) status = add_pairs(all, o->both, depth, threads, err);
+    }
+  }
+  vec_free(&p);
+  vec_free(&g);
+  vec_free(&d);
+  vec_free(&t);
+  if (!status && !all->n) status = error_set(err, "nothing to measure: -p and -n are both 0");
+  return status;
+}
+
+static enum args_result parse(struct bench_options *o, int argc, char **argv, error *err) {
+  *o = (struct bench_options){.prompt = "512", .gen = "128", .depth = "0", .repetitions = 5};
+  const struct option table[] = {
+    O_GROUP("Options"),
+    O_TEXT("-m, --model", "FILE", "model, a GGUF file", &o->model),
+    O_TEXT("-p, --n-prompt", "LIST", "tokens of a prompt; 0: no such test (default 512)", &o->prompt),
+    O_TEXT("-n, --n-gen", "LIST", "tokens to generate; 0: no such test (default 128)", &o->gen),
+    O_TEXT("-pg", "P,G", "one more test: a prompt of P and then G tokens", &o->both),
+    O_TEXT("-d, --n-depth", "LIST", "tokens in the context before each test (default 0)", &o->depth),
+    O_TEXT("-t, --threads", "LIST", "threads; 0: as many as help (default)", &o->threads),
+    O_INT("-r, --repetitions", "N", "how often each test is timed (default 5)", &o->repetitions, 1, 100000),
+    O_INT("-ub, --ubatch-size", "N", "positions of a prompt evaluated at once; 0: default", &o->chunk, 0, 65536),
+    O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o->precision),
+    O_CHOICE("-o, --output", "md|json|jsonl|csv", "format of the results (default md)", &o->format),
+  };
+  return args_parse(&command, table, COUNT(table), argc, argv, err);
+}
+
+int bench_command(int argc, char **argv) {
+  struct bench b = {0};
+  error err = {0};
+  tests all = {0};
+  switch (parse(&b.o, argc, argv, &err)) {
+  case ARGS_GO: break;
+  case ARGS_HELP: return EXIT_OK;
+  default: return usage_error("%s", err.text);
+  }
+  if (!b.o.model) return usage_error("no model: give one with -m FILE");
+  int status = EXIT_USAGE;
+  if (list_tests(&b.o, &all, &err)) usage_error("%s", err.text);
+  else {
+    if (b.o.format == FORMAT_JSON) b.results = json_array();
+    weft_cpu_name(b.cpu, sizeof b.cpu);
+    status = measure_all(&b, &all);
+    if (b.results && status != EXIT_FAILED) {
+      char *text = json_dumps(b.results, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
+      out_addf(&b.out, "%s\n", text);
+      free(text);
+    }
+  }
+  status = out_end(&b.out, status);
+  json_decref(b.results);
+  weft_model_close(b.model);
+  free(b.name);
+  free(b.ids);
+  vec_free(&all);
+  return status;
+}

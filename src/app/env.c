@@ -1,0 +1,104 @@
+// weft env: the environment variables that Weft reads, and what it sees of this machine.
+#include "app/app.h"
+#include "base/env.h"
+#include <jansson.h>
+#include <string.h>
+
+static const struct command command = {
+  "env", "Shows the environment variables that Weft reads, and what it sees of this machine.", "[--json]", NULL};
+
+static void show_variables(struct out *o) {
+  int name = 0, value = 0, def = 0;
+  for (int v = 0; v < ENV_COUNT; v++) {
+    int n = (int)strlen(env_name((enum env_var)v)), m = (int)strlen(env_str((enum env_var)v)), k = (int)strlen(env_default((enum env_var)v));
+    if (n > name) name = n;
+    if (m > value) value = m;
+    if (k > def) def = k;
+  }
+  if (value < 5) value = 5;
+  if (def < 7) def = 7;
+  out_addf(o, "%-*s  %-*s  %-*s  %s\n", name, "name", value, "value", def, "default", "meaning");
+  for (int i = 0; i < ENV_COUNT; i++) {
+    enum env_var v = (enum env_var)i;
+    out_addf(o, "%-*s  %-*s  %-*s  %s\n", name, env_name(v), value, env_str(v), def, env_default(v), env_help(v));
+  }
+}
+
+// Words of a text in lines of at most `width` columns; every line but the first is indented.
+static void add_wrapped(struct out *o, const char *text, int indent, size_t width) {
+  size_t column = 0;
+  for (const char *at = text; *at;) {
+    size_t n = strcspn(at, " ");
+    if (column && column + 1 + n > width) { out_addf(o, "\n%*s", indent, ""); column = 0; }
+    else if (column) { out_add(o, " ", 1); column++; }
+    out_add(o, at, n);
+    column += n;
+    at += n;
+    at += strspn(at, " ");
+  }
+  out_add(o, "\n", 1);
+}
+
+static void show_machine(struct out *o, const weft_machine *m) {
+  out_addf(o, "\nversion   weft %s\n", weft_version());
+  out_addf(o, "cpu       %s\n", m->cpu[0] ? m->cpu : "unknown");
+  out_addf(o, "features  ");
+  add_wrapped(o, m->features[0] ? m->features : "none that matter", 10, 100);
+  if (m->vector_bits) out_addf(o, "vectors   %d bits\n", m->vector_bits);
+  out_addf(o, "threads   %d\n", m->threads);
+  if (m->memory_total)
+    out_addf(o, "memory    %.1f GiB, %.1f GiB free\n", (double)m->memory_total / 0x1p30, (double)m->memory_available / 0x1p30);
+  out_addf(o, "LLVM      %s\n", m->llvm);
+  out_addf(o, "cache     %s\n", m->cache[0] ? m->cache : "off");
+}
+
+static void show_json(struct out *o, const weft_machine *m) {
+  json_t *all = json_object(), *variables = json_object(), *machine = json_object();
+  for (int i = 0; i < ENV_COUNT; i++) {
+    enum env_var v = (enum env_var)i;
+    json_t *row = json_object();
+    size_t n;
+    char *value = weft_utf8(env_str(v), strlen(env_str(v)), &n);
+    json_object_set_new(row, "value", json_stringn(value, n));
+    json_object_set_new(row, "default", json_string(env_default(v)));
+    json_object_set_new(row, "meaning", json_string(env_help(v)));
+    json_object_set_new(variables, env_name(v), row);
+    weft_free(value);
+  }
+  json_object_set_new(machine, "version", json_string(weft_version()));
+  json_object_set_new(machine, "cpu", json_string(m->cpu));
+  json_object_set_new(machine, "features", json_string(m->features));
+  json_object_set_new(machine, "vector_bits", json_integer(m->vector_bits));
+  json_object_set_new(machine, "threads", json_integer(m->threads));
+  json_object_set_new(machine, "memory_total", json_integer((json_int_t)m->memory_total));
+  json_object_set_new(machine, "memory_available", json_integer((json_int_t)m->memory_available));
+  json_object_set_new(machine, "llvm", m->has_llvm ? json_string(m->llvm) : json_null());
+  json_object_set_new(machine, "cache", m->cache[0] ? json_string(m->cache) : json_null());
+  json_object_set_new(all, "variables", variables);
+  json_object_set_new(all, "machine", machine);
+  char *text = json_dumps(all, JSON_INDENT(2));
+  if (text) out_addf(o, "%s\n", text);
+  weft_free(text);
+  json_decref(all);
+}
+
+int env_command(int argc, char **argv) {
+  bool json = false;
+  error err = {0};
+  const struct option table[] = {O_GROUP("Options"), O_FLAG("--json", "as JSON", &json)};
+  switch (args_parse(&command, table, COUNT(table), argc, argv, &err)) {
+  case ARGS_GO: break;
+  case ARGS_HELP: return EXIT_OK;
+  default: return usage_error("%s", err.text);
+  }
+  weft_machine machine;
+  weft_machine_look(&machine);
+  struct out o = {0};
+  if (json) {
+    show_json(&o, &machine);
+  } else {
+    show_variables(&o);
+    show_machine(&o, &machine);
+  }
+  return out_end(&o, EXIT_OK);
+}

@@ -1,0 +1,325 @@
+// weft run: continues a text.  The steps stand in run(): prompt, prefill, one token after another, figures.
+// Invariant: stdout carries the generated text (or the JSON lines) and nothing else.
+#define _GNU_SOURCE
+#include "app/app.h"
+#include "app/stats.h"
+#include "base/progress.h"
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum precision { PRECISION_FAST, PRECISION_EXACT };
+
+struct run_options {
+  const char *model, *prompt, *file, *stats;
+  struct ids ids, force;
+  bool no_bos, parse_special, escapes, ignore_end, json;
+  int64_t count, context, threads, chunk, seed, top_k, repeat_last_n, top_logprobs, benchmark;
+  double temp, top_p, min_p, repeat_penalty;
+  int precision;
+};
+
+static const struct command command = {
+  "run", "Continues a text.  The generated text goes to stdout, everything else to stderr.",
+  "-m FILE (-p TEXT | -f FILE | --ids 1,2,3) [options]",
+  "Generation stops at the model's end-of-generation token, after -n tokens, or when the context is full.\n"
+  "Ctrl-C stops it after the current token and prints the figures; a second Ctrl-C ends the program.\n"};
+
+// One run, from the command line to the figures.
+struct run {
+  struct run_options o;
+  weft_model *model;
+  const weft_vocab *vocab;
+  weft_sampler *sampler;
+  weft_stream *stream;
+  int32_t n_vocab;
+  int32_t *prompt;
+  size_t n_prompt;
+  int pos;                   // tokens evaluated
+  const float *logits;       // of the next token
+  weft_logprob *top;         // o.top_logprobs entries
+  struct run_stats stats;
+  struct out out;
+};
+
+// ---- options ----------------------------------------------------------------------------------------------------------
+
+static enum args_result parse(struct run_options *o, int argc, char **argv, error *err) {
+  *o = (struct run_options){.count = -1, .seed = -1, .temp = .8, .top_k = 40, .top_p = .95, .min_p = .05, .repeat_penalty = 1,
+                            .repeat_last_n = 64, .benchmark = -1};
+  const struct option table[] = {
+    O_GROUP("Model and prompt"),
+    O_TEXT("-m, --model", "FILE", "model, a GGUF file (of a split one, the first part)", &o->model),
+    O_TEXT("-p, --prompt", "TEXT", "text to continue, taken literally", &o->prompt),
+    O_TEXT("-f, --file", "FILE", "the same, from a file (- is stdin)", &o->file),
+    O_IDS("--ids", "1,2,3", "the prompt as token ids, verbatim", &o->ids),
+    O_FLAG("-e, --escape", "\\n, \\t, \\\", \\\\, \\xHH in the prompt are escapes", &o->escapes),
+    O_FLAG("--no-bos", "no BOS before the prompt (default: as the model says)", &o->no_bos),
+    O_FLAG("--parse-special", "control tokens in the prompt are those tokens, not text", &o->parse_special),
+    O_GROUP("Length"),
+    O_INT("-n, --predict, --n-predict, --count", "N", "tokens to generate; -1: until the end (default)", &o->count, -1, INT32_MAX),
+    O_INT("-c, --ctx-size", "N", "positions of the context; 0: as the model says (default)", &o->context, 0, INT32_MAX),
+    O_FLAG("--ignore-eos", "never draw an end-of-generation token", &o->ignore_end),
+    O_GROUP("Sampling, in this order"),
+    O_REAL("--repeat-penalty", "X", "divides the odds of repeated tokens (default 1: off)", &o->repeat_penalty, 1e-3, 1e3),
+    O_INT("--repeat-last-n", "N", "tokens it looks back on; -1: the context (default 64)", &o->repeat_last_n, -1, INT32_MAX),
+    O_INT("--top-k", "N", "the N likeliest tokens; 0: all (default 40)", &o->top_k, 0, INT32_MAX),
+    O_REAL("--top-p", "X", "the likeliest that together have probability X;\n1: all (default 0.95)", &o->top_p, 0, 1),
+    O_REAL("--min-p", "X", "at least X of the likeliest one's probability;\n0: all (default 0.05)", &o->min_p, 0, 1),
+    O_REAL("--temp, --temperature", "X", "0: always the likeliest token (default 0.8)", &o->temp, 0, 1e6),
+    O_INT("-s, --seed", "N", "same seed, same tokens; -1: random (default)", &o->seed, -1, 9007199254740992.0),
+    O_GROUP("Output"),
+    O_FLAG("--json", "one line for each token:\n{\"id\", \"text\", \"logprob\", \"top\": [[id, logprob], ...]}", &o->json),
+    O_INT("--top-logprobs", "N", "entries of \"top\", up to the whole vocabulary (default 0)", &o->top_logprobs, 0, INT32_MAX),
+    O_IDS("--force", "1,2,3", "emit these tokens instead of sampling", &o->force),
+    O_TEXT("--stats", "FILE", "write the figures of the run there, as JSON", &o->stats),
+    O_INT("--benchmark", "N", "time N greedy tokens, past any end, without their text;\nneeds no prompt", &o->benchmark, 1, INT32_MAX),
+    O_GROUP("Machine"),
+    O_INT("-t, --threads", "N", "threads; 0: as many as help (default)", &o->threads, 0, 1024),
+    O_INT("-ub, --ubatch-size", "N", "positions of the prompt evaluated at once; 0: default", &o->chunk, 0, 65536),
+    O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o->precision),
+  };
+  return args_parse(&command, table, COUNT(table), argc, argv, err);
+}
+
+// What a row of the table cannot say.  0 or the exit status.
+static int check(struct run_options *o) {
+  int prompts = (o->prompt != NULL) + (o->file != NULL) + (o->ids.n > 0);
+  if (!o->model) return usage_error("no model: give one with -m FILE");
+  if (prompts > 1) return usage_error("the prompt is given more than once: use one of -p, -f and --ids");
+  if (!prompts && o->benchmark < 0) return usage_error("no prompt: give one with -p TEXT, -f FILE or --ids 1,2,3");
+  if (o->top_logprobs && !o->json) return usage_error("--top-logprobs needs --json");
+  if (o->benchmark >= 0) {
+    o->count = o->benchmark;
+    o->ignore_end = true;
+    o->temp = 0;
+  }
+  if (o->force.n && (o->count < 0 || (uint64_t)o->count > o->force.n)) o->count = (int64_t)o->force.n;
+  if (o->seed < 0) o->seed = (int64_t)weft_random_seed();
+  return 0;
+}
+
+// ---- prompt -----------------------------------------------------------------------------------------------------------
+
+static int prompt_text(struct run *r, char **text, size_t *n, error *err) {
+  if (r->o.file) {
+    if (read_file(r->o.file, text, n, err)) return -1;
+  } else {
+    *text = xstrdup(r->o.prompt ? r->o.prompt : "");
+    *n = strlen(*text);
+  }
+  if (r->o.escapes) *n = unescape(*text, *n);
+  return 0;
+}
+
+// Fills r->prompt.  0 or the exit status.
+static int make_prompt(struct run *r, const char *text, size_t n_text) {
+  weft_error err;
+  if (r->o.ids.n) {
+    r->prompt = r->o.ids.at;
+    r->n_prompt = r->o.ids.n;
+    r->o.ids.at = NULL;
+  } else if (!n_text && r->o.benchmark >= 0) {   // anything will do
+    int32_t bos = weft_bos(r->vocab);
+    r->prompt = xmalloc(sizeof *r->prompt);
+    r->prompt[0] = bos < 0 ? 0 : bos;
+    r->n_prompt = 1;
+  } else {
+    unsigned flags = (r->o.no_bos ? 0 : WEFT_ADD_SPECIAL) | (r->o.parse_special ? WEFT_PARSE_SPECIAL : 0);
+    if (weft_tokenize(r->vocab, text, n_text, flags, &r->prompt, &r->n_prompt, &err)) return failed("%s", err.text);
+    if (!r->n_prompt) return failed("the prompt is empty, and this model puts no BOS before it: give it some text");
+  }
+  int n_ctx = weft_model_context(r->model);
+  if (r->n_prompt > (size_t)n_ctx)
+    return failed("the prompt has %zu tokens and the context holds %d: shorten the prompt, or give more with -c", r->n_prompt, n_ctx);
+  for (size_t i = 0; i < r->n_prompt; i++)
+    if (r->prompt[i] >= r->n_vocab) return failed("--ids: token %d is outside the vocabulary of %d", r->prompt[i], r->n_vocab);
+  for (size_t i = 0; i < r->o.force.n; i++)
+    if (r->o.force.at[i] >= r->n_vocab) return failed("--force: token %d is outside the vocabulary of %d", r->o.force.at[i], r->n_vocab);
+  return 0;
+}
+
+// ---- evaluation -------------------------------------------------------------------------------------------------------
+
+static double compile_ms(const struct run *r) {
+  weft_stats s;
+  weft_model_stats(r->model, &s);
+  return s.compile_ms;
+}
+
+enum { PIECE = 512 };   // tokens of the prompt between two looks at Ctrl-C and the progress bar
+
+// Evaluates the prompt, a piece at a time.  0 or the exit status.
+static int prefill(struct run *r) {
+  weft_error err;
+  progress bar;
+  double compiled = compile_ms(r), began = now_s();
+  int status = 0;
+  progress_begin(&bar);
+  while (!status && (size_t)r->pos < r->n_prompt && !interrupted()) {
+    size_t left = r->n_prompt - (size_t)r->pos, n = left < PIECE ? left : PIECE;
+    progress_set(&bar, "prompt", (double)r->pos / (double)r->n_prompt);
+    if (weft_decode(r->model, r->prompt + r->pos, n, r->pos, n == left ? &r->logits : NULL, &err)) status = EXIT_FAILED;
+    else r->pos += (int)n;
+  }
+  progress_end(&bar);
+  r->stats.n_prompt = (size_t)r->pos;
+  r->stats.prompt_s = now_s() - began - (compile_ms(r) - compiled) / 1000;
+  if (!status) for (size_t i = 0; i < r->n_prompt; i++) weft_accept(r->sampler, r->prompt[i], NULL);
+  return status ? failed("%s", err.text) : 0;
+}
+
+static int decode_step(struct run *r, int32_t id, weft_error *err) {
+  bool first = r->stats.n_decode == 0;   // a plan that is made at its first use compiles there
+  double compiled = first ? compile_ms(r) : 0, began = now_s();
+  if (weft_decode(r->model, &id, 1, r->pos, &r->logits, err)) return -1;
+  r->stats.decode_s += now_s() - began - (first ? (compile_ms(r) - compiled) / 1000 : 0);
+  r->stats.n_decode++;
+  r->pos++;
+  return 0;
+}
+
+// ---- output -----------------------------------------------------------------------------------------------------------
+
+static json_t *json_logprob(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
+static int add_json(const char *text, size_t n, void *ctx) {
+  out_add(ctx, text, n);
+  return 0;
+}
+
+static void emit_json(struct run *r, int32_t id, const char *text, size_t n) {
+  double logprob = 0;
+  int32_t n_top = (int32_t)r->o.top_logprobs;
+  weft_logprobs(r->logits, r->n_vocab, id, &logprob, r->top, n_top, NULL);
+  json_t *o = json_object(), *top = json_array();
+  for (int32_t i = 0; i < n_top; i++) {
+    json_t *pair = json_array();
+    json_array_append_new(pair, json_integer(r->top[i].id));
+    json_array_append_new(pair, json_logprob(r->top[i].logprob));
+    json_array_append_new(top, pair);
+  }
+  json_object_set_new(o, "id", json_integer(id));
+  json_object_set_new(o, "text", json_stringn(text, n));
+  json_object_set_new(o, "logprob", json_logprob(logprob));
+  json_object_set_new(o, "top", top);
+  json_dump_callback(o, add_json, &r->out, JSON_COMPACT | JSON_REAL_PRECISION(9));
+  out_add(&r->out, "\n", 1);
+  json_decref(o);
+}
+
+// Writes a token, and what of a character is still held back if it is the last one.  False: nobody listens any more.
+static bool emit(struct run *r, int32_t id, bool last) {
+  str text = {0};
+  size_t n;
+  const char *piece = weft_stream_add(r->stream, id, &n);
+  str_addn(&text, piece, n);
+  if (last) {
+    piece = weft_stream_end(r->stream, &n);
+    str_addn(&text, piece, n);
+  }
+  if (r->o.json) emit_json(r, id, str_c(&text), text.n);
+  else if (r->o.benchmark < 0) out_add(&r->out, str_c(&text), text.n);
+  str_free(&text);
+  return out_flush(&r->out);
+}
+
+// ---- the loop ---------------------------------------------------------------------------------------------------------
+
+// Generates until something ends it.  0 or the exit status.
+static int generate(struct run *r) {
+  weft_error err;
+  for (int64_t made = 0; made != r->o.count;) {
+    if (interrupted()) return EXIT_INTERRUPTED;
+    int32_t id;
+    bool forced = r->o.force.n > 0;
+    if (forced) id = r->o.force.at[made];
+    else if (weft_sample(r->sampler, r->logits, &id, &err)) return failed("%s", err.text);
+    if (r->stats.first_token_s < 0) r->stats.first_token_s = now_s() - started_at();
+    weft_accept(r->sampler, id, NULL);
+    made++;
+    bool full = r->pos == weft_model_context(r->model), end = !forced && !r->o.ignore_end && weft_is_end(r->vocab, id);
+    bool last = end || made == r->o.count || full;
+    if (!emit(r, id, last)) return interrupted() ? EXIT_INTERRUPTED : 0;
+    if (full && !end && made != r->o.count)
+      fprintf(stderr, "weft: the context of %d tokens is full: generation ends here (more with -c)\n", r->pos);
+    if (last) return 0;
+    if (interrupted()) return EXIT_INTERRUPTED;
+    if (decode_step(r, id, &err)) return failed("%s", err.text);
+  }
+  return interrupted() ? EXIT_INTERRUPTED : 0;
+}
+
+static int open_model(struct run *r) {
+  weft_error err;
+  progress bar;
+  weft_options options = {.context = (int)r->o.context, .threads = (int)r->o.threads, .chunk = (int)r->o.chunk,
+                          .exact = r->o.precision == PRECISION_EXACT, .progress = show_progress, .progress_ctx = &bar};
+  progress_begin(&bar);
+  int status = weft_model_open(r->o.model, &options, &r->model, &err);
+  progress_end(&bar);
+  if (status) return failed("%s", err.text);
+  r->vocab = weft_model_vocab(r->model);
+  r->n_vocab = weft_model_vocab_size(r->model);
+  if (r->o.top_logprobs > r->n_vocab) r->o.top_logprobs = r->n_vocab;
+  r->top = xcalloc((size_t)r->o.top_logprobs, sizeof *r->top);
+  r->stream = weft_stream_new(r->vocab, false);
+  int64_t last_n = r->o.repeat_last_n, n_ctx = weft_model_context(r->model);
+  if (last_n < 0 || last_n > n_ctx) last_n = n_ctx;
+  weft_sampling s = {r->o.temp, (int32_t)r->o.top_k, r->o.top_p, r->o.min_p, r->o.repeat_penalty, (int32_t)last_n, (uint64_t)r->o.seed};
+  if (weft_sampler_new(r->n_vocab, &s, &r->sampler, &err)) return failed("%s", err.text);
+  if (r->o.ignore_end) weft_sampler_ignore_end(r->sampler, r->vocab);
+  return 0;
+}
+
+// The figures, on stderr and in the file of --stats.  The exit status.
+static int report(struct run *r, int status) {
+  weft_model_stats(r->model, &r->stats.model);
+  if (!r->out.error) {
+    fputs(r->o.json ? "" : isatty(STDOUT_FILENO) ? "\n\n" : "\n", stderr);
+    stats_print(&r->stats, stderr);
+    if (r->o.temp > 0 && !r->o.force.n) fprintf(stderr, "%-8s %8lld\n", "seed", (long long)r->o.seed);
+  }
+  error err = {0};
+  if (r->o.stats && stats_write(&r->stats, r->o.stats, &err)) return failed("--stats: %s", err.text);
+  return status;
+}
+
+static int run(struct run *r) {
+  error err = {0};
+  char *text = NULL;
+  size_t n_text = 0;
+  if (prompt_text(r, &text, &n_text, &err)) return failed("%s", err.text);
+  int status = open_model(r);
+  if (!status) status = make_prompt(r, text, n_text);
+  free(text);
+  if (status) return status;
+  interrupt_catch();
+  status = prefill(r);
+  if (!status) status = generate(r);
+  if (status == EXIT_FAILED) return status;
+  return report(r, status);
+}
+
+int run_command(int argc, char **argv) {
+  struct run r = {.stats.first_token_s = -1};
+  error err = {0};
+  int status;
+  switch (parse(&r.o, argc, argv, &err)) {
+  case ARGS_GO: status = check(&r.o); break;
+  case ARGS_HELP: return EXIT_OK;
+  default: status = usage_error("%s", err.text); break;
+  }
+  if (!status) status = run(&r);
+  status = out_end(&r.out, status);
+  weft_stream_free(r.stream);
+  weft_sampler_free(r.sampler);
+  weft_model_close(r.model);
+  free(r.top);
+  free(r.prompt);
+  free(r.o.ids.at);
+  free(r.o.force.at);
+  return status;
+}

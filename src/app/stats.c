@@ -1,0 +1,64 @@
+// The figures of one run: see stats.h.
+#include "app/stats.h"
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double rate(size_t n, double seconds) { return n && seconds > 0 ? (double)n / seconds : -1; }
+
+static void print_time(FILE *to, const char *what, double ms) {
+  if (ms < 1000) fprintf(to, "%-8s %8.1f ms", what, ms);
+  else fprintf(to, "%-8s %8.2f s ", what, ms / 1000);
+}
+
+static void print_rate(FILE *to, const char *what, size_t n, double seconds) {
+  fprintf(to, "%-8s %8zu token%s", what, n, n == 1 ? " " : "s");
+  if (rate(n, seconds) >= 0) fprintf(to, " %9.1f tok/s", rate(n, seconds));
+  fputc('\n', to);
+}
+
+void stats_print(const struct run_stats *s, FILE *to) {
+  const weft_stats *m = &s->model;
+  print_time(to, "load", m->load_ms);
+  fputc('\n', to);
+  print_time(to, "compile", m->compile_ms);
+  fprintf(to, "     %6lld kernel%s\n", (long long)m->kernels_compiled, m->kernels_compiled == 1 ? "" : "s");
+  print_rate(to, "prompt", s->n_prompt, s->prompt_s);
+  print_rate(to, "decode", s->n_decode, s->decode_s);
+  if (m->kernels_per_token > 0)
+    fprintf(to, "%-8s %8.0f per token, %.1f per block, %.1f operations each (fusion rate)\n", "kernels", m->kernels_per_token,
+            m->kernels_per_block, m->fusion_rate);
+  fprintf(to, "%-8s %8.1f MiB peak, %.1f MiB reserved for the KV cache\n", "memory", (double)m->peak_rss_bytes / 0x1p20,
+          (double)m->kv_bytes / 0x1p20);
+}
+
+// A figure that was measured, or null.
+static json_t *figure(double x) { return x >= 0 ? json_real(x) : json_null(); }
+
+int stats_write(const struct run_stats *s, const char *path, error *err) {
+  const weft_stats *m = &s->model;
+  json_t *o = json_object();
+  json_object_set_new(o, "load_ms", figure(m->load_ms));
+  json_object_set_new(o, "compile_ms", figure(m->compile_ms));
+  json_object_set_new(o, "kernels_compiled", json_integer(m->kernels_compiled));
+  json_object_set_new(o, "ttft_ms", figure(s->first_token_s < 0 ? -1 : 1000 * s->first_token_s));
+  json_object_set_new(o, "prompt_tps", figure(rate(s->n_prompt, s->prompt_s)));
+  json_object_set_new(o, "decode_tps", figure(rate(s->n_decode, s->decode_s)));
+  json_object_set_new(o, "kernels_per_token", figure(m->kernels_per_token));
+  json_object_set_new(o, "kernels_per_block", figure(m->kernels_per_block));
+  json_object_set_new(o, "fusion_rate", figure(m->fusion_rate));
+  json_object_set_new(o, "peak_rss_bytes", json_integer((json_int_t)m->peak_rss_bytes));
+  json_object_set_new(o, "kv_bytes", json_integer((json_int_t)m->kv_bytes));
+  FILE *f = fopen(path, "we");
+  int status = 0;
+  if (!f) status = error_set(err, "%s: %s", path, strerror(errno));
+  else {
+    bool bad = json_dumpf(o, f, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0;
+    bad |= fputc('\n', f) == EOF;
+    bad |= fclose(f) != 0;
+    if (bad) status = error_set(err, "%s could not be written: %s", path, strerror(errno));
+  }
+  json_decref(o);
+  return status;
+}

@@ -1,0 +1,53 @@
+// engine: a model that runs.  A GGUF file goes in; token ids at positions go in after that, and the logits of the next token
+// come out.  The engine owns the mapped file, the tokenizer, the compiled plan and the KV cache of one sequence.
+//
+// Invariant: results depend on the ids and their positions alone, not on how a prompt was cut into calls, on the chunk size
+// or on the number of threads.
+// Look next: weft.c (the public API on top of this), sampler.h (from logits to a token), include/weft.h.
+#ifndef WEFT_ENGINE_H
+#define WEFT_ENGINE_H
+#include "base/base.h"
+#include "model/gguf.h"
+#include "text/text.h"
+
+typedef struct engine engine;
+
+struct engine_options {
+  int n_ctx;              // positions of the KV cache; 0: as many as the model was trained for
+  int n_threads;          // 0: what affinity, cgroup and cores suggest
+  int chunk;              // positions evaluated at once in a prompt; 0: default
+  bool exact;             // activations stay f32: no integer dot products
+  void (*progress)(void *ctx, const char *what, double fraction);   // may be NULL; what: "loading", "compiling"; 0..1
+  void *progress_ctx;
+};
+
+struct engine_stats {
+  double load_ms;             // opening, checking and laying out the file
+  double compile_ms;          // making kernels; 0 when all came from the cache
+  int64_t kernels_compiled;   // kernels made by the compiler, not found in the cache
+  double kernels_per_token;   // dispatches of one decode step
+  double kernels_per_block;   // of them, per layer
+  double fusion_rate;         // graph operations per kernel
+  uint64_t kv_bytes;          // KV cache as reserved, not as touched
+  uint64_t peak_rss_bytes;    // VmHWM: file pages included
+  uint64_t n_params;          // elements of all tensors
+  uint64_t model_bytes;       // bytes of all tensors
+};
+
+// Validates and maps the file, builds the graphs.  opt NULL: all defaults.  0 and *out on success; -1 and the reason otherwise:
+// a bad file, an architecture or type that is not known, or too little memory (with the numbers).
+int engine_open(const char *path, const struct engine_options *opt, engine **out, error *err);
+void engine_close(engine *e);                        // NULL is fine
+
+const gguf *engine_gguf(const engine *e);            // owned by the engine
+const tokenizer *engine_tokenizer(const engine *e);  // owned by the engine
+int engine_n_vocab(const engine *e);                 // logits of a position
+int engine_n_ctx(const engine *e);                   // positions of the KV cache
+
+// Evaluates ids[0..n) at positions pos..pos+n-1; what the cache holds before pos is kept, what it held from pos on is
+// replaced.  n >= 1, pos + n <= n_ctx, every id in 0..n_vocab-1 (the caller has checked: anything else dies).
+// *logits (may be NULL) points to n_vocab floats of the LAST position, valid until the next call.
+int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err);
+
+void engine_stats(const engine *e, struct engine_stats *out);
+#endif

@@ -1,0 +1,396 @@
+// The public API (include/weft.h) on top of the folders below: every function checks what came from outside, calls one
+// function of the engine, the tokenizer or the GGUF reader, and hands its error on.  The machine's facts are in machine.c.
+// Invariant: what gets past this file is in range; below it a wrong id or position is a broken invariant.
+#include "weft.h"
+#include "base/base.h"
+#include "base/str.h"
+#include "device/team.h"
+#include "engine/engine.h"
+#include "engine/sampler.h"
+#include "model/gguf.h"
+#include "text/text.h"
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+struct weft_file { const gguf *g; gguf *owned; };              // owned: NULL where a model owns it
+struct weft_vocab { const tokenizer *t; tokenizer *owned; };   // the same
+struct weft_stream { const tokenizer *t; bool special; utf8_stream pending; str bytes, text; };
+struct weft_sampler { sampler *s; int32_t n_vocab; };
+struct weft_model {
+  engine *e;
+  weft_file file;
+  weft_vocab vocab;
+  int n_threads;
+  int n_kept;                // positions that the KV cache holds
+};
+
+#define VERSION_(a, b, c) #a "." #b "." #c
+#define VERSION(a, b, c) VERSION_(a, b, c)
+_Static_assert(sizeof VERSION(WEFT_VERSION_MAJOR, WEFT_VERSION_MINOR, WEFT_VERSION_PATCH) == sizeof WEFT_VERSION_STRING,
+               "weft.h and base.h give different versions");
+const char *weft_version(void) { return WEFT_VERSION_STRING; }
+void weft_free(void *p) { free(p); }
+
+// Fails with what is in e, or with a message of its own.
+static int fail(weft_error *out, const error *e) {
+  if (out) memcpy(out->text, e->text, sizeof out->text);
+  return -1;
+}
+_Static_assert(sizeof((weft_error *)0)->text == sizeof((error *)0)->text, "errors are copied whole");
+#define FAIL(out, ...) do { error e_ = {0}; error_set(&e_, __VA_ARGS__); return fail(out, &e_); } while (0)
+
+char *weft_utf8(const char *text, size_t n, size_t *n_out) {
+  utf8_stream stream = {0};
+  str s = {0};
+  str_add(&s, "");
+  utf8_stream_add(&stream, text, n, &s);
+  utf8_stream_end(&stream, &s);
+  *n_out = s.n;
+  return s.at;
+}
+
+// ---- files ------------------------------------------------------------------------------------------------------------
+
+int weft_file_open(const char *path, weft_file **out, weft_error *err) {
+  error e = {0};
+  gguf *g = NULL;
+  if (gguf_open(path, &g, &e)) return fail(err, &e);
+  *out = xcalloc(1, sizeof **out);
+  **out = (weft_file){g, g};
+  return 0;
+}
+
+void weft_file_close(weft_file *f) {
+  if (!f) return;
+  gguf_close(f->owned);
+  free(f);
+}
+
+const char *weft_file_path(const weft_file *f) { return gguf_path(f->g); }
+uint32_t weft_file_version(const weft_file *f) { return gguf_shard_at(f->g, 0)->version; }
+uint32_t weft_file_alignment(const weft_file *f) { return gguf_shard_at(f->g, 0)->alignment; }
+size_t weft_file_n_parts(const weft_file *f) { return gguf_n_shards(f->g); }
+uint64_t weft_file_bytes(const weft_file *f) { return gguf_file_bytes(f->g); }
+size_t weft_file_n_keys(const weft_file *f) { return gguf_n_kv(f->g); }
+size_t weft_file_n_tensors(const weft_file *f) { return gguf_n_tensors(f->g); }
+uint64_t weft_file_n_params(const weft_file *f) { return gguf_n_params(f->g); }
+uint64_t weft_file_tensor_bytes(const weft_file *f) { return gguf_tensor_bytes(f->g); }
+
+// The numbers of enum weft_type are those of the file.
+#define T(id, name, bytes) _Static_assert((int)WEFT_##name == id, "weft.h numbers types as the file does");
+GGUF_TYPES(T)
+#undef T
+const char *weft_type_name(enum weft_type t) {
+  return (int)t >= 0 && (int)t < GGUF_TYPE_COUNT ? gguf_type_name((enum gguf_type)t) : "?";
+}
+
+static weft_value value_of(const gguf_value *v) {
+  weft_value out = {.type = (enum weft_type)v->type};
+  switch (v->type) {
+  case GGUF_UINT8: case GGUF_UINT16: case GGUF_UINT32: case GGUF_UINT64: out.u = v->u; break;
+  case GGUF_INT8: case GGUF_INT16: case GGUF_INT32: case GGUF_INT64: out.i = v->i; break;
+  case GGUF_FLOAT32: case GGUF_FLOAT64: out.f = v->f; break;
+  case GGUF_BOOL: out.u = v->b; break;
+  case GGUF_STRING: out.text = v->s.at; out.n = v->s.n; break;
+  case GGUF_ARRAY: out.elem = (enum weft_type)v->elem; out.n = v->a.n; break;
+  case GGUF_TYPE_COUNT: die("gguf: a value of no type");
+  }
+  return out;
+}
+
+const char *weft_file_key(const weft_file *f, size_t i) { return i < gguf_n_kv(f->g) ? gguf_kv_at(f->g, i)->key : NULL; }
+
+int weft_file_value(const weft_file *f, size_t i, weft_value *out) {
+  if (i >= gguf_n_kv(f->g)) return -1;
+  *out = value_of(&gguf_kv_at(f->g, i)->value);
+  return 0;
+}
+
+int weft_file_element(const weft_file *f, size_t i, size_t j, weft_value *out) {
+  if (i >= gguf_n_kv(f->g)) return -1;
+  const gguf_value *v = &gguf_kv_at(f->g, i)->value;
+  if (v->type != GGUF_ARRAY || j >= v->a.n) return -1;
+  gguf_value elem = gguf_elem(v, j);
+  *out = value_of(&elem);
+  return 0;
+}
+
+int weft_file_find(const weft_file *f, const char *key, size_t *i) {
+  for (size_t k = 0; k < gguf_n_kv(f->g); k++) {
+    if (strcmp(gguf_kv_at(f->g, k)->key, key)) continue;
+    *i = k;
+    return 0;
+  }
+  return -1;
+}
+
+char *weft_file_value_text(const weft_file *f, size_t i, size_t max_items) {
+  str s = {0};
+  str_add(&s, "");
+  if (i < gguf_n_kv(f->g)) gguf_value_print(&s, &gguf_kv_at(f->g, i)->value, max_items);
+  return s.at;
+}
+
+static uint64_t n_elements(const gguf_tensor *t) {   // the reader has checked that this fits
+  return (uint64_t)t->ne[0] * (uint64_t)t->ne[1] * (uint64_t)t->ne[2] * (uint64_t)t->ne[3];
+}
+
+int weft_file_tensor(const weft_file *f, size_t i, weft_tensor *out) {
+  if (i >= gguf_n_tensors(f->g)) return -1;
+  const gguf_tensor *t = gguf_tensor_at(f->g, i);
+  *out = (weft_tensor){.name = t->name, .type = t->format->name, .n_dims = t->n_dims, .n_elements = n_elements(t),
+                       .bytes = t->nbytes, .offset = t->offset, .part = t->shard};
+  memcpy(out->shape, t->ne, sizeof out->shape);
+  return 0;
+}
+
+// The type that holds most of the bytes; NULL where there are no tensors.
+static const struct format *main_format(const gguf *g) {
+  const struct format *seen[64];
+  uint64_t bytes[64] = {0};
+  size_t n = 0, best = 0;
+  for (size_t i = 0; i < gguf_n_tensors(g); i++) {
+    const gguf_tensor *t = gguf_tensor_at(g, i);
+    size_t k = 0;
+    while (k < n && seen[k] != t->format) k++;
+    if (k == COUNT(seen)) continue;
+    if (k == n) seen[n++] = t->format;
+    if ((bytes[k] += t->nbytes) > bytes[best]) best = k;
+  }
+  return n ? seen[best] : NULL;
+}
+
+char *weft_file_summary(const weft_file *f) {
+  str s = {0};
+  const gguf_value *arch = gguf_find(f->g, "general.architecture");
+  if (arch && arch->type == GGUF_STRING) {
+    char name[64];
+    str_add(&s, gguf_quote(name, sizeof name, arch->s.at, arch->s.n));
+  } else {
+    str_add(&s, "model");
+  }
+  const struct format *format = main_format(f->g);
+  double n = (double)gguf_n_params(f->g);
+  if (!format) str_add(&s, " without tensors");
+  else if (n >= 1e9) str_addf(&s, " %.1fB %s", n / 1e9, format->name);
+  else if (n >= 1e6) str_addf(&s, " %.1fM %s", n / 1e6, format->name);
+  else str_addf(&s, " %.0fK %s", n / 1e3, format->name);
+  return s.at;
+}
+
+// ---- vocabulary -------------------------------------------------------------------------------------------------------
+
+int weft_vocab_open(const weft_file *f, weft_vocab **out, weft_error *err) {
+  error e = {0};
+  tokenizer *t = NULL;
+  if (tokenizer_from_gguf(f->g, &t, &e)) return fail(err, &e);
+  *out = xcalloc(1, sizeof **out);
+  **out = (weft_vocab){t, t};
+  return 0;
+}
+
+void weft_vocab_close(weft_vocab *v) {
+  if (!v) return;
+  tokenizer_free(v->owned);
+  free(v);
+}
+
+int32_t weft_vocab_size(const weft_vocab *v) { return tokenizer_n_vocab(v->t); }
+bool weft_is_end(const weft_vocab *v, int32_t id) { return tokenizer_is_eog(v->t, id); }
+int32_t weft_bos(const weft_vocab *v) { return tokenizer_role(v->t, ROLE_bos); }
+int32_t weft_eos(const weft_vocab *v) { return tokenizer_role(v->t, ROLE_eos); }
+
+int weft_tokenize(const weft_vocab *v, const char *text, size_t n, unsigned flags, int32_t **ids, size_t *n_ids, weft_error *err) {
+  error e = {0};
+  if (tokenizer_encode(v->t, text, n, flags & WEFT_ADD_SPECIAL, flags & WEFT_PARSE_SPECIAL, ids, n_ids, &e)) return fail(err, &e);
+  return 0;
+}
+
+// 0 if every id lies in 0..n_vocab-1.
+static int check_ids(const int32_t *ids, size_t n, int32_t n_vocab, weft_error *err) {
+  for (size_t i = 0; i < n; i++)
+    if (ids[i] < 0 || ids[i] >= n_vocab)
+      FAIL(err, "token id %d (number %zu of %zu) is outside the vocabulary: ids go from 0 to %d", ids[i], i + 1, n, n_vocab - 1);
+  return 0;
+}
+
+int weft_detokenize(const weft_vocab *v, const int32_t *ids, size_t n_ids, bool special, char **text, size_t *n, weft_error *err) {
+  if (check_ids(ids, n_ids, tokenizer_n_vocab(v->t), err)) return -1;
+  str s = {0};
+  str_add(&s, "");
+  tokenizer_decode(v->t, ids, n_ids, special, &s);
+  *text = s.at;
+  *n = s.n;
+  return 0;
+}
+
+char *weft_piece(const weft_vocab *v, int32_t id, bool special, size_t *n) {
+  str s = {0};
+  str_add(&s, "");
+  tokenizer_piece(v->t, id, &s, special);
+  *n = s.n;
+  return s.at;
+}
+
+weft_stream *weft_stream_new(const weft_vocab *v, bool special) {
+  weft_stream *s = xcalloc(1, sizeof *s);
+  s->t = v->t;
+  s->special = special;
+  return s;
+}
+
+static void empty(str *s) {
+  str_add(s, "");   // so that there is something to point at
+  s->n = 0;
+  s->at[0] = 0;
+}
+
+const char *weft_stream_add(weft_stream *s, int32_t id, size_t *n) {
+  empty(&s->bytes);
+  empty(&s->text);
+  tokenizer_piece(s->t, id, &s->bytes, s->special);
+  utf8_stream_add(&s->pending, s->bytes.at, s->bytes.n, &s->text);
+  *n = s->text.n;
+  return s->text.at;
+}
+
+const char *weft_stream_end(weft_stream *s, size_t *n) {
+  empty(&s->text);
+  utf8_stream_end(&s->pending, &s->text);
+  *n = s->text.n;
+  return s->text.at;
+}
+
+void weft_stream_free(weft_stream *s) {
+  if (!s) return;
+  str_free(&s->bytes);
+  str_free(&s->text);
+  free(s);
+}
+
+// ---- models -----------------------------------------------------------------------------------------------------------
+
+int weft_default_threads(void) { return team_default_threads(); }
+
+int weft_model_open(const char *path, const weft_options *opt, weft_model **out, weft_error *err) {
+  weft_options o = opt ? *opt : (weft_options){0};
+  if (o.context < 0) FAIL(err, "the context is %d positions; it must be 0 or more", o.context);
+  if (o.threads < 0 || o.threads > TEAM_MAX) FAIL(err, "%d threads were asked for; it must be 0 to %d", o.threads, TEAM_MAX);
+  if (o.chunk < 0) FAIL(err, "the chunk is %d positions; it must be 0 or more", o.chunk);
+  struct engine_options eo = {.n_ctx = o.context, .n_threads = o.threads, .chunk = o.chunk, .exact = o.exact,
+                              .progress = o.progress, .progress_ctx = o.progress_ctx};
+  error e = {0};
+  engine *eng = NULL;
+  if (engine_open(path, &eo, &eng, &e)) return fail(err, &e);
+  weft_model *m = xcalloc(1, sizeof *m);
+  m->e = eng;
+  m->file.g = engine_gguf(eng);
+  m->vocab.t = engine_tokenizer(eng);
+  m->n_threads = o.threads ? o.threads : team_default_threads();
+  *out = m;
+  return 0;
+}
+
+void weft_model_close(weft_model *m) {
+  if (!m) return;
+  engine_close(m->e);
+  free(m);
+}
+
+const weft_file *weft_model_file(const weft_model *m) { return &m->file; }
+const weft_vocab *weft_model_vocab(const weft_model *m) { return &m->vocab; }
+int32_t weft_model_vocab_size(const weft_model *m) { return engine_n_vocab(m->e); }
+int weft_model_context(const weft_model *m) { return engine_n_ctx(m->e); }
+int weft_model_threads(const weft_model *m) { return m->n_threads; }
+
+int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const float **logits, weft_error *err) {
+  int n_ctx = engine_n_ctx(m->e);
+  int32_t n_vocab = engine_n_vocab(m->e);
+  if (n == 0) FAIL(err, "there are no tokens to evaluate");
+  if (pos < 0 || pos > m->n_kept) FAIL(err, "position %d does not follow the %d positions that were evaluated", pos, m->n_kept);
+  if (n > (size_t)(n_ctx - pos)) FAIL(err, "%zu tokens from position %d on do not fit the context of %d", n, pos, n_ctx);
+  if (check_ids(ids, n, n_vocab, err)) return -1;
+  error e = {0};
+  const float *out = NULL;
+  m->n_kept = pos;
+  if (engine_eval(m->e, ids, n, pos, logits ? &out : NULL, &e)) return fail(err, &e);
+  m->n_kept = pos + (int)n;
+  if (!logits) return 0;
+  for (int32_t i = 0; i < n_vocab; i++)
+    if (isnan(out[i]) || out[i] == INFINITY)
+      FAIL(err, "%s: the logit of token %d at position %d is %s: the weights are damaged", gguf_path(m->file.g), i, pos + (int)n - 1,
+           isnan(out[i]) ? "not a number" : "infinite");
+  *logits = out;
+  return 0;
+}
+
+void weft_model_stats(const weft_model *m, weft_stats *out) {
+  struct engine_stats s = {0};
+  engine_stats(m->e, &s);
+  *out = (weft_stats){s.load_ms, s.compile_ms, s.kernels_compiled, s.kernels_per_token, s.kernels_per_block, s.fusion_rate,
+                      s.kv_bytes, s.peak_rss_bytes};
+}
+
+// ---- sampling ---------------------------------------------------------------------------------------------------------
+
+weft_sampling weft_sampling_default(void) { return (weft_sampling){.8, 40, .95, .05, 1, 64, 0}; }
+
+uint64_t weft_random_seed(void) {
+  uint32_t seed;
+  if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = (uint32_t)(now_s() * 1e6);
+  return seed;
+}
+
+int weft_sampler_new(int32_t vocab_size, const weft_sampling *params, weft_sampler **out, weft_error *err) {
+  weft_sampling p = params ? *params : weft_sampling_default();
+  struct sampler_params sp = {p.temp, p.top_k, p.top_p, p.min_p, p.repeat_penalty, p.repeat_last_n, p.seed};
+  error e = {0};
+  sampler *s = NULL;
+  if (sampler_new(&sp, vocab_size, &s, &e)) return fail(err, &e);
+  *out = xcalloc(1, sizeof **out);
+  **out = (weft_sampler){s, vocab_size};
+  return 0;
+}
+
+void weft_sampler_free(weft_sampler *s) {
+  if (!s) return;
+  sampler_free(s->s);
+  free(s);
+}
+
+int weft_sampler_bias(weft_sampler *s, int32_t id, float bias, weft_error *err) {
+  if (check_ids(&id, 1, s->n_vocab, err)) return -1;
+  if (isnan(bias) || bias == INFINITY) FAIL(err, "the bias of token %d is %g; it must be a number or -infinity", id, (double)bias);
+  sampler_bias(s->s, id, bias);
+  return 0;
+}
+
+void weft_sampler_ignore_end(weft_sampler *s, const weft_vocab *v) {
+  int32_t n = tokenizer_n_vocab(v->t) < s->n_vocab ? tokenizer_n_vocab(v->t) : s->n_vocab;
+  for (int32_t id = 0; id < n; id++) if (tokenizer_is_eog(v->t, id)) sampler_bias(s->s, id, -INFINITY);
+}
+
+int weft_sample(weft_sampler *s, const float *logits, int32_t *id, weft_error *err) {
+  int32_t drawn = sampler_sample(s->s, logits);
+  if (drawn < 0) FAIL(err, "no token can be drawn: all %d are banned", s->n_vocab);
+  *id = drawn;
+  return 0;
+}
+
+int weft_accept(weft_sampler *s, int32_t id, weft_error *err) {
+  if (check_ids(&id, 1, s->n_vocab, err)) return -1;
+  sampler_accept(s->s, id);
+  return 0;
+}
+
+_Static_assert(sizeof(weft_logprob) == sizeof(struct logprob) && offsetof(weft_logprob, logprob) == offsetof(struct logprob, logprob),
+               "weft_logprobs hands the array on");
+int weft_logprobs(const float *logits, int32_t n, int32_t id, double *of_id, weft_logprob *top, int32_t n_top, weft_error *err) {
+  if (check_ids(&id, 1, n, err)) return -1;
+  if (n_top < 0 || n_top > n) FAIL(err, "%d log-probabilities were asked for; the vocabulary has %d tokens", n_top, n);
+  logprobs(logits, n, id, of_id, (struct logprob *)top, n_top);
+  return 0;
+}
