@@ -34,7 +34,7 @@ static inline bool mul_i64(int64_t a, int64_t b, int64_t *out) { int64_t r; if (
 static inline int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t floordiv_i64(int64_t a, int64_t b) { int64_t q = a / b; return q - ((a % b != 0) && ((a < 0) != (b < 0))); }
-static inline int64_t floormod_i64(int64_t a, int64_t b) { return a - b * floordiv_i64(a, b); }
+static inline int64_t floormod_i64(int64_t a, int64_t b) { int64_t r = a % b; return r && (r < 0) != (b < 0) ? r + b : r; }
 static inline size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 // Allocation that cannot return NULL: it ends the program with a sentence when memory is gone.  Ownership: caller, free().

@@ -189,6 +189,15 @@ static lanes new_lanes(arena *mem, size_t n) { return (lanes){ARENA_ARRAY(mem, e
 
 static lanes eval_node(const walk *w, const map *fixed, map *done, uop *u);
 
+// Where operands leave the value of a node open: a NaN loses its bits in a BITCAST; which operand MAX and MIN give when one is a
+// NaN, or when they are zeros of different signs, depends on their order, which the graph may change.
+static bool is_open(const uop *u, const evalue *s, evalue r) {
+  enum dtype from = operand_dtype(u);
+  if (u->op == OP_BITCAST) return (dtype_is_float(from) && isnan(s[0].f)) || (dtype_is_float((enum dtype)u->dt) && isnan(r.f));
+  if ((u->op != OP_MAX && u->op != OP_MIN) || !dtype_is_float(from)) return false;
+  return isnan(s[0].f) || isnan(s[1].f) || (s[0].f == s[1].f && signbit(s[0].f) != signbit(s[1].f));
+}
+
 static lanes eval_elementwise(const walk *w, const map *fixed, map *done, uop *u) {
   lanes r = new_lanes(w->mem, u->lanes), s[3];
   if (u->nsrc > 3) return r;
@@ -202,7 +211,7 @@ static lanes eval_elementwise(const walk *w, const map *fixed, map *done, uop *u
       bool unused = u->op == OP_WHERE && i && s[0].ok[u->src[0]->lanes == 1 ? 0 : l] && (v[0].i ? i == 2 : i == 1);
       ok &= unused || s[i].ok[sl];
     }
-    r.ok[l] = ok && eval_op((enum op)u->op, (enum dtype)u->dt, operand_dtype(u), v, u->nsrc, &r.v[l]);
+    r.ok[l] = ok && eval_op((enum op)u->op, (enum dtype)u->dt, operand_dtype(u), v, u->nsrc, &r.v[l]) && !is_open(u, v, r.v[l]);
   }
   return r;
 }

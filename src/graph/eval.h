@@ -21,6 +21,7 @@ uop *eval_to_const(graph *g, enum dtype dt, evalue v);           // and back
 
 // The value of a whole expression: elementwise ops, CONST, SPLAT, STACK, SHUFFLE, EXTRACT, HREDUCE, LANE, REDUCE over RANGEs of
 // constant or known end, LOADs of PARAM or BUFFER memory (through `load`).  Sources that a WHERE does not choose need no value.
+// What the IR leaves open has no value here: BITCASTs of NaNs, MAX and MIN of a NaN or of 0 and -0.
 typedef struct eval_env {
   const map *leaf;                 // uop* -> evalue[lanes]: values of VAR, RANGE, SPECIAL and of any node that is to be taken as given
   bool (*load)(void *ctx, const uop *buf, int64_t i, enum dtype dt, evalue *out);   // element i of a memory; NULL: no loads
