@@ -5,8 +5,9 @@
 // be mistaken for each other.
 //
 // The journal is the classic rollback journal, not WAL: a reader then opens one file and recovers nothing, which is what a
-// warm start does, and killing a writer leaves a journal that the next one rolls back.  synchronous=NORMAL: power loss may cost the
-// database in theory, and damage is found and repaired by starting afresh.
+// warm start does, and killing a writer leaves a journal that the next one rolls back.  synchronous=OFF: nothing waits for the disk.
+// That matters only when power is lost, which may damage the database; damage is found (by SQLite, or by an entry's
+// checksum) and repaired by starting afresh, which costs one compile.
 //
 // Starting afresh removes the file, which must not happen under another process's feet: every open cache holds a shared
 // flock on `lock` beside the database, and only a process that gets it exclusively removes anything.
@@ -27,7 +28,7 @@
 
 // The number in the file's name is the version of the table's form.
 #define DATABASE "kernels-1.db"
-enum { BUSY_MS = 1000, PENDING_MAX = 64, PENDING_BYTES_MAX = 8 << 20, ENTRY_MAX = 256 << 20 };
+enum { BUSY_MS = 2000, PENDING_MAX = 64, PENDING_BYTES_MAX = 8 << 20, ENTRY_MAX = 256 << 20 };
 static const double PENDING_S = 2;
 
 struct pending { bytes key, value; int64_t hash; };
@@ -145,7 +146,7 @@ static int connect_once(cache *c) {
   sqlite3_limit(c->db, SQLITE_LIMIT_LENGTH, ENTRY_MAX);
   sqlite3_db_config(c->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
   sqlite3_db_config(c->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-  r = sqlite3_exec(c->db, "PRAGMA synchronous=NORMAL", NULL, NULL, NULL);
+  r = sqlite3_exec(c->db, "PRAGMA synchronous=OFF", NULL, NULL, NULL);
   if (r != SQLITE_OK) return r;
   r = sqlite3_prepare_v3(c->db, select_one, -1, SQLITE_PREPARE_PERSISTENT, &c->select, NULL);
   if (r != SQLITE_ERROR || c->read_only) return r;                          // SQLITE_ERROR: there is no such table yet

@@ -349,6 +349,24 @@ static void a_damaged_database_is_replaced(void **state) {
   free(dir);
 }
 
+static void one_warning_is_enough(void **state) {
+  (void)state;
+  char *dir = filled("twice"), *file = in(dir, "kernels-1.db");
+  write_all(file, (const uint8_t *)"nonsense", 8);
+  capture();
+  cache *c = cache_open(dir, "v1");             // started afresh
+  put(c, 1, 2, 3000);
+  cache_flush(c);
+  assert_int_equal(get(c, 1, 3000), 2);
+  write_all(file, (const uint8_t *)"nonsense", 8);
+  assert_int_equal(get(c, 1, 3000), -1);        // given up
+  put(c, 1, 2, 3000);
+  cache_close(c);
+  assert_int_equal(warnings(), 1);
+  free(file);
+  free(dir);
+}
+
 static void damage_while_another_process_reads_removes_nothing(void **state) {
   (void)state;
   char *dir = filled("shared"), *file = in(dir, "kernels-1.db");
@@ -610,6 +628,7 @@ int main(void) {
     cmocka_unit_test(finds_its_folder),
     cmocka_unit_test(a_damaged_entry_is_a_miss),
     cmocka_unit_test(a_damaged_database_is_replaced),
+    cmocka_unit_test(one_warning_is_enough),
     cmocka_unit_test(damage_while_another_process_reads_removes_nothing),
     cmocka_unit_test(folders_that_others_may_write_are_refused),
     cmocka_unit_test(links_of_other_users_are_refused),

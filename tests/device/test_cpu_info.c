@@ -141,6 +141,7 @@ static void llvm_knows_every_name(void **state) {
       for (int intel = 0; intel < 2; intel++) {
         c.family = families[i];
         c.avx512f = wide[w];
+        c.avx512bf16 = i > 1;
         c.amd = !intel;
         c.intel = intel;
         cpu_target_for("native", &c, &t, &err);
