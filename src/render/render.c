@@ -4,6 +4,7 @@
 
 static const renderer table[] = {
   {"llvm", ".ll", {.name = "llvm", .vector_bytes = 16}, render_llvm},
+  {"c", ".c", {.name = "c", .vector_bytes = 16}, render_c},
 };
 
 const renderer *render_at(size_t i) { return i < COUNT(table) ? &table[i] : NULL; }

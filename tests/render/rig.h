@@ -1,0 +1,191 @@
+// Tools for the tests of renderers: linear programs built by hand, and back ends that run them.
+//
+// A rig collects uops in order; every function that makes one appends it, so that the order of calls is the order of the
+// program.  Buffers are declared with rig_buf before they are used.
+#ifndef WEFT_TEST_RIG_H
+#define WEFT_TEST_RIG_H
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "codegen/program.h"
+#include "device/llvm.h"
+#include "device/elf.h"
+#include "device/code.h"
+#include "device/cpu_info.h"
+#include "render/render.h"
+
+typedef void kernel_fn(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi);
+enum { RIG_BUFS = 12, RIG_VARS = 4 };
+
+typedef struct rig {
+  graph *g;
+  VEC(uop *) at;
+  struct program_buf bufs[RIG_BUFS];
+  uop *params[RIG_BUFS];
+  int n_bufs;
+  uop *vars[RIG_VARS];
+  int n_vars, next_number;
+  program p;
+} rig;
+
+static inline rig *rig_new(void) {
+  rig *r = calloc(1, sizeof *r);
+  r->g = graph_new(NULL);
+  return r;
+}
+static inline void rig_free(rig *r) {
+  vec_free(&r->at);
+  graph_free(r->g);
+  free(r);
+}
+static inline uop *put(rig *r, uop *u) { vec_push(&r->at, u); return u; }
+
+static inline uop *rig_op(rig *r, enum op op, enum dtype dt, int lanes, uarg arg, size_t n, uop *const *src) {
+  return put(r, uop_new(r->g, op, dt, lanes, src, n, arg));
+}
+static inline uop *rig_int(rig *r, enum dtype dt, int64_t v) { return put(r, uop_int(r->g, dt, v)); }
+static inline uop *rig_float(rig *r, enum dtype dt, double v) { return put(r, uop_float(r->g, dt, v)); }
+static inline uop *rig_splat(rig *r, uop *x, int lanes) { return x->lanes == lanes ? x : put(r, uop_splat(r->g, x, lanes)); }
+static inline uop *rig1(rig *r, enum op op, uop *x) { return put(r, uop_op1(r->g, op, x)); }
+static inline uop *rig2(rig *r, enum op op, uop *x, uop *y) { return put(r, uop_op2(r->g, op, x, y)); }
+static inline uop *rig3(rig *r, enum op op, uop *x, uop *y, uop *z) { return put(r, uop_op3(r->g, op, x, y, z)); }
+static inline uop *rig_cast(rig *r, uop *x, enum dtype dt) { return x->dt == dt ? x : put(r, uop_cast(r->g, x, dt)); }
+static inline uop *rig_bitcast(rig *r, uop *x, enum dtype dt) { return x->dt == dt ? x : put(r, uop_bitcast(r->g, x, dt)); }
+
+static inline uop *rig_buf(rig *r, enum dtype dt, int64_t elems) {
+  int a = r->n_bufs++;
+  r->bufs[a] = (struct program_buf){dt, elems, true, true};
+  return r->params[a] = rig_op(r, OP_PARAM, dt, 1, (uarg){a, elems, NULL, 0}, 0, NULL);
+}
+static inline uop *rig_var(rig *r, const char *name, int64_t lo, int64_t hi) {
+  uop *v = rig_op(r, OP_VAR, DT_I64, 1, (uarg){lo, hi, name, strlen(name)}, 0, NULL);
+  return r->vars[r->n_vars++] = v;
+}
+static inline uop *rig_range(rig *r, uop *end, enum axis_kind kind) {
+  return rig_op(r, OP_RANGE, (enum dtype)end->dt, 1, (uarg){.a = r->next_number++, .b = kind}, 1, &end);
+}
+static inline void rig_end(rig *r, uop *range) { rig_op(r, OP_END, DT_VOID, 1, (uarg){0}, 1, &range); }
+static inline uop *rig_acc(rig *r, uop *init) { return rig_op(r, OP_ACC, (enum dtype)init->dt, init->lanes, (uarg){.a = r->next_number++}, 1, &init); }
+static inline void rig_set(rig *r, uop *acc, uop *v) { rig_op(r, OP_SET, DT_VOID, 1, (uarg){0}, 2, (uop *[]){acc, v}); }
+static inline uop *rig_index(rig *r, uop *buf, uop *i) { return put(r, uop_index(r->g, buf, i)); }
+static inline uop *rig_load(rig *r, uop *index, enum dtype dt, int lanes) { return put(r, uop_load(r->g, index, dt, lanes)); }
+static inline void rig_store(rig *r, uop *index, uop *v) { rig_op(r, OP_STORE, DT_VOID, 1, (uarg){0}, 2, (uop *[]){index, v}); }
+static inline uop *rig_shuffle(rig *r, uop *x, uop *y, int lanes, const int *which) {
+  char s[512];
+  for (int i = 0; i < lanes; i++) { s[2 * i] = (char)(which[i] & 255); s[2 * i + 1] = (char)(which[i] >> 8); }
+  return rig_op(r, OP_SHUFFLE, (enum dtype)x->dt, lanes, (uarg){.s = s, .s_len = 2 * (size_t)lanes}, y ? 2 : 1, (uop *[]){x, y});
+}
+
+// The program as it stands; the rig owns it, and nothing may be appended while it is in use.
+static inline program *rig_program(rig *r, const char *name) {
+  snprintf(r->p.name, sizeof r->p.name, "%s", name);
+  r->p.at = r->at.at; r->p.n = r->at.n;
+  r->p.bufs = r->bufs; r->p.n_bufs = r->n_bufs;
+  r->p.vars = r->vars; r->p.n_vars = r->n_vars;
+  r->p.tiles = uop_idx(r->g, 1);
+  return &r->p;
+}
+
+// ---- back ends ----------------------------------------------------------------------------------------------------------
+
+typedef struct backend_kernel { kernel_fn *fn; code_image *image; void *library; } backend_kernel;
+
+static inline void rig_fail(const char *what, const error *err, const char *source) {
+  fprintf(stderr, "%s\n%s: %s\n", source ? source : "", what, err->text);
+  abort();
+}
+
+static inline cpu_target rig_cpu(void) {
+  cpu_target t = {0};
+  error err = {0};
+  if (cpu_target_from_env(&t, &err)) rig_fail("cpu", &err, NULL);
+  return t;
+}
+
+static inline backend_kernel rig_llvm(const program *p) {
+  error err = {0};
+  str text = {0};
+  cpu_target t = rig_cpu();
+  render_options o = {.cpu = t.cpu, .features = t.features, .tune = t.tune, .vector_bits = t.vector_bits};
+  if (render_llvm(p, &o, &text, &err)) rig_fail("render", &err, NULL);
+  bytes object;
+  str assembly = {0};
+  if (llvm_compile(str_c(&text), t.cpu, t.features, &object, getenv("RIG_ASM") ? &assembly : NULL, &err)) rig_fail("llvm", &err, str_c(&text));
+  if (getenv("RIG_ASM")) fprintf(stderr, "%s\n%s\n", str_c(&text), str_c(&assembly));
+  code_blob blob;
+  if (elf_link(object.at, object.n, &blob, &err)) rig_fail("link", &err, str_c(&text));
+  backend_kernel k = {0};
+  k.image = code_map(&(const code_blob *){&blob}, 1, &err);
+  if (!k.image) rig_fail("map", &err, NULL);
+  k.fn = (kernel_fn *)code_find(k.image, 0, p->name);
+  if (!k.fn) rig_fail("find", &err, NULL);
+  code_blob_free(&blob);
+  bytes_free(&object);
+  str_free(&text);
+  str_free(&assembly);
+  return k;
+}
+
+// The C renderer's text through the system's compiler; with warnings as errors, so that the text stays clean.
+static inline backend_kernel rig_cc(const program *p, const char *compiler) {
+  error err = {0};
+  str text = {0};
+  if (render_c(p, NULL, &text, &err)) rig_fail("render", &err, NULL);
+  char dir[] = "/tmp/weft-cc-XXXXXX", source[64], object[64], command[512];
+  if (!mkdtemp(dir)) rig_fail("mkdtemp", &err, NULL);
+  snprintf(source, sizeof source, "%s/k.c", dir);
+  snprintf(object, sizeof object, "%s/k.so", dir);
+  FILE *f = fopen(source, "w");
+  if (!f || fwrite(str_c(&text), 1, text.n, f) != text.n || fclose(f)) rig_fail(source, &err, NULL);
+  snprintf(command, sizeof command, "%s -std=c17 -Wall -Wextra -Werror -O%s -ffp-contract=off -fno-math-errno -shared -fPIC -o %s %s -lm", compiler,
+           getenv("RIG_CC_O") ? getenv("RIG_CC_O") : "1", object, source);
+  if (getenv("RIG_ASM")) fprintf(stderr, "%s\n", str_c(&text));
+  if (system(command)) { snprintf(err.text, sizeof err.text, "%s", command); rig_fail("failed", &err, str_c(&text)); }
+  backend_kernel k = {0};
+  k.library = dlopen(object, RTLD_NOW | RTLD_LOCAL);
+  if (!k.library) { snprintf(err.text, sizeof err.text, "%s", dlerror()); rig_fail("dlopen", &err, NULL); }
+  void *fn = dlsym(k.library, p->name);
+  memcpy(&k.fn, &fn, sizeof fn);
+  unlink(source); unlink(object); rmdir(dir);
+  str_free(&text);
+  return k;
+}
+
+static inline void rig_drop(backend_kernel *k) {
+  if (k->image) code_unmap(k->image);
+  if (k->library) dlclose(k->library);
+}
+
+// ---- numbers ------------------------------------------------------------------------------------------------------------
+
+static inline uint64_t rig_random(uint64_t *s) { return hash_u64((*s)++, 12345); }
+
+// Are these two elements equal: bit for bit, except that any NaN equals any other?  ulps: how far floats may be apart.
+static inline bool rig_same(enum dtype d, const unsigned char *x, const unsigned char *y, int64_t ulps) {
+  int n = dtype_size(d);
+  if (!memcmp(x, y, (size_t)n)) return true;
+  if (d == DT_F32) {
+    float a, b;
+    int32_t i, j;
+    memcpy(&a, x, 4); memcpy(&b, y, 4); memcpy(&i, x, 4); memcpy(&j, y, 4);
+    return (a != a && b != b) || (ulps && (a < 0) == (b < 0) && llabs((long long)i - j) <= ulps);
+  }
+  if (d == DT_F64) {
+    double a, b;
+    int64_t i, j;
+    memcpy(&a, x, 8); memcpy(&b, y, 8); memcpy(&i, x, 8); memcpy(&j, y, 8);
+    return (a != a && b != b) || (ulps && (a < 0) == (b < 0) && llabs(i - j) <= ulps);
+  }
+  if (d == DT_F16) {
+    uint16_t i, j;
+    memcpy(&i, x, 2); memcpy(&j, y, 2);
+    return (i & 0x7fff) > 0x7c00 && (j & 0x7fff) > 0x7c00;
+  }
+  return false;
+}
+#endif
