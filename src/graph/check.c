@@ -161,7 +161,7 @@ static bool conversion(const node *v) {
   if (v->op == OP_CAST) return true;
   const shape *s = v->src[0]->shape;
   int a = dtype_size(from), b = dtype_size(v->dt);
-  if (from == DT_IDX || v->dt == DT_IDX) return bad(v, "BITCAST of an idx, which has no size");
+  if (from == DT_IDX || v->dt == DT_IDX || from == DT_BOOL || v->dt == DT_BOOL) return bad(v, "BITCAST of an idx or a bool, which have no bits");
   if (a == b) return true;
   int64_t bytes;
   if (!s || s->n < 1) return bad(v, "BITCAST of %s to %s", dtype_name(from), dtype_name(v->dt));
@@ -213,6 +213,14 @@ static bool ranges(const node *v, size_t from) {
   return true;
 }
 
+static bool reduction(const node *v) {                  // b values (0: one), then ranges
+  size_t values = v->arg->b ? (size_t)v->arg->b : 1;
+  if (v->arg->b < 0 || v->arg->b == 1) return bad(v, "REDUCE of %lld values", (long long)v->arg->b);
+  if (!at_least(v, values) || !has_value(v) || !reduces(v)) return false;
+  for (size_t i = 0; i < values; i++) if (!same_dtype(v, i) || !same_lanes(v, i)) return false;
+  return ranges(v, values);
+}
+
 static bool kernel(const node *v) {
   switch (v->op) {
   case OP_RANGE:
@@ -232,7 +240,7 @@ static bool kernel(const node *v) {
     if (v->src[0]->op != OP_INDEX) return bad(v, "STORE to %s and not to an INDEX", op_name((enum op)v->src[0]->op));
     if (v->src[1]->dt == DT_VOID) return bad(v, "STORE of a void");
     return v->src[0]->lanes == 1 || v->src[0]->lanes == v->src[1]->lanes || bad(v, "STORE of %d lanes to %d", v->src[1]->lanes, v->src[0]->lanes);
-  case OP_REDUCE: return at_least(v, 1) && has_value(v) && same_dtype(v, 0) && same_lanes(v, 0) && reduces(v) && ranges(v, 1);
+  case OP_REDUCE: return reduction(v);
   default: return is_void(v);                           // SINK
   }
 }

@@ -220,25 +220,31 @@ static bool combine(const uop *u, evalue *acc, evalue v) {
   return eval_op((enum op)u->a, (enum dtype)u->dt, (enum dtype)u->dt, (evalue[]){*acc, v}, 2, acc);
 }
 
-// One axis after another: src[k], src[k+1], ... are the ranges; each step fixes one of them and evaluates what is below.
-static bool reduce_from(const walk *w, const map *fixed, uop *u, size_t k, bool *first, lanes acc) {
-  if (k == u->nsrc) {
-    map done = {0};
-    lanes x = eval_node(w, fixed, &done, u->src[0]);
-    bool ok = true;
+static size_t n_values(const uop *u) { return u->b > 1 ? (size_t)u->b : 1; }
+
+static bool reduce_values(const walk *w, const map *fixed, uop *u, bool *first, lanes acc) {
+  map done = {0};
+  bool ok = true;
+  for (size_t i = 0; i < n_values(u); i++, *first = false) {
+    lanes x = eval_node(w, fixed, &done, u->src[i]);
     for (size_t l = 0; l < u->lanes && ok; l++) {
       ok = x.ok[l];
       if (ok && *first) acc.v[l] = x.v[l];
       else if (ok) ok = combine(u, &acc.v[l], x.v[l]);
     }
-    *first = false;
-    map_free(&done);
-    return ok;
   }
+  map_free(&done);
+  return ok;
+}
+
+// One axis after another: src[k], src[k+1], ... are the ranges; each step fixes one of them and evaluates what is below.
+static bool reduce_from(const walk *w, const map *fixed, uop *u, size_t k, bool *first, lanes acc) {
+  if (k == u->nsrc) return reduce_values(w, fixed, u, first, acc);
   map done = {0};
+  if (u->src[k]->op != OP_RANGE) return false;
   lanes end = eval_node(w, fixed, &done, u->src[k]->src[0]);
   map_free(&done);
-  if (u->src[k]->op != OP_RANGE || !end.ok[0] || end.v[0].i > 1 << 16) return false;
+  if (!end.ok[0] || end.v[0].i > 1 << 16) return false;
   bool ok = true;
   for (int64_t i = 0; i < end.v[0].i && ok; i++) {
     map inner = {0};
@@ -266,7 +272,7 @@ static bool identity(const uop *u, evalue *out) {       // what an empty reducti
 static lanes eval_reduce(const walk *w, const map *fixed, uop *u) {
   lanes r = new_lanes(w->mem, u->lanes);
   bool first = true;
-  bool ok = reduce_from(w, fixed, u, 1, &first, r);
+  bool ok = reduce_from(w, fixed, u, n_values(u), &first, r);
   for (size_t l = 0; l < u->lanes; l++) r.ok[l] = ok && (!first || identity(u, &r.v[l]));
   return r;
 }

@@ -25,7 +25,7 @@ enum style {
   S_KIND,      // [a KIND]: a RANGE
   S_PERM,      // [2 0 1]: for each axis of the result, the axis of the source
   S_AXES,      // [0 2]: the bits of a
-  S_OP,        // [ADD]: a is an op
+  S_OP,        // [ADD]: a is an op; [ADD 4]: and b is a number
   S_OP_AXES,   // [ADD 0 2]: a is an op, b has bits
   S_LANES,     // [0 2 1 3]: s holds lane numbers
   S_BOUND,     // "g0" b
@@ -99,7 +99,7 @@ static bool fits_style(const uop *u, enum style st) {
   case S_CONST: case S_A: return !u->b;
   case S_KIND: return u->b >= 0 && u->b < AXIS_COUNT;
   case S_AXES: return u->a >= 0 && u->a < 1 << MAX_DIMS && !u->b;
-  case S_OP: return op_ok && !u->b;
+  case S_OP: return op_ok;
   case S_OP_AXES: return op_ok && u->b >= 0 && u->b < 1 << MAX_DIMS;
   case S_LANES: return !u->a && !u->b && u->s_len % 2 == 0;
   case S_BOUND: return !u->a;
@@ -136,7 +136,10 @@ static void add_arg(str *out, const uop *u) {
   case S_KIND: str_addf(out, "%lld %s", (long long)u->a, axis_kind_name((enum axis_kind)u->b)); break;
   case S_PERM: for (int i = 0; i < u->b; i++) str_addf(out, i ? " %d" : "%d", (int)(u->a >> 4 * i & 15)); break;
   case S_AXES: add_axes(out, u->a); break;
-  case S_OP: str_add(out, op_name((enum op)u->a)); break;
+  case S_OP:
+    str_add(out, op_name((enum op)u->a));
+    if (u->b) str_addf(out, " %lld", (long long)u->b);
+    break;
   case S_OP_AXES: str_add(out, op_name((enum op)u->a)); add_axes(out, u->b); break;
   default:                                              // S_LANES
     for (size_t i = 0; i + 1 < u->s_len; i += 2) str_addf(out, i ? " %d" : "%d", (unsigned char)u->s[i] | (unsigned char)u->s[i + 1] << 8);
@@ -432,7 +435,10 @@ static bool take_bracket(parser *ps, enum op op, uarg *arg) {
   case S_KIND: return take_int(ps, &arg->a) && take_kind(ps, &arg->b) && expect(ps, ']');
   case S_PERM: return take_permutation(ps, arg);
   case S_AXES: return take_axes(ps, &arg->a);
-  case S_OP: if (!take_op(ps, take_word(ps), &by)) return false; arg->a = by; return expect(ps, ']');
+  case S_OP:
+    if (!take_op(ps, take_word(ps), &by)) return false;
+    arg->a = by;
+    return take(ps, ']') || (take_int(ps, &arg->b) && expect(ps, ']'));
   case S_OP_AXES: if (!take_op(ps, take_word(ps), &by)) return false; arg->a = by; return take_axes(ps, &arg->b);
   case S_LANES: return take_lanes(ps, arg);
   default: return fail(ps, "%s takes no argument in brackets", op_name(op));

@@ -134,6 +134,9 @@ static void what_is_known_is_used(void **state) {
   assert_int_equal(lanes->vmax, 106);
   uop *sum = uop_new(g, OP_REDUCE, DT_IDX, 1, (uop *[]){uop_op2(g, OP_ADD, i, uop_idx(g, 1)), i}, 2, (uarg){.a = OP_ADD});
   assert_true(sum->vmin <= 1 && sum->vmax >= 5050);
+  // two values and one range of 1 to 100: -3 + 7 each time
+  sum = uop_new(g, OP_REDUCE, DT_IDX, 1, (uop *[]){uop_idx(g, -3), uop_idx(g, 7), i}, 3, (uarg){.a = OP_ADD, .b = 2});
+  assert_true(sum->vmin <= 4 && sum->vmax >= 400);
   graph_free(g);
 }
 

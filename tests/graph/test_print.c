@@ -77,6 +77,7 @@ static void every_op_round_trips(void **state) {
   }
   uop *store = MAKE(OP_STORE, DT_VOID, 1, ARG(0), index, load, range);
   MAKE(OP_REDUCE, DT_F32, 1, ARG(.a = OP_ADD), load, range);
+  MAKE(OP_REDUCE, DT_F32, 1, ARG(.a = OP_ADD, .b = 2), load, f, range);
   MAKE(OP_SINK, DT_VOID, 1, ARG(0), store, store);
   uop *lane = LEAF(OP_LANE, DT_IDX, 4, ARG(0));
   made[n++] = uop_splat(g, load, 16);
@@ -188,6 +189,8 @@ static void bad_text_is_refused(void **state) {
       {"%1 = CONST.idx 4\n%2 = RANGE %1", "needs its argument"},
       {"%1 = CONST.idx 4\n%2 = REDUCE.idx %1 %1 [ADD]", "should be a RANGE"},
       {"%1 = CONST.idx 4\n%2 = REDUCE.idx %1 [SUB]", "does not reduce"},
+      {"%1 = CONST.idx 4\n%2 = RANGE %1 [0 LOOP]\n%3 = REDUCE.idx %1 %2 [ADD 3]", "REDUCE needs 3 sources"},
+      {"%1 = CONST.idx 4\n%2 = RANGE %1 [0 LOOP]\n%3 = REDUCE.idx %1 %2 [ADD -3]", "REDUCE of -3 values"},
       {"%1 = VAR \"n\" 5..4", "bounds 5..4"},
       {"%1 = VAR \"n 5..4", "closing quote"},
       {"%1 = VAR \"n\\q\" 5..4", "unknown escape"},
