@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 static const double SPIN_S = 2e-3, SPIN_CROWDED_S = 50e-6;      // within a job
+static const double POLITE_S = 100e-6;                          // after this, other programs that want the processor may have it
 static const double IDLE_S = 1e-3;                              // between jobs: sampling a token takes less
 
 struct counter { _Alignas(64) _Atomic uint32_t count; _Atomic uint32_t sleepers; };   // a cache line of its own
@@ -69,8 +70,9 @@ static void wait_until_past(struct counter *c, uint32_t old, double spin_s, bool
     if (crowded && i >= 32) break;
     relax();
   }
-  for (double until = now_s() + spin_s; now_s() < until;) {     // the clock only every so often: it costs 20 ns
-    if (crowded) sched_yield();
+  double start = now_s(), waited;                               // the clock only every so often: it costs 20 ns
+  while ((waited = now_s() - start) < spin_s) {
+    if (crowded || waited > POLITE_S) sched_yield();
     for (int i = 0; i < 64; i++) {
       if (is_past(c, old)) return;
       relax();
