@@ -1,0 +1,67 @@
+"""Installing Weft, and a program that embeds it: tests/embed/embed.c sees the installed header and library alone."""
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def installed(weft, tmp_path_factory):
+    """Weft installed into a folder of its own."""
+    build = Path(weft).parent
+    if not (build / "cmake_install.cmake").exists():
+        pytest.skip(f"{build} is not a build folder")
+    prefix = tmp_path_factory.mktemp("prefix")
+    done = subprocess.run(["cmake", "--install", build, "--prefix", prefix], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return prefix
+
+
+@pytest.fixture(scope="module")
+def embed(repo, installed, tmp_path_factory):
+    """embed.c, built with what pkg-config says of the installed Weft."""
+    package = next(installed.rglob("weft.pc"))
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "weft"], capture_output=True, text=True,
+                           env=dict(os.environ, PKG_CONFIG_PATH=str(package.parent)))
+    assert flags.returncode == 0, flags.stderr
+    program = tmp_path_factory.mktemp("embed") / "embed"
+    done = subprocess.run(["gcc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-o", program, repo / "tests" / "embed" / "embed.c",
+                           *flags.stdout.split()], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return str(program)
+
+
+def test_what_is_installed(installed):
+    files = {path.relative_to(installed).parts[0] + "/" + path.name for path in installed.rglob("*") if path.is_file()}
+    assert files == {"bin/weft", "lib/libweft.a", "lib/weft.pc", "include/weft.h"}
+
+
+def test_the_installed_command_runs(installed, weft_env):
+    done = subprocess.run([installed / "bin" / "weft", "--version"], capture_output=True, text=True, env=weft_env)
+    assert done.returncode == 0 and done.stdout.startswith("weft 0.1.0"), done.stdout + done.stderr
+
+
+def test_the_program_is_portable(installed):
+    """It needs only the libraries of cmake/libraries.cmake and of C; LLVM and OpenCL are found when they are needed."""
+    if not shutil.which("readelf"):
+        pytest.skip("no readelf")
+    listing = subprocess.run(["readelf", "-d", installed / "bin" / "weft"], capture_output=True, text=True).stdout
+    needed = {line.split("[")[1].split(".so")[0] for line in listing.splitlines() if "(NEEDED)" in line}
+    assert needed <= {"libc", "libm", "libpcre2-8", "libutf8proc", "libjansson", "libsqlite3", "libhwloc", "ld-linux-x86-64"}
+
+
+def test_embedding(embed, weft_env, run_weft, tinypy):
+    """The library gives the text that the command gives."""
+    ours = subprocess.run([embed, tinypy, "def ", "24"], capture_output=True, env=weft_env, timeout=300)
+    assert ours.returncode == 0, ours.stderr
+    theirs = run_weft(["run", "-m", tinypy, "-p", "def ", "-n", "24", "--temp", "0"])
+    assert theirs.returncode == 0, theirs.err
+    assert ours.stdout and ours.stdout == theirs.stdout
+
+
+def test_embedding_reports_errors(embed, weft_env, tmp_path):
+    absent = tmp_path / "absent.gguf"
+    done = subprocess.run([embed, absent, "x", "1"], capture_output=True, text=True, env=weft_env)
+    assert done.returncode == 1 and done.stdout == "" and str(absent) in done.stderr
