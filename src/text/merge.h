@@ -16,7 +16,7 @@
 #include "base/base.h"
 
 // Called for neighbours i and j = next[i]: if they merge, sets *rank and *id of the result and returns true.  Must give the
-// same answer for the same pair of symbols each time; two different results for symbols at one position differ in length.
+// same answer each time for the same two symbols, that is for the same ids and the same spans of text.
 struct merger;
 typedef bool merge_find(const void *ctx, const struct merger *m, uint32_t i, uint32_t j, uint32_t *rank, int32_t *id);
 
