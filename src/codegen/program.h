@@ -21,6 +21,7 @@
 //   any, is the tile loop: on a CPU it runs from the argument lo to the argument hi instead of 0..end. Values made inside a
 //   loop are used only inside.
 // - ACC(init) declares a variable; SET(acc, value) assigns; ACC as a source is the variable's value at that place.
+// - A node may appear in the list more than once, in loops that lie side by side: it is computed anew there.
 // - IF(cond) .. ENDIF; no values made inside are used outside.
 // - SHUFFLE: see ops.h. EXTRACT: one lane. STACK: scalars to a vector. HREDUCE(op): halves: v = lo-half op hi-half until one lane
 //   is left. BARRIER: all work-items of the work-group (GPU only).
@@ -41,7 +42,8 @@ typedef struct program {
   uop *tiles;                                      // CPU: number of tiles, an IDX expression over vars (CONST 1 if there is no GLOBAL)
   uop *global[3], *local[3];                       // GPU: number of work-groups and of work-items in one; NULL on a CPU
   int64_t flops, bytes;                            // estimates per launch at the variables' upper bounds... for tables only
-  arena *mem;                                      // owns the arrays; freed with program_free
+  graph *graph;                                    // owns the nodes; freed with program_free
+  arena *mem;                                      // that of the graph: owns the arrays
 } program;
 
 // What a renderer can do, for codegen.  Filled in by render/ and device/.

@@ -70,6 +70,7 @@ bounds bounds_of(const uop *u, const bounds *s) {
   enum dtype d = (enum dtype)u->dt;
   if (d == DT_VOID || dtype_is_float(d)) return unknown;
   int64_t lo = 0, hi = 0;
+  bool exact;
   switch (u->op) {
   case OP_CONST: return d == DT_U64 && u->a < 0 ? unknown : (bounds){u->a, u->a};
   case OP_VAR: return (bounds){u->a, u->b};
@@ -88,9 +89,11 @@ bounds bounds_of(const uop *u, const bounds *s) {
     for (size_t i = 1; i < u->nsrc; i++) { lo = min_i64(lo, s[i].lo); hi = max_i64(hi, s[i].hi); }
     return (bounds){lo, hi};
   case OP_ADD: if (is_unknown(s[0]) || is_unknown(s[1])) return of_dtype(d);
-    return fit(d, add_i64(s[0].lo, s[1].lo, &lo) && add_i64(s[0].hi, s[1].hi, &hi), lo, hi);
+    exact = add_i64(s[0].lo, s[1].lo, &lo) && add_i64(s[0].hi, s[1].hi, &hi);
+    return fit(d, exact, lo, hi);
   case OP_SUB: if (is_unknown(s[0]) || is_unknown(s[1])) return of_dtype(d);
-    return fit(d, sub_i64(s[0].lo, s[1].hi, &lo) && sub_i64(s[0].hi, s[1].lo, &hi), lo, hi);
+    exact = sub_i64(s[0].lo, s[1].hi, &lo) && sub_i64(s[0].hi, s[1].lo, &hi);
+    return fit(d, exact, lo, hi);
   case OP_NEG: return is_unknown(s[0]) ? of_dtype(d) : fit(d, true, -s[0].hi, -s[0].lo);
   case OP_MUL: return mul(d, s[0], s[1]);
   case OP_IDIV: return divide(d, s[0], s[1], true);

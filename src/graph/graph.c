@@ -1,5 +1,8 @@
 // The lazy tensor API: see graph.h. Everything here is written with the nodes of ops.h; derived operations (softmax, norm)
 // are plain compositions, with nothing that the scheduler would recognise by name.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "graph/graph.h"
 #include <math.h>
 #include <string.h>

@@ -76,7 +76,7 @@ const shape *shape_new(graph *g, int n, uop *const *dim) {
 
 static uint64_t node_hash(const uop *u) {
   uint64_t h = hash_u64((uint64_t)u->op | (uint64_t)u->dt << 8 | (uint64_t)u->lanes << 16 | (uint64_t)u->nsrc << 32, 7);
-  h = hash_u64((uint64_t)u->a, h);
+  if (u->op != OP_BUFFER) h = hash_u64((uint64_t)u->a, h);      // layers differ in their buffers' ids only: they shall look alike
   h = hash_u64((uint64_t)u->b, h);
   if (u->s) h = hash_bytes(u->s, u->s_len, h);
   for (size_t i = 0; i < u->nsrc; i++) h = hash_u64(u->src[i]->hash, h);
@@ -108,7 +108,7 @@ static bool out_of_order(const uop *x, const uop *y) {
   const uop *cx = uop_unsplat(x), *cy = uop_unsplat(y);
   bool kx = cx->op == OP_CONST, ky = cy->op == OP_CONST;
   if (kx != ky) return kx;
-  return x->hash > y->hash;
+  return x->hash != y->hash ? x->hash > y->hash : x->id > y->id;
 }
 
 uop *uop_new(graph *g, enum op op, enum dtype dt, int lanes, uop *const *src, size_t nsrc, uarg arg) {

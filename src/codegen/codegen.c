@@ -1,0 +1,243 @@
+// The pipeline of code generation, one call a pass: see codegen.h.
+#include "codegen/codegen.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/env.h"
+#include "codegen/decompose.h"
+#include "codegen/expand.h"
+#include "codegen/linearize.h"
+//VERIFY #include "graph/verify.h"
+
+static void check(graph *g, uop *ast, const char *pass) { (void)g; (void)ast; (void)pass; } //VERIFY
+
+static void dump(const char *pass, uop *ast) {
+  if (debug_level() < 5) return;
+  str s = {0};
+  uop_print(&s, &ast, 1);
+  fprintf(stderr, "--- %s\n%s", pass, str_c(&s));
+  str_free(&s);
+}
+
+static void add_size(str *s, const uop *r) {
+  if (r->src[0]->op == OP_CONST) str_addf(s, "_%lld", (long long)r->src[0]->a);
+  else str_addf(s, "_n%lld", (long long)r->src[0]->vmax);
+}
+
+// r_ where something is reduced, E_ (elementwise) otherwise; then the sizes of the axes.
+static void name_kernel(const kernel *k, program *p) {
+  axes x;
+  kernel_axes(k, &x);
+  str s = {0};
+  str_add(&s, x.n > x.n_out ? "r" : "E");
+  for (int i = 0; i < x.n; i++) add_size(&s, x.at[i]);
+  if (!x.n) str_add(&s, "_1");
+  snprintf(p->name, sizeof p->name, "%s", str_c(&s));
+  str_free(&s);
+}
+
+// Bytes touched and operations done by one launch, with symbolic sizes at a nominal length.
+static double size_of(const uop *range) { return range->src[0]->op == OP_CONST ? (double)range->src[0]->a : (double)min_i64(range->src[0]->vmax, 128); }
+
+static double product_of_ranges(uop *u, const axes *bound) {
+  map m = {0};
+  free_ranges(u, &m);
+  double n = 1;
+  for (size_t i = 0; i < m.cap; i++) if (m.used[i]) n *= size_of((const uop *)(uintptr_t)m.keys[i]);
+  (void)bound;
+  map_free(&m);
+  return n;
+}
+
+static void estimate(const uop *ast, program *p) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){(uop *)(uintptr_t)ast}, 1);
+  double *bytes = ARENA_ARRAY(a, double, p->n_bufs + 1), flops = 0;
+  for (size_t i = 0; i < l.n; i++) {
+    uop *u = l.at[i];
+    if (u->op == OP_INDEX && u->src[0]->op == OP_PARAM) {
+      double n = product_of_ranges(u->src[1], NULL), all = (double)u->src[0]->b;
+      if (n > all) n = all;
+      bytes[u->src[0]->a] += n * dtype_size((enum dtype)u->src[0]->dt);
+      double cap = all * dtype_size((enum dtype)u->src[0]->dt);
+      if (bytes[u->src[0]->a] > cap) bytes[u->src[0]->a] = cap;
+    }
+    if (dtype_is_float((enum dtype)u->dt) && (op_flags((enum op)u->op) & OPF_ELEMENTWISE) && u->op != OP_WHERE) flops += product_of_ranges(u, NULL);
+    if (u->op == OP_REDUCE) flops += product_of_ranges(u->src[0], NULL);
+  }
+  double total = 0;
+  for (int i = 0; i < p->n_bufs; i++) total += bytes[i];
+  p->bytes = (int64_t)total;
+  p->flops = (int64_t)flops;
+  arena_free(a);
+}
+
+static int by_name(const void *x, const void *y) {
+  const uop *a = *(uop *const *)x, *b = *(uop *const *)y;
+  return strcmp(a->s, b->s);
+}
+
+static void find_arguments(uop *ast, program *p) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &ast, 1);
+  for (size_t i = 0; i < l.n; i++) {
+    if (l.at[i]->op == OP_PARAM && l.at[i]->a >= p->n_bufs) p->n_bufs = (int)l.at[i]->a + 1;
+    if (l.at[i]->op == OP_VAR) p->n_vars++;
+  }
+  p->bufs = ARENA_ARRAY(p->mem, struct program_buf, p->n_bufs + 1);
+  p->vars = ARENA_ARRAY(p->mem, uop *, p->n_vars + 1);
+  int n = 0;
+  for (size_t i = 0; i < l.n; i++) {
+    uop *u = l.at[i];
+    if (u->op == OP_PARAM) { p->bufs[u->a].dt = (enum dtype)u->dt; p->bufs[u->a].elems = u->b; }
+    if (u->op == OP_VAR) p->vars[n++] = u;
+    if ((u->op == OP_LOAD || u->op == OP_STORE) && u->src[0]->src[0]->op == OP_PARAM) {
+      struct program_buf *b = &p->bufs[u->src[0]->src[0]->a];
+      if (u->op == OP_LOAD) b->read = true;
+      else b->written = true;
+    }
+  }
+  if (n) qsort(p->vars, (size_t)n, sizeof *p->vars, by_name);
+  arena_free(a);
+}
+
+// On a machine with work-groups, GLOBAL, LOCAL and GROUP ranges are numbers that the launch gives; a store after a GROUP is one item's.
+static uop *special_axes(kernel *k, program *p) {
+  graph *g = k->g;
+  uop *store = k->ast->src[0], *only_first = NULL;
+  axes x;
+  kernel_axes(k, &x);
+  map m = {0};
+  int n_global = 0, n_local = 0;
+  for (int i = 0; i < x.n; i++) {
+    uop *r = x.at[i];
+    static const char *const names[2][3] = {{"g0", "g1", "g2"}, {"l0", "l1", "l2"}};
+    bool global = r->b == AXIS_GLOBAL, local = r->b == AXIS_LOCAL || r->b == AXIS_GROUP;
+    if (!global && !local) continue;
+    int at = global ? n_global++ : n_local++;
+    if (at >= 3) die("more than three %s axes", global ? "GLOBAL" : "LOCAL");
+    uop *s = uop_new(g, OP_SPECIAL, DT_IDX, 1, NULL, 0, (uarg){.a = 0, .b = r->src[0]->vmax, .s = names[local][at], .s_len = 2});
+    (global ? p->global : p->local)[at] = r->src[0];
+    map_put(&m, r, s);
+    if (r->b == AXIS_GROUP) only_first = bool_and(g, only_first, idx_lt(g, s, uop_idx(g, 1)));
+  }
+  uop *grouped = expand_groups(g, k->ast);
+  store = grouped->src[0];
+  uop *src[64];
+  size_t n = 2;
+  map_free(&m);
+  // substitute in everything, then drop the ranges that are specials now from the store's list
+  for (int i = 0, gl = 0, lo = 0; i < x.n; i++) {
+    uop *r = x.at[i];
+    bool global = r->b == AXIS_GLOBAL, local = r->b == AXIS_LOCAL || r->b == AXIS_GROUP;
+    if (!global && !local) continue;
+    char name[3] = {global ? 'g' : 'l', (char)('0' + (global ? gl++ : lo++)), 0};
+    map_put(&m, r, uop_new(g, OP_SPECIAL, DT_IDX, 1, NULL, 0, (uarg){.a = 0, .b = r->src[0]->vmax, .s = name, .s_len = 2}));
+  }
+  uop *replaced = uop_substitute(g, store, &m);
+  map_free(&m);
+  src[0] = replaced->src[0];
+  src[1] = replaced->src[1];
+  for (size_t i = 2; i < replaced->nsrc; i++) if (replaced->src[i]->op == OP_RANGE) src[n++] = replaced->src[i];
+  if (only_first) {
+    uop *i = src[0]->src[1], *valid = only_first;
+    if (i->op == OP_WHERE) { valid = bool_and(g, i->src[0], valid); i = i->src[1]; }
+    src[0] = uop_index(g, src[0]->src[0], uop_op3(g, OP_WHERE, valid, i, uop_new(g, OP_INVALID, DT_IDX, 1, NULL, 0, (uarg){0})));
+  }
+  store = uop_new(g, OP_STORE, DT_VOID, 1, src, n, (uarg){0});
+  return simplify(g, uop_new(g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0}));
+}
+
+static void optimise(kernel *k, const codegen_options *o) {
+  if (o && o->opts) { for (int i = 0; i < o->n_opts; i++) kernel_apply(k, o->opts[i]); return; }
+  if ((o && o->noopt) || env_int(ENV_NOOPT)) return;
+  kernel_split_on_constants(k);
+  heuristic(k);
+}
+
+program *codegen(graph *parent, uop *ast, const target *t, const codegen_options *o) {
+  graph *g = graph_new(parent);
+  program *p = xcalloc(1, sizeof *p);
+  kernel k;
+  p->mem = graph_arena(g);
+  p->graph = g;
+  kernel_init(&k, g, simplify(g, ast), t);
+  dump("kernel", k.ast);                                check(g, k.ast, "schedule");
+  find_arguments(k.ast, p);
+  estimate(k.ast, p);
+  optimise(&k, o);                                      check(g, k.ast, "optimise");
+  kernel_make_tiles(&k);                                check(g, k.ast, "tiles");
+  name_kernel(&k, p);
+  dump("optimised", k.ast);
+  uop *u = t->has_local ? special_axes(&k, p) : k.ast;  check(g, u, "work-groups");
+  u = expand_gates(g, u);                               check(g, u, "gates");
+  u = expand_unrolls(g, u);                             check(g, u, "unroll");
+  u = expand_lanes(g, u);                               check(g, u, "lanes");
+  dump("expanded", u);
+  u = decompose(g, u, t);
+  p->tiles = uop_idx(g, 1);
+  for (size_t i = 2; i < u->src[0]->nsrc; i++) if (u->src[0]->src[i]->b == AXIS_GLOBAL) p->tiles = u->src[0]->src[i]->src[0];
+  linearize(g, u, t, p);
+  if (debug_level() >= 3) {
+    fprintf(stderr, "kernel %s:", p->name);
+    for (int i = 0; i < k.n_applied; i++) fprintf(stderr, " %s(%d, %d)", opt_name(k.applied[i].kind), k.applied[i].axis, k.applied[i].amount);
+    fputc('\n', stderr);
+  }
+  if (debug_level() >= 5) { str s = {0}; program_print(&s, p); fprintf(stderr, "%s", str_c(&s)); str_free(&s); }
+  return p;
+}
+
+void program_free(program *p) {
+  if (!p) return;
+  graph_free(p->graph);
+  free(p);
+}
+
+int64_t program_eval(const program *p, const uop *u, const int64_t *vars) {
+  if (u->op == OP_CONST) return u->a;
+  if (u->op == OP_VAR) {
+    for (int i = 0; i < p->n_vars; i++) if (!strcmp(p->vars[i]->s, u->s)) return vars[i];
+    die("no value for variable %s", u->s);
+  }
+  int64_t s[3];
+  if (u->nsrc > 3) die("cannot evaluate %s", op_name((enum op)u->op));
+  for (size_t i = 0; i < u->nsrc; i++) s[i] = program_eval(p, u->src[i], vars);
+  switch (u->op) {
+  case OP_ADD: return s[0] + s[1];
+  case OP_SUB: return s[0] - s[1];
+  case OP_MUL: return s[0] * s[1];
+  case OP_IDIV: return floordiv_i64(s[0], s[1]);
+  case OP_MOD: return floormod_i64(s[0], s[1]);
+  case OP_CDIV: return s[0] / s[1];
+  case OP_CMOD: return s[0] % s[1];
+  case OP_SHR: return s[0] >> s[1];
+  case OP_SHL: return s[0] << s[1];
+  case OP_AND: return s[0] & s[1];
+  case OP_MAX: return max_i64(s[0], s[1]);
+  case OP_MIN: return min_i64(s[0], s[1]);
+  case OP_NEG: return -s[0];
+  case OP_CAST: return s[0];
+  default: die("cannot evaluate %s", op_name((enum op)u->op));
+  }
+}
+
+void program_print(str *out, const program *p) {
+  map number = {0};
+  int indent = 1;
+  str_addf(out, "program %s\n", p->name);
+  for (size_t i = 0; i < p->n; i++) {
+    const uop *u = p->at[i];
+    if (u->op == OP_END || u->op == OP_ENDIF) indent--;
+    str_addf(out, "%*s", 2 * indent, "");
+    map_put(&number, u, (void *)(uintptr_t)(i + 1));
+    str_addf(out, "%%%zu = %s.%s", i, op_name((enum op)u->op), dtype_name((enum dtype)u->dt));
+    if (u->lanes > 1) str_addf(out, "x%d", u->lanes);
+    for (size_t j = 0; j < u->nsrc; j++) str_addf(out, " %%%ld", (long)(uintptr_t)map_ptr(&number, u->src[j]) - 1);
+    if (u->op == OP_CONST) str_addf(out, " %.9g", uop_const_float(u));
+    else if (u->s && u->op != OP_SHUFFLE) str_addf(out, " \"%s\"", u->s);
+    else if (u->op == OP_RANGE) str_addf(out, " r%lld %s", (long long)u->a, axis_kind_name((enum axis_kind)u->b));
+    else if (u->a || u->b) str_addf(out, " [%lld %lld]", (long long)u->a, (long long)u->b);
+    str_addc(out, '\n');
+    if (u->op == OP_RANGE || u->op == OP_IF) indent++;
+  }
+  map_free(&number);
+}

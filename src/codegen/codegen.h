@@ -1,0 +1,16 @@
+// codegen: from a scheduled kernel (an expression over ranges) to a linear program for a renderer.
+#ifndef WEFT_CODEGEN_H
+#define WEFT_CODEGEN_H
+#include "codegen/opt.h"
+#include "codegen/program.h"
+
+typedef struct codegen_options {
+  bool noopt;                // no heuristic: loops as they are scheduled
+  const opt *opts;           // if not NULL: these instead of the heuristic (n_opts of them); one that cannot be applied is skipped
+  int n_opts;
+} codegen_options;
+
+// The pipeline of this folder. `ast`: SINK(STORE...) over PARAMs, from schedule/. The program is the caller's (program_free);
+// its nodes live in a graph of its own. Never fails: what is in the ast was verified.
+program *codegen(graph *parent, uop *ast, const target *t, const codegen_options *o);
+#endif

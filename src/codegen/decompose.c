@@ -1,0 +1,273 @@
+// Late rules. Transcendental functions become polynomials (no kernel calls a library), floor division becomes shifts and C's
+// division, half floats become integer arithmetic where the machine cannot convert them, BF16 always does; IDX becomes I64 or I32.
+//
+// exp2: x = n + f with n = nearest integer and |f| <= 1/2; 2^f by a polynomial (Taylor in ln 2, enough terms for the type), 2^n
+// by building the exponent bits, in two halves so that results near the ends of the range are right. sin: reduction by pi/2
+// in three parts (Cody-Waite), then the two Taylor polynomials. log2: exponent, and atanh series on the mantissa.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "codegen/decompose.h"
+#include <math.h>
+#include "graph/symbolic.h"
+
+// --- small constructors: constants take dtype and lanes from their partner ------------------------------------------
+
+static uop *k(graph *g, const uop *like, double v) { return uop_const_like(g, like, v); }
+static uop *ki(graph *g, enum dtype dt, int lanes, int64_t v) { return uop_splat(g, uop_int(g, dt, v), lanes); }
+static uop *add(graph *g, uop *x, uop *y) { return uop_op2(g, OP_ADD, x, y); }
+static uop *sub(graph *g, uop *x, uop *y) { return uop_op2(g, OP_SUB, x, y); }
+static uop *mul(graph *g, uop *x, uop *y) { return uop_op2(g, OP_MUL, x, y); }
+static uop *where(graph *g, uop *c, uop *x, uop *y) { return uop_op3(g, OP_WHERE, c, x, y); }
+static uop *lt(graph *g, uop *x, uop *y) { return uop_op2(g, OP_CMPLT, x, y); }
+
+static uop *horner(graph *g, uop *x, const double *c, int n) {        // c[0] + c[1] x + ...
+  uop *p = k(g, x, c[n - 1]);
+  for (int i = n - 1; i-- > 0;) p = add(g, mul(g, p, x), k(g, x, c[i]));
+  return p;
+}
+
+static int mantissa_bits(enum dtype d) { return d == DT_F64 ? 52 : 23; }
+static int exponent_bias(enum dtype d) { return d == DT_F64 ? 1023 : 127; }
+static enum dtype int_of(enum dtype d) { return d == DT_F64 ? DT_I64 : DT_I32; }
+
+static uop *power_of_two(graph *g, uop *n, enum dtype d) {            // n: integers in the normal range of the exponent
+  enum dtype i = int_of(d);
+  uop *biased = add(g, n, ki(g, i, n->lanes, exponent_bias(d)));
+  return uop_bitcast(g, uop_op2(g, OP_SHL, biased, ki(g, i, n->lanes, mantissa_bits(d))), d);
+}
+
+static uop *make_exp2(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)v; (void)ctx;
+  enum dtype d = (enum dtype)u->dt;
+  if (d != DT_F32 && d != DT_F64) return NULL;
+  double top = d == DT_F64 ? 1100 : 160, c[16];
+  int terms = d == DT_F64 ? 14 : 8;
+  c[0] = 1;
+  for (int i = 1; i < terms; i++) c[i] = c[i - 1] * M_LN2 / i;
+  uop *x = u->src[0];
+  uop *clamped = where(g, lt(g, x, k(g, x, top)), where(g, lt(g, x, k(g, x, -top)), k(g, x, -top), x), k(g, x, top));
+  uop *n = uop_op1(g, OP_FLOOR, add(g, clamped, k(g, x, 0.5)));
+  uop *p = horner(g, sub(g, clamped, n), c, terms);
+  enum dtype i = int_of(d);
+  uop *whole = uop_cast(g, n, i), *half = uop_op2(g, OP_SHR, whole, ki(g, i, x->lanes, 1));
+  uop *r = mul(g, mul(g, p, power_of_two(g, half, d)), power_of_two(g, sub(g, whole, half), d));
+  return where(g, uop_op2(g, OP_CMPNE, x, x), x, r);
+}
+
+static uop *make_log2(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)v; (void)ctx;
+  enum dtype d = (enum dtype)u->dt, i = int_of(d);
+  if (d != DT_F32 && d != DT_F64) return NULL;
+  uop *x = u->src[0];
+  int m = mantissa_bits(d);
+  double lift = d == DT_F64 ? 0x1p60 : 0x1p30, tiny = d == DT_F64 ? 0x1p-1022 : 0x1p-126;
+  uop *small = lt(g, x, k(g, x, tiny));
+  uop *y = where(g, small, mul(g, x, k(g, x, lift)), x);
+  uop *bits = uop_bitcast(g, y, i);
+  uop *e = sub(g, uop_op2(g, OP_SHR, bits, ki(g, i, x->lanes, m)), ki(g, i, x->lanes, exponent_bias(d)));
+  uop *frac = uop_op2(g, OP_OR, uop_op2(g, OP_AND, bits, ki(g, i, x->lanes, ((int64_t)1 << m) - 1)), ki(g, i, x->lanes, (int64_t)exponent_bias(d) << m));
+  uop *f = uop_bitcast(g, frac, d);                                    // in [1, 2)
+  uop *big = lt(g, k(g, x, M_SQRT2), f);
+  f = where(g, big, mul(g, f, k(g, x, 0.5)), f);
+  uop *n = add(g, uop_cast(g, e, d), where(g, big, k(g, x, 1), k(g, x, 0)));
+  n = where(g, small, sub(g, n, k(g, x, log2(lift))), n);
+  uop *t = uop_op2(g, OP_FDIV, sub(g, f, k(g, x, 1)), add(g, f, k(g, x, 1))), *t2 = mul(g, t, t);
+  double c[12];
+  int terms = d == DT_F64 ? 11 : 5;
+  for (int j = 0; j < terms; j++) c[j] = 2 / M_LN2 / (2 * j + 1);
+  uop *r = add(g, mul(g, t, horner(g, t2, c, terms)), n);
+  r = where(g, uop_op2(g, OP_CMPEQ, x, k(g, x, 0)), k(g, x, -INFINITY), r);
+  r = where(g, lt(g, x, k(g, x, 0)), k(g, x, NAN), r);
+  r = where(g, uop_op2(g, OP_CMPEQ, x, k(g, x, INFINITY)), x, r);
+  return where(g, uop_op2(g, OP_CMPNE, x, x), x, r);
+}
+
+static uop *make_sin(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)v; (void)ctx;
+  enum dtype d = (enum dtype)u->dt;
+  if (d == DT_F32) return uop_cast(g, uop_op1(g, OP_SIN, uop_cast(g, u->src[0], DT_F64)), DT_F32);   // angles need the precision
+  if (d != DT_F64) return NULL;
+  uop *x = u->src[0];
+  uop *n = uop_op1(g, OP_FLOOR, add(g, mul(g, x, k(g, x, M_2_PI)), k(g, x, 0.5)));
+  // pi/2 in three parts of 33 bits, so that n times a part is exact for |n| < 2^20
+  uop *r = sub(g, x, mul(g, n, k(g, x, 0x1.921fb544p+0)));
+  r = sub(g, r, mul(g, n, k(g, x, 0x1.0b4611a6p-34)));
+  r = sub(g, r, mul(g, n, k(g, x, 0x1.3198a2e037073p-69)));
+  uop *r2 = mul(g, r, r), *q = uop_cast(g, n, DT_I64);
+  double s[9], c[10];
+  s[0] = c[0] = 1;
+  for (int i = 1; i < 9; i++) s[i] = -s[i - 1] / (2 * i) / (2 * i + 1);
+  for (int i = 1; i < 10; i++) c[i] = -c[i - 1] / (2 * i - 1) / (2 * i);
+  uop *sine = mul(g, r, horner(g, r2, s, 9)), *cosine = horner(g, r2, c, 10);
+  uop *odd = uop_op2(g, OP_CMPNE, uop_op2(g, OP_AND, q, ki(g, DT_I64, x->lanes, 1)), ki(g, DT_I64, x->lanes, 0));
+  uop *flip = uop_op2(g, OP_CMPNE, uop_op2(g, OP_AND, q, ki(g, DT_I64, x->lanes, 2)), ki(g, DT_I64, x->lanes, 0));
+  uop *w = where(g, odd, cosine, sine);
+  return where(g, flip, uop_op1(g, OP_NEG, w), w);
+}
+
+static uop *make_recip(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)v; (void)ctx;
+  return uop_op2(g, OP_FDIV, k(g, u, 1), u->src[0]);
+}
+
+// --- integers -------------------------------------------------------------------------------------------------------
+
+static uop *floor_divide(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)ctx; (void)v;
+  uop *x = u->src[0], *y = u->src[1];
+  const uop *c = uop_unsplat(y);
+  bool divides = u->op == OP_IDIV;
+  enum dtype d = (enum dtype)u->dt;
+  if (c->op == OP_CONST && c->a > 0 && !(c->a & (c->a - 1)) && (x->vmin >= 0 || !dtype_is_unsigned(d))) {
+    int shift = __builtin_ctzll((unsigned long long)c->a);
+    return divides ? uop_op2(g, OP_SHR, x, ki(g, d, u->lanes, shift)) : uop_op2(g, OP_AND, x, ki(g, d, u->lanes, c->a - 1));
+  }
+  if ((x->vmin >= 0 && y->vmin > 0) || dtype_is_unsigned(d)) return uop_op2(g, divides ? OP_CDIV : OP_CMOD, x, y);
+  // C rounds to zero: where the remainder is not 0 and the signs differ, one less
+  uop *zero = ki(g, d, u->lanes, 0), *m = uop_op2(g, OP_CMOD, x, y);
+  uop *off = uop_op2(g, OP_AND, uop_op2(g, OP_CMPNE, m, zero), uop_op2(g, OP_CMPNE, lt(g, m, zero), lt(g, y, zero)));
+  if (!divides) return where(g, off, add(g, m, y), m);
+  uop *q = uop_op2(g, OP_CDIV, x, y);
+  return where(g, off, sub(g, q, ki(g, d, u->lanes, 1)), q);
+}
+
+// --- half floats ----------------------------------------------------------------------------------------------------
+
+static uop *f16_to_f32(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)v; (void)ctx;
+  uop *x = u->src[0];
+  if (x->dt != DT_F16) return NULL;
+  int n = u->lanes;
+  if (u->dt != DT_F32) return uop_cast(g, uop_cast(g, x, DT_F32), (enum dtype)u->dt);
+  uop *h = uop_cast(g, uop_bitcast(g, x, DT_U16), DT_U32);
+  uop *sign = uop_op2(g, OP_SHL, uop_op2(g, OP_AND, h, ki(g, DT_U32, n, 0x8000)), ki(g, DT_U32, n, 16));
+  uop *mag = uop_op2(g, OP_AND, h, ki(g, DT_U32, n, 0x7fff));
+  // exponent moved by 112; subnormals are small integers times 2^-24; infinities and NaNs get the largest exponent
+  uop *normal = uop_op2(g, OP_ADD, uop_op2(g, OP_SHL, mag, ki(g, DT_U32, n, 13)), ki(g, DT_U32, n, 112u << 23));
+  uop *special = uop_op2(g, OP_OR, uop_op2(g, OP_SHL, mag, ki(g, DT_U32, n, 13)), ki(g, DT_U32, n, 0x7f800000));
+  uop *sub_normal = uop_bitcast(g, mul(g, uop_cast(g, mag, DT_F32), uop_splat(g, uop_float(g, DT_F32, 0x1p-24), n)), DT_U32);
+  uop *bits = where(g, lt(g, mag, ki(g, DT_U32, n, 0x400)), sub_normal, where(g, lt(g, mag, ki(g, DT_U32, n, 0x7c00)), normal, special));
+  return uop_bitcast(g, uop_op2(g, OP_OR, bits, sign), DT_F32);
+}
+
+static uop *f32_to_f16(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)v; (void)ctx;
+  if (u->dt != DT_F16) return NULL;
+  uop *x = u->src[0];
+  if (x->dt != DT_F32) return uop_cast(g, uop_cast(g, x, DT_F32), DT_F16);
+  int n = u->lanes;
+  uop *b = uop_bitcast(g, x, DT_U32);
+  uop *sign = uop_op2(g, OP_SHR, uop_op2(g, OP_AND, b, ki(g, DT_U32, n, 0x80000000ll)), ki(g, DT_U32, n, 16));
+  uop *mag = uop_op2(g, OP_AND, b, ki(g, DT_U32, n, 0x7fffffff));
+  uop *odd = uop_op2(g, OP_AND, uop_op2(g, OP_SHR, mag, ki(g, DT_U32, n, 13)), ki(g, DT_U32, n, 1));
+  uop *rounded = add(g, add(g, mag, ki(g, DT_U32, n, 0xfff)), odd);
+  uop *normal = sub(g, uop_op2(g, OP_SHR, rounded, ki(g, DT_U32, n, 13)), ki(g, DT_U32, n, 112u << 10));
+  // below 2^-14: adding 0.5 lets the float unit round at the right bit
+  uop *lifted = add(g, uop_bitcast(g, mag, DT_F32), uop_splat(g, uop_float(g, DT_F32, 0.5), n));
+  uop *sub_normal = sub(g, uop_bitcast(g, lifted, DT_U32), ki(g, DT_U32, n, 0x3f000000));
+  uop *nan = lt(g, ki(g, DT_U32, n, 0x7f800000), mag);
+  uop *r = where(g, lt(g, mag, ki(g, DT_U32, n, 113u << 23)), sub_normal, where(g, lt(g, mag, ki(g, DT_U32, n, 0x477ff000)), normal, ki(g, DT_U32, n, 0x7c00)));
+  uop *payload = uop_op2(g, OP_OR, uop_op2(g, OP_AND, uop_op2(g, OP_SHR, mag, ki(g, DT_U32, n, 13)), ki(g, DT_U32, n, 0x3ff)), ki(g, DT_U32, n, 0x7e00));
+  r = where(g, nan, payload, r);
+  return uop_bitcast(g, uop_cast(g, uop_op2(g, OP_OR, r, sign), DT_U16), DT_F16);
+}
+
+// Machines convert F16 from and to F32 only.
+static uop *half_through_f32(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)v; (void)ctx;
+  uop *x = u->src[0];
+  if ((x->dt != DT_F16 || u->dt == DT_F32) && (u->dt != DT_F16 || x->dt == DT_F32)) return NULL;
+  return uop_cast(g, uop_cast(g, x, DT_F32), (enum dtype)u->dt);
+}
+
+static uop *bf16_to_float(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)v; (void)ctx;
+  uop *x = u->src[0];
+  if (x->dt != DT_BF16) return NULL;
+  uop *f = uop_bitcast(g, uop_op2(g, OP_SHL, uop_cast(g, uop_bitcast(g, x, DT_U16), DT_U32), ki(g, DT_U32, u->lanes, 16)), DT_F32);
+  return uop_cast(g, f, (enum dtype)u->dt);
+}
+
+static uop *float_to_bf16(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)v; (void)ctx;
+  if (u->dt != DT_BF16) return NULL;
+  int n = u->lanes;
+  uop *b = uop_bitcast(g, uop_cast(g, u->src[0], DT_F32), DT_U32);
+  uop *odd = uop_op2(g, OP_AND, uop_op2(g, OP_SHR, b, ki(g, DT_U32, n, 16)), ki(g, DT_U32, n, 1));
+  uop *r = uop_op2(g, OP_SHR, add(g, add(g, b, ki(g, DT_U32, n, 0x7fff)), odd), ki(g, DT_U32, n, 16));
+  uop *nan = lt(g, ki(g, DT_U32, n, 0x7f800000), uop_op2(g, OP_AND, b, ki(g, DT_U32, n, 0x7fffffff)));
+  uop *quiet = uop_op2(g, OP_OR, uop_op2(g, OP_SHR, b, ki(g, DT_U32, n, 16)), ki(g, DT_U32, n, 0x40));
+  return uop_bitcast(g, uop_cast(g, where(g, nan, quiet, r), DT_U16), DT_BF16);
+}
+
+#include "graph/rules.h"
+
+RULES(late_integer, INTS) = {
+  F( IDIV(x, y),             floor_divide ),
+  F( MOD(x, y),              floor_divide ),
+};
+RULES_END(late_integer)
+
+RULES(late_float, FLOATS | REASSOCIATING) = {
+  F( EXP2(x),                make_exp2 ),
+  F( LOG2(x),                make_log2 ),
+  F( SIN(x),                 make_sin ),
+  F( RECIP(x),               make_recip ),
+};
+RULES_END(late_float)
+
+RULES(late_half, ANYTHING) = {
+  F( CAST(x),                f16_to_f32 ),
+  F( CAST(x),                f32_to_f16 ),
+};
+RULES_END(late_half)
+
+RULES(late_bf16, ANYTHING) = {
+  F( CAST(x),                half_through_f32 ),
+  F( CAST(x),                bf16_to_float ),
+  F( CAST(x),                float_to_bf16 ),
+};
+RULES_END(late_bf16)
+
+#undef x
+#undef y
+#undef w
+
+// --- machine types --------------------------------------------------------------------------------------------------
+
+static bool all_fit_i32(const uop_list *l) {
+  for (size_t i = 0; i < l->n; i++)
+    if (l->at[i]->dt == DT_IDX && l->at[i]->op != OP_INVALID && (l->at[i]->vmin < INT32_MIN || l->at[i]->vmax > INT32_MAX)) return false;
+  return true;
+}
+
+// IDX -> I64 or I32. Every IDX node is rebuilt with that type; casts to and from it become casts between integers. BF16 memory is U16.
+static uop *machine_types(graph *g, uop *root, const target *t) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &root, 1);
+  enum dtype idx = t->index32 && all_fit_i32(&l) ? DT_I32 : DT_I64;
+  map done = {0};
+  for (size_t i = 0; i < l.n; i++) {
+    uop *u = l.at[i], **s = ARENA_ARRAY(a, uop *, u->nsrc + 1), *to;
+    for (size_t j = 0; j < u->nsrc; j++) s[j] = map_ptr(&done, u->src[j]);
+    enum dtype dt = u->dt == DT_IDX ? idx : u->dt == DT_BF16 ? DT_U16 : (enum dtype)u->dt;
+    if (u->op == OP_CAST && s[0]->dt == dt) to = s[0];
+    else if (u->op == OP_BITCAST && s[0]->dt == dt) to = s[0];
+    else if (u->op == OP_VAR && idx == DT_I32) to = uop_cast(g, uop_new(g, OP_VAR, DT_I64, 1, NULL, 0, (uarg){u->a, u->b, u->s, u->s_len}), idx);
+    else to = uop_new(g, (enum op)u->op, dt, u->lanes, s, u->nsrc, (uarg){u->a, u->b, u->s, u->s_len});
+    map_put(&done, u, to);
+  }
+  uop *r = map_ptr(&done, root);
+  map_free(&done);
+  arena_free(a);
+  return r;
+}
+
+uop *decompose(graph *g, uop *ast, const target *t) {
+  if (t->keeps_math) return ast;
+  static const ruleset *const with_half[] = {SYMBOLIC, &late_integer, &late_float, &late_bf16, NULL};
+  static const ruleset *const without_half[] = {SYMBOLIC, &late_integer, &late_float, &late_bf16, &late_half, NULL};
+  ast = graph_rewrite(g, ast, t->has_f16 ? with_half : without_half, NULL, "decompose");
+  return machine_types(g, ast, t);
+}

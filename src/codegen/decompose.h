@@ -1,0 +1,8 @@
+// Late rules: what a target lacks is expressed by what it has; index arithmetic gets a machine type. See decompose.c.
+#ifndef WEFT_DECOMPOSE_H
+#define WEFT_DECOMPOSE_H
+#include "codegen/program.h"
+#include "graph/rewrite.h"
+extern const ruleset late_integer, late_float, late_half, late_bf16;
+uop *decompose(graph *g, uop *ast, const target *t);
+#endif

@@ -1,0 +1,238 @@
+// Expansion of axis kinds. UPCAST and UNROLL are plain substitution: the expression is copied with the range replaced by each
+// of its numbers, and hash-consing makes the copies share whatever does not depend on it. LANE turns the expressions that
+// depend on it into vectors, bottom up: a load whose address grows by one element per lane is one wide load, what does not
+// depend on the lane stays scalar until it meets a vector, and a reduction over lanes keeps partial sums in lanes until the end.
+#include "codegen/expand.h"
+#include <stdlib.h>
+
+static int first_range(const uop *u) { return u->op == OP_STORE ? 2 : u->op == OP_REDUCE ? (u->b ? (int)u->b : 1) : (int)u->nsrc; }
+
+typedef uop *visitor(graph *g, uop *u, uop **src, void *ctx);
+
+// Rebuilds the DAG, sources first, through a visitor.
+static uop *rebuild(graph *g, uop *root, visitor *visit, void *ctx) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &root, 1);
+  map done = {0};
+  for (size_t i = 0; i < l.n; i++) {
+    uop *u = l.at[i], **s = ARENA_ARRAY(a, uop *, u->nsrc + 1);
+    for (size_t j = 0; j < u->nsrc; j++) s[j] = map_ptr(&done, u->src[j]);
+    map_put(&done, u, visit(g, u, s, ctx));
+  }
+  uop *r = map_ptr(&done, root);
+  map_free(&done);
+  arena_free(a);
+  return r;
+}
+
+// --- gates ----------------------------------------------------------------------------------------------------------
+
+// Where the condition fails the load reads element 0, which every buffer has, and 0 is taken instead.
+static uop *gate(graph *g, uop *u, uop **s, void *ctx) {
+  (void)ctx;
+  uop *v = uop_with_src(g, u, s), *i;
+  if (u->op != OP_LOAD || (i = v->src[0]->src[1])->op != OP_WHERE || i->src[2]->op != OP_INVALID) return v;
+  uop *safe = simplify(g, uop_op3(g, OP_WHERE, i->src[0], i->src[1], uop_idx(g, 0)));
+  uop *load = uop_load(g, uop_index(g, v->src[0]->src[0], safe), (enum dtype)v->dt, 1);
+  return uop_op3(g, OP_WHERE, i->src[0], load, uop_const_like(g, load, 0));
+}
+
+uop *expand_gates(graph *g, uop *ast) { return rebuild(g, ast, gate, NULL); }
+
+// --- groups ---------------------------------------------------------------------------------------------------------
+
+// REDUCE over a GROUP range: every work-item reduces its share, stores the partial result in work-group memory, and after a
+// barrier each adds up all of them.
+typedef struct group_ctx { uop *locals; int64_t local_size, next_local, next_range; } group_ctx;
+
+static uop *group(graph *g, uop *u, uop **s, void *ctx) {
+  group_ctx *c = ctx;
+  if (u->op != OP_REDUCE) return uop_with_src(g, u, s);
+  uop *keep[64], *groups[8];
+  size_t n = (size_t)first_range(u);
+  int n_groups = 0;
+  for (size_t i = 0; i < n; i++) keep[i] = s[i];
+  for (size_t i = (size_t)first_range(u); i < u->nsrc; i++) {
+    if (s[i]->b == AXIS_GROUP) { if (n_groups == 8) die("too many GROUP axes"); groups[n_groups++] = s[i]; }
+    else keep[n++] = s[i];
+  }
+  if (!n_groups) return uop_with_src(g, u, s);
+  uop *partial = n > (size_t)first_range(u) || first_range(u) > 1 ? uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, keep, n, (uarg){.a = u->a, .b = u->b}) : keep[0];
+  int64_t size = 1;
+  uop *mine = uop_idx(g, 0), *others = uop_idx(g, 0), *again[8];
+  for (int i = 0; i < n_groups; i++) {
+    int64_t e = groups[i]->src[0]->a;
+    again[i] = uop_range(g, groups[i]->src[0], c->next_range++, AXIS_REDUCE);
+    mine = idx_add(g, idx_mul(g, mine, uop_idx(g, e)), groups[i]);
+    others = idx_add(g, idx_mul(g, others, uop_idx(g, e)), again[i]);
+    size *= e;
+  }
+  uop *base = idx_mul(g, c->locals, uop_idx(g, size));
+  uop *mem = uop_new(g, OP_LOCAL, (enum dtype)u->dt, 1, NULL, 0, (uarg){.a = c->next_local++, .b = size * c->local_size});
+  uop *store = uop_new(g, OP_STORE, DT_VOID, 1, (uop *[]){uop_index(g, mem, idx_add(g, base, mine)), partial}, 2, (uarg){0});
+  uop *barrier = uop_new(g, OP_BARRIER, DT_VOID, 1, &store, 1, (uarg){0});
+  uop *load = uop_new(g, OP_LOAD, (enum dtype)u->dt, 1, (uop *[]){uop_index(g, mem, idx_add(g, base, others)), barrier}, 2, (uarg){0});
+  uop *src[9] = {load};
+  for (int i = 0; i < n_groups; i++) src[1 + i] = again[i];
+  return uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, src, 1 + (size_t)n_groups, (uarg){.a = u->a});
+}
+
+uop *expand_groups(graph *g, uop *ast) {
+  group_ctx c = {.locals = uop_idx(g, 0), .local_size = 1, .next_range = 1 << 20};
+  uop *store = ast->src[0];
+  for (size_t i = 2; i < store->nsrc; i++)
+    if (store->src[i]->b == AXIS_LOCAL) {
+      c.locals = idx_add(g, idx_mul(g, c.locals, store->src[i]->src[0]), store->src[i]);
+      c.local_size *= store->src[i]->src[0]->a;
+    }
+  return rebuild(g, ast, group, &c);
+}
+
+// --- unrolling ------------------------------------------------------------------------------------------------------
+
+static uop *with_number(graph *g, uop *u, uop *r, int64_t i) {
+  map m = {0};
+  map_put(&m, r, uop_idx(g, i));
+  uop *v = simplify(g, uop_substitute(g, u, &m));
+  map_free(&m);
+  return v;
+}
+
+static uop *unroll(graph *g, uop *u, uop **s, void *ctx) {
+  (void)ctx;
+  if (u->op != OP_REDUCE) return uop_with_src(g, u, s);
+  VEC(uop *) values = {0};
+  uop *ranges[64];
+  size_t n = 0;
+  for (int i = 0; i < first_range(u); i++) vec_push(&values, s[i]);
+  for (size_t i = (size_t)first_range(u); i < u->nsrc; i++) {
+    if (s[i]->b != AXIS_UNROLL) { ranges[n++] = s[i]; continue; }
+    VEC(uop *) more = {0};
+    for (size_t v = 0; v < values.n; v++)
+      for (int64_t k = 0; k < s[i]->src[0]->a; k++) vec_push(&more, with_number(g, values.at[v], s[i], k));
+    vec_free(&values);
+    values.at = more.at; values.n = more.n; values.cap = more.cap;
+  }
+  int64_t count = (int64_t)values.n;
+  for (size_t i = 0; i < n; i++) vec_push(&values, ranges[i]);
+  uop *r = uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, values.at, values.n, (uarg){.a = u->a, .b = count > 1 ? count : 0});
+  vec_free(&values);
+  return r;
+}
+
+uop *expand_unrolls(graph *g, uop *ast) {
+  ast = rebuild(g, ast, unroll, NULL);
+  VEC(uop *) stores = {0};
+  vec_push(&stores, ast->src[0]);
+  for (;;) {
+    uop *r = NULL;
+    for (size_t i = 2; i < stores.at[0]->nsrc && !r; i++) if (stores.at[0]->src[i]->b == AXIS_UPCAST) r = stores.at[0]->src[i];
+    if (!r) break;
+    VEC(uop *) more = {0};
+    for (size_t v = 0; v < stores.n; v++) {
+      uop *src[2 + 64], *st = stores.at[v];
+      size_t n = 2;
+      src[0] = st->src[0]; src[1] = st->src[1];
+      for (size_t i = 2; i < st->nsrc; i++) if (st->src[i] != r) src[n++] = st->src[i];
+      uop *without = uop_new(g, OP_STORE, DT_VOID, 1, src, n, (uarg){0});
+      for (int64_t k = 0; k < r->src[0]->a; k++) {
+        uop *one = with_number(g, without, r, k);
+        if (!(one->src[0]->src[1]->op == OP_WHERE && one->src[0]->src[1]->src[0]->vmax == 0)) vec_push(&more, one);
+      }
+    }
+    vec_free(&stores);
+    stores.at = more.at; stores.n = more.n; stores.cap = more.cap;
+  }
+  uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, stores.at, stores.n, (uarg){0});
+  vec_free(&stores);
+  return sink;
+}
+
+// --- lanes ----------------------------------------------------------------------------------------------------------
+
+static uop *lane_of(const uop *list, size_t from) {
+  for (size_t i = from; i < list->nsrc; i++) if (list->src[i]->op == OP_RANGE && list->src[i]->b == AXIS_LANE) return list->src[i];
+  return NULL;
+}
+
+// The LANE range below an index expression (there is at most one), if the address grows evenly along it: base and step in elements.
+static bool even_steps(graph *g, uop *i, uop **base, int64_t *step) {
+  uop *cond = NULL;
+  if (i->op == OP_WHERE) { cond = i->src[0]; i = i->src[1]; }
+  idx_sum s;
+  if (!idx_sum_of(i, &s)) return false;
+  int lane = -1;
+  for (int t = 0; t < s.n; t++) if (s.atom[t]->op == OP_RANGE && s.atom[t]->b == AXIS_LANE) { if (lane >= 0) return false; lane = t; }
+  if (lane < 0) return false;
+  uop *r = s.atom[lane];
+  if (cond && uop_depends(cond, r)) return false;
+  *step = s.coeff[lane];
+  s.coeff[lane] = 0;
+  for (int t = 0; t < s.n; t++) if (t != lane && uop_depends(s.atom[t], r)) return false;
+  int n = 0;
+  for (int t = 0; t < s.n; t++) if (s.coeff[t]) { s.atom[n] = s.atom[t]; s.coeff[n++] = s.coeff[t]; }
+  s.n = n;
+  *base = idx_sum_build(g, &s);
+  if (cond) *base = uop_op3(g, OP_WHERE, cond, *base, uop_idx(g, 0));
+  return true;
+}
+
+// An INDEX in lanes: a scalar address where consecutive lanes are consecutive elements of `dt`, otherwise one address per lane.
+static uop *lane_index(graph *g, uop *index, uop *vector_index, enum dtype dt, int lanes) {
+  uop *base;
+  int64_t step;
+  int unit = dtype_size((enum dtype)index->src[0]->dt);
+  if (even_steps(g, index->src[1], &base, &step) && step * unit == dtype_size(dt) && lanes * step <= index->src[0]->b)
+    return uop_index(g, index->src[0], base);
+  return uop_index(g, index->src[0], vector_index);
+}
+
+static uop *lane_reduce(graph *g, uop *u, uop **s) {
+  uop *lane = lane_of(u, (size_t)first_range(u)), *src[128];
+  size_t n = 0;
+  int lanes = lane ? (int)lane->src[0]->a : 1;
+  for (int i = 0; i < first_range(u); i++) lanes = s[i]->lanes > lanes ? s[i]->lanes : lanes;
+  for (int i = 0; i < first_range(u); i++) src[n++] = uop_splat(g, s[i], lanes);
+  for (size_t i = (size_t)first_range(u); i < u->nsrc; i++) if (u->src[i] != lane) src[n++] = s[i];
+  uop *r = n == 1 ? src[0] : uop_new(g, OP_REDUCE, (enum dtype)u->dt, lanes, src, n, (uarg){.a = u->a, .b = u->b});
+  return lane ? uop_new(g, OP_HREDUCE, (enum dtype)u->dt, 1, &r, 1, (uarg){.a = u->a}) : r;
+}
+
+static uop *to_lanes(graph *g, uop *u, uop **s, void *ctx) {
+  (void)ctx;
+  int lanes = 1;
+  for (size_t i = 0; i < u->nsrc; i++) lanes = s[i]->lanes > lanes ? s[i]->lanes : lanes;
+  switch (u->op) {
+  case OP_RANGE: return u->b == AXIS_LANE ? uop_new(g, OP_LANE, DT_IDX, (int)u->src[0]->a, NULL, 0, (uarg){0}) : uop_with_src(g, u, s);
+  case OP_REDUCE: return lane_reduce(g, u, s);
+  case OP_LOAD: {
+    if (lanes == 1) return uop_with_src(g, u, s);
+    uop *index = lane_index(g, u->src[0], s[0]->src[1], (enum dtype)u->dt, lanes);
+    return uop_load(g, index, (enum dtype)u->dt, lanes);
+  }
+  case OP_STORE: {
+    uop *lane = lane_of(u, 2), *src[64];
+    size_t n = 2;
+    for (size_t i = 2; i < u->nsrc; i++) if (u->src[i] != lane) src[n++] = s[i];
+    src[0] = s[0]; src[1] = s[1];
+    if (lane) {
+      lanes = (int)lane->src[0]->a;
+      src[1] = uop_splat(g, s[1], lanes);
+      uop *i = u->src[0]->src[1];
+      if (i->op == OP_WHERE) {                     // guarded: every lane for itself
+        src[0] = uop_index(g, s[0]->src[0], uop_splat(g, s[0]->src[1], lanes));
+      } else src[0] = lane_index(g, u->src[0], uop_splat(g, s[0]->src[1], lanes), (enum dtype)s[1]->dt, lanes);
+    }
+    return uop_new(g, OP_STORE, DT_VOID, 1, src, n, (uarg){0});
+  }
+  case OP_INDEX: return uop_index(g, s[0], s[1]);
+  case OP_CAST: return uop_cast(g, s[0], (enum dtype)u->dt);
+  case OP_BITCAST: return uop_bitcast(g, s[0], (enum dtype)u->dt);
+  default: break;
+  }
+  if (lanes == 1) return uop_with_src(g, u, s);
+  if (!(op_flags((enum op)u->op) & OPF_ELEMENTWISE)) die("%s of vectors", op_name((enum op)u->op));
+  return u->nsrc == 1 ? uop_op1(g, (enum op)u->op, s[0]) : u->nsrc == 2 ? uop_op2(g, (enum op)u->op, s[0], s[1]) : uop_op3(g, (enum op)u->op, s[0], s[1], s[2]);
+}
+
+uop *expand_lanes(graph *g, uop *ast) { return rebuild(g, ast, to_lanes, NULL); }

@@ -1,0 +1,9 @@
+// Expansion: what the axis kinds promise becomes nodes. See expand.c.
+#ifndef WEFT_EXPAND_H
+#define WEFT_EXPAND_H
+#include "codegen/opt.h"
+uop *expand_gates(graph *g, uop *ast);            // loads under a condition become loads that are always safe
+uop *expand_groups(graph *g, uop *ast);           // GROUP: partial results through work-group memory
+uop *expand_unrolls(graph *g, uop *ast);          // UNROLL: a REDUCE of several values; UPCAST: several STOREs
+uop *expand_lanes(graph *g, uop *ast);            // LANE: vectors
+#endif

@@ -1,0 +1,250 @@
+// Good loops without search. The questions are asked of the index expressions, not of op patterns: which ranges does the index
+// of each load depend on, and with which stride? So a matvec is found through casts, multiplies and whole dequantisations.
+//
+// 1. Lanes: an output range along which every access is contiguous or constant; otherwise, per reduction, a reduced range of
+//    that kind (partial sums in lanes, added at the end).
+// 2. Ranges that came from a format's block structure are unrolled: codes that share bytes share loads.
+// 3. Output ranges that no reduction depends on and that are small are unrolled, so that what they share is computed once.
+// 4. Register tiles: output ranges that some load inside the reduction does not depend on; several at once share that load.
+//    MV_ROWS_PER_THREAD is the size for rows.
+// The structure of a reduction (1, 2) depends on the reduced ranges and the weight alone, never on batch, position or threads:
+// the order of float additions is the same for one token and for many.
+#include "codegen/opt.h"
+#include "base/env.h"
+
+typedef struct loads { uop *at[512]; int n; } loads;
+
+static void find_loads(uop *root, loads *out) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &root, 1);
+  out->n = 0;
+  for (size_t i = 0; i < l.n; i++)
+    if (l.at[i]->op == OP_LOAD && out->n < (int)COUNT(out->at)) out->at[out->n++] = l.at[i];
+  arena_free(a);
+}
+
+enum stride { FIXED, CONTIGUOUS, JUMPS };
+
+static enum stride stride_of(const uop *access, const uop *r, enum dtype dt) {
+  uop *i = access->src[1];
+  if (!uop_depends(i, r)) return FIXED;
+  if (i->op == OP_WHERE) {
+    if (uop_depends(i->src[0], r)) return JUMPS;
+    i = i->src[1];
+  }
+  idx_sum s;
+  if (!idx_sum_of(i, &s)) return JUMPS;
+  enum stride found = FIXED;
+  for (int t = 0; t < s.n; t++) {
+    if (s.atom[t] == r) { if (s.coeff[t] * dtype_size((enum dtype)access->src[0]->dt) != dtype_size(dt)) return JUMPS; found = CONTIGUOUS; }
+    else if (uop_depends(s.atom[t], r)) return JUMPS;
+  }
+  return found;
+}
+
+static int lanes_that_fit(const kernel *k, const uop *r) {
+  int want = k->t->vector_bytes / 4;
+  const uop *end = r->src[0];
+  if (end->op != OP_CONST) return want;
+  while (want > 1 && end->a % want) want /= 2;
+  return want >= 4 ? want : 1;
+}
+
+static int axis_of(const kernel *k, const uop *r) {
+  axes x;
+  kernel_axes(k, &x);
+  for (int i = 0; i < x.n; i++) if (x.at[i] == r) return i;
+  return -1;
+}
+
+static bool apply(kernel *k, enum opt_kind kind, const uop *r, int amount) {
+  return kernel_apply(k, (opt){kind, axis_of(k, r), amount});
+}
+
+// --- lanes ----------------------------------------------------------------------------------------------------------
+
+static uop *output_lanes(kernel *k) {
+  uop *store = k->ast->src[0];
+  loads l;
+  find_loads(store->src[1], &l);
+  for (size_t i = store->nsrc; i-- > 2;) {
+    uop *r = store->src[i];
+    if (r->b != AXIS_LOOP || lanes_that_fit(k, r) == 1) continue;
+    if (stride_of(store->src[0], r, (enum dtype)store->src[1]->dt) != CONTIGUOUS) continue;
+    bool ok = true;
+    for (int j = 0; ok && j < l.n; j++) ok = stride_of(l.at[j]->src[0], r, (enum dtype)l.at[j]->dt) != JUMPS;
+    // a symbolic size is padded: only where that needs no guard
+    if (r->src[0]->op != OP_CONST) ok = ok && store->src[0]->src[0]->s && r->src[0]->vmax % lanes_that_fit(k, r) == 0;
+    if (ok) return r;
+  }
+  return NULL;
+}
+
+static int first_range(const uop *u) { return u->b ? (int)u->b : 1; }
+
+static bool has_lane(const uop *reduce) {
+  for (size_t i = (size_t)first_range(reduce); i < reduce->nsrc; i++) if (reduce->src[i]->b == AXIS_LANE) return true;
+  return false;
+}
+
+// The best range of a reduction to lay in lanes: every load of its body contiguous or constant along it; the largest such.
+static uop *reduce_lanes(kernel *k, uop *reduce) {
+  loads l;
+  find_loads(reduce->src[0], &l);
+  uop *best = NULL;
+  int best_lanes = 1;
+  for (size_t i = (size_t)first_range(reduce); i < reduce->nsrc; i++) {
+    uop *r = reduce->src[i];
+    int n = lanes_that_fit(k, r), contiguous = 0;
+    bool ok = r->b == AXIS_REDUCE && n > 1;
+    for (int j = 0; ok && j < l.n; j++) {
+      enum stride s = stride_of(l.at[j]->src[0], r, (enum dtype)l.at[j]->dt);
+      ok = s != JUMPS;
+      contiguous += s == CONTIGUOUS;
+    }
+    if (ok && contiguous && n > best_lanes) { best = r; best_lanes = n; }
+  }
+  return best;
+}
+
+static bool depends_on_lane(uop *u) {
+  map m = {0};
+  free_ranges(u, &m);
+  bool hit = false;
+  for (size_t i = 0; i < m.cap; i++)
+    if (m.used[i] && ((const uop *)(uintptr_t)m.keys[i])->b == AXIS_LANE) hit = true;
+  map_free(&m);
+  return hit;
+}
+
+static bool lane_one_reduce(kernel *k) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  bool did = false;
+  for (size_t i = 0; i < l.n && !did; i++) {
+    uop *u = l.at[i];
+    if (u->op != OP_REDUCE || has_lane(u) || depends_on_lane(u)) continue;
+    // a reduction inside that is not finished per lane would mix two kinds of lanes
+    bool nested = false;
+    for (size_t j = 0; j < i; j++) nested |= l.at[j]->op == OP_REDUCE && l.at[j] != u && has_lane(l.at[j]) && depends_on_lane(l.at[j]);
+    uop *r = nested ? NULL : reduce_lanes(k, u);
+    if (r) did = apply(k, OPT_LANES, r, lanes_that_fit(k, r));
+  }
+  arena_free(a);
+  return did;
+}
+
+// --- unrolling and register tiles -----------------------------------------------------------------------------------
+
+enum { MAX_UNROLL = 16, DENSE_UNROLL = 4, MAX_ACCUMULATORS = 16, TOKEN_TILE = 4 };
+
+static uop *main_reduce(kernel *k, int *count) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  uop *best = NULL;
+  double most = 0;
+  *count = 0;
+  for (size_t i = 0; i < l.n; i++) {
+    if (l.at[i]->op != OP_REDUCE) continue;
+    double n = 1;
+    for (size_t j = (size_t)first_range(l.at[i]); j < l.at[i]->nsrc; j++) n *= (double)l.at[i]->src[j]->src[0]->vmax;
+    if (n > most) { most = n; best = l.at[i]; }
+  }
+  for (size_t i = 0; best && i < l.n; i++)
+    *count += l.at[i]->op == OP_REDUCE && l.at[i]->nsrc == best->nsrc && l.at[i]->src[l.at[i]->nsrc - 1] == best->src[best->nsrc - 1];
+  arena_free(a);
+  return best;
+}
+
+static void unroll_blocks(kernel *k) {
+  for (;;) {
+    int count;
+    uop *m = main_reduce(k, &count), *pick = NULL;
+    if (!m) return;
+    int64_t unrolled = 1, ranges = 0;
+    for (size_t i = (size_t)first_range(m); i < m->nsrc; i++) {
+      ranges += m->src[i]->b == AXIS_REDUCE;
+      if (m->src[i]->b == AXIS_UNROLL) unrolled *= m->src[i]->src[0]->a;
+    }
+    for (size_t i = m->nsrc; i-- > (size_t)first_range(m);) {
+      const uop *r = m->src[i], *end = r->src[0];
+      if (r->b == AXIS_REDUCE && end->op == OP_CONST && end->a <= 8 && unrolled * end->a <= MAX_UNROLL) { pick = m->src[i]; break; }
+    }
+    if (pick) { if (!apply(k, OPT_UNROLL, pick, 0)) return; continue; }
+    if (unrolled == 1 && ranges == 1)
+      for (size_t i = (size_t)first_range(m); i < m->nsrc; i++) {
+        uop *r = m->src[i];
+        if (r->b == AXIS_REDUCE && r->src[0]->op == OP_CONST && r->src[0]->a % DENSE_UNROLL == 0) { apply(k, OPT_UNROLL, r, DENSE_UNROLL); return; }
+      }
+    return;
+  }
+}
+
+static void upcast_inner(kernel *k) {
+  for (bool again = true; again;) {
+    again = false;
+    map tiles = {0};
+    kernel_tile_ranges(k, &tiles);
+    uop *store = k->ast->src[0];
+    for (size_t i = 2; i < store->nsrc && !again; i++) {
+      uop *r = store->src[i];
+      if (r->b == AXIS_LOOP && !map_has(&tiles, r) && r->src[0]->op == OP_CONST && r->src[0]->a <= 4) again = apply(k, OPT_UPCAST, r, 0);
+    }
+    map_free(&tiles);
+  }
+}
+
+// Does some load of the reduction's body stay the same along r, so that a tile along r shares it?
+static bool shares_loads(uop *reduce, uop *r) {
+  loads l;
+  find_loads(reduce->src[0], &l);
+  bool depends = false, shared = false;
+  for (int j = 0; j < l.n; j++) {
+    if (uop_depends(l.at[j]->src[0], r)) { depends = true; continue; }
+    for (size_t i = (size_t)first_range(reduce); i < reduce->nsrc; i++) shared |= uop_depends(l.at[j]->src[0], reduce->src[i]);
+  }
+  return depends && shared;
+}
+
+static void register_tiles(kernel *k) {
+  int count, budget;
+  uop *m = main_reduce(k, &count);
+  if (!m) return;
+  budget = MAX_ACCUMULATORS;
+  map tiles = {0};
+  kernel_tile_ranges(k, &tiles);
+  uop *store = k->ast->src[0], *rows[MAX_AXES], *tokens = NULL;
+  int n = 0, unrolled = 1;
+  for (size_t i = store->nsrc; i-- > 2;) {
+    uop *r = store->src[i];
+    if (r->b == AXIS_UPCAST) unrolled *= (int)r->src[0]->a;
+    if (r->b != AXIS_LOOP || !map_has(&tiles, r) || !shares_loads(m, r)) continue;
+    if (r->src[0]->op != OP_CONST) tokens = r;
+    else rows[n++] = r;
+  }
+  map_free(&tiles);
+  budget /= count > 0 ? count : 1;
+  int want = env_int(ENV_MV_ROWS_PER_THREAD), done = 1;
+  // the pairs of a rotation are rows already: `unrolled` of them share the loads
+  if (want > unrolled) want /= unrolled;
+  else want = 1;
+  for (int i = 0; i < n && want > 1; i++)
+    for (int amount = want; amount > 1; amount /= 2)
+      if (rows[i]->src[0]->a % amount == 0 && amount <= budget && apply(k, OPT_UPCAST, rows[i], amount)) { done *= amount; want /= amount; break; }
+  if (tokens) {
+    int amount = TOKEN_TILE;
+    while (amount > 1 && amount * done > budget) amount /= 2;
+    if (amount > 1) apply(k, OPT_UPCAST, tokens, amount);
+  }
+}
+
+void heuristic(kernel *k) {
+  if (k->t->vector_bytes) {
+    uop *r = output_lanes(k);
+    if (r) apply(k, OPT_LANES, r, lanes_that_fit(k, r));
+    while (lane_one_reduce(k)) {}
+  }
+  unroll_blocks(k);
+  upcast_inner(k);
+  register_tiles(k);
+}

@@ -1,0 +1,290 @@
+// OptOps on a kernel's ranges: see opt.h. A kernel is an expression; opts substitute ranges in it and nothing else, so any
+// sequence of them computes the same function. Ranges are bound by REDUCE and STORE, whose lists follow the substitution.
+#include "codegen/opt.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "graph/bounds.h"
+
+const char *opt_name(enum opt_kind k) {
+  static const char *const names[] = {"UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP"};
+  return names[k];
+}
+
+void kernel_init(kernel *k, graph *g, uop *ast, const target *t) {
+  *k = (kernel){.g = g, .ast = ast, .t = t};
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &ast, 1);
+  for (size_t i = 0; i < l.n; i++)
+    if (l.at[i]->op == OP_RANGE) k->next_range = max_i64(k->next_range, l.at[i]->a + 1);
+  arena_free(a);
+}
+
+static int first_range(const uop *u) { return u->op == OP_STORE ? 2 : u->op == OP_REDUCE ? (u->b ? (int)u->b : 1) : (int)u->nsrc; }
+
+void kernel_axes(const kernel *k, axes *out) {
+  *out = (axes){0};
+  uop *store = k->ast->src[0];
+  for (size_t i = 2; i < store->nsrc; i++) out->at[out->n++] = store->src[i];
+  out->n_out = out->n;
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  for (size_t i = 0; i < l.n; i++) {
+    uop *u = l.at[i];
+    if (u->op != OP_REDUCE) continue;
+    for (uint32_t j = (uint32_t)first_range(u); j < u->nsrc; j++) {
+      bool known = false;
+      for (int m = 0; m < out->n; m++) known |= out->at[m] == u->src[j];
+      if (!known && out->n < MAX_AXES) out->at[out->n++] = u->src[j];
+    }
+  }
+  for (int i = out->n_out + 1; i < out->n; i++)
+    for (int j = i; j > out->n_out && out->at[j]->a < out->at[j - 1]->a; j--) { uop *t = out->at[j]; out->at[j] = out->at[j - 1]; out->at[j - 1] = t; }
+  arena_free(a);
+}
+
+void free_ranges(uop *u, map *out) {
+  // a node's free ranges: those of its sources, less what it binds. Done for all nodes below, each once.
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &u, 1);
+  map index = {0};                                     // RANGE -> bit
+  int n = 0;
+  uop *ranges[64];
+  for (size_t i = 0; i < l.n; i++)
+    if (l.at[i]->op == OP_RANGE) {
+      if (n == 64) die("a kernel with more than 64 ranges");
+      ranges[n] = l.at[i];
+      map_put(&index, l.at[i], (void *)(uintptr_t)(1ull << n++));
+    }
+  map sets = {0};
+  for (size_t i = 0; i < l.n; i++) {
+    uop *x = l.at[i];
+    uint64_t s = x->op == OP_RANGE ? (uint64_t)(uintptr_t)map_ptr(&index, x) : 0;
+    for (size_t j = 0; j < x->nsrc; j++) s |= (uint64_t)(uintptr_t)map_ptr(&sets, x->src[j]);
+    if (x->op == OP_REDUCE)
+      for (uint32_t j = (uint32_t)first_range(x); j < x->nsrc; j++) s &= ~(uint64_t)(uintptr_t)map_ptr(&index, x->src[j]);
+    map_put(&sets, x, (void *)(uintptr_t)s);
+  }
+  uint64_t s = (uint64_t)(uintptr_t)map_ptr(&sets, u);
+  for (int i = 0; i < n; i++) if (s >> i & 1) map_put(out, ranges[i], (void *)1);
+  map_free(&index); map_free(&sets);
+  arena_free(a);
+}
+
+uop *monoid_identity(graph *g, const uop *like, enum op op) {
+  bool f = dtype_is_float((enum dtype)like->dt);
+  switch (op) {
+  case OP_ADD: return uop_const_like(g, like, 0);
+  case OP_MUL: return uop_const_like(g, like, 1);
+  case OP_MAX: return f ? uop_const_like(g, like, -INFINITY) : uop_splat(g, uop_int(g, (enum dtype)like->dt, dtype_min((enum dtype)like->dt)), like->lanes);
+  case OP_MIN: return f ? uop_const_like(g, like, INFINITY) : uop_splat(g, uop_int(g, (enum dtype)like->dt, dtype_max((enum dtype)like->dt)), like->lanes);
+  default: die("%s is no monoid", op_name(op));
+  }
+}
+
+// Rebuilds everything with range r replaced by `expr`; lists that bound r bind `fresh` instead. `valid` (or NULL): where the new ranges
+// stay inside the old one.
+typedef struct change { uop *r, *expr, *fresh[2], *valid; int n; bool guard_stores; } change;
+
+static uop *rebind(kernel *k, const uop *u, uop **s, const change *c) {
+  uop *out[64];
+  size_t n = 0, values = (size_t)first_range(u);
+  bool binds = false;
+  for (size_t i = values; i < u->nsrc; i++) binds |= u->src[i] == c->r;
+  for (size_t i = 0; i < values; i++) out[n++] = s[i];
+  if (binds && c->valid && u->op == OP_REDUCE)
+    for (size_t i = 0; i < values; i++) out[i] = uop_op3(k->g, OP_WHERE, c->valid, out[i], monoid_identity(k->g, out[i], (enum op)u->a));
+  if (binds && c->valid && u->op == OP_STORE && c->guard_stores) {
+    uop *i = out[0]->src[1], *valid = c->valid;
+    if (i->op == OP_WHERE) { valid = bool_and(k->g, i->src[0], valid); i = i->src[1]; }
+    out[0] = uop_index(k->g, out[0]->src[0], uop_op3(k->g, OP_WHERE, valid, i, uop_new(k->g, OP_INVALID, DT_IDX, 1, NULL, 0, (uarg){0})));
+  }
+  for (size_t i = values; i < u->nsrc; i++) {
+    if (u->src[i] != c->r) { if (s[i]->op == OP_RANGE) out[n++] = s[i]; continue; }
+    for (int j = 0; j < c->n; j++) out[n++] = c->fresh[j];
+  }
+  if (u->op == OP_REDUCE && n == values && values == 1) return out[0];
+  return uop_new(k->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, out, n, (uarg){u->a, u->b, u->s, u->s_len});
+}
+
+static uop *guard_load(kernel *k, uop *load, const change *c) {
+  uop *index = load->src[0], *buf = index->src[0], *i = index->src[1];
+  int64_t tail = (dtype_size((enum dtype)load->dt) + dtype_size((enum dtype)buf->dt) - 1) / dtype_size((enum dtype)buf->dt);
+  if (i->op == OP_WHERE || !c->valid || i->vmax + tail <= buf->b) return load;
+  i = uop_op3(k->g, OP_WHERE, c->valid, i, uop_new(k->g, OP_INVALID, DT_IDX, 1, NULL, 0, (uarg){0}));
+  return uop_load(k->g, uop_index(k->g, buf, i), (enum dtype)load->dt, 1);
+}
+
+static void replace(kernel *k, const change *c) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  map done = {0};
+  for (size_t i = 0; i < l.n; i++) {
+    uop *u = l.at[i], **s = ARENA_ARRAY(a, uop *, u->nsrc + 1), *to;
+    for (size_t j = 0; j < u->nsrc; j++) s[j] = map_ptr(&done, u->src[j]);
+    if (u == c->r) to = c->expr;
+    else if (u->op == OP_REDUCE || u->op == OP_STORE) to = rebind(k, u, s, c);
+    else to = uop_with_src(k->g, u, s);
+    if (to != u && to->op == OP_LOAD) {
+      if (to->src[0]->src[1]->op != OP_WHERE) to = uop_load(k->g, uop_index(k->g, to->src[0]->src[0], simplify(k->g, to->src[0]->src[1])), (enum dtype)to->dt, 1);
+      to = guard_load(k, to, c);
+    }
+    map_put(&done, u, to);
+  }
+  k->ast = simplify(k->g, map_ptr(&done, k->ast));
+  map_free(&done);
+  arena_free(a);
+}
+
+static bool has_axis(const axes *x, const uop *r) {
+  for (int i = 0; i < x->n; i++) if (x->at[i] == r) return true;
+  return false;
+}
+
+// r -> r' * amount + u (top: u * rest + r')
+static bool split(kernel *k, uop *r, int64_t amount, enum axis_kind kind, bool top) {
+  graph *g = k->g;
+  uop *end = r->src[0], *by = uop_idx(g, amount), *rest = idx_div(g, idx_add(g, end, uop_idx(g, amount - 1)), by);
+  bool even = end->op == OP_CONST && end->a % amount == 0;
+  if (top && !even) return false;
+  change c = {.r = r};
+  uop *u = uop_range(g, by, k->next_range++, kind), *outer = uop_idx(g, 0);
+  if (!uop_is_int(rest, 1)) {
+    outer = uop_range(g, rest, k->next_range++, (enum axis_kind)r->b);
+    c.fresh[c.n++] = outer;
+  }
+  c.fresh[c.n++] = u;
+  c.expr = top ? idx_add(g, idx_mul(g, u, rest), outer) : idx_add(g, idx_mul(g, outer, by), u);
+  if (!even) {
+    c.valid = idx_lt(g, c.expr, end);
+    const uop *out = k->ast->src[0]->src[0]->src[0];
+    c.guard_stores = !(out->s && end->vmax % amount == 0);
+  }
+  replace(k, &c);
+  return true;
+}
+
+static void change_kind(kernel *k, uop *r, enum axis_kind kind) {
+  uop *u = uop_range(k->g, r->src[0], k->next_range++, kind);
+  replace(k, &(change){.r = r, .expr = u, .fresh = {u}, .n = 1});
+}
+
+static enum axis_kind kind_of(enum opt_kind o) {
+  static const enum axis_kind kinds[] = {AXIS_UPCAST, AXIS_UNROLL, AXIS_LANE, AXIS_LOCAL, AXIS_GROUP, AXIS_GROUP, AXIS_THREAD, AXIS_LOOP};
+  return kinds[o];
+}
+
+bool kernel_apply(kernel *k, opt o) {
+  axes x;
+  kernel_axes(k, &x);
+  if (o.axis < 0 || o.axis >= x.n || k->n_applied == (int)COUNT(k->applied)) return false;
+  uop *r = x.at[o.axis], *end = r->src[0];
+  bool reduces = o.axis >= x.n_out;
+  if (r->b != AXIS_LOOP && r->b != AXIS_REDUCE) return false;                // decided already
+  if ((o.kind == OPT_UNROLL || o.kind == OPT_GROUP || o.kind == OPT_GROUPTOP) && !reduces) return false;
+  if ((o.kind == OPT_UPCAST || o.kind == OPT_LOCAL || o.kind == OPT_THREAD) && reduces) return false;
+  if ((o.kind == OPT_LOCAL || o.kind == OPT_GROUP || o.kind == OPT_GROUPTOP) && !k->t->has_local) return false;
+  int64_t amount = o.amount;
+  if (!amount) { if (end->op != OP_CONST) return false; amount = end->a; }
+  if (amount < 2 || amount > 1024) return false;
+  if (o.kind == OPT_LANES && (amount & (amount - 1))) return false;
+  if ((o.kind == OPT_UPCAST || o.kind == OPT_UNROLL) && amount > 64) return false;
+  if (end->op == OP_CONST && end->a == amount) change_kind(k, r, kind_of(o.kind));
+  else if (!split(k, r, amount, kind_of(o.kind), o.kind == OPT_GROUPTOP)) return false;
+  k->applied[k->n_applied++] = o;
+  return true;
+}
+
+// --- block structure ------------------------------------------------------------------------------------------------
+
+// The smallest constant c > 1 by which a range is divided somewhere, with c dividing its size; 0 if there is none.
+static int64_t split_constant(const uop_list *l, const uop *r) {
+  int64_t best = 0;
+  for (size_t i = 0; i < l->n; i++) {
+    const uop *u = l->at[i];
+    if ((u->op != OP_IDIV && u->op != OP_MOD) || u->dt != DT_IDX || u->src[1]->op != OP_CONST) continue;
+    idx_sum s;
+    if (!idx_sum_of(u->src[0], &s)) continue;
+    for (int t = 0; t < s.n; t++) {
+      if (s.atom[t] != r || s.coeff[t] <= 0 || u->src[1]->a % s.coeff[t]) continue;
+      int64_t c = u->src[1]->a / s.coeff[t];
+      if (c > 1 && c < r->src[0]->a && r->src[0]->a % c == 0 && (!best || c < best)) best = c;
+    }
+  }
+  return best;
+}
+
+void kernel_split_on_constants(kernel *k) {
+  for (int rounds = 0; rounds < 32; rounds++) {
+    axes x;
+    kernel_axes(k, &x);
+    arena *a = arena_new();
+    uop_list l = uop_toposort(a, &k->ast, 1);
+    uop *r = NULL;
+    int64_t c = 0;
+    for (int i = 0; i < x.n && !c; i++)
+      if (x.at[i]->src[0]->op == OP_CONST) { r = x.at[i]; c = split_constant(&l, r); }
+    arena_free(a);
+    if (!c || !has_axis(&x, r)) return;
+    if (!split(k, r, c, (enum axis_kind)r->b, false)) return;
+  }
+}
+
+// --- tiles ----------------------------------------------------------------------------------------------------------
+
+static void outer_reduces(uop *u, map *seen, void (*each)(uop *, void *), void *ctx) {
+  if (map_has(seen, u)) return;
+  map_put(seen, u, (void *)1);
+  if (u->op == OP_REDUCE) { each(u, ctx); return; }
+  for (size_t i = 0; i < u->nsrc; i++) outer_reduces(u->src[i], seen, each, ctx);
+}
+
+typedef struct common { map *out; int n; uop **at; bool *ok; } common;
+
+static void keep_common(uop *reduce, void *ctx) {
+  common *c = ctx;
+  map free_of = {0};
+  free_ranges(reduce, &free_of);
+  for (int i = 0; i < c->n; i++) c->ok[i] &= map_has(&free_of, c->at[i]);
+  map_free(&free_of);
+}
+
+void kernel_tile_ranges(const kernel *k, map *out) {
+  uop *store = k->ast->src[0];
+  bool ok[MAX_AXES];
+  common c = {.out = out, .n = (int)store->nsrc - 2, .at = store->src + 2, .ok = ok};
+  for (int i = 0; i < c.n; i++) ok[i] = true;
+  map seen = {0};
+  outer_reduces(store->src[1], &seen, keep_common, &c);
+  map_free(&seen);
+  for (int i = 0; i < c.n; i++) if (ok[i]) map_put(out, c.at[i], (void *)1);
+}
+
+enum { ENOUGH_TILES = 8 };
+
+void kernel_make_tiles(kernel *k) {
+  graph *g = k->g;
+  map may = {0};
+  kernel_tile_ranges(k, &may);
+  uop *store = k->ast->src[0], *fixed[MAX_AXES], *symbolic = NULL;
+  int n = 0;
+  int64_t tiles = 1;
+  for (size_t i = 2; i < store->nsrc; i++) {
+    uop *r = store->src[i];
+    if (r->b != AXIS_LOOP || !map_has(&may, r)) continue;
+    if (r->src[0]->op == OP_CONST) { fixed[n++] = r; if (!mul_i64(tiles, r->src[0]->a, &tiles)) die("too many tiles"); }
+    else if (!symbolic) symbolic = r;
+  }
+  map_free(&may);
+  if (n && (tiles >= ENOUGH_TILES || !symbolic)) {
+    uop *tile = uop_range(g, uop_idx(g, tiles), k->next_range++, AXIS_GLOBAL);
+    int64_t stride = 1;
+    for (int i = n; i-- > 0; stride *= fixed[i]->src[0]->a) {
+      uop *e = idx_div(g, tile, uop_idx(g, stride));
+      if (i) e = idx_mod(g, e, fixed[i]->src[0]);
+      replace(k, &(change){.r = fixed[i], .expr = e, .fresh = {tile}, .n = i == n - 1 ? 1 : 0});
+    }
+  } else if (symbolic) {
+    change_kind(k, symbolic, AXIS_GLOBAL);
+  }
+}

@@ -1,0 +1,42 @@
+// OptOps: transformations of a kernel's ranges. All but a few are one substitution r -> r' * amount + new.
+#ifndef WEFT_OPT_H
+#define WEFT_OPT_H
+#include "codegen/program.h"
+#include "graph/symbolic.h"
+
+enum opt_kind { OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_THREAD, OPT_LOOP, OPT_COUNT };
+
+// axis: index into kernel_axes at the time when the opt is applied. amount 0: the whole axis.
+typedef struct opt { enum opt_kind kind; int axis, amount; } opt;
+
+typedef struct kernel {
+  graph *g;                  // of this compile
+  uop *ast;                  // SINK(STORE(INDEX, value, output ranges...))
+  const target *t;
+  int64_t next_range;
+  opt applied[32];
+  int n_applied;
+} kernel;
+
+enum { MAX_AXES = 48 };
+typedef struct axes { int n, n_out; uop *at[MAX_AXES]; } axes;   // output ranges in STORE order, then reduce ranges by number
+
+void kernel_init(kernel *k, graph *g, uop *ast, const target *t);
+void kernel_axes(const kernel *k, axes *out);
+// False (and nothing changed) where the opt makes no sense: amount does not fit, axis is of another kind.
+// A size that `amount` does not divide is padded: reductions are masked, stores guarded where it matters.
+bool kernel_apply(kernel *k, opt o);
+void kernel_split_on_constants(kernel *k);        // ranges under div and mod by constants are split there: block structure reappears
+const char *opt_name(enum opt_kind k);
+
+// What is left of the output ranges becomes tiles that threads share (one GLOBAL range) or plain loops.
+void kernel_make_tiles(kernel *k);
+// Output ranges that every outermost REDUCE depends on: splitting these among threads repeats no reduction.
+void kernel_tile_ranges(const kernel *k, map *out);
+
+// Decisions.
+void heuristic(kernel *k);                        // good without search; see heuristic.c
+// Ranges that u depends on (free: those bound by a REDUCE inside do not count): marks them in the map.
+void free_ranges(uop *u, map *out);
+uop *monoid_identity(graph *g, const uop *like, enum op op);     // x op identity = x; dtype and lanes of `like`
+#endif

@@ -1,0 +1,456 @@
+// The verifier is a set of rule tables in the language of rewrite.h, read in another way: a rule that matches a node and whose
+// function gives the node back says "this is fine".  A node that no rule of its stage calls fine is an error; the functions
+// that looked at it and refused say why.  The dtypes, lanes and arguments of each op are the law of check.c, which comes first.
+//
+// Two properties are of a whole graph.  Every RANGE that a value hangs on is bound: by a REDUCE or a STORE on the way to the
+// root (GROUP and LOCAL ranges are work-items: they are bound by the launch).  And every access is in bounds, for all values of
+// the variables: the interval of its index, where its condition holds, lies within the memory.
+#include "graph/verify.h"
+#include <stdlib.h>
+#include <string.h>
+#include "graph/bounds.h"
+#include "graph/check.h"
+#include "graph/rewrite.h"
+#include "graph/symbolic.h"
+
+typedef struct context {
+  graph *g;
+  str *why;                  // reasons of the rules that refused
+  uop *cond;                 // holds where the node stands: the enclosing IFs of a program; NULL: nothing is known
+} context;
+
+static uop *refuse(void *ctx, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static uop *refuse(void *ctx, const char *fmt, ...) {
+  context *c = ctx;
+  va_list ap;
+  va_start(ap, fmt);
+  str_add(c->why, "\n    ");
+  str_vaddf(c->why, fmt, ap);
+  va_end(ap);
+  return NULL;
+}
+
+// --- accesses -------------------------------------------------------------------------------------------------------------
+
+static uop *both(graph *g, uop *p, uop *q) { return !p ? q : !q ? p : uop_op2(g, OP_AND, p, q); }
+
+static bounds meet(bounds p, bounds q) { return (bounds){max_i64(p.lo, q.lo), min_i64(p.hi, q.hi)}; }
+
+// What an index can be where cond holds.  An index that is not there (INVALID, or a condition that never holds) has lo > hi.
+static bounds index_bounds(graph *g, uop *i, uop *cond) {
+  static const bounds none = {1, 0};
+  if (cond && cond->vmax == 0) return none;
+  if (i->op == OP_INVALID) return none;
+  if (i->op == OP_SPLAT) return index_bounds(g, i->src[0], cond);
+  if (i->op == OP_WHERE) {
+    bounds p = index_bounds(g, i->src[1], both(g, cond, i->src[0])), q = index_bounds(g, i->src[2], cond);
+    if (p.lo > p.hi) return q;
+    if (q.lo > q.hi) return p;
+    return (bounds){min_i64(p.lo, q.lo), max_i64(p.hi, q.hi)};
+  }
+  bounds b = {i->vmin, i->vmax};
+  return cond ? meet(b, bounds_under(i, cond)) : b;
+}
+
+static const uop *memory_of(const uop *u) {
+  while (u->op == OP_AFTER) u = u->src[0];
+  return u;
+}
+
+// `bytes` bytes at each address of the INDEX lie inside of its memory.
+static bool inside(context *c, uop *index, int64_t bytes) {
+  const uop *mem = memory_of(index->src[0]);
+  int64_t unit = dtype_size((enum dtype)mem->dt), size, last;
+  bounds b = index_bounds(c->g, index->src[1], c->cond);
+  bool ok = b.lo > b.hi || (b.lo >= 0 && mul_i64(mem->b, unit, &size) && mul_i64(b.hi, unit, &last) && add_i64(last, bytes, &last) && last <= size);
+  if (ok) return true;
+  uop *simple = simplify(c->g, index->src[1]);          // as it stands nothing is proven: once more in normal form
+  if (simple != index->src[1]) {
+    uop *cond = c->cond ? simplify(c->g, c->cond) : NULL;
+    b = index_bounds(c->g, simple, cond);
+    if (b.lo > b.hi || (b.lo >= 0 && mul_i64(mem->b, unit, &size) && mul_i64(b.hi, unit, &last) && add_i64(last, bytes, &last) && last <= size)) return true;
+  }
+  refuse(c, "not proven in bounds: %lld bytes at element %lld..%lld of %s %lld, which has %lld elements of %s", (long long)bytes, (long long)b.lo,
+         (long long)b.hi, op_name((enum op)mem->op), (long long)mem->a, (long long)mem->b, dtype_name((enum dtype)mem->dt));
+  return false;
+}
+
+static int64_t access_bytes(const uop *index, const uop *value) {      // a vector INDEX is one element for each lane
+  int64_t one = dtype_size((enum dtype)value->dt);
+  return index->lanes > 1 ? one : one * value->lanes;
+}
+
+static uop *index_inside(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g; (void)v;
+  return inside(ctx, u, dtype_size((enum dtype)memory_of(u->src[0])->dt)) ? u : NULL;
+}
+
+static uop *load_inside(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g; (void)v;
+  if (u->op != OP_LOAD) return NULL;
+  for (size_t i = 1; i < u->nsrc; i++)
+    if (u->src[i]->op != OP_BARRIER && u->src[i]->op != OP_STORE) return refuse(ctx, "LOAD waits for %s, which has no effect", op_name((enum op)u->src[i]->op));
+  return inside(ctx, u->src[0], access_bytes(u->src[0], u)) ? u : NULL;
+}
+
+static uop *store_inside(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g; (void)v;
+  if (u->op != OP_STORE) return NULL;
+  return inside(ctx, u->src[0], access_bytes(u->src[0], u->src[1])) ? u : NULL;
+}
+
+// --- what may stand where -------------------------------------------------------------------------------------------------
+
+static uop *fine(graph *g, uop *u, uop *const *v, void *ctx) { (void)g; (void)v; (void)ctx; return u; }
+
+static uop *elementwise(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g; (void)v; (void)ctx;
+  return op_flags((enum op)u->op) & OPF_ELEMENTWISE ? u : NULL;
+}
+
+static uop *movement(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g; (void)v; (void)ctx;
+  return op_flags((enum op)u->op) & OPF_MOVEMENT ? u : NULL;
+}
+
+// Of a kernel: no shape any more, and an INVALID only where an index ends.
+static uop *scalar_expression(graph *g, uop *u, uop *const *v, void *ctx) {
+  if (!elementwise(g, u, v, ctx)) return NULL;
+  if (u->shape) return refuse(ctx, "a tensor in a kernel");
+  for (size_t i = 0; i < u->nsrc; i++) {
+    const uop *s = u->src[i];
+    if (s->op == OP_WHERE && s->src[2]->op == OP_INVALID && !(u->op == OP_WHERE && u->src[2]->op == OP_INVALID))
+      return refuse(ctx, "source %zu may be INVALID, and %s is no index", i, op_name((enum op)u->op));
+  }
+  return u;
+}
+
+static uop *one_lane(graph *g, uop *u, uop *const *v, void *ctx) {
+  uop *r = scalar_expression(g, u, v, ctx);
+  return r && r->lanes != 1 ? refuse(ctx, "%d lanes before vectors are made", u->lanes) : r;
+}
+
+static uop *range_counts(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g; (void)v;
+  if (u->src[0]->vmin < 0) return refuse(ctx, "the end of RANGE %lld may be negative: %lld", (long long)u->a, (long long)u->src[0]->vmin);
+  return u;
+}
+
+static uop *assigns_to_a_view(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g; (void)v;
+  const uop *t = u->src[0];
+  while ((op_flags((enum op)t->op) & OPF_MOVEMENT) || t->op == OP_AFTER) t = t->src[0];
+  return t->op == OP_BUFFER ? u : refuse(ctx, "ASSIGN to %s, which is no view of a BUFFER", op_name((enum op)t->op));
+}
+
+static uop *after_effects(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g; (void)v;
+  if (u->op != OP_AFTER) return NULL;
+  for (size_t i = 1; i < u->nsrc; i++)
+    if (u->src[i]->op != OP_ASSIGN && u->src[i]->op != OP_AFTER) return refuse(ctx, "AFTER %s, which has no effect", op_name((enum op)u->src[i]->op));
+  return u;
+}
+
+static uop *sink(graph *g, uop *u, uop *const *v, void *ctx) { (void)g; (void)v; (void)ctx; return u->op == OP_SINK ? u : NULL; }
+
+static uop *sink_of_stores(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g; (void)v;
+  if (u->op != OP_SINK) return NULL;
+  for (size_t i = 0; i < u->nsrc; i++)
+    if (u->src[i]->op != OP_STORE) return refuse(ctx, "a kernel that ends in %s and not in STOREs", op_name((enum op)u->src[i]->op));
+  return u;
+}
+
+static uop *stack_of_tensors(graph *g, uop *u, uop *const *v, void *ctx) { (void)g; (void)v; (void)ctx; return u->op == OP_STACK && u->shape ? u : NULL; }
+
+static uop *reduction(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g; (void)v;
+  if (u->op != OP_REDUCE) return NULL;
+  return u->shape ? refuse(ctx, "a tensor in a kernel") : u;
+}
+
+static uop *reduction_in_lanes(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g; (void)v; (void)ctx;
+  return u->op == OP_HREDUCE ? u : NULL;
+}
+
+static uop *vector_of_scalars(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g; (void)v;
+  if (u->op != OP_STACK) return NULL;
+  return u->shape ? refuse(ctx, "a tensor in a kernel") : u;
+}
+
+static uop *shuffle(graph *g, uop *u, uop *const *v, void *ctx) { (void)g; (void)v; (void)ctx; return u->op == OP_SHUFFLE ? u : NULL; }
+static uop *barrier(graph *g, uop *u, uop *const *v, void *ctx) { (void)g; (void)v; (void)ctx; return u->op == OP_BARRIER ? u : NULL; }
+
+#include "graph/rules.h"
+
+RULES(spec_tensor, ANYTHING) = {
+  F( P0(CONST),                                 fine ),
+  F( P0(VAR),                                   fine ),
+  F( P0(BUFFER),                                fine ),
+  F( x,                                         elementwise ),
+  F( x,                                         movement ),
+  F( P1(IOTA, x),                               fine ),
+  F( P2(GATHER, x, y),                          fine ),
+  F( P1(REDUCE_AXIS, x),                        fine ),
+  F( P1(CONTIGUOUS, x),                         fine ),
+  F( x,                                         stack_of_tensors ),
+  F( P2(ASSIGN, x, y),                          assigns_to_a_view ),
+  F( x,                                         after_effects ),
+  F( x,                                         sink ),
+};
+RULES_END(spec_tensor)
+
+RULES(spec_memory, ANYTHING) = {
+  F( P0(CONST),                                 fine ),
+  F( P0(VAR),                                   fine ),
+  F( P0(PARAM),                                 fine ),
+  F( P0(BUFFER),                                fine ),
+  F( P0(INVALID),                               fine ),
+  F( P1(RANGE, x),                              range_counts ),
+  F( P2(INDEX, x, y),                           index_inside ),
+  F( x,                                         load_inside ),
+  F( x,                                         store_inside ),
+};
+RULES_END(spec_memory)
+
+RULES(spec_kernel, ANYTHING) = {
+  F( x,                                         one_lane ),
+  F( x,                                         reduction ),
+  F( x,                                         sink_of_stores ),
+};
+RULES_END(spec_kernel)
+
+RULES(spec_vectors, ANYTHING) = {
+  F( x,                                         scalar_expression ),
+  F( P0(LANE),                                  fine ),
+  F( SPLAT(x),                                  fine ),
+  F( EXTRACT(x),                                fine ),
+  F( x,                                         reduction_in_lanes ),
+  F( x,                                         shuffle ),
+  F( x,                                         vector_of_scalars ),
+  F( P0(LOCAL),                                 fine ),
+  F( P0(SPECIAL),                               fine ),
+  F( x,                                         barrier ),
+};
+RULES_END(spec_vectors)
+
+RULES(spec_reductions, ANYTHING) = {
+  F( x,                                         reduction ),
+  F( x,                                         sink_of_stores ),
+};
+RULES_END(spec_reductions)
+
+RULES(spec_program, ANYTHING) = {
+  F( P1(ACC, x),                                fine ),
+  F( P2(SET, P1(ACC, x), y),                    fine ),
+  F( P1(END, P1(RANGE, x)),                     fine ),
+  F( P1(IF, x),                                 fine ),
+  F( P0(ENDIF),                                 fine ),
+  F( x,                                         sink ),
+};
+RULES_END(spec_program)
+
+#undef x
+#undef y
+
+static const ruleset *const spec_of_stage[STAGE_COUNT][4] = {
+  [STAGE_TENSOR] = {&spec_tensor},
+  [STAGE_KERNEL] = {&spec_memory, &spec_kernel},
+  [STAGE_OPTIMISED] = {&spec_memory, &spec_vectors, &spec_reductions},
+  [STAGE_LINEAR] = {&spec_memory, &spec_vectors, &spec_program},
+};
+static const char *const stage_names[STAGE_COUNT] = {"tensor graph", "kernel", "optimised kernel", "linear program"};
+
+// --- one node -------------------------------------------------------------------------------------------------------------
+
+static void show(str *why, uop *u) {
+  str_add(why, "\n  ");
+  uop_print_expr(why, u);
+  str_add(why, "\n");
+  str all = {0};
+  uop_print(&all, &u, 1);
+  size_t from = all.n > 4000 ? all.n - 4000 : 0;        // its end is the node and what stands just below
+  while (from && from < all.n && all.at[from - 1] != '\n') from++;
+  if (from) str_add(why, "...\n");
+  str_addn(why, str_c(&all) + from, all.n - from);
+  str_free(&all);
+}
+
+static bool node_ok(context *c, uop *u, enum stage stage) {
+  str law = {0}, reasons = {0}, *why = c->why;
+  bool ok = uop_check(u, &law);
+  c->why = &reasons;
+  if (!ok) str_addf(&reasons, "\n    %s", str_c(&law));
+  uop *v[MAX_PAT_VARS];
+  bool allowed = false;
+  const ruleset *const *sets = spec_of_stage[stage];
+  for (int i = 0; ok && !allowed && i < 4 && sets[i]; i++)
+    for (unsigned k = 0; k < sets[i]->n && !allowed; k++) {
+      const rule *r = &sets[i]->rules[k];
+      allowed = rule_match(r, sets[i]->domain, u, v) && r->fn(c->g, u, v, c);
+    }
+  c->why = why;
+  if (!allowed) {
+    str_addf(why, "%s is not what the spec of a %s allows%s", op_name((enum op)u->op), stage_names[stage], str_c(&reasons));
+    if (!reasons.n) {
+      str_add(why, "\n    no rule of");
+      for (int i = 0; i < 4 && sets[i]; i++) str_addf(why, " %s", sets[i]->name);
+      str_add(why, " is for it");
+    }
+    show(why, u);
+  }
+  str_free(&law); str_free(&reasons);
+  return allowed;
+}
+
+// --- ranges are bound -----------------------------------------------------------------------------------------------------
+
+static size_t first_bound(const uop *u) {               // sources from here on are the ranges that u binds
+  if (u->op == OP_STORE) return 2;
+  if (u->op == OP_REDUCE) return u->b > 1 ? (size_t)u->b : 1;
+  return u->nsrc;
+}
+
+static bool by_launch(const uop *r) { return r->b == AXIS_GROUP || r->b == AXIS_LOCAL; }
+
+// For each node the set of ranges that it hangs on and that nothing below binds, as bits.
+static bool ranges_bound(uop_list l, str *why) {
+  arena *mem = arena_new();
+  map number = {0}, sets = {0};
+  VEC(uop *) ranges = {0};
+  for (size_t i = 0; i < l.n; i++)
+    if (l.at[i]->op == OP_RANGE) { map_put(&number, l.at[i], (void *)(uintptr_t)ranges.n); vec_push(&ranges, l.at[i]); }
+  size_t words = ranges.n / 64 + 1;
+  uint64_t *s = NULL;
+  for (size_t i = 0; i < l.n; i++) {
+    uop *u = l.at[i];
+    s = ARENA_ARRAY(mem, uint64_t, words);
+    for (size_t j = 0; j < u->nsrc; j++) {
+      const uint64_t *t = map_ptr(&sets, u->src[j]);
+      for (size_t k = 0; k < words; k++) s[k] |= t[k];
+    }
+    size_t n = (size_t)(uintptr_t)map_ptr(&number, u);
+    if (u->op == OP_RANGE) s[n / 64] |= 1ull << n % 64;
+    for (size_t j = first_bound(u); j < u->nsrc; j++) {
+      n = (size_t)(uintptr_t)map_ptr(&number, u->src[j]);
+      s[n / 64] &= ~(1ull << n % 64);
+    }
+    map_put(&sets, u, s);
+  }
+  bool ok = true;
+  for (size_t i = 0; i < ranges.n && s && ok; i++)      // s: of the root, which is last
+    if ((s[i / 64] >> i % 64 & 1) && !by_launch(ranges.at[i])) {
+      str_addf(why, "RANGE %lld is used, and no REDUCE or STORE binds it", (long long)ranges.at[i]->a);
+      show(why, l.at[l.n - 1]);
+      ok = false;
+    }
+  vec_free(&ranges);
+  map_free(&number); map_free(&sets);
+  arena_free(mem);
+  return ok;
+}
+
+bool verify_graph_ok(graph *g, uop *root, enum stage stage, str *why) {
+  arena *mem = arena_new();
+  uop_list l = uop_toposort(mem, &root, 1);
+  context c = {.g = g, .why = why};
+  bool ok = true;
+  for (size_t i = 0; i < l.n && ok; i++) ok = node_ok(&c, l.at[i], stage);
+  if (ok && (stage == STAGE_KERNEL || stage == STAGE_OPTIMISED)) ok = ranges_bound(l, why);
+  arena_free(mem);
+  return ok;
+}
+
+// --- programs -------------------------------------------------------------------------------------------------------------
+
+enum { MAX_OPEN = 256 };
+
+typedef struct program_check {
+  context c;
+  map defined;               // node -> 1 + number of the scope in which it was made
+  uop *open[MAX_OPEN];       // RANGE or IF
+  uop *cond[MAX_OPEN];       // what holds inside
+  int64_t scope[MAX_OPEN];   // number of the scope
+  int depth;                 // open[1..depth]; scope 0 is the program itself
+  int64_t scopes;
+  bool has_idx;
+} program_check;
+
+static bool wrong(program_check *p, uop *u, const char *what) {
+  str_addf(p->c.why, "%s: %s", op_name((enum op)u->op), what);
+  show(p->c.why, u);
+  return false;
+}
+
+static bool is_leaf(const uop *u) { return u->nsrc == 0 && u->op != OP_ENDIF; }
+
+static bool in_scope(const program_check *p, const uop *u) {
+  int64_t s = (int64_t)(intptr_t)map_ptr(&p->defined, u) - 1;
+  for (int i = 0; i <= p->depth; i++) if (p->scope[i] == s) return true;
+  return false;
+}
+
+static bool open_scope(program_check *p, uop *u) {
+  if (p->depth + 1 == MAX_OPEN) return wrong(p, u, "nested too deeply");
+  p->depth++;
+  p->open[p->depth] = u;
+  p->scope[p->depth] = ++p->scopes;
+  p->cond[p->depth] = p->c.cond = u->op == OP_IF ? both(p->c.g, p->cond[p->depth - 1], u->src[0]) : p->cond[p->depth - 1];
+  return true;
+}
+
+static bool close_scope(program_check *p, uop *u) {
+  const uop *o = p->depth ? p->open[p->depth] : NULL;
+  if (u->op == OP_ENDIF && (!o || o->op != OP_IF)) return wrong(p, u, "the innermost open scope is no IF");
+  if (u->op == OP_END && o != u->src[0]) return wrong(p, u, "another scope is open inside, or the loop is not");
+  p->depth--;
+  p->c.cond = p->cond[p->depth];
+  return true;
+}
+
+static bool step(program_check *p, uop *u) {
+  bool again = map_has(&p->defined, u);
+  if (again && u->op != OP_ENDIF && !(u->op == OP_IF)) return wrong(p, u, u->op == OP_RANGE ? "the loop is opened twice" : "stands twice");
+  for (size_t i = 0; i < u->nsrc; i++) {
+    if (!map_has(&p->defined, u->src[i])) return wrong(p, u, "a source comes later, or never");
+    bool closes = u->op == OP_END && i == 0;
+    if (!closes && !is_leaf(u->src[i]) && !in_scope(p, u->src[i])) return wrong(p, u, "a source was made in a loop or IF that is closed");
+  }
+  if (!p->has_idx && (u->dt == DT_IDX || u->dt == DT_BF16)) return wrong(p, u, "IDX or BF16 in a program for a machine");
+  if (!node_ok(&p->c, u, STAGE_LINEAR)) return false;
+  if ((u->op == OP_RANGE || u->op == OP_IF) && !open_scope(p, u)) return false;
+  if ((u->op == OP_END || u->op == OP_ENDIF) && !close_scope(p, u)) return false;
+  map_put(&p->defined, u, (void *)(intptr_t)(p->scope[p->depth] + 1));
+  return true;
+}
+
+bool verify_program_ok(graph *g, uop *const *at, size_t n, str *why) {
+  program_check *p = xcalloc(1, sizeof *p);
+  p->c = (context){.g = g, .why = why};
+  for (size_t i = 0; i < n; i++) p->has_idx |= at[i]->dt == DT_IDX;      // the interpreter keeps exact integers, and then BF16 as well
+  bool ok = true;
+  for (size_t i = 0; i < n && ok; i++) ok = step(p, at[i]);
+  if (ok && p->depth) ok = wrong(p, p->open[p->depth], "is never closed");
+  map_free(&p->defined);
+  free(p);
+  return ok;
+}
+
+// --- with the last word -----------------------------------------------------------------------------------------------------
+
+static void or_die(bool ok, str *why, const char *pass) {
+  if (!ok) die("after '%s': %s", pass, str_c(why));
+  str_free(why);
+}
+
+void verify(graph *g, uop *root, enum stage stage, const char *pass) {
+  str why = {0};
+  or_die(verify_graph_ok(g, root, stage, &why), &why, pass);
+}
+
+void verify_program(graph *g, uop *const *at, size_t n, const char *pass) {
+  str why = {0};
+  or_die(verify_program_ok(g, at, n, &why), &why, pass);
+}

@@ -1,0 +1,223 @@
+// What is stored, and what is recomputed?  Every tensor that is not stored is computed inside each kernel that needs it. Going
+// from the results back to the inputs, each node collects its uses: (kernel, place as a function of that kernel's loops). A use
+// costs as many evaluations as the loops around the innermost range that it depends on make (values that depend on outer ranges
+// only are hoisted, so a norm that all of a row shares is computed once), less what register tiles share. If the evaluations
+// beyond one per element cost more than storing and loading, plus one more dispatch, the node is stored.
+//
+// Costs are in units of one vector lane's operation; the constants below are the model.
+#include "schedule/fuse.h"
+#include <string.h>
+
+enum { COST_DISPATCH = 60000, COST_STORE_LOAD = 4, COST_FAR_STORE_LOAD = 40, FAR_ELEMENTS = 1 << 18, NOMINAL_SYMBOLIC = 128, MAX_USES = 24, MAX_LOOPS = 24, TILE = 4 };
+
+typedef struct use {
+  struct use *next;
+  const struct kernel *kernel;
+  place at;
+  uop *loops[MAX_LOOPS];
+  int n_loops, n_outputs;                          // the first n_outputs loops are the kernel's output ranges
+} use;
+
+struct kernel { uop *root; };
+
+typedef struct decide { fusion *f; arena *mem; map uses, cost; int64_t next_id, next_range; } decide;
+
+static double size_of(const uop *end) { return end->op == OP_CONST ? (double)end->a : (double)min_i64(end->vmax, NOMINAL_SYMBOLIC); }
+
+static double elements(const shape *s) {
+  double n = 1;
+  for (int i = 0; s && i < s->n; i++) n *= size_of(s->dim[i]);
+  return n;
+}
+
+static double op_cost(const uop *u) {
+  switch (u->op) {
+  case OP_EXP2: case OP_LOG2: return 14;
+  case OP_SIN: return 24;
+  case OP_SQRT: case OP_RECIP: case OP_FDIV: case OP_IDIV: case OP_MOD: return 5;
+  case OP_GATHER: return 10;
+  case OP_CAST: case OP_BITCAST: return 0.5;
+  default: return op_flags((enum op)u->op) & OPF_ELEMENTWISE ? 1 : 0;
+  }
+}
+
+// Operations per element if everything down to memory is recomputed, reductions and all; what is repeated by EXPAND is shared.
+static double cost_of(decide *d, const uop *u) {
+  double *hit = map_ptr(&d->cost, u);
+  return hit ? *hit : 1;
+}
+
+static void note_cost(decide *d, const uop *u) {
+  double c = op_cost(u), *keep = ARENA_NEW(d->mem, double);
+  if (u->op == OP_BUFFER || u->op == OP_AFTER) c = 1;
+  else if (u->op == OP_EXPAND) c = cost_of(d, u->src[0]) * elements(u->src[0]->shape) / elements(u->shape);
+  else if (u->op == OP_REDUCE_AXIS) c = (cost_of(d, u->src[0]) + 1) * elements(u->src[0]->shape) / elements(u->shape);
+  else if (op_flags((enum op)u->op) & OPF_MOVEMENT) c = cost_of(d, u->src[0]);
+  else for (size_t i = 0; i < u->nsrc; i++) if (u->src[i]->shape) c += cost_of(d, u->src[i]);
+  *keep = c;
+  map_put(&d->cost, u, keep);
+}
+
+static bool same_use(const use *p, const use *q) {
+  if (p->kernel != q->kernel || p->at.n != q->at.n || p->at.valid != q->at.valid) return false;
+  return !memcmp(p->at.idx, q->at.idx, (size_t)p->at.n * sizeof *p->at.idx);
+}
+
+static void add_use(decide *d, uop *u, const use *from, const place *at) {
+  if (!u->shape) return;
+  use *n = ARENA_NEW(d->mem, use);
+  *n = *from;
+  n->at = *at;
+  for (use *o = map_ptr(&d->uses, u); o; o = o->next) if (same_use(o, n)) return;
+  n->next = map_ptr(&d->uses, u);
+  map_put(&d->uses, u, n);
+}
+
+static void mark_ranges(const uop *e, map *seen) {
+  if (map_has(seen, e)) return;
+  map_put(seen, e, (void *)1);
+  for (size_t i = 0; i < e->nsrc; i++) if (e->op != OP_RANGE) mark_ranges(e->src[i], seen);
+}
+
+// How often this use is evaluated, for each time that the kernel runs.
+static double evaluations(const use *u) {
+  map seen = {0};
+  for (int i = 0; i < u->at.n; i++) mark_ranges(u->at.idx[i], &seen);
+  int deepest = -1;
+  double n = 1;
+  for (int i = 0; i < u->n_loops; i++) if (map_has(&seen, u->loops[i])) deepest = i;
+  int shared = 0;
+  for (int i = 0; i <= deepest; i++) {
+    double s = size_of(u->loops[i]->src[0]);
+    // register tiles over up to two output ranges share what does not depend on them
+    if (i < u->n_outputs && !map_has(&seen, u->loops[i]) && shared < 2 && s > 1) { s /= s < TILE ? s : TILE; shared++; }
+    n *= s;
+  }
+  map_free(&seen);
+  return n;
+}
+
+static bool must_store(const uop *u) { return u->op == OP_CONTIGUOUS; }
+
+static bool may_store(const uop *u) {
+  if (!u->shape || u->dt == DT_IDX || u->dt == DT_BOOL) return false;
+  return (op_flags((enum op)u->op) & OPF_ELEMENTWISE) || u->op == OP_REDUCE_AXIS || u->op == OP_GATHER || u->op == OP_STACK || u->op == OP_CONTIGUOUS;
+}
+
+// Does the value hang on nothing but weights? Then it is not stored for a token: it would be written and read like a bigger weight.
+static bool worth_storing(decide *d, uop *u) {
+  if (must_store(u)) return true;
+  double evals = 0, n = elements(u->shape);
+  int count = 0;
+  for (use *o = map_ptr(&d->uses, u); o; o = o->next) { evals += evaluations(o); count++; }
+  if (count > MAX_USES) return true;
+  double extra = (evals - n) * cost_of(d, u);
+  double store = COST_DISPATCH + n * (n > FAR_ELEMENTS ? COST_FAR_STORE_LOAD : COST_STORE_LOAD);
+  return extra > store;
+}
+
+// Makes a kernel of u: its uses end here, and its sources are used at u's own output ranges.
+static use *start_kernel(decide *d, uop *u, const shape *s) {
+  struct kernel *k = ARENA_NEW(d->mem, struct kernel);
+  use *o = ARENA_NEW(d->mem, use);
+  k->root = u;
+  o->kernel = k;
+  o->at.n = s ? s->n : 0;
+  for (int i = 0; s && i < s->n; i++) {
+    bool one = uop_is_int(s->dim[i], 1);
+    o->at.idx[i] = one ? uop_idx(d->f->g, 0) : uop_range(d->f->g, s->dim[i], d->next_range++, AXIS_LOOP);
+    if (!one) o->loops[o->n_loops++] = o->at.idx[i];
+  }
+  o->n_outputs = o->n_loops;
+  return o;
+}
+
+static void pass_on(decide *d, uop *u, const use *o) {
+  graph *g = d->f->g;
+  place p, q;
+  if (op_flags((enum op)u->op) & OPF_MOVEMENT) { move_place(g, u, &o->at, &p); add_use(d, u->src[0], o, &p); return; }
+  switch (u->op) {
+  case OP_BUFFER: case OP_AFTER: case OP_IOTA: return;
+  case OP_REDUCE_AXIS: {
+    use inner = *o;
+    p = o->at;
+    for (int i = 0; i < p.n; i++)
+      if (u->b >> i & 1) {
+        p.idx[i] = uop_range(g, u->src[0]->shape->dim[i], d->next_range++, AXIS_REDUCE);
+        if (inner.n_loops < MAX_LOOPS) inner.loops[inner.n_loops++] = p.idx[i];
+      }
+    add_use(d, u->src[0], &inner, &p);
+    return;
+  }
+  case OP_GATHER: {
+    // the row is unknown here: a stand-in that depends on the ids' place
+    gather_place(u, &o->at, NULL, &p, &q);
+    uop *row = uop_idx(g, 0);
+    for (int i = 0; i < q.n; i++) row = idx_add(g, row, q.idx[i]);
+    p.idx[0] = row;
+    add_use(d, u->src[0], o, &p);
+    add_use(d, u->src[1], o, &q);
+    return;
+  }
+  case OP_STACK:
+    p = o->at;
+    p.n--;
+    for (size_t i = 0; i < u->nsrc; i++) add_use(d, u->src[i], o, &p);
+    return;
+  case OP_BITCAST: {
+    int last = o->at.n - 1, from = dtype_size((enum dtype)u->src[0]->dt), to = dtype_size((enum dtype)u->dt);
+    p = o->at;
+    if (from < to) p.idx[last] = idx_mul(g, p.idx[last], uop_idx(g, to / from));
+    add_use(d, u->src[0], o, &p);
+    return;
+  }
+  default:
+    for (size_t i = 0; i < u->nsrc; i++) add_use(d, u->src[i], o, &o->at);
+  }
+}
+
+static uop *base_of(uop *view) {
+  while ((op_flags((enum op)view->op) & OPF_MOVEMENT) || view->op == OP_AFTER) view = view->src[0];
+  return view;
+}
+
+static void store(decide *d, uop *u) {
+  uop *buf = uop_new(d->f->g, OP_BUFFER, (enum dtype)u->dt, 1, NULL, 0, (uarg){.a = TEMP_IDS + d->next_id++, .b = max_i64(1, shape_max_elems(u->shape))});
+  map_put(&d->f->stored, u, buf);
+}
+
+void fuse_decide(fusion *f, uop *sink, arena *mem) {
+  decide d = {.f = f, .mem = mem, .next_range = 1000000};
+  uop_list order = uop_toposort(mem, &sink, 1);
+  for (size_t i = 0; i < order.n; i++) if (order.at[i]->shape) note_cost(&d, order.at[i]);
+  for (size_t i = order.n; i-- > 0;) {
+    uop *u = order.at[i];
+    if (u->op == OP_ASSIGN) {
+      use *o = start_kernel(&d, u, u->shape);
+      // a value that reads the memory it is stored to is finished first
+      if (uop_depends(u->src[1], base_of(u->src[0])) && !map_has(&f->stored, u->src[1])) store(&d, u->src[1]);
+      add_use(&d, u->src[1], o, &o->at);
+      continue;
+    }
+    if (!u->shape || !map_has(&d.uses, u)) continue;
+    if (map_has(&f->stored, u) || (may_store(u) && worth_storing(&d, u))) {
+      if (!map_has(&f->stored, u)) store(&d, u);
+      pass_on(&d, u, start_kernel(&d, u, u->shape));
+    } else {
+      for (use *o = map_ptr(&d.uses, u); o; o = o->next) pass_on(&d, u, o);
+    }
+  }
+  for (size_t i = 0; i < order.n; i++) {
+    uop *u = order.at[i];
+    uintptr_t h = 0;
+    if (u->op != OP_BUFFER && u->op != OP_AFTER)
+      for (size_t j = 0; j < u->nsrc; j++) {
+        uintptr_t below = map_has(&f->stored, u->src[j]) ? 0 : (uintptr_t)map_ptr(&f->height, u->src[j]);
+        if (below > h) h = below;
+      }
+    if (u->op == OP_REDUCE_AXIS) h++;
+    map_put(&f->height, u, (void *)h);
+  }
+  map_free(&d.uses);
+  map_free(&d.cost);
+}

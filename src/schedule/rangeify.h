@@ -1,0 +1,25 @@
+// Movement ops as maps between indices; and the lowering of tensor nodes to expressions over ranges.
+#ifndef WEFT_RANGEIFY_H
+#define WEFT_RANGEIFY_H
+#include "schedule/schedule.h"
+
+// The place of an element: one IDX expression per axis; `valid` (BOOL, or NULL: always) says where it exists (padding).
+typedef struct place { int n; uop *idx[MAX_DIMS], *valid; } place;
+
+// Where in u->src[0] the element `at` of movement op u comes from.
+void move_place(graph *g, const uop *u, const place *at, place *src);
+// Row-major element number in memory: symbolic axes are laid out at their upper bounds.
+uop *flat_index(graph *g, const shape *s, const place *at);
+// Place in the GATHER's x, given the (lowered) row number.
+void gather_place(const uop *u, const place *at, uop *row, place *x, place *ids);
+
+// Decisions of the cost model, and what lowering needs to know about them.
+typedef struct fusion {
+  graph *g;
+  map stored;                // tensor node -> BUFFER that holds it
+  map height;                // tensor node -> levels of reductions below it that are not stored (as uintptr)
+} fusion;
+// The value of tensor u at a place, as an expression. `memo` is per kernel.
+typedef struct lowering { fusion *f; smap memo; arena *mem; uop *self; } lowering;
+uop *lower(lowering *l, uop *u, const place *at);
+#endif

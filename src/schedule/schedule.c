@@ -1,0 +1,219 @@
+// The pipeline of scheduling, one call a step: see schedule.h. The cost model is in fuse.c, index arithmetic in rangeify.c,
+// the memory planner in memory_plan.c.
+#include "schedule/schedule.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/env.h"
+#include "schedule/fuse.h"
+#include "schedule/memory_plan.h"
+
+typedef struct raw_kernel { uop *root, *store; VEC(int) deps; int level; } raw_kernel;
+typedef struct builder { graph *g; arena *mem; fusion f; VEC(raw_kernel) kernels; map kernel_of, writer; } builder;
+
+static uop *base_buffer(uop *view) {
+  while ((op_flags((enum op)view->op) & OPF_MOVEMENT) || view->op == OP_AFTER) view = view->src[0];
+  return view;
+}
+
+// --- kernels as expressions -----------------------------------------------------------------------------------------
+
+static uop *lower_kernel(builder *b, uop *root) {
+  graph *g = b->g;
+  lowering l = {.f = &b->f, .mem = b->mem};
+  uop *ranges[2 + MAX_DIMS], *target, *value;
+  size_t n = 2;
+  place at = {.n = root->shape->n};
+  for (int i = 0; i < at.n; i++) {
+    bool one = uop_is_int(root->shape->dim[i], 1);
+    at.idx[i] = one ? uop_idx(g, 0) : uop_range(g, root->shape->dim[i], i, AXIS_LOOP);
+    if (!one) ranges[n++] = at.idx[i];
+  }
+  if (root->op == OP_ASSIGN) {
+    uop *view = root->src[0];
+    place p = at, q;
+    for (; op_flags((enum op)view->op) & OPF_MOVEMENT; view = view->src[0]) { move_place(g, view, &p, &q); p = q; }
+    if (p.valid) die("assign to a padded view");
+    target = uop_index(g, base_buffer(view), flat_index(g, view->shape, &p));
+    value = lower(&l, root->src[1], &at);
+  } else {
+    l.self = root;
+    target = uop_index(g, map_ptr(&b->f.stored, root), flat_index(g, root->shape, &at));
+    value = lower(&l, root, &at);
+  }
+  smap_free(&l.memo);
+  ranges[0] = target;
+  ranges[1] = simplify(g, value);
+  return uop_new(g, OP_STORE, DT_VOID, 1, ranges, n, (uarg){0});
+}
+
+// --- dependencies ---------------------------------------------------------------------------------------------------
+
+// Kernels that the value of u (when it is computed inside another kernel) waits for.
+static void collect_deps(builder *b, uop *u, bool top, map *seen, raw_kernel *k) {
+  if (map_has(seen, u)) return;
+  map_put(seen, u, (void *)1);
+  void *index;
+  if (!top && map_get(&b->kernel_of, (uint64_t)(uintptr_t)u, &index)) { vec_push(&k->deps, (int)(intptr_t)index); return; }
+  if (u->op == OP_AFTER)                              // reading a version of a buffer waits for all stores that made it
+    for (uop *v = u; v->op == OP_AFTER; v = v->src[0])
+      for (size_t i = 1; i < v->nsrc; i++)
+        if (map_get(&b->kernel_of, (uint64_t)(uintptr_t)v->src[i], &index)) vec_push(&k->deps, (int)(intptr_t)index);
+  if (u->op == OP_AFTER || u->op == OP_BUFFER) return;
+  for (size_t i = 0; i < u->nsrc; i++) collect_deps(b, u->src[i], false, seen, k);
+}
+
+// The version of a buffer that a kernel loads: any AFTER or BUFFER node below its tensors, by walking as collect_deps does.
+static bool reads_version(builder *b, uop *u, bool top, map *seen, const uop *version) {
+  if (u == version) return true;
+  if (map_has(seen, u)) return false;
+  map_put(seen, u, (void *)1);
+  if (!top && map_has(&b->kernel_of, u)) return false;
+  if (u->op == OP_AFTER || u->op == OP_BUFFER) return false;
+  for (size_t i = u->op == OP_ASSIGN ? 1 : 0; i < u->nsrc; i++) if (reads_version(b, u->src[i], false, seen, version)) return true;
+  return false;
+}
+
+static void find_deps(builder *b) {
+  for (size_t i = 0; i < b->kernels.n; i++) {
+    map seen = {0};
+    collect_deps(b, b->kernels.at[i].root, true, &seen, &b->kernels.at[i]);
+    map_free(&seen);
+  }
+  // a store waits for everybody who reads the version that it replaces
+  for (size_t i = 0; i < b->kernels.n; i++) {
+    uop *root = b->kernels.at[i].root;
+    if (root->op != OP_ASSIGN) continue;
+    uop *view = root->src[0];
+    while (op_flags((enum op)view->op) & OPF_MOVEMENT) view = view->src[0];
+    bool replaced = view->op == OP_AFTER;
+    for (size_t j = 0; j < b->kernels.n; j++) {
+      if (j == i) continue;
+      map seen = {0};
+      // reading BUFFER itself where nobody else writes it is reading what is there before this graph runs
+      if ((replaced || view->op == OP_BUFFER) && reads_version(b, b->kernels.at[j].root, true, &seen, view)) vec_push(&b->kernels.at[i].deps, (int)j);
+      map_free(&seen);
+    }
+  }
+}
+
+static int level_of(builder *b, int i, unsigned char *state) {
+  raw_kernel *k = &b->kernels.at[i];
+  if (state[i] == 2) return k->level;
+  if (state[i] == 1) die("kernels wait for each other in a circle: a buffer is read after a store that the reader feeds");
+  state[i] = 1;
+  int level = 0;
+  for (size_t j = 0; j < k->deps.n; j++) level = (int)max_i64(level, 1 + level_of(b, k->deps.at[j], state));
+  state[i] = 2;
+  return k->level = level;
+}
+
+// --- kernels over parameters ----------------------------------------------------------------------------------------
+
+static void parametrise(builder *b, const raw_kernel *raw, sched_kernel *k) {
+  graph *g = b->g;
+  uop_list l = uop_toposort(b->mem, &(uop *){raw->store}, 1);
+  VEC(uop *) bufs = {0};
+  map subst = {0};
+  uop *out = raw->store->src[0]->src[0];
+  vec_push(&bufs, out);
+  for (size_t i = 0; i < l.n; i++)
+    if (l.at[i]->op == OP_BUFFER && l.at[i] != out) vec_push(&bufs, l.at[i]);
+  k->n_bufs = (int)bufs.n;
+  k->bufs = ARENA_ARRAY(graph_arena(g), int64_t, bufs.n);
+  k->written = ARENA_ARRAY(graph_arena(g), bool, bufs.n);
+  for (size_t i = 0; i < bufs.n; i++) {
+    k->bufs[i] = bufs.at[i]->a;
+    map_put(&subst, bufs.at[i], uop_new(g, OP_PARAM, (enum dtype)bufs.at[i]->dt, 1, NULL, 0,
+            bufs.at[i]->a >= TEMP_IDS ? (uarg){(int64_t)i, bufs.at[i]->b, "temp", 4} : (uarg){.a = (int64_t)i, .b = bufs.at[i]->b}));
+  }
+  k->written[0] = true;
+  uop *store = uop_substitute(g, raw->store, &subst);
+  k->ast = uop_new(g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0});
+  k->tensor = raw->root;
+  k->level = raw->level;
+  map_free(&subst);
+  vec_free(&bufs);
+}
+
+static int by_level(const void *p, const void *q) {
+  const sched_kernel *a = p, *b = q;
+  return a->level != b->level ? (a->level < b->level ? -1 : 1) : a->order - b->order;
+}
+
+static void find_temps(builder *b, schedule *s) {
+  map index = {0};
+  VEC(sched_temp) temps = {0};
+  for (int i = 0; i < s->n_kernels; i++)
+    for (int j = 0; j < s->kernels[i].n_bufs; j++) {
+      int64_t id = s->kernels[i].bufs[j];
+      if (id < TEMP_IDS) continue;
+      void *at;
+      if (!map_get(&index, (uint64_t)id, &at)) {
+        at = (void *)(intptr_t)temps.n;
+        map_set(&index, (uint64_t)id, at);
+        vec_push(&temps, ((sched_temp){.id = id, .first = s->kernels[i].level, .last = s->kernels[i].level}));
+      }
+      sched_temp *t = &temps.at[(intptr_t)at];
+      if (s->kernels[i].level > t->last) t->last = s->kernels[i].level;
+      if (s->kernels[i].level < t->first) t->first = s->kernels[i].level;
+    }
+  uop_list all = {0};
+  (void)all;
+  for (size_t i = 0; i < b->kernels.n; i++) {
+    uop *buf = b->kernels.at[i].store->src[0]->src[0];
+    void *at;
+    if (buf->a < TEMP_IDS || !map_get(&index, (uint64_t)buf->a, &at)) continue;
+    sched_temp *t = &temps.at[(intptr_t)at];
+    t->dt = (enum dtype)buf->dt;
+    t->elems = buf->b;
+    if (!mul_i64(buf->b, dtype_size(t->dt), &t->bytes)) die("an intermediate of more than 2^63 bytes");
+  }
+  s->n_temps = (int)temps.n;
+  s->temps = ARENA_ARRAY(graph_arena(b->g), sched_temp, temps.n);
+  if (temps.n) memcpy(s->temps, temps.at, temps.n * sizeof *temps.at);
+  vec_free(&temps);
+  map_free(&index);
+}
+
+static void print_schedule(const schedule *s) {
+  for (int i = 0; i < s->n_kernels; i++) {
+    str t = {0};
+    const sched_kernel *k = &s->kernels[i];
+    uop_print_expr(&t, k->ast);
+    fprintf(stderr, "schedule: level %3d kernel %3d, %d buffers: %.400s\n", k->level, i, k->n_bufs, str_c(&t));
+    str_free(&t);
+  }
+  fprintf(stderr, "schedule: %d kernels in %d dispatches, %d graph ops, arena %.2f MiB\n", s->n_kernels, s->n_levels, s->graph_ops, (double)s->arena_bytes / (1 << 20));
+}
+
+void schedule_graph(graph *g, uop *sink, schedule *out) {
+  builder b = {.g = g, .mem = arena_new(), .f = {.g = g}};
+  *out = (schedule){0};
+  fuse_decide(&b.f, sink, b.mem);
+  uop_list order = uop_toposort(b.mem, &sink, 1);
+  for (size_t i = 0; i < order.n; i++) {
+    uop *u = order.at[i];
+    unsigned f = op_flags((enum op)u->op);
+    if (u->shape && ((f & OPF_ELEMENTWISE) || u->op == OP_REDUCE_AXIS || u->op == OP_GATHER)) out->graph_ops++;
+    if (u->op != OP_ASSIGN && !map_has(&b.f.stored, u)) continue;
+    map_put(&b.kernel_of, u, (void *)(intptr_t)b.kernels.n);
+    vec_push(&b.kernels, ((raw_kernel){.root = u, .store = lower_kernel(&b, u)}));
+  }
+  find_deps(&b);
+  unsigned char *state = ARENA_ARRAY(b.mem, unsigned char, b.kernels.n);
+  out->n_kernels = (int)b.kernels.n;
+  out->kernels = ARENA_ARRAY(graph_arena(g), sched_kernel, b.kernels.n);
+  for (size_t i = 0; i < b.kernels.n; i++) {
+    out->n_levels = (int)max_i64(out->n_levels, 1 + level_of(&b, (int)i, state));
+    parametrise(&b, &b.kernels.at[i], &out->kernels[i]);
+    out->kernels[i].order = (int)i;
+  }
+  if (out->n_kernels) qsort(out->kernels, b.kernels.n, sizeof *out->kernels, by_level);
+  find_temps(&b, out);
+  plan_memory(out);
+  if (debug_level() >= 1) print_schedule(out);
+  for (size_t i = 0; i < b.kernels.n; i++) vec_free(&b.kernels.at[i].deps);
+  vec_free(&b.kernels);
+  map_free(&b.f.stored); map_free(&b.f.height); map_free(&b.kernel_of);
+  arena_free(b.mem);
+}
