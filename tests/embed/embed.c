@@ -1,51 +1,41 @@
-// A program that embeds Weft, as a user of the library would write it: weft.h is all it knows.  It continues a text greedily
-// and prints the tokens and the text; tests/python/test_install.py builds it against an installed Weft and compares it with
-// the weft command.
+// A program that embeds Weft: it knows include/weft.h and libweft.a, and nothing else of the tree.  Loads a model, tokenizes,
+// decodes, samples and frees.  Usage: embed MODEL PROMPT N; the text of N greedy tokens goes to stdout.
 #include "weft.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static weft_error err;
-
-static void check(int result) {
-  if (result == 0) return;
-  fprintf(stderr, "embed: %s\n", err.text);
-  exit(1);
+static int complain(const weft_error *err) {
+  fprintf(stderr, "embed: %s\n", err->text);
+  return 1;
 }
 
 int main(int argc, char **argv) {
-  if (argc != 4) {
-    fprintf(stderr, "usage: embed MODEL PROMPT COUNT\n");
-    return 2;
-  }
-  if (strncmp(weft_version(), "0.1.", 4) != 0) fprintf(stderr, "embed: written for 0.1, this is %s\n", weft_version());
+  if (argc != 4) return 2;
+  weft_error err;
   weft_model *model;
-  check(weft_model_open(argv[1], NULL, &model, &err));
+  if (weft_model_open(argv[1], NULL, &model, &err)) return complain(&err);
   const weft_vocab *vocab = weft_model_vocab(model);
-  int32_t *ids;
+  int32_t *ids, next;
   size_t n;
-  check(weft_tokenize(vocab, argv[2], strlen(argv[2]), WEFT_ADD_SPECIAL, &ids, &n, &err));
-
+  if (weft_tokenize(vocab, argv[2], strlen(argv[2]), WEFT_ADD_SPECIAL, &ids, &n, &err)) return complain(&err);
+  const float *logits;
+  if (weft_decode(model, ids, n, 0, &logits, &err)) return complain(&err);
   weft_sampling greedy = weft_sampling_default();
   greedy.temp = 0;
   weft_sampler *sampler;
-  check(weft_sampler_new(weft_model_vocab_size(model), &greedy, &sampler, &err));
+  if (weft_sampler_new(weft_model_vocab_size(model), &greedy, &sampler, &err)) return complain(&err);
   weft_stream *stream = weft_stream_new(vocab, false);
-
-  const float *logits;
-  check(weft_decode(model, ids, n, 0, &logits, &err));
-  int pos = (int)n;
-  for (int left = atoi(argv[3]); left > 0; left--) {
-    int32_t next;
-    check(weft_sample(sampler, logits, &next, &err));
-    if (weft_is_end(vocab, next)) break;
-    check(weft_accept(sampler, next, &err));
-    size_t length;
-    const char *text = weft_stream_add(stream, next, &length);
-    fwrite(text, 1, length, stdout);
-    if (left > 1) check(weft_decode(model, &next, 1, pos++, &logits, &err));
+  for (int i = 0, pos = (int)n; i < atoi(argv[3]); i++, pos++) {
+    if (weft_sample(sampler, logits, &next, &err)) return complain(&err);
+    size_t n_text;
+    const char *text = weft_stream_add(stream, next, &n_text);
+    fwrite(text, 1, n_text, stdout);
+    if (weft_is_end(vocab, next) || weft_decode(model, &next, 1, pos, &logits, &err)) break;
   }
+  size_t n_text;
+  const char *text = weft_stream_end(stream, &n_text);
+  fwrite(text, 1, n_text, stdout);
   weft_stream_free(stream);
   weft_sampler_free(sampler);
   weft_free(ids);

@@ -1,0 +1,310 @@
+"""The command line as a user meets it: help, versions, wrong usage, bad files, inspect, tokenize and env.
+
+Nothing here evaluates a model; that is test_run.py.
+"""
+import json
+import os
+import re
+import subprocess
+
+import gguf
+import numpy as np
+import pytest
+
+COMMANDS = ["run", "bench", "inspect", "tokenize", "env"]
+
+
+def one_error(done, status):
+    """The single line of an error, after checking that it is one and that stdout is empty."""
+    assert done.returncode == status, done.err
+    assert done.stdout == b""
+    lines = done.err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("weft: error: "), done.err
+    return lines[0]
+
+
+# ---- help and usage ----------------------------------------------------------------------------------------------------
+
+def test_version(run_weft):
+    for word in ("--version", "version"):
+        done = run_weft([word])
+        assert done.returncode == 0 and re.fullmatch(r"weft \d+\.\d+\.\d+\n", done.out) and done.err == ""
+
+
+@pytest.mark.parametrize("args", [["--help"], ["-h"], ["help"], ["help", "help"]])
+def test_general_help(run_weft, args):
+    done = run_weft(args)
+    assert done.returncode == 0 and done.err == ""
+    for name in COMMANDS:
+        assert re.search(rf"^  {name} +\S", done.out, re.M), name
+
+
+def test_without_arguments(run_weft):
+    done = run_weft([])
+    assert done.returncode == 2 and done.out == "" and "Commands" in done.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command(run_weft, command):
+    texts = {run_weft(args).out for args in ([command, "--help"], [command, "-h"], ["help", command])}
+    assert len(texts) == 1
+    text = texts.pop()
+    assert text.startswith(f"weft {command} ")
+    assert all(len(line) <= 110 for line in text.splitlines())
+    assert not re.search(r"[ \t]$", text, re.M)
+    done = run_weft([command, "--help"])
+    assert done.returncode == 0 and done.err == ""
+
+
+def test_help_names_what_programs_may_rely_on(run_weft):
+    text = run_weft(["run", "--help"]).out
+    for flag in ("-m --model -p --prompt -f --ids -n --predict --count -c -t -s --seed --temp --top-k --top-p --min-p --repeat-penalty "
+                 "--repeat-last-n --precision --ignore-eos --stats --json --top-logprobs --force --parse-special -e --benchmark "
+                 "--no-bos -h").split():
+        assert re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", text), flag
+
+
+USAGE = [
+    (["rnu"], "did you mean 'run'"),
+    (["frobnicate"], "unknown command 'frobnicate'"),
+    (["help", "rnu"], "did you mean 'run'"),
+    (["-m", "x"], "expected a command before '-m'"),
+    (["run", "--tmep", "1"], "did you mean '--temp'"),
+    (["run", "--quux"], "unknown option '--quux'"),
+    (["run", "word"], "unexpected argument 'word'"),
+    (["run"], "no model"),
+    (["run", "-m"], "-m needs a value"),
+    (["run", "-m", "x"], "no prompt"),
+    (["run", "-m", "x", "-p", "a", "--ids", "1"], "more than once"),
+    (["run", "-m", "x", "-p", "a", "-f", "b"], "more than once"),
+    (["run", "-m", "x", "--ids", "1,a"], "'a' is not a token id"),
+    (["run", "-m", "x", "--ids", ""], "--ids"),
+    (["run", "-m", "x", "-p", "a", "-n", "-2"], "-n must be -1 or more, not -2"),
+    (["run", "-m", "x", "-p", "a", "-n", "many"], "'many'"),
+    (["run", "-m", "x", "-p", "a", "-n", "9223372036854775808"], "-n"),
+    (["run", "-m", "x", "-p", "a", "--temp", "nan"], "--temp"),
+    (["run", "-m", "x", "-p", "a", "--temp", "-1"], "--temp"),
+    (["run", "-m", "x", "-p", "a", "--top-p", "1.1"], "--top-p must lie between 0 and 1, not 1.1"),
+    (["run", "-m", "x", "-p", "a", "--min-p", "2"], "--min-p"),
+    (["run", "-m", "x", "-p", "a", "--top-k", "-1"], "--top-k"),
+    (["run", "-m", "x", "-p", "a", "--repeat-penalty", "0"], "--repeat-penalty"),
+    (["run", "-m", "x", "-p", "a", "-t", "-1"], "-t"),
+    (["run", "-m", "x", "-p", "a", "-c", "-1"], "-c"),
+    (["run", "-m", "x", "-p", "a", "-s", "-2"], "-s"),
+    (["run", "-m", "x", "-p", "a", "--precision", "half"], "fast|exact"),
+    (["run", "-m", "x", "-p", "a", "--top-logprobs", "3"], "--json"),
+    (["bench"], "no model"),
+    (["bench", "-m", "x", "-p", "a"], "'a'"),
+    (["bench", "-m", "x", "-p", "5-1"], "'5-1'"),
+    (["bench", "-m", "x", "-pg", "5"], "-pg"),
+    (["bench", "-m", "x", "-r", "0"], "-r"),
+    (["bench", "-m", "x", "-o", "xml"], "md|json|jsonl|csv"),
+    (["bench", "-m", "x", "-p", "0", "-n", "0"], "nothing to measure"),
+    (["inspect"], "no model"),
+    (["inspect", "--jsn"], "did you mean '--json'"),
+    (["tokenize", "-m", "x"], "nothing to tokenize"),
+    (["tokenize", "-p", "x"], "no model"),
+    (["tokenize", "-m", "x", "-p", "a", "--stdin"], "one of"),
+    (["tokenize", "-m", "x", "--detokenize", "1;2"], "--detokenize"),
+    (["env", "x"], "unexpected argument"),
+]
+
+
+@pytest.mark.parametrize("args, expected", USAGE, ids=[" ".join(a) for a, _ in USAGE])
+def test_wrong_usage(run_weft, args, expected):
+    assert expected in one_error(run_weft(args), 2)
+
+
+# ---- bad files ---------------------------------------------------------------------------------------------------------
+
+OPENERS = [["inspect"], ["tokenize", "-p", "x"], ["run", "-p", "x", "-n", "1"], ["bench", "-p", "1", "-n", "0"]]
+
+
+@pytest.mark.parametrize("opener", OPENERS, ids=lambda o: o[0])
+def test_files_that_are_no_models(run_weft, tmp_path, tinypy, opener):
+    def refused(path, *expected):
+        line = one_error(run_weft([*opener, "-m", path]), 1)
+        assert str(path).replace("\n", " ") in line, line
+        for text in expected:
+            assert text in line, line
+
+    refused(tmp_path / "missing.gguf", "No such file")
+    refused(tmp_path, "directory")
+    for name, content in [("empty", b""), ("text", b"hello world, this is no model\n" * 10), ("magic", b"GGUF"),
+                          ("future", b"GGUF\x63\0\0\0" + b"\0" * 16), ("line\nbreak", b"x" * 40)]:
+        (tmp_path / name).write_bytes(content)
+        refused(tmp_path / name)
+    whole = open(tinypy, "rb").read()
+    for size in (20, 100, 5000, 20000, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "cut.gguf").write_bytes(whole[:size])
+        refused(tmp_path / "cut.gguf")
+
+
+def test_a_prompt_file_that_is_not_there(run_weft, tinypy, tmp_path):
+    assert "nothing.txt" in one_error(run_weft(["run", "-m", tinypy, "-f", tmp_path / "nothing.txt"]), 1)
+    assert "nothing.txt" in one_error(run_weft(["tokenize", "-m", tinypy, "-f", tmp_path / "nothing.txt"]), 1)
+
+
+# ---- inspect -----------------------------------------------------------------------------------------------------------
+
+def as_plain(field):
+    """The value of a field of the gguf package, as JSON would have it."""
+    value = field.contents()
+    if isinstance(value, np.generic):
+        value = value.item()
+    return value
+
+
+def same(ours, theirs):
+    if isinstance(theirs, list):
+        return isinstance(ours, list) and len(ours) == len(theirs) and all(same(a, b) for a, b in zip(ours, theirs))
+    if isinstance(theirs, float) and not isinstance(theirs, bool):
+        return ours is None if theirs != theirs else abs(ours - theirs) <= 1e-12 * abs(theirs)
+    return type(ours) is type(theirs) and ours == theirs
+
+
+def check_inspect(run_weft, path):
+    done = run_weft(["inspect", "-m", path, "--json"])
+    assert done.returncode == 0 and done.err == ""
+    ours = json.loads(done.stdout)
+    reader = gguf.GGUFReader(path)
+    fields = {name: field for name, field in reader.fields.items() if not name.startswith("GGUF.")}
+    assert list(ours["metadata"]) == list(fields)
+    for name, field in fields.items():
+        assert same(ours["metadata"][name], as_plain(field)), name
+    assert ours["n_tensors"] == len(reader.tensors) == len(ours["tensors"])
+    for mine, theirs in zip(ours["tensors"], reader.tensors):
+        assert mine["name"] == theirs.name
+        assert mine["type"] == theirs.tensor_type.name
+        assert mine["shape"] == theirs.shape.tolist()
+        assert mine["elements"] == int(theirs.n_elements)
+        assert mine["bytes"] == int(theirs.n_bytes)
+        assert mine["offset"] == int(theirs.data_offset)
+    assert ours["tensor_bytes"] == sum(int(t.n_bytes) for t in reader.tensors)
+    assert ours["n_params"] == sum(int(t.n_elements) for t in reader.tensors)
+    assert ours["file_bytes"] == os.path.getsize(path)
+    assert sum(t["bytes"] for t in ours["types"].values()) == ours["tensor_bytes"]
+
+
+def test_inspect_agrees_with_the_gguf_package(run_weft, tinypy):
+    check_inspect(run_weft, tinypy)
+
+
+@pytest.mark.parametrize("name", ["models/tiny-llama", "models/tiny-deepseek2", "models/tinypy-q4_k_m", "vocabs/ggml-vocab-llama-spm",
+                                  "vocabs/ggml-vocab-bert-bge"])
+def test_inspect_any_file(run_weft, shared_dir, name):
+    check_inspect(run_weft, str(shared_dir / f"{name}.gguf"))
+
+
+def test_inspect_for_people(run_weft, tinypy):
+    done = run_weft(["inspect", "-m", tinypy])
+    assert done.returncode == 0 and done.err == ""
+    lines = done.out.splitlines()
+    assert lines[0] == tinypy and "llama 5.2M Q8_0" in lines[1]
+    assert re.search(r"^  llama\.block_count +UINT32 +6$", done.out, re.M)
+    assert re.search(r"^  tokenizer\.ggml\.tokens +STRING\[2048\] .*\(2048 elements\)\]$", done.out, re.M)
+    assert re.search(r"^  token_embd\.weight +Q8_0 +256 x 2048 +544\.00 KiB$", done.out, re.M)
+    assert max(map(len, lines)) < 200                       # long arrays are abbreviated ...
+    assert len(run_weft(["inspect", "-m", tinypy, "--full"]).out) > 3 * len(done.out)   # ... unless they are asked for
+
+
+# ---- tokenize ----------------------------------------------------------------------------------------------------------
+
+def test_tokenize_and_back(run_weft, tinypy, tmp_path):
+    text = "def f(x):\n    return 'é\u4e2d' + x\t# <|endoftext|>\n"
+    ids = json.loads(run_weft(["tokenize", "-m", tinypy, "-p", text, "--ids"]).out)
+    assert ids[0] == 0 and 0 not in ids[1:]                 # BOS, and the control token's text stayed text
+    assert run_weft(["tokenize", "-m", tinypy, "-p", text, "--ids"]).out == "[" + ", ".join(map(str, ids)) + "]\n"
+    assert run_weft(["tokenize", "-m", tinypy, "--detokenize", ",".join(map(str, ids))]).out == text
+    assert json.loads(run_weft(["tokenize", "-m", tinypy, "--stdin", "--ids"], input=text).out) == ids
+    (tmp_path / "text").write_text(text)
+    assert json.loads(run_weft(["tokenize", "-m", tinypy, "-f", tmp_path / "text", "--ids"]).out) == ids
+    assert json.loads(run_weft(["tokenize", "-m", tinypy, "-p", text, "--ids", "--no-bos"]).out) == ids[1:]
+    special = json.loads(run_weft(["tokenize", "-m", tinypy, "-p", text, "--ids", "--parse-special"]).out)
+    assert special.count(0) == 2
+    assert run_weft(["tokenize", "-m", tinypy, "--detokenize", json.dumps(special[1:]), "--parse-special"]).out == text
+    lines = run_weft(["tokenize", "-m", tinypy, "-p", text]).out.splitlines()
+    assert [int(line.split(" -> ")[0]) for line in lines] == ids
+    assert lines[1] == "   316 -> 'def'"
+
+
+def test_tokenize_escapes(run_weft, tinypy):
+    literal = run_weft(["tokenize", "-m", tinypy, "-p", r"a\n\x41", "--ids"]).out
+    escaped = run_weft(["tokenize", "-m", tinypy, "-e", "-p", r"a\n\x41", "--ids"]).out
+    assert literal != escaped
+    assert escaped == run_weft(["tokenize", "-m", tinypy, "-p", "a\nA", "--ids"]).out
+
+
+def test_tokenize_nothing(run_weft, tinypy):
+    assert run_weft(["tokenize", "-m", tinypy, "-p", "", "--ids"]).out == "[0]\n"
+    assert run_weft(["tokenize", "-m", tinypy, "-p", "", "--ids", "--no-bos"]).out == "[]\n"
+    assert run_weft(["tokenize", "-m", tinypy, "--stdin", "--ids", "--no-bos"]).out == "[]\n"
+
+
+def test_tokenize_bytes(run_weft, tinypy):
+    for data in (b"a\0b", b"\xff\xfe", b"\xed\xa0\x80", bytes(range(256))):
+        done = run_weft(["tokenize", "-m", tinypy, "--stdin", "--ids", "--no-bos"], input=data)
+        assert done.returncode == 0
+        back = run_weft(["tokenize", "-m", tinypy, "--detokenize", done.out.strip()])
+        assert back.stdout == data
+
+
+def test_detokenize_outside_the_vocabulary(run_weft, tinypy):
+    assert "2048" in one_error(run_weft(["tokenize", "-m", tinypy, "--detokenize", "5,2048"]), 1)
+
+
+def test_a_vocabulary_without_tensors(run_weft, shared_dir):
+    done = run_weft(["tokenize", "-m", shared_dir / "vocabs" / "ggml-vocab-llama-bpe.gguf", "-p", "Hello world", "--ids"])
+    assert done.out == "[128000, 9906, 1917]\n"
+
+
+def test_an_unknown_tokenizer_says_so(run_weft, shared_dir):
+    line = one_error(run_weft(["tokenize", "-m", shared_dir / "vocabs" / "ggml-vocab-bert-bge.gguf", "-p", "x"]), 1)
+    assert "tokenizer.ggml.model" in line and "'bert'" in line
+
+
+# ---- env ---------------------------------------------------------------------------------------------------------------
+
+def test_env(run_weft, cache_dir):
+    done = run_weft(["env"], env={"MV_BLOCKSIZE": "9", "WEFT_CACHE": cache_dir})
+    assert done.returncode == 0
+    for name in "DEBUG SPEC BEAM BEAM_SKIP_MS NOOPT MV_THREADS_PER_ROW MV_BLOCKSIZE MV_ROWS_PER_THREAD DEV RENDER WEFT_CPU VIZ WEFT_CACHE".split():
+        assert re.search(rf"^{name} ", done.out, re.M), name
+    assert re.search(r"^MV_BLOCKSIZE +9 +4 +\S", done.out, re.M)
+    assert re.search(r"^threads +\d+$", done.out, re.M)
+    assert re.search(rf"^cache +{re.escape(str(cache_dir))}", done.out, re.M)
+
+
+def test_env_json(run_weft):
+    done = run_weft(["env", "--json"], env={"WEFT_CACHE": "off", "DEV": "REF"})
+    assert done.returncode == 0
+    env = json.loads(done.stdout)
+    assert env["variables"]["DEV"]["value"] == "REF" and env["variables"]["DEV"]["default"] == "CPU"
+    assert env["machine"]["cache"] is None
+    assert env["machine"]["threads"] >= 1 and env["machine"]["memory_total"] > 0
+
+
+def test_env_with_a_wrong_cpu(run_weft):
+    done = run_weft(["env"], env={"WEFT_CPU": "pentium"})
+    assert done.returncode == 0 and "pentium" in done.out
+
+
+# ---- pipes -------------------------------------------------------------------------------------------------------------
+
+def test_a_closed_pipe_is_quiet(weft, weft_env, shared_dir):
+    command = [weft, "inspect", "--json", "-m", str(shared_dir / "vocabs" / "ggml-vocab-gpt-2.gguf")]
+    p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=weft_env)
+    p.stdout.read(10)
+    p.stdout.close()
+    assert p.stderr.read() == b""
+    p.stderr.close()
+    assert p.wait(60) == 0
+
+
+def test_a_full_disk_is_an_error(run_weft, weft, weft_env, tinypy):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full")
+    for args in (["inspect", "-m", tinypy], ["env"], ["--help"], ["--version"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([weft, *args], stdout=full, stderr=subprocess.PIPE, env=weft_env)
+        assert done.returncode == 1 and b"No space left" in done.stderr, args

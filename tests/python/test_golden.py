@@ -1,0 +1,72 @@
+"""Log-probabilities against records of llama.cpp, with its tokens forced.
+
+A record holds, for each step, the twenty likeliest tokens and their log-probabilities.  Two bounds, both of the design: the
+mean KL divergence over the recorded steps, of the recorded outcomes and, as one more, all the rest; and the same likeliest
+token wherever the record's first and second are further than GAP apart.  The records contain llama.cpp's own rounding of
+activations to int8, so they are met to a bound and not exactly.
+"""
+import json
+import math
+
+import pytest
+
+MEAN_KL, GAP = 2e-3, 0.05
+RECORDS = ["tiny-llama", "tiny-qwen2", "tiny-qwen3", "tinypy-f16", "tinypy-q4_0", "tinypy-q4_k_m", "tinypy-q6_k", "tinypy-q8_0"]
+
+
+def divergence(recorded, ours):
+    """KL(recorded || ours) over the recorded tokens and the rest; ours: log-probability by token, of the whole vocabulary."""
+    p = [math.exp(logprob) for _, logprob in recorded]
+    q = [math.exp(ours[token]) for token, _ in recorded]
+    p.append(max(1 - sum(p), 0))
+    q.append(max(1 - sum(q), 0))
+    return sum(a * math.log(a / max(b, 1e-12)) for a, b in zip(p, q) if a > 1e-9)
+
+
+def test_divergence():
+    recorded = [[0, math.log(.5)], [1, math.log(.25)]]
+    assert divergence(recorded, {0: math.log(.5), 1: math.log(.25), 2: math.log(.25)}) == pytest.approx(0, abs=1e-12)
+    assert divergence(recorded, {0: math.log(.25), 1: math.log(.25), 2: math.log(.5)}) == pytest.approx(.5 * math.log(2) - .25 * math.log(2))
+
+
+def distributions(run_weft, path, prompt, forced, n_vocab, env=None):
+    done = run_weft(["run", "-m", path, "--ids", ",".join(map(str, prompt)), "--force", ",".join(map(str, forced)), "--json",
+                     "--top-logprobs", n_vocab], env=env, timeout=300)
+    assert done.returncode == 0, done.err
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["id"] for line in lines] == forced
+    return [dict(map(tuple, line["top"])) for line in lines]
+
+
+def compare(steps, ours):
+    """Divergences of all steps, and descriptions of those whose likeliest token differs where it must not."""
+    kl, wrong = [], []
+    for i, (recorded, mine) in enumerate(zip(steps, ours, strict=True)):
+        kl.append(divergence(recorded, mine))
+        best = max(mine, key=lambda token: (mine[token], -token))
+        if recorded[0][1] - recorded[1][1] > GAP and best != recorded[0][0]:
+            wrong.append(f"step {i}: {recorded[0][0]} recorded, {best} here")
+    return kl, wrong
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_record(run_weft, shared_dir, name):
+    path = shared_dir / "models" / f"{name}.gguf"
+    record = json.loads(path.with_suffix(".json").read_text())
+    assert path.stat().st_size == record["model_bytes"]
+    kl, wrong = [], []
+    for case in record["cases"]:
+        ours = distributions(run_weft, path, case["prompt_ids"], case["tokens"], record["vocab_size"])
+        case_kl, case_wrong = compare([step["top"] for step in case["steps"]], ours)
+        kl += case_kl
+        wrong += case_wrong
+        if case.get("positions"):   # the prompt itself, each of its tokens but the first forced
+            ids = case["prompt_ids"]
+            ours = distributions(run_weft, path, ids[:1], ids[1:], record["vocab_size"])
+            case_kl, case_wrong = compare(case["positions"], ours)
+            kl += case_kl
+            wrong += case_wrong
+    mean = sum(kl) / len(kl)
+    print(f"{name}: mean KL {mean:.6f}, largest {max(kl):.6f}, {len(kl)} steps")
+    assert mean <= MEAN_KL, f"{name}: mean KL {mean:.6f} over {len(kl)} steps, largest {max(kl):.6f}"
+    assert not wrong, f"{name}: another likeliest token at {len(wrong)} of {len(kl)} steps: {'; '.join(wrong[:5])}"

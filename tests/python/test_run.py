@@ -1,0 +1,343 @@
+"""weft run and weft bench with the small model of the repository: what programs may rely on."""
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+STATS = {"load_ms", "compile_ms", "kernels_compiled", "ttft_ms", "prompt_tps", "decode_tps", "kernels_per_token", "kernels_per_block",
+         "fusion_rate", "peak_rss_bytes", "kv_bytes"}
+
+
+def lines_of(done):
+    assert done.returncode == 0, done.err
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def failed(done):
+    assert done.returncode == 1 and done.stdout == b"", done.err
+    line, = done.err.splitlines()
+    assert line.startswith("weft: error: ")
+    return line
+
+
+@pytest.fixture(scope="module")
+def run(run_weft, tinypy):
+    return lambda *args, **more: run_weft(["run", "-m", tinypy, *args], **more)
+
+
+def ids_of(run_weft, tinypy, text):
+    return json.loads(run_weft(["tokenize", "-m", tinypy, "-p", text, "--ids"]).out)
+
+
+# ---- text --------------------------------------------------------------------------------------------------------------
+
+def test_text_alone_on_stdout(run):
+    done = run("-p", "def ", "-n", "24", "--temp", "0")
+    tokens = lines_of(run("-p", "def ", "-n", "24", "--temp", "0", "--json"))
+    assert len(tokens) == 24
+    assert done.returncode == 0 and done.out == "".join(t["text"] for t in tokens)
+    for word in ("load", "compile", "prompt", "decode", "kernels", "memory", "tok/s"):
+        assert word in done.err
+    assert "def " not in done.err
+
+
+def test_the_model_writes_python(run):
+    done = run("-p", "def ", "-n", "64", "--temp", "0")
+    assert re.search(r"\(|self|return|:", done.out), done.out
+
+
+def test_prompts_from_everywhere_are_the_same(run, run_weft, tinypy, tmp_path):
+    prompt = "class Node:\n    def "
+    expected = run("-p", prompt, "-n", "12", "--temp", "0").stdout
+    assert expected
+    (tmp_path / "prompt").write_text(prompt)
+    ids = ids_of(run_weft, tinypy, prompt)
+    for args, more in [(["-f", tmp_path / "prompt"], {}), (["-f", "-"], {"input": prompt}), (["--ids", ",".join(map(str, ids))], {}),
+                       (["--ids", json.dumps(ids)], {}), (["-e", "-p", prompt.replace("\n", "\\n")], {})]:
+        assert run(*args, "--predict", "12", "--temp", "0", **more).stdout == expected, args
+    without = ",".join(map(str, ids[1:]))
+    assert run("-p", prompt, "--no-bos", "-n", "12", "--temp", "0").stdout == run("--ids", without, "-n", "12", "--temp", "0").stdout
+
+
+def test_count_has_three_names(run):
+    outputs = {run("-p", "x", flag, "3", "--temp", "0").stdout for flag in ("-n", "--predict", "--count", "--n-predict")}
+    assert len(outputs) == 1
+
+
+def test_nothing_to_generate(run):
+    done = run("-p", "def ", "-n", "0")
+    assert done.returncode == 0 and done.stdout == b"" and "prompt" in done.err
+
+
+# ---- sampling ----------------------------------------------------------------------------------------------------------
+
+def test_same_seed_same_tokens(run):
+    one, two, other = (run("-p", "def ", "-n", "24", "-s", seed).stdout for seed in ("7", "7", "8"))
+    assert one == two and one != other
+
+
+def test_a_random_seed_is_told_and_repeats(run):
+    first = run("-p", "def ", "-n", "24")
+    seed = re.search(r"^seed +(\d+)$", first.err, re.M).group(1)
+    assert run("-p", "def ", "-n", "24", "-s", seed).stdout == first.stdout
+
+
+def test_threads_and_chunks_change_nothing(run):
+    prompt = "import os\n\n\ndef main(argv):\n    for name in argv:\n        print(name, len(name))\n\n\nclass Reader:\n    def __init__(self"
+    outputs = {run("-p", prompt, "-n", "16", "-s", "3", *more).stdout for more in ([], ["-t", "1"], ["-t", "2"], ["-ub", "1"], ["-ub", "7"])}
+    assert len(outputs) == 1
+
+
+def test_greedy_ways(run):
+    greedy = run("-p", "def ", "-n", "16", "--temp", "0").stdout
+    assert run("-p", "def ", "-n", "16", "--top-k", "1", "-s", "5").stdout == greedy
+    assert run("-p", "def ", "-n", "16", "--top-p", "0", "-s", "5").stdout == greedy
+    assert run("-p", "def ", "-n", "16", "--min-p", "1", "-s", "5").stdout == greedy
+
+
+def test_repeat_penalty(run):
+    text = "x = 1\n" * 12
+    plain = lines_of(run("-p", text, "-n", "12", "--temp", "0", "--json", "--ignore-eos"))
+    strict = lines_of(run("-p", text, "-n", "12", "--temp", "0", "--json", "--ignore-eos", "--repeat-penalty", "50", "--repeat-last-n", "-1"))
+    assert [t["id"] for t in plain] != [t["id"] for t in strict]
+    assert len({t["id"] for t in strict}) == 12
+
+
+# ---- JSON --------------------------------------------------------------------------------------------------------------
+
+def test_json_lines(run):
+    tokens = lines_of(run("-p", "def f(", "-n", "8", "--json", "--top-logprobs", "5", "-s", "1"))
+    assert len(tokens) == 8
+    for t in tokens:
+        assert set(t) == {"id", "text", "logprob", "top"}
+        assert len(t["top"]) == 5 and t["top"] == sorted(t["top"], key=lambda p: (-p[1], p[0]))
+        assert t["logprob"] <= t["top"][0][1] <= 0
+        assert dict(map(tuple, t["top"])).get(t["id"], t["logprob"]) == t["logprob"]
+    assert all(t["top"] == [] for t in lines_of(run("-p", "def f(", "-n", "2", "--json")))
+
+
+def test_the_whole_vocabulary(run):
+    token, = lines_of(run("-p", "def f(", "-n", "1", "--json", "--top-logprobs", "99999"))
+    assert sorted(i for i, _ in token["top"]) == list(range(2048))
+    assert math.isclose(sum(math.exp(p) for _, p in token["top"]), 1, abs_tol=1e-5)
+    assert dict(map(tuple, token["top"]))[token["id"]] == token["logprob"]
+
+
+def test_logprobs_are_those_before_the_samplers(run):
+    one = lines_of(run("-p", "def f(", "-n", "1", "--json", "--top-logprobs", "9", "--temp", "0"))
+    two = lines_of(run("-p", "def f(", "-n", "1", "--json", "--top-logprobs", "9", "--temp", "3", "--top-k", "2", "--repeat-penalty", "9"))
+    assert one[0]["top"] == two[0]["top"]
+
+
+def test_force(run, run_weft, tinypy):
+    ids = ids_of(run_weft, tinypy, "def main(argv):\n    return é0")[1:] + [0]   # with an end-of-generation token at the end
+    tokens = lines_of(run("-p", "x", "--force", ",".join(map(str, ids)), "--json", "--top-logprobs", "2048"))
+    assert [t["id"] for t in tokens] == ids
+    assert "".join(t["text"] for t in tokens) == "def main(argv):\n    return é0"
+    for t in tokens:
+        assert dict(map(tuple, t["top"]))[t["id"]] == t["logprob"]
+    again = lines_of(run("-p", "x", "--force", ",".join(map(str, ids)), "--json", "--ignore-eos", "-n", "3"))
+    assert [t["id"] for t in again] == ids[:3]
+    assert [t["logprob"] for t in again] == [t["logprob"] for t in tokens[:3]]
+
+
+def test_forced_and_own_tokens_have_the_same_logprobs(run):
+    own = lines_of(run("-p", "def ", "-n", "12", "--temp", "0", "--json"))
+    forced = lines_of(run("-p", "def ", "--force", ",".join(str(t["id"]) for t in own), "--json"))
+    assert forced == own
+
+
+def test_a_character_comes_whole(run, run_weft, tinypy):
+    ids = ids_of(run_weft, tinypy, "é中🎉é")[1:]
+    tokens = lines_of(run("-p", "x", "--force", ",".join(map(str, ids)), "--json"))
+    assert "".join(t["text"] for t in tokens) == "é中🎉é"
+    assert "" in [t["text"] for t in tokens]                # the vocabulary is small: characters are several tokens
+    cut = lines_of(run("-p", "x", "--force", ",".join(map(str, ids[:-1])), "--json"))
+    assert "".join(t["text"] for t in cut) == "é中🎉\ufffd"
+    plain = run("-p", "x", "--force", ",".join(map(str, ids)))
+    assert plain.out == "é中🎉é"
+
+
+# ---- ends --------------------------------------------------------------------------------------------------------------
+
+FLAT = ["--temp", "5", "--top-k", "0", "--min-p", "0", "--top-p", "1"]   # nearly every token is as likely as any other
+
+
+def test_stops_at_the_end_of_generation(run):
+    for seed in range(1, 60):
+        ids = [t["id"] for t in lines_of(run("-p", "x", "-n", "480", "-s", seed, "--json", *FLAT))]
+        assert 0 not in ids[:-1] and len(ids) <= 480
+        if ids[-1] == 0:
+            break
+        assert len(ids) == 480
+    else:
+        pytest.fail("no end-of-generation token was ever drawn")
+    assert run("-p", "x", "-n", "480", "-s", seed, *FLAT).out == "".join(t["text"] for t in lines_of(
+        run("-p", "x", "-n", "480", "-s", seed, "--json", *FLAT)))
+
+
+def test_ignore_eos_never_draws_it(run):
+    done = run("-p", "\n", "-n", "200", "--ignore-eos", "--json", "-s", "1", *FLAT)
+    ids = [t["id"] for t in lines_of(done)]
+    assert len(ids) == 200 and 0 not in ids
+
+
+def test_a_full_context_ends_well(run, run_weft, tinypy):
+    n = len(ids_of(run_weft, tinypy, "def f(x):"))
+    done = run("-p", "def f(x):", "-c", "20", "--ignore-eos", "--json", "--temp", "0")
+    assert len(lines_of(done)) == 20 - n + 1                # the last one needs no place any more
+    assert re.search(r"context of 20 tokens is full", done.err)
+    exact = run("-p", "def f(x):", "-c", "20", "--ignore-eos", "--json", "--temp", "0", "-n", str(20 - n + 1))
+    assert exact.stdout == done.stdout and "is full" not in exact.err
+
+
+def test_a_prompt_that_is_too_long(run):
+    ids = ",".join(["5"] * 21)
+    line = failed(run("--ids", ids, "-c", "20", "-n", "1"))
+    assert "21" in line and "20" in line
+    assert run("--ids", ",".join(["5"] * 20), "-c", "20", "-n", "1").returncode == 0
+
+
+def test_ids_outside_the_vocabulary(run):
+    assert "2048" in failed(run("--ids", "1,2048", "-n", "1"))
+    assert "2048" in failed(run("-p", "x", "--force", "2048", "-n", "1"))
+
+
+def test_an_empty_prompt(run):
+    assert run("-p", "", "-n", "2").returncode == 0         # this model puts BOS before it
+    assert "empty" in failed(run("-p", "", "-n", "2", "--no-bos"))
+
+
+# ---- figures -----------------------------------------------------------------------------------------------------------
+
+def test_stats(run, tmp_path):
+    path = tmp_path / "stats.json"
+    assert run("-p", "def ", "-n", "16", "--stats", path).returncode == 0
+    stats = json.loads(path.read_text())
+    assert set(stats) == STATS
+    for name, value in stats.items():
+        assert isinstance(value, (int, float)) and value >= 0, name
+    for name in ("load_ms", "ttft_ms", "prompt_tps", "decode_tps", "kernels_per_token", "kernels_per_block", "fusion_rate", "peak_rss_bytes",
+                 "kv_bytes"):
+        assert stats[name] > 0, name
+    assert stats["peak_rss_bytes"] > 1 << 20
+
+
+def test_stats_without_tokens(run, tmp_path):
+    path = tmp_path / "stats.json"
+    assert run("-p", "def ", "-n", "0", "--stats", path).returncode == 0
+    stats = json.loads(path.read_text())
+    assert set(stats) == STATS and stats["ttft_ms"] is None and stats["decode_tps"] is None
+
+
+def test_stats_that_cannot_be_written(run, tmp_path):
+    done = run("-p", "def ", "-n", "1", "--stats", tmp_path / "missing" / "stats.json")
+    assert done.returncode == 1 and "missing" in done.err.splitlines()[-1]
+
+
+def test_the_second_start_compiles_nothing(run, tmp_path, cache_dir):
+    figures = []
+    for _ in range(2):
+        assert run("-p", "def ", "-n", "4", "--stats", tmp_path / "s", env={"WEFT_CACHE": cache_dir}).returncode == 0
+        figures.append(json.loads((tmp_path / "s").read_text()))
+    assert figures[0]["kernels_compiled"] > 0 and figures[0]["compile_ms"] > 0
+    assert figures[1]["kernels_compiled"] == 0
+
+
+def test_benchmark(run, run_weft, tinypy):
+    done = run_weft(["run", "--model", tinypy, "--benchmark", "5"])
+    assert done.returncode == 0 and done.stdout == b""
+    assert re.search(r"^decode +4 tokens +[\d.]+ tok/s$", done.err, re.M), done.err
+
+
+# ---- signals and pipes -------------------------------------------------------------------------------------------------
+
+def start(weft, weft_env, tinypy, *args, **more):
+    return subprocess.Popen([weft, "run", "-m", tinypy, "-p", "def ", "-n", "100000", "-c", "100100", "--ignore-eos", *args], env=weft_env,
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+
+
+def test_interrupt(weft, weft_env, tinypy, tmp_path):
+    p = start(weft, weft_env, tinypy, "--stats", str(tmp_path / "stats.json"))
+    assert p.stdout.read(5)
+    p.send_signal(signal.SIGINT)
+    out, err = p.communicate(timeout=60)
+    assert p.returncode == 130
+    assert b"tok/s" in err and err.count(b"\n") < 12
+    assert set(json.loads((tmp_path / "stats.json").read_text())) == STATS
+
+
+def test_text_is_not_held_back(weft, weft_env, tinypy):
+    p = start(weft, weft_env, tinypy)
+    os.set_blocking(p.stdout.fileno(), False)
+    reads, end = 0, time.time() + 60
+    while reads < 5 and time.time() < end:
+        if p.stdout.read():
+            reads += 1
+        time.sleep(0.05)
+    p.kill()
+    p.communicate()
+    assert reads == 5
+
+
+def test_a_closed_pipe_is_quiet(weft, weft_env, tinypy):
+    p = start(weft, weft_env, tinypy)
+    p.stdout.read(5)
+    p.stdout.close()
+    assert p.wait(60) == 0
+    assert p.stderr.read() == b""
+    p.stderr.close()
+
+
+def test_a_full_disk(weft, weft_env, tinypy):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([weft, "run", "-m", tinypy, "-p", "def ", "-n", "4"], env=weft_env, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1 and b"No space left" in done.stderr
+
+
+# ---- bench -------------------------------------------------------------------------------------------------------------
+
+BENCH = {"model_filename", "model_size", "model_n_params", "n_threads", "n_prompt", "n_gen", "n_depth", "avg_ns", "stddev_ns", "avg_ts",
+         "stddev_ts", "samples_ns", "samples_ts"}
+
+
+def test_bench_json(run_weft, tinypy):
+    done = run_weft(["bench", "-m", tinypy, "-p", "8,16", "-n", "3", "-d", "0,4", "-pg", "4,2", "-r", "2", "-t", "1", "-o", "json"])
+    assert done.returncode == 0 and done.err == ""
+    results = json.loads(done.stdout)
+    assert [(r["n_depth"], r["n_prompt"], r["n_gen"]) for r in results] == [
+        (d, p, g) for d in (0, 4) for p, g in ((8, 0), (16, 0), (0, 3), (4, 2))]
+    for r in results:
+        assert BENCH <= set(r)
+        assert r["model_filename"] == tinypy and r["n_threads"] == 1 and r["model_n_params"] == 5246208 and r["model_size"] == 5583872
+        assert len(r["samples_ns"]) == len(r["samples_ts"]) == 2
+        tokens = r["n_prompt"] + r["n_gen"]
+        for ns, ts in zip(r["samples_ns"], r["samples_ts"]):
+            assert math.isclose(ts, 1e9 * tokens / ns, rel_tol=1e-6)
+        assert math.isclose(r["avg_ns"], sum(r["samples_ns"]) / 2, abs_tol=1)
+        assert math.isclose(r["avg_ts"], sum(r["samples_ts"]) / 2, rel_tol=1e-6)
+        assert math.isclose(r["stddev_ts"], abs(r["samples_ts"][0] - r["samples_ts"][1]) / math.sqrt(2), rel_tol=1e-4, abs_tol=1e-4)
+
+
+def test_bench_markdown(run_weft, tinypy):
+    done = run_weft(["bench", "-m", tinypy, "-p", "4", "-n", "2", "-d", "0-8+8", "-r", "1"])
+    lines = done.out.splitlines()
+    assert [c.strip() for c in lines[0].strip("|").split("|")] == ["model", "size", "params", "backend", "threads", "test", "t/s"]
+    assert len({len(line) for line in lines}) == 1          # aligned
+    assert [line.split("|")[6].strip() for line in lines[2:]] == ["pp4", "tg2", "pp4 @ d8", "tg2 @ d8"]
+    assert all(re.search(r"\| +[\d.]+ ± [\d.]+ \|$", line) for line in lines[2:])
+
+
+def test_bench_lines(run_weft, tinypy):
+    args = ["bench", "-m", tinypy, "-p", "4", "-n", "2", "-r", "1"]
+    lines = [json.loads(line) for line in run_weft([*args, "-o", "jsonl"]).out.splitlines()]
+    assert [line["n_prompt"] for line in lines] == [4, 0]
+    rows = run_weft([*args, "-o", "csv"]).out.splitlines()
+    assert len(rows) == 3 and "avg_ts" in rows[0].split(",") and rows[0].count(",") == rows[1].count(",")
