@@ -107,14 +107,18 @@ static const char *halves(cstyle *c, const char *x, bool to_f32, int lanes) {
   return v;
 }
 
+// x if it is a variable, otherwise a variable with its value
+static const char *with_address(cstyle *c, enum dtype d, int lanes, const char *x) {
+  if (cs_is_name(x)) return x;
+  const char *name = cs_name(c, "t");
+  cs_line(c, "%s %s = %s;", type(c, d, lanes), name, cs_bare(c, x));
+  return name;
+}
+
 static const char *bitcast(cstyle *c, const uop *u, const char *x) {
   const uop *s = u->src[0];
   if (s->lanes * dtype_size((enum dtype)s->dt) != u->lanes * dtype_size((enum dtype)u->dt)) return NULL;
-  const char *a = cs_named(c, (enum dtype)s->dt, s->lanes, x), *v = cs_name(c, "v");
-  if (a == x) {                                        // a literal has no address
-    a = cs_name(c, "t");
-    cs_line(c, "%s %s = %s;", type(c, (enum dtype)s->dt, s->lanes), a, x);
-  }
+  const char *a = with_address(c, (enum dtype)s->dt, s->lanes, x), *v = cs_name(c, "v");
   cs_line(c, "%s %s;", type(c, (enum dtype)u->dt, u->lanes), v);
   cs_line(c, "__builtin_memcpy(&%s, &%s, sizeof %s);", v, a, v);
   return v;
@@ -155,8 +159,7 @@ static void store(cstyle *c, const uop *u) {
   const char *b = cs_buffer(c, m), *i = cs_text(c, index), *v = cs_text(c, what);
   if (what->lanes == 1 && same_memory(d, m)) { cs_line(c, "%s[%s] = %s;", b, cs_bare(c, i), cs_bare(c, v)); return; }
   if (d == DT_BOOL && what->lanes > 1) v = cs_print(c, "((%s)(%s & 1))", type(c, in, what->lanes), v);
-  const char *name = cs_name(c, "t");                       // something with an address
-  cs_line(c, "%s %s = %s;", type(c, in, what->lanes), name, cs_bare(c, v));
+  const char *name = with_address(c, in, what->lanes, v);
   if (index->lanes == 1) { cs_line(c, "__builtin_memcpy(%s + %s, &%s, sizeof %s);", b, i, name, name); return; }
   const char *at = cs_named(c, (enum dtype)index->src[1]->dt, index->lanes, i);
   if (same_memory(d, m)) cs_line(c, "for (int l = 0; l < %d; l++) %s[%s[l]] = %s[l];", what->lanes, b, at, name);

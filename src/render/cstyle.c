@@ -54,6 +54,8 @@ static bool is_atom(const char *t) {
   return true;
 }
 
+bool cs_is_name(const char *x) { return isalpha((unsigned char)*x) && is_atom(x) && !strchr(x, '.') && strcmp(x, "true") && strcmp(x, "false"); }
+
 const char *cs_named(cstyle *c, enum dtype d, int lanes, const char *x) {
   if (is_atom(x)) return x;
   const char *name = cs_name(c, "t");
@@ -130,10 +132,10 @@ static bool mentions_once(const cstyle *c, const uop *by, const uop *u) {
   bool vector = u->lanes > 1;
   switch (by->op) {
   case OP_ADD: case OP_SUB: case OP_MUL: case OP_FDIV: case OP_AND: case OP_OR: case OP_XOR: case OP_CMPLT: case OP_CMPEQ: case OP_CMPNE: case OP_NEG:
-  case OP_SHL: case OP_SHR: case OP_SET: return true;
+  case OP_SHL: case OP_SHR: case OP_SET: case OP_STORE: return true;
   case OP_CAST: return u->dt != DT_F16 && by->dt != DT_F16;
   case OP_CDIV: case OP_CMOD: case OP_WHERE: return !vector;
-  case OP_FMA: case OP_SQRT: case OP_TRUNC: case OP_FLOOR: case OP_STORE: return !(vector && c->d->names_operands);
+  case OP_FMA: case OP_SQRT: case OP_TRUNC: case OP_FLOOR: return !(vector && c->d->names_operands);
   case OP_INDEX: return !vector;
   default: return false;
   }
@@ -239,8 +241,8 @@ static const char *binary(cstyle *c, const uop *u, enum op op, enum dtype d, int
     x = cs_named(c, d, lanes, x);
     y = cs_named(c, d, lanes, y);
     if (d == DT_BOOL) return cs_print(c, "(%s %s %s)", x, op == OP_MAX ? "|" : "&", y);
-    const char *less = compare(c, OP_CMPLT, d, lanes, op == OP_MAX ? x : y, op == OP_MAX ? y : x);
-    return choose(c, less, y, x, d, lanes);
+    const char *less = cs_print(c, "(%s < %s)", op == OP_MAX ? x : y, op == OP_MAX ? y : x);
+    return lanes == 1 ? choose(c, less, y, x, d, 1) : c->d->select(c, less, y, x, d, lanes);
   }
   if (op_flags(op) & OPF_COMPARE) return compare(c, op, d, lanes, x, y);
   bool bits = op == OP_AND || op == OP_OR || op == OP_XOR, divides = op == OP_CDIV || op == OP_CMOD;

@@ -54,6 +54,7 @@ const char *cs_print(cstyle *c, const char *fmt, ...) PRINTF_LIKE(2, 3);        
 void cs_line(cstyle *c, const char *fmt, ...) PRINTF_LIKE(2, 3);                   // one indented line
 const char *cs_name(cstyle *c, const char *kind);                                  // a new name: kind and a number
 const char *cs_named(cstyle *c, enum dtype d, int lanes, const char *x);           // x if it is a name or literal; otherwise a name for it
+bool cs_is_name(const char *x);                                                     // of a variable
 const char *cs_buffer(cstyle *c, const uop *memory);                               // the name of a PARAM or LOCAL
 const char *cs_var(cstyle *c, const uop *var);
 const char *cs_literal(cstyle *c, const uop *constant);

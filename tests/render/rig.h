@@ -17,6 +17,7 @@
 #include "device/elf.h"
 #include "device/code.h"
 #include "device/cpu_info.h"
+#include "device/opencl.h"
 #include "render/render.h"
 
 typedef void kernel_fn(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi);
@@ -159,6 +160,21 @@ static inline backend_kernel rig_cc(const program *p, const char *compiler) {
 static inline void rig_drop(backend_kernel *k) {
   if (k->image) code_unmap(k->image);
   if (k->library) dlclose(k->library);
+}
+
+// Runs p through OpenCL C.  The device is opened by the first use and closed by nobody: drivers keep threads.
+static inline void rig_opencl(const program *p, unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi) {
+  static cl *device;
+  error err = {0};
+  str text = {0};
+  if (!device && cl_open(&device, &err)) rig_fail("opencl", &err, NULL);
+  if (render_opencl(p, NULL, &text, &err)) rig_fail("render", &err, NULL);
+  if (getenv("RIG_ASM")) fprintf(stderr, "%s\n", str_c(&text));
+  cl_code *k = cl_compile(device, p, str_c(&text), &err);
+  if (!k) rig_fail("opencl", &err, str_c(&text));
+  if (cl_launch(k, bufs, NULL, vars, lo, hi, &err)) rig_fail("opencl", &err, str_c(&text));
+  cl_code_free(k);
+  str_free(&text);
 }
 
 // ---- numbers ------------------------------------------------------------------------------------------------------------

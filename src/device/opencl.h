@@ -1,0 +1,26 @@
+// OpenCL as a device (DEV=CL): kernels from the OpenCL renderer, compiled and run by whatever driver is installed.
+//
+// The loader, libOpenCL.so.1, is opened when cl_open is first called and not linked.  The first driver's first GPU or CPU is
+// taken.  Buffers stay the caller's memory: a launch hands it to the driver and takes it back, so host code and kernels may
+// take turns without copies to manage.  (Buffers that stay on the device are for later tuning.)
+#ifndef WEFT_DEVICE_OPENCL_H
+#define WEFT_DEVICE_OPENCL_H
+#include "codegen/program.h"
+
+typedef struct cl cl;                            // a device with its queue; may be used from several threads
+typedef struct cl_code cl_code;                  // a compiled kernel
+
+int cl_open(cl **out, error *err);               // -1 and a message that says what to install, or what failed
+void cl_close(cl *d);                            // after all its kernels are freed; NULL is fine
+const char *cl_name(const cl *d);                // "driver: device", for people
+void cl_target(const cl *d, target *out);        // what codegen may ask of it
+
+// Compiles the source of p (from render_opencl).  NULL and err, with the driver's build log, if it does not compile.
+// p must outlive the kernel: a launch evaluates its sizes.
+cl_code *cl_compile(cl *d, const program *p, const char *source, error *err);
+void cl_code_free(cl_code *k);                   // NULL is fine
+
+// Runs the kernel and waits for it.  bufs: p->n_bufs pointers to host memory; sizes: their bytes, or NULL for what p says;
+// vars: p->n_vars values.  lo, hi: tiles, for a program with a tile loop; one with work-groups runs all of them.
+int cl_launch(cl_code *k, unsigned char *const *bufs, const size_t *sizes, const int64_t *vars, int64_t lo, int64_t hi, error *err);
+#endif

@@ -1,0 +1,257 @@
+// The OpenCL renderer: a program as OpenCL C 1.2.
+//
+// Arguments in order: a pointer per buffer, a long per variable, and, if the program has a tile loop (one made for a CPU),
+// the longs lo and hi.  LOCAL is __local memory, SPECIAL the number of the work-group or work-item.  The language has vectors
+// of 2, 4, 8 and 16 lanes and aligns elements, so what lies in memory at less than its alignment is loaded in the units of
+// that memory and its bits taken as a whole.  Half precision is storage only: no extension is needed for it.
+// Contraction is switched off; build with -cl-fp32-correctly-rounded-divide-sqrt where the device has it.
+#include "render/cstyle.h"
+#include <string.h>
+
+enum helper { HELP_HALVES = 1 };
+
+static const char *const scalars[DT_COUNT] = {
+  [DT_BOOL] = "char", [DT_I8] = "char", [DT_U8] = "uchar", [DT_I16] = "short", [DT_U16] = "ushort", [DT_I32] = "int", [DT_U32] = "uint",
+  [DT_I64] = "long", [DT_U64] = "ulong", [DT_IDX] = "long", [DT_F16] = "ushort", [DT_BF16] = "ushort", [DT_F32] = "float", [DT_F64] = "double"};
+
+static const char *type(cstyle *c, enum dtype d, int lanes) {
+  if (lanes == 1) return d == DT_BOOL ? "bool" : scalars[d];
+  return cs_print(c, "%s%d", scalars[d], lanes);
+}
+
+static const char *reinterpret(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes) {
+  if (lanes == 1 && !dtype_is_float(from) && !dtype_is_float(to)) return cs_print(c, "((%s)%s)", scalars[to], x);    // x may have been promoted to int
+  return cs_print(c, "as_%s(%s)", type(c, to, lanes), cs_bare(c, x));
+}
+
+static const char *convert(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes) {
+  (void)from;
+  if (lanes == 1) return cs_print(c, "((%s)%s)", type(c, to, 1), x);
+  return cs_print(c, "convert_%s(%s)", type(c, to, lanes), cs_bare(c, x));
+}
+
+static const char *mask(cstyle *c, const char *x, int from_bytes, int to_bytes, int lanes) {
+  if (from_bytes == to_bytes) return x;
+  return cs_print(c, "convert_%s(%s)", type(c, cs_int_of_size(to_bytes, false), lanes), cs_bare(c, x));
+}
+
+static const char *select(cstyle *c, const char *m, const char *x, const char *y, enum dtype d, int lanes) {
+  (void)d; (void)lanes;
+  return cs_print(c, "select(%s, %s, %s)", cs_bare(c, y), cs_bare(c, x), cs_bare(c, m));
+}
+
+static const char *build(cstyle *c, enum dtype d, int lanes, const char *const *x) {
+  bool same = true;
+  for (int i = 1; i < lanes; i++) same &= !strcmp(x[i], x[0]);
+  str s = {0};
+  for (int i = 0; i < (same ? 1 : lanes); i++) str_addf(&s, "%s%s", i ? ", " : "", cs_bare(c, x[i]));
+  const char *r = cs_print(c, "((%s)(%s))", type(c, d, lanes), str_c(&s));
+  str_free(&s);
+  return r;
+}
+
+static const char *extract(cstyle *c, const char *x, int lane) { return cs_print(c, "%s.s%x", x, lane); }
+
+static const char *shuffle(cstyle *c, const uop *u, const char *x, const char *y) {
+  int n = u->src[0]->lanes, first = shuffle_lane(u, 0);
+  enum dtype d = (enum dtype)u->dt;
+  if (u->lanes == 1) return cs_print(c, d == DT_BOOL ? "(%s.s%x != 0)" : "%s.s%x", first < n ? x : y, first % n);
+  const char **lanes = ARENA_ARRAY(c->mem, const char *, u->lanes);
+  bool one = true;
+  str s = {0};
+  for (int i = 0; i < u->lanes; i++) {
+    int l = shuffle_lane(u, i);
+    one &= l / n == first / n;
+    str_addf(&s, "%x", l % n);
+    lanes[i] = extract(c, l < n ? x : y, l % n);
+  }
+  const char *r = one ? cs_print(c, "%s.s%s", first < n ? x : y, str_c(&s)) : build(c, d, u->lanes, lanes);
+  str_free(&s);
+  return r;
+}
+
+static const char *math(cstyle *c, const uop *u, const char *const *x) {
+  if (u->op == OP_FMA) return cs_print(c, "fma(%s, %s, %s)", cs_bare(c, x[0]), cs_bare(c, x[1]), cs_bare(c, x[2]));
+  return cs_print(c, "%s(%s)", u->op == OP_SQRT ? "sqrt" : u->op == OP_TRUNC ? "trunc" : "floor", cs_bare(c, x[0]));
+}
+
+static const char *halves(cstyle *c, const char *x, bool to_f32, int lanes) {
+  const char *f = to_f32 ? "f32_of_f16" : "f16_of_f32";
+  c->helpers |= HELP_HALVES;
+  if (lanes == 1) return cs_print(c, "%s(%s)", f, cs_bare(c, x));
+  x = cs_named(c, to_f32 ? DT_F16 : DT_F32, lanes, x);
+  const char *each[16];
+  for (int i = 0; i < lanes; i++) each[i] = cs_print(c, "%s(%s)", f, extract(c, x, i));
+  return build(c, to_f32 ? DT_F32 : DT_F16, lanes, each);
+}
+
+// as_ looks at the size of its operand's type, and arithmetic on small integers has been promoted to int
+static const char *exactly(cstyle *c, const char *x, enum dtype d, int lanes) {
+  return lanes == 1 && !dtype_is_float(d) ? cs_print(c, "(%s)%s", scalars[d], x) : cs_bare(c, x);
+}
+
+static const char *bitcast(cstyle *c, const uop *u, const char *x) {
+  return cs_print(c, "as_%s(%s)", type(c, (enum dtype)u->dt, u->lanes), exactly(c, x, (enum dtype)u->src[0]->dt, u->src[0]->lanes));
+}
+
+// ---- memory -----------------------------------------------------------------------------------------------------------
+
+static const char *space(const uop *m) { return m->op == OP_PARAM ? "__global" : "__local"; }
+static enum dtype unit_of(const uop *m) { return cs_memory_dtype((enum dtype)m->dt); }
+
+// `lanes` elements of dtype d (as they lie in memory) from the address `at`, an expression.
+static const char *read_at(cstyle *c, const uop *m, const char *at, enum dtype d, int lanes) {
+  enum dtype unit = unit_of(m);
+  int per_lane = dtype_size(d) / dtype_size(unit);
+  if (per_lane == 0) {                                  // smaller than the memory's elements: aligned well enough
+    const char *p = cs_print(c, "(%s const %s *)(%s)", space(m), scalars[d], at);
+    return lanes == 1 ? cs_print(c, "(*(%s))", p) : cs_print(c, "vload%d(0, %s)", lanes, p);
+  }
+  int units = lanes * per_lane;
+  if (units == 1) return unit == d ? cs_print(c, "(*(%s))", at) : cs_print(c, "as_%s(*(%s))", scalars[d], at);
+  if (units <= 16) {
+    const char *x = cs_print(c, "vload%d(0, %s)", units, at);
+    return unit == d ? x : cs_print(c, "as_%s(%s)", type(c, d, lanes), x);
+  }
+  const char *each[16];
+  for (int i = 0; i < lanes; i++) each[i] = read_at(c, m, cs_print(c, "%s + %d", at, i * per_lane), d, 1);
+  return build(c, d, lanes, each);
+}
+
+static void write_at(cstyle *c, const uop *m, const char *at, enum dtype d, int lanes, const char *v) {
+  enum dtype unit = unit_of(m);
+  int per_lane = dtype_size(d) / dtype_size(unit);
+  if (per_lane == 0) {
+    const char *p = cs_print(c, "(%s %s *)(%s)", space(m), scalars[d], at);
+    if (lanes == 1) cs_line(c, "*(%s) = %s;", p, cs_bare(c, v));
+    else cs_line(c, "vstore%d(%s, 0, %s);", lanes, cs_bare(c, v), p);
+    return;
+  }
+  int units = lanes * per_lane;
+  if (units <= 16) {
+    if (unit != d) v = per_lane == 1 ? reinterpret(c, v, d, unit, lanes) : cs_print(c, "as_%s(%s)", type(c, unit, units), exactly(c, v, d, lanes));
+    if (units == 1) cs_line(c, "*(%s) = %s;", at, cs_bare(c, v));
+    else cs_line(c, "vstore%d(%s, 0, %s);", units, cs_bare(c, v), at);
+  } else {
+    v = cs_named(c, d, lanes, v);
+    for (int i = 0; i < lanes; i++) write_at(c, m, cs_print(c, "%s + %d", at, i * per_lane), d, 1, extract(c, v, i));
+  }
+}
+
+static const char *address(cstyle *c, const uop *index, int lane) {
+  const char *b = cs_buffer(c, render_memory(index)), *i = cs_text(c, index);
+  return index->lanes == 1 ? cs_print(c, "%s + %s", b, i) : cs_print(c, "%s + %s", b, extract(c, i, lane));
+}
+
+static const char *load(cstyle *c, const uop *u) {
+  const uop *index = u->src[0], *m = render_memory(index);
+  enum dtype d = (enum dtype)u->dt, in = cs_memory_dtype(d);
+  const char *x;
+  if (index->lanes > 1) {
+    const char *each[16];
+    for (int i = 0; i < u->lanes; i++) each[i] = read_at(c, m, address(c, index, i), in, 1);
+    x = build(c, in, u->lanes, each);
+  } else if (u->lanes == 1 && unit_of(m) == in) x = cs_print(c, "%s[%s]", cs_buffer(c, m), cs_bare(c, cs_text(c, index)));
+  else x = read_at(c, m, address(c, index, 0), in, u->lanes);
+  if (d != DT_BOOL) return x;
+  return u->lanes == 1 ? cs_print(c, "(%s != 0)", x) : cs_print(c, "(%s != (%s)(0))", x, type(c, in, u->lanes));
+}
+
+static void store(cstyle *c, const uop *u) {
+  const uop *index = u->src[0], *m = render_memory(index), *what = u->src[1];
+  enum dtype d = (enum dtype)what->dt, in = cs_memory_dtype(d);
+  const char *v = cs_text(c, what);
+  if (d == DT_BOOL) v = what->lanes == 1 ? cs_print(c, "((uchar)%s)", v) : cs_print(c, "convert_uchar%d(-%s)", what->lanes, v);
+  if (index->lanes > 1) {
+    v = cs_named(c, in, what->lanes, v);
+    for (int i = 0; i < what->lanes; i++) write_at(c, m, address(c, index, i), in, 1, extract(c, v, i));
+  } else if (what->lanes == 1 && unit_of(m) == in) cs_line(c, "%s[%s] = %s;", cs_buffer(c, m), cs_bare(c, cs_text(c, index)), cs_bare(c, v));
+  else write_at(c, m, address(c, index, 0), in, what->lanes, v);
+}
+
+// ---- work-groups ------------------------------------------------------------------------------------------------------
+
+static int other(cstyle *c, const uop *u) {
+  if (u->op == OP_LOCAL) return 1;                       // declared at the top
+  if (u->op == OP_BARRIER) { cs_line(c, "barrier(CLK_LOCAL_MEM_FENCE);"); return 1; }
+  if (u->op != OP_SPECIAL || u->s_len != 2 || (u->s[0] != 'g' && u->s[0] != 'l') || u->s[1] < '0' || u->s[1] > '2') return 0;
+  const char *name = cs_print(c, "%s%c", u->s[0] == 'g' ? "group" : "item", u->s[1]);
+  cs_line(c, "%s %s = get_%s_id(%c);", scalars[u->dt], name, u->s[0] == 'g' ? "group" : "local", u->s[1]);
+  map_put(&c->text, u, (void *)(uintptr_t)name);
+  return 1;
+}
+
+static const dialect opencl_dialect = {
+  .name = "OpenCL", .long_suffix = "l", .max_lanes = 16, .names_operands = false,
+  .scalars = {[DT_BOOL] = "bool", [DT_I8] = "char", [DT_U8] = "uchar", [DT_I16] = "short", [DT_U16] = "ushort", [DT_I32] = "int", [DT_U32] = "uint",
+              [DT_I64] = "long", [DT_U64] = "ulong", [DT_IDX] = "long", [DT_F16] = "ushort", [DT_F32] = "float", [DT_F64] = "double"},
+  .type = type, .reinterpret = reinterpret, .convert = convert, .select = select, .mask = mask, .build = build, .extract = extract, .shuffle = shuffle,
+  .math = math, .halves = halves, .bitcast = bitcast, .load = load, .store = store, .other = other,
+};
+
+// ---- the file ---------------------------------------------------------------------------------------------------------
+
+static bool group_size(const program *p, long long *size) {
+  for (int i = 0; i < 3; i++) {
+    if (p->local[i] && p->local[i]->op != OP_CONST) return false;
+    size[i] = p->local[i] ? p->local[i]->a : 1;
+  }
+  return p->local[0] != NULL;
+}
+
+static void write_head(cstyle *c, str *out) {
+  const program *p = c->p;
+  bool tiles = false, f64 = false;
+  const uop *params[64] = {0};
+  for (size_t i = 0; i < p->n; i++) {
+    const uop *u = p->at[i];
+    tiles |= u->op == OP_RANGE && u->b == AXIS_GLOBAL;
+    f64 |= u->dt == DT_F64;
+    if (u->op == OP_PARAM && u->a >= 0 && u->a < 64) params[u->a] = u;
+  }
+  if (f64) str_add(out, "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n");
+  str_add(out, "#pragma OPENCL FP_CONTRACT OFF\n\n");
+  if (c->helpers & HELP_HALVES)
+    str_add(out, "float f32_of_f16(ushort h) { return vload_half(0, (const half *)&h); }\n"
+                 "ushort f16_of_f32(float x) { ushort h; vstore_half_rte(x, 0, (half *)&h); return h; }\n\n");
+  long long size[3];
+  str_add(out, "__kernel ");
+  if (group_size(p, size)) str_addf(out, "__attribute__((reqd_work_group_size(%lld, %lld, %lld))) ", size[0], size[1], size[2]);
+  str_addf(out, "void %s(", p->name);
+  const char *comma = "";
+  for (int a = 0; a < p->n_bufs; a++, comma = ", ") {
+    const uop *u = params[a];
+    bool written = u && render_is_written(p, u);
+    str_addf(out, "%s__global %s%s *restrict b%d", comma, written ? "" : "const ", u ? scalars[unit_of(u)] : "uchar", a);
+  }
+  for (int v = 0; v < p->n_vars; v++, comma = ", ") str_addf(out, "%slong %s_arg", comma, cs_var(c, p->vars[v]));
+  if (tiles) str_addf(out, "%slong lo, long hi", comma);
+  str_add(out, ") {\n");
+}
+
+static void write_declarations(cstyle *c, str *out) {
+  map seen = {0};
+  for (size_t i = 0; i < c->p->n; i++) {
+    const uop *u = c->p->at[i];
+    if ((u->op != OP_LOCAL && u->op != OP_VAR) || map_has(&seen, u)) continue;
+    map_put(&seen, u, c);
+    if (u->op == OP_LOCAL) str_addf(out, "  __local %s %s[%lld];\n", scalars[unit_of(u)], cs_buffer(c, u), (long long)u->b);
+    else str_addf(out, "  %s %s = %s_arg;\n", scalars[u->dt], cs_var(c, u), cs_var(c, u));
+  }
+  map_free(&seen);
+}
+
+int render_opencl(const program *p, const render_options *opt, str *out, error *err) {
+  (void)opt;
+  if (p->n_bufs > 64) return error_set(err, "%s: %d buffers are too many for the OpenCL renderer", p->name, p->n_bufs);
+  cstyle c;
+  int r = cs_program(&c, p, &opencl_dialect, 1, err);
+  if (!r) {
+    write_head(&c, out);
+    write_declarations(&c, out);
+    str_addn(out, str_c(&c.body), c.body.n);
+    str_add(out, "}\n");
+  }
+  cs_free(&c);
+  return r;
+}
