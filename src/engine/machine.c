@@ -34,10 +34,12 @@ void weft_cpu_name(char *out, size_t cap) {
   if (f) fclose(f);
 }
 
-// "+f16c,+fma" as "f16c fma".
-static void features_text(char *out, size_t cap, const char *llvm) {
-  size_t n = 0;
-  for (; *llvm && n + 1 < cap; llvm++) if (*llvm != '+') out[n++] = *llvm == ',' ? ' ' : *llvm;
+// "x86-64-v3", "+gfni,+avxvnni" as "x86-64-v3 gfni avxvnni".
+static void features_text(char *out, size_t cap, const cpu_target *t) {
+  copy_text(out, cap, t->cpu);
+  size_t n = strlen(out);
+  if (n && t->features[0] && n + 1 < cap) out[n++] = ' ';
+  for (const char *c = t->features; *c && n + 1 < cap; c++) if (*c != '+') out[n++] = *c == ',' ? ' ' : *c;
   out[n] = 0;
 }
 
@@ -49,7 +51,7 @@ void weft_machine_look(weft_machine *out) {
   if (cpu_target_from_env(&target, &err)) {
     copy_text(out->features, sizeof out->features, err.text);
   } else {
-    features_text(out->features, sizeof out->features, target.features);
+    features_text(out->features, sizeof out->features, &target);
     out->vector_bits = target.vector_bits;
   }
   out->threads = team_default_threads();

@@ -308,3 +308,36 @@ def test_a_full_disk_is_an_error(run_weft, weft, weft_env, tinypy):
         with open("/dev/full", "wb") as full:
             done = subprocess.run([weft, *args], stdout=full, stderr=subprocess.PIPE, env=weft_env)
         assert done.returncode == 1 and b"No space left" in done.stderr, args
+
+
+# ---- the manual --------------------------------------------------------------------------------------------------------
+
+def options_of(run_weft, command):
+    lines = re.findall(r"^  (-[^ ].*)$", run_weft([command, "--help"]).out, re.M)
+    return {name for line in lines for name in re.findall(r"(?<![\w-])--?[a-z][\w-]*", line.split("  ")[0])}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_manual_names_every_option(run_weft, repo, command):
+    text = (repo / "docs" / "weft.1").read_text().replace("\\-", "-")
+    section = re.search(rf'^\.SH "WEFT {command.upper()}"$(.*?)^\.SH', text, re.M | re.S).group(1)
+    options = options_of(run_weft, command) - {"-h", "--help"}
+    assert options or command == "env"
+    for option in options:
+        assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", section), option
+
+
+def test_completion(repo, weft, weft_env):
+    def complete(*words):
+        script = f'source docs/weft.bash; COMP_WORDS=({" ".join(map(repr, words))}); COMP_CWORD={len(words) - 1}; _weft; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        done = subprocess.run(["bash", "-c", script], cwd=repo, env=weft_env, capture_output=True, text=True)
+        assert done.returncode == 0 and done.stderr == ""
+        return set(done.stdout.split())
+
+    assert complete(weft, "") >= set(COMMANDS)
+    assert complete(weft, "in") == {"inspect"}
+    assert complete(weft, "help", "b") == {"bench"}
+    assert complete(weft, "run", "--top") == {"--top-k", "--top-p", "--top-logprobs"}
+    assert complete(weft, "run", "--pre") == {"--predict", "--precision"}
+    assert complete(weft, "bench", "-o", "") == {"md", "json", "jsonl", "csv"}
+    assert complete(weft, "run", "-m", "models/") == {"models/tinypy.gguf"}
