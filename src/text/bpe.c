@@ -143,8 +143,8 @@ int bpe_encode(const bpe *b, merger *m, const char *word, size_t n, token_list *
     int32_t id = b->byte_id[(unsigned char)word[i]];
     if (id < 0) id = vocab_unknown(b->v);
     if (id < 0)
-      return error_set(err, "%stokenizer.ggml.tokens has no token for byte 0x%02X, and tokenizer.ggml.unknown_token_id is absent", b->v->source,
-                       (unsigned)(unsigned char)word[i]);
+      return error_set(err, "%stokenizer.ggml.tokens has no token for byte 0x%02X, and tokenizer.ggml.unknown_token_id names none for it",
+                       b->v->source, (unsigned)(unsigned char)word[i]);
     m->id[i] = id;
     m->next[i] = (uint32_t)i + 1;
   }

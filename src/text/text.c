@@ -26,12 +26,12 @@ static const char *printable(arena *mem, text_view s) {
   return out;
 }
 
-static bool is(text_view s, const char *name) { return s.n == strlen(name) && !memcmp(s.at, name, s.n); }
+static bool equals(text_view s, const char *name) { return s.n == strlen(name) && !memcmp(s.at, name, s.n); }
 
 // The table of algorithms.
 static enum vocab_kind kind_of(text_view model) {
   if (!model.at) return VOCAB_OTHER;
-  return is(model, "gpt2") ? VOCAB_BPE : is(model, "llama") ? VOCAB_SPM : VOCAB_OTHER;
+  return equals(model, "gpt2") ? VOCAB_BPE : equals(model, "llama") ? VOCAB_SPM : VOCAB_OTHER;
 }
 
 // What keeps this tokenizer from encoding, or NULL.

@@ -63,7 +63,8 @@ def test_bos(run_weft, tinypy):
 
 
 @pytest.mark.parametrize("text", [
-    b"", b"x", b"    return x\n", "naïve 你好 😶‍🌫️ e\u0301\u200d".encode(), b"tab\tand\r\nlines\n\n\n", b"<|endoftext|> <s> </s> <0x41>",
+    b"", b"x", b"    return x\n", "naïve 你好 😶‍🌫️ e\u0301\u200d".encode(), b"tab\tand\r\nlines\n\n\n",
+    b"<|endoftext|> <s> </s> <0x41>",
     b"\xff\xfe broken \xed\xa0\x80 surrogate \xc3", b"nul\0inside\0", bytes(range(256)), b"a" * 5000, b" " * 5000,
 ], ids=lambda t: repr(t[:12]))
 def test_any_bytes_come_back(run_weft, tinypy, text):
@@ -162,7 +163,8 @@ def test_bad_vocabularies(run_weft, tmp_path, change, words):
     fails(run_weft, write_vocab(tmp_path / "bad.gguf", **change), *words)
 
 
-@pytest.mark.parametrize("change", [dict(pre="pre-of-tomorrow"), dict(model="model-of-tomorrow"), dict(merges=None)], ids=["pre", "model", "merges"])
+@pytest.mark.parametrize("change", [dict(pre="pre-of-tomorrow"), dict(model="model-of-tomorrow"), dict(merges=None)],
+                         ids=["pre", "model", "merges"])
 def test_unknown_tokenizers_still_give_text(run_weft, tmp_path, change):
     path = write_vocab(tmp_path / "v.gguf", **change)
     assert text_of(run_weft, path, [256, ord("!")]) == b"ab!"

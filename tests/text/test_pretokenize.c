@@ -87,7 +87,8 @@ static int collect(void *ctx, const char *word, size_t n) {
 
 static void test_every_row(void **state) {
   (void)state;
-  const char text[] = "Hello, y'all! How are you \xF0\x9F\x98\x81 ?\xE6\x88\x91\xE6\x83\xB3\xE5\x9C\xA8" "apple1314151\xE5\xA4\xA9\xEF\xBD\x9E\n\n\t x = 3.14;  "
+  const char text[] = "Hello, y'all! How are you \xF0\x9F\x98\x81 ?"
+    "\xE6\x88\x91\xE6\x83\xB3\xE5\x9C\xA8" "apple1314151\xE5\xA4\xA9\xEF\xBD\x9E\n\n\t x = 3.14;  "
     "\xEA\xB0\x80\xE3\x85\x85 \xE0\xB8\x81\xE0\xB8\xB3 E\xCC\x81\xFF\x00 \r\n   <|x|> parseJSON'S\xC2\xA0\xE3\x80\x80 ";
   for (size_t i = 0; pretokenizer_at(i); i++) {
     pretokenizer *p = NULL;

@@ -157,8 +157,10 @@ static void test_scores_decide(void **state) {
   (void)state;
   small s;
   spm_small(&s);
-  int32_t bar = small_add(&s, BAR, TOKEN_NORMAL, -50), a = small_add(&s, "a", TOKEN_NORMAL, -51), b = small_add(&s, "b", TOKEN_NORMAL, -52);
-  int32_t ab = small_add(&s, "ab", TOKEN_NORMAL, -2), ba = small_add(&s, "ba", TOKEN_NORMAL, -1), bara = small_add(&s, BAR "a", TOKEN_NORMAL, -3);
+  int32_t bar = small_add(&s, BAR, TOKEN_NORMAL, -50);
+  int32_t a = small_add(&s, "a", TOKEN_NORMAL, -51), b = small_add(&s, "b", TOKEN_NORMAL, -52);
+  int32_t ab = small_add(&s, "ab", TOKEN_NORMAL, -2), ba = small_add(&s, "ba", TOKEN_NORMAL, -1);
+  int32_t bara = small_add(&s, BAR "a", TOKEN_NORMAL, -3);
   tokenizer *t = small_make(&s);
   WANTS(t, "ab", PLAIN, bar, ab, -1);                     // a space goes before the text, and ab is better than ▁a
   WANTS(t, "aba", PLAIN, bara, ba, -1);
@@ -371,8 +373,10 @@ static uint64_t next_random(uint64_t *s) { return *s = hash_u64(*s, 3); }
 
 static size_t random_text(uint64_t *seed, char *out, size_t cap) {
   static const char *const pieces[] = {
-    "a", "b", "ab", " ", "  ", "\n", "\r\n", "\t", "'s", "'LL", "12", "7", "\xC2\xA0", "\xE2\x80\xA8", "\xE3\x80\x80", BAR, "\xE4\xBD\xA0\xE5\xA5\xBD",
-    "\xF0\x9F\x98\x81", "e\xCC\x81", "\xC3\x84", "<|im_end|>", "<user>", "<0x41>", "</s>", "\xED\xA0\x80" /* a lone surrogate */, "\xFF", "\xC3", "\x80",
+    "a", "b", "ab", " ", "  ", "\n", "\r\n", "\t", "'s", "'LL", "12", "7", "\xC2\xA0", "\xE2\x80\xA8", "\xE3\x80\x80", BAR,
+    "\xE4\xBD\xA0\xE5\xA5\xBD",
+    "\xF0\x9F\x98\x81", "e\xCC\x81", "\xC3\x84", "<|im_end|>", "<user>", "<0x41>", "</s>",
+    "\xED\xA0\x80" /* a lone surrogate */, "\xFF", "\xC3", "\x80",
     "\xF4\x90\x80\x80", "!", "?!", ".", "=", "\xC5\xBF", "\xE1\xA0\x8E", "Z", "zZ"};
   size_t n = 0, length = next_random(seed) % cap;
   while (n < length) {
