@@ -194,7 +194,7 @@ static bool elementwise(const node *v) {
     if (shift && i == 1) {
       if (!dtype_is_int(src_dt(v, 1))) return bad(v, "%s by %s", name(v), dtype_name(src_dt(v, 1)));
     } else if (src_dt(v, i) != d) return bad(v, "%s.%s of a source %zu of %s", name(v), dtype_name(v->dt), i, dtype_name(src_dt(v, i)));
-    if (v->src[i]->op == OP_INVALID && !(v->op == OP_WHERE && i == 2)) return bad(v, "INVALID outside of WHERE(cond, i, INVALID)");
+    if (uop_unsplat(v->src[i])->op == OP_INVALID && !(v->op == OP_WHERE && i == 2)) return bad(v, "INVALID outside of WHERE(cond, i, INVALID)");
   }
   char kind = dtype_is_float(d) ? 'f' : d == DT_BOOL ? 'b' : d == DT_VOID ? 'v' : 'i';
   return strchr(domain(v->op), kind) || bad(v, "%s of %s", name(v), dtype_name(d));

@@ -8,15 +8,14 @@
 #include "graph/verify.h"
 #include <stdlib.h>
 #include <string.h>
-#include "graph/bounds.h"
 #include "graph/check.h"
+#include "graph/prove.h"
 #include "graph/rewrite.h"
-#include "graph/symbolic.h"
 
 typedef struct context {
   graph *g;
   str *why;                  // reasons of the rules that refused
-  uop *cond;                 // holds where the node stands: the enclosing IFs of a program; NULL: nothing is known
+  prover prover;             // knows what holds where the node stands: the enclosing IFs of a program
 } context;
 
 static uop *refuse(void *ctx, const char *fmt, ...) PRINTF_LIKE(2, 3);
@@ -32,26 +31,6 @@ static uop *refuse(void *ctx, const char *fmt, ...) {
 
 // --- accesses -------------------------------------------------------------------------------------------------------------
 
-static uop *both(graph *g, uop *p, uop *q) { return !p ? q : !q ? p : uop_op2(g, OP_AND, p, q); }
-
-static bounds meet(bounds p, bounds q) { return (bounds){max_i64(p.lo, q.lo), min_i64(p.hi, q.hi)}; }
-
-// What an index can be where cond holds.  An index that is not there (INVALID, or a condition that never holds) has lo > hi.
-static bounds index_bounds(graph *g, uop *i, uop *cond) {
-  static const bounds none = {1, 0};
-  if (cond && cond->vmax == 0) return none;
-  if (i->op == OP_INVALID) return none;
-  if (i->op == OP_SPLAT) return index_bounds(g, i->src[0], cond);
-  if (i->op == OP_WHERE) {
-    bounds p = index_bounds(g, i->src[1], both(g, cond, i->src[0])), q = index_bounds(g, i->src[2], cond);
-    if (p.lo > p.hi) return q;
-    if (q.lo > q.hi) return p;
-    return (bounds){min_i64(p.lo, q.lo), max_i64(p.hi, q.hi)};
-  }
-  bounds b = {i->vmin, i->vmax};
-  return cond ? meet(b, bounds_under(i, cond)) : b;
-}
-
 static const uop *memory_of(const uop *u) {
   while (u->op == OP_AFTER) u = u->src[0];
   return u;
@@ -61,14 +40,11 @@ static const uop *memory_of(const uop *u) {
 static bool inside(context *c, uop *index, int64_t bytes) {
   const uop *mem = memory_of(index->src[0]);
   int64_t unit = dtype_size((enum dtype)mem->dt), size, last;
-  bounds b = index_bounds(c->g, index->src[1], c->cond);
-  bool ok = b.lo > b.hi || (b.lo >= 0 && mul_i64(mem->b, unit, &size) && mul_i64(b.hi, unit, &last) && add_i64(last, bytes, &last) && last <= size);
-  if (ok) return true;
-  uop *simple = simplify(c->g, index->src[1]);          // as it stands nothing is proven: once more in normal form
-  if (simple != index->src[1]) {
-    uop *cond = c->cond ? simplify(c->g, c->cond) : NULL;
-    b = index_bounds(c->g, simple, cond);
-    if (b.lo > b.hi || (b.lo >= 0 && mul_i64(mem->b, unit, &size) && mul_i64(b.hi, unit, &last) && add_i64(last, bytes, &last) && last <= size)) return true;
+  bounds b = {index->src[1]->vmin, index->src[1]->vmax};
+  for (int turn = 0; turn < 2; turn++) {
+    if (turn) b = prove_index(&c->prover, index->src[1]);              // only if the node's own bounds do not tell
+    if (b.lo > b.hi) return true;
+    if (b.lo >= 0 && mul_i64(mem->b, unit, &size) && mul_i64(b.hi, unit, &last) && add_i64(last, bytes, &last) && last <= size) return true;
   }
   refuse(c, "not proven in bounds: %lld bytes at element %lld..%lld of %s %lld, which has %lld elements of %s", (long long)bytes, (long long)b.lo,
          (long long)b.hi, op_name((enum op)mem->op), (long long)mem->a, (long long)mem->b, dtype_name((enum dtype)mem->dt));
@@ -78,11 +54,6 @@ static bool inside(context *c, uop *index, int64_t bytes) {
 static int64_t access_bytes(const uop *index, const uop *value) {      // a vector INDEX is one element for each lane
   int64_t one = dtype_size((enum dtype)value->dt);
   return index->lanes > 1 ? one : one * value->lanes;
-}
-
-static uop *index_inside(graph *g, uop *u, uop *const *v, void *ctx) {
-  (void)g; (void)v;
-  return inside(ctx, u, dtype_size((enum dtype)memory_of(u->src[0])->dt)) ? u : NULL;
 }
 
 static uop *load_inside(graph *g, uop *u, uop *const *v, void *ctx) {
@@ -113,13 +84,15 @@ static uop *movement(graph *g, uop *u, uop *const *v, void *ctx) {
   return op_flags((enum op)u->op) & OPF_MOVEMENT ? u : NULL;
 }
 
+static bool may_be_invalid(const uop *u) { return u->op == OP_WHERE && uop_unsplat(u->src[2])->op == OP_INVALID; }
+
 // Of a kernel: no shape any more, and an INVALID only where an index ends.
 static uop *scalar_expression(graph *g, uop *u, uop *const *v, void *ctx) {
   if (!elementwise(g, u, v, ctx)) return NULL;
   if (u->shape) return refuse(ctx, "a tensor in a kernel");
   for (size_t i = 0; i < u->nsrc; i++) {
     const uop *s = u->src[i];
-    if (s->op == OP_WHERE && s->src[2]->op == OP_INVALID && !(u->op == OP_WHERE && u->src[2]->op == OP_INVALID))
+    if (may_be_invalid(s) && !may_be_invalid(u))
       return refuse(ctx, "source %zu may be INVALID, and %s is no index", i, op_name((enum op)u->op));
   }
   return u;
@@ -202,18 +175,18 @@ RULES(spec_tensor, ANYTHING) = {
 };
 RULES_END(spec_tensor)
 
-RULES(spec_memory, ANYTHING) = {
+RULES(spec_leaves, ANYTHING) = {
   F( P0(CONST),                                 fine ),
   F( P0(VAR),                                   fine ),
   F( P0(PARAM),                                 fine ),
   F( P0(BUFFER),                                fine ),
   F( P0(INVALID),                               fine ),
   F( P1(RANGE, x),                              range_counts ),
-  F( P2(INDEX, x, y),                           index_inside ),
+  F( P2(INDEX, x, y),                           fine ),          // an address alone does no harm
   F( x,                                         load_inside ),
   F( x,                                         store_inside ),
 };
-RULES_END(spec_memory)
+RULES_END(spec_leaves)
 
 RULES(spec_kernel, ANYTHING) = {
   F( x,                                         one_lane ),
@@ -257,9 +230,9 @@ RULES_END(spec_program)
 
 static const ruleset *const spec_of_stage[STAGE_COUNT][4] = {
   [STAGE_TENSOR] = {&spec_tensor},
-  [STAGE_KERNEL] = {&spec_memory, &spec_kernel},
-  [STAGE_OPTIMISED] = {&spec_memory, &spec_vectors, &spec_reductions},
-  [STAGE_LINEAR] = {&spec_memory, &spec_vectors, &spec_program},
+  [STAGE_KERNEL] = {&spec_leaves, &spec_kernel},
+  [STAGE_OPTIMISED] = {&spec_leaves, &spec_vectors, &spec_reductions},
+  [STAGE_LINEAR] = {&spec_leaves, &spec_vectors, &spec_program},
 };
 static const char *const stage_names[STAGE_COUNT] = {"tensor graph", "kernel", "optimised kernel", "linear program"};
 
@@ -355,10 +328,13 @@ static bool ranges_bound(uop_list l, str *why) {
 bool verify_graph_ok(graph *g, uop *root, enum stage stage, str *why) {
   arena *mem = arena_new();
   uop_list l = uop_toposort(mem, &root, 1);
-  context c = {.g = g, .why = why};
+  context c = {.g = graph_new(g), .why = why};          // a graph of its own: the check leaves no trace
+  prover_begin(&c.prover, c.g);
   bool ok = true;
   for (size_t i = 0; i < l.n && ok; i++) ok = node_ok(&c, l.at[i], stage);
   if (ok && (stage == STAGE_KERNEL || stage == STAGE_OPTIMISED)) ok = ranges_bound(l, why);
+  prover_end(&c.prover);
+  graph_free(c.g);
   arena_free(mem);
   return ok;
 }
@@ -397,7 +373,9 @@ static bool open_scope(program_check *p, uop *u) {
   p->depth++;
   p->open[p->depth] = u;
   p->scope[p->depth] = ++p->scopes;
-  p->cond[p->depth] = p->c.cond = u->op == OP_IF ? both(p->c.g, p->cond[p->depth - 1], u->src[0]) : p->cond[p->depth - 1];
+  uop *outer = p->cond[p->depth - 1];
+  p->cond[p->depth] = u->op == OP_RANGE ? outer : outer ? uop_op2(p->c.g, OP_AND, outer, u->src[0]) : u->src[0];
+  if (u->op == OP_IF) prover_assume(&p->c.prover, p->cond[p->depth]);
   return true;
 }
 
@@ -406,7 +384,7 @@ static bool close_scope(program_check *p, uop *u) {
   if (u->op == OP_ENDIF && (!o || o->op != OP_IF)) return wrong(p, u, "the innermost open scope is no IF");
   if (u->op == OP_END && o != u->src[0]) return wrong(p, u, "another scope is open inside, or the loop is not");
   p->depth--;
-  p->c.cond = p->cond[p->depth];
+  if (u->op == OP_ENDIF) prover_assume(&p->c.prover, p->cond[p->depth]);
   return true;
 }
 
@@ -428,12 +406,15 @@ static bool step(program_check *p, uop *u) {
 
 bool verify_program_ok(graph *g, uop *const *at, size_t n, str *why) {
   program_check *p = xcalloc(1, sizeof *p);
-  p->c = (context){.g = g, .why = why};
+  p->c = (context){.g = graph_new(g), .why = why};
+  prover_begin(&p->c.prover, p->c.g);
   for (size_t i = 0; i < n; i++) p->has_idx |= at[i]->dt == DT_IDX;      // the interpreter keeps exact integers, and then BF16 as well
   bool ok = true;
   for (size_t i = 0; i < n && ok; i++) ok = step(p, at[i]);
   if (ok && p->depth) ok = wrong(p, p->open[p->depth], "is never closed");
   map_free(&p->defined);
+  prover_end(&p->c.prover);
+  graph_free(p->c.g);
   free(p);
   return ok;
 }

@@ -17,7 +17,7 @@ void verify(graph *g, uop *root, enum stage stage, const char *pass);
 // A linear program: n nodes in order.  Sources come first, loops and IFs nest, values stay in their scope, accesses are in bounds.
 void verify_program(graph *g, uop *const *at, size_t n, const char *pass);
 
-// The same without dying: false, and what is wrong is added to `why`.  g is used for scratch nodes.
+// The same without dying: false, and what is wrong is added to `why`.  g: the graph of the nodes (nothing is added to it).
 bool verify_graph_ok(graph *g, uop *root, enum stage stage, str *why);
 bool verify_program_ok(graph *g, uop *const *at, size_t n, str *why);
 #endif

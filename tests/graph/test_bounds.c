@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "graph/bounds.h"
+#include "graph/prove.h"
 #include "gen.h"
 
 static void complain_of(const char *what, uop *u, uop *cond, evalue v, int64_t lo, int64_t hi, const evalue *at) {
@@ -33,11 +34,9 @@ static void leaf_values(gen *r, map *m, evalue *at, evalue *loads) {
     }
 }
 
-static int check_all_values(gen *r, uop *u, uop *cond) {
+static int check_all_values(gen *r, const char *what, uop *u, uop *cond, bounds b) {
   evalue at[GEN_VARS], loads[256], v, c = {.i = 1};
   map m = {0};
-  bounds b = {u->vmin, u->vmax};
-  if (cond) b = bounds_under(u, cond);
   int n = 0;
   assert_true(r->leaves.n <= COUNT(loads));
   leaf_values(r, &m, at, loads);
@@ -45,7 +44,7 @@ static int check_all_values(gen *r, uop *u, uop *cond) {
   FOR_ALL(r, at) {
     if (!eval_expr(&env, u, &v) || (cond && (!eval_expr(&env, cond, &c) || !c.i))) continue;
     n++;
-    if (v.i < b.lo || v.i > b.hi) complain_of(cond ? "bounds_under" : "bounds", u, cond, v, b.lo, b.hi, at);
+    if (v.i < b.lo || v.i > b.hi) complain_of(what, u, cond, v, b.lo, b.hi, at);
   }
   map_free(&m);
   return n;
@@ -59,7 +58,7 @@ static void random_expressions(void **state) {
     gen_begin(&r, 6, 1);
     enum dtype d = gen_below(&r, 5) ? gen_int_type(&r) : DT_BOOL;
     uop *u = gen_expr(&r, d, 1 + gen_below(&r, 4));
-    n += check_all_values(&r, u, NULL);
+    n += check_all_values(&r, "bounds", u, NULL, (bounds){u->vmin, u->vmax});
     tight += u->vmin > dtype_min(d) || u->vmax < dtype_max(d);
     gen_end(&r);
   }
@@ -102,10 +101,41 @@ static void expressions_under_conditions(void **state) {
       cond = cond ? uop_op2(r.g, OP_AND, cond, part) : part;
     }
     if (cond) {
-      n += check_all_values(&r, u, cond);
       bounds b = bounds_under(u, cond);
+      n += check_all_values(&r, "bounds_under", u, cond, b);
       tighter += b.lo > u->vmin || b.hi < u->vmax;
     }
+    gen_end(&r);
+  }
+  assert_true(n > 50000);
+  assert_true(tighter > 200);
+}
+
+// The same for proofs: expressions of the three index types, with conditions on sums that share atoms with the index.
+static void proofs(void **state) {
+  (void)state;
+  gen r = {.seed = 3000};
+  int n = 0, tighter = 0;
+  for (int round = 0; round < 6000; round++) {
+    gen_begin(&r, 6, 1);
+    static const enum dtype types[] = {DT_IDX, DT_I64, DT_I32};
+    uop *sum = index_expr(&r, gen_below(&r, 2)), *u = sum, *cond = NULL;
+    if (gen_below(&r, 3) == 0) u = gen_expr(&r, types[gen_below(&r, 3)], 1 + gen_below(&r, 4));
+    else if (gen_below(&r, 2)) u = uop_op2(r.g, OP_ADD, uop_op2(r.g, OP_MUL, u, uop_idx(r.g, gen_between(&r, -3, 5))), index_expr(&r, 0));
+    if (u->dt == DT_IDX && gen_below(&r, 4) == 0)
+      u = uop_op2(r.g, OP_ADD, r.var[0], uop_op3(r.g, OP_WHERE, uop_op2(r.g, OP_CMPLT, sum, uop_idx(r.g, gen_between(&r, -20, 120))), u, uop_idx(r.g, 0)));
+    for (int i = gen_below(&r, 3); i > 0; i--) {
+      uop *limit = gen_below(&r, 3) ? uop_idx(r.g, gen_between(&r, -20, 120)) : r.var[gen_below(&r, GEN_VARS)];
+      uop *part = gen_below(&r, 3) ? uop_op2(r.g, OP_CMPLT, sum, limit) : gen_below(&r, 2) ? uop_op2(r.g, OP_CMPLT, limit, sum) : gen_bool(&r, 2);
+      cond = cond ? uop_op2(r.g, OP_AND, cond, part) : part;
+    }
+    prover p;
+    prover_begin(&p, r.g);
+    prover_assume(&p, cond);
+    bounds b = prove_index(&p, u), simple = cond ? bounds_under(u, cond) : (bounds){u->vmin, u->vmax};
+    prover_end(&p);
+    n += check_all_values(&r, "proof", u, cond, b);
+    tighter += b.lo > simple.lo || b.hi < simple.hi;
     gen_end(&r);
   }
   assert_true(n > 50000);
@@ -145,6 +175,7 @@ int main(void) {
       cmocka_unit_test(what_is_known_is_used),
       cmocka_unit_test(random_expressions),
       cmocka_unit_test(expressions_under_conditions),
+      cmocka_unit_test(proofs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
