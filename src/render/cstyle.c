@@ -303,6 +303,7 @@ static const char *hreduce(cstyle *c, const uop *u) {
   for (int n = x->lanes / 2; n; n /= 2) {
     if (n == 1) {
       const char *lo = c->d->extract(c, v, 0), *hi = c->d->extract(c, v, 1);
+      if (d == DT_BOOL) { lo = cs_print(c, "(%s != 0)", lo); hi = cs_print(c, "(%s != 0)", hi); }      // scalars are 0 and 1
       return binary(c, NULL, (enum op)u->a, d, 1, lo, hi);
     }
     for (int h = 0; h < 2; h++) {

@@ -80,6 +80,7 @@ static const char *repeated(llvm *c, enum dtype d, const char *text, int lanes) 
 }
 
 static const char *lane_numbers(llvm *c, enum dtype d, int lanes) {
+  if (lanes == 1) return "0";
   str s = {0};
   for (int i = 0; i < lanes; i++) str_addf(&s, "%s%s %d", i ? ", " : "<", scalar_type(d), i);
   str_addc(&s, '>');

@@ -5,6 +5,7 @@
 #ifndef WEFT_TEST_RIG_H
 #define WEFT_TEST_RIG_H
 #include <dlfcn.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,6 +19,8 @@
 #include "device/code.h"
 #include "device/cpu_info.h"
 #include "device/opencl.h"
+#include "device/ref.h"
+#include "graph/half.h"
 #include "render/render.h"
 
 typedef void kernel_fn(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi);
@@ -203,5 +206,79 @@ static inline bool rig_same(enum dtype d, const unsigned char *x, const unsigned
     return (i & 0x7fff) > 0x7c00 && (j & 0x7fff) > 0x7c00;
   }
   return false;
+}
+
+// n elements: the values where arithmetic has edges, and random ones.
+static inline void rig_fill(enum dtype d, unsigned char *p, int64_t n, uint64_t seed) {
+  static const double floats[] = {0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, -2.5, 3, 7.75, 1e-3, -1e-3, 100.25, -127.5, 1e10, -1e10, 1e30, -1e30, 1e-38, 1e-40, INFINITY, -INFINITY, NAN};
+  for (int64_t i = 0; i < n; i++) {
+    uint64_t v = rig_random(&seed);
+    size_t size = (size_t)dtype_size(d);
+    if (d == DT_BOOL) v &= 1;
+    else if (dtype_is_float(d)) {
+      double f = i % 3 ? floats[v % COUNT(floats)] : ((double)(int64_t)v / 0x1p60) * (double)(v % 50);
+      float g = (float)f;
+      uint16_t h = f16_from_double(f);
+      if (d == DT_F64) memcpy(&v, &f, 8);
+      if (d == DT_F32) { v = 0; memcpy(&v, &g, 4); }
+      if (d == DT_F16) v = h;
+    } else switch (v >> 60) {
+      case 0: v = 0; break;
+      case 1: v = 1; break;
+      case 2: v = UINT64_MAX; break;
+      case 3: v = (uint64_t)dtype_min(d); break;
+      case 4: v = (uint64_t)dtype_max(d); break;
+      case 5: case 6: v = v >> 8 & 15; break;
+      default: break;
+    }
+    memcpy(p + (size_t)i * size, &v, size);      // little-endian
+  }
+}
+
+enum { RIG_LLVM = 1, RIG_GCC = 2, RIG_CLANG = 4, RIG_CL = 8, RIG_CPU = RIG_LLVM | RIG_GCC, RIG_ALL = 15 };
+
+static inline void rig_compare(const rig *r, unsigned char *const *want, unsigned char *const *got, int64_t ulps, const char *backend) {
+  int bad = 0;
+  for (int b = 0; b < r->n_bufs; b++)
+    for (int64_t i = 0; i < r->bufs[b].elems && bad < 10; i++) {
+      size_t size = (size_t)dtype_size(r->bufs[b].dt);
+      const unsigned char *x = want[b] + (size_t)i * size, *y = got[b] + (size_t)i * size;
+      if (rig_same(r->bufs[b].dt, x, y, ulps)) continue;
+      uint64_t vx = 0, vy = 0;
+      memcpy(&vx, x, size);
+      memcpy(&vy, y, size);
+      fprintf(stderr, "%s: %s: buffer %d, element %lld: %llx, should be %llx\n", backend, r->p.name, b, (long long)i, (unsigned long long)vy, (unsigned long long)vx);
+      bad++;
+    }
+  assert_int_equal(bad, 0);
+}
+
+// Runs the program on the back ends named in `on` and compares what all buffers hold afterwards with the interpreter's.
+static inline void rig_check(rig *r, const char *name, const int64_t *vars, int64_t lo, int64_t hi, unsigned on, int64_t ulps) {
+  program *p = rig_program(r, name);
+  unsigned char *start[RIG_BUFS], *want[RIG_BUFS], *got[RIG_BUFS];
+  size_t size[RIG_BUFS];
+  for (int b = 0; b < r->n_bufs; b++) {
+    size[b] = (size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt);
+    start[b] = malloc(size[b]); want[b] = malloc(size[b]); got[b] = malloc(size[b]);
+    rig_fill(r->bufs[b].dt, start[b], r->bufs[b].elems, 77 + (uint64_t)b);
+    memcpy(want[b], start[b], size[b]);
+  }
+  ref_kernel *k = ref_compile(p);
+  ref_run(k, want, vars, lo, hi);
+  ref_free(k);
+  static const char *const names[] = {"llvm", "gcc", "clang", "opencl"};
+  for (int i = 0; i < 4; i++) {
+    if (!(on >> i & 1)) continue;
+    for (int b = 0; b < r->n_bufs; b++) memcpy(got[b], start[b], size[b]);
+    if (i == 3) rig_opencl(p, got, vars, lo, hi);
+    else {
+      backend_kernel kernel = i ? rig_cc(p, names[i]) : rig_llvm(p);
+      kernel.fn(got, vars, lo, hi);
+      rig_drop(&kernel);
+    }
+    rig_compare(r, want, got, ulps, names[i]);
+  }
+  for (int b = 0; b < r->n_bufs; b++) { free(start[b]); free(want[b]); free(got[b]); }
 }
 #endif

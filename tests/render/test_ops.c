@@ -2,9 +2,6 @@
 // been written apart from them.  Inputs are the values where arithmetic has edges, and random ones.
 #define _GNU_SOURCE
 #include "rig.h"
-#include <math.h>
-#include "device/ref.h"
-#include "graph/half.h"
 
 enum { N = 256, MAX_OUT = 64 };
 static const int widths[] = {1, 4, 16};
@@ -19,32 +16,6 @@ typedef struct bench {
   uop *out_buf, *tile, *element;           // element: number of the first element of this tile
   int lanes;
 } bench;
-
-static void fill(enum dtype d, unsigned char *p, uint64_t seed) {
-  static const double floats[] = {0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, -2.5, 3, 7.75, 1e-3, -1e-3, 100.25, -127.5, 1e10, -1e10, 1e30, -1e30, 1e-38, 1e-40, INFINITY, -INFINITY, NAN};
-  for (int i = 0; i < N; i++) {
-    uint64_t v = rig_random(&seed);
-    size_t size = (size_t)dtype_size(d);
-    if (d == DT_BOOL) v &= 1;
-    else if (dtype_is_float(d)) {
-      double f = i % 3 ? floats[v % COUNT(floats)] : ((double)(int64_t)v / 0x1p60) * (double)(v % 50);
-      float g = (float)f;
-      uint16_t h = f16_from_double(f);
-      if (d == DT_F64) memcpy(&v, &f, 8);
-      if (d == DT_F32) { v = 0; memcpy(&v, &g, 4); }
-      if (d == DT_F16) v = h;
-    } else switch (v >> 60) {
-      case 0: v = 0; break;
-      case 1: v = 1; break;
-      case 2: v = UINT64_MAX; break;
-      case 3: v = (uint64_t)dtype_min(d); break;
-      case 4: v = (uint64_t)dtype_max(d); break;
-      case 5: case 6: v = v >> 8 & 15; break;
-      default: break;
-    }
-    memcpy(p + (size_t)i * size, &v, size);      // little-endian
-  }
-}
 
 static uop *cst(bench *b, enum dtype d, int64_t v) {
   uop *u = dtype_is_float(d) ? rig_float(b->r, d, (double)v) : rig_int(b->r, d, v);
@@ -108,7 +79,7 @@ static void run_all(bench *b, const enum dtype *inputs) {
   const program *p = rig_program(r, name);
   size_t total = (size_t)MAX_OUT * N * 8;
   unsigned char *bufs[RIG_BUFS], *want = calloc(1, total), *got = calloc(1, total);
-  for (int i = 1; i < r->n_bufs; i++) { bufs[i] = malloc(N * 8); fill(inputs[i - 1], bufs[i], (uint64_t)i * 1000 + inputs[i - 1]); }
+  for (int i = 1; i < r->n_bufs; i++) { bufs[i] = malloc(N * 8); rig_fill(inputs[i - 1], bufs[i], N, (uint64_t)i * 1000 + inputs[i - 1]); }
   ref_kernel *k = ref_compile(p);
   bufs[0] = want;
   ref_run(k, bufs, NULL, 0, N / b->lanes);
