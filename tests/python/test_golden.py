@@ -54,19 +54,51 @@ def test_record(run_weft, shared_dir, name):
     path = shared_dir / "models" / f"{name}.gguf"
     record = json.loads(path.with_suffix(".json").read_text())
     assert path.stat().st_size == record["model_bytes"]
-    kl, wrong = [], []
+    kl, wrong, prompt_kl = [], [], []
     for case in record["cases"]:
-        ours = distributions(run_weft, path, case["prompt_ids"], case["tokens"], record["vocab_size"])
+        ids = case["prompt_ids"]
+        ours = distributions(run_weft, path, ids, case["tokens"], record["vocab_size"])
         case_kl, case_wrong = compare([step["top"] for step in case["steps"]], ours)
         kl += case_kl
         wrong += case_wrong
-        if case.get("positions"):   # the prompt itself, each of its tokens but the first forced
-            ids = case["prompt_ids"]
+        if case.get("positions"):   # after each beginning of the prompt: all of its tokens but the first are forced
             ours = distributions(run_weft, path, ids[:1], ids[1:], record["vocab_size"])
-            case_kl, case_wrong = compare(case["positions"], ours)
-            kl += case_kl
-            wrong += case_wrong
+            prompt_kl += compare(case["positions"], ours)[0]
     mean = sum(kl) / len(kl)
     print(f"{name}: mean KL {mean:.6f}, largest {max(kl):.6f}, {len(kl)} steps")
     assert mean <= MEAN_KL, f"{name}: mean KL {mean:.6f} over {len(kl)} steps, largest {max(kl):.6f}"
     assert not wrong, f"{name}: another likeliest token at {len(wrong)} of {len(kl)} steps: {'; '.join(wrong[:5])}"
+    assert not prompt_kl or sum(prompt_kl) / len(prompt_kl) <= MEAN_KL, f"{name}: mean KL {sum(prompt_kl) / len(prompt_kl):.6f} in the prompts"
+
+
+# ---- all formats, against the reference interpreter --------------------------------------------------------------------
+
+FORMATS = ["f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "mix"]
+PROMPT, FORCED = [5, 17, 40, 41, 300], [301, 302, 9, 77, 200, 411]
+
+
+def whole_divergence(theirs, ours):
+    """KL over the whole vocabulary."""
+    return sum(math.exp(p) * (p - ours[token]) for token, p in theirs.items())
+
+
+@pytest.mark.parametrize("quant", FORMATS)
+def test_formats_against_the_reference(run_weft, make_gguf, quant):
+    path = make_gguf(f"tiny-llama:{quant}", "--set", "n_layer=2")
+    reference = distributions(run_weft, path, PROMPT, FORCED, 512, env={"DEV": "REF"})
+    ours = distributions(run_weft, path, PROMPT, FORCED, 512)
+    kl = [whole_divergence(theirs, mine) for theirs, mine in zip(reference, ours, strict=True)]
+    print(f"{quant}: mean KL to DEV=REF {sum(kl) / len(kl):.3g}, largest {max(kl):.3g}")
+    assert sum(kl) / len(kl) <= MEAN_KL
+    for i, (theirs, mine) in enumerate(zip(reference, ours)):
+        first, second = sorted(theirs.values(), reverse=True)[:2]
+        if first - second > GAP:
+            assert max(mine, key=mine.get) == max(theirs, key=theirs.get), f"step {i}"
+
+
+@pytest.mark.parametrize("quant", ["q4_0", "q6_k"])
+def test_unoptimised_code_says_the_same(run_weft, make_gguf, quant):
+    path = make_gguf(f"tiny-llama:{quant}", "--set", "n_layer=2")
+    ours = distributions(run_weft, path, PROMPT, FORCED, 512)
+    plain = distributions(run_weft, path, PROMPT, FORCED, 512, env={"NOOPT": "1"})
+    assert max(whole_divergence(a, b) for a, b in zip(plain, ours, strict=True)) <= 1e-4

@@ -47,8 +47,8 @@ def test_text_alone_on_stdout(run):
 
 
 def test_the_model_writes_python(run):
-    done = run("-p", "def ", "-n", "64", "--temp", "0")
-    assert re.search(r"\(|self|return|:", done.out), done.out
+    done = run("-p", "def read_file(self, path):", "-n", "32", "--temp", "0")
+    assert done.out.startswith("\n    ") and "return" in done.out.lower(), done.out
 
 
 def test_prompts_from_everywhere_are_the_same(run, run_weft, tinypy, tmp_path):
@@ -341,3 +341,51 @@ def test_bench_lines(run_weft, tinypy):
     assert [line["n_prompt"] for line in lines] == [4, 0]
     rows = run_weft([*args, "-o", "csv"]).out.splitlines()
     assert len(rows) == 3 and "avg_ts" in rows[0].split(",") and rows[0].count(",") == rows[1].count(",")
+
+
+# ---- what may be wrong around it ---------------------------------------------------------------------------------------
+
+def with_other_name(tinypy, path, key, old, new):
+    """A copy of the model whose string value of key is another one of the same length."""
+    data = open(tinypy, "rb").read()
+    at = data.index(key + b"\x08\0\0\0" + len(old).to_bytes(8, "little") + old) + len(key) + 12
+    path.write_bytes(data[:at] + new + data[at + len(new):])
+    return str(path)
+
+
+@pytest.mark.parametrize("key, old, new", [(b"tokenizer.ggml.model", b"gpt2", b"gpt9"), (b"tokenizer.ggml.pre", b"gpt-2", b"gpt-9")])
+def test_an_unknown_tokenizer_is_an_error_only_for_text(run_weft, tinypy, tmp_path, key, old, new):
+    path = with_other_name(tinypy, tmp_path / "model.gguf", key, old, new)
+    line = failed(run_weft(["run", "-m", path, "-p", "x", "-n", "1"]))
+    assert key.decode() in line and new.decode() in line and path in line
+    expected = run_weft(["run", "-m", tinypy, "--ids", "0,316", "-n", "4", "--temp", "0", "--json"])
+    ours = run_weft(["run", "-m", path, "--ids", "0,316", "-n", "4", "--temp", "0", "--json"])
+    assert [t["logprob"] for t in lines_of(ours)] == [t["logprob"] for t in lines_of(expected)]
+
+
+def test_an_unknown_architecture(run_weft, tinypy, tmp_path):
+    path = with_other_name(tinypy, tmp_path / "model.gguf", b"general.architecture", b"llama", b"lamax")
+    line = failed(run_weft(["run", "-m", path, "--ids", "1", "-n", "1"]))
+    assert path in line and "general.architecture" in line and "lamax" in line
+
+
+def test_a_context_larger_than_memory(run):
+    line = failed(run("-p", "x", "-n", "1", "-c", "2000000000"))
+    assert "memory" in line and len(re.findall(r"\d+", line)) >= 2
+
+
+@pytest.mark.parametrize("damage", ["unwritable", "garbage", "truncated"])
+def test_a_useless_cache_warns_once(run, tmp_path, cache_dir, damage):
+    expected = run("-p", "def ", "-n", "8", "--temp", "0", env={"WEFT_CACHE": cache_dir})
+    assert "warning" not in expected.err
+    if damage == "unwritable":
+        (tmp_path / "file").write_text("")
+        folder = tmp_path / "file" / "cache"
+    else:
+        folder = cache_dir
+        for path in cache_dir.iterdir():
+            data = path.read_bytes()
+            path.write_bytes(b"garbage " * 1000 if damage == "garbage" else data[:len(data) // 2])
+    done = run("-p", "def ", "-n", "8", "--temp", "0", env={"WEFT_CACHE": folder})
+    assert done.returncode == 0 and done.stdout == expected.stdout
+    assert sum(line.startswith("weft: warning:") for line in done.err.splitlines()) == 1, done.err
