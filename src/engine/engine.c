@@ -1,25 +1,166 @@
-// Opens a model for running.  So far it checks the file and stops there: plans are not built yet, and says so.
+// The engine: file, tokenizer, graphs, plans and the KV cache of one sequence. See engine.h. There are two plans: one for a single
+// token with logits, and one for a chunk of a prompt without; a prompt of n tokens goes through as chunks of n - 1 and the last
+// token alone. The second plan is made when a prompt first needs it.
 #include "engine/engine.h"
+#include <stdlib.h>
+#include <string.h>
+#include "device/device.h"
+#include "device/memory.h"
+#include "model/model.h"
 
-int engine_open(const char *path, const struct engine_options *opt, engine **out, error *err) {
-  (void)opt;
-  (void)out;
-  gguf *g;
-  if (gguf_open(path, &g, err)) return -1;
-  error_set(err, "%s: this build of weft cannot run models yet", path);
-  gguf_close(g);
-  return -1;
+enum { DEFAULT_CHUNK = 64, CTX_STEP = 64 };
+
+typedef struct stage { graph *g; schedule s; plan *p; } stage;
+
+struct engine {
+  gguf *file;
+  tokenizer *tok;
+  model *m;
+  device *d;
+  struct engine_options o;
+  int n_ctx;
+  int64_t ctx, chunk;                     // positions of the cache as laid out; tokens of a chunk
+  void **caches;
+  int32_t *ids;
+  float *logits;
+  stage one, many;
+  double load_ms, compile_ms;
+  int64_t compiled;
+};
+
+static void progress(const engine *e, const char *what, double fraction) {
+  if (e->o.progress) e->o.progress(e->o.progress_ctx, what, fraction);
 }
 
-void engine_close(engine *e) { (void)e; }
-NORETURN static void none(void) { die("engine: there is none"); }
-const gguf *engine_gguf(const engine *e) { (void)e; none(); }
-const tokenizer *engine_tokenizer(const engine *e) { (void)e; none(); }
-int engine_n_vocab(const engine *e) { (void)e; none(); }
-int engine_n_ctx(const engine *e) { (void)e; none(); }
-void engine_stats(const engine *e, struct engine_stats *out) { (void)e; (void)out; none(); }
+// --- memory ---------------------------------------------------------------------------------------------------------
+
+static uint64_t cache_bytes(const engine *e) { return (uint64_t)model_kv_elements(e->m, e->ctx) * 2; }
+
+static int reserve(engine *e, error *err) {
+  uint64_t n = (uint64_t)e->m->n_layer * 2, kv, need, have;
+  if (!mul_u64(cache_bytes(e), n, &kv) || !add_u64(kv, gguf_file_bytes(e->file), &need)) return error_set(err, "%s: a KV cache for %d positions is too large", gguf_path(e->file), e->n_ctx);
+  if (!memory_available(&have, NULL) && need > have)
+    return error_set(err, "%s: %.2f GiB of model and %.2f GiB of KV cache for %d positions, but only %.2f GiB of memory are free; a smaller context (-c) needs less",
+                     gguf_path(e->file), (double)gguf_file_bytes(e->file) / (1 << 30), (double)kv / (1 << 30), e->n_ctx, (double)have / (1 << 30));
+  e->caches = xcalloc(n, sizeof *e->caches);
+  for (uint64_t i = 0; i < n; i++) if (!(e->caches[i] = memory_reserve(cache_bytes(e), err))) return -1;
+  e->ids = xcalloc((size_t)e->chunk, sizeof *e->ids);
+  e->logits = xcalloc((size_t)e->m->n_vocab + 64, sizeof *e->logits);
+  return 0;
+}
+
+static void *buffer(void *ctx, int64_t id) {
+  engine *e = ctx;
+  int64_t own = id - model_buffer_id(e->m, 0);
+  if (own < 0) return (void *)(uintptr_t)gguf_tensor_at(e->file, (size_t)id)->data;
+  if (own == BUF_IDS) return e->ids;
+  if (own == BUF_LOGITS) return e->logits;
+  return e->caches[own - BUF_CACHE];
+}
+
+// --- plans ----------------------------------------------------------------------------------------------------------
+
+// "blk.*.ffn_down" after the largest weight that the kernel reads; "cache" or "-" where it reads none.
+static void role(void *ctx, const sched_kernel *k, char *out, size_t cap) {
+  const engine *e = ctx;
+  const gguf_tensor *best = NULL;
+  bool cache = false;
+  for (int i = 0; i < k->n_bufs; i++) {
+    int64_t own = k->bufs[i] - model_buffer_id(e->m, 0);
+    if (own >= BUF_CACHE && k->bufs[i] < TEMP_IDS) cache = true;
+    if (own >= 0) continue;
+    const gguf_tensor *t = gguf_tensor_at(e->file, (size_t)k->bufs[i]);
+    if (!best || t->nbytes > best->nbytes) best = t;
+  }
+  if (!best) { snprintf(out, cap, "%s", cache ? "attention" : "-"); return; }
+  const char *name = best->name, *rest = name;
+  if (!strncmp(name, "blk.", 4)) { rest = strchr(name + 4, '.'); rest = rest ? rest + 1 : name; }
+  int n = (int)strcspn(rest, ".");
+  snprintf(out, cap, "%s%.*s", rest == name ? "" : "blk.*.", n, rest);
+}
+
+static void compiling(void *ctx, double fraction) { progress(ctx, "compiling", fraction); }
+
+static int build(engine *e, stage *st, int64_t chunk, bool logits, error *err) {
+  st->g = graph_new(NULL);
+  uop *sink = model_graph(e->m, st->g, &(model_shape){.ctx = e->ctx, .chunk = chunk, .logits = logits});
+  schedule_graph(st->g, sink, &st->s);
+  if (plan_build(e->d, st->g, &st->s, &(plan_options){.buffer = buffer, .ctx = e, .role = role, .progress = compiling}, &st->p, err)) return -1;
+  plan_stats s = plan_get_stats(st->p);
+  e->compile_ms += s.compile_ms;
+  e->compiled += s.compiled;
+  return 0;
+}
+
+static int start(engine *e, const char *path, error *err) {
+  if (gguf_open(path, &e->file, err) || model_open(e->file, &e->m, err) || tokenizer_from_gguf(e->file, &e->tok, err)) return -1;
+  progress(e, "loading", 0.3);
+  e->n_ctx = e->o.n_ctx ? e->o.n_ctx : e->m->n_ctx_train;
+  e->chunk = e->o.chunk > 0 ? e->o.chunk : DEFAULT_CHUNK;
+  // room for a chunk that begins at the last position: then every index is in bounds whatever the two variables are
+  e->ctx = (int64_t)round_up((size_t)e->n_ctx, CTX_STEP) + (int64_t)round_up((size_t)e->chunk, CTX_STEP);
+  if (reserve(e, err) || device_open(e->o.n_threads, &e->d, err)) return -1;
+  progress(e, "loading", 1);
+  return build(e, &e->one, 1, true, err);
+}
+
+int engine_open(const char *path, const struct engine_options *opt, engine **out, error *err) {
+  engine *e = xcalloc(1, sizeof *e);
+  double t = now_s();
+  if (opt) e->o = *opt;
+  if (start(e, path, err)) { engine_close(e); return -1; }
+  e->load_ms = (now_s() - t) * 1e3 - e->compile_ms;
+  *out = e;
+  return 0;
+}
+
+static void close_stage(stage *s) {
+  plan_free(s->p);
+  graph_free(s->g);
+}
+
+void engine_close(engine *e) {
+  if (!e) return;
+  close_stage(&e->one);
+  close_stage(&e->many);
+  device_close(e->d);
+  if (e->caches) for (int i = 0; i < 2 * e->m->n_layer; i++) memory_release(e->caches[i], cache_bytes(e));
+  free(e->caches); free(e->ids); free(e->logits);
+  model_close(e->m);
+  tokenizer_free(e->tok);
+  gguf_close(e->file);
+  free(e);
+}
+
+const gguf *engine_gguf(const engine *e) { return e->file; }
+const tokenizer *engine_tokenizer(const engine *e) { return e->tok; }
+int engine_n_vocab(const engine *e) { return e->m->n_vocab; }
+int engine_n_ctx(const engine *e) { return e->n_ctx; }
 
 int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err) {
-  (void)e; (void)ids; (void)n; (void)pos; (void)logits; (void)err;
-  none();
+  if (!n || pos < 0 || n > (size_t)(e->n_ctx - pos)) die("engine_eval: %zu tokens at %d of %d", n, pos, e->n_ctx);
+  for (size_t i = 0; i < n; i++) if (ids[i] < 0 || ids[i] >= e->m->n_vocab) die("engine_eval: token %d of %d", ids[i], e->m->n_vocab);
+  if (gguf_check_size(e->file, err)) return -1;
+  if (n > 1 && !e->many.p && build(e, &e->many, e->chunk, false, err)) return -1;
+  while (n > 1) {
+    size_t m = n - 1 < (size_t)e->chunk ? n - 1 : (size_t)e->chunk;
+    memcpy(e->ids, ids, m * sizeof *ids);
+    plan_run(e->many.p, (plan_var[]){{"n", (int64_t)m}, {"pos", pos}}, 2);
+    ids += m; n -= m; pos += (int)m;
+  }
+  e->ids[0] = ids[0];
+  plan_run(e->one.p, (plan_var[]){{"pos", pos}}, 1);
+  if (logits) *logits = e->logits;
+  return 0;
+}
+
+void engine_stats(const engine *e, struct engine_stats *out) {
+  plan_stats s = plan_get_stats(e->one.p);
+  *out = (struct engine_stats){
+    .load_ms = e->load_ms, .compile_ms = e->compile_ms, .kernels_compiled = e->compiled,
+    .kernels_per_token = s.dispatches, .kernels_per_block = (double)s.dispatches / e->m->n_layer,
+    .fusion_rate = s.dispatches ? (double)s.graph_ops / s.dispatches : 0,
+    .kv_bytes = cache_bytes(e) * 2 * (uint64_t)e->m->n_layer, .peak_rss_bytes = memory_peak_rss(),
+    .n_params = gguf_n_params(e->file), .model_bytes = gguf_tensor_bytes(e->file),
+  };
 }

@@ -9,19 +9,19 @@
 
 // F(id, name, elements of a block, bytes of a block, computes)
 #define FORMAT_TABLE(F) \
-  F( 0, F32,       1,   4, false) \
-  F( 1, F16,       1,   2, false) \
-  F( 2, Q4_0,     32,  18, false) \
-  F( 3, Q4_1,     32,  20, false) \
-  F( 6, Q5_0,     32,  22, false) \
-  F( 7, Q5_1,     32,  24, false) \
-  F( 8, Q8_0,     32,  34, false) \
+  F( 0, F32,       1,   4, true) \
+  F( 1, F16,       1,   2, true) \
+  F( 2, Q4_0,     32,  18, true) \
+  F( 3, Q4_1,     32,  20, true) \
+  F( 6, Q5_0,     32,  22, true) \
+  F( 7, Q5_1,     32,  24, true) \
+  F( 8, Q8_0,     32,  34, true) \
   F( 9, Q8_1,     32,  36, false) \
   F(10, Q2_K,    256,  84, false) \
   F(11, Q3_K,    256, 110, false) \
-  F(12, Q4_K,    256, 144, false) \
-  F(13, Q5_K,    256, 176, false) \
-  F(14, Q6_K,    256, 210, false) \
+  F(12, Q4_K,    256, 144, true) \
+  F(13, Q5_K,    256, 176, true) \
+  F(14, Q6_K,    256, 210, true) \
   F(15, Q8_K,    256, 292, false) \
   F(16, IQ2_XXS, 256,  66, false) \
   F(17, IQ2_XS,  256,  74, false) \
@@ -37,7 +37,7 @@
   F(27, I64,       1,   8, false) \
   F(28, F64,       1,   8, false) \
   F(29, IQ1_M,   256,  56, false) \
-  F(30, BF16,      1,   2, false) \
+  F(30, BF16,      1,   2, true) \
   F(34, TQ1_0,   256,  54, false) \
   F(35, TQ2_0,   256,  66, false) \
   F(39, MXFP4,    32,  17, false) \

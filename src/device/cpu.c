@@ -1,0 +1,95 @@
+// The CPU device: see cpu.h. A program becomes LLVM IR text, an object, and a position-independent blob (elf.h) that any process can
+// map; blobs are what the cache keeps. The C way is for reading and for a second opinion, so it takes the plain road: a
+// file, `cc`, dlopen; its kernels are not cached.
+#define _GNU_SOURCE
+#include "device/cpu.h"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/env.h"
+#include "base/str.h"
+#include "device/cache.h"
+#include "device/cpu_info.h"
+#include "device/elf.h"
+#include "device/llvm.h"
+#include "render/render.h"
+#include "code_version.h"
+
+typedef struct cpu { cpu_target t; const renderer *r; render_options o; } cpu;
+
+static void show(const char *what, const program *p, const str *text) { fprintf(stderr, "--- %s of %s\n%s\n", what, p->name, str_c(text)); }
+
+static int with_llvm(device *d, device_kernel *k, error *err) {
+  const cpu *c = d->state;
+  str text = {0}, assembly = {0};
+  bytes object = {0};
+  code_blob blob = {0};
+  int r = c->r->render(k->p, &c->o, &text, err);
+  if (!r && debug_level() >= 4) show("source", k->p, &text);
+  if (!r) r = llvm_compile(str_c(&text), c->t.cpu, c->t.features, &object, debug_level() >= 7 ? &assembly : NULL, err);
+  if (!r && debug_level() >= 7) show("assembly", k->p, &assembly);
+  if (!r) r = elf_link(object.at, object.n, &blob, err);
+  if (!r) code_blob_pack(&blob, &k->packed);
+  str_free(&text); str_free(&assembly);
+  bytes_free(&object);
+  code_blob_free(&blob);
+  return r;
+}
+
+static int run_cc(const char *in, const char *out, error *err) {
+  pid_t pid = fork();
+  if (pid < 0) return error_set(err, "RENDER=c: cannot start the C compiler");
+  if (!pid) {
+    execlp("cc", "cc", "-O2", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi", "-shared", "-fPIC", in, "-o", out, "-lm", (char *)NULL);
+    _exit(127);
+  }
+  int status;
+  if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status))
+    return error_set(err, "RENDER=c: cc could not compile %s (is a C compiler installed?)", in);
+  return 0;
+}
+
+static int with_cc(device *d, device_kernel *k, error *err) {
+  const cpu *c = d->state;
+  str text = {0};
+  char folder[] = "/tmp/weft-XXXXXX", in[64], out[64];
+  if (c->r->render(k->p, &c->o, &text, err)) { str_free(&text); return -1; }
+  if (debug_level() >= 4) show("source", k->p, &text);
+  if (!mkdtemp(folder)) { str_free(&text); return error_set(err, "RENDER=c: cannot make a folder in /tmp"); }
+  snprintf(in, sizeof in, "%s/kernel.c", folder);
+  snprintf(out, sizeof out, "%s/kernel.so", folder);
+  FILE *f = fopen(in, "we");
+  bool written = f && fwrite(text.at, 1, text.n, f) == text.n;
+  if (f && fclose(f)) written = false;
+  str_free(&text);
+  int r = written ? run_cc(in, out, err) : error_set(err, "RENDER=c: cannot write %s", in);
+  if (!r) {
+    k->library = dlopen(out, RTLD_NOW | RTLD_LOCAL);
+    void *s = k->library ? dlsym(k->library, k->p->name) : NULL;
+    if (s) memcpy(&k->fn, &s, sizeof s);
+    else r = error_set(err, "RENDER=c: %s", dlerror());
+  }
+  unlink(in); unlink(out); rmdir(folder);
+  return r;
+}
+
+int cpu_start(device *d, error *err) {
+  cpu *c = xcalloc(1, sizeof *c);
+  d->state = c;
+  if (cpu_target_from_env(&c->t, err)) return -1;
+  const char *way = env_str(ENV_RENDER);
+  c->r = render_find(way);
+  bool llvm = !strcmp(way, "llvm");
+  if (!c->r || (!llvm && strcmp(way, "c"))) return error_set(err, "RENDER=%s makes no CPU kernels (known: llvm, c)", way);
+  c->o = (render_options){c->t.cpu, c->t.features, c->t.tune, c->t.vector_bits};
+  d->target = c->r->target;
+  d->target.vector_bytes = c->t.vector_bits / 8;
+  d->target.has_fma = c->t.has.fma;
+  d->target.has_f16 = c->t.has.f16c;
+  d->compile = llvm ? with_llvm : with_cc;
+  snprintf(d->key, sizeof d->key, "%s %s", way, c->t.key);
+  if (llvm) d->cache = cache_open(NULL, CODE_VERSION);
+  return 0;
+}

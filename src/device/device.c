@@ -1,0 +1,58 @@
+// The table of devices, and the plain ones: REF (the interpreter) and NULL. See device.h; the CPU is in cpu.c, plans in plan.c.
+#include "device/device.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/env.h"
+#include "device/cache.h"
+#include "device/cpu.h"
+#include "device/ref.h"
+#include "device/team.h"
+
+static int ref_make(device *d, device_kernel *k, error *err) {
+  (void)d; (void)err;
+  k->ref = ref_compile(k->p);
+  return 0;
+}
+
+static int ref_start(device *d, error *err) {
+  (void)err;
+  d->target = ref_target;
+  d->compile = ref_make;
+  return 0;
+}
+
+static int null_make(device *d, device_kernel *k, error *err) { (void)d; (void)k; (void)err; return 0; }
+
+static int null_start(device *d, error *err) {
+  (void)err;
+  d->target = (target){.name = "null", .vector_bytes = 64, .has_fma = true, .has_f16 = true};
+  d->compile = null_make;
+  return 0;
+}
+
+static const struct { const char *name; int (*start)(device *, error *); } table[] = {
+  {"CPU", cpu_start}, {"REF", ref_start}, {"NULL", null_start},
+};
+
+int device_open(int n_threads, device **out, error *err) {
+  const char *want = env_str(ENV_DEV);
+  for (size_t i = 0; i < COUNT(table); i++) {
+    if (strcmp(table[i].name, want)) continue;
+    device *d = xcalloc(1, sizeof *d);
+    d->name = table[i].name;
+    d->team = team_new(n_threads, err);
+    if (!d->team || table[i].start(d, err)) { device_close(d); return -1; }
+    d->n_threads = team_size(d->team);
+    *out = d;
+    return 0;
+  }
+  return error_set(err, "DEV=%s is not a device that can run models (known: CPU, REF, NULL)", want);
+}
+
+void device_close(device *d) {
+  if (!d) return;
+  cache_close(d->cache);
+  team_free(d->team);
+  free(d->state);
+  free(d);
+}

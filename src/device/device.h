@@ -1,0 +1,61 @@
+// device: running schedules. A device turns programs into something callable; a plan is a schedule on a device: kernels
+// compiled (or taken from the cache), intermediates placed, everything captured in a flat array that is replayed for each token.
+// A device is a struct of functions; cpu.c, ref.c (the interpreter) and the null device each fill one in.
+#ifndef WEFT_DEVICE_H
+#define WEFT_DEVICE_H
+#include "codegen/codegen.h"
+#include "device/code.h"
+#include "schedule/schedule.h"
+
+typedef struct device device;
+typedef void kernel_fn(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi);
+
+// What a device makes of a program. Exactly one of the three ways to run is set; none for the null device.
+typedef struct device_kernel {
+  program *p;                // name, tiles, vars, estimates; for a kernel from the cache without its nodes
+  bytes packed;              // CPU: a packed code_blob (code.h); empty when loaded another way
+  kernel_fn *fn;             // CPU: set when the code is mapped
+  struct ref_kernel *ref;
+  void *library;             // CPU with RENDER=c: from dlopen
+} device_kernel;
+
+struct device {
+  const char *name;
+  target target;
+  char key[512];             // everything outside the kernel that decides about the code: part of cache keys
+  int n_threads;
+  struct team *team;
+  struct cache *cache;       // NULL: kernels of this device are not cached
+  int (*compile)(device *d, device_kernel *k, error *err);       // k->p is there; thread-safe
+  void *state;               // the device's own
+};
+
+// Opens the device that DEV names. n_threads 0: the default. 0, or -1 and why not.
+int device_open(int n_threads, device **out, error *err);
+void device_close(device *d);
+
+typedef struct plan plan;
+typedef struct plan_options {
+  // Memory of buffer `id` (a number below TEMP_IDS); lives as long as the plan.
+  void *(*buffer)(void *ctx, int64_t id);
+  void *ctx;
+  // What the kernel is for ("blk.*.ffn_down"), for tables; may be NULL.
+  void (*role)(void *ctx, const sched_kernel *k, char *out, size_t cap);
+  void (*progress)(void *ctx, double fraction);                  // compiling; may be NULL; called with `ctx`
+} plan_options;
+
+// Compiles all kernels of a schedule. The schedule's graph must outlive the plan. 0, or -1 and why not.
+int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, plan **out, error *err);
+void plan_free(plan *p);
+
+typedef struct plan_var { const char *name; int64_t value; } plan_var;
+// Runs everything once, on all threads of the device; returns when it is done. Every variable of the graph must be given.
+void plan_run(plan *p, const plan_var *vars, int n_vars);
+
+typedef struct plan_stats { int kernels, dispatches, unique, compiled, graph_ops; int64_t arena_bytes; double compile_ms; } plan_stats;
+plan_stats plan_get_stats(const plan *p);
+
+typedef struct plan_kernel_info { const char *name, *role; int dispatch; int64_t bytes, flops; double us; } plan_kernel_info;
+// Runs every kernel alone, `repeat` times, and says what each took (the best). out: room for plan_stats.kernels entries.
+void plan_time(plan *p, const plan_var *vars, int n_vars, int repeat, plan_kernel_info *out);
+#endif

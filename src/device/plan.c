@@ -1,0 +1,289 @@
+// Plans: capture and replay. Building compiles each different kernel once (many layers share one), all threads taking part;
+// running walks a flat array of {function, buffers, tiles} level by level. Every thread has its own part of every kernel's
+// tiles, fixed beforehand, and a level ends with one barrier: there is no queue, no lock and no allocation.
+#define _GNU_SOURCE
+#include "device/device.h"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/env.h"
+#include "device/cache.h"
+#include "device/memory.h"
+#include "device/ref.h"
+#include "device/team.h"
+
+enum { MAX_VARS = 8 };
+
+typedef struct step {
+  const device_kernel *k;
+  unsigned char **bufs;
+  int64_t vars[MAX_VARS], tiles;
+  int level;
+  char role[64];
+} step;
+
+struct plan {
+  device *d;
+  graph *g;
+  arena *mem;
+  device_kernel *kernels;
+  step *steps;
+  code_image *code;
+  void *arena_at;
+  plan_stats stats;
+};
+
+// --- cache entries: "name bytes flops\n", IR text of SINK(tiles, vars...), NUL, packed code ---------------------------------
+
+static void cache_key(const device *d, uop *ast, str *key) {
+  str_addf(key, "%s MV=%d,%d,%d NOOPT=%d\n", d->key, env_int(ENV_MV_THREADS_PER_ROW), env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT));
+  uop_print(key, &ast, 1);
+}
+
+static void pack_entry(const device_kernel *k, str *out) {
+  const program *p = k->p;
+  uop *src[1 + MAX_VARS] = {p->tiles};
+  for (int i = 0; i < p->n_vars; i++) src[1 + i] = p->vars[i];
+  uop *sink = uop_new(p->graph, OP_SINK, DT_VOID, 1, src, 1 + (size_t)p->n_vars, (uarg){0});
+  str_addf(out, "%s %lld %lld\n", p->name, (long long)p->bytes, (long long)p->flops);
+  uop_print(out, &sink, 1);
+  str_addc(out, 0);
+  str_addn(out, k->packed.at, k->packed.n);
+}
+
+static bool unpack_entry(const bytes *b, device_kernel *k) {
+  const char *text = (const char *)b->at, *line = memchr(text, '\n', b->n);
+  if (!line) return false;
+  const char *end = memchr(line, 0, b->n - (size_t)(line - text));
+  program *p = xcalloc(1, sizeof *p);
+  error e = {0};
+  p->graph = graph_new(NULL);
+  p->mem = graph_arena(p->graph);
+  long long n_bytes, flops;
+  uop *sink = end ? uop_parse(p->graph, line + 1, (size_t)(end - line - 1), &e) : NULL;
+  if (!sink || sink->op != OP_SINK || !sink->nsrc || sink->nsrc > 1 + MAX_VARS || sscanf(text, "%95s %lld %lld", p->name, &n_bytes, &flops) != 3) { program_free(p); return false; }
+  p->tiles = sink->src[0];
+  p->n_vars = (int)sink->nsrc - 1;
+  p->vars = ARENA_ARRAY(p->mem, uop *, sink->nsrc);
+  for (int i = 0; i < p->n_vars; i++) p->vars[i] = sink->src[1 + i];
+  p->bytes = n_bytes;
+  p->flops = flops;
+  size_t n = b->n - (size_t)(end + 1 - text);
+  k->packed = (bytes){memcpy(xmalloc(n), end + 1, n), n};
+  k->p = p;
+  return true;
+}
+
+// --- building -------------------------------------------------------------------------------------------------------
+
+typedef struct job { uop *ast; device_kernel *k; error err; bool failed; } job;
+typedef struct jobs { device *d; graph *g; job *at; int n, next, done; const plan_options *o; } jobs;
+
+static void compile_one(jobs *j, job *one) {
+  bool noopt = j->d->target.keeps_math;
+  one->k->p = codegen(j->g, one->ast, &j->d->target, &(codegen_options){.noopt = noopt});
+  if (one->k->p->n_vars > MAX_VARS) die("a kernel with more than %d variables", MAX_VARS);
+  one->failed = j->d->compile(j->d, one->k, &one->err) != 0;
+}
+
+static void compile_some(void *ctx, int thread, int n_threads) {
+  (void)n_threads;
+  jobs *j = ctx;
+  for (int i; (i = __atomic_fetch_add(&j->next, 1, __ATOMIC_RELAXED)) < j->n;) {
+    compile_one(j, &j->at[i]);
+    int done = __atomic_add_fetch(&j->done, 1, __ATOMIC_RELAXED);
+    if (!thread && j->o->progress) j->o->progress(j->o->ctx, (double)done / j->n);
+  }
+}
+
+static int compile_all(device *d, graph *g, uop **asts, device_kernel *kernels, int n, const plan_options *o, plan_stats *stats, error *err) {
+  jobs j = {.d = d, .g = g, .at = xcalloc((size_t)n, sizeof *j.at), .o = o};
+  str *keys = xcalloc((size_t)n, sizeof *keys);
+  double start = now_s();
+  for (int i = 0; i < n; i++) {
+    bytes hit = {0};
+    if (d->cache) {
+      cache_key(d, asts[i], &keys[i]);
+      if (debug_level() < 4 && cache_get(d->cache, keys[i].at, keys[i].n, &hit) && unpack_entry(&hit, &kernels[i])) { bytes_free(&hit); continue; }
+      bytes_free(&hit);
+    }
+    j.at[j.n++] = (job){.ast = asts[i], .k = &kernels[i]};
+  }
+  if (j.n) team_run(d->team, compile_some, &j);
+  int r = 0;
+  for (int i = 0; i < j.n; i++) {
+    if (j.at[i].failed) r = error_set(err, "kernel %s: %s", j.at[i].k->p->name, j.at[i].err.text);
+    size_t index = (size_t)(j.at[i].k - kernels);
+    if (r || !d->cache || !j.at[i].k->packed.n) continue;
+    str value = {0};
+    pack_entry(j.at[i].k, &value);
+    cache_put(d->cache, keys[index].at, keys[index].n, value.at, value.n);
+    str_free(&value);
+  }
+  if (j.n && d->cache) cache_flush(d->cache);
+  stats->compiled = j.n;
+  if (j.n) stats->compile_ms = (now_s() - start) * 1e3;
+  for (int i = 0; i < n; i++) str_free(&keys[i]);
+  free(keys);
+  free(j.at);
+  return r;
+}
+
+// One mapping for the code of all kernels.
+static int map_code(plan *p, error *err) {
+  int n = p->stats.unique;
+  code_blob *blobs = xcalloc((size_t)n, sizeof *blobs);
+  const code_blob **list = xcalloc((size_t)n, sizeof *list);
+  int r = 0, any = 0;
+  for (int i = 0; i < n && !r; i++) {
+    if (!p->kernels[i].packed.n) continue;
+    any++;
+    r = code_blob_unpack(p->kernels[i].packed.at, p->kernels[i].packed.n, &blobs[i], err);
+  }
+  if (!r && any) {
+    size_t m = 0;
+    for (int i = 0; i < n; i++) if (p->kernels[i].packed.n) list[m++] = &blobs[i];
+    p->code = code_map(list, m, err);
+    if (!p->code) r = -1;
+    m = 0;
+    for (int i = 0; i < n && !r; i++) {
+      if (!p->kernels[i].packed.n) continue;
+      code_fn f = code_find(p->code, m++, p->kernels[i].p->name);
+      if (!f) r = error_set(err, "kernel %s: its code is missing", p->kernels[i].p->name);
+      p->kernels[i].fn = (kernel_fn *)f;
+    }
+  }
+  for (int i = 0; i < n; i++) { code_blob_free(&blobs[i]); bytes_free(&p->kernels[i].packed); }
+  free(blobs); free(list);
+  return r;
+}
+
+static intptr_t temp_offset(const map *temps, int64_t id) {
+  void *v;
+  if (!map_get(temps, (uint64_t)id, &v)) die("an intermediate without a place");
+  return (intptr_t)v;
+}
+
+int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, plan **out, error *err) {
+  plan *p = xcalloc(1, sizeof *p);
+  p->d = d;
+  p->g = g;
+  p->mem = arena_new();
+  map unique = {0};
+  VEC(uop *) asts = {0};
+  for (int i = 0; i < s->n_kernels; i++)
+    if (!map_has(&unique, s->kernels[i].ast)) { map_put(&unique, s->kernels[i].ast, (void *)(intptr_t)asts.n); vec_push(&asts, s->kernels[i].ast); }
+  p->stats = (plan_stats){.kernels = s->n_kernels, .dispatches = s->n_levels, .unique = (int)asts.n, .graph_ops = s->graph_ops, .arena_bytes = s->arena_bytes};
+  p->kernels = xcalloc(asts.n, sizeof *p->kernels);
+  int r = compile_all(d, g, asts.at, p->kernels, (int)asts.n, o, &p->stats, err) || map_code(p, err) ? -1 : 0;
+  if (!r && s->arena_bytes) {
+    p->arena_at = memory_reserve((uint64_t)s->arena_bytes, err);
+    if (!p->arena_at) r = -1;
+  }
+  map temps = {0};
+  for (int i = 0; i < s->n_temps; i++) map_set(&temps, (uint64_t)s->temps[i].id, (void *)(intptr_t)s->temps[i].offset);
+  p->steps = ARENA_ARRAY(p->mem, step, s->n_kernels);
+  for (int i = 0; i < s->n_kernels && !r; i++) {
+    const sched_kernel *k = &s->kernels[i];
+    step *t = &p->steps[i];
+    t->k = &p->kernels[(intptr_t)map_ptr(&unique, k->ast)];
+    t->level = k->level;
+    t->bufs = ARENA_ARRAY(p->mem, unsigned char *, k->n_bufs + 1);
+    for (int b = 0; b < k->n_bufs; b++)
+      t->bufs[b] = k->bufs[b] >= TEMP_IDS ? (unsigned char *)p->arena_at + temp_offset(&temps, k->bufs[b]) : o->buffer(o->ctx, k->bufs[b]);
+    if (o->role) o->role(o->ctx, k, t->role, sizeof t->role);
+  }
+  map_free(&temps);
+  map_free(&unique);
+  vec_free(&asts);
+  if (r) { plan_free(p); return -1; }
+  *out = p;
+  return 0;
+}
+
+void plan_free(plan *p) {
+  if (!p) return;
+  code_unmap(p->code);
+  for (int i = 0; i < p->stats.unique; i++) {
+    device_kernel *k = &p->kernels[i];
+    program_free(k->p);
+    bytes_free(&k->packed);
+    if (k->ref) ref_free(k->ref);
+    if (k->library) dlclose(k->library);
+  }
+  memory_release(p->arena_at, (uint64_t)p->stats.arena_bytes);
+  free(p->kernels);
+  arena_free(p->mem);
+  free(p);
+}
+
+plan_stats plan_get_stats(const plan *p) { return p->stats; }
+
+// --- running --------------------------------------------------------------------------------------------------------
+
+static void set_vars(plan *p, const plan_var *vars, int n_vars) {
+  for (int i = 0; i < p->stats.kernels; i++) {
+    step *t = &p->steps[i];
+    const program *q = t->k->p;
+    for (int v = 0; v < q->n_vars; v++) {
+      int j = 0;
+      while (j < n_vars && strcmp(vars[j].name, q->vars[v]->s)) j++;
+      if (j == n_vars) die("plan: no value for variable %s", q->vars[v]->s);
+      if (vars[j].value < q->vars[v]->a || vars[j].value > q->vars[v]->b) die("plan: %s = %lld is out of its bounds", vars[j].name, (long long)vars[j].value);
+      t->vars[v] = vars[j].value;
+    }
+    t->tiles = program_eval(q, q->tiles, t->vars);
+  }
+}
+
+static void run_part(const step *t, int64_t lo, int64_t hi) {
+  if (lo >= hi) return;
+  if (t->k->fn) t->k->fn(t->bufs, t->vars, lo, hi);
+  else if (t->k->ref) ref_run(t->k->ref, t->bufs, t->vars, lo, hi);
+}
+
+static void run_step(const step *t, int number, int thread, int n) {
+  if (t->tiles == 1) { if (number % n == thread) run_part(t, 0, 1); }
+  else run_part(t, t->tiles * thread / n, t->tiles * (thread + 1) / n);
+}
+
+static void run_plan(void *ctx, int thread, int n) {
+  const plan *p = ctx;
+  for (int i = 0; i < p->stats.kernels; i++) {
+    if (i && p->steps[i].level != p->steps[i - 1].level) team_barrier(p->d->team);
+    run_step(&p->steps[i], i, thread, n);
+  }
+}
+
+typedef struct one_step { const step *t; } one_step;
+static void run_one(void *ctx, int thread, int n) { run_step(((one_step *)ctx)->t, 0, thread, n); }
+
+void plan_run(plan *p, const plan_var *vars, int n_vars) {
+  set_vars(p, vars, n_vars);
+  if (debug_level() < 2) { team_run(p->d->team, run_plan, p); return; }
+  double all = 0;
+  for (int i = 0; i < p->stats.kernels; i++) {
+    double t = now_s();
+    team_run(p->d->team, run_one, &(one_step){&p->steps[i]});
+    t = now_s() - t;
+    all += t;
+    const program *q = p->steps[i].k->p;
+    fprintf(stderr, "%4d %-36s %-24s %9.1f us %8.2f GB/s %8.2f GFLOP/s\n", p->steps[i].level, q->name, p->steps[i].role, t * 1e6, (double)q->bytes / t / 1e9, (double)q->flops / t / 1e9);
+  }
+  fprintf(stderr, "     %d kernels %61.1f us\n", p->stats.kernels, all * 1e6);
+}
+
+void plan_time(plan *p, const plan_var *vars, int n_vars, int repeat, plan_kernel_info *out) {
+  set_vars(p, vars, n_vars);
+  for (int i = 0; i < p->stats.kernels; i++) {
+    const program *q = p->steps[i].k->p;
+    out[i] = (plan_kernel_info){q->name, p->steps[i].role, p->steps[i].level, q->bytes, q->flops, 1e30};
+  }
+  for (int r = 0; r < repeat; r++)
+    for (int i = 0; i < p->stats.kernels; i++) {
+      double t = now_s();
+      team_run(p->d->team, run_one, &(one_step){&p->steps[i]});
+      t = (now_s() - t) * 1e6;
+      if (t < out[i].us) out[i].us = t;
+    }
+}

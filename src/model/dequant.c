@@ -1,0 +1,116 @@
+// Formats as expressions. A format is its bytes, seen as {row, block, byte}, and a formula over slices of them; no format has a
+// kernel. To add one: a row in format.h that says `true`, a function here, and its row in the table at the end.
+#include "model/dequant.h"
+
+typedef struct blocks { graph *g; tensor *bytes; int64_t rows, n; } blocks;     // bytes: U8 {rows, n blocks, bytes of a block}
+
+static tensor *field(const blocks *b, int64_t at, int64_t count) { return t_slice_i(b->g, b->bytes, 2, at, count); }
+static tensor *as(const blocks *b, tensor *x, int n, const int64_t *tail) {      // x as {rows, n blocks, tail...}
+  int64_t d[MAX_DIMS] = {b->rows, b->n};
+  for (int i = 0; i < n; i++) d[2 + i] = tail[i];
+  return t_reshape_i(b->g, x, 2 + n, d);
+}
+#define AS(b, x, ...) as(b, x, (int)COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
+
+static tensor *half_at(const blocks *b, int64_t at) { return t_cast(b->g, t_bitcast(b->g, field(b, at, 2), DT_F16), DT_F32); }
+static tensor *f32(const blocks *b, tensor *x) { return t_cast(b->g, x, DT_F32); }
+
+// 0, step, 2 step, ... as a tensor {count} or, with `inner`, {count, 1}
+static tensor *steps(const blocks *b, enum dtype dt, int64_t count, int64_t step, bool inner) {
+  tensor *i = t_cast(b->g, t_op2(b->g, OP_MUL, t_iota(b->g, uop_idx(b->g, count)), uop_idx(b->g, step)), dt);
+  return inner ? t_reshape_i(b->g, i, 2, (int64_t[]){count, 1}) : i;
+}
+
+static tensor *op_int(const blocks *b, enum op op, tensor *x, int64_t k) { return t_op2(b->g, op, x, uop_int(b->g, (enum dtype)x->dt, k)); }
+static tensor *bits(const blocks *b, tensor *x, int64_t shift, int64_t mask) { return op_int(b, OP_AND, shift ? op_int(b, OP_SHR, x, shift) : x, mask); }
+
+// Low nibbles of `count` bytes, then their high nibbles: {2, count}
+static tensor *nibbles(const blocks *b, int64_t at, int64_t count) {
+  return op_int(b, OP_AND, t_op2(b->g, OP_SHR, AS(b, field(b, at, count), 1, count), steps(b, DT_U8, 2, 4, true)), 15);
+}
+
+static tensor *centred(const blocks *b, tensor *q, int64_t zero) { return f32(b, op_int(b, OP_SUB, t_cast(b->g, q, DT_I8), zero)); }
+
+static tensor *q4_0(const blocks *b) { return t_mul(b->g, AS(b, half_at(b, 0), 1, 1), centred(b, nibbles(b, 2, 16), 8)); }
+
+static tensor *q4_1(const blocks *b) {
+  tensor *d = AS(b, half_at(b, 0), 1, 1), *m = AS(b, half_at(b, 2), 1, 1);
+  return t_add(b->g, t_mul(b->g, d, f32(b, nibbles(b, 4, 16))), m);
+}
+
+// 32 codes of five bits: nibbles, and the fifth bits as one 32-bit number
+static tensor *five_bits(const blocks *b, int64_t high, int64_t low) {
+  tensor *word = AS(b, t_bitcast(b->g, field(b, high, 4), DT_U32), 1);
+  tensor *bit = t_cast(b->g, op_int(b, OP_AND, t_op2(b->g, OP_SHR, word, steps(b, DT_U32, 32, 1, false)), 1), DT_U8);
+  return t_op2(b->g, OP_OR, nibbles(b, low, 16), AS(b, op_int(b, OP_SHL, bit, 4), 2, 16));
+}
+
+static tensor *q5_0(const blocks *b) { return t_mul(b->g, AS(b, half_at(b, 0), 1, 1), centred(b, five_bits(b, 2, 6), 16)); }
+
+static tensor *q5_1(const blocks *b) {
+  tensor *d = AS(b, half_at(b, 0), 1, 1), *m = AS(b, half_at(b, 2), 1, 1);
+  return t_add(b->g, t_mul(b->g, d, f32(b, five_bits(b, 4, 8))), m);
+}
+
+static tensor *q8_0(const blocks *b) { return t_mul(b->g, f32(b, t_bitcast(b->g, field(b, 2, 32), DT_I8)), half_at(b, 0)); }
+
+// Eight 6-bit scales and mins in twelve bytes: four whole ones each, and four that borrow their top bits from those.
+static void scales_and_mins(const blocks *b, tensor **scale, tensor **min) {
+  tensor *d = field(b, 4, 4), *m = field(b, 8, 4), *both = field(b, 12, 4);
+  tensor *late_d = t_op2(b->g, OP_OR, bits(b, both, 0, 15), bits(b, d, 2, 0x30));
+  tensor *late_m = t_op2(b->g, OP_OR, bits(b, both, 4, 15), bits(b, m, 2, 0x30));
+  *scale = t_cat_last(b->g, bits(b, d, 0, 63), late_d);
+  *min = t_cat_last(b->g, bits(b, m, 0, 63), late_m);
+}
+
+static tensor *k_affine(const blocks *b, tensor *codes) {             // codes {8, 32}
+  tensor *scale, *min;
+  scales_and_mins(b, &scale, &min);
+  tensor *d = AS(b, t_mul(b->g, half_at(b, 0), f32(b, scale)), 8, 1), *dm = AS(b, t_mul(b->g, half_at(b, 2), f32(b, min)), 8, 1);
+  return t_sub(b->g, t_mul(b->g, d, f32(b, codes)), dm);
+}
+
+// 128 bytes: 32 low nibbles, the same bytes' high nibbles, the next 32 bytes
+static tensor *k_nibbles(const blocks *b, int64_t at) {
+  tensor *q = t_op2(b->g, OP_SHR, AS(b, field(b, at, 128), 4, 1, 32), steps(b, DT_U8, 2, 4, true));
+  return AS(b, op_int(b, OP_AND, q, 15), 8, 32);
+}
+
+static tensor *q4_k(const blocks *b) { return k_affine(b, k_nibbles(b, 16)); }
+
+static tensor *q5_k(const blocks *b) {
+  tensor *bit = op_int(b, OP_AND, t_op2(b->g, OP_SHR, AS(b, field(b, 16, 32), 1, 32), steps(b, DT_U8, 8, 1, true)), 1);
+  return k_affine(b, t_op2(b->g, OP_OR, k_nibbles(b, 48), op_int(b, OP_SHL, bit, 4)));
+}
+
+static tensor *q6_k(const blocks *b) {
+  graph *g = b->g;
+  tensor *low = t_op2(g, OP_SHR, AS(b, field(b, 0, 128), 2, 1, 64), steps(b, DT_U8, 2, 4, true));              // {half, nibble, 64}
+  tensor *high = t_op2(g, OP_SHR, AS(b, field(b, 128, 64), 2, 1, 32), steps(b, DT_U8, 4, 2, true));            // {half, pair, 32}
+  tensor *q = t_op2(g, OP_OR, AS(b, op_int(b, OP_AND, low, 15), 16, 16), AS(b, op_int(b, OP_SHL, op_int(b, OP_AND, high, 3), 4), 16, 16));
+  tensor *scale = f32(b, t_bitcast(g, field(b, 192, 16), DT_I8));
+  return t_mul(g, AS(b, t_mul(g, half_at(b, 208), scale), 16, 1), centred(b, q, 32));
+}
+
+static tensor *(*const expressions[])(const blocks *) = {
+  [FORMAT_Q4_0] = q4_0, [FORMAT_Q4_1] = q4_1, [FORMAT_Q5_0] = q5_0, [FORMAT_Q5_1] = q5_1, [FORMAT_Q8_0] = q8_0,
+  [FORMAT_Q4_K] = q4_k, [FORMAT_Q5_K] = q5_k, [FORMAT_Q6_K] = q6_k,
+};
+
+enum dtype dequant_buffer_dtype(const struct format *f) {
+  switch (f->id) {
+  case FORMAT_F32: return DT_F32;
+  case FORMAT_F16: return DT_F16;
+  case FORMAT_BF16: return DT_BF16;
+  default: return DT_U8;
+  }
+}
+
+tensor *dequant(graph *g, const struct format *f, int64_t id, int64_t rows, int64_t cols) {
+  enum dtype dt = dequant_buffer_dtype(f);
+  if (dt != DT_U8) return t_cast(g, t_reshape_i(g, t_buffer(g, id, dt, rows * cols), 2, (int64_t[]){rows, cols}), DT_F32);
+  if (f->id >= COUNT(expressions) || !expressions[f->id] || cols % f->block) die("format %s has no expression for rows of %lld", f->name, (long long)cols);
+  blocks b = {.g = g, .rows = rows, .n = cols / f->block};
+  b.bytes = t_reshape_i(g, t_buffer(g, id, DT_U8, rows * b.n * f->bytes), 3, (int64_t[]){rows, b.n, f->bytes});
+  return t_reshape_i(g, expressions[f->id](&b), 2, (int64_t[]){rows, cols});
+}

@@ -1,0 +1,11 @@
+// What the bytes of a quantised tensor mean, as tensor expressions.
+#ifndef WEFT_DEQUANT_H
+#define WEFT_DEQUANT_H
+#include "graph/graph.h"
+#include "model/format.h"
+
+// The F32 tensor {rows, cols} that `rows` rows of `cols` elements of this format stand for; buffer `id` holds the file's bytes, unchanged.
+// Dies unless f->computes and cols is a multiple of f->block. The order of operations is that of the gguf Python package.
+tensor *dequant(graph *g, const struct format *f, int64_t id, int64_t rows, int64_t cols);
+enum dtype dequant_buffer_dtype(const struct format *f);       // element type of that buffer: the format's own, or U8
+#endif
