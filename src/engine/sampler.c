@@ -25,10 +25,14 @@ struct sampler {
 
 // e^x for x <= 0.  libm's differs between versions in the last bit, which could tip a draw.
 static double exp_stable(double x) {
+  static const double over[] = {1, 1, 1. / 2, 1. / 3, 1. / 4, 1. / 5, 1. / 6, 1. / 7, 1. / 8, 1. / 9, 1. / 10, 1. / 11, 1. / 12, 1. / 13};
   if (!(x > -700)) return 0;
   double k = floor(x * 1.4426950408889634 + 0.5), r = x - k * 0.6931471805599453, sum = 1;
-  for (int i = 14; i >= 1; i--) sum = 1 + sum * r / i;
-  return ldexp(sum, (int)k);
+  for (int i = 13; i >= 1; i--) sum = 1 + sum * (r * over[i]);
+  uint64_t bits = (uint64_t)(1023 + (int)k) << 52;   // 2^k: -1010 <= k <= 0
+  double scale;
+  memcpy(&scale, &bits, sizeof scale);
+  return sum * scale;
 }
 
 static uint64_t rotl(uint64_t x, int k) { return x << k | x >> (64 - k); }
