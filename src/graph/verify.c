@@ -234,7 +234,7 @@ static const ruleset *const spec_of_stage[STAGE_COUNT][4] = {
   [STAGE_OPTIMISED] = {&spec_leaves, &spec_vectors, &spec_reductions},
   [STAGE_LINEAR] = {&spec_leaves, &spec_vectors, &spec_program},
 };
-static const char *const stage_names[STAGE_COUNT] = {"tensor graph", "kernel", "optimised kernel", "linear program"};
+static const char *const stage_names[STAGE_COUNT] = {"a tensor graph", "a kernel", "an optimised kernel", "a linear program"};
 
 // --- one node -------------------------------------------------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ static bool node_ok(context *c, uop *u, enum stage stage) {
     }
   c->why = why;
   if (!allowed) {
-    str_addf(why, "%s is not what the spec of a %s allows%s", op_name((enum op)u->op), stage_names[stage], str_c(&reasons));
+    str_addf(why, "%s is not what the spec of %s allows%s", op_name((enum op)u->op), stage_names[stage], str_c(&reasons));
     if (!reasons.n) {
       str_add(why, "\n    no rule of");
       for (int i = 0; i < 4 && sets[i]; i++) str_addf(why, " %s", sets[i]->name);
