@@ -117,6 +117,11 @@ static bool depends_on_lane(uop *u) {
   return hit;
 }
 
+static bool binds(const uop *reduce, const uop *r) {
+  for (size_t i = (size_t)first_range(reduce); i < reduce->nsrc; i++) if (reduce->src[i] == r) return true;
+  return false;
+}
+
 static bool lane_one_reduce(kernel *k) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -128,7 +133,12 @@ static bool lane_one_reduce(kernel *k) {
     bool nested = false;
     for (size_t j = 0; j < i; j++) nested |= l.at[j]->op == OP_REDUCE && l.at[j] != u && has_lane(l.at[j]) && depends_on_lane(l.at[j]);
     uop *r = nested ? NULL : reduce_lanes(k, u);
-    if (r) did = apply(k, OPT_LANES, r, lanes_that_fit(k, r));
+    if (!r) continue;
+    // a range shared with a reduction that is laid in lanes another way is no range for lanes: part them
+    bool apart = false;
+    for (size_t j = 0; j < l.n && !apart; j++)
+      apart = l.at[j]->op == OP_REDUCE && l.at[j] != u && binds(l.at[j], r) && (has_lane(l.at[j]) || depends_on_lane(l.at[j]));
+    did = apart ? kernel_separate(k, u) : apply(k, OPT_LANES, r, lanes_that_fit(k, r));
   }
   arena_free(a);
   return did;

@@ -195,6 +195,29 @@ bool kernel_apply(kernel *k, opt o) {
   return true;
 }
 
+bool kernel_separate(kernel *k, uop *reduce) {
+  size_t values = (size_t)first_range(reduce);
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  bool shared = false;
+  for (size_t i = 0; i < l.n; i++)
+    for (size_t j = (size_t)first_range(l.at[i]); l.at[i] != reduce && l.at[i]->op == OP_REDUCE && j < l.at[i]->nsrc; j++)
+      for (size_t m = values; m < reduce->nsrc; m++) shared |= l.at[i]->src[j] == reduce->src[m];
+  arena_free(a);
+  if (!shared) return false;
+  uop *src[64];
+  map ranges = {0}, whole = {0};
+  for (size_t i = values; i < reduce->nsrc; i++) {
+    src[i] = uop_range(k->g, reduce->src[i]->src[0], k->next_range++, (enum axis_kind)reduce->src[i]->b);
+    map_put(&ranges, reduce->src[i], src[i]);
+  }
+  for (size_t i = 0; i < values; i++) src[i] = uop_substitute(k->g, reduce->src[i], &ranges);
+  map_put(&whole, reduce, uop_new(k->g, OP_REDUCE, (enum dtype)reduce->dt, reduce->lanes, src, reduce->nsrc, (uarg){reduce->a, reduce->b, NULL, 0}));
+  k->ast = simplify(k->g, uop_substitute(k->g, k->ast, &whole));
+  map_free(&ranges); map_free(&whole);
+  return true;
+}
+
 // --- block structure ------------------------------------------------------------------------------------------------
 
 // The smallest constant c > 1 by which a range is divided somewhere, with c dividing its size; 0 if there is none.

@@ -29,6 +29,8 @@ bool kernel_apply(kernel *k, opt o);
 void kernel_split_on_constants(kernel *k);        // ranges under div and mod by constants are split there: block structure reappears
 const char *opt_name(enum opt_kind k);
 
+// Gives a REDUCE ranges of its own where it shares them with another one (a loop less to share, a freedom more). True if it did.
+bool kernel_separate(kernel *k, uop *reduce);
 // What is left of the output ranges becomes tiles that threads share (one GLOBAL range) or plain loops.
 void kernel_make_tiles(kernel *k);
 // Output ranges that every outermost REDUCE depends on: splitting these among threads repeats no reduction.
