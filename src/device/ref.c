@@ -457,7 +457,12 @@ static void set(ref *c, const uop *u) {
 static void open_range(ref *c, const uop *u, size_t pos) {
   uint32_t d = new_slots(c, 1), first, end;
   if (u->b == AXIS_GLOBAL) first = c->k->lo, end = c->k->hi;
-  else first = new_slots(c, 1), end = slot_of(c, u->src[0]);
+  else {
+    uint32_t from = slot_of(c, u->src[0]);
+    first = new_slots(c, 1);
+    end = u->src[0]->op == OP_ACC ? new_slots(c, 1) : from;           // a variable may be set inside; the end is what it was here
+    if (end != from) emit(c, C_MOVE, 1, end, from, from);
+  }
   bind(c, u, d);
   c->first[pos] = c->k->code.n;
   emit(c, C_RANGE, 1, d, first, end);

@@ -323,6 +323,7 @@ static void open_range(cstyle *c, const uop *u) {
   bool tiles = u->b == AXIS_GLOBAL;
   const char *name = tiles ? cs_name(c, "tile") : cs_name(c, u->b == AXIS_REDUCE ? "r" : "a");
   const char *type = c->d->type(c, (enum dtype)u->dt, 1), *end = tiles ? "hi" : cs_text(c, u->src[0]);
+  if (!tiles && u->src[0]->op == OP_ACC) end = cs_named(c, (enum dtype)u->dt, 1, cs_print(c, "(%s)", end));     // it may be set inside
   cs_line(c, "for (%s %s = %s; %s < %s; %s++) {", type, name, tiles ? "lo" : "0", name, end, name);
   map_put(&c->text, u, (void *)(uintptr_t)name);
   c->depth++;
@@ -352,7 +353,7 @@ static int node(cstyle *c, const uop *u) {
     map_put(&c->text, u, (void *)(uintptr_t)name);
     return 0;
   }
-  case OP_SET: cs_line(c, "%s = %s;", cs_text(c, u->src[0]), cs_bare(c, cs_text(c, u->src[1]))); return 0;
+  case OP_SET: if (u->src[0] != u->src[1]) cs_line(c, "%s = %s;", cs_text(c, u->src[0]), cs_bare(c, cs_text(c, u->src[1]))); return 0;
   case OP_STORE: c->d->store(c, u); return 0;
   case OP_SPECIAL: case OP_BARRIER: case OP_LOCAL: return c->d->other && c->d->other(c, u) ? 0 : refuse(c, u);
   default: break;

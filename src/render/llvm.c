@@ -18,6 +18,7 @@ typedef struct frame {
   const uop *open;                 // RANGE or IF
   int number;                      // of its labels
   const char *before;              // label of the block that leads here
+  const char *source;              // the condition, or the end: its value here (a variable may be set inside)
   const uop **accs;                // variables declared outside and set inside,
   const char **outer, **phi;       // their values before, and (loops) the names of their phis
   size_t n_accs;
@@ -382,7 +383,9 @@ static void store(llvm *c, const uop *u) {
 // ---- loops and conditions ---------------------------------------------------------------------------------------------
 
 static frame *push(llvm *c, size_t at) {
-  frame f = {.open = c->p->at[at], .number = c->next_label++, .before = c->block};
+  const uop *u = c->p->at[at];
+  frame f = {.open = u, .number = c->next_label++, .before = c->block};
+  if (u->op == OP_IF || u->b != AXIS_GLOBAL) f.source = value(c, u->src[0]);
   size_t end = c->match[at];
   map seen = {0};
   for (size_t i = at; i < end; i++) f.n_accs += c->p->at[i]->op == OP_SET;
@@ -391,12 +394,12 @@ static frame *push(llvm *c, size_t at) {
   f.phi = ARENA_ARRAY(c->mem, const char *, f.n_accs);
   f.n_accs = 0;
   for (size_t i = at; i < end; i++) {
-    const uop *u = c->p->at[i];
-    if (u->op == OP_ACC) map_put(&seen, u, &f);                     // declared inside: nobody else's business
-    if (u->op != OP_SET || map_has(&seen, u->src[0])) continue;
-    map_put(&seen, u->src[0], &f);
-    f.accs[f.n_accs] = u->src[0];
-    f.outer[f.n_accs++] = value(c, u->src[0]);
+    const uop *in = c->p->at[i];
+    if (in->op == OP_ACC) map_put(&seen, in, &f);                   // declared inside: nobody else's business
+    if (in->op != OP_SET || map_has(&seen, in->src[0])) continue;
+    map_put(&seen, in->src[0], &f);
+    f.accs[f.n_accs] = in->src[0];
+    f.outer[f.n_accs++] = value(c, in->src[0]);
   }
   map_free(&seen);
   vec_push(&c->frames, f);
@@ -419,7 +422,7 @@ static void close_range(llvm *c) {
     start = dtype_size((enum dtype)r->dt) < 8 ? instr(c, "trunc i64 %%lo to %s", ty) : "%lo";
     end = dtype_size((enum dtype)r->dt) < 8 ? instr(c, "trunc i64 %%hi to %s", ty) : "%hi";
   } else {
-    end = value(c, end_uop);
+    end = f.source;
     if (end_uop->dt != r->dt) end = cast(c, end, (enum dtype)end_uop->dt, (enum dtype)r->dt, 1);
   }
   bool runs = !tiles && end_uop->vmin >= 1 && end_uop->vmin != INT64_MIN;      // at least once: no guard
@@ -451,7 +454,7 @@ static void open_if(llvm *c, size_t at) {
 
 static void close_if(llvm *c) {
   frame f = c->frames.at[--c->frames.n];
-  str_addf(text(c), "  br i1 %s, label %%then%d, label %%end%d\nthen%d:\n", value(c, f.open->src[0]), f.number, f.number, f.number);
+  str_addf(text(c), "  br i1 %s, label %%then%d, label %%end%d\nthen%d:\n", f.source, f.number, f.number, f.number);
   str_addn(text(c), str_c(&f.text), f.text.n);
   str_free(&f.text);
   str_addf(text(c), "  br label %%end%d\n", f.number);

@@ -24,7 +24,7 @@
 #include "render/render.h"
 
 typedef void kernel_fn(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi);
-enum { RIG_BUFS = 12, RIG_VARS = 4 };
+enum { RIG_BUFS = 12, RIG_VARS = 4, LANES_MOST = 128 };
 
 typedef struct rig {
   graph *g;
@@ -34,6 +34,8 @@ typedef struct rig {
   int n_bufs;
   uop *vars[RIG_VARS];
   int n_vars, next_number;
+  bool salted;
+  int64_t salt;
   program p;
 } rig;
 
@@ -47,7 +49,18 @@ static inline void rig_free(rig *r) {
   graph_free(r->g);
   free(r);
 }
-static inline uop *put(rig *r, uop *u) { vec_push(&r->at, u); return u; }
+// Salted: every computation is a node of its own, although another one may compute the same; so that a node never stands
+// twice in a program, once inside of a loop and once outside.
+static inline uop *put(rig *r, uop *u) {
+  bool computes = (op_flags((enum op)u->op) & OPF_ELEMENTWISE) || u->op == OP_SPLAT || u->op == OP_LOAD || u->op == OP_STACK || u->op == OP_EXTRACT || u->op == OP_HREDUCE || u->op == OP_SHUFFLE;
+  if (r->salted && computes) {
+    uop *src[LANES_MOST];
+    memcpy(src, u->src, u->nsrc * sizeof *src);
+    u = uop_new(r->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, src, u->nsrc, (uarg){u->a, ++r->salt, u->s, u->s_len});
+  }
+  vec_push(&r->at, u);
+  return u;
+}
 
 static inline uop *rig_op(rig *r, enum op op, enum dtype dt, int lanes, uarg arg, size_t n, uop *const *src) {
   return put(r, uop_new(r->g, op, dt, lanes, src, n, arg));
@@ -135,6 +148,10 @@ static inline backend_kernel rig_llvm(const program *p) {
   return k;
 }
 
+#ifndef RIG_CC_FLAGS
+#define RIG_CC_FLAGS ""
+#endif
+
 // The C renderer's text through the system's compiler; with warnings as errors, so that the text stays clean.
 static inline backend_kernel rig_cc(const program *p, const char *compiler) {
   error err = {0};
@@ -146,8 +163,8 @@ static inline backend_kernel rig_cc(const program *p, const char *compiler) {
   snprintf(object, sizeof object, "%s/k.so", dir);
   FILE *f = fopen(source, "w");
   if (!f || fwrite(str_c(&text), 1, text.n, f) != text.n || fclose(f)) rig_fail(source, &err, NULL);
-  snprintf(command, sizeof command, "%s -std=c17 -Wall -Wextra -Werror -O%s -ffp-contract=off -fno-math-errno -shared -fPIC -o %s %s -lm", compiler,
-           getenv("RIG_CC_O") ? getenv("RIG_CC_O") : "1", object, source);
+  snprintf(command, sizeof command, "%s -std=c17 -Wall -Wextra -Werror %s -O%s -ffp-contract=off -fno-math-errno -shared -fPIC -o %s %s -lm", compiler,
+           RIG_CC_FLAGS, getenv("RIG_CC_O") ? getenv("RIG_CC_O") : "1", object, source);
   if (getenv("RIG_ASM")) fprintf(stderr, "%s\n", str_c(&text));
   if (system(command)) { snprintf(err.text, sizeof err.text, "%s", command); rig_fail("failed", &err, str_c(&text)); }
   backend_kernel k = {0};
