@@ -1,0 +1,157 @@
+// The late rules of codegen/decompose.c: well-formed, and each right on random nodes (see graph/rulecheck.h).  Functions that
+// become polynomials are compared closely over the range that matters; conversions of half floats for all of their values.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "codegen/decompose.h"
+#include "graph/rulecheck.h"
+#include "graph/symbolic.h"
+
+static const ruleset *const tables[] = {&late_integer, &late_float, &late_half, &late_bf16, NULL};
+
+static void tables_are_well_formed(void **state) {
+  (void)state;
+  str out = {0};
+  int bad = 0;
+  for (int i = 0; tables[i]; i++) bad += rulecheck_table(&out, tables[i]);
+  if (bad) print_error("%s", str_c(&out));
+  str_free(&out);
+  assert_int_equal(bad, 0);
+}
+
+static void integers(void **state) {
+  (void)state;
+  str out = {0};
+  int bad = rulecheck_fuzz(&out, &late_integer, 1000, NULL);
+  if (bad) print_error("%s", str_c(&out));
+  str_free(&out);
+  assert_int_equal(bad, 0);
+}
+
+// op of x by its rule, evaluated; x stands for a value read from memory
+typedef struct probe { graph *g; uop *x, *y; map leaf; evalue v; } probe;
+
+static void probe_begin(probe *p, enum dtype from, enum op op, enum dtype to, const ruleset *table) {
+  *p = (probe){.g = graph_new(NULL)};
+  uop *mem = uop_new(p->g, OP_PARAM, from, 1, NULL, 0, (uarg){.b = 1});
+  p->x = uop_load(p->g, uop_index(p->g, mem, uop_idx(p->g, 0)), from, 1);
+  uop *u = op == OP_CAST ? uop_cast(p->g, p->x, to) : uop_op1(p->g, op, p->x);
+  const ruleset *const sets[] = {SYMBOLIC, table, NULL};
+  p->y = graph_rewrite(p->g, u, sets, NULL, "test");
+  assert_ptr_not_equal(p->y, u);
+  map_put(&p->leaf, p->x, &p->v);
+}
+
+static bool probe_at(probe *p, evalue v, evalue *out) {
+  eval_env env = {.leaf = &p->leaf};
+  p->v = v;
+  return eval_expr(&env, p->y, out);
+}
+
+static void probe_end(probe *p) { map_free(&p->leaf); graph_free(p->g); }
+
+static double units(enum dtype d, double got, double want) {          // distance in units of the last place of the result
+  if (got == want || (isnan(got) && isnan(want))) return 0;
+  int e;
+  frexp(want, &e);
+  if (e < (d == DT_F32 ? -125 : -1021)) e = d == DT_F32 ? -125 : -1021;
+  return fabs(got - want) / ldexp(1, e - (d == DT_F32 ? 24 : 53));
+}
+
+static void check_function(enum op op, enum dtype d, double (*f)(double), double lo, double hi, double bound, double absolute) {
+  probe p;
+  probe_begin(&p, d, op, d, &late_float);
+  double worst = 0, at = 0;
+  for (int i = 0; i <= 20000; i++) {
+    evalue x = {.f = dtype_round(d, lo + (hi - lo) * i / 20000)}, y;
+    double want = dtype_round(d, f(x.f));
+    if (!probe_at(&p, x, &y)) fail_msg("%s(%.17g) has no value", op_name(op), x.f);
+    if (fabs(y.f - want) <= absolute) continue;
+    double e = units(d, y.f, want);
+    if (e > worst) { worst = e; at = x.f; }
+  }
+  if (worst > bound) fail_msg("%s.%s: %.2f units at %.17g", op_name(op), dtype_name(d), worst, at);
+  probe_end(&p);
+}
+
+static void functions_are_close(void **state) {
+  (void)state;
+  check_function(OP_EXP2, DT_F32, exp2, -160, 140, 4, 0);
+  check_function(OP_EXP2, DT_F32, exp2, -1, 1, 4, 0);
+  check_function(OP_EXP2, DT_F64, exp2, -1080, 1030, 8, 0);
+  check_function(OP_LOG2, DT_F32, log2, 1e-3, 4, 8, 1e-7);
+  check_function(OP_LOG2, DT_F32, log2, 0, 1e-38, 4, 1e-7);
+  check_function(OP_LOG2, DT_F64, log2, 1e-3, 1000, 16, 1e-15);
+  check_function(OP_SIN, DT_F64, sin, -10, 10, 16, 1e-16);
+  check_function(OP_SIN, DT_F64, sin, 0, 200000, 16, 1e-12);         // angles of RoPE at depth
+  check_function(OP_SIN, DT_F32, sin, 0, 200000, 1, 0);
+}
+
+static void edges(void **state) {
+  (void)state;
+  static const struct { enum op op; double x, y; } cases[] = {
+      {OP_EXP2, INFINITY, INFINITY}, {OP_EXP2, -INFINITY, 0}, {OP_EXP2, NAN, NAN}, {OP_EXP2, 0, 1}, {OP_EXP2, -0.0, 1}, {OP_EXP2, 127, 0x1p127}, {OP_EXP2, -149, 0x1p-149},
+      {OP_EXP2, 1e30, INFINITY}, {OP_EXP2, -1e30, 0}, {OP_LOG2, 0, -INFINITY}, {OP_LOG2, INFINITY, INFINITY}, {OP_LOG2, -1, NAN}, {OP_LOG2, NAN, NAN}, {OP_LOG2, 1, 0},
+      {OP_LOG2, 0x1p-149, -149}, {OP_RECIP, 0, INFINITY}, {OP_RECIP, -0.0, -INFINITY}, {OP_RECIP, 3, 1.0f / 3}, {OP_SIN, 0, 0},
+  };
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    probe p;
+    evalue y;
+    probe_begin(&p, DT_F32, cases[i].op, DT_F32, &late_float);
+    bool has = probe_at(&p, (evalue){.f = cases[i].x}, &y);
+    if (!isnan(cases[i].y) && !has) fail_msg("%s(%g) has no value", op_name(cases[i].op), cases[i].x);
+    if (has && !gen_same(DT_F32, y, (evalue){.f = cases[i].y}, 0)) fail_msg("%s(%g) = %.17g", op_name(cases[i].op), cases[i].x, y.f);
+    probe_end(&p);
+  }
+}
+
+// Bits in, bits out: BITCASTs in the expressions lose NaNs, so these are looked at by value.
+static void every_half_widens_exactly(void **state) {
+  (void)state;
+  for (int bf = 0; bf < 2; bf++) {
+    probe p;
+    probe_begin(&p, bf ? DT_BF16 : DT_F16, OP_CAST, DT_F32, bf ? &late_bf16 : &late_half);
+    for (int h = 0; h < 65536; h++) {
+      double v = bf ? bf16_to_double((uint16_t)h) : f16_to_double((uint16_t)h);
+      evalue y;
+      if (isnan(v)) continue;
+      if (!probe_at(&p, (evalue){.f = v}, &y) || !gen_same(DT_F32, y, (evalue){.f = v}, 0)) fail_msg("%s %04x: %.17g and not %.17g", bf ? "bf16" : "f16", h, y.f, v);
+    }
+    probe_end(&p);
+  }
+}
+
+static void narrowing_rounds_to_nearest(void **state) {
+  (void)state;
+  gen r = {.seed = 99};
+  for (int bf = 0; bf < 2; bf++) {
+    probe p;
+    probe_begin(&p, DT_F32, OP_CAST, bf ? DT_BF16 : DT_F16, bf ? &late_bf16 : &late_half);
+    for (int i = 0; i < 60000; i++) {
+      uint32_t bits = (uint32_t)gen_bits(&r);
+      if (i & 1) bits = (bits & 0x80ffffff) | (uint32_t)(0x32 + gen_below(&r, 0x16)) << 24;           // where halves are
+      if (i % 4 == 0) bits &= bf ? 0xffff8000 : 0xfffff000;                                             // ties
+      float f;
+      memcpy(&f, &bits, 4);
+      evalue y;
+      if (isnan(f)) continue;
+      double want = dtype_round(bf ? DT_BF16 : DT_F16, (double)f);
+      if (!probe_at(&p, (evalue){.f = (double)f}, &y) || !gen_same(DT_F32, y, (evalue){.f = want}, 0)) fail_msg("%a: %a and not %a", (double)f, y.f, want);
+    }
+    probe_end(&p);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(tables_are_well_formed),
+      cmocka_unit_test(integers),
+      cmocka_unit_test(functions_are_close),
+      cmocka_unit_test(edges),
+      cmocka_unit_test(every_half_widens_exactly),
+      cmocka_unit_test(narrowing_rounds_to_nearest),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
