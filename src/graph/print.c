@@ -197,7 +197,12 @@ static void print_expr(str *out, const uop *u, int depth, size_t limit);
 static void print_call(str *out, const uop *u, int depth, size_t limit) {
   str_add(out, op_name((enum op)u->op));
   if (u->op == OP_CAST || u->op == OP_BITCAST) str_addf(out, "<%s>", dtype_name((enum dtype)u->dt));
-  else if (fits_style(u, style_of((enum op)u->op))) add_arg(out, u);
+  else if (fits_style(u, style_of((enum op)u->op))) {
+    str arg = {0};
+    add_arg(&arg, u);
+    if (arg.n) str_add(out, arg.at + 1);                // without the blank
+    str_free(&arg);
+  }
   str_addc(out, '(');
   for (size_t i = 0; i < u->nsrc; i++) {
     if (i) str_add(out, ", ");
