@@ -10,6 +10,7 @@
 typedef uop tensor;
 
 tensor *t_buffer(graph *g, int64_t id, enum dtype dt, int64_t elems);         // memory, shape {elems}; ids are the caller's
+tensor *t_weight(graph *g, int64_t id, enum dtype dt, int64_t elems);         // the same, never written: what depends on weights alone is constant
 tensor *t_float(graph *g, double v);                                          // F32 scalar
 tensor *t_iota(graph *g, uop *n);                                             // IDX {n}: 0, 1, ...
 // Movement. dims arrays hold IDX nodes.

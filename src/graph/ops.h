@@ -20,7 +20,7 @@ enum op_flags {
   /* leaves */ \
   O(CONST, 0, 0)            /* a: integer value, or the bits of a double where the dtype is a float */ \
   O(VAR, 0, 0)              /* s: name, a..b: bounds; a symbolic integer such as the position */ \
-  O(BUFFER, 0, 0)           /* a: id, b: number of elements; memory with a name, shape {b} */ \
+  O(BUFFER, 0, 0)           /* a: id, b: number of elements, s: "weight" if it never changes; memory with a name, shape {b} */ \
   O(PARAM, 0, 0)            /* a: argument number of a kernel, b: number of elements, s: "temp" where nobody minds what lies beyond a symbolic size */ \
   O(INVALID, 0, 0)          /* the index that is not there: WHERE(cond, i, INVALID) */ \
   /* movement: dims are IDX-typed sources, so that they may be symbolic */ \

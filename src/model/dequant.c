@@ -108,9 +108,9 @@ enum dtype dequant_buffer_dtype(const struct format *f) {
 
 tensor *dequant(graph *g, const struct format *f, int64_t id, int64_t rows, int64_t cols) {
   enum dtype dt = dequant_buffer_dtype(f);
-  if (dt != DT_U8) return t_cast(g, t_reshape_i(g, t_buffer(g, id, dt, rows * cols), 2, (int64_t[]){rows, cols}), DT_F32);
+  if (dt != DT_U8) return t_cast(g, t_reshape_i(g, t_weight(g, id, dt, rows * cols), 2, (int64_t[]){rows, cols}), DT_F32);
   if (f->id >= COUNT(expressions) || !expressions[f->id] || cols % f->block) die("format %s has no expression for rows of %lld", f->name, (long long)cols);
   blocks b = {.g = g, .rows = rows, .n = cols / f->block};
-  b.bytes = t_reshape_i(g, t_buffer(g, id, DT_U8, rows * b.n * f->bytes), 3, (int64_t[]){rows, b.n, f->bytes});
+  b.bytes = t_reshape_i(g, t_weight(g, id, DT_U8, rows * b.n * f->bytes), 3, (int64_t[]){rows, b.n, f->bytes});
   return t_reshape_i(g, expressions[f->id](&b), 2, (int64_t[]){rows, cols});
 }

@@ -90,25 +90,32 @@ static tensor *rope_partial(build *b, tensor *x, int64_t heads) {
   return t_cat_last(g, turned, t_slice_i(g, x, 2, r, d - r));
 }
 
-// K of this run goes to the cache {kv, head_dim, ctx}, positions last, so that scores of neighbouring positions lie side by side.
+// The K cache lies in pages of KV_PAGE positions, {page, kv, head_dim, position in page}: scores of neighbouring positions lie side
+// by side, and memory is touched as the context grows. Seen here as {kv, head_dim, ctx}.
+enum { KV_PAGE = 64 };
+
+static tensor *k_view(const build *b, tensor *cache) {
+  const model *m = b->m;
+  tensor *pages = t_reshape_i(b->g, cache, 4, (int64_t[]){b->ctx / KV_PAGE, m->n_kv, m->head_dim, KV_PAGE});
+  return t_reshape_i(b->g, t_permute(b->g, pages, (int[]){1, 2, 0, 3}), 3, (int64_t[]){m->n_kv, m->head_dim, b->ctx});
+}
+
 static tensor *store_k(build *b, tensor *k, int64_t id) {
   graph *g = b->g;
   const model *m = b->m;
   int64_t half = m->head_dim / 2;
-  tensor *cache = t_buffer(g, id, DT_F16, model_kv_elements(m, b->ctx)), *view, *value;
+  tensor *cache = t_buffer(g, id, DT_F16, model_kv_elements(m, b->ctx)), *view = t_slice(g, k_view(b, cache), 2, b->pos, b->T), *value;
   if (m->rope_dim == m->head_dim) {
     bool neox = m->arch->flags & ARCH_NEOX;
-    view = t_reshape_i(g, cache, 4, (int64_t[]){m->n_kv, neox ? 2 : half, neox ? half : 2, b->ctx});
+    view = t_reshape(g, view, DIMS(n_(b, m->n_kv), n_(b, neox ? 2 : half), n_(b, neox ? half : 2), b->T));
     if (neox) view = t_swap(g, view, 1, 2);
     value = t_permute(g, rope_pairs(b, k, m->n_kv), (int[]){1, 2, 3, 0});
-    view = t_slice(g, view, 3, b->pos, b->T);
   } else {
-    view = t_slice(g, t_reshape_i(g, cache, 3, (int64_t[]){m->n_kv, m->head_dim, b->ctx}), 2, b->pos, b->T);
     value = t_permute(g, rope_partial(b, k, m->n_kv), (int[]){1, 2, 0});
   }
   tensor *next = t_assign(g, view, value);
   vec_push(&b->effects, next);
-  return t_slice(g, t_reshape_i(g, next, 3, (int64_t[]){m->n_kv, m->head_dim, b->ctx}), 2, n_(b, 0), b->C);
+  return t_slice(g, k_view(b, next), 2, n_(b, 0), b->C);
 }
 
 static tensor *store_v(build *b, tensor *v, int64_t id) {        // cache {ctx, kv, head_dim}
@@ -128,10 +135,11 @@ static tensor *attention(build *b, tensor *x, int layer) {
   tensor *k = t_reshape(g, linear(b, x, "attn_k", layer), DIMS(b->T, n_(b, kv), n_(b, d)));
   tensor *v = t_reshape(g, linear(b, x, "attn_v", layer), DIMS(b->T, n_(b, kv), n_(b, d)));
   if (m->arch->flags & ARCH_QK_NORM) { q = norm(b, q, "attn_q_norm", layer); k = norm(b, k, "attn_k_norm", layer); }
+  q = t_scale(g, q, 1 / sqrt((double)d));
   q = m->rope_dim == d ? unpaired(b, rope_pairs(b, q, m->n_head), m->n_head) : rope_partial(b, q, m->n_head);
   tensor *K = store_k(b, k, model_buffer_id(m, BUF_CACHE + 2 * layer)), *V = store_v(b, v, model_buffer_id(m, BUF_CACHE + 2 * layer + 1));
   // scores {T, kv, per, 1, C}
-  tensor *qs = t_reshape(g, t_scale(g, q, 1 / sqrt((double)d)), DIMS(b->T, n_(b, kv), n_(b, per), n_(b, d), n_(b, 1)));
+  tensor *qs = t_reshape(g, q, DIMS(b->T, n_(b, kv), n_(b, per), n_(b, d), n_(b, 1)));
   tensor *ks = t_cast(g, t_reshape(g, K, DIMS(n_(b, 1), n_(b, kv), n_(b, 1), n_(b, d), b->C)), DT_F32);
   tensor *s = t_reduce(g, t_mul(g, qs, ks), OP_ADD, 3);
   tensor *seen = t_reshape(g, t_add(g, t_iota(g, b->T), b->pos), DIMS(b->T, n_(b, 1), n_(b, 1), n_(b, 1), n_(b, 1)));

@@ -8,7 +8,7 @@
 #include "schedule/fuse.h"
 #include <string.h>
 
-enum { COST_DISPATCH = 60000, COST_STORE_LOAD = 4, COST_FAR_STORE_LOAD = 40, FAR_ELEMENTS = 1 << 18, NOMINAL_SYMBOLIC = 128, MAX_USES = 24, MAX_LOOPS = 24, TILE = 4 };
+enum { COST_DISPATCH = 60000, COST_STORE_LOAD = 8, COST_FAR_STORE_LOAD = 160, FAR_ELEMENTS = 1 << 18, NOMINAL_SYMBOLIC = 128, MAX_USES = 24, MAX_LOOPS = 24, TILE = 4, LANES_AND_TILE = 64 };
 
 typedef struct use {
   struct use *next;
@@ -20,7 +20,7 @@ typedef struct use {
 
 struct kernel { uop *root; };
 
-typedef struct decide { fusion *f; arena *mem; map uses, cost; int64_t next_id, next_range; } decide;
+typedef struct decide { fusion *f; arena *mem; map uses, cost, constant; int64_t next_id, next_range; } decide;
 
 static double size_of(const uop *end) { return end->op == OP_CONST ? (double)end->a : (double)min_i64(end->vmax, NOMINAL_SYMBOLIC); }
 
@@ -89,12 +89,24 @@ static double evaluations(const use *u) {
   int shared = 0;
   for (int i = 0; i <= deepest; i++) {
     double s = size_of(u->loops[i]->src[0]);
-    // register tiles over up to two output ranges share what does not depend on them
-    if (i < u->n_outputs && !map_has(&seen, u->loops[i]) && shared < 2 && s > 1) { s /= s < TILE ? s : TILE; shared++; }
+    // lanes and register tiles over up to two output ranges share what does not depend on them
+    double tile = i == u->n_outputs - 1 ? LANES_AND_TILE : TILE;
+    if (i < u->n_outputs && !map_has(&seen, u->loops[i]) && shared < 2 && s > 1) { s /= s < tile ? s : tile; shared++; }
     n *= s;
   }
   map_free(&seen);
   return n;
+}
+
+// Loops around the innermost range that the place depends on: what is deeper does not repeat it.
+static void hoist(use *u) {
+  map seen = {0};
+  for (int i = 0; i < u->at.n; i++) mark_ranges(u->at.idx[i], &seen);
+  int keep = 0;
+  for (int i = 0; i < u->n_loops; i++) if (map_has(&seen, u->loops[i])) keep = i + 1;
+  u->n_loops = keep;
+  if (u->n_outputs > keep) u->n_outputs = keep;
+  map_free(&seen);
 }
 
 static bool must_store(const uop *u) { return u->op == OP_CONTIGUOUS; }
@@ -104,9 +116,17 @@ static bool may_store(const uop *u) {
   return (op_flags((enum op)u->op) & OPF_ELEMENTWISE) || u->op == OP_REDUCE_AXIS || u->op == OP_GATHER || u->op == OP_STACK || u->op == OP_CONTIGUOUS;
 }
 
-// Does the value hang on nothing but weights? Then it is not stored for a token: it would be written and read like a bigger weight.
+// What hangs on nothing but weights is not stored for a token: it would be written and read like a bigger weight, and the
+// structure of a reduction over it would depend on whether it was.
+static void note_constant(decide *d, const uop *u) {
+  bool constant = u->op == OP_BUFFER ? u->s != NULL : u->op != OP_VAR && u->op != OP_ASSIGN && u->op != OP_AFTER;
+  for (size_t i = 0; i < u->nsrc; i++) constant &= map_has(&d->constant, u->src[i]);
+  if (constant) map_put(&d->constant, u, (void *)1);
+}
+
 static bool worth_storing(decide *d, uop *u) {
   if (must_store(u)) return true;
+  if (map_has(&d->constant, u)) return false;
   double evals = 0, n = elements(u->shape);
   int count = 0;
   for (use *o = map_ptr(&d->uses, u); o; o = o->next) { evals += evaluations(o); count++; }
@@ -140,6 +160,7 @@ static void pass_on(decide *d, uop *u, const use *o) {
   case OP_BUFFER: case OP_AFTER: case OP_IOTA: return;
   case OP_REDUCE_AXIS: {
     use inner = *o;
+    hoist(&inner);
     p = o->at;
     for (int i = 0; i < p.n; i++)
       if (u->b >> i & 1) {
@@ -189,7 +210,10 @@ static void store(decide *d, uop *u) {
 void fuse_decide(fusion *f, uop *sink, arena *mem) {
   decide d = {.f = f, .mem = mem, .next_range = 1000000};
   uop_list order = uop_toposort(mem, &sink, 1);
-  for (size_t i = 0; i < order.n; i++) if (order.at[i]->shape) note_cost(&d, order.at[i]);
+  for (size_t i = 0; i < order.n; i++) {
+    note_constant(&d, order.at[i]);
+    if (order.at[i]->shape) note_cost(&d, order.at[i]);
+  }
   for (size_t i = order.n; i-- > 0;) {
     uop *u = order.at[i];
     if (u->op == OP_ASSIGN) {
@@ -220,4 +244,5 @@ void fuse_decide(fusion *f, uop *sink, arena *mem) {
   }
   map_free(&d.uses);
   map_free(&d.cost);
+  map_free(&d.constant);
 }

@@ -11,6 +11,26 @@ uop *flat_index(graph *g, const shape *s, const place *at) {
   return e;
 }
 
+enum { TEMP_TILE = 64 };
+
+uop *temp_index(graph *g, const shape *s, const place *at) {
+  int tiled = -1;
+  bool outermost = true;
+  for (int i = 0; s && i < s->n; i++) {
+    if (uop_is_int(s->dim[i], 1)) continue;
+    if (!outermost && s->dim[i]->op != OP_CONST && s->dim[i]->vmax % TEMP_TILE == 0 && s->dim[i]->vmax > TEMP_TILE) tiled = i;
+    outermost = false;
+  }
+  if (tiled < 0) return flat_index(g, s, at);
+  uop *e = uop_idx(g, 0), *stride = uop_idx(g, 1);
+  for (int i = s->n; i-- > 0;) {
+    uop *size = uop_idx(g, i == tiled ? TEMP_TILE : s->dim[i]->vmax), *idx = i == tiled ? idx_mod(g, at->idx[i], size) : at->idx[i];
+    e = idx_add(g, e, idx_mul(g, idx, stride));
+    stride = idx_mul(g, stride, size);
+  }
+  return idx_add(g, e, idx_mul(g, idx_div(g, at->idx[tiled], uop_idx(g, TEMP_TILE)), stride));
+}
+
 // A reshape in groups of axes whose products agree, so that a symbolic axis that stays as it is takes no part in a division.
 static void reshape_place(graph *g, const shape *from, const shape *to, const place *at, place *src) {
   int i = 0, j = 0;
@@ -74,7 +94,7 @@ void gather_place(const uop *u, const place *at, uop *row, place *x, place *ids)
 // --- lowering -------------------------------------------------------------------------------------------------------
 
 static uop *load_from(graph *g, uop *buf, const shape *s, const place *at, enum dtype dt) {
-  uop *i = flat_index(g, s, at);
+  uop *i = buf->a >= TEMP_IDS ? temp_index(g, s, at) : flat_index(g, s, at);
   if (at->valid) i = uop_op3(g, OP_WHERE, at->valid, i, uop_new(g, OP_INVALID, DT_IDX, 1, NULL, 0, (uarg){0}));
   return uop_load(g, uop_index(g, buf, i), dt, 1);
 }

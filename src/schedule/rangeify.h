@@ -10,6 +10,9 @@ typedef struct place { int n; uop *idx[MAX_DIMS], *valid; } place;
 void move_place(graph *g, const uop *u, const place *at, place *src);
 // Row-major element number in memory: symbolic axes are laid out at their upper bounds.
 uop *flat_index(graph *g, const shape *s, const place *at);
+// The same for an intermediate, whose layout is ours to choose: a symbolic axis that is not the outermost is cut into tiles whose
+// number comes first, so that memory is touched in proportion to the size in force, not to its bound.
+uop *temp_index(graph *g, const shape *s, const place *at);
 // Place in the GATHER's x, given the (lowered) row number.
 void gather_place(const uop *u, const place *at, uop *row, place *x, place *ids);
 

@@ -37,7 +37,7 @@ static uop *lower_kernel(builder *b, uop *root) {
     value = lower(&l, root->src[1], &at);
   } else {
     l.self = root;
-    target = uop_index(g, map_ptr(&b->f.stored, root), flat_index(g, root->shape, &at));
+    target = uop_index(g, map_ptr(&b->f.stored, root), temp_index(g, root->shape, &at));
     value = lower(&l, root, &at);
   }
   smap_free(&l.memo);
