@@ -70,14 +70,8 @@ static const char *constant(llvm *c, const uop *u) {
   return arena_printf(c->mem, "0x%016llX", (unsigned long long)b);
 }
 
-static const char *repeated(llvm *c, enum dtype d, const char *text, int lanes) {
-  if (!strcmp(text, "0") || !strcmp(text, "0x0000000000000000")) return "zeroinitializer";
-  str s = {0};
-  for (int i = 0; i < lanes; i++) str_addf(&s, "%s%s %s", i ? ", " : "<", scalar_type(d), text);
-  str_addc(&s, '>');
-  const char *r = arena_strdup(c->mem, str_c(&s));
-  str_free(&s);
-  return r;
+static const char *repeated(llvm *c, enum dtype d, const char *text) {
+  return !strcmp(text, "0") || !strcmp(text, "0x0000000000000000") ? "zeroinitializer" : arena_printf(c->mem, "splat (%s %s)", scalar_type(d), text);
 }
 
 static const char *lane_numbers(llvm *c, enum dtype d, int lanes) {
@@ -95,7 +89,7 @@ static const char *value(llvm *c, const uop *u) {
   const char *name = map_ptr(&c->names, u);
   if (name) return name;
   if (u->op == OP_CONST) name = constant(c, u);
-  else if (u->op == OP_SPLAT && u->src[0]->op == OP_CONST) name = repeated(c, (enum dtype)u->dt, constant(c, u->src[0]), u->lanes);
+  else if (u->op == OP_SPLAT && u->src[0]->op == OP_CONST) name = repeated(c, (enum dtype)u->dt, constant(c, u->src[0]));
   else if (u->op == OP_LANE) name = lane_numbers(c, (enum dtype)u->dt, u->lanes);
   else die("%s: %s.%s is used before it is made", c->p->name, op_name((enum op)u->op), dtype_name((enum dtype)u->dt));
   map_put(&c->names, u, (void *)(uintptr_t)name);
