@@ -140,7 +140,9 @@ typedef struct weft_options {
   int threads;               /* 0: what affinity, control group and cores suggest */
   int chunk;                 /* positions of a prompt that are evaluated at once; 0: default */
   bool exact;                /* activations stay 32-bit floats: slower, and closer to plain arithmetic */
-  void (*progress)(void *ctx, const char *what, double fraction);   /* "loading", "compiling"; 0..1; may be NULL */
+  /* "loading" or "compiling", 0..1; may be NULL.  Called while the model opens, and from weft_decode when that has something
+   * to compile: progress_ctx must live as long as the model. */
+  void (*progress)(void *ctx, const char *what, double fraction);
   void *progress_ctx;
 } weft_options;
 /* Checks the file, maps it and prepares the kernels.  opt NULL: defaults.  Refuses a model that needs more memory than is

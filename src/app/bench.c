@@ -210,12 +210,11 @@ static int measure(struct bench *b, struct result *r) {
 
 static int open_model(struct bench *b, int n_threads, int n_ctx) {
   weft_error err;
-  progress bar;
   weft_options options = {.context = n_ctx, .threads = n_threads, .chunk = (int)b->o.chunk, .exact = b->o.precision == 1,
-                          .progress = show_progress, .progress_ctx = &bar};
-  progress_begin(&bar);
+                          .progress = show_progress, .progress_ctx = &b->bar};
+  progress_begin(&b->bar);
   int status = weft_model_open(b->o.model, &options, &b->model, &err);
-  progress_end(&bar);
+  progress_end(&b->bar);
   if (status) return failed("%s", err.text);
   free(b->name);
   b->name = weft_file_summary(weft_model_file(b->model));

@@ -41,6 +41,7 @@ struct run {
   const float *logits;       // of the next token
   weft_logprob *top;         // o.top_logprobs entries
   struct run_stats stats;
+  progress bar;              // the model may draw on it whenever it compiles
   struct out out;
 };
 
@@ -154,17 +155,16 @@ enum { PIECE = 512 };   // tokens of the prompt between two looks at Ctrl-C and 
 // Evaluates the prompt, a piece at a time.  0 or the exit status.
 static int prefill(struct run *r) {
   weft_error err;
-  progress bar;
   double compiled = compile_ms(r), began = now_s();
   int status = 0;
-  progress_begin(&bar);
+  progress_begin(&r->bar);
   while (!status && (size_t)r->pos < r->n_prompt && !interrupted()) {
     size_t left = r->n_prompt - (size_t)r->pos, n = left < PIECE ? left : PIECE;
-    progress_set(&bar, "prompt", (double)r->pos / (double)r->n_prompt);
+    progress_set(&r->bar, "prompt", (double)r->pos / (double)r->n_prompt);
     if (weft_decode(r->model, r->prompt + r->pos, n, r->pos, n == left ? &r->logits : NULL, &err)) status = EXIT_FAILED;
     else r->pos += (int)n;
   }
-  progress_end(&bar);
+  progress_end(&r->bar);
   r->stats.n_prompt = (size_t)r->pos;
   r->stats.prompt_s = now_s() - began - (compile_ms(r) - compiled) / 1000;
   if (!status) for (size_t i = 0; i < r->n_prompt; i++) weft_accept(r->sampler, r->prompt[i], NULL);
@@ -174,7 +174,9 @@ static int prefill(struct run *r) {
 static int decode_step(struct run *r, int32_t id, weft_error *err) {
   bool first = r->stats.n_decode == 0;   // a plan that is made at its first use compiles there
   double compiled = first ? compile_ms(r) : 0, began = now_s();
-  if (weft_decode(r->model, &id, 1, r->pos, &r->logits, err)) return -1;
+  int status = weft_decode(r->model, &id, 1, r->pos, &r->logits, err);
+  progress_end(&r->bar);
+  if (status) return -1;
   r->stats.decode_s += now_s() - began - (first ? (compile_ms(r) - compiled) / 1000 : 0);
   r->stats.n_decode++;
   r->pos++;
@@ -254,12 +256,11 @@ static int generate(struct run *r) {
 
 static int open_model(struct run *r) {
   weft_error err;
-  progress bar;
   weft_options options = {.context = (int)r->o.context, .threads = (int)r->o.threads, .chunk = (int)r->o.chunk,
-                          .exact = r->o.precision == PRECISION_EXACT, .progress = show_progress, .progress_ctx = &bar};
-  progress_begin(&bar);
+                          .exact = r->o.precision == PRECISION_EXACT, .progress = show_progress, .progress_ctx = &r->bar};
+  progress_begin(&r->bar);
   int status = weft_model_open(r->o.model, &options, &r->model, &err);
-  progress_end(&bar);
+  progress_end(&r->bar);
   if (status) return failed("%s", err.text);
   r->vocab = weft_model_vocab(r->model);
   r->n_vocab = weft_model_vocab_size(r->model);
