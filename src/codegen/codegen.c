@@ -6,9 +6,9 @@
 #include "codegen/decompose.h"
 #include "codegen/expand.h"
 #include "codegen/linearize.h"
-//VERIFY #include "graph/verify.h"
+#include "graph/verify.h"
 
-static void check(graph *g, uop *ast, const char *pass) { (void)g; (void)ast; (void)pass; } //VERIFY
+static void check(graph *g, uop *ast, enum stage stage, const char *pass) { if (env_int(ENV_SPEC)) verify(g, ast, stage, pass); }
 
 static void dump(const char *pass, uop *ast) {
   if (debug_level() < 5) return;
@@ -161,22 +161,23 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   p->mem = graph_arena(g);
   p->graph = g;
   kernel_init(&k, g, simplify(g, ast), t);
-  dump("kernel", k.ast);                                check(g, k.ast, "schedule");
+  dump("kernel", k.ast);                                check(g, k.ast, STAGE_KERNEL, "schedule");
   find_arguments(k.ast, p);
   estimate(k.ast, p);
-  optimise(&k, o);                                      check(g, k.ast, "optimise");
-  kernel_make_tiles(&k);                                check(g, k.ast, "tiles");
+  optimise(&k, o);                                      check(g, k.ast, STAGE_KERNEL, "optimise");
+  kernel_make_tiles(&k);                                check(g, k.ast, STAGE_KERNEL, "tiles");
   name_kernel(&k, p);
   dump("optimised", k.ast);
-  uop *u = t->has_local ? special_axes(&k, p) : k.ast;  check(g, u, "work-groups");
-  u = expand_gates(g, u);                               check(g, u, "gates");
-  u = expand_unrolls(g, u);                             check(g, u, "unroll");
-  u = expand_lanes(g, u);                               check(g, u, "lanes");
+  uop *u = t->has_local ? special_axes(&k, p) : k.ast;  check(g, u, STAGE_OPTIMISED, "work-groups");
+  u = expand_gates(g, u);                               check(g, u, STAGE_OPTIMISED, "gates");
+  u = expand_unrolls(g, u);                             check(g, u, STAGE_OPTIMISED, "unroll");
+  u = expand_lanes(g, u);                               check(g, u, STAGE_OPTIMISED, "lanes");
   dump("expanded", u);
-  u = decompose(g, u, t);
+  u = decompose(g, u, t);                               check(g, u, STAGE_OPTIMISED, "decompose");
   p->tiles = uop_idx(g, 1);
   for (size_t i = 2; i < u->src[0]->nsrc; i++) if (u->src[0]->src[i]->b == AXIS_GLOBAL) p->tiles = u->src[0]->src[i]->src[0];
   linearize(g, u, t, p);
+  if (env_int(ENV_SPEC)) verify_program(g, p->at, p->n, "linearize");
   if (debug_level() >= 3) {
     fprintf(stderr, "kernel %s:", p->name);
     for (int i = 0; i < k.n_applied; i++) fprintf(stderr, " %s(%d, %d)", opt_name(k.applied[i].kind), k.applied[i].axis, k.applied[i].amount);

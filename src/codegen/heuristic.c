@@ -25,29 +25,36 @@ static void find_loads(uop *root, loads *out) {
 
 enum stride { FIXED, CONTIGUOUS, JUMPS };
 
-static enum stride stride_of(const uop *access, const uop *r, enum dtype dt) {
-  uop *i = access->src[1];
-  if (!uop_depends(i, r)) return FIXED;
-  if (i->op == OP_WHERE) {
-    if (uop_depends(i->src[0], r)) return JUMPS;
-    i = i->src[1];
-  }
-  idx_sum s;
-  if (!idx_sum_of(i, &s)) return JUMPS;
-  enum stride found = FIXED;
-  for (int t = 0; t < s.n; t++) {
-    if (s.atom[t] == r) { if (s.coeff[t] * dtype_size((enum dtype)access->src[0]->dt) != dtype_size(dt)) return JUMPS; found = CONTIGUOUS; }
-    else if (uop_depends(s.atom[t], r)) return JUMPS;
-  }
-  return found;
-}
-
 static int lanes_that_fit(const kernel *k, const uop *r) {
   int want = k->t->vector_bytes / 4;
   const uop *end = r->src[0];
   if (end->op != OP_CONST) return want;
   while (want > 1 && end->a % want) want /= 2;
   return want >= 4 ? want : 1;
+}
+
+// How an access moves along the lanes of range r, when r is cut into pieces of `lanes`.
+static enum stride stride_of(kernel *k, const uop *access, uop *r, int lanes, enum dtype dt) {
+  uop *i = access->src[1];
+  if (!uop_depends(i, r)) return FIXED;
+  graph *g = k->g;
+  uop *lane = uop_range(g, uop_idx(g, lanes), -1, AXIS_LANE), *piece = uop_range(g, idx_div(g, r->src[0], uop_idx(g, lanes)), -2, AXIS_LOOP);
+  map m = {0};
+  map_put(&m, r, idx_add(g, idx_mul(g, piece, uop_idx(g, lanes)), lane));
+  i = simplify(g, uop_substitute(g, i, &m));
+  map_free(&m);
+  if (i->op == OP_WHERE) {
+    if (uop_depends(i->src[0], lane)) return JUMPS;
+    i = i->src[1];
+  }
+  idx_sum s;
+  if (!idx_sum_of(i, &s)) return JUMPS;
+  enum stride found = FIXED;
+  for (int t = 0; t < s.n; t++) {
+    if (s.atom[t] == lane) { if (s.coeff[t] * dtype_size((enum dtype)access->src[0]->dt) != dtype_size(dt)) return JUMPS; found = CONTIGUOUS; }
+    else if (uop_depends(s.atom[t], lane)) return JUMPS;
+  }
+  return found;
 }
 
 static int axis_of(const kernel *k, const uop *r) {
@@ -70,9 +77,9 @@ static uop *output_lanes(kernel *k) {
   for (size_t i = store->nsrc; i-- > 2;) {
     uop *r = store->src[i];
     if (r->b != AXIS_LOOP || lanes_that_fit(k, r) == 1) continue;
-    if (stride_of(store->src[0], r, (enum dtype)store->src[1]->dt) != CONTIGUOUS) continue;
+    if (stride_of(k, store->src[0], r, lanes_that_fit(k, r), (enum dtype)store->src[1]->dt) != CONTIGUOUS) continue;
     bool ok = true;
-    for (int j = 0; ok && j < l.n; j++) ok = stride_of(l.at[j]->src[0], r, (enum dtype)l.at[j]->dt) != JUMPS;
+    for (int j = 0; ok && j < l.n; j++) ok = stride_of(k, l.at[j]->src[0], r, lanes_that_fit(k, r), (enum dtype)l.at[j]->dt) != JUMPS;
     // a symbolic size is padded: only where that needs no guard
     if (r->src[0]->op != OP_CONST) ok = ok && store->src[0]->src[0]->s && r->src[0]->vmax % lanes_that_fit(k, r) == 0;
     if (ok) return r;
@@ -98,7 +105,7 @@ static uop *reduce_lanes(kernel *k, uop *reduce) {
     int n = lanes_that_fit(k, r), contiguous = 0;
     bool ok = r->b == AXIS_REDUCE && n > 1;
     for (int j = 0; ok && j < l.n; j++) {
-      enum stride s = stride_of(l.at[j]->src[0], r, (enum dtype)l.at[j]->dt);
+      enum stride s = stride_of(k, l.at[j]->src[0], r, n, (enum dtype)l.at[j]->dt);
       ok = s != JUMPS;
       contiguous += s == CONTIGUOUS;
     }

@@ -46,16 +46,20 @@ static int64_t all_ones_above(int64_t v) {           // smallest 2^k-1 >= v, v >
 }
 
 static bounds reduce(const uop *u, bounds x, const bounds *src) {
-  if (u->a == OP_MAX || u->a == OP_MIN) return x;
+  if ((u->a == OP_MAX || u->a == OP_MIN) && (u->op != OP_REDUCE || u->b <= 1)) return x;
   if (u->a != OP_ADD || is_unknown(x)) return of_dtype(u->dt);
   bounds r = x;
   if (u->op == OP_HREDUCE) return mul(u->dt, r, (bounds){u->src[0]->lanes, u->src[0]->lanes});
   if (u->op != OP_REDUCE) return of_dtype(u->dt);
-  for (size_t i = 1; i < u->nsrc; i++) {              // between 0 and end iterations of each range
+  size_t values = u->b > 1 ? (size_t)u->b : 1;
+  for (size_t i = 1; i < values; i++) {
+    if (is_unknown(src[i]) || !add_i64(r.lo, src[i].lo, &r.lo) || !add_i64(r.hi, src[i].hi, &r.hi)) return of_dtype(u->dt);
+  }
+  for (size_t i = values; i < u->nsrc; i++) {         // between 0 and end iterations of each range
     if (src[i].hi == INT64_MAX) return of_dtype(u->dt);
     r = mul(u->dt, r, (bounds){u->src[i]->src[0]->vmin < 0 ? 0 : u->src[i]->src[0]->vmin, src[i].hi + 1});
   }
-  return r;
+  return r.lo < dtype_min((enum dtype)u->dt) || r.hi > dtype_max((enum dtype)u->dt) ? of_dtype(u->dt) : r;
 }
 
 static bounds compare(const uop *u, bounds x, bounds y) {
@@ -71,6 +75,8 @@ bounds bounds_of(const uop *u, const bounds *s) {
   if (d == DT_VOID || dtype_is_float(d)) return unknown;
   int64_t lo = 0, hi = 0;
   bool exact;
+  if (d == DT_U64 && u->nsrc == 2 && (s[0].lo < 0 || s[1].lo < 0))      // bounds of U64 are of its bits as a signed number: order and quotients need both >= 0
+    switch (u->op) { case OP_IDIV: case OP_CDIV: case OP_MOD: case OP_CMOD: case OP_MAX: case OP_MIN: return of_dtype(d); default: break; }
   switch (u->op) {
   case OP_CONST: return d == DT_U64 && u->a < 0 ? unknown : (bounds){u->a, u->a};
   case OP_VAR: return (bounds){u->a, u->b};
@@ -168,6 +174,7 @@ static bounds refine(uop *u, const known *k, int n, map *seen, arena *mem) {
       break;
     }
   }
+  if (r.lo > r.hi) r = (bounds){u->vmin, u->vmax};    // the condition never holds: anything is true, but intervals stay intervals
   bounds *keep = ARENA_NEW(mem, bounds);
   *keep = r;
   map_put(seen, u, keep);

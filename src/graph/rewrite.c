@@ -70,7 +70,7 @@ static uop *build(graph *g, const pat *p, const uop *like, uop *const *v) {
 
 uop *rule_apply(graph *g, const rule *r, uop *u, uop *const *v, void *ctx) {
   uop *to = r->fn ? r->fn(g, u, v, ctx) : build(g, r->rhs, u, v);
-  if (to == u) return NULL;
+  if (to == u || (!r->fn && to->shape != u->shape)) return NULL;       // a bare constant has no shape
   if (to && (to->dt != u->dt || to->lanes != u->lanes) && !(to->op == OP_SINK || u->op == OP_SINK))
     die("rule '%s' turned %s.%sx%d into %s.%sx%d", r->text, op_name((enum op)u->op), dtype_name((enum dtype)u->dt), u->lanes,
         op_name((enum op)to->op), dtype_name((enum dtype)to->dt), to->lanes);

@@ -43,7 +43,7 @@ static void normalise(idx_sum *s) {
 bool idx_sum_of(uop *u, idx_sum *s) {
   s->constant = 0;
   s->n = 0;
-  if (u->lanes != 1 || u->dt != DT_IDX || !flatten(u, 1, s)) return false;
+  if (u->lanes != 1 || u->dt != DT_IDX || u->shape || !flatten(u, 1, s)) return false;
   normalise(s);
   return true;
 }
@@ -147,7 +147,7 @@ static bool factor_sum(const idx_sum *rest, int64_t c, int64_t *factor, idx_sum 
 
 static uop *divide_sum(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v; (void)ctx;
-  if (u->src[1]->op != OP_CONST || u->dt != DT_IDX) return NULL;
+  if (u->src[1]->op != OP_CONST || u->dt != DT_IDX || u->shape) return NULL;
   uop *n = u->src[0];
   int64_t c = u->src[1]->a, lo, hi, both;
   if (c <= 0) return NULL;
@@ -172,7 +172,7 @@ static uop *divide_sum(graph *g, uop *u, uop *const *v, void *ctx) {
 
 static uop *remainder_sum(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v; (void)ctx;
-  if (u->src[1]->op != OP_CONST || u->dt != DT_IDX) return NULL;
+  if (u->src[1]->op != OP_CONST || u->dt != DT_IDX || u->shape) return NULL;
   uop *n = u->src[0];
   int64_t c = u->src[1]->a, lo, hi;
   if (c <= 0) return NULL;
@@ -285,7 +285,7 @@ static uop *absorb_mask(graph *g, uop *u, uop *const *v, void *ctx) {
 static uop *shift_out(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)ctx;
   int64_t k = uop_unsplat(v[4])->a;
-  if (k < 0 || k > 62 || v[0]->vmin < 0 || u->dt == DT_U64 || v[0]->vmax >> k) return NULL;
+  if (k < 0 || k > 62 || v[0]->vmin < 0 || u->dt == DT_U64 || v[0]->vmax >> k || u->shape) return NULL;
   return uop_const_like(g, u, 0);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
+#include "graph/verify.h"
 #include "schedule/fuse.h"
 #include "schedule/memory_plan.h"
 
@@ -189,6 +190,7 @@ static void print_schedule(const schedule *s) {
 void schedule_graph(graph *g, uop *sink, schedule *out) {
   builder b = {.g = g, .mem = arena_new(), .f = {.g = g}};
   *out = (schedule){0};
+  if (env_int(ENV_SPEC)) verify(g, sink, STAGE_TENSOR, "tensor graph");
   fuse_decide(&b.f, sink, b.mem);
   uop_list order = uop_toposort(b.mem, &sink, 1);
   for (size_t i = 0; i < order.n; i++) {
