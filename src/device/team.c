@@ -47,7 +47,7 @@ struct team {
 
 static void relax(void) {
 #if defined(__x86_64__)
-  __builtin_ia32_pause();
+  __asm__ volatile("pause");
 #elif defined(__aarch64__)
   __asm__ volatile("isb");
 #endif

@@ -104,10 +104,10 @@ static int start(engine *e, const char *path, error *err) {
   return build(e, &e->one, 1, true, err);
 }
 
-int engine_open(const char *path, const struct engine_options *opt, engine **out, error *err) {
+int engine_open(const char *path, const struct engine_options *options, engine **out, error *err) {
   engine *e = xcalloc(1, sizeof *e);
   double t = now_s();
-  if (opt) e->o = *opt;
+  if (options) e->o = *options;
   if (start(e, path, err)) { engine_close(e); return -1; }
   e->load_ms = (now_s() - t) * 1e3 - e->compile_ms;
   *out = e;

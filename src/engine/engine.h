@@ -34,9 +34,9 @@ struct engine_stats {
   uint64_t model_bytes;       // bytes of all tensors
 };
 
-// Validates and maps the file, builds the graphs.  opt NULL: all defaults.  0 and *out on success; -1 and the reason otherwise:
+// Validates and maps the file, builds the graphs.  options NULL: all defaults.  0 and *out on success; -1 and the reason otherwise:
 // a bad file, an architecture or type that is not known, or too little memory (with the numbers).
-int engine_open(const char *path, const struct engine_options *opt, engine **out, error *err);
+int engine_open(const char *path, const struct engine_options *options, engine **out, error *err);
 void engine_close(engine *e);                        // NULL is fine
 
 const gguf *engine_gguf(const engine *e);            // owned by the engine

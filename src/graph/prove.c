@@ -42,7 +42,7 @@ static uop *read_shift(prover *p, uop *u, int lane) {   // SHR, SHL by a constan
 
 static uop *read_operator(prover *p, uop *u, int lane) {
   graph *g = p->g;
-  uop *s[3];
+  uop *s[3] = {0};
   enum op op = (enum op)u->op;
   for (size_t i = 0; i < u->nsrc; i++) s[i] = read_back(p, u->src[i], lane);
   if (op == OP_CDIV || op == OP_CMOD) {                 // the same as floor division where nothing is negative

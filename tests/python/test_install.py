@@ -35,7 +35,7 @@ def embed(repo, installed, tmp_path_factory):
 
 def test_what_is_installed(installed):
     files = {path.relative_to(installed).parts[0] + "/" + path.name for path in installed.rglob("*") if path.is_file()}
-    assert files == {"bin/weft", "lib/libweft.a", "lib/weft.pc", "include/weft.h"}
+    assert files == {"bin/weft", "lib/libweft.a", "lib/weft.pc", "include/weft.h", "share/weft.1", "share/weft"}
 
 
 def test_the_installed_command_runs(installed, weft_env):

@@ -1,0 +1,18 @@
+# Run by the build (cmake -P): writes OUTPUT, a header that defines CODE_VERSION as a fingerprint of all sources in FOLDERS
+# below SOURCE. Those folders decide what machine code a graph becomes, so the fingerprint is the version of the kernel
+# cache: a build of other sources never runs the kernels of this one. Names count too; the order of the files does not.
+separate_arguments(folders UNIX_COMMAND "${FOLDERS}")
+set(all "")
+foreach(folder IN LISTS folders)
+  file(GLOB files RELATIVE ${SOURCE} ${SOURCE}/${folder}/*.c ${SOURCE}/${folder}/*.h)
+  list(SORT files)
+  foreach(name IN LISTS files)
+    file(SHA256 ${SOURCE}/${name} hash)
+    string(APPEND all "${name} ${hash}\n")
+  endforeach()
+endforeach()
+string(SHA256 version "${all}")
+string(SUBSTRING ${version} 0 24 version)
+file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "// Made by cmake/code_version.cmake from the sources in src/: @FOLDERS@.
+#define CODE_VERSION \"@version@\"
+" @ONLY)
