@@ -1,6 +1,7 @@
 # Run by the build (cmake -P): writes OUTPUT, a header that defines CODE_VERSION as a fingerprint of all sources in FOLDERS
 # below SOURCE. Those folders decide what machine code a graph becomes, so the fingerprint is the version of the kernel
 # cache: a build of other sources never runs the kernels of this one. Names count too; the order of the files does not.
+cmake_minimum_required(VERSION 3.25)
 separate_arguments(folders UNIX_COMMAND "${FOLDERS}")
 set(all "")
 foreach(folder IN LISTS folders)
