@@ -17,3 +17,4 @@ string(SUBSTRING ${version} 0 24 version)
 file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "// Made by cmake/code_version.cmake from the sources in src/: @FOLDERS@.
 #define CODE_VERSION \"@version@\"
 " @ONLY)
+file(TOUCH ${OUTPUT})   # written only if it changed: the build goes by its time
