@@ -132,6 +132,23 @@ static uop *floor_divide(graph *g, uop *u, uop *const *v, void *ctx) {
   return where(g, off, sub(g, q, ki(g, d, u->lanes, 1)), q);
 }
 
+// --- dot products ---------------------------------------------------------------------------------------------------
+
+// Four multiplications and additions of bytes, where there is no instruction for them.
+static uop *plain_dot4(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)v; (void)ctx;
+  int n = u->lanes;
+  uop *sum = u->src[0], *b = uop_bitcast(g, u->src[2], DT_I32);
+  for (int j = 0; j < 4; j++) {
+    char lanes[2 * 64];
+    for (int i = 0; i < n; i++) { lanes[2 * i] = (char)((4 * i + j) & 255); lanes[2 * i + 1] = (char)((4 * i + j) >> 8); }
+    uop *a = uop_new(g, OP_SHUFFLE, DT_U8, n, &u->src[1], 1, (uarg){.s = lanes, .s_len = 2 * (size_t)n});
+    uop *byte = uop_op2(g, OP_SHR, uop_op2(g, OP_SHL, b, ki(g, DT_I32, n, 24 - 8 * j)), ki(g, DT_I32, n, 24));
+    sum = add(g, sum, mul(g, uop_cast(g, a, DT_I32), byte));
+  }
+  return sum;
+}
+
 // --- half floats ----------------------------------------------------------------------------------------------------
 
 static uop *f16_to_f32(graph *g, uop *u, uop *const *v, void *ctx) {
@@ -230,8 +247,14 @@ RULES(late_bf16, ANYTHING) = {
 };
 RULES_END(late_bf16)
 
+RULES(late_dot4, INTS) = {
+  F( P3(DOT4, x, y, z),      plain_dot4 ),
+};
+RULES_END(late_dot4)
+
 #undef x
 #undef y
+#undef z
 #undef w
 
 // --- machine types --------------------------------------------------------------------------------------------------
@@ -266,8 +289,10 @@ static uop *machine_types(graph *g, uop *root, const target *t) {
 
 uop *decompose(graph *g, uop *ast, const target *t) {
   if (t->keeps_math) return ast;
-  static const ruleset *const with_half[] = {SYMBOLIC, &late_integer, &late_float, &late_bf16, NULL};
-  static const ruleset *const without_half[] = {SYMBOLIC, &late_integer, &late_float, &late_bf16, &late_half, NULL};
-  ast = graph_rewrite(g, ast, t->has_f16 ? with_half : without_half, NULL, "decompose");
+  const ruleset *sets[10] = {SYMBOLIC, &late_integer, &late_float, &late_bf16};
+  int n = 7;
+  if (!t->has_f16) sets[n++] = &late_half;
+  if (!t->has_dot4) sets[n++] = &late_dot4;
+  ast = graph_rewrite(g, ast, sets, NULL, "decompose");
   return machine_types(g, ast, t);
 }

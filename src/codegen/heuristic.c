@@ -12,6 +12,8 @@
 #include "codegen/opt.h"
 #include "base/env.h"
 
+static int first_range(const uop *u) { return u->b ? (int)u->b : 1; }
+
 typedef struct loads { uop *at[512]; int n; } loads;
 
 static void find_loads(uop *root, loads *out) {
@@ -68,6 +70,67 @@ static bool apply(kernel *k, enum opt_kind kind, const uop *r, int amount) {
   return kernel_apply(k, (opt){kind, axis_of(k, r), amount});
 }
 
+// --- dot products ---------------------------------------------------------------------------------------------------
+
+// Coefficient of range r in an index, or -1 where it is not a plain term.
+static int64_t coefficient(const uop *index, const uop *r) {
+  uop *i = index->src[1];
+  idx_sum s;
+  if (!uop_depends(i, r)) return 0;
+  if (!idx_sum_of(i, &s)) return -1;
+  int64_t c = 0;
+  for (int t = 0; t < s.n; t++) {
+    if (s.atom[t] == r) c = s.coeff[t];
+    else if (uop_depends(s.atom[t], r)) return -1;
+  }
+  return c;
+}
+
+// Is `product` CAST(unsigned bytes) * CAST(a load of signed bytes) such that four steps of `inner` are one instruction in each lane of `lane`?
+static bool dot_fits(const uop *product, const uop *lane, const uop *inner) {
+  if (product->op != OP_MUL || product->dt != DT_I32 || product->src[0]->op != OP_CAST || product->src[1]->op != OP_CAST) return false;
+  uop *a = product->src[0]->src[0], *x = product->src[1]->src[0];
+  if (a->dt == DT_I8) { uop *t = a; a = x; x = t; }
+  if (a->dt != DT_U8 || x->dt != DT_I8 || x->op != OP_LOAD || x->src[0]->src[0]->dt != DT_I8) return false;
+  if (coefficient(x->src[0], inner) != 1 || coefficient(x->src[0], lane) != 0) return false;
+  loads l;
+  find_loads(a, &l);
+  bool together = false;
+  for (int i = 0; i < l.n; i++) {
+    int64_t cl = coefficient(l.at[i]->src[0], lane), ci = coefficient(l.at[i]->src[0], inner);
+    if (dtype_size((enum dtype)l.at[i]->dt) != 1 || (cl && (cl != 4 || ci != 1)) || (!cl && ci)) return false;
+    together |= cl == 4;
+  }
+  return together;
+}
+
+// A dot-product instruction, if some integer reduction over an axis of four and some output axis fit it, and all other memory
+// moves along that output axis by one element or not at all.
+static bool dot_lanes(kernel *k) {
+  axes x;
+  kernel_axes(k, &x);
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  uop *store = k->ast->src[0];
+  int lane = -1, inner = -1;
+  for (size_t i = 0; i < l.n && lane < 0; i++) {
+    uop *u = l.at[i];
+    if (u->op != OP_REDUCE || u->a != OP_ADD || u->dt != DT_I32) continue;
+    for (int o = x.n_out; o-- > 0 && lane < 0;)
+      for (int r = x.n_out; r < x.n && lane < 0; r++) {
+        bool bound = false;
+        for (size_t j = (size_t)first_range(u); j < u->nsrc; j++) bound |= u->src[j] == x.at[r];
+        if (bound && uop_is_int(x.at[r]->src[0], 4) && x.at[o]->src[0]->op == OP_CONST && lanes_that_fit(k, x.at[o]) > 1 && dot_fits(u->src[0], x.at[o], x.at[r])) { lane = o; inner = r; }
+      }
+  }
+  bool ok = lane >= 0 && stride_of(k, store->src[0], x.at[lane], lanes_that_fit(k, x.at[lane]), (enum dtype)store->src[1]->dt) == CONTIGUOUS;
+  for (size_t i = 0; ok && i < l.n; i++)
+    if (l.at[i]->op == OP_LOAD && coefficient(l.at[i]->src[0], x.at[lane]) != 4)
+      ok = stride_of(k, l.at[i]->src[0], x.at[lane], lanes_that_fit(k, x.at[lane]), (enum dtype)l.at[i]->dt) != JUMPS;
+  arena_free(a);
+  return ok && kernel_apply(k, (opt){OPT_TC, lane, inner});
+}
+
 // --- lanes ----------------------------------------------------------------------------------------------------------
 
 static uop *output_lanes(kernel *k) {
@@ -87,7 +150,6 @@ static uop *output_lanes(kernel *k) {
   return NULL;
 }
 
-static int first_range(const uop *u) { return u->b ? (int)u->b : 1; }
 
 static bool has_lane(const uop *reduce) {
   for (size_t i = (size_t)first_range(reduce); i < reduce->nsrc; i++) if (reduce->src[i]->b == AXIS_LANE) return true;
@@ -255,13 +317,43 @@ static void register_tiles(kernel *k) {
   }
 }
 
+// Around a dot product everything inside the outermost reduction is unrolled: one iteration is one block of the format.
+static void unroll_dot(kernel *k) {
+  for (bool again = true; again;) {
+    again = false;
+    axes x;
+    kernel_axes(k, &x);
+    arena *a = arena_new();
+    uop_list l = uop_toposort(a, &k->ast, 1);
+    for (size_t i = 0; i < l.n && !again; i++) {
+      uop *u = l.at[i];
+      if (u->op != OP_REDUCE || u->dt != DT_I32) continue;
+      for (size_t j = (size_t)first_range(u); j < u->nsrc && !again; j++)
+        again = u->src[j]->b == AXIS_REDUCE && u->src[j]->src[0]->op == OP_CONST && u->src[j]->src[0]->a <= 16 && apply(k, OPT_UNROLL, u->src[j], 0);
+    }
+    arena_free(a);
+  }
+}
+
+// Several tokens share what a row costs.
+static void token_tiles(kernel *k) {
+  uop *store = k->ast->src[0];
+  for (size_t i = 2; i < store->nsrc; i++) {
+    uop *r = store->src[i];
+    if (r->b == AXIS_LOOP && r->src[0]->op != OP_CONST) { apply(k, OPT_UPCAST, r, TOKEN_TILE); return; }
+  }
+}
+
 void heuristic(kernel *k) {
-  if (k->t->vector_bytes) {
+  bool dot = k->t->vector_bytes && dot_lanes(k);
+  if (k->t->vector_bytes && !dot) {
     uop *r = output_lanes(k);
     if (r) apply(k, OPT_LANES, r, lanes_that_fit(k, r));
     while (lane_one_reduce(k)) {}
   }
-  unroll_blocks(k);
+  if (dot) unroll_dot(k);
+  else unroll_blocks(k);
   upcast_inner(k);
-  register_tiles(k);
+  if (dot) token_tiles(k);
+  else register_tiles(k);
 }

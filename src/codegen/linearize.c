@@ -83,7 +83,10 @@ static bool same_ranges(const uop *x, const uop *y) {
 static uop *combine(linear *l, region *r, const uop *reduce, uop *acc, uop *value) {
   bool product = reduce->a == OP_ADD && value->op == OP_MUL && (value->dt == DT_F32 || value->dt == DT_F64) && l->t->has_fma;
   uop *u;
-  if (product) {
+  if (value->op == OP_DOT4 && uop_unsplat(value->src[0])->op == OP_CONST) {
+    uop *a = emit(l, value->src[1]), *b = emit(l, value->src[2]);
+    u = uop_new(l->g, OP_DOT4, (enum dtype)reduce->dt, reduce->lanes, (uop *[]){acc, a, b}, 3, (uarg){0});
+  } else if (product) {
     uop *a = emit(l, value->src[0]), *b = emit(l, value->src[1]);
     u = uop_op3(l->g, OP_FMA, a, b, acc);
   } else {
@@ -92,6 +95,17 @@ static uop *combine(linear *l, region *r, const uop *reduce, uop *acc, uop *valu
   }
   append(r, u);
   return u;
+}
+
+// A reduction whose ranges are all unrolled is a chain.
+static void emit_chain(linear *l, uop *u, int where) {
+  int depth = l->depth;
+  l->depth = where + 1;
+  region *r = &l->stack[where];
+  uop *cur = emit(l, u->src[0]);
+  for (int v = 1; v < first_range(u); v++) cur = combine(l, r, u, cur, u->src[v]);
+  map_put(&r->done, u, cur);
+  l->depth = depth;
 }
 
 // All reductions that share ranges and region with `first` run in one loop.
@@ -153,7 +167,11 @@ static uop *emit(linear *l, uop *u) {
   if (hit) return hit;
   find_set(l, u);
   int where = target_region(l, set_of(l, u));
-  if (u->op == OP_REDUCE) { emit_reduces(l, u, where); return known(l, u); }
+  if (u->op == OP_REDUCE) {
+    if ((size_t)first_range(u) == u->nsrc) emit_chain(l, u, where);
+    else emit_reduces(l, u, where);
+    return known(l, u);
+  }
   uop *few[8], **s = u->nsrc <= 8 ? few : xmalloc(u->nsrc * sizeof *s);
   for (size_t i = 0; i < u->nsrc; i++) s[i] = emit(l, u->src[i]);
   uop *to = u->nsrc ? uop_new(l->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, s, u->nsrc, (uarg){u->a, u->b, u->s, u->s_len}) : u;

@@ -7,7 +7,7 @@
 #include "graph/bounds.h"
 
 const char *opt_name(enum opt_kind k) {
-  static const char *const names[] = {"UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP"};
+  static const char *const names[] = {"UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC"};
   return names[k];
 }
 
@@ -170,13 +170,29 @@ static void change_kind(kernel *k, uop *r, enum axis_kind kind) {
 }
 
 static enum axis_kind kind_of(enum opt_kind o) {
-  static const enum axis_kind kinds[] = {AXIS_UPCAST, AXIS_UNROLL, AXIS_LANE, AXIS_LOCAL, AXIS_GROUP, AXIS_GROUP, AXIS_THREAD, AXIS_LOOP};
+  static const enum axis_kind kinds[] = {AXIS_UPCAST, AXIS_UNROLL, AXIS_LANE, AXIS_LOCAL, AXIS_GROUP, AXIS_GROUP, AXIS_THREAD, AXIS_LOOP, AXIS_LANE};
   return kinds[o];
+}
+
+// Lanes over an output axis, each lane adding up four products of the inner axis at a time.
+static bool apply_tc(kernel *k, const axes *x, opt o) {
+  if (o.axis < 0 || o.axis >= x->n_out || o.amount < x->n_out || o.amount >= x->n) return false;
+  uop *lane = x->at[o.axis], *inner = x->at[o.amount];
+  int64_t n = k->t->vector_bytes / 4;
+  if (lane->b != AXIS_LOOP || inner->b != AXIS_REDUCE || !uop_is_int(inner->src[0], 4) || n < 4 || lane->src[0]->op != OP_CONST) return false;
+  while (n >= 4 && lane->src[0]->a % n) n /= 2;
+  if (n < 4) return false;
+  change_kind(k, inner, AXIS_DOT);
+  if (lane->src[0]->a == n) change_kind(k, lane, AXIS_LANE);
+  else split(k, lane, n, AXIS_LANE, false);
+  k->applied[k->n_applied++] = o;
+  return true;
 }
 
 bool kernel_apply(kernel *k, opt o) {
   axes x;
   kernel_axes(k, &x);
+  if (o.kind == OPT_TC) return k->n_applied < (int)COUNT(k->applied) && apply_tc(k, &x, o);
   if (o.axis < 0 || o.axis >= x.n || k->n_applied == (int)COUNT(k->applied)) return false;
   uop *r = x.at[o.axis], *end = r->src[0];
   bool reduces = o.axis >= x.n_out;
@@ -283,7 +299,7 @@ void kernel_tile_ranges(const kernel *k, map *out) {
   for (int i = 0; i < c.n; i++) if (ok[i]) map_put(out, c.at[i], (void *)1);
 }
 
-enum { ENOUGH_TILES = 8 };
+enum { ENOUGH_TILES = 8, MANY_TILES = 64 };
 
 void kernel_make_tiles(kernel *k) {
   graph *g = k->g;
@@ -299,6 +315,8 @@ void kernel_make_tiles(kernel *k) {
     else if (!symbolic) symbolic = r;
   }
   map_free(&may);
+  // inner ranges stay loops as long as enough tiles are left: less index arithmetic, longer runs
+  while (n > 1 && tiles / fixed[n - 1]->src[0]->a >= MANY_TILES) tiles /= fixed[--n]->src[0]->a;
   if (n && (tiles >= ENOUGH_TILES || !symbolic)) {
     uop *tile = uop_range(g, uop_idx(g, tiles), k->next_range++, AXIS_GLOBAL);
     int64_t stride = 1;

@@ -4,9 +4,10 @@
 #include "codegen/program.h"
 #include "graph/symbolic.h"
 
-enum opt_kind { OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_THREAD, OPT_LOOP, OPT_COUNT };
+enum opt_kind { OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_THREAD, OPT_LOOP, OPT_TC, OPT_COUNT };
 
-// axis: index into kernel_axes at the time when the opt is applied. amount 0: the whole axis.
+// axis: index into kernel_axes at the time when the opt is applied. amount 0: the whole axis. TC: axis is the output axis that is laid
+// in lanes, amount the reduced axis of size 4 that the dot-product instruction adds up.
 typedef struct opt { enum opt_kind kind; int axis, amount; } opt;
 
 typedef struct kernel {

@@ -88,6 +88,7 @@ int cpu_start(device *d, error *err) {
   d->target.vector_bytes = c->t.vector_bits / 8;
   d->target.has_fma = c->t.has.fma;
   d->target.has_f16 = c->t.has.f16c;
+  d->target.has_dot4 = llvm && (c->t.has.avx512vnni || (c->t.has.avxvnni && c->t.vector_bits <= 256));
   d->compile = llvm ? with_llvm : with_cc;
   snprintf(d->key, sizeof d->key, "%s %s", way, c->t.key);
   if (llvm) d->cache = cache_open(NULL, CODE_VERSION);

@@ -51,6 +51,8 @@ void plan_free(plan *p);
 typedef struct plan_var { const char *name; int64_t value; } plan_var;
 // Runs everything once, on all threads of the device; returns when it is done. Every variable of the graph must be given.
 void plan_run(plan *p, const plan_var *vars, int n_vars);
+// The same for kernels from .. from + n - 1 of the schedule alone, which must share a level; no variables.
+void plan_run_some(plan *p, int from, int n);
 
 typedef struct plan_stats { int kernels, dispatches, unique, compiled, graph_ops; int64_t arena_bytes; double compile_ms; } plan_stats;
 plan_stats plan_get_stats(const plan *p);

@@ -273,6 +273,19 @@ void plan_run(plan *p, const plan_var *vars, int n_vars) {
   fprintf(stderr, "     %d kernels %61.1f us\n", p->stats.kernels, all * 1e6);
 }
 
+typedef struct some { const plan *p; int from, n; } some;
+
+static void run_some(void *ctx, int thread, int n) {
+  const some *s = ctx;
+  for (int i = s->from; i < s->from + s->n; i++) run_step(&s->p->steps[i], i, thread, n);
+}
+
+void plan_run_some(plan *p, int from, int n) {
+  if (from < 0 || n < 0 || from + n > p->stats.kernels) die("plan_run_some: %d kernels from %d of %d", n, from, p->stats.kernels);
+  set_vars(p, NULL, 0);
+  team_run(p->d->team, run_some, &(some){p, from, n});
+}
+
 void plan_time(plan *p, const plan_var *vars, int n_vars, int repeat, plan_kernel_info *out) {
   set_vars(p, vars, n_vars);
   for (int i = 0; i < p->stats.kernels; i++) {

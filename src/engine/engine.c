@@ -6,6 +6,7 @@
 #include <string.h>
 #include "device/device.h"
 #include "device/memory.h"
+#include "engine/weights.h"
 #include "model/model.h"
 
 enum { DEFAULT_CHUNK = 64, CTX_STEP = 64 };
@@ -21,6 +22,7 @@ struct engine {
   int n_ctx;
   int64_t ctx, chunk;                     // positions of the cache as laid out; tokens of a chunk
   void **caches;
+  weights w;
   int32_t *ids;
   float *logits;
   stage one, many;
@@ -52,6 +54,7 @@ static int reserve(engine *e, error *err) {
 static void *buffer(void *ctx, int64_t id) {
   engine *e = ctx;
   int64_t own = id - model_buffer_id(e->m, 0);
+  if (id >= MODEL_TILED) return e->w.at[id - MODEL_TILED];
   if (own < 0) return (void *)(uintptr_t)gguf_tensor_at(e->file, (size_t)id)->data;
   if (own == BUF_IDS) return e->ids;
   if (own == BUF_LOGITS) return e->logits;
@@ -67,9 +70,10 @@ static void role(void *ctx, const sched_kernel *k, char *out, size_t cap) {
   bool cache = false;
   for (int i = 0; i < k->n_bufs; i++) {
     int64_t own = k->bufs[i] - model_buffer_id(e->m, 0);
-    if (own >= BUF_CACHE && k->bufs[i] < TEMP_IDS) cache = true;
-    if (own >= 0) continue;
-    const gguf_tensor *t = gguf_tensor_at(e->file, (size_t)k->bufs[i]);
+    bool tiled = k->bufs[i] >= MODEL_TILED && k->bufs[i] < TEMP_IDS;
+    if (own >= BUF_CACHE && k->bufs[i] < MODEL_TILED) cache = true;
+    if (own >= 0 && !tiled) continue;
+    const gguf_tensor *t = gguf_tensor_at(e->file, (size_t)(tiled ? k->bufs[i] - MODEL_TILED : k->bufs[i]));
     if (!best || t->nbytes > best->nbytes) best = t;
   }
   if (!best) { snprintf(out, cap, "%s", cache ? "attention" : "-"); return; }
@@ -81,9 +85,11 @@ static void role(void *ctx, const sched_kernel *k, char *out, size_t cap) {
 
 static void compiling(void *ctx, double fraction) { progress(ctx, "compiling", fraction); }
 
+static void loading(void *ctx, double fraction) { progress(ctx, "loading", 0.3 + 0.7 * fraction); }
+
 static int build(engine *e, stage *st, int64_t chunk, bool logits, error *err) {
   st->g = graph_new(NULL);
-  uop *sink = model_graph(e->m, st->g, &(model_shape){.ctx = e->ctx, .chunk = chunk, .logits = logits});
+  uop *sink = model_graph(e->m, st->g, &(model_shape){.ctx = e->ctx, .chunk = chunk, .exact = e->o.exact, .tiled = e->w.tiled, .logits = logits});
   schedule_graph(st->g, sink, &st->s);
   if (plan_build(e->d, st->g, &st->s, &(plan_options){.buffer = buffer, .ctx = e, .role = role, .progress = compiling}, &st->p, err)) return -1;
   plan_stats s = plan_get_stats(st->p);
@@ -100,6 +106,7 @@ static int start(engine *e, const char *path, error *err) {
   // room for a chunk that begins at the last position: then every index is in bounds whatever the two variables are
   e->ctx = (int64_t)round_up((size_t)e->n_ctx, CTX_STEP) + (int64_t)round_up((size_t)e->chunk, CTX_STEP);
   if (reserve(e, err) || device_open(e->o.n_threads, &e->d, err)) return -1;
+  if (!e->o.exact && weights_tile(&e->w, e->m, e->d, loading, e, &e->compiled, &e->compile_ms, err)) return -1;
   progress(e, "loading", 1);
   return build(e, &e->one, 1, true, err);
 }
@@ -124,6 +131,7 @@ void engine_close(engine *e) {
   close_stage(&e->one);
   close_stage(&e->many);
   device_close(e->d);
+  weights_free(&e->w);
   if (e->caches) for (int i = 0; i < 2 * e->m->n_layer; i++) memory_release(e->caches[i], cache_bytes(e));
   free(e->caches); free(e->ids); free(e->logits);
   model_close(e->m);

@@ -70,6 +70,7 @@ enum op_flags {
   O(CMPNE, 2, OPF_ELEMENTWISE | OPF_COMPARE | OPF_COMMUTATIVE) \
   O(WHERE, 3, OPF_ELEMENTWISE)   /* cond, a, b */ \
   O(FMA, 3, OPF_ELEMENTWISE)     /* a*b+c, rounded once; made late, only where the machine has it */ \
+  O(DOT4, 3, 0)             /* acc I32 of n lanes, a U8 of 4n lanes, b U32 of n lanes (four I8 each): acc[i] + sum of a[4i+j] * byte j of b[i]; made late */ \
   /* kernels */ \
   O(RANGE, 1, 0)            /* end; a: number, b: enum axis_kind: counts 0 .. end-1 */ \
   O(INDEX, 2, 0)            /* buffer, element number (in elements of the buffer's dtype): an address */ \
@@ -102,6 +103,6 @@ enum op {
 _Static_assert(OP_COUNT <= 128, "op sets are two 64-bit words");
 
 // What a loop over a range becomes.
-enum axis_kind { AXIS_GLOBAL, AXIS_THREAD, AXIS_LOCAL, AXIS_GROUP, AXIS_REDUCE, AXIS_UPCAST, AXIS_UNROLL, AXIS_LANE, AXIS_LOOP, AXIS_COUNT };
+enum axis_kind { AXIS_GLOBAL, AXIS_THREAD, AXIS_LOCAL, AXIS_GROUP, AXIS_REDUCE, AXIS_UPCAST, AXIS_UNROLL, AXIS_LANE, AXIS_LOOP, AXIS_DOT, AXIS_COUNT };
 
 #endif

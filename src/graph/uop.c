@@ -26,7 +26,7 @@ const char *op_name(enum op op) { return ops[op].name; }
 int op_arity(enum op op) { return ops[op].arity; }
 unsigned op_flags(enum op op) { return ops[op].flags; }
 const char *axis_kind_name(enum axis_kind k) {
-  static const char *const names[] = {"GLOBAL", "THREAD", "LOCAL", "GROUP", "REDUCE", "UPCAST", "UNROLL", "LANE", "LOOP"};
+  static const char *const names[] = {"GLOBAL", "THREAD", "LOCAL", "GROUP", "REDUCE", "UPCAST", "UNROLL", "LANE", "LOOP", "DOT"};
   return names[k];
 }
 

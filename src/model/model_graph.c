@@ -10,6 +10,7 @@
 
 typedef struct build {
   const model *m;
+  const model_shape *s;
   graph *g;
   uop *T, *C, *pos;
   int64_t ctx;
@@ -20,20 +21,33 @@ typedef struct build {
 #define DIMS(...) (int)COUNT(((uop *[]){__VA_ARGS__})), (uop *[]){__VA_ARGS__}
 static uop *n_(const build *b, int64_t v) { return uop_idx(b->g, v); }
 
-static tensor *weight(const build *b, const char *name, int layer, const char *kind) {
+// The tensor of a name in the file and its index, or NULL.
+static const gguf_tensor *find(const build *b, const char *name, int layer, const char *kind, int64_t *index) {
   char full[96];
   if (layer >= 0) snprintf(full, sizeof full, "blk.%d.%s.%s", layer, name, kind);
   else snprintf(full, sizeof full, "%s.%s", name, kind);
   const gguf_tensor *t = gguf_tensor_find(b->m->file, full);
+  for (*index = 0; t && gguf_tensor_at(b->m->file, (size_t)*index) != t;) ++*index;
+  return t;
+}
+
+static bool is_tiled(const build *b, int64_t i) { return b->s->tiled && b->s->tiled[i]; }
+static int64_t buffer_of(const build *b, int64_t i) { return is_tiled(b, i) ? MODEL_TILED + i : i; }
+
+static tensor *weight(const build *b, const char *name, int layer, const char *kind) {
+  int64_t i;
+  const gguf_tensor *t = find(b, name, layer, kind, &i);
   if (!t) return NULL;
-  int64_t id = 0;
-  while (gguf_tensor_at(b->m->file, (size_t)id) != t) id++;
-  tensor *w = dequant(b->g, t->format, id, t->ne[1], t->ne[0]);
+  tensor *w = dequant(b->g, t->format, buffer_of(b, i), t->ne[1], t->ne[0], is_tiled(b, i));
   return t->n_dims == 1 ? t_reshape(b->g, w, 1, &w->shape->dim[1]) : w;
 }
 
 static tensor *linear(const build *b, tensor *x, const char *name, int layer) {
-  tensor *y = t_matmul(b->g, x, weight(b, name, layer, "weight")), *bias = weight(b, name, layer, "bias");
+  int64_t i;
+  const gguf_tensor *t = find(b, name, layer, "weight", &i);
+  tensor *y, *bias = weight(b, name, layer, "bias");
+  if (b->s->exact || !dequant_group(t->format)) y = t_matmul(b->g, x, weight(b, name, layer, "weight"));
+  else y = dequant_dot(b->g, t->format, buffer_of(b, i), t->ne[1], t->ne[0], is_tiled(b, i), x);
   return bias ? t_add(b->g, y, bias) : y;
 }
 
@@ -160,7 +174,7 @@ static tensor *feed_forward(build *b, tensor *x, int layer) {
 }
 
 uop *model_graph(const model *m, graph *g, const model_shape *s) {
-  build b = {.m = m, .g = g, .ctx = s->ctx};
+  build b = {.m = m, .s = s, .g = g, .ctx = s->ctx};
   b.T = s->chunk > 1 ? uop_var(g, "n", 1, s->chunk) : uop_idx(g, 1);
   b.pos = uop_var(g, "pos", 0, s->ctx - s->chunk);
   b.C = idx_add(g, b.pos, b.T);

@@ -282,6 +282,17 @@ static const char *stack(llvm *c, const uop *u) {
   return v;
 }
 
+// vpdpbusd, by the width of its vectors
+static const char *dot4(llvm *c, const uop *u) {
+  const char *ty = type(c, u);
+  int bits = 32 * u->lanes;
+  if (bits != 128 && bits != 256 && bits != 512) return NULL;
+  char *decl = arena_printf(c->mem, "declare %s @llvm.x86.avx512.vpdpbusd.%d(%s, %s, %s)\n", ty, bits, ty, ty, ty);
+  if (smap_set(&c->intrinsics, decl, strlen(decl), decl)) str_add(&c->declarations, decl);
+  const char *bytes = instr(c, "bitcast <%d x i8> %s to %s", 4 * u->lanes, value(c, u->src[1]), ty);
+  return instr(c, "call %s @llvm.x86.avx512.vpdpbusd.%d(%s %s, %s %s, %s %s)", ty, bits, ty, value(c, u->src[0]), ty, bytes, ty, value(c, u->src[2]));
+}
+
 static const char *hreduce(llvm *c, const uop *u) {
   enum dtype d = (enum dtype)u->dt;
   int n = u->src[0]->lanes;
@@ -490,6 +501,7 @@ static int node(llvm *c, size_t at) {
     break;
   case OP_SHUFFLE: v = shuffle(c, u); break;
   case OP_STACK: v = stack(c, u); break;
+  case OP_DOT4: v = dot4(c, u); break;
   case OP_HREDUCE: v = is_pow2(u->src[0]->lanes) ? hreduce(c, u) : NULL; break;
   case OP_EXTRACT: v = u->src[0]->lanes == 1 ? value(c, u->src[0]) : instr(c, "extractelement %s %s, i64 %lld", type(c, u->src[0]), value(c, u->src[0]), (long long)u->a); break;
   default:
