@@ -149,6 +149,8 @@ static tensor *attention(build *b, tensor *x, int layer) {
   tensor *k = t_reshape(g, linear(b, x, "attn_k", layer), DIMS(b->T, n_(b, kv), n_(b, d)));
   tensor *v = t_reshape(g, linear(b, x, "attn_v", layer), DIMS(b->T, n_(b, kv), n_(b, d)));
   if (m->arch->flags & ARCH_QK_NORM) { q = norm(b, q, "attn_q_norm", layer); k = norm(b, k, "attn_k_norm", layer); }
+  // neighbours that rotate together are neighbouring rows, which integer dot products want in lanes: finish the rows first
+  if (!b->s->exact && !(m->arch->flags & ARCH_NEOX)) { q = t_contiguous(g, q); k = t_contiguous(g, k); }
   q = t_scale(g, q, 1 / sqrt((double)d));
   q = m->rope_dim == d ? unpaired(b, rope_pairs(b, q, m->n_head), m->n_head) : rope_partial(b, q, m->n_head);
   tensor *K = store_k(b, k, model_buffer_id(m, BUF_CACHE + 2 * layer)), *V = store_v(b, v, model_buffer_id(m, BUF_CACHE + 2 * layer + 1));

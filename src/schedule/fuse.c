@@ -8,7 +8,7 @@
 #include "schedule/fuse.h"
 #include <string.h>
 
-enum { COST_DISPATCH = 60000, COST_STORE_LOAD = 8, COST_FAR_STORE_LOAD = 160, FAR_ELEMENTS = 1 << 18, NOMINAL_SYMBOLIC = 128, MAX_USES = 24, MAX_LOOPS = 24, TILE = 4, LANES_AND_TILE = 64 };
+enum { COST_DISPATCH = 200000, COST_STORE_LOAD = 8, COST_FAR_STORE_LOAD = 160, FAR_ELEMENTS = 1 << 18, NOMINAL_SYMBOLIC = 128, MAX_USES = 24, MAX_LOOPS = 24, TILE = 4, LANES_AND_TILE = 64 };
 
 typedef struct use {
   struct use *next;
@@ -20,7 +20,7 @@ typedef struct use {
 
 struct kernel { uop *root; };
 
-typedef struct decide { fusion *f; arena *mem; map uses, cost, constant; int64_t next_id, next_range; } decide;
+typedef struct decide { fusion *f; arena *mem; map uses, cost, constant, before; int64_t next_id, next_range; } decide;    // before: what the last round stored
 
 static double size_of(const uop *end) { return end->op == OP_CONST ? (double)end->a : (double)min_i64(end->vmax, NOMINAL_SYMBOLIC); }
 
@@ -41,11 +41,15 @@ static double op_cost(const uop *u) {
   }
 }
 
-// Operations per element if everything down to memory is recomputed, reductions and all; what is repeated by EXPAND is shared.
+// Operations per element if everything is recomputed down to memory and to what the last round stored; what is repeated by
+// EXPAND is shared.
 static double cost_of(decide *d, const uop *u) {
+  if (map_has(&d->before, u)) return 1;
   double *hit = map_ptr(&d->cost, u);
   return hit ? *hit : 1;
 }
+
+static double own_cost(decide *d, const uop *u) { return *(double *)map_ptr(&d->cost, u); }
 
 static void note_cost(decide *d, const uop *u) {
   double c = op_cost(u), *keep = ARENA_NEW(d->mem, double);
@@ -113,6 +117,7 @@ static bool must_store(const uop *u) { return u->op == OP_CONTIGUOUS; }
 
 static bool may_store(const uop *u) {
   if (!u->shape || u->dt == DT_IDX || u->dt == DT_BOOL) return false;
+  if (u->op == OP_CAST && dtype_size((enum dtype)u->src[0]->dt) < dtype_size((enum dtype)u->dt)) return false;    // its source is smaller
   return (op_flags((enum op)u->op) & OPF_ELEMENTWISE) || u->op == OP_REDUCE_AXIS || u->op == OP_GATHER || u->op == OP_STACK || u->op == OP_CONTIGUOUS;
 }
 
@@ -131,7 +136,7 @@ static bool worth_storing(decide *d, uop *u) {
   int count = 0;
   for (use *o = map_ptr(&d->uses, u); o; o = o->next) { evals += evaluations(o); count++; }
   if (count > MAX_USES) return true;
-  double extra = (evals - n) * cost_of(d, u);
+  double extra = (evals - n) * own_cost(d, u);
   double store = COST_DISPATCH + n * (n > FAR_ELEMENTS ? COST_FAR_STORE_LOAD : COST_STORE_LOAD);
   return extra > store;
 }
@@ -207,32 +212,9 @@ static void store(decide *d, uop *u) {
   map_put(&d->f->stored, u, buf);
 }
 
-void fuse_decide(fusion *f, uop *sink, arena *mem) {
-  decide d = {.f = f, .mem = mem, .next_range = 1000000};
-  uop_list order = uop_toposort(mem, &sink, 1);
-  for (size_t i = 0; i < order.n; i++) {
-    note_constant(&d, order.at[i]);
-    if (order.at[i]->shape) note_cost(&d, order.at[i]);
-  }
-  for (size_t i = order.n; i-- > 0;) {
-    uop *u = order.at[i];
-    if (u->op == OP_ASSIGN) {
-      use *o = start_kernel(&d, u, u->shape);
-      // a value that reads the memory it is stored to is finished first
-      if (uop_depends(u->src[1], base_of(u->src[0])) && !map_has(&f->stored, u->src[1])) store(&d, u->src[1]);
-      add_use(&d, u->src[1], o, &o->at);
-      continue;
-    }
-    if (!u->shape || !map_has(&d.uses, u)) continue;
-    if (map_has(&f->stored, u) || (may_store(u) && worth_storing(&d, u))) {
-      if (!map_has(&f->stored, u)) store(&d, u);
-      pass_on(&d, u, start_kernel(&d, u, u->shape));
-    } else {
-      for (use *o = map_ptr(&d.uses, u); o; o = o->next) pass_on(&d, u, o);
-    }
-  }
-  for (size_t i = 0; i < order.n; i++) {
-    uop *u = order.at[i];
+static void find_heights(fusion *f, const uop_list *order) {
+  for (size_t i = 0; i < order->n; i++) {
+    uop *u = order->at[i];
     uintptr_t h = 0;
     if (u->op != OP_BUFFER && u->op != OP_AFTER)
       for (size_t j = 0; j < u->nsrc; j++) {
@@ -242,7 +224,42 @@ void fuse_decide(fusion *f, uop *sink, arena *mem) {
     if (u->op == OP_REDUCE_AXIS) h++;
     map_put(&f->height, u, (void *)h);
   }
-  map_free(&d.uses);
-  map_free(&d.cost);
-  map_free(&d.constant);
+}
+
+// One walk from the results back to the inputs.
+static void decide_all(decide *d, const uop_list *order) {
+  for (size_t i = 0; i < order->n; i++) {
+    note_constant(d, order->at[i]);
+    if (order->at[i]->shape) note_cost(d, order->at[i]);
+  }
+  for (size_t i = order->n; i-- > 0;) {
+    uop *u = order->at[i];
+    if (u->op == OP_ASSIGN) {
+      use *o = start_kernel(d, u, u->shape);
+      // a value that reads the memory it is stored to is finished first
+      if (uop_depends(u->src[1], base_of(u->src[0])) && !map_has(&d->f->stored, u->src[1])) store(d, u->src[1]);
+      add_use(d, u->src[1], o, &o->at);
+      continue;
+    }
+    if (!u->shape || !map_has(&d->uses, u)) continue;
+    if (map_has(&d->f->stored, u) || (may_store(u) && worth_storing(d, u))) {
+      if (!map_has(&d->f->stored, u)) store(d, u);
+      pass_on(d, u, start_kernel(d, u, u->shape));
+    } else {
+      for (use *o = map_ptr(&d->uses, u); o; o = o->next) pass_on(d, u, o);
+    }
+  }
+  map_free(&d->uses); map_free(&d->cost); map_free(&d->constant);
+}
+
+// Two rounds: what a tensor costs to recompute depends on what below it is stored, which the first round only guesses.
+void fuse_decide(fusion *f, uop *sink, arena *mem) {
+  uop_list order = uop_toposort(mem, &sink, 1);
+  decide first = {.f = f, .mem = mem, .next_range = 1000000};
+  decide_all(&first, &order);
+  decide second = {.f = f, .mem = mem, .next_range = 1000000, .before = f->stored};
+  f->stored = (map){0};
+  decide_all(&second, &order);
+  map_free(&second.before);
+  find_heights(f, &order);
 }
