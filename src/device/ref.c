@@ -41,7 +41,7 @@ enum code {
 #define X(name, size) C_LOAD_##name, C_STORE_##name, C_GATHER_##name, C_SCATTER_##name,
   MEMORIES(X)
 #undef X
-  C_MOVE, C_SPLAT, C_PICK, C_WHERE, C_FMA, C_FROM_I64, C_FROM_U64, C_TO_INT, C_BITCAST, C_RANGE, C_END, C_IF, C_STOP
+  C_MOVE, C_SPLAT, C_PICK, C_WHERE, C_FMA, C_DOT4, C_FROM_I64, C_FROM_U64, C_TO_INT, C_BITCAST, C_RANGE, C_END, C_IF, C_STOP
 };
 
 typedef struct place { int64_t elems, bytes; int buf, elem_size; const char *text; } place;            // memory, and the node that accesses it
@@ -134,6 +134,12 @@ static int64_t int_of_double(enum dtype d, double v) {
   return min_i64(max_i64(r, dtype_min(d)), dtype_max(d));
 }
 
+// bytes: unsigned; codes: four signed bytes in one number
+static int64_t dot4(int64_t sum, const slot *bytes, int64_t codes) {
+  for (int j = 0; j < 4; j++) sum += bytes[j].i * (int8_t)(codes >> 8 * j);
+  return (int32_t)sum;
+}
+
 // ---- running ----------------------------------------------------------------------------------------------------------
 
 static void execute(const ref_kernel *k, slot *s, unsigned char *const *bufs) {
@@ -184,6 +190,7 @@ static void execute(const ref_kernel *k, slot *s, unsigned char *const *bufs) {
     case C_PICK: EACH(dst[l] = s[o->arg.pick[l]]);
     case C_WHERE: EACH(dst[l] = a[l].i ? b[l] : s[o->c + l]);
     case C_FMA: EACH(dst[l].f = fma(a[l].f, b[l].f, s[o->c + l].f));
+    case C_DOT4: EACH(dst[l].i = dot4(a[l].i, b + 4 * l, s[o->c + l].i));
     case C_FROM_I64: EACH(dst[l].f = (double)a[l].i);
     case C_FROM_U64: EACH(dst[l].f = (double)(uint64_t)a[l].i);
     case C_TO_INT: EACH(dst[l].i = int_of_double((enum dtype)o->c, a[l].f));
@@ -401,6 +408,13 @@ static void hreduce(ref *c, const uop *u) {
   bind(c, u, d);
 }
 
+static void dot(ref *c, const uop *u) {
+  if (u->src[1]->lanes != 4 * u->lanes) die("%s: %d bytes for %d lanes: %s", c->p->name, u->src[1]->lanes, u->lanes, text_of(c, u));
+  uint32_t a = slot_of(c, u->src[0]), b = slot_of(c, u->src[1]), codes = slot_of(c, u->src[2]), d = new_slots(c, u->lanes);
+  emit(c, C_DOT4, u->lanes, d, a, b)->c = codes;
+  bind(c, u, d);
+}
+
 // SHUFFLE and STACK: any slots to a vector.
 static void pick(ref *c, const uop *u) {
   uint32_t *from = ARENA_ARRAY(c->k->mem, uint32_t, u->lanes);
@@ -503,6 +517,7 @@ static void node(ref *c, size_t pos) {
   }
   case OP_EXTRACT: pass_on(c, u, u->src[0], slot_of(c, u->src[0]) + (uint32_t)u->a); return;
   case OP_SHUFFLE: case OP_STACK: pick(c, u); return;
+  case OP_DOT4: dot(c, u); return;
   case OP_HREDUCE: hreduce(c, u); return;
   default:
     if (!(op_flags((enum op)u->op) & OPF_ELEMENTWISE)) die("%s: the interpreter has no %s", c->p->name, op_name((enum op)u->op));

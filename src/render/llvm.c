@@ -282,15 +282,37 @@ static const char *stack(llvm *c, const uop *u) {
   return v;
 }
 
+// n lanes of a vector from lane `first` on, every `step`-th
+static const char *lanes_of(llvm *c, const char *vector_type, const char *x, int first, int step, int n) {
+  str s = {0};
+  for (int i = 0; i < n; i++) str_addf(&s, "%si32 %d", i ? ", " : "<", first + i * step);
+  const char *r = shuffle_text(c, vector_type, x, "poison", arena_printf(c->mem, "<%d x i32> %s>", n, str_c(&s)));
+  str_free(&s);
+  return r;
+}
+
 // vpdpbusd, by the width of its vectors
-static const char *dot4(llvm *c, const uop *u) {
-  const char *ty = type(c, u);
-  int bits = 32 * u->lanes;
-  if (bits != 128 && bits != 256 && bits != 512) return NULL;
-  char *decl = arena_printf(c->mem, "declare %s @llvm.x86.avx512.vpdpbusd.%d(%s, %s, %s)\n", ty, bits, ty, ty, ty);
+static const char *vpdpbusd(llvm *c, const char *acc, const char *bytes, const char *codes, int lanes) {
+  const char *ty = type_of(c, DT_I32, lanes);
+  char *decl = arena_printf(c->mem, "declare %s @llvm.x86.avx512.vpdpbusd.%d(%s, %s, %s)\n", ty, 32 * lanes, ty, ty, ty);
   if (smap_set(&c->intrinsics, decl, strlen(decl), decl)) str_add(&c->declarations, decl);
-  const char *bytes = instr(c, "bitcast <%d x i8> %s to %s", 4 * u->lanes, value(c, u->src[1]), ty);
-  return instr(c, "call %s @llvm.x86.avx512.vpdpbusd.%d(%s %s, %s %s, %s %s)", ty, bits, ty, value(c, u->src[0]), ty, bytes, ty, value(c, u->src[2]));
+  const char *words = instr(c, "bitcast <%d x i8> %s to %s", 4 * lanes, bytes, ty);
+  return instr(c, "call %s @llvm.x86.avx512.vpdpbusd.%d(%s %s, %s %s, %s %s)", ty, 32 * lanes, ty, acc, ty, words, ty, codes);
+}
+
+// Vectors of one register; wider ones, and narrower ones, byte by byte.
+static const char *dot4(llvm *c, const uop *u) {
+  int n = u->lanes;
+  const char *acc = value(c, u->src[0]), *bytes = value(c, u->src[1]), *codes = value(c, u->src[2]), *ty = type(c, u);
+  if (n == 4 || n == 8 || n == 16) return vpdpbusd(c, acc, bytes, codes, n);
+  for (int j = 0; j < 4; j++) {
+    const char *x = n == 1 ? instr(c, "extractelement <4 x i8> %s, i64 %d", bytes, j) : lanes_of(c, type(c, u->src[1]), bytes, j, 4, n);
+    const char *by = n == 1 ? arena_printf(c->mem, "%d", 8 * j) : repeated(c, DT_I32, arena_printf(c->mem, "%d", 8 * j));
+    const char *y = instr(c, "trunc %s %s to %s", ty, instr(c, "lshr %s %s, %s", ty, codes, by), type_of(c, DT_I8, n));
+    const char *product = instr(c, "mul %s %s, %s", ty, cast(c, x, DT_U8, DT_I32, n), cast(c, y, DT_I8, DT_I32, n));
+    acc = instr(c, "add %s %s, %s", ty, acc, product);
+  }
+  return acc;
 }
 
 static const char *hreduce(llvm *c, const uop *u) {
@@ -299,12 +321,7 @@ static const char *hreduce(llvm *c, const uop *u) {
   const char *v = value(c, u->src[0]);
   for (; n > 2; n /= 2) {
     const char *ty = type_of(c, d, n), *halves[2];
-    for (int h = 0; h < 2; h++) {
-      str lanes = {0};
-      for (int i = 0; i < n / 2; i++) str_addf(&lanes, "%si32 %d", i ? ", " : "<", h * n / 2 + i);
-      halves[h] = shuffle_text(c, ty, v, "poison", arena_printf(c->mem, "<%d x i32> %s>", n / 2, str_c(&lanes)));
-      str_free(&lanes);
-    }
+    for (int h = 0; h < 2; h++) halves[h] = lanes_of(c, ty, v, h * n / 2, 1, n / 2);
     v = binary(c, (enum op)u->a, d, n / 2, halves[0], halves[1]);
     if (!v) return NULL;
   }

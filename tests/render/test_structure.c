@@ -189,6 +189,25 @@ static void test_wide(void **state) {
   }
 }
 
+// Unsigned bytes times signed bytes, four to a sum, that may wrap; in vectors of one register and of others.
+static void test_dot4(void **state) {
+  (void)state;
+  cpu_target cpu = rig_cpu();
+  for (int lanes = 1; lanes <= 32; lanes *= 2) {
+    rig *r = rig_new();
+    uop *a = rig_buf(r, DT_U8, 1024), *b = rig_buf(r, DT_U32, 256), *start = rig_buf(r, DT_I32, 64), *out = rig_buf(r, DT_I32, 64);
+    uop *acc = rig_acc(r, rig_load(r, rig_index(r, start, cidx(r, 0)), DT_I32, lanes)), *i = rig_range(r, cidx(r, 7), AXIS_REDUCE);
+    uop *at = rig2(r, OP_MUL, i, cidx(r, lanes));
+    uop *x = rig_load(r, rig_index(r, a, rig2(r, OP_MUL, at, cidx(r, 4))), DT_U8, 4 * lanes), *y = rig_load(r, rig_index(r, b, at), DT_U32, lanes);
+    rig_set(r, acc, rig_op(r, OP_DOT4, DT_I32, lanes, (uarg){0}, 3, (uop *[]){acc, x, y}));
+    rig_end(r, i);
+    rig_store(r, rig_index(r, out, cidx(r, 0)), acc);
+    bool one_register = lanes == 4 || lanes == 8 || lanes == 16;
+    rig_check(r, "dot4", NULL, 0, 0, (!one_register || (cpu.has.avx512vnni && cpu.has.avx512vl) ? RIG_LLVM : 0) | RIG_GCC | RIG_CLANG, 0);
+    rig_free(r);
+  }
+}
+
 static void test_bits(void **state) {
   (void)state;
   rig *r = rig_new();
@@ -291,7 +310,7 @@ static void test_same_text(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_matvec), cmocka_unit_test(test_variables), cmocka_unit_test(test_conditions), cmocka_unit_test(test_order_of_memory),
-    cmocka_unit_test(test_memory), cmocka_unit_test(test_vectors), cmocka_unit_test(test_wide), cmocka_unit_test(test_bits), cmocka_unit_test(test_literals),
+    cmocka_unit_test(test_memory), cmocka_unit_test(test_vectors), cmocka_unit_test(test_wide), cmocka_unit_test(test_dot4), cmocka_unit_test(test_bits), cmocka_unit_test(test_literals),
     cmocka_unit_test(test_index32), cmocka_unit_test(test_errors), cmocka_unit_test(test_same_text)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
