@@ -6,6 +6,7 @@
 #include "codegen/decompose.h"
 #include "codegen/expand.h"
 #include "codegen/linearize.h"
+#include "codegen/prefetch.h"
 #include "graph/verify.h"
 
 static void check(graph *g, uop *ast, enum stage stage, const char *pass) { if (env_int(ENV_SPEC)) verify(g, ast, stage, pass); }
@@ -172,6 +173,7 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   u = expand_gates(g, u);                               check(g, u, STAGE_OPTIMISED, "gates");
   u = expand_unrolls(g, u);                             check(g, u, STAGE_OPTIMISED, "unroll");
   u = expand_lanes(g, u);                               check(g, u, STAGE_OPTIMISED, "lanes");
+  u = add_prefetches(g, u, t);
   dump("expanded", u);
   u = decompose(g, u, t);                               check(g, u, STAGE_OPTIMISED, "decompose");
   p->tiles = uop_idx(g, 1);

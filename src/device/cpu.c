@@ -17,6 +17,8 @@
 #include "device/llvm.h"
 #include "render/render.h"
 
+enum { PREFETCH_BYTES = 4096 };
+
 typedef struct cpu { cpu_target t; const renderer *r; render_options o; } cpu;
 
 static void show(const char *what, const program *p, const str *text) { fprintf(stderr, "--- %s of %s\n%s\n", what, p->name, str_c(text)); }
@@ -88,6 +90,7 @@ int cpu_start(device *d, error *err) {
   d->target.vector_bytes = c->t.vector_bits / 8;
   d->target.has_fma = c->t.has.fma;
   d->target.has_f16 = c->t.has.f16c;
+  d->target.prefetch_bytes = llvm ? PREFETCH_BYTES : 0;
   d->target.has_dot4 = llvm && (c->t.has.avx512vnni || (c->t.has.avxvnni && c->t.vector_bits <= 256));
   d->compile = llvm ? with_llvm : with_cc;
   snprintf(d->key, sizeof d->key, "%s %s", way, c->t.key);

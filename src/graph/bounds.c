@@ -160,7 +160,7 @@ static bounds refine(uop *u, const known *k, int n, map *seen, arena *mem) {
     if (k[i].u == u) r = (bounds){max_i64(r.lo, k[i].b.lo), min_i64(r.hi, k[i].b.hi)};
     // knowing  c*x < n  or  x + c < n  says something of x, too
     const uop *e = k[i].u;
-    while (e != u && (e->op == OP_ADD || e->op == OP_MUL) && e->src[1]->op == OP_CONST && e->dt == DT_IDX) {
+    while (e != u && (e->op == OP_ADD || e->op == OP_MUL) && e->src[1]->op == OP_CONST && (e->dt == DT_IDX || e->dt == DT_I64 || e->dt == DT_I32)) {
       const uop *inner = e->src[0];
       if (inner != u) { e = inner; continue; }
       int64_t c = e->src[1]->a, v;

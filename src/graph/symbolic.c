@@ -207,6 +207,10 @@ static uop *compare_sum(graph *g, uop *u, uop *const *v, void *ctx) {
     if (hi < 0) return uop_int(g, DT_BOOL, 1);
     if (lo >= 0) return uop_int(g, DT_BOOL, 0);
   }
+  uop *q = u->src[0];
+  int64_t product;
+  if (q->op == OP_IDIV && q->src[1]->op == OP_CONST && q->src[1]->a > 0 && u->src[1]->op == OP_CONST && mul_i64(q->src[1]->a, u->src[1]->a, &product))
+    return idx_lt(g, q->src[0], uop_idx(g, product));                  // x // c < k  is  x < c k
   if (u->src[1]->op != OP_CONST) {
     // a < b with a constant part moves it to one side, and equal atoms cancel: only if something was gained
     idx_sum a, b;

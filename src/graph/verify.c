@@ -130,7 +130,7 @@ static uop *sink_of_stores(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g; (void)v;
   if (u->op != OP_SINK) return NULL;
   for (size_t i = 0; i < u->nsrc; i++)
-    if (u->src[i]->op != OP_STORE) return refuse(ctx, "a kernel that ends in %s and not in STOREs", op_name((enum op)u->src[i]->op));
+    if (u->src[i]->op != OP_STORE && u->src[i]->op != OP_PREFETCH) return refuse(ctx, "a kernel that ends in %s and not in STOREs", op_name((enum op)u->src[i]->op));
   return u;
 }
 
@@ -206,6 +206,8 @@ RULES(spec_vectors, ANYTHING) = {
   F( P0(LOCAL),                                 fine ),
   F( P0(SPECIAL),                               fine ),
   F( x,                                         barrier ),
+  F( P3(DOT4, x, y, z),                         fine ),
+  F( P1(PREFETCH, P2(INDEX, x, y)),             fine ),          // asks, never reads
 };
 RULES_END(spec_vectors)
 

@@ -185,6 +185,7 @@ static void to_int8(graph *g, tensor *x, int64_t n, int64_t group, tensor **xq, 
   tensor *by = t_where(g, t_op2(g, OP_CMPLT, t_float(g, 0), most), t_op2(g, OP_FDIV, t_float(g, 127), most), t_float(g, 0));
   *xq = t_cast(g, t_op1(g, OP_FLOOR, t_add(g, t_mul(g, x, by), t_float(g, 0.5))), DT_I8);
   *scale = t_scale(g, most, 1.0 / 127);
+  if (group == 32) *scale = t_cast(g, t_cast(g, *scale, DT_F16), DT_F32);
 }
 
 tensor *dequant_dot(graph *g, const struct format *f, int64_t id, int64_t rows, int64_t cols, bool tiled, tensor *x) {

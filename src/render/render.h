@@ -2,7 +2,7 @@
 //
 // A renderer is one file and one row of the table in render.c: a name, what it can do (struct target: codegen makes only
 // programs that keep to it) and a function from program to text.  To add one: write the file, declare its function here,
-// add the row; docs/porting.md tells the rest.  Invariant: the text depends on the program and the options alone, so equal
+// add the row (a C-like language is a dialect of cstyle.h).  Invariant: the text depends on the program and the options alone, so equal
 // programs give equal text, and caches may be keyed by either.
 #ifndef WEFT_RENDER_H
 #define WEFT_RENDER_H
