@@ -312,6 +312,7 @@ static bool ranges_bound(uop_list l, str *why) {
       n = (size_t)(uintptr_t)map_ptr(&number, u->src[j]);
       s[n / 64] &= ~(1ull << n % 64);
     }
+    if (u->op == OP_PREFETCH) memset(s, 0, words * sizeof *s);        // it goes where the loops are that it asks for
     map_put(&sets, u, s);
   }
   bool ok = true;
