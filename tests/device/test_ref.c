@@ -119,6 +119,30 @@ static void test_half_loads(void **state) {
   rig_free(r);
 }
 
+// A value that is only passed on stays what it is when a variable changes, and so does one that goes to a variable.
+static void test_passing_on(void **state) {
+  (void)state;
+  rig *r = rig_new();
+  uop *in = rig_buf(r, DT_I32, 2), *out = rig_buf(r, DT_I64, 4), *seven = rig_int(r, DT_I32, 7);
+  uop *acc = rig_acc(r, seven), *wide = rig_acc(r, cidx(r, 0));
+  uop *old = rig_cast(r, acc, DT_I64);
+  rig_set(r, acc, rig2(r, OP_ADD, acc, seven));
+  uop *sum = rig2(r, OP_ADD, rig_load(r, rig_index(r, in, cidx(r, 0)), DT_I32, 1), rig_load(r, rig_index(r, in, cidx(r, 1)), DT_I32, 1));
+  rig_set(r, wide, rig_cast(r, sum, DT_I64));
+  rig_set(r, wide, rig2(r, OP_MUL, wide, cidx(r, 2)));
+  rig_store(r, rig_index(r, out, cidx(r, 0)), old);
+  rig_store(r, rig_index(r, out, cidx(r, 1)), rig2(r, OP_MUL, rig_cast(r, sum, DT_I64), cidx(r, 3)));
+  rig_store(r, rig_index(r, out, cidx(r, 2)), wide);
+  rig_store(r, rig_index(r, out, cidx(r, 3)), rig_cast(r, acc, DT_I64));
+  int32_t x[] = {30, 12};
+  int64_t got[4];
+  run(r, (unsigned char *[]){(unsigned char *)x, (unsigned char *)got}, NULL);
+  assert_int_equal(got[0], 7);
+  assert_int_equal(got[1], 126);
+  assert_int_equal(got[2], 84);
+  rig_free(r);
+}
+
 // ---- what ends the process ----------------------------------------------------------------------------------------------
 
 // Runs fn in a child; its exit must be by abort, and what it says on stderr must contain `text`.
@@ -212,6 +236,6 @@ static void test_threads(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_ops), cmocka_unit_test(test_rounding), cmocka_unit_test(test_half_loads), cmocka_unit_test(test_checks), cmocka_unit_test(test_threads)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_ops), cmocka_unit_test(test_rounding), cmocka_unit_test(test_half_loads), cmocka_unit_test(test_passing_on), cmocka_unit_test(test_checks), cmocka_unit_test(test_threads)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

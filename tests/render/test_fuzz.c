@@ -5,7 +5,8 @@
 // a double, are the same as rounded once.  What does not have that property (an F32 multiply-add, a 64-bit integer to F32) is
 // left to test_ops.
 #define _GNU_SOURCE
-#define RIG_CC_FLAGS "-Wno-tautological-compare -Wno-unused-variable -Wno-unused-but-set-variable"     // programs without sense
+#define RIG_CC_FLAGS \
+  "-Wno-tautological-compare -Wno-unused-variable -Wno-unused-but-set-variable -fsanitize=signed-integer-overflow -fsanitize-undefined-trap-on-error"     // programs without sense
 #include "rig.h"
 
 enum { TILES = 3, SLOTS = 24, LANES = 16, POOL = 160, PROGRAMS = 120 };

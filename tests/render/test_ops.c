@@ -1,6 +1,7 @@
 // Every elementwise op on every dtype it has, as a scalar and in vectors: each back end against the interpreter, which has
 // been written apart from them.  Inputs are the values where arithmetic has edges, and random ones.
 #define _GNU_SOURCE
+#define RIG_CC_FLAGS "-fsanitize=signed-integer-overflow -fsanitize-undefined-trap-on-error"       // the C text may not rely on what C leaves open
 #include "rig.h"
 
 enum { N = 256, MAX_OUT = 64 };
@@ -196,7 +197,10 @@ static void test_half(void **state) {
     keep(&b, rig_cast(b.r, y, DT_F16), 0, "f32 to f16");
     keep(&b, x, 0, "f16");
     keep(&b, rig_bitcast(b.r, x, DT_U16), 0, "f16 bits");
-    keep(&b, rig_cast(b.r, rig_bitcast(b.r, rig2(b.r, OP_AND, z, cst(&b, DT_U16, 0xbfff)), DT_F16), DT_F32), 0, "bits as f16, to f32");
+    uop *single = rig_cast(b.r, rig_bitcast(b.r, rig2(b.r, OP_AND, z, cst(&b, DT_U16, 0xbfff)), DT_F16), DT_F32);
+    keep(&b, single, 0, "bits as f16, to f32");
+    uop *tie = rig_bitcast(b.r, rig2(b.r, OP_OR, rig_bitcast(b.r, single, DT_U32), cst(&b, DT_U32, 0x1000)), DT_F32);
+    keep(&b, rig_cast(b.r, tie, DT_F16), 0, "half way between two f16");
     uop *number = rig3(b.r, OP_WHERE, rig2(b.r, OP_CMPEQ, y, y), y, cst(&b, DT_F32, 1));            // which NaN becomes which is open
     keep(&b, rig_bitcast(b.r, rig_cast(b.r, number, DT_F16), DT_I16), 0, "bits of f32 as f16");
     run_all(&b, (const enum dtype[]){DT_F16, DT_F32, DT_U16});
