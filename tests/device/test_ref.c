@@ -131,7 +131,7 @@ static void test_passing_on(void **state) {
   rig_set(r, wide, rig_cast(r, sum, DT_I64));
   rig_set(r, wide, rig2(r, OP_MUL, wide, cidx(r, 2)));
   rig_store(r, rig_index(r, out, cidx(r, 0)), old);
-  rig_store(r, rig_index(r, out, cidx(r, 1)), rig2(r, OP_MUL, rig_cast(r, sum, DT_I64), cidx(r, 3)));
+  rig_store(r, rig_index(r, out, cidx(r, 1)), rig_cast(r, rig2(r, OP_MUL, sum, rig_int(r, DT_I32, 3)), DT_I64));
   rig_store(r, rig_index(r, out, cidx(r, 2)), wide);
   rig_store(r, rig_index(r, out, cidx(r, 3)), rig_cast(r, acc, DT_I64));
   int32_t x[] = {30, 12};
