@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # From a bare Debian machine to generated text: installs what is missing, builds, and runs the small model of models/.
-# The text goes to stdout; progress and figures go to stderr.
+# The text, prompt included, goes to stdout; progress and figures go to stderr.
 set -euo pipefail
 
 case "${1:-}" in
@@ -9,7 +9,8 @@ case "${1:-}" in
 usage: scripts/demo.sh [PROMPT] [OPTIONS OF weft run]
 
 Installs what is missing, builds Weft and continues PROMPT (default: "def ") with the small model in models/, which was
-trained on Python source.  The text goes to stdout, the rest to stderr.  Example: scripts/demo.sh "class Node" -n 200
+trained on Python source.  The text goes to stdout, prompt included, the rest to stderr.
+Example: scripts/demo.sh "class Node" -n 200 --temp 0.5
 END
     exit 0;;
 esac
@@ -19,4 +20,6 @@ prompt=${1-def }
 [ $# -eq 0 ] || shift
 "$here/scripts/setup.sh" demo
 "$here/scripts/build.sh"
-exec "$here/build/weft" run -m "$here/models/tinypy.gguf" -p "$prompt" -n 128 "$@"
+# Without BOS: to this model that token is the beginning of a file, where a function or a class seldom stands.
+printf '%s' "$prompt"
+exec "$here/build/weft" run -m "$here/models/tinypy.gguf" -p "$prompt" --no-bos -n 128 "$@"
