@@ -119,10 +119,10 @@ uop *rewrite_once(graph *g, uop *u, const ruleset *const *sets, void *ctx, const
   return NULL;
 }
 
-typedef struct walk { graph *g; const ruleset *const *sets; void *ctx; const char *pass; map done; int depth; } walk;
+typedef struct walk { graph *g; const ruleset *const *sets; void *ctx; const char *pass; map *done; int depth; } walk;
 
 static uop *visit(walk *w, uop *u) {
-  uop *hit = map_ptr(&w->done, u);
+  uop *hit = map_ptr(w->done, u);
   if (hit) return hit;
   if (++w->depth > 20000) die("%s: an expression is nested too deeply", w->pass);
   uop *cur = u;
@@ -134,19 +134,23 @@ static uop *visit(walk *w, uop *u) {
     if (s != few) free(s);
     uop *to = rewrite_once(w->g, rebuilt, w->sets, w->ctx, w->pass);
     if (!to) { cur = rebuilt; break; }
-    uop *known = map_ptr(&w->done, to);
+    uop *known = map_ptr(w->done, to);
     cur = to;
     if (known) { cur = known; break; }
   }
   w->depth--;
-  map_put(&w->done, u, cur);
-  map_put(&w->done, cur, cur);
+  map_put(w->done, u, cur);
+  map_put(w->done, cur, cur);
   return cur;
 }
 
 uop *graph_rewrite(graph *g, uop *root, const ruleset *const *sets, void *ctx, const char *pass) {
-  walk w = {.g = g, .sets = sets, .ctx = ctx, .pass = pass};
-  uop *r = visit(&w, root);
-  map_free(&w.done);
+  map done = {0};
+  uop *r = graph_rewrite_memo(g, root, sets, ctx, pass, &done);
+  map_free(&done);
   return r;
+}
+
+uop *graph_rewrite_memo(graph *g, uop *root, const ruleset *const *sets, void *ctx, const char *pass, map *memo) {
+  return visit(&(walk){.g = g, .sets = sets, .ctx = ctx, .pass = pass, .done = memo}, root);
 }

@@ -58,6 +58,8 @@ typedef struct ruleset {
 
 // Applies the tables, sources first, until nothing matches. ctx goes to the F functions. `pass` names the pass in traces.
 uop *graph_rewrite(graph *g, uop *root, const ruleset *const *sets, void *ctx, const char *pass);
+// The same with a memory of results: node -> its fixed point. For tables whose F functions look at nothing but the node.
+uop *graph_rewrite_memo(graph *g, uop *root, const ruleset *const *sets, void *ctx, const char *pass, map *memo);
 // The first rule that matches node u itself, applied once; NULL if none does.
 uop *rewrite_once(graph *g, uop *u, const ruleset *const *sets, void *ctx, const char *pass);
 bool rule_match(const rule *r, int domain, uop *u, uop **v);          // for the tests of tables

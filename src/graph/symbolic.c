@@ -370,10 +370,13 @@ RULES_END(float_exact)
 
 static const ruleset *const all_symbolic[] = {SYMBOLIC, NULL};
 
-uop *simplify(graph *g, uop *u) { return graph_rewrite(g, u, all_symbolic, NULL, "simplify"); }
+uop *simplify(graph *g, uop *u) { return graph_rewrite_memo(g, u, all_symbolic, NULL, "simplify", graph_simplified(g)); }
 
 static uop *settle(graph *g, uop *u) {               // the sources are simplified: only the top has to be
+  uop *first = u, *known = map_ptr(graph_simplified(g), u);
+  if (known) return known;
   for (uop *to; (to = rewrite_once(g, u, all_symbolic, NULL, "simplify"));) u = to;
+  map_put(graph_simplified(g), first, u);
   return u;
 }
 

@@ -13,6 +13,7 @@ struct graph {
   uop **table;               // open addressing by hash
   size_t cap, n;
   smap strings;
+  map simplified;
   struct shape_table { const shape **at; size_t n, cap; } shapes;
 };
 
@@ -43,6 +44,7 @@ void graph_free(graph *g) {
   if (!g) return;
   arena_free(g->mem);
   smap_free(&g->strings);
+  map_free(&g->simplified);
   free(g->table);
   free(g->shapes.at);
   free(g);
@@ -50,6 +52,7 @@ void graph_free(graph *g) {
 
 arena *graph_arena(graph *g) { return g->mem; }
 size_t graph_size(const graph *g) { return g->n; }
+map *graph_simplified(graph *g) { return &g->simplified; }
 
 static const char *intern_string(graph *g, const char *s, size_t n) {
   void *v;

@@ -34,6 +34,7 @@ graph *graph_new(graph *parent);          // caller frees with graph_free; the p
 void graph_free(graph *g);
 arena *graph_arena(graph *g);             // lives as long as the graph
 size_t graph_size(const graph *g);        // nodes created here
+map *graph_simplified(graph *g);          // symbolic.c's memory: node -> what it simplifies to
 
 // The general constructor.  Commutative sources are put in canonical order; bounds and shape are derived; no other
 // simplification.  dies on malformed nodes.

@@ -8,19 +8,19 @@
 #include "schedule/fuse.h"
 #include <string.h>
 
-enum { COST_DISPATCH = 200000, COST_STORE_LOAD = 8, COST_FAR_STORE_LOAD = 160, FAR_ELEMENTS = 1 << 18, NOMINAL_SYMBOLIC = 128, MAX_USES = 24, MAX_LOOPS = 24, TILE = 4, LANES_AND_TILE = 64 };
+enum { COST_DISPATCH = 200000, COST_STORE_LOAD = 8, COST_FAR_STORE_LOAD = 160, FAR_ELEMENTS = 1 << 18, NOMINAL_SYMBOLIC = 128, MAX_USES = 24, MAX_LOOPS = 24, TILE = 4, LANES_AND_TILE = 64, FIRST_RANGE = 1000000 };
 
 typedef struct use {
   struct use *next;
-  const struct kernel *kernel;
+  struct kernel *kernel;
   place at;
   uop *loops[MAX_LOOPS];
   int n_loops, n_outputs;                          // the first n_outputs loops are the kernel's output ranges
 } use;
 
-struct kernel { uop *root; };
+struct kernel { uop *root; int64_t next_range; };     // ranges are numbered per kernel, so that equal layers make equal nodes
 
-typedef struct decide { fusion *f; arena *mem; map uses, cost, constant, before; int64_t next_id, next_range; } decide;    // before: what the last round stored
+typedef struct decide { fusion *f; arena *mem; map uses, cost, constant, before; int64_t next_id; } decide;    // before: what the last round stored
 
 static double size_of(const uop *end) { return end->op == OP_CONST ? (double)end->a : (double)min_i64(end->vmax, NOMINAL_SYMBOLIC); }
 
@@ -145,12 +145,12 @@ static bool worth_storing(decide *d, uop *u) {
 static use *start_kernel(decide *d, uop *u, const shape *s) {
   struct kernel *k = ARENA_NEW(d->mem, struct kernel);
   use *o = ARENA_NEW(d->mem, use);
-  k->root = u;
+  *k = (struct kernel){u, FIRST_RANGE};
   o->kernel = k;
   o->at.n = s ? s->n : 0;
   for (int i = 0; s && i < s->n; i++) {
     bool one = uop_is_int(s->dim[i], 1);
-    o->at.idx[i] = one ? uop_idx(d->f->g, 0) : uop_range(d->f->g, s->dim[i], d->next_range++, AXIS_LOOP);
+    o->at.idx[i] = one ? uop_idx(d->f->g, 0) : uop_range(d->f->g, s->dim[i], k->next_range++, AXIS_LOOP);
     if (!one) o->loops[o->n_loops++] = o->at.idx[i];
   }
   o->n_outputs = o->n_loops;
@@ -169,7 +169,7 @@ static void pass_on(decide *d, uop *u, const use *o) {
     p = o->at;
     for (int i = 0; i < p.n; i++)
       if (u->b >> i & 1) {
-        p.idx[i] = uop_range(g, u->src[0]->shape->dim[i], d->next_range++, AXIS_REDUCE);
+        p.idx[i] = uop_range(g, u->src[0]->shape->dim[i], o->kernel->next_range++, AXIS_REDUCE);
         if (inner.n_loops < MAX_LOOPS) inner.loops[inner.n_loops++] = p.idx[i];
       }
     add_use(d, u->src[0], &inner, &p);
@@ -255,9 +255,9 @@ static void decide_all(decide *d, const uop_list *order) {
 // Two rounds: what a tensor costs to recompute depends on what below it is stored, which the first round only guesses.
 void fuse_decide(fusion *f, uop *sink, arena *mem) {
   uop_list order = uop_toposort(mem, &sink, 1);
-  decide first = {.f = f, .mem = mem, .next_range = 1000000};
+  decide first = {.f = f, .mem = mem};
   decide_all(&first, &order);
-  decide second = {.f = f, .mem = mem, .next_range = 1000000, .before = f->stored};
+  decide second = {.f = f, .mem = mem, .before = f->stored};
   f->stored = (map){0};
   decide_all(&second, &order);
   map_free(&second.before);

@@ -9,7 +9,8 @@
 #include "schedule/memory_plan.h"
 
 typedef struct raw_kernel { uop *root, *store; VEC(int) deps; int level; } raw_kernel;
-typedef struct builder { graph *g; arena *mem; fusion f; VEC(raw_kernel) kernels; map kernel_of, writer; } builder;
+typedef struct reader { struct reader *next; int kernel; } reader;
+typedef struct builder { graph *g; arena *mem; fusion f; VEC(raw_kernel) kernels; map kernel_of, readers; } builder;    // readers: version of a buffer -> who reads it
 
 static uop *base_buffer(uop *view) {
   while ((op_flags((enum op)view->op) & OPF_MOVEMENT) || view->op == OP_AFTER) view = view->src[0];
@@ -49,52 +50,55 @@ static uop *lower_kernel(builder *b, uop *root) {
 
 // --- dependencies ---------------------------------------------------------------------------------------------------
 
-// Kernels that the value of u (when it is computed inside another kernel) waits for.
-static void collect_deps(builder *b, uop *u, bool top, map *seen, raw_kernel *k) {
+// Kernels that the value of u (when it is computed inside kernel k) waits for, and the versions of buffers that it reads.
+static void collect_deps(builder *b, uop *u, bool top, map *seen, int k) {
   if (map_has(seen, u)) return;
   map_put(seen, u, (void *)1);
   void *index;
-  if (!top && map_get(&b->kernel_of, (uint64_t)(uintptr_t)u, &index)) { vec_push(&k->deps, (int)(intptr_t)index); return; }
+  raw_kernel *raw = &b->kernels.at[k];
+  if (!top && map_get(&b->kernel_of, (uint64_t)(uintptr_t)u, &index)) { vec_push(&raw->deps, (int)(intptr_t)index); return; }
   if (u->op == OP_AFTER)                              // reading a version of a buffer waits for all stores that made it
     for (uop *v = u; v->op == OP_AFTER; v = v->src[0])
       for (size_t i = 1; i < v->nsrc; i++)
-        if (map_get(&b->kernel_of, (uint64_t)(uintptr_t)v->src[i], &index)) vec_push(&k->deps, (int)(intptr_t)index);
-  if (u->op == OP_AFTER || u->op == OP_BUFFER) return;
+        if (map_get(&b->kernel_of, (uint64_t)(uintptr_t)v->src[i], &index)) vec_push(&raw->deps, (int)(intptr_t)index);
+  if (u->op == OP_AFTER || u->op == OP_BUFFER) {
+    reader *r = ARENA_NEW(b->mem, reader);
+    *r = (reader){map_ptr(&b->readers, u), k};
+    map_put(&b->readers, u, r);
+    return;
+  }
+  // the target of a store is no value that it reads, but the stores that made its version come first
+  if (u->op == OP_ASSIGN) {
+    uop *view = u->src[0];
+    while (op_flags((enum op)view->op) & OPF_MOVEMENT) view = view->src[0];
+    for (; view->op == OP_AFTER; view = view->src[0])
+      for (size_t i = 1; i < view->nsrc; i++)
+        if (map_get(&b->kernel_of, (uint64_t)(uintptr_t)view->src[i], &index)) vec_push(&raw->deps, (int)(intptr_t)index);
+    collect_deps(b, u->src[1], false, seen, k);
+    return;
+  }
   for (size_t i = 0; i < u->nsrc; i++) collect_deps(b, u->src[i], false, seen, k);
 }
 
-// The version of a buffer that a kernel loads: any AFTER or BUFFER node below its tensors, by walking as collect_deps does.
-static bool reads_version(builder *b, uop *u, bool top, map *seen, const uop *version) {
-  if (u == version) return true;
-  if (map_has(seen, u)) return false;
-  map_put(seen, u, (void *)1);
-  if (!top && map_has(&b->kernel_of, u)) return false;
-  if (u->op == OP_AFTER || u->op == OP_BUFFER) return false;
-  for (size_t i = u->op == OP_ASSIGN ? 1 : 0; i < u->nsrc; i++) if (reads_version(b, u->src[i], false, seen, version)) return true;
-  return false;
-}
-
-static void find_deps(builder *b) {
-  for (size_t i = 0; i < b->kernels.n; i++) {
-    map seen = {0};
-    collect_deps(b, b->kernels.at[i].root, true, &seen, &b->kernels.at[i]);
-    map_free(&seen);
-  }
-  // a store waits for everybody who reads the version that it replaces
+// A store waits for everybody who reads the version that it replaces.
+static void find_hazards(builder *b) {
   for (size_t i = 0; i < b->kernels.n; i++) {
     uop *root = b->kernels.at[i].root;
     if (root->op != OP_ASSIGN) continue;
     uop *view = root->src[0];
     while (op_flags((enum op)view->op) & OPF_MOVEMENT) view = view->src[0];
-    bool replaced = view->op == OP_AFTER;
-    for (size_t j = 0; j < b->kernels.n; j++) {
-      if (j == i) continue;
-      map seen = {0};
-      // reading BUFFER itself where nobody else writes it is reading what is there before this graph runs
-      if ((replaced || view->op == OP_BUFFER) && reads_version(b, b->kernels.at[j].root, true, &seen, view)) vec_push(&b->kernels.at[i].deps, (int)j);
-      map_free(&seen);
-    }
+    for (reader *r = map_ptr(&b->readers, view); r; r = r->next)
+      if (r->kernel != (int)i) vec_push(&b->kernels.at[i].deps, r->kernel);
   }
+}
+
+static void find_deps(builder *b) {
+  for (size_t i = 0; i < b->kernels.n; i++) {
+    map seen = {0};
+    collect_deps(b, b->kernels.at[i].root, true, &seen, (int)i);
+    map_free(&seen);
+  }
+  find_hazards(b);
 }
 
 static int level_of(builder *b, int i, unsigned char *state) {
@@ -158,8 +162,6 @@ static void find_temps(builder *b, schedule *s) {
       if (s->kernels[i].level > t->last) t->last = s->kernels[i].level;
       if (s->kernels[i].level < t->first) t->first = s->kernels[i].level;
     }
-  uop_list all = {0};
-  (void)all;
   for (size_t i = 0; i < b->kernels.n; i++) {
     uop *buf = b->kernels.at[i].store->src[0]->src[0];
     void *at;
@@ -216,6 +218,6 @@ void schedule_graph(graph *g, uop *sink, schedule *out) {
   if (debug_level() >= 1) print_schedule(out);
   for (size_t i = 0; i < b.kernels.n; i++) vec_free(&b.kernels.at[i].deps);
   vec_free(&b.kernels);
-  map_free(&b.f.stored); map_free(&b.f.height); map_free(&b.kernel_of);
+  map_free(&b.f.stored); map_free(&b.f.height); map_free(&b.kernel_of); map_free(&b.readers);
   arena_free(b.mem);
 }
