@@ -7,6 +7,7 @@
 // in reverse order.  A case that dies or faults is a failure of that case alone (kt_guard).
 #ifndef WEFT_TEST_KERNEL_RIG_H
 #define WEFT_TEST_KERNEL_RIG_H
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -344,9 +345,16 @@ static inline void kt_wants_free(kt_wants *w) { for (int i = 0; i < 4; i++) kt_m
 // ---- a case that dies ---------------------------------------------------------------------------------------------------
 
 static sigjmp_buf kt_back;
-static inline void kt_on_signal(int s) { siglongjmp(kt_back, s); }
+static pthread_t kt_main;
+static inline void kt_on_signal(int s) {
+  if (pthread_equal(pthread_self(), kt_main)) siglongjmp(kt_back, s);
+  static const char text[] = "a thread of the driver was ended by a signal: no way to go on\n";
+  if (write(2, text, sizeof text - 1)) {}
+  _exit(1);
+}
 
 static inline void kt_signals(void (*handler)(int)) {
+  kt_main = pthread_self();
   static const int all[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
   for (size_t i = 0; i < COUNT(all); i++) signal(all[i], handler);
 }

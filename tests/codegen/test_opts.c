@@ -1,0 +1,211 @@
+// OptOps: whatever kernel_apply accepts computes the same.  Each kind at each axis with several amounts, alone and in random
+// sequences, on kernels of several shapes; on the interpreter, some through LLVM, and those of work-groups on OpenCL.
+//
+// With arguments: the name of a case, then kind, axis and amount, three numbers for each opt: that sequence alone.
+#define _GNU_SOURCE
+#include "codegen/kernel_cases.h"
+
+// Axes of every kind: contiguous and not, odd sizes, symbolic ones, several reductions that share ranges, guards, stores into views.
+static const char *const names[] = {
+  "add", "permute", "pad", "cat", "gather", "sum", "max_i8", "reduce_two_axes", "reduce_padded", "argmax", "matmul_odd", "matmul_half", "codes_matvec",
+  "norm_matmul", "softmax", "softmax_masked", "attention", "symbolic_rows", "symbolic_columns", "symbolic_sum", "symbolic_matmul", "symbolic_two",
+  "cache_chunk", "store_permuted",
+};
+static const char *const names_of_groups[] = {"matmul", "sum", "softmax", "codes_matvec", "max_i8", "symbolic_sum", "symbolic_matmul", "pad"};
+static const int amounts[] = {2, 3, 4, 8, 0};
+
+static const char *describe(const kt_backend *b, char *s, size_t cap) {
+  int n = snprintf(s, cap, "%s, opts (kind axis amount)", b->way == KT_CL ? "OpenCL" : b->way == KT_LLVM ? "LLVM" : "interpreter");
+  for (int i = 0; i < b->o.n_opts; i++)
+    n += snprintf(s + n, cap - (size_t)n, " %d %d %d [%s]", b->o.opts[i].kind, b->o.opts[i].axis, b->o.opts[i].amount, opt_name(b->o.opts[i].kind));
+  return s;
+}
+
+// How many of these opts some kernel of the schedule takes: sequences that change nothing need no run.
+static int accepted(const kt_run *r, const kt_backend *b) {
+  int n = 0;
+  for (int i = 0; i < r->s.n_kernels; i++) {
+    graph *g = graph_new(r->t.g);
+    kernel k;
+    kernel_init(&k, g, simplify(g, r->s.kernels[i].ast), &b->t);
+    for (int j = 0; j < b->o.n_opts; j++) n += kernel_apply(&k, b->o.opts[j]);
+    graph_free(g);
+  }
+  return n;
+}
+
+static int most_axes(const kt_run *r, const kt_backend *b) {
+  int n = 0;
+  for (int i = 0; i < r->s.n_kernels; i++) {
+    graph *g = graph_new(r->t.g);
+    kernel k;
+    axes x;
+    kernel_init(&k, g, simplify(g, r->s.kernels[i].ast), &b->t);
+    kernel_axes(&k, &x);
+    if (x.n > n) n = x.n;
+    graph_free(g);
+  }
+  return n;
+}
+
+typedef struct count { int tried, failed; } count;
+
+// If it dies, what it held is lost, and the case is prepared anew.
+static void try_opts(kt_run *r, kt_wants *want, const kt_case *c, kt_backend *b, const opt *opts, int n, count *total) {
+  char text[400];
+  b->o = (codegen_options){.opts = opts, .n_opts = n};
+  b->name = describe(b, text, sizeof text);
+  kt_signals(kt_on_signal);
+  volatile int takes = 0;
+  int s = sigsetjmp(kt_back, 1);
+  if (!s) takes = accepted(r, b);
+  kt_signals(SIG_DFL);
+  if (!s && !takes) return;
+  if (s) fprintf(stderr, "%s on %s: kernel_apply ended by %s\n", r->name, b->name, strsignal(s));
+  total->tried++;
+  if (!s && kt_guard(r, b, want)) return;
+  total->failed++;
+  kt_prepare(r, c);
+  *want = (kt_wants){0};
+}
+
+static void each_kind(const kt_case *c, kt_backend *b, unsigned kinds, count *total) {
+  kt_run r;
+  kt_wants want = {0};
+  kt_prepare(&r, c);
+  int n = most_axes(&r, b);
+  for (int kind = 0; kind < OPT_COUNT; kind++)
+    for (int axis = 0; axis < n && kinds >> kind & 1; axis++)
+      for (size_t a = 0; a < COUNT(amounts); a++) try_opts(&r, &want, c, b, &(opt){(enum opt_kind)kind, axis, amounts[a]}, 1, total);
+  kt_wants_free(&want);
+  kt_finish(&r);
+}
+
+static void sequences(const kt_case *c, kt_backend *b, const enum opt_kind *kinds, int n_kinds, int rounds, uint64_t seed, count *total) {
+  kt_run r;
+  kt_wants want = {0};
+  kt_prepare(&r, c);
+  int n = most_axes(&r, b);
+  for (int round = 0; round < rounds; round++) {
+    opt o[4];
+    int m = 2 + (int)(rig_random(&seed) % 3), lanes = 0;
+    for (int i = 0; i < m; i++) {
+      o[i] = (opt){kinds[rig_random(&seed) % (uint64_t)n_kinds], (int)(rig_random(&seed) % (uint64_t)(n + 2)), amounts[rig_random(&seed) % COUNT(amounts)]};
+      // a kernel has one width of lanes, in one place: that is the heuristic's to see to
+      if (o[i].kind == OPT_LANES && lanes++) o[i].kind = OPT_UNROLL;
+    }
+    try_opts(&r, &want, c, b, o, m, total);
+  }
+  kt_wants_free(&want);
+  kt_finish(&r);
+}
+
+static void report(const count *total, const char *what, int least) {
+  print_message("%s: %d accepted\n", what, total->tried);
+  if (total->failed) fail_msg("%s: %d of %d went wrong", what, total->failed, total->tried);
+  assert_true(total->tried >= least);
+}
+
+enum { ON_CPU = 1u << OPT_UPCAST | 1u << OPT_UNROLL | 1u << OPT_LANES | 1u << OPT_THREAD | 1u << OPT_LOOP, ON_GROUPS = 1u << OPT_LOCAL | 1u << OPT_GROUP | 1u << OPT_GROUPTOP };
+
+static void test_interpreted(void **state) {
+  (void)state;
+  kt_backend b;
+  count total = {0};
+  if (!kt_backend_cpu(&b, "", KT_REF, "native")) skip();
+  for (size_t i = 0; i < COUNT(names); i++) each_kind(kt_find(names[i]), &b, ON_CPU, &total);
+  report(&total, "interpreter", 200);
+}
+
+static void test_llvm(void **state) {
+  (void)state;
+  kt_backend b;
+  count total = {0};
+  if (!kt_backend_cpu(&b, "", KT_LLVM, "native")) skip();
+  for (size_t i = 0; i < COUNT(names); i += 3) each_kind(kt_find(names[i]), &b, ON_CPU, &total);
+  report(&total, "LLVM", 50);
+}
+
+static void test_sequences(void **state) {
+  (void)state;
+  kt_backend b;
+  count total = {0};
+  static const enum opt_kind kinds[] = {OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOOP};
+  if (!kt_backend_cpu(&b, "", KT_REF, "native")) skip();
+  for (size_t i = 0; i < COUNT(names); i++) sequences(kt_find(names[i]), &b, kinds, (int)COUNT(kinds), 12, i + 1, &total);
+  report(&total, "sequences", 100);
+}
+
+static void test_groups(void **state) {
+  (void)state;
+  kt_backend b = {.way = KT_CL};
+  count total = {0};
+  static const enum opt_kind kinds[] = {OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_UPCAST, OPT_UNROLL};
+  cl_target(kt_cl(), &b.t);
+  for (size_t i = 0; i < COUNT(names_of_groups); i++) {
+    each_kind(kt_find(names_of_groups[i]), &b, ON_GROUPS, &total);
+    sequences(kt_find(names_of_groups[i]), &b, kinds, (int)COUNT(kinds), 4, i + 1, &total);
+  }
+  report(&total, "work-groups", 50);
+}
+
+// What makes no sense is refused, and leaves the kernel as it was.
+static void test_refused(void **state) {
+  (void)state;
+  kt_backend b;
+  kt_run r;
+  if (!kt_backend_cpu(&b, "", KT_REF, "native")) skip();
+  kt_prepare(&r, kt_find("matmul"));
+  graph *g = graph_new(r.t.g);
+  kernel k;
+  axes x;
+  kernel_init(&k, g, simplify(g, r.s.kernels[0].ast), &b.t);
+  kernel_axes(&k, &x);
+  assert_int_equal(x.n, 3);
+  assert_int_equal(x.n_out, 2);
+  const uop *before = k.ast;
+  const opt bad[] = {
+    {OPT_UPCAST, 2, 4}, {OPT_UNROLL, 0, 4}, {OPT_GROUP, 2, 4}, {OPT_GROUPTOP, 2, 4}, {OPT_LOCAL, 0, 4},   // another kind of axis; no work-groups here
+    {OPT_UPCAST, -1, 4}, {OPT_UPCAST, 3, 4}, {OPT_UPCAST, 0, 1}, {OPT_UPCAST, 0, -2}, {OPT_UPCAST, 0, 65}, {OPT_LANES, 2, 3}, {OPT_THREAD, 2, 2},
+  };
+  for (size_t i = 0; i < COUNT(bad); i++) {
+    assert_false(kernel_apply(&k, bad[i]));
+    assert_ptr_equal(k.ast, before);
+  }
+  assert_true(kernel_apply(&k, (opt){OPT_UPCAST, 0, 0}));
+  assert_false(kernel_apply(&k, (opt){OPT_UPCAST, 0, 0}));        // decided already
+  assert_int_equal(k.n_applied, 1);
+  graph_free(g);
+  kt_finish(&r);
+}
+
+static int one(int argc, char **argv) {
+  kt_backend b = {.way = KT_CL};
+  opt o[16];
+  int n = 0;
+  bool groups = false;
+  for (int i = 2; i + 2 < argc && n < 16; i += 3, n++) {
+    o[n] = (opt){(enum opt_kind)atoi(argv[i]), atoi(argv[i + 1]), atoi(argv[i + 2])};
+    groups |= ON_GROUPS >> o[n].kind & 1;
+  }
+  if (groups) cl_target(kt_cl(), &b.t);
+  else if (!kt_backend_cpu(&b, "", KT_REF, "native")) return 2;
+  const kt_case *c = kt_find(argv[1]);
+  kt_run r;
+  kt_wants want = {0};
+  count total = {0};
+  kt_prepare(&r, c);
+  try_opts(&r, &want, c, &b, o, n, &total);
+  printf("%d tried, %d failed\n", total.tried, total.failed);
+  return total.failed;
+}
+
+int main(int argc, char **argv) {
+  env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");
+  if (argc > 1) return one(argc, argv);
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_refused), cmocka_unit_test(test_interpreted), cmocka_unit_test(test_llvm), cmocka_unit_test(test_sequences),
+    cmocka_unit_test(test_groups),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
