@@ -41,7 +41,7 @@ enum code {
 #define X(name, size) C_LOAD_##name, C_STORE_##name, C_GATHER_##name, C_SCATTER_##name,
   MEMORIES(X)
 #undef X
-  C_MOVE, C_SPLAT, C_PICK, C_WHERE, C_FMA, C_DOT4, C_FROM_I64, C_FROM_U64, C_TO_INT, C_BITCAST, C_RANGE, C_END, C_IF, C_STOP
+  C_MOVE, C_SPLAT, C_PICK, C_WHERE, C_FMA, C_DOT4, C_FROM_I64, C_FROM_U64, C_TO_INT, C_TO_HALF, C_BITCAST, C_RANGE, C_END, C_IF, C_STOP
 };
 
 typedef struct place { int64_t elems, bytes; int buf, elem_size; const char *text; } place;            // memory, and the node that accesses it
@@ -194,6 +194,7 @@ static void execute(const ref_kernel *k, slot *s, unsigned char *const *bufs) {
     case C_FROM_I64: EACH(dst[l].f = (double)a[l].i);
     case C_FROM_U64: EACH(dst[l].f = (double)(uint64_t)a[l].i);
     case C_TO_INT: EACH(dst[l].i = int_of_double((enum dtype)o->c, a[l].f));
+    case C_TO_HALF: EACH(dst[l].f = dtype_round((enum dtype)o->c, a[l].f));
     case C_BITCAST: bitcast_lanes(o->arg.cast, dst, a); break;
     case C_RANGE:                                       // a: first, b: end, jump: the END
       *dst = *a;
@@ -358,13 +359,17 @@ static void cast(ref *c, const uop *u, const uop *x) {
   enum dtype from = (enum dtype)x->dt, to = (enum dtype)u->dt;
   bool ff = dtype_is_float(from), tf = dtype_is_float(to);
   uint32_t a = slot_of(c, x);
+  bool half = (to == DT_F16 || to == DT_BF16) && from != to;
   bool wider = !ff && !tf && to != DT_BOOL && dtype_size(to) == 8;
-  if ((ff && tf) || from == to || wider || (from == DT_BOOL && !tf)) { pass_on(c, u, x, a); return; }
+  if ((ff && tf && !half) || from == to || wider || (from == DT_BOOL && !tf)) { pass_on(c, u, x, a); return; }
   uint32_t d = new_slots(c, u->lanes);
   bind(c, u, d);
   if (to == DT_BOOL) emit(c, ff ? C_FNONZERO : C_NONZERO, u->lanes, d, a, a);
-  else if (ff) emit(c, C_TO_INT, u->lanes, d, a, a)->c = to;
-  else if (tf) emit(c, from == DT_U64 ? C_FROM_U64 : C_FROM_I64, u->lanes, d, a, a);
+  else if (ff && !tf) emit(c, C_TO_INT, u->lanes, d, a, a)->c = to;
+  else if (tf) {
+    if (!ff) emit(c, from == DT_U64 ? C_FROM_U64 : C_FROM_I64, u->lanes, d, a, a);
+    if (half) emit(c, C_TO_HALF, u->lanes, d, ff ? a : d, a)->c = to;
+  }
   else wrap(emit(c, C_WRAP, u->lanes, d, a, a), to);
 }
 

@@ -1,8 +1,9 @@
 // The reference interpreter (DEV=REF): runs a linear program directly, every float value in double precision.
 //
-// It is the second opinion on everything between the graph and the machine: slow, simple, and strict.  Floats of all types
-// are doubles while they are values; only memory rounds (a STORE to F16, BF16 or F32 rounds to nearest even), and so does a
-// BITCAST, which goes through the real bits.  Integers are exact and wrap as their dtype does.  Every access is checked
+// It is the second opinion on everything between the graph and the machine: slow, simple, and strict.  Floats are doubles
+// while they are values, and what is F32 or F64 is rounded by a STORE to memory alone.  F16 and BF16 are formats for storage, so a
+// CAST to one rounds (to nearest even) as its STORE does: whether the scheduler stores such a value or keeps it must not
+// change the result.  A BITCAST goes through the real bits.  Integers are exact and wrap as their dtype does.  Every access is checked
 // against the number of elements of its PARAM; one outside, and any division by zero, ends the process with the node's text.
 // It takes programs made for any CPU target, and those with target.keeps_math: EXP2 LOG2 SIN RECIP IDIV MOD, BF16, IDX.
 #ifndef WEFT_DEVICE_REF_H
