@@ -1,0 +1,140 @@
+"""Dequantisation of every format that computes, bit for bit against the gguf Python package.
+
+tests/tools/dequant_tool.c runs the expression of a format on raw blocks as the engine would.  The blocks here are random ones
+and those where formats have edges: all bits set or clear, and scales that are zero, subnormal, huge, infinite and NaN.  NaNs
+may differ in their payload.  DEV=REF computes in double precision and rounds once, so it is only close.
+"""
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+gguf = pytest.importorskip("gguf")
+from gguf import GGMLQuantizationType, quants  # noqa: E402
+
+# Where the half-precision scales of a block lie, and its bytes.
+SCALES = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
+EDGES = [0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x0400, 0x3c00, 0xbc00, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e00, 0xfe00, 0x7c01]
+WAYS = {
+    "optimised": {},
+    "noopt": {"NOOPT": "1"},
+    "v2": {"WEFT_CPU": "x86-64-v2"},
+    "v3": {"WEFT_CPU": "x86-64-v3"},
+}
+
+
+@pytest.fixture(scope="session")
+def tool(weft):
+    path = Path(os.environ.get("WEFT_DEQUANT_TOOL") or Path(weft).parent / "tests" / "dequant_tool")
+    if not path.exists():
+        pytest.skip(f"no {path}: build with -DWEFT_TESTS=ON")
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def formats(tool):
+    done = subprocess.run([tool, "--list"], stdout=subprocess.PIPE, text=True, check=True)
+    return {line.split()[0]: (int(line.split()[1]), int(line.split()[2]), "tiled" in line) for line in done.stdout.splitlines()}
+
+
+def blocks_of(name, size, n_blocks):
+    """Raw blocks: at first those with edges, then random ones."""
+    rng = np.random.default_rng(len(name) * 1000 + size)
+    raw = rng.integers(0, 256, (n_blocks, size), dtype=np.uint8)
+    raw[0], raw[1] = 0xFF, 0
+    places = SCALES.get(name)
+    if places is None:                                    # F32, F16, BF16: every block is a number
+        numbers = rng.integers(0, 1 << (8 * size), n_blocks - 2, dtype=np.uint64)
+        if size == 2:                                     # all of them
+            numbers = np.resize(np.arange(1 << 16, dtype=np.uint64), n_blocks - 2)
+        raw[2:] = numbers[:, None] >> (8 * np.arange(size, dtype=np.uint64)) & 255
+        return raw
+    at = 2
+    for place in places:                                  # each scale in turn an edge, the others ordinary
+        for edge in EDGES:
+            for other in places:
+                raw[at, other], raw[at, other + 1] = rng.integers(0, 256), 0x20 + rng.integers(0, 16)
+            raw[at, place], raw[at, place + 1] = edge & 255, edge >> 8
+            at += 1
+    for i in range(at, n_blocks, 2):                      # half of the rest with scales of ordinary size
+        for place in places:
+            raw[i, place + 1] = 0x20 + raw[i, place + 1] % 16
+    assert at <= n_blocks
+    return raw
+
+
+def run(tool, env, name, rows, cols, raw, *more):
+    full = {k: v for k, v in os.environ.items() if k in ("PATH", "SPEC", "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "LD_LIBRARY_PATH")}
+    full.update({"WEFT_CACHE": "off", "LC_ALL": "C.UTF-8"}, **env)
+    done = subprocess.run([tool, name, str(rows), str(cols), *more], input=raw.tobytes(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=full, timeout=300)
+    assert done.returncode == 0, done.stderr.decode(errors="replace")[-2000:]
+    return np.frombuffer(done.stdout, np.float32)
+
+
+def expected(name, raw):
+    with np.errstate(all="ignore"):
+        return quants.dequantize(raw.reshape(-1), GGMLQuantizationType[name]).reshape(-1).astype(np.float32)
+
+
+def same_bits(name, way, got, want, block):
+    assert got.shape == want.shape
+    wrong = np.flatnonzero((got.view(np.uint32) != want.view(np.uint32)) & ~(np.isnan(got) & np.isnan(want)))
+    if len(wrong):
+        i = wrong[0]
+        pytest.fail(f"{name}, {way}: {len(wrong)} of {len(want)} differ; block {i // block}, element {i % block}: {got[i]!r}, should be {want[i]!r}")
+
+
+def sizes(block):
+    """Rows (a multiple of 16, for tiles) and columns, in blocks."""
+    return (64, 3) if block > 1 else (96, 700)
+
+
+def test_every_format_is_here(formats):
+    """A format that is added comes with its bytes, or this test says so."""
+    assert set(formats) == set(SCALES) | {"F32", "F16", "BF16"}
+    for name, (block, size, _) in formats.items():
+        assert gguf.GGML_QUANT_SIZES[GGMLQuantizationType[name]] == (block, size)
+
+
+@pytest.mark.parametrize("name", [*SCALES, "F32", "F16", "BF16"])
+def test_bits(tool, formats, name):
+    block, size, can_tile = formats[name]
+    rows, n = sizes(block)
+    raw = blocks_of(name, size, rows * n)
+    want = expected(name, raw)
+    for way, env in WAYS.items():
+        same_bits(name, way, run(tool, env, name, rows, n * block, raw), want, block)
+    if can_tile:
+        for way in ("optimised", "noopt"):
+            same_bits(name, f"{way}, tiled", run(tool, WAYS[way], name, rows, n * block, raw, "tiled"), want, block)
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_odd_rows(tool, formats, name):
+    """Sizes that fit nothing: one row of one block, and seven rows of five."""
+    block, size, _ = formats[name]
+    for rows, n in ((1, 1), (7, 5)):
+        raw = blocks_of(name, size, 64)[-rows * n:]
+        same_bits(name, f"{rows} rows", run(tool, {}, name, rows, n * block, raw), expected(name, raw), block)
+
+
+@pytest.mark.parametrize("name", [*SCALES, "F32", "F16", "BF16"])
+def test_reference_is_close(tool, formats, name):
+    """DEV=REF: one rounding where the formula has several."""
+    block, size, _ = formats[name]
+    n = 5 if block > 1 else 300
+    raw = blocks_of(name, size, 64 * n)[-16 * n:]
+    got, want = run(tool, {"DEV": "REF"}, name, 16, n * block, raw), expected(name, raw)
+    assert (np.isnan(got) == np.isnan(want)).all() and (np.isinf(got) == np.isinf(want)).all()
+    ok = np.isfinite(want)
+    got, want = got[ok].reshape(-1).astype(np.float64), want[ok].astype(np.float64)
+    assert np.all(np.abs(got - want) <= 4e-7 * np.maximum(np.abs(want), np.abs(want).max() if block > 1 and name[-2:] in ("_1", "_K") else 0) + 1e-45)
+
+
+def test_c_renderer(tool, formats):
+    for name in ("Q4_0", "Q6_K"):
+        block, size, _ = formats[name]
+        raw = blocks_of(name, size, 64)
+        same_bits(name, "RENDER=c", run(tool, {"RENDER": "c"}, name, 16, 4 * block, raw), expected(name, raw), block)
