@@ -106,6 +106,23 @@ static uop *make_sin(graph *g, uop *u, uop *const *v, void *ctx) {
   return where(g, flip, uop_op1(g, OP_NEG, w), w);
 }
 
+// Rounding through integers, which hold every float that has a fraction.
+static uop *make_trunc(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)v; (void)ctx;
+  enum dtype d = (enum dtype)u->dt;
+  if (d != DT_F32 && d != DT_F64) return NULL;
+  uop *x = u->src[0], *big = k(g, x, d == DT_F64 ? 0x1p52 : 0x1p23);
+  uop *small = uop_op2(g, OP_AND, lt(g, x, big), lt(g, uop_op1(g, OP_NEG, big), x));
+  uop *whole = uop_cast(g, uop_cast(g, where(g, small, x, k(g, x, 0)), int_of(d)), d);
+  return where(g, small, whole, x);
+}
+
+static uop *make_floor(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)v; (void)ctx;
+  uop *x = u->src[0], *t = uop_op1(g, OP_TRUNC, x);
+  return where(g, lt(g, x, t), sub(g, t, k(g, x, 1)), t);
+}
+
 static uop *make_recip(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v; (void)ctx;
   return uop_op2(g, OP_FDIV, k(g, u, 1), u->src[0]);
@@ -247,6 +264,12 @@ RULES(late_bf16, ANYTHING) = {
 };
 RULES_END(late_bf16)
 
+RULES(late_round, FLOATS) = {
+  F( TRUNC(x),               make_trunc ),
+  F( FLOOR(x),               make_floor ),
+};
+RULES_END(late_round)
+
 RULES(late_dot4, INTS) = {
   F( P3(DOT4, x, y, z),      plain_dot4 ),
 };
@@ -289,10 +312,11 @@ static uop *machine_types(graph *g, uop *root, const target *t) {
 
 uop *decompose(graph *g, uop *ast, const target *t) {
   if (t->keeps_math) return ast;
-  const ruleset *sets[10] = {SYMBOLIC, &late_integer, &late_float, &late_bf16};
+  const ruleset *sets[11] = {SYMBOLIC, &late_integer, &late_float, &late_bf16};
   int n = 7;
   if (!t->has_f16) sets[n++] = &late_half;
   if (!t->has_dot4) sets[n++] = &late_dot4;
+  if (t->lacks_round) sets[n++] = &late_round;
   ast = graph_rewrite(g, ast, sets, NULL, "decompose");
   return machine_types(g, ast, t);
 }

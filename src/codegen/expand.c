@@ -137,7 +137,7 @@ uop *expand_unrolls(graph *g, uop *ast) {
       uop *without = uop_new(g, OP_STORE, DT_VOID, 1, src, n, (uarg){0});
       for (int64_t k = 0; k < r->src[0]->a; k++) {
         uop *one = with_number(g, without, r, k);
-        if (!(one->src[0]->src[1]->op == OP_WHERE && one->src[0]->src[1]->src[0]->vmax == 0)) vec_push(&more, one);
+        if (one->src[0]->src[1]->op != OP_INVALID) vec_push(&more, one);               // a copy that lies outside altogether
       }
     }
     vec_free(&stores);

@@ -215,7 +215,7 @@ static bool lane_one_reduce(kernel *k) {
 
 // --- unrolling and register tiles -----------------------------------------------------------------------------------
 
-enum { MAX_UNROLL = 16, DENSE_UNROLL = 4, MAX_ACCUMULATORS = 16, TOKEN_TILE = 4 };
+enum { MAX_UNROLL = 16, DENSE_UNROLL = 4, MAX_ACCUMULATORS = 16, TOKEN_TILE = 8 };
 
 static uop *main_reduce(kernel *k, int *count) {
   arena *a = arena_new();

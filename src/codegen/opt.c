@@ -7,7 +7,7 @@
 #include "graph/bounds.h"
 
 const char *opt_name(enum opt_kind k) {
-  static const char *const names[] = {"UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC"};
+  static const char *const names[] = {"UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP"};
   return names[k];
 }
 
@@ -110,8 +110,10 @@ static uop *rebind(kernel *k, const uop *u, uop **s, const change *c) {
 static uop *guard_load(kernel *k, uop *load, const change *c) {
   uop *index = load->src[0], *buf = index->src[0], *i = index->src[1];
   int64_t tail = (dtype_size((enum dtype)load->dt) + dtype_size((enum dtype)buf->dt) - 1) / dtype_size((enum dtype)buf->dt);
-  if (i->op == OP_WHERE || !c->valid || i->vmax + tail <= buf->b) return load;
-  i = uop_op3(k->g, OP_WHERE, c->valid, i, uop_new(k->g, OP_INVALID, DT_IDX, 1, NULL, 0, (uarg){0}));
+  uop *valid = c->valid, *inside = i->op == OP_WHERE ? i->src[1] : i;
+  if (!valid || inside->vmax + tail <= buf->b) return load;
+  if (i->op == OP_WHERE) { valid = bool_and(k->g, i->src[0], valid); i = inside; }
+  i = uop_op3(k->g, OP_WHERE, valid, i, uop_new(k->g, OP_INVALID, DT_IDX, 1, NULL, 0, (uarg){0}));
   return uop_load(k->g, uop_index(k->g, buf, i), (enum dtype)load->dt, 1);
 }
 
@@ -170,7 +172,7 @@ static void change_kind(kernel *k, uop *r, enum axis_kind kind) {
 }
 
 static enum axis_kind kind_of(enum opt_kind o) {
-  static const enum axis_kind kinds[] = {AXIS_UPCAST, AXIS_UNROLL, AXIS_LANE, AXIS_LOCAL, AXIS_GROUP, AXIS_GROUP, AXIS_THREAD, AXIS_LOOP, AXIS_LANE};
+  static const enum axis_kind kinds[] = {AXIS_UPCAST, AXIS_UNROLL, AXIS_LANE, AXIS_LOCAL, AXIS_GROUP, AXIS_GROUP, AXIS_THREAD, AXIS_LOOP, AXIS_LANE, AXIS_LOOP};
   return kinds[o];
 }
 
@@ -189,9 +191,23 @@ static bool apply_tc(kernel *k, const axes *x, opt o) {
   return true;
 }
 
+// Two output axes change places in the order of the loops.
+static bool apply_swap(kernel *k, const axes *x, opt o) {
+  if (o.axis < 0 || o.amount < 0 || o.axis >= x->n_out || o.amount >= x->n_out || o.axis == o.amount) return false;
+  uop *store = k->ast->src[0], *src[2 + MAX_AXES];
+  for (size_t i = 0; i < store->nsrc; i++) src[i] = store->src[i];
+  src[2 + o.axis] = x->at[o.amount];
+  src[2 + o.amount] = x->at[o.axis];
+  store = uop_with_src(k->g, store, src);
+  k->ast = uop_new(k->g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0});
+  k->applied[k->n_applied++] = o;
+  return true;
+}
+
 bool kernel_apply(kernel *k, opt o) {
   axes x;
   kernel_axes(k, &x);
+  if (o.kind == OPT_SWAP) return k->n_applied < (int)COUNT(k->applied) && apply_swap(k, &x, o);
   if (o.kind == OPT_TC) return k->n_applied < (int)COUNT(k->applied) && apply_tc(k, &x, o);
   if (o.axis < 0 || o.axis >= x.n || k->n_applied == (int)COUNT(k->applied)) return false;
   uop *r = x.at[o.axis], *end = r->src[0];
@@ -310,13 +326,13 @@ void kernel_make_tiles(kernel *k) {
   int64_t tiles = 1;
   for (size_t i = 2; i < store->nsrc; i++) {
     uop *r = store->src[i];
-    if (r->b != AXIS_LOOP || !map_has(&may, r)) continue;
+    if ((r->b != AXIS_LOOP || !map_has(&may, r)) && r->b != AXIS_THREAD) continue;
     if (r->src[0]->op == OP_CONST) { fixed[n++] = r; if (!mul_i64(tiles, r->src[0]->a, &tiles)) die("too many tiles"); }
     else if (!symbolic) symbolic = r;
   }
   map_free(&may);
   // inner ranges stay loops as long as enough tiles are left: less index arithmetic, longer runs
-  while (n > 1 && tiles / fixed[n - 1]->src[0]->a >= MANY_TILES) tiles /= fixed[--n]->src[0]->a;
+  while (n > 1 && fixed[n - 1]->b != AXIS_THREAD && tiles / fixed[n - 1]->src[0]->a >= MANY_TILES) tiles /= fixed[--n]->src[0]->a;
   if (n && (tiles >= ENOUGH_TILES || !symbolic)) {
     uop *tile = uop_range(g, uop_idx(g, tiles), k->next_range++, AXIS_GLOBAL);
     int64_t stride = 1;

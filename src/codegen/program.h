@@ -50,7 +50,7 @@ typedef struct program {
 typedef struct target {
   const char *name;                                // part of cache keys
   int vector_bytes;                                // width of a vector register; 0: no vectors wanted (scalar code)
-  bool has_fma, has_f16, has_dot4;                 // FMA; CAST between F16 and F32; DOT4
+  bool has_fma, has_f16, has_dot4, lacks_round;    // FMA; CAST between F16 and F32; DOT4; no FLOOR and TRUNC
   int prefetch_bytes;                              // how far ahead of a stream to ask for memory; 0: the target has no PREFETCH
   bool has_local;                                  // work-groups: LOCAL, GROUP, BARRIER, SPECIAL
   bool keeps_math;                                 // takes EXP2, LOG2, SIN, RECIP, IDIV, MOD, BF16 as they are (the interpreter)

@@ -18,6 +18,11 @@
 #include "render/render.h"
 
 enum { PREFETCH_BYTES = 4096 };
+#if defined(__x86_64__)
+enum { IS_X86 = true };
+#else
+enum { IS_X86 = false };
+#endif
 
 typedef struct cpu { cpu_target t; const renderer *r; render_options o; } cpu;
 
@@ -89,6 +94,7 @@ int cpu_start(device *d, error *err) {
   d->target = c->r->target;
   d->target.vector_bytes = c->t.vector_bits / 8;
   d->target.has_fma = c->t.has.fma;
+  d->target.lacks_round = IS_X86 && !c->t.has.sse4_1;
   d->target.has_f16 = c->t.has.f16c;
   d->target.prefetch_bytes = llvm ? PREFETCH_BYTES : 0;
   d->target.has_dot4 = llvm && (c->t.has.avx512vnni || (c->t.has.avxvnni && c->t.vector_bits <= 256));

@@ -26,7 +26,7 @@ static uop *opaque(prover *p, uop *u, int lane) {       // equal nodes in equal 
 
 // The exact value of what a machine computes in 32 or 64 bits, if that cannot wrap; otherwise nothing is known but the node's bounds.
 static uop *exact(prover *p, uop *u, uop *r, int lane) {
-  if (u->dt == DT_IDX || u->dt == DT_BOOL) return r;
+  if (u->dt == DT_IDX || u->dt == DT_BOOL || u->op == OP_INVALID || u->op == OP_WHERE) return r;       // the branches of a WHERE were looked at
   bool wraps = r->vmin == INT64_MIN || r->vmax == INT64_MAX || r->vmin < dtype_min((enum dtype)u->dt) || r->vmax > dtype_max((enum dtype)u->dt);
   return wraps ? opaque(p, u, lane) : r;
 }

@@ -240,7 +240,8 @@ static uop *fold(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v; (void)ctx;
   unsigned f = op_flags((enum op)u->op);
   if (!(f & OPF_ELEMENTWISE) && u->op != OP_RANGE && u->op != OP_SPLAT) return NULL;
-  if (u->op != OP_SPLAT && u->vmin == u->vmax && (dtype_is_int((enum dtype)u->dt) || u->dt == DT_BOOL) && !u->shape)
+  bool guards = u->op == OP_WHERE && uop_unsplat(u->src[2])->op == OP_INVALID;        // its bounds are those of the index that may not be there
+  if (u->op != OP_SPLAT && !guards && u->vmin == u->vmax && (dtype_is_int((enum dtype)u->dt) || u->dt == DT_BOOL) && !u->shape)
     return uop_splat(g, uop_int(g, (enum dtype)u->dt, u->vmin), u->lanes);
   if (!(f & OPF_ELEMENTWISE)) return NULL;
   for (size_t i = 0; i < u->nsrc; i++) if (uop_unsplat(u->src[i])->op != OP_CONST) return NULL;

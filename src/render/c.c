@@ -247,7 +247,7 @@ static void write_arguments(cstyle *c, str *out) {
       str_addf(out, "  %s%s *restrict b%lld = (%s%s *)bufs[%lld];   // %lld elements\n", k, t, (long long)u->a, k, t, (long long)u->a, (long long)u->b);
       any_buf = true;
     } else {
-      str_addf(out, "  %s %s = (%s)vars[%d];\n", scalars[u->dt], cs_var(c, u), scalars[u->dt], render_var(p, u));
+      str_addf(out, "  %s %s = (%s)vars[%d]; (void)%s;\n", scalars[u->dt], cs_var(c, u), scalars[u->dt], render_var(p, u), cs_var(c, u));
       any_var = true;
     }
   }
