@@ -85,6 +85,7 @@ static void every_op_round_trips(void **state) {
   MAKE(OP_SHUFFLE, DT_IDX, 2, ARG(.s = "\7\0\4\0", .s_len = 4), lane, uop_splat(g, range, 4));
   MAKE(OP_EXTRACT, DT_IDX, 1, ARG(.a = 3), lane);
   MAKE(OP_HREDUCE, DT_IDX, 1, ARG(.a = OP_MAX), lane);
+  MAKE(OP_DOT4, DT_I32, 2, ARG(0), uop_splat(g, a, 2), uop_splat(g, uop_int(g, DT_U8, 200), 8), uop_splat(g, uop_int(g, DT_U32, 0xff01807f), 2));
   uop *acc = MAKE(OP_ACC, DT_F32, 1, ARG(.a = 2), f);
   MAKE(OP_SET, DT_VOID, 1, ARG(0), acc, load);
   MAKE(OP_END, DT_VOID, 1, ARG(0), range);
@@ -92,6 +93,7 @@ static void every_op_round_trips(void **state) {
   LEAF(OP_ENDIF, DT_VOID, 1, ARG(0));
   LEAF(OP_LOCAL, DT_F32, 1, ARG(.a = 1, .b = 64));
   MAKE(OP_BARRIER, DT_VOID, 1, ARG(0), store);
+  MAKE(OP_PREFETCH, DT_VOID, 1, ARG(0), index);
   LEAF(OP_SPECIAL, DT_IDX, 1, ARG(.a = 0, .b = 128, .s = "g1", .s_len = 2));
   for (int i = 0; i < n; i++) {
     str why = {0};
