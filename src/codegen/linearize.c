@@ -109,21 +109,14 @@ static void emit_prefetches(linear *l, region *body, uint64_t opened) {
 
 // A reduction whose ranges are all unrolled is a chain.
 static void emit_chain(linear *l, uop *u, int where) {
-  int depth = l->depth;
-  l->depth = where + 1;
   region *r = &l->stack[where];
   uop *cur = emit(l, u->src[0]);
   for (int v = 1; v < first_range(u); v++) cur = combine(l, r, u, cur, u->src[v]);
   map_put(&r->done, u, cur);
-  l->depth = depth;
 }
 
 // All reductions that share ranges and region with `first` run in one loop.
 static void emit_reduces(linear *l, uop *first, int where) {
-  region saved[MAX_DEPTH];
-  int saved_depth = l->depth, inner = saved_depth - where - 1;
-  memcpy(saved, l->stack + where + 1, (size_t)inner * sizeof *saved);
-  l->depth = where + 1;
   VEC(uop *) group = {0};
   for (size_t i = 0; i < l->all.n; i++) {
     uop *u = l->all.at[i];
@@ -154,8 +147,18 @@ static void emit_reduces(linear *l, uop *first, int where) {
   for (size_t i = 0; i < group.n; i++) map_put(&l->stack[where].done, group.at[i], acc[i]);
   free(acc); free(cur);
   vec_free(&group);
+}
+
+// A reduction goes to region `where`; the regions inside wait meanwhile.
+static void emit_reduction(linear *l, uop *u, int where) {
+  region saved[MAX_DEPTH];
+  int depth = l->depth, inner = depth - where - 1;
+  memcpy(saved, l->stack + where + 1, (size_t)inner * sizeof *saved);
+  l->depth = where + 1;
+  if ((size_t)first_range(u) == u->nsrc) emit_chain(l, u, where);
+  else emit_reduces(l, u, where);
   memcpy(l->stack + where + 1, saved, (size_t)inner * sizeof *saved);
-  l->depth = saved_depth;
+  l->depth = depth;
 }
 
 static uop *known(const linear *l, const uop *u) {
@@ -178,11 +181,7 @@ static uop *emit(linear *l, uop *u) {
   if (hit) return hit;
   find_set(l, u);
   int where = target_region(l, set_of(l, u));
-  if (u->op == OP_REDUCE) {
-    if ((size_t)first_range(u) == u->nsrc) emit_chain(l, u, where);
-    else emit_reduces(l, u, where);
-    return known(l, u);
-  }
+  if (u->op == OP_REDUCE) { emit_reduction(l, u, where); return known(l, u); }
   uop *few[8], **s = u->nsrc <= 8 ? few : xmalloc(u->nsrc * sizeof *s);
   for (size_t i = 0; i < u->nsrc; i++) s[i] = emit(l, u->src[i]);
   uop *to = u->nsrc ? uop_new(l->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, s, u->nsrc, (uarg){u->a, u->b, u->s, u->s_len}) : u;
