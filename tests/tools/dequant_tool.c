@@ -26,7 +26,7 @@ static void list(void) {
   }
 }
 
-static void fail(const char *what, const error *err) {
+_Noreturn static void fail(const char *what, const error *err) {
   fprintf(stderr, "dequant_tool: %s%s\n", what, err ? err->text : "");
   exit(1);
 }
