@@ -235,26 +235,22 @@ static uop *main_reduce(kernel *k, int *count) {
   return best;
 }
 
+// Unrolling goes from the innermost range outwards and stops at the first long one, which is unrolled in part: so the terms are
+// still added in ascending order, however the range was cut.
 static void unroll_blocks(kernel *k) {
   for (;;) {
     int count;
     uop *m = main_reduce(k, &count), *pick = NULL;
     if (!m) return;
-    int64_t unrolled = 1, ranges = 0;
+    int64_t unrolled = 1;
     for (size_t i = (size_t)first_range(m); i < m->nsrc; i++) {
-      ranges += m->src[i]->b == AXIS_REDUCE;
+      if (m->src[i]->b == AXIS_REDUCE) pick = m->src[i];
       if (m->src[i]->b == AXIS_UNROLL) unrolled *= m->src[i]->src[0]->a;
     }
-    for (size_t i = m->nsrc; i-- > (size_t)first_range(m);) {
-      const uop *r = m->src[i], *end = r->src[0];
-      if (r->b == AXIS_REDUCE && end->op == OP_CONST && end->a <= 8 && unrolled * end->a <= MAX_UNROLL) { pick = m->src[i]; break; }
-    }
-    if (pick) { if (!apply(k, OPT_UNROLL, pick, 0)) return; continue; }
-    if (unrolled == 1 && ranges == 1)
-      for (size_t i = (size_t)first_range(m); i < m->nsrc; i++) {
-        uop *r = m->src[i];
-        if (r->b == AXIS_REDUCE && r->src[0]->op == OP_CONST && r->src[0]->a % DENSE_UNROLL == 0) { apply(k, OPT_UNROLL, r, DENSE_UNROLL); return; }
-      }
+    if (!pick || pick->src[0]->op != OP_CONST) return;
+    int64_t size = pick->src[0]->a;
+    if (size <= 8 && unrolled * size <= MAX_UNROLL) { if (!apply(k, OPT_UNROLL, pick, 0)) return; continue; }
+    if (unrolled == 1 && size % DENSE_UNROLL == 0) apply(k, OPT_UNROLL, pick, DENSE_UNROLL);
     return;
   }
 }

@@ -148,9 +148,11 @@ static tensor *attention(build *b, tensor *x, int layer) {
   tensor *q = t_reshape(g, linear(b, x, "attn_q", layer), DIMS(b->T, n_(b, m->n_head), n_(b, d)));
   tensor *k = t_reshape(g, linear(b, x, "attn_k", layer), DIMS(b->T, n_(b, kv), n_(b, d)));
   tensor *v = t_reshape(g, linear(b, x, "attn_v", layer), DIMS(b->T, n_(b, kv), n_(b, d)));
-  if (m->arch->flags & ARCH_QK_NORM) { q = norm(b, q, "attn_q_norm", layer); k = norm(b, k, "attn_k_norm", layer); }
-  // neighbours that rotate together are neighbouring rows, which integer dot products want in lanes: finish the rows first
-  if (!b->s->exact && !(m->arch->flags & ARCH_NEOX)) { q = t_contiguous(g, q); k = t_contiguous(g, k); }
+  // Rows are finished first where a norm runs over them, and where neighbouring rows rotate together: integer dot products want
+  // neighbours in lanes.
+  bool normed = m->arch->flags & ARCH_QK_NORM;
+  if (normed || (!b->s->exact && !(m->arch->flags & ARCH_NEOX))) { q = t_contiguous(g, q); k = t_contiguous(g, k); }
+  if (normed) { q = norm(b, q, "attn_q_norm", layer); k = norm(b, k, "attn_k_norm", layer); }
   q = t_scale(g, q, 1 / sqrt((double)d));
   q = m->rope_dim == d ? unpaired(b, rope_pairs(b, q, m->n_head), m->n_head) : rope_partial(b, q, m->n_head);
   tensor *K = store_k(b, k, model_buffer_id(m, BUF_CACHE + 2 * layer)), *V = store_v(b, v, model_buffer_id(m, BUF_CACHE + 2 * layer + 1));
@@ -182,10 +184,11 @@ uop *model_graph(const model *m, graph *g, const model_shape *s) {
   b.C = idx_add(g, b.pos, b.T);
   rope_tables(&b);
   tensor *ids = t_slice(g, t_buffer(g, model_buffer_id(m, BUF_IDS), DT_I32, s->chunk), 0, uop_idx(g, 0), b.T);
-  tensor *x = t_gather(g, weight(&b, "token_embd", -1, "weight"), ids);
+  // what flows from layer to layer is stored, whatever that costs: sums over it then have one form for one token and for many
+  tensor *x = t_contiguous(g, t_gather(g, weight(&b, "token_embd", -1, "weight"), ids));
   for (int i = 0; i < m->n_layer; i++) {
-    x = t_add(g, x, attention(&b, norm(&b, x, "attn_norm", i), i));
-    x = t_add(g, x, feed_forward(&b, norm(&b, x, "ffn_norm", i), i));
+    x = t_contiguous(g, t_add(g, x, attention(&b, norm(&b, x, "attn_norm", i), i)));
+    x = t_contiguous(g, t_add(g, x, feed_forward(&b, norm(&b, x, "ffn_norm", i), i)));
   }
   if (s->logits) {
     tensor *last = t_slice(g, x, 0, idx_sub(g, b.T, uop_idx(g, 1)), uop_idx(g, 1));

@@ -397,6 +397,7 @@ static void count_uses(cstyle *c) {
   for (size_t i = c->p->n; i-- > 0;) {
     const uop *u = c->p->at[i];
     if (u->op == OP_PREFETCH || (!(op_flags((enum op)u->op) & OPF_ORDERED) && !map_has(&c->uses, u))) continue;
+    if (u->op == OP_RANGE && u->b == AXIS_GLOBAL) continue;      // its end is the tile's: hi
     for (size_t j = 0; j < u->nsrc; j++) {
       cs_use *use = map_ptr(&c->uses, u->src[j]);
       if (!use) map_put(&c->uses, u->src[j], use = ARENA_NEW(c->mem, cs_use));
