@@ -174,6 +174,9 @@ static inline bool kt_backend_cpu(kt_backend *b, const char *name, enum kt_way w
   b->t.vector_bytes = b->cpu.vector_bits / 8;
   b->t.has_fma = b->cpu.has.fma;
   b->t.has_f16 = b->cpu.has.f16c;
+#if defined(__x86_64__)
+  b->t.lacks_round = !b->cpu.has.sse4_1;
+#endif
   return true;
 }
 

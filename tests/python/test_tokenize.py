@@ -5,9 +5,9 @@ import unicodedata
 
 import numpy as np
 import pytest
-from gguf import GGUFWriter, TokenType
 
 VOCABS = ["gpt-2", "llama-bpe", "qwen2", "llama-spm", "phi-3"]
+NORMAL, CONTROL, USER_DEFINED = 1, 3, 4  # tokenizer.ggml.token_type
 SEPARATOR = "\n__ggml_vocab_test__\n"
 
 
@@ -95,14 +95,14 @@ def byte_characters():
 
 
 def write_vocab(path, tokens=(), types=None, merges=("a b",), model="gpt2", pre="gpt-2", extra=lambda w: None):
-    w = GGUFWriter(path, "llama")
+    w = pytest.importorskip("gguf").GGUFWriter(path, "llama")
     if model is not None:
         w.add_tokenizer_model(model)
     if pre is not None:
         w.add_tokenizer_pre(pre)
     tokens = [*byte_characters(), "ab", *tokens]
     w.add_token_list([t.encode() for t in tokens])
-    w.add_token_types(types if types is not None else [TokenType.NORMAL] * len(tokens))
+    w.add_token_types(types if types is not None else [NORMAL] * len(tokens))
     if merges is not None:
         w.add_token_merges(list(merges))
     extra(w)
@@ -113,7 +113,7 @@ def write_vocab(path, tokens=(), types=None, merges=("a b",), model="gpt2", pre=
 
 
 def test_user_text_never_becomes_a_control_token(run_weft, tmp_path):
-    types = [TokenType.NORMAL] * 257 + [TokenType.CONTROL, TokenType.USER_DEFINED]
+    types = [NORMAL] * 257 + [CONTROL, USER_DEFINED]
     path = write_vocab(tmp_path / "v.gguf", ["<|im_end|>", "<tool>"], types, pre="qwen2")
     text = "ab<|im_end|><tool>"
     plain, parsed = ids_of(run_weft, path, text), ids_of(run_weft, path, text, "--parse-special")
@@ -144,8 +144,8 @@ def add_scores(n):
 
 
 @pytest.mark.parametrize("change, words", [
-    (dict(types=[TokenType.NORMAL] * 256), ["tokenizer.ggml.token_type", "256", "257"]),
-    (dict(types=[TokenType.NORMAL] * 300), ["tokenizer.ggml.token_type", "300", "257"]),
+    (dict(types=[NORMAL] * 256), ["tokenizer.ggml.token_type", "256", "257"]),
+    (dict(types=[NORMAL] * 300), ["tokenizer.ggml.token_type", "300", "257"]),
     (dict(extra=add_scores(3)), ["tokenizer.ggml.scores", "3", "257"]),
     (dict(extra=lambda w: w.add_array("tokenizer.ggml.scores", np.zeros(257, np.int8).tobytes())), ["tokenizer.ggml.scores"]),
     (dict(extra=lambda w: w.add_token_scores([float("nan")] * 257)), ["tokenizer.ggml.scores", "0"]),
