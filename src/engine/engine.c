@@ -9,7 +9,7 @@
 #include "engine/weights.h"
 #include "model/model.h"
 
-enum { DEFAULT_CHUNK = 64, CTX_STEP = 64 };
+enum { DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, CTX_STEP = 64 };
 
 typedef struct stage { graph *g; schedule s; plan *p; } stage;
 
@@ -20,7 +20,7 @@ struct engine {
   device *d;
   struct engine_options o;
   int n_ctx;
-  int64_t ctx, chunk;                     // positions of the cache as laid out; tokens of a chunk
+  int64_t ctx, chunk, room;               // positions of the cache as laid out; tokens of a chunk, and what its plan has room for
   void **caches;
   weights w;
   int32_t *ids;
@@ -46,7 +46,7 @@ static int reserve(engine *e, error *err) {
                      gguf_path(e->file), (double)gguf_file_bytes(e->file) / (1 << 30), (double)kv / (1 << 30), e->n_ctx, (double)have / (1 << 30));
   e->caches = xcalloc(n, sizeof *e->caches);
   for (uint64_t i = 0; i < n; i++) if (!(e->caches[i] = memory_reserve(cache_bytes(e), err))) return -1;
-  e->ids = xcalloc((size_t)e->chunk, sizeof *e->ids);
+  e->ids = xcalloc((size_t)e->room, sizeof *e->ids);
   e->logits = xcalloc((size_t)e->m->n_vocab + 64, sizeof *e->logits);
   return 0;
 }
@@ -102,9 +102,10 @@ static int start(engine *e, const char *path, error *err) {
   if (gguf_open(path, &e->file, err) || model_open(e->file, &e->m, err) || tokenizer_from_gguf(e->file, &e->tok, err)) return -1;
   progress(e, "loading", 0.3);
   e->n_ctx = e->o.n_ctx ? e->o.n_ctx : e->m->n_ctx_train;
-  e->chunk = e->o.chunk > 0 ? e->o.chunk : DEFAULT_CHUNK;
+  e->chunk = e->o.chunk > 0 ? min_i64(e->o.chunk, MAX_CHUNK) : DEFAULT_CHUNK;
   // room for a chunk that begins at the last position: then every index is in bounds whatever the two variables are
-  e->ctx = (int64_t)round_up((size_t)e->n_ctx, CTX_STEP) + (int64_t)round_up((size_t)e->chunk, CTX_STEP);
+  e->room = (int64_t)round_up((size_t)e->chunk, CTX_STEP);
+  e->ctx = (int64_t)round_up((size_t)e->n_ctx, CTX_STEP) + e->room;
   if (reserve(e, err) || device_open(e->o.n_threads, &e->d, err)) return -1;
   if (!e->o.exact && weights_tile(&e->w, e->m, e->d, loading, e, &e->compiled, &e->compile_ms, err)) return -1;
   progress(e, "loading", 1);
@@ -149,7 +150,7 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
   if (!n || pos < 0 || n > (size_t)(e->n_ctx - pos)) die("engine_eval: %zu tokens at %d of %d", n, pos, e->n_ctx);
   for (size_t i = 0; i < n; i++) if (ids[i] < 0 || ids[i] >= e->m->n_vocab) die("engine_eval: token %d of %d", ids[i], e->m->n_vocab);
   if (gguf_check_size(e->file, err)) return -1;
-  if (n > 1 && !e->many.p && build(e, &e->many, e->chunk, false, err)) return -1;
+  if (n > 1 && !e->many.p && build(e, &e->many, e->room, false, err)) return -1;
   while (n > 1) {
     size_t m = n - 1 < (size_t)e->chunk ? n - 1 : (size_t)e->chunk;
     memcpy(e->ids, ids, m * sizeof *ids);
