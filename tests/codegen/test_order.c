@@ -1,0 +1,204 @@
+// The order of float additions depends on the reduction alone: a row computed by itself (T = 1, a constant) and among others (T a
+// variable) is the same bits.  The two schedules differ - what is stored, what is recomputed, lanes, register tiles - and may.
+//
+// A case is a function of rows x {T, cols}; it is built twice, and every row of the second run is compared with a run of the first.
+#define _GNU_SOURCE
+#include "codegen/kernel_rig.h"
+#include "model/dequant.h"
+
+enum { ROWS = 7 };
+typedef tensor *order_fn(kt *t, uop *T, tensor *x, const struct format *f);
+typedef struct order_case { const char *name; int64_t cols; order_fn *f; enum dtype dt; } order_case;
+
+static uop *n_(kt *t, int64_t v) { return uop_idx(t->g, v); }
+#define UOPS(...) (int)COUNT(((uop *[]){__VA_ARGS__})), (uop *[]){__VA_ARGS__}
+
+static tensor *weight(kt *t, int64_t rows, int64_t cols) {
+  int b = kt_buffer(t, DT_F32, rows * cols, KT_UNIT);
+  tensor *w = t_weight(t->g, b, DT_F32, rows * cols);
+  return rows == 1 ? w : t_reshape_i(t->g, w, 2, (int64_t[]){rows, cols});
+}
+
+// Buffer with random blocks whose scales are ordinary numbers.
+static int format_buffer(kt *t, const struct format *f, int64_t elems) {
+  static const int scale_at[][3] = {[FORMAT_Q4_0] = {1}, [FORMAT_Q4_1] = {1, 3}, [FORMAT_Q5_0] = {1}, [FORMAT_Q5_1] = {1, 3}, [FORMAT_Q8_0] = {1},
+                                    [FORMAT_Q4_K] = {1, 3}, [FORMAT_Q5_K] = {1, 3}, [FORMAT_Q6_K] = {209}};
+  enum dtype dt = dequant_buffer_dtype(f);
+  int64_t n = elems / f->block;
+  int b = kt_buffer(t, dt, dt == DT_U8 ? n * f->bytes : elems, KT_UNIT);
+  if (dt != DT_U8) return b;
+  for (int64_t i = 0; i < n * f->bytes; i++) t->bufs[b].start[i] = (unsigned char)(rig_random(&t->seed) >> 20);
+  for (int64_t i = 0; i < n; i++)
+    for (int j = 0; j < 2; j++) if (scale_at[f->id][j]) t->bufs[b].start[i * f->bytes + scale_at[f->id][j]] = (unsigned char)(0x24 + rig_random(&t->seed) % 8);
+  return b;
+}
+
+static tensor *matrix(kt *t, const struct format *f, int64_t rows, int64_t cols) { return dequant(t->g, f, format_buffer(t, f, rows * cols), rows, cols, false); }
+
+static tensor *o_sum(kt *t, uop *T, tensor *x, const struct format *f) { (void)T; (void)f; return t_reduce(t->g, x, OP_ADD, 1); }
+static tensor *o_norm(kt *t, uop *T, tensor *x, const struct format *f) { (void)T; (void)f; return t_rmsnorm(t->g, x, weight(t, 1, x->shape->dim[1]->a), 1e-6); }
+static tensor *o_matmul(kt *t, uop *T, tensor *x, const struct format *f) { (void)T; return t_matmul(t->g, x, matrix(t, f, 32, x->shape->dim[1]->a)); }
+static tensor *o_norm_matmul(kt *t, uop *T, tensor *x, const struct format *f) { return o_matmul(t, T, o_norm(t, T, x, f), f); }
+static tensor *o_feed_forward(kt *t, uop *T, tensor *x, const struct format *f) {
+  tensor *h = o_norm(t, T, x, f), *y = t_mul(t->g, t_silu(t->g, t_matmul(t->g, h, matrix(t, f, 512, 256))), t_matmul(t->g, h, matrix(t, f, 512, 256)));
+  return t_add(t->g, x, t_matmul(t->g, y, matrix(t, f, 256, 512)));
+}
+static tensor *o_gather_norm(kt *t, uop *T, tensor *ids, const struct format *f) {
+  return o_norm(t, T, t_gather(t->g, matrix(t, f, 16, 256), t_reshape(t->g, ids, UOPS(T))), f);
+}
+static tensor *o_gather_norm_matmul(kt *t, uop *T, tensor *ids, const struct format *f) { return o_matmul(t, T, o_gather_norm(t, T, ids, f), f); }
+static tensor *o_dot(kt *t, uop *T, tensor *x, const struct format *f) {
+  (void)T;
+  int64_t cols = x->shape->dim[1]->a;
+  return dequant_dot(t->g, f, format_buffer(t, f, 32 * cols), 32, cols, false, x);
+}
+static tensor *o_dot_tiled(kt *t, uop *T, tensor *x, const struct format *f) {
+  (void)T;
+  int64_t cols = x->shape->dim[1]->a;
+  return dequant_dot(t->g, f, format_buffer(t, f, 32 * cols), 32, cols, true, x);
+}
+static tensor *o_norm_dot_tiled(kt *t, uop *T, tensor *x, const struct format *f) { return o_dot_tiled(t, T, o_norm(t, T, x, f), f); }
+static tensor *o_gather_norm_dot(kt *t, uop *T, tensor *ids, const struct format *f) { return o_dot_tiled(t, T, o_gather_norm(t, T, ids, f), f); }
+static tensor *o_feed_forward_dot(kt *t, uop *T, tensor *x, const struct format *f) {
+  graph *g = t->g;
+  tensor *h = o_norm(t, T, x, f);
+  tensor *gate = dequant_dot(g, f, format_buffer(t, f, 512 * 256), 512, 256, true, h), *up = dequant_dot(g, f, format_buffer(t, f, 512 * 256), 512, 256, true, h);
+  return t_add(g, x, dequant_dot(g, f, format_buffer(t, f, 256 * 512), 256, 512, true, t_mul(g, t_silu(g, gate), up)));
+}
+
+// Heads: scores of a normed and turned q against 20 keys, softmax, values.
+static tensor *heads(kt *t, uop *T, tensor *x, bool normed, bool turned) {
+  graph *g = t->g;
+  tensor *q = t_reshape(g, t_matmul(g, x, weight(t, 256, x->shape->dim[1]->a)), UOPS(T, n_(t, 2), n_(t, 128)));
+  if (normed) q = t_rmsnorm(g, q, weight(t, 1, 128), 1e-6);
+  if (turned) {
+    tensor *p = t_reshape(g, q, UOPS(T, n_(t, 2), n_(t, 2), n_(t, 64))), *c = weight(t, 1, 64), *s = weight(t, 1, 64), *part[2];
+    for (int i = 0; i < 2; i++) part[i] = t_reshape(g, t_slice_i(g, p, 2, i, 1), UOPS(T, n_(t, 2), n_(t, 64)));
+    tensor *re = t_sub(g, t_mul(g, part[0], c), t_mul(g, part[1], s)), *im = t_add(g, t_mul(g, part[0], s), t_mul(g, part[1], c));
+    q = t_reshape(g, t_swap(g, t_stack_last(g, (tensor *[]){re, im}, 2), 2, 3), UOPS(T, n_(t, 2), n_(t, 128)));
+  }
+  tensor *k = t_reshape_i(g, weight(t, 2 * 128, 20), 4, (int64_t[]){1, 2, 128, 20}), *v = t_reshape_i(g, weight(t, 2 * 20, 128), 4, (int64_t[]){1, 2, 20, 128});
+  tensor *s = t_reduce(g, t_mul(g, t_reshape(g, q, UOPS(T, n_(t, 2), n_(t, 128), n_(t, 1))), k), OP_ADD, 2);
+  tensor *e = t_exp(g, t_sub(g, s, t_reduce(g, s, OP_MAX, 3)));
+  tensor *o = t_reduce(g, t_mul(g, t_reshape(g, e, UOPS(T, n_(t, 2), n_(t, 20), n_(t, 1))), v), OP_ADD, 2);
+  o = t_op2(g, OP_FDIV, t_reshape(g, o, UOPS(T, n_(t, 2), n_(t, 128))), t_reshape(g, t_reduce(g, e, OP_ADD, 3), UOPS(T, n_(t, 2), n_(t, 1))));
+  return t_reshape(g, o, UOPS(T, n_(t, 256)));
+}
+static tensor *o_heads(kt *t, uop *T, tensor *x, const struct format *f) { (void)f; return heads(t, T, x, false, false); }
+static tensor *o_heads_normed(kt *t, uop *T, tensor *x, const struct format *f) { (void)f; return heads(t, T, x, true, false); }
+static tensor *o_heads_turned(kt *t, uop *T, tensor *x, const struct format *f) { (void)f; return heads(t, T, x, false, true); }
+static tensor *o_heads_both(kt *t, uop *T, tensor *x, const struct format *f) { (void)f; return heads(t, T, x, true, true); }
+
+static const order_case plain_cases[] = {
+  {"sum", 96, o_sum, DT_F32}, {"norm", 256, o_norm, DT_F32}, {"heads", 64, o_heads, DT_F32}, {"heads_normed", 64, o_heads_normed, DT_F32},
+  {"heads_turned", 64, o_heads_turned, DT_F32}, {"heads_both", 64, o_heads_both, DT_F32},
+};
+static const order_case exact_cases[] = {
+  {"matmul", 512, o_matmul, DT_F32}, {"norm_matmul", 256, o_norm_matmul, DT_F32}, {"feed_forward", 256, o_feed_forward, DT_F32},
+  {"gather_norm", 1, o_gather_norm, DT_I32}, {"gather_norm_matmul", 1, o_gather_norm_matmul, DT_I32},
+};
+static const order_case dot_cases[] = {
+  {"dot", 512, o_dot, DT_F32}, {"dot_tiled", 512, o_dot_tiled, DT_F32}, {"norm_dot_tiled", 256, o_norm_dot_tiled, DT_F32},
+  {"gather_norm_dot", 1, o_gather_norm_dot, DT_I32}, {"feed_forward_dot", 256, o_feed_forward_dot, DT_F32},
+};
+
+// most: rows at once (1: a constant)
+static void prepare(kt_run *r, const order_case *c, const struct format *f, int64_t most, char *name, size_t cap) {
+  snprintf(name, cap, "%s %s", c->name, f ? f->name : "");
+  *r = (kt_run){.name = name, .t = {.g = graph_new(NULL), .seed = 1, .tolerance = 1e-10}};
+  kt *t = &r->t;
+  tensor *x = t_buffer(t->g, kt_buffer(t, c->dt, most * c->cols, KT_SMALL_INTS), c->dt, most * c->cols);
+  t->seed = 2;                                          // the same weights for every number of rows
+  x = t_reshape_i(t->g, x, 2, (int64_t[]){most, c->cols});
+  uop *T = most > 1 ? kt_var(t, "n", 1, most) : uop_idx(t->g, 1);
+  kt_out(t, c->f(t, T, most > 1 ? t_slice(t->g, x, 0, uop_idx(t->g, 0), T) : x, f));
+  schedule_graph(t->g, uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0}), &r->s);
+}
+
+static void fill_rows(const order_case *c, unsigned char *rows) {
+  uint64_t seed = 99;
+  for (int64_t i = 0; i < ROWS * c->cols; i++)
+    te_store(c->dt, c->dt == DT_F32 ? (evalue){.f = 2 * kt_unit(&seed) - 1} : (evalue){.i = (int64_t)(rig_random(&seed) % 16)}, rows + i * 4);
+}
+
+static int64_t row_bytes(const kt_run *r, int64_t most) { return r->t.bufs[r->t.n_bufs - 1].elems * 4 / most; }
+
+// What comes out for `n` rows whose data is in `rows`.
+static void compute(kt_run *r, const kt_code *code, const unsigned char *rows, int64_t n, int64_t most, const order_case *c, unsigned char *out) {
+  kt_memory m;
+  memcpy(r->t.bufs[0].start, rows, (size_t)(n * c->cols * 4));
+  kt_memory_init(&m, &r->t, r->s.arena_bytes);
+  kt_execute(r, code, &n, &m, false);
+  memcpy(out, m.at[r->t.n_bufs - 1], (size_t)(n * row_bytes(r, most)));
+  kt_memory_free(&m);
+}
+
+static bool same_rows(const order_case *c, const struct format *f, const kt_backend *b) {
+  kt_run one, many;
+  char name[64], name_many[64];
+  kt_code code_one[KT_KERNELS] = {{0}}, code_many[KT_KERNELS] = {{0}};
+  unsigned char rows[ROWS * 512 * 4];
+  prepare(&one, c, f, 1, name, sizeof name);
+  prepare(&many, c, f, ROWS + 1, name_many, sizeof name_many);    // 8: what register tiles divide
+  for (int i = 0; i < one.s.n_kernels; i++) code_one[i] = kt_compile(one.t.g, one.s.kernels[i].ast, b);
+  for (int i = 0; i < many.s.n_kernels; i++) code_many[i] = kt_compile(many.t.g, many.s.kernels[i].ast, b);
+  fill_rows(c, rows);
+  int64_t size = row_bytes(&one, 1), wrong = 0;
+  unsigned char *want = xcalloc(ROWS, (size_t)size), *got = xcalloc(ROWS, (size_t)size);
+  for (int i = 0; i < ROWS; i++) compute(&one, code_one, rows + i * c->cols * 4, 1, 1, c, want + i * size);
+  for (int64_t n = 2; n <= ROWS; n += 5) {                        // 2 and 7
+    compute(&many, code_many, rows, n, ROWS + 1, c, got);
+    for (int64_t i = 0; i < n * size / 4; i++) wrong += memcmp(want + 4 * i, got + 4 * i, 4) != 0;
+    if (wrong) { fprintf(stderr, "%s on %s: %lld of %lld numbers differ among %lld rows\n", name, b->name, (long long)wrong, (long long)(n * size / 4), (long long)n); break; }
+  }
+  free(want);
+  free(got);
+  for (int i = 0; i < one.s.n_kernels; i++) kt_code_free(&code_one[i]);
+  for (int i = 0; i < many.s.n_kernels; i++) kt_code_free(&code_many[i]);
+  kt_finish(&one);
+  kt_finish(&many);
+  return !wrong;
+}
+
+static bool guarded(const order_case *c, const struct format *f, const kt_backend *b) {
+  kt_signals(kt_on_signal);
+  int s = sigsetjmp(kt_back, 1);
+  bool ok = !s && same_rows(c, f, b);
+  kt_signals(SIG_DFL);
+  if (s) fprintf(stderr, "%s %s on %s: ended by %s\n", c->name, f ? f->name : "", b->name, strsignal(s));
+  return ok;
+}
+
+static const char *only_case, *only_format;
+
+static void run(const order_case *c, size_t n, bool formats, bool dots, const char *cpu) {
+  kt_backend b;
+  int failed = 0;
+  if (!kt_backend_cpu(&b, cpu, KT_LLVM, cpu)) skip();
+  for (size_t i = 0; i < n; i++) {
+    if (only_case && strcmp(only_case, c[i].name)) continue;
+    if (!formats) { failed += !guarded(&c[i], NULL, &b); continue; }
+    for (uint32_t id = 0; id < 64; id++) {
+      const struct format *f = format_by_id(id);
+      if (!f || !f->computes || (dots && !dequant_group(f)) || (only_format && strcmp(only_format, f->name))) continue;
+      failed += !guarded(&c[i], f, &b);
+    }
+  }
+  if (failed) fail_msg("%d went wrong", failed);
+}
+
+static void test_plain(void **state) { (void)state; run(plain_cases, COUNT(plain_cases), false, false, "native"); }
+static void test_exact(void **state) { (void)state; run(exact_cases, COUNT(exact_cases), true, false, "native"); }
+static void test_dot(void **state) { (void)state; run(dot_cases, COUNT(dot_cases), true, true, "native"); }
+static void test_plain_v2(void **state) { (void)state; run(plain_cases, COUNT(plain_cases), false, false, "x86-64-v2"); }
+static void test_dot_v3(void **state) { (void)state; run(dot_cases, COUNT(dot_cases), true, true, "x86-64-v3"); }
+
+int main(int argc, char **argv) {
+  env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");
+  only_case = argc > 1 ? argv[1] : NULL;
+  only_format = argc > 2 ? argv[2] : NULL;
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_plain), cmocka_unit_test(test_exact), cmocka_unit_test(test_dot), cmocka_unit_test(test_plain_v2), cmocka_unit_test(test_dot_v3),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
