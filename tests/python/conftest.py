@@ -40,6 +40,16 @@ class Finished(subprocess.CompletedProcess):
         return self.stderr.decode("utf-8", "replace")
 
 
+def pytest_terminal_summary(terminalreporter):
+    """What was skipped and why, for scripts/test.sh to print before CTest's summary."""
+    path = os.environ.get("WEFT_SKIPS")
+    if path:
+        skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", []) if isinstance(report.longrepr, tuple)]
+        lines = sorted({f"skipped: {Path(file).name}: {reason.removeprefix('Skipped: ')}\n" for file, _, reason in skipped})
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text("".join(lines))
+
+
 @pytest.fixture(scope="session")
 def repo():
     return REPO
