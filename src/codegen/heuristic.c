@@ -340,6 +340,18 @@ static void token_tiles(kernel *k) {
   }
 }
 
+// A copy between two orders has no lanes: unroll the short axis along which it stores side by side.
+static void unroll_copy(kernel *k) {
+  uop *store = k->ast->src[0];
+  int count;
+  if (main_reduce(k, &count)) return;
+  for (size_t i = 2; i < store->nsrc; i++) {
+    uop *r = store->src[i];
+    if (r->b == AXIS_LANE) return;
+    if (r->b == AXIS_LOOP && r->src[0]->op == OP_CONST && r->src[0]->a <= 16 && coefficient(store->src[0], r) == 1) { apply(k, OPT_UPCAST, r, 0); return; }
+  }
+}
+
 void heuristic(kernel *k) {
   bool dot = k->t->vector_bytes && dot_lanes(k);
   if (k->t->vector_bytes && !dot) {
@@ -352,4 +364,5 @@ void heuristic(kernel *k) {
   upcast_inner(k);
   if (dot) token_tiles(k);
   else register_tiles(k);
+  unroll_copy(k);
 }

@@ -9,7 +9,7 @@
 #include "engine/weights.h"
 #include "model/model.h"
 
-enum { DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, CTX_STEP = 64 };
+enum { FEW = 4 /* tokens: one by one is quicker than a chunk */, DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, CTX_STEP = 64 };
 
 typedef struct stage { graph *g; schedule s; plan *p; } stage;
 
@@ -150,15 +150,17 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
   if (!n || pos < 0 || n > (size_t)(e->n_ctx - pos)) die("engine_eval: %zu tokens at %d of %d", n, pos, e->n_ctx);
   for (size_t i = 0; i < n; i++) if (ids[i] < 0 || ids[i] >= e->m->n_vocab) die("engine_eval: token %d of %d", ids[i], e->m->n_vocab);
   if (gguf_check_size(e->file, err)) return -1;
-  if (n > 1 && !e->many.p && build(e, &e->many, e->room, false, err)) return -1;
-  while (n > 1) {
+  if (n > FEW && !e->many.p && build(e, &e->many, e->room, false, err)) return -1;
+  while (n > FEW) {
     size_t m = n - 1 < (size_t)e->chunk ? n - 1 : (size_t)e->chunk;
     memcpy(e->ids, ids, m * sizeof *ids);
     plan_run(e->many.p, (plan_var[]){{"n", (int64_t)m}, {"pos", pos}}, 2);
     ids += m; n -= m; pos += (int)m;
   }
-  e->ids[0] = ids[0];
-  plan_run(e->one.p, (plan_var[]){{"pos", pos}}, 1);
+  for (; n; ids++, n--, pos++) {
+    e->ids[0] = ids[0];
+    plan_run(e->one.p, (plan_var[]){{"pos", pos}}, 1);
+  }
   if (logits) *logits = e->logits;
   return 0;
 }
