@@ -10,7 +10,7 @@ usage: scripts/demo.sh [PROMPT] [OPTIONS OF weft run]
 
 Installs what is missing, builds Weft and continues PROMPT (default: "def ") with the small model in models/, which was
 trained on Python source.  The text goes to stdout, prompt included, the rest to stderr.
-Example: scripts/demo.sh "class Node" -n 200 --temp 0.5
+Example: scripts/demo.sh "class Node" -n 200 --temp 0.8
 END
     exit 0;;
 esac
@@ -20,6 +20,7 @@ prompt=${1-def }
 [ $# -eq 0 ] || shift
 "$here/scripts/setup.sh" demo
 "$here/scripts/build.sh"
-# Without BOS: to this model that token is the beginning of a file, where a function or a class seldom stands.
+# Without BOS: to this model that token is the beginning of a file, where a function or a class seldom stands.  A model so
+# small needs a low temperature to keep to the point and a penalty against repeating itself.
 printf '%s' "$prompt"
-exec "$here/build/weft" run -m "$here/models/tinypy.gguf" -p "$prompt" --no-bos -n 128 "$@"
+exec "$here/build/weft" run -m "$here/models/tinypy.gguf" -p "$prompt" --no-bos -n 128 --temp 0.5 --repeat-penalty 1.1 "$@"
