@@ -112,6 +112,7 @@ static bool dot_lanes(kernel *k) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
   uop *store = k->ast->src[0];
+  uop *dot = NULL;
   int lane = -1, inner = -1;
   for (size_t i = 0; i < l.n && lane < 0; i++) {
     uop *u = l.at[i];
@@ -120,7 +121,7 @@ static bool dot_lanes(kernel *k) {
       for (int r = x.n_out; r < x.n && lane < 0; r++) {
         bool bound = false;
         for (size_t j = (size_t)first_range(u); j < u->nsrc; j++) bound |= u->src[j] == x.at[r];
-        if (bound && uop_is_int(x.at[r]->src[0], 4) && x.at[o]->src[0]->op == OP_CONST && lanes_that_fit(k, x.at[o]) > 1 && dot_fits(u->src[0], x.at[o], x.at[r])) { lane = o; inner = r; }
+        if (bound && uop_is_int(x.at[r]->src[0], 4) && x.at[o]->src[0]->op == OP_CONST && lanes_that_fit(k, x.at[o]) > 1 && dot_fits(u->src[0], x.at[o], x.at[r])) { lane = o; inner = r; dot = u; }
       }
   }
   bool ok = lane >= 0 && stride_of(k, store->src[0], x.at[lane], lanes_that_fit(k, x.at[lane]), (enum dtype)store->src[1]->dt) == CONTIGUOUS;
@@ -128,6 +129,7 @@ static bool dot_lanes(kernel *k) {
     if (l.at[i]->op == OP_LOAD && coefficient(l.at[i]->src[0], x.at[lane]) != 4)
       ok = stride_of(k, l.at[i]->src[0], x.at[lane], lanes_that_fit(k, x.at[lane]), (enum dtype)l.at[i]->dt) != JUMPS;
   arena_free(a);
+  if (ok && kernel_separate(k, dot)) return dot_lanes(k);             // other reductions over these ranges are no dot products
   return ok && kernel_apply(k, (opt){OPT_TC, lane, inner});
 }
 
@@ -352,7 +354,32 @@ static void unroll_copy(kernel *k) {
   }
 }
 
+// Where there are work-groups: a row is shared by MV_THREADS_PER_ROW items, MV_BLOCKSIZE rows are in a group, each item has
+// MV_ROWS_PER_THREAD of them; sizes are halved until they divide. Without a reduction, neighbours go to neighbouring items.
+static void work_groups(kernel *k) {
+  uop *store = k->ast->src[0];
+  int count, per_row = env_int(ENV_MV_THREADS_PER_ROW), block = env_int(ENV_MV_BLOCKSIZE), rows = env_int(ENV_MV_ROWS_PER_THREAD);
+  uop *m = main_reduce(k, &count), *row = NULL;
+  for (size_t i = 2; i < store->nsrc; i++)
+    if (store->src[i]->b == AXIS_LOOP && store->src[i]->src[0]->op == OP_CONST && (!m || shares_loads(m, store->src[i]))) row = store->src[i];
+  if (!m) { per_row = 0; rows = 1; block = 32; }
+  if (m && per_row > 1) {
+    uop *r = m->src[m->nsrc - 1];
+    while (r->src[0]->op == OP_CONST && per_row > 1 && (r->src[0]->a % per_row || r->src[0]->a == per_row)) per_row /= 2;
+    if (r->src[0]->op == OP_CONST && per_row > 1) apply(k, OPT_GROUP, r, per_row);
+  }
+  if (!row) return;
+  int64_t size = row->src[0]->a;
+  while (rows > 1 && size % rows) rows /= 2;
+  while (block > 1 && (size / rows % block || size / rows == block)) block /= 2;
+  while (block > 1 && k->t->max_group && block * (per_row > 1 ? per_row : 1) > k->t->max_group) block /= 2;
+  int axis = axis_of(k, row);
+  if (rows > 1 && !kernel_apply(k, (opt){OPT_UPCAST, axis, rows})) return;
+  if (block > 1) kernel_apply(k, (opt){OPT_LOCAL, axis, block});
+}
+
 void heuristic(kernel *k) {
+  if (k->t->has_local) { work_groups(k); return; }
   bool dot = k->t->vector_bytes && dot_lanes(k);
   if (k->t->vector_bytes && !dot) {
     uop *r = output_lanes(k);

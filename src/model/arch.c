@@ -1,4 +1,4 @@
-// The table of architectures. A row says how a family differs from the plain decoder that graph.c builds; hyper-parameters come
+// The table of architectures. A row says how a family differs from the plain decoder that model_graph.c builds; hyper-parameters come
 // from the file, under the architecture's name.
 #include <string.h>
 #include "model/model.h"
