@@ -176,6 +176,8 @@ static inline bool kt_backend_cpu(kt_backend *b, const char *name, enum kt_way w
   b->t.has_f16 = b->cpu.has.f16c;
 #if defined(__x86_64__)
   b->t.lacks_round = !b->cpu.has.sse4_1;
+  b->t.has_dot4 = way != KT_C && (b->cpu.has.avx512vnni || (b->cpu.has.avxvnni && b->cpu.vector_bits <= 256));
+  b->t.prefetch_bytes = way == KT_LLVM ? 4096 : 0;
 #endif
   return true;
 }
