@@ -81,7 +81,7 @@ uop *expand_groups(graph *g, uop *ast) {
   group_ctx c = {.locals = uop_idx(g, 0), .local_size = 1, .next_range = 1 << 20};
   uop *store = ast->src[0];
   for (size_t i = 2; i < store->nsrc; i++)
-    if (store->src[i]->b == AXIS_LOCAL) {
+    if (store->src[i]->b == AXIS_LOCAL || store->src[i]->b == AXIS_UPCAST) {          // every item, and every copy of it, has a place of its own
       c.locals = idx_add(g, idx_mul(g, c.locals, store->src[i]->src[0]), store->src[i]);
       c.local_size *= store->src[i]->src[0]->a;
     }

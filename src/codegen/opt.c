@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/bounds.h"
+#include "graph/verify.h"
 
 const char *opt_name(enum opt_kind k) {
   static const char *const names[] = {"UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP"};
@@ -162,8 +163,15 @@ static bool split(kernel *k, uop *r, int64_t amount, enum axis_kind kind, bool t
     const uop *out = k->ast->src[0]->src[0]->src[0];
     c.guard_stores = !(out->s && end->vmax % amount == 0);
   }
+  uop *before = k->ast;
   replace(k, &c);
-  return true;
+  if (even) return true;
+  // padding is only for what the verifier can follow
+  str why = {0};
+  bool ok = verify_graph_ok(k->g, k->ast, STAGE_KERNEL, &why);
+  str_free(&why);
+  if (!ok) k->ast = before;
+  return ok;
 }
 
 static void change_kind(kernel *k, uop *r, enum axis_kind kind) {
@@ -317,6 +325,15 @@ void kernel_tile_ranges(const kernel *k, map *out) {
 
 enum { ENOUGH_TILES = 8, MANY_TILES = 64 };
 
+static bool has_guards(const kernel *k) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  bool hit = false;
+  for (size_t i = 0; i < l.n; i++) hit |= l.at[i]->op == OP_INVALID;
+  arena_free(a);
+  return hit;
+}
+
 void kernel_make_tiles(kernel *k) {
   graph *g = k->g;
   map may = {0};
@@ -331,6 +348,8 @@ void kernel_make_tiles(kernel *k) {
     else if (!symbolic) symbolic = r;
   }
   map_free(&may);
+  // where accesses are guarded, plain ranges are what bounds can be proven of: no flattening
+  if (n > 1 && has_guards(k)) { tiles = fixed[0]->src[0]->a; n = 1; }
   // inner ranges stay loops as long as enough tiles are left: less index arithmetic, longer runs
   while (n > 1 && fixed[n - 1]->b != AXIS_THREAD && tiles / fixed[n - 1]->src[0]->a >= MANY_TILES) tiles /= fixed[--n]->src[0]->a;
   if (n && (tiles >= ENOUGH_TILES || !symbolic)) {
