@@ -144,6 +144,15 @@ static bool has_axis(const axes *x, const uop *r) {
   return false;
 }
 
+static bool has_guards(const kernel *k) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  bool hit = false;
+  for (size_t i = 0; i < l.n; i++) hit |= l.at[i]->op == OP_INVALID;
+  arena_free(a);
+  return hit;
+}
+
 // r -> r' * amount + u (top: u * rest + r')
 static bool split(kernel *k, uop *r, int64_t amount, enum axis_kind kind, bool top) {
   graph *g = k->g;
@@ -165,8 +174,8 @@ static bool split(kernel *k, uop *r, int64_t amount, enum axis_kind kind, bool t
   }
   uop *before = k->ast;
   replace(k, &c);
-  if (even) return true;
-  // padding is only for what the verifier can follow
+  if (even && !has_guards(k)) return true;
+  // guards and padding are only for what the verifier can follow
   str why = {0};
   bool ok = verify_graph_ok(k->g, k->ast, STAGE_KERNEL, &why);
   str_free(&why);
@@ -324,15 +333,6 @@ void kernel_tile_ranges(const kernel *k, map *out) {
 }
 
 enum { ENOUGH_TILES = 8, MANY_TILES = 64 };
-
-static bool has_guards(const kernel *k) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
-  bool hit = false;
-  for (size_t i = 0; i < l.n; i++) hit |= l.at[i]->op == OP_INVALID;
-  arena_free(a);
-  return hit;
-}
 
 void kernel_make_tiles(kernel *k) {
   graph *g = k->g;
