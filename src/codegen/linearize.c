@@ -199,21 +199,27 @@ static void guarded(linear *l, uop *cond, uop *index, uop *value) {
   if (cond) append(r, uop_new(l->g, OP_ENDIF, DT_VOID, 1, NULL, 0, (uarg){0}));
 }
 
+// Appends a node whose sources stand already, unless it stands there itself.
+static uop *once(linear *l, uop *u) {
+  region *r = &l->stack[l->depth - 1];
+  if (known(l, u)) return u;
+  append(r, u);
+  map_put(&r->done, u, u);
+  return u;
+}
+
 static uop *lane(linear *l, uop *v, int i) {
   if (v->lanes == 1) return v;
-  uop *e = uop_new(l->g, OP_EXTRACT, (enum dtype)v->dt, 1, &v, 1, (uarg){.a = i});
-  append(&l->stack[l->depth - 1], e);
-  return e;
+  return once(l, uop_new(l->g, OP_EXTRACT, (enum dtype)v->dt, 1, &v, 1, (uarg){.a = i}));
 }
 
 static void emit_store(linear *l, uop *st) {
   uop *index = st->src[0], *i = index->src[1], *value = emit(l, st->src[1]), *mem = emit(l, index->src[0]);
-  region *r = &l->stack[l->depth - 1];
   if (i->op != OP_WHERE || uop_unsplat(i->src[2])->op != OP_INVALID) { guarded(l, NULL, emit(l, index), value); return; }
   uop *cond = emit(l, i->src[0]), *at = emit(l, i->src[1]);
   for (int k = 0; k < value->lanes; k++) {
     uop *address = uop_index(l->g, mem, lane(l, at, k)), *c = lane(l, cond, k);
-    append(r, address);
+    once(l, address);
     guarded(l, c, address, lane(l, value, k));
   }
 }
