@@ -129,8 +129,23 @@ static void note_constant(decide *d, const uop *u) {
   if (constant) map_put(&d->constant, u, (void *)1);
 }
 
+// A sum of floats that is a term of another reduction: computed inside, its loop would decide how the outer one is laid in lanes, and
+// that must depend on the reduced length alone.
+static bool inside_a_reduction(decide *d, const uop *u) {
+  if (u->op != OP_REDUCE_AXIS || !dtype_is_float((enum dtype)u->dt)) return false;
+  for (use *o = map_ptr(&d->uses, u); o; o = o->next) {
+    map seen = {0};
+    bool hit = false;
+    for (int i = 0; i < o->at.n; i++) mark_ranges(o->at.idx[i], &seen);
+    for (int i = o->n_outputs; i < o->n_loops; i++) hit |= map_has(&seen, o->loops[i]);
+    map_free(&seen);
+    if (hit) return true;
+  }
+  return false;
+}
+
 static bool worth_storing(decide *d, uop *u) {
-  if (must_store(u)) return true;
+  if (must_store(u) || inside_a_reduction(d, u)) return true;
   if (map_has(&d->constant, u)) return false;
   double evals = 0, n = elements(u->shape);
   int count = 0;
