@@ -12,7 +12,7 @@ import pytest
 
 MEAN_KL, GAP = 2e-3, 0.05
 # Steps at which the record itself is in doubt: (record, case, step).  tinypy-q4_k_m: tokens 19 and 568 are 0.052 apart in the record;
-# llama.cpp 0.3.36 built elsewhere prefers 568, and so does DEV=REF, in f32 and with int8 activations alike.
+# another build of llama.cpp prefers 568 by 0.04, as DEV=REF does with 8-bit activations; exact arithmetic prefers 19 by 0.04.
 DOUBTFUL = {("tinypy-q4_k_m", 1, 19)}
 RECORDS = ["tiny-llama", "tiny-qwen2", "tiny-qwen3", "tinypy-f16", "tinypy-q4_0", "tinypy-q4_k_m", "tinypy-q6_k", "tinypy-q8_0"]
 
