@@ -223,6 +223,12 @@ static void k_sum_f64(kt *t) { reduces(t, OP_ADD, DT_F64); }
 
 static void k_reduce_two_axes(kt *t) { kt_out(t, t_reduce(t->g, t_reduce(t->g, F32_IN(t, 4, 6, 32), OP_ADD, 2), OP_ADD, 0)); }
 static void k_reduce_mixed(kt *t) { kt_out(t, t_reduce(t->g, t_exp(t->g, t_reduce(t->g, F32_IN(t, 4, 6, 32), OP_MAX, 2)), OP_ADD, 1)); }
+static void k_reduce_nested(kt *t) {              // both could lie in lanes, of different widths; not in one kernel
+  tensor *x = t_mul(t->g, F32_IN(t, 4, 1), t_exp(t->g, F32_IN(t, 8)));
+  kt_out(t, t_reduce(t->g, t_reduce(t->g, x, OP_MAX, 1), OP_ADD, 0));
+  tensor *y = t_mul(t->g, F32_IN(t, 32, 1), F32_IN(t, 16));
+  kt_out(t, t_reduce(t->g, t_exp(t->g, t_reduce(t->g, y, OP_ADD, 1)), OP_ADD, 0));
+}
 static void k_reduce_padded(kt *t) { kt_out(t, t_reduce(t->g, t_pad(t->g, F32_IN(t, 5, 13), 1, 2, 1), OP_MAX, 1)); }
 static void k_reduce_const(kt *t) { kt_out(t, t_reduce(t->g, t_broadcast(t->g, F32_IN(t, 5, 1), t_add(t->g, F32_IN(t, 5, 9), t_float(t->g, 0))->shape), OP_ADD, 1)); }
 static void k_variance(kt *t) {
@@ -332,6 +338,10 @@ static void k_symbolic_stored(kt *t) {            // an intermediate of symbolic
   kt_out(t, t_reduce(g, x, OP_ADD, 1));
   kt_out(t, t_mul(g, x, t_scale(g, x, 2)));
 }
+static void k_symbolic_flip(kt *t) {
+  uop *n = kt_var(t, "n", 1, 21);
+  kt_out(t, t_flip(t->g, t_slice(t->g, F32_IN(t, 21, 3), 0, IDX(t, 0), n), 0));
+}
 static void k_symbolic_scalar(kt *t) {            // the variable as a number
   uop *pos = kt_var(t, "pos", 0, 1000);
   kt_out(t, t_mul(t->g, t_cast(t->g, t_add(t->g, t_iota(t->g, IDX(t, 9)), pos), DT_F32), F32_IN(t, 9)));
@@ -424,12 +434,12 @@ static const kt_case kt_cases[] = {
   K(bitcast_same), K(bitcast_wider), K(bitcast_half), K(bitcast_moved),
   K(permute), K(transpose_wide), K(pad), K(pad_value), K(pad_of_pad), K(flip), K(shrink), K(reshape), K(reshape_padded), K(moves), K(cat), K(cat_wide), K(stack),
   K(window), K(iota), K(gather), K(gather_clamped), K(gather_vector), K(gather_computed),
-  K(sum), K(max), K(min), K(product), K(sum_i32), K(max_i8), K(min_u16), K(max_u8), K(product_i64), K(sum_f64), K(reduce_two_axes), K(reduce_mixed),
+  K(sum), K(max), K(min), K(product), K(sum_i32), K(max_i8), K(min_u16), K(max_u8), K(product_i64), K(sum_f64), K(reduce_two_axes), K(reduce_mixed), K(reduce_nested),
   K(reduce_padded), K(reduce_const), K(variance), K(argmax), K(prefix_sum),
   K(matvec), K(matmul), K(matmul_odd), K(matmul_half), K(matmul_bf16), K(matmul_batched), K(matmul_transposed), K(matmul_bias_silu), K(norm), K(norm_matmul),
   K(matmul_norm), K(two_matmuls), K(int_dot), K(codes_matvec), K(softmax), K(softmax_first), K(softmax_masked), K(attention),
   K(symbolic_rows), K(symbolic_columns), K(symbolic_offset), K(symbolic_sum), K(symbolic_max), K(symbolic_min), K(symbolic_product), K(symbolic_matmul),
-  K(symbolic_softmax), K(symbolic_stored), K(symbolic_scalar), K(symbolic_two),
+  K(symbolic_softmax), K(symbolic_stored), K(symbolic_flip), K(symbolic_scalar), K(symbolic_two),
   K(store_part), K(store_permuted), K(cache), K(cache_chunk), K(in_place), K(in_place_flip), K(shift_down), K(read_then_store), K(read_both), K(two_stores),
 };
 #undef K

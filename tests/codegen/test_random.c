@@ -84,12 +84,14 @@ static tensor *reduction(gen *g, tensor *x) {
   }
 }
 
-static tensor *reshape(gen *g, tensor *x) {       // two axes into one, or one into two
+// Two axes into one, or one into two.  A symbolic axis keeps to itself: indices modulo a symbolic size are right, but not proven.
+static tensor *reshape(gen *g, tensor *x) {
   graph *h = g->t->g;
   uop *d[MAX_DIMS];
   int n = x->shape->n, at = below(g, n), m = 0;
   if (n > 1 && below(g, 2)) {
     at = below(g, n - 1);
+    if (x->shape->dim[at]->op != OP_CONST || x->shape->dim[at + 1]->op != OP_CONST) return x;
     for (int i = 0; i < n; i++)
       if (i == at + 1) d[m - 1] = idx_mul(h, d[m - 1], x->shape->dim[i]);
       else d[m++] = x->shape->dim[i];
