@@ -39,12 +39,11 @@ static void name_kernel(const kernel *k, program *p) {
 // Bytes touched and operations done by one launch, with symbolic sizes at a nominal length.
 static double size_of(const uop *range) { return range->src[0]->op == OP_CONST ? (double)range->src[0]->a : (double)min_i64(range->src[0]->vmax, 128); }
 
-static double product_of_ranges(uop *u, const axes *bound) {
+static double product_of_ranges(uop *u) {
   map m = {0};
   free_ranges(u, &m);
   double n = 1;
   for (size_t i = 0; i < m.cap; i++) if (m.used[i]) n *= size_of((const uop *)(uintptr_t)m.keys[i]);
-  (void)bound;
   map_free(&m);
   return n;
 }
@@ -56,14 +55,14 @@ static void estimate(const uop *ast, program *p) {
   for (size_t i = 0; i < l.n; i++) {
     uop *u = l.at[i];
     if (u->op == OP_INDEX && u->src[0]->op == OP_PARAM) {
-      double n = product_of_ranges(u->src[1], NULL), all = (double)u->src[0]->b;
+      double n = product_of_ranges(u->src[1]), all = (double)u->src[0]->b;
       if (n > all) n = all;
       bytes[u->src[0]->a] += n * dtype_size((enum dtype)u->src[0]->dt);
       double cap = all * dtype_size((enum dtype)u->src[0]->dt);
       if (bytes[u->src[0]->a] > cap) bytes[u->src[0]->a] = cap;
     }
-    if (dtype_is_float((enum dtype)u->dt) && (op_flags((enum op)u->op) & OPF_ELEMENTWISE) && u->op != OP_WHERE) flops += product_of_ranges(u, NULL);
-    if (u->op == OP_REDUCE) flops += product_of_ranges(u->src[0], NULL);
+    if (dtype_is_float((enum dtype)u->dt) && (op_flags((enum op)u->op) & OPF_ELEMENTWISE) && u->op != OP_WHERE) flops += product_of_ranges(u);
+    if (u->op == OP_REDUCE) flops += product_of_ranges(u->src[0]);
   }
   double total = 0;
   for (int i = 0; i < p->n_bufs; i++) total += bytes[i];
@@ -104,41 +103,27 @@ static void find_arguments(uop *ast, program *p) {
 // On a machine with work-groups, GLOBAL, LOCAL and GROUP ranges are numbers that the launch gives; a store after a GROUP is one item's.
 static uop *special_axes(kernel *k, program *p) {
   graph *g = k->g;
-  uop *store = k->ast->src[0], *only_first = NULL;
+  uop *only_first = NULL;
   axes x;
   kernel_axes(k, &x);
-  map m = {0};
-  int n_global = 0, n_local = 0;
+  map specials = {0};
+  int count[2] = {0, 0};
   for (int i = 0; i < x.n; i++) {
     uop *r = x.at[i];
-    static const char *const names[2][3] = {{"g0", "g1", "g2"}, {"l0", "l1", "l2"}};
-    bool global = r->b == AXIS_GLOBAL, local = r->b == AXIS_LOCAL || r->b == AXIS_GROUP;
-    if (!global && !local) continue;
-    int at = global ? n_global++ : n_local++;
-    if (at >= 3) die("more than three %s axes", global ? "GLOBAL" : "LOCAL");
-    uop *s = uop_new(g, OP_SPECIAL, DT_IDX, 1, NULL, 0, (uarg){.a = 0, .b = r->src[0]->vmax, .s = names[local][at], .s_len = 2});
-    (global ? p->global : p->local)[at] = r->src[0];
-    map_put(&m, r, s);
+    bool local = r->b == AXIS_LOCAL || r->b == AXIS_GROUP;
+    if (!local && r->b != AXIS_GLOBAL) continue;
+    int at = count[local]++;
+    if (at >= 3) die("more than three %s axes", local ? "LOCAL" : "GLOBAL");
+    char name[2] = {local ? 'l' : 'g', (char)('0' + at)};
+    uop *s = uop_new(g, OP_SPECIAL, DT_IDX, 1, NULL, 0, (uarg){.b = r->src[0]->vmax, .s = name, .s_len = 2});
+    (local ? p->local : p->global)[at] = r->src[0];
+    map_put(&specials, r, s);
     if (r->b == AXIS_GROUP) only_first = bool_and(g, only_first, idx_lt(g, s, uop_idx(g, 1)));
   }
-  uop *grouped = expand_groups(g, k->ast);
-  store = grouped->src[0];
-  uop *src[64];
+  uop *store = uop_substitute(g, expand_groups(g, k->ast)->src[0], &specials), *src[2 + MAX_AXES] = {store->src[0], store->src[1]};
+  map_free(&specials);
   size_t n = 2;
-  map_free(&m);
-  // substitute in everything, then drop the ranges that are specials now from the store's list
-  for (int i = 0, gl = 0, lo = 0; i < x.n; i++) {
-    uop *r = x.at[i];
-    bool global = r->b == AXIS_GLOBAL, local = r->b == AXIS_LOCAL || r->b == AXIS_GROUP;
-    if (!global && !local) continue;
-    char name[3] = {global ? 'g' : 'l', (char)('0' + (global ? gl++ : lo++)), 0};
-    map_put(&m, r, uop_new(g, OP_SPECIAL, DT_IDX, 1, NULL, 0, (uarg){.a = 0, .b = r->src[0]->vmax, .s = name, .s_len = 2}));
-  }
-  uop *replaced = uop_substitute(g, store, &m);
-  map_free(&m);
-  src[0] = replaced->src[0];
-  src[1] = replaced->src[1];
-  for (size_t i = 2; i < replaced->nsrc; i++) if (replaced->src[i]->op == OP_RANGE) src[n++] = replaced->src[i];
+  for (size_t i = 2; i < store->nsrc; i++) if (store->src[i]->op == OP_RANGE) src[n++] = store->src[i];
   if (only_first) {
     uop *i = src[0]->src[1], *valid = only_first;
     if (i->op == OP_WHERE) { valid = bool_and(g, i->src[0], valid); i = i->src[1]; }

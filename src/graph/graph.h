@@ -23,7 +23,7 @@ tensor *t_pad(graph *g, tensor *x, int axis, int64_t before, int64_t after);  //
 tensor *t_slice(graph *g, tensor *x, int axis, uop *offset, uop *size);
 tensor *t_slice_i(graph *g, tensor *x, int axis, int64_t offset, int64_t size);
 tensor *t_flip(graph *g, tensor *x, int axis);
-tensor *t_cat_last(graph *g, tensor *a, tensor *b);                           // along the last axis, by padding and adding nothing: WHERE
+tensor *t_cat_last(graph *g, tensor *a, tensor *b);                           // one after the other along the last axis
 tensor *t_gather(graph *g, tensor *x, tensor *ids);                           // x[ids[..], ...]; ids are clamped to x's rows
 tensor *t_stack_last(graph *g, tensor *const *x, int n);                      // a new last axis of size n
 // Elementwise, with broadcasting; both sides of one dtype.
