@@ -93,14 +93,24 @@ void prover_assume(prover *p, uop *cond) { p->cond = cond ? simplify(p->g, read_
 
 typedef struct fact { idx_sum s; int64_t max; } fact;   // s (without constant) <= max
 
-static void find_facts(graph *g, uop *cond, fact *f, int *n) {
-  if (cond->op == OP_AND && cond->dt == DT_BOOL) { find_facts(g, cond->src[0], f, n); find_facts(g, cond->src[1], f, n); return; }
-  if (cond->op != OP_CMPLT || cond->src[0]->dt != DT_IDX || *n == MAX_FACTS) return;
+static void less(graph *g, uop *x, uop *y, fact *f, int *n) {             // x < y: x - y <= -1
+  if (*n == MAX_FACTS) return;
   fact *t = &f[*n];
-  if (!idx_sum_of(uop_op2(g, OP_SUB, cond->src[0], cond->src[1]), &t->s) || t->s.constant == INT64_MIN) return;
-  t->max = -1 - t->s.constant;                          // x - y <= -1
+  if (!idx_sum_of(uop_op2(g, OP_SUB, x, y), &t->s) || t->s.constant == INT64_MIN) return;
+  t->max = -1 - t->s.constant;
   t->s.constant = 0;
   if (t->s.n) ++*n;
+}
+
+static void find_facts(graph *g, uop *cond, fact *f, int *n) {
+  if (cond->op == OP_AND && cond->dt == DT_BOOL) { find_facts(g, cond->src[0], f, n); find_facts(g, cond->src[1], f, n); return; }
+  if (cond->op == OP_CMPLT && cond->src[0]->dt == DT_IDX) less(g, cond->src[0], cond->src[1], f, n);
+}
+
+// A range stays below its end, also where that is symbolic.
+static void find_range_facts(graph *g, const idx_sum *s, fact *f, int *n) {
+  for (int i = 0; i < s->n; i++)
+    if (s->atom[i]->op == OP_RANGE && s->atom[i]->src[0]->op != OP_CONST && s->atom[i]->src[0]->dt == DT_IDX) less(g, s->atom[i], s->atom[i]->src[0], f, n);
 }
 
 static bool add_scaled(int64_t *sum, int64_t by, int64_t v) { int64_t t; return mul_i64(by, v, &t) && add_i64(*sum, t, sum); }
@@ -142,6 +152,7 @@ static bounds bounds_of_sum(prover *p, const idx_sum *s, uop *cond) {
   fact facts[MAX_FACTS];
   int n = 0;
   if (cond) find_facts(p->g, cond, facts, &n);
+  find_range_facts(p->g, s, facts, &n);
   for (int f = 0; f < n; f++)
     for (int i = 0; i < s->n; i++)
       for (int k = 0; k < facts[f].s.n; k++) {
