@@ -104,6 +104,11 @@ static bool dot_fits(const uop *product, const uop *lane, const uop *inner) {
   return together;
 }
 
+static bool binds(const uop *reduce, const uop *r) {
+  for (size_t i = (size_t)first_range(reduce); i < reduce->nsrc; i++) if (reduce->src[i] == r) return true;
+  return false;
+}
+
 // A dot-product instruction, if some integer reduction over an axis of four and some output axis fit it, and all other memory
 // moves along that output axis by one element or not at all.
 static bool dot_lanes(kernel *k) {
@@ -128,8 +133,12 @@ static bool dot_lanes(kernel *k) {
   for (size_t i = 0; ok && i < l.n; i++)
     if (l.at[i]->op == OP_LOAD && coefficient(l.at[i]->src[0], x.at[lane]) != 4)
       ok = stride_of(k, l.at[i]->src[0], x.at[lane], lanes_that_fit(k, x.at[lane]), (enum dtype)l.at[i]->dt) != JUMPS;
+  // a reduction over the same range that is no dot product gets ranges of its own
+  uop *other = NULL;
+  for (size_t i = 0; ok && i < l.n && !other; i++)
+    if (l.at[i]->op == OP_REDUCE && l.at[i] != dot && binds(l.at[i], x.at[inner]) && !dot_fits(l.at[i]->src[0], x.at[lane], x.at[inner])) other = l.at[i];
   arena_free(a);
-  if (ok && kernel_separate(k, dot)) return dot_lanes(k);             // other reductions over these ranges are no dot products
+  if (other && kernel_separate(k, other)) return dot_lanes(k);
   return ok && kernel_apply(k, (opt){OPT_TC, lane, inner});
 }
 
@@ -186,11 +195,6 @@ static bool depends_on_lane(uop *u) {
     if (m.used[i] && ((const uop *)(uintptr_t)m.keys[i])->b == AXIS_LANE) hit = true;
   map_free(&m);
   return hit;
-}
-
-static bool binds(const uop *reduce, const uop *r) {
-  for (size_t i = (size_t)first_range(reduce); i < reduce->nsrc; i++) if (reduce->src[i] == r) return true;
-  return false;
 }
 
 static bool lane_one_reduce(kernel *k) {
