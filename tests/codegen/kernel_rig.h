@@ -170,7 +170,9 @@ static inline bool kt_backend_cpu(kt_backend *b, const char *name, enum kt_way w
   error err = {0};
   *b = (kt_backend){.name = name, .way = way};
   cpu_detect(&have);
-  if (cpu_target_for(cpu, &have, &b->cpu, &err)) { print_message("skipped: %s: %s\n", name, err.text); return false; }
+  int lacks = cpu_target_for(cpu, &have, &b->cpu, &err);
+  if (lacks && !strcmp(cpu, "native")) fail_msg("%s: %s", name, err.text);          // only a level that the machine lacks is skipped
+  if (lacks) { print_message("skipped: %s: %s\n", name, err.text); return false; }
   b->t = render_find(way == KT_C ? "c" : "llvm")->target;
   b->t.vector_bytes = b->cpu.vector_bits / 8;
   b->t.has_fma = b->cpu.has.fma;
