@@ -1,0 +1,48 @@
+// What expressions of formats are made of: the bytes of blocks as a tensor {rows, block, byte}, and slices, shifts and tables over them.
+// Shared by dequant.c (where the table of expressions is), dequant_low.c and dequant_iq.c; nobody else includes it.
+//
+// Codes and the scales of sub-blocks stay integers up to the last multiplication, which is by a float scale.
+#ifndef WEFT_DEQUANT_IMPL_H
+#define WEFT_DEQUANT_IMPL_H
+#include "model/dequant.h"
+
+typedef struct blocks { graph *g; tensor *bytes; int64_t rows, n; bool tiled; } blocks;   // bytes: U8 {rows, n blocks, bytes of a block}; or tiled
+
+enum { TILE_ROWS = 16 };
+
+static inline tensor *as(const blocks *b, tensor *x, int n, const int64_t *tail) {      // x as {rows, n blocks, tail...}
+  int64_t d[MAX_DIMS] = {b->rows, b->n};
+  for (int i = 0; i < n; i++) d[2 + i] = tail[i];
+  return t_reshape_i(b->g, x, 2 + n, d);
+}
+#define AS(b, x, ...) as(b, x, (int)COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
+
+// Bytes at .. at + count of every block: {rows, n, count}. They are tiled in units of `unit` bytes.
+static inline tensor *field(const blocks *b, int64_t at, int64_t count, int64_t unit) {
+  if (!b->tiled) return t_slice_i(b->g, b->bytes, 2, at, count);
+  tensor *t = t_slice_i(b->g, b->bytes, 2, TILE_ROWS * at, TILE_ROWS * count);
+  t = t_reshape_i(b->g, t, 5, (int64_t[]){b->rows / TILE_ROWS, b->n, count / unit, TILE_ROWS, unit});
+  return AS(b, t_permute(b->g, t, (int[]){0, 3, 1, 2, 4}), count);
+}
+static inline tensor *codes(const blocks *b, int64_t at, int64_t count) { return field(b, at, count, 4); }
+static inline tensor *half_at(const blocks *b, int64_t at) { return t_cast(b->g, t_bitcast(b->g, field(b, at, 2, 2), DT_F16), DT_F32); }
+static inline tensor *f32(const blocks *b, tensor *x) { return t_cast(b->g, x, DT_F32); }
+
+// 0, step, 2 step, ... as a tensor {count} or, with `inner`, {count, 1}
+static inline tensor *steps(const blocks *b, enum dtype dt, int64_t count, int64_t step, bool inner) {
+  tensor *i = t_cast(b->g, t_op2(b->g, OP_MUL, t_iota(b->g, uop_idx(b->g, count)), uop_idx(b->g, step)), dt);
+  return inner ? t_reshape_i(b->g, i, 2, (int64_t[]){count, 1}) : i;
+}
+
+static inline tensor *op_int(const blocks *b, enum op op, tensor *x, int64_t k) { return t_op2(b->g, op, x, uop_int(b->g, (enum dtype)x->dt, k)); }
+static inline tensor *bits(const blocks *b, tensor *x, int64_t shift, int64_t mask) { return op_int(b, OP_AND, shift ? op_int(b, OP_SHR, x, shift) : x, mask); }
+
+// Low nibbles of `count` bytes, then their high nibbles: {2, count}
+static inline tensor *nibbles(const blocks *b, int64_t at, int64_t count) {
+  return op_int(b, OP_AND, t_op2(b->g, OP_SHR, AS(b, codes(b, at, count), 1, count), steps(b, DT_U8, 2, 4, true)), 15);
+}
+
+static inline tensor *centred(const blocks *b, tensor *q, int64_t zero) { return f32(b, op_int(b, OP_SUB, t_cast(b->g, q, DT_I8), zero)); }
+
+typedef tensor *expression(const blocks *b);                           // F32, as many elements as the blocks have, in their order
+#endif
