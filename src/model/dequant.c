@@ -175,6 +175,7 @@ tensor *dequant_dot(graph *g, const struct format *f, int64_t id, int64_t rows, 
 static expression *const expressions[] = {
   [FORMAT_Q4_0] = q4_0, [FORMAT_Q4_1] = q4_1, [FORMAT_Q5_0] = q5_0, [FORMAT_Q5_1] = q5_1, [FORMAT_Q8_0] = q8_0,
   [FORMAT_Q4_K] = q4_k, [FORMAT_Q5_K] = q5_k, [FORMAT_Q6_K] = q6_k,
+  [FORMAT_Q2_K] = expr_q2_k, [FORMAT_Q3_K] = expr_q3_k, [FORMAT_TQ1_0] = expr_tq1_0, [FORMAT_TQ2_0] = expr_tq2_0,
 };
 
 enum dtype dequant_buffer_dtype(const struct format *f) {

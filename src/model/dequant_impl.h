@@ -45,4 +45,5 @@ static inline tensor *nibbles(const blocks *b, int64_t at, int64_t count) {
 static inline tensor *centred(const blocks *b, tensor *q, int64_t zero) { return f32(b, op_int(b, OP_SUB, t_cast(b->g, q, DT_I8), zero)); }
 
 typedef tensor *expression(const blocks *b);                           // F32, as many elements as the blocks have, in their order
+expression expr_q2_k, expr_q3_k, expr_tq1_0, expr_tq2_0;              // dequant_low.c
 #endif
