@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "device/memory.h"
 #include "engine/weights.h"
+#include "model/codebook.h"
 #include "model/model.h"
 
 enum { FEW = 4 /* tokens: one by one is quicker than a chunk */, DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, CTX_STEP = 64 };
@@ -54,6 +55,7 @@ static int reserve(engine *e, error *err) {
 static void *buffer(void *ctx, int64_t id) {
   engine *e = ctx;
   int64_t own = id - model_buffer_id(e->m, 0);
+  if (codebook_is(id)) return codebook_data(id);
   if (id >= MODEL_TILED) return e->w.at[id - MODEL_TILED];
   if (own < 0) return (void *)(uintptr_t)gguf_tensor_at(e->file, (size_t)id)->data;
   if (own == BUF_IDS) return e->ids;
@@ -69,6 +71,7 @@ static void role(void *ctx, const sched_kernel *k, char *out, size_t cap) {
   const gguf_tensor *best = NULL;
   bool cache = false;
   for (int i = 0; i < k->n_bufs; i++) {
+    if (codebook_is(k->bufs[i])) continue;
     int64_t own = k->bufs[i] - model_buffer_id(e->m, 0);
     bool tiled = k->bufs[i] >= MODEL_TILED && k->bufs[i] < TEMP_IDS;
     if (own >= BUF_CACHE && k->bufs[i] < MODEL_TILED) cache = true;

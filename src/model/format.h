@@ -23,25 +23,25 @@
   F(13, Q5_K,    256, 176, true) \
   F(14, Q6_K,    256, 210, true) \
   F(15, Q8_K,    256, 292, false) \
-  F(16, IQ2_XXS, 256,  66, false) \
-  F(17, IQ2_XS,  256,  74, false) \
-  F(18, IQ3_XXS, 256,  98, false) \
-  F(19, IQ1_S,   256,  50, false) \
-  F(20, IQ4_NL,   32,  18, false) \
-  F(21, IQ3_S,   256, 110, false) \
-  F(22, IQ2_S,   256,  82, false) \
-  F(23, IQ4_XS,  256, 136, false) \
+  F(16, IQ2_XXS, 256,  66, true) \
+  F(17, IQ2_XS,  256,  74, true) \
+  F(18, IQ3_XXS, 256,  98, true) \
+  F(19, IQ1_S,   256,  50, true) \
+  F(20, IQ4_NL,   32,  18, true) \
+  F(21, IQ3_S,   256, 110, true) \
+  F(22, IQ2_S,   256,  82, true) \
+  F(23, IQ4_XS,  256, 136, true) \
   F(24, I8,        1,   1, false) \
   F(25, I16,       1,   2, false) \
   F(26, I32,       1,   4, false) \
   F(27, I64,       1,   8, false) \
   F(28, F64,       1,   8, false) \
-  F(29, IQ1_M,   256,  56, false) \
+  F(29, IQ1_M,   256,  56, true) \
   F(30, BF16,      1,   2, true) \
   F(34, TQ1_0,   256,  54, true) \
   F(35, TQ2_0,   256,  66, true) \
-  F(39, MXFP4,    32,  17, false) \
-  F(40, NVFP4,    64,  36, false) \
+  F(39, MXFP4,    32,  17, true) \
+  F(40, NVFP4,    64,  36, true) \
   F(41, Q1_0,    128,  18, false) \
   F(42, Q2_0,     64,  18, false)
 

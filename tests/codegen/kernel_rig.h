@@ -15,6 +15,7 @@
 #include "base/env.h"
 #include "codegen/codegen.h"
 #include "codegen/tensor_eval.h"
+#include "model/codebook.h"
 #include "schedule/schedule.h"
 
 enum { KT_BUFS = 12, KT_VARS = 4, KT_KERNELS = 24, KT_SLACK = 64, KT_PARTS = 3, KT_ELEMS_OF_GPU = 1 << 16 };
@@ -132,7 +133,7 @@ static inline void kt_memory_free(kt_memory *m) {
   for (int i = 0; i <= KT_BUFS; i++) if (m->mapped[i]) munmap(m->mapped[i], m->size[i]);
 }
 
-static inline const unsigned char *kt_start(void *ctx, int64_t id) { return ((kt *)ctx)->bufs[id].start; }
+static inline const unsigned char *kt_start(void *ctx, int64_t id) { return codebook_is(id) ? codebook_data(id) : ((kt *)ctx)->bufs[id].start; }
 
 // What all buffers hold afterwards, by the meaning of the graph.  values: of the variables, in t's order.
 static inline void kt_expect(kt *t, const int64_t *values, kt_memory *want) {
@@ -279,7 +280,7 @@ static inline void kt_execute(const kt_run *r, const kt_code *code, const int64_
       const program *p = code[i].p;
       unsigned char *bufs[KT_BUFS + KT_KERNELS];
       int64_t vars[KT_VARS] = {0};
-      for (int b = 0; b < k->n_bufs; b++) bufs[b] = k->bufs[b] >= TEMP_IDS ? m->arena + kt_temp_offset(s, k->bufs[b]) : m->at[k->bufs[b]];
+      for (int b = 0; b < k->n_bufs; b++) bufs[b] = k->bufs[b] >= TEMP_IDS ? m->arena + kt_temp_offset(s, k->bufs[b]) : codebook_is(k->bufs[b]) ? codebook_data(k->bufs[b]) : m->at[k->bufs[b]];
       for (int v = 0; v < p->n_vars; v++)
         for (int w = 0; w < r->t.n_vars; w++) if (!strcmp(p->vars[v]->s, r->t.vars[w].name)) vars[v] = values[w];
       kt_launch(&code[i], bufs, vars);

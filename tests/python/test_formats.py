@@ -14,10 +14,11 @@ import pytest
 gguf = pytest.importorskip("gguf")
 from gguf import GGMLQuantizationType, quants  # noqa: E402
 
-# Where the half-precision scales of a block lie, and its bytes.
+# Where the half-precision scales of a block lie. "1", "4": bytes at the start, each a whole scale. "split": a quarter in each of the last four words.
 SCALES = {
     "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
     "Q2_K": [80, 82], "Q3_K": [108], "TQ1_0": [52], "TQ2_0": [64],
+    "IQ1_S": [0], "IQ1_M": ["split"], "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": ["1"], "NVFP4": ["4"],
 }
 EDGES = [0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x0400, 0x3c00, 0xbc00, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e00, 0xfe00, 0x7c01]
 WAYS = {
@@ -54,16 +55,32 @@ def blocks_of(name, size, n_blocks):
             numbers = np.resize(np.arange(1 << 16, dtype=np.uint64), n_blocks - 2)
         raw[2:] = numbers[:, None] >> (8 * np.arange(size, dtype=np.uint64)) & 255
         return raw
+    def put(block, place, scale):
+        if place == "split":
+            for i in range(4):
+                raw[block, -7 + 2 * i] = raw[block, -7 + 2 * i] & 15 | (scale >> 4 * i & 15) << 4
+        else:
+            raw[block, place], raw[block, place + 1] = scale & 255, scale >> 8
+
+    def ordinary():
+        return int(rng.integers(0x2000, 0x3000))
+
     at = 2
+    if places[0] in ("1", "4"):                           # all values of the bytes
+        count = int(places[0])
+        for i in range(0, 256 if n_blocks >= 256 + at else 64, count):
+            raw[at, :count] = range(i, i + count)
+            at += 1
+        places = []
     for place in places:                                  # each scale in turn an edge, the others ordinary
         for edge in EDGES:
             for other in places:
-                raw[at, other], raw[at, other + 1] = rng.integers(0, 256), 0x20 + rng.integers(0, 16)
-            raw[at, place], raw[at, place + 1] = edge & 255, edge >> 8
+                put(at, other, ordinary())
+            put(at, place, edge)
             at += 1
     for i in range(at, n_blocks, 2):                      # half of the rest with scales of ordinary size
         for place in places:
-            raw[i, place + 1] = 0x20 + raw[i, place + 1] % 16
+            put(i, place, ordinary())
     assert at <= n_blocks
     return raw
 
@@ -89,9 +106,9 @@ def same_bits(name, way, got, want, block):
         pytest.fail(f"{name}, {way}: {len(wrong)} of {len(want)} differ; block {i // block}, element {i % block}: {got[i]!r}, should be {want[i]!r}")
 
 
-def sizes(block):
-    """Rows (a multiple of 16, for tiles) and columns, in blocks."""
-    return (64, 3) if block > 1 else (96, 700)
+def sizes(name, block):
+    """Rows (a multiple of 16, for tiles) and columns, in blocks: enough for every entry of a code book to occur."""
+    return (96, 700) if block == 1 else (64, 13) if name.startswith("IQ") or name == "MXFP4" else (64, 3)
 
 
 def test_every_format_is_here(formats):
@@ -104,7 +121,7 @@ def test_every_format_is_here(formats):
 @pytest.mark.parametrize("name", [*SCALES, "F32", "F16", "BF16"])
 def test_bits(tool, formats, name):
     block, size, can_tile = formats[name]
-    rows, n = sizes(block)
+    rows, n = sizes(name, block)
     raw = blocks_of(name, size, rows * n)
     want = expected(name, raw)
     for way, env in WAYS.items():
@@ -119,7 +136,7 @@ def test_odd_rows(tool, formats, name):
     """Sizes that fit nothing: one row of one block, and seven rows of five."""
     block, size, _ = formats[name]
     for rows, n in ((1, 1), (7, 5)):
-        raw = blocks_of(name, size, 64)[-rows * n:]
+        raw = blocks_of(name, size, 128)[-rows * n:]
         same_bits(name, f"{rows} rows", run(tool, {}, name, rows, n * block, raw), expected(name, raw), block)
 
 

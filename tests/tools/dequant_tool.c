@@ -12,12 +12,13 @@
 #include <string.h>
 #include "device/device.h"
 #include "device/memory.h"
+#include "model/codebook.h"
 #include "model/dequant.h"
 
 enum { RAW, TILED, OUT, N_BUFFERS };
 typedef struct memory { void *at[N_BUFFERS]; } memory;
 
-static void *buffer(void *ctx, int64_t id) { return ((memory *)ctx)->at[id]; }
+static void *buffer(void *ctx, int64_t id) { return codebook_is(id) ? codebook_data(id) : ((memory *)ctx)->at[id]; }
 
 static void list(void) {
   for (uint32_t id = 0; id < 256; id++) {

@@ -1,0 +1,139 @@
+// Formats whose codes are looked up in code books (codebook.h): IQ1 to IQ4 and the 4-bit floats. See dequant.c.
+//
+// All factors of the IQ1 to IQ3 formats are small: a half-precision d, an odd number up to 31, a code of at most 62. So products of all three
+// are exact in F32, and their association, and powers of two moved between them, do not show in a bit of the result.
+#include "model/codebook.h"
+#include "model/dequant_impl.h"
+
+// 16 bits that are two bytes side by side in memory, {rows, n, count}; and 32 bits that are four
+static tensor *words(const blocks *b, enum dtype dt, int64_t at, int64_t count) {
+  return t_bitcast(b->g, field(b, at, count * dtype_size(dt), dtype_size(dt)), dt);
+}
+
+// The `width` bits of every element (last axis 1) at 0, step, ...: the last axis becomes `count`.
+static tensor *spread(const blocks *b, tensor *x, int64_t count, int64_t step, int64_t width) {
+  return op_int(b, OP_AND, t_op2(b->g, OP_SHR, x, steps(b, (enum dtype)x->dt, count, step, false)), (INT64_C(1) << width) - 1);
+}
+
+static tensor *look_up(const blocks *b, enum codebook book, tensor *codes) { return t_gather(b->g, codebook(b->g, book), codes); }
+
+// Indices of 8 + `bits` bits: low bytes, and the rest from `high`, both {rows, n, as many as there are}.
+static tensor *wide_index(const blocks *b, tensor *low, tensor *high) {
+  return t_op2(b->g, OP_OR, t_cast(b->g, low, DT_U16), op_int(b, OP_SHL, t_cast(b->g, high, DT_U16), 8));
+}
+
+// d times scales of sub-blocks {rows, n, subs} times codes {rows, n, 256} as small integers
+static tensor *scaled(const blocks *b, tensor *d, tensor *scale, int64_t subs, tensor *code) {
+  return t_mul(b->g, AS(b, t_mul(b->g, d, f32(b, scale)), subs, 1), f32(b, AS(b, code, subs, 256 / subs)));
+}
+
+static tensor *odd(const blocks *b, tensor *x) { return op_int(b, OP_ADD, op_int(b, OP_SHL, x, 1), 1); }              // 2 x + 1
+static tensor *half_times(const blocks *b, int64_t at, double by) { return t_scale(b->g, half_at(b, at), by); }
+
+// Magnitudes {rows, n, 256} with signs: 32 bytes {rows, n, 32} whose bits say what is negative.
+static tensor *with_signs(const blocks *b, tensor *magnitude, tensor *signs) {
+  tensor *minus = t_op2(b->g, OP_CMPNE, spread(b, AS(b, signs, 32, 1), 8, 1, 1), uop_int(b->g, DT_U8, 0));
+  tensor *m = AS(b, magnitude, 32, 8);
+  return t_where(b->g, minus, t_op1(b->g, OP_NEG, m), m);
+}
+
+// Seven signs, and an eighth such that an even number is negative: {rows, n, 32}
+static tensor *even_signs(const blocks *b, tensor *seven) {
+  tensor *s = t_cast(b->g, AS(b, seven, 32), DT_U8), *p = s;
+  for (int shift = 4; shift; shift /= 2) p = t_op2(b->g, OP_XOR, p, op_int(b, OP_SHR, p, shift));
+  return t_op2(b->g, OP_OR, s, op_int(b, OP_SHL, p, 7));
+}
+
+// Per 32 weights a word: four times seven signs, and a scale of four bits.
+static tensor *signs_and_scale(const blocks *b, tensor *word, tensor *index, enum codebook book, double unit) {
+  tensor *signs = even_signs(b, spread(b, AS(b, word, 8, 1), 4, 7, 7));
+  return scaled(b, half_times(b, 0, unit), odd(b, AS(b, op_int(b, OP_SHR, word, 28), 8)), 8, with_signs(b, look_up(b, book, index), signs));
+}
+
+tensor *expr_iq2_xxs(const blocks *b) {
+  tensor *w = AS(b, words(b, DT_U32, 2, 16), 8, 2);                   // of 32 weights: four indices, signs and scale
+  tensor *index = t_slice_i(b->g, AS(b, field(b, 2, 64, 4), 8, 8), 3, 0, 4);
+  return signs_and_scale(b, AS(b, t_slice_i(b->g, w, 3, 1, 1), 8), AS(b, index, 32), BOOK_IQ2_XXS, 0.125);
+}
+
+tensor *expr_iq3_xxs(const blocks *b) { return signs_and_scale(b, words(b, DT_U32, 66, 8), field(b, 2, 64, 4), BOOK_IQ3_XXS, 0.25); }
+
+tensor *expr_iq2_xs(const blocks *b) {
+  tensor *w = words(b, DT_U16, 2, 32), *scale = spread(b, AS(b, field(b, 66, 8, 1), 8, 1), 2, 4, 4);
+  tensor *code = with_signs(b, look_up(b, BOOK_IQ2_XS, bits(b, w, 0, 511)), even_signs(b, op_int(b, OP_SHR, w, 9)));
+  return scaled(b, half_times(b, 0, 0.125), odd(b, AS(b, scale, 16)), 16, code);
+}
+
+tensor *expr_iq2_s(const blocks *b) {
+  tensor *index = wide_index(b, field(b, 2, 32, 1), AS(b, spread(b, AS(b, field(b, 66, 8, 1), 8, 1), 4, 2, 2), 32));
+  tensor *scale = spread(b, AS(b, field(b, 74, 8, 1), 8, 1), 2, 4, 4);
+  return scaled(b, half_times(b, 0, 0.125), odd(b, AS(b, scale, 16)), 16, with_signs(b, look_up(b, BOOK_IQ2_S, index), field(b, 34, 32, 1)));
+}
+
+tensor *expr_iq3_s(const blocks *b) {
+  tensor *index = wide_index(b, field(b, 2, 64, 1), AS(b, spread(b, AS(b, field(b, 66, 8, 1), 8, 1), 8, 1, 1), 64));
+  tensor *scale = spread(b, AS(b, field(b, 106, 4, 1), 4, 1), 2, 4, 4);
+  return scaled(b, half_at(b, 0), odd(b, AS(b, scale, 8)), 8, with_signs(b, look_up(b, BOOK_IQ3_S, index), field(b, 74, 32, 1)));
+}
+
+// Ternary weights, all moved by an eighth up, or down where a bit says so: in eighths, integers. `down` is 0 or 1 for each of `parts`.
+static tensor *moved(const blocks *b, tensor *index, tensor *down, int64_t parts) {
+  tensor *by = op_int(b, OP_ADD, t_op1(b->g, OP_NEG, op_int(b, OP_SHL, t_cast(b->g, AS(b, down, parts, 1), DT_I8), 1)), 1);
+  return t_add(b->g, AS(b, look_up(b, BOOK_IQ1, index), parts, 256 / parts), by);
+}
+
+tensor *expr_iq1_s(const blocks *b) {
+  tensor *h = words(b, DT_U16, 34, 8);                                // of 32 weights: four times three bits of index, scale, direction
+  tensor *index = wide_index(b, field(b, 2, 32, 1), AS(b, spread(b, AS(b, h, 8, 1), 4, 3, 3), 32));
+  return scaled(b, half_times(b, 0, 0.125), odd(b, bits(b, h, 12, 7)), 8, moved(b, index, op_int(b, OP_SHR, h, 15), 8));
+}
+
+tensor *expr_iq1_m(const blocks *b) {
+  graph *g = b->g;
+  tensor *h = AS(b, spread(b, AS(b, field(b, 32, 16, 1), 16, 1), 2, 4, 4), 32);          // of 8 weights: three bits of index, direction
+  tensor *index = wide_index(b, field(b, 0, 32, 1), bits(b, h, 0, 7)), *s = words(b, DT_U16, 48, 4), *d = NULL;
+  for (int i = 0; i < 4; i++) {                                       // four words: four scales of three bits each, and a quarter of d
+    tensor *quarter = op_int(b, OP_SHL, op_int(b, OP_SHR, t_slice_i(g, s, 2, i, 1), 12), 4 * i);
+    d = d ? t_op2(g, OP_OR, d, quarter) : quarter;
+  }
+  tensor *scale = AS(b, spread(b, AS(b, s, 4, 1), 4, 3, 3), 16);
+  d = t_scale(g, f32(b, t_bitcast(g, d, DT_F16)), 0.125);
+  return scaled(b, d, odd(b, scale), 16, moved(b, index, op_int(b, OP_SHR, h, 3), 32));
+}
+
+// ---- four bits -----------------------------------------------------------------------------------------------------------
+
+// Nibbles of `count` bytes at a time, low ones first: {rows, n, all of them}
+static tensor *pieces(const blocks *b, int64_t at, int64_t bytes, int64_t count) {
+  tensor *q = t_op2(b->g, OP_SHR, AS(b, codes(b, at, bytes), bytes / count, 1, count), steps(b, DT_U8, 2, 4, true));
+  return AS(b, op_int(b, OP_AND, q, 15), 2 * bytes);
+}
+
+tensor *expr_iq4_nl(const blocks *b) { return t_mul(b->g, half_at(b, 0), f32(b, look_up(b, BOOK_IQ4, pieces(b, 2, 16, 16)))); }
+
+tensor *expr_iq4_xs(const blocks *b) {
+  tensor *high = t_cast(b->g, spread(b, words(b, DT_U16, 2, 1), 8, 2, 2), DT_U8), *low = AS(b, spread(b, AS(b, field(b, 4, 4, 1), 4, 1), 2, 4, 4), 8);
+  tensor *scale = op_int(b, OP_SUB, t_cast(b->g, t_op2(b->g, OP_OR, low, op_int(b, OP_SHL, high, 4)), DT_I8), 32);
+  return scaled(b, half_at(b, 0), scale, 8, look_up(b, BOOK_IQ4, pieces(b, 8, 128, 16)));
+}
+
+// Half of 2^(e - 127): the bits of a float with this exponent, and subnormal ones for e = 0 and 1
+tensor *expr_mxfp4(const blocks *b) {
+  tensor *e = t_cast(b->g, field(b, 0, 1, 1), DT_U32);
+  tensor *normal = op_int(b, OP_SHL, op_int(b, OP_SUB, op_int(b, OP_MAX, e, 1), 1), 23);
+  tensor *small = op_int(b, OP_SHL, op_int(b, OP_ADD, op_int(b, OP_MIN, e, 1), 1), 21);
+  tensor *d = t_bitcast(b->g, t_op2(b->g, OP_MAX, normal, small), DT_F32);
+  return t_mul(b->g, d, f32(b, look_up(b, BOOK_FP4, pieces(b, 1, 16, 16))));
+}
+
+// Scales of 16 weights are floats of four bits of exponent and three of mantissa; their sign is ignored, and 0x7f means 0. In units of the
+// smallest, and those halved since the book doubles:
+tensor *expr_nvfp4(const blocks *b) {
+  graph *g = b->g;
+  tensor *byte = field(b, 0, 4, 1), *x = t_cast(g, byte, DT_I32), *e = bits(b, x, 3, 15), *m = bits(b, x, 0, 7);
+  tensor *normal = t_op2(g, OP_SHL, op_int(b, OP_ADD, m, 8), op_int(b, OP_SUB, op_int(b, OP_MAX, e, 1), 1));
+  tensor *units = t_where(g, t_op2(g, OP_CMPEQ, e, uop_int(g, DT_I32, 0)), m, normal);
+  units = t_where(g, t_op2(g, OP_CMPEQ, byte, uop_int(g, DT_U8, 0x7f)), uop_int(g, DT_I32, 0), units);
+  tensor *d = t_scale(g, f32(b, units), 0x1p-10), *code = look_up(b, BOOK_FP4, pieces(b, 4, 32, 8));
+  return t_mul(g, AS(b, d, 4, 1), f32(b, AS(b, code, 4, 16)));
+}
