@@ -25,8 +25,9 @@ cd "$(dirname "$0")/.."
 
 build_packages=(gcc libc6-dev cmake ninja-build pkg-config libpcre2-dev libutf8proc-dev libjansson-dev libsqlite3-dev libhwloc-dev
                 opencl-c-headers)
-# clang and its run-time library are for the sanitizer build, PoCL (an OpenCL for the CPU) for the OpenCL device.
-test_packages=(clang libclang-rt-14-dev libcmocka-dev pocl-opencl-icd ocl-icd-libopencl1 python3 python3-venv)
+# clang and its run-time library are for the sanitizer build, PoCL (an OpenCL for the CPU) for the OpenCL device, qemu to run code made for AArch64.
+test_packages=(clang libclang-rt-14-dev libcmocka-dev pocl-opencl-icd ocl-icd-libopencl1 python3 python3-venv
+               qemu-user-static)
 
 packages=("${build_packages[@]}")
 llvm=()

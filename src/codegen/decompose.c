@@ -9,6 +9,7 @@
 #endif
 #include "codegen/decompose.h"
 #include <math.h>
+#include <stdlib.h>
 #include "graph/symbolic.h"
 
 // --- small constructors: constants take dtype and lanes from their partner ------------------------------------------
@@ -156,13 +157,14 @@ static uop *plain_dot4(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v; (void)ctx;
   int n = u->lanes;
   uop *sum = u->src[0], *b = uop_bitcast(g, u->src[2], DT_I32);
+  char *lanes = xmalloc(2 * (size_t)n);
   for (int j = 0; j < 4; j++) {
-    char lanes[2 * 64];
     for (int i = 0; i < n; i++) { lanes[2 * i] = (char)((4 * i + j) & 255); lanes[2 * i + 1] = (char)((4 * i + j) >> 8); }
     uop *a = uop_new(g, OP_SHUFFLE, DT_U8, n, &u->src[1], 1, (uarg){.s = lanes, .s_len = 2 * (size_t)n});
     uop *byte = uop_op2(g, OP_SHR, uop_op2(g, OP_SHL, b, ki(g, DT_I32, n, 24 - 8 * j)), ki(g, DT_I32, n, 24));
     sum = add(g, sum, mul(g, uop_cast(g, a, DT_I32), byte));
   }
+  free(lanes);
   return sum;
 }
 
@@ -315,7 +317,7 @@ uop *decompose(graph *g, uop *ast, const target *t) {
   const ruleset *sets[11] = {SYMBOLIC, &late_integer, &late_float, &late_bf16};
   int n = 7;
   if (!t->has_f16) sets[n++] = &late_half;
-  if (!t->has_dot4) sets[n++] = &late_dot4;
+  if (!t->descriptors) sets[n++] = &late_dot4;
   if (t->lacks_round) sets[n++] = &late_round;
   ast = graph_rewrite(g, ast, sets, NULL, "decompose");
   return machine_types(g, ast, t);

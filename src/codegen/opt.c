@@ -199,7 +199,8 @@ static bool apply_tc(kernel *k, const axes *x, opt o) {
   uop *lane = x->at[o.axis], *inner = x->at[o.amount];
   int64_t n = k->t->vector_bytes / 4;
   if (lane->b != AXIS_LOOP || inner->b != AXIS_REDUCE || !uop_is_int(inner->src[0], 4) || n < 4 || lane->src[0]->op != OP_CONST) return false;
-  while (n >= 4 && lane->src[0]->a % n) n /= 2;
+  if (k->t->descriptors) n = descriptor_lanes(k->t->descriptors, (int)n, lane->src[0]->a);
+  else while (n >= 4 && lane->src[0]->a % n) n /= 2;             // plain arithmetic has any number
   if (n < 4) return false;
   change_kind(k, inner, AXIS_DOT);
   if (lane->src[0]->a == n) change_kind(k, lane, AXIS_LANE);

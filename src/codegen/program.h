@@ -29,6 +29,7 @@
 // On a CPU a kernel is `void name(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi)`: tiles lo..hi-1.
 #ifndef WEFT_PROGRAM_H
 #define WEFT_PROGRAM_H
+#include "codegen/descriptor.h"
 #include "graph/uop.h"
 
 typedef struct program {
@@ -50,7 +51,8 @@ typedef struct program {
 typedef struct target {
   const char *name;                                // part of cache keys
   int vector_bytes;                                // width of a vector register; 0: no vectors wanted (scalar code)
-  bool has_fma, has_f16, has_dot4, lacks_round;    // FMA; CAST between F16 and F32; DOT4; no FLOOR and TRUNC
+  bool has_fma, has_f16, lacks_round;              // FMA; CAST between F16 and F32; no FLOOR and TRUNC
+  descriptor_set descriptors;                      // dot-product instructions; none: DOT4 becomes plain arithmetic
   int prefetch_bytes;                              // how far ahead of a stream to ask for memory; 0: the target has no PREFETCH
   bool has_local;                                  // work-groups: LOCAL, GROUP, BARRIER, SPECIAL
   bool keeps_math;                                 // takes EXP2, LOG2, SIN, RECIP, IDIV, MOD, BF16 as they are (the interpreter)

@@ -18,11 +18,6 @@
 #include "render/render.h"
 
 enum { PREFETCH_BYTES = 4096 };
-#if defined(__x86_64__)
-enum { IS_X86 = true };
-#else
-enum { IS_X86 = false };
-#endif
 
 typedef struct cpu { cpu_target t; const renderer *r; render_options o; } cpu;
 
@@ -90,14 +85,14 @@ int cpu_start(device *d, error *err) {
   c->r = render_find(way);
   bool llvm = !strcmp(way, "llvm");
   if (!c->r || (!llvm && strcmp(way, "c"))) return error_set(err, "RENDER=%s makes no CPU kernels (known: llvm, c)", way);
-  c->o = (render_options){c->t.cpu, c->t.features, c->t.tune, c->t.vector_bits};
+  c->o = (render_options){c->t.cpu, c->t.features, c->t.tune, c->t.vector_bits, c->t.descriptors};
   d->target = c->r->target;
   d->target.vector_bytes = c->t.vector_bits / 8;
-  d->target.has_fma = c->t.has.fma;
-  d->target.lacks_round = IS_X86 && !c->t.has.sse4_1;
-  d->target.has_f16 = c->t.has.f16c;
+  d->target.has_fma = c->t.fma;
+  d->target.lacks_round = !c->t.round;
+  d->target.has_f16 = c->t.f16;
   d->target.prefetch_bytes = llvm ? PREFETCH_BYTES : 0;
-  d->target.has_dot4 = llvm && (c->t.has.avx512vnni || (c->t.has.avxvnni && c->t.vector_bits <= 256));
+  d->target.descriptors = llvm ? c->t.descriptors : 0;
   d->compile = llvm ? with_llvm : with_cc;
   snprintf(d->key, sizeof d->key, "%s %s", way, c->t.key);
   if (llvm) d->cache = cache_open(NULL, CODE_VERSION);

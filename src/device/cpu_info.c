@@ -4,19 +4,30 @@
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 struct feature { size_t offset; const char *llvm; unsigned leaf, sub; int reg; unsigned bit; int state, level; };
 enum { EAX, EBX, ECX, EDX };
-static const struct feature features[] = {
+static const struct feature features_of_x86[] = {
 #define F(field, llvm, leaf, sub, reg, bit, state, level) {offsetof(cpu_features, field), llvm, leaf, sub, reg, bit, state, level},
   CPU_FEATURES(F)
 #undef F
 };
+struct arm_feature { size_t offset; const char *llvm; int word; unsigned bit; int level; };
+static const struct arm_feature arm_features[] = {
+#define F(field, llvm, word, bit, level) {offsetof(cpu_features, field), llvm, word, bit, level},
+  ARM_FEATURES(F)
+#undef F
+};
 enum { LEVEL_MAX = 4 };
+static const char *const levels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"}, *const arm_levels[] = {"armv8-a", "armv8.2-a", "armv8.6-a"};
 
 static bool get(const cpu_features *c, const struct feature *f) { return *(const bool *)((const char *)c + f->offset); }
 static void set(cpu_features *c, const struct feature *f, bool v) { *(bool *)((char *)c + f->offset) = v; }
+static bool arm_get(const cpu_features *c, const struct arm_feature *f) { return *(const bool *)((const char *)c + f->offset); }
+static void arm_set(cpu_features *c, const struct arm_feature *f, bool v) { *(bool *)((char *)c + f->offset) = v; }
 
 void cpu_detect(cpu_features *out) {
   *out = (cpu_features){0};
@@ -36,11 +47,14 @@ void cpu_detect(cpu_features *out) {
     if ((low & 6) == 6) state = 1;
     if ((low & 0xe6) == 0xe6) state = 2;
   }
-  for (size_t i = 0; i < COUNT(features); i++) {
-    const struct feature *f = &features[i];
+  for (size_t i = 0; i < COUNT(features_of_x86); i++) {
+    const struct feature *f = &features_of_x86[i];
     if (!__get_cpuid_count(f->leaf, f->sub, &r[EAX], &r[EBX], &r[ECX], &r[EDX])) continue;
     set(out, f, (r[f->reg] >> f->bit & 1) && f->state <= (int)state);
   }
+#elif defined(__aarch64__)
+  out->arm = true;
+  for (size_t i = 0; i < COUNT(arm_features); i++) arm_set(out, &arm_features[i], getauxval(arm_features[i].word == 1 ? AT_HWCAP : AT_HWCAP2) >> arm_features[i].bit & 1);
 #endif
 }
 
@@ -48,10 +62,10 @@ void cpu_detect(cpu_features *out) {
 static int level_of(const cpu_features *have, int wanted, const char **missing) {
   int level = wanted;
   if (missing) *missing = NULL;
-  for (size_t i = COUNT(features); i-- > 0;)
-    if (features[i].level <= wanted && !get(have, &features[i])) {
-      if (missing) *missing = features[i].llvm;
-      if (features[i].level <= level) level = features[i].level - 1;
+  for (size_t i = COUNT(features_of_x86); i-- > 0;)
+    if (features_of_x86[i].level <= wanted && !get(have, &features_of_x86[i])) {
+      if (missing) *missing = features_of_x86[i].llvm;
+      if (features_of_x86[i].level <= level) level = features_of_x86[i].level - 1;
     }
   return level;
 }
@@ -65,54 +79,80 @@ static const char *tune_for(const cpu_features *c) {
   return "";
 }
 
+// For descriptors: "sse2" and "neon" are what every machine of a family has.
+static bool has_feature(const void *features, const char *name) {
+  const cpu_features *c = features;
+  if (!strcmp(name, c->arm ? "neon" : "sse2")) return true;
+  for (size_t i = 0; !c->arm && i < COUNT(features_of_x86); i++) if (!strcmp(features_of_x86[i].llvm, name)) return get(c, &features_of_x86[i]);
+  for (size_t i = 0; c->arm && i < COUNT(arm_features); i++) if (!strcmp(arm_features[i].llvm, name)) return arm_get(c, &arm_features[i]);
+  return false;
+}
+
+static void add_feature(cpu_target *t, const char *name) {
+  size_t n = strlen(t->features);
+  n += (size_t)snprintf(t->features + n, sizeof t->features - n, "%s+%s", n ? "," : "", name);
+  if (n >= sizeof t->features) die("cpu: the list of features has outgrown its buffer");
+}
+
+// What follows from the features.
 static void finish(cpu_target *t, int level) {
   const cpu_features *has = &t->has;
-#if defined(__x86_64__)
-  snprintf(t->cpu, sizeof t->cpu, level < 2 ? "x86-64" : "x86-64-v%d", level);
-#else
-  snprintf(t->cpu, sizeof t->cpu, "generic");
-#endif
-  size_t n = 0;
-  t->features[0] = 0;
-  for (size_t i = 0; i < COUNT(features); i++)
-    if (get(has, &features[i]) && features[i].level > level)
-      n += (size_t)snprintf(t->features + n, sizeof t->features - n, "%s+%s", n ? "," : "", features[i].llvm);
-  if (n >= sizeof t->features) die("cpu: the list of features has outgrown its buffer");
-  t->vector_bits = level >= 4 ? 512 : has->avx2 ? 256 : 128;
+  if (has->arm) {
+    snprintf(t->cpu, sizeof t->cpu, "generic");
+    for (size_t i = 0; i < COUNT(arm_features); i++) if (arm_get(has, &arm_features[i])) add_feature(t, arm_features[i].llvm);
+    t->vector_bits = 128;
+    t->fma = t->f16 = t->round = true;
+    t->triple = "aarch64-unknown-linux-gnu";
+  } else {
+    snprintf(t->cpu, sizeof t->cpu, level < 2 ? "x86-64" : "x86-64-v%d", level);
+    for (size_t i = 0; i < COUNT(features_of_x86); i++)
+      if (get(has, &features_of_x86[i]) && features_of_x86[i].level > level) add_feature(t, features_of_x86[i].llvm);
+    t->vector_bits = level >= 4 ? 512 : has->avx2 ? 256 : 128;
+    t->fma = has->fma;
+    t->f16 = has->f16c;
+    t->round = has->sse4_1;
+    t->triple = "x86_64-unknown-linux-gnu";
+  }
+  t->descriptors = descriptors_where(has_feature, has);
   snprintf(t->key, sizeof t->key, "%s %s tune=%s bits=%d", t->cpu, t->features, t->tune, t->vector_bits);
 }
 
-static int parse_level(const char *spec) {
-  static const char *const names[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
-  for (size_t i = 0; i < COUNT(names); i++) if (!strcmp(spec, names[i])) return (int)i + 1;
+static int arm_target_for(const char *spec, const cpu_features *have, cpu_target *out, error *err) {
+  int level = 0;
+  for (size_t i = 0; i < COUNT(arm_levels); i++) if (!strcmp(spec, arm_levels[i])) level = (int)i + 1;
+  if (!level && strcmp(spec, "native")) return error_set(err, "WEFT_CPU: '%s' is not one of native, armv8-a, armv8.2-a, armv8.6-a", spec);
+  out->has.arm = true;
+  for (size_t i = 0; i < COUNT(arm_features); i++) {
+    const struct arm_feature *f = &arm_features[i];
+    if (level && f->level <= level && !arm_get(have, f)) return error_set(err, "WEFT_CPU: this machine cannot run %s: it lacks %s", spec, f->llvm);
+    arm_set(&out->has, f, arm_get(have, f) && (!level || f->level <= level));
+  }
+  finish(out, level);
   return 0;
 }
 
 int cpu_target_for(const char *spec, const cpu_features *have, cpu_target *out, error *err) {
   *out = (cpu_target){0};
+  if (have->arm) return arm_target_for(spec, have, out, err);
   if (!strcmp(spec, "native")) {
     int level = level_of(have, LEVEL_MAX, NULL);
     if (level < 1) level = 1;
     out->has = *have;
     // Some of AVX-512 without the rest (or without the system's support) is not worth a case of its own anywhere else.
-    for (size_t i = 0; i < COUNT(features); i++) if (level < 4 && features[i].state == 2) set(&out->has, &features[i], false);
-    if (!out->has.avx) for (size_t i = 0; i < COUNT(features); i++) if (features[i].state) set(&out->has, &features[i], false);
+    for (size_t i = 0; i < COUNT(features_of_x86); i++) if (level < 4 && features_of_x86[i].state == 2) set(&out->has, &features_of_x86[i], false);
+    if (!out->has.avx) for (size_t i = 0; i < COUNT(features_of_x86); i++) if (features_of_x86[i].state) set(&out->has, &features_of_x86[i], false);
     snprintf(out->tune, sizeof out->tune, "%s", tune_for(&out->has));
     finish(out, level);
     return 0;
   }
-#if defined(__x86_64__)
-  int level = parse_level(spec);
+  int level = 0;
+  for (size_t i = 0; i < COUNT(levels); i++) if (!strcmp(spec, levels[i])) level = (int)i + 1;
   if (!level) return error_set(err, "WEFT_CPU: '%s' is not one of native, x86-64, x86-64-v2, x86-64-v3, x86-64-v4", spec);
   const char *missing;
   if (level_of(have, level, &missing) < level) return error_set(err, "WEFT_CPU: this machine cannot run %s: it lacks %s", spec, missing);
-  for (size_t i = 0; i < COUNT(features); i++) set(&out->has, &features[i], features[i].level <= level);
+  for (size_t i = 0; i < COUNT(features_of_x86); i++) set(&out->has, &features_of_x86[i], features_of_x86[i].level <= level);
   finish(out, level);
   return 0;
-#else
-  (void)parse_level;
-  return error_set(err, "WEFT_CPU: '%s' is not native, the only choice on this processor family", spec);
-#endif
 }
 
 int cpu_target_from_env(cpu_target *out, error *err) {

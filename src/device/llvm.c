@@ -18,14 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Processor families: LLVM's name for each, and its triple; the machine's own is initialised with the library, others when they are asked for.
+static struct family { const char *name, *triple; void *target; } families[] = {{"X86", "x86_64-unknown-linux-gnu", NULL}, {"AArch64", "aarch64-unknown-linux-gnu", NULL}};
 #if defined(__x86_64__)
-#define FAMILY "X86"
-#define TRIPLE "x86_64-unknown-linux-gnu"
+enum { OWN = 0 };
 #elif defined(__aarch64__)
-#define FAMILY "AArch64"
-#define TRIPLE "aarch64-unknown-linux-gnu"
+enum { OWN = 1 };
 #else
-#error "this processor family needs its row here: LLVM's name for it, and its triple"
+#error "this processor family needs its row here"
 #endif
 
 // What runs over the IR before instruction selection.  Kernels arrive nearly final: loops and vectors are already as they should
@@ -82,7 +82,8 @@ static struct {
 } L;
 static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 static error load_error;
-static void *target;           // LLVM's description of the processor family; NULL until loading succeeded
+static void *library;          // NULL until loading succeeded
+static pthread_mutex_t families_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool loaded;
 
 // ------------------------------------------------------------------------------------------------------------ loading
@@ -97,53 +98,75 @@ static void on_fatal(const char *reason) {
   longjmp(*landing, 1);
 }
 
-static bool find(void *library, const char *name, void *slot) {
+static bool find(void *in, const char *name, void *slot, error *err) {
   char full[96];
   snprintf(full, sizeof full, "LLVM%s", name);
-  void *p = dlsym(library, full);
+  void *p = dlsym(in, full);
   memcpy(slot, &p, sizeof p);
-  if (!p) error_set(&load_error, "the LLVM library lacks the function %s: install libllvm22 (or libllvm19)", full);
+  if (!p) error_set(err, "the LLVM library lacks the function %s: install libllvm22 (or libllvm19)", full);
   return p != NULL;
 }
 
-static void load(void) {
-  void *library = NULL;
-  char first[256] = "";
-  for (size_t i = 0; i < COUNT(sonames) && !library; i++) {
-    library = dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL);
-    if (!library && !first[0]) { const char *e = dlerror(); snprintf(first, sizeof first, "%s", e ? e : "unknown error"); }
-  }
-  if (!library) {
-    error_set(&load_error, "compiling kernels needs the LLVM library, and none of version 22 to 19 could be loaded (%s): "
-              "install the package libllvm22 (or libllvm19)", first);
-    return;
-  }
-#define F(result, name, arguments) if (!find(library, #name, &L.name)) return;
-  LLVM_FUNCTIONS(F)
-#undef F
+// LLVM's code for one processor family.
+static int start_family(struct family *f, void *in, error *err) {
   static const char *const steps[] = {"TargetInfo", "Target", "TargetMC", "AsmPrinter", "AsmParser"};
   for (size_t i = 0; i < COUNT(steps); i++) {
     char name[64];
     void (*initialize)(void);
-    snprintf(name, sizeof name, "Initialize" FAMILY "%s", steps[i]);
-    if (!find(library, name, &initialize)) return;
+    snprintf(name, sizeof name, "Initialize%s%s", f->name, steps[i]);
+    if (!find(in, name, &initialize, err)) return -1;
     initialize();
   }
-  L.InstallFatalErrorHandler(on_fatal);
   char *message = NULL;
   void *found = NULL;
-  if (L.GetTargetFromTriple(TRIPLE, &found, &message)) {
-    error_set(&load_error, "LLVM cannot make code for " TRIPLE ": %s", message);
+  if (L.GetTargetFromTriple(f->triple, &found, &message)) {
+    error_set(err, "LLVM cannot make code for %s: %s", f->triple, message);
     L.DisposeMessage(message);
+    return -1;
+  }
+  f->target = found;
+  return 0;
+}
+
+static void load(void) {
+  void *in = NULL;
+  char first[256] = "";
+  for (size_t i = 0; i < COUNT(sonames) && !in; i++) {
+    in = dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL);
+    if (!in && !first[0]) { const char *e = dlerror(); snprintf(first, sizeof first, "%s", e ? e : "unknown error"); }
+  }
+  if (!in) {
+    error_set(&load_error, "compiling kernels needs the LLVM library, and none of version 22 to 19 could be loaded (%s): "
+              "install the package libllvm22 (or libllvm19)", first);
     return;
   }
-  target = found;
+#define F(result, name, arguments) if (!find(in, #name, &L.name, &load_error)) return;
+  LLVM_FUNCTIONS(F)
+#undef F
+  if (start_family(&families[OWN], in, &load_error)) return;
+  L.InstallFatalErrorHandler(on_fatal);
+  library = in;
   atomic_store(&loaded, true);
 }
 
 static int need(error *err) {
   pthread_once(&load_once, load);
-  return target ? 0 : error_set(err, "%s", load_error.text);
+  return library ? 0 : error_set(err, "%s", load_error.text);
+}
+
+static int need_family(const char *triple, const struct family **out, error *err) {
+  if (need(err)) return -1;
+  *out = &families[OWN];
+  if (!triple || !strcmp(triple, families[OWN].triple)) return 0;
+  for (size_t i = 0; i < COUNT(families); i++) {
+    if (strcmp(families[i].triple, triple)) continue;
+    *out = &families[i];
+    pthread_mutex_lock(&families_lock);
+    int r = families[i].target ? 0 : start_family(&families[i], library, err);
+    pthread_mutex_unlock(&families_lock);
+    return r;
+  }
+  return error_set(err, "LLVM: '%s' is no processor family that kernels are made for", triple);
 }
 
 bool llvm_is_loaded(void) { return atomic_load(&loaded); }
@@ -159,6 +182,7 @@ int llvm_version(str *out, error *err) {
 // ---------------------------------------------------------------------------------------------------------- compiling
 
 struct job {
+  const struct family *family;
   const char *ir, *cpu, *features;
   bytes *object;
   str *assembly;
@@ -190,7 +214,7 @@ static int parse(struct job *j) {
     j->module = NULL;
     return fail(j, "the IR does not parse", message);
   }
-  L.SetTarget(j->module, TRIPLE);
+  L.SetTarget(j->module, j->family->triple);
   void *layout = L.CreateTargetDataLayout(j->machine);
   L.SetModuleDataLayout(j->module, layout);
   L.DisposeTargetData(layout);
@@ -225,7 +249,7 @@ static int emit(struct job *j, int kind, void *module, void **buffer) {
 }
 
 static int compile(struct job *j) {
-  j->machine = L.CreateTargetMachine(target, TRIPLE, j->cpu, j->features, CODEGEN_LEVEL, RELOC_PIC, CODE_MODEL_SMALL);
+  j->machine = L.CreateTargetMachine(j->family->target, j->family->triple, j->cpu, j->features, CODEGEN_LEVEL, RELOC_PIC, CODE_MODEL_SMALL);
   if (!j->machine) return error_set(j->err, "LLVM: no target machine for cpu '%s' with '%s'", j->cpu, j->features);
   if (parse(j) || optimise(j)) return -1;
   void *buffer;
@@ -260,9 +284,14 @@ static int compile_guarded(struct job *j) {
 }
 
 int llvm_compile(const char *ir_text, const char *cpu, const char *features, bytes *object, str *assembly, error *err) {
+  return llvm_compile_for(NULL, ir_text, cpu, features, object, assembly, err);
+}
+
+int llvm_compile_for(const char *triple, const char *ir_text, const char *cpu, const char *features, bytes *object, str *assembly, error *err) {
   *object = (bytes){0};
-  if (need(err)) return -1;
-  struct job j = {.ir = ir_text, .cpu = cpu, .features = features, .object = object, .assembly = assembly, .err = err};
+  const struct family *family;
+  if (need_family(triple, &family, err)) return -1;
+  struct job j = {.family = family, .ir = ir_text, .cpu = cpu, .features = features, .object = object, .assembly = assembly, .err = err};
   j.context = L.ContextCreate();
   L.ContextSetDiagnosticHandler(j.context, on_diagnostic, &j);
   int r = compile_guarded(&j);

@@ -31,6 +31,7 @@ typedef struct llvm {
   arena *mem;
   size_t *match;
   map names;                       // uop -> text of its value; for ACC, its value at this place
+  map chained, places, sums;       // of DOT4s: see dot_sum
   smap intrinsics;                 // declaration -> itself
   str declarations;
   VEC(frame) frames;
@@ -291,28 +292,131 @@ static const char *lanes_of(llvm *c, const char *vector_type, const char *x, int
   return r;
 }
 
-// vpdpbusd, by the width of its vectors
-static const char *vpdpbusd(llvm *c, const char *acc, const char *bytes, const char *codes, int lanes) {
-  const char *ty = type_of(c, DT_I32, lanes);
-  char *decl = arena_printf(c->mem, "declare %s @llvm.x86.avx512.vpdpbusd.%d(%s, %s, %s)\n", ty, 32 * lanes, ty, ty, ty);
-  if (smap_set(&c->intrinsics, decl, strlen(decl), decl)) str_add(&c->declarations, decl);
-  const char *words = instr(c, "bitcast <%d x i8> %s to %s", 4 * lanes, bytes, ty);
-  return instr(c, "call %s @llvm.x86.avx512.vpdpbusd.%d(%s %s, %s %s, %s %s)", ty, 32 * lanes, ty, acc, ty, words, ty, codes);
+// ---- dot products ------------------------------------------------------------------------------------------------------
+//
+// How a DOT4 is written is data: a row of codegen/descriptor.h with lines of text, in which operands and numbers of lanes are put. Rows with partial
+// sums are written in two steps: as long as a DOT4 only feeds the next one of a chain, what it adds stays in 16 bits (a dot_sum, known by its
+// uop), and the end of the chain, or of the room in 16 bits, adds that to the accumulator.
+
+typedef struct dot_sum {
+  const descriptor *d;
+  const char *acc, *sum;           // the accumulator so far, and what is still to be added to it
+  int64_t steps, most;             // how many steps it holds, of which the largest operand was `most`
+} dot_sum;
+
+// The declaration of what is called in "call <type> @name(<type> <operand>, ...)".
+static void declare(llvm *c, const char *call) {
+  str s = {0};
+  const char *p = strchr(call, '(');
+  str_addf(&s, "declare %.*s(", (int)(p - call) - 5, call + 5);
+  for (p++; *p && *p != ')'; p += strspn(p, ", ")) {
+    const char *end = *p == '<' ? strchr(p, '>') + 1 : p + strcspn(p, " ");
+    str_addf(&s, "%s%.*s", s.at[s.n - 1] == '(' ? "" : ", ", (int)(end - p), p);
+    int depth = 0;
+    for (p = end; *p && (depth || (*p != ',' && *p != ')')); p++) depth += *p == '(' ? 1 : *p == ')' ? -1 : 0;
+  }
+  str_add(&s, ")\n");
+  char *kept = arena_strdup(c->mem, str_c(&s));
+  if (smap_set(&c->intrinsics, kept, s.n, kept)) str_add(&c->declarations, kept);
+  str_free(&s);
 }
 
-// Vectors of one register; wider ones, and narrower ones, byte by byte.
-static const char *dot4(llvm *c, const uop *u) {
-  int n = u->lanes;
-  const char *acc = value(c, u->src[0]), *bytes = value(c, u->src[1]), *codes = value(c, u->src[2]), *ty = type(c, u);
-  if (n == 4 || n == 8 || n == 16) return vpdpbusd(c, acc, bytes, codes, n);
+// The lines of a recipe, for n lanes; gives the value of the last.
+static const char *recipe(llvm *c, const char *const *lines, int n, const char *acc, const char *a, const char *b) {
+  const char *made[DESCRIPTOR_LINES + 1] = {0};
+  int k = 0;
+  for (; k < DESCRIPTOR_LINES && lines[k]; k++) {
+    str s = {0};
+    for (const char *p = lines[k]; *p;) {
+      int number = 0;
+      if (!strncmp(p, "{bits}", 6)) { str_addf(&s, "%d", 32 * n); p += 6; }
+      else if (*p == '{') {                            // {n} {2n} {4n}
+        int times = p[1] == 'n' ? 1 : p[1] - '0';
+        str_addf(&s, "%d", times * n);
+        p = strchr(p, '}') + 1;
+      } else if (!strncmp(p, "$acc", 4)) { str_add(&s, acc); p += 4; }
+      else if (p[0] == '$' && (p[1] == 'a' || p[1] == 'b')) { str_add(&s, p[1] == 'a' ? a : b); p += 2; }
+      else if (p[0] == '$') {
+        for (p++; *p >= '0' && *p <= '9'; p++) number = number * 10 + *p - '0';
+        if (number < 1 || number > k) die("descriptor: line %d names line %d: %s", k + 1, number, lines[k]);
+        str_add(&s, made[number]);
+      } else str_addc(&s, *p++);
+    }
+    if (!strncmp(str_c(&s), "call ", 5)) declare(c, str_c(&s));
+    made[k + 1] = instr(c, "%s", str_c(&s));
+    str_free(&s);
+  }
+  return made[k];
+}
+
+static const char *finish_dot(llvm *c, const dot_sum *s) { return recipe(c, s->d->finish, s->d->n, s->acc, s->sum, NULL); }
+
+// Does u only feed the next step of a chain?
+static bool continues(const llvm *c, const uop *u) { return map_ptr(&c->chained, u) == u; }
+
+static void find_chains(llvm *c) {
+  for (size_t i = 0; i < c->p->n; i++) {
+    const uop *u = c->p->at[i];
+    if (u->op == OP_DOT4) map_put(&c->places, u, (void *)((uintptr_t)map_ptr(&c->places, u) + 1));
+    for (size_t j = 0; j < u->nsrc; j++) {
+      const uop *s = u->src[j];
+      if (s->op == OP_DOT4) map_put(&c->chained, s, (void *)(uintptr_t)(u->op == OP_DOT4 && !map_has(&c->chained, s) ? s : c->p->at[0]));
+    }
+  }
+  for (size_t i = 0; i < c->p->n; i++) {               // a node that stands at two places is computed at both
+    const uop *u = c->p->at[i], *from = u->nsrc ? u->src[0] : NULL;
+    if (u->op == OP_DOT4 && from->op == OP_DOT4 && ((uintptr_t)map_ptr(&c->places, u) > 1 || (uintptr_t)map_ptr(&c->places, from) > 1)) map_put(&c->chained, from, (void *)(uintptr_t)c->p->at[0]);
+  }
+}
+
+// Byte by byte.
+static const char *plain_dot(llvm *c, int n, const char *acc, const char *bytes, const char *codes) {
+  const char *ty = type_of(c, DT_I32, n);
   for (int j = 0; j < 4; j++) {
-    const char *x = n == 1 ? instr(c, "extractelement <4 x i8> %s, i64 %d", bytes, j) : lanes_of(c, type(c, u->src[1]), bytes, j, 4, n);
+    const char *x = n == 1 ? instr(c, "extractelement <4 x i8> %s, i64 %d", bytes, j) : lanes_of(c, type_of(c, DT_U8, 4 * n), bytes, j, 4, n);
     const char *by = n == 1 ? arena_printf(c->mem, "%d", 8 * j) : repeated(c, DT_I32, arena_printf(c->mem, "%d", 8 * j));
     const char *y = instr(c, "trunc %s %s to %s", ty, instr(c, "lshr %s %s, %s", ty, codes, by), type_of(c, DT_I8, n));
     const char *product = instr(c, "mul %s %s, %s", ty, cast(c, x, DT_U8, DT_I32, n), cast(c, y, DT_I8, DT_I32, n));
     acc = instr(c, "add %s %s, %s", ty, acc, product);
   }
   return acc;
+}
+
+static const char *whole_dot(llvm *c, int n, int64_t a_max, const char *acc, const char *bytes, const char *codes) {
+  descriptor_set set = c->opt ? c->opt->descriptors : 0;
+  const descriptor *d = descriptor_find(set, n, a_max);
+  if (d && !d->products) return recipe(c, d->step, n, acc, bytes, codes);
+  if (d) return finish_dot(c, &(dot_sum){.d = d, .acc = acc, .sum = recipe(c, d->step, n, NULL, bytes, codes)});
+  int half = n / 2;
+  if (n % 2 || !descriptor_lanes(set, half, n)) return plain_dot(c, n, acc, bytes, codes);
+  const char *ty = type_of(c, DT_I32, n), *part[2];
+  for (int h = 0; h < 2; h++)
+    part[h] = whole_dot(c, half, a_max, lanes_of(c, ty, acc, h * half, 1, half), lanes_of(c, type_of(c, DT_U8, 4 * n), bytes, 4 * h * half, 1, 4 * half), lanes_of(c, ty, codes, h * half, 1, half));
+  str s = {0};
+  for (int i = 0; i < n; i++) str_addf(&s, "%si32 %d", i ? ", " : "", i);
+  const char *r = shuffle_text(c, type_of(c, DT_I32, half), part[0], part[1], arena_printf(c->mem, "<%d x i32> <%s>", n, str_c(&s)));
+  str_free(&s);
+  return r;
+}
+
+// NULL: the value is not made yet, because it only feeds the next step.
+static const char *dot4(llvm *c, const uop *u) {
+  int n = u->lanes;
+  int64_t most = u->src[1]->vmax;
+  const char *bytes = value(c, u->src[1]), *codes = value(c, u->src[2]);
+  const descriptor *d = descriptor_find(c->opt ? c->opt->descriptors : 0, n, most);
+  dot_sum *before = map_ptr(&c->sums, u->src[0]);
+  if (!d || !d->products) return whole_dot(c, n, most, before ? finish_dot(c, before) : value(c, u->src[0]), bytes, codes);
+  dot_sum now = {.d = d, .sum = recipe(c, d->step, n, NULL, bytes, codes), .steps = 1, .most = most};
+  if (before && before->d == d && before->steps + 1 <= descriptor_steps(d, max_i64(before->most, most))) {
+    const char *ty = type_of(c, DT_I16, 4 * n / d->products);
+    now = (dot_sum){d, before->acc, instr(c, "add %s %s, %s", ty, before->sum, now.sum), before->steps + 1, max_i64(before->most, most)};
+  } else now.acc = before ? finish_dot(c, before) : value(c, u->src[0]);
+  if (!continues(c, u)) return finish_dot(c, &now);
+  dot_sum *kept = ARENA_NEW(c->mem, dot_sum);
+  *kept = now;
+  map_put(&c->sums, u, kept);
+  return NULL;
 }
 
 static const char *hreduce(llvm *c, const uop *u) {
@@ -528,7 +632,9 @@ static int node(llvm *c, size_t at) {
     break;
   case OP_SHUFFLE: v = shuffle(c, u); break;
   case OP_STACK: v = stack(c, u); break;
-  case OP_DOT4: v = dot4(c, u); break;
+  case OP_DOT4:
+    if (!(v = dot4(c, u))) return 0;
+    break;
   case OP_HREDUCE: v = is_pow2(u->src[0]->lanes) ? hreduce(c, u) : NULL; break;
   case OP_EXTRACT: v = u->src[0]->lanes == 1 ? value(c, u->src[0]) : instr(c, "extractelement %s %s, i64 %lld", type(c, u->src[0]), value(c, u->src[0]), (long long)u->a); break;
   default:
@@ -573,6 +679,7 @@ static void write_attributes(const render_options *o, str *out) {
 
 static int body(llvm *c) {
   if (render_match(c->p, c->mem, &c->match, c->err)) return -1;
+  find_chains(c);
   frame bottom = {0};
   vec_push(&c->frames, bottom);
   label(c, "entry");
@@ -597,6 +704,7 @@ int render_llvm(const program *p, const render_options *opt, str *out, error *er
   vec_free(&c.frames);
   str_free(&c.declarations);
   map_free(&c.names);
+  map_free(&c.chained); map_free(&c.places); map_free(&c.sums);
   smap_free(&c.intrinsics);
   arena_free(c.mem);
   return r;

@@ -6,12 +6,14 @@
 // programs give equal text, and caches may be keyed by either.
 #ifndef WEFT_RENDER_H
 #define WEFT_RENDER_H
+#include "codegen/descriptor.h"
 #include "codegen/program.h"
 
 // What the machine is like, as far as the text depends on it.  NULL and 0 mean: nothing known, nothing said.
 typedef struct render_options {
   const char *cpu, *features, *tune;     // LLVM's names: "x86-64-v4", "+avx512f,+fma", "znver5"
   int vector_bits;                       // preferred vector width: 512 asks LLVM to use the full registers
+  descriptor_set descriptors;            // instructions for dot products that may be used
 } render_options;
 
 typedef struct renderer {

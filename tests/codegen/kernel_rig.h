@@ -176,13 +176,11 @@ static inline bool kt_backend_cpu(kt_backend *b, const char *name, enum kt_way w
   if (lacks) { print_message("skipped: %s: %s\n", name, err.text); return false; }
   b->t = render_find(way == KT_C ? "c" : "llvm")->target;
   b->t.vector_bytes = b->cpu.vector_bits / 8;
-  b->t.has_fma = b->cpu.has.fma;
-  b->t.has_f16 = b->cpu.has.f16c;
-#if defined(__x86_64__)
-  b->t.lacks_round = !b->cpu.has.sse4_1;
-  b->t.has_dot4 = way != KT_C && (b->cpu.has.avx512vnni || (b->cpu.has.avxvnni && b->cpu.vector_bits <= 256));
+  b->t.has_fma = b->cpu.fma;
+  b->t.has_f16 = b->cpu.f16;
+  b->t.lacks_round = !b->cpu.round;
+  b->t.descriptors = way == KT_C ? 0 : b->cpu.descriptors;
   b->t.prefetch_bytes = way == KT_LLVM ? 4096 : 0;
-#endif
   return true;
 }
 
@@ -194,7 +192,7 @@ static inline backend_kernel kt_llvm(const program *p, const cpu_target *c) {
   bytes object = {0};
   code_blob blob = {0};
   backend_kernel k = {0};
-  if (render_llvm(p, &(render_options){c->cpu, c->features, c->tune, c->vector_bits}, &text, &err)) rig_fail("render", &err, NULL);
+  if (render_llvm(p, &(render_options){c->cpu, c->features, c->tune, c->vector_bits, c->descriptors}, &text, &err)) rig_fail("render", &err, NULL);
   if (llvm_compile(str_c(&text), c->cpu, c->features, &object, NULL, &err)) rig_fail("llvm", &err, str_c(&text));
   if (elf_link(object.at, object.n, &blob, &err)) rig_fail("link", &err, str_c(&text));
   k.image = code_map(&(const code_blob *){&blob}, 1, &err);

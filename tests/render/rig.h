@@ -128,7 +128,7 @@ static inline backend_kernel rig_llvm(const program *p) {
   error err = {0};
   str text = {0};
   cpu_target t = rig_cpu();
-  render_options o = {.cpu = t.cpu, .features = t.features, .tune = t.tune, .vector_bits = t.vector_bits};
+  render_options o = {.cpu = t.cpu, .features = t.features, .tune = t.tune, .vector_bits = t.vector_bits, .descriptors = t.descriptors};
   if (render_llvm(p, &o, &text, &err)) rig_fail("render", &err, NULL);
   bytes object;
   str assembly = {0};

@@ -1,0 +1,98 @@
+// The table of descriptors: see descriptor.h.
+//
+// x86. vpdpbusd does it all; before it there is pmaddubsw, which adds two neighbouring products in 16 bits and saturates, and
+// pmaddwd, which adds two neighbouring products of 16-bit numbers in 32. The first is taken where it provably does not
+// saturate; then its sums are added up in 16 bits as long as they fit, and pmaddwd by ones brings them to 32. Otherwise even
+// and odd bytes are widened in place, by masks and shifts, and pmaddwd does both.
+//
+// AArch64. udot and sdot want operands of one kind: a code of at most seven bits is both. usdot takes all. A larger code than 127
+// is moved down by 128, which is added again as 64 * b + 64 * b. Without those instructions products are made in 16 bits, where one always fits,
+// and added up there as long as that is so.
+//
+// An operand of BF16 is a row with a and b BF16, acc F32 and k = 2; there is none, because none was worth its rounding (docs/speed.md).
+#include "codegen/descriptor.h"
+#include <string.h>
+
+#define B "<{4n} x i8>"
+#define P "<{4n} x i16>"                   // a product for each byte
+#define W "<{2n} x i16>"
+#define D "<{n} x i32>"
+#define H "<{2n} x i16>"                   // half of P
+#define EVERY(type, v) " splat (" type " " v ")"
+
+#define KIND DT_U8, DT_I8, DT_I32
+
+#define VPDPBUSD {"bitcast " B " $a to " D, "call " D " @llvm.x86.avx512.vpdpbusd.{bits}(" D " $acc, " D " $1, " D " $b)"}
+#define PMADDUBSW(name) {"bitcast " D " $b to " B, "call " W " @llvm.x86." name "(" B " $a, " B " $1)"}
+#define PMADDWD(name, x, y) "call " D " @llvm.x86." name "(" W " " x ", " W " " y ")"
+#define BY_ONES(name) {PMADDWD(name, "$a", EVERY("i16", "1")), "add " D " $acc, $1"}
+#define WIDENED(name) { \
+    "bitcast " B " $a to " W, "and " W " $1," EVERY("i16", "255"), "lshr " W " $1," EVERY("i16", "8"), \
+    "bitcast " D " $b to " W, "shl " W " $4," EVERY("i16", "8"), "ashr " W " $5," EVERY("i16", "8"), "ashr " W " $4," EVERY("i16", "8"), \
+    PMADDWD(name, "$2", "$6"), PMADDWD(name, "$3", "$7"), "add " D " $8, $9", "add " D " $acc, $10"}
+
+#define DOT(which, acc, x, y) "call " D " @llvm.aarch64.neon." which ".v4i32.v16i8(" D " " acc ", " B " " x ", " B " " y ")"
+#define PRODUCTS(widen_a) {"bitcast " D " $b to " B, widen_a " " B " $a to " P, "sext " B " $1 to " P, "mul " P " $2, $3"}
+#define ADD_PAIRS(x) "call " D " @llvm.aarch64.neon.saddlp.v4i32.v8i16(" H " " x ")"
+#define ADD_FOURS { \
+    "shufflevector " P " $a, " P " poison, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>", \
+    "shufflevector " P " $a, " P " poison, <8 x i32> <i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15>", \
+    ADD_PAIRS("$1"), ADD_PAIRS("$2"), "call " D " @llvm.aarch64.neon.addp.v4i32(" D " $3, " D " $4)", "add " D " $acc, $5"}
+
+static const descriptor table[] = {
+  {"avx512-vnni",       "avx512vnni avx512bw",       1, 16, 4, KIND, 255, 0, VPDPBUSD, {0}},
+  {"avx512-vnni-256",   "avx512vnni avx512vl",       1, 8,  4, KIND, 255, 0, VPDPBUSD, {0}},
+  {"avx512-vnni-128",   "avx512vnni avx512vl",       1, 4,  4, KIND, 255, 0, VPDPBUSD, {0}},
+  {"avx-vnni",          "avxvnni avx2",              1, 8,  4, KIND, 255, 0, VPDPBUSD, {0}},
+  {"avx-vnni-128",      "avxvnni avx2",              1, 4,  4, KIND, 255, 0, VPDPBUSD, {0}},
+  {"avx512-pairs",      "avx512bw",                  1, 16, 4, KIND, 127, 2, PMADDUBSW("avx512.pmaddubs.w.512"), BY_ONES("avx512.pmaddw.d.512")},
+  {"avx512-wide",       "avx512bw",                  1, 16, 4, KIND, 255, 0, WIDENED("avx512.pmaddw.d.512"), {0}},
+  {"avx2-pairs",        "avx2",                      1, 8,  4, KIND, 127, 2, PMADDUBSW("avx2.pmadd.ub.sw"), BY_ONES("avx2.pmadd.wd")},
+  {"avx2-wide",         "avx2",                      1, 8,  4, KIND, 255, 0, WIDENED("avx2.pmadd.wd"), {0}},
+  {"ssse3-pairs",       "ssse3",                     1, 4,  4, KIND, 127, 2, PMADDUBSW("ssse3.pmadd.ub.sw.128"), BY_ONES("sse2.pmadd.wd")},
+  {"sse2-wide",         "sse2",                      1, 4,  4, KIND, 255, 0, WIDENED("sse2.pmadd.wd"), {0}},
+  {"neon-i8mm",         "i8mm",                      1, 4,  4, KIND, 255, 0, {"bitcast " D " $b to " B, DOT("usdot", "$acc", "$a", "$1")}, {0}},
+  {"neon-dotprod",      "dotprod",                   1, 4,  4, KIND, 127, 0, {"bitcast " D " $b to " B, DOT("sdot", "$acc", "$a", "$1")}, {0}},
+  {"neon-dotprod-moved", "dotprod",                  1, 4,  4, KIND, 255, 0, {"bitcast " D " $b to " B, "xor " B " $a," EVERY("i8", "-128"), DOT("sdot", "$acc", "$2", "$1"),
+                                                                     DOT("sdot", "$3", "$1", EVERY("i8", "64")), DOT("sdot", "$4", "$1", EVERY("i8", "64"))}, {0}},
+  {"neon-signed",       "neon",                      1, 4,  4, KIND, 127, 1, PRODUCTS("sext"), ADD_FOURS},
+  {"neon",              "neon",                      1, 4,  4, KIND, 255, 1, PRODUCTS("zext"), ADD_FOURS},
+};
+_Static_assert(COUNT(table) <= 64, "a descriptor_set is 64 bits");
+
+const descriptor *descriptor_at(size_t i) { return i < COUNT(table) ? &table[i] : NULL; }
+
+static bool has_all(const char *needs, bool (*has)(const void *, const char *), const void *machine) {
+  while (*needs) {
+    char name[32];
+    size_t n = strcspn(needs, " ");
+    if (n >= sizeof name) die("descriptor: the feature '%s' has too long a name", needs);
+    memcpy(name, needs, n);
+    name[n] = 0;
+    if (!has(machine, name)) return false;
+    needs += n + (needs[n] == ' ');
+  }
+  return true;
+}
+
+descriptor_set descriptors_where(bool (*has)(const void *machine, const char *feature), const void *machine) {
+  descriptor_set set = 0;
+  for (size_t i = 0; i < COUNT(table); i++)
+    if (has_all(table[i].needs, has, machine)) set |= (descriptor_set)1 << i;
+  return set;
+}
+
+int64_t descriptor_steps(const descriptor *d, int64_t a_max) { return d->products ? 32767 / (d->products * max_i64(a_max, 1) * 128) : 1; }
+
+const descriptor *descriptor_find(descriptor_set set, int n, int64_t a_max) {
+  for (size_t i = 0; i < COUNT(table); i++)
+    if ((set >> i & 1) && table[i].a == DT_U8 && table[i].n == n && a_max <= table[i].a_max && descriptor_steps(&table[i], a_max) >= 1) return &table[i];
+  return NULL;
+}
+
+int descriptor_lanes(descriptor_set set, int most, int64_t size) {
+  int best = 0;
+  for (size_t i = 0; i < COUNT(table); i++)
+    if ((set >> i & 1) && table[i].a == DT_U8 && table[i].n <= most && table[i].n > best && size % table[i].n == 0) best = table[i].n;
+  return best;
+}

@@ -1,0 +1,343 @@
+// Dot-product instructions: every row of codegen/descriptor.h that this machine runs, and those of AArch64 under qemu, against the
+// interpreter; on random numbers and on those that make sums in 16 bits overflow where intervals are not respected.
+#define _GNU_SOURCE
+#include "rig.h"
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+enum { A_BYTES = 4096, B_WORDS = 1024, OUTS = 1024, PATTERNS = 5 };
+static const int masks[] = {1, 15, 31, 63, 127, 128, 255}, chains[] = {1, 2, 9, 17};
+
+static uop *at(rig *r, int64_t i) { return rig_int(r, DT_I64, i); }
+
+// Bytes of known bounds.
+static uop *bytes_up_to(rig *r, uop *a, uop *place, int lanes, int most) {
+  uop *x = rig_load(r, rig_index(r, a, place), DT_U8, 4 * lanes);
+  if (most == 255) return x;
+  return rig2(r, most == 128 ? OP_MIN : OP_AND, x, rig_splat(r, rig_int(r, DT_U8, most), 4 * lanes));
+}
+
+// Chains of several lengths, for bytes of all bounds; then one of mixed bounds, and one whose middle is stored as well.
+static rig *program_of(int lanes) {
+  rig *r = rig_new();
+  uop *a = rig_buf(r, DT_U8, A_BYTES), *b = rig_buf(r, DT_U32, B_WORDS), *start = rig_buf(r, DT_I32, 64), *out = rig_buf(r, DT_I32, OUTS);
+  int64_t place = 0;
+  for (size_t m = 0; m < COUNT(masks); m++)
+    for (size_t n = 0; n < COUNT(chains); n++) {
+      uop *acc = rig_acc(r, rig_load(r, rig_index(r, start, at(r, (int64_t)n)), DT_I32, lanes)), *i = rig_range(r, at(r, 3), AXIS_REDUCE), *sum = acc;
+      for (int k = 0; k < chains[n]; k++) {
+        uop *x = bytes_up_to(r, a, rig2(r, OP_ADD, rig2(r, OP_MUL, i, at(r, 1024)), at(r, 16 * k)), lanes, masks[m]);
+        uop *y = rig_load(r, rig_index(r, b, rig2(r, OP_ADD, rig2(r, OP_MUL, i, at(r, 128)), at(r, 5 * k))), DT_U32, lanes);
+        sum = rig_op(r, OP_DOT4, DT_I32, lanes, (uarg){0}, 3, (uop *[]){sum, x, y});
+      }
+      rig_set(r, acc, sum);
+      rig_end(r, i);
+      rig_store(r, rig_index(r, out, at(r, place)), acc);
+      place += lanes;
+    }
+  uop *sum = rig_splat(r, rig_int(r, DT_I32, 0), lanes), *middle = NULL;
+  for (int k = 0; k < 24; k++) {
+    uop *y = rig_load(r, rig_index(r, b, at(r, 7 * k)), DT_U32, lanes);
+    sum = rig_op(r, OP_DOT4, DT_I32, lanes, (uarg){0}, 3, (uop *[]){sum, bytes_up_to(r, a, at(r, 13 * k), lanes, masks[(size_t)k / 2 % COUNT(masks)]), y});
+    if (k == 10) middle = sum;
+  }
+  rig_store(r, rig_index(r, out, at(r, place)), sum);
+  rig_store(r, rig_index(r, out, at(r, place + lanes)), middle);
+  assert_true(place + 2 * lanes <= OUTS);
+  return r;
+}
+
+static void fill(rig *r, unsigned char **bufs, int pattern) {
+  static const unsigned char edges[] = {0, 255, 128, 127, 1};
+  uint64_t seed = (uint64_t)pattern;
+  for (int b = 0; b < r->n_bufs; b++) {
+    size_t n = (size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt);
+    for (size_t i = 0; i < n; i++) bufs[b][i] = (unsigned char)rig_random(&seed);
+    for (size_t i = 0; i < n && b < 2 && pattern; i++)
+      bufs[b][i] = pattern == 4 ? edges[rig_random(&seed) % COUNT(edges)] : b == 0 ? 255 : pattern == 1 ? 0x80 : pattern == 2 ? 0x7f : i / 2 % 2 ? 0x80 : 0x7f;
+  }
+}
+
+typedef struct memory { unsigned char *at[RIG_BUFS]; } memory;
+
+static memory memory_of(rig *r, int pattern) {
+  memory m = {0};
+  for (int b = 0; b < r->n_bufs; b++) m.at[b] = malloc((size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt));
+  fill(r, m.at, pattern);
+  return m;
+}
+static void memory_free(memory *m) { for (int b = 0; b < RIG_BUFS; b++) free(m->at[b]); }
+
+static void interpret(const program *p, memory *m) {
+  ref_kernel *k = ref_compile(p);
+  ref_run(k, m->at, NULL, 0, 1);
+  ref_free(k);
+}
+
+// The program with some rows only, as LLVM IR, and as a blob.
+static str render(const program *p, const cpu_target *t, descriptor_set rows) {
+  error err = {0};
+  str text = {0};
+  if (render_llvm(p, &(render_options){t->cpu, t->features, t->tune, t->vector_bits, rows}, &text, &err)) rig_fail("render", &err, NULL);
+  return text;
+}
+
+static code_blob compile(const char *text, const cpu_target *t, str *assembly) {
+  error err = {0};
+  bytes object;
+  code_blob blob;
+  if (llvm_compile_for(t->triple, text, t->cpu, t->features, &object, assembly, &err)) rig_fail("llvm", &err, text);
+  if (elf_link(object.at, object.n, &blob, &err)) rig_fail("link", &err, text);
+  bytes_free(&object);
+  return blob;
+}
+
+// Is the row's own instruction in the text? Those with a condition must be left alone where it fails, so some other bytes are plain.
+static void expect_used(const descriptor *d, const char *text) {
+  const char *call = NULL, *end;
+  for (int i = 0; i < DESCRIPTOR_LINES && d->step[i] && !call; i++) call = strchr(d->step[i], '@');
+  if (!call) { assert_non_null(strstr(text, "mul <")); return; }
+  end = call + strcspn(call, "({");
+  char name[96];
+  snprintf(name, sizeof name, "%.*s", (int)(end - call), call);
+  if (!strstr(text, name)) fail_msg("%s: the text does not use %s", d->name, name);
+}
+
+static cpu_target native(void) {
+  cpu_target t = {0};
+  cpu_features have;
+  error err = {0};
+  cpu_detect(&have);
+  if (cpu_target_for("native", &have, &t, &err)) rig_fail("cpu", &err, NULL);
+  return t;
+}
+
+static void run_here(rig *r, const char *name, const cpu_target *t, const char *text) {
+  program *p = &r->p;
+  error err = {0};
+  code_blob blob = compile(text, t, NULL);
+  code_image *image = code_map(&(const code_blob *){&blob}, 1, &err);
+  if (!image) rig_fail("map", &err, NULL);
+  kernel_fn *fn = (kernel_fn *)code_find(image, 0, p->name);
+  for (int pattern = 0; pattern < PATTERNS; pattern++) {
+    memory want = memory_of(r, pattern), got = memory_of(r, pattern);
+    interpret(p, &want);
+    fn(got.at, NULL, 0, 1);
+    rig_compare(r, want.at, got.at, 0, name);
+    memory_free(&want);
+    memory_free(&got);
+  }
+  code_unmap(image);
+  code_blob_free(&blob);
+}
+
+static void every_row_of_this_machine(void **state) {
+  (void)state;
+  cpu_target t = native();
+  const descriptor *d;
+  int rows = 0;
+  for (size_t i = 0; (d = descriptor_at(i)); i++) {
+    if (!(t.descriptors >> i & 1)) continue;
+    rig *r = program_of(d->n);
+    str text = render(rig_program(r, "dots"), &t, (descriptor_set)1 << i);
+    expect_used(d, str_c(&text));
+    run_here(r, d->name, &t, str_c(&text));
+    str_free(&text);
+    rig_free(r);
+    rows++;
+  }
+  assert_true(rows >= 1);
+}
+
+// All rows together, all numbers of lanes: vectors wider than a register are cut, narrower ones plain.
+static void every_number_of_lanes(void **state) {
+  (void)state;
+  cpu_target t = native();
+  for (int lanes = 1; lanes <= 32; lanes *= 2) {
+    rig *r = program_of(lanes);
+    str text = render(rig_program(r, "dots"), &t, t.descriptors);
+    run_here(r, "lanes", &t, str_c(&text));
+    str_free(&text);
+    rig_free(r);
+  }
+}
+
+#if defined(__x86_64__)
+// What WEFT_CPU asks for decides which instructions come out.
+static void levels(void **state) {
+  (void)state;
+  static const struct { const char *spec; int lanes, most; const char *has, *lacks; } cases[] = {
+    {"x86-64", 4, 15, "pmaddwd", "pmaddubsw"},        {"x86-64-v2", 4, 15, "pmaddubsw", "vpmaddubsw"}, {"x86-64-v2", 4, 255, "pmaddwd", "pmaddubsw"},
+    {"x86-64-v3", 8, 15, "vpmaddubsw", "vpdpbusd"},   {"x86-64-v3", 8, 255, "vpmaddwd", "vpmaddubsw"}, {"x86-64-v4", 16, 63, "vpmaddubsw", "vpdpbusd"},
+    {"avx512vnni", 16, 255, "vpdpbusd", "vpmaddwd"},  {"avxvnni", 8, 255, "{vex}", "vpmaddwd"}};
+  cpu_features all = {0};
+#define F(field, llvm_name, leaf, sub, reg, bit, state, level) all.field = level <= 4;
+  CPU_FEATURES(F)
+#undef F
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    cpu_features have = all;
+    cpu_target t;
+    error err = {0};
+    bool extra = cases[i].spec[0] == 'a';
+    have.avx512vnni = extra && cases[i].lanes == 16;
+    have.avxvnni = extra && cases[i].lanes == 8;
+    if (have.avxvnni) have.avx512f = false;
+    if (cpu_target_for(extra ? "native" : cases[i].spec, &have, &t, &err)) fail_msg("%s", err.text);
+    assert_int_equal(descriptor_lanes(t.descriptors, t.vector_bits / 32, 64), cases[i].lanes);
+    rig *r = rig_new();
+    uop *a = rig_buf(r, DT_U8, 256), *b = rig_buf(r, DT_U32, 64), *out = rig_buf(r, DT_I32, 64);
+    uop *x = bytes_up_to(r, a, at(r, 0), cases[i].lanes, cases[i].most), *y = rig_load(r, rig_index(r, b, at(r, 0)), DT_U32, cases[i].lanes);
+    uop *acc = rig_load(r, rig_index(r, out, at(r, 0)), DT_I32, cases[i].lanes);
+    rig_store(r, rig_index(r, out, at(r, 0)), rig_op(r, OP_DOT4, DT_I32, cases[i].lanes, (uarg){0}, 3, (uop *[]){acc, x, y}));
+    str text = render(rig_program(r, "dots"), &t, t.descriptors), assembly = {0};
+    code_blob blob = compile(str_c(&text), &t, &assembly);
+    if (!strstr(str_c(&assembly), cases[i].has)) fail_msg("%s: no %s in\n%s", cases[i].spec, cases[i].has, str_c(&assembly));
+    if (strstr(str_c(&assembly), cases[i].lacks)) fail_msg("%s: %s in\n%s", cases[i].spec, cases[i].lacks, str_c(&assembly));
+    code_blob_free(&blob);
+    str_free(&text); str_free(&assembly);
+    rig_free(r);
+  }
+}
+#endif
+
+// ---- AArch64 --------------------------------------------------------------------------------------------------------------
+//
+// A whole program for qemu, made without a linker: the kernel and a few lines of IR that call it, write the memory to stdout and end
+// the process, as one blob; and a file with two segments, that blob and the memory, pointers included.
+
+enum { CODE_AT = 0x400000, DATA_AT = 0x10000000, PAGE = 0x10000 };
+
+static void put_file(const char *path, const code_blob *blob, uint64_t entry, const unsigned char *data, size_t n) {
+  size_t code = (blob->code.n + PAGE - 1) / PAGE * PAGE;
+  Elf64_Ehdr e = {.e_type = ET_EXEC, .e_machine = EM_AARCH64, .e_version = 1, .e_entry = CODE_AT + entry, .e_phoff = sizeof e, .e_ehsize = sizeof e, .e_phentsize = sizeof(Elf64_Phdr), .e_phnum = 2};
+  memcpy(e.e_ident, ELFMAG, SELFMAG);
+  e.e_ident[EI_CLASS] = ELFCLASS64; e.e_ident[EI_DATA] = ELFDATA2LSB; e.e_ident[EI_VERSION] = 1;
+  Elf64_Phdr p[2] = {{PT_LOAD, PF_R | PF_X, PAGE, CODE_AT, CODE_AT, blob->code.n, blob->code.n, PAGE}, {PT_LOAD, PF_R | PF_W, PAGE + code, DATA_AT, DATA_AT, n, n, PAGE}};
+  int f = open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0700);
+  bool ok = f >= 0 && pwrite(f, &e, sizeof e, 0) == sizeof e && pwrite(f, p, sizeof p, sizeof e) == sizeof p &&
+            pwrite(f, blob->code.at, blob->code.n, PAGE) == (ssize_t)blob->code.n && pwrite(f, data, n, (off_t)(PAGE + code)) == (ssize_t)n;
+  if (f >= 0) close(f);
+  if (!ok) fail_msg("cannot write %s", path);
+}
+
+static const char *qemu(void) {
+  static const char *const names[] = {"qemu-aarch64-static", "qemu-aarch64"};
+  for (size_t i = 0; i < COUNT(names); i++) {
+    char command[64];
+    snprintf(command, sizeof command, "command -v %s >/dev/null 2>&1", names[i]);
+    if (!system(command)) return names[i];
+  }
+  return NULL;
+}
+
+// Runs the program on all patterns; what its memory holds afterwards is in `got`.
+static void run_in_qemu(rig *r, const cpu_target *t, const char *kernel, const char *cpu, memory *got) {
+  size_t size = 0, offset[RIG_BUFS], each;
+  for (int b = 0; b < r->n_bufs; b++) { offset[b] = size; size += (size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt); }
+  each = size + 8 * RIG_BUFS;
+  unsigned char *data = calloc(PATTERNS, each);
+  str text = {0};
+  str_add(&text, kernel);
+  str_add(&text, "\ndefine void @begin() {\n");
+  for (int i = 0; i < PATTERNS; i++) {
+    unsigned char *image = data + (size_t)i * each;
+    uint64_t base = DATA_AT + (uint64_t)i * each;
+    for (int b = 0; b < r->n_bufs; b++) {
+      uint64_t pointer = base + 8 * RIG_BUFS + offset[b];
+      memcpy(image + 8 * b, &pointer, 8);
+      memcpy(image + 8 * RIG_BUFS + offset[b], got[i].at[b], (size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt));
+    }
+    str_addf(&text, "  call void @%s(ptr inttoptr (i64 %llu to ptr), ptr null, i64 0, i64 1)\n", r->p.name, (unsigned long long)base);
+  }
+  str_addf(&text, "  %%w = call i64 asm sideeffect \"svc #0\", \"={x0},{x8},{x0},{x1},{x2},~{memory}\"(i64 64, i64 1, i64 %d, i64 %zu)\n", DATA_AT, PATTERNS * each);
+  str_add(&text, "  %e = call i64 asm sideeffect \"svc #0\", \"={x0},{x8},{x0},~{memory}\"(i64 93, i64 0)\n  ret void\n}\n");
+  code_blob blob = compile(str_c(&text), t, NULL);
+  uint64_t entry = UINT64_MAX;
+  for (size_t k = 0; k < blob.symbols.n; k++) if (!strcmp(blob.symbols.at[k].name, "begin")) entry = blob.symbols.at[k].offset;
+  assert_true(entry != UINT64_MAX);
+  char folder[] = "/tmp/weft-qemu-XXXXXX", file[64], command[256];
+  assert_non_null(mkdtemp(folder));
+  snprintf(file, sizeof file, "%s/kernel", folder);
+  put_file(file, &blob, entry, data, PATTERNS * each);
+  snprintf(command, sizeof command, "%s -cpu %s %s", qemu(), cpu, file);
+  FILE *f = popen(command, "r");
+  size_t n = f ? fread(data, 1, PATTERNS * each, f) : 0;
+  int status = f ? pclose(f) : -1;
+  unlink(file);
+  rmdir(folder);
+  if (n != PATTERNS * each || status) fail_msg("%s: status %d, %zu bytes of %zu; the kernel was\n%s", command, status, n, PATTERNS * each, kernel);
+  for (int i = 0; i < PATTERNS; i++)
+    for (int b = 0; b < r->n_bufs; b++) memcpy(got[i].at[b], data + (size_t)i * each + 8 * RIG_BUFS + offset[b], (size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt));
+  code_blob_free(&blob);
+  str_free(&text);
+  free(data);
+}
+
+static void every_row_of_aarch64(void **state) {
+  (void)state;
+  if (!qemu()) {
+    print_message("skipped: no qemu-aarch64 (the package qemu-user-static): AArch64 code is not run\n");
+    skip();
+  }
+  // qemu's processors: one of ARMv8.0, and one that has everything
+  static const struct { const char *spec, *cpu; } levels[] = {{"armv8-a", "cortex-a57"}, {"armv8.2-a", "neoverse-n1"}, {"armv8.6-a", "max"}};
+  cpu_features have = {.arm = true};
+#define F(field, llvm_name, word, bit, level) have.field = true;
+  ARM_FEATURES(F)
+#undef F
+  descriptor_set seen = 0;
+  for (size_t l = 0; l < COUNT(levels); l++) {
+    cpu_target t;
+    error err = {0};
+    if (cpu_target_for(levels[l].spec, &have, &t, &err)) fail_msg("%s", err.text);
+    assert_int_equal(descriptor_lanes(t.descriptors, t.vector_bits / 32, 64), 4);
+    const descriptor *d;
+    for (size_t i = 0; (d = descriptor_at(i)); i++) {
+      if (!(t.descriptors >> i & 1) || (seen >> i & 1)) continue;
+      seen |= (descriptor_set)1 << i;
+      rig *r = program_of(d->n);
+      program *p = rig_program(r, "dots");
+      str text = render(p, &t, (descriptor_set)1 << i);
+      expect_used(d, str_c(&text));
+      memory want[PATTERNS], got[PATTERNS];
+      for (int k = 0; k < PATTERNS; k++) { want[k] = memory_of(r, k); got[k] = memory_of(r, k); interpret(p, &want[k]); }
+      run_in_qemu(r, &t, str_c(&text), levels[l].cpu, got);
+      for (int k = 0; k < PATTERNS; k++) { rig_compare(r, want[k].at, got[k].at, 0, d->name); memory_free(&want[k]); memory_free(&got[k]); }
+      str_free(&text);
+      rig_free(r);
+    }
+  }
+  assert_int_equal(__builtin_popcountll(seen), 5);
+}
+
+// No row is taken whose sums might not fit, and every row's text names only what it has.
+static void the_table_is_sound(void **state) {
+  (void)state;
+  const descriptor *d;
+  for (size_t i = 0; (d = descriptor_at(i)); i++) {
+    assert_true(d->m == 1 && d->n >= 4 && d->k == 4 && d->a_max >= 1 && d->a_max <= 255);
+    assert_true(d->step[0] && !d->finish[0] == !d->products);
+    if (d->products) assert_true(descriptor_steps(d, d->a_max) >= 1 && d->products * d->a_max * 128 <= 32767);
+    for (int64_t a = 0; a <= d->a_max; a++) assert_true(!d->products || descriptor_steps(d, a) * d->products * a * 128 <= 32767);
+    assert_null(descriptor_find((descriptor_set)1 << i, d->n, d->a_max + 1));
+    assert_ptr_equal(descriptor_find((descriptor_set)1 << i, d->n, d->a_max), d);
+  }
+  assert_null(descriptor_find(0, 4, 1));
+  assert_int_equal(descriptor_lanes(0, 16, 64), 0);
+  assert_int_equal(descriptor_lanes(~(descriptor_set)0, 16, 24), 8);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_table_is_sound),
+    cmocka_unit_test(every_row_of_this_machine),
+    cmocka_unit_test(every_number_of_lanes),
+#if defined(__x86_64__)
+    cmocka_unit_test(levels),
+#endif
+    cmocka_unit_test(every_row_of_aarch64),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
