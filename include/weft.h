@@ -174,6 +174,36 @@ typedef struct weft_stats {
 } weft_stats;
 void weft_model_stats(const weft_model *m, weft_stats *out);   /* as of now */
 
+/* Where the time goes, kernel by kernel, measured inside of whole steps.  A step is one token, or a chunk of a prompt.  All times
+ * are in microseconds per step and add up: us = overhead_us + the sum of kernels[].us.  Launches of one kernel for one part of the model
+ * (in all layers) are one entry. */
+typedef struct weft_kernel_time {
+  const char *name;          /* "r_48_16_8_4_8": r reduces, E does not; the sizes of its loops */
+  const char *role;          /* "blk.*.ffn_down": the weight that it reads; "attention"; "-" */
+  int count;                 /* launches per step */
+  double us;                 /* of all of them, until every thread had finished */
+  double wait_us;            /* of that: threads waiting for one another, on average */
+  double bytes, flops;       /* moved and done by all of them, as estimated from the loops: each byte counts once per launch */
+} weft_kernel_time;
+typedef struct weft_profile {
+  int tokens;                /* of a step */
+  double us;                 /* a step */
+  double overhead_us;        /* of that: outside of all kernels */
+  double wait_us;            /* sum of the kernels' */
+  double limit_gb_s;         /* memory that the same threads can read, 10^9 bytes per second, measured just after; 0: unknown */
+  double kernels_per_step;   /* dispatches: kernels that do not wait for one another share one */
+  double kernels_per_block;  /* of them, per layer */
+  double fusion_rate;        /* graph operations per dispatch */
+  const weft_kernel_time *kernels;   /* slowest first */
+  size_t n_kernels;
+} weft_profile;
+/* Profiles `steps` steps (1 to 10000) from position pos on, of tokens drawn at random: prompt 0: of one token each, which takes a
+ * position per step; otherwise of a chunk of `prompt` tokens, at most as many as weft_options.chunk, always at pos.  Positions
+ * before pos must have been evaluated; what the KV cache held from pos on is lost.  *out is for weft_profile_free. */
+int weft_profile_model(weft_model *m, int prompt, int steps, int pos, weft_profile **out, weft_error *err);
+void weft_profile_free(weft_profile *p);      /* NULL is fine */
+int weft_model_chunk(const weft_model *m);    /* tokens of a prompt that are evaluated at once */
+
 /* ---- Sampling --------------------------------------------------------------------------------------------------------
  * In this order: bias, repeat penalty, top-k, top-p, min-p, temperature, draw.  The same logits and seed give the same tokens
  * on every machine; equal logits are ordered by id. */

@@ -14,6 +14,7 @@
 static const struct { const char *name, *what; int (*run)(int argc, char **argv); } commands[] = {
   {"run", "continue a text", run_command},
   {"bench", "measure tokens per second", bench_command},
+  {"profile", "show where the time of a token goes", profile_command},
   {"inspect", "show what a model file holds", inspect_command},
   {"tokenize", "text to tokens, and back", tokenize_command},
   {"env", "show the environment variables and this machine", env_command},

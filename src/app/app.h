@@ -2,7 +2,7 @@
 // like any other: it includes weft.h and, for what C lacks, base/.
 //
 //   args.h   options from a table, which is also the help      out.h    stdout, with errors that are noticed
-//   stats.h  the figures at the end of a run                   run.c bench.c inspect.c tokenize.c env.c: the commands
+//   stats.h  the figures at the end of a run                   run.c bench.c profile.c inspect.c tokenize.c env.c: the commands
 #ifndef WEFT_APP_H
 #define WEFT_APP_H
 #include "app/args.h"
@@ -18,6 +18,7 @@ int usage_error(const char *fmt, ...) PRINTF_LIKE(1, 2);  // 2: the command line
 // Each command gets its own name as argv[0] and returns the exit status.
 int run_command(int argc, char **argv);
 int bench_command(int argc, char **argv);
+int profile_command(int argc, char **argv);
 int inspect_command(int argc, char **argv);
 int tokenize_command(int argc, char **argv);
 int env_command(int argc, char **argv);

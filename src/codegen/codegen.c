@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
+#include "codegen/cost.h"
 #include "codegen/decompose.h"
 #include "codegen/expand.h"
 #include "codegen/linearize.h"
@@ -34,41 +35,6 @@ static void name_kernel(const kernel *k, program *p) {
   if (!x.n) str_add(&s, "_1");
   snprintf(p->name, sizeof p->name, "%s", str_c(&s));
   str_free(&s);
-}
-
-// Bytes touched and operations done by one launch, with symbolic sizes at a nominal length.
-static double size_of(const uop *range) { return range->src[0]->op == OP_CONST ? (double)range->src[0]->a : (double)min_i64(range->src[0]->vmax, 128); }
-
-static double product_of_ranges(uop *u) {
-  map m = {0};
-  free_ranges(u, &m);
-  double n = 1;
-  for (size_t i = 0; i < m.cap; i++) if (m.used[i]) n *= size_of((const uop *)(uintptr_t)m.keys[i]);
-  map_free(&m);
-  return n;
-}
-
-static void estimate(const uop *ast, program *p) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &(uop *){(uop *)(uintptr_t)ast}, 1);
-  double *bytes = ARENA_ARRAY(a, double, p->n_bufs + 1), flops = 0;
-  for (size_t i = 0; i < l.n; i++) {
-    uop *u = l.at[i];
-    if (u->op == OP_INDEX && u->src[0]->op == OP_PARAM) {
-      double n = product_of_ranges(u->src[1]), all = (double)u->src[0]->b;
-      if (n > all) n = all;
-      bytes[u->src[0]->a] += n * dtype_size((enum dtype)u->src[0]->dt);
-      double cap = all * dtype_size((enum dtype)u->src[0]->dt);
-      if (bytes[u->src[0]->a] > cap) bytes[u->src[0]->a] = cap;
-    }
-    if (dtype_is_float((enum dtype)u->dt) && (op_flags((enum op)u->op) & OPF_ELEMENTWISE) && u->op != OP_WHERE) flops += product_of_ranges(u);
-    if (u->op == OP_REDUCE) flops += product_of_ranges(u->src[0]);
-  }
-  double total = 0;
-  for (int i = 0; i < p->n_bufs; i++) total += bytes[i];
-  p->bytes = (int64_t)total;
-  p->flops = (int64_t)flops;
-  arena_free(a);
 }
 
 static int by_name(const void *x, const void *y) {
@@ -149,7 +115,7 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   kernel_init(&k, g, simplify(g, ast), t);
   dump("kernel", k.ast);                                check(g, k.ast, STAGE_KERNEL, "schedule");
   find_arguments(k.ast, p);
-  estimate(k.ast, p);
+  kernel_cost(g, k.ast, p);
   optimise(&k, o);                                      check(g, k.ast, STAGE_KERNEL, "optimise");
   kernel_make_tiles(&k);                                check(g, k.ast, STAGE_KERNEL, "tiles");
   name_kernel(&k, p);

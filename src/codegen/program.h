@@ -42,7 +42,7 @@ typedef struct program {
   int n_vars;
   uop *tiles;                                      // CPU: number of tiles, an IDX expression over vars (CONST 1 if there is no GLOBAL)
   uop *global[3], *local[3];                       // GPU: number of work-groups and of work-items in one; NULL on a CPU
-  int64_t flops, bytes;                            // estimates per launch, symbolic sizes taken as 128: for tables
+  uop *bytes, *flops;                              // moved and done by one launch, IDX expressions over vars: estimates, for tables (cost.h)
   graph *graph;                                    // owns the nodes; freed with program_free
   arena *mem;                                      // that of the graph: owns the arrays
 } program;

@@ -57,7 +57,15 @@ void plan_run_some(plan *p, int from, int n);
 typedef struct plan_stats { int kernels, dispatches, unique, compiled, graph_ops; int64_t arena_bytes; double compile_ms; } plan_stats;
 plan_stats plan_get_stats(const plan *p);
 
-typedef struct plan_kernel_info { const char *name, *role; int dispatch; int64_t bytes, flops; double us; } plan_kernel_info;
-// Runs every kernel alone, `repeat` times, and says what each took (the best). out: room for plan_stats.kernels entries.
-void plan_time(plan *p, const plan_var *vars, int n_vars, int repeat, plan_kernel_info *out);
+// A kernel of the plan (0 .. plan_stats.kernels - 1) with the bytes that it moves and the float operations that it does at these
+// values of the variables. Texts belong to the plan.
+typedef struct plan_kernel_info { const char *name, *role; int dispatch; double bytes, flops; } plan_kernel_info;
+plan_kernel_info plan_kernel(const plan *p, int i, const plan_var *vars, int n_vars);
+
+// plan_run with time stamps, which cost two looks at the clock per kernel. All times are in microseconds and add up: us is overhead_us (before the
+// first dispatch and behind the last) and the sum of kernel_us. A dispatch lasts until thread 0 is through the barrier behind it; kernels
+// that share a dispatch share its time in proportion to what all threads together spent in each. kernel_wait_us is the part of
+// kernel_us in which a thread waited for others, on average over the threads.
+typedef struct plan_times { double us, overhead_us, *kernel_us, *kernel_wait_us; } plan_times;
+void plan_run_timed(plan *p, const plan_var *vars, int n_vars, plan_times *out);      // the arrays: the caller's, plan_stats.kernels entries
 #endif

@@ -12,7 +12,7 @@
 #include "device/ref.h"
 #include "device/team.h"
 
-enum { MAX_VARS = 8 };
+enum { MAX_VARS = 8, N_EXPRS = 3 /* in front of the variables in a cache entry */ };
 
 typedef struct step {
   const device_kernel *k;
@@ -30,10 +30,12 @@ struct plan {
   step *steps;
   code_image *code;
   void *arena_at;
+  double *marks;             // of a timed run: the times that thread i noted, from marks + i * n_marks on; NULL until there is one
+  size_t n_marks;
   plan_stats stats;
 };
 
-// --- cache entries: "name bytes flops\n", IR text of SINK(tiles, vars...), NUL, packed code ---------------------------------
+// --- cache entries: "name\n", IR text of SINK(tiles, bytes, flops, vars...), NUL, packed code --------------------------------
 
 static void cache_key(const device *d, uop *ast, str *key) {
   str_addf(key, "%s MV=%d,%d,%d NOOPT=%d\n", d->key, env_int(ENV_MV_THREADS_PER_ROW), env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT));
@@ -42,10 +44,10 @@ static void cache_key(const device *d, uop *ast, str *key) {
 
 static void pack_entry(const device_kernel *k, str *out) {
   const program *p = k->p;
-  uop *src[1 + MAX_VARS] = {p->tiles};
-  for (int i = 0; i < p->n_vars; i++) src[1 + i] = p->vars[i];
-  uop *sink = uop_new(p->graph, OP_SINK, DT_VOID, 1, src, 1 + (size_t)p->n_vars, (uarg){0});
-  str_addf(out, "%s %lld %lld\n", p->name, (long long)p->bytes, (long long)p->flops);
+  uop *src[N_EXPRS + MAX_VARS] = {p->tiles, p->bytes, p->flops};
+  for (int i = 0; i < p->n_vars; i++) src[N_EXPRS + i] = p->vars[i];
+  uop *sink = uop_new(p->graph, OP_SINK, DT_VOID, 1, src, N_EXPRS + (size_t)p->n_vars, (uarg){0});
+  str_addf(out, "%s\n", p->name);
   uop_print(out, &sink, 1);
   str_addc(out, 0);
   str_addn(out, k->packed.at, k->packed.n);
@@ -59,15 +61,14 @@ static bool unpack_entry(const bytes *b, device_kernel *k) {
   error e = {0};
   p->graph = graph_new(NULL);
   p->mem = graph_arena(p->graph);
-  long long n_bytes, flops;
   uop *sink = end ? uop_parse(p->graph, line + 1, (size_t)(end - line - 1), &e) : NULL;
-  if (!sink || sink->op != OP_SINK || !sink->nsrc || sink->nsrc > 1 + MAX_VARS || sscanf(text, "%95s %lld %lld", p->name, &n_bytes, &flops) != 3) { program_free(p); return false; }
+  if (!sink || sink->op != OP_SINK || sink->nsrc < N_EXPRS || sink->nsrc > N_EXPRS + MAX_VARS || sscanf(text, "%95s", p->name) != 1) { program_free(p); return false; }
   p->tiles = sink->src[0];
-  p->n_vars = (int)sink->nsrc - 1;
+  p->bytes = sink->src[1];
+  p->flops = sink->src[2];
+  p->n_vars = (int)sink->nsrc - N_EXPRS;
   p->vars = ARENA_ARRAY(p->mem, uop *, sink->nsrc);
-  for (int i = 0; i < p->n_vars; i++) p->vars[i] = sink->src[1 + i];
-  p->bytes = n_bytes;
-  p->flops = flops;
+  for (int i = 0; i < p->n_vars; i++) p->vars[i] = sink->src[N_EXPRS + i];
   size_t n = b->n - (size_t)(end + 1 - text);
   k->packed = (bytes){memcpy(xmalloc(n), end + 1, n), n};
   k->p = p;
@@ -213,6 +214,7 @@ void plan_free(plan *p) {
   }
   memory_release(p->arena_at, (uint64_t)p->stats.arena_bytes);
   free(p->kernels);
+  free(p->marks);
   arena_free(p->mem);
   free(p);
 }
@@ -221,18 +223,21 @@ plan_stats plan_get_stats(const plan *p) { return p->stats; }
 
 // --- running --------------------------------------------------------------------------------------------------------
 
+static void get_vars(const program *q, const plan_var *vars, int n_vars, int64_t *values) {
+  for (int v = 0; v < q->n_vars; v++) {
+    int j = 0;
+    while (j < n_vars && strcmp(vars[j].name, q->vars[v]->s)) j++;
+    if (j == n_vars) die("plan: no value for variable %s", q->vars[v]->s);
+    if (vars[j].value < q->vars[v]->a || vars[j].value > q->vars[v]->b) die("plan: %s = %lld is out of its bounds", vars[j].name, (long long)vars[j].value);
+    values[v] = vars[j].value;
+  }
+}
+
 static void set_vars(plan *p, const plan_var *vars, int n_vars) {
   for (int i = 0; i < p->stats.kernels; i++) {
     step *t = &p->steps[i];
-    const program *q = t->k->p;
-    for (int v = 0; v < q->n_vars; v++) {
-      int j = 0;
-      while (j < n_vars && strcmp(vars[j].name, q->vars[v]->s)) j++;
-      if (j == n_vars) die("plan: no value for variable %s", q->vars[v]->s);
-      if (vars[j].value < q->vars[v]->a || vars[j].value > q->vars[v]->b) die("plan: %s = %lld is out of its bounds", vars[j].name, (long long)vars[j].value);
-      t->vars[v] = vars[j].value;
-    }
-    t->tiles = program_eval(q, q->tiles, t->vars);
+    get_vars(t->k->p, vars, n_vars, t->vars);
+    t->tiles = program_eval(t->k->p, t->k->p->tiles, t->vars);
   }
 }
 
@@ -268,7 +273,8 @@ void plan_run(plan *p, const plan_var *vars, int n_vars) {
     t = now_s() - t;
     all += t;
     const program *q = p->steps[i].k->p;
-    fprintf(stderr, "%4d %-36s %-24s %9.1f us %8.2f GB/s %8.2f GFLOP/s\n", p->steps[i].level, q->name, p->steps[i].role, t * 1e6, (double)q->bytes / t / 1e9, (double)q->flops / t / 1e9);
+    fprintf(stderr, "%4d %-36s %-24s %9.1f us %8.2f GB/s %8.2f GFLOP/s\n", p->steps[i].level, q->name, p->steps[i].role, t * 1e6, 
+            (double)program_eval(q, q->bytes, p->steps[i].vars) / t / 1e9, (double)program_eval(q, q->flops, p->steps[i].vars) / t / 1e9);
   }
   fprintf(stderr, "     %d kernels %61.1f us\n", p->stats.kernels, all * 1e6);
 }
@@ -286,17 +292,65 @@ void plan_run_some(plan *p, int from, int n) {
   team_run(p->d->team, run_some, &(some){p, from, n});
 }
 
-void plan_time(plan *p, const plan_var *vars, int n_vars, int repeat, plan_kernel_info *out) {
-  set_vars(p, vars, n_vars);
+// --- timing ---------------------------------------------------------------------------------------------------------
+
+plan_kernel_info plan_kernel(const plan *p, int i, const plan_var *vars, int n_vars) {
+  const step *t = &p->steps[i];
+  const program *q = t->k->p;
+  int64_t values[MAX_VARS];
+  get_vars(q, vars, n_vars, values);
+  return (plan_kernel_info){q->name, t->role, t->level, (double)program_eval(q, q->bytes, values), (double)program_eval(q, q->flops, values)};
+}
+
+static void run_timed(void *ctx, int thread, int n) {
+  const plan *p = ctx;
+  double *mark = p->marks + (size_t)thread * p->n_marks;
+  *mark++ = now_s();
   for (int i = 0; i < p->stats.kernels; i++) {
-    const program *q = p->steps[i].k->p;
-    out[i] = (plan_kernel_info){q->name, p->steps[i].role, p->steps[i].level, q->bytes, q->flops, 1e30};
+    if (i && p->steps[i].level != p->steps[i - 1].level) { team_barrier(p->d->team); *mark++ = now_s(); }
+    run_step(&p->steps[i], i, thread, n);
+    *mark++ = now_s();
   }
-  for (int r = 0; r < repeat; r++)
-    for (int i = 0; i < p->stats.kernels; i++) {
-      double t = now_s();
-      team_run(p->d->team, run_one, &(one_step){&p->steps[i]});
-      t = (now_s() - t) * 1e6;
-      if (t < out[i].us) out[i].us = t;
-    }
+  team_barrier(p->d->team);                                     // so that the last level ends like the others
+  *mark = now_s();
+}
+
+// One level, kernels i .. i + count - 1, whose first mark is marks[at]: it lasts from thread 0's first mark to its next one behind
+// the barrier.
+static void share_level(const plan *p, int i, int count, size_t at, plan_times *out) {
+  int n = p->d->n_threads;
+  double busy = 0;
+  for (int t = 0; t < n; t++) {
+    const double *m = p->marks + (size_t)t * p->n_marks + at;
+    busy += m[count] - m[0];
+  }
+  double all = p->marks[at + (size_t)count + 1] - p->marks[at], wait = all - busy / n;
+  if (wait < 0) wait = 0;
+  for (int k = 0; k < count; k++) {
+    double own = 0;
+    for (int t = 0; t < n; t++) own += p->marks[(size_t)t * p->n_marks + at + (size_t)k + 1] - p->marks[(size_t)t * p->n_marks + at + (size_t)k];
+    double share = busy > 0 ? own / busy : 1.0 / count;
+    out->kernel_us[i + k] = all * share * 1e6;
+    out->kernel_wait_us[i + k] = wait * share * 1e6;
+    out->overhead_us -= all * share * 1e6;
+  }
+}
+
+void plan_run_timed(plan *p, const plan_var *vars, int n_vars, plan_times *out) {
+  size_t line = 64 / sizeof(double);                            // no two threads write to one cache line
+  if (!p->marks) {
+    p->n_marks = round_up((size_t)p->stats.kernels + (size_t)p->stats.dispatches + 1, line) + line;
+    p->marks = xmalloc((size_t)p->d->n_threads * p->n_marks * sizeof *p->marks);
+    memset(p->marks, 0, (size_t)p->d->n_threads * p->n_marks * sizeof *p->marks);
+  }
+  double start = now_s();
+  set_vars(p, vars, n_vars);
+  team_run(p->d->team, run_timed, p);
+  out->us = out->overhead_us = (now_s() - start) * 1e6;
+  size_t at = 0;
+  for (int i = 0, count; i < p->stats.kernels; i += count) {
+    for (count = 1; i + count < p->stats.kernels && p->steps[i + count].level == p->steps[i].level;) count++;
+    share_level(p, i, count, at, out);
+    at += (size_t)count + 1;
+  }
 }

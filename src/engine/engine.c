@@ -178,3 +178,14 @@ void engine_stats(const engine *e, struct engine_stats *out) {
     .n_params = gguf_n_params(e->file), .model_bytes = gguf_tensor_bytes(e->file),
   };
 }
+
+device *engine_device(engine *e) { return e->d; }
+int engine_n_layer(const engine *e) { return e->m->n_layer; }
+int engine_chunk(const engine *e) { return (int)e->chunk; }
+
+int engine_plan(engine *e, bool prompt, plan **p, int32_t **ids, error *err) {
+  if (prompt && !e->many.p && build(e, &e->many, e->room, false, err)) return -1;
+  *p = prompt ? e->many.p : e->one.p;
+  *ids = e->ids;
+  return 0;
+}

@@ -50,4 +50,13 @@ int engine_n_ctx(const engine *e);                   // positions of the KV cach
 int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err);
 
 void engine_stats(const engine *e, struct engine_stats *out);
+
+// For profile.c: the device, the plan for one token or for a chunk of a prompt (made now if there is none yet), where it reads its ids, and how
+// many there may be. Its variables are "pos" and, for a chunk, "n".
+struct device;
+struct plan;
+struct device *engine_device(engine *e);
+int engine_n_layer(const engine *e);
+int engine_chunk(const engine *e);                   // tokens of a prompt that go through at once
+int engine_plan(engine *e, bool prompt, struct plan **p, int32_t **ids, error *err);
 #endif

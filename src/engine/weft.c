@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "device/team.h"
 #include "engine/engine.h"
+#include "engine/profile.h"
 #include "engine/sampler.h"
 #include "model/gguf.h"
 #include "text/text.h"
@@ -332,6 +333,43 @@ void weft_model_stats(const weft_model *m, weft_stats *out) {
   engine_stats(m->e, &s);
   *out = (weft_stats){s.load_ms, s.compile_ms, s.kernels_compiled, s.kernels_per_token, s.kernels_per_block, s.fusion_rate,
                       s.kv_bytes, s.peak_rss_bytes};
+}
+
+int weft_model_chunk(const weft_model *m) { return engine_chunk(m->e); }
+
+// The handle holds what the profile points into.
+typedef struct profile_handle { weft_profile shown; struct profile p; weft_kernel_time kernels[]; } profile_handle;
+_Static_assert(offsetof(profile_handle, shown) == 0, "weft_profile_free gets the address of the handle");
+
+int weft_profile_model(weft_model *m, int prompt, int steps, int pos, weft_profile **out, weft_error *err) {
+  enum { MOST = 10000 };
+  int n_ctx = engine_n_ctx(m->e), chunk = engine_chunk(m->e);
+  if (steps < 1 || steps > MOST) FAIL(err, "%d steps were asked for; it must be 1 to %d", steps, MOST);
+  if (prompt < 0 || prompt > chunk) FAIL(err, "a chunk of %d tokens was asked for; it must be 0 to %d", prompt, chunk);
+  if (pos < 0 || pos > m->n_kept) FAIL(err, "position %d does not follow the %d positions that were evaluated", pos, m->n_kept);
+  int n = prompt ? prompt : steps;
+  if (n > n_ctx - pos) FAIL(err, "%d tokens from position %d on do not fit the context of %d", n, pos, n_ctx);
+  error e = {0};
+  struct profile p;
+  m->n_kept = pos;
+  if (profile_run(m->e, prompt, steps, pos, &p, &e)) { profile_free(&p); return fail(err, &e); }
+  profile_handle *h = xcalloc(1, sizeof *h + p.n_rows * sizeof *h->kernels);
+  h->p = p;
+  for (size_t i = 0; i < p.n_rows; i++) {
+    const struct profile_row *r = &p.rows[i];
+    h->kernels[i] = (weft_kernel_time){r->name, r->role, r->count, r->us, r->wait_us, r->bytes, r->flops};
+  }
+  h->shown = (weft_profile){.tokens = p.tokens, .us = p.us, .overhead_us = p.overhead_us, .wait_us = p.wait_us, .limit_gb_s = p.limit_gb_s,
+                            .kernels_per_step = p.dispatches, .kernels_per_block = (double)p.dispatches / p.n_layer,
+                            .fusion_rate = p.dispatches ? (double)p.graph_ops / p.dispatches : 0, .kernels = h->kernels, .n_kernels = p.n_rows};
+  *out = &h->shown;
+  return 0;
+}
+
+void weft_profile_free(weft_profile *p) {
+  if (!p) return;
+  profile_free(&((profile_handle *)p)->p);
+  free(p);
 }
 
 // ---- sampling ---------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 // everything it hands out is as weft.h says.  (The functions engine_* below take the place of the real ones.)
 #include "weft.h"
 #include "engine/engine.h"
+#include "engine/profile.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,6 +54,23 @@ void engine_stats(const engine *e, struct engine_stats *out) {
   *out = (struct engine_stats){.load_ms = 1, .compile_ms = 2, .kernels_compiled = 3, .kernels_per_token = 4, .kernels_per_block = 5,
                                .fusion_rate = 6, .kv_bytes = 7, .peak_rss_bytes = 8};
 }
+
+int engine_chunk(const engine *e) { (void)e; return 8; }
+
+int profile_run(engine *e, int prompt, int steps, int pos, struct profile *out, error *why) {
+  *out = (struct profile){.rows = xcalloc(2, sizeof *out->rows), .n_rows = 2};
+  if (e->n_calls++ == e->fail_at) return error_set(why, "the profile failed");
+  snprintf(out->rows[0].name, sizeof out->rows[0].name, "r_%d_%d", steps, pos);
+  snprintf(out->rows[1].role, sizeof out->rows[1].role, "output");
+  out->rows[0].us = 3;
+  out->rows[1].us = 2;
+  out->tokens = prompt ? prompt : 1;
+  out->us = 6; out->overhead_us = 1; out->limit_gb_s = 40;
+  out->dispatches = 12; out->n_layer = 4; out->graph_ops = 36;
+  return 0;
+}
+
+void profile_free(struct profile *p) { free(p->rows); }
 
 static const char *path = WEFT_SOURCE_DIR "/models/tinypy.gguf";
 static weft_error err;
@@ -285,6 +303,39 @@ static void test_sampling(void **state) {
   weft_model_close(m);
 }
 
+static void test_profile(void **state) {
+  (void)state;
+  weft_model *m = open_model();
+  weft_profile *p = NULL;
+  int32_t ids[4] = {1, 2, 3, 4};
+  static const struct { int prompt, steps, pos; const char *expected; } bad[] = {
+    {0, 0, 0, "0 steps"}, {0, 10001, 0, "10001 steps"}, {-1, 1, 0, "-1 tokens"}, {9, 1, 0, "9 tokens"}, {0, 1, -1, "position -1"}, {0, 1, 5, "position 5"},
+    {0, 13, 4, "13 tokens from position 4"}, {8, 1, 4, NULL}, {0, 12, 4, NULL}, {8, 10000, 0, NULL}};
+  for (size_t i = 0; i < COUNT(bad); i++) {
+    assert_int_equal(weft_decode(m, ids, 4, 0, NULL, &err), 0);
+    int calls = last->n_calls, status = weft_profile_model(m, bad[i].prompt, bad[i].steps, bad[i].pos, &p, &err);
+    assert_int_equal(status, bad[i].expected ? -1 : 0);
+    assert_int_equal(last->n_calls, calls + !bad[i].expected);
+    if (bad[i].expected) { mentions(bad[i].expected); assert_null(p); continue; }
+    weft_profile_free(p);
+    p = NULL;
+  }
+  assert_int_equal(weft_decode(m, ids, 4, 0, NULL, &err), 0);
+  assert_int_equal(weft_profile_model(m, 0, 5, 3, &p, &err), 0);
+  assert_true(p->n_kernels == 2 && p->tokens == 1 && p->us == p->overhead_us + p->kernels[0].us + p->kernels[1].us && p->limit_gb_s == 40);
+  assert_true(p->kernels_per_step == 12 && p->kernels_per_block == 3 && p->fusion_rate == 3);
+  assert_string_equal(p->kernels[0].name, "r_5_3");
+  assert_string_equal(p->kernels[1].role, "output");
+  weft_profile_free(p);
+  weft_profile_free(NULL);
+  assert_int_equal(weft_decode(m, ids, 1, 4, NULL, &err), -1);     // what was profiled is lost, what lay before it is not
+  assert_int_equal(weft_decode(m, ids, 1, 3, NULL, &err), 0);
+  last->fail_at = last->n_calls;
+  assert_int_equal(weft_profile_model(m, 0, 5, 3, &p, &err), -1);
+  mentions("the profile failed");
+  weft_model_close(m);
+}
+
 static void test_machine(void **state) {
   (void)state;
   assert_true(weft_default_threads() >= 1);
@@ -303,6 +354,7 @@ int main(void) {
     cmocka_unit_test(test_file),
     cmocka_unit_test(test_vocab),
     cmocka_unit_test(test_sampling),
+    cmocka_unit_test(test_profile),
     cmocka_unit_test(test_machine),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

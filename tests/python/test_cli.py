@@ -10,7 +10,7 @@ import subprocess
 import numpy as np
 import pytest
 
-COMMANDS = ["run", "bench", "inspect", "tokenize", "env"]
+COMMANDS = ["run", "bench", "profile", "inspect", "tokenize", "env"]
 
 
 def one_error(done, status):
@@ -99,6 +99,10 @@ USAGE = [
     (["bench", "-m", "x", "-r", "0"], "-r"),
     (["bench", "-m", "x", "-o", "xml"], "md|json|jsonl|csv"),
     (["bench", "-m", "x", "-p", "0", "-n", "0"], "nothing to measure"),
+    (["profile"], "no model"),
+    (["profile", "-m", "x", "-n", "0"], "-n must lie between 1 and 10000"),
+    (["profile", "-m", "x", "-p", "-1"], "-p"),
+    (["profile", "-m", "x", "-d", "99999999999"], "-d"),
     (["inspect"], "no model"),
     (["inspect", "--jsn"], "did you mean '--json'"),
     (["tokenize", "-m", "x"], "nothing to tokenize"),
@@ -116,7 +120,7 @@ def test_wrong_usage(run_weft, args, expected):
 
 # ---- bad files ---------------------------------------------------------------------------------------------------------
 
-OPENERS = [["inspect"], ["tokenize", "-p", "x"], ["run", "-p", "x", "-n", "1"], ["bench", "-p", "1", "-n", "0"]]
+OPENERS = [["inspect"], ["tokenize", "-p", "x"], ["run", "-p", "x", "-n", "1"], ["bench", "-p", "1", "-n", "0"], ["profile", "-n", "1"]]
 
 
 @pytest.mark.parametrize("opener", OPENERS, ids=lambda o: o[0])

@@ -1,0 +1,174 @@
+// weft profile: where the time of a token (or of a chunk of a prompt) goes, kernel by kernel.  The library measures inside of
+// whole steps, so that the rows add up to what a step really takes; this file fills the context, prints the table and
+// holds every row against what memory allows.
+#include "app/app.h"
+#include "base/progress.h"
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct profile_options { const char *model; int64_t steps, prompt, depth, threads, chunk; bool json; int precision; };
+
+static const struct command command = {
+  "profile", "Shows where the time of a token goes, kernel by kernel.", "-m FILE [options]",
+  "Runs whole tokens with time stamps between the kernels, and prints a row for each kernel and part of the\n"
+  "model, slowest first:\n"
+  "  role     the weight that it reads (blk.*: in every layer), 'attention', or '-'\n"
+  "  count    launches per token, which the rest of the row adds up\n"
+  "  us, %    time per token until all threads had finished, and its share of the token\n"
+  "  wait     of that time, how long a thread waited for the others, on average\n"
+  "  GB/s     bytes read and written, each once per launch, in that time; GFLOP/s: operations likewise\n"
+  "  limit    GB/s as a share of what the same threads can read from memory, measured just after;\n"
+  "           more than 100 % comes from a cache\n"
+  "Times are means over the half of the tokens that were neither fast nor slow. Overhead is what lies outside\n"
+  "of all kernels.\n"};
+
+struct profiler { struct profile_options o; weft_model *model; progress bar; struct out out; };
+
+static double per_second(double amount, double us) { return us > 0 ? amount / us / 1e3 : 0; }        // in units of 10^9
+static double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+// ---- output -----------------------------------------------------------------------------------------------------------
+
+static void show_json(struct out *to, const weft_profile *p) {
+  json_t *all = json_object(), *rows = json_array();
+  json_object_set_new(all, "token_us", json_real(p->us / p->tokens));
+  json_object_set_new(all, "step_us", json_real(p->us));
+  json_object_set_new(all, "step_tokens", json_integer(p->tokens));
+  json_object_set_new(all, "limit_gb_s", p->limit_gb_s > 0 ? json_real(p->limit_gb_s) : json_null());
+  json_object_set_new(all, "overhead_us", json_real(p->overhead_us));
+  json_object_set_new(all, "wait_us", json_real(p->wait_us));
+  json_object_set_new(all, "kernels_per_token", json_real(p->kernels_per_step));
+  json_object_set_new(all, "kernels_per_block", json_real(p->kernels_per_block));
+  json_object_set_new(all, "fusion_rate", json_real(p->fusion_rate));
+  for (size_t i = 0; i < p->n_kernels; i++) {
+    const weft_kernel_time *k = &p->kernels[i];
+    json_t *o = json_object();
+    json_object_set_new(o, "name", json_string(k->name));
+    json_object_set_new(o, "role", json_string(k->role));
+    json_object_set_new(o, "count", json_integer(k->count));
+    json_object_set_new(o, "us", json_real(k->us));
+    json_object_set_new(o, "wait_us", json_real(k->wait_us));
+    json_object_set_new(o, "pct", json_real(100 * share(k->us, p->us)));
+    json_object_set_new(o, "gb_s", json_real(per_second(k->bytes, k->us)));
+    json_object_set_new(o, "gflop_s", json_real(per_second(k->flops, k->us)));
+    json_object_set_new(o, "limit_share", p->limit_gb_s > 0 ? json_real(per_second(k->bytes, k->us) / p->limit_gb_s) : json_null());
+    json_object_set_new(o, "bytes", json_real(k->bytes));
+    json_object_set_new(o, "flops", json_real(k->flops));
+    json_array_append_new(rows, o);
+  }
+  json_object_set_new(all, "kernels", rows);
+  char *text = json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(8));
+  out_addf(to, "%s\n", text);
+  free(text);
+  json_decref(all);
+}
+
+static void show_limit(struct out *to, double gb_s, double limit) {
+  if (limit > 0) out_addf(to, " %6.0f%%\n", 100 * gb_s / limit);
+  else out_addf(to, " %7s\n", "-");
+}
+
+static void show_row(struct out *to, const char *role, const char *name, double us, double wait, double bytes, double flops, const weft_profile *p) {
+  out_addf(to, "%-22s %-36s %10.1f %5.1f%% %9.1f %8.2f %8.2f", role, name, us, 100 * share(us, p->us), wait, per_second(bytes, us), per_second(flops, us));
+  show_limit(to, per_second(bytes, us), p->limit_gb_s);
+}
+
+static void show(struct out *to, const struct profile_options *o, int threads, const weft_profile *p) {
+  double sum = 0, bytes = 0, flops = 0;
+  if (o->prompt) out_addf(to, "a chunk of %d tokens", p->tokens);
+  else out_addf(to, "one token");
+  out_addf(to, " at depth %lld, %d thread%s, mean of %lld\n\n", (long long)o->depth, threads, threads == 1 ? "" : "s", (long long)(o->steps - 2 * (o->steps / 4)));
+  out_addf(to, "%-22s %-30s %5s %10s %6s %9s %8s %8s %7s\n", "role", "kernel", "count", "us", "%", "wait", "GB/s", "GFLOP/s", "limit");
+  for (size_t i = 0; i < p->n_kernels; i++) {
+    const weft_kernel_time *k = &p->kernels[i];
+    char name[160];
+    snprintf(name, sizeof name, "%-30s %5d", k->name, k->count);
+    show_row(to, k->role, name, k->us, k->wait_us, k->bytes, k->flops, p);
+    sum += k->us;
+    bytes += k->bytes;
+    flops += k->flops;
+  }
+  out_addf(to, "\n");
+  show_row(to, "all kernels", "", sum, p->wait_us, bytes, flops, p);
+  out_addf(to, "%-59s %10.1f %5.1f%%\n", "overhead", p->overhead_us, 100 * share(p->overhead_us, p->us));
+  out_addf(to, "%-59s %10.1f %5.1f%%   %.1f tokens per second\n\n", o->prompt ? "chunk" : "token", p->us, 100.0, 1e6 * share(p->tokens, p->us));
+  if (p->limit_gb_s > 0) out_addf(to, "memory limit  %.1f GB/s (streaming reads, huge pages, the same threads)\n", p->limit_gb_s);
+  out_addf(to, "kernels       %.0f dispatches, %.1f per block, %.1f operations each (fusion rate)\n", p->kernels_per_step, p->kernels_per_block, p->fusion_rate);
+}
+
+// ---- measuring --------------------------------------------------------------------------------------------------------
+
+static int open_model(struct profiler *b) {
+  weft_error err;
+  const struct profile_options *o = &b->o;
+  weft_options options = {.context = (int)(o->depth + (o->prompt ? o->prompt : o->steps) + 1), .threads = (int)o->threads, .chunk = (int)o->chunk, .exact = o->precision == 1,
+                          .progress = show_progress, .progress_ctx = &b->bar};
+  progress_begin(&b->bar);
+  int status = weft_model_open(o->model, &options, &b->model, &err);
+  progress_end(&b->bar);
+  return status ? failed("%s", err.text) : 0;
+}
+
+// Fills the context up to the depth.  0 or the exit status.
+static int fill(struct profiler *b) {
+  enum { STEP = 512 };
+  weft_error err;
+  int32_t ids[STEP];
+  uint64_t seed = 2;
+  int depth = (int)b->o.depth;
+  for (int at = 0, n; at < depth; at += n) {
+    n = depth - at < STEP ? depth - at : STEP;
+    for (int i = 0; i < n; i++) ids[i] = (int32_t)((seed = hash_u64(seed, 7)) % (uint64_t)weft_model_vocab_size(b->model));
+    if (weft_decode(b->model, ids, (size_t)n, at, NULL, &err)) return failed("%s", err.text);
+    if (interrupted()) return EXIT_INTERRUPTED;
+    progress_set(&b->bar, "filling the context", (double)(at + n) / depth);
+  }
+  return 0;
+}
+
+static int measure(struct profiler *b) {
+  weft_error err;
+  weft_profile *p;
+  interrupt_catch();
+  progress_begin(&b->bar);
+  int status = fill(b);
+  if (!status && b->o.prompt > weft_model_chunk(b->model)) b->o.prompt = weft_model_chunk(b->model);
+  if (!status && weft_profile_model(b->model, (int)b->o.prompt, (int)b->o.steps, (int)b->o.depth, &p, &err)) status = failed("%s", err.text);
+  progress_end(&b->bar);
+  if (status) return status;
+  if (b->o.json) show_json(&b->out, p);
+  else show(&b->out, &b->o, weft_model_threads(b->model), p);
+  weft_profile_free(p);
+  return interrupted() ? EXIT_INTERRUPTED : EXIT_OK;
+}
+
+int profile_command(int argc, char **argv) {
+  enum { MOST = INT32_MAX / 4 };
+  struct profiler b = {.o = {.steps = -1}};
+  error err = {0};
+  struct profile_options *o = &b.o;
+  const struct option table[] = {
+    O_GROUP("Options"),
+    O_TEXT("-m, --model", "FILE", "model, a GGUF file", &o->model),
+    O_INT("-n, --n-gen", "N", "tokens to run (default 32), or chunks with -p (default 8)", &o->steps, 1, 10000),
+    O_INT("-p, --prefill", "N", "a chunk of N tokens of a prompt instead of single tokens", &o->prompt, 0, MOST),
+    O_INT("-d, --n-depth", "N", "tokens in the context before (default 0)", &o->depth, 0, MOST),
+    O_INT("-t, --threads", "N", "threads; 0: as many as help (default)", &o->threads, 0, 1024),
+    O_INT("-ub, --ubatch-size", "N", "positions of a prompt evaluated at once, at most; 0: default", &o->chunk, 0, 65536),
+    O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o->precision),
+    O_FLAG("--json", "as JSON (man page: which keys)", &o->json),
+  };
+  switch (args_parse(&command, table, COUNT(table), argc, argv, &err)) {
+  case ARGS_GO: break;
+  case ARGS_HELP: return EXIT_OK;
+  default: return usage_error("%s", err.text);
+  }
+  if (!o->model) return usage_error("no model: give one with -m FILE");
+  if (o->steps < 0) o->steps = o->prompt ? 8 : 32;
+  int status = open_model(&b);
+  if (!status) status = measure(&b);
+  status = out_end(&b.out, status);
+  weft_model_close(b.model);
+  return status;
+}

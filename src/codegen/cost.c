@@ -1,0 +1,145 @@
+// Estimates for tables: see cost.h. What is counted is what the loops as scheduled need, whatever the optimiser makes of them later.
+//
+// Bytes. Each buffer counts once per launch for what is touched of it. How many elements an INDEX touches follows from its views of the
+// ranges: r touches all of it, r % 16 sixteen, r // 16 a sixteenth; r % 16 and r // 16 together all of it again. Accesses to one buffer with the
+// same number and the same bounds are the same elements read twice (a softmax reads its scores for the maximum and for the sum), others add up, to no more than the buffer.
+// Operations. Every elementwise op on floats and every step of a reduction, once per iteration of the loops that it hangs on; products of
+// integers that are summed up count like those of floats.
+//
+// Sizes that hang on variables stay expressions (plan.c evaluates them for each run), as sums of constant x expression.
+#include "codegen/cost.h"
+#include "codegen/opt.h"
+#include "graph/symbolic.h"
+
+typedef struct amount { double n; uop *by; } amount;                    // n * by; by NULL: 1
+enum { MAX_TERMS = 8, MAX_VIEWS = 64, MAX_INDEXES = 64, NOMINAL = 128 };
+typedef struct sum { amount at[MAX_TERMS]; int n; } sum;
+
+static amount times(graph *g, amount a, amount b) { return (amount){a.n * b.n, a.by && b.by ? idx_mul(g, a.by, b.by) : a.by ? a.by : b.by}; }
+
+static void add(sum *s, amount a) {
+  for (int i = 0; i < s->n; i++) if (s->at[i].by == a.by) { s->at[i].n += a.n; return; }
+  if (s->n == MAX_TERMS) return;                                        // more different expressions than any kernel has
+  s->at[s->n++] = a;
+}
+
+static uop *whole(graph *g, double n) { return uop_idx(g, n < 1e18 ? (int64_t)n : (int64_t)1e18); }
+
+static uop *sum_expr(graph *g, const sum *s) {
+  uop *u = uop_idx(g, 0);
+  for (int i = 0; i < s->n; i++) u = idx_add(g, u, s->at[i].by ? idx_mul(g, whole(g, s->at[i].n), s->at[i].by) : whole(g, s->at[i].n));
+  return u;
+}
+
+// What program_eval knows, as far as sizes of ranges go.
+static bool can_evaluate(const uop *u) {
+  switch (u->op) {
+  case OP_CONST: case OP_VAR: return true;
+  case OP_ADD: case OP_SUB: case OP_MUL: case OP_IDIV: case OP_MOD: case OP_MAX: case OP_MIN: case OP_NEG: break;
+  default: return false;
+  }
+  for (size_t i = 0; i < u->nsrc; i++) if (!can_evaluate(u->src[i])) return false;
+  return true;
+}
+
+static amount size_of(uop *range) {
+  uop *end = range->src[0];
+  if (end->op == OP_CONST) return (amount){(double)end->a, NULL};
+  return can_evaluate(end) ? (amount){1, end} : (amount){(double)min_i64(end->vmax, NOMINAL), NULL};
+}
+
+static amount iterations(graph *g, uop *u) {
+  map m = {0};
+  free_ranges(u, &m);
+  amount n = {1, NULL};
+  for (size_t i = 0; i < m.cap; i++) if (m.used[i]) n = times(g, n, size_of((uop *)(uintptr_t)m.keys[i]));
+  map_free(&m);
+  return n;
+}
+
+// --- how much an index touches --------------------------------------------------------------------------------------
+
+typedef struct views { uop *at[MAX_VIEWS], *range[MAX_VIEWS]; int n; map seen; } views;
+
+// The range that u is a view of (through divisions and remainders by constants alone), or NULL.
+static uop *viewed(uop *u) {
+  while ((u->op == OP_IDIV || u->op == OP_MOD) && u->src[1]->op == OP_CONST && u->src[1]->a > 0) u = u->src[0];
+  return u->op == OP_RANGE ? u : NULL;
+}
+
+static void find_views(uop *u, views *v) {
+  if (map_has(&v->seen, u)) return;
+  map_put(&v->seen, u, u);
+  uop *range = viewed(u);
+  if (range) { if (v->n < MAX_VIEWS) { v->at[v->n] = u; v->range[v->n++] = range; } return; }
+  for (size_t i = u->op == OP_WHERE; i < u->nsrc; i++) find_views(u->src[i], v);      // a mask says whether, not where
+}
+
+static amount view_values(graph *g, uop *u) {
+  if (u->op == OP_RANGE) return size_of(u);
+  amount x = view_values(g, u->src[0]);
+  int64_t c = u->src[1]->a;
+  if (u->op == OP_MOD) return x.by || x.n > (double)c ? (amount){(double)c, NULL} : x;
+  if (x.by) return (amount){1, idx_div(g, idx_add(g, idx_mul(g, whole(g, x.n), x.by), uop_idx(g, c - 1)), uop_idx(g, c))};
+  return (amount){(double)(((int64_t)x.n + c - 1) / c), NULL};
+}
+
+static amount touched(graph *g, uop *index) {
+  views v = {0};
+  find_views(index, &v);
+  amount n = {1, NULL};
+  for (int i = 0; i < v.n; i++) {
+    if (!v.range[i]) continue;
+    amount all = size_of(v.range[i]), some = view_values(g, v.at[i]);
+    int parts = 1;
+    for (int j = i + 1; j < v.n; j++) {
+      if (v.range[j] != v.range[i]) continue;
+      some = times(g, some, view_values(g, v.at[j]));
+      v.range[j] = NULL;
+      parts++;
+    }
+    bool fewer = parts == 1 || (!some.by && !all.by && some.n < all.n);
+    n = times(g, n, fewer ? some : all);
+  }
+  map_free(&v.seen);
+  return n;
+}
+
+// --- a kernel -------------------------------------------------------------------------------------------------------
+
+typedef struct seen { int64_t buf, vmin, vmax; amount n; } seen;
+
+void kernel_cost(graph *g, uop *ast, program *p) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &ast, 1);
+  sum *bytes = ARENA_ARRAY(a, sum, p->n_bufs + 1), flops = {0};
+  seen known[MAX_INDEXES];
+  int n_known = 0;
+  for (int i = 0; i < p->n_bufs; i++) bytes[i] = (sum){0};
+  for (size_t i = 0; i < l.n; i++) {
+    uop *u = l.at[i];
+    uop *at = u->op == OP_LOAD || u->op == OP_STORE ? u->src[0] : NULL;
+    if (at && at->src[0]->op == OP_PARAM) {
+      enum dtype dt = (enum dtype)(u->op == OP_LOAD ? u->dt : u->src[1]->dt);         // may be wider than the buffer's: a scale among bytes
+      seen s = {at->src[0]->a, at->src[1]->vmin, at->src[1]->vmax, touched(g, at->src[1])};
+      bool again = false;
+      for (int k = 0; k < n_known; k++) again |= known[k].buf == s.buf && known[k].vmin == s.vmin && known[k].vmax == s.vmax && known[k].n.n == s.n.n && known[k].n.by == s.n.by;
+      if (n_known < MAX_INDEXES) known[n_known++] = s;
+      s.n.n *= (double)dtype_size(dt);
+      if (!again) add(&bytes[s.buf], s.n);
+    }
+    bool summed = u->op == OP_REDUCE && u->src[0]->op == OP_MUL && !dtype_is_float((enum dtype)u->dt);
+    if (u->op == OP_REDUCE || (dtype_is_float((enum dtype)u->dt) && (op_flags((enum op)u->op) & OPF_ELEMENTWISE) && u->op != OP_WHERE)) {
+      amount n = iterations(g, u->op == OP_REDUCE ? u->src[0] : u);
+      if (summed) n.n *= 2;
+      add(&flops, n);
+    }
+  }
+  p->bytes = uop_idx(g, 0);
+  for (int i = 0; i < p->n_bufs; i++) {
+    uop *n = sum_expr(g, &bytes[i]), *all = uop_idx(g, p->bufs[i].elems * dtype_size(p->bufs[i].dt));
+    p->bytes = idx_add(g, p->bytes, n->op == OP_CONST ? (n->a < all->a ? n : all) : uop_op2(g, OP_MIN, n, all));
+  }
+  p->flops = sum_expr(g, &flops);
+  arena_free(a);
+}

@@ -1,0 +1,66 @@
+// The memory limit: see limit.h. The reading kernel is made like any other: the sums of the rows of a matrix of 32-bit integers, which
+// the optimiser lays out in lanes and shares among the threads. So it is what the compiler makes of a pure stream,
+// with the same threads, huge pages and prefetches as the kernels that are held against it.
+#include "device/limit.h"
+#include <stdlib.h>
+#include <string.h>
+#include "device/memory.h"
+#include "device/team.h"
+
+enum { COLS = 4096, MIB = 1 << 20, MOST = 256, LEAST = 16 };    // bytes in MiB
+static const double AT_MOST_S = 0.3;
+enum { AT_LEAST = 3 };                                          // runs
+
+typedef struct area { unsigned char *data; int32_t sums[(int64_t)MOST * MIB / COLS / 4]; int64_t bytes; } area;
+
+static void *buffer(void *ctx, int64_t id) { area *a = ctx; return id ? (void *)a->sums : (void *)a->data; }
+
+// Fresh memory is one page of zeros, however large; so every thread writes to its part once.
+static void touch(void *ctx, int thread, int n) {
+  area *a = ctx;
+  int64_t from = a->bytes * thread / n, to = a->bytes * (thread + 1) / n;
+  memset(a->data + from, 1, (size_t)(to - from));
+}
+
+static int measure(device *d, area *a, double *gb_s, error *err) {
+  int64_t rows = a->bytes / COLS / 4;
+  graph *g = graph_new(NULL);
+  tensor *x = t_reshape_i(g, t_buffer(g, 0, DT_I32, rows * COLS), 2, (int64_t[]){rows, COLS});
+  tensor *y = t_assign(g, t_buffer(g, 1, DT_I32, rows), t_reshape_i(g, t_reduce(g, x, OP_ADD, 1), 1, &rows));
+  schedule s;
+  schedule_graph(g, uop_new(g, OP_SINK, DT_VOID, 1, &y, 1, (uarg){0}), &s);
+  plan *p;
+  int r = plan_build(d, g, &s, &(plan_options){.buffer = buffer, .ctx = a}, &p, err);
+  if (!r) {
+    team_run(d->team, touch, a);
+    plan_run(p, NULL, 0);
+    bool runs = a->sums[0] != 0;                                // the null device does not
+    double best = 1e30, began = now_s();
+    for (int i = 0; runs && (i < AT_LEAST || now_s() - began < AT_MOST_S); i++) {
+      double t = now_s();
+      plan_run(p, NULL, 0);
+      t = now_s() - t;
+      if (t < best) best = t;
+    }
+    if (runs) *gb_s = (double)a->bytes / best / 1e9;
+    for (int64_t i = 0; runs && i < rows; i++) if (a->sums[i] != (int32_t)(0x01010101u * COLS)) r = error_set(err, "the memory limit: a sum of %d words is %d", COLS, a->sums[i]);
+    plan_free(p);
+  }
+  graph_free(g);
+  return r;
+}
+
+int device_read_limit(device *d, double *gb_s, error *err) {
+  uint64_t have;
+  *gb_s = 0;
+  if (!d->target.vector_bytes) return 0;
+  int64_t mib = MOST;
+  if (!memory_available(&have, NULL)) while (mib > LEAST && (uint64_t)mib * MIB > have / 4) mib /= 2;
+  area *a = xcalloc(1, sizeof *a);
+  a->bytes = mib * MIB;
+  a->data = memory_reserve((uint64_t)a->bytes, err);
+  int r = a->data ? measure(d, a, gb_s, err) : -1;
+  memory_release(a->data, (uint64_t)a->bytes);
+  free(a);
+  return r;
+}

@@ -1,0 +1,88 @@
+// Profiles: see profile.h. Steps are run one after another and all their times kept; then the middle half is averaged and
+// launches of equal kernels in equal roles become one row.
+#include "engine/profile.h"
+#include <stdlib.h>
+#include <string.h>
+#include "device/limit.h"
+
+enum { WARM_UP = 2 };
+
+typedef struct sample { double us, overhead_us; float *kernel_us, *kernel_wait_us; } sample;
+
+static int by_time(const void *x, const void *y) {
+  const sample *a = x, *b = y;
+  return (a->us > b->us) - (a->us < b->us);
+}
+
+static int slowest_first(const void *x, const void *y) {
+  const struct profile_row *a = x, *b = y;
+  if (a->us != b->us) return (a->us < b->us) - (a->us > b->us);
+  int c = strcmp(a->role, b->role);
+  return c ? c : strcmp(a->name, b->name);
+}
+
+static struct profile_row *row_of(struct profile *out, const plan_kernel_info *k) {
+  for (size_t i = 0; i < out->n_rows; i++) if (!strcmp(out->rows[i].name, k->name) && !strcmp(out->rows[i].role, k->role)) return &out->rows[i];
+  struct profile_row *r = &out->rows[out->n_rows++];
+  *r = (struct profile_row){0};
+  snprintf(r->name, sizeof r->name, "%s", k->name);
+  snprintf(r->role, sizeof r->role, "%s", k->role);
+  return r;
+}
+
+static void summarise(const plan *p, sample *samples, int n, const plan_var *vars, int n_vars, struct profile *out) {
+  qsort(samples, (size_t)n, sizeof *samples, by_time);
+  int from = n / 4, to = n - n / 4;
+  double part = 1.0 / (to - from);
+  plan_stats s = plan_get_stats(p);
+  out->rows = xcalloc((size_t)s.kernels + 1, sizeof *out->rows);
+  for (int i = from; i < to; i++) { out->us += samples[i].us * part; out->overhead_us += samples[i].overhead_us * part; }
+  for (int k = 0; k < s.kernels; k++) {
+    plan_kernel_info info = plan_kernel(p, k, vars, n_vars);
+    struct profile_row *r = row_of(out, &info);
+    r->count++;
+    r->bytes += info.bytes;
+    r->flops += info.flops;
+    for (int i = from; i < to; i++) {
+      r->us += (double)samples[i].kernel_us[k] * part;
+      r->wait_us += (double)samples[i].kernel_wait_us[k] * part;
+      out->wait_us += (double)samples[i].kernel_wait_us[k] * part;
+    }
+  }
+  qsort(out->rows, out->n_rows, sizeof *out->rows, slowest_first);
+}
+
+int profile_run(engine *e, int prompt, int steps, int pos, struct profile *out, error *err) {
+  plan *p;
+  int32_t *ids;
+  int n = prompt ? prompt : 1, n_vocab = engine_n_vocab(e);
+  *out = (struct profile){.tokens = n, .n_layer = engine_n_layer(e)};
+  if (steps < 1 || pos < 0 || n > engine_chunk(e) || (int64_t)pos + (prompt ? n : steps) > engine_n_ctx(e)) die("profile_run: %d steps of %d tokens at %d of %d", steps, n, pos, engine_n_ctx(e));
+  if (engine_plan(e, prompt, &p, &ids, err)) return -1;
+  plan_stats s = plan_get_stats(p);
+  out->dispatches = s.dispatches;
+  out->graph_ops = s.graph_ops;
+  size_t n_kernels = (size_t)s.kernels;
+  double *us = xcalloc(2 * n_kernels + 1, sizeof *us);
+  float *kept = xcalloc(2 * n_kernels * (size_t)steps + 1, sizeof *kept), *at = kept;
+  sample *samples = xcalloc((size_t)steps, sizeof *samples);
+  uint64_t seed = 1;
+  int r = gguf_check_size(engine_gguf(e), err);
+  for (int i = -WARM_UP; i < steps && !r; i++) {
+    plan_times t = {.kernel_us = us, .kernel_wait_us = us + n_kernels};
+    for (int k = 0; k < n; k++) ids[k] = (int32_t)((seed = hash_u64(seed, 7)) % (uint64_t)n_vocab);
+    plan_run_timed(p, (plan_var[]){{"n", n}, {"pos", pos + (prompt || i < 0 ? 0 : i)}}, 2, &t);
+    if (i < 0) continue;
+    samples[i] = (sample){t.us, t.overhead_us, at, at + n_kernels};
+    for (size_t k = 0; k < 2 * n_kernels; k++) at[k] = (float)us[k];
+    at += 2 * n_kernels;
+  }
+  if (!r) summarise(p, samples, steps, (plan_var[]){{"n", n}, {"pos", pos + (prompt ? 0 : steps / 2)}}, 2, out);
+  free(samples); free(kept); free(us);
+  return r ? r : device_read_limit(engine_device(e), &out->limit_gb_s, err);
+}
+
+void profile_free(struct profile *p) {
+  free(p->rows);
+  *p = (struct profile){0};
+}

@@ -1,0 +1,112 @@
+"""weft profile: rows that add up, bytes that are those of the file, and figures that move with what is asked."""
+import json
+from collections import Counter
+
+import pytest
+
+KEYS = {"token_us", "step_us", "step_tokens", "limit_gb_s", "overhead_us", "wait_us", "kernels_per_token", "kernels_per_block", "fusion_rate", "kernels"}
+ROW = {"name", "role", "count", "us", "wait_us", "pct", "gb_s", "gflop_s", "limit_share", "bytes", "flops"}
+
+
+@pytest.fixture(scope="module")
+def profile(run_weft, tinypy):
+    def run(*args, model=tinypy, **more):
+        done = run_weft(["profile", "-m", model, "--json", *args], **more)
+        assert done.returncode == 0, done.err
+        p = json.loads(done.out)
+        assert set(p) == KEYS and all(set(k) == ROW for k in p["kernels"])
+        return p
+
+    return run
+
+
+def by_role(p, key):
+    sums = Counter()
+    for k in p["kernels"]:
+        sums[k["role"]] += k[key]
+    return sums
+
+
+def check_sums(p):
+    us = sum(k["us"] for k in p["kernels"])
+    assert us + p["overhead_us"] == pytest.approx(p["step_us"], rel=1e-4)
+    assert sum(k["pct"] for k in p["kernels"]) == pytest.approx(100 * us / p["step_us"], rel=1e-4)
+    assert sum(k["wait_us"] for k in p["kernels"]) == pytest.approx(p["wait_us"], rel=1e-3, abs=1e-3)
+    assert all(0 <= k["wait_us"] <= k["us"] * 1.001 for k in p["kernels"])
+    assert [k["us"] for k in p["kernels"]] == sorted((k["us"] for k in p["kernels"]), reverse=True)
+    for k in p["kernels"]:
+        assert k["gb_s"] == pytest.approx(k["bytes"] / k["us"] / 1e3, rel=1e-4) and k["gflop_s"] == pytest.approx(k["flops"] / k["us"] / 1e3, rel=1e-4)
+        assert k["limit_share"] == pytest.approx(k["gb_s"] / p["limit_gb_s"], rel=1e-4)
+
+
+def test_one_token(profile, run_weft, tinypy, tmp_path):
+    p = profile("-n", "16")
+    check_sums(p)
+    assert p["step_tokens"] == 1 and p["token_us"] == p["step_us"] > 0 and .1 < p["limit_gb_s"] < 10000
+    layers = 6
+    counts = by_role(p, "count")
+    assert counts["blk.*.ffn_down"] == counts["blk.*.attn_output"] == layers
+    assert sum(k["count"] for k in p["kernels"]) >= p["kernels_per_token"] == layers * p["kernels_per_block"]
+    assert run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1", "--stats", tmp_path / "stats"]).returncode == 0
+    stats = json.loads((tmp_path / "stats").read_text())
+    assert (stats["kernels_per_token"], stats["fusion_rate"]) == pytest.approx((p["kernels_per_token"], p["fusion_rate"]), rel=1e-5)
+
+
+def test_bytes_are_those_of_the_file(profile, run_weft, tinypy):
+    tensors = json.loads(run_weft(["inspect", "-m", tinypy, "--json"]).out)["tensors"]
+    size = Counter()
+    for t in tensors:
+        size[t["name"].split(".")[-2]] += t["bytes"]
+    p = profile("-n", "2")
+    read = by_role(p, "bytes")
+    for name in ("ffn_down", "attn_output", "attn_k"):       # and a few activations
+        assert size[name] <= read["blk.*." + name] <= 1.1 * size[name], name
+    assert sum(read.values()) >= sum(t["bytes"] for t in tensors)
+    flops = by_role(p, "flops")                              # two for every weight, and little else
+    n = sum(t["elements"] for t in tensors if t["name"].endswith("ffn_down.weight"))
+    assert 2 * n <= flops["blk.*.ffn_down"] <= 2.3 * n
+
+
+def test_depth(profile):
+    near, far = profile("-n", "2"), profile("-n", "2", "-d", "300")
+    assert by_role(far, "bytes")["attention"] > 4 * by_role(near, "bytes")["attention"]
+    assert by_role(far, "bytes")["blk.*.ffn_down"] == by_role(near, "bytes")["blk.*.ffn_down"]
+
+
+def test_a_chunk_of_a_prompt(profile):
+    p = profile("-p", "48", "-n", "3")
+    check_sums(p)
+    assert p["step_tokens"] == 48 and p["token_us"] == pytest.approx(p["step_us"] / 48, rel=1e-4)
+    one = profile("-n", "2")
+    ratio = by_role(p, "flops")["blk.*.attn_k"] / by_role(one, "flops")["blk.*.attn_k"]
+    assert 47 < ratio < 49
+    assert by_role(p, "bytes")["blk.*.attn_k"] < 4 * by_role(one, "bytes")["blk.*.attn_k"]
+    assert profile("-p", "1000", "-ub", "32", "-n", "1")["step_tokens"] == 32
+
+
+def test_nearly_all_of_a_token_is_in_kernels(profile, make_gguf):
+    """With layers of a real size, starting and ending a token is nothing; kernels and token then agree within 3 %."""
+    path = make_gguf("llama-3.2-1b:q4_0", "--set", "n_layer=2", "--set", "n_vocab=4096")
+    p = profile("-n", "16", "-t", "1", model=path)           # where other programs run, more threads also wait for a processor
+    check_sums(p)
+    assert sum(k["us"] for k in p["kernels"]) >= .97 * p["token_us"]
+    heavy = by_role(p, "pct")
+    assert heavy.most_common(1)[0][0].startswith("blk.*.ffn_")
+
+
+def test_the_table(run_weft, tinypy):
+    done = run_weft(["profile", "-m", tinypy, "-n", "4", "-t", "1"])
+    assert done.returncode == 0 and "1 thread," in done.out
+    for words in ("role ", "blk.*.ffn_down ", "all kernels ", "overhead ", "token ", "memory limit ", "kernels  "):
+        assert "\n" + words in done.out, words
+    assert "a chunk of 8 tokens" in run_weft(["profile", "-m", tinypy, "-n", "1", "-p", "8"]).out
+
+
+def test_devices_without_a_limit(profile):
+    p = profile("-n", "1", env={"DEV": "NULL"})
+    assert p["limit_gb_s"] is None and all(k["limit_share"] is None for k in p["kernels"]) and p["kernels_per_token"] > 0
+
+
+def test_too_deep(run_weft, tinypy):
+    done = run_weft(["profile", "-m", tinypy, "-d", "500000000"])
+    assert done.returncode == 1 and done.err.startswith("weft: error: ") and "context" in done.err
