@@ -9,7 +9,6 @@ enum codebook {
   BOOK_IQ3_XXS, BOOK_IQ3_S,                    // of 4
   BOOK_IQ1,                                    // -8, 0 and 8: eighths of 8 weights
   BOOK_IQ4,                                    // one weight: IQ4_NL and IQ4_XS
-  BOOK_FP4,                                    // one weight: twice the value of a 4-bit float (one bit of mantissa)
   BOOK_COUNT
 };
 enum { CODEBOOK_IDS = 1 << 29 };               // buffer of a book: this plus its number. Larger than the ids of all other buffers of a caller

@@ -117,23 +117,31 @@ tensor *expr_iq4_xs(const blocks *b) {
   return scaled(b, half_at(b, 0), scale, 8, look_up(b, BOOK_IQ4, pieces(b, 8, 128, 16)));
 }
 
+// Codes of 4-bit floats, a sign and two bits of exponent and one of mantissa, as twice their value: 0 1 2 3 4 6 8 12 and those negated
+static tensor *fp4(const blocks *b, tensor *code) {
+  tensor *c = t_cast(b->g, code, DT_I8), *m = op_int(b, OP_AND, c, 7);
+  tensor *past4 = op_int(b, OP_SUB, op_int(b, OP_MAX, m, 4), 4), *past6 = op_int(b, OP_SUB, op_int(b, OP_MAX, m, 6), 6);       // steps of 2, of 4
+  m = t_add(b->g, t_add(b->g, m, past4), op_int(b, OP_SHL, past6, 1));
+  return t_where(b->g, t_op2(b->g, OP_CMPLT, c, uop_int(b->g, DT_I8, 8)), m, t_op1(b->g, OP_NEG, m));
+}
+
 // Half of 2^(e - 127): the bits of a float with this exponent, and subnormal ones for e = 0 and 1
 tensor *expr_mxfp4(const blocks *b) {
   tensor *e = t_cast(b->g, field(b, 0, 1, 1), DT_U32);
   tensor *normal = op_int(b, OP_SHL, op_int(b, OP_SUB, op_int(b, OP_MAX, e, 1), 1), 23);
   tensor *small = op_int(b, OP_SHL, op_int(b, OP_ADD, op_int(b, OP_MIN, e, 1), 1), 21);
   tensor *d = t_bitcast(b->g, t_op2(b->g, OP_MAX, normal, small), DT_F32);
-  return t_mul(b->g, d, f32(b, look_up(b, BOOK_FP4, pieces(b, 1, 16, 16))));
+  return t_mul(b->g, d, f32(b, fp4(b, pieces(b, 1, 16, 16))));
 }
 
 // Scales of 16 weights are floats of four bits of exponent and three of mantissa; their sign is ignored, and 0x7f means 0. In units of the
-// smallest, and those halved since the book doubles:
+// smallest, and those halved since codes are doubled:
 tensor *expr_nvfp4(const blocks *b) {
   graph *g = b->g;
   tensor *byte = field(b, 0, 4, 1), *x = t_cast(g, byte, DT_I32), *e = bits(b, x, 3, 15), *m = bits(b, x, 0, 7);
   tensor *normal = t_op2(g, OP_SHL, op_int(b, OP_ADD, m, 8), op_int(b, OP_SUB, op_int(b, OP_MAX, e, 1), 1));
   tensor *units = t_where(g, t_op2(g, OP_CMPEQ, e, uop_int(g, DT_I32, 0)), m, normal);
   units = t_where(g, t_op2(g, OP_CMPEQ, byte, uop_int(g, DT_U8, 0x7f)), uop_int(g, DT_I32, 0), units);
-  tensor *d = t_scale(g, f32(b, units), 0x1p-10), *code = look_up(b, BOOK_FP4, pieces(b, 4, 32, 8));
+  tensor *d = t_scale(g, f32(b, units), 0x1p-10), *code = fp4(b, pieces(b, 4, 32, 8));
   return t_mul(g, AS(b, d, 4, 1), f32(b, AS(b, code, 4, 16)));
 }
