@@ -91,6 +91,17 @@ static int check(loader *l, const char *name, int64_t ne0, int64_t ne1, bool opt
   return 0;
 }
 
+// The tensors of a matrix product, <name>.weight and what may go with it: a bias, and a factor of the whole (files with NVFP4 have those).
+static int check_linear(loader *l, const char *name, int64_t ne0, int64_t ne1, bool optional, bool bias_too) {
+  char full[96];
+  snprintf(full, sizeof full, "%s.weight", name);
+  if (check(l, full, ne0, ne1, optional)) return -1;
+  snprintf(full, sizeof full, "%s.bias", name);
+  if (check(l, full, ne1, 1, !bias_too)) return -1;
+  snprintf(full, sizeof full, "%s.scale", name);
+  return check(l, full, 1, 1, true);
+}
+
 static int check_vocabulary(loader *l) {
   model *m = l->m;
   const gguf_tensor *e = gguf_tensor_find(l->f, "token_embd.weight");
@@ -101,7 +112,7 @@ static int check_vocabulary(loader *l) {
   if (tokens && tokens->type == GGUF_ARRAY && tokens->a.n != (size_t)m->n_vocab)
     return gguf_fail(l->f, "tokenizer.ggml.tokens", l->err, "%zu tokens, but tensor 'token_embd.weight' has %d rows", tokens->a.n, m->n_vocab);
   m->tied = !gguf_tensor_find(l->f, "output.weight");
-  return check(l, "token_embd.weight", m->n_embd, m->n_vocab, false) || check(l, "output.weight", m->n_embd, m->n_vocab, true) ||
+  return check_linear(l, "token_embd", m->n_embd, m->n_vocab, false, false) || check_linear(l, "output", m->n_embd, m->n_vocab, true, false) ||
          check(l, "output_norm.weight", m->n_embd, 1, false) || check(l, "rope_freqs.weight", m->rope_dim / 2, 1, true) ? -1 : 0;
 }
 
@@ -109,17 +120,22 @@ static int check_layer(loader *l, int i) {
   model *m = l->m;
   int64_t q = (int64_t)m->n_head * m->head_dim, kv = (int64_t)m->n_kv * m->head_dim, d = m->n_embd;
   unsigned f = m->arch->flags;
-  const struct { const char *name; int64_t ne0, ne1; bool optional; } want[] = {
-    {"attn_norm.weight", d, 1, false}, {"attn_q.weight", d, q, false}, {"attn_k.weight", d, kv, false}, {"attn_v.weight", d, kv, false},
-    {"attn_output.weight", q, d, false}, {"ffn_norm.weight", d, 1, false}, {"ffn_gate.weight", d, m->n_ff, false},
-    {"ffn_up.weight", d, m->n_ff, false}, {"ffn_down.weight", m->n_ff, d, false},
-    {"attn_q_norm.weight", m->head_dim, 1, !(f & ARCH_QK_NORM)}, {"attn_k_norm.weight", m->head_dim, 1, !(f & ARCH_QK_NORM)},
-    {"attn_q.bias", q, 1, !(f & ARCH_QKV_BIAS)}, {"attn_k.bias", kv, 1, !(f & ARCH_QKV_BIAS)}, {"attn_v.bias", kv, 1, !(f & ARCH_QKV_BIAS)},
+  const struct { const char *name; int64_t ne0, ne1; bool bias; } products[] = {
+    {"attn_q", d, q, f & ARCH_QKV_BIAS}, {"attn_k", d, kv, f & ARCH_QKV_BIAS}, {"attn_v", d, kv, f & ARCH_QKV_BIAS}, {"attn_output", q, d, false},
+    {"ffn_gate", d, m->n_ff, false}, {"ffn_up", d, m->n_ff, false}, {"ffn_down", m->n_ff, d, false},
   };
-  for (size_t j = 0; j < COUNT(want); j++) {
-    char name[96];
-    snprintf(name, sizeof name, "blk.%d.%s", i, want[j].name);
-    if (check(l, name, want[j].ne0, want[j].ne1, want[j].optional)) return -1;
+  const struct { const char *name; int64_t n; bool optional; } vectors[] = {
+    {"attn_norm.weight", d, false}, {"ffn_norm.weight", d, false},
+    {"attn_q_norm.weight", m->head_dim, !(f & ARCH_QK_NORM)}, {"attn_k_norm.weight", m->head_dim, !(f & ARCH_QK_NORM)},
+  };
+  char name[64];
+  for (size_t j = 0; j < COUNT(products); j++) {
+    snprintf(name, sizeof name, "blk.%d.%s", i, products[j].name);
+    if (check_linear(l, name, products[j].ne0, products[j].ne1, false, products[j].bias)) return -1;
+  }
+  for (size_t j = 0; j < COUNT(vectors); j++) {
+    snprintf(name, sizeof name, "blk.%d.%s", i, vectors[j].name);
+    if (check(l, name, vectors[j].n, 1, vectors[j].optional)) return -1;
   }
   return 0;
 }

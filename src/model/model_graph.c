@@ -45,9 +45,10 @@ static tensor *weight(const build *b, const char *name, int layer, const char *k
 static tensor *linear(const build *b, tensor *x, const char *name, int layer) {
   int64_t i;
   const gguf_tensor *t = find(b, name, layer, "weight", &i);
-  tensor *y, *bias = weight(b, name, layer, "bias");
+  tensor *y, *bias = weight(b, name, layer, "bias"), *scale = weight(b, name, layer, "scale");      // scale: of the whole tensor, as NVFP4 files have them
   if (b->s->exact || !dequant_group(t->format)) y = t_matmul(b->g, x, weight(b, name, layer, "weight"));
   else y = dequant_dot(b->g, t->format, buffer_of(b, i), t->ne[1], t->ne[0], is_tiled(b, i), x);
+  if (scale) y = t_mul(b->g, y, scale);
   return bias ? t_add(b->g, y, bias) : y;
 }
 

@@ -76,7 +76,7 @@ def test_record(run_weft, shared_dir, name):
 
 # ---- all formats, against the reference interpreter --------------------------------------------------------------------
 
-FORMATS = ["f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k"]
+FORMATS = ["f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "mxfp4"]
 PROMPT, FORCED = [5, 17, 40, 41, 300], [301, 302, 9, 77, 200, 411]
 
 
