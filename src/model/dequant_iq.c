@@ -134,14 +134,12 @@ tensor *expr_mxfp4(const blocks *b) {
   return t_mul(b->g, d, f32(b, fp4(b, pieces(b, 1, 16, 16))));
 }
 
-// Scales of 16 weights are floats of four bits of exponent and three of mantissa; their sign is ignored, and 0x7f means 0. In units of the
-// smallest, and those halved since codes are doubled:
+// Scales of 16 weights are floats of four bits of exponent and three of mantissa; their sign is ignored, and 0x7f means 0. Moved up by seven bits they are
+// the half-precision numbers that are 2^8 times smaller, subnormal ones included; half of that since codes are doubled.
 tensor *expr_nvfp4(const blocks *b) {
   graph *g = b->g;
-  tensor *byte = field(b, 0, 4, 1), *x = t_cast(g, byte, DT_I32), *e = bits(b, x, 3, 15), *m = bits(b, x, 0, 7);
-  tensor *normal = t_op2(g, OP_SHL, op_int(b, OP_ADD, m, 8), op_int(b, OP_SUB, op_int(b, OP_MAX, e, 1), 1));
-  tensor *units = t_where(g, t_op2(g, OP_CMPEQ, e, uop_int(g, DT_I32, 0)), m, normal);
-  units = t_where(g, t_op2(g, OP_CMPEQ, byte, uop_int(g, DT_U8, 0x7f)), uop_int(g, DT_I32, 0), units);
-  tensor *d = t_scale(g, f32(b, units), 0x1p-10), *code = fp4(b, pieces(b, 4, 32, 8));
-  return t_mul(g, AS(b, d, 4, 1), f32(b, AS(b, code, 4, 16)));
+  tensor *s = field(b, 0, 4, 1);
+  s = t_where(g, t_op2(g, OP_CMPEQ, s, uop_int(g, DT_U8, 0x7f)), uop_int(g, DT_U8, 0), op_int(b, OP_AND, s, 0x7f));
+  tensor *d = t_scale(g, f32(b, t_bitcast(g, op_int(b, OP_SHL, t_cast(g, s, DT_U16), 7), DT_F16)), 0x1p7);
+  return t_mul(g, AS(b, d, 4, 1), f32(b, AS(b, fp4(b, pieces(b, 4, 32, 8)), 4, 16)));
 }
