@@ -465,7 +465,7 @@ def show(result, opt):
     limit = result["limit"]
     print(f"\n{Path(result['file']).name}: {result['summary']}, {result['file_bytes'] / 1e9:.2f} GB, {result['token_bytes'] / 1e9:.3f} GB per token")
     print(f"limit {cell(limit['huge_gb_s'], '.1f')} GB/s in huge pages, {cell(limit['plain_gb_s'], '.1f')} in plain ones"
-          f"; {opt.rounds} rounds, {opt.threads} threads, {opt.tokens} tokens after {opt.prompt}, prompts of {opt.prefill}\n")
+          f"; rounds: {opt.rounds}, threads: {opt.threads}, {opt.tokens} tokens after {opt.prompt}, prompts of {opt.prefill}\n")
     first = result["engines"][0]["engine"]
     head = ["engine", "tok/s", "min", "max", f"{first} is", "limit", "prefill", f"{first} is", "load s", "first s", "peak GiB"]
     head += ["KL", "top-1"] if opt.kl else []
