@@ -4,6 +4,7 @@
 // A case is a function of rows x {T, cols}; it is built twice, and every row of the second run is compared with a run of the first.
 #define _GNU_SOURCE
 #include "codegen/kernel_rig.h"
+#include "codegen/format_blocks.h"
 #include "model/dequant.h"
 
 enum { ROWS = 7 };
@@ -21,15 +22,13 @@ static tensor *weight(kt *t, int64_t rows, int64_t cols) {
 
 // Buffer with random blocks whose scales are ordinary numbers.  In tiles they may lie anywhere: there no byte makes a NaN or an infinity.
 static int format_buffer(kt *t, const struct format *f, int64_t elems, bool tiled) {
-  static const int scale_at[][3] = {[FORMAT_Q4_0] = {1}, [FORMAT_Q4_1] = {1, 3}, [FORMAT_Q5_0] = {1}, [FORMAT_Q5_1] = {1, 3}, [FORMAT_Q8_0] = {1},
-                                    [FORMAT_Q4_K] = {1, 3}, [FORMAT_Q5_K] = {1, 3}, [FORMAT_Q6_K] = {209}};
   enum dtype dt = dequant_buffer_dtype(f);
   int64_t n = elems / f->block;
   int b = kt_buffer(t, dt, dt == DT_U8 ? n * f->bytes : elems, KT_UNIT);
   if (dt != DT_U8) return b;
-  for (int64_t i = 0; i < n * f->bytes; i++) t->bufs[b].start[i] = (unsigned char)(rig_random(&t->seed) >> 20 & (tiled ? 0x3f : 0xff));
-  for (int64_t i = 0; i < n && !tiled; i++)
-    for (int j = 0; j < 2; j++) if (scale_at[f->id][j]) t->bufs[b].start[i * f->bytes + scale_at[f->id][j]] = (unsigned char)(0x24 + rig_random(&t->seed) % 8);
+  unsigned char *p = t->bufs[b].start;
+  if (!tiled) format_blocks(f, p, n, &t->seed);
+  else for (int64_t i = 0; i < n * f->bytes; i++) p[i] = rig_random(&t->seed) >> 20 & 0x3f;
   return b;
 }
 

@@ -3,30 +3,15 @@
 // format multiply on every target as the meaning of the graph says.
 #define _GNU_SOURCE
 #include "codegen/kernel_rig.h"
+#include "codegen/format_blocks.h"
 #include "model/dequant.h"
 
 enum { ROWS = 32, COLS = 1024, TOKENS = 3, MAX_STORES = 8 };
 
-// Random blocks whose scales are ordinary numbers: the bytes of `high` are exponents of half-precision ones, or of MXFP4's.
-static void fill_blocks(const struct format *f, unsigned char *p, int64_t n, uint64_t seed) {
-  static const struct { uint32_t id; int high[2]; } scales[] = {
-    {FORMAT_Q4_0, {1, 1}}, {FORMAT_Q4_1, {1, 3}}, {FORMAT_Q5_0, {1, 1}}, {FORMAT_Q5_1, {1, 3}}, {FORMAT_Q8_0, {1, 1}}, {FORMAT_Q2_K, {81, 83}}, {FORMAT_Q3_K, {109, 109}},
-    {FORMAT_Q4_K, {1, 3}}, {FORMAT_Q5_K, {1, 3}}, {FORMAT_Q6_K, {209, 209}}, {FORMAT_TQ1_0, {53, 53}}, {FORMAT_TQ2_0, {65, 65}}, {FORMAT_IQ1_S, {1, 1}},
-    {FORMAT_IQ1_M, {55, 55}}, {FORMAT_IQ2_XXS, {1, 1}}, {FORMAT_IQ2_XS, {1, 1}}, {FORMAT_IQ2_S, {1, 1}}, {FORMAT_IQ3_XXS, {1, 1}}, {FORMAT_IQ3_S, {1, 1}},
-    {FORMAT_IQ4_NL, {1, 1}}, {FORMAT_IQ4_XS, {1, 1}}, {FORMAT_MXFP4, {0, 0}}, {FORMAT_NVFP4, {0, 0}},
-  };
-  size_t which = 0;
-  while (which < COUNT(scales) && scales[which].id != f->id) which++;
-  if (which == COUNT(scales)) fail_msg("%s: where its scales lie is missing here", f->name);
-  for (int64_t i = 0; i < n * f->bytes; i++) p[i] = (unsigned char)(rig_random(&seed) >> 20);
-  for (int64_t i = 0; i < n; i++)
-    for (int j = 0; j < 2; j++) p[i * f->bytes + scales[which].high[j]] = (unsigned char)((f->id == FORMAT_MXFP4 ? 0x78 : 0x24) + rig_random(&seed) % 8);
-}
-
 static int blocks_buffer(kt *t, const struct format *f) {
   enum dtype dt = dequant_buffer_dtype(f);
   int b = kt_buffer(t, dt, dt == DT_U8 ? (int64_t)ROWS * COLS / f->block * f->bytes : ROWS * COLS, KT_UNIT);
-  if (dt == DT_U8) fill_blocks(f, t->bufs[b].start, (int64_t)ROWS * COLS / f->block, f->id + 1);
+  if (dt == DT_U8) format_blocks(f, t->bufs[b].start, (int64_t)ROWS * COLS / f->block, &(uint64_t){f->id + 1});
   return b;
 }
 
@@ -71,7 +56,7 @@ static void test_tiles_are_a_permutation(void **state) {
     if (!f || !f->computes || !dequant_can_tile(f, ROWS)) continue;
     int64_t n = (int64_t)ROWS * COLS / f->block * f->bytes, times[256] = {0};
     unsigned char *tiles = tiles_of(f, &b), *raw = xcalloc((size_t)n, 1);
-    fill_blocks(f, raw, n / f->bytes, f->id + 1);
+    format_blocks(f, raw, n / f->bytes, &(uint64_t){f->id + 1});
     for (int64_t i = 0; i < n; i++) { times[raw[i]]++; times[tiles[i]]--; }
     for (int i = 0; i < 256; i++) if (times[i]) fail_msg("%s: byte %d", f->name, i);
     assert_memory_not_equal(raw, tiles, (size_t)n);
