@@ -9,7 +9,7 @@
 // is moved down by 128, which is added again as 64 * b + 64 * b. Without those instructions products are made in 16 bits, where one always fits,
 // and added up there as long as that is so.
 //
-// An operand of BF16 is a row with a and b BF16, acc F32 and k = 2; there is none, because none was worth its rounding (docs/speed.md).
+// An operand of BF16 would be a row with a and b BF16, acc F32 and k = 2; there is none, see docs/speed.md.
 #include "codegen/descriptor.h"
 #include <string.h>
 

@@ -161,9 +161,47 @@ static void llvm_knows_every_name(void **state) {
 }
 #endif
 
+static bool has_row(const cpu_target *t, const char *name) {
+  const descriptor *d;
+  for (size_t i = 0; (d = descriptor_at(i)); i++) if (!strcmp(d->name, name)) return t->descriptors >> i & 1;
+  fail_msg("no descriptor %s", name);
+  return false;
+}
+
+// AArch64 from what such a machine would say; every machine can ask this.
+static void aarch64(void **state) {
+  (void)state;
+  cpu_features c = {.arm = true};
+  cpu_target t;
+  error err = {0};
+  assert_int_equal(cpu_target_for("native", &c, &t, &err), 0);
+  assert_string_equal(t.features, "");
+  assert_string_equal(t.triple, "aarch64-unknown-linux-gnu");
+  assert_true(t.fma && t.f16 && t.round && t.vector_bits == 128);
+  assert_true(has_row(&t, "neon") && !has_row(&t, "neon-dotprod") && !has_row(&t, "neon-i8mm") && !has_row(&t, "sse2-wide"));
+  assert_int_equal(cpu_target_for("armv8.2-a", &c, &t, &err), -1);
+  assert_non_null(strstr(err.text, "lacks fullfp16"));
+  c.fphp = c.asimddp = true;
+  assert_int_equal(cpu_target_for("armv8.2-a", &c, &t, &err), 0);
+  assert_string_equal(t.features, "+fullfp16,+dotprod");
+  assert_true(has_row(&t, "neon-dotprod") && !has_row(&t, "neon-i8mm"));
+  assert_int_equal(cpu_target_for("armv8-a", &c, &t, &err), 0);              // restricts downwards
+  assert_false(has_row(&t, "neon-dotprod"));
+  err.text[0] = 0;
+  assert_int_equal(cpu_target_for("armv8.6-a", &c, &t, &err), -1);
+  assert_non_null(strstr(err.text, "lacks i8mm"));
+  c.i8mm = c.bf16 = true;
+  assert_int_equal(cpu_target_for("armv8.6-a", &c, &t, &err), 0);
+  assert_true(has_row(&t, "neon-i8mm"));
+  err.text[0] = 0;
+  assert_int_equal(cpu_target_for("x86-64-v3", &c, &t, &err), -1);
+  assert_non_null(strstr(err.text, "native, armv8-a, armv8.2-a, armv8.6-a"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(native_is_everything),
+    cmocka_unit_test(aarch64),
 #if defined(__x86_64__)
     cmocka_unit_test(levels),
     cmocka_unit_test(more_than_there_is),

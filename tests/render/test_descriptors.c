@@ -1,11 +1,7 @@
 // Dot-product instructions: every row of codegen/descriptor.h that this machine runs, and those of AArch64 under qemu, against the
 // interpreter; on random numbers and on those that make sums in 16 bits overflow where intervals are not respected.
 #define _GNU_SOURCE
-#include "rig.h"
-#include <elf.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
+#include "qemu.h"
 
 enum { A_BYTES = 4096, B_WORDS = 1024, OUTS = 1024, PATTERNS = 5 };
 static const int masks[] = {1, 15, 31, 63, 127, 128, 255}, chains[] = {1, 2, 9, 17};
@@ -60,8 +56,6 @@ static void fill(rig *r, unsigned char **bufs, int pattern) {
   }
 }
 
-typedef struct memory { unsigned char *at[RIG_BUFS]; } memory;
-
 static memory memory_of(rig *r, int pattern) {
   memory m = {0};
   for (int b = 0; b < r->n_bufs; b++) m.at[b] = malloc((size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt));
@@ -82,16 +76,6 @@ static str render(const program *p, const cpu_target *t, descriptor_set rows) {
   str text = {0};
   if (render_llvm(p, &(render_options){t->cpu, t->features, t->tune, t->vector_bits, rows}, &text, &err)) rig_fail("render", &err, NULL);
   return text;
-}
-
-static code_blob compile(const char *text, const cpu_target *t, str *assembly) {
-  error err = {0};
-  bytes object;
-  code_blob blob;
-  if (llvm_compile_for(t->triple, text, t->cpu, t->features, &object, assembly, &err)) rig_fail("llvm", &err, text);
-  if (elf_link(object.at, object.n, &blob, &err)) rig_fail("link", &err, text);
-  bytes_free(&object);
-  return blob;
 }
 
 // Is the row's own instruction in the text? Those with a condition must be left alone where it fails, so some other bytes are plain.
@@ -117,7 +101,7 @@ static cpu_target native(void) {
 static void run_here(rig *r, const char *name, const cpu_target *t, const char *text) {
   program *p = &r->p;
   error err = {0};
-  code_blob blob = compile(text, t, NULL);
+  code_blob blob = qemu_blob(text, t, NULL);
   code_image *image = code_map(&(const code_blob *){&blob}, 1, &err);
   if (!image) rig_fail("map", &err, NULL);
   kernel_fn *fn = (kernel_fn *)code_find(image, 0, p->name);
@@ -192,7 +176,7 @@ static void levels(void **state) {
     uop *acc = rig_load(r, rig_index(r, out, at(r, 0)), DT_I32, cases[i].lanes);
     rig_store(r, rig_index(r, out, at(r, 0)), rig_op(r, OP_DOT4, DT_I32, cases[i].lanes, (uarg){0}, 3, (uop *[]){acc, x, y}));
     str text = render(rig_program(r, "dots"), &t, t.descriptors), assembly = {0};
-    code_blob blob = compile(str_c(&text), &t, &assembly);
+    code_blob blob = qemu_blob(str_c(&text), &t, &assembly);
     if (!strstr(str_c(&assembly), cases[i].has)) fail_msg("%s: no %s in\n%s", cases[i].spec, cases[i].has, str_c(&assembly));
     if (strstr(str_c(&assembly), cases[i].lacks)) fail_msg("%s: %s in\n%s", cases[i].spec, cases[i].lacks, str_c(&assembly));
     code_blob_free(&blob);
@@ -203,81 +187,10 @@ static void levels(void **state) {
 #endif
 
 // ---- AArch64 --------------------------------------------------------------------------------------------------------------
-//
-// A whole program for qemu, made without a linker: the kernel and a few lines of IR that call it, write the memory to stdout and end
-// the process, as one blob; and a file with two segments, that blob and the memory, pointers included.
-
-enum { CODE_AT = 0x400000, DATA_AT = 0x10000000, PAGE = 0x10000 };
-
-static void put_file(const char *path, const code_blob *blob, uint64_t entry, const unsigned char *data, size_t n) {
-  size_t code = (blob->code.n + PAGE - 1) / PAGE * PAGE;
-  Elf64_Ehdr e = {.e_type = ET_EXEC, .e_machine = EM_AARCH64, .e_version = 1, .e_entry = CODE_AT + entry, .e_phoff = sizeof e, .e_ehsize = sizeof e, .e_phentsize = sizeof(Elf64_Phdr), .e_phnum = 2};
-  memcpy(e.e_ident, ELFMAG, SELFMAG);
-  e.e_ident[EI_CLASS] = ELFCLASS64; e.e_ident[EI_DATA] = ELFDATA2LSB; e.e_ident[EI_VERSION] = 1;
-  Elf64_Phdr p[2] = {{PT_LOAD, PF_R | PF_X, PAGE, CODE_AT, CODE_AT, blob->code.n, blob->code.n, PAGE}, {PT_LOAD, PF_R | PF_W, PAGE + code, DATA_AT, DATA_AT, n, n, PAGE}};
-  int f = open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0700);
-  bool ok = f >= 0 && pwrite(f, &e, sizeof e, 0) == sizeof e && pwrite(f, p, sizeof p, sizeof e) == sizeof p &&
-            pwrite(f, blob->code.at, blob->code.n, PAGE) == (ssize_t)blob->code.n && pwrite(f, data, n, (off_t)(PAGE + code)) == (ssize_t)n;
-  if (f >= 0) close(f);
-  if (!ok) fail_msg("cannot write %s", path);
-}
-
-static const char *qemu(void) {
-  static const char *const names[] = {"qemu-aarch64-static", "qemu-aarch64"};
-  for (size_t i = 0; i < COUNT(names); i++) {
-    char command[64];
-    snprintf(command, sizeof command, "command -v %s >/dev/null 2>&1", names[i]);
-    if (!system(command)) return names[i];
-  }
-  return NULL;
-}
-
-// Runs the program on all patterns; what its memory holds afterwards is in `got`.
-static void run_in_qemu(rig *r, const cpu_target *t, const char *kernel, const char *cpu, memory *got) {
-  size_t size = 0, offset[RIG_BUFS], each;
-  for (int b = 0; b < r->n_bufs; b++) { offset[b] = size; size += (size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt); }
-  each = size + 8 * RIG_BUFS;
-  unsigned char *data = calloc(PATTERNS, each);
-  str text = {0};
-  str_add(&text, kernel);
-  str_add(&text, "\ndefine void @begin() {\n");
-  for (int i = 0; i < PATTERNS; i++) {
-    unsigned char *image = data + (size_t)i * each;
-    uint64_t base = DATA_AT + (uint64_t)i * each;
-    for (int b = 0; b < r->n_bufs; b++) {
-      uint64_t pointer = base + 8 * RIG_BUFS + offset[b];
-      memcpy(image + 8 * b, &pointer, 8);
-      memcpy(image + 8 * RIG_BUFS + offset[b], got[i].at[b], (size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt));
-    }
-    str_addf(&text, "  call void @%s(ptr inttoptr (i64 %llu to ptr), ptr null, i64 0, i64 1)\n", r->p.name, (unsigned long long)base);
-  }
-  str_addf(&text, "  %%w = call i64 asm sideeffect \"svc #0\", \"={x0},{x8},{x0},{x1},{x2},~{memory}\"(i64 64, i64 1, i64 %d, i64 %zu)\n", DATA_AT, PATTERNS * each);
-  str_add(&text, "  %e = call i64 asm sideeffect \"svc #0\", \"={x0},{x8},{x0},~{memory}\"(i64 93, i64 0)\n  ret void\n}\n");
-  code_blob blob = compile(str_c(&text), t, NULL);
-  uint64_t entry = UINT64_MAX;
-  for (size_t k = 0; k < blob.symbols.n; k++) if (!strcmp(blob.symbols.at[k].name, "begin")) entry = blob.symbols.at[k].offset;
-  assert_true(entry != UINT64_MAX);
-  char folder[] = "/tmp/weft-qemu-XXXXXX", file[64], command[256];
-  assert_non_null(mkdtemp(folder));
-  snprintf(file, sizeof file, "%s/kernel", folder);
-  put_file(file, &blob, entry, data, PATTERNS * each);
-  snprintf(command, sizeof command, "%s -cpu %s %s", qemu(), cpu, file);
-  FILE *f = popen(command, "r");
-  size_t n = f ? fread(data, 1, PATTERNS * each, f) : 0;
-  int status = f ? pclose(f) : -1;
-  unlink(file);
-  rmdir(folder);
-  if (n != PATTERNS * each || status) fail_msg("%s: status %d, %zu bytes of %zu; the kernel was\n%s", command, status, n, PATTERNS * each, kernel);
-  for (int i = 0; i < PATTERNS; i++)
-    for (int b = 0; b < r->n_bufs; b++) memcpy(got[i].at[b], data + (size_t)i * each + 8 * RIG_BUFS + offset[b], (size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt));
-  code_blob_free(&blob);
-  str_free(&text);
-  free(data);
-}
 
 static void every_row_of_aarch64(void **state) {
   (void)state;
-  if (!qemu()) {
+  if (!qemu_name()) {
     print_message("skipped: no qemu-aarch64 (the package qemu-user-static): AArch64 code is not run\n");
     skip();
   }
@@ -303,7 +216,7 @@ static void every_row_of_aarch64(void **state) {
       expect_used(d, str_c(&text));
       memory want[PATTERNS], got[PATTERNS];
       for (int k = 0; k < PATTERNS; k++) { want[k] = memory_of(r, k); got[k] = memory_of(r, k); interpret(p, &want[k]); }
-      run_in_qemu(r, &t, str_c(&text), levels[l].cpu, got);
+      qemu_run(r, &t, str_c(&text), 1, levels[l].cpu, PATTERNS, got);
       for (int k = 0; k < PATTERNS; k++) { rig_compare(r, want[k].at, got[k].at, 0, d->name); memory_free(&want[k]); memory_free(&got[k]); }
       str_free(&text);
       rig_free(r);

@@ -1,0 +1,126 @@
+// Integer dot products from tensors to machine code: the loops that OptOp TC makes with the descriptors of every x86-64 level that this
+// machine runs, and of AArch64 under qemu, against the interpreter, which knows nothing of any of that.
+#define _GNU_SOURCE
+#include "kernel_rig.h"
+#include "render/qemu.h"
+
+enum { ROWS = 32, UNITS = 24, TILE = 16 };           // weights: {ROWS / TILE, UNITS, TILE, 4} bytes
+static const int masks[] = {15, 63, 127, 255};
+
+// y[row] = sum of (code & mask) * x, as SINK of one kernel.
+static uop *dots(graph *g, int mask, schedule *s) {
+  tensor *w = t_reshape_i(g, t_buffer(g, 0, DT_U8, ROWS * UNITS * 4), 4, (int64_t[]){ROWS / TILE, UNITS, TILE, 4});
+  w = t_reshape_i(g, t_permute(g, w, (int[]){0, 2, 1, 3}), 2, (int64_t[]){ROWS, UNITS * 4});
+  if (mask != 255) w = t_op2(g, OP_AND, w, uop_int(g, DT_U8, mask));
+  tensor *x = t_reshape_i(g, t_buffer(g, 1, DT_I8, UNITS * 4), 2, (int64_t[]){1, UNITS * 4});
+  tensor *y = t_reduce(g, t_mul(g, t_cast(g, w, DT_I32), t_cast(g, x, DT_I32)), OP_ADD, 1);
+  tensor *out = t_assign(g, t_buffer(g, 2, DT_I32, ROWS), t_reshape_i(g, y, 1, (int64_t[]){ROWS}));
+  schedule_graph(g, uop_new(g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0}), s);
+  assert_int_equal(s->n_kernels, 1);
+  return s->kernels[0].ast;
+}
+
+static void fill(memory *m, const int *place, int pattern) {
+  uint64_t seed = (uint64_t)pattern;
+  for (int i = 0; i < ROWS * UNITS * 4; i++) m->at[place[0]][i] = pattern ? 255 : (unsigned char)rig_random(&seed);
+  for (int i = 0; i < UNITS * 4; i++) m->at[place[1]][i] = pattern == 1 ? 0x80 : pattern == 2 ? 0x7f : (unsigned char)rig_random(&seed);
+}
+
+enum { PATTERNS = 3 };
+
+static void check(const cpu_target *cpu, const char *name, const char *on) {
+  target t = render_find("llvm")->target;
+  t.vector_bytes = cpu->vector_bits / 8;
+  t.has_fma = cpu->fma; t.has_f16 = cpu->f16; t.lacks_round = !cpu->round;
+  t.descriptors = cpu->descriptors;
+  for (size_t m = 0; m < COUNT(masks); m++) {
+    graph *g = graph_new(NULL);
+    schedule s;
+    uop *ast = dots(g, masks[m], &s);
+    program *p = codegen(g, ast, &t, &(codegen_options){0}), *plain = codegen(g, ast, &ref_target, &(codegen_options){.noopt = true});
+    int lanes = 0, place[3] = {0};
+    for (size_t i = 0; i < p->n; i++) if (p->at[i]->op == OP_DOT4) lanes = p->at[i]->lanes;
+    assert_int_equal(lanes, descriptor_lanes(t.descriptors, t.vector_bytes / 4, ROWS));
+    for (int b = 0; b < 3; b++) for (int k = 0; k < s.kernels[0].n_bufs; k++) if (s.kernels[0].bufs[k] == b) place[b] = k;
+    rig r = {.n_bufs = p->n_bufs};
+    for (int b = 0; b < p->n_bufs; b++) r.bufs[b] = p->bufs[b];
+    memcpy(r.p.name, p->name, sizeof r.p.name);
+    memory want[PATTERNS] = {0}, got[PATTERNS] = {0};
+    ref_kernel *k = ref_compile(plain);
+    for (int i = 0; i < PATTERNS; i++) {
+      for (int b = 0; b < p->n_bufs; b++) {
+        want[i].at[b] = calloc((size_t)p->bufs[b].elems, (size_t)dtype_size(p->bufs[b].dt));
+        got[i].at[b] = calloc((size_t)p->bufs[b].elems, (size_t)dtype_size(p->bufs[b].dt));
+      }
+      fill(&want[i], place, i);
+      fill(&got[i], place, i);
+      ref_run(k, want[i].at, NULL, 0, program_eval(plain, plain->tiles, NULL));
+    }
+    ref_free(k);
+    int64_t tiles = program_eval(p, p->tiles, NULL);
+    error err = {0};
+    str text = {0};
+    if (render_llvm(p, &(render_options){cpu->cpu, cpu->features, cpu->tune, cpu->vector_bits, cpu->descriptors}, &text, &err)) rig_fail("render", &err, NULL);
+    if (on) qemu_run(&r, cpu, str_c(&text), tiles, on, PATTERNS, got);
+    else {
+      code_blob blob = qemu_blob(str_c(&text), cpu, NULL);
+      code_image *image = code_map(&(const code_blob *){&blob}, 1, &err);
+      if (!image) rig_fail("map", &err, NULL);
+      for (int i = 0; i < PATTERNS; i++) ((kernel_fn *)code_find(image, 0, p->name))(got[i].at, NULL, 0, tiles);
+      code_unmap(image);
+      code_blob_free(&blob);
+    }
+    for (int i = 0; i < PATTERNS; i++) {
+      rig_compare(&r, want[i].at, got[i].at, 0, name);
+      for (int b = 0; b < p->n_bufs; b++) { free(want[i].at[b]); free(got[i].at[b]); }
+    }
+    str_free(&text);
+    program_free(p);
+    program_free(plain);
+    graph_free(g);
+  }
+}
+
+#if defined(__x86_64__)
+static void levels_of_x86(void **state) {
+  (void)state;
+  static const char *const levels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "native"};
+  cpu_features have;
+  cpu_detect(&have);
+  for (size_t i = 0; i < COUNT(levels); i++) {
+    cpu_target t;
+    error err = {0};
+    if (cpu_target_for(levels[i], &have, &t, &err)) { print_message("skipped: %s\n", err.text); continue; }
+    check(&t, levels[i], NULL);
+  }
+}
+#endif
+
+static void levels_of_aarch64(void **state) {
+  (void)state;
+  if (!qemu_name()) {
+    print_message("skipped: no qemu-aarch64 (the package qemu-user-static): AArch64 code is not run\n");
+    skip();
+  }
+  static const struct { const char *spec, *cpu; } levels[] = {{"armv8-a", "cortex-a57"}, {"armv8.2-a", "neoverse-n1"}, {"armv8.6-a", "max"}};
+  cpu_features have = {.arm = true};
+#define F(field, llvm_name, word, bit, level) have.field = true;
+  ARM_FEATURES(F)
+#undef F
+  for (size_t i = 0; i < COUNT(levels); i++) {
+    cpu_target t;
+    error err = {0};
+    if (cpu_target_for(levels[i].spec, &have, &t, &err)) fail_msg("%s", err.text);
+    check(&t, levels[i].spec, levels[i].cpu);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+#if defined(__x86_64__)
+    cmocka_unit_test(levels_of_x86),
+#endif
+    cmocka_unit_test(levels_of_aarch64),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
