@@ -6,6 +6,7 @@
  *   weft_model    a model that runs: weights, compiled kernels, and the KV cache of one sequence
  *   weft_sampler  from the logits of one position to a token
  *   weft_stream   from tokens, one at a time, to text in whole characters
+ *   weft_template from a conversation to the text that a model expects
  *
  * A program in ten lines (without its error checks):
  *
@@ -26,7 +27,7 @@
  * does an allocation of ordinary size that fails.
  * Ownership.  What a function hands out as a new handle is freed by the function named beside it; text and ids from
  * weft_tokenize and weft_detokenize by weft_free.  A const pointer is borrowed from the handle it came from.
- * Threads.  A weft_file and a weft_vocab may be used by many threads at once; every other handle by one at a time.
+ * Threads.  A weft_file, a weft_vocab and a weft_template may be used by many threads at once; every other handle by one at a time.
  * Units.  Sizes are in bytes, times in milliseconds; token ids count from 0.
  */
 #ifndef WEFT_H
@@ -132,6 +133,30 @@ weft_stream *weft_stream_new(const weft_vocab *v, bool special);                
 const char *weft_stream_add(weft_stream *s, int32_t id, size_t *n);             /* the characters that id completes; can be "" */
 const char *weft_stream_end(weft_stream *s, size_t *n);                         /* U+FFFD if a character is unfinished */
 void weft_stream_free(weft_stream *s);
+
+/* ---- Chat templates ---------------------------------------------------------------------------------------------------
+ * How a conversation becomes a prompt is written in a template, which is part of a model file: a program in Jinja, evaluated
+ * as Python's jinja2 does under transformers.  It computes on its input and has limits on time, memory, depth and output. */
+typedef struct weft_template weft_template;
+/* From the text of a template (UTF-8; copied); name begins error messages, which give line and reason. */
+int weft_template_open(const char *text, size_t n, const char *name, weft_template **out, weft_error *err);
+/* The template of a model file, with its BOS and EOS.  tools: the one for conversations with tools, where the file has two. */
+int weft_template_of_file(const weft_file *f, bool tools, weft_template **out, weft_error *err);
+void weft_template_close(weft_template *t);   /* NULL is fine */
+typedef struct weft_chat {
+  const char *messages;      /* JSON: [{"role": "user", "content": "Hello"}, ...] */
+  size_t n_messages;         /* bytes, as all n_ here */
+  const char *tools;         /* JSON: an array of function descriptions; NULL: none */
+  size_t n_tools;
+  const char *variables;     /* JSON: an object of what else the template may ask for, such as {"enable_thinking": false}; NULL: none */
+  size_t n_variables;
+  bool no_generation_prompt; /* the text ends with the last message, not with the beginning of an answer */
+  const char *bos, *eos;     /* terminated texts of these tokens; NULL: those of the model file, else none */
+  const char *now;           /* the time that templates see: "2026-01-31" or "2026-01-31 23:59:59"; NULL: the clock's */
+} weft_chat;
+/* The prompt: UTF-8, terminated (*n does not count that), for weft_free.  Tokenize it with WEFT_PARSE_SPECIAL and, as templates
+ * write BOS themselves, without WEFT_ADD_SPECIAL. */
+int weft_template_render(const weft_template *t, const weft_chat *chat, char **text, size_t *n, weft_error *err);
 
 /* ---- Models ---------------------------------------------------------------------------------------------------------- */
 typedef struct weft_model weft_model;

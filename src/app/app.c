@@ -17,6 +17,7 @@ static const struct { const char *name, *what; int (*run)(int argc, char **argv)
   {"profile", "show where the time of a token goes", profile_command},
   {"inspect", "show what a model file holds", inspect_command},
   {"tokenize", "text to tokens, and back", tokenize_command},
+  {"template", "show a conversation as the prompt that a model expects", template_command},
   {"env", "show the environment variables and this machine", env_command},
 };
 

@@ -2,7 +2,7 @@
 // like any other: it includes weft.h and, for what C lacks, base/.
 //
 //   args.h   options from a table, which is also the help      out.h    stdout, with errors that are noticed
-//   stats.h  the figures at the end of a run                   run.c bench.c profile.c inspect.c tokenize.c env.c: the commands
+//   stats.h  the figures at the end of a run                   run.c bench.c profile.c inspect.c tokenize.c template.c env.c: the commands
 #ifndef WEFT_APP_H
 #define WEFT_APP_H
 #include "app/args.h"
@@ -21,6 +21,7 @@ int bench_command(int argc, char **argv);
 int profile_command(int argc, char **argv);
 int inspect_command(int argc, char **argv);
 int tokenize_command(int argc, char **argv);
+int template_command(int argc, char **argv);
 int env_command(int argc, char **argv);
 
 double started_at(void);         // now_s() when the program started

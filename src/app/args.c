@@ -130,7 +130,7 @@ static int take(const struct option *o, const char *name, const char *text, erro
   switch (o->kind) {
   case OPT_GROUP: break;
   case OPT_FLAG: *(bool *)o->to = true; break;
-  case OPT_TEXT: *(const char **)o->to = text; break;
+  case OPT_OPERAND: case OPT_TEXT: *(const char **)o->to = text; break;
   case OPT_INT:
     if (parse_int(text, &i)) return error_set(err, "%s needs a whole number, not '%s'", name, text);
     if ((double)i < o->min || (double)i > o->max) return out_of_range(name, o, text, err);
@@ -160,7 +160,7 @@ static int take(const struct option *o, const char *name, const char *text, erro
 
 // Calls visit with each name of an option until it returns true; returns whether it did.
 static bool each_name(const struct option *o, bool (*visit)(void *ctx, const char *name, size_t n), void *ctx) {
-  if (o->kind == OPT_GROUP) return false;
+  if (o->kind == OPT_GROUP || o->kind == OPT_OPERAND) return false;
   for (const char *at = o->names; *at; at += strspn(at, ", ")) {
     size_t n = strcspn(at, ", ");
     if (visit(ctx, at, n)) return true;
@@ -178,6 +178,12 @@ static bool same_name(void *ctx, const char *name, size_t n) {
 static const struct option *find_option(const struct option *table, size_t n, const char *name, size_t len) {
   for (size_t i = 0; i < n; i++)
     if (each_name(&table[i], same_name, &(struct typed){name, len})) return &table[i];
+  return NULL;
+}
+
+// The next argument without a name that the command takes, or NULL.
+static const struct option *free_operand(const struct option *table, size_t n) {
+  for (size_t i = 0; i < n; i++) if (table[i].kind == OPT_OPERAND && !*(const char **)table[i].to) return &table[i];
   return NULL;
 }
 
@@ -218,6 +224,8 @@ enum args_result args_parse(const struct command *c, const struct option *table,
     const char *arg = argv[i], *equals = strncmp(arg, "--", 2) ? NULL : strchr(arg, '=');
     size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
     if (arg[0] != '-' || !arg[1]) {
+      const struct option *operand = free_operand(table, n);
+      if (operand && !take(operand, operand->names, arg, err)) continue;
       error_set(err, "unexpected argument '%s'; 'weft %s --help' shows the usage", arg, c->name);
       return ARGS_BAD;
     }

@@ -6,21 +6,22 @@
 #define WEFT_ARGS_H
 #include "base/base.h"
 
-enum opt_kind { OPT_GROUP, OPT_FLAG, OPT_TEXT, OPT_INT, OPT_REAL, OPT_IDS, OPT_CHOICE };
+enum opt_kind { OPT_GROUP, OPT_OPERAND, OPT_FLAG, OPT_TEXT, OPT_INT, OPT_REAL, OPT_IDS, OPT_CHOICE };
 
 struct ids { int32_t *at; size_t n, cap; };   // token ids; at is for free()
 
 struct option {
   enum opt_kind kind;
-  const char *names;        // "-n, --predict, --count"; of a GROUP its title
+  const char *names;        // "-n, --predict, --count"; of a GROUP its title, of an OPERAND (an argument without a name) what it is
   const char *value;        // "N"; for CHOICE the choices, "md|json"; NULL for FLAG and GROUP
   const char *help;         // lines are broken where they stand; "" hides the option
-  void *to;                 // FLAG bool *, TEXT const char **, INT int64_t *, REAL double *, IDS struct ids *, CHOICE int *
+  void *to;                 // FLAG bool *, TEXT and OPERAND const char **, INT int64_t *, REAL double *, IDS struct ids *, CHOICE int *
   double min, max;          // of INT and REAL, inclusive
 };
 
 // Rows of a table, each with a destination of the right type.
 #define O_GROUP(title)                      {OPT_GROUP, title, NULL, NULL, NULL, 0, 0}
+#define O_OPERAND(what, help, to)           {OPT_OPERAND, what, NULL, help, (const char **){to}, 0, 0}
 #define O_FLAG(names, help, to)             {OPT_FLAG, names, NULL, help, (bool *){to}, 0, 0}
 #define O_TEXT(names, value, help, to)      {OPT_TEXT, names, value, help, (const char **){to}, 0, 0}
 #define O_INT(names, value, help, to, a, b) {OPT_INT, names, value, help, (int64_t *){to}, a, b}

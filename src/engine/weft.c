@@ -9,6 +9,7 @@
 #include "engine/profile.h"
 #include "engine/sampler.h"
 #include "model/gguf.h"
+#include "text/chat_template.h"
 #include "text/text.h"
 #include <limits.h>
 #include <math.h>
@@ -270,6 +271,70 @@ void weft_stream_free(weft_stream *s) {
   str_free(&s->bytes);
   str_free(&s->text);
   free(s);
+}
+
+// ---- chat templates -----------------------------------------------------------------------------------------------------
+
+struct weft_template { jinja *t; char *name, *bos, *eos; size_t n_bos, n_eos; };
+
+static int new_template(text_view text, const char *name, weft_template **out, weft_error *err) {
+  error e = {0}, inner = {0};
+  jinja *t = NULL;
+  if (jinja_parse(text.at, text.n, &t, &inner)) { error_set(&e, "%s: %s", name, inner.text); return fail(err, &e); }
+  *out = xcalloc(1, sizeof **out);
+  **out = (weft_template){.t = t, .name = xstrdup(name)};
+  return 0;
+}
+
+static char *copy_text(text_view v) {
+  if (!v.at) return NULL;
+  char *copy = xmalloc(v.n + 1);
+  memcpy(copy, v.at, v.n);
+  copy[v.n] = 0;
+  return copy;
+}
+
+int weft_template_open(const char *text, size_t n, const char *name, weft_template **out, weft_error *err) {
+  return new_template((text_view){text, n}, name, out, err);
+}
+
+int weft_template_of_file(const weft_file *f, bool tools, weft_template **out, weft_error *err) {
+  error e = {0};
+  text_view text, bos, eos;
+  if (chat_template_from_gguf(f->g, tools, &text, &e) || chat_token_from_gguf(f->g, "tokenizer.ggml.bos_token_id", &bos, &e) ||
+      chat_token_from_gguf(f->g, "tokenizer.ggml.eos_token_id", &eos, &e)) return fail(err, &e);
+  str name = {0};
+  str_addf(&name, "%s: chat template", gguf_path(f->g));
+  int status = new_template(text, str_c(&name), out, err);
+  str_free(&name);
+  if (status) return -1;
+  (*out)->bos = copy_text(bos), (*out)->n_bos = bos.n;
+  (*out)->eos = copy_text(eos), (*out)->n_eos = eos.n;
+  return 0;
+}
+
+void weft_template_close(weft_template *t) {
+  if (!t) return;
+  jinja_free(t->t);
+  free(t->name);
+  free(t->bos);
+  free(t->eos);
+  free(t);
+}
+
+int weft_template_render(const weft_template *t, const weft_chat *c, char **text, size_t *n, weft_error *err) {
+  chat_input in = {.messages = {c->messages, c->n_messages}, .tools = {c->tools, c->n_tools}, .variables = {c->variables, c->n_variables},
+                   .no_generation_prompt = c->no_generation_prompt, .now = c->now};
+  in.bos = c->bos ? (text_view){c->bos, strlen(c->bos)} : (text_view){t->bos, t->n_bos};
+  in.eos = c->eos ? (text_view){c->eos, strlen(c->eos)} : (text_view){t->eos, t->n_eos};
+  error e = {0};
+  str s = {0};
+  str_add(&s, "");
+  if (!c->messages) error_set(&e, "there are no messages");
+  if (e.text[0] || chat_render(t->t, t->name, &in, &s, &e)) { str_free(&s); return fail(err, &e); }
+  *text = s.at;
+  *n = s.n;
+  return 0;
 }
 
 // ---- models -----------------------------------------------------------------------------------------------------------
