@@ -8,9 +8,10 @@ _weft() {
   else
     case "$before" in
       -m|--model) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
-      -f|--file|--stats) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+      -f|--file|--stats|--messages|--tools|--chat-template-kwargs) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
       --precision) words="fast exact";;
       -o|--output) words="md json jsonl csv";;
+      template) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
       *) words=$("$weft" help "${COMP_WORDS[1]}" 2>/dev/null | grep '^  -' | sed 's/^  \(\(-[^ ]*,\? \)*-[^ ]*\).*/\1/; s/,//g');;
     esac
   fi

@@ -145,7 +145,7 @@ static jval choose(jrun *r, jval v, const jargs *a, bool by_attribute, bool want
     test = j_test(name.s->at, name.s->n);
     if (!test) jinja_fail(r, "there is no test '%.*s'", VIEW_ARGS(name));
   }
-  jargs rest = {a->pos + used + 1, a->n > used ? a->n - used - 1 : 0, a->kw, a->n_kw};
+  jargs rest = {a->n > used ? a->pos + used + 1 : NULL, a->n > used ? a->n - used - 1 : 0, a->kw, a->n_kw};
   jlist *items = j_items(r, v), *l = j_list(r, 0);
   for (size_t i = 0; i < items->n; i++) {
     jval x = by_attribute ? attribute(r, items->at[i], a->pos[0], j_absent()) : items->at[i];
@@ -575,7 +575,7 @@ FILTER(f_striptags) {
   jinja_charge(r, n / 4);
   for (size_t i = 0; i < n;) {
     bool comment = n - i >= 4 && !memcmp(at + i, "<!--", 4);
-    const char *end = comment ? memmem(at + i, n - i, "-->", 3) : at[i] == '<' ? memchr(at + i, '>', n - i) : NULL;
+    const char *end = comment ? j_search(at + i, n - i, "-->", 3) : at[i] == '<' ? memchr(at + i, '>', n - i) : NULL;
     if (!end) { str_addn(s, at + i, 1); i++; continue; }
     i = (size_t)(end - at) + (comment ? 3 : 1);
   }

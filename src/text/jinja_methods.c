@@ -42,12 +42,6 @@ static jval split_spaces(jrun *r, jval self, int64_t most, bool right) {
   return j_of_list(l);
 }
 
-static size_t find_back(const char *at, size_t n, const char *what, size_t k) {
-  if (k > n) return SIZE_MAX;
-  for (size_t i = n - k + 1; i-- > 0;) if (!memcmp(at + i, what, k)) return i;
-  return SIZE_MAX;
-}
-
 static jval split_at(jrun *r, jval self, const jval *arg, bool right) {
   int64_t most = arg[1].type == J_ABSENT ? -1 : j_need_int(r, "split", arg[1]);
   if (!given(arg[0])) return split_spaces(r, self, most, right);
@@ -58,7 +52,7 @@ static jval split_at(jrun *r, jval self, const jval *arg, bool right) {
   if (!right) {
     size_t from = 0;
     for (;;) {
-      const char *hit = most >= 0 && (int64_t)l->n >= most ? NULL : memmem(s->at + from, s->n - from, sep->at, sep->n);
+      const char *hit = most >= 0 && (int64_t)l->n >= most ? NULL : j_search(s->at + from, s->n - from, sep->at, sep->n);
       if (!hit) break;
       j_push(r, l, part(r, self, from, (size_t)(hit - s->at)));
       from = (size_t)(hit - s->at) + sep->n;
@@ -68,10 +62,10 @@ static jval split_at(jrun *r, jval self, const jval *arg, bool right) {
   }
   size_t end = s->n;
   for (;;) {
-    size_t hit = most >= 0 && (int64_t)l->n >= most ? SIZE_MAX : find_back(s->at, end, sep->at, sep->n);
-    if (hit == SIZE_MAX) break;
-    j_push(r, l, part(r, self, hit + sep->n, end));
-    end = hit;
+    const char *hit = most >= 0 && (int64_t)l->n >= most ? NULL : j_search_back(r, s->at, end, sep->at, sep->n);
+    if (!hit) break;
+    j_push(r, l, part(r, self, (size_t)(hit - s->at) + sep->n, end));
+    end = (size_t)(hit - s->at);
   }
   j_push(r, l, part(r, self, 0, end));
   for (size_t i = 0; i < l->n / 2; i++) { jval t = l->at[i]; l->at[i] = l->at[l->n - 1 - i]; l->at[l->n - 1 - i] = t; }
@@ -94,9 +88,9 @@ static jval partition_at(jrun *r, jval self, jval sep, bool right) {
   j_need_str(r, "partition", sep);
   if (!sep.s->n) jinja_fail(r, "empty separator");
   jinja_charge(r, s->n / 8);
-  const char *hit = memmem(s->at, s->n, sep.s->at, sep.s->n);
+  const char *hit = right ? j_search_back(r, s->at, s->n, sep.s->at, sep.s->n) : j_search(s->at, s->n, sep.s->at, sep.s->n);
   if (!hit) return right ? three(r, j_text(r, ""), j_text(r, ""), self) : three(r, self, j_text(r, ""), j_text(r, ""));
-  size_t at = right ? find_back(s->at, s->n, sep.s->at, sep.s->n) : (size_t)(hit - s->at);
+  size_t at = (size_t)(hit - s->at);
   return three(r, part(r, self, 0, at), sep, part(r, self, at + sep.s->n, s->n));
 }
 
@@ -135,16 +129,9 @@ static int64_t search(jrun *r, jval self, const jval *arg, bool back) {
   const jstr *what = j_need_str(r, "find", arg[0]).s;
   if (!window(r, self, arg[1], arg[2], &from, &to)) return -1;
   jinja_charge(r, (to - from) / 8);
-  size_t at;
-  if (back) {
-    at = find_back(self.s->at + from, to - from, what->at, what->n);
-    if (at == SIZE_MAX) return -1;
-  } else {
-    const char *hit = what->n ? memmem(self.s->at + from, to - from, what->at, what->n) : self.s->at + from;
-    if (!hit) return -1;
-    at = (size_t)(hit - self.s->at) - from;
-  }
-  jstr before = {self.s->at, from + at, SIZE_MAX, NULL};
+  const char *in = self.s->at + from, *hit = back ? j_search_back(r, in, to - from, what->at, what->n) : what->n ? j_search(in, to - from, what->at, what->n) : in;
+  if (!hit) return -1;
+  jstr before = {self.s->at, (size_t)(hit - self.s->at), SIZE_MAX, NULL};
   return (int64_t)j_chars(r, &before);
 }
 
@@ -167,7 +154,7 @@ static jval count(jrun *r, jval self, const jval *arg, const jargs *a) {
   if (!window(r, self, arg[1], arg[2], &from, &to)) return j_int(0);
   jinja_charge(r, (to - from) / 8);
   if (!what->n) { jstr s = {self.s->at + from, to - from, SIZE_MAX, NULL}; return j_int((int64_t)j_chars(r, &s) + 1); }
-  for (const char *hit; (hit = memmem(self.s->at + from, to - from, what->at, what->n)); n++) from = (size_t)(hit - self.s->at) + what->n;
+  for (const char *hit; (hit = j_search(self.s->at + from, to - from, what->at, what->n)); n++) from = (size_t)(hit - self.s->at) + what->n;
   return j_int(n);
 }
 
@@ -347,7 +334,7 @@ static jval list_clear(jrun *r, jval self, const jval *arg, const jargs *a) { (v
 static jval list_sort(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
   jval *keys = jinja_array(r, self.l->n, sizeof *keys);
-  memcpy(keys, self.l->at, self.l->n * sizeof *keys);
+  if (self.l->n) memcpy(keys, self.l->at, self.l->n * sizeof *keys);
   j_sort(r, keys, self.l->at, self.l->n, j_true(r, arg[0]));
   return j_none();
 }

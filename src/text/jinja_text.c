@@ -32,6 +32,26 @@ size_t j_skip_word(const char *at, size_t from, size_t to) { return skip(at, fro
 size_t j_back_space(const char *at, size_t from, size_t to) { return back(at, from, to, true); }
 size_t j_back_word(const char *at, size_t from, size_t to) { return back(at, from, to, false); }
 
+// In pieces that grow: a search that finds soon has looked at little, whatever instruments memmem.
+const char *j_search(const char *at, size_t n, const char *what, size_t k) {
+  for (size_t piece = 256 + 4 * k; n > piece; piece *= 2) {
+    const char *hit = memmem(at, piece, what, k);
+    if (hit) return hit;
+    at += piece - k, n -= piece - k;
+  }
+  return memmem(at, n, what, k);
+}
+
+const char *j_search_back(jrun *r, const char *at, size_t n, const char *what, size_t k) {
+  if (k > n) return NULL;
+  for (size_t i = n - k + 1; i-- > 0;) {
+    if (k && at[i] != what[0]) continue;
+    jinja_charge(r, k / 16 + 1);
+    if (!memcmp(at + i, what, k)) return at + i;
+  }
+  return NULL;
+}
+
 static bool among(jrun *r, const jstr *chars, const char *at, size_t len) {
   jinja_charge(r, chars->n / 8 + 1);
   for (size_t i = 0; i < chars->n; i += (size_t)utf8_next(chars->at + i, chars->n - i)) {
@@ -93,7 +113,7 @@ jval j_replace(jrun *r, jval v, jval old, jval new, int64_t most) {
       str_addn(out, s->at + i, len);
       i += len;
     } else {
-      const char *hit = memmem(s->at + i, s->n - i, old.s->at, old.s->n);
+      const char *hit = j_search(s->at + i, s->n - i, old.s->at, old.s->n);
       if (!hit) break;
       str_addn(out, s->at + i, (size_t)(hit - s->at) - i);
       j_add(r, out, new);

@@ -9,6 +9,10 @@ size_t j_skip_word(const char *at, size_t from, size_t to);
 size_t j_back_space(const char *at, size_t from, size_t to);
 size_t j_back_word(const char *at, size_t from, size_t to);
 
+// The first (last) place of k bytes among n, or NULL.
+const char *j_search(const char *at, size_t n, const char *what, size_t k);
+const char *j_search_back(jrun *r, const char *at, size_t n, const char *what, size_t k);
+
 jval j_strip(jrun *r, jval v, jval chars, int sides);       // 1: left, 2: right; chars absent or none: spaces
 jlist *j_split_lines(jrun *r, jval v, bool keep_ends);
 jval j_replace(jrun *r, jval v, jval old, jval new, int64_t most);   // most < 0: all

@@ -8,6 +8,7 @@
 //   pretokenize.h  the table of word patterns, one row per name, and the splitting with them
 //   bpe.h, spm.h   the two algorithms: byte-level BPE by merge rank, SentencePiece BPE by score
 //   merge.h        what they share: repeated merging of the best neighbours, in near-linear time for words of any length
+//   chat_template.h, jinja.h   a conversation as a prompt, by the template of a model; a language, on its own
 //   decode.c       tokens to text;  vocab.h: the tokens themselves;  utf8.h: characters;  text_gguf.c: reads the keys of a file
 //
 // Promises:

@@ -10,7 +10,7 @@ import subprocess
 import numpy as np
 import pytest
 
-COMMANDS = ["run", "bench", "profile", "inspect", "tokenize", "env"]
+COMMANDS = ["run", "bench", "profile", "inspect", "tokenize", "template", "env"]
 
 
 def one_error(done, status):
@@ -109,6 +109,10 @@ USAGE = [
     (["tokenize", "-p", "x"], "no model"),
     (["tokenize", "-m", "x", "-p", "a", "--stdin"], "one of"),
     (["tokenize", "-m", "x", "--detokenize", "1;2"], "--detokenize"),
+    (["template"], "no template"),
+    (["template", "x"], "no conversation"),
+    (["template", "x", "y", "--messages", "[]"], "unexpected argument 'y'"),
+    (["template", "x", "-m", "y", "--messages", "[]"], "one file"),
     (["env", "x"], "unexpected argument"),
 ]
 

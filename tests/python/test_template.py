@@ -78,3 +78,81 @@ def test_failures(run_weft, tmp_path, template):
     assert isinstance(want, Exception), want
     difference = compare(run_weft, file, template, [], variables=DATA)
     assert difference is None, difference
+
+
+# ---- the command -------------------------------------------------------------------------------------------------------
+
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+@pytest.fixture
+def show(tmp_path):
+    """A template that shows what it was given."""
+    file = tmp_path / "show.jinja"
+    file.write_text("{{ messages | tojson }}{{ tools | tojson }}{{ add_generation_prompt }}[{{ bos_token }}|{{ eos_token }}]{{ x }}{{ strftime_now('%d.%m.%Y') }}")
+    return file
+
+
+def test_json_from_the_line_a_file_and_stdin(run_weft, show, tmp_path):
+    text = json.dumps(HELLO)
+    (tmp_path / "m.json").write_text("\n " + text)
+    want = text + "nullTrue[|]01.01.2026"
+    common = ["--now", "2026-01-01"]
+    for given in ([text], [tmp_path / "m.json"], ["-"]):
+        assert run_weft(["template", show, "--messages", *given, *common], input=text).out == want
+    assert run_weft(["template", "-m", show, f"--messages={text}", *common]).out == want
+    assert run_weft(["template", "-", "--messages", text, *common], input=show.read_bytes()).out == want
+    done = run_weft(["template", show, "--messages", text, "--tools", '[{"name": "f"}]', "--no-generation-prompt", "--bos", "<s>", "--eos", "é",
+                     "--chat-template-kwargs", '{"x": {"y": [1.50, true]}}', *common])
+    assert done.out == text + '[{"name": "f"}]False[<s>|é]{\'y\': [1.5, True]}01.01.2026'
+
+
+def test_bad_input_is_named(run_weft, show, tmp_path):
+    def refused(*args, **more):
+        return one_error(run_weft(["template", show, *args], **more), 1)
+
+    assert "messages: line 1" in refused("--messages", "[1")
+    assert "expected a JSON array" in refused("--messages", "{}")
+    assert "entry 1" in refused("--messages", '[{}, "x"]')
+    assert "nothing.json" in refused("--messages", tmp_path / "nothing.json")
+    assert "tools: expected a JSON array" in refused("--messages", "[]", "--tools", "{}")
+    assert "'tools' has a place of its own" in refused("--messages", "[]", "--chat-template-kwargs", '{"tools": []}')
+    assert "no date" in refused("--messages", "[]", "--now", "today")
+    assert "depth" in refused("--messages", "-", input="[" * 1000000)
+    (tmp_path / "bad.jinja").write_bytes(b"ok\n{{ \xff }}")
+    line = one_error(run_weft(["template", tmp_path / "bad.jinja", "--messages", "[]"]), 1)
+    assert "bad.jinja: line 2: byte 6" in line
+    assert "No such file" in one_error(run_weft(["template", tmp_path / "none.jinja", "--messages", "[]"]), 1)
+
+
+def test_model_file(run_weft, tinypy, tmp_path):
+    gguf = pytest.importorskip("gguf")
+    path = tmp_path / "model.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_token_list(["<s>", "</s>", "x"])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(1)
+    writer.add_chat_template([{"name": "default", "template": "{{ bos_token }}plain {{ messages[0].content }}{{ eos_token }}\n\n"},
+                              {"name": "tool_use", "template": "{{ tools | length }} tools{{ bos_token }}"}])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    given = ["--messages", json.dumps(HELLO)]
+    assert run_weft(["template", path, *given]).out == "<s>plain Hello</s>\n"
+    assert run_weft(["template", path, *given, "--bos", "", "--eos", "E"]).out == "plain HelloE\n"
+    assert run_weft(["template", path, *given, "--tools", "[{}, {}]"]).out == "2 tools<s>"
+    assert "tokenizer.chat_template" in one_error(run_weft(["template", tinypy, *given]), 1)
+    path.write_bytes(path.read_bytes()[:100])
+    assert "model.gguf" in one_error(run_weft(["template", path, *given]), 1)
+
+
+HOSTILE = ["{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "{{ 'A' * 1000000000 }}", "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+           "{% set n = namespace(x='x') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}", "{{ " + "(" * 1000000, "{% for i in range(99999) %}{{ 'x' * 9999 }}{% endfor %}",
+           "{% set n = namespace() %}{% set n.n = n %}{{ n }}", "{% set l = [0] %}{% for i in l %}{{ l.append(i) }}{% endfor %}", "{{ range(10**9) }}", "{{ 'x' | indent(10**9) }}"]
+
+
+@pytest.mark.parametrize("template", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_templates_end(run_weft, tmp_path, template):
+    file = tmp_path / "t.jinja"
+    file.write_text(template)
+    assert "t.jinja: line 1: " in one_error(run_weft(["template", file, "--messages", "[]"], timeout=30), 1)

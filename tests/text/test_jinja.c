@@ -97,13 +97,12 @@ static void fails_repeated(const char *head, const char *middle, const char *tai
 static void test_depth(void **state) {
   (void)state;
   fails_repeated("{{ ", "(", "1", 1000000, "brackets");
-  fails_repeated("{{ ", "(", "1", 400, "levels");
-  fails_repeated("{{ ", "-", "1 }}", 1000000, "levels");
-  fails_repeated("{{ ", "not ", "1 }}", 1000000, "levels");
-  fails_repeated("{{ 1", " + 1", " }}", 1000000, "levels");
-  fails_repeated("{{ n", ".a", " }}", 1000000, "levels");
-  fails_repeated("{{ n", "|abs", " }}", 1000000, "levels");
-  fails_repeated("{{ 1 ", "if 1 else 1 ", " }}", 1000000, "levels");
+  fails_repeated("{{ ", "-", "1 }}", 100000, "levels");
+  fails_repeated("{{ ", "not ", "1 }}", 100000, "levels");
+  fails_repeated("{{ 1", " + 1", " }}", 100000, "levels");
+  fails_repeated("{{ n", ".a", " }}", 100000, "levels");
+  fails_repeated("{{ n", "|abs", " }}", 100000, "levels");
+  fails_repeated("{{ 1 ", "if 1 else 1 ", " }}", 100000, "levels");
   fails_repeated("", "{% if 1 %}", "", 100000, "levels");
   fails_repeated("", "{% for a in b %}", "", 100000, "levels");
   fails("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "levels");
@@ -114,13 +113,13 @@ static void test_depth(void **state) {
   fails("{% set l = [1] %}{% set m = [1] %}{{ l.append(m) }}{{ m.append(l) }}{{ l == m }}", "levels");
   fails("{% set d = {} %}{{ d.update(a=d) }}{{ d }}", "levels");
   fails("{% set ns = namespace(x=[]) %}{% for i in range(50000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}", "levels");
-  fails("{% set ns = namespace(x=[]) %}{% for i in range(50000) %}{% set ns.x = (ns.x,) %}{% endfor %}{{ {ns.x: 1} }}", "unhashable");
+  fails("{% set ns = namespace(x=[]) %}{% for i in range(50000) %}{% set ns.x = (ns.x,) %}{% endfor %}{{ {ns.x: 1} }}", "levels");
 }
 
 static void test_work(void **state) {
   (void)state;
   fails("{{ range(1000000000) | list }}", "Range too big");
-  fails("{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}", "steps");
+  fails("{% for a in range(1000) %}{% for b in range(1000) %}{% for c in range(1000) %}{% endfor %}{% endfor %}{% endfor %}", "more than");
   fails("{% for a in range(100000) %}{{ 'x' * 100000 in 'y' * 1000000 }}{% endfor %}", "more than");
   fails("{% set l = [1] %}{% for x in l %}{{ l.append(1) }}{% endfor %}", "more than");
   fails("{{ [0] * 9223372036854775807 }}", "more than");
@@ -142,7 +141,7 @@ static void test_memory(void **state) {
   fails("{{ '%.1000000000f' % 1 }}", "width");
   fails("{{ '{:1000000000}'.format(1) }}", "width");
   fails("{{ '{:.1000000000f}'.format(1) }}", "precision");
-  fails("{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(100) %}{% set ns.x = ns.x.replace('a', 'aaaaaaaaaaaaaaaa') %}{% endfor %}", "bytes");
+  fails("{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(100) %}{% set ns.x = ns.x.replace('a', 'aaaaaaaaaaaaaaaa') %}{% endfor %}", "more than");
   static const jinja_limits small = {.steps = 1 << 20, .memory = 1 << 20, .output = 1000, .depth = 100};
   fails_within("{% for i in range(100) %}0123456789012{% endfor %}", &small, "1000 bytes of text");
   fails_within("{% set x %}{% for i in range(100000) %}01234567890123456789{% endfor %}{% endset %}", &small, "1048576 bytes");
