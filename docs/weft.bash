@@ -11,10 +11,10 @@ _weft() {
       -f|--file|--stats|--messages|--tools|--chat-template-kwargs) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
       --precision) words="fast exact";;
       -o|--output) words="md json jsonl csv";;
-      template) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
       *) words=$("$weft" help "${COMP_WORDS[1]}" 2>/dev/null | grep '^  -' | sed 's/^  \(\(-[^ ]*,\? \)*-[^ ]*\).*/\1/; s/,//g');;
     esac
   fi
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+  [ "${COMP_WORDS[1]}" != template ] || [ "$COMP_CWORD" -lt 2 ] || mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "$word")
 }
 complete -F _weft weft
