@@ -78,17 +78,12 @@ static void insert_batch(bpe *b, struct pending *p, size_t n, char *joined) {
   }
 }
 
-void bpe_init(bpe *b, const vocab *v, const vocab_desc *d, bool whole_words, arena *mem) {
-  *b = (bpe){.v = v, .whole_words = whole_words, .seed = v->seed};
+void bpe_init(bpe *b, const vocab *v, const vocab_desc *d, bool whole_words, bool chars, arena *mem) {
+  *b = (bpe){.v = v, .whole_words = whole_words, .chars = chars, .seed = v->seed};
   for (int c = 0; c < 256; c++) {
     char text[4];
-    int32_t id = vocab_find(v, text, (size_t)bpe_byte_char((unsigned char)c, text));
-    b->byte_id[c] = id >= 0 && vocab_merges_to(v, id) ? id : -1;
-    if (b->byte_id[c] >= 0) continue;
-    char name[8];
-    snprintf(name, sizeof name, "<0x%02X>", (unsigned)c);
-    id = vocab_find(v, name, 6);
-    if (id >= 0 && v->type[id] == TOKEN_BYTE) b->byte_id[c] = id;
+    int32_t id = chars ? -1 : vocab_find(v, text, (size_t)bpe_byte_char((unsigned char)c, text));
+    b->byte_id[c] = id >= 0 && vocab_merges_to(v, id) ? id : vocab_byte(v, (unsigned char)c);
   }
   // Ranks are 32-bit numbers; a file of more merges than that does not exist, and its tail would never matter.
   b->n_ranks = d->n_merges < UINT32_MAX - 1 ? (uint32_t)d->n_merges : UINT32_MAX - 1;
@@ -121,34 +116,62 @@ static bool find_pair(const void *ctx, const merger *m, uint32_t i, uint32_t j, 
   return false;
 }
 
-static int32_t find_whole(const bpe *b, const char *word, size_t n) {
+int32_t bpe_whole(const bpe *b, const char *word, size_t n) {
   char text[1024];
   size_t len = 0;
   if (n > b->v->longest) return -1;
-  for (size_t i = 0; i < n; i++) {
+  for (size_t i = 0; i < n && !b->chars; i++) {
     if (len + 4 > sizeof text) return -1;                 // no vocabulary has words of this length
     len += (size_t)bpe_byte_char((unsigned char)word[i], text + len);
   }
-  int32_t id = vocab_find(b->v, text, len);
+  int32_t id = b->chars ? vocab_find(b->v, word, n) : vocab_find(b->v, text, len);
   return id >= 0 && vocab_merges_to(b->v, id) ? id : -1;
 }
 
-int bpe_encode(const bpe *b, merger *m, const char *word, size_t n, token_list *out, error *err) {
-  if (b->whole_words || n == 1) {
-    int32_t id = n == 1 ? b->byte_id[(unsigned char)word[0]] : find_whole(b, word, n);
-    if (id >= 0) { vec_push(out, id); return 0; }
+// Symbols from characters where these are tokens, else from bytes.  Returns their number, 0 for an error.
+static size_t set_up_chars(const bpe *b, merger *m, const char *word, size_t n, error *err) {
+  size_t symbols = 0;
+  for (size_t i = 0, next; i < n; i = next) {
+    int len = utf8_next(word + i, n - i);
+    if (len <= 0) len = 1;
+    next = i + (size_t)len;
+    int32_t id = bpe_whole(b, word + i, (size_t)len);
+    if (id < 0 && len == 3 && !memcmp(word + i, "\xE2\x96\x81", 3)) id = b->byte_id[' '];   // as which it came: see PRE_BARS
+    bool bytes = id < 0;
+    for (size_t k = i; bytes && k < next; k++) bytes = b->byte_id[(unsigned char)word[k]] >= 0;
+    if (id < 0 && !bytes && (id = vocab_unknown(b->v)) < 0) { vocab_no_token(b->v, word + i, (size_t)len, err); return 0; }
+    for (size_t k = i; k < next; k += bytes ? 1 : (size_t)len, symbols++) {
+      m->id[k] = bytes ? b->byte_id[(unsigned char)word[k]] : id;
+      m->next[k] = (uint32_t)(bytes ? k + 1 : next);
+    }
   }
-  merger_reserve(m, n);
+  return symbols;
+}
+
+static size_t set_up_bytes(const bpe *b, merger *m, const char *word, size_t n, error *err) {
   for (size_t i = 0; i < n; i++) {
     int32_t id = b->byte_id[(unsigned char)word[i]];
     if (id < 0) id = vocab_unknown(b->v);
-    if (id < 0)
-      return error_set(err, "%stokenizer.ggml.tokens has no token for byte 0x%02X, and tokenizer.ggml.unknown_token_id names none for it",
-                       b->v->source, (unsigned)(unsigned char)word[i]);
+    if (id < 0) {
+      error_set(err, "%stokenizer.ggml.tokens has no token for byte 0x%02X, and tokenizer.ggml.unknown_token_id names none for it",
+                b->v->source, (unsigned)(unsigned char)word[i]);
+      return 0;
+    }
     m->id[i] = id;
     m->next[i] = (uint32_t)i + 1;
   }
-  merger_run(m, (uint32_t)n, n, b->n_ranks, find_pair, b);
+  return n;
+}
+
+int bpe_encode(const bpe *b, merger *m, const char *word, size_t n, token_list *out, error *err) {
+  if (b->whole_words || (n == 1 && !b->chars)) {
+    int32_t id = n == 1 && !b->chars ? b->byte_id[(unsigned char)word[0]] : bpe_whole(b, word, n);
+    if (id >= 0) { vec_push(out, id); return 0; }
+  }
+  merger_reserve(m, n);
+  size_t symbols = b->chars ? set_up_chars(b, m, word, n, err) : set_up_bytes(b, m, word, n, err);
+  if (!symbols) return -1;
+  merger_run(m, (uint32_t)n, symbols, b->n_ranks, find_pair, b);
   for (uint32_t i = 0; i < n; i = m->next[i]) vec_push(out, m->id[i]);
   return 0;
 }

@@ -7,6 +7,8 @@
 //    not become (vocab_merges_to) and all but the first of several for the same pair.  Joined texts only grow, so no list of
 //    merges can go round in circles.
 //  - Some models take a word that is a token as it is, without looking at merges (whole_words).
+//  - Some models begin with characters instead of bytes, and their token texts are plain text (chars); a character that is no
+//    token becomes its BYTE tokens, "<0xE2>" and so on.
 //
 // Invariant: each id that is put out decodes to the bytes it stands for.  Look next: merge.h, pretokenize.h.
 #ifndef WEFT_BPE_H
@@ -16,7 +18,7 @@
 
 typedef struct bpe {
   const vocab *v;
-  bool whole_words;
+  bool whole_words, chars;
   int32_t byte_id[256];         // the token of each single byte, or -1
   uint32_t n_ranks;             // merges in the file
   uint64_t seed, mask;          // of the hash of pairs
@@ -24,9 +26,10 @@ typedef struct bpe {
 } bpe;
 
 // Reads d's merges (280,000 of them take some 20 ms); everything lives in mem.  v must live as long as b.
-void bpe_init(bpe *b, const vocab *v, const vocab_desc *d, bool whole_words, arena *mem);
+void bpe_init(bpe *b, const vocab *v, const vocab_desc *d, bool whole_words, bool chars, arena *mem);
 // Appends the tokens of one word.  -1 where a byte has no token and the model no unknown token.
 int bpe_encode(const bpe *b, merger *m, const char *word, size_t n, token_list *out, error *err);
+int32_t bpe_whole(const bpe *b, const char *word, size_t n);   // the token of exactly this word, or -1
 
 int bpe_byte_char(unsigned char byte, char out[4]);       // the character that stands for a byte: its UTF-8 and length
 void bpe_decode(text_view text, str *out);                // a token's text as bytes; characters that stand for none stay as they are

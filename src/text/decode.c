@@ -35,9 +35,13 @@ static void add_token(const vocab *v, int32_t id, str *out) {
       if ((byte = named_byte(t)) >= 0) str_addc(out, (char)byte);
       else str_addn(out, t.at, t.n);
       return;
-    default:
-      if (v->kind == VOCAB_BPE) bpe_decode(t, out);
-      else add_with_spaces(t, out);
+    default: break;
+  }
+  switch (v->kind) {
+    case VOCAB_BPE: bpe_decode(t, out); return;
+    case VOCAB_RWKV: rwkv_unescape(t, out); return;
+    case VOCAB_PLAMO2: str_addn(out, t.at, t.n); return;
+    case VOCAB_CHARS: case VOCAB_SPM: case VOCAB_WORDPIECE: case VOCAB_UNIGRAM: case VOCAB_OTHER: add_with_spaces(t, out); return;
   }
 }
 
@@ -48,15 +52,16 @@ void tokenizer_piece(const tokenizer *t, int32_t id, str *out, bool special) {
   add_token(&t->v, id, out);
 }
 
-// Encoding puts a space before the text and after each special token, so one comes off in the same places.
+// Encoding puts a space before the text and after each special token, so one comes off in the same places; and WordPiece's
+// words all begin with one.
 void tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool special, str *out) {
-  bool strip = t->space_prefix;
+  bool prefix = t->space_prefix || t->v.kind == VOCAB_WORDPIECE, strip = prefix;
   for (size_t i = 0; i < n; i++) {
     if (ids[i] < 0 || ids[i] >= t->v.n) continue;
     bool boundary = hidden(&t->v, ids[i]) || t->v.type[ids[i]] == TOKEN_USER_DEFINED;
     size_t before = out->n;
     tokenizer_piece(t, ids[i], out, special);
-    if (boundary) { strip = t->space_prefix; continue; }
+    if (boundary) { strip = prefix; continue; }
     if (strip && out->n > before && out->at[before] == ' ') {
       memmove(out->at + before, out->at + before + 1, out->n - before);   // the NUL after the text moves too
       out->n--;

@@ -1,12 +1,14 @@
 // pretokenize: cuts text into words before BPE merges inside each of them, with the patterns that the model was trained with.
 //
-// The table in pretokenize.c has one row for each value of tokenizer.ggml.pre: a list of patterns, applied one after the
-// other.  A pattern cuts each piece that the ones before it left into its matches and what lies between them, and sees
-// nothing outside of that piece.  Adding a model's pattern is adding a row.
+// patterns.c has one row for each value of tokenizer.ggml.pre: a list of patterns, applied one after the other.  A pattern cuts
+// each piece that the ones before it left into its matches and what lies between them, and sees nothing outside of that piece.
+// Adding a model's pattern is adding a row.
 //
 // Patterns run in PCRE2's interpreter, not in its JIT compiler: that one keeps pages that are writable and executable at once,
 // which Weft does nowhere, and 10 MB of text take a third of a second without it.  Steps are limited in proportion to the
-// text, so that no text can make a pattern backtrack for ever.
+// text, so that no text can make a pattern backtrack for ever.  A pattern must not look far ahead from many places, nor repeat
+// a group without bound unless possessively: the one takes quadratic time, the other memory for each repetition.  What cannot
+// be said so (digits in threes from the right) is a pattern that begins with '@' and is written in C.
 //
 // Invariant: the words of a text, in order, are the text; none is empty.  Look next: bpe.h.
 #ifndef WEFT_PRETOKENIZE_H
@@ -14,11 +16,20 @@
 #include "base/arena.h"
 #include "base/base.h"
 
+enum pretokenizer_flag {
+  PRE_WHOLE = 1,                // a word that is a token is taken whole, without merging
+  PRE_BOS = 2,                  // BOS goes first unless the file says otherwise
+  PRE_BOS_ALWAYS = 4,           // and even then: files of this model say it wrongly
+  PRE_NFC = 8,                  // the text is brought into normal form C first
+  PRE_CHARS = 16,               // merging begins with characters, not bytes
+  PRE_BARS = 32,                // a space is "▁" in the tokens
+  PRE_LINES = 64,               // a word of newlines that is a token is taken whole
+  PRE_NO_SPACES = 128,          // white space is dropped
+};
 typedef struct pretokenizer_row {
   const char *name;
-  const char *const *patterns;  // PCRE2, ended by NULL
-  bool whole_words;             // a word that is a token is taken whole, without merging
-  bool add_bos;                 // unless the file says otherwise
+  const char *const *patterns;  // PCRE2, or one of the names in pretokenize.c, ended by NULL
+  unsigned flags;
 } pretokenizer_row;
 
 const pretokenizer_row *pretokenizer_find(const char *name, size_t n);   // NULL: unknown

@@ -20,12 +20,7 @@ static int by_score(const void *pa, const void *pb) {
 void spm_init(spm *s, const vocab *v, bool space_prefix, arena *mem) {
   *s = (spm){.v = v, .space_prefix = space_prefix};
   s->longest = v->longest < SPM_MERGED_BYTES_MAX ? v->longest : SPM_MERGED_BYTES_MAX;
-  for (int b = 0; b < 256; b++) {
-    char name[8];
-    snprintf(name, sizeof name, "<0x%02X>", (unsigned)b);
-    int32_t id = vocab_find(v, name, 6);
-    s->byte_id[b] = id >= 0 && v->type[id] == TOKEN_BYTE ? id : -1;
-  }
+  for (int b = 0; b < 256; b++) s->byte_id[b] = vocab_byte(v, (unsigned char)b);
   struct scored *order = xmalloc(((size_t)v->n + 1) * sizeof *order);
   size_t n = 0;
   bool sorted = true;

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "text/text.h"
 #include "text/tokenizer.h"
+#include "text/unicode.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,7 +14,8 @@
 // ---- Making a tokenizer ----
 
 void vocab_desc_init(vocab_desc *d) {
-  *d = (vocab_desc){.add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
+  *d = (vocab_desc){.add_bos = -1, .add_eos = -1, .add_sep = -1, .add_space_prefix = -1, .remove_extra_whitespaces = -1, .lowercase = -1,
+                    .strip_accents = -1};
   for (int r = 0; r < ROLE_COUNT; r++) d->role[r] = -1;
 }
 
@@ -29,29 +31,56 @@ static const char *printable(arena *mem, text_view s) {
 static bool equals(text_view s, const char *name) { return s.n == strlen(name) && !memcmp(s.at, name, s.n); }
 
 // The table of algorithms.
-static enum vocab_kind kind_of(text_view model) {
-  if (!model.at) return VOCAB_OTHER;
-  return equals(model, "gpt2") ? VOCAB_BPE : equals(model, "llama") ? VOCAB_SPM : VOCAB_OTHER;
+static const struct algorithm {
+  const char *model;            // tokenizer.ggml.model
+  const char *pre;              // what tokenizer.ggml.pre counts as, or NULL: what the file says
+  enum vocab_kind kind;
+  bool add_bos, add_eos, add_sep, space_prefix;           // where the file says nothing
+} algorithms[] = {
+  {"gpt2", NULL, VOCAB_BPE, 0, 0, 0, 0},           {"gemma4", "gemma4", VOCAB_BPE, 0, 0, 0, 0},
+  {"whitespace", NULL, VOCAB_BPE, 0, 0, 0, 0},     {"llama", NULL, VOCAB_SPM, 1, 0, 0, 1},
+  {"bert", NULL, VOCAB_WORDPIECE, 1, 0, 1, 0},     {"t5", NULL, VOCAB_UNIGRAM, 0, 1, 0, 0},
+  {"rwkv", NULL, VOCAB_RWKV, 0, 0, 0, 0},          {"plamo2", NULL, VOCAB_PLAMO2, 0, 0, 0, 0},
+};
+
+static const struct algorithm *find_algorithm(text_view model) {
+  for (size_t i = 0; model.at && i < COUNT(algorithms); i++)
+    if (equals(model, algorithms[i].model)) return &algorithms[i];
+  return NULL;
 }
+
+static const char *algorithm_names(arena *mem) {
+  const char *names = algorithms[0].model;
+  for (size_t i = 1; i < COUNT(algorithms); i++) names = arena_printf(mem, "%s%s%s", names, i + 1 < COUNT(algorithms) ? ", " : " and ", algorithms[i].model);
+  return names;
+}
+
+static bool is_bpe(enum vocab_kind kind) { return kind == VOCAB_BPE || kind == VOCAB_CHARS; }
 
 // What keeps this tokenizer from encoding, or NULL.
 static const char *find_obstacle(tokenizer *t, const vocab_desc *d, const char *source) {
   if (!d->model.at) return arena_printf(t->mem, "%s" KEY "model is absent: this file cannot encode text", source);
   if (t->v.kind == VOCAB_OTHER)
-    return arena_printf(t->mem, "%s" KEY "model is '%s', which Weft cannot encode text for (it knows gpt2 and llama)", source, t->model);
-  if (t->v.kind == VOCAB_SPM) return NULL;
+    return arena_printf(t->mem, "%s" KEY "model is '%s', which Weft cannot encode text for (it knows %s)", source, t->model, algorithm_names(t->mem));
+  if (!is_bpe(t->v.kind)) return NULL;
   if (!t->row) return arena_printf(t->mem, "%s" KEY "pre is '%s', a pre-tokenizer that Weft does not know", source, t->pre);
   if (!d->merge) return arena_printf(t->mem, "%s" KEY "merges is absent: no text can be encoded with " KEY "model '%s'", source, t->model);
   return NULL;
 }
 
-static int decide_additions(tokenizer *t, const vocab_desc *d, const char *source, error *err) {
-  bool is_spm = t->v.kind == VOCAB_SPM, bos = t->v.role[ROLE_bos] >= 0, eos = t->v.role[ROLE_eos] >= 0;
+static bool or_else(int said, bool usual) { return said >= 0 ? said == 1 : usual; }
+
+static int decide_additions(tokenizer *t, const vocab_desc *d, const struct algorithm *a, const char *source, error *err) {
+  static const struct algorithm unknown = {0};
+  if (!a) a = &unknown;
+  bool bos = t->v.role[ROLE_bos] >= 0, eos = t->v.role[ROLE_eos] >= 0;
+  unsigned flags = t->row ? t->row->flags : 0;
   if (t->v.n && d->add_bos == 1 && !bos) return error_set(err, "%s" KEY "add_bos_token is true, but " KEY "bos_token_id is absent", source);
   if (t->v.n && d->add_eos == 1 && !eos) return error_set(err, "%s" KEY "add_eos_token is true, but " KEY "eos_token_id is absent", source);
-  t->add_bos = bos && (d->add_bos >= 0 ? d->add_bos == 1 : is_spm || (t->row && t->row->add_bos));
-  t->add_eos = eos && d->add_eos == 1;
-  t->space_prefix = is_spm && d->add_space_prefix != 0;
+  t->add_bos = bos && (flags & PRE_BOS_ALWAYS || or_else(d->add_bos, a->add_bos || flags & PRE_BOS));
+  t->add_eos = eos && or_else(d->add_eos, a->add_eos);
+  t->add_sep = t->v.kind == VOCAB_WORDPIECE && t->v.role[ROLE_sep] >= 0 && or_else(d->add_sep, a->add_sep);
+  t->space_prefix = (t->v.kind == VOCAB_SPM || t->v.kind == VOCAB_UNIGRAM) && or_else(d->add_space_prefix, a->space_prefix);
   return 0;
 }
 
@@ -62,13 +91,15 @@ struct encoder {
   error err;                    // why it could not be made, or ""
   special_set special;
   pretokenizer *pre;
-  bpe bpe;
-  spm spm;
+  union { bpe bpe; spm spm; wordpiece wordpiece; unigram unigram; rwkv rwkv; plamo2 plamo2; };
 };
 
 static int make(tokenizer *t, const vocab_desc *d, error *err) {
   const char *source = d->source && d->source[0] ? arena_printf(t->mem, "%s: ", d->source) : "";
-  enum vocab_kind kind = kind_of(d->model);
+  const struct algorithm *a = find_algorithm(d->model);
+  enum vocab_kind kind = a ? a->kind : VOCAB_OTHER;
+  text_view pre = a && a->pre ? (text_view){a->pre, strlen(a->pre)} : d->pre.at ? d->pre : (text_view){"default", 7};
+  if (kind == VOCAB_BPE && (t->row = pretokenizer_find(pre.at, pre.n)) && t->row->flags & PRE_CHARS) kind = VOCAB_CHARS;
   if (kind != VOCAB_OTHER && !d->n_tokens) return error_set(err, "%s" KEY "tokens is absent or empty", source);
   if (vocab_init(&t->v, d, kind, source, t->mem, err)) return -1;
   t->desc = *d;
@@ -76,9 +107,9 @@ static int make(tokenizer *t, const vocab_desc *d, error *err) {
   if (d->ctx_bytes) t->desc.ctx = memcpy(arena_alloc(t->mem, d->ctx_bytes), d->ctx, d->ctx_bytes);
   t->model = printable(t->mem, d->model);
   t->pre = printable(t->mem, d->pre);
-  if (kind == VOCAB_BPE) t->row = d->pre.at ? pretokenizer_find(d->pre.at, d->pre.n) : pretokenizer_find("default", 7);
+  if (kind == VOCAB_UNIGRAM && charsmap_init(&t->map, d->charsmap, source, err)) return -1;
   t->cannot_encode = find_obstacle(t, d, source);
-  return decide_additions(t, d, source, err);
+  return decide_additions(t, d, a, source, err);
 }
 
 int tokenizer_new(const vocab_desc *d, tokenizer **out, error *err) {
@@ -102,11 +133,25 @@ void tokenizer_free(tokenizer *t) {
   free(t);
 }
 
-static void make_encoder(const tokenizer *t, struct encoder *e) {
-  special_init(&e->special, &t->v);
-  if (t->v.kind == VOCAB_SPM) { spm_init(&e->spm, &t->v, t->space_prefix, t->mem); return; }
-  bpe_init(&e->bpe, &t->v, &t->desc, t->row->whole_words, t->mem);
-  pretokenizer_new(t->row, &e->pre, &e->err);
+static int make_encoder(const tokenizer *t, struct encoder *e) {
+  const vocab *v = &t->v;
+  const vocab_desc *d = &t->desc;
+  bool lowercase = or_else(d->lowercase, true);
+  special_init(&e->special, v);
+  switch (v->kind) {
+    case VOCAB_BPE: case VOCAB_CHARS:
+      bpe_init(&e->bpe, v, d, t->row->flags & PRE_WHOLE, v->kind == VOCAB_CHARS, t->mem);
+      return pretokenizer_new(t->row, &e->pre, &e->err);
+    case VOCAB_SPM: spm_init(&e->spm, v, t->space_prefix, t->mem); return 0;
+    case VOCAB_WORDPIECE:
+      return wordpiece_init(&e->wordpiece, v, lowercase, or_else(d->strip_accents, lowercase), t->mem, &e->err);
+    case VOCAB_UNIGRAM:
+      return unigram_init(&e->unigram, v, &t->map, t->space_prefix, or_else(d->remove_extra_whitespaces, false), t->mem, &e->err);
+    case VOCAB_RWKV: return rwkv_init(&e->rwkv, v, t->mem, &e->err);
+    case VOCAB_PLAMO2: return plamo2_init(&e->plamo2, v, t->mem, &e->err);
+    case VOCAB_OTHER: break;
+  }
+  die("no encoder for vocabulary kind %d", (int)v->kind);
 }
 
 int tokenizer_can_encode(const tokenizer *t, error *err) {
@@ -130,38 +175,101 @@ static int get_encoder(const tokenizer *t, const struct encoder **out, error *er
 
 // ---- Encoding ----
 
-struct encoding { const struct encoder *e; merger m; token_list out; error *err; };
+struct encoding { const tokenizer *t; const struct encoder *e; merger m; token_list out; error *err; };
 
 static int encode_word(void *ctx, const char *word, size_t n) {
   struct encoding *x = ctx;
+  unsigned flags = x->t->row->flags;
+  if (flags & PRE_LINES && word[0] == '\n') {
+    int32_t id = bpe_whole(&x->e->bpe, word, n);
+    if (id >= 0) { vec_push(&x->out, id); return 0; }
+  }
+  if (flags & PRE_NO_SPACES) {
+    int len = utf8_next(word, n);
+    if (len > 0 && unicode_is_space(utf8_code_point(word, len))) return 0;
+  }
   return bpe_encode(&x->e->bpe, &x->m, word, n, &x->out, x->err);
+}
+
+static void lowered(const char *text, size_t n, str *out) {
+  for (size_t i = 0; i < n;) {
+    int len = utf8_next(text + i, n - i);
+    if (len <= 0) { str_addc(out, text[i++]); continue; }
+    uint32_t small[2];
+    for (int k = 0, m = unicode_lower(utf8_code_point(text + i, len), small); k < m; k++) {
+      char bytes[4];
+      str_addn(out, bytes, (size_t)utf8_put(small[k], bytes));
+    }
+    i += (size_t)len;
+  }
+}
+
+static void barred(const char *text, size_t n, str *out) {
+  for (size_t i = 0, end; i < n; i = end + (end < n)) {
+    const char *space = memchr(text + i, ' ', n - i);
+    end = space ? (size_t)(space - text) : n;
+    str_addn(out, text + i, end - i);
+    if (space) str_add(out, SPM_SPACE);
+  }
+}
+
+static int encode_bpe(struct encoding *x, const char *text, size_t n) {
+  unsigned flags = x->t->row->flags;
+  str changed = {0};
+  bool change = true;
+  if (flags & PRE_NFC && unicode_may_change(UNICODE_NFC, text, n)) unicode_normalize(UNICODE_NFC, text, n, &changed);
+  else if (flags & PRE_BARS) barred(text, n, &changed);
+  else if (flags & PRE_NO_SPACES && or_else(x->t->desc.lowercase, false)) lowered(text, n, &changed);
+  else change = false;
+  int bad = pretokenizer_split(x->e->pre, change ? str_c(&changed) : text, change ? changed.n : n, encode_word, x, x->err);
+  str_free(&changed);
+  return bad;
 }
 
 // Text that holds no special token.
 static int encode_stretch(struct encoding *x, const char *text, size_t n) {
-  if (x->e->pre) return pretokenizer_split(x->e->pre, text, n, encode_word, x, x->err);
-  return spm_encode(&x->e->spm, &x->m, text, n, &x->out, x->err);
+  const struct encoder *e = x->e;
+  if (!n) return 0;
+  switch (x->t->v.kind) {
+    case VOCAB_BPE: case VOCAB_CHARS: return encode_bpe(x, text, n);
+    case VOCAB_SPM: return spm_encode(&e->spm, &x->m, text, n, &x->out, x->err);
+    case VOCAB_WORDPIECE: return wordpiece_encode(&e->wordpiece, text, n, &x->out, x->err);
+    case VOCAB_UNIGRAM: return unigram_encode(&e->unigram, text, n, &x->out, x->err);
+    case VOCAB_RWKV: return rwkv_encode(&e->rwkv, text, n, &x->out, x->err);
+    case VOCAB_PLAMO2: return plamo2_encode(&e->plamo2, text, n, &x->out, x->err);
+    case VOCAB_OTHER: break;
+  }
+  die("no encoder for vocabulary kind %d", (int)x->t->v.kind);
 }
 
-static int encode(struct encoding *x, const tokenizer *t, const char *text, size_t n, bool add_special, bool parse_special) {
-  if (add_special && t->add_bos) vec_push(&x->out, t->v.role[ROLE_bos]);
+static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+static int encode(struct encoding *x, const char *text, size_t n, bool add_special, bool parse_special) {
+  const vocab *v = &x->t->v;
+  if (add_special && x->t->add_bos) vec_push(&x->out, v->role[ROLE_bos]);
   size_t from = 0, at = 0;
   int32_t id = -1;
-  for (; special_next(&x->e->special, text, n, from, parse_special, &at, &id); from = at + t->v.token[id].n) {
-    if (at > from && encode_stretch(x, text + from, at - from)) return -1;
+  while (special_next(&x->e->special, text, n, from, parse_special, &at, &id)) {
+    size_t end = at, after = at + v->token[id].n;
+    unsigned strip = v->strip ? v->strip[id] : 0;
+    while (strip & STRIP_LEFT && end > from && is_blank(text[end - 1])) end--;
+    while (strip & STRIP_RIGHT && after < n && is_blank(text[after])) after++;
+    if (encode_stretch(x, text + from, end - from)) return -1;
     vec_push(&x->out, id);
+    from = after;
   }
-  if (from < n && encode_stretch(x, text + from, n - from)) return -1;
-  if (add_special && t->add_eos) vec_push(&x->out, t->v.role[ROLE_eos]);
+  if (encode_stretch(x, text + from, n - from)) return -1;
+  if (add_special && x->t->add_sep) vec_push(&x->out, v->role[ROLE_sep]);
+  if (add_special && x->t->add_eos) vec_push(&x->out, v->role[ROLE_eos]);
   return 0;
 }
 
 int tokenizer_encode(const tokenizer *t, const char *text, size_t n, bool add_special, bool parse_special,
                      int32_t **ids, size_t *n_ids, error *err) {
-  struct encoding x = {.err = err};
+  struct encoding x = {.t = t, .err = err};
   if (n > TEXT_BYTES_MAX) return error_set(err, "a text of %zu bytes is too long to encode at once (the limit is %zu)", n, TEXT_BYTES_MAX);
   if (get_encoder(t, &x.e, err)) return -1;
-  int bad = encode(&x, t, text, n, add_special, parse_special);
+  int bad = encode(&x, text, n, add_special, parse_special);
   merger_free(&x.m);
   if (bad) { vec_free(&x.out); return -1; }
   *ids = x.out.at ? x.out.at : xmalloc(sizeof **ids);

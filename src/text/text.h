@@ -6,15 +6,19 @@
 //
 //   special.h      finds added tokens in a text, longest first
 //   pretokenize.h  the table of word patterns, one row per name, and the splitting with them
-//   bpe.h, spm.h   the two algorithms: byte-level BPE by merge rank, SentencePiece BPE by score
+//   bpe.h, spm.h   BPE by merge rank, on bytes or on characters; SentencePiece's BPE by score
 //   merge.h        what they share: repeated merging of the best neighbours, in near-linear time for words of any length
 //   chat_template.h, jinja.h   a conversation as a prompt, by the template of a model; a language, on its own
-//   decode.c       tokens to text;  vocab.h: the tokens themselves;  utf8.h: characters;  text_gguf.c: reads the keys of a file
+//   unigram.h, charsmap.h, plamo2.h   the best sum of scores, and SentencePiece's normalisation
+//   wordpiece.h, rwkv.h   the longest token that fits
+//   trie.h         what those share: the tokens that begin at a place
+//   decode.c       tokens to text;  vocab.h: the tokens themselves;  unicode.h, utf8.h: characters;  text_gguf.c: reads the keys of a file
 //
 // Promises:
 //  - Any bytes can be encoded: invalid UTF-8 and NUL are data like any other, and time grows with the length only.
 //  - Decoding what was encoded gives the same bytes back, whatever they were, unless the vocabulary itself lacks a byte
-//    and its unknown token had to stand in (or, without one, encoding failed and said so).
+//    and its unknown token had to stand in (or, without one, encoding failed and said so), or the model normalises: Unigram
+//    and WordPiece change characters and spaces, and some BPE models take text in normal form C (PRE_NFC).
 //  - Text never becomes a control token unless parse_special asks for it: CONTROL, UNKNOWN and BYTE tokens take no part in
 //    merging.  USER_DEFINED tokens are matched in all text, before anything else.
 //  - A tokenizer does not change after it was made; any number of threads may use it at once.
@@ -36,7 +40,7 @@ enum token_type { TOKEN_UNDEFINED, TOKEN_NORMAL, TOKEN_UNKNOWN, TOKEN_CONTROL, T
 
 // Tokens with a role.      member, the key's middle part (tokenizer.ggml.<key>_token_id)
 #define TOKEN_ROLES(R) \
-  R(bos, "bos") R(eos, "eos") R(eot, "eot") R(eom, "eom") R(unk, "unknown") R(sep, "seperator") R(pad, "padding") R(mask, "mask") \
+  R(bos, "bos") R(eos, "eos") R(eot, "eot") R(eom, "eom") R(unk, "unknown") R(sep, "seperator") R(pad, "padding") R(mask, "mask") R(cls, "cls") \
   R(fim_pre, "fim_pre") R(fim_suf, "fim_suf") R(fim_mid, "fim_mid") R(fim_pad, "fim_pad") R(fim_rep, "fim_rep") R(fim_sep, "fim_sep")
 enum token_role {
 #define R(member, key) ROLE_##member,
@@ -58,7 +62,10 @@ typedef struct vocab_desc {
   text_view (*merge)(const void *ctx, uint64_t i);        // "left right" for i < n_merges.  NULL: the key is absent
   uint64_t n_merges;
   int64_t role[ROLE_COUNT];                               // ids; -1: absent
-  int add_bos, add_eos, add_space_prefix;                 // 0, 1; -1: absent
+  int add_bos, add_eos, add_sep, add_space_prefix;        // 0, 1; -1: absent
+  int remove_extra_whitespaces, lowercase, strip_accents; // the same, for Unigram and WordPiece
+  text_view charsmap;                                     // tokenizer.ggml.precompiled_charsmap; n is 0 where absent.  Borrowed
+  text_view name, architecture;                           // of the model: some say by it what no key says
 } vocab_desc;
 void vocab_desc_init(vocab_desc *d);                      // all absent
 

@@ -21,12 +21,20 @@ static int flag(const gguf *g, const char *key, int *out, error *err) {
 }
 
 static int read_names(const gguf *g, vocab_desc *d, error *err) {
-  gguf_string model, pre;
+  gguf_string model, pre, name, architecture;
   if (gguf_str_opt(g, KEY "model", NULL, &model, err) || gguf_str_opt(g, KEY "pre", NULL, &pre, err)) return -1;
+  if (gguf_str_opt(g, "general.name", NULL, &name, err) || gguf_str_opt(g, "general.architecture", NULL, &architecture, err)) return -1;
   d->model = view(model);
   d->pre = view(pre);
-  return flag(g, KEY "add_bos_token", &d->add_bos, err) || flag(g, KEY "add_eos_token", &d->add_eos, err) ||
-         flag(g, KEY "add_space_prefix", &d->add_space_prefix, err) ? -1 : 0;
+  d->name = view(name);
+  d->architecture = view(architecture);
+  const struct { const char *key; int *out; } flags[] = {
+    {KEY "add_bos_token", &d->add_bos}, {KEY "add_eos_token", &d->add_eos}, {KEY "add_sep_token", &d->add_sep},
+    {KEY "add_space_prefix", &d->add_space_prefix}, {KEY "remove_extra_whitespaces", &d->remove_extra_whitespaces},
+    {KEY "normalizer.lowercase", &d->lowercase}, {KEY "normalizer.strip_accents", &d->strip_accents}};
+  for (size_t i = 0; i < COUNT(flags); i++)
+    if (flag(g, flags[i].key, flags[i].out, err)) return -1;
+  return 0;
 }
 
 static int read_arrays(const gguf *g, vocab_desc *d, struct source *s, arena *temporary, error *err) {
@@ -36,6 +44,12 @@ static int read_arrays(const gguf *g, vocab_desc *d, struct source *s, arena *te
   if (gguf_i32s_opt(g, KEY "token_type", temporary, &d->types, &n_types, err)) return -1;
   d->n_scores = n_scores;
   d->n_types = n_types;
+  const gguf_value *map = gguf_find(g, KEY "precompiled_charsmap");
+  if (map) {
+    if (map->type != GGUF_ARRAY || (map->elem != GGUF_UINT8 && map->elem != GGUF_INT8))
+      return error_set(err, "%s: " KEY "precompiled_charsmap is no array of bytes", gguf_path(g));
+    d->charsmap = (text_view){(const char *)map->a.data, map->a.n};
+  }
   if (s->tokens) { d->token = token_at; d->n_tokens = s->tokens->a.n; }
   if (s->merges) { d->merge = merge_at; d->n_merges = s->merges->a.n; }
   return 0;
@@ -49,6 +63,11 @@ static int read_roles(const gguf *g, vocab_desc *d, error *err) {
     if (!gguf_find(g, keys[r])) continue;
     if (gguf_i64(g, keys[r], &d->role[r], err)) return -1;
   }
+  // What older files call the tokens for filling a gap.
+  static const struct { const char *key; enum token_role role; } older[] = {
+    {KEY "prefix_token_id", ROLE_fim_pre}, {KEY "suffix_token_id", ROLE_fim_suf}, {KEY "middle_token_id", ROLE_fim_mid}};
+  for (size_t i = 0; i < COUNT(older); i++)
+    if (d->role[older[i].role] == -1 && gguf_find(g, older[i].key) && gguf_i64(g, older[i].key, &d->role[older[i].role], err)) return -1;
   return 0;
 }
 

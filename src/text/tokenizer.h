@@ -5,10 +5,14 @@
 #ifndef WEFT_TOKENIZER_H
 #define WEFT_TOKENIZER_H
 #include "text/bpe.h"
+#include "text/plamo2.h"
 #include "text/pretokenize.h"
+#include "text/rwkv.h"
 #include "text/special.h"
 #include "text/spm.h"
+#include "text/unigram.h"
 #include "text/vocab.h"
+#include "text/wordpiece.h"
 
 struct encoder;
 
@@ -18,8 +22,10 @@ struct tokenizer {
   vocab_desc desc;              // for the merges; its strings belong to whoever opened the file
   const char *model, *pre;      // printable copies
   const char *cannot_encode;    // why, or NULL
-  const pretokenizer_row *row;  // VOCAB_BPE: its pattern
-  bool add_bos, add_eos, space_prefix;
+  const pretokenizer_row *row;  // VOCAB_BPE and VOCAB_CHARS: its pattern
+  charsmap map;                 // VOCAB_UNIGRAM: its normalisation
+  bool add_bos, add_eos, add_sep;
+  bool space_prefix;            // encoding puts a space before a text and after special tokens, decoding takes it off
   struct encoder *encoder;      // made empty, filled at the first encoding (text.c)
 };
 #endif

@@ -3,6 +3,7 @@
 #include "text/vocab.h"
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/random.h>
 
 #define KEY "tokenizer.ggml."
@@ -92,13 +93,30 @@ int32_t vocab_find(const vocab *v, const char *text, size_t n) {
   return vocab_find_hashed(v, vocab_hash(v, text, n), text, n);
 }
 
+static int32_t named_byte(const vocab *v, unsigned byte) {
+  char name[8];
+  snprintf(name, sizeof name, "<0x%02X>", byte);
+  return vocab_find(v, name, 6);
+}
+
+int32_t vocab_byte(const vocab *v, unsigned char byte) {
+  int32_t id = named_byte(v, byte);
+  return id >= 0 && v->type[id] == TOKEN_BYTE ? id : -1;
+}
+
 static void name_bytes(vocab *v) {
-  for (int b = 0; b < 256; b++) {
-    char name[8];
-    snprintf(name, sizeof name, "<0x%02X>", (unsigned)b);
-    int32_t id = vocab_find(v, name, 6);
+  for (unsigned b = 0; b < 256; b++) {
+    int32_t id = named_byte(v, b);
     if (id >= 0) v->type[id] = TOKEN_BYTE;
   }
+}
+
+int vocab_no_token(const vocab *v, const char *text, size_t n, error *err) {
+  str hex = {0};
+  for (size_t i = 0; i < n; i++) str_addf(&hex, "%s%02X", i ? " " : "", (unsigned)(unsigned char)text[i]);
+  error_set(err, "%s" KEY "tokens has no token for the bytes %s, and no unknown token stands in for it", v->source, str_c(&hex));
+  str_free(&hex);
+  return -1;
 }
 
 static int check_roles(vocab *v, const vocab_desc *d, const char *source, error *err) {
@@ -112,11 +130,19 @@ static int check_roles(vocab *v, const vocab_desc *d, const char *source, error 
     if (id < 0 || id >= v->n) return error_set(err, "%s%s is %lld, but there are %d tokens", source, keys[r], (long long)id, v->n);
     v->role[r] = (int32_t)id;
   }
-  // What SentencePiece models of llama's family mean when they say nothing.
-  static const struct { enum token_role role; int32_t id; const char *text; } usual[] = {
-    {ROLE_unk, 0, "<unk>"}, {ROLE_bos, 1, "<s>"}, {ROLE_eos, 2, "</s>"}};
-  for (size_t i = 0; v->kind == VOCAB_SPM && i < COUNT(usual); i++)
-    if (v->role[usual[i].role] < 0 && usual[i].id < v->n && same_text(v->token[usual[i].id], usual[i].text, strlen(usual[i].text)))
+  // BERT's models say "classification" for what begins a text.
+  if (v->role[ROLE_bos] < 0 && v->kind == VOCAB_WORDPIECE) v->role[ROLE_bos] = v->role[ROLE_cls];
+  // What the models of a family mean when they say nothing.
+  static const struct { enum vocab_kind kind; enum token_role role; int32_t id; const char *text; } usual[] = {
+    {VOCAB_SPM, ROLE_unk, 0, "<unk>"}, {VOCAB_SPM, ROLE_bos, 1, "<s>"}, {VOCAB_SPM, ROLE_eos, 2, "</s>"},
+    {VOCAB_UNIGRAM, ROLE_pad, 0, "<pad>"}, {VOCAB_UNIGRAM, ROLE_eos, 1, "</s>"}, {VOCAB_UNIGRAM, ROLE_unk, 2, "<unk>"},
+    {VOCAB_WORDPIECE, ROLE_pad, 0, "[PAD]"}, {VOCAB_WORDPIECE, ROLE_unk, 100, "[UNK]"}, {VOCAB_WORDPIECE, ROLE_bos, 101, "[CLS]"},
+    {VOCAB_WORDPIECE, ROLE_sep, 102, "[SEP]"}, {VOCAB_WORDPIECE, ROLE_mask, 103, "[MASK]"},
+    {VOCAB_PLAMO2, ROLE_unk, 0, "<|plamo:unk|>"}, {VOCAB_PLAMO2, ROLE_bos, 1, "<|plamo:bos|>"}, {VOCAB_PLAMO2, ROLE_eos, 2, "<|plamo:eos|>"},
+    {VOCAB_PLAMO2, ROLE_pad, 3, "<|plamo:pad|>"}};
+  for (size_t i = 0; i < COUNT(usual); i++)
+    if (v->kind == usual[i].kind && v->role[usual[i].role] < 0 && usual[i].id < v->n &&
+        same_text(v->token[usual[i].id], usual[i].text, strlen(usual[i].text)))
       v->role[usual[i].role] = usual[i].id;
   return 0;
 }
@@ -163,10 +189,40 @@ static void find_eog(vocab *v) {
     v->eog[end] = false;
     if (v->role[ROLE_eot] == end) v->role[ROLE_eot] = -1;
   }
-  if (s >= 0 && find_name(v, "<|tool_response>") >= 0) v->eog[s] = false;
+  if (s >= 0 && (find_name(v, "<|tool_response>") >= 0 || find_name(v, "<|plamo:eos|>") >= 0)) v->eog[s] = false;
   static const enum token_role ends[] = {ROLE_eos, ROLE_eot, ROLE_eom, ROLE_fim_pad, ROLE_fim_rep, ROLE_fim_sep};
   for (size_t i = 0; i < COUNT(ends); i++)
     if (v->role[ends[i]] >= 0) v->eog[v->role[ends[i]]] = true;
+}
+
+// ---- White space around special tokens ----
+// No key says that a token takes white space with it; the names of the models do.
+
+static bool contains(text_view text, const char *name) {
+  size_t n = strlen(name);
+  for (size_t i = 0; i + n <= text.n; i++)
+    if (!strncasecmp(text.at + i, name, n)) return true;
+  return false;
+}
+
+static void strip_around(vocab *v, const char *name, uint8_t strip) {
+  int32_t id = find_name(v, name);
+  if (id >= 0) v->strip[id] = strip;
+}
+
+static void find_strips(vocab *v, const vocab_desc *d) {
+  bool phi3 = contains(d->name, "phi-3") || contains(d->name, "phi3"), modern_bert = contains(d->name, "modern-bert");
+  bool mask = contains(d->pre, "jina-v2-de") || contains(d->pre, "jina-v2-es") || contains(d->pre, "jina-v2-code") ||
+              contains(d->architecture, "nomic-bert-moe") || contains(d->architecture, "jina-bert-v3");
+  if (!phi3 && !modern_bert && !mask) return;
+  v->strip = ARENA_ARRAY(v->mem, uint8_t, v->n);
+  if (mask) strip_around(v, "<mask>", STRIP_LEFT);
+  if (modern_bert) strip_around(v, "[MASK]", STRIP_LEFT);
+  if (!phi3) return;
+  for (int32_t id = 0; id < v->n; id++)
+    if (v->type[id] == TOKEN_CONTROL || v->type[id] == TOKEN_USER_DEFINED || v->type[id] == TOKEN_UNKNOWN) v->strip[id] = STRIP_RIGHT;
+  strip_around(v, "</s>", STRIP_RIGHT);
+  strip_around(v, "<unk>", 0), strip_around(v, "<s>", 0), strip_around(v, "<|endoftext|>", 0);
 }
 
 int vocab_init(vocab *v, const vocab_desc *d, enum vocab_kind kind, const char *source, arena *mem, error *err) {
@@ -174,8 +230,9 @@ int vocab_init(vocab *v, const vocab_desc *d, enum vocab_kind kind, const char *
   if (copy_tokens(v, d, source, err)) return -1;
   if (copy_types_and_scores(v, d, source, err)) return -1;
   if (index_tokens(v, source, err)) return -1;
-  if (kind == VOCAB_SPM && !d->types) name_bytes(v);
+  if (kind != VOCAB_OTHER && kind != VOCAB_BPE && !d->types) name_bytes(v);
   if (check_roles(v, d, source, err)) return -1;
   find_eog(v);
+  find_strips(v, d);
   return 0;
 }

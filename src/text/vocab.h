@@ -17,7 +17,10 @@
 #define TOKEN_BYTES_MAX 65535u
 #define VOCAB_TOKENS_MAX (1u << 26)
 
-enum vocab_kind { VOCAB_OTHER, VOCAB_BPE, VOCAB_SPM };
+// The algorithms: byte-level BPE, BPE on characters, SentencePiece's BPE, WordPiece, Unigram, and those of RWKV and PLaMo-2.
+enum vocab_kind { VOCAB_OTHER, VOCAB_BPE, VOCAB_CHARS, VOCAB_SPM, VOCAB_WORDPIECE, VOCAB_UNIGRAM, VOCAB_RWKV, VOCAB_PLAMO2 };
+
+enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
 
 typedef struct vocab {
   enum vocab_kind kind;
@@ -28,6 +31,7 @@ typedef struct vocab {
   uint8_t *type;                // [n] enum token_type
   bool *eog;                    // [n]
   float *score;                 // [n], or NULL: all 0
+  uint8_t *strip;               // [n] STRIP_LEFT, STRIP_RIGHT, or NULL: none.  White space that goes where this token stands in a text
   uint32_t longest;             // bytes of the longest token
   int32_t role[ROLE_COUNT];     // -1: none
   uint64_t seed;                // of the hash below; random, so that no file can be made to collide
@@ -54,7 +58,10 @@ static inline int32_t vocab_unknown(const vocab *v) {
   return id >= 0 && v->type[id] != TOKEN_CONTROL && !v->eog[id] ? id : -1;
 }
 
+int32_t vocab_find_hashed(const vocab *v, uint64_t hash, const char *text, size_t n);
+int32_t vocab_byte(const vocab *v, unsigned char byte);    // the BYTE token "<0xXX>", or -1
+int vocab_no_token(const vocab *v, const char *text, size_t n, error *err);   // -1: nothing stands for these bytes, one character
+
 // A growing list of tokens.
 typedef struct token_list { int32_t *at; size_t n, cap; } token_list;
-int32_t vocab_find_hashed(const vocab *v, uint64_t hash, const char *text, size_t n);
 #endif

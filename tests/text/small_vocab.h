@@ -7,6 +7,7 @@
 #include "text/text.h"
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct small {
   VEC(text_view) tokens;
@@ -90,6 +91,32 @@ static inline tokenizer *small_make(small *s) {
   error err = {0};
   if (tokenizer_new(small_desc(s), &t, &err)) die("small vocabulary: %s", err.text);
   return t;
+}
+
+// Processor time of this thread: what else the machine does must not fail a test.
+static inline double small_cpu_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+// Encodes ten megabytes of one character, in two seconds (under the sanitizers a minute); a second try is allowed, since a busy
+// machine slows even processor time down.
+static inline void small_one_character(const tokenizer *t, const char *what, const char *unit) {
+  size_t n = 10000000, len = strlen(unit), n_ids;
+  char *text = xmalloc(n);
+  for (size_t i = 0; i < n; i++) text[i] = unit[i % len];
+  double limit = getenv("WEFT_SANITIZED") ? 60 : 2, took = limit + 1;
+  for (int tries = 0; tries < 2 && took > limit; tries++) {
+    int32_t *ids;
+    error err = {0};
+    double start = small_cpu_s();
+    if (tokenizer_encode(t, text, n, false, false, &ids, &n_ids, &err)) die("%s '%s': %s", what, unit, err.text);
+    took = small_cpu_s() - start;
+    free(ids);
+  }
+  if (took > 0.7) printf("%s: 10 MB of '%s' in %.2f s, %zu tokens\n", what, unit, took, n_ids);
+  if (took > limit) die("%s: 10 MB of '%s' took %.2f s", what, unit, took);
+  free(text);
 }
 
 static inline void small_free(small *s, tokenizer *t) {

@@ -40,7 +40,7 @@ static void test_llama3_and_qwen2(void **state) {
   (void)state;
   words("llama-bpe", "I'LL go\n\n  x12345 ===\n\ny", "I|'LL| go|\n\n| | x|123|45| ===\n\n|y");
   words("qwen2", "x123", "x|1|2|3");
-  words("llama-bpe", "don'\xC5\xBF", "don|'\xC5\xBF");                    // the long s is a letter like others
+  words("llama-bpe", "don'\xC5\xBF" "a", "don|'\xC5\xBF|a");              // the long s is an s without regard to case
   words("llama-bpe", "\xD9\xA1\xD9\xA2\xD9\xA3\xD9\xA4", "\xD9\xA1\xD9\xA2\xD9\xA3|\xD9\xA4");
 }
 
@@ -56,6 +56,26 @@ static void test_several_patterns(void **state) {
   words("falcon", "a12345 b", "a|123|45| b");
   words("deepseek-llm", "a12\n\nb  ", "a|12|\n|\n|b|  ");
   words("deepseek-v3", "foo(bar) 1234", "foo|(bar|)| |123|4");
+}
+
+static void test_digits_in_threes(void **state) {
+  (void)state;
+  words("superbpe", "a 1234567b", "a |1|234|567|b");
+  words("superbpe", "123", "123");
+  words("tiny_aya", "x 1234567 12 123a", "x| |1|234|567| |12| |123|a");
+  words("tiny_aya", "1234567x", "123|456|7|x");           // no whole number: from the left
+  words("afmoe", "a1234", "a|1|234");
+  words("afmoe", "  \xD9\xA1\xD9\xA2\xD9\xA3\xD9\xA4", "  |\xD9\xA1|\xD9\xA2\xD9\xA3\xD9\xA4");
+}
+
+static void test_other_rows(void **state) {
+  (void)state;
+  words("kimi-k2", "ab\xE6\xBC\xA2\xE5\xAD\x97 Cd's", "ab|\xE6\xBC\xA2\xE5\xAD\x97| Cd's");
+  words("exaone-moe", "\xEA\xB0\x80 \xEB\x82\x98 1", "\xEA\xB0\x80 \xEB\x82\x98| |1");
+  words("jais-2", "a       b", "a|    |  | b");
+  words("bloom", "Hi there, you.", "Hi| there|,| you|.");
+  words("gemma4", "a b\n\nc", "a b|\n\n|c");
+  words("chameleon", "xIMGIMGABZ  y", "x|IMGIMGABZ|  |y");
 }
 
 static void test_invalid_bytes_keep_their_place(void **state) {
@@ -111,7 +131,8 @@ static void test_every_row(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_gpt_2), cmocka_unit_test(test_llama3_and_qwen2), cmocka_unit_test(test_capitals),
-    cmocka_unit_test(test_several_patterns), cmocka_unit_test(test_invalid_bytes_keep_their_place),
+    cmocka_unit_test(test_several_patterns), cmocka_unit_test(test_digits_in_threes), cmocka_unit_test(test_other_rows),
+    cmocka_unit_test(test_invalid_bytes_keep_their_place),
     cmocka_unit_test(test_stops_when_told), cmocka_unit_test(test_every_row),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,7 +44,8 @@ static int same_ids(const int32_t *ids, size_t n, const char *line, const char *
   return i == n;
 }
 
-static void check_strings(const tokenizer *t, const char *name, const char *in, const char *out) {
+// exact: decoding gives the strings back.
+static void check_strings(const tokenizer *t, const char *name, const char *in, const char *out, bool exact) {
   error err = {0};
   size_t count = 0, wrong = 0;
   for (const char *end; (end = strstr(in, SEPARATOR)); in = end + strlen(SEPARATOR), count++) {
@@ -61,8 +62,8 @@ static void check_strings(const tokenizer *t, const char *name, const char *in, 
     }
     str back = {0};
     tokenizer_decode(t, ids, n, false, &back);
-    assert_int_equal(back.n, end - in);
-    assert_memory_equal(str_c(&back), in, back.n);
+    if (exact) assert_int_equal(back.n, end - in);
+    if (exact) assert_memory_equal(str_c(&back), in, back.n);
     str_free(&back);
     free(ids);
     out = line_end + 1;
@@ -71,7 +72,7 @@ static void check_strings(const tokenizer *t, const char *name, const char *in, 
   assert_int_equal(wrong, 0);
 }
 
-static void check_vocab(const char *name) {
+static void check_vocab(const char *name, bool exact) {
   char path[4096], file[4200];
   snprintf(path, sizeof path, "%s/vocabs/ggml-vocab-%s.gguf", WEFT_SHARED_DIR, name);
   if (access(path, R_OK)) { print_message("skipped: %s is not there\n", path); skip(); }
@@ -85,23 +86,24 @@ static void check_vocab(const char *name) {
   char *out = read_file(file, &n);
   assert_non_null(in);
   assert_non_null(out);
-  check_strings(t, name, in, out);
+  check_strings(t, name, in, out, exact);
   free(in);
   free(out);
   tokenizer_free(t);
   gguf_close(g);
 }
 
-static void test_gpt_2(void **state) { (void)state; check_vocab("gpt-2"); }
-static void test_llama_bpe(void **state) { (void)state; check_vocab("llama-bpe"); }
-static void test_qwen2(void **state) { (void)state; check_vocab("qwen2"); }
-static void test_llama_spm(void **state) { (void)state; check_vocab("llama-spm"); }
-static void test_phi_3(void **state) { (void)state; check_vocab("phi-3"); }
-static void test_falcon(void **state) { (void)state; check_vocab("falcon"); }
-static void test_deepseek_llm(void **state) { (void)state; check_vocab("deepseek-llm"); }
+static void test_gpt_2(void **state) { (void)state; check_vocab("gpt-2", true); }
+static void test_llama_bpe(void **state) { (void)state; check_vocab("llama-bpe", true); }
+static void test_qwen2(void **state) { (void)state; check_vocab("qwen2", true); }
+static void test_llama_spm(void **state) { (void)state; check_vocab("llama-spm", true); }
+static void test_phi_3(void **state) { (void)state; check_vocab("phi-3", true); }
+static void test_falcon(void **state) { (void)state; check_vocab("falcon", true); }
+static void test_deepseek_llm(void **state) { (void)state; check_vocab("deepseek-llm", true); }
 
-// WordPiece is not written yet: the file loads, its tokens print, and encoding says what is missing.
-static void test_bert_decodes_only(void **state) {
+static void test_bert(void **state) { (void)state; check_vocab("bert-bge", false); }
+
+static void test_bert_additions(void **state) {
   (void)state;
   const char *path = WEFT_SHARED_DIR "/vocabs/ggml-vocab-bert-bge.gguf";
   if (access(path, R_OK)) { print_message("skipped: %s is not there\n", path); skip(); }
@@ -111,14 +113,16 @@ static void test_bert_decodes_only(void **state) {
   error err = {0};
   int32_t *ids;
   size_t n;
-  assert_int_equal(tokenizer_encode(t, "hello", 5, true, false, &ids, &n, &err), -1);
-  assert_non_null(strstr(err.text, "tokenizer.ggml.model"));
-  assert_non_null(strstr(err.text, "bert"));
-  assert_non_null(strstr(err.text, "bert-bge.gguf"));
+  const char *text = "Hello [MASK] w\xC3\xB6rld";
+  assert_int_equal(tokenizer_encode(t, text, strlen(text), true, true, &ids, &n, &err), 0);
+  const int32_t want[] = {101, 7592, 103, 2088, 102};     // [CLS] hello [MASK] world [SEP]
+  assert_int_equal(n, COUNT(want));
+  assert_memory_equal(ids, want, sizeof want);
   str out = {0};
-  tokenizer_piece(t, 7592, &out, false);
-  assert_string_equal(str_c(&out), " hello");
+  tokenizer_decode(t, ids, n, false, &out);
+  assert_string_equal(str_c(&out), "helloworld");         // a control token stands between them
   str_free(&out);
+  free(ids);
   tokenizer_free(t);
   gguf_close(g);
 }
@@ -208,7 +212,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_gpt_2), cmocka_unit_test(test_llama_bpe), cmocka_unit_test(test_qwen2), cmocka_unit_test(test_llama_spm),
     cmocka_unit_test(test_phi_3), cmocka_unit_test(test_falcon), cmocka_unit_test(test_deepseek_llm),
-    cmocka_unit_test(test_bert_decodes_only), cmocka_unit_test(test_roles_and_ends), cmocka_unit_test(test_tinypy_round_trip),
+    cmocka_unit_test(test_bert), cmocka_unit_test(test_bert_additions), cmocka_unit_test(test_roles_and_ends), cmocka_unit_test(test_tinypy_round_trip),
     cmocka_unit_test(test_start_is_quick),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,21 @@
+// plamo2: the tokenizer of PLaMo-2: like unigram.h, the best sum of scores over all ways to cut a text, but in whole numbers
+// (ten-thousandths), found from the end of the text, with a longer token winning where two ways are equal.  There is no
+// normalising; a character that is no token costs a thousand and becomes its bytes.
+//
+// Invariant: what is put out decodes to the text (a byte order mark at its beginning is dropped).  Look next: trie.h, decode.c.
+#ifndef WEFT_PLAMO2_H
+#define WEFT_PLAMO2_H
+#include "text/trie.h"
+#include "text/vocab.h"
+
+typedef struct plamo2 {
+  const vocab *v;
+  trie tokens;
+  int64_t *cost;                // [id] minus the score in ten-thousandths
+  int32_t byte_id[256];
+} plamo2;
+
+int plamo2_init(plamo2 *p, const vocab *v, arena *mem, error *err);        // v must live as long as p
+// Appends the tokens of a stretch of text.  -1 where a byte has no token and the model no unknown token.
+int plamo2_encode(const plamo2 *p, const char *text, size_t n, token_list *out, error *err);
+#endif

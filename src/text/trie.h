@@ -1,0 +1,47 @@
+// trie: which of many byte strings begin at a place in a text, found byte by byte.
+//
+// Nodes are numbered in the order of a breadth-first walk, so the children of a node lie beside each other and are those from
+// first[node] up to first[node + 1]; label holds the byte that leads to each.  That takes 9 bytes a node and no pointers.
+//
+// Strings longer than TRIE_BYTES_MAX are left out: a text's position then costs a bounded number of steps, whatever the
+// vocabulary.  Of equal strings the first one counts.
+//
+// Invariant: node 0 is the root and nobody's child, so 0 also says that there is no child.  Look next: unigram.h.
+#ifndef WEFT_TRIE_H
+#define WEFT_TRIE_H
+#include "base/arena.h"
+#include "text/text.h"
+
+#define TRIE_BYTES_MAX 1024
+#define TRIE_TOTAL_MAX (1u << 26)
+
+typedef struct trie_item { text_view text; int32_t value; } trie_item;
+
+typedef struct trie {
+  uint32_t n;                   // nodes
+  uint32_t *first;              // [n + 1]
+  uint8_t *label;               // [n]
+  int32_t *value;               // [n] of the string that ends here, or -1
+} trie;
+
+// Sorts items; empty texts are left out.  -1 and a message where the texts have more than TRIE_TOTAL_MAX bytes together.
+int trie_build(trie *t, trie_item *items, size_t n, arena *mem, error *err);
+
+// The node that byte leads to, or 0.
+static inline uint32_t trie_step(const trie *t, uint32_t node, unsigned char byte) {
+  uint32_t from = t->first[node], end = t->first[node + 1];
+  while (end - from > 8) {
+    uint32_t middle = from + (end - from) / 2;
+    if (t->label[middle] <= byte) from = middle;
+    else end = middle;
+  }
+  for (; from < end; from++)
+    if (t->label[from] == byte) return from;
+  return 0;
+}
+static inline uint32_t trie_walk(const trie *t, uint32_t node, const char *text, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (!(node = trie_step(t, node, (unsigned char)text[i]))) return 0;
+  return node;
+}
+#endif

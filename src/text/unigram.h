@@ -1,0 +1,33 @@
+// unigram: SentencePiece's Unigram model (T5, XLM-RoBERTa and their kin): of all ways to cut a text into tokens, the one with
+// the best sum of scores.  The text is first normalised by the model's charsmap, its spaces become "▁", and one goes in front.
+//
+// Ways are compared from left to right: best[p] is the best way to reach place p.  Where no token reaches over a place, what
+// comes before is settled; it goes out at once, and sums begin anew, so that memory and rounding do not grow with the text.
+// A character that is no token costs ten more than the worst token and becomes its bytes, if the vocabulary has all of them,
+// or the unknown token, one for all such characters in a row.
+//
+// strlen of a replacement and the steps through a trie are bounded by the model, so time is linear in the text.
+// Invariant: no token but NORMAL ones and their like (vocab_merges_to) comes from text.  Look next: charsmap.h, trie.h, decode.c.
+#ifndef WEFT_UNIGRAM_H
+#define WEFT_UNIGRAM_H
+#include "text/charsmap.h"
+#include "text/trie.h"
+#include "text/vocab.h"
+
+typedef struct unigram {
+  const vocab *v;
+  charsmap map;
+  trie tokens;
+  int32_t unknown;              // or -1
+  int32_t byte_id[256];         // "<0xXX>", or -1
+  bool bytes;                   // all 256 are there
+  bool space_prefix;            // a space goes before the text and after each special token
+  bool single_spaces;           // runs of spaces become one; those at the ends go
+  double unknown_score;
+} unigram;
+
+// v and the map's bytes must live as long as u.
+int unigram_init(unigram *u, const vocab *v, const charsmap *map, bool space_prefix, bool single_spaces, arena *mem, error *err);
+// Appends the tokens of a stretch of text between special tokens.  -1 where a character has no token and the model none for that.
+int unigram_encode(const unigram *u, const char *text, size_t n, token_list *out, error *err);
+#endif
