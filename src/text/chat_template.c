@@ -98,10 +98,10 @@ int chat_render(const jinja *t, const char *source, const chat_input *in, str *o
   struct input *x = xcalloc(1, sizeof *x);
   error inner = {0};
   int status = read_input(in, x, err);
-  if (!status && (status = jinja_render(t, x->var, x->n, &x->now, NULL, out, &inner))) {
-    // Templates for tools alone loop over tools that are none: for those, undefined is better.
+  if (!status) status = jinja_render(t, x->var, x->n, &x->now, NULL, out, &inner);
+  if (status && !x->tools && strstr(inner.text, "None")) {   // templates for tools alone loop over them unasked: for those, undefined is better than none
     drop(x, "tools");
-    if (!x->tools) status = jinja_render(t, x->var, x->n, &x->now, NULL, out, NULL);
+    status = jinja_render(t, x->var, x->n, &x->now, NULL, out, NULL);
   }
   if (status && inner.text[0]) error_set(err, "%s: %s", source, inner.text);
   json_t *const owned[] = {x->messages, x->tools, x->variables, x->generation, x->bos, x->eos};

@@ -20,7 +20,7 @@ static jval text_or(jrun *r, jval v, const char *otherwise) { return given(v) ? 
 
 // "a.b.0" of an item: each part an attribute, or an index where it is a number.
 static jval attribute(jrun *r, jval item, jval path, jval otherwise) {
-  if (path.type != J_STR) return given(path) ? j_item(r, item, path) : item;
+  if (path.type != J_STR) return given_some(path) ? j_item(r, item, path) : item;
   for (size_t from = 0; from <= path.s->n;) {
     const char *dot = memchr(path.s->at + from, '.', path.s->n - from);
     size_t end = dot ? (size_t)(dot - path.s->at) : path.s->n;
@@ -36,10 +36,13 @@ static jval attribute(jrun *r, jval item, jval path, jval otherwise) {
 
 static jval caseless(jrun *r, jval v, bool case_sensitive) { return v.type == J_STR && !case_sensitive ? j_case(r, v, CASE_LOWER) : v; }
 
-// What items are ordered by: an attribute, several ("a,b"), or the items themselves.
+// What items are ordered by, as a list: an attribute, several ("a,b"), or the items themselves.
 static jval sort_key(jrun *r, jval item, jval path, bool case_sensitive) {
-  if (path.type != J_STR || !memchr(path.s->at, ',', path.s->n)) return caseless(r, attribute(r, item, path, j_absent()), case_sensitive);
-  jlist *l = j_list(r, 0);
+  jlist *l = j_list(r, 1);
+  if (path.type != J_STR) {
+    j_push(r, l, caseless(r, attribute(r, item, path, j_absent()), case_sensitive));
+    return j_of_list(l);
+  }
   for (size_t from = 0; from <= path.s->n;) {
     const char *comma = memchr(path.s->at + from, ',', path.s->n - from);
     size_t end = comma ? (size_t)(comma - path.s->at) : path.s->n;
@@ -59,7 +62,7 @@ static jlist *sorted(jrun *r, jlist *items, jval path, bool case_sensitive, bool
 
 FILTER(f_sort) {
   (void)a;
-  return j_of_list(sorted(r, j_items(r, v), arg[2].type == J_NONE ? j_absent() : arg[2], j_true(r, arg[1]), j_true(r, arg[0])));
+  return j_of_list(sorted(r, j_items(r, v), arg[2], j_true(r, arg[1]), int_or(r, "reverse", arg[0], 0)));
 }
 
 FILTER(f_dictsort) {
@@ -69,7 +72,7 @@ FILTER(f_dictsort) {
   bool by_value = given(arg[1]) && arg[1].type == J_STR && j_is(arg[1].s, "value");
   if (given(arg[1]) && !by_value && !(arg[1].type == J_STR && j_is(arg[1].s, "key"))) jinja_fail(r, "You can only sort by either \"key\" or \"value\"");
   v.type = J_VIEW, v.what = 'i';
-  return j_of_list(sorted(r, j_items(r, v), j_int(by_value), j_true(r, arg[0]), j_true(r, arg[2])));
+  return j_of_list(sorted(r, j_items(r, v), j_int(by_value), j_true(r, arg[0]), int_or(r, "reverse", arg[2], 0)));
 }
 
 FILTER(f_groupby) {
@@ -94,7 +97,7 @@ FILTER(f_unique) {
   jlist *items = j_items(r, v), *l = j_list(r, 0);
   jdict *seen = j_dict(r);
   for (size_t i = 0; i < items->n; i++) {
-    jval key = caseless(r, attribute(r, items->at[i], arg[1].type == J_NONE ? j_absent() : arg[1], j_absent()), j_true(r, arg[0])), unused;
+    jval key = caseless(r, attribute(r, items->at[i], arg[1], j_absent()), j_true(r, arg[0])), unused;
     if (j_dict_get(r, seen, key, &unused)) continue;
     j_dict_set(r, seen, key, j_none());
     j_push(r, l, items->at[i]);
@@ -105,7 +108,7 @@ FILTER(f_unique) {
 static jval extreme(jrun *r, jval v, const jval *arg, bool largest) {
   jlist *items = j_items(r, v);
   if (!items->n) return j_undef(r, "No aggregated item, sequence was empty.");
-  jval best = items->at[0], best_key = j_absent(), path = arg[1].type == J_NONE ? j_absent() : arg[1];
+  jval best = items->at[0], best_key = j_absent(), path = arg[1];
   for (size_t i = 0; i < items->n; i++) {
     jval key = caseless(r, attribute(r, items->at[i], path, j_absent()), j_true(r, arg[0]));
     if (i && !(largest ? j_less(r, ">", best_key, key, false) : j_less(r, "<", key, best_key, false))) continue;
@@ -122,13 +125,13 @@ FILTER(f_sum) {
   (void)a;
   jlist *items = j_items(r, v);
   jval total = given(arg[1]) ? arg[1] : j_int(0);
-  for (size_t i = 0; i < items->n; i++) total = j_binary(r, '+', total, attribute(r, items->at[i], arg[0].type == J_NONE ? j_absent() : arg[0], j_absent()));
+  for (size_t i = 0; i < items->n; i++) total = j_binary(r, '+', total, attribute(r, items->at[i], arg[0], j_absent()));
   return total;
 }
 
 FILTER(f_attr) {
   (void)a;
-  jval name = j_to_str(r, arg[0]), out;
+  jval name = j_need_str(r, "the name of an attribute", arg[0]), out;
   if (v.type != J_DICT) return j_attr(r, v, name.s);
   return j_method(r, v, name.s, &out) ? out : j_undef(r, "'dict object' has no attribute '%.*s'", VIEW_ARGS(name));
 }
@@ -237,7 +240,7 @@ FILTER(f_join) {
   str *s = j_scratch(r);
   for (size_t i = 0; i < items->n; i++) {
     if (i) j_add(r, s, separator);
-    j_add(r, s, attribute(r, items->at[i], arg[1].type == J_NONE ? j_absent() : arg[1], j_absent()));
+    j_add(r, s, attribute(r, items->at[i], arg[1], j_absent()));
   }
   return j_scratch_end(r);
 }
@@ -330,12 +333,13 @@ static jval whole_of(jrun *r, double f, jval otherwise) {
 FILTER(f_int) {
   (void)a;
   jval otherwise = given(arg[0]) ? arg[0] : j_int(0);
-  int64_t i, base = int_or(r, "base", arg[1], 10);
+  int64_t i, base;
   double f;
   if (v.type == J_UNDEF) j_use_undef(r, v);
   if (j_is_whole(v)) return j_int(j_whole(v));
   if (v.type == J_FLOAT) return whole_of(r, v.f, otherwise);
   if (v.type != J_STR) return otherwise;
+  base = int_or(r, "base", arg[1], 10);
   if (base != 0 && (base < 2 || base > 36)) return otherwise;
   if (parse_int(r, v.s, (int)base, &i)) return j_int(i);
   return parse_float(v.s, &f) ? whole_of(r, f, otherwise) : otherwise;
@@ -487,11 +491,14 @@ FILTER(f_format) {
 
 FILTER(f_truncate) {
   (void)a;
-  jval text = j_to_str(r, v), end = text_or(r, arg[2], "...");
+  jval text = v, end = text_or(r, arg[2], "...");
   int64_t length = int_or(r, "length", arg[0], 255), leeway = given_some(arg[3]) ? j_need_int(r, "leeway", arg[3]) : 5, n_end = (int64_t)j_chars(r, end.s);
   if (length < n_end) jinja_fail(r, "expected length >= %lld, got %lld", (long long)n_end, (long long)length);
   if (leeway < 0) jinja_fail(r, "expected leeway >= 0, got %lld", (long long)leeway);
-  if ((int64_t)j_chars(r, text.s) <= length + leeway) return text;
+  int64_t n = j_len(r, v);
+  if (n < 0) jinja_fail(r, "object of type '%s' has no len()", j_type_name(v));
+  if (n - leeway <= length) return v;
+  j_need_str(r, "truncate", v);
   jval head = j_slice(r, text, j_none(), j_int(length - n_end), j_none());
   if (!j_true(r, arg[1])) {
     size_t cut = head.s->n;

@@ -236,7 +236,7 @@ static void percent_value(struct percent *p, str *s, struct spec *f, char c, jva
 
 jval j_percent(jrun *r, jval fmt, jval args) {
   struct percent p = {.r = r, .args = args, .n = args.type == J_TUPLE ? args.l->n : 1};
-  p.mapping = args.type == J_DICT || args.type == J_LIST || args.type == J_NS;
+  p.mapping = args.type == J_DICT || args.type == J_LIST || args.type == J_RANGE || args.type == J_UNDEF;
   str *s = j_scratch(r);
   const char *at = fmt.s->at;
   size_t n = fmt.s->n;

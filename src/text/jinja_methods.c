@@ -96,7 +96,7 @@ static jval partition_at(jrun *r, jval self, jval sep, bool right) {
 
 static jval partition(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return partition_at(r, self, arg[0], false); }
 static jval rpartition(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return partition_at(r, self, arg[0], true); }
-static jval splitlines(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return j_of_list(j_split_lines(r, self, j_true(r, arg[0]))); }
+static jval splitlines(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return j_of_list(j_split_lines(r, self, arg[0].type != J_ABSENT && j_need_int(r, "keepends", arg[0]))); }
 
 static jval removeprefix(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
@@ -335,7 +335,7 @@ static jval list_sort(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
   jval *keys = jinja_array(r, self.l->n, sizeof *keys);
   if (self.l->n) memcpy(keys, self.l->at, self.l->n * sizeof *keys);
-  j_sort(r, keys, self.l->at, self.l->n, j_true(r, arg[0]));
+  j_sort(r, keys, self.l->at, self.l->n, arg[0].type != J_ABSENT && j_need_int(r, "reverse", arg[0]));
   return j_none();
 }
 

@@ -217,7 +217,8 @@ static int64_t bound(jrun *r, jval v, int64_t n, int64_t step, int64_t otherwise
 
 jval j_slice(jrun *r, jval v, jval start, jval stop, jval by) {
   if (v.type == J_UNDEF) j_use_undef(r, v);
-  if (v.type != J_STR && v.type != J_LIST && v.type != J_TUPLE && v.type != J_RANGE) return j_undef(r, "%s object has no slices", j_type_name(v));
+  if (v.type == J_DICT) jinja_fail(r, "unhashable type: 'slice'");   // unlike an index, a slice is Python's own business: no undefined value
+  if (v.type != J_STR && v.type != J_LIST && v.type != J_TUPLE && v.type != J_RANGE) jinja_fail(r, "'%s' object is not subscriptable", j_type_name(v));
   int64_t n = j_len(r, v), step = by.type == J_ABSENT || by.type == J_NONE ? 1 : j_need_int(r, "a slice", by);
   if (!step) jinja_fail(r, "slice step cannot be zero");
   if (step > n + 1) step = n + 1;

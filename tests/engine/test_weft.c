@@ -336,6 +336,40 @@ static void test_profile(void **state) {
   weft_model_close(m);
 }
 
+static void test_template(void **state) {
+  (void)state;
+  static const char text[] = "{% for m in messages %}[{{ m.content }}]{% endfor %}{{ x }}{{ tools[0].name if tools }}{{ bos_token }}{{ eos_token }}{% if add_generation_prompt %}>{% endif %}";
+  static const char messages[] = "[{\"content\": \"a\"}, {\"content\": \"\\u00e9\"}]trailing", tools[] = "[{\"name\": \"f\"}]", variables[] = "{\"x\": 1}";
+  weft_template *t;
+  weft_chat chat = {.messages = messages, .n_messages = sizeof messages - 9};
+  char *out;
+  size_t n;
+  assert_int_equal(weft_template_open(text, sizeof text - 1, "mine", &t, &err), 0);
+  assert_int_equal(weft_template_render(t, &chat, &out, &n, &err), 0);
+  assert_string_equal(out, "[a][\xC3\xA9]>");
+  assert_int_equal(n, strlen(out));
+  weft_free(out);
+  chat = (weft_chat){messages, sizeof messages - 9, tools, sizeof tools - 1, variables, sizeof variables - 1, true, "B", "E", NULL};
+  assert_int_equal(weft_template_render(t, &chat, &out, &n, &err), 0);
+  assert_string_equal(out, "[a][\xC3\xA9]1fBE");
+  weft_free(out);
+  chat.n_messages++;
+  assert_int_equal(weft_template_render(t, &chat, &out, &n, &err), -1);
+  mentions("messages: line 1");
+  assert_int_equal(weft_template_render(t, &(weft_chat){0}, &out, &n, NULL), -1);
+  weft_template_close(t);
+  weft_template_close(NULL);
+  assert_int_equal(weft_template_open("{{ x", 4, "mine", &t, &err), -1);
+  mentions("mine: line 1: ");
+  assert_int_equal(weft_template_open(NULL, 0, "empty", &t, &err), 0);
+  weft_template_close(t);
+  weft_file *f;
+  assert_int_equal(weft_file_open(path, &f, &err), 0);
+  assert_int_equal(weft_template_of_file(f, false, &t, &err), -1);
+  mentions("tokenizer.chat_template");
+  weft_file_close(f);
+}
+
 static void test_machine(void **state) {
   (void)state;
   assert_true(weft_default_threads() >= 1);
@@ -355,6 +389,7 @@ int main(void) {
     cmocka_unit_test(test_vocab),
     cmocka_unit_test(test_sampling),
     cmocka_unit_test(test_profile),
+    cmocka_unit_test(test_template),
     cmocka_unit_test(test_machine),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

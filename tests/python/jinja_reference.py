@@ -3,6 +3,7 @@
 Three things differ from transformers on purpose, as they do in Weft: lists and dicts may be changed (SandboxedEnvironment, not
 its immutable variant), there is a filter from_json, and a template that fails because tools are none is tried without them.
 """
+import copy
 import json
 from datetime import datetime
 
@@ -52,16 +53,16 @@ ENV = environment()
 
 
 def reference(template, messages, tools=None, generation=True, bos="<s>", eos="</s>", variables=None):
-    """The text, or the exception that rendering ended with.  Without tools, a template that fails where tools are none gets a
-    second try without that variable, as in Weft."""
+    """The text, or the exception that rendering ended with.  Without tools, a template that fails because something is None gets
+    a second try without that variable, as in Weft."""
     given = {"messages": messages, "tools": tools, "documents": None, "add_generation_prompt": generation, "bos_token": bos, "eos_token": eos}
-    given.update(variables or {})
+    given.update(copy.deepcopy(variables or {}))
     try:
         compiled = template if isinstance(template, jinja2.Template) else ENV.from_string(template)
         try:
             return compiled.render(given)
-        except Exception:
-            if tools is None:
+        except Exception as e:
+            if tools is None and "None" in str(e):
                 return compiled.render({name: value for name, value in given.items() if name != "tools"})
             raise
     except Exception as e:
