@@ -20,9 +20,8 @@ def args_of(file, messages, tools=None, generation=True, bos="<s>", eos="</s>", 
     return args if generation else args + ["--no-generation-prompt"]
 
 
-def compare(run_weft, file, template, *conversation, **more):
-    """None where weft prints what jinja2 prints, or fails where it fails; else what differs."""
-    want = reference.reference(template, *conversation, **more)
+def compare(run_weft, want, file, *conversation, **more):
+    """None where weft prints what jinja2 prints (want), or fails where it fails; else what differs."""
     done = run_weft(args_of(file, *conversation, **more))
     if isinstance(want, Exception):
         if done.returncode != 1 or not re.search(r"line \d+: ", done.err) or done.out:
@@ -46,11 +45,11 @@ def test_templates_of_models(run_weft, shared_dir):
         template = reference.ENV.from_string(file.read_text(encoding="utf-8"))
         good = 0
         for name, (messages, tools, generation, variables) in reference.conversations().items():
-            difference = compare(run_weft, file, template, messages, tools=tools, generation=generation,
-                                 variables={k: v for k, v in variables.items() if k != "documents"})
+            want = reference.reference(template, messages, tools, generation, variables=variables)
+            difference = compare(run_weft, want, file, messages, tools=tools, generation=generation, variables=variables)
             if difference:
                 wrong.append(f"{file.name}, {name}: {difference}")
-            good += not isinstance(reference.reference(template, messages, tools, generation, variables=variables), Exception)
+            good += not isinstance(want, Exception)
         assert good >= 6, f"{file.name}: only {good} conversations give a text at all"
         texts += good
     assert not wrong, "\n\n".join(wrong[:10]) + f"\n\n{len(wrong)} differ"
@@ -66,7 +65,7 @@ def test_language(run_weft, tmp_path, template):
     messages = [{"role": "user", "content": "Hi"}]
     want = reference.reference(template, messages, variables=DATA)
     assert not isinstance(want, Exception), want
-    difference = compare(run_weft, file, template, messages, variables=DATA)
+    difference = compare(run_weft, want, file, messages, variables=DATA)
     assert difference is None, difference
 
 
@@ -76,7 +75,7 @@ def test_failures(run_weft, tmp_path, template):
     file.write_bytes(template.encode())
     want = reference.reference(template, [], variables=DATA)
     assert isinstance(want, Exception), want
-    difference = compare(run_weft, file, template, [], variables=DATA)
+    difference = compare(run_weft, want, file, [], variables=DATA)
     assert difference is None, difference
 
 
