@@ -337,6 +337,15 @@ static void unroll_dot(kernel *k) {
   }
 }
 
+// Where a vector holds half of the rows that lie side by side, both halves at once: they share cache lines, and x.
+static void both_halves(kernel *k) {
+  uop *store = k->ast->src[0];
+  for (size_t i = 2; i + 1 < store->nsrc; i++) {
+    uop *r = store->src[i];
+    if (r->b == AXIS_LOOP && uop_is_int(r->src[0], 2) && store->src[i + 1]->b == AXIS_LANE) { apply(k, OPT_UPCAST, r, 0); return; }
+  }
+}
+
 // Several tokens share what a row costs.
 static void token_tiles(kernel *k) {
   uop *store = k->ast->src[0];
@@ -390,6 +399,7 @@ void heuristic(kernel *k) {
     if (r) apply(k, OPT_LANES, r, lanes_that_fit(k, r));
     while (lane_one_reduce(k)) {}
   }
+  if (dot) both_halves(k);
   if (dot) unroll_dot(k);
   else unroll_blocks(k);
   upcast_inner(k);
