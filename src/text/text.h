@@ -8,10 +8,10 @@
 //   pretokenize.h  the table of word patterns, one row per name, and the splitting with them
 //   bpe.h, spm.h   BPE by merge rank, on bytes or on characters; SentencePiece's BPE by score
 //   merge.h        what they share: repeated merging of the best neighbours, in near-linear time for words of any length
-//   chat_template.h, jinja.h   a conversation as a prompt, by the template of a model; a language, on its own
 //   unigram.h, charsmap.h, plamo2.h   the best sum of scores, and SentencePiece's normalisation
 //   wordpiece.h, rwkv.h   the longest token that fits
 //   trie.h         what those share: the tokens that begin at a place
+//   chat_template.h, jinja.h   a conversation as a prompt, by the template of a model; a language, on its own
 //   decode.c       tokens to text;  vocab.h: the tokens themselves;  unicode.h, utf8.h: characters;  text_gguf.c: reads the keys of a file
 //
 // Promises:

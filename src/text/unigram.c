@@ -59,12 +59,18 @@ static void put_piece(struct normal *s, const char *text, size_t n) {
   }
 }
 
-static void normalize(const unigram *u, const char *text, size_t n, str *out) {
+// Real maps make a character eleven times as long at most.  One that does more, from a file that wants to fill the memory, is refused.
+static int normalize(const unigram *u, const char *text, size_t n, str *out, error *err) {
   struct normal s = {.u = u};
+  size_t replaced = 0, limit = 65536 + 32 * n;
   if (u->space_prefix && !u->single_spaces && n) put_space(&s);
   for (size_t i = 0; i < n;) {
     text_view replacement;
     size_t taken = charsmap_longest(&u->map, text + i, n - i, &replacement);
+    if (taken && (replaced += replacement.n) > limit) {
+      str_free(&s.out);
+      return error_set(err, "%stokenizer.ggml.precompiled_charsmap makes more than %zu bytes of a text of %zu", u->v->source, limit, n);
+    }
     if (taken) { put_piece(&s, replacement.at, replacement.n); i += taken; continue; }
     int len = utf8_next(text + i, n - i);
     if (len > 0) put_piece(&s, text + i, (size_t)len);
@@ -73,6 +79,7 @@ static void normalize(const unigram *u, const char *text, size_t n, str *out) {
     i += len > 0 ? (size_t)len : 1;
   }
   *out = s.out;
+  return 0;
 }
 
 // ---- The best way ----
@@ -127,7 +134,7 @@ static void offer(struct search *s, size_t from, size_t to, int32_t id, double s
 
 int unigram_encode(const unigram *u, const char *raw, size_t n_raw, token_list *out, error *err) {
   str normal;
-  normalize(u, raw, n_raw, &normal);
+  if (normalize(u, raw, n_raw, &normal, err)) return -1;
   struct search s = {.u = u, .text = str_c(&normal), .out = out};
   size_t n = normal.n, reach = 0;                         // no token so far ends past reach
   int bad = n >= UINT32_MAX ? error_set(err, "a text of %zu bytes after normalising is too long to encode at once", n) : 0;

@@ -6,7 +6,7 @@ import unicodedata
 import numpy as np
 import pytest
 
-VOCABS = ["gpt-2", "llama-bpe", "qwen2", "llama-spm", "phi-3"]
+VOCABS = ["gpt-2", "llama-bpe", "qwen2", "llama-spm", "phi-3", "falcon", "deepseek-llm", "bert-bge"]
 NORMAL, CONTROL, USER_DEFINED = 1, 3, 4  # tokenizer.ggml.token_type
 SEPARATOR = "\n__ggml_vocab_test__\n"
 
@@ -42,7 +42,7 @@ def test_shared_vocabularies(run_weft, shared_dir, sanitized, name):
     # The C test goes through all of them; here every fourth (every tenth under the sanitizers) goes through the command.
     for text, ids in strings[:: 10 if sanitized else 4] + strings[-1:]:
         assert ids_of(run_weft, path, text, "--no-bos") == ids, repr(text)
-        if ids:
+        if ids and name != "bert-bge":                    # which forgets capitals and spaces
             assert text_of(run_weft, path, ids) == text.encode(), repr(text)
 
 

@@ -211,7 +211,8 @@ def test_byte_level_bpe(tool, tmp_path, byte_bpe, pre):
     texts = random_texts(pre)
     texts += ["".join(rng.choice([a, *added]) + rng.choice([b, " "]) for _ in range(4)) for a, b in zip(texts[::20], texts[1::20])]
     ours = run_tool(tool, path, texts, "parse")
-    compare(texts, ours, [e.ids for e in t.encode_batch(texts)], lambda text: unicodedata.normalize("NFC", text) if normalizer else text)
+    normal = lambda text: "".join(unicodedata.normalize("NFC", part) for part in re.split("(<tool>|<.im_end.>)", text))   # noqa: E731
+    compare(texts, ours, [e.ids for e in t.encode_batch(texts)], normal if normalizer else lambda text: text)
 
 
 # ---- BPE on characters ----
@@ -237,7 +238,7 @@ def test_bpe_on_characters(tool, tmp_path, char_bpe):
     t.normalizer = normalizers.Replace(" ", "\u2581")
     t.pre_tokenizer = pre_tokenizers.Split(Regex(r"[^\n]+|[\n]+"), "isolated")
     path = write(tmp_path / "v.gguf", "gemma4", sorted(vocab, key=vocab.get), types, merges=merges)
-    texts = [text.replace("\n\n\n", "\n") for text in random_texts("gemma4", 4 * COUNT)]
+    texts = [re.sub("\n{3,}", "\n", text) for text in random_texts("gemma4", 4 * COUNT)]
     ours = run_tool(tool, path, texts)
     compare(texts, ours, [e.ids for e in t.encode_batch(texts, add_special_tokens=False)], lambda text: text)
     assert run_tool(tool, path, ["a\n\n\n"])[0][0] == [vocab["a"], vocab["\n\n\n"]]

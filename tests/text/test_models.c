@@ -190,6 +190,20 @@ static void test_charsmap(void **state) {
     assert_non_null(strstr(err.text, "tokenizer.ggml.precompiled_charsmap"));
     assert_non_null(strstr(err.text, "small.gguf"));
   }
+  // A replacement of 100,000 bytes, a thousand times.
+  char *huge = xcalloc(1, 4 + 4 * 600 + 100001), many[1000];
+  s.d.charsmap = small_map(units, 600);
+  memcpy(huge, units, 4 + 4 * 600);
+  memset(huge + 4 + 4 * 600, 'b', 100000);
+  memset(many, 'A', sizeof many);
+  s.d.charsmap = (text_view){huge, 4 + 4 * 600 + 100001};
+  t = small_make(&s);
+  int32_t *none = NULL;
+  size_t n_none;
+  assert_int_equal(tokenizer_encode(t, many, sizeof many, false, false, &none, &n_none, &err), -1);
+  assert_non_null(strstr(err.text, "tokenizer.ggml.precompiled_charsmap"));
+  tokenizer_free(t);
+  free(huge);
   uint32_t seed = 1;
   for (int round = 0; round < 2000; round++) {
     s.d.charsmap = small_map(units, 600);
