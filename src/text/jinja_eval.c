@@ -135,11 +135,11 @@ static bool fetch(jrun *r, struct jloop *l, jval *out) {
   while (l->next < l->source->n) {
     *out = l->source->at[l->next++];
     jinja_charge(r, 1);
-    if (!l->node->c) return true;
+    if (!l->condition) return true;
     jscope *s = scope_new(r, l->outer);
     int line = r->line;
     assign(r, s, l->node->b, *out);
-    bool pass = j_true(r, eval(r, s, l->node->c));
+    bool pass = j_true(r, eval(r, s, l->condition));
     r->line = line;
     if (pass) return true;
   }
@@ -159,21 +159,16 @@ static size_t loop_length(jrun *r, struct jloop *l) {
   if (l->has_after) j_push(r, rest, l->after);
   while (fetch(r, l, &v)) j_push(r, rest, v);
   l->has_after = false;
-  jlist *all = j_list(r, rest->n);
-  for (size_t i = 0; i < rest->n; i++) j_push(r, all, rest->at[i]);
-  jnode *plain = jinja_alloc(r, sizeof *plain);
-  *plain = *l->node;
-  plain->c = NULL;                         // these have passed the condition
-  l->node = plain;
-  l->source = all;
+  l->condition = NULL;                     // these have passed it
+  l->source = rest;
   l->next = 0;
   l->known = true;
-  return l->length = l->index + 1 + all->n;
+  return l->length = l->index + 1 + rest->n;
 }
 
 static flow run_loop(jrun *r, jscope *outer, const jnode *n, jval items, int depth) {
   struct jloop *l = jinja_alloc(r, sizeof *l);
-  *l = (struct jloop){.node = n, .outer = outer, .scope = scope_new(r, outer), .source = j_items(r, items), .depth = depth,
+  *l = (struct jloop){.node = n, .condition = n->c, .outer = outer, .scope = scope_new(r, outer), .source = j_items(r, items), .depth = depth,
                       .changed = {.type = J_ABSENT}, .previous = {.type = J_ABSENT}, .current = {.type = J_ABSENT}};
   bool completed = false;                  // Jinja's else runs where no pass through the body reached its end
   jval v, self = {.type = J_LOOP, .loop = l};

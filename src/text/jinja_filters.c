@@ -20,7 +20,11 @@ static jval text_or(jrun *r, jval v, const char *otherwise) { return given(v) ? 
 
 // "a.b.0" of an item: each part an attribute, or an index where it is a number.
 static jval attribute(jrun *r, jval item, jval path, jval otherwise) {
-  if (path.type != J_STR) return given_some(path) ? j_item(r, item, path) : item;
+  if (path.type != J_STR) {
+    if (!given_some(path)) return item;
+    item = j_item(r, item, path);
+    return item.type == J_UNDEF && given_some(otherwise) ? otherwise : item;
+  }
   for (size_t from = 0; from <= path.s->n;) {
     const char *dot = memchr(path.s->at + from, '.', path.s->n - from);
     size_t end = dot ? (size_t)(dot - path.s->at) : path.s->n;

@@ -72,7 +72,7 @@ struct jargs { const jval *pos; size_t n; const jkw *kw; size_t n_kw; };
 
 // The state of a loop: items come one by one, filtered as they come, and can be looked at one ahead.
 struct jloop {
-  const jnode *node;
+  const jnode *node, *condition;   // condition: of the items that are still to come; NULL: all pass
   jscope *scope, *outer;     // of the body; of the place of the loop
   jlist *source;             // items still to be filtered, from `next` on
   size_t next, index;        // index counts from 0
@@ -132,6 +132,7 @@ struct jrun {
   const struct tm *now;
   jval block;                // text of the block whose filters are evaluated
   struct jcapture *capture;  // the innermost one; its text is where output goes
+  struct jprinting *printing;   // the containers that are being printed, innermost first
   json_t *held;              // to be freed at the end of the run
   jmp_buf leave;
 };

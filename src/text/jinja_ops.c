@@ -42,7 +42,7 @@ static jval whole(jrun *r, int op, int64_t a, int64_t b) {
     case '+': if (!add_i64(a, b, &v)) too_large(r); break;
     case '-': if (!sub_i64(a, b, &v)) too_large(r); break;
     case '*': if (!mul_i64(a, b, &v)) too_large(r); break;
-    case '/': if (!b) jinja_fail(r, "division by zero"); return j_float((double)a / (double)b);
+    case '/': if (!b) jinja_fail(r, "division by zero"); return j_float((double)((long double)a / (long double)b));   // the operands as they are
     case 'f': case '%':
       if (!b) jinja_fail(r, "integer division or modulo by zero");
       if (b == -1) { if (op == '%') break; if (!sub_i64(0, a, &v)) too_large(r); break; }

@@ -654,7 +654,10 @@ static jnode *statement(parser *p, jnodes *out) {
   if (skip_name(p, "block")) return block_statement(p, line);
   if (skip_name(p, "generation")) {   // marks what the model wrote, for training; its variables are its own
     jnode *n = node(p, N_SCOPE);
+    int loops = p->loops;
+    p->loops = 0;
     simple_body(p, &n->list, "endgeneration", "generation", line);
+    p->loops = loops;
     return n;
   }
   if (skip_name(p, "autoescape")) {

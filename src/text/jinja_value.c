@@ -513,6 +513,16 @@ static void add_quoted(jrun *r, str *s, const jstr *text) {
   jinja_charge(r, text->n / 4);
 }
 
+// A container inside itself prints as dots.
+struct jprinting { const void *at; struct jprinting *up; };
+
+static bool printing(jrun *r, const void *at) {
+  uint64_t n = 0;
+  for (struct jprinting *p = r->printing; p; p = p->up, n++) if (p->at == at) return true;
+  jinja_charge(r, n / 8);
+  return false;
+}
+
 static void add_items(jrun *r, str *s, const jlist *l, char open, char close) {
   str_addc(s, open);
   for (size_t i = 0; i < l->n; i++) {
@@ -535,9 +545,16 @@ static void add_dict(jrun *r, str *s, const jdict *d) {
 }
 
 void j_add_repr(jrun *r, str *s, jval v) {
+  bool container = v.type == J_LIST || v.type == J_TUPLE || v.type == J_DICT || v.type == J_NS;
+  struct jprinting here = {v.d, r->printing};
   jinja_charge(r, 1);
   j_guard(r, s);
+  if (container && printing(r, v.d)) {
+    str_add(s, v.type == J_LIST ? "[...]" : v.type == J_TUPLE ? "(...)" : v.type == J_DICT ? "{...}" : "<Namespace {...}>");
+    return;
+  }
   jinja_enter(r);
+  if (container) r->printing = &here;
   switch (v.type) {
     case J_UNDEF: case J_ABSENT: str_add(s, "Undefined"); break;
     case J_NONE: str_add(s, "None"); break;
@@ -570,6 +587,7 @@ void j_add_repr(jrun *r, str *s, jval v) {
     case J_LOOP: str_addf(s, "<LoopContext %zu>", v.loop->index + 1); break;
     default: str_addf(s, "<%s object>", j_type_name(v)); break;
   }
+  if (container) r->printing = here.up;
   jinja_leave(r);
 }
 

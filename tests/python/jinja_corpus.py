@@ -29,7 +29,7 @@ CASES = [
     # arithmetic
     "{{ 7 // 2 }} {{ -7 // 2 }} {{ 7 % 3 }} {{ -7 % 3 }} {{ 7 % -3 }} {{ 7 / 2 }} {{ 6 / 2 }} {{ 2 ** 10 }} {{ 2 ** -1 }} {{ -2 ** 2 }}", "{{ 7.5 // 2 }} {{ -7.5 % 2 }} {{ 7.5 % -2 }} {{ 1.5 * 2 }} {{ 3 - 0.5 }} {{ -0.0 // 1 }}",
     "{{ 1 + 2 * 3 - 4 / 2 }} {{ (1 + 2) * 3 }} {{ 10 - 3 - 2 }} {{ 2 ** 3 ** 2 }} {{ 'a' ~ 1 ~ none ~ 2.5 ~ [1] ~ undefd }}", "{{ 'ab' * 3 }} {{ 3 * 'ab' }} {{ [1] * 3 }} {{ 'x' * -1 }}|{{ 'x' * true }} {{ [1] + [2] }} {{ 'a' + 'b' }}",
-    "{{ true + true }} {{ -true }} {{ +5 }} {{ - 5 }} {{ --5 }} {{ true * 3 }} {{ 5 // true }}", "{{ 9223372036854775807 }} {{ -9223372036854775807 - 1 }} {{ 3 * 3.0 }} {{ 10 ** 18 }}", "{{ n + x }} {{ n * neg }} {{ n - -1 }} {{ n / 2 ~ 'x' }}", "{{ -n | abs }} {{ (-n) | abs }} {{ -1 | string }}",
+    "{{ true + true }} {{ -true }} {{ +5 }} {{ - 5 }} {{ --5 }} {{ true * 3 }} {{ 5 // true }}", "{{ 9223372036854775807 }} {{ -9223372036854775807 - 1 }} {{ 3 * 3.0 }} {{ 10 ** 18 }}", "{{ -1 / big }} {{ big / 3 }} {{ 1 / 9223372036854775807 }}", "{{ n + x }} {{ n * neg }} {{ n - -1 }} {{ n / 2 ~ 'x' }}", "{{ -n | abs }} {{ (-n) | abs }} {{ -1 | string }}",
     "{{ 1 if true else 2 }} {{ 1 if false }}|{{ 1 if no else 2 if no else 3 }} {{ (1 if yes else 2) + 1 }} {{ 'a' if n > 5 and x < 4 else 'b' }}",
     # comparison and logic
     "{{ 1 < 2 }} {{ 1 < 2 < 3 }} {{ 1 < 3 < 2 }} {{ 1 == 1.0 }} {{ 1 == true }} {{ 'a' < 'b' }} {{ 'a' == 1 }} {{ [1, 2] < [1, 3] }} {{ (1,) == [1] }} {{ none == none }}", "{{ 'a' in 'abc' }} {{ '' in '' }} {{ 1 in [1, 2] }} {{ 'b' in d }} {{ 'z' not in d }} {{ 5 in range(6) }} {{ 1.0 in [1] }} {{ 'x' in undefd }} {{ 1 not in [] }}",
@@ -56,6 +56,8 @@ CASES = [
     "{% for i in 1, 2, 3 %}{{ i }}{% endfor %}{% for i in (4, 5) %}{{ i }}{% endfor %}{% for x in nums[1:3] %}{{ x }}{% endfor %}", "{% for p in people %}{{ p.name }}{% for t in p.tags %}{{ t }}{{ loop.last }}{% else %}-{% endfor %}{% endfor %}", "{% set m = namespace(l=[]) %}{% for i in nums %}{% set m.l = m.l + [i * 2] %}{% endfor %}{{ m.l }}",
     "{% for i in people | map(attribute='age') | unique %}{{ i }}{{ loop.length is defined }};{% endfor %}", "{% for i in nums %}{% set x = loop %}{% for j in [1] %}{{ x.index }}{{ loop.index }}{% endfor %}{% endfor %}", "{% for a in [1,2,3] %}{% set b %}{% if a == 2 %}{% continue %}{% endif %}{{ a }}{% endset %}{{ b }}{% endfor %}",
     "{% for i in [3, 2, 1] if i != 2 %}{{ loop.revindex }}{{ loop.previtem }}{{ loop.nextitem }};{% endfor %}", "{% for x in d.items() %}{{ x }}{{ x[0] }}{% endfor %}{% for x in d.values() | list %}{{ x }}{% endfor %}",
+    "{% for x in [[1, [2, 3, 1]], 5, 0] if x recursive %}{{ loop.length }}{% if x is iterable %}[{{ loop(x) }}]{% else %}{{ x }}{% endif %}{% endfor %}",
+    "{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns }}{% set l = [1] %}{% set t = (l, {'a': l}) %}{% set _ = l.append(t) %}{{ l }}{{ t }}{% set d = {} %}{% set _ = d.update(a=[d]) %}{{ d }}",
     # macros
     "{% macro m(a, b=2, c='x') %}[{{ a }}{{ b }}{{ c }}]{% endmacro %}{{ m(1) }}{{ m(1, 3) }}{{ m(1, c=4) }}{{ m() }}{{ m(b=1, a=2) }}", "{% macro m() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, x=3) }}", "{% macro m(x) %}{{ caller(x) }}!{% endmacro %}{% call(y) m(5) %}got {{ y }} {{ name }}{% endcall %}",
     "{% macro m() %}{{ caller is defined }}{{ later }}{% endmacro %}{% set later = 7 %}{{ m() }}{% call m() %}{% endcall %}", "{% macro f(n) %}{% if n > 0 %}{{ n }},{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(5) }}", "{% macro m(a, b=a ~ '!') %}{{ b }}{% endmacro %}{{ m('x') }}{{ m.name }}{{ m.arguments }}{{ m.catch_kwargs }}{{ m.catch_varargs }}{{ m.caller }}",
@@ -109,6 +111,7 @@ CASES = [
 ]
 
 FAILS = [
+    "{% for i in nums %}{% generation %}{% break %}{% endgeneration %}{% endfor %}",
     "{{ undefd.foo }}", "{{ undefd + 1 }}", "{{ 1 + undefd }}", "{{ 'a' + 1 }}", "{{ 1 + 'a' }}", "{{ [1] + (2,) }}", "{{ 'a' - 'b' }}", "{{ 1 / 0 }}", "{{ 1 // 0 }}", "{{ 1 % 0 }}", "{{ 1.0 % 0 }}", "{{ none + 1 }}", "{{ 1 < 'a' }}", "{{ none < 1 }}",
     "{{ undefd < 1 }}", "{{ 1 in 5 }}", "{{ 1 in 'abc' }}", "{{ nums | foo }}", "{{ n is foo }}", "{{ 5() }}", "{{ undefd() }}", "{{ name.foo() }}", "{{ d.foo.bar }}", "{{ none.x.y }}", "{{ raise_exception('stop it') }}", "\n\n{{ raise_exception('line\nthree') }}",
     "{% for i in 5 %}{% endfor %}", "{% for i in none %}{% endfor %}", "{% for a, b in [[1]] %}{% endfor %}", "{% for a, b in [[1, 2, 3]] %}{% endfor %}", "{% set a, b = 1 %}", "{% set n.x = 1 %}", "{{ [] | tojson(5, 'x', 3) }}", "{{ undefd | tojson }}", "{{ range | tojson }}", "{{ (nums | map('abs')) | tojson }}",

@@ -147,7 +147,7 @@ def test_model_file(run_weft, tinypy, tmp_path):
 
 HOSTILE = ["{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "{{ 'A' * 1000000000 }}", "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
            "{% set n = namespace(x='x') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}", "{{ " + "(" * 1000000, "{% for i in range(99999) %}{{ 'x' * 9999 }}{% endfor %}",
-           "{% set n = namespace() %}{% set n.n = n %}{{ n }}", "{% set l = [0] %}{% for i in l %}{{ l.append(i) }}{% endfor %}", "{{ range(10**9) }}", "{{ 'x' | indent(10**9) }}"]
+           "{% set l = [1] %}{{ l.append(l) }}{{ l | tojson }}", "{% set l = [0] %}{% for i in l %}{{ l.append(i) }}{% endfor %}", "{{ range(10**9) }}", "{{ 'x' | indent(10**9) }}"]
 
 
 @pytest.mark.parametrize("template", HOSTILE, ids=range(len(HOSTILE)))

@@ -108,10 +108,11 @@ static void test_depth(void **state) {
   fails("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "levels");
   fails("{% macro m(x) %}{{ x | map('upper') | list }}{% if 1 %}{% for i in [1] %}{{ m([m([1])]) }}{% endfor %}{% endif %}{% endmacro %}{{ m([]) }}", "levels");
   fails("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "levels");
-  fails("{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}", "levels");
+  gives("{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}", "<Namespace {'x': <Namespace {...}>}>");
+  gives("{% set l = [1] %}{% set t = (l, {'a': l}) %}{% set _ = l.append(t) %}{{ l }}{{ t }}", "[1, ([...], {'a': [...]})]([1, (...)], {'a': [1, (...)]})");
   fails("{% set l = [1] %}{{ l.append(l) }}{{ l | tojson }}", "levels");
   fails("{% set l = [1] %}{% set m = [1] %}{{ l.append(m) }}{{ m.append(l) }}{{ l == m }}", "levels");
-  fails("{% set d = {} %}{{ d.update(a=d) }}{{ d }}", "levels");
+  fails("{% set d = {} %}{{ d.update(a=d) }}{{ d == d.a }}{% set e = {} %}{{ e.update(a=e) }}{{ d == e }}", "levels");
   fails("{% set ns = namespace(x=[]) %}{% for i in range(50000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}", "levels");
   fails("{% set ns = namespace(x=[]) %}{% for i in range(50000) %}{% set ns.x = (ns.x,) %}{% endfor %}{{ {ns.x: 1} }}", "levels");
 }
