@@ -87,7 +87,7 @@ python_environment() {
     return 0
   fi
   # Without the package index Debian's own packages serve most tests; without requirements.txt in it, the next run tries pip again.
-  say "pip could not install $wanted: using Debian's pytest and numpy; tests that need the gguf package are skipped"
+  say "pip could not install $wanted: using Debian's pytest and numpy; tests that need gguf or jinja2 are skipped"
   rm -rf "$venv"
   quietly apt install -y --no-install-recommends python3-pytest python3-numpy || { say "apt-get install failed"; exit 1; }
   quietly /usr/bin/python3 -m venv --system-site-packages "$venv" || { say "making $venv failed"; exit 1; }
