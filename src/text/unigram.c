@@ -15,13 +15,12 @@ static double score_of(const vocab *v, int32_t id) {
 }
 
 int unigram_init(unigram *u, const vocab *v, const charsmap *map, bool space_prefix, bool single_spaces, arena *mem, error *err) {
-  *u = (unigram){.v = v, .map = *map, .space_prefix = space_prefix, .single_spaces = single_spaces, .bytes = true, .unknown = vocab_unknown(v)};
+  *u = (unigram){.v = v, .map = *map, .space_prefix = space_prefix, .single_spaces = single_spaces, .bytes = true, .unknown = vocab_unknown_word(v)};
   double worst = DBL_MAX;
   trie_item *items = xmalloc(((size_t)v->n + 1) * sizeof *items);
   size_t n = 0;
   for (int32_t id = 0; id < v->n; id++) {
     if (v->type[id] == TOKEN_NORMAL && score_of(v, id) < worst) worst = score_of(v, id);
-    if (v->type[id] == TOKEN_UNKNOWN && u->unknown < 0) u->unknown = id;
     if (vocab_merges_to(v, id)) items[n++] = (trie_item){v->token[id], id};
   }
   u->unknown_score = (worst == DBL_MAX ? 0 : worst) - UNKNOWN_COSTS;

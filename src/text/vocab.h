@@ -62,6 +62,15 @@ int32_t vocab_find_hashed(const vocab *v, uint64_t hash, const char *text, size_
 int32_t vocab_byte(const vocab *v, unsigned char byte);    // the BYTE token "<0xXX>", or -1
 int vocab_no_token(const vocab *v, const char *text, size_t n, error *err);   // -1: nothing stands for these bytes, one character
 
+// What vocab_unknown gives, for models whose algorithm itself puts an unknown token for text: it may be called a control token, as in
+// BERT's files, or be named by its type alone.
+static inline int32_t vocab_unknown_word(const vocab *v) {
+  int32_t id = v->role[ROLE_unk];
+  for (int32_t i = 0; id < 0 && i < v->n; i++)
+    if (v->type[i] == TOKEN_UNKNOWN) id = i;
+  return id >= 0 && !v->eog[id] ? id : -1;
+}
+
 // A growing list of tokens.
 typedef struct token_list { int32_t *at; size_t n, cap; } token_list;
 #endif

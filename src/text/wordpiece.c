@@ -6,13 +6,10 @@
 #include <string.h>
 
 int wordpiece_init(wordpiece *w, const vocab *v, bool lowercase, bool strip_accents, arena *mem, error *err) {
-  *w = (wordpiece){.v = v, .lowercase = lowercase, .strip_accents = strip_accents};
-  int32_t unknown = v->role[ROLE_unk];                    // these models call it a control token
-  w->unknown = unknown >= 0 && !v->eog[unknown] ? unknown : -1;
+  *w = (wordpiece){.v = v, .lowercase = lowercase, .strip_accents = strip_accents, .unknown = vocab_unknown_word(v)};
   trie_item *items = xmalloc(((size_t)v->n + 1) * sizeof *items);
   size_t n = 0;
   for (int32_t id = 0; id < v->n; id++) {
-    if (v->type[id] == TOKEN_UNKNOWN && w->unknown < 0) w->unknown = id;
     if (vocab_merges_to(v, id)) items[n++] = (trie_item){v->token[id], id};
   }
   int bad = trie_build(&w->tokens, items, n, mem, err);
