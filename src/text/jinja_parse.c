@@ -487,15 +487,29 @@ static void simple_body(parser *p, jnodes *out, const char *end, const char *ope
   next(p);
 }
 
+// One or several expressions without if-else: what a loop goes over, where "if" begins its condition, and conditions.
+static jnode *plain_tuple(parser *p) {
+  jinja_enter(p->r);
+  jnode *n = disjunction(p);
+  if (is_op(p, ",")) {
+    jnode *all = node(p, N_TUPLE);
+    jpush(p->r, &all->list, n);
+    while (skip_op(p, ",") && p->at->kind != TK_BLOCK_END) { jnode *more = disjunction(p); jpush(p->r, &all->list, more); }
+    n = all;
+  }
+  jinja_leave(p->r);
+  return n;
+}
+
 static jnode *if_statement(parser *p, int line) {
   static const char *const ends[] = {"endif", "elif", "else", NULL}, *const last[] = {"endif", NULL};
   jnode *first = node(p, N_IF), *n = first;
-  first->a = expression(p);
+  first->a = plain_tuple(p);
   block_body(p, &n->list, ends, "if", line);
   while (is_name(p, "elif")) {           // a chain in the nodes: as long as it likes, without depth
     next(p);
     jnode *more = node(p, N_IF);
-    more->a = expression(p);
+    more->a = plain_tuple(p);
     n->b = more;
     n = more;
     block_body(p, &n->list, ends, "if", line);
@@ -510,16 +524,7 @@ static jnode *for_statement(parser *p, int line) {
   jnode *n = node(p, N_FOR);
   n->b = target(p, "in");
   if (!skip_name(p, "in")) unexpected(p, "'in'");
-  // Not a whole expression: "if" begins the loop's own condition.
-  jinja_enter(p->r);
-  n->a = disjunction(p);
-  if (is_op(p, ",")) {
-    jnode *all = node(p, N_TUPLE);
-    jpush(p->r, &all->list, n->a);
-    while (skip_op(p, ",") && p->at->kind != TK_BLOCK_END) { jnode *more = disjunction(p); jpush(p->r, &all->list, more); }
-    n->a = all;
-  }
-  jinja_leave(p->r);
+  n->a = plain_tuple(p);
   if (skip_name(p, "if")) n->c = expression(p);
   n->flag = skip_name(p, "recursive");
   p->loops++;

@@ -111,6 +111,7 @@ CASES = [
 ]
 
 FAILS = [
+    "{% if n if n else n %}{% endif %}", "{% if no %}{% elif n if n %}{% endif %}",
     "{% for i in nums %}{% generation %}{% break %}{% endgeneration %}{% endfor %}",
     "{{ undefd.foo }}", "{{ undefd + 1 }}", "{{ 1 + undefd }}", "{{ 'a' + 1 }}", "{{ 1 + 'a' }}", "{{ [1] + (2,) }}", "{{ 'a' - 'b' }}", "{{ 1 / 0 }}", "{{ 1 // 0 }}", "{{ 1 % 0 }}", "{{ 1.0 % 0 }}", "{{ none + 1 }}", "{{ 1 < 'a' }}", "{{ none < 1 }}",
     "{{ undefd < 1 }}", "{{ 1 in 5 }}", "{{ 1 in 'abc' }}", "{{ nums | foo }}", "{{ n is foo }}", "{{ 5() }}", "{{ undefd() }}", "{{ name.foo() }}", "{{ d.foo.bar }}", "{{ none.x.y }}", "{{ raise_exception('stop it') }}", "\n\n{{ raise_exception('line\nthree') }}",
