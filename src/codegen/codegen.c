@@ -8,6 +8,7 @@
 #include "codegen/expand.h"
 #include "codegen/linearize.h"
 #include "codegen/prefetch.h"
+#include "codegen/stream.h"
 #include "graph/verify.h"
 
 static void check(graph *g, uop *ast, enum stage stage, const char *pass) { if (env_int(ENV_SPEC)) verify(g, ast, stage, pass); }
@@ -124,6 +125,7 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   u = expand_gates(g, u);                               check(g, u, STAGE_OPTIMISED, "gates");
   u = expand_unrolls(g, u);                             check(g, u, STAGE_OPTIMISED, "unroll");
   u = expand_lanes(g, u);                               check(g, u, STAGE_OPTIMISED, "lanes");
+  u = t->has_streams ? make_streams(g, u, p) : u;       check(g, u, STAGE_OPTIMISED, "streams");
   u = add_prefetches(g, u, t);
   dump("expanded", u);
   u = decompose(g, u, t);                               check(g, u, STAGE_OPTIMISED, "decompose");
@@ -137,6 +139,22 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
     fputc('\n', stderr);
   }
   if (debug_level() >= 5) { str s = {0}; program_print(&s, p); fprintf(stderr, "%s", str_c(&s)); str_free(&s); }
+  return p;
+}
+
+program *codegen_filling(graph *parent, uop *ast, const target *t) {
+  graph *g = graph_new(parent);
+  program *p = xcalloc(1, sizeof *p);
+  p->mem = graph_arena(g);
+  p->graph = g;
+  find_arguments(ast, p);
+  const uop *store = ast->src[0];
+  p->tiles = store->nsrc > 2 && store->src[2]->b == AXIS_GLOBAL ? store->src[2]->src[0] : uop_idx(g, 1);
+  p->bytes = uop_idx(g, 2 * p->bufs[0].elems);
+  p->flops = uop_idx(g, 0);
+  snprintf(p->name, sizeof p->name, "fill_%lld_%lld_%u", (long long)p->tiles->a, (long long)(p->bufs[0].elems / p->tiles->a), ast->nsrc);
+  dump("filling kernel", ast);                          check(g, ast, STAGE_OPTIMISED, "filling kernel");
+  linearize(g, decompose(g, ast, t), t, p);
   return p;
 }
 

@@ -10,6 +10,7 @@
 // The structure of a reduction (1, 2) depends on the reduced ranges and the weight alone, never on batch, position or threads:
 // the order of float additions is the same for one token and for many.
 #include "codegen/opt.h"
+#include <string.h>
 #include "base/env.h"
 
 static int first_range(const uop *u) { return u->b ? (int)u->b : 1; }
@@ -86,8 +87,14 @@ static int64_t coefficient(const uop *index, const uop *r) {
   return c;
 }
 
+// A weight's bytes may lie anywhere: where that is possible they are laid out anew in the order of reading (stream.c).
+static bool streams(const kernel *k, const uop *load) {
+  const uop *buf = load->src[0]->src[0];
+  return k->t->has_streams && buf->op == OP_PARAM && buf->s && !strcmp(buf->s, "weight");
+}
+
 // Is `product` CAST(unsigned bytes) * CAST(a load of signed bytes) such that four steps of `inner` are one instruction in each lane of `lane`?
-static bool dot_fits(const uop *product, const uop *lane, const uop *inner) {
+static bool dot_fits(const kernel *k, const uop *product, const uop *lane, const uop *inner) {
   if (product->op != OP_MUL || product->dt != DT_I32 || product->src[0]->op != OP_CAST || product->src[1]->op != OP_CAST) return false;
   uop *a = product->src[0]->src[0], *x = product->src[1]->src[0];
   if (a->dt == DT_I8) { uop *t = a; a = x; x = t; }
@@ -97,6 +104,7 @@ static bool dot_fits(const uop *product, const uop *lane, const uop *inner) {
   find_loads(a, &l);
   bool together = false;
   for (int i = 0; i < l.n; i++) {
+    if (streams(k, l.at[i])) { together |= uop_depends(l.at[i]->src[0]->src[1], lane); continue; }
     int64_t cl = coefficient(l.at[i]->src[0], lane), ci = coefficient(l.at[i]->src[0], inner);
     if (dtype_size((enum dtype)l.at[i]->dt) != 1 || (cl && (cl != 4 || ci != 1)) || (!cl && ci)) return false;
     together |= cl == 4;
@@ -126,17 +134,17 @@ static bool dot_lanes(kernel *k) {
       for (int r = x.n_out; r < x.n && lane < 0; r++) {
         bool bound = false;
         for (size_t j = (size_t)first_range(u); j < u->nsrc; j++) bound |= u->src[j] == x.at[r];
-        if (bound && uop_is_int(x.at[r]->src[0], 4) && x.at[o]->src[0]->op == OP_CONST && lanes_that_fit(k, x.at[o]) > 1 && dot_fits(u->src[0], x.at[o], x.at[r])) { lane = o; inner = r; dot = u; }
+        if (bound && x.at[r]->src[0]->op == OP_CONST && x.at[r]->src[0]->a % 4 == 0 && x.at[o]->src[0]->op == OP_CONST && lanes_that_fit(k, x.at[o]) > 1 && dot_fits(k, u->src[0], x.at[o], x.at[r])) { lane = o; inner = r; dot = u; }
       }
   }
   bool ok = lane >= 0 && stride_of(k, store->src[0], x.at[lane], lanes_that_fit(k, x.at[lane]), (enum dtype)store->src[1]->dt) == CONTIGUOUS;
   for (size_t i = 0; ok && i < l.n; i++)
-    if (l.at[i]->op == OP_LOAD && coefficient(l.at[i]->src[0], x.at[lane]) != 4)
+    if (l.at[i]->op == OP_LOAD && !streams(k, l.at[i]) && coefficient(l.at[i]->src[0], x.at[lane]) != 4)
       ok = stride_of(k, l.at[i]->src[0], x.at[lane], lanes_that_fit(k, x.at[lane]), (enum dtype)l.at[i]->dt) != JUMPS;
   // a reduction over the same range that is no dot product gets ranges of its own
   uop *other = NULL;
   for (size_t i = 0; ok && i < l.n && !other; i++)
-    if (l.at[i]->op == OP_REDUCE && l.at[i] != dot && binds(l.at[i], x.at[inner]) && !dot_fits(l.at[i]->src[0], x.at[lane], x.at[inner])) other = l.at[i];
+    if (l.at[i]->op == OP_REDUCE && l.at[i] != dot && binds(l.at[i], x.at[inner]) && !dot_fits(k, l.at[i]->src[0], x.at[lane], x.at[inner])) other = l.at[i];
   arena_free(a);
   if (other && kernel_separate(k, other)) return dot_lanes(k);
   return ok && kernel_apply(k, (opt){OPT_TC, lane, inner});

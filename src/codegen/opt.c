@@ -198,11 +198,12 @@ static bool apply_tc(kernel *k, const axes *x, opt o) {
   if (o.axis < 0 || o.axis >= x->n_out || o.amount < x->n_out || o.amount >= x->n) return false;
   uop *lane = x->at[o.axis], *inner = x->at[o.amount];
   int64_t n = k->t->vector_bytes / 4;
-  if (lane->b != AXIS_LOOP || inner->b != AXIS_REDUCE || !uop_is_int(inner->src[0], 4) || n < 4 || lane->src[0]->op != OP_CONST) return false;
+  if (lane->b != AXIS_LOOP || inner->b != AXIS_REDUCE || inner->src[0]->op != OP_CONST || inner->src[0]->a % 4 || n < 4 || lane->src[0]->op != OP_CONST) return false;
   if (k->t->descriptors) n = descriptor_lanes(k->t->descriptors, (int)n, lane->src[0]->a);
   else while (n >= 4 && lane->src[0]->a % n) n /= 2;             // plain arithmetic has any number
   if (n < 4) return false;
-  change_kind(k, inner, AXIS_DOT);
+  if (inner->src[0]->a == 4) change_kind(k, inner, AXIS_DOT);
+  else split(k, inner, 4, AXIS_DOT, false);
   if (lane->src[0]->a == n) change_kind(k, lane, AXIS_LANE);
   else split(k, lane, n, AXIS_LANE, false);
   k->applied[k->n_applied++] = o;

@@ -7,7 +7,7 @@
 enum opt_kind { OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_THREAD, OPT_LOOP, OPT_TC, OPT_SWAP, OPT_COUNT };
 
 // axis: index into kernel_axes at the time when the opt is applied. amount 0: the whole axis. TC: axis is the output axis that is laid
-// in lanes, amount the reduced axis of size 4 that the dot-product instruction adds up. SWAP: axis and amount, two output axes, change places
+// in lanes, amount the reduced axis of which the dot-product instruction adds up four neighbours. SWAP: axis and amount, two output axes, change places
 // in the loop order. THREAD (whole axis): its steps are tiles that threads share, whatever the reductions inside. There is no PADTO of its own:
 // an amount that does not divide a size pads it.
 typedef struct opt { enum opt_kind kind; int axis, amount; } opt;

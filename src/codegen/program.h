@@ -32,6 +32,10 @@
 #include "codegen/descriptor.h"
 #include "graph/uop.h"
 
+// A weight that the program reads as a stream: argument `param` is not the file's bytes but a copy of `bytes` bytes, which these filling
+// kernels make: IR text of SINK(STORE...) with the stream as argument 0 and the file's bytes as argument 1, for codegen_filling.
+typedef struct program_stream { int param, n_fills; int64_t bytes; const char *fill[4]; } program_stream;
+
 typedef struct program {
   char name[96];                                   // a C identifier by kind and range sizes, such as r_512_4_8_2_16
   uop **at;
@@ -43,6 +47,8 @@ typedef struct program {
   uop *tiles;                                      // CPU: number of tiles, an IDX expression over vars (CONST 1 if there is no GLOBAL)
   uop *global[3], *local[3];                       // GPU: number of work-groups and of work-items in one; NULL on a CPU
   uop *bytes, *flops;                              // moved and done by one launch, IDX expressions over vars: estimates, for tables (cost.h)
+  program_stream streams[8];
+  int n_streams;
   graph *graph;                                    // owns the nodes; freed with program_free
   arena *mem;                                      // that of the graph: owns the arrays
 } program;
@@ -54,6 +60,7 @@ typedef struct target {
   bool has_fma, has_f16, lacks_round;              // FMA; CAST between F16 and F32; no FLOOR and TRUNC
   descriptor_set descriptors;                      // dot-product instructions; none: DOT4 becomes plain arithmetic
   int prefetch_bytes;                              // how far ahead of a stream to ask for memory; 0: the target has no PREFETCH
+  bool has_streams;                                // weights may be laid out anew at load (stream.c)
   bool has_local;                                  // work-groups: LOCAL, GROUP, BARRIER, SPECIAL
   bool keeps_math;                                 // takes EXP2, LOG2, SIN, RECIP, IDIV, MOD, BF16 as they are (the interpreter)
   bool index32;                                    // indices as I32 where the bounds allow (GPU); otherwise I64

@@ -93,6 +93,7 @@ int cpu_start(device *d, error *err) {
   d->target.has_f16 = c->t.f16;
   d->target.prefetch_bytes = llvm ? PREFETCH_BYTES : 0;
   d->target.descriptors = llvm ? c->t.descriptors : 0;
+  d->target.has_streams = true;
   d->compile = llvm ? with_llvm : with_cc;
   snprintf(d->key, sizeof d->key, "%s %s", way, c->t.key);
   if (llvm) d->cache = cache_open(NULL, CODE_VERSION);

@@ -42,6 +42,11 @@ typedef struct plan_options {
   // What the kernel is for ("blk.*.ffn_down"), for tables; may be NULL.
   void (*role)(void *ctx, const sched_kernel *k, char *out, size_t cap);
   void (*progress)(void *ctx, double fraction);                  // compiling; may be NULL; called with `ctx`
+  // Memory for weight `id` laid out in the way that `layout` (a hash) stands for: `bytes` bytes, NULL: the plan keeps it itself. *filled:
+  // whether it holds the stream already. May be NULL. Then `filled` hears what has been copied, from .. to as fractions of the weight, and how
+  // much of all that is to be copied is done.
+  void *(*stream)(void *ctx, int64_t id, uint64_t layout, int64_t size, bool *filled);
+  void (*filled)(void *ctx, int64_t id, double from, double to, double done);
 } plan_options;
 
 // Compiles all kernels of a schedule. The schedule's graph must outlive the plan. 0, or -1 and why not.
@@ -51,9 +56,6 @@ void plan_free(plan *p);
 typedef struct plan_var { const char *name; int64_t value; } plan_var;
 // Runs everything once, on all threads of the device; returns when it is done. Every variable of the graph must be given.
 void plan_run(plan *p, const plan_var *vars, int n_vars);
-// The same for kernels from .. from + n - 1 of the schedule alone, which must share a level; no variables.
-void plan_run_some(plan *p, int from, int n);
-
 typedef struct plan_stats { int kernels, dispatches, unique, compiled, graph_ops; int64_t arena_bytes; double compile_ms; } plan_stats;
 plan_stats plan_get_stats(const plan *p);
 

@@ -22,6 +22,8 @@ typedef struct step {
   char role[64];
 } step;
 
+typedef struct own_stream { void *at; uint64_t bytes; } own_stream;
+
 struct plan {
   device *d;
   graph *g;
@@ -32,13 +34,15 @@ struct plan {
   void *arena_at;
   double *marks;             // of a timed run: the times that thread i noted, from marks + i * n_marks on; NULL until there is one
   size_t n_marks;
+  VEC(own_stream) streams;   // those that nobody else keeps
   plan_stats stats;
 };
 
-// --- cache entries: "name\n", IR text of SINK(tiles, bytes, flops, vars...), NUL, packed code --------------------------------
+// --- cache entries: "name\n", IR text of SINK(tiles, bytes, flops, vars...), NUL; for each stream "param bytes fills\n" and each of its fills, NUL;
+// an empty line; packed code ----------------------------------------------------------------------------------------------
 
-static void cache_key(const device *d, uop *ast, str *key) {
-  str_addf(key, "%s MV=%d,%d,%d NOOPT=%d\n", d->key, env_int(ENV_MV_THREADS_PER_ROW), env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT));
+static void cache_key(const device *d, uop *ast, bool filling, str *key) {
+  str_addf(key, "%s%s MV=%d,%d,%d NOOPT=%d\n", filling ? "filling " : "", d->key, env_int(ENV_MV_THREADS_PER_ROW), env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT));
   uop_print(key, &ast, 1);
 }
 
@@ -50,7 +54,32 @@ static void pack_entry(const device_kernel *k, str *out) {
   str_addf(out, "%s\n", p->name);
   uop_print(out, &sink, 1);
   str_addc(out, 0);
+  for (int i = 0; i < p->n_streams; i++) {
+    const program_stream *s = &p->streams[i];
+    str_addf(out, "%d %lld %d\n", s->param, (long long)s->bytes, s->n_fills);
+    for (int j = 0; j < s->n_fills; j++) str_addn(out, s->fill[j], strlen(s->fill[j]) + 1);
+  }
+  str_addc(out, '\n');
   str_addn(out, k->packed.at, k->packed.n);
+}
+
+// Reads the streams of an entry; NULL if they are damaged, otherwise what follows them.
+static const char *unpack_streams(const char *at, const char *end, program *p) {
+  for (; at < end && *at != '\n'; p->n_streams++) {
+    const char *line = memchr(at, '\n', (size_t)(end - at));
+    program_stream *s = &p->streams[p->n_streams];
+    long long n;
+    if (!line || p->n_streams == (int)COUNT(p->streams) || sscanf(at, "%d %lld %d", &s->param, &n, &s->n_fills) != 3 || s->n_fills < 0 || s->n_fills > (int)COUNT(s->fill)) return NULL;
+    s->bytes = n;
+    at = line + 1;
+    for (int j = 0; j < s->n_fills; j++) {
+      const char *nul = memchr(at, 0, (size_t)(end - at));
+      if (!nul) return NULL;
+      s->fill[j] = memcpy(arena_alloc(p->mem, (size_t)(nul + 1 - at)), at, (size_t)(nul + 1 - at));
+      at = nul + 1;
+    }
+  }
+  return at < end ? at + 1 : NULL;
 }
 
 static bool unpack_entry(const bytes *b, device_kernel *k) {
@@ -69,8 +98,10 @@ static bool unpack_entry(const bytes *b, device_kernel *k) {
   p->n_vars = (int)sink->nsrc - N_EXPRS;
   p->vars = ARENA_ARRAY(p->mem, uop *, sink->nsrc);
   for (int i = 0; i < p->n_vars; i++) p->vars[i] = sink->src[N_EXPRS + i];
-  size_t n = b->n - (size_t)(end + 1 - text);
-  k->packed = (bytes){memcpy(xmalloc(n), end + 1, n), n};
+  const char *code = unpack_streams(end + 1, text + b->n, p);
+  if (!code) { program_free(p); return false; }
+  size_t n = b->n - (size_t)(code - text);
+  k->packed = (bytes){memcpy(xmalloc(n), code, n), n};
   k->p = p;
   return true;
 }
@@ -78,11 +109,11 @@ static bool unpack_entry(const bytes *b, device_kernel *k) {
 // --- building -------------------------------------------------------------------------------------------------------
 
 typedef struct job { uop *ast; device_kernel *k; error err; bool failed; } job;
-typedef struct jobs { device *d; graph *g; job *at; int n, next, done; const plan_options *o; } jobs;
+typedef struct jobs { device *d; graph *g; job *at; int n, next, done; bool filling; const plan_options *o; } jobs;
 
 static void compile_one(jobs *j, job *one) {
   bool noopt = j->d->target.keeps_math;
-  one->k->p = codegen(j->g, one->ast, &j->d->target, &(codegen_options){.noopt = noopt});
+  one->k->p = j->filling ? codegen_filling(j->g, one->ast, &j->d->target) : codegen(j->g, one->ast, &j->d->target, &(codegen_options){.noopt = noopt});
   if (one->k->p->n_vars > MAX_VARS) die("a kernel with more than %d variables", MAX_VARS);
   one->failed = j->d->compile(j->d, one->k, &one->err) != 0;
 }
@@ -97,14 +128,14 @@ static void compile_some(void *ctx, int thread, int n_threads) {
   }
 }
 
-static int compile_all(device *d, graph *g, uop **asts, device_kernel *kernels, int n, const plan_options *o, plan_stats *stats, error *err) {
-  jobs j = {.d = d, .g = g, .at = xcalloc((size_t)n, sizeof *j.at), .o = o};
+static int compile_all(device *d, graph *g, uop **asts, device_kernel *kernels, int n, bool filling, const plan_options *o, plan_stats *stats, error *err) {
+  jobs j = {.d = d, .g = g, .at = xcalloc((size_t)n, sizeof *j.at), .filling = filling, .o = o};
   str *keys = xcalloc((size_t)n, sizeof *keys);
   double start = now_s();
   for (int i = 0; i < n; i++) {
     bytes hit = {0};
     if (d->cache) {
-      cache_key(d, asts[i], &keys[i]);
+      cache_key(d, asts[i], filling, &keys[i]);
       if (debug_level() < 4 && cache_get(d->cache, keys[i].at, keys[i].n, &hit) && unpack_entry(&hit, &kernels[i])) { bytes_free(&hit); continue; }
       bytes_free(&hit);
     }
@@ -122,8 +153,8 @@ static int compile_all(device *d, graph *g, uop **asts, device_kernel *kernels, 
     str_free(&value);
   }
   if (j.n && d->cache) cache_flush(d->cache);
-  stats->compiled = j.n;
-  if (j.n) stats->compile_ms = (now_s() - start) * 1e3;
+  stats->compiled += j.n;
+  if (j.n) stats->compile_ms += (now_s() - start) * 1e3;
   for (int i = 0; i < n; i++) str_free(&keys[i]);
   free(keys);
   free(j.at);
@@ -131,31 +162,126 @@ static int compile_all(device *d, graph *g, uop **asts, device_kernel *kernels, 
 }
 
 // One mapping for the code of all kernels.
-static int map_code(plan *p, error *err) {
-  int n = p->stats.unique;
-  code_blob *blobs = xcalloc((size_t)n, sizeof *blobs);
-  const code_blob **list = xcalloc((size_t)n, sizeof *list);
+static int map_code(device_kernel *kernels, int n, code_image **out, error *err) {
+  code_blob *blobs = xcalloc((size_t)n + 1, sizeof *blobs);
+  const code_blob **list = xcalloc((size_t)n + 1, sizeof *list);
   int r = 0, any = 0;
   for (int i = 0; i < n && !r; i++) {
-    if (!p->kernels[i].packed.n) continue;
-    any++;
-    r = code_blob_unpack(p->kernels[i].packed.at, p->kernels[i].packed.n, &blobs[i], err);
+    if (!kernels[i].packed.n) continue;
+    list[any++] = &blobs[i];
+    r = code_blob_unpack(kernels[i].packed.at, kernels[i].packed.n, &blobs[i], err);
   }
   if (!r && any) {
+    *out = code_map(list, (size_t)any, err);
+    if (!*out) r = -1;
     size_t m = 0;
-    for (int i = 0; i < n; i++) if (p->kernels[i].packed.n) list[m++] = &blobs[i];
-    p->code = code_map(list, m, err);
-    if (!p->code) r = -1;
-    m = 0;
     for (int i = 0; i < n && !r; i++) {
-      if (!p->kernels[i].packed.n) continue;
-      code_fn f = code_find(p->code, m++, p->kernels[i].p->name);
-      if (!f) r = error_set(err, "kernel %s: its code is missing", p->kernels[i].p->name);
-      p->kernels[i].fn = (kernel_fn *)f;
+      if (!kernels[i].packed.n) continue;
+      code_fn f = code_find(*out, m++, kernels[i].p->name);
+      if (!f) r = error_set(err, "kernel %s: its code is missing", kernels[i].p->name);
+      kernels[i].fn = (kernel_fn *)f;
     }
   }
-  for (int i = 0; i < n; i++) { code_blob_free(&blobs[i]); bytes_free(&p->kernels[i].packed); }
+  for (int i = 0; i < n; i++) { code_blob_free(&blobs[i]); bytes_free(&kernels[i].packed); }
   free(blobs); free(list);
+  return r;
+}
+
+static void free_kernels(device_kernel *kernels, int n) {
+  for (int i = 0; i < n; i++) {
+    program_free(kernels[i].p);
+    bytes_free(&kernels[i].packed);
+    if (kernels[i].ref) ref_free(kernels[i].ref);
+    if (kernels[i].library) dlclose(kernels[i].library);
+  }
+}
+
+// --- streams: weights laid out for their kernels, filled once ---------------------------------------------------------------
+
+enum { FILL_PIECE = 32 << 20 };                  // bytes of a stream that are filled before the file's pages are given back
+
+typedef struct filling { const program_stream *s; unsigned char *raw, *at; int64_t id; } filling;
+typedef struct fill_run { const device_kernel *k; unsigned char *bufs[2]; int64_t lo, hi; } fill_run;
+
+static uint64_t layout_of(const program_stream *s) {
+  uint64_t h = (uint64_t)s->bytes;
+  for (int i = 0; i < s->n_fills; i++) h = hash_bytes(s->fill[i], strlen(s->fill[i]), h);
+  return h;
+}
+
+static void run_fill(void *ctx, int thread, int n) {
+  const fill_run *f = ctx;
+  int64_t lo = f->lo + (f->hi - f->lo) * thread / n, hi = f->lo + (f->hi - f->lo) * (thread + 1) / n;
+  unsigned char *bufs[2] = {f->bufs[0], f->bufs[1]};
+  if (lo >= hi) return;
+  if (f->k->fn) f->k->fn(bufs, NULL, lo, hi);
+  else if (f->k->ref) ref_run(f->k->ref, bufs, NULL, lo, hi);
+}
+
+static int fill_streams(plan *p, const filling *fills, size_t n, const plan_options *o, error *err) {
+  graph *g = graph_new(NULL);
+  map index = {0};
+  VEC(uop *) asts = {0};
+  error e = {0};
+  for (size_t i = 0; i < n; i++)
+    for (int j = 0; j < fills[i].s->n_fills; j++) {
+      uop *ast = uop_parse(g, fills[i].s->fill[j], strlen(fills[i].s->fill[j]), &e);
+      if (!ast || ast->op != OP_SINK) die("a filling kernel that does not parse: %s", e.text);
+      if (map_has(&index, ast)) continue;
+      map_put(&index, ast, (void *)(intptr_t)asts.n);
+      vec_push(&asts, ast);
+    }
+  device_kernel *kernels = xcalloc(asts.n + 1, sizeof *kernels);
+  code_image *code = NULL;
+  int r = compile_all(p->d, g, asts.at, kernels, (int)asts.n, true, o, &p->stats, err) || map_code(kernels, (int)asts.n, &code, err) ? -1 : 0;
+  double all = 0, done = 0;
+  for (size_t i = 0; i < n; i++) all += (double)fills[i].s->bytes;
+  for (size_t i = 0; i < n && !r; i++) {
+    int64_t pieces = fills[i].s->bytes / FILL_PIECE + 1;
+    for (int64_t at = 0; at < pieces; at++) {
+      for (int j = 0; j < fills[i].s->n_fills; j++) {
+        uop *ast = uop_parse(g, fills[i].s->fill[j], strlen(fills[i].s->fill[j]), &e);
+        const device_kernel *k = &kernels[(intptr_t)map_ptr(&index, ast)];
+        int64_t tiles = program_eval(k->p, k->p->tiles, NULL);
+        team_run(p->d->team, run_fill, &(fill_run){k, {fills[i].at, fills[i].raw}, tiles * at / pieces, tiles * (at + 1) / pieces});
+      }
+      done += (double)fills[i].s->bytes / (double)pieces;
+      if (o->filled) o->filled(o->ctx, fills[i].id, (double)at / (double)pieces, (double)(at + 1) / (double)pieces, done / all);
+    }
+  }
+  code_unmap(code);
+  free_kernels(kernels, (int)asts.n);
+  free(kernels);
+  vec_free(&asts);
+  map_free(&index);
+  graph_free(g);
+  return r;
+}
+
+static void *own_memory(plan *p, uint64_t size, error *err) {
+  void *at = memory_reserve(size, err);
+  if (at) vec_push(&p->streams, ((own_stream){at, size}));
+  return at;
+}
+
+// Gives every step whose kernel reads streams their memory, and fills those that are new.
+static int bind_streams(plan *p, const schedule *s, const plan_options *o, error *err) {
+  VEC(filling) fills = {0};
+  int r = 0;
+  for (int i = 0; i < s->n_kernels && !r; i++) {
+    step *t = &p->steps[i];
+    for (int j = 0; j < t->k->p->n_streams && !r; j++) {
+      const program_stream *w = &t->k->p->streams[j];
+      int64_t id = s->kernels[i].bufs[w->param];
+      bool filled = false;
+      void *at = o->stream ? o->stream(o->ctx, id, layout_of(w), w->bytes, &filled) : NULL;
+      if (!at && !(at = own_memory(p, (uint64_t)w->bytes, err))) { r = -1; break; }
+      if (!filled) vec_push(&fills, ((filling){w, t->bufs[w->param], at, id}));
+      t->bufs[w->param] = at;
+    }
+  }
+  if (!r && fills.n) r = fill_streams(p, fills.at, fills.n, o, err);
+  vec_free(&fills);
   return r;
 }
 
@@ -176,7 +302,7 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
     if (!map_has(&unique, s->kernels[i].ast)) { map_put(&unique, s->kernels[i].ast, (void *)(intptr_t)asts.n); vec_push(&asts, s->kernels[i].ast); }
   p->stats = (plan_stats){.kernels = s->n_kernels, .dispatches = s->n_levels, .unique = (int)asts.n, .graph_ops = s->graph_ops, .arena_bytes = s->arena_bytes};
   p->kernels = xcalloc(asts.n, sizeof *p->kernels);
-  int r = compile_all(d, g, asts.at, p->kernels, (int)asts.n, o, &p->stats, err) || map_code(p, err) ? -1 : 0;
+  int r = compile_all(d, g, asts.at, p->kernels, (int)asts.n, false, o, &p->stats, err) || map_code(p->kernels, (int)asts.n, &p->code, err) ? -1 : 0;
   if (!r && s->arena_bytes) {
     p->arena_at = memory_reserve((uint64_t)s->arena_bytes, err);
     if (!p->arena_at) r = -1;
@@ -194,6 +320,7 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
       t->bufs[b] = k->bufs[b] >= TEMP_IDS ? (unsigned char *)p->arena_at + temp_offset(&temps, k->bufs[b]) : o->buffer(o->ctx, k->bufs[b]);
     if (o->role) o->role(o->ctx, k, t->role, sizeof t->role);
   }
+  if (!r) r = bind_streams(p, s, o, err);
   map_free(&temps);
   map_free(&unique);
   vec_free(&asts);
@@ -205,13 +332,9 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
 void plan_free(plan *p) {
   if (!p) return;
   code_unmap(p->code);
-  for (int i = 0; i < p->stats.unique; i++) {
-    device_kernel *k = &p->kernels[i];
-    program_free(k->p);
-    bytes_free(&k->packed);
-    if (k->ref) ref_free(k->ref);
-    if (k->library) dlclose(k->library);
-  }
+  free_kernels(p->kernels, p->stats.unique);
+  for (size_t i = 0; i < p->streams.n; i++) memory_release(p->streams.at[i].at, p->streams.at[i].bytes);
+  vec_free(&p->streams);
   memory_release(p->arena_at, (uint64_t)p->stats.arena_bytes);
   free(p->kernels);
   free(p->marks);
@@ -277,19 +400,6 @@ void plan_run(plan *p, const plan_var *vars, int n_vars) {
             (double)program_eval(q, q->bytes, p->steps[i].vars) / t / 1e9, (double)program_eval(q, q->flops, p->steps[i].vars) / t / 1e9);
   }
   fprintf(stderr, "     %d kernels %61.1f us\n", p->stats.kernels, all * 1e6);
-}
-
-typedef struct some { const plan *p; int from, n; } some;
-
-static void run_some(void *ctx, int thread, int n) {
-  const some *s = ctx;
-  for (int i = s->from; i < s->from + s->n; i++) run_step(&s->p->steps[i], i, thread, n);
-}
-
-void plan_run_some(plan *p, int from, int n) {
-  if (from < 0 || n < 0 || from + n > p->stats.kernels) die("plan_run_some: %d kernels from %d of %d", n, from, p->stats.kernels);
-  set_vars(p, NULL, 0);
-  team_run(p->d->team, run_some, &(some){p, from, n});
 }
 
 // --- timing ---------------------------------------------------------------------------------------------------------

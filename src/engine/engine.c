@@ -9,6 +9,7 @@
 #include "engine/weights.h"
 #include "model/codebook.h"
 #include "model/model.h"
+#include "schedule/dots.h"
 
 enum { FEW = 4 /* tokens: one by one is quicker than a chunk */, DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, CTX_STEP = 64 };
 
@@ -56,7 +57,6 @@ static void *buffer(void *ctx, int64_t id) {
   engine *e = ctx;
   int64_t own = id - model_buffer_id(e->m, 0);
   if (codebook_is(id)) return codebook_data(id);
-  if (id >= MODEL_TILED) return e->w.at[id - MODEL_TILED];
   if (own < 0) return (void *)(uintptr_t)gguf_tensor_at(e->file, (size_t)id)->data;
   if (own == BUF_IDS) return e->ids;
   if (own == BUF_LOGITS) return e->logits;
@@ -73,10 +73,9 @@ static void role(void *ctx, const sched_kernel *k, char *out, size_t cap) {
   for (int i = 0; i < k->n_bufs; i++) {
     if (codebook_is(k->bufs[i])) continue;
     int64_t own = k->bufs[i] - model_buffer_id(e->m, 0);
-    bool tiled = k->bufs[i] >= MODEL_TILED && k->bufs[i] < TEMP_IDS;
-    if (own >= BUF_CACHE && k->bufs[i] < MODEL_TILED) cache = true;
-    if (own >= 0 && !tiled) continue;
-    const gguf_tensor *t = gguf_tensor_at(e->file, (size_t)(tiled ? k->bufs[i] - MODEL_TILED : k->bufs[i]));
+    if (own >= BUF_CACHE && k->bufs[i] < TEMP_IDS) cache = true;
+    if (own >= 0) continue;
+    const gguf_tensor *t = gguf_tensor_at(e->file, (size_t)k->bufs[i]);
     if (!best || t->nbytes > best->nbytes) best = t;
   }
   if (!best) { snprintf(out, cap, "%s", cache ? "attention" : "-"); return; }
@@ -88,13 +87,23 @@ static void role(void *ctx, const sched_kernel *k, char *out, size_t cap) {
 
 static void compiling(void *ctx, double fraction) { progress(ctx, "compiling", fraction); }
 
-static void loading(void *ctx, double fraction) { progress(ctx, "loading", 0.3 + 0.7 * fraction); }
+static void *stream(void *ctx, int64_t id, uint64_t layout, int64_t size, bool *filled) {
+  engine *e = ctx;
+  return weights_stream(&e->w, id, layout, size, filled);
+}
+
+static void filled(void *ctx, int64_t id, double from, double to, double done) {
+  engine *e = ctx;
+  weights_give_back(&e->w, id, from, to);
+  progress(e, "loading", done);
+}
 
 static int build(engine *e, stage *st, int64_t chunk, bool logits, error *err) {
   st->g = graph_new(NULL);
-  uop *sink = model_graph(e->m, st->g, &(model_shape){.ctx = e->ctx, .chunk = chunk, .exact = e->o.exact, .tiled = e->w.tiled, .logits = logits});
+  uop *sink = model_graph(e->m, st->g, &(model_shape){.ctx = e->ctx, .chunk = chunk, .logits = logits});
+  if (!e->o.exact) sink = integer_dots(st->g, sink);
   schedule_graph(st->g, sink, &st->s);
-  if (plan_build(e->d, st->g, &st->s, &(plan_options){.buffer = buffer, .ctx = e, .role = role, .progress = compiling}, &st->p, err)) return -1;
+  if (plan_build(e->d, st->g, &st->s, &(plan_options){.buffer = buffer, .ctx = e, .role = role, .progress = compiling, .stream = stream, .filled = filled}, &st->p, err)) return -1;
   plan_stats s = plan_get_stats(st->p);
   e->compile_ms += s.compile_ms;
   e->compiled += s.compiled;
@@ -110,8 +119,7 @@ static int start(engine *e, const char *path, error *err) {
   e->room = (int64_t)round_up((size_t)e->chunk, CTX_STEP);
   e->ctx = (int64_t)round_up((size_t)e->n_ctx, CTX_STEP) + e->room;
   if (reserve(e, err) || device_open(e->o.n_threads, &e->d, err)) return -1;
-  if (!e->o.exact && weights_tile(&e->w, e->m, e->d, loading, e, &e->compiled, &e->compile_ms, err)) return -1;
-  progress(e, "loading", 1);
+  if (weights_open(&e->w, e->file, err)) return -1;
   return build(e, &e->one, 1, true, err);
 }
 

@@ -1,84 +1,47 @@
-// Tiled copies of weights: see weights.h. One graph stores all of them; its kernels run tensor by tensor.
+// Memory for weights: see weights.h.
 #define _GNU_SOURCE
 #include "engine/weights.h"
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "device/memory.h"
-#include "model/dequant.h"
 
-enum { MAX_PARTS = 8, COPY_ALIGN = 4096 };
+enum { STREAM_ALIGN = 4096, SPARE_PERCENT = 30 };
 
-static bool wants_tiles(const model *m, const gguf_tensor *t) {
-  if (t->n_dims != 2 || !dequant_can_tile(t->format, t->ne[1])) return false;
-  return m->tied || strcmp(t->name, "token_embd.weight");      // rows that are only looked up stay as they are
-}
-
-typedef struct buffers { const weights *w; const model *m; } buffers;
-
-static void *buffer(void *ctx, int64_t id) {
-  const buffers *b = ctx;
-  if (id >= MODEL_TILED) return b->w->at[id - MODEL_TILED];
-  return (void *)(uintptr_t)gguf_tensor_at(b->m->file, (size_t)id)->data;
-}
-
-// The whole pages of the file that hold this tensor and nothing else are not needed any more.
-static void give_back(const gguf_tensor *t) {
-  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)t->data + page - 1) / page * page, to = ((uintptr_t)t->data + t->nbytes) / page * page;
-  if (from < to) madvise((void *)from, to - from, MADV_DONTNEED);
-}
-
-int weights_tile(weights *w, const model *m, device *d, void (*progress)(void *ctx, double fraction), void *ctx, int64_t *compiled, double *compile_ms, error *err) {
-  size_t n = gguf_n_tensors(m->file);
-  *w = (weights){.tiled = xcalloc(n, sizeof *w->tiled), .at = xcalloc(n, sizeof *w->at)};
-  if (!d->target.vector_bytes) return 0;
+int weights_open(weights *w, const gguf *file, error *err) {
+  uint64_t all = 0, n = gguf_n_tensors(file);
+  *w = (weights){.file = file};
   for (size_t i = 0; i < n; i++) {
-    const gguf_tensor *t = gguf_tensor_at(m->file, i);
-    w->tiled[i] = wants_tiles(m, t);
-    if (w->tiled[i]) w->bytes += round_up(t->nbytes, COPY_ALIGN);
+    const gguf_tensor *t = gguf_tensor_at(file, i);
+    if (t->n_dims >= 2 && !add_u64(all, round_up(t->nbytes, STREAM_ALIGN), &all)) return error_set(err, "%s: its tensors are larger than memory can be", gguf_path(file));
   }
-  if (!w->bytes) return 0;
-  w->memory = memory_reserve(w->bytes, err);
-  if (!w->memory) return -1;
-  graph *g = graph_new(NULL);
-  VEC(uop *) effects = {0};
-  uint64_t at = 0;
-  for (size_t i = 0; i < n; i++) {
-    if (!w->tiled[i]) continue;
-    const gguf_tensor *t = gguf_tensor_at(m->file, i);
-    w->at[i] = (unsigned char *)w->memory + at;
-    at += round_up(t->nbytes, COPY_ALIGN);
-    uop *stores[MAX_PARTS];
-    int k = dequant_retile(g, t->format, (int64_t)i, MODEL_TILED + (int64_t)i, t->ne[1], t->ne[0], stores, MAX_PARTS);
-    for (int j = 0; j < k; j++) vec_push(&effects, stores[j]);
-  }
-  uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, effects.at, effects.n, (uarg){0});
-  vec_free(&effects);
-  schedule s;
-  schedule_graph(g, sink, &s);
-  plan *p;
-  buffers b = {w, m};
-  int r = plan_build(d, g, &s, &(plan_options){.buffer = buffer, .ctx = &b}, &p, err);
-  if (!r) {
-    plan_stats st = plan_get_stats(p);
-    *compiled += st.compiled;
-    *compile_ms += st.compile_ms;
-    for (int i = 0, k; i < s.n_kernels; i += k) {
-      for (k = 1; i + k < s.n_kernels && s.kernels[i + k].bufs[0] == s.kernels[i].bufs[0];) k++;
-      plan_run_some(p, i, k);
-      give_back(gguf_tensor_at(m->file, (size_t)(s.kernels[i].bufs[0] - MODEL_TILED)));
-      if (progress) progress(ctx, (double)(i + k) / s.n_kernels);
-    }
-    plan_free(p);
-  }
-  graph_free(g);
-  return r;
+  if (!all) return 0;
+  w->size = all + all / 100 * SPARE_PERCENT;
+  w->memory = memory_reserve(w->size, err);
+  return w->memory ? 0 : -1;
+}
+
+void *weights_stream(weights *w, int64_t tensor, uint64_t layout, int64_t size, bool *filled) {
+  for (size_t i = 0; i < w->streams.n; i++)
+    if (w->streams.at[i].tensor == tensor && w->streams.at[i].layout == layout) { *filled = true; return w->streams.at[i].at; }
+  *filled = false;
+  uint64_t need = round_up((size_t)size, STREAM_ALIGN);
+  if (need > w->size - w->used) return NULL;
+  unsigned char *at = w->memory + w->used;
+  w->used += need;
+  vec_push(&w->streams, ((weight_stream){tensor, layout, at}));
+  return at;
+}
+
+void weights_give_back(const weights *w, int64_t tensor, double from, double to) {
+  const gguf_tensor *t = gguf_tensor_at(w->file, (size_t)tensor);
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)t->data;
+  uintptr_t first = (at + (uintptr_t)((double)t->nbytes * from) + page - 1) / page * page, end = (at + (uintptr_t)((double)t->nbytes * to)) / page * page;
+  if (first < end) madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
 void weights_free(weights *w) {
-  memory_release(w->memory, w->bytes);
-  free(w->tiled);
-  free(w->at);
+  memory_release(w->memory, w->size);
+  vec_free(&w->streams);
   *w = (weights){0};
 }

@@ -1,18 +1,22 @@
-// Weights laid out for the kernels that read them: copies in tiles of rows (dequant_retile), made at load by kernels like any other.
+// Weights in memory: the file's bytes as they lie, or laid out for the kernels that read them (codegen/stream.c), each layout once.
 #ifndef WEFT_ENGINE_WEIGHTS_H
 #define WEFT_ENGINE_WEIGHTS_H
-#include "device/device.h"
-#include "model/model.h"
+#include "model/gguf.h"
 
+typedef struct weight_stream { int64_t tensor; uint64_t layout; unsigned char *at; } weight_stream;
 typedef struct weights {
-  bool *tiled;               // per tensor of the file
-  void **at;                 // its copy, or NULL
-  void *memory;
-  uint64_t bytes;
+  const gguf *file;
+  unsigned char *memory;     // one area for all streams
+  uint64_t size, used;
+  VEC(weight_stream) streams;
 } weights;
 
-// Makes the copies. The file's pages are given back as they have been read, so that file and copy are never both resident.
-// Nothing is tiled on devices without vectors. 0, or -1 and why not; weights_free in any case.
-int weights_tile(weights *w, const model *m, device *d, void (*progress)(void *ctx, double fraction), void *ctx, int64_t *compiled, double *compile_ms, error *err);
+// Reserves room for streams of all tensors of the file; nothing is committed. 0, or -1 and why not; weights_free in any case.
+int weights_open(weights *w, const gguf *file, error *err);
 void weights_free(weights *w);
+// Memory for a tensor in a layout, found (*filled) or new; NULL where there is no room.
+void *weights_stream(weights *w, int64_t tensor, uint64_t layout, int64_t size, bool *filled);
+// The part from .. to (fractions) of the tensor is not read from the file any more: its pages are given back, so that file and stream are
+// never both resident.
+void weights_give_back(const weights *w, int64_t tensor, double from, double to);
 #endif

@@ -50,7 +50,11 @@ static bounds reduce(const uop *u, bounds x, const bounds *src) {
   if (u->a != OP_ADD || is_unknown(x)) return of_dtype(u->dt);
   bounds r = x;
   if (u->op == OP_HREDUCE) return mul(u->dt, r, (bounds){u->src[0]->lanes, u->src[0]->lanes});
-  if (u->op != OP_REDUCE) return of_dtype(u->dt);
+  if (u->op == OP_REDUCE_AXIS) {
+    for (int i = 0; i < u->src[0]->shape->n; i++)
+      if (u->b >> i & 1) r = mul(u->dt, r, (bounds){u->src[0]->shape->dim[i]->vmin, u->src[0]->shape->dim[i]->vmax});
+    return r.lo < dtype_min((enum dtype)u->dt) || r.hi > dtype_max((enum dtype)u->dt) ? of_dtype(u->dt) : r;
+  }
   size_t values = u->b > 1 ? (size_t)u->b : 1;
   for (size_t i = 1; i < values; i++) {
     if (is_unknown(src[i]) || !add_i64(r.lo, src[i].lo, &r.lo) || !add_i64(r.hi, src[i].hi, &r.hi)) return of_dtype(u->dt);

@@ -6,9 +6,7 @@
 #define WEFT_DEQUANT_IMPL_H
 #include "model/dequant.h"
 
-typedef struct blocks { graph *g; tensor *bytes; int64_t rows, n; bool tiled; } blocks;   // bytes: U8 {rows, n blocks, bytes of a block}; or tiled
-
-enum { TILE_ROWS = 16 };
+typedef struct blocks { graph *g; tensor *bytes; int64_t rows, n; } blocks;   // bytes: U8 {rows, n blocks, bytes of a block}
 
 static inline tensor *as(const blocks *b, tensor *x, int n, const int64_t *tail) {      // x as {rows, n blocks, tail...}
   int64_t d[MAX_DIMS] = {b->rows, b->n};
@@ -17,15 +15,9 @@ static inline tensor *as(const blocks *b, tensor *x, int n, const int64_t *tail)
 }
 #define AS(b, x, ...) as(b, x, (int)COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
 
-// Bytes at .. at + count of every block: {rows, n, count}. They are tiled in units of `unit` bytes.
-static inline tensor *field(const blocks *b, int64_t at, int64_t count, int64_t unit) {
-  if (!b->tiled) return t_slice_i(b->g, b->bytes, 2, at, count);
-  tensor *t = t_slice_i(b->g, b->bytes, 2, TILE_ROWS * at, TILE_ROWS * count);
-  t = t_reshape_i(b->g, t, 5, (int64_t[]){b->rows / TILE_ROWS, b->n, count / unit, TILE_ROWS, unit});
-  return AS(b, t_permute(b->g, t, (int[]){0, 3, 1, 2, 4}), count);
-}
-static inline tensor *codes(const blocks *b, int64_t at, int64_t count) { return field(b, at, count, 4); }
-static inline tensor *half_at(const blocks *b, int64_t at) { return t_cast(b->g, t_bitcast(b->g, field(b, at, 2, 2), DT_F16), DT_F32); }
+// Bytes at .. at + count of every block: {rows, n, count}
+static inline tensor *field(const blocks *b, int64_t at, int64_t count) { return t_slice_i(b->g, b->bytes, 2, at, count); }
+static inline tensor *half_at(const blocks *b, int64_t at) { return t_cast(b->g, t_bitcast(b->g, field(b, at, 2), DT_F16), DT_F32); }
 static inline tensor *f32(const blocks *b, tensor *x) { return t_cast(b->g, x, DT_F32); }
 
 // 0, step, 2 step, ... as a tensor {count} or, with `inner`, {count, 1}
@@ -39,7 +31,7 @@ static inline tensor *bits(const blocks *b, tensor *x, int64_t shift, int64_t ma
 
 // Low nibbles of `count` bytes, then their high nibbles: {2, count}
 static inline tensor *nibbles(const blocks *b, int64_t at, int64_t count) {
-  return op_int(b, OP_AND, t_op2(b->g, OP_SHR, AS(b, codes(b, at, count), 1, count), steps(b, DT_U8, 2, 4, true)), 15);
+  return op_int(b, OP_AND, t_op2(b->g, OP_SHR, AS(b, field(b, at, count), 1, count), steps(b, DT_U8, 2, 4, true)), 15);
 }
 
 static inline tensor *centred(const blocks *b, tensor *q, int64_t zero) { return f32(b, op_int(b, OP_SUB, t_cast(b->g, q, DT_I8), zero)); }

@@ -7,7 +7,7 @@
 
 // 16 bits that are two bytes side by side in memory, {rows, n, count}; and 32 bits that are four
 static tensor *words(const blocks *b, enum dtype dt, int64_t at, int64_t count) {
-  return t_bitcast(b->g, field(b, at, count * dtype_size(dt), dtype_size(dt)), dt);
+  return t_bitcast(b->g, field(b, at, count * dtype_size(dt)), dt);
 }
 
 // The `width` bits of every element (last axis 1) at 0, step, ...: the last axis becomes `count`.
@@ -52,28 +52,28 @@ static tensor *signs_and_scale(const blocks *b, tensor *word, tensor *index, enu
 
 tensor *expr_iq2_xxs(const blocks *b) {
   tensor *w = AS(b, words(b, DT_U32, 2, 16), 8, 2);                   // of 32 weights: four indices, signs and scale
-  tensor *index = t_slice_i(b->g, AS(b, field(b, 2, 64, 4), 8, 8), 3, 0, 4);
+  tensor *index = t_slice_i(b->g, AS(b, field(b, 2, 64), 8, 8), 3, 0, 4);
   return signs_and_scale(b, AS(b, t_slice_i(b->g, w, 3, 1, 1), 8), AS(b, index, 32), BOOK_IQ2_XXS, 0.125);
 }
 
-tensor *expr_iq3_xxs(const blocks *b) { return signs_and_scale(b, words(b, DT_U32, 66, 8), field(b, 2, 64, 4), BOOK_IQ3_XXS, 0.25); }
+tensor *expr_iq3_xxs(const blocks *b) { return signs_and_scale(b, words(b, DT_U32, 66, 8), field(b, 2, 64), BOOK_IQ3_XXS, 0.25); }
 
 tensor *expr_iq2_xs(const blocks *b) {
-  tensor *w = words(b, DT_U16, 2, 32), *scale = spread(b, AS(b, field(b, 66, 8, 1), 8, 1), 2, 4, 4);
+  tensor *w = words(b, DT_U16, 2, 32), *scale = spread(b, AS(b, field(b, 66, 8), 8, 1), 2, 4, 4);
   tensor *code = with_signs(b, look_up(b, BOOK_IQ2_XS, bits(b, w, 0, 511)), even_signs(b, op_int(b, OP_SHR, w, 9)));
   return scaled(b, half_times(b, 0, 0.125), odd(b, AS(b, scale, 16)), 16, code);
 }
 
 tensor *expr_iq2_s(const blocks *b) {
-  tensor *index = wide_index(b, field(b, 2, 32, 1), AS(b, spread(b, AS(b, field(b, 66, 8, 1), 8, 1), 4, 2, 2), 32));
-  tensor *scale = spread(b, AS(b, field(b, 74, 8, 1), 8, 1), 2, 4, 4);
-  return scaled(b, half_times(b, 0, 0.125), odd(b, AS(b, scale, 16)), 16, with_signs(b, look_up(b, BOOK_IQ2_S, index), field(b, 34, 32, 1)));
+  tensor *index = wide_index(b, field(b, 2, 32), AS(b, spread(b, AS(b, field(b, 66, 8), 8, 1), 4, 2, 2), 32));
+  tensor *scale = spread(b, AS(b, field(b, 74, 8), 8, 1), 2, 4, 4);
+  return scaled(b, half_times(b, 0, 0.125), odd(b, AS(b, scale, 16)), 16, with_signs(b, look_up(b, BOOK_IQ2_S, index), field(b, 34, 32)));
 }
 
 tensor *expr_iq3_s(const blocks *b) {
-  tensor *index = wide_index(b, field(b, 2, 64, 1), AS(b, spread(b, AS(b, field(b, 66, 8, 1), 8, 1), 8, 1, 1), 64));
-  tensor *scale = spread(b, AS(b, field(b, 106, 4, 1), 4, 1), 2, 4, 4);
-  return scaled(b, half_at(b, 0), odd(b, AS(b, scale, 8)), 8, with_signs(b, look_up(b, BOOK_IQ3_S, index), field(b, 74, 32, 1)));
+  tensor *index = wide_index(b, field(b, 2, 64), AS(b, spread(b, AS(b, field(b, 66, 8), 8, 1), 8, 1, 1), 64));
+  tensor *scale = spread(b, AS(b, field(b, 106, 4), 4, 1), 2, 4, 4);
+  return scaled(b, half_at(b, 0), odd(b, AS(b, scale, 8)), 8, with_signs(b, look_up(b, BOOK_IQ3_S, index), field(b, 74, 32)));
 }
 
 // Ternary weights, all moved by an eighth up, or down where a bit says so: in eighths, integers. `down` is 0 or 1 for each of `parts`.
@@ -84,14 +84,14 @@ static tensor *moved(const blocks *b, tensor *index, tensor *down, int64_t parts
 
 tensor *expr_iq1_s(const blocks *b) {
   tensor *h = words(b, DT_U16, 34, 8);                                // of 32 weights: four times three bits of index, scale, direction
-  tensor *index = wide_index(b, field(b, 2, 32, 1), AS(b, spread(b, AS(b, h, 8, 1), 4, 3, 3), 32));
+  tensor *index = wide_index(b, field(b, 2, 32), AS(b, spread(b, AS(b, h, 8, 1), 4, 3, 3), 32));
   return scaled(b, half_times(b, 0, 0.125), odd(b, bits(b, h, 12, 7)), 8, moved(b, index, op_int(b, OP_SHR, h, 15), 8));
 }
 
 tensor *expr_iq1_m(const blocks *b) {
   graph *g = b->g;
-  tensor *h = AS(b, spread(b, AS(b, field(b, 32, 16, 1), 16, 1), 2, 4, 4), 32);          // of 8 weights: three bits of index, direction
-  tensor *index = wide_index(b, field(b, 0, 32, 1), bits(b, h, 0, 7)), *s = words(b, DT_U16, 48, 4), *d = NULL;
+  tensor *h = AS(b, spread(b, AS(b, field(b, 32, 16), 16, 1), 2, 4, 4), 32);          // of 8 weights: three bits of index, direction
+  tensor *index = wide_index(b, field(b, 0, 32), bits(b, h, 0, 7)), *s = words(b, DT_U16, 48, 4), *d = NULL;
   for (int i = 0; i < 4; i++) {                                       // four words: four scales of three bits each, and a quarter of d
     tensor *quarter = op_int(b, OP_SHL, op_int(b, OP_SHR, t_slice_i(g, s, 2, i, 1), 12), 4 * i);
     d = d ? t_op2(g, OP_OR, d, quarter) : quarter;
@@ -105,14 +105,14 @@ tensor *expr_iq1_m(const blocks *b) {
 
 // Nibbles of `count` bytes at a time, low ones first: {rows, n, all of them}
 static tensor *pieces(const blocks *b, int64_t at, int64_t bytes, int64_t count) {
-  tensor *q = t_op2(b->g, OP_SHR, AS(b, codes(b, at, bytes), bytes / count, 1, count), steps(b, DT_U8, 2, 4, true));
+  tensor *q = t_op2(b->g, OP_SHR, AS(b, field(b, at, bytes), bytes / count, 1, count), steps(b, DT_U8, 2, 4, true));
   return AS(b, op_int(b, OP_AND, q, 15), 2 * bytes);
 }
 
 tensor *expr_iq4_nl(const blocks *b) { return t_mul(b->g, half_at(b, 0), f32(b, look_up(b, BOOK_IQ4, pieces(b, 2, 16, 16)))); }
 
 tensor *expr_iq4_xs(const blocks *b) {
-  tensor *high = t_cast(b->g, spread(b, words(b, DT_U16, 2, 1), 8, 2, 2), DT_U8), *low = AS(b, spread(b, AS(b, field(b, 4, 4, 1), 4, 1), 2, 4, 4), 8);
+  tensor *high = t_cast(b->g, spread(b, words(b, DT_U16, 2, 1), 8, 2, 2), DT_U8), *low = AS(b, spread(b, AS(b, field(b, 4, 4), 4, 1), 2, 4, 4), 8);
   tensor *scale = op_int(b, OP_SUB, t_cast(b->g, t_op2(b->g, OP_OR, low, op_int(b, OP_SHL, high, 4)), DT_I8), 32);
   return scaled(b, half_at(b, 0), scale, 8, look_up(b, BOOK_IQ4, pieces(b, 8, 128, 16)));
 }
@@ -127,7 +127,7 @@ static tensor *fp4(const blocks *b, tensor *code) {
 
 // Half of 2^(e - 127): the bits of a float with this exponent, and subnormal ones for e = 0 and 1
 tensor *expr_mxfp4(const blocks *b) {
-  tensor *e = t_cast(b->g, field(b, 0, 1, 1), DT_U32);
+  tensor *e = t_cast(b->g, field(b, 0, 1), DT_U32);
   tensor *normal = op_int(b, OP_SHL, op_int(b, OP_SUB, op_int(b, OP_MAX, e, 1), 1), 23);
   tensor *small = op_int(b, OP_SHL, op_int(b, OP_ADD, op_int(b, OP_MIN, e, 1), 1), 21);
   tensor *d = t_bitcast(b->g, t_op2(b->g, OP_MAX, normal, small), DT_F32);
@@ -138,7 +138,7 @@ tensor *expr_mxfp4(const blocks *b) {
 // the half-precision numbers that are 2^8 times smaller, subnormal ones included; half of that since codes are doubled.
 tensor *expr_nvfp4(const blocks *b) {
   graph *g = b->g;
-  tensor *s = field(b, 0, 4, 1);
+  tensor *s = field(b, 0, 4);
   s = t_where(g, t_op2(g, OP_CMPEQ, s, uop_int(g, DT_U8, 0x7f)), uop_int(g, DT_U8, 0), op_int(b, OP_AND, s, 0x7f));
   tensor *d = t_scale(g, f32(b, t_bitcast(g, op_int(b, OP_SHL, t_cast(g, s, DT_U16), 7), DT_F16)), 0x1p7);
   return t_mul(g, AS(b, d, 4, 1), f32(b, AS(b, fp4(b, pieces(b, 4, 32, 8)), 4, 16)));

@@ -4,12 +4,12 @@
 // Bytes of `runs` runs of 32 hold 256 codes: all runs' lowest `width` bits first, then the next ones. {16, 16}, or as a whole {256}
 static tensor *planes(const blocks *b, int64_t at, int64_t runs, int64_t width) {
   int64_t n = 8 / runs;
-  tensor *q = t_op2(b->g, OP_SHR, AS(b, codes(b, at, runs * 32), runs, 1, 32), steps(b, DT_U8, n, width, true));
+  tensor *q = t_op2(b->g, OP_SHR, AS(b, field(b, at, runs * 32), runs, 1, 32), steps(b, DT_U8, n, width, true));
   return AS(b, op_int(b, OP_AND, q, (1 << width) - 1), 16, 16);
 }
 
 tensor *expr_q2_k(const blocks *b) {
-  tensor *s = field(b, 0, 16, 1);                                     // scale and minimum of 16 codes, four bits each
+  tensor *s = field(b, 0, 16);                                     // scale and minimum of 16 codes, four bits each
   tensor *d = AS(b, t_mul(b->g, half_at(b, 80), f32(b, bits(b, s, 0, 15))), 16, 1);
   tensor *m = AS(b, t_mul(b->g, half_at(b, 82), f32(b, bits(b, s, 4, 15))), 16, 1);
   return t_sub(b->g, t_mul(b->g, d, f32(b, planes(b, 16, 2, 2))), m);
@@ -18,8 +18,8 @@ tensor *expr_q2_k(const blocks *b) {
 tensor *expr_q3_k(const blocks *b) {
   graph *g = b->g;
   // sixteen scales of six bits: nibbles of eight bytes, and pairs of bits of four more
-  tensor *low = op_int(b, OP_AND, t_op2(g, OP_SHR, AS(b, field(b, 96, 8, 1), 1, 8), steps(b, DT_U8, 2, 4, true)), 15);
-  tensor *high = op_int(b, OP_AND, t_op2(g, OP_SHR, AS(b, field(b, 104, 4, 1), 1, 4), steps(b, DT_U8, 4, 2, true)), 3);
+  tensor *low = op_int(b, OP_AND, t_op2(g, OP_SHR, AS(b, field(b, 96, 8), 1, 8), steps(b, DT_U8, 2, 4, true)), 15);
+  tensor *high = op_int(b, OP_AND, t_op2(g, OP_SHR, AS(b, field(b, 104, 4), 1, 4), steps(b, DT_U8, 4, 2, true)), 3);
   tensor *scale = t_op2(g, OP_OR, AS(b, low, 16), AS(b, op_int(b, OP_SHL, high, 4), 16));
   tensor *q = t_op2(g, OP_OR, planes(b, 32, 2, 2), op_int(b, OP_SHL, planes(b, 0, 1, 1), 2));
   return t_mul(g, AS(b, t_mul(g, half_at(b, 108), centred(b, scale, 32)), 16, 1), centred(b, q, 4));
@@ -38,9 +38,9 @@ tensor *expr_tq1_0(const blocks *b) {
   tensor *digit = t_where(g, first, op_int(b, OP_SHR, row, 1), t_where(g, last, op_int(b, OP_SHR, column, 2), op_int(b, OP_SUB, row, 10)));
   tensor *power = uop_int(g, DT_U8, 81);
   for (int64_t i = 3, v = 27; i >= 0; i--, v /= 3) power = t_where(g, t_op2(g, OP_CMPEQ, digit, uop_int(g, DT_U8, i)), uop_int(g, DT_U8, v), power);
-  tensor *many = AS(b, codes(b, 0, 32), 1, 2, 16), *few = AS(b, codes(b, 32, 16), 1, 16);
+  tensor *many = AS(b, field(b, 0, 32), 1, 2, 16), *few = AS(b, field(b, 32, 16), 1, 16);
   many = AS(b, t_expand(g, many, 5, (uop *[]){many->shape->dim[0], many->shape->dim[1], uop_idx(g, 8), many->shape->dim[3], many->shape->dim[4]}), 16, 16);
-  tensor *four = AS(b, t_bitcast(g, codes(b, 48, 4), DT_U32), 1, 1);
+  tensor *four = AS(b, t_bitcast(g, field(b, 48, 4), DT_U32), 1, 1);
   four = t_cast(g, t_op2(g, OP_SHR, four, t_cast(g, op_int(b, OP_SHL, op_int(b, OP_AND, column, 3), 3), DT_U32)), DT_U8);
   tensor *f = t_mul(g, t_where(g, first, many, t_where(g, last, four, few)), power);
   tensor *q = op_int(b, OP_SHR, op_int(b, OP_MUL, t_cast(g, f, DT_U16), 3), 8);

@@ -24,8 +24,6 @@ struct model {
 int model_open(const gguf *file, model **out, error *err);
 void model_close(model *m);
 
-enum { MODEL_TILED = 1 << 28 };                                // buffer of a tensor's tiled copy: this plus its index
-
 // Buffers of the graphs are numbered: the file's tensors first, by index; then these.
 enum model_buffer { BUF_IDS, BUF_LOGITS, BUF_CACHE };          // K of layer i: BUF_CACHE + 2 i, V: one more
 static inline int64_t model_buffer_id(const model *m, int b) { return (int64_t)gguf_n_tensors(m->file) + b; }
@@ -34,8 +32,6 @@ static inline int model_n_buffers(const model *m) { return BUF_CACHE + 2 * m->n_
 typedef struct model_shape {
   int64_t ctx;               // positions that the cache has room for (a multiple of 64)
   int64_t chunk;             // 1: one token per run, const; more: variable "n" in 1..chunk
-  bool exact;                // activations stay F32; otherwise they are rounded to 8 bits where a weight is quantised
-  const bool *tiled;         // per tensor of the file: read buffer MODEL_TILED + i (dequant_retile) instead of the file's bytes; NULL: none
   bool logits;               // store the logits of the last position in BUF_LOGITS (F32, n_vocab); else only the caches are filled
 } model_shape;
 // SINK of the effects: n tokens from BUF_IDS (I32, chunk) at positions pos.. (variable "pos") go through the model.

@@ -31,23 +31,17 @@ static const gguf_tensor *find(const build *b, const char *name, int layer, cons
   return t;
 }
 
-static bool is_tiled(const build *b, int64_t i) { return b->s->tiled && b->s->tiled[i]; }
-static int64_t buffer_of(const build *b, int64_t i) { return is_tiled(b, i) ? MODEL_TILED + i : i; }
-
 static tensor *weight(const build *b, const char *name, int layer, const char *kind) {
   int64_t i;
   const gguf_tensor *t = find(b, name, layer, kind, &i);
   if (!t) return NULL;
-  tensor *w = dequant(b->g, t->format, buffer_of(b, i), t->ne[1], t->ne[0], is_tiled(b, i));
+  tensor *w = dequant(b->g, t->format, i, t->ne[1], t->ne[0]);
   return t->n_dims == 1 ? t_reshape(b->g, w, 1, &w->shape->dim[1]) : w;
 }
 
 static tensor *linear(const build *b, tensor *x, const char *name, int layer) {
-  int64_t i;
-  const gguf_tensor *t = find(b, name, layer, "weight", &i);
-  tensor *y, *bias = weight(b, name, layer, "bias"), *scale = weight(b, name, layer, "scale");      // scale: of the whole tensor, as NVFP4 files have them
-  if (b->s->exact || !dequant_group(t->format)) y = t_matmul(b->g, x, weight(b, name, layer, "weight"));
-  else y = dequant_dot(b->g, t->format, buffer_of(b, i), t->ne[1], t->ne[0], is_tiled(b, i), x);
+  tensor *y = t_matmul(b->g, x, weight(b, name, layer, "weight"));
+  tensor *bias = weight(b, name, layer, "bias"), *scale = weight(b, name, layer, "scale");      // scale: of the whole tensor, as NVFP4 files have them
   if (scale) y = t_mul(b->g, y, scale);
   return bias ? t_add(b->g, y, bias) : y;
 }
@@ -152,7 +146,7 @@ static tensor *attention(build *b, tensor *x, int layer) {
   // Rows are finished first where a norm runs over them, and where neighbouring rows rotate together: integer dot products want
   // neighbours in lanes.
   bool normed = m->arch->flags & ARCH_QK_NORM;
-  if (normed || (!b->s->exact && !(m->arch->flags & ARCH_NEOX))) { q = t_contiguous(g, q); k = t_contiguous(g, k); }
+  if (normed || !(m->arch->flags & ARCH_NEOX)) { q = t_contiguous(g, q); k = t_contiguous(g, k); }
   if (normed) { q = norm(b, q, "attn_q_norm", layer); k = norm(b, k, "attn_k_norm", layer); }
   q = t_scale(g, q, 1 / sqrt((double)d));
   q = m->rope_dim == d ? unpaired(b, rope_pairs(b, q, m->n_head), m->n_head) : rope_partial(b, q, m->n_head);

@@ -129,7 +129,7 @@ static void parametrise(builder *b, const raw_kernel *raw, sched_kernel *k) {
   for (size_t i = 0; i < bufs.n; i++) {
     k->bufs[i] = bufs.at[i]->a;
     map_put(&subst, bufs.at[i], uop_new(g, OP_PARAM, (enum dtype)bufs.at[i]->dt, 1, NULL, 0,
-            bufs.at[i]->a >= TEMP_IDS ? (uarg){(int64_t)i, bufs.at[i]->b, "temp", 4} : (uarg){.a = (int64_t)i, .b = bufs.at[i]->b}));
+            bufs.at[i]->a >= TEMP_IDS ? (uarg){(int64_t)i, bufs.at[i]->b, "temp", 4} : (uarg){(int64_t)i, bufs.at[i]->b, bufs.at[i]->s, bufs.at[i]->s_len}));
   }
   k->written[0] = true;
   uop *store = uop_substitute(g, raw->store, &subst);

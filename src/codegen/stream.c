@@ -1,0 +1,340 @@
+// Where the bytes lie decides everything: a kernel whose lanes are rows gathers its weight from rows that are far apart. So the weight is
+// laid out anew at load: what an iteration of the loop nest reads, in the order in which it reads it, one iteration after the other,
+// one ascending stream. The layout is derived from the kernel's own loads and knows no format: each wide load of a weight becomes an item at
+// a fixed place of the iteration's share, and a filling kernel, made of the same addresses, copies the items there once.
+//
+// This is done for a weight only if all of its loads are of that kind: addresses that are a sum of multiples of the loop counters, a
+// constant, and something that the lane alone decides. The order of items is that of the reduction's terms and, within a term, of addresses, which
+// does not depend on how activations are indexed: one token or many, the stream is the same.
+#include "codegen/stream.h"
+#include <stdlib.h>
+#include <string.h>
+#include "graph/symbolic.h"
+
+enum { MAX_ITEMS = 1024, MAX_LANES = 256, MAX_DEPTH = 8, MAX_STREAMS_OF = 8 };
+
+typedef struct item {
+  uop *load;
+  int64_t base, stride[MAX_DEPTH], lane[MAX_LANES];     // bytes: constant part, per step of each loop, per lane
+  int64_t at, bytes;                                    // place and size in an iteration's share
+  unsigned loops;                                       // the loops that it depends on
+} item;
+
+typedef struct plan {
+  graph *g;
+  uop *param, *loop[MAX_DEPTH];
+  int n_loops;
+  VEC(item) items;
+  map index;                                            // LOAD -> 1 + item
+} plan;
+
+static int first_range(const uop *u) { return u->op == OP_STORE ? 2 : u->op == OP_REDUCE ? (u->b ? (int)u->b : 1) : (int)u->nsrc; }
+
+// --- addresses ------------------------------------------------------------------------------------------------------
+
+// A vector index as an expression over one scalar, the lane.
+static uop *scalar_of(graph *g, uop *u, uop *lane, map *memo) {
+  uop *hit = map_ptr(memo, u);
+  if (hit) return hit;
+  uop *r, *s[3];
+  if (u->op == OP_LANE) r = lane;
+  else if (u->op == OP_SPLAT) r = u->src[0];
+  else if (u->lanes == 1) r = u;
+  else {
+    for (size_t i = 0; i < u->nsrc; i++) s[i] = scalar_of(g, u->src[i], lane, memo);
+    r = u->op == OP_CONST ? uop_idx(g, u->a) : u->nsrc == 1 ? uop_op1(g, (enum op)u->op, s[0]) : u->nsrc == 2 ? uop_op2(g, (enum op)u->op, s[0], s[1]) : uop_op3(g, (enum op)u->op, s[0], s[1], s[2]);
+  }
+  map_put(memo, u, r);
+  return r;
+}
+
+static bool value_of(const uop *u, const uop *lane, int64_t at, int64_t *out) {
+  int64_t a, b;
+  if (u == lane) { *out = at; return true; }
+  if (u->op == OP_CONST) { *out = u->a; return true; }
+  if (u->nsrc != 2 || !value_of(u->src[0], lane, at, &a) || !value_of(u->src[1], lane, at, &b)) return false;
+  switch (u->op) {
+  case OP_ADD: return add_i64(a, b, out);
+  case OP_MUL: return mul_i64(a, b, out);
+  case OP_SUB: *out = a - b; return true;
+  case OP_IDIV: if (b <= 0) return false; *out = floordiv_i64(a, b); return true;
+  case OP_MOD: if (b <= 0) return false; *out = floormod_i64(a, b); return true;
+  default: return false;
+  }
+}
+
+static bool only_lane(const uop *u, const uop *lane) {
+  if (u == lane || u->op == OP_CONST) return true;
+  if (!u->nsrc || u->op == OP_RANGE || u->op == OP_LOAD) return false;
+  for (size_t i = 0; i < u->nsrc; i++) if (!only_lane(u->src[i], lane)) return false;
+  return true;
+}
+
+static int loop_of(plan *p, uop *r) {
+  for (int i = 0; i < p->n_loops; i++) if (p->loop[i] == r) return i;
+  return -1;
+}
+
+static bool describe(plan *p, uop *load, item *it) {
+  graph *g = p->g;
+  int unit = dtype_size((enum dtype)p->param->dt), lanes = load->lanes, size = dtype_size((enum dtype)load->dt);
+  uop *index = load->src[0]->src[1], *lane = uop_range(g, uop_idx(g, lanes), -1, AXIS_LANE);
+  *it = (item){.load = load, .bytes = (int64_t)lanes * size};
+  if (lanes > MAX_LANES || load->nsrc != 1) return false;
+  map memo = {0};
+  uop *i = index->lanes > 1 ? simplify(g, scalar_of(g, index, lane, &memo)) : index;
+  map_free(&memo);
+  idx_sum s;
+  if (!idx_sum_of(i, &s)) return false;
+  it->base = s.constant * unit;
+  for (int l = 0; l < lanes; l++) it->lane[l] = index->lanes > 1 ? 0 : (int64_t)l * size;
+  for (int t = 0; t < s.n; t++) {
+    int loop = loop_of(p, s.atom[t]);
+    if (loop >= 0) { it->stride[loop] = s.coeff[t] * unit; it->loops |= 1u << loop; continue; }
+    if (!only_lane(s.atom[t], lane)) return false;
+    for (int l = 0; l < lanes; l++) {
+      int64_t v;
+      if (!value_of(s.atom[t], lane, l, &v)) return false;
+      it->lane[l] += v * s.coeff[t] * unit;
+    }
+  }
+  it->base += it->lane[0];
+  for (int l = lanes; l-- > 0;) it->lane[l] -= it->lane[0];
+  return true;
+}
+
+// --- order ----------------------------------------------------------------------------------------------------------
+
+// The smallest address of this weight below u.
+static int64_t lowest(plan *p, uop *u, map *memo) {
+  void *known;
+  if (map_get(memo, (uint64_t)(uintptr_t)u, &known)) return (int64_t)(intptr_t)known;
+  int64_t low = INT64_MAX;
+  uintptr_t i = (uintptr_t)map_ptr(&p->index, u);
+  if (i) low = p->items.at[i - 1].base;
+  else for (size_t k = 0; k < u->nsrc; k++) low = min_i64(low, lowest(p, u->src[k], memo));
+  map_put(memo, u, (void *)(intptr_t)low);
+  return low;
+}
+
+typedef struct order { plan *p; map low, seen; int64_t *share; } order;     // share: bytes so far of an iteration, by set of loops
+
+static void place(order *o, uop *u) {
+  if (map_has(&o->seen, u) || lowest(o->p, u, &o->low) == INT64_MAX) return;
+  map_put(&o->seen, u, (void *)1);
+  uintptr_t i = (uintptr_t)map_ptr(&o->p->index, u);
+  if (i) {
+    item *it = &o->p->items.at[i - 1];
+    it->at = o->share[it->loops];
+    o->share[it->loops] += it->bytes;
+    return;
+  }
+  uop *few[64], **s = u->nsrc <= COUNT(few) ? few : xmalloc(u->nsrc * sizeof *s);
+  memcpy(s, u->src, u->nsrc * sizeof *s);
+  if (u->op != OP_REDUCE && u->op != OP_SINK)               // terms keep their order; other operands by address
+    for (size_t a = 1; a < u->nsrc; a++)
+      for (size_t b = a; b > 0 && lowest(o->p, s[b], &o->low) < lowest(o->p, s[b - 1], &o->low); b--) { uop *t = s[b]; s[b] = s[b - 1]; s[b - 1] = t; }
+  for (size_t k = 0; k < u->nsrc; k++) place(o, s[k]);
+  if (s != few) free(s);
+}
+
+// --- filling --------------------------------------------------------------------------------------------------------
+
+static enum dtype unsigned_of(int64_t bytes) { return bytes == 8 ? DT_U64 : bytes == 4 ? DT_U32 : bytes == 2 ? DT_U16 : DT_U8; }
+
+// The longest run of bytes (1, 2, 4, 8) into which all of the item's lanes fall.
+static int64_t unit_of(const item *it, int size, int least) {
+  for (int64_t u = 8; u > size; u /= 2) {
+    if (u % size || it->bytes % u) continue;
+    int k = (int)(u / size);
+    bool ok = true;
+    for (int l = 0; ok && l < it->load->lanes; l++) ok = it->lane[l] == it->lane[l - l % k] + (int64_t)(l % k) * size;
+    if (ok && u >= least) return u;
+  }
+  return size;
+}
+
+// The copy of one item: `count` units, evenly apart in the file; or, where they are not, unit number `only` alone.
+static uop *copy(plan *p, const item *it, uop **ranges, int n, uop *lane, int64_t unit, int64_t step, int only, int64_t start, int64_t share, const int64_t *flat, int64_t stream_bytes) {
+  graph *g = p->g;
+  int per = (int)(unit / dtype_size((enum dtype)it->load->dt)), raw_unit = dtype_size((enum dtype)p->param->dt);
+  uop *to = uop_idx(g, start + it->at + only * unit), *from = uop_idx(g, (it->base + it->lane[only * per]) / raw_unit);
+  for (int i = 0; i < n; i++) {
+    to = idx_add(g, to, idx_mul(g, ranges[i], uop_idx(g, flat[i] * share)));
+    from = idx_add(g, from, idx_mul(g, ranges[i], uop_idx(g, it->stride[i] / raw_unit)));
+  }
+  if (lane) { to = idx_add(g, to, idx_mul(g, lane, uop_idx(g, unit))); from = idx_add(g, from, idx_mul(g, lane, uop_idx(g, step / raw_unit))); }
+  uop *stream = uop_new(g, OP_PARAM, DT_U8, 1, NULL, 0, (uarg){.a = 0, .b = stream_bytes});
+  uop *raw = uop_new(g, OP_PARAM, (enum dtype)p->param->dt, 1, NULL, 0, (uarg){.a = 1, .b = p->param->b});
+  uop *src[3 + MAX_DEPTH];
+  size_t k = 0;
+  src[k++] = uop_index(g, stream, to);
+  src[k++] = uop_load(g, uop_index(g, raw, from), unsigned_of(unit), 1);
+  for (int i = 0; i < n; i++) if (it->loops >> i & 1) src[k++] = ranges[i];
+  if (lane) src[k++] = lane;
+  return uop_new(g, OP_STORE, DT_VOID, 1, src, k, (uarg){0});
+}
+
+// Neighbouring loops through which all items go as through one are one: how a kernel cuts its loops does not change the stream.
+static int merge_loops(plan *p, unsigned set, int64_t *size) {
+  int n = 0, of[MAX_DEPTH];
+  for (int i = 0; i < p->n_loops; i++) {
+    if (!(set >> i & 1)) continue;
+    bool join = n > 0;
+    for (size_t k = 0; join && k < p->items.n; k++) {
+      item *it = &p->items.at[k];
+      if (it->loops == set) join = it->stride[of[n - 1]] == it->stride[i] * p->loop[i]->src[0]->a;
+    }
+    if (join) { size[n - 1] *= p->loop[i]->src[0]->a; of[n - 1] = i; }
+    else { of[n] = i; size[n++] = p->loop[i]->src[0]->a; }
+  }
+  for (size_t k = 0; k < p->items.n; k++) {
+    item *it = &p->items.at[k];
+    if (it->loops != set) continue;
+    int64_t s[MAX_DEPTH];
+    for (int i = 0; i < n; i++) s[i] = it->stride[of[i]];
+    memcpy(it->stride, s, (size_t)n * sizeof *s);
+  }
+  return n;
+}
+
+static void fill_set(plan *p, program *prog, program_stream *out, unsigned set, int64_t start, int64_t share) {
+  graph *g = p->g;
+  int64_t size[MAX_DEPTH], flat[MAX_DEPTH], f = 1;
+  int n = merge_loops(p, set, size), raw_unit = dtype_size((enum dtype)p->param->dt);
+  uop *ranges[MAX_DEPTH];
+  for (int i = n; i-- > 0; f *= size[i]) flat[i] = f;
+  for (int i = 0; i < n; i++) ranges[i] = uop_range(g, uop_idx(g, size[i]), i, i ? AXIS_LOOP : AXIS_GLOBAL);
+  map done = {0};
+  for (size_t first = 0; first < p->items.n; first++) {       // one filling kernel for all items with equally many evenly spaced units
+    if (p->items.at[first].loops != set || map_has(&done, &p->items.at[first])) continue;
+    VEC(uop *) stores = {0};
+    int64_t units = 0;
+    uop *lane = NULL;
+    for (size_t k = first; k < p->items.n; k++) {
+      item *it = &p->items.at[k];
+      if (it->loops != set || map_has(&done, it)) continue;
+      int esize = dtype_size((enum dtype)it->load->dt);
+      int64_t unit = unit_of(it, esize, raw_unit), count = it->bytes / unit, step = count > 1 ? it->lane[unit / esize] : 0;
+      bool even = true;
+      for (int64_t i = 0; i < count; i++) even &= it->lane[i * unit / esize] == i * step;
+      if (!even || count == 1) count = 1;
+      if (units && count != units) continue;
+      if (!units) { units = count; if (count > 1) lane = uop_range(g, uop_idx(g, count), n, AXIS_LOOP); }
+      map_put(&done, it, (void *)1);
+      struct item moved = *it;
+      moved.loops = (1u << n) - 1;
+      for (int64_t i = 0; i < (count == 1 ? it->bytes / unit : 1); i++)
+        vec_push(&stores, copy(p, &moved, ranges, n, lane, unit, step, (int)i, start, share, flat, out->bytes));
+    }
+    uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, stores.at, stores.n, (uarg){0});
+    vec_free(&stores);
+    str text = {0};
+    uop_print(&text, &sink, 1);
+    str_addc(&text, 0);
+    if (out->n_fills == (int)COUNT(out->fill)) die("a stream of more than %d parts", out->n_fills);
+    out->fill[out->n_fills++] = memcpy(arena_alloc(prog->mem, text.n), text.at, text.n);
+    str_free(&text);
+  }
+  map_free(&done);
+}
+
+// --- one weight -----------------------------------------------------------------------------------------------------
+
+static void find_loops(plan *p, const uop_list *l, uop *ast) {
+  VEC(uop *) binders = {0};
+  vec_push(&binders, ast->src[0]);
+  for (size_t i = l->n; i-- > 0;) if (l->at[i]->op == OP_REDUCE) vec_push(&binders, l->at[i]);        // outer loops first
+  for (size_t i = 0; i < binders.n; i++)
+    for (size_t j = (size_t)first_range(binders.at[i]); j < binders.at[i]->nsrc; j++) {
+      uop *r = binders.at[i]->src[j];
+      if (r->op != OP_RANGE || r->src[0]->op != OP_CONST || loop_of(p, r) >= 0) continue;
+      bool used = false;
+      for (size_t k = 0; !used && k < l->n; k++)
+        used = l->at[k]->op == OP_LOAD && l->at[k]->src[0]->src[0] == p->param && uop_depends(l->at[k]->src[0]->src[1], r);
+      if (used && p->n_loops < MAX_DEPTH) p->loop[p->n_loops++] = r;
+    }
+  vec_free(&binders);
+}
+
+static bool find_items(plan *p, const uop_list *l) {
+  bool gathers = false;
+  for (size_t i = 0; i < l->n; i++) {
+    uop *u = l->at[i];
+    if (u->op != OP_LOAD || u->src[0]->src[0] != p->param) continue;
+    item it;
+    if (u->lanes == 1 || p->items.n == MAX_ITEMS || !describe(p, u, &it)) return false;
+    gathers |= u->src[0]->src[1]->lanes > 1;
+    vec_push(&p->items, it);
+    map_put(&p->index, u, (void *)(uintptr_t)p->items.n);
+  }
+  return gathers;
+}
+
+static uop *replace_loads(plan *p, uop *ast, const int64_t *start, const int64_t *share, int64_t bytes) {
+  graph *g = p->g;
+  map m = {0};
+  uop *stream = uop_new(g, OP_PARAM, DT_U8, 1, NULL, 0, (uarg){p->param->a, bytes, "stream", 6});
+  for (size_t i = 0; i < p->items.n; i++) {
+    item *it = &p->items.at[i];
+    uop *at = uop_idx(g, 0);
+    for (int k = 0; k < p->n_loops; k++)
+      if (it->loops >> k & 1) at = idx_add(g, idx_mul(g, at, p->loop[k]->src[0]), p->loop[k]);
+    at = idx_add(g, idx_mul(g, at, uop_idx(g, share[it->loops])), uop_idx(g, start[it->loops] + it->at));
+    map_put(&m, it->load, uop_load(g, uop_index(g, stream, at), (enum dtype)it->load->dt, it->load->lanes));
+  }
+  uop *r = uop_substitute(g, ast, &m);
+  map_free(&m);
+  return r;
+}
+
+static int by_place(const void *x, const void *y) {
+  const item *a = x, *b = y;
+  return a->loops != b->loops ? (a->loops < b->loops ? -1 : 1) : (a->at > b->at) - (a->at < b->at);
+}
+
+static uop *stream_weight(graph *g, uop *ast, program *prog, uop *param) {
+  plan p = {.g = g, .param = param};
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &ast, 1);
+  find_loops(&p, &l, ast);
+  if (find_items(&p, &l)) {
+    int64_t *share = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH), *start = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH), bytes = 0, raw = param->b * dtype_size((enum dtype)param->dt);
+    order o = {.p = &p, .share = share};
+    place(&o, ast);
+    map_free(&o.low); map_free(&o.seen);
+    for (unsigned set = 0; set < 1u << p.n_loops; set++) {
+      int64_t n = share[set];
+      for (int i = 0; i < p.n_loops; i++) if (set >> i & 1) n *= p.loop[i]->src[0]->a;
+      start[set] = bytes;
+      bytes += n;
+    }
+    if (bytes <= raw + raw / 20 && prog->n_streams < (int)COUNT(prog->streams)) {
+      program_stream *out = &prog->streams[prog->n_streams++];
+      *out = (program_stream){.param = (int)param->a, .bytes = bytes};
+      ast = replace_loads(&p, ast, start, share, bytes);
+      qsort(p.items.at, p.items.n, sizeof *p.items.at, by_place);        // `index` is not used any more
+      for (unsigned set = 0; set < 1u << p.n_loops; set++) if (share[set]) fill_set(&p, prog, out, set, start[set], share[set]);
+      prog->bufs[param->a] = (struct program_buf){.dt = DT_U8, .elems = bytes, .read = true};
+    }
+  }
+  vec_free(&p.items);
+  map_free(&p.index);
+  arena_free(a);
+  return ast;
+}
+
+uop *make_streams(graph *g, uop *ast, program *p) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &ast, 1);
+  VEC(uop *) weights = {0};
+  bool dots = false;
+  for (size_t i = 0; i < l.n; i++) {
+    dots |= l.at[i]->op == OP_DOT4;
+    if (l.at[i]->op == OP_PARAM && l.at[i]->s && !strcmp(l.at[i]->s, "weight")) vec_push(&weights, l.at[i]);
+  }
+  arena_free(a);
+  for (size_t i = 0; dots && i < weights.n; i++) ast = stream_weight(g, ast, p, weights.at[i]);
+  vec_free(&weights);
+  return ast;
+}

@@ -1,0 +1,9 @@
+// Streams: a weight laid out at load in the order in which a kernel's own loops read it. See stream.c.
+#ifndef WEFT_STREAM_H
+#define WEFT_STREAM_H
+#include "codegen/program.h"
+
+// Where the expanded kernel `ast` picks a weight's bytes out of rows that lie apart (lanes are rows), makes it read a stream instead, and
+// tells in p->streams how each stream is filled. The streams of two kernels that read a weight in the same order are equal.
+uop *make_streams(graph *g, uop *ast, program *p);
+#endif

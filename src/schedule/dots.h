@@ -1,0 +1,18 @@
+// From a dequantised matmul to integer dot products, by rules on the tensor graph, before anything is scheduled.
+//
+//   y = sum_k w(q_k) * x_k,  w an expression over a weight's bytes, x anything
+//
+// becomes sums of small integers, each scaled once, whatever the format: docs/quantised-matmul.md follows one through the passes. One
+// pass (`round`) is an approximation: activations are rounded to 8 bits. The others keep the value but for the order of float additions.
+#ifndef WEFT_DOTS_H
+#define WEFT_DOTS_H
+#include "graph/graph.h"
+
+// The graph below `sink` with every sum of products of a quantised weight and an activation rewritten.
+uop *integer_dots(graph *g, uop *sink);
+
+// The passes in order, a table or two each: for tests and traces.
+typedef struct dots_pass { const char *name; const ruleset *rules[2]; } dots_pass;
+extern const dots_pass dots_passes[];              // ends with name NULL
+uop *dots_run(graph *g, uop *u, const dots_pass *pass);       // one of them, on everything below u
+#endif
