@@ -53,8 +53,6 @@ static const struct book {
    "$&$$$$$$$&'#$##$&$*$($$&$$$(($&(*$$$$$$*$(*$-%$$&&$*&*$$####$##$*$(##$&($&$$##$##$%%%#$$##$$########$$##$%%$&####$##$$$$$$(&%$'$($#%#$#$($'#&#%##*$$(,"
    "$((&&$$#%&#+(&$(*$$$$$$$##$$&$$$$$$##$&$#%$$($$&$&*++*$$$&$&.($##/$&$''$&$'($$$-$&$''$&$'%%$$$#1$%%$$$$,'$%$/&$#)&&$'(&$('$&$''$&$3(($(%#$$$%###(>$$$$"
    "$*$&$($##$(&$$##$&$$2(&%$%*$%%$##%$.&&#$%$$&$&$,$&$-$$$-$&$''$&$'*&%%(*&&$&$-'/$&$,$&$-$$/$&$''$&$"},
-  [BOOK_IQ4] = {16, 1, 16, {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113},
-   "################"},
 };
 
 static int8_t unpacked[BOOK_COUNT][2048 * WIDEST + PAST_END];
@@ -77,8 +75,7 @@ static void unpack(void) {
 
 tensor *codebook(graph *g, enum codebook b) {
   const struct book *k = &books[b];
-  tensor *t = t_weight(g, CODEBOOK_IDS + b, DT_I8, (int64_t)k->entries * k->width);
-  return k->width == 1 ? t : t_reshape_i(g, t, 2, (int64_t[]){k->entries, k->width});
+  return t_reshape_i(g, t_weight(g, CODEBOOK_IDS + b, DT_I8, (int64_t)k->entries * k->width), 2, (int64_t[]){k->entries, k->width});
 }
 
 void *codebook_data(int64_t id) {

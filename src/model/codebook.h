@@ -8,12 +8,11 @@ enum codebook {
   BOOK_IQ2_XXS, BOOK_IQ2_XS, BOOK_IQ2_S,       // magnitudes of 8 weights each
   BOOK_IQ3_XXS, BOOK_IQ3_S,                    // of 4
   BOOK_IQ1,                                    // -8, 0 and 8: eighths of 8 weights
-  BOOK_IQ4,                                    // one weight: IQ4_NL and IQ4_XS
   BOOK_COUNT
 };
 enum { CODEBOOK_IDS = 1 << 29 };               // buffer of a book: this plus its number. Larger than the ids of all other buffers of a caller
 
-tensor *codebook(graph *g, enum codebook b);   // I8 {entries, weights of an entry}, or {entries} where that is one
+tensor *codebook(graph *g, enum codebook b);   // I8 {entries, weights of an entry}
 static inline bool codebook_is(int64_t id) { return id >= CODEBOOK_IDS && id < CODEBOOK_IDS + BOOK_COUNT; }
 void *codebook_data(int64_t id);               // of such a buffer; never changes, and 64 bytes past its end may be read. Any thread may call it
 #endif

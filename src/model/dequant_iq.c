@@ -109,12 +109,23 @@ static tensor *pieces(const blocks *b, int64_t at, int64_t bytes, int64_t count)
   return AS(b, op_int(b, OP_AND, q, 15), 2 * bytes);
 }
 
-tensor *expr_iq4_nl(const blocks *b) { return t_mul(b->g, half_at(b, 0), f32(b, look_up(b, BOOK_IQ4, pieces(b, 2, 16, 16)))); }
+// One of 2^n values, by the bits of a code: first the last bit chooses within pairs, and so on.
+static tensor *chosen(const blocks *b, tensor *code, int n, const int8_t *value) {
+  if (!n) return uop_int(b->g, DT_I8, value[0]);
+  tensor *low = chosen(b, code, n - 1, value), *high = chosen(b, code, n - 1, value + (1 << (n - 1)));
+  return t_where(b->g, t_op2(b->g, OP_CMPNE, op_int(b, OP_AND, code, 1 << (n - 1)), uop_int(b->g, DT_U8, 0)), high, low);
+}
+
+static tensor *iq4(const blocks *b, tensor *code) {
+  return chosen(b, code, 4, (const int8_t[]){-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113});
+}
+
+tensor *expr_iq4_nl(const blocks *b) { return t_mul(b->g, half_at(b, 0), f32(b, iq4(b, pieces(b, 2, 16, 16)))); }
 
 tensor *expr_iq4_xs(const blocks *b) {
   tensor *high = t_cast(b->g, spread(b, words(b, DT_U16, 2, 1), 8, 2, 2), DT_U8), *low = AS(b, spread(b, AS(b, field(b, 4, 4), 4, 1), 2, 4, 4), 8);
   tensor *scale = op_int(b, OP_SUB, t_cast(b->g, t_op2(b->g, OP_OR, low, op_int(b, OP_SHL, high, 4)), DT_I8), 32);
-  return scaled(b, half_at(b, 0), scale, 8, look_up(b, BOOK_IQ4, pieces(b, 8, 128, 16)));
+  return scaled(b, half_at(b, 0), scale, 8, iq4(b, pieces(b, 8, 128, 16)));
 }
 
 // Codes of 4-bit floats, a sign and two bits of exponent and one of mantissa, as twice their value: 0 1 2 3 4 6 8 12 and those negated
