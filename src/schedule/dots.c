@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PLACEHOLDER = 1 << 29, MAX_FACTORS = 16, MAX_GROUP = 512 };
+enum { PLACEHOLDER = (1 << 30) - 1, MAX_FACTORS = 16, MAX_GROUP = 512 };
 
 typedef struct terms { uop *at[MAX_FACTORS]; int n; } terms;
 
