@@ -17,7 +17,7 @@
 #include "device/llvm.h"
 #include "render/render.h"
 
-enum { PREFETCH_BYTES = 4096 };
+enum { PREFETCH_BYTES = 0 };
 
 typedef struct cpu { cpu_target t; const renderer *r; render_options o; } cpu;
 

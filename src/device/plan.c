@@ -1,9 +1,11 @@
 // Plans: capture and replay. Building compiles each different kernel once (many layers share one), all threads taking part;
 // running walks a flat array of {function, buffers, tiles} level by level. Every thread has its own part of every kernel's
-// tiles, fixed beforehand, and a level ends with one barrier: there is no queue, no lock and no allocation.
+// tiles; who is done with his takes from the last quarter of the others', so that a thread that the machine holds up holds up nobody.
+// A level ends with one barrier: there is no queue, no lock and no allocation.
 #define _GNU_SOURCE
 #include "device/device.h"
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
@@ -14,9 +16,12 @@
 
 enum { MAX_VARS = 8, N_EXPRS = 3 /* in front of the variables in a cache entry */ };
 
+typedef struct part { _Alignas(64) _Atomic int next; } part;      // pieces of a thread's last quarter that are taken
+
 typedef struct step {
   const device_kernel *k;
   unsigned char **bufs;
+  part *parts;               // per thread
   int64_t vars[MAX_VARS], tiles;
   int level;
   char role[64];
@@ -30,6 +35,7 @@ struct plan {
   arena *mem;
   device_kernel *kernels;
   step *steps;
+  part *parts;
   code_image *code;
   void *arena_at;
   double *marks;             // of a timed run: the times that thread i noted, from marks + i * n_marks on; NULL until there is one
@@ -200,7 +206,7 @@ static void free_kernels(device_kernel *kernels, int n) {
 
 enum { FILL_PIECE = 32 << 20 };                  // bytes of a stream that are filled before the file's pages are given back
 
-typedef struct filling { const program_stream *s; unsigned char *raw, *at; int64_t id; } filling;
+typedef struct filling { const program_stream *s; unsigned char *raw, *at; int64_t id; int kernel[COUNT(((program_stream *)NULL)->fill)]; } filling;
 typedef struct fill_run { const device_kernel *k; unsigned char *bufs[2]; int64_t lo, hi; } fill_run;
 
 static uint64_t layout_of(const program_stream *s) {
@@ -218,7 +224,7 @@ static void run_fill(void *ctx, int thread, int n) {
   else if (f->k->ref) ref_run(f->k->ref, bufs, NULL, lo, hi);
 }
 
-static int fill_streams(plan *p, const filling *fills, size_t n, const plan_options *o, error *err) {
+static int fill_streams(plan *p, filling *fills, size_t n, const plan_options *o, error *err) {
   graph *g = graph_new(NULL);
   map index = {0};
   VEC(uop *) asts = {0};
@@ -227,9 +233,8 @@ static int fill_streams(plan *p, const filling *fills, size_t n, const plan_opti
     for (int j = 0; j < fills[i].s->n_fills; j++) {
       uop *ast = uop_parse(g, fills[i].s->fill[j], strlen(fills[i].s->fill[j]), &e);
       if (!ast || ast->op != OP_SINK) die("a filling kernel that does not parse: %s", e.text);
-      if (map_has(&index, ast)) continue;
-      map_put(&index, ast, (void *)(intptr_t)asts.n);
-      vec_push(&asts, ast);
+      if (!map_has(&index, ast)) { map_put(&index, ast, (void *)(intptr_t)asts.n); vec_push(&asts, ast); }
+      fills[i].kernel[j] = (int)(intptr_t)map_ptr(&index, ast);
     }
   device_kernel *kernels = xcalloc(asts.n + 1, sizeof *kernels);
   code_image *code = NULL;
@@ -240,8 +245,7 @@ static int fill_streams(plan *p, const filling *fills, size_t n, const plan_opti
     int64_t pieces = fills[i].s->bytes / FILL_PIECE + 1;
     for (int64_t at = 0; at < pieces; at++) {
       for (int j = 0; j < fills[i].s->n_fills; j++) {
-        uop *ast = uop_parse(g, fills[i].s->fill[j], strlen(fills[i].s->fill[j]), &e);
-        const device_kernel *k = &kernels[(intptr_t)map_ptr(&index, ast)];
+        const device_kernel *k = &kernels[fills[i].kernel[j]];
         int64_t tiles = program_eval(k->p, k->p->tiles, NULL);
         team_run(p->d->team, run_fill, &(fill_run){k, {fills[i].at, fills[i].raw}, tiles * at / pieces, tiles * (at + 1) / pieces});
       }
@@ -276,7 +280,7 @@ static int bind_streams(plan *p, const schedule *s, const plan_options *o, error
       bool filled = false;
       void *at = o->stream ? o->stream(o->ctx, id, layout_of(w), w->bytes, &filled) : NULL;
       if (!at && !(at = own_memory(p, (uint64_t)w->bytes, err))) { r = -1; break; }
-      if (!filled) vec_push(&fills, ((filling){w, t->bufs[w->param], at, id}));
+      if (!filled) vec_push(&fills, ((filling){.s = w, .raw = t->bufs[w->param], .at = at, .id = id}));
       t->bufs[w->param] = at;
     }
   }
@@ -310,11 +314,14 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
   map temps = {0};
   for (int i = 0; i < s->n_temps; i++) map_set(&temps, (uint64_t)s->temps[i].id, (void *)(intptr_t)s->temps[i].offset);
   p->steps = ARENA_ARRAY(p->mem, step, s->n_kernels);
+  p->parts = aligned_alloc(64, sizeof(part) * ((size_t)s->n_kernels * (size_t)d->n_threads + 1));
+  if (!p->parts) die("out of memory");
   for (int i = 0; i < s->n_kernels && !r; i++) {
     const sched_kernel *k = &s->kernels[i];
     step *t = &p->steps[i];
     t->k = &p->kernels[(intptr_t)map_ptr(&unique, k->ast)];
     t->level = k->level;
+    t->parts = &p->parts[(size_t)i * (size_t)d->n_threads];
     t->bufs = ARENA_ARRAY(p->mem, unsigned char *, k->n_bufs + 1);
     for (int b = 0; b < k->n_bufs; b++)
       t->bufs[b] = k->bufs[b] >= TEMP_IDS ? (unsigned char *)p->arena_at + temp_offset(&temps, k->bufs[b]) : o->buffer(o->ctx, k->bufs[b]);
@@ -338,6 +345,7 @@ void plan_free(plan *p) {
   memory_release(p->arena_at, (uint64_t)p->stats.arena_bytes);
   free(p->kernels);
   free(p->marks);
+  free(p->parts);
   arena_free(p->mem);
   free(p);
 }
@@ -361,6 +369,7 @@ static void set_vars(plan *p, const plan_var *vars, int n_vars) {
     step *t = &p->steps[i];
     get_vars(t->k->p, vars, n_vars, t->vars);
     t->tiles = program_eval(t->k->p, t->k->p->tiles, t->vars);
+    for (int j = 0; j < p->d->n_threads; j++) atomic_store_explicit(&t->parts[j].next, 0, memory_order_relaxed);
   }
 }
 
@@ -370,9 +379,19 @@ static void run_part(const step *t, int64_t lo, int64_t hi) {
   else if (t->k->ref) ref_run(t->k->ref, t->bufs, t->vars, lo, hi);
 }
 
+enum { PIECES = 8, MANY_TILES = 64 /* per thread: fewer are not worth sharing */ };
+
 static void run_step(const step *t, int number, int thread, int n) {
-  if (t->tiles == 1) { if (number % n == thread) run_part(t, 0, 1); }
-  else run_part(t, t->tiles * thread / n, t->tiles * (thread + 1) / n);
+  if (t->tiles == 1) { if (number % n == thread) run_part(t, 0, 1); return; }
+  int64_t from = t->tiles * thread / n, to = t->tiles * (thread + 1) / n;
+  if (n == 1 || t->tiles < MANY_TILES * n) { run_part(t, from, to); return; }
+  run_part(t, from, to - (to - from) / 4);
+  for (int i = 0; i < n; i++) {                  // own pieces first
+    int owner = (thread + i) % n;
+    int64_t end = t->tiles * (owner + 1) / n, rest = (end - t->tiles * owner / n) / 4, piece;
+    while ((piece = atomic_fetch_add_explicit(&t->parts[owner].next, 1, memory_order_relaxed)) < PIECES)
+      run_part(t, end - rest + rest * piece / PIECES, end - rest + rest * (piece + 1) / PIECES);
+  }
 }
 
 static void run_plan(void *ctx, int thread, int n) {

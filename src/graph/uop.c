@@ -243,7 +243,8 @@ uop *uop_splat(graph *g, uop *x, int lanes) {
 
 // --- walking --------------------------------------------------------------------------------------------------------
 
-uop_list uop_toposort(arena *a, uop *const *roots, size_t n) {
+// Below nodes of `stop` (NULL: none) nothing is visited.
+static uop_list sorted(arena *a, uop *const *roots, size_t n, const map *stop) {
   VEC(uop *) out = {0};
   VEC(uop *) stack = {0};
   map seen = {0};                          // absent: new, 1: sources are under way, 2: done
@@ -254,7 +255,7 @@ uop_list uop_toposort(arena *a, uop *const *roots, size_t n) {
     if (state == 2) { stack.n--; continue; }
     if (state == 1) { map_put(&seen, u, (void *)2); vec_push(&out, u); stack.n--; continue; }
     map_put(&seen, u, (void *)1);
-    for (size_t i = u->nsrc; i-- > 0;)
+    for (size_t i = stop && map_has(stop, u) ? 0 : u->nsrc; i-- > 0;)
       if (!map_has(&seen, u->src[i])) vec_push(&stack, u->src[i]);
   }
   uop_list l = {ARENA_ARRAY(a, uop *, out.n), out.n};
@@ -262,6 +263,8 @@ uop_list uop_toposort(arena *a, uop *const *roots, size_t n) {
   vec_free(&out); vec_free(&stack); map_free(&seen);
   return l;
 }
+
+uop_list uop_toposort(arena *a, uop *const *roots, size_t n) { return sorted(a, roots, n, NULL); }
 
 bool uop_depends(uop *u, const uop *on) {
   arena *a = arena_new();
@@ -274,7 +277,7 @@ bool uop_depends(uop *u, const uop *on) {
 
 uop *uop_substitute(graph *g, uop *u, const map *m) {
   arena *a = arena_new();
-  uop_list l = uop_toposort(a, &u, 1);
+  uop_list l = sorted(a, &u, 1, m);
   map done = {0};
   for (size_t i = 0; i < l.n; i++) {
     uop *x = l.at[i], *to = map_ptr(m, x);

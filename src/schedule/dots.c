@@ -527,43 +527,61 @@ static bool reads_integers(uop *u, map *seen) {
   return false;
 }
 
+// Stand-ins for what differs between layers, so that equal products are rewritten once: known maps a product of stand-ins to what it becomes.
+typedef struct rewriting { graph *g; arena *mem; map known, constant; } rewriting;
+
+static void find_weights(rewriting *r, uop *weight, map *to, map *back) {
+  uop_list l = uop_toposort(r->mem, &weight, 1);
+  int n = 0;
+  for (size_t i = 0; i < l.n; i++) {
+    uop *b = l.at[i];
+    if (b->op != OP_BUFFER) continue;
+    uop *stand = uop_new(r->g, OP_BUFFER, (enum dtype)b->dt, 1, NULL, 0, (uarg){PLACEHOLDER - ++n, b->b, b->s, b->s_len});
+    map_put(to, b, stand);
+    map_put(back, stand, b);
+  }
+}
+
 // The sum of an activation times a quantised weight, rewritten; or u.
-static uop *rewrite_dot(graph *g, uop *u) {
+static uop *rewrite_dot(rewriting *r, uop *u) {
   uop *body = u->src[0];
   if (u->op != OP_REDUCE_AXIS || u->a != OP_ADD || u->dt != DT_F32 || body->op != OP_MUL) return u;
-  bool first = on_weights_only(body->src[0]);
+  bool first = is_constant(body->src[0], &r->constant);
   uop *weight = body->src[first ? 0 : 1], *act = body->src[first ? 1 : 0];
-  map seen = {0};
-  bool ok = on_weights_only(weight) && !on_weights_only(act) && reads_integers(weight, &seen);
+  map seen = {0}, to = {0}, back = {0};
+  bool ok = is_constant(weight, &r->constant) && !is_constant(act, &r->constant) && reads_integers(weight, &seen);
   map_free(&seen);
   if (!ok) return u;
   // the activation itself: below what repeats it, as long as its last axis is the summed one
   const uop *K = body->shape->dim[body->shape->n - 1];
   while (is_movement(act) && act->src[0]->shape->dim[act->src[0]->shape->n - 1] == K) act = act->src[0];
   if (!act->shape || act->dt != DT_F32) return u;
-  uop *stand = stand_in(g, act);
-  map m = {0};
-  map_put(&m, act, stand);
-  uop *v = uop_substitute(g, u, &m);
-  map_free(&m);
-  for (const dots_pass *p = dots_passes; p->name; p++) v = dots_run(g, v, p);
-  map_put(&m, stand, act);
-  v = uop_substitute(g, v, &m);
-  map_free(&m);
+  uop *stand = stand_in(r->g, act);
+  map_put(&to, act, stand);
+  map_put(&back, stand, act);
+  find_weights(r, weight, &to, &back);
+  uop *plain = uop_substitute(r->g, u, &to), *v = map_ptr(&r->known, plain);
+  if (!v) {
+    v = plain;
+    for (const dots_pass *p = dots_passes; p->name; p++) v = dots_run(r->g, v, p);
+    map_put(&r->known, plain, v);
+  }
+  v = uop_substitute(r->g, v, &back);
+  map_free(&to); map_free(&back);
   return v;
 }
 
 uop *integer_dots(graph *g, uop *sink) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &sink, 1);
+  rewriting r = {.g = g, .mem = arena_new()};
+  uop_list l = uop_toposort(r.mem, &sink, 1);
   map done = {0};
   for (size_t i = 0; i < l.n; i++) {
-    uop *u = l.at[i], **s = ARENA_ARRAY(a, uop *, u->nsrc + 1);
+    uop *u = l.at[i], **s = ARENA_ARRAY(r.mem, uop *, u->nsrc + 1);
     for (size_t j = 0; j < u->nsrc; j++) s[j] = map_ptr(&done, u->src[j]);
-    map_put(&done, u, rewrite_dot(g, uop_with_src(g, u, s)));
+    map_put(&done, u, rewrite_dot(&r, uop_with_src(g, u, s)));
   }
-  uop *r = map_ptr(&done, sink);
-  map_free(&done);
-  arena_free(a);
-  return r;
+  uop *out = map_ptr(&done, sink);
+  map_free(&done); map_free(&r.known); map_free(&r.constant);
+  arena_free(r.mem);
+  return out;
 }
