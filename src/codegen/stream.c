@@ -32,16 +32,17 @@ static int first_range(const uop *u) { return u->op == OP_STORE ? 2 : u->op == O
 
 // --- addresses ------------------------------------------------------------------------------------------------------
 
-// A vector index as an expression over one scalar, the lane.
+// A vector index as an expression over one scalar, the lane; NULL if it hangs on what is loaded.
 static uop *scalar_of(graph *g, uop *u, uop *lane, map *memo) {
   uop *hit = map_ptr(memo, u);
   if (hit) return hit;
   uop *r, *s[3];
+  if (u->lanes > 1 && u->op != OP_LANE && u->op != OP_SPLAT && u->op != OP_CONST && !(op_flags((enum op)u->op) & OPF_ELEMENTWISE)) return NULL;
   if (u->op == OP_LANE) r = lane;
   else if (u->op == OP_SPLAT) r = u->src[0];
   else if (u->lanes == 1) r = u;
   else {
-    for (size_t i = 0; i < u->nsrc; i++) s[i] = scalar_of(g, u->src[i], lane, memo);
+    for (size_t i = 0; i < u->nsrc; i++) if (!(s[i] = scalar_of(g, u->src[i], lane, memo))) return NULL;
     r = u->op == OP_CONST ? uop_idx(g, u->a) : u->nsrc == 1 ? uop_op1(g, (enum op)u->op, s[0]) : u->nsrc == 2 ? uop_op2(g, (enum op)u->op, s[0], s[1]) : uop_op3(g, (enum op)u->op, s[0], s[1], s[2]);
   }
   map_put(memo, u, r);
@@ -82,8 +83,10 @@ static bool describe(plan *p, uop *load, item *it) {
   *it = (item){.load = load, .bytes = (int64_t)lanes * size};
   if (lanes > MAX_LANES || load->nsrc != 1) return false;
   map memo = {0};
-  uop *i = index->lanes > 1 ? simplify(g, scalar_of(g, index, lane, &memo)) : index;
+  uop *i = index->lanes > 1 ? scalar_of(g, index, lane, &memo) : index;
   map_free(&memo);
+  if (!i) return false;
+  if (index->lanes > 1) i = simplify(g, i);
   idx_sum s;
   if (!idx_sum_of(i, &s)) return false;
   it->base = s.constant * unit;

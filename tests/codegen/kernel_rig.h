@@ -4,7 +4,7 @@
 // Memory is hostile: every buffer ends at a page that may not be touched and begins where its element size alone allows;
 // intermediates start as NaNs, in one arena at the planner's offsets; outputs start as a pattern that must survive where
 // nothing is stored.  Tiles run in three parts, as if by three threads, and every second run takes the kernels of a level
-// in reverse order.  A case that dies or faults is a failure of that case alone (kt_guard).
+// in reverse order.  Streams (codegen/stream.c) are made anew before every launch.  A case that dies or faults is a failure of that case alone (kt_guard).
 #ifndef WEFT_TEST_KERNEL_RIG_H
 #define WEFT_TEST_KERNEL_RIG_H
 #include <pthread.h>
@@ -157,7 +157,9 @@ static inline void kt_expect(kt *t, const int64_t *values, kt_memory *want) {
 enum kt_way { KT_REF, KT_LLVM, KT_C, KT_CL };
 typedef struct kt_backend { const char *name; enum kt_way way; target t; cpu_target cpu; codegen_options o; } kt_backend;
 
-typedef struct kt_code { program *p; ref_kernel *ref; backend_kernel native; cl_code *cl; } kt_code;
+enum { KT_FILLS = 16 };
+// A compiled kernel, and those that fill the streams that it reads: in the order of p->streams and their `fill`s.
+typedef struct kt_code { program *p; ref_kernel *ref; backend_kernel native; cl_code *cl; graph *fills_of; struct kt_code *fills; int n_fills; } kt_code;
 
 static inline cl *kt_cl(void) {                   // opened by the first use and closed by nobody: drivers keep threads
   static cl *device;
@@ -181,6 +183,7 @@ static inline bool kt_backend_cpu(kt_backend *b, const char *name, enum kt_way w
   b->t.lacks_round = !b->cpu.round;
   b->t.descriptors = way == KT_C ? 0 : b->cpu.descriptors;
   b->t.prefetch_bytes = way == KT_LLVM ? 4096 : 0;
+  b->t.has_streams = true;                        // as device/cpu.c has it
   return true;
 }
 
@@ -205,8 +208,8 @@ static inline backend_kernel kt_llvm(const program *p, const cpu_target *c) {
   return k;
 }
 
-static inline kt_code kt_compile(graph *g, uop *ast, const kt_backend *b) {
-  kt_code c = {.p = codegen(g, ast, &b->t, &b->o)};
+static inline kt_code kt_compile_program(program *p, const kt_backend *b) {
+  kt_code c = {.p = p};
   error err = {0};
   str text = {0};
   switch (b->way) {
@@ -222,7 +225,27 @@ static inline kt_code kt_compile(graph *g, uop *ast, const kt_backend *b) {
   return c;
 }
 
+static inline kt_code kt_compile(graph *g, uop *ast, const kt_backend *b) {
+  kt_code c = kt_compile_program(codegen(g, ast, &b->t, &b->o), b);
+  if (!c.p->n_streams) return c;
+  c.fills_of = graph_new(NULL);
+  c.fills = xcalloc(KT_FILLS, sizeof *c.fills);
+  for (int i = 0; i < c.p->n_streams; i++)
+    for (int j = 0; j < c.p->streams[i].n_fills; j++) {
+      const char *text = c.p->streams[i].fill[j];
+      error err = {0};
+      uop *fill = uop_parse(c.fills_of, text, strlen(text), &err);
+      if (!fill) rig_fail("filling kernel", &err, text);
+      if (c.n_fills == KT_FILLS) die("too many filling kernels");
+      c.fills[c.n_fills++] = kt_compile_program(codegen_filling(c.fills_of, fill, &b->t), b);
+    }
+  return c;
+}
+
 static inline void kt_code_free(kt_code *c) {
+  for (int i = 0; i < c->n_fills; i++) kt_code_free(&c->fills[i]);
+  free(c->fills);
+  graph_free(c->fills_of);
   if (c->ref) ref_free(c->ref);
   rig_drop(&c->native);
   cl_code_free(c->cl);
@@ -242,6 +265,18 @@ static inline void kt_launch(const kt_code *c, unsigned char **bufs, const int64
     if (tiles == 1) hi = 1;
     if (c->ref) ref_run(c->ref, bufs, vars, lo, hi);
     else c->native.fn(bufs, vars, lo, hi);
+  }
+}
+
+// Memory for the streams that the kernel reads, filled from the bytes of the file, in the place of which it comes.
+static inline void kt_streams(const kt_code *c, kt_memory *own, unsigned char **bufs) {
+  *own = (kt_memory){.n = 0};
+  for (int i = 0, f = 0; i < c->p->n_streams; i++) {
+    const program_stream *s = &c->p->streams[i];
+    unsigned char *at = kt_map(own, i, (size_t)s->bytes), *pair[2] = {at, bufs[s->param]};
+    memset(at, 0xff, (size_t)s->bytes);
+    for (int j = 0; j < s->n_fills; j++) kt_launch(&c->fills[f++], pair, NULL);
+    bufs[s->param] = at;
   }
 }
 
@@ -281,7 +316,10 @@ static inline void kt_execute(const kt_run *r, const kt_code *code, const int64_
       for (int b = 0; b < k->n_bufs; b++) bufs[b] = k->bufs[b] >= TEMP_IDS ? m->arena + kt_temp_offset(s, k->bufs[b]) : codebook_is(k->bufs[b]) ? codebook_data(k->bufs[b]) : m->at[k->bufs[b]];
       for (int v = 0; v < p->n_vars; v++)
         for (int w = 0; w < r->t.n_vars; w++) if (!strcmp(p->vars[v]->s, r->t.vars[w].name)) vars[v] = values[w];
+      kt_memory own;
+      kt_streams(&code[i], &own, bufs);
       kt_launch(&code[i], bufs, vars);
+      kt_memory_free(&own);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include "codegen/kernel_rig.h"
 #include "codegen/format_blocks.h"
 #include "model/dequant.h"
+#include "schedule/dots.h"
 
 enum { ROWS = 7 };
 typedef tensor *order_fn(kt *t, uop *T, tensor *x, const struct format *f);
@@ -20,19 +21,16 @@ static tensor *weight(kt *t, int64_t rows, int64_t cols) {
   return rows == 1 ? w : t_reshape_i(t->g, w, 2, (int64_t[]){rows, cols});
 }
 
-// Buffer with random blocks whose scales are ordinary numbers.  In tiles they may lie anywhere: there no byte makes a NaN or an infinity.
-static int format_buffer(kt *t, const struct format *f, int64_t elems, bool tiled) {
+// Buffer with random blocks whose scales are ordinary numbers.
+static int format_buffer(kt *t, const struct format *f, int64_t elems) {
   enum dtype dt = dequant_buffer_dtype(f);
   int64_t n = elems / f->block;
   int b = kt_buffer(t, dt, dt == DT_U8 ? n * f->bytes : elems, KT_UNIT);
-  if (dt != DT_U8) return b;
-  unsigned char *p = t->bufs[b].start;
-  if (!tiled) format_blocks(f, p, n, &t->seed);
-  else for (int64_t i = 0; i < n * f->bytes; i++) p[i] = rig_random(&t->seed) >> 20 & 0x3f;
+  if (dt == DT_U8) format_blocks(f, t->bufs[b].start, n, &t->seed);
   return b;
 }
 
-static tensor *matrix(kt *t, const struct format *f, int64_t rows, int64_t cols) { return dequant(t->g, f, format_buffer(t, f, rows * cols, false), rows, cols, false); }
+static tensor *matrix(kt *t, const struct format *f, int64_t rows, int64_t cols) { return dequant(t->g, f, format_buffer(t, f, rows * cols), rows, cols); }
 
 static tensor *o_sum(kt *t, uop *T, tensor *x, const struct format *f) { (void)T; (void)f; return t_reduce(t->g, x, OP_ADD, 1); }
 static tensor *o_norm(kt *t, uop *T, tensor *x, const struct format *f) { (void)T; (void)f; return t_rmsnorm(t->g, x, weight(t, 1, x->shape->dim[1]->a), 1e-6); }
@@ -46,25 +44,6 @@ static tensor *o_gather_norm(kt *t, uop *T, tensor *ids, const struct format *f)
   return o_norm(t, T, t_gather(t->g, matrix(t, f, 16, 256), t_reshape(t->g, ids, UOPS(T))), f);
 }
 static tensor *o_gather_norm_matmul(kt *t, uop *T, tensor *ids, const struct format *f) { return o_matmul(t, T, o_gather_norm(t, T, ids, f), f); }
-static tensor *o_dot(kt *t, uop *T, tensor *x, const struct format *f) {
-  (void)T;
-  int64_t cols = x->shape->dim[1]->a;
-  return dequant_dot(t->g, f, format_buffer(t, f, 32 * cols, false), 32, cols, false, x);
-}
-static tensor *o_dot_tiled(kt *t, uop *T, tensor *x, const struct format *f) {
-  (void)T;
-  int64_t cols = x->shape->dim[1]->a;
-  return dequant_dot(t->g, f, format_buffer(t, f, 32 * cols, true), 32, cols, true, x);
-}
-static tensor *o_norm_dot_tiled(kt *t, uop *T, tensor *x, const struct format *f) { return o_dot_tiled(t, T, o_norm(t, T, x, f), f); }
-static tensor *o_gather_norm_dot(kt *t, uop *T, tensor *ids, const struct format *f) { return o_dot_tiled(t, T, o_gather_norm(t, T, ids, f), f); }
-static tensor *o_feed_forward_dot(kt *t, uop *T, tensor *x, const struct format *f) {
-  graph *g = t->g;
-  tensor *h = o_norm(t, T, x, f);
-  tensor *gate = dequant_dot(g, f, format_buffer(t, f, 512 * 256, true), 512, 256, true, h), *up = dequant_dot(g, f, format_buffer(t, f, 512 * 256, true), 512, 256, true, h);
-  return t_add(g, x, dequant_dot(g, f, format_buffer(t, f, 256 * 512, true), 256, 512, true, t_mul(g, t_silu(g, gate), up)));
-}
-
 // Heads: scores of a normed and turned q against 20 keys, softmax, values.
 static tensor *heads(kt *t, uop *T, tensor *x, bool normed, bool turned) {
   graph *g = t->g;
@@ -96,13 +75,13 @@ static const order_case exact_cases[] = {
   {"matmul", 512, o_matmul, DT_F32, false}, {"norm_matmul", 256, o_norm_matmul, DT_F32, false}, {"feed_forward", 256, o_feed_forward, DT_F32, true},
   {"gather_norm", 1, o_gather_norm, DT_I32, true}, {"gather_norm_matmul", 1, o_gather_norm_matmul, DT_I32, false},
 };
-static const order_case dot_cases[] = {
-  {"dot", 512, o_dot, DT_F32, false}, {"dot_tiled", 512, o_dot_tiled, DT_F32, false}, {"norm_dot_tiled", 256, o_norm_dot_tiled, DT_F32, true},
-  {"gather_norm_dot", 1, o_gather_norm_dot, DT_I32, false}, {"feed_forward_dot", 256, o_feed_forward_dot, DT_F32, true},
+static const order_case dot_cases[] = {                 // the same with integer dot products
+  {"dot", 512, o_matmul, DT_F32, false}, {"norm_dot", 256, o_norm_matmul, DT_F32, true},
+  {"gather_norm_dot", 1, o_gather_norm_matmul, DT_I32, false}, {"feed_forward_dot", 256, o_feed_forward, DT_F32, true},
 };
 
 // most: rows at once (1: a constant)
-static void prepare(kt_run *r, const order_case *c, const struct format *f, int64_t most, char *name, size_t cap) {
+static void prepare(kt_run *r, const order_case *c, const struct format *f, bool dots, int64_t most, char *name, size_t cap) {
   snprintf(name, cap, "%s %s", c->name, f ? f->name : "");
   *r = (kt_run){.name = name, .t = {.g = graph_new(NULL), .seed = 1, .tolerance = 1e-10}};
   kt *t = &r->t;
@@ -111,7 +90,8 @@ static void prepare(kt_run *r, const order_case *c, const struct format *f, int6
   x = t_reshape_i(t->g, x, 2, (int64_t[]){most, c->cols});
   uop *T = most > 1 ? kt_var(t, "n", 1, most) : uop_idx(t->g, 1);
   kt_out(t, c->f(t, T, most > 1 ? t_slice(t->g, x, 0, uop_idx(t->g, 0), T) : x, f));
-  schedule_graph(t->g, uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0}), &r->s);
+  uop *sink = uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0});
+  schedule_graph(t->g, dots ? integer_dots(t->g, sink) : sink, &r->s);
 }
 
 static void fill_rows(const order_case *c, unsigned char *rows) {
@@ -132,15 +112,20 @@ static void compute(kt_run *r, const kt_code *code, const unsigned char *rows, i
   kt_memory_free(&m);
 }
 
-static bool same_rows(const order_case *c, const struct format *f, const kt_backend *b) {
+static const char *only_case, *only_format;
+static int streams;                                     // read by the kernels of all cases of a test
+
+static bool same_rows(const order_case *c, const struct format *f, bool dots, const kt_backend *b) {
   kt_run one, many;
   char name[64], name_many[64];
   kt_code code_one[KT_KERNELS] = {{0}}, code_many[KT_KERNELS] = {{0}};
   unsigned char rows[ROWS * 512 * 4];
-  prepare(&one, c, f, 1, name, sizeof name);
-  prepare(&many, c, f, ROWS + 1, name_many, sizeof name_many);    // 8: what register tiles divide
+  prepare(&one, c, f, dots, 1, name, sizeof name);
+  prepare(&many, c, f, dots, ROWS + 1, name_many, sizeof name_many);    // 8: what register tiles divide
   for (int i = 0; i < one.s.n_kernels; i++) code_one[i] = kt_compile(one.t.g, one.s.kernels[i].ast, b);
   for (int i = 0; i < many.s.n_kernels; i++) code_many[i] = kt_compile(many.t.g, many.s.kernels[i].ast, b);
+  for (int i = 0; i < one.s.n_kernels; i++) streams += code_one[i].p->n_streams;
+  for (int i = 0; i < many.s.n_kernels; i++) streams += code_many[i].p->n_streams;
   fill_rows(c, rows);
   int64_t size = row_bytes(&one, 1), wrong = 0;
   unsigned char *want = xcalloc(ROWS, (size_t)size), *got = xcalloc(ROWS, (size_t)size);
@@ -162,38 +147,39 @@ static bool same_rows(const order_case *c, const struct format *f, const kt_back
   return !wrong;
 }
 
-static bool guarded(const order_case *c, const struct format *f, const kt_backend *b) {
+static bool guarded(const order_case *c, const struct format *f, bool dots, const kt_backend *b) {
   kt_signals(kt_on_signal);
   int s = sigsetjmp(kt_back, 1);
-  bool ok = !s && same_rows(c, f, b);
+  bool ok = !s && same_rows(c, f, dots, b);
   kt_signals(SIG_DFL);
   if (s) fprintf(stderr, "%s %s on %s: ended by %s\n", c->name, f ? f->name : "", b->name, strsignal(s));
   return ok;
 }
 
-static const char *only_case, *only_format;
 
 static void run(const order_case *c, size_t n, bool formats, bool dots, const char *cpu) {
   kt_backend b;
   int failed = 0;
+  streams = 0;
   if (!kt_backend_cpu(&b, cpu, KT_LLVM, cpu)) skip();
   for (size_t i = 0; i < n; i++) {
     if (only_case && strcmp(only_case, c[i].name)) continue;
-    if (!formats) { failed += !guarded(&c[i], NULL, &b); continue; }
+    if (!formats) { failed += !guarded(&c[i], NULL, false, &b); continue; }
     for (uint32_t id = 0; id < 64; id++) {
       const struct format *f = format_by_id(id);
-      if (!f || !f->computes || (dots && !dequant_group(f)) || (c[i].few && id % 4 != FORMAT_Q4_K % 4) || (only_format && strcmp(only_format, f->name))) continue;
-      failed += !guarded(&c[i], f, &b);
+      if (!f || !f->computes || (dots && f->block == 1) || (c[i].few && id % 4 != FORMAT_Q4_K % 4) || (only_format && strcmp(only_format, f->name))) continue;
+      failed += !guarded(&c[i], f, dots, &b);
     }
   }
   if (failed) fail_msg("%d went wrong", failed);
+  if (dots) print_message("%s: %d streams\n", cpu, streams);
 }
 
 static void test_plain(void **state) { (void)state; run(plain_cases, COUNT(plain_cases), false, false, "native"); }
 static void test_exact(void **state) { (void)state; run(exact_cases, COUNT(exact_cases), true, false, "native"); }
 static void test_dot(void **state) { (void)state; run(dot_cases, COUNT(dot_cases), true, true, "native"); }
 static void test_plain_v2(void **state) { (void)state; run(plain_cases, COUNT(plain_cases), false, false, "x86-64-v2"); }
-static void test_dot_v3(void **state) { (void)state; run(dot_cases + 1, 1, true, true, "x86-64-v3"); }
+static void test_dot_v3(void **state) { (void)state; run(dot_cases, 1, true, true, "x86-64-v3"); }
 
 int main(int argc, char **argv) {
   env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");

@@ -40,7 +40,7 @@ def tool(weft):
 @pytest.fixture(scope="session")
 def formats(tool):
     done = subprocess.run([tool, "--list"], stdout=subprocess.PIPE, text=True, check=True)
-    return {line.split()[0]: (int(line.split()[1]), int(line.split()[2]), "tiled" in line) for line in done.stdout.splitlines()}
+    return {line.split()[0]: (int(line.split()[1]), int(line.split()[2])) for line in done.stdout.splitlines()}
 
 
 def blocks_of(name, size, n_blocks):
@@ -85,10 +85,10 @@ def blocks_of(name, size, n_blocks):
     return raw
 
 
-def run(tool, env, name, rows, cols, raw, *more):
+def run(tool, env, name, rows, cols, raw):
     full = {k: v for k, v in os.environ.items() if k in ("PATH", "SPEC", "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "LD_LIBRARY_PATH")}
     full.update({"WEFT_CACHE": "off", "LC_ALL": "C.UTF-8"}, **env)
-    done = subprocess.run([tool, name, str(rows), str(cols), *more], input=raw.tobytes(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=full, timeout=300)
+    done = subprocess.run([tool, name, str(rows), str(cols)], input=raw.tobytes(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=full, timeout=300)
     assert done.returncode == 0, done.stderr.decode(errors="replace")[-2000:]
     return np.frombuffer(done.stdout, np.float32)
 
@@ -107,34 +107,31 @@ def same_bits(name, way, got, want, block):
 
 
 def sizes(name, block):
-    """Rows (a multiple of 16, for tiles) and columns, in blocks: enough for every entry of a code book to occur."""
+    """Rows and columns, in blocks: enough for every entry of a code book to occur."""
     return (96, 700) if block == 1 else (64, 13) if name.startswith("IQ") or name == "MXFP4" else (64, 3)
 
 
 def test_every_format_is_here(formats):
     """A format that is added comes with its bytes, or this test says so."""
     assert set(formats) == set(SCALES) | {"F32", "F16", "BF16"}
-    for name, (block, size, _) in formats.items():
+    for name, (block, size) in formats.items():
         assert gguf.GGML_QUANT_SIZES[GGMLQuantizationType[name]] == (block, size)
 
 
 @pytest.mark.parametrize("name", [*SCALES, "F32", "F16", "BF16"])
 def test_bits(tool, formats, name):
-    block, size, can_tile = formats[name]
+    block, size = formats[name]
     rows, n = sizes(name, block)
     raw = blocks_of(name, size, rows * n)
     want = expected(name, raw)
     for way, env in WAYS.items():
         same_bits(name, way, run(tool, env, name, rows, n * block, raw), want, block)
-    if can_tile:
-        for way in ("optimised", "noopt"):
-            same_bits(name, f"{way}, tiled", run(tool, WAYS[way], name, rows, n * block, raw, "tiled"), want, block)
 
 
 @pytest.mark.parametrize("name", SCALES)
 def test_odd_rows(tool, formats, name):
     """Sizes that fit nothing: one row of one block, and seven rows of five."""
-    block, size, _ = formats[name]
+    block, size = formats[name]
     for rows, n in ((1, 1), (7, 5)):
         raw = blocks_of(name, size, 128)[-rows * n:]
         same_bits(name, f"{rows} rows", run(tool, {}, name, rows, n * block, raw), expected(name, raw), block)
@@ -143,7 +140,7 @@ def test_odd_rows(tool, formats, name):
 @pytest.mark.parametrize("name", [*SCALES, "F32", "F16", "BF16"])
 def test_reference_is_close(tool, formats, name):
     """DEV=REF: one rounding where the formula has several."""
-    block, size, _ = formats[name]
+    block, size = formats[name]
     n = 5 if block > 1 else 300
     raw = blocks_of(name, size, 64 * n)[-16 * n:]
     got, want = run(tool, {"DEV": "REF"}, name, 16, n * block, raw), expected(name, raw)
@@ -155,6 +152,6 @@ def test_reference_is_close(tool, formats, name):
 
 def test_c_renderer(tool, formats):
     for name in ("Q4_0", "Q6_K"):
-        block, size, _ = formats[name]
+        block, size = formats[name]
         raw = blocks_of(name, size, 64)
         same_bits(name, "RENDER=c", run(tool, {"RENDER": "c"}, name, 16, 4 * block, raw), expected(name, raw), block)

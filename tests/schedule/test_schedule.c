@@ -9,9 +9,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "base/env.h"
-#include "model/dequant.h"
 #include "model/gguf_writer.h"
 #include "model/model.h"
+#include "schedule/dots.h"
 #include "schedule/memory_plan.h"
 #include "schedule/schedule.h"
 
@@ -282,21 +282,15 @@ static counts count(const shape_of *s, int layers, const char *quant, const char
   model *m = NULL;
   error err = {0};
   if (model_open(file_of, &m, &err)) fail_msg("%s", err.text);
-  size_t n = gguf_n_tensors(file_of);
-  bool *tiled = xcalloc(n, sizeof *tiled);
-  for (size_t i = 0; i < n; i++) {
-    const gguf_tensor *t = gguf_tensor_at(file_of, i);
-    tiled[i] = !exact && t->n_dims == 2 && dequant_can_tile(t->format, t->ne[1]);
-  }
   graph *g = graph_new(NULL);
   schedule sched;
-  schedule_graph(g, model_graph(m, g, &(model_shape){.ctx = 4160, .chunk = chunk, .logits = chunk == 1, .exact = exact, .tiled = tiled}), &sched);
+  uop *sink = model_graph(m, g, &(model_shape){.ctx = 4160, .chunk = chunk, .logits = chunk == 1});
+  schedule_graph(g, exact ? sink : integer_dots(g, sink), &sched);
   check_plan(&sched);
   map seen = {0};
   for (int i = 0; i < sched.n_kernels; i++) map_put(&seen, sched.kernels[i].ast, (void *)1);
   counts c = {sched.n_levels, sched.n_kernels, (int)seen.n, sched.arena_bytes};
   map_free(&seen);
-  free(tiled);
   graph_free(g);
   model_close(m);
   gguf_close(file_of);

@@ -1,11 +1,8 @@
 // Dequantisation as a filter, for tests/python/test_formats.py: raw blocks on stdin, float32 on stdout, through a graph, a schedule
 // and a plan, as the engine would run it.
 //
-//     dequant_tool FORMAT ROWS COLS [tiled] < blocks > floats      DEV, NOOPT, RENDER, WEFT_CPU and SPEC apply
-//     dequant_tool --list                                           formats that compute: name, elements and bytes of a block, and
-//                                                                   "tiled" where there is such a layout
-//
-// With `tiled` the bytes are first laid out in tiles of rows (dequant_retile) and then read from there.
+//     dequant_tool FORMAT ROWS COLS < blocks > floats      DEV, NOOPT, RENDER, WEFT_CPU and SPEC apply
+//     dequant_tool --list                                   formats that compute: name, elements and bytes of a block
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +12,7 @@
 #include "model/codebook.h"
 #include "model/dequant.h"
 
-enum { RAW, TILED, OUT, N_BUFFERS };
+enum { RAW, OUT, N_BUFFERS };
 typedef struct memory { void *at[N_BUFFERS]; } memory;
 
 static void *buffer(void *ctx, int64_t id) { return codebook_is(id) ? codebook_data(id) : ((memory *)ctx)->at[id]; }
@@ -23,7 +20,7 @@ static void *buffer(void *ctx, int64_t id) { return codebook_is(id) ? codebook_d
 static void list(void) {
   for (uint32_t id = 0; id < 256; id++) {
     const struct format *f = format_by_id(id);
-    if (f && f->computes) printf("%s %u %u%s\n", f->name, f->block, f->bytes, dequant_can_tile(f, 16) ? " tiled" : "");
+    if (f && f->computes) printf("%s %u %u\n", f->name, f->block, f->bytes);
   }
 }
 
@@ -45,30 +42,21 @@ static void run(device *d, graph *g, uop *const *effects, int n, memory *m) {
 
 int main(int argc, char **argv) {
   if (argc == 2 && !strcmp(argv[1], "--list")) { list(); return 0; }
-  const struct format *f = argc >= 4 ? format_by_name(argv[1]) : NULL;
-  if (!f || !f->computes) fail("usage: dequant_tool FORMAT ROWS COLS [tiled] | --list", NULL);
+  const struct format *f = argc == 4 ? format_by_name(argv[1]) : NULL;
+  if (!f || !f->computes) fail("usage: dequant_tool FORMAT ROWS COLS | --list", NULL);
   int64_t rows = atoll(argv[2]), cols = atoll(argv[3]);
   uint64_t row_bytes;
   if (rows < 1 || cols < 1 || rows > 1 << 20 || cols > 1 << 24 || !format_row_bytes(f, (uint64_t)cols, &row_bytes)) fail("bad size", NULL);
-  bool tiled = argc > 4;
-  if (tiled && !dequant_can_tile(f, rows)) fail("this format has no tiles of so many rows", NULL);
   size_t n = (size_t)rows * row_bytes, n_out = (size_t)(rows * cols);
   memory m;
   m.at[RAW] = xcalloc(n + 64, 1);                 // as the engine has it: no more than 64 bytes may be read past the end
-  m.at[TILED] = xcalloc(n + 64, 1);
   m.at[OUT] = xcalloc(n_out + 16, sizeof(float));
   if (fread(m.at[RAW], 1, n, stdin) != n || fgetc(stdin) != EOF) fail("stdin does not hold as many blocks", NULL);
   error err = {0};
   device *d;
   if (device_open(1, &d, &err)) fail("", &err);
-  if (tiled) {
-    graph *g = graph_new(NULL);
-    uop *stores[8];
-    run(d, g, stores, dequant_retile(g, f, RAW, TILED, rows, cols, stores, (int)COUNT(stores)), &m);
-    graph_free(g);
-  }
   graph *g = graph_new(NULL);
-  tensor *w = dequant(g, f, tiled ? TILED : RAW, rows, cols, tiled);
+  tensor *w = dequant(g, f, RAW, rows, cols);
   uop *store = t_assign(g, t_reshape_i(g, t_buffer(g, OUT, DT_F32, rows * cols), 2, (int64_t[]){rows, cols}), w);
   run(d, g, &store, 1, &m);
   if (fwrite(m.at[OUT], sizeof(float), n_out, stdout) != n_out) fail("cannot write", NULL);
