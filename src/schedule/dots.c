@@ -213,9 +213,16 @@ static void factors_of(uop *u, terms *t) {
   factors_of(u->src[1], t);
 }
 
+// The place of a factor in a product: scales first, the weight's before the activation's, then integers; coarse before fine.
+static uint64_t rank_of(uop *u) { return (uint64_t)(2 * has_integers(u) + !on_weights_only(u)) << 32 | varies(u); }
+
+// Factors come in the order of operands, which hangs on ids of buffers and on sizes; their product must not: floats do not associate.
 static tensor *product(graph *g, const terms *t) {
-  tensor *p = t->at[0];
-  for (int i = 1; i < t->n; i++) p = uop_op2(g, OP_MUL, p, t->at[i]);
+  terms s = *t;
+  for (int i = 1; i < s.n; i++)
+    for (int j = i; j > 0 && rank_of(s.at[j]) < rank_of(s.at[j - 1]); j--) { uop *f = s.at[j]; s.at[j] = s.at[j - 1]; s.at[j - 1] = f; }
+  tensor *p = s.at[0];
+  for (int i = 1; i < s.n; i++) p = uop_op2(g, OP_MUL, p, s.at[i]);
   return p;
 }
 

@@ -77,7 +77,7 @@ static const order_case exact_cases[] = {
 };
 static const order_case dot_cases[] = {                 // the same with integer dot products
   {"dot", 512, o_matmul, DT_F32, false}, {"norm_dot", 256, o_norm_matmul, DT_F32, true},
-  {"gather_norm_dot", 1, o_gather_norm_matmul, DT_I32, false}, {"feed_forward_dot", 256, o_feed_forward, DT_F32, true},
+  {"gather_norm_dot", 1, o_gather_norm_matmul, DT_I32, true}, {"feed_forward_dot", 256, o_feed_forward, DT_F32, true},
 };
 
 // most: rows at once (1: a constant)
@@ -157,6 +157,12 @@ static bool guarded(const order_case *c, const struct format *f, bool dots, cons
 }
 
 
+// Formats with large code books make kernels that LLVM takes seconds for, all by the same rules: two of them stand for the others.
+static bool too_long(const order_case *c, const struct format *f) {
+  bool book = !strncmp(f->name, "IQ", 2) && f->name[2] < '4', chosen = f->id == FORMAT_IQ2_XXS || f->id == FORMAT_IQ1_S;
+  return book && !only_format && (!chosen || c != dot_cases);
+}
+
 static void run(const order_case *c, size_t n, bool formats, bool dots, const char *cpu) {
   kt_backend b;
   int failed = 0;
@@ -167,7 +173,7 @@ static void run(const order_case *c, size_t n, bool formats, bool dots, const ch
     if (!formats) { failed += !guarded(&c[i], NULL, false, &b); continue; }
     for (uint32_t id = 0; id < 64; id++) {
       const struct format *f = format_by_id(id);
-      if (!f || !f->computes || (dots && f->block == 1) || (c[i].few && id % 4 != FORMAT_Q4_K % 4) || (only_format && strcmp(only_format, f->name))) continue;
+      if (!f || !f->computes || (dots && (f->block == 1 || too_long(&c[i], f))) || (c[i].few && id % 4 != FORMAT_Q4_K % 4) || (only_format && strcmp(only_format, f->name))) continue;
       failed += !guarded(&c[i], f, dots, &b);
     }
   }
@@ -179,7 +185,7 @@ static void test_plain(void **state) { (void)state; run(plain_cases, COUNT(plain
 static void test_exact(void **state) { (void)state; run(exact_cases, COUNT(exact_cases), true, false, "native"); }
 static void test_dot(void **state) { (void)state; run(dot_cases, COUNT(dot_cases), true, true, "native"); }
 static void test_plain_v2(void **state) { (void)state; run(plain_cases, COUNT(plain_cases), false, false, "x86-64-v2"); }
-static void test_dot_v3(void **state) { (void)state; run(dot_cases, 1, true, true, "x86-64-v3"); }
+static void test_dot_v3(void **state) { (void)state; run(dot_cases + 1, 1, true, true, "x86-64-v3"); }
 
 int main(int argc, char **argv) {
   env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");
