@@ -1,7 +1,10 @@
-// Random blocks of every format that computes, for tests that want ordinary numbers: the one table of where scales lie. After kernel_rig.h.
+// Random blocks of every format that computes, for tests that want ordinary numbers: the one table of where scales lie.
 #ifndef WEFT_TEST_FORMAT_BLOCKS_H
 #define WEFT_TEST_FORMAT_BLOCKS_H
+#include "base/map.h"
 #include "model/format.h"
+
+static inline uint64_t format_random(uint64_t *s) { return hash_u64((*s)++, 12345); }
 
 // Fills n blocks. The bytes of `high` are those with the exponents of half-precision scales, or of MXFP4's, or NVFP4's four scales; all others are random.
 static inline void format_blocks(const struct format *f, unsigned char *p, int64_t n, uint64_t *seed) {
@@ -14,8 +17,8 @@ static inline void format_blocks(const struct format *f, unsigned char *p, int64
   size_t which = 0;
   while (which < COUNT(scales) && scales[which].id != f->id) which++;
   if (which == COUNT(scales)) die("%s: where its scales lie is missing in the tests (format_blocks.h)", f->name);
-  for (int64_t i = 0; i < n * f->bytes; i++) p[i] = (unsigned char)(rig_random(seed) >> 20);
+  for (int64_t i = 0; i < n * f->bytes; i++) p[i] = (unsigned char)(format_random(seed) >> 20);
   for (int64_t i = 0; i < n; i++)
-    for (int j = 0; j < (f->id == FORMAT_NVFP4 ? 4 : 2); j++) p[i * f->bytes + (j < 2 ? scales[which].high[j] : j)] = (unsigned char)((f->id == FORMAT_MXFP4 ? 0x78 : 0x24) + rig_random(seed) % 8);
+    for (int j = 0; j < (f->id == FORMAT_NVFP4 ? 4 : 2); j++) p[i * f->bytes + (j < 2 ? scales[which].high[j] : j)] = (unsigned char)((f->id == FORMAT_MXFP4 ? 0x78 : 0x24) + format_random(seed) % 8);
 }
 #endif
