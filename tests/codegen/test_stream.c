@@ -1,0 +1,193 @@
+// Streams (codegen/stream.c): weights laid out at load in the order in which a kernel reads them. A kernel computes the same from a stream
+// as from the file; the kernels for one token and for many agree on the layout, so that memory holds each weight once; the layout has every
+// byte and hardly more.
+#define _GNU_SOURCE
+#include "codegen/kernel_rig.h"
+#include "codegen/format_blocks.h"
+#include "model/dequant.h"
+#include "schedule/dots.h"
+
+enum { ROWS = 64, COLS = 512, TOKENS = 8, WEIGHT = 1 };
+
+static void make_tokens(kt_run *r, const struct format *f, int64_t tokens, bool many) {
+  *r = (kt_run){.name = f->name, .t = {.g = graph_new(NULL), .seed = 7, .tolerance = 1e-10}};
+  kt *t = &r->t;
+  int64_t n = (int64_t)ROWS * COLS / f->block;
+  tensor *x = kt_in(t, DT_F32, KT_UNIT, KT_DIMS(tokens, COLS));
+  if (many) x = t_slice(t->g, x, 0, uop_idx(t->g, 0), kt_var(t, "n", 1, TOKENS));
+  int w = kt_buffer(t, DT_U8, n * f->bytes, KT_UNIT);
+  format_blocks(f, t->bufs[w].start, n, &t->seed);
+  kt_out(t, t_matmul(t->g, x, dequant(t->g, f, w, ROWS, COLS)));
+  schedule_graph(t->g, integer_dots(t->g, uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0})), &r->s);
+}
+
+static void make(kt_run *r, const struct format *f, bool many) { make_tokens(r, f, many ? TOKENS : 1, many); }
+
+static const sched_kernel *product_of(const kt_run *r) {             // the kernel that reads the weight
+  for (int i = 0; i < r->s.n_kernels; i++)
+    for (int b = 0; b < r->s.kernels[i].n_bufs; b++) if (r->s.kernels[i].bufs[b] == WEIGHT) return &r->s.kernels[i];
+  die("no kernel reads the weight");
+}
+
+static const program_stream *stream_of(const kt_run *r, const program *p) {
+  const sched_kernel *k = product_of(r);
+  const program_stream *hit = NULL;
+  for (int i = 0; i < p->n_streams; i++) {
+    if (codebook_is(k->bufs[p->streams[i].param])) fail_msg("%s: the stream of a code book", r->name);
+    if (k->bufs[p->streams[i].param] == WEIGHT) hit = &p->streams[i];
+  }
+  return hit;
+}
+
+static bool same_layout(const program_stream *a, const program_stream *b) {
+  if (!a || !b) return a == b;
+  bool same = a->bytes == b->bytes && a->n_fills == b->n_fills;
+  for (int i = 0; same && i < a->n_fills; i++) same = !strcmp(a->fill[i], b->fill[i]);
+  return same;
+}
+
+static bool native(kt_backend *b) { return kt_backend_cpu(b, "native", KT_LLVM, "native") && b->cpu.descriptors; }
+static bool looks_up(const struct format *f) { return !strncmp(f->name, "IQ", 2) && f->name[2] < '4'; }      // a code book, by loaded addresses
+
+static const struct format *quantised(uint32_t id) {
+  const struct format *f = format_by_id(id);
+  return f && f->computes && f->block > 1 ? f : NULL;
+}
+
+// One layout for one token and for many, and not more than a twentieth larger than the file.
+static void test_one_layout(void **state) {
+  (void)state;
+  kt_backend b;
+  int done = 0;
+  if (!native(&b)) skip();
+  for (uint32_t id = 0; id < 64; id++) {
+    const struct format *f = quantised(id);
+    if (!f) continue;
+    kt_run one, many;
+    make(&one, f, false);
+    make(&many, f, true);
+    program *p = codegen(one.t.g, product_of(&one)->ast, &b.t, NULL), *q = codegen(many.t.g, product_of(&many)->ast, &b.t, NULL);
+    const program_stream *s = stream_of(&one, p), *t = stream_of(&many, q);
+    if (!same_layout(s, t)) fail_msg("%s: one token and many read the weight in different orders", f->name);
+    bool without = id == FORMAT_Q5_0 || id == FORMAT_Q5_1 || id == FORMAT_TQ1_0;       // not yet: they are read from the file as it is
+    if (!s != (looks_up(f) || without)) fail_msg("%s: %s", f->name, s ? "a stream; say so here" : "no stream");
+    if (s && (double)s->bytes > 1.05 * (double)one.t.bufs[WEIGHT].elems) fail_msg("%s: a stream of %lld bytes for %lld", f->name, (long long)s->bytes, (long long)one.t.bufs[WEIGHT].elems);
+    done += s != NULL;
+    program_free(p); program_free(q);
+    kt_finish(&one); kt_finish(&many);
+  }
+  print_message("%d formats\n", done);
+  assert_true(done >= 13);
+}
+
+// Where each byte of the stream comes from: three fillings with the bytes of addresses.
+static void fill_with(const program_stream *s, const kt_backend *b, const unsigned char *raw, unsigned char *out) {
+  for (int j = 0; j < s->n_fills; j++) {
+    graph *g = graph_new(NULL);
+    error err = {0};
+    uop *ast = uop_parse(g, s->fill[j], strlen(s->fill[j]), &err);
+    if (!ast) rig_fail("filling kernel", &err, s->fill[j]);
+    kt_code c = kt_compile_program(codegen_filling(g, ast, &b->t), b);
+    kt_launch(&c, (unsigned char *[]){out, (unsigned char *)(uintptr_t)raw}, NULL);
+    kt_code_free(&c);
+    graph_free(g);
+  }
+}
+
+static void test_every_byte_is_there(void **state) {
+  (void)state;
+  kt_backend b, ref = kt_backend_ref();
+  if (!native(&b)) skip();
+  for (uint32_t id = 0; id < 64; id++) {
+    const struct format *f = quantised(id);
+    if (!f) continue;
+    kt_run r;
+    make(&r, f, false);
+    program *p = codegen(r.t.g, product_of(&r)->ast, &b.t, NULL);
+    const program_stream *s = stream_of(&r, p);
+    if (s) {
+      int64_t n = r.t.bufs[WEIGHT].elems, missing = 0;
+      unsigned char *raw = xcalloc((size_t)n, 1), *out = xcalloc((size_t)s->bytes, 3), *found = xcalloc((size_t)n, 1);
+      for (int k = 0; k < 3; k++) {
+        for (int64_t i = 0; i < n; i++) raw[i] = (unsigned char)(i >> 8 * k);
+        fill_with(s, &ref, raw, out + k * s->bytes);
+      }
+      for (int64_t i = 0; i < s->bytes; i++) {
+        int64_t at = out[i] | out[i + s->bytes] << 8 | out[i + 2 * s->bytes] << 16;
+        if (at >= n) fail_msg("%s: byte %lld of the stream is not from the weight", f->name, (long long)i);
+        found[at] = 1;
+      }
+      for (int64_t i = 0; i < n; i++) missing += !found[i];
+      if (missing) fail_msg("%s: %lld of %lld bytes are not in the stream", f->name, (long long)missing, (long long)n);
+      free(raw); free(out); free(found);
+    }
+    program_free(p);
+    kt_finish(&r);
+  }
+}
+
+static void run_all(kt_run *r, const kt_backend *b, float *out) {
+  kt_code code[KT_KERNELS] = {{0}};
+  kt_memory m;
+  for (int i = 0; i < r->s.n_kernels; i++) code[i] = kt_compile(r->t.g, r->s.kernels[i].ast, b);
+  kt_memory_init(&m, &r->t, r->s.arena_bytes);
+  kt_execute(r, code, (int64_t[KT_VARS]){5}, &m, false);
+  memcpy(out, m.at[r->t.n_bufs - 1], (size_t)r->t.bufs[r->t.n_bufs - 1].elems * sizeof *out);
+  kt_memory_free(&m);
+  for (int i = 0; i < r->s.n_kernels; i++) kt_code_free(&code[i]);
+}
+
+static void test_same_bits(void **state) {
+  (void)state;
+  static const uint32_t ids[] = {FORMAT_Q4_0, FORMAT_Q8_0, FORMAT_Q5_1, FORMAT_Q2_K, FORMAT_Q4_K, FORMAT_Q6_K, FORMAT_IQ4_XS, FORMAT_MXFP4, FORMAT_TQ2_0};
+  kt_backend with, without;
+  if (!native(&with)) skip();
+  without = with;
+  without.t.has_streams = false;
+  for (size_t i = 0; i < COUNT(ids); i++) {
+    kt_run r;
+    float a[TOKENS * ROWS] = {0}, b[TOKENS * ROWS] = {0};
+    make(&r, format_by_id(ids[i]), i % 2);
+    run_all(&r, &with, a);
+    run_all(&r, &without, b);
+    if (memcmp(a, b, sizeof a)) fail_msg("%s: a stream changes what is computed", r.name);
+    assert_true(a[0] < 0 || a[0] > 0);
+    kt_finish(&r);
+  }
+}
+
+// The order of a stream is that of the terms of a reduction: however many tokens a kernel is for, and however they are cut into tiles.
+static void test_tokens_do_not_matter(void **state) {
+  (void)state;
+  kt_backend b;
+  int tried = 0;
+  if (!native(&b)) skip();
+  for (uint32_t id = 0; id < 64; id++) {
+    const struct format *f = quantised(id);
+    if (!f || looks_up(f)) continue;
+    kt_run r;
+    make(&r, f, true);
+    program *p = codegen(r.t.g, product_of(&r)->ast, &b.t, NULL);
+    static const int most[] = {2, 3, 5, 64};
+    for (size_t i = 0; i < COUNT(most); i++) {                   // tiles of tokens that fit, that are padded, and many
+      kt_run other;
+      make_tokens(&other, f, most[i], true);
+      program *q = codegen(other.t.g, product_of(&other)->ast, &b.t, NULL);
+      if (!same_layout(stream_of(&r, p), stream_of(&other, q))) fail_msg("%s: up to %d tokens read another stream", f->name, most[i]);
+      program_free(q);
+      kt_finish(&other);
+      tried++;
+    }
+    program_free(p);
+    kt_finish(&r);
+  }
+  assert_true(tried >= 48);
+}
+
+int main(void) {
+  env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_one_layout), cmocka_unit_test(test_every_byte_is_there), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_tokens_do_not_matter),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
