@@ -33,7 +33,7 @@
 #include "graph/uop.h"
 
 // A weight that the program reads as a stream: argument `param` is not the file's bytes but a copy of `bytes` bytes, which these filling
-// kernels make: IR text of SINK(STORE...) with the stream as argument 0 and the file's bytes as argument 1, for codegen_filling.
+// kernels make: IR text of SINK(STORE...) with the stream as argument 0 and the file's bytes as argument 1, for codegen_filling. No filling kernel: the bytes as they are.
 typedef struct program_stream { int param, n_fills; int64_t bytes; const char *fill[4]; } program_stream;
 
 typedef struct program {

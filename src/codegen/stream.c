@@ -6,12 +6,15 @@
 // This is done for a weight only if all of its loads are of that kind: addresses that are a sum of multiples of the loop counters, a
 // constant, and something that the lane alone decides. The order of items is that of the reduction's terms and, within a term, of addresses, which
 // does not depend on how activations are indexed: one token or many, the stream is the same.
+//
+// A large weight of which an iteration reads several rows is treated in the same way. One whose rows are read one after the other anyway needs no
+// other order, but huge pages: its stream is the file's bytes.
 #include "codegen/stream.h"
 #include <stdlib.h>
 #include <string.h>
 #include "graph/symbolic.h"
 
-enum { MAX_ITEMS = 1024, MAX_LANES = 256, MAX_DEPTH = 8, MAX_STREAMS_OF = 8 };
+enum { MAX_ITEMS = 1024, MAX_LANES = 256, MAX_DEPTH = 8, LARGE = 1 << 20 };
 
 typedef struct item {
   uop *load;
@@ -260,18 +263,18 @@ static void find_loops(plan *p, const uop_list *l, uop *ast) {
   vec_free(&binders);
 }
 
-static bool find_items(plan *p, const uop_list *l) {
-  bool gathers = false;
+// False where some load of the weight is of another kind.
+static bool find_items(plan *p, const uop_list *l, bool *scattered) {
   for (size_t i = 0; i < l->n; i++) {
     uop *u = l->at[i];
     if (u->op != OP_LOAD || u->src[0]->src[0] != p->param) continue;
     item it;
     if (u->lanes == 1 || p->items.n == MAX_ITEMS || !describe(p, u, &it)) return false;
-    gathers |= u->src[0]->src[1]->lanes > 1;
+    *scattered |= u->src[0]->src[1]->lanes > 1;
     vec_push(&p->items, it);
     map_put(&p->index, u, (void *)(uintptr_t)p->items.n);
   }
-  return gathers;
+  return p->items.n > 0;
 }
 
 static uop *replace_loads(plan *p, uop *ast, const int64_t *start, const int64_t *share, int64_t bytes) {
@@ -296,13 +299,30 @@ static int by_place(const void *x, const void *y) {
   return a->loops != b->loops ? (a->loops < b->loops ? -1 : 1) : (a->at > b->at) - (a->at < b->at);
 }
 
+static int by_base(const void *x, const void *y) { return (((const item *)x)->base > ((const item *)y)->base) - (((const item *)x)->base < ((const item *)y)->base); }
+
+// Does an iteration read one run of bytes?
+static bool one_run(plan *p) {
+  item *it = xcalloc(p->items.n, sizeof *it);
+  memcpy(it, p->items.at, p->items.n * sizeof *it);
+  qsort(it, p->items.n, sizeof *it, by_base);
+  bool one = true;
+  for (size_t i = 1; i < p->items.n; i++) one &= it[i].base == it[i - 1].base + it[i - 1].bytes && it[i].loops == it[0].loops;
+  free(it);
+  return one;
+}
+
 static uop *stream_weight(graph *g, uop *ast, program *prog, uop *param) {
   plan p = {.g = g, .param = param};
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &ast, 1);
   find_loops(&p, &l, ast);
-  if (find_items(&p, &l)) {
-    int64_t *share = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH), *start = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH), bytes = 0, raw = param->b * dtype_size((enum dtype)param->dt);
+  int64_t raw = param->b * dtype_size((enum dtype)param->dt);
+  bool scattered = false, known = find_items(&p, &l, &scattered) && prog->n_streams < (int)COUNT(prog->streams);
+  if (known && raw >= LARGE) scattered |= !one_run(&p);
+  if (known && !scattered && raw >= LARGE) prog->streams[prog->n_streams++] = (program_stream){.param = (int)param->a, .bytes = raw};     // as it lies
+  if (known && scattered) {
+    int64_t *share = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH), *start = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH), bytes = 0;
     order o = {.p = &p, .share = share};
     place(&o, ast);
     map_free(&o.low); map_free(&o.seen);
@@ -312,7 +332,7 @@ static uop *stream_weight(graph *g, uop *ast, program *prog, uop *param) {
       start[set] = bytes;
       bytes += n;
     }
-    if (bytes <= raw + raw / 20 && prog->n_streams < (int)COUNT(prog->streams)) {
+    if (bytes <= raw + raw / 20) {
       program_stream *out = &prog->streams[prog->n_streams++];
       *out = (program_stream){.param = (int)param->a, .bytes = bytes};
       ast = replace_loads(&p, ast, start, share, bytes);
@@ -331,13 +351,10 @@ uop *make_streams(graph *g, uop *ast, program *p) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &ast, 1);
   VEC(uop *) weights = {0};
-  bool dots = false;
-  for (size_t i = 0; i < l.n; i++) {
-    dots |= l.at[i]->op == OP_DOT4;
+  for (size_t i = 0; i < l.n; i++)
     if (l.at[i]->op == OP_PARAM && l.at[i]->s && !strcmp(l.at[i]->s, "weight")) vec_push(&weights, l.at[i]);
-  }
   arena_free(a);
-  for (size_t i = 0; dots && i < weights.n; i++) ast = stream_weight(g, ast, p, weights.at[i]);
+  for (size_t i = 0; i < weights.n; i++) ast = stream_weight(g, ast, p, weights.at[i]);
   vec_free(&weights);
   return ast;
 }

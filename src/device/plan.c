@@ -224,6 +224,14 @@ static void run_fill(void *ctx, int thread, int n) {
   else if (f->k->ref) ref_run(f->k->ref, bufs, NULL, lo, hi);
 }
 
+typedef struct copying { unsigned char *to; const unsigned char *from; size_t n; } copying;
+
+static void run_copy(void *ctx, int thread, int n) {
+  const copying *c = ctx;
+  size_t from = c->n * (size_t)thread / (size_t)n, to = c->n * ((size_t)thread + 1) / (size_t)n;
+  memcpy(c->to + from, c->from + from, to - from);
+}
+
 static int fill_streams(plan *p, filling *fills, size_t n, const plan_options *o, error *err) {
   graph *g = graph_new(NULL);
   map index = {0};
@@ -244,6 +252,8 @@ static int fill_streams(plan *p, filling *fills, size_t n, const plan_options *o
   for (size_t i = 0; i < n && !r; i++) {
     int64_t pieces = fills[i].s->bytes / FILL_PIECE + 1;
     for (int64_t at = 0; at < pieces; at++) {
+      size_t from = (size_t)(fills[i].s->bytes / pieces * at), to = at + 1 == pieces ? (size_t)fills[i].s->bytes : (size_t)(fills[i].s->bytes / pieces * (at + 1));
+      if (!fills[i].s->n_fills) team_run(p->d->team, run_copy, &(copying){fills[i].at + from, fills[i].raw + from, to - from});
       for (int j = 0; j < fills[i].s->n_fills; j++) {
         const device_kernel *k = &kernels[fills[i].kernel[j]];
         int64_t tiles = program_eval(k->p, k->p->tiles, NULL);
