@@ -275,6 +275,7 @@ static inline void kt_streams(const kt_code *c, kt_memory *own, unsigned char **
     const program_stream *s = &c->p->streams[i];
     unsigned char *at = kt_map(own, i, (size_t)s->bytes), *pair[2] = {at, bufs[s->param]};
     memset(at, 0xff, (size_t)s->bytes);
+    if (!s->n_fills) memcpy(at, pair[1], (size_t)s->bytes);             // the bytes as they are
     for (int j = 0; j < s->n_fills; j++) kt_launch(&c->fills[f++], pair, NULL);
     bufs[s->param] = at;
   }
