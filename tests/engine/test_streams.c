@@ -1,0 +1,53 @@
+// Memory holds every weight once: the plan for chunks of a prompt finds the streams that the plan for single tokens has filled. Filling is
+// heard as progress that is called "loading".
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "engine/engine.h"
+
+enum { PROMPT = 40 };
+
+static void count(void *ctx, const char *what, double fraction) {
+  (void)fraction;
+  *(int *)ctx += !strcmp(what, "loading");
+}
+
+static void check(const char *path) {
+  engine *e;
+  error err = {0};
+  int32_t ids[PROMPT + 1];
+  int loaded = 0, again = 0;
+  if (engine_open(path, &(struct engine_options){.n_ctx = 128, .n_threads = 2, .progress = count, .progress_ctx = &loaded}, &e, &err)) fail_msg("%s", err.text);
+  int before = loaded;
+  for (int i = 0; i <= PROMPT; i++) ids[i] = 5 + i;
+  if (engine_eval(e, ids, PROMPT, 0, NULL, &err) || engine_eval(e, ids + PROMPT, 1, PROMPT, NULL, &err)) fail_msg("%s", err.text);
+  again = loaded - before;
+  engine_close(e);
+  print_message("%s: %d pieces laid out, then %d\n", strrchr(path, '/') + 1, before, again);
+  assert_true(before > 0);
+  assert_int_equal(again, 0);
+}
+
+static void test_once(void **state) {
+  (void)state;
+  static const char *const names[] = {"tinypy-q4_0", "tinypy-q4_k_m", "tinypy-q6_k", "tinypy-q8_0"};
+  int done = 0;
+  for (size_t i = 0; i < COUNT(names); i++) {
+    char path[4096];
+    snprintf(path, sizeof path, WEFT_SHARED_DIR "/models/%s.gguf", names[i]);
+    if (access(path, R_OK)) continue;
+    check(path);
+    done++;
+  }
+  if (!done) { print_message("skipped: no models in %s\n", WEFT_SHARED_DIR "/models"); skip(); }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_once)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
