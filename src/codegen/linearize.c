@@ -97,16 +97,6 @@ static uop *combine(linear *l, region *r, const uop *reduce, uop *acc, uop *valu
   return u;
 }
 
-// Requests for the memory that this loop's coming iterations read.
-static void emit_prefetches(linear *l, region *body, uint64_t opened) {
-  for (size_t i = 0; i < l->all.n; i++) {
-    uop *u = l->all.at[i];
-    if (u->op != OP_PREFETCH || !(set_of(l, u) & opened) || (set_of(l, u) & ~body->mask)) continue;
-    uop *index = emit(l, u->src[0]);
-    append(body, uop_new(l->g, OP_PREFETCH, DT_VOID, 1, &index, 1, (uarg){0}));
-  }
-}
-
 // A reduction whose ranges are all unrolled is a chain.
 static void emit_chain(linear *l, uop *u, int where) {
   region *r = &l->stack[where];
@@ -133,7 +123,6 @@ static void emit_reduces(linear *l, uop *first, int where) {
   int opened = 0;
   for (size_t i = (size_t)first_range(first); i < first->nsrc; i++) { open_loop(l, first->src[i]); opened++; }
   region *body = &l->stack[l->depth - 1];
-  emit_prefetches(l, body, body->mask & ~l->stack[where].mask);
   for (int v = 0, more = 1; more; v++) {
     more = 0;
     for (size_t i = 0; i < group.n; i++) {

@@ -59,7 +59,6 @@ typedef struct target {
   int vector_bytes;                                // width of a vector register; 0: no vectors wanted (scalar code)
   bool has_fma, has_f16, lacks_round;              // FMA; CAST between F16 and F32; no FLOOR and TRUNC
   descriptor_set descriptors;                      // dot-product instructions; none: DOT4 becomes plain arithmetic
-  int prefetch_bytes;                              // how far ahead of a stream to ask for memory; 0: the target has no PREFETCH
   bool has_streams;                                // weights may be laid out anew at load (stream.c)
   bool has_local;                                  // work-groups: LOCAL, GROUP, BARRIER, SPECIAL
   bool keeps_math;                                 // takes EXP2, LOG2, SIN, RECIP, IDIV, MOD, BF16 as they are (the interpreter)

@@ -17,8 +17,6 @@
 #include "device/llvm.h"
 #include "render/render.h"
 
-enum { PREFETCH_BYTES = 0 };
-
 typedef struct cpu { cpu_target t; const renderer *r; render_options o; } cpu;
 
 static void show(const char *what, const program *p, const str *text) { fprintf(stderr, "--- %s of %s\n%s\n", what, p->name, str_c(text)); }
@@ -91,7 +89,6 @@ int cpu_start(device *d, error *err) {
   d->target.has_fma = c->t.fma;
   d->target.lacks_round = !c->t.round;
   d->target.has_f16 = c->t.f16;
-  d->target.prefetch_bytes = llvm ? PREFETCH_BYTES : 0;
   d->target.descriptors = llvm ? c->t.descriptors : 0;
   d->target.has_streams = true;
   d->compile = llvm ? with_llvm : with_cc;

@@ -1,6 +1,6 @@
 // The memory limit: see limit.h. The reading kernel is made like any other: the sums of the rows of a matrix of 32-bit integers, which
 // the optimiser lays out in lanes and shares among the threads. So it is what the compiler makes of a pure stream,
-// with the same threads, huge pages and prefetches as the kernels that are held against it.
+// with the same threads and huge pages as the kernels that are held against it.
 #include "device/limit.h"
 #include <stdlib.h>
 #include <string.h>

@@ -130,7 +130,7 @@ static uop *sink_of_stores(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g; (void)v;
   if (u->op != OP_SINK) return NULL;
   for (size_t i = 0; i < u->nsrc; i++)
-    if (u->src[i]->op != OP_STORE && u->src[i]->op != OP_PREFETCH) return refuse(ctx, "a kernel that ends in %s and not in STOREs", op_name((enum op)u->src[i]->op));
+    if (u->src[i]->op != OP_STORE) return refuse(ctx, "a kernel that ends in %s and not in STOREs", op_name((enum op)u->src[i]->op));
   return u;
 }
 
@@ -207,7 +207,6 @@ RULES(spec_vectors, ANYTHING) = {
   F( P0(SPECIAL),                               fine ),
   F( x,                                         barrier ),
   F( P3(DOT4, x, y, z),                         fine ),
-  F( P1(PREFETCH, P2(INDEX, x, y)),             fine ),          // asks, never reads
 };
 RULES_END(spec_vectors)
 
@@ -312,7 +311,6 @@ static bool ranges_bound(uop_list l, str *why) {
       n = (size_t)(uintptr_t)map_ptr(&number, u->src[j]);
       s[n / 64] &= ~(1ull << n % 64);
     }
-    if (u->op == OP_PREFETCH) memset(s, 0, words * sizeof *s);        // it goes where the loops are that it asks for
     map_put(&sets, u, s);
   }
   bool ok = true;

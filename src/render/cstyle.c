@@ -343,7 +343,7 @@ static int node(cstyle *c, const uop *u) {
   if (!has_type(c, u)) return refuse(c, u);
   const cs_use *use = map_ptr(&c->uses, u);
   switch (u->op) {
-  case OP_CONST: case OP_PARAM: case OP_VAR: case OP_LANE: case OP_SINK: case OP_PREFETCH: return 0;
+  case OP_CONST: case OP_PARAM: case OP_VAR: case OP_LANE: case OP_SINK: return 0;
   case OP_RANGE: open_range(c, u); return 0;
   case OP_IF: cs_line(c, "if (%s) {", cs_bare(c, cs_text(c, u->src[0]))); c->depth++; return 0;
   case OP_END: case OP_ENDIF: c->depth--; cs_line(c, "}"); return 0;
@@ -396,7 +396,7 @@ static int node(cstyle *c, const uop *u) {
 static void count_uses(cstyle *c) {
   for (size_t i = c->p->n; i-- > 0;) {
     const uop *u = c->p->at[i];
-    if (u->op == OP_PREFETCH || (!(op_flags((enum op)u->op) & OPF_ORDERED) && !map_has(&c->uses, u))) continue;
+    if (!(op_flags((enum op)u->op) & OPF_ORDERED) && !map_has(&c->uses, u)) continue;
     if (u->op == OP_RANGE && u->b == AXIS_GLOBAL) continue;      // its end is the tile's: hi
     for (size_t j = 0; j < u->nsrc; j++) {
       cs_use *use = map_ptr(&c->uses, u->src[j]);

@@ -594,15 +594,6 @@ static void close_if(llvm *c) {
 
 // ---- the program ------------------------------------------------------------------------------------------------------
 
-// The address may lie outside of the buffer: no inbounds.
-static void prefetch(llvm *c, const uop *u) {
-  const uop *index = u->src[0], *memory = render_memory(index);
-  const char *decl = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n", *i = index_as_i64(c, value(c, index->src[1]), index->src[1]);
-  if (smap_set(&c->intrinsics, decl, strlen(decl), (void *)(uintptr_t)decl)) str_add(&c->declarations, decl);
-  const char *at = instr(c, "getelementptr %s, ptr %s, i64 %s", memory_type((enum dtype)memory->dt), value(c, memory), i);
-  str_addf(text(c), "  call void @llvm.prefetch.p0(ptr %s, i32 0, i32 3, i32 1)\n", at);
-}
-
 static int refuse(llvm *c, const uop *u) {
   return error_set(c->err, "%s: the LLVM renderer has no %s.%s of %d lanes", c->p->name, op_name((enum op)u->op), dtype_name((enum dtype)u->dt), u->lanes);
 }
@@ -619,7 +610,6 @@ static int node(llvm *c, size_t at) {
   case OP_ACC: define(c, u, value(c, u->src[0])); return 0;
   case OP_SET: define(c, u->src[0], value(c, u->src[1])); return 0;
   case OP_STORE: store(c, u); return 0;
-  case OP_PREFETCH: prefetch(c, u); return 0;
   case OP_LOAD: v = load(c, u); break;
   case OP_INDEX: {
     const char *i = index_as_i64(c, value(c, u->src[1]), u->src[1]);

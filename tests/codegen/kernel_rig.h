@@ -182,7 +182,6 @@ static inline bool kt_backend_cpu(kt_backend *b, const char *name, enum kt_way w
   b->t.has_f16 = b->cpu.f16;
   b->t.lacks_round = !b->cpu.round;
   b->t.descriptors = way == KT_C ? 0 : b->cpu.descriptors;
-  b->t.prefetch_bytes = way == KT_LLVM ? 4096 : 0;
   b->t.has_streams = true;                        // as device/cpu.c has it
   return true;
 }
