@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-LIBRARIES = ["libpcre2-8", "libutf8proc", "jansson", "sqlite3", "hwloc"]
+LIBRARIES = ["libpcre2-8", "libutf8proc", "jansson", "sqlite3"]
 
 
 def compiler(name):
