@@ -109,12 +109,14 @@ static void dots_on(const kt_backend *b) {
   fill_x(x);
   for (uint32_t id = 0; id < 64; id++) {
     const struct format *f = format_by_id(id);
-    if (!f || !f->computes || f->block == 1) continue;
+    // kernels with large code books take LLVM seconds: one stands for them, the interpreter has all
+    bool book = !strncmp(f ? f->name : "", "IQ", 2) && f->name[2] < '4' && id != FORMAT_IQ2_XXS;
+    if (!f || !f->computes || f->block == 1 || (book && b->way == KT_LLVM)) continue;
     weights_of(f, w);
     check_dot(f, b, x, w);
     done++;
   }
-  assert_true(done >= 23);
+  assert_true(done >= (b->way == KT_LLVM ? 17 : 23));
 }
 
 static void dots_on_cpu(const char *name, enum kt_way way, const char *cpu) {
