@@ -164,6 +164,7 @@ typedef struct weft_options {
   int context;               /* positions of the KV cache; 0: as many as the model was trained for.  Reserved, not committed */
   int threads;               /* 0: what affinity, control group and cores suggest */
   int chunk;                 /* positions of a prompt that are evaluated at once; 0: default */
+  bool no_repack;            /* weights are read where they lie in the file: needs less memory while loading, several times slower */
   bool exact;                /* activations stay 32-bit floats: slower, and closer to plain arithmetic */
   /* "loading" or "compiling", 0..1; may be NULL.  Called while the model opens, and from weft_decode when that has something
    * to compile: progress_ctx must live as long as the model. */

@@ -15,6 +15,7 @@ struct bench_options {
   const char *model, *prompt, *gen, *both, *depth, *threads;
   int64_t repetitions, chunk;
   int format, precision;
+  bool no_repack;
 };
 
 static const struct command command = {
@@ -210,7 +211,7 @@ static int measure(struct bench *b, struct result *r) {
 
 static int open_model(struct bench *b, int n_threads, int n_ctx) {
   weft_error err;
-  weft_options options = {.context = n_ctx, .threads = n_threads, .chunk = (int)b->o.chunk, .exact = b->o.precision == 1,
+  weft_options options = {.context = n_ctx, .threads = n_threads, .chunk = (int)b->o.chunk, .exact = b->o.precision == 1, .no_repack = b->o.no_repack,
                           .progress = show_progress, .progress_ctx = &b->bar};
   progress_begin(&b->bar);
   int status = weft_model_open(b->o.model, &options, &b->model, &err);
@@ -297,6 +298,7 @@ static enum args_result parse(struct bench_options *o, int argc, char **argv, er
     O_TEXT("-t, --threads", "LIST", "threads; 0: as many as help (default)", &o->threads),
     O_INT("-r, --repetitions", "N", "how often each test is timed (default 5)", &o->repetitions, 1, 100000),
     O_INT("-ub, --ubatch-size", "N", "positions of a prompt evaluated at once; 0: default", &o->chunk, 0, 65536),
+    O_FLAG("--no-repack", "read weights where they lie in the file: less memory, slow", &o->no_repack),
     O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o->precision),
     O_CHOICE("-o, --output", "md|json|jsonl|csv", "format of the results (default md)", &o->format),
   };

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct profile_options { const char *model; int64_t steps, prompt, depth, threads, chunk; bool json; int precision; };
+struct profile_options { const char *model; int64_t steps, prompt, depth, threads, chunk; bool json, no_repack; int precision; };
 
 static const struct command command = {
   "profile", "Shows where the time of a token goes, kernel by kernel.", "-m FILE [options]",
@@ -102,7 +102,7 @@ static void show(struct out *to, const struct profile_options *o, int threads, c
 static int open_model(struct profiler *b) {
   weft_error err;
   const struct profile_options *o = &b->o;
-  weft_options options = {.context = (int)(o->depth + (o->prompt ? o->prompt : o->steps) + 1), .threads = (int)o->threads, .chunk = (int)o->chunk, .exact = o->precision == 1,
+  weft_options options = {.context = (int)(o->depth + (o->prompt ? o->prompt : o->steps) + 1), .threads = (int)o->threads, .chunk = (int)o->chunk, .exact = o->precision == 1, .no_repack = o->no_repack,
                           .progress = show_progress, .progress_ctx = &b->bar};
   progress_begin(&b->bar);
   int status = weft_model_open(o->model, &options, &b->model, &err);
@@ -156,6 +156,7 @@ int profile_command(int argc, char **argv) {
     O_INT("-d, --n-depth", "N", "tokens in the context before (default 0)", &o->depth, 0, MOST),
     O_INT("-t, --threads", "N", "threads; 0: as many as help (default)", &o->threads, 0, 1024),
     O_INT("-ub, --ubatch-size", "N", "positions of a prompt evaluated at once, at most; 0: default", &o->chunk, 0, 65536),
+    O_FLAG("--no-repack", "read weights where they lie in the file: less memory, slow", &o->no_repack),
     O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o->precision),
     O_FLAG("--json", "as JSON (man page: which keys)", &o->json),
   };

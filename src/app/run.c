@@ -19,6 +19,7 @@ struct run_options {
   int64_t count, context, threads, chunk, seed, top_k, repeat_last_n, top_logprobs, benchmark;
   double temp, top_p, min_p, repeat_penalty;
   int precision;
+  bool no_repack;
 };
 
 static const struct command command = {
@@ -80,6 +81,7 @@ static enum args_result parse(struct run_options *o, int argc, char **argv, erro
     O_GROUP("Machine"),
     O_INT("-t, --threads", "N", "threads; 0: as many as help (default)", &o->threads, 0, 1024),
     O_INT("-ub, --ubatch-size", "N", "positions of the prompt evaluated at once; 0: default", &o->chunk, 0, 65536),
+    O_FLAG("--no-repack", "read weights where they lie in the file: less memory, slow", &o->no_repack),
     O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o->precision),
   };
   return args_parse(&command, table, COUNT(table), argc, argv, err);
@@ -257,7 +259,7 @@ static int generate(struct run *r) {
 static int open_model(struct run *r) {
   weft_error err;
   weft_options options = {.context = (int)r->o.context, .threads = (int)r->o.threads, .chunk = (int)r->o.chunk,
-                          .exact = r->o.precision == PRECISION_EXACT, .progress = show_progress, .progress_ctx = &r->bar};
+                          .exact = r->o.precision == PRECISION_EXACT, .no_repack = r->o.no_repack, .progress = show_progress, .progress_ctx = &r->bar};
   progress_begin(&r->bar);
   int status = weft_model_open(r->o.model, &options, &r->model, &err);
   progress_end(&r->bar);

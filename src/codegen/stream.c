@@ -20,6 +20,7 @@ typedef struct item {
   uop *load;
   int64_t base, stride[MAX_DEPTH], lane[MAX_LANES];     // bytes: constant part, per step of each loop, per lane
   int64_t at, bytes;                                    // place and size in an iteration's share
+  int lanes, repeat;                                    // elements in the stream; each goes to `repeat` neighbouring lanes
   unsigned loops;                                       // the loops that it depends on
 } item;
 
@@ -106,6 +107,14 @@ static bool describe(plan *p, uop *load, item *it) {
   }
   it->base += it->lane[0];
   for (int l = lanes; l-- > 0;) it->lane[l] -= it->lane[0];
+  for (it->repeat = 4; it->repeat > 1; it->repeat /= 2) {
+    bool same = lanes % it->repeat == 0;
+    for (int l = 0; same && l < lanes; l++) same = it->lane[l] == it->lane[l - l % it->repeat];
+    if (same) break;
+  }
+  it->lanes = lanes / it->repeat;
+  it->bytes /= it->repeat;
+  for (int l = 0; l < it->lanes; l++) it->lane[l] = it->lane[l * it->repeat];
   return true;
 }
 
@@ -154,7 +163,7 @@ static int64_t unit_of(const item *it, int size, int least) {
     if (u % size || it->bytes % u) continue;
     int k = (int)(u / size);
     bool ok = true;
-    for (int l = 0; ok && l < it->load->lanes; l++) ok = it->lane[l] == it->lane[l - l % k] + (int64_t)(l % k) * size;
+    for (int l = 0; ok && l < it->lanes; l++) ok = it->lane[l] == it->lane[l - l % k] + (int64_t)(l % k) * size;
     if (ok && u >= least) return u;
   }
   return size;
@@ -277,6 +286,14 @@ static bool find_items(plan *p, const uop_list *l, bool *scattered) {
   return p->items.n > 0;
 }
 
+// Every lane `times` times: 0 0 1 1 2 2 ...
+static uop *repeated(graph *g, uop *u, int times) {
+  char lanes[2 * MAX_LANES];
+  int n = u->lanes * times;
+  for (int i = 0; i < n; i++) { lanes[2 * i] = (char)(i / times & 255); lanes[2 * i + 1] = (char)(i / times >> 8); }
+  return uop_new(g, OP_SHUFFLE, (enum dtype)u->dt, n, &u, 1, (uarg){.s = lanes, .s_len = 2 * (size_t)n});
+}
+
 static uop *replace_loads(plan *p, uop *ast, const int64_t *start, const int64_t *share, int64_t bytes) {
   graph *g = p->g;
   map m = {0};
@@ -287,7 +304,8 @@ static uop *replace_loads(plan *p, uop *ast, const int64_t *start, const int64_t
     for (int k = 0; k < p->n_loops; k++)
       if (it->loops >> k & 1) at = idx_add(g, idx_mul(g, at, p->loop[k]->src[0]), p->loop[k]);
     at = idx_add(g, idx_mul(g, at, uop_idx(g, share[it->loops])), uop_idx(g, start[it->loops] + it->at));
-    map_put(&m, it->load, uop_load(g, uop_index(g, stream, at), (enum dtype)it->load->dt, it->load->lanes));
+    uop *load = uop_load(g, uop_index(g, stream, at), (enum dtype)it->load->dt, it->lanes);
+    map_put(&m, it->load, it->repeat > 1 ? repeated(g, load, it->repeat) : load);
   }
   uop *r = uop_substitute(g, ast, &m);
   map_free(&m);

@@ -48,7 +48,7 @@ struct plan {
 // an empty line; packed code ----------------------------------------------------------------------------------------------
 
 static void cache_key(const device *d, uop *ast, bool filling, str *key) {
-  str_addf(key, "%s%s MV=%d,%d,%d NOOPT=%d\n", filling ? "filling " : "", d->key, env_int(ENV_MV_THREADS_PER_ROW), env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT));
+  str_addf(key, "%s%s%s MV=%d,%d,%d NOOPT=%d\n", filling ? "filling " : "", d->target.has_streams ? "" : "no streams ", d->key, env_int(ENV_MV_THREADS_PER_ROW), env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT));
   uop_print(key, &ast, 1);
 }
 

@@ -16,6 +16,7 @@ struct engine_options {
   int n_ctx;              // positions of the KV cache; 0: as many as the model was trained for
   int n_threads;          // 0: what affinity, cgroup and cores suggest
   int chunk;              // positions evaluated at once in a prompt; 0: default
+  bool no_repack;         // weights stay as they lie in the file
   bool exact;             // activations stay f32: no integer dot products
   void (*progress)(void *ctx, const char *what, double fraction);   // may be NULL; what: "loading", "compiling"; 0..1
   void *progress_ctx;

@@ -346,7 +346,7 @@ int weft_model_open(const char *path, const weft_options *opt, weft_model **out,
   if (o.context < 0) FAIL(err, "the context is %d positions; it must be 0 or more", o.context);
   if (o.threads < 0 || o.threads > TEAM_MAX) FAIL(err, "%d threads were asked for; it must be 0 to %d", o.threads, TEAM_MAX);
   if (o.chunk < 0) FAIL(err, "the chunk is %d positions; it must be 0 or more", o.chunk);
-  struct engine_options eo = {.n_ctx = o.context, .n_threads = o.threads, .chunk = o.chunk, .exact = o.exact,
+  struct engine_options eo = {.n_ctx = o.context, .n_threads = o.threads, .chunk = o.chunk, .exact = o.exact, .no_repack = o.no_repack,
                               .progress = o.progress, .progress_ctx = o.progress_ctx};
   error e = {0};
   engine *eng = NULL;

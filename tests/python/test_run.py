@@ -51,6 +51,14 @@ def test_the_model_writes_python(run):
     assert done.out.startswith("\n    ") and "return" in done.out.lower(), done.out
 
 
+def test_weights_where_they_lie(run):
+    """The same sums in another order of loops: the same tokens, nearly the same odds."""
+    def go(*more):
+        return lines_of(run("-p", "def read_file(self):", "-n", "12", "--temp", "0", "--json", *more))
+    for laid_out, as_it_lies in zip(go(), go("--no-repack"), strict=True):
+        assert laid_out["id"] == as_it_lies["id"] and laid_out["logprob"] == pytest.approx(as_it_lies["logprob"], abs=1e-3)
+
+
 def test_prompts_from_everywhere_are_the_same(run, run_weft, tinypy, tmp_path):
     prompt = "class Node:\n    def "
     expected = run("-p", prompt, "-n", "12", "--temp", "0").stdout
