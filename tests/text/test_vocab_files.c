@@ -186,7 +186,7 @@ static void test_tinypy_round_trip(void **state) {
 }
 
 // From an open file to the first ids: 280,147 merges have to be read before.  The bound is far above what it takes, so that a
-// busy machine or a sanitizer does not fail the test; the time is printed.
+// busy machine does not fail the test, and another one with sanitizers; the time is printed.
 static void test_start_is_quick(void **state) {
   (void)state;
   const char *path = WEFT_SHARED_DIR "/vocabs/ggml-vocab-llama-bpe.gguf";
@@ -202,7 +202,7 @@ static void test_start_is_quick(void **state) {
   size_t n;
   assert_int_equal(tokenizer_encode(t, "Hello world", 11, true, false, &ids, &n, &err), 0);
   print_message("llama-bpe: made in %.1f ms, first encoding %.1f ms\n", (made - start) * 1e3, (now_s() - made) * 1e3);
-  assert_true(now_s() - start < 2);
+  assert_true(now_s() - start < (getenv("WEFT_SANITIZED") ? 20 : 2));
   free(ids);
   tokenizer_free(t);
   gguf_close(g);
