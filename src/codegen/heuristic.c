@@ -94,6 +94,7 @@ static bool streams(const kernel *k, const uop *load) {
 }
 
 // Is `product` CAST(unsigned bytes) * CAST(a load of signed bytes) such that four steps of `inner` are one instruction in each lane of `lane`?
+// Only the layout of a stream puts those bytes side by side; other bytes must be the same for all lanes and steps.
 static bool dot_fits(const kernel *k, const uop *product, const uop *lane, const uop *inner) {
   if (product->op != OP_MUL || product->dt != DT_I32 || product->src[0]->op != OP_CAST || product->src[1]->op != OP_CAST) return false;
   uop *a = product->src[0]->src[0], *x = product->src[1]->src[0];
@@ -104,10 +105,9 @@ static bool dot_fits(const kernel *k, const uop *product, const uop *lane, const
   find_loads(a, &l);
   bool together = false;
   for (int i = 0; i < l.n; i++) {
-    if (streams(k, l.at[i])) { together |= uop_depends(l.at[i]->src[0]->src[1], lane); continue; }
-    int64_t cl = coefficient(l.at[i]->src[0], lane), ci = coefficient(l.at[i]->src[0], inner);
-    if (dtype_size((enum dtype)l.at[i]->dt) != 1 || (cl && (cl != 4 || ci != 1)) || (!cl && ci)) return false;
-    together |= cl == 4;
+    uop *at = l.at[i]->src[0]->src[1];
+    if (streams(k, l.at[i])) together |= uop_depends(at, lane);
+    else if (dtype_size((enum dtype)l.at[i]->dt) != 1 || uop_depends(at, lane) || uop_depends(at, inner)) return false;
   }
   return together;
 }
@@ -139,7 +139,7 @@ static bool dot_lanes(kernel *k) {
   }
   bool ok = lane >= 0 && stride_of(k, store->src[0], x.at[lane], lanes_that_fit(k, x.at[lane]), (enum dtype)store->src[1]->dt) == CONTIGUOUS;
   for (size_t i = 0; ok && i < l.n; i++)
-    if (l.at[i]->op == OP_LOAD && !streams(k, l.at[i]) && coefficient(l.at[i]->src[0], x.at[lane]) != 4)
+    if (l.at[i]->op == OP_LOAD && !streams(k, l.at[i]))
       ok = stride_of(k, l.at[i]->src[0], x.at[lane], lanes_that_fit(k, x.at[lane]), (enum dtype)l.at[i]->dt) != JUMPS;
   // a reduction over the same range that is no dot product gets ranges of its own
   uop *other = NULL;

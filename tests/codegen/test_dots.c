@@ -1,11 +1,13 @@
 // Integer dot products from tensors to machine code: the loops that OptOp TC makes with the descriptors of every x86-64 level that this
-// machine runs, and of AArch64 under qemu, against the interpreter, which knows nothing of any of that.
+// machine runs, and of AArch64 under qemu, against the interpreter, which knows nothing of any of that. The OptOps are given: the heuristic makes
+// dot products of weights alone, whose bytes it may lay out anew (test_stream.c); here they lie side by side in the first place.
 #define _GNU_SOURCE
 #include "kernel_rig.h"
 #include "render/qemu.h"
 
 enum { ROWS = 32, UNITS = 24, TILE = 16 };           // weights: {ROWS / TILE, UNITS, TILE, 4} bytes
 static const int masks[] = {15, 63, 127, 255};
+static const opt opts[] = {{OPT_TC, 0, 1}, {OPT_UNROLL, 3, 8}, {OPT_UPCAST, 0, 2}};     // lanes of rows, chains of eight, two such vectors at once
 
 // y[row] = sum of (code & mask) * x, as SINK of one kernel.
 static uop *dots(graph *g, int mask, schedule *s) {
@@ -37,7 +39,7 @@ static void check(const cpu_target *cpu, const char *name, const char *on) {
     graph *g = graph_new(NULL);
     schedule s;
     uop *ast = dots(g, masks[m], &s);
-    program *p = codegen(g, ast, &t, &(codegen_options){0}), *plain = codegen(g, ast, &ref_target, &(codegen_options){.noopt = true});
+    program *p = codegen(g, ast, &t, &(codegen_options){.opts = opts, .n_opts = COUNT(opts)}), *plain = codegen(g, ast, &ref_target, &(codegen_options){.noopt = true});
     int lanes = 0, place[3] = {0};
     for (size_t i = 0; i < p->n; i++) if (p->at[i]->op == OP_DOT4) lanes = p->at[i]->lanes;
     assert_int_equal(lanes, descriptor_lanes(t.descriptors, t.vector_bytes / 4, ROWS));
