@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PLACEHOLDER = (1 << 30) - 1, MAX_FACTORS = 16, MAX_GROUP = 512 };
+enum { PLACEHOLDER = (1 << 30) - 1, MAX_FACTORS = 32, MAX_GROUP = 512 };
 
 typedef struct terms { uop *at[MAX_FACTORS]; int n; } terms;
 
@@ -208,9 +208,9 @@ static bool has_integers(const uop *u) {
 }
 
 static void factors_of(uop *u, terms *t) {
-  if (u->op != OP_MUL || t->n >= MAX_FACTORS - 2) { t->at[t->n++] = u; return; }
-  factors_of(u->src[0], t);
-  factors_of(u->src[1], t);
+  if (u->op == OP_MUL) { factors_of(u->src[0], t); factors_of(u->src[1], t); return; }
+  if (t->n == MAX_FACTORS) die("a product of more than %d factors", MAX_FACTORS);
+  t->at[t->n++] = u;
 }
 
 // The place of a factor in a product: scales first, the weight's before the activation's, then integers; coarse before fine.
@@ -264,7 +264,7 @@ static uop *round_activation(graph *g, uop *u, uop *const *v, void *ctx) {
     if (act >= 0) return NULL;
     act = i;
   }
-  if (act < 0 || !integers || t.at[act]->dt != DT_F32 || (varies(t.at[act]) & summed) != summed) return NULL;
+  if (act < 0 || !integers || t.n == MAX_FACTORS || t.at[act]->dt != DT_F32 || (varies(t.at[act]) & summed) != summed) return NULL;
   for (base = t.at[act]; is_movement(base);) base = base->src[0];
   // one scale wherever the weight has scales of its own
   unsigned blocks = 0;
@@ -424,11 +424,6 @@ static tensor *add_byte(graph *g, uop *u, int64_t k) {
   return uop_op2(g, k == 128 ? OP_XOR : OP_ADD, u, uop_int(g, DT_U8, k));
 }
 
-static void integer_factors(uop *u, terms *t) {
-  if (u->op == OP_MUL && t->n < MAX_FACTORS - 2) { integer_factors(u->src[0], t); integer_factors(u->src[1], t); return; }
-  t->at[t->n++] = u;
-}
-
 static uop *bytes_below(uop *u) {                  // the I8 tensor that u is a cast of, seen through movement; or NULL
   while (u->op == OP_CAST && dtype_is_int((enum dtype)u->src[0]->dt)) u = u->src[0];
   return u->dt == DT_I8 ? u : NULL;
@@ -439,7 +434,7 @@ static uop *unsign(graph *g, uop *u, uop *const *v, void *ctx) {
   uop *body = u->src[0];
   if (u->a != OP_ADD || u->dt != DT_I32 || body->op != OP_MUL) return NULL;
   terms t = {.n = 0}, w = {.n = 0};
-  integer_factors(body, &t);
+  factors_of(body, &t);
   uop *act = NULL;
   for (int i = 0; i < t.n; i++) {
     if (on_weights_only(t.at[i])) w.at[w.n++] = t.at[i];
