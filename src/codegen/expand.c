@@ -5,8 +5,6 @@
 #include "codegen/expand.h"
 #include <stdlib.h>
 
-static int first_range(const uop *u) { return u->op == OP_STORE ? 2 : u->op == OP_REDUCE ? (u->b ? (int)u->b : 1) : (int)u->nsrc; }
-
 typedef uop *visitor(graph *g, uop *u, uop **src, void *ctx);
 
 // Rebuilds the DAG, sources first, through a visitor.
@@ -49,15 +47,15 @@ static uop *group(graph *g, uop *u, uop **s, void *ctx) {
   group_ctx *c = ctx;
   if (u->op != OP_REDUCE) return uop_with_src(g, u, s);
   uop *keep[64], *groups[8];
-  size_t n = (size_t)first_range(u);
+  size_t n = (size_t)uop_first_range(u);
   int n_groups = 0;
   for (size_t i = 0; i < n; i++) keep[i] = s[i];
-  for (size_t i = (size_t)first_range(u); i < u->nsrc; i++) {
+  for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) {
     if (s[i]->b == AXIS_GROUP) { if (n_groups == 8) die("too many GROUP axes"); groups[n_groups++] = s[i]; }
     else keep[n++] = s[i];
   }
   if (!n_groups) return uop_with_src(g, u, s);
-  uop *partial = n > (size_t)first_range(u) || first_range(u) > 1 ? uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, keep, n, (uarg){.a = u->a, .b = u->b}) : keep[0];
+  uop *partial = n > (size_t)uop_first_range(u) || uop_first_range(u) > 1 ? uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, keep, n, (uarg){.a = u->a, .b = u->b}) : keep[0];
   int64_t size = 1;
   uop *mine = uop_idx(g, 0), *others = uop_idx(g, 0), *again[8];
   for (int i = 0; i < n_groups; i++) {
@@ -104,8 +102,8 @@ static uop *unroll(graph *g, uop *u, uop **s, void *ctx) {
   VEC(uop *) values = {0};
   uop *ranges[64];
   size_t n = 0;
-  for (int i = 0; i < first_range(u); i++) vec_push(&values, s[i]);
-  for (size_t i = (size_t)first_range(u); i < u->nsrc; i++) {
+  for (int i = 0; i < uop_first_range(u); i++) vec_push(&values, s[i]);
+  for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) {
     if (s[i]->b != AXIS_UNROLL) { ranges[n++] = s[i]; continue; }
     VEC(uop *) more = {0};
     for (size_t v = 0; v < values.n; v++)
@@ -216,22 +214,22 @@ static uop *dot_product(graph *g, uop *product, uop *inner) {
 
 static uop *dot_reduce(graph *g, uop *u, uop **s, uop *inner) {
   VEC(uop *) src = {0};
-  for (int i = 0; i < first_range(u); i++) vec_push(&src, dot_product(g, u->src[i], inner));
+  for (int i = 0; i < uop_first_range(u); i++) vec_push(&src, dot_product(g, u->src[i], inner));
   int lanes = src.at[0]->lanes;
-  for (size_t i = (size_t)first_range(u); i < u->nsrc; i++) if (u->src[i] != inner) vec_push(&src, s[i]);
+  for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) if (u->src[i] != inner) vec_push(&src, s[i]);
   uop *r = src.n == 1 ? src.at[0] : uop_new(g, OP_REDUCE, DT_I32, lanes, src.at, src.n, (uarg){.a = OP_ADD, .b = u->b});
   vec_free(&src);
   return r;
 }
 
 static uop *lane_reduce(graph *g, uop *u, uop **s) {
-  for (size_t i = (size_t)first_range(u); i < u->nsrc; i++) if (u->src[i]->b == AXIS_DOT) return dot_reduce(g, u, s, u->src[i]);
-  uop *lane = lane_of(u, (size_t)first_range(u)), *src[128];
+  for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) if (u->src[i]->b == AXIS_DOT) return dot_reduce(g, u, s, u->src[i]);
+  uop *lane = lane_of(u, (size_t)uop_first_range(u)), *src[128];
   size_t n = 0;
   int lanes = lane ? (int)lane->src[0]->a : 1;
-  for (int i = 0; i < first_range(u); i++) lanes = s[i]->lanes > lanes ? s[i]->lanes : lanes;
-  for (int i = 0; i < first_range(u); i++) src[n++] = uop_splat(g, s[i], lanes);
-  for (size_t i = (size_t)first_range(u); i < u->nsrc; i++) if (u->src[i] != lane) src[n++] = s[i];
+  for (int i = 0; i < uop_first_range(u); i++) lanes = s[i]->lanes > lanes ? s[i]->lanes : lanes;
+  for (int i = 0; i < uop_first_range(u); i++) src[n++] = uop_splat(g, s[i], lanes);
+  for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) if (u->src[i] != lane) src[n++] = s[i];
   uop *r = n == 1 ? src[0] : uop_new(g, OP_REDUCE, (enum dtype)u->dt, lanes, src, n, (uarg){.a = u->a, .b = u->b});
   return lane ? uop_new(g, OP_HREDUCE, (enum dtype)u->dt, 1, &r, 1, (uarg){.a = u->a}) : r;
 }

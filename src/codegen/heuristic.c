@@ -13,8 +13,6 @@
 #include <string.h>
 #include "base/env.h"
 
-static int first_range(const uop *u) { return u->b ? (int)u->b : 1; }
-
 typedef struct loads { uop *at[512]; int n; } loads;
 
 static void find_loads(uop *root, loads *out) {
@@ -113,7 +111,7 @@ static bool dot_fits(const kernel *k, const uop *product, const uop *lane, const
 }
 
 static bool binds(const uop *reduce, const uop *r) {
-  for (size_t i = (size_t)first_range(reduce); i < reduce->nsrc; i++) if (reduce->src[i] == r) return true;
+  for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++) if (reduce->src[i] == r) return true;
   return false;
 }
 
@@ -133,7 +131,7 @@ static bool dot_lanes(kernel *k) {
     for (int o = x.n_out; o-- > 0 && lane < 0;)
       for (int r = x.n_out; r < x.n && lane < 0; r++) {
         bool bound = false;
-        for (size_t j = (size_t)first_range(u); j < u->nsrc; j++) bound |= u->src[j] == x.at[r];
+        for (size_t j = (size_t)uop_first_range(u); j < u->nsrc; j++) bound |= u->src[j] == x.at[r];
         if (bound && x.at[r]->src[0]->op == OP_CONST && x.at[r]->src[0]->a % 4 == 0 && x.at[o]->src[0]->op == OP_CONST && lanes_that_fit(k, x.at[o]) > 1 && dot_fits(k, u->src[0], x.at[o], x.at[r])) { lane = o; inner = r; dot = u; }
       }
   }
@@ -171,7 +169,7 @@ static uop *output_lanes(kernel *k) {
 
 
 static bool has_lane(const uop *reduce) {
-  for (size_t i = (size_t)first_range(reduce); i < reduce->nsrc; i++) if (reduce->src[i]->b == AXIS_LANE) return true;
+  for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++) if (reduce->src[i]->b == AXIS_LANE) return true;
   return false;
 }
 
@@ -181,7 +179,7 @@ static uop *reduce_lanes(kernel *k, uop *reduce) {
   find_loads(reduce->src[0], &l);
   uop *best = NULL;
   int best_lanes = 1;
-  for (size_t i = (size_t)first_range(reduce); i < reduce->nsrc; i++) {
+  for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++) {
     uop *r = reduce->src[i];
     int n = lanes_that_fit(k, r), contiguous = 0;
     bool ok = r->b == AXIS_REDUCE && n > 1;
@@ -240,7 +238,7 @@ static uop *main_reduce(kernel *k, int *count) {
   for (size_t i = 0; i < l.n; i++) {
     if (l.at[i]->op != OP_REDUCE) continue;
     double n = 1;
-    for (size_t j = (size_t)first_range(l.at[i]); j < l.at[i]->nsrc; j++) n *= (double)l.at[i]->src[j]->src[0]->vmax;
+    for (size_t j = (size_t)uop_first_range(l.at[i]); j < l.at[i]->nsrc; j++) n *= (double)l.at[i]->src[j]->src[0]->vmax;
     if (n > most) { most = n; best = l.at[i]; }
   }
   for (size_t i = 0; best && i < l.n; i++)
@@ -257,7 +255,7 @@ static void unroll_blocks(kernel *k) {
     uop *m = main_reduce(k, &count), *pick = NULL;
     if (!m) return;
     int64_t unrolled = 1;
-    for (size_t i = (size_t)first_range(m); i < m->nsrc; i++) {
+    for (size_t i = (size_t)uop_first_range(m); i < m->nsrc; i++) {
       if (m->src[i]->b == AXIS_REDUCE) pick = m->src[i];
       if (m->src[i]->b == AXIS_UNROLL) unrolled *= m->src[i]->src[0]->a;
     }
@@ -290,7 +288,7 @@ static bool shares_loads(uop *reduce, uop *r) {
   bool depends = false, shared = false;
   for (int j = 0; j < l.n; j++) {
     if (uop_depends(l.at[j]->src[0], r)) { depends = true; continue; }
-    for (size_t i = (size_t)first_range(reduce); i < reduce->nsrc; i++) shared |= uop_depends(l.at[j]->src[0], reduce->src[i]);
+    for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++) shared |= uop_depends(l.at[j]->src[0], reduce->src[i]);
   }
   return depends && shared;
 }
@@ -338,7 +336,7 @@ static void unroll_dot(kernel *k) {
     for (size_t i = 0; i < l.n && !again; i++) {
       uop *u = l.at[i];
       if (u->op != OP_REDUCE || u->dt != DT_I32) continue;
-      for (size_t j = (size_t)first_range(u); j < u->nsrc && !again; j++)
+      for (size_t j = (size_t)uop_first_range(u); j < u->nsrc && !again; j++)
         again = u->src[j]->b == AXIS_REDUCE && u->src[j]->src[0]->op == OP_CONST && u->src[j]->src[0]->a <= 16 && apply(k, OPT_UNROLL, u->src[j], 0);
     }
     arena_free(a);

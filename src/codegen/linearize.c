@@ -24,8 +24,6 @@ typedef struct linear {
 } linear;
 
 static uint64_t set_of(const linear *l, const uop *u) { return (uint64_t)(uintptr_t)map_ptr(&l->sets, u); }
-static int first_range(const uop *u) { return u->op == OP_STORE ? 2 : u->b ? (int)u->b : 1; }
-
 static void find_sets(linear *l) {
   int n = 0;
   for (size_t i = 0; i < l->all.n; i++) {
@@ -39,7 +37,7 @@ static void find_sets(linear *l) {
     }
     for (size_t j = 0; j < u->nsrc; j++) s |= set_of(l, u->src[j]);
     if (u->op == OP_REDUCE)
-      for (size_t j = (size_t)first_range(u); j < u->nsrc; j++) s &= ~(uint64_t)(uintptr_t)map_ptr(&l->bits, u->src[j]);
+      for (size_t j = (size_t)uop_first_range(u); j < u->nsrc; j++) s &= ~(uint64_t)(uintptr_t)map_ptr(&l->bits, u->src[j]);
     map_put(&l->sets, u, (void *)(uintptr_t)s);
   }
 }
@@ -75,8 +73,8 @@ static void close_loop(linear *l) {
 }
 
 static bool same_ranges(const uop *x, const uop *y) {
-  size_t nx = x->nsrc - (size_t)first_range(x), ny = y->nsrc - (size_t)first_range(y);
-  return nx == ny && !memcmp(x->src + first_range(x), y->src + first_range(y), nx * sizeof *x->src);
+  size_t nx = x->nsrc - (size_t)uop_first_range(x), ny = y->nsrc - (size_t)uop_first_range(y);
+  return nx == ny && !memcmp(x->src + uop_first_range(x), y->src + uop_first_range(y), nx * sizeof *x->src);
 }
 
 // acc op value: a multiply-add where the machine has it
@@ -101,7 +99,7 @@ static uop *combine(linear *l, region *r, const uop *reduce, uop *acc, uop *valu
 static void emit_chain(linear *l, uop *u, int where) {
   region *r = &l->stack[where];
   uop *cur = emit(l, u->src[0]);
-  for (int v = 1; v < first_range(u); v++) cur = combine(l, r, u, cur, u->src[v]);
+  for (int v = 1; v < uop_first_range(u); v++) cur = combine(l, r, u, cur, u->src[v]);
   map_put(&r->done, u, cur);
 }
 
@@ -121,12 +119,12 @@ static void emit_reduces(linear *l, uop *first, int where) {
     append(&l->stack[where], acc[i]);
   }
   int opened = 0;
-  for (size_t i = (size_t)first_range(first); i < first->nsrc; i++) { open_loop(l, first->src[i]); opened++; }
+  for (size_t i = (size_t)uop_first_range(first); i < first->nsrc; i++) { open_loop(l, first->src[i]); opened++; }
   region *body = &l->stack[l->depth - 1];
   for (int v = 0, more = 1; more; v++) {
     more = 0;
     for (size_t i = 0; i < group.n; i++) {
-      if (v >= first_range(group.at[i])) continue;
+      if (v >= uop_first_range(group.at[i])) continue;
       more = 1;
       cur[i] = combine(l, body, group.at[i], cur[i], group.at[i]->src[v]);
     }
@@ -144,7 +142,7 @@ static void emit_reduction(linear *l, uop *u, int where) {
   int depth = l->depth, inner = depth - where - 1;
   memcpy(saved, l->stack + where + 1, (size_t)inner * sizeof *saved);
   l->depth = where + 1;
-  if ((size_t)first_range(u) == u->nsrc) emit_chain(l, u, where);
+  if ((size_t)uop_first_range(u) == u->nsrc) emit_chain(l, u, where);
   else emit_reduces(l, u, where);
   memcpy(l->stack + where + 1, saved, (size_t)inner * sizeof *saved);
   l->depth = depth;

@@ -21,8 +21,6 @@ void kernel_init(kernel *k, graph *g, uop *ast, const target *t) {
   arena_free(a);
 }
 
-static int first_range(const uop *u) { return u->op == OP_STORE ? 2 : u->op == OP_REDUCE ? (u->b ? (int)u->b : 1) : (int)u->nsrc; }
-
 void kernel_axes(const kernel *k, axes *out) {
   *out = (axes){0};
   uop *store = k->ast->src[0];
@@ -33,7 +31,7 @@ void kernel_axes(const kernel *k, axes *out) {
   for (size_t i = 0; i < l.n; i++) {
     uop *u = l.at[i];
     if (u->op != OP_REDUCE) continue;
-    for (uint32_t j = (uint32_t)first_range(u); j < u->nsrc; j++) {
+    for (uint32_t j = (uint32_t)uop_first_range(u); j < u->nsrc; j++) {
       bool known = false;
       for (int m = 0; m < out->n; m++) known |= out->at[m] == u->src[j];
       if (!known && out->n < MAX_AXES) out->at[out->n++] = u->src[j];
@@ -63,7 +61,7 @@ void free_ranges(uop *u, map *out) {
     uint64_t s = x->op == OP_RANGE ? (uint64_t)(uintptr_t)map_ptr(&index, x) : 0;
     for (size_t j = 0; j < x->nsrc; j++) s |= (uint64_t)(uintptr_t)map_ptr(&sets, x->src[j]);
     if (x->op == OP_REDUCE)
-      for (uint32_t j = (uint32_t)first_range(x); j < x->nsrc; j++) s &= ~(uint64_t)(uintptr_t)map_ptr(&index, x->src[j]);
+      for (uint32_t j = (uint32_t)uop_first_range(x); j < x->nsrc; j++) s &= ~(uint64_t)(uintptr_t)map_ptr(&index, x->src[j]);
     map_put(&sets, x, (void *)(uintptr_t)s);
   }
   uint64_t s = (uint64_t)(uintptr_t)map_ptr(&sets, u);
@@ -89,7 +87,7 @@ typedef struct change { uop *r, *expr, *fresh[2], *valid; int n; bool guard_stor
 
 static uop *rebind(kernel *k, const uop *u, uop **s, const change *c) {
   uop *out[64];
-  size_t n = 0, values = (size_t)first_range(u);
+  size_t n = 0, values = (size_t)uop_first_range(u);
   bool binds = false;
   for (size_t i = values; i < u->nsrc; i++) binds |= u->src[i] == c->r;
   for (size_t i = 0; i < values; i++) out[n++] = s[i];
@@ -247,12 +245,12 @@ bool kernel_apply(kernel *k, opt o) {
 }
 
 bool kernel_separate(kernel *k, uop *reduce) {
-  size_t values = (size_t)first_range(reduce);
+  size_t values = (size_t)uop_first_range(reduce);
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
   bool shared = false;
   for (size_t i = 0; i < l.n; i++)
-    for (size_t j = (size_t)first_range(l.at[i]); l.at[i] != reduce && l.at[i]->op == OP_REDUCE && j < l.at[i]->nsrc; j++)
+    for (size_t j = (size_t)uop_first_range(l.at[i]); l.at[i] != reduce && l.at[i]->op == OP_REDUCE && j < l.at[i]->nsrc; j++)
       for (size_t m = values; m < reduce->nsrc; m++) shared |= l.at[i]->src[j] == reduce->src[m];
   arena_free(a);
   if (!shared) return false;

@@ -39,6 +39,9 @@ void kernel_make_tiles(kernel *k);
 // Output ranges that every outermost REDUCE depends on: splitting these among threads repeats no reduction.
 void kernel_tile_ranges(const kernel *k, map *out);
 
+// Where the ranges begin in the sources of a STORE or REDUCE; of another op: the number of its sources.
+static inline int uop_first_range(const uop *u) { return u->op == OP_STORE ? 2 : u->op == OP_REDUCE ? (u->b ? (int)u->b : 1) : (int)u->nsrc; }
+
 // Decisions.
 void heuristic(kernel *k);                        // good without search; see heuristic.c
 // Ranges that u depends on (free: those bound by a REDUCE inside do not count): marks them in the map.

@@ -12,6 +12,7 @@
 #include "codegen/stream.h"
 #include <stdlib.h>
 #include <string.h>
+#include "codegen/opt.h"
 #include "graph/symbolic.h"
 
 enum { MAX_ITEMS = 1024, MAX_LANES = 256, MAX_DEPTH = 8, LARGE = 1 << 20 };
@@ -31,8 +32,6 @@ typedef struct plan {
   VEC(item) items;
   map index;                                            // LOAD -> 1 + item
 } plan;
-
-static int first_range(const uop *u) { return u->op == OP_STORE ? 2 : u->op == OP_REDUCE ? (u->b ? (int)u->b : 1) : (int)u->nsrc; }
 
 // --- addresses ------------------------------------------------------------------------------------------------------
 
@@ -155,8 +154,6 @@ static void place(order *o, uop *u) {
 
 // --- filling --------------------------------------------------------------------------------------------------------
 
-static enum dtype unsigned_of(int64_t bytes) { return bytes == 8 ? DT_U64 : bytes == 4 ? DT_U32 : bytes == 2 ? DT_U16 : DT_U8; }
-
 // The longest run of bytes (1, 2, 4, 8) into which all of the item's lanes fall.
 static int64_t unit_of(const item *it, int size, int least) {
   for (int64_t u = 8; u > size; u /= 2) {
@@ -184,7 +181,7 @@ static uop *copy(plan *p, const item *it, uop **ranges, int n, uop *lane, int64_
   uop *src[3 + MAX_DEPTH];
   size_t k = 0;
   src[k++] = uop_index(g, stream, to);
-  src[k++] = uop_load(g, uop_index(g, raw, from), unsigned_of(unit), 1);
+  src[k++] = uop_load(g, uop_index(g, raw, from), dtype_unsigned(unit), 1);
   for (int i = 0; i < n; i++) if (it->loops >> i & 1) src[k++] = ranges[i];
   if (lane) src[k++] = lane;
   return uop_new(g, OP_STORE, DT_VOID, 1, src, k, (uarg){0});
@@ -261,7 +258,7 @@ static void find_loops(plan *p, const uop_list *l, uop *ast) {
   vec_push(&binders, ast->src[0]);
   for (size_t i = l->n; i-- > 0;) if (l->at[i]->op == OP_REDUCE) vec_push(&binders, l->at[i]);        // outer loops first
   for (size_t i = 0; i < binders.n; i++)
-    for (size_t j = (size_t)first_range(binders.at[i]); j < binders.at[i]->nsrc; j++) {
+    for (size_t j = (size_t)uop_first_range(binders.at[i]); j < binders.at[i]->nsrc; j++) {
       uop *r = binders.at[i]->src[j];
       if (r->op != OP_RANGE || r->src[0]->op != OP_CONST || loop_of(p, r) >= 0) continue;
       bool used = false;

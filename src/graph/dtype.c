@@ -17,6 +17,16 @@ static const struct { const char *name; int size; char kind; int64_t lo, hi; } t
 
 bool dtype_is_float(enum dtype d) { return types[d].kind == 'f'; }
 bool dtype_is_int(enum dtype d) { return types[d].kind == 'i' || types[d].kind == 'u'; }
+enum dtype dtype_unsigned(int64_t bytes) {
+  switch (bytes) {
+  case 1: return DT_U8;
+  case 2: return DT_U16;
+  case 4: return DT_U32;
+  case 8: return DT_U64;
+  default: die("no unsigned integer of %lld bytes", (long long)bytes);
+  }
+}
+
 bool dtype_is_unsigned(enum dtype d) { return types[d].kind == 'u' || types[d].kind == 'b'; }
 int dtype_size(enum dtype d) { return types[d].size; }
 int64_t dtype_min(enum dtype d) { return types[d].lo; }

@@ -63,6 +63,7 @@ const uop *uop_unsplat(const uop *u);                            // through SPLA
 bool dtype_is_float(enum dtype d);
 bool dtype_is_int(enum dtype d);                                 // integers and IDX, not BOOL
 bool dtype_is_unsigned(enum dtype d);
+enum dtype dtype_unsigned(int64_t bytes);                        // U8, U16, U32, U64 by their size
 int dtype_size(enum dtype d);                                    // bytes; IDX counts as 8, BOOL as 1
 int64_t dtype_min(enum dtype d);                                 // of integers and BOOL; INT64_MIN for others
 int64_t dtype_max(enum dtype d);                                 // (U64: INT64_MAX, its bounds are unknown beyond)

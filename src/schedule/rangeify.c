@@ -122,8 +122,7 @@ static uop *lower_bitcast(lowering *l, uop *u, const place *at) {
                 part[j]->src[0]->src[1]->op != OP_WHERE && part[j]->src[0]->src[1] == idx_add(g, part[0]->src[0]->src[1], uop_idx(g, j));
   }
   if (adjacent) return uop_load(g, part[0]->src[0], (enum dtype)u->dt, 1);
-  static const enum dtype unsigned_of[] = {[1] = DT_U8, [2] = DT_U16, [4] = DT_U32, [8] = DT_U64};
-  enum dtype wide = unsigned_of[to], narrow = unsigned_of[from];
+  enum dtype wide = dtype_unsigned(to), narrow = dtype_unsigned(from);
   uop *sum = NULL;
   for (int j = 0; j < ratio; j++) {
     uop *t = uop_cast(g, uop_bitcast(g, part[j], narrow), wide);

@@ -248,29 +248,21 @@ bool j_str_isidentifier(jrun *r, const jstr *s) {
   return (c == '_' || is_letter(c)) && all(r, s, is_name);
 }
 
-bool j_str_islower(jrun *r, const jstr *s) {
+// Are there letters of the wanted case, and none of the other?
+static bool all_in_case(jrun *r, const jstr *s, bool (*wanted)(uint32_t c), bool (*other)(uint32_t c)) {
   size_t len;
   bool any = false;
   jinja_charge(r, s->n / 4);
   for (size_t i = 0; i < s->n; i += len) {
     uint32_t c = at_cp(s->at, i, s->n, &len);
-    if (is_upper(c) || category(c) == UTF8PROC_CATEGORY_LT) return false;
-    any = any || is_lower(c);
+    if (other(c) || category(c) == UTF8PROC_CATEGORY_LT) return false;
+    any = any || wanted(c);
   }
   return any;
 }
 
-bool j_str_isupper(jrun *r, const jstr *s) {
-  size_t len;
-  bool any = false;
-  jinja_charge(r, s->n / 4);
-  for (size_t i = 0; i < s->n; i += len) {
-    uint32_t c = at_cp(s->at, i, s->n, &len);
-    if (is_lower(c) || category(c) == UTF8PROC_CATEGORY_LT) return false;
-    any = any || is_upper(c);
-  }
-  return any;
-}
+bool j_str_islower(jrun *r, const jstr *s) { return all_in_case(r, s, is_lower, is_upper); }
+bool j_str_isupper(jrun *r, const jstr *s) { return all_in_case(r, s, is_upper, is_lower); }
 
 bool j_str_istitle(jrun *r, const jstr *s) {
   size_t len;
