@@ -95,6 +95,7 @@ static void *stream(void *ctx, int64_t id, uint64_t layout, int64_t size, bool *
 static void filled(void *ctx, int64_t id, double from, double to, double done) {
   engine *e = ctx;
   weights_give_back(&e->w, id, from, to);
+  if (to >= 1) weights_filled(&e->w, id);
   progress(e, "loading", done);
 }
 

@@ -23,14 +23,18 @@ int weights_open(weights *w, const gguf *file, error *err) {
 
 void *weights_stream(weights *w, int64_t tensor, uint64_t layout, int64_t size, bool *filled) {
   for (size_t i = 0; i < w->streams.n; i++)
-    if (w->streams.at[i].tensor == tensor && w->streams.at[i].layout == layout) { *filled = true; return w->streams.at[i].at; }
+    if (w->streams.at[i].tensor == tensor && w->streams.at[i].layout == layout) { *filled = w->streams.at[i].filled; return w->streams.at[i].at; }
   *filled = false;
   uint64_t need = round_up((size_t)size, STREAM_ALIGN);
   if (need > w->size - w->used) return NULL;
   unsigned char *at = w->memory + w->used;
   w->used += need;
-  vec_push(&w->streams, ((weight_stream){tensor, layout, at}));
+  vec_push(&w->streams, ((weight_stream){tensor, layout, at, false}));
   return at;
+}
+
+void weights_filled(weights *w, int64_t tensor) {
+  for (size_t i = 0; i < w->streams.n; i++) if (w->streams.at[i].tensor == tensor) w->streams.at[i].filled = true;
 }
 
 void weights_give_back(const weights *w, int64_t tensor, double from, double to) {

@@ -3,7 +3,7 @@
 #define WEFT_ENGINE_WEIGHTS_H
 #include "model/gguf.h"
 
-typedef struct weight_stream { int64_t tensor; uint64_t layout; unsigned char *at; } weight_stream;
+typedef struct weight_stream { int64_t tensor; uint64_t layout; unsigned char *at; bool filled; } weight_stream;
 typedef struct weights {
   const gguf *file;
   unsigned char *memory;     // one area for all streams
@@ -15,7 +15,9 @@ typedef struct weights {
 int weights_open(weights *w, const gguf *file, error *err);
 void weights_free(weights *w);
 // Memory for a tensor in a layout, found (*filled) or new; NULL where there is no room.
+// It counts as filled from the call of weights_filled on: a filling that failed is not taken for a stream later.
 void *weights_stream(weights *w, int64_t tensor, uint64_t layout, int64_t size, bool *filled);
+void weights_filled(weights *w, int64_t tensor);
 // The part from .. to (fractions) of the tensor is not read from the file any more: its pages are given back, so that file and stream are
 // never both resident.
 void weights_give_back(const weights *w, int64_t tensor, double from, double to);
