@@ -44,6 +44,7 @@ else
 fi
 say "testing"
 rm -rf build/skipped
-# What the Python tests skipped is put in front of CTest's summary; the exit status is CTest's.
+# What was skipped is put in front of CTest's summary: of the Python tests, and what the others said (CTest shows that of failed tests only).
+# The exit status is CTest's.
 ctest --test-dir build -j "$(nproc)" --output-on-failure --no-tests=error "$@" </dev/null |
-  awk '/^[0-9]+% tests passed/ { system("cat build/skipped/*.txt 2>/dev/null"); print "" } { print; fflush() }'
+  awk '/^[0-9]+% tests passed/ { system("cat build/skipped/*.txt 2>/dev/null; grep -hs \"^skipped: \" build/Testing/Temporary/LastTest.log* | sort -u"); print "" } { print; fflush() }'

@@ -193,4 +193,14 @@ static te_value *te_eval(te *e, uop *u) {
   map_put(&e->memo, u, t);
   return t;
 }
+
+// The activations below u that are rounded: how many share a scale; 0 if none are.
+static inline int64_t te_rounded_group(uop *u) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &u, 1);
+  int64_t group = 0;
+  for (size_t i = 0; i < l.n; i++) if (l.at[i]->op == OP_CONTIGUOUS && l.at[i]->dt == DT_I8) group = l.at[i]->shape->dim[l.at[i]->shape->n - 1]->a;
+  arena_free(a);
+  return group;
+}
 #endif

@@ -100,21 +100,9 @@ static void levels_of_x86(void **state) {
 
 static void levels_of_aarch64(void **state) {
   (void)state;
-  if (!qemu_name()) {
-    print_message("skipped: no qemu-aarch64 (the package qemu-user-static): AArch64 code is not run\n");
-    skip();
-  }
-  static const struct { const char *spec, *cpu; } levels[] = {{"armv8-a", "cortex-a57"}, {"armv8.2-a", "neoverse-n1"}, {"armv8.6-a", "max"}};
-  cpu_features have = {.arm = true};
-#define F(field, llvm_name, word, bit, level) have.field = true;
-  ARM_FEATURES(F)
-#undef F
-  for (size_t i = 0; i < COUNT(levels); i++) {
-    cpu_target t;
-    error err = {0};
-    if (cpu_target_for(levels[i].spec, &have, &t, &err)) fail_msg("%s", err.text);
-    check(&t, levels[i].spec, levels[i].cpu);
-  }
+  qemu_level l[QEMU_LEVELS];
+  qemu_levels(l);
+  for (int i = 0; i < QEMU_LEVELS; i++) check(&l[i].t, l[i].spec, l[i].cpu);
 }
 
 int main(void) {

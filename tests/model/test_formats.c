@@ -66,16 +66,6 @@ static void fill_x(float *x) {
   for (int i = 0; i < 256; i++) x[i] = 0;                              // a whole group of zeros
 }
 
-// The activations below u that are rounded: how many share a scale; 0 if none are.
-static int64_t group_of(uop *u) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &u, 1);
-  int64_t group = 0;
-  for (size_t i = 0; i < l.n; i++) if (l.at[i]->op == OP_CONTIGUOUS && l.at[i]->dt == DT_I8) group = l.at[i]->shape->dim[l.at[i]->shape->n - 1]->a;
-  arena_free(a);
-  return group;
-}
-
 // x times the matrix in w, with rounded activations.
 static void check_dot(const struct format *f, const kt_backend *b, const float *x, const double *w) {
   static double xq[TOKENS * COLS], want[TOKENS * ROWS];
@@ -86,7 +76,7 @@ static void check_dot(const struct format *f, const kt_backend *b, const float *
   tensor *rows = t_reshape_i(r.t.g, t_buffer(r.t.g, in, DT_F32, TOKENS * COLS), 2, (int64_t[]){TOKENS, COLS});
   kt_out(&r.t, t_matmul(r.t.g, rows, dequant(r.t.g, f, raw, ROWS, COLS)));
   uop *sink = integer_dots(r.t.g, sink_of(&r));
-  int64_t group = group_of(sink);
+  int64_t group = te_rounded_group(sink);
   if (!group) fail_msg("%s: no integer dot product", f->name);
   memset(want, 0, sizeof want);
   for (int t = 0; t < TOKENS; t++) round_activations(x + t * COLS, group, xq + t * COLS);

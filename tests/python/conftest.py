@@ -7,6 +7,7 @@ in WEFT_SHARED (default: shared/ beside the tree); tests that need them are skip
 
     weft                      path of the command
     run_weft(args, ...)       runs it: bytes in .stdout and .stderr, text in .out and .err, exit status in .returncode
+    built_tool(name, variable)  path of a program of tests/tools
     shared_dir                pathlib.Path of the shared files, or a skip
     tinypy                    path of the model that the repository itself keeps
     cache_dir                 an empty folder for WEFT_CACHE
@@ -66,6 +67,17 @@ def weft():
     if not path.exists():
         pytest.fail(f"no program at {path}: run scripts/build.sh, or set WEFT_BIN")
     return str(path)
+
+
+@pytest.fixture(scope="session")
+def built_tool(weft):
+    """path of a program of tests/tools that is built with the tests; variable: of the environment, names another one"""
+    def find(name, variable):
+        path = Path(os.environ.get(variable) or Path(weft).parent / "tests" / name)
+        if not path.exists():
+            pytest.fail(f"no {path}: run scripts/build.sh --tests, or set {variable}")
+        return str(path)
+    return find
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ may differ in their payload.  DEV=REF computes in double precision and rounds on
 """
 import os
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,11 +29,8 @@ WAYS = {
 
 
 @pytest.fixture(scope="session")
-def tool(weft):
-    path = Path(os.environ.get("WEFT_DEQUANT_TOOL") or Path(weft).parent / "tests" / "dequant_tool")
-    if not path.exists():
-        pytest.skip(f"no {path}: build with -DWEFT_TESTS=ON")
-    return str(path)
+def tool(built_tool):
+    return built_tool("dequant_tool", "WEFT_DEQUANT_TOOL")
 
 
 @pytest.fixture(scope="session")

@@ -79,11 +79,8 @@ def corpus():
 # ---- Weft ----
 
 @pytest.fixture(scope="session")
-def tool(weft):
-    path = Path(os.environ.get("WEFT_TOKENIZE_TOOL") or Path(weft).parent / "tests" / "tokenize_tool")
-    if not path.exists():
-        pytest.skip(f"no {path}: build with -DWEFT_TESTS=ON")
-    return str(path)
+def tool(built_tool):
+    return built_tool("tokenize_tool", "WEFT_TOKENIZE_TOOL")
 
 
 def run_tool(tool, path, texts, *more):

@@ -90,4 +90,26 @@ static inline void qemu_run(rig *r, const cpu_target *t, const char *text_of_ker
   str_free(&text);
   free(data);
 }
+
+// Levels of AArch64 and qemu's processors for them: one of ARMv8.0, and up to one that has everything.
+enum { QEMU_LEVELS = 3 };
+typedef struct qemu_level { const char *spec, *cpu; cpu_target t; } qemu_level;
+
+// Fills in the levels; ends the test as skipped, with the reason, where there is no qemu.
+static inline void qemu_levels(qemu_level *l) {
+  if (!qemu_name()) {
+    print_message("skipped: no qemu-aarch64 (the package qemu-user-static): AArch64 code is not run\n");
+    skip();
+  }
+  static const qemu_level levels[QEMU_LEVELS] = {{.spec = "armv8-a", .cpu = "cortex-a57"}, {.spec = "armv8.2-a", .cpu = "neoverse-n1"}, {.spec = "armv8.6-a", .cpu = "max"}};
+  cpu_features have = {.arm = true};
+#define F(field, llvm_name, word, bit, level) have.field = true;
+  ARM_FEATURES(F)
+#undef F
+  for (int i = 0; i < QEMU_LEVELS; i++) {
+    error err = {0};
+    l[i] = levels[i];
+    if (cpu_target_for(l[i].spec, &have, &l[i].t, &err)) fail_msg("%s", err.text);
+  }
+}
 #endif

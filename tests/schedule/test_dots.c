@@ -158,15 +158,6 @@ static void values(graph *g, data *d, uop *u, double *out) {
   arena_free(e.mem);
 }
 
-static int64_t group_of(uop *u) {                 // how many activations share a scale
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &u, 1);
-  int64_t group = 0;
-  for (size_t i = 0; i < l.n; i++) if (l.at[i]->op == OP_CONTIGUOUS && l.at[i]->dt == DT_I8) group = l.at[i]->shape->dim[l.at[i]->shape->n - 1]->a;
-  arena_free(a);
-  return group;
-}
-
 // What rounding may change: half a step of each activation, and the scale's own rounding where it is a half.
 static void bounds_of_rounding(graph *g, data *d, int64_t group, double *bound) {
   static double w[ROWS * MOST_COLS];
@@ -199,7 +190,7 @@ static void check_values(const struct format *f, uint64_t seed) {
     bool rounds = !strcmp(p->name, "round");
     if (v == u) continue;
     values(g, &d, v, after);
-    if (rounds) bounds_of_rounding(g, &d, group_of(v), bound);
+    if (rounds) bounds_of_rounding(g, &d, te_rounded_group(v), bound);
     double most = 0;
     for (int64_t i = 0; i < d.tokens * ROWS; i++) most = fmax(most, fabs(before[i]));
     for (int64_t i = 0; i < d.tokens * ROWS; i++)
@@ -264,7 +255,7 @@ static void test_every_format(void **state) {
     for (size_t i = 0; i < COUNT(small); i++) if (small[i].id == id) group = small[i].group;
     if (f->block == 1) assert_ptr_equal(after, sink);                   // F32, F16 and BF16 hold no integers
     else if (!integer_sums(after)) fail_msg("%s: no integer sum", f->name);
-    else if (group_of(after) != group) fail_msg("%s: %lld activations share a scale, should be %lld", f->name, (long long)group_of(after), (long long)group);
+    else if (te_rounded_group(after) != group) fail_msg("%s: %lld activations share a scale, should be %lld", f->name, (long long)te_rounded_group(after), (long long)group);
     done++;
     graph_free(g);
   }

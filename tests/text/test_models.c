@@ -7,26 +7,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
+#include "text/ids.h"
 
 #define BAR "\xE2\x96\x81"         // "▁"
-enum { PLAIN = 0, ADD = 1, PARSE = 2 };
-
-// Encodes and compares: the wanted ids end with -1.
-static void wants(const tokenizer *t, const char *text, size_t n, int how, const int32_t *want) {
-  int32_t *ids;
-  size_t n_ids, n_want = 0;
-  error err = {0};
-  if (tokenizer_encode(t, text, n, how & ADD, how & PARSE, &ids, &n_ids, &err)) fail_msg("'%s': %s", text, err.text);
-  while (want[n_want] != -1) n_want++;
-  bool same = n_ids == n_want && !memcmp(ids, want, n_want * sizeof *want);
-  if (!same) {
-    print_error("'%.*s' gives", (int)n, text);
-    for (size_t i = 0; i < n_ids; i++) print_error(" %d", ids[i]);
-    print_error("\n");
-  }
-  assert_true(same);
-  free(ids);
-}
 #define WANTS(t, text, how, ...) wants(t, text, sizeof(text) - 1, how, (const int32_t[]){__VA_ARGS__, -1})
 
 static void cannot(const tokenizer *t, const char *text, const char *words) {
@@ -43,19 +26,6 @@ static void decodes(const tokenizer *t, const int32_t *ids, size_t n, const char
   tokenizer_decode(t, ids, n, false, &out);
   assert_string_equal(str_c(&out), want);
   str_free(&out);
-}
-
-static void goes_round(const tokenizer *t, const char *text, size_t n) {
-  int32_t *ids;
-  size_t n_ids;
-  error err = {0};
-  str back = {0};
-  if (tokenizer_encode(t, text, n, false, false, &ids, &n_ids, &err)) fail_msg("%s", err.text);
-  tokenizer_decode(t, ids, n_ids, false, &back);
-  assert_int_equal(back.n, n);
-  assert_memory_equal(str_c(&back), text, n);
-  str_free(&back);
-  free(ids);
 }
 
 // ---- WordPiece ----

@@ -8,44 +8,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
+#include "text/ids.h"
 
 #define WORD_SPACE "\xC4\xA0"      // "Ġ", a space in the token texts of byte-level BPE
 #define BAR "\xE2\x96\x81"         // "▁", a space in those of SentencePiece
 
-enum { PLAIN = 0, ADD = 1, PARSE = 2 };
-
-// Encodes and compares: the wanted ids end with -1.
-static void wants(const tokenizer *t, const char *text, size_t n, int how, const int32_t *want) {
-  int32_t *ids;
-  size_t n_ids, n_want = 0;
-  error err = {0};
-  if (tokenizer_encode(t, text, n, how & ADD, how & PARSE, &ids, &n_ids, &err)) fail_msg("%s", err.text);
-  while (want[n_want] != -1) n_want++;
-  bool same = n_ids == n_want && !memcmp(ids, want, n_want * sizeof *want);
-  if (!same) {
-    print_error("'%.*s' gives", (int)n, text);
-    for (size_t i = 0; i < n_ids; i++) print_error(" %d", ids[i]);
-    print_error("\n");
-  }
-  assert_true(same);
-  free(ids);
-}
 #define WANTS(t, text, how, ...) wants(t, text, sizeof(text) - 1, how, (const int32_t[]){__VA_ARGS__})
-
-// What comes back is `want`, or the text itself where that is NULL.
-static void comes_back(const tokenizer *t, const char *text, size_t n, const str *want) {
-  int32_t *ids;
-  size_t n_ids;
-  error err = {0};
-  str back = {0};
-  if (tokenizer_encode(t, text, n, false, false, &ids, &n_ids, &err)) fail_msg("%s", err.text);
-  tokenizer_decode(t, ids, n_ids, false, &back);
-  assert_int_equal(back.n, want ? want->n : n);
-  assert_memory_equal(str_c(&back), want ? str_c(want) : text, back.n);
-  str_free(&back);
-  free(ids);
-}
-static void goes_round(const tokenizer *t, const char *text, size_t n) { comes_back(t, text, n, NULL); }
 
 static void expect_piece(const tokenizer *t, int32_t id, bool special, const char *want) {
   str s = {0};
