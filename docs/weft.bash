@@ -10,7 +10,7 @@ _weft() {
       -m|--model) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
       -f|--file|--stats|--messages|--tools|--chat-template-kwargs) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
       --precision) words="fast exact";;
-      -o|--output) words="md json jsonl csv";;
+      -o|--output) words="md json jsonl csv sql";;
       *) words=$("$weft" help "${COMP_WORDS[1]}" 2>/dev/null | grep '^  -' | sed 's/^  \(\(-[^ ]*,\? \)*-[^ ]*\).*/\1/; s/,//g');;
     esac
   fi

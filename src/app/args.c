@@ -152,6 +152,7 @@ static int take(const struct option *o, const char *name, const char *text, erro
     if ((choice = find_choice(o->value, text)) < 0) return error_set(err, "%s must be one of %s, not '%s'", name, o->value, text);
     *(int *)o->to = choice;
     break;
+  case OPT_TEXTS: { struct texts *t = o->to; vec_push(t, text); break; }
   }
   return 0;
 }

@@ -6,16 +6,17 @@
 #define WEFT_ARGS_H
 #include "base/base.h"
 
-enum opt_kind { OPT_GROUP, OPT_OPERAND, OPT_FLAG, OPT_TEXT, OPT_INT, OPT_REAL, OPT_IDS, OPT_CHOICE };
+enum opt_kind { OPT_GROUP, OPT_OPERAND, OPT_FLAG, OPT_TEXT, OPT_INT, OPT_REAL, OPT_IDS, OPT_CHOICE, OPT_TEXTS };
 
 struct ids { int32_t *at; size_t n, cap; };   // token ids; at is for free()
+struct texts { const char **at; size_t n, cap; };   // what an option that may be given more than once got; at is for free()
 
 struct option {
   enum opt_kind kind;
   const char *names;        // "-n, --predict, --count"; of a GROUP its title, of an OPERAND (an argument without a name) what it is
   const char *value;        // "N"; for CHOICE the choices, "md|json"; NULL for FLAG and GROUP
   const char *help;         // lines are broken where they stand; "" hides the option
-  void *to;                 // FLAG bool *, TEXT and OPERAND const char **, INT int64_t *, REAL double *, IDS struct ids *, CHOICE int *
+  void *to;                 // FLAG bool *, TEXT and OPERAND const char **, INT int64_t *, REAL double *, IDS struct ids *, CHOICE int *, TEXTS struct texts *
   double min, max;          // of INT and REAL, inclusive
 };
 
@@ -28,6 +29,7 @@ struct option {
 #define O_REAL(names, value, help, to, a, b) {OPT_REAL, names, value, help, (double *){to}, a, b}
 #define O_IDS(names, value, help, to)       {OPT_IDS, names, value, help, (struct ids *){to}, 0, 0}
 #define O_CHOICE(names, choices, help, to)  {OPT_CHOICE, names, choices, help, (int *){to}, 0, 0}
+#define O_TEXTS(names, value, help, to)     {OPT_TEXTS, names, value, help, (struct texts *){to}, 0, 0}
 
 // What a command does with its arguments.
 struct command {

@@ -1,6 +1,7 @@
 // weft bench: tokens per second, in llama-bench's terms.  A test is a prompt of p tokens, then g tokens one by one, at depth
 // d; its name is pp512, tg128 or pp512+tg128, with "@ d4096" where there is a depth.  Each test is warmed up, so that
-// compiling never counts, and then timed -r times.  Only evaluation is timed: no tokenizing, no sampling.
+// compiling never counts, and then timed -r times.  Only evaluation is timed: no tokenizing, no sampling.  Whatever asks for
+// several values gives every combination, and a model is opened again only where model, threads or chunk change.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "base/progress.h"
@@ -8,22 +9,24 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum format { FORMAT_MD, FORMAT_JSON, FORMAT_JSONL, FORMAT_CSV };
+enum format { FORMAT_MD, FORMAT_JSON, FORMAT_JSONL, FORMAT_CSV, FORMAT_SQL };
 
 struct bench_options {
-  const char *model, *prompt, *gen, *both, *depth, *threads;
-  int64_t repetitions, chunk;
+  struct texts model, prompt, gen, both, depth, threads, chunk;
+  int64_t repetitions;
   int format, precision;
   bool no_repack;
 };
 
 static const struct command command = {
   "bench", "Measures how many tokens per second a model evaluates.", "-m FILE [options]",
-  "LIST is 512, or 1,2,8, or a range: 16-64+16 (16 32 48 64) or 16-64*2 (16 32 64).\n"};
+  "LIST is 512, or 1,2,8, or a range: 16-64+16 (16 32 48 64) or 16-64*2 (16 32 64). Every combination of\n"
+  "what the lists hold is measured; -m, the lists and -pg may be given several times.\n"};
 
-struct test { int n_prompt, n_gen, n_depth, n_threads; };
-struct result { struct test test; numbers ns; double avg_ns, sd_ns, avg_ts, sd_ts; };
+struct test { const char *model; int chunk, n_prompt, n_gen, n_depth, n_threads; };
+struct result { struct test test; numbers ns; char began[24]; double avg_ns, sd_ns, avg_ts, sd_ts; };
 typedef VEC(struct test) tests;
 
 struct bench {
@@ -114,14 +117,16 @@ static json_t *json_of(const struct bench *b, const struct result *r) {
   json_object_set_new(o, "build_version", json_string(weft_version()));
   json_object_set_new(o, "cpu_info", json_string(b->cpu));
   json_object_set_new(o, "backends", json_string("CPU"));
-  json_object_set_new(o, "model_filename", json_string(b->o.model));
+  json_object_set_new(o, "model_filename", json_string(r->test.model));
   json_object_set_new(o, "model_type", json_string(b->name));
   json_object_set_new(o, "model_size", json_integer((json_int_t)weft_file_tensor_bytes(f)));
   json_object_set_new(o, "model_n_params", json_integer((json_int_t)weft_file_n_params(f)));
+  json_object_set_new(o, "n_ubatch", json_integer(weft_model_chunk(b->model)));
   json_object_set_new(o, "n_threads", json_integer(r->test.n_threads));
   json_object_set_new(o, "n_prompt", json_integer(r->test.n_prompt));
   json_object_set_new(o, "n_gen", json_integer(r->test.n_gen));
   json_object_set_new(o, "n_depth", json_integer(r->test.n_depth));
+  json_object_set_new(o, "test_time", json_string(r->began));
   json_object_set_new(o, "avg_ns", json_integer((json_int_t)llround(r->avg_ns)));
   json_object_set_new(o, "stddev_ns", json_integer((json_int_t)llround(r->sd_ns)));
   json_object_set_new(o, "avg_ts", json_real(r->avg_ts));
@@ -129,6 +134,13 @@ static json_t *json_of(const struct bench *b, const struct result *r) {
   json_object_set_new(o, "samples_ns", array_of(r, false));
   json_object_set_new(o, "samples_ts", array_of(r, true));
   return o;
+}
+
+// A text as SQL and CSV write it: in quotes, those inside doubled.
+static void add_quoted(struct bench *b, const char *text, char quote) {
+  out_add(&b->out, &quote, 1);
+  for (const char *c = text; *c; c++) { if (*c == quote) out_add(&b->out, c, 1); out_add(&b->out, c, 1); }
+  out_add(&b->out, &quote, 1);
 }
 
 // The fields that are no arrays, as a line: their names, or their values.
@@ -141,11 +153,34 @@ static void add_csv(struct bench *b, json_t *o, bool names) {
     between = ",";
     if (names) { out_addf(&b->out, "%s", key); continue; }
     if (!json_is_string(value)) { out_addf(&b->out, "%.10g", json_number_value(value)); continue; }
-    out_add(&b->out, "\"", 1);
-    for (const char *c = json_string_value(value); *c; c++) out_addf(&b->out, *c == '"' ? "\"\"" : "%c", *c);
-    out_add(&b->out, "\"", 1);
+    add_quoted(b, json_string_value(value), '"');
   }
   out_add(&b->out, "\n", 1);
+}
+
+// A table `test`, as llama-bench makes it, and a row of it.
+static void add_sql(struct bench *b, json_t *o, bool first) {
+  const char *key, *between = "";
+  json_t *value;
+  if (first) {
+    out_addf(&b->out, "CREATE TABLE IF NOT EXISTS test (\n");
+    json_object_foreach(o, key, value)
+      if (!json_is_array(value)) { out_addf(&b->out, "%s  %s %s", between, key, json_is_string(value) ? "TEXT" : json_is_integer(value) ? "INTEGER" : "REAL"); between = ",\n"; }
+    out_addf(&b->out, "\n);\n\n");
+  }
+  out_addf(&b->out, "INSERT INTO test (");
+  between = "";
+  json_object_foreach(o, key, value) if (!json_is_array(value)) { out_addf(&b->out, "%s%s", between, key); between = ", "; }
+  out_addf(&b->out, ") VALUES (");
+  between = "";
+  json_object_foreach(o, key, value) {
+    if (json_is_array(value)) continue;
+    out_addf(&b->out, "%s", between);
+    between = ", ";
+    if (json_is_string(value)) add_quoted(b, json_string_value(value), '\'');
+    else out_addf(&b->out, "%.17g", json_number_value(value));
+  }
+  out_addf(&b->out, ");\n");
 }
 
 static void show(struct bench *b, const struct result *r, bool first) {
@@ -166,6 +201,7 @@ static void show(struct bench *b, const struct result *r, bool first) {
     if (first) add_csv(b, o, true);
     add_csv(b, o, false);
     break;
+  case FORMAT_SQL: add_sql(b, o, first); break;
   }
   json_decref(o);
   out_flush(&b->out);
@@ -197,6 +233,9 @@ static int measure(struct bench *b, struct result *r) {
   weft_error err;
   struct test *t = &r->test, warm = *t;
   int64_t ns;
+  time_t now = time(NULL);
+  struct tm utc;
+  strftime(r->began, sizeof r->began, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
   if (t->n_depth && weft_decode(b->model, b->ids, (size_t)t->n_depth, 0, NULL, &err)) return failed("%s", err.text);
   if (warm.n_gen > 1) warm.n_gen = 2;
   int status = evaluate(b, &warm, &ns);
@@ -209,12 +248,12 @@ static int measure(struct bench *b, struct result *r) {
   return status;
 }
 
-static int open_model(struct bench *b, int n_threads, int n_ctx) {
+static int open_model(struct bench *b, const struct test *t, int n_ctx) {
   weft_error err;
-  weft_options options = {.context = n_ctx, .threads = n_threads, .chunk = (int)b->o.chunk, .exact = b->o.precision == 1, .no_repack = b->o.no_repack,
+  weft_options options = {.context = n_ctx, .threads = t->n_threads, .chunk = t->chunk, .exact = b->o.precision == 1, .no_repack = b->o.no_repack,
                           .progress = show_progress, .progress_ctx = &b->bar};
   progress_begin(&b->bar);
-  int status = weft_model_open(b->o.model, &options, &b->model, &err);
+  int status = weft_model_open(t->model, &options, &b->model, &err);
   progress_end(&b->bar);
   if (status) return failed("%s", err.text);
   free(b->name);
@@ -233,15 +272,18 @@ static int measure_all(struct bench *b, const tests *all) {
     n_ctx = (int)max_i64(n_ctx, (int64_t)t->n_depth + t->n_prompt + t->n_gen);
     b->all += (double)(t->n_prompt + t->n_gen) * (double)b->o.repetitions + t->n_prompt + (t->n_gen > 1 ? 2 : t->n_gen);
   }
+  const struct test *opened = NULL;
   for (size_t i = 0; !status && i < all->n; i++) {
-    if (!b->model || weft_model_threads(b->model) != all->at[i].n_threads) {
+    const struct test *t = &all->at[i];
+    if (!opened || opened->model != t->model || opened->n_threads != t->n_threads || opened->chunk != t->chunk) {
       weft_model_close(b->model);
       b->model = NULL;
-      if ((status = open_model(b, all->at[i].n_threads, n_ctx))) break;
+      if ((status = open_model(b, t, n_ctx))) break;
+      opened = t;
       interrupt_catch();
       progress_begin(&b->bar);
     }
-    struct result r = {.test = all->at[i]};
+    struct result r = {.test = *t};
     status = measure(b, &r);
     progress_end(&b->bar);
     if (!status) show(b, &r, i == 0);
@@ -253,85 +295,107 @@ static int measure_all(struct bench *b, const tests *all) {
 
 // ---- tests ------------------------------------------------------------------------------------------------------------
 
-static int add_pairs(tests *all, const char *text, int depth, int threads, error *err) {
+static int add_pairs(tests *all, struct test t, const char *text, error *err) {
   long long p, g;
   char after;
   if (sscanf(text, "%lld,%lld%c", &p, &g, &after) != 2 || p < 0 || g < 0 || p > INT32_MAX / 4 || g > INT32_MAX / 4 || p + g == 0)
     return error_set(err, "-pg needs two lengths, such as 512,128, not '%s'", text);
-  vec_push(all, ((struct test){(int)p, (int)g, depth, threads}));
+  t.n_prompt = (int)p;
+  t.n_gen = (int)g;
+  vec_push(all, t);
   return 0;
 }
 
-// Every combination, in the order of llama-bench: for each number of threads and depth the prompts, then the generations.
+// All numbers of an option, or `otherwise` where it was not given.
+static int get_numbers(const char *name, const struct texts *given, int64_t otherwise, int64_t max, numbers *out, error *err) {
+  for (size_t i = 0; i < given->n; i++) if (args_numbers(name, given->at[i], 0, max, out, err)) return -1;
+  if (!given->n) vec_push(out, otherwise);
+  return 0;
+}
+
+struct lists { numbers prompt, gen, depth, threads, chunk; };
+
+// The tests of one model, number of threads, chunk and depth: the prompts, then the generations, then -pg, as llama-bench orders them.
+static int add_tests(const struct bench_options *o, const struct lists *l, struct test base, tests *all, error *err) {
+  for (size_t k = 0; k < l->prompt.n; k++) if (l->prompt.at[k]) { struct test t = base; t.n_prompt = (int)l->prompt.at[k]; vec_push(all, t); }
+  for (size_t k = 0; k < l->gen.n; k++) if (l->gen.at[k]) { struct test t = base; t.n_gen = (int)l->gen.at[k]; vec_push(all, t); }
+  for (size_t k = 0; k < o->both.n; k++) if (add_pairs(all, base, o->both.at[k], err)) return -1;
+  return all->n > 100000 ? error_set(err, "these lists make more than 100000 tests") : 0;
+}
+
+// Every combination.
 static int list_tests(const struct bench_options *o, tests *all, error *err) {
   enum { MOST = INT32_MAX / 4 };
-  numbers p = {0}, g = {0}, d = {0}, t = {0};
-  int status = args_numbers("-p", o->prompt, 0, MOST, &p, err) || args_numbers("-n", o->gen, 0, MOST, &g, err) ||
-               args_numbers("-d", o->depth, 0, MOST, &d, err) || (o->threads && args_numbers("-t", o->threads, 0, 1024, &t, err)) ? -1 : 0;
-  if (!t.n) vec_push(&t, 0);
-  for (size_t i = 0; !status && i < t.n; i++) {
-    int threads = t.at[i] ? (int)t.at[i] : weft_default_threads();
-    for (size_t j = 0; !status && j < d.n; j++) {
-      int depth = (int)d.at[j];
-      for (size_t k = 0; k < p.n; k++) if (p.at[k]) vec_push(all, ((struct test){(int)p.at[k], 0, depth, threads}));
-      for (size_t k = 0; k < g.n; k++) if (g.at[k]) vec_push(all, ((struct test){0, (int)g.at[k], depth, threads}));
-      if (o->both) status = add_pairs(all, o->both, depth, threads, err);
-    }
-  }
-  vec_free(&p);
-  vec_free(&g);
-  vec_free(&d);
-  vec_free(&t);
+  struct lists l = {0};
+  int status = get_numbers("-p", &o->prompt, 512, MOST, &l.prompt, err) || get_numbers("-n", &o->gen, 128, MOST, &l.gen, err) ||
+               get_numbers("-d", &o->depth, 0, MOST, &l.depth, err) || get_numbers("-t", &o->threads, 0, 1024, &l.threads, err) ||
+               get_numbers("-ub", &o->chunk, 0, 65536, &l.chunk, err) ? -1 : 0;
+  for (size_t m = 0; !status && m < o->model.n; m++)
+    for (size_t c = 0; !status && c < l.chunk.n; c++)
+      for (size_t i = 0; !status && i < l.threads.n; i++)
+        for (size_t j = 0; !status && j < l.depth.n; j++)
+          status = add_tests(o, &l, (struct test){.model = o->model.at[m], .chunk = (int)l.chunk.at[c], .n_depth = (int)l.depth.at[j],
+                                                  .n_threads = l.threads.at[i] ? (int)l.threads.at[i] : weft_default_threads()}, all, err);
+  vec_free(&l.prompt); vec_free(&l.gen); vec_free(&l.depth); vec_free(&l.threads); vec_free(&l.chunk);
   if (!status && !all->n) status = error_set(err, "nothing to measure: -p and -n are both 0");
   return status;
 }
 
 static enum args_result parse(struct bench_options *o, int argc, char **argv, error *err) {
-  *o = (struct bench_options){.prompt = "512", .gen = "128", .depth = "0", .repetitions = 5};
+  *o = (struct bench_options){.repetitions = 5};
   const struct option table[] = {
     O_GROUP("Options"),
-    O_TEXT("-m, --model", "FILE", "model, a GGUF file", &o->model),
-    O_TEXT("-p, --n-prompt", "LIST", "tokens of a prompt; 0: no such test (default 512)", &o->prompt),
-    O_TEXT("-n, --n-gen", "LIST", "tokens to generate; 0: no such test (default 128)", &o->gen),
-    O_TEXT("-pg", "P,G", "one more test: a prompt of P and then G tokens", &o->both),
-    O_TEXT("-d, --n-depth", "LIST", "tokens in the context before each test (default 0)", &o->depth),
-    O_TEXT("-t, --threads", "LIST", "threads; 0: as many as help (default)", &o->threads),
+    O_TEXTS("-m, --model", "FILE", "model, a GGUF file", &o->model),
+    O_TEXTS("-p, --n-prompt", "LIST", "tokens of a prompt; 0: no such test (default 512)", &o->prompt),
+    O_TEXTS("-n, --n-gen", "LIST", "tokens to generate; 0: no such test (default 128)", &o->gen),
+    O_TEXTS("-pg", "P,G", "one more test: a prompt of P and then G tokens", &o->both),
+    O_TEXTS("-d, --n-depth", "LIST", "tokens in the context before each test (default 0)", &o->depth),
+    O_TEXTS("-t, --threads", "LIST", "threads; 0: as many as help (default)", &o->threads),
     O_INT("-r, --repetitions", "N", "how often each test is timed (default 5)", &o->repetitions, 1, 100000),
-    O_INT("-ub, --ubatch-size", "N", "positions of a prompt evaluated at once; 0: default", &o->chunk, 0, 65536),
+    O_TEXTS("-ub, --ubatch-size", "LIST", "positions of a prompt evaluated at once; 0: default", &o->chunk),
     O_FLAG("--no-repack", "read weights where they lie in the file: less memory, slow", &o->no_repack),
     O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o->precision),
-    O_CHOICE("-o, --output", "md|json|jsonl|csv", "format of the results (default md)", &o->format),
+    O_CHOICE("-o, --output", "md|json|jsonl|csv|sql", "format of the results (default md)", &o->format),
   };
   return args_parse(&command, table, COUNT(table), argc, argv, err);
+}
+
+static void free_options(struct bench_options *o) {
+  struct texts *all[] = {&o->model, &o->prompt, &o->gen, &o->both, &o->depth, &o->threads, &o->chunk};
+  for (size_t i = 0; i < COUNT(all); i++) vec_free(all[i]);
+}
+
+static int bench(struct bench *b) {
+  error err = {0};
+  tests all = {0};
+  if (!b->o.model.n) return usage_error("no model: give one with -m FILE");
+  if (list_tests(&b->o, &all, &err)) { vec_free(&all); return usage_error("%s", err.text); }
+  if (b->o.format == FORMAT_JSON) b->results = json_array();
+  weft_cpu_name(b->cpu, sizeof b->cpu);
+  int status = measure_all(b, &all);
+  if (b->results && status != EXIT_FAILED) {
+    char *text = json_dumps(b->results, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
+    out_addf(&b->out, "%s\n", text);
+    free(text);
+  }
+  vec_free(&all);
+  return status;
 }
 
 int bench_command(int argc, char **argv) {
   struct bench b = {0};
   error err = {0};
-  tests all = {0};
+  int status = EXIT_OK;
   switch (parse(&b.o, argc, argv, &err)) {
-  case ARGS_GO: break;
-  case ARGS_HELP: return EXIT_OK;
-  default: return usage_error("%s", err.text);
-  }
-  if (!b.o.model) return usage_error("no model: give one with -m FILE");
-  int status = EXIT_USAGE;
-  if (list_tests(&b.o, &all, &err)) usage_error("%s", err.text);
-  else {
-    if (b.o.format == FORMAT_JSON) b.results = json_array();
-    weft_cpu_name(b.cpu, sizeof b.cpu);
-    status = measure_all(&b, &all);
-    if (b.results && status != EXIT_FAILED) {
-      char *text = json_dumps(b.results, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
-      out_addf(&b.out, "%s\n", text);
-      free(text);
-    }
+  case ARGS_GO: status = bench(&b); break;
+  case ARGS_HELP: break;
+  default: status = usage_error("%s", err.text);
   }
   status = out_end(&b.out, status);
   json_decref(b.results);
   weft_model_close(b.model);
   free(b.name);
   free(b.ids);
-  vec_free(&all);
+  free_options(&b.o);
   return status;
 }

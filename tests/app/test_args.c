@@ -6,7 +6,7 @@
 
 static const struct command command = {"try", "A command for this test.", "[options]", "A last paragraph.\n"};
 
-struct values { bool flag; const char *text; int64_t number; double real; struct ids ids; int choice; };
+struct values { bool flag; const char *text; int64_t number; double real; struct ids ids; int choice; struct texts texts; };
 
 static enum args_result parse(struct values *v, error *err, int argc, char **argv) {
   const struct option table[] = {
@@ -17,6 +17,7 @@ static enum args_result parse(struct values *v, error *err, int argc, char **arg
     O_REAL("--temp", "X", "a real", &v->real, 0, 2),
     O_IDS("--ids", "1,2,3", "ids", &v->ids),
     O_CHOICE("-o, --output", "md|json|jsonl", "a choice", &v->choice),
+    O_TEXTS("--each", "T", "texts", &v->texts),
   };
   return args_parse(&command, table, COUNT(table), argc, argv, err);
 }
@@ -60,6 +61,10 @@ static void test_values(void **state) {
   assert_int_equal(v.number, -1);                      // a negative number is a value
   assert_int_equal(v.ids.n, 2);                        // the last one counts
   assert_int_equal(v.choice, 0);
+  good(&v, WORDS(W("--each"), W("a"), W("--each=b")));
+  assert_int_equal(v.texts.n, 2);                      // all of them count
+  assert_string_equal(v.texts.at[1], "b");
+  vec_free(&v.texts);
   good(&v, WORDS(W("-m"), W("--flag"), W("-n"), W("3"), W("-n"), W("4")));
   assert_string_equal(v.text, "--flag");               // so is what looks like an option
   assert_int_equal(v.number, 4);

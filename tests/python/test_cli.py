@@ -97,7 +97,7 @@ USAGE = [
     (["bench", "-m", "x", "-p", "5-1"], "'5-1'"),
     (["bench", "-m", "x", "-pg", "5"], "-pg"),
     (["bench", "-m", "x", "-r", "0"], "-r"),
-    (["bench", "-m", "x", "-o", "xml"], "md|json|jsonl|csv"),
+    (["bench", "-m", "x", "-o", "xml"], "md|json|jsonl|csv|sql"),
     (["bench", "-m", "x", "-p", "0", "-n", "0"], "nothing to measure"),
     (["profile"], "no model"),
     (["profile", "-m", "x", "-n", "0"], "-n must lie between 1 and 10000"),
@@ -352,5 +352,5 @@ def test_completion(repo, weft, weft_env):
     assert complete(weft, "help", "b") == {"bench"}
     assert complete(weft, "run", "--top") == {"--top-k", "--top-p", "--top-logprobs"}
     assert complete(weft, "run", "--pre") == {"--predict", "--precision"}
-    assert complete(weft, "bench", "-o", "") == {"md", "json", "jsonl", "csv"}
+    assert complete(weft, "bench", "-o", "") == {"md", "json", "jsonl", "csv", "sql"}
     assert complete(weft, "run", "-m", "models/") == {"models/tinypy.gguf"}

@@ -4,6 +4,7 @@ import math
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import time
 
@@ -349,6 +350,18 @@ def test_bench_lines(run_weft, tinypy):
     assert [line["n_prompt"] for line in lines] == [4, 0]
     rows = run_weft([*args, "-o", "csv"]).out.splitlines()
     assert len(rows) == 3 and "avg_ts" in rows[0].split(",") and rows[0].count(",") == rows[1].count(",")
+
+
+def test_bench_every_combination(run_weft, tinypy, tmp_path):
+    """Two models, two numbers of threads, two chunks, two -pg; as SQL, which a database reads back, quotes in a name included."""
+    other = tmp_path / "it's.gguf"
+    other.symlink_to(tinypy)
+    done = run_weft(["bench", "-m", tinypy, "-m", other, "-p", "4", "-p", "6", "-n", "0", "-pg", "2,1", "-pg", "3,1", "-t", "1-2", "-ub", "8,16", "-r", "1", "-o", "sql"])
+    assert done.returncode == 0, done.err
+    db = sqlite3.connect(":memory:")
+    db.executescript(done.out)
+    rows = db.execute("SELECT model_filename, n_ubatch, n_threads, n_prompt, n_gen FROM test WHERE avg_ts > 0 AND test_time LIKE '20__-%Z'").fetchall()
+    assert rows == [(m, c, t, p, g) for m in (tinypy, str(other)) for c in (8, 16) for t in (1, 2) for p, g in ((4, 0), (6, 0), (2, 1), (3, 1))]
 
 
 # ---- what may be wrong around it ---------------------------------------------------------------------------------------
