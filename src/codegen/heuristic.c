@@ -24,6 +24,14 @@ static void find_loads(uop *root, loads *out) {
   arena_free(a);
 }
 
+// The same without what addresses are made of.
+static void find_values(uop *u, map *seen, loads *out) {
+  if (map_has(seen, u)) return;
+  map_put(seen, u, u);
+  if (u->op == OP_LOAD) { if (out->n < (int)COUNT(out->at)) out->at[out->n++] = u; return; }
+  for (size_t i = 0; i < u->nsrc; i++) find_values(u->src[i], seen, out);
+}
+
 enum stride { FIXED, CONTIGUOUS, JUMPS };
 
 static int lanes_that_fit(const kernel *k, const uop *r) {
@@ -99,8 +107,10 @@ static bool dot_fits(const kernel *k, const uop *product, const uop *lane, const
   if (a->dt == DT_I8) { uop *t = a; a = x; x = t; }
   if (a->dt != DT_U8 || x->dt != DT_I8 || x->op != OP_LOAD || x->src[0]->src[0]->dt != DT_I8) return false;
   if (coefficient(x->src[0], inner) != 1 || coefficient(x->src[0], lane) != 0) return false;
-  loads l;
-  find_loads(a, &l);
+  loads l = {.n = 0};
+  map seen = {0};
+  find_values(a, &seen, &l);                      // which expert's bytes they are is one number for all lanes
+  map_free(&seen);
   bool together = false;
   for (int i = 0; i < l.n; i++) {
     uop *at = l.at[i]->src[0]->src[1];

@@ -7,6 +7,9 @@
 // constant, and something that the lane alone decides. The order of items is that of the reduction's terms and, within a term, of addresses, which
 // does not depend on how activations are indexed: one token or many, the stream is the same.
 //
+// A weight may be one of several that lie one after another (experts), and which one a loaded number: a term of the address that is a multiple of a
+// bounded value. That value counts as a loop around all others, of as many steps as it has values: the stream has one expert after the other.
+//
 // A large weight of which an iteration reads several rows is treated in the same way. One whose rows are read one after the other anyway needs no
 // other order, but huge pages: its stream is the file's bytes.
 #include "codegen/stream.h"
@@ -27,7 +30,8 @@ typedef struct item {
 
 typedef struct plan {
   graph *g;
-  uop *param, *loop[MAX_DEPTH];
+  uop *param, *loop[MAX_DEPTH];                         // RANGEs or parts of one; before them, what chooses among matrices
+  int64_t size[MAX_DEPTH];
   int n_loops;
   VEC(item) items;
   map index;                                            // LOAD -> 1 + item
@@ -195,10 +199,10 @@ static int merge_loops(plan *p, unsigned set, int64_t *size) {
     bool join = n > 0;
     for (size_t k = 0; join && k < p->items.n; k++) {
       item *it = &p->items.at[k];
-      if (it->loops == set) join = it->stride[of[n - 1]] == it->stride[i] * p->loop[i]->src[0]->a;
+      if (it->loops == set) join = it->stride[of[n - 1]] == it->stride[i] * p->size[i];
     }
-    if (join) { size[n - 1] *= p->loop[i]->src[0]->a; of[n - 1] = i; }
-    else { of[n] = i; size[n++] = p->loop[i]->src[0]->a; }
+    if (join) { size[n - 1] *= p->size[i]; of[n - 1] = i; }
+    else { of[n] = i; size[n++] = p->size[i]; }
   }
   for (size_t k = 0; k < p->items.n; k++) {
     item *it = &p->items.at[k];
@@ -253,19 +257,48 @@ static void fill_set(plan *p, program *prog, program_stream *out, unsigned set, 
 
 // --- one weight -----------------------------------------------------------------------------------------------------
 
+// The range that u is part of (by divisions and remainders), or NULL.
+static uop *viewed(uop *u) {
+  while ((u->op == OP_IDIV || u->op == OP_MOD) && u->src[1]->op == OP_CONST) u = u->src[0];
+  return u->op == OP_RANGE ? u : NULL;
+}
+
+// What the addresses of this load are multiples of, other than what the lane decides.
+static void find_atoms(plan *p, uop *load, map *seen, uop **atom, int *n) {
+  graph *g = p->g;
+  uop *i = load->src[0]->src[1], *lane = uop_range(g, uop_idx(g, load->lanes), -1, AXIS_LANE);
+  map memo = {0};
+  idx_sum s;
+  if (i->lanes > 1) i = scalar_of(g, i, lane, &memo);
+  map_free(&memo);
+  if (!i || !idx_sum_of(simplify(g, i), &s)) return;
+  for (int t = 0; t < s.n; t++) {
+    if (only_lane(s.atom[t], lane) || map_has(seen, s.atom[t]) || *n == MAX_DEPTH) continue;
+    map_put(seen, s.atom[t], s.atom[t]);
+    atom[(*n)++] = s.atom[t];
+  }
+}
+
+static void add_loop(plan *p, uop *u) {
+  if (u->vmin != 0 || u->vmax == INT64_MAX || (u->op == OP_RANGE && u->src[0]->op != OP_CONST) || p->n_loops == MAX_DEPTH) return;
+  p->loop[p->n_loops] = u;
+  p->size[p->n_loops++] = u->vmax + 1;
+}
+
+// Outer loops first; what chooses a matrix before all of them.
 static void find_loops(plan *p, const uop_list *l, uop *ast) {
   VEC(uop *) binders = {0};
+  map seen = {0};
+  uop *atom[MAX_DEPTH];
+  int n = 0;
+  for (size_t i = 0; i < l->n; i++) if (l->at[i]->op == OP_LOAD && l->at[i]->src[0]->src[0] == p->param) find_atoms(p, l->at[i], &seen, atom, &n);
+  map_free(&seen);
+  for (int i = 0; i < n; i++) if (!viewed(atom[i])) add_loop(p, atom[i]);
   vec_push(&binders, ast->src[0]);
   for (size_t i = l->n; i-- > 0;) if (l->at[i]->op == OP_REDUCE) vec_push(&binders, l->at[i]);        // outer loops first
   for (size_t i = 0; i < binders.n; i++)
-    for (size_t j = (size_t)uop_first_range(binders.at[i]); j < binders.at[i]->nsrc; j++) {
-      uop *r = binders.at[i]->src[j];
-      if (r->op != OP_RANGE || r->src[0]->op != OP_CONST || loop_of(p, r) >= 0) continue;
-      bool used = false;
-      for (size_t k = 0; !used && k < l->n; k++)
-        used = l->at[k]->op == OP_LOAD && l->at[k]->src[0]->src[0] == p->param && uop_depends(l->at[k]->src[0]->src[1], r);
-      if (used && p->n_loops < MAX_DEPTH) p->loop[p->n_loops++] = r;
-    }
+    for (size_t j = (size_t)uop_first_range(binders.at[i]); j < binders.at[i]->nsrc; j++)
+      for (int k = 0; k < n; k++) if (viewed(atom[k]) == binders.at[i]->src[j] && loop_of(p, atom[k]) < 0) add_loop(p, atom[k]);
   vec_free(&binders);
 }
 
@@ -299,7 +332,7 @@ static uop *replace_loads(plan *p, uop *ast, const int64_t *start, const int64_t
     item *it = &p->items.at[i];
     uop *at = uop_idx(g, 0);
     for (int k = 0; k < p->n_loops; k++)
-      if (it->loops >> k & 1) at = idx_add(g, idx_mul(g, at, p->loop[k]->src[0]), p->loop[k]);
+      if (it->loops >> k & 1) at = idx_add(g, idx_mul(g, at, uop_idx(g, p->size[k])), p->loop[k]);
     at = idx_add(g, idx_mul(g, at, uop_idx(g, share[it->loops])), uop_idx(g, start[it->loops] + it->at));
     uop *load = uop_load(g, uop_index(g, stream, at), (enum dtype)it->load->dt, it->lanes);
     map_put(&m, it->load, it->repeat > 1 ? repeated(g, load, it->repeat) : load);
@@ -343,7 +376,7 @@ static uop *stream_weight(graph *g, uop *ast, program *prog, uop *param) {
     map_free(&o.low); map_free(&o.seen);
     for (unsigned set = 0; set < 1u << p.n_loops; set++) {
       int64_t n = share[set];
-      for (int i = 0; i < p.n_loops; i++) if (set >> i & 1) n *= p.loop[i]->src[0]->a;
+      for (int i = 0; i < p.n_loops; i++) if (set >> i & 1) n *= p.size[i];
       start[set] = bytes;
       bytes += n;
     }

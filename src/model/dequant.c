@@ -86,11 +86,37 @@ enum dtype dequant_buffer_dtype(const struct format *f) {
   }
 }
 
+// The expression over blocks {rows, n, bytes of a block}.
+static tensor *blocks_to_floats(graph *g, const struct format *f, tensor *bytes) {
+  blocks b = {.g = g, .bytes = bytes, .rows = bytes->shape->dim[0], .n = bytes->shape->dim[1]->a};
+  return expressions[f->id](&b);
+}
+
+static void check_format(const struct format *f, int64_t cols) {
+  if (dequant_buffer_dtype(f) == DT_U8 && (f->id >= COUNT(expressions) || !expressions[f->id] || cols % f->block))
+    die("format %s has no expression for rows of %lld", f->name, (long long)cols);
+}
+
 tensor *dequant(graph *g, const struct format *f, int64_t id, int64_t rows, int64_t cols) {
   enum dtype dt = dequant_buffer_dtype(f);
+  check_format(f, cols);
   if (dt != DT_U8) return t_cast(g, t_reshape_i(g, t_weight(g, id, dt, rows * cols), 2, (int64_t[]){rows, cols}), DT_F32);
-  if (f->id >= COUNT(expressions) || !expressions[f->id] || cols % f->block) die("format %s has no expression for rows of %lld", f->name, (long long)cols);
-  blocks b = {.g = g, .rows = rows, .n = cols / f->block};
-  b.bytes = t_reshape_i(g, t_weight(g, id, DT_U8, rows * b.n * f->bytes), 3, (int64_t[]){rows, b.n, f->bytes});
-  return t_reshape_i(g, expressions[f->id](&b), 2, (int64_t[]){rows, cols});
+  int64_t n = cols / f->block;
+  tensor *bytes = t_reshape_i(g, t_weight(g, id, DT_U8, rows * n * f->bytes), 3, (int64_t[]){rows, n, f->bytes});
+  return t_reshape_i(g, blocks_to_floats(g, f, bytes), 2, (int64_t[]){rows, cols});
+}
+
+tensor *dequant_chosen(graph *g, const struct format *f, int64_t id, int64_t matrices, int64_t rows, int64_t cols, tensor *chosen) {
+  enum dtype dt = dequant_buffer_dtype(f);
+  uop *d[MAX_DIMS], *all = uop_idx(g, rows);
+  int n = chosen->shape->n;
+  check_format(f, cols);
+  for (int i = 0; i < n; i++) all = idx_mul(g, d[i] = chosen->shape->dim[i], all);
+  d[n] = uop_idx(g, rows); d[n + 1] = uop_idx(g, cols);
+  if (dt != DT_U8) return t_cast(g, t_gather(g, t_reshape_i(g, t_weight(g, id, dt, matrices * rows * cols), 3, (int64_t[]){matrices, rows, cols}), chosen), DT_F32);
+  int64_t per_row = cols / f->block;
+  tensor *bytes = t_reshape_i(g, t_weight(g, id, DT_U8, matrices * rows * per_row * f->bytes), 4, (int64_t[]){matrices, rows, per_row, f->bytes});
+  // the choice is made among bytes, so that the expression is one of rows like any other's
+  bytes = t_reshape(g, t_gather(g, bytes, chosen), 3, (uop *[]){all, uop_idx(g, per_row), uop_idx(g, f->bytes)});
+  return t_reshape(g, blocks_to_floats(g, f, bytes), n + 2, d);
 }

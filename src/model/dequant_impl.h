@@ -6,12 +6,12 @@
 #define WEFT_DEQUANT_IMPL_H
 #include "model/dequant.h"
 
-typedef struct blocks { graph *g; tensor *bytes; int64_t rows, n; } blocks;   // bytes: U8 {rows, n blocks, bytes of a block}
+typedef struct blocks { graph *g; tensor *bytes; uop *rows; int64_t n; } blocks;   // bytes: U8 {rows, n blocks, bytes of a block}
 
 static inline tensor *as(const blocks *b, tensor *x, int n, const int64_t *tail) {      // x as {rows, n blocks, tail...}
-  int64_t d[MAX_DIMS] = {b->rows, b->n};
-  for (int i = 0; i < n; i++) d[2 + i] = tail[i];
-  return t_reshape_i(b->g, x, 2 + n, d);
+  uop *d[MAX_DIMS] = {b->rows, uop_idx(b->g, b->n)};
+  for (int i = 0; i < n; i++) d[2 + i] = uop_idx(b->g, tail[i]);
+  return t_reshape(b->g, x, 2 + n, d);
 }
 #define AS(b, x, ...) as(b, x, (int)COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
 

@@ -23,12 +23,12 @@ static bool is_sum(const uop *u) { return u->op == OP_ADD || u->op == OP_SUB; }
 // What sums and products are made of, above their operands
 static bool is_spine(const uop *u) { return u->dt == DT_F32 && (is_sum(u) || u->op == OP_MUL || u->op == OP_NEG || from_integers(u)); }
 
-// Does u hang on nothing but weights and constants?
+// Does u hang on nothing but weights and constants? Which of several weights it is may be chosen by anything (experts).
 static bool is_constant(uop *u, map *memo) {
   void *known;
   if (map_get(memo, (uint64_t)(uintptr_t)u, &known)) return known != NULL;
-  bool c = u->op == OP_BUFFER ? u->s != NULL : u->op != OP_VAR && u->op != OP_ASSIGN && u->op != OP_AFTER;
-  size_t n = is_movement(u) ? 1 : u->nsrc;             // sizes may be symbolic
+  bool c = u->op == OP_BUFFER ? u->s != NULL : u->op != OP_VAR && u->op != OP_ASSIGN && u->op != OP_AFTER && u->op != OP_CONTIGUOUS;
+  size_t n = is_movement(u) || u->op == OP_GATHER ? 1 : u->nsrc;             // sizes may be symbolic
   for (size_t i = 0; c && i < n; i++) c = is_constant(u->src[i], memo);
   map_put(memo, u, (void *)(uintptr_t)c);
   return c;
@@ -166,7 +166,7 @@ static uop *split_merged(graph *g, uop *u, uop *const *v, void *ctx) {
 
 // --- 2. spread ------------------------------------------------------------------------------------------------------
 
-// Over an EXPAND, a RESHAPE that only adds or drops axes of size 1 changes places with it.
+// Over an EXPAND, a RESHAPE that only adds or drops axes of size 1, or cuts axes that are not expanded, changes places with it.
 static uop *reshape_below_expand(graph *g, uop *u) {
   uop *e = u->src[0], *in = e->src[0], *d[MAX_DIMS];
   const shape *to = u->shape, *from = e->shape;
@@ -175,8 +175,13 @@ static uop *reshape_below_expand(graph *g, uop *u) {
     while (i < from->n && is_one(from->dim[i]) && from->dim[i] != to->dim[j]) i++;
     if (is_one(to->dim[j])) { d[j] = to->dim[j]; continue; }
     while (i < from->n && is_one(from->dim[i])) i++;
-    if (i == from->n || from->dim[i] != to->dim[j]) return NULL;
-    d[j] = in->shape->dim[i++];
+    if (i == from->n) return NULL;
+    if (from->dim[i] == to->dim[j]) { d[j] = in->shape->dim[i++]; continue; }
+    uop *cut = to->dim[j];
+    d[j] = cut;
+    while (cut != from->dim[i] && j + 1 < to->n) cut = idx_mul(g, cut, d[j + 1] = to->dim[j + 1]), j++;
+    if (cut != from->dim[i] || in->shape->dim[i] != from->dim[i]) return NULL;
+    i++;
   }
   while (i < from->n && is_one(from->dim[i])) i++;
   if (i != from->n) return NULL;
@@ -513,10 +518,10 @@ uop *dots_run(graph *g, uop *u, const dots_pass *pass) { return graph_rewrite(g,
 // --- all of a graph -------------------------------------------------------------------------------------------------
 
 // A stand-in for an activation, so that the passes see one matmul and not what led to it: memory of the same shape.
-static tensor *stand_in(graph *g, const uop *u) {
+static tensor *stand_in(graph *g, const uop *u, int64_t id, enum dtype dt) {
   int64_t most[MAX_DIMS], n = 1;
   for (int i = 0; i < u->shape->n; i++) n *= most[i] = u->shape->dim[i]->vmax;
-  tensor *t = t_reshape_i(g, t_buffer(g, PLACEHOLDER, DT_F32, n), u->shape->n, most);
+  tensor *t = t_reshape_i(g, t_buffer(g, id, dt, n), u->shape->n, most);
   for (int i = 0; i < u->shape->n; i++) if (u->shape->dim[i]->op != OP_CONST) t = t_slice(g, t, i, uop_idx(g, 0), u->shape->dim[i]);
   return t_contiguous(g, t);                      // a node that no pass looks behind
 }
@@ -532,16 +537,25 @@ static bool reads_integers(uop *u, map *seen) {
 // Stand-ins for what differs between layers, so that equal products are rewritten once: known maps a product of stand-ins to what it becomes.
 typedef struct rewriting { graph *g; arena *mem; map known, constant; } rewriting;
 
-static void find_weights(rewriting *r, uop *weight, map *to, map *back) {
-  uop_list l = uop_toposort(r->mem, &weight, 1);
-  int n = 0;
-  for (size_t i = 0; i < l.n; i++) {
-    uop *b = l.at[i];
-    if (b->op != OP_BUFFER) continue;
-    uop *stand = uop_new(r->g, OP_BUFFER, (enum dtype)b->dt, 1, NULL, 0, (uarg){PLACEHOLDER - ++n, b->b, b->s, b->s_len});
-    map_put(to, b, stand);
-    map_put(back, stand, b);
+typedef struct stands { map to, back, seen; int n; } stands;
+
+static void stand_for(stands *s, uop *u, uop *stand) {
+  map_put(&s->to, u, stand);
+  map_put(&s->back, stand, u);
+}
+
+static void find_weights(rewriting *r, uop *u, stands *s) {
+  graph *g = r->g;
+  if (map_has(&s->seen, u)) return;
+  map_put(&s->seen, u, u);
+  if (u->op == OP_BUFFER) stand_for(s, u, uop_new(g, OP_BUFFER, (enum dtype)u->dt, 1, NULL, 0, (uarg){PLACEHOLDER - ++s->n, u->b, u->s, u->s_len}));
+  uop *by = u->op == OP_GATHER ? u->src[1] : NULL;
+  if (by && by->shape && by->vmin < by->vmax && !is_constant(by, &r->constant)) {         // what chooses among weights
+    tensor *t = t_cast(g, stand_in(g, by, PLACEHOLDER - ++s->n, DT_I32), DT_IDX);
+    stand_for(s, by, t_op2(g, OP_MIN, t_op2(g, OP_MAX, t, uop_idx(g, by->vmin)), uop_idx(g, by->vmax)));
+    map_put(&s->seen, by, by);
   }
+  for (size_t i = 0; i < u->nsrc; i++) find_weights(r, u->src[i], s);
 }
 
 // The sum of an activation times a quantised weight, rewritten; or u.
@@ -550,7 +564,8 @@ static uop *rewrite_dot(rewriting *r, uop *u) {
   if (u->op != OP_REDUCE_AXIS || u->a != OP_ADD || u->dt != DT_F32 || body->op != OP_MUL) return u;
   bool first = is_constant(body->src[0], &r->constant);
   uop *weight = body->src[first ? 0 : 1], *act = body->src[first ? 1 : 0];
-  map seen = {0}, to = {0}, back = {0};
+  map seen = {0};
+  stands t = {.n = 0};
   bool ok = is_constant(weight, &r->constant) && !is_constant(act, &r->constant) && reads_integers(weight, &seen);
   map_free(&seen);
   if (!ok) return u;
@@ -558,18 +573,16 @@ static uop *rewrite_dot(rewriting *r, uop *u) {
   const uop *K = body->shape->dim[body->shape->n - 1];
   while (is_movement(act) && act->src[0]->shape->dim[act->src[0]->shape->n - 1] == K) act = act->src[0];
   if (!act->shape || act->dt != DT_F32) return u;
-  uop *stand = stand_in(r->g, act);
-  map_put(&to, act, stand);
-  map_put(&back, stand, act);
-  find_weights(r, weight, &to, &back);
-  uop *plain = uop_substitute(r->g, u, &to), *v = map_ptr(&r->known, plain);
+  stand_for(&t, act, stand_in(r->g, act, PLACEHOLDER, DT_F32));
+  find_weights(r, weight, &t);
+  uop *plain = uop_substitute(r->g, u, &t.to), *v = map_ptr(&r->known, plain);
   if (!v) {
     v = plain;
     for (const dots_pass *p = dots_passes; p->name; p++) v = dots_run(r->g, v, p);
     map_put(&r->known, plain, v);
   }
-  v = uop_substitute(r->g, v, &back);
-  map_free(&to); map_free(&back);
+  v = uop_substitute(r->g, v, &t.back);
+  map_free(&t.to); map_free(&t.back); map_free(&t.seen);
   return v;
 }
 

@@ -124,8 +124,9 @@ static bool may_store(const uop *u) {
 // What hangs on nothing but weights is not stored for a token: it would be written and read like a bigger weight, and the
 // structure of a reduction over it would depend on whether it was.
 static void note_constant(decide *d, const uop *u) {
-  bool constant = u->op == OP_BUFFER ? u->s != NULL : u->op != OP_VAR && u->op != OP_ASSIGN && u->op != OP_AFTER;
-  for (size_t i = 0; i < u->nsrc; i++) constant &= map_has(&d->constant, u->src[i]);
+  bool constant = u->op == OP_BUFFER ? u->s != NULL : u->op != OP_VAR && u->op != OP_ASSIGN && u->op != OP_AFTER && u->op != OP_CONTIGUOUS;
+  size_t n = u->op == OP_GATHER || (op_flags((enum op)u->op) & OPF_MOVEMENT) ? 1 : u->nsrc;         // one of several weights is a weight, whatever chooses it
+  for (size_t i = 0; i < n; i++) constant &= map_has(&d->constant, u->src[i]);
   if (constant) map_put(&d->constant, u, (void *)1);
 }
 

@@ -1,0 +1,109 @@
+// One of several weights, chosen by a number that another kernel stored (mixture of experts): a product with it is the product with that weight, bit for
+// bit; it stays an integer dot product over a stream; and of the weights only the chosen ones are read.
+#define _GNU_SOURCE
+#include "codegen/kernel_rig.h"
+#include "codegen/format_blocks.h"
+#include "model/dequant.h"
+#include "schedule/dots.h"
+
+enum { EXPERTS = 9, ROWS = 64, COLS = 512, CHOSEN = 3, TOKENS = 2, PAIRS = CHOSEN * TOKENS };
+static const int32_t picks[PAIRS] = {8, 0, 5, 1, -3, 77};                // the last two are clamped
+
+// x{TOKENS, 1, COLS} times the chosen; or times all of them, {TOKENS, EXPERTS * ROWS}.
+static int make(kt_run *r, const struct format *f, bool chosen) {
+  *r = (kt_run){.name = f->name, .t = {.g = graph_new(NULL), .seed = 7, .tolerance = 1e-10}};
+  kt *t = &r->t;
+  graph *g = t->g;
+  int64_t n = (int64_t)EXPERTS * ROWS * COLS / f->block;
+  tensor *x = kt_in(t, DT_F32, KT_UNIT, KT_DIMS(TOKENS, COLS));
+  bool blocks = f->block > 1;
+  int w = kt_buffer(t, dequant_buffer_dtype(f), blocks ? n * f->bytes : n, KT_UNIT);
+  if (blocks) format_blocks(f, t->bufs[w].start, n, &t->seed);
+  tensor *which = kt_in(t, DT_I32, KT_SMALL_INTS, KT_DIMS(TOKENS, CHOSEN)), *y;
+  memcpy(t->bufs[t->n_bufs - 1].start, picks, sizeof picks);
+  if (chosen) {
+    tensor *e = dequant_chosen(g, f, w, EXPERTS, ROWS, COLS, which);
+    y = t_reduce(g, t_mul(g, t_reshape_i(g, x, 4, (int64_t[]){TOKENS, 1, 1, COLS}), e), OP_ADD, 3);
+    y = t_reshape_i(g, y, 3, (int64_t[]){TOKENS, CHOSEN, ROWS});
+  } else {
+    y = t_matmul(g, x, dequant(g, f, w, EXPERTS * ROWS, COLS));
+  }
+  kt_out(t, y);
+  schedule_graph(g, integer_dots(g, uop_new(g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0})), &r->s);
+  return w;
+}
+
+static const sched_kernel *product_of(const kt_run *r, int w) {
+  for (int i = 0; i < r->s.n_kernels; i++)
+    for (int b = 0; b < r->s.kernels[i].n_bufs; b++) if (r->s.kernels[i].bufs[b] == w) return &r->s.kernels[i];
+  die("no kernel reads the weight");
+}
+
+static void run_all(kt_run *r, const kt_backend *b, float *out) {
+  kt_code code[KT_KERNELS] = {{0}};
+  kt_memory m;
+  for (int i = 0; i < r->s.n_kernels; i++) code[i] = kt_compile(r->t.g, r->s.kernels[i].ast, b);
+  kt_memory_init(&m, &r->t, r->s.arena_bytes);
+  kt_execute(r, code, NULL, &m, false);
+  memcpy(out, m.at[r->t.n_bufs - 1], (size_t)r->t.bufs[r->t.n_bufs - 1].elems * sizeof *out);
+  kt_memory_free(&m);
+  for (int i = 0; i < r->s.n_kernels; i++) kt_code_free(&code[i]);
+}
+
+static void native(kt_backend *b) {
+  if (!kt_backend_cpu(b, "native", KT_LLVM, "native") || !b->cpu.descriptors) fail_msg("this machine has no dot product: a row for it belongs in codegen/descriptor.c");
+}
+
+static const uint32_t formats[] = {FORMAT_F32, FORMAT_F16, FORMAT_Q4_0, FORMAT_Q4_1, FORMAT_Q5_0, FORMAT_Q8_0, FORMAT_Q4_K, FORMAT_Q5_K, FORMAT_Q6_K, FORMAT_MXFP4, FORMAT_IQ4_XS, FORMAT_IQ2_XS};
+
+static void test_same_as_the_weight_itself(void **state) {
+  (void)state;
+  kt_backend b;
+  native(&b);
+  for (size_t i = 0; i < COUNT(formats); i++) {
+    const struct format *f = format_by_id(formats[i]);
+    kt_run some, all;
+    float a[PAIRS][ROWS] = {{0}}, c[TOKENS][EXPERTS][ROWS] = {{{0}}};
+    make(&some, f, true);
+    make(&all, f, false);
+    run_all(&some, &b, &a[0][0]);
+    run_all(&all, &b, &c[0][0][0]);
+    for (int p = 0; p < PAIRS; p++) {
+      int e = picks[p] < 0 ? 0 : picks[p] >= EXPERTS ? EXPERTS - 1 : picks[p];
+      if (memcmp(a[p], c[p / CHOSEN][e], sizeof a[p])) fail_msg("%s: choice %d of expert %d is another product: %.9g instead of %.9g", f->name, p, e, (double)a[p][0], (double)c[p / CHOSEN][e][0]);
+    }
+    kt_finish(&some); kt_finish(&all);
+  }
+}
+
+static void test_streams_and_bytes(void **state) {
+  (void)state;
+  kt_backend b;
+  native(&b);
+  for (size_t i = 0; i < COUNT(formats); i++) {
+    const struct format *f = format_by_id(formats[i]);
+    if (f->block == 1) continue;
+    kt_run some;
+    int w = make(&some, f, true);
+    const sched_kernel *k = product_of(&some, w);
+    program *p = codegen(some.t.g, k->ast, &b.t, NULL);
+    const program_stream *s = NULL;
+    bool dot = false;
+    for (int j = 0; j < p->n_streams; j++) if (k->bufs[p->streams[j].param] == w) s = &p->streams[j];
+    for (size_t j = 0; j < p->n; j++) dot |= p->at[j]->op == OP_DOT4;
+    if (f->id != FORMAT_IQ2_XS) {
+      if (!s || s->bytes > some.t.bufs[w].elems * 21 / 20) fail_msg("%s: no stream", f->name);
+      if (!dot) fail_msg("%s: no dot product", f->name);
+    }
+    double estimate = (double)program_eval(p, p->bytes, NULL), weight = (double)some.t.bufs[w].elems, share = (double)PAIRS / EXPERTS;
+    if (estimate < weight * share || estimate > weight * (share + 0.1)) fail_msg("%s: %g bytes are read of %g, which is not %d experts of %d", f->name, estimate, weight, PAIRS, EXPERTS);
+    program_free(p);
+    kt_finish(&some);
+  }
+}
+
+int main(void) {
+  env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_as_the_weight_itself), cmocka_unit_test(test_streams_and_bytes)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
