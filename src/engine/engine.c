@@ -23,7 +23,7 @@ struct engine {
   struct engine_options o;
   int n_ctx;
   int64_t ctx, chunk, room;               // positions of the cache as laid out; tokens of a chunk, and what its plan has room for
-  void **caches;
+  void **states;                          // caches of attention and other memory of the sequence
   weights w;
   int32_t *ids;
   float *logits;
@@ -38,29 +38,37 @@ static void progress(const engine *e, const char *what, double fraction) {
 
 // --- memory ---------------------------------------------------------------------------------------------------------
 
-static uint64_t cache_bytes(const engine *e) { return (uint64_t)model_kv_elements(e->m, e->ctx) * 2; }
+static uint64_t state_bytes(const engine *e, int i) { return model_state_bytes(e->m, i, e->ctx); }
+
+// Of all states; UINT64_MAX where that is no number.
+static uint64_t kv_bytes(const engine *e) {
+  uint64_t sum = 0;
+  for (int i = 0; i < model_n_states(e->m); i++) if (!add_u64(sum, state_bytes(e, i), &sum)) return UINT64_MAX;
+  return sum;
+}
 
 static int reserve(engine *e, error *err) {
-  uint64_t n = (uint64_t)e->m->n_layer * 2, kv, need, have;
-  if (!mul_u64(cache_bytes(e), n, &kv) || !add_u64(kv, gguf_file_bytes(e->file), &need)) return error_set(err, "%s: a KV cache for %d positions is too large", gguf_path(e->file), e->n_ctx);
+  uint64_t kv = kv_bytes(e), need, have;
+  int n = model_n_states(e->m);
+  if (!add_u64(kv, gguf_file_bytes(e->file), &need)) return error_set(err, "%s: a KV cache for %d positions is too large", gguf_path(e->file), e->n_ctx);
   if (!memory_available(&have, NULL) && need > have)
     return error_set(err, "%s: %.2f GiB of model and %.2f GiB of KV cache for %d positions, but only %.2f GiB of memory are free; a smaller context (-c) needs less",
                      gguf_path(e->file), (double)gguf_file_bytes(e->file) / (1 << 30), (double)kv / (1 << 30), e->n_ctx, (double)have / (1 << 30));
-  e->caches = xcalloc(n, sizeof *e->caches);
-  for (uint64_t i = 0; i < n; i++) if (!(e->caches[i] = memory_reserve(cache_bytes(e), err))) return -1;
+  e->states = xcalloc((size_t)n, sizeof *e->states);
+  for (int i = 0; i < n; i++) if (!(e->states[i] = memory_reserve(state_bytes(e, i), err))) return -1;
   e->ids = xcalloc((size_t)e->room, sizeof *e->ids);
-  e->logits = xcalloc((size_t)e->m->n_vocab + 64, sizeof *e->logits);
+  e->logits = xcalloc((size_t)model_n_vocab(e->m) + 64, sizeof *e->logits);
   return 0;
 }
 
 static void *buffer(void *ctx, int64_t id) {
   engine *e = ctx;
-  int64_t own = id - model_buffer_id(e->m, 0);
+  int64_t own = id - model_buffer_id(e->file, 0);
   if (codebook_is(id)) return codebook_data(id);
   if (own < 0) return (void *)(uintptr_t)gguf_tensor_at(e->file, (size_t)id)->data;
   if (own == BUF_IDS) return e->ids;
   if (own == BUF_LOGITS) return e->logits;
-  return e->caches[own - BUF_CACHE];
+  return e->states[own - BUF_STATE];
 }
 
 // --- plans ----------------------------------------------------------------------------------------------------------
@@ -72,8 +80,8 @@ static void role(void *ctx, const sched_kernel *k, char *out, size_t cap) {
   bool cache = false;
   for (int i = 0; i < k->n_bufs; i++) {
     if (codebook_is(k->bufs[i])) continue;
-    int64_t own = k->bufs[i] - model_buffer_id(e->m, 0);
-    if (own >= BUF_CACHE && k->bufs[i] < TEMP_IDS) cache = true;
+    int64_t own = k->bufs[i] - model_buffer_id(e->file, 0);
+    if (own >= BUF_STATE && k->bufs[i] < TEMP_IDS) cache = true;
     if (own >= 0) continue;
     const gguf_tensor *t = gguf_tensor_at(e->file, (size_t)k->bufs[i]);
     if (!best || t->nbytes > best->nbytes) best = t;
@@ -101,7 +109,7 @@ static void filled(void *ctx, int64_t id, double from, double to, double done) {
 
 static int build(engine *e, stage *st, int64_t chunk, bool logits, error *err) {
   st->g = graph_new(NULL);
-  uop *sink = model_graph(e->m, st->g, &(model_shape){.ctx = e->ctx, .chunk = chunk, .logits = logits});
+  uop *sink = model_graph(e->m, st->g, &(model_shape){.ctx = e->ctx, .n_ctx = e->n_ctx, .chunk = chunk, .logits = logits});
   if (!e->o.exact) sink = integer_dots(st->g, sink);
   schedule_graph(st->g, sink, &st->s);
   if (plan_build(e->d, st->g, &st->s, &(plan_options){.buffer = buffer, .ctx = e, .role = role, .progress = compiling, .stream = stream, .filled = filled}, &st->p, err)) return -1;
@@ -114,7 +122,7 @@ static int build(engine *e, stage *st, int64_t chunk, bool logits, error *err) {
 static int start(engine *e, const char *path, error *err) {
   if (gguf_open(path, &e->file, err) || model_open(e->file, &e->m, err) || tokenizer_from_gguf(e->file, &e->tok, err)) return -1;
   progress(e, "loading", 0.3);
-  e->n_ctx = e->o.n_ctx ? e->o.n_ctx : e->m->n_ctx_train;
+  e->n_ctx = e->o.n_ctx ? e->o.n_ctx : model_n_ctx_train(e->m);
   e->chunk = e->o.chunk > 0 ? min_i64(e->o.chunk, MAX_CHUNK) : DEFAULT_CHUNK;
   // room for a chunk that begins at the last position: then every index is in bounds whatever the two variables are
   e->room = (int64_t)round_up((size_t)e->chunk, CTX_STEP);
@@ -146,8 +154,8 @@ void engine_close(engine *e) {
   close_stage(&e->many);
   device_close(e->d);
   weights_free(&e->w);
-  if (e->caches) for (int i = 0; i < 2 * e->m->n_layer; i++) memory_release(e->caches[i], cache_bytes(e));
-  free(e->caches); free(e->ids); free(e->logits);
+  if (e->states) for (int i = 0; i < model_n_states(e->m); i++) memory_release(e->states[i], state_bytes(e, i));
+  free(e->states); free(e->ids); free(e->logits);
   model_close(e->m);
   tokenizer_free(e->tok);
   gguf_close(e->file);
@@ -156,12 +164,12 @@ void engine_close(engine *e) {
 
 const gguf *engine_gguf(const engine *e) { return e->file; }
 const tokenizer *engine_tokenizer(const engine *e) { return e->tok; }
-int engine_n_vocab(const engine *e) { return e->m->n_vocab; }
+int engine_n_vocab(const engine *e) { return model_n_vocab(e->m); }
 int engine_n_ctx(const engine *e) { return e->n_ctx; }
 
 int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err) {
   if (!n || pos < 0 || n > (size_t)(e->n_ctx - pos)) die("engine_eval: %zu tokens at %d of %d", n, pos, e->n_ctx);
-  for (size_t i = 0; i < n; i++) if (ids[i] < 0 || ids[i] >= e->m->n_vocab) die("engine_eval: token %d of %d", ids[i], e->m->n_vocab);
+  for (size_t i = 0; i < n; i++) if (ids[i] < 0 || ids[i] >= model_n_vocab(e->m)) die("engine_eval: token %d of %d", ids[i], model_n_vocab(e->m));
   if (gguf_check_size(e->file, err)) return -1;
   if (n > FEW && !e->many.p && build(e, &e->many, e->room, false, err)) return -1;
   while (n > FEW) {
@@ -182,15 +190,15 @@ void engine_stats(const engine *e, struct engine_stats *out) {
   plan_stats s = plan_get_stats(e->one.p);
   *out = (struct engine_stats){
     .load_ms = e->load_ms, .compile_ms = e->compile_ms, .kernels_compiled = e->compiled,
-    .kernels_per_token = s.dispatches, .kernels_per_block = (double)s.dispatches / e->m->n_layer,
+    .kernels_per_token = s.dispatches, .kernels_per_block = (double)s.dispatches / model_n_layer(e->m),
     .fusion_rate = s.dispatches ? (double)s.graph_ops / s.dispatches : 0,
-    .kv_bytes = cache_bytes(e) * 2 * (uint64_t)e->m->n_layer, .peak_rss_bytes = memory_peak_rss(),
+    .kv_bytes = kv_bytes(e), .peak_rss_bytes = memory_peak_rss(),
     .n_params = gguf_n_params(e->file), .model_bytes = gguf_tensor_bytes(e->file),
   };
 }
 
 device *engine_device(engine *e) { return e->d; }
-int engine_n_layer(const engine *e) { return e->m->n_layer; }
+int engine_n_layer(const engine *e) { return model_n_layer(e->m); }
 int engine_chunk(const engine *e) { return (int)e->chunk; }
 
 int engine_plan(engine *e, bool prompt, plan **p, int32_t **ids, error *err) {

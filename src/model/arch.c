@@ -1,12 +1,12 @@
 // The table of architectures. A row says how a family differs from the plain decoder that model_graph.c builds; hyper-parameters come
 // from the file, under the architecture's name.
 #include <string.h>
-#include "model/model.h"
+#include "model/model_impl.h"
 
 static const arch table[] = {
-  {"llama", 0},
-  {"qwen2", ARCH_NEOX | ARCH_QKV_BIAS},
-  {"qwen3", ARCH_NEOX | ARCH_QK_NORM},
+  {.name = "llama"},
+  {.name = "qwen2", .flags = ARCH_NEOX | ARCH_QKV_BIAS},
+  {.name = "qwen3", .flags = ARCH_NEOX | ARCH_QK_NORM},
 };
 
 const arch *arch_at(size_t i) { return i < COUNT(table) ? &table[i] : NULL; }

@@ -259,6 +259,12 @@ const gguf_tensor *gguf_tensor_find(const gguf *g, const char *name) {
   return NULL;
 }
 
+size_t gguf_tensor_index(const gguf *g, const gguf_tensor *t) {
+  size_t before = 0;
+  for (uint32_t i = 0; i < t->shard; i++) before += g->files[i].shard.n_tensors;
+  return before + (size_t)(t - g->files[t->shard].tensors);
+}
+
 const gguf_shard *gguf_shard_at(const gguf *g, size_t i) {
   if (i >= g->n_files) die("gguf: file %zu of %zu", i, g->n_files);
   return &g->files[i].shard;

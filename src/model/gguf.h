@@ -147,6 +147,7 @@ gguf_value gguf_elem(const gguf_value *v, size_t i);        // of any type, as a
 size_t gguf_n_tensors(const gguf *g);
 const gguf_tensor *gguf_tensor_at(const gguf *g, size_t i);
 const gguf_tensor *gguf_tensor_find(const gguf *g, const char *name);   // NULL: no such tensor
+size_t gguf_tensor_index(const gguf *g, const gguf_tensor *t);          // of a tensor of this file: gguf_tensor_at(g, index) == t
 uint64_t gguf_tensor_bytes(const gguf *g);                  // sum of nbytes
 uint64_t gguf_n_params(const gguf *g);                      // sum of elements
 uint64_t gguf_file_bytes(const gguf *g);                    // sum of the sizes of the files

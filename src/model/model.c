@@ -1,108 +1,62 @@
-// From a validated GGUF file to a checked model description: see model.h. Every number that later sizes a tensor or a loop is
-// looked at here, once; what passes is consistent.
-#include "model/model.h"
-#include <math.h>
+// From a validated GGUF file to a checked model description: see model.h. Keys and tensors are looked at here and in the `load` functions
+// of the parts, once; what passes is consistent.
 #include <stdlib.h>
 #include <string.h>
+#include "model/model_impl.h"
 
-typedef struct loader { const gguf *f; model *m; error *err; char key[160]; } loader;
-
-static const char *key(loader *l, const char *rest) {
-  snprintf(l->key, sizeof l->key, "%s.%s", l->m->arch->name, rest);
-  return l->key;
-}
-
-// A required count within limits.
-static int count(loader *l, const char *rest, uint32_t lo, uint32_t hi, int *out) {
-  uint32_t v;
-  if (gguf_u32(l->f, key(l, rest), &v, l->err)) return -1;
-  if (v < lo || v > hi) return gguf_fail(l->f, l->key, l->err, "%u is not in %u..%u", v, lo, hi);
-  *out = (int)v;
-  return 0;
-}
-
-static int count_or(loader *l, const char *rest, uint32_t fallback, uint32_t lo, uint32_t hi, int *out) {
-  if (gguf_find(l->f, key(l, rest))) return count(l, rest, lo, hi, out);
-  *out = (int)fallback;
-  return 0;
-}
-
-// The same number for every layer (files may give an array of it).
-static int count_all(loader *l, const char *rest, uint32_t lo, uint32_t hi, int *out) {
-  uint32_t each[MODEL_MAX_LAYERS];
-  if (gguf_u32_each(l->f, key(l, rest), (size_t)l->m->n_layer, each, l->err)) return -1;
-  for (int i = 0; i < l->m->n_layer; i++) {
-    if (each[i] < lo || each[i] > hi) return gguf_fail(l->f, l->key, l->err, "%u is not in %u..%u", each[i], lo, hi);
-    if (each[i] != each[0]) return gguf_fail(l->f, l->key, l->err, "differs between layers (%u in layer 0, %u in layer %d), which %s does not support", each[0], each[i], i, l->m->arch->name);
-  }
-  *out = (int)each[0];
-  return 0;
-}
-
-static int number(loader *l, const char *rest, double lo, double hi, double *out) {
-  if (gguf_f64(l->f, key(l, rest), out, l->err)) return -1;
-  if (!(*out >= lo && *out <= hi)) return gguf_fail(l->f, l->key, l->err, "%g is not in %g..%g", *out, lo, hi);
-  return 0;
-}
-
-static int rope(loader *l) {
-  model *m = l->m;
-  if (count_or(l, "rope.dimension_count", (uint32_t)m->head_dim, 2, (uint32_t)m->head_dim, &m->rope_dim)) return -1;
-  if (m->rope_dim % 2) return gguf_fail(l->f, key(l, "rope.dimension_count"), l->err, "%d is odd", m->rope_dim);
-  m->rope_base = 10000;
-  if (gguf_find(l->f, key(l, "rope.freq_base")) && number(l, "rope.freq_base", 1e-3, 1e12, &m->rope_base)) return -1;
-  gguf_string type;
-  if (gguf_str_opt(l->f, key(l, "rope.scaling.type"), "none", &type, l->err)) return -1;
-  m->rope_scale = 1;
-  if (type.n == 6 && !memcmp(type.at, "linear", 6)) return number(l, "rope.scaling.factor", 1e-3, 1e6, &m->rope_scale);
-  if (type.n == 4 && !memcmp(type.at, "none", 4)) return 0;
-  char text[64];
-  return gguf_fail(l->f, l->key, l->err, "'%s' is not supported yet (known: none, linear)", gguf_quote(text, sizeof text, type.at, type.n));
-}
-
-static int hyper_parameters(loader *l) {
-  model *m = l->m;
-  if (count(l, "block_count", 1, MODEL_MAX_LAYERS, &m->n_layer) || count(l, "embedding_length", 1, 1 << 20, &m->n_embd) ||
-      count_all(l, "attention.head_count", 1, 1 << 14, &m->n_head) || count_all(l, "feed_forward_length", 1, 1 << 24, &m->n_ff)) return -1;
-  m->n_kv = m->n_head;
-  if (gguf_find(l->f, key(l, "attention.head_count_kv")) && count_all(l, "attention.head_count_kv", 1, 1 << 14, &m->n_kv)) return -1;
-  if (m->n_kv > m->n_head || m->n_head % m->n_kv)
-    return gguf_fail(l->f, key(l, "attention.head_count_kv"), l->err, "%d does not divide attention.head_count = %d", m->n_kv, m->n_head);
-  if (!gguf_find(l->f, key(l, "attention.key_length")) && m->n_embd % m->n_head)
-    return gguf_fail(l->f, key(l, "attention.head_count"), l->err, "%d does not divide embedding_length = %d", m->n_head, m->n_embd);
-  int value;
-  if (count_or(l, "attention.key_length", (uint32_t)(m->n_embd / m->n_head), 2, 1 << 14, &m->head_dim) ||
-      count_or(l, "attention.value_length", (uint32_t)m->head_dim, 1, 1 << 14, &value)) return -1;
-  if (value != m->head_dim) return gguf_fail(l->f, l->key, l->err, "%d differs from attention.key_length = %d, which %s does not support", value, m->head_dim, m->arch->name);
-  if (m->head_dim % 2) return gguf_fail(l->f, key(l, "attention.key_length"), l->err, "%d is odd", m->head_dim);
-  if (count_or(l, "context_length", 2048, 1, 1u << 30, &m->n_ctx_train)) return -1;
-  if (number(l, "attention.layer_norm_rms_epsilon", 1e-12, 1, &m->eps)) return -1;
-  return rope(l);
-}
+static const char *const names[] = {
+  [W_NONE] = "",
+#define T(id, name) [W_##id] = name,
+  TENSORS(T)
+#undef T
+};
 
 // The tensor of this name must be there (unless optional), with this shape and a type that has an expression.
-static int check(loader *l, const char *name, int64_t ne0, int64_t ne1, bool optional) {
+static int check(loader *l, const char *name, const int64_t ne[3], bool optional, int *out) {
   const gguf_tensor *t = gguf_tensor_find(l->f, name);
   if (!t) return optional ? 0 : gguf_fail(l->f, NULL, l->err, "tensor '%s' is missing", name);
-  if (t->ne[0] != ne0 || t->ne[1] != ne1 || t->ne[2] != 1 || t->ne[3] != 1)
-    return gguf_fail(l->f, NULL, l->err, "tensor '%s' has shape {%lld, %lld, %lld, %lld}, expected {%lld, %lld}", name, (long long)t->ne[0],
-                     (long long)t->ne[1], (long long)t->ne[2], (long long)t->ne[3], (long long)ne0, (long long)ne1);
+  if (t->ne[0] != ne[0] || t->ne[1] != ne[1] || t->ne[2] != ne[2] || t->ne[3] != 1) {
+    char third[32] = "";
+    if (ne[2] != 1) snprintf(third, sizeof third, ", %lld", (long long)ne[2]);
+    return gguf_fail(l->f, NULL, l->err, "tensor '%s' has shape {%lld, %lld, %lld, %lld}, expected {%lld, %lld%s}", name, (long long)t->ne[0],
+                     (long long)t->ne[1], (long long)t->ne[2], (long long)t->ne[3], (long long)ne[0], (long long)ne[1], third);
+  }
   if (!t->format->computes) return gguf_fail(l->f, NULL, l->err, "tensor '%s' has type %s, which cannot be computed with yet", name, t->format->name);
+  *out = (int)gguf_tensor_index(l->f, t) + 1;
   return 0;
 }
 
-// The tensors of a matrix product, <name>.weight and what may go with it: a bias, and a factor of the whole (files with NVFP4 have those).
-static int check_linear(loader *l, const char *name, int64_t ne0, int64_t ne1, bool optional, bool bias_too) {
-  char full[96];
-  snprintf(full, sizeof full, "%s.weight", name);
-  if (check(l, full, ne0, ne1, optional)) return -1;
-  snprintf(full, sizeof full, "%s.bias", name);
-  if (check(l, full, ne1, 1, !bias_too)) return -1;
-  snprintf(full, sizeof full, "%s.scale", name);
-  return check(l, full, 1, 1, true);
+int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64_t ne2, unsigned flags) {
+  char stem[80], full[96];
+  tensor_ref *r = y ? &y->w[id] : &l->m->w[id];
+  if (y) snprintf(stem, sizeof stem, "blk.%d.%s", y->index, names[id]);
+  else snprintf(stem, sizeof stem, "%s", names[id]);
+  snprintf(full, sizeof full, "%s.weight", stem);
+  if (check(l, full, (int64_t[]){ne0, ne1, ne2}, flags & WANT_OPTIONAL, &r->weight)) return -1;
+  snprintf(full, sizeof full, "%s.bias", stem);
+  bool vector = ne1 == 1 && ne2 == 1;
+  if (check(l, full, vector ? (int64_t[]){ne0, 1, 1} : (int64_t[]){ne1, ne2, 1}, !(flags & WANT_BIAS), &r->bias)) return -1;
+  snprintf(full, sizeof full, "%s.scale", stem);
+  return check(l, full, (int64_t[]){ne2, 1, 1}, true, &r->scale);
 }
 
-static int check_vocabulary(loader *l) {
+int state(loader *l, layer *y, enum dtype dt, int64_t per_position, int64_t fixed) {
+  model *m = l->m;
+  if (y->state < 0) y->state = (int)m->states.n;
+  if (!per_position) m->recurrent = true;
+  vec_push(&m->states, ((state_kind){dt, per_position, fixed}));
+  return (int)m->states.n - 1;
+}
+
+static int load_keys(loader *l) {
+  model *m = l->m;
+  return key_count(l, "block_count", 1, MODEL_MAX_LAYERS, &m->n_layer) || key_count(l, "embedding_length", 1, 1 << 20, &m->n_embd) ||
+         key_count_or(l, "context_length", 2048, 1, 1u << 30, &m->n_ctx_train) ||
+         key_number(l, "attention.layer_norm_rms_epsilon", 1e-12, 1, &m->eps) ? -1 : 0;
+}
+
+// The vocabulary has as many tokens as the embedding has rows.
+static int load_ends(loader *l) {
   model *m = l->m;
   const gguf_tensor *e = gguf_tensor_find(l->f, "token_embd.weight");
   if (!e) return gguf_fail(l->f, NULL, l->err, "tensor 'token_embd.weight' is missing");
@@ -111,33 +65,39 @@ static int check_vocabulary(loader *l) {
   const gguf_value *tokens = gguf_find(l->f, "tokenizer.ggml.tokens");
   if (tokens && tokens->type == GGUF_ARRAY && tokens->a.n != (size_t)m->n_vocab)
     return gguf_fail(l->f, "tokenizer.ggml.tokens", l->err, "%zu tokens, but tensor 'token_embd.weight' has %d rows", tokens->a.n, m->n_vocab);
-  m->tied = !gguf_tensor_find(l->f, "output.weight");
-  return check_linear(l, "token_embd", m->n_embd, m->n_vocab, false, false) || check_linear(l, "output", m->n_embd, m->n_vocab, true, false) ||
-         check(l, "output_norm.weight", m->n_embd, 1, false) || check(l, "rope_freqs.weight", m->rope_dim / 2, 1, true) ? -1 : 0;
+  return want_matrix(l, NULL, W_TOKEN_EMBD, m->n_embd, m->n_vocab, 0) || want_matrix(l, NULL, W_OUTPUT, m->n_embd, m->n_vocab, WANT_OPTIONAL) ||
+         want_vector(l, NULL, W_OUTPUT_NORM, m->n_embd, 0) ? -1 : 0;
 }
 
-static int check_layer(loader *l, int i) {
+// What each layer is, before its parts look at their tensors: numbers of heads may differ, sizes of heads may not.
+static int describe_layers(loader *l) {
   model *m = l->m;
-  int64_t q = (int64_t)m->n_head * m->head_dim, kv = (int64_t)m->n_kv * m->head_dim, d = m->n_embd;
-  unsigned f = m->arch->flags;
-  const struct { const char *name; int64_t ne0, ne1; bool bias; } products[] = {
-    {"attn_q", d, q, f & ARCH_QKV_BIAS}, {"attn_k", d, kv, f & ARCH_QKV_BIAS}, {"attn_v", d, kv, f & ARCH_QKV_BIAS}, {"attn_output", q, d, false},
-    {"ffn_gate", d, m->n_ff, false}, {"ffn_up", d, m->n_ff, false}, {"ffn_down", m->n_ff, d, false},
-  };
-  const struct { const char *name; int64_t n; bool optional; } vectors[] = {
-    {"attn_norm.weight", d, false}, {"ffn_norm.weight", d, false},
-    {"attn_q_norm.weight", m->head_dim, !(f & ARCH_QK_NORM)}, {"attn_k_norm.weight", m->head_dim, !(f & ARCH_QK_NORM)},
-  };
-  char name[64];
-  for (size_t j = 0; j < COUNT(products); j++) {
-    snprintf(name, sizeof name, "blk.%d.%s", i, products[j].name);
-    if (check_linear(l, name, products[j].ne0, products[j].ne1, false, products[j].bias)) return -1;
+  uint32_t head[MODEL_MAX_LAYERS], kv[MODEL_MAX_LAYERS], ff[MODEL_MAX_LAYERS] = {0};
+  if (key_counts(l, "attention.head_count", 0, 1 << 14, head)) return -1;
+  memcpy(kv, head, sizeof kv);
+  if (has_key(l, "attention.head_count_kv") && key_counts(l, "attention.head_count_kv", 0, 1 << 14, kv)) return -1;
+  if (has_key(l, "feed_forward_length") && key_counts(l, "feed_forward_length", 0, 1 << 24, ff)) return -1;
+  uint32_t most = 1;
+  for (int i = 0; i < m->n_layer; i++) most = head[i] > most ? head[i] : most;
+  if (!has_key(l, "attention.key_length") && (uint32_t)m->n_embd % most)
+    return gguf_fail(l->f, key(l, "attention.head_count"), l->err, "%u does not divide embedding_length = %d", most, m->n_embd);
+  int head_dim, v_dim;
+  if (key_count_or(l, "attention.key_length", (uint32_t)m->n_embd / most, 2, 1 << 14, &head_dim) ||
+      key_count_or(l, "attention.value_length", (uint32_t)head_dim, 1, 1 << 14, &v_dim)) return -1;
+  m->layers = xcalloc((size_t)m->n_layer, sizeof *m->layers);
+  for (int i = 0; i < m->n_layer; i++) {
+    layer *y = &m->layers[i];
+    *y = (layer){.index = i, .mixer = &part_attention, .ff = &part_dense, .mixer_norm = W_ATTN_NORM, .ff_norm = W_FFN_NORM, .n_head = (int)head[i],
+                 .n_kv = (int)kv[i], .head_dim = head_dim, .v_dim = v_dim, .n_ff = (int)ff[i], .state = -1};
+    if (m->arch->layer && m->arch->layer(l, y)) return -1;
   }
-  for (size_t j = 0; j < COUNT(vectors); j++) {
-    snprintf(name, sizeof name, "blk.%d.%s", i, vectors[j].name);
-    if (check(l, name, vectors[j].n, 1, vectors[j].optional)) return -1;
-  }
-  return 0;
+  return rope_load(l, head_dim);
+}
+
+static int load_layer(loader *l, layer *y) {
+  int64_t d = l->m->n_embd;
+  return (y->mixer && (want_vector(l, y, y->mixer_norm, d, 0) || y->mixer->load(l, y))) ||
+         (y->ff && (want_vector(l, y, y->ff_norm, d, 0) || y->ff->load(l, y))) ? -1 : 0;
 }
 
 static int load(loader *l) {
@@ -152,8 +112,8 @@ static int load(loader *l) {
     str_free(&known);
     return -1;
   }
-  if (hyper_parameters(l) || check_vocabulary(l)) return -1;
-  for (int i = 0; i < l->m->n_layer; i++) if (check_layer(l, i)) return -1;
+  if (load_keys(l) || describe_layers(l) || load_ends(l)) return -1;
+  for (int i = 0; i < l->m->n_layer; i++) if (load_layer(l, &l->m->layers[i])) return -1;
   return 0;
 }
 
@@ -161,10 +121,26 @@ int model_open(const gguf *file, model **out, error *err) {
   model *m = xcalloc(1, sizeof *m);
   m->file = file;
   loader l = {.f = file, .m = m, .err = err};
-  if (load(&l)) { free(m); return -1; }
+  if (load(&l)) { model_close(m); return -1; }
   *out = m;
   return 0;
 }
 
-void model_close(model *m) { free(m); }
-int64_t model_kv_elements(const model *m, int64_t ctx) { return ctx * m->n_kv * m->head_dim; }
+void model_close(model *m) {
+  if (!m) return;
+  free(m->layers);
+  vec_free(&m->states);
+  free(m);
+}
+
+int model_n_layer(const model *m) { return m->n_layer; }
+int model_n_vocab(const model *m) { return m->n_vocab; }
+int model_n_ctx_train(const model *m) { return m->n_ctx_train; }
+int model_n_states(const model *m) { return (int)m->states.n; }
+bool model_is_recurrent(const model *m) { return m->recurrent; }
+
+// Limits of the keys (2^14 heads of 2^14 elements, 2^30 positions) keep the product within 64 bits.
+uint64_t model_state_bytes(const model *m, int i, int64_t ctx) {
+  const state_kind *k = &m->states.at[i];
+  return (uint64_t)(k->per_position * ctx + k->fixed) * (uint64_t)dtype_size(k->dtype);
+}

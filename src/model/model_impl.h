@@ -1,0 +1,137 @@
+// What the files of model/ share: the description of a model and its layers, the list of tensors, and what parts are made of. Nobody else
+// includes it.
+//
+// A layer is two parts, a mixer (attention, a convolution, a recurrence) and a feed-forward, either of which may be missing. A part is a
+// pair of functions: `load` reads the keys it needs, asks for its tensors with want() and for its buffers with state(); `graph` makes the
+// expression, from those tensors alone: what was not asked for is not there, so that check and graph cannot disagree. To add a kind: a file
+// with a `part`, its tensors in the list below, and a row of arch.c whose `layer` function chooses it.
+#ifndef WEFT_MODEL_IMPL_H
+#define WEFT_MODEL_IMPL_H
+#include "model/model.h"
+
+typedef struct layer layer;
+typedef struct loader loader;
+typedef struct build build;
+
+// --- tensors ----------------------------------------------------------------------------------------------------------
+
+// T(id, name): in layer i the file has "blk.i.name.weight", and perhaps "blk.i.name.bias" and "blk.i.name.scale".
+#define TENSORS(T) \
+  /* of the model */ \
+  T(TOKEN_EMBD, "token_embd") T(OUTPUT_NORM, "output_norm") T(OUTPUT, "output") T(ROPE_FREQS, "rope_freqs") \
+  /* norms of a layer */ \
+  T(ATTN_NORM, "attn_norm") T(FFN_NORM, "ffn_norm") \
+  /* attention */ \
+  T(ATTN_Q, "attn_q") T(ATTN_K, "attn_k") T(ATTN_V, "attn_v") T(ATTN_OUTPUT, "attn_output") T(ATTN_Q_NORM, "attn_q_norm") T(ATTN_K_NORM, "attn_k_norm") \
+  /* feed-forward */ \
+  T(FFN_GATE, "ffn_gate") T(FFN_UP, "ffn_up") T(FFN_DOWN, "ffn_down")
+enum tensor_id {
+  W_NONE,
+#define T(id, name) W_##id,
+  TENSORS(T)
+#undef T
+  W_COUNT
+};
+
+typedef struct tensor_ref { int weight, bias, scale; } tensor_ref;     // index in the file plus one; 0: not there
+typedef tensor_ref tensor_refs[W_COUNT];
+
+// --- the description ----------------------------------------------------------------------------------------------------
+
+enum arch_flags {
+  ARCH_NEOX = 1,             // rope rotates halves, not neighbours
+  ARCH_QK_NORM = 2,          // heads of q and k are normed
+  ARCH_QKV_BIAS = 4,
+};
+typedef struct arch {
+  const char *name;
+  unsigned flags;
+  int (*layer)(loader *l, layer *y);     // chooses the parts of a layer, which has attention and a dense feed-forward; NULL: leaves it at that
+} arch;
+const arch *arch_find(const char *name, size_t n);             // NULL: not known
+const arch *arch_at(size_t i);                                 // the table; NULL past its end
+
+typedef struct part {
+  int (*load)(loader *l, layer *y);                            // 0, or -1 and an error
+  tensor *(*graph)(build *b, const layer *y, tensor *x);       // x {T, n_embd}, normed, to what is added to the stream
+} part;
+extern const part part_attention, part_dense;
+
+typedef struct rope { int dim; double base, scale; } rope;      // scale: positions are divided by it
+
+struct layer {
+  int index;
+  const part *mixer, *ff;                                      // NULL: none
+  enum tensor_id mixer_norm, ff_norm;                          // what norms their input
+  int n_head, n_kv, head_dim, v_dim, n_ff;
+  int state;                                                   // its first state; others follow
+  tensor_refs w;
+};
+
+typedef struct state_kind { enum dtype dtype; int64_t per_position, fixed; } state_kind;
+
+struct model {
+  const gguf *file;
+  const arch *arch;
+  int n_layer, n_embd, n_vocab, n_ctx_train;
+  double eps;
+  rope rope;
+  bool recurrent;
+  tensor_refs w;
+  layer *layers;
+  VEC(state_kind) states;
+};
+
+// --- loading ------------------------------------------------------------------------------------------------------------
+
+struct loader { const gguf *f; model *m; error *err; char key[160]; };
+
+// model_keys.c: values of keys under the architecture's name, within limits; 0, or -1 and an error that names key and value.
+const char *key(loader *l, const char *rest);                  // "llama.rest", in l->key
+bool has_key(loader *l, const char *rest);
+int key_count(loader *l, const char *rest, uint32_t lo, uint32_t hi, int *out);
+int key_count_or(loader *l, const char *rest, uint32_t fallback, uint32_t lo, uint32_t hi, int *out);
+int key_counts(loader *l, const char *rest, uint32_t lo, uint32_t hi, uint32_t each[MODEL_MAX_LAYERS]);   // one number for all layers, or one for each
+int key_number(loader *l, const char *rest, double lo, double hi, double *out);
+int key_number_or(loader *l, const char *rest, double fallback, double lo, double hi, double *out);
+
+// model.c: asks for a tensor of the model (y NULL) or of a layer; w[id] says afterwards what there is. Shape {ne0, ne1, ne2} in the file's
+// order, 1 for axes it does not have. The bias of a matrix has ne1 elements (and ne2 rows), that of a vector ne0.
+enum want_flags { WANT_OPTIONAL = 1, WANT_BIAS = 2 /* must be there; otherwise it may be */ };
+int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64_t ne2, unsigned flags);
+static inline int want_matrix(loader *l, layer *y, enum tensor_id id, int64_t in, int64_t out, unsigned flags) { return want(l, y, id, in, out, 1, flags); }
+static inline int want_vector(loader *l, layer *y, enum tensor_id id, int64_t n, unsigned flags) { return want(l, y, id, n, 1, 1, flags); }
+// A buffer of per_position * ctx + fixed elements; its number. A part with several asks for them one after the other in `load`.
+int state(loader *l, layer *y, enum dtype dt, int64_t per_position, int64_t fixed);
+
+int rope_load(loader *l, int head_dim);                        // rope.c
+
+// --- building -----------------------------------------------------------------------------------------------------------
+
+struct build {
+  const model *m;
+  const model_shape *s;
+  graph *g;
+  uop *T, *C, *pos;          // tokens of this run, positions seen when it has ended, position of its first token
+  int64_t ctx;
+  tensor *cos, *sin;         // {T, 1, rope dim / 2}
+  VEC(uop *) effects;
+};
+
+#define DIMS(...) (int)COUNT(((uop *[]){__VA_ARGS__})), (uop *[]){__VA_ARGS__}
+static inline uop *n_(const build *b, int64_t v) { return uop_idx(b->g, v); }
+
+// model_graph.c. y NULL: a tensor of the model. NULL where there is none.
+tensor *weight(const build *b, const layer *y, enum tensor_id id);                  // {rows, columns} or {n}, in F32
+tensor *linear(const build *b, const layer *y, enum tensor_id id, tensor *x);       // with its bias and scale
+tensor *norm(const build *b, const layer *y, enum tensor_id id, tensor *x);         // over the last axis
+tensor *state_buffer(const build *b, const layer *y, int i);                        // the layer's i-th
+
+// attention.c. q {T, heads, head_dim}, scaled; K {kv, head_dim, C} and V {C, kv, v_dim} of the positions so far: {T, heads * v_dim}
+tensor *attend(build *b, const layer *y, tensor *q, tensor *K, tensor *V);
+
+// rope.c. x {T, heads, d}: pairs of its first elements turn by their angles, the rest stays.
+void rope_tables(build *b);
+tensor *rope_turn(const build *b, tensor *x, int64_t heads, int64_t d);             // {T, heads, d}
+tensor *rope_pairs(const build *b, tensor *x, int64_t heads, int64_t d);            // all of d turns: {T, heads, d/2, 2}, pairs wherever they lie in a head
+#endif

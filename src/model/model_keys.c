@@ -1,0 +1,43 @@
+// Values of keys within limits: every number that later sizes a tensor or a loop passes here, once.
+#include <math.h>
+#include "model/model_impl.h"
+
+const char *key(loader *l, const char *rest) {
+  snprintf(l->key, sizeof l->key, "%s.%s", l->m->arch->name, rest);
+  return l->key;
+}
+
+bool has_key(loader *l, const char *rest) { return gguf_find(l->f, key(l, rest)); }
+
+int key_count(loader *l, const char *rest, uint32_t lo, uint32_t hi, int *out) {
+  uint32_t v;
+  if (gguf_u32(l->f, key(l, rest), &v, l->err)) return -1;
+  if (v < lo || v > hi) return gguf_fail(l->f, l->key, l->err, "%u is not in %u..%u", v, lo, hi);
+  *out = (int)v;
+  return 0;
+}
+
+int key_count_or(loader *l, const char *rest, uint32_t fallback, uint32_t lo, uint32_t hi, int *out) {
+  if (has_key(l, rest)) return key_count(l, rest, lo, hi, out);
+  *out = (int)fallback;
+  return 0;
+}
+
+int key_counts(loader *l, const char *rest, uint32_t lo, uint32_t hi, uint32_t each[MODEL_MAX_LAYERS]) {
+  if (gguf_u32_each(l->f, key(l, rest), (size_t)l->m->n_layer, each, l->err)) return -1;
+  for (int i = 0; i < l->m->n_layer; i++)
+    if (each[i] < lo || each[i] > hi) return gguf_fail(l->f, l->key, l->err, "%u is not in %u..%u", each[i], lo, hi);
+  return 0;
+}
+
+int key_number(loader *l, const char *rest, double lo, double hi, double *out) {
+  if (gguf_f64(l->f, key(l, rest), out, l->err)) return -1;
+  if (!(*out >= lo && *out <= hi)) return gguf_fail(l->f, l->key, l->err, "%g is not in %g..%g", *out, lo, hi);
+  return 0;
+}
+
+int key_number_or(loader *l, const char *rest, double fallback, double lo, double hi, double *out) {
+  if (has_key(l, rest)) return key_number(l, rest, lo, hi, out);
+  *out = fallback;
+  return 0;
+}
