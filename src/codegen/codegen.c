@@ -8,9 +8,14 @@
 #include "codegen/expand.h"
 #include "codegen/linearize.h"
 #include "codegen/stream.h"
+#include "graph/record.h"
 #include "graph/verify.h"
 
-static void check(graph *g, uop *ast, enum stage stage, const char *pass) { if (env_int(ENV_SPEC)) verify(g, ast, stage, pass); }
+// Behind every pass.
+static void check(graph *g, uop *ast, enum stage stage, const char *pass) {
+  record_mark(g, ast, "%s", pass);
+  if (env_int(ENV_SPEC)) verify(g, ast, stage, pass);
+}
 
 static void dump(const char *pass, uop *ast) {
   if (debug_level() < 5) return;
@@ -112,6 +117,7 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   kernel k;
   p->mem = graph_arena(g);
   p->graph = g;
+  if (o) graph_record(g, o->record);
   kernel_init(&k, g, simplify(g, ast), t);
   dump("kernel", k.ast);                                check(g, k.ast, STAGE_KERNEL, "schedule");
   find_arguments(k.ast, p);
@@ -136,6 +142,7 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
     for (int i = 0; i < k.n_applied; i++) fprintf(stderr, " %s(%d, %d)", opt_name(k.applied[i].kind), k.applied[i].axis, k.applied[i].amount);
     fputc('\n', stderr);
   }
+  graph_record(g, NULL);
   if (debug_level() >= 5) { str s = {0}; program_print(&s, p); fprintf(stderr, "%s", str_c(&s)); str_free(&s); }
   return p;
 }

@@ -8,6 +8,7 @@ typedef struct codegen_options {
   bool noopt;                // no heuristic: loops as they are scheduled
   const opt *opts;           // if not NULL: these instead of the heuristic (n_opts of them); one that cannot be applied is skipped
   int n_opts;
+  struct recorder *record;   // if not NULL: hears of every pass and every rule that fires
 } codegen_options;
 
 // The pipeline of this folder. `ast`: SINK(STORE...) over PARAMs, from schedule/. The program is the caller's (program_free);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/bounds.h"
+#include "graph/record.h"
 #include "graph/verify.h"
 
 const char *opt_name(enum opt_kind k) {
@@ -221,7 +222,7 @@ static bool apply_swap(kernel *k, const axes *x, opt o) {
   return true;
 }
 
-bool kernel_apply(kernel *k, opt o) {
+static bool try_opt(kernel *k, opt o) {
   axes x;
   kernel_axes(k, &x);
   if (o.kind == OPT_SWAP) return k->n_applied < (int)COUNT(k->applied) && apply_swap(k, &x, o);
@@ -241,6 +242,12 @@ bool kernel_apply(kernel *k, opt o) {
   if (end->op == OP_CONST && end->a == amount) change_kind(k, r, kind_of(o.kind));
   else if (!split(k, r, amount, kind_of(o.kind), o.kind == OPT_GROUPTOP)) return false;
   k->applied[k->n_applied++] = o;
+  return true;
+}
+
+bool kernel_apply(kernel *k, opt o) {
+  if (!try_opt(k, o)) return false;
+  record_mark(k->g, k->ast, "%s(%d, %d)", opt_name(o.kind), o.axis, o.amount);
   return true;
 }
 

@@ -38,6 +38,21 @@ static int with_llvm(device *d, device_kernel *k, error *err) {
   return r;
 }
 
+static int show_llvm(device *d, const program *p, str *source, str *assembly, error *err) {
+  const cpu *c = d->state;
+  bytes object = {0};
+  int r = c->r->render(p, &c->o, source, err);
+  if (!r) r = llvm_compile(str_c(source), c->t.cpu, c->t.features, &object, assembly, err);
+  bytes_free(&object);
+  return r;
+}
+
+static int show_c(device *d, const program *p, str *source, str *assembly, error *err) {
+  const cpu *c = d->state;
+  (void)assembly;
+  return c->r->render(p, &c->o, source, err);
+}
+
 static int run_cc(const char *in, const char *out, error *err) {
   pid_t pid = fork();
   if (pid < 0) return error_set(err, "RENDER=c: cannot start the C compiler");
@@ -92,6 +107,7 @@ int cpu_start(device *d, error *err) {
   d->target.descriptors = llvm ? c->t.descriptors : 0;
   d->target.has_streams = true;
   d->compile = llvm ? with_llvm : with_cc;
+  d->show = llvm ? show_llvm : show_c;
   snprintf(d->key, sizeof d->key, "%s %s", way, c->t.key);
   if (llvm) d->cache = cache_open(NULL, CODE_VERSION);
   return 0;

@@ -27,6 +27,7 @@ struct device {
   struct team *team;
   struct cache *cache;       // NULL: kernels of this device are not cached
   int (*compile)(device *d, device_kernel *k, error *err);       // k->p is there; thread-safe
+  int (*show)(device *d, const program *p, str *source, str *assembly, error *err);      // the texts that compile goes through; NULL: there are none
   void *state;               // the device's own
 };
 
@@ -70,4 +71,6 @@ plan_kernel_info plan_kernel(const plan *p, int i, const plan_var *vars, int n_v
 // kernel_us in which a thread waited for others, on average over the threads.
 typedef struct plan_times { double us, overhead_us, *kernel_us, *kernel_wait_us; } plan_times;
 void plan_run_timed(plan *p, const plan_var *vars, int n_vars, plan_times *out);      // the arrays: the caller's, plan_stats.kernels entries
+// When a thread began and ended its part of kernel i in the last plan_run_timed, in microseconds since that began.
+void plan_lane(const plan *p, int i, int thread, double *from, double *to);
 #endif

@@ -40,6 +40,7 @@ struct plan {
   void *arena_at;
   double *marks;             // of a timed run: the times that thread i noted, from marks + i * n_marks on; NULL until there is one
   size_t n_marks;
+  double began;              // the last timed run
   VEC(own_stream) streams;   // those that nobody else keeps
   plan_stats stats;
 };
@@ -482,7 +483,7 @@ void plan_run_timed(plan *p, const plan_var *vars, int n_vars, plan_times *out) 
     p->marks = xmalloc((size_t)p->d->n_threads * p->n_marks * sizeof *p->marks);
     memset(p->marks, 0, (size_t)p->d->n_threads * p->n_marks * sizeof *p->marks);
   }
-  double start = now_s();
+  double start = p->began = now_s();
   set_vars(p, vars, n_vars);
   team_run(p->d->team, run_timed, p);
   out->us = out->overhead_us = (now_s() - start) * 1e6;
@@ -492,4 +493,10 @@ void plan_run_timed(plan *p, const plan_var *vars, int n_vars, plan_times *out) 
     share_level(p, i, count, at, out);
     at += (size_t)count + 1;
   }
+}
+
+void plan_lane(const plan *p, int i, int thread, double *from, double *to) {
+  const double *m = p->marks + (size_t)thread * p->n_marks + i + p->steps[i].level;      // one mark a kernel, and one more a level
+  *from = (m[0] - p->began) * 1e6;
+  *to = (m[1] - p->began) * 1e6;
 }

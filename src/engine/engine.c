@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "device/memory.h"
 #include "engine/weights.h"
+#include "graph/record.h"
 #include "model/codebook.h"
 #include "model/model.h"
 #include "schedule/dots.h"
@@ -32,7 +33,7 @@ struct engine {
   int64_t compiled;
 };
 
-static void progress(const engine *e, const char *what, double fraction) {
+void engine_progress(const engine *e, const char *what, double fraction) {
   if (e->o.progress) e->o.progress(e->o.progress_ctx, what, fraction);
 }
 
@@ -93,7 +94,7 @@ static void role(void *ctx, const sched_kernel *k, char *out, size_t cap) {
   snprintf(out, cap, "%s%.*s", rest == name ? "" : "blk.*.", n, rest);
 }
 
-static void compiling(void *ctx, double fraction) { progress(ctx, "compiling", fraction); }
+static void compiling(void *ctx, double fraction) { engine_progress(ctx, "compiling", fraction); }
 
 static void *stream(void *ctx, int64_t id, uint64_t layout, int64_t size, bool *filled) {
   engine *e = ctx;
@@ -104,14 +105,21 @@ static void filled(void *ctx, int64_t id, double from, double to, double done) {
   engine *e = ctx;
   weights_give_back(&e->w, id, from, to);
   if (to >= 1) weights_filled(&e->w, id);
-  progress(e, "loading", done);
+  engine_progress(e, "loading", done);
+}
+
+static void make_schedule(const engine *e, int64_t chunk, bool logits, graph *g, schedule *s) {
+  uop *sink = model_graph(e->m, g, &(model_shape){.ctx = e->ctx, .n_ctx = e->n_ctx, .chunk = chunk, .logits = logits});
+  record_mark(g, sink, "model");
+  if (!e->o.exact) sink = integer_dots(g, sink);
+  record_mark(g, sink, "integer dots");
+  schedule_graph(g, sink, s);
+  record_mark(g, sink, "schedule");
 }
 
 static int build(engine *e, stage *st, int64_t chunk, bool logits, error *err) {
   st->g = graph_new(NULL);
-  uop *sink = model_graph(e->m, st->g, &(model_shape){.ctx = e->ctx, .n_ctx = e->n_ctx, .chunk = chunk, .logits = logits});
-  if (!e->o.exact) sink = integer_dots(st->g, sink);
-  schedule_graph(st->g, sink, &st->s);
+  make_schedule(e, chunk, logits, st->g, &st->s);
   if (plan_build(e->d, st->g, &st->s, &(plan_options){.buffer = buffer, .ctx = e, .role = role, .progress = compiling, .stream = stream, .filled = filled}, &st->p, err)) return -1;
   plan_stats s = plan_get_stats(st->p);
   e->compile_ms += s.compile_ms;
@@ -121,7 +129,7 @@ static int build(engine *e, stage *st, int64_t chunk, bool logits, error *err) {
 
 static int start(engine *e, const char *path, error *err) {
   if (gguf_open(path, &e->file, err) || model_open(e->file, &e->m, err) || tokenizer_from_gguf(e->file, &e->tok, err)) return -1;
-  progress(e, "loading", 0.3);
+  engine_progress(e, "loading", 0.3);
   e->n_ctx = e->o.n_ctx ? e->o.n_ctx : model_n_ctx_train(e->m);
   e->chunk = e->o.chunk > 0 ? min_i64(e->o.chunk, MAX_CHUNK) : DEFAULT_CHUNK;
   // room for a chunk that begins at the last position: then every index is in bounds whatever the two variables are
@@ -200,6 +208,17 @@ void engine_stats(const engine *e, struct engine_stats *out) {
 device *engine_device(engine *e) { return e->d; }
 int engine_n_layer(const engine *e) { return model_n_layer(e->m); }
 int engine_chunk(const engine *e) { return (int)e->chunk; }
+
+void engine_look(const engine *e, bool prompt, graph *g, schedule *s) { make_schedule(e, prompt ? e->room : 1, !prompt, g, s); }
+
+void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap) {
+  int64_t own = id - model_buffer_id(e->file, 0);
+  if (id >= TEMP_IDS) snprintf(out, cap, "temporary %lld", (long long)(id - TEMP_IDS));
+  else if (codebook_is(id)) snprintf(out, cap, "code book");
+  else if (own < 0) snprintf(out, cap, "%s", gguf_tensor_at(e->file, (size_t)id)->name);
+  else if (own < BUF_STATE) snprintf(out, cap, "%s", own == BUF_IDS ? "ids" : "logits");
+  else snprintf(out, cap, "state %lld", (long long)(own - BUF_STATE));
+}
 
 int engine_plan(engine *e, bool prompt, plan **p, int32_t **ids, error *err) {
   if (prompt && !e->many.p && build(e, &e->many, e->room, false, err)) return -1;

@@ -52,6 +52,14 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
 
 void engine_stats(const engine *e, struct engine_stats *out);
 
+// For look.c: the graph and the schedule of a token or of a chunk of a prompt once more, made in g as they were for the plan (kernels in the same
+// order); and what a buffer of it is called ("blk.0.ffn_down.weight", "state 3", "ids").
+struct graph;
+struct schedule;
+void engine_look(const engine *e, bool prompt, struct graph *g, struct schedule *s);
+void engine_progress(const engine *e, const char *what, double fraction);
+void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap);
+
 // For profile.c: the device, the plan for one token or for a chunk of a prompt (made now if there is none yet), where it reads its ids, and how
 // many there may be. Its variables are "pos" and, for a chunk, "n".
 struct device;

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "device/team.h"
 #include "engine/engine.h"
+#include "engine/look.h"
 #include "engine/profile.h"
 #include "engine/sampler.h"
 #include "model/gguf.h"
@@ -406,7 +407,8 @@ int weft_model_chunk(const weft_model *m) { return engine_chunk(m->e); }
 typedef struct profile_handle { weft_profile shown; struct profile p; weft_kernel_time kernels[]; } profile_handle;
 _Static_assert(offsetof(profile_handle, shown) == 0, "weft_profile_free gets the address of the handle");
 
-int weft_profile_model(weft_model *m, int prompt, int steps, int pos, weft_profile **out, weft_error *err) {
+// What weft_profile_model and weft_model_look ask for.
+static int check_steps(const weft_model *m, int prompt, int steps, int pos, weft_error *err) {
   enum { MOST = 10000 };
   int n_ctx = engine_n_ctx(m->e), chunk = engine_chunk(m->e);
   if (steps < 1 || steps > MOST) FAIL(err, "%d steps were asked for; it must be 1 to %d", steps, MOST);
@@ -414,6 +416,11 @@ int weft_profile_model(weft_model *m, int prompt, int steps, int pos, weft_profi
   if (pos < 0 || pos > m->n_kept) FAIL(err, "position %d does not follow the %d positions that were evaluated", pos, m->n_kept);
   int n = prompt ? prompt : steps;
   if (n > n_ctx - pos) FAIL(err, "%d tokens from position %d on do not fit the context of %d", n, pos, n_ctx);
+  return 0;
+}
+
+int weft_profile_model(weft_model *m, int prompt, int steps, int pos, weft_profile **out, weft_error *err) {
+  if (check_steps(m, prompt, steps, pos, err)) return -1;
   error e = {0};
   struct profile p;
   m->n_kept = pos;
@@ -428,6 +435,17 @@ int weft_profile_model(weft_model *m, int prompt, int steps, int pos, weft_profi
                             .kernels_per_step = p.dispatches, .kernels_per_block = (double)p.dispatches / p.n_layer,
                             .fusion_rate = p.dispatches ? (double)p.graph_ops / p.dispatches : 0, .kernels = h->kernels, .n_kernels = p.n_rows};
   *out = &h->shown;
+  return 0;
+}
+
+int weft_model_look(weft_model *m, int prompt, int steps, int pos, char **text, size_t *n, weft_error *err) {
+  if (check_steps(m, prompt, steps, pos, err)) return -1;
+  error e = {0};
+  str s = {0};
+  m->n_kept = pos;
+  if (look_run(m->e, prompt, steps, pos, &s, &e)) { str_free(&s); return fail(err, &e); }
+  *text = s.at;
+  *n = s.n;
   return 0;
 }
 

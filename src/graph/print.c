@@ -147,10 +147,20 @@ static void add_arg(str *out, const uop *u) {
   str_addc(out, ']');
 }
 
-static void print_node(str *out, const uop *u, size_t number, const map *numbers) {
-  str_addf(out, "%%%zu = %s", number, op_name((enum op)u->op));
+static void add_op(str *out, const uop *u) {
+  str_add(out, op_name((enum op)u->op));
   if (u->dt != DT_VOID || default_dtype((enum op)u->op) != DT_VOID || u->lanes != 1) str_addf(out, ".%s", dtype_name((enum dtype)u->dt));
   if (u->lanes != 1) str_addf(out, "x%d", u->lanes);
+}
+
+void uop_print_label(str *out, const uop *u) {
+  add_op(out, u);
+  add_arg(out, u);
+}
+
+static void print_node(str *out, const uop *u, size_t number, const map *numbers) {
+  str_addf(out, "%%%zu = ", number);
+  add_op(out, u);
   for (size_t i = 0; i < u->nsrc; i++) str_addf(out, " %%%zu", (size_t)(uintptr_t)map_ptr(numbers, u->src[i]));
   add_arg(out, u);
   str_addc(out, '\n');

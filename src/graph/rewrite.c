@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include "base/env.h"
 #include "graph/eval.h"
+#include "graph/record.h"
 
 typedef struct opset { uint64_t w[2]; } opset;
 
@@ -112,6 +113,7 @@ uop *rewrite_once(graph *g, uop *u, const ruleset *const *sets, void *ctx, const
       uop *to = rule_apply(g, r, u, v, ctx);
       if (!to) continue;
       __atomic_fetch_add(&(*sets)->hits[i], 1, __ATOMIC_RELAXED);
+      if (graph_recorder(g)) record_step(graph_recorder(g), pass, *sets, i, u, to);
       if (debug_level() >= 6) trace(*sets, r, u, to, pass);
       return to;
     }

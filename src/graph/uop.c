@@ -14,6 +14,7 @@ struct graph {
   size_t cap, n;
   smap strings;
   map simplified;
+  struct recorder *recorder;
   struct shape_table { const shape **at; size_t n, cap; } shapes;
 };
 
@@ -53,6 +54,8 @@ void graph_free(graph *g) {
 arena *graph_arena(graph *g) { return g->mem; }
 size_t graph_size(const graph *g) { return g->n; }
 map *graph_simplified(graph *g) { return &g->simplified; }
+void graph_record(graph *g, struct recorder *r) { g->recorder = r; }
+struct recorder *graph_recorder(const graph *g) { return g->recorder; }
 
 static const char *intern_string(graph *g, const char *s, size_t n) {
   void *v;

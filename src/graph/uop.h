@@ -35,6 +35,9 @@ void graph_free(graph *g);
 arena *graph_arena(graph *g);             // lives as long as the graph
 size_t graph_size(const graph *g);        // nodes created here
 map *graph_simplified(graph *g);          // symbolic.c's memory: node -> what it simplifies to
+struct recorder;
+void graph_record(graph *g, struct recorder *r);     // rules that fire in g become steps of r (record.h); NULL: no more
+struct recorder *graph_recorder(const graph *g);     // NULL: none
 
 // The general constructor.  Commutative sources are put in canonical order; bounds and shape are derived; no other
 // simplification.  dies on malformed nodes.
@@ -89,6 +92,7 @@ uop *uop_substitute(graph *g, uop *u, const map *m);
 // Text that reads back: one node a line, "%3 = ADD.f32 %1 %2", args in brackets; see print.c.
 void uop_print(str *out, uop *const *roots, size_t n);
 void uop_print_expr(str *out, const uop *u);                     // on one line, for people (not parsed back)
+void uop_print_label(str *out, const uop *u);                    // op, dtype and argument, as uop_print writes them
 uop *uop_parse(graph *g, const char *text, size_t n, error *err);// the last node defined; NULL and err on bad text
 
 static inline bool uop_is_int(const uop *u, int64_t v) { return u->op == OP_CONST && u->a == v && u->dt >= DT_BOOL && u->dt <= DT_IDX; }
