@@ -68,33 +68,68 @@ static int put_word(const wordpiece *w, const char *word, size_t n, size_t chara
   return 0;
 }
 
-int wordpiece_encode(const wordpiece *w, const char *raw, size_t n_raw, token_list *out, error *err) {
-  str text = {0}, plain = {0}, word = {0};
-  clean(raw, n_raw, &text);
-  if (w->strip_accents && unicode_may_change(UNICODE_NFD, str_c(&text), text.n)) {
-    unicode_normalize(UNICODE_NFD, text.at, text.n, &plain);
-    str_free(&text);
-    text = plain;
+// A piece with characters beyond ASCII.
+struct piece { str clean, plain, word; };
+
+static int put_piece(const wordpiece *w, const char *raw, size_t n_raw, struct piece *p, token_list *out, error *err) {
+  const str *text = &p->clean;
+  p->clean.n = p->plain.n = p->word.n = 0;
+  clean(raw, n_raw, &p->clean);
+  if (w->strip_accents && unicode_may_change(UNICODE_NFD, str_c(&p->clean), p->clean.n)) {
+    unicode_normalize(UNICODE_NFD, p->clean.at, p->clean.n, &p->plain);
+    text = &p->plain;
   }
   int bad = 0;
   size_t characters = 0;
-  for (size_t i = 0; i <= text.n && !bad;) {
-    int len = i < text.n ? utf8_next(text.at + i, text.n - i) : 1;
-    uint32_t cp = i < text.n ? utf8_code_point(text.at + i, len) : ' ', small[2] = {cp};
+  for (size_t i = 0; i <= text->n && !bad;) {
+    int len = i < text->n ? utf8_next(text->at + i, text->n - i) : 1;
+    uint32_t cp = i < text->n ? utf8_code_point(text->at + i, len) : ' ', small[2] = {cp};
     i += (size_t)len;
     if (w->strip_accents && cp >= 0x300 && unicode_is_nonspacing(cp)) continue;
     int n_small = w->lowercase ? unicode_lower(cp, small) : 1;
-    bool alone = stands_alone(small[0]);
-    if (word.n && (alone || unicode_is_space(cp))) {
-      bad = put_word(w, word.at, word.n, characters, out, err);
-      word.n = characters = 0;
+    bool alone = stands_alone(small[0]), space = unicode_is_space(cp);
+    if (p->word.n && (alone || space)) {
+      bad = put_word(w, p->word.at, p->word.n, characters, out, err);
+      p->word.n = characters = 0;
     }
-    if (unicode_is_space(cp) || bad) continue;
-    for (int k = 0; k < n_small; k++) put(&word, small[k]);
+    if (space || bad) continue;
+    for (int k = 0; k < n_small; k++) put(&p->word, small[k]);
     characters += (size_t)n_small;
-    if (alone) { bad = put_word(w, word.at, word.n, characters, out, err); word.n = characters = 0; }
+    if (alone) { bad = put_word(w, p->word.at, p->word.n, characters, out, err); p->word.n = characters = 0; }
   }
-  str_free(&text);
-  str_free(&word);
+  return bad;
+}
+
+// The same for ASCII alone, where no character is more than one byte and nothing has accents.
+static int put_ascii(const wordpiece *w, const char *raw, size_t n_raw, str *word, token_list *out, error *err) {
+  word->n = 0;
+  for (size_t i = 0; i < n_raw; i++) {
+    unsigned char c = (unsigned char)raw[i];
+    if (c < ' ' || c == 0x7F) continue;
+    bool alone = stands_alone(c);
+    if (alone && word->n) {
+      if (put_word(w, word->at, word->n, word->n, out, err)) return -1;
+      word->n = 0;
+    }
+    str_addc(word, (char)(w->lowercase && c >= 'A' && c <= 'Z' ? c + 32 : c));
+    if (!alone) continue;
+    if (put_word(w, word->at, word->n, word->n, out, err)) return -1;
+    word->n = 0;
+  }
+  return word->n ? put_word(w, word->at, word->n, word->n, out, err) : 0;
+}
+
+static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+// White space ends words and composes with nothing, so what stands between is cleaned by itself: most of it is ASCII.
+int wordpiece_encode(const wordpiece *w, const char *raw, size_t n, token_list *out, error *err) {
+  struct piece p = {0};
+  int bad = 0;
+  for (size_t i = 0, end; i < n && !bad; i = end + 1) {
+    unsigned char high = 0;
+    for (end = i; end < n && !is_blank(raw[end]); end++) high |= (unsigned char)raw[end];
+    bad = high < 0x80 ? put_ascii(w, raw + i, end - i, &p.word, out, err) : put_piece(w, raw + i, end - i, &p, out, err);
+  }
+  str_free(&p.clean), str_free(&p.plain), str_free(&p.word);
   return bad;
 }
