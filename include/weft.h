@@ -188,6 +188,10 @@ int weft_model_threads(const weft_model *m);
  * The result depends on ids and positions alone: not on how a prompt is cut into calls, and not on the number of threads. */
 int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const float **logits, weft_error *err);
 
+/* Loading leaves some work for later, which is done bit by bit between tokens (weights move into huge pages: about a second per
+ * 2 GB).  This does the rest of it now: for measurements of a steady state, or before a server says that it is ready. */
+void weft_model_settle(weft_model *m);
+
 typedef struct weft_stats {
   double load_ms;            /* opening, checking and laying out the file */
   double compile_ms;         /* making kernels: 0 when all came from the cache */

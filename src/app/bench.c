@@ -239,6 +239,7 @@ static int measure(struct bench *b, struct result *r) {
   if (t->n_depth && weft_decode(b->model, b->ids, (size_t)t->n_depth, 0, NULL, &err)) return failed("%s", err.text);
   if (warm.n_gen > 1) warm.n_gen = 2;
   int status = evaluate(b, &warm, &ns);
+  weft_model_settle(b->model);
   for (int64_t i = 0; !status && i < b->o.repetitions && !interrupted(); i++) {
     status = evaluate(b, t, &ns);
     if (!interrupted()) vec_push(&r->ns, ns);

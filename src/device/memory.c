@@ -10,7 +10,12 @@
 
 static uint64_t area_size(uint64_t size) { return (size + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN; }
 
-void *memory_reserve(uint64_t size, error *err) {
+// A kernel may know these, or refuse them: both are asked for, never relied on.
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25     // Linux 6.1
+#endif
+
+static void *reserve(uint64_t size, error *err) {
   if (!size || size > (uint64_t)1 << 46) {
     error_set(err, "memory: cannot reserve %llu bytes", (unsigned long long)size);
     return NULL;
@@ -28,8 +33,24 @@ void *memory_reserve(uint64_t size, error *err) {
   uint64_t before = (MEMORY_ALIGN - (uintptr_t)p % MEMORY_ALIGN) % MEMORY_ALIGN;
   if (before) munmap(p, before);
   if (MEMORY_ALIGN - before) munmap(p + before + wanted, MEMORY_ALIGN - before);
-  p += before;
-  madvise(p, wanted, MADV_HUGEPAGE);    // best effort: a kernel without huge pages is slower, not wrong
+  return p + before;
+}
+
+void *memory_reserve(uint64_t size, error *err) {
+  void *p = reserve(size, err);
+  if (p) madvise(p, area_size(size), MADV_HUGEPAGE);    // best effort: a kernel without huge pages is slower, not wrong
+  return p;
+}
+
+bool memory_promote(void *p, uint64_t size) { return !madvise(p, size, MADV_HUGEPAGE) && !madvise(p, size, MADV_COLLAPSE); }
+
+void *memory_reserve_plain(uint64_t size, error *err) {
+  uint8_t *p = reserve(size, err);
+  if (!p) return NULL;
+  *p = 0;
+  bool can = memory_promote(p, MEMORY_ALIGN);            // whether the kernel can is tried on the first piece, which becomes plain again
+  if (can) memory_discard(p, MEMORY_ALIGN);
+  madvise(p, area_size(size), can ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
   return p;
 }
 

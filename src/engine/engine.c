@@ -25,11 +25,14 @@ struct engine {
   int n_ctx;
   int64_t ctx, chunk, room;               // positions of the cache as laid out; tokens of a chunk, and what its plan has room for
   void **states;                          // caches of attention and other memory of the sequence
+  uint64_t *promoted;                     // bytes of each state that lie in huge pages
+  int64_t deepest;                        // positions that the states have held
   weights w;
   int32_t *ids;
   float *logits;
   stage one, many;
   double load_ms, compile_ms;
+  double settle_s;                        // time that may be spent on moving weights into huge pages; negative: owed
   int64_t compiled;
 };
 
@@ -56,7 +59,8 @@ static int reserve(engine *e, error *err) {
     return error_set(err, "%s: %.2f GiB of model and %.2f GiB of KV cache for %d positions, but only %.2f GiB of memory are free; a smaller context (-c) needs less",
                      gguf_path(e->file), (double)gguf_file_bytes(e->file) / (1 << 30), (double)kv / (1 << 30), e->n_ctx, (double)have / (1 << 30));
   e->states = xcalloc((size_t)n, sizeof *e->states);
-  for (int i = 0; i < n; i++) if (!(e->states[i] = memory_reserve(state_bytes(e, i), err))) return -1;
+  e->promoted = xcalloc((size_t)n, sizeof *e->promoted);
+  for (int i = 0; i < n; i++) if (!(e->states[i] = memory_reserve_plain(state_bytes(e, i), err))) return -1;
   e->ids = xcalloc((size_t)e->room, sizeof *e->ids);
   e->logits = xcalloc((size_t)model_n_vocab(e->m) + 64, sizeof *e->logits);
   return 0;
@@ -137,7 +141,7 @@ static int start(engine *e, const char *path, error *err) {
   e->ctx = (int64_t)round_up((size_t)e->n_ctx, CTX_STEP) + e->room;
   if (reserve(e, err) || device_open(e->o.n_threads, &e->d, err)) return -1;
   if (e->o.no_repack) e->d->target.has_streams = false;
-  if (weights_open(&e->w, e->file, err)) return -1;
+  if (e->d->target.has_streams && weights_open(&e->w, e->file, err)) return -1;
   return build(e, &e->one, 1, true, err);
 }
 
@@ -163,7 +167,7 @@ void engine_close(engine *e) {
   device_close(e->d);
   weights_free(&e->w);
   if (e->states) for (int i = 0; i < model_n_states(e->m); i++) memory_release(e->states[i], state_bytes(e, i));
-  free(e->states); free(e->ids); free(e->logits);
+  free(e->states); free(e->promoted); free(e->ids); free(e->logits);
   model_close(e->m);
   tokenizer_free(e->tok);
   gguf_close(e->file);
@@ -175,6 +179,33 @@ const tokenizer *engine_tokenizer(const engine *e) { return e->tok; }
 int engine_n_vocab(const engine *e) { return model_n_vocab(e->m); }
 int engine_n_ctx(const engine *e) { return e->n_ctx; }
 
+// Memory is plain pages at first, which cost little to touch, and moves into huge ones, which are quicker to read, between runs: in a small
+// part of the time that the runs take, so that no token waits for it. Caches follow as far as they are full.
+enum { SETTLE_PERCENT = 5 };
+
+static bool settle_states(engine *e, double seconds) {
+  double end = now_s() + seconds;
+  for (int i = 0; i < model_n_states(e->m); i++)
+    for (uint64_t full = state_bytes(e, i) / (uint64_t)e->ctx * (uint64_t)e->deepest; e->promoted[i] + MEMORY_ALIGN <= full; e->promoted[i] += MEMORY_ALIGN) {
+      if (now_s() >= end) return false;
+      if (!memory_promote((unsigned char *)e->states[i] + e->promoted[i], MEMORY_ALIGN)) { e->promoted[i] = state_bytes(e, i); break; }
+    }
+  return true;
+}
+
+static void run(engine *e, plan *p, const plan_var *vars, int n_vars, int64_t positions) {
+  double start = now_s();
+  plan_run(p, vars, n_vars);
+  e->deepest = max_i64(e->deepest, positions);
+  double end = now_s();
+  e->settle_s += (end - start) * SETTLE_PERCENT / 100;
+  if (e->settle_s <= 0) return;
+  bool all = weights_settle(&e->w, e->settle_s) && settle_states(e, e->settle_s);
+  e->settle_s = all ? 0 : e->settle_s - (now_s() - end);
+}
+
+void engine_settle(engine *e) { while (!weights_settle(&e->w, 1) || !settle_states(e, 1)) continue; }
+
 int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err) {
   if (!n || pos < 0 || n > (size_t)(e->n_ctx - pos)) die("engine_eval: %zu tokens at %d of %d", n, pos, e->n_ctx);
   for (size_t i = 0; i < n; i++) if (ids[i] < 0 || ids[i] >= model_n_vocab(e->m)) die("engine_eval: token %d of %d", ids[i], model_n_vocab(e->m));
@@ -183,12 +214,12 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
   while (n > FEW) {
     size_t m = n - 1 < (size_t)e->chunk ? n - 1 : (size_t)e->chunk;
     memcpy(e->ids, ids, m * sizeof *ids);
-    plan_run(e->many.p, (plan_var[]){{"n", (int64_t)m}, {"pos", pos}}, 2);
+    run(e, e->many.p, (plan_var[]){{"n", (int64_t)m}, {"pos", pos}}, 2, pos + (int64_t)m);
     ids += m; n -= m; pos += (int)m;
   }
   for (; n; ids++, n--, pos++) {
     e->ids[0] = ids[0];
-    plan_run(e->one.p, (plan_var[]){{"pos", pos}}, 1);
+    run(e, e->one.p, (plan_var[]){{"pos", pos}}, 1, pos + 1);
   }
   if (logits) *logits = e->logits;
   return 0;

@@ -50,6 +50,9 @@ int engine_n_ctx(const engine *e);                   // positions of the KV cach
 // *logits (may be NULL) points to n_vocab floats of the LAST position, valid until the next call.
 int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err);
 
+// Finishes what loading leaves for later: weights move into huge pages, which is otherwise done bit by bit between tokens. For
+// measurements of a steady state.
+void engine_settle(engine *e);
 void engine_stats(const engine *e, struct engine_stats *out);
 
 // For look.c: the graph and the schedule of a token or of a chunk of a prompt once more, made in g as they were for the plan (kernels in the same

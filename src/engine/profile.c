@@ -59,6 +59,7 @@ int profile_run(engine *e, int prompt, int steps, int pos, struct profile *out, 
   *out = (struct profile){.tokens = n, .n_layer = engine_n_layer(e)};
   if (steps < 1 || pos < 0 || n > engine_chunk(e) || (int64_t)pos + (prompt ? n : steps) > engine_n_ctx(e)) die("profile_run: %d steps of %d tokens at %d of %d", steps, n, pos, engine_n_ctx(e));
   if (engine_plan(e, prompt, &p, &ids, err)) return -1;
+  engine_settle(e);
   plan_stats s = plan_get_stats(p);
   out->dispatches = s.dispatches;
   out->graph_ops = s.graph_ops;

@@ -394,6 +394,8 @@ int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const floa
   return 0;
 }
 
+void weft_model_settle(weft_model *m) { engine_settle(m->e); }
+
 void weft_model_stats(const weft_model *m, weft_stats *out) {
   struct engine_stats s = {0};
   engine_stats(m->e, &s);

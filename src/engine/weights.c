@@ -1,12 +1,27 @@
 // Memory for weights: see weights.h.
 #define _GNU_SOURCE
 #include "engine/weights.h"
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "device/memory.h"
 
 enum { STREAM_ALIGN = 4096, SPARE_PERCENT = 30 };
+
+static void *touch(void *ctx) {
+  weights *w = ctx;
+  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  for (uint64_t at = 0; at < w->wanted && !atomic_load_explicit(&w->enough, memory_order_relaxed); at += page) ((volatile unsigned char *)w->memory)[at] = 0;
+  return NULL;
+}
+
+static void stop_touching(weights *w) {
+  if (!w->touching) return;
+  atomic_store(&w->enough, true);
+  pthread_join(w->toucher, NULL);
+  w->touching = false;
+}
 
 int weights_open(weights *w, const gguf *file, error *err) {
   uint64_t all = 0, n = gguf_n_tensors(file);
@@ -17,13 +32,17 @@ int weights_open(weights *w, const gguf *file, error *err) {
   }
   if (!all) return 0;
   w->size = all + all / 100 * SPARE_PERCENT;
-  w->memory = memory_reserve(w->size, err);
-  return w->memory ? 0 : -1;
+  w->memory = memory_reserve_plain(w->size, err);
+  if (!w->memory) return -1;
+  w->wanted = all;
+  w->touching = !pthread_create(&w->toucher, NULL, touch, w);
+  return 0;
 }
 
 void *weights_stream(weights *w, int64_t tensor, uint64_t layout, int64_t size, bool *filled) {
   for (size_t i = 0; i < w->streams.n; i++)
     if (w->streams.at[i].tensor == tensor && w->streams.at[i].layout == layout) { *filled = w->streams.at[i].filled; return w->streams.at[i].at; }
+  stop_touching(w);
   *filled = false;
   uint64_t need = round_up((size_t)size, STREAM_ALIGN);
   if (need > w->size - w->used) return NULL;
@@ -37,6 +56,12 @@ void weights_filled(weights *w, int64_t tensor) {
   for (size_t i = 0; i < w->streams.n; i++) if (w->streams.at[i].tensor == tensor) w->streams.at[i].filled = true;
 }
 
+bool weights_settle(weights *w, double seconds) {
+  for (double end = now_s() + seconds; w->promoted + MEMORY_ALIGN <= w->used && now_s() < end; w->promoted += MEMORY_ALIGN)
+    if (!memory_promote(w->memory + w->promoted, MEMORY_ALIGN)) { w->promoted = w->used; break; }      // no huge pages to be had: they stay as they are
+  return w->promoted + MEMORY_ALIGN > w->used;
+}
+
 void weights_give_back(const weights *w, int64_t tensor, double from, double to) {
   const gguf_tensor *t = gguf_tensor_at(w->file, (size_t)tensor);
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)t->data;
@@ -45,6 +70,7 @@ void weights_give_back(const weights *w, int64_t tensor, double from, double to)
 }
 
 void weights_free(weights *w) {
+  stop_touching(w);
   memory_release(w->memory, w->size);
   vec_free(&w->streams);
   *w = (weights){0};

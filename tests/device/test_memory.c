@@ -48,6 +48,38 @@ static void refuses_with_numbers(void **state) {
   assert_non_null(strstr(err.text, "18446744073709551615"));
 }
 
+// Bytes of the mapping that p lies in that are huge pages.
+static uint64_t huge_at(const void *p) {
+  FILE *f = fopen("/proc/self/smaps", "re");
+  char line[512];
+  uint64_t kb = 0, here = (uint64_t)(uintptr_t)p, result = 0;
+  bool inside = false;
+  while (f && fgets(line, sizeof line, f)) {
+    unsigned long long from, to;
+    if (sscanf(line, "%llx-%llx ", &from, &to) == 2) inside = here >= from && here < to;
+    else if (inside && sscanf(line, "AnonHugePages: %lu kB", &kb) == 1) result = kb << 10;
+  }
+  if (f) fclose(f);
+  return result;
+}
+
+static void promotes(void **state) {
+  (void)state;
+  enum { PIECES = 4 };
+  uint64_t size = (uint64_t)PIECES * MEMORY_ALIGN;
+  error err = {0};
+  uint8_t *p = memory_reserve_plain(size, &err);
+  assert_non_null(p);
+  assert_int_equal((uintptr_t)p % MEMORY_ALIGN, 0);
+  for (uint64_t i = 0; i < size; i++) { assert_int_equal(p[i], 0); p[i] = (uint8_t)(i * 7 % 251); }
+  if (!memory_promote(p, MEMORY_ALIGN)) { print_message("skipped: this kernel makes no huge pages on request\n"); memory_release(p, size); skip(); }
+  assert_int_equal(huge_at(p), MEMORY_ALIGN);                     // the first piece, and none of the others
+  for (int i = 1; i < PIECES; i++) assert_true(memory_promote(p + (uint64_t)i * MEMORY_ALIGN, MEMORY_ALIGN));
+  assert_int_equal(huge_at(p), size);
+  for (uint64_t i = 0; i < size; i++) assert_int_equal(p[i], (uint8_t)(i * 7 % 251));
+  memory_release(p, size);
+}
+
 static void discards(void **state) {
   (void)state;
   uint64_t size = 8 << 20;
@@ -199,6 +231,7 @@ int main(void) {
     cmocka_unit_test(areas),
     cmocka_unit_test(reserving_commits_nothing),
     cmocka_unit_test(refuses_with_numbers),
+    cmocka_unit_test(promotes),
     cmocka_unit_test(discards),
     cmocka_unit_test(sizes_are_plausible),
     cmocka_unit_test(version_2),

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -33,6 +34,30 @@ static void check(const char *path) {
   assert_int_equal(again, 0);
 }
 
+// Where weights and caches lie changes nothing: the same logits before and after everything has moved into huge pages.
+static void test_settled(void **state) {
+  (void)state;
+  const char *path = WEFT_SHARED_DIR "/models/tinypy-q4_k_m.gguf";
+  if (access(path, R_OK)) { print_message("skipped: no models in %s\n", WEFT_SHARED_DIR "/models"); skip(); }
+  engine *e;
+  error err = {0};
+  const float *logits;
+  int32_t ids[PROMPT];
+  for (int i = 0; i < PROMPT; i++) ids[i] = 5 + i;
+  if (engine_open(path, &(struct engine_options){.n_ctx = 128, .n_threads = 2}, &e, &err) || engine_eval(e, ids, PROMPT, 0, &logits, &err)) fail_msg("%s", err.text);
+  size_t n = (size_t)engine_n_vocab(e) * sizeof *logits;
+  float *before = malloc(n);
+  memcpy(before, logits, n);
+  engine_settle(e);
+  engine_settle(e);                     // nothing left to do
+  if (engine_eval(e, ids + PROMPT - 1, 1, PROMPT - 1, &logits, &err)) fail_msg("%s", err.text);
+  assert_memory_equal(before, logits, n);
+  if (engine_eval(e, ids, PROMPT, 0, &logits, &err)) fail_msg("%s", err.text);
+  assert_memory_equal(before, logits, n);
+  free(before);
+  engine_close(e);
+}
+
 static void test_once(void **state) {
   (void)state;
   static const char *const names[] = {"tinypy-q4_0", "tinypy-q4_k_m", "tinypy-q6_k", "tinypy-q8_0"};
@@ -48,6 +73,6 @@ static void test_once(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_once)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_once), cmocka_unit_test(test_settled)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

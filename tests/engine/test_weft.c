@@ -36,6 +36,7 @@ void engine_close(engine *e) {
   free(e);
 }
 
+void engine_settle(engine *e) { (void)e; }
 const gguf *engine_gguf(const engine *e) { return e->g; }
 const tokenizer *engine_tokenizer(const engine *e) { return e->t; }
 int engine_n_vocab(const engine *e) { return tokenizer_n_vocab(e->t); }
