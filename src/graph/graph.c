@@ -164,6 +164,12 @@ tensor *t_rmsnorm(graph *g, tensor *x, tensor *weight, double eps) {
   return weight ? t_mul(g, y, weight) : y;
 }
 
+tensor *t_layernorm(graph *g, tensor *x, tensor *weight, double eps) {
+  int last = x->shape->n - 1;
+  tensor *mean = t_scale(g, t_reduce(g, x, OP_ADD, last), 1.0 / (double)x->shape->dim[last]->a);
+  return t_rmsnorm(g, t_sub(g, x, mean), weight, eps);
+}
+
 tensor *t_silu(graph *g, tensor *x) {
   tensor *e = t_exp(g, t_op1(g, OP_NEG, x));
   return t_op2(g, OP_FDIV, x, t_add(g, e, t_float(g, 1)));

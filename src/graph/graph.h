@@ -42,6 +42,7 @@ tensor *t_reduce(graph *g, tensor *x, enum op op, int axis);
 tensor *t_softmax(graph *g, tensor *x, int axis);
 tensor *t_matmul(graph *g, tensor *x, tensor *w);                             // x{.., k} . w{n, k} -> {.., n}, in F32
 tensor *t_rmsnorm(graph *g, tensor *x, tensor *weight, double eps);           // over the last axis; weight {n} or NULL
+tensor *t_layernorm(graph *g, tensor *x, tensor *weight, double eps);         // the same of x less its mean
 tensor *t_silu(graph *g, tensor *x);
 // Memory. t_assign stores value into a view of a buffer (movement ops over a t_buffer or an earlier version of it) and
 // returns the next version of the whole buffer: reading from the result reads what was stored.

@@ -1,12 +1,54 @@
 // The table of architectures. A row says how a family differs from the plain decoder that model_graph.c builds; hyper-parameters come
 // from the file, under the architecture's name.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <math.h>
 #include <string.h>
 #include "model/model_impl.h"
+
+static int gemma(loader *l) {
+  l->m->embedding_scale = sqrt(l->m->n_embd);
+  return 0;
+}
+
+// The largest of both generations scale queries by what the others have as the size of a head.
+static int query_scale(loader *l, int largest) {
+  model *m = l->m;
+  int heads;
+  if (m->n_layer != largest || m->attention_scale != 0) return 0;
+  if (key_count(l, "attention.head_count", 1, (uint32_t)m->n_embd, &heads)) return -1;
+  m->attention_scale = 1 / sqrt((double)(m->n_embd / heads));
+  return 0;
+}
+
+static int gemma2(loader *l) {
+  model *m = l->m;
+  m->window = 4096;
+  if (!has_key(l, "attn_logit_softcapping")) m->attention_cap = 50;
+  if (!has_key(l, "final_logit_softcapping")) m->logit_cap = 30;
+  return gemma(l) || query_scale(l, 46) ? -1 : 0;
+}
+
+static int gemma3(loader *l) {
+  l->m->base_swa = 10000;
+  return gemma(l) || query_scale(l, 62) ? -1 : 0;
+}
+
+enum { GEMMA2 = ARCH_NEOX | ARCH_POST_NORMS, OLMO2 = ARCH_NEOX | ARCH_QK_NORM_ALL | ARCH_NO_PRE_NORMS | ARCH_POST_NORMS | ARCH_SWA_PLAIN_ROPE };
 
 static const arch table[] = {
   {.name = "llama"},
   {.name = "qwen2", .flags = ARCH_NEOX | ARCH_QKV_BIAS},
   {.name = "qwen3", .flags = ARCH_NEOX | ARCH_QK_NORM},
+  {.name = "granite", .flags = ARCH_LOGITS_DIVIDED},
+  {.name = "phi3", .flags = ARCH_NEOX},
+  {.name = "gemma", .flags = ARCH_NEOX, .act = ACT_GELU, .keys = gemma},
+  {.name = "gemma2", .flags = GEMMA2, .act = ACT_GELU, .period = 2, .keys = gemma2},
+  {.name = "gemma3", .flags = GEMMA2 | ARCH_QK_NORM | ARCH_SWA_PLAIN_ROPE, .act = ACT_GELU, .period = 6, .keys = gemma3},
+  {.name = "olmo2", .flags = OLMO2, .period = 4},
+  {.name = "starcoder2", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .act = ACT_GELU},
+  {.name = "gpt2", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_POSITIONS, .act = ACT_GELU},
 };
 
 const arch *arch_at(size_t i) { return i < COUNT(table) ? &table[i] : NULL; }

@@ -9,18 +9,43 @@
 // by side, and memory is touched as the context grows. Seen here as {kv, head_dim, ctx}.
 enum { KV_PAGE = 64, CACHE_K = 0, CACHE_V = 1 };
 
+// Windows: a number of positions, and which layers have it: a period, or one number for each layer (1: it has).
+int layers_slide(loader *l) {
+  model *m = l->m;
+  int window, period = m->arch->period;
+  uint32_t each[MODEL_MAX_LAYERS];
+  if (!period) return 0;
+  if (key_count_or(l, "attention.sliding_window", (uint32_t)m->window, 0, 1u << 30, &window)) return -1;
+  const gguf_value *pattern = gguf_find(l->f, key(l, "attention.sliding_window_pattern"));
+  bool listed = pattern && pattern->type == GGUF_ARRAY;
+  if (listed && key_flags(l, "attention.sliding_window_pattern", each)) return -1;
+  if (pattern && !listed && key_count(l, "attention.sliding_window_pattern", 0, MODEL_MAX_LAYERS, &period)) return -1;
+  for (int i = 0; window && i < m->n_layer; i++) {
+    if (listed ? !each[i] : period && i % period == period - 1) continue;
+    m->layers[i].window = window;
+    if (m->layers[i].rope == ROPE_GLOBAL) m->layers[i].rope = ROPE_SLIDING;
+  }
+  return 0;
+}
+
 static int load(loader *l, layer *y) {
   model *m = l->m;
-  unsigned f = m->arch->flags, bias = f & ARCH_QKV_BIAS ? WANT_BIAS : 0, normed = f & ARCH_QK_NORM ? 0 : WANT_OPTIONAL;
+  unsigned f = m->arch->flags, bias = f & ARCH_QKV_BIAS ? WANT_BIAS : 0;
   if (y->n_head < 1) return gguf_fail(l->f, key(l, "attention.head_count"), l->err, "is 0 for layer %d, which has attention", y->index);
   if (y->n_kv < 1 || y->n_head % y->n_kv)
     return gguf_fail(l->f, key(l, "attention.head_count_kv"), l->err, "%d does not divide attention.head_count = %d", y->n_kv, y->n_head);
   if (y->head_dim % 2) return gguf_fail(l->f, key(l, "attention.key_length"), l->err, "%d is odd", y->head_dim);
-  int64_t d = m->n_embd, kv = (int64_t)y->n_kv * y->head_dim, v = (int64_t)y->n_kv * y->v_dim;
-  if (want_matrix(l, y, W_ATTN_Q, d, (int64_t)y->n_head * y->head_dim, bias) || want_matrix(l, y, W_ATTN_K, d, kv, bias) || want_matrix(l, y, W_ATTN_V, d, v, bias) ||
-      want_matrix(l, y, W_ATTN_OUTPUT, (int64_t)y->n_head * y->v_dim, d, 0) || want_vector(l, y, W_ATTN_Q_NORM, y->head_dim, normed) ||
-      want_vector(l, y, W_ATTN_K_NORM, y->head_dim, normed)) return -1;
-  state(l, y, DT_F16, kv, 0);
+  int64_t d = m->n_embd, q = (int64_t)y->n_head * y->head_dim, k = (int64_t)y->n_kv * y->head_dim, v = (int64_t)y->n_kv * y->v_dim;
+  if (want_matrix(l, y, W_ATTN_QKV, d, q + k + v, WANT_OPTIONAL)) return -1;
+  if (!y->w[W_ATTN_QKV].weight &&
+      (want_matrix(l, y, W_ATTN_Q, d, q, bias) || want_matrix(l, y, W_ATTN_K, d, k, bias) || want_matrix(l, y, W_ATTN_V, d, v, bias))) return -1;
+  if (want_matrix(l, y, W_ATTN_OUTPUT, (int64_t)y->n_head * y->v_dim, d, 0)) return -1;
+  if (f & (ARCH_QK_NORM | ARCH_QK_NORM_ALL)) {
+    bool all = f & ARCH_QK_NORM_ALL;
+    if (want_vector(l, y, W_ATTN_Q_NORM, all ? q : y->head_dim, 0) || want_vector(l, y, W_ATTN_K_NORM, all ? k : y->head_dim, 0)) return -1;
+  }
+  if (f & ARCH_SINKS && want_vector(l, y, W_ATTN_SINKS, y->n_head, 0)) return -1;
+  state(l, y, DT_F16, k, 0);
   state(l, y, DT_F16, v, 0);
   return 0;
 }
@@ -34,13 +59,13 @@ static tensor *store_k(build *b, const layer *y, tensor *k) {
   graph *g = b->g;
   int64_t half = y->head_dim / 2;
   tensor *cache = state_buffer(b, y, CACHE_K), *view = t_slice(g, k_view(b, y, cache), 2, b->pos, b->T), *value;
-  if (b->m->rope.dim == y->head_dim) {
+  if (rope_whole(b, y, y->head_dim)) {
     bool neox = b->m->arch->flags & ARCH_NEOX;
     view = t_reshape(g, view, DIMS(n_(b, y->n_kv), n_(b, neox ? 2 : half), n_(b, neox ? half : 2), b->T));
     if (neox) view = t_swap(g, view, 1, 2);
-    value = t_permute(g, rope_pairs(b, k, y->n_kv, y->head_dim), (int[]){1, 2, 3, 0});
+    value = t_permute(g, rope_pairs(b, y, k, y->n_kv, y->head_dim), (int[]){1, 2, 3, 0});
   } else {
-    value = t_permute(g, rope_turn(b, k, y->n_kv, y->head_dim), (int[]){1, 2, 0});
+    value = t_permute(g, rope_turn(b, y, k, y->n_kv, y->head_dim), (int[]){1, 2, 0});
   }
   tensor *next = t_assign(g, view, value);
   vec_push(&b->effects, next);
@@ -55,18 +80,30 @@ static tensor *store_v(build *b, const layer *y, tensor *v) {        // cache {c
   return t_slice(g, t_reshape_i(g, next, 3, dims), 0, n_(b, 0), b->C);
 }
 
+// Scores of positions that a token does not see become -inf: later ones, and those that its window has left behind.
+static tensor *masked(build *b, const layer *y, tensor *s) {
+  graph *g = b->g;
+  tensor *own = t_reshape(g, t_add(g, t_iota(g, b->T), b->pos), DIMS(b->T, n_(b, 1), n_(b, 1), n_(b, 1), n_(b, 1))), *at = t_iota(g, b->C);
+  s = t_where(g, t_op2(g, OP_CMPLT, own, at), t_float(g, -INFINITY), s);
+  return y->window ? t_where(g, t_op2(g, OP_CMPLT, t_add(g, at, n_(b, y->window - 1)), own), t_float(g, -INFINITY), s) : s;
+}
+
 tensor *attend(build *b, const layer *y, tensor *q, tensor *K, tensor *V) {
   graph *g = b->g;
   int64_t kv = y->n_kv, per = y->n_head / y->n_kv, d = y->head_dim, dv = y->v_dim;
   // scores {T, kv, per, 1, C}
   tensor *qs = t_reshape(g, q, DIMS(b->T, n_(b, kv), n_(b, per), n_(b, d), n_(b, 1)));
   tensor *ks = t_cast(g, t_reshape(g, K, DIMS(n_(b, 1), n_(b, kv), n_(b, 1), n_(b, d), b->C)), DT_F32);
-  tensor *s = t_reduce(g, t_mul(g, qs, ks), OP_ADD, 3);
-  tensor *seen = t_reshape(g, t_add(g, t_iota(g, b->T), b->pos), DIMS(b->T, n_(b, 1), n_(b, 1), n_(b, 1), n_(b, 1)));
-  s = t_where(g, t_op2(g, OP_CMPLT, seen, t_iota(g, b->C)), t_float(g, -INFINITY), s);
+  tensor *s = masked(b, y, soft_cap(b, t_reduce(g, t_mul(g, qs, ks), OP_ADD, 3), b->m->attention_cap));
   // softmax over positions, divided after the sum over V
-  tensor *e = t_exp(g, t_sub(g, s, t_reduce(g, s, OP_MAX, 4)));
-  tensor *total = t_reshape(g, t_reduce(g, e, OP_ADD, 4), DIMS(b->T, n_(b, kv), n_(b, per), n_(b, 1)));
+  tensor *sink = weight(b, y, W_ATTN_SINKS), *most = t_reduce(g, s, OP_MAX, 4);
+  if (sink) {
+    sink = t_reshape(g, sink, DIMS(n_(b, 1), n_(b, kv), n_(b, per), n_(b, 1), n_(b, 1)));
+    most = t_op2(g, OP_MAX, most, sink);
+  }
+  tensor *e = t_exp(g, t_sub(g, s, most)), *total = t_reduce(g, e, OP_ADD, 4);
+  if (sink) total = t_add(g, total, t_exp(g, t_sub(g, sink, most)));
+  total = t_reshape(g, total, DIMS(b->T, n_(b, kv), n_(b, per), n_(b, 1)));
   tensor *es = t_reshape(g, e, DIMS(b->T, n_(b, kv), n_(b, per), b->C, n_(b, 1)));
   tensor *vs = t_cast(g, t_reshape(g, t_swap(g, V, 0, 1), DIMS(n_(b, 1), n_(b, kv), n_(b, 1), b->C, n_(b, dv))), DT_F32);
   tensor *o = t_reshape(g, t_reduce(g, t_mul(g, es, vs), OP_ADD, 3), DIMS(b->T, n_(b, kv), n_(b, per), n_(b, dv)));
@@ -75,17 +112,26 @@ tensor *attend(build *b, const layer *y, tensor *q, tensor *K, tensor *V) {
 
 static tensor *attention(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
-  int64_t d = y->head_dim;
+  int64_t d = y->head_dim, nq = y->n_head * d, nk = y->n_kv * d, nv = (int64_t)y->n_kv * y->v_dim;
   unsigned f = b->m->arch->flags;
-  tensor *q = t_reshape(g, linear(b, y, W_ATTN_Q, x), DIMS(b->T, n_(b, y->n_head), n_(b, d)));
-  tensor *k = t_reshape(g, linear(b, y, W_ATTN_K, x), DIMS(b->T, n_(b, y->n_kv), n_(b, d)));
-  tensor *v = t_reshape(g, linear(b, y, W_ATTN_V, x), DIMS(b->T, n_(b, y->n_kv), n_(b, y->v_dim)));
+  tensor *q, *k, *v;
+  if (y->w[W_ATTN_QKV].weight) {
+    tensor *all = t_contiguous(g, linear(b, y, W_ATTN_QKV, x));
+    q = t_slice_i(g, all, 1, 0, nq); k = t_slice_i(g, all, 1, nq, nk); v = t_slice_i(g, all, 1, nq + nk, nv);
+  } else {
+    q = linear(b, y, W_ATTN_Q, x); k = linear(b, y, W_ATTN_K, x); v = linear(b, y, W_ATTN_V, x);
+  }
   // Rows are finished first where a norm runs over them, and where neighbouring rows rotate together: integer dot products want
   // neighbours in lanes.
-  bool normed = f & ARCH_QK_NORM;
-  if (normed || !(f & ARCH_NEOX)) { q = t_contiguous(g, q); k = t_contiguous(g, k); }
-  if (normed) { q = norm(b, y, W_ATTN_Q_NORM, q); k = norm(b, y, W_ATTN_K_NORM, k); }
-  q = rope_turn(b, t_scale(g, q, 1 / sqrt((double)d)), y->n_head, d);
+  bool finished = y->w[W_ATTN_QKV].weight, all_heads = f & ARCH_QK_NORM_ALL, heads = f & ARCH_QK_NORM;
+  if (all_heads) { q = norm(b, y, W_ATTN_Q_NORM, t_contiguous(g, q)); k = norm(b, y, W_ATTN_K_NORM, t_contiguous(g, k)); }
+  q = t_reshape(g, q, DIMS(b->T, n_(b, y->n_head), n_(b, d)));
+  k = t_reshape(g, k, DIMS(b->T, n_(b, y->n_kv), n_(b, d)));
+  v = t_reshape(g, v, DIMS(b->T, n_(b, y->n_kv), n_(b, y->v_dim)));
+  if (!finished && !all_heads && (heads || !(f & ARCH_NEOX))) { q = t_contiguous(g, q); k = t_contiguous(g, k); }
+  if (heads) { q = norm(b, y, W_ATTN_Q_NORM, q); k = norm(b, y, W_ATTN_K_NORM, k); }
+  double scale = b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)d);
+  q = rope_turn(b, y, t_scale(g, q, scale), y->n_head, d);
   tensor *K = store_k(b, y, k), *V = store_v(b, y, v);
   return linear(b, y, W_ATTN_OUTPUT, attend(b, y, q, K, V));
 }

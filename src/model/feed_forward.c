@@ -1,18 +1,46 @@
-// The dense feed-forward: down(act(gate x) * up x).
+// The dense feed-forward: down(act(gate x) * up x), or down(act(up x)) without a gate. Some files have gate and up as one tensor, gate first.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <math.h>
 #include "model/model_impl.h"
 
 static int load(loader *l, layer *y) {
-  int64_t d = l->m->n_embd;
-  if (!y->n_ff) {             // missing, or 0 for this layer: the getter says which
-    int n;
-    return key_count(l, "feed_forward_length", 1, 1 << 24, &n);
+  int64_t d = l->m->n_embd, f = y->n_ff;
+  if (!f) return key_count(l, "feed_forward_length", 1, 1 << 24, &y->n_ff);       // missing, or 0 for this layer: the getter says which
+  bool gated = !(l->m->arch->flags & ARCH_PLAIN_FFN);
+  if (gated && want_matrix(l, y, W_FFN_GATE, d, f, WANT_OPTIONAL)) return -1;
+  return want_matrix(l, y, W_FFN_UP, d, gated && !y->w[W_FFN_GATE].weight ? 2 * f : f, 0) || want_matrix(l, y, W_FFN_DOWN, f, d, 0) ? -1 : 0;
+}
+
+tensor *activate(const build *b, tensor *x) {
+  graph *g = b->g;
+  switch (b->m->arch->act) {
+  case ACT_SILU: return t_silu(g, x);
+  case ACT_GELU: {              // x/2 (1 + tanh u) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
+    tensor *u = t_scale(g, t_mul(g, x, t_add(g, t_scale(g, t_mul(g, x, x), 0.044715), t_float(g, 1))), -2 * sqrt(2 / M_PI));
+    return t_op2(g, OP_FDIV, x, t_add(g, t_exp(g, u), t_float(g, 1)));
   }
-  return want_matrix(l, y, W_FFN_GATE, d, y->n_ff, 0) || want_matrix(l, y, W_FFN_UP, d, y->n_ff, 0) || want_matrix(l, y, W_FFN_DOWN, y->n_ff, d, 0) ? -1 : 0;
+  case ACT_RELU2: {
+    tensor *r = t_op2(g, OP_MAX, x, t_float(g, 0));
+    return t_mul(g, r, r);
+  }
+  }
+  die("activation %d", (int)b->m->arch->act);
 }
 
 static tensor *feed_forward(build *b, const layer *y, tensor *x) {
-  tensor *gate = t_silu(b->g, linear(b, y, W_FFN_GATE, x));
-  return linear(b, y, W_FFN_DOWN, t_mul(b->g, gate, linear(b, y, W_FFN_UP, x)));
+  graph *g = b->g;
+  tensor *up = linear(b, y, W_FFN_UP, x), *h;
+  if (b->m->arch->flags & ARCH_PLAIN_FFN) {
+    h = activate(b, up);
+  } else if (y->w[W_FFN_GATE].weight) {
+    h = t_mul(g, activate(b, linear(b, y, W_FFN_GATE, x)), up);
+  } else {
+    up = t_contiguous(g, up);
+    h = t_mul(g, activate(b, t_slice_i(g, up, 1, 0, y->n_ff)), t_slice_i(g, up, 1, y->n_ff, y->n_ff));
+  }
+  return linear(b, y, W_FFN_DOWN, h);
 }
 
 const part part_dense = {load, feed_forward};

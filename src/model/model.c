@@ -23,6 +23,7 @@ static int check(loader *l, const char *name, const int64_t ne[3], bool optional
   }
   if (!t->format->computes) return gguf_fail(l->f, NULL, l->err, "tensor '%s' has type %s, which cannot be computed with yet", name, t->format->name);
   *out = (int)gguf_tensor_index(l->f, t) + 1;
+  l->claimed[*out - 1] = true;
   return 0;
 }
 
@@ -48,11 +49,23 @@ int state(loader *l, layer *y, enum dtype dt, int64_t per_position, int64_t fixe
   return (int)m->states.n - 1;
 }
 
+// A factor; 0 in a file means that there is none, as does no key.
+static int load_factor(loader *l, const char *rest, double none, double *out) {
+  if (key_number_or(l, rest, 0, -1e6, 1e6, out)) return -1;
+  if (*out == 0) *out = none;
+  return 0;
+}
+
 static int load_keys(loader *l) {
   model *m = l->m;
-  return key_count(l, "block_count", 1, MODEL_MAX_LAYERS, &m->n_layer) || key_count(l, "embedding_length", 1, 1 << 20, &m->n_embd) ||
-         key_count_or(l, "context_length", 2048, 1, 1u << 30, &m->n_ctx_train) ||
-         key_number(l, "attention.layer_norm_rms_epsilon", 1e-12, 1, &m->eps) ? -1 : 0;
+  if (key_count(l, "block_count", 1, MODEL_MAX_LAYERS, &m->n_layer) || key_count(l, "embedding_length", 1, 1 << 20, &m->n_embd) ||
+      key_count_or(l, "context_length", 2048, 1, 1u << 30, &m->n_ctx_train) ||
+      key_number(l, m->arch->flags & ARCH_LAYER_NORM ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-12, 1, &m->eps) ||
+      load_factor(l, "embedding_scale", 1, &m->embedding_scale) || load_factor(l, "residual_scale", 1, &m->residual_scale) ||
+      load_factor(l, "logit_scale", 1, &m->logit_scale) || load_factor(l, "attention.scale", 0, &m->attention_scale) ||
+      load_factor(l, "attn_logit_softcapping", 0, &m->attention_cap) || load_factor(l, "final_logit_softcapping", 0, &m->logit_cap)) return -1;
+  if (m->arch->flags & ARCH_LOGITS_DIVIDED) m->logit_scale = 1 / m->logit_scale;
+  return m->arch->keys ? m->arch->keys(l) : 0;
 }
 
 // The vocabulary has as many tokens as the embedding has rows.
@@ -66,7 +79,8 @@ static int load_ends(loader *l) {
   if (tokens && tokens->type == GGUF_ARRAY && tokens->a.n != (size_t)m->n_vocab)
     return gguf_fail(l->f, "tokenizer.ggml.tokens", l->err, "%zu tokens, but tensor 'token_embd.weight' has %d rows", tokens->a.n, m->n_vocab);
   return want_matrix(l, NULL, W_TOKEN_EMBD, m->n_embd, m->n_vocab, 0) || want_matrix(l, NULL, W_OUTPUT, m->n_embd, m->n_vocab, WANT_OPTIONAL) ||
-         want_vector(l, NULL, W_OUTPUT_NORM, m->n_embd, 0) ? -1 : 0;
+         want_vector(l, NULL, W_OUTPUT_NORM, m->n_embd, 0) ||
+         (m->arch->flags & ARCH_POSITIONS && want_matrix(l, NULL, W_POSITION_EMBD, m->n_embd, m->n_ctx_train, 0)) ? -1 : 0;
 }
 
 // What each layer is, before its parts look at their tensors: numbers of heads may differ, sizes of heads may not.
@@ -84,20 +98,37 @@ static int describe_layers(loader *l) {
   int head_dim, v_dim;
   if (key_count_or(l, "attention.key_length", (uint32_t)m->n_embd / most, 2, 1 << 14, &head_dim) ||
       key_count_or(l, "attention.value_length", (uint32_t)head_dim, 1, 1 << 14, &v_dim)) return -1;
+  unsigned f = m->arch->flags;
   m->layers = xcalloc((size_t)m->n_layer, sizeof *m->layers);
   for (int i = 0; i < m->n_layer; i++) {
     layer *y = &m->layers[i];
-    *y = (layer){.index = i, .mixer = &part_attention, .ff = &part_dense, .mixer_norm = W_ATTN_NORM, .ff_norm = W_FFN_NORM, .n_head = (int)head[i],
-                 .n_kv = (int)kv[i], .head_dim = head_dim, .v_dim = v_dim, .n_ff = (int)ff[i], .state = -1};
+    *y = (layer){.index = i, .mixer = &part_attention, .ff = &part_dense, .n_head = (int)head[i], .n_kv = (int)kv[i], .head_dim = head_dim,
+                 .v_dim = v_dim, .n_ff = (int)ff[i], .rope = f & ARCH_POSITIONS ? ROPE_NONE : ROPE_GLOBAL, .state = -1};
+    y->mixer_norm = f & ARCH_NO_PRE_NORMS ? W_NONE : W_ATTN_NORM;
+    y->ff_norm = f & ARCH_NO_PRE_NORMS ? W_NONE : f & ARCH_FFN_NORM_LATE ? W_POST_ATTENTION_NORM : W_FFN_NORM;
+    y->mixer_post = f & ARCH_POST_NORMS ? W_POST_ATTENTION_NORM : W_NONE;
+    y->ff_post = f & ARCH_POST_NORMS ? W_POST_FFW_NORM : W_NONE;
     if (m->arch->layer && m->arch->layer(l, y)) return -1;
   }
-  return rope_load(l, head_dim);
+  return rope_load(l, head_dim) || layers_slide(l) ? -1 : 0;
 }
 
-static int load_layer(loader *l, layer *y) {
+static int load_part(loader *l, layer *y, const part *p, enum tensor_id before, enum tensor_id after) {
   int64_t d = l->m->n_embd;
-  return (y->mixer && (want_vector(l, y, y->mixer_norm, d, 0) || y->mixer->load(l, y))) ||
-         (y->ff && (want_vector(l, y, y->ff_norm, d, 0) || y->ff->load(l, y))) ? -1 : 0;
+  return p && ((before && want_vector(l, y, before, d, 0)) || p->load(l, y) || (after && want_vector(l, y, after, d, 0))) ? -1 : 0;
+}
+
+static int load_layer(loader *l, layer *y) { return load_part(l, y, y->mixer, y->mixer_norm, y->mixer_post) || load_part(l, y, y->ff, y->ff_norm, y->ff_post) ? -1 : 0; }
+
+// Tensors that nobody wants mean that the model computes something that this program does not know of: an answer without them would be wrong.
+// Left out on purpose: scales of activations, which are computed here.
+static int check_claimed(loader *l) {
+  for (size_t i = 0; i < gguf_n_tensors(l->f); i++) {
+    const char *name = gguf_tensor_at(l->f, i)->name, *last = strrchr(name, '.');
+    if (!l->claimed[i] && !(last && !strcmp(last, ".input_scale")))
+      return gguf_fail(l->f, NULL, l->err, "tensor '%s' is not one that %s is known to have", name, l->m->arch->name);
+  }
+  return 0;
 }
 
 static int load(loader *l) {
@@ -114,14 +145,16 @@ static int load(loader *l) {
   }
   if (load_keys(l) || describe_layers(l) || load_ends(l)) return -1;
   for (int i = 0; i < l->m->n_layer; i++) if (load_layer(l, &l->m->layers[i])) return -1;
-  return 0;
+  return check_claimed(l);
 }
 
 int model_open(const gguf *file, model **out, error *err) {
   model *m = xcalloc(1, sizeof *m);
   m->file = file;
-  loader l = {.f = file, .m = m, .err = err};
-  if (load(&l)) { model_close(m); return -1; }
+  loader l = {.f = file, .m = m, .err = err, .claimed = xcalloc(gguf_n_tensors(file) + 1, sizeof *l.claimed)};
+  int failed = load(&l);
+  free(l.claimed);
+  if (failed) { model_close(m); return -1; }
   *out = m;
   return 0;
 }

@@ -23,15 +23,45 @@ tensor *linear(const build *b, const layer *y, enum tensor_id id, tensor *x) {
   return bias ? t_add(b->g, out, bias) : out;
 }
 
-tensor *norm(const build *b, const layer *y, enum tensor_id id, tensor *x) { return t_rmsnorm(b->g, x, weight(b, y, id), b->m->eps); }
+tensor *norm(const build *b, const layer *y, enum tensor_id id, tensor *x) {
+  if (!id) return x;
+  bool centred = b->m->arch->flags & ARCH_LAYER_NORM;
+  tensor *w = weight(b, y, id), *bias = tensor_at(b, ref(b, y, id)->bias);
+  x = centred ? t_layernorm(b->g, x, w, b->m->eps) : t_rmsnorm(b->g, x, w, b->m->eps);
+  return bias ? t_add(b->g, x, bias) : x;
+}
+
+tensor *soft_cap(const build *b, tensor *x, double cap) {             // tanh u = 1 - 2 / (exp(2u) + 1)
+  graph *g = b->g;
+  if (cap == 0) return x;
+  tensor *e = t_add(g, t_exp(g, t_scale(g, x, 2 / cap)), t_float(g, 1));
+  return t_sub(g, t_float(g, cap), t_op2(g, OP_FDIV, t_float(g, 2 * cap), e));
+}
+
+static tensor *scaled(const build *b, tensor *x, double by) { return by == 1 ? x : t_scale(b->g, x, by); }
 
 tensor *state_buffer(const build *b, const layer *y, int i) {
   const state_kind *k = &b->m->states.at[y->state + i];
   return t_buffer(b->g, model_buffer_id(b->m->file, BUF_STATE + y->state + i), k->dtype, k->per_position * b->ctx + k->fixed);
 }
 
-static tensor *add_part(build *b, const layer *y, const part *p, enum tensor_id norm_id, tensor *x) {
-  return p ? t_contiguous(b->g, t_add(b->g, x, p->graph(b, y, norm(b, y, norm_id, x)))) : x;
+// What a part adds to the stream.
+static tensor *part_of(build *b, const layer *y, const part *p, tensor *x, enum tensor_id post) {
+  tensor *out = p->graph(b, y, x);
+  if (post) out = norm(b, y, post, t_contiguous(b->g, out));
+  return scaled(b, out, b->m->residual_scale);
+}
+
+// What flows from layer to layer is stored, whatever that costs: sums over it then have one form for one token and for many.
+static tensor *through(build *b, const layer *y, tensor *x) {
+  graph *g = b->g;
+  if (y->mixer && y->ff && b->m->arch->flags & ARCH_PARALLEL) {
+    tensor *in = norm(b, y, y->mixer_norm, x), *ff_in = y->ff_norm ? norm(b, y, y->ff_norm, x) : in;
+    return t_contiguous(g, t_add(g, t_add(g, x, part_of(b, y, y->mixer, in, y->mixer_post)), part_of(b, y, y->ff, ff_in, y->ff_post)));
+  }
+  if (y->mixer) x = t_contiguous(g, t_add(g, x, part_of(b, y, y->mixer, norm(b, y, y->mixer_norm, x), y->mixer_post)));
+  if (y->ff) x = t_contiguous(g, t_add(g, x, part_of(b, y, y->ff, norm(b, y, y->ff_norm, x), y->ff_post)));
+  return x;
 }
 
 uop *model_graph(const model *m, graph *g, const model_shape *s) {
@@ -41,17 +71,15 @@ uop *model_graph(const model *m, graph *g, const model_shape *s) {
   b.C = idx_add(g, b.pos, b.T);
   rope_tables(&b);
   tensor *ids = t_slice(g, t_buffer(g, model_buffer_id(m->file, BUF_IDS), DT_I32, s->chunk), 0, uop_idx(g, 0), b.T);
-  // what flows from layer to layer is stored, whatever that costs: sums over it then have one form for one token and for many
-  tensor *x = t_contiguous(g, t_gather(g, weight(&b, NULL, W_TOKEN_EMBD), ids));
-  for (int i = 0; i < m->n_layer; i++) {
-    const layer *y = &m->layers[i];
-    x = add_part(&b, y, y->mixer, y->mixer_norm, x);
-    x = add_part(&b, y, y->ff, y->ff_norm, x);
-  }
+  tensor *x = scaled(&b, t_gather(g, weight(&b, NULL, W_TOKEN_EMBD), ids), m->embedding_scale);
+  if (m->w[W_POSITION_EMBD].weight) x = t_add(g, x, t_gather(g, weight(&b, NULL, W_POSITION_EMBD), t_add(g, t_iota(g, b.T), b.pos)));
+  x = t_contiguous(g, x);
+  for (int i = 0; i < m->n_layer; i++) x = through(&b, &m->layers[i], x);
   if (s->logits) {
     tensor *last = t_slice(g, x, 0, idx_sub(g, b.T, uop_idx(g, 1)), uop_idx(g, 1));
     enum tensor_id head = m->w[W_OUTPUT].weight ? W_OUTPUT : W_TOKEN_EMBD;
     tensor *logits = t_reshape_i(g, linear(&b, NULL, head, norm(&b, NULL, W_OUTPUT_NORM, last)), 1, (int64_t[]){m->n_vocab});
+    logits = soft_cap(&b, scaled(&b, logits, m->logit_scale), m->logit_cap);
     vec_push(&b.effects, t_assign(g, t_buffer(g, model_buffer_id(m->file, BUF_LOGITS), DT_F32, m->n_vocab), logits));
   }
   uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, b.effects.at, b.effects.n, (uarg){0});

@@ -18,11 +18,13 @@ typedef struct build build;
 // T(id, name): in layer i the file has "blk.i.name.weight", and perhaps "blk.i.name.bias" and "blk.i.name.scale".
 #define TENSORS(T) \
   /* of the model */ \
-  T(TOKEN_EMBD, "token_embd") T(OUTPUT_NORM, "output_norm") T(OUTPUT, "output") T(ROPE_FREQS, "rope_freqs") \
+  T(TOKEN_EMBD, "token_embd") T(OUTPUT_NORM, "output_norm") T(OUTPUT, "output") T(POSITION_EMBD, "position_embd") \
+  T(ROPE_FREQS, "rope_freqs") T(ROPE_LONG, "rope_factors_long") T(ROPE_SHORT, "rope_factors_short") \
   /* norms of a layer */ \
-  T(ATTN_NORM, "attn_norm") T(FFN_NORM, "ffn_norm") \
+  T(ATTN_NORM, "attn_norm") T(FFN_NORM, "ffn_norm") T(POST_ATTENTION_NORM, "post_attention_norm") T(POST_FFW_NORM, "post_ffw_norm") \
   /* attention */ \
   T(ATTN_Q, "attn_q") T(ATTN_K, "attn_k") T(ATTN_V, "attn_v") T(ATTN_OUTPUT, "attn_output") T(ATTN_Q_NORM, "attn_q_norm") T(ATTN_K_NORM, "attn_k_norm") \
+  T(ATTN_QKV, "attn_qkv") T(ATTN_SINKS, "attn_sinks") \
   /* feed-forward */ \
   T(FFN_GATE, "ffn_gate") T(FFN_UP, "ffn_up") T(FFN_DOWN, "ffn_down")
 enum tensor_id {
@@ -40,12 +42,27 @@ typedef tensor_ref tensor_refs[W_COUNT];
 
 enum arch_flags {
   ARCH_NEOX = 1,             // rope rotates halves, not neighbours
-  ARCH_QK_NORM = 2,          // heads of q and k are normed
-  ARCH_QKV_BIAS = 4,
+  ARCH_QK_NORM = 2,          // each head of q and k is normed
+  ARCH_QK_NORM_ALL = 4,      // q and k are normed, all heads as one
+  ARCH_QKV_BIAS = 8,
+  ARCH_SINKS = 16,           // the softmax of each head has one more term, without a value
+  ARCH_LAYER_NORM = 32,      // norms subtract the mean; otherwise they are RMS norms
+  ARCH_NO_PRE_NORMS = 64,    // what goes into attention and feed-forward is not normed
+  ARCH_POST_NORMS = 128,     // what comes out of them is
+  ARCH_FFN_NORM_LATE = 256,  // the norm before the feed-forward is called post_attention_norm
+  ARCH_PARALLEL = 512,       // attention and feed-forward both read the stream as it enters the layer
+  ARCH_PLAIN_FFN = 1024,     // down(act(up x)), without a gate
+  ARCH_POSITIONS = 2048,     // learned positions instead of rope
+  ARCH_SWA_PLAIN_ROPE = 4096,     // layers with a window rotate without scaling
+  ARCH_LOGITS_DIVIDED = 8192,     // by logit_scale; otherwise multiplied
 };
+enum activation { ACT_SILU, ACT_GELU, ACT_RELU2 };
 typedef struct arch {
   const char *name;
   unsigned flags;
+  enum activation act;
+  int period;                // with a sliding window: all layers but every period-th have it; 0: files of this kind have none
+  int (*keys)(loader *l);                // what else this kind reads or fixes, after the keys of all kinds; may be NULL
   int (*layer)(loader *l, layer *y);     // chooses the parts of a layer, which has attention and a dense feed-forward; NULL: leaves it at that
 } arch;
 const arch *arch_find(const char *name, size_t n);             // NULL: not known
@@ -57,13 +74,18 @@ typedef struct part {
 } part;
 extern const part part_attention, part_dense;
 
-typedef struct rope { int dim; double base, scale; } rope;      // scale: positions are divided by it
+// Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow pairs are, quick ones
+// are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn: factor of cos and sin.
+typedef struct rope { int dim; double base, scale, low, high, ramp, attn; } rope;
+enum rope_id { ROPE_GLOBAL, ROPE_SLIDING, ROPE_COUNT, ROPE_NONE = -1 };
 
 struct layer {
   int index;
   const part *mixer, *ff;                                      // NULL: none
-  enum tensor_id mixer_norm, ff_norm;                          // what norms their input
+  enum tensor_id mixer_norm, mixer_post, ff_norm, ff_post;     // norms before and after them; W_NONE: none
   int n_head, n_kv, head_dim, v_dim, n_ff;
+  int window;                                                  // attention sees this many positions, its own included; 0: all
+  enum rope_id rope;
   int state;                                                   // its first state; others follow
   tensor_refs w;
 };
@@ -73,9 +95,12 @@ typedef struct state_kind { enum dtype dtype; int64_t per_position, fixed; } sta
 struct model {
   const gguf *file;
   const arch *arch;
-  int n_layer, n_embd, n_vocab, n_ctx_train;
-  double eps;
-  rope rope;
+  int n_layer, n_embd, n_vocab, n_ctx_train, n_ctx_rope;       // n_ctx_rope: what the model knew before its context was stretched
+  double eps, embedding_scale, residual_scale, logit_scale;    // factors; 1: none
+  double attention_scale, attention_cap, logit_cap;            // 0: 1/sqrt(head_dim), no soft cap
+  int window;                // of layers that slide, where the file does not say, and the base of their rope; 0: none, that of the others
+  double base_swa;
+  rope rope[ROPE_COUNT];
   bool recurrent;
   tensor_refs w;
   layer *layers;
@@ -84,7 +109,7 @@ struct model {
 
 // --- loading ------------------------------------------------------------------------------------------------------------
 
-struct loader { const gguf *f; model *m; error *err; char key[160]; };
+struct loader { const gguf *f; model *m; error *err; char key[160]; bool *claimed; /* tensors that somebody wants */ };
 
 // model_keys.c: values of keys under the architecture's name, within limits; 0, or -1 and an error that names key and value.
 const char *key(loader *l, const char *rest);                  // "llama.rest", in l->key
@@ -92,6 +117,7 @@ bool has_key(loader *l, const char *rest);
 int key_count(loader *l, const char *rest, uint32_t lo, uint32_t hi, int *out);
 int key_count_or(loader *l, const char *rest, uint32_t fallback, uint32_t lo, uint32_t hi, int *out);
 int key_counts(loader *l, const char *rest, uint32_t lo, uint32_t hi, uint32_t each[MODEL_MAX_LAYERS]);   // one number for all layers, or one for each
+int key_flags(loader *l, const char *rest, uint32_t each[MODEL_MAX_LAYERS]);    // an array of a number or a truth value for each layer
 int key_number(loader *l, const char *rest, double lo, double hi, double *out);
 int key_number_or(loader *l, const char *rest, double fallback, double lo, double hi, double *out);
 
@@ -105,6 +131,7 @@ static inline int want_vector(loader *l, layer *y, enum tensor_id id, int64_t n,
 int state(loader *l, layer *y, enum dtype dt, int64_t per_position, int64_t fixed);
 
 int rope_load(loader *l, int head_dim);                        // rope.c
+int layers_slide(loader *l);                                   // attention.c: which layers have windows
 
 // --- building -----------------------------------------------------------------------------------------------------------
 
@@ -114,7 +141,7 @@ struct build {
   graph *g;
   uop *T, *C, *pos;          // tokens of this run, positions seen when it has ended, position of its first token
   int64_t ctx;
-  tensor *cos, *sin;         // {T, 1, rope dim / 2}
+  tensor *cos[ROPE_COUNT], *sin[ROPE_COUNT];      // {T, 1, rope dim / 2}
   VEC(uop *) effects;
 };
 
@@ -124,14 +151,17 @@ static inline uop *n_(const build *b, int64_t v) { return uop_idx(b->g, v); }
 // model_graph.c. y NULL: a tensor of the model. NULL where there is none.
 tensor *weight(const build *b, const layer *y, enum tensor_id id);                  // {rows, columns} or {n}, in F32
 tensor *linear(const build *b, const layer *y, enum tensor_id id, tensor *x);       // with its bias and scale
-tensor *norm(const build *b, const layer *y, enum tensor_id id, tensor *x);         // over the last axis
+tensor *norm(const build *b, const layer *y, enum tensor_id id, tensor *x);         // over the last axis; x for W_NONE
+tensor *soft_cap(const build *b, tensor *x, double cap);                            // cap * tanh(x / cap); x for 0
+tensor *activate(const build *b, tensor *x);                                        // feed_forward.c: the architecture's activation
 tensor *state_buffer(const build *b, const layer *y, int i);                        // the layer's i-th
 
 // attention.c. q {T, heads, head_dim}, scaled; K {kv, head_dim, C} and V {C, kv, v_dim} of the positions so far: {T, heads * v_dim}
 tensor *attend(build *b, const layer *y, tensor *q, tensor *K, tensor *V);
 
-// rope.c. x {T, heads, d}: pairs of its first elements turn by their angles, the rest stays.
+// rope.c. x {T, heads, d}: pairs of its first elements turn by their angles, the rest stays; nothing turns where the layer has no rope.
 void rope_tables(build *b);
-tensor *rope_turn(const build *b, tensor *x, int64_t heads, int64_t d);             // {T, heads, d}
-tensor *rope_pairs(const build *b, tensor *x, int64_t heads, int64_t d);            // all of d turns: {T, heads, d/2, 2}, pairs wherever they lie in a head
+bool rope_whole(const build *b, const layer *y, int64_t d);                                    // all of d turns
+tensor *rope_turn(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d);        // {T, heads, d}
+tensor *rope_pairs(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d);       // where all of d turns: {T, heads, d/2, 2}, pairs wherever they lie in a head
 #endif

@@ -30,6 +30,14 @@ int key_counts(loader *l, const char *rest, uint32_t lo, uint32_t hi, uint32_t e
   return 0;
 }
 
+int key_flags(loader *l, const char *rest, uint32_t each[MODEL_MAX_LAYERS]) {
+  const gguf_value *v = gguf_find(l->f, key(l, rest));
+  if (!v || v->type != GGUF_ARRAY || v->elem != GGUF_BOOL) return gguf_u32_each(l->f, l->key, (size_t)l->m->n_layer, each, l->err);
+  if (v->a.n < (size_t)l->m->n_layer) return gguf_fail(l->f, l->key, l->err, "%zu elements, expected %d", v->a.n, l->m->n_layer);
+  for (int i = 0; i < l->m->n_layer; i++) each[i] = v->a.data[i] != 0;
+  return 0;
+}
+
 int key_number(loader *l, const char *rest, double lo, double hi, double *out) {
   if (gguf_f64(l->f, key(l, rest), out, l->err)) return -1;
   if (!(*out >= lo && *out <= hi)) return gguf_fail(l->f, l->key, l->err, "%g is not in %g..%g", *out, lo, hi);

@@ -7,32 +7,94 @@
 #include <string.h>
 #include "model/model_impl.h"
 
+// The pair that turns `turns` times within the context that the model was first trained with.
+static double pair_of(const rope *r, double ctx, double turns) { return r->dim * log(ctx / (turns * 2 * M_PI)) / (2 * log(r->base)); }
+
+static int load_yarn(loader *l, rope *r) {
+  model *m = l->m;
+  double fast, slow, log_mul, factor = r->scale;
+  if (key_number_or(l, "rope.scaling.yarn_beta_fast", 32, 1e-3, 1e6, &fast) || key_number_or(l, "rope.scaling.yarn_beta_slow", 1, 1e-3, 1e6, &slow) ||
+      key_number_or(l, "rope.scaling.yarn_ext_factor", 1, -1e3, 1e3, &r->ramp) || key_number_or(l, "rope.scaling.yarn_log_multiplier", 0, -1e3, 1e3, &log_mul)) return -1;
+  if (r->ramp < 0) r->ramp = 1;         // as it is written where it was never set
+  r->low = fmax(0, floor(pair_of(r, m->n_ctx_rope, fast)));
+  r->high = fmin(r->dim - 1, ceil(pair_of(r, m->n_ctx_rope, slow)));
+  if (r->ramp != 0 && factor > 1) r->attn *= (1 + 0.1 * log(factor)) / (log_mul != 0 ? 1 + 0.1 * log_mul * log(factor) : 1);
+  return 0;
+}
+
+static bool is(gguf_string s, const char *text) { return s.n == strlen(text) && !memcmp(s.at, text, s.n); }
+
+static int load_scaling(loader *l, rope *r) {
+  model *m = l->m;
+  gguf_string type;
+  double factor = 0;
+  if (gguf_str_opt(l->f, key(l, "rope.scaling.type"), has_key(l, "rope.scaling.factor") || has_key(l, "rope.scale_linear") ? "linear" : "none", &type, l->err)) return -1;
+  if (key_count_or(l, "rope.scaling.original_context_length", (uint32_t)m->n_ctx_train, 1, 1u << 30, &m->n_ctx_rope) ||
+      key_number_or(l, "rope.scaling.attn_factor", 1, 1e-3, 1e3, &r->attn)) return -1;
+  bool yarn = is(type, "yarn");
+  if (!yarn && !is(type, "none") && !is(type, "linear") && !is(type, "longrope")) {
+    char text[64];
+    return gguf_fail(l->f, key(l, "rope.scaling.type"), l->err, "'%s' is not known (known: none, linear, yarn, longrope)", gguf_quote(text, sizeof text, type.at, type.n));
+  }
+  if (is(type, "none")) return 0;
+  if (has_key(l, "rope.scale_linear") && !has_key(l, "rope.scaling.factor")) {
+    if (key_number(l, "rope.scale_linear", 0, 1e6, &factor)) return -1;
+  } else if (has_key(l, "rope.scaling.factor") || !is(type, "longrope")) {
+    if (key_number(l, "rope.scaling.factor", 0, 1e6, &factor)) return -1;
+  }
+  if (factor > 0 && factor < 1e-3) return gguf_fail(l->f, key(l, "rope.scaling.factor"), l->err, "%g is not in 0.001..1000000", factor);
+  if (factor > 0) r->scale = factor;
+  return yarn ? load_yarn(l, r) : 0;
+}
+
 int rope_load(loader *l, int head_dim) {
-  rope *r = &l->m->rope;
+  model *m = l->m;
+  rope *r = &m->rope[ROPE_GLOBAL], *sliding = &m->rope[ROPE_SLIDING];
+  m->n_ctx_rope = m->n_ctx_train;
+  if (m->arch->flags & ARCH_POSITIONS) return 0;
+  *r = (rope){.scale = 1, .attn = 1};
   if (key_count_or(l, "rope.dimension_count", (uint32_t)head_dim, 2, (uint32_t)head_dim, &r->dim)) return -1;
   if (r->dim % 2) return gguf_fail(l->f, key(l, "rope.dimension_count"), l->err, "%d is odd", r->dim);
-  if (key_number_or(l, "rope.freq_base", 10000, 1e-3, 1e12, &r->base) || want_vector(l, NULL, W_ROPE_FREQS, r->dim / 2, WANT_OPTIONAL)) return -1;
-  gguf_string type;
-  if (gguf_str_opt(l->f, key(l, "rope.scaling.type"), "none", &type, l->err)) return -1;
-  r->scale = 1;
-  if (type.n == 6 && !memcmp(type.at, "linear", 6)) return key_number(l, "rope.scaling.factor", 1e-3, 1e6, &r->scale);
-  if (type.n == 4 && !memcmp(type.at, "none", 4)) return 0;
-  char text[64];
-  return gguf_fail(l->f, l->key, l->err, "'%s' is not supported yet (known: none, linear)", gguf_quote(text, sizeof text, type.at, type.n));
+  if (key_number_or(l, "rope.freq_base", 10000, 1.001, 1e12, &r->base) || load_scaling(l, r)) return -1;
+  *sliding = m->arch->flags & ARCH_SWA_PLAIN_ROPE ? (rope){.dim = r->dim, .base = r->base, .scale = 1, .attn = 1} : *r;
+  if (key_number_or(l, "rope.freq_base_swa", m->base_swa != 0 ? m->base_swa : r->base, 1.001, 1e12, &sliding->base)) return -1;
+  if (want_vector(l, NULL, W_ROPE_FREQS, r->dim / 2, WANT_OPTIONAL) || want_vector(l, NULL, W_ROPE_LONG, r->dim / 2, WANT_OPTIONAL) ||
+      want_vector(l, NULL, W_ROPE_SHORT, r->dim / 2, m->w[W_ROPE_LONG].weight ? 0 : WANT_OPTIONAL)) return -1;
+  return 0;
+}
+
+// The tables of a rope: angle of pair i at position p is p * frequency.
+static void tables(build *b, const rope *r, tensor *factors, tensor **cos, tensor **sin) {
+  graph *g = b->g;
+  tensor *i = t_cast(g, t_iota(g, n_(b, r->dim / 2)), DT_F64);
+  tensor *freq = t_op1(g, OP_EXP2, t_scale(g, i, -2.0 / r->dim * log2(r->base)));
+  if (factors) freq = t_op2(g, OP_FDIV, freq, t_cast(g, factors, DT_F64));
+  tensor *p = t_cast(g, t_add(g, t_iota(g, b->T), b->pos), DT_F64);
+  if (r->ramp != 0) {                   // 1 below `low`, 1/scale above `high`
+    tensor *at = t_scale(g, t_add(g, i, uop_float(g, DT_F64, -r->low)), 1 / fmax(0.001, r->high - r->low));
+    at = t_op2(g, OP_MIN, t_op2(g, OP_MAX, at, uop_float(g, DT_F64, 0)), uop_float(g, DT_F64, 1));
+    tensor *mix = t_scale(g, t_sub(g, uop_float(g, DT_F64, 1), at), r->ramp);
+    freq = t_mul(g, freq, t_add(g, t_scale(g, mix, 1 - 1 / r->scale), uop_float(g, DT_F64, 1 / r->scale)));
+  } else {
+    freq = t_scale(g, freq, 1 / r->scale);
+  }
+  tensor *angle = t_mul(g, t_reshape(g, p, DIMS(b->T, n_(b, 1), n_(b, 1))), freq);
+  *sin = t_cast(g, t_op1(g, OP_SIN, angle), DT_F32);
+  *cos = t_cast(g, t_op1(g, OP_SIN, t_add(g, angle, uop_float(g, DT_F64, M_PI_2))), DT_F32);
+  if (r->attn != 1) {
+    *sin = t_scale(g, *sin, r->attn);
+    *cos = t_scale(g, *cos, r->attn);
+  }
 }
 
 void rope_tables(build *b) {
-  graph *g = b->g;
-  const rope *r = &b->m->rope;
-  tensor *i = t_cast(g, t_iota(g, n_(b, r->dim / 2)), DT_F64);
-  tensor *freq = t_op1(g, OP_EXP2, t_scale(g, i, -2.0 / r->dim * log2(r->base)));
-  tensor *factors = weight(b, NULL, W_ROPE_FREQS);
-  if (factors) freq = t_op2(g, OP_FDIV, freq, t_cast(g, factors, DT_F64));
-  tensor *p = t_cast(g, t_add(g, t_iota(g, b->T), b->pos), DT_F64);
-  tensor *angle = t_mul(g, t_reshape(g, p, DIMS(b->T, n_(b, 1), n_(b, 1))), t_scale(g, freq, 1 / r->scale));
-  b->sin = t_cast(g, t_op1(g, OP_SIN, angle), DT_F32);
-  b->cos = t_cast(g, t_op1(g, OP_SIN, t_add(g, angle, uop_float(g, DT_F64, M_PI_2))), DT_F32);
+  const model *m = b->m;
+  if (m->arch->flags & ARCH_POSITIONS) return;
+  enum tensor_id factors = m->w[W_ROPE_LONG].weight ? b->s->n_ctx > m->n_ctx_rope ? W_ROPE_LONG : W_ROPE_SHORT : W_ROPE_FREQS;
+  for (int i = 0; i < ROPE_COUNT; i++) tables(b, &m->rope[i], weight(b, NULL, factors), &b->cos[i], &b->sin[i]);
 }
+
+bool rope_whole(const build *b, const layer *y, int64_t d) { return y->rope != ROPE_NONE && b->m->rope[y->rope].dim == d; }
 
 // {T, heads, d/2, 2}, where [.., i, 0] and [.., i, 1] are the two elements of pair i.
 static tensor *pairs_of(const build *b, tensor *x, int64_t heads, int64_t d) {
@@ -40,20 +102,21 @@ static tensor *pairs_of(const build *b, tensor *x, int64_t heads, int64_t d) {
   return t_swap(b->g, t_reshape(b->g, x, DIMS(b->T, n_(b, heads), n_(b, 2), n_(b, d / 2))), 2, 3);
 }
 
-tensor *rope_pairs(const build *b, tensor *x, int64_t heads, int64_t d) {
+tensor *rope_pairs(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d) {
   graph *g = b->g;
-  tensor *p = pairs_of(b, x, heads, d), *half[2];
+  tensor *p = pairs_of(b, x, heads, d), *half[2], *cos = b->cos[y->rope], *sin = b->sin[y->rope];
   for (int i = 0; i < 2; i++) half[i] = t_reshape(g, t_slice_i(g, p, 3, i, 1), DIMS(b->T, n_(b, heads), n_(b, d / 2)));
-  tensor *re = t_sub(g, t_mul(g, half[0], b->cos), t_mul(g, half[1], b->sin));
-  tensor *im = t_add(g, t_mul(g, half[0], b->sin), t_mul(g, half[1], b->cos));
+  tensor *re = t_sub(g, t_mul(g, half[0], cos), t_mul(g, half[1], sin));
+  tensor *im = t_add(g, t_mul(g, half[0], sin), t_mul(g, half[1], cos));
   return t_stack_last(g, (tensor *[]){re, im}, 2);
 }
 
-tensor *rope_turn(const build *b, tensor *x, int64_t heads, int64_t d) {
+tensor *rope_turn(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d) {
   graph *g = b->g;
-  int64_t r = b->m->rope.dim;
-  if (r < d) return t_cat_last(g, rope_turn(b, t_slice_i(g, x, 2, 0, r), heads, r), t_slice_i(g, x, 2, r, d - r));
-  tensor *p = rope_pairs(b, x, heads, d);
+  if (y->rope == ROPE_NONE) return x;
+  int64_t r = b->m->rope[y->rope].dim;
+  if (r < d) return t_cat_last(g, rope_turn(b, y, t_slice_i(g, x, 2, 0, r), heads, r), t_slice_i(g, x, 2, r, d - r));
+  tensor *p = rope_pairs(b, y, x, heads, d);
   if (b->m->arch->flags & ARCH_NEOX) p = t_swap(g, p, 2, 3);
   return t_reshape(g, p, DIMS(b->T, n_(b, heads), n_(b, d)));
 }

@@ -1,0 +1,67 @@
+"""Every family of models against records of llama.cpp, on small files that tests/tools/make_model.py makes.
+
+The weights are F32 but where the name says otherwise, so that both programs compute the same and differ by rounding alone: bounds are
+tighter than those for records of quantised files.  The prompt goes through at once, in chunks, and token by token.
+"""
+import importlib.util
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+MEAN_KL, GAP, SAME = 1e-4, 0.05, 2e-3
+QUANTISED_KL = 2e-3           # llama.cpp rounds activations to 8 bits its own way
+RECORDS = Path(__file__).resolve().parents[1] / "records"
+NAMES = sorted(path.stem for path in RECORDS.glob("*.json"))
+
+
+@pytest.fixture(scope="module")
+def make_model(repo):
+    spec = importlib.util.spec_from_file_location("make_model", repo / "tests" / "tools" / "make_model.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_family_has_a_record(make_model):
+    assert sorted(make_model.FAMILIES) == NAMES
+
+
+def forced(run_weft, path, record, prompt, tokens, *more):
+    """Log-probabilities of the whole vocabulary before each of these tokens."""
+    done = run_weft(["run", "-m", path, "-c", record["n_ctx"], "--ids", ",".join(map(str, prompt)), "--force", ",".join(map(str, tokens)), "--json",
+                     "--top-logprobs", 100000, *more])
+    assert done.returncode == 0, done.err
+    return [dict(map(tuple, json.loads(line)["top"])) for line in done.stdout.splitlines()]
+
+
+def divergence(recorded, ours):
+    """KL(recorded || ours) of the recorded tokens, and of all others as one."""
+    p, q = [math.exp(x) for _, x in recorded], [math.exp(ours[token]) for token, _ in recorded]
+    p.append(max(1 - sum(p), 0))
+    q.append(max(1 - sum(q), 0))
+    return sum(a * math.log(a / max(b, 1e-12)) for a, b in zip(p, q) if a > 1e-9)
+
+
+def check(name, recorded, ours):
+    kl = [divergence(r, mine) for r, mine in zip(recorded, ours, strict=True)]
+    print(f"{name}: mean KL {sum(kl) / len(kl):.2g}, largest {max(kl):.2g}")
+    assert sum(kl) / len(kl) <= (QUANTISED_KL if "q4_0" in name or "q8_0" in name else MEAN_KL), f"mean KL {sum(kl) / len(kl):.3g}, each {[f'{x:.2g}' for x in kl]}"
+    for i, (r, mine) in enumerate(zip(recorded, ours)):
+        assert r[0][1] - r[1][1] <= GAP or max(mine, key=mine.get) == r[0][0], f"step {i}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_family(run_weft, make_model, tmp_path, name):
+    path, record = tmp_path / f"{name}.gguf", json.loads((RECORDS / f"{name}.json").read_text())
+    make_model.write(name, path)
+    prompt, tokens = record["prompt"], record["tokens"]
+    at_once = forced(run_weft, path, record, prompt, tokens)
+    check(name, record["steps"], at_once)
+    one_by_one = forced(run_weft, path, record, prompt[:1], prompt[1:] + tokens)
+    check(f"{name}, token by token", list(record["after"].values()) + record["steps"],
+          [one_by_one[int(n) - 1] for n in record["after"]] + one_by_one[len(prompt) - 1:])
+    chunks = forced(run_weft, path, record, prompt, tokens[:1], "-ub", 7)[0]
+    for other in (chunks, one_by_one[len(prompt) - 1]):
+        assert max(abs(other[t] - at_once[0][t]) for t in other) <= SAME

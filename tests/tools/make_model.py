@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""make_model.py: small GGUF files with random weights, one for each family of models that Weft runs, in shapes that differ.
+
+    make_model.py NAME OUT [KEY=VALUE ...]      KEY: a number of the shape, or `quant`
+    make_model.py --list
+
+The same name gives the same bytes, so that answers recorded from another program stay valid (record_model.py).  Weights are F32 unless
+`quant` says otherwise: then what differs between two programs is arithmetic, not formats.
+"""
+import sys
+import zlib
+
+import gguf
+import numpy as np
+
+F32 = gguf.GGMLQuantizationType.F32
+
+
+class Model:
+    """A file being written: keys under the architecture's name, and tensors with weights drawn by their names."""
+
+    def __init__(self, path, arch, p):
+        self.p, self.arch = p, arch
+        self.w = gguf.GGUFWriter(path, arch)
+        self.quant = gguf.GGMLQuantizationType[p.get("quant", "F32").upper()]
+
+    def key(self, name, value):
+        name = f"{self.arch}.{name}"
+        if isinstance(value, bool):
+            self.w.add_bool(name, value)
+        elif isinstance(value, int):
+            self.w.add_uint32(name, value)
+        elif isinstance(value, float):
+            self.w.add_float32(name, value)
+        elif isinstance(value, str):
+            self.w.add_string(name, value)
+        else:
+            self.w.add_array(name, value)
+
+    def normal(self, name, shape, mean, std):
+        rng = np.random.default_rng([self.p.get("seed", 1), zlib.crc32(name.encode())])
+        return (mean + std * rng.standard_normal(shape)).astype(np.float32)
+
+    def put(self, name, x):
+        self.w.add_tensor(name, np.ascontiguousarray(x, np.float32))
+
+    def matrix(self, name, rows, cols, gain=1.0, bias=False, lead=()):
+        """A weight {cols, rows} in the file's order; lead: further axes (experts)."""
+        x = self.normal(name, (*lead, rows, cols), 0, gain / cols ** 0.5)
+        block = gguf.GGML_QUANT_SIZES[self.quant][0]
+        if self.quant == F32 or cols % block:
+            self.put(f"{name}.weight", x)
+        else:
+            q = gguf.quants.quantize(x.reshape(-1, cols), self.quant)
+            self.w.add_tensor(f"{name}.weight", q.reshape(*lead, rows, -1), raw_dtype=self.quant)
+        if bias:
+            self.vector(f"{name}.bias", (*lead, rows), 0, 0.2)
+
+    def vector(self, name, n, mean=1.0, std=0.15):
+        self.put(name, self.normal(name, n, mean, std))
+
+    def norm(self, name, n, mean=1.0):
+        self.vector(f"{name}.weight", n, mean)
+        if self.p.get("layer_norm"):
+            self.vector(f"{name}.bias", n, 0, 0.1)
+
+    def vocabulary(self):
+        n = self.p["n_vocab"]
+        tokens = [f"<{i:02x}>" if i < 33 else chr(i) if i < 127 else f"tok{i}" for i in range(n - 2)] + ["<s>", "</s>"]
+        self.w.add_tokenizer_model("gpt2")
+        self.w.add_tokenizer_pre("gpt-2")
+        self.w.add_token_list(tokens)
+        self.w.add_token_types([1] * (n - 2) + [3, 3])
+        self.w.add_token_merges(["t o"])
+        self.w.add_bos_token_id(n - 2)
+        self.w.add_eos_token_id(n - 1)
+
+    def ends(self):
+        p = self.p
+        self.matrix("token_embd", p["n_vocab"], p["dim"], gain=p.get("embd_gain", p["dim"] ** 0.5 if not p.get("tie") else 1.0))
+        if not p.get("tie"):
+            self.matrix("output", p["n_vocab"], p["dim"], gain=1.5)
+        self.norm(p.get("output_norm", "output_norm"), p["dim"])
+
+    def close(self):
+        self.w.write_header_to_file()
+        self.w.write_kv_data_to_file()
+        self.w.write_tensors_to_file()
+        self.w.close()
+
+
+def each(value, i):
+    return value[i] if isinstance(value, list) else value
+
+
+def attention(m, i):
+    p, b = m.p, f"blk.{i}."
+    heads, kv, hd = each(p["heads"], i), each(p["kv"], i), p["head_dim"]
+    q, k = heads * hd * (2 if p.get("gated_q") else 1), kv * hd
+    if p.get("fused"):
+        m.matrix(b + "attn_qkv", q + 2 * k, p["dim"], gain=1.5, bias=p.get("bias"))
+    else:
+        m.matrix(b + "attn_q", q, p["dim"], gain=1.0 if p.get("qk_norm") else 2.0, bias=p.get("qkv_bias"))
+        m.matrix(b + "attn_k", k, p["dim"], bias=p.get("qkv_bias"))
+        m.matrix(b + "attn_v", k, p["dim"], bias=p.get("qkv_bias"))
+    if p.get("qk_norm"):
+        for name, n in (("attn_q_norm", heads * hd), ("attn_k_norm", kv * hd)):
+            m.vector(f"{b}{name}.weight", n if p["qk_norm"] == "all" else hd, 1.4)
+    m.matrix(b + "attn_output", p["dim"], heads * hd, bias=p.get("bias"))
+
+
+def dense(m, i):
+    p, b = m.p, f"blk.{i}."
+    ffn = each(p["ffn"], i)
+    if p.get("plain"):
+        m.matrix(b + "ffn_up", ffn, p["dim"], bias=p.get("bias"))
+    elif p.get("fused"):
+        m.matrix(b + "ffn_up", 2 * ffn, p["dim"])
+    else:
+        m.matrix(b + "ffn_gate", ffn, p["dim"])
+        m.matrix(b + "ffn_up", ffn, p["dim"])
+    m.matrix(b + "ffn_down", p["dim"], ffn, bias=p.get("bias"))
+
+
+def layer(m, i, mixer=attention, ff=dense):
+    p, b = m.p, f"blk.{i}."
+    if p.get("norms", "pre") in ("pre", "both"):
+        m.norm(b + "attn_norm", p["dim"])
+    mixer(m, i)
+    if p.get("norms") in ("post", "both"):
+        m.norm(b + "post_attention_norm", p["dim"], 2.0)
+    if p.get("norms", "pre") in ("pre", "both") and not p.get("one_norm"):
+        m.norm(b + p.get("ffn_norm", "ffn_norm"), p["dim"])
+    ff(m, i)
+    if p.get("norms") in ("post", "both"):
+        m.norm(b + "post_ffw_norm", p["dim"], 2.0)
+
+
+def keys(m):
+    p = m.p
+    m.key("block_count", p["layers"])
+    m.key("context_length", p["n_ctx"])
+    m.key("embedding_length", p["dim"])
+    m.key("feed_forward_length", p["ffn"])
+    m.key("attention.head_count", p["heads"])
+    m.key("attention.head_count_kv", p["kv"])
+    m.key("attention.layer_norm_epsilon" if p.get("layer_norm") or p.get("ln_eps") else "attention.layer_norm_rms_epsilon", 1e-5)
+    if not p.get("no_key_length"):
+        m.key("attention.key_length", p["head_dim"])
+        m.key("attention.value_length", p["head_dim"])
+    m.key("vocab_size", p["n_vocab"])
+    for name, value in p.get("keys", {}).items():
+        m.key(name, value)
+
+
+BASE = dict(arch="llama", dim=256, layers=3, heads=4, kv=2, head_dim=64, ffn=320, n_vocab=509, n_ctx=256)
+YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 32}
+FACTORS = {"rope.scaling.attn_factor": 1.19}
+
+
+def family(**more):
+    return {**BASE, **more}
+
+
+FAMILIES = {
+    "llama-yarn": family(keys={**YARN, "rope.dimension_count": 64, "rope.freq_base": 10000.0}),
+    "llama-linear": family(dim=400, heads=5, kv=5, head_dim=80, no_key_length=True, tie=True,
+                           keys={"rope.scaling.type": "linear", "rope.scaling.factor": 4.0, "rope.dimension_count": 80}),
+    "granite": family(arch="granite", heads=8, kv=2, n_vocab=301,
+                      keys={"embedding_scale": 0.5, "residual_scale": 0.7, "attention.scale": 0.2, "logit_scale": 0.6, "rope.dimension_count": 64}),
+    "phi3-short": family(arch="phi3", dim=384, head_dim=96, fused=True, factors=True, keys={**FACTORS, "rope.scaling.original_context_length": 512, "rope.dimension_count": 96}),
+    "phi3-long": family(arch="phi3", dim=384, head_dim=96, fused=True, factors=True, n_rot=72, keys={**FACTORS, "rope.scaling.original_context_length": 32, "rope.dimension_count": 72}),
+    "gemma": family(arch="gemma", dim=192, heads=2, kv=1, head_dim=256, tie=True, embd_gain=0.25),
+    "gemma2": family(arch="gemma2", dim=256, layers=4, heads=4, kv=2, head_dim=128, tie=True, embd_gain=0.4, norms="both",
+                     keys={"attn_logit_softcapping": 20.0, "final_logit_softcapping": 10.0, "attention.sliding_window": 16}),
+    "gemma3": family(arch="gemma3", dim=160, layers=7, heads=3, kv=1, head_dim=256, ffn=256, tie=True, norms="both", qk_norm="head",
+                     keys={"attention.sliding_window": 16, "rope.freq_base": 1000000.0, "rope.scaling.type": "linear", "rope.scaling.factor": 8.0}),
+    "olmo2": family(arch="olmo2", heads=4, kv=4, norms="post", qk_norm="all", no_key_length=True),
+    "olmo3": family(arch="olmo2", layers=4, kv=2, norms="post", qk_norm="all", no_key_length=True, keys={**YARN, "attention.sliding_window": 16}),
+    "starcoder2": family(arch="starcoder2", dim=384, heads=6, kv=2, ffn=512, layer_norm=True, qkv_bias=True, bias=True, plain=True, tie=True),
+    "phi3-q8_0": family(arch="phi3", dim=384, head_dim=96, fused=True, n_vocab=1001, quant="Q8_0", keys={"rope.dimension_count": 96}),
+    "gemma3-q8_0": family(arch="gemma3", dim=160, layers=7, heads=2, kv=2, head_dim=80, ffn=256, tie=True, norms="both", qk_norm="head", quant="Q8_0",
+                          keys={"attention.sliding_window": 16}),
+    "gpt2-q4_0": family(arch="gpt2", layer_norm=True, fused=True, bias=True, plain=True, positions=True, no_key_length=True, quant="Q4_0", kv=4),
+    "gpt2": family(arch="gpt2", heads=4, kv=4, layer_norm=True, fused=True, bias=True, plain=True, positions=True, tie=True, no_key_length=True),
+}
+
+
+def write(name, path, **changes):
+    p = {**FAMILIES[name], **changes}
+    m = Model(path, p["arch"], p)
+    keys(m)
+    m.vocabulary()
+    m.ends()
+    if p.get("positions"):
+        m.matrix("position_embd", p["n_ctx"], p["dim"], gain=p["dim"] ** 0.5 / 4)
+    if p.get("factors"):
+        half = p.get("n_rot", p["head_dim"]) // 2
+        m.put("rope_factors_long.weight", np.linspace(1, 40, half))
+        m.put("rope_factors_short.weight", np.linspace(1, 3, half))
+    for i in range(p["layers"]):
+        layer(m, i)
+    m.close()
+
+
+def main():
+    if sys.argv[1:] == ["--list"]:
+        print("\n".join(FAMILIES))
+        return
+    if len(sys.argv) < 3 or sys.argv[1] not in FAMILIES:
+        sys.exit(__doc__)
+    changes = dict(word.split("=", 1) for word in sys.argv[3:])
+    write(sys.argv[1], sys.argv[2], **{k: int(v) if v.isdigit() else v for k, v in changes.items()})
+
+
+if __name__ == "__main__":
+    main()
