@@ -222,6 +222,27 @@ static bool apply_swap(kernel *k, const axes *x, opt o) {
   return true;
 }
 
+// An expression has lanes along one axis: a reduction laid in lanes along another axis inside one over r would have both.
+static bool lanes_meet(const kernel *k, const uop *r) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  bool meet = false;
+  for (size_t i = 0; i < l.n && !meet; i++) {
+    uop *u = l.at[i];
+    if (u->op != OP_REDUCE) continue;
+    bool binds = false, laid = false, inside = false;
+    for (size_t j = (size_t)uop_first_range(u); j < u->nsrc; j++) { binds |= u->src[j] == r; laid |= u->src[j]->b == AXIS_LANE; }
+    if (!binds && !laid) continue;
+    map free_of = {0};
+    for (int j = 0; j < uop_first_range(u); j++) free_ranges(u->src[j], &free_of);
+    for (size_t j = 0; j < free_of.cap; j++) inside |= free_of.used[j] && ((const uop *)(uintptr_t)free_of.keys[j])->b == AXIS_LANE;
+    meet = (laid && map_has(&free_of, r)) || (binds && inside);
+    map_free(&free_of);
+  }
+  arena_free(a);
+  return meet;
+}
+
 static bool try_opt(kernel *k, opt o) {
   axes x;
   kernel_axes(k, &x);
@@ -237,7 +258,7 @@ static bool try_opt(kernel *k, opt o) {
   int64_t amount = o.amount;
   if (!amount) { if (end->op != OP_CONST) return false; amount = end->a; }
   if (amount < 2 || amount > 1024) return false;
-  if (o.kind == OPT_LANES && (amount & (amount - 1))) return false;
+  if (o.kind == OPT_LANES && ((amount & (amount - 1)) || lanes_meet(k, r))) return false;
   if ((o.kind == OPT_UPCAST || o.kind == OPT_UNROLL) && amount > 64) return false;
   if (end->op == OP_CONST && end->a == amount) change_kind(k, r, kind_of(o.kind));
   else if (!split(k, r, amount, kind_of(o.kind), o.kind == OPT_GROUPTOP)) return false;

@@ -37,6 +37,13 @@ static int gemma3(loader *l) {
 
 enum { GEMMA2 = ARCH_NEOX | ARCH_POST_NORMS, OLMO2 = ARCH_NEOX | ARCH_QK_NORM_ALL | ARCH_NO_PRE_NORMS | ARCH_POST_NORMS | ARCH_SWA_PLAIN_ROPE };
 
+static int all_moe(loader *l, layer *y) {
+  (void)l;
+  y->ff = &part_moe;
+  y->moe.norm = true;
+  return 0;
+}
+
 static const arch table[] = {
   {.name = "llama"},
   {.name = "qwen2", .flags = ARCH_NEOX | ARCH_QKV_BIAS},
@@ -49,6 +56,7 @@ static const arch table[] = {
   {.name = "olmo2", .flags = OLMO2, .period = 4},
   {.name = "starcoder2", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .act = ACT_GELU},
   {.name = "gpt2", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_POSITIONS, .act = ACT_GELU},
+  {.name = "qwen3moe", .flags = ARCH_NEOX | ARCH_QK_NORM, .layer = all_moe},
 };
 
 const arch *arch_at(size_t i) { return i < COUNT(table) ? &table[i] : NULL; }

@@ -15,6 +15,9 @@ static const tensor_ref *ref(const build *b, const layer *y, enum tensor_id id) 
 
 tensor *weight(const build *b, const layer *y, enum tensor_id id) { return tensor_at(b, ref(b, y, id)->weight); }
 
+tensor *bias(const build *b, const layer *y, enum tensor_id id) { return tensor_at(b, ref(b, y, id)->bias); }
+tensor *scale(const build *b, const layer *y, enum tensor_id id) { return tensor_at(b, ref(b, y, id)->scale); }
+
 tensor *linear(const build *b, const layer *y, enum tensor_id id, tensor *x) {
   const tensor_ref *r = ref(b, y, id);
   tensor *out = t_matmul(b->g, x, weight(b, y, id));

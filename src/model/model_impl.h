@@ -26,7 +26,11 @@ typedef struct build build;
   T(ATTN_Q, "attn_q") T(ATTN_K, "attn_k") T(ATTN_V, "attn_v") T(ATTN_OUTPUT, "attn_output") T(ATTN_Q_NORM, "attn_q_norm") T(ATTN_K_NORM, "attn_k_norm") \
   T(ATTN_QKV, "attn_qkv") T(ATTN_SINKS, "attn_sinks") \
   /* feed-forward */ \
-  T(FFN_GATE, "ffn_gate") T(FFN_UP, "ffn_up") T(FFN_DOWN, "ffn_down")
+  T(FFN_GATE, "ffn_gate") T(FFN_UP, "ffn_up") T(FFN_DOWN, "ffn_down") \
+  /* experts: the router, all experts' matrices one after another, and those that every token goes through */ \
+  T(FFN_GATE_INP, "ffn_gate_inp") T(EXP_PROBS_B, "exp_probs_b") \
+  T(FFN_GATE_EXPS, "ffn_gate_exps") T(FFN_UP_EXPS, "ffn_up_exps") T(FFN_GATE_UP_EXPS, "ffn_gate_up_exps") T(FFN_DOWN_EXPS, "ffn_down_exps") \
+  T(FFN_GATE_INP_SHEXP, "ffn_gate_inp_shexp") T(FFN_GATE_SHEXP, "ffn_gate_shexp") T(FFN_UP_SHEXP, "ffn_up_shexp") T(FFN_DOWN_SHEXP, "ffn_down_shexp")
 enum tensor_id {
   W_NONE,
 #define T(id, name) W_##id,
@@ -72,12 +76,21 @@ typedef struct part {
   int (*load)(loader *l, layer *y);                            // 0, or -1 and an error
   tensor *(*graph)(build *b, const layer *y, tensor *x);       // x {T, n_embd}, normed, to what is added to the stream
 } part;
-extern const part part_attention, part_dense;
+extern const part part_attention, part_dense, part_moe;
 
 // Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow pairs are, quick ones
 // are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn: factor of cos and sin.
 typedef struct rope { int dim; double base, scale, low, high, ramp, attn; } rope;
 enum rope_id { ROPE_GLOBAL, ROPE_SLIDING, ROPE_COUNT, ROPE_NONE = -1 };
+
+// What a router makes of its logits, and who is chosen: moe.c.
+enum gating { GATING_NONE, GATING_SOFTMAX, GATING_SIGMOID, GATING_SOFTMAX_CHOSEN /* over the chosen alone */, GATING_SQRT_SOFTPLUS, GATING_COUNT };
+typedef struct experts {
+  int n, used, ff, shared_ff, groups, groups_used;             // ff: rows of an expert's gate; shared_ff: of the shared expert's, 0: none
+  enum gating gating;
+  bool norm;                                                   // the weights of the chosen are divided by their sum
+  double scale;                                                // and multiplied by this
+} experts;
 
 struct layer {
   int index;
@@ -86,6 +99,7 @@ struct layer {
   int n_head, n_kv, head_dim, v_dim, n_ff;
   int window;                                                  // attention sees this many positions, its own included; 0: all
   enum rope_id rope;
+  experts moe;
   int state;                                                   // its first state; others follow
   tensor_refs w;
 };
@@ -150,11 +164,16 @@ static inline uop *n_(const build *b, int64_t v) { return uop_idx(b->g, v); }
 
 // model_graph.c. y NULL: a tensor of the model. NULL where there is none.
 tensor *weight(const build *b, const layer *y, enum tensor_id id);                  // {rows, columns} or {n}, in F32
+tensor *bias(const build *b, const layer *y, enum tensor_id id);                    // {n}, or {matrices, n}
+tensor *scale(const build *b, const layer *y, enum tensor_id id);                   // {matrices}
 tensor *linear(const build *b, const layer *y, enum tensor_id id, tensor *x);       // with its bias and scale
 tensor *norm(const build *b, const layer *y, enum tensor_id id, tensor *x);         // over the last axis; x for W_NONE
 tensor *soft_cap(const build *b, tensor *x, double cap);                            // cap * tanh(x / cap); x for 0
 tensor *activate(const build *b, tensor *x);                                        // feed_forward.c: the architecture's activation
 tensor *state_buffer(const build *b, const layer *y, int i);                        // the layer's i-th
+
+// moe.c: sigmoid(x)
+tensor *sigmoid(graph *g, tensor *x);
 
 // attention.c. q {T, heads, head_dim}, scaled; K {kv, head_dim, C} and V {C, kv, v_dim} of the positions so far: {T, heads * v_dim}
 tensor *attend(build *b, const layer *y, tensor *q, tensor *K, tensor *V);

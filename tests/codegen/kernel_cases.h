@@ -27,6 +27,18 @@ static void k_float_ops(kt *t) {
   kt_out(t, t_stack_last(g, all, (int)(COUNT(one) + COUNT(whole))));
 }
 
+// The best three of 16, ties to the lower index: how many beat each, in one kernel. Both reductions could lie in lanes, but not at once.
+static void k_best_three(kt *t) {
+  graph *g = t->g;
+  tensor *s = kt_in(t, DT_F32, KT_SMALL_INTS, KT_DIMS(2, 16)), *i = t_cast(g, t_iota(g, IDX(t, 16)), DT_I32);
+  tensor *one = t_reshape_i(g, s, 3, (int64_t[]){2, 16, 1}), *other = t_reshape_i(g, s, 3, (int64_t[]){2, 1, 16});
+  tensor *tie = t_op2(g, OP_AND, t_op2(g, OP_CMPEQ, one, other), t_op2(g, OP_CMPLT, i, t_reshape_i(g, i, 2, (int64_t[]){16, 1})));
+  tensor *beats = t_op2(g, OP_OR, t_op2(g, OP_CMPLT, one, other), tie), *zero = uop_int(g, DT_I32, 0);
+  tensor *rank = t_reshape_i(g, t_reduce(g, t_where(g, beats, uop_int(g, DT_I32, 1), zero), OP_ADD, 2), 3, (int64_t[]){2, 1, 16});
+  tensor *k = t_reshape_i(g, t_cast(g, t_iota(g, IDX(t, 3)), DT_I32), 3, (int64_t[]){1, 3, 1});
+  kt_out(t, t_reshape_i(g, t_reduce(g, t_where(g, t_op2(g, OP_CMPEQ, rank, k), i, zero), OP_ADD, 2), 2, (int64_t[]){2, 3}));
+}
+
 static void k_double(kt *t) {
   tensor *x = kt_in(t, DT_F64, KT_POSITIVE, KT_DIMS(19)), *y = kt_in(t, DT_F64, KT_POSITIVE, KT_DIMS(19));
   kt_out(t, t_op2(t->g, OP_FDIV, t_sub(t->g, t_mul(t->g, x, y), x), t_op1(t->g, OP_SQRT, y)));
@@ -435,7 +447,7 @@ static const kt_case kt_cases[] = {
   K(permute), K(transpose_wide), K(pad), K(pad_value), K(pad_of_pad), K(flip), K(shrink), K(reshape), K(reshape_padded), K(moves), K(cat), K(cat_wide), K(stack),
   K(window), K(iota), K(gather), K(gather_clamped), K(gather_vector), K(gather_computed),
   K(sum), K(max), K(min), K(product), K(sum_i32), K(max_i8), K(min_u16), K(max_u8), K(product_i64), K(sum_f64), K(reduce_two_axes), K(reduce_mixed), K(reduce_nested),
-  K(reduce_padded), K(reduce_const), K(variance), K(argmax), K(prefix_sum),
+  K(reduce_padded), K(reduce_const), K(variance), K(argmax), K(best_three), K(prefix_sum),
   K(matvec), K(matmul), K(matmul_odd), K(matmul_half), K(matmul_bf16), K(matmul_batched), K(matmul_transposed), K(matmul_bias_silu), K(norm), K(norm_matmul),
   K(matmul_norm), K(two_matmuls), K(int_dot), K(codes_matvec), K(softmax), K(softmax_first), K(softmax_masked), K(attention),
   K(symbolic_rows), K(symbolic_columns), K(symbolic_offset), K(symbolic_sum), K(symbolic_max), K(symbolic_min), K(symbolic_product), K(symbolic_matmul),

@@ -11,7 +11,7 @@ import math
 import pytest
 
 MEAN_KL, GAP = 2e-3, 0.05
-RECORDS = ["tiny-llama", "tiny-qwen2", "tiny-qwen3", "tinypy-f16", "tinypy-q4_0", "tinypy-q4_k_m", "tinypy-q6_k", "tinypy-q8_0"]
+RECORDS = ["tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe", "tinypy-f16", "tinypy-q4_0", "tinypy-q4_k_m", "tinypy-q6_k", "tinypy-q8_0"]
 
 
 def divergence(recorded, ours):

@@ -1,0 +1,221 @@
+// Mixture of experts: a router scores all experts for every token, the best few are evaluated, and their outputs are added up by weight.
+//
+// An expert is an index. The chosen experts' numbers are a small tensor of integers, and `w[chosen[t, k], row, column]` an expression in which that number
+// is part of the address: no weight is gathered and no expert has a kernel of its own. Choosing is counting: how many beat each (the lower index wins a
+// tie), and who is beaten by k others is choice k.
+//
+// One token reads its own experts. A chunk of a prompt is sorted by expert, so that what is read of an expert's weights serves all of its tokens: the pairs (token, choice)
+// of one expert follow each other in tiles of TILE places that no two experts share. Where a pair goes is a sum of comparisons again: first place of its
+// expert, plus the earlier pairs of the same expert. A product is then over {tile, place, row}, and one expert per tile. How many tiles are in
+// use hangs on the data; there is room for the most that a chunk can need, and what lies in places without a pair is never read.
+//
+// Each pair's output is stored, and a token's are added in the order of its choices, weighted: the same sum for one token and for many.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <math.h>
+#include "model/dequant.h"
+#include "model/model_impl.h"
+
+enum { MAX_EXPERTS = 4096, TILE = 8 };
+
+// --- loading --------------------------------------------------------------------------------------------------------
+
+static int load_gating(loader *l, layer *y) {
+  experts *e = &y->moe;
+  int gating;
+  bool biased = y->w[W_EXP_PROBS_B].bias;
+  enum gating usual = e->gating ? e->gating : biased ? GATING_SIGMOID : GATING_SOFTMAX;         // some files with a bias do not say sigmoid
+  if (key_count_or(l, "expert_gating_func", 0, 0, GATING_COUNT - 1, &gating)) return -1;
+  e->gating = gating ? (enum gating)gating : usual;
+  if (gguf_bool_opt(l->f, key(l, "expert_weights_norm"), e->norm, &e->norm, l->err) || key_number_or(l, "expert_weights_scale", 1, 0, 1e6, &e->scale)) return -1;
+  if (e->scale == 0) e->scale = 1;
+  if (key_count_or(l, "expert_group_count", 1, 0, MAX_EXPERTS, &e->groups) || key_count_or(l, "expert_group_used_count", (uint32_t)e->groups, 0, MAX_EXPERTS, &e->groups_used)) return -1;
+  if (e->groups < 1) e->groups = 1;
+  if (e->n % e->groups) return gguf_fail(l->f, key(l, "expert_group_count"), l->err, "%d does not divide expert_count = %d", e->groups, e->n);
+  if (e->groups_used < 1 || e->groups_used > e->groups) e->groups_used = e->groups;
+  if (e->used > e->n / e->groups * e->groups_used)
+    return gguf_fail(l->f, key(l, "expert_used_count"), l->err, "%d experts of %d groups of %d", e->used, e->groups_used, e->n / e->groups);
+  return 0;
+}
+
+static int load(loader *l, layer *y) {
+  experts *e = &y->moe;
+  int64_t d = l->m->n_embd;
+  int shared;
+  if (key_count(l, "expert_count", 1, MAX_EXPERTS, &e->n) || key_count(l, "expert_used_count", 1, (uint32_t)e->n, &e->used) ||
+      key_count_or(l, "expert_feed_forward_length", (uint32_t)y->n_ff, 1, 1 << 24, &e->ff) || key_count_or(l, "expert_shared_count", 0, 0, 1 << 10, &shared) ||
+      key_count_or(l, "expert_shared_feed_forward_length", (uint32_t)(shared * (int64_t)e->ff < 1 << 24 ? shared * e->ff : 1 << 24), 0, 1 << 24, &e->shared_ff)) return -1;
+  if (want_matrix(l, y, W_FFN_GATE_INP, d, e->n, 0) || want_vector(l, y, W_EXP_PROBS_B, e->n, WANT_OPTIONAL) || load_gating(l, y)) return -1;
+  if (want(l, y, W_FFN_GATE_UP_EXPS, d, 2 * (int64_t)e->ff, e->n, WANT_OPTIONAL)) return -1;
+  if (!y->w[W_FFN_GATE_UP_EXPS].weight && (want(l, y, W_FFN_GATE_EXPS, d, e->ff, e->n, 0) || want(l, y, W_FFN_UP_EXPS, d, e->ff, e->n, 0))) return -1;
+  if (want(l, y, W_FFN_DOWN_EXPS, e->ff, d, e->n, 0)) return -1;
+  if (!e->shared_ff) return 0;
+  return want_matrix(l, y, W_FFN_GATE_SHEXP, d, e->shared_ff, 0) || want_matrix(l, y, W_FFN_UP_SHEXP, d, e->shared_ff, 0) ||
+         want_matrix(l, y, W_FFN_DOWN_SHEXP, e->shared_ff, d, 0) || want_vector(l, y, W_FFN_GATE_INP_SHEXP, d, WANT_OPTIONAL) ? -1 : 0;
+}
+
+// --- integers -------------------------------------------------------------------------------------------------------
+
+static tensor *i32(graph *g, int64_t v) { return uop_int(g, DT_I32, v); }
+static tensor *iota(const build *b, uop *n) { return t_cast(b->g, t_iota(b->g, n), DT_I32); }
+static tensor *equal(graph *g, tensor *x, tensor *y) { return t_op2(g, OP_CMPEQ, x, y); }
+static tensor *less(graph *g, tensor *x, tensor *y) { return t_op2(g, OP_CMPLT, x, y); }
+static tensor *drop(graph *g, tensor *x, int axis) {           // an axis of size 1
+  uop *d[MAX_DIMS];
+  int n = 0;
+  for (int i = 0; i < x->shape->n; i++) if (i != axis) d[n++] = x->shape->dim[i];
+  return t_reshape(g, x, n, d);
+}
+// The sum along an axis of `value` where cond holds.
+static tensor *sum_where(graph *g, tensor *cond, tensor *value, int axis) {
+  return drop(g, t_reduce(g, t_where(g, cond, value, uop_const_like(g, value, 0)), OP_ADD, axis), axis);
+}
+
+// --- the router -----------------------------------------------------------------------------------------------------
+
+tensor *sigmoid(graph *g, tensor *x) { return t_op1(g, OP_RECIP, t_add(g, t_exp(g, t_op1(g, OP_NEG, x)), t_float(g, 1))); }
+
+// How many of the last axis beat each of them.
+static tensor *rank(graph *g, tensor *s) {
+  int n = s->shape->n;
+  uop *col[MAX_DIMS], *row[MAX_DIMS];
+  for (int i = 0; i < n; i++) col[i] = row[i] = s->shape->dim[i];
+  col[n] = row[n - 1] = uop_idx(g, 1);
+  row[n] = s->shape->dim[n - 1];
+  tensor *one = t_reshape(g, s, n + 1, col), *other = t_reshape(g, s, n + 1, row), *i = t_iota(g, s->shape->dim[n - 1]);
+  tensor *before = less(g, i, t_reshape(g, i, 2, (uop *[]){s->shape->dim[n - 1], uop_idx(g, 1)}));
+  tensor *beats = t_op2(g, OP_OR, less(g, one, other), t_op2(g, OP_AND, equal(g, one, other), before));
+  return sum_where(g, beats, i32(g, 1), n);
+}
+
+// Scores of experts in groups that are not among the best are -infinity; a group is as good as its two best.
+static tensor *best_groups(const build *b, const experts *e, tensor *s) {
+  graph *g = b->g;
+  int64_t per = e->n / e->groups;
+  tensor *in = t_reshape(g, s, DIMS(b->T, n_(b, e->groups), n_(b, per)));
+  tensor *group = t_contiguous(g, sum_where(g, less(g, rank(g, in), i32(g, 2)), in, 2));
+  tensor *keep = t_reshape(g, less(g, rank(g, group), i32(g, e->groups_used)), DIMS(b->T, n_(b, e->groups), n_(b, 1)));
+  return t_reshape(g, t_where(g, keep, in, t_float(g, -INFINITY)), DIMS(b->T, n_(b, e->n)));
+}
+
+static tensor *gate(const build *b, const experts *e, tensor *logits) {
+  graph *g = b->g;
+  switch (e->gating) {
+  case GATING_SOFTMAX: return t_softmax(g, logits, 1);
+  case GATING_SIGMOID: return sigmoid(g, logits);
+  case GATING_SQRT_SOFTPLUS: {                                 // log(1 + e^x) = max(x, 0) + log(1 + e^-|x|)
+    tensor *minus = t_op1(g, OP_NEG, logits), *small = t_exp(g, t_op2(g, OP_MIN, logits, minus));
+    tensor *log = t_scale(g, t_op1(g, OP_LOG2, t_add(g, small, t_float(g, 1))), M_LN2);
+    return t_op1(g, OP_SQRT, t_add(g, t_op2(g, OP_MAX, logits, t_float(g, 0)), log));
+  }
+  default: return logits;
+  }
+}
+
+// chosen {T, used}, I32 in 0..n-1, and their weights {T, used}
+static void route(const build *b, const layer *y, tensor *x, tensor **chosen, tensor **weights) {
+  graph *g = b->g;
+  const experts *e = &y->moe;
+  uop *T = b->T, *n = n_(b, e->n), *used = n_(b, e->used), *one = n_(b, 1);
+  tensor *logits = t_contiguous(g, linear(b, y, W_FFN_GATE_INP, x)), *p = gate(b, e, logits), *s = p;
+  bool biased = y->w[W_EXP_PROBS_B].bias;
+  if (biased) s = t_add(g, p, bias(b, y, W_EXP_PROBS_B));
+  else if (e->groups == 1) s = logits;                         // what a gate does not change the order of
+  if (e->groups_used < e->groups) s = best_groups(b, e, s);
+  tensor *k = t_reshape(g, iota(b, used), DIMS(one, used, one)), *r = t_reshape(g, rank(g, s), DIMS(T, one, n));
+  *chosen = t_contiguous(g, sum_where(g, equal(g, r, k), iota(b, n), 2));
+  tensor *row = t_op2(g, OP_MUL, t_reshape(g, t_iota(g, T), DIMS(T, one)), n);
+  tensor *w = t_gather(g, t_reshape(g, p, DIMS(idx_mul(g, T, n))), t_add(g, row, t_cast(g, *chosen, DT_IDX)));
+  if (e->gating == GATING_SOFTMAX_CHOSEN) w = t_softmax(g, w, 1);
+  if (e->norm) w = t_op2(g, OP_FDIV, w, t_op2(g, OP_MAX, t_reduce(g, w, OP_ADD, 1), t_float(g, 6.103515625e-5)));
+  *weights = t_contiguous(g, t_scale(g, w, e->scale));
+}
+
+// --- products with chosen experts -----------------------------------------------------------------------------------
+
+// Which experts are evaluated on what: x {A, B, columns} times w[which], where which is {A, B} (one expert for each) or {A} (one for B rows of x).
+typedef struct choice { tensor *which; uop *a, *b; } choice;
+
+static tensor *product(const build *b, const layer *y, enum tensor_id id, const choice *c, tensor *x) {
+  graph *g = b->g;
+  const tensor_ref *r = &y->w[id];
+  const gguf_tensor *t = gguf_tensor_at(b->m->file, (size_t)r->weight - 1);
+  uop *in = n_(b, t->ne[0]), *rows = n_(b, t->ne[1]), *one = n_(b, 1), *each = c->which->shape->n == 1 ? one : c->b;
+  tensor *w = t_reshape(g, dequant_chosen(g, t->format, r->weight - 1, t->ne[2], t->ne[1], t->ne[0], c->which), DIMS(c->a, each, rows, in));
+  x = t_reshape(g, x, DIMS(c->a, x->shape->dim[1], one, in));
+  tensor *out = t_reshape(g, t_reduce(g, t_mul(g, x, w), OP_ADD, 3), DIMS(c->a, c->b, rows));
+  if (r->scale) out = t_mul(g, out, t_reshape(g, t_gather(g, scale(b, y, id), c->which), DIMS(c->a, each, one)));
+  if (r->bias) out = t_add(g, out, t_reshape(g, t_gather(g, bias(b, y, id), c->which), DIMS(c->a, each, rows)));
+  return out;
+}
+
+static tensor *gated(const build *b, tensor *gate_, tensor *up) { return t_mul(b->g, activate(b, gate_), up); }
+
+// x {A, 1 or B, n_embd} through the chosen experts: {A, B, n_embd}, stored
+static tensor *evaluate(const build *b, const layer *y, const choice *c, tensor *x) {
+  graph *g = b->g;
+  tensor *gate_, *up;
+  if (y->w[W_FFN_GATE_UP_EXPS].weight) {
+    tensor *both = product(b, y, W_FFN_GATE_UP_EXPS, c, x);
+    gate_ = t_slice_i(g, both, 2, 0, y->moe.ff);
+    up = t_slice_i(g, both, 2, y->moe.ff, y->moe.ff);
+  } else {
+    gate_ = product(b, y, W_FFN_GATE_EXPS, c, x);
+    up = product(b, y, W_FFN_UP_EXPS, c, x);
+  }
+  return t_contiguous(g, product(b, y, W_FFN_DOWN_EXPS, c, t_contiguous(g, gated(b, gate_, up))));
+}
+
+// --- a chunk, sorted by expert --------------------------------------------------------------------------------------
+
+// chosen {T, used} and x {T, n_embd}: the outputs {T, used, n_embd}
+static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, tensor *x) {
+  graph *g = b->g;
+  const experts *e = &y->moe;
+  uop *one = n_(b, 1), *n = n_(b, e->n), *pairs = idx_mul(g, b->T, n_(b, e->used)), *tile = n_(b, TILE);
+  uop *tiles = idx_div(g, idx_add(g, pairs, n_(b, (int64_t)e->n * (TILE - 1))), tile), *places = idx_mul(g, tiles, tile);
+  tensor *pair = t_reshape(g, chosen, DIMS(pairs)), *expert = iota(b, n);
+  // tiles of each expert, and its first one
+  tensor *count = t_contiguous(g, sum_where(g, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, expert, DIMS(n, one))), i32(g, 1), 1));
+  tensor *needs = t_op2(g, OP_SHR, t_add(g, count, i32(g, TILE - 1)), i32(g, 3));
+  tensor *first = t_contiguous(g, sum_where(g, less(g, expert, t_reshape(g, expert, DIMS(n, one))), t_reshape(g, needs, DIMS(one, n)), 1));
+  // the expert of a tile: as many as have their last one before it
+  tensor *ends = t_reshape(g, t_add(g, first, needs), DIMS(one, n)), *number = t_reshape(g, iota(b, tiles), DIMS(tiles, one));
+  tensor *which = t_contiguous(g, sum_where(g, t_op2(g, OP_CMPEQ, less(g, number, ends), uop_int(g, DT_BOOL, 0)), i32(g, 1), 1));
+  // the place of a pair, and the token in a place
+  tensor *i = t_iota(g, pairs), *earlier = t_op2(g, OP_AND, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, pair, DIMS(pairs, one))),
+                                                less(g, i, t_reshape(g, i, DIMS(pairs, one))));
+  tensor *place = t_op2(g, OP_MUL, t_gather(g, first, pair), i32(g, TILE));
+  place = t_contiguous(g, t_add(g, place, sum_where(g, earlier, i32(g, 1), 1)));
+  tensor *token = t_cast(g, t_op2(g, OP_IDIV, i, n_(b, e->used)), DT_I32);
+  tensor *from = sum_where(g, equal(g, t_reshape(g, place, DIMS(one, pairs)), t_reshape(g, iota(b, places), DIMS(places, one))), t_reshape(g, token, DIMS(one, pairs)), 1);
+  from = t_contiguous(g, t_reshape(g, from, DIMS(tiles, tile)));
+  tensor *out = evaluate(b, y, &(choice){which, tiles, tile}, t_gather(g, x, from));
+  return t_gather(g, t_reshape(g, out, DIMS(places, n_(b, b->m->n_embd))), t_reshape(g, place, DIMS(b->T, n_(b, e->used))));
+}
+
+// --- all of it ------------------------------------------------------------------------------------------------------
+
+static tensor *shared_expert(const build *b, const layer *y, tensor *x) {
+  graph *g = b->g;
+  tensor *h = gated(b, linear(b, y, W_FFN_GATE_SHEXP, x), linear(b, y, W_FFN_UP_SHEXP, x));
+  tensor *out = linear(b, y, W_FFN_DOWN_SHEXP, h);
+  if (!y->w[W_FFN_GATE_INP_SHEXP].weight) return t_contiguous(g, out);
+  tensor *open = sigmoid(g, t_contiguous(g, t_reduce(g, t_mul(g, x, weight(b, y, W_FFN_GATE_INP_SHEXP)), OP_ADD, 1)));
+  return t_contiguous(g, t_mul(g, out, open));
+}
+
+static tensor *mixture(build *b, const layer *y, tensor *x) {
+  graph *g = b->g;
+  const experts *e = &y->moe;
+  uop *used = n_(b, e->used), *one = n_(b, 1), *d = n_(b, b->m->n_embd);
+  tensor *chosen, *w, *out;
+  route(b, y, x, &chosen, &w);
+  if (b->s->chunk > 1) out = evaluate_sorted(b, y, chosen, t_contiguous(g, x));
+  else out = evaluate(b, y, &(choice){chosen, b->T, used}, t_reshape(g, x, DIMS(b->T, one, d)));
+  out = drop(g, t_reduce(g, t_mul(g, out, t_reshape(g, w, DIMS(b->T, used, one))), OP_ADD, 1), 1);
+  return e->shared_ff ? t_add(g, out, shared_expert(b, y, x)) : out;
+}
+
+const part part_moe = {load, mixture};
