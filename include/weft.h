@@ -6,6 +6,7 @@
  *   weft_model    a model that runs: weights, compiled kernels, and the KV cache of one sequence
  *   weft_sampler  from the logits of one position to a token
  *   weft_stream   from tokens, one at a time, to text in whole characters
+ *   weft_stop     looks for stop strings in such text
  *   weft_template from a conversation to the text that a model expects
  *
  * A program in ten lines (without its error checks):
@@ -240,29 +241,65 @@ int weft_model_look(weft_model *m, int prompt, int steps, int pos, char **text, 
 int weft_model_chunk(const weft_model *m);    /* tokens of a prompt that are evaluated at once */
 
 /* ---- Sampling --------------------------------------------------------------------------------------------------------
- * In this order: bias, repeat penalty, top-k, top-p, min-p, temperature, draw.  The same logits and seed give the same tokens
- * on every machine; equal logits are ordered by id. */
+ * First the mask and the biases, then the samplers in their order, then a draw.  The same logits and seed give the same tokens on
+ * every machine; equal logits are ordered by id.  Begin with weft_sampling_default() and change what you need: a value out of range
+ * is an error that names it. */
 typedef struct weft_sampler weft_sampler;
 typedef struct weft_sampling {
-  double temp;               /* 0: greedy */
-  int32_t top_k;             /* 0: all */
-  double top_p;              /* 1: all */
-  double min_p;              /* 0: all */
-  double repeat_penalty;     /* 1: none */
-  int32_t repeat_last_n;     /* tokens that the penalty looks back on */
+  double temp;               /* temperature; 0: greedy, the likeliest token that is left */
+  double dynatemp_range;     /* > 0: the temperature lies between temp - range and temp + range, */
+  double dynatemp_exponent;  /*   by entropy / highest possible entropy, to this power */
+  int32_t top_k;             /* the k likeliest; 0: all */
+  double top_p;              /* the fewest likeliest with at least this probability together; 1: all */
+  double min_p;              /* at least this fraction of the likeliest one's probability; 0: all */
+  double typical_p;          /* those nearest to the expected surprise, with more than this probability together; 1: all */
+  double top_n_sigma;        /* logits within so many standard deviations of the best one; 0 or less: all */
+  double xtc_probability;    /* how often XTC drops all tokens of at least this probability: */
+  double xtc_threshold;      /*   but the least likely of them; above 0.5: never */
+  double repeat_penalty;     /* divides positive logits of tokens in the last repeat_last_n, multiplies negative ones; 1: off */
+  double frequency_penalty;  /* taken off the logit, times the number of occurrences there; 0: off */
+  double presence_penalty;   /* taken off once; 0: off */
+  int32_t repeat_last_n;     /* 0: none; -1: all tokens accepted */
+  double dry_multiplier;     /* DRY: a token that would continue a repetition of n tokens loses multiplier * base^(n - allowed); 0: off */
+  double dry_base;
+  int32_t dry_allowed_length;/* shorter repetitions cost nothing */
+  int32_t dry_last_n;        /* 0: none; -1: all tokens accepted */
+  int mirostat;              /* 1 or 2: that version in place of all samplers but the temperature; 0: off */
+  double mirostat_tau;       /* surprise aimed at, in bits */
+  double mirostat_eta;       /* how quickly it is corrected */
   uint64_t seed;
+  /* Which samplers, in which order: names ("top_k;top_p;temperature") or letters ("kpt").  Both NULL: all of them, as
+   * "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature" or "edskypmxt" */
+  const char *samplers, *sampler_seq;
 } weft_sampling;
-weft_sampling weft_sampling_default(void);    /* temp .8, top_k 40, top_p .95, min_p .05, repeat_penalty 1 over 64, seed 0 */
+/* temp .8, top_k 40, top_p .95, min_p .05; repeat_last_n 64, dry_base 1.75, dry_allowed_length 2, dry_last_n -1, xtc_threshold .1,
+ * dynatemp_exponent 1, mirostat_tau 5, mirostat_eta .1; everything else off, seed 0 */
+weft_sampling weft_sampling_default(void);
 uint64_t weft_random_seed(void);              /* below 2^32, from the system's entropy */
 int weft_sampler_new(int32_t vocab_size, const weft_sampling *params, weft_sampler **out, weft_error *err);  /* NULL: defaults */
 void weft_sampler_free(weft_sampler *s);      /* NULL is fine */
 int weft_sampler_bias(weft_sampler *s, int32_t id, float bias, weft_error *err);   /* added to the logit; -INFINITY bans */
 /* Bans every end-of-generation token of v. */
 void weft_sampler_ignore_end(weft_sampler *s, const weft_vocab *v);
+/* Bit id % 64 of word id / 64 says whether a token may be drawn.  Borrowed, and read at each draw until it is replaced; NULL: all may. */
+void weft_sampler_mask(weft_sampler *s, const uint64_t *allowed);
+/* n texts before which DRY does not look for repetitions; NULL: "\n", ":", "\"" and "*".  There are none until this is called.
+ * v must stay open as long as s. */
+int weft_sampler_breakers(weft_sampler *s, const weft_vocab *v, const char *const *texts, size_t n, weft_error *err);
 /* Draws the next token from vocab_size logits; does not change them.  Fails if every token is banned. */
 int weft_sample(weft_sampler *s, const float *logits, int32_t *id, weft_error *err);
-/* Tells the sampler that id is part of the text now (of the prompt, or drawn): the repeat penalty sees it. */
+/* Tells the sampler that id is part of the text now (of the prompt, or drawn): penalties and DRY see it. */
 int weft_accept(weft_sampler *s, int32_t id, weft_error *err);
+void weft_sampler_reset(weft_sampler *s);     /* a new text begins: forgets what was accepted; the random numbers go on */
+
+/* Looks for stop strings in text that comes piece by piece.  What may be the beginning of one is held back until that is decided. */
+typedef struct weft_stop weft_stop;
+int weft_stop_new(const char *const *texts, size_t n, weft_stop **out, weft_error *err);   /* none may be empty or longer than 1024 bytes */
+/* The text that can be shown now, terminated, *n_out bytes, borrowed until the next call.  *found: the index of the stop string that
+ * ended the text, which is not shown and nothing after it either; -1: none. */
+const char *weft_stop_add(weft_stop *s, const char *text, size_t n, size_t *n_out, int *found);
+const char *weft_stop_end(weft_stop *s, size_t *n_out);         /* no more text comes: what was held back; a new text may begin */
+void weft_stop_free(weft_stop *s);            /* NULL is fine */
 
 typedef struct weft_logprob { int32_t id; double logprob; } weft_logprob;
 /* Natural logarithms of the softmax of n logits, before any sampler.  *of_id: that of token id.  top (n_top entries, n_top at

@@ -127,6 +127,10 @@ size_t unescape(char *text, size_t n) {
   return put;
 }
 
+void unescape_texts(struct texts *t) {
+  for (size_t i = 0; i < t->n; i++) unescape(t->at[i], strlen(t->at[i]));
+}
+
 // ---- main -------------------------------------------------------------------------------------------------------------
 
 static void print_help(FILE *to) {

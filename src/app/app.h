@@ -2,7 +2,8 @@
 // like any other: it includes weft.h and, for what C lacks, base/.
 //
 //   args.h   options from a table, which is also the help      out.h    stdout, with errors that are noticed
-//   stats.h  the figures at the end of a run                   run.c bench.c profile.c inspect.c tokenize.c template.c env.c: the commands
+//   stats.h  the figures at the end of a run   sampling_args.h  options of sampling
+//                  run.c bench.c profile.c inspect.c tokenize.c template.c env.c: the commands
 #ifndef WEFT_APP_H
 #define WEFT_APP_H
 #include "app/args.h"
@@ -36,6 +37,7 @@ bool interrupted(void);
 int read_file(const char *path, char **text, size_t *n, error *err);
 // \n \r \t \\ \' \" \xHH become what they stand for, in place; anything else stays.  Returns the new length.
 size_t unescape(char *text, size_t n);
+void unescape_texts(struct texts *t);
 
 // weft_options.progress, its context being a struct progress.
 void show_progress(void *ctx, const char *what, double fraction);

@@ -111,6 +111,11 @@ int args_numbers(const char *name, const char *text, int64_t min, int64_t max, n
   return status;
 }
 
+void texts_free(struct texts *t) {
+  for (size_t i = 0; i < t->n; i++) free(t->at[i]);
+  vec_free(t);
+}
+
 // The number of the choice, -1 if it is none.
 static int find_choice(const char *choices, const char *text) {
   size_t n = strlen(text);
@@ -152,7 +157,7 @@ static int take(const struct option *o, const char *name, const char *text, erro
     if ((choice = find_choice(o->value, text)) < 0) return error_set(err, "%s must be one of %s, not '%s'", name, o->value, text);
     *(int *)o->to = choice;
     break;
-  case OPT_TEXTS: { struct texts *t = o->to; vec_push(t, text); break; }
+  case OPT_TEXTS: { struct texts *t = o->to; vec_push(t, xstrdup(text)); break; }
   }
   return 0;
 }

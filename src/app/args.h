@@ -8,8 +8,8 @@
 
 enum opt_kind { OPT_GROUP, OPT_OPERAND, OPT_FLAG, OPT_TEXT, OPT_INT, OPT_REAL, OPT_IDS, OPT_CHOICE, OPT_TEXTS };
 
-struct ids { int32_t *at; size_t n, cap; };   // token ids; at is for free()
-struct texts { const char **at; size_t n, cap; };   // what an option that may be given more than once got; at is for free()
+struct ids { int32_t *at; size_t n, cap; };       // token ids; at is for free()
+struct texts { char **at; size_t n, cap; };        // copies, of an option that can be given more than once; texts_free
 
 struct option {
   enum opt_kind kind;
@@ -43,6 +43,9 @@ enum args_result { ARGS_GO, ARGS_HELP, ARGS_BAD };
 // Reads argv[1..argc).  HELP: -h or --help was given (and printed to stdout).  BAD: err says what is wrong.
 enum args_result args_parse(const struct command *c, const struct option *table, size_t n, int argc, char **argv, error *err);
 void args_help(const struct command *c, const struct option *table, size_t n, FILE *to);
+
+void texts_free(struct texts *t);
+static inline const char *const *texts_of(const struct texts *t) { return (const char *const *)t->at; }
 
 // "1,2, 3", "[1, 2]" or "1 2" as token ids, appended.  -1 and which part is none.
 int args_ids(const char *text, struct ids *out, error *err);

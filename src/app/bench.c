@@ -363,7 +363,7 @@ static enum args_result parse(struct bench_options *o, int argc, char **argv, er
 
 static void free_options(struct bench_options *o) {
   struct texts *all[] = {&o->model, &o->prompt, &o->gen, &o->both, &o->depth, &o->threads, &o->chunk};
-  for (size_t i = 0; i < COUNT(all); i++) vec_free(all[i]);
+  for (size_t i = 0; i < COUNT(all); i++) texts_free(all[i]);
 }
 
 static int bench(struct bench *b) {

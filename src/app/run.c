@@ -2,6 +2,7 @@
 // Invariant: stdout carries the generated text (or the JSON lines) and nothing else.
 #define _GNU_SOURCE
 #include "app/app.h"
+#include "app/sampling_args.h"
 #include "app/stats.h"
 #include "base/progress.h"
 #include <jansson.h>
@@ -15,9 +16,10 @@ enum precision { PRECISION_FAST, PRECISION_EXACT };
 struct run_options {
   const char *model, *prompt, *file, *stats;
   struct ids ids, force;
-  bool no_bos, parse_special, escapes, ignore_end, json;
-  int64_t count, context, threads, chunk, seed, top_k, repeat_last_n, top_logprobs, benchmark;
-  double temp, top_p, min_p, repeat_penalty;
+  struct texts stops;
+  bool no_bos, parse_special, escapes, json;
+  int64_t count, context, threads, chunk, top_logprobs, benchmark;
+  struct sampling_args sampling;
   int precision;
   bool no_repack;
 };
@@ -35,6 +37,8 @@ struct run {
   const weft_vocab *vocab;
   weft_sampler *sampler;
   weft_stream *stream;
+  weft_stop *stop;           // NULL: there are no stop strings
+  bool stopped;              // one was found
   int32_t n_vocab;
   int32_t *prompt;
   size_t n_prompt;
@@ -49,29 +53,21 @@ struct run {
 // ---- options ----------------------------------------------------------------------------------------------------------
 
 static enum args_result parse(struct run_options *o, int argc, char **argv, error *err) {
-  *o = (struct run_options){.count = -1, .seed = -1, .temp = .8, .top_k = 40, .top_p = .95, .min_p = .05, .repeat_penalty = 1,
-                            .repeat_last_n = 64, .benchmark = -1};
-  const struct option table[] = {
+  *o = (struct run_options){.count = -1, .benchmark = -1};
+  const struct option first[] = {
     O_GROUP("Model and prompt"),
     O_TEXT("-m, --model", "FILE", "model, a GGUF file (of a split one, the first part)", &o->model),
     O_TEXT("-p, --prompt", "TEXT", "text to continue, taken literally", &o->prompt),
     O_TEXT("-f, --file", "FILE", "the same, from a file (- is stdin)", &o->file),
     O_IDS("--ids", "1,2,3", "the prompt as token ids, verbatim", &o->ids),
-    O_FLAG("-e, --escape", "\\n, \\t, \\\", \\\\, \\xHH in the prompt are escapes", &o->escapes),
+    O_FLAG("-e, --escape", "\\n, \\t, \\\", \\\\, \\xHH in the prompt, in -r and in\nbreakers are escapes", &o->escapes),
     O_FLAG("--no-bos", "no BOS before the prompt (default: as the model says)", &o->no_bos),
     O_FLAG("--parse-special", "control tokens in the prompt are those tokens, not text", &o->parse_special),
     O_GROUP("Length"),
     O_INT("-n, --predict, --n-predict, --count", "N", "tokens to generate; -1: until the end (default)", &o->count, -1, INT32_MAX),
     O_INT("-c, --ctx-size", "N", "positions of the context; 0: as the model says (default)", &o->context, 0, INT32_MAX),
-    O_FLAG("--ignore-eos", "never draw an end-of-generation token", &o->ignore_end),
-    O_GROUP("Sampling, in this order"),
-    O_REAL("--repeat-penalty", "X", "divides the odds of repeated tokens (default 1: off)", &o->repeat_penalty, 1e-3, 1e3),
-    O_INT("--repeat-last-n", "N", "tokens it looks back on; -1: the context (default 64)", &o->repeat_last_n, -1, INT32_MAX),
-    O_INT("--top-k", "N", "the N likeliest tokens; 0: all (default 40)", &o->top_k, 0, INT32_MAX),
-    O_REAL("--top-p", "X", "the likeliest that together have probability X;\n1: all (default 0.95)", &o->top_p, 0, 1),
-    O_REAL("--min-p", "X", "at least X of the likeliest one's probability;\n0: all (default 0.05)", &o->min_p, 0, 1),
-    O_REAL("--temp, --temperature", "X", "0: always the likeliest token (default 0.8)", &o->temp, 0, 1e6),
-    O_INT("-s, --seed", "N", "same seed, same tokens; -1: random (default)", &o->seed, -1, 9007199254740992.0),
+    O_TEXTS("-r, --reverse-prompt", "TEXT", "stop before TEXT, more than once", &o->stops),
+  }, last[] = {
     O_GROUP("Output"),
     O_FLAG("--json", "one line for each token:\n{\"id\", \"text\", \"logprob\", \"top\": [[id, logprob], ...]}", &o->json),
     O_INT("--top-logprobs", "N", "entries of \"top\", up to the whole vocabulary (default 0)", &o->top_logprobs, 0, INT32_MAX),
@@ -84,6 +80,10 @@ static enum args_result parse(struct run_options *o, int argc, char **argv, erro
     O_FLAG("--no-repack", "read weights where they lie in the file: less memory, slow", &o->no_repack),
     O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o->precision),
   };
+  struct option table[COUNT(first) + SAMPLING_OPTIONS + COUNT(last)];
+  memcpy(table, first, sizeof first);
+  sampling_options(&o->sampling, table + COUNT(first));
+  memcpy(table + COUNT(first) + SAMPLING_OPTIONS, last, sizeof last);
   return args_parse(&command, table, COUNT(table), argc, argv, err);
 }
 
@@ -96,12 +96,13 @@ static int check(struct run_options *o) {
   if (o->top_logprobs && !o->json) return usage_error("--top-logprobs needs --json");
   if (o->benchmark >= 0) {
     o->count = o->benchmark;
-    o->ignore_end = true;
-    o->temp = 0;
+    o->sampling.ignore_end = true;
+    o->sampling.temp = 0;
   }
   if (o->force.n && (o->count < 0 || (uint64_t)o->count > o->force.n)) o->count = (int64_t)o->force.n;
-  if (o->seed < 0) o->seed = (int64_t)weft_random_seed();
-  return 0;
+  error err = {0};
+  if (o->escapes) unescape_texts(&o->stops);
+  return sampling_check(&o->sampling, o->escapes, &err) ? usage_error("%s", err.text) : 0;
 }
 
 // ---- prompt -----------------------------------------------------------------------------------------------------------
@@ -214,16 +215,30 @@ static void emit_json(struct run *r, int32_t id, const char *text, size_t n) {
   json_decref(o);
 }
 
-// Writes a token, and what of a character is still held back if it is the last one.  False: nobody listens any more.
-static bool emit(struct run *r, int32_t id, bool last) {
-  str text = {0};
+// The text that a token completes: whole characters, and nothing that may belong to a stop string.  last: nothing comes after it.
+static void text_of(struct run *r, int32_t id, bool last, str *text) {
   size_t n;
   const char *piece = weft_stream_add(r->stream, id, &n);
-  str_addn(&text, piece, n);
+  str_addn(text, piece, n);
   if (last) {
     piece = weft_stream_end(r->stream, &n);
-    str_addn(&text, piece, n);
+    str_addn(text, piece, n);
   }
+  if (!r->stop) return;
+  int found;
+  piece = weft_stop_add(r->stop, text->at, text->n, &n, &found);
+  text->n = 0;
+  str_addn(text, piece, n);
+  r->stopped = found >= 0;
+  if (r->stopped || !last) return;
+  piece = weft_stop_end(r->stop, &n);
+  str_addn(text, piece, n);
+}
+
+// Writes a token.  False: nobody listens any more.
+static bool emit(struct run *r, int32_t id, bool last) {
+  str text = {0};
+  text_of(r, id, last, &text);
   if (r->o.json) emit_json(r, id, str_c(&text), text.n);
   else if (r->o.benchmark < 0) out_add(&r->out, str_c(&text), text.n);
   str_free(&text);
@@ -244,12 +259,12 @@ static int generate(struct run *r) {
     if (r->stats.first_token_s < 0) r->stats.first_token_s = now_s() - started_at();
     weft_accept(r->sampler, id, NULL);
     made++;
-    bool full = r->pos == weft_model_context(r->model), end = !forced && !r->o.ignore_end && weft_is_end(r->vocab, id);
+    bool full = r->pos == weft_model_context(r->model), end = !forced && !r->o.sampling.ignore_end && weft_is_end(r->vocab, id);
     bool last = end || made == r->o.count || full;
     if (!emit(r, id, last)) return interrupted() ? EXIT_INTERRUPTED : 0;
-    if (full && !end && made != r->o.count)
+    if (full && !end && !r->stopped && made != r->o.count)
       fprintf(stderr, "weft: the context of %d tokens is full: generation ends here (more with -c)\n", r->pos);
-    if (last) return 0;
+    if (last || r->stopped) return 0;
     if (interrupted()) return EXIT_INTERRUPTED;
     if (decode_step(r, id, &err)) return failed("%s", err.text);
   }
@@ -269,11 +284,8 @@ static int open_model(struct run *r) {
   if (r->o.top_logprobs > r->n_vocab) r->o.top_logprobs = r->n_vocab;
   r->top = xcalloc((size_t)r->o.top_logprobs, sizeof *r->top);
   r->stream = weft_stream_new(r->vocab, false);
-  int64_t last_n = r->o.repeat_last_n, n_ctx = weft_model_context(r->model);
-  if (last_n < 0 || last_n > n_ctx) last_n = n_ctx;
-  weft_sampling s = {r->o.temp, (int32_t)r->o.top_k, r->o.top_p, r->o.min_p, r->o.repeat_penalty, (int32_t)last_n, (uint64_t)r->o.seed};
-  if (weft_sampler_new(r->n_vocab, &s, &r->sampler, &err)) return failed("%s", err.text);
-  if (r->o.ignore_end) weft_sampler_ignore_end(r->sampler, r->vocab);
+  if (sampling_new(&r->o.sampling, r->vocab, r->n_vocab, &r->sampler, &err)) return failed("%s", err.text);
+  if (r->o.stops.n && weft_stop_new(texts_of(&r->o.stops), r->o.stops.n, &r->stop, &err)) return failed("%s", err.text);
   return 0;
 }
 
@@ -283,7 +295,7 @@ static int report(struct run *r, int status) {
   if (!r->out.error) {
     fputs(r->o.json ? "" : isatty(STDOUT_FILENO) ? "\n\n" : "\n", stderr);
     stats_print(&r->stats, stderr);
-    if (r->o.temp > 0 && !r->o.force.n) fprintf(stderr, "%-8s %8lld\n", "seed", (long long)r->o.seed);
+    if (r->o.sampling.temp > 0 && !r->o.force.n) fprintf(stderr, "%-8s %8lld\n", "seed", (long long)r->o.sampling.seed);
   }
   error err = {0};
   if (r->o.stats && stats_write(&r->stats, r->o.stats, &err)) return failed("--stats: %s", err.text);
@@ -318,10 +330,13 @@ int run_command(int argc, char **argv) {
   if (!status) status = run(&r);
   status = out_end(&r.out, status);
   weft_stream_free(r.stream);
+  weft_stop_free(r.stop);
   weft_sampler_free(r.sampler);
   weft_model_close(r.model);
   free(r.top);
   free(r.prompt);
+  sampling_free(&r.o.sampling);
+  texts_free(&r.o.stops);
   free(r.o.ids.at);
   free(r.o.force.at);
   return status;

@@ -1,227 +1,456 @@
-// Sampling: see sampler.h.  Top-k, top-p and min-p all keep a beginning of the candidates in their order, so the sampler
-// brings only as many into order as are kept: a heap gives them one by one.  On a vocabulary of 128k tokens the default
-// settings cost one pass over the logits.
-#include "engine/sampler.h"
+// Sampling: see sampler.h.  This file has the table of stages, the candidates in their two forms, and the draw.  Adding a
+// stage is a row of the table and its function in sampler_stages.c.
+#include "engine/sampler_impl.h"
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct cand { float logit; int32_t id; };
+// ---- the chain --------------------------------------------------------------------------------------------------------
 
-struct sampler {
-  struct sampler_params p;
-  int32_t n_vocab;
-  uint64_t rng[4];
-  float *bias;             // n_vocab; NULL until the first sampler_bias
-  int32_t *recent;         // ring of the last repeat_last_n tokens
-  int32_t n_recent, next_recent;
-  uint64_t *seen;          // per token: the last draw for which it was penalised
-  uint64_t n_draws;
-  struct cand *cands;      // n_vocab
-  double *weights;         // n_vocab
+struct stage {
+  const char *names;         // the first one is shown
+  char letter;
+  bool keeps_best;           // never changes which token is the likeliest: pointless when that one is taken anyway
+  bool (*active)(const struct sampler_params *p);
+  void (*run)(sampler *s);
 };
 
-// ---- numbers that are the same on every machine -----------------------------------------------------------------------
-
-// e^x for x <= 0.  libm's differs between versions in the last bit, which could tip a draw.
-static double exp_stable(double x) {
-  static const double over[] = {1, 1, 1. / 2, 1. / 3, 1. / 4, 1. / 5, 1. / 6, 1. / 7, 1. / 8, 1. / 9, 1. / 10, 1. / 11, 1. / 12, 1. / 13};
-  if (!(x > -700)) return 0;
-  double k = floor(x * 1.4426950408889634 + 0.5), r = x - k * 0.6931471805599453, sum = 1;
-  for (int i = 13; i >= 1; i--) sum = 1 + sum * (r * over[i]);
-  uint64_t bits = (uint64_t)(1023 + (int)k) << 52;   // 2^k: -1010 <= k <= 0
-  double scale;
-  memcpy(&scale, &bits, sizeof scale);
-  return sum * scale;
+typedef const struct sampler_params *params;
+static bool has_penalties(params p) {
+  return p->repeat_last_n && (p->repeat_penalty != 1 || p->frequency_penalty != 0 || p->presence_penalty != 0);
 }
+static bool has_dry(params p) { return p->dry_last_n && p->dry_multiplier > 0; }
+static bool has_sigma(params p) { return p->top_n_sigma > 0; }
+static bool has_top_k(params p) { return p->top_k > 0; }
+static bool has_typical(params p) { return p->typical_p < 1; }
+static bool has_top_p(params p) { return p->top_p < 1; }
+static bool has_min_p(params p) { return p->min_p > 0; }
+static bool has_xtc(params p) { return p->xtc_probability > 0 && p->xtc_threshold <= .5; }
+static bool has_temperature(params p) { return p->temp != 1 || p->dynatemp_range > 0; }
 
-static uint64_t rotl(uint64_t x, int k) { return x << k | x >> (64 - k); }
+// In the default order.
+static const struct stage stages[] = {
+  {"penalties",                     'e', false, has_penalties,   stage_penalties},
+  {"dry",                           'd', false, has_dry,         stage_dry},
+  {"top_n_sigma|top_nsigma",        's', true,  has_sigma,       stage_top_n_sigma},
+  {"top_k",                         'k', true,  has_top_k,       stage_top_k},
+  {"typ_p|typical_p|typical",       'y', false, has_typical,     stage_typical},
+  {"top_p|nucleus",                 'p', true,  has_top_p,       stage_top_p},
+  {"min_p",                         'm', true,  has_min_p,       stage_min_p},
+  {"xtc",                           'x', false, has_xtc,         stage_xtc},
+  {"temperature|temp",              't', true,  has_temperature, stage_temperature},
+};
+enum { TEMPERATURE = COUNT(stages) - 1 };
+static const struct stage mirostat_stages[] = {{"mirostat", 0, true, NULL, stage_mirostat}, {"mirostat_v2", 0, true, NULL, stage_mirostat_2}};
 
-// xoshiro256++, its state filled from the seed by splitmix64.
-static uint64_t rng_next(uint64_t s[4]) {
-  uint64_t out = rotl(s[0] + s[3], 23) + s[0], t = s[1] << 17;
-  s[2] ^= s[0]; s[3] ^= s[1]; s[1] ^= s[2]; s[0] ^= s[3];
-  s[2] ^= t;
-  s[3] = rotl(s[3], 45);
-  return out;
-}
-
-static void rng_seed(uint64_t s[4], uint64_t seed) {
-  for (int i = 0; i < 4; i++) {
-    uint64_t z = seed += 0x9e3779b97f4a7c15ull;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-    s[i] = z ^ z >> 31;
+// Whether name[0..n) is one of a stage's names; - and _ are the same.
+static bool has_name(const char *names, const char *name, size_t n) {
+  for (; *names; names += *names == '|') {
+    size_t len = strcspn(names, "|"), i = 0;
+    while (len == n && i < n && (names[i] == name[i] || (names[i] == '_' && name[i] == '-'))) i++;
+    if (len == n && i == n) return true;
+    names += len;
   }
+  return false;
 }
 
-static double rng_unit(uint64_t s[4]) { return (double)(rng_next(s) >> 11) * 0x1p-53; }   // [0, 1)
+static int unknown_stage(const char *name, size_t n, bool letter, error *err) {
+  str known = {0};
+  for (size_t i = 0; i < COUNT(stages); i++) {
+    if (letter) str_addf(&known, "%s%c = %.*s", i ? ", " : "", stages[i].letter, (int)strcspn(stages[i].names, "|"), stages[i].names);
+    else str_addf(&known, "%s%.*s", i ? ", " : "", (int)strcspn(stages[i].names, "|"), stages[i].names);
+  }
+  error_set(err, "there is no sampler '%.*s' (known: %s)", (int)(n < 40 ? n : 40), name, known.at);
+  str_free(&known);
+  return -1;
+}
+
+static int add_stage(sampler *s, const struct stage *stage, error *err) {
+  if (s->n_stages == MAX_STAGES) return error_set(err, "there are more than %d samplers", MAX_STAGES);
+  s->chain[s->n_stages++] = stage;
+  return 0;
+}
+
+// The order as it was asked for, active or not.
+static int read_order(sampler *s, error *err) {
+  const char *names = s->p.samplers, *letters = s->p.sampler_seq;
+  if (!names && !letters) {
+    for (size_t i = 0; i < COUNT(stages); i++) add_stage(s, &stages[i], NULL);
+    return 0;
+  }
+  for (; !names && *letters; letters++) {
+    size_t i = 0;
+    while (i < COUNT(stages) && stages[i].letter != *letters) i++;
+    if (i == COUNT(stages)) return unknown_stage(letters, 1, true, err);
+    if (add_stage(s, &stages[i], err)) return -1;
+  }
+  while (names && *names) {
+    size_t n = strcspn(names, ";"), i = 0;
+    while (i < COUNT(stages) && !has_name(stages[i].names, names, n)) i++;
+    if (n && i == COUNT(stages)) return unknown_stage(names, n, false, err);
+    if (n && add_stage(s, &stages[i], err)) return -1;
+    names += n + (names[n] == ';');
+  }
+  return 0;
+}
+
+// Leaves in the chain what does something.
+static int make_chain(sampler *s, error *err) {
+  if (read_order(s, err)) return -1;
+  if (s->p.mirostat) {
+    s->chain[0] = &stages[TEMPERATURE];
+    s->chain[1] = &mirostat_stages[s->p.mirostat - 1];
+    s->n_stages = 2;
+  }
+  bool greedy = false;       // going backwards: whether a later stage takes the likeliest
+  int kept = MAX_STAGES;
+  for (int i = s->n_stages; i-- > 0;) {
+    const struct stage *stage = s->chain[i];
+    if (stage->active && !stage->active(&s->p)) continue;
+    if (greedy && stage->keeps_best) continue;
+    if (!stage->keeps_best) greedy = false;        // it chooses among what the stages before it leave
+    greedy |= stage == &stages[TEMPERATURE] && s->p.temp == 0 && s->p.dynatemp_range == 0;
+    s->chain[--kept] = stage;
+  }
+  s->n_stages = MAX_STAGES - kept;
+  memmove(s->chain, s->chain + kept, (size_t)s->n_stages * sizeof *s->chain);
+  return 0;
+}
 
 // ---- order ------------------------------------------------------------------------------------------------------------
 
-static bool better(struct cand a, struct cand b) { return a.logit > b.logit || (a.logit == b.logit && a.id < b.id); }
+bool cand_better(struct cand a, struct cand b) { return a.logit > b.logit || (a.logit == b.logit && a.id < b.id); }
 
-// A heap whose root is the best candidate, or with worst = true the worst.
-static void sift(struct cand *heap, size_t n, size_t at, bool worst) {
+// A heap whose root is the worst candidate.
+static void sift(struct cand *heap, size_t n, size_t at) {
   struct cand moving = heap[at];
   for (size_t child; (child = 2 * at + 1) < n; at = child) {
-    if (child + 1 < n && better(heap[child + 1], heap[child]) != worst) child++;
-    if (better(heap[child], moving) == worst) break;
+    if (child + 1 < n && cand_better(heap[child], heap[child + 1])) child++;
+    if (cand_better(heap[child], moving)) break;
     heap[at] = heap[child];
   }
   heap[at] = moving;
 }
 
-static void heapify(struct cand *heap, size_t n, bool worst) {
-  for (size_t i = n / 2; i-- > 0;) sift(heap, n, i, worst);
+static void heapify(struct cand *heap, size_t n) {
+  for (size_t i = n / 2; i-- > 0;) sift(heap, n, i);
 }
 
-// Puts the k best of n candidates (1 <= k <= n) in front, best first.
-static void best_first(struct cand *c, size_t n, size_t k) {
-  heapify(c, k, true);
-  for (size_t i = k; i < n; i++) {
-    if (!better(c[i], c[0])) continue;
-    struct cand out = c[0];
-    c[0] = c[i];
-    c[i] = out;
-    sift(c, k, 0, true);
-  }
-  for (size_t left = k; left > 1; left--) {   // the worst of the k goes to the end, and so on
+// Turns a heap into a list, best first: the worst goes to the end, and so on.
+static void heap_to_list(struct cand *c, size_t n) {
+  for (size_t left = n; left > 1; left--) {
     struct cand worst = c[0];
     c[0] = c[left - 1];
     c[left - 1] = worst;
-    sift(c, left - 1, 0, true);
+    sift(c, left - 1, 0);
   }
 }
 
-// ---- steps ------------------------------------------------------------------------------------------------------------
+void best_first(struct cand *c, size_t n, size_t k) {
+  if (!k) return;
+  heapify(c, k);
+  for (size_t i = k; i < n; i++) {
+    if (!cand_better(c[i], c[0])) continue;
+    struct cand out = c[0];
+    c[0] = c[i];
+    c[i] = out;
+    sift(c, k, 0);
+  }
+  heap_to_list(c, k);
+}
 
-static void penalise(sampler *s) {
-  double penalty = s->p.repeat_penalty;
-  if (penalty == 1) return;
-  for (int32_t i = 0; i < s->n_recent; i++) {
-    int32_t id = s->recent[i];
-    if (s->seen[id] == s->n_draws) continue;
-    s->seen[id] = s->n_draws;
-    float *logit = &s->cands[id].logit;   // candidates are still in the order of their ids
-    *logit = (float)(*logit <= 0 ? *logit * penalty : *logit / penalty);
+// ---- candidates -------------------------------------------------------------------------------------------------------
+
+enum { BLOCK = 16 };
+
+// Whether one of BLOCK numbers is at least floor; most blocks are passed by with this look alone.
+static bool block_reaches(const float *x, float floor) {
+  int any = 0;
+  for (int i = 0; i < BLOCK; i++) any |= x[i] >= floor;
+  return any;
+}
+
+static struct cand cand_of(const float *x, size_t id) { return (struct cand){x[id] > FLT_MAX ? FLT_MAX : x[id], (int32_t)id}; }
+
+float *sampler_editable(sampler *s) {
+  if (!s->own) s->own = xmalloc((size_t)s->n_vocab * sizeof *s->own);
+  if (s->x != s->own) memcpy(s->own, s->x, (size_t)s->n_vocab * sizeof *s->own);
+  s->x = s->own;
+  return s->own;
+}
+
+void sampler_list(sampler *s, double floor) {
+  size_t n = (size_t)s->n_vocab, i = 0;
+  float low = floor > -FLT_MAX ? (float)floor : -FLT_MAX;
+  if (low > floor && low > -FLT_MAX) low = nextafterf(low, -INFINITY);
+  s->n = s->n_sorted = 0;
+  s->dense = false;
+  for (; i < n; i++) {
+    if (i % BLOCK == 0) while (i + BLOCK <= n && !block_reaches(s->x + i, low)) i += BLOCK;
+    if (i < n && s->x[i] >= low && (double)s->x[i] >= floor) s->c[s->n++] = cand_of(s->x, i);
   }
 }
 
-static double sum_of_weights(const sampler *s, size_t n, double max, double per_temp) {
-  double sum = 0;
-  for (size_t i = 0; i < n; i++) sum += s->weights[i] = exp_stable((s->cands[i].logit - max) * per_temp);
+// The k best of a dense draw, as a list in order.  A heap of the k best so far; hardly any block reaches the worst of them.
+static void list_best(sampler *s, size_t k) {
+  size_t n = (size_t)s->n_vocab, i = 0;
+  struct cand *c = s->c;
+  s->n = 0;
+  s->dense = false;
+  for (; i < n && s->n < k; i++) if (s->x[i] >= -FLT_MAX) c[s->n++] = cand_of(s->x, i);
+  heapify(c, s->n);
+  for (; i < n; i++) {
+    if (i % BLOCK == 0) while (i + BLOCK <= n && !block_reaches(s->x + i, (float)c[0].logit)) i += BLOCK;
+    if (i == n || !(s->x[i] > c[0].logit)) continue;   // an equal one has a higher id
+    c[0] = cand_of(s->x, i);
+    sift(c, s->n, 0);
+  }
+  heap_to_list(c, s->n);
+  s->n_sorted = s->n;
+}
+
+void sampler_order(sampler *s, size_t k) {
+  if (s->dense) { list_best(s, k); return; }
+  if (k > s->n) k = s->n;
+  if (k <= s->n_sorted) return;
+  best_first(s->c + s->n_sorted, s->n - s->n_sorted, k - s->n_sorted);
+  s->n_sorted = k;
+}
+
+double sampler_max(const sampler *s) {
+  double max = -INFINITY;
+  if (s->dense) {
+    float four[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};   // side by side
+    for (int32_t i = 0; i < s->n_vocab; i++) if (s->x[i] > four[i & 3]) four[i & 3] = s->x[i];
+    for (int i = 0; i < 4; i++) if (four[i] > max) max = four[i];
+    return max > FLT_MAX ? FLT_MAX : max;
+  }
+  if (s->n_sorted) return s->c[0].logit;
+  for (size_t i = 0; i < s->n; i++) if (s->c[i].logit > max) max = s->c[i].logit;
+  return max;
+}
+
+double sampler_weigh(sampler *s) {
+  double max = sampler_max(s), sum = 0;
+  for (size_t i = 0; i < s->n; i++) sum += s->weights[i] = stable_exp(s->c[i].logit - max);
   return sum;
 }
 
-static size_t likeliest(const struct cand *c, size_t n) {
-  size_t best = 0;
-  for (size_t i = 1; i < n; i++) if (better(c[i], c[best])) best = i;
-  return best;
+void sampler_keep_above(sampler *s, double floor) {
+  if (s->dense) { sampler_list(s, floor); return; }
+  size_t n = 0, best = 0;
+  for (size_t i = 1; i < s->n; i++) if (cand_better(s->c[i], s->c[best])) best = i;
+  for (size_t i = 0; i < s->n; i++) if (s->c[i].logit >= floor || i == best) s->c[n++] = s->c[i];
+  s->n = n;
+  if (s->n_sorted > n) s->n_sorted = n;
 }
 
-// Applies top-k, top-p and min-p to the n candidates.  Those that stay are in front; their number is returned.
-static size_t filter(sampler *s, size_t n, double max) {
-  const struct sampler_params *p = &s->p;
-  struct cand *c = s->cands;
-  bool top_k = p->top_k > 0 && (size_t)p->top_k < n, top_p = p->top_p < 1, min_p = p->min_p > 0;
-  size_t kept = 0;
-  if (!top_k && !top_p && !min_p) return n;
-  if (top_k) { best_first(c, n, (size_t)p->top_k); n = (size_t)p->top_k; }
-  double total = top_p ? sum_of_weights(s, n, max, 1) : 0, sum = 0;
-  if (!top_k) heapify(c, n, false);
-  // Without top-k the candidates leave the heap one by one, best first; the kept ones are collected behind its end.
-  for (size_t left = n; left > 0; left--) {
-    struct cand best = top_k ? c[kept] : c[0];
-    double weight = exp_stable(best.logit - max);
-    if (kept > 0 && ((min_p && weight < p->min_p) || (top_p && sum >= p->top_p * total))) break;
-    sum += weight;
-    if (!top_k) {
-      c[0] = c[left - 1];
-      c[left - 1] = best;
-      sift(c, left - 1, 0, false);
-    }
-    kept++;
+void sampler_keep_marked(sampler *s) {
+  size_t n = 0, sorted = 0;
+  for (size_t i = 0; i < s->n; i++) {
+    if (s->weights[i] < 0) continue;
+    sorted += i < s->n_sorted;
+    s->c[n++] = s->c[i];
   }
-  if (!top_k) {   // best is last: turn round
-    for (size_t i = 0; i < kept; i++) {
-      struct cand swap = c[i];
-      size_t from = n - 1 - i;
-      if (from <= i) break;
-      c[i] = c[from];
-      c[from] = swap;
-    }
-  }
-  return kept;
+  s->n = n;
+  s->n_sorted = sorted;
 }
 
-static int32_t draw(sampler *s, size_t n, double max) {
-  double target = rng_unit(s->rng) * sum_of_weights(s, n, max, 1 / s->p.temp), sum = 0;
+void sampler_note(sampler *s, int32_t id, int32_t note) {
+  if (!s->notes[id]) vec_push(&s->noted, id);
+  s->notes[id] = note;
+}
+
+void sampler_apply_notes(sampler *s, double (*change)(const sampler *s, double logit, int32_t note)) {
+  if (s->noted.n && s->dense) {
+    float *x = sampler_editable(s);
+    for (size_t i = 0; i < s->noted.n; i++) {
+      int32_t id = s->noted.at[i];
+      if (!(x[id] >= -FLT_MAX)) continue;          // banned
+      double to = change(s, x[id], s->notes[id]);
+      x[id] = (float)(to > FLT_MAX ? FLT_MAX : to < -FLT_MAX ? -FLT_MAX : to);
+    }
+  } else if (s->noted.n) {
+    for (size_t i = 0; i < s->n; i++) {
+      int32_t note = s->notes[s->c[i].id];
+      if (note) s->c[i].logit = change(s, s->c[i].logit, note);
+    }
+    s->n_sorted = 0;
+  }
+  for (size_t i = 0; i < s->noted.n; i++) s->notes[s->noted.at[i]] = 0;
+  s->noted.n = 0;
+}
+
+size_t sampler_window(const sampler *s, int32_t last_n) {
+  return last_n < 0 || (size_t)last_n > s->past.n ? s->past.n : (size_t)last_n;
+}
+
+// ---- a draw -----------------------------------------------------------------------------------------------------------
+
+static void ban(sampler *s) {
+  float *x = sampler_editable(s);
+  size_t n = (size_t)s->n_vocab;
+  for (size_t w = 0; w * 64 < n; w++) {
+    uint64_t allowed = s->mask[w];
+    if (!~allowed) continue;
+    for (size_t i = w * 64; i < n && i < w * 64 + 64; i++) if (!(allowed >> (i & 63) & 1)) x[i] = -INFINITY;
+  }
+}
+
+static void add_biases(sampler *s) {
+  float *x = sampler_editable(s);
+  for (size_t i = 0; i < s->bias.n; i++) {
+    float to = x[s->bias.at[i].id] + s->bias.at[i].add;
+    x[s->bias.at[i].id] = to > FLT_MAX ? FLT_MAX : to;
+  }
+}
+
+// Draws one of the list.
+static int32_t draw(sampler *s) {
+  double sum = sampler_weigh(s), target = s->n > 1 ? rng_unit(&s->rng) * sum : 0, upto = 0;
   size_t last = 0;
-  for (size_t i = 0; i < n; i++) {
+  for (size_t i = 0; i < s->n; i++) {
     if (s->weights[i] <= 0) continue;
     last = i;
-    if ((sum += s->weights[i]) > target) break;
+    if ((upto += s->weights[i]) > target) break;
   }
-  return s->cands[last].id;
+  if (s->p.mirostat) {
+    double surprise = (stable_log(sum) - stable_log(s->weights[last])) * 1.4426950408889634;
+    s->mu -= s->p.mirostat_eta * (surprise - s->p.mirostat_tau);
+  }
+  return s->c[last].id;
 }
 
 int32_t sampler_sample(sampler *s, const float *logits) {
-  s->n_draws++;
-  size_t n = (size_t)s->n_vocab;
-  for (size_t i = 0; i < n; i++) s->cands[i] = (struct cand){logits[i] + (s->bias ? s->bias[i] : 0), (int32_t)i};
-  penalise(s);
-  size_t best = likeliest(s->cands, n);
-  double max = s->cands[best].logit;
-  if (!(max > -INFINITY)) return -1;
-  if (s->p.temp <= 0) return s->cands[best].id;
-  return draw(s, filter(s, n, max), max);
+  s->x = logits;
+  s->dense = true;
+  if (s->mask) ban(s);
+  if (s->bias.n) add_biases(s);
+  for (int i = 0; i < s->n_stages; i++) {
+    s->chain[i]->run(s);
+    if (!s->dense && !s->n) return -1;
+  }
+  if (s->dense) sampler_list(s, -INFINITY);
+  return s->n ? draw(s) : -1;
 }
 
 // ---- life -------------------------------------------------------------------------------------------------------------
 
+struct sampler_params sampler_default(void) {
+  return (struct sampler_params){
+    .temp = .8, .dynatemp_exponent = 1, .top_k = 40, .top_p = .95, .min_p = .05, .typical_p = 1, .top_n_sigma = -1, .xtc_threshold = .1,
+    .repeat_penalty = 1, .repeat_last_n = 64, .dry_base = 1.75, .dry_allowed_length = 2, .dry_last_n = -1, .mirostat_tau = 5,
+    .mirostat_eta = .1};
+}
+
+static int check(params p, error *err) {
+  const struct { const char *what; double is, min, max; } rows[] = {
+    {"the temperature", p->temp, 0, 1e6}, {"the range of the dynamic temperature", p->dynatemp_range, 0, 1e6},
+    {"the exponent of the dynamic temperature", p->dynatemp_exponent, 0, 1e3},
+    {"top-p", p->top_p, 0, 1}, {"min-p", p->min_p, 0, 1}, {"typical-p", p->typical_p, 0, 1}, {"top-n-sigma", p->top_n_sigma, -1e6, 1e6},
+    {"the XTC probability", p->xtc_probability, 0, 1}, {"the XTC threshold", p->xtc_threshold, 0, 1},
+    {"the repeat penalty", p->repeat_penalty, 1e-6, 1e6}, {"the frequency penalty", p->frequency_penalty, -1e6, 1e6},
+    {"the presence penalty", p->presence_penalty, -1e6, 1e6}, {"repeat-last-n", p->repeat_last_n, -1, INT32_MAX},
+    {"the DRY multiplier", p->dry_multiplier, 0, 1e6}, {"the DRY base", p->dry_base, 1, 1e6},
+    {"the DRY allowed length", p->dry_allowed_length, 0, INT32_MAX}, {"DRY's last-n", p->dry_last_n, -1, INT32_MAX},
+    {"mirostat", p->mirostat, 0, 2}, {"mirostat's tau", p->mirostat_tau, 0, 1e3}, {"mirostat's eta", p->mirostat_eta, 0, 1e3},
+  };
+  for (size_t i = 0; i < COUNT(rows); i++) {
+    if (rows[i].is >= rows[i].min && rows[i].is <= rows[i].max) continue;
+    if (rows[i].max >= INT32_MAX) return error_set(err, "%s is %.10g; it must be %g or more", rows[i].what, rows[i].is, rows[i].min);
+    return error_set(err, "%s is %.10g; it must lie between %g and %g", rows[i].what, rows[i].is, rows[i].min, rows[i].max);
+  }
+  if (p->temp > 0 && p->temp < 1e-6) return error_set(err, "the temperature is %g; it must be 0, or 0.000001 or more", p->temp);
+  return 0;
+}
+
 int sampler_new(const struct sampler_params *p, int32_t n_vocab, sampler **out, error *err) {
   if (n_vocab < 1) return error_set(err, "sampling needs a vocabulary; this one has %d tokens", n_vocab);
-  if (!(p->temp >= 0 && p->temp < INFINITY)) return error_set(err, "the temperature is %g; it must be 0 or more", p->temp);
-  if (!(p->top_p >= 0)) return error_set(err, "top-p is %g; it must be 0 or more", p->top_p);
-  if (!(p->min_p >= 0 && p->min_p <= 1)) return error_set(err, "min-p is %g; it must lie between 0 and 1", p->min_p);
-  if (!(p->repeat_penalty > 0 && p->repeat_penalty < INFINITY))
-    return error_set(err, "the repeat penalty is %g; it must be more than 0", p->repeat_penalty);
-  if (p->repeat_last_n < 0) return error_set(err, "repeat-last-n is %d; it must be 0 or more", p->repeat_last_n);
+  if (check(p, err)) return -1;
   sampler *s = xcalloc(1, sizeof *s);
   s->p = *p;
   s->n_vocab = n_vocab;
-  rng_seed(s->rng, p->seed);
-  if (p->repeat_last_n > 0) s->recent = xcalloc((size_t)p->repeat_last_n, sizeof *s->recent);
-  s->seen = xcalloc((size_t)n_vocab, sizeof *s->seen);
-  s->cands = xcalloc((size_t)n_vocab, sizeof *s->cands);
-  s->weights = xcalloc((size_t)n_vocab, sizeof *s->weights);
+  if (make_chain(s, err)) { free(s); return -1; }
+  s->p.samplers = s->p.sampler_seq = NULL;         // the caller's
+  s->mu = 2 * p->mirostat_tau;
+  rng_seed(&s->rng, p->seed);
+  for (int i = 0; i < s->n_stages; i++) {
+    int32_t last_n = s->chain[i]->run == stage_penalties ? p->repeat_last_n : s->chain[i]->run == stage_dry ? p->dry_last_n : 0;
+    size_t wanted = last_n < 0 ? SIZE_MAX : (size_t)last_n;
+    if (wanted > s->keep) s->keep = wanted;
+  }
+  s->notes = xcalloc((size_t)n_vocab, sizeof *s->notes);
+  s->c = xmalloc((size_t)n_vocab * sizeof *s->c);
+  s->weights = xmalloc((size_t)n_vocab * sizeof *s->weights);
   *out = s;
   return 0;
 }
 
+static void free_breakers(sampler *s) {
+  for (size_t i = 0; i < s->breakers.n; i++) str_free(&s->breakers.at[i]);
+  vec_free(&s->breakers);
+}
+
 void sampler_free(sampler *s) {
   if (!s) return;
-  free(s->bias);
-  free(s->recent);
-  free(s->seen);
-  free(s->cands);
+  free_breakers(s);
+  str_free(&s->tail);
+  vec_free(&s->bias);
+  vec_free(&s->past);
+  vec_free(&s->noted);
+  vec_free(&s->z);
+  free(s->own);
+  free(s->c);
+  free(s->spare);
   free(s->weights);
+  free(s->notes);
   free(s);
 }
 
 void sampler_bias(sampler *s, int32_t id, float bias) {
   if (id < 0 || id >= s->n_vocab) die("sampler: bias for token %d of %d", id, s->n_vocab);
-  if (!s->bias) s->bias = xcalloc((size_t)s->n_vocab, sizeof *s->bias);
-  s->bias[id] = bias;
+  for (size_t i = 0; i < s->bias.n; i++)
+    if (s->bias.at[i].id == id) { s->bias.at[i].add = bias; return; }
+  vec_push(&s->bias, ((struct bias){id, bias}));
+}
+
+void sampler_mask(sampler *s, const uint64_t *allowed) { s->mask = allowed; }
+
+int sampler_breakers(sampler *s, const tokenizer *t, const char *const *texts, size_t n, error *err) {
+  enum { LONGEST = 256, MOST = 64 };
+  if (n > MOST) return error_set(err, "there are %zu DRY sequence breakers; %d are allowed", n, MOST);
+  for (size_t i = 0; i < n; i++) {
+    size_t len = strlen(texts[i]);
+    if (!len || len > LONGEST) return error_set(err, "a DRY sequence breaker has %zu bytes; it must have 1 to %d", len, LONGEST);
+  }
+  free_breakers(s);
+  s->vocab = t;
+  s->longest_breaker = 0;
+  for (size_t i = 0; i < n; i++) {
+    str text = {0};
+    str_add(&text, texts[i]);
+    vec_push(&s->breakers, text);
+    if (text.n > s->longest_breaker) s->longest_breaker = text.n;
+  }
+  return 0;
 }
 
 void sampler_accept(sampler *s, int32_t id) {
   if (id < 0 || id >= s->n_vocab) die("sampler: token %d of %d accepted", id, s->n_vocab);
-  if (!s->recent) return;
-  s->recent[s->next_recent] = id;
-  s->next_recent = (s->next_recent + 1) % s->p.repeat_last_n;
-  if (s->n_recent < s->p.repeat_last_n) s->n_recent++;
+  if (!s->keep) return;
+  struct past p = {id, false};
+  if (s->breakers.n) dry_accept(s, id, &p.breaks);
+  if (s->past.n >= 1024 && s->past.n / 2 >= s->keep) {   // the older half is not looked at any more
+    memmove(s->past.at, s->past.at + (s->past.n - s->keep), s->keep * sizeof *s->past.at);
+    s->past.n = s->keep;
+  }
+  vec_push(&s->past, p);
+}
+
+void sampler_reset(sampler *s) {
+  s->past.n = s->tail.n = 0;
+  s->mu = 2 * s->p.mirostat_tau;
 }
 
 // ---- log-probabilities ------------------------------------------------------------------------------------------------

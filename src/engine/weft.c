@@ -9,6 +9,7 @@
 #include "engine/look.h"
 #include "engine/profile.h"
 #include "engine/sampler.h"
+#include "engine/stop.h"
 #include "model/gguf.h"
 #include "text/chat_template.h"
 #include "text/text.h"
@@ -459,7 +460,18 @@ void weft_profile_free(weft_profile *p) {
 
 // ---- sampling ---------------------------------------------------------------------------------------------------------
 
-weft_sampling weft_sampling_default(void) { return (weft_sampling){.8, 40, .95, .05, 1, 64, 0}; }
+// weft_sampling and sampler_params have the same fields.
+#define SAMPLING(F) \
+  F(temp) F(dynatemp_range) F(dynatemp_exponent) F(top_k) F(top_p) F(min_p) F(typical_p) F(top_n_sigma) F(xtc_probability) F(xtc_threshold) \
+  F(repeat_penalty) F(frequency_penalty) F(presence_penalty) F(repeat_last_n) F(dry_multiplier) F(dry_base) F(dry_allowed_length) F(dry_last_n) \
+  F(mirostat) F(mirostat_tau) F(mirostat_eta) F(seed) F(samplers) F(sampler_seq)
+#define F(field) .field = from.field,
+weft_sampling weft_sampling_default(void) {
+  struct sampler_params from = sampler_default();
+  return (weft_sampling){SAMPLING(F)};
+}
+static struct sampler_params sampling_of(weft_sampling from) { return (struct sampler_params){SAMPLING(F)}; }
+#undef F
 
 uint64_t weft_random_seed(void) {
   uint32_t seed;
@@ -469,7 +481,7 @@ uint64_t weft_random_seed(void) {
 
 int weft_sampler_new(int32_t vocab_size, const weft_sampling *params, weft_sampler **out, weft_error *err) {
   weft_sampling p = params ? *params : weft_sampling_default();
-  struct sampler_params sp = {p.temp, p.top_k, p.top_p, p.min_p, p.repeat_penalty, p.repeat_last_n, p.seed};
+  struct sampler_params sp = sampling_of(p);
   error e = {0};
   sampler *s = NULL;
   if (sampler_new(&sp, vocab_size, &s, &e)) return fail(err, &e);
@@ -508,6 +520,24 @@ int weft_accept(weft_sampler *s, int32_t id, weft_error *err) {
   sampler_accept(s->s, id);
   return 0;
 }
+
+void weft_sampler_reset(weft_sampler *s) { sampler_reset(s->s); }
+void weft_sampler_mask(weft_sampler *s, const uint64_t *allowed) { sampler_mask(s->s, allowed); }
+
+int weft_sampler_breakers(weft_sampler *s, const weft_vocab *v, const char *const *texts, size_t n, weft_error *err) {
+  static const char *const usual[] = {"\n", ":", "\"", "*"};
+  error e = {0};
+  return sampler_breakers(s->s, v->t, texts ? texts : usual, texts ? n : COUNT(usual), &e) ? fail(err, &e) : 0;
+}
+
+int weft_stop_new(const char *const *texts, size_t n, weft_stop **out, weft_error *err) {
+  error e = {0};
+  return stop_new(texts, n, out, &e) ? fail(err, &e) : 0;
+}
+
+const char *weft_stop_add(weft_stop *s, const char *text, size_t n, size_t *n_out, int *found) { return stop_add(s, text, n, n_out, found); }
+const char *weft_stop_end(weft_stop *s, size_t *n_out) { return stop_end(s, n_out); }
+void weft_stop_free(weft_stop *s) { stop_free(s); }
 
 _Static_assert(sizeof(weft_logprob) == sizeof(struct logprob) && offsetof(weft_logprob, logprob) == offsetof(struct logprob, logprob),
                "weft_logprobs hands the array on");

@@ -64,7 +64,7 @@ static void test_values(void **state) {
   good(&v, WORDS(W("--each"), W("a"), W("--each=b")));
   assert_int_equal(v.texts.n, 2);                      // all of them count
   assert_string_equal(v.texts.at[1], "b");
-  vec_free(&v.texts);
+  texts_free(&v.texts);
   good(&v, WORDS(W("-m"), W("--flag"), W("-n"), W("3"), W("-n"), W("4")));
   assert_string_equal(v.text, "--flag");               // so is what looks like an option
   assert_int_equal(v.number, 4);

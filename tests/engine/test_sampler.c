@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const struct sampler_params plain = {.temp = 1, .top_k = 0, .top_p = 1, .min_p = 0, .repeat_penalty = 1, .seed = 1};
+static const struct sampler_params plain = {.temp = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1, .dry_base = 1.75, .seed = 1};
 
 static sampler *make(struct sampler_params p, int32_t n) {
   sampler *s = NULL;
@@ -145,7 +145,10 @@ static void test_same_seed_same_tokens(void **state) {
   float logits[N];
   for (int i = 0; i < N; i++) logits[i] = (float)((i * 7919) % 1000) / 100;
   for (int k = 0; k < 2; k++) {
-    struct sampler_params p = {.temp = .8, .top_k = k ? 0 : 40, .top_p = .95, .min_p = .05, .repeat_penalty = 1.1, .repeat_last_n = 64, .seed = 42};
+    struct sampler_params p = sampler_default();
+    if (k) p.top_k = 0;
+    p.repeat_penalty = 1.1;
+    p.seed = 42;
     sampler *s = make(p, N);
     for (int i = 0; i < 8; i++) {
       int32_t id = sampler_sample(s, logits);
@@ -188,7 +191,7 @@ static void test_bad_parameters(void **state) {
   p = plain; p.top_p = -.1; refused(p, "top-p");
   p = plain; p.min_p = 1.5; refused(p, "min-p");
   p = plain; p.repeat_penalty = 0; refused(p, "repeat penalty");
-  p = plain; p.repeat_last_n = -1; refused(p, "repeat-last-n");
+  p = plain; p.repeat_last_n = -2; refused(p, "repeat-last-n");
 }
 
 static void test_logprobs(void **state) {

@@ -350,7 +350,7 @@ def test_completion(repo, weft, weft_env):
     assert complete(weft, "") >= set(COMMANDS)
     assert complete(weft, "in") == {"inspect"}
     assert complete(weft, "help", "b") == {"bench"}
-    assert complete(weft, "run", "--top") == {"--top-k", "--top-p", "--top-logprobs"}
-    assert complete(weft, "run", "--pre") == {"--predict", "--precision"}
+    assert complete(weft, "run", "--top") == {"--top-k", "--top-p", "--top-logprobs", "--top-n-sigma", "--top-nsigma"}
+    assert complete(weft, "run", "--pred") == {"--predict"}
     assert complete(weft, "bench", "-o", "") == {"md", "json", "jsonl", "csv", "sql"}
     assert complete(weft, "run", "-m", "models/") == {"models/tinypy.gguf"}

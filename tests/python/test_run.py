@@ -117,6 +117,60 @@ def test_repeat_penalty(run):
     assert len({t["id"] for t in strict}) == 12
 
 
+def test_order_of_samplers(run):
+    greedy = run("-p", "def ", "-n", "16", "--temp", "0").stdout
+    assert run("-p", "def ", "-n", "16", "--samplers", "top_k;temperature", "--top-k", "1", "-s", "5").stdout == greedy
+    assert run("-p", "def ", "-n", "16", "--sampler-seq", "t", "--top-k", "1", "-s", "5").stdout != greedy   # no top-k in it
+    assert run("-p", "def ", "-n", "16", "--sampler-seq", "kt", "-s", "5").stdout == run("-p", "def ", "-n", "16", "--samplers", "top-k;temp", "-s", "5").stdout
+
+
+@pytest.mark.parametrize("options", [
+    ["--dry-multiplier", "5", "--dry-allowed-length", "1", "--dry-sequence-breaker", "none", "--temp", "0"], ["--frequency-penalty", "3", "--temp", "0"],
+    ["--presence-penalty", "3", "--temp", "0"], ["--xtc-probability", "1", "--xtc-threshold", "0.05"], ["--typical", "0.3"],
+    ["--top-nsigma", "0.2", "--top-k", "0"], ["--dynatemp-range", "0.8", "--dynatemp-exp", "2"], ["--mirostat", "1"], ["--mirostat", "2", "--mirostat-ent", "2"]])
+def test_every_sampler_does_something(run, options):
+    text = "x = 1\n" * 6
+    plain = run("-p", text, "-n", "24", "-s", "3", "--ignore-eos", *(["--temp", "0"] if "--temp" in options else [])).stdout
+    changed = run("-p", text, "-n", "24", "-s", "3", "--ignore-eos", *options)
+    assert changed.returncode == 0 and changed.stdout != plain
+    assert run("-p", text, "-n", "24", "-s", "3", "--ignore-eos", *options).stdout == changed.stdout
+
+
+def test_logit_bias(run):
+    first, = lines_of(run("-p", "def ", "-n", "1", "--temp", "0", "--json"))
+    second, = lines_of(run("-p", "def ", "-n", "1", "--temp", "0", "--json", "--logit-bias", f"{first['id']}-inf"))
+    assert second["id"] != first["id"] and second["logprob"] < first["logprob"]
+    forced, = lines_of(run("-p", "def ", "-n", "1", "-s", "1", "--json", "-l", "77+1000", "--logit-bias", "5-1"))
+    assert forced["id"] == 77
+    assert "99999 is outside" in failed(run("-p", "x", "-n", "1", "-l", "99999+1")) or "99999" in failed(run("-p", "x", "-n", "1", "-l", "99999+1"))
+
+
+@pytest.mark.parametrize("options, says", [
+    (["--logit-bias", "5"], "--logit-bias"), (["--logit-bias", "-5+1"], "--logit-bias"), (["--logit-bias", "5+nan"], "--logit-bias"),
+    (["--logit-bias", "5+inf"], "--logit-bias"), (["--samplers", "top_k", "--sampler-seq", "k"], "use one of them"),
+    (["--dry-base", "0.5"], "--dry-base"), (["--xtc-probability", "2"], "--xtc-probability"), (["--mirostat", "3"], "--mirostat")])
+def test_bad_sampling_options(run, options, says):
+    done = run("-p", "x", "-n", "1", *options)
+    assert done.returncode == 2 and says in done.err and done.stdout == b""
+
+
+def test_unknown_sampler(run):
+    assert "'bogus' (known: penalties, dry" in failed(run("-p", "x", "-n", "1", "--samplers", "top_k;bogus"))
+
+
+def test_stop_strings(run):
+    text = run("-p", "def ", "-n", "48", "-s", "3").out
+    for stop in (text[20:23], text[9:30], text[30:31]):
+        done = run("-p", "def ", "-n", "48", "-s", "3", "-r", "never to be seen", "--reverse-prompt", stop)
+        assert done.returncode == 0 and done.out == text[:text.index(stop)]
+        tokens = lines_of(run("-p", "def ", "-n", "48", "-s", "3", "-r", stop, "--json"))
+        assert "".join(t["text"] for t in tokens) == text[:text.index(stop)]
+    assert run("-p", "def ", "-n", "48", "-s", "3", "-r", text + "?").out == text   # held back to the end, then shown
+    newline = run("-p", "def ", "-n", "48", "-s", "3", "-e", "-r", "\\n").out
+    assert newline == text[:text.index("\n")]
+    assert "stop string 1 has 0 bytes" in failed(run("-p", "x", "-n", "1", "-r", ""))
+
+
 # ---- JSON --------------------------------------------------------------------------------------------------------------
 
 def test_json_lines(run):

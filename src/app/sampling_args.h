@@ -1,0 +1,23 @@
+// sampling_args: the options of sampling that run and chat share, and the sampler that they describe.
+#ifndef WEFT_APP_SAMPLING_ARGS_H
+#define WEFT_APP_SAMPLING_ARGS_H
+#include "app/args.h"
+#include "weft.h"
+
+struct sampling_args {
+  double temp, dynatemp_range, dynatemp_exponent, top_p, min_p, typical_p, top_n_sigma, xtc_probability, xtc_threshold;
+  double repeat_penalty, frequency_penalty, presence_penalty, dry_multiplier, dry_base, mirostat_tau, mirostat_eta;
+  int64_t top_k, repeat_last_n, dry_allowed_length, dry_last_n, mirostat, seed;
+  const char *samplers, *sampler_seq;
+  struct texts biases, breakers;
+  bool ignore_end;
+};
+
+enum { SAMPLING_OPTIONS = 28 };
+// Fills in the defaults and SAMPLING_OPTIONS rows of a command's table.
+void sampling_options(struct sampling_args *a, struct option *rows);
+// Checks what a row cannot say, and draws a seed where none was given.  escapes: \n in a sequence breaker is a newline.  -1 and why not.
+int sampling_check(struct sampling_args *a, bool escapes, error *err);
+int sampling_new(const struct sampling_args *a, const weft_vocab *vocab, int32_t n_vocab, weft_sampler **out, weft_error *err);
+void sampling_free(struct sampling_args *a);
+#endif

@@ -1,0 +1,62 @@
+// DRY ("don't repeat yourself"): a token that would continue a repetition is penalised, the more the longer the repetition.
+// If the last n tokens of the text stood somewhere before, with token t after them, drawing t would make n + 1 repeated
+// tokens; for the longest such n the penalty is multiplier * base^(n - allowed length).  Sequence breakers ("\n") limit n:
+// what is repeated must lie after the last of them, so that the structure of a dialogue is no repetition.
+//
+// All n are found in linear time: the Z function of the reversed text gives for each place how many tokens before it are
+// those at the end.
+#include "engine/sampler_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+static double dry_penalised(const sampler *s, double logit, int32_t note) {
+  double exponent = (double)(note - 1) - s->p.dry_allowed_length;
+  double factor = s->p.dry_base > 1 ? stable_exp(exponent * stable_log(s->p.dry_base)) : 1;
+  double penalty = s->p.dry_multiplier * factor;
+  return logit - (penalty < 1e30 ? penalty : 1e30);
+}
+
+// Tokens at the end that come after the last breaker.
+static size_t since_breaker(const sampler *s, size_t n) {
+  size_t i = 0;
+  while (i < n && !s->past.at[s->past.n - 1 - i].breaks) i++;
+  return i;
+}
+
+void stage_dry(sampler *s) {
+  size_t n = sampler_window(s, s->p.dry_last_n), allowed = (size_t)s->p.dry_allowed_length;
+  if (n <= allowed || n < 2) return;
+  size_t limit = since_breaker(s, n);
+  if (limit < allowed) return;
+  const struct past *last = &s->past.at[s->past.n - 1];   // last[-i] is token i from the end
+  s->z.n = 0;
+  vec_push(&s->z, (int32_t)n);
+  size_t left = 0, right = 0;                      // z of [left, right) is known to be a copy of the beginning
+  for (size_t i = 1; i < n; i++) {
+    size_t z = 0;
+    if (i < right) { z = (size_t)s->z.at[i - left]; if (z > right - i) z = right - i; }
+    while (i + z < n && last[-(ptrdiff_t)z].id == last[-(ptrdiff_t)(i + z)].id) z++;
+    if (i + z > right) { left = i; right = i + z; }
+    vec_push(&s->z, (int32_t)z);
+    if (z > limit) z = limit;
+    int32_t follows = last[-(ptrdiff_t)(i - 1)].id;
+    if (z >= allowed && s->notes[follows] < (int32_t)z + 1) sampler_note(s, follows, (int32_t)z + 1);
+  }
+  sampler_apply_notes(s, dry_penalised);
+}
+
+// tail holds the end of the text, so breakers are found wherever the borders of tokens lie.
+void dry_accept(sampler *s, int32_t id, bool *breaks) {
+  size_t before = s->tail.n;
+  tokenizer_piece(s->vocab, id, &s->tail, true);
+  for (size_t b = 0; b < s->breakers.n && !*breaks; b++) {
+    const str *text = &s->breakers.at[b];
+    size_t first = before + 1 > text->n ? before + 1 - text->n : 0;   // so that it ends in the new piece
+    for (size_t at = first; at + text->n <= s->tail.n && !*breaks; at++) *breaks = !memcmp(s->tail.at + at, text->at, text->n);
+  }
+  size_t keep = s->longest_breaker - 1;
+  if (s->tail.n > keep) {
+    memmove(s->tail.at, s->tail.at + s->tail.n - keep, keep + 1);
+    s->tail.n = keep;
+  }
+}

@@ -1,0 +1,154 @@
+// The stages of sampling: see sampler.h for what each parameter means, sampler.c for the table, sampler_impl.h for the two
+// forms of the candidates.  Every stage leaves at least one candidate.
+#include "engine/sampler_impl.h"
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+static double penalised(const sampler *s, double logit, int32_t count) {
+  logit = logit <= 0 ? logit * s->p.repeat_penalty : logit / s->p.repeat_penalty;
+  return logit - count * s->p.frequency_penalty - s->p.presence_penalty;
+}
+
+void stage_penalties(sampler *s) {
+  size_t n = sampler_window(s, s->p.repeat_last_n);
+  for (size_t i = s->past.n - n; i < s->past.n; i++) {
+    int32_t id = s->past.at[i].id;
+    sampler_note(s, id, s->notes[id] + 1);
+  }
+  sampler_apply_notes(s, penalised);
+}
+
+static double finite_logit(const sampler *s, size_t i) {
+  double x = s->dense ? s->x[i] : s->c[i].logit;
+  return s->dense && x > FLT_MAX ? FLT_MAX : x;
+}
+
+// Tang et al., "Top-n-sigma: Not All Logits Are You Need", 2024: most logits are noise around a mean, and what is far above it is not.
+void stage_top_n_sigma(sampler *s) {
+  double sum = 0, squares = 0, n = 0, max = sampler_max(s);
+  size_t count = s->dense ? (size_t)s->n_vocab : s->n;
+  for (size_t i = 0; i < count; i++) {
+    double x = finite_logit(s, i);
+    if (x >= -DBL_MAX) { sum += x; n++; }          // neither banned nor NaN
+  }
+  for (size_t i = 0; i < count; i++) {
+    double x = finite_logit(s, i);
+    if (x >= -DBL_MAX) squares += (x - sum / n) * (x - sum / n);
+  }
+  sampler_keep_above(s, n ? max - s->p.top_n_sigma * sqrt(squares / n) : -INFINITY);
+}
+
+void stage_top_k(sampler *s) {
+  sampler_order(s, (size_t)s->p.top_k);
+  if (s->n > (size_t)s->p.top_k) s->n = (size_t)s->p.top_k;
+  if (s->n_sorted > s->n) s->n_sorted = s->n;
+}
+
+// Locally typical sampling: those whose surprise is nearest to the expected one, the entropy (Meister et al., 2022).
+void stage_typical(sampler *s) {
+  if (s->dense) sampler_list(s, -INFINITY);
+  if (s->n < 2) return;
+  double max = sampler_max(s), sum = sampler_weigh(s), log_sum = stable_log(sum), entropy = 0, total = 0;
+  for (size_t i = 0; i < s->n; i++)
+    if (s->weights[i] > 0) entropy += s->weights[i] / sum * (log_sum + max - s->c[i].logit);
+  if (!s->spare) s->spare = xmalloc((size_t)s->n_vocab * sizeof *s->spare);
+  for (size_t i = 0; i < s->n; i++) {
+    s->spare[i] = (struct cand){-fabs(log_sum + max - s->c[i].logit - entropy), s->c[i].id};
+    s->notes[s->c[i].id] = (int32_t)i;             // where its weight is
+  }
+  size_t kept = 0, sorted = 0;
+  while (kept < s->n && (kept == 0 || total <= s->p.typical_p * sum)) {
+    if (kept == sorted) {    // bring some more into order
+      size_t more = sorted ? 3 * sorted : 32;
+      if (more > s->n - sorted) more = s->n - sorted;
+      best_first(s->spare + sorted, s->n - sorted, more);
+      sorted += more;
+    }
+    total += s->weights[s->notes[s->spare[kept++].id]];
+  }
+  for (size_t i = kept; i < s->n; i++) s->weights[s->notes[s->spare[i].id]] = -1;
+  for (size_t i = 0; i < s->n; i++) s->notes[s->c[i].id] = 0;
+  sampler_keep_marked(s);
+}
+
+// Candidates are brought into order in growing portions: mostly the first one is enough.
+void stage_top_p(sampler *s) {
+  if (s->dense) sampler_list(s, -INFINITY);
+  if (s->n < 2) return;
+  double max = sampler_max(s), total = sampler_weigh(s), sum = 0;
+  size_t kept = 0;
+  while (kept < s->n && (kept == 0 || sum < s->p.top_p * total)) {
+    if (kept >= s->n_sorted) sampler_order(s, kept ? 4 * kept : 64);
+    sum += stable_exp(s->c[kept++].logit - max);
+  }
+  s->n = s->n_sorted = kept;
+}
+
+void stage_min_p(sampler *s) { sampler_keep_above(s, sampler_max(s) + stable_log(s->p.min_p)); }
+
+// Exclude top choices: of the tokens that are all good enough, only the least likely stays.
+void stage_xtc(sampler *s) {
+  if (s->dense) sampler_list(s, -INFINITY);
+  if (s->n < 2 || rng_unit(&s->rng) >= s->p.xtc_probability) return;
+  double floor = s->p.xtc_threshold * sampler_weigh(s);
+  size_t good = 0, least = 0;
+  for (size_t i = 0; i < s->n; i++)
+    if (s->weights[i] >= floor && (good++ == 0 || cand_better(s->c[least], s->c[i]))) least = i;
+  if (good < 2) return;
+  for (size_t i = 0; i < s->n; i++) if (s->weights[i] >= floor && i != least) s->weights[i] = -1;
+  sampler_keep_marked(s);
+}
+
+// temp - range where one token has all the probability, temp + range where all have the same.
+static double dynamic_temperature(sampler *s) {
+  double range = s->p.dynatemp_range, low = s->p.temp > range ? s->p.temp - range : 0, high = s->p.temp + range;
+  if (s->n < 2) return s->p.temp;
+  double max = sampler_max(s), sum = sampler_weigh(s), log_sum = stable_log(sum), entropy = 0;
+  for (size_t i = 0; i < s->n; i++)
+    if (s->weights[i] > 0) entropy += s->weights[i] / sum * (log_sum + max - s->c[i].logit);
+  double openness = entropy / stable_log((double)s->n);
+  return low + (high - low) * (openness > 0 ? stable_pow(openness, s->p.dynatemp_exponent) : s->p.dynatemp_exponent > 0 ? 0 : 1);
+}
+
+void stage_temperature(sampler *s) {
+  double temp = s->p.temp;
+  if (s->dense && (temp > 0 || s->p.dynatemp_range > 0)) sampler_list(s, -INFINITY);
+  if (s->p.dynatemp_range > 0) temp = dynamic_temperature(s);
+  if (temp < 1e-6) {
+    sampler_order(s, 1);
+    if (s->n > 1) s->n = s->n_sorted = 1;
+    return;
+  }
+  for (size_t i = 0; i < s->n; i++) s->c[i].logit /= temp;
+}
+
+// Mirostat (Basu et al., 2021): keeps the surprise of what is drawn near tau bits.  The first version estimates the exponent of
+// Zipf's law from the likeliest hundred and takes the k for which the expected surprise is mu; the second takes all tokens
+// with less surprise than mu.  The draw then corrects mu.
+void stage_mirostat(sampler *s) {
+  enum { LOOK = 100 };
+  if (s->dense) sampler_list(s, -INFINITY);
+  sampler_order(s, LOOK);
+  double products = 0, squares = 0;
+  for (size_t i = 0; i + 1 < LOOK && i + 1 < s->n; i++) {
+    double t = stable_log((double)(i + 2) / (double)(i + 1)), b = s->c[i].logit - s->c[i + 1].logit;
+    products += t * b;
+    squares += t * t;
+  }
+  double zipf = products / squares, eps = zipf - 1;
+  if (s->n < 2 || !(zipf > 1e-9)) return;          // no slope: all are equally likely
+  double base = fabs(eps) < 1e-9 ? stable_pow(2, s->mu) / stable_log(s->n_vocab) : eps * stable_pow(2, s->mu) / (1 - stable_pow(s->n_vocab, -eps));
+  double k = stable_pow(base, 1 / zipf);
+  if (!(k < (double)s->n)) return;
+  size_t kept = k > 1 ? (size_t)k : 1;
+  sampler_order(s, kept);
+  s->n = s->n_sorted = kept;
+}
+
+void stage_mirostat_2(sampler *s) {
+  if (s->dense) sampler_list(s, -INFINITY);
+  if (!s->n) return;
+  double max = sampler_max(s), log_sum = stable_log(sampler_weigh(s));
+  sampler_keep_above(s, max + log_sum - s->mu * 0.6931471805599453);
+}
