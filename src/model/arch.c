@@ -35,6 +35,18 @@ static int gemma3(loader *l) {
   return gemma(l) || query_scale(l, 62) ? -1 : 0;
 }
 
+// Files of this kind call the last norm by the name of another.
+static int lfm2(loader *l) {
+  if (gguf_tensor_find(l->f, "token_embd_norm.weight")) l->m->output_norm = W_TOKEN_EMBD_NORM;
+  return 0;
+}
+
+static int lfm2_layer(loader *l, layer *y) {
+  (void)l;
+  if (!y->n_kv) y->mixer = &part_short_conv;
+  return 0;
+}
+
 enum { GEMMA2 = ARCH_NEOX | ARCH_POST_NORMS, OLMO2 = ARCH_NEOX | ARCH_QK_NORM_ALL | ARCH_NO_PRE_NORMS | ARCH_POST_NORMS | ARCH_SWA_PLAIN_ROPE };
 
 static int all_moe(loader *l, layer *y) {
@@ -57,6 +69,7 @@ static const arch table[] = {
   {.name = "starcoder2", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .act = ACT_GELU},
   {.name = "gpt2", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_POSITIONS, .act = ACT_GELU},
   {.name = "qwen3moe", .flags = ARCH_NEOX | ARCH_QK_NORM, .layer = all_moe},
+  {.name = "lfm2", .flags = ARCH_NEOX | ARCH_QK_NORM, .keys = lfm2, .layer = lfm2_layer},
 };
 
 const arch *arch_at(size_t i) { return i < COUNT(table) ? &table[i] : NULL; }

@@ -65,6 +65,7 @@ static int load_keys(loader *l) {
       load_factor(l, "logit_scale", 1, &m->logit_scale) || load_factor(l, "attention.scale", 0, &m->attention_scale) ||
       load_factor(l, "attn_logit_softcapping", 0, &m->attention_cap) || load_factor(l, "final_logit_softcapping", 0, &m->logit_cap)) return -1;
   if (m->arch->flags & ARCH_LOGITS_DIVIDED) m->logit_scale = 1 / m->logit_scale;
+  m->output_norm = W_OUTPUT_NORM;
   return m->arch->keys ? m->arch->keys(l) : 0;
 }
 
@@ -79,7 +80,7 @@ static int load_ends(loader *l) {
   if (tokens && tokens->type == GGUF_ARRAY && tokens->a.n != (size_t)m->n_vocab)
     return gguf_fail(l->f, "tokenizer.ggml.tokens", l->err, "%zu tokens, but tensor 'token_embd.weight' has %d rows", tokens->a.n, m->n_vocab);
   return want_matrix(l, NULL, W_TOKEN_EMBD, m->n_embd, m->n_vocab, 0) || want_matrix(l, NULL, W_OUTPUT, m->n_embd, m->n_vocab, WANT_OPTIONAL) ||
-         want_vector(l, NULL, W_OUTPUT_NORM, m->n_embd, 0) ||
+         want_vector(l, NULL, m->output_norm, m->n_embd, 0) ||
          (m->arch->flags & ARCH_POSITIONS && want_matrix(l, NULL, W_POSITION_EMBD, m->n_embd, m->n_ctx_train, 0)) ? -1 : 0;
 }
 

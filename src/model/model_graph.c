@@ -81,7 +81,7 @@ uop *model_graph(const model *m, graph *g, const model_shape *s) {
   if (s->logits) {
     tensor *last = t_slice(g, x, 0, idx_sub(g, b.T, uop_idx(g, 1)), uop_idx(g, 1));
     enum tensor_id head = m->w[W_OUTPUT].weight ? W_OUTPUT : W_TOKEN_EMBD;
-    tensor *logits = t_reshape_i(g, linear(&b, NULL, head, norm(&b, NULL, W_OUTPUT_NORM, last)), 1, (int64_t[]){m->n_vocab});
+    tensor *logits = t_reshape_i(g, linear(&b, NULL, head, norm(&b, NULL, m->output_norm, last)), 1, (int64_t[]){m->n_vocab});
     logits = soft_cap(&b, scaled(&b, logits, m->logit_scale), m->logit_cap);
     vec_push(&b.effects, t_assign(g, t_buffer(g, model_buffer_id(m->file, BUF_LOGITS), DT_F32, m->n_vocab), logits));
   }

@@ -18,13 +18,15 @@ typedef struct build build;
 // T(id, name): in layer i the file has "blk.i.name.weight", and perhaps "blk.i.name.bias" and "blk.i.name.scale".
 #define TENSORS(T) \
   /* of the model */ \
-  T(TOKEN_EMBD, "token_embd") T(OUTPUT_NORM, "output_norm") T(OUTPUT, "output") T(POSITION_EMBD, "position_embd") \
+  T(TOKEN_EMBD, "token_embd") T(OUTPUT_NORM, "output_norm") T(OUTPUT, "output") T(POSITION_EMBD, "position_embd") T(TOKEN_EMBD_NORM, "token_embd_norm") \
   T(ROPE_FREQS, "rope_freqs") T(ROPE_LONG, "rope_factors_long") T(ROPE_SHORT, "rope_factors_short") \
   /* norms of a layer */ \
   T(ATTN_NORM, "attn_norm") T(FFN_NORM, "ffn_norm") T(POST_ATTENTION_NORM, "post_attention_norm") T(POST_FFW_NORM, "post_ffw_norm") \
   /* attention */ \
   T(ATTN_Q, "attn_q") T(ATTN_K, "attn_k") T(ATTN_V, "attn_v") T(ATTN_OUTPUT, "attn_output") T(ATTN_Q_NORM, "attn_q_norm") T(ATTN_K_NORM, "attn_k_norm") \
   T(ATTN_QKV, "attn_qkv") T(ATTN_SINKS, "attn_sinks") \
+  /* convolutions and recurrences */ \
+  T(SHORTCONV, "shortconv.conv") T(SHORTCONV_IN, "shortconv.in_proj") T(SHORTCONV_OUT, "shortconv.out_proj") \
   /* feed-forward */ \
   T(FFN_GATE, "ffn_gate") T(FFN_UP, "ffn_up") T(FFN_DOWN, "ffn_down") \
   /* experts: the router, all experts' matrices one after another, and those that every token goes through */ \
@@ -76,7 +78,7 @@ typedef struct part {
   int (*load)(loader *l, layer *y);                            // 0, or -1 and an error
   tensor *(*graph)(build *b, const layer *y, tensor *x);       // x {T, n_embd}, normed, to what is added to the stream
 } part;
-extern const part part_attention, part_dense, part_moe;
+extern const part part_attention, part_short_conv, part_dense, part_moe;
 
 // Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow pairs are, quick ones
 // are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn: factor of cos and sin.
@@ -97,6 +99,7 @@ struct layer {
   const part *mixer, *ff;                                      // NULL: none
   enum tensor_id mixer_norm, mixer_post, ff_norm, ff_post;     // norms before and after them; W_NONE: none
   int n_head, n_kv, head_dim, v_dim, n_ff;
+  int taps;                                                    // of its convolution
   int window;                                                  // attention sees this many positions, its own included; 0: all
   enum rope_id rope;
   experts moe;
@@ -116,6 +119,7 @@ struct model {
   double base_swa;
   rope rope[ROPE_COUNT];
   bool recurrent;
+  enum tensor_id output_norm;
   tensor_refs w;
   layer *layers;
   VEC(state_kind) states;
@@ -174,6 +178,11 @@ tensor *state_buffer(const build *b, const layer *y, int i);                    
 
 // moe.c: sigmoid(x)
 tensor *sigmoid(graph *g, tensor *x);
+// convolution.c: states of fixed size.
+tensor *state_rows(build *b, const layer *y, int i, int64_t rows, int64_t cols);    // the layer's i-th as earlier runs left it, zeros at position 0
+void state_store(build *b, const layer *y, int i, tensor *value);
+// x {T, D} convolved with `taps` rows of weight {D, taps} and its bias; state i has the taps - 1 rows before x.
+tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t taps, tensor *x);
 
 // attention.c. q {T, heads, head_dim}, scaled; K {kv, head_dim, C} and V {C, kv, v_dim} of the positions so far: {T, heads * v_dim}
 tensor *attend(build *b, const layer *y, tensor *q, tensor *K, tensor *V);

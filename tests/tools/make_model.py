@@ -153,6 +153,17 @@ def keys(m):
         m.key(name, value)
 
 
+def short_conv(m, i):
+    dim, b = m.p["dim"], f"blk.{i}.shortconv."
+    m.matrix(b + "in_proj", 3 * dim, dim, gain=1.5)
+    m.put(b + "conv.weight", m.normal(b + "conv", (dim, m.p["taps"]), 0, 0.7))
+    m.matrix(b + "out_proj", dim, dim)
+
+
+def mixer_of(p, i):
+    return short_conv if p.get("taps") and not each(p["kv"], i) else attention
+
+
 BASE = dict(arch="llama", dim=256, layers=3, heads=4, kv=2, head_dim=64, ffn=320, n_vocab=509, n_ctx=256)
 YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 32}
 FACTORS = {"rope.scaling.attn_factor": 1.19}
@@ -182,6 +193,8 @@ FAMILIES = {
     "gemma3-q8_0": family(arch="gemma3", dim=160, layers=7, heads=2, kv=2, head_dim=80, ffn=256, tie=True, norms="both", qk_norm="head", quant="Q8_0",
                           keys={"attention.sliding_window": 16}),
     "gpt2-q4_0": family(arch="gpt2", layer_norm=True, fused=True, bias=True, plain=True, positions=True, no_key_length=True, quant="Q4_0", kv=4),
+    "lfm2": family(arch="lfm2", layers=5, kv=[0, 2, 0, 0, 4], tie=True, qk_norm="head", no_key_length=True, taps=3, output_norm="token_embd_norm",
+                   keys={"shortconv.l_cache": 3, "rope.freq_base": 1000000.0}),
     "gpt2": family(arch="gpt2", heads=4, kv=4, layer_norm=True, fused=True, bias=True, plain=True, positions=True, tie=True, no_key_length=True),
 }
 
@@ -199,7 +212,7 @@ def write(name, path, **changes):
         m.put("rope_factors_long.weight", np.linspace(1, 40, half))
         m.put("rope_factors_short.weight", np.linspace(1, 3, half))
     for i in range(p["layers"]):
-        layer(m, i)
+        layer(m, i, mixer_of(p, i))
     m.close()
 
 
