@@ -29,6 +29,8 @@ struct engine {
   int64_t deepest;                        // positions that the states have held
   weights w;
   int32_t *ids;
+  int32_t *history;                       // of a model with recurrent states: what was evaluated, to come back to an earlier position; else NULL
+  int at;                                 // the position that follows what these states hold; -1: none
   float *logits;
   stage one, many;
   double load_ms, compile_ms;
@@ -62,6 +64,7 @@ static int reserve(engine *e, error *err) {
   e->promoted = xcalloc((size_t)n, sizeof *e->promoted);
   for (int i = 0; i < n; i++) if (!(e->states[i] = memory_reserve_plain(state_bytes(e, i), err))) return -1;
   e->ids = xcalloc((size_t)e->room, sizeof *e->ids);
+  if (model_is_recurrent(e->m)) e->history = xcalloc((size_t)e->n_ctx, sizeof *e->history);
   e->logits = xcalloc((size_t)model_n_vocab(e->m) + 64, sizeof *e->logits);
   return 0;
 }
@@ -167,7 +170,7 @@ void engine_close(engine *e) {
   device_close(e->d);
   weights_free(&e->w);
   if (e->states) for (int i = 0; i < model_n_states(e->m); i++) memory_release(e->states[i], state_bytes(e, i));
-  free(e->states); free(e->promoted); free(e->ids); free(e->logits);
+  free(e->states); free(e->promoted); free(e->ids); free(e->history); free(e->logits);
   model_close(e->m);
   tokenizer_free(e->tok);
   gguf_close(e->file);
@@ -206,11 +209,7 @@ static void run(engine *e, plan *p, const plan_var *vars, int n_vars, int64_t po
 
 void engine_settle(engine *e) { while (!weights_settle(&e->w, 1) || !settle_states(e, 1)) continue; }
 
-int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err) {
-  if (!n || pos < 0 || n > (size_t)(e->n_ctx - pos)) die("engine_eval: %zu tokens at %d of %d", n, pos, e->n_ctx);
-  for (size_t i = 0; i < n; i++) if (ids[i] < 0 || ids[i] >= model_n_vocab(e->m)) die("engine_eval: token %d of %d", ids[i], model_n_vocab(e->m));
-  if (gguf_check_size(e->file, err)) return -1;
-  if (n > FEW && !e->many.p && build(e, &e->many, e->room, false, err)) return -1;
+static void eval(engine *e, const int32_t *ids, size_t n, int pos) {
   while (n > FEW) {
     size_t m = n - 1 < (size_t)e->chunk ? n - 1 : (size_t)e->chunk;
     memcpy(e->ids, ids, m * sizeof *ids);
@@ -221,6 +220,18 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
     e->ids[0] = ids[0];
     run(e, e->one.p, (plan_var[]){{"pos", pos}}, 1, pos + 1);
   }
+}
+
+int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err) {
+  if (!n || pos < 0 || n > (size_t)(e->n_ctx - pos)) die("engine_eval: %zu tokens at %d of %d", n, pos, e->n_ctx);
+  for (size_t i = 0; i < n; i++) if (ids[i] < 0 || ids[i] >= model_n_vocab(e->m)) die("engine_eval: token %d of %d", ids[i], model_n_vocab(e->m));
+  if (gguf_check_size(e->file, err)) return -1;
+  bool again = e->history && pos && pos != e->at;        // what lies before pos is evaluated once more
+  if ((n > FEW || (again && pos > FEW)) && !e->many.p && build(e, &e->many, e->room, false, err)) return -1;
+  if (again) eval(e, e->history, (size_t)pos, 0);
+  if (e->history) memcpy(e->history + pos, ids, n * sizeof *ids);
+  eval(e, ids, n, pos);
+  e->at = pos + (int)n;
   if (logits) *logits = e->logits;
   return 0;
 }
@@ -255,5 +266,6 @@ int engine_plan(engine *e, bool prompt, plan **p, int32_t **ids, error *err) {
   if (prompt && !e->many.p && build(e, &e->many, e->room, false, err)) return -1;
   *p = prompt ? e->many.p : e->one.p;
   *ids = e->ids;
+  e->at = -1;               // whoever runs plans by himself leaves behind what no sequence of ours has
   return 0;
 }
