@@ -56,6 +56,27 @@ static int all_moe(loader *l, layer *y) {
   return 0;
 }
 
+// Blocks behind the last one predict further tokens: they are left out.
+static int without_mtp(loader *l) {
+  int more, of;
+  if (key_count_or(l, "nextn_predict_layers", 0, 0, (uint32_t)l->m->n_layer - 1, &more)) return -1;
+  l->m->n_layer -= more;
+  for (size_t i = 0; more && i < gguf_n_tensors(l->f); i++) l->claimed[i] |= sscanf(gguf_tensor_at(l->f, i)->name, "blk.%d.", &of) == 1 && of >= l->m->n_layer;
+  return 0;
+}
+
+static int dense_first(loader *l, layer *y) {
+  int dense;
+  if (key_count_or(l, "leading_dense_block_count", 0, 0, MODEL_MAX_LAYERS, &dense)) return -1;
+  if (y->index >= dense) y->ff = &part_moe;
+  return 0;
+}
+
+static int deepseek2(loader *l, layer *y) {
+  y->mixer = &part_mla;
+  return dense_first(l, y);
+}
+
 static const arch table[] = {
   {.name = "llama"},
   {.name = "qwen2", .flags = ARCH_NEOX | ARCH_QKV_BIAS},
@@ -68,6 +89,7 @@ static const arch table[] = {
   {.name = "olmo2", .flags = OLMO2, .period = 4},
   {.name = "starcoder2", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .act = ACT_GELU},
   {.name = "gpt2", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_POSITIONS, .act = ACT_GELU},
+  {.name = "deepseek2", .keys = without_mtp, .layer = deepseek2},
   {.name = "qwen3moe", .flags = ARCH_NEOX | ARCH_QK_NORM, .layer = all_moe},
   {.name = "lfm2", .flags = ARCH_NEOX | ARCH_QK_NORM, .keys = lfm2, .layer = lfm2_layer},
 };

@@ -55,19 +55,21 @@ static tensor *k_view(const build *b, const layer *y, tensor *cache) {
   return t_reshape_i(b->g, t_permute(b->g, pages, (int[]){1, 2, 0, 3}), 3, (int64_t[]){y->n_kv, y->head_dim, b->ctx});
 }
 
+tensor *store_keys(build *b, const layer *y, tensor *k) {
+  tensor *next = t_assign(b->g, t_slice(b->g, k_view(b, y, state_buffer(b, y, CACHE_K)), 2, b->pos, b->T), t_permute(b->g, k, (int[]){1, 2, 0}));
+  vec_push(&b->effects, next);
+  return t_slice(b->g, k_view(b, y, next), 2, n_(b, 0), b->C);
+}
+
 static tensor *store_k(build *b, const layer *y, tensor *k) {
   graph *g = b->g;
   int64_t half = y->head_dim / 2;
-  tensor *cache = state_buffer(b, y, CACHE_K), *view = t_slice(g, k_view(b, y, cache), 2, b->pos, b->T), *value;
-  if (rope_whole(b, y, y->head_dim)) {
-    bool neox = b->m->arch->flags & ARCH_NEOX;
-    view = t_reshape(g, view, DIMS(n_(b, y->n_kv), n_(b, neox ? 2 : half), n_(b, neox ? half : 2), b->T));
-    if (neox) view = t_swap(g, view, 1, 2);
-    value = t_permute(g, rope_pairs(b, y, k, y->n_kv, y->head_dim), (int[]){1, 2, 3, 0});
-  } else {
-    value = t_permute(g, rope_turn(b, y, k, y->n_kv, y->head_dim), (int[]){1, 2, 0});
-  }
-  tensor *next = t_assign(g, view, value);
+  if (!rope_whole(b, y, y->head_dim)) return store_keys(b, y, rope_turn(b, y, k, y->n_kv, y->head_dim));
+  bool neox = b->m->arch->flags & ARCH_NEOX;
+  tensor *view = t_slice(g, k_view(b, y, state_buffer(b, y, CACHE_K)), 2, b->pos, b->T);
+  view = t_reshape(g, view, DIMS(n_(b, y->n_kv), n_(b, neox ? 2 : half), n_(b, neox ? half : 2), b->T));
+  if (neox) view = t_swap(g, view, 1, 2);
+  tensor *next = t_assign(g, view, t_permute(g, rope_pairs(b, y, k, y->n_kv, y->head_dim), (int[]){1, 2, 3, 0}));
   vec_push(&b->effects, next);
   return t_slice(g, k_view(b, y, next), 2, n_(b, 0), b->C);
 }

@@ -27,6 +27,8 @@ typedef struct build build;
   T(ATTN_QKV, "attn_qkv") T(ATTN_SINKS, "attn_sinks") \
   /* convolutions and recurrences */ \
   T(SHORTCONV, "shortconv.conv") T(SHORTCONV_IN, "shortconv.in_proj") T(SHORTCONV_OUT, "shortconv.out_proj") \
+  T(ATTN_Q_A, "attn_q_a") T(ATTN_Q_A_NORM, "attn_q_a_norm") T(ATTN_Q_B, "attn_q_b") T(ATTN_KV_A_MQA, "attn_kv_a_mqa") T(ATTN_KV_A_NORM, "attn_kv_a_norm") \
+  T(ATTN_K_B, "attn_k_b") T(ATTN_V_B, "attn_v_b") T(ATTN_KV_B, "attn_kv_b") \
   /* feed-forward */ \
   T(FFN_GATE, "ffn_gate") T(FFN_UP, "ffn_up") T(FFN_DOWN, "ffn_down") \
   /* experts: the router, all experts' matrices one after another, and those that every token goes through */ \
@@ -78,7 +80,7 @@ typedef struct part {
   int (*load)(loader *l, layer *y);                            // 0, or -1 and an error
   tensor *(*graph)(build *b, const layer *y, tensor *x);       // x {T, n_embd}, normed, to what is added to the stream
 } part;
-extern const part part_attention, part_short_conv, part_dense, part_moe;
+extern const part part_attention, part_mla, part_short_conv, part_dense, part_moe;
 
 // Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow pairs are, quick ones
 // are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn: factor of cos and sin.
@@ -94,6 +96,8 @@ typedef struct experts {
   double scale;                                                // and multiplied by this
 } experts;
 
+typedef struct mla { int latent, nope, rope, v; double scale; } mla;      // mla.c: elements of c, of a head's parts that stay and that turn, of its value; of scores
+
 struct layer {
   int index;
   const part *mixer, *ff;                                      // NULL: none
@@ -102,6 +106,7 @@ struct layer {
   int taps;                                                    // of its convolution
   int window;                                                  // attention sees this many positions, its own included; 0: all
   enum rope_id rope;
+  mla mla;
   experts moe;
   int state;                                                   // its first state; others follow
   tensor_refs w;
@@ -178,6 +183,7 @@ tensor *state_buffer(const build *b, const layer *y, int i);                    
 
 // moe.c: sigmoid(x)
 tensor *sigmoid(graph *g, tensor *x);
+
 // convolution.c: states of fixed size.
 tensor *state_rows(build *b, const layer *y, int i, int64_t rows, int64_t cols);    // the layer's i-th as earlier runs left it, zeros at position 0
 void state_store(build *b, const layer *y, int i, tensor *value);
@@ -185,6 +191,7 @@ void state_store(build *b, const layer *y, int i, tensor *value);
 tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t taps, tensor *x);
 
 // attention.c. q {T, heads, head_dim}, scaled; K {kv, head_dim, C} and V {C, kv, v_dim} of the positions so far: {T, heads * v_dim}
+tensor *store_keys(build *b, const layer *y, tensor *k);                            // k {T, kv, head_dim}, turned, into the layer's first state: K
 tensor *attend(build *b, const layer *y, tensor *q, tensor *K, tensor *V);
 
 // rope.c. x {T, heads, d}: pairs of its first elements turn by their angles, the rest stays; nothing turns where the layer has no rope.

@@ -1,0 +1,109 @@
+// Multi-head latent attention. Keys and values of all heads are linear in one short vector per position: c (normed, `latent` elements), and k_pe, the
+// part of the key that rotates, which all heads share. So the cache holds [c | k_pe] once per position, and each head's matrices move to the other side:
+//
+//   q_nope . (K_h c) = (K_h^T q_nope) . c          sum_t p_t (V_h c_t) = V_h (sum_t p_t c_t)
+//
+// What is left is ordinary attention with one head of keys [c | k_pe], whose values are its first elements: the same memory.
+//
+// Files have K_h^T and V_h for each head (attn_k_b, attn_v_b) or, older ones, K_h and V_h together (attn_kv_b), which is then summed over its rows.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <math.h>
+#include "model/dequant.h"
+#include "model/model_impl.h"
+
+// YaRN corrects the size of scores: with a multiplier by the factor of the query's scale alone, otherwise the rotated parts grow as well.
+static int load_scale(loader *l, mla *a) {
+  double log_mul, attn;
+  rope *r = &l->m->rope[ROPE_GLOBAL];
+  if (key_number_or(l, "rope.scaling.yarn_log_multiplier", 0, -1e3, 1e3, &log_mul) || key_number_or(l, "rope.scaling.attn_factor", 1, 1e-3, 1e3, &attn)) return -1;
+  bool yarn = r->ramp != 0 && r->scale > 1;
+  double by = !yarn ? 1 : 1 + (log_mul != 0 ? log_mul : 0.1) * log(r->scale);
+  r->attn = attn * (yarn && log_mul == 0 ? by : 1);
+  a->scale = by * by / sqrt(a->nope + a->rope);
+  return 0;
+}
+
+static int load(loader *l, layer *y) {
+  mla *a = &y->mla;
+  int64_t d = l->m->n_embd, heads = y->n_head;
+  bool both = has_key(l, "attention.key_length_mla");
+  int q;
+  a->rope = l->m->rope[ROPE_GLOBAL].dim;
+  if (y->n_head < 1) return gguf_fail(l->f, key(l, "attention.head_count"), l->err, "is 0 for layer %d, which has attention", y->index);
+  if (key_count(l, "attention.kv_lora_rank", 1, 1 << 14, &a->latent) || key_count(l, both ? "attention.value_length_mla" : "attention.value_length", 1, 1 << 14, &a->v) ||
+      key_count(l, both ? "attention.key_length_mla" : "attention.key_length", 1, 1 << 14, &q)) return -1;
+  if (q <= a->rope) return gguf_fail(l->f, l->key, l->err, "%d leaves nothing beside rope.dimension_count = %d", q, a->rope);
+  a->nope = q - a->rope;
+  y->n_kv = 1; y->head_dim = a->latent + a->rope; y->v_dim = a->latent;
+  if (load_scale(l, a) || want_matrix(l, y, W_ATTN_Q, d, heads * q, WANT_OPTIONAL)) return -1;
+  if (!y->w[W_ATTN_Q].weight) {
+    int rank;
+    if (key_count(l, "attention.q_lora_rank", 1, 1 << 20, &rank) || want_matrix(l, y, W_ATTN_Q_A, d, rank, 0) || want_vector(l, y, W_ATTN_Q_A_NORM, rank, 0) ||
+        want_matrix(l, y, W_ATTN_Q_B, rank, heads * q, 0)) return -1;
+  }
+  if (want_matrix(l, y, W_ATTN_KV_A_MQA, d, y->head_dim, 0) || want_vector(l, y, W_ATTN_KV_A_NORM, a->latent, 0) ||
+      want(l, y, W_ATTN_K_B, a->nope, a->latent, heads, WANT_OPTIONAL)) return -1;
+  if (y->w[W_ATTN_K_B].weight ? want(l, y, W_ATTN_V_B, a->latent, a->v, heads, 0) : want_matrix(l, y, W_ATTN_KV_B, a->latent, heads * (a->nope + a->v), 0)) return -1;
+  if (want_matrix(l, y, W_ATTN_OUTPUT, heads * a->v, d, 0)) return -1;
+  state(l, y, DT_F16, y->head_dim, 0);
+  return 0;
+}
+
+// A tensor as one matrix per head, {heads, rows, columns}
+static tensor *per_head(const build *b, const layer *y, enum tensor_id id, int64_t rows) {
+  const gguf_tensor *t = gguf_tensor_at(b->m->file, (size_t)y->w[id].weight - 1);
+  return t_reshape_i(b->g, dequant(b->g, t->format, y->w[id].weight - 1, y->n_head * rows, t->ne[0]), 3, (int64_t[]){y->n_head, rows, t->ne[0]});
+}
+
+// x {T, heads, n} times w {heads, rows, n}: {T, heads, rows}
+static tensor *heads_product(const build *b, tensor *x, tensor *w) {
+  graph *g = b->g;
+  uop *heads = w->shape->dim[0], *rows = w->shape->dim[1], *n = w->shape->dim[2], *one = n_(b, 1);
+  tensor *p = t_mul(g, t_reshape(g, x, DIMS(b->T, heads, one, n)), t_reshape(g, w, DIMS(one, heads, rows, n)));
+  return t_reshape(g, t_reduce(g, p, OP_ADD, 3), DIMS(b->T, heads, rows));
+}
+
+// The same where w is {heads, n, rows}
+static tensor *heads_product_across(const build *b, tensor *x, tensor *w) {
+  graph *g = b->g;
+  uop *heads = w->shape->dim[0], *n = w->shape->dim[1], *rows = w->shape->dim[2], *one = n_(b, 1);
+  tensor *p = t_mul(g, t_reshape(g, x, DIMS(b->T, heads, n, one)), t_reshape(g, w, DIMS(one, heads, n, rows)));
+  return t_reshape(g, t_reduce(g, p, OP_ADD, 2), DIMS(b->T, heads, rows));
+}
+
+static tensor *key_side(const build *b, const layer *y, tensor *q) {          // {T, heads, nope} to {T, heads, latent}
+  const mla *a = &y->mla;
+  if (y->w[W_ATTN_K_B].weight) return heads_product(b, q, per_head(b, y, W_ATTN_K_B, a->latent));
+  return heads_product_across(b, q, t_slice_i(b->g, per_head(b, y, W_ATTN_KV_B, a->nope + a->v), 1, 0, a->nope));
+}
+
+static tensor *value_side(const build *b, const layer *y, tensor *o) {        // {T, heads, latent} to {T, heads, v}
+  const mla *a = &y->mla;
+  if (y->w[W_ATTN_V_B].weight) return heads_product(b, o, per_head(b, y, W_ATTN_V_B, a->v));
+  return heads_product(b, o, t_slice_i(b->g, per_head(b, y, W_ATTN_KV_B, a->nope + a->v), 1, a->nope, a->v));
+}
+
+static tensor *attention(build *b, const layer *y, tensor *x) {
+  graph *g = b->g;
+  const mla *a = &y->mla;
+  int64_t q_dim = a->nope + a->rope;
+  uop *T = b->T, *heads = n_(b, y->n_head), *one = n_(b, 1);
+  tensor *q = x;
+  if (y->w[W_ATTN_Q_A].weight) q = norm(b, y, W_ATTN_Q_A_NORM, t_contiguous(g, linear(b, y, W_ATTN_Q_A, x)));
+  q = t_contiguous(g, linear(b, y, y->w[W_ATTN_Q].weight ? W_ATTN_Q : W_ATTN_Q_B, q));
+  q = t_reshape(g, q, DIMS(T, heads, n_(b, q_dim)));
+  tensor *kv = t_contiguous(g, linear(b, y, W_ATTN_KV_A_MQA, x));
+  tensor *c = norm(b, y, W_ATTN_KV_A_NORM, t_slice_i(g, kv, 1, 0, a->latent));
+  tensor *k_pe = rope_turn(b, y, t_reshape(g, t_slice_i(g, kv, 1, a->latent, a->rope), DIMS(T, one, n_(b, a->rope))), 1, a->rope);
+  tensor *K = store_keys(b, y, t_cat_last(g, t_reshape(g, c, DIMS(T, one, n_(b, a->latent))), k_pe));
+  tensor *V = t_permute(g, t_slice_i(g, K, 1, 0, a->latent), (int[]){2, 0, 1});
+  tensor *q_c = t_contiguous(g, key_side(b, y, t_slice_i(g, q, 2, 0, a->nope)));
+  tensor *q_pe = rope_turn(b, y, t_slice_i(g, q, 2, a->nope, a->rope), y->n_head, a->rope);
+  tensor *o = attend(b, y, t_contiguous(g, t_scale(g, t_cat_last(g, q_c, q_pe), a->scale)), K, V);
+  o = value_side(b, y, t_reshape(g, o, DIMS(T, heads, n_(b, a->latent))));
+  return linear(b, y, W_ATTN_OUTPUT, t_reshape(g, o, DIMS(T, n_(b, (int64_t)y->n_head * a->v))));
+}
+
+const part part_mla = {load, attention};
