@@ -13,3 +13,9 @@ set(WEFT_LIBRARIES_ALL Threads::Threads m ${CMAKE_DL_LIBS} ${WEFT_LIBRARIES_devi
 
 # OpenCL is used through its headers alone: the loader, libOpenCL.so.1, is opened at run time where there is one.
 find_path(WEFT_OPENCL_INCLUDE CL/cl.h REQUIRED)
+
+# dagre (MIT), which lays out the graphs of the page that weft viz writes; without it they stand in plain rows. It goes into the program as text.
+find_file(WEFT_DAGRE dagre.min.js PATHS /usr/lib/python3/dist-packages/xstatic/pkg/dagre/data /usr/share/nodejs/dagre/dist NO_DEFAULT_PATH)
+if(NOT WEFT_DAGRE)
+  message(STATUS "no dagre.min.js (Debian: python3-xstatic-dagre): graphs in the page of weft viz stand in plain rows")
+endif()

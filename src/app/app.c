@@ -15,6 +15,7 @@ static const struct { const char *name, *what; int (*run)(int argc, char **argv)
   {"run", "continue a text", run_command},
   {"bench", "measure tokens per second", bench_command},
   {"profile", "show where the time of a token goes", profile_command},
+  {"viz", "write a page that shows what the compiler made of a model", viz_command},
   {"inspect", "show what a model file holds", inspect_command},
   {"tokenize", "text to tokens, and back", tokenize_command},
   {"template", "show a conversation as the prompt that a model expects", template_command},

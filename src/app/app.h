@@ -2,12 +2,13 @@
 // like any other: it includes weft.h and, for what C lacks, base/.
 //
 //   args.h   options from a table, which is also the help      out.h    stdout, with errors that are noticed
-//   stats.h  the figures at the end of a run   sampling_args.h  options of sampling
-//                  run.c bench.c profile.c inspect.c tokenize.c template.c env.c: the commands
+//   stats.h  the figures at the end of a run                   sampling_args.h  options of sampling
+//   run.c bench.c profile.c viz.c inspect.c tokenize.c template.c env.c: the commands
 #ifndef WEFT_APP_H
 #define WEFT_APP_H
 #include "app/args.h"
 #include "app/out.h"
+#include "base/progress.h"
 #include "weft.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };   // 128 + SIGINT, as shells say it
@@ -20,6 +21,7 @@ int usage_error(const char *fmt, ...) PRINTF_LIKE(1, 2);  // 2: the command line
 int run_command(int argc, char **argv);
 int bench_command(int argc, char **argv);
 int profile_command(int argc, char **argv);
+int viz_command(int argc, char **argv);
 int inspect_command(int argc, char **argv);
 int tokenize_command(int argc, char **argv);
 int template_command(int argc, char **argv);
@@ -38,6 +40,11 @@ int read_file(const char *path, char **text, size_t *n, error *err);
 // \n \r \t \\ \' \" \xHH become what they stand for, in place; anything else stays.  Returns the new length.
 size_t unescape(char *text, size_t n);
 void unescape_texts(struct texts *t);
+
+// Positions 0..depth-1 of the KV cache, with tokens drawn at random. 0 or the exit status.
+int fill_context(weft_model *m, int depth, progress *bar);
+// For commands that run a model, before they close it (NULL is fine): writes the page of weft viz where VIZ asks for one.
+void viz_if_asked(weft_model *m);
 
 // weft_options.progress, its context being a struct progress.
 void show_progress(void *ctx, const char *what, double fraction);

@@ -394,6 +394,7 @@ int bench_command(int argc, char **argv) {
   }
   status = out_end(&b.out, status);
   json_decref(b.results);
+  viz_if_asked(b.model);
   weft_model_close(b.model);
   free(b.name);
   free(b.ids);

@@ -9,7 +9,7 @@ enum { LARGE = 1 << 16 };
 
 bool out_flush(struct out *o) {
   for (size_t done = 0; !o->error && done < o->pending.n;) {
-    ssize_t n = write(STDOUT_FILENO, o->pending.at + done, o->pending.n - done);
+    ssize_t n = write(o->fd ? o->fd : STDOUT_FILENO, o->pending.at + done, o->pending.n - done);
     if (n >= 0) done += (size_t)n;
     else if (errno != EINTR || interrupted()) o->error = errno;
   }

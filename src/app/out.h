@@ -4,7 +4,7 @@
 #define WEFT_OUT_H
 #include "base/str.h"
 
-struct out { str pending; int error; };   // {0} to begin with; error: errno of the first write that failed
+struct out { str pending; int error, fd; };   // {0} to begin with; error: errno of the first write that failed; fd: a file instead of stdout
 void out_add(struct out *o, const char *text, size_t n);
 void out_addf(struct out *o, const char *fmt, ...) PRINTF_LIKE(2, 3);
 bool out_flush(struct out *o);             // writes what is pending; false: it failed, now or before, and the work may stop

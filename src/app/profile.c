@@ -110,19 +110,17 @@ static int open_model(struct profiler *b) {
   return status ? failed("%s", err.text) : 0;
 }
 
-// Fills the context up to the depth.  0 or the exit status.
-static int fill(struct profiler *b) {
+int fill_context(weft_model *m, int depth, progress *bar) {
   enum { STEP = 512 };
   weft_error err;
   int32_t ids[STEP];
   uint64_t seed = 2;
-  int depth = (int)b->o.depth;
   for (int at = 0, n; at < depth; at += n) {
     n = depth - at < STEP ? depth - at : STEP;
-    for (int i = 0; i < n; i++) ids[i] = (int32_t)((seed = hash_u64(seed, 7)) % (uint64_t)weft_model_vocab_size(b->model));
-    if (weft_decode(b->model, ids, (size_t)n, at, NULL, &err)) return failed("%s", err.text);
+    for (int i = 0; i < n; i++) ids[i] = (int32_t)((seed = hash_u64(seed, 7)) % (uint64_t)weft_model_vocab_size(m));
+    if (weft_decode(m, ids, (size_t)n, at, NULL, &err)) return failed("%s", err.text);
     if (interrupted()) return EXIT_INTERRUPTED;
-    progress_set(&b->bar, "filling the context", (double)(at + n) / depth);
+    progress_set(bar, "filling the context", (double)(at + n) / depth);
   }
   return 0;
 }
@@ -132,7 +130,7 @@ static int measure(struct profiler *b) {
   weft_profile *p;
   interrupt_catch();
   progress_begin(&b->bar);
-  int status = fill(b);
+  int status = fill_context(b->model, (int)b->o.depth, &b->bar);
   if (!status && b->o.prompt > weft_model_chunk(b->model)) b->o.prompt = weft_model_chunk(b->model);
   if (!status && weft_profile_model(b->model, (int)b->o.prompt, (int)b->o.steps, (int)b->o.depth, &p, &err)) status = failed("%s", err.text);
   progress_end(&b->bar);

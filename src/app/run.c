@@ -332,6 +332,7 @@ int run_command(int argc, char **argv) {
   weft_stream_free(r.stream);
   weft_stop_free(r.stop);
   weft_sampler_free(r.sampler);
+  viz_if_asked(r.model);
   weft_model_close(r.model);
   free(r.top);
   free(r.prompt);

@@ -17,7 +17,7 @@
   E(DEV, "CPU", "device: CPU, REF (f64 interpreter), NULL (compiles and counts only)") \
   E(RENDER, "llvm", "how CPU kernels are made: llvm, or c (by the system's C compiler)") \
   E(WEFT_CPU, "native", "instructions that kernels may use: native, x86-64-v2, x86-64-v3, x86-64-v4 (AArch64: armv8-a, armv8.2-a, armv8.6-a)") \
-  E(VIZ, "0", "1 records graphs for weft viz") \
+  E(VIZ, "0", "1 leaves weft-viz.html behind, as weft viz writes it; or the name of a page") \
   E(WEFT_CACHE, "", "folder for compiled kernels (default $XDG_CACHE_HOME/weft), or off") \
   E(XDG_CACHE_HOME, "", "where caches live (default $HOME/.cache)") \
   E(HOME, "", "home folder, for the default cache") \

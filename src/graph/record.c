@@ -98,6 +98,10 @@ static void write_steps(const recorder *r, const map *numbers, str *out) {
       str_add_json(out, s->pass, strlen(s->pass));
       str_addf(out, ",\"%s\",%d,", s->set->name, fired->line);
       str_add_json(out, fired->text, strlen(fired->text));
+      const char *file = strstr(s->set->file, "src/");
+      for (const char *next; file && (next = strstr(file + 1, "/src/"));) file = next + 1;      // the last one: nothing of the build machine
+      str_addc(out, ',');
+      str_add_json(out, file ? file + 4 : "", file ? strlen(file + 4) : 0);
       str_addc(out, ']');
     }
     str_addf(&steps, i ? ",[%zu,%ld,%ld]" : "[%zu,%ld,%ld]", k, number_of(numbers, s->from), number_of(numbers, s->to));

@@ -52,6 +52,7 @@ typedef struct ruleset {
   const rule *rules;
   unsigned n;
   unsigned *hits;            // per rule, over the life of the program
+  const char *file;          // where the table stands
 } ruleset;
 
 #define PM(...) (const ruleset *const[]){__VA_ARGS__, NULL}

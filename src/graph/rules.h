@@ -56,5 +56,5 @@ enum { SLOT_x, SLOT_y, SLOT_z, SLOT_w, SLOT_c0, SLOT_c1, SLOT_c2 };
 #define RULES(table, dom) enum { table##_domain = dom }; static const rule table##_rules[]
 #define RULES_END(table) \
   static unsigned table##_hits[COUNT(table##_rules)]; \
-  const ruleset table = {#table, table##_domain, table##_rules, COUNT(table##_rules), table##_hits};
+  const ruleset table = {#table, table##_domain, table##_rules, COUNT(table##_rules), table##_hits, __FILE__};
 #endif

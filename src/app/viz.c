@@ -1,0 +1,165 @@
+// weft viz: everything that the compiler did with a model, as one HTML page that needs nothing else, no network either. The library gives the facts as
+// JSON, the page (src/app/viz/) draws them; this file puts both together. With VIZ=1 other commands leave such a page behind when they end.
+#define _GNU_SOURCE
+#include "app/app.h"
+#include "base/env.h"
+#include "base/progress.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct viz_options { const char *model, *out; int64_t steps, prompt, depth, threads, chunk; bool no_repack; int precision; };
+
+static const struct command command = {
+  "viz", "Writes a page that shows what the compiler made of a model.", "-m FILE [--out page.html] [options]",
+  "The page shows each kernel with its source, its assembly and the loop that counts, every rewrite with the\n"
+  "rule that fired and what it changed, the graph of kernels and the graph of tensors behind each, the time\n"
+  "line of a token with a lane for each thread, and where memory is. It is one file, works without a network,\n"
+  "and says which keys it knows when ? is pressed. VIZ=1 (or VIZ=page.html) makes run, chat and bench write\n"
+  "one when they end.\n"};
+
+// ---- what the page is made of: files of src/app/viz/, and dagre, which lays graphs out --------------------------------------------
+
+#define ASSET(name, path) \
+  __asm__(".section .rodata\n.globl weft_" #name "\nweft_" #name ":\n.incbin \"" path "\"\n.globl weft_" #name "_end\nweft_" #name "_end:\n.byte 0\n.previous\n"); \
+  extern const char weft_##name[], weft_##name##_end[]
+ASSET(page_html, WEFT_VIZ_DIR "/page.html");
+ASSET(page_css, WEFT_VIZ_DIR "/page.css");
+ASSET(page_js, WEFT_VIZ_DIR "/page.js");
+ASSET(draw_js, WEFT_VIZ_DIR "/draw.js");
+ASSET(expr_js, WEFT_VIZ_DIR "/expr.js");
+ASSET(views_js, WEFT_VIZ_DIR "/views.js");
+ASSET(kernel_js, WEFT_VIZ_DIR "/kernel.js");
+#ifdef WEFT_DAGRE
+ASSET(dagre_js, WEFT_DAGRE);
+static const char dagre_license[] =
+  "/* dagre: Copyright (c) 2012-2014 Chris Pettitt; with parts Copyright (c) 2012-2013 The Dojo Foundation, (c) 2009-2013 Jeremy Ashkenas, DocumentCloud and\n"
+  "Investigative Reporters & Editors. Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation\n"
+  "files (the \"Software\"), to deal in the Software without restriction, including without limitation the rights to use, copy, modify, merge, publish, distribute,\n"
+  "sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is furnished to do so, subject to the following conditions: The above\n"
+  "copyright notice and this permission notice shall be included in all copies or substantial portions of the Software. THE SOFTWARE IS PROVIDED \"AS IS\", WITHOUT\n"
+  "WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT.\n"
+  "IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE,\n"
+  "ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE. */\n";
+#endif
+#define ADD(out, name) out_add(out, weft_##name, (size_t)(weft_##name##_end - weft_##name))
+
+// Each line of the facts is an element of its own, so that the page reads a kernel only when it is looked at.
+static void add_data(struct out *to, const char *facts) {
+  for (int i = 0; *facts; i++) {
+    size_t n = strcspn(facts, "\n");
+    out_addf(to, "<script type=\"application/json\" id=\"d%d\">", i);
+    out_add(to, facts, n);
+    out_addf(to, "</script>\n");
+    facts += n + (facts[n] == '\n');
+  }
+}
+
+static void add_part(struct out *to, const char *part, const char *facts) {
+  if (!strncmp(part, "@css", 4)) ADD(to, page_css);
+  if (!strncmp(part, "@data", 5)) add_data(to, facts);
+  if (!strncmp(part, "@script", 7)) { ADD(to, page_js); ADD(to, draw_js); ADD(to, expr_js); ADD(to, views_js); ADD(to, kernel_js); out_addf(to, "start();\n"); }
+#ifdef WEFT_DAGRE
+  if (!strncmp(part, "@layout", 7)) { out_addf(to, "%s", dagre_license); ADD(to, dagre_js); }
+#endif
+}
+
+static void add_page(struct out *to, const char *facts) {
+  for (const char *line = weft_page_html; line < weft_page_html_end;) {
+    size_t n = strcspn(line, "\n") + 1;
+    if (*line == '@') add_part(to, line, facts);
+    else out_add(to, line, n);
+    line += n;
+  }
+}
+
+// ---- writing ----------------------------------------------------------------------------------------------------------------
+
+static int write_page(const char *path, const char *facts) {
+  struct out page = {0};
+  if (!strcmp(path, "-")) {
+    add_page(&page, facts);
+    return out_end(&page, EXIT_OK);
+  }
+  page.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (page.fd < 0) return failed("%s: %s", path, strerror(errno));
+  add_page(&page, facts);
+  out_flush(&page);
+  if (close(page.fd) && !page.error) page.error = errno;
+  str_free(&page.pending);
+  return page.error ? failed("%s could not be written: %s", path, strerror(page.error)) : EXIT_OK;
+}
+
+void viz_if_asked(weft_model *m) {
+  enum { STEPS = 8 };
+  const char *path = env_str(ENV_VIZ);
+  char *facts;
+  size_t n;
+  weft_error err;
+  if (!m || !*path || !strcmp(path, "0")) return;
+  if (!strcmp(path, "1")) path = "weft-viz.html";
+  int steps = weft_model_context(m) < STEPS ? weft_model_context(m) : STEPS;
+  if (weft_model_look(m, 0, steps, 0, &facts, &n, &err)) { failed("VIZ: %s", err.text); return; }
+  if (!write_page(path, facts)) fprintf(stderr, "weft: %s shows what the compiler did\n", path);
+  weft_free(facts);
+}
+
+static int open_model(const struct viz_options *o, progress *bar, weft_model **m) {
+  weft_error err;
+  weft_options options = {.context = (int)(o->depth + (o->prompt ? o->prompt : o->steps) + 1), .threads = (int)o->threads, .chunk = (int)o->chunk, .exact = o->precision == 1, .no_repack = o->no_repack,
+                          .progress = show_progress, .progress_ctx = bar};
+  progress_begin(bar);
+  int status = weft_model_open(o->model, &options, m, &err);
+  progress_end(bar);
+  return status ? failed("%s", err.text) : EXIT_OK;
+}
+
+static int look(struct viz_options *o, progress *bar, weft_model *m) {
+  weft_error err;
+  char *facts = NULL;
+  size_t n;
+  interrupt_catch();
+  progress_begin(bar);
+  int status = fill_context(m, (int)o->depth, bar);
+  if (!status && o->prompt > weft_model_chunk(m)) o->prompt = weft_model_chunk(m);
+  if (!status && weft_model_look(m, (int)o->prompt, (int)o->steps, (int)o->depth, &facts, &n, &err)) status = failed("%s", err.text);
+  progress_end(bar);
+  if (status) return status;
+  status = write_page(o->out, facts);
+  if (!status && strcmp(o->out, "-")) fprintf(stderr, "weft: wrote %s\n", o->out);
+  weft_free(facts);
+  return status;
+}
+
+int viz_command(int argc, char **argv) {
+  enum { MOST = INT32_MAX / 4 };
+  struct viz_options o = {.steps = 16, .out = "weft-viz.html"};
+  progress bar = {0};
+  error err = {0};
+  weft_model *m = NULL;
+  const struct option table[] = {
+    O_GROUP("Options"),
+    O_TEXT("-m, --model", "FILE", "model, a GGUF file", &o.model),
+    O_TEXT("--out", "PAGE", "where the page goes, - for stdout (default weft-viz.html)", &o.out),
+    O_INT("-n, --n-gen", "N", "steps to run for the time line (default 16)", &o.steps, 1, 1000),
+    O_INT("-p, --prefill", "N", "a chunk of N tokens of a prompt instead of single tokens", &o.prompt, 0, MOST),
+    O_INT("-d, --n-depth", "N", "tokens in the context before (default 0)", &o.depth, 0, MOST),
+    O_INT("-t, --threads", "N", "threads; 0: as many as help (default)", &o.threads, 0, 1024),
+    O_INT("-ub, --ubatch-size", "N", "positions of a prompt evaluated at once, at most; 0: default", &o.chunk, 0, 65536),
+    O_FLAG("--no-repack", "read weights where they lie in the file: less memory, slow", &o.no_repack),
+    O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o.precision),
+  };
+  switch (args_parse(&command, table, COUNT(table), argc, argv, &err)) {
+  case ARGS_GO: break;
+  case ARGS_HELP: return EXIT_OK;
+  default: return usage_error("%s", err.text);
+  }
+  if (!o.model) return usage_error("no model: give one with -m FILE");
+  env_set(ENV_VIZ, "0");
+  int status = open_model(&o, &bar, &m);
+  if (!status) status = look(&o, &bar, m);
+  weft_model_close(m);
+  return status;
+}

@@ -1,0 +1,152 @@
+// The views that look into one kernel, and the rewrites of the whole model, which are shown in the same way.
+
+const tabs = {source: "Source and assembly", rewrites: "Rewrites", graph: "Graph", tensors: "Tensors", program: "Program"};
+
+function showKernel(main, unique, tab, rest) {
+  const g = groupOf(unique), data = read(unique + 2), opts = data.record.marks.map(m => m[0]).filter(n => /^[A-Z]+\(/.test(n));
+  main.append(el("h2", {id: "kernel"}, g.roles.join(", ")), el("p", {class: "under"}, el("code", {}, g.name), `  ${g.count} launch${g.count > 1 ? "es" : ""}, ${time(g.us)} (${percent(g.us, over.step_us)}), ${number(g.us ? g.bytes / g.us / 1e3 : 0)} GB/s (${shareOfLimit(g.bytes, g.us)} of the limit)`,
+      data.streams.length ? `; reads ${data.streams.map(([p, n]) => `p${p} as a stream of ${size(n)}`).join(", ")}` : "", el("br"), "OptOps: ", el("code", {id: "opts"}, opts.join("  ") || "none")),
+    el("div", {class: "tabs"}, Object.entries(tabs).map(([t, title]) => el("a", {href: `#kernel/${unique}/${t}`, class: t === tab ? "on" : null}, title))));
+  ({source: showSource, rewrites: showRewrites, graph: showNodesOfKernel, tensors: showTensors, program: showProgram}[tab] ?? showSource)(main, data, unique, rest);
+}
+
+// ---- source and assembly ----------------------------------------------------------------------------------------------------
+
+function colourLine(text, comment) {
+  const at = text.indexOf(comment), code = at < 0 ? text : text.slice(0, at), parts = [];
+  if (/^\S.*:\s*$/.test(code)) parts.push(el("span", {class: "lb"}, code));
+  else for (const piece of code.split(/(\b(?:define|declare|load|store|call|phi|br|ret|icmp|fcmp|select|getelementptr|inbounds|add|fadd|mul|fmul|sub|fsub|zext|sext|trunc|bitcast|shufflevector|extractelement|insertelement|label|void|for|if|int|float|const|static)\b)/)) parts.push(/^[a-z]+$/.test(piece) && parts.length % 2 ? el("span", {class: "kw"}, piece) : piece);
+  if (at >= 0) parts.push(el("span", {class: "cm"}, text.slice(at)));
+  return parts;
+}
+
+// Loops of an assembly text: from a label to the last branch back to it. Depth of each line, and the lines of the loop in which most time is likely to go: of the
+// deepest ones the longest.
+function findLoops(lines) {
+  const labels = new Map(), loops = new Map();
+  lines.forEach((l, i) => {
+    const label = /^([.\w$]+):/.exec(l), branch = /^\s+(?:j\w+|b(?:\.\w+)?|cbn?z\s+\w+,|tbn?z\s+\w+,\s*#?\d+,)\s+([.\w$]+)\s*(?:[#;/].*)?$/.exec(l);
+    if (label) labels.set(label[1], i);
+    if (branch && labels.has(branch[1])) loops.set(labels.get(branch[1]), i);
+  });
+  const depth = new Array(lines.length).fill(0);
+  for (const [from, to] of loops) for (let i = from; i <= to; i++) depth[i]++;
+  let hot = null;
+  for (const [from, to] of loops) {
+    if ([...loops].some(([f, t]) => f > from && t <= to)) continue;            // another loop inside
+    const loop = {from, to, depth: depth[from]};
+    if (!hot || loop.depth > hot.depth || (loop.depth === hot.depth && to - from > hot.to - hot.from)) hot = loop;
+  }
+  return {depth, hot};
+}
+
+// What one pass of a loop costs at least, on a core that starts six instructions a cycle, two of them loads, two vector operations, one a store.
+function estimate(lines) {
+  const count = {all: 0, load: 0, store: 0, vector: 0, dot: 0, shuffle: 0};
+  for (const l of lines) {
+    const m = /^\s+([a-z][\w.]*)\s*(.*)$/.exec(l);
+    if (!m || l.trim().startsWith(".")) continue;
+    const [, op, args] = m, parts = args.split(/,(?![^(]*\))/), memory = /\(|\[/.test(args) && !op.startsWith("lea"), toMemory = memory && /[([]/.test(parts[parts.length - 1]) && /^v?p?mov|^st/.test(op);
+    count.all++;
+    if (toMemory) count.store++;
+    else if (memory || op.startsWith("ld")) count.load++;
+    if (/[xyz]mm|\bv\d+\./.test(args) && !/^v?mov/.test(op)) count.vector++;
+    if (/^vpdp|^vfn?madd|^vpmaddu?|^[us]dot|^fml/.test(op)) count.dot++;
+    if (/^v?(perm|p?shuf|punpck|pbroadcast|broadcast|palign|insert|extract)/.test(op)) count.shuffle++;
+  }
+  return {...count, cycles: Math.max(count.load / 2, count.store, count.vector / 2, count.all / 6)};
+}
+
+function showSource(main, data) {
+  const source = data.source.split("\n"), assembly = data.assembly.split("\n").filter(l => !/^\s+\.(?!LBB)|^\s*#|^\s*$/.test(l) || /^\S/.test(l)), {depth, hot} = findLoops(assembly);
+  const pane = (title, note, code) => el("div", {class: "pane"}, el("h4", {}, title, el("small", {}, note)), code);
+  const cost = hot && estimate(assembly.slice(hot.from, hot.to + 1));
+  const note = cost ? `innermost loop: ${cost.all} instructions, ${cost.load} loads, ${cost.store} stores, ${cost.vector} vector operations (${cost.dot} multiply-adds, ${cost.shuffle} shuffles); at best about ${number(cost.cycles)} cycles a round` : data.assembly ? "no loop" : "none on this device";
+  const lineOf = (l, i, comment, more) => el("div", more, el("i", {}, String(i + 1)), colourLine(l, comment));
+  const code = el("div", {class: "code", id: "assembly"}, assembly.map((l, i) => el("div", {class: [`d${Math.min(depth[i], 4)}`, hot && i >= hot.from && i <= hot.to ? "hot" : ""].join(" ").trim()}, el("i", {}, String(i + 1)), [0, 1, 2, 3].map(() => el("b")), colourLine(l, "#"))));
+  const right = pane("Assembly", note, code);
+  main.append(el("div", {class: "split"}, pane("Source", `${source.length} lines`, el("div", {class: "code", id: "source"}, source.map((l, i) => lineOf(l, i, ";")))), right));
+  if (hot) { const line = code.children[hot.from]; right.scrollTop = Math.max(0, line.offsetTop - right.offsetTop - 60); }
+}
+
+function showProgram(main, data) {
+  main.append(el("p", {class: "under"}, "What the renderer was given: one node a line, indented by loops."), el("div", {class: "pane"}, el("div", {class: "code"}, data.program.split("\n").map((l, i) => el("div", {}, el("i", {}, String(i + 1)), l)))));
+}
+
+// ---- rewrites ---------------------------------------------------------------------------------------------------------------
+
+// Passes as [{name, root, before, from, to}]: steps from .. to - 1 were part of it.
+function passesOf(record) {
+  let from = 0, before = -1;
+  return record.marks.map(([name, root, steps]) => { const p = {name, root, before, from, to: steps}; from = steps; before = root; return p; });
+}
+
+function showRewrites(main, data, unique, rest) { showRecord(main, data.record, `kernel/${unique}/rewrites`, rest); }
+
+function showModel(main, rest) {
+  main.append(el("h2", {}, "Rewrites of the model"), el("p", {class: "under"}, "What happened to the graph of tensors before it became kernels: integer dot products, and the index arithmetic of scheduling. Everything behind that is with each kernel."));
+  showRecord(main, read(1).record, "model", rest);
+}
+
+// Left the passes with their steps, right what the chosen one did. rest: ["p", number of a pass] or ["s", number of a step].
+function showRecord(main, record, base, rest) {
+  const passes = passesOf(record), left = el("div", {class: "pane steps"}), right = el("div", {class: "pane"}), links = new Map();
+  const where = n => { const [, table, line, , file] = record.rules[record.steps[n][0]]; return `${table}:${line}` + (file ? `  ${file}` : ""); };
+  const fill = (list, p) => { if (!list.children.length) for (let s = p.from; s < p.to; s++) { const a = el("a", {href: `#${base}/s/${s}`}, el("span", {}, String(s)), record.rules[record.steps[s][0]][3]); links.set(s, a); list.append(a); } };
+  const folds = passes.map((p, i) => {
+    const list = el("div"), n = p.to - p.from, changed = p.before !== p.root && p.before >= 0;
+    const open = el("details", {ontoggle: () => fill(list, p)}, el("summary", {class: n ? null : "none", onclick: () => go(`${base}/p/${i}`)}, el("b", {}, p.name), el("span", {}, n ? `  ${n} step${n > 1 ? "s" : ""}` : changed ? "  built anew" : i ? "  nothing" : "")), list);
+    left.append(open);
+    return {open, list};
+  });
+  left.prepend(el("h4", {}, `${passes.length} passes`, el("small", {}, `${record.steps.length} steps${record.lost ? `, and ${record.lost} that were not kept` : ""}`)));
+  const pass = i => {
+    const p = passes[i], now = reachable(record, p.root), old = p.before < 0 ? new Set() : reachable(record, p.before);
+    const gone = new Set([...old].filter(n => !now.has(n))), fresh = new Set([...now].filter(n => !old.has(n)));
+    clear(right).append(el("h4", {}, p.name, el("small", {}, `${now.size} nodes` + (p.before < 0 ? "" : `: ${gone.size} went, ${fresh.size} are new`))));
+    if (p.before >= 0 && gone.size) right.append(el("div", {class: "label"}, "gone"), showNodes(record, gone, gone, "del", 400));
+    right.append(el("div", {class: "label"}, p.before < 0 ? "the graph" : "now"), showNodes(record, now, p.before < 0 ? new Set() : fresh, "add"));
+  };
+  const step = n => {
+    const [r, from, to] = record.steps[n], [name, , , text] = record.rules[r];
+    clear(right).append(el("h4", {}, `step ${n}`, el("small", {id: "where"}, `${name}, ${where(n)}, fires ${record.steps.filter(s => s[0] === r).length} times here`)), el("div", {class: "rule", id: "rule"}, text),
+      el("div", {class: "label"}, "before"), showExpression(record, from, to, "del"), el("div", {class: "label"}, "after"), showExpression(record, to, from, "add"));
+  };
+  main.update = ([kind, n] = []) => {
+    for (const a of left.querySelectorAll(".on")) a.classList.remove("on");
+    n = +n || 0;
+    if (kind === "s" && record.steps[n]) {
+      const i = passes.findIndex(p => n >= p.from && n < p.to);
+      if (i >= 0) { folds[i].open.open = true; fill(folds[i].list, passes[i]); }
+      const a = links.get(n);
+      a?.classList.add("on");
+      a?.scrollIntoView({block: "nearest"});
+      step(n);
+    } else pass(Math.min(n, passes.length - 1));
+  };
+  main.step = by => { const [kind, n] = location.hash.split("/").slice(-2), at = kind === "s" ? +n + by : by > 0 ? passes[+n || 0]?.from ?? 0 : 0; if (record.steps[at]) go(`${base}/s/${at}`); };
+  const split = el("div", {class: "split", style: {"grid-template-columns": "minmax(0, 2fr) minmax(0, 3fr)"}}, left, right);
+  main.append(split);
+  main.update(rest);
+}
+
+// ---- graphs -----------------------------------------------------------------------------------------------------------------
+
+function showNodesOfKernel(main, data, unique, [chosen]) {
+  const record = data.record, at = chosen === undefined ? 0 : Math.min(+chosen, record.marks.length - 1), [name, root] = record.marks[at];
+  const graph = nodeGraph(record, root, null, null);
+  main.append(el("div", {class: "tools"}, el("label", {}, "after ", el("select", {onchange: e => go(`kernel/${unique}/graph/${e.target.value}`)}, record.marks.map(([n], i) => el("option", {value: i, selected: i === at}, n)))), `${reachable(record, root).size} nodes` + (graph.more ? `, of which ${graph.nodes.length} are shown` : "")));
+  drawGraph(main, graph.nodes, graph.edges, {focus: root});
+  main.dataset.pass = name;
+}
+
+// The part of the tensor graph that became this kernel: from the tensor that it stores down to tensors that others store and to buffers.
+function showTensors(main, data, unique, [chosen]) {
+  const model = read(1), record = model.record, list = groupOf(unique).all, k = list[Math.min(+chosen || 0, list.length - 1)], root = model.tensors[k.i];
+  const maker = new Map(model.tensors.map((n, i) => [n, kernels[i]]));
+  main.append(el("div", {class: "tools"}, el("label", {}, "launch ", el("select", {onchange: e => go(`kernel/${unique}/tensors/${e.target.value}`)}, list.map((x, i) => el("option", {value: i, selected: x === k}, `${x.i}: dispatch ${x.level}, ${x.role}`)))), "Coloured frames are other kernels; click one to go there."));
+  if (root < 0) { main.append(el("p", {}, "Its tensor was not recorded.")); return; }
+  const stop = n => maker.has(n) || /^(BUFFER|AFTER)$/.test(label(record, n).op);
+  const graph = nodeGraph(record, root, stop, n => { const m = maker.get(n); return m && n !== root ? {lines: [m.role], fill: colour(m.role), href: `kernel/${m.unique}/tensors`} : null; });
+  drawGraph(main, graph.nodes, graph.edges, {focus: root});
+}

@@ -1,0 +1,156 @@
+// The page of weft viz: data, the list at the side, and which view is shown. The data lies in <script type="application/json"> elements, one
+// for each line that weft_model_look gives: #d0 the overview, #d1 the tensor graph, #d2.. the different kernels, which are read only when they
+// are looked at. The address behind # says what is shown, so that "back" works and a view can be linked to. All text from the model goes in as text, never as HTML.
+"use strict";
+const $ = id => document.getElementById(id);
+const read = (memory => i => memory[i] ??= JSON.parse($("d" + i).textContent))([]);
+const over = read(0);
+const kernels = over.kernels.map(([unique, level, role, buffers, us, wait, bytes, flops], i) => ({
+  i, unique, level, role, us, wait, bytes, flops,
+  reads: buffers.filter(b => b >= 0).map(b => over.buffers[b]), readIds: buffers.filter(b => b >= 0), writeIds: buffers.filter(b => b < 0).map(b => -1 - b)}));
+const nUnique = 1 + Math.max(-1, ...kernels.map(k => k.unique));
+const names = Array.from({length: nUnique}, (_, u) => /"name":"((?:[^"\\]|\\.)*)"/.exec($("d" + (u + 2)).textContent.slice(0, 400))[1]);
+// Launches of one kernel, together.
+const groups = names.map((name, u) => {
+  const all = kernels.filter(k => k.unique === u), sum = f => all.reduce((s, k) => s + k[f], 0);
+  return {u, name, all, roles: [...new Set(all.map(k => k.role))], count: all.length, us: sum("us"), wait: sum("wait"), bytes: sum("bytes"), flops: sum("flops")};
+}).sort((a, b) => b.us - a.us);
+const groupOf = u => groups.find(g => g.u === u);
+
+// ---- small things -----------------------------------------------------------------------------------------------------------
+
+const SVG = "http://www.w3.org/2000/svg";
+function make(node, props, children) {
+  for (const [k, v] of Object.entries(props ?? {})) {
+    if (v === undefined || v === null || v === false) continue;
+    if (k.startsWith("on")) node.addEventListener(k.slice(2), v);
+    else if (k === "style") for (const [s, x] of Object.entries(v)) node.style.setProperty(s, x);
+    else node.setAttribute(k, v === true ? "" : v);
+  }
+  node.append(...children.flat().filter(c => c !== null && c !== undefined));
+  return node;
+}
+const el = (tag, props, ...children) => make(document.createElement(tag), props, children);
+const svg = (tag, props, ...children) => make(document.createElementNS(SVG, tag), props, children);
+const number = (x, digits = 1) => x.toLocaleString("en", {minimumFractionDigits: digits, maximumFractionDigits: digits});
+const time = us => us >= 1e4 ? number(us / 1e3, 1) + " ms" : number(us, us < 100 ? 1 : 0) + " µs";
+const size = b => b >= 1 << 30 ? number(b / (1 << 30), 2) + " GiB" : b >= 1 << 20 ? number(b / (1 << 20), 2) + " MiB" : b >= 1024 ? number(b / 1024, 1) + " KiB" : b + " B";
+const percent = (x, whole) => whole > 0 ? number(100 * x / whole, 1) + " %" : "-";
+const shareOfLimit = (bytes, us) => over.limit_gb_s > 0 && us > 0 ? number(100 * bytes / us / 1e3 / over.limit_gb_s, 0) + " %" : "-";
+const clear = node => { node.replaceChildren(); return node; };
+// A colour for a role, the same in every view; far apart for those that take most of the time.
+const hues = new Map([...new Set(groups.flatMap(g => g.roles))].filter(r => r !== "-").map((role, i) => [role, (215 + i * 137.5) % 360]));
+const colour = role => hues.has(role) ? `hsl(${hues.get(role).toFixed(0)} 55% var(--light))` : "hsl(0 0% var(--light))";
+function tip(event, text) {
+  const t = $("tip");
+  t.style.display = text ? "block" : "none";
+  if (!text) return;
+  t.textContent = text;
+  t.style.left = Math.min(event.clientX + 14, innerWidth - t.offsetWidth - 8) + "px";
+  t.style.top = Math.min(event.clientY + 14, innerHeight - t.offsetHeight - 8) + "px";
+}
+const hover = text => ({onmousemove: e => tip(e, typeof text === "function" ? text() : text), onmouseleave: e => tip(e, "")});
+const describe = k => `${k.role}   ${names[k.unique]}\nlaunch ${k.i} in dispatch ${k.level}, ${time(k.us)}, ${time(k.wait)} of it waiting\n${size(k.bytes)} moved, ${k.us ? number(k.bytes / k.us / 1e3) : 0} GB/s`;
+
+// ---- which view -------------------------------------------------------------------------------------------------------------
+
+const views = {
+  kernels: {title: "Kernels", show: showKernels},
+  timeline: {title: "Timeline", show: showTimeline},
+  graph: {title: "Graph", show: showKernelGraph},
+  memory: {title: "Memory", show: showMemory},
+  model: {title: "Rewrites of the model", show: showModel},
+};
+const go = hash => { location.hash = hash; };
+function route() {
+  const [view, ...rest] = location.hash.slice(1).split("/");
+  tip(null, "");
+  const shown = view === "kernel" && groupOf(+rest[0]) ? view : views[view] ? view : "kernels";
+  for (const a of $("nav").children) a.classList.toggle("on", a.dataset.view === shown || (shown === "kernel" && a.dataset.view === "kernels"));
+  for (const a of $("list").children) {
+    const on = shown === "kernel" && a.dataset.unique === rest[0];
+    a.classList.toggle("on", on);
+    if (on) a.scrollIntoView({block: "nearest"});
+  }
+  const main = $("main"), key = shown + "/" + (rest[0] ?? "") + "/" + (rest[1] ?? "");
+  if (main.dataset.key !== key || !(shown === "kernel" || shown === "model") || !main.update) {
+    main.dataset.key = key;
+    main.update = null;
+    clear(main).scrollTop = 0;
+    if (shown === "kernel") showKernel(main, +rest[0], rest[1] || "source", rest.slice(2));
+    else views[shown].show(main, rest);
+  } else main.update(rest);
+}
+
+// ---- the list at the side ---------------------------------------------------------------------------------------------------
+
+function matches(g, query) {
+  return query.split(/\s+/).every(w => g.name.toLowerCase().includes(w) || g.roles.some(r => r.toLowerCase().includes(w)) ||
+    g.all.some(k => k.reads.some(b => b.toLowerCase().includes(w))) || (w.length > 2 && $("d" + (g.u + 2)).textContent.toLowerCase().includes(w)));
+}
+function fillList() {
+  const query = $("search").value.trim().toLowerCase();
+  const found = groups.filter(g => !query || matches(g, query));
+  clear($("list")).append(...found.map(g => el("a", {href: `#kernel/${g.u}/source`, "data-unique": g.u, style: {"--share": 100 * g.us / (groups[0].us || 1) + "%"}, title: g.roles.join(", ")},
+    el("span", {class: "role"}, g.roles.join(", ")), el("span", {class: "us"}, time(g.us)),
+    el("span", {class: "name"}, g.name), el("span", {class: "count"}, "× " + g.count))));
+  if (!found.length) $("list").append(el("p", {class: "under", style: {padding: "8px 14px"}}, "Nothing has that."));
+}
+
+// ---- keys -------------------------------------------------------------------------------------------------------------------
+
+const keys = [["/", "search"], ["j  k", "next, previous kernel"], ["1 … 5", "the views above"], ["s r g m p", "of a kernel: source, rewrites, graph, tensors, program"], ["n  b", "next, previous step of the rewrites"],
+  ["t", "dark or light"], ["?", "this help"]];
+function help() {
+  const d = clear($("help"));
+  d.append(el("h2", {}, "Keys"), el("table", {}, el("tbody", {}, keys.map(([k, what]) => el("tr", {}, el("td", {}, k.split(/ +/).map(x => x === "…" ? " … " : [el("kbd", {}, x), " "])), el("td", {}, what))))),
+    el("p", {class: "under"}, "Graphs and the timeline: drag to move, wheel to zoom, double click to see all."));
+  d.showModal();
+}
+function neighbour(by) {
+  const links = [...$("list").querySelectorAll("a")], at = links.findIndex(a => a.classList.contains("on"));
+  const next = links[Math.max(0, Math.min(links.length - 1, at + by))];
+  if (next) go(next.getAttribute("href").replace("source", location.hash.split("/")[2] || "source"));
+}
+function key(e) {
+  if (e.ctrlKey || e.metaKey || e.altKey) return;
+  if (e.target === $("search")) {
+    if (e.key === "Escape") { $("search").value = ""; fillList(); $("main").focus(); }
+    if (e.key === "Enter") { const first = $("list").querySelector("a"); if (first) { go(first.getAttribute("href")); $("main").focus(); } }
+    return;
+  }
+  if (/^(INPUT|SELECT)$/.test(e.target.tagName) && e.key.length > 1) return;
+  const view = Object.keys(views)[+e.key - 1], tab = {s: "source", r: "rewrites", g: "graph", m: "tensors", p: "program"}[e.key], [at, unique] = location.hash.slice(1).split("/");
+  if (view) go(view);
+  else if (e.key === "/") $("search").focus();
+  else if (e.key === "?") help();
+  else if (e.key === "t") flip();
+  else if (e.key === "j" || e.key === "k") neighbour(e.key === "j" ? 1 : -1);
+  else if (tab && at === "kernel") go(`kernel/${unique}/${tab}`);
+  else if ((e.key === "n" || e.key === "b") && $("main").step) $("main").step(e.key === "n" ? 1 : -1);
+  else return;
+  e.preventDefault();
+}
+function flip() {
+  const dark = document.documentElement.classList.toggle("dark");
+  try { localStorage.setItem("weft-dark", dark ? "1" : "0"); } catch (e) { /* a page from a file may have no storage */ }
+}
+
+function start() {
+  let dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  try { dark = {1: true, 0: false}[localStorage.getItem("weft-dark")] ?? dark; } catch (e) { /* the same */ }
+  document.documentElement.classList.toggle("dark", dark);
+  const file = over.path.split("/").pop();
+  document.title = "Weft: " + file;
+  $("title").textContent = file;
+  $("facts").textContent = `${over.dispatches} kernels per ${over.tokens > 1 ? `chunk of ${over.tokens}` : "token"} · ${nUnique} different · ${over.threads} thread${over.threads > 1 ? "s" : ""} · ` +
+    `${time(over.step_us)} · ${number(1e6 * over.tokens / over.step_us)} tokens/s at depth ${over.depth}`;
+  $("nav").append(...Object.entries(views).map(([v, {title}]) => el("a", {href: "#" + v, "data-view": v}, title)));
+  $("search").addEventListener("input", () => { fillList(); route(); });
+  $("theme").addEventListener("click", flip);
+  $("ask").addEventListener("click", help);
+  addEventListener("keydown", key);
+  addEventListener("hashchange", route);
+  fillList();
+  route();
+}
