@@ -97,7 +97,7 @@ class Browser:
 
     def until(self, expression, timeout=20):
         end = time.monotonic() + timeout
-        while not self.eval(expression):
+        while not self.eval(f"!!({expression})"):
             if time.monotonic() > end:
                 raise TimeoutError(f"never true: {expression}")
             time.sleep(.02)

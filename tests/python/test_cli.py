@@ -10,7 +10,7 @@ import subprocess
 import numpy as np
 import pytest
 
-COMMANDS = ["run", "bench", "profile", "inspect", "tokenize", "template", "env"]
+COMMANDS = ["run", "bench", "profile", "viz", "inspect", "tokenize", "template", "env"]
 
 
 def one_error(done, status):
@@ -124,7 +124,7 @@ def test_wrong_usage(run_weft, args, expected):
 
 # ---- bad files ---------------------------------------------------------------------------------------------------------
 
-OPENERS = [["inspect"], ["tokenize", "-p", "x"], ["run", "-p", "x", "-n", "1"], ["bench", "-p", "1", "-n", "0"], ["profile", "-n", "1"]]
+OPENERS = [["inspect"], ["tokenize", "-p", "x"], ["run", "-p", "x", "-n", "1"], ["bench", "-p", "1", "-n", "0"], ["profile", "-n", "1"], ["viz", "-n", "1"]]
 
 
 @pytest.mark.parametrize("opener", OPENERS, ids=lambda o: o[0])

@@ -72,14 +72,14 @@ function route() {
     a.classList.toggle("on", on);
     if (on) a.scrollIntoView({block: "nearest"});
   }
-  const main = $("main"), key = shown + "/" + (rest[0] ?? "") + "/" + (rest[1] ?? "");
-  if (main.dataset.key !== key || !(shown === "kernel" || shown === "model") || !main.update) {
+  const main = $("main"), key = shown === "kernel" ? [shown, ...rest.slice(0, 2)].join("/") : shown;
+  if (main.dataset.key !== key || !main.update) {
     main.dataset.key = key;
-    main.update = null;
+    main.update = main.step = null;                     // of views that only change a part of themselves
     clear(main).scrollTop = 0;
     if (shown === "kernel") showKernel(main, +rest[0], rest[1] || "source", rest.slice(2));
     else views[shown].show(main, rest);
-  } else main.update(rest);
+  } else main.update(shown === "kernel" ? rest.slice(2) : rest);
 }
 
 // ---- the list at the side ---------------------------------------------------------------------------------------------------
