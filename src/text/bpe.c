@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define WORD_BYTES_MAX ((size_t)1 << 28)   // offsets in a chain are 32-bit numbers
+
 // Printable bytes stand for themselves; the 68 others, in order, are the characters from U+0100 on: 0-32, 127-160 and 173.
 int bpe_byte_char(unsigned char b, char out[4]) {
   uint32_t cp = b <= 32 ? 256u + b : b >= 127 && b <= 160 ? 256u + 33 + (b - 127u) : b == 173 ? 256u + 67 : b;
@@ -100,6 +102,10 @@ void bpe_init(bpe *b, const vocab *v, const vocab_desc *d, bool whole_words, boo
   }
   insert_batch(b, batch, n, scratch);
   free(scratch);
+  // A merge that names the unknown token joins it with the symbol beside it, whatever text it stands for.
+  int32_t unknown = vocab_unknown(v);
+  b->cuts = chars && !whole_words && (unknown < 0 || !vocab_merges_to(v, unknown));
+  if (b->cuts) joins_init(&b->joins, v, mem);
 }
 
 // ---- Encoding ----
@@ -163,15 +169,38 @@ static size_t set_up_bytes(const bpe *b, merger *m, const char *word, size_t n, 
   return n;
 }
 
-int bpe_encode(const bpe *b, merger *m, const char *word, size_t n, token_list *out, error *err) {
+static int encode_part(const bpe *b, merger *m, word_cache *words, const char *word, size_t n, token_list *out, error *err) {
+  word_entry *known = word_cache_slot(words, word, n);
+  if (word_cache_get(known, word, n, out)) return 0;
+  size_t before = out->n;
   if (b->whole_words || (n == 1 && !b->chars)) {
     int32_t id = n == 1 && !b->chars ? b->byte_id[(unsigned char)word[0]] : bpe_whole(b, word, n);
-    if (id >= 0) { vec_push(out, id); return 0; }
+    if (id >= 0) {
+      vec_push(out, id);
+      word_cache_put(known, word, n, &id, 1);
+      return 0;
+    }
   }
+  if (n > WORD_BYTES_MAX) return error_set(err, "a word of %zu bytes is too long (the limit is %zu)", n, WORD_BYTES_MAX);
   merger_reserve(m, n);
   size_t symbols = b->chars ? set_up_chars(b, m, word, n, err) : set_up_bytes(b, m, word, n, err);
   if (!symbols) return -1;
   merger_run(m, (uint32_t)n, symbols, b->n_ranks, find_pair, b);
   for (uint32_t i = 0; i < n; i = m->next[i]) vec_push(out, m->id[i]);
+  word_cache_put(known, word, n, out->at + before, out->n - before);
   return 0;
+}
+
+int bpe_encode(const bpe *b, merger *m, word_cache *words, const char *word, size_t n, token_list *out, error *err) {
+  size_t from = 0, length;
+  uint32_t left = 0;
+  for (size_t i = 0; b->cuts && i < n; i += length) {
+    uint32_t right = joins_symbol(word + i, n - i, &length);
+    if (i && !joins_may(&b->joins, left, right)) {
+      if (encode_part(b, m, words, word + from, i - from, out, err)) return -1;
+      from = i;
+    }
+    left = right;
+  }
+  return encode_part(b, m, words, word + from, n - from, out, err);
 }

@@ -13,12 +13,15 @@
 // Invariant: each id that is put out decodes to the bytes it stands for.  Look next: merge.h, pretokenize.h.
 #ifndef WEFT_BPE_H
 #define WEFT_BPE_H
+#include "text/joins.h"
 #include "text/merge.h"
 #include "text/vocab.h"
+#include "text/word_cache.h"
 
 typedef struct bpe {
   const vocab *v;
-  bool whole_words, chars;
+  bool whole_words, chars, cuts;    // cuts: a word of characters may be cut where nothing can be merged (joins.h)
+  joins joins;
   int32_t byte_id[256];         // the token of each single byte, or -1
   uint32_t n_ranks;             // merges in the file
   uint64_t seed, mask;          // of the hash of pairs
@@ -28,7 +31,7 @@ typedef struct bpe {
 // Reads d's merges (280,000 of them take some 20 ms); everything lives in mem.  v must live as long as b.
 void bpe_init(bpe *b, const vocab *v, const vocab_desc *d, bool whole_words, bool chars, arena *mem);
 // Appends the tokens of one word.  -1 where a byte has no token and the model no unknown token.
-int bpe_encode(const bpe *b, merger *m, const char *word, size_t n, token_list *out, error *err);
+int bpe_encode(const bpe *b, merger *m, word_cache *words, const char *word, size_t n, token_list *out, error *err);
 int32_t bpe_whole(const bpe *b, const char *word, size_t n);   // the token of exactly this word, or -1
 
 int bpe_byte_char(unsigned char byte, char out[4]);       // the character that stands for a byte: its UTF-8 and length

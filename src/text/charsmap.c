@@ -22,23 +22,25 @@ int charsmap_init(charsmap *c, text_view bytes, const char *source, error *err) 
 
 static uint32_t distance(uint32_t unit) { return (unit >> 10) << ((unit & 1u << 9) >> 6); }
 
-size_t charsmap_longest(const charsmap *c, const char *text, size_t n, text_view *replacement) {
+size_t charsmap_longest(const charsmap *c, const char *text, size_t n, text_view *replacement, bool *cut) {
   size_t longest = 0;
+  *cut = false;
   if (!c->n_units) return 0;
   uint32_t at = distance(read_u32(c->units));
   for (size_t i = 0; i < n; i++) {
     unsigned char byte = (unsigned char)text[i];
     at ^= byte;
-    if (!byte || at >= c->n_units) break;
+    if (!byte || at >= c->n_units) return longest;
     uint32_t unit = read_u32(c->units + 4 * (size_t)at);
-    if ((unit & (1u << 31 | 0xFF)) != byte) break;
+    if ((unit & (1u << 31 | 0xFF)) != byte) return longest;
     at ^= distance(unit);
     if (!(unit >> 8 & 1)) continue;
-    if (at >= c->n_units) break;
+    if (at >= c->n_units) return longest;
     uint32_t offset = read_u32(c->units + 4 * (size_t)at) & 0x7FFFFFFF;
-    if (offset >= c->replacements.n) break;
+    if (offset >= c->replacements.n) return longest;
     *replacement = (text_view){c->replacements.at + offset, strlen(c->replacements.at + offset)};
     longest = i + 1;
   }
+  *cut = true;
   return longest;
 }

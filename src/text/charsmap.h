@@ -18,6 +18,6 @@ typedef struct charsmap { const unsigned char *units; uint32_t n_units; text_vie
 
 // {0} replaces nothing.  0, or -1 and a message for a length that does not fit or replacements that do not end.
 int charsmap_init(charsmap *c, text_view bytes, const char *source, error *err);
-// Length of the longest string of the map at the beginning of text, and its replacement; or 0.
-size_t charsmap_longest(const charsmap *c, const char *text, size_t n, text_view *replacement);
+// Length of the longest string of the map at the beginning of text, and its replacement; or 0.  *cut: the text ended before the search did.
+size_t charsmap_longest(const charsmap *c, const char *text, size_t n, text_view *replacement, bool *cut);
 #endif

@@ -34,8 +34,9 @@ static int put_bytes(const plamo2 *p, const char *text, size_t n, token_list *ou
   return 0;
 }
 
-int plamo2_encode(const plamo2 *p, const char *text, size_t n, token_list *out, error *err) {
-  if (n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) { text += 3; n -= 3; }
+// The best way through a whole text leads through every place that no token crosses, and what follows such a place adds the same
+// cost to all ways before it: the text up to there can be encoded by itself.
+static int encode_settled(const plamo2 *p, const char *text, size_t n, token_list *out, error *err) {
   // For each place the least cost of what follows, and the length of the first token of the way there.
   int64_t *cost = xmalloc((n + 1) * sizeof *cost);
   int32_t *first = xmalloc((n + 1) * sizeof *first);      // a token, or minus the length of a character
@@ -65,4 +66,13 @@ int plamo2_encode(const plamo2 *p, const char *text, size_t n, token_list *out, 
   free(cost);
   free(first);
   return bad;
+}
+
+int plamo2_encode(const plamo2 *p, const char *text, size_t n, bool first, bool open, size_t *settled, token_list *out, error *err) {
+  size_t mark = first && n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0;
+  *settled = 0;
+  size_t end = open ? mark + trie_uncrossed(&p->tokens, text + mark, n - mark) : n;
+  if (encode_settled(p, text + mark, end - mark, out, err)) return -1;
+  *settled = end;
+  return 0;
 }

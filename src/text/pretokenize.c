@@ -58,6 +58,7 @@ void pretokenizer_free(pretokenizer *p) {
 struct split {
   const pretokenizer *p;
   const char *text, *seen;
+  size_t settled;               // end of the last word
   pcre2_match_data *match;
   pcre2_match_context *limits;
   pretokenizer_word *word;
@@ -65,7 +66,7 @@ struct split {
   error *err;
 };
 
-static int cut(struct split *s, size_t level, size_t at, size_t end);
+static int cut(struct split *s, size_t level, size_t at, size_t end, bool open);
 
 static uint32_t point_at(const struct split *s, size_t at, size_t end, size_t *next) {
   int len = utf8_next(s->seen + at, end - at);            // valid: see substitute
@@ -73,7 +74,7 @@ static uint32_t point_at(const struct split *s, size_t at, size_t end, size_t *n
   return utf8_code_point(s->seen + at, len);
 }
 
-static int cut_threes(struct split *s, size_t level, size_t at, size_t end) {
+static int cut_threes(struct split *s, size_t level, size_t at, size_t end, bool open) {
   const struct native *how = s->p->native[level];
   size_t done = at, next;
   for (size_t i = at; i < end; i = next) {
@@ -82,43 +83,49 @@ static int cut_threes(struct split *s, size_t level, size_t at, size_t end) {
     size_t count = 0, stop = i;
     for (size_t after; stop < end && (cp = point_at(s, stop, end, &after), how->digit(cp)); stop = after) count++;
     next = stop;
+    if (stop == end && open) return cut(s, level + 1, done, i, true);
     if (how->whole && stop < end && unicode_is_word(cp)) continue;
     for (size_t k = i; k < stop; count--) {
       if (count % 3 == 0 || (how->isolated && k == i)) {
-        if (cut(s, level + 1, done, k)) return -1;
+        if (cut(s, level + 1, done, k, false)) return -1;
         done = k;
       }
       point_at(s, k, end, &k);
     }
     if (!how->isolated) continue;
-    if (cut(s, level + 1, done, stop)) return -1;
+    if (cut(s, level + 1, done, stop, false)) return -1;
     done = stop;
   }
-  return cut(s, level + 1, done, end);
+  return cut(s, level + 1, done, end, open);
 }
 
-// Cuts [at, end) with pattern `level` and hands the pieces to the next one.
-static int cut(struct split *s, size_t level, size_t at, size_t end) {
+// Cuts [at, end) with pattern `level` and hands the pieces to the next one.  open: the piece may go on after `end`.
+static int cut(struct split *s, size_t level, size_t at, size_t end, bool open) {
   if (at == end) return 0;
-  if (level == s->p->n) return s->word(s->ctx, s->text + at, end - at) ? -1 : 0;
-  if (s->p->native[level]) return cut_threes(s, level, at, end);
-  size_t done = at, from = 0;                             // from: where to search, counted from at
+  if (level == s->p->n) {
+    if (open) return 0;
+    s->settled = end;
+    return s->word(s->ctx, s->text + at, end - at) ? -1 : 0;
+  }
+  if (s->p->native[level]) return cut_threes(s, level, at, end, open);
+  size_t done = at;
   while (done < end) {
-    int rc = pcre2_match(s->p->code[level], (PCRE2_SPTR)(s->seen + at), end - at, from, PCRE2_NO_UTF_CHECK, s->match, s->limits);
+    int rc = pcre2_match(s->p->code[level], (PCRE2_SPTR)(s->seen + at), end - at, done - at,
+                         PCRE2_NO_UTF_CHECK | (open ? PCRE2_PARTIAL_HARD : 0), s->match, s->limits);
     if (rc == PCRE2_ERROR_NOMATCH) break;
+    const size_t *span = pcre2_get_ovector_pointer(s->match);
+    if (rc == PCRE2_ERROR_PARTIAL) return cut(s, level + 1, done, at + span[0], true);
     if (rc < 0) {
       char why[128] = "";
       pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
-      return error_set(s->err, "pre-tokenizer '%s' gave up at byte %zu of the text: %s", s->p->row->name, at + from, why);
+      return error_set(s->err, "pre-tokenizer '%s' gave up at byte %zu of the text: %s", s->p->row->name, done, why);
     }
-    const size_t *span = pcre2_get_ovector_pointer(s->match);
-    size_t begin = at + span[0], stop = at + span[1];     // match data is shared: deeper levels overwrite it
+    size_t begin = at + span[0], stop = at + span[1];   // match data is shared: deeper levels overwrite it
     if (begin == stop || begin < done) die("pre-tokenizer '%s', pattern %zu: bad match", s->p->row->name, level);
-    if (cut(s, level + 1, done, begin) || cut(s, level + 1, begin, stop)) return -1;
+    if (cut(s, level + 1, done, begin, false) || cut(s, level + 1, begin, stop, false)) return -1;
     done = stop;
-    from = stop - at;
   }
-  return cut(s, level + 1, done, end);
+  return cut(s, level + 1, done, end, open);
 }
 
 // The patterns need valid UTF-8.  Each byte that is none looks to them like U+001A, SUBSTITUTE, which is neither letter nor
@@ -135,15 +142,16 @@ static char *substitute(const char *text, size_t n) {
   return copy;
 }
 
-int pretokenizer_split(const pretokenizer *p, const char *text, size_t n, pretokenizer_word *word, void *ctx, error *err) {
+int pretokenizer_split(const pretokenizer *p, const char *text, size_t n, bool open, size_t *settled, pretokenizer_word *word, void *ctx, error *err) {
   char *copy = substitute(text, n);
-  struct split s = {p, text, copy ? copy : text, pcre2_match_data_create(1, NULL), pcre2_match_context_create(NULL), word, ctx, err};
+  struct split s = {p, text, copy ? copy : text, 0, pcre2_match_data_create(1, NULL), pcre2_match_context_create(NULL), word, ctx, err};
   if (!s.match || !s.limits) die("PCRE2: out of memory");
   // One step or a few for each character of a text is normal; so many are not.
   uint64_t steps = 1000000 + 64 * (uint64_t)n;
   pcre2_set_match_limit(s.limits, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
   pcre2_set_heap_limit(s.limits, 1u << 18);               // KiB
-  int bad = cut(&s, 0, 0, n);
+  int bad = cut(&s, 0, 0, open ? n - utf8_unfinished(text, n) : n, open);
+  *settled = s.settled;
   pcre2_match_data_free(s.match);
   pcre2_match_context_free(s.limits);
   free(copy);

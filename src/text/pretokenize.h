@@ -41,6 +41,15 @@ void pretokenizer_free(pretokenizer *p);                                 // NULL
 
 // Calls word for each word of the text.  Bytes that are no UTF-8 count as symbols.  Stops with -1 when word returns nonzero, or when
 // a pattern gives up (error set).  Any number of threads may split with one pretokenizer.
+//
+// A text can come in pieces.  open: it may go on after its n bytes; then only words that no continuation changes are given out, and
+// *settled is the end of the last one, where the next call begins.
+//
+// How it is known that nothing can change: PCRE2 says of a match whether it had to look at the end of the text (partial matching),
+// and the last pattern only ever cuts inside of pieces that the ones before it have cut off or are sure not to end earlier.  Beginning anew at
+// the end of a word gives what going on there gives, because a search that has found nothing up to some place finds the same from there.
+// A look-behind does not see what was given out, so a pattern may only use one to save steps: where it can be true anew at the
+// beginning of a word, the rest must not match.
 typedef int pretokenizer_word(void *ctx, const char *word, size_t n);
-int pretokenizer_split(const pretokenizer *p, const char *text, size_t n, pretokenizer_word *word, void *ctx, error *err);
+int pretokenizer_split(const pretokenizer *p, const char *text, size_t n, bool open, size_t *settled, pretokenizer_word *word, void *ctx, error *err);
 #endif

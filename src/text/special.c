@@ -38,25 +38,29 @@ void special_free(special_set *s) {
   vec_free(&s->token);
 }
 
-static int32_t longest_at(const special_set *s, const char *text, size_t n, bool parse_special) {
+// *cut: the text ended before the search did.
+static int32_t longest_at(const special_set *s, const char *text, size_t n, bool parse_special, bool *cut) {
   int32_t best = -1;
   uint32_t node = 0;
+  *cut = false;
   for (size_t i = 0; i < n; i++) {
-    if (!(node = child_of(s, node, (unsigned char)text[i]))) break;
+    if (!(node = child_of(s, node, (unsigned char)text[i]))) return best;
     int32_t id = s->token.at[node];
     if (id >= 0 && (parse_special || s->v->type[id] == TOKEN_USER_DEFINED)) best = id;
   }
+  *cut = true;
   return best;
 }
 
-bool special_next(const special_set *s, const char *text, size_t n, size_t from, bool parse_special, size_t *at, int32_t *id) {
+enum special_found special_next(const special_set *s, const char *text, size_t n, size_t from, bool parse_special, bool open, size_t *at, int32_t *id) {
   for (size_t i = from; i < n; i++) {
     if (!s->first[(unsigned char)text[i]]) continue;
-    int32_t found = longest_at(s, text + i, n - i, parse_special);
-    if (found < 0) continue;
+    bool cut;
+    int32_t found = longest_at(s, text + i, n - i, parse_special, &cut);
+    if (found < 0 && !(open && cut)) continue;
     *at = i;
     *id = found;
-    return true;
+    return open && cut ? SPECIAL_UNSURE : SPECIAL_FOUND;
   }
-  return false;
+  return SPECIAL_NONE;
 }

@@ -22,6 +22,8 @@ typedef struct special_set {
 
 void special_init(special_set *s, const vocab *v);
 void special_free(special_set *s);
-// The first special token at or after `from`: *at and *id, and true; or false.  Its length is that of its text.
-bool special_next(const special_set *s, const char *text, size_t n, size_t from, bool parse_special, size_t *at, int32_t *id);
+enum special_found { SPECIAL_NONE, SPECIAL_FOUND, SPECIAL_UNSURE };
+// The first special token at or after `from`: *at and *id; its length is that of its text.  open: the text may go on after its n bytes;
+// where one that begins at *at may be there, or a longer one than so far, the answer is SPECIAL_UNSURE.
+enum special_found special_next(const special_set *s, const char *text, size_t n, size_t from, bool parse_special, bool open, size_t *at, int32_t *id);
 #endif

@@ -6,6 +6,9 @@
 
 #define NOT_LOOKED_UP (-1)      // a character as it came: whether it is a token is asked at the end
 #define LITERAL (-2)            // a character that never merges
+#define JOINS_BAR 0x2581u       // what a space is among the tokens
+#define JOINS_NONE UINT32_MAX   // a symbol that never merges
+#define PART_BYTES_MAX ((size_t)1 << 28)   // offsets in a chain are 32-bit numbers
 
 // ---- Ranks from scores ----
 
@@ -37,6 +40,7 @@ void spm_init(spm *s, const vocab *v, bool space_prefix, arena *mem) {
     s->rank[order[i].id] = s->n_ranks - 1;
   }
   free(order);
+  joins_init(&s->joins, v, mem);
 }
 
 // ---- Encoding ----
@@ -103,17 +107,47 @@ static int put_symbol(const spm *s, const merger *m, uint32_t i, const char *tex
   return put_bytes(s, text + i, len, out, err);
 }
 
-int spm_encode(const spm *s, merger *m, const char *text, size_t n, token_list *out, error *err) {
-  size_t spaces = s->space_prefix ? 1 : 0, room, at = 0;
+// A part that nothing is merged across the ends of.
+static int encode_part(const spm *s, merger *m, word_cache *words, const char *text, size_t n, bool prefix, str *chain, token_list *out, error *err) {
+  word_entry *known = prefix ? NULL : word_cache_slot(words, text, n);
+  if (word_cache_get(known, text, n, out)) return 0;
+  if (n > PART_BYTES_MAX) return error_set(err, "%zu bytes of text that must be merged as a whole are too long (the limit is %zu)", n, PART_BYTES_MAX);
+  size_t spaces = prefix, at = 0, room, before = out->n;
   for (size_t i = 0; i < n; i++) spaces += text[i] == ' ';
   room = n + 2 * spaces + 1;
   merger_reserve(m, room);
-  char *chain = xmalloc(room);
-  size_t symbols = set_up(m, text, n, s->space_prefix, chain, &at);
-  struct chain c = {s, chain, (uint32_t)at};
+  if (chain->cap < room) { chain->cap = 2 * room; chain->at = xrealloc(chain->at, chain->cap); }
+  size_t symbols = set_up(m, text, n, prefix, chain->at, &at);
+  struct chain c = {s, chain->at, (uint32_t)at};
   merger_run(m, (uint32_t)at, symbols, s->n_ranks, find_pair, &c);
+  for (uint32_t i = 0; i < at; i = m->next[i])
+    if (put_symbol(s, m, i, chain->at, out, err)) return -1;
+  word_cache_put(known, text, n, out->at + before, out->n - before);
+  return 0;
+}
+
+int spm_encode(const spm *s, merger *m, word_cache *words, const char *text, size_t n, bool first, bool open, size_t *settled, token_list *out,
+               error *err) {
+  bool prefix = first && s->space_prefix;
+  str chain = {0};
+  size_t from = 0, length;
+  uint32_t left = JOINS_NONE;
   int bad = 0;
-  for (uint32_t i = 0; i < at && !bad; i = m->next[i]) bad = put_symbol(s, m, i, chain, out, err);
-  free(chain);
+  for (size_t i = 0; i < n && !bad; i += length) {
+    uint32_t symbol = joins_symbol(text + i, n - i, &length), right = symbol == ' ' ? JOINS_BAR : symbol;
+    // The symbol of a space; a bar that stands in the text never merges.
+    if (symbol == JOINS_BAR) right = JOINS_NONE;
+    if (i > from && (left == JOINS_NONE || right == JOINS_NONE || !joins_may(&s->joins, left, right))) {
+      bad = encode_part(s, m, words, text + from, i - from, prefix && !from, &chain, out, err);
+      from = i;
+    }
+    left = right;
+  }
+  if (!bad && !open && from < n) {
+    bad = encode_part(s, m, words, text + from, n - from, prefix && !from, &chain, out, err);
+    from = n;
+  }
+  *settled = from;
+  str_free(&chain);
   return bad;
 }

@@ -2,14 +2,16 @@
 // text are its characters, and of all neighbours whose joined text is a token the one with the best score joins first.
 // Characters that are no token in the end become their bytes, "<0xE2>" and so on.
 //
-// A text is not cut into words first: the whole text is one chain, which is why merge.h must cope with chains of any length.
+// A text is one chain in principle.  It is cut only where no token reaches across (joins.h), and merge.h copes with chains of any length.
 // A "▁" that stands in the text itself would come back as a space; it becomes its three bytes instead, which decode to it.
 //
 // Invariant: each id that is put out decodes to the bytes it stands for.  Look next: merge.h, decode.c.
 #ifndef WEFT_SPM_H
 #define WEFT_SPM_H
+#include "text/joins.h"
 #include "text/merge.h"
 #include "text/vocab.h"
+#include "text/word_cache.h"
 
 #define SPM_SPACE "\xE2\x96\x81"
 // Longer tokens cannot be reached by merging: looking a pair up then costs a bounded time.
@@ -22,9 +24,12 @@ typedef struct spm {
   uint32_t longest;             // bytes of the longest text that merging may make
   uint32_t *rank;               // [id] 0 for the best score; tokens of one score share a rank
   uint32_t n_ranks;
+  joins joins;
 } spm;
 
 void spm_init(spm *s, const vocab *v, bool space_prefix, arena *mem);   // v must live as long as s
 // Appends the tokens of a stretch of text between special tokens.  -1 where a byte has no token and the model no unknown token.
-int spm_encode(const spm *s, merger *m, const char *text, size_t n, token_list *out, error *err);
+// first: the stretch begins here.  open: it may go on; *settled bytes have been encoded.
+int spm_encode(const spm *s, merger *m, word_cache *words, const char *text, size_t n, bool first, bool open, size_t *settled, token_list *out,
+               error *err);
 #endif

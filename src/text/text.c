@@ -1,15 +1,13 @@
-// The tokenizer: how it is made, and encoding as a pipeline.  See text.h for the promises and for what the other files do.
+// The tokenizer: how it is made, and questions about it.  See text.h for the promises and for what the other files do.
 #define _GNU_SOURCE
 #include "text/text.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define KEY "tokenizer.ggml."
-#define TEXT_BYTES_MAX ((size_t)1 << 28)    // of one call: offsets in a chain are 32-bit numbers
 
 // ---- Making a tokenizer ----
 
@@ -68,7 +66,6 @@ static const char *find_obstacle(tokenizer *t, const vocab_desc *d, const char *
   return NULL;
 }
 
-static bool or_else(int said, bool usual) { return said >= 0 ? said == 1 : usual; }
 
 static int decide_additions(tokenizer *t, const vocab_desc *d, const struct algorithm *a, const char *source, error *err) {
   static const struct algorithm unknown = {0};
@@ -77,22 +74,12 @@ static int decide_additions(tokenizer *t, const vocab_desc *d, const struct algo
   unsigned flags = t->row ? t->row->flags : 0;
   if (t->v.n && d->add_bos == 1 && !bos) return error_set(err, "%s" KEY "add_bos_token is true, but " KEY "bos_token_id is absent", source);
   if (t->v.n && d->add_eos == 1 && !eos) return error_set(err, "%s" KEY "add_eos_token is true, but " KEY "eos_token_id is absent", source);
-  t->add_bos = bos && (flags & PRE_BOS_ALWAYS || or_else(d->add_bos, a->add_bos || flags & PRE_BOS));
-  t->add_eos = eos && or_else(d->add_eos, a->add_eos);
-  t->add_sep = t->v.kind == VOCAB_WORDPIECE && t->v.role[ROLE_sep] >= 0 && or_else(d->add_sep, a->add_sep);
-  t->space_prefix = (t->v.kind == VOCAB_SPM || t->v.kind == VOCAB_UNIGRAM) && or_else(d->add_space_prefix, a->space_prefix);
+  t->add_bos = bos && (flags & PRE_BOS_ALWAYS || flag_or(d->add_bos, a->add_bos || flags & PRE_BOS));
+  t->add_eos = eos && flag_or(d->add_eos, a->add_eos);
+  t->add_sep = t->v.kind == VOCAB_WORDPIECE && t->v.role[ROLE_sep] >= 0 && flag_or(d->add_sep, a->add_sep);
+  t->space_prefix = (t->v.kind == VOCAB_SPM || t->v.kind == VOCAB_UNIGRAM) && flag_or(d->add_space_prefix, a->space_prefix);
   return 0;
 }
-
-// The parts that encoding needs and decoding does not.
-struct encoder {
-  pthread_mutex_t lock;         // held while it is being made
-  atomic_bool ready;            // after which nothing changes
-  error err;                    // why it could not be made, or ""
-  special_set special;
-  pretokenizer *pre;
-  union { bpe bpe; spm spm; wordpiece wordpiece; unigram unigram; rwkv rwkv; plamo2 plamo2; };
-};
 
 static int make(tokenizer *t, const vocab_desc *d, error *err) {
   const char *source = d->source && d->source[0] ? arena_printf(t->mem, "%s: ", d->source) : "";
@@ -136,7 +123,7 @@ void tokenizer_free(tokenizer *t) {
 static int make_encoder(const tokenizer *t, struct encoder *e) {
   const vocab *v = &t->v;
   const vocab_desc *d = &t->desc;
-  bool lowercase = or_else(d->lowercase, true);
+  bool lowercase = flag_or(d->lowercase, true);
   special_init(&e->special, v);
   switch (v->kind) {
     case VOCAB_BPE: case VOCAB_CHARS:
@@ -144,9 +131,9 @@ static int make_encoder(const tokenizer *t, struct encoder *e) {
       return pretokenizer_new(t->row, &e->pre, &e->err);
     case VOCAB_SPM: spm_init(&e->spm, v, t->space_prefix, t->mem); return 0;
     case VOCAB_WORDPIECE:
-      return wordpiece_init(&e->wordpiece, v, lowercase, or_else(d->strip_accents, lowercase), t->mem, &e->err);
+      return wordpiece_init(&e->wordpiece, v, lowercase, flag_or(d->strip_accents, lowercase), t->mem, &e->err);
     case VOCAB_UNIGRAM:
-      return unigram_init(&e->unigram, v, &t->map, t->space_prefix, or_else(d->remove_extra_whitespaces, false), t->mem, &e->err);
+      return unigram_init(&e->unigram, v, &t->map, t->space_prefix, flag_or(d->remove_extra_whitespaces, false), t->mem, &e->err);
     case VOCAB_RWKV: return rwkv_init(&e->rwkv, v, t->mem, &e->err);
     case VOCAB_PLAMO2: return plamo2_init(&e->plamo2, v, t->mem, &e->err);
     case VOCAB_OTHER: break;
@@ -158,7 +145,7 @@ int tokenizer_can_encode(const tokenizer *t, error *err) {
   return t->cannot_encode ? error_set(err, "%s", t->cannot_encode) : 0;
 }
 
-static int get_encoder(const tokenizer *t, const struct encoder **out, error *err) {
+int tokenizer_encoder(const tokenizer *t, const struct encoder **out, error *err) {
   if (tokenizer_can_encode(t, err)) return -1;
   struct encoder *e = t->encoder;
   if (!atomic_load_explicit(&e->ready, memory_order_acquire)) {
@@ -171,110 +158,6 @@ static int get_encoder(const tokenizer *t, const struct encoder **out, error *er
   }
   *out = e;
   return e->err.text[0] ? error_set(err, "%s", e->err.text) : 0;
-}
-
-// ---- Encoding ----
-
-struct encoding { const tokenizer *t; const struct encoder *e; merger m; token_list out; error *err; };
-
-static int encode_word(void *ctx, const char *word, size_t n) {
-  struct encoding *x = ctx;
-  unsigned flags = x->t->row->flags;
-  if (flags & PRE_LINES && word[0] == '\n') {
-    int32_t id = bpe_whole(&x->e->bpe, word, n);
-    if (id >= 0) { vec_push(&x->out, id); return 0; }
-  }
-  if (flags & PRE_NO_SPACES) {
-    int len = utf8_next(word, n);
-    if (len > 0 && unicode_is_space(utf8_code_point(word, len))) return 0;
-  }
-  return bpe_encode(&x->e->bpe, &x->m, word, n, &x->out, x->err);
-}
-
-static void lowered(const char *text, size_t n, str *out) {
-  for (size_t i = 0; i < n;) {
-    int len = utf8_next(text + i, n - i);
-    if (len <= 0) { str_addc(out, text[i++]); continue; }
-    uint32_t small[2];
-    for (int k = 0, m = unicode_lower(utf8_code_point(text + i, len), small); k < m; k++) {
-      char bytes[4];
-      str_addn(out, bytes, (size_t)utf8_put(small[k], bytes));
-    }
-    i += (size_t)len;
-  }
-}
-
-static void barred(const char *text, size_t n, str *out) {
-  for (size_t i = 0, end; i < n; i = end + (end < n)) {
-    const char *space = memchr(text + i, ' ', n - i);
-    end = space ? (size_t)(space - text) : n;
-    str_addn(out, text + i, end - i);
-    if (space) str_add(out, SPM_SPACE);
-  }
-}
-
-static int encode_bpe(struct encoding *x, const char *text, size_t n) {
-  unsigned flags = x->t->row->flags;
-  str changed = {0};
-  bool change = true;
-  if (flags & PRE_NFC && unicode_may_change(UNICODE_NFC, text, n)) unicode_normalize(UNICODE_NFC, text, n, &changed);
-  else if (flags & PRE_BARS) barred(text, n, &changed);
-  else if (flags & PRE_NO_SPACES && or_else(x->t->desc.lowercase, false)) lowered(text, n, &changed);
-  else change = false;
-  int bad = pretokenizer_split(x->e->pre, change ? str_c(&changed) : text, change ? changed.n : n, encode_word, x, x->err);
-  str_free(&changed);
-  return bad;
-}
-
-// Text that holds no special token.
-static int encode_stretch(struct encoding *x, const char *text, size_t n) {
-  const struct encoder *e = x->e;
-  if (!n) return 0;
-  switch (x->t->v.kind) {
-    case VOCAB_BPE: case VOCAB_CHARS: return encode_bpe(x, text, n);
-    case VOCAB_SPM: return spm_encode(&e->spm, &x->m, text, n, &x->out, x->err);
-    case VOCAB_WORDPIECE: return wordpiece_encode(&e->wordpiece, text, n, &x->out, x->err);
-    case VOCAB_UNIGRAM: return unigram_encode(&e->unigram, text, n, &x->out, x->err);
-    case VOCAB_RWKV: return rwkv_encode(&e->rwkv, text, n, &x->out, x->err);
-    case VOCAB_PLAMO2: return plamo2_encode(&e->plamo2, text, n, &x->out, x->err);
-    case VOCAB_OTHER: break;
-  }
-  die("no encoder for vocabulary kind %d", (int)x->t->v.kind);
-}
-
-static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-static int encode(struct encoding *x, const char *text, size_t n, bool add_special, bool parse_special) {
-  const vocab *v = &x->t->v;
-  if (add_special && x->t->add_bos) vec_push(&x->out, v->role[ROLE_bos]);
-  size_t from = 0, at = 0;
-  int32_t id = -1;
-  while (special_next(&x->e->special, text, n, from, parse_special, &at, &id)) {
-    size_t end = at, after = at + v->token[id].n;
-    unsigned strip = v->strip ? v->strip[id] : 0;
-    while (strip & STRIP_LEFT && end > from && is_blank(text[end - 1])) end--;
-    while (strip & STRIP_RIGHT && after < n && is_blank(text[after])) after++;
-    if (encode_stretch(x, text + from, end - from)) return -1;
-    vec_push(&x->out, id);
-    from = after;
-  }
-  if (encode_stretch(x, text + from, n - from)) return -1;
-  if (add_special && x->t->add_sep) vec_push(&x->out, v->role[ROLE_sep]);
-  if (add_special && x->t->add_eos) vec_push(&x->out, v->role[ROLE_eos]);
-  return 0;
-}
-
-int tokenizer_encode(const tokenizer *t, const char *text, size_t n, bool add_special, bool parse_special,
-                     int32_t **ids, size_t *n_ids, error *err) {
-  struct encoding x = {.t = t, .err = err};
-  if (n > TEXT_BYTES_MAX) return error_set(err, "a text of %zu bytes is too long to encode at once (the limit is %zu)", n, TEXT_BYTES_MAX);
-  if (get_encoder(t, &x.e, err)) return -1;
-  int bad = encode(&x, text, n, add_special, parse_special);
-  merger_free(&x.m);
-  if (bad) { vec_free(&x.out); return -1; }
-  *ids = x.out.at ? x.out.at : xmalloc(sizeof **ids);
-  *n_ids = x.out.n;
-  return 0;
 }
 
 // ---- Questions ----

@@ -2,12 +2,13 @@
 //
 // A tokenizer is made from what a model file says (tokenizer.ggml.*): the tokens' texts, types and scores, the merges, and
 // the names of the algorithm ("model") and of the way text is cut into words first ("pre").  Encoding is a pipeline
-// (text.c): find special tokens -> cut the rest into words -> merge each word's symbols by rank -> bytes for what is left.
+// (encode.c): find special tokens -> cut the rest into words -> merge each word's symbols by rank -> bytes for what is left.
 //
 //   special.h      finds added tokens in a text, longest first
 //   pretokenize.h  the table of word patterns, one row per name, and the splitting with them
 //   bpe.h, spm.h   BPE by merge rank, on bytes or on characters; SentencePiece's BPE by score
 //   merge.h        what they share: repeated merging of the best neighbours, in near-linear time for words of any length
+//   joins.h, word_cache.h   where a text can be cut because nothing merges across; words that came before
 //   unigram.h, charsmap.h, plamo2.h   the best sum of scores, and SentencePiece's normalisation
 //   wordpiece.h, rwkv.h   the longest token that fits
 //   trie.h         what those share: the tokens that begin at a place
@@ -81,6 +82,17 @@ void tokenizer_free(tokenizer *t);                        // NULL is fine
 // in the input become those tokens (for templates, never for what users type).  *ids is for free(), also when *n_ids is 0.
 int tokenizer_encode(const tokenizer *t, const char *text, size_t n, bool add_special, bool parse_special,
                      int32_t **ids, size_t *n_ids, error *err);
+
+// The same for a text that comes in pieces, however it is cut: the ids of all calls together are those of the whole text at once.
+// An id comes as soon as nothing that may follow can change it.  So much of a text is held as that takes: usually a word, of some
+// vocabularies a line.  (There are texts that only their end decides, such as a letter repeated without end.)
+typedef struct text_encoder text_encoder;
+int text_encoder_new(const tokenizer *t, bool add_special, bool parse_special, text_encoder **out, error *err);   // t must outlive it
+void text_encoder_free(text_encoder *e);                               // NULL is fine
+// *ids are borrowed until the next call.  After an error there is nothing but that error to be had.
+int text_encoder_add(text_encoder *e, const char *text, size_t n, const int32_t **ids, size_t *n_ids, error *err);
+int text_encoder_end(text_encoder *e, const int32_t **ids, size_t *n_ids, error *err);   // the rest; then e is at the beginning of a text again
+
 // 0 if this tokenizer can encode text; -1 and the reason (naming key and value) if it cannot.
 int tokenizer_can_encode(const tokenizer *t, error *err);
 

@@ -1,6 +1,7 @@
 // Building tries: see trie.h.  The strings are sorted; a node is then a range of them that agree up to its depth, and its
 // children are the ranges into which the next byte parts it.
 #include "text/trie.h"
+#include "text/utf8.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,4 +65,18 @@ int trie_build(trie *t, trie_item *items, size_t n, arena *mem, error *err) {
   vec_free(&firsts);
   vec_free(&values);
   return 0;
+}
+
+size_t trie_uncrossed(const trie *t, const char *text, size_t n) {
+  size_t last = 0, reach = 0;                             // no string so far ends past reach
+  for (size_t at = 0; at < n;) {
+    if (reach <= at) last = at;
+    size_t end = at;
+    for (uint32_t node = 0; end < n && (node = trie_step(t, node, (unsigned char)text[end]));)
+      if (end++, t->value[node] >= 0 && end > reach) reach = end;
+    if (end == n) break;                                  // a longer one may come
+    int len = utf8_next(text + at, n - at);
+    at += len > 0 ? (size_t)len : 1;
+  }
+  return last;
 }

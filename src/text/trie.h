@@ -39,6 +39,9 @@ static inline uint32_t trie_step(const trie *t, uint32_t node, unsigned char byt
     if (t->label[from] == byte) return from;
   return 0;
 }
+// The last place in a text, at the beginning of a character, that no string of t reaches over, wherever it begins and however the
+// text goes on: where only whole strings and characters are put together, what is on one side cannot change the other.
+size_t trie_uncrossed(const trie *t, const char *text, size_t n);
 static inline uint32_t trie_walk(const trie *t, uint32_t node, const char *text, size_t n) {
   for (size_t i = 0; i < n; i++)
     if (!(node = trie_step(t, node, (unsigned char)text[i]))) return 0;

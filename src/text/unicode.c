@@ -78,6 +78,15 @@ bool unicode_may_change(enum unicode_form form, const char *text, size_t n) {
   return false;
 }
 
+size_t unicode_settled(enum unicode_form form, const char *text, size_t n) {
+  for (size_t i = n; i-- > 0;) {
+    if (((unsigned char)text[i] & 0xC0) == 0x80) continue;
+    int len = utf8_next(text + i, n - i);
+    if (len > 0 && inert(form, utf8_code_point(text + i, len))) return i;
+  }
+  return 0;
+}
+
 typedef VEC(int32_t) points;
 
 static int combining_class(int32_t cp) { return utf8proc_get_property(cp)->combining_class; }

@@ -16,6 +16,9 @@ enum unicode_form { UNICODE_NFC, UNICODE_NFD, UNICODE_NFKC, UNICODE_NFKD };
 bool unicode_may_change(enum unicode_form form, const char *text, size_t n);
 void unicode_normalize(enum unicode_form form, const char *text, size_t n, str *out);   // appends
 
+// Up to where a text can be normalised by itself, however it goes on: the beginning of its last character that changes nothing before it.
+size_t unicode_settled(enum unicode_form form, const char *text, size_t n);
+
 bool unicode_is_space(uint32_t cp);         // White_Space
 bool unicode_is_letter(uint32_t cp);        // L*
 bool unicode_is_number(uint32_t cp);        // N*

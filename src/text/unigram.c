@@ -35,49 +35,51 @@ int unigram_init(unigram *u, const vocab *v, const charsmap *map, bool space_pre
 
 // ---- Normalising ----
 
-struct normal { const unigram *u; str out; bool after_space, started; };
-
-static void put_space(struct normal *s) { str_add(&s->out, SPM_SPACE); }
-
 // A piece of the text as the map gives it.
-static void put_piece(struct normal *s, const char *text, size_t n) {
+static void put_piece(const unigram *u, unigram_state *s, const char *text, size_t n, str *out) {
   for (size_t i = 0; i < n;) {
     if (text[i] == ' ') {
-      if (!s->u->single_spaces) put_space(s);
+      if (!u->single_spaces) str_add(out, SPM_SPACE);
       s->after_space = true;
       i++;
       continue;
     }
-    if (s->u->single_spaces && s->after_space && s->started) put_space(s);
-    if (!s->started && s->u->single_spaces && s->u->space_prefix) put_space(s);
+    if (u->single_spaces && s->started ? s->after_space : u->single_spaces && u->space_prefix) str_add(out, SPM_SPACE);
     s->started = true, s->after_space = false;
     size_t end = i;
     while (end < n && text[end] != ' ') end++;
-    str_addn(&s->out, text + i, end - i);
+    str_addn(out, text + i, end - i);
     i = end;
   }
 }
 
 // Real maps make a character eleven times as long at most.  One that does more, from a file that wants to fill the memory, is refused.
-static int normalize(const unigram *u, const char *text, size_t n, str *out, error *err) {
-  struct normal s = {.u = u};
-  size_t replaced = 0, limit = 65536 + 32 * n;
-  if (u->space_prefix && !u->single_spaces && n) put_space(&s);
-  for (size_t i = 0; i < n;) {
+int unigram_normalize(const unigram *u, unigram_state *s, const char *text, size_t n, bool open, size_t *taken, str *out, error *err) {
+  size_t i = 0;
+  while (i < n) {
     text_view replacement;
-    size_t taken = charsmap_longest(&u->map, text + i, n - i, &replacement);
-    if (taken && (replaced += replacement.n) > limit) {
-      str_free(&s.out);
-      return error_set(err, "%stokenizer.ggml.precompiled_charsmap makes more than %zu bytes of a text of %zu", u->v->source, limit, n);
-    }
-    if (taken) { put_piece(&s, replacement.at, replacement.n); i += taken; continue; }
+    bool cut;
+    size_t length = charsmap_longest(&u->map, text + i, n - i, &replacement, &cut);
     int len = utf8_next(text + i, n - i);
-    if (len > 0) put_piece(&s, text + i, (size_t)len);
-    else if (u->bytes) put_piece(&s, text + i, 1);         // its byte token will stand for it
-    else put_piece(&s, "\xEF\xBF\xBD", 3);
+    if (open && (cut || len < 0)) break;
+    if (!s->taken && u->space_prefix && !u->single_spaces) str_add(out, SPM_SPACE);
+    if (length) {
+      s->replaced += replacement.n;
+      s->taken += length;
+      if (s->replaced > 65536 + 32 * s->taken)
+        return error_set(err, "%stokenizer.ggml.precompiled_charsmap makes more than %zu bytes of a text of %zu", u->v->source,
+                         65536 + 32 * s->taken, s->taken);
+      put_piece(u, s, replacement.at, replacement.n, out);
+      i += length;
+      continue;
+    }
+    if (len > 0) put_piece(u, s, text + i, (size_t)len, out);
+    else if (u->bytes) put_piece(u, s, text + i, 1, out);     // its byte token will stand for it
+    else put_piece(u, s, "\xEF\xBF\xBD", 3, out);
+    s->taken += len > 0 ? (size_t)len : 1;
     i += len > 0 ? (size_t)len : 1;
   }
-  *out = s.out;
+  *taken = i;
   return 0;
 }
 
@@ -88,9 +90,9 @@ enum { UNREACHED = -2, UNKNOWN_CHARACTER = -1 };
 
 struct search {
   const unigram *u;
+  unigram_state *state;
   const char *text;
   token_list *out;
-  bool last_unknown;            // of what went out
   VEC(struct place) best;       // [place - base]
   VEC(uint32_t) way;            // ends of tokens, backwards
   size_t base;
@@ -104,8 +106,8 @@ static int put_unknown(struct search *s, const char *text, size_t n, error *err)
   }
   if (u->unknown < 0)
     return vocab_no_token(u->v, text, n, err);
-  if (!s->last_unknown) vec_push(s->out, u->unknown);
-  s->last_unknown = true;
+  if (!s->state->last_unknown) vec_push(s->out, u->unknown);
+  s->state->last_unknown = true;
   return 0;
 }
 
@@ -115,7 +117,7 @@ static int settle(struct search *s, size_t place, error *err) {
   for (uint32_t p = (uint32_t)(place - s->base); p; p = s->best.at[p].from) vec_push(&s->way, p);
   for (size_t i = s->way.n; i-- > 0;) {
     struct place *p = &s->best.at[s->way.at[i]];
-    if (p->id >= 0) { vec_push(s->out, p->id); s->last_unknown = false; }
+    if (p->id >= 0) { vec_push(s->out, p->id); s->state->last_unknown = false; }
     else if (put_unknown(s, s->text + s->base + p->from, s->way.at[i] - p->from, err)) return -1;
   }
   s->base = place;
@@ -131,20 +133,20 @@ static void offer(struct search *s, size_t from, size_t to, int32_t id, double s
   if (p->id == UNREACHED || score > p->score) *p = (struct place){score, (uint32_t)(from - s->base), id};
 }
 
-int unigram_encode(const unigram *u, const char *raw, size_t n_raw, token_list *out, error *err) {
-  str normal;
-  if (normalize(u, raw, n_raw, &normal, err)) return -1;
-  struct search s = {.u = u, .text = str_c(&normal), .out = out};
-  size_t n = normal.n, reach = 0;                         // no token so far ends past reach
+int unigram_encode(const unigram *u, unigram_state *state, const char *normal, size_t n, bool open, size_t *settled, token_list *out, error *err) {
+  struct search s = {.u = u, .state = state, .text = normal, .out = out};
+  size_t reach = 0;                                       // no token so far ends past reach
   int bad = n >= UINT32_MAX ? error_set(err, "a text of %zu bytes after normalising is too long to encode at once", n) : 0;
   vec_push(&s.best, ((struct place){0, 0, UNREACHED}));
   for (size_t at = 0; at < n && !bad;) {
     if (at == reach && at > s.base && (bad = settle(&s, at, err))) break;
     int len = utf8_next(s.text + at, n - at);
+    if (open && len < 0) break;
     size_t next = at + (len > 0 ? (size_t)len : 1);
     bool whole = false;                                   // a token is just this character
     uint32_t node = 0;
-    for (size_t end = at; end < n && (node = trie_step(&u->tokens, node, (unsigned char)s.text[end]));) {
+    size_t end = at;
+    for (; end < n && (node = trie_step(&u->tokens, node, (unsigned char)s.text[end]));) {
       int32_t id = u->tokens.value[node];
       end++;
       if (id < 0) continue;
@@ -152,15 +154,16 @@ int unigram_encode(const unigram *u, const char *raw, size_t n_raw, token_list *
       if (end > reach) reach = end;
       offer(&s, at, end, id, score_of(u->v, id));
     }
+    if (end == n && open) reach = SIZE_MAX;               // a longer one may come
     if (!whole) {
       if (next > reach) reach = next;
       offer(&s, at, next, UNKNOWN_CHARACTER, u->unknown_score);
     }
     at = next;
   }
-  if (!bad && n > s.base) bad = settle(&s, n, err);
+  if (!bad && !open && n > s.base) bad = settle(&s, n, err);
+  *settled = s.base;
   vec_free(&s.best);
   vec_free(&s.way);
-  str_free(&normal);
   return bad;
 }

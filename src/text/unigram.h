@@ -26,8 +26,18 @@ typedef struct unigram {
   double unknown_score;
 } unigram;
 
+// A stretch of text under way.  {0}: at its beginning.
+typedef struct unigram_state {
+  bool after_space, started;    // normalising: spaces wait to be put out; something has been
+  bool last_unknown;            // encoding: the last token stands for characters that have none
+  size_t taken, replaced;       // bytes so far: of the text, and of what the map made
+} unigram_state;
+
 // v and the map's bytes must live as long as u.
 int unigram_init(unigram *u, const vocab *v, const charsmap *map, bool space_prefix, bool single_spaces, arena *mem, error *err);
-// Appends the tokens of a stretch of text between special tokens.  -1 where a character has no token and the model none for that.
-int unigram_encode(const unigram *u, const char *text, size_t n, token_list *out, error *err);
+// Appends what the next n bytes of a stretch of text between special tokens become.  open: it may go on; *taken bytes have been normalised.
+int unigram_normalize(const unigram *u, unigram_state *s, const char *text, size_t n, bool open, size_t *taken, str *out, error *err);
+// Appends the tokens of normalised text.  -1 where a character has no token and the model none for that.  open: the text may go on;
+// *settled bytes have been encoded.
+int unigram_encode(const unigram *u, unigram_state *s, const char *normal, size_t n, bool open, size_t *settled, token_list *out, error *err);
 #endif

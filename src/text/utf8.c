@@ -29,6 +29,12 @@ size_t utf8_valid_prefix(const char *p, size_t n) {
   return i;
 }
 
+size_t utf8_unfinished(const char *p, size_t n) {
+  for (size_t k = 1; k <= 3 && k <= n; k++)
+    if (((unsigned char)p[n - k] & 0xC0) != 0x80) return utf8_next(p + n - k, k) < 0 ? k : 0;
+  return 0;
+}
+
 uint32_t utf8_code_point(const char *p, int len) {
   const unsigned char *b = (const unsigned char *)p;
   switch (len) {

@@ -10,6 +10,7 @@
 // or -k if they are a good beginning that lacks k more bytes (k >= 1; fewer than n bytes were looked at).
 int utf8_next(const char *p, size_t n);
 size_t utf8_valid_prefix(const char *p, size_t n);         // length of the longest valid beginning; n: all of it is valid
+size_t utf8_unfinished(const char *p, size_t n);            // bytes at the end that begin a character and lack its rest: 0..3
 uint32_t utf8_code_point(const char *p, int len);          // of a valid character of len bytes
 int utf8_put(uint32_t cp, char out[4]);                    // writes cp <= 0x10FFFF as 1..4 bytes, returns how many
 

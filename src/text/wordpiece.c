@@ -121,10 +121,25 @@ static int put_ascii(const wordpiece *w, const char *raw, size_t n_raw, str *wor
 
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
+// The last place where a word ends whatever follows: before white space, a sign of ASCII or a Chinese character.  None of these changes
+// its place, or the one before it, when accents are taken off.
+static size_t last_end(const char *text, size_t n) {
+  for (size_t i = n; i-- > 1;) {
+    unsigned char c = (unsigned char)text[i];
+    if (c < 0x80 ? is_blank(text[i]) || stands_alone(c) : c >= 0xC0) {
+      int len = utf8_next(text + i, n - i);
+      if (c < 0x80 || (len > 0 && unicode_is_han(utf8_code_point(text + i, len)))) return i;
+    }
+  }
+  return 0;
+}
+
 // White space ends words and composes with nothing, so what stands between is cleaned by itself: most of it is ASCII.
-int wordpiece_encode(const wordpiece *w, const char *raw, size_t n, token_list *out, error *err) {
+int wordpiece_encode(const wordpiece *w, const char *raw, size_t n, bool open, size_t *settled, token_list *out, error *err) {
   struct piece p = {0};
   int bad = 0;
+  if (open) n = last_end(raw, n);
+  *settled = n;
   for (size_t i = 0, end; i < n && !bad; i = end + 1) {
     unsigned char high = 0;
     for (end = i; end < n && !is_blank(raw[end]); end++) high |= (unsigned char)raw[end];

@@ -1,0 +1,238 @@
+// Encoding as a pipeline: see text.h for the promises.
+//
+//     text -> special tokens and the stretches between them -> a stretch as the model wants it (normal form, bars for spaces) -> ids
+//
+// A text that comes in pieces goes through the same pipeline.  Each step is told whether its text may go on (open), does what no
+// continuation can change, and says how far that went.  What it left waits in two buffers, before and behind the second arrow, and
+// is tried again when at least as much has come in addition, so that time stays linear whatever has to wait.
+//
+// What a step may settle, kind by kind, is said where it is done: special_next; unicode_settled and unigram_normalize for the text;
+// pretokenizer_split (BPE), spm_encode, wordpiece_encode, unigram_encode, rwkv_encode and plamo2_encode for the ids.
+#include "text/text.h"
+#include "text/tokenizer.h"
+#include "text/unicode.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define CACHE_FROM 8192         // bytes of text from which on words are remembered
+
+struct text_encoder {
+  const tokenizer *t;
+  const struct encoder *e;
+  bool add_special, parse_special;
+  bool begun, failed;           // of this text: BOS is out; an error has been
+  merger m;
+  word_cache words;
+  token_list out;
+  error *err;
+  // What waits:
+  str text;                     // before special tokens are known
+  bool blanks_go;               // white space that comes next belongs to the special token before it
+  str stretch;                  // as the model wants it
+  size_t came;                  // bytes since the last try
+  bool inside;                  // some of the stretch has been encoded
+  unigram_state unigram;
+};
+
+// ---- From a stretch to ids ----
+
+static int encode_word(void *ctx, const char *word, size_t n) {
+  text_encoder *x = ctx;
+  unsigned flags = x->t->row->flags;
+  if (flags & PRE_LINES && word[0] == '\n') {
+    int32_t id = bpe_whole(&x->e->bpe, word, n);
+    if (id >= 0) { vec_push(&x->out, id); return 0; }
+  }
+  if (flags & PRE_NO_SPACES) {
+    int len = utf8_next(word, n);
+    if (len > 0 && unicode_is_space(utf8_code_point(word, len))) return 0;
+  }
+  return bpe_encode(&x->e->bpe, &x->m, &x->words, word, n, &x->out, x->err);
+}
+
+// Encodes the next text of a stretch, in the form that the model wants; *settled is the place up to which that was possible.
+static int encode_some(text_encoder *x, const char *text, size_t n, bool open, size_t *settled) {
+  const struct encoder *e = x->e;
+  bool first = !x->inside;
+  if (n > CACHE_FROM) word_cache_start(&x->words);
+  if (open) n -= utf8_unfinished(text, n);
+  switch (x->t->v.kind) {
+    case VOCAB_BPE: case VOCAB_CHARS: return pretokenizer_split(e->pre, text, n, open, settled, encode_word, x, x->err);
+    case VOCAB_SPM: return spm_encode(&e->spm, &x->m, &x->words, text, n, first, open, settled, &x->out, x->err);
+    case VOCAB_WORDPIECE: return wordpiece_encode(&e->wordpiece, text, n, open, settled, &x->out, x->err);
+    case VOCAB_UNIGRAM: return unigram_encode(&e->unigram, &x->unigram, text, n, open, settled, &x->out, x->err);
+    case VOCAB_RWKV: return rwkv_encode(&e->rwkv, text, n, open, settled, &x->out, x->err);
+    case VOCAB_PLAMO2: return plamo2_encode(&e->plamo2, text, n, first, open, settled, &x->out, x->err);
+    case VOCAB_OTHER: break;
+  }
+  die("no encoder for vocabulary kind %d", (int)x->t->v.kind);
+}
+
+// ---- From text to a stretch ----
+
+static void lowered(const char *text, size_t n, str *out) {
+  for (size_t i = 0; i < n;) {
+    int len = utf8_next(text + i, n - i);
+    if (len <= 0) { str_addc(out, text[i++]); continue; }
+    uint32_t small[2];
+    for (int k = 0, m = unicode_lower(utf8_code_point(text + i, len), small); k < m; k++) {
+      char bytes[4];
+      str_addn(out, bytes, (size_t)utf8_put(small[k], bytes));
+    }
+    i += (size_t)len;
+  }
+}
+
+static void barred(const char *text, size_t n, str *out) {
+  for (size_t i = 0, end; i < n; i = end + (end < n)) {
+    const char *space = memchr(text + i, ' ', n - i);
+    end = space ? (size_t)(space - text) : n;
+    str_addn(out, text + i, end - i);
+    if (space) str_add(out, SPM_SPACE);
+  }
+}
+
+static unsigned pre_flags(const text_encoder *x) { return x->t->row ? x->t->row->flags : 0; }
+static bool lowers(const text_encoder *x) { return pre_flags(x) & PRE_NO_SPACES && flag_or(x->t->desc.lowercase, false); }
+
+// Whether the model wants these bytes otherwise.
+static bool changes(const text_encoder *x, const char *text, size_t n) {
+  if (x->t->v.kind == VOCAB_UNIGRAM || pre_flags(x) & PRE_BARS || lowers(x)) return true;
+  return pre_flags(x) & PRE_NFC && unicode_may_change(UNICODE_NFC, text, n);
+}
+
+// Appends what the model wants to see of a text to x->stretch; *taken bytes of it went into that.
+static int change(text_encoder *x, const char *text, size_t n, bool open, size_t *taken) {
+  str *out = &x->stretch;
+  if (x->t->v.kind == VOCAB_UNIGRAM) return unigram_normalize(&x->e->unigram, &x->unigram, text, n, open, taken, out, x->err);
+  if (open && pre_flags(x) & PRE_NFC) n = unicode_settled(UNICODE_NFC, text, n);
+  else if (open && lowers(x)) n -= utf8_unfinished(text, n);
+  *taken = n;
+  if (!changes(x, text, n)) str_addn(out, text, n);
+  else if (pre_flags(x) & PRE_NFC) unicode_normalize(UNICODE_NFC, text, n, out);
+  else if (pre_flags(x) & PRE_BARS) barred(text, n, out);
+  else lowered(text, n, out);
+  return 0;
+}
+
+static void forget(str *s, size_t settled) {
+  if (settled) memmove(s->at, s->at + settled, s->n - settled);
+  s->n -= settled;
+}
+
+// The next text of a stretch that holds no special token; open: more of it may come.
+static int encode_stretch(text_encoder *x, const char *text, size_t n, bool open, size_t *taken) {
+  size_t settled;
+  *taken = n;
+  if (!open && !x->stretch.n && !x->inside && !changes(x, text, n)) return n ? encode_some(x, text, n, false, &settled) : 0;
+  if (change(x, text, n, open, taken)) return -1;
+  if (encode_some(x, str_c(&x->stretch), x->stretch.n, open, &settled)) return -1;
+  forget(&x->stretch, settled);
+  x->inside |= settled > 0;
+  if (!open) x->inside = false, x->unigram = (unigram_state){0};
+  return 0;
+}
+
+// ---- From the text to stretches ----
+
+static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+// Encodes as much of the text as can be; *taken bytes of it are done with.
+static int encode(text_encoder *x, const char *text, size_t n, bool open, size_t *taken) {
+  const vocab *v = &x->t->v;
+  size_t from = 0, at = 0, done;
+  int32_t id = -1;
+  if (!x->begun && x->add_special && x->t->add_bos) vec_push(&x->out, v->role[ROLE_bos]);
+  x->begun = true;
+  for (;;) {
+    while (x->blanks_go && from < n && is_blank(text[from])) from++;
+    if (from < n) x->blanks_go = false;
+    enum special_found found = special_next(&x->e->special, text, n, from, x->parse_special, open, &at, &id);
+    size_t end = found == SPECIAL_NONE ? n : at;
+    if (found != SPECIAL_FOUND) {
+      // White space before a special token may turn out to belong to it.
+      while (open && v->strip && end > from && is_blank(text[end - 1])) end--;
+      if (encode_stretch(x, text + from, end - from, open, &done)) return -1;
+      from += done;
+      break;
+    }
+    if (v->strip && v->strip[id] & STRIP_LEFT)
+      while (end > from && is_blank(text[end - 1])) end--;
+    if (encode_stretch(x, text + from, end - from, false, &done)) return -1;
+    vec_push(&x->out, id);
+    from = at + v->token[id].n;
+    x->blanks_go = v->strip && v->strip[id] & STRIP_RIGHT;
+  }
+  *taken = from;
+  if (open) return 0;
+  if (x->add_special && x->t->add_sep) vec_push(&x->out, v->role[ROLE_sep]);
+  if (x->add_special && x->t->add_eos) vec_push(&x->out, v->role[ROLE_eos]);
+  x->begun = x->blanks_go = false;
+  return 0;
+}
+
+// ---- At once ----
+
+static void let_go(text_encoder *x) {
+  merger_free(&x->m);
+  word_cache_free(&x->words);
+  str_free(&x->text);
+  str_free(&x->stretch);
+}
+
+int tokenizer_encode(const tokenizer *t, const char *text, size_t n, bool add_special, bool parse_special,
+                     int32_t **ids, size_t *n_ids, error *err) {
+  text_encoder x = {.t = t, .err = err, .add_special = add_special, .parse_special = parse_special};
+  if (tokenizer_encoder(t, &x.e, err)) return -1;
+  size_t taken;
+  int bad = encode(&x, text, n, false, &taken);
+  let_go(&x);
+  if (bad) { vec_free(&x.out); return -1; }
+  *ids = x.out.at ? x.out.at : xmalloc(sizeof **ids);
+  *n_ids = x.out.n;
+  return 0;
+}
+
+// ---- In pieces ----
+
+int text_encoder_new(const tokenizer *t, bool add_special, bool parse_special, text_encoder **out, error *err) {
+  const struct encoder *e;
+  if (tokenizer_encoder(t, &e, err)) return -1;
+  *out = xcalloc(1, sizeof **out);
+  **out = (text_encoder){.t = t, .e = e, .add_special = add_special, .parse_special = parse_special};
+  return 0;
+}
+
+void text_encoder_free(text_encoder *x) {
+  if (!x) return;
+  let_go(x);
+  vec_free(&x->out);
+  free(x);
+}
+
+static int next_ids(text_encoder *x, bool open, const int32_t **ids, size_t *n_ids, error *err) {
+  size_t taken;
+  if (x->failed) return error_set(err, "this text could not be encoded");
+  x->err = err;
+  x->failed = encode(x, str_c(&x->text), x->text.n, open, &taken);
+  if (x->failed) return -1;
+  forget(&x->text, taken);
+  x->came = 0;
+  *ids = x->out.at, *n_ids = x->out.n;
+  return 0;
+}
+
+int text_encoder_add(text_encoder *x, const char *text, size_t n, const int32_t **ids, size_t *n_ids, error *err) {
+  x->out.n = 0;
+  str_addn(&x->text, text, n);
+  x->came += n;
+  *ids = NULL, *n_ids = 0;
+  if (!x->failed && (!n || x->came < x->text.n - x->came + x->stretch.n)) return 0;
+  return next_ids(x, true, ids, n_ids, err);
+}
+
+int text_encoder_end(text_encoder *x, const int32_t **ids, size_t *n_ids, error *err) {
+  x->out.n = 0;
+  *ids = NULL, *n_ids = 0;
+  return next_ids(x, false, ids, n_ids, err);
+}

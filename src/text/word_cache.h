@@ -1,0 +1,34 @@
+// word_cache: the tokens of words that came before.  Texts repeat their words, and remembering costs less than merging.
+//
+// A table of fixed size, one word for each slot; the last one stays.  Long words and those of many tokens are not kept.
+// Invariant: what is found is what was put for exactly these bytes.  Look next: bpe.h, spm.h.
+#ifndef WEFT_WORD_CACHE_H
+#define WEFT_WORD_CACHE_H
+#include "text/vocab.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORD_CACHE_SLOTS = 1 << 13, WORD_CACHE_BYTES = 30, WORD_CACHE_IDS = 8 };
+typedef struct word_entry { uint8_t n, n_ids; char text[WORD_CACHE_BYTES]; int32_t id[WORD_CACHE_IDS]; } word_entry;
+typedef struct word_cache { word_entry *at; } word_cache;  // NULL: there is none, nothing is found
+
+static inline void word_cache_start(word_cache *c) { if (!c->at) c->at = xcalloc(WORD_CACHE_SLOTS, sizeof *c->at); }
+static inline void word_cache_free(word_cache *c) { free(c->at); }
+
+// The slot of a word, for the two below; NULL: such words are not kept.
+static inline word_entry *word_cache_slot(const word_cache *c, const char *word, size_t n) {
+  if (!c->at || !n || n > WORD_CACHE_BYTES) return NULL;
+  return &c->at[hash_bytes(word, n, 0) & (WORD_CACHE_SLOTS - 1)];
+}
+static inline bool word_cache_get(const word_entry *e, const char *word, size_t n, token_list *out) {
+  if (!e || e->n != n || memcmp(e->text, word, n)) return false;
+  for (size_t i = 0; i < e->n_ids; i++) vec_push(out, e->id[i]);
+  return true;
+}
+static inline void word_cache_put(word_entry *e, const char *word, size_t n, const int32_t *ids, size_t n_ids) {
+  if (!e || n_ids > WORD_CACHE_IDS) return;
+  e->n = (uint8_t)n, e->n_ids = (uint8_t)n_ids;
+  memcpy(e->text, word, n);
+  memcpy(e->id, ids, n_ids * sizeof *ids);
+}
+#endif
