@@ -107,7 +107,7 @@ static uop *special_axes(kernel *k, program *p) {
 static void optimise(kernel *k, const codegen_options *o) {
   if (o && o->opts) { for (int i = 0; i < o->n_opts; i++) kernel_apply(k, o->opts[i]); return; }
   if ((o && o->noopt) || env_int(ENV_NOOPT)) return;
-  kernel_split_on_constants(k);
+  kernel_apply(k, (opt){OPT_BLOCKS, 0, 0});
   heuristic(k);
 }
 
@@ -125,12 +125,14 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   optimise(&k, o);                                      check(g, k.ast, STAGE_KERNEL, "optimise");
   kernel_make_tiles(&k);                                check(g, k.ast, STAGE_KERNEL, "tiles");
   name_kernel(&k, p);
+  p->applied = memcpy(ARENA_ARRAY(p->mem, opt, k.n_applied + 1), k.applied, (size_t)k.n_applied * sizeof *k.applied);
+  p->n_applied = k.n_applied;
   dump("optimised", k.ast);
   uop *u = t->has_local ? special_axes(&k, p) : k.ast;  check(g, u, STAGE_OPTIMISED, "work-groups");
   u = expand_gates(g, u);                               check(g, u, STAGE_OPTIMISED, "gates");
   u = expand_unrolls(g, u);                             check(g, u, STAGE_OPTIMISED, "unroll");
   u = expand_lanes(g, u);                               check(g, u, STAGE_OPTIMISED, "lanes");
-  u = t->has_streams ? make_streams(g, u, p) : u;       check(g, u, STAGE_OPTIMISED, "streams");
+  u = t->has_streams ? make_streams(g, u, p, k.fold) : u;  check(g, u, STAGE_OPTIMISED, "streams");
   dump("expanded", u);
   u = decompose(g, u, t);                               check(g, u, STAGE_OPTIMISED, "decompose");
   p->tiles = uop_idx(g, 1);

@@ -9,8 +9,26 @@
 #include "graph/verify.h"
 
 const char *opt_name(enum opt_kind k) {
-  static const char *const names[] = {"UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP"};
+  static const char *const names[] = {"UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD"};
   return names[k];
+}
+
+void opts_print(str *out, const opt *opts, int n) {
+  for (int i = 0; i < n; i++) str_addf(out, "%s%s(%d, %d)", i ? " " : "", opt_name(opts[i].kind), opts[i].axis, opts[i].amount);
+}
+
+bool opts_parse(const char *text, opt *out, int most, int *n) {
+  for (*n = 0;; (*n)++) {
+    text += strspn(text, " ");
+    if (!*text) return true;
+    char name[16];
+    int axis, amount, used = 0, kind = 0;
+    if (*n == most || sscanf(text, "%15[A-Z](%6d, %6d)%n", name, &axis, &amount, &used) != 3 || !used) return false;
+    while (kind < OPT_COUNT && strcmp(name, opt_name((enum opt_kind)kind))) kind++;
+    if (kind == OPT_COUNT || axis < 0 || amount < 0) return false;
+    out[*n] = (opt){(enum opt_kind)kind, axis, amount};
+    text += used;
+  }
 }
 
 void kernel_init(kernel *k, graph *g, uop *ast, const target *t) {
@@ -188,7 +206,7 @@ static void change_kind(kernel *k, uop *r, enum axis_kind kind) {
 }
 
 static enum axis_kind kind_of(enum opt_kind o) {
-  static const enum axis_kind kinds[] = {AXIS_UPCAST, AXIS_UNROLL, AXIS_LANE, AXIS_LOCAL, AXIS_GROUP, AXIS_GROUP, AXIS_THREAD, AXIS_LOOP, AXIS_LANE, AXIS_LOOP};
+  static const enum axis_kind kinds[] = {AXIS_UPCAST, AXIS_UNROLL, AXIS_LANE, AXIS_LOCAL, AXIS_GROUP, AXIS_GROUP, AXIS_THREAD, AXIS_LOOP, AXIS_LANE, AXIS_LOOP, AXIS_LOOP, AXIS_LOOP, AXIS_LOOP};
   return kinds[o];
 }
 
@@ -243,12 +261,35 @@ static bool lanes_meet(const kernel *k, const uop *r) {
   return meet;
 }
 
+static bool separate_number(kernel *k, int number) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  uop *reduce = NULL;
+  for (size_t i = 0; i < l.n && !reduce; i++) if (l.at[i]->op == OP_REDUCE && !number--) reduce = l.at[i];
+  arena_free(a);
+  return reduce && kernel_separate(k, reduce);
+}
+
+static bool split_blocks(kernel *k) {
+  uop *before = k->ast;
+  kernel_split_on_constants(k);
+  if (k->ast != before) k->applied[k->n_applied++] = (opt){OPT_BLOCKS, 0, 0};
+  return k->ast != before;
+}
+
 static bool try_opt(kernel *k, opt o) {
   axes x;
+  if (k->n_applied == (int)COUNT(k->applied)) return false;
   kernel_axes(k, &x);
-  if (o.kind == OPT_SWAP) return k->n_applied < (int)COUNT(k->applied) && apply_swap(k, &x, o);
-  if (o.kind == OPT_TC) return k->n_applied < (int)COUNT(k->applied) && apply_tc(k, &x, o);
-  if (o.axis < 0 || o.axis >= x.n || k->n_applied == (int)COUNT(k->applied)) return false;
+  switch (o.kind) {
+  case OPT_SWAP: return apply_swap(k, &x, o);
+  case OPT_TC: return apply_tc(k, &x, o);
+  case OPT_BLOCKS: return split_blocks(k);
+  case OPT_SEPARATE: return separate_number(k, o.axis);
+  case OPT_FOLD: if (!k->fold) k->applied[k->n_applied++] = o; return k->fold = true;
+  default: break;
+  }
+  if (o.axis < 0 || o.axis >= x.n) return false;
   uop *r = x.at[o.axis], *end = r->src[0];
   bool reduces = o.axis >= x.n_out;
   if (r->b != AXIS_LOOP && r->b != AXIS_REDUCE) return false;                // decided already
@@ -277,7 +318,9 @@ bool kernel_separate(kernel *k, uop *reduce) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
   bool shared = false;
-  for (size_t i = 0; i < l.n; i++)
+  int number = 0;
+  for (size_t i = 0; i < l.n && l.at[i] != reduce; i++) number += l.at[i]->op == OP_REDUCE;
+  for (size_t i = 0; i < l.n && k->n_applied < (int)COUNT(k->applied); i++)
     for (size_t j = (size_t)uop_first_range(l.at[i]); l.at[i] != reduce && l.at[i]->op == OP_REDUCE && j < l.at[i]->nsrc; j++)
       for (size_t m = values; m < reduce->nsrc; m++) shared |= l.at[i]->src[j] == reduce->src[m];
   arena_free(a);
@@ -292,6 +335,7 @@ bool kernel_separate(kernel *k, uop *reduce) {
   map_put(&whole, reduce, uop_new(k->g, OP_REDUCE, (enum dtype)reduce->dt, reduce->lanes, src, reduce->nsrc, (uarg){reduce->a, reduce->b, NULL, 0}));
   k->ast = simplify(k->g, uop_substitute(k->g, k->ast, &whole));
   map_free(&ranges); map_free(&whole);
+  k->applied[k->n_applied++] = (opt){OPT_SEPARATE, number, 0};
   return true;
 }
 

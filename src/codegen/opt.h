@@ -1,15 +1,18 @@
 // OptOps: transformations of a kernel's ranges. All but a few are one substitution r -> r' * amount + new.
 #ifndef WEFT_OPT_H
 #define WEFT_OPT_H
+#include "base/str.h"
 #include "codegen/program.h"
 #include "graph/symbolic.h"
 
-enum opt_kind { OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_THREAD, OPT_LOOP, OPT_TC, OPT_SWAP, OPT_COUNT };
+enum opt_kind { OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_THREAD, OPT_LOOP, OPT_TC, OPT_SWAP, OPT_BLOCKS, OPT_SEPARATE, OPT_FOLD, OPT_COUNT };
 
 // axis: index into kernel_axes at the time when the opt is applied. amount 0: the whole axis. TC: axis is the output axis that is laid
 // in lanes, amount the reduced axis of which the dot-product instruction adds up four neighbours. SWAP: axis and amount, two output axes, change places
 // in the loop order. THREAD (whole axis): its steps are tiles that threads share, whatever the reductions inside. There is no PADTO of its own:
-// an amount that does not divide a size pads it.
+// an amount that does not divide a size pads it. BLOCKS: kernel_split_on_constants. SEPARATE: kernel_separate of REDUCE number `axis` in
+// topological order. FOLD: streams are laid out as if copies of rows and blocks were iterations of their loops (stream.c). With these three a list says all that was
+// done to a kernel, so that the heuristic's own list, applied again, gives its kernel again.
 typedef struct opt { enum opt_kind kind; int axis, amount; } opt;
 
 typedef struct kernel {
@@ -19,6 +22,7 @@ typedef struct kernel {
   int64_t next_range;
   opt applied[32];
   int n_applied;
+  bool fold;                 // FOLD was applied
 } kernel;
 
 enum { MAX_AXES = 48 };
@@ -31,6 +35,8 @@ void kernel_axes(const kernel *k, axes *out);
 bool kernel_apply(kernel *k, opt o);
 void kernel_split_on_constants(kernel *k);        // ranges under div and mod by constants are split there: block structure reappears
 const char *opt_name(enum opt_kind k);
+void opts_print(str *out, const opt *opts, int n);                             // "BLOCKS(0, 0) TC(0, 1) UNROLL(8, 0)"
+bool opts_parse(const char *text, opt *out, int most, int *n);                 // the inverse; false: no such list
 
 // Gives a REDUCE ranges of its own where it shares them with another one (a loop less to share, a freedom more). True if it did.
 bool kernel_separate(kernel *k, uop *reduce);

@@ -49,6 +49,8 @@ typedef struct program {
   uop *bytes, *flops;                              // moved and done by one launch, IDX expressions over vars: estimates, for tables (cost.h)
   program_stream streams[8];
   int n_streams;
+  const struct opt *applied;                       // the OptOps (opt.h) that made these loops
+  int n_applied;
   graph *graph;                                    // owns the nodes; freed with program_free
   arena *mem;                                      // that of the graph: owns the arrays
 } program;

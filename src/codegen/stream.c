@@ -26,12 +26,13 @@ typedef struct item {
   int64_t at, bytes;                                    // place and size in an iteration's share
   int lanes, repeat;                                    // elements in the stream; each goes to `repeat` neighbouring lanes
   unsigned loops;                                       // the loops that it depends on
+  int like, copy[MAX_DEPTH];                            // folded: 1 + the item whose place it shares, `copy` iterations further in each loop
 } item;
 
 typedef struct plan {
   graph *g;
   uop *param, *loop[MAX_DEPTH];                         // RANGEs or parts of one; before them, what chooses among matrices
-  int64_t size[MAX_DEPTH];
+  int64_t size[MAX_DEPTH], folded[MAX_DEPTH];           // iterations; how many copies became iterations (1: none)
   int n_loops;
   VEC(item) items;
   map index;                                            // LOAD -> 1 + item
@@ -121,6 +122,58 @@ static bool describe(plan *p, uop *load, item *it) {
   return true;
 }
 
+// --- folding --------------------------------------------------------------------------------------------------------
+//
+// Rows computed side by side and blocks unrolled are copies of the loads, a step of s apart where the loop that they were cut from has steps of
+// n s. Folded, n copies are n iterations of that loop, and the layout is the one that the kernel would have without them: two kernels that differ in such
+// cuts alone then read one stream.
+
+static bool same_item(const plan *p, const item *a, const item *b, int64_t step) {
+  return a->base + step == b->base && a->loops == b->loops && a->lanes == b->lanes && a->repeat == b->repeat && a->bytes == b->bytes && a->load->dt == b->load->dt &&
+         !memcmp(a->stride, b->stride, (size_t)p->n_loops * sizeof *a->stride) && !memcmp(a->lane, b->lane, (size_t)a->lanes * sizeof *a->lane);
+}
+
+static item *copy_of(plan *p, const item *it, int64_t step) {
+  for (size_t i = 0; i < p->items.n; i++) {
+    item *other = &p->items.at[i];
+    if (!other->like && same_item(p, it, other, step)) return other;
+  }
+  return NULL;
+}
+
+static bool fold_loop(plan *p, int loop, int n) {
+  size_t live = 0, in_groups = 0;
+  item **group = xcalloc(p->items.n * (size_t)n, sizeof *group);
+  for (size_t i = 0; i < p->items.n; i++) {
+    item *it = &p->items.at[i];
+    if (it->like || !(it->loops >> loop & 1)) continue;
+    live++;
+    int64_t step = it->stride[loop] / n;
+    if (it->stride[loop] % n || step <= 0 || copy_of(p, it, -step)) continue;
+    int k = 1;
+    group[i * (size_t)n] = it;
+    while (k < n && (group[i * (size_t)n + (size_t)k] = copy_of(p, it, k * step))) k++;
+    if (k == n) in_groups += (size_t)n;
+  }
+  bool ok = live && in_groups == live;
+  for (size_t i = 0; ok && i < p->items.n; i++)
+    for (int k = 1; group[i * (size_t)n] && k < n; k++) {
+      item *other = group[i * (size_t)n + (size_t)k];
+      other->like = (int)i + 1;
+      other->copy[loop] = k;
+    }
+  for (size_t i = 0; ok && i < p->items.n; i++) if (p->items.at[i].loops >> loop & 1) p->items.at[i].stride[loop] /= n;
+  if (ok) { p->folded[loop] *= n; p->size[loop] *= n; }
+  free(group);
+  return ok;
+}
+
+static void fold_copies(plan *p) {
+  enum { MOST = 16 };
+  for (int loop = 0; loop < p->n_loops; loop++)
+    for (int n = MOST; n > 1; n--) if (fold_loop(p, loop, n)) break;
+}
+
 // --- order ----------------------------------------------------------------------------------------------------------
 
 // The smallest address of this weight below u.
@@ -143,6 +196,7 @@ static void place(order *o, uop *u) {
   uintptr_t i = (uintptr_t)map_ptr(&o->p->index, u);
   if (i) {
     item *it = &o->p->items.at[i - 1];
+    if (it->like) return;
     it->at = o->share[it->loops];
     o->share[it->loops] += it->bytes;
     return;
@@ -199,14 +253,14 @@ static int merge_loops(plan *p, unsigned set, int64_t *size) {
     bool join = n > 0;
     for (size_t k = 0; join && k < p->items.n; k++) {
       item *it = &p->items.at[k];
-      if (it->loops == set) join = it->stride[of[n - 1]] == it->stride[i] * p->size[i];
+      if (it->loops == set && !it->like) join = it->stride[of[n - 1]] == it->stride[i] * p->size[i];
     }
     if (join) { size[n - 1] *= p->size[i]; of[n - 1] = i; }
     else { of[n] = i; size[n++] = p->size[i]; }
   }
   for (size_t k = 0; k < p->items.n; k++) {
     item *it = &p->items.at[k];
-    if (it->loops != set) continue;
+    if (it->loops != set || it->like) continue;
     int64_t s[MAX_DEPTH];
     for (int i = 0; i < n; i++) s[i] = it->stride[of[i]];
     memcpy(it->stride, s, (size_t)n * sizeof *s);
@@ -223,13 +277,13 @@ static void fill_set(plan *p, program *prog, program_stream *out, unsigned set, 
   for (int i = 0; i < n; i++) ranges[i] = uop_range(g, uop_idx(g, size[i]), i, i ? AXIS_LOOP : AXIS_GLOBAL);
   map done = {0};
   for (size_t first = 0; first < p->items.n; first++) {       // one filling kernel for all items with equally many evenly spaced units
-    if (p->items.at[first].loops != set || map_has(&done, &p->items.at[first])) continue;
+    if (p->items.at[first].loops != set || p->items.at[first].like || map_has(&done, &p->items.at[first])) continue;
     VEC(uop *) stores = {0};
     int64_t units = 0;
     uop *lane = NULL;
     for (size_t k = first; k < p->items.n; k++) {
       item *it = &p->items.at[k];
-      if (it->loops != set || map_has(&done, it)) continue;
+      if (it->loops != set || it->like || map_has(&done, it)) continue;
       int esize = dtype_size((enum dtype)it->load->dt);
       int64_t unit = unit_of(it, esize, raw_unit), count = it->bytes / unit, step = count > 1 ? it->lane[unit / esize] : 0;
       bool even = true;
@@ -329,11 +383,17 @@ static uop *replace_loads(plan *p, uop *ast, const int64_t *start, const int64_t
   map m = {0};
   uop *stream = uop_new(g, OP_PARAM, DT_U8, 1, NULL, 0, (uarg){p->param->a, bytes, "stream", 6});
   for (size_t i = 0; i < p->items.n; i++) {
-    item *it = &p->items.at[i];
+    item *it = &p->items.at[i], *of = it;
+    int64_t copy[MAX_DEPTH];
+    for (int k = 0; k < p->n_loops; k++) copy[k] = it->copy[k];
+    while (of->like) {                                                      // a copy of a copy
+      of = &p->items.at[of->like - 1];
+      for (int k = 0; k < p->n_loops; k++) copy[k] += of->copy[k];
+    }
     uop *at = uop_idx(g, 0);
     for (int k = 0; k < p->n_loops; k++)
-      if (it->loops >> k & 1) at = idx_add(g, idx_mul(g, at, uop_idx(g, p->size[k])), p->loop[k]);
-    at = idx_add(g, idx_mul(g, at, uop_idx(g, share[it->loops])), uop_idx(g, start[it->loops] + it->at));
+      if (it->loops >> k & 1) at = idx_add(g, idx_mul(g, at, uop_idx(g, p->size[k])), idx_add(g, idx_mul(g, p->loop[k], uop_idx(g, p->folded[k])), uop_idx(g, copy[k])));
+    at = idx_add(g, idx_mul(g, at, uop_idx(g, share[it->loops])), uop_idx(g, start[it->loops] + of->at));
     uop *load = uop_load(g, uop_index(g, stream, at), (enum dtype)it->load->dt, it->lanes);
     map_put(&m, it->load, it->repeat > 1 ? repeated(g, load, it->repeat) : load);
   }
@@ -360,8 +420,9 @@ static bool one_run(plan *p) {
   return one;
 }
 
-static uop *stream_weight(graph *g, uop *ast, program *prog, uop *param) {
+static uop *stream_weight(graph *g, uop *ast, program *prog, uop *param, bool fold) {
   plan p = {.g = g, .param = param};
+  for (int i = 0; i < MAX_DEPTH; i++) p.folded[i] = 1;
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &ast, 1);
   find_loops(&p, &l, ast);
@@ -369,6 +430,7 @@ static uop *stream_weight(graph *g, uop *ast, program *prog, uop *param) {
   bool scattered = false, known = find_items(&p, &l, &scattered) && prog->n_streams < (int)COUNT(prog->streams);
   if (known && raw >= LARGE) scattered |= !one_run(&p);
   if (known && !scattered && raw >= LARGE) prog->streams[prog->n_streams++] = (program_stream){.param = (int)param->a, .bytes = raw};     // as it lies
+  if (known && scattered && fold) fold_copies(&p);
   if (known && scattered) {
     int64_t *share = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH), *start = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH), bytes = 0;
     order o = {.p = &p, .share = share};
@@ -395,14 +457,14 @@ static uop *stream_weight(graph *g, uop *ast, program *prog, uop *param) {
   return ast;
 }
 
-uop *make_streams(graph *g, uop *ast, program *p) {
+uop *make_streams(graph *g, uop *ast, program *p, bool fold) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &ast, 1);
   VEC(uop *) weights = {0};
   for (size_t i = 0; i < l.n; i++)
     if (l.at[i]->op == OP_PARAM && l.at[i]->s && !strcmp(l.at[i]->s, "weight")) vec_push(&weights, l.at[i]);
   arena_free(a);
-  for (size_t i = 0; i < weights.n; i++) ast = stream_weight(g, ast, p, weights.at[i]);
+  for (size_t i = 0; i < weights.n; i++) ast = stream_weight(g, ast, p, weights.at[i], fold);
   vec_free(&weights);
   return ast;
 }

@@ -42,7 +42,7 @@ static int show_llvm(device *d, const program *p, str *source, str *assembly, er
   const cpu *c = d->state;
   bytes object = {0};
   int r = c->r->render(p, &c->o, source, err);
-  if (!r) r = llvm_compile(str_c(source), c->t.cpu, c->t.features, &object, assembly, err);
+  if (!r && assembly) r = llvm_compile(str_c(source), c->t.cpu, c->t.features, &object, assembly, err);
   bytes_free(&object);
   return r;
 }

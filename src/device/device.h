@@ -27,7 +27,7 @@ struct device {
   struct team *team;
   struct cache *cache;       // NULL: kernels of this device are not cached
   int (*compile)(device *d, device_kernel *k, error *err);       // k->p is there; thread-safe
-  int (*show)(device *d, const program *p, str *source, str *assembly, error *err);      // the texts that compile goes through; NULL: there are none
+  int (*show)(device *d, const program *p, str *source, str *assembly, error *err);      // the texts that compile goes through (assembly may be NULL); NULL: there are none
   void *state;               // the device's own
 };
 

@@ -11,46 +11,27 @@
 #include "base/env.h"
 #include "device/cache.h"
 #include "device/memory.h"
+#include "device/plan_impl.h"
 #include "device/ref.h"
 #include "device/team.h"
+#include "device/tuning.h"
 
-enum { MAX_VARS = 8, N_EXPRS = 3 /* in front of the variables in a cache entry */ };
-
-typedef struct part { _Alignas(64) _Atomic int next; } part;      // pieces of a thread's last quarter that are taken
-
-typedef struct step {
-  const device_kernel *k;
-  unsigned char **bufs;
-  part *parts;               // per thread
-  int64_t vars[MAX_VARS], tiles;
-  int level;
-  char role[64];
-} step;
-
-typedef struct own_stream { void *at; uint64_t bytes; } own_stream;
-
-struct plan {
-  device *d;
-  graph *g;
-  arena *mem;
-  device_kernel *kernels;
-  step *steps;
-  part *parts;
-  code_image *code;
-  void *arena_at;
-  double *marks;             // of a timed run: the times that thread i noted, from marks + i * n_marks on; NULL until there is one
-  size_t n_marks;
-  double began;              // the last timed run
-  VEC(own_stream) streams;   // those that nobody else keeps
-  plan_stats stats;
-};
+enum { N_EXPRS = 3 /* in front of the variables in a cache entry */ };
 
 // --- cache entries: "name\n", IR text of SINK(tiles, bytes, flops, vars...), NUL; for each stream "param bytes fills\n" and each of its fills, NUL;
 // an empty line; packed code ----------------------------------------------------------------------------------------------
 
-static void cache_key(const device *d, uop *ast, bool filling, str *key) {
-  str_addf(key, "%s%s%s MV=%d,%d,%d NOOPT=%d\n", filling ? "filling " : "", d->target.has_streams ? "" : "no streams ", d->key, env_int(ENV_MV_THREADS_PER_ROW), env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT));
+static void key_text(const device *d, uop *ast, const char *what, str *key) {
+  str_addf(key, "%s%s%s MV=%d,%d,%d NOOPT=%d\n", what, d->target.has_streams ? "" : "no streams ", d->key, env_int(ENV_MV_THREADS_PER_ROW), env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT));
   uop_print(key, &ast, 1);
+}
+
+void plan_key(const device *d, uop *ast, str *key) { key_text(d, ast, "", key); }
+
+// opts: those of a tuning; NULL: the heuristic's.
+static void cache_key(const device *d, uop *ast, bool filling, const char *opts, str *key) {
+  key_text(d, ast, filling ? "filling " : "", key);
+  if (opts) str_addf(key, "opts %s\n", opts);
 }
 
 static void pack_entry(const device_kernel *k, str *out) {
@@ -68,6 +49,21 @@ static void pack_entry(const device_kernel *k, str *out) {
   }
   str_addc(out, '\n');
   str_addn(out, k->packed.at, k->packed.n);
+}
+
+static void put_entry(device *d, const str *key, const device_kernel *k) {
+  str value = {0};
+  pack_entry(k, &value);
+  cache_put(d->cache, key->at, key->n, value.at, value.n);
+  str_free(&value);
+}
+
+void plan_remember(device *d, uop *ast, const char *opts, const device_kernel *k) {
+  str key = {0};
+  if (!d->cache || !k->packed.n) return;
+  cache_key(d, ast, false, opts, &key);
+  put_entry(d, &key, k);
+  str_free(&key);
 }
 
 // Reads the streams of an entry; NULL if they are damaged, otherwise what follows them.
@@ -115,12 +111,31 @@ static bool unpack_entry(const bytes *b, device_kernel *k) {
 
 // --- building -------------------------------------------------------------------------------------------------------
 
-typedef struct job { uop *ast; device_kernel *k; error err; bool failed; } job;
+typedef struct job { uop *ast; device_kernel *k; error err; bool failed, tuned; tuning t; } job;
 typedef struct jobs { device *d; graph *g; job *at; int n, next, done; bool filling; const plan_options *o; } jobs;
 
+bool plan_same_layouts(const program *a, const program *b) {
+  bool same = a->n_streams == b->n_streams;
+  for (int i = 0; same && i < a->n_streams; i++) same = a->streams[i].param == b->streams[i].param && plan_layout(&a->streams[i]) == plan_layout(&b->streams[i]);
+  return same;
+}
+
+// What a tuning makes of the kernel; NULL where it must not be used: somebody may have written it into the cache.
+static program *tuned_program(const jobs *j, const job *one) {
+  if (!search_allows(j->g, one->ast, &j->d->target, one->t.opts, one->t.n, NULL)) return NULL;
+  program *p = codegen(j->g, one->ast, &j->d->target, &(codegen_options){.opts = one->t.opts, .n_opts = one->t.n});
+  if (!p->n_streams) return p;
+  program *its = codegen(j->g, one->ast, &j->d->target, NULL);
+  bool same = plan_same_layouts(p, its);
+  program_free(its);
+  if (!same) { program_free(p); p = NULL; }
+  return p;
+}
+
 static void compile_one(jobs *j, job *one) {
-  bool noopt = j->d->target.keeps_math;
-  one->k->p = j->filling ? codegen_filling(j->g, one->ast, &j->d->target) : codegen(j->g, one->ast, &j->d->target, &(codegen_options){.noopt = noopt});
+  codegen_options o = {.noopt = j->d->target.keeps_math};
+  if (j->filling) one->k->p = codegen_filling(j->g, one->ast, &j->d->target);
+  else if (!one->tuned || !(one->k->p = tuned_program(j, one))) one->k->p = codegen(j->g, one->ast, &j->d->target, &o);
   if (one->k->p->n_vars > MAX_VARS) die("a kernel with more than %d variables", MAX_VARS);
   one->failed = j->d->compile(j->d, one->k, &one->err) != 0;
 }
@@ -141,12 +156,17 @@ static int compile_all(device *d, graph *g, uop **asts, device_kernel *kernels, 
   double start = now_s();
   for (int i = 0; i < n; i++) {
     bytes hit = {0};
+    tuning t = {0};
+    bool tuned = !filling && tuning_get(d, asts[i], &t) && t.better;
     if (d->cache) {
-      cache_key(d, asts[i], filling, &keys[i]);
+      str opts = {0};
+      if (tuned) opts_print(&opts, t.opts, t.n);
+      cache_key(d, asts[i], filling, tuned ? str_c(&opts) : NULL, &keys[i]);
+      str_free(&opts);
       if (debug_level() < 4 && cache_get(d->cache, keys[i].at, keys[i].n, &hit) && unpack_entry(&hit, &kernels[i])) { bytes_free(&hit); continue; }
       bytes_free(&hit);
     }
-    j.at[j.n++] = (job){.ast = asts[i], .k = &kernels[i]};
+    j.at[j.n++] = (job){.ast = asts[i], .k = &kernels[i], .tuned = tuned, .t = t};
   }
   if (j.n) team_run(d->team, compile_some, &j);
   int r = 0;
@@ -154,10 +174,7 @@ static int compile_all(device *d, graph *g, uop **asts, device_kernel *kernels, 
     if (j.at[i].failed) r = error_set(err, "kernel %s: %s", j.at[i].k->p->name, j.at[i].err.text);
     size_t index = (size_t)(j.at[i].k - kernels);
     if (r || !d->cache || !j.at[i].k->packed.n) continue;
-    str value = {0};
-    pack_entry(j.at[i].k, &value);
-    cache_put(d->cache, keys[index].at, keys[index].n, value.at, value.n);
-    str_free(&value);
+    put_entry(d, &keys[index], j.at[i].k);
   }
   if (j.n && d->cache) cache_flush(d->cache);
   stats->compiled += j.n;
@@ -169,7 +186,7 @@ static int compile_all(device *d, graph *g, uop **asts, device_kernel *kernels, 
 }
 
 // One mapping for the code of all kernels.
-static int map_code(device_kernel *kernels, int n, code_image **out, error *err) {
+int plan_map_code(device_kernel *kernels, int n, code_image **out, error *err) {
   code_blob *blobs = xcalloc((size_t)n + 1, sizeof *blobs);
   const code_blob **list = xcalloc((size_t)n + 1, sizeof *list);
   int r = 0, any = 0;
@@ -194,7 +211,7 @@ static int map_code(device_kernel *kernels, int n, code_image **out, error *err)
   return r;
 }
 
-static void free_kernels(device_kernel *kernels, int n) {
+void plan_free_kernels(device_kernel *kernels, int n) {
   for (int i = 0; i < n; i++) {
     program_free(kernels[i].p);
     bytes_free(&kernels[i].packed);
@@ -210,7 +227,7 @@ enum { FILL_PIECE = 32 << 20 };                  // bytes of a stream that are f
 typedef struct filling { const program_stream *s; unsigned char *raw, *at; int64_t id; int kernel[COUNT(((program_stream *)NULL)->fill)]; } filling;
 typedef struct fill_run { const device_kernel *k; unsigned char *bufs[2]; int64_t lo, hi; } fill_run;
 
-static uint64_t layout_of(const program_stream *s) {
+uint64_t plan_layout(const program_stream *s) {
   uint64_t h = (uint64_t)s->bytes;
   for (int i = 0; i < s->n_fills; i++) h = hash_bytes(s->fill[i], strlen(s->fill[i]), h);
   return h;
@@ -247,7 +264,7 @@ static int fill_streams(plan *p, filling *fills, size_t n, const plan_options *o
     }
   device_kernel *kernels = xcalloc(asts.n + 1, sizeof *kernels);
   code_image *code = NULL;
-  int r = compile_all(p->d, g, asts.at, kernels, (int)asts.n, true, o, &p->stats, err) || map_code(kernels, (int)asts.n, &code, err) ? -1 : 0;
+  int r = compile_all(p->d, g, asts.at, kernels, (int)asts.n, true, o, &p->stats, err) || plan_map_code(kernels, (int)asts.n, &code, err) ? -1 : 0;
   double all = 0, done = 0;
   for (size_t i = 0; i < n; i++) all += (double)fills[i].s->bytes;
   for (size_t i = 0; i < n && !r; i++) {
@@ -265,7 +282,7 @@ static int fill_streams(plan *p, filling *fills, size_t n, const plan_options *o
     }
   }
   code_unmap(code);
-  free_kernels(kernels, (int)asts.n);
+  plan_free_kernels(kernels, (int)asts.n);
   free(kernels);
   vec_free(&asts);
   map_free(&index);
@@ -289,7 +306,7 @@ static int bind_streams(plan *p, const schedule *s, const plan_options *o, error
       const program_stream *w = &t->k->p->streams[j];
       int64_t id = s->kernels[i].bufs[w->param];
       bool filled = false;
-      void *at = o->stream ? o->stream(o->ctx, id, layout_of(w), w->bytes, &filled) : NULL;
+      void *at = o->stream ? o->stream(o->ctx, id, plan_layout(w), w->bytes, &filled) : NULL;
       if (!at && !(at = own_memory(p, (uint64_t)w->bytes, err))) { r = -1; break; }
       if (!filled) vec_push(&fills, ((filling){.s = w, .raw = t->bufs[w->param], .at = at, .id = id}));
       t->bufs[w->param] = at;
@@ -317,7 +334,9 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
     if (!map_has(&unique, s->kernels[i].ast)) { map_put(&unique, s->kernels[i].ast, (void *)(intptr_t)asts.n); vec_push(&asts, s->kernels[i].ast); }
   p->stats = (plan_stats){.kernels = s->n_kernels, .dispatches = s->n_levels, .unique = (int)asts.n, .graph_ops = s->graph_ops, .arena_bytes = s->arena_bytes};
   p->kernels = xcalloc(asts.n, sizeof *p->kernels);
-  int r = compile_all(d, g, asts.at, p->kernels, (int)asts.n, false, o, &p->stats, err) || map_code(p->kernels, (int)asts.n, &p->code, err) ? -1 : 0;
+  p->asts = ARENA_ARRAY(p->mem, uop *, asts.n + 1);
+  for (size_t i = 0; i < asts.n; i++) p->asts[i] = asts.at[i];
+  int r = compile_all(d, g, asts.at, p->kernels, (int)asts.n, false, o, &p->stats, err) || plan_map_code(p->kernels, (int)asts.n, &p->code, err) ? -1 : 0;
   if (!r && s->arena_bytes) {
     p->arena_at = memory_reserve((uint64_t)s->arena_bytes, err);
     if (!p->arena_at) r = -1;
@@ -330,12 +349,15 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
   for (int i = 0; i < s->n_kernels && !r; i++) {
     const sched_kernel *k = &s->kernels[i];
     step *t = &p->steps[i];
-    t->k = &p->kernels[(intptr_t)map_ptr(&unique, k->ast)];
+    t->unique = (int)(intptr_t)map_ptr(&unique, k->ast);
+    t->k = &p->kernels[t->unique];
     t->level = k->level;
     t->parts = &p->parts[(size_t)i * (size_t)d->n_threads];
     t->bufs = ARENA_ARRAY(p->mem, unsigned char *, k->n_bufs + 1);
+    t->raw = ARENA_ARRAY(p->mem, unsigned char *, k->n_bufs + 1);
     for (int b = 0; b < k->n_bufs; b++)
       t->bufs[b] = k->bufs[b] >= TEMP_IDS ? (unsigned char *)p->arena_at + temp_offset(&temps, k->bufs[b]) : o->buffer(o->ctx, k->bufs[b]);
+    memcpy(t->raw, t->bufs, (size_t)k->n_bufs * sizeof *t->raw);
     if (o->role) o->role(o->ctx, k, t->role, sizeof t->role);
   }
   if (!r) r = bind_streams(p, s, o, err);
@@ -350,7 +372,9 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
 void plan_free(plan *p) {
   if (!p) return;
   code_unmap(p->code);
-  free_kernels(p->kernels, p->stats.unique);
+  plan_free_kernels(p->kernels, p->stats.unique);
+  for (int i = 0; p->alternatives && i < p->stats.unique; i++) { plan_free_kernels(&p->alternatives[i].k, 1); code_unmap(p->alternatives[i].code); }
+  free(p->alternatives);
   for (size_t i = 0; i < p->streams.n; i++) memory_release(p->streams.at[i].at, p->streams.at[i].bytes);
   vec_free(&p->streams);
   memory_release(p->arena_at, (uint64_t)p->stats.arena_bytes);
@@ -365,7 +389,7 @@ plan_stats plan_get_stats(const plan *p) { return p->stats; }
 
 // --- running --------------------------------------------------------------------------------------------------------
 
-static void get_vars(const program *q, const plan_var *vars, int n_vars, int64_t *values) {
+void plan_vars(const program *q, const plan_var *vars, int n_vars, int64_t *values) {
   for (int v = 0; v < q->n_vars; v++) {
     int j = 0;
     while (j < n_vars && strcmp(vars[j].name, q->vars[v]->s)) j++;
@@ -378,7 +402,7 @@ static void get_vars(const program *q, const plan_var *vars, int n_vars, int64_t
 static void set_vars(plan *p, const plan_var *vars, int n_vars) {
   for (int i = 0; i < p->stats.kernels; i++) {
     step *t = &p->steps[i];
-    get_vars(t->k->p, vars, n_vars, t->vars);
+    plan_vars(t->k->p, vars, n_vars, t->vars);
     t->tiles = program_eval(t->k->p, t->k->p->tiles, t->vars);
     for (int j = 0; j < p->d->n_threads; j++) atomic_store_explicit(&t->parts[j].next, 0, memory_order_relaxed);
   }
@@ -405,7 +429,7 @@ static void run_step(const step *t, int number, int thread, int n) {
   }
 }
 
-static void run_plan(void *ctx, int thread, int n) {
+void plan_replay(void *ctx, int thread, int n) {
   const plan *p = ctx;
   for (int i = 0; i < p->stats.kernels; i++) {
     if (i && p->steps[i].level != p->steps[i - 1].level) team_barrier(p->d->team);
@@ -418,7 +442,7 @@ static void run_one(void *ctx, int thread, int n) { run_step(((one_step *)ctx)->
 
 void plan_run(plan *p, const plan_var *vars, int n_vars) {
   set_vars(p, vars, n_vars);
-  if (debug_level() < 2) { team_run(p->d->team, run_plan, p); return; }
+  if (debug_level() < 2) { team_run(p->d->team, plan_replay, p); return; }
   double all = 0;
   for (int i = 0; i < p->stats.kernels; i++) {
     double t = now_s();
@@ -438,7 +462,7 @@ plan_kernel_info plan_kernel(const plan *p, int i, const plan_var *vars, int n_v
   const step *t = &p->steps[i];
   const program *q = t->k->p;
   int64_t values[MAX_VARS];
-  get_vars(q, vars, n_vars, values);
+  plan_vars(q, vars, n_vars, values);
   return (plan_kernel_info){q->name, t->role, t->level, (double)program_eval(q, q->bytes, values), (double)program_eval(q, q->flops, values)};
 }
 

@@ -1,0 +1,338 @@
+// BEAM search over OptOps: see search.h.
+//
+// The beam begins with the heuristic's list and with its beginnings; an action adds one op, or cuts a lane or tile in another way. Candidates are made in
+// batches, raced against the heuristic's kernel in turns, so that a disturbance of the machine hits all of them, and losers leave a race early. What survives is
+// compared with the reference, and the best `width` go on to the next round. A round without gain ends the search.
+//
+// Order of sums. A tuned kernel must not change a bit of what the heuristic's computes, or one token and many would not agree any more
+// (DESIGN: the order of a float reduction depends on the reduced length alone). So
+// - what lays a reduction in lanes, and everything before it, is taken from the heuristic's list as it is;
+// - a float reduction is unrolled from its innermost range outwards: its terms stay in ascending order (in_order below);
+// - what is changed otherwise are output ranges and integer sums, which are exact in any order;
+// - and the device compares outputs bit by bit.
+#include "codegen/search.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_COPIES = 512, COPIES_MORE = 4, RACE = 6, FINAL_RACE = 12, MAX_ROUNDS = 4, MOST_CANDIDATES = 400 };
+static const double GAIN = 0.985;                // a round that brings less than this ends the search
+
+typedef struct candidates { candidate **at; size_t n, cap; } candidates;
+
+typedef struct search {
+  graph *parent;
+  uop *ast;
+  const search_target *s;
+  const search_options *o;
+  candidates all, beam;
+  candidate *base;
+  int prefix;                                    // ops of the heuristic's list that every candidate keeps
+  int64_t copies;                                // most copies of the body that a candidate may have
+  double began;
+  search_result *out;
+} search;
+
+// --- what a list makes of a kernel ------------------------------------------------------------------------------------
+
+static bool replay(kernel *k, graph *g, uop *ast, const target *t, const opt *opts, int n) {
+  kernel_init(k, g, simplify(g, ast), t);
+  for (int i = 0; i < n; i++) if (!kernel_apply(k, opts[i])) return false;
+  return true;
+}
+
+static int64_t copies_of(kernel *k) {
+  axes x;
+  kernel_axes(k, &x);
+  int64_t n = 1;
+  for (int i = 0; i < x.n; i++) if (x.at[i]->b == AXIS_UPCAST || x.at[i]->b == AXIS_UNROLL) n *= x.at[i]->src[0]->a;
+  return n;
+}
+
+static bool reorders(const uop *u) { return u->op == OP_REDUCE && dtype_is_float((enum dtype)u->dt) && u->a != OP_MAX && u->a != OP_MIN; }
+
+// Ascending order: once a range is unrolled, all further in are unrolled or lanes.
+static bool in_order(kernel *k) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  bool ok = true;
+  for (size_t i = 0; i < l.n; i++) {
+    bool unrolled = false;
+    for (size_t j = (size_t)uop_first_range(l.at[i]); reorders(l.at[i]) && j < l.at[i]->nsrc; j++) {
+      if (l.at[i]->src[j]->b == AXIS_UNROLL) unrolled = true;
+      if (l.at[i]->src[j]->b == AXIS_REDUCE && unrolled) ok = false;
+    }
+  }
+  arena_free(a);
+  return ok;
+}
+
+// Ops up to the last one that decides about a reduction's lanes, about blocks or about ranges of its own.
+static int prefix_of(graph *g, uop *ast, const target *t, const opt *opts, int n) {
+  kernel k;
+  axes x;
+  int prefix = 0;
+  kernel_init(&k, g, simplify(g, ast), t);
+  for (int i = 0; i < n; i++) {
+    kernel_axes(&k, &x);
+    enum opt_kind kind = opts[i].kind;
+    if (kind == OPT_BLOCKS || kind == OPT_SEPARATE || kind == OPT_TC || (kind == OPT_LANES && opts[i].axis >= x.n_out)) prefix = i + 1;
+    if (!kernel_apply(&k, opts[i])) break;
+  }
+  return prefix;
+}
+
+// The sizes of the lanes of all float reductions that lanes matter to, in topological order: a text to compare.
+static void lanes_text(kernel *k, str *out) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  int64_t count[1025] = {0};
+  for (size_t i = 0; i < l.n; i++)
+    for (size_t j = (size_t)uop_first_range(l.at[i]); reorders(l.at[i]) && j < l.at[i]->nsrc; j++)
+      if (l.at[i]->src[j]->b == AXIS_LANE || l.at[i]->src[j]->b == AXIS_GROUP) count[min_i64(l.at[i]->src[j]->src[0]->a, 1024)]++;
+  for (int i = 0; i < (int)COUNT(count); i++) if (count[i]) str_addf(out, "%d:%lld ", i, (long long)count[i]);
+  arena_free(a);
+}
+
+static bool refuse(str *why, const char *text) {
+  if (why) str_add(why, text);
+  return false;
+}
+
+bool search_allows(graph *parent, uop *ast, const target *t, const opt *opts, int n, str *why) {
+  graph *g = graph_new(parent);
+  kernel k, h;
+  str mine = {0}, its = {0};
+  kernel_init(&h, g, simplify(g, ast), t);
+  kernel_apply(&h, (opt){OPT_BLOCKS, 0, 0});
+  heuristic(&h);
+  int prefix = prefix_of(g, ast, t, h.applied, h.n_applied);
+  bool ok = true;
+  if (n < prefix || memcmp(opts, h.applied, (size_t)prefix * sizeof *opts)) ok = refuse(why, "it does not begin as the heuristic does");
+  if (ok && !replay(&k, g, ast, t, opts, n)) ok = refuse(why, "one of its OptOps cannot be applied");
+  if (ok && copies_of(&k) > max_i64(MAX_COPIES, copies_of(&h) * COPIES_MORE)) ok = refuse(why, "it makes too many copies of the body");
+  if (ok && !in_order(&k)) ok = refuse(why, "it changes the order of a sum of floats");
+  if (ok) {
+    lanes_text(&k, &mine);
+    lanes_text(&h, &its);
+    if (strcmp(str_c(&mine), str_c(&its))) ok = refuse(why, "it lays a sum of floats in other lanes");
+  }
+  str_free(&mine); str_free(&its);
+  graph_free(g);
+  return ok;
+}
+
+// --- candidates -------------------------------------------------------------------------------------------------------
+
+static bool known(const search *s, const opt *opts, int n) {
+  for (size_t i = 0; i < s->all.n; i++) if (s->all.at[i]->n == n && !memcmp(s->all.at[i]->opts, opts, (size_t)n * sizeof *opts)) return true;
+  return false;
+}
+
+static void add(search *s, candidates *to, const opt *opts, int n) {
+  if (n < s->prefix || n > MOST_OPTS || s->all.n >= MOST_CANDIDATES || known(s, opts, n)) return;
+  graph *g = graph_new(s->parent);
+  kernel k;
+  bool ok = replay(&k, g, s->ast, s->s->t, opts, n) && copies_of(&k) <= s->copies && in_order(&k);
+  graph_free(g);
+  if (!ok) return;
+  candidate *c = xcalloc(1, sizeof *c);
+  memcpy(c->opts, opts, (size_t)n * sizeof *opts);
+  c->n = n;
+  c->score = 1e9;
+  vec_push(&s->all, c);
+  vec_push(to, c);
+}
+
+// `from` and one more op.
+static void extend(search *s, candidates *to, const opt *from, int n) {
+  static const int upcasts[] = {2, 4, 8, 3, 6, 12, 16}, unrolls[] = {0, 2, 4, 8}, lanes[] = {16, 8, 32, 4};
+  graph *g = graph_new(s->parent);
+  kernel k;
+  axes x;
+  opt o[MOST_OPTS + 1];
+  if (n < 0 || n >= MOST_OPTS || !replay(&k, g, s->ast, s->s->t, from, n)) { graph_free(g); return; }
+  if (n) memcpy(o, from, (size_t)n * sizeof *o);
+  bool in_lanes = !s->s->t->vector_bytes;
+  for (int i = 0; i < n; i++) in_lanes |= from[i].kind == OPT_LANES || from[i].kind == OPT_TC;
+  kernel_axes(&k, &x);
+  for (size_t m = 0; !in_lanes && m < COUNT(lanes); m++)
+    for (int i = x.n_out; i-- > 0;) { o[n] = (opt){OPT_LANES, i, lanes[m]}; if (x.at[i]->b == AXIS_LOOP) add(s, to, o, n + 1); }
+  for (size_t m = 0; m < COUNT(upcasts); m++)
+    for (int i = 0; i < x.n_out; i++) { o[n] = (opt){OPT_UPCAST, i, upcasts[m]}; if (x.at[i]->b == AXIS_LOOP) add(s, to, o, n + 1); }
+  for (size_t m = 0; m < COUNT(unrolls); m++)
+    for (int i = x.n; i-- > x.n_out;) { o[n] = (opt){OPT_UNROLL, i, unrolls[m]}; if (x.at[i]->b == AXIS_REDUCE) add(s, to, o, n + 1); }
+  for (int i = 0; i < x.n_out; i++) { o[n] = (opt){OPT_THREAD, i, 0}; if (x.at[i]->b == AXIS_LOOP && x.n_out > 1) add(s, to, o, n + 1); }
+  for (int i = 0; i < x.n_out; i++)
+    for (int j = i + 1; j < x.n_out; j++) { o[n] = (opt){OPT_SWAP, i, j}; if (x.at[i]->b == AXIS_LOOP && x.at[j]->b == AXIS_LOOP) add(s, to, o, n + 1); }
+  if (s->s->t->has_local)
+    for (int i = 0; i < x.n; i++)
+      for (int m = 2; m <= 32; m *= 4) {
+        o[n] = (opt){i < x.n_out ? OPT_LOCAL : OPT_GROUP, i, m};
+        add(s, to, o, n + 1);
+      }
+  graph_free(g);
+}
+
+static double left(const search *s) { return s->o->seconds - (now_s() - s->began); }
+
+// --- races ------------------------------------------------------------------------------------------------------------
+
+static int by_size(const void *x, const void *y) { double a = *(const double *)x, b = *(const double *)y; return (a > b) - (a < b); }
+
+static double median(double *at, int n) {
+  qsort(at, (size_t)n, sizeof *at, by_size);
+  return n % 2 ? at[n / 2] : (at[n / 2 - 1] + at[n / 2]) / 2;
+}
+
+// All run in turns with the heuristic's kernel. A score is the median of a candidate's ratios to it or the ratio of the least times, whichever is worse:
+// noise makes runs slower, never faster, so both have to say that it is faster.
+static void race(search *s, candidate *const *c, int n, int rounds) {
+  struct lane { double ratio[FINAL_RACE], least; int n; bool out; } *at = xcalloc((size_t)n + 1, sizeof *at);
+  double base_least = 1e30;
+  for (int r = 0; r < rounds && (r < 3 || left(s) > 0); r++) {
+    double base = s->s->sample(s->s->ctx, s->base), best;
+    if (base < base_least) base_least = base;
+    best = base_least;
+    for (int i = 0; i < n; i++) {
+      if (at[i].out) continue;
+      double us = s->s->sample(s->s->ctx, c[i]);
+      if (!at[i].n || us < at[i].least) at[i].least = us;
+      at[i].ratio[at[i].n++] = us / base;
+      if (at[i].least < best) best = at[i].least;
+    }
+    for (int i = 0; i < n; i++) if (at[i].least > best * (r ? 1.1 : 1.5)) at[i].out = true;
+  }
+  for (int i = 0; i < n; i++) {
+    double least = at[i].least / base_least, middle = median(at[i].ratio, at[i].n);
+    c[i]->best_us = at[i].least;
+    c[i]->score = at[i].out || least > middle ? least : middle;
+  }
+  s->out->heuristic_us = base_least;
+  free(at);
+}
+
+// --- rounds -----------------------------------------------------------------------------------------------------------
+
+static int by_score(const void *x, const void *y) {
+  const candidate *a = *(candidate *const *)x, *b = *(candidate *const *)y;
+  return a->score != b->score ? (a->score > b->score) - (a->score < b->score) : a->n - b->n;
+}
+
+static void forget(search *s, candidate *c) {
+  if (c == s->base) return;
+  s->s->drop(s->s->ctx, c);
+  program_free(c->p);
+  c->p = NULL;
+  c->code = NULL;
+}
+
+static void rank(search *s) { if (s->beam.n) qsort(s->beam.at, s->beam.n, sizeof *s->beam.at, by_score); }
+
+// Keeps the best `width` of the beam that compute what they should.
+static void prune(search *s, int width) {
+  size_t kept = 0;
+  rank(s);
+  for (size_t i = 0; i < s->beam.n; i++) {
+    candidate *c = s->beam.at[i];
+    if (kept < (size_t)width && !c->checked) {
+      c->checked = true;
+      c->right = s->s->right(s->s->ctx, c);
+      s->out->wrong += !c->right;
+    }
+    if (kept < (size_t)width && c->right) s->beam.at[kept++] = c;
+    else forget(s, c);
+  }
+  s->beam.n = kept;
+}
+
+static void progress(const search *s) {
+  if (s->s->progress) s->s->progress(s->s->ctx, fmin(1, (now_s() - s->began) / fmax(s->o->seconds, 1e-3)));
+}
+
+// Makes and races what is waiting, batch by batch, while there is time. What was raced joins the beam.
+static void try_all(search *s, const candidates *c) {
+  for (size_t i = 0; i < c->n && left(s) > 0;) {
+    candidate *batch[64];
+    int n = 0, m = 0;
+    while (n < s->s->batch && n < (int)COUNT(batch) && i < c->n) batch[n++] = c->at[i++];
+    s->s->make(s->s->ctx, batch, n);
+    s->out->tried += n;
+    for (int j = 0; j < n; j++) if (batch[j]->code) batch[m++] = batch[j];
+    s->out->compiled += m;
+    if (m) race(s, batch, m, RACE);
+    for (int j = 0; j < m; j++) vec_push(&s->beam, batch[j]);
+    prune(s, s->o->width);
+    progress(s);
+  }
+}
+
+static void first_round(search *s, const opt *h, int n) {
+  candidates c = {0};
+  extend(s, &c, h, n);
+  for (int m = n; m-- > s->prefix;) add(s, &c, h, m);
+  for (int m = n; m-- > s->prefix && m >= n - 2;) extend(s, &c, h, m);
+  try_all(s, &c);
+  vec_free(&c);
+}
+
+static void next_round(search *s) {
+  candidates c = {0};
+  opt from[64][MOST_OPTS];
+  int n[64], width = (int)s->beam.n < (int)COUNT(from) ? (int)s->beam.n : (int)COUNT(from);
+  for (int i = 0; i < width; i++) { memcpy(from[i], s->beam.at[i]->opts, sizeof from[i]); n[i] = s->beam.at[i]->n; }
+  for (int i = 0; i < width; i++) extend(s, &c, from[i], n[i]);
+  try_all(s, &c);
+  vec_free(&c);
+}
+
+// The winner has to win once more, in a longer race.
+static void decide(search *s) {
+  search_result *out = s->out;
+  if (s->beam.n && s->beam.at[0]->score < 1) race(s, s->beam.at, (int)s->beam.n, FINAL_RACE);
+  rank(s);
+  out->us = out->heuristic_us;
+  out->score = 1;
+  if (!s->beam.n || s->beam.at[0]->score >= GAIN) return;
+  out->best = s->beam.at[0];
+  out->us = out->best->best_us;
+  out->score = out->best->score;
+}
+
+int search_kernel(graph *parent, uop *ast, const search_target *t, const search_options *o, search_result *out) {
+  search s = {.parent = parent, .ast = ast, .s = t, .o = o, .began = now_s(), .out = out, .base = xcalloc(1, sizeof *s.base)};
+  *out = (search_result){.score = 1};
+  t->make(t->ctx, &s.base, 1);
+  int r = s.base->code ? 0 : -1;
+  if (!r) {
+    const program *p = s.base->p;
+    graph *g = graph_new(parent);
+    kernel k;
+    s.prefix = prefix_of(g, ast, t->t, p->applied, p->n_applied);
+    s.copies = replay(&k, g, ast, t->t, p->applied, p->n_applied) ? max_i64(64, copies_of(&k) * COPIES_MORE) : 64;
+    graph_free(g);
+    out->heuristic_us = fmin(t->sample(t->ctx, s.base), t->sample(t->ctx, s.base));
+    bool enough = o->skip_us > 0 && out->heuristic_us <= o->skip_us;
+    if (!enough) first_round(&s, p->applied, p->n_applied);
+    for (int i = 1; i < MAX_ROUNDS && s.beam.n && !enough && left(&s) > 0; i++) {
+      double before = s.beam.at[0]->score;
+      if (o->skip_us > 0 && s.beam.at[0]->best_us <= o->skip_us) break;
+      next_round(&s);
+      if (!s.beam.n || s.beam.at[0]->score > before * GAIN) break;
+    }
+    decide(&s);
+  }
+  for (size_t i = 0; i < s.all.n; i++) if (s.all.at[i] != out->best) { forget(&s, s.all.at[i]); free(s.all.at[i]); }
+  t->drop(t->ctx, s.base);
+  program_free(s.base->p);
+  free(s.base);
+  vec_free(&s.all); vec_free(&s.beam);
+  return r;
+}
+
+void search_free(const search_target *t, candidate *c) {
+  if (!c) return;
+  t->drop(t->ctx, c);
+  program_free(c->p);
+  free(c);
+}

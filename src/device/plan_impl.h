@@ -1,0 +1,49 @@
+// What plan.c and search.c share: how a plan looks inside. Nobody else includes this.
+#ifndef WEFT_DEVICE_PLAN_IMPL_H
+#define WEFT_DEVICE_PLAN_IMPL_H
+#include "device/device.h"
+
+enum { MAX_VARS = 8 };
+
+typedef struct part { _Alignas(64) _Atomic int next; } part;      // pieces of a thread's last quarter that are taken
+
+typedef struct step {
+  const device_kernel *k;
+  unsigned char **bufs, **raw;   // raw: before streams took the place of weights
+  part *parts;                   // per thread
+  int64_t vars[MAX_VARS], tiles;
+  int level, unique;             // unique: number of its kernel
+  char role[64];
+} step;
+
+typedef struct own_stream { void *at; uint64_t bytes; } own_stream;
+typedef struct alternative { device_kernel k; code_image *code; } alternative;       // of a kernel, found by a search; no k.p: none
+
+struct plan {
+  device *d;
+  graph *g;
+  arena *mem;
+  device_kernel *kernels;
+  uop **asts;                    // of the kernels
+  alternative *alternatives;     // per kernel; NULL: there was no search
+  step *steps;
+  part *parts;
+  code_image *code;
+  void *arena_at;
+  double *marks;                 // of a timed run: the times that thread i noted, from marks + i * n_marks on; NULL until there is one
+  size_t n_marks;
+  double began;                  // the last timed run
+  VEC(own_stream) streams;       // those that nobody else keeps
+  plan_stats stats;
+};
+
+void plan_replay(void *ctx, int thread, int n);                                        // team_fn: all steps of the plan `ctx`
+void plan_vars(const program *q, const plan_var *vars, int n_vars, int64_t *values);   // the values in the program's order
+uint64_t plan_layout(const program_stream *s);                                         // equal for equal layouts
+bool plan_same_layouts(const program *a, const program *b);
+int plan_map_code(device_kernel *kernels, int n, code_image **out, error *err);        // one mapping for the code of all; k.packed is used up
+void plan_free_kernels(device_kernel *kernels, int n);
+// The kernel's entry in the cache; opts: the list of a tuning, or NULL.
+void plan_remember(device *d, uop *ast, const char *opts, const device_kernel *k);
+void plan_key(const device *d, uop *ast, str *key);                                    // what decides about a kernel's code, but for the tuning
+#endif

@@ -1,0 +1,529 @@
+// Searches on a plan: see tune.h. This file fills in what codegen/search.h asks of a device.
+//
+// Timing. A candidate runs as it will run in the model: on all threads, over the model's own weights, launch after launch through the layers that share
+// the kernel, so that its weights are as cold as they are in a token; where all of them together might stay in a cache, a larger area is read first. Everything
+// that is no weight (activations, the KV cache, logits) is scratch memory with random contents: a search changes nothing of the engine's.
+//
+// Trust. The heuristic's kernel is compared with the kernel as it was scheduled (NOOPT: no lanes, no unrolling, bytes as they lie in the file), within rounding; a
+// candidate has to give the same bits as the heuristic's kernel, for the values that are timed and for others. Where a size is padded, lanes beyond it hold anything:
+// which elements count is what the plain kernel writes, found by running it on two different backgrounds.
+#include "device/tune.h"
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/env.h"
+#include "device/cache.h"
+#include "device/memory.h"
+#include "device/plan_impl.h"
+#include "device/team.h"
+
+enum { FLUSH = 96 << 20, MANY_LAUNCHES = 64, MAX_PARAMS = 64, MAX_OUTPUT = 16 << 20, WARM_UPS = 1, LOOKS = 3, NODES_MORE = 4, FEW_NODES = 3000 };
+static const double LEAST_SHARE = 0.004, LEAST_S = 0.3, ENOUGH_US = 300, PLAIN_FLOPS = 3e9;
+
+typedef struct made { device_kernel k; code_image *image; bytes packed; } made;      // candidate.code
+
+typedef struct param { int number; enum dtype dt; uint64_t bytes; bool weight, written; unsigned char *scratch, *saved, *mask; } param;
+
+typedef struct rig {
+  plan *p;
+  int unique;
+  uop *ast;
+  param params[MAX_PARAMS];
+  int n_params, n_launches;
+  step *steps;                   // launches in a row, on different weights where there are
+  plan row;                      // of these steps, for plan_replay
+  part *parts;
+  unsigned char *flush;          // NULL: weights are cold without
+  const tune_options *o;
+  plan_var timed[MAX_VARS], small[MAX_VARS];
+  int n_vars;
+  map seen;                      // hash of source -> 1
+  candidate *base;
+  double done, todo, weight;     // of all searches, for the progress bar
+  error err;
+} rig;
+
+// --- code -------------------------------------------------------------------------------------------------------------
+
+typedef struct making { rig *g; candidate *const *c; int n; _Atomic int next; bool code; uint64_t *hash; bool *skip; } making;
+
+static program *program_of(const rig *g, candidate *c) {
+  const target *t = &g->p->d->target;
+  if (!g->base) return codegen(g->p->g, g->ast, t, NULL);
+  program *p = codegen(g->p->g, g->ast, t, &(codegen_options){.opts = c->opts, .n_opts = c->n});
+  if (plan_same_layouts(p, g->base->p) || c->n == MOST_OPTS) return p;
+  program_free(p);
+  c->opts[c->n++] = (opt){OPT_FOLD, 0, 0};
+  return codegen(g->p->g, g->ast, t, &(codegen_options){.opts = c->opts, .n_opts = c->n});
+}
+
+static void make_some(void *ctx, int thread, int n_threads) {
+  (void)thread; (void)n_threads;
+  making *m = ctx;
+  device *d = m->g->p->d;
+  for (int i; (i = atomic_fetch_add(&m->next, 1)) < m->n;) {
+    candidate *c = m->c[i];
+    if (m->code) {
+      made *code = c->code;
+      if (m->skip[i] || d->compile(d, &code->k, NULL)) m->skip[i] = true;
+      continue;
+    }
+    str text = {0};
+    c->p = program_of(m->g, c);
+    const program *base = m->g->base ? m->g->base->p : c->p;
+    m->skip[i] = !plan_same_layouts(c->p, base) || c->p->n > base->n * NODES_MORE + FEW_NODES || d->show(d, c->p, &text, NULL, NULL);
+    m->hash[i] = hash_bytes(text.at, text.n, 1);
+    str_free(&text);
+  }
+}
+
+static void drop(void *ctx, candidate *c) {
+  (void)ctx;
+  made *m = c->code;
+  if (!m) return;
+  code_unmap(m->image);
+  bytes_free(&m->k.packed);
+  bytes_free(&m->packed);
+  free(m);
+  c->code = NULL;
+}
+
+static void make_all(rig *g, candidate *const *c, int n) {
+  making m = {.g = g, .c = c, .n = n, .hash = xcalloc((size_t)n, sizeof *m.hash), .skip = xcalloc((size_t)n, sizeof *m.skip)};
+  team_run(g->p->d->team, make_some, &m);
+  for (int i = 0; i < n; i++) {
+    if (!m.skip[i] && map_get(&g->seen, m.hash[i], NULL)) m.skip[i] = true;
+    if (!m.skip[i]) map_set(&g->seen, m.hash[i], (void *)1);
+    c[i]->code = xcalloc(1, sizeof(made));
+    ((made *)c[i]->code)->k.p = c[i]->p;
+  }
+  m.code = true;
+  m.next = 0;
+  team_run(g->p->d->team, make_some, &m);
+  for (int i = 0; i < n; i++) {
+    made *code = c[i]->code;
+    if (!m.skip[i]) {
+      code->packed = (bytes){memcpy(xmalloc(code->k.packed.n + 1), code->k.packed.at, code->k.packed.n), code->k.packed.n};
+      m.skip[i] = plan_map_code(&code->k, 1, &code->image, NULL) != 0;
+    }
+    if (m.skip[i]) drop(g, c[i]);
+  }
+  free(m.hash); free(m.skip);
+}
+
+// --- runs -------------------------------------------------------------------------------------------------------------
+
+static int64_t set_up(step *t, const device_kernel *k, const plan_var *vars, int n_vars, int n_threads) {
+  t->k = k;
+  plan_vars(k->p, vars, n_vars, t->vars);
+  t->tiles = program_eval(k->p, k->p->tiles, t->vars);
+  for (int j = 0; j < n_threads; j++) atomic_store_explicit(&t->parts[j].next, 0, memory_order_relaxed);
+  return t->tiles;
+}
+
+static void run_first(rig *g, const device_kernel *k, const plan_var *vars, int launches) {
+  for (int i = 0; i < launches; i++) set_up(&g->steps[i], k, vars, g->n_vars, g->p->d->n_threads);
+  g->row.stats.kernels = launches;
+  team_run(g->p->d->team, plan_replay, &g->row);
+}
+
+static void read_area(void *ctx, int thread, int n) {
+  const uint64_t *at = ctx;
+  size_t words = FLUSH / sizeof *at, from = words * (size_t)thread / (size_t)n, to = words * ((size_t)thread + 1) / (size_t)n;
+  uint64_t sum = 0;
+  for (size_t i = from; i < to; i += 8) sum += at[i];
+  atomic_signal_fence(memory_order_seq_cst);
+  *(volatile uint64_t *)&sum = sum;
+}
+
+static double sample(void *ctx, const candidate *c) {
+  rig *g = ctx;
+  if (g->flush) team_run(g->p->d->team, read_area, g->flush);
+  const made *m = c->code;
+  for (int i = 0; i < g->n_launches; i++) set_up(&g->steps[i], &m->k, g->timed, g->n_vars, g->p->d->n_threads);
+  g->row.stats.kernels = g->n_launches;
+  double t = now_s();
+  team_run(g->p->d->team, plan_replay, &g->row);
+  return (now_s() - t) * 1e6 / g->n_launches;
+}
+
+// --- right and wrong --------------------------------------------------------------------------------------------------
+
+// Random contents that are fit for the type: floats between -1 and 1, small numbers where they may be indices (loads by them are clamped), any codes.
+static void fill(unsigned char *to, uint64_t n, enum dtype dt, uint64_t seed) {
+  enum { PATTERN = 65536 - 64 };
+  uint64_t first = n < PATTERN ? n : PATTERN;
+  int size = dtype_size(dt);
+  for (uint64_t i = 0; i + (uint64_t)size <= first; i += (uint64_t)size) {
+    seed = hash_u64(seed, 11);
+    float f = (float)((double)(seed >> 40) / (1 << 23) - 1);
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    uint16_t half = (uint16_t)((seed & 0x83ff) | (10 + (seed >> 16 & 3)) << 10), brain = (uint16_t)(bits >> 16);
+    double d = f;
+    uint64_t whole = dt == DT_I32 || dt == DT_I64 ? seed % 97 : seed;
+    switch (dt) {
+    case DT_F32: memcpy(to + i, &f, 4); break;
+    case DT_F64: memcpy(to + i, &d, 8); break;
+    case DT_F16: memcpy(to + i, &half, 2); break;
+    case DT_BF16: memcpy(to + i, &brain, 2); break;
+    case DT_BOOL: to[i] = seed & 1; break;
+    default: memcpy(to + i, &whole, (size_t)size);
+    }
+  }
+  for (uint64_t done = first; done < n; done += first) memcpy(to + done, to, n - done < first ? n - done : first);
+}
+
+static void background(const rig *g, int byte) {
+  for (int i = 0; i < g->n_params; i++) if (g->params[i].written) memset(g->params[i].scratch, byte, g->params[i].bytes);
+}
+
+static void save(const rig *g) {
+  for (int i = 0; i < g->n_params; i++) if (g->params[i].written) memcpy(g->params[i].saved, g->params[i].scratch, g->params[i].bytes);
+}
+
+static bool same_bits(const rig *g, bool masked) {
+  for (int i = 0; i < g->n_params; i++) {
+    const param *w = &g->params[i];
+    if (!w->written) continue;
+    if (!masked && memcmp(w->saved, w->scratch, w->bytes)) return false;
+    for (uint64_t b = 0; masked && b < w->bytes; b++) if (w->mask[b] && w->saved[b] != w->scratch[b]) return false;
+  }
+  return true;
+}
+
+static bool right_at(rig *g, const candidate *c, const plan_var *vars, bool masked) {
+  const made *base = g->base->code, *m = c->code;
+  background(g, 0x5a);
+  run_first(g, &base->k, vars, 1);
+  save(g);
+  background(g, 0x5a);
+  run_first(g, &m->k, vars, 1);
+  return same_bits(g, masked);
+}
+
+static bool right(void *ctx, candidate *c) {
+  rig *g = ctx;
+  bool ok = right_at(g, c, g->timed, false) && right_at(g, c, g->small, true);
+  if (!ok && debug_level() >= 1) {
+    str s = {0};
+    opts_print(&s, c->opts, c->n);
+    fprintf(stderr, "search: %s: not the same bits with %s\n", g->base->p->name, str_c(&s));
+    str_free(&s);
+  }
+  return ok;
+}
+
+static double number(enum dtype dt, const unsigned char *at) {
+  float f;
+  double d;
+  int32_t i;
+  uint16_t h;
+  switch (dt) {
+  case DT_F32: memcpy(&f, at, 4); return (double)f;
+  case DT_F64: memcpy(&d, at, 8); return d;
+  case DT_F16: memcpy(&h, at, 2); { uint32_t e = h >> 10 & 31, m = h & 1023; d = e == 31 ? INFINITY : ldexp(e ? m + 1024 : m, (int)(e ? e : 1) - 25); } return h >> 15 ? -d : d;
+  case DT_I8: return (double)(int8_t)*at;
+  case DT_U8: case DT_BOOL: return (double)*at;
+  case DT_I32: memcpy(&i, at, 4); return (double)i;
+  default: return 0;                                       // other types hold nothing that is computed in floats: see close_to
+  }
+}
+
+// Is what the heuristic's kernel gave (in scratch) what the plain one gave (saved), within rounding? Codes that were rounded from sums of floats may be one apart.
+static bool close_to(const rig *g) {
+  for (int i = 0; i < g->n_params; i++) {
+    const param *w = &g->params[i];
+    if (!w->written) continue;
+    double error2 = 0, sum2 = 0, n = 0;
+    int size = dtype_size(w->dt);
+    for (uint64_t b = 0; b < w->bytes; b += (uint64_t)size) {
+      if (!w->mask[b]) continue;
+      double x = number(w->dt, w->saved + b), y = number(w->dt, w->scratch + b);
+      if (!isfinite(x) || !isfinite(y)) { if (memcmp(w->saved + b, w->scratch + b, (size_t)size) && !(isnan(x) && isnan(y))) return false; continue; }
+      error2 += (x - y) * (x - y);
+      sum2 += x * x;
+      n++;
+    }
+    double bound = dtype_is_float(w->dt) ? 1e-6 * sum2 + 1e-12 * n : 1e-3 * (sum2 + n);
+    if (!(error2 <= bound)) return false;
+  }
+  return true;
+}
+
+// Compares the heuristic's kernel with the plain one and finds out which elements count. 0, or -1 and why there will be no search.
+static int reference(rig *g) {
+  device *d = g->p->d;
+  target t = d->target;
+  t.has_streams = false;
+  made m = {.k.p = codegen(g->p->g, g->ast, &t, &(codegen_options){.noopt = true})};
+  int64_t values[MAX_VARS];
+  plan_vars(m.k.p, g->small, g->n_vars, values);
+  int r = 0;
+  if ((double)program_eval(m.k.p, m.k.p->flops, values) > PLAIN_FLOPS) r = error_set(&g->err, "its plain form would run for too long to compare with");
+  if (!r && (d->compile(d, &m.k, &g->err) || plan_map_code(&m.k, 1, &m.image, &g->err))) r = -1;
+  if (!r) {
+    step *first = &g->steps[0];
+    unsigned char **bufs = first->bufs;
+    first->bufs = first->raw;
+    background(g, 0);
+    run_first(g, &m.k, g->small, 1);
+    save(g);
+    background(g, 0xff);
+    run_first(g, &m.k, g->small, 1);
+    first->bufs = bufs;
+    for (int i = 0; i < g->n_params; i++) {
+      param *w = &g->params[i];
+      int size = dtype_size(w->dt);
+      for (uint64_t b = 0; w->written && b < w->bytes; b += (uint64_t)size) memset(w->mask + b, !memcmp(w->saved + b, w->scratch + b, (size_t)size), (size_t)size);
+    }
+    const made *base = g->base->code;
+    background(g, 0);
+    run_first(g, &base->k, g->small, 1);
+    if (!close_to(g)) r = error_set(&g->err, "the heuristic's kernel and the plain one disagree");
+  }
+  code_unmap(m.image);
+  plan_free_kernels(&m.k, 1);
+  return r;
+}
+
+// The first candidate is the heuristic's. If it is not what it should be, there is nothing to search for.
+static void make(void *ctx, candidate *const *c, int n) {
+  rig *g = ctx;
+  make_all(g, c, n);
+  if (g->base || !c[0]->code) return;
+  g->base = c[0];
+  if (reference(g)) { drop(g, c[0]); return; }
+  double us = sample(g, c[0]) * g->n_launches;               // launches enough for a clock to measure
+  while (!g->flush && us < ENOUGH_US && g->n_launches * 2 <= MANY_LAUNCHES) { g->n_launches *= 2; us *= 2; }
+}
+
+// --- a kernel's place of trial ----------------------------------------------------------------------------------------
+
+static int find_params(rig *g) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &g->ast, 1);
+  bool both = false;
+  for (size_t i = 0; i < l.n && g->n_params < MAX_PARAMS; i++) {
+    const uop *u = l.at[i];
+    if (u->op != OP_PARAM) continue;
+    param *w = &g->params[g->n_params++];
+    *w = (param){.number = (int)u->a, .dt = (enum dtype)u->dt, .bytes = (uint64_t)u->b * (uint64_t)dtype_size((enum dtype)u->dt), .weight = u->s && !strcmp(u->s, "weight")};
+    bool read = false;
+    for (size_t j = 0; j < l.n; j++) {
+      if (l.at[j]->op == OP_STORE) w->written |= l.at[j]->src[0]->src[0] == u;
+      if (l.at[j]->op == OP_LOAD) read |= l.at[j]->src[0]->src[0] == u;
+    }
+    both |= read && w->written;
+  }
+  arena_free(a);
+  if (both) return error_set(&g->err, "it reads what it writes");
+  for (int i = 0; i < g->n_params; i++) if (g->params[i].written && g->params[i].bytes > MAX_OUTPUT) return error_set(&g->err, "its output is too large to compare");
+  return 0;
+}
+
+static int find_memory(rig *g) {
+  uint64_t need = FLUSH, have;
+  for (int i = 0; i < g->n_params; i++) if (!g->params[i].weight) need += g->params[i].bytes * (g->params[i].written ? 3 : 1);
+  if (!memory_available(&have, NULL) && need > have / 2) return error_set(&g->err, "memory is short: %.0f MiB are needed and %.0f free", (double)need / 0x1p20, (double)have / 0x1p20);
+  for (int i = 0; i < g->n_params; i++) {
+    param *w = &g->params[i];
+    if (w->weight) continue;
+    if (!(w->scratch = memory_reserve(w->bytes, &g->err))) return -1;
+    if (w->written && (!(w->saved = memory_reserve(w->bytes, &g->err)) || !(w->mask = memory_reserve(w->bytes, &g->err)))) return -1;
+    if (!w->written) fill(w->scratch, w->bytes, w->dt, (uint64_t)i + 1);
+  }
+  return 0;
+}
+
+static int find_launches(rig *g) {
+  const plan *p = g->p;
+  int n = 0, threads = p->d->n_threads;
+  double weights = 0;
+  g->steps = xcalloc(MANY_LAUNCHES, sizeof *g->steps);
+  g->parts = aligned_alloc(64, sizeof(part) * (size_t)MANY_LAUNCHES * (size_t)threads);
+  if (!g->parts) die("out of memory");
+  for (int i = 0; i < p->stats.kernels && n < MANY_LAUNCHES; i++) {
+    if (p->steps[i].unique != g->unique) continue;
+    step *t = &g->steps[n++];
+    *t = p->steps[i];
+    int bufs = 0;
+    for (int j = 0; j < g->n_params; j++) if (g->params[j].number >= bufs) bufs = g->params[j].number + 1;
+    t->bufs = xcalloc((size_t)bufs + 1, sizeof *t->bufs);
+    t->raw = xcalloc((size_t)bufs + 1, sizeof *t->raw);
+    for (int j = 0; j < g->n_params; j++) {
+      const param *w = &g->params[j];
+      t->bufs[w->number] = w->weight ? p->steps[i].bufs[w->number] : w->scratch;
+      t->raw[w->number] = w->weight ? p->steps[i].raw[w->number] : w->scratch;
+      if (w->weight) weights += (double)w->bytes;
+    }
+  }
+  g->n_launches = n;
+  for (int i = 0; i < MANY_LAUNCHES; i++) {
+    if (i >= n) g->steps[i] = g->steps[i % n];
+    g->steps[i].parts = g->parts + (size_t)i * (size_t)threads;
+    g->steps[i].level = i;
+  }
+  g->row = (plan){.d = p->d, .steps = g->steps};
+  if (weights > 0 && weights < 2.0 * FLUSH) {
+    if (!(g->flush = memory_reserve(FLUSH, &g->err))) return -1;
+    memset(g->flush, 1, FLUSH);
+  }
+  return 0;
+}
+
+static void close_rig(rig *g) {
+  for (int i = 0; i < g->n_params; i++) { memory_release(g->params[i].scratch, g->params[i].bytes); memory_release(g->params[i].saved, g->params[i].bytes); memory_release(g->params[i].mask, g->params[i].bytes); }
+  int distinct = 0;
+  while (g->steps && distinct < MANY_LAUNCHES && (!distinct || g->steps[distinct].bufs != g->steps[0].bufs)) { free(g->steps[distinct].bufs); free(g->steps[distinct].raw); distinct++; }
+  memory_release(g->flush, FLUSH);
+  map_free(&g->seen);
+  free(g->steps);
+  free(g->parts);
+}
+
+// Small values at which every lane and tile has an odd end: three above the least.
+static void choose_values(rig *g, const tune_options *o) {
+  g->n_vars = o->n_vars;
+  for (int i = 0; i < o->n_vars; i++) {
+    g->timed[i] = g->small[i] = o->vars[i];
+    arena *a = arena_new();
+    uop_list l = uop_toposort(a, &g->ast, 1);
+    for (size_t j = 0; j < l.n; j++)
+      if (l.at[j]->op == OP_VAR && !strcmp(l.at[j]->s, o->vars[i].name)) g->small[i].value = min_i64(l.at[j]->a + 2, l.at[j]->b);
+    arena_free(a);
+  }
+}
+
+static void show_progress(void *ctx, double fraction) {
+  const rig *g = ctx;
+  if (g->o->progress) g->o->progress(g->o->ctx, (g->done + g->weight * fraction) / g->todo);
+}
+
+static void keep_alternative(plan *p, int unique, const search_target *s, candidate *c, tune_row *row) {
+  made *m = c->code;
+  if (!p->alternatives) p->alternatives = xcalloc((size_t)p->stats.unique, sizeof *p->alternatives);
+  alternative *a = &p->alternatives[unique];
+  opts_print(&row->opts, c->opts, c->n);
+  a->k = m->k;
+  a->code = m->image;
+  a->k.packed = m->packed;                                   // for the cache: plan_keep
+  *m = (made){0};
+  c->p = NULL;
+  search_free(s, c);
+}
+
+static int search_one(plan *p, int unique, const tune_options *o, double seconds, rig *g, tune_row *row) {
+  g->p = p;
+  g->unique = unique;
+  g->ast = p->asts[unique];
+  g->o = o;
+  search_target s = {.t = &p->d->target, .ctx = g, .batch = 2 * p->d->n_threads, .make = make, .right = right, .sample = sample, .drop = drop, .progress = show_progress};
+  choose_values(g, o);
+  int r = find_params(g) || find_memory(g) || find_launches(g) ? -1 : 0;
+  search_result found = {0};
+  if (!r && search_kernel(p->g, g->ast, &s, &(search_options){o->width, seconds, o->skip_ms * 1e3}, &found)) r = error_set(&g->err, "the heuristic's kernel cannot be made");
+  row->before_us = found.heuristic_us;
+  row->after_us = found.us;
+  row->tried = found.tried;
+  row->compiled = found.compiled;
+  row->wrong = found.wrong;
+  row->state = r ? TUNE_NOT_RUN : found.best ? TUNE_BETTER : TUNE_NO_GAIN;
+  if (r) snprintf(row->why, sizeof row->why, "%s", g->err.text);
+  if (found.best) keep_alternative(p, unique, &s, found.best, row);
+  close_rig(g);
+  return r;
+}
+
+// --- a plan -----------------------------------------------------------------------------------------------------------
+
+// Shares, names and roles, from a few timed runs.
+static double look(plan *p, const tune_options *o, tune_row *rows) {
+  size_t n = (size_t)p->stats.kernels;
+  double *us = xcalloc(2 * n + 1, sizeof *us), *sum = xcalloc((size_t)p->stats.unique + 1, sizeof *sum), all = 0;
+  for (int r = -WARM_UPS; r < LOOKS; r++) {
+    plan_times t = {.kernel_us = us, .kernel_wait_us = us + n};
+    plan_run_timed(p, o->vars, o->n_vars, &t);
+    double *now = xcalloc((size_t)p->stats.unique + 1, sizeof *now);
+    for (size_t i = 0; i < n; i++) now[p->steps[i].unique] += us[i];
+    for (int i = 0; r >= 0 && i < p->stats.unique; i++) if (!r || now[i] < sum[i]) sum[i] = now[i];
+    free(now);
+  }
+  for (int i = 0; i < p->stats.unique; i++) all += sum[i];
+  for (size_t i = 0; i < n; i++) {
+    tune_row *row = &rows[p->steps[i].unique];
+    if (!row->count++) { snprintf(row->name, sizeof row->name, "%s", p->steps[i].k->p->name); snprintf(row->role, sizeof row->role, "%s", p->steps[i].role); }
+  }
+  for (int i = 0; i < p->stats.unique; i++) rows[i].share = all > 0 ? sum[i] / all : 0;
+  free(us); free(sum);
+  return all;
+}
+
+int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err) {
+  device *d = p->d;
+  if (!d->show || !d->cache || d->target.keeps_math) return error_set(err, "DEV=%s RENDER=%s has no kernels to tune", env_str(ENV_DEV), env_str(ENV_RENDER));
+  if (env_int(ENV_NOOPT)) return error_set(err, "NOOPT=1 leaves nothing to tune");
+  look(p, o, rows);
+  int *order = xcalloc((size_t)p->stats.unique + 1, sizeof *order), n = 0;
+  double todo = 0, done = 0, until = now_s() + o->seconds;
+  for (int i = 0; i < p->stats.unique; i++) {
+    tuning t;
+    if (tuning_get(d, p->asts[i], &t)) {
+      rows[i].state = TUNE_KNOWN;
+      rows[i].before_us = t.before_us;
+      rows[i].after_us = t.after_us;
+      if (t.better) opts_print(&rows[i].opts, t.opts, t.n);
+      continue;
+    }
+    rows[i].state = TUNE_SMALL;
+    if (rows[i].share < LEAST_SHARE) continue;
+    int at = n++;
+    for (; at > 0 && rows[order[at - 1]].share < rows[i].share; at--) order[at] = order[at - 1];
+    order[at] = i;
+    todo += sqrt(rows[i].share);
+  }
+  for (int i = 0; i < n; i++) {
+    tune_row *row = &rows[order[i]];
+    double weight = sqrt(row->share), left = until - now_s(), rest = 0;
+    for (int j = i; j < n; j++) rest += sqrt(rows[order[j]].share);
+    if (left <= 0) { row->state = TUNE_NOT_RUN; snprintf(row->why, sizeof row->why, "no time left"); continue; }
+    rig *g = xcalloc(1, sizeof *g);
+    g->done = done;
+    g->todo = todo;
+    g->weight = weight;
+    search_one(p, order[i], o, fmax(LEAST_S, left * weight / rest), g, row);
+    free(g);
+    done += weight;
+    if (o->progress) o->progress(o->ctx, done / todo);
+  }
+  free(order);
+  return 0;
+}
+
+bool plan_has_alternative(const plan *p, int unique) { return p->alternatives && p->alternatives[unique].k.p; }
+int plan_unique(const plan *p, int launch) { return p->steps[launch].unique; }
+
+void plan_choose(plan *p, int unique, bool found) {
+  for (int i = 0; i < p->stats.kernels; i++) {
+    step *t = &p->steps[i];
+    if (unique >= 0 && t->unique != unique) continue;
+    t->k = found && plan_has_alternative(p, t->unique) ? &p->alternatives[t->unique].k : &p->kernels[t->unique];
+  }
+}
+
+void plan_keep(plan *p, const tune_row *rows) {
+  for (int i = 0; i < p->stats.unique; i++) {
+    const tune_row *row = &rows[i];
+    if (row->state != TUNE_NO_GAIN && row->state != TUNE_DROPPED && row->state != TUNE_BETTER) continue;
+    tuning t = {.better = row->state == TUNE_BETTER, .before_us = row->before_us, .after_us = row->state == TUNE_BETTER ? row->after_us : row->before_us};
+    snprintf(t.name, sizeof t.name, "%s", row->name);
+    snprintf(t.role, sizeof t.role, "%s", row->role);
+    if (t.better && !opts_parse(str_c(&row->opts), t.opts, MOST_OPTS, &t.n)) die("a list of OptOps that does not read back: %s", str_c(&row->opts));
+    tuning_put(p->d, p->asts[i], &t);
+    if (t.better) plan_remember(p->d, p->asts[i], str_c(&row->opts), &p->alternatives[i].k);
+  }
+  cache_flush(p->d->cache);
+}
+
+void tune_rows_free(tune_row *rows, int n) { for (int i = 0; i < n; i++) str_free(&rows[i].opts); }

@@ -1,0 +1,107 @@
+// Tunings in the kernel cache: see tuning.h.
+//
+// An entry's key is "tuning ", a line on the machine, the kernel's IR; its value a few lines of text. Both are read by people too (weft cache
+// export), and nothing in them is trusted: a list of OptOps is applied only as far as search_allows goes along.
+#include "device/tuning.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/env.h"
+#include "device/cache.h"
+#include "device/plan_impl.h"
+
+static const char word[] = "tuning ";
+
+static void make_key(const device *d, uop *ast, str *key) {
+  str_add(key, word);
+  plan_key(d, ast, key);
+}
+
+void tuning_print(str *out, const tuning *t) {
+  str_add(out, "opts ");
+  if (t->better) opts_print(out, t->opts, t->n);
+  else str_add(out, "heuristic");
+  str_addf(out, "\nus %.9g %.9g\nname %s\nrole %s\n", t->before_us, t->after_us, t->name, t->role);
+}
+
+// The value of line "word value", cut at the end of the line.
+static bool line_of(const char *text, const char *name, char *out, size_t cap) {
+  size_t n = strlen(name);
+  for (const char *at = text; at; at = strchr(at, '\n')) {
+    if (*at == '\n') at++;
+    if (strncmp(at, name, n) || at[n] != ' ') continue;
+    size_t len = strcspn(at + n + 1, "\n");
+    if (len >= cap) return false;
+    memcpy(out, at + n + 1, len);
+    out[len] = 0;
+    return true;
+  }
+  return false;
+}
+
+bool tuning_parse(const char *text, size_t n, tuning *out) {
+  char copy[TUNING_TEXT], opts[TUNING_TEXT], us[64];
+  *out = (tuning){0};
+  if (n >= sizeof copy || memchr(text, 0, n)) return false;
+  memcpy(copy, text, n);
+  copy[n] = 0;
+  if (!line_of(copy, "opts", opts, sizeof opts) || !line_of(copy, "us", us, sizeof us) || sscanf(us, "%lf %lf", &out->before_us, &out->after_us) != 2) return false;
+  if (!(out->before_us >= 0 && out->before_us < 1e12 && out->after_us >= 0 && out->after_us < 1e12)) return false;
+  if (!line_of(copy, "name", out->name, sizeof out->name) || !line_of(copy, "role", out->role, sizeof out->role)) return false;
+  out->better = strcmp(opts, "heuristic") != 0;
+  return !out->better || opts_parse(opts, out->opts, MOST_OPTS, &out->n);
+}
+
+bool tuning_get(const device *d, uop *ast, tuning *out) {
+  if (!d->cache || d->target.keeps_math || env_int(ENV_NOOPT)) return false;
+  str key = {0};
+  bytes hit = {0};
+  make_key(d, ast, &key);
+  bool found = cache_get(d->cache, key.at, key.n, &hit) && tuning_parse((const char *)hit.at, hit.n, out);
+  str_free(&key);
+  bytes_free(&hit);
+  return found;
+}
+
+void tuning_put(device *d, uop *ast, const tuning *t) {
+  if (!d->cache) return;
+  str key = {0}, value = {0};
+  make_key(d, ast, &key);
+  tuning_print(&value, t);
+  cache_put(d->cache, key.at, key.n, value.at, value.n);
+  str_free(&key); str_free(&value);
+}
+
+bool tuning_is_key(const void *key, size_t n) { return n >= sizeof word - 1 && !memcmp(key, word, sizeof word - 1); }
+
+bool tuning_key_parts(const void *key, size_t n, const char **machine, size_t *machine_n, const char **ir, size_t *ir_n) {
+  if (!tuning_is_key(key, n)) return false;
+  const char *at = (const char *)key + sizeof word - 1, *line = memchr(at, '\n', n - (sizeof word - 1));
+  if (!line) return false;
+  *machine = at;
+  *machine_n = (size_t)(line - at);
+  *ir = line + 1;
+  *ir_n = n - (size_t)(*ir - (const char *)key);
+  return true;
+}
+
+int tuning_import(device *d, const char *machine, const char *ir, const tuning *t, error *err) {
+  if (!d->cache) return error_set(err, "the kernel cache is off");
+  graph *g = graph_new(NULL);
+  error e = {0};
+  str key = {0};
+  int r = 0;
+  uop *ast = uop_parse(g, ir, strlen(ir), &e);
+  if (!ast) r = error_set(err, "ir: %s", e.text);
+  else if (ast->op != OP_SINK || ast->nsrc != 1 || ast->src[0]->op != OP_STORE) r = error_set(err, "ir: not a kernel");
+  else {
+    plan_key(d, ast, &key);
+    const char *line = strchr(key.at, '\n');
+    size_t n = (size_t)(line - key.at);
+    if (n != strlen(machine) || strncmp(machine, key.at, n)) r = error_set(err, "made for '%s', and this machine is '%.*s'", machine, (int)n, key.at);
+    else if (strcmp(line + 1, ir)) r = error_set(err, "ir: not in the form in which a kernel is printed");
+  }
+  if (!r) tuning_put(d, ast, t);
+  str_free(&key);
+  graph_free(g);
+  return r;
+}

@@ -1,0 +1,120 @@
+// Tuning a model: see tune.h. A kernel that is faster by itself may be none in the model, where its neighbours decide what is in the caches. So what the
+// searches found is tried in whole runs of the plan, with and without in turns: first each kernel has to be faster there by its own time stamps, then
+// all that is left together has to make the run shorter. What fails is dropped, and the cache remembers that, too.
+#include "engine/tune.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { TURNS = 9, FINAL_TURNS = 11 };
+static const double PROMPT_SHARE = .5, MIN_GAIN = 0.998, TURNS_S = 6;
+
+typedef struct trial { plan *p; plan_var vars[2]; int n_vars; } trial;
+
+static int by_size(const void *x, const void *y) { double a = *(const double *)x, b = *(const double *)y; return (a > b) - (a < b); }
+
+static double median(double *at, int n) {
+  qsort(at, (size_t)n, sizeof *at, by_size);
+  return n % 2 ? at[n / 2] : (at[n / 2 - 1] + at[n / 2]) / 2;
+}
+
+static double run_us(const trial *t) {
+  double start = now_s();
+  plan_run(t->p, t->vars, t->n_vars);
+  return (now_s() - start) * 1e6;
+}
+
+// Each kernel's own time in whole runs, with what was found and without, in turns. Drops what is not faster there.
+static int try_each(const trial *t, struct tune_part *part) {
+  plan_stats s = plan_get_stats(t->p);
+  double *us = xcalloc(2 * (size_t)s.kernels + 1, sizeof *us), *sums = xcalloc((size_t)(2 * TURNS * s.unique) + 1, sizeof *sums), began = now_s();
+  int turns = 0, left = 0;
+  for (; turns < TURNS && (turns < 3 || now_s() - began < TURNS_S); turns++)
+    for (int found = 0; found < 2; found++) {
+      plan_times times = {.kernel_us = us, .kernel_wait_us = us + s.kernels};
+      plan_choose(t->p, -1, found);
+      plan_run_timed(t->p, t->vars, t->n_vars, &times);
+      for (int i = 0; i < s.kernels; i++) sums[(plan_unique(t->p, i) * 2 + found) * TURNS + turns] += us[i];
+    }
+  for (int i = 0; i < s.unique; i++) {
+    tune_row *row = &part->rows[i];
+    row->run_before_us = median(&sums[i * 2 * TURNS], turns);
+    row->run_after_us = median(&sums[(i * 2 + 1) * TURNS], turns);
+    if (row->state != TUNE_BETTER) continue;
+    if (row->run_after_us < row->run_before_us * MIN_GAIN) left++;
+    else row->state = TUNE_DROPPED;
+  }
+  free(us); free(sums);
+  return left;
+}
+
+static void choose(const trial *t, const struct tune_part *part, bool found) {
+  for (int i = 0; i < part->n_rows; i++) plan_choose(t->p, i, found && part->rows[i].state == TUNE_BETTER);
+}
+
+// All that is left together, in turns. Drops all of it where the runs do not get shorter.
+static void try_all(const trial *t, struct tune_part *part) {
+  double us[2][FINAL_TURNS], began = now_s();
+  int turns = 0;
+  for (; turns < FINAL_TURNS && (turns < 3 || now_s() - began < TURNS_S); turns++)
+    for (int found = 0; found < 2; found++) {
+      choose(t, part, found);
+      us[found][turns] = run_us(t);
+    }
+  part->before_us = median(us[0], turns);
+  part->after_us = median(us[1], turns);
+  if (part->after_us < part->before_us * MIN_GAIN) return;
+  for (int i = 0; i < part->n_rows; i++) if (part->rows[i].state == TUNE_BETTER) part->rows[i].state = TUNE_DROPPED;
+}
+
+typedef struct share { const struct tune_settings *s; bool prompt; } share;
+
+static void progress(void *ctx, double fraction) {
+  const share *h = ctx;
+  const struct tune_settings *s = h->s;
+  double part = !s->prompt ? 1 : h->prompt ? PROMPT_SHARE : 1 - PROMPT_SHARE, from = h->prompt ? 1 - PROMPT_SHARE : 0;
+  if (s->progress) s->progress(s->ctx, h->prompt ? "tuning prompts" : "tuning tokens", from + part * fraction);
+}
+
+static void random_ids(const engine *e, int32_t *ids, int n) {
+  uint64_t seed = 3;
+  for (int i = 0; i < n; i++) ids[i] = (int32_t)((seed = hash_u64(seed, 7)) % (uint64_t)engine_n_vocab(e));
+}
+
+static int tune_part_run(engine *e, const struct tune_settings *s, bool prompt, double seconds, struct tune_part *part, error *err) {
+  trial t;
+  int32_t *ids;
+  double began = now_s();
+  if (engine_plan(e, prompt, &t.p, &ids, err)) return -1;
+  plan_stats stats = plan_get_stats(t.p);
+  int n = engine_chunk(e);
+  t.vars[0] = (plan_var){"pos", s->depth};
+  t.vars[1] = (plan_var){"n", n};
+  t.n_vars = prompt ? 2 : 1;
+  random_ids(e, ids, prompt ? n : 1);
+  *part = (struct tune_part){.prompt = prompt, .rows = xcalloc((size_t)stats.unique + 1, sizeof *part->rows), .n_rows = stats.unique};
+  share h = {s, prompt};
+  if (plan_search(t.p, &(tune_options){.width = s->width, .seconds = seconds, .skip_ms = s->skip_ms, .vars = t.vars, .n_vars = t.n_vars, .progress = progress, .ctx = &h}, part->rows, err)) return -1;
+  for (int i = 0; i < part->n_rows; i++) part->found += part->rows[i].state == TUNE_BETTER;
+  if (part->found && try_each(&t, part)) try_all(&t, part);
+  for (int i = 0; i < part->n_rows; i++) part->kept += part->rows[i].state == TUNE_BETTER;
+  choose(&t, part, true);
+  if (!part->kept && !part->before_us) part->before_us = run_us(&t);
+  if (!part->kept) part->after_us = part->before_us;
+  plan_keep(t.p, part->rows);
+  part->seconds = now_s() - began;
+  return 0;
+}
+
+int tune_run(engine *e, const struct tune_settings *s, struct tune_part parts[2], error *err) {
+  double began = now_s();
+  memset(parts, 0, 2 * sizeof *parts);
+  if (gguf_check_size(engine_gguf(e), err)) return -1;
+  if (tune_part_run(e, s, false, s->prompt ? s->seconds * (1 - PROMPT_SHARE) : s->seconds, &parts[0], err)) return -1;
+  return s->prompt ? tune_part_run(e, s, true, s->seconds - (now_s() - began), &parts[1], err) : 0;
+}
+
+void tune_part_free(struct tune_part *p) {
+  if (p->rows) tune_rows_free(p->rows, p->n_rows);
+  free(p->rows);
+  *p = (struct tune_part){0};
+}
