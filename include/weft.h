@@ -240,6 +240,65 @@ void weft_profile_free(weft_profile *p);      /* NULL is fine */
 int weft_model_look(weft_model *m, int prompt, int steps, int pos, char **text, size_t *n, weft_error *err);
 int weft_model_chunk(const weft_model *m);    /* tokens of a prompt that are evaluated at once */
 
+/* Searches for better kernels than the rules choose (BEAM), on this model's own weights, and keeps in the kernel cache what makes the model faster: every later
+ * run on this machine uses it.  A kernel counts as better only if it computes the same bits; all that were found count only if whole tokens
+ * take less time with them, in turns with and without.  What the KV cache held is lost. */
+typedef struct weft_tune_options {
+  int beam;                  /* candidates that go on to the next round; 0: 4 */
+  double seconds;            /* for all searches; 0: 60.  Loading, compiling and the trial of whole tokens come on top */
+  double skip_ms;            /* a kernel this fast needs no search; 0: none is */
+  bool no_prompt;            /* kernels of single tokens only */
+  int depth;                 /* positions before the token that is timed; less than the context */
+  void (*progress)(void *ctx, const char *what, double fraction);    /* may be NULL */
+  void *progress_ctx;
+} weft_tune_options;
+enum weft_tune_state {
+  WEFT_TUNE_SMALL,           /* its share of the time is not worth a search */
+  WEFT_TUNE_KNOWN,           /* searched before: the cache knows the outcome */
+  WEFT_TUNE_NOT_RUN,         /* not searched: `why` */
+  WEFT_TUNE_NO_GAIN,         /* nothing better was found */
+  WEFT_TUNE_DROPPED,         /* faster alone, but not in the model: not kept */
+  WEFT_TUNE_BETTER           /* found and kept */
+};
+typedef struct weft_tuned_kernel {
+  const char *name, *role;   /* as in weft_kernel_time; `name` before */
+  bool prompt;               /* of the plan for prompts */
+  int count;                 /* launches per step */
+  double share;              /* of a step's time, before: 0..1 */
+  enum weft_tune_state state;
+  double before_us, after_us;          /* a launch over cold weights; equal where nothing better was found; 0: unknown */
+  int tried, compiled, wrong;          /* candidates; those with code of their own; those whose results were not the same bits */
+  const char *opts, *why;    /* the list of OptOps that was found ("": none); why there was no search */
+} weft_tuned_kernel;
+typedef struct weft_tuned {
+  const weft_tuned_kernel *kernels;    /* single tokens, then prompts; largest share first */
+  size_t n_kernels;
+  double token_us[2], chunk_us[2];     /* a token, and a chunk of a prompt (0 with no_prompt), before and after; medians */
+  int chunk;                           /* its tokens */
+  double seconds;                      /* all of it */
+} weft_tuned;
+int weft_tune(weft_model *m, const weft_tune_options *opt, weft_tuned **out, weft_error *err);   /* opt NULL: defaults */
+void weft_tuned_free(weft_tuned *t);          /* NULL is fine */
+
+/* ---- The kernel cache ------------------------------------------------------------------------------------------------- */
+typedef struct weft_cache_entry {
+  const char *kind;          /* "kernel", "filling" (lays out a weight), "tuning" */
+  const char *name, *role;   /* of the kernel; role "" where it is not known */
+  size_t bytes;
+  int64_t created;           /* Unix time */
+  bool sound;                /* the checksum holds */
+  bool current;              /* of this version of Weft; others are never used */
+  /* Tunings only (otherwise NULL and 0): what it was made for, the kernel as IR, the list of OptOps ("heuristic": nothing better was found), and microseconds of a launch. */
+  const char *machine, *ir, *opts;
+  double before_us, after_us;
+} weft_cache_entry;
+/* Visits every entry until visit returns false; texts are borrowed until then. */
+int weft_cache_each(bool (*visit)(const weft_cache_entry *e, void *ctx), void *ctx, weft_error *err);
+int weft_cache_clear(bool tunings_only, int64_t *removed, weft_error *err);
+/* Adds a tuning (name, role, machine, ir, opts and times count).  Checked: made for this machine and settings, a kernel's IR, OptOps that exist.  Whether they suit the kernel
+ * is checked when a model needs it; a list that does not is not used.  check_only: adds nothing. */
+int weft_cache_add_tuning(const weft_cache_entry *e, bool check_only, weft_error *err);
+
 /* ---- Sampling --------------------------------------------------------------------------------------------------------
  * First the mask and the biases, then the samplers in their order, then a draw.  The same logits and seed give the same tokens on
  * every machine; equal logits are ordered by id.  Begin with weft_sampling_default() and change what you need: a value out of range

@@ -16,6 +16,8 @@ static const struct { const char *name, *what; int (*run)(int argc, char **argv)
   {"bench", "measure tokens per second", bench_command},
   {"profile", "show where the time of a token goes", profile_command},
   {"viz", "write a page that shows what the compiler made of a model", viz_command},
+  {"tune", "search for better kernels, and keep them", tune_command},
+  {"cache", "show, check, clear and exchange what is kept of kernels", cache_command},
   {"inspect", "show what a model file holds", inspect_command},
   {"tokenize", "text to tokens, and back", tokenize_command},
   {"template", "show a conversation as the prompt that a model expects", template_command},

@@ -3,7 +3,7 @@
 //
 //   args.h   options from a table, which is also the help      out.h    stdout, with errors that are noticed
 //   stats.h  the figures at the end of a run                   sampling_args.h  options of sampling
-//   run.c bench.c profile.c viz.c inspect.c tokenize.c template.c env.c: the commands
+//   run.c bench.c profile.c viz.c tune.c cache.c inspect.c tokenize.c template.c env.c: the commands
 #ifndef WEFT_APP_H
 #define WEFT_APP_H
 #include "app/args.h"
@@ -22,6 +22,8 @@ int run_command(int argc, char **argv);
 int bench_command(int argc, char **argv);
 int profile_command(int argc, char **argv);
 int viz_command(int argc, char **argv);
+int tune_command(int argc, char **argv);
+int cache_command(int argc, char **argv);
 int inspect_command(int argc, char **argv);
 int tokenize_command(int argc, char **argv);
 int template_command(int argc, char **argv);

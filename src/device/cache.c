@@ -371,7 +371,7 @@ int cache_each(cache *c, bool (*visit)(const cache_entry *e, void *ctx), void *c
   if (c->db && r == SQLITE_OK)
     while ((r = sqlite3_step(s)) == SQLITE_ROW) {
       const char *version = (const char *)sqlite3_column_text(s, 3);
-      cache_entry e = {sqlite3_column_blob(s, 0), (size_t)sqlite3_column_bytes(s, 0), (size_t)sqlite3_column_bytes(s, 1), sqlite3_column_int64(s, 4),
+      cache_entry e = {sqlite3_column_blob(s, 0), sqlite3_column_blob(s, 1), (size_t)sqlite3_column_bytes(s, 0), (size_t)sqlite3_column_bytes(s, 1), sqlite3_column_int64(s, 4),
                        version ? version : "", false};
       int64_t hash = hash_key(e.version, e.key, e.key_n);
       e.sound = hash == sqlite3_column_int64(s, 5) && checksum(hash, sqlite3_column_blob(s, 1), e.value_n) == sqlite3_column_int64(s, 2);
@@ -383,13 +383,23 @@ int cache_each(cache *c, bool (*visit)(const cache_entry *e, void *ctx), void *c
   return result;
 }
 
-int cache_clear(cache *c, int64_t *removed, error *err) {
+int cache_clear(cache *c, int64_t *removed, error *err) { return cache_remove(c, "", 0, removed, err); }
+
+int cache_remove(cache *c, const void *prefix, size_t n, int64_t *removed, error *err) {
   pthread_mutex_lock(&c->mutex);
-  drop_pending(c);
+  flush(c);
   int result = 0;
   if (!c->db) result = not_on(c, err);
   else {
-    int r = sqlite3_exec(c->db, "DELETE FROM kernel", NULL, NULL, NULL);
+    sqlite3_stmt *s = NULL;
+    int r = sqlite3_prepare_v2(c->db, "DELETE FROM kernel WHERE substr(key, 1, ?) = ?", -1, &s, NULL);
+    if (r == SQLITE_OK) {
+      sqlite3_bind_int64(s, 1, (int64_t)n);
+      sqlite3_bind_blob64(s, 2, n ? prefix : "", n, SQLITE_STATIC);
+      r = sqlite3_step(s);
+      r = r == SQLITE_DONE ? sqlite3_reset(s) : r;
+    }
+    sqlite3_finalize(s);
     if (removed) *removed = sqlite3_changes(c->db);
     if (r == SQLITE_OK) r = sqlite3_exec(c->db, "VACUUM", NULL, NULL, NULL);
     if (r != SQLITE_OK) result = error_set(err, "the kernel cache '%s' cannot be cleared: %s", c->file.at, sqlite3_errstr(r));

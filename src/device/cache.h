@@ -24,8 +24,9 @@ void cache_put(cache *c, const void *key, size_t key_n, const void *value, size_
 void cache_flush(cache *c);
 
 // For `weft cache`: visits every entry (of all versions), `sound` telling whether its checksum holds; stops when visit returns false.
-typedef struct cache_entry { const void *key; size_t key_n, value_n; int64_t created; const char *version; bool sound; } cache_entry;
+typedef struct cache_entry { const void *key, *value; size_t key_n, value_n; int64_t created; const char *version; bool sound; } cache_entry;
 int cache_each(cache *c, bool (*visit)(const cache_entry *e, void *ctx), void *ctx, error *err);
 int cache_clear(cache *c, int64_t *removed, error *err);       // removes every entry; `removed` (may be NULL) counts them
+int cache_remove(cache *c, const void *prefix, size_t n, int64_t *removed, error *err);    // those whose keys begin so
 const char *cache_file(cache *c);       // path of the database; "" when off
 #endif

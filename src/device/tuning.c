@@ -7,9 +7,12 @@
 #include <string.h>
 #include "base/env.h"
 #include "device/cache.h"
+#include "device/code_version.h"
 #include "device/plan_impl.h"
 
 static const char word[] = "tuning ";
+
+const char *tuning_version(void) { return CODE_VERSION; }
 
 static void make_key(const device *d, uop *ast, str *key) {
   str_add(key, word);
@@ -84,7 +87,7 @@ bool tuning_key_parts(const void *key, size_t n, const char **machine, size_t *m
   return true;
 }
 
-int tuning_import(device *d, const char *machine, const char *ir, const tuning *t, error *err) {
+int tuning_import(device *d, const char *machine, const char *ir, const tuning *t, bool check_only, error *err) {
   if (!d->cache) return error_set(err, "the kernel cache is off");
   graph *g = graph_new(NULL);
   error e = {0};
@@ -100,7 +103,7 @@ int tuning_import(device *d, const char *machine, const char *ir, const tuning *
     if (n != strlen(machine) || strncmp(machine, key.at, n)) r = error_set(err, "made for '%s', and this machine is '%.*s'", machine, (int)n, key.at);
     else if (strcmp(line + 1, ir)) r = error_set(err, "ir: not in the form in which a kernel is printed");
   }
-  if (!r) tuning_put(d, ast, t);
+  if (!r && !check_only) tuning_put(d, ast, t);
   str_free(&key);
   graph_free(g);
   return r;

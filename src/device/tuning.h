@@ -18,6 +18,7 @@ typedef struct tuning {
 enum { TUNING_TEXT = 4096 };
 bool tuning_get(const device *d, uop *ast, tuning *out);              // false: none, or a damaged one
 void tuning_put(device *d, uop *ast, const tuning *t);                // with the next flush
+const char *tuning_version(void);                                    // of the sources that make kernels: entries of another version are not used
 bool tuning_is_key(const void *key, size_t n);                        // whether an entry of the cache is a tuning
 // As text, one "word value" a line, and back. False: this is no tuning.
 void tuning_print(str *out, const tuning *t);
@@ -27,5 +28,5 @@ bool tuning_parse(const char *text, size_t n, tuning *out);
 bool tuning_key_parts(const void *key, size_t n, const char **machine, size_t *machine_n, const char **ir, size_t *ir_n);
 // Puts a tuning that comes from elsewhere, if its IR is that of a kernel and it was made for this machine and version. Whether its list suits the kernel is asked
 // when a model has such a kernel (plan.c), as for any tuning. -1 and why not.
-int tuning_import(device *d, const char *machine, const char *ir, const tuning *t, error *err);
+int tuning_import(device *d, const char *machine, const char *ir, const tuning *t, bool check_only, error *err);
 #endif

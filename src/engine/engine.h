@@ -70,5 +70,7 @@ struct plan;
 struct device *engine_device(engine *e);
 int engine_n_layer(const engine *e);
 int engine_chunk(const engine *e);                   // tokens of a prompt that go through at once
+struct weft_model;
+engine *weft_model_engine(struct weft_model *m);     // of the public handle (weft.c)
 int engine_plan(engine *e, bool prompt, struct plan **p, int32_t **ids, error *err);
 #endif

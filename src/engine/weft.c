@@ -404,6 +404,11 @@ void weft_model_stats(const weft_model *m, weft_stats *out) {
                       s.kv_bytes, s.peak_rss_bytes};
 }
 
+engine *weft_model_engine(weft_model *m) {
+  m->n_kept = 0;             // who asks runs the model
+  return m->e;
+}
+
 int weft_model_chunk(const weft_model *m) { return engine_chunk(m->e); }
 
 // The handle holds what the profile points into.

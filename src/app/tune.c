@@ -1,0 +1,154 @@
+// weft tune: looks for better kernels than the rules choose, ahead of time, and says what it found.  The searching is the library's
+// (weft_tune); this file prints the table.
+#include "app/app.h"
+#include "base/env.h"
+#include "base/progress.h"
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tune_options { const char *model; int64_t beam, context, depth, threads, chunk; double budget, skip_ms; bool no_prompt, no_repack, json, all; int precision; };
+
+static const struct command command = {
+  "tune", "Searches for better kernels, and keeps those that make the model faster.", "-m FILE [options]",
+  "For every kernel that takes a share of a token's time (or a prompt's) worth it, tries other loops than the rules\n"
+  "chose: on the model's own weights, cold as they are in a token, in turns with the kernel that there is. A\n"
+  "candidate counts only if it computes the same bits. What was found is then tried in whole tokens, with and\n"
+  "without in turns, and kept only if they take less time. Results go into the kernel cache, and every later run\n"
+  "on this machine uses them; a second tuning finds them there. BEAM=N before 'weft run' does the same when a model is\n"
+  "loaded. Columns:\n"
+  "  before, after   microseconds of a launch by itself; ratio: after over before\n"
+  "  tried           lists of OptOps; code: of them, those that gave code not seen before\n"};
+
+static const char *outcome(const weft_tuned_kernel *k) {
+  switch (k->state) {
+  case WEFT_TUNE_SMALL: return "too small a share";
+  case WEFT_TUNE_KNOWN: return k->opts[0] ? "better (from the cache)" : "as it was (from the cache)";
+  case WEFT_TUNE_NOT_RUN: return k->why;
+  case WEFT_TUNE_NO_GAIN: return "as it was";
+  case WEFT_TUNE_DROPPED: return "dropped: no faster in the model";
+  case WEFT_TUNE_BETTER: return "better";
+  }
+  return "";
+}
+
+static const char *const states[] = {"small", "known", "not_run", "no_gain", "dropped", "better"};
+
+// ---- output -------------------------------------------------------------------------------------------------------------
+
+static void show_gain(struct out *to, const char *what, int tokens, const double us[2]) {
+  if (us[0] <= 0) return;
+  out_addf(to, "%-8s %10.1f us -> %10.1f us", what, us[0], us[1]);
+  out_addf(to, "   %7.1f -> %7.1f tokens per second (%.3f x)\n", 1e6 * tokens / us[0], 1e6 * tokens / us[1], us[0] / us[1]);
+}
+
+static void show(struct out *to, const weft_tuned *t, bool all) {
+  int count[WEFT_TUNE_BETTER + 1] = {0};
+  out_addf(to, "%-6s %-20s %-34s %5s %6s %10s %10s %6s %6s %5s  %s\n", "", "role", "kernel", "count", "share", "before us", "after us", "ratio", "tried", "code", "outcome");
+  for (size_t i = 0; i < t->n_kernels; i++) {
+    const weft_tuned_kernel *k = &t->kernels[i];
+    count[k->state]++;
+    if (k->state == WEFT_TUNE_SMALL && !all) continue;
+    out_addf(to, "%-6s %-20s %-34s %5d %5.1f%%", k->prompt ? "prompt" : "token", k->role, k->name, k->count, 100 * k->share);
+    if (k->before_us > 0) out_addf(to, " %10.1f %10.1f %6.2f", k->before_us, k->after_us, k->after_us / k->before_us);
+    else out_addf(to, " %10s %10s %6s", "-", "-", "-");
+    out_addf(to, " %6d %5d  %s%s\n", k->tried, k->compiled, outcome(k), k->wrong ? "; some candidates were wrong" : "");
+    if (k->opts[0] && (all || k->state == WEFT_TUNE_BETTER)) out_addf(to, "       %s\n", k->opts);
+  }
+  out_addf(to, "\n%d better, %d dropped in the model, %d as they were, %d known from the cache, %d not searched, %d too small to matter; %.1f s\n", count[WEFT_TUNE_BETTER],
+           count[WEFT_TUNE_DROPPED], count[WEFT_TUNE_NO_GAIN], count[WEFT_TUNE_KNOWN], count[WEFT_TUNE_NOT_RUN], count[WEFT_TUNE_SMALL], t->seconds);
+  show_gain(to, "token", 1, t->token_us);
+  show_gain(to, "prompt", t->chunk, t->chunk_us);
+}
+
+static json_t *pair(const double us[2]) { return us[0] > 0 ? json_pack("[f,f]", us[0], us[1]) : json_null(); }
+
+static void show_json(struct out *to, const weft_tuned *t) {
+  json_t *all = json_object(), *rows = json_array();
+  json_object_set_new(all, "seconds", json_real(t->seconds));
+  json_object_set_new(all, "token_us", pair(t->token_us));
+  json_object_set_new(all, "chunk_us", pair(t->chunk_us));
+  json_object_set_new(all, "chunk", json_integer(t->chunk));
+  for (size_t i = 0; i < t->n_kernels; i++) {
+    const weft_tuned_kernel *k = &t->kernels[i];
+    json_t *o = json_object();
+    json_object_set_new(o, "name", json_string(k->name));
+    json_object_set_new(o, "role", json_string(k->role));
+    json_object_set_new(o, "plan", json_string(k->prompt ? "prompt" : "token"));
+    json_object_set_new(o, "count", json_integer(k->count));
+    json_object_set_new(o, "share", json_real(k->share));
+    json_object_set_new(o, "state", json_string(states[k->state]));
+    json_object_set_new(o, "before_us", k->before_us > 0 ? json_real(k->before_us) : json_null());
+    json_object_set_new(o, "after_us", k->before_us > 0 ? json_real(k->after_us) : json_null());
+    json_object_set_new(o, "tried", json_integer(k->tried));
+    json_object_set_new(o, "compiled", json_integer(k->compiled));
+    json_object_set_new(o, "wrong", json_integer(k->wrong));
+    json_object_set_new(o, "opts", json_string(k->opts));
+    json_object_set_new(o, "why", json_string(k->why));
+    json_array_append_new(rows, o);
+  }
+  json_object_set_new(all, "kernels", rows);
+  char *text = json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(8));
+  out_addf(to, "%s\n", text);
+  free(text);
+  json_decref(all);
+}
+
+// ---- the work -----------------------------------------------------------------------------------------------------------
+
+static int tune(const struct tune_options *o, struct out *to) {
+  weft_error err;
+  weft_model *model;
+  weft_tuned *t;
+  progress bar;
+  env_set(ENV_BEAM, "0");                                    // loading is to search nothing by itself
+  progress_begin(&bar);
+  weft_options options = {.context = (int)o->context, .threads = (int)o->threads, .chunk = (int)o->chunk, .exact = o->precision == 1, .no_repack = o->no_repack, .progress = show_progress, .progress_ctx = &bar};
+  int status = weft_model_open(o->model, &options, &model, &err);
+  progress_end(&bar);
+  if (status) return failed("%s", err.text);
+  progress_begin(&bar);
+  weft_tune_options tuning = {.beam = (int)o->beam, .seconds = o->budget, .skip_ms = o->skip_ms, .no_prompt = o->no_prompt, .depth = (int)o->depth, .progress = show_progress, .progress_ctx = &bar};
+  status = weft_tune(model, &tuning, &t, &err);
+  progress_end(&bar);
+  if (status) status = failed("%s", err.text);
+  else {
+    if (o->json) show_json(to, t);
+    else show(to, t, o->all);
+    weft_tuned_free(t);
+  }
+  weft_model_close(model);
+  return status;
+}
+
+int tune_command(int argc, char **argv) {
+  enum { MOST = INT32_MAX / 4 };
+  error err = {0};
+  struct out to = {0};
+  int64_t beam = env_int(ENV_BEAM) > 0 && env_int(ENV_BEAM) <= 64 ? env_int(ENV_BEAM) : 4;
+  struct tune_options o = {.beam = beam, .budget = 60, .skip_ms = env_int(ENV_BEAM_SKIP_MS) > 0 ? strtod(env_str(ENV_BEAM_SKIP_MS), NULL) : 0};
+  const struct option table[] = {
+    O_GROUP("Options"),
+    O_TEXT("-m, --model", "FILE", "model, a GGUF file", &o.model),
+    O_INT("--beam", "N", "candidates that go on to the next round (default 4, or BEAM)", &o.beam, 1, 64),
+    O_REAL("--budget", "SECONDS", "time for all searches (default 60)", &o.budget, 0.1, 1e6),
+    O_REAL("--skip-ms", "MS", "a kernel this fast needs no search (default: BEAM_SKIP_MS, or none)", &o.skip_ms, 0, 1e6),
+    O_FLAG("--no-prompt", "tune single tokens only", &o.no_prompt),
+    O_INT("-c, --ctx-size", "N", "context; kernels of attention are tuned for this one (default: the model's)", &o.context, 0, MOST),
+    O_INT("-d, --n-depth", "N", "tokens in the context before the one that is timed (default 0)", &o.depth, 0, MOST),
+    O_INT("-t, --threads", "N", "threads; 0: as many as help (default)", &o.threads, 0, 1024),
+    O_INT("-ub, --ubatch-size", "N", "positions of a prompt evaluated at once, at most; 0: default", &o.chunk, 0, 65536),
+    O_FLAG("--no-repack", "read weights where they lie in the file", &o.no_repack),
+    O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o.precision),
+    O_FLAG("--all", "show kernels with a small share as well, and every list of OptOps", &o.all),
+    O_FLAG("--json", "as JSON (man page: which keys)", &o.json),
+  };
+  switch (args_parse(&command, table, COUNT(table), argc, argv, &err)) {
+  case ARGS_GO: break;
+  case ARGS_HELP: return EXIT_OK;
+  default: return usage_error("%s", err.text);
+  }
+  if (!o.model) return usage_error("no model: give one with -m FILE");
+  return out_end(&to, tune(&o, &to));
+}

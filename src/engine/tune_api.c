@@ -1,0 +1,138 @@
+// The part of the public API about tuning and the kernel cache: texts and tables over engine/tune.c and device/cache.c.
+#include "weft.h"
+#include <stdlib.h>
+#include <string.h>
+#include "device/cache.h"
+#include "engine/tune.h"
+
+static int fail(weft_error *out, const error *e) {
+  if (out) memcpy(out->text, e->text, sizeof out->text);
+  return -1;
+}
+
+// ---- tuning -------------------------------------------------------------------------------------------------------------
+
+enum { DEFAULT_BEAM = 4, DEFAULT_SECONDS = 60, MOST_BEAM = 64 };
+typedef struct tuned_handle { weft_tuned shown; struct tune_part parts[2]; weft_tuned_kernel kernels[]; } tuned_handle;
+_Static_assert(offsetof(tuned_handle, shown) == 0, "weft_tuned_free gets the address of the handle");
+
+static int by_share(const void *x, const void *y) {
+  const weft_tuned_kernel *a = x, *b = y;
+  if (a->prompt != b->prompt) return a->prompt - b->prompt;
+  return a->share != b->share ? (a->share < b->share ? 1 : -1) : strcmp(a->name, b->name);
+}
+
+int weft_tune(weft_model *m, const weft_tune_options *options, weft_tuned **out, weft_error *err) {
+  weft_tune_options o = options ? *options : (weft_tune_options){0};
+  error e = {0};
+  struct tune_part parts[2];
+  double began = now_s();
+  if (o.beam < 0 || o.beam > MOST_BEAM || !(o.seconds >= 0) || !(o.skip_ms >= 0)) error_set(&e, "tuning: the beam must be 0 to %d, and times 0 or more", MOST_BEAM);
+  else if (o.depth < 0 || o.depth + weft_model_chunk(m) > weft_model_context(m)) error_set(&e, "tuning: a chunk of %d positions at depth %d does not fit the context of %d", weft_model_chunk(m), o.depth, weft_model_context(m));
+  if (e.text[0]) return fail(err, &e);
+  struct tune_settings s = {.width = o.beam ? o.beam : DEFAULT_BEAM, .seconds = o.seconds > 0 ? o.seconds : DEFAULT_SECONDS, .skip_ms = o.skip_ms, .prompt = !o.no_prompt, .depth = o.depth,
+                            .progress = o.progress, .ctx = o.progress_ctx};
+  int r = tune_run(weft_model_engine(m), &s, parts, &e);
+  tuned_handle *h = xcalloc(1, sizeof *h + (size_t)(parts[0].n_rows + parts[1].n_rows) * sizeof *h->kernels);
+  memcpy(h->parts, parts, sizeof parts);
+  weft_tuned *t = &h->shown;
+  if (r) { weft_tuned_free(t); return fail(err, &e); }
+  for (int p = 0; p < 2; p++)
+    for (int i = 0; i < parts[p].n_rows; i++) {
+      const tune_row *row = &parts[p].rows[i];
+      h->kernels[t->n_kernels++] = (weft_tuned_kernel){row->name, row->role, p == 1, row->count, row->share, (enum weft_tune_state)row->state, row->before_us, row->after_us,
+                                                       row->tried, row->compiled, row->wrong, str_c(&row->opts), row->why};
+    }
+  qsort(h->kernels, t->n_kernels, sizeof *h->kernels, by_share);
+  t->kernels = h->kernels;
+  t->token_us[0] = parts[0].before_us; t->token_us[1] = parts[0].after_us;
+  t->chunk_us[0] = parts[1].before_us; t->chunk_us[1] = parts[1].after_us;
+  t->chunk = weft_model_chunk(m);
+  t->seconds = now_s() - began;
+  *out = t;
+  return 0;
+}
+
+void weft_tuned_free(weft_tuned *t) {
+  tuned_handle *h = (tuned_handle *)t;
+  if (!h) return;
+  for (int i = 0; i < 2; i++) tune_part_free(&h->parts[i]);
+  free(h);
+}
+
+// ---- the cache ----------------------------------------------------------------------------------------------------------
+
+typedef struct visit { bool (*fn)(const weft_cache_entry *e, void *ctx); void *ctx; } visit;
+
+static char *copy_of(const char *text, size_t n) {
+  char *s = xmalloc(n + 1);
+  memcpy(s, text, n);
+  s[n] = 0;
+  return s;
+}
+
+static bool show_entry(const cache_entry *c, void *ctx) {
+  const visit *v = ctx;
+  tuning t;
+  str opts = {0};
+  char name[96] = "";
+  const char *machine, *ir;
+  size_t machine_n, ir_n;
+  char *texts[2] = {NULL, NULL};
+  weft_cache_entry e = {.kind = "kernel", .name = name, .role = "", .bytes = c->key_n + c->value_n, .created = c->created, .sound = c->sound, .current = !strcmp(c->version, tuning_version())};
+  if (c->key_n > 8 && !memcmp(c->key, "filling ", 8)) e.kind = "filling";
+  if (tuning_is_key(c->key, c->key_n)) {
+    e.kind = "tuning";
+    bool whole = tuning_key_parts(c->key, c->key_n, &machine, &machine_n, &ir, &ir_n) && tuning_parse(c->value, c->value_n, &t);
+    e.sound = e.sound && whole;
+    if (whole) {
+      e.machine = texts[0] = copy_of(machine, machine_n);
+      e.ir = texts[1] = copy_of(ir, ir_n);
+      snprintf(name, sizeof name, "%s", t.name);
+      e.role = t.role;
+      if (t.better) opts_print(&opts, t.opts, t.n);
+      e.opts = t.better ? str_c(&opts) : "heuristic";
+      e.before_us = t.before_us;
+      e.after_us = t.after_us;
+    }
+  } else if (c->value_n) {
+    const char *line = memchr(c->value, '\n', c->value_n < sizeof name ? c->value_n : sizeof name - 1);
+    if (line) snprintf(name, sizeof name, "%.*s", (int)(line - (const char *)c->value), (const char *)c->value);
+  }
+  bool more = v->fn(&e, v->ctx);
+  free(texts[0]); free(texts[1]);
+  str_free(&opts);
+  return more;
+}
+
+int weft_cache_each(bool (*fn)(const weft_cache_entry *e, void *ctx), void *ctx, weft_error *err) {
+  error e = {0};
+  cache *c = cache_open(NULL, tuning_version());
+  int r = cache_each(c, show_entry, &(visit){fn, ctx}, &e);
+  cache_close(c);
+  return r ? fail(err, &e) : 0;
+}
+
+int weft_cache_clear(bool tunings_only, int64_t *removed, weft_error *err) {
+  error e = {0};
+  int64_t n = 0;
+  cache *c = cache_open(NULL, tuning_version());
+  int r = tunings_only ? cache_remove(c, "tuning ", 7, &n, &e) : cache_clear(c, &n, &e);
+  cache_close(c);
+  if (removed) *removed = n;
+  return r ? fail(err, &e) : 0;
+}
+
+int weft_cache_add_tuning(const weft_cache_entry *from, bool check_only, weft_error *err) {
+  error e = {0};
+  device *d = NULL;
+  tuning t;
+  str text = {0};
+  str_addf(&text, "opts %s\nus %.9g %.9g\nname %s\nrole %s\n", from->opts, from->before_us, from->after_us, from->name, from->role);
+  bool whole = !strchr(from->opts, '\n') && !strchr(from->name, '\n') && !strchr(from->role, '\n') && tuning_parse(text.at, text.n, &t);
+  str_free(&text);
+  int r = whole ? device_open(1, &d, &e) : error_set(&e, "opts: no list of OptOps, or a name, role or time that cannot be: '%.200s'", from->opts);
+  if (!r) r = tuning_import(d, from->machine, from->ir, &t, check_only, &e);
+  device_close(d);
+  return r ? fail(err, &e) : 0;
+}
