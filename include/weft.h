@@ -215,12 +215,14 @@ typedef struct weft_kernel_time {
   double us;                 /* of all of them, until every thread had finished */
   double wait_us;            /* of that: threads waiting for one another, on average */
   double bytes, flops;       /* moved and done by all of them, as estimated from the loops: each byte counts once per launch */
+  double cycles, instructions, cache_misses, branch_misses;     /* counted by the processor, all threads together; 0 where there are no counters */
 } weft_kernel_time;
 typedef struct weft_profile {
   int tokens;                /* of a step */
   double us;                 /* a step */
   double overhead_us;        /* of that: outside of all kernels */
   double wait_us;            /* sum of the kernels' */
+  const char *no_counters;   /* NULL, or why the processor's counters could not be read */
   double limit_gb_s;         /* memory that the same threads can read, 10^9 bytes per second, measured just after; 0: unknown */
   double kernels_per_step;   /* dispatches: kernels that do not wait for one another share one */
   double kernels_per_block;  /* of them, per layer */

@@ -20,6 +20,8 @@ static const struct command command = {
   "  GB/s     bytes read and written, each once per launch, in that time; GFLOP/s: operations likewise\n"
   "  limit    GB/s as a share of what the same threads can read from memory, measured just after;\n"
   "           more than 100 % comes from a cache\n"
+  "  IPC      instructions per cycle; misses: bytes that missed all caches, as a share of those read and\n"
+  "           written. Both only where the processor's counters may be read (perf events)\n"
   "Times are means over the half of the tokens that were neither fast nor slow. Overhead is what lies outside\n"
   "of all kernels.\n"};
 
@@ -30,12 +32,15 @@ static double share(double part, double whole) { return whole > 0 ? part / whole
 
 // ---- output -----------------------------------------------------------------------------------------------------------
 
+static json_t *counted(const weft_profile *p, double x) { return p->no_counters ? json_null() : json_real(x); }
+
 static void show_json(struct out *to, const weft_profile *p) {
   json_t *all = json_object(), *rows = json_array();
   json_object_set_new(all, "token_us", json_real(p->us / p->tokens));
   json_object_set_new(all, "step_us", json_real(p->us));
   json_object_set_new(all, "step_tokens", json_integer(p->tokens));
   json_object_set_new(all, "limit_gb_s", p->limit_gb_s > 0 ? json_real(p->limit_gb_s) : json_null());
+  json_object_set_new(all, "no_counters", p->no_counters ? json_string(p->no_counters) : json_null());
   json_object_set_new(all, "overhead_us", json_real(p->overhead_us));
   json_object_set_new(all, "wait_us", json_real(p->wait_us));
   json_object_set_new(all, "kernels_per_token", json_real(p->kernels_per_step));
@@ -55,6 +60,10 @@ static void show_json(struct out *to, const weft_profile *p) {
     json_object_set_new(o, "limit_share", p->limit_gb_s > 0 ? json_real(per_second(k->bytes, k->us) / p->limit_gb_s) : json_null());
     json_object_set_new(o, "bytes", json_real(k->bytes));
     json_object_set_new(o, "flops", json_real(k->flops));
+    json_object_set_new(o, "cycles", counted(p, k->cycles));
+    json_object_set_new(o, "instructions", counted(p, k->instructions));
+    json_object_set_new(o, "cache_misses", counted(p, k->cache_misses));
+    json_object_set_new(o, "branch_misses", counted(p, k->branch_misses));
     json_array_append_new(rows, o);
   }
   json_object_set_new(all, "kernels", rows);
@@ -65,35 +74,49 @@ static void show_json(struct out *to, const weft_profile *p) {
 }
 
 static void show_limit(struct out *to, double gb_s, double limit) {
-  if (limit > 0) out_addf(to, " %6.0f%%\n", 100 * gb_s / limit);
-  else out_addf(to, " %7s\n", "-");
+  if (limit > 0) out_addf(to, " %6.0f%%", 100 * gb_s / limit);
+  else out_addf(to, " %7s", "-");
 }
 
-static void show_row(struct out *to, const char *role, const char *name, double us, double wait, double bytes, double flops, const weft_profile *p) {
-  out_addf(to, "%-22s %-36s %10.1f %5.1f%% %9.1f %8.2f %8.2f", role, name, us, 100 * share(us, p->us), wait, per_second(bytes, us), per_second(flops, us));
-  show_limit(to, per_second(bytes, us), p->limit_gb_s);
+// Instructions a cycle, and the bytes of cache lines that came from memory beside those that were asked for.
+static void show_counters(struct out *to, const weft_kernel_time *k, const weft_profile *p) {
+  enum { LINE = 64 };
+  if (!p->no_counters) out_addf(to, " %6.2f %7.0f%%", share(k->instructions, k->cycles), 100 * share(LINE * k->cache_misses, k->bytes));
+  out_addf(to, "\n");
+}
+
+static void show_row(struct out *to, const char *role, const char *name, const weft_kernel_time *k, const weft_profile *p) {
+  out_addf(to, "%-22s %-36s %10.1f %5.1f%% %9.1f %8.2f %8.2f", role, name, k->us, 100 * share(k->us, p->us), k->wait_us, per_second(k->bytes, k->us), per_second(k->flops, k->us));
+  show_limit(to, per_second(k->bytes, k->us), p->limit_gb_s);
+  show_counters(to, k, p);
 }
 
 static void show(struct out *to, const struct profile_options *o, int threads, const weft_profile *p) {
-  double sum = 0, bytes = 0, flops = 0;
+  weft_kernel_time all = {0};
   if (o->prompt) out_addf(to, "a chunk of %d tokens", p->tokens);
   else out_addf(to, "one token");
   out_addf(to, " at depth %lld, %d thread%s, mean of %lld\n\n", (long long)o->depth, threads, threads == 1 ? "" : "s", (long long)(o->steps - 2 * (o->steps / 4)));
-  out_addf(to, "%-22s %-30s %5s %10s %6s %9s %8s %8s %7s\n", "role", "kernel", "count", "us", "%", "wait", "GB/s", "GFLOP/s", "limit");
+  out_addf(to, "%-22s %-30s %5s %10s %6s %9s %8s %8s %7s", "role", "kernel", "count", "us", "%", "wait", "GB/s", "GFLOP/s", "limit");
+  out_addf(to, p->no_counters ? "\n" : " %6s %8s\n", "IPC", "misses");
   for (size_t i = 0; i < p->n_kernels; i++) {
     const weft_kernel_time *k = &p->kernels[i];
     char name[160];
     snprintf(name, sizeof name, "%-30s %5d", k->name, k->count);
-    show_row(to, k->role, name, k->us, k->wait_us, k->bytes, k->flops, p);
-    sum += k->us;
-    bytes += k->bytes;
-    flops += k->flops;
+    show_row(to, k->role, name, k, p);
+    all.us += k->us;
+    all.wait_us += k->wait_us;
+    all.bytes += k->bytes;
+    all.flops += k->flops;
+    all.cycles += k->cycles;
+    all.instructions += k->instructions;
+    all.cache_misses += k->cache_misses;
   }
   out_addf(to, "\n");
-  show_row(to, "all kernels", "", sum, p->wait_us, bytes, flops, p);
+  show_row(to, "all kernels", "", &all, p);
   out_addf(to, "%-59s %10.1f %5.1f%%\n", "overhead", p->overhead_us, 100 * share(p->overhead_us, p->us));
   out_addf(to, "%-59s %10.1f %5.1f%%   %.1f tokens per second\n\n", o->prompt ? "chunk" : "token", p->us, 100.0, 1e6 * share(p->tokens, p->us));
   if (p->limit_gb_s > 0) out_addf(to, "memory limit  %.1f GB/s (streaming reads, huge pages, the same threads)\n", p->limit_gb_s);
+  if (p->no_counters) out_addf(to, "counters      %s\n", p->no_counters);
   out_addf(to, "kernels       %.0f dispatches, %.1f per block, %.1f operations each (fusion rate)\n", p->kernels_per_step, p->kernels_per_block, p->fusion_rate);
 }
 

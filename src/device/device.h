@@ -71,6 +71,9 @@ plan_kernel_info plan_kernel(const plan *p, int i, const plan_var *vars, int n_v
 // kernel_us in which a thread waited for others, on average over the threads.
 typedef struct plan_times { double us, overhead_us, *kernel_us, *kernel_wait_us; } plan_times;
 void plan_run_timed(plan *p, const plan_var *vars, int n_vars, plan_times *out);      // the arrays: the caller's, plan_stats.kernels entries
+// plan_run with counters (counters.h) read around every kernel. out: for each kernel counters_n sums over the threads; waiting for one another is not in them.
+struct counters;
+void plan_run_counted(plan *p, const plan_var *vars, int n_vars, const struct counters *c, double *out);
 // When a thread began and ended its part of kernel i in the last plan_run_timed, in microseconds since that began.
 void plan_lane(const plan *p, int i, int thread, double *from, double *to);
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 #include "base/env.h"
 #include "device/cache.h"
+#include "device/counters.h"
 #include "device/memory.h"
 #include "device/plan_impl.h"
 #include "device/ref.h"
@@ -523,4 +524,34 @@ void plan_lane(const plan *p, int i, int thread, double *from, double *to) {
   const double *m = p->marks + (size_t)thread * p->n_marks + i + p->steps[i].level;      // one mark a kernel, and one more a level
   *from = (m[0] - p->began) * 1e6;
   *to = (m[1] - p->began) * 1e6;
+}
+
+// --- counting ---------------------------------------------------------------------------------------------------------------
+
+typedef struct counting { const plan *p; const counters *c; uint64_t *got; } counting;      // got: per thread, kernel and counter
+
+static void run_counted(void *ctx, int thread, int n) {
+  const counting *w = ctx;
+  const plan *p = w->p;
+  int each = counters_n(w->c);
+  uint64_t *at = w->got + (size_t)thread * (size_t)p->stats.kernels * (size_t)each, before[COUNTERS_MAX], after[COUNTERS_MAX];
+  for (int i = 0; i < p->stats.kernels; i++) {
+    if (i && p->steps[i].level != p->steps[i - 1].level) team_barrier(p->d->team);
+    counters_read(w->c, thread, before);
+    run_step(&p->steps[i], i, thread, n);
+    counters_read(w->c, thread, after);
+    for (int k = 0; k < each; k++) *at++ = after[k] - before[k];
+  }
+}
+
+void plan_run_counted(plan *p, const plan_var *vars, int n_vars, const counters *c, double *out) {
+  size_t n = (size_t)p->stats.kernels * (size_t)counters_n(c);
+  counting w = {p, c, xcalloc(n * (size_t)p->d->n_threads + 1, sizeof *w.got)};
+  set_vars(p, vars, n_vars);
+  team_run(p->d->team, run_counted, &w);
+  for (size_t i = 0; i < n; i++) {
+    out[i] = 0;
+    for (int t = 0; t < p->d->n_threads; t++) out[i] += (double)w.got[(size_t)t * n + i];
+  }
+  free(w.got);
 }

@@ -45,6 +45,7 @@ static int measure(look *l, int prompt, int steps, int pos, timing *out, error *
   int32_t *ids;
   int n = prompt ? prompt : 1, n_vocab = engine_n_vocab(l->e);
   if (gguf_check_size(engine_gguf(l->e), err) || engine_plan(l->e, prompt, &l->p, &ids, err)) return -1;
+  engine_settle(l->e);
   size_t kernels = (size_t)plan_get_stats(l->p).kernels, lane = 2 * kernels, each = kernels * 2 + lane * (size_t)l->n_threads;
   timing *all = xcalloc((size_t)steps, sizeof *all);
   double *figures = xcalloc(each * (size_t)steps + 1, sizeof *figures);

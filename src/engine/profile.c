@@ -49,7 +49,26 @@ static void summarise(const plan *p, sample *samples, int n, const plan_var *var
       out->wait_us += (double)samples[i].kernel_wait_us[k] * part;
     }
   }
-  qsort(out->rows, out->n_rows, sizeof *out->rows, slowest_first);
+}
+
+// Hardware counters of a few more steps, each of n tokens at pos. Reading them takes time, so it is not done while times are taken.
+static void count_events(plan *p, engine *e, int n, int pos, struct profile *out) {
+  enum { STEPS = 2 };
+  counters *c;
+  plan_stats s = plan_get_stats(p);
+  plan_var vars[] = {{"n", n}, {"pos", pos}};
+  if (counters_open(engine_device(e)->team, counter_events, COUNTED, &c, &out->no_counters)) return;
+  double *got = xcalloc((size_t)s.kernels * COUNTED + 1, sizeof *got);
+  for (int i = 0; i < STEPS; i++) {
+    plan_run_counted(p, vars, 2, c, got);
+    for (int k = 0; k < s.kernels; k++) {
+      plan_kernel_info info = plan_kernel(p, k, vars, 2);
+      struct profile_row *r = row_of(out, &info);
+      for (int j = 0; j < COUNTED; j++) r->counted[j] += got[(size_t)k * COUNTED + (size_t)j] / STEPS;
+    }
+  }
+  free(got);
+  counters_close(c);
 }
 
 int profile_run(engine *e, int prompt, int steps, int pos, struct profile *out, error *err) {
@@ -79,7 +98,9 @@ int profile_run(engine *e, int prompt, int steps, int pos, struct profile *out, 
     at += 2 * n_kernels;
   }
   if (!r) summarise(p, samples, steps, (plan_var[]){{"n", n}, {"pos", pos + (prompt ? 0 : steps / 2)}}, 2, out);
+  if (!r) count_events(p, e, n, pos, out);
   free(samples); free(kept); free(us);
+  if (out->n_rows) qsort(out->rows, out->n_rows, sizeof *out->rows, slowest_first);
   return r ? r : device_read_limit(engine_device(e), &out->limit_gb_s, err);
 }
 

@@ -2,15 +2,17 @@
 // with time stamps, not kernels on their own with everything in the cache.
 #ifndef WEFT_ENGINE_PROFILE_H
 #define WEFT_ENGINE_PROFILE_H
+#include "device/counters.h"
 #include "engine/engine.h"
 
 // All launches of one kernel for one part of the model ("blk.*.ffn_down": in all layers), per step.
-struct profile_row { char name[96], role[64]; int count; double us, wait_us, bytes, flops; };
+struct profile_row { char name[96], role[64]; int count; double us, wait_us, bytes, flops, counted[COUNTED]; };      // counted: counters.h, 0 where there are no counters
 
 struct profile {
   int tokens;                 // of a step: 1, or a chunk of a prompt
   double us, overhead_us;     // of a step; overhead: outside of all kernels
   double wait_us;             // of the kernels' time: waiting at barriers
+  error no_counters;          // why there are no hardware counters; empty: there are
   double limit_gb_s;          // what this device's threads can read; 0: unknown
   int dispatches, n_layer, graph_ops;
   struct profile_row *rows;   // slowest first

@@ -437,9 +437,10 @@ int weft_profile_model(weft_model *m, int prompt, int steps, int pos, weft_profi
   h->p = p;
   for (size_t i = 0; i < p.n_rows; i++) {
     const struct profile_row *r = &p.rows[i];
-    h->kernels[i] = (weft_kernel_time){r->name, r->role, r->count, r->us, r->wait_us, r->bytes, r->flops};
+    h->kernels[i] = (weft_kernel_time){r->name, r->role, r->count, r->us, r->wait_us, r->bytes, r->flops,
+                                       r->counted[COUNTED_CYCLES], r->counted[COUNTED_INSTRUCTIONS], r->counted[COUNTED_CACHE_MISSES], r->counted[COUNTED_BRANCH_MISSES]};
   }
-  h->shown = (weft_profile){.tokens = p.tokens, .us = p.us, .overhead_us = p.overhead_us, .wait_us = p.wait_us, .limit_gb_s = p.limit_gb_s,
+  h->shown = (weft_profile){.tokens = p.tokens, .us = p.us, .overhead_us = p.overhead_us, .wait_us = p.wait_us, .no_counters = h->p.no_counters.text[0] ? h->p.no_counters.text : NULL, .limit_gb_s = p.limit_gb_s,
                             .kernels_per_step = p.dispatches, .kernels_per_block = (double)p.dispatches / p.n_layer,
                             .fusion_rate = p.dispatches ? (double)p.graph_ops / p.dispatches : 0, .kernels = h->kernels, .n_kernels = p.n_rows};
   *out = &h->shown;
