@@ -117,6 +117,15 @@ enum {
 };
 /* n bytes of text to tokens; any bytes can be encoded.  *ids is for weft_free, also when *n_ids is 0. */
 int weft_tokenize(const weft_vocab *v, const char *text, size_t n, unsigned flags, int32_t **ids, size_t *n_ids, weft_error *err);
+/* The same for a text that comes in pieces, in bounded memory: the ids of all calls together are those of the whole text, however
+ * it is cut.  An id comes as soon as nothing that may follow can change it, usually a word later. */
+typedef struct weft_encoder weft_encoder;
+int weft_encoder_new(const weft_vocab *v, unsigned flags, weft_encoder **out, weft_error *err);   /* v must outlive it */
+/* *ids are borrowed until the next call.  After an error there is nothing more to be had from e. */
+int weft_encoder_add(weft_encoder *e, const char *text, size_t n, const int32_t **ids, size_t *n_ids, weft_error *err);
+/* The text has ended: its last ids.  What is added after that begins another text. */
+int weft_encoder_end(weft_encoder *e, const int32_t **ids, size_t *n_ids, weft_error *err);
+void weft_encoder_free(weft_encoder *e);      /* NULL is fine */
 /* Tokens to text: the inverse.  special: control tokens are shown.  *text is terminated (*n does not count that) and for
  * weft_free; it can hold NUL bytes.  An id outside the vocabulary is an error. */
 int weft_detokenize(const weft_vocab *v, const int32_t *ids, size_t n_ids, bool special, char **text, size_t *n, weft_error *err);

@@ -1,6 +1,9 @@
-// weft tokenize: text to tokens, and back.  Works on files that hold a vocabulary and no tensors.
+// weft tokenize: text to tokens, and back.  Works on files that hold a vocabulary and no tensors, and on texts of any length: these are
+// encoded as they are read, and tokens go out as they come.
 #define _GNU_SOURCE
 #include "app/app.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +13,8 @@ struct tokenize_options {
   bool from_stdin, ids, no_bos, parse_special, escapes;
   struct ids detokenize;
 };
+
+enum { READ_STEP = 1 << 16 };
 
 static const struct command command = {
   "tokenize", "Turns text into tokens, one a line, or tokens into text.", "-m FILE (-p TEXT | -f FILE | --stdin | --detokenize 1,2,3)",
@@ -31,45 +36,77 @@ static void add_piece(struct out *o, const char *piece, size_t n) {
   }
 }
 
-static void show_tokens(struct out *o, const weft_vocab *v, const int32_t *ids, size_t n) {
-  for (size_t i = 0; i < n && !o->error; i++) {
+struct shown { const struct tokenize_options *o; const weft_vocab *v; struct out *to; bool some; };
+
+static void show(struct shown *s, const int32_t *ids, size_t n) {
+  for (size_t i = 0; i < n && !s->to->error; i++) {
+    if (s->o->ids) {
+      out_addf(s->to, s->some ? ", %d" : "[%d", ids[i]);
+      s->some = true;
+      continue;
+    }
     size_t len;
-    char *piece = weft_piece(v, ids[i], true, &len);
-    out_addf(o, "%6d -> '", ids[i]);
-    add_piece(o, piece, len);
-    out_addf(o, "'\n");
+    char *piece = weft_piece(s->v, ids[i], true, &len);
+    out_addf(s->to, "%6d -> '", ids[i]);
+    add_piece(s->to, piece, len);
+    out_addf(s->to, "'\n");
     weft_free(piece);
   }
 }
 
-static void show_ids(struct out *o, const int32_t *ids, size_t n) {
-  out_addf(o, "[");
-  for (size_t i = 0; i < n; i++) out_addf(o, "%s%d", i ? ", " : "", ids[i]);
-  out_addf(o, "]\n");
+static int add(struct shown *s, weft_encoder *e, const char *text, size_t n) {
+  weft_error err;
+  const int32_t *ids;
+  size_t n_ids;
+  if (weft_encoder_add(e, text, n, &ids, &n_ids, &err)) return failed("%s", err.text);
+  show(s, ids, n_ids);
+  return 0;
+}
+
+// A file of any size: its text is encoded as it is read.
+static int add_file(struct shown *s, weft_encoder *e, const char *path) {
+  bool is_stdin = !path || !strcmp(path, "-");
+  int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC), status = 0;
+  if (fd < 0) return failed("%s: %s", path, strerror(errno));
+  char *piece = xmalloc(READ_STEP);
+  ssize_t got;
+  while (!status && !s->to->error && (got = read(fd, piece, READ_STEP)) != 0) {
+    if (got < 0 && errno == EINTR && !interrupted()) continue;
+    status = got < 0 ? failed("%s: %s", is_stdin ? "stdin" : path, strerror(errno)) : add(s, e, piece, (size_t)got);
+  }
+  free(piece);
+  if (!is_stdin) close(fd);
+  return status;
+}
+
+// Escapes are a matter of the whole text.
+static int add_unescaped(struct shown *s, weft_encoder *e, const char *path) {
+  error why = {0};
+  char *text = NULL;
+  size_t n = 0;
+  if (path && read_file(path, &text, &n, &why)) return failed("%s", why.text);
+  if (!path) { text = xstrdup(s->o->prompt); n = strlen(text); }
+  int status = add(s, e, text, unescape(text, n));
+  free(text);
+  return status;
 }
 
 static int tokenize(const struct tokenize_options *o, const weft_vocab *v, struct out *to) {
   weft_error err;
-  error why = {0};
-  char *text = NULL;
-  size_t n_text = 0, n_ids;
-  int32_t *ids = NULL;
+  weft_encoder *e;
+  struct shown s = {o, v, to, false};
   const char *file = o->from_stdin ? "-" : o->file;
-  if (file) {
-    if (read_file(file, &text, &n_text, &why)) return failed("%s", why.text);
-  } else {
-    text = xstrdup(o->prompt);
-    n_text = strlen(text);
+  const int32_t *ids;
+  size_t n_ids;
+  if (weft_encoder_new(v, (o->no_bos ? 0 : WEFT_ADD_SPECIAL) | (o->parse_special ? WEFT_PARSE_SPECIAL : 0), &e, &err)) return failed("%s", err.text);
+  int status = o->escapes ? add_unescaped(&s, e, file) : file ? add_file(&s, e, file) : add(&s, e, o->prompt, strlen(o->prompt));
+  if (!status && weft_encoder_end(e, &ids, &n_ids, &err)) status = failed("%s", err.text);
+  if (!status) {
+    show(&s, ids, n_ids);
+    if (o->ids) out_addf(to, s.some ? "]\n" : "[]\n");
   }
-  if (o->escapes) n_text = unescape(text, n_text);
-  unsigned flags = (o->no_bos ? 0 : WEFT_ADD_SPECIAL) | (o->parse_special ? WEFT_PARSE_SPECIAL : 0);
-  int status = weft_tokenize(v, text, n_text, flags, &ids, &n_ids, &err);
-  free(text);
-  if (status) return failed("%s", err.text);
-  if (o->ids) show_ids(to, ids, n_ids);
-  else show_tokens(to, v, ids, n_ids);
-  weft_free(ids);
-  return 0;
+  weft_encoder_free(e);
+  return status;
 }
 
 static int detokenize(const struct tokenize_options *o, const weft_vocab *v, struct out *to) {

@@ -21,6 +21,7 @@
 
 struct weft_file { const gguf *g; gguf *owned; };              // owned: NULL where a model owns it
 struct weft_vocab { const tokenizer *t; tokenizer *owned; };   // the same
+struct weft_encoder { text_encoder *e; };
 struct weft_stream { const tokenizer *t; bool special; utf8_stream pending; str bytes, text; };
 struct weft_sampler { sampler *s; int32_t n_vocab; };
 struct weft_model {
@@ -219,6 +220,31 @@ static int check_ids(const int32_t *ids, size_t n, int32_t n_vocab, weft_error *
     if (ids[i] < 0 || ids[i] >= n_vocab)
       FAIL(err, "token id %d (number %zu of %zu) is outside the vocabulary: ids go from 0 to %d", ids[i], i + 1, n, n_vocab - 1);
   return 0;
+}
+
+int weft_encoder_new(const weft_vocab *v, unsigned flags, weft_encoder **out, weft_error *err) {
+  error e = {0};
+  text_encoder *made;
+  if (text_encoder_new(v->t, flags & WEFT_ADD_SPECIAL, flags & WEFT_PARSE_SPECIAL, &made, &e)) return fail(err, &e);
+  *out = xcalloc(1, sizeof **out);
+  (*out)->e = made;
+  return 0;
+}
+
+int weft_encoder_add(weft_encoder *x, const char *text, size_t n, const int32_t **ids, size_t *n_ids, weft_error *err) {
+  error e = {0};
+  return text_encoder_add(x->e, text, n, ids, n_ids, &e) ? fail(err, &e) : 0;
+}
+
+int weft_encoder_end(weft_encoder *x, const int32_t **ids, size_t *n_ids, weft_error *err) {
+  error e = {0};
+  return text_encoder_end(x->e, ids, n_ids, &e) ? fail(err, &e) : 0;
+}
+
+void weft_encoder_free(weft_encoder *x) {
+  if (!x) return;
+  text_encoder_free(x->e);
+  free(x);
 }
 
 int weft_detokenize(const weft_vocab *v, const int32_t *ids, size_t n_ids, bool special, char **text, size_t *n, weft_error *err) {

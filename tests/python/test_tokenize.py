@@ -1,6 +1,7 @@
 """weft tokenize: ids of real vocabularies, text back from ids, special tokens, and what broken tokenizer keys get."""
 import ast
 import re
+import resource
 import unicodedata
 
 import numpy as np
@@ -54,6 +55,21 @@ def test_prompt_is_literal(run_weft, tinypy):
     escaped = run_weft(["tokenize", "-m", tinypy, "-p", r"a\nb", "-e", "--ids", "--no-bos"])
     assert ast.literal_eval(escaped.out) == ids_of(run_weft, tinypy, "a\nb", "--no-bos")
     assert literal.out != escaped.out
+
+
+def test_long_text_in_little_memory(run_weft, tinypy, sanitized):
+    """Text from stdin or a file is encoded as it comes: memory does not grow with it, and the ids are those of one piece."""
+    text = b"def f(x):\n    return x ** 2  # caf\xc3\xa9\n\n" * (20000 if sanitized else 200000)
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (60 << 20, 60 << 20))
+
+    done = run_weft(["tokenize", "-m", tinypy, "--stdin", "--ids", "--no-bos"], input=text, preexec_fn=None if sanitized else limit)
+    assert done.returncode == 0, done.err
+    ids = done.stdout.split(b", ")
+    once = ids_of(run_weft, tinypy, text[: len(text) // 100], "--no-bos")
+    assert ids[: len(once) - 5] == [(b"" if i else b"[") + b"%d" % x for i, x in enumerate(once[:-5])]
+    assert len(ids) > 95 * len(once)
 
 
 def test_bos(run_weft, tinypy):
