@@ -139,6 +139,7 @@ static int start(engine *e, const char *path, error *err) {
   engine_progress(e, "loading", 0.3);
   e->n_ctx = e->o.n_ctx ? e->o.n_ctx : model_n_ctx_train(e->m);
   e->chunk = e->o.chunk > 0 ? min_i64(e->o.chunk, MAX_CHUNK) : DEFAULT_CHUNK;
+  if (model_max_chunk(e->m)) e->chunk = min_i64(e->chunk, model_max_chunk(e->m));
   // room for a chunk that begins at the last position: then every index is in bounds whatever the two variables are
   e->room = (int64_t)round_up((size_t)e->chunk, CTX_STEP);
   e->ctx = (int64_t)round_up((size_t)e->n_ctx, CTX_STEP) + e->room;

@@ -47,6 +47,48 @@ static int lfm2_layer(loader *l, layer *y) {
   return 0;
 }
 
+// Files of these kinds can say that attention has no positions.
+static int granite(loader *l) {
+  bool turns;
+  if (gguf_bool_opt(l->f, key(l, "rope.scaling.finetuned"), true, &turns, l->err)) return -1;
+  l->m->no_rope = !turns;
+  return 0;
+}
+
+static int experts_if_any(loader *l, layer *y) {
+  int n;
+  if (key_count_or(l, "expert_count", 0, 0, 1 << 20, &n)) return -1;
+  if (n) { y->ff = &part_moe; y->moe.norm = true; }
+  return 0;
+}
+
+static int granitehybrid_layer(loader *l, layer *y) {
+  if (!y->n_kv) y->mixer = &part_mamba2;
+  return experts_if_any(l, y);
+}
+
+// Each layer is one part only.
+static int nemotron_h_layer(loader *l, layer *y) {
+  (void)l;
+  if (y->n_ff) {
+    y->mixer = NULL;
+    y->ff_norm = W_ATTN_NORM;
+  } else {
+    y->ff = NULL;
+    if (!y->n_kv) y->mixer = &part_mamba2;
+  }
+  y->rope = ROPE_NONE;
+  return 0;
+}
+
+static int qwen3next_layer(loader *l, layer *y) {
+  int interval;
+  if (key_count_or(l, "full_attention_interval", 4, 1, MODEL_MAX_LAYERS, &interval)) return -1;
+  if ((y->index + 1) % interval) y->mixer = &part_delta_net;
+  return experts_if_any(l, y);
+}
+
+enum { QWEN3NEXT = ARCH_NEOX | ARCH_QK_NORM | ARCH_GATED_Q | ARCH_FFN_NORM_LATE };
 enum { GEMMA2 = ARCH_NEOX | ARCH_POST_NORMS, OLMO2 = ARCH_NEOX | ARCH_QK_NORM_ALL | ARCH_NO_PRE_NORMS | ARCH_POST_NORMS | ARCH_SWA_PLAIN_ROPE };
 
 static int all_moe(loader *l, layer *y) {
@@ -81,7 +123,12 @@ static const arch table[] = {
   {.name = "llama"},
   {.name = "qwen2", .flags = ARCH_NEOX | ARCH_QKV_BIAS},
   {.name = "qwen3", .flags = ARCH_NEOX | ARCH_QK_NORM},
-  {.name = "granite", .flags = ARCH_LOGITS_DIVIDED},
+  {.name = "granite", .flags = ARCH_LOGITS_DIVIDED, .keys = granite, .layer = experts_if_any},
+  {.name = "granitehybrid", .flags = ARCH_LOGITS_DIVIDED, .keys = granite, .layer = granitehybrid_layer},
+  {.name = "nemotron_h", .flags = ARCH_PLAIN_FFN, .act = ACT_RELU2, .layer = nemotron_h_layer},
+  {.name = "qwen3next", .flags = QWEN3NEXT | ARCH_DELTA_NEIGHBOURS, .layer = qwen3next_layer},
+  {.name = "qwen35", .flags = QWEN3NEXT, .layer = qwen3next_layer},
+  {.name = "qwen35moe", .flags = QWEN3NEXT, .layer = qwen3next_layer},
   {.name = "phi3", .flags = ARCH_NEOX},
   {.name = "gemma", .flags = ARCH_NEOX, .act = ACT_GELU, .keys = gemma},
   {.name = "gemma2", .flags = GEMMA2, .act = ACT_GELU, .period = 2, .keys = gemma2},

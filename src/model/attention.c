@@ -36,9 +36,10 @@ static int load(loader *l, layer *y) {
     return gguf_fail(l->f, key(l, "attention.head_count_kv"), l->err, "%d does not divide attention.head_count = %d", y->n_kv, y->n_head);
   if (y->head_dim % 2) return gguf_fail(l->f, key(l, "attention.key_length"), l->err, "%d is odd", y->head_dim);
   int64_t d = m->n_embd, q = (int64_t)y->n_head * y->head_dim, k = (int64_t)y->n_kv * y->head_dim, v = (int64_t)y->n_kv * y->v_dim;
-  if (want_matrix(l, y, W_ATTN_QKV, d, q + k + v, WANT_OPTIONAL)) return -1;
+  int64_t q_rows = f & ARCH_GATED_Q ? 2 * q : q;
+  if (want_matrix(l, y, W_ATTN_QKV, d, q_rows + k + v, WANT_OPTIONAL)) return -1;
   if (!y->w[W_ATTN_QKV].weight &&
-      (want_matrix(l, y, W_ATTN_Q, d, q, bias) || want_matrix(l, y, W_ATTN_K, d, k, bias) || want_matrix(l, y, W_ATTN_V, d, v, bias))) return -1;
+      (want_matrix(l, y, W_ATTN_Q, d, q_rows, bias) || want_matrix(l, y, W_ATTN_K, d, k, bias) || want_matrix(l, y, W_ATTN_V, d, v, bias))) return -1;
   if (want_matrix(l, y, W_ATTN_OUTPUT, (int64_t)y->n_head * y->v_dim, d, 0)) return -1;
   if (f & (ARCH_QK_NORM | ARCH_QK_NORM_ALL)) {
     bool all = f & ARCH_QK_NORM_ALL;
@@ -114,14 +115,19 @@ tensor *attend(build *b, const layer *y, tensor *q, tensor *K, tensor *V) {
 
 static tensor *attention(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
-  int64_t d = y->head_dim, nq = y->n_head * d, nk = y->n_kv * d, nv = (int64_t)y->n_kv * y->v_dim;
   unsigned f = b->m->arch->flags;
-  tensor *q, *k, *v;
+  int64_t d = y->head_dim, nq = y->n_head * d * (f & ARCH_GATED_Q ? 2 : 1), nk = y->n_kv * d, nv = (int64_t)y->n_kv * y->v_dim;
+  tensor *q, *k, *v, *gate = NULL;
   if (y->w[W_ATTN_QKV].weight) {
     tensor *all = t_contiguous(g, linear(b, y, W_ATTN_QKV, x));
     q = t_slice_i(g, all, 1, 0, nq); k = t_slice_i(g, all, 1, nq, nk); v = t_slice_i(g, all, 1, nq + nk, nv);
   } else {
     q = linear(b, y, W_ATTN_Q, x); k = linear(b, y, W_ATTN_K, x); v = linear(b, y, W_ATTN_V, x);
+  }
+  if (f & ARCH_GATED_Q) {
+    tensor *both = t_reshape(g, t_contiguous(g, q), DIMS(b->T, n_(b, y->n_head), n_(b, 2 * d)));
+    q = t_reshape(g, t_slice_i(g, both, 2, 0, d), DIMS(b->T, n_(b, y->n_head * d)));
+    gate = t_reshape(g, t_slice_i(g, both, 2, d, d), DIMS(b->T, n_(b, y->n_head * d)));
   }
   // Rows are finished first where a norm runs over them, and where neighbouring rows rotate together: integer dot products want
   // neighbours in lanes.
@@ -135,7 +141,8 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   double scale = b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)d);
   q = rope_turn(b, y, t_scale(g, q, scale), y->n_head, d);
   tensor *K = store_k(b, y, k), *V = store_v(b, y, v);
-  return linear(b, y, W_ATTN_OUTPUT, attend(b, y, q, K, V));
+  tensor *out = attend(b, y, q, K, V);
+  return linear(b, y, W_ATTN_OUTPUT, gate ? t_mul(g, out, sigmoid(g, gate)) : out);
 }
 
 const part part_attention = {load, attention};

@@ -2,19 +2,6 @@
 // last L - 1 rows, a state of fixed size; at position 0 they are zeros, so that a sequence begins without anybody clearing memory.
 #include "model/model_impl.h"
 
-tensor *state_rows(build *b, const layer *y, int i, int64_t rows, int64_t cols) {
-  graph *g = b->g;
-  tensor *x = t_reshape_i(g, state_buffer(b, y, i), 2, (int64_t[]){rows, cols});
-  return t_where(g, t_op2(g, OP_CMPLT, b->pos, n_(b, 1)), t_float(g, 0), x);
-}
-
-void state_store(build *b, const layer *y, int i, tensor *value) {
-  graph *g = b->g;
-  value = t_contiguous(g, value);           // all of it is known before any of the old state is overwritten
-  tensor *flat = t_reshape(g, state_buffer(b, y, i), value->shape->n, value->shape->dim);
-  vec_push(&b->effects, t_assign(g, flat, value));
-}
-
 // Rows of `before` {L - 1, D} and then of x {T, D}, by index.
 static tensor *rows_at(build *b, tensor *before, tensor *x, tensor *index) {
   graph *g = b->g;
@@ -27,14 +14,15 @@ static tensor *rows_at(build *b, tensor *before, tensor *x, tensor *index) {
 tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t taps, tensor *x) {
   graph *g = b->g;
   int64_t d = x->shape->dim[1]->a;
-  tensor *before = state_rows(b, y, i, taps - 1, d), *w = weight(b, y, id), *add = bias(b, y, id), *sum = NULL;
+  tensor *before = state_rows(b, y, i, 2, (int64_t[]){taps - 1, d}), *w = weight(b, y, id), *add = bias(b, y, id), *sum = NULL;
   x = t_contiguous(g, x);
   for (int64_t j = 0; j < taps; j++) {
     tensor *row = j == taps - 1 ? x : rows_at(b, before, x, t_add(g, t_iota(g, b->T), n_(b, j)));
     tensor *term = t_mul(g, row, t_reshape_i(g, t_slice_i(g, w, 1, j, 1), 1, (int64_t[]){d}));
     sum = sum ? t_add(g, sum, term) : term;
   }
-  state_store(b, y, i, rows_at(b, before, x, t_add(g, t_iota(g, n_(b, taps - 1)), b->T)));
+  // stored by way of a temporary: all of it is known before any of the old rows is overwritten
+  state_store(b, y, i, t_contiguous(g, rows_at(b, before, x, t_add(g, t_iota(g, n_(b, taps - 1)), b->T))));
   return add ? t_add(g, sum, add) : sum;
 }
 

@@ -32,6 +32,7 @@ int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64
   tensor_ref *r = y ? &y->w[id] : &l->m->w[id];
   if (y) snprintf(stem, sizeof stem, "blk.%d.%s", y->index, names[id]);
   else snprintf(stem, sizeof stem, "%s", names[id]);
+  if (flags & WANT_BARE) return check(l, stem, (int64_t[]){ne0, ne1, ne2}, flags & WANT_OPTIONAL, &r->weight);
   snprintf(full, sizeof full, "%s.weight", stem);
   if (check(l, full, (int64_t[]){ne0, ne1, ne2}, flags & WANT_OPTIONAL, &r->weight)) return -1;
   snprintf(full, sizeof full, "%s.bias", stem);
@@ -104,7 +105,7 @@ static int describe_layers(loader *l) {
   for (int i = 0; i < m->n_layer; i++) {
     layer *y = &m->layers[i];
     *y = (layer){.index = i, .mixer = &part_attention, .ff = &part_dense, .n_head = (int)head[i], .n_kv = (int)kv[i], .head_dim = head_dim,
-                 .v_dim = v_dim, .n_ff = (int)ff[i], .rope = f & ARCH_POSITIONS ? ROPE_NONE : ROPE_GLOBAL, .state = -1};
+                 .v_dim = v_dim, .n_ff = (int)ff[i], .rope = f & ARCH_POSITIONS || m->no_rope ? ROPE_NONE : ROPE_GLOBAL, .state = -1};
     y->mixer_norm = f & ARCH_NO_PRE_NORMS ? W_NONE : W_ATTN_NORM;
     y->ff_norm = f & ARCH_NO_PRE_NORMS ? W_NONE : f & ARCH_FFN_NORM_LATE ? W_POST_ATTENTION_NORM : W_FFN_NORM;
     y->mixer_post = f & ARCH_POST_NORMS ? W_POST_ATTENTION_NORM : W_NONE;
@@ -171,6 +172,7 @@ int model_n_layer(const model *m) { return m->n_layer; }
 int model_n_vocab(const model *m) { return m->n_vocab; }
 int model_n_ctx_train(const model *m) { return m->n_ctx_train; }
 int model_n_states(const model *m) { return (int)m->states.n; }
+int model_max_chunk(const model *m) { return m->max_chunk; }
 bool model_is_recurrent(const model *m) { return m->recurrent; }
 
 // Limits of the keys (2^14 heads of 2^14 elements, 2^30 positions) keep the product within 64 bits.

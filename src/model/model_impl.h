@@ -29,6 +29,8 @@ typedef struct build build;
   T(SHORTCONV, "shortconv.conv") T(SHORTCONV_IN, "shortconv.in_proj") T(SHORTCONV_OUT, "shortconv.out_proj") \
   T(ATTN_Q_A, "attn_q_a") T(ATTN_Q_A_NORM, "attn_q_a_norm") T(ATTN_Q_B, "attn_q_b") T(ATTN_KV_A_MQA, "attn_kv_a_mqa") T(ATTN_KV_A_NORM, "attn_kv_a_norm") \
   T(ATTN_K_B, "attn_k_b") T(ATTN_V_B, "attn_v_b") T(ATTN_KV_B, "attn_kv_b") \
+  T(SSM_IN, "ssm_in") T(SSM_CONV1D, "ssm_conv1d") T(SSM_DT, "ssm_dt") T(SSM_A, "ssm_a") T(SSM_D, "ssm_d") T(SSM_NORM, "ssm_norm") T(SSM_OUT, "ssm_out") \
+  T(SSM_BA, "ssm_ba") T(SSM_BETA, "ssm_beta") T(SSM_ALPHA, "ssm_alpha") T(ATTN_GATE, "attn_gate") \
   /* feed-forward */ \
   T(FFN_GATE, "ffn_gate") T(FFN_UP, "ffn_up") T(FFN_DOWN, "ffn_down") \
   /* experts: the router, all experts' matrices one after another, and those that every token goes through */ \
@@ -63,6 +65,8 @@ enum arch_flags {
   ARCH_POSITIONS = 2048,     // learned positions instead of rope
   ARCH_SWA_PLAIN_ROPE = 4096,     // layers with a window rotate without scaling
   ARCH_LOGITS_DIVIDED = 8192,     // by logit_scale; otherwise multiplied
+  ARCH_GATED_Q = 16384,           // attn_q makes a gate beside each query, for what attention returns
+  ARCH_DELTA_NEIGHBOURS = 32768,  // heads of a delta net that share a key lie side by side
 };
 enum activation { ACT_SILU, ACT_GELU, ACT_RELU2 };
 typedef struct arch {
@@ -80,7 +84,7 @@ typedef struct part {
   int (*load)(loader *l, layer *y);                            // 0, or -1 and an error
   tensor *(*graph)(build *b, const layer *y, tensor *x);       // x {T, n_embd}, normed, to what is added to the stream
 } part;
-extern const part part_attention, part_mla, part_short_conv, part_dense, part_moe;
+extern const part part_attention, part_mla, part_short_conv, part_mamba2, part_delta_net, part_dense, part_moe;
 
 // Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow pairs are, quick ones
 // are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn: factor of cos and sin.
@@ -97,6 +101,7 @@ typedef struct experts {
 } experts;
 
 typedef struct mla { int latent, nope, rope, v; double scale; } mla;      // mla.c: elements of c, of a head's parts that stay and that turn, of its value; of scores
+typedef struct ssm { int inner, state, heads, groups; } ssm;     // of recurrent.c; inner: elements of all heads
 
 struct layer {
   int index;
@@ -107,6 +112,7 @@ struct layer {
   int window;                                                  // attention sees this many positions, its own included; 0: all
   enum rope_id rope;
   mla mla;
+  ssm ssm;
   experts moe;
   int state;                                                   // its first state; others follow
   tensor_refs w;
@@ -123,7 +129,8 @@ struct model {
   int window;                // of layers that slide, where the file does not say, and the base of their rope; 0: none, that of the others
   double base_swa;
   rope rope[ROPE_COUNT];
-  bool recurrent;
+  bool recurrent, no_rope;
+  int max_chunk;             // tokens that a run may have; 0: any number
   enum tensor_id output_norm;
   tensor_refs w;
   layer *layers;
@@ -146,7 +153,8 @@ int key_number_or(loader *l, const char *rest, double fallback, double lo, doubl
 
 // model.c: asks for a tensor of the model (y NULL) or of a layer; w[id] says afterwards what there is. Shape {ne0, ne1, ne2} in the file's
 // order, 1 for axes it does not have. The bias of a matrix has ne1 elements (and ne2 rows), that of a vector ne0.
-enum want_flags { WANT_OPTIONAL = 1, WANT_BIAS = 2 /* must be there; otherwise it may be */ };
+enum want_flags { WANT_OPTIONAL = 1, WANT_BIAS = 2 /* must be there; otherwise it may be */, WANT_BARE = 4 /* its name ends here */ };
+enum { DELTA_CHUNK = 32 };
 int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64_t ne2, unsigned flags);
 static inline int want_matrix(loader *l, layer *y, enum tensor_id id, int64_t in, int64_t out, unsigned flags) { return want(l, y, id, in, out, 1, flags); }
 static inline int want_vector(loader *l, layer *y, enum tensor_id id, int64_t n, unsigned flags) { return want(l, y, id, n, 1, 1, flags); }
@@ -183,11 +191,12 @@ tensor *state_buffer(const build *b, const layer *y, int i);                    
 
 // moe.c: sigmoid(x)
 tensor *sigmoid(graph *g, tensor *x);
-
-// convolution.c: states of fixed size.
-tensor *state_rows(build *b, const layer *y, int i, int64_t rows, int64_t cols);    // the layer's i-th as earlier runs left it, zeros at position 0
+// recurrent.c: the layer's i-th state as earlier runs left it, zeros at position 0; and the next one, each element of which may hang on the same
+// element of the old one and on nothing else of it.
+tensor *state_rows(build *b, const layer *y, int i, int n, const int64_t *dims);
 void state_store(build *b, const layer *y, int i, tensor *value);
-// x {T, D} convolved with `taps` rows of weight {D, taps} and its bias; state i has the taps - 1 rows before x.
+
+// convolution.c. x {T, D} convolved with `taps` rows of weight {D, taps} and its bias; state i has the taps - 1 rows before x.
 tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t taps, tensor *x);
 
 // attention.c. q {T, heads, head_dim}, scaled; K {kv, head_dim, C} and V {C, kv, v_dim} of the positions so far: {T, heads * v_dim}

@@ -160,8 +160,53 @@ def short_conv(m, i):
     m.matrix(b + "out_proj", dim, dim)
 
 
-def mixer_of(p, i):
-    return short_conv if p.get("taps") and not each(p["kv"], i) else attention
+def mamba2(m, i):
+    p, b = m.p, f"blk.{i}.ssm_"
+    inner, n, groups, heads = p["inner"], p["state"], p["groups"], p["ssm_heads"]
+    channels = inner + 2 * groups * n
+    m.matrix(b + "in", inner + channels + heads, p["dim"])
+    m.put(b + "conv1d.weight", m.normal(b + "conv1d", (channels, p["taps"]), 0, 0.6))
+    m.vector(b + "conv1d.bias", channels, 0, 0.2)
+    m.vector(b + "dt.bias", heads, -1, 1)
+    m.put(b + "a", -np.exp(m.normal(b + "a", (heads, 1), 0, 0.7)))
+    m.put(b + "d", m.normal(b + "d", (heads, 1), 1, 0.3))
+    m.put(b + "norm.weight", m.normal(b + "norm", (groups, inner // groups), 1, 0.15))
+    m.matrix(b + "out", p["dim"], inner)
+
+
+def delta_net(m, i):
+    p, b = m.p, f"blk.{i}."
+    inner, k, groups, heads = p["inner"], p["state"], p["groups"], p["ssm_heads"]
+    channels = inner + 2 * groups * k
+    m.matrix(b + "attn_qkv", channels, p["dim"], gain=1.5)
+    m.matrix(b + "attn_gate", inner, p["dim"])
+    m.put(b + "ssm_conv1d.weight", m.normal(b + "conv1d", (channels, p["taps"]), 0, 0.6))
+    m.vector(b + "ssm_dt.bias", heads, -1, 1)
+    m.put(b + "ssm_a", -np.exp(m.normal(b + "a", heads, -1, 0.7)))
+    if p["arch"] == "qwen3next":
+        m.matrix(b + "ssm_ba", 2 * heads, p["dim"])
+    else:
+        m.matrix(b + "ssm_beta", heads, p["dim"])
+        m.matrix(b + "ssm_alpha", heads, p["dim"])
+    m.vector(b + "ssm_norm.weight", inner // heads)
+    m.matrix(b + "ssm_out", p["dim"], inner)
+
+
+MIXERS = {"a": attention, "c": short_conv, "m": mamba2, "d": delta_net}
+
+
+def experts(m, i):
+    p, b, n = m.p, f"blk.{i}.ffn_", m.p["experts"]
+    m.matrix(b + "gate_inp", n, p["dim"], gain=2.0)
+    for name in ("gate", "up"):
+        m.matrix(f"{b}{name}_exps", p["expert_ffn"], p["dim"], lead=(n,))
+        if p.get("shared"):
+            m.matrix(f"{b}{name}_shexp", p["shared"], p["dim"])
+    m.matrix(b + "down_exps", p["dim"], p["expert_ffn"], lead=(n,))
+    if p.get("shared"):
+        m.matrix(b + "down_shexp", p["dim"], p["shared"])
+    if p.get("shared_gate"):
+        m.vector(b + "gate_inp_shexp.weight", p["dim"], 0, 0.1)
 
 
 BASE = dict(arch="llama", dim=256, layers=3, heads=4, kv=2, head_dim=64, ffn=320, n_vocab=509, n_ctx=256)
@@ -172,6 +217,14 @@ FACTORS = {"rope.scaling.attn_factor": 1.19}
 def family(**more):
     return {**BASE, **more}
 
+
+def ssm(inner, state, groups, heads, taps, **more):
+    """Sizes of a recurrence, and the keys that say them."""
+    keys = {"ssm.inner_size": inner, "ssm.state_size": state, "ssm.group_count": groups, "ssm.time_step_rank": heads, "ssm.conv_kernel": taps}
+    return dict(inner=inner, state=state, groups=groups, ssm_heads=heads, taps=taps, keys={**keys, **more})
+
+
+DELTA = {"full_attention_interval": 3, "rope.dimension_count": 32, "rope.dimension_sections": [6, 5, 5, 0]}
 
 FAMILIES = {
     "llama-yarn": family(keys={**YARN, "rope.dimension_count": 64, "rope.freq_base": 10000.0}),
@@ -193,8 +246,16 @@ FAMILIES = {
     "gemma3-q8_0": family(arch="gemma3", dim=160, layers=7, heads=2, kv=2, head_dim=80, ffn=256, tie=True, norms="both", qk_norm="head", quant="Q8_0",
                           keys={"attention.sliding_window": 16}),
     "gpt2-q4_0": family(arch="gpt2", layer_norm=True, fused=True, bias=True, plain=True, positions=True, no_key_length=True, quant="Q4_0", kv=4),
-    "lfm2": family(arch="lfm2", layers=5, kv=[0, 2, 0, 0, 4], tie=True, qk_norm="head", no_key_length=True, taps=3, output_norm="token_embd_norm",
+    "lfm2": family(arch="lfm2", layers=5, kv=[0, 2, 0, 0, 4], mix="cacca", tie=True, qk_norm="head", no_key_length=True, taps=3, output_norm="token_embd_norm",
                    keys={"shortconv.l_cache": 3, "rope.freq_base": 1000000.0}),
+    "granitehybrid": family(arch="granitehybrid", layers=4, mix="mamm", kv=[0, 2, 0, 0], tie=True, **ssm(
+        512, 48, 2, 8, 4, **{"embedding_scale": 1.5, "residual_scale": 0.8, "attention.scale": 0.1, "logit_scale": 1.5, "rope.scaling.finetuned": False, "rope.dimension_count": 64})),
+    "nemotron_h": family(arch="nemotron_h", layers=6, mix="mfamfm", one_part=True, plain=True, heads=4, kv=[0, 0, 2, 0, 0, 0],
+                         ffn=[0, 320, 0, 0, 320, 0], **ssm(512, 64, 4, 16, 4, **{"rope.dimension_count": 64, "attention.layer_norm_epsilon": 1e-5})),
+    "qwen35": family(arch="qwen35", layers=4, mix="ddad", qk_norm="head", gated_q=True, ffn_norm="post_attention_norm", **ssm(384, 64, 3, 6, 4, **DELTA)),
+    "qwen3next": family(arch="qwen3next", layers=4, mix="ddad", qk_norm="head", gated_q=True, ffn_norm="post_attention_norm", experts=6, expert_ffn=96, shared=96,
+                        shared_gate=True, **ssm(512, 128, 2, 4, 4, **{**DELTA, "expert_count": 6, "expert_used_count": 2, "expert_feed_forward_length": 96,
+                                                                     "expert_shared_feed_forward_length": 96})),
     "gpt2": family(arch="gpt2", heads=4, kv=4, layer_norm=True, fused=True, bias=True, plain=True, positions=True, tie=True, no_key_length=True),
 }
 
@@ -212,7 +273,15 @@ def write(name, path, **changes):
         m.put("rope_factors_long.weight", np.linspace(1, 40, half))
         m.put("rope_factors_short.weight", np.linspace(1, 3, half))
     for i in range(p["layers"]):
-        layer(m, i, mixer_of(p, i))
+        kind = p.get("mix", "a" * p["layers"])[i]
+        if kind == "f":             # a layer that is a feed-forward alone
+            m.norm(f"blk.{i}.attn_norm", p["dim"])
+            dense(m, i)
+        elif p.get("one_part"):
+            m.norm(f"blk.{i}.attn_norm", p["dim"])
+            MIXERS[kind](m, i)
+        else:
+            layer(m, i, MIXERS[kind], experts if p.get("experts") else dense)
     m.close()
 
 
