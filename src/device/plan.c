@@ -122,21 +122,29 @@ bool plan_same_layouts(const program *a, const program *b) {
 }
 
 // What a tuning makes of the kernel; NULL where it must not be used: somebody may have written it into the cache.
-static program *tuned_program(const jobs *j, const job *one) {
-  if (!search_allows(j->g, one->ast, &j->d->target, one->t.opts, one->t.n, NULL)) return NULL;
-  program *p = codegen(j->g, one->ast, &j->d->target, &(codegen_options){.opts = one->t.opts, .n_opts = one->t.n});
+static program *tuned_program(const device *d, graph *g, uop *ast, const tuning *t, struct recorder *r) {
+  if (!search_allows(g, ast, &d->target, t->opts, t->n, NULL)) return NULL;
+  program *p = codegen(g, ast, &d->target, &(codegen_options){.opts = t->opts, .n_opts = t->n, .record = r});
   if (!p->n_streams) return p;
-  program *its = codegen(j->g, one->ast, &j->d->target, NULL);
+  program *its = codegen(g, ast, &d->target, NULL);
   bool same = plan_same_layouts(p, its);
   program_free(its);
   if (!same) { program_free(p); p = NULL; }
   return p;
 }
 
+static program *make_program(const device *d, graph *g, uop *ast, const tuning *t, struct recorder *r) {
+  program *p = t ? tuned_program(d, g, ast, t, r) : NULL;
+  return p ? p : codegen(g, ast, &d->target, &(codegen_options){.noopt = d->target.keeps_math, .record = r});
+}
+
+program *plan_program(const device *d, graph *g, uop *ast, struct recorder *r, tuning *t, bool *searched) {
+  *searched = tuning_get(d, ast, t);
+  return make_program(d, g, ast, *searched && t->better ? t : NULL, r);
+}
+
 static void compile_one(jobs *j, job *one) {
-  codegen_options o = {.noopt = j->d->target.keeps_math};
-  if (j->filling) one->k->p = codegen_filling(j->g, one->ast, &j->d->target);
-  else if (!one->tuned || !(one->k->p = tuned_program(j, one))) one->k->p = codegen(j->g, one->ast, &j->d->target, &o);
+  one->k->p = j->filling ? codegen_filling(j->g, one->ast, &j->d->target) : make_program(j->d, j->g, one->ast, one->tuned ? &one->t : NULL, NULL);
   if (one->k->p->n_vars > MAX_VARS) die("a kernel with more than %d variables", MAX_VARS);
   one->failed = j->d->compile(j->d, one->k, &one->err) != 0;
 }

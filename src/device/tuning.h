@@ -15,6 +15,10 @@ typedef struct tuning {
   char name[96], role[64];   // for tables
 } tuning;
 
+// The program that plan_build makes of a kernel, made once more; r hears of it. *t, if *searched: how a search for it ended. (plan.c)
+struct recorder;
+program *plan_program(const device *d, graph *g, uop *ast, struct recorder *r, tuning *t, bool *searched);
+
 enum { TUNING_TEXT = 4096 };
 bool tuning_get(const device *d, uop *ast, tuning *out);              // false: none, or a damaged one
 void tuning_put(device *d, uop *ast, const tuning *t);                // with the next flush

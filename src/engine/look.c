@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "device/limit.h"
-#include "device/team.h"
+#include "device/tuning.h"
 #include "graph/record.h"
 
 enum { WARM_UP = 2, MOST_STEPS = 20000 /* of a recorder */, MOST_TEXT = 2 << 20 /* bytes of source or assembly */ };
@@ -158,10 +158,13 @@ static void add_graph(look *l) {
 
 // ---- kernels ----------------------------------------------------------------------------------------------------------------
 
-// One different kernel: name, program (linear IR), source, assembly, streams [[parameter, bytes]...], and its record.
+// One different kernel: name, program (linear IR), source, assembly, streams [[parameter, bytes]...], and its record; search,
+// if there was one: whether it found something better, us of a launch before and after.
 static int add_kernel(look *l, uop *ast, error *err) {
   recorder *r = recorder_new(MOST_STEPS);
-  program *p = codegen(l->g, ast, &l->d->target, &(codegen_options){.noopt = l->d->target.keeps_math, .record = r});
+  tuning t;
+  bool searched;
+  program *p = plan_program(l->d, l->g, ast, r, &t, &searched);
   str source = {0}, assembly = {0}, text = {0}, *o = l->out;
   int status = l->d->show ? l->d->show(l->d, p, &source, &assembly, err) : 0;
   if (!status) {
@@ -174,6 +177,7 @@ static int add_kernel(look *l, uop *ast, error *err) {
     add_text(o, "source", str_c(&source));
     str_addc(o, ',');
     add_text(o, "assembly", str_c(&assembly));
+    if (searched) str_addf(o, ",\"search\":[%s,%.3f,%.3f]", t.better ? "true" : "false", t.before_us, t.after_us);
     str_add(o, ",\"streams\":[");
     for (int i = 0; i < p->n_streams; i++) str_addf(o, i ? ",[%d,%lld]" : "[%d,%lld]", p->streams[i].param, (long long)p->streams[i].bytes);
     str_add(o, "],\n\"record\":");

@@ -5,7 +5,8 @@ const tabs = {source: "Source and assembly", rewrites: "Rewrites", graph: "Graph
 function showKernel(main, unique, tab, rest) {
   const g = groupOf(unique), data = read(unique + 2), opts = data.record.marks.map(m => m[0]).filter(n => /^[A-Z]+\(/.test(n));
   main.append(el("h2", {id: "kernel"}, g.roles.join(", ")), el("p", {class: "under"}, el("code", {}, g.name), `  ${g.count} launch${g.count > 1 ? "es" : ""}, ${time(g.us)} (${percent(g.us, over.step_us)}), ${number(g.us ? g.bytes / g.us / 1e3 : 0)} GB/s (${shareOfLimit(g.bytes, g.us)} of the limit)`,
-      data.streams.length ? `; reads ${data.streams.map(([p, n]) => `p${p} as a stream of ${size(n)}`).join(", ")}` : "", el("br"), "OptOps: ", el("code", {id: "opts"}, opts.join("  ") || "none")),
+      data.streams.length ? `; reads ${data.streams.map(([p, n]) => `p${p} as a stream of ${size(n)}`).join(", ")}` : "", el("br"), "OptOps: ", el("code", {id: "opts"}, opts.join("  ") || "none"),
+      data.search ? data.search[0] ? ` found by a search: ${time(data.search[1])} a launch before, ${time(data.search[2])} after` : " of the heuristic; a search found nothing better" : ""),
     el("div", {class: "tabs"}, Object.entries(tabs).map(([t, title]) => el("a", {href: `#kernel/${unique}/${t}`, class: t === tab ? "on" : null}, title))));
   ({source: showSource, rewrites: showRewrites, graph: showNodesOfKernel, tensors: showTensors, program: showProgram}[tab] ?? showSource)(main, data, unique, rest);
 }
