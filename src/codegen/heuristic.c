@@ -362,12 +362,17 @@ static void both_halves(kernel *k) {
   }
 }
 
-// Several tokens share what a row costs.
+// Several tokens share what a row costs: those that read the same rows, which are all of a chunk, or of a tile of an expert's.
 static void token_tiles(kernel *k) {
   uop *store = k->ast->src[0];
+  loads l;
+  find_loads(store->src[1], &l);
   for (size_t i = 2; i < store->nsrc; i++) {
     uop *r = store->src[i];
-    if (r->b == AXIS_LOOP && r->src[0]->op != OP_CONST) { apply(k, OPT_UPCAST, r, TOKEN_TILE); return; }
+    bool symbolic = r->src[0]->op != OP_CONST, own_rows = false;
+    if (r->b != AXIS_LOOP || (!symbolic && r->src[0]->a > TOKEN_TILE)) continue;
+    for (int j = 0; j < l.n && !own_rows; j++) own_rows = streams(k, l.at[j]) && uop_depends(l.at[j]->src[0], r);
+    if (!own_rows) { apply(k, OPT_UPCAST, r, symbolic ? TOKEN_TILE : 0); return; }
   }
 }
 

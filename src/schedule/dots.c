@@ -28,7 +28,7 @@ static bool is_constant(uop *u, map *memo) {
   void *known;
   if (map_get(memo, (uint64_t)(uintptr_t)u, &known)) return known != NULL;
   bool c = u->op == OP_BUFFER ? u->s != NULL : u->op != OP_VAR && u->op != OP_ASSIGN && u->op != OP_AFTER && u->op != OP_CONTIGUOUS;
-  size_t n = is_movement(u) || u->op == OP_GATHER ? 1 : u->nsrc;             // sizes may be symbolic
+  size_t n = (op_flags((enum op)u->op) & OPF_MOVEMENT) || u->op == OP_GATHER ? 1 : u->nsrc;             // sizes may be symbolic
   for (size_t i = 0; c && i < n; i++) c = is_constant(u->src[i], memo);
   map_put(memo, u, (void *)(uintptr_t)c);
   return c;

@@ -9,8 +9,10 @@
 enum { EXPERTS = 9, ROWS = 64, COLS = 512, CHOSEN = 3, TOKENS = 2, PAIRS = CHOSEN * TOKENS };
 static const int32_t picks[PAIRS] = {8, 0, 5, 1, -3, 77};                // the last two are clamped
 
-// x{TOKENS, 1, COLS} times the chosen; or times all of them, {TOKENS, EXPERTS * ROWS}.
-static int make(kt_run *r, const struct format *f, bool chosen) {
+enum way { CHOSEN_BY_TOKEN, SORTED, ALL };
+
+// x{TOKENS, 1, COLS} times the chosen; or, as in a chunk, tiles of two tokens each for one expert, n of them; or times all, {TOKENS, EXPERTS * ROWS}.
+static int make(kt_run *r, const struct format *f, enum way way) {
   *r = (kt_run){.name = f->name, .t = {.g = graph_new(NULL), .seed = 7, .tolerance = 1e-10}};
   kt *t = &r->t;
   graph *g = t->g;
@@ -21,7 +23,16 @@ static int make(kt_run *r, const struct format *f, bool chosen) {
   if (blocks) format_blocks(f, t->bufs[w].start, n, &t->seed);
   tensor *which = kt_in(t, DT_I32, KT_SMALL_INTS, KT_DIMS(TOKENS, CHOSEN)), *y;
   memcpy(t->bufs[t->n_bufs - 1].start, picks, sizeof picks);
-  if (chosen) {
+  if (way == SORTED) {
+    uop *n_tiles = kt_var(t, "n", 1, PAIRS), *two = uop_idx(g, TOKENS), *one = uop_idx(g, 1), *rows = uop_idx(g, ROWS), *cols = uop_idx(g, COLS);
+    tensor *from = kt_in(t, DT_I32, KT_SMALL_INTS, KT_DIMS(PAIRS, TOKENS));
+    int32_t *at = (int32_t *)(void *)t->bufs[t->n_bufs - 1].start;
+    for (int i = 0; i < PAIRS * TOKENS; i++) at[i] = (i + i / TOKENS) % TOKENS;
+    tensor *tile = t_slice(g, t_reshape_i(g, which, 1, (int64_t[]){PAIRS}), 0, uop_idx(g, 0), n_tiles);
+    tensor *e = t_reshape(g, dequant_chosen(g, f, w, EXPERTS, ROWS, COLS, tile), 4, (uop *[]){n_tiles, one, rows, cols});
+    tensor *in = t_reshape(g, t_gather(g, x, t_slice(g, from, 0, uop_idx(g, 0), n_tiles)), 4, (uop *[]){n_tiles, two, one, cols});
+    y = t_reshape(g, t_reduce(g, t_mul(g, in, e), OP_ADD, 3), 3, (uop *[]){n_tiles, two, rows});
+  } else if (way == CHOSEN_BY_TOKEN) {
     tensor *e = dequant_chosen(g, f, w, EXPERTS, ROWS, COLS, which);
     y = t_reduce(g, t_mul(g, t_reshape_i(g, x, 4, (int64_t[]){TOKENS, 1, 1, COLS}), e), OP_ADD, 3);
     y = t_reshape_i(g, y, 3, (int64_t[]){TOKENS, CHOSEN, ROWS});
@@ -44,7 +55,7 @@ static void run_all(kt_run *r, const kt_backend *b, float *out) {
   kt_memory m;
   for (int i = 0; i < r->s.n_kernels; i++) code[i] = kt_compile(r->t.g, r->s.kernels[i].ast, b);
   kt_memory_init(&m, &r->t, r->s.arena_bytes);
-  kt_execute(r, code, NULL, &m, false);
+  kt_execute(r, code, (int64_t[KT_VARS]){PAIRS - 1}, &m, false);
   memcpy(out, m.at[r->t.n_bufs - 1], (size_t)r->t.bufs[r->t.n_bufs - 1].elems * sizeof *out);
   kt_memory_free(&m);
   for (int i = 0; i < r->s.n_kernels; i++) kt_code_free(&code[i]);
@@ -62,43 +73,55 @@ static void test_same_as_the_weight_itself(void **state) {
   native(&b);
   for (size_t i = 0; i < COUNT(formats); i++) {
     const struct format *f = format_by_id(formats[i]);
-    kt_run some, all;
-    float a[PAIRS][ROWS] = {{0}}, c[TOKENS][EXPERTS][ROWS] = {{{0}}};
-    make(&some, f, true);
-    make(&all, f, false);
+    kt_run some, all, sorted;
+    float a[PAIRS][ROWS] = {{0}}, tiles[PAIRS][TOKENS][ROWS] = {{{0}}}, c[TOKENS][EXPERTS][ROWS] = {{{0}}};
+    make(&some, f, CHOSEN_BY_TOKEN);
+    make(&sorted, f, SORTED);
+    make(&all, f, ALL);
     run_all(&some, &b, &a[0][0]);
+    run_all(&sorted, &b, &tiles[0][0][0]);
     run_all(&all, &b, &c[0][0][0]);
     for (int p = 0; p < PAIRS; p++) {
       int e = picks[p] < 0 ? 0 : picks[p] >= EXPERTS ? EXPERTS - 1 : picks[p];
       if (memcmp(a[p], c[p / CHOSEN][e], sizeof a[p])) fail_msg("%s: choice %d of expert %d is another product: %.9g instead of %.9g", f->name, p, e, (double)a[p][0], (double)c[p / CHOSEN][e][0]);
+      for (int j = 0; j < TOKENS && p < PAIRS - 1; j++)
+        if (memcmp(tiles[p][j], c[(p * TOKENS + j + p) % TOKENS][e], sizeof a[p])) fail_msg("%s: place %d of tile %d of expert %d is another product", f->name, j, p, e);
     }
-    kt_finish(&some); kt_finish(&all);
+    kt_finish(&some); kt_finish(&sorted); kt_finish(&all);
   }
 }
 
+static const program_stream *weight_stream_of(const kt_run *r, int w, const program *p) {
+  const sched_kernel *k = product_of(r, w);
+  for (int j = 0; j < p->n_streams; j++) if (k->bufs[p->streams[j].param] == w) return &p->streams[j];
+  return NULL;
+}
+
+// One order of the bytes for one token and for a chunk, no larger than the file; integer dot products from it; and no more read than what is chosen.
 static void test_streams_and_bytes(void **state) {
   (void)state;
   kt_backend b;
   native(&b);
   for (size_t i = 0; i < COUNT(formats); i++) {
     const struct format *f = format_by_id(formats[i]);
-    if (f->block == 1) continue;
-    kt_run some;
-    int w = make(&some, f, true);
-    const sched_kernel *k = product_of(&some, w);
-    program *p = codegen(some.t.g, k->ast, &b.t, NULL);
-    const program_stream *s = NULL;
-    bool dot = false;
-    for (int j = 0; j < p->n_streams; j++) if (k->bufs[p->streams[j].param] == w) s = &p->streams[j];
-    for (size_t j = 0; j < p->n; j++) dot |= p->at[j]->op == OP_DOT4;
-    if (f->id != FORMAT_IQ2_XS) {
-      if (!s || s->bytes > some.t.bufs[w].elems * 21 / 20) fail_msg("%s: no stream", f->name);
-      if (!dot) fail_msg("%s: no dot product", f->name);
-    }
+    if (f->block == 1 || f->id == FORMAT_IQ2_XS) continue;
+    kt_run some, sorted;
+    int w = make(&some, f, CHOSEN_BY_TOKEN);
+    make(&sorted, f, SORTED);
+    program *p = codegen(some.t.g, product_of(&some, w)->ast, &b.t, NULL), *q = codegen(sorted.t.g, product_of(&sorted, w)->ast, &b.t, NULL);
+    const program_stream *s = weight_stream_of(&some, w, p), *t = weight_stream_of(&sorted, w, q);
+    int dots[2] = {0, 0};
+    for (size_t j = 0; j < p->n; j++) dots[0] += p->at[j]->op == OP_DOT4;
+    for (size_t j = 0; j < q->n; j++) dots[1] += q->at[j]->op == OP_DOT4;
+    if (!s || !t || s->bytes > some.t.bufs[w].elems * 21 / 20) fail_msg("%s: no stream", f->name);
+    bool same = s->bytes == t->bytes && s->n_fills == t->n_fills;
+    for (int j = 0; same && j < s->n_fills; j++) same = !strcmp(s->fill[j], t->fill[j]);
+    if (!same) fail_msg("%s: one token and a chunk read the weight in different orders", f->name);
+    if (!dots[0] || !dots[1]) fail_msg("%s: no dot product", f->name);
     double estimate = (double)program_eval(p, p->bytes, NULL), weight = (double)some.t.bufs[w].elems, share = (double)PAIRS / EXPERTS;
     if (estimate < weight * share || estimate > weight * (share + 0.1)) fail_msg("%s: %g bytes are read of %g, which is not %d experts of %d", f->name, estimate, weight, PAIRS, EXPERTS);
-    program_free(p);
-    kt_finish(&some);
+    program_free(p); program_free(q);
+    kt_finish(&some); kt_finish(&sorted);
   }
 }
 
