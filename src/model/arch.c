@@ -114,13 +114,30 @@ static int dense_first(loader *l, layer *y) {
   return 0;
 }
 
+static int plain_moe(loader *l, layer *y) {
+  (void)l;
+  y->ff = &part_moe;
+  return 0;
+}
+
+static int glm4moe(loader *l, layer *y) {
+  y->moe.gating = GATING_SIGMOID;
+  return dense_first(l, y);
+}
+
+static int gpt_oss(loader *l, layer *y) {
+  y->moe.gating = GATING_SOFTMAX_CHOSEN;
+  y->moe.clamped = true;
+  return plain_moe(l, y);
+}
+
 static int deepseek2(loader *l, layer *y) {
   y->mixer = &part_mla;
   return dense_first(l, y);
 }
 
 static const arch table[] = {
-  {.name = "llama"},
+  {.name = "llama", .layer = experts_if_any},
   {.name = "qwen2", .flags = ARCH_NEOX | ARCH_QKV_BIAS},
   {.name = "qwen3", .flags = ARCH_NEOX | ARCH_QK_NORM},
   {.name = "granite", .flags = ARCH_LOGITS_DIVIDED, .keys = granite, .layer = experts_if_any},
@@ -137,7 +154,10 @@ static const arch table[] = {
   {.name = "starcoder2", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .act = ACT_GELU},
   {.name = "gpt2", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_POSITIONS, .act = ACT_GELU},
   {.name = "deepseek2", .keys = without_mtp, .layer = deepseek2},
+  {.name = "qwen2moe", .flags = ARCH_NEOX | ARCH_QKV_BIAS, .layer = plain_moe},
   {.name = "qwen3moe", .flags = ARCH_NEOX | ARCH_QK_NORM, .layer = all_moe},
+  {.name = "glm4moe", .flags = ARCH_NEOX | ARCH_QKV_BIAS | ARCH_QK_NORM_MAYBE | ARCH_FFN_NORM_LATE, .keys = without_mtp, .layer = glm4moe},
+  {.name = "gpt-oss", .flags = ARCH_NEOX | ARCH_QKV_BIAS | ARCH_SINKS | ARCH_FFN_NORM_LATE, .period = 2, .layer = gpt_oss},
   {.name = "lfm2", .flags = ARCH_NEOX | ARCH_QK_NORM, .keys = lfm2, .layer = lfm2_layer},
 };
 

@@ -41,9 +41,10 @@ static int load(loader *l, layer *y) {
   if (!y->w[W_ATTN_QKV].weight &&
       (want_matrix(l, y, W_ATTN_Q, d, q_rows, bias) || want_matrix(l, y, W_ATTN_K, d, k, bias) || want_matrix(l, y, W_ATTN_V, d, v, bias))) return -1;
   if (want_matrix(l, y, W_ATTN_OUTPUT, (int64_t)y->n_head * y->v_dim, d, 0)) return -1;
-  if (f & (ARCH_QK_NORM | ARCH_QK_NORM_ALL)) {
+  if (f & (ARCH_QK_NORM | ARCH_QK_NORM_ALL | ARCH_QK_NORM_MAYBE)) {
     bool all = f & ARCH_QK_NORM_ALL;
-    if (want_vector(l, y, W_ATTN_Q_NORM, all ? q : y->head_dim, 0) || want_vector(l, y, W_ATTN_K_NORM, all ? k : y->head_dim, 0)) return -1;
+    if (want_vector(l, y, W_ATTN_Q_NORM, all ? q : y->head_dim, f & ARCH_QK_NORM_MAYBE ? WANT_OPTIONAL : 0)) return -1;
+    if (y->w[W_ATTN_Q_NORM].weight && want_vector(l, y, W_ATTN_K_NORM, all ? k : y->head_dim, 0)) return -1;
   }
   if (f & ARCH_SINKS && want_vector(l, y, W_ATTN_SINKS, y->n_head, 0)) return -1;
   state(l, y, DT_F16, k, 0);
@@ -131,7 +132,7 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   }
   // Rows are finished first where a norm runs over them, and where neighbouring rows rotate together: integer dot products want
   // neighbours in lanes.
-  bool finished = y->w[W_ATTN_QKV].weight, all_heads = f & ARCH_QK_NORM_ALL, heads = f & ARCH_QK_NORM;
+  bool finished = y->w[W_ATTN_QKV].weight, all_heads = f & ARCH_QK_NORM_ALL, heads = !all_heads && y->w[W_ATTN_Q_NORM].weight;
   if (all_heads) { q = norm(b, y, W_ATTN_Q_NORM, t_contiguous(g, q)); k = norm(b, y, W_ATTN_K_NORM, t_contiguous(g, k)); }
   q = t_reshape(g, q, DIMS(b->T, n_(b, y->n_head), n_(b, d)));
   k = t_reshape(g, k, DIMS(b->T, n_(b, y->n_kv), n_(b, d)));

@@ -66,6 +66,7 @@ enum arch_flags {
   ARCH_SWA_PLAIN_ROPE = 4096,     // layers with a window rotate without scaling
   ARCH_LOGITS_DIVIDED = 8192,     // by logit_scale; otherwise multiplied
   ARCH_GATED_Q = 16384,           // attn_q makes a gate beside each query, for what attention returns
+  ARCH_QK_NORM_MAYBE = 65536,     // each head of q and k is normed where the file has weights for it
   ARCH_DELTA_NEIGHBOURS = 32768,  // heads of a delta net that share a key lie side by side
 };
 enum activation { ACT_SILU, ACT_GELU, ACT_RELU2 };
@@ -97,6 +98,7 @@ typedef struct experts {
   int n, used, ff, shared_ff, groups, groups_used;             // ff: rows of an expert's gate; shared_ff: of the shared expert's, 0: none
   enum gating gating;
   bool norm;                                                   // the weights of the chosen are divided by their sum
+  bool clamped;                                                // gate and up are cut off, and the gated value is up + 1 times
   double scale;                                                // and multiplied by this
 } experts;
 

@@ -150,7 +150,17 @@ static tensor *product(const build *b, const layer *y, enum tensor_id id, const 
   return out;
 }
 
-static tensor *gated(const build *b, tensor *gate_, tensor *up) { return t_mul(b->g, activate(b, gate_), up); }
+// act(gate) up; or, clamped, g sigmoid(1.702 g) (u + 1) with g = min(gate, 7), u = up within -7..7
+static tensor *gated(const build *b, const layer *y, tensor *gate_, tensor *up) {
+  graph *g = b->g;
+  if (!y->moe.clamped) return t_mul(g, activate(b, gate_), up);
+  tensor *limit = t_float(g, 7);
+  gate_ = t_op2(g, OP_MIN, gate_, limit);
+  up = t_op2(g, OP_MAX, t_op2(g, OP_MIN, up, limit), t_float(g, -7));
+  tensor *out = t_op2(g, OP_FDIV, gate_, t_add(g, t_exp(g, t_scale(g, gate_, -1.702)), t_float(g, 1)));
+  return t_mul(g, out, t_add(g, up, t_float(g, 1)));
+}
+
 
 // x {A, 1 or B, n_embd} through the chosen experts: {A, B, n_embd}, stored
 static tensor *evaluate(const build *b, const layer *y, const choice *c, tensor *x) {
@@ -164,7 +174,7 @@ static tensor *evaluate(const build *b, const layer *y, const choice *c, tensor 
     gate_ = product(b, y, W_FFN_GATE_EXPS, c, x);
     up = product(b, y, W_FFN_UP_EXPS, c, x);
   }
-  return t_contiguous(g, product(b, y, W_FFN_DOWN_EXPS, c, t_contiguous(g, gated(b, gate_, up))));
+  return t_contiguous(g, product(b, y, W_FFN_DOWN_EXPS, c, t_contiguous(g, gated(b, y, gate_, up))));
 }
 
 // --- a chunk, sorted by expert --------------------------------------------------------------------------------------
@@ -199,7 +209,7 @@ static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, t
 
 static tensor *shared_expert(const build *b, const layer *y, tensor *x) {
   graph *g = b->g;
-  tensor *h = gated(b, linear(b, y, W_FFN_GATE_SHEXP, x), linear(b, y, W_FFN_UP_SHEXP, x));
+  tensor *h = gated(b, y, linear(b, y, W_FFN_GATE_SHEXP, x), linear(b, y, W_FFN_UP_SHEXP, x));
   tensor *out = linear(b, y, W_FFN_DOWN_SHEXP, h);
   if (!y->w[W_FFN_GATE_INP_SHEXP].weight) return t_contiguous(g, out);
   tensor *open = sigmoid(g, t_contiguous(g, t_reduce(g, t_mul(g, x, weight(b, y, W_FFN_GATE_INP_SHEXP)), OP_ADD, 1)));

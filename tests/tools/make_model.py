@@ -44,6 +44,10 @@ class Model:
     def put(self, name, x):
         self.w.add_tensor(name, np.ascontiguousarray(x, np.float32))
 
+    def join(self, name, parts):
+        """Matrices of the same width, of which each has some rows of every expert's."""
+        self.put(name, np.concatenate(parts, 1))
+
     def matrix(self, name, rows, cols, gain=1.0, bias=False, lead=()):
         """A weight {cols, rows} in the file's order; lead: further axes (experts)."""
         x = self.normal(name, (*lead, rows, cols), 0, gain / cols ** 0.5)
@@ -106,7 +110,9 @@ def attention(m, i):
     if p.get("qk_norm"):
         for name, n in (("attn_q_norm", heads * hd), ("attn_k_norm", kv * hd)):
             m.vector(f"{b}{name}.weight", n if p["qk_norm"] == "all" else hd, 1.4)
-    m.matrix(b + "attn_output", p["dim"], heads * hd, bias=p.get("bias"))
+    m.matrix(b + "attn_output", p["dim"], heads * hd, bias=p.get("bias") or p.get("out_bias"))
+    if p.get("sinks"):
+        m.vector(b + "attn_sinks.weight", heads, 0, 1)
 
 
 def dense(m, i):
@@ -192,23 +198,68 @@ def delta_net(m, i):
     m.matrix(b + "ssm_out", p["dim"], inner)
 
 
-MIXERS = {"a": attention, "c": short_conv, "m": mamba2, "d": delta_net}
-
-
 def experts(m, i):
-    p, b, n = m.p, f"blk.{i}.ffn_", m.p["experts"]
-    m.matrix(b + "gate_inp", n, p["dim"], gain=2.0)
+    p, b, n, bias = m.p, f"blk.{i}.ffn_", m.p["experts"], m.p.get("expert_bias")
+    m.matrix(b + "gate_inp", n, p["dim"], gain=2.0, bias=bias)
+    if p.get("probs_b"):
+        m.vector(f"blk.{i}.exp_probs_b.bias", n, 0, 0.15)
     for name in ("gate", "up"):
-        m.matrix(f"{b}{name}_exps", p["expert_ffn"], p["dim"], lead=(n,))
+        if not p.get("one_matrix"):
+            m.matrix(f"{b}{name}_exps", p["expert_ffn"], p["dim"], lead=(n,), bias=bias)
         if p.get("shared"):
             m.matrix(f"{b}{name}_shexp", p["shared"], p["dim"])
-    m.matrix(b + "down_exps", p["dim"], p["expert_ffn"], lead=(n,))
+    if p.get("one_matrix"):     # the same weights as above, an expert's gate before its up
+        m.join(f"{b}gate_up_exps.weight", [m.normal(f"{b}{name}_exps", (n, p["expert_ffn"], p["dim"]), 0, p["dim"] ** -0.5) for name in ("gate", "up")])
+    m.matrix(b + "down_exps", p["dim"], p["expert_ffn"], lead=(n,), bias=bias)
     if p.get("shared"):
         m.matrix(b + "down_shexp", p["dim"], p["shared"])
     if p.get("shared_gate"):
         m.vector(b + "gate_inp_shexp.weight", p["dim"], 0, 0.1)
 
 
+def latent_attention(m, i):
+    p, b = m.p, f"blk.{i}.attn_"
+    heads, nope, turned, v, latent = p["heads"], p["nope"], p["turned"], p["v"], p["latent"]
+    if p.get("q_rank"):
+        m.matrix(b + "q_a", p["q_rank"], p["dim"])
+        m.norm(b + "q_a_norm", p["q_rank"])
+        m.matrix(b + "q_b", heads * (nope + turned), p["q_rank"], gain=2.0)
+    else:
+        m.matrix(b + "q", heads * (nope + turned), p["dim"], gain=2.0)
+    m.matrix(b + "kv_a_mqa", latent + turned, p["dim"])
+    m.norm(b + "kv_a_norm", latent)
+    k, values = m.normal(b + "k", (heads, nope, latent), 0, latent ** -0.5), m.normal(b + "v", (heads, v, latent), 0, latent ** -0.5)
+    if p.get("legacy"):
+        m.put(b + "kv_b.weight", np.concatenate([k, values], 1).reshape(-1, latent))
+    else:
+        m.put(b + "k_b.weight", k.transpose(0, 2, 1))
+        m.put(b + "v_b.weight", values)
+    m.matrix(b + "output", p["dim"], heads * v)
+
+
+def mla(heads, nope, turned, v, latent, legacy=False, q_rank=0, **more):
+    """Sizes of latent attention, and the keys that say them, as newer or as older files do."""
+    keys = {"rope.dimension_count": turned, "attention.kv_lora_rank": latent, "attention.q_lora_rank": q_rank, "leading_dense_block_count": 1, **more}
+    if legacy:
+        keys |= {"attention.key_length": nope + turned, "attention.value_length": v}
+    else:
+        keys |= {"attention.key_length": latent + turned, "attention.value_length": latent, "attention.key_length_mla": nope + turned, "attention.value_length_mla": v}
+    return dict(arch="deepseek2", mix="lll", heads=heads, kv=heads if legacy else 1, nope=nope, turned=turned, v=v, latent=latent, legacy=legacy, q_rank=q_rank,
+                no_key_length=True, dense=1, keys=keys)
+
+
+def moe(n, used, ffn, shared=0, **more):
+    """Numbers of experts, and the keys that say them."""
+    keys = {"expert_count": n, "expert_used_count": used, "expert_feed_forward_length": ffn}
+    return dict(experts=n, expert_ffn=ffn, shared=shared), {**keys, **more}
+
+
+def with_experts(experts_, **more):
+    sizes, keys_ = experts_
+    return family(**{**sizes, **more, "keys": {**keys_, **more.get("keys", {})}})
+
+
+MIXERS = {"a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
 BASE = dict(arch="llama", dim=256, layers=3, heads=4, kv=2, head_dim=64, ffn=320, n_vocab=509, n_ctx=256)
 YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 32}
 FACTORS = {"rope.scaling.attn_factor": 1.19}
@@ -256,6 +307,18 @@ FAMILIES = {
     "qwen3next": family(arch="qwen3next", layers=4, mix="ddad", qk_norm="head", gated_q=True, ffn_norm="post_attention_norm", experts=6, expert_ffn=96, shared=96,
                         shared_gate=True, **ssm(512, 128, 2, 4, 4, **{**DELTA, "expert_count": 6, "expert_used_count": 2, "expert_feed_forward_length": 96,
                                                                      "expert_shared_feed_forward_length": 96})),
+    "mixtral": with_experts(moe(4, 2, 320), heads=8, kv=2, head_dim=32, keys={"rope.dimension_count": 32}),
+    "qwen2moe": with_experts(moe(6, 2, 96, 160, expert_shared_feed_forward_length=160), arch="qwen2moe", heads=2, kv=2, head_dim=128, qkv_bias=True, shared_gate=True),
+    "qwen3moe-q8_0": with_experts(moe(16, 4, 96), arch="qwen3moe", heads=6, kv=3, head_dim=80, qk_norm="head", n_vocab=777, quant="Q8_0"),
+    "glm4moe": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=1.5), arch="glm4moe", dense=1,
+                            heads=6, kv=2, head_dim=64, qkv_bias=True, probs_b=True, ffn_norm="post_attention_norm",
+                            keys={"leading_dense_block_count": 1, "rope.dimension_count": 32}),
+    "gpt-oss": with_experts(moe(8, 4, 96), arch="gpt-oss", layers=4, heads=4, kv=2, head_dim=64, ffn=96, qkv_bias=True, out_bias=True, expert_bias=True, sinks=True,
+                            ffn_norm="post_attention_norm", keys={**YARN, "attention.sliding_window": 16, "rope.freq_base": 150000.0}),
+    "deepseek2-lite": with_experts(moe(8, 3, 64, 128, expert_shared_count=2, expert_gating_func=1, expert_weights_scale=1.0), **mla(
+        4, 64, 32, 64, 128, legacy=True, **{**YARN, "rope.scaling.yarn_log_multiplier": 0.0707})),
+    "deepseek2-groups": with_experts(moe(12, 4, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5, expert_group_count=4,
+                                         expert_group_used_count=2), probs_b=True, **mla(6, 96, 32, 48, 160, q_rank=96)),
     "gpt2": family(arch="gpt2", heads=4, kv=4, layer_norm=True, fused=True, bias=True, plain=True, positions=True, tie=True, no_key_length=True),
 }
 
@@ -281,7 +344,7 @@ def write(name, path, **changes):
             m.norm(f"blk.{i}.attn_norm", p["dim"])
             MIXERS[kind](m, i)
         else:
-            layer(m, i, MIXERS[kind], experts if p.get("experts") else dense)
+            layer(m, i, MIXERS[kind], experts if p.get("experts") and i >= p.get("dense", 0) else dense)
     m.close()
 
 
