@@ -19,7 +19,7 @@
 #include "device/team.h"
 
 enum { FLUSH = 96 << 20, MANY_LAUNCHES = 64, MAX_PARAMS = 64, MAX_OUTPUT = 16 << 20, WARM_UPS = 1, LOOKS = 3, NODES_MORE = 4, FEW_NODES = 3000 };
-static const double LEAST_SHARE = 0.004, LEAST_S = 0.3, ENOUGH_US = 300, PLAIN_FLOPS = 3e9;
+static const double LEAST_SHARE = 0.004, LEAST_S = 0.3, ENOUGH_US = 300, TOO_MUCH_US = 30000, PLAIN_FLOPS = 3e9;
 
 typedef struct made { device_kernel k; code_image *image; bytes packed; } made;      // candidate.code
 
@@ -30,8 +30,8 @@ typedef struct rig {
   int unique;
   uop *ast;
   param params[MAX_PARAMS];
-  int n_params, n_launches;
-  step *steps;                   // launches in a row, on different weights where there are
+  int n_params, n_launches, n_steps, at;
+  step *steps;                   // launches, on different weights where there are; a sample is n_launches of them, from `at` on
   plan row;                      // of these steps, for plan_replay
   part *parts;
   unsigned char *flush;          // NULL: weights are cold without
@@ -74,6 +74,7 @@ static void make_some(void *ctx, int thread, int n_threads) {
     const program *base = m->g->base ? m->g->base->p : c->p;
     m->skip[i] = !plan_same_layouts(c->p, base) || c->p->n > base->n * NODES_MORE + FEW_NODES || d->show(d, c->p, &text, NULL, NULL);
     m->hash[i] = hash_bytes(text.at, text.n, 1);
+    if (m->skip[i] && debug_level() >= 3) fprintf(stderr, "search: %s: %s\n", c->p->name, !plan_same_layouts(c->p, base) ? "wants another layout" : "too long");
     str_free(&text);
   }
 }
@@ -141,10 +142,14 @@ static double sample(void *ctx, const candidate *c) {
   rig *g = ctx;
   if (g->flush) team_run(g->p->d->team, read_area, g->flush);
   const made *m = c->code;
-  for (int i = 0; i < g->n_launches; i++) set_up(&g->steps[i], &m->k, g->timed, g->n_vars, g->p->d->n_threads);
+  if (g->at + g->n_launches > g->n_steps) g->at = 0;
+  for (int i = 0; i < g->n_launches; i++) set_up(&g->steps[g->at + i], &m->k, g->timed, g->n_vars, g->p->d->n_threads);
+  g->row.steps = g->steps + g->at;
   g->row.stats.kernels = g->n_launches;
   double t = now_s();
   team_run(g->p->d->team, plan_replay, &g->row);
+  g->row.steps = g->steps;
+  g->at += g->n_launches;
   return (now_s() - t) * 1e6 / g->n_launches;
 }
 
@@ -295,8 +300,10 @@ static void make(void *ctx, candidate *const *c, int n) {
   if (g->base || !c[0]->code) return;
   g->base = c[0];
   if (reference(g)) { drop(g, c[0]); return; }
-  double us = sample(g, c[0]) * g->n_launches;               // launches enough for a clock to measure
-  while (!g->flush && us < ENOUGH_US && g->n_launches * 2 <= MANY_LAUNCHES) { g->n_launches *= 2; us *= 2; }
+  double us = sample(g, c[0]) * g->n_launches;               // launches enough for a clock to measure, and no more than it takes
+  for (; !g->flush && us < ENOUGH_US && g->n_launches * 2 <= MANY_LAUNCHES; us *= 2) g->n_launches *= 2;
+  for (; us > TOO_MUCH_US && g->n_launches > 1; us /= 2) g->n_launches = (g->n_launches + 1) / 2;
+  g->n_steps = g->n_steps > g->n_launches ? g->n_steps : g->n_launches;
 }
 
 // --- a kernel's place of trial ----------------------------------------------------------------------------------------
@@ -359,7 +366,7 @@ static int find_launches(rig *g) {
       if (w->weight) weights += (double)w->bytes;
     }
   }
-  g->n_launches = n;
+  g->n_launches = g->n_steps = n;
   for (int i = 0; i < MANY_LAUNCHES; i++) {
     if (i >= n) g->steps[i] = g->steps[i % n];
     g->steps[i].parts = g->parts + (size_t)i * (size_t)threads;
@@ -430,6 +437,7 @@ static int search_one(plan *p, int unique, const tune_options *o, double seconds
   row->compiled = found.compiled;
   row->wrong = found.wrong;
   row->state = r ? TUNE_NOT_RUN : found.best ? TUNE_BETTER : TUNE_NO_GAIN;
+  if (!r && !found.compiled && !found.best) { r = -1; error_set(&g->err, "no time left"); row->state = TUNE_NOT_RUN; }
   if (r) snprintf(row->why, sizeof row->why, "%s", g->err.text);
   if (found.best) keep_alternative(p, unique, &s, found.best, row);
   close_rig(g);

@@ -1,6 +1,6 @@
 // Tuning a model: see tune.h. A kernel that is faster by itself may be none in the model, where its neighbours decide what is in the caches. So what the
 // searches found is tried in whole runs of the plan, with and without in turns: first each kernel has to be faster there by its own time stamps, then
-// all that is left together has to make the run shorter. What fails is dropped, and the cache remembers that, too.
+// all that is left together has to make the run shorter (the median of the ratios of neighbouring runs: a machine's speed changes by the minute). What fails is dropped, and the cache remembers that, too.
 #include "engine/tune.h"
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +27,7 @@ static double run_us(const trial *t) {
 static int try_each(const trial *t, struct tune_part *part) {
   plan_stats s = plan_get_stats(t->p);
   double *us = xcalloc(2 * (size_t)s.kernels + 1, sizeof *us), *sums = xcalloc((size_t)(2 * TURNS * s.unique) + 1, sizeof *sums), began = now_s();
+  double ratio[TURNS];
   int turns = 0, left = 0;
   for (; turns < TURNS && (turns < 3 || now_s() - began < TURNS_S); turns++)
     for (int found = 0; found < 2; found++) {
@@ -37,10 +38,11 @@ static int try_each(const trial *t, struct tune_part *part) {
     }
   for (int i = 0; i < s.unique; i++) {
     tune_row *row = &part->rows[i];
+    for (int k = 0; k < turns; k++) ratio[k] = sums[(i * 2 + 1) * TURNS + k] / sums[i * 2 * TURNS + k];
     row->run_before_us = median(&sums[i * 2 * TURNS], turns);
     row->run_after_us = median(&sums[(i * 2 + 1) * TURNS], turns);
     if (row->state != TUNE_BETTER) continue;
-    if (row->run_after_us < row->run_before_us * MIN_GAIN) left++;
+    if (median(ratio, turns) < MIN_GAIN) left++;
     else row->state = TUNE_DROPPED;
   }
   free(us); free(sums);
@@ -53,16 +55,17 @@ static void choose(const trial *t, const struct tune_part *part, bool found) {
 
 // All that is left together, in turns. Drops all of it where the runs do not get shorter.
 static void try_all(const trial *t, struct tune_part *part) {
-  double us[2][FINAL_TURNS], began = now_s();
+  double us[2][FINAL_TURNS], ratio[FINAL_TURNS], began = now_s();
   int turns = 0;
   for (; turns < FINAL_TURNS && (turns < 3 || now_s() - began < TURNS_S); turns++)
     for (int found = 0; found < 2; found++) {
       choose(t, part, found);
       us[found][turns] = run_us(t);
     }
+  for (int k = 0; k < turns; k++) ratio[k] = us[1][k] / us[0][k];
   part->before_us = median(us[0], turns);
   part->after_us = median(us[1], turns);
-  if (part->after_us < part->before_us * MIN_GAIN) return;
+  if (median(ratio, turns) < MIN_GAIN) return;
   for (int i = 0; i < part->n_rows; i++) if (part->rows[i].state == TUNE_BETTER) part->rows[i].state = TUNE_DROPPED;
 }
 
