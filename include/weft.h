@@ -205,6 +205,8 @@ void weft_model_settle(weft_model *m);
 typedef struct weft_stats {
   double load_ms;            /* opening, checking and laying out the file */
   double compile_ms;         /* making kernels: 0 when all came from the cache */
+  double schedule_ms;        /* from the model to kernels, at every start: graph, rewriting, scheduling; part of load_ms */
+  double codegen_ms;         /* of compile_ms: what rules take; the rest is the compiler's */
   int64_t kernels_compiled;
   double kernels_per_token;  /* of one decode step */
   double kernels_per_block;  /* of them, per layer */

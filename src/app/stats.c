@@ -23,7 +23,7 @@ void stats_print(const struct run_stats *s, FILE *to) {
   print_time(to, "load", m->load_ms);
   fputc('\n', to);
   print_time(to, "compile", m->compile_ms);
-  fprintf(to, "     %6lld kernel%s\n", (long long)m->kernels_compiled, m->kernels_compiled == 1 ? "" : "s");
+  fprintf(to, "     %6lld kernel%s; scheduling %.1f ms, loops by rules %.1f ms\n", (long long)m->kernels_compiled, m->kernels_compiled == 1 ? "" : "s", m->schedule_ms, m->codegen_ms);
   print_rate(to, "prompt", s->n_prompt, s->prompt_s);
   print_rate(to, "decode", s->n_decode, s->decode_s);
   if (m->kernels_per_token > 0)
@@ -41,6 +41,8 @@ int stats_write(const struct run_stats *s, const char *path, error *err) {
   json_t *o = json_object();
   json_object_set_new(o, "load_ms", figure(m->load_ms));
   json_object_set_new(o, "compile_ms", figure(m->compile_ms));
+  json_object_set_new(o, "schedule_ms", figure(m->schedule_ms));
+  json_object_set_new(o, "codegen_ms", figure(m->codegen_ms));
   json_object_set_new(o, "kernels_compiled", json_integer(m->kernels_compiled));
   json_object_set_new(o, "ttft_ms", figure(s->first_token_s < 0 ? -1 : 1000 * s->first_token_s));
   json_object_set_new(o, "prompt_tps", figure(rate(s->n_prompt, s->prompt_s)));

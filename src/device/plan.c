@@ -112,7 +112,7 @@ static bool unpack_entry(const bytes *b, device_kernel *k) {
 
 // --- building -------------------------------------------------------------------------------------------------------
 
-typedef struct job { uop *ast; device_kernel *k; error err; bool failed, tuned; tuning t; } job;
+typedef struct job { uop *ast; device_kernel *k; error err; bool failed, tuned; tuning t; double codegen_s; } job;
 typedef struct jobs { device *d; graph *g; job *at; int n, next, done; bool filling; const plan_options *o; } jobs;
 
 bool plan_same_layouts(const program *a, const program *b) {
@@ -144,8 +144,10 @@ program *plan_program(const device *d, graph *g, uop *ast, struct recorder *r, t
 }
 
 static void compile_one(jobs *j, job *one) {
+  double start = now_s();
   one->k->p = j->filling ? codegen_filling(j->g, one->ast, &j->d->target) : make_program(j->d, j->g, one->ast, one->tuned ? &one->t : NULL, NULL);
   if (one->k->p->n_vars > MAX_VARS) die("a kernel with more than %d variables", MAX_VARS);
+  one->codegen_s = now_s() - start;
   one->failed = j->d->compile(j->d, one->k, &one->err) != 0;
 }
 
@@ -178,8 +180,9 @@ static int compile_all(device *d, graph *g, uop **asts, device_kernel *kernels, 
     j.at[j.n++] = (job){.ast = asts[i], .k = &kernels[i], .tuned = tuned, .t = t};
   }
   if (j.n) team_run(d->team, compile_some, &j);
-  int r = 0;
+  int r = 0, workers = (int)min_i64(j.n, d->n_threads);
   for (int i = 0; i < j.n; i++) {
+    stats->codegen_ms += j.at[i].codegen_s * 1e3 / workers;
     if (j.at[i].failed) r = error_set(err, "kernel %s: %s", j.at[i].k->p->name, j.at[i].err.text);
     size_t index = (size_t)(j.at[i].k - kernels);
     if (r || !d->cache || !j.at[i].k->packed.n) continue;

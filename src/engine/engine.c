@@ -6,6 +6,7 @@
 #include <string.h>
 #include "device/device.h"
 #include "device/memory.h"
+#include "engine/tune.h"
 #include "engine/weights.h"
 #include "graph/record.h"
 #include "model/codebook.h"
@@ -33,7 +34,7 @@ struct engine {
   int at;                                 // the position that follows what these states hold; -1: none
   float *logits;
   stage one, many;
-  double load_ms, compile_ms;
+  double load_ms, compile_ms, schedule_ms, codegen_ms;
   double settle_s;                        // time that may be spent on moving weights into huge pages; negative: owed
   int64_t compiled;
 };
@@ -125,11 +126,14 @@ static void make_schedule(const engine *e, int64_t chunk, bool logits, graph *g,
 }
 
 static int build(engine *e, stage *st, int64_t chunk, bool logits, error *err) {
+  double began = now_s();
   st->g = graph_new(NULL);
   make_schedule(e, chunk, logits, st->g, &st->s);
+  e->schedule_ms += (now_s() - began) * 1e3;
   if (plan_build(e->d, st->g, &st->s, &(plan_options){.buffer = buffer, .ctx = e, .role = role, .progress = compiling, .stream = stream, .filled = filled}, &st->p, err)) return -1;
   plan_stats s = plan_get_stats(st->p);
   e->compile_ms += s.compile_ms;
+  e->codegen_ms += s.codegen_ms;
   e->compiled += s.compiled;
   return 0;
 }
@@ -146,7 +150,9 @@ static int start(engine *e, const char *path, error *err) {
   if (reserve(e, err) || device_open(e->o.n_threads, &e->d, err)) return -1;
   if (e->o.no_repack) e->d->target.has_streams = false;
   if (e->d->target.has_streams && weights_open(&e->w, e->file, err)) return -1;
-  return build(e, &e->one, 1, true, err);
+  if (build(e, &e->one, 1, true, err)) return -1;
+  tune_from_env(e, false);
+  return 0;
 }
 
 int engine_open(const char *path, const struct engine_options *options, engine **out, error *err) {
@@ -228,7 +234,10 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
   for (size_t i = 0; i < n; i++) if (ids[i] < 0 || ids[i] >= model_n_vocab(e->m)) die("engine_eval: token %d of %d", ids[i], model_n_vocab(e->m));
   if (gguf_check_size(e->file, err)) return -1;
   bool again = e->history && pos && pos != e->at;        // what lies before pos is evaluated once more
-  if ((n > FEW || (again && pos > FEW)) && !e->many.p && build(e, &e->many, e->room, false, err)) return -1;
+  if ((n > FEW || (again && pos > FEW)) && !e->many.p) {
+    if (build(e, &e->many, e->room, false, err)) return -1;
+    if (!pos) tune_from_env(e, true);                    // what the searches write is evaluated below
+  }
   if (again) eval(e, e->history, (size_t)pos, 0);
   if (e->history) memcpy(e->history + pos, ids, n * sizeof *ids);
   eval(e, ids, n, pos);
@@ -240,7 +249,7 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
 void engine_stats(const engine *e, struct engine_stats *out) {
   plan_stats s = plan_get_stats(e->one.p);
   *out = (struct engine_stats){
-    .load_ms = e->load_ms, .compile_ms = e->compile_ms, .kernels_compiled = e->compiled,
+    .load_ms = e->load_ms, .compile_ms = e->compile_ms, .schedule_ms = e->schedule_ms, .codegen_ms = e->codegen_ms, .kernels_compiled = e->compiled,
     .kernels_per_token = s.dispatches, .kernels_per_block = (double)s.dispatches / model_n_layer(e->m),
     .fusion_rate = s.dispatches ? (double)s.graph_ops / s.dispatches : 0,
     .kv_bytes = kv_bytes(e), .peak_rss_bytes = memory_peak_rss(),

@@ -25,6 +25,8 @@ struct engine_options {
 struct engine_stats {
   double load_ms;             // opening, checking and laying out the file
   double compile_ms;          // making kernels; 0 when all came from the cache
+  double schedule_ms;         // from the model to kernels: graph, rewriting, scheduling
+  double codegen_ms;          // of compile_ms: what rules take; the rest is the compiler's
   int64_t kernels_compiled;   // kernels made by the compiler, not found in the cache
   double kernels_per_token;   // dispatches of one decode step
   double kernels_per_block;   // of them, per layer

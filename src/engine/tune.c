@@ -4,6 +4,7 @@
 #include "engine/tune.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/env.h"
 
 enum { TURNS = 9, FINAL_TURNS = 11 };
 static const double PROMPT_SHARE = .5, MIN_GAIN = 0.998, TURNS_S = 6;
@@ -114,6 +115,18 @@ int tune_run(engine *e, const struct tune_settings *s, struct tune_part parts[2]
   if (gguf_check_size(engine_gguf(e), err)) return -1;
   if (tune_part_run(e, s, false, s->prompt ? s->seconds * (1 - PROMPT_SHARE) : s->seconds, &parts[0], err)) return -1;
   return s->prompt ? tune_part_run(e, s, true, s->seconds - (now_s() - began), &parts[1], err) : 0;
+}
+
+static void quiet_progress(void *ctx, const char *what, double fraction) { engine_progress(ctx, what, fraction); }
+
+void tune_from_env(engine *e, bool prompt) {
+  enum { MOST = 64, SECONDS = 30 };
+  int width = env_int(ENV_BEAM);
+  error err = {0};
+  struct tune_part part = {0};
+  struct tune_settings s = {.width = width < MOST ? width : MOST, .skip_ms = strtod(env_str(ENV_BEAM_SKIP_MS), NULL), .progress = quiet_progress, .ctx = e};
+  if (width > 0 && tune_part_run(e, &s, prompt, SECONDS, &part, &err)) fprintf(stderr, "weft: warning: BEAM=%d: %s\n", width, err.text);
+  tune_part_free(&part);
 }
 
 void tune_part_free(struct tune_part *p) {

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-STATS = {"load_ms", "compile_ms", "kernels_compiled", "ttft_ms", "prompt_tps", "decode_tps", "kernels_per_token", "kernels_per_block",
+STATS = {"load_ms", "compile_ms", "schedule_ms", "codegen_ms", "kernels_compiled", "ttft_ms", "prompt_tps", "decode_tps", "kernels_per_token", "kernels_per_block",
          "fusion_rate", "peak_rss_bytes", "kv_bytes"}
 
 
