@@ -101,6 +101,9 @@ size_t weft_file_n_tensors(const weft_file *f);
 int weft_file_tensor(const weft_file *f, size_t i, weft_tensor *out);           /* -1: no such index */
 uint64_t weft_file_n_params(const weft_file *f);               /* elements of all tensors */
 uint64_t weft_file_tensor_bytes(const weft_file *f);           /* bytes of all tensors */
+/* Whether weft_model_open can run this file as far as its contents decide (memory is another matter): 0, or -1 and why not, naming the
+ * architecture that is not known, or the key or tensor that does not fit.  No weight is read. */
+int weft_file_can_run(const weft_file *f, weft_error *err);
 /* What the model is, in short: "llama 1.2B Q4_0" (architecture, size, the type that most bytes have).  For weft_free. */
 char *weft_file_summary(const weft_file *f);
 

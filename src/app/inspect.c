@@ -1,4 +1,4 @@
-// weft inspect: what a GGUF file holds, for people or as JSON.  Works on any file that passes the checks, with or without
+// weft inspect: what a GGUF file holds and whether it can run, for people or as JSON.  Works on any file that passes the checks, with or without
 // tensors, of any architecture.
 #define _GNU_SOURCE
 #include "app/app.h"
@@ -10,7 +10,7 @@
 struct inspect_options { const char *model; bool json, full; };
 
 static const struct command command = {
-  "inspect", "Shows the metadata and the tensors of a GGUF file.", "-m FILE [--json]", NULL};
+  "inspect", "Shows the metadata and the tensors of a GGUF file, and says whether it can run.", "-m FILE [--json]", NULL};
 
 enum { SHOWN_ITEMS = 8, WIDEST_NAME = 56 };
 
@@ -103,7 +103,9 @@ static void show(struct out *o, const weft_file *f, bool full) {
   size_text(size, sizeof size, weft_file_bytes(f));
   out_addf(o, "%s\n%s, %s, GGUF version %u", weft_file_path(f), summary, size, weft_file_version(f));
   if (weft_file_n_parts(f) > 1) out_addf(o, ", %zu parts", weft_file_n_parts(f));
-  out_addf(o, "\n");
+  weft_error why;
+  if (weft_file_can_run(f, &why)) out_addf(o, "\ncannot run: %s\n", why.text);
+  else out_addf(o, "\ncan run\n");
   weft_free(summary);
   show_metadata(o, f, full);
   show_tensors(o, f);
@@ -189,6 +191,10 @@ static void show_json(struct out *o, const weft_file *f) {
   json_object_set_new(all, "alignment", json_integer(weft_file_alignment(f)));
   json_object_set_new(all, "parts", json_integer((json_int_t)weft_file_n_parts(f)));
   json_object_set_new(all, "summary", json_string(summary));
+  weft_error why;
+  bool runs = !weft_file_can_run(f, &why);
+  json_object_set_new(all, "can_run", json_boolean(runs));
+  json_object_set_new(all, "why_not", runs ? json_null() : json_text(why.text, strlen(why.text)));
   json_object_set_new(all, "metadata", metadata);
   json_object_set_new(all, "tensors", json_tensors(f));
   json_object_set_new(all, "n_tensors", json_integer((json_int_t)weft_file_n_tensors(f)));

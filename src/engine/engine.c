@@ -142,6 +142,8 @@ static int start(engine *e, const char *path, error *err) {
   if (gguf_open(path, &e->file, err) || model_open(e->file, &e->m, err) || tokenizer_from_gguf(e->file, &e->tok, err)) return -1;
   engine_progress(e, "loading", 0.3);
   e->n_ctx = e->o.n_ctx ? e->o.n_ctx : model_n_ctx_train(e->m);
+  if (model_n_ctx_max(e->m) && e->n_ctx > model_n_ctx_max(e->m))
+    return error_set(err, "%s: a context of %d positions, but this model has learned %d", path, e->n_ctx, model_n_ctx_max(e->m));
   e->chunk = e->o.chunk > 0 ? min_i64(e->o.chunk, MAX_CHUNK) : DEFAULT_CHUNK;
   if (model_max_chunk(e->m)) e->chunk = min_i64(e->chunk, model_max_chunk(e->m));
   // room for a chunk that begins at the last position: then every index is in bounds whatever the two variables are

@@ -11,6 +11,7 @@
 #include "engine/sampler.h"
 #include "engine/stop.h"
 #include "model/gguf.h"
+#include "model/model.h"
 #include "text/chat_template.h"
 #include "text/text.h"
 #include <limits.h>
@@ -184,6 +185,16 @@ char *weft_file_summary(const weft_file *f) {
   else if (n >= 1e6) str_addf(&s, " %.1fM %s", n / 1e6, format->name);
   else str_addf(&s, " %.0fK %s", n / 1e3, format->name);
   return s.at;
+}
+
+int weft_file_can_run(const weft_file *f, weft_error *err) {
+  error e = {0};
+  model *m = NULL;
+  tokenizer *t = NULL;
+  int failed = model_open(f->g, &m, &e) || tokenizer_from_gguf(f->g, &t, &e);
+  model_close(m);
+  tokenizer_free(t);
+  return failed ? fail(err, &e) : 0;
 }
 
 // ---- vocabulary -------------------------------------------------------------------------------------------------------

@@ -171,6 +171,7 @@ void model_close(model *m) {
 int model_n_layer(const model *m) { return m->n_layer; }
 int model_n_vocab(const model *m) { return m->n_vocab; }
 int model_n_ctx_train(const model *m) { return m->n_ctx_train; }
+int model_n_ctx_max(const model *m) { return m->arch->flags & ARCH_POSITIONS ? m->n_ctx_train : 0; }
 int model_n_states(const model *m) { return (int)m->states.n; }
 int model_max_chunk(const model *m) { return m->max_chunk; }
 bool model_is_recurrent(const model *m) { return m->recurrent; }

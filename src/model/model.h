@@ -14,6 +14,7 @@ void model_close(model *m);
 int model_n_layer(const model *m);
 int model_n_vocab(const model *m);
 int model_n_ctx_train(const model *m);
+int model_n_ctx_max(const model *m);                           // as many positions as it has learned; 0: any number
 
 // Buffers of the graphs are numbered: the file's tensors first, by index; then these.
 enum model_buffer { BUF_IDS, BUF_LOGITS, BUF_STATE };          // BUF_STATE + i: state i, of model_n_states

@@ -144,18 +144,12 @@ def layer(m, i, mixer=attention, ff=dense):
 
 def keys(m):
     p = m.p
-    m.key("block_count", p["layers"])
-    m.key("context_length", p["n_ctx"])
-    m.key("embedding_length", p["dim"])
-    m.key("feed_forward_length", p["ffn"])
-    m.key("attention.head_count", p["heads"])
-    m.key("attention.head_count_kv", p["kv"])
-    m.key("attention.layer_norm_epsilon" if p.get("layer_norm") or p.get("ln_eps") else "attention.layer_norm_rms_epsilon", 1e-5)
+    values = {"block_count": p["layers"], "context_length": p["n_ctx"], "embedding_length": p["dim"], "feed_forward_length": p["ffn"],
+              "attention.head_count": p["heads"], "attention.head_count_kv": p["kv"], "vocab_size": p["n_vocab"]}
+    values["attention.layer_norm_epsilon" if p.get("layer_norm") else "attention.layer_norm_rms_epsilon"] = 1e-5
     if not p.get("no_key_length"):
-        m.key("attention.key_length", p["head_dim"])
-        m.key("attention.value_length", p["head_dim"])
-    m.key("vocab_size", p["n_vocab"])
-    for name, value in p.get("keys", {}).items():
+        values.update({"attention.key_length": p["head_dim"], "attention.value_length": p["head_dim"]})
+    for name, value in {**values, **p.get("keys", {})}.items():
         m.key(name, value)
 
 

@@ -1,0 +1,93 @@
+"""Files that do not fit: what `weft inspect` and `weft run` say of them, and that no value of a key breaks anything."""
+import importlib.util
+import json
+import random
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def make_model(repo):
+    spec = importlib.util.spec_from_file_location("make_model", repo / "tests" / "tools" / "make_model.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def inspect(run_weft, path):
+    """Why this file cannot run; None where it can."""
+    done = run_weft(["inspect", "-m", path, "--json"])
+    assert done.returncode == 0, done.err
+    about = json.loads(done.stdout)
+    assert about["can_run"] == (about["why_not"] is None)
+    return about["why_not"]
+
+
+def test_a_file_that_runs(run_weft, tinypy):
+    assert inspect(run_weft, tinypy) is None
+    assert "\ncan run\n" in run_weft(["inspect", "-m", tinypy]).out
+
+
+def test_an_architecture_that_is_not_known(run_weft, make_model, tmp_path):
+    path = tmp_path / "m.gguf"
+    make_model.write("granite", path, arch="marble")
+    why = inspect(run_weft, path)
+    assert "general.architecture" in why and "'marble' is not known" in why and "granite" in why and "llama" in why
+    done = run_weft(["run", "-m", path, "--ids", "1", "-n", "1"])
+    assert done.returncode == 1 and "'marble' is not known" in done.err
+    assert "cannot run: " in run_weft(["inspect", "-m", path]).out
+
+
+# family, what is changed, what the error says
+MISFITS = [
+    ("granite", {"ffn": 96, "keys": {"feed_forward_length": 320}}, ["tensor 'blk.0.ffn_gate.weight' has shape {256, 96, 1, 1}, expected {256, 320}"]),
+    ("granite", {"kv": 3}, ["granite.attention.head_count_kv", "3 does not divide", "= 8"]),
+    ("granite", {"keys": {"attention.layer_norm_rms_epsilon": 0.0}}, ["granite.attention.layer_norm_rms_epsilon", "0 is not in"]),
+    ("granite", {"keys": {"rope.scaling.type": "spiral"}}, ["granite.rope.scaling.type", "'spiral' is not known", "yarn"]),
+    ("granite", {"keys": {"attention.head_count": [8, 8]}}, ["granite.attention.head_count", "expected 3 elements, found 2"]),
+    ("gemma2", {"norms": "pre"}, ["tensor 'blk.0.post_attention_norm.weight' is missing"]),
+    ("gemma", {"norms": "both"}, ["tensor 'blk.0.post_attention_norm.weight' is not one that gemma is known to have"]),
+    ("starcoder2", {"plain": False}, ["tensor 'blk.0.ffn_gate.weight' is not one that starcoder2 is known to have"]),
+    ("phi3-short", {"n_rot": 64}, ["tensor 'rope_factors_long.weight' has shape {32, 1, 1, 1}, expected {48, 1}"]),
+    ("olmo2", {"qk_norm": "head"}, ["tensor 'blk.0.attn_q_norm.weight' has shape {64, 1, 1, 1}, expected {256, 1}"]),
+    ("lfm2", {"keys": {"shortconv.l_cache": 4}}, ["tensor 'blk.0.shortconv.conv.weight' has shape {3, 256, 1, 1}, expected {4, 256}"]),
+    ("qwen35", {"keys": {"ssm.group_count": 4}}, ["qwen35.ssm.group_count", "4 does not divide ssm.time_step_rank = 6"]),
+    ("nemotron_h", {"keys": {"ssm.inner_size": 500}}, ["nemotron_h.ssm.time_step_rank", "16 does not divide ssm.inner_size = 500"]),
+    ("gpt2", {"keys": {"context_length": 300}}, ["tensor 'position_embd.weight' has shape {256, 256, 1, 1}, expected {256, 300}"]),
+]
+
+
+@pytest.mark.parametrize("name,changes,expected", MISFITS)
+def test_misfits(run_weft, make_model, tmp_path, name, changes, expected):
+    path, changes = tmp_path / "m.gguf", dict(changes)
+    changes["keys"] = {**make_model.FAMILIES[name].get("keys", {}), **changes.get("keys", {})}
+    make_model.write(name, path, **changes)
+    why = inspect(run_weft, path)
+    assert why and all(part in why for part in [str(path), *expected]), why
+
+
+def test_more_positions_than_were_learned(run_weft, make_model, tmp_path):
+    path = tmp_path / "m.gguf"
+    make_model.write("gpt2", path)
+    done = run_weft(["run", "-m", path, "--ids", "1", "-n", "1", "-c", "257"])
+    assert done.returncode == 1 and "a context of 257 positions, but this model has learned 256" in done.err
+
+
+EXTREMES = [0, 1, 3, 2**16, 2**31 - 1, 2**32 - 1, 0.0, -1.0, 1e-30, 1e30, float("inf"), float("nan"), True, "", "x", [1, 2, 3], [0] * 7]
+
+
+@pytest.mark.parametrize("name", ["granite", "phi3-long", "gemma2", "gpt2", "lfm2", "nemotron_h", "qwen3next"])
+def test_no_value_of_a_key_breaks_anything(run_weft, make_model, tmp_path, name):
+    """Each key with a value that is hardly a right one: the file runs, or an error names a key or a tensor."""
+    family, path, rng = make_model.FAMILIES[name], tmp_path / "m.gguf", random.Random(name)
+    known = ["block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count", "attention.head_count_kv",
+             "attention.key_length", "attention.value_length", "rope.dimension_count", "rope.freq_base", "rope.scaling.factor",
+             "attention.sliding_window", "attention.sliding_window_pattern", *family.get("keys", {})]
+    for key in known:
+        value = rng.choice(EXTREMES)
+        make_model.write(name, path, keys={**family.get("keys", {}), key: value})
+        why = inspect(run_weft, path)
+        assert why is None or "key '" in why or "tensor '" in why, why
+        if why is None:
+            done = run_weft(["run", "-m", path, "-c", "64", "--ids", "1,2,3", "-n", "1"])
+            assert done.returncode == 0, f"{key} = {value}: {done.err}"
