@@ -94,9 +94,10 @@ static void add_kernels(look *l, const timing *t, const map *buffers, const plan
   str_addc(o, ']');
 }
 
-// buffers: [name...], in the order in which kernels first mention them
+// buffers: [name...], in the order in which kernels first mention them; ids: the numbers that they have in the tensor graph
 static void add_buffers(look *l, map *buffers) {
   size_t n = 0;
+  str ids = {0};
   str_add(l->out, ",\n\"buffers\":[");
   for (int i = 0; i < l->s.n_kernels; i++)
     for (int b = 0; b < l->s.kernels[i].n_bufs; b++) {
@@ -105,10 +106,12 @@ static void add_buffers(look *l, map *buffers) {
       if (map_get(buffers, (uint64_t)id, NULL)) continue;
       engine_buffer_name(l->e, id, name, sizeof name);
       str_add(l->out, n ? "," : "");
+      str_addf(&ids, n ? ",%lld" : "%lld", (long long)id);
       str_add_json(l->out, name, strlen(name));
       map_set(buffers, (uint64_t)id, (void *)(intptr_t)n++);
     }
-  str_addc(l->out, ']');
+  str_addf(l->out, "],\n\"ids\":[%s]", str_c(&ids));
+  str_free(&ids);
 }
 
 // temps: [[buffer, dtype, elements, bytes, offset, first level, last level]...]; lanes: per thread [from, to, from, to, ...] in us, by kernel

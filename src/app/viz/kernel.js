@@ -148,6 +148,11 @@ function showTensors(main, data, unique, [chosen]) {
   main.append(el("div", {class: "tools"}, el("label", {}, "launch ", el("select", {onchange: e => go(`kernel/${unique}/tensors/${e.target.value}`)}, list.map((x, i) => el("option", {value: i, selected: x === k}, `${x.i}: dispatch ${x.level}, ${x.role}`)))), "Coloured frames are other kernels; click one to go there."));
   if (root < 0) { main.append(el("p", {}, "Its tensor was not recorded.")); return; }
   const stop = n => maker.has(n) || /^(BUFFER|AFTER)$/.test(label(record, n).op);
-  const graph = nodeGraph(record, root, stop, n => { const m = maker.get(n); return m && n !== root ? {lines: [m.role], fill: colour(m.role), href: `kernel/${m.unique}/tensors`} : null; });
+  const buffers = new Map(over.ids.map((id, i) => [id, over.buffers[i]]));
+  const graph = nodeGraph(record, root, stop, n => {
+    const m = maker.get(n), {op, arg} = label(record, n);
+    if (m && n !== root) return {lines: [m.role], fill: colour(m.role), href: `kernel/${m.unique}/tensors`};
+    return op === "BUFFER" ? {lines: [buffers.get(+arg.replace(/^raw /, "").split(" ")[0]) ?? ""]} : null;
+  });
   drawGraph(main, graph.nodes, graph.edges, {focus: root});
 }

@@ -14,6 +14,12 @@ function showKernels(main) {
         el("tr", {}, el("td", {}), el("td", {}, "overhead"), el("td", {}), el("td", {}), el("td", {class: "n"}, time(over.overhead_us)), el("td", {class: "n"}, percent(over.overhead_us, over.step_us))))));
 }
 
+// The least of 1, 2, 5, 10, 20, ... that is no less than x.
+function round125(x) {
+  const ten = 10 ** Math.floor(Math.log10(Math.max(x, 1e-3)));
+  return ten * [1, 2, 5, 10].find(k => k * ten >= x * .999);
+}
+
 // One lane a thread; what is between two bars of a lane is waiting for the others. Bars keep their height while time is zoomed.
 function showTimeline(main) {
   const high = 54, gap = 26, top = 30, n = over.lanes.length, wide = Math.max(over.step_us, 1);
@@ -22,7 +28,7 @@ function showTimeline(main) {
   const bars = over.lanes.map((lane, t) => svg("g", {class: "lane", "data-thread": t, transform: `translate(0,${top + t * (high + gap)})`}, svg("rect", {class: "lane-back", width: wide, height: high}),
     kernels.map((k, i) => svg("rect", {class: "bar", x: lane[2 * i].toFixed(2), width: Math.max(lane[2 * i + 1] - lane[2 * i], .01).toFixed(2), height: high, style: {fill: colour(k.role)}, "data-kernel": i, onclick: () => go(`kernel/${k.unique}/source`),
       ...hover(() => `thread ${t}: ${time(lane[2 * i + 1] - lane[2 * i])} at ${time(lane[2 * i])}\n` + describe(k))}))));
-  const step = 10 ** Math.floor(Math.log10(wide / 4)), ticks = Array.from({length: Math.floor(wide / step) + 1}, (_, i) => i * step);
+  const step = round125(wide / 12), ticks = Array.from({length: Math.floor(wide / step) + 1}, (_, i) => i * step);
   const axis = ticks.map(x => svg("line", {class: "axis", x1: x, x2: x, y1: top - 8, y2: top + n * (high + gap), "vector-effect": "non-scaling-stroke"}));
   main.append(legend);
   const frame = canvas(main, wide, top + n * (high + gap), [...axis, ...bars], true);
@@ -32,7 +38,7 @@ function showTimeline(main) {
   const relabel = () => {
     const m = /translate\(([-\d.e]+),.*scale\(([-\d.e]+)/.exec(group.getAttribute("transform"));
     if (!m) return;
-    const shown = (frame.clientWidth) / +m[2], every = 10 ** Math.ceil(Math.log10(Math.max(shown / 12, 1e-3))), from = Math.max(0, Math.floor(-m[1] / m[2] / every));
+    const shown = (frame.clientWidth) / +m[2], every = round125(shown / 12), from = Math.max(0, Math.floor(-m[1] / m[2] / every));
     labels.replaceChildren(...Array.from({length: 14}, (_, i) => (from + i) * every).filter(x => x <= wide * 1.001).map(x => svg("text", {class: "dim", x: +m[1] + x * m[2] + 3, y: top + n * (high + gap) + 6}, time(x))));
   };
   new MutationObserver(relabel).observe(group, {attributes: true});
@@ -53,12 +59,12 @@ function kernelEdges(list) {
 }
 
 function showKernelGraph(main, [from, count]) {
-  const levels = over.dispatches, first = Math.max(0, Math.min(levels - 1, +from || 0)), many = count === undefined ? Math.min(levels, 40) : +count || levels;
+  const MOST = 80, levels = over.dispatches, first = Math.max(0, Math.min(levels - 1, +from || 0)), many = Math.max(1, Math.min(levels, MOST, count === undefined ? 40 : +count || MOST));      // placing more takes seconds
   const list = kernels.filter(k => k.level >= first && k.level < first + many), slowest = Math.max(...kernels.map(k => k.us), 1e-9);
   const box = (value, onchange) => el("input", {type: "number", min: 0, max: levels, value, style: {width: "80px"}, onchange: e => onchange(+e.target.value)});
   main.append(el("h2", {}, "Kernels and what they hand on"), el("p", {class: "under"}, "An arrow: the second reads what the first stored. Frames are redder the longer a kernel takes. Click one to look into it."),
     el("div", {class: "tools"}, el("label", {}, "from dispatch ", box(first, v => go(`graph/${v}/${many}`))), el("label", {}, "as many as ", box(many, v => go(`graph/${first}/${v}`))),
-      el("button", {onclick: () => go(`graph/${Math.max(0, first - many)}/${many}`)}, "earlier"), el("button", {onclick: () => go(`graph/${Math.min(levels - 1, first + many)}/${many}`)}, "later"), el("button", {onclick: () => go(`graph/0/${levels}`)}, `all ${levels}`)));
+      el("button", {onclick: () => go(`graph/${Math.max(0, first - many)}/${many}`)}, "earlier"), el("button", {onclick: () => go(`graph/${Math.min(levels - 1, first + many)}/${many}`)}, "later"), el("button", {onclick: () => go(levels > MOST ? `graph/${first}/${MOST}` : `graph/0/${levels}`)}, levels > MOST ? `${MOST} of ${levels}` : `all ${levels}`)));
   const {edges, far} = kernelEdges(list), from_far = k => far.get(k.i)?.map(f => `${kernels[f].level} ${kernels[f].role}`).join(", ");
   const nodes = list.map(k => ({id: k.i, lines: [`${k.level}  ${k.role}`, `${names[k.unique]}  ${time(k.us)}`, ...(far.has(k.i) ? ["← " + from_far(k).slice(0, 40)] : [])], fill: colour(k.role), href: `kernel/${k.unique}/source`, stroke: `color-mix(in srgb, #e5484d ${Math.round(100 * Math.sqrt(k.us / slowest))}%, var(--line))`,
     tip: describe(k) + "\nreads " + k.reads.slice(0, 12).join(", ") + (k.reads.length > 12 ? ", …" : "")}));
