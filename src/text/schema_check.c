@@ -1,0 +1,229 @@
+// Is a value valid?  Asked of the values of enum and const, whose grammar is the list of those that are; and of pairs of alternatives of
+// oneOf, of which it has to be known that nothing matches both.
+#include "text/schema_impl.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool schema_equal(const json_t *a, const json_t *b) {
+  if (json_is_number(a) && json_is_number(b)) {
+    if (json_is_integer(a) && json_is_integer(b)) return json_integer_value(a) == json_integer_value(b);
+    return json_number_value(a) == json_number_value(b);
+  }
+  if (json_typeof(a) != json_typeof(b)) return false;
+  if (json_is_array(a)) {
+    if (json_array_size(a) != json_array_size(b)) return false;
+    for (size_t i = 0; i < json_array_size(a); i++)
+      if (!schema_equal(json_array_get(a, i), json_array_get(b, i))) return false;
+    return true;
+  }
+  if (json_is_object(a)) {
+    json_t *unshared = (json_t *)(uintptr_t)a;
+    if (json_object_size(a) != json_object_size(b)) return false;
+    for (void *it = json_object_iter(unshared); it; it = json_object_iter_next(unshared, it)) {
+      const json_t *other = json_object_get(b, json_object_iter_key(it));
+      if (!other || !schema_equal(json_object_iter_value(it), other)) return false;
+    }
+    return true;
+  }
+  return json_equal(a, b);
+}
+
+// ---- by type ----------------------------------------------------------------------------------------------------------
+
+static int check_number(const schema *s, const json_t *v, const json_t *node) {
+  static const char *const names[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"};
+  double x = json_number_value(v);
+  for (size_t i = 0; i < COUNT(names); i++) {
+    const json_t *b = json_object_get(node, names[i]);
+    if (!b || (json_is_boolean(b) && (i == 2 || i == 3))) continue;
+    if (!json_is_number(b)) return schema_fail(s, node, names[i], "expected a number");
+    double y = json_number_value(b);
+    bool strict = (i == 0 && json_is_true(json_object_get(node, "exclusiveMinimum"))) || (i == 1 && json_is_true(json_object_get(node, "exclusiveMaximum")));
+    bool ok = i == 0 ? x >= y : i == 1 ? x <= y : i == 2 ? x > y : i == 3 ? x < y : y > 0 && fmod(x, y) == 0;
+    if (!ok || (strict && x == y)) return 0;
+  }
+  return 1;
+}
+
+static int check_string(schema *s, const json_t *v, const json_t *node) {
+  const char *text = json_string_value(v);
+  size_t n = json_string_length(v), letters = 0;
+  const json_t *pattern = json_object_get(node, "pattern"), *format = json_object_get(node, "format");
+  for (size_t i = 0; i < n; i++) letters += ((unsigned char)text[i] & 0xC0) != 0x80;
+  uint32_t bound;
+  int has = schema_count(s, node, "minLength", &bound);
+  if (has < 0 || (has && letters < bound)) return has < 0 ? -1 : 0;
+  has = schema_count(s, node, "maxLength", &bound);
+  if (has < 0 || (has && letters > bound)) return has < 0 ? -1 : 0;
+  int ok = 1;
+  if (json_is_string(pattern)) ok = schema_pattern_matches(s, node, "pattern", json_string_value(pattern), json_string_length(pattern), text, n);
+  if (ok > 0 && json_is_string(format)) ok = schema_pattern_matches(s, node, "format", json_string_value(format), 0, text, n);
+  return ok;
+}
+
+static int check_array(schema *s, const json_t *v, const json_t *node, int depth) {
+  json_t *items = json_object_get(node, "items"), *prefix = json_object_get(node, "prefixItems"), *rest = items;
+  size_t n = json_array_size(v);
+  if (json_is_array(items)) { prefix = items; rest = json_object_get(node, "additionalItems"); }
+  uint32_t bound;
+  int has = schema_count(s, node, "minItems", &bound);
+  if (has < 0 || (has && n < bound)) return has < 0 ? -1 : 0;
+  has = schema_count(s, node, "maxItems", &bound);
+  if (has < 0 || (has && n > bound)) return has < 0 ? -1 : 0;
+  for (size_t i = 0; i < n; i++) {
+    json_t *own = i < json_array_size(prefix) ? json_array_get(prefix, i) : rest;
+    int ok = own ? schema_check(s, json_array_get(v, i), own, false, depth + 1) : 1;
+    if (ok <= 0) return ok;
+    for (size_t k = 0; k < i && json_is_true(json_object_get(node, "uniqueItems")); k++)
+      if (schema_equal(json_array_get(v, i), json_array_get(v, k))) return 0;
+  }
+  return 1;
+}
+
+static int check_object(schema *s, json_t *v, const json_t *node, int depth) {
+  json_t *required = json_object_get(node, "required"), *p = json_object_get(node, "properties"), *pp = json_object_get(node, "patternProperties");
+  json_t *ap = json_object_get(node, "additionalProperties"), *names = json_object_get(node, "propertyNames");
+  for (size_t i = 0; i < json_array_size(required); i++) {
+    const char *name = json_string_value(json_array_get(required, i));
+    if (name && !json_object_get(v, name)) return 0;
+  }
+  uint32_t bound;
+  int has = schema_count(s, node, "minProperties", &bound);
+  if (has < 0 || (has && json_object_size(v) < bound)) return has < 0 ? -1 : 0;
+  has = schema_count(s, node, "maxProperties", &bound);
+  if (has < 0 || (has && json_object_size(v) > bound)) return has < 0 ? -1 : 0;
+  for (void *it = json_object_iter(v); it; it = json_object_iter_next(v, it)) {
+    const char *name = json_object_iter_key(it);
+    json_t *value = json_object_iter_value(it), *own = json_object_get(p, name);
+    bool known = own != NULL;
+    int ok = own ? schema_check(s, value, own, false, depth + 1) : 1;
+    for (void *pit = json_object_iter(pp); pit && ok > 0; pit = json_object_iter_next(pp, pit)) {
+      const char *pattern = json_object_iter_key(pit);
+      int matches = schema_pattern_matches(s, node, "patternProperties", pattern, strlen(pattern), name, strlen(name));
+      if (matches < 0) return -1;
+      if (!matches) continue;
+      known = true;
+      ok = schema_check(s, value, json_object_iter_value(pit), false, depth + 1);
+    }
+    if (ok > 0 && !known && ap) ok = schema_check(s, value, ap, false, depth + 1);
+    if (ok > 0 && names) {
+      json_t *text = json_string(name);
+      ok = schema_check(s, text, names, false, depth + 1);
+      json_decref(text);
+    }
+    if (ok <= 0) return ok;
+  }
+  return 1;
+}
+
+int schema_check(schema *s, const json_t *v, json_t *node, bool plain, int depth) {
+  if (json_is_true(node)) return 1;
+  if (json_is_false(node)) return 0;
+  if (!json_is_object(node)) return schema_fail(s, node, NULL, "a schema is an object, true or false");
+  if (depth > SCHEMA_DEPTH_MAX || ++s->work > 1000000) return schema_fail(s, node, NULL, "a value of enum or const is checked by too many schemas in one another");
+  unsigned types;
+  if (schema_types(s, node, &types)) return -1;
+  if (!(types & schema_type_of(v))) return 0;
+  json_t *constant = json_object_get(node, "const"), *values = json_object_get(node, "enum"), *target;
+  if (constant && !schema_equal(v, constant)) return 0;
+  bool found = !values;
+  for (size_t i = 0; i < json_array_size(values) && !found; i++) found = schema_equal(v, json_array_get(values, i));
+  if (!found) return 0;
+  json_t *unshared = (json_t *)(uintptr_t)v;
+  int ok = json_is_number(v) ? check_number(s, v, node) : json_is_string(v) ? check_string(s, v, node) :
+           json_is_array(v) ? check_array(s, v, node, depth) : json_is_object(v) ? check_object(s, unshared, node, depth) : 1;
+  if (ok <= 0 || plain) return ok;
+  if (schema_ref(s, node, &target)) return -1;
+  if (target && (ok = schema_check(s, v, target, false, depth + 1)) <= 0) return ok;
+  static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
+  for (int k = 0; k < 3; k++) {
+    const json_t *list = json_object_get(node, lists[k]);
+    size_t valid = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+      ok = schema_check(s, v, json_array_get(list, i), false, depth + 1);
+      if (ok < 0) return -1;
+      valid += (size_t)ok;
+    }
+    if (list && (k == 0 ? valid < json_array_size(list) : k == 1 ? !valid : valid != 1)) return 0;
+  }
+  static const char *const refused[] = {"not", "if", "contains", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedItems", "unevaluatedProperties"};
+  for (size_t i = 0; i < COUNT(refused); i++)
+    if (json_object_get(node, refused[i])) return schema_fail(s, node, refused[i], "not supported");
+  return 1;
+}
+
+// ---- alternatives -----------------------------------------------------------------------------------------------------
+
+// Follows references that stand alone.
+static json_t *resolved(const schema *s, json_t *node) {
+  json_t *target;
+  for (int i = 0; i < 20 && json_is_object(node); i++) {
+    if (schema_ref(s, node, &target) || !target) break;
+    node = target;
+  }
+  return node;
+}
+
+static bool requires(const json_t *node, const char *name) {
+  const json_t *required = json_object_get(node, "required");
+  for (size_t i = 0; i < json_array_size(required); i++) {
+    const char *r = json_string_value(json_array_get(required, i));
+    if (r && !strcmp(r, name)) return true;
+  }
+  return false;
+}
+
+static bool range(const json_t *node, const char *least, const char *most, double *lo, double *hi) {
+  const json_t *a = json_object_get(node, least), *b = json_object_get(node, most);
+  *lo = json_is_number(a) ? json_number_value(a) : -INFINITY;
+  *hi = json_is_number(b) ? json_number_value(b) : INFINITY;
+  return a || b;
+}
+
+int schema_excludes(schema *s, json_t *a, json_t *b, bool alone, int depth) {
+  unsigned ta, tb;
+  a = resolved(s, a);
+  b = resolved(s, b);
+  if (json_is_false(a) || json_is_false(b)) return 1;
+  if (!json_is_object(a) || !json_is_object(b) || depth > 8) return 0;
+  if (schema_types(s, a, &ta) || schema_types(s, b, &tb)) return -1;
+  json_t *constant = json_object_get(a, "const"), *values = json_object_get(a, "enum");
+  if (constant || json_is_array(values)) {                 // none of the values of a
+    size_t n = constant ? 1 : json_array_size(values);
+    for (size_t i = 0; i < n; i++) {
+      int valid = schema_check(s, constant ? constant : json_array_get(values, i), b, false, 0);
+      if (valid) return valid < 0 ? -1 : 0;
+    }
+    return 1;
+  }
+  if (json_object_get(b, "const") || json_object_get(b, "enum")) return schema_excludes(s, b, a, false, depth + 1);
+  // What has no type, and is spoken of as an object, is written as one.
+  if (ta == T_ALL && json_object_get(a, "properties")) ta = T_OBJECT;
+  if (!(ta & tb)) return 1;
+  double al, ah, bl, bh;
+  if (!(ta & tb & ~(unsigned)T_NUMBER) && range(a, "minimum", "maximum", &al, &ah) && range(b, "minimum", "maximum", &bl, &bh) && (ah < bl || bh < al)) return 1;
+  if ((ta & tb) == T_STRING && range(a, "minLength", "maxLength", &al, &ah) && range(b, "minLength", "maxLength", &bl, &bh) && (ah < bl || bh < al)) return 1;
+  if ((ta & tb) == T_ARRAY && range(a, "minItems", "maxItems", &al, &ah) && range(b, "minItems", "maxItems", &bl, &bh) && (ah < bl || bh < al)) return 1;
+  if ((ta & tb) != T_OBJECT) return 0;
+  json_t *pa = json_object_get(a, "properties"), *pb = json_object_get(b, "properties"), *required = json_object_get(b, "required");
+  for (void *it = json_object_iter(pa); it; it = json_object_iter_next(pa, it)) {      // a member that both have, and that differs
+    const char *name = json_object_iter_key(it);
+    json_t *other = json_object_get(pb, name);
+    if (!other || !requires(a, name) || !requires(b, name)) continue;
+    int apart = schema_excludes(s, json_object_iter_value(it), other, false, depth + 1);
+    if (apart) return apart;
+  }
+  for (size_t i = 0; i < json_array_size(required); i++) {                             // a member that b needs and a cannot have
+    const char *name = json_string_value(json_array_get(required, i));
+    const json_t *ap = json_object_get(a, "additionalProperties");
+    bool closed = json_is_false(ap) || (alone && !ap && json_object_size(pa));
+    if (name && closed && !json_object_get(pa, name) && !json_object_get(a, "patternProperties")) return 1;
+  }
+  required = json_object_get(a, "required");
+  for (size_t i = 0; i < json_array_size(required); i++) {                             // one that a always has and b forbids
+    const char *name = json_string_value(json_array_get(required, i));
+    if (name && json_is_false(json_object_get(b, "additionalProperties")) && !json_object_get(pb, name) && !json_object_get(b, "patternProperties")) return 1;
+  }
+  return 0;
+}
