@@ -5,6 +5,7 @@
  *   weft_vocab    the tokenizer that a file describes: text to tokens and back
  *   weft_model    a model that runs: weights, compiled kernels, and the KV cache of one sequence
  *   weft_sampler  from the logits of one position to a token
+ *   weft_grammar  which tokens may come next, so that the text will be what a grammar, schema or regular expression describes
  *   weft_stream   from tokens, one at a time, to text in whole characters
  *   weft_stop     looks for stop strings in such text
  *   weft_template from a conversation to the text that a model expects
@@ -380,6 +381,28 @@ typedef struct weft_logprob { int32_t id; double logprob; } weft_logprob;
 /* Natural logarithms of the softmax of n logits, before any sampler.  *of_id: that of token id.  top (n_top entries, n_top at
  * most n; may be NULL when 0): the likeliest tokens, sorted by probability, then id. */
 int weft_logprobs(const float *logits, int32_t n, int32_t id, double *of_id, weft_logprob *top, int32_t n_top, weft_error *err);
+
+/* ---- Constrained output ------------------------------------------------------------------------------------------------
+ * A grammar follows the text that is generated, token by token, and says which tokens may come next: its mask goes to
+ * weft_sampler_mask before each draw, and the token drawn to weft_grammar_accept.  Whatever is drawn so, the text can be finished;
+ * tokens that end a generation are allowed where the text may end, and there only.  docs/grammars.md says what the three kinds hold.
+ * What cannot be honoured is refused, with line, rule or place in the schema and the reason; nothing is ever left out silently. */
+typedef struct weft_grammar weft_grammar;
+/* n bytes of: a grammar in llama.cpp's notation, a JSON schema, a regular expression that the whole text has to match.  v must stay open. */
+int weft_grammar_open_gbnf(const weft_vocab *v, const char *text, size_t n, weft_grammar **out, weft_error *err);
+int weft_grammar_open_json_schema(const weft_vocab *v, const char *text, size_t n, weft_grammar **out, weft_error *err);
+int weft_grammar_open_regex(const weft_vocab *v, const char *text, size_t n, weft_grammar **out, weft_error *err);
+/* A copy that goes on from the same place; cheap.  It shares what has been computed: a grammar and its copies are for one thread at a time. */
+weft_grammar *weft_grammar_clone(const weft_grammar *g);      /* never NULL; weft_grammar_free */
+void weft_grammar_free(weft_grammar *g);      /* NULL is fine */
+void weft_grammar_reset(weft_grammar *g);     /* to the beginning of the text */
+/* Bit id % 64 of word id / 64 says whether that token may come next; (weft_vocab_size + 63) / 64 words, valid until the next call with
+ * this grammar or a copy.  Fails where a grammar is ambiguous beyond bounds. */
+int weft_grammar_mask(weft_grammar *g, const uint64_t **mask, weft_error *err);
+int weft_grammar_accept(weft_grammar *g, int32_t id, weft_error *err);   /* fails, and changes nothing, where the mask lacks id */
+int weft_grammar_accept_text(weft_grammar *g, const char *text, size_t n, weft_error *err);   /* the same for text */
+bool weft_grammar_complete(const weft_grammar *g);            /* the text may end here */
+bool weft_grammar_ended(const weft_grammar *g);               /* and has to: nothing may follow */
 
 /* ---- This machine ---------------------------------------------------------------------------------------------------- */
 typedef struct weft_machine {

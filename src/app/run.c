@@ -2,6 +2,7 @@
 // Invariant: stdout carries the generated text (or the JSON lines) and nothing else.
 #define _GNU_SOURCE
 #include "app/app.h"
+#include "app/grammar_args.h"
 #include "app/sampling_args.h"
 #include "app/stats.h"
 #include "base/progress.h"
@@ -20,6 +21,7 @@ struct run_options {
   bool no_bos, parse_special, escapes, json;
   int64_t count, context, threads, chunk, top_logprobs, benchmark;
   struct sampling_args sampling;
+  struct grammar_args grammar;
   int precision;
   bool no_repack;
 };
@@ -36,6 +38,7 @@ struct run {
   weft_model *model;
   const weft_vocab *vocab;
   weft_sampler *sampler;
+  weft_grammar *grammar;     // or NULL
   weft_stream *stream;
   weft_stop *stop;           // NULL: there are no stop strings
   bool stopped;              // one was found
@@ -80,10 +83,11 @@ static enum args_result parse(struct run_options *o, int argc, char **argv, erro
     O_FLAG("--no-repack", "read weights where they lie in the file: less memory, slow", &o->no_repack),
     O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o->precision),
   };
-  struct option table[COUNT(first) + SAMPLING_OPTIONS + COUNT(last)];
+  struct option table[COUNT(first) + SAMPLING_OPTIONS + GRAMMAR_OPTIONS + COUNT(last)];
   memcpy(table, first, sizeof first);
   sampling_options(&o->sampling, table + COUNT(first));
-  memcpy(table + COUNT(first) + SAMPLING_OPTIONS, last, sizeof last);
+  grammar_args_options(&o->grammar, table + COUNT(first) + SAMPLING_OPTIONS);
+  memcpy(table + COUNT(first) + SAMPLING_OPTIONS + GRAMMAR_OPTIONS, last, sizeof last);
   return args_parse(&command, table, COUNT(table), argc, argv, err);
 }
 
@@ -102,7 +106,7 @@ static int check(struct run_options *o) {
   if (o->force.n && (o->count < 0 || (uint64_t)o->count > o->force.n)) o->count = (int64_t)o->force.n;
   error err = {0};
   if (o->escapes) unescape_texts(&o->stops);
-  return sampling_check(&o->sampling, o->escapes, &err) ? usage_error("%s", err.text) : 0;
+  return grammar_args_check(&o->grammar, o->sampling.ignore_end, &err) || sampling_check(&o->sampling, o->escapes, &err) ? usage_error("%s", err.text) : 0;
 }
 
 // ---- prompt -----------------------------------------------------------------------------------------------------------
@@ -247,6 +251,16 @@ static bool emit(struct run *r, int32_t id, bool last) {
 
 // ---- the loop ---------------------------------------------------------------------------------------------------------
 
+// Draws a token that the grammar, if there is one, allows.
+static int draw(struct run *r, int32_t *id, weft_error *err) {
+  const uint64_t *mask;
+  if (!r->grammar) return weft_sample(r->sampler, r->logits, id, err);
+  if (weft_grammar_mask(r->grammar, &mask, err)) return -1;
+  weft_sampler_mask(r->sampler, mask);
+  if (weft_sample(r->sampler, r->logits, id, err)) return -1;
+  return weft_grammar_accept(r->grammar, *id, err);
+}
+
 // Generates until something ends it.  0 or the exit status.
 static int generate(struct run *r) {
   weft_error err;
@@ -255,14 +269,15 @@ static int generate(struct run *r) {
     int32_t id;
     bool forced = r->o.force.n > 0;
     if (forced) id = r->o.force.at[made];
-    else if (weft_sample(r->sampler, r->logits, &id, &err)) return failed("%s", err.text);
+    else if (draw(r, &id, &err)) return failed("%s", err.text);
     if (r->stats.first_token_s < 0) r->stats.first_token_s = now_s() - started_at();
     weft_accept(r->sampler, id, NULL);
     made++;
     bool full = r->pos == weft_model_context(r->model), end = !forced && !r->o.sampling.ignore_end && weft_is_end(r->vocab, id);
-    bool last = end || made == r->o.count || full;
+    bool ended = !forced && r->grammar && weft_grammar_ended(r->grammar);
+    bool last = end || ended || made == r->o.count || full;
     if (!emit(r, id, last)) return interrupted() ? EXIT_INTERRUPTED : 0;
-    if (full && !end && !r->stopped && made != r->o.count)
+    if (full && !end && !ended && !r->stopped && made != r->o.count)
       fprintf(stderr, "weft: the context of %d tokens is full: generation ends here (more with -c)\n", r->pos);
     if (last || r->stopped) return 0;
     if (interrupted()) return EXIT_INTERRUPTED;
@@ -285,6 +300,7 @@ static int open_model(struct run *r) {
   r->top = xcalloc((size_t)r->o.top_logprobs, sizeof *r->top);
   r->stream = weft_stream_new(r->vocab, false);
   if (sampling_new(&r->o.sampling, r->vocab, r->n_vocab, &r->sampler, &err)) return failed("%s", err.text);
+  if (grammar_args_open(&r->o.grammar, r->vocab, r->n_vocab, &r->grammar, &err)) return failed("%s", err.text);
   if (r->o.stops.n && weft_stop_new(texts_of(&r->o.stops), r->o.stops.n, &r->stop, &err)) return failed("%s", err.text);
   return 0;
 }
@@ -332,6 +348,7 @@ int run_command(int argc, char **argv) {
   weft_stream_free(r.stream);
   weft_stop_free(r.stop);
   weft_sampler_free(r.sampler);
+  weft_grammar_free(r.grammar);
   viz_if_asked(r.model);
   weft_model_close(r.model);
   free(r.top);

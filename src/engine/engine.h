@@ -74,5 +74,7 @@ int engine_n_layer(const engine *e);
 int engine_chunk(const engine *e);                   // tokens of a prompt that go through at once
 struct weft_model;
 engine *weft_model_engine(struct weft_model *m);     // of the public handle (weft.c)
+struct weft_vocab;
+const struct tokenizer *weft_vocab_tokenizer(const struct weft_vocab *v);   // the same
 int engine_plan(engine *e, bool prompt, struct plan **p, int32_t **ids, error *err);
 #endif

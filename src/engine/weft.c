@@ -214,6 +214,7 @@ void weft_vocab_close(weft_vocab *v) {
   free(v);
 }
 
+const tokenizer *weft_vocab_tokenizer(const weft_vocab *v) { return v->t; }
 int32_t weft_vocab_size(const weft_vocab *v) { return tokenizer_n_vocab(v->t); }
 bool weft_is_end(const weft_vocab *v, int32_t id) { return tokenizer_is_eog(v->t, id); }
 int32_t weft_bos(const weft_vocab *v) { return tokenizer_role(v->t, ROLE_bos); }

@@ -1,0 +1,47 @@
+// The options of constrained output: see grammar_args.h.
+#include "app/grammar_args.h"
+#include "app/app.h"
+#include <stdlib.h>
+#include <string.h>
+
+void grammar_args_options(struct grammar_args *a, struct option *rows) {
+  const struct option table[] = {
+    O_GROUP("Constrained output, one of"),
+    O_TEXT("--grammar", "GBNF", "the answer has to match this grammar", &a->gbnf),
+    O_TEXT("--grammar-file", "FILE", "the same, from a file", &a->gbnf_file),
+    O_TEXT("-j, --json-schema", "SCHEMA", "the answer is JSON that is valid under this schema;\n{}: any JSON", &a->schema),
+    O_TEXT("-jf, --json-schema-file", "FILE", "the same, from a file", &a->schema_file),
+    O_TEXT("--regex", "EXPR", "the whole answer has to match this regular expression", &a->regex),
+  };
+  _Static_assert(COUNT(table) == GRAMMAR_OPTIONS, "the number in grammar_args.h");
+  memcpy(rows, table, sizeof table);
+}
+
+static int given(const struct grammar_args *a) { return !!a->gbnf + !!a->gbnf_file + !!a->schema + !!a->schema_file + !!a->regex; }
+
+int grammar_args_check(const struct grammar_args *a, bool ignore_end, error *err) {
+  if (given(a) > 1) return error_set(err, "the output is constrained more than once: use one of --grammar, --grammar-file, -j, -jf and --regex");
+  if (given(a) && ignore_end) return error_set(err, "--ignore-eos and a grammar: what the grammar describes has an end");
+  return 0;
+}
+
+int grammar_args_open(const struct grammar_args *a, const weft_vocab *vocab, int32_t n_vocab, weft_grammar **out, weft_error *err) {
+  const char *file = a->gbnf_file ? a->gbnf_file : a->schema_file, *text = a->gbnf ? a->gbnf : a->schema ? a->schema : a->regex;
+  char *owned = NULL;
+  size_t n = text ? strlen(text) : 0;
+  error e = {0};
+  weft_error why = {{0}};
+  *out = NULL;
+  if (!given(a)) return 0;
+  if (weft_vocab_size(vocab) != n_vocab) error_set(&e, "a grammar needs as many tokens in the vocabulary (%d) as the model has logits (%d)", weft_vocab_size(vocab), n_vocab);
+  else if (file && read_file(file, &owned, &n, &e)) owned = NULL;
+  else {
+    if (owned) text = owned;
+    int status = a->gbnf || a->gbnf_file ? weft_grammar_open_gbnf(vocab, text, n, out, &why) :
+                 a->regex ? weft_grammar_open_regex(vocab, text, n, out, &why) : weft_grammar_open_json_schema(vocab, text, n, out, &why);
+    if (status) error_set(&e, "%.60s%s%.900s", file ? file : a->gbnf ? "--grammar" : a->schema ? "--json-schema" : "--regex", ": ", why.text);
+  }
+  free(owned);
+  if (e.text[0] && err) memcpy(err->text, e.text, sizeof err->text);
+  return e.text[0] ? -1 : 0;
+}

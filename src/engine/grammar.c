@@ -1,0 +1,96 @@
+// The part of the public API about constrained output: grammars with a matcher each, over text/grammar.h.
+#include "text/grammar.h"
+#include "engine/engine.h"
+#include "text/gbnf.h"
+#include "text/regex.h"
+#include "text/schema.h"
+#include "weft.h"
+#include <stdlib.h>
+#include <string.h>
+
+// What clones share.
+struct shared { int refs; grammar *g; grammar_vocab *tokens; };
+struct weft_grammar { struct shared *s; matcher *m; };
+
+static int fail(weft_error *out, const error *e) {
+  if (out) memcpy(out->text, e->text, sizeof out->text);
+  return -1;
+}
+
+static void shared_free(struct shared *s) {
+  if (--s->refs) return;
+  grammar_free(s->g);
+  grammar_vocab_free(s->tokens);
+  free(s);
+}
+
+// Takes g, which is NULL where compiling failed with e.
+static int open_grammar(const weft_vocab *v, grammar *g, error *e, weft_grammar **out, weft_error *err) {
+  if (!g) return fail(err, e);
+  struct shared *s = xcalloc(1, sizeof *s);
+  *s = (struct shared){.refs = 1, .g = g};
+  matcher *m;
+  if (grammar_vocab_new(weft_vocab_tokenizer(v), &s->tokens, e) || matcher_new(g, s->tokens, &m, e)) {
+    shared_free(s);
+    return fail(err, e);
+  }
+  *out = xcalloc(1, sizeof **out);
+  **out = (weft_grammar){s, m};
+  return 0;
+}
+
+int weft_grammar_open_gbnf(const weft_vocab *v, const char *text, size_t n, weft_grammar **out, weft_error *err) {
+  grammar *g = NULL;
+  error e = {0};
+  (void)grammar_from_gbnf(text, n, weft_vocab_tokenizer(v), &g, &e);
+  return open_grammar(v, g, &e, out, err);
+}
+
+int weft_grammar_open_json_schema(const weft_vocab *v, const char *text, size_t n, weft_grammar **out, weft_error *err) {
+  grammar *g = NULL;
+  error e = {0};
+  (void)grammar_from_schema(text, n, &g, &e);
+  return open_grammar(v, g, &e, out, err);
+}
+
+int weft_grammar_open_regex(const weft_vocab *v, const char *text, size_t n, weft_grammar **out, weft_error *err) {
+  grammar *g = NULL;
+  error e = {0};
+  (void)grammar_from_regex(text, n, &g, &e);
+  return open_grammar(v, g, &e, out, err);
+}
+
+weft_grammar *weft_grammar_clone(const weft_grammar *g) {
+  weft_grammar *copy = xcalloc(1, sizeof *copy);
+  g->s->refs++;
+  *copy = (weft_grammar){g->s, matcher_clone(g->m)};
+  return copy;
+}
+
+void weft_grammar_free(weft_grammar *g) {
+  if (!g) return;
+  matcher_free(g->m);
+  shared_free(g->s);
+  free(g);
+}
+
+void weft_grammar_reset(weft_grammar *g) { matcher_reset(g->m); }
+bool weft_grammar_complete(const weft_grammar *g) { return matcher_complete(g->m); }
+bool weft_grammar_ended(const weft_grammar *g) { return !matcher_can_go_on(g->m); }
+
+int weft_grammar_mask(weft_grammar *g, const uint64_t **mask, weft_error *err) {
+  error e = {0};
+  return matcher_mask(g->m, mask, &e) ? fail(err, &e) : 0;
+}
+
+int weft_grammar_accept(weft_grammar *g, int32_t id, weft_error *err) {
+  error e = {0};
+  return matcher_accept(g->m, id, &e) ? fail(err, &e) : 0;
+}
+
+int weft_grammar_accept_text(weft_grammar *g, const char *text, size_t n, weft_error *err) {
+  error e = {0};
+  bool ok = false;
+  if (!matcher_bytes(g->m, text, n, &ok, &e) && !ok) error_set(&e, "the grammar does not allow this text of %zu bytes here", n);
+  return e.text[0] ? fail(err, &e) : 0;
+}
