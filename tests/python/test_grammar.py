@@ -1,0 +1,417 @@
+"""Constrained output: GBNF, JSON schema and regular expressions, by way of grammar_tool and of `weft run`.
+
+What a schema's grammar generates must be valid: random walks through the token masks are validated by Python's jsonschema.  What is
+valid, and written as docs/grammars.md says, must be accepted.  Regular expressions are compared with Python's.
+"""
+import json
+import random
+import re
+import subprocess
+import time
+
+import pytest
+
+jsonschema = pytest.importorskip("jsonschema")
+
+
+class Tool:
+    def __init__(self, path, model):
+        self.process = subprocess.Popen([path, str(model)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def ask(self, request):
+        self.process.stdin.write(request)
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line.endswith(b"\n"), f"grammar_tool ended after {request[:300]!r}"
+        return line[:-1].decode()
+
+    def counted(self, kind, text):
+        data = text if isinstance(text, bytes) else text.encode()
+        return self.ask(b"%s %d\n" % (kind.encode(), len(data)) + data)
+
+    def schema(self, schema):
+        return self.counted("schema", schema if isinstance(schema, str) else json.dumps(schema))
+
+    def text(self, text):
+        return self.counted("text", text)
+
+    def walk(self, seed, steps=150):
+        """the text if the grammar ended it, None if it was cut off"""
+        kind, _, text = self.ask(b"walk %d %d\n" % (seed, steps)).partition(" ")
+        assert kind in ("end", "cut"), (kind, text)
+        return bytes.fromhex(text).decode() if kind == "end" else None
+
+    def close(self):
+        self.process.stdin.close()
+        assert self.process.wait(timeout=60) == 0
+
+
+@pytest.fixture(scope="module")
+def tool(built_tool, tinypy):
+    tool = Tool(built_tool("grammar_tool", "WEFT_GRAMMAR_TOOL"), tinypy)
+    yield tool
+    tool.close()
+
+
+def validator(schema):
+    return jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
+
+
+# ---- GBNF -------------------------------------------------------------------------------------------------------------
+
+GBNF = [
+    ('root ::= "abc"', ["abc"], ["ab", "abcd", ""]),
+    ('root ::= [a-c]+ "x"?  # comment', ["a", "abcx"], ["x", ""]),
+    ('root ::= a\na ::= a "x" | "y"', ["y", "yx", "yxxx"], ["x", "xy"]),
+    ('root ::= a\na ::= "" a "x" | a a | "y"', ["y", "yy", "yxy"], ["x", ""]),
+    ('root ::= a\na ::= "(" a ")" |', ["", "()", "((()))"], ["(", ")", "(()"]),
+    ('root ::= "x"{3,5}', ["xxx", "xxxxx"], ["xx", "xxxxxx"]),
+    ('root ::= [a-z]{2}{2}', ["abcd"], ["abc", "abcde"]),
+    ('root ::= ("ab" [a-zé]{2,} ","){100,2147483648}', ["abxyz," * 100, "abxé," * 200], ["abxyz," * 99, "abx," * 200]),
+    ("root ::= [^a]*", ["", "xyzé日本😀"], ["a", "xa", b"\xff", b"\xe6\x97"]),
+    ("root ::= (\"a\"? \"b\"?){2,100000}", ["", "ab", "aaaaaa"], ["c"]),
+    ('root ::= l\nl ::= "x" l | "x"', ["x", "x" * 3000], ["", "y"]),
+    ('root ::= e\ne ::= e "+" e | e "*" e | "n"', ["n", "n+n*n", "+".join("n" * 60)], ["+", "n+"]),
+    (r'root ::= "\x41é\U0001F600\n\"" . [\]\-x]', ['Aé😀\n"q]', 'Aé😀\n"\n-'], ["A"]),
+    ('root ::= (\n  "a" |\n  "b"\n)\n', ["a", "b"], ["ab"]),
+    ('root ::=\r\n "a" |\r\n b\r\nb ::= "b"\r\n', ["a", "b"], ["ab"]),
+]
+
+
+@pytest.mark.parametrize("grammar,yes,no", GBNF, ids=[g[0][:40].replace("\n", " ") for g in GBNF])
+def test_gbnf(tool, grammar, yes, no):
+    assert tool.counted("gbnf", grammar) == "ok"
+    for text in yes:
+        assert tool.text(text) == "yes", text
+    for text in no:
+        assert tool.text(text) != "yes", text
+    for seed in range(3):
+        text = tool.walk(seed, 40)
+        assert text is None or tool.text(text) == "yes"
+
+
+BAD_GBNF = [
+    ("root ::= a", "line 1: rule 'a' is not defined"), ('root ::= root "x"', "line 1: rule 'root' matches nothing"),
+    ('root ::= "a', "line 1, column 12"), ('roo ::= "x"', "no rule 'root'"), ("root ::= [z-a]", "U+007A down to U+0061"),
+    ('x ::= "y"\nroot ::= "\\q"', "line 2, column 12: unknown escape"), ('root ::= "x"{3,1}', "at least 3 and at most 1"),
+    ('root ::= "x"{99999999999}', "a count above"), ('root ::= ("a"', "expected ')'"), ('root = "x"', "expected '::='"),
+    ('root ::= "a"\nroot ::= "b"', "line 2, column 9: rule 'root' is defined twice, first in line 1"), ("root ::= <nope>", "is not a token"),
+    ("root ::= <[99999999]>", "outside the vocabulary"), (b'root ::= "\xff"', "is not UTF-8"), ('root ::= "\\uD800"', "U+D800 is not a character"),
+    ("", "no rule 'root'"), ("root ::= )", "')'"), ("root ::= []", "matches nothing"),
+    ("root ::= " + "(" * 60000 + '"a"' + ")" * 60000, "more than 200 deep"),
+]
+
+
+@pytest.mark.parametrize("grammar,message", BAD_GBNF, ids=[str(m) for _, m in BAD_GBNF])
+def test_bad_gbnf(tool, grammar, message):
+    answer = tool.counted("gbnf", grammar)
+    assert answer[0] == "!" and message in answer, answer
+
+
+def test_hostile_grammars_are_bounded(tool, sanitized):
+    began = time.monotonic()
+    n = 5000
+    assert tool.counted("gbnf", "root ::= r0\n" + "\n".join(f"r{i} ::= r{i+1}" for i in range(n)) + f'\nr{n} ::= "x"') == "ok"
+    assert tool.text("x") == "yes"
+    assert tool.counted("gbnf", "root ::= r0\n" + "\n".join(f'r{i} ::= r{i+1} "y"' for i in range(n)) + f'\nr{n} ::= "x"') == "ok"
+    assert tool.text("x" + "y" * n) == "yes"
+    answer = tool.counted("gbnf", "root ::= r0\n" + "\n".join(f"r{i} ::= r{i+1} | r{i * 7 % n}" for i in range(n)) + f'\nr{n} ::= "x"')
+    assert answer == "ok" or "ambiguous" in answer
+    assert tool.counted("gbnf", 'root ::= ((("a"|"aa"){1,100000}){1,1000000}){1,1000}') == "ok"
+    assert tool.text("a" * 50) == "yes"
+    assert tool.counted("gbnf", "root ::= s\ns ::= s s s | s s | \"a\" |") == "ok"
+    assert tool.text("a" * 300) in ("yes", "!the grammar is too ambiguous here: too many ways to read the text so far")
+    for pattern in ("(" * 60000, "a{1,2147483648}", "(((a{1,1000}){1,1000}){1,1000}){1,1000}", "(a|b)*a(a|b){20}", "(?:" * 150 + "a" + ")*" * 150):
+        tool.counted("regex", pattern)
+    tool.schema({"allOf": [{"type": "string", "pattern": "(a|b)*a(a|b){18}"}, {"pattern": "(a|b)*b(a|b){19}"}]})
+    assert tool.schema("[" * 100000)[0] == "!"
+    assert time.monotonic() - began < (60 if sanitized else 12)
+
+
+# ---- regular expressions ----------------------------------------------------------------------------------------------
+
+PATTERNS = [r"abc", r"a|b|cd", r"(a|b)*c", r"[a-c]{2,3}x?", r"\d+(\.\d{1,2})?", r"[^a]b", r".{3}", r"^a$|^b", r"(?i:aB)c", r"a*?b+?", r"\x41\u0042",
+            r"(?:a(b(c)?)?)?", r"a{0}", r"a{2}", r"(^|,)a(,|$)", r"a{x", r"[\w.-]+@[a-c]+", r"(?P<n>a)b", r"[,\-.]*", r"(?i)aB[x-z]", r"(a{2,3}){2}", r"(?#c)a|"]
+BAD_PATTERNS = [(r"(a)\1", "a back-reference"), ("a(?=b)", "a look-ahead"), ("(?<!a)b", "a negative look-behind"), (r"\bq", "a word boundary"), ("a++", "possessive"),
+                ("(?>a)", "an atomic group"), ("a{,3}", "write {0,n}"), ("x(^a)", "an anchor"), ("a{2,1}", "at least 2 and at most 1"), ("(", "offset 0: a group that is not closed"),
+                ("a)", "offset 1"), ("[a", "not closed"), ("*a", "nothing stands before"), (r"\q", "unknown escape"), ("[z-a]", "down to"), (r"\p{Foo}", "'Foo' is not known"),
+                ("(?(1)a)", "a condition"), (b"\xff", "is not UTF-8"), ("(" * 1000, "more than 200 deep")]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_regex_matches_as_python_does(tool, pattern):
+    assert tool.counted("regex", pattern) == "ok"
+    compiled, rng = re.compile(pattern), random.Random(pattern)
+    for _ in range(150):
+        text = "".join(rng.choice("abcABx,.@1") for _ in range(rng.randint(0, 6)))
+        assert (tool.text(text) == "yes") == bool(compiled.fullmatch(text)), text
+    for seed in range(4):
+        text = tool.walk(seed, 30)
+        assert text is None or compiled.fullmatch(text), text
+
+
+@pytest.mark.parametrize("pattern,message", BAD_PATTERNS, ids=[m for _, m in BAD_PATTERNS])
+def test_bad_regex(tool, pattern, message):
+    answer = tool.counted("regex", pattern)
+    assert answer.startswith("!regular expression, offset ") and message in answer, answer
+
+
+# ---- JSON schema ------------------------------------------------------------------------------------------------------
+
+NODE = {"type": "object", "properties": {"v": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}]}}, "required": ["v", "next"]}
+# schema, accepted, not accepted (nor valid, or outside of what is promised)
+SCHEMAS = [
+    ({"type": "string"}, ['"a"', r'"\u00e9"', r'"\ud83d\ude00"', '""'], [r'"\ud800"', '"\n"', "a"]),
+    ({"type": "string", "minLength": 2, "maxLength": 3}, ['"ab"', '"éé😀"', r'"\u0041\n"'], ['"a"', '"abcd"']),
+    ({"type": "string", "minLength": 300, "maxLength": 100000}, ['"' + "é" * 300 + '"', '"' + "x" * 1000 + '"'], ['"' + "x" * 299 + '"']),
+    ({"type": "string", "pattern": "^[a-z]+$", "maxLength": 5}, ['"abc"'], ['"abcdef"', '""']),
+    ({"type": "string", "pattern": 'a\\\\"b'}, [json.dumps('xa\\"b\n')], ['"ab"']),
+    ({"type": "string", "pattern": "^(\\w+|x\\d)$", "minLength": 2}, ['"ab"', '"x1"'], ['"a"', '"é1"']),
+    ({"type": "integer"}, ["0", "-1", "12"], ["01", "1.5", "-0"]),
+    ({"type": "integer", "minimum": 3, "maximum": 1205}, ["3", "9", "10", "999", "1000", "1205"], ["2", "1206", "0003", "20000"]),
+    ({"type": "integer", "exclusiveMinimum": -17, "exclusiveMaximum": 5}, ["-16", "-9", "0", "4"], ["-17", "5", "-20", "-160"]),
+    ({"type": "integer", "minimum": 2.5, "maximum": 4.5}, ["3", "4"], ["2", "5"]),
+    ({"type": "integer", "multipleOf": 7, "minimum": -30}, ["7", "14", "-28", "0"], ["15", "-35", "-1"]),
+    ({"type": "number", "multipleOf": 5}, ["10", "-5", "0"], ["7", "10.5"]),
+    ({"type": "number"}, ["1", "1.5e3", "-0.25", "1E-7"], ["01", ".5", "1.", "NaN"]),
+    ({"type": "number", "minimum": -1.5, "exclusiveMaximum": 2.25}, ["2.2499", "2", "-1.5", "-1.50", "0.001"], ["2.25", "2.250", "-1.51", "3", "-2"]),
+    ({"type": "number", "minimum": 0.1, "maximum": 0.3}, ["0.1", "0.2", "0.3", "0.30", "0.123456"], ["0.09", "0.31", "0", "1"]),
+    ({"type": "number", "exclusiveMinimum": 0}, ["0.5", "3", "1000000"], ["0", "0.0", "-1"]),
+    ({"type": "number", "maximum": 0}, ["0", "-1.5", "-0.5"], ["0.1", "1"]),
+    ({"type": "number", "exclusiveMaximum": -3}, ["-3.5", "-4", "-100"], ["-3", "-2", "3", "-3.0"]),
+    ({"type": ["string", "null"]}, ['"x"', "null"], ["1"]),
+    ({"type": "boolean"}, ["true", "false"], ["null"]),
+    ({"enum": [1, "a", None, {"b": [1, 2.5]}, 1e100]}, ["1", '"a"', "null", '{"b":[1, 2.5]}', "1e+100"], ["2", '{"b":[1]}']),
+    ({"const": "é\"\n"}, [json.dumps("é\"\n", ensure_ascii=False)], ['"x"']),
+    ({"type": "string", "enum": ["a", 1, "bb"], "maxLength": 1}, ['"a"'], ["1", '"bb"']),
+    ({"type": "object", "properties": {"a": {"type": "string", "maxLength": 5}, "b": {"type": "integer"}}, "required": ["a"]},
+     ['{"a":"x"}', '{"a": "x", "b": 1}', '{\n  "a": "x",\n  "b": 1\n}'], ['{"b":1}', '{"a":"toolong"}', '{"a":1}', "{}"]),
+    ({"type": "object", "properties": {c: {"type": "integer"} for c in "abcde"}, "minProperties": 2, "maxProperties": 3},
+     ['{"a":1,"e":2}', '{"b":1,"c":2,"d":3}'], ['{"a":1}', '{"a":1,"b":1,"c":1,"d":1}']),
+    ({"type": "object", "properties": {"a": {"type": "boolean"}}, "additionalProperties": {"type": "null"}},
+     ['{"a":true,"b":null}', '{"b":null,"ab":null}', "{}"], ['{"a":null}', '{"b":1}', r'{"\u0061":null}']),
+    ({"type": "object"}, ["{}", '{"x":[1,{"y":null}]}'], ["[]"]),
+    ({"type": "object", "additionalProperties": False}, ["{}"], ['{"a":1}']),
+    ({"type": "object", "patternProperties": {"^s_": {"type": "string"}, "^n": {"type": "number"}}, "additionalProperties": False},
+     ['{"s_":"x"}', '{"n":1}', "{}"], ['{"x":1}', '{"s_":1}']),
+    ({"type": "object", "patternProperties": {"a": {"type": "integer"}, "b": {"minimum": 5, "type": "integer"}}, "additionalProperties": {"type": "null"}},
+     ['{"a":1}', '{"ab":7}', '{"x":null}', '{"b":5}'], ['{"ab":1}', '{"a":null}', '{"x":1}']),
+    ({"type": "object", "additionalProperties": True, "propertyNames": {"pattern": "^[a-c]$"}, "maxProperties": 2}, ['{"a":1}', "{}"], ['{"d":1}', '{"a":1,"b":2,"c":3}']),
+    ({"required": ["a"], "type": "object"}, ['{"a":1}', '{"a":1,"b":2}'], ["{}"]),
+    ({"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 3}, ["[true,false]", "[true, true, true]"], ["[true]", "[true,true,true,true]", "[]"]),
+    ({"type": "array", "minItems": 1}, ["[1]", '["a",{"b":[]}]'], ["[]"]),
+    ({"type": "array", "items": {"type": "integer", "maximum": 9, "minimum": 0}, "minItems": 40, "maxItems": 1000000}, ["[" + "1," * 49 + "1]"], ["[" + "1," * 38 + "1]"]),
+    ({"prefixItems": [{"type": "null"}, {"type": "boolean"}], "items": False}, ["[]", "[null]", "[null,true]"], ["[null,true,1]", "[1]"]),
+    ({"type": "array", "prefixItems": [{"type": "null"}], "items": {"type": "integer"}, "minItems": 2}, ["[null,1]", "[null, 1, 2]"], ["[null]", "[null,null]"]),
+    ({"$defs": {"n": NODE}, "$ref": "#/$defs/n"}, ['{"v":1,"next":{"v":2,"next":null}}'], ['{"v":1}']),
+    ({"definitions": {"a/b~c d": {"type": "null"}}, "$ref": "#/definitions/a~1b~0c%20d"}, ["null"], ["1"]),
+    ({"$defs": {"x": {"$anchor": "here", "type": "null"}}, "$ref": "#here"}, ["null"], ["1"]),
+    ({"anyOf": [{"type": "integer", "minimum": 10}, {"type": "string", "maxLength": 1}]}, ["10", '"a"'], ["9", '"ab"']),
+    ({"type": "object", "properties": {"k": {"type": "string"}}, "required": ["k"], "anyOf": [{"properties": {"k": {"const": "a"}}}, {"properties": {"k": {"const": "b"}, "z": {"type": "null"}}}]},
+     ['{"k":"a"}', '{"k":"b","z":null}'], ['{"k":"c"}']),
+    ({"oneOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}, ['"a"', "1", "null"], ["true"]),
+    ({"oneOf": [{"type": "object", "properties": {"t": {"const": "x"}, "n": {"type": "integer"}}, "required": ["t"]},
+                {"type": "object", "properties": {"t": {"const": "y"}}, "required": ["t"]}]}, ['{"t":"x","n":1}', '{"t":"y"}'], ['{"t":"z"}']),
+    ({"allOf": [{"type": "object", "properties": {"a": {"type": "integer"}}}, {"properties": {"b": {"type": "string"}, "a": {"minimum": 3}}, "required": ["b"]}]},
+     ['{"a":3,"b":"x"}', '{"b":""}'], ['{"a":2,"b":"x"}', '{"a":3}']),
+    ({"allOf": [{"maximum": 10}, {"minimum": 8}], "type": "integer"}, ["8", "10"], ["7", "11"]),
+    (True, ["1", '{"a":[null]}'], ["nul"]),
+    ({"title": "t", "description": "d", "default": 3, "examples": [1], "$comment": "c", "deprecated": True, "x-any": 1, "$schema": "https://json-schema.org/draft/2020-12/schema"}, ["1"], [""]),
+    ({"minimum": 3}, ["3", "3.5"], ["2"]),
+]
+
+
+@pytest.mark.parametrize("schema,yes,no", SCHEMAS, ids=[json.dumps(s[0])[:60] for s in SCHEMAS])
+def test_schema(tool, schema, yes, no):
+    assert tool.schema(schema) == "ok"
+    valid = validator(schema)
+    for text in yes:
+        assert valid.is_valid(json.loads(text)), text
+        assert tool.text(text) == "yes", text
+    for text in no:
+        assert tool.text(text) != "yes", text
+    for seed in range(8):
+        text = tool.walk(seed)
+        assert text is None or valid.is_valid(json.loads(text)), text
+
+
+REFUSED = [
+    ({"$ref": "#"}, "schema at #: this schema applies itself"), ({"allOf": [{"$ref": "#"}]}, "applies itself"), ({"anyOf": [{"$ref": "#"}, {"type": "null"}]}, "applies itself"),
+    ({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}, "schema at #/$defs/a: this schema applies itself"),
+    ({"properties": {"a": {"not": {"type": "string"}}}}, "schema at #/properties/a, not"), ({"if": {}, "then": {}}, "schema at #, if"),
+    ({"type": "array", "uniqueItems": True}, "uniqueItems"), ({"type": "array", "contains": {}}, "contains"), ({"dependentRequired": {"a": ["b"]}}, "dependentRequired"),
+    ({"minLengh": 3}, "schema at #, minLengh: this keyword is not known"), ({"format": "foo"}, "the format 'foo'"), ({"type": "string", "pattern": "("}, "schema at #, pattern: regular expression, offset 0"),
+    ({"type": "string", "pattern": "(a)\\1"}, "a back-reference"), ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "alternatives 0 and 1"), (False, "matches nothing"),
+    ({"type": "strin"}, "there is no type 'strin'"), ({"$ref": "http://x"}, "points out of this document"), ({"$ref": "#/a"}, "nothing is at '/a'"), ("{", "not JSON: line 1, column 1"),
+    ({"type": "integer", "minimum": 5, "maximum": 4}, "no number is within"), ({"type": "string", "const": 1}, "no value of it"), ({"type": "string", "minLength": 3, "maxLength": 2}, "no string is long enough"),
+    ({"type": "number", "multipleOf": 0.01}, "multipleOf"), ({"type": "object", "unevaluatedProperties": False}, "unevaluatedProperties"), ({"type": "array", "minItems": -1}, "minItems: expected"),
+    ({"type": "object", "additionalProperties": True, "minProperties": 3}, "minProperties"), ({"allOf": [{"type": "string"}, {"type": "null"}]}, "no type is allowed"), ({"allOf": {}}, "allOf: expected an array"),
+    ({"type": "object", "properties": {"a": 3}}, "schema at #/properties/a: a schema is an object"), ({"enum": 3}, "enum: expected"), ({"required": True}, "required"), ({"$dynamicRef": "#"}, "dynamic"),
+]
+
+
+@pytest.mark.parametrize("schema,message", REFUSED, ids=[f"{json.dumps(s)[:50]}" for s, _ in REFUSED])
+def test_refused_schema(tool, schema, message):
+    answer = tool.schema(schema)
+    assert answer[0] == "!" and message in answer, answer
+
+
+FORMATS = {
+    "date": (r"\d{4}-\d\d-\d\d", ["2024-02-29", "1999-12-31"], ["2023-02-29", "2024-04-31", "0000-01-01", "2024-13-01"]),
+    "time": (r"\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", ["23:59:59Z", "00:00:00.5+01:00"], ["24:00:00Z", "12:00:00"]),
+    "date-time": (r"\d{4}-\d\d-\d\dT.+", ["2024-02-29T23:59:59Z"], ["2024-02-29 23:59:59Z"]),
+    "uuid": (r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", ["123e4567-e89b-12d3-a456-426614174000"], ["123e4567"]),
+    "email": (r"[^@ ]+@[^@ ]+\.[a-zA-Z]+", ["a.b+c@example.org"], ["a@", "@b.c", "a b@c.de"]),
+    "ipv4": (r"\d+(\.\d+){3}", ["255.0.10.1"], ["256.0.0.1", "1.2.3", "01.2.3.4"]),
+    "ipv6": (r"[0-9a-fA-F:]+", ["::1", "2001:db8::ff00:42:8329", "1:2:3:4:5:6:7:8"], [":::", "1::2::3", "12345::"]),
+    "uri": (r"[A-Za-z][A-Za-z0-9+.-]*:.+", ["https://example.org/a?b=c#d", "mailto:a@b.c"], ["//x", "example", "http://a b"]),
+    "uri-reference": (r".*", ["/a/b?c", "https://example.org"], ["a b"]),
+    "hostname": (r"[A-Za-z0-9.-]+", ["example.org", "a-b.c"], ["-a", "a..b"]),
+    "duration": (r"P.+", ["P1Y2M3D", "PT36H", "P4W", "P1DT12H"], ["P", "PT", "1D"]),
+    "json-pointer": (r"(/.*)*", ["", "/a~1b/0"], ["a", "/~2"]),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_format(tool, name):
+    shape, yes, no = FORMATS[name]
+    assert tool.schema({"type": "string", "format": name}) == "ok"
+    for text in yes:
+        assert tool.text(json.dumps(text)) == "yes", text
+    for text in no:
+        assert tool.text(json.dumps(text)) != "yes", text
+    for seed in range(10):
+        text = tool.walk(seed)
+        if text is not None:
+            assert re.fullmatch(shape, json.loads(text), re.DOTALL), text
+            if name == "date":
+                time.strptime(json.loads(text), "%Y-%m-%d")
+            if name in ("ipv4", "ipv6"):
+                __import__("ipaddress").ip_address(json.loads(text))
+
+
+def random_schema(rng, depth):
+    """a schema, and a function that makes a value that it accepts"""
+    kind = rng.choice(["string", "integer", "number", "boolean", "null", "enum", "const"] + ["object", "array", "anyOf", "allOf", "ref"] * (depth > 0))
+    text = lambda n, letters="ab é\"\\\n😀": "".join(rng.choice(letters) for _ in range(n))
+    if kind == "string":
+        lo = rng.randint(0, 4)
+        hi = lo + rng.randint(0, 40)
+        if rng.random() < 0.3:
+            return {"type": "string", "pattern": "^[a-c]*d?$", "minLength": lo, "maxLength": hi}, lambda: text(rng.randint(lo, hi), "abc")
+        return {"type": "string", "minLength": lo, "maxLength": hi}, lambda: text(rng.randint(lo, hi))
+    if kind == "integer":
+        lo = rng.randint(-1500, 1500)
+        hi = lo + rng.randint(0, 5000)
+        return {"type": "integer", "minimum": lo, "maximum": hi}, lambda: rng.randint(lo, hi)
+    if kind == "number":
+        lo = round(rng.uniform(-20, 20), rng.randint(0, 3))
+        hi = round(lo + rng.uniform(0.01, 30), 3)
+        return {"type": "number", "minimum": lo, "maximum": hi}, lambda: min(hi, max(lo, round(rng.uniform(lo, hi), rng.randint(0, 5)))) + 0.0
+    if kind == "boolean":
+        return {"type": "boolean"}, lambda: rng.random() < 0.5
+    if kind == "null":
+        return {"type": "null"}, lambda: None
+    if kind in ("enum", "const"):
+        values = [rng.choice([text(2), rng.randint(-5, 500), 2.5, None, True, [1, "x"], {"q": {}}]) for _ in range(3)]
+        return ({"enum": values}, lambda: rng.choice(values)) if kind == "enum" else ({"const": values[0]}, lambda: values[0])
+    if kind == "object":
+        parts = {rng.choice("abcdefghij") + str(i): random_schema(rng, depth - 1) for i in range(rng.randint(0, 4))}
+        required = [k for k in parts if rng.random() < 0.5]
+        schema = {"type": "object", "properties": {k: s for k, (s, _) in parts.items()}, "required": required}
+        extra = rng.random() < 0.4
+        more = random_schema(rng, 0)
+        schema["additionalProperties"] = more[0] if extra else False
+
+        def make():
+            out = {k: m() for k, (_, m) in parts.items() if k in required or rng.random() < 0.5}
+            if extra and rng.random() < 0.5:
+                out["other " + text(2)] = more[1]()
+            return out
+        return schema, make
+    if kind == "array":
+        item, make = random_schema(rng, depth - 1)
+        prefix = [random_schema(rng, depth - 1) for _ in range(rng.choice([0, 0, 2]))]
+        lo = rng.randint(0, 4)
+        hi = lo + rng.randint(0, 4)
+        schema = {"type": "array", "items": item, "minItems": lo, "maxItems": hi}
+        if prefix:
+            schema["prefixItems"] = [s for s, _ in prefix]
+        return schema, lambda: [prefix[i][1]() if i < len(prefix) else make() for i in range(rng.randint(lo, hi))]
+    if kind == "anyOf":
+        options = [random_schema(rng, depth - 1) for _ in range(rng.randint(1, 3))]
+        return {"anyOf": [s for s, _ in options]}, lambda: rng.choice(options)[1]()
+    if kind == "allOf":
+        schema, make = random_schema(rng, depth - 1)
+        return {"allOf": [schema, True, {"title": "x"}]}, make
+    return {"type": "object", "properties": {"next": {"$ref": "#/$defs/list"}}, "required": ["next"]}, lambda: {"next": {"l": {"l": {}}}}
+
+
+def test_random_schemas(tool, sanitized):
+    for seed in range(60 if sanitized else 250):
+        rng = random.Random(seed)
+        schema, make = random_schema(rng, 3)
+        schema = {"$defs": {"list": {"type": "object", "properties": {"l": {"$ref": "#/$defs/list"}}}}, **schema}
+        assert tool.schema(schema) == "ok", (seed, schema)
+        valid = validator(schema)
+        for k in range(6):
+            value = make()
+            assert valid.is_valid(value), (seed, schema, value)
+            for separators in ((",", ":"), (", ", ": "), None):
+                text = json.dumps(value, ensure_ascii=False, separators=separators) if separators else json.dumps(value, ensure_ascii=False, indent=2)
+                assert tool.text(text) == "yes", (seed, json.dumps(schema), text)
+        for k in range(3):
+            text = tool.walk(seed * 10 + k, 120)
+            assert text is None or valid.is_valid(json.loads(text)), (seed, json.dumps(schema), text)
+
+
+# ---- speed ------------------------------------------------------------------------------------------------------------
+
+PERSON = {"type": "array", "items": {"type": "object", "properties": {
+    "name": {"type": "string", "maxLength": 100}, "bio": {"type": "string"}, "age": {"type": "integer", "minimum": 0, "maximum": 150},
+    "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 10}, "kind": {"enum": ["person", "robot", "other"]}}, "required": ["name", "bio", "age", "tags", "kind"]}}
+
+
+def test_masks_of_a_large_vocabulary_are_quick(built_tool, shared_dir, sanitized):
+    vocab = shared_dir / "vocabs" / "ggml-vocab-llama-bpe.gguf"
+    if not vocab.exists():
+        pytest.skip(f"no {vocab}")
+    tool = Tool(built_tool("grammar_tool", "WEFT_GRAMMAR_TOOL"), vocab)
+    assert tool.schema(PERSON) == "ok"
+    means = []
+    for seed in range(12):
+        tool.walk(seed, 300)
+        figures = tool.ask(b"time\n")
+        setup, mean = (float(re.search(rf"{name} ([\d.]+) ms", figures)[1]) for name in ("setup", "mean"))
+        means.append(mean)
+    tool.close()
+    if not sanitized:
+        assert setup < 1000, figures
+        assert sum(means) / len(means) < 0.4, means      # 2 % of a token that takes 20 ms
+        assert sorted(means)[len(means) // 2] < 0.2, means
+
+
+# ---- the command ------------------------------------------------------------------------------------------------------
+
+def test_run_generates_what_the_schema_says(run_weft, tinypy):
+    schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 8}, "n": {"type": "integer", "minimum": 1, "maximum": 99}}, "required": ["name", "n"]}
+    for seed in range(3):
+        done = run_weft(["run", "-m", tinypy, "-p", "x = ", "-n", "200", "-s", seed, "-j", json.dumps(schema)])
+        assert done.returncode == 0, done.err
+        assert validator(schema).is_valid(json.loads(done.out)), done.out
+
+
+def test_run_with_a_grammar_or_a_regex(run_weft, tinypy, tmp_path):
+    path = tmp_path / "g.gbnf"
+    path.write_text('root ::= "yes" | "no"\n')
+    assert run_weft(["run", "-m", tinypy, "-p", "a", "--grammar-file", path]).out in ("yes", "no")
+    assert re.fullmatch(r"[a-c]{3}-\d", run_weft(["run", "-m", tinypy, "-p", "a", "--regex", r"[a-c]{3}-\d"]).out)
+
+
+@pytest.mark.parametrize("args,status,message", [
+    (["--regex", "(a"], 1, "--regex: regular expression, offset 0"), (["--grammar", "root ::= x"], 1, "--grammar: line 1: rule 'x' is not defined"),
+    (["-j", '{"uniqueItems":true}'], 1, "--json-schema: schema at #, uniqueItems"), (["-j", "{}", "--regex", "a"], 2, "more than once"),
+    (["--grammar-file", "/nonexistent"], 1, "/nonexistent"), (["-j", "{}", "--ignore-eos"], 2, "--ignore-eos")])
+def test_run_refuses(run_weft, tinypy, args, status, message):
+    done = run_weft(["run", "-m", tinypy, "-p", "a", *args])
+    assert done.returncode == status and message in done.err and not done.out, done.err
