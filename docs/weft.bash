@@ -8,7 +8,7 @@ _weft() {
   else
     case "$before" in
       -m|--model) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
-      -f|--file|--stats|--messages|--tools|--chat-template-kwargs) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+      -f|--file|--stats|--grammar-file|-jf|--json-schema-file|--messages|--tools|--chat-template-kwargs) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
       --precision) words="fast exact";;
       -o|--output) words="md json jsonl csv sql";;
       *) words=$("$weft" help "${COMP_WORDS[1]}" 2>/dev/null | grep '^  -' | sed 's/^  \(\(-[^ ]*,\? \)*-[^ ]*\).*/\1/; s/,//g');;
