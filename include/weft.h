@@ -9,6 +9,7 @@
  *   weft_stream   from tokens, one at a time, to text in whole characters
  *   weft_stop     looks for stop strings in such text
  *   weft_template from a conversation to the text that a model expects
+ *   weft_answer   from what a model writes to reasoning, content and calls of tools
  *
  * A program in ten lines (without its error checks):
  *
@@ -171,6 +172,24 @@ typedef struct weft_chat {
 /* The prompt: UTF-8, terminated (*n does not count that), for weft_free.  Tokenize it with WEFT_PARSE_SPECIAL and, as templates
  * write BOS themselves, without WEFT_ADD_SPECIAL. */
 int weft_template_render(const weft_template *t, const weft_chat *chat, char **text, size_t *n, weft_error *err);
+
+/* What a chat model writes, taken apart while it comes: reasoning, content, and calls of tools, in the format that the model's
+ * template shows.  The parts depend on the text alone, not on how it is cut; what cannot be read as a call is content as it stands. */
+enum weft_part_kind { WEFT_CONTENT, WEFT_REASONING, WEFT_CALL };
+typedef struct weft_part {
+  enum weft_part_kind kind;
+  const char *text;          /* terminated, valid UTF-8; of a call its arguments, a JSON object */
+  size_t n;
+  const char *name, *id;     /* of a call */
+} weft_part;
+typedef struct weft_answer weft_answer;
+/* t: NULL for the formats that need no template.  prompt: what was rendered; its end says whether the answer begins inside of
+ * reasoning.  tools: the JSON that the template got; NULL: none, and calls are content. */
+int weft_answer_new(const weft_template *t, const char *prompt, size_t n_prompt, const char *tools, size_t n_tools, weft_answer **out, weft_error *err);
+/* More text, from a stream that shows control tokens.  The parts that it completes are borrowed until the next call; returns their number. */
+size_t weft_answer_add(weft_answer *a, const char *text, size_t n, const weft_part **parts);
+size_t weft_answer_end(weft_answer *a, const weft_part **parts);      /* no more text comes */
+void weft_answer_free(weft_answer *a);        /* NULL is fine */
 
 /* ---- Models ---------------------------------------------------------------------------------------------------------- */
 typedef struct weft_model weft_model;

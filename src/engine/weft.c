@@ -12,6 +12,7 @@
 #include "engine/stop.h"
 #include "model/gguf.h"
 #include "model/model.h"
+#include "text/answer.h"
 #include "text/chat_template.h"
 #include "text/text.h"
 #include <limits.h>
@@ -315,16 +316,7 @@ void weft_stream_free(weft_stream *s) {
 
 // ---- chat templates -----------------------------------------------------------------------------------------------------
 
-struct weft_template { jinja *t; char *name, *bos, *eos; size_t n_bos, n_eos; };
-
-static int new_template(text_view text, const char *name, weft_template **out, weft_error *err) {
-  error e = {0}, inner = {0};
-  jinja *t = NULL;
-  if (jinja_parse(text.at, text.n, &t, &inner)) { error_set(&e, "%s: %s", name, inner.text); return fail(err, &e); }
-  *out = xcalloc(1, sizeof **out);
-  **out = (weft_template){.t = t, .name = xstrdup(name)};
-  return 0;
-}
+struct weft_template { jinja *t; char *name, *bos, *eos, *text; size_t n_bos, n_eos, n_text; };
 
 static char *copy_text(text_view v) {
   if (!v.at) return NULL;
@@ -332,6 +324,15 @@ static char *copy_text(text_view v) {
   memcpy(copy, v.at, v.n);
   copy[v.n] = 0;
   return copy;
+}
+
+static int new_template(text_view text, const char *name, weft_template **out, weft_error *err) {
+  error e = {0}, inner = {0};
+  jinja *t = NULL;
+  if (jinja_parse(text.at, text.n, &t, &inner)) { error_set(&e, "%s: %s", name, inner.text); return fail(err, &e); }
+  *out = xcalloc(1, sizeof **out);
+  **out = (weft_template){.t = t, .name = xstrdup(name), .text = copy_text(text), .n_text = text.n};
+  return 0;
 }
 
 int weft_template_open(const char *text, size_t n, const char *name, weft_template **out, weft_error *err) {
@@ -357,6 +358,7 @@ void weft_template_close(weft_template *t) {
   if (!t) return;
   jinja_free(t->t);
   free(t->name);
+  free(t->text);
   free(t->bos);
   free(t->eos);
   free(t);
@@ -376,6 +378,18 @@ int weft_template_render(const weft_template *t, const weft_chat *c, char **text
   *n = s.n;
   return 0;
 }
+
+_Static_assert(sizeof(weft_part) == sizeof(answer_part) && offsetof(weft_part, text) == offsetof(answer_part, text) &&
+               offsetof(weft_part, id) == offsetof(answer_part, id) && (int)WEFT_CALL == (int)ANSWER_CALL, "parts are handed on");
+int weft_answer_new(const weft_template *t, const char *prompt, size_t n_prompt, const char *tools, size_t n_tools, weft_answer **out, weft_error *err) {
+  error e = {0};
+  text_view text = {t ? t->text : NULL, t ? t->n_text : 0};
+  return answer_new(text, (text_view){prompt, prompt ? n_prompt : 0}, (text_view){tools, n_tools}, out, &e) ? fail(err, &e) : 0;
+}
+
+size_t weft_answer_add(weft_answer *a, const char *text, size_t n, const weft_part **parts) { return answer_add(a, text, n, (const answer_part **)parts); }
+size_t weft_answer_end(weft_answer *a, const weft_part **parts) { return answer_end(a, (const answer_part **)parts); }
+void weft_answer_free(weft_answer *a) { answer_free(a); }
 
 // ---- models -----------------------------------------------------------------------------------------------------------
 
