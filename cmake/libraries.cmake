@@ -4,11 +4,12 @@ pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)     # text/: pre-to
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc) # text/: Unicode properties and normal forms
 pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson)      # text/ (chat templates), engine/, app/: JSON in and out
 pkg_check_modules(sqlite3 REQUIRED IMPORTED_TARGET sqlite3)      # device/: the kernel cache
+pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)     # app/: lines typed in a terminal
 
 set(WEFT_LIBRARIES_device PkgConfig::sqlite3)
 set(WEFT_LIBRARIES_text PkgConfig::pcre2 PkgConfig::utf8proc PkgConfig::jansson)
 set(WEFT_LIBRARIES_engine PkgConfig::jansson)
-set(WEFT_LIBRARIES_app PkgConfig::jansson)
+set(WEFT_LIBRARIES_app PkgConfig::jansson PkgConfig::libedit)
 set(WEFT_LIBRARIES_ALL Threads::Threads m ${CMAKE_DL_LIBS} ${WEFT_LIBRARIES_device} ${WEFT_LIBRARIES_text} ${WEFT_LIBRARIES_engine})
 
 # OpenCL is used through its headers alone: the loader, libOpenCL.so.1, is opened at run time where there is one.

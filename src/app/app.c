@@ -13,6 +13,7 @@
 
 static const struct { const char *name, *what; int (*run)(int argc, char **argv); } commands[] = {
   {"run", "continue a text", run_command},
+  {"chat", "talk with a model in the terminal", chat_command},
   {"bench", "measure tokens per second", bench_command},
   {"profile", "show where the time of a token goes", profile_command},
   {"viz", "write a page that shows what the compiler made of a model", viz_command},
@@ -71,6 +72,7 @@ void interrupt_start(void) {
 }
 
 void interrupt_catch(void) {
+  n_interrupts = 0;
   struct sigaction note = {.sa_handler = on_interrupt_note, .sa_flags = SA_RESETHAND};
   sigaction(SIGINT, &note, NULL);
 }

@@ -1,9 +1,12 @@
 // app: the weft command.  app.c has the table of commands; each command is one file.  The command is a user of the library
 // like any other: it includes weft.h and, for what C lacks, base/.
 //
-//   args.h   options from a table, which is also the help      out.h    stdout, with errors that are noticed
-//   stats.h  the figures at the end of a run                   sampling_args.h  options of sampling
-//   run.c bench.c profile.c viz.c tune.c cache.c inspect.c tokenize.c template.c env.c: the commands
+//   args.h           options from a table, which is also the help
+//   sampling_args.h  the options of sampling, for run and chat
+//   out.h            stdout, with errors that are noticed
+//   stats.h          the figures at the end of a run
+//   terminal.h       lines that people type
+//   run.c chat.c bench.c profile.c viz.c tune.c cache.c inspect.c tokenize.c template.c env.c: the commands
 #ifndef WEFT_APP_H
 #define WEFT_APP_H
 #include "app/args.h"
@@ -19,6 +22,7 @@ int usage_error(const char *fmt, ...) PRINTF_LIKE(1, 2);  // 2: the command line
 
 // Each command gets its own name as argv[0] and returns the exit status.
 int run_command(int argc, char **argv);
+int chat_command(int argc, char **argv);
 int bench_command(int argc, char **argv);
 int profile_command(int argc, char **argv);
 int viz_command(int argc, char **argv);
@@ -34,7 +38,7 @@ double started_at(void);         // now_s() when the program started
 // Ctrl-C.  Until interrupt_catch it ends the program with status 130 at once; from then on the first one is noticed by
 // interrupted(), and the second one kills.
 void interrupt_start(void);
-void interrupt_catch(void);
+void interrupt_catch(void);      // again: as if there had been none
 bool interrupted(void);
 
 // A whole file, "-" for stdin, at most 1 GiB.  *text is terminated and for free().  -1 and why not.

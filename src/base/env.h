@@ -20,7 +20,8 @@
   E(VIZ, "0", "1 leaves weft-viz.html behind, as weft viz writes it; or the name of a page") \
   E(WEFT_CACHE, "", "folder for compiled kernels (default $XDG_CACHE_HOME/weft), or off") \
   E(XDG_CACHE_HOME, "", "where caches live (default $HOME/.cache)") \
-  E(HOME, "", "home folder, for the default cache") \
+  E(XDG_STATE_HOME, "", "where the history of weft chat lives (default $HOME/.local/state)") \
+  E(HOME, "", "home folder, for the defaults of these two") \
   E(NO_COLOR, "", "if set, no colours")
 
 enum env_var {

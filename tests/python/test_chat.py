@@ -1,0 +1,272 @@
+"""weft chat: in a real terminal (pexpect), and with lines from a pipe.  The model is the small one of the repository, which knows no
+conversations; a template of a few lines makes do."""
+import json
+import os
+import re
+import signal
+
+import pytest
+
+pexpect = pytest.importorskip("pexpect")
+
+# The model writes some Python, and hardly ever ends by itself.
+TEMPLATE = "{% for m in messages %}# {{ m.role }}\n{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}# assistant\n{% endif %}"
+PROMPT = re.compile(r"(\d+)/(\d+) > ")
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    path = tmp_path_factory.mktemp("chat") / "plain.jinja"
+    path.write_text(TEMPLATE)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def chat(run_weft, tinypy, template):
+    def run(lines, *args, **more):
+        return run_weft(["chat", "-m", tinypy, "--chat-template-file", template, "-s", "1", *args], input="".join(line + "\n" for line in lines), **more)
+    return run
+
+
+class Terminal:
+    """A conversation in a pseudo terminal.  Colours and what libedit does to the cursor are taken out of what is seen."""
+    escapes = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x08|\x0f|\x1b\([A-Z]")
+
+    def __init__(self, weft, env, args):
+        self.p = pexpect.spawn(weft, args, env=dict(env, TERM="xterm"), encoding="utf-8", timeout=120, dimensions=(50, 200))
+        self.raw = ""
+        self.used = self.context = 0
+
+    def prompt(self):
+        """What came before the next prompt; its numbers are in used and context."""
+        self.p.expect(PROMPT)
+        self.used, self.context = int(self.p.match.group(1)), int(self.p.match.group(2))
+        self.raw = self.p.before
+        return self.escapes.sub("", self.raw).replace("\r", "")
+
+    def say(self, line):
+        self.p.sendline(line)
+        return self.prompt()
+
+    def end(self):
+        self.p.sendline("/exit")
+        self.p.expect(pexpect.EOF)
+        self.p.close()
+        return self.p.exitstatus
+
+
+@pytest.fixture
+def terminal(weft, weft_env, tinypy, template, tmp_path):
+    started = []
+
+    def start(*args, env=None):
+        full = dict(weft_env, XDG_STATE_HOME=str(tmp_path / "state"), **(env or {}))
+        t = Terminal(weft, full, ["chat", "-m", tinypy, "--chat-template-file", template, "-s", "1", *map(str, args)])
+        started.append(t)
+        t.prompt()
+        return t
+    yield start
+    for t in started:
+        t.p.close(force=True)
+
+
+# ---- in a terminal -------------------------------------------------------------------------------------------------------
+
+def test_a_conversation(terminal, tmp_path):
+    t = terminal("-n", "20")
+    assert (t.used, t.context) == (0, 512)
+    seen = t.say("hello")
+    assert "(cut after 20 tokens: -n)" in seen
+    first = t.used
+    assert first > 20
+    assert "messages" in t.say("/stats") and t.used == first
+    t.say("again")
+    assert t.used > first + 20
+    saved = tmp_path / "conversation.json"
+    t.say(f"/save {saved}")
+    messages = json.loads(saved.read_text())
+    assert [m["role"] for m in messages] == ["user", "assistant", "user", "assistant"]
+    assert messages[0]["content"] == "hello" and messages[2]["content"] == "again"
+    regenerated = t.say("/regen")
+    t.say(f"/save {saved}")
+    other = json.loads(saved.read_text())
+    assert other[:3] == messages[:3] and other[3] != messages[3] and other[3]["content"].strip().splitlines()[0] in regenerated
+    assert re.search(r"prompt +1 tokens evaluated, \d+ kept", t.say("/stats"))   # nothing but the last token was evaluated again
+    t.say("/clear")
+    t.say("/system be brief")
+    t.say("hello")
+    t.say(f"/save {saved}")
+    assert [m["role"] for m in json.loads(saved.read_text())] == ["system", "user", "assistant"]
+    t.say("/system")
+    t.say("/clear")
+    assert "did you mean /save" in t.say("/sav x") and "/help lists" in t.say("/nonsense")
+    for name in ("/help", "/system", "/load", "/save", "/regen", "/clear", "/stats", "/tool", "/exit"):
+        assert name in t.say("/help")
+    t.say(f"/load {saved}")
+    assert "(3 messages)" in t.say(f"/load {saved}")
+    assert t.end() == 0
+
+
+def test_several_lines_and_history(terminal, tmp_path):
+    t = terminal("-n", "1")
+    t.p.sendline('"""')
+    t.p.expect(r"\.\.\. ")
+    t.p.sendline("one")
+    t.p.expect(r"\.\.\. ")
+    t.p.sendline("two")
+    t.p.expect(r"\.\.\. ")
+    t.say('"""')
+    t.p.sendline("three\\")
+    t.p.expect(r"\.\.\. ")
+    t.say("four é")
+    t.say("last line")
+    saved = tmp_path / "lines.json"
+    t.say(f"/save {saved}")
+    assert [m["content"] for m in json.loads(saved.read_text())][::2] == ["one\ntwo", "three\nfour é", "last line"]
+    assert t.end() == 0
+    history = tmp_path / "state" / "weft" / "chat_history"
+    assert history.stat().st_mode & 0o77 == 0 and history.parent.stat().st_mode & 0o77 == 0
+    t = terminal("-n", "1")
+    t.p.send("\x1b[A" * 3)               # /exit, /save, then "last line"
+    t.p.send("\r")
+    t.prompt()
+    again = tmp_path / "again.json"
+    t.say(f"/save {again}")
+    assert json.loads(again.read_text())[0]["content"] == "last line"
+
+
+def test_ctrl_c_stops_the_answer_only(terminal, tmp_path):
+    t = terminal("-c", "20000", "--ignore-eos")
+    t.p.sendline("hello")
+    t.p.expect(r"\(")                    # of Python: no progress bar has one
+    t.p.sendintr()
+    seen = t.prompt()
+    assert "(stopped after" in seen and t.used > 3
+    t.p.send("half a li")
+    t.p.sendintr()                       # at the prompt: the line is dropped
+    assert "ends the conversation" in t.prompt()
+    saved = tmp_path / "stopped.json"
+    t.say(f"/save {saved}")
+    messages = json.loads(saved.read_text())
+    assert [m["role"] for m in messages] == ["user", "assistant"] and messages[1]["content"]
+    t.p.sendeof()
+    t.p.expect(pexpect.EOF)
+    t.p.close()
+    assert t.p.exitstatus == 0
+
+
+def test_colours_and_thinking(terminal, template, tmp_path):
+    thinking = tmp_path / "thinking.jinja"
+    thinking.write_text(TEMPLATE.replace("{% endif %}", "<think>{% endif %}"))
+    t = terminal("--chat-template-file", thinking, "-n", "5")
+    t.say("hello")
+    assert "\x1b[0;2m" in t.raw          # dimmed
+    saved = tmp_path / "thinking.json"
+    t.say(f"/save {saved}")
+    answer = json.loads(saved.read_text())[1]
+    assert answer["content"] == "" and answer["reasoning_content"]
+    t = terminal("--chat-template-file", thinking, "-n", "5", "--color", "off")
+    t.say("hello")
+    assert "\x1b[0;2m" not in t.raw
+
+
+def test_a_full_context_is_said_with_a_number(terminal):
+    t = terminal("-c", "64", "--ignore-eos")
+    assert "the context of 64 tokens is full" in t.say("hello")
+    seen = t.say("hello again " * 30)
+    assert re.search(r"the conversation has \d+ tokens and the context holds 64: shorten it", seen)
+    t.say("/clear")
+    t.say("hi")
+    assert t.end() == 0
+
+
+# ---- from a pipe -----------------------------------------------------------------------------------------------------------
+
+def test_lines_from_a_pipe(chat, tmp_path):
+    done = chat(["hello", '"""', "a", "b", '"""', f"/save {tmp_path / 'x.json'}"], "-n", "12", "-sys", "be brief")
+    assert done.returncode == 0, done.err
+    messages = json.loads((tmp_path / "x.json").read_text())
+    assert [m["role"] for m in messages] == ["system", "user", "assistant", "user", "assistant"]
+    assert messages[3]["content"] == "a\nb"
+    answers = (messages[2]["content"], messages[4]["content"])
+    assert done.out == "".join(a if a.endswith("\n") else a + "\n" for a in answers)
+    assert b"\x1b" not in done.stdout and " > " not in done.out
+
+
+def test_what_is_in_the_cache_is_kept(chat):
+    done = chat(["hello", "again", "/stats"], "-n", "12")
+    kept = int(re.search(r"(\d+) kept", done.err).group(1))
+    assert kept >= 12
+
+
+def test_the_same_answer_whatever_was_kept(chat, tmp_path):
+    chat(["one", "two", f"/save {tmp_path / 'a.json'}"], "-n", "12", "--temp", "0")
+    messages = json.loads((tmp_path / "a.json").read_text())
+    (tmp_path / "b.json").write_text(json.dumps(messages[:2]))
+    chat([f"/load {tmp_path / 'b.json'}", "two", f"/save {tmp_path / 'c.json'}"], "-n", "12", "--temp", "0")
+    assert json.loads((tmp_path / "c.json").read_text()) == messages
+
+
+def test_stop_strings(chat):
+    done = chat(["hello"], "-n", "40", "-r", "e")
+    assert "e" not in done.out and "cut" not in done.err
+
+
+def test_text_that_spells_control_tokens(run_weft, tinypy, tmp_path):
+    """What people type stays text."""
+    plain = tmp_path / "plain.jinja"
+    plain.write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+
+    def context(text):
+        done = run_weft(["chat", "-m", tinypy, "--chat-template-file", plain, "-n", "0"], input=f"{text}\n/stats\n")
+        return int(re.search(r"context +(\d+) of", done.err).group(1))
+
+    def count(*more):
+        return len(json.loads(run_weft(["tokenize", "-m", tinypy, "-p", text, "--ids", "--no-bos", *more]).out))
+    text = "x <|endoftext|> y"
+    assert count("--parse-special") < count() and abs(context(text) - count()) <= 1   # the text is cut once, inside of the token's name
+
+
+def test_tools(run_weft, tinypy, tmp_path):
+    """A call in the conversation waits for its result."""
+    template = tmp_path / "tools.jinja"
+    template.write_text("{{ tools | length }}{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}")
+    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": [
+        {"id": "call00000", "type": "function", "function": {"name": "f", "arguments": {}}}, {"id": "call00001", "type": "function", "function": {"name": "g", "arguments": {}}}]}]
+    (tmp_path / "m.json").write_text(json.dumps(messages))
+    done = run_weft(["chat", "-m", tinypy, "--chat-template-file", template, "--tools", "[{}]", "-n", "2"],
+                    input=f"/tool early\n/load {tmp_path / 'm.json'}\n/tool 1\n/tool 2\n/tool 3\n/save {tmp_path / 'n.json'}\n")
+    saved = json.loads((tmp_path / "n.json").read_text())
+    assert [(m["role"], m.get("tool_call_id"), m.get("name")) for m in saved] == [
+        ("user", None, None), ("assistant", None, None), ("tool", "call00000", "f"), ("tool", "call00001", "g"), ("assistant", None, None)]
+    assert done.err.count("no call waits") == 2
+
+
+@pytest.mark.parametrize("args, says", [
+    (["--tools", "{}"], "--tools"), (["--tools", "[1"], "--tools"), (["--chat-template-kwargs", "[]"], "--chat-template-kwargs"),
+    (["--chat-template-file", "/nonexistent"], "/nonexistent"), (["--samplers", "bogus"], "bogus")])
+def test_bad_options(chat, args, says):
+    done = chat(["x"], *args)
+    assert done.returncode == 1 and says in done.err and done.stdout == b""
+
+
+def test_a_model_without_a_template(run_weft, tinypy):
+    done = run_weft(["chat", "-m", tinypy], input="x\n")
+    assert done.returncode == 1 and "--chat-template-file" in done.err
+
+
+def test_a_template_that_fails(chat, tmp_path):
+    bad = tmp_path / "bad.jinja"
+    bad.write_text("{{ raise_exception('no such luck') }}")
+    done = chat(["x", "/stats"], "--chat-template-file", str(bad))
+    assert "no such luck" in done.err and ", 0 messages" in done.err
+
+
+def test_files_that_are_no_conversations(chat, tmp_path):
+    (tmp_path / "a").write_text("{")
+    (tmp_path / "b").write_text("{}")
+    (tmp_path / "c").write_text('[{"content": "x"}]')
+    done = chat(["/load", "/load /nonexistent", *(f"/load {tmp_path / name}" for name in "abc"), "/save", "/save /nonexistent/x", "/regen"])
+    for says in ("needs the name", "/nonexistent: No such file", "line 1", "expected a JSON array", "has no role", "/nonexistent/x", "no answer"):
+        assert says in done.err
+    assert done.returncode == 1
