@@ -10,7 +10,7 @@ import subprocess
 import numpy as np
 import pytest
 
-COMMANDS = ["run", "bench", "profile", "viz", "inspect", "tokenize", "template", "env"]
+COMMANDS = ["run", "chat", "bench", "profile", "viz", "inspect", "tokenize", "template", "env"]
 
 
 def one_error(done, status):
