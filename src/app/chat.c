@@ -24,9 +24,9 @@ struct chat_options {
 static const struct command command = {
   "chat", "Talks with a model in the terminal, by the chat template that its file carries.",
   "-m FILE [options]",
-  "A line that ends with \\ goes on in the next one; between two lines of \"\"\" a message has as many lines as you like.\n"
+  "A line that ends with \\ goes on in the next one; between two lines of \"\"\" a message has many lines.\n"
   "Ctrl-C stops the answer, Ctrl-D or /exit ends the conversation, /help lists the commands.\n"
-  "Where stdin is no terminal, each line is a message; where stdout is none, it carries the answers alone.\n"};
+  "Where stdin is no terminal, each line is a message; where stdout is none, it gets the answers alone.\n"};
 
 struct chat {
   struct chat_options o;
