@@ -136,6 +136,55 @@ static int deepseek2(loader *l, layer *y) {
   return dense_first(l, y);
 }
 
+// Older files of this kind lack the factors.
+static int minicpm(loader *l) {
+  model *m = l->m;
+  if (!has_key(l, "embedding_scale")) m->embedding_scale = 12;
+  if (!has_key(l, "residual_scale")) m->residual_scale = 1.4 / sqrt(m->n_layer);
+  if (!has_key(l, "logit_scale")) m->logit_scale = m->n_embd / 256.0;
+  return 0;
+}
+
+// Queries grow with the logarithm of how often the position has gone through the context of the first training.
+static int mistral3(loader *l) { return key_number_or(l, "attention.temperature_scale", 0, -1e3, 1e3, &l->m->temperature); }
+
+static int gptneox(loader *l) { return gguf_bool_opt(l->f, key(l, "use_parallel_residual"), true, &l->m->parallel, l->err); }
+
+static int one_norm(loader *l, layer *y) {
+  (void)l;
+  y->ff_norm = W_NONE;
+  return 0;
+}
+
+// The larger of these models have a second norm, for attention.
+static int falcon(loader *l, layer *y) {
+  char name[64];
+  snprintf(name, sizeof name, "blk.%d.attn_norm_2.weight", y->index);
+  bool two = gguf_tensor_find(l->f, name);
+  y->mixer_norm = two ? W_ATTN_NORM_2 : W_ATTN_NORM;
+  y->ff_norm = two ? W_ATTN_NORM : W_NONE;
+  return 0;
+}
+
+static int smollm3(loader *l, layer *y) {
+  (void)l;
+  if (y->index % 4 == 3) y->rope = ROPE_NONE;
+  return 0;
+}
+
+static int mamba2_layer(loader *l, layer *y) {
+  (void)l;
+  y->mixer = &part_mamba2;
+  y->ff = NULL;
+  return 0;
+}
+
+static int lfm2moe_layer(loader *l, layer *y) {
+  if (dense_first(l, y) || lfm2_layer(l, y)) return -1;
+  y->moe.norm = true;
+  return 0;
+}
+
 static const arch table[] = {
   {.name = "llama", .layer = experts_if_any},
   {.name = "qwen2", .flags = ARCH_NEOX | ARCH_QKV_BIAS},
@@ -159,6 +208,31 @@ static const arch table[] = {
   {.name = "glm4moe", .flags = ARCH_NEOX | ARCH_QKV_BIAS | ARCH_QK_NORM_MAYBE | ARCH_FFN_NORM_LATE, .keys = without_mtp, .layer = glm4moe},
   {.name = "gpt-oss", .flags = ARCH_NEOX | ARCH_QKV_BIAS | ARCH_SINKS | ARCH_FFN_NORM_LATE, .period = 2, .layer = gpt_oss},
   {.name = "lfm2", .flags = ARCH_NEOX | ARCH_QK_NORM, .keys = lfm2, .layer = lfm2_layer},
+  {.name = "lfm2moe", .flags = ARCH_NEOX | ARCH_QK_NORM, .keys = lfm2, .layer = lfm2moe_layer},
+  {.name = "mamba2", .layer = mamba2_layer},
+  {.name = "qwen2vl", .flags = ARCH_NEOX | ARCH_QKV_BIAS},
+  {.name = "qwen3vl", .flags = ARCH_NEOX | ARCH_QK_NORM},
+  {.name = "mistral3", .keys = mistral3, .layer = experts_if_any},
+  {.name = "granitemoe", .flags = ARCH_LOGITS_DIVIDED, .keys = granite, .layer = experts_if_any},
+  {.name = "minicpm", .flags = ARCH_LOGITS_DIVIDED, .keys = minicpm},
+  {.name = "internlm2"},
+  {.name = "ernie4_5"},
+  {.name = "smollm3", .layer = smollm3},
+  {.name = "arcee", .flags = ARCH_PLAIN_FFN, .act = ACT_RELU2},
+  {.name = "seed_oss", .flags = ARCH_NEOX | ARCH_FFN_NORM_LATE},
+  {.name = "exaone", .flags = ARCH_NEOX},
+  {.name = "exaone4", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_NO_PRE_NORMS | ARCH_POST_NORMS | ARCH_GLOBAL_NO_ROPE, .period = 4},
+  {.name = "glm4", .flags = ARCH_POST_NORMS},
+  {.name = "chatglm"},
+  {.name = "openelm", .flags = ARCH_NEOX | ARCH_QK_NORM},
+  {.name = "command-r", .flags = ARCH_LAYER_NORM | ARCH_PARALLEL, .layer = one_norm},
+  {.name = "cohere2", .flags = ARCH_LAYER_NORM | ARCH_PARALLEL | ARCH_GLOBAL_NO_ROPE, .period = 4, .layer = one_norm},
+  {.name = "stablelm", .flags = ARCH_NEOX | ARCH_LAYER_NORM},
+  {.name = "nemotron", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .act = ACT_RELU2},
+  {.name = "phi2", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_PARALLEL, .act = ACT_GELU, .layer = one_norm},
+  {.name = "gptneox", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .act = ACT_GELU, .keys = gptneox},
+  {.name = "falcon", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_PARALLEL, .act = ACT_GELU, .layer = falcon},
+  {.name = "starcoder", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_POSITIONS, .act = ACT_GELU},
 };
 
 const arch *arch_at(size_t i) { return i < COUNT(table) ? &table[i] : NULL; }

@@ -21,7 +21,10 @@ int layers_slide(loader *l) {
   if (listed && key_flags(l, "attention.sliding_window_pattern", each)) return -1;
   if (pattern && !listed && key_count(l, "attention.sliding_window_pattern", 0, MODEL_MAX_LAYERS, &period)) return -1;
   for (int i = 0; window && i < m->n_layer; i++) {
-    if (listed ? !each[i] : period && i % period == period - 1) continue;
+    if (listed ? !each[i] : period && i % period == period - 1) {
+      if (m->arch->flags & ARCH_GLOBAL_NO_ROPE) m->layers[i].rope = ROPE_NONE;
+      continue;
+    }
     m->layers[i].window = window;
     if (m->layers[i].rope == ROPE_GLOBAL) m->layers[i].rope = ROPE_SLIDING;
   }
@@ -114,6 +117,14 @@ tensor *attend(build *b, const layer *y, tensor *q, tensor *K, tensor *V) {
   return t_reshape(g, t_op2(g, OP_FDIV, o, total), DIMS(b->T, n_(b, y->n_head * dv)));
 }
 
+// q {T, heads, head_dim} times 1 + temperature log(1 + floor(position / n_ctx_rope))
+static tensor *warmed(build *b, tensor *q) {
+  graph *g = b->g;
+  tensor *at = t_cast(g, t_op2(g, OP_IDIV, t_add(g, t_iota(g, b->T), b->pos), n_(b, b->m->n_ctx_rope)), DT_F32);
+  tensor *by = t_scale(g, t_op1(g, OP_LOG2, t_add(g, at, t_float(g, 1))), M_LN2 * b->m->temperature);
+  return t_mul(g, q, t_reshape(g, t_add(g, by, t_float(g, 1)), DIMS(b->T, n_(b, 1), n_(b, 1))));
+}
+
 static tensor *attention(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   unsigned f = b->m->arch->flags;
@@ -140,7 +151,7 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   if (!finished && !all_heads && (heads || !(f & ARCH_NEOX))) { q = t_contiguous(g, q); k = t_contiguous(g, k); }
   if (heads) { q = norm(b, y, W_ATTN_Q_NORM, q); k = norm(b, y, W_ATTN_K_NORM, k); }
   double scale = b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)d);
-  q = rope_turn(b, y, t_scale(g, q, scale), y->n_head, d);
+  q = rope_turn(b, y, b->m->temperature != 0 ? warmed(b, t_scale(g, q, scale)) : t_scale(g, q, scale), y->n_head, d);
   tensor *K = store_k(b, y, k), *V = store_v(b, y, v);
   tensor *out = attend(b, y, q, K, V);
   return linear(b, y, W_ATTN_OUTPUT, gate ? t_mul(g, out, sigmoid(g, gate)) : out);

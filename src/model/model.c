@@ -67,6 +67,7 @@ static int load_keys(loader *l) {
       load_factor(l, "attn_logit_softcapping", 0, &m->attention_cap) || load_factor(l, "final_logit_softcapping", 0, &m->logit_cap)) return -1;
   if (m->arch->flags & ARCH_LOGITS_DIVIDED) m->logit_scale = 1 / m->logit_scale;
   m->output_norm = W_OUTPUT_NORM;
+  m->parallel = m->arch->flags & ARCH_PARALLEL;
   return m->arch->keys ? m->arch->keys(l) : 0;
 }
 

@@ -58,7 +58,7 @@ static tensor *part_of(build *b, const layer *y, const part *p, tensor *x, enum 
 // What flows from layer to layer is stored, whatever that costs: sums over it then have one form for one token and for many.
 static tensor *through(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
-  if (y->mixer && y->ff && b->m->arch->flags & ARCH_PARALLEL) {
+  if (y->mixer && y->ff && b->m->parallel) {
     tensor *in = norm(b, y, y->mixer_norm, x), *ff_in = y->ff_norm ? norm(b, y, y->ff_norm, x) : in;
     return t_contiguous(g, t_add(g, t_add(g, x, part_of(b, y, y->mixer, in, y->mixer_post)), part_of(b, y, y->ff, ff_in, y->ff_post)));
   }

@@ -21,7 +21,7 @@ typedef struct build build;
   T(TOKEN_EMBD, "token_embd") T(OUTPUT_NORM, "output_norm") T(OUTPUT, "output") T(POSITION_EMBD, "position_embd") T(TOKEN_EMBD_NORM, "token_embd_norm") \
   T(ROPE_FREQS, "rope_freqs") T(ROPE_LONG, "rope_factors_long") T(ROPE_SHORT, "rope_factors_short") \
   /* norms of a layer */ \
-  T(ATTN_NORM, "attn_norm") T(FFN_NORM, "ffn_norm") T(POST_ATTENTION_NORM, "post_attention_norm") T(POST_FFW_NORM, "post_ffw_norm") \
+  T(ATTN_NORM, "attn_norm") T(ATTN_NORM_2, "attn_norm_2") T(FFN_NORM, "ffn_norm") T(POST_ATTENTION_NORM, "post_attention_norm") T(POST_FFW_NORM, "post_ffw_norm") \
   /* attention */ \
   T(ATTN_Q, "attn_q") T(ATTN_K, "attn_k") T(ATTN_V, "attn_v") T(ATTN_OUTPUT, "attn_output") T(ATTN_Q_NORM, "attn_q_norm") T(ATTN_K_NORM, "attn_k_norm") \
   T(ATTN_QKV, "attn_qkv") T(ATTN_SINKS, "attn_sinks") \
@@ -65,6 +65,7 @@ enum arch_flags {
   ARCH_POSITIONS = 2048,     // learned positions instead of rope
   ARCH_SWA_PLAIN_ROPE = 4096,     // layers with a window rotate without scaling
   ARCH_LOGITS_DIVIDED = 8192,     // by logit_scale; otherwise multiplied
+  ARCH_GLOBAL_NO_ROPE = 65536,    // where layers have windows, those without do not rotate
   ARCH_GATED_Q = 16384,           // attn_q makes a gate beside each query, for what attention returns
   ARCH_QK_NORM_MAYBE = 65536,     // each head of q and k is normed where the file has weights for it
   ARCH_DELTA_NEIGHBOURS = 32768,  // heads of a delta net that share a key lie side by side
@@ -131,7 +132,8 @@ struct model {
   int window;                // of layers that slide, where the file does not say, and the base of their rope; 0: none, that of the others
   double base_swa;
   rope rope[ROPE_COUNT];
-  bool recurrent, no_rope;
+  double temperature;        // queries grow by it times the logarithm of position / n_ctx_rope; 0: they do not
+  bool recurrent, no_rope, parallel;
   int max_chunk;             // tokens that a run may have; 0: any number
   enum tensor_id output_norm;
   tensor_refs w;

@@ -65,7 +65,7 @@ class Model:
 
     def norm(self, name, n, mean=1.0):
         self.vector(f"{name}.weight", n, mean)
-        if self.p.get("layer_norm"):
+        if self.p.get("layer_norm") is True:
             self.vector(f"{name}.bias", n, 0, 0.1)
 
     def vocabulary(self):
@@ -83,7 +83,7 @@ class Model:
         p = self.p
         self.matrix("token_embd", p["n_vocab"], p["dim"], gain=p.get("embd_gain", p["dim"] ** 0.5 if not p.get("tie") else 1.0))
         if not p.get("tie"):
-            self.matrix("output", p["n_vocab"], p["dim"], gain=1.5)
+            self.matrix("output", p["n_vocab"], p["dim"], gain=1.5, bias=p.get("output_bias"))
         self.norm(p.get("output_norm", "output_norm"), p["dim"])
 
     def close(self):
@@ -120,7 +120,7 @@ def dense(m, i):
     ffn = each(p["ffn"], i)
     if p.get("plain"):
         m.matrix(b + "ffn_up", ffn, p["dim"], bias=p.get("bias"))
-    elif p.get("fused"):
+    elif p.get("fused") and not p.get("gates"):
         m.matrix(b + "ffn_up", 2 * ffn, p["dim"])
     else:
         m.matrix(b + "ffn_gate", ffn, p["dim"])
@@ -132,6 +132,8 @@ def layer(m, i, mixer=attention, ff=dense):
     p, b = m.p, f"blk.{i}."
     if p.get("norms", "pre") in ("pre", "both"):
         m.norm(b + "attn_norm", p["dim"])
+    if p.get("second_norm"):
+        m.norm(b + "attn_norm_2", p["dim"])
     mixer(m, i)
     if p.get("norms") in ("post", "both"):
         m.norm(b + "post_attention_norm", p["dim"], 2.0)
@@ -314,6 +316,34 @@ FAMILIES = {
     "deepseek2-groups": with_experts(moe(12, 4, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5, expert_group_count=4,
                                          expert_group_used_count=2), probs_b=True, **mla(6, 96, 32, 48, 160, q_rank=96)),
     "gpt2": family(arch="gpt2", heads=4, kv=4, layer_norm=True, fused=True, bias=True, plain=True, positions=True, tie=True, no_key_length=True),
+    "mamba2": family(arch="mamba2", layers=2, mix="mm", one_part=True, heads=0, kv=0, ffn=0, no_key_length=True, **ssm(512, 32, 1, 8, 4)),
+    "lfm2moe": family(arch="lfm2moe", layers=3, mix="cac", kv=[0, 2, 0], tie=True, qk_norm="head", no_key_length=True, taps=4, experts=5, expert_ffn=96,
+                      output_norm="token_embd_norm", dense=1, probs_b=True,
+                      keys={"shortconv.l_cache": 4, "expert_count": 5, "expert_used_count": 2, "expert_feed_forward_length": 96, "leading_dense_block_count": 1,
+                            "expert_gating_func": 2}),
+    "mistral3": family(arch="mistral3", layers=2, keys={**YARN, "rope.dimension_count": 64, "rope.scaling.original_context_length": 16,
+                                                        "rope.scaling.yarn_log_multiplier": 0.7, "attention.temperature_scale": 0.4}),
+    "minicpm": family(arch="minicpm", layers=2, tie=True, keys={"embedding_scale": 2.0, "residual_scale": 0.6, "logit_scale": 0.5, "rope.dimension_count": 64}),
+    "smollm3": family(arch="smollm3", layers=4, keys={"rope.dimension_count": 64}),
+    "arcee": family(arch="arcee", layers=2, plain=True, keys={"rope.dimension_count": 64}),
+    "seed_oss": family(arch="seed_oss", layers=2, qkv_bias=True, ffn_norm="post_attention_norm"),
+    "exaone4": family(arch="exaone4", layers=4, norms="post", qk_norm="head"),
+    "glm4": family(arch="glm4", layers=2, dim=384, heads=3, kv=1, head_dim=128, norms="both", fused=True, keys={"rope.dimension_count": 64}),
+    "chatglm": family(arch="chatglm", layers=2, fused=True, bias=False, keys={"rope.dimension_count": 32}),
+    "openelm": family(arch="openelm", layers=3, dim=320, heads=[3, 4, 6], kv=[1, 2, 2], ffn=[256, 320, 416], tie=True, fused=True, gates=True, qk_norm="head"),
+    "command-r": family(arch="command-r", layers=2, tie=True, layer_norm="bare", one_norm=True, keys={"logit_scale": 0.4}),
+    "cohere2": family(arch="cohere2", layers=4, tie=True, layer_norm="bare", one_norm=True, keys={"logit_scale": 0.4, "attention.sliding_window": 16}),
+    "stablelm": family(arch="stablelm", layers=2, kv=4, layer_norm=True, no_key_length=True, keys={"rope.dimension_count": 16}),
+    "nemotron": family(arch="nemotron", layers=2, layer_norm=True, plain=True, keys={"rope.dimension_count": 32}),
+    "phi2": family(arch="phi2", layers=2, dim=320, heads=4, kv=4, head_dim=80, layer_norm=True, one_norm=True, plain=True, fused=True, bias=True, output_bias=True,
+                   no_key_length=True, keys={"rope.dimension_count": 32}),
+    "gptneox": family(arch="gptneox", layers=2, kv=4, layer_norm=True, plain=True, fused=True, bias=True, no_key_length=True,
+                      keys={"rope.dimension_count": 16, "use_parallel_residual": True}),
+    "gptneox-serial": family(arch="gptneox", layers=2, kv=4, layer_norm=True, plain=True, fused=True, bias=True, no_key_length=True,
+                             keys={"rope.dimension_count": 16, "use_parallel_residual": False}),
+    "falcon": family(arch="falcon", layers=2, kv=1, layer_norm=True, one_norm=True, plain=True, fused=True, no_key_length=True),
+    "falcon-two": family(arch="falcon", layers=2, kv=2, layer_norm=True, one_norm=True, second_norm=True, plain=True, fused=True, no_key_length=True),
+    "starcoder": family(arch="starcoder", layers=2, kv=1, layer_norm=True, fused=True, bias=True, plain=True, positions=True, no_key_length=True),
 }
 
 
