@@ -437,7 +437,7 @@ static int search_one(plan *p, int unique, const tune_options *o, double seconds
   row->compiled = found.compiled;
   row->wrong = found.wrong;
   row->state = r ? TUNE_NOT_RUN : found.best ? TUNE_BETTER : TUNE_NO_GAIN;
-  if (!r && !found.compiled && !found.best) { r = -1; error_set(&g->err, "no time left"); row->state = TUNE_NOT_RUN; }
+  if (!r && !found.tried && !(o->skip_ms > 0 && found.heuristic_us <= o->skip_ms * 1e3)) { r = -1; error_set(&g->err, "no time left"); row->state = TUNE_NOT_RUN; }
   if (r) snprintf(row->why, sizeof row->why, "%s", g->err.text);
   if (found.best) keep_alternative(p, unique, &s, found.best, row);
   close_rig(g);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
+#include "device/cache.h"
 
 enum { TURNS = 9, FINAL_TURNS = 11 };
 static const double PROMPT_SHARE = .5, MIN_GAIN = 0.998, TURNS_S = 6;
@@ -66,7 +67,7 @@ static void try_all(const trial *t, struct tune_part *part) {
   for (int k = 0; k < turns; k++) ratio[k] = us[1][k] / us[0][k];
   part->before_us = median(us[0], turns);
   part->after_us = median(us[1], turns);
-  if (median(ratio, turns) < MIN_GAIN) return;
+  if (median(ratio, turns) < MIN_GAIN && part->after_us < part->before_us * MIN_GAIN) return;
   for (int i = 0; i < part->n_rows; i++) if (part->rows[i].state == TUNE_BETTER) part->rows[i].state = TUNE_DROPPED;
 }
 
@@ -113,6 +114,8 @@ int tune_run(engine *e, const struct tune_settings *s, struct tune_part parts[2]
   double began = now_s();
   memset(parts, 0, 2 * sizeof *parts);
   if (gguf_check_size(engine_gguf(e), err)) return -1;
+  device *d = engine_device(e);
+  if (d->cache && !cache_is_on(d->cache)) return error_set(err, "the kernel cache is off: nothing that is found could be kept");
   if (tune_part_run(e, s, false, s->prompt ? s->seconds * (1 - PROMPT_SHARE) : s->seconds, &parts[0], err)) return -1;
   return s->prompt ? tune_part_run(e, s, true, s->seconds - (now_s() - began), &parts[1], err) : 0;
 }

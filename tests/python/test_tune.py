@@ -1,0 +1,263 @@
+"""weft tune, BEAM and weft cache: what is found is kept and changes no bit, whatever happens to the cache."""
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import time
+
+import pytest
+
+STATES = {"small", "known", "not_run", "no_gain", "dropped", "better"}
+ROW = {"name", "role", "plan", "count", "share", "state", "before_us", "after_us", "tried", "compiled", "wrong", "opts", "why"}
+PROMPT = "def main():\n    for i in range(10):\n        print(i)\n"
+
+
+@pytest.fixture(scope="module")
+def tuned(run_weft, tinypy, tmp_path_factory):
+    """A cache folder that a tuning filled, and what it said."""
+    folder = tmp_path_factory.mktemp("tuned")
+    folder.chmod(0o700)
+    return folder, tune(run_weft, tinypy, folder)
+
+
+def tune(run_weft, model, cache, *args, budget=2, **env):
+    done = run_weft(["tune", "-m", model, "--beam", 2, "--budget", budget, "--json", "-c", 256, *args], env={"WEFT_CACHE": cache, **env})
+    assert done.returncode == 0, done.err
+    result = json.loads(done.out)
+    assert set(result) == {"seconds", "token_us", "chunk_us", "chunk", "kernels"}
+    assert all(set(k) == ROW and k["state"] in STATES for k in result["kernels"])
+    return result
+
+
+def logprobs(run_weft, model, cache, **env):
+    done = run_weft(["run", "-m", model, "-p", PROMPT, "-n", 8, "--temp", 0, "--json", "--top-logprobs", 3, "-c", 256], env={"WEFT_CACHE": cache, **env})
+    assert done.returncode == 0, done.err
+    return done.out, done.err
+
+
+def list_cache(run_weft, cache, *args):
+    done = run_weft(["cache", "list", "--json", *args], env={"WEFT_CACHE": cache})
+    assert done.returncode == 0, done.err
+    return json.loads(done.out)
+
+
+def test_finds_and_keeps(tuned, run_weft, tinypy):
+    folder, first = tuned
+    plans = {k["plan"] for k in first["kernels"]}
+    assert plans == {"token", "prompt"}
+    searched = [k for k in first["kernels"] if k["state"] in ("no_gain", "dropped", "better")]
+    assert len(searched) >= 2 and all(k["compiled"] > 0 for k in searched)
+    for k in first["kernels"]:
+        assert k["state"] != "better" or (k["opts"] and k["after_us"] < k["before_us"])
+        assert k["state"] != "not_run" or k["why"]
+    for us in (first["token_us"], first["chunk_us"]):
+        assert us[1] <= us[0] * 1.001
+    assert sum(k["share"] for k in first["kernels"]) == pytest.approx(2, rel=1e-3)
+    tunings = [e for e in list_cache(run_weft, folder) if e["kind"] == "tuning"]
+    assert len(tunings) == len(searched) and all(e["sound"] and e["current"] for e in tunings)
+
+
+def test_second_run_reuses(tuned, run_weft, tinypy):
+    folder, first = tuned
+    known = {(k["plan"], k["role"]) for k in first["kernels"] if k["state"] in ("no_gain", "dropped", "better")}
+    began = time.time()
+    second = tune(run_weft, tinypy, folder, budget=.1)
+    assert known <= {(k["plan"], k["role"]) for k in second["kernels"] if k["state"] == "known"}
+    assert time.time() - began < 20
+
+
+def test_same_bits(tuned, run_weft, tinypy):
+    """With tunings or without: the same text, and the same log-probabilities to the last digit."""
+    assert logprobs(run_weft, tinypy, tuned[0])[0] == logprobs(run_weft, tinypy, "off")[0]
+
+
+def test_beam_variable(run_weft, tinypy, cache_dir):
+    """BEAM=N searches when a model is loaded; the next run finds the results, and compiles nothing."""
+    plain = logprobs(run_weft, tinypy, "off")[0]
+    assert logprobs(run_weft, tinypy, cache_dir, BEAM=1, BEAM_SKIP_MS=1)[0] == plain
+    assert any(e["kind"] == "tuning" for e in list_cache(run_weft, cache_dir))
+    text, err = logprobs(run_weft, tinypy, cache_dir)
+    assert text == plain and " 0 kernels" in err
+
+
+@pytest.mark.parametrize("env, words", [({"NOOPT": "1"}, "NOOPT"), ({"DEV": "REF"}, "no kernels to tune"), ({"WEFT_CACHE": "off"}, "cache is off")])
+def test_nothing_to_tune(run_weft, tinypy, cache_dir, env, words):
+    done = run_weft(["tune", "-m", tinypy, "-c", "256"], env={"WEFT_CACHE": cache_dir, **env})
+    assert done.returncode == 1 and words in done.err
+
+
+@pytest.mark.parametrize("args", [[], ["-m", "x", "--beam", "0"], ["-m", "x", "--beam", "65"], ["-m", "x", "--budget", "0"], ["-m", "x", "--budget", "nan"], ["-m", "x", "extra"]])
+def test_bad_tune(run_weft, args):
+    assert run_weft(["tune", *args]).returncode == 2
+
+
+# ---- the cache command ---------------------------------------------------------------------------------------------------
+
+
+def test_export_import(tuned, run_weft, tinypy, cache_dir, tmp_path):
+    folder, first = tuned
+    path = tmp_path / "tunings.json"
+    assert run_weft(["cache", "export", path], env={"WEFT_CACHE": folder}).returncode == 0
+    data = json.loads(path.read_text())
+    assert data["weft_tunings"] == 1 and data["tunings"]
+    assert all(set(t) == {"name", "role", "opts", "before_us", "after_us", "machine", "ir"} for t in data["tunings"])
+    done = run_weft(["cache", "import", path], env={"WEFT_CACHE": cache_dir})
+    assert done.returncode == 0 and f"{len(data['tunings'])} tuning" in done.err
+    again = run_weft(["cache", "export", "-"], env={"WEFT_CACHE": cache_dir})
+    key = lambda t: (t["name"], t["ir"])
+    assert sorted(json.loads(again.out)["tunings"], key=key) == sorted(data["tunings"], key=key)
+    known = [k for k in tune(run_weft, tinypy, cache_dir, budget=.1)["kernels"] if k["state"] == "known"]
+    assert known
+    assert logprobs(run_weft, tinypy, cache_dir)[0] == logprobs(run_weft, tinypy, "off")[0]
+
+
+def change(data, key, value):
+    data["tunings"][0][key] = value
+    return json.dumps(data)
+
+
+BAD = {
+    "no JSON": (lambda d: "{", "line 1"),
+    "an array": (lambda d: "[]", "not a file of tunings"),
+    "another form": (lambda d: json.dumps({**d, "weft_tunings": 2}), "form 2"),
+    "no name": (lambda d: json.dumps({**d, "tunings": [{k: v for k, v in d["tunings"][0].items() if k != "name"}]}), "tunings[0]: 'name'"),
+    "an unknown op": (lambda d: change(d, "opts", "FASTER(1, 2)"), "opts"),
+    "two lines": (lambda d: change(d, "opts", "heuristic\nus 1 1"), "opts"),
+    "another machine": (lambda d: change(d, "machine", "llvm z80 tune= bits=8"), "made for"),
+    "no IR": (lambda d: change(d, "ir", ["nonsense"]), "ir"),
+    "no kernel": (lambda d: change(d, "ir", ["%0 = CONST.idx 4"]), "not a kernel"),
+    "IR as numbers": (lambda d: change(d, "ir", [1, 2]), "no text"),
+    "a negative time": (lambda d: change(d, "before_us", -1), "time"),
+    "a time that is none": (lambda d: change(d, "after_us", "fast"), "no number"),
+    "a NUL": (lambda d: change(d, "role", "a\0b"), "line 1"),
+    "bad after good": (lambda d: json.dumps({**d, "tunings": d["tunings"] + [1]}), "'name'"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_import(tuned, run_weft, cache_dir, tmp_path, what):
+    """Refused with a sentence, and nothing of the file is added."""
+    spoil, words = BAD[what]
+    data = json.loads(run_weft(["cache", "export", "-"], env={"WEFT_CACHE": tuned[0]}).out)
+    path = tmp_path / "bad.json"
+    path.write_text(spoil(data))
+    done = run_weft(["cache", "import", path], env={"WEFT_CACHE": cache_dir})
+    assert done.returncode == 1 and words in done.err, done.err
+    assert list_cache(run_weft, cache_dir) == []
+
+
+def test_hostile_lists(tuned, run_weft, tinypy, cache_dir, tmp_path):
+    """Lists that do not suit their kernel are not used: the same bits, no crash."""
+    data = json.loads(run_weft(["cache", "export", "-"], env={"WEFT_CACHE": tuned[0]}).out)
+    seed = random.Random(1)
+    kinds = ["UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD"]
+    for t in data["tunings"]:
+        own = t["opts"] if t["opts"] != "heuristic" else ""
+        t["opts"] = " ".join([own] + [f"{seed.choice(kinds)}({seed.randrange(6)}, {seed.choice([0, 2, 3, 8, 64, 1024])})" for _ in range(seed.randrange(1, 5))]).strip()
+    path = tmp_path / "hostile.json"
+    path.write_text(json.dumps(data))
+    assert run_weft(["cache", "import", path], env={"WEFT_CACHE": cache_dir}).returncode == 0
+    assert logprobs(run_weft, tinypy, cache_dir)[0] == logprobs(run_weft, tinypy, "off")[0]
+
+
+def test_clear(tuned, run_weft, cache_dir):
+    path = cache_dir / "kernels-1.db"
+    path.write_bytes((tuned[0] / "kernels-1.db").read_bytes())
+    path.chmod(0o600)
+    kinds = lambda: {e["kind"] for e in list_cache(run_weft, cache_dir)}
+    assert {"kernel", "tuning"} <= kinds()
+    assert run_weft(["cache", "clear", "--tunings"], env={"WEFT_CACHE": cache_dir}).returncode == 0
+    assert "kernel" in kinds() and "tuning" not in kinds()
+    assert run_weft(["cache", "clear"], env={"WEFT_CACHE": cache_dir}).returncode == 0
+    assert list_cache(run_weft, cache_dir) == []
+
+
+@pytest.mark.parametrize("args", [["nothing"], ["export"], ["import"], ["list", "file"], ["clear", "file"]])
+def test_bad_cache(run_weft, args):
+    assert run_weft(["cache", *args]).returncode == 2
+
+
+def test_cache_off(run_weft):
+    done = run_weft(["cache"], env={"WEFT_CACHE": "off"})
+    assert done.returncode == 1 and "off" in done.err
+
+
+# ---- what may happen to it ------------------------------------------------------------------------------------------------
+
+
+def copy_of(tuned, cache_dir):
+    path = cache_dir / "kernels-1.db"
+    path.write_bytes((tuned[0] / "kernels-1.db").read_bytes())
+    path.chmod(0o600)
+    return path
+
+
+def test_damaged_entries(tuned, run_weft, tinypy, cache_dir):
+    """A tuning with a bit turned is found by verify, and not used."""
+    path = copy_of(tuned, cache_dir)
+    db = sqlite3.connect(path)
+    rows = db.execute("SELECT hash, value FROM kernel WHERE substr(key, 1, 7) = CAST('tuning ' AS BLOB)").fetchall()
+    assert rows
+    for h, value in rows:
+        db.execute("UPDATE kernel SET value = ? WHERE hash = ?", (bytes([value[0] ^ 1]) + value[1:], h))
+    db.commit()
+    db.close()
+    done = run_weft(["cache", "verify"], env={"WEFT_CACHE": cache_dir})
+    assert done.returncode == 1 and f"{len(rows)} damaged" in done.out
+    assert logprobs(run_weft, tinypy, cache_dir)[0] == logprobs(run_weft, tinypy, "off")[0]
+
+
+def test_damaged_file(tuned, run_weft, tinypy, cache_dir):
+    path = copy_of(tuned, cache_dir)
+    data = bytearray(path.read_bytes())
+    for at in range(100, len(data), 509):
+        data[at] ^= 0x55
+    path.write_bytes(data)
+    assert run_weft(["cache", "list"], env={"WEFT_CACHE": cache_dir}).returncode in (0, 1)
+    assert tune(run_weft, tinypy, cache_dir, budget=.3)["kernels"]
+
+
+def test_read_only(tuned, run_weft, tinypy, cache_dir):
+    """Tunings that somebody else keeps are used; new ones are lost with a warning."""
+    path = copy_of(tuned, cache_dir)
+    path.chmod(0o400)
+    cache_dir.chmod(0o500)
+    try:
+        assert [k for k in tune(run_weft, tinypy, cache_dir, budget=.2)["kernels"] if k["state"] == "known"]
+    finally:
+        cache_dir.chmod(0o700)
+
+
+def test_killed(run_weft, weft, weft_env, tinypy, cache_dir):
+    """kill -9 in the middle of a search: the next run works, and the cache is sound."""
+    for ms in (300, 900, 1700):
+        p = subprocess.Popen([weft, "tune", "-m", tinypy, "--budget", "3", "-c", "256"], env={**weft_env, "WEFT_CACHE": str(cache_dir)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(ms / 1e3)
+        p.send_signal(signal.SIGKILL)
+        p.wait()
+    assert run_weft(["cache", "verify"], env={"WEFT_CACHE": cache_dir}).returncode == 0
+    assert logprobs(run_weft, tinypy, cache_dir)[0] == logprobs(run_weft, tinypy, "off")[0]
+
+
+def test_two_at_once(run_weft, weft, weft_env, tinypy, cache_dir):
+    env = {**weft_env, "WEFT_CACHE": str(cache_dir)}
+    both = [subprocess.Popen([weft, "tune", "-m", tinypy, "--beam", "1", "--budget", "1", "-c", "256"], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(2)]
+    for p in both:
+        err = p.communicate(timeout=300)[1]
+        assert p.returncode == 0, err
+    assert run_weft(["cache", "verify"], env={"WEFT_CACHE": cache_dir}).returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a file system of its own needs root")
+@pytest.mark.parametrize("size", ["64k", "400k"])
+def test_full_disk(run_weft, tinypy, cache_dir, size):
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "none", cache_dir], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        done = run_weft(["tune", "-m", tinypy, "--beam", 1, "--budget", .5, "-c", 256, "--json"], env={"WEFT_CACHE": cache_dir})
+        assert done.returncode in (0, 1) and (size != "64k" or "full" in done.err)             # 1: not even the kernels fit
+        assert run_weft(["run", "-m", tinypy, "-p", PROMPT, "-n", 4], env={"WEFT_CACHE": cache_dir}).returncode == 0
+    finally:
+        subprocess.run(["umount", cache_dir], check=True)
