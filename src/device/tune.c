@@ -18,12 +18,13 @@
 #include "device/plan_impl.h"
 #include "device/team.h"
 
+enum { SMALL, TIMED };
 enum { FLUSH = 96 << 20, MANY_LAUNCHES = 64, MAX_PARAMS = 64, MAX_OUTPUT = 16 << 20, WARM_UPS = 1, LOOKS = 3, NODES_MORE = 4, FEW_NODES = 3000 };
-static const double LEAST_SHARE = 0.004, LEAST_S = 0.3, ENOUGH_US = 300, TOO_MUCH_US = 30000, PLAIN_FLOPS = 3e9;
+static const double LEAST_SHARE = 0.004, LEAST_S = 0.3, ENOUGH_US = 300, TOO_MUCH_US = 30000, PLAIN_FLOPS = 1.2e9;
 
 typedef struct made { device_kernel k; code_image *image; bytes packed; } made;      // candidate.code
 
-typedef struct param { int number; enum dtype dt; uint64_t bytes; bool weight, written; unsigned char *scratch, *saved, *mask; } param;
+typedef struct param { int number; enum dtype dt; uint64_t bytes; bool weight, written; unsigned char *scratch, *saved, *mask[2]; } param;      // mask: which bytes count at small values, and at those that are timed
 
 typedef struct rig {
   plan *p;
@@ -188,29 +189,29 @@ static void save(const rig *g) {
   for (int i = 0; i < g->n_params; i++) if (g->params[i].written) memcpy(g->params[i].saved, g->params[i].scratch, g->params[i].bytes);
 }
 
-static bool same_bits(const rig *g, bool masked) {
+static bool same_bits(const rig *g, int mask) {
   for (int i = 0; i < g->n_params; i++) {
     const param *w = &g->params[i];
     if (!w->written) continue;
-    if (!masked && memcmp(w->saved, w->scratch, w->bytes)) return false;
-    for (uint64_t b = 0; masked && b < w->bytes; b++) if (w->mask[b] && w->saved[b] != w->scratch[b]) return false;
+    if (!memcmp(w->saved, w->scratch, w->bytes)) continue;
+    for (uint64_t b = 0; b < w->bytes; b++) if (w->mask[mask][b] && w->saved[b] != w->scratch[b]) return false;
   }
   return true;
 }
 
-static bool right_at(rig *g, const candidate *c, const plan_var *vars, bool masked) {
+static bool right_at(rig *g, const candidate *c, const plan_var *vars, int mask) {
   const made *base = g->base->code, *m = c->code;
   background(g, 0x5a);
   run_first(g, &base->k, vars, 1);
   save(g);
   background(g, 0x5a);
   run_first(g, &m->k, vars, 1);
-  return same_bits(g, masked);
+  return same_bits(g, mask);
 }
 
 static bool right(void *ctx, candidate *c) {
   rig *g = ctx;
-  bool ok = right_at(g, c, g->timed, false) && right_at(g, c, g->small, true);
+  bool ok = right_at(g, c, g->timed, TIMED) && right_at(g, c, g->small, SMALL);
   if (!ok && debug_level() >= 1) {
     str s = {0};
     opts_print(&s, c->opts, c->n);
@@ -237,14 +238,14 @@ static double number(enum dtype dt, const unsigned char *at) {
 }
 
 // Is what the heuristic's kernel gave (in scratch) what the plain one gave (saved), within rounding? Codes that were rounded from sums of floats may be one apart.
-static bool close_to(const rig *g) {
+static bool close_to(const rig *g, int mask) {
   for (int i = 0; i < g->n_params; i++) {
     const param *w = &g->params[i];
     if (!w->written) continue;
     double error2 = 0, sum2 = 0, n = 0;
     int size = dtype_size(w->dt);
     for (uint64_t b = 0; b < w->bytes; b += (uint64_t)size) {
-      if (!w->mask[b]) continue;
+      if (!w->mask[mask][b]) continue;
       double x = number(w->dt, w->saved + b), y = number(w->dt, w->scratch + b);
       if (!isfinite(x) || !isfinite(y)) { if (memcmp(w->saved + b, w->scratch + b, (size_t)size) && !(isnan(x) && isnan(y))) return false; continue; }
       error2 += (x - y) * (x - y);
@@ -257,37 +258,46 @@ static bool close_to(const rig *g) {
   return true;
 }
 
-// Compares the heuristic's kernel with the plain one and finds out which elements count. 0, or -1 and why there will be no search.
+static bool plain_fits(const rig *g, const program *p, const plan_var *vars) {
+  int64_t values[MAX_VARS];
+  plan_vars(p, vars, g->n_vars, values);
+  return (double)program_eval(p, p->flops, values) <= PLAIN_FLOPS;
+}
+
+// Compares the heuristic's kernel with the plain one at these values, and finds out which elements count there.
+static bool compare_plain(rig *g, const device_kernel *plain, const plan_var *vars, int mask) {
+  step *first = &g->steps[0];
+  unsigned char **bufs = first->bufs;
+  first->bufs = first->raw;
+  background(g, 0);
+  run_first(g, plain, vars, 1);
+  save(g);
+  background(g, 0xff);
+  run_first(g, plain, vars, 1);
+  first->bufs = bufs;
+  for (int i = 0; i < g->n_params; i++) {
+    param *w = &g->params[i];
+    int size = dtype_size(w->dt);
+    for (uint64_t b = 0; w->written && b < w->bytes; b += (uint64_t)size) memset(w->mask[mask] + b, !memcmp(w->saved + b, w->scratch + b, (size_t)size), (size_t)size);
+  }
+  const made *base = g->base->code;
+  background(g, 0);
+  run_first(g, &base->k, vars, 1);
+  return close_to(g, mask);
+}
+
+// 0, or -1 and why there will be no search.
 static int reference(rig *g) {
   device *d = g->p->d;
   target t = d->target;
   t.has_streams = false;
   made m = {.k.p = codegen(g->p->g, g->ast, &t, &(codegen_options){.noopt = true})};
-  int64_t values[MAX_VARS];
-  plan_vars(m.k.p, g->small, g->n_vars, values);
-  int r = 0;
-  if ((double)program_eval(m.k.p, m.k.p->flops, values) > PLAIN_FLOPS) r = error_set(&g->err, "its plain form would run for too long to compare with");
+  int r = plain_fits(g, m.k.p, g->small) ? 0 : error_set(&g->err, "its plain form would run for too long to compare with");
   if (!r && (d->compile(d, &m.k, &g->err) || plan_map_code(&m.k, 1, &m.image, &g->err))) r = -1;
-  if (!r) {
-    step *first = &g->steps[0];
-    unsigned char **bufs = first->bufs;
-    first->bufs = first->raw;
-    background(g, 0);
-    run_first(g, &m.k, g->small, 1);
-    save(g);
-    background(g, 0xff);
-    run_first(g, &m.k, g->small, 1);
-    first->bufs = bufs;
-    for (int i = 0; i < g->n_params; i++) {
-      param *w = &g->params[i];
-      int size = dtype_size(w->dt);
-      for (uint64_t b = 0; w->written && b < w->bytes; b += (uint64_t)size) memset(w->mask + b, !memcmp(w->saved + b, w->scratch + b, (size_t)size), (size_t)size);
-    }
-    const made *base = g->base->code;
-    background(g, 0);
-    run_first(g, &base->k, g->small, 1);
-    if (!close_to(g)) r = error_set(&g->err, "the heuristic's kernel and the plain one disagree");
-  }
+  if (!r && !compare_plain(g, &m.k, g->small, SMALL)) r = error_set(&g->err, "the heuristic's kernel and the plain one disagree");
+  bool both = !r && plain_fits(g, m.k.p, g->timed);
+  if (both && !compare_plain(g, &m.k, g->timed, TIMED)) r = error_set(&g->err, "the heuristic's kernel and the plain one disagree");
+  for (int i = 0; !r && !both && i < g->n_params; i++) if (g->params[i].written) memset(g->params[i].mask[TIMED], 1, g->params[i].bytes);
   code_unmap(m.image);
   plan_free_kernels(&m.k, 1);
   return r;
@@ -332,13 +342,13 @@ static int find_params(rig *g) {
 
 static int find_memory(rig *g) {
   uint64_t need = FLUSH, have;
-  for (int i = 0; i < g->n_params; i++) if (!g->params[i].weight) need += g->params[i].bytes * (g->params[i].written ? 3 : 1);
+  for (int i = 0; i < g->n_params; i++) if (!g->params[i].weight) need += g->params[i].bytes * (g->params[i].written ? 4 : 1);
   if (!memory_available(&have, NULL) && need > have / 2) return error_set(&g->err, "memory is short: %.0f MiB are needed and %.0f free", (double)need / 0x1p20, (double)have / 0x1p20);
   for (int i = 0; i < g->n_params; i++) {
     param *w = &g->params[i];
     if (w->weight) continue;
     if (!(w->scratch = memory_reserve(w->bytes, &g->err))) return -1;
-    if (w->written && (!(w->saved = memory_reserve(w->bytes, &g->err)) || !(w->mask = memory_reserve(w->bytes, &g->err)))) return -1;
+    for (int k = 0; w->written && k < 3; k++) if (!(*(k == 2 ? &w->saved : &w->mask[k]) = memory_reserve(w->bytes, &g->err))) return -1;
     if (!w->written) fill(w->scratch, w->bytes, w->dt, (uint64_t)i + 1);
   }
   return 0;
@@ -381,7 +391,11 @@ static int find_launches(rig *g) {
 }
 
 static void close_rig(rig *g) {
-  for (int i = 0; i < g->n_params; i++) { memory_release(g->params[i].scratch, g->params[i].bytes); memory_release(g->params[i].saved, g->params[i].bytes); memory_release(g->params[i].mask, g->params[i].bytes); }
+  for (int i = 0; i < g->n_params; i++) {
+    const param *w = &g->params[i];
+    void *const at[] = {w->scratch, w->saved, w->mask[SMALL], w->mask[TIMED]};
+    for (size_t k = 0; k < COUNT(at); k++) memory_release(at[k], w->bytes);
+  }
   int distinct = 0;
   while (g->steps && distinct < MANY_LAUNCHES && (!distinct || g->steps[distinct].bufs != g->steps[0].bufs)) { free(g->steps[distinct].bufs); free(g->steps[distinct].raw); distinct++; }
   memory_release(g->flush, FLUSH);
