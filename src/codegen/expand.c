@@ -272,3 +272,64 @@ static uop *to_lanes(graph *g, uop *u, uop **s, void *ctx) {
 }
 
 uop *expand_lanes(graph *g, uop *ast) { return rebuild(g, ast, to_lanes, NULL); }
+
+// --- terms ----------------------------------------------------------------------------------------------------------
+
+static bool shares_load(uop *u, map *loads, map *seen) {
+  if (map_has(seen, u)) return false;
+  map_put(seen, u, (void *)1);
+  if (u->op == OP_LOAD) return map_has(loads, u);
+  for (size_t i = 0; i < u->nsrc; i++) if (shares_load(u->src[i], loads, seen)) return true;
+  return false;
+}
+
+static void wide_loads(uop *u, map *loads, map *seen) {
+  if (map_has(seen, u)) return;
+  map_put(seen, u, (void *)1);
+  if (u->op == OP_LOAD && u->lanes > 1) map_put(loads, u, (void *)1);
+  for (size_t i = 0; i < u->nsrc; i++) wide_loads(u->src[i], loads, seen);
+}
+
+int terms_with_first(const uop *u, int from) {
+  map loads = {0}, seen = {0};
+  wide_loads(u->src[from], &loads, &seen);
+  int n = 1;
+  bool more = loads.n > 0;
+  while (more && from + n < uop_first_range(u)) {
+    map_free(&seen);
+    if ((more = shares_load(u->src[from + n], &loads, &seen))) n++;
+  }
+  map_free(&loads); map_free(&seen);
+  return n;
+}
+
+// The terms of an integer sum, in any order the same: those that use the same vectors of a weight (the halves of its bytes, say) come together,
+// so that these are loaded once and need not be kept. What is done here decides the order of streams.
+static uop *gather_terms(graph *g, uop *u, uop **s, void *ctx) {
+  (void)ctx;
+  size_t n = u->op == OP_REDUCE ? (size_t)uop_first_range(u) : 0, at = 0;
+  uop *v = uop_with_src(g, u, s);
+  if (n < 3 || u->a != OP_ADD || !dtype_is_int((enum dtype)u->dt) || u->dt == DT_IDX) return v;
+  uop **out = xmalloc(u->nsrc * sizeof *out);
+  bool *taken = xcalloc(n, sizeof *taken);
+  for (size_t i = 0; i < n; i++) {
+    if (taken[i]) continue;
+    map loads = {0}, seen = {0};
+    wide_loads(s[i], &loads, &seen);
+    map_free(&seen);
+    out[at++] = s[i];
+    for (size_t j = i + 1; j < n; j++) {
+      if (taken[j] || !loads.n || !shares_load(s[j], &loads, &seen)) { map_free(&seen); continue; }
+      map_free(&seen);
+      out[at++] = s[j];
+      taken[j] = true;
+    }
+    map_free(&loads);
+  }
+  for (size_t i = n; i < u->nsrc; i++) out[i] = s[i];
+  v = uop_with_src(g, u, out);
+  free(out); free(taken);
+  return v;
+}
+
+uop *expand_terms(graph *g, uop *ast) { return rebuild(g, ast, gather_terms, NULL); }

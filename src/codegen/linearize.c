@@ -5,9 +5,10 @@
 #include "codegen/linearize.h"
 #include <stdlib.h>
 #include <string.h>
+#include "codegen/expand.h"
 #include "codegen/opt.h"
 
-enum { MAX_DEPTH = 24 };
+enum { MAX_DEPTH = 24, ACCUMULATORS = 8 /* sums that advance together */ };
 
 typedef struct region { uop *range; uint64_t mask; VEC(uop *) code; map done; } region;
 
@@ -16,6 +17,7 @@ typedef struct linear {
   const target *t;
   map bits;                  // RANGE -> its bit
   map sets;                  // node -> set of ranges that it depends on
+  map kinds;                 // node -> what it computes, whatever the addresses
   map opened;                // ranges whose loop has been opened before: the next one gets a fresh number
   uop_list all;
   region stack[MAX_DEPTH];
@@ -50,6 +52,8 @@ static int target_region(const linear *l, uint64_t set) {
 static void append(region *r, uop *u) { vec_push(&r->code, u); }
 
 static uop *emit(linear *l, uop *u);
+static uint64_t kind_of(linear *l, const uop *u);
+static void emit_side_by_side(linear *l, uop *const *u, size_t n);
 
 static void open_loop(linear *l, uop *range) {
   if (l->depth == MAX_DEPTH) die("loops nested too deeply");
@@ -77,14 +81,19 @@ static bool same_ranges(const uop *x, const uop *y) {
   return nx == ny && !memcmp(x->src + uop_first_range(x), y->src + uop_first_range(y), nx * sizeof *x->src);
 }
 
+static bool is_dot(const uop *value) { return value->op == OP_DOT4 && uop_unsplat(value->src[0])->op == OP_CONST; }
+
+static bool is_multiply_add(const linear *l, const uop *reduce, const uop *value) {
+  return reduce->a == OP_ADD && value->op == OP_MUL && (value->dt == DT_F32 || value->dt == DT_F64) && l->t->has_fma;
+}
+
 // acc op value: a multiply-add where the machine has it
 static uop *combine(linear *l, region *r, const uop *reduce, uop *acc, uop *value) {
-  bool product = reduce->a == OP_ADD && value->op == OP_MUL && (value->dt == DT_F32 || value->dt == DT_F64) && l->t->has_fma;
   uop *u;
-  if (value->op == OP_DOT4 && uop_unsplat(value->src[0])->op == OP_CONST) {
+  if (is_dot(value)) {
     uop *a = emit(l, value->src[1]), *b = emit(l, value->src[2]);
     u = uop_new(l->g, OP_DOT4, (enum dtype)reduce->dt, reduce->lanes, (uop *[]){acc, a, b}, 3, (uarg){0});
-  } else if (product) {
+  } else if (is_multiply_add(l, reduce, value)) {
     uop *a = emit(l, value->src[0]), *b = emit(l, value->src[1]);
     u = uop_op3(l->g, OP_FMA, a, b, acc);
   } else {
@@ -95,12 +104,55 @@ static uop *combine(linear *l, region *r, const uop *reduce, uop *acc, uop *valu
   return u;
 }
 
-// A reduction whose ranges are all unrolled is a chain.
-static void emit_chain(linear *l, uop *u, int where) {
+// Several sums take their v-th values: what these need is computed side by side first, so that what they share (a weight that several tokens
+// multiply, an activation that several rows do) is used by all of them at once and need not be kept.
+static void combine_all(linear *l, region *r, uop *const *reduce, uop **acc, size_t n, int v) {
+  VEC(uop *) operands[2] = {0};
+  for (size_t i = 0; i < n; i++) {
+    if (v >= uop_first_range(reduce[i])) continue;
+    uop *value = reduce[i]->src[v];
+    if (is_dot(value)) { vec_push(&operands[0], value->src[1]); vec_push(&operands[1], value->src[2]); }
+    else if (is_multiply_add(l, reduce[i], value)) {
+      bool turned = operands[0].n && kind_of(l, value->src[0]) != kind_of(l, operands[0].at[0]);
+      vec_push(&operands[turned], value->src[0]); vec_push(&operands[!turned], value->src[1]);
+    }
+    else vec_push(&operands[0], value);
+  }
+  for (int k = 0; k < 2; k++) emit_side_by_side(l, operands[k].at, operands[k].n);
+  for (size_t i = 0; i < n; i++) if (v < uop_first_range(reduce[i])) acc[i] = combine(l, r, reduce[i], acc[i], reduce[i]->src[v]);
+  for (int k = 0; k < 2; k++) vec_free(&operands[k]);
+}
+
+// Terms from .. from + count - 1 of sums, computed side by side before they are added one after the other.
+static void emit_terms(linear *l, uop *const *u, size_t n, int from, int count) {
+  VEC(uop *) terms = {0};
+  for (int v = from; v < from + count; v++)
+    for (size_t i = 0; i < n; i++)
+      if (v < uop_first_range(u[i]) && !is_dot(u[i]->src[v]) && !is_multiply_add(l, u[i], u[i]->src[v])) vec_push(&terms, u[i]->src[v]);
+  emit_side_by_side(l, terms.at, terms.n);
+  vec_free(&terms);
+}
+
+// Reductions whose ranges are all unrolled are chains. These belong to one region. Terms that share loads (see expand_terms) are
+// computed together, as far as there are registers for as many sums.
+static void emit_chains(linear *l, uop *const *u, size_t n, int where) {
   region *r = &l->stack[where];
-  uop *cur = emit(l, u->src[0]);
-  for (int v = 1; v < uop_first_range(u); v++) cur = combine(l, r, u, cur, u->src[v]);
-  map_put(&r->done, u, cur);
+  uop **cur = xcalloc(n, sizeof *cur);
+  int longest = 0, few = (int)(ACCUMULATORS / n);
+  for (size_t i = 0; i < n; i++) longest = uop_first_range(u[i]) > longest ? uop_first_range(u[i]) : longest;
+  for (int v = 0, together = 0; v < longest; v++, together--) {
+    if (few > 1 && together <= 0 && v < uop_first_range(u[0])) {
+      together = terms_with_first(u[0], v);
+      if (together > few) together = few;
+      if (together > 1) emit_terms(l, u, n, v, together);
+    }
+    if (v) { combine_all(l, r, u, cur, n, v); continue; }
+    for (size_t i = 0; i < n; i++) cur[i] = u[i]->src[0];
+    emit_side_by_side(l, cur, n);
+    for (size_t i = 0; i < n; i++) cur[i] = emit(l, cur[i]);
+  }
+  for (size_t i = 0; i < n; i++) map_put(&r->done, u[i], cur[i]);
+  free(cur);
 }
 
 // All reductions that share ranges and region with `first` run in one loop.
@@ -123,11 +175,8 @@ static void emit_reduces(linear *l, uop *first, int where) {
   region *body = &l->stack[l->depth - 1];
   for (int v = 0, more = 1; more; v++) {
     more = 0;
-    for (size_t i = 0; i < group.n; i++) {
-      if (v >= uop_first_range(group.at[i])) continue;
-      more = 1;
-      cur[i] = combine(l, body, group.at[i], cur[i], group.at[i]->src[v]);
-    }
+    for (size_t i = 0; i < group.n; i++) more |= v + 1 < uop_first_range(group.at[i]);
+    combine_all(l, body, group.at, cur, group.n, v);
   }
   for (size_t i = 0; i < group.n; i++) append(body, uop_new(l->g, OP_SET, DT_VOID, 1, (uop *[]){acc[i], cur[i]}, 2, (uarg){0}));
   while (opened--) close_loop(l);
@@ -136,14 +185,16 @@ static void emit_reduces(linear *l, uop *first, int where) {
   vec_free(&group);
 }
 
-// A reduction goes to region `where`; the regions inside wait meanwhile.
-static void emit_reduction(linear *l, uop *u, int where) {
+static bool is_chain(const uop *u) { return u->op == OP_REDUCE && (size_t)uop_first_range(u) == u->nsrc; }
+
+// Reductions go to region `where`; the regions inside wait meanwhile. Several only if they are chains.
+static void emit_reductions(linear *l, uop *const *u, size_t n, int where) {
   region saved[MAX_DEPTH];
   int depth = l->depth, inner = depth - where - 1;
   memcpy(saved, l->stack + where + 1, (size_t)inner * sizeof *saved);
   l->depth = where + 1;
-  if ((size_t)uop_first_range(u) == u->nsrc) emit_chain(l, u, where);
-  else emit_reduces(l, u, where);
+  if (is_chain(u[0])) emit_chains(l, u, n, where);
+  else emit_reduces(l, u[0], where);
   memcpy(l->stack + where + 1, saved, (size_t)inner * sizeof *saved);
   l->depth = depth;
 }
@@ -168,7 +219,7 @@ static uop *emit(linear *l, uop *u) {
   if (hit) return hit;
   find_set(l, u);
   int where = target_region(l, set_of(l, u));
-  if (u->op == OP_REDUCE) { emit_reduction(l, u, where); return known(l, u); }
+  if (u->op == OP_REDUCE) { emit_reductions(l, &u, 1, where); return known(l, u); }
   uop *few[8], **s = u->nsrc <= 8 ? few : xmalloc(u->nsrc * sizeof *s);
   for (size_t i = 0; i < u->nsrc; i++) s[i] = emit(l, u->src[i]);
   uop *to = u->nsrc ? uop_new(l->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, s, u->nsrc, (uarg){u->a, u->b, u->s, u->s_len}) : u;
@@ -176,6 +227,52 @@ static uop *emit(linear *l, uop *u) {
   append(&l->stack[where], to);
   map_put(&l->stack[where].done, u, to);
   return to;
+}
+
+// What a node computes, as a hash: operations, not what they read, not the order of operands that may change places.
+static uint64_t kind_of(linear *l, const uop *u) {
+  void *hit = map_ptr(&l->kinds, u);
+  if (hit) return (uint64_t)(uintptr_t)hit;
+  uint64_t h = hash_u64(u->op, (uint64_t)u->dt << 16 | (uint64_t)u->lanes), all = 0;
+  bool commutes = op_flags((enum op)u->op) & OPF_COMMUTATIVE;
+  size_t n = u->op == OP_INDEX ? 1 : u->op == OP_RANGE || u->op == OP_CONST || u->op == OP_REDUCE || u->op == OP_DOT4 ? 0 : u->nsrc;
+  for (size_t i = 0; i < n; i++) {
+    uint64_t k = kind_of(l, u->src[i]);
+    if (commutes) all += k; else h = hash_u64(h, k);
+  }
+  h = hash_u64(h, all + (u->op == OP_REDUCE ? hash_u64((uint64_t)u->a, u->nsrc) : u->op == OP_EXTRACT ? (uint64_t)u->a : 0)) | 1;
+  map_put(&l->kinds, u, (void *)(uintptr_t)h);
+  return h;
+}
+
+// Emits nodes; those that compute the same kind of thing advance together, operand by operand.
+static void emit_side_by_side(linear *l, uop *const *u, size_t n) {
+  VEC(uop *) rest = {0}, operand = {0};
+  bool alike = true;
+  for (size_t i = 0; i < n; i++) {
+    if (known(l, u[i])) continue;
+    size_t j = 0;
+    while (j < rest.n && rest.at[j] != u[i]) j++;
+    if (j < rest.n) continue;
+    vec_push(&rest, u[i]);
+    find_set(l, u[i]);
+    alike &= kind_of(l, u[i]) == kind_of(l, rest.at[0]) && target_region(l, set_of(l, u[i])) == target_region(l, set_of(l, rest.at[0]));
+  }
+  if (getenv("DBGK")&&rest.n>1&&!alike){ fprintf(stderr,"NOTALIKE n=%zu",rest.n); for(size_t i=0;i<rest.n;i++) fprintf(stderr," %s/%zu/%d:%lx:r%d",op_name((enum op)rest.at[i]->op),(size_t)rest.at[i]->nsrc,rest.at[i]->lanes,(long)kind_of(l,rest.at[i])&0xffff,target_region(l, set_of(l, rest.at[i]))); fprintf(stderr,"\n");}
+  uop *first = rest.n > 1 && alike ? rest.at[0] : NULL;
+  if (first && is_chain(first)) emit_reductions(l, rest.at, rest.n, target_region(l, set_of(l, first)));
+  else if (first && first->op != OP_REDUCE)
+    for (size_t j = 0; j < first->nsrc; j++) {
+      operand.n = 0;
+      for (size_t i = 0; i < rest.n; i++) {
+        const uop *v = rest.at[i];
+        bool turned = (op_flags((enum op)v->op) & OPF_COMMUTATIVE) && kind_of(l, v->src[0]) != kind_of(l, first->src[0]);
+        vec_push(&operand, v->src[turned ? 1 - j : j]);
+      }
+      emit_side_by_side(l, operand.at, operand.n);
+    }
+  for (size_t i = 0; i < rest.n; i++) emit(l, rest.at[i]);
+  vec_free(&rest); vec_free(&operand);
 }
 
 static void guarded(linear *l, uop *cond, uop *index, uop *value) {
@@ -228,6 +325,6 @@ void linearize(graph *g, uop *ast, const target *t, program *p) {
   memcpy(p->at, l.stack[0].code.at, p->n * sizeof *p->at);
   vec_free(&l.stack[0].code);
   map_free(&l.stack[0].done);
-  map_free(&l.bits); map_free(&l.sets); map_free(&l.opened);
+  map_free(&l.bits); map_free(&l.sets); map_free(&l.kinds); map_free(&l.opened);
   arena_free(a);
 }
