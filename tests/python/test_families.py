@@ -6,6 +6,8 @@ tighter than those for records of quantised files.  The prompt goes through at o
 import importlib.util
 import json
 import math
+import random
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,28 @@ def test_family(run_weft, make_model, tmp_path, name):
     chunks = forced(run_weft, path, record, prompt, tokens[:1], "-ub", 7)[0]
     for other in (chunks, one_by_one[len(prompt) - 1]):
         assert max(abs(other[t] - at_once[0][t]) for t in other) <= SAME
+
+
+# Going back to an earlier position, and cutting a sequence anywhere, change nothing: states of fixed size have to be made again, windows and
+# caches to be read again.
+
+@pytest.mark.parametrize("name", ["lfm2", "qwen35", "granitehybrid", "nemotron_h", "gemma3"])
+def test_any_cut_and_back_again(run_weft, built_tool, weft_env, make_model, tmp_path, name):
+    path, rng = tmp_path / f"{name}.gguf", random.Random(name)
+    make_model.write(name, path)
+    ids = [rng.randrange(make_model.FAMILIES[name]["n_vocab"] - 2) for _ in range(48)]
+    other = [rng.randrange(make_model.FAMILIES[name]["n_vocab"] - 2) for _ in range(20)]
+
+    def decode(steps, chunk=0):
+        text = "".join(f"{pos} {' '.join(map(str, part))}\n" for pos, part in steps)
+        done = subprocess.run([built_tool("decode_tool", "WEFT_DECODE_TOOL"), path, "64", str(chunk)], input=text.encode(), env=weft_env, timeout=300,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert done.returncode == 0, done.stderr.decode()
+        return [[float(x) for x in line.split()] for line in done.stdout.splitlines()]
+
+    whole = decode([(0, ids)])[0]
+    cuts = [0, 1, 6, 20, 23, 24, 40, 48]
+    in_parts = decode([(a, ids[a:b]) for a, b in zip(cuts, cuts[1:])])[-1]
+    there_and_back = decode([(0, ids[:30]), (30, other), (13, other), (13, ids[13:20]), (5, other[:2]), (5, ids[5:])], chunk=5)[-1]
+    for logits in (in_parts, there_and_back):
+        assert max(abs(a - b) for a, b in zip(logits, whole, strict=True)) <= SAME
