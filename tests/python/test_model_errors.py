@@ -2,6 +2,7 @@
 import importlib.util
 import json
 import random
+import re
 
 import pytest
 
@@ -36,6 +37,14 @@ def test_an_architecture_that_is_not_known(run_weft, make_model, tmp_path):
     done = run_weft(["run", "-m", path, "--ids", "1", "-n", "1"])
     assert done.returncode == 1 and "'marble' is not known" in done.err
     assert "cannot run: " in run_weft(["inspect", "-m", path]).out
+
+
+def test_readme_names_what_runs(run_weft, make_model, repo, tmp_path):
+    path = tmp_path / "m.gguf"
+    make_model.write("granite", path, arch="marble")
+    known = inspect(run_weft, path).split("(known: ")[1].rstrip(")").split(", ")
+    text = (repo / "README.md").read_text().split("Architectures, by the names that files give them: ")[1].split(". ")[0]
+    assert sorted(re.sub(r"\([^)]*\)", "", text).replace(",", " ").split()) == sorted(known)
 
 
 # family, what is changed, what the error says
