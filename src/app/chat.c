@@ -604,6 +604,7 @@ int chat_command(int argc, char **argv) {
   weft_stop_free(c.stop);
   weft_sampler_free(c.sampler);
   weft_template_close(c.tmpl);
+  viz_if_asked(c.model);
   weft_model_close(c.model);
   weft_free(c.bos);
   weft_free(c.eos);

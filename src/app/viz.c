@@ -17,8 +17,8 @@ static const struct command command = {
   "The page shows each kernel with its source, its assembly and the loop that counts, every rewrite with the\n"
   "rule that fired and what it changed, the graph of kernels and the graph of tensors behind each, the time\n"
   "line of a token with a lane for each thread, and where memory is. It is one file, works without a network,\n"
-  "and says which keys it knows when ? is pressed. VIZ=1 (or VIZ=page.html) makes run and bench write one\n"
-  "when they end.\n"};
+  "and says which keys it knows when ? is pressed. VIZ=1 (or VIZ=page.html) makes run, chat and bench write\n"
+  "one when they end.\n"};
 
 // ---- what the page is made of: files of src/app/viz/, and dagre, which lays graphs out --------------------------------------------
 
