@@ -189,6 +189,8 @@ int weft_answer_new(const weft_template *t, const char *prompt, size_t n_prompt,
 /* More text, from a stream that shows control tokens.  The parts that it completes are borrowed until the next call; returns their number. */
 size_t weft_answer_add(weft_answer *a, const char *text, size_t n, const weft_part **parts);
 size_t weft_answer_end(weft_answer *a, const weft_part **parts);      /* no more text comes */
+/* What comes next is content as far as anyone can tell: neither reasoning nor a call.  A grammar for the content alone asks that. */
+bool weft_answer_in_content(const weft_answer *a);
 void weft_answer_free(weft_answer *a);        /* NULL is fine */
 
 /* ---- Models ---------------------------------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 // Invariant: `past` is what the KV cache holds; `messages` is what the next prompt says, and nothing else is.
 #define _GNU_SOURCE
 #include "app/app.h"
+#include "app/grammar_args.h"
 #include "app/sampling_args.h"
 #include "app/terminal.h"
 #include "base/progress.h"
@@ -18,6 +19,7 @@ struct chat_options {
   bool no_repack;
   int64_t count, context, threads, chunk;
   struct sampling_args sampling;
+  struct grammar_args grammar;
   int precision, color;
 };
 
@@ -35,6 +37,7 @@ struct chat {
   const weft_vocab *vocab;
   weft_template *tmpl;
   weft_sampler *sampler;
+  weft_grammar *grammar;     // of the content of each answer; or NULL
   weft_stream *stream;
   weft_stop *stop;           // NULL: there are no stop strings
   weft_answer *answer;       // of this turn
@@ -76,10 +79,11 @@ static enum args_result parse(struct chat_options *o, int argc, char **argv, err
     O_FLAG("--no-repack", "read weights where they lie in the file: less memory, slow", &o->no_repack),
     O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o->precision),
   };
-  struct option table[COUNT(first) + SAMPLING_OPTIONS + COUNT(last)];
+  struct option table[COUNT(first) + SAMPLING_OPTIONS + GRAMMAR_OPTIONS + COUNT(last)];
   memcpy(table, first, sizeof first);
   sampling_options(&o->sampling, table + COUNT(first));
-  memcpy(table + COUNT(first) + SAMPLING_OPTIONS, last, sizeof last);
+  grammar_args_options(&o->grammar, table + COUNT(first) + SAMPLING_OPTIONS);
+  memcpy(table + COUNT(first) + SAMPLING_OPTIONS + GRAMMAR_OPTIONS, last, sizeof last);
   return args_parse(&command, table, COUNT(table), argc, argv, err);
 }
 
@@ -289,18 +293,29 @@ static bool feed(struct chat *c, const char *text, size_t n, bool last) {
   return true;
 }
 
+// Draws a token.  Where content is written, the grammar says which; it follows that text alone, not reasoning.
+static int draw(struct chat *c, int32_t *id, bool *constrained, weft_error *err) {
+  const uint64_t *mask = NULL;
+  *constrained = c->grammar && weft_answer_in_content(c->answer);
+  if (*constrained && weft_grammar_mask(c->grammar, &mask, err)) return -1;
+  weft_sampler_mask(c->sampler, mask);
+  return weft_sample(c->sampler, c->logits, id, err);
+}
+
 // Draws tokens until something ends the answer.  Why it ended, if that is worth saying; an error goes to err.
 static const char *generate(struct chat *c, weft_error *err) {
   size_t n, n_ctx = (size_t)weft_model_context(c->model);
   const char *why = NULL, *text;
   double compiled = compile_ms(c), began = now_s();   // kernels for one token are made with the first one
-  bool ended = false;
+  bool ended = false, constrained;
+  if (c->grammar) weft_grammar_reset(c->grammar);
   for (c->n_answer = 0; !ended;) {
     int32_t id;
     if (interrupted()) { why = "stopped"; break; }
     if (c->o.count >= 0 && c->n_answer >= (size_t)c->o.count) { why = "cut: -n"; break; }
-    if (weft_sample(c->sampler, c->logits, &id, err)) { why = "error"; break; }
+    if (draw(c, &id, &constrained, err)) { why = "error"; break; }
     if (!c->o.sampling.ignore_end && weft_is_end(c->vocab, id)) break;
+    if (constrained && weft_grammar_accept(c->grammar, id, err)) { why = "error"; break; }
     weft_accept(c->sampler, id, NULL);
     c->n_answer++;
     text = weft_stream_add(c->stream, id, &n);
@@ -570,6 +585,7 @@ static int open_model(struct chat *c) {
   }
   if (open_template(c, &err)) return failed("%s", err.text);
   if (sampling_new(&c->o.sampling, c->vocab, c->n_vocab, &c->sampler, &err)) return failed("%s", err.text);
+  if (grammar_args_open(&c->o.grammar, c->vocab, c->n_vocab, &c->grammar, &err)) return failed("%s", err.text);
   if (c->o.stops.n && weft_stop_new(texts_of(&c->o.stops), c->o.stops.n, &c->stop, &err)) return failed("%s", err.text);
   return 0;
 }
@@ -577,7 +593,7 @@ static int open_model(struct chat *c) {
 static int chat(struct chat *c) {
   error err = {0};
   if (!c->o.model) return usage_error("no model: give one with -m FILE");
-  if (sampling_check(&c->o.sampling, false, &err)) return usage_error("%s", err.text);
+  if (grammar_args_check(&c->o.grammar, c->o.sampling.ignore_end, &err) || sampling_check(&c->o.sampling, false, &err)) return usage_error("%s", err.text);
   if (read_json("--tools", c->o.tools, JSON_ARRAY, &c->tools, &c->n_tools, &err) ||
       read_json("--chat-template-kwargs", c->o.variables, JSON_OBJECT, &c->variables, &c->n_variables, &err)) return failed("%s", err.text);
   int status = open_model(c);
@@ -603,6 +619,7 @@ int chat_command(int argc, char **argv) {
   weft_stream_free(c.stream);
   weft_stop_free(c.stop);
   weft_sampler_free(c.sampler);
+  weft_grammar_free(c.grammar);
   weft_template_close(c.tmpl);
   viz_if_asked(c.model);
   weft_model_close(c.model);

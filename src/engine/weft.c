@@ -389,6 +389,7 @@ int weft_answer_new(const weft_template *t, const char *prompt, size_t n_prompt,
 
 size_t weft_answer_add(weft_answer *a, const char *text, size_t n, const weft_part **parts) { return answer_add(a, text, n, (const answer_part **)parts); }
 size_t weft_answer_end(weft_answer *a, const weft_part **parts) { return answer_end(a, (const answer_part **)parts); }
+bool weft_answer_in_content(const weft_answer *a) { return answer_in_content(a); }
 void weft_answer_free(weft_answer *a) { answer_free(a); }
 
 // ---- models -----------------------------------------------------------------------------------------------------------

@@ -373,6 +373,8 @@ size_t answer_add(answer *a, const char *text, size_t n, const answer_part **par
   return give(a, parts);
 }
 
+bool answer_in_content(const answer *a) { return a->mode == IN_CONTENT; }
+
 size_t answer_end(answer *a, const answer_part **parts) {
   clear_parts(a);
   run(a, true);

@@ -27,4 +27,5 @@ void answer_free(answer *a);                                            // NULL 
 // More text; control tokens have to be in it.  The parts that it completes, borrowed until the next call; returns their number.
 size_t answer_add(answer *a, const char *text, size_t n, const answer_part **parts);
 size_t answer_end(answer *a, const answer_part **parts);                // no more text comes
+bool answer_in_content(const answer *a);                                // what comes next is content, as far as anyone can tell
 #endif

@@ -212,6 +212,18 @@ def test_stop_strings(chat):
     assert "e" not in done.out and "cut" not in done.err
 
 
+def test_a_grammar_for_the_answers(chat, tmp_path):
+    done = chat(["hello", "again"], "--json-schema", '{"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": false}')
+    first, second = (json.loads(part + "}") for part in done.out.split("}")[:2])
+    assert first["n"] in (1, 2) and second["n"] in (1, 2)
+    thinking = tmp_path / "thinking.jinja"   # reasoning is free
+    thinking.write_text(TEMPLATE.replace("{% endif %}", "<think>{% endif %}"))
+    done = chat(["hello", f"/save {tmp_path / 'a.json'}"], "--chat-template-file", str(thinking), "-n", "20", "--regex", "[0-9]{3}")
+    answer = json.loads((tmp_path / "a.json").read_text())[1]
+    assert answer["content"] == "" and len(answer["reasoning_content"]) > 10
+    assert "more than once" in chat(["x"], "--regex", "a", "--grammar", "root ::= \"a\"").err
+
+
 def test_text_that_spells_control_tokens(run_weft, tinypy, tmp_path):
     """What people type stays text."""
     plain = tmp_path / "plain.jinja"
