@@ -312,6 +312,7 @@ static const char *generate(struct chat *c, weft_error *err) {
   for (c->n_answer = 0; !ended;) {
     int32_t id;
     if (interrupted()) { why = "stopped"; break; }
+    if (terminal_closed(c->term)) break;
     if (c->o.count >= 0 && c->n_answer >= (size_t)c->o.count) { why = "cut: -n"; break; }
     if (draw(c, &id, &constrained, err)) { why = "error"; break; }
     if (!c->o.sampling.ignore_end && weft_is_end(c->vocab, id)) break;
@@ -444,7 +445,7 @@ static int do_tool(struct chat *c, const char *rest) {
   while (n && has_role(json_array_get(c->messages, n - 1), "tool")) { n--; results++; }
   const json_t *calls = n ? json_object_get(json_array_get(c->messages, n - 1), "tool_calls") : NULL, *call = json_array_get(calls, results);
   if (!call) { terminal_note(c->term, "no call waits for a result"); return -1; }
-  json_t *message = json_pack("{ss so sO sO}", "role", "tool", "content", valid(rest, strlen(rest)), "tool_call_id", json_object_get(call, "id"),
+  json_t *message = json_pack("{ss so sO* sO*}", "role", "tool", "content", valid(rest, strlen(rest)), "tool_call_id", json_object_get(call, "id"),
                               "name", json_object_get(json_object_get(call, "function"), "name"));
   if (results + 1 == json_array_size(calls)) return say(c, message);
   json_array_append_new(c->messages, message);
@@ -528,6 +529,7 @@ static int converse(struct chat *c) {
     if (status == 1) { status = 0; break; }
     if (interrupted() && !terminal_interactive(c->term)) { status = EXIT_INTERRUPTED; break; }
     status = status ? EXIT_FAILED : EXIT_OK;
+    if (terminal_closed(c->term)) break;
   }
   str_free(&text);
   return terminal_interactive(c->term) ? EXIT_OK : status;

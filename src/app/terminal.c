@@ -179,6 +179,8 @@ void terminal_show(terminal *t, enum style style, const char *text, size_t n) {
   out_flush(&t->out);
 }
 
+bool terminal_closed(const terminal *t) { return t->out.error; }
+
 void terminal_newline(terminal *t) {
   if (!t->line_start) terminal_show(t, STYLE_PLAIN, "\n", 1);
   terminal_show(t, STYLE_PLAIN, "", 0);

@@ -21,5 +21,6 @@ enum style { STYLE_PLAIN, STYLE_DIM, STYLE_CALL, STYLE_NOTE, STYLE_PROMPT };
 // could do anything to it.
 void terminal_show(terminal *t, enum style style, const char *text, size_t n);
 void terminal_note(terminal *t, const char *fmt, ...) PRINTF_LIKE(2, 3);   // one line of our own, on stderr
+bool terminal_closed(const terminal *t);         // nobody reads stdout any more
 void terminal_newline(terminal *t);              // unless the cursor is at the beginning of a line
 #endif

@@ -62,13 +62,24 @@ static char *copy(text_view v) {
   return s;
 }
 
+// As JSON, numbers with as few digits as read back the same (of 15 and 17).  For free(); NULL: no JSON can say it.
+static char *dump(const json_t *o) {
+  char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(15));
+  json_t *back = text ? json_loads(text, 0, NULL) : NULL;
+  bool same = back && json_equal(o, back);
+  json_decref(back);
+  if (same) return text;
+  free(text);
+  return json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(17));
+}
+
 // Takes over nothing.  A name is one word.
 static int add(calls *out, text_view name, text_view id, const json_t *arguments) {
   name = trim(name);
   if (begins(name, "functions.")) name = after(name, 10);
   if (!name.n || name.n > 256 || out->n == MAX_CALLS) return -1;
   for (size_t i = 0; i < name.n; i++) if (!is_word(name.at[i]) && (unsigned char)name.at[i] < 128) return -1;
-  char *text = json_dumps(arguments, JSON_COMPACT | JSON_REAL_PRECISION(17));
+  char *text = dump(arguments);
   if (!text) return -1;
   vec_push(out, ((struct call){copy(name), id.n && id.n < 256 ? copy(id) : NULL, text}));
   return 0;

@@ -1,9 +1,8 @@
 """weft chat: in a real terminal (pexpect), and with lines from a pipe.  The model is the small one of the repository, which knows no
 conversations; a template of a few lines makes do."""
 import json
-import os
 import re
-import signal
+import subprocess
 
 import pytest
 
@@ -252,6 +251,10 @@ def test_tools(run_weft, tinypy, tmp_path):
     assert [(m["role"], m.get("tool_call_id"), m.get("name")) for m in saved] == [
         ("user", None, None), ("assistant", None, None), ("tool", "call00000", "f"), ("tool", "call00001", "g"), ("assistant", None, None)]
     assert done.err.count("no call waits") == 2
+    (tmp_path / "odd.json").write_text('[{"role": "assistant", "content": null, "tool_calls": [7, {"function": []}]}]')
+    run_weft(["chat", "-m", tinypy, "--chat-template-file", template, "--tools", "[{}]", "-n", "2"],
+             input=f"/load {tmp_path / 'odd.json'}\n/tool 1\n/tool 2\n/save {tmp_path / 'n.json'}\n")
+    assert [m["role"] for m in json.loads((tmp_path / "n.json").read_text())] == ["assistant", "tool", "tool", "assistant"]
 
 
 @pytest.mark.parametrize("args, says", [
@@ -272,6 +275,16 @@ def test_a_template_that_fails(chat, tmp_path):
     bad.write_text("{{ raise_exception('no such luck') }}")
     done = chat(["x", "/stats"], "--chat-template-file", str(bad))
     assert "no such luck" in done.err and ", 0 messages" in done.err
+
+
+def test_a_reader_that_leaves(weft, weft_env, tinypy, template):
+    p = subprocess.Popen([weft, "chat", "-m", tinypy, "--chat-template-file", template, "-c", "100000", "--ignore-eos"], env=weft_env,
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    p.stdin.write(b"hello\n")
+    p.stdin.flush()
+    assert p.stdout.read(10)
+    p.stdout.close()
+    assert p.wait(60) == 0
 
 
 def test_files_that_are_no_conversations(chat, tmp_path):

@@ -59,7 +59,7 @@ static const struct { const char *tmpl, *prompt, *text, *expected; bool no_tools
   {"[THINK]", NULL, "[THINK]a[/THINK]b[THINK]c[/THINK]", "r:a|c:b|r:c", false},
   {"x", NULL, "[THINK]a[/THINK]b", "c:[THINK]a[/THINK]b", false},
   // Hermes, Qwen
-  {"<tool_call>", NULL, "I look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": [1, 2.5]}}\n</tool_call>", "c:I look.|f({\"x\":[1,2.5]})", false},
+  {"<tool_call>", NULL, "I look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": [1, 0.1, -2.5e-7]}}\n</tool_call>", "c:I look.|f({\"x\":[1,0.1,-2.5e-7]})", false},
   {"<tool_call>", NULL, "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"x\\\": 1}\"}</tool_call>\n<tool_call>{\"name\": \"g\"}</tool_call>", "f({\"x\":1})|g({})", false},
   {"<tool_call>", NULL, "<tool_call>{\"name\": \"f\", \"arguments\": {}}", "f({})", false},
   {"<tool_call>", NULL, "a<tool_call>{\"name\": \"f\", \"arguments\": {</tool_call>b", "c:a<tool_call>{\"name\": \"f\", \"arguments\": {</tool_call>b", false},
