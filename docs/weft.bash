@@ -10,6 +10,7 @@ _weft() {
       -m|--model) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
       -f|--file|--stats|--grammar-file|-jf|--json-schema-file|--messages|--tools|--chat-template-kwargs|--chat-template-file) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
       --precision) words="fast exact";;
+      cache) words="list verify clear export import";;
       -co|--color) words="auto on off";;
       -o|--output) words="md json jsonl csv sql";;
       *) words=$("$weft" help "${COMP_WORDS[1]}" 2>/dev/null | grep '^  -' | sed 's/^  \(\(-[^ ]*,\? \)*-[^ ]*\).*/\1/; s/,//g');;

@@ -314,6 +314,7 @@ typedef struct weft_tuned {
   size_t n_kernels;
   double token_us[2], chunk_us[2];     /* a token, and a chunk of a prompt (0 with no_prompt), before and after; medians */
   int chunk;                           /* its tokens */
+  double token_bytes, limit_gb_s;      /* that a token moves; that the same threads read from memory meanwhile, 10^9 per second (0: unknown) */
   double seconds;                      /* all of it */
 } weft_tuned;
 int weft_tune(weft_model *m, const weft_tune_options *opt, weft_tuned **out, weft_error *err);   /* opt NULL: defaults */
@@ -327,14 +328,14 @@ typedef struct weft_cache_entry {
   int64_t created;           /* Unix time */
   bool sound;                /* the checksum holds */
   bool current;              /* of this version of Weft; others are never used */
-  /* Tunings only (otherwise NULL and 0): what it was made for, the kernel as IR, the list of OptOps ("heuristic": nothing better was found), and microseconds of a launch. */
-  const char *machine, *ir, *opts;
+  /* Tunings only (otherwise NULL and 0): what it was made for, the compiler it was measured with, the kernel as IR, the list of OptOps ("heuristic": nothing better was found), and microseconds of a launch. */
+  const char *machine, *compiler, *ir, *opts;
   double before_us, after_us;
 } weft_cache_entry;
 /* Visits every entry until visit returns false; texts are borrowed until then. */
 int weft_cache_each(bool (*visit)(const weft_cache_entry *e, void *ctx), void *ctx, weft_error *err);
 int weft_cache_clear(bool tunings_only, int64_t *removed, weft_error *err);
-/* Adds a tuning (name, role, machine, ir, opts and times count).  Checked: made for this machine and settings, a kernel's IR, OptOps that exist.  Whether they suit the kernel
+/* Adds a tuning (name, role, machine, compiler, ir, opts and times count).  Checked: made for this machine and settings, a kernel's IR, OptOps that exist.  Whether they suit the kernel
  * is checked when a model needs it; a list that does not is not used.  check_only: adds nothing. */
 int weft_cache_add_tuning(const weft_cache_entry *e, bool check_only, weft_error *err);
 

@@ -81,7 +81,7 @@ enum { FORM = 1, MOST_TUNINGS = 100000 };           // version of the file's for
 
 static bool collect(const weft_cache_entry *e, void *ctx) {
   if (!e->sound || !e->current || strcmp(e->kind, "tuning")) return true;
-  json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:f, s:s}", "name", e->name, "role", e->role, "opts", e->opts, "before_us", e->before_us, "after_us", e->after_us, "machine", e->machine);
+  json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:f, s:s, s:s}", "name", e->name, "role", e->role, "opts", e->opts, "before_us", e->before_us, "after_us", e->after_us, "machine", e->machine, "compiler", e->compiler);
   json_t *lines = json_array();                     // IR is text of many lines: readable as an array of them
   for (const char *at = e->ir; *at;) {
     size_t n = strcspn(at, "\n");
@@ -126,7 +126,7 @@ static const char *text_of(const json_t *o, const char *key) {
 // One tuning of the file. -1 and why not.
 static int import_one(const json_t *o, size_t i, bool add, error *why) {
   weft_error err;
-  static const char *const keys[] = {"name", "role", "opts", "machine"};
+  static const char *const keys[] = {"name", "role", "opts", "machine", "compiler"};
   const char *text[COUNT(keys)];
   for (size_t k = 0; k < COUNT(keys); k++)
     if (!(text[k] = text_of(o, keys[k]))) return error_set(why, "tunings[%zu]: '%s' is missing, or no text", i, keys[k]);
@@ -140,7 +140,7 @@ static int import_one(const json_t *o, size_t i, bool add, error *why) {
     if (!json_is_string(line) || strlen(json_string_value(line)) != json_string_length(line)) { str_free(&ir); return error_set(why, "tunings[%zu]: 'ir' has a line that is no text", i); }
     str_addf(&ir, "%s\n", json_string_value(line));
   }
-  weft_cache_entry e = {.name = text[0], .role = text[1], .opts = text[2], .machine = text[3], .ir = ir.at, .before_us = json_number_value(before), .after_us = json_number_value(after)};
+  weft_cache_entry e = {.name = text[0], .role = text[1], .opts = text[2], .machine = text[3], .compiler = text[4], .ir = ir.at, .before_us = json_number_value(before), .after_us = json_number_value(after)};
   int r = weft_cache_add_tuning(&e, !add, &err);
   str_free(&ir);
   return r ? error_set(why, "tunings[%zu] (%.40s): %s", i, text[0], err.text) : 0;

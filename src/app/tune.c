@@ -59,6 +59,10 @@ static void show(struct out *to, const weft_tuned *t, bool all) {
   out_addf(to, "\n%d better, %d dropped in the model, %d as they were, %d known from the cache, %d not searched, %d too small to matter; %.1f s\n", count[WEFT_TUNE_BETTER],
            count[WEFT_TUNE_DROPPED], count[WEFT_TUNE_NO_GAIN], count[WEFT_TUNE_KNOWN], count[WEFT_TUNE_NOT_RUN], count[WEFT_TUNE_SMALL], t->seconds);
   show_gain(to, "token", 1, t->token_us);
+  if (t->limit_gb_s > 0) {
+    double gb_s[2] = {t->token_bytes / t->token_us[0] / 1e3, t->token_bytes / t->token_us[1] / 1e3};
+    out_addf(to, "%-8s %10.1f GB/s -> %8.1f GB/s of %.1f GB/s that memory gave meanwhile (%.0f %% -> %.0f %%)\n", "memory", gb_s[0], gb_s[1], t->limit_gb_s, 100 * gb_s[0] / t->limit_gb_s, 100 * gb_s[1] / t->limit_gb_s);
+  }
   show_gain(to, "prompt", t->chunk, t->chunk_us);
 }
 
@@ -69,6 +73,8 @@ static void show_json(struct out *to, const weft_tuned *t) {
   json_object_set_new(all, "seconds", json_real(t->seconds));
   json_object_set_new(all, "token_us", pair(t->token_us));
   json_object_set_new(all, "chunk_us", pair(t->chunk_us));
+  json_object_set_new(all, "token_bytes", json_real(t->token_bytes));
+  json_object_set_new(all, "limit_gb_s", t->limit_gb_s > 0 ? json_real(t->limit_gb_s) : json_null());
   json_object_set_new(all, "chunk", json_integer(t->chunk));
   for (size_t i = 0; i < t->n_kernels; i++) {
     const weft_tuned_kernel *k = &t->kernels[i];

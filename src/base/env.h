@@ -8,8 +8,8 @@
 #define ENV_TABLE(E) \
   E(DEBUG, "0", "1 schedule, 2 kernels with time and GB/s, 3 OptOps, 4 source, 5 IR, 6 rewrites, 7 assembly (each includes the ones before)") \
   E(SPEC, "0", "1 checks the IR between all passes") \
-  E(BEAM, "0", "width of the search for better kernels (0: heuristic only)") \
-  E(BEAM_SKIP_MS, "0", "stop searching a kernel once it is this fast") \
+  E(BEAM, "0", "N: run searches for better kernels when it loads a model, N at a time going on (0: no search)") \
+  E(BEAM_SKIP_MS, "0", "milliseconds: a kernel that takes no longer is not searched") \
   E(NOOPT, "0", "1 leaves every loop as it is scheduled: slow, simple code") \
   E(MV_THREADS_PER_ROW, "32", "matvec: work-items that share one row (where there is LOCAL)") \
   E(MV_BLOCKSIZE, "4", "matvec: rows of a work-group (where there is LOCAL)") \

@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum { MAX_COPIES = 512, COPIES_MORE = 4, RACE = 6, FINAL_RACE = 12, MAX_ROUNDS = 4, MOST_CANDIDATES = 400 };
-static const double GAIN = 0.985;                // a round that brings less than this ends the search
+static const double SLOW_S = .5, GAIN = 0.985;                // a round that brings less than this ends the search
 
 typedef struct candidates { candidate **at; size_t n, cap; } candidates;
 
@@ -27,9 +27,11 @@ typedef struct search {
   const search_options *o;
   candidates all, beam;
   candidate *base;
+  const opt *own;                                // the heuristic's list
   int prefix;                                    // ops of the heuristic's list that every candidate keeps
   int64_t copies;                                // most copies of the body that a candidate may have
-  double began;
+  double began, batch_s;                         // batch_s: how long the last batch took
+  int batch;
   search_result *out;
 } search;
 
@@ -152,6 +154,7 @@ static bool known(const search *s, const opt *opts, int n) {
 
 static void add(search *s, candidates *to, const opt *opts, int n) {
   if (n < s->prefix || n > MOST_OPTS || s->all.n >= MOST_CANDIDATES || known(s, opts, n)) return;
+  if (s->prefix && memcmp(opts, s->own, (size_t)s->prefix * sizeof *opts)) return;
   graph *g = graph_new(s->parent);
   kernel k;
   bool ok = replay(&k, g, s->ast, s->s->t, opts, n) && copies_of(&k) <= s->copies && in_order(&k) && dots_fit(&k);
@@ -273,10 +276,11 @@ static void progress(const search *s) {
 
 // Makes and races what is waiting, batch by batch, while there is time. What was raced joins the beam.
 static void try_all(search *s, const candidates *c) {
-  for (size_t i = 0; i < c->n && left(s) > 0;) {
+  for (size_t i = 0; i < c->n && left(s) > s->batch_s / 2;) {
+    double start = now_s();
     candidate *batch[64];
     int n = 0, m = 0;
-    while (n < s->s->batch && n < (int)COUNT(batch) && i < c->n) batch[n++] = c->at[i++];
+    while (n < s->batch && n < (int)COUNT(batch) && i < c->n) batch[n++] = c->at[i++];
     s->s->make(s->s->ctx, batch, n);
     s->out->tried += n;
     for (int j = 0; j < n; j++) if (batch[j]->code) batch[m++] = batch[j];
@@ -285,11 +289,13 @@ static void try_all(search *s, const candidates *c) {
     for (int j = 0; j < m; j++) vec_push(&s->beam, batch[j]);
     prune(s, s->o->width);
     progress(s);
+    s->batch_s = now_s() - start;
   }
 }
 
 static void first_round(search *s, const opt *h, int n) {
   candidates c = {0};
+  for (int i = 0; i < s->o->n_hints; i++) add(s, &c, s->o->hints[i].opts, s->o->hints[i].n);
   extend(s, &c, h, n);
   for (int m = n; m-- > s->prefix;) add(s, &c, h, m);
   for (int m = n; m-- > s->prefix && m >= n - 2;) extend(s, &c, h, m);
@@ -324,11 +330,13 @@ int search_kernel(graph *parent, uop *ast, const search_target *t, const search_
   search s = {.parent = parent, .ast = ast, .s = t, .o = o, .began = now_s(), .out = out, .base = xcalloc(1, sizeof *s.base)};
   *out = (search_result){.score = 1};
   t->make(t->ctx, &s.base, 1);
+  s.batch = now_s() - s.began > SLOW_S && t->batch > 1 ? t->batch / 2 : t->batch;       // what compiles slowly is done in smaller steps
   int r = s.base->code ? 0 : -1;
   if (!r) {
     const program *p = s.base->p;
     graph *g = graph_new(parent);
     kernel k;
+    s.own = p->applied;
     s.prefix = prefix_of(g, ast, t->t, p->applied, p->n_applied);
     s.copies = replay(&k, g, ast, t->t, p->applied, p->n_applied) ? max_i64(64, copies_of(&k) * COPIES_MORE) : 64;
     graph_free(g);

@@ -29,7 +29,13 @@ typedef struct search_target {
   void (*progress)(void *ctx, double fraction);                  // of this search
 } search_target;
 
-typedef struct search_options { int width; double seconds, skip_us; } search_options;       // skip_us: fast enough, stop here; 0: never
+typedef struct opt_list { opt opts[MOST_OPTS]; int n; } opt_list;
+typedef struct search_options {
+  int width;
+  double seconds, skip_us;                       // skip_us: fast enough, stop here; 0: never
+  const opt_list *hints;                         // lists that won elsewhere: tried first, where they fit
+  int n_hints;
+} search_options;
 
 typedef struct search_result {
   double heuristic_us, us;   // least of all samples of each, from the last race

@@ -14,6 +14,7 @@
 #include <string.h>
 #include "base/env.h"
 #include "device/cache.h"
+#include "device/llvm.h"
 #include "device/memory.h"
 #include "device/plan_impl.h"
 #include "device/team.h"
@@ -435,7 +436,9 @@ static void keep_alternative(plan *p, int unique, const search_target *s, candid
   search_free(s, c);
 }
 
-static int search_one(plan *p, int unique, const tune_options *o, double seconds, rig *g, tune_row *row) {
+typedef VEC(opt_list) opt_lists;
+
+static int search_one(plan *p, int unique, const tune_options *o, double seconds, opt_lists *hints, rig *g, tune_row *row) {
   g->p = p;
   g->unique = unique;
   g->ast = p->asts[unique];
@@ -444,7 +447,7 @@ static int search_one(plan *p, int unique, const tune_options *o, double seconds
   choose_values(g, o);
   int r = find_params(g) || find_memory(g) || find_launches(g) ? -1 : 0;
   search_result found = {0};
-  if (!r && search_kernel(p->g, g->ast, &s, &(search_options){o->width, seconds, o->skip_ms * 1e3}, &found)) r = error_set(&g->err, "the heuristic's kernel cannot be made");
+  if (!r && search_kernel(p->g, g->ast, &s, &(search_options){o->width, seconds, o->skip_ms * 1e3, hints->at, (int)hints->n}, &found)) r = error_set(&g->err, "the heuristic's kernel cannot be made");
   row->before_us = found.heuristic_us;
   row->after_us = found.us;
   row->tried = found.tried;
@@ -453,6 +456,11 @@ static int search_one(plan *p, int unique, const tune_options *o, double seconds
   row->state = r ? TUNE_NOT_RUN : found.best ? TUNE_BETTER : TUNE_NO_GAIN;
   if (!r && !found.tried && !(o->skip_ms > 0 && found.heuristic_us <= o->skip_ms * 1e3)) { r = -1; error_set(&g->err, "no time left"); row->state = TUNE_NOT_RUN; }
   if (r) snprintf(row->why, sizeof row->why, "%s", g->err.text);
+  if (found.best) {
+    opt_list won = {.n = found.best->n};
+    memcpy(won.opts, found.best->opts, sizeof won.opts);
+    vec_push(hints, won);
+  }
   if (found.best) keep_alternative(p, unique, &s, found.best, row);
   close_rig(g);
   return r;
@@ -486,16 +494,19 @@ int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err) {
   device *d = p->d;
   if (!d->show || !d->cache || d->target.keeps_math) return error_set(err, "DEV=%s RENDER=%s has no kernels to tune", env_str(ENV_DEV), env_str(ENV_RENDER));
   if (env_int(ENV_NOOPT)) return error_set(err, "NOOPT=1 leaves nothing to tune");
+  str compiler = {0};
+  if (llvm_version(&compiler, err)) { str_free(&compiler); return -1; }
   look(p, o, rows);
   int *order = xcalloc((size_t)p->stats.unique + 1, sizeof *order), n = 0;
-  double todo = 0, done = 0, until = now_s() + o->seconds;
+  double todo = 0, done = 0, known = 0;
   for (int i = 0; i < p->stats.unique; i++) {
     tuning t;
-    if (tuning_get(d, p->asts[i], &t)) {
+    if (tuning_get(d, p->asts[i], &t) && !strcmp(t.compiler, str_c(&compiler))) {
       rows[i].state = TUNE_KNOWN;
       rows[i].before_us = t.before_us;
       rows[i].after_us = t.after_us;
       if (t.better) opts_print(&rows[i].opts, t.opts, t.n);
+      known += sqrt(rows[i].share);
       continue;
     }
     rows[i].state = TUNE_SMALL;
@@ -505,6 +516,8 @@ int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err) {
     order[at] = i;
     todo += sqrt(rows[i].share);
   }
+  opt_lists hints = {0};
+  double until = now_s() + (todo > 0 ? o->seconds * todo / (todo + known) : 0);         // what is known leaves its time unused
   for (int i = 0; i < n; i++) {
     tune_row *row = &rows[order[i]];
     double weight = sqrt(row->share), left = until - now_s(), rest = 0;
@@ -514,12 +527,14 @@ int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err) {
     g->done = done;
     g->todo = todo;
     g->weight = weight;
-    search_one(p, order[i], o, fmax(LEAST_S, left * weight / rest), g, row);
+    search_one(p, order[i], o, fmax(LEAST_S, left * weight / rest), &hints, g, row);
     free(g);
     done += weight;
     if (o->progress) o->progress(o->ctx, done / todo);
   }
   free(order);
+  vec_free(&hints);
+  str_free(&compiler);
   return 0;
 }
 
@@ -535,16 +550,20 @@ void plan_choose(plan *p, int unique, bool found) {
 }
 
 void plan_keep(plan *p, const tune_row *rows) {
+  str compiler = {0};
+  llvm_version(&compiler, NULL);
   for (int i = 0; i < p->stats.unique; i++) {
     const tune_row *row = &rows[i];
     if (row->state != TUNE_NO_GAIN && row->state != TUNE_DROPPED && row->state != TUNE_BETTER) continue;
     tuning t = {.better = row->state == TUNE_BETTER, .before_us = row->before_us, .after_us = row->state == TUNE_BETTER ? row->after_us : row->before_us};
     snprintf(t.name, sizeof t.name, "%s", row->name);
     snprintf(t.role, sizeof t.role, "%s", row->role);
+    snprintf(t.compiler, sizeof t.compiler, "%s", str_c(&compiler));
     if (t.better && !opts_parse(str_c(&row->opts), t.opts, MOST_OPTS, &t.n)) die("a list of OptOps that does not read back: %s", str_c(&row->opts));
     tuning_put(p->d, p->asts[i], &t);
     if (t.better) plan_remember(p->d, p->asts[i], str_c(&row->opts), &p->alternatives[i].k);
   }
+  str_free(&compiler);
   cache_flush(p->d->cache);
 }
 

@@ -13,6 +13,7 @@ typedef struct tuning {
   bool better;               // false: a search found nothing better than the heuristic's list, and need not be repeated
   double before_us, after_us;// of one launch over cold weights, when it was searched
   char name[96], role[64];   // for tables
+  char compiler[32];         // "22.1.8": with another one the search is worth repeating; until then its result is used
 } tuning;
 
 // The program that plan_build makes of a kernel, made once more; r hears of it. *t, if *searched: how a search for it ended. (plan.c)

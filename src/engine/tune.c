@@ -6,8 +6,9 @@
 #include <string.h>
 #include "base/env.h"
 #include "device/cache.h"
+#include "device/limit.h"
 
-enum { TURNS = 9, FINAL_TURNS = 11 };
+enum { TURNS = 9, FINAL_TURNS = 12, LOOKS = 3 };
 static const double PROMPT_SHARE = .5, MIN_GAIN = 0.998, TURNS_S = 6;
 
 typedef struct trial { plan *p; plan_var vars[2]; int n_vars; } trial;
@@ -26,11 +27,11 @@ static double run_us(const trial *t) {
 }
 
 // Each kernel's own time in whole runs, with what was found and without, in turns. Drops what is not faster there.
-static int try_each(const trial *t, struct tune_part *part) {
+static void try_each(const trial *t, struct tune_part *part) {
   plan_stats s = plan_get_stats(t->p);
   double *us = xcalloc(2 * (size_t)s.kernels + 1, sizeof *us), *sums = xcalloc((size_t)(2 * TURNS * s.unique) + 1, sizeof *sums), began = now_s();
   double ratio[TURNS];
-  int turns = 0, left = 0;
+  int turns = 0;
   for (; turns < TURNS && (turns < 3 || now_s() - began < TURNS_S); turns++)
     for (int found = 0; found < 2; found++) {
       plan_times times = {.kernel_us = us, .kernel_wait_us = us + s.kernels};
@@ -44,31 +45,34 @@ static int try_each(const trial *t, struct tune_part *part) {
     row->run_before_us = median(&sums[i * 2 * TURNS], turns);
     row->run_after_us = median(&sums[(i * 2 + 1) * TURNS], turns);
     if (row->state != TUNE_BETTER) continue;
-    if (median(ratio, turns) < MIN_GAIN) left++;
-    else row->state = TUNE_DROPPED;
+    if (median(ratio, turns) >= MIN_GAIN) row->state = TUNE_DROPPED;
   }
   free(us); free(sums);
-  return left;
 }
 
 static void choose(const trial *t, const struct tune_part *part, bool found) {
   for (int i = 0; i < part->n_rows; i++) plan_choose(t->p, i, found && part->rows[i].state == TUNE_BETTER);
 }
 
-// All that is left together, in turns. Drops all of it where the runs do not get shorter.
-static void try_all(const trial *t, struct tune_part *part) {
-  double us[2][FINAL_TURNS], ratio[FINAL_TURNS], began = now_s();
-  int turns = 0;
-  for (; turns < FINAL_TURNS && (turns < 3 || now_s() - began < TURNS_S); turns++)
+// All that is left together, in turns with the heuristic's kernels, beside what memory allows meanwhile. Drops all of it where the runs do not get shorter.
+static int try_all(engine *e, const trial *t, struct tune_part *part, bool any, error *err) {
+  double us[2][FINAL_TURNS], ratio[FINAL_TURNS], limit[LOOKS], began = now_s();
+  int turns = 0, looks = 0;
+  for (; turns < FINAL_TURNS && (turns < 3 || now_s() - began < TURNS_S); turns++) {
+    if (turns % (FINAL_TURNS / LOOKS) == 0 && looks < LOOKS && !part->prompt && device_read_limit(engine_device(e), &limit[looks++], err)) return -1;
     for (int found = 0; found < 2; found++) {
       choose(t, part, found);
       us[found][turns] = run_us(t);
     }
-  for (int k = 0; k < turns; k++) ratio[k] = us[1][k] / us[0][k];
+    ratio[turns] = us[1][turns] / us[0][turns];
+  }
   part->before_us = median(us[0], turns);
   part->after_us = median(us[1], turns);
-  if (median(ratio, turns) < MIN_GAIN && part->after_us < part->before_us * MIN_GAIN) return;
-  for (int i = 0; i < part->n_rows; i++) if (part->rows[i].state == TUNE_BETTER) part->rows[i].state = TUNE_DROPPED;
+  part->limit_gb_s = looks ? median(limit, looks) : 0;
+  for (int i = 0; i < plan_get_stats(t->p).kernels; i++) part->bytes += plan_kernel(t->p, i, t->vars, t->n_vars).bytes;
+  bool shorter = median(ratio, turns) < MIN_GAIN && part->after_us < part->before_us * MIN_GAIN;
+  for (int i = 0; any && !shorter && i < part->n_rows; i++) if (part->rows[i].state == TUNE_BETTER) part->rows[i].state = TUNE_DROPPED;
+  return 0;
 }
 
 typedef struct share { const struct tune_settings *s; bool prompt; } share;
@@ -101,10 +105,10 @@ static int tune_part_run(engine *e, const struct tune_settings *s, bool prompt, 
   share h = {s, prompt};
   if (plan_search(t.p, &(tune_options){.width = s->width, .seconds = seconds, .skip_ms = s->skip_ms, .vars = t.vars, .n_vars = t.n_vars, .progress = progress, .ctx = &h}, part->rows, err)) return -1;
   for (int i = 0; i < part->n_rows; i++) part->found += part->rows[i].state == TUNE_BETTER;
-  if (part->found && try_each(&t, part)) try_all(&t, part);
+  if (part->found) try_each(&t, part);
+  if (try_all(e, &t, part, part->found, err)) return -1;
   for (int i = 0; i < part->n_rows; i++) part->kept += part->rows[i].state == TUNE_BETTER;
   choose(&t, part, true);
-  if (!part->kept && !part->before_us) part->before_us = run_us(&t);
   if (!part->kept) part->after_us = part->before_us;
   plan_keep(t.p, part->rows);
   part->seconds = now_s() - began;

@@ -9,6 +9,7 @@ struct tune_part {            // one plan: single tokens, or chunks of a prompt
   tune_row *rows;
   int n_rows, found, kept;    // kernels with something better: by themselves; in the model
   double before_us, after_us; // of a run of the plan, medians of turns; equal where nothing is kept
+  double bytes, limit_gb_s;   // moved by a run; what memory gave meanwhile (median of three looks, 0: unknown)
   double seconds;
 };
 

@@ -47,6 +47,8 @@ int weft_tune(weft_model *m, const weft_tune_options *options, weft_tuned **out,
   t->kernels = h->kernels;
   t->token_us[0] = parts[0].before_us; t->token_us[1] = parts[0].after_us;
   t->chunk_us[0] = parts[1].before_us; t->chunk_us[1] = parts[1].after_us;
+  t->token_bytes = parts[0].bytes;
+  t->limit_gb_s = parts[0].limit_gb_s;
   t->chunk = weft_model_chunk(m);
   t->seconds = now_s() - began;
   *out = t;
@@ -90,6 +92,7 @@ static bool show_entry(const cache_entry *c, void *ctx) {
       e.ir = texts[1] = copy_of(ir, ir_n);
       snprintf(name, sizeof name, "%s", t.name);
       e.role = t.role;
+      e.compiler = t.compiler;
       if (t.better) opts_print(&opts, t.opts, t.n);
       e.opts = t.better ? str_c(&opts) : "heuristic";
       e.before_us = t.before_us;
@@ -128,8 +131,8 @@ int weft_cache_add_tuning(const weft_cache_entry *from, bool check_only, weft_er
   device *d = NULL;
   tuning t;
   str text = {0};
-  str_addf(&text, "opts %s\nus %.9g %.9g\nname %s\nrole %s\n", from->opts, from->before_us, from->after_us, from->name, from->role);
-  bool whole = !strchr(from->opts, '\n') && !strchr(from->name, '\n') && !strchr(from->role, '\n') && tuning_parse(text.at, text.n, &t);
+  str_addf(&text, "opts %s\nus %.9g %.9g\nname %s\nrole %s\ncompiler %s\n", from->opts, from->before_us, from->after_us, from->name, from->role, from->compiler);
+  bool whole = !strchr(from->opts, '\n') && !strchr(from->name, '\n') && !strchr(from->role, '\n') && !strchr(from->compiler, '\n') && tuning_parse(text.at, text.n, &t);
   str_free(&text);
   int r = whole ? device_open(1, &d, &e) : error_set(&e, "opts: no list of OptOps, or a name, role or time that cannot be: '%.200s'", from->opts);
   if (!r) r = tuning_import(d, from->machine, from->ir, &t, check_only, &e);
