@@ -53,7 +53,9 @@ static void show(struct out *to, const weft_tuned *t, bool all) {
     out_addf(to, "%-6s %-20s %-34s %5d %5.1f%%", k->prompt ? "prompt" : "token", k->role, k->name, k->count, 100 * k->share);
     if (k->before_us > 0) out_addf(to, " %10.1f %10.1f %6.2f", k->before_us, k->after_us, k->after_us / k->before_us);
     else out_addf(to, " %10s %10s %6s", "-", "-", "-");
-    out_addf(to, " %6d %5d  %s%s\n", k->tried, k->compiled, outcome(k), k->wrong ? "; some candidates were wrong" : "");
+    out_addf(to, " %6d %5d  %s", k->tried, k->compiled, outcome(k));
+    if (k->wrong) out_addf(to, "; %d thrown away: other bits", k->wrong);
+    out_addf(to, "\n");
     if (k->opts[0] && (all || k->state == WEFT_TUNE_BETTER)) out_addf(to, "       %s\n", k->opts);
   }
   out_addf(to, "\n%d better, %d dropped in the model, %d as they were, %d known from the cache, %d not searched, %d too small to matter; %.1f s\n", count[WEFT_TUNE_BETTER],

@@ -58,12 +58,13 @@ static void choose(const trial *t, const struct tune_part *part, bool found) {
 static int try_all(engine *e, const trial *t, struct tune_part *part, bool any, error *err) {
   double us[2][FINAL_TURNS], ratio[FINAL_TURNS], limit[LOOKS], began = now_s();
   int turns = 0, looks = 0;
-  for (; turns < FINAL_TURNS && (turns < 3 || now_s() - began < TURNS_S); turns++) {
+  for (; turns < FINAL_TURNS && (turns < 3 || now_s() - began < (any ? TURNS_S : TURNS_S / 3)); turns++) {
     if (turns % (FINAL_TURNS / LOOKS) == 0 && looks < LOOKS && !part->prompt && device_read_limit(engine_device(e), &limit[looks++], err)) return -1;
-    for (int found = 0; found < 2; found++) {
+    for (int found = 0; found < (any ? 2 : 1); found++) {
       choose(t, part, found);
       us[found][turns] = run_us(t);
     }
+    if (!any) us[1][turns] = us[0][turns];
     ratio[turns] = us[1][turns] / us[0][turns];
   }
   part->before_us = median(us[0], turns);
