@@ -95,13 +95,17 @@ static tensor *masked(build *b, const layer *y, tensor *s) {
   return y->window ? t_where(g, t_op2(g, OP_CMPLT, t_add(g, at, n_(b, y->window - 1)), own), t_float(g, -INFINITY), s) : s;
 }
 
-tensor *attend(build *b, const layer *y, tensor *q, tensor *K, tensor *V) {
+tensor *scores(build *b, const layer *y, tensor *q, tensor *K) {
   graph *g = b->g;
-  int64_t kv = y->n_kv, per = y->n_head / y->n_kv, d = y->head_dim, dv = y->v_dim;
-  // scores {T, kv, per, 1, C}
-  tensor *qs = t_reshape(g, q, DIMS(b->T, n_(b, kv), n_(b, per), n_(b, d), n_(b, 1)));
-  tensor *ks = t_cast(g, t_reshape(g, K, DIMS(n_(b, 1), n_(b, kv), n_(b, 1), n_(b, d), b->C)), DT_F32);
-  tensor *s = masked(b, y, soft_cap(b, t_reduce(g, t_mul(g, qs, ks), OP_ADD, 3), b->m->attention_cap));
+  uop *kv = n_(b, y->n_kv), *per = n_(b, y->n_head / y->n_kv), *d = K->shape->dim[1], *one = n_(b, 1);
+  tensor *qs = t_reshape(g, q, DIMS(b->T, kv, per, d, one)), *ks = t_cast(g, t_reshape(g, K, DIMS(one, kv, one, d, b->C)), DT_F32);
+  return t_reduce(g, t_mul(g, qs, ks), OP_ADD, 3);
+}
+
+tensor *attend(build *b, const layer *y, tensor *s, tensor *V) {
+  graph *g = b->g;
+  int64_t kv = y->n_kv, per = y->n_head / y->n_kv, dv = y->v_dim;
+  s = masked(b, y, soft_cap(b, s, b->m->attention_cap));
   // softmax over positions, divided after the sum over V
   tensor *sink = weight(b, y, W_ATTN_SINKS), *most = t_reduce(g, s, OP_MAX, 4);
   if (sink) {
@@ -153,7 +157,7 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   double scale = b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)d);
   q = rope_turn(b, y, b->m->temperature != 0 ? warmed(b, t_scale(g, q, scale)) : t_scale(g, q, scale), y->n_head, d);
   tensor *K = store_k(b, y, k), *V = store_v(b, y, v);
-  tensor *out = attend(b, y, q, K, V);
+  tensor *out = attend(b, y, scores(b, y, q, K), V);
   return linear(b, y, W_ATTN_OUTPUT, gate ? t_mul(g, out, sigmoid(g, gate)) : out);
 }
 

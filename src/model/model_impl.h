@@ -203,9 +203,11 @@ void state_store(build *b, const layer *y, int i, tensor *value);
 // convolution.c. x {T, D} convolved with `taps` rows of weight {D, taps} and its bias; state i has the taps - 1 rows before x.
 tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t taps, tensor *x);
 
-// attention.c. q {T, heads, head_dim}, scaled; K {kv, head_dim, C} and V {C, kv, v_dim} of the positions so far: {T, heads * v_dim}
+// attention.c. Scores {T, kv, heads / kv, 1, C} of q {T, heads, n}, scaled, with K {kv, n, C} of the positions so far; then what they make of V {C, kv, v_dim}:
+// {T, heads * v_dim}. Both in the layer's numbers.
 tensor *store_keys(build *b, const layer *y, tensor *k);                            // k {T, kv, head_dim}, turned, into the layer's first state: K
-tensor *attend(build *b, const layer *y, tensor *q, tensor *K, tensor *V);
+tensor *scores(build *b, const layer *y, tensor *q, tensor *K);
+tensor *attend(build *b, const layer *y, tensor *scores, tensor *V);
 
 // rope.c. x {T, heads, d}: pairs of its first elements turn by their angles, the rest stays; nothing turns where the layer has no rope.
 void rope_tables(build *b);
