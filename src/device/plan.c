@@ -17,7 +17,7 @@
 #include "device/team.h"
 #include "device/tuning.h"
 
-enum { N_EXPRS = 3 /* in front of the variables in a cache entry */ };
+enum { N_EXPRS = 3 /* in front of the variables in a cache entry */, ARENA_ALIGN = 4096 };
 
 // --- cache entries: "name\n", IR text of SINK(tiles, bytes, flops, vars...), NUL; for each stream "param bytes fills\n" and each of its fills, NUL;
 // an empty line; packed code ----------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ static int bind_streams(plan *p, const schedule *s, const plan_options *o, error
       void *at = o->stream ? o->stream(o->ctx, id, plan_layout(w), w->bytes, &filled) : NULL;
       if (!at && !(at = own_memory(p, (uint64_t)w->bytes, err))) { r = -1; break; }
       if (!filled) vec_push(&fills, ((filling){.s = w, .raw = t->bufs[w->param], .at = at, .id = id}));
-      t->bufs[w->param] = at;
+      for (int n = 0; n < p->d->n_threads; n++) t->bufs[n * t->n_bufs + w->param] = at;
     }
   }
   if (!r && fills.n) r = fill_streams(p, fills.at, fills.n, o, err);
@@ -349,12 +349,15 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
   p->asts = ARENA_ARRAY(p->mem, uop *, asts.n + 1);
   for (size_t i = 0; i < asts.n; i++) p->asts[i] = asts.at[i];
   int r = compile_all(d, g, asts.at, p->kernels, (int)asts.n, false, o, &p->stats, err) || plan_map_code(p->kernels, (int)asts.n, &p->code, err) ? -1 : 0;
-  if (!r && s->arena_bytes) {
-    p->arena_at = memory_reserve((uint64_t)s->arena_bytes, err);
+  // the arena that all share, then one for each thread
+  int64_t shared = (int64_t)round_up((size_t)s->arena_bytes, ARENA_ALIGN), own = (int64_t)round_up((size_t)s->each_bytes, ARENA_ALIGN);
+  p->stats.arena_bytes = shared + own * d->n_threads;
+  if (!r && p->stats.arena_bytes) {
+    p->arena_at = memory_reserve((uint64_t)p->stats.arena_bytes, err);
     if (!p->arena_at) r = -1;
   }
   map temps = {0};
-  for (int i = 0; i < s->n_temps; i++) map_set(&temps, (uint64_t)s->temps[i].id, (void *)(intptr_t)s->temps[i].offset);
+  for (int i = 0; i < s->n_temps; i++) map_set(&temps, (uint64_t)s->temps[i].id, (void *)(intptr_t)(s->temps[i].offset + (s->temps[i].each ? shared : 0)));
   p->steps = ARENA_ARRAY(p->mem, step, s->n_kernels);
   p->parts = aligned_alloc(64, sizeof(part) * ((size_t)s->n_kernels * (size_t)d->n_threads + 1));
   if (!p->parts) die("out of memory");
@@ -365,10 +368,16 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
     t->k = &p->kernels[t->unique];
     t->level = k->level;
     t->parts = &p->parts[(size_t)i * (size_t)d->n_threads];
-    t->bufs = ARENA_ARRAY(p->mem, unsigned char *, k->n_bufs + 1);
+    t->each = k->each;
+    t->n_bufs = k->n_bufs;
+    t->bufs = ARENA_ARRAY(p->mem, unsigned char *, k->n_bufs * d->n_threads + 1);
     t->raw = ARENA_ARRAY(p->mem, unsigned char *, k->n_bufs + 1);
-    for (int b = 0; b < k->n_bufs; b++)
-      t->bufs[b] = k->bufs[b] >= TEMP_IDS ? (unsigned char *)p->arena_at + temp_offset(&temps, k->bufs[b]) : o->buffer(o->ctx, k->bufs[b]);
+    for (int b = 0; b < k->n_bufs; b++) {
+      bool temp = k->bufs[b] >= TEMP_IDS;
+      intptr_t at = temp ? temp_offset(&temps, k->bufs[b]) : 0;
+      unsigned char *first = temp ? (unsigned char *)p->arena_at + at : o->buffer(o->ctx, k->bufs[b]);
+      for (int j = 0; j < d->n_threads; j++) t->bufs[j * k->n_bufs + b] = first + (temp && at >= shared ? own * j : 0);
+    }
     memcpy(t->raw, t->bufs, (size_t)k->n_bufs * sizeof *t->raw);
     if (o->role) o->role(o->ctx, k, t->role, sizeof t->role);
   }
@@ -420,24 +429,26 @@ static void set_vars(plan *p, const plan_var *vars, int n_vars) {
   }
 }
 
-static void run_part(const step *t, int64_t lo, int64_t hi) {
+static void run_part(const step *t, int thread, int64_t lo, int64_t hi) {
+  unsigned char **bufs = t->bufs + thread * t->n_bufs;
   if (lo >= hi) return;
-  if (t->k->fn) t->k->fn(t->bufs, t->vars, lo, hi);
-  else if (t->k->ref) ref_run(t->k->ref, t->bufs, t->vars, lo, hi);
+  if (t->k->fn) t->k->fn(bufs, t->vars, lo, hi);
+  else if (t->k->ref) ref_run(t->k->ref, bufs, t->vars, lo, hi);
 }
 
 enum { PIECES = 8, MANY_TILES = 64 /* per thread: fewer are not worth sharing */ };
 
 static void run_step(const step *t, int number, int thread, int n) {
-  if (t->tiles == 1) { if (number % n == thread) run_part(t, 0, 1); return; }
+  if (t->each) { run_part(t, thread, 0, t->tiles); return; }
+  if (t->tiles == 1) { if (number % n == thread) run_part(t, thread, 0, 1); return; }
   int64_t from = t->tiles * thread / n, to = t->tiles * (thread + 1) / n;
-  if (n == 1 || t->tiles < MANY_TILES * n) { run_part(t, from, to); return; }
-  run_part(t, from, to - (to - from) / 4);
+  if (n == 1 || t->tiles < MANY_TILES * n) { run_part(t, thread, from, to); return; }
+  run_part(t, thread, from, to - (to - from) / 4);
   for (int i = 0; i < n; i++) {                  // own pieces first
     int owner = (thread + i) % n;
     int64_t end = t->tiles * (owner + 1) / n, rest = (end - t->tiles * owner / n) / 4, piece;
     while ((piece = atomic_fetch_add_explicit(&t->parts[owner].next, 1, memory_order_relaxed)) < PIECES)
-      run_part(t, end - rest + rest * piece / PIECES, end - rest + rest * (piece + 1) / PIECES);
+      run_part(t, thread, end - rest + rest * piece / PIECES, end - rest + rest * (piece + 1) / PIECES);
   }
 }
 

@@ -9,7 +9,9 @@ typedef struct part { _Alignas(64) _Atomic int next; } part;      // pieces of a
 
 typedef struct step {
   const device_kernel *k;
-  unsigned char **bufs, **raw;   // raw: before streams took the place of weights
+  unsigned char **bufs, **raw;   // n_bufs for each thread; raw: those of the first, before streams took the place of weights
+  int n_bufs;
+  bool each;                     // every thread does all of it
   part *parts;                   // per thread
   int64_t vars[MAX_VARS], tiles;
   int level, unique;             // unique: number of its kernel

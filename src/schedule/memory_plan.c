@@ -16,10 +16,8 @@ static int lower_first(const void *p, const void *q) {
   return a->offset < b->offset ? -1 : a->offset > b->offset;
 }
 
-void plan_memory(schedule *s) {
-  size_t n = (size_t)s->n_temps;
-  sched_temp **todo = xcalloc(n, sizeof *todo), **placed = xcalloc(n, sizeof *placed);
-  for (size_t i = 0; i < n; i++) todo[i] = &s->temps[i];
+static int64_t place_all(sched_temp **todo, sched_temp **placed, size_t n) {
+  int64_t bytes = 0;
   if (n) qsort(todo, n, sizeof *todo, larger_first);
   for (size_t i = 0; i < n; i++) {
     int64_t at = 0, need = (int64_t)round_up((size_t)todo[i]->bytes + SLACK, ALIGN);
@@ -33,8 +31,17 @@ void plan_memory(schedule *s) {
     }
     todo[i]->offset = at;
     placed[i] = todo[i];
-    s->arena_bytes = max_i64(s->arena_bytes, at + need);
+    bytes = max_i64(bytes, at + need);
   }
+  return bytes;
+}
+
+void plan_memory(schedule *s) {
+  size_t n = (size_t)s->n_temps, shared = 0, each = n;
+  sched_temp **todo = xcalloc(n, sizeof *todo), **placed = xcalloc(n, sizeof *placed);
+  for (size_t i = 0; i < n; i++) todo[s->temps[i].each ? --each : shared++] = &s->temps[i];
+  s->arena_bytes = place_all(todo, placed, shared);
+  s->each_bytes = place_all(todo + shared, placed, n - shared);
   free(todo);
   free(placed);
 }

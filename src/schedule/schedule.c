@@ -8,7 +8,7 @@
 #include "schedule/fuse.h"
 #include "schedule/memory_plan.h"
 
-typedef struct raw_kernel { uop *root, *store; VEC(int) deps; int level; } raw_kernel;
+typedef struct raw_kernel { uop *root, *store; VEC(int) deps, after; int level; bool each; } raw_kernel;      // deps: whose results it reads; after: what it must not overtake
 typedef struct reader { struct reader *next; int kernel; } reader;
 typedef struct builder { graph *g; arena *mem; fusion f; VEC(raw_kernel) kernels; map kernel_of, readers; } builder;    // readers: version of a buffer -> who reads it
 
@@ -88,7 +88,7 @@ static void find_hazards(builder *b) {
     uop *view = root->src[0];
     while (op_flags((enum op)view->op) & OPF_MOVEMENT) view = view->src[0];
     for (reader *r = map_ptr(&b->readers, view); r; r = r->next)
-      if (r->kernel != (int)i) vec_push(&b->kernels.at[i].deps, r->kernel);
+      if (r->kernel != (int)i) vec_push(&b->kernels.at[i].after, r->kernel);
   }
 }
 
@@ -101,13 +101,59 @@ static void find_deps(builder *b) {
   find_hazards(b);
 }
 
+// --- small kernels --------------------------------------------------------------------------------------------------
+
+enum { EACH_ELEMENTS = 1 << 14, EACH_STEPS = 1 << 17, EACH_WEIGHTS = 1 << 16, MANY_RANGES = 64 };
+
+typedef struct loops { uop *range[MANY_RANGES]; int n; double steps; bool known; map memo; } loops;      // steps: of all reductions; memo: node -> its free ranges
+
+static uint64_t free_in(loops *l, uop *u) {
+  void *hit;
+  if (map_get(&l->memo, (uint64_t)(uintptr_t)u, &hit)) return (uint64_t)(uintptr_t)hit;
+  uint64_t mask = 0, own = 0;
+  if (u->op == OP_RANGE) {
+    l->known &= u->src[0]->op == OP_CONST && l->n < MANY_RANGES;
+    if (l->known) { mask = 1ull << l->n; l->range[l->n++] = u; }
+  } else {
+    for (size_t i = 0; i < u->nsrc; i++) *(u->op == OP_REDUCE && i ? &own : &mask) |= free_in(l, u->src[i]);
+  }
+  if (u->op == OP_REDUCE) {
+    double n = 1;
+    for (int i = 0; i < l->n; i++) if ((mask | own) >> i & 1) n *= (double)l->range[i]->src[0]->a;
+    l->steps += n;
+    mask &= ~own;
+  }
+  map_put(&l->memo, u, (void *)(uintptr_t)mask);
+  return mask;
+}
+
+// Is it less work for every thread to do all of it than for all to wait for each other?
+static bool is_small(const builder *b, const raw_kernel *k) {
+  if (k->root->op == OP_ASSIGN) return false;
+  double n = 1;
+  for (int i = 0; i < k->root->shape->n; i++) {
+    if (k->root->shape->dim[i]->op != OP_CONST) return false;
+    n *= (double)k->root->shape->dim[i]->a;
+  }
+  if (n > EACH_ELEMENTS) return false;
+  loops l = {.known = true};
+  free_in(&l, k->store->src[1]);
+  map_free(&l.memo);
+  bool small = l.known && l.steps <= EACH_STEPS;
+  uop_list all = uop_toposort(b->mem, &(uop *){k->store}, 1);
+  for (size_t i = 0; i < all.n; i++)
+    if (all.at[i]->op == OP_BUFFER && all.at[i]->s && all.at[i]->b * dtype_size((enum dtype)all.at[i]->dt) > EACH_WEIGHTS) small = false;
+  return small;
+}
+
 static int level_of(builder *b, int i, unsigned char *state) {
   raw_kernel *k = &b->kernels.at[i];
   if (state[i] == 2) return k->level;
   if (state[i] == 1) die("kernels wait for each other in a circle: a buffer is read after a store that the reader feeds");
   state[i] = 1;
   int level = 0;
-  for (size_t j = 0; j < k->deps.n; j++) level = (int)max_i64(level, 1 + level_of(b, k->deps.at[j], state));
+  for (size_t j = 0; j < k->deps.n; j++) level = (int)max_i64(level, !b->kernels.at[k->deps.at[j]].each + level_of(b, k->deps.at[j], state));
+  for (size_t j = 0; j < k->after.n; j++) level = (int)max_i64(level, 1 + level_of(b, k->after.at[j], state));
   state[i] = 2;
   return k->level = level;
 }
@@ -136,6 +182,7 @@ static void parametrise(builder *b, const raw_kernel *raw, sched_kernel *k) {
   k->ast = uop_new(g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0});
   k->tensor = raw->root;
   k->level = raw->level;
+  k->each = raw->each;
   map_free(&subst);
   vec_free(&bufs);
 }
@@ -169,6 +216,7 @@ static void find_temps(builder *b, schedule *s) {
     sched_temp *t = &temps.at[(intptr_t)at];
     t->dt = (enum dtype)buf->dt;
     t->elems = buf->b;
+    t->each = b->kernels.at[i].each;
     if (!mul_i64(buf->b, dtype_size(t->dt), &t->bytes)) die("an intermediate of more than 2^63 bytes");
   }
   s->n_temps = (int)temps.n;
@@ -204,6 +252,7 @@ void schedule_graph(graph *g, uop *sink, schedule *out) {
     vec_push(&b.kernels, ((raw_kernel){.root = u, .store = lower_kernel(&b, u)}));
   }
   find_deps(&b);
+  for (size_t i = 0; i < b.kernels.n; i++) b.kernels.at[i].each = is_small(&b, &b.kernels.at[i]);
   unsigned char *state = ARENA_ARRAY(b.mem, unsigned char, b.kernels.n);
   out->n_kernels = (int)b.kernels.n;
   out->kernels = ARENA_ARRAY(graph_arena(g), sched_kernel, b.kernels.n);
@@ -216,7 +265,7 @@ void schedule_graph(graph *g, uop *sink, schedule *out) {
   find_temps(&b, out);
   plan_memory(out);
   if (debug_level() >= 1) print_schedule(out);
-  for (size_t i = 0; i < b.kernels.n; i++) vec_free(&b.kernels.at[i].deps);
+  for (size_t i = 0; i < b.kernels.n; i++) { vec_free(&b.kernels.at[i].deps); vec_free(&b.kernels.at[i].after); }
   vec_free(&b.kernels);
   map_free(&b.f.stored); map_free(&b.f.height); map_free(&b.kernel_of); map_free(&b.readers);
   arena_free(b.mem);

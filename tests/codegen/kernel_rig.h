@@ -299,17 +299,21 @@ static inline void kt_finish(kt_run *r) {
 }
 
 static inline int64_t kt_temp_offset(const schedule *s, int64_t id) {
-  for (int i = 0; i < s->n_temps; i++) if (s->temps[i].id == id) return s->temps[i].offset;
+  for (int i = 0; i < s->n_temps; i++) if (s->temps[i].id == id) return s->temps[i].offset + (s->temps[i].each ? (int64_t)round_up((size_t)s->arena_bytes, 64) : 0);
   die("an intermediate without a place");
 }
+
+static inline int64_t kt_arena_bytes(const schedule *s) { return (int64_t)round_up((size_t)s->arena_bytes, 64) + s->each_bytes; }
 
 static inline void kt_execute(const kt_run *r, const kt_code *code, const int64_t *values, kt_memory *m, bool backwards) {
   const schedule *s = &r->s;
   for (int lo = 0, hi; lo < s->n_kernels; lo = hi) {
     for (hi = lo; hi < s->n_kernels && s->kernels[hi].level == s->kernels[lo].level; hi++) {}
-    for (int j = lo; j < hi; j++) {
-      int i = backwards ? hi - 1 - (j - lo) : j;
+    for (int j = 2 * lo; j < 2 * hi; j++) {          // first what every thread does for itself, in order
+      bool each = j < lo + hi;
+      int at = each ? j - lo : j - hi, i = backwards && !each ? hi - 1 - (at - lo) : at;
       const sched_kernel *k = &s->kernels[i];
+      if (k->each != each) continue;
       const program *p = code[i].p;
       unsigned char *bufs[KT_BUFS + KT_KERNELS];
       int64_t vars[KT_VARS] = {0};
@@ -375,7 +379,7 @@ static inline bool kt_check(kt_run *r, const kt_backend *b, kt_wants *want) {
   for (int run = 0; kt_values(&r->t, run, values); run++) {
     if (!want->made) kt_expect(&r->t, values, &want->at[run]);
     kt_memory got;
-    kt_memory_init(&got, &r->t, r->s.arena_bytes);
+    kt_memory_init(&got, &r->t, kt_arena_bytes(&r->s));
     kt_execute(r, code, values, &got, run % 2);
     ok = kt_same(r, &want->at[run], &got, b->name, values) && ok;
     kt_memory_free(&got);

@@ -106,7 +106,7 @@ static int64_t row_bytes(const kt_run *r, int64_t most) { return r->t.bufs[r->t.
 static void compute(kt_run *r, const kt_code *code, const unsigned char *rows, int64_t n, int64_t most, const order_case *c, unsigned char *out) {
   kt_memory m;
   memcpy(r->t.bufs[0].start, rows, (size_t)(n * c->cols * 4));
-  kt_memory_init(&m, &r->t, r->s.arena_bytes);
+  kt_memory_init(&m, &r->t, kt_arena_bytes(&r->s));
   kt_execute(r, code, &n, &m, false);
   memcpy(out, m.at[r->t.n_bufs - 1], (size_t)(n * row_bytes(r, most)));
   kt_memory_free(&m);

@@ -133,7 +133,7 @@ static void run_all(kt_run *r, const kt_backend *b, float *out) {
   kt_code code[KT_KERNELS] = {{0}};
   kt_memory m;
   for (int i = 0; i < r->s.n_kernels; i++) code[i] = kt_compile(r->t.g, r->s.kernels[i].ast, b);
-  kt_memory_init(&m, &r->t, r->s.arena_bytes);
+  kt_memory_init(&m, &r->t, kt_arena_bytes(&r->s));
   kt_execute(r, code, (int64_t[KT_VARS]){5}, &m, false);
   memcpy(out, m.at[r->t.n_bufs - 1], (size_t)r->t.bufs[r->t.n_bufs - 1].elems * sizeof *out);
   kt_memory_free(&m);

@@ -26,7 +26,7 @@ static unsigned char *contents(kt_run *r, const kt_backend *b, int out) {
   kt_memory m;
   size_t n = (size_t)r->t.bufs[out].elems * (size_t)dtype_size(r->t.bufs[out].dt);
   for (int i = 0; i < r->s.n_kernels; i++) code[i] = kt_compile(r->t.g, r->s.kernels[i].ast, b);
-  kt_memory_init(&m, &r->t, r->s.arena_bytes);
+  kt_memory_init(&m, &r->t, kt_arena_bytes(&r->s));
   kt_execute(r, code, (int64_t[KT_VARS]){0}, &m, false);
   unsigned char *copy = memcpy(xmalloc(n), m.at[out], n);
   kt_memory_free(&m);

@@ -26,17 +26,18 @@ static void check_plan(const schedule *s) {
   for (int i = 0; i < s->n_temps; i++) {
     const sched_temp *x = &s->temps[i];
     assert_int_equal(x->offset % ALIGN, 0);
-    assert_true(x->offset >= 0 && x->offset + x->bytes + SLACK <= s->arena_bytes);
+    assert_true(x->offset >= 0 && x->offset + x->bytes + SLACK <= (x->each ? s->each_bytes : s->arena_bytes));
     sum += x->bytes + SLACK + ALIGN;
     for (int j = 0; j < i; j++) {
       const sched_temp *y = &s->temps[j];
+      if (x->each != y->each) continue;                                 // in different arenas
       if (x->last < y->first || y->last < x->first) continue;           // a level that reads one and writes the other needs both
       if (x->offset + x->bytes + SLACK > y->offset && y->offset + y->bytes + SLACK > x->offset)
         fail_msg("%lld bytes at %lld (levels %d to %d) over %lld bytes at %lld (%d to %d)", (long long)x->bytes, (long long)x->offset, x->first, x->last,
                  (long long)y->bytes, (long long)y->offset, y->first, y->last);
     }
   }
-  assert_true(s->arena_bytes <= sum);
+  assert_true(s->arena_bytes + s->each_bytes <= sum);
 }
 
 static void test_planner_fuzz(void **state) {
@@ -48,7 +49,7 @@ static void test_planner_fuzz(void **state) {
     for (int i = 0; i < n; i++) {
       int a = (int)(random_u64(&seed) % (uint64_t)levels), b = (int)(random_u64(&seed) % (uint64_t)levels);
       int64_t bytes_of = round % 3 ? (int64_t)(random_u64(&seed) % 5000) : (int64_t)1 << random_u64(&seed) % 40;
-      temps[i] = (sched_temp){.id = TEMP_IDS + i, .bytes = bytes_of + 1, .first = a < b ? a : b, .last = a < b ? b : a};
+      temps[i] = (sched_temp){.id = TEMP_IDS + i, .bytes = bytes_of + 1, .first = a < b ? a : b, .last = a < b ? b : a, .each = random_u64(&seed) % 3 == 0};
     }
     schedule s = {.temps = temps, .n_temps = n, .n_levels = levels};
     plan_memory(&s);
