@@ -51,6 +51,7 @@ struct chat {
   // the answer that is being made
   str content, reasoning;
   json_t *calls;
+  bool broken;               // the last one, by an error
   // figures: of the last answer, and of all
   size_t n_prompt, n_kept, n_answer, total_prompt, total_answer;
   double prompt_s, answer_s;
@@ -302,28 +303,31 @@ static int draw(struct chat *c, int32_t *id, bool *constrained, weft_error *err)
   return weft_sample(c->sampler, c->logits, id, err);
 }
 
-// Draws tokens until something ends the answer.  Why it ended, if that is worth saying; an error goes to err.
-static const char *generate(struct chat *c, weft_error *err) {
+enum ending { ENDED, STOPPED, CUT, FULL, BROKEN };   // of an answer: by the model; Ctrl-C; -n; the context; an error
+
+// Draws tokens until something ends the answer.
+static enum ending generate(struct chat *c, weft_error *err) {
   size_t n, n_ctx = (size_t)weft_model_context(c->model);
-  const char *why = NULL, *text;
+  enum ending why = ENDED;
+  const char *text;
   double compiled = compile_ms(c), began = now_s();   // kernels for one token are made with the first one
   bool ended = false, constrained;
   if (c->grammar) weft_grammar_reset(c->grammar);
   for (c->n_answer = 0; !ended;) {
     int32_t id;
-    if (interrupted()) { why = "stopped"; break; }
+    if (interrupted()) { why = STOPPED; break; }
     if (terminal_closed(c->term)) break;
-    if (c->o.count >= 0 && c->n_answer >= (size_t)c->o.count) { why = "cut: -n"; break; }
-    if (draw(c, &id, &constrained, err)) { why = "error"; break; }
+    if (c->o.count >= 0 && c->n_answer >= (size_t)c->o.count) { why = CUT; break; }
+    if (draw(c, &id, &constrained, err)) { why = BROKEN; break; }
     if (!c->o.sampling.ignore_end && weft_is_end(c->vocab, id)) break;
-    if (constrained && weft_grammar_accept(c->grammar, id, err)) { why = "error"; break; }
+    if (constrained && weft_grammar_accept(c->grammar, id, err)) { why = BROKEN; break; }
     weft_accept(c->sampler, id, NULL);
     c->n_answer++;
     text = weft_stream_add(c->stream, id, &n);
     ended = feed(c, text, n, false);
     if (ended) break;
-    if (c->past.n == n_ctx) { why = "full"; break; }
-    if (weft_decode(c->model, &id, 1, (int)c->past.n, &c->logits, err)) { why = "error"; break; }
+    if (c->past.n == n_ctx) { why = FULL; break; }
+    if (weft_decode(c->model, &id, 1, (int)c->past.n, &c->logits, err)) { why = BROKEN; break; }
     vec_push(&c->past, id);
   }
   text = weft_stream_end(c->stream, &n);
@@ -354,13 +358,16 @@ static int respond(struct chat *c) {
   free(ids.at);
   if (status < 0) { terminal_note(c->term, "weft: error: %s", err.text); return -1; }
   if (status > 0) { terminal_note(c->term, "(stopped before the answer began)"); return -1; }
-  const char *why = generate(c, &err);
+  enum ending why = generate(c, &err);
   terminal_newline(c->term);
-  if (!why) { /* the end of its turn */ }
-  else if (!strcmp(why, "error")) terminal_note(c->term, "weft: error: %s", err.text);
-  else if (!strcmp(why, "full")) terminal_note(c->term, "weft: the context of %d tokens is full: the answer ends here (/clear, or more with -c)", weft_model_context(c->model));
-  else if (!strcmp(why, "stopped")) terminal_note(c->term, "(stopped after %zu tokens)", c->n_answer);
-  else terminal_note(c->term, "(cut after %zu tokens: -n)", c->n_answer);
+  switch (why) {
+  case ENDED: break;
+  case STOPPED: terminal_note(c->term, "(stopped after %zu tokens)", c->n_answer); break;
+  case CUT: terminal_note(c->term, "(cut after %zu tokens: -n)", c->n_answer); break;
+  case FULL: terminal_note(c->term, "weft: the context of %d tokens is full: the answer ends here (/clear, or more with -c)", weft_model_context(c->model)); break;
+  case BROKEN: terminal_note(c->term, "weft: error: %s", err.text); break;
+  }
+  c->broken = why == BROKEN;
   keep_answer(c);
   return 0;
 }
@@ -524,11 +531,12 @@ static int converse(struct chat *c) {
       continue;
     }
     if (!text.n) continue;
+    c->broken = false;
     if (text.at[0] == '/' && !strchr(text.at, '\n')) status = run_command_line(c, text.at + 1);
     else status = say(c, json_pack("{ss so}", "role", "user", "content", valid(text.at, text.n)));
-    if (status == 1) { status = 0; break; }
+    if (status == 1) { status = EXIT_OK; break; }
     if (interrupted() && !terminal_interactive(c->term)) { status = EXIT_INTERRUPTED; break; }
-    status = status ? EXIT_FAILED : EXIT_OK;
+    status = status || c->broken ? EXIT_FAILED : EXIT_OK;
     if (terminal_closed(c->term)) break;
   }
   str_free(&text);
