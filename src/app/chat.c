@@ -144,7 +144,7 @@ static int defuse(const struct chat *c, str *text, weft_error *err) {
       weft_free(hidden);
       if (!found) continue;
       shown = weft_piece(c->vocab, ids[i], true, &n);
-      size_t first = 1;
+      size_t first = n > 0;
       while (first < n && ((unsigned char)shown[first] & 0xC0) == 0x80) first++;
       str broken = {0};
       str_addn(&broken, shown, first);
