@@ -64,7 +64,7 @@ void str_add_json(str *s, const char *text, size_t n) {
     if (!k) { str_add(s, "\\ufffd"); k = 1; }
     else if (p[i] == '\n') str_add(s, "\\n");
     else if (p[i] == '"' || p[i] == '\\') str_addf(s, "\\%c", p[i]);
-    else if (p[i] < ' ' || p[i] == 127 || p[i] == '<' || p[i] == '>' || p[i] == '&') str_addf(s, "\\u%04x", p[i]);
+    else if (p[i] < ' ' || p[i] == 127 || p[i] == '<') str_addf(s, "\\u%04x", p[i]);
     else str_addn(s, text + i, k);
   }
   str_addc(s, '"');

@@ -9,7 +9,7 @@ void str_addn(str *s, const void *bytes, size_t n);
 void str_addc(str *s, char c);
 void str_addf(str *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void str_vaddf(str *s, const char *fmt, va_list ap);
-void str_add_json(str *s, const char *text, size_t n);      // as a JSON string, in quotes: broken UTF-8 becomes U+FFFD; safe inside of an HTML script
+void str_add_json(str *s, const char *text, size_t n);      // as a JSON string, in quotes: broken UTF-8 becomes U+FFFD; no '<', so that it is safe inside of an HTML script
 void str_free(str *s);                                     // s is the empty string again
 static inline const char *str_c(const str *s) { return s->at ? s->at : ""; }
 #endif

@@ -72,7 +72,7 @@ static void write_nodes(const uop_list *l, map *numbers, str *out) {
     const uop *u = l->at[i];
     map_put(numbers, u, (void *)(i + 1));
     str_addf(&nodes, i ? ",[%zu" : "[%zu", label_of(&names, u, out));
-    for (size_t j = 0; j < u->nsrc; j++) str_addf(&nodes, ",%ld", number_of(numbers, u->src[j]));
+    for (size_t j = 0; j < u->nsrc; j++) str_addf(&nodes, ",%ld", (long)i - number_of(numbers, u->src[j]));
     str_addc(&nodes, ']');
   }
   str_addf(out, "],\n\"nodes\":[%s]", str_c(&nodes));

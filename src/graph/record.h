@@ -12,7 +12,7 @@ void recorder_free(recorder *r);                 // NULL is fine
 void record_mark(graph *g, uop *root, const char *fmt, ...) PRINTF_LIKE(3, 4);     // a pass with this name has made root; nothing without a recorder
 void record_step(recorder *r, const char *pass, const ruleset *s, unsigned index, uop *from, uop *to);    // for rewrite.c; the texts are kept as pointers
 
-// A JSON object: labels [text of a node without its sources], nodes [[label, source nodes...]] sources first, rules [[pass, table, line,
+// A JSON object: labels [text of a node without its sources], nodes [[label, for each source how many nodes before this one it stands...]], rules [[pass, table, line,
 // text, file below src/]], steps [[rule, node before, node after]] in order, marks [[pass, its result, steps until then]], lost (steps that were too many).
 // `numbers`, if not NULL, gets node -> its number + 1.
 void record_write(const recorder *r, str *out, map *numbers);

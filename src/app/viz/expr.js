@@ -6,7 +6,7 @@ function label(record, n) {
   const text = record.labels[record.nodes[n][0]], m = /^([A-Z0-9_]+)(?:\.([a-z0-9]+))?(?: (.*))?$/s.exec(text);
   return {text, op: m?.[1] ?? text, dtype: m?.[2] ?? "", arg: (m?.[3] ?? "").replace(/^\[(.*)\]$/s, "$1")};
 }
-const sources = (record, n) => record.nodes[n].slice(1);
+const sources = (record, n) => record.nodes[n].slice(1).map(back => n - back);
 
 function reachable(record, root, stop) {
   const seen = new Set(), todo = [root];
