@@ -10,6 +10,7 @@ usage: scripts/test.sh [--quick] [-- CTEST_OPTIONS]
 Builds with gcc (build), clang (build-clang) and the sanitizers (build-asan), then runs the unit tests, the Python tests
 and, under the sanitizers, the unit tests, the tests with bad input and the fuzzers.  The exit status is 0 only if all
 passed.  --quick leaves out clang and the sanitizers.  Example: scripts/test.sh --quick -- -R gguf
+WEFT_FUZZ_SECONDS=60 gives each fuzzer of text a minute instead of 10 seconds.
 Tests that need the shared models (shared/ beside the tree, or $WEFT_SHARED) are skipped where there are none.
 END
 }
@@ -33,7 +34,7 @@ shared=${WEFT_SHARED:-$(dirname "$here")/shared}
 [ -d "$shared" ] || say "no $shared: tests that need the shared models are skipped"
 
 scripts/setup.sh test
-options=(-DWEFT_SHARED="$shared" -DWEFT_PYTHON="$here/build/venv/bin/python")
+options=(-DWEFT_SHARED="$shared" -DWEFT_PYTHON="$here/build/venv/bin/python" -DWEFT_FUZZ_SECONDS="${WEFT_FUZZ_SECONDS:-10}")
 if [ -n "$quick" ]; then
   say "skipping clang and the sanitizers (--quick)"
   scripts/build.sh --tests -- "${options[@]}" -DWEFT_ASAN_DIR=

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CACHE_FROM 8192         // bytes of text from which on words are remembered
+#define CACHE_FROM 1024         // bytes of text from which on words are remembered
 
 struct text_encoder {
   const tokenizer *t;

@@ -1,7 +1,7 @@
 // Fuzzes the tokenizers: the input is a small vocabulary, merges, types and scores, and a text.  Whatever they are, making a
 // tokenizer either fails with a message or gives one that encodes in bounded time, whose ids are in range, and, where all 256
 // bytes have tokens and the model does not normalise, whose decoding gives the text back.  Without parse_special no control
-// token may come out, but for the unknown one that stands for text.
+// token may come out, but for the unknown one that stands for text.  The same text in pieces gives the same ids.
 //
 // Layout: flags, kind (model, pattern), count of tokens, then each as {length, type, score, bytes}; count of merges, each {length,
 // bytes}; for Unigram the length of a charsmap in fours, and that many; the rest is text.
@@ -45,6 +45,29 @@ static void add_bytes(struct input *x, vocab_desc *d, const char *form) {
   }
 }
 
+// In pieces of lengths that the text decides: the same ids, or an error where there was one.
+static void check_pieces(const tokenizer *t, const char *text, size_t n, bool add, bool parse, bool bad, const int32_t *want, size_t n_want) {
+  text_encoder *e;
+  error err = {0};
+  const int32_t *ids;
+  size_t n_ids, at = 0, came = 0;
+  uint64_t cuts = hash_bytes(text, n, 0);
+  if (text_encoder_new(t, add, parse, &e, &err)) { if (!bad) die("no encoder: %s", err.text); return; }
+  for (bool end = false; !end; cuts = hash_u64(cuts, 0)) {
+    size_t piece = cuts % (cuts >> 32 & 1 ? 4 : 64);
+    if (piece > n - at) piece = n - at;
+    end = at == n;
+    if (end ? text_encoder_end(e, &ids, &n_ids, &err) : text_encoder_add(e, text + at, piece, &ids, &n_ids, &err)) break;
+    at += piece;
+    if (bad) continue;
+    if (n_ids > n_want - came || (n_ids && memcmp(ids, want + came, n_ids * sizeof *ids))) die("other ids in pieces, before byte %zu", at);
+    came += n_ids;
+  }
+  if (bad != (err.text[0] != 0)) die("in pieces there is %s error: %s", bad ? "no" : "an", err.text);
+  if (!bad && came != n_want) die("%zu ids in pieces, not %zu", came, n_want);
+  text_encoder_free(e);
+}
+
 // complete: every text can be encoded; exact: and comes back.
 static void check(const tokenizer *t, const char *text, size_t n, bool complete, bool exact) {
   static const int ways[] = {0, 1, 2, 3};
@@ -56,6 +79,7 @@ static void check(const tokenizer *t, const char *text, size_t n, bool complete,
     if (tokenizer_encode(t, text, n, add, parse, &ids, &n_ids, &err)) {
       if (!err.text[0]) die("an error without a message");
       if (complete) die("encoding failed: %s", err.text);
+      check_pieces(t, text, n, add, parse, true, NULL, 0);
       continue;
     }
     for (size_t i = 0; i < n_ids; i++) {
@@ -63,6 +87,7 @@ static void check(const tokenizer *t, const char *text, size_t n, bool complete,
       if (!parse && !add && tokenizer_token_type(t, ids[i]) == TOKEN_CONTROL && ids[i] != tokenizer_role(t, ROLE_unk))
         die("text became control token %d", ids[i]);
     }
+    check_pieces(t, text, n, add, parse, false, ids, n_ids);
     if (exact && !parse && !add) {
       str back = {0};
       tokenizer_decode(t, ids, n_ids, false, &back);
