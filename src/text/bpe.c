@@ -154,16 +154,11 @@ static size_t set_up_chars(const bpe *b, merger *m, const char *word, size_t n, 
   return symbols;
 }
 
-static size_t set_up_bytes(const bpe *b, merger *m, const char *word, size_t n, error *err) {
+// A byte without a token, where no unknown token stands in, is a symbol that merges with nothing and is not put out.
+static size_t set_up_bytes(const bpe *b, merger *m, const char *word, size_t n) {
   for (size_t i = 0; i < n; i++) {
     int32_t id = b->byte_id[(unsigned char)word[i]];
-    if (id < 0) id = vocab_unknown(b->v);
-    if (id < 0) {
-      error_set(err, "%stokenizer.ggml.tokens has no token for byte 0x%02X, and tokenizer.ggml.unknown_token_id names none for it",
-                b->v->source, (unsigned)(unsigned char)word[i]);
-      return 0;
-    }
-    m->id[i] = id;
+    m->id[i] = id >= 0 ? id : vocab_unknown(b->v);
     m->next[i] = (uint32_t)i + 1;
   }
   return n;
@@ -183,10 +178,11 @@ static int encode_part(const bpe *b, merger *m, word_cache *words, const char *w
   }
   if (n > WORD_BYTES_MAX) return error_set(err, "a word of %zu bytes is too long (the limit is %zu)", n, WORD_BYTES_MAX);
   merger_reserve(m, n);
-  size_t symbols = b->chars ? set_up_chars(b, m, word, n, err) : set_up_bytes(b, m, word, n, err);
+  size_t symbols = b->chars ? set_up_chars(b, m, word, n, err) : set_up_bytes(b, m, word, n);
   if (!symbols) return -1;
   merger_run(m, (uint32_t)n, symbols, b->n_ranks, find_pair, b);
-  for (uint32_t i = 0; i < n; i = m->next[i]) vec_push(out, m->id[i]);
+  for (uint32_t i = 0; i < n; i = m->next[i])
+    if (m->id[i] >= 0) vec_push(out, m->id[i]);
   word_cache_put(known, word, n, out->at + before, out->n - before);
   return 0;
 }

@@ -48,7 +48,7 @@
 static const char *const gpt2[] = {GPT2, NULL};
 static const char *const llama3[] = {GPT4("\\p{N}{1,3}"), NULL};
 static const char *const qwen2[] = {GPT4("\\p{N}"), NULL};
-static const char *const single_digits[] = {"\\p{N}", GPT2, NULL};
+static const char *const single_digits[] = {"@number", GPT2, NULL};
 static const char *const gpt4o[] = {CASED(ENDINGS "?", "\\p{N}{1,3}"), NULL};
 static const char *const tekken[] = {CASED("", "\\p{N}"), NULL};
 static const char *const youtu[] = {
@@ -58,26 +58,26 @@ static const char *const youtu[] = {
 static const char *const qwen35[] = {
   ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" SPACES "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" LINES_AND_SPACE_RUNS, NULL};
 static const char *const deepseek_llm[] = {
-  "[\\r\\n]", SPACE "?[" DEEPSEEK_LETTERS "]+",
+  "@newline", SPACE "?[" DEEPSEEK_LETTERS "]+",
   SPACE "?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}]+",
-  "(?<!" SPACE ")" SPACE "++\\z", DEEPSEEK_CJK, "\\p{N}+", NULL};
-static const char *const deepseek_coder[] = {"[\\r\\n]", SPACE "?\\p{L}+", SPACE "?\\p{P}+", DEEPSEEK_CJK, "\\p{N}", NULL};
-static const char *const deepseek3[] = {"\\p{N}{1,3}", HAN_KANA, DEEPSEEK3, NULL};
+  "(?<!" SPACE ")" SPACE "++\\z", DEEPSEEK_CJK, "@numbers", NULL};
+static const char *const deepseek_coder[] = {"@newline", SPACE "?\\p{L}+", SPACE "?\\p{P}+", DEEPSEEK_CJK, "@number", NULL};
+static const char *const deepseek3[] = {"@three-numbers", HAN_KANA, DEEPSEEK3, NULL};
 static const char *const falcon[] = {"[\\p{P}$+<=>^~|`]+", GPT2, "[0-9][0-9][0-9]", NULL};
-static const char *const fallback[] = {"[\\p{P}$+<=>^~|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]", NULL};
+static const char *const fallback[] = {"[\\p{P}$+<=>^~|]+", GPT2, "@numbers", "[0-9][0-9][0-9]", NULL};
 static const char *const bailing[] = {
   "'(?:[sSdDmMtT\\x{17F}]|[lL][lL]|[vV][eE]|[rR][eE])|" LETTERS "|\\p{N}|" SIGNS "[\\r\\n]*|" SPACE "*[\\r\\n]|" SPACE_RUNS, NULL};
 static const char *const seed[] = {
   ENDINGS "|" LETTERS "|\\p{N}| ?[^" SPACES "\\p{L}\\p{N}\\r\\n]+|" LINES_AND_SPACE_RUNS, NULL};
-static const char *const minicpm5[] = {"\\p{N}{1,3}", GPT4("\\p{N}+"), NULL};
+static const char *const minicpm5[] = {"@three-numbers", GPT4("\\p{N}+"), NULL};
 static const char *const laguna[] = {"[^\\n]+|[\\n]+", GPT4("\\p{N}"), NULL};
 static const char *const lines[] = {"[^\\n]+|[\\n]+", NULL};
 static const char *const whitespace[] = {"[^" SPACES "]+", NULL};
 static const char *const ufakzeka[] = {LETTERS "|\\p{N}|" SIGNS "[\\r\\n]*|" LINES_AND_SPACE_RUNS, NULL};
 static const char *const spark[] = {
-  "\\p{N}{1,3}", HAN_KANA,
+  "@three-numbers", HAN_KANA,
   "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+|[\\r\\n]|" SPACE_RUNS,
-  "\\p{N}", NULL};
+  "@number", NULL};
 // Runs of spaces in powers of two.  Lines are looked for from the beginning of a run only: behind a space that was left in a run,
 // no newline can follow any more.
 #define SPACES_OF(n) SPACE "{" n "}(?![^" SPACES "])|"
@@ -87,9 +87,9 @@ static const char *const jais2[] = {
   SPACES_OF("1,2") SPACE, NULL};
 #define BLOOM " ?[^(" SPACES "|.,!?\\x{2026}\\x{3002}\\x{FF0C}\\x{3001}\\x{964}\\x{6D4}\\x{60C})]+"
 static const char *const bloom[] = {BLOOM, NULL};
-static const char *const viking[] = {BLOOM, "\\p{N}", NULL};
+static const char *const viking[] = {BLOOM, "@number", NULL};
 static const char *const chameleon[] = {
-  "<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", "[\\t\\n]|    |  ", "\\p{N}", "[\\p{P}!-/:-@\\[-`{-~]", GPT2, NULL};
+  "<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", "[\\t\\n]|    |  ", "@number", "[\\p{P}!-/:-@\\[-`{-~]", GPT2, NULL};
 // A word may have single spaces inside, each before a letter.
 static const char *const exaone_moe[] = {
   ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}(?:[\\p{L}\\p{M}]++| (?=\\p{L}))*+|\\p{N}|" SIGNS "[\\r\\n/]?|" SPACE "*[\\r\\n]|" SPACE_RUNS, NULL};
@@ -100,7 +100,7 @@ static const char *const exaone_moe[] = {
 static const char *const kimi[] = {
   "\\p{sc:Han}+|[^\\r\\n\\p{L}\\p{N}]?" UPPER_NOT_HAN "*" LOWER_NOT_HAN "+" ENDINGS "?|[^\\r\\n\\p{L}\\p{N}]?" UPPER_NOT_HAN "+"
   LOWER_NOT_HAN "*" ENDINGS "?|\\p{N}{1,3}|" SIGNS "[\\r\\n]*|" LINES_AND_SPACE_RUNS, NULL};
-static const char *const superbpe[] = {"\\p{N}+", "@threes", NULL};
+static const char *const superbpe[] = {"@numbers", "@threes", NULL};
 static const char *const tiny_aya[] = {"@threes-of-whole-numbers", CASED(ENDINGS "?", "\\p{N}{1,3}"), NULL};
 static const char *const afmoe[] = {
   "@threes-of-numbers",

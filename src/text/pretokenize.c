@@ -8,16 +8,24 @@
 
 // ---- Splitting ----
 
-// Patterns written in C: runs of digits are cut in threes, counted from the right.
+static bool is_newline(uint32_t cp) { return cp == '\r' || cp == '\n'; }
+
+// Patterns written in C.  Runs of digits are cut in threes, counted from the right; or runs of some characters are matches, of `most`
+// characters at most: \p{N}, \p{N}{1,3}, \p{N}+ and [\r\n] in a fraction of the time, where a text is nothing else.
 static const struct native {
   const char *name;
   bool (*digit)(uint32_t cp);
+  size_t most;                  // 0: threes from the right
   bool isolated;                // a run begins a piece, even where its first three are not complete
   bool whole;                   // only runs that no letter follows
 } natives[] = {
-  {"@threes", unicode_is_decimal, false, false},
-  {"@threes-of-numbers", unicode_is_number, true, false},
-  {"@threes-of-whole-numbers", unicode_is_decimal, true, true},
+  {"@threes", unicode_is_decimal, 0, false, false},
+  {"@threes-of-numbers", unicode_is_number, 0, true, false},
+  {"@threes-of-whole-numbers", unicode_is_decimal, 0, true, true},
+  {"@number", unicode_is_number, 1, false, false},
+  {"@three-numbers", unicode_is_number, 3, false, false},
+  {"@numbers", unicode_is_number, SIZE_MAX, false, false},
+  {"@newline", is_newline, 1, false, false},
 };
 
 #define PATTERNS_MAX 8
@@ -99,15 +107,30 @@ static int cut_threes(struct split *s, size_t level, size_t at, size_t end, bool
   return cut(s, level + 1, done, end, open);
 }
 
+static int cut_runs(struct split *s, size_t level, size_t at, size_t end, bool open) {
+  const struct native *how = s->p->native[level];
+  size_t done = at, next;
+  for (size_t i = at; i < end; i = next) {
+    if (!how->digit(point_at(s, i, end, &next))) continue;
+    size_t count = 1;
+    for (size_t after; next < end && count < how->most && how->digit(point_at(s, next, end, &after)); next = after) count++;
+    if (next == end && open && count < how->most) return cut(s, level + 1, done, i, true);
+    if (cut(s, level + 1, done, i, false) || cut(s, level + 1, i, next, false)) return -1;
+    done = next;
+  }
+  return cut(s, level + 1, done, end, open);
+}
+
 // Cuts [at, end) with pattern `level` and hands the pieces to the next one.  open: the piece may go on after `end`.
 static int cut(struct split *s, size_t level, size_t at, size_t end, bool open) {
   if (at == end) return 0;
-  if (level == s->p->n) {
+  bool single = end - at == 1 || utf8_next(s->seen + at, end - at) == (int)(end - at);   // what cannot be cut
+  if (level == s->p->n || (single && level && !open)) {
     if (open) return 0;
     s->settled = end;
     return s->word(s->ctx, s->text + at, end - at) ? -1 : 0;
   }
-  if (s->p->native[level]) return cut_threes(s, level, at, end, open);
+  if (s->p->native[level]) return (s->p->native[level]->most ? cut_runs : cut_threes)(s, level, at, end, open);
   size_t done = at;
   while (done < end) {
     int rc = pcre2_match(s->p->code[level], (PCRE2_SPTR)(s->seen + at), end - at, done - at,

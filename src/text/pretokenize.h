@@ -8,7 +8,8 @@
 // which Weft does nowhere, and 10 MB of text take a third of a second without it.  Steps are limited in proportion to the
 // text, so that no text can make a pattern backtrack for ever.  A pattern must not look far ahead from many places, nor repeat
 // a group without bound unless possessively: the one takes quadratic time, the other memory for each repetition.  What cannot
-// be said so (digits in threes from the right) is a pattern that begins with '@' and is written in C.
+// be said so (digits in threes from the right), or matches so often that calling PCRE2 would be most of the work (single digits), is a
+// pattern that begins with '@' and is written in C.
 //
 // Invariant: the words of a text, in order, are the text; none is empty.  Look next: bpe.h.
 #ifndef WEFT_PRETOKENIZE_H

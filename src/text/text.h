@@ -19,9 +19,9 @@
 //
 // Promises:
 //  - Any bytes can be encoded: invalid UTF-8 and NUL are data like any other, and time grows with the length only.
-//  - Decoding what was encoded gives the same bytes back, whatever they were, unless the vocabulary itself lacks a byte
-//    and its unknown token had to stand in (or, without one, encoding failed and said so), or the model normalises: Unigram
-//    and WordPiece change characters and spaces, and some BPE models take text in normal form C (PRE_NFC).
+//  - Decoding what was encoded gives the same bytes back, whatever they were, unless the vocabulary itself lacks a byte (then its
+//    unknown token stands in; without one encoding fails and says so, or, in byte-level BPE, the byte is left out), or the model
+//    normalises: Unigram and WordPiece change characters and spaces, and some BPE models take text in normal form C (PRE_NFC).
 //  - Text never becomes a control token unless parse_special asks for it: CONTROL, UNKNOWN and BYTE tokens take no part in
 //    merging.  USER_DEFINED tokens are matched in all text, before anything else.
 //  - A tokenizer does not change after it was made; any number of threads may use it at once.

@@ -1,5 +1,10 @@
 // Templates: what a hostile one can not do, the lines that errors name, and a few texts.  That the language is Jinja's is what
 // tests/python/test_template.py shows, by comparing with Jinja.
+//
+// The list of hostile inputs, lines 47 to 55: nested parentheses and macros that call themselves, test_depth; long ranges, test_work;
+// long texts and wide indents, test_memory; texts that double, test_growing_text; attributes that lead out, test_no_way_out; malformed tags,
+// test_lines; arguments that would replace what templates are given, test_chat.  Values that contain themselves, and most of the others
+// again through the command: test_hostile_templates_end and test_failures of test_template.py.
 #define _GNU_SOURCE
 #include "text/chat_template.h"
 #include "model/gguf.h"

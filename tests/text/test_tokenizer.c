@@ -432,6 +432,8 @@ static void test_ten_megabytes_of_one_character(void **state) {
     {"gpt2", "qwen2", {"1", "\xCC\x81"}},
     {"gpt2", "gpt-4o", {"A"}},
     {"gpt2", "deepseek-llm", {" "}},
+    {"gpt2", "deepseek-v3", {"1"}},
+    {"gpt2", "starcoder", {"1"}},
     {"gpt2", "tiny_aya", {"1"}},
     {"gpt2", "jais-2", {" "}},
     {"gpt2", "kimi-k2", {"a", "\xE6\xBC\xA2"}},
