@@ -5,7 +5,7 @@
 // test_wrong_types_in_a_file; BOS and EOS that are no tokens, test_roles_out_of_range; duplicate and empty tokens,
 // test_duplicates_and_empties; a huge token, test_huge_token.  Elsewhere: merges of absent tokens and in circles,
 // test_odd_merges_are_ignored of test_tokenizer.c; charsmaps, test_charsmap of test_models.c; bytes that are no text, the round trips
-// there and in test_tokenizer.c, and any cut of them, test_stream.c; ten megabytes of one character, in both;
+// there and in test_tokenizer.c, and any cut of them, test_stream.c; megabytes of one character, in both;
 // control tokens in user text, test_control_tokens_need_leave of test_tokenizer.c.  A token's text cut anywhere in a character: test_utf8.c.
 #define _GNU_SOURCE
 #include "model/gguf_writer.h"

@@ -1,5 +1,5 @@
 // WordPiece, Unigram, BPE on characters, RWKV and PLaMo-2 on small vocabularies that are made here: what each promises, what bad
-// files get, and ten megabytes of one character.  Long comparisons with others are in tests/python/test_tokenizers.py.
+// files get, and megabytes of one character.  Long comparisons with others are in tests/python/test_tokenizers.py.
 #define _GNU_SOURCE
 #include "text/pretokenize.h"
 #include "text/small_vocab.h"
@@ -282,7 +282,7 @@ static void test_special_tokens_that_strip(void **state) {
   small_free(&s, t);
 }
 
-// ---- Ten megabytes of one character ----
+// ---- Megabytes of one character ----
 
 static void test_ten_megabytes_of_one_character(void **state) {
   (void)state;

@@ -404,7 +404,7 @@ static void test_spm_round_trip(void **state) {
     }
 }
 
-// ---- Line 45: ten megabytes of one character ----
+// ---- Line 45: megabytes of one character ----
 
 static void one_character(const char *model, const char *pre, const char *unit) {
   small s;
