@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORK_MAX (1u << 26)          // edges looked at
-
 void automaton_free(automaton *a) {
   vec_free(&a->states);
   vec_free(&a->edges);
@@ -30,7 +28,7 @@ struct set { uint32_t *at; uint32_t n; };
 struct maker {
   const nfa *n;
   uint32_t end, limit, stamp, *stamps;
-  uint64_t work;
+  uint64_t *work;                   // edges that may still be looked at
   bool *matters;                    // [states] it has other edges than empty ones, or is the end
   arena *mem;
   smap ids;                         // from sets of states to numbers + 1
@@ -39,13 +37,15 @@ struct maker {
   automaton *out;
 };
 
+static void spend(struct maker *m, uint64_t n) { *m->work -= n < *m->work ? n : *m->work; }
+
 static void collect(struct maker *m, uint32_t state) {
   size_t from = m->members.n;
   if (m->stamps[state] == m->stamp) return;
   m->stamps[state] = m->stamp;
   vec_push(&m->members, state);
   for (size_t i = from; i < m->members.n; i++)
-    for (uint32_t e = m->n->first.at[m->members.at[i]]; e != NO_STATE; e = m->n->edges.at[e].next, m->work++) {
+    for (uint32_t e = m->n->first.at[m->members.at[i]]; e != NO_STATE; e = m->n->edges.at[e].next, spend(m, 1)) {
       const struct nfa_edge *edge = &m->n->edges.at[e];
       if (edge->kind != NFA_EPS || m->stamps[edge->to] == m->stamp) continue;
       m->stamps[edge->to] = m->stamp;
@@ -66,7 +66,7 @@ static uint32_t set_end(struct maker *m) {
   if (n) qsort(m->members.at, n, sizeof *m->members.at, by_number);
   void *found = NULL;
   const char *key = n ? (const char *)m->members.at : "";
-  m->work += n;
+  spend(m, n);
   if (smap_get(&m->ids, key, n * sizeof(uint32_t), &found)) return (uint32_t)((uintptr_t)found - 1);
   uint32_t *at = ARENA_ARRAY(m->mem, uint32_t, n + 1);
   if (n) memcpy(at, m->members.at, n * sizeof *at);
@@ -91,7 +91,7 @@ static void byte_edges(struct maker *m, struct set s) {
     for (hi = lo; !cut[hi + 1] && hi < 255; hi++) { }
     set_begin(m);
     for (uint32_t i = 0; i < s.n; i++)
-      for (uint32_t e = m->n->first.at[s.at[i]]; e != NO_STATE; e = m->n->edges.at[e].next, m->work++) {
+      for (uint32_t e = m->n->first.at[s.at[i]]; e != NO_STATE; e = m->n->edges.at[e].next, spend(m, 1)) {
         const struct nfa_edge *edge = &m->n->edges.at[e];
         if (edge->kind == NFA_BYTE && edge->lo <= lo && lo <= edge->hi) collect(m, edge->to);
       }
@@ -138,8 +138,8 @@ static bool *what_matters(const nfa *n, uint32_t end) {
   return matters;
 }
 
-bool dfa_make(const nfa *n, uint32_t start, uint32_t end, uint32_t limit, automaton *out) {
-  struct maker m = {.n = n, .end = end, .limit = limit, .out = out, .mem = arena_new(), .stamps = xcalloc(n->first.n, sizeof *m.stamps)};
+bool dfa_make(const nfa *n, uint32_t start, uint32_t end, uint32_t limit, uint64_t *work, automaton *out) {
+  struct maker m = {.n = n, .work = work, .end = end, .limit = limit, .out = out, .mem = arena_new(), .stamps = xcalloc(n->first.n, sizeof *m.stamps)};
   m.matters = what_matters(n, end);
   *out = (automaton){0};
   set_begin(&m);
@@ -153,7 +153,7 @@ bool dfa_make(const nfa *n, uint32_t start, uint32_t end, uint32_t limit, automa
     byte_edges(&m, s);
     other_edges(&m, s);
     state_end(out);
-    fits = m.sets.n <= limit && m.work <= WORK_MAX;
+    fits = m.sets.n <= limit && *work;
   }
   vec_free(&m.sets);
   vec_free(&m.members);
@@ -200,7 +200,7 @@ static uint32_t after(const automaton *a, uint32_t state, unsigned byte) {
 
 struct pair { uint32_t a, b, state; };
 
-bool dfa_product(const automaton *a, const automaton *b, bool minus, nfa *out, uint32_t from, uint32_t to) {
+bool dfa_product(const automaton *a, const automaton *b, bool minus, uint64_t *work, nfa *out, uint32_t from, uint32_t to) {
   map ids = {0};
   VEC(struct pair) pairs = {0};
   bool fits = true;
@@ -226,7 +226,9 @@ bool dfa_product(const automaton *a, const automaton *b, bool minus, nfa *out, u
         uint32_t target = pairs.at[(uintptr_t)found - 1].state;
         nfa_edge(out, p.state, (struct nfa_edge){.to = target, .kind = NFA_BYTE, .lo = (uint8_t)lo, .hi = (uint8_t)hi});
       }
-    fits = pairs.n <= GRAMMAR_STATES_MAX / 4;
+    uint64_t cost = 16 + 4 * (uint64_t)s->n_edges;
+    fits = pairs.n <= GRAMMAR_STATES_MAX / 4 && *work > cost;
+    *work -= fits ? cost : 0;
   }
   map_free(&ids);
   vec_free(&pairs);

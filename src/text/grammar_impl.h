@@ -66,6 +66,7 @@ typedef struct compiler {
   struct loop_entry { const gx *body; uint32_t callee; } *loops;   // hash table of bodies
   size_t n_loops, cap_loops;
   uint32_t rule;                              // being built, for messages
+  uint64_t work;                              // steps that may still be spent on making automata deterministic, for the whole grammar
   error *err;
 } compiler;
 
@@ -76,10 +77,10 @@ uint32_t grammar_loop(compiler *c, const gx *body, uint32_t min, uint32_t max);
 int grammar_fail(const compiler *c, const char *fmt, ...) PRINTF_LIKE(2, 3);   // "line 3: rule 'a': ..."
 // From an expression to states: adds paths from one state to another.  regular: everything in place, no calls.
 int nfa_build(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, bool regular, int depth);
-// Deterministic, without states that lead nowhere.  False: more than `limit` states or too much work.
-bool dfa_make(const nfa *n, uint32_t start, uint32_t end, uint32_t limit, automaton *out);
+// Deterministic.  False: more than `limit` states, or no work is left.
+bool dfa_make(const nfa *n, uint32_t start, uint32_t end, uint32_t limit, uint64_t *work, automaton *out);
 // The states as they are: when a deterministic automaton were too large.
 void nfa_keep(const nfa *n, uint32_t start, uint32_t end, automaton *out);
 // Adds paths for what both, or the first and not the second, of two deterministic automata accept.  False: too large.
-bool dfa_product(const automaton *a, const automaton *b, bool minus, nfa *out, uint32_t from, uint32_t to);
+bool dfa_product(const automaton *a, const automaton *b, bool minus, uint64_t *work, nfa *out, uint32_t from, uint32_t to);
 #endif

@@ -127,10 +127,10 @@ static int product(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to,
     nfa part = {0};
     uint32_t start = nfa_state(&part), end = nfa_state(&part);
     status = build(c, &part, x->sub[i], start, end, true, depth + 1);
-    if (!status) small = dfa_make(&part, start, end, GRAMMAR_STATES_MAX / 8, &side[i]);
+    if (!status) small = dfa_make(&part, start, end, GRAMMAR_STATES_MAX / 8, &c->work, &side[i]);
     nfa_free(&part);
   }
-  if (!status && small) small = dfa_product(&side[0], &side[1], x->kind == GX_MINUS, n, from, to);
+  if (!status && small) small = dfa_product(&side[0], &side[1], x->kind == GX_MINUS, &c->work, n, from, to);
   automaton_free(&side[0]);
   automaton_free(&side[1]);
   return !small ? grammar_fail(c, "what several conditions demand of one text is too complicated together") : status;

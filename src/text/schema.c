@@ -9,6 +9,7 @@
 // stand in the order of the schema, white space is bounded, numbers have a bounded number of digits, and strings that have to match
 // something escape only what has to be escaped.  What cannot be had in this way is an error that names schema and keyword.
 #include "text/schema_impl.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,7 +125,7 @@ unsigned schema_type_of(const json_t *v) {
   case JSON_NULL: return T_NULL;
   case JSON_TRUE: case JSON_FALSE: return T_BOOL;
   case JSON_INTEGER: return T_INTEGER;
-  case JSON_REAL: return json_real_value(v) > -1e300 && json_real_value(v) < 1e300 && json_real_value(v) == (double)(long long)json_real_value(v) ? T_INTEGER : T_FRACTION;
+  case JSON_REAL: return json_real_value(v) == floor(json_real_value(v)) ? T_INTEGER : T_FRACTION;
   case JSON_STRING: return T_STRING;
   case JSON_ARRAY: return T_ARRAY;
   default: return T_OBJECT;
