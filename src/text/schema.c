@@ -69,20 +69,17 @@ static const struct { const char *name; enum family family; const char *why; } k
   {"$schema", F_NOTE, 0}, {"$id", F_NOTE, 0}, {"id", F_NOTE, 0}, {"$anchor", F_NOTE, 0}, {"$comment", F_NOTE, 0}, {"$defs", F_NOTE, 0}, {"definitions", F_NOTE, 0},
   {"$vocabulary", F_NOTE, 0}, {"$dynamicAnchor", F_NOTE, 0}, {"$recursiveAnchor", F_NOTE, 0}, {"title", F_NOTE, 0}, {"description", F_NOTE, 0}, {"default", F_NOTE, 0}, {"examples", F_NOTE, 0},
   {"example", F_NOTE, 0}, {"deprecated", F_NOTE, 0}, {"readOnly", F_NOTE, 0}, {"writeOnly", F_NOTE, 0}, {"contentEncoding", F_NOTE, 0},
-  {"contentMediaType", F_NOTE, 0}, {"contentSchema", F_NOTE, 0}, {"strict", F_NOTE, 0}, {"then", F_NOTE, 0}, {"else", F_NOTE, 0}, {"minContains", F_NOTE, 0}, {"maxContains", F_NOTE, 0},
+  {"contentMediaType", F_NOTE, 0}, {"contentSchema", F_NOTE, 0}, {"strict", F_NOTE, 0}, {"discriminator", F_NOTE, 0}, {"then", F_NOTE, 0}, {"else", F_NOTE, 0}, {"minContains", F_NOTE, 0}, {"maxContains", F_NOTE, 0},
   {"minimum", F_NUMBER, 0}, {"maximum", F_NUMBER, 0}, {"exclusiveMinimum", F_NUMBER, 0}, {"exclusiveMaximum", F_NUMBER, 0}, {"multipleOf", F_NUMBER, 0},
   {"minLength", F_STRING, 0}, {"maxLength", F_STRING, 0}, {"pattern", F_STRING, 0}, {"format", F_STRING, 0},
   {"items", F_ARRAY, 0}, {"prefixItems", F_ARRAY, 0}, {"additionalItems", F_ARRAY, 0}, {"minItems", F_ARRAY, 0}, {"maxItems", F_ARRAY, 0}, {"uniqueItems", F_ARRAY, 0},
   {"properties", F_OBJECT, 0}, {"required", F_OBJECT, 0}, {"additionalProperties", F_OBJECT, 0}, {"patternProperties", F_OBJECT, 0},
-  {"propertyNames", F_OBJECT, 0}, {"minProperties", F_OBJECT, 0}, {"maxProperties", F_OBJECT, 0},
+  {"propertyNames", F_OBJECT, 0}, {"minProperties", F_OBJECT, 0}, {"maxProperties", F_OBJECT, 0}, {"unevaluatedProperties", F_OBJECT, 0},
+  {"dependencies", F_OBJECT, 0}, {"dependentRequired", F_OBJECT, 0}, {"dependentSchemas", F_OBJECT, 0},
   {"not", F_REFUSED, "what a value must not be is not supported"},
   {"if", F_REFUSED, "conditions are not supported: write the cases as anyOf"},
   {"contains", F_REFUSED, "not supported: which of the items is meant is not known while they are written"},
-  {"dependencies", F_REFUSED, "members that depend on others are not supported: write the cases as anyOf"},
-  {"dependentRequired", F_REFUSED, "members that depend on others are not supported: write the cases as anyOf"},
-  {"dependentSchemas", F_REFUSED, "members that depend on others are not supported: write the cases as anyOf"},
   {"unevaluatedItems", F_REFUSED, "not supported: use items and prefixItems"},
-  {"unevaluatedProperties", F_REFUSED, "not supported: use additionalProperties"},
   {"$dynamicRef", F_REFUSED, "dynamic references are not supported: use $ref"},
   {"$recursiveRef", F_REFUSED, "dynamic references are not supported: use $ref"},
 };
@@ -100,7 +97,7 @@ static int keywords_of(const schema *s, json_t *node, unsigned *families) {
     }
     if (keywords[i].family == F_REFUSED) {
       bool no_effect = (!strcmp(name, "not") && json_is_false(value)) || (!strcmp(name, "if") && !json_object_get(node, "then") && !json_object_get(node, "else")) ||
-                       (!strncmp(name, "unevaluated", 11) && json_is_true(value)) || (!strncmp(name, "dep", 3) && json_is_object(value) && !json_object_size(value));
+                       (!strcmp(name, "unevaluatedItems") && json_is_true(value));
       if (!no_effect) return schema_fail(s, node, name, "%s", keywords[i].why);
       continue;
     }
@@ -270,6 +267,28 @@ struct way { const json_t *node; const struct way *from; };
 struct choice { json_t *array, *owner; bool one; const struct way *way; };
 struct plan { nodes plain; VEC(struct choice) choices; bool never; };
 
+// Members that depend on others: each is a choice between an object without that member and one with what it asks for, written as schemas.
+static int dependent(schema *s, struct plan *p, json_t *node, const struct way *way) {
+  static const char *const names[] = {"dependentRequired", "dependentSchemas", "dependencies"};
+  void *known = map_ptr(&s->made_of, node);
+  json_t *all = known ? known : json_array();
+  for (size_t k = 0; k < COUNT(names) && !known; k++) {
+    json_t *deps = json_object_get(node, names[k]);
+    if (deps && !json_is_object(deps)) { json_decref(all); return schema_fail(s, node, names[k], "expected an object"); }
+    for (void *it = json_object_iter(deps); it; it = json_object_iter_next(deps, it)) {
+      const char *name = json_object_iter_key(it);
+      json_t *what = json_object_iter_value(it), *asked = json_is_array(what) ? json_pack("{s:o}", "required", json_deep_copy(what)) : json_incref(what);
+      json_array_append_new(all, json_pack("[{s:{s:b}}, {s:[{s:[s]}, o]}]", "properties", name, 0, "allOf", "required", name, asked));
+    }
+  }
+  if (!known) {
+    map_put(&s->made_of, node, all);
+    vec_push(&s->made, all);
+  }
+  for (size_t i = 0; i < json_array_size(all); i++) vec_push(&p->choices, ((struct choice){json_array_get(all, i), node, false, way}));
+  return 0;
+}
+
 static int expand(schema *s, struct plan *p, json_t *node, const struct way *from) {
   int depth = 0;
   if (json_is_true(node)) return 0;
@@ -288,6 +307,7 @@ static int expand(schema *s, struct plan *p, json_t *node, const struct way *fro
   vec_push(&p->plain, node);
   json_t *target;
   if (schema_ref(s, node, &target) || (target && expand(s, p, target, way))) return -1;
+  if ((json_object_get(node, "dependentRequired") || json_object_get(node, "dependentSchemas") || json_object_get(node, "dependencies")) && dependent(s, p, node, way)) return -1;
   static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
   for (int k = 0; k < 3; k++) {
     json_t *list = json_object_get(node, lists[k]);
@@ -502,6 +522,7 @@ int grammar_from_schema(const char *text, size_t n, grammar **out, error *err) {
     struct plan plan = {.never = false};
     size_t count = 0;
     gx *body = NULL;
+    s.single = job.set.n == 1;
     for (size_t k = 0; k < job.set.n && !status; k++) status = expand(&s, &plan, job.set.at[k], NULL);
     if (!status && !plan.never && !plan.plain.n) body = schema_any(&s);
     else if (!status) body = branches(&s, &plan, 0, &count);
@@ -517,6 +538,9 @@ int grammar_from_schema(const char *text, size_t n, grammar **out, error *err) {
   }
   for (size_t i = 0; i < s.jobs.n; i++) vec_free(&s.jobs.at[i].set);
   for (size_t i = 0; i < s.cap_memo; i++) vec_free(&s.memo[i].set);
+  for (size_t i = 0; i < s.made.n; i++) json_decref(s.made.at[i]);
+  vec_free(&s.made);
+  map_free(&s.made_of);
   free(s.memo);
   vec_free(&s.jobs);
   vec_free(&first);

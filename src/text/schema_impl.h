@@ -3,6 +3,7 @@
 // whether a given value is valid (for enum and const, and for telling the alternatives of oneOf apart).
 #ifndef WEFT_SCHEMA_IMPL_H
 #define WEFT_SCHEMA_IMPL_H
+#include "base/map.h"
 #include "text/schema.h"
 #include <jansson.h>
 
@@ -24,6 +25,9 @@ typedef struct schema {
   struct memo { nodes set; int32_t rule; } *memo;
   size_t n_memo, cap_memo;
   VEC(struct job) jobs;               // rules whose bodies are still to be made
+  bool single;                        // the set being made has come from one schema, its first
+  map made_of;                        // from schemas to alternatives that were written for them (dependentRequired)
+  VEC(json_t *) made;
   uint64_t work;                      // schemas looked at
   const json_t *empty;                // the first of which no value is valid, and why: no error where others may be chosen
   const char *empty_keyword, *empty_what;

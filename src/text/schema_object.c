@@ -17,6 +17,7 @@ struct object {
   VEC(struct member) members;
   VEC(struct pattern) patterns;
   bool named, spoken, no_others;   // some schema names members; says what others may be; allows none
+  bool evaluated;                  // a member must be spoken of by some schema (unevaluatedProperties)
   uint32_t min, max, n_required;
 };
 
@@ -40,6 +41,12 @@ static int gather(schema *s, struct object *o) {
     }
     for (void *it = json_object_iter(pp); it; it = json_object_iter_next(pp, it))
       vec_push(&o->patterns, ((struct pattern){json_object_iter_key(it), node, json_object_iter_value(it)}));
+    json_t *unevaluated = json_object_get(node, "unevaluatedProperties");
+    if (unevaluated && !json_is_true(unevaluated)) {
+      if (!json_is_false(unevaluated) || i || !s->single)
+        return schema_fail(s, node, "unevaluatedProperties", "supported is false, and only in a schema that no other one includes");
+      o->named = o->evaluated = true;
+    }
     if (json_object_size(p)) o->named = true;
     if (json_is_false(ap) && !json_object_size(pp)) o->no_others = true;
     else if (ap || pp) o->spoken = true;
@@ -68,6 +75,7 @@ static int gather(schema *s, struct object *o) {
 
 // The schemas of a member's value.  matched: which patterns its name matches.  0: such a member is not allowed.
 static int value_schemas(schema *s, const struct object *o, const char *name, unsigned matched, nodes *out) {
+  bool spoken = false;
   for (size_t i = 0; i < o->set->n; i++) {
     json_t *node = o->set->at[i], *own = name ? json_object_get(json_object_get(node, "properties"), name) : NULL;
     bool known = own != NULL;
@@ -79,7 +87,9 @@ static int value_schemas(schema *s, const struct object *o, const char *name, un
     }
     json_t *ap = json_object_get(node, "additionalProperties");
     if (!known && ap) vec_push(out, ap);
+    spoken = spoken || known || ap;
   }
+  if (o->evaluated && !spoken) return 0;
   for (size_t i = 0; i < out->n; i++) {
     if (json_is_false(out->at[i])) return 0;
     if (!json_is_object(out->at[i]) && !json_is_true(out->at[i])) return schema_fail(s, out->at[i], NULL, "a schema is an object, true or false");

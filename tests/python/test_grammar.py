@@ -218,6 +218,14 @@ SCHEMAS = [
     (True, ["1", '{"a":[null]}'], ["nul"]),
     ({"title": "t", "description": "d", "default": 3, "examples": [1], "$comment": "c", "deprecated": True, "x-any": 1, "$schema": "https://json-schema.org/draft/2020-12/schema"}, ["1"], [""]),
     ({"minimum": 3}, ["3", "3.5"], ["2"]),
+    ({"type": "object", "properties": {c: {"type": "integer"} for c in "abc"}, "dependentRequired": {"a": ["b", "c"], "b": ["c"]}},
+     ["{}", '{"c":1}', '{"b":1,"c":2}', '{"a":1,"b":2,"c":3}'], ['{"a":1}', '{"b":1}', '{"a":1,"b":2}']),
+    ({"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}, "dependentSchemas": {"a": {"properties": {"b": {"type": "null"}}, "required": ["b"]}}},
+     ['{"b":3}', '{"a":1,"b":null}'], ['{"a":1}', '{"a":1,"b":3}']),
+    ({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "properties": {"a": {}, "b": {}}, "dependencies": {"a": ["b"], "b": {"minProperties": 2}}},
+     ["{}", '{"a":1,"b":2}'], ['{"a":1}', '{"b":1}']),
+    ({"type": "object", "properties": {"a": {"type": "null"}}, "allOf": [{"properties": {"b": {"type": "null"}}}], "required": ["b"], "unevaluatedProperties": False},
+     ['{"a":null,"b":null}', '{"b":null}'], ['{"b":null,"c":null}']),
 ]
 
 
@@ -239,12 +247,12 @@ REFUSED = [
     ({"$ref": "#"}, "schema at #: this schema applies itself"), ({"allOf": [{"$ref": "#"}]}, "applies itself"), ({"anyOf": [{"$ref": "#"}, {"type": "null"}]}, "applies itself"),
     ({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}, "schema at #/$defs/a: this schema applies itself"),
     ({"properties": {"a": {"not": {"type": "string"}}}}, "schema at #/properties/a, not"), ({"if": {}, "then": {}}, "schema at #, if"),
-    ({"type": "array", "uniqueItems": True}, "uniqueItems"), ({"type": "array", "contains": {}}, "contains"), ({"dependentRequired": {"a": ["b"]}}, "dependentRequired"),
+    ({"type": "array", "uniqueItems": True}, "uniqueItems"), ({"type": "array", "contains": {}}, "contains"), ({"dependentRequired": 3}, "dependentRequired: expected"),
     ({"minLengh": 3}, "schema at #, minLengh: this keyword is not known"), ({"format": "foo"}, "the format 'foo'"), ({"type": "string", "pattern": "("}, "schema at #, pattern: regular expression, offset 0"),
     ({"type": "string", "pattern": "(a)\\1"}, "a back-reference"), ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "alternatives 0 and 1"), (False, "matches nothing"),
     ({"type": "strin"}, "there is no type 'strin'"), ({"$ref": "http://x"}, "points out of this document"), ({"$ref": "#/a"}, "nothing is at '/a'"), ("{", "not JSON: line 1, column 1"),
     ({"type": "integer", "minimum": 5, "maximum": 4}, "no number is within"), ({"type": "string", "const": 1}, "no value of it"), ({"type": "string", "minLength": 3, "maxLength": 2}, "no string is long enough"),
-    ({"type": "number", "multipleOf": 0.01}, "multipleOf"), ({"type": "object", "unevaluatedProperties": False}, "unevaluatedProperties"), ({"type": "array", "minItems": -1}, "minItems: expected"),
+    ({"type": "number", "multipleOf": 0.01}, "multipleOf"), ({"type": "object", "allOf": [{"unevaluatedProperties": False}]}, "unevaluatedProperties"), ({"type": "array", "minItems": -1}, "minItems: expected"),
     ({"type": "object", "additionalProperties": True, "minProperties": 3}, "minProperties"), ({"allOf": [{"type": "string"}, {"type": "null"}]}, "no type is allowed"), ({"allOf": {}}, "allOf: expected an array"),
     ({"type": "object", "properties": {"a": 3}}, "schema at #/properties/a: a schema is an object"), ({"enum": 3}, "enum: expected"), ({"required": True}, "required"), ({"$dynamicRef": "#"}, "dynamic"),
 ]
