@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORK_MAX (1u << 27)          // steps spent on making automata deterministic: a second or so
+#define WORK_MAX (1u << 25)          // steps spent on making automata deterministic: half a second or so
 
 int grammar_fail(const compiler *c, const char *fmt, ...) {
   char text[600];
