@@ -12,6 +12,14 @@
 #include "text/schema.h"
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+// Processor time: what else the machine does must not fail a test.
+static double cpu_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
 
 static uint64_t rng;
 static uint64_t draw(uint64_t n) {
@@ -49,9 +57,9 @@ static void walk(struct tool *t, uint64_t seed, long steps) {
   t->n_masks = 0;
   for (long i = 0; i < steps && !ended; i++) {
     const uint64_t *mask;
-    double began = now_s();
+    double began = cpu_s();
     int status = matcher_mask(t->m, &mask, &err);
-    double took = now_s() - began;
+    double took = cpu_s() - began;
     t->mask_s += took;
     t->n_masks++;
     if (i == 0) t->first_s = took;
@@ -74,11 +82,11 @@ static void grammar_line(struct tool *t, const char *kind, const char *text, siz
   grammar_free(t->g);
   t->m = NULL;
   t->g = NULL;
-  double began = now_s();
+  double began = cpu_s();
   int status = !strcmp(kind, "gbnf") ? grammar_from_gbnf(text, n, t->t, &t->g, &err) :
                !strcmp(kind, "regex") ? grammar_from_regex(text, n, &t->g, &err) : grammar_from_schema(text, n, &t->g, &err);
   if (!status) status = matcher_new(t->g, t->v, &t->m, &err);
-  t->open_s = now_s() - began;
+  t->open_s = cpu_s() - began;
   if (status) printf("!%s\n", err.text);
   else puts("ok");
 }
@@ -96,13 +104,13 @@ int main(int argc, char **argv) {
   tokenizer *tk = NULL;
   error err = {0};
   struct tool t = {0};
-  double began = now_s();
+  double began = cpu_s();
   if (argc < 2 || gguf_open(argv[1], &g, &err) || tokenizer_from_gguf(g, &tk, &err) || grammar_vocab_new(tk, &t.v, &err)) {
     fprintf(stderr, "grammar_tool: %s\n", argc < 2 ? "no model" : err.text);
     return 1;
   }
   t.t = tk;
-  double setup = now_s() - began;
+  double setup = cpu_s() - began;
   char line[256], kind[16];
   while (fgets(line, sizeof line, stdin)) {
     unsigned long a = 0, b = 0;
