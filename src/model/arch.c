@@ -81,10 +81,13 @@ static int nemotron_h_layer(loader *l, layer *y) {
   return 0;
 }
 
+// Which layers are recurrent: a period, or one number for each.
 static int qwen3next_layer(loader *l, layer *y) {
-  int interval;
-  if (key_count_or(l, "full_attention_interval", 4, 1, MODEL_MAX_LAYERS, &interval)) return -1;
-  if ((y->index + 1) % interval) y->mixer = &part_delta_net;
+  int interval = 1;
+  uint32_t each[MODEL_MAX_LAYERS];
+  bool listed = has_key(l, "attention.recurrent_layers");
+  if (listed ? key_flags(l, "attention.recurrent_layers", each) : key_count_or(l, "full_attention_interval", 4, 1, MODEL_MAX_LAYERS, &interval)) return -1;
+  if (listed ? each[y->index] != 0 : (y->index + 1) % interval != 0) y->mixer = &part_delta_net;
   return experts_if_any(l, y);
 }
 
@@ -192,9 +195,9 @@ static const arch table[] = {
   {.name = "granite", .flags = ARCH_LOGITS_DIVIDED, .keys = granite, .layer = experts_if_any},
   {.name = "granitehybrid", .flags = ARCH_LOGITS_DIVIDED, .keys = granite, .layer = granitehybrid_layer},
   {.name = "nemotron_h", .flags = ARCH_PLAIN_FFN, .act = ACT_RELU2, .layer = nemotron_h_layer},
-  {.name = "qwen3next", .flags = QWEN3NEXT | ARCH_DELTA_NEIGHBOURS, .layer = qwen3next_layer},
-  {.name = "qwen35", .flags = QWEN3NEXT, .layer = qwen3next_layer},
-  {.name = "qwen35moe", .flags = QWEN3NEXT, .layer = qwen3next_layer},
+  {.name = "qwen3next", .flags = QWEN3NEXT | ARCH_DELTA_NEIGHBOURS, .keys = without_mtp, .layer = qwen3next_layer},
+  {.name = "qwen35", .flags = QWEN3NEXT, .keys = without_mtp, .layer = qwen3next_layer},
+  {.name = "qwen35moe", .flags = QWEN3NEXT, .keys = without_mtp, .layer = qwen3next_layer},
   {.name = "phi3", .flags = ARCH_NEOX},
   {.name = "gemma", .flags = ARCH_NEOX, .act = ACT_GELU, .keys = gemma},
   {.name = "gemma2", .flags = GEMMA2, .act = ACT_GELU, .period = 2, .keys = gemma2},

@@ -66,6 +66,7 @@ static int load_keys(loader *l) {
       load_factor(l, "logit_scale", 1, &m->logit_scale) || load_factor(l, "attention.scale", 0, &m->attention_scale) ||
       load_factor(l, "attn_logit_softcapping", 0, &m->attention_cap) || load_factor(l, "final_logit_softcapping", 0, &m->logit_cap)) return -1;
   if (m->arch->flags & ARCH_LOGITS_DIVIDED) m->logit_scale = 1 / m->logit_scale;
+  m->n_block = m->n_layer;
   m->output_norm = W_OUTPUT_NORM;
   m->parallel = m->arch->flags & ARCH_PARALLEL;
   return m->arch->keys ? m->arch->keys(l) : 0;

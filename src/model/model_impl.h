@@ -126,7 +126,7 @@ typedef struct state_kind { enum dtype dtype; int64_t per_position, fixed; } sta
 struct model {
   const gguf *file;
   const arch *arch;
-  int n_layer, n_embd, n_vocab, n_ctx_train, n_ctx_rope;       // n_ctx_rope: what the model knew before its context was stretched
+  int n_block, n_layer, n_embd, n_vocab, n_ctx_train, n_ctx_rope;   // n_block: layers, and blocks that are left out; n_ctx_rope: what the model knew before its context was stretched
   double eps, embedding_scale, residual_scale, logit_scale;    // factors; 1: none
   double attention_scale, attention_cap, logit_cap;            // 0: 1/sqrt(head_dim), no soft cap
   int window;                // of layers that slide, where the file does not say, and the base of their rope; 0: none, that of the others

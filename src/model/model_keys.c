@@ -24,7 +24,7 @@ int key_count_or(loader *l, const char *rest, uint32_t fallback, uint32_t lo, ui
 }
 
 int key_counts(loader *l, const char *rest, uint32_t lo, uint32_t hi, uint32_t each[MODEL_MAX_LAYERS]) {
-  if (gguf_u32_each(l->f, key(l, rest), (size_t)l->m->n_layer, each, l->err)) return -1;
+  if (gguf_u32_each(l->f, key(l, rest), (size_t)l->m->n_block, each, l->err)) return -1;
   for (int i = 0; i < l->m->n_layer; i++)
     if (each[i] < lo || each[i] > hi) return gguf_fail(l->f, l->key, l->err, "%u is not in %u..%u", each[i], lo, hi);
   return 0;
@@ -32,9 +32,9 @@ int key_counts(loader *l, const char *rest, uint32_t lo, uint32_t hi, uint32_t e
 
 int key_flags(loader *l, const char *rest, uint32_t each[MODEL_MAX_LAYERS]) {
   const gguf_value *v = gguf_find(l->f, key(l, rest));
-  if (!v || v->type != GGUF_ARRAY || v->elem != GGUF_BOOL) return gguf_u32_each(l->f, l->key, (size_t)l->m->n_layer, each, l->err);
-  if (v->a.n < (size_t)l->m->n_layer) return gguf_fail(l->f, l->key, l->err, "%zu elements, expected %d", v->a.n, l->m->n_layer);
-  for (int i = 0; i < l->m->n_layer; i++) each[i] = v->a.data[i] != 0;
+  if (!v || v->type != GGUF_ARRAY || v->elem != GGUF_BOOL) return gguf_u32_each(l->f, l->key, (size_t)l->m->n_block, each, l->err);
+  if (v->a.n != (size_t)l->m->n_block) return gguf_fail(l->f, l->key, l->err, "expected %d elements, found %zu", l->m->n_block, v->a.n);
+  for (int i = 0; i < l->m->n_block; i++) each[i] = v->a.data[i] != 0;
   return 0;
 }
 

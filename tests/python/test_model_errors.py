@@ -82,6 +82,16 @@ def test_more_positions_than_were_learned(run_weft, make_model, tmp_path):
     assert done.returncode == 1 and "a context of 257 positions, but this model has learned 256" in done.err
 
 
+def test_layers_by_list_and_blocks_left_out(run_weft, make_model, tmp_path):
+    """The same model with its recurrent layers listed, and with a block behind the last layer that predicts further tokens."""
+    family, plain, more = make_model.FAMILIES["qwen35"], tmp_path / "plain.gguf", tmp_path / "more.gguf"
+    keys = {**family["keys"], "attention.recurrent_layers": [True, True, False, True, False], "nextn_predict_layers": 1, "attention.head_count": [4] * 5}
+    make_model.write("qwen35", plain)
+    make_model.write("qwen35", more, layers=5, mix="ddada", keys=keys)
+    answers = [run_weft(["run", "-m", path, "-c", "64", "--ids", "5,6,7,8,9,10", "-n", "6", "--temp", "0", "--json", "--top-logprobs", "3"]) for path in (plain, more)]
+    assert answers[0].returncode == 0 and answers[0].out == answers[1].out
+
+
 EXTREMES = [0, 1, 3, 2**16, 2**31 - 1, 2**32 - 1, 0.0, -1.0, 1e-30, 1e30, float("inf"), float("nan"), True, "", "x", [1, 2, 3], [0] * 7]
 
 
