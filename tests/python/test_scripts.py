@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-SCRIPTS = ["scripts/setup.sh", "scripts/build.sh", "scripts/demo.sh", "scripts/test.sh"]
+SCRIPTS = ["scripts/setup.sh", "scripts/build.sh", "scripts/demo.sh", "scripts/test.sh", "scripts/replay.sh"]
 
 
 def run(repo, *command):
@@ -37,6 +37,7 @@ def test_help(repo, script, option):
     ("scripts/build.sh", ["--compiler", "tcc"]),
     ("scripts/build.sh", ["--dir"]),
     ("scripts/test.sh", ["--nonsense"]),
+    ("scripts/replay.sh", ["--nonsense"]),
 ])
 def test_usage_errors(repo, script, arguments):
     done = run(repo, script, *arguments)

@@ -1,0 +1,47 @@
+"""Kernel replay: the compiler makes the kernels that were accepted last, every time the same, and what it makes otherwise is shown."""
+import sys
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def replay(repo):
+    sys.path.insert(0, str(repo / "tests" / "replay"))
+    import replay
+    return replay
+
+
+@pytest.fixture(scope="module")
+def now(replay, built_tool):
+    return replay.kernels_now(built_tool("replay_tool", "WEFT_REPLAY_TOOL"))
+
+
+def test_kernels_are_those_that_were_accepted(replay, now):
+    lines = replay.difference(now, 120)
+    if lines:
+        pytest.fail("\n".join(lines) + "\n\nIf this change of the compiler was meant to do that: scripts/replay.sh --update, and commit tests/replay with it.", pytrace=False)
+
+
+def test_text_depends_on_nothing_else(replay, now, built_tool):
+    assert replay.kernels_now(built_tool("replay_tool", "WEFT_REPLAY_TOOL")) == now
+    assert all(text.startswith("define void @" + key[3]) or "define void @" + key[3] + "(" in text for key, (_, text) in now.items())
+
+
+def test_what_is_stored_fits_together(replay):
+    before, texts = replay.kernels_before()
+    names = {line.split(" x")[0]: line for line in before}
+    assert len(names) == len(before) and len(texts) > 50
+    for key, text in texts.items():
+        line = replay.summary_line(key, 0, text)
+        assert names[line.split(" x")[0]].split(" ", 5)[-1] == line.split(" ", 5)[-1]
+
+
+def test_a_change_is_shown(replay, now):
+    key = next(k for k in now if k[2] == "token" and "fmul" in now[k][1])
+    other = dict(now)
+    other[key] = (now[key][0], now[key][1].replace("fmul", "fadd", 1))
+    gone = next(k for k in now if k[2] == "prompt")
+    del other[gone]
+    replay_lines = replay.difference(other, 10000)
+    assert any(line.startswith("-") and "fmul" in line for line in replay_lines) and any(line.startswith("+") and "fadd" in line for line in replay_lines)
+    assert "- " + replay.summary_line(gone, *now[gone]) in replay_lines

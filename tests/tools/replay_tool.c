@@ -1,0 +1,84 @@
+// The LLVM IR of every kernel of a model, for scripts/replay.sh: what this machine is plays no part, nothing is compiled, and no weight is read, so that the text
+// depends on the sources of the compiler alone.
+//
+//     replay_tool MACHINE MODEL       MACHINE: one of the table below
+//
+// For one token and for chunks of a prompt: a line "=== STAGE NAME COUNT" and the text of each different kernel, in the order of the schedule.
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "codegen/codegen.h"
+#include "device/cpu_info.h"
+#include "model/model.h"
+#include "render/render.h"
+#include "schedule/dots.h"
+#include "schedule/schedule.h"
+
+enum { CTX = 512, CHUNK = 64 };
+
+_Noreturn static void fail(const char *what, const error *err) {
+  fprintf(stderr, "replay_tool: %s%s\n", what, err ? err->text : "");
+  exit(1);
+}
+
+// Machines as they were sold: what they have, and the level to compile for.
+static const char *machine(const char *name, cpu_features *has) {
+  bool vnni = !strcmp(name, "vnni");
+  *has = (cpu_features){0};
+  if (!strcmp(name, "dotprod")) { *has = (cpu_features){.arm = true, .fphp = true, .asimddp = true}; return "armv8.2-a"; }
+  if (!vnni && strcmp(name, "avx2")) fail("the machines are vnni, avx2, dotprod", NULL);
+#define F(field, llvm_name, leaf, sub, reg, bit, state, level) has->field = level <= (vnni ? 5 : 3);
+  CPU_FEATURES(F)
+#undef F
+  has->avx512fp16 = has->avxvnni = false;
+  has->amd = true;
+  has->family = vnni ? 0x19 : 0x17;      // Zen 4, Zen 2
+  has->model = vnni ? 0x61 : 0x31;
+  return vnni ? "native" : "x86-64-v3";
+}
+
+static void print_stage(const model *m, const char *stage, int64_t chunk, const cpu_target *c) {
+  const renderer *r = render_find("llvm");
+  target t = r->target;
+  t.vector_bytes = c->vector_bits / 8;
+  t.has_fma = c->fma;
+  t.lacks_round = !c->round;
+  t.has_f16 = c->f16;
+  t.descriptors = c->descriptors;
+  t.has_streams = true;
+  graph *g = graph_new(NULL);
+  schedule s;
+  map seen = {0};
+  schedule_graph(g, integer_dots(g, model_graph(m, g, &(model_shape){.ctx = CTX + CHUNK, .n_ctx = CTX, .chunk = chunk, .logits = chunk == 1})), &s);
+  for (int i = 0; i < s.n_kernels; i++) map_put(&seen, s.kernels[i].ast, (void *)((intptr_t)map_ptr(&seen, s.kernels[i].ast) + 1));
+  for (int i = 0; i < s.n_kernels; i++) {
+    intptr_t count = (intptr_t)map_ptr(&seen, s.kernels[i].ast);
+    if (!count) continue;
+    map_put(&seen, s.kernels[i].ast, NULL);
+    program *p = codegen(g, s.kernels[i].ast, &t, NULL);
+    str text = {0};
+    error err = {0};
+    if (r->render(p, &(render_options){c->cpu, c->features, c->tune, c->vector_bits, c->descriptors}, &text, &err)) fail(p->name, &err);
+    printf("=== %s %s %ld\n%s", stage, p->name, (long)count, str_c(&text));
+    str_free(&text);
+    program_free(p);
+  }
+  map_free(&seen);
+  graph_free(g);
+}
+
+int main(int argc, char **argv) {
+  cpu_features has;
+  cpu_target c;
+  error err = {0};
+  gguf *file;
+  model *m;
+  if (argc != 3) fail("replay_tool MACHINE MODEL", NULL);
+  if (cpu_target_for(machine(argv[1], &has), &has, &c, &err) || gguf_open(argv[2], &file, &err) || model_open(file, &m, &err)) fail("", &err);
+  print_stage(m, "token", 1, &c);
+  print_stage(m, "prompt", CHUNK, &c);
+  model_close(m);
+  gguf_close(file);
+  return 0;
+}
