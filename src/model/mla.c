@@ -95,7 +95,7 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   q = t_contiguous(g, linear(b, y, y->w[W_ATTN_Q].weight ? W_ATTN_Q : W_ATTN_Q_B, q));
   q = t_reshape(g, q, DIMS(T, heads, n_(b, q_dim)));
   tensor *kv = t_contiguous(g, linear(b, y, W_ATTN_KV_A_MQA, x));
-  tensor *c = norm(b, y, W_ATTN_KV_A_NORM, t_slice_i(g, kv, 1, 0, a->latent));
+  tensor *c = t_contiguous(g, norm(b, y, W_ATTN_KV_A_NORM, t_slice_i(g, kv, 1, 0, a->latent)));
   tensor *k_pe = rope_turn(b, y, t_reshape(g, t_slice_i(g, kv, 1, a->latent, a->rope), DIMS(T, one, n_(b, a->rope))), 1, a->rope);
   tensor *K = store_keys(b, y, t_cat_last(g, t_reshape(g, c, DIMS(T, one, n_(b, a->latent))), k_pe));
   tensor *V = t_permute(g, t_slice_i(g, K, 1, 0, a->latent), (int[]){2, 0, 1});
