@@ -125,7 +125,7 @@ static bool binds(const uop *reduce, const uop *r) {
   return false;
 }
 
-// A dot-product instruction, if some integer reduction over an axis of four and some output axis fit it, and all other memory
+// A dot-product instruction, if some integer reduction over an axis of four and some output axis fit it, and all other memory that is read
 // moves along that output axis by one element or not at all.
 static bool dot_lanes(kernel *k) {
   axes x;
@@ -145,7 +145,7 @@ static bool dot_lanes(kernel *k) {
         if (bound && x.at[r]->src[0]->op == OP_CONST && x.at[r]->src[0]->a % 4 == 0 && x.at[o]->src[0]->op == OP_CONST && lanes_that_fit(k, x.at[o]) > 1 && dot_fits(k, u->src[0], x.at[o], x.at[r])) { lane = o; inner = r; dot = u; }
       }
   }
-  bool ok = lane >= 0 && stride_of(k, store->src[0], x.at[lane], lanes_that_fit(k, x.at[lane]), (enum dtype)store->src[1]->dt) == CONTIGUOUS;
+  bool ok = lane >= 0 && uop_depends(store->src[0], x.at[lane]);          // results may be stored one by one: a row costs more than its store
   for (size_t i = 0; ok && i < l.n; i++)
     if (l.at[i]->op == OP_LOAD && !streams(k, l.at[i]))
       ok = stride_of(k, l.at[i]->src[0], x.at[lane], lanes_that_fit(k, x.at[lane]), (enum dtype)l.at[i]->dt) != JUMPS;
