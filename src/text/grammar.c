@@ -103,7 +103,7 @@ static int build_callee(compiler *c, uint32_t callee) {
   int status = nfa_build(c, &n, c->bodies.at[callee].x, start, end, false, 0);
   if (!status) {
     uint32_t limit = n.first.n < 1000 ? 8000 : (uint32_t)(8 * n.first.n);
-    if (!dfa_make(&n, start, end, limit, &c->work, &part)) nfa_keep(&n, start, end, &part);
+    if (!dfa_make(&n, start, end, limit, &c->work, &part)) nfa_keep(&n, end, &part);
     c->g->callees.at[callee].start = (uint32_t)c->g->a.states.n;
     append(&c->g->a, &part);
     if (c->g->a.states.n > GRAMMAR_STATES_MAX || c->g->a.edges.n > 4 * GRAMMAR_STATES_MAX)
@@ -263,11 +263,9 @@ int grammar_compile(const grammar_source *s, int32_t root, grammar **out, error 
   compiler c = {.src = s, .g = xcalloc(1, sizeof *c.g), .recursive = xcalloc(s->rules.n, 1),
                 .callee_of_rule = xcalloc(s->rules.n, sizeof *c.callee_of_rule), .rule = (uint32_t)root, .work = WORK_MAX, .err = err};
   memset(c.callee_of_rule, 0xFF, s->rules.n * sizeof *c.callee_of_rule);
-  int status = grammar_check(&c);
-  if (!status) {
-    c.g->root = grammar_callee(&c, NULL, root);
-    status = build_all(&c);
-  }
+  grammar_check(&c);
+  c.g->root = grammar_callee(&c, NULL, root);
+  int status = build_all(&c);
   if (!status) {
     trim(c.g);
     find_empty(c.g);

@@ -95,7 +95,7 @@ static void add_call(void *ctx, int32_t rule) {
   vec_push(&calls->to, rule);
 }
 
-int grammar_check(compiler *c) {
+void grammar_check(compiler *c) {
   uint32_t n = (uint32_t)c->src->rules.n, next = 1, *first = xcalloc((size_t)n + 1, sizeof *first);
   uint32_t *index = xcalloc(n, sizeof *index), *low = xcalloc(n, sizeof *low), *at = xcalloc(n, sizeof *at), seen = 0;
   bool *open = xcalloc(n, 1);
@@ -142,5 +142,4 @@ int grammar_check(compiler *c) {
   vec_free(&stack);
   vec_free(&path);
   free(first); free(index); free(low); free(at); free(open);
-  return 0;
 }

@@ -168,20 +168,18 @@ bool dfa_make(const nfa *n, uint32_t start, uint32_t end, uint32_t limit, uint64
   return fits;
 }
 
-void nfa_keep(const nfa *n, uint32_t start, uint32_t end, automaton *out) {
+void nfa_keep(const nfa *n, uint32_t end, automaton *out) {
   *out = (automaton){0};
   for (uint32_t i = 0; i < n->first.n; i++) {
-    uint32_t from = i == 0 ? start : i == start ? 0 : i;   // the first state has to be number 0
     state_begin(out);
     struct g_state *s = &out->states.at[i];
-    s->accept = from == end;
+    s->accept = i == end;
     s->many = true;
-    for (uint32_t e = n->first.at[from]; e != NO_STATE; e = n->edges.at[e].next) {
+    for (uint32_t e = n->first.at[i]; e != NO_STATE; e = n->edges.at[e].next) {
       const struct nfa_edge *edge = &n->edges.at[e];
-      uint32_t to = edge->to == start ? 0 : edge->to == 0 ? start : edge->to;
-      if (edge->kind == NFA_BYTE) vec_push(&out->edges, ((struct g_edge){to, edge->lo, edge->hi}));
-      else if (edge->kind == NFA_TOKEN) vec_push(&out->tokens, ((struct g_token){(int32_t)edge->arg, edge->negated, to}));
-      else vec_push(&out->calls, ((struct g_call){edge->kind == NFA_CALL ? edge->arg : CALL_NONE, to}));
+      if (edge->kind == NFA_BYTE) vec_push(&out->edges, ((struct g_edge){edge->to, edge->lo, edge->hi}));
+      else if (edge->kind == NFA_TOKEN) vec_push(&out->tokens, ((struct g_token){(int32_t)edge->arg, edge->negated, edge->to}));
+      else vec_push(&out->calls, ((struct g_call){edge->kind == NFA_CALL ? edge->arg : CALL_NONE, edge->to}));
     }
     state_end(out);
   }

@@ -70,7 +70,7 @@ typedef struct compiler {
   error *err;
 } compiler;
 
-int grammar_check(compiler *c);               // sizes, recursion
+void grammar_check(compiler *c);              // sizes, recursion
 bool grammar_inlines(const compiler *c, int32_t rule);
 uint32_t grammar_callee(compiler *c, const gx *body, int32_t rule);            // of a rule, or (rule -1) of a body
 uint32_t grammar_loop(compiler *c, const gx *body, uint32_t min, uint32_t max);
@@ -79,8 +79,8 @@ int grammar_fail(const compiler *c, const char *fmt, ...) PRINTF_LIKE(2, 3);   /
 int nfa_build(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, bool regular, int depth);
 // Deterministic.  False: more than `limit` states, or no work is left.
 bool dfa_make(const nfa *n, uint32_t start, uint32_t end, uint32_t limit, uint64_t *work, automaton *out);
-// The states as they are: when a deterministic automaton were too large.
-void nfa_keep(const nfa *n, uint32_t start, uint32_t end, automaton *out);
+// The states as they are, the first of which is number 0: where a deterministic automaton were too large.
+void nfa_keep(const nfa *n, uint32_t end, automaton *out);
 // Adds paths for what both, or the first and not the second, of two deterministic automata accept.  False: too large.
 bool dfa_product(const automaton *a, const automaton *b, bool minus, uint64_t *work, nfa *out, uint32_t from, uint32_t to);
 #endif

@@ -35,6 +35,7 @@ typedef struct store {
   const grammar_vocab *v;
   int refs;
   arena *mem;
+  size_t tidy_at;                   // bytes of mem from which on a call begins by tidying
   smap frame_ids, state_ids, piece_ids;
   VEC(struct frame) frames;
   VEC(struct mstate) states;

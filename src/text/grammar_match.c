@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define BUDGET (1 << 23)             // places visited by one call from outside
-#define MEMORY_TIDY (64u << 20)      // bytes from which on a call begins by tidying
+#define MEMORY_TIDY (64u << 20)      // bytes that are not tidied up
 #define MEMORY_MAX (256u << 20)      // bytes at which a call gives up
 
 // ---- numbers for frames and states ------------------------------------------------------------------------------------
@@ -424,8 +424,9 @@ static void store_tidy(store *s) {
 void store_begin(store *s) {
   s->budget = BUDGET;
   s->failed = false;
-  if (arena_bytes(s->mem) <= MEMORY_TIDY) return;
+  if (arena_bytes(s->mem) <= s->tidy_at) return;
   store_tidy(s);
+  s->tidy_at = MEMORY_TIDY + 2 * arena_bytes(s->mem);
   s->budget = BUDGET;
   s->failed = false;
 }
@@ -440,6 +441,7 @@ int matcher_new(const grammar *g, const grammar_vocab *v, matcher **out, error *
   store *s = xcalloc(1, sizeof *s);
   s->g = g;
   s->v = v;
+  s->tidy_at = MEMORY_TIDY;
   s->local_of = xcalloc(g->callees.n, sizeof *s->local_of);
   s->local_stamp = xcalloc(g->callees.n, sizeof *s->local_stamp);
   if (v) s->walk = xcalloc(grammar_vocab_longest(v) + 1, sizeof *s->walk);
