@@ -283,7 +283,10 @@ static void try_all(search *s, const candidates *c) {
     while (n < s->batch && n < (int)COUNT(batch) && i < c->n) batch[n++] = c->at[i++];
     s->s->make(s->s->ctx, batch, n);
     s->out->tried += n;
-    for (int j = 0; j < n; j++) if (batch[j]->code) batch[m++] = batch[j];
+    for (int j = 0; j < n; j++) {
+      if (batch[j]->code) batch[m++] = batch[j];
+      else forget(s, batch[j]);
+    }
     s->out->compiled += m;
     if (m) race(s, batch, m, RACE);
     for (int j = 0; j < m; j++) vec_push(&s->beam, batch[j]);

@@ -9,9 +9,18 @@
 #include "device/limit.h"
 
 enum { TURNS = 9, FINAL_TURNS = 12, LOOKS = 3 };
-static const double PROMPT_SHARE = .5, MIN_GAIN = 0.998, TURNS_S = 6;
+static const double PROMPT_SHARE = .5, SEARCHES = .86, MIN_GAIN = 0.998, TURNS_S = 6;
 
-typedef struct trial { plan *p; plan_var vars[2]; int n_vars; } trial;
+// A plan to be tuned. Progress: searching takes SEARCHES of its share of the bar, single kernels in the model and all together the rest.
+typedef struct trial { plan *p; plan_var vars[2]; int n_vars; const struct tune_settings *s; bool prompt; } trial;
+
+static void show_progress(const trial *t, double fraction) {
+  const struct tune_settings *s = t->s;
+  double part = !s->prompt ? 1 : t->prompt ? PROMPT_SHARE : 1 - PROMPT_SHARE, from = t->prompt ? 1 - PROMPT_SHARE : 0;
+  if (s->progress) s->progress(s->ctx, t->prompt ? "tuning prompts" : "tuning tokens", from + part * fraction);
+}
+
+static void searching(void *ctx, double fraction) { show_progress(ctx, fraction * SEARCHES); }
 
 static int by_size(const void *x, const void *y) { double a = *(const double *)x, b = *(const double *)y; return (a > b) - (a < b); }
 
@@ -32,13 +41,15 @@ static void try_each(const trial *t, struct tune_part *part) {
   double *us = xcalloc(2 * (size_t)s.kernels + 1, sizeof *us), *sums = xcalloc((size_t)(2 * TURNS * s.unique) + 1, sizeof *sums), began = now_s();
   double ratio[TURNS];
   int turns = 0;
-  for (; turns < TURNS && (turns < 3 || now_s() - began < TURNS_S); turns++)
+  for (; turns < TURNS && (turns < 3 || now_s() - began < TURNS_S); turns++) {
+    show_progress(t, SEARCHES + (1 - SEARCHES) / 2 * turns / TURNS);
     for (int found = 0; found < 2; found++) {
       plan_times times = {.kernel_us = us, .kernel_wait_us = us + s.kernels};
       plan_choose(t->p, -1, found);
       plan_run_timed(t->p, t->vars, t->n_vars, &times);
       for (int i = 0; i < s.kernels; i++) sums[(plan_unique(t->p, i) * 2 + found) * TURNS + turns] += us[i];
     }
+  }
   for (int i = 0; i < s.unique; i++) {
     tune_row *row = &part->rows[i];
     for (int k = 0; k < turns; k++) ratio[k] = sums[(i * 2 + 1) * TURNS + k] / sums[i * 2 * TURNS + k];
@@ -59,6 +70,7 @@ static int try_all(engine *e, const trial *t, struct tune_part *part, bool any, 
   double us[2][FINAL_TURNS], ratio[FINAL_TURNS], limit[LOOKS], began = now_s();
   int turns = 0, looks = 0;
   for (; turns < FINAL_TURNS && (turns < 3 || now_s() - began < (any ? TURNS_S : TURNS_S / 3)); turns++) {
+    show_progress(t, (1 + SEARCHES) / 2 + (1 - SEARCHES) / 2 * turns / FINAL_TURNS);
     if (turns % (FINAL_TURNS / LOOKS) == 0 && looks < LOOKS && !part->prompt && device_read_limit(engine_device(e), &limit[looks++], err)) return -1;
     for (int found = 0; found < (any ? 2 : 1); found++) {
       choose(t, part, found);
@@ -74,15 +86,6 @@ static int try_all(engine *e, const trial *t, struct tune_part *part, bool any, 
   bool shorter = median(ratio, turns) < MIN_GAIN && part->after_us < part->before_us * MIN_GAIN;
   for (int i = 0; any && !shorter && i < part->n_rows; i++) if (part->rows[i].state == TUNE_BETTER) part->rows[i].state = TUNE_DROPPED;
   return 0;
-}
-
-typedef struct share { const struct tune_settings *s; bool prompt; } share;
-
-static void progress(void *ctx, double fraction) {
-  const share *h = ctx;
-  const struct tune_settings *s = h->s;
-  double part = !s->prompt ? 1 : h->prompt ? PROMPT_SHARE : 1 - PROMPT_SHARE, from = h->prompt ? 1 - PROMPT_SHARE : 0;
-  if (s->progress) s->progress(s->ctx, h->prompt ? "tuning prompts" : "tuning tokens", from + part * fraction);
 }
 
 static void random_ids(const engine *e, int32_t *ids, int n) {
@@ -101,10 +104,11 @@ static int tune_part_run(engine *e, const struct tune_settings *s, bool prompt, 
   t.vars[0] = (plan_var){"pos", s->depth};
   t.vars[1] = (plan_var){"n", n};
   t.n_vars = prompt ? 2 : 1;
+  t.s = s;
+  t.prompt = prompt;
   random_ids(e, ids, prompt ? n : 1);
   *part = (struct tune_part){.prompt = prompt, .rows = xcalloc((size_t)stats.unique + 1, sizeof *part->rows), .n_rows = stats.unique};
-  share h = {s, prompt};
-  if (plan_search(t.p, &(tune_options){.width = s->width, .seconds = seconds, .skip_ms = s->skip_ms, .vars = t.vars, .n_vars = t.n_vars, .progress = progress, .ctx = &h}, part->rows, err)) return -1;
+  if (plan_search(t.p, &(tune_options){.width = s->width, .seconds = seconds, .skip_ms = s->skip_ms, .vars = t.vars, .n_vars = t.n_vars, .progress = searching, .ctx = &t}, part->rows, err)) return -1;
   for (int i = 0; i < part->n_rows; i++) part->found += part->rows[i].state == TUNE_BETTER;
   if (part->found) try_each(&t, part);
   if (try_all(e, &t, part, part->found, err)) return -1;
