@@ -341,6 +341,10 @@ static int find_params(rig *g) {
   return 0;
 }
 
+// What is written has a place for each thread: of some kernels every thread computes all.
+static uint64_t own_bytes(const param *w) { return round_up((size_t)w->bytes, 4096); }
+static uint64_t scratch_bytes(const rig *g, const param *w) { return w->written ? own_bytes(w) * (uint64_t)g->p->d->n_threads : w->bytes; }
+
 static int find_memory(rig *g) {
   uint64_t need = FLUSH, have;
   for (int i = 0; i < g->n_params; i++) if (!g->params[i].weight) need += g->params[i].bytes * (g->params[i].written ? 4 : 1);
@@ -348,7 +352,7 @@ static int find_memory(rig *g) {
   for (int i = 0; i < g->n_params; i++) {
     param *w = &g->params[i];
     if (w->weight) continue;
-    if (!(w->scratch = memory_reserve(w->bytes, &g->err))) return -1;
+    if (!(w->scratch = memory_reserve(scratch_bytes(g, w), &g->err))) return -1;
     for (int k = 0; w->written && k < 3; k++) if (!(*(k == 2 ? &w->saved : &w->mask[k]) = memory_reserve(w->bytes, &g->err))) return -1;
     if (!w->written) fill(w->scratch, w->bytes, w->dt, (uint64_t)i + 1);
   }
@@ -368,12 +372,16 @@ static int find_launches(rig *g) {
     *t = p->steps[i];
     int bufs = 0;
     for (int j = 0; j < g->n_params; j++) if (g->params[j].number >= bufs) bufs = g->params[j].number + 1;
-    t->bufs = xcalloc((size_t)bufs + 1, sizeof *t->bufs);
-    t->raw = xcalloc((size_t)bufs + 1, sizeof *t->raw);
+    t->n_bufs = bufs;
+    t->bufs = xcalloc((size_t)bufs * (size_t)threads + 1, sizeof *t->bufs);
+    t->raw = xcalloc((size_t)bufs * (size_t)threads + 1, sizeof *t->raw);
     for (int j = 0; j < g->n_params; j++) {
       const param *w = &g->params[j];
-      t->bufs[w->number] = w->weight ? p->steps[i].bufs[w->number] : w->scratch;
-      t->raw[w->number] = w->weight ? p->steps[i].raw[w->number] : w->scratch;
+      for (int k = 0; k < threads; k++) {
+        unsigned char *scratch = w->scratch + (t->each && w->written ? own_bytes(w) * (uint64_t)k : 0);
+        t->bufs[k * bufs + w->number] = w->weight ? p->steps[i].bufs[w->number] : scratch;
+        t->raw[k * bufs + w->number] = w->weight ? p->steps[i].raw[w->number] : scratch;
+      }
       if (w->weight) weights += (double)w->bytes;
     }
   }
@@ -395,7 +403,7 @@ static void close_rig(rig *g) {
   for (int i = 0; i < g->n_params; i++) {
     const param *w = &g->params[i];
     void *const at[] = {w->scratch, w->saved, w->mask[SMALL], w->mask[TIMED]};
-    for (size_t k = 0; k < COUNT(at); k++) memory_release(at[k], w->bytes);
+    for (size_t k = 0; k < COUNT(at); k++) memory_release(at[k], k ? w->bytes : scratch_bytes(g, w));
   }
   int distinct = 0;
   while (g->steps && distinct < MANY_LAUNCHES && (!distinct || g->steps[distinct].bufs != g->steps[0].bufs)) { free(g->steps[distinct].bufs); free(g->steps[distinct].raw); distinct++; }

@@ -243,7 +243,7 @@ static void run_with(kt_run *r, const uop *ast, const kt_backend *b, const codeg
   kt_backend with = *b;
   if (o) with.o = *o;
   for (int i = 0; i < r->s.n_kernels; i++) code[i] = kt_compile(r->t.g, r->s.kernels[i].ast, r->s.kernels[i].ast == ast ? &with : b);
-  kt_memory_init(to, &r->t, r->s.arena_bytes);
+  kt_memory_init(to, &r->t, kt_arena_bytes(&r->s));
   kt_execute(r, code, NULL, to, false);
   for (int i = 0; i < r->s.n_kernels; i++) kt_code_free(&code[i]);
 }
