@@ -275,7 +275,7 @@ void weft_profile_free(weft_profile *p);      /* NULL is fine */
 /* Everything that the compiler did with the model, as text for weft viz or another viewer: lines, each a JSON object: an overview
  * with kernels, buffers and a timeline of one step; the tensor graph; each different kernel with all rewrites, source and assembly.
  * The keys belong to the version of the library.  No < stands in it, so that it can be put into an HTML script.  prompt, steps and
- * pos as for weft_profile_model.  *text is terminated (*n does not count that) and for weft_free. */
+ * pos as for weft_profile_model, but of more than 64 steps 64 are run.  *text is terminated (*n does not count that) and for weft_free. */
 int weft_model_look(weft_model *m, int prompt, int steps, int pos, char **text, size_t *n, weft_error *err);
 int weft_model_chunk(const weft_model *m);    /* tokens of a prompt that are evaluated at once */
 

@@ -143,7 +143,7 @@ int viz_command(int argc, char **argv) {
     O_GROUP("Options"),
     O_TEXT("-m, --model", "FILE", "model, a GGUF file", &o.model),
     O_TEXT("--out", "PAGE", "where the page goes, - for stdout (default weft-viz.html)", &o.out),
-    O_INT("-n, --n-gen", "N", "steps to run for the time line (default 16)", &o.steps, 1, 1000),
+    O_INT("-n, --n-gen", "N", "steps to run for the time line (default 16)", &o.steps, 1, 64),
     O_INT("-p, --prefill", "N", "a chunk of N tokens of a prompt instead of single tokens", &o.prompt, 0, MOST),
     O_INT("-d, --n-depth", "N", "tokens in the context before (default 0)", &o.depth, 0, MOST),
     O_INT("-t, --threads", "N", "threads; 0: as many as help (default)", &o.threads, 0, 1024),

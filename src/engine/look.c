@@ -8,7 +8,7 @@
 #include "device/tuning.h"
 #include "graph/record.h"
 
-enum { WARM_UP = 2, MOST_STEPS = 20000 /* of a recorder */, MOST_TEXT = 2 << 20 /* bytes of source or assembly */ };
+enum { WARM_UP = 2, MOST_RUNS = 64 /* whose times are kept */, MOST_STEPS = 20000 /* of a recorder */, MOST_TEXT = 2 << 20 /* bytes of source or assembly */ };
 
 typedef struct look {
   engine *e;
@@ -216,6 +216,7 @@ int look_run(engine *e, int prompt, int steps, int pos, str *out, error *err) {
   look l = {.e = e, .d = engine_device(e), .g = graph_new(NULL), .r = recorder_new(MOST_STEPS), .out = out};
   timing t = {0};
   l.n_threads = l.d->n_threads;
+  if (steps > MOST_RUNS) steps = MOST_RUNS;
   graph_record(l.g, l.r);
   engine_look(e, prompt, l.g, &l.s);
   graph_record(l.g, NULL);

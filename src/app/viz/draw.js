@@ -49,9 +49,9 @@ function canvas(parent, width, height, content, wide, focus) {
 }
 
 // nodes: [{id, lines, fill, href, tip}], edges: [[from, to, label]]. Returns how large it came out.
-function layout(nodes, edges, options) {
-  const across = options?.across ?? 6.7;
-  for (const n of nodes) { n.width = 18 + across * Math.max(...n.lines.map(l => l.length)); n.height = 10 + 15 * n.lines.length; }
+function layout(nodes, edges) {
+  const LETTER = 6.7;
+  for (const n of nodes) { n.width = 18 + LETTER * Math.max(...n.lines.map(l => l.length)); n.height = 10 + 15 * n.lines.length; }
   if (typeof dagre !== "undefined") {
     const g = new dagre.graphlib.Graph({multigraph: false});
     g.setGraph({rankdir: "TB", nodesep: 16, ranksep: 30, edgesep: 8, marginx: 8, marginy: 8});
@@ -85,14 +85,15 @@ function curve(p) {
   return d + `L${p[p.length - 1].x.toFixed(1)},${p[p.length - 1].y.toFixed(1)}`;
 }
 
-function drawGraph(parent, nodes, edges, options) {
-  const at = layout(nodes, edges, options);
+// focus: the node that is in the middle where not all fits.
+function drawGraph(parent, nodes, edges, {focus}) {
+  const at = layout(nodes, edges);
   const marker = svg("defs", {}, svg("marker", {id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 6, markerHeight: 6, orient: "auto"}, svg("path", {d: "M0,0L8,4L0,8z", fill: "currentColor", opacity: .5})));
   const frame = canvas(parent, at.width, at.height, [marker,
     ...at.lines.map(p => svg("path", {class: "edge", d: curve(p), "marker-end": "url(#arrow)"})),
     ...nodes.map(n => svg("g", {class: n.href ? "node go" : "node", transform: `translate(${(n.x - n.width / 2).toFixed(1)},${(n.y - n.height / 2).toFixed(1)})`, "data-id": n.id, ...hover(n.tip), onclick: n.href ? () => go(n.href) : null},
       svg("rect", {width: n.width.toFixed(1), height: n.height, rx: 5, style: n.stroke ? {stroke: n.stroke, "stroke-width": "2"} : null}),
       n.fill ? svg("rect", {width: 5, height: n.height - 8, x: 4, y: 4, rx: 2, style: {fill: n.fill, stroke: "none"}}) : null,
-      n.lines.map((l, i) => svg("text", {x: 13, y: 17 + 15 * i, class: i ? "dim" : null}, l))))], false, nodes.find(n => n.id === options?.focus));
+      n.lines.map((l, i) => svg("text", {x: 13, y: 17 + 15 * i, class: i ? "dim" : null}, l))))], false, nodes.find(n => n.id === focus));
   return frame;
 }

@@ -134,11 +134,10 @@ function showRecord(main, record, base, rest) {
 // ---- graphs -----------------------------------------------------------------------------------------------------------------
 
 function showNodesOfKernel(main, data, unique, [chosen]) {
-  const record = data.record, at = chosen === undefined ? 0 : Math.min(+chosen, record.marks.length - 1), [name, root] = record.marks[at];
+  const record = data.record, at = chosen === undefined ? 0 : Math.min(+chosen, record.marks.length - 1), root = record.marks[at][1];
   const graph = nodeGraph(record, root, null, null);
   main.append(el("div", {class: "tools"}, el("label", {}, "after ", el("select", {onchange: e => go(`kernel/${unique}/graph/${e.target.value}`)}, record.marks.map(([n], i) => el("option", {value: i, selected: i === at}, n)))), `${reachable(record, root).size} nodes` + (graph.more ? `, of which ${graph.nodes.length} are shown` : "")));
   drawGraph(main, graph.nodes, graph.edges, {focus: root});
-  main.dataset.pass = name;
 }
 
 // The part of the tensor graph that became this kernel: from the tensor that it stores down to tensors that others store and to buffers.
