@@ -51,24 +51,24 @@ typedef tensor_ref tensor_refs[W_COUNT];
 // --- the description ----------------------------------------------------------------------------------------------------
 
 enum arch_flags {
-  ARCH_NEOX = 1,             // rope rotates halves, not neighbours
-  ARCH_QK_NORM = 2,          // each head of q and k is normed
-  ARCH_QK_NORM_ALL = 4,      // q and k are normed, all heads as one
-  ARCH_QKV_BIAS = 8,
-  ARCH_SINKS = 16,           // the softmax of each head has one more term, without a value
-  ARCH_LAYER_NORM = 32,      // norms subtract the mean; otherwise they are RMS norms
-  ARCH_NO_PRE_NORMS = 64,    // what goes into attention and feed-forward is not normed
-  ARCH_POST_NORMS = 128,     // what comes out of them is
-  ARCH_FFN_NORM_LATE = 256,  // the norm before the feed-forward is called post_attention_norm
-  ARCH_PARALLEL = 512,       // attention and feed-forward both read the stream as it enters the layer
-  ARCH_PLAIN_FFN = 1024,     // down(act(up x)), without a gate
-  ARCH_POSITIONS = 2048,     // learned positions instead of rope
-  ARCH_SWA_PLAIN_ROPE = 4096,     // layers with a window rotate without scaling
-  ARCH_LOGITS_DIVIDED = 8192,     // by logit_scale; otherwise multiplied
-  ARCH_GLOBAL_NO_ROPE = 65536,    // where layers have windows, those without do not rotate
-  ARCH_GATED_Q = 16384,           // attn_q makes a gate beside each query, for what attention returns
-  ARCH_QK_NORM_MAYBE = 65536,     // each head of q and k is normed where the file has weights for it
-  ARCH_DELTA_NEIGHBOURS = 32768,  // heads of a delta net that share a key lie side by side
+  ARCH_NEOX = 1 << 0,             // rope rotates halves, not neighbours
+  ARCH_QK_NORM = 1 << 1,          // each head of q and k is normed
+  ARCH_QK_NORM_ALL = 1 << 2,      // q and k are normed, all heads as one
+  ARCH_QKV_BIAS = 1 << 3,
+  ARCH_SINKS = 1 << 4,            // the softmax of each head has one more term, without a value
+  ARCH_LAYER_NORM = 1 << 5,       // norms subtract the mean; otherwise they are RMS norms
+  ARCH_NO_PRE_NORMS = 1 << 6,     // what goes into attention and feed-forward is not normed
+  ARCH_POST_NORMS = 1 << 7,       // what comes out of them is
+  ARCH_FFN_NORM_LATE = 1 << 8,    // the norm before the feed-forward is called post_attention_norm
+  ARCH_PARALLEL = 1 << 9,         // attention and feed-forward both read the stream as it enters the layer
+  ARCH_PLAIN_FFN = 1 << 10,       // down(act(up x)), without a gate
+  ARCH_POSITIONS = 1 << 11,       // learned positions instead of rope
+  ARCH_SWA_PLAIN_ROPE = 1 << 12,  // layers with a window rotate without scaling
+  ARCH_LOGITS_DIVIDED = 1 << 13,  // by logit_scale; otherwise multiplied
+  ARCH_GLOBAL_NO_ROPE = 1 << 14,  // where layers have windows, those without do not rotate
+  ARCH_GATED_Q = 1 << 15,         // attn_q makes a gate beside each query, for what attention returns
+  ARCH_QK_NORM_MAYBE = 1 << 16,   // each head of q and k is normed where the file has weights for it
+  ARCH_DELTA_NEIGHBOURS = 1 << 17,// heads of a delta net that share a key lie side by side
 };
 enum activation { ACT_SILU, ACT_GELU, ACT_RELU2 };
 typedef struct arch {

@@ -28,7 +28,8 @@ static int load_scaling(loader *l, rope *r) {
   model *m = l->m;
   gguf_string type;
   double factor = 0;
-  if (gguf_str_opt(l->f, key(l, "rope.scaling.type"), has_key(l, "rope.scaling.factor") || has_key(l, "rope.scale_linear") ? "linear" : "none", &type, l->err)) return -1;
+  bool linear = has_key(l, "rope.scaling.factor") || has_key(l, "rope.scale_linear");       // unless the file says otherwise
+  if (gguf_str_opt(l->f, key(l, "rope.scaling.type"), linear ? "linear" : "none", &type, l->err)) return -1;
   if (key_count_or(l, "rope.scaling.original_context_length", (uint32_t)m->n_ctx_train, 1, 1u << 30, &m->n_ctx_rope) ||
       key_number_or(l, "rope.scaling.attn_factor", 1, 1e-3, 1e3, &r->attn)) return -1;
   bool yarn = is(type, "yarn");
