@@ -204,7 +204,12 @@ static void test_fusion(void **state) {           // one kernel: the norm is com
 
 // ---- real shapes --------------------------------------------------------------------------------------------------------
 
-typedef struct shape_of { const char *arch; int d, heads, kv, head_dim, ff, vocab; bool qk_norm, bias; } shape_of;
+typedef struct shape_of {
+  const char *arch;
+  int d, heads, kv, head_dim, ff, vocab;
+  bool qk_norm, bias;
+  int latent, nope, rope, v, q_rank, experts, used;               // latent attention and experts of ff rows, one of them shared; latent 0: neither
+} shape_of;
 typedef struct file { str head; uint64_t n_tensors, data; } file;
 
 static void add_tensor(file *f, const char *name, int layer, const char *kind, uint64_t ne0, uint64_t ne1, const struct format *fmt) {
@@ -218,8 +223,42 @@ static void add_tensor(file *f, const char *name, int layer, const char *kind, u
   f->n_tensors++;
 }
 
+static void add_stack(file *f, const char *name, int layer, uint64_t ne0, uint64_t ne1, uint64_t ne2, const struct format *fmt) {
+  char full[64];
+  uint64_t size;
+  snprintf(full, sizeof full, "blk.%d.%s.weight", layer, name);
+  if (!format_row_bytes(fmt, ne0, &size)) die("%s: no whole blocks", full);
+  w_tensor(&f->head, full, 3, W_NE(ne0, ne1, ne2), fmt->id, f->data);
+  f->data += round_up((size_t)(size * ne1 * ne2), 32);
+  f->n_tensors++;
+}
+
+static void add_latent_layer(file *f, const shape_of *s, int i, const struct format *q) {
+  const struct format *f32 = format_by_name("f32");
+  uint64_t d = (uint64_t)s->d, h = (uint64_t)s->heads, c = (uint64_t)s->latent, n = (uint64_t)s->nope, r = (uint64_t)s->rope, ff = (uint64_t)s->ff, e = (uint64_t)s->experts;
+  add_tensor(f, "attn_norm", i, "weight", d, 1, f32);
+  add_tensor(f, "attn_q_a", i, "weight", d, (uint64_t)s->q_rank, q);
+  add_tensor(f, "attn_q_a_norm", i, "weight", (uint64_t)s->q_rank, 1, f32);
+  add_tensor(f, "attn_q_b", i, "weight", (uint64_t)s->q_rank, h * (n + r), q);
+  add_tensor(f, "attn_kv_a_mqa", i, "weight", d, c + r, q);
+  add_tensor(f, "attn_kv_a_norm", i, "weight", c, 1, f32);
+  add_stack(f, "attn_k_b", i, n, c, h, q);
+  add_stack(f, "attn_v_b", i, c, (uint64_t)s->v, h, q);
+  add_tensor(f, "attn_output", i, "weight", h * (uint64_t)s->v, d, q);
+  add_tensor(f, "ffn_norm", i, "weight", d, 1, f32);
+  add_tensor(f, "ffn_gate_inp", i, "weight", d, e, f32);
+  add_tensor(f, "exp_probs_b", i, "bias", e, 1, f32);
+  add_stack(f, "ffn_gate_exps", i, d, ff, e, q);
+  add_stack(f, "ffn_up_exps", i, d, ff, e, q);
+  add_stack(f, "ffn_down_exps", i, ff, d, e, q);
+  add_tensor(f, "ffn_gate_shexp", i, "weight", d, ff, q);
+  add_tensor(f, "ffn_up_shexp", i, "weight", d, ff, q);
+  add_tensor(f, "ffn_down_shexp", i, "weight", ff, d, q);
+}
+
 static void add_layer(file *f, const shape_of *s, int i, const struct format *q, const struct format *q2) {
   const struct format *f32 = format_by_name("f32");
+  if (s->latent) { add_latent_layer(f, s, i, q); return; }
   uint64_t d = (uint64_t)s->d, qd = (uint64_t)(s->heads * s->head_dim), kv = (uint64_t)(s->kv * s->head_dim), ff = (uint64_t)s->ff;
   add_tensor(f, "attn_norm", i, "weight", d, 1, f32);
   add_tensor(f, "attn_q", i, "weight", d, qd, q);
@@ -249,7 +288,7 @@ static gguf *write_model(const shape_of *s, int layers, const char *quant, const
   add_tensor(&f, "token_embd", -1, "weight", (uint64_t)s->d, (uint64_t)s->vocab, q2);
   add_tensor(&f, "output_norm", -1, "weight", (uint64_t)s->d, 1, format_by_name("f32"));
   for (int i = 0; i < layers; i++) add_layer(&f, s, i, q, q2);
-  w_header(&out, f.n_tensors, 10);
+  w_header(&out, f.n_tensors, s->latent ? 19 : 10);
   w_key_str(&out, "general.architecture", s->arch);
   key(&out, s, "block_count", (uint64_t)layers);
   key(&out, s, "embedding_length", (uint64_t)s->d);
@@ -258,6 +297,17 @@ static gguf *write_model(const shape_of *s, int layers, const char *quant, const
   key(&out, s, "attention.key_length", (uint64_t)s->head_dim);
   key(&out, s, "feed_forward_length", (uint64_t)s->ff);
   key(&out, s, "context_length", 131072);
+  if (s->latent) {
+    key(&out, s, "attention.value_length", (uint64_t)s->latent);
+    key(&out, s, "attention.key_length_mla", (uint64_t)(s->nope + s->rope));
+    key(&out, s, "attention.value_length_mla", (uint64_t)s->v);
+    key(&out, s, "attention.kv_lora_rank", (uint64_t)s->latent);
+    key(&out, s, "attention.q_lora_rank", (uint64_t)s->q_rank);
+    key(&out, s, "rope.dimension_count", (uint64_t)s->rope);
+    key(&out, s, "expert_count", (uint64_t)s->experts);
+    key(&out, s, "expert_used_count", (uint64_t)s->used);
+    key(&out, s, "expert_shared_count", 1);
+  }
   snprintf(name, sizeof name, "%s.attention.layer_norm_rms_epsilon", s->arch);
   w_key(&out, name, GGUF_FLOAT32); w_f32(&out, 1e-5f);
   snprintf(name, sizeof name, "%s.rope.freq_base", s->arch);
@@ -290,7 +340,7 @@ static counts count(const shape_of *s, int layers, const char *quant, const char
   check_plan(&sched);
   map seen = {0};
   for (int i = 0; i < sched.n_kernels; i++) map_put(&seen, sched.kernels[i].ast, (void *)1);
-  counts c = {sched.n_levels, sched.n_kernels, (int)seen.n, sched.arena_bytes};
+  counts c = {sched.n_levels, sched.n_kernels, (int)seen.n, sched.arena_bytes + sched.each_bytes};
   map_free(&seen);
   graph_free(g);
   model_close(m);
@@ -298,14 +348,17 @@ static counts count(const shape_of *s, int layers, const char *quant, const char
   return c;
 }
 
-static const shape_of llama_1b = {"llama", 2048, 32, 8, 64, 8192, 128256, false, false};
-static const shape_of qwen3_06b = {"qwen3", 1024, 16, 8, 128, 3072, 151936, true, false};
-static const shape_of qwen2_05b = {"qwen2", 896, 14, 2, 64, 4864, 151936, false, true};
+static const shape_of llama_1b = {"llama", 2048, 32, 8, 64, 8192, 128256, false, false, 0, 0, 0, 0, 0, 0, 0};
+static const shape_of qwen3_06b = {"qwen3", 1024, 16, 8, 128, 3072, 151936, true, false, 0, 0, 0, 0, 0, 0, 0};
+static const shape_of qwen2_05b = {"qwen2", 896, 14, 2, 64, 4864, 151936, false, true, 0, 0, 0, 0, 0, 0, 0};
+
+static const shape_of glm_flash = {"deepseek2", 2048, 20, 1, 576, 1536, 154880, false, false, 512, 192, 64, 256, 768, 64, 4};
 
 static void test_dispatches(void **state) {
   (void)state;
   static const struct { const shape_of *s; const char *q, *q2; } models[] = {
     {&llama_1b, "q4_0", "q8_0"}, {&llama_1b, "q4_k", "q6_k"}, {&llama_1b, "f16", "f16"}, {&qwen3_06b, "q8_0", "q8_0"}, {&qwen2_05b, "q8_0", "q8_0"},
+    {&glm_flash, "q4_0", "q6_k"},
   };
   for (size_t i = 0; i < COUNT(models); i++)
     for (int exact = 0; exact < 2; exact++) {
@@ -313,7 +366,7 @@ static void test_dispatches(void **state) {
       double per_block = (four.levels - two.levels) / 2.0;
       print_message("%s %s%s: %g dispatches and %g kernels per block, %d different kernels, arena %.2f MiB\n", models[i].s->arch, models[i].q, exact ? " exact" : "",
                     per_block, (four.kernels - two.kernels) / 2.0, four.unique, (double)four.arena / (1 << 20));
-      assert_true(per_block <= 16);
+      assert_true(per_block <= (models[i].s->latent ? 14 : 8));
       assert_int_equal(four.unique, two.unique);                // more layers are no more kernels to compile
       assert_true(four.arena <= two.arena + (1 << 20));         // nor more memory: layers take turns
     }
