@@ -48,7 +48,7 @@ def test_finds_and_keeps(tuned, run_weft, tinypy):
     plans = {k["plan"] for k in first["kernels"]}
     assert plans == {"token", "prompt"}
     searched = [k for k in first["kernels"] if k["state"] in ("no_gain", "dropped", "better")]
-    assert len(searched) >= 2 and all(k["compiled"] > 0 for k in searched)
+    assert len(searched) >= 2 and all(k["tried"] > 0 for k in searched)
     for k in first["kernels"]:
         assert k["state"] != "better" or (k["opts"] and k["after_us"] < k["before_us"])
         assert k["state"] != "not_run" or k["why"]
