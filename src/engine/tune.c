@@ -121,13 +121,12 @@ static int tune_part_run(engine *e, const struct tune_settings *s, bool prompt, 
 }
 
 int tune_run(engine *e, const struct tune_settings *s, struct tune_part parts[2], error *err) {
-  double began = now_s();
   memset(parts, 0, 2 * sizeof *parts);
   if (gguf_check_size(engine_gguf(e), err)) return -1;
   device *d = engine_device(e);
   if (d->cache && !cache_is_on(d->cache)) return error_set(err, "the kernel cache is off: nothing that is found could be kept");
   if (tune_part_run(e, s, false, s->prompt ? s->seconds * (1 - PROMPT_SHARE) : s->seconds, &parts[0], err)) return -1;
-  return s->prompt ? tune_part_run(e, s, true, s->seconds - (now_s() - began), &parts[1], err) : 0;
+  return s->prompt ? tune_part_run(e, s, true, s->seconds * PROMPT_SHARE, &parts[1], err) : 0;
 }
 
 static void quiet_progress(void *ctx, const char *what, double fraction) { engine_progress(ctx, what, fraction); }
