@@ -172,7 +172,7 @@ static int encode_part(const bpe *b, merger *m, word_cache *words, const char *w
     int32_t id = n == 1 && !b->chars ? b->byte_id[(unsigned char)word[0]] : bpe_whole(b, word, n);
     if (id >= 0) {
       vec_push(out, id);
-      word_cache_put(known, word, n, &id, 1);
+      word_cache_put(known, word, n, out, before);
       return 0;
     }
   }
@@ -183,7 +183,7 @@ static int encode_part(const bpe *b, merger *m, word_cache *words, const char *w
   merger_run(m, (uint32_t)n, symbols, b->n_ranks, find_pair, b);
   for (uint32_t i = 0; i < n; i = m->next[i])
     if (m->id[i] >= 0) vec_push(out, m->id[i]);
-  word_cache_put(known, word, n, out->at + before, out->n - before);
+  word_cache_put(known, word, n, out, before);
   return 0;
 }
 

@@ -122,7 +122,7 @@ static int encode_part(const spm *s, merger *m, word_cache *words, const char *t
   merger_run(m, (uint32_t)at, symbols, s->n_ranks, find_pair, &c);
   for (uint32_t i = 0; i < at; i = m->next[i])
     if (put_symbol(s, m, i, chain->at, out, err)) return -1;
-  word_cache_put(known, text, n, out->at + before, out->n - before);
+  word_cache_put(known, text, n, out, before);
   return 0;
 }
 

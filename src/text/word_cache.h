@@ -25,10 +25,11 @@ static inline bool word_cache_get(const word_entry *e, const char *word, size_t 
   for (size_t i = 0; i < e->n_ids; i++) vec_push(out, e->id[i]);
   return true;
 }
-static inline void word_cache_put(word_entry *e, const char *word, size_t n, const int32_t *ids, size_t n_ids) {
-  if (!e || n_ids > WORD_CACHE_IDS) return;
-  e->n = (uint8_t)n, e->n_ids = (uint8_t)n_ids;
+// The word's tokens are those of out from `from` on; there can be none.
+static inline void word_cache_put(word_entry *e, const char *word, size_t n, const token_list *out, size_t from) {
+  if (!e || out->n - from > WORD_CACHE_IDS) return;
+  e->n = (uint8_t)n, e->n_ids = (uint8_t)(out->n - from);
   memcpy(e->text, word, n);
-  memcpy(e->id, ids, n_ids * sizeof *ids);
+  for (size_t i = 0; i < e->n_ids; i++) e->id[i] = out->at[from + i];
 }
 #endif
