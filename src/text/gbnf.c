@@ -6,7 +6,7 @@
 #include <string.h>
 
 struct reader {
-  const char *begin, *at, *end;
+  const char *at, *end;
   uint32_t line;
   const char *line_begin;
   int depth;
@@ -282,7 +282,7 @@ static int rule(struct reader *r) {
 
 int grammar_from_gbnf(const char *text, size_t n, const tokenizer *t, grammar **out, error *err) {
   if (n > GRAMMAR_SOURCE_MAX) return error_set(err, "a grammar of %zu bytes (the limit is %u)", n, GRAMMAR_SOURCE_MAX);
-  struct reader r = {.begin = text, .at = text, .end = text + n, .line = 1, .line_begin = text, .t = t, .err = err};
+  struct reader r = {.at = text, .end = text + n, .line = 1, .line_begin = text, .t = t, .err = err};
   grammar_source_init(&r.src);
   int status = 0;
   for (space(&r, true); r.at < r.end && !status; space(&r, true)) status = rule(&r);

@@ -27,7 +27,7 @@ struct set { uint32_t *at; uint32_t n; };
 
 struct maker {
   const nfa *n;
-  uint32_t end, limit, stamp, *stamps;
+  uint32_t stamp, *stamps;
   uint64_t *work;                   // edges that may still be looked at
   bool *matters;                    // [states] it has other edges than empty ones, or is the end
   arena *mem;
@@ -139,7 +139,7 @@ static bool *what_matters(const nfa *n, uint32_t end) {
 }
 
 bool dfa_make(const nfa *n, uint32_t start, uint32_t end, uint32_t limit, uint64_t *work, automaton *out) {
-  struct maker m = {.n = n, .work = work, .end = end, .limit = limit, .out = out, .mem = arena_new(), .stamps = xcalloc(n->first.n, sizeof *m.stamps)};
+  struct maker m = {.n = n, .work = work, .out = out, .mem = arena_new(), .stamps = xcalloc(n->first.n, sizeof *m.stamps)};
   m.matters = what_matters(n, end);
   *out = (automaton){0};
   set_begin(&m);
