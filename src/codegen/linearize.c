@@ -258,7 +258,6 @@ static void emit_side_by_side(linear *l, uop *const *u, size_t n) {
     find_set(l, u[i]);
     alike &= kind_of(l, u[i]) == kind_of(l, rest.at[0]) && target_region(l, set_of(l, u[i])) == target_region(l, set_of(l, rest.at[0]));
   }
-  if (getenv("DBGK")&&rest.n>1&&!alike){ fprintf(stderr,"NOTALIKE n=%zu",rest.n); for(size_t i=0;i<rest.n;i++) fprintf(stderr," %s/%zu/%d:%lx:r%d",op_name((enum op)rest.at[i]->op),(size_t)rest.at[i]->nsrc,rest.at[i]->lanes,(long)kind_of(l,rest.at[i])&0xffff,target_region(l, set_of(l, rest.at[i]))); fprintf(stderr,"\n");}
   uop *first = rest.n > 1 && alike ? rest.at[0] : NULL;
   if (first && is_chain(first)) emit_reductions(l, rest.at, rest.n, target_region(l, set_of(l, first)));
   else if (first && first->op != OP_REDUCE)
