@@ -25,7 +25,8 @@ static const double LEAST_SHARE = 0.004, LEAST_S = 0.3, ENOUGH_US = 300, TOO_MUC
 
 typedef struct made { device_kernel k; code_image *image; bytes packed; } made;      // candidate.code
 
-typedef struct param { int number; enum dtype dt; uint64_t bytes; bool weight, written; unsigned char *scratch, *saved, *mask[2]; } param;      // mask: which bytes count at small values, and at those that are timed
+// mask: which bytes count at small values, and at those that are timed
+typedef struct param { int number; enum dtype dt; uint64_t bytes; bool weight, written; unsigned char *scratch, *saved, *mask[2]; } param;
 
 typedef struct rig {
   plan *p;
@@ -117,17 +118,16 @@ static void make_all(rig *g, candidate *const *c, int n) {
 
 // --- runs -------------------------------------------------------------------------------------------------------------
 
-static int64_t set_up(step *t, const device_kernel *k, const plan_var *vars, int n_vars, int n_threads) {
+static void set_up(step *t, const device_kernel *k, const plan_var *vars, int n_vars, int n_threads) {
   t->k = k;
   plan_vars(k->p, vars, n_vars, t->vars);
   t->tiles = program_eval(k->p, k->p->tiles, t->vars);
   for (int j = 0; j < n_threads; j++) atomic_store_explicit(&t->parts[j].next, 0, memory_order_relaxed);
-  return t->tiles;
 }
 
-static void run_first(rig *g, const device_kernel *k, const plan_var *vars, int launches) {
-  for (int i = 0; i < launches; i++) set_up(&g->steps[i], k, vars, g->n_vars, g->p->d->n_threads);
-  g->row.stats.kernels = launches;
+static void run_once(rig *g, const device_kernel *k, const plan_var *vars) {
+  set_up(&g->steps[0], k, vars, g->n_vars, g->p->d->n_threads);
+  g->row.stats.kernels = 1;
   team_run(g->p->d->team, plan_replay, &g->row);
 }
 
@@ -203,10 +203,10 @@ static bool same_bits(const rig *g, int mask) {
 static bool right_at(rig *g, const candidate *c, const plan_var *vars, int mask) {
   const made *base = g->base->code, *m = c->code;
   background(g, 0x5a);
-  run_first(g, &base->k, vars, 1);
+  run_once(g, &base->k, vars);
   save(g);
   background(g, 0x5a);
-  run_first(g, &m->k, vars, 1);
+  run_once(g, &m->k, vars);
   return same_bits(g, mask);
 }
 
@@ -271,10 +271,10 @@ static bool compare_plain(rig *g, const device_kernel *plain, const plan_var *va
   unsigned char **bufs = first->bufs;
   first->bufs = first->raw;
   background(g, 0);
-  run_first(g, plain, vars, 1);
+  run_once(g, plain, vars);
   save(g);
   background(g, 0xff);
-  run_first(g, plain, vars, 1);
+  run_once(g, plain, vars);
   first->bufs = bufs;
   for (int i = 0; i < g->n_params; i++) {
     param *w = &g->params[i];
@@ -283,7 +283,7 @@ static bool compare_plain(rig *g, const device_kernel *plain, const plan_var *va
   }
   const made *base = g->base->code;
   background(g, 0);
-  run_first(g, &base->k, vars, 1);
+  run_once(g, &base->k, vars);
   return close_to(g, mask);
 }
 

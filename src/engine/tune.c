@@ -1,6 +1,7 @@
 // Tuning a model: see tune.h. A kernel that is faster by itself may be none in the model, where its neighbours decide what is in the caches. So what the
 // searches found is tried in whole runs of the plan, with and without in turns: first each kernel has to be faster there by its own time stamps, then
-// all that is left together has to make the run shorter (the median of the ratios of neighbouring runs: a machine's speed changes by the minute). What fails is dropped, and the cache remembers that, too.
+// all that is left together has to make the run shorter (the median of the ratios of neighbouring runs: a machine's speed changes by the
+// minute). What fails is dropped, and the cache remembers that, too.
 #include "engine/tune.h"
 #include <stdlib.h>
 #include <string.h>
