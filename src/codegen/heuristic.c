@@ -353,9 +353,16 @@ static void unroll_dot(kernel *k) {
   }
 }
 
-// Where a vector holds half of the rows that lie side by side, both halves at once: they share cache lines, and x.
+// Where a vector holds half of the rows that lie side by side, both halves at once: they share x. Not where each lane has several products already.
 static void both_halves(kernel *k) {
   uop *store = k->ast->src[0];
+  int dots = 0;
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  for (size_t i = 0; i < l.n; i++)
+    for (size_t j = 0; j < l.at[i]->nsrc; j++) dots += l.at[i]->op == OP_REDUCE && l.at[i]->src[j]->op == OP_RANGE && l.at[i]->src[j]->b == AXIS_DOT;
+  arena_free(a);
+  if (dots > 1) return;
   for (size_t i = 2; i + 1 < store->nsrc; i++) {
     uop *r = store->src[i];
     if (r->b == AXIS_LOOP && uop_is_int(r->src[0], 2) && store->src[i + 1]->b == AXIS_LANE) { apply(k, OPT_UPCAST, r, 0); return; }
