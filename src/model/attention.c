@@ -145,13 +145,14 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
     q = t_reshape(g, t_slice_i(g, both, 2, 0, d), DIMS(b->T, n_(b, y->n_head * d)));
     gate = t_reshape(g, t_slice_i(g, both, 2, d, d), DIMS(b->T, n_(b, y->n_head * d)));
   }
-  // Rows are finished first where a norm runs over them.
+  // Rows are finished first: a norm runs over them, and rows that rotate together, two in each lane, are read at half of the memory's speed
+  // (docs/speed.md), which costs more than a dispatch.
   bool finished = y->w[W_ATTN_QKV].weight, all_heads = f & ARCH_QK_NORM_ALL, heads = !all_heads && y->w[W_ATTN_Q_NORM].weight;
   if (all_heads) { q = norm(b, y, W_ATTN_Q_NORM, t_contiguous(g, q)); k = norm(b, y, W_ATTN_K_NORM, t_contiguous(g, k)); }
   q = t_reshape(g, q, DIMS(b->T, n_(b, y->n_head), n_(b, d)));
   k = t_reshape(g, k, DIMS(b->T, n_(b, y->n_kv), n_(b, d)));
   v = t_reshape(g, v, DIMS(b->T, n_(b, y->n_kv), n_(b, y->v_dim)));
-  if (!finished && !all_heads && heads) { q = t_contiguous(g, q); k = t_contiguous(g, k); }
+  if (!finished && !all_heads) { q = t_contiguous(g, q); k = t_contiguous(g, k); }
   if (heads) { q = norm(b, y, W_ATTN_Q_NORM, q); k = norm(b, y, W_ATTN_K_NORM, k); }
   double scale = b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)d);
   q = rope_turn(b, y, b->m->temperature != 0 ? warmed(b, t_scale(g, q, scale)) : t_scale(g, q, scale), y->n_head, d);
