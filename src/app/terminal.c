@@ -6,11 +6,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <histedit.h>
+#include <limits.h>
 #include <locale.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <wchar.h>
 
 enum { HISTORY = 1000, LONGEST = 1 << 24 };
 
@@ -50,6 +54,33 @@ static char *show_prompt(EditLine *el) {
   return t->prompt.at;
 }
 
+// One character for libedit. Ctrl-C counts whenever it comes: the signal waits while the line is worked on and is let through only while
+// this waits for input, so that none is lost between looking and waiting.
+static int get_character(EditLine *el, wchar_t *out) {
+  sigset_t interrupt, before;
+  char bytes[MB_LEN_MAX];
+  size_t n = 0;
+  int result = 2;
+  (void)el;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  sigprocmask(SIG_BLOCK, &interrupt, &before);
+  while (result == 2) {
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (interrupted()) { errno = EINTR; result = -1; break; }
+    if (ppoll(&p, 1, NULL, &before) < 0) { if (errno != EINTR) result = -1; continue; }
+    ssize_t got = read(STDIN_FILENO, bytes + n, 1);
+    if (got <= 0) { result = got < 0 ? -1 : 0; break; }
+    mbstate_t state = {0};
+    size_t used = mbrtowc(out, bytes, ++n, &state);
+    if (used == (size_t)-2 && n < sizeof bytes) continue;            // the rest of the character comes
+    if (used == (size_t)-1 || used == (size_t)-2) *out = L'?';
+    result = 1;
+  }
+  sigprocmask(SIG_SETMASK, &before, NULL);
+  return result;
+}
+
 terminal *terminal_new(enum color color) {
   terminal *t = xcalloc(1, sizeof *t);
   HistEvent e;
@@ -68,6 +99,7 @@ terminal *terminal_new(enum color color) {
   el_set(t->el, EL_PROMPT_ESC, show_prompt, '\1');
   el_set(t->el, EL_EDITOR, "emacs");
   el_set(t->el, EL_HIST, history, t->history);
+  el_set(t->el, EL_GETCFN, get_character);
   el_set(t->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
   return t;
 }
