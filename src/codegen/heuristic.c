@@ -249,7 +249,7 @@ static uop *main_reduce(kernel *k, int *count) {
     if (l.at[i]->op != OP_REDUCE) continue;
     double n = 1;
     for (size_t j = (size_t)uop_first_range(l.at[i]); j < l.at[i]->nsrc; j++) n *= (double)l.at[i]->src[j]->src[0]->vmax;
-    if (n > most) { most = n; best = l.at[i]; }
+    if (n >= most) { most = n; best = l.at[i]; }                  // of equal ones the outer: the product, not the norm of what it multiplies
   }
   for (size_t i = 0; best && i < l.n; i++)
     *count += l.at[i]->op == OP_REDUCE && l.at[i]->nsrc == best->nsrc && l.at[i]->src[l.at[i]->nsrc - 1] == best->src[best->nsrc - 1];

@@ -11,7 +11,7 @@
 // bounded value. That value counts as a loop around all others, of as many steps as it has values: the stream has one expert after the other.
 //
 // A large weight of which an iteration reads several rows is treated in the same way. One whose rows are read one after the other anyway needs no
-// other order, but huge pages: its stream is the file's bytes.
+// other order, but huge pages: its stream is the file's bytes. Not where a run reads little of it (one token's row of an embedding).
 #include "codegen/stream.h"
 #include <stdlib.h>
 #include <string.h>
@@ -420,6 +420,23 @@ static bool one_run(plan *p) {
   return one;
 }
 
+static bool has_load(const uop *u) {
+  if (u->op == OP_LOAD) return true;
+  for (size_t i = 0; i < u->nsrc; i++) if (has_load(u->src[i])) return true;
+  return false;
+}
+
+// Bytes that the kernel reads when it runs: of one of the matrices, where a loaded number chooses.
+static int64_t read_at_once(const plan *p) {
+  int64_t all = 0;
+  for (size_t i = 0; i < p->items.n; i++) {
+    int64_t n = p->items.at[i].bytes;
+    for (int k = 0; k < p->n_loops; k++) if (p->items.at[i].loops >> k & 1 && !has_load(p->loop[k])) n *= p->size[k];
+    all += n;
+  }
+  return all;
+}
+
 static uop *stream_weight(graph *g, uop *ast, program *prog, uop *param, bool fold) {
   plan p = {.g = g, .param = param};
   for (int i = 0; i < MAX_DEPTH; i++) p.folded[i] = 1;
@@ -429,7 +446,7 @@ static uop *stream_weight(graph *g, uop *ast, program *prog, uop *param, bool fo
   int64_t raw = param->b * dtype_size((enum dtype)param->dt);
   bool scattered = false, known = find_items(&p, &l, &scattered) && prog->n_streams < (int)COUNT(prog->streams);
   if (known && raw >= LARGE) scattered |= !one_run(&p);
-  if (known && !scattered && raw >= LARGE) prog->streams[prog->n_streams++] = (program_stream){.param = (int)param->a, .bytes = raw};     // as it lies
+  if (known && !scattered && raw >= LARGE && read_at_once(&p) >= LARGE) prog->streams[prog->n_streams++] = (program_stream){.param = (int)param->a, .bytes = raw};     // as it lies
   if (known && scattered && fold) fold_copies(&p);
   if (known && scattered) {
     int64_t *share = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH), *start = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH), bytes = 0;
