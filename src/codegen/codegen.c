@@ -132,7 +132,6 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   u = expand_gates(g, u);                               check(g, u, STAGE_OPTIMISED, "gates");
   u = expand_unrolls(g, u);                             check(g, u, STAGE_OPTIMISED, "unroll");
   u = expand_lanes(g, u);                               check(g, u, STAGE_OPTIMISED, "lanes");
-  u = expand_terms(g, u);                               check(g, u, STAGE_OPTIMISED, "terms");
   u = t->has_streams ? make_streams(g, u, p, k.fold) : u;  check(g, u, STAGE_OPTIMISED, "streams");
   dump("expanded", u);
   u = decompose(g, u, t);                               check(g, u, STAGE_OPTIMISED, "decompose");

@@ -5,10 +5,9 @@
 #include "codegen/linearize.h"
 #include <stdlib.h>
 #include <string.h>
-#include "codegen/expand.h"
 #include "codegen/opt.h"
 
-enum { MAX_DEPTH = 24, ACCUMULATORS = 8 /* sums that advance together */ };
+enum { MAX_DEPTH = 24 };
 
 typedef struct region { uop *range; uint64_t mask; VEC(uop *) code; map done; } region;
 
@@ -123,34 +122,16 @@ static void combine_all(linear *l, region *r, uop *const *reduce, uop **acc, siz
   for (int k = 0; k < 2; k++) vec_free(&operands[k]);
 }
 
-// Terms from .. from + count - 1 of sums, computed side by side before they are added one after the other.
-static void emit_terms(linear *l, uop *const *u, size_t n, int from, int count) {
-  VEC(uop *) terms = {0};
-  for (int v = from; v < from + count; v++)
-    for (size_t i = 0; i < n; i++)
-      if (v < uop_first_range(u[i]) && !is_dot(u[i]->src[v]) && !is_multiply_add(l, u[i], u[i]->src[v])) vec_push(&terms, u[i]->src[v]);
-  emit_side_by_side(l, terms.at, terms.n);
-  vec_free(&terms);
-}
-
-// Reductions whose ranges are all unrolled are chains. These belong to one region. Terms that share loads (see expand_terms) are
-// computed together, as far as there are registers for as many sums.
+// Reductions whose ranges are all unrolled are chains. These belong to one region.
 static void emit_chains(linear *l, uop *const *u, size_t n, int where) {
   region *r = &l->stack[where];
   uop **cur = xcalloc(n, sizeof *cur);
-  int longest = 0, few = (int)(ACCUMULATORS / n);
+  int longest = 0;
   for (size_t i = 0; i < n; i++) longest = uop_first_range(u[i]) > longest ? uop_first_range(u[i]) : longest;
-  for (int v = 0, together = 0; v < longest; v++, together--) {
-    if (few > 1 && together <= 0 && v < uop_first_range(u[0])) {
-      together = terms_with_first(u[0], v);
-      if (together > few) together = few;
-      if (together > 1) emit_terms(l, u, n, v, together);
-    }
-    if (v) { combine_all(l, r, u, cur, n, v); continue; }
-    for (size_t i = 0; i < n; i++) cur[i] = u[i]->src[0];
-    emit_side_by_side(l, cur, n);
-    for (size_t i = 0; i < n; i++) cur[i] = emit(l, cur[i]);
-  }
+  for (size_t i = 0; i < n; i++) cur[i] = u[i]->src[0];
+  emit_side_by_side(l, cur, n);
+  for (size_t i = 0; i < n; i++) cur[i] = emit(l, cur[i]);
+  for (int v = 1; v < longest; v++) combine_all(l, r, u, cur, n, v);
   for (size_t i = 0; i < n; i++) map_put(&r->done, u[i], cur[i]);
   free(cur);
 }

@@ -35,10 +35,6 @@ enum { OWN = 1 };
                "gvn<no-load-pre>,instcombine<no-verify-fixpoint>,simplifycfg)"
 enum { CODEGEN_LEVEL = 2, RELOC_PIC = 2, CODE_MODEL_SMALL = 3, ASSEMBLY_FILE = 0, OBJECT_FILE = 1, VERIFY_RETURNS_STATUS = 2, SEVERITY_ERROR = 0 };
 
-// Kernels arrive in an order that keeps few values at a time; the scheduler in front of register allocation is to hide latencies within it. Its own
-// idea of register pressure makes it compute for one token what all need, and spill that (Q6_K, 8 tokens: 507 instead of 134 accesses to the stack).
-static const char *const llvm_options[] = {"weft", "-misched-regpressure=false"};
-
 static const char *const sonames[] = {
   "libLLVM.so.22.1", "libLLVM-22.so.1", "libLLVM-22.so", "libLLVM.so.21.1", "libLLVM-21.so.1", "libLLVM-21.so",
   "libLLVM.so.20.1", "libLLVM-20.so.1", "libLLVM-20.so", "libLLVM.so.19.1", "libLLVM-19.so.1", "libLLVM-19.so",
@@ -72,7 +68,6 @@ typedef void fatal_fn(const char *reason);
   F(int, VerifyModule, (void *module, int action, char **message)) \
   F(void *, CloneModule, (void *module)) \
   F(void, DisposeModule, (void *module)) \
-  F(void, ParseCommandLineOptions, (int n, const char *const *options, const char *overview)) \
   F(void *, CreatePassBuilderOptions, (void)) \
   F(void, DisposePassBuilderOptions, (void *options)) \
   F(void *, RunPasses, (void *module, const char *passes, void *machine, void *options)) \
@@ -150,7 +145,6 @@ static void load(void) {
 #undef F
   if (start_family(&families[OWN], in, &load_error)) return;
   L.InstallFatalErrorHandler(on_fatal);
-  L.ParseCommandLineOptions(COUNT(llvm_options), llvm_options, NULL);
   library = in;
   atomic_store(&loaded, true);
 }
