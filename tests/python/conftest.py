@@ -11,8 +11,10 @@ in WEFT_SHARED (default: shared/ beside the tree); tests that need them are skip
     shared_dir                pathlib.Path of the shared files, or a skip
     tinypy                    path of the model that the repository itself keeps
     cache_dir                 an empty folder for WEFT_CACHE
+    make_model                tests/tools/make_model.py as a module: small files of every family
     make_gguf(preset, ...)    path of a file with synthetic weights, made once per session, or a skip
 """
+import importlib.util
 import os
 import subprocess
 import sys
@@ -54,6 +56,14 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture(scope="session")
 def repo():
     return REPO
+
+
+@pytest.fixture(scope="session")
+def make_model(repo):
+    spec = importlib.util.spec_from_file_location("make_model", repo / "tests" / "tools" / "make_model.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="session")

@@ -3,21 +3,11 @@
 Gate and up of all experts as one tensor, the matrices of latent attention per head or as older files have them together, and blocks that
 predict further tokens, which are left out.
 """
-import importlib.util
-
 import pytest
 
 from test_families import forced
 
 PROMPT, TOKENS = [5, 17, 40, 41, 300, 2, 9, 77, 12, 500], [301, 302, 9, 77]
-
-
-@pytest.fixture(scope="module")
-def make_model(repo):
-    spec = importlib.util.spec_from_file_location("make_model", repo / "tests" / "tools" / "make_model.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def answers(run_weft, make_model, path, name, **changes):

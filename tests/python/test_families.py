@@ -3,7 +3,6 @@
 The weights are F32 but where the name says otherwise, so that both programs compute the same and differ by rounding alone: bounds are
 tighter than those for records of quantised files.  The prompt goes through at once and, for families with parts of their own, in chunks and token by token.
 """
-import importlib.util
 import json
 import math
 import random
@@ -16,14 +15,6 @@ MEAN_KL, GAP, SAME = 1e-4, 0.05, 2e-3
 QUANTISED_KL = 2e-3           # llama.cpp rounds activations to 8 bits its own way
 RECORDS = Path(__file__).resolve().parents[1] / "records"
 NAMES = sorted(path.stem for path in RECORDS.glob("*.json"))
-
-
-@pytest.fixture(scope="module")
-def make_model(repo):
-    spec = importlib.util.spec_from_file_location("make_model", repo / "tests" / "tools" / "make_model.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_every_family_has_a_record(make_model):

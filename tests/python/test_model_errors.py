@@ -1,18 +1,9 @@
 """Files that do not fit: what `weft inspect` and `weft run` say of them, and that no value of a key breaks anything."""
-import importlib.util
 import json
 import random
 import re
 
 import pytest
-
-
-@pytest.fixture(scope="module")
-def make_model(repo):
-    spec = importlib.util.spec_from_file_location("make_model", repo / "tests" / "tools" / "make_model.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def inspect(run_weft, path):

@@ -22,7 +22,7 @@ def page(run_weft, tinypy, tmp_path_factory):
 @pytest.fixture(scope="module")
 def window():
     if not browser.find():
-        pytest.skip("no Chromium: scripts/setup.sh test installs chromium-headless-shell")
+        pytest.fail("no Chromium: scripts/setup.sh test installs chromium-headless-shell")
     with browser.Browser() as b:
         yield b
 
