@@ -2,8 +2,10 @@
 // like any other: it includes weft.h and, for what C lacks, base/.
 //
 //   args.h           options from a table, which is also the help
+//   model_args.h     the options of the model, for all that run one
 //   sampling_args.h  the options of sampling, for run and chat
-//   out.h            stdout, with errors that are noticed
+//   grammar_args.h   the options that constrain output, for both as well
+//   out.h json.h     stdout, with errors that are noticed; JSON on it
 //   stats.h          the figures at the end of a run
 //   terminal.h       lines that people type
 //   run.c chat.c bench.c profile.c viz.c tune.c cache.c inspect.c tokenize.c template.c env.c: the commands

@@ -250,6 +250,14 @@ enum args_result args_parse(const struct command *c, const struct option *table,
   return ARGS_GO;
 }
 
+enum args_result args_parse_parts(const struct command *c, const struct options *parts, size_t n, int argc, char **argv, error *err) {
+  VEC(struct option) all = {0};
+  for (size_t i = 0; i < n; i++) for (size_t j = 0; j < parts[i].n; j++) vec_push(&all, parts[i].at[j]);
+  enum args_result result = args_parse(c, all.at, all.n, argc, argv, err);
+  vec_free(&all);
+  return result;
+}
+
 // ---- help -------------------------------------------------------------------------------------------------------------
 
 enum { HELP_COLUMN = 34 };

@@ -42,6 +42,10 @@ struct command {
 enum args_result { ARGS_GO, ARGS_HELP, ARGS_BAD };
 // Reads argv[1..argc).  HELP: -h or --help was given (and printed to stdout).  BAD: err says what is wrong.
 enum args_result args_parse(const struct command *c, const struct option *table, size_t n, int argc, char **argv, error *err);
+// The same for a table that consists of parts.
+struct options { const struct option *at; size_t n; };
+#define OPTIONS(array) {array, COUNT(array)}
+enum args_result args_parse_parts(const struct command *c, const struct options *parts, size_t n, int argc, char **argv, error *err);
 void args_help(const struct command *c, const struct option *table, size_t n, FILE *to);
 
 void texts_free(struct texts *t);

@@ -5,7 +5,8 @@
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "base/progress.h"
-#include <jansson.h>
+#include "app/json.h"
+#include "app/model_args.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,8 @@ enum format { FORMAT_MD, FORMAT_JSON, FORMAT_JSONL, FORMAT_CSV, FORMAT_SQL };
 struct bench_options {
   struct texts model, prompt, gen, both, depth, threads, chunk;
   int64_t repetitions;
-  int format, precision;
-  bool no_repack;
+  int format;
+  struct model_args how;     // what the lists leave open
 };
 
 static const struct command command = {
@@ -191,12 +192,7 @@ static void show(struct bench *b, const struct result *r, bool first) {
     add_md(b, r);
     break;
   case FORMAT_JSON: json_array_append(b->results, o); break;
-  case FORMAT_JSONL: {
-    char *line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(10));
-    out_addf(&b->out, "%s\n", line);
-    free(line);
-    break;
-  }
+  case FORMAT_JSONL: out_json(&b->out, json_incref(o), JSON_COMPACT | JSON_REAL_PRECISION(10)); break;
   case FORMAT_CSV:
     if (first) add_csv(b, o, true);
     add_csv(b, o, false);
@@ -250,13 +246,12 @@ static int measure(struct bench *b, struct result *r) {
 }
 
 static int open_model(struct bench *b, const struct test *t, int n_ctx) {
-  weft_error err;
-  weft_options options = {.context = n_ctx, .threads = t->n_threads, .chunk = t->chunk, .exact = b->o.precision == 1, .no_repack = b->o.no_repack,
-                          .progress = show_progress, .progress_ctx = &b->bar};
-  progress_begin(&b->bar);
-  int status = weft_model_open(t->model, &options, &b->model, &err);
-  progress_end(&b->bar);
-  if (status) return failed("%s", err.text);
+  struct model_args how = b->o.how;
+  how.model = t->model;
+  how.context = n_ctx;
+  how.threads = t->n_threads;
+  how.chunk = t->chunk;
+  if (model_args_open(&how, &b->bar, &b->model)) return EXIT_FAILED;
   free(b->name);
   b->name = weft_file_summary(weft_model_file(b->model));
   free(b->ids);
@@ -354,8 +349,7 @@ static enum args_result parse(struct bench_options *o, int argc, char **argv, er
     O_TEXTS("-t, --threads", "LIST", "threads; 0: as many as help (default)", &o->threads),
     O_INT("-r, --repetitions", "N", "how often each test is timed (default 5)", &o->repetitions, 1, 100000),
     O_TEXTS("-ub, --ubatch-size", "LIST", "positions of a prompt evaluated at once; 0: default", &o->chunk),
-    O_FLAG("--no-repack", "read weights where they lie in the file: less memory, slow", &o->no_repack),
-    O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o->precision),
+    O_ARITHMETIC(&o->how),
     O_CHOICE("-o, --output", "md|json|jsonl|csv|sql", "format of the results (default md)", &o->format),
   };
   return args_parse(&command, table, COUNT(table), argc, argv, err);
@@ -374,11 +368,7 @@ static int bench(struct bench *b) {
   if (b->o.format == FORMAT_JSON) b->results = json_array();
   weft_cpu_name(b->cpu, sizeof b->cpu);
   int status = measure_all(b, &all);
-  if (b->results && status != EXIT_FAILED) {
-    char *text = json_dumps(b->results, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
-    out_addf(&b->out, "%s\n", text);
-    free(text);
-  }
+  if (b->results && status != EXIT_FAILED) out_json(&b->out, json_incref(b->results), JSON_INDENT(2) | JSON_REAL_PRECISION(10));
   vec_free(&all);
   return status;
 }

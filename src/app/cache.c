@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "app/app.h"
 #include <errno.h>
-#include <jansson.h>
+#include "app/json.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -64,9 +64,7 @@ static int list(const struct cache_options *o) {
   struct listing l = {.only_damaged = verify, .only_tunings = o->tunings, .rows = o->json ? json_array() : NULL};
   int status = weft_cache_each(visit, &l, &err) ? failed("%s", err.text) : EXIT_OK;
   if (!status && o->json) {
-    char *text = json_dumps(l.rows, JSON_INDENT(1) | JSON_REAL_PRECISION(8));
-    out_addf(&l.out, "%s\n", text);
-    free(text);
+    out_json(&l.out, json_incref(l.rows), JSON_INDENT(1) | JSON_REAL_PRECISION(8));
   } else if (!status) {
     out_addf(&l.out, "%zu entr%s, %.1f MiB: %zu tuning%s, %zu of another version, %zu damaged\n", l.n, l.n == 1 ? "y" : "ies", l.bytes / 0x1p20, l.tunings, l.tunings == 1 ? "" : "s", l.old, l.damaged);
   }

@@ -9,18 +9,19 @@
 #include "app/terminal.h"
 #include "base/progress.h"
 #include <errno.h>
-#include <jansson.h>
+#include "app/json.h"
+#include "app/model_args.h"
 #include <stdlib.h>
 #include <string.h>
 
 struct chat_options {
-  const char *model, *system, *template_file, *variables, *tools;
+  struct model_args model;
+  const char *system, *template_file, *variables, *tools;
   struct texts stops;
-  bool no_repack;
-  int64_t count, context, threads, chunk;
+  int64_t count;
   struct sampling_args sampling;
   struct grammar_args grammar;
-  int precision, color;
+  int color;
 };
 
 static const struct command command = {
@@ -63,41 +64,27 @@ static enum args_result parse(struct chat_options *o, int argc, char **argv, err
   *o = (struct chat_options){.count = -1};
   const struct option first[] = {
     O_GROUP("Model and conversation"),
-    O_TEXT("-m, --model", "FILE", "model, a GGUF file (of a split one, the first part)", &o->model),
+    O_TEXT("-m, --model", "FILE", "model, a GGUF file (of a split one, the first part)", &o->model.model),
     O_TEXT("-sys, --system-prompt", "TEXT", "what the model is told before the conversation", &o->system),
     O_TEXT("--chat-template-file", "FILE", "another template, in Jinja", &o->template_file),
     O_TEXT("--chat-template-kwargs", "JSON", "further variables of it, such as {\"enable_thinking\": false}", &o->variables),
     O_TEXT("--tools", "JSON", "functions that the model may call, an array or a file with one", &o->tools),
     O_GROUP("Length"),
     O_INT("-n, --predict, --n-predict", "N", "tokens of an answer at most; -1: until its end (default)", &o->count, -1, INT32_MAX),
-    O_INT("-c, --ctx-size", "N", "positions of the context; 0: as the model says (default)", &o->context, 0, INT32_MAX),
+    O_CONTEXT(&o->model),
     O_TEXTS("-r, --reverse-prompt", "TEXT", "an answer stops before TEXT, more than once", &o->stops),
   }, last[] = {
     O_GROUP("Terminal and machine"),
     O_CHOICE("-co, --color", "auto|on|off", "colours (default auto: in a terminal)", &o->color),
-    O_INT("-t, --threads", "N", "threads; 0: as many as help (default)", &o->threads, 0, 1024),
-    O_INT("-ub, --ubatch-size", "N", "positions of the prompt evaluated at once; 0: default", &o->chunk, 0, 65536),
-    O_FLAG("--no-repack", "read weights where they lie in the file: less memory, slow", &o->no_repack),
-    O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o->precision),
+    O_MACHINE(&o->model),
   };
-  struct option table[COUNT(first) + SAMPLING_OPTIONS + GRAMMAR_OPTIONS + COUNT(last)];
-  memcpy(table, first, sizeof first);
-  sampling_options(&o->sampling, table + COUNT(first));
-  grammar_args_options(&o->grammar, table + COUNT(first) + SAMPLING_OPTIONS);
-  memcpy(table + COUNT(first) + SAMPLING_OPTIONS + GRAMMAR_OPTIONS, last, sizeof last);
-  return args_parse(&command, table, COUNT(table), argc, argv, err);
+  struct option sampling[SAMPLING_OPTIONS], grammar[GRAMMAR_OPTIONS];
+  sampling_options(&o->sampling, sampling);
+  grammar_args_options(&o->grammar, grammar);
+  return args_parse_parts(&command, (struct options[]){OPTIONS(first), OPTIONS(sampling), OPTIONS(grammar), OPTIONS(last)}, 4, argc, argv, err);
 }
 
 // ---- messages ---------------------------------------------------------------------------------------------------------
-
-// json_string of any bytes.
-static json_t *valid(const char *text, size_t n) {
-  size_t n_valid;
-  char *clean = weft_utf8(text, n, &n_valid);
-  json_t *s = json_stringn(clean, n_valid);
-  weft_free(clean);
-  return s;
-}
 
 static bool has_role(const json_t *message, const char *role) {
   const char *r = json_string_value(json_object_get(message, "role"));
@@ -109,7 +96,7 @@ static void drop_last(struct chat *c) { json_array_remove(c->messages, json_arra
 
 static void set_system(struct chat *c, const char *text, size_t n) {
   if (has_role(json_array_get(c->messages, 0), "system")) json_array_remove(c->messages, 0);
-  if (n) json_array_insert_new(c->messages, 0, json_pack("{ss so}", "role", "system", "content", valid(text, n)));
+  if (n) json_array_insert_new(c->messages, 0, json_pack("{ss so}", "role", "system", "content", json_text(text, n)));
 }
 
 // ---- the prompt -------------------------------------------------------------------------------------------------------
@@ -339,8 +326,8 @@ static enum ending generate(struct chat *c, weft_error *err) {
 
 // Adds the answer that was made to the messages.
 static void keep_answer(struct chat *c) {
-  json_t *m = json_pack("{ss so}", "role", "assistant", "content", valid(str_c(&c->content), c->content.n));
-  if (c->reasoning.n) json_object_set_new(m, "reasoning_content", valid(c->reasoning.at, c->reasoning.n));
+  json_t *m = json_pack("{ss so}", "role", "assistant", "content", json_text(str_c(&c->content), c->content.n));
+  if (c->reasoning.n) json_object_set_new(m, "reasoning_content", json_text(c->reasoning.at, c->reasoning.n));
   if (json_array_size(c->calls)) json_object_set(m, "tool_calls", c->calls);
   json_array_append_new(c->messages, m);
 }
@@ -452,7 +439,7 @@ static int do_tool(struct chat *c, const char *rest) {
   while (n && has_role(json_array_get(c->messages, n - 1), "tool")) { n--; results++; }
   const json_t *calls = n ? json_object_get(json_array_get(c->messages, n - 1), "tool_calls") : NULL, *call = json_array_get(calls, results);
   if (!call) { terminal_note(c->term, "no call waits for a result"); return -1; }
-  json_t *message = json_pack("{ss so sO* sO*}", "role", "tool", "content", valid(rest, strlen(rest)), "tool_call_id", json_object_get(call, "id"),
+  json_t *message = json_pack("{ss so sO* sO*}", "role", "tool", "content", json_text(rest, strlen(rest)), "tool_call_id", json_object_get(call, "id"),
                               "name", json_object_get(json_object_get(call, "function"), "name"));
   if (results + 1 == json_array_size(calls)) return say(c, message);
   json_array_append_new(c->messages, message);
@@ -533,7 +520,7 @@ static int converse(struct chat *c) {
     if (!text.n) continue;
     c->broken = false;
     if (text.at[0] == '/' && !strchr(text.at, '\n')) status = run_command_line(c, text.at + 1);
-    else status = say(c, json_pack("{ss so}", "role", "user", "content", valid(text.at, text.n)));
+    else status = say(c, json_pack("{ss so}", "role", "user", "content", json_text(text.at, text.n)));
     if (status == 1) { status = EXIT_OK; break; }
     if (interrupted() && !terminal_interactive(c->term)) { status = EXIT_INTERRUPTED; break; }
     status = status || c->broken ? EXIT_FAILED : EXIT_OK;
@@ -579,12 +566,7 @@ static int read_json(const char *option, const char *arg, json_type type, char *
 
 static int open_model(struct chat *c) {
   weft_error err;
-  weft_options options = {.context = (int)c->o.context, .threads = (int)c->o.threads, .chunk = (int)c->o.chunk, .exact = c->o.precision == 1,
-                          .no_repack = c->o.no_repack, .progress = show_progress, .progress_ctx = &c->bar};
-  progress_begin(&c->bar);
-  int status = weft_model_open(c->o.model, &options, &c->model, &err);
-  progress_end(&c->bar);
-  if (status) return failed("%s", err.text);
+  if (model_args_open(&c->o.model, &c->bar, &c->model)) return EXIT_FAILED;
   c->vocab = weft_model_vocab(c->model);
   c->n_vocab = weft_model_vocab_size(c->model);
   c->stream = weft_stream_new(c->vocab, true);
@@ -602,7 +584,7 @@ static int open_model(struct chat *c) {
 
 static int chat(struct chat *c) {
   error err = {0};
-  if (!c->o.model) return usage_error("no model: give one with -m FILE");
+  if (!c->o.model.model) return usage_error("no model: give one with -m FILE");
   if (grammar_args_check(&c->o.grammar, c->o.sampling.ignore_end, &err) || sampling_check(&c->o.sampling, false, &err)) return usage_error("%s", err.text);
   if (read_json("--tools", c->o.tools, JSON_ARRAY, &c->tools, &c->n_tools, &err) ||
       read_json("--chat-template-kwargs", c->o.variables, JSON_OBJECT, &c->variables, &c->n_variables, &err)) return failed("%s", err.text);

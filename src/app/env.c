@@ -1,7 +1,7 @@
 // weft env: the environment variables that Weft reads, and what it sees of this machine.
 #include "app/app.h"
 #include "base/env.h"
-#include <jansson.h>
+#include "app/json.h"
 #include <string.h>
 
 static const struct command command = {
@@ -76,10 +76,7 @@ static void show_json(struct out *o, const weft_machine *m) {
   json_object_set_new(machine, "cache", m->cache[0] ? json_string(m->cache) : json_null());
   json_object_set_new(all, "variables", variables);
   json_object_set_new(all, "machine", machine);
-  char *text = json_dumps(all, JSON_INDENT(2));
-  if (text) out_addf(o, "%s\n", text);
-  weft_free(text);
-  json_decref(all);
+  out_json(o, all, JSON_INDENT(2));
 }
 
 int env_command(int argc, char **argv) {

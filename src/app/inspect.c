@@ -2,7 +2,7 @@
 // tensors, of any architecture.
 #define _GNU_SOURCE
 #include "app/app.h"
-#include <jansson.h>
+#include "app/json.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,14 +114,6 @@ static void show(struct out *o, const weft_file *f, bool full) {
 
 // ---- as JSON ----------------------------------------------------------------------------------------------------------
 
-static json_t *json_text(const char *text, size_t n) {
-  size_t n_valid;
-  char *valid = weft_utf8(text, n, &n_valid);
-  json_t *s = json_stringn(valid, n_valid);
-  weft_free(valid);
-  return s;
-}
-
 static json_t *json_scalar(const weft_value *v) {
   switch (v->type) {
   case WEFT_UINT8: case WEFT_UINT16: case WEFT_UINT32: case WEFT_UINT64:
@@ -176,11 +168,6 @@ static json_t *json_totals(const weft_file *f) {
   return by_type;
 }
 
-static int add_json(const char *text, size_t n, void *ctx) {
-  out_add(ctx, text, n);
-  return 0;
-}
-
 static void show_json(struct out *o, const weft_file *f) {
   json_t *all = json_object(), *metadata = json_object();
   char *summary = weft_file_summary(f);
@@ -201,10 +188,8 @@ static void show_json(struct out *o, const weft_file *f) {
   json_object_set_new(all, "n_params", json_integer((json_int_t)weft_file_n_params(f)));
   json_object_set_new(all, "tensor_bytes", json_integer((json_int_t)weft_file_tensor_bytes(f)));
   json_object_set_new(all, "types", json_totals(f));
-  json_dump_callback(all, add_json, o, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-  out_add(o, "\n", 1);
+  out_json(o, all, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
   weft_free(summary);
-  json_decref(all);
 }
 
 int inspect_command(int argc, char **argv) {

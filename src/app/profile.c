@@ -3,11 +3,12 @@
 // holds every row against what memory allows.
 #include "app/app.h"
 #include "base/progress.h"
-#include <jansson.h>
+#include "app/json.h"
+#include "app/model_args.h"
 #include <stdlib.h>
 #include <string.h>
 
-struct profile_options { const char *model; int64_t steps, prompt, depth, threads, chunk; bool json, no_repack; int precision; };
+struct profile_options { struct model_args model; int64_t steps, prompt, depth; bool json; };
 
 static const struct command command = {
   "profile", "Shows where the time of a token goes, kernel by kernel.", "-m FILE [options]",
@@ -67,10 +68,7 @@ static void show_json(struct out *to, const weft_profile *p) {
     json_array_append_new(rows, o);
   }
   json_object_set_new(all, "kernels", rows);
-  char *text = json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(8));
-  out_addf(to, "%s\n", text);
-  free(text);
-  json_decref(all);
+  out_json(to, all, JSON_INDENT(1) | JSON_REAL_PRECISION(8));
 }
 
 static void show_limit(struct out *to, double gb_s, double limit) {
@@ -122,17 +120,6 @@ static void show(struct out *to, const struct profile_options *o, int threads, c
 
 // ---- measuring --------------------------------------------------------------------------------------------------------
 
-static int open_model(struct profiler *b) {
-  weft_error err;
-  const struct profile_options *o = &b->o;
-  weft_options options = {.context = (int)(o->depth + (o->prompt ? o->prompt : o->steps) + 1), .threads = (int)o->threads, .chunk = (int)o->chunk, .exact = o->precision == 1, .no_repack = o->no_repack,
-                          .progress = show_progress, .progress_ctx = &b->bar};
-  progress_begin(&b->bar);
-  int status = weft_model_open(o->model, &options, &b->model, &err);
-  progress_end(&b->bar);
-  return status ? failed("%s", err.text) : 0;
-}
-
 int fill_context(weft_model *m, int depth, progress *bar) {
   enum { STEP = 512 };
   weft_error err;
@@ -171,14 +158,11 @@ int profile_command(int argc, char **argv) {
   struct profile_options *o = &b.o;
   const struct option table[] = {
     O_GROUP("Options"),
-    O_TEXT("-m, --model", "FILE", "model, a GGUF file", &o->model),
+    O_TEXT("-m, --model", "FILE", "model, a GGUF file", &o->model.model),
     O_INT("-n, --n-gen", "N", "tokens to run (default 32), or chunks with -p (default 8)", &o->steps, 1, 10000),
     O_INT("-p, --prefill", "N", "a chunk of N tokens of a prompt instead of single tokens", &o->prompt, 0, MOST),
     O_INT("-d, --n-depth", "N", "tokens in the context before (default 0)", &o->depth, 0, MOST),
-    O_INT("-t, --threads", "N", "threads; 0: as many as help (default)", &o->threads, 0, 1024),
-    O_INT("-ub, --ubatch-size", "N", "positions of a prompt evaluated at once, at most; 0: default", &o->chunk, 0, 65536),
-    O_FLAG("--no-repack", "read weights where they lie in the file: less memory, slow", &o->no_repack),
-    O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o->precision),
+    O_MACHINE(&o->model),
     O_FLAG("--json", "as JSON (man page: which keys)", &o->json),
   };
   switch (args_parse(&command, table, COUNT(table), argc, argv, &err)) {
@@ -186,9 +170,10 @@ int profile_command(int argc, char **argv) {
   case ARGS_HELP: return EXIT_OK;
   default: return usage_error("%s", err.text);
   }
-  if (!o->model) return usage_error("no model: give one with -m FILE");
+  if (!o->model.model) return usage_error("no model: give one with -m FILE");
   if (o->steps < 0) o->steps = o->prompt ? 8 : 32;
-  int status = open_model(&b);
+  o->model.context = o->depth + (o->prompt ? o->prompt : o->steps) + 1;
+  int status = model_args_open(&o->model, &b.bar, &b.model);
   if (!status) status = measure(&b);
   status = out_end(&b.out, status);
   weft_model_close(b.model);

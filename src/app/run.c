@@ -6,24 +6,22 @@
 #include "app/sampling_args.h"
 #include "app/stats.h"
 #include "base/progress.h"
-#include <jansson.h>
+#include "app/json.h"
+#include "app/model_args.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum precision { PRECISION_FAST, PRECISION_EXACT };
-
 struct run_options {
-  const char *model, *prompt, *file, *stats;
+  struct model_args model;
+  const char *prompt, *file, *stats;
   struct ids ids, force;
   struct texts stops;
   bool no_bos, parse_special, escapes, json;
-  int64_t count, context, threads, chunk, top_logprobs, benchmark;
+  int64_t count, top_logprobs, benchmark;
   struct sampling_args sampling;
   struct grammar_args grammar;
-  int precision;
-  bool no_repack;
 };
 
 static const struct command command = {
@@ -59,7 +57,7 @@ static enum args_result parse(struct run_options *o, int argc, char **argv, erro
   *o = (struct run_options){.count = -1, .benchmark = -1};
   const struct option first[] = {
     O_GROUP("Model and prompt"),
-    O_TEXT("-m, --model", "FILE", "model, a GGUF file (of a split one, the first part)", &o->model),
+    O_TEXT("-m, --model", "FILE", "model, a GGUF file (of a split one, the first part)", &o->model.model),
     O_TEXT("-p, --prompt", "TEXT", "text to continue, taken literally", &o->prompt),
     O_TEXT("-f, --file", "FILE", "the same, from a file (- is stdin)", &o->file),
     O_IDS("--ids", "1,2,3", "the prompt as token ids, verbatim", &o->ids),
@@ -68,7 +66,7 @@ static enum args_result parse(struct run_options *o, int argc, char **argv, erro
     O_FLAG("--parse-special", "control tokens in the prompt are those tokens, not text", &o->parse_special),
     O_GROUP("Length"),
     O_INT("-n, --predict, --n-predict, --count", "N", "tokens to generate; -1: until the end (default)", &o->count, -1, INT32_MAX),
-    O_INT("-c, --ctx-size", "N", "positions of the context; 0: as the model says (default)", &o->context, 0, INT32_MAX),
+    O_CONTEXT(&o->model),
     O_TEXTS("-r, --reverse-prompt", "TEXT", "stop before TEXT, more than once", &o->stops),
   }, last[] = {
     O_GROUP("Output"),
@@ -78,23 +76,18 @@ static enum args_result parse(struct run_options *o, int argc, char **argv, erro
     O_TEXT("--stats", "FILE", "write the figures of the run there, as JSON", &o->stats),
     O_INT("--benchmark", "N", "time N greedy tokens, past any end, without their text;\nneeds no prompt", &o->benchmark, 1, INT32_MAX),
     O_GROUP("Machine"),
-    O_INT("-t, --threads", "N", "threads; 0: as many as help (default)", &o->threads, 0, 1024),
-    O_INT("-ub, --ubatch-size", "N", "positions of the prompt evaluated at once; 0: default", &o->chunk, 0, 65536),
-    O_FLAG("--no-repack", "read weights where they lie in the file: less memory, slow", &o->no_repack),
-    O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o->precision),
+    O_MACHINE(&o->model),
   };
-  struct option table[COUNT(first) + SAMPLING_OPTIONS + GRAMMAR_OPTIONS + COUNT(last)];
-  memcpy(table, first, sizeof first);
-  sampling_options(&o->sampling, table + COUNT(first));
-  grammar_args_options(&o->grammar, table + COUNT(first) + SAMPLING_OPTIONS);
-  memcpy(table + COUNT(first) + SAMPLING_OPTIONS + GRAMMAR_OPTIONS, last, sizeof last);
-  return args_parse(&command, table, COUNT(table), argc, argv, err);
+  struct option sampling[SAMPLING_OPTIONS], grammar[GRAMMAR_OPTIONS];
+  sampling_options(&o->sampling, sampling);
+  grammar_args_options(&o->grammar, grammar);
+  return args_parse_parts(&command, (struct options[]){OPTIONS(first), OPTIONS(sampling), OPTIONS(grammar), OPTIONS(last)}, 4, argc, argv, err);
 }
 
 // What a row of the table cannot say.  0 or the exit status.
 static int check(struct run_options *o) {
   int prompts = (o->prompt != NULL) + (o->file != NULL) + (o->ids.n > 0);
-  if (!o->model) return usage_error("no model: give one with -m FILE");
+  if (!o->model.model) return usage_error("no model: give one with -m FILE");
   if (prompts > 1) return usage_error("the prompt is given more than once: use one of -p, -f and --ids");
   if (!prompts && o->benchmark < 0) return usage_error("no prompt: give one with -p TEXT, -f FILE or --ids 1,2,3");
   if (o->top_logprobs && !o->json) return usage_error("--top-logprobs needs --json");
@@ -194,11 +187,6 @@ static int decode_step(struct run *r, int32_t id, weft_error *err) {
 
 static json_t *json_logprob(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
-static int add_json(const char *text, size_t n, void *ctx) {
-  out_add(ctx, text, n);
-  return 0;
-}
-
 static void emit_json(struct run *r, int32_t id, const char *text, size_t n) {
   double logprob = 0;
   int32_t n_top = (int32_t)r->o.top_logprobs;
@@ -214,9 +202,7 @@ static void emit_json(struct run *r, int32_t id, const char *text, size_t n) {
   json_object_set_new(o, "text", json_stringn(text, n));
   json_object_set_new(o, "logprob", json_logprob(logprob));
   json_object_set_new(o, "top", top);
-  json_dump_callback(o, add_json, &r->out, JSON_COMPACT | JSON_REAL_PRECISION(9));
-  out_add(&r->out, "\n", 1);
-  json_decref(o);
+  out_json(&r->out, o, JSON_COMPACT | JSON_REAL_PRECISION(9));
 }
 
 // The text that a token completes: whole characters, and nothing that may belong to a stop string.  last: nothing comes after it.
@@ -288,12 +274,7 @@ static int generate(struct run *r) {
 
 static int open_model(struct run *r) {
   weft_error err;
-  weft_options options = {.context = (int)r->o.context, .threads = (int)r->o.threads, .chunk = (int)r->o.chunk,
-                          .exact = r->o.precision == PRECISION_EXACT, .no_repack = r->o.no_repack, .progress = show_progress, .progress_ctx = &r->bar};
-  progress_begin(&r->bar);
-  int status = weft_model_open(r->o.model, &options, &r->model, &err);
-  progress_end(&r->bar);
-  if (status) return failed("%s", err.text);
+  if (model_args_open(&r->o.model, &r->bar, &r->model)) return EXIT_FAILED;
   r->vocab = weft_model_vocab(r->model);
   r->n_vocab = weft_model_vocab_size(r->model);
   if (r->o.top_logprobs > r->n_vocab) r->o.top_logprobs = r->n_vocab;

@@ -3,12 +3,13 @@
 #include "app/app.h"
 #include "base/env.h"
 #include "base/progress.h"
-#include <jansson.h>
+#include "app/json.h"
+#include "app/model_args.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct tune_options { const char *model; int64_t beam, context, depth, threads, chunk; double budget, skip_ms; bool no_prompt, no_repack, json, all; int precision; };
+struct tune_options { struct model_args model; int64_t beam, depth; double budget, skip_ms; bool no_prompt, json, all; };
 
 static const struct command command = {
   "tune", "Searches for better kernels, and keeps those that make the model faster.", "-m FILE [options]",
@@ -97,10 +98,7 @@ static void show_json(struct out *to, const weft_tuned *t) {
     json_array_append_new(rows, o);
   }
   json_object_set_new(all, "kernels", rows);
-  char *text = json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(8));
-  out_addf(to, "%s\n", text);
-  free(text);
-  json_decref(all);
+  out_json(to, all, JSON_INDENT(1) | JSON_REAL_PRECISION(8));
 }
 
 // ---- the work -----------------------------------------------------------------------------------------------------------
@@ -111,11 +109,8 @@ static int tune(const struct tune_options *o, struct out *to) {
   weft_tuned *t;
   progress bar;
   env_set(ENV_BEAM, "0");                                    // loading is to search nothing by itself
-  progress_begin(&bar);
-  weft_options options = {.context = (int)o->context, .threads = (int)o->threads, .chunk = (int)o->chunk, .exact = o->precision == 1, .no_repack = o->no_repack, .progress = show_progress, .progress_ctx = &bar};
-  int status = weft_model_open(o->model, &options, &model, &err);
-  progress_end(&bar);
-  if (status) return failed("%s", err.text);
+  int status = model_args_open(&o->model, &bar, &model);
+  if (status) return status;
   progress_begin(&bar);
   weft_tune_options tuning = {.beam = (int)o->beam, .seconds = o->budget, .skip_ms = o->skip_ms, .no_prompt = o->no_prompt, .depth = (int)o->depth, .progress = show_progress, .progress_ctx = &bar};
   status = weft_tune(model, &tuning, &t, &err);
@@ -138,17 +133,14 @@ int tune_command(int argc, char **argv) {
   struct tune_options o = {.beam = beam, .budget = 60, .skip_ms = env_int(ENV_BEAM_SKIP_MS) > 0 ? strtod(env_str(ENV_BEAM_SKIP_MS), NULL) : 0};
   const struct option table[] = {
     O_GROUP("Options"),
-    O_TEXT("-m, --model", "FILE", "model, a GGUF file", &o.model),
+    O_TEXT("-m, --model", "FILE", "model, a GGUF file", &o.model.model),
     O_INT("--beam", "N", "candidates that go on to the next round (default 4, or BEAM)", &o.beam, 1, 64),
     O_REAL("--budget", "SECONDS", "time for all searches (default 60)", &o.budget, 0.1, 1e6),
     O_REAL("--skip-ms", "MS", "a kernel this fast needs no search (default: BEAM_SKIP_MS, or none)", &o.skip_ms, 0, 1e6),
     O_FLAG("--no-prompt", "tune single tokens only", &o.no_prompt),
-    O_INT("-c, --ctx-size", "N", "context; kernels of attention are tuned for this one (default: the model's)", &o.context, 0, MOST),
+    O_INT("-c, --ctx-size", "N", "context; kernels of attention are tuned for this one (default: the model's)", &o.model.context, 0, MOST),
     O_INT("-d, --n-depth", "N", "tokens in the context before the one that is timed (default 0)", &o.depth, 0, MOST),
-    O_INT("-t, --threads", "N", "threads; 0: as many as help (default)", &o.threads, 0, 1024),
-    O_INT("-ub, --ubatch-size", "N", "positions of a prompt evaluated at once, at most; 0: default", &o.chunk, 0, 65536),
-    O_FLAG("--no-repack", "read weights where they lie in the file", &o.no_repack),
-    O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o.precision),
+    O_MACHINE(&o.model),
     O_FLAG("--all", "show kernels with a small share as well, and every list of OptOps", &o.all),
     O_FLAG("--json", "as JSON (man page: which keys)", &o.json),
   };
@@ -157,6 +149,6 @@ int tune_command(int argc, char **argv) {
   case ARGS_HELP: return EXIT_OK;
   default: return usage_error("%s", err.text);
   }
-  if (!o.model) return usage_error("no model: give one with -m FILE");
+  if (!o.model.model) return usage_error("no model: give one with -m FILE");
   return out_end(&to, tune(&o, &to));
 }

@@ -2,6 +2,7 @@
 // JSON, the page (src/app/viz/) draws them; this file puts both together. With VIZ=1 other commands leave such a page behind when they end.
 #define _GNU_SOURCE
 #include "app/app.h"
+#include "app/model_args.h"
 #include "base/env.h"
 #include "base/progress.h"
 #include <errno.h>
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-struct viz_options { const char *model, *out; int64_t steps, prompt, depth, threads, chunk; bool no_repack; int precision; };
+struct viz_options { struct model_args model; const char *out; int64_t steps, prompt, depth; };
 
 static const struct command command = {
   "viz", "Writes a page that shows what the compiler made of a model.", "-m FILE [--out page.html] [options]",
@@ -106,16 +107,6 @@ void viz_if_asked(weft_model *m) {
   weft_free(facts);
 }
 
-static int open_model(const struct viz_options *o, progress *bar, weft_model **m) {
-  weft_error err;
-  weft_options options = {.context = (int)(o->depth + (o->prompt ? o->prompt : o->steps) + 1), .threads = (int)o->threads, .chunk = (int)o->chunk, .exact = o->precision == 1, .no_repack = o->no_repack,
-                          .progress = show_progress, .progress_ctx = bar};
-  progress_begin(bar);
-  int status = weft_model_open(o->model, &options, m, &err);
-  progress_end(bar);
-  return status ? failed("%s", err.text) : EXIT_OK;
-}
-
 static int look(struct viz_options *o, progress *bar, weft_model *m) {
   weft_error err;
   char *facts = NULL;
@@ -141,24 +132,22 @@ int viz_command(int argc, char **argv) {
   weft_model *m = NULL;
   const struct option table[] = {
     O_GROUP("Options"),
-    O_TEXT("-m, --model", "FILE", "model, a GGUF file", &o.model),
+    O_TEXT("-m, --model", "FILE", "model, a GGUF file", &o.model.model),
     O_TEXT("--out", "PAGE", "where the page goes, - for stdout (default weft-viz.html)", &o.out),
     O_INT("-n, --n-gen", "N", "steps to run for the time line (default 16)", &o.steps, 1, 64),
     O_INT("-p, --prefill", "N", "a chunk of N tokens of a prompt instead of single tokens", &o.prompt, 0, MOST),
     O_INT("-d, --n-depth", "N", "tokens in the context before (default 0)", &o.depth, 0, MOST),
-    O_INT("-t, --threads", "N", "threads; 0: as many as help (default)", &o.threads, 0, 1024),
-    O_INT("-ub, --ubatch-size", "N", "positions of a prompt evaluated at once, at most; 0: default", &o.chunk, 0, 65536),
-    O_FLAG("--no-repack", "read weights where they lie in the file: less memory, slow", &o.no_repack),
-    O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &o.precision),
+    O_MACHINE(&o.model),
   };
   switch (args_parse(&command, table, COUNT(table), argc, argv, &err)) {
   case ARGS_GO: break;
   case ARGS_HELP: return EXIT_OK;
   default: return usage_error("%s", err.text);
   }
-  if (!o.model) return usage_error("no model: give one with -m FILE");
+  if (!o.model.model) return usage_error("no model: give one with -m FILE");
   env_set(ENV_VIZ, "0");
-  int status = open_model(&o, &bar, &m);
+  o.model.context = o.depth + (o.prompt ? o.prompt : o.steps) + 1;
+  int status = model_args_open(&o.model, &bar, &m);
   if (!status) status = look(&o, &bar, m);
   weft_model_close(m);
   return status;
