@@ -22,7 +22,9 @@ class Model:
     def __init__(self, path, arch, p):
         self.p, self.arch = p, arch
         self.w = gguf.GGUFWriter(path, arch)
-        self.quant = gguf.GGMLQuantizationType[p.get("quant", "F32").upper()]
+        quant = p.get("quant", "F32")         # a type, or a function of a matrix's name and rows that says (type, bytes of the rows) or None
+        self.quantise = quant if callable(quant) else None
+        self.quant = F32 if callable(quant) else gguf.GGMLQuantizationType[quant.upper()]
 
     def key(self, name, value):
         name = f"{self.arch}.{name}"
@@ -44,19 +46,20 @@ class Model:
     def put(self, name, x):
         self.w.add_tensor(name, np.ascontiguousarray(x, np.float32))
 
-    def join(self, name, parts):
-        """Matrices of the same width, of which each has some rows of every expert's."""
-        self.put(name, np.concatenate(parts, 1))
+    def weights(self, name, x):
+        """Rows of a weight, in the type that `quant` asks for where the width allows it."""
+        flat = np.ascontiguousarray(x, np.float32).reshape(-1, x.shape[-1])
+        if self.quantise:
+            t, data = self.quantise(name, flat) or (F32, flat)
+        elif self.quant == F32 or x.shape[-1] % gguf.GGML_QUANT_SIZES[self.quant][0]:
+            t, data = F32, flat
+        else:
+            t, data = self.quant, gguf.quants.quantize(flat, self.quant)
+        self.w.add_tensor(name, data.reshape(*x.shape[:-1], -1), raw_dtype=t)
 
     def matrix(self, name, rows, cols, gain=1.0, bias=False, lead=()):
         """A weight {cols, rows} in the file's order; lead: further axes (experts)."""
-        x = self.normal(name, (*lead, rows, cols), 0, gain / cols ** 0.5)
-        block = gguf.GGML_QUANT_SIZES[self.quant][0]
-        if self.quant == F32 or cols % block:
-            self.put(f"{name}.weight", x)
-        else:
-            q = gguf.quants.quantize(x.reshape(-1, cols), self.quant)
-            self.w.add_tensor(f"{name}.weight", q.reshape(*lead, rows, -1), raw_dtype=self.quant)
+        self.weights(f"{name}.weight", self.normal(name, (*lead, rows, cols), 0, gain / cols ** 0.5))
         if bias:
             self.vector(f"{name}.bias", (*lead, rows), 0, 0.2)
 
@@ -205,7 +208,7 @@ def experts(m, i):
         if p.get("shared"):
             m.matrix(f"{b}{name}_shexp", p["shared"], p["dim"])
     if p.get("one_matrix"):     # the same weights as above, an expert's gate before its up
-        m.join(f"{b}gate_up_exps.weight", [m.normal(f"{b}{name}_exps", (n, p["expert_ffn"], p["dim"]), 0, p["dim"] ** -0.5) for name in ("gate", "up")])
+        m.weights(f"{b}gate_up_exps.weight", np.concatenate([m.normal(f"{b}{name}_exps", (n, p["expert_ffn"], p["dim"]), 0, p["dim"] ** -0.5) for name in ("gate", "up")], 1))
     m.matrix(b + "down_exps", p["dim"], p["expert_ffn"], lead=(n,), bias=bias)
     if p.get("shared"):
         m.matrix(b + "down_shexp", p["dim"], p["shared"])
@@ -226,10 +229,10 @@ def latent_attention(m, i):
     m.norm(b + "kv_a_norm", latent)
     k, values = m.normal(b + "k", (heads, nope, latent), 0, latent ** -0.5), m.normal(b + "v", (heads, v, latent), 0, latent ** -0.5)
     if p.get("legacy"):
-        m.put(b + "kv_b.weight", np.concatenate([k, values], 1).reshape(-1, latent))
+        m.weights(b + "kv_b.weight", np.concatenate([k, values], 1).reshape(-1, latent))
     else:
-        m.put(b + "k_b.weight", k.transpose(0, 2, 1))
-        m.put(b + "v_b.weight", values)
+        m.weights(b + "k_b.weight", k.transpose(0, 2, 1))
+        m.weights(b + "v_b.weight", values)
     m.matrix(b + "output", p["dim"], heads * v)
 
 
