@@ -224,13 +224,14 @@ static uop *dot_reduce(graph *g, uop *u, uop **s, uop *inner) {
 
 static uop *lane_reduce(graph *g, uop *u, uop **s) {
   for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) if (u->src[i]->b == AXIS_DOT) return dot_reduce(g, u, s, u->src[i]);
-  uop *lane = lane_of(u, (size_t)uop_first_range(u)), *src[128];
-  size_t n = 0;
+  uop *lane = lane_of(u, (size_t)uop_first_range(u));
+  VEC(uop *) src = {0};
   int lanes = lane ? (int)lane->src[0]->a : 1;
   for (int i = 0; i < uop_first_range(u); i++) lanes = s[i]->lanes > lanes ? s[i]->lanes : lanes;
-  for (int i = 0; i < uop_first_range(u); i++) src[n++] = uop_splat(g, s[i], lanes);
-  for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) if (u->src[i] != lane) src[n++] = s[i];
-  uop *r = n == 1 ? src[0] : uop_new(g, OP_REDUCE, (enum dtype)u->dt, lanes, src, n, (uarg){.a = u->a, .b = u->b});
+  for (int i = 0; i < uop_first_range(u); i++) vec_push(&src, uop_splat(g, s[i], lanes));
+  for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) if (u->src[i] != lane) vec_push(&src, s[i]);
+  uop *r = src.n == 1 ? src.at[0] : uop_new(g, OP_REDUCE, (enum dtype)u->dt, lanes, src.at, src.n, (uarg){.a = u->a, .b = u->b});
+  vec_free(&src);
   return lane ? uop_new(g, OP_HREDUCE, (enum dtype)u->dt, 1, &r, 1, (uarg){.a = u->a}) : r;
 }
 

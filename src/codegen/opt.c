@@ -324,8 +324,8 @@ bool kernel_separate(kernel *k, uop *reduce) {
     for (size_t j = (size_t)uop_first_range(l.at[i]); l.at[i] != reduce && l.at[i]->op == OP_REDUCE && j < l.at[i]->nsrc; j++)
       for (size_t m = values; m < reduce->nsrc; m++) shared |= l.at[i]->src[j] == reduce->src[m];
   arena_free(a);
-  if (!shared) return false;
   uop *src[64];
+  if (!shared || reduce->nsrc > COUNT(src)) return false;
   map ranges = {0}, whole = {0};
   for (size_t i = values; i < reduce->nsrc; i++) {
     src[i] = uop_range(k->g, reduce->src[i]->src[0], k->next_range++, (enum axis_kind)reduce->src[i]->b);

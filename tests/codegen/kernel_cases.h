@@ -265,6 +265,7 @@ static void k_prefix_sum(kt *t) {
 // ---- products -----------------------------------------------------------------------------------------------------------
 
 static void k_matvec(kt *t) { kt_out(t, t_matmul(t->g, F32_IN(t, 1, 96), F32_IN(t, 20, 96))); }
+static void k_matvec_long(kt *t) { kt_out(t, t_matmul(t->g, F32_IN(t, 1, 512), F32_IN(t, 4, 512))); }
 static void k_matmul(kt *t) { kt_out(t, t_matmul(t->g, F32_IN(t, 5, 64), F32_IN(t, 12, 64))); }
 static void k_matmul_odd(kt *t) { kt_out(t, t_matmul(t->g, F32_IN(t, 3, 7), F32_IN(t, 5, 7))); }
 static void k_matmul_half(kt *t) { kt_out(t, t_matmul(t->g, F32_IN(t, 3, 32), kt_in(t, DT_F16, KT_UNIT, KT_DIMS(9, 32)))); }
@@ -448,7 +449,7 @@ static const kt_case kt_cases[] = {
   K(window), K(iota), K(gather), K(gather_clamped), K(gather_vector), K(gather_computed),
   K(sum), K(max), K(min), K(product), K(sum_i32), K(max_i8), K(min_u16), K(max_u8), K(product_i64), K(sum_f64), K(reduce_two_axes), K(reduce_mixed), K(reduce_nested),
   K(reduce_padded), K(reduce_const), K(variance), K(argmax), K(best_three), K(prefix_sum),
-  K(matvec), K(matmul), K(matmul_odd), K(matmul_half), K(matmul_bf16), K(matmul_batched), K(matmul_transposed), K(matmul_bias_silu), K(norm), K(norm_matmul),
+  K(matvec), K(matvec_long), K(matmul), K(matmul_odd), K(matmul_half), K(matmul_bf16), K(matmul_batched), K(matmul_transposed), K(matmul_bias_silu), K(norm), K(norm_matmul),
   K(matmul_norm), K(two_matmuls), K(int_dot), K(codes_matvec), K(softmax), K(softmax_first), K(softmax_masked), K(attention),
   K(symbolic_rows), K(symbolic_columns), K(symbolic_offset), K(symbolic_sum), K(symbolic_max), K(symbolic_min), K(symbolic_product), K(symbolic_matmul),
   K(symbolic_softmax), K(symbolic_stored), K(symbolic_flip), K(symbolic_scalar), K(symbolic_two),

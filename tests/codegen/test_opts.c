@@ -149,6 +149,20 @@ static void test_groups(void **state) {
   report(&total, "work-groups", 50);
 }
 
+// A sum may be unrolled into more terms than any list of fixed size has room for.
+static void test_many_terms(void **state) {
+  (void)state;
+  kt_backend b;
+  kt_run r;
+  kt_wants want = {0};
+  count total = {0};
+  if (!kt_backend_cpu(&b, "", KT_REF, "native")) skip();
+  kt_prepare(&r, kt_find("matvec_long"));
+  try_opts(&r, &want, kt_find("matvec_long"), &b, (opt[]){{OPT_UNROLL, 1, 16}, {OPT_UNROLL, 1, 16}}, 2, &total);
+  report(&total, "256 terms", 1);
+  kt_finish(&r);
+}
+
 // What makes no sense is refused, and leaves the kernel as it was.
 static void test_refused(void **state) {
   (void)state;
@@ -205,7 +219,7 @@ int main(int argc, char **argv) {
   if (argc > 1) return one(argc, argv);
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_refused), cmocka_unit_test(test_interpreted), cmocka_unit_test(test_llvm), cmocka_unit_test(test_sequences),
-    cmocka_unit_test(test_groups),
+    cmocka_unit_test(test_groups), cmocka_unit_test(test_many_terms),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,6 +32,8 @@ T = gguf.GGMLQuantizationType
 TYPES = [T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.IQ4_NL, T.MXFP4, T.F16, T.BF16, T.Q2_K, T.Q3_K, T.Q4_K, T.Q5_K, T.Q6_K, T.IQ4_XS, T.IQ3_S, T.IQ2_S, T.TQ2_0]
 
 
+SQUARE = {"command-r", "cohere2", "exaone4", "nemotron", "starcoder2", "qwen2moe"}      # there llama.cpp's heads are as wide as the stream
+
 # ---- shapes ------------------------------------------------------------------------------------------------------------
 
 def shape(name, rng):
@@ -58,7 +60,7 @@ def shape(name, rng):
         p["dim"] = draw(96, 160, 256, 320, 416)
         if isinstance(p["kv"], list):
             p["heads"] = old["heads"]
-        if p.get("no_key_length") or p.get("fused"):
+        if p.get("no_key_length") or p.get("fused") or name in SQUARE:
             p["dim"] = p["heads"] * p["head_dim"]
         turned = keys.get("rope.dimension_count")
         if turned:
@@ -71,6 +73,8 @@ def shape(name, rng):
         n = draw(2, 3, 5, 8, 16, 60, 128)
         used = int(rng.integers(1, min(n, 8) + 1))
         p["experts"], p["expert_ffn"] = n, draw(32, 64, 96, 160)
+        if name == "mixtral":
+            p["ffn"] = p["expert_ffn"]
         keys.update(expert_count=n, expert_used_count=used, expert_feed_forward_length=p["expert_ffn"])
         if keys.get("expert_group_count", 1) > 1:
             n = p["experts"] = keys["expert_count"] = draw(8, 16, 64)
