@@ -248,6 +248,28 @@ static void find_empty(grammar *g) {
   free(empty);
 }
 
+// Which bodies of loops are plain.
+static void find_plain(grammar *g) {
+  bool *seen = xcalloc(g->a.states.n + 1, 1);
+  VEC(uint32_t) todo = {0};
+  for (uint32_t k = 0; k < g->callees.n; k++) {
+    struct g_callee *c = &g->callees.at[k];
+    if (c->loop_state == NO_STATE || c->nullable) continue;
+    c->plain = true;
+    vec_push(&todo, c->start);
+    while (todo.n) {
+      uint32_t q = todo.at[--todo.n];
+      const struct g_state *st = &g->a.states.at[q];
+      c->plain &= !st->n_calls && !st->n_tokens && !st->many && (!st->accept || st->last);
+      if (seen[q]) continue;
+      seen[q] = true;
+      for (uint32_t i = 0; i < st->n_edges; i++) vec_push(&todo, g->a.edges.at[st->edge0 + i].to);
+    }
+  }
+  vec_free(&todo);
+  free(seen);
+}
+
 static void classify(grammar *g) {
   bool cut[257] = {true};
   for (size_t i = 0; i < g->a.edges.n; i++) cut[g->a.edges.at[i].lo] = cut[g->a.edges.at[i].hi + 1] = true;
@@ -269,6 +291,7 @@ int grammar_compile(const grammar_source *s, int32_t root, grammar **out, error 
   if (!status) {
     trim(c.g);
     find_empty(c.g);
+    if (c.g->root != NO_STATE) find_plain(c.g);
     classify(c.g);
     c.rule = (uint32_t)root;
     if (c.g->root == NO_STATE) status = grammar_fail(&c, "matches nothing: no text that begins so can ever be finished");

@@ -33,6 +33,7 @@ void automaton_free(automaton *a);
 struct g_callee {
   uint32_t start;                             // NO_STATE: not made yet
   bool loop, nullable;
+  bool plain;                                 // a body that says by itself where it ends: calls nothing, and no text of it begins another
   uint32_t body, min, max;                    // of a loop; body is a callee
   uint32_t loop_state;                        // of a body: the state of its loops; NO_STATE: it has none
 };

@@ -26,7 +26,13 @@ struct mstate {
   bool pops;                     // FRAME_UNKNOWN ended here
   uint32_t *next;                // [classes] or NULL
   uint64_t *mask;                // or NULL
+  uint64_t stays;                // groups of bytes after which it is still this state (grammar_mask.c)
+  uint32_t asked;                // how often that was asked for; from some number on, stays is known
+  uint32_t rounds;               // of a COUNTED loop that had to be begun to come here, + 1; 0: not computed yet
 };
+// A loop with as many rounds as these and an unknown frame counts them: where it may end, the state keeps a place {NO_STATE, 0, left, FRAME_UNKNOWN}.
+#define COUNTED 0x40000000u
+static inline bool is_counted(struct place p) { return p.frame == FRAME_UNKNOWN && p.max <= COUNTED && p.max > COUNTED / 2; }
 
 struct local { uint32_t callee, number; bool needed, done; VEC(struct place) at; VEC(uint32_t) heirs_of; };
 
@@ -38,6 +44,7 @@ typedef struct store {
   size_t tidy_at;                   // bytes of mem from which on a call begins by tidying
   smap frame_ids, state_ids, piece_ids;
   VEC(struct frame) frames;
+  VEC(uint32_t) rounds_left;        // by frame, as far as it was asked for: of the COUNTED loop below it, at most; 0: there is none
   VEC(struct mstate) states;
   VEC(struct matcher *) matchers;
   // of the step that is being made
@@ -47,7 +54,9 @@ typedef struct store {
   uint32_t n_locals, *local_of, *local_stamp, stamp;
   bool ends, pops, failed;
   int64_t budget;
-  uint32_t *walk;                   // [longest token + 1]
+  uint32_t *walk, *walk_ends;       // [longest token + 1]
+  int32_t *found;                   // [vocabulary] that a walk has found, and the rounds that they need
+  uint16_t *found_rounds;
 } store;
 
 struct matcher { store *s; uint32_t state; bool finished; };

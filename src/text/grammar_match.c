@@ -176,7 +176,8 @@ static void visit(store *s, struct place p) {
   if (p.q == NO_STATE) { end_frame(s, p.frame); return; }
   const struct g_state *st = &s->g->a.states.at[p.q];
   if (st->loop != NO_STATE) {
-    if (!p.min) end_frame(s, p.frame);
+    if (is_counted(p)) add(s, ((struct place){NO_STATE, 0, p.max, p.frame}));
+    else if (!p.min) end_frame(s, p.frame);
     if (!p.max) return;
     struct place after = {p.q, p.min ? p.min - 1 : 0, p.max == GRAMMAR_INF ? p.max : p.max - 1, p.frame};
     enter(s, st->loop, after, !after.max);
@@ -297,7 +298,10 @@ static uint32_t closure_end(store *s) {
   s->kept.n = 0;
   for (size_t i = 0; i < s->places.n && !s->failed; i++) {
     struct place p = s->places.at[i];
-    if (p.q == NO_STATE) continue;
+    if (p.q == NO_STATE) {
+      if (p.max) vec_push(&s->kept, p);
+      continue;
+    }
     const struct g_state *st = &s->g->a.states.at[p.q];
     if (st->n_edges || st->n_tokens) vec_push(&s->kept, p);
   }
@@ -319,6 +323,7 @@ uint32_t store_step(store *s, uint32_t state, unsigned char byte) {
   struct mstate m = s->states.at[state];
   closure_begin(s);
   for (uint32_t i = 0; i < m.n; i++) {
+    if (m.at[i].q == NO_STATE) continue;
     const struct g_state *st = &s->g->a.states.at[m.at[i].q];
     const struct g_edge *edges = s->g->a.edges.at + st->edge0;
     uint32_t from = 0, end = st->n_edges;
@@ -347,7 +352,7 @@ static void store_clear(store *s) {
   smap_free(&s->state_ids);
   smap_free(&s->piece_ids);
   s->mem = arena_new();
-  s->frames.n = s->states.n = 0;
+  s->frames.n = s->states.n = s->rounds_left.n = 0;
   for (int i = 0; i < FRAME_FIRST; i++) vec_push(&s->frames, ((struct frame){NULL, 0, (uint32_t)i, 1}));
   for (int i = 0; i < STATE_FIRST; i++) vec_push(&s->states, ((struct mstate){0}));
 }
@@ -444,7 +449,12 @@ int matcher_new(const grammar *g, const grammar_vocab *v, matcher **out, error *
   s->tidy_at = MEMORY_TIDY;
   s->local_of = xcalloc(g->callees.n, sizeof *s->local_of);
   s->local_stamp = xcalloc(g->callees.n, sizeof *s->local_stamp);
-  if (v) s->walk = xcalloc(grammar_vocab_longest(v) + 1, sizeof *s->walk);
+  if (v) {
+    s->walk = xcalloc(grammar_vocab_longest(v) + 1, sizeof *s->walk);
+    s->walk_ends = xcalloc(grammar_vocab_longest(v) + 1, sizeof *s->walk_ends);
+    s->found = xcalloc((size_t)grammar_vocab_size(v), sizeof *s->found);
+    s->found_rounds = xcalloc((size_t)grammar_vocab_size(v), sizeof *s->found_rounds);
+  }
   store_clear(s);
   matcher *m = xcalloc(1, sizeof *m);
   m->s = s;
@@ -477,6 +487,7 @@ void matcher_free(matcher *m) {
   for (size_t i = 0; i < s->locals.n; i++) { vec_free(&s->locals.at[i].at); vec_free(&s->locals.at[i].heirs_of); }
   vec_free(&s->locals);
   vec_free(&s->frames);
+  vec_free(&s->rounds_left);
   vec_free(&s->states);
   vec_free(&s->matchers);
   vec_free(&s->places);
@@ -492,6 +503,9 @@ void matcher_free(matcher *m) {
   free(s->local_of);
   free(s->local_stamp);
   free(s->walk);
+  free(s->walk_ends);
+  free(s->found);
+  free(s->found_rounds);
   free(s);
 }
 

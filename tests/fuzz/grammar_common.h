@@ -9,7 +9,10 @@
 static inline const tokenizer *common_tokenizer(void) {
   static tokenizer *t;
   static small s;
-  static const char *const longer[] = {"ab", "aba", "\"a", "\":", "\",\"", "{\"", "}]", "true", "null", "12", "345", "0.5", "aaaaaaaaaa", "abababababababababababababababab", "\\\"", "\xC3\xA9"};
+  static const char *const longer[] = {"ab", "aba", "\"a", "\":", "\",\"", "{\"", "}]", "true", "null", "12", "345", "0.5", "aaaaaaaaaa", "abababababababababababababababab", "\\\"", "\xC3\xA9",
+    // tries below one node that are worth passing by
+    "aa", "aab", "aabb", "aac", "aacd", "aad", "aae", "aabbc", "aabbcc", "aa\xC3\xA9", "aa\xE6\x97", "aa\xE6\x97\xA5", "aa\xE6\x97\xA5 a", "aa\"", "aa\",", "aa\xC3", "\xA5\x61", "\xA5\xE6\x97\xA5",
+    "xaa", "xaab", "xaac", "xaad", "xaae", "xbb", "xbbc", "xbbd", "xbbe", "x b", "x bc", "x bcd", "x b\xF0\x9F\x98\x80", "x b\xF0\x9F\x98", "x b\xF0\x9F\x98\x80\xC3\xA9"};
   if (t) return t;
   small_init(&s, "llama", NULL);
   small_bytes_spm(&s);

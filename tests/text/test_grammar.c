@@ -155,6 +155,12 @@ static void test_random_grammars(void **state) {
 
 struct vocab_rig { small s; tokenizer *t; grammar_vocab *v; };
 
+static bool tokens_find(const small *s, const char *text) {
+  size_t n = strlen(text);
+  for (size_t i = 0; i < s->tokens.n; i++) if (s->tokens.at[i].n == n && !memcmp(s->tokens.at[i].at, text, n)) return true;
+  return false;
+}
+
 static int rig_open(void **state) {
   static struct vocab_rig r;
   static const char *const longer[] = {"xx", "xyx", "\"x", "\":", "\",\"", "{\"", "}]", "true", "12", "345", "xxxxxxxxxxxx", "xyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxy", "\\\"", "\xC3\xA9", "\xA9", "x\xC3"};
@@ -162,6 +168,13 @@ static int rig_open(void **state) {
   small_init(&r.s, "llama", NULL);
   small_bytes_spm(&r.s);
   for (size_t i = 0; i < COUNT(longer); i++) small_add(&r.s, longer[i], TOKEN_NORMAL, 0);
+  static const char *const parts[] = {"x", "yx", "\xC3\xA9", "\xE6\x97\xA5", "\xE6\x97", "\xF0\x9F\x98\x80", "\"", "z", "\xA5y"};   // large tries, parts of which a walk passes by
+  for (size_t i = 0; i < COUNT(parts) * COUNT(parts) * COUNT(parts); i++) {
+    char text[32];
+    snprintf(text, sizeof text, "zz%s%s%s", parts[i / COUNT(parts) / COUNT(parts)], parts[i / COUNT(parts) % COUNT(parts)], parts[i % COUNT(parts)]);
+    if (tokens_find(&r.s, text)) continue;
+    small_add(&r.s, text, TOKEN_NORMAL, 0);
+  }
   r.s.d.role[ROLE_eos] = 2;
   r.t = small_make(&r.s);
   assert_int_equal(grammar_vocab_new(r.t, &r.v, &err), 0);
@@ -185,7 +198,7 @@ static void check_masks(struct vocab_rig *r, grammar *g, int steps) {
     matcher_reset(m);
     for (int step = 0; step < steps; step++) {
       const uint64_t *mask;
-      uint64_t copy[8];
+      uint64_t copy[32];
       int32_t n = tokenizer_n_vocab(r->t), allowed = 0, chosen = -1;
       assert_int_equal(matcher_mask(m, &mask, &err), 0);
       memcpy(copy, mask, ((size_t)n + 63) / 64 * 8);
@@ -211,7 +224,8 @@ static void check_masks(struct vocab_rig *r, grammar *g, int steps) {
 static void test_masks(void **state) {
   static const char *const gbnf[] = {
     "root ::= [xy]{2,40} \"\\\"\" ", "root ::= \"x\"{10,20} (\"y\" | root)", "root ::= ([^\"\\\\] | \"\\\\\" .)* \"\\\"\"", "root ::= e\ne ::= e \"x\" e | \"y\" | \"(\" e \")\"",
-    "root ::= ((\"x\" | \"xyx\"){3,5} \"\\\"\"){2,1000}", "root ::= [é-ü]{1,30} | \"x\" root \"y\"", "root ::= (\"x\"{1,3}){1,30} [xy]{5}"};
+    "root ::= ((\"x\" | \"xyx\"){3,5} \"\\\"\"){2,1000}", "root ::= [é-ü]{1,30} | \"x\" root \"y\"", "root ::= (\"x\"{1,3}){1,30} [xy]{5}", "root ::= [^\"]{1,90} \"\\\"\" root?",
+    "root ::= ([^\"] [^\"x]?){2,9} \"\\\"\" [z]* [^y]{0,30}", "root ::= (\"z\" [^\"]* \"\\\"\"){1,12}"};
   static const char *const schemas[] = {
     "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"string\",\"maxLength\":12},\"xx\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"maxItems\":3}},\"required\":[\"x\"]}",
     "{}", "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^x+y?$\",\"maxLength\":40}}", "{\"type\":\"number\",\"minimum\":12.5,\"maximum\":3450}"};
