@@ -50,20 +50,34 @@ static int load(loader *l, layer *y) {
     if (y->w[W_ATTN_Q_NORM].weight && want_vector(l, y, W_ATTN_K_NORM, all ? k : y->head_dim, 0)) return -1;
   }
   if (f & ARCH_SINKS && want_vector(l, y, W_ATTN_SINKS, y->n_head, 0)) return -1;
-  state(l, y, DT_F16, k, 0);
-  state(l, y, DT_F16, v, 0);
+  int64_t spare = y->window ? KV_PAGE : 0;
+  state(l, y, DT_F16, k, k * spare);
+  state(l, y, DT_F16, v, v * spare);
   return 0;
 }
 
+// The positions that some token of this run sees: the first one, which begins a page, and how many. So a sum over them adds the same values in the
+// same order, and zeros, wherever the window stands. As intervals of `pos` see it they may end a page behind the context: room(y) has it.
+static uop *behind(const build *b, const layer *y) { return uop_op2(b->g, OP_MAX, idx_sub(b->g, b->pos, n_(b, y->window - 1)), n_(b, 0)); }
+static uop *seen_from(const build *b, const layer *y) {
+  return y->window ? idx_mul(b->g, idx_div(b->g, behind(b, y), n_(b, KV_PAGE)), n_(b, KV_PAGE)) : n_(b, 0);
+}
+static uop *seen(const build *b, const layer *y) {
+  if (!y->window) return b->C;
+  uop *of_window = uop_op2(b->g, OP_MIN, b->pos, n_(b, y->window - 1));
+  return idx_add(b->g, idx_add(b->g, b->T, of_window), idx_mod(b->g, behind(b, y), n_(b, KV_PAGE)));
+}
+static int64_t room(const build *b, const layer *y) { return b->ctx + (y->window ? KV_PAGE : 0); }
+
 static tensor *k_view(const build *b, const layer *y, tensor *cache) {
-  tensor *pages = t_reshape_i(b->g, cache, 4, (int64_t[]){b->ctx / KV_PAGE, y->n_kv, y->head_dim, KV_PAGE});
-  return t_reshape_i(b->g, t_permute(b->g, pages, (int[]){1, 2, 0, 3}), 3, (int64_t[]){y->n_kv, y->head_dim, b->ctx});
+  tensor *pages = t_reshape_i(b->g, cache, 4, (int64_t[]){room(b, y) / KV_PAGE, y->n_kv, y->head_dim, KV_PAGE});
+  return t_reshape_i(b->g, t_permute(b->g, pages, (int[]){1, 2, 0, 3}), 3, (int64_t[]){y->n_kv, y->head_dim, room(b, y)});
 }
 
 tensor *store_keys(build *b, const layer *y, tensor *k) {
   tensor *next = t_assign(b->g, t_slice(b->g, k_view(b, y, state_buffer(b, y, CACHE_K)), 2, b->pos, b->T), t_permute(b->g, k, (int[]){1, 2, 0}));
   vec_push(&b->effects, next);
-  return t_slice(b->g, k_view(b, y, next), 2, n_(b, 0), b->C);
+  return t_slice(b->g, k_view(b, y, next), 2, seen_from(b, y), seen(b, y));
 }
 
 static tensor *store_k(build *b, const layer *y, tensor *k) {
@@ -76,21 +90,21 @@ static tensor *store_k(build *b, const layer *y, tensor *k) {
   if (neox) view = t_swap(g, view, 1, 2);
   tensor *next = t_assign(g, view, t_permute(g, rope_pairs(b, y, k, y->n_kv, y->head_dim), (int[]){1, 2, 3, 0}));
   vec_push(&b->effects, next);
-  return t_slice(g, k_view(b, y, next), 2, n_(b, 0), b->C);
+  return t_slice(g, k_view(b, y, next), 2, seen_from(b, y), seen(b, y));
 }
 
 static tensor *store_v(build *b, const layer *y, tensor *v) {        // cache {ctx, kv, v_dim}
   graph *g = b->g;
-  const int64_t dims[] = {b->ctx, y->n_kv, y->v_dim};
+  const int64_t dims[] = {room(b, y), y->n_kv, y->v_dim};
   tensor *next = t_assign(g, t_slice(g, t_reshape_i(g, state_buffer(b, y, CACHE_V), 3, dims), 0, b->pos, b->T), v);
   vec_push(&b->effects, next);
-  return t_slice(g, t_reshape_i(g, next, 3, dims), 0, n_(b, 0), b->C);
+  return t_slice(g, t_reshape_i(g, next, 3, dims), 0, seen_from(b, y), seen(b, y));
 }
 
 // Scores of positions that a token does not see become -inf: later ones, and those that its window has left behind.
 static tensor *masked(build *b, const layer *y, tensor *s) {
   graph *g = b->g;
-  tensor *own = t_reshape(g, t_add(g, t_iota(g, b->T), b->pos), DIMS(b->T, n_(b, 1), n_(b, 1), n_(b, 1), n_(b, 1))), *at = t_iota(g, b->C);
+  tensor *own = t_reshape(g, t_add(g, t_iota(g, b->T), b->pos), DIMS(b->T, n_(b, 1), n_(b, 1), n_(b, 1), n_(b, 1))), *at = t_add(g, t_iota(g, seen(b, y)), seen_from(b, y));
   s = t_where(g, t_op2(g, OP_CMPLT, own, at), t_float(g, -INFINITY), s);
   return y->window ? t_where(g, t_op2(g, OP_CMPLT, t_add(g, at, n_(b, y->window - 1)), own), t_float(g, -INFINITY), s) : s;
 }
@@ -98,7 +112,7 @@ static tensor *masked(build *b, const layer *y, tensor *s) {
 tensor *scores(build *b, const layer *y, tensor *q, tensor *K) {
   graph *g = b->g;
   uop *kv = n_(b, y->n_kv), *per = n_(b, y->n_head / y->n_kv), *d = K->shape->dim[1], *one = n_(b, 1);
-  tensor *qs = t_reshape(g, q, DIMS(b->T, kv, per, d, one)), *ks = t_cast(g, t_reshape(g, K, DIMS(one, kv, one, d, b->C)), DT_F32);
+  tensor *qs = t_reshape(g, q, DIMS(b->T, kv, per, d, one)), *ks = t_cast(g, t_reshape(g, K, DIMS(one, kv, one, d, K->shape->dim[2])), DT_F32);
   return t_reduce(g, t_mul(g, qs, ks), OP_ADD, 3);
 }
 
@@ -115,8 +129,8 @@ tensor *attend(build *b, const layer *y, tensor *s, tensor *V) {
   tensor *e = t_exp(g, t_sub(g, s, most)), *total = t_reduce(g, e, OP_ADD, 4);
   if (sink) total = t_add(g, total, t_exp(g, t_sub(g, sink, most)));
   total = t_reshape(g, total, DIMS(b->T, n_(b, kv), n_(b, per), n_(b, 1)));
-  tensor *es = t_reshape(g, e, DIMS(b->T, n_(b, kv), n_(b, per), b->C, n_(b, 1)));
-  tensor *vs = t_cast(g, t_reshape(g, t_swap(g, V, 0, 1), DIMS(n_(b, 1), n_(b, kv), n_(b, 1), b->C, n_(b, dv))), DT_F32);
+  tensor *es = t_reshape(g, e, DIMS(b->T, n_(b, kv), n_(b, per), seen(b, y), n_(b, 1)));
+  tensor *vs = t_cast(g, t_reshape(g, t_swap(g, V, 0, 1), DIMS(n_(b, 1), n_(b, kv), n_(b, 1), seen(b, y), n_(b, dv))), DT_F32);
   tensor *o = t_reshape(g, t_reduce(g, t_mul(g, es, vs), OP_ADD, 3), DIMS(b->T, n_(b, kv), n_(b, per), n_(b, dv)));
   return t_reshape(g, t_op2(g, OP_FDIV, o, total), DIMS(b->T, n_(b, y->n_head * dv)));
 }
