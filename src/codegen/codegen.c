@@ -111,6 +111,9 @@ static void optimise(kernel *k, const codegen_options *o) {
   heuristic(k);
 }
 
+// A core does some 20 operations on 8-bit integers or more in the time in which memory gives it a byte. One token's products with a weight need 2 to 10, a chunk's 100 and more.
+enum { FLOPS_PER_BYTE = 16 };
+
 program *codegen(graph *parent, uop *ast, const target *t, const codegen_options *o) {
   graph *g = graph_new(parent);
   program *p = xcalloc(1, sizeof *p);
@@ -122,6 +125,7 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   dump("kernel", k.ast);                                check(g, k.ast, STAGE_KERNEL, "schedule");
   find_arguments(k.ast, p);
   kernel_cost(g, k.ast, p);
+  p->in_order = p->flops->vmax / FLOPS_PER_BYTE <= p->bytes->vmax;
   optimise(&k, o);                                      check(g, k.ast, STAGE_KERNEL, "optimise");
   kernel_make_tiles(&k);                                check(g, k.ast, STAGE_KERNEL, "tiles");
   name_kernel(&k, p);

@@ -2,6 +2,8 @@
 // that it depends on are open, so that whatever a loop does not change is computed before it. A REDUCE becomes a variable in
 // the region where it belongs, and a loop that updates it; reductions over the same ranges in the same region share the loop.
 // Code of a region is collected apart and joins its parent when the loop is closed: what is hoisted comes before the loop.
+// Of several operands, the one that reads the earlier part of a stream comes first: a stream is laid out in this order (stream.c), and memory is fast where it is
+// read byte after byte.
 #include "codegen/linearize.h"
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@ typedef struct linear {
   map bits;                  // RANGE -> its bit
   map sets;                  // node -> set of ranges that it depends on
   map kinds;                 // node -> what it computes, whatever the addresses
+  map firsts;                // node -> 1 + the first byte of a stream that it reads in the first iteration
   map opened;                // ranges whose loop has been opened before: the next one gets a fresh number
   uop_list all;
   region stack[MAX_DEPTH];
@@ -75,6 +78,24 @@ static void close_loop(linear *l) {
   map_free(&r->done);
 }
 
+static int64_t first_byte(linear *l, const uop *u) {
+  void *hit = map_ptr(&l->firsts, u);
+  if (hit) return (int64_t)(intptr_t)hit - 1;
+  int64_t first = INT64_MAX - 1;
+  if (u->op == OP_LOAD && is_stream(u->src[0]->src[0])) first = u->src[0]->src[1]->vmin;
+  else for (size_t i = 0; i < u->nsrc; i++) first = min_i64(first, first_byte(l, u->src[i]));
+  map_put(&l->firsts, u, (void *)(intptr_t)(first + 1));
+  return first;
+}
+
+// The order in which operands are computed.
+static void order_operands(linear *l, const uop *u, unsigned *order) {
+  for (unsigned i = 0, j; i < u->nsrc; i++) {
+    for (j = i; j > 0 && first_byte(l, u->src[i]) < first_byte(l, u->src[order[j - 1]]); j--) order[j] = order[j - 1];
+    order[j] = i;
+  }
+}
+
 static bool same_ranges(const uop *x, const uop *y) {
   size_t nx = x->nsrc - (size_t)uop_first_range(x), ny = y->nsrc - (size_t)uop_first_range(y);
   return nx == ny && !memcmp(x->src + uop_first_range(x), y->src + uop_first_range(y), nx * sizeof *x->src);
@@ -117,7 +138,8 @@ static void combine_all(linear *l, region *r, uop *const *reduce, uop **acc, siz
     }
     else vec_push(&operands[0], value);
   }
-  for (int k = 0; k < 2; k++) emit_side_by_side(l, operands[k].at, operands[k].n);
+  bool second = operands[1].n && first_byte(l, operands[1].at[0]) < first_byte(l, operands[0].at[0]);
+  for (int k = 0; k < 2; k++) emit_side_by_side(l, operands[k ^ second].at, operands[k ^ second].n);
   for (size_t i = 0; i < n; i++) if (v < uop_first_range(reduce[i])) acc[i] = combine(l, r, reduce[i], acc[i], reduce[i]->src[v]);
   for (int k = 0; k < 2; k++) vec_free(&operands[k]);
 }
@@ -202,9 +224,11 @@ static uop *emit(linear *l, uop *u) {
   int where = target_region(l, set_of(l, u));
   if (u->op == OP_REDUCE) { emit_reductions(l, &u, 1, where); return known(l, u); }
   uop *few[8], **s = u->nsrc <= 8 ? few : xmalloc(u->nsrc * sizeof *s);
-  for (size_t i = 0; i < u->nsrc; i++) s[i] = emit(l, u->src[i]);
+  unsigned few_places[8], *order = u->nsrc <= 8 ? few_places : xmalloc(u->nsrc * sizeof *order);
+  order_operands(l, u, order);
+  for (size_t i = 0; i < u->nsrc; i++) s[order[i]] = emit(l, u->src[order[i]]);
   uop *to = u->nsrc ? uop_new(l->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, s, u->nsrc, (uarg){u->a, u->b, u->s, u->s_len}) : u;
-  if (s != few) free(s);
+  if (s != few) { free(s); free(order); }
   append(&l->stack[where], to);
   map_put(&l->stack[where].done, u, to);
   return to;
@@ -241,8 +265,11 @@ static void emit_side_by_side(linear *l, uop *const *u, size_t n) {
   }
   uop *first = rest.n > 1 && alike ? rest.at[0] : NULL;
   if (first && is_chain(first)) emit_reductions(l, rest.at, rest.n, target_region(l, set_of(l, first)));
-  else if (first && first->op != OP_REDUCE)
-    for (size_t j = 0; j < first->nsrc; j++) {
+  else if (first && first->op != OP_REDUCE) {
+    unsigned *order = xmalloc((first->nsrc + 1) * sizeof *order);
+    order_operands(l, first, order);
+    for (size_t k = 0; k < first->nsrc; k++) {
+      size_t j = order[k];
       operand.n = 0;
       for (size_t i = 0; i < rest.n; i++) {
         const uop *v = rest.at[i];
@@ -251,6 +278,8 @@ static void emit_side_by_side(linear *l, uop *const *u, size_t n) {
       }
       emit_side_by_side(l, operand.at, operand.n);
     }
+    free(order);
+  }
   for (size_t i = 0; i < rest.n; i++) emit(l, rest.at[i]);
   vec_free(&rest); vec_free(&operand);
 }
@@ -305,6 +334,6 @@ void linearize(graph *g, uop *ast, const target *t, program *p) {
   memcpy(p->at, l.stack[0].code.at, p->n * sizeof *p->at);
   vec_free(&l.stack[0].code);
   map_free(&l.stack[0].done);
-  map_free(&l.bits); map_free(&l.sets); map_free(&l.kinds); map_free(&l.opened);
+  map_free(&l.bits); map_free(&l.sets); map_free(&l.kinds); map_free(&l.firsts); map_free(&l.opened);
   arena_free(a);
 }

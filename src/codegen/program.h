@@ -12,6 +12,7 @@
 //   MAX/MIN on floats: WHERE(x < y, y, x) / WHERE(y < x, y, x); CMPNE is true for NaN, CMPLT and CMPEQ false; float to integer CAST truncates (out
 //   of range: any value, no trap); BOOL to number gives 0 or 1; number to BOOL is != 0. AND OR XOR also on BOOL. RECIP EXP2 LOG2 SIN IDIV MOD are gone, except
 //   for the interpreter (DEV=REF), which gets them as they are.
+// - Loads of a stream (a PARAM named so) stand in the order in which its bytes lie.
 // - INDEX(mem, i): an address, i in elements of mem's dtype (LOCAL, PARAM), I64 or I32. LOAD(INDEX): dtype and lanes say what is
 //   read there. If the INDEX is scalar, `lanes` consecutive elements of the LOAD's dtype starting at the address (unaligned: align 1 x element size
 //   of mem is all that is known); if the INDEX has lanes (a vector of element numbers), one element each (gather). LOAD's dtype may be wider or other than mem's.
@@ -31,10 +32,13 @@
 #define WEFT_PROGRAM_H
 #include "codegen/descriptor.h"
 #include "graph/uop.h"
+#include <string.h>
 
 // A weight that the program reads as a stream: argument `param` is not the file's bytes but a copy of `bytes` bytes, which these filling
 // kernels make: IR text of SINK(STORE...) with the stream as argument 0 and the file's bytes as argument 1, for codegen_filling. No filling kernel: the bytes as they are.
 typedef struct program_stream { int param, n_fills; int64_t bytes; const char *fill[4]; } program_stream;
+// Such an argument.
+static inline bool is_stream(const uop *u) { return u->op == OP_PARAM && u->s && !strcmp(u->s, "stream"); }
 
 typedef struct program {
   char name[96];                                   // a C identifier by kind and range sizes, such as r_512_4_8_2_16
@@ -49,6 +53,7 @@ typedef struct program {
   uop *bytes, *flops;                              // moved and done by one launch, IDX expressions over vars: estimates, for tables (cost.h)
   program_stream streams[8];
   int n_streams;
+  bool in_order;                                   // memory decides this kernel's time: loads of streams are to be made in the order in which they stand
   const struct opt *applied;                       // the OptOps (opt.h) that made these loops
   int n_applied;
   graph *graph;                                    // owns the nodes; freed with program_free
