@@ -131,7 +131,6 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   name_kernel(&k, p);
   p->applied = memcpy(ARENA_ARRAY(p->mem, opt, k.n_applied + 1), k.applied, (size_t)k.n_applied * sizeof *k.applied);
   p->n_applied = k.n_applied;
-  p->in_order = k.order;
   dump("optimised", k.ast);
   uop *u = t->has_local ? special_axes(&k, p) : k.ast;  check(g, u, STAGE_OPTIMISED, "work-groups");
   u = expand_gates(g, u);                               check(g, u, STAGE_OPTIMISED, "gates");

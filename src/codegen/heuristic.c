@@ -395,23 +395,6 @@ static void unroll_copy(kernel *k) {
   }
 }
 
-// A kernel that uses each byte of a weight once waits for memory, and processors fetch ahead where one load's address follows the last one's. What
-// several tokens use waits for the tokens: there LLVM's order is better.
-static void keep_order(kernel *k) {
-  uop *store = k->ast->src[0];
-  int count;
-  bool weight = false;
-  loads l;
-  if (!main_reduce(k, &count)) return;
-  find_loads(store->src[1], &l);
-  for (int j = 0; j < l.n; j++) {
-    if (!streams(k, l.at[j])) continue;
-    weight = true;
-    for (size_t i = 2; i < store->nsrc; i++) if (store->src[i]->b == AXIS_UPCAST && !uop_depends(l.at[j]->src[0], store->src[i])) return;
-  }
-  if (weight) kernel_apply(k, (opt){OPT_ORDER, 0, 0});
-}
-
 // Where there are work-groups: a row is shared by MV_THREADS_PER_ROW items, MV_BLOCKSIZE rows are in a group, each item has
 // MV_ROWS_PER_THREAD of them; sizes are halved until they divide. Without a reduction, neighbours go to neighbouring items.
 static void work_groups(kernel *k) {
@@ -451,5 +434,4 @@ void heuristic(kernel *k) {
   if (dot) token_tiles(k);
   else register_tiles(k);
   unroll_copy(k);
-  keep_order(k);
 }

@@ -53,11 +53,7 @@ typedef struct program {
   uop *bytes, *flops;                              // moved and done by one launch, IDX expressions over vars: estimates, for tables (cost.h)
   program_stream streams[8];
   int n_streams;
-<<<<<<< HEAD
   bool in_order;                                   // memory decides this kernel's time: loads of streams are to be made in the order in which they stand
-=======
-  bool in_order;                                   // compilers must not change the order of loads of streams (ORDER, opt.h)
->>>>>>> 9039376 (Load streams in the order of their bytes: 1.35 x from memory, prompts 1.4 x)
   const struct opt *applied;                       // the OptOps (opt.h) that made these loops
   int n_applied;
   graph *graph;                                    // owns the nodes; freed with program_free

@@ -186,8 +186,6 @@ static void extend(search *s, candidates *to, const opt *from, int n) {
     for (int i = 0; i < x.n_out; i++) { o[n] = (opt){OPT_UPCAST, i, upcasts[m]}; if (x.at[i]->b == AXIS_LOOP) add(s, to, o, n + 1); }
   for (size_t m = 0; m < COUNT(unrolls); m++)
     for (int i = x.n; i-- > x.n_out;) { o[n] = (opt){OPT_UNROLL, i, unrolls[m]}; if (x.at[i]->b == AXIS_REDUCE) add(s, to, o, n + 1); }
-  o[n] = (opt){OPT_ORDER, 0, 0};
-  if (!k.order && s->base->p->n_streams) add(s, to, o, n + 1);
   for (int i = 0; i < x.n_out; i++) { o[n] = (opt){OPT_THREAD, i, 0}; if (x.at[i]->b == AXIS_LOOP && x.n_out > 1) add(s, to, o, n + 1); }
   for (int i = 0; i < x.n_out; i++)
     for (int j = i + 1; j < x.n_out; j++) { o[n] = (opt){OPT_SWAP, i, j}; if (x.at[i]->b == AXIS_LOOP && x.at[j]->b == AXIS_LOOP) add(s, to, o, n + 1); }

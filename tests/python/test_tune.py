@@ -153,7 +153,7 @@ def test_hostile_lists(tuned, run_weft, tinypy, cache_dir, tmp_path):
     """Lists that do not suit their kernel are not used: the same bits, no crash."""
     data = json.loads(run_weft(["cache", "export", "-"], env={"WEFT_CACHE": tuned[0]}).out)
     seed = random.Random(1)
-    kinds = ["UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD", "ORDER"]
+    kinds = ["UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD"]
     for t in data["tunings"]:
         own = t["opts"] if t["opts"] != "heuristic" else ""
         t["opts"] = " ".join([own] + [f"{seed.choice(kinds)}({seed.randrange(6)}, {seed.choice([0, 2, 3, 8, 64, 1024])})" for _ in range(seed.randrange(1, 5))]).strip()
