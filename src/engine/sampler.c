@@ -180,6 +180,11 @@ float *sampler_editable(sampler *s) {
   return s->own;
 }
 
+struct cand *sampler_spare(sampler *s) {
+  if (!s->spare) s->spare = xmalloc((size_t)s->n_vocab * sizeof *s->spare);
+  return s->spare;
+}
+
 void sampler_list(sampler *s, double floor) {
   size_t n = (size_t)s->n_vocab, i = 0;
   float low = floor > -FLT_MAX ? (float)floor : -FLT_MAX;
@@ -210,10 +215,52 @@ static void list_best(sampler *s, size_t k) {
   s->n_sorted = s->n;
 }
 
+// Logits as integers of the same order, but for the last bits of a double.
+static uint32_t order_bits(double x) {
+  float f = (float)x + 0.f;                        // -0 and 0 are the same
+  uint32_t bits;
+  memcpy(&bits, &f, sizeof bits);
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+static void make_keys(sampler *s, const struct cand *by, size_t n) {
+  if (!s->keys) s->keys = xmalloc((size_t)s->n_vocab * sizeof *s->keys);
+  if (!s->open) s->open = xmalloc(2 * (size_t)s->n_vocab * sizeof *s->open);
+  for (size_t i = 0; i < n; i++) { s->keys[i] = order_bits(by[i].logit); s->open[i] = (uint32_t)i; }
+}
+
+// The whole list in order: by its keys, digit after digit, and then what has the same key.
+static void sort_list(sampler *s) {
+  enum { BITS = 11, BUCKETS = 1 << BITS };
+  size_t n = s->n;
+  make_keys(s, s->c, n);
+  uint32_t *from = s->open, *to = from + s->n_vocab;
+  for (int shift = 0; shift < 32; shift += BITS) {
+    uint32_t start[BUCKETS + 1] = {0};
+    for (size_t i = 0; i < n; i++) start[(~s->keys[i] >> shift & (BUCKETS - 1)) + 1]++;
+    for (int i = 0; i < BUCKETS; i++) start[i + 1] += start[i];
+    for (size_t i = 0; i < n; i++) to[start[~s->keys[from[i]] >> shift & (BUCKETS - 1)]++] = from[i];
+    uint32_t *swap = from;
+    from = to;
+    to = swap;
+  }
+  struct cand *sorted = sampler_spare(s);
+  for (size_t i = 0; i < n; i++) sorted[i] = s->c[from[i]];
+  for (size_t i = 0, end; i < n; i = end) {
+    bool in_order = true;
+    for (end = i + 1; end < n && s->keys[from[end]] == s->keys[from[i]]; end++) in_order &= cand_better(sorted[end - 1], sorted[end]);
+    if (!in_order) best_first(sorted + i, end - i, end - i);
+  }
+  memcpy(s->c, sorted, n * sizeof *sorted);
+  s->n_sorted = n;
+}
+
 void sampler_order(sampler *s, size_t k) {
+  enum { MANY = 1000 };
   if (s->dense) { list_best(s, k); return; }
   if (k > s->n) k = s->n;
   if (k <= s->n_sorted) return;
+  if (k > MANY) { sort_list(s); return; }
   best_first(s->c + s->n_sorted, s->n - s->n_sorted, k - s->n_sorted);
   s->n_sorted = k;
 }
@@ -233,7 +280,9 @@ double sampler_max(const sampler *s) {
 
 double sampler_weigh(sampler *s) {
   double max = sampler_max(s), sum = 0;
-  for (size_t i = 0; i < s->n; i++) sum += s->weights[i] = stable_exp(s->c[i].logit - max);
+  for (size_t i = 0; i < s->n; i++) s->weights[i] = s->c[i].logit - max;
+  stable_exps(s->weights, s->n);
+  for (size_t i = 0; i < s->n; i++) sum += s->weights[i];
   return sum;
 }
 
@@ -256,6 +305,63 @@ void sampler_keep_marked(sampler *s) {
   s->n = n;
   s->n_sorted = sorted;
 }
+
+// ---- the best that together weigh enough -------------------------------------------------------------------------------
+//
+// Nothing is sorted: the weights of candidates are added up by the first bits of their logits, from above to where the target is reached, then
+// within those that share these bits by the next ones.  What shares all the bits of a float is put in order, which is hardly ever more than one.
+
+// The last step: of the candidates open[0..n), which look alike, some.
+static void keep_some(sampler *s, const struct cand *by, size_t n, double sum, double target, bool over) {
+  struct cand *tie = xmalloc(n * sizeof *tie);
+  bool sorted = true;
+  for (size_t i = 0; i < n; i++) {
+    tie[i] = by[s->open[i]];
+    s->notes[tie[i].id] = (int32_t)s->open[i];
+    sorted &= !i || cand_better(tie[i - 1], tie[i]);
+  }
+  if (!sorted) best_first(tie, n, n);
+  bool enough = false;
+  for (size_t i = 0; i < n; i++) {
+    double *weight = &s->weights[s->notes[tie[i].id]];
+    s->notes[tie[i].id] = 0;
+    if (enough) { *weight = -1; continue; }
+    sum += *weight;
+    enough = over ? sum > target : sum >= target;
+  }
+  free(tie);
+}
+
+void sampler_keep_until(sampler *s, const struct cand *by, double target, bool over) {
+  enum { STEPS = 3, BUCKETS = 1 << 11 };
+  static const int shift[STEPS] = {21, 10, 0}, bits[STEPS] = {11, 11, 10};
+  double sums[BUCKETS], sum = 0;
+  uint32_t counts[BUCKETS];
+  size_t n = s->n;
+  make_keys(s, by, n);
+  for (int step = 0; step < STEPS && n; step++) {
+    uint32_t mask = ((uint32_t)1 << bits[step]) - 1, at = mask;
+    memset(sums, 0, sizeof sums);
+    memset(counts, 0, sizeof counts);
+    for (size_t i = 0; i < n; i++) {
+      uint32_t bucket = s->keys[s->open[i]] >> shift[step] & mask;
+      sums[bucket] += s->weights[s->open[i]];
+      counts[bucket]++;
+    }
+    for (; at && (!counts[at] || (over ? sum + sums[at] <= target : sum + sums[at] < target)); at--) sum += sums[at];
+    size_t left = 0;                             // in the bucket in which it is reached; what lies below is dropped
+    for (size_t i = 0; i < n; i++) {
+      uint32_t k = s->open[i], bucket = s->keys[k] >> shift[step] & mask;
+      if (bucket == at) s->open[left++] = k;
+      else if (bucket < at) s->weights[k] = -1;
+    }
+    n = left;
+  }
+  if (n) keep_some(s, by, n, sum, target, over);
+  sampler_keep_marked(s);
+}
+
+// ---- what stages ask for -----------------------------------------------------------------------------------------------
 
 void sampler_note(sampler *s, int32_t id, int32_t note) {
   if (!s->notes[id]) vec_push(&s->noted, id);
@@ -289,13 +395,18 @@ size_t sampler_window(const sampler *s, int32_t last_n) {
 // ---- a draw -----------------------------------------------------------------------------------------------------------
 
 static void ban(sampler *s) {
-  float *x = sampler_editable(s);
+  if (!s->own) s->own = xmalloc((size_t)s->n_vocab * sizeof *s->own);
   size_t n = (size_t)s->n_vocab;
-  for (size_t w = 0; w * 64 < n; w++) {
-    uint64_t allowed = s->mask[w];
-    if (!~allowed) continue;
-    for (size_t i = w * 64; i < n && i < w * 64 + 64; i++) if (!(allowed >> (i & 63) & 1)) x[i] = -INFINITY;
+  const float *x = s->x;
+  float *to = s->own;
+  for (size_t i = 0; i < n; i += 64) {
+    uint64_t allowed = s->mask[i / 64];
+    size_t m = n - i < 64 ? n - i : 64;
+    if (!~allowed) memcpy(to + i, x + i, m * sizeof *to);
+    else if (!allowed) for (size_t k = 0; k < m; k++) to[i + k] = -INFINITY;
+    else for (size_t k = 0; k < m; k++) to[i + k] = allowed >> k & 1 ? x[i + k] : -INFINITY;
   }
+  s->x = to;
 }
 
 static void add_biases(sampler *s) {
@@ -403,6 +514,8 @@ void sampler_free(sampler *s) {
   free(s->own);
   free(s->c);
   free(s->spare);
+  free(s->keys);
+  free(s->open);
   free(s->weights);
   free(s->notes);
   free(s);

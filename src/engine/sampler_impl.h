@@ -40,12 +40,14 @@ struct sampler {
   double *weights;                               // n_vocab
   int32_t *notes;                                // n_vocab, all 0 between stages
   VEC(int32_t) noted;                            // ids whose note is not 0
+  uint32_t *keys, *open;                         // n_vocab and twice that, for ordering many; made when they are needed
   VEC(int32_t) z;                                // DRY's
 };
 
 bool cand_better(struct cand a, struct cand b);
 void best_first(struct cand *c, size_t n, size_t k);   // puts the k best of n (k <= n) in front, best first
 
+struct cand *sampler_spare(sampler *s);
 float *sampler_editable(sampler *s);             // x, to be changed
 void sampler_list(sampler *s, double floor);     // dense to list: of what is not banned, the logits from floor on
 void sampler_order(sampler *s, size_t k);        // the first k of the list, or all, are the best ones in order
@@ -53,6 +55,8 @@ double sampler_max(const sampler *s);            // the best logit; -INFINITY if
 double sampler_weigh(sampler *s);                // weights[i] = e^(logit - max) of the list; returns their sum
 void sampler_keep_above(sampler *s, double floor);   // drops the logits below floor, never the best one
 void sampler_keep_marked(sampler *s);            // drops the candidates whose weight is negative
+// Keeps the fewest of the list, best first by `by` (the list itself, or other logits for the same ids), whose weights together reach target, or (over) exceed it.
+void sampler_keep_until(sampler *s, const struct cand *by, double target, bool over);
 // Every token with a note gets the logit change(s, logit, note); then there are no notes.
 void sampler_apply_notes(sampler *s, double (*change)(const sampler *s, double logit, int32_t note));
 void sampler_note(sampler *s, int32_t id, int32_t note);

@@ -40,6 +40,8 @@ void stage_top_n_sigma(sampler *s) {
 }
 
 void stage_top_k(sampler *s) {
+  enum { MANY = 1000 };
+  if (s->dense && s->p.top_k > MANY) sampler_list(s, -INFINITY);
   sampler_order(s, (size_t)s->p.top_k);
   if (s->n > (size_t)s->p.top_k) s->n = (size_t)s->p.top_k;
   if (s->n_sorted > s->n) s->n_sorted = s->n;
@@ -49,40 +51,20 @@ void stage_top_k(sampler *s) {
 void stage_typical(sampler *s) {
   if (s->dense) sampler_list(s, -INFINITY);
   if (s->n < 2) return;
-  double max = sampler_max(s), sum = sampler_weigh(s), log_sum = stable_log(sum), entropy = 0, total = 0;
+  double max = sampler_max(s), sum = sampler_weigh(s), log_sum = stable_log(sum), entropy = 0;
   for (size_t i = 0; i < s->n; i++)
     if (s->weights[i] > 0) entropy += s->weights[i] / sum * (log_sum + max - s->c[i].logit);
-  if (!s->spare) s->spare = xmalloc((size_t)s->n_vocab * sizeof *s->spare);
-  for (size_t i = 0; i < s->n; i++) {
-    s->spare[i] = (struct cand){-fabs(log_sum + max - s->c[i].logit - entropy), s->c[i].id};
-    s->notes[s->c[i].id] = (int32_t)i;             // where its weight is
-  }
-  size_t kept = 0, sorted = 0;
-  while (kept < s->n && (kept == 0 || total <= s->p.typical_p * sum)) {
-    if (kept == sorted) {    // bring some more into order
-      size_t more = sorted ? 3 * sorted : 32;
-      if (more > s->n - sorted) more = s->n - sorted;
-      best_first(s->spare + sorted, s->n - sorted, more);
-      sorted += more;
-    }
-    total += s->weights[s->notes[s->spare[kept++].id]];
-  }
-  for (size_t i = kept; i < s->n; i++) s->weights[s->notes[s->spare[i].id]] = -1;
-  for (size_t i = 0; i < s->n; i++) s->notes[s->c[i].id] = 0;
-  sampler_keep_marked(s);
+  struct cand *by = sampler_spare(s);
+  for (size_t i = 0; i < s->n; i++) by[i] = (struct cand){-fabs(log_sum + max - s->c[i].logit - entropy), s->c[i].id};
+  sampler_keep_until(s, by, s->p.typical_p * sum, true);
 }
 
-// Candidates are brought into order in growing portions: mostly the first one is enough.
 void stage_top_p(sampler *s) {
   if (s->dense) sampler_list(s, -INFINITY);
   if (s->n < 2) return;
-  double max = sampler_max(s), total = sampler_weigh(s), sum = 0;
-  size_t kept = 0;
-  while (kept < s->n && (kept == 0 || sum < s->p.top_p * total)) {
-    if (kept >= s->n_sorted) sampler_order(s, kept ? 4 * kept : 64);
-    sum += stable_exp(s->c[kept++].logit - max);
-  }
-  s->n = s->n_sorted = kept;
+  double total = sampler_weigh(s);
+  sampler_keep_until(s, s->c, s->p.top_p * total, false);
+  sampler_order(s, s->n);
 }
 
 void stage_min_p(sampler *s) { sampler_keep_above(s, sampler_max(s) + stable_log(s->p.min_p)); }

@@ -4,16 +4,38 @@
 #include <math.h>
 #include <string.h>
 
-double stable_exp(double x) {
+// Eight at a time, so that compilers use vectors.  Adding 1.5 * 2^52 rounds to an integer and leaves it in the lowest bits.
+static void exp_8(double *x) {
   static const double over[] = {1, 1, 1. / 2, 1. / 3, 1. / 4, 1. / 5, 1. / 6, 1. / 7, 1. / 8, 1. / 9, 1. / 10, 1. / 11, 1. / 12, 1. / 13};
-  if (!(x > -700)) return 0;
-  if (x > 700) x = 700;
-  double k = floor(x * 1.4426950408889634 + 0.5), r = x - k * 0.6931471805599453, sum = 1;
-  for (int i = 13; i >= 1; i--) sum = 1 + sum * (r * over[i]);
-  uint64_t bits = (uint64_t)(1023 + (int)k) << 52;   // 2^k: -1010 <= k <= 1010
-  double scale;
-  memcpy(&scale, &bits, sizeof scale);
-  return sum * scale;
+  enum { N = 8 };
+  double r[N], sum[N], t[N], scale[N];
+  uint64_t bits[N];
+  for (int j = 0; j < N; j++) r[j] = x[j] > -700 ? x[j] : -700;
+  for (int j = 0; j < N; j++) r[j] = r[j] > 700 ? 700 : r[j];
+  for (int j = 0; j < N; j++) t[j] = r[j] * 1.4426950408889634 + 0x1.8p52;
+  for (int j = 0; j < N; j++) r[j] -= (t[j] - 0x1.8p52) * 0.6931471805599453;
+  for (int j = 0; j < N; j++) sum[j] = 1;
+  for (int i = 13; i >= 1; i--)
+    for (int j = 0; j < N; j++) sum[j] = 1 + sum[j] * (r[j] * over[i]);
+  memcpy(bits, t, sizeof bits);
+  for (int j = 0; j < N; j++) bits[j] = (bits[j] + 1023) << 52;      // 2^k: -1010 <= k <= 1010
+  memcpy(scale, bits, sizeof scale);
+  for (int j = 0; j < N; j++) x[j] = x[j] > -700 ? sum[j] * scale[j] : 0;
+}
+
+void stable_exps(double *x, size_t n) {
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8) exp_8(x + i);
+  double rest[8] = {0};
+  memcpy(rest, x + i, (n - i) * sizeof *x);
+  exp_8(rest);
+  memcpy(x + i, rest, (n - i) * sizeof *x);
+}
+
+double stable_exp(double x) {
+  double one[8] = {x};
+  exp_8(one);
+  return one[0];
 }
 
 // log m = 2 artanh((m - 1) / (m + 1)), for m within a factor of sqrt(2) of 1.

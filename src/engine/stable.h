@@ -5,6 +5,7 @@
 #include "base/base.h"
 
 double stable_exp(double x);                     // 0 below -700, e^700 above 700; NaN gives 0
+void stable_exps(double *x, size_t n);           // the same of n numbers, in place
 double stable_log(double x);                     // of a finite x > 0
 double stable_pow(double base, double exponent); // base > 0
 
