@@ -277,6 +277,64 @@ static int item_schemas(schema *s, const nodes *set, size_t i, nodes *out) {
   return 1;
 }
 
+// The different values that items may have, if the schema names them, in an array to be freed.  NULL: it does not, or something fails.
+static json_t *item_values(schema *s, const nodes *schemas) {
+  json_t *node = schemas->n ? schemas->at[0] : NULL, *target = NULL, *from = NULL, *values = json_array();
+  for (int hops = 0; node && hops < SCHEMA_DEPTH_MAX && !schema_ref(s, node, &target) && target; hops++) node = target;
+  json_t *type = json_object_get(node, "type"), *constant = json_object_get(node, "const"), *list = json_object_get(node, "enum");
+  if (constant) from = json_pack("[O]", constant);
+  else if (list) from = json_incref(list);
+  else if (json_is_string(type) && !strcmp(json_string_value(type), "boolean")) from = json_pack("[b, b]", 0, 1);
+  int ok = from ? 1 : -1;
+  for (size_t i = 0; i < json_array_size(from) && ok >= 0; i++) {
+    json_t *value = json_array_get(from, i);
+    ok = 1;
+    for (size_t k = 0; k < schemas->n && ok > 0; k++) ok = schema_check(s, value, schemas->at[k], false, 0);
+    for (size_t k = 0; k < json_array_size(values) && ok > 0; k++) ok = !schema_equal(value, json_array_get(values, k));
+    if (ok > 0) json_array_append(values, value);
+  }
+  json_decref(from);
+  if (ok < 0) { json_decref(values); return NULL; }
+  return values;
+}
+
+// uniqueItems: where items are a few values, one rule for each set of those that have been used already says what may follow.
+static gx *distinct(schema *s, const nodes *set, size_t prefix, uint32_t min, uint32_t max) {
+  enum { MOST = 8 };
+  static const char why[] = "not supported, unless items has an enum of at most 8 values: a grammar cannot compare items";
+  grammar_source *g = &s->src;
+  nodes schemas = {0};
+  json_t *values = NULL, *owner = set->at[0];
+  for (size_t i = 0; i < set->n; i++) if (json_is_true(json_object_get(set->at[i], "uniqueItems"))) owner = set->at[i];
+  int status = prefix ? 0 : item_schemas(s, set, 0, &schemas);
+  if (status > 0 && schema_value(s, &schemas)) values = item_values(s, &schemas);     // the value's rule is made for the sake of its errors
+  vec_free(&schemas);
+  size_t n = json_array_size(values), sets = (size_t)1 << n;
+  if (!n || n > MOST) {
+    json_decref(values);
+    if (!s->err->text[0]) schema_fail(s, owner, "uniqueItems", why);
+    return NULL;
+  }
+  gx *literal[MOST];
+  int32_t rule[1 << MOST];
+  for (size_t i = 0; i < n; i++) literal[i] = schema_literal(s, json_array_get(values, i));
+  json_decref(values);
+  for (size_t used = 0; used < sets; used++)
+    if ((rule[used] = grammar_rule_new(g, "items", 5, 0)) < 0) { schema_fail(s, owner, NULL, "the schema needs more than %u rules", GRAMMAR_RULES_MAX); return NULL; }
+  for (size_t used = 0; used < sets; used++) {
+    gx *ways[MOST + 1];
+    size_t n_ways = 0, count = (size_t)__builtin_popcountll(used);
+    for (size_t i = 0; i < n && count < max; i++) {
+      if (used >> i & 1) continue;
+      gx *next = gx_rule(g, rule[used | (size_t)1 << i]);
+      ways[n_ways++] = count ? GX_SEQ_OF(g, s->comma, literal[i], next) : GX_SEQ_OF(g, literal[i], next);
+    }
+    if (count >= min) ways[n_ways++] = gx_empty(g);
+    g->rules.at[rule[used]].body = gx_alt(g, ways, n_ways);
+  }
+  return GX_SEQ_OF(g, gx_text(g, "["), s->space, gx_rule(g, rule[0]), s->space, gx_text(g, "]"));
+}
+
 gx *schema_array(schema *s, const nodes *set) {
   grammar_source *g = &s->src;
   uint32_t min = 0, max = GRAMMAR_INF;
@@ -295,10 +353,7 @@ gx *schema_array(schema *s, const nodes *set) {
     if (unique && !json_is_boolean(unique)) { schema_fail(s, node, "uniqueItems", "expected true or false"); return NULL; }
   }
   for (size_t i = 0; i < set->n; i++)
-    if (max > 1 && json_is_true(json_object_get(set->at[i], "uniqueItems"))) {
-      schema_fail(s, set->at[i], "uniqueItems", "not supported: a grammar cannot compare items");
-      return NULL;
-    }
+    if (max > 1 && json_is_true(json_object_get(set->at[i], "uniqueItems"))) return distinct(s, set, prefix, min, max);
   if (prefix > 150) { schema_fail(s, set->at[0], "prefixItems", "more than 150 are not supported"); return NULL; }
   // Items up to the first that may not be.
   VEC(gx *) items = {0};
