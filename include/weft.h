@@ -308,6 +308,7 @@ typedef struct weft_tuned_kernel {
   double before_us, after_us;          /* a launch over cold weights; equal where nothing better was found; 0: unknown */
   int tried, compiled, wrong;          /* candidates; those with code of their own; those whose results were not the same bits */
   const char *opts, *why;    /* the list of OptOps that was found ("": none); why there was no search */
+  bool cut_short;            /* time was up before the search came to its end: one with 1.5 times as much goes on */
 } weft_tuned_kernel;
 typedef struct weft_tuned {
   const weft_tuned_kernel *kernels;    /* single tokens, then prompts; largest share first */
@@ -331,6 +332,7 @@ typedef struct weft_cache_entry {
   /* Tunings only (otherwise NULL and 0): what it was made for, the compiler it was measured with, the kernel as IR, the list of OptOps ("heuristic": nothing better was found), and microseconds of a launch. */
   const char *machine, *compiler, *ir, *opts;
   double before_us, after_us;
+  double cut_s;                        /* a tuning whose search was cut short after so many seconds; 0: it came to its end */
 } weft_cache_entry;
 /* Visits every entry until visit returns false; texts are borrowed until then. */
 int weft_cache_each(bool (*visit)(const weft_cache_entry *e, void *ctx), void *ctx, weft_error *err);

@@ -28,7 +28,7 @@ static void show_entry(struct listing *l, const weft_cache_entry *e) {
   struct tm tm;
   if (localtime_r(&t, &tm)) strftime(when, sizeof when, "%Y-%m-%d %H:%M", &tm);
   out_addf(&l->out, "%-8s %-38.38s %-22.22s %9.1f KiB  %-16s %s%s", e->kind, e->name, e->role, (double)e->bytes / 1024, when, e->sound ? "" : "damaged ", e->current ? "" : "old version");
-  if (e->opts && e->before_us > 0) out_addf(&l->out, "%.1f -> %.1f us  %s", e->before_us, e->after_us, e->opts);
+  if (e->opts && e->before_us > 0) out_addf(&l->out, "%.1f -> %.1f us  %s%s", e->before_us, e->after_us, e->opts, e->cut_s > 0 ? "  (cut short)" : "");
   out_addf(&l->out, "\n");
 }
 
@@ -53,6 +53,7 @@ static bool visit(const weft_cache_entry *e, void *ctx) {
     json_object_set_new(o, "opts", json_string(e->opts));
     json_object_set_new(o, "before_us", json_real(e->before_us));
     json_object_set_new(o, "after_us", json_real(e->after_us));
+    json_object_set_new(o, "cut_s", json_real(e->cut_s));
   }
   json_array_append_new(l->rows, o);
   return !interrupted();
@@ -79,7 +80,7 @@ enum { FORM = 1, MOST_TUNINGS = 100000 };           // version of the file's for
 
 static bool collect(const weft_cache_entry *e, void *ctx) {
   if (!e->sound || !e->current || strcmp(e->kind, "tuning")) return true;
-  json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:f, s:s, s:s}", "name", e->name, "role", e->role, "opts", e->opts, "before_us", e->before_us, "after_us", e->after_us, "machine", e->machine, "compiler", e->compiler);
+  json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:s, s:s}", "name", e->name, "role", e->role, "opts", e->opts, "before_us", e->before_us, "after_us", e->after_us, "cut_s", e->cut_s, "machine", e->machine, "compiler", e->compiler);
   json_t *lines = json_array();                     // IR is text of many lines: readable as an array of them
   for (const char *at = e->ir; *at;) {
     size_t n = strcspn(at, "\n");
@@ -128,9 +129,10 @@ static int import_one(const json_t *o, size_t i, bool add, error *why) {
   const char *text[COUNT(keys)];
   for (size_t k = 0; k < COUNT(keys); k++)
     if (!(text[k] = text_of(o, keys[k]))) return error_set(why, "tunings[%zu]: '%s' is missing, or no text", i, keys[k]);
-  const json_t *lines = json_object_get(o, "ir"), *before = json_object_get(o, "before_us"), *after = json_object_get(o, "after_us");
+  const json_t *lines = json_object_get(o, "ir"), *before = json_object_get(o, "before_us"), *after = json_object_get(o, "after_us"), *cut = json_object_get(o, "cut_s");
   if (!json_is_array(lines)) return error_set(why, "tunings[%zu]: 'ir' is missing, or no array of lines", i);
   if (!json_is_number(before) || !json_is_number(after)) return error_set(why, "tunings[%zu]: 'before_us' or 'after_us' is missing, or no number", i);
+  if (cut && !json_is_number(cut)) return error_set(why, "tunings[%zu]: 'cut_s' is no number", i);
   str ir = {0};
   str_add(&ir, "");
   for (size_t k = 0; k < json_array_size(lines); k++) {
@@ -138,7 +140,7 @@ static int import_one(const json_t *o, size_t i, bool add, error *why) {
     if (!json_is_string(line) || strlen(json_string_value(line)) != json_string_length(line)) { str_free(&ir); return error_set(why, "tunings[%zu]: 'ir' has a line that is no text", i); }
     str_addf(&ir, "%s\n", json_string_value(line));
   }
-  weft_cache_entry e = {.name = text[0], .role = text[1], .opts = text[2], .machine = text[3], .compiler = text[4], .ir = ir.at, .before_us = json_number_value(before), .after_us = json_number_value(after)};
+  weft_cache_entry e = {.name = text[0], .role = text[1], .opts = text[2], .machine = text[3], .compiler = text[4], .ir = ir.at, .before_us = json_number_value(before), .after_us = json_number_value(after), .cut_s = json_number_value(cut)};
   int r = weft_cache_add_tuning(&e, !add, &err);
   str_free(&ir);
   return r ? error_set(why, "tunings[%zu] (%.40s): %s", i, text[0], err.text) : 0;

@@ -20,7 +20,8 @@ static const struct command command = {
   "on this machine uses them; a second tuning finds them there. BEAM=N before 'weft run' does the same when a model is\n"
   "loaded. Columns:\n"
   "  before, after   microseconds of a launch by itself; ratio: after over before\n"
-  "  tried           lists of OptOps; code: of them, those that gave code not seen before\n"};
+  "  tried           lists of OptOps; code: of them, those that gave code not seen before\n"
+  "  cut short       time was up: with a --budget that gives it half as much again, the search goes on\n"};
 
 static const char *outcome(const weft_tuned_kernel *k) {
   switch (k->state) {
@@ -54,7 +55,7 @@ static void show(struct out *to, const weft_tuned *t, bool all) {
     out_addf(to, "%-6s %-20s %-34s %5d %5.1f%%", k->prompt ? "prompt" : "token", k->role, k->name, k->count, 100 * k->share);
     if (k->before_us > 0) out_addf(to, " %10.1f %10.1f %6.2f", k->before_us, k->after_us, k->after_us / k->before_us);
     else out_addf(to, " %10s %10s %6s", "-", "-", "-");
-    out_addf(to, " %6d %5d  %s", k->tried, k->compiled, outcome(k));
+    out_addf(to, " %6d %5d  %s%s", k->tried, k->compiled, outcome(k), k->cut_short ? ", cut short" : "");
     if (k->wrong) out_addf(to, "; %d thrown away: other bits", k->wrong);
     out_addf(to, "\n");
     if (k->opts[0] && (all || k->state == WEFT_TUNE_BETTER)) out_addf(to, "       %s\n", k->opts);
@@ -95,6 +96,7 @@ static void show_json(struct out *to, const weft_tuned *t) {
     json_object_set_new(o, "wrong", json_integer(k->wrong));
     json_object_set_new(o, "opts", json_string(k->opts));
     json_object_set_new(o, "why", json_string(k->why));
+    json_object_set_new(o, "cut_short", json_boolean(k->cut_short));
     json_array_append_new(rows, o);
   }
   json_object_set_new(all, "kernels", rows);

@@ -127,6 +127,7 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   kernel_cost(g, k.ast, p);
   p->in_order = p->flops->vmax / FLOPS_PER_BYTE <= p->bytes->vmax;
   optimise(&k, o);                                      check(g, k.ast, STAGE_KERNEL, "optimise");
+  if (k.order) p->in_order = k.order > 1;
   kernel_make_tiles(&k);                                check(g, k.ast, STAGE_KERNEL, "tiles");
   name_kernel(&k, p);
   p->applied = memcpy(ARENA_ARRAY(p->mem, opt, k.n_applied + 1), k.applied, (size_t)k.n_applied * sizeof *k.applied);

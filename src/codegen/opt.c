@@ -9,7 +9,7 @@
 #include "graph/verify.h"
 
 const char *opt_name(enum opt_kind k) {
-  static const char *const names[] = {"UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD"};
+  static const char *const names[] = {"UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD", "ORDER"};
   return names[k];
 }
 
@@ -206,7 +206,7 @@ static void change_kind(kernel *k, uop *r, enum axis_kind kind) {
 }
 
 static enum axis_kind kind_of(enum opt_kind o) {
-  static const enum axis_kind kinds[] = {AXIS_UPCAST, AXIS_UNROLL, AXIS_LANE, AXIS_LOCAL, AXIS_GROUP, AXIS_GROUP, AXIS_THREAD, AXIS_LOOP, AXIS_LANE, AXIS_LOOP, AXIS_LOOP, AXIS_LOOP, AXIS_LOOP};
+  static const enum axis_kind kinds[] = {AXIS_UPCAST, AXIS_UNROLL, AXIS_LANE, AXIS_LOCAL, AXIS_GROUP, AXIS_GROUP, AXIS_THREAD, AXIS_LOOP, AXIS_LANE, AXIS_LOOP, AXIS_LOOP, AXIS_LOOP, AXIS_LOOP, AXIS_LOOP};
   return kinds[o];
 }
 
@@ -286,6 +286,11 @@ static bool try_opt(kernel *k, opt o) {
   case OPT_TC: return apply_tc(k, &x, o);
   case OPT_BLOCKS: return split_blocks(k);
   case OPT_SEPARATE: return separate_number(k, o.axis);
+  case OPT_ORDER:
+    if (k->order || o.axis || o.amount > 1) return false;
+    k->applied[k->n_applied++] = o;
+    k->order = 1 + o.amount;
+    return true;
   case OPT_FOLD: if (!k->fold) k->applied[k->n_applied++] = o; return k->fold = true;
   default: break;
   }

@@ -5,13 +5,14 @@
 #include "codegen/program.h"
 #include "graph/symbolic.h"
 
-enum opt_kind { OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_THREAD, OPT_LOOP, OPT_TC, OPT_SWAP, OPT_BLOCKS, OPT_SEPARATE, OPT_FOLD, OPT_COUNT };
+enum opt_kind { OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_THREAD, OPT_LOOP, OPT_TC, OPT_SWAP, OPT_BLOCKS, OPT_SEPARATE, OPT_FOLD, OPT_ORDER, OPT_COUNT };
 
 // axis: index into kernel_axes at the time when the opt is applied. amount 0: the whole axis. TC: axis is the output axis that is laid
 // in lanes, amount the reduced axis of which the dot-product instruction adds up four neighbours. SWAP: axis and amount, two output axes, change places
 // in the loop order. THREAD (whole axis): its steps are tiles that threads share, whatever the reductions inside. There is no PADTO of its own:
 // an amount that does not divide a size pads it. BLOCKS: kernel_split_on_constants. SEPARATE: kernel_separate of REDUCE number `axis` in
-// topological order. FOLD: streams are laid out as if copies of rows and blocks were iterations of their loops (stream.c). With these three a list says all that was
+// topological order. FOLD: streams are laid out as if copies of rows and blocks were iterations of their loops (stream.c). ORDER: whether (amount 1) or not (0) the compiler has to leave loads of
+// streams in the order of the program; without it codegen decides (program.in_order). With these three a list says all that was
 // done to a kernel, so that the heuristic's own list, applied again, gives its kernel again.
 typedef struct opt { enum opt_kind kind; int axis, amount; } opt;
 
@@ -23,6 +24,7 @@ typedef struct kernel {
   opt applied[32];
   int n_applied;
   bool fold;                 // FOLD was applied
+  int order;                 // 1 + ORDER's amount; 0: it was not applied
 } kernel;
 
 enum { MAX_AXES = 48 };

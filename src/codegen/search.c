@@ -186,6 +186,8 @@ static void extend(search *s, candidates *to, const opt *from, int n) {
     for (int i = 0; i < x.n_out; i++) { o[n] = (opt){OPT_UPCAST, i, upcasts[m]}; if (x.at[i]->b == AXIS_LOOP) add(s, to, o, n + 1); }
   for (size_t m = 0; m < COUNT(unrolls); m++)
     for (int i = x.n; i-- > x.n_out;) { o[n] = (opt){OPT_UNROLL, i, unrolls[m]}; if (x.at[i]->b == AXIS_REDUCE) add(s, to, o, n + 1); }
+  o[n] = (opt){OPT_ORDER, 0, !s->base->p->in_order};
+  if (!k.order && s->base->p->n_streams) add(s, to, o, n + 1);
   for (int i = 0; i < x.n_out; i++) { o[n] = (opt){OPT_THREAD, i, 0}; if (x.at[i]->b == AXIS_LOOP && x.n_out > 1) add(s, to, o, n + 1); }
   for (int i = 0; i < x.n_out; i++)
     for (int j = i + 1; j < x.n_out; j++) { o[n] = (opt){OPT_SWAP, i, j}; if (x.at[i]->b == AXIS_LOOP && x.at[j]->b == AXIS_LOOP) add(s, to, o, n + 1); }
@@ -276,7 +278,8 @@ static void progress(const search *s) {
 
 // Makes and races what is waiting, batch by batch, while there is time. What was raced joins the beam.
 static void try_all(search *s, const candidates *c) {
-  for (size_t i = 0; i < c->n && left(s) > s->batch_s / 2;) {
+  for (size_t i = 0; i < c->n;) {
+    if (left(s) <= s->batch_s / 2) { s->out->cut = true; return; }
     double start = now_s();
     candidate *batch[64];
     int n = 0, m = 0;
@@ -346,7 +349,7 @@ int search_kernel(graph *parent, uop *ast, const search_target *t, const search_
     out->heuristic_us = fmin(t->sample(t->ctx, s.base), t->sample(t->ctx, s.base));
     bool enough = o->skip_us > 0 && out->heuristic_us <= o->skip_us;
     if (!enough) first_round(&s, p->applied, p->n_applied);
-    for (int i = 1; i < MAX_ROUNDS && s.beam.n && !enough && left(&s) > 0; i++) {
+    for (int i = 1; i < MAX_ROUNDS && s.beam.n && !enough && !out->cut; i++) {
       double before = s.beam.at[0]->score;
       if (o->skip_us > 0 && s.beam.at[0]->best_us <= o->skip_us) break;
       next_round(&s);

@@ -40,6 +40,7 @@ typedef struct search_options {
 typedef struct search_result {
   double heuristic_us, us;   // least of all samples of each, from the last race
   double score;              // time over the heuristic's; 1: nothing is better
+  bool cut;                  // time was up before it was done
   int tried, compiled, wrong;// lists made; kernels compiled; kernels that computed something else and were thrown away
   candidate *best;           // the winner, checked: the caller's (search_free); NULL: the heuristic stays
 } search_result;

@@ -21,7 +21,7 @@
 
 enum { SMALL, TIMED };
 enum { FLUSH = 96 << 20, MANY_LAUNCHES = 64, MAX_PARAMS = 64, MAX_OUTPUT = 16 << 20, WARM_UPS = 1, LOOKS = 3, NODES_MORE = 4, FEW_NODES = 3000 };
-static const double LEAST_SHARE = 0.004, LEAST_S = 0.3, ENOUGH_US = 300, TOO_MUCH_US = 30000, PLAIN_FLOPS = 1.2e9;
+static const double LEAST_SHARE = 0.004, LEAST_S = 0.3, MUCH_LONGER = 1.5, ENOUGH_US = 300, TOO_MUCH_US = 30000, PLAIN_FLOPS = 1.2e9;
 
 typedef struct made { device_kernel k; code_image *image; bytes packed; } made;      // candidate.code
 
@@ -461,6 +461,7 @@ static int search_one(plan *p, int unique, const tune_options *o, double seconds
   row->tried = found.tried;
   row->compiled = found.compiled;
   row->wrong = found.wrong;
+  row->cut_s = found.cut ? seconds : 0;
   row->state = r ? TUNE_NOT_RUN : found.best ? TUNE_BETTER : TUNE_NO_GAIN;
   if (!r && !found.tried && !(o->skip_ms > 0 && found.heuristic_us <= o->skip_ms * 1e3)) { r = -1; error_set(&g->err, "no time left"); row->state = TUNE_NOT_RUN; }
   if (r) snprintf(row->why, sizeof row->why, "%s", g->err.text);
@@ -506,11 +507,21 @@ int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err) {
   if (llvm_version(&compiler, err)) { str_free(&compiler); return -1; }
   look(p, o, rows);
   int *order = xcalloc((size_t)p->stats.unique + 1, sizeof *order), n = 0;
-  double todo = 0, done = 0, known = 0;
+  double todo = 0, done = 0, known = 0, all = 0;
+  opt_lists hints = {0};
+  for (int i = 0; i < p->stats.unique; i++) if (rows[i].share >= LEAST_SHARE) all += sqrt(rows[i].share);
   for (int i = 0; i < p->stats.unique; i++) {
     tuning t;
-    if (tuning_get(d, p->asts[i], &t) && !strcmp(t.compiler, str_c(&compiler))) {
+    bool found = tuning_get(d, p->asts[i], &t), longer = found && t.cut_s > 0 && rows[i].share >= LEAST_SHARE && o->seconds * sqrt(rows[i].share) / all >= t.cut_s * MUCH_LONGER;
+    if (found && t.better) {                                  // a search that goes on begins with what there is
+      opt_list won = {.n = t.n};
+      memcpy(won.opts, t.opts, sizeof won.opts);
+      if (longer) vec_push(&hints, won);
+      rows[i].had = true;
+    }
+    if (found && !longer && !strcmp(t.compiler, str_c(&compiler))) {
       rows[i].state = TUNE_KNOWN;
+      rows[i].cut_s = t.cut_s;
       rows[i].before_us = t.before_us;
       rows[i].after_us = t.after_us;
       if (t.better) opts_print(&rows[i].opts, t.opts, t.n);
@@ -524,7 +535,6 @@ int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err) {
     order[at] = i;
     todo += sqrt(rows[i].share);
   }
-  opt_lists hints = {0};
   double until = now_s() + (todo > 0 ? o->seconds * todo / (todo + known) : 0);         // what is known leaves its time unused
   for (int i = 0; i < n; i++) {
     tune_row *row = &rows[order[i]];
@@ -557,19 +567,25 @@ void plan_choose(plan *p, int unique, bool found) {
   }
 }
 
-void plan_keep(plan *p, const tune_row *rows) {
+void plan_keep(plan *p, tune_row *rows) {
   str compiler = {0};
   llvm_version(&compiler, NULL);
   for (int i = 0; i < p->stats.unique; i++) {
-    const tune_row *row = &rows[i];
+    tune_row *row = &rows[i];
     if (row->state != TUNE_NO_GAIN && row->state != TUNE_DROPPED && row->state != TUNE_BETTER) continue;
-    tuning t = {.better = row->state == TUNE_BETTER, .before_us = row->before_us, .after_us = row->state == TUNE_BETTER ? row->after_us : row->before_us};
+    tuning t;
+    if (row->state == TUNE_DROPPED && row->had && tuning_get(p->d, p->asts[i], &t) && t.better) {
+      row->state = TUNE_KNOWN;
+      str_free(&row->opts);
+      opts_print(&row->opts, t.opts, t.n);
+    } else t = (tuning){.better = row->state == TUNE_BETTER, .before_us = row->before_us, .after_us = row->state == TUNE_BETTER ? row->after_us : row->before_us};
+    t.cut_s = row->cut_s;
     snprintf(t.name, sizeof t.name, "%s", row->name);
     snprintf(t.role, sizeof t.role, "%s", row->role);
     snprintf(t.compiler, sizeof t.compiler, "%s", str_c(&compiler));
     if (t.better && !opts_parse(str_c(&row->opts), t.opts, MOST_OPTS, &t.n)) die("a list of OptOps that does not read back: %s", str_c(&row->opts));
     tuning_put(p->d, p->asts[i], &t);
-    if (t.better) plan_remember(p->d, p->asts[i], str_c(&row->opts), &p->alternatives[i].k);
+    if (row->state == TUNE_BETTER) plan_remember(p->d, p->asts[i], str_c(&row->opts), &p->alternatives[i].k);
   }
   str_free(&compiler);
   cache_flush(p->d->cache);

@@ -22,6 +22,8 @@ typedef struct tune_row {
   double before_us, after_us;// a launch over cold weights; before_us is the heuristic's
   double run_before_us, run_after_us;       // all launches in whole runs of the plan (0: not measured)
   int tried, compiled, wrong;
+  double cut_s;              // 0, or after how many seconds the search was cut short
+  bool had;                  // an earlier search's list is in use, and what is found has to be better than that
   str opts;                  // the list that was found
 } tune_row;
 
@@ -41,7 +43,8 @@ int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err);
 void plan_choose(plan *p, int unique, bool found);
 bool plan_has_alternative(const plan *p, int unique);
 int plan_unique(const plan *p, int launch);                       // number of the kernel of a launch (plan_run_timed counts launches)
-// Writes what became of the searches into the cache: rows in state BETTER with their lists, NO_GAIN and DROPPED as "the heuristic's".
-void plan_keep(plan *p, const tune_row *rows);
+// Writes what became of the searches into the cache: rows in state BETTER with their lists, NO_GAIN and DROPPED as "the heuristic's"; what was dropped in favour of an
+// earlier search's list leaves that one, and becomes KNOWN.
+void plan_keep(plan *p, tune_row *rows);
 void tune_rows_free(tune_row *rows, int n);
 #endif

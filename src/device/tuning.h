@@ -12,6 +12,7 @@ typedef struct tuning {
   int n;
   bool better;               // false: a search found nothing better than the heuristic's list, and need not be repeated
   double before_us, after_us;// of one launch over cold weights, when it was searched
+  double cut_s;              // the search was cut short after so many seconds; 0: it came to its end
   char name[96], role[64];   // for tables
   char compiler[32];         // "22.1.8": with another one the search is worth repeating; until then its result is used
 } tuning;

@@ -41,7 +41,7 @@ int weft_tune(weft_model *m, const weft_tune_options *options, weft_tuned **out,
     for (int i = 0; i < parts[p].n_rows; i++) {
       const tune_row *row = &parts[p].rows[i];
       h->kernels[t->n_kernels++] = (weft_tuned_kernel){row->name, row->role, p == 1, row->count, row->share, (enum weft_tune_state)row->state, row->before_us, row->after_us,
-                                                       row->tried, row->compiled, row->wrong, str_c(&row->opts), row->why};
+                                                       row->tried, row->compiled, row->wrong, str_c(&row->opts), row->why, row->cut_s > 0};
     }
   qsort(h->kernels, t->n_kernels, sizeof *h->kernels, by_share);
   t->kernels = h->kernels;
@@ -96,6 +96,7 @@ static bool show_entry(const cache_entry *c, void *ctx) {
       if (t.better) opts_print(&opts, t.opts, t.n);
       e.opts = t.better ? str_c(&opts) : "heuristic";
       e.before_us = t.before_us;
+      e.cut_s = t.cut_s;
       e.after_us = t.after_us;
     }
   } else if (c->value_n) {
@@ -131,7 +132,7 @@ int weft_cache_add_tuning(const weft_cache_entry *from, bool check_only, weft_er
   device *d = NULL;
   tuning t;
   str text = {0};
-  str_addf(&text, "opts %s\nus %.9g %.9g\nname %s\nrole %s\ncompiler %s\n", from->opts, from->before_us, from->after_us, from->name, from->role, from->compiler);
+  str_addf(&text, "opts %s\ncut %.9g\nus %.9g %.9g\nname %s\nrole %s\ncompiler %s\n", from->opts, from->cut_s, from->before_us, from->after_us, from->name, from->role, from->compiler);
   bool whole = !strchr(from->opts, '\n') && !strchr(from->name, '\n') && !strchr(from->role, '\n') && !strchr(from->compiler, '\n') && tuning_parse(text.at, text.n, &t);
   str_free(&text);
   int r = whole ? device_open(1, &d, &e) : error_set(&e, "opts: no list of OptOps, or a name, role or time that cannot be: '%.200s'", from->opts);

@@ -10,7 +10,7 @@ import time
 import pytest
 
 STATES = {"small", "known", "not_run", "no_gain", "dropped", "better"}
-ROW = {"name", "role", "plan", "count", "share", "state", "before_us", "after_us", "tried", "compiled", "wrong", "opts", "why"}
+ROW = {"name", "role", "plan", "count", "share", "state", "before_us", "after_us", "tried", "compiled", "wrong", "opts", "why", "cut_short"}
 PROMPT = "def main():\n    for i in range(10):\n        print(i)\n"
 
 
@@ -68,6 +68,18 @@ def test_second_run_reuses(tuned, run_weft, tinypy):
     assert time.time() - began < 20
 
 
+def test_goes_on(tuned, run_weft, tinypy):
+    """A search that time ended says so, is not repeated in the same time, and goes on when there is much more."""
+    folder, first = tuned
+    cut = {(k["plan"], k["role"], k["name"]) for k in first["kernels"] if k["cut_short"]}
+    listed = [e for e in list_cache(run_weft, folder) if e["kind"] == "tuning"]
+    assert cut and len([e for e in listed if e["cut_s"] > 0]) >= len(cut)
+    again = tune(run_weft, tinypy, folder, "--no-prompt", budget=1)
+    assert not any(k["tried"] for k in again["kernels"] if k["state"] != "not_run" and (k["plan"], k["role"], k["name"]) in cut)
+    more = tune(run_weft, tinypy, folder, "--no-prompt", budget=6)
+    assert any(k["tried"] for k in more["kernels"] if (k["plan"], k["role"]) in {c[:2] for c in cut})
+
+
 def test_same_bits(tuned, run_weft, tinypy):
     """With tunings or without: the same text, and the same log-probabilities to the last digit."""
     assert logprobs(run_weft, tinypy, tuned[0])[0] == logprobs(run_weft, tinypy, "off")[0]
@@ -103,7 +115,7 @@ def test_export_import(tuned, run_weft, tinypy, cache_dir, tmp_path):
     assert run_weft(["cache", "export", path], env={"WEFT_CACHE": folder}).returncode == 0
     data = json.loads(path.read_text())
     assert data["weft_tunings"] == 1 and data["tunings"]
-    assert all(set(t) == {"name", "role", "opts", "before_us", "after_us", "machine", "compiler", "ir"} for t in data["tunings"])
+    assert all(set(t) == {"name", "role", "opts", "before_us", "after_us", "cut_s", "machine", "compiler", "ir"} for t in data["tunings"])
     done = run_weft(["cache", "import", path], env={"WEFT_CACHE": cache_dir})
     assert done.returncode == 0 and f"{len(data['tunings'])} tuning" in done.err
     again = run_weft(["cache", "export", "-"], env={"WEFT_CACHE": cache_dir})
@@ -153,7 +165,7 @@ def test_hostile_lists(tuned, run_weft, tinypy, cache_dir, tmp_path):
     """Lists that do not suit their kernel are not used: the same bits, no crash."""
     data = json.loads(run_weft(["cache", "export", "-"], env={"WEFT_CACHE": tuned[0]}).out)
     seed = random.Random(1)
-    kinds = ["UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD"]
+    kinds = ["UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD", "ORDER"]
     for t in data["tunings"]:
         own = t["opts"] if t["opts"] != "heuristic" else ""
         t["opts"] = " ".join([own] + [f"{seed.choice(kinds)}({seed.randrange(6)}, {seed.choice([0, 2, 3, 8, 64, 1024])})" for _ in range(seed.randrange(1, 5))]).strip()
