@@ -239,6 +239,16 @@ static bool lane_one_reduce(kernel *k) {
 
 enum { MAX_UNROLL = 16, DENSE_UNROLL = 4, MAX_ACCUMULATORS = 16, TOKEN_TILE = 8 };
 
+// On how many of the kernel's output ranges what is reduced depends.
+static int outputs_of(const kernel *k, const uop *reduce) {
+  const uop *store = k->ast->src[0];
+  int n = 0;
+  for (size_t i = 2; i < store->nsrc; i++) n += uop_depends(reduce->src[0], store->src[i]);
+  return n;
+}
+
+// The longest; of equal ones that which makes most of the output (the sum over values, not the one that it is divided by), and of those
+// the outer one: the product, not the norm of what it multiplies.
 static uop *main_reduce(kernel *k, int *count) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -249,7 +259,7 @@ static uop *main_reduce(kernel *k, int *count) {
     if (l.at[i]->op != OP_REDUCE) continue;
     double n = 1;
     for (size_t j = (size_t)uop_first_range(l.at[i]); j < l.at[i]->nsrc; j++) n *= (double)l.at[i]->src[j]->src[0]->vmax;
-    if (n >= most) { most = n; best = l.at[i]; }                  // of equal ones the outer: the product, not the norm of what it multiplies
+    if (n > most || !best || (n == most && outputs_of(k, l.at[i]) >= outputs_of(k, best))) { most = n; best = l.at[i]; }
   }
   for (size_t i = 0; best && i < l.n; i++)
     *count += l.at[i]->op == OP_REDUCE && l.at[i]->nsrc == best->nsrc && l.at[i]->src[l.at[i]->nsrc - 1] == best->src[best->nsrc - 1];
@@ -314,7 +324,10 @@ static void register_tiles(kernel *k) {
   int n = 0, unrolled = 1;
   for (size_t i = store->nsrc; i-- > 2;) {
     uop *r = store->src[i];
-    if (r->b == AXIS_UPCAST) unrolled *= (int)r->src[0]->a;
+    if (r->b == AXIS_UPCAST) {
+      unrolled *= (int)r->src[0]->a;
+      if (uop_depends(m->src[0], r)) budget /= (int)r->src[0]->a;
+    }
     if (r->b != AXIS_LOOP || !map_has(&tiles, r) || !shares_loads(m, r)) continue;
     if (r->src[0]->op != OP_CONST) tokens = r;
     else rows[n++] = r;

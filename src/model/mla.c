@@ -85,6 +85,9 @@ static tensor *value_side(const build *b, const layer *y, tensor *o) {        //
   return heads_product(b, o, t_slice_i(b->g, per_head(b, y, W_ATTN_KV_B, a->nope + a->v), 1, a->nope, a->v));
 }
 
+// Queries are rounded to halves, like the keys that they meet: llama.cpp does so, and a router behind it may hang on that.
+static tensor *query(const build *b, tensor *x, double scale) { return t_contiguous(b->g, t_cast(b->g, t_cast(b->g, t_scale(b->g, x, scale), DT_F16), DT_F32)); }
+
 static tensor *attention(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   const mla *a = &y->mla;
@@ -100,8 +103,8 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   tensor *K = store_keys(b, y, t_cat_last(g, t_reshape(g, c, DIMS(T, one, n_(b, a->latent))), k_pe));
   tensor *V = t_permute(g, t_slice_i(g, K, 1, 0, a->latent), (int[]){2, 0, 1});
   tensor *q_c = key_side(b, y, t_slice_i(g, q, 2, 0, a->nope)), *q_pe = rope_turn(b, y, t_slice_i(g, q, 2, a->nope, a->rope), y->n_head, a->rope);
-  tensor *s = t_add(g, scores(b, y, t_contiguous(g, t_scale(g, q_c, a->scale)), t_slice_i(g, K, 1, 0, a->latent)),
-                    scores(b, y, t_contiguous(g, t_scale(g, q_pe, a->scale)), t_slice_i(g, K, 1, a->latent, a->rope)));
+  tensor *s = t_add(g, scores(b, y, query(b, q_c, a->scale), t_slice_i(g, K, 1, 0, a->latent)),
+                    scores(b, y, query(b, q_pe, a->scale), t_slice_i(g, K, 1, a->latent, a->rope)));
   tensor *o = attend(b, y, s, V);
   o = value_side(b, y, t_reshape(g, o, DIMS(T, heads, n_(b, a->latent))));
   return linear(b, y, W_ATTN_OUTPUT, t_reshape(g, o, DIMS(T, n_(b, (int64_t)y->n_head * a->v))));

@@ -125,8 +125,39 @@ static void test_streams_and_bytes(void **state) {
   }
 }
 
+// Whatever a search adds to the rules' list, in front or behind, is refused or makes a program: tiles of different experts have no bytes in common.
+static void test_candidates(void **state) {
+  (void)state;
+  kt_backend b;
+  native(&b);
+  int made = 0;
+  for (size_t i = 2; i < COUNT(formats); i += 3)
+    for (int way = CHOSEN_BY_TOKEN; way <= SORTED; way++) {
+      kt_run r;
+      int w = make(&r, format_by_id(formats[i]), (enum way)way);
+      uop *ast = product_of(&r, w)->ast;
+      kernel k;
+      graph *g = graph_new(r.t.g);
+      kernel_init(&k, g, simplify(g, ast), &b.t);
+      heuristic(&k);
+      for (int axis = 0; axis < 8; axis++)
+        for (int kind = 0; kind < OPT_COUNT; kind++)
+          for (int front = 0; front < 2; front++) {
+            opt list[33];
+            memcpy(list + front, k.applied, (size_t)k.n_applied * sizeof *list);
+            list[front ? 0 : k.n_applied] = (opt){(enum opt_kind)kind, axis, kind == OPT_TC || kind == OPT_SWAP ? axis + 1 : 4};
+            program *p = codegen(r.t.g, ast, &b.t, &(codegen_options){.opts = list, .n_opts = k.n_applied + 1});
+            made += p != NULL;
+            program_free(p);
+          }
+      graph_free(g);
+      kt_finish(&r);
+    }
+  assert_true(made >= 100);
+}
+
 int main(void) {
   env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_as_the_weight_itself), cmocka_unit_test(test_streams_and_bytes)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_as_the_weight_itself), cmocka_unit_test(test_streams_and_bytes), cmocka_unit_test(test_candidates)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
