@@ -170,6 +170,29 @@ static bool has_guards(const kernel *k) {
   return hit;
 }
 
+// What expand.c makes of a DOT axis: every sum over it is one of CAST(unsigned bytes, other ones in each lane) * CAST(a load of signed bytes).
+// Of `inner` as such an axis, or (NULL) of those that are ones: an access that is guarded now would be none any more.
+static bool dots_over(const kernel *k, const uop *lane, const uop *inner) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  bool fit = true;
+  for (size_t i = 0; i < l.n && fit; i++) {
+    const uop *u = l.at[i];
+    bool binds = false;
+    for (size_t j = (size_t)uop_first_range(u); u->op == OP_REDUCE && j < u->nsrc; j++) binds |= inner ? u->src[j] == inner : u->src[j]->b == AXIS_DOT;
+    for (int j = 0; binds && j < uop_first_range(u) && fit; j++) {
+      const uop *p = u->src[j];
+      fit = u->a == OP_ADD && u->dt == DT_I32 && p->op == OP_MUL && p->src[0]->op == OP_CAST && p->src[1]->op == OP_CAST;
+      if (!fit) break;
+      uop *w = p->src[0]->src[0], *x = p->src[1]->src[0];
+      if (w->dt == DT_I8) { uop *t = w; w = x; x = t; }
+      fit = w->dt == DT_U8 && x->dt == DT_I8 && x->op == OP_LOAD && x->src[0]->src[1]->op != OP_WHERE && (!lane || (uop_depends(w, lane) && !uop_depends(x, lane)));
+    }
+  }
+  arena_free(a);
+  return fit;
+}
+
 // r -> r' * amount + u (top: u * rest + r')
 static bool split(kernel *k, uop *r, int64_t amount, enum axis_kind kind, bool top) {
   graph *g = k->g;
@@ -194,7 +217,7 @@ static bool split(kernel *k, uop *r, int64_t amount, enum axis_kind kind, bool t
   if (even && !has_guards(k)) return true;
   // guards and padding are only for what the verifier can follow
   str why = {0};
-  bool ok = verify_graph_ok(k->g, k->ast, STAGE_KERNEL, &why);
+  bool ok = dots_over(k, NULL, NULL) && verify_graph_ok(k->g, k->ast, STAGE_KERNEL, &why);
   str_free(&why);
   if (!ok) k->ast = before;
   return ok;
@@ -210,6 +233,11 @@ static enum axis_kind kind_of(enum opt_kind o) {
   return kinds[o];
 }
 
+static bool in_lanes(const axes *x, int n) {
+  for (int i = 0; i < n; i++) if (x->at[i]->b == AXIS_LANE) return true;
+  return false;
+}
+
 // Lanes over an output axis, each lane adding up four products of the inner axis at a time.
 static bool apply_tc(kernel *k, const axes *x, opt o) {
   if (o.axis < 0 || o.axis >= x->n_out || o.amount < x->n_out || o.amount >= x->n) return false;
@@ -218,7 +246,7 @@ static bool apply_tc(kernel *k, const axes *x, opt o) {
   if (lane->b != AXIS_LOOP || inner->b != AXIS_REDUCE || inner->src[0]->op != OP_CONST || inner->src[0]->a % 4 || n < 4 || lane->src[0]->op != OP_CONST) return false;
   if (k->t->descriptors) n = descriptor_lanes(k->t->descriptors, (int)n, lane->src[0]->a);
   else while (n >= 4 && lane->src[0]->a % n) n /= 2;             // plain arithmetic has any number
-  if (n < 4) return false;
+  if (n < 4 || in_lanes(x, x->n) || !dots_over(k, lane, inner)) return false;
   if (inner->src[0]->a == 4) change_kind(k, inner, AXIS_DOT);
   else split(k, inner, 4, AXIS_DOT, false);
   if (lane->src[0]->a == n) change_kind(k, lane, AXIS_LANE);
@@ -304,7 +332,7 @@ static bool try_opt(kernel *k, opt o) {
   int64_t amount = o.amount;
   if (!amount) { if (end->op != OP_CONST) return false; amount = end->a; }
   if (amount < 2 || amount > 1024) return false;
-  if (o.kind == OPT_LANES && ((amount & (amount - 1)) || lanes_meet(k, r))) return false;
+  if (o.kind == OPT_LANES && ((amount & (amount - 1)) || lanes_meet(k, r) || (!reduces && in_lanes(&x, x.n_out)))) return false;
   if ((o.kind == OPT_UPCAST || o.kind == OPT_UNROLL) && amount > 64) return false;
   if (end->op == OP_CONST && end->a == amount) change_kind(k, r, kind_of(o.kind));
   else if (!split(k, r, amount, kind_of(o.kind), o.kind == OPT_GROUPTOP)) return false;
