@@ -200,6 +200,8 @@ typedef struct weft_options {
   int threads;               /* 0: what affinity, control group and cores suggest */
   int chunk;                 /* positions of a prompt that are evaluated at once; 0: default */
   bool no_repack;            /* weights are read where they lie in the file: needs less memory while loading, several times slower */
+  int repack_memory;         /* percent of its size by which a weight may grow when it is laid out for its kernel; 0: the default, 5.  With 50,
+                              * IQ2_XXS, IQ3_XXS and IQ1_S are about twice as fast */
   bool exact;                /* activations stay 32-bit floats: slower, and closer to plain arithmetic */
   /* "loading" or "compiling", 0..1; may be NULL.  Called while the model opens, and from weft_decode when that has something
    * to compile: progress_ctx must live as long as the model. */

@@ -4,7 +4,7 @@
 
 int model_args_open(const struct model_args *a, progress *bar, weft_model **out) {
   weft_error err;
-  weft_options options = {.context = (int)a->context, .threads = (int)a->threads, .chunk = (int)a->chunk, .exact = a->precision == 1, .no_repack = a->no_repack,
+  weft_options options = {.context = (int)a->context, .threads = (int)a->threads, .chunk = (int)a->chunk, .exact = a->precision == 1, .no_repack = a->no_repack, .repack_memory = (int)a->growth,
                           .progress = show_progress, .progress_ctx = bar};
   progress_begin(bar);
   int status = weft_model_open(a->model, &options, out, &err);

@@ -7,7 +7,7 @@
 
 struct model_args {
   const char *model;
-  int64_t context, threads, chunk;      // 0: as the model or the machine says
+  int64_t context, threads, chunk, growth;      // 0: as the model or the machine says
   bool no_repack;
   int precision;
 };
@@ -16,6 +16,7 @@ struct model_args {
 #define O_CONTEXT(a)   O_INT("-c, --ctx-size", "N", "positions of the context; 0: as the model says (default)", &(a)->context, 0, INT32_MAX)
 #define O_ARITHMETIC(a) \
   O_FLAG("--no-repack", "read weights where they lie in the file: less memory, slow", &(a)->no_repack), \
+  O_INT("--repack-memory", "PCT", "percent by which weights may grow when they are laid\nout for their kernels (default 5)", &(a)->growth, 1, 1000), \
   O_CHOICE("--precision", "fast|exact", "exact: no 8-bit activations (default fast)", &(a)->precision)
 #define O_MACHINE(a) \
   O_INT("-t, --threads", "N", "threads; 0: as many as help (default)", &(a)->threads, 0, 1024), \

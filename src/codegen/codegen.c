@@ -137,7 +137,7 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   u = expand_gates(g, u);                               check(g, u, STAGE_OPTIMISED, "gates");
   u = expand_unrolls(g, u);                             check(g, u, STAGE_OPTIMISED, "unroll");
   u = expand_lanes(g, u);                               check(g, u, STAGE_OPTIMISED, "lanes");
-  u = t->has_streams ? make_streams(g, u, p, k.fold) : u;  check(g, u, STAGE_OPTIMISED, "streams");
+  u = t->has_streams ? make_streams(g, u, t, p, k.fold) : u;  check(g, u, STAGE_OPTIMISED, "streams");
   dump("expanded", u);
   u = decompose(g, u, t);                               check(g, u, STAGE_OPTIMISED, "decompose");
   p->tiles = uop_idx(g, 1);

@@ -67,6 +67,7 @@ typedef struct target {
   bool has_fma, has_f16, lacks_round;              // FMA; CAST between F16 and F32; no FLOOR and TRUNC
   descriptor_set descriptors;                      // dot-product instructions; none: DOT4 becomes plain arithmetic
   bool has_streams;                                // weights may be laid out anew at load (stream.c)
+  int stream_growth;                               // by how many percent that may make one larger
   bool has_local;                                  // work-groups: LOCAL, GROUP, BARRIER, SPECIAL
   bool keeps_math;                                 // takes EXP2, LOG2, SIN, RECIP, IDIV, MOD, BF16 as they are (the interpreter)
   bool index32;                                    // indices as I32 where the bounds allow (GPU); otherwise I64

@@ -437,7 +437,7 @@ static int64_t read_at_once(const plan *p) {
   return all;
 }
 
-static uop *stream_weight(graph *g, uop *ast, program *prog, uop *param, bool fold) {
+static uop *stream_weight(graph *g, uop *ast, const target *t, program *prog, uop *param, bool fold) {
   plan p = {.g = g, .param = param};
   for (int i = 0; i < MAX_DEPTH; i++) p.folded[i] = 1;
   arena *a = arena_new();
@@ -459,7 +459,7 @@ static uop *stream_weight(graph *g, uop *ast, program *prog, uop *param, bool fo
       start[set] = bytes;
       bytes += n;
     }
-    if (bytes <= raw + raw / 20) {
+    if (bytes - raw <= raw / 100 * t->stream_growth) {
       program_stream *out = &prog->streams[prog->n_streams++];
       *out = (program_stream){.param = (int)param->a, .bytes = bytes};
       ast = replace_loads(&p, ast, start, share, bytes);
@@ -474,14 +474,14 @@ static uop *stream_weight(graph *g, uop *ast, program *prog, uop *param, bool fo
   return ast;
 }
 
-uop *make_streams(graph *g, uop *ast, program *p, bool fold) {
+uop *make_streams(graph *g, uop *ast, const target *t, program *p, bool fold) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &ast, 1);
   VEC(uop *) weights = {0};
   for (size_t i = 0; i < l.n; i++)
     if (l.at[i]->op == OP_PARAM && l.at[i]->s && !strcmp(l.at[i]->s, "weight")) vec_push(&weights, l.at[i]);
   arena_free(a);
-  for (size_t i = 0; i < weights.n; i++) ast = stream_weight(g, ast, p, weights.at[i], fold);
+  for (size_t i = 0; i < weights.n; i++) ast = stream_weight(g, ast, t, p, weights.at[i], fold);
   vec_free(&weights);
   return ast;
 }

@@ -106,6 +106,7 @@ int cpu_start(device *d, error *err) {
   d->target.has_f16 = c->t.f16;
   d->target.descriptors = llvm ? c->t.descriptors : 0;
   d->target.has_streams = true;
+  d->target.stream_growth = 5;
   d->compile = llvm ? with_llvm : with_cc;
   d->show = llvm ? show_llvm : show_c;
   snprintf(d->key, sizeof d->key, "%s %s", way, c->t.key);

@@ -23,7 +23,7 @@ enum { N_EXPRS = 3 /* in front of the variables in a cache entry */, ARENA_ALIGN
 // an empty line; packed code ----------------------------------------------------------------------------------------------
 
 static void key_text(const device *d, uop *ast, const char *what, str *key) {
-  str_addf(key, "%s%s%s MV=%d,%d,%d NOOPT=%d\n", what, d->target.has_streams ? "" : "no streams ", d->key, env_int(ENV_MV_THREADS_PER_ROW), env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT));
+  str_addf(key, "%sstreams %d %s MV=%d,%d,%d NOOPT=%d\n", what, d->target.has_streams ? d->target.stream_growth : -1, d->key, env_int(ENV_MV_THREADS_PER_ROW), env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT));
   uop_print(key, &ast, 1);
 }
 

@@ -151,6 +151,7 @@ static int start(engine *e, const char *path, error *err) {
   e->ctx = (int64_t)round_up((size_t)e->n_ctx, CTX_STEP) + e->room;
   if (reserve(e, err) || device_open(e->o.n_threads, &e->d, err)) return -1;
   if (e->o.no_repack) e->d->target.has_streams = false;
+  e->d->target.stream_growth = e->o.repack_memory;
   if (e->d->target.has_streams && weights_open(&e->w, e->file, err)) return -1;
   if (build(e, &e->one, 1, true, err)) return -1;
   tune_from_env(e, false);

@@ -17,6 +17,7 @@ struct engine_options {
   int n_threads;          // 0: what affinity, cgroup and cores suggest
   int chunk;              // positions evaluated at once in a prompt; 0: default
   bool no_repack;         // weights stay as they lie in the file
+  int repack_memory;      // percent by which one that is laid out anew may grow
   bool exact;             // activations stay f32: no integer dot products
   void (*progress)(void *ctx, const char *what, double fraction);   // may be NULL; what: "loading", "compiling"; 0..1
   void *progress_ctx;

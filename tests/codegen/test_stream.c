@@ -82,6 +82,26 @@ static void test_one_layout(void **state) {
   assert_true(done >= 13);
 }
 
+// Two bytes of a code that lie in one word of the file become a word each in a stream: more memory, which has to be allowed.
+static void test_growth(void **state) {
+  (void)state;
+  kt_backend b;
+  native(&b);
+  b.t.stream_growth = 50;
+  for (int i = 0; i < 3; i++) {
+    const struct format *f = format_by_id((uint32_t[]){FORMAT_IQ2_XXS, FORMAT_IQ3_XXS, FORMAT_IQ1_S}[i]);
+    kt_run r;
+    make(&r, f, false);
+    program *p = codegen(r.t.g, product_of(&r)->ast, &b.t, NULL);
+    const program_stream *s = stream_of(&r, p);
+    if (!s) fail_msg("%s: no stream", f->name);
+    double growth = (double)s->bytes / (double)r.t.bufs[WEIGHT].elems;
+    if (growth < 1.05 || growth > 1.5) fail_msg("%s: a stream %.2f times as large", f->name, growth);
+    program_free(p);
+    kt_finish(&r);
+  }
+}
+
 // Within an iteration of a loop, a program reads its stream from the beginning to the end, but for a few bytes that several terms share: these stand where the
 // first of them is laid out, which is not always the first that is computed.
 static void ascends(const char *name, const program *p) {
@@ -229,7 +249,7 @@ static void test_tokens_do_not_matter(void **state) {
 int main(void) {
   env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_one_layout), cmocka_unit_test(test_read_in_order), cmocka_unit_test(test_every_byte_is_there), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_tokens_do_not_matter),
+    cmocka_unit_test(test_one_layout), cmocka_unit_test(test_growth), cmocka_unit_test(test_read_in_order), cmocka_unit_test(test_every_byte_is_there), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_tokens_do_not_matter),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,6 +47,7 @@ static void print_stage(const model *m, const char *stage, int64_t chunk, const 
   t.has_f16 = c->f16;
   t.descriptors = c->descriptors;
   t.has_streams = true;
+  t.stream_growth = 5;
   graph *g = graph_new(NULL);
   schedule s;
   map seen = {0};
