@@ -344,7 +344,7 @@ static int respond(struct chat *c) {
   if (!status) status = evaluate(c, &ids, &err);
   free(ids.at);
   if (status < 0) { terminal_note(c->term, "weft: error: %s", err.text); return -1; }
-  if (status > 0) { terminal_note(c->term, "(stopped before the answer began)"); return -1; }
+  if (status > 0) { terminal_note(c->term, "(stopped before the answer began: the conversation is as it was)"); return -1; }
   enum ending why = generate(c, &err);
   terminal_newline(c->term);
   switch (why) {
