@@ -66,6 +66,7 @@ uint32_t store_closure(store *s, const struct place *from, size_t n);           
 uint32_t store_state(store *s, struct place *places, size_t n, bool ends, bool pops);   // of just these
 uint32_t store_union(store *s, uint32_t a, uint32_t b);
 uint32_t store_frame(store *s, struct place *places, size_t n);
+void *store_keep(store *s, const void *at, size_t n);   // a copy of these bytes; where there is no room for more the step fails
 void store_begin(store *s);           // at the start of a call from outside: a new budget, tidying where it is time
 int store_failed(error *err);
 

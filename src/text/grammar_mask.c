@@ -264,6 +264,11 @@ static void find_pops(store *s, uint32_t state, uint32_t from, uint32_t to, stru
     if (m.at[i].q == NO_STATE) vec_push(&f->pops, ((struct pop){from, to, COUNTED - m.at[i].max}));
 }
 
+static void spend_walk(store *s, uint32_t nodes) {
+  s->budget -= nodes / 16;
+  if (s->budget < 0) s->failed = true;
+}
+
 // From `state` at the node above `from`, over the nodes from .. end - 1.
 static void walk(store *s, const struct part *p, uint32_t from, uint32_t end, uint32_t state, struct finds *f) {
   enum { LARGE = 8 };
@@ -285,8 +290,7 @@ static void walk(store *s, const struct part *p, uint32_t from, uint32_t end, ui
     if (f->pop && s->states.at[to].pops && skip > i + 1) find_pops(s, to, i, i + 1, f);
     i++;
   }
-  s->budget -= visited / 16;
-  if (s->budget < 0) s->failed = true;
+  spend_walk(s, visited);
 }
 
 // The same over all nodes, for a loop whose body is plain, walked without counts: there, the rounds are the ends on the way.  A node at which the
@@ -313,6 +317,7 @@ static void walk_plain(store *s, const struct part *p, uint32_t state, struct fi
     if (pops) f->ends[i] = (uint16_t)(ends + 1);
     i++;
   }
+  spend_walk(s, p->n);
 }
 
 // ---- pieces -----------------------------------------------------------------------------------------------------------
@@ -320,12 +325,6 @@ static void walk_plain(store *s, const struct part *p, uint32_t state, struct fi
 // Tokens as bits, or as ids where they are few or have rounds.
 struct piece { uint64_t *bits; int32_t *ids; uint16_t *rounds, *ends; uint32_t n_ids, most, n_pops; struct pop *pops; };   // most: of the rounds
 struct piece_key { uint32_t q, loop, min, max, part; };
-
-static void *kept(store *s, const void *at, size_t n) {
-  void *copy = arena_alloc(s->mem, n + 1);
-  if (n) memcpy(copy, at, n);
-  return copy;
-}
 
 static const struct g_callee *loop_body(const store *s, uint32_t loop) { return &s->g->callees.at[s->g->a.states.at[loop].loop]; }
 
@@ -347,16 +346,16 @@ static struct piece *piece_new(store *s, struct piece_key key) {
   piece->n_ids = f.n_ids;
   if (f.counted) {
     for (uint32_t i = 0; i < f.n_ids; i++) if (s->found_rounds[i] > piece->most) piece->most = s->found_rounds[i];
-    piece->rounds = kept(s, s->found_rounds, f.n_ids * sizeof *s->found_rounds);
+    piece->rounds = store_keep(s, s->found_rounds, f.n_ids * sizeof *s->found_rounds);
   } else {
     for (size_t i = 0; i < words; i++) piece->n_ids += (uint32_t)__builtin_popcountll(f.bits[i]);
     for (size_t i = 0, n = 0; i < words && piece->n_ids < words; i++)
       for (uint64_t w = f.bits[i]; w; w &= w - 1) s->found[n++] = (int32_t)(i * 64) + __builtin_ctzll(w);
   }
-  if (f.counted || piece->n_ids < words) piece->ids = kept(s, s->found, piece->n_ids * sizeof *s->found);
-  if (piece->n_ids >= words) piece->bits = kept(s, f.bits, words * sizeof *f.bits);
+  if (f.counted || piece->n_ids < words) piece->ids = store_keep(s, s->found, piece->n_ids * sizeof *s->found);
+  if (piece->n_ids >= words) piece->bits = store_keep(s, f.bits, words * sizeof *f.bits);
   piece->n_pops = (uint32_t)f.pops.n;
-  piece->pops = kept(s, f.pops.at, f.pops.n * sizeof *f.pops.at);
+  piece->pops = store_keep(s, f.pops.at, f.pops.n * sizeof *f.pops.at);
   free(f.bits);
   vec_free(&f.pops);
   return piece;

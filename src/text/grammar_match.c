@@ -35,7 +35,7 @@ static void spend(store *s, size_t n) {
   if (s->budget < 0) s->failed = true;
 }
 
-static void *keep(store *s, const void *at, size_t n) {
+void *store_keep(store *s, const void *at, size_t n) {
   if (arena_bytes(s->mem) > MEMORY_MAX) s->failed = true;
   char *copy = arena_alloc(s->mem, n + 1);
   if (n) memcpy(copy, at, n);
@@ -46,7 +46,7 @@ uint32_t store_frame(store *s, struct place *places, size_t n) {
   n = sort_places(places, n);
   void *found = NULL;
   if (smap_get(&s->frame_ids, (const char *)places, n * sizeof *places, &found)) return (uint32_t)(uintptr_t)found;
-  const struct place *copy = keep(s, places, n * sizeof *places);
+  const struct place *copy = store_keep(s, places, n * sizeof *places);
   uint32_t id = (uint32_t)s->frames.n;
   vec_push(&s->frames, ((struct frame){copy, (uint32_t)n, id, 1}));
   smap_set(&s->frame_ids, (const char *)copy, n * sizeof *places, (void *)(uintptr_t)id);
@@ -59,12 +59,12 @@ uint32_t store_frame(store *s, struct place *places, size_t n) {
 static uint32_t store_group(store *s, const uint32_t *key, size_t words, uint32_t group_n) {
   void *found = NULL;
   if (smap_get(&s->frame_ids, (const char *)key, words * sizeof *key, &found)) return (uint32_t)(uintptr_t)found;
-  const uint32_t *copy = keep(s, key, words * sizeof *key);
+  const uint32_t *copy = store_keep(s, key, words * sizeof *key);
   uint32_t first = (uint32_t)s->frames.n;
   smap_set(&s->frame_ids, (const char *)copy, words * sizeof *key, (void *)(uintptr_t)first);
   for (size_t i = 0; i < words;) {
     uint32_t n = copy[i + 1];
-    struct place *at = keep(s, copy + i + 2, n * sizeof *at);
+    struct place *at = store_keep(s, copy + i + 2, n * sizeof *at);
     for (uint32_t k = 0; k < n; k++)
       if (at[k].frame & FRAME_LOCAL) at[k].frame = first + (at[k].frame & ~FRAME_LOCAL);
     vec_push(&s->frames, ((struct frame){at, n, first, group_n}));
@@ -83,7 +83,7 @@ uint32_t store_state(store *s, struct place *places, size_t n, bool ends, bool p
   void *found = NULL;
   size_t bytes = s->key.n * sizeof *s->key.at;
   if (smap_get(&s->state_ids, (const char *)s->key.at, bytes, &found)) return (uint32_t)(uintptr_t)found;
-  const struct place *copy = keep(s, s->key.at, bytes);
+  const struct place *copy = store_keep(s, s->key.at, bytes);
   uint32_t id = (uint32_t)s->states.n;
   vec_push(&s->states, ((struct mstate){.at = copy, .n = (uint32_t)n, .ends = ends, .pops = pops}));
   smap_set(&s->state_ids, (const char *)copy, bytes, (void *)(uintptr_t)id);
