@@ -465,6 +465,7 @@ static int search_one(plan *p, int unique, const tune_options *o, double seconds
   row->state = r ? TUNE_NOT_RUN : found.best ? TUNE_BETTER : TUNE_NO_GAIN;
   if (!r && !found.tried && !(o->skip_ms > 0 && found.heuristic_us <= o->skip_ms * 1e3)) { r = -1; error_set(&g->err, "no time left"); row->state = TUNE_NOT_RUN; }
   if (r) snprintf(row->why, sizeof row->why, "%s", g->err.text);
+  if (r) row->cut_s = 0;
   if (found.best) {
     opt_list won = {.n = found.best->n};
     memcpy(won.opts, found.best->opts, sizeof won.opts);
