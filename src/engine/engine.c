@@ -154,6 +154,7 @@ static int start(engine *e, const char *path, error *err) {
   e->d->target.stream_growth = e->o.repack_memory;
   if (e->d->target.has_streams && weights_open(&e->w, e->file, err)) return -1;
   if (build(e, &e->one, 1, true, err)) return -1;
+  if (e->d->target.has_streams) weights_read_ahead(&e->w);
   tune_from_env(e, false);
   return 0;
 }

@@ -69,6 +69,17 @@ void weights_give_back(const weights *w, int64_t tensor, double from, double to)
   if (first < end) madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
+void weights_read_ahead(const weights *w) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  for (size_t i = 0; i < gguf_n_tensors(w->file); i++) {
+    const gguf_tensor *t = gguf_tensor_at(w->file, i);
+    bool streamed = t->n_dims < 2;
+    for (size_t j = 0; j < w->streams.n && !streamed; j++) streamed = w->streams.at[j].tensor == (int64_t)i;
+    uintptr_t at = (uintptr_t)t->data / page * page;
+    if (!streamed) madvise((void *)at, (uintptr_t)t->data + t->nbytes - at, MADV_WILLNEED);
+  }
+}
+
 void weights_free(weights *w) {
   stop_touching(w);
   memory_release(w->memory, w->size);

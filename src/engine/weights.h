@@ -31,4 +31,6 @@ bool weights_settle(weights *w, double seconds);
 // The part from .. to (fractions) of the tensor is not read from the file any more: its pages are given back, so that file and stream are
 // never both resident.
 void weights_give_back(const weights *w, int64_t tensor, double from, double to);
+// Once everything is filled: what is left to read from the file as it lies, an embedding's rows, begins to come into memory, before a token waits for it.
+void weights_read_ahead(const weights *w);
 #endif

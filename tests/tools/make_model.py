@@ -314,6 +314,9 @@ FAMILIES = {
                             keys={"leading_dense_block_count": 1, "rope.dimension_count": 32}),
     "gpt-oss": with_experts(moe(8, 4, 96), arch="gpt-oss", layers=4, heads=4, kv=2, head_dim=64, ffn=96, qkv_bias=True, out_bias=True, expert_bias=True, sinks=True,
                             ffn_norm="post_attention_norm", keys={**YARN, "attention.sliding_window": 16, "rope.freq_base": 150000.0}),
+    "gpt-oss-mxfp4": with_experts(moe(16, 4, 160), arch="gpt-oss", layers=3, dim=320, heads=8, kv=1, head_dim=64, ffn=160, n_vocab=391, qkv_bias=True, out_bias=True,
+                                  expert_bias=True, sinks=True, ffn_norm="post_attention_norm", quant="MXFP4",
+                                  keys={**YARN, "attention.sliding_window": 8, "rope.freq_base": 150000.0}),
     "deepseek2-lite": with_experts(moe(8, 3, 64, 128, expert_shared_count=2, expert_gating_func=1, expert_weights_scale=1.0), **mla(
         4, 64, 32, 64, 128, legacy=True, **{**YARN, "rope.scaling.yarn_log_multiplier": 0.0707})),
     "deepseek2-groups": with_experts(moe(12, 4, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5, expert_group_count=4,

@@ -8,6 +8,8 @@ experts, ranks, states.  Half of the files have F32 weights.  The others draw a 
 weights as F32, so that no rounding of its own is in the comparison: there, `--precision exact` must say the same, and integers nearly so.
 The prompt goes through at once, in chunks and token by token.  llama.cpp runs in a process of its own, as some shapes end it.
 
+One file in a hundred differs because a router of random weights finds two experts nearly equal: then the distributions of single tokens are others.
+
 Needs llama-cpp-python beside numpy and gguf.  A line per file; the last says how many differed, and the exit status is 1 if any did.
 """
 import argparse
