@@ -256,7 +256,6 @@ static void sort_list(sampler *s) {
 }
 
 void sampler_order(sampler *s, size_t k) {
-  enum { MANY = 1000 };
   if (s->dense) { list_best(s, k); return; }
   if (k > s->n) k = s->n;
   if (k <= s->n_sorted) return;

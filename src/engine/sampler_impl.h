@@ -12,7 +12,7 @@ struct cand { double logit; int32_t id; };
 struct bias { int32_t id; float add; };
 struct past { int32_t id; bool breaks; };        // a token of the text; breaks: a sequence breaker ends in it
 
-enum { MAX_STAGES = 32 };
+enum { MAX_STAGES = 32, MANY = 1000 };             // from MANY candidates on a list is sorted by digits, below by a heap
 struct stage;
 
 struct sampler {

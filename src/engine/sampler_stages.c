@@ -40,7 +40,6 @@ void stage_top_n_sigma(sampler *s) {
 }
 
 void stage_top_k(sampler *s) {
-  enum { MANY = 1000 };
   if (s->dense && s->p.top_k > MANY) sampler_list(s, -INFINITY);
   sampler_order(s, (size_t)s->p.top_k);
   if (s->n > (size_t)s->p.top_k) s->n = (size_t)s->p.top_k;

@@ -235,25 +235,25 @@ static int by_logit(const void *pa, const void *pb) { return cand_better(*(const
 
 static void test_thousands(void **state) {
   (void)state;
-  enum { MANY = 6000 };
-  static float logits[MANY];
-  static struct cand all[MANY];
+  enum { ALL = 6000 };
+  static float logits[ALL];
+  static struct cand all[ALL];
   for (int round = 0; round < 40; round++) {
     double width = (double[]){0, .5, 4, 1e30}[round % 4], sum = 0, upto = 0;
-    for (int i = 0; i < MANY; i++) logits[i] = (float)((unit() - .5) * width);
-    for (int i = 0; i < MANY; i++) if (below(3) == 0) logits[i] = logits[below(MANY)];
-    for (int i = 0; i < MANY; i++) all[i] = (struct cand){logits[i], i};
-    qsort(all, MANY, sizeof *all, by_logit);
+    for (int i = 0; i < ALL; i++) logits[i] = (float)((unit() - .5) * width);
+    for (int i = 0; i < ALL; i++) if (below(3) == 0) logits[i] = logits[below(ALL)];
+    for (int i = 0; i < ALL; i++) all[i] = (struct cand){logits[i], i};
+    qsort(all, ALL, sizeof *all, by_logit);
     struct sampler_params p = {.temp = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1, .dry_base = 1.75, .seed = 1};
     size_t want = 0;
-    if (round & 4) p.top_k = (int32_t)(want = (size_t)(900 + below(MANY)));
+    if (round & 4) p.top_k = (int32_t)(want = (size_t)(900 + below(ALL)));
     else {
       p.top_p = .3 + .69 * unit();
-      for (int i = 0; i < MANY; i++) sum += exp(all[i].logit - all[0].logit);
-      while (want < MANY && (!want || upto < p.top_p * sum)) upto += exp(all[want++].logit - all[0].logit);
+      for (int i = 0; i < ALL; i++) sum += exp(all[i].logit - all[0].logit);
+      while (want < ALL && (!want || upto < p.top_p * sum)) upto += exp(all[want++].logit - all[0].logit);
     }
-    if (want > MANY) want = MANY;
-    sampler *s = make(p, MANY);
+    if (want > ALL) want = ALL;
+    sampler *s = make(p, ALL);
     assert_true(sampler_sample(s, logits) >= 0);
     if (s->n != want && !(p.top_k <= 0 && (s->n == want + 1 || s->n + 1 == want))) fail_msg("round %d: %zu are kept, not %zu", round, s->n, want);
     for (size_t i = 0; i < s->n; i++) assert_true(s->c[i].id == all[i].id && s->c[i].logit == all[i].logit);
