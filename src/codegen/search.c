@@ -43,26 +43,6 @@ static bool replay(kernel *k, graph *g, uop *ast, const target *t, const opt *op
   return true;
 }
 
-// A dot-product instruction takes its operands as they are: no guards around them, as padding makes them.
-static bool dots_fit(kernel *k) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &k->ast, 1);
-  bool ok = true;
-  for (size_t i = 0; i < l.n; i++) {
-    const uop *u = l.at[i], *product = u->nsrc ? u->src[0] : NULL;
-    bool dot = false;
-    for (size_t j = (size_t)uop_first_range(u); u->op == OP_REDUCE && j < u->nsrc; j++) dot |= u->src[j]->b == AXIS_DOT;
-    if (!dot) continue;
-    ok &= product->op == OP_MUL && product->src[0]->op == OP_CAST && product->src[1]->op == OP_CAST;
-    for (int j = 0; ok && j < 2; j++) {
-      const uop *x = product->src[j]->src[0];
-      ok = x->dt == DT_U8 || (x->dt == DT_I8 && x->op == OP_LOAD && x->src[0]->src[1]->op != OP_WHERE);
-    }
-  }
-  arena_free(a);
-  return ok;
-}
-
 static int64_t copies_of(kernel *k) {
   axes x;
   kernel_axes(k, &x);
@@ -133,7 +113,6 @@ bool search_allows(graph *parent, uop *ast, const target *t, const opt *opts, in
   if (n < prefix || memcmp(opts, h.applied, (size_t)prefix * sizeof *opts)) ok = refuse(why, "it does not begin as the heuristic does");
   if (ok && !replay(&k, g, ast, t, opts, n)) ok = refuse(why, "one of its OptOps cannot be applied");
   if (ok && copies_of(&k) > max_i64(MAX_COPIES, copies_of(&h) * COPIES_MORE)) ok = refuse(why, "it makes too many copies of the body");
-  if (ok && !dots_fit(&k)) ok = refuse(why, "padding leaves no dot product");
   if (ok && !in_order(&k)) ok = refuse(why, "it changes the order of a sum of floats");
   if (ok) {
     lanes_text(&k, &mine);
@@ -157,7 +136,7 @@ static void add(search *s, candidates *to, const opt *opts, int n) {
   if (s->prefix && memcmp(opts, s->own, (size_t)s->prefix * sizeof *opts)) return;
   graph *g = graph_new(s->parent);
   kernel k;
-  bool ok = replay(&k, g, s->ast, s->s->t, opts, n) && copies_of(&k) <= s->copies && in_order(&k) && dots_fit(&k);
+  bool ok = replay(&k, g, s->ast, s->s->t, opts, n) && copies_of(&k) <= s->copies && in_order(&k);
   graph_free(g);
   if (!ok) return;
   candidate *c = xcalloc(1, sizeof *c);
