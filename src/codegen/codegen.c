@@ -104,15 +104,15 @@ static uop *special_axes(kernel *k, program *p) {
   return simplify(g, uop_new(g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0}));
 }
 
-static void optimise(kernel *k, const codegen_options *o) {
+// A core does some 20 operations on 8-bit integers or more in the time in which memory gives it a byte. One token's products with a weight need 2 to 10, a chunk's 100 and more.
+enum { FLOPS_PER_BYTE = 16 };
+
+static void optimise(kernel *k, const program *p, const codegen_options *o) {
   if (o && o->opts) { for (int i = 0; i < o->n_opts; i++) kernel_apply(k, o->opts[i]); return; }
   if ((o && o->noopt) || env_int(ENV_NOOPT)) return;
   kernel_apply(k, (opt){OPT_BLOCKS, 0, 0});
-  heuristic(k);
+  heuristic(k, p->flops->vmax / FLOPS_PER_BYTE <= p->bytes->vmax);
 }
-
-// A core does some 20 operations on 8-bit integers or more in the time in which memory gives it a byte. One token's products with a weight need 2 to 10, a chunk's 100 and more.
-enum { FLOPS_PER_BYTE = 16 };
 
 program *codegen(graph *parent, uop *ast, const target *t, const codegen_options *o) {
   graph *g = graph_new(parent);
@@ -125,9 +125,9 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   dump("kernel", k.ast);                                check(g, k.ast, STAGE_KERNEL, "schedule");
   find_arguments(k.ast, p);
   kernel_cost(g, k.ast, p);
-  p->in_order = p->flops->vmax / FLOPS_PER_BYTE <= p->bytes->vmax;
-  optimise(&k, o);                                      check(g, k.ast, STAGE_KERNEL, "optimise");
-  if (k.order) p->in_order = k.order > 1;
+  optimise(&k, p, o);                                   check(g, k.ast, STAGE_KERNEL, "optimise");
+  p->in_order = k.order;
+  p->without = k.without;
   kernel_make_tiles(&k);                                check(g, k.ast, STAGE_KERNEL, "tiles");
   name_kernel(&k, p);
   p->applied = memcpy(ARENA_ARRAY(p->mem, opt, k.n_applied + 1), k.applied, (size_t)k.n_applied * sizeof *k.applied);

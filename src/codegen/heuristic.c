@@ -11,6 +11,7 @@
 // the order of float additions is the same for one token and for many.
 #include "codegen/opt.h"
 #include <string.h>
+#include "codegen/stream.h"
 #include "base/env.h"
 
 typedef struct loads { uop *at[512]; int n; } loads;
@@ -96,7 +97,7 @@ static int64_t coefficient(const uop *index, const uop *r) {
 // A weight's bytes may lie anywhere: where that is possible they are laid out anew in the order of reading (stream.c).
 static bool streams(const kernel *k, const uop *load) {
   const uop *buf = load->src[0]->src[0];
-  return k->t->has_streams && buf->op == OP_PARAM && buf->s && !strcmp(buf->s, "weight");
+  return k->t->has_streams && is_weight(buf);
 }
 
 // Is `product` CAST(unsigned bytes) * CAST(a load of signed bytes) such that four steps of `inner` are one instruction in each lane of `lane`?
@@ -382,6 +383,21 @@ static void both_halves(kernel *k) {
   }
 }
 
+// Tiles of rows that lie side by side in memory (stream.h) are computed side by side, where there is but one token: then a weight is read in one run.
+static void side_by_side(kernel *k) {
+  uop *store = k->ast->src[0], *row = NULL;
+  int tiles = 1;
+  loads l;
+  find_loads(store->src[1], &l);
+  for (int j = 0; j < l.n; j++) if (streams(k, l.at[j]) && layout_tiles(layout_of(l.at[j]->src[0]->src[0])) > tiles) tiles = layout_tiles(layout_of(l.at[j]->src[0]->src[0]));
+  for (size_t i = 2; tiles > 1 && i < store->nsrc; i++) {
+    uop *r = store->src[i];
+    if (r->b == AXIS_UPCAST || r->src[0]->op != OP_CONST) return;
+    if (r->b == AXIS_LOOP && r->src[0]->a % tiles == 0) row = r;
+  }
+  if (row && apply(k, OPT_UPCAST, row, tiles)) kernel_apply(k, (opt){OPT_FOLD, 0, 0});
+}
+
 // Several tokens share what a row costs: those that read the same rows, which are all of a chunk, or of a tile of an expert's.
 static void token_tiles(kernel *k) {
   uop *store = k->ast->src[0];
@@ -432,7 +448,7 @@ static void work_groups(kernel *k) {
   if (block > 1) kernel_apply(k, (opt){OPT_LOCAL, axis, block});
 }
 
-void heuristic(kernel *k) {
+void heuristic(kernel *k, bool by_memory) {
   if (k->t->has_local) { work_groups(k); return; }
   bool dot = k->t->vector_bytes && dot_lanes(k);
   if (k->t->vector_bytes && !dot) {
@@ -444,7 +460,9 @@ void heuristic(kernel *k) {
   if (dot) unroll_dot(k);
   else unroll_blocks(k);
   upcast_inner(k);
+  if (dot) side_by_side(k);
   if (dot) token_tiles(k);
   else register_tiles(k);
   unroll_copy(k);
+  if (by_memory) kernel_apply(k, (opt){OPT_ORDER, 0, 0});
 }

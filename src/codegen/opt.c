@@ -9,7 +9,7 @@
 #include "graph/verify.h"
 
 const char *opt_name(enum opt_kind k) {
-  static const char *const names[] = {"UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD", "ORDER"};
+  static const char *const names[] = {"UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD", "ORDER", "DESCRIPTOR"};
   return names[k];
 }
 
@@ -255,6 +255,26 @@ static bool apply_tc(kernel *k, const axes *x, opt o) {
   return true;
 }
 
+// Does it read anything that may be a stream?
+static bool kernel_streams(const kernel *k) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  bool any = false;
+  for (size_t i = 0; i < l.n; i++) any |= is_weight(l.at[i]);
+  arena_free(a);
+  return any && k->t->has_streams;
+}
+
+static bool apply_descriptor(kernel *k, const axes *x, opt o) {
+  bool dots = false;
+  for (int i = 0; i < x->n; i++) dots |= x->at[i]->b == AXIS_DOT;
+  if (!dots || !k->t->descriptors || k->without || o.axis || o.amount < 0 || o.amount > 64) return false;
+  if (o.amount && !(k->t->descriptors >> (o.amount - 1) & 1)) return false;
+  k->without = ~(o.amount ? (descriptor_set)1 << (o.amount - 1) : 0);
+  k->applied[k->n_applied++] = o;
+  return true;
+}
+
 // Two output axes change places in the order of the loops.
 static bool apply_swap(kernel *k, const axes *x, opt o) {
   if (o.axis < 0 || o.amount < 0 || o.axis >= x->n_out || o.amount >= x->n_out || o.axis == o.amount) return false;
@@ -315,10 +335,10 @@ static bool try_opt(kernel *k, opt o) {
   case OPT_BLOCKS: return split_blocks(k);
   case OPT_SEPARATE: return separate_number(k, o.axis);
   case OPT_ORDER:
-    if (k->order || o.axis || o.amount > 1) return false;
+    if (k->order || !kernel_streams(k) || o.axis || o.amount) return false;
     k->applied[k->n_applied++] = o;
-    k->order = 1 + o.amount;
-    return true;
+    return k->order = true;
+  case OPT_DESCRIPTOR: return apply_descriptor(k, &x, o);
   case OPT_FOLD: if (!k->fold) k->applied[k->n_applied++] = o; return k->fold = true;
   default: break;
   }

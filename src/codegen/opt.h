@@ -5,15 +5,16 @@
 #include "codegen/program.h"
 #include "graph/symbolic.h"
 
-enum opt_kind { OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_THREAD, OPT_LOOP, OPT_TC, OPT_SWAP, OPT_BLOCKS, OPT_SEPARATE, OPT_FOLD, OPT_ORDER, OPT_COUNT };
+enum opt_kind { OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_THREAD, OPT_LOOP, OPT_TC, OPT_SWAP, OPT_BLOCKS, OPT_SEPARATE, OPT_FOLD, OPT_ORDER, OPT_DESCRIPTOR, OPT_COUNT };
 
 // axis: index into kernel_axes at the time when the opt is applied. amount 0: the whole axis. TC: axis is the output axis that is laid
 // in lanes, amount the reduced axis of which the dot-product instruction adds up four neighbours. SWAP: axis and amount, two output axes, change places
 // in the loop order. THREAD (whole axis): its steps are tiles that threads share, whatever the reductions inside. There is no PADTO of its own:
 // an amount that does not divide a size pads it. BLOCKS: kernel_split_on_constants. SEPARATE: kernel_separate of REDUCE number `axis` in
-// topological order. FOLD: streams are laid out as if copies of rows and blocks were iterations of their loops (stream.c). ORDER: whether (amount 1) or not (0) the compiler has to leave loads of
-// streams in the order of the program; without it codegen decides (program.in_order). With these three a list says all that was
-// done to a kernel, so that the heuristic's own list, applied again, gives its kernel again.
+// topological order. FOLD: streams are laid out as if copies of rows and blocks were iterations of their loops (stream.c). ORDER: the compiler has to leave loads of
+// streams in the order of the program (program.in_order). DESCRIPTOR: the dot products that TC made are written with row amount - 1 of the table of
+// descriptors, in as many pieces as it has too few lanes, or (0) without any, in plain arithmetic; without it, with the first row that fits. A list says
+// all that was done to a kernel, so that the heuristic's own list, applied again, gives its kernel again.
 typedef struct opt { enum opt_kind kind; int axis, amount; } opt;
 
 typedef struct kernel {
@@ -23,8 +24,8 @@ typedef struct kernel {
   int64_t next_range;
   opt applied[32];
   int n_applied;
-  bool fold;                 // FOLD was applied
-  int order;                 // 1 + ORDER's amount; 0: it was not applied
+  bool fold, order;          // FOLD, ORDER were applied
+  descriptor_set without;    // descriptors that a DESCRIPTOR leaves out
 } kernel;
 
 enum { MAX_AXES = 48 };
@@ -51,7 +52,7 @@ void kernel_tile_ranges(const kernel *k, map *out);
 static inline int uop_first_range(const uop *u) { return u->op == OP_STORE ? 2 : u->op == OP_REDUCE ? (u->b ? (int)u->b : 1) : (int)u->nsrc; }
 
 // Decisions.
-void heuristic(kernel *k);                        // good without search; see heuristic.c
+void heuristic(kernel *k, bool by_memory);        // good without search (heuristic.c); by_memory: memory decides the kernel's time
 // Ranges that u depends on (free: those bound by a REDUCE inside do not count): marks them in the map.
 void free_ranges(uop *u, map *out);
 uop *monoid_identity(graph *g, const uop *like, enum op op);     // x op identity = x; dtype and lanes of `like`

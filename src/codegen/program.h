@@ -37,8 +37,9 @@
 // A weight that the program reads as a stream: argument `param` is not the file's bytes but a copy of `bytes` bytes, which these filling
 // kernels make: IR text of SINK(STORE...) with the stream as argument 0 and the file's bytes as argument 1, for codegen_filling. No filling kernel: the bytes as they are.
 typedef struct program_stream { int param, n_fills; int64_t bytes; const char *fill[4]; } program_stream;
-// Such an argument.
+// Such an argument; and that of a kernel before codegen, which is called "weight" and may become one (stream.h has the layouts).
 static inline bool is_stream(const uop *u) { return u->op == OP_PARAM && u->s && !strcmp(u->s, "stream"); }
+static inline bool is_weight(const uop *u) { return u->op == OP_PARAM && u->s && !strncmp(u->s, "weight", 6); }
 
 typedef struct program {
   char name[96];                                   // a C identifier by kind and range sizes, such as r_512_4_8_2_16
@@ -53,7 +54,8 @@ typedef struct program {
   uop *bytes, *flops;                              // moved and done by one launch, IDX expressions over vars: estimates, for tables (cost.h)
   program_stream streams[8];
   int n_streams;
-  bool in_order;                                   // memory decides this kernel's time: loads of streams are to be made in the order in which they stand
+  bool in_order;                                   // loads of streams are to be made in the order in which they stand (OptOp ORDER)
+  descriptor_set without;                          // descriptors that are not to be used (OptOp DESCRIPTOR)
   const struct opt *applied;                       // the OptOps (opt.h) that made these loops
   int n_applied;
   graph *graph;                                    // owns the nodes; freed with program_free

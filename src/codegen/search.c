@@ -107,7 +107,7 @@ bool search_allows(graph *parent, uop *ast, const target *t, const opt *opts, in
   str mine = {0}, its = {0};
   kernel_init(&h, g, simplify(g, ast), t);
   kernel_apply(&h, (opt){OPT_BLOCKS, 0, 0});
-  heuristic(&h);
+  heuristic(&h, false);
   int prefix = prefix_of(g, ast, t, h.applied, h.n_applied);
   bool ok = true;
   if (n < prefix || memcmp(opts, h.applied, (size_t)prefix * sizeof *opts)) ok = refuse(why, "it does not begin as the heuristic does");
@@ -165,8 +165,15 @@ static void extend(search *s, candidates *to, const opt *from, int n) {
     for (int i = 0; i < x.n_out; i++) { o[n] = (opt){OPT_UPCAST, i, upcasts[m]}; if (x.at[i]->b == AXIS_LOOP) add(s, to, o, n + 1); }
   for (size_t m = 0; m < COUNT(unrolls); m++)
     for (int i = x.n; i-- > x.n_out;) { o[n] = (opt){OPT_UNROLL, i, unrolls[m]}; if (x.at[i]->b == AXIS_REDUCE) add(s, to, o, n + 1); }
-  o[n] = (opt){OPT_ORDER, 0, !s->base->p->in_order};
-  if (!k.order && s->base->p->n_streams) add(s, to, o, n + 1);
+  if (k.order) {
+    opt without[MOST_OPTS];
+    int m = 0;
+    for (int i = 0; i < n; i++) if (from[i].kind != OPT_ORDER) without[m++] = from[i];
+    add(s, to, without, m);
+  } else { o[n] = (opt){OPT_ORDER, 0, 0}; add(s, to, o, n + 1); }
+  for (int row = 0; descriptor_at((size_t)row); row++) { o[n] = (opt){OPT_DESCRIPTOR, 0, row + 1}; add(s, to, o, n + 1); }
+  o[n] = (opt){OPT_DESCRIPTOR, 0, 0};
+  add(s, to, o, n + 1);
   for (int i = 0; i < x.n_out; i++) { o[n] = (opt){OPT_THREAD, i, 0}; if (x.at[i]->b == AXIS_LOOP && x.n_out > 1) add(s, to, o, n + 1); }
   for (int i = 0; i < x.n_out; i++)
     for (int j = i + 1; j < x.n_out; j++) { o[n] = (opt){OPT_SWAP, i, j}; if (x.at[i]->b == AXIS_LOOP && x.at[j]->b == AXIS_LOOP) add(s, to, o, n + 1); }
@@ -175,6 +182,8 @@ static void extend(search *s, candidates *to, const opt *from, int n) {
       for (int m = 2; m <= 32; m *= 4) {
         o[n] = (opt){i < x.n_out ? OPT_LOCAL : OPT_GROUP, i, m};
         add(s, to, o, n + 1);
+        o[n].kind = OPT_GROUPTOP;
+        if (i >= x.n_out) add(s, to, o, n + 1);
       }
   graph_free(g);
 }
@@ -280,10 +289,17 @@ static void try_all(search *s, const candidates *c) {
 
 static void first_round(search *s, const opt *h, int n) {
   candidates c = {0};
+  opt o[MOST_OPTS];
+  bool order = n && h[n - 1].kind == OPT_ORDER;                       // it stays at the end of the beginnings
   for (int i = 0; i < s->o->n_hints; i++) add(s, &c, s->o->hints[i].opts, s->o->hints[i].n);
   extend(s, &c, h, n);
-  for (int m = n; m-- > s->prefix;) add(s, &c, h, m);
-  for (int m = n; m-- > s->prefix && m >= n - 2;) extend(s, &c, h, m);
+  for (int whole = 0, m = n - order; whole < 2; whole++, m = n - order)
+    while (m-- > s->prefix && (!whole || m >= n - order - 2)) {
+      if (m) memcpy(o, h, (size_t)m * sizeof *o);
+      if (order) o[m] = h[n - 1];
+      if (whole) extend(s, &c, o, m + order);
+      else add(s, &c, o, m + order);
+    }
   try_all(s, &c);
   vec_free(&c);
 }

@@ -33,7 +33,8 @@ typedef struct plan {
   graph *g;
   uop *param, *loop[MAX_DEPTH];                         // RANGEs or parts of one; before them, what chooses among matrices
   int64_t size[MAX_DEPTH], folded[MAX_DEPTH];           // iterations; how many copies became iterations (1: none)
-  int n_loops;
+  int n_loops, n_rows;                                  // n_rows: loops up to the last one of the rows
+  int row, tiles;                                       // the loop of which so many neighbours lie side by side; -1, 1: none
   VEC(item) items;
   map index;                                            // LOAD -> 1 + item
 } plan;
@@ -225,12 +226,14 @@ static int64_t unit_of(const item *it, int size, int least) {
 }
 
 // The copy of one item: `count` units, evenly apart in the file; or, where they are not, unit number `only` alone.
-static uop *copy(plan *p, const item *it, uop **ranges, int n, uop *lane, int64_t unit, int64_t step, int only, int64_t start, int64_t share, const int64_t *flat, int64_t stream_bytes) {
+static uop *copy(plan *p, const item *it, uop **ranges, int n, uop *lane, int64_t unit, int64_t step, int only, int64_t start, int64_t share, const int64_t *flat, int row, int64_t stream_bytes) {
   graph *g = p->g;
   int per = (int)(unit / dtype_size((enum dtype)it->load->dt)), raw_unit = dtype_size((enum dtype)p->param->dt);
   uop *to = uop_idx(g, start + it->at + only * unit), *from = uop_idx(g, (it->base + it->lane[only * per]) / raw_unit);
   for (int i = 0; i < n; i++) {
-    to = idx_add(g, to, idx_mul(g, ranges[i], uop_idx(g, flat[i] * share)));
+    uop *r = ranges[i], *tiles = uop_idx(g, p->tiles);
+    if (i == row) { to = idx_add(g, to, idx_mul(g, idx_mod(g, r, tiles), uop_idx(g, share))); r = idx_div(g, r, tiles); }
+    to = idx_add(g, to, idx_mul(g, r, uop_idx(g, flat[i] * share)));
     from = idx_add(g, from, idx_mul(g, ranges[i], uop_idx(g, it->stride[i] / raw_unit)));
   }
   if (lane) { to = idx_add(g, to, idx_mul(g, lane, uop_idx(g, unit))); from = idx_add(g, from, idx_mul(g, lane, uop_idx(g, step / raw_unit))); }
@@ -246,17 +249,19 @@ static uop *copy(plan *p, const item *it, uop **ranges, int n, uop *lane, int64_
 }
 
 // Neighbouring loops through which all items go as through one are one: how a kernel cuts its loops does not change the stream.
-static int merge_loops(plan *p, unsigned set, int64_t *size) {
+static int merge_loops(plan *p, unsigned set, int64_t *size, int *row) {
   int n = 0, of[MAX_DEPTH];
+  *row = -1;
   for (int i = 0; i < p->n_loops; i++) {
     if (!(set >> i & 1)) continue;
-    bool join = n > 0;
+    bool join = n > 0 && *row < 0;
     for (size_t k = 0; join && k < p->items.n; k++) {
       item *it = &p->items.at[k];
       if (it->loops == set && !it->like) join = it->stride[of[n - 1]] == it->stride[i] * p->size[i];
     }
     if (join) { size[n - 1] *= p->size[i]; of[n - 1] = i; }
     else { of[n] = i; size[n++] = p->size[i]; }
+    if (i == p->row) *row = n - 1;
   }
   for (size_t k = 0; k < p->items.n; k++) {
     item *it = &p->items.at[k];
@@ -271,9 +276,9 @@ static int merge_loops(plan *p, unsigned set, int64_t *size) {
 static void fill_set(plan *p, program *prog, program_stream *out, unsigned set, int64_t start, int64_t share) {
   graph *g = p->g;
   int64_t size[MAX_DEPTH], flat[MAX_DEPTH], f = 1;
-  int n = merge_loops(p, set, size), raw_unit = dtype_size((enum dtype)p->param->dt);
+  int row, n = merge_loops(p, set, size, &row), raw_unit = dtype_size((enum dtype)p->param->dt);
   uop *ranges[MAX_DEPTH];
-  for (int i = n; i-- > 0; f *= size[i]) flat[i] = f;
+  for (int i = n; i-- > 0; f *= size[i]) flat[i] = i >= row ? f * p->tiles : f;
   for (int i = 0; i < n; i++) ranges[i] = uop_range(g, uop_idx(g, size[i]), i, i ? AXIS_LOOP : AXIS_GLOBAL);
   map done = {0};
   for (size_t first = 0; first < p->items.n; first++) {       // one filling kernel for all items with equally many evenly spaced units
@@ -295,7 +300,7 @@ static void fill_set(plan *p, program *prog, program_stream *out, unsigned set, 
       struct item moved = *it;
       moved.loops = (1u << n) - 1;
       for (int64_t i = 0; i < (count == 1 ? it->bytes / unit : 1); i++)
-        vec_push(&stores, copy(p, &moved, ranges, n, lane, unit, step, (int)i, start, share, flat, out->bytes));
+        vec_push(&stores, copy(p, &moved, ranges, n, lane, unit, step, (int)i, start, share, flat, row, out->bytes));
     }
     uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, stores.at, stores.n, (uarg){0});
     vec_free(&stores);
@@ -352,7 +357,7 @@ static void find_loops(plan *p, const uop_list *l, uop *ast) {
   for (size_t i = l->n; i-- > 0;) if (l->at[i]->op == OP_REDUCE) vec_push(&binders, l->at[i]);        // outer loops first
   for (size_t i = 0; i < binders.n; i++)
     for (size_t j = (size_t)uop_first_range(binders.at[i]); j < binders.at[i]->nsrc; j++)
-      for (int k = 0; k < n; k++) if (viewed(atom[k]) == binders.at[i]->src[j] && loop_of(p, atom[k]) < 0) add_loop(p, atom[k]);
+      for (int k = 0; k < n; k++) if (viewed(atom[k]) == binders.at[i]->src[j] && loop_of(p, atom[k]) < 0) { add_loop(p, atom[k]); if (!i) p->n_rows = p->n_loops; }
   vec_free(&binders);
 }
 
@@ -390,9 +395,14 @@ static uop *replace_loads(plan *p, uop *ast, const int64_t *start, const int64_t
       of = &p->items.at[of->like - 1];
       for (int k = 0; k < p->n_loops; k++) copy[k] += of->copy[k];
     }
-    uop *at = uop_idx(g, 0);
-    for (int k = 0; k < p->n_loops; k++)
-      if (it->loops >> k & 1) at = idx_add(g, idx_mul(g, at, uop_idx(g, p->size[k])), idx_add(g, idx_mul(g, p->loop[k], uop_idx(g, p->folded[k])), uop_idx(g, copy[k])));
+    uop *at = uop_idx(g, 0), *tiles = uop_idx(g, p->tiles), *beside = NULL;
+    for (int k = 0; k < p->n_loops; k++) {
+      if (!(it->loops >> k & 1)) continue;
+      uop *step = idx_add(g, idx_mul(g, p->loop[k], uop_idx(g, p->folded[k])), uop_idx(g, copy[k]));
+      if (k == p->row) { beside = idx_mod(g, step, tiles); step = idx_div(g, step, tiles); }
+      at = idx_add(g, idx_mul(g, at, uop_idx(g, k == p->row ? p->size[k] / p->tiles : p->size[k])), step);
+    }
+    if (beside) at = idx_add(g, idx_mul(g, at, tiles), beside);
     at = idx_add(g, idx_mul(g, at, uop_idx(g, share[it->loops])), uop_idx(g, start[it->loops] + of->at));
     uop *load = uop_load(g, uop_index(g, stream, at), (enum dtype)it->load->dt, it->lanes);
     map_put(&m, it->load, it->repeat > 1 ? repeated(g, load, it->repeat) : load);
@@ -437,6 +447,19 @@ static int64_t read_at_once(const plan *p) {
   return all;
 }
 
+// Which loop's neighbours lie side by side: the one over tiles of rows, the fastest if there are several.
+static void set_tiles(plan *p) {
+  int tiles = layout_tiles(layout_of(p->param));
+  const int64_t *stride = p->items.at[0].stride;
+  p->row = -1;
+  p->tiles = 1;
+  for (int k = 0; k < p->n_rows; k++) if (!has_load(p->loop[k]) && stride[k] > 0 && (p->row < 0 || stride[k] < stride[p->row])) p->row = k;
+  bool ok = tiles > 1 && p->row >= 0 && p->size[p->row] % tiles == 0;
+  for (size_t i = 0; i < p->items.n; i++) ok &= p->items.at[i].like || (p->items.at[i].loops >> p->row & 1);
+  if (ok) p->tiles = tiles;
+  else p->row = -1;
+}
+
 static uop *stream_weight(graph *g, uop *ast, const target *t, program *prog, uop *param, bool fold) {
   plan p = {.g = g, .param = param};
   for (int i = 0; i < MAX_DEPTH; i++) p.folded[i] = 1;
@@ -449,6 +472,7 @@ static uop *stream_weight(graph *g, uop *ast, const target *t, program *prog, uo
   if (known && !scattered && raw >= LARGE && read_at_once(&p) >= LARGE) prog->streams[prog->n_streams++] = (program_stream){.param = (int)param->a, .bytes = raw};     // as it lies
   if (known && scattered && fold) fold_copies(&p);
   if (known && scattered) {
+    set_tiles(&p);
     int64_t *share = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH), *start = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH), bytes = 0;
     order o = {.p = &p, .share = share};
     place(&o, ast);
@@ -474,14 +498,43 @@ static uop *stream_weight(graph *g, uop *ast, const target *t, program *prog, uo
   return ast;
 }
 
+// --- layouts --------------------------------------------------------------------------------------------------------
+
+static const struct { const char *name, *weight; int tiles; } layouts[LAYOUT_COUNT] = {
+  {"stream", "weight", 1}, {"file", "weight:file", 1}, {"tiles2", "weight:tiles2", 2}, {"tiles4", "weight:tiles4", 4}};
+
+const char *layout_name(enum layout l) { return layouts[l].name; }
+int layout_tiles(enum layout l) { return layouts[l].tiles; }
+
+enum layout layout_of(const uop *weight) {
+  int l = LAYOUT_COUNT;
+  while (l-- > 1) if (!strcmp(weight->s, layouts[l].weight)) break;
+  return (enum layout)l;
+}
+
+uop *layouts_set(graph *g, uop *ast, const enum layout *of, int n) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &ast, 1);
+  map m = {0};
+  for (size_t i = 0; i < l.n; i++)
+    if (is_weight(l.at[i]) && l.at[i]->a < n && of[l.at[i]->a] != LAYOUT_STREAM) {
+      const char *name = layouts[of[l.at[i]->a]].weight;
+      map_put(&m, l.at[i], uop_new(g, OP_PARAM, (enum dtype)l.at[i]->dt, 1, NULL, 0, (uarg){l.at[i]->a, l.at[i]->b, name, strlen(name)}));
+    }
+  if (m.n) ast = uop_substitute(g, ast, &m);
+  map_free(&m);
+  arena_free(a);
+  return ast;
+}
+
 uop *make_streams(graph *g, uop *ast, const target *t, program *p, bool fold) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &ast, 1);
   VEC(uop *) weights = {0};
   for (size_t i = 0; i < l.n; i++)
-    if (l.at[i]->op == OP_PARAM && l.at[i]->s && !strcmp(l.at[i]->s, "weight")) vec_push(&weights, l.at[i]);
+    if (is_weight(l.at[i])) vec_push(&weights, l.at[i]);
   arena_free(a);
-  for (size_t i = 0; i < weights.n; i++) ast = stream_weight(g, ast, t, p, weights.at[i], fold);
+  for (size_t i = 0; i < weights.n; i++) if (layout_of(weights.at[i]) != LAYOUT_FILE) ast = stream_weight(g, ast, t, p, weights.at[i], fold);
   vec_free(&weights);
   return ast;
 }

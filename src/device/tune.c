@@ -327,7 +327,7 @@ static int find_params(rig *g) {
     const uop *u = l.at[i];
     if (u->op != OP_PARAM) continue;
     param *w = &g->params[g->n_params++];
-    *w = (param){.number = (int)u->a, .dt = (enum dtype)u->dt, .bytes = (uint64_t)u->b * (uint64_t)dtype_size((enum dtype)u->dt), .weight = u->s && !strcmp(u->s, "weight")};
+    *w = (param){.number = (int)u->a, .dt = (enum dtype)u->dt, .bytes = (uint64_t)u->b * (uint64_t)dtype_size((enum dtype)u->dt), .weight = is_weight(u)};
     bool read = false;
     for (size_t j = 0; j < l.n; j++) {
       if (l.at[j]->op == OP_STORE) w->written |= l.at[j]->src[0]->src[0] == u;

@@ -369,6 +369,8 @@ static void find_chains(llvm *c) {
   }
 }
 
+static descriptor_set usable(const llvm *c) { return c->opt ? c->opt->descriptors & ~c->p->without : 0; }
+
 // Byte by byte.
 static const char *plain_dot(llvm *c, int n, const char *acc, const char *bytes, const char *codes) {
   const char *ty = type_of(c, DT_I32, n);
@@ -383,7 +385,7 @@ static const char *plain_dot(llvm *c, int n, const char *acc, const char *bytes,
 }
 
 static const char *whole_dot(llvm *c, int n, int64_t a_max, const char *acc, const char *bytes, const char *codes) {
-  descriptor_set set = c->opt ? c->opt->descriptors : 0;
+  descriptor_set set = usable(c);
   const descriptor *d = descriptor_find(set, n, a_max);
   if (d && !d->products) return recipe(c, d->step, n, acc, bytes, codes);
   if (d) return finish_dot(c, &(dot_sum){.d = d, .acc = acc, .sum = recipe(c, d->step, n, NULL, bytes, codes)});
@@ -404,7 +406,7 @@ static const char *dot4(llvm *c, const uop *u) {
   int n = u->lanes;
   int64_t most = u->src[1]->vmax;
   const char *bytes = value(c, u->src[1]), *codes = value(c, u->src[2]);
-  const descriptor *d = descriptor_find(c->opt ? c->opt->descriptors : 0, n, most);
+  const descriptor *d = descriptor_find(usable(c), n, most);
   dot_sum *before = map_ptr(&c->sums, u->src[0]);
   if (!d || !d->products) return whole_dot(c, n, most, before ? finish_dot(c, before) : value(c, u->src[0]), bytes, codes);
   dot_sum now = {.d = d, .sum = recipe(c, d->step, n, NULL, bytes, codes), .steps = 1, .most = most};

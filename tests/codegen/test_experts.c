@@ -139,7 +139,7 @@ static void test_candidates(void **state) {
       kernel k;
       graph *g = graph_new(r.t.g);
       kernel_init(&k, g, simplify(g, ast), &b.t);
-      heuristic(&k);
+      heuristic(&k, false);
       for (int axis = 0; axis < 8; axis++)
         for (int kind = 0; kind < OPT_COUNT; kind++)
           for (int front = 0; front < 2; front++) {

@@ -304,7 +304,58 @@ static void test_fold(void **state) {
   assert_true(rows >= 3 && blocks >= 2);
 }
 
+// ---- which instruction --------------------------------------------------------------------------------------------------
+
+// The program with this list as the renderer writes it, hashed.
+static uint64_t source_of(graph *g, uop *ast, const kt_backend *b, const opt *o, int n) {
+  program *p = codegen(g, ast, &b->t, &(codegen_options){.opts = o, .n_opts = n});
+  str s = {0};
+  error err = {0};
+  if (render_llvm(p, &(render_options){b->cpu.cpu, b->cpu.features, b->cpu.tune, b->cpu.vector_bits, b->cpu.descriptors}, &s, &err)) fail_msg("%s", err.text);
+  uint64_t hash = hash_bytes(s.at, s.n, 1);
+  str_free(&s);
+  program_free(p);
+  return hash;
+}
+
+// Every row of the table that this machine has, and plain arithmetic: other code, the same layout and the same bits.
+static void test_descriptors(void **state) {
+  (void)state;
+  kt_backend b;
+  int different = 0;
+  native(&b);
+  if (!b.t.descriptors) { print_message("skipped: no instructions for dot products\n"); return; }
+  static const uint32_t formats[] = {FORMAT_Q4_0, FORMAT_Q6_K};
+  for (size_t f = 0; f < COUNT(formats); f++) {
+    kt_run r;
+    product(&r, formats[f], false);
+    uop *ast = largest(&r);
+    program *p = codegen(r.t.g, ast, &b.t, NULL);
+    opt o[MOST_OPTS];
+    int n = p->n_applied;
+    memcpy(o, p->applied, (size_t)n * sizeof *o);
+    uint64_t own = source_of(r.t.g, ast, &b, o, n);
+    for (int row = 0; row <= 64; row++) {
+      o[n] = (opt){OPT_DESCRIPTOR, 0, row};
+      bool may = search_allows(r.t.g, ast, &b.t, o, n + 1, NULL);
+      assert_int_equal(may, !row || (b.t.descriptors >> (row - 1) & 1));
+      if (!may) continue;
+      program *q = codegen(r.t.g, ast, &b.t, &(codegen_options){.opts = o, .n_opts = n + 1});
+      assert_true(same_layout(p, q));
+      program_free(q);
+      different += source_of(r.t.g, ast, &b, o, n + 1) != own;
+      if (!same_with(&r, ast, &b, o, n + 1)) fail_msg("%s: other bits with descriptor %d", r.name, row);
+    }
+    o[n + 1] = o[n] = (opt){OPT_DESCRIPTOR, 0, 0};
+    assert_false(search_allows(r.t.g, ast, &b.t, o, n + 2, NULL));             // one choice
+    assert_false(search_allows(r.t.g, ast, &b.t, (opt[]){o[n]}, 1, NULL));     // and not before TC
+    program_free(p);
+    kt_finish(&r);
+  }
+  assert_true(different >= 2);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts), cmocka_unit_test(test_replay), cmocka_unit_test(test_order), cmocka_unit_test(test_search), cmocka_unit_test(test_fold)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts), cmocka_unit_test(test_replay), cmocka_unit_test(test_order), cmocka_unit_test(test_search), cmocka_unit_test(test_fold), cmocka_unit_test(test_descriptors)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
