@@ -93,9 +93,24 @@ python_environment() {
   quietly /usr/bin/python3 -m venv --system-site-packages "$venv" || { say "making $venv failed"; exit 1; }
 }
 
+# The JSON-Schema-Test-Suite, from the source package of the jsonschema that requirements.txt names: tests/python/test_schema_suite.py needs it.
+schema_suite() {
+  local venv=build/venv folder
+  [ ! -d "$venv/schema-suite" ] && [ -f "$venv/requirements.txt" ] || return 0
+  say "downloading the JSON-Schema-Test-Suite"
+  folder=$(mktemp -d)
+  if quietly "$venv/bin/python" -m pip download --disable-pip-version-check --retries 1 --no-deps --no-binary jsonschema -d "$folder" "$(grep '^jsonschema==' "$venv/requirements.txt")" &&
+     tar -xzf "$folder"/jsonschema-*.tar.gz -C "$folder" --strip-components=1 && [ -d "$folder/json/tests" ]; then
+    rm -rf "$venv/schema-suite.new" && cp -r "$folder/json/tests" "$venv/schema-suite.new" && mv "$venv/schema-suite.new" "$venv/schema-suite"
+  else
+    say "it could not be had: its test is skipped"
+  fi
+  rm -rf "$folder"
+}
+
 if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
   install_packages
 else
   say "no apt here; needed: gcc or clang, cmake >= 3.25, ninja, pkg-config, pcre2, utf8proc, jansson, sqlite3, libedit, CL/cl.h, LLVM 22 or 19"
 fi
-if [ "$what" = test ]; then python_environment; fi
+if [ "$what" = test ]; then python_environment; schema_suite; fi

@@ -157,24 +157,33 @@ int schema_types(const schema *s, const json_t *node, unsigned *types) {
 
 // ---- references -------------------------------------------------------------------------------------------------------
 
-static json_t *find_anchor(json_t *from, const char *name, int depth) {
-  if (depth > 200) return NULL;
-  if (json_is_array(from)) {
-    for (size_t i = 0; i < json_array_size(from); i++) {
-      json_t *found = find_anchor(json_array_get(from, i), name, depth + 1);
-      if (found) return found;
+// Finds the schemas that have names ($anchor), and the references within schemas that have an $id of their own: those start from there and
+// not from the root, so they are marked to be refused.  What const and its like hold are no schemas.
+static void survey(schema *s, json_t *from, bool schemas, bool embedded) {
+  static const char *const data[] = {"const", "enum", "default", "examples", "example"};
+  static const char *const maps[] = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"};
+  for (size_t i = 0; i < json_array_size(from); i++) survey(s, json_array_get(from, i), true, embedded);
+  if (!json_is_object(from)) return;
+  if (schemas) {
+    const char *id = json_string_value(json_object_get(from, "$id")), *names[3] = {json_string_value(json_object_get(from, "$anchor")), json_string_value(json_object_get(from, "$dynamicAnchor"))};
+    if (!id) id = json_string_value(json_object_get(from, "id"));      // draft 4
+    if (id && *id == '#') names[2] = id + 1;                           // before draft 2019-09
+    else if (id && *id && from != s->root) embedded = true;
+    for (size_t i = 0; i < COUNT(names) && !embedded; i++) {
+      void *other = from;
+      if (!names[i]) continue;
+      smap_get(&s->anchors, names[i], strlen(names[i]), &other);
+      smap_set(&s->anchors, names[i], strlen(names[i]), other == from ? from : NULL);
     }
-  } else if (json_is_object(from)) {
-    const char *anchor = json_string_value(json_object_get(from, "$anchor"));
-    if (anchor && !strcmp(anchor, name)) return from;
-    for (void *it = json_object_iter(from); it; it = json_object_iter_next(from, it)) {
-      const char *key = json_object_iter_key(it);
-      if (!strcmp(key, "enum") || !strcmp(key, "const") || !strcmp(key, "default") || !strcmp(key, "examples")) continue;
-      json_t *found = find_anchor(json_object_iter_value(it), name, depth + 1);
-      if (found) return found;
-    }
+    if (embedded && json_object_get(from, "$ref")) map_put(&s->elsewhere, from, from);
   }
-  return NULL;
+  for (void *it = json_object_iter(from); it; it = json_object_iter_next(from, it)) {
+    const char *key = json_object_iter_key(it);
+    bool is_data = false, is_map = false;
+    for (size_t i = 0; i < COUNT(data) && schemas; i++) is_data = is_data || !strcmp(key, data[i]);
+    for (size_t i = 0; i < COUNT(maps) && schemas; i++) is_map = is_map || !strcmp(key, maps[i]);
+    if (!is_data) survey(s, json_object_iter_value(it), !is_map, embedded);
+  }
 }
 
 int schema_ref(const schema *s, const json_t *node, json_t **target) {
@@ -185,10 +194,14 @@ int schema_ref(const schema *s, const json_t *node, json_t **target) {
   if (!to) return schema_fail(s, node, "$ref", "expected a text");
   if (id && *id && !strncmp(to, id, strlen(id)) && (to[strlen(id)] == '#' || !to[strlen(id)])) to += strlen(id);
   if (*to && *to != '#') return schema_fail(s, node, "$ref", "'%.100s' points out of this document", to);
+  if (map_has(&s->elsewhere, node)) return schema_fail(s, node, "$ref", "within a schema that has an $id of its own, references are not supported");
   json_t *at = s->root;
   if (*to == '#') to++;
   if (*to && *to != '/') {
-    if (!(at = find_anchor(s->root, to, 0))) return schema_fail(s, node, "$ref", "there is no $anchor '%.100s'", to);
+    void *named = NULL;
+    bool known = smap_get(&s->anchors, to, strlen(to), &named);
+    if (!named) return schema_fail(s, node, "$ref", "there is %s '%.100s'", known ? "more than one $anchor" : "no $anchor", to);
+    at = named;
     to = "";
   }
   str part = {0};
@@ -292,7 +305,11 @@ static int dependent(schema *s, struct plan *p, json_t *node, const struct way *
 static int expand(schema *s, struct plan *p, json_t *node, const struct way *from) {
   int depth = 0;
   if (json_is_true(node)) return 0;
-  if (json_is_false(node)) { p->never = true; return 0; }
+  if (json_is_false(node)) {
+    p->never = true;
+    schema_empty(s, from ? from->node : s->root, NULL, "false allows no value");
+    return 0;
+  }
   if (!json_is_object(node)) return schema_fail(s, node, NULL, "a schema is an object, true or false");
   for (const struct way *w = from; w; w = w->from) {
     if (w->node == node) return schema_fail(s, node, NULL, "this schema applies itself to the same value, without end ($ref)");
@@ -323,11 +340,17 @@ static int expand(schema *s, struct plan *p, json_t *node, const struct way *fro
 static gx *leaf(schema *s, const nodes *set);
 
 // The alternatives of oneOf have to exclude one another: whether a value matches only one of them cannot be seen while it is written.
-static int tell_apart(schema *s, const struct choice *c, bool alone) {
+static int tell_apart(schema *s, const struct plan *p, const struct choice *c) {
+  const json_t *around = p->plain.n == 1 && p->choices.n == 1 ? c->owner : NULL;
+  unsigned within = T_ALL, types;
+  for (size_t i = 0; i < p->plain.n; i++) {
+    if (schema_types(s, p->plain.at[i], &types)) return -1;
+    within &= types;
+  }
   for (size_t i = 0; i < json_array_size(c->array); i++)
     for (size_t k = 0; k < json_array_size(c->array); k++) {
       if (i == k) continue;
-      int apart = schema_excludes(s, json_array_get(c->array, i), json_array_get(c->array, k), alone, 0);
+      int apart = schema_excludes(s, json_array_get(c->array, i), json_array_get(c->array, k), within, around, 0);
       if (apart < 0) return -1;
       if (!apart) return schema_fail(s, c->owner, "oneOf", "alternatives %zu and %zu are not seen to exclude one another: use anyOf, or a member with different const values", i < k ? i : k, i < k ? k : i);
     }
@@ -344,7 +367,7 @@ static gx *branches(schema *s, const struct plan *p, size_t done, size_t *count)
     return leaf(s, &p->plain);
   }
   struct choice c = p->choices.at[done];
-  if (c.one && tell_apart(s, &c, p->plain.n == 1 && p->choices.n == 1 && !json_object_get(c.owner, "properties"))) return NULL;
+  if (c.one && tell_apart(s, p, &c)) return NULL;
   VEC(gx *) list = {0};
   gx *out = NULL;
   for (size_t i = 0; i < json_array_size(c.array); i++) {
@@ -443,6 +466,10 @@ static int listed(schema *s, const nodes *set, gx **out) {
     if (constant || (values && !from)) { from = constant ? constant : values; owner = set->at[i]; one = constant != NULL; }
   }
   if (!from) return 0;
+  for (size_t i = 0; i < set->n; i++) {
+    const json_t *unevaluated = json_object_get(set->at[i], "unevaluatedProperties");
+    if (unevaluated && !json_is_true(unevaluated)) return schema_fail(s, set->at[i], "unevaluatedProperties", "not supported beside enum and const");
+  }
   VEC(gx *) list = {0};
   for (size_t i = 0; i < (one ? 1 : json_array_size(from)); i++) {
     const json_t *value = one ? from : json_array_get(from, i);
@@ -512,6 +539,7 @@ int grammar_from_schema(const char *text, size_t n, grammar **out, error *err) {
   grammar_source_init(&s.src);
   int32_t root = grammar_rule_new(&s.src, "the schema", 10, 0);
   pieces(&s);
+  survey(&s, s.root, true, false);
   nodes first = {0};
   vec_push(&first, s.root);
   gx *x = schema_value(&s, &first);
@@ -541,6 +569,8 @@ int grammar_from_schema(const char *text, size_t n, grammar **out, error *err) {
   for (size_t i = 0; i < s.made.n; i++) json_decref(s.made.at[i]);
   vec_free(&s.made);
   map_free(&s.made_of);
+  map_free(&s.elsewhere);
+  smap_free(&s.anchors);
   free(s.memo);
   vec_free(&s.jobs);
   vec_free(&first);

@@ -155,11 +155,26 @@ int schema_check(schema *s, const json_t *v, json_t *node, bool plain, int depth
 
 // ---- alternatives -----------------------------------------------------------------------------------------------------
 
-// Follows references that stand alone.
-static json_t *resolved(const schema *s, json_t *node) {
+static bool only_has(const json_t *node, const char *const *names, size_t n) {
+  static const char *const notes[] = {"title", "description", "default", "examples", "$comment", "deprecated", "$schema", "$defs", "definitions", "$anchor"};
+  json_t *unshared = (json_t *)(uintptr_t)node;
+  for (void *it = json_object_iter(unshared); it; it = json_object_iter_next(unshared, it)) {
+    bool known = false;
+    for (size_t i = 0; i < COUNT(notes) && !known; i++) known = !strcmp(json_object_iter_key(it), notes[i]);
+    for (size_t i = 0; i < n && !known; i++) known = !strcmp(json_object_iter_key(it), names[i]);
+    if (!known) return false;
+  }
+  return true;
+}
+
+// Follows references.  *pure: nothing else is said on the way.
+static json_t *resolved(const schema *s, json_t *node, bool *pure) {
+  static const char *const ref = "$ref";
   json_t *target;
+  *pure = true;
   for (int i = 0; i < 20 && json_is_object(node); i++) {
     if (schema_ref(s, node, &target) || !target) break;
+    *pure = *pure && only_has(node, &ref, 1);
     node = target;
   }
   return node;
@@ -181,10 +196,13 @@ static bool range(const json_t *node, const char *least, const char *most, doubl
   return a || b;
 }
 
-int schema_excludes(schema *s, json_t *a, json_t *b, bool alone, int depth) {
+int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json_t *around, int depth) {
+  static const char *const of_objects[] = {"type", "properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties", "maxProperties"};
+  static const char *const of_owners[] = {"oneOf", "type", "required", "minProperties", "maxProperties", "$id"};
   unsigned ta, tb;
-  a = resolved(s, a);
-  b = resolved(s, b);
+  bool pure_a, pure_b;
+  a = resolved(s, a, &pure_a);
+  b = resolved(s, b, &pure_b);
   if (json_is_false(a) || json_is_false(b)) return 1;
   if (!json_is_object(a) || !json_is_object(b) || depth > 8) return 0;
   if (schema_types(s, a, &ta) || schema_types(s, b, &tb)) return -1;
@@ -197,9 +215,12 @@ int schema_excludes(schema *s, json_t *a, json_t *b, bool alone, int depth) {
     }
     return 1;
   }
-  if (json_object_get(b, "const") || json_object_get(b, "enum")) return schema_excludes(s, b, a, false, depth + 1);
-  // What has no type, and is spoken of as an object, is written as one.
-  if (ta == T_ALL && json_object_get(a, "properties")) ta = T_OBJECT;
+  if (json_object_get(b, "const") || json_object_get(b, "enum")) return schema_excludes(s, b, a, within, NULL, depth + 1);
+  // What a lets through is narrower than what is valid where nothing but a and around speak of the value: without a type, but spoken of as
+  // an object, it is written as one; and it has the members that are named.
+  bool alone = around && pure_a && only_has(a, of_objects, COUNT(of_objects)) && only_has(around, of_owners, COUNT(of_owners));
+  if (ta == T_ALL && within == T_ALL && alone && json_object_get(a, "properties")) ta = T_OBJECT;
+  ta &= within;
   if (!(ta & tb)) return 1;
   double al, ah, bl, bh;
   if (!(ta & tb & ~(unsigned)T_NUMBER) && range(a, "minimum", "maximum", &al, &ah) && range(b, "minimum", "maximum", &bl, &bh) && (ah < bl || bh < al)) return 1;
@@ -211,13 +232,13 @@ int schema_excludes(schema *s, json_t *a, json_t *b, bool alone, int depth) {
     const char *name = json_object_iter_key(it);
     json_t *other = json_object_get(pb, name);
     if (!other || !requires(a, name) || !requires(b, name)) continue;
-    int apart = schema_excludes(s, json_object_iter_value(it), other, false, depth + 1);
+    int apart = schema_excludes(s, json_object_iter_value(it), other, T_ALL, NULL, depth + 1);
     if (apart) return apart;
   }
   for (size_t i = 0; i < json_array_size(required); i++) {                             // a member that b needs and a cannot have
     const char *name = json_string_value(json_array_get(required, i));
     const json_t *ap = json_object_get(a, "additionalProperties");
-    bool closed = json_is_false(ap) || (alone && !ap && json_object_size(pa));
+    bool closed = json_is_false(ap) || (alone && !ap && json_object_size(pa) && name && !requires(a, name) && !requires(around, name));
     if (name && closed && !json_object_get(pa, name) && !json_object_get(a, "patternProperties")) return 1;
   }
   required = json_object_get(a, "required");

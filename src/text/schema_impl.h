@@ -28,6 +28,8 @@ typedef struct schema {
   bool single;                        // the set being made has come from one schema, its first
   map made_of;                        // from schemas to alternatives that were written for them (dependentRequired)
   VEC(json_t *) made;
+  smap anchors;                       // schemas by $anchor; NULL where two have the same
+  map elsewhere;                      // schemas whose $ref starts from another $id than the root's
   uint64_t work;                      // schemas looked at
   const json_t *empty;                // the first of which no value is valid, and why: no error where others may be chosen
   const char *empty_keyword, *empty_what;
@@ -59,8 +61,9 @@ void schema_quoted(str *out, const char *text, size_t n);     // a string as it 
 int schema_check(schema *s, const json_t *value, json_t *node, bool plain, int depth);
 int schema_pattern_matches(schema *s, const json_t *node, const char *keyword, const char *pattern, size_t n_pattern, const char *text, size_t n);
 bool schema_equal(const json_t *a, const json_t *b);          // 1 equals 1.0
-// 1: no value that `a` describes is valid under `b`, 0: there may be one, -1.
-int schema_excludes(schema *s, json_t *a, json_t *b, bool alone, int depth);
+// 1: no value that `a` describes is valid under `b`, 0: there may be one, -1.  within: the types that the value may have anyhow.  around: the one schema that
+// applies to the value beside `a`; NULL: there may be others.
+int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json_t *around, int depth);
 // The regular expression of a format, NULL where it is not known.  types: which types it speaks of; 0: it says nothing that restricts.
 const char *schema_format(const char *name, unsigned *types);
 #endif

@@ -153,7 +153,7 @@ static gx *other_names(schema *s, const struct object *o, unsigned matched) {
     }
     if (!names || json_is_true(names)) continue;
     if (json_is_false(names)) return gx_never(g);
-    static const char *const supported[] = {"type", "minLength", "maxLength", "pattern", "format", "title", "description", "$comment", "enum"};
+    static const char *const supported[] = {"type", "minLength", "maxLength", "pattern", "format", "title", "description", "$comment", "enum", "const"};
     for (void *it = json_object_iter(names); it; it = json_object_iter_next(names, it)) {
       size_t k = 0;
       while (k < COUNT(supported) && strcmp(supported[k], json_object_iter_key(it))) k++;
@@ -170,19 +170,22 @@ static gx *other_names(schema *s, const struct object *o, unsigned matched) {
     vec_free(&own);
     if (status) return NULL;
     if (content) name = gx_and(g, name, content);
-    const json_t *values = json_object_get(names, "enum");
-    VEC(gx *) list = {0};
-    str text = {0};
-    for (size_t k = 0; k < json_array_size(values); k++) {
-      const json_t *v = json_array_get(values, k);
-      if (!json_is_string(v)) continue;
-      text.n = 0;
-      schema_quoted(&text, json_string_value(v), json_string_length(v));
-      vec_push(&list, gx_bytes(g, text.at + 1, text.n - 2));
+    static const char *const lists[] = {"enum", "const"};
+    for (size_t which = 0; which < COUNT(lists); which++) {
+      const json_t *values = json_object_get(names, lists[which]);
+      VEC(gx *) list = {0};
+      str text = {0};
+      for (size_t k = 0; values && k < (which ? 1 : json_array_size(values)); k++) {
+        const json_t *v = which ? values : json_array_get(values, k);
+        if (!json_is_string(v)) continue;
+        text.n = 0;
+        schema_quoted(&text, json_string_value(v), json_string_length(v));
+        vec_push(&list, gx_bytes(g, text.at + 1, text.n - 2));
+      }
+      if (values) name = gx_and(g, name, gx_alt(g, list.at, list.n));
+      vec_free(&list);
+      str_free(&text);
     }
-    if (values) name = gx_and(g, name, gx_alt(g, list.at, list.n));
-    vec_free(&list);
-    str_free(&text);
   }
   for (size_t k = 0; k < o->patterns.n; k++) {
     gx *p = schema_pattern(s, o->patterns.at[k].owner, "patternProperties", o->patterns.at[k].text, strlen(o->patterns.at[k].text));
