@@ -152,17 +152,19 @@ static uop *floor_divide(graph *g, uop *u, uop *const *v, void *ctx) {
 
 // --- dot products ---------------------------------------------------------------------------------------------------
 
-// Four multiplications and additions of bytes, where there is no instruction for them.
-static uop *plain_dot4(graph *g, uop *u, uop *const *v, void *ctx) {
+// The multiplications and additions, where there is no instruction for them.
+static uop *plain_dot(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v; (void)ctx;
-  int n = u->lanes;
-  uop *sum = u->src[0], *b = uop_bitcast(g, u->src[2], DT_I32);
+  int n = u->lanes, k = u->src[1]->lanes / n;
+  uop *sum = u->src[0], *b = u->src[2];
   char *lanes = xmalloc(2 * (size_t)n);
-  for (int j = 0; j < 4; j++) {
-    for (int i = 0; i < n; i++) { lanes[2 * i] = (char)((4 * i + j) & 255); lanes[2 * i + 1] = (char)((4 * i + j) >> 8); }
-    uop *a = uop_new(g, OP_SHUFFLE, DT_U8, n, &u->src[1], 1, (uarg){.s = lanes, .s_len = 2 * (size_t)n});
-    uop *byte = uop_op2(g, OP_SHR, uop_op2(g, OP_SHL, b, ki(g, DT_I32, n, 24 - 8 * j)), ki(g, DT_I32, n, 24));
-    sum = add(g, sum, mul(g, uop_cast(g, a, DT_I32), byte));
+  for (int j = 0; j < k; j++) {
+    for (int i = 0; i < n; i++) { lanes[2 * i] = (char)((k * i + j) & 255); lanes[2 * i + 1] = (char)((k * i + j) >> 8); }
+    uop *a = uop_new(g, OP_SHUFFLE, (enum dtype)u->src[1]->dt, n, &u->src[1], 1, (uarg){.s = lanes, .s_len = 2 * (size_t)n});
+    uop *top = uop_op2(g, OP_SHL, b, ki(g, DT_U32, n, (k - 1 - j) * 32 / k));          // part j as the highest bits
+    if (u->dt == DT_I32) a = mul(g, uop_cast(g, a, DT_I32), uop_op2(g, OP_SHR, uop_bitcast(g, top, DT_I32), ki(g, DT_I32, n, 24)));
+    else a = mul(g, uop_cast(g, uop_bitcast(g, a, DT_BF16), DT_F32), uop_bitcast(g, uop_op2(g, OP_AND, top, ki(g, DT_U32, n, 0xffff0000)), DT_F32));
+    sum = add(g, sum, a);
   }
   free(lanes);
   return sum;
@@ -272,10 +274,10 @@ RULES(late_round, FLOATS) = {
 };
 RULES_END(late_round)
 
-RULES(late_dot4, INTS) = {
-  F( P3(DOT4, x, y, z),      plain_dot4 ),
+RULES(late_dot, ANYTHING) = {
+  F( P3(DOT, x, y, z),      plain_dot ),
 };
-RULES_END(late_dot4)
+RULES_END(late_dot)
 
 #undef x
 #undef y
@@ -317,7 +319,7 @@ uop *decompose(graph *g, uop *ast, const target *t) {
   const ruleset *sets[11] = {SYMBOLIC, &late_integer, &late_float, &late_bf16};
   int n = 7;
   if (!t->has_f16) sets[n++] = &late_half;
-  if (!t->descriptors) sets[n++] = &late_dot4;
+  if (!t->descriptors) sets[n++] = &late_dot;
   if (t->lacks_round) sets[n++] = &late_round;
   ast = graph_rewrite(g, ast, sets, NULL, "decompose");
   return machine_types(g, ast, t);

@@ -9,7 +9,8 @@
 // is moved down by 128, which is added again as 64 * b + 64 * b. Without those instructions products are made in 16 bits, where one always fits,
 // and added up there as long as that is so.
 //
-// An operand of BF16 would be a row with a and b BF16, acc F32 and k = 2; there is none, see docs/speed.md.
+// BF16. Pairs of products are added up in F32; vdpbf16ps and bfdot differ in how they round and take the smallest numbers for zero. Without them
+// there is no row: converting is a shift, and multiplying and adding F32 as fast as anything else.
 #include "codegen/descriptor.h"
 #include <string.h>
 
@@ -20,7 +21,11 @@
 #define H "<{2n} x i16>"                   // half of P
 #define EVERY(type, v) " splat (" type " " v ")"
 
+#define F "<{n} x float>"
+#define BRAINS "<{2n} x bfloat>"
+
 #define KIND DT_U8, DT_I8, DT_I32
+#define BRAIN 2, DT_BF16, DT_BF16, DT_F32, 0, 0
 
 #define VPDPBUSD {"bitcast " B " $a to " D, "call " D " @llvm.x86.avx512.vpdpbusd.{bits}(" D " $acc, " D " $1, " D " $b)"}
 #define PMADDUBSW(name) {"bitcast " D " $b to " B, "call " W " @llvm.x86." name "(" B " $a, " B " $1)"}
@@ -38,6 +43,8 @@
     "shufflevector " P " $a, " P " poison, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>", \
     "shufflevector " P " $a, " P " poison, <8 x i32> <i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15>", \
     ADD_PAIRS("$1"), ADD_PAIRS("$2"), "call " D " @llvm.aarch64.neon.addp.v4i32(" D " $3, " D " $4)", "add " D " $acc, $5"}
+
+#define PAIRS(name) {"bitcast " W " $a to " BRAINS, "bitcast " D " $b to " BRAINS, "call " F " @llvm." name "(" F " $acc, " BRAINS " $1, " BRAINS " $2)"}
 
 static const descriptor table[] = {
   {"avx512-vnni",       "avx512vnni avx512bw",       1, 16, 4, KIND, 255, 0, VPDPBUSD, {0}},
@@ -57,6 +64,10 @@ static const descriptor table[] = {
                                                                      DOT("sdot", "$3", "$1", EVERY("i8", "64")), DOT("sdot", "$4", "$1", EVERY("i8", "64"))}, {0}},
   {"neon-signed",       "neon",                      1, 4,  4, KIND, 127, 1, PRODUCTS("sext"), ADD_FOURS},
   {"neon",              "neon",                      1, 4,  4, KIND, 255, 1, PRODUCTS("zext"), ADD_FOURS},
+  {"avx512-bf16",       "avx512bf16",                1, 16, BRAIN, PAIRS("x86.avx512bf16.dpbf16ps.512"), {0}},
+  {"avx512-bf16-256",   "avx512bf16 avx512vl",       1, 8,  BRAIN, PAIRS("x86.avx512bf16.dpbf16ps.256"), {0}},
+  {"avx512-bf16-128",   "avx512bf16 avx512vl",       1, 4,  BRAIN, PAIRS("x86.avx512bf16.dpbf16ps.128"), {0}},
+  {"neon-bf16",         "bf16",                      1, 4,  BRAIN, PAIRS("aarch64.neon.bfdot.v4f32.v8bf16"), {0}},
 };
 _Static_assert(COUNT(table) <= 64, "a descriptor_set is 64 bits");
 
@@ -84,15 +95,17 @@ descriptor_set descriptors_where(bool (*has)(const void *machine, const char *fe
 
 int64_t descriptor_steps(const descriptor *d, int64_t a_max) { return d->products ? 32767 / (d->products * max_i64(a_max, 1) * 128) : 1; }
 
-const descriptor *descriptor_find(descriptor_set set, int n, int64_t a_max) {
-  for (size_t i = 0; i < COUNT(table); i++)
-    if ((set >> i & 1) && table[i].a == DT_U8 && table[i].n == n && a_max <= table[i].a_max && descriptor_steps(&table[i], a_max) >= 1) return &table[i];
+const descriptor *descriptor_find(descriptor_set set, enum dtype acc, int n, int64_t a_max) {
+  for (size_t i = 0; i < COUNT(table); i++) {
+    const descriptor *d = &table[i];
+    if ((set >> i & 1) && d->acc == acc && d->n == n && (acc != DT_I32 || (a_max <= d->a_max && descriptor_steps(d, a_max) >= 1))) return d;
+  }
   return NULL;
 }
 
-int descriptor_lanes(descriptor_set set, int most, int64_t size) {
+int descriptor_lanes(descriptor_set set, enum dtype acc, int most, int64_t size) {
   int best = 0;
   for (size_t i = 0; i < COUNT(table); i++)
-    if ((set >> i & 1) && table[i].a == DT_U8 && table[i].n <= most && table[i].n > best && size % table[i].n == 0) best = table[i].n;
+    if ((set >> i & 1) && table[i].acc == acc && table[i].n <= most && table[i].n > best && size % table[i].n == 0) best = table[i].n;
   return best;
 }

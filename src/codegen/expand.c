@@ -4,6 +4,7 @@
 // depend on the lane stays scalar until it meets a vector, and a reduction over lanes keeps partial sums in lanes until the end.
 #include "codegen/expand.h"
 #include <stdlib.h>
+#include "codegen/opt.h"
 
 typedef uop *visitor(graph *g, uop *u, uop **src, void *ctx);
 
@@ -187,37 +188,37 @@ static uop *lane_index(graph *g, uop *index, uop *vector_index, enum dtype dt, i
 
 static uop *to_lanes(graph *g, uop *u, uop **s, void *ctx);
 
-// The product of a DOT reduction: CAST(a) * CAST(x), where a (unsigned bytes) depends on the lane and on the inner range, and x is a load
-// of signed bytes that are consecutive along the inner range. Four neighbours at a time: one lane number runs through rows and inner range.
-static uop *dot_product(graph *g, uop *product, uop *inner) {
-  if (product->op != OP_MUL || product->src[0]->op != OP_CAST || product->src[1]->op != OP_CAST) die("a DOT axis over %s", op_name((enum op)product->op));
-  uop *a = product->src[0]->src[0], *x = product->src[1]->src[0], *lane = NULL;
-  if (a->dt == DT_I8) { uop *t = a; a = x; x = t; }
+// The product of a DOT reduction: CAST(a) * CAST(x), where a depends on the lane and on the inner range, and x is a load of numbers that are
+// consecutive along the inner range. k neighbours at a time: one lane number runs through rows and inner range.
+static uop *dot_product(graph *g, uop *product, enum dtype acc, uop *inner) {
+  uop *a, *x, *lane = NULL;
+  int k = dot_products(acc);
   arena *mem = arena_new();
-  uop_list l = uop_toposort(mem, &a, 1);
+  uop_list l = uop_toposort(mem, &product, 1);
   for (size_t i = 0; i < l.n; i++) if (l.at[i]->op == OP_RANGE && l.at[i]->b == AXIS_LANE) lane = l.at[i];
   arena_free(mem);
-  if (a->dt != DT_U8 || x->dt != DT_I8 || x->op != OP_LOAD || !lane) die("a DOT axis over operands that do not fit");
+  if (!lane || !dot_operands(product, acc, lane, &a, &x)) die("a DOT axis over operands that do not fit");
   int n = (int)lane->src[0]->a;
-  uop *both = uop_range(g, uop_idx(g, 4 * n), 1 << 21, AXIS_LANE);
+  uop *both = uop_range(g, uop_idx(g, k * n), 1 << 21, AXIS_LANE);
   map m = {0};
-  map_put(&m, lane, idx_div(g, both, uop_idx(g, 4)));
-  map_put(&m, inner, idx_mod(g, both, uop_idx(g, 4)));
+  map_put(&m, lane, idx_div(g, both, uop_idx(g, k)));
+  map_put(&m, inner, idx_mod(g, both, uop_idx(g, k)));
   a = rebuild(g, simplify(g, uop_substitute(g, a, &m)), to_lanes, NULL);
   map_free(&m);
   map_put(&m, inner, uop_idx(g, 0));
   uop *at = simplify(g, uop_substitute(g, x->src[0]->src[1], &m));
   map_free(&m);
   x = uop_splat(g, uop_load(g, uop_index(g, x->src[0]->src[0], at), DT_U32, 1), n);
-  return uop_new(g, OP_DOT4, DT_I32, n, (uop *[]){uop_splat(g, uop_int(g, DT_I32, 0), n), a, x}, 3, (uarg){0});
+  uop *zero = acc == DT_I32 ? uop_int(g, DT_I32, 0) : uop_float(g, DT_F32, 0);
+  return uop_new(g, OP_DOT, acc, n, (uop *[]){uop_splat(g, zero, n), a, x}, 3, (uarg){0});
 }
 
 static uop *dot_reduce(graph *g, uop *u, uop **s, uop *inner) {
   VEC(uop *) src = {0};
-  for (int i = 0; i < uop_first_range(u); i++) vec_push(&src, dot_product(g, u->src[i], inner));
+  for (int i = 0; i < uop_first_range(u); i++) vec_push(&src, dot_product(g, u->src[i], (enum dtype)u->dt, inner));
   int lanes = src.at[0]->lanes;
   for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) if (u->src[i] != inner) vec_push(&src, s[i]);
-  uop *r = src.n == 1 ? src.at[0] : uop_new(g, OP_REDUCE, DT_I32, lanes, src.at, src.n, (uarg){.a = OP_ADD, .b = u->b});
+  uop *r = src.n == 1 ? src.at[0] : uop_new(g, OP_REDUCE, (enum dtype)u->dt, lanes, src.at, src.n, (uarg){.a = OP_ADD, .b = u->b});
   vec_free(&src);
   return r;
 }

@@ -100,13 +100,13 @@ static bool streams(const kernel *k, const uop *load) {
   return k->t->has_streams && is_weight(buf);
 }
 
-// Is `product` CAST(unsigned bytes) * CAST(a load of signed bytes) such that four steps of `inner` are one instruction in each lane of `lane`?
-// Only the layout of a stream puts those bytes side by side; other bytes must be the same for all lanes and steps.
-static bool dot_fits(const kernel *k, const uop *product, const uop *lane, const uop *inner) {
-  if (product->op != OP_MUL || product->dt != DT_I32 || product->src[0]->op != OP_CAST || product->src[1]->op != OP_CAST) return false;
-  uop *a = product->src[0]->src[0], *x = product->src[1]->src[0];
-  if (a->dt == DT_I8) { uop *t = a; a = x; x = t; }
-  if (a->dt != DT_U8 || x->dt != DT_I8 || x->op != OP_LOAD || x->src[0]->src[0]->dt != DT_I8) return false;
+// Is this sum one of products such that several steps of `inner` are one instruction in each lane of `lane`?
+// Only the layout of a stream puts those operands side by side; other ones must be bytes, the same for all lanes and steps.
+static bool dot_fits(const kernel *k, const uop *reduce, const uop *lane, const uop *inner) {
+  enum dtype acc = (enum dtype)reduce->dt;
+  uop *a, *x;
+  if (reduce->a != OP_ADD || !dot_operands(reduce->src[0], acc, lane, &a, &x) || x->src[0]->src[0]->dt != x->dt || inner->src[0]->a % dot_products(acc)) return false;
+  if (acc != DT_I32 && descriptor_lanes(k->t->descriptors, acc, k->t->vector_bytes / 4, lane->src[0]->a) < 4) return false;
   if (coefficient(x->src[0], inner) != 1 || coefficient(x->src[0], lane) != 0) return false;
   loads l = {.n = 0};
   map seen = {0};
@@ -138,12 +138,12 @@ static bool dot_lanes(kernel *k) {
   int lane = -1, inner = -1;
   for (size_t i = 0; i < l.n && lane < 0; i++) {
     uop *u = l.at[i];
-    if (u->op != OP_REDUCE || u->a != OP_ADD || u->dt != DT_I32) continue;
+    if (u->op != OP_REDUCE) continue;
     for (int o = x.n_out; o-- > 0 && lane < 0;)
       for (int r = x.n_out; r < x.n && lane < 0; r++) {
         bool bound = false;
         for (size_t j = (size_t)uop_first_range(u); j < u->nsrc; j++) bound |= u->src[j] == x.at[r];
-        if (bound && x.at[r]->src[0]->op == OP_CONST && x.at[r]->src[0]->a % 4 == 0 && x.at[o]->src[0]->op == OP_CONST && lanes_that_fit(k, x.at[o]) > 1 && dot_fits(k, u->src[0], x.at[o], x.at[r])) { lane = o; inner = r; dot = u; }
+        if (bound && x.at[r]->src[0]->op == OP_CONST && x.at[o]->src[0]->op == OP_CONST && lanes_that_fit(k, x.at[o]) > 1 && dot_fits(k, u, x.at[o], x.at[r])) { lane = o; inner = r; dot = u; }
       }
   }
   bool ok = lane >= 0 && uop_depends(store->src[0], x.at[lane]);          // results may be stored one by one: a row costs more than its store
@@ -153,7 +153,7 @@ static bool dot_lanes(kernel *k) {
   // a reduction over the same range that is no dot product gets ranges of its own
   uop *other = NULL;
   for (size_t i = 0; ok && i < l.n && !other; i++)
-    if (l.at[i]->op == OP_REDUCE && l.at[i] != dot && binds(l.at[i], x.at[inner]) && !dot_fits(k, l.at[i]->src[0], x.at[lane], x.at[inner])) other = l.at[i];
+    if (l.at[i]->op == OP_REDUCE && l.at[i] != dot && binds(l.at[i], x.at[inner]) && !dot_fits(k, l.at[i], x.at[lane], x.at[inner])) other = l.at[i];
   arena_free(a);
   if (other && kernel_separate(k, other)) return dot_lanes(k);
   return ok && kernel_apply(k, (opt){OPT_TC, lane, inner});
@@ -367,6 +367,17 @@ static void unroll_dot(kernel *k) {
   }
 }
 
+// A sum of floats waits for its last step: two vectors of rows at once are two sums, and share x. No steps are unrolled: each sum's would lie
+// together in the stream, and be read in turns.
+static void two_sums(kernel *k) {
+  axes x;
+  kernel_axes(k, &x);
+  bool floats = false;
+  for (int i = x.n_out; i < x.n; i++) floats |= x.at[i]->b == AXIS_DOT && uop_is_int(x.at[i]->src[0], dot_products(DT_F32));
+  for (int i = 0; floats && i + 1 < x.n_out; i++)
+    if (x.at[i]->b == AXIS_LOOP && x.at[i + 1]->b == AXIS_LANE && x.at[i]->src[0]->op == OP_CONST && x.at[i]->src[0]->a % 2 == 0) { apply(k, OPT_UPCAST, x.at[i], 2); return; }
+}
+
 // Where a vector holds half of the rows that lie side by side, both halves at once: they share x. Not where each lane has several products already.
 static void both_halves(kernel *k) {
   uop *store = k->ast->src[0];
@@ -457,7 +468,7 @@ void heuristic(kernel *k, bool by_memory) {
     while (lane_one_reduce(k)) {}
   }
   if (dot) both_halves(k);
-  if (dot) unroll_dot(k);
+  if (dot) { unroll_dot(k); two_sums(k); }
   else unroll_blocks(k);
   upcast_inner(k);
   if (dot) side_by_side(k);

@@ -101,7 +101,7 @@ static bool same_ranges(const uop *x, const uop *y) {
   return nx == ny && !memcmp(x->src + uop_first_range(x), y->src + uop_first_range(y), nx * sizeof *x->src);
 }
 
-static bool is_dot(const uop *value) { return value->op == OP_DOT4 && uop_unsplat(value->src[0])->op == OP_CONST; }
+static bool is_dot(const uop *value) { return value->op == OP_DOT && uop_unsplat(value->src[0])->op == OP_CONST; }
 
 static bool is_multiply_add(const linear *l, const uop *reduce, const uop *value) {
   return reduce->a == OP_ADD && value->op == OP_MUL && (value->dt == DT_F32 || value->dt == DT_F64) && l->t->has_fma;
@@ -112,7 +112,7 @@ static uop *combine(linear *l, region *r, const uop *reduce, uop *acc, uop *valu
   uop *u;
   if (is_dot(value)) {
     uop *a = emit(l, value->src[1]), *b = emit(l, value->src[2]);
-    u = uop_new(l->g, OP_DOT4, (enum dtype)reduce->dt, reduce->lanes, (uop *[]){acc, a, b}, 3, (uarg){0});
+    u = uop_new(l->g, OP_DOT, (enum dtype)reduce->dt, reduce->lanes, (uop *[]){acc, a, b}, 3, (uarg){0});
   } else if (is_multiply_add(l, reduce, value)) {
     uop *a = emit(l, value->src[0]), *b = emit(l, value->src[1]);
     u = uop_op3(l->g, OP_FMA, a, b, acc);
@@ -240,7 +240,7 @@ static uint64_t kind_of(linear *l, const uop *u) {
   if (hit) return (uint64_t)(uintptr_t)hit;
   uint64_t h = hash_u64(u->op, (uint64_t)u->dt << 16 | (uint64_t)u->lanes), all = 0;
   bool commutes = op_flags((enum op)u->op) & OPF_COMMUTATIVE;
-  size_t n = u->op == OP_INDEX ? 1 : u->op == OP_RANGE || u->op == OP_CONST || u->op == OP_REDUCE || u->op == OP_DOT4 ? 0 : u->nsrc;
+  size_t n = u->op == OP_INDEX ? 1 : u->op == OP_RANGE || u->op == OP_CONST || u->op == OP_REDUCE || u->op == OP_DOT ? 0 : u->nsrc;
   for (size_t i = 0; i < n; i++) {
     uint64_t k = kind_of(l, u->src[i]);
     if (commutes) all += k; else h = hash_u64(h, k);

@@ -170,7 +170,16 @@ static bool has_guards(const kernel *k) {
   return hit;
 }
 
-// What expand.c makes of a DOT axis: every sum over it is one of CAST(unsigned bytes, other ones in each lane) * CAST(a load of signed bytes).
+bool dot_operands(uop *product, enum dtype acc, const uop *lane, uop **a, uop **x) {
+  if (product->op != OP_MUL || product->dt != acc || product->src[0]->op != OP_CAST || product->src[1]->op != OP_CAST) return false;
+  *a = product->src[0]->src[0];
+  *x = product->src[1]->src[0];
+  if ((*a)->dt == DT_I8 || (acc == DT_F32 && lane && !uop_depends(*a, lane))) { uop *t = *a; *a = *x; *x = t; }
+  bool types = acc == DT_I32 ? (*a)->dt == DT_U8 && (*x)->dt == DT_I8 : acc == DT_F32 && (*a)->dt == DT_BF16 && (*x)->dt == DT_BF16;
+  return types && (*x)->op == OP_LOAD;
+}
+
+// What expand.c makes of a DOT axis: every sum over it is one of dot_operands, other ones `a` in each lane.
 // Of `inner` as such an axis, or (NULL) of those that are ones: an access that is guarded now would be none any more.
 static bool dots_over(const kernel *k, const uop *lane, const uop *inner) {
   arena *a = arena_new();
@@ -181,12 +190,9 @@ static bool dots_over(const kernel *k, const uop *lane, const uop *inner) {
     bool binds = false;
     for (size_t j = (size_t)uop_first_range(u); u->op == OP_REDUCE && j < u->nsrc; j++) binds |= inner ? u->src[j] == inner : u->src[j]->b == AXIS_DOT;
     for (int j = 0; binds && j < uop_first_range(u) && fit; j++) {
-      const uop *p = u->src[j];
-      fit = u->a == OP_ADD && u->dt == DT_I32 && p->op == OP_MUL && p->src[0]->op == OP_CAST && p->src[1]->op == OP_CAST;
-      if (!fit) break;
-      uop *w = p->src[0]->src[0], *x = p->src[1]->src[0];
-      if (w->dt == DT_I8) { uop *t = w; w = x; x = t; }
-      fit = w->dt == DT_U8 && x->dt == DT_I8 && x->op == OP_LOAD && x->src[0]->src[1]->op != OP_WHERE && (!lane || (uop_depends(w, lane) && !uop_depends(x, lane)));
+      uop *w, *x;
+      fit = u->a == OP_ADD && dot_operands(u->src[j], (enum dtype)u->dt, lane, &w, &x);
+      fit = fit && x->src[0]->src[1]->op != OP_WHERE && (!lane || (uop_depends(w, lane) && !uop_depends(x, lane)));
     }
   }
   arena_free(a);
@@ -238,17 +244,30 @@ static bool in_lanes(const axes *x, int n) {
   return false;
 }
 
-// Lanes over an output axis, each lane adding up four products of the inner axis at a time.
+// The type of the sums over r that are products: what a DOT axis made of r would add up.
+static enum dtype summed_type(const kernel *k, const uop *r) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  enum dtype dt = DT_I32;
+  for (size_t i = 0; i < l.n; i++)
+    for (size_t j = (size_t)uop_first_range(l.at[i]); l.at[i]->op == OP_REDUCE && j < l.at[i]->nsrc; j++) if (l.at[i]->src[j] == r) dt = (enum dtype)l.at[i]->dt;
+  arena_free(a);
+  return dt;
+}
+
+// Lanes over an output axis, each lane adding up several products of the inner axis at a time.
 static bool apply_tc(kernel *k, const axes *x, opt o) {
   if (o.axis < 0 || o.axis >= x->n_out || o.amount < x->n_out || o.amount >= x->n) return false;
   uop *lane = x->at[o.axis], *inner = x->at[o.amount];
   int64_t n = k->t->vector_bytes / 4;
-  if (lane->b != AXIS_LOOP || inner->b != AXIS_REDUCE || inner->src[0]->op != OP_CONST || inner->src[0]->a % 4 || n < 4 || lane->src[0]->op != OP_CONST) return false;
-  if (k->t->descriptors) n = descriptor_lanes(k->t->descriptors, (int)n, lane->src[0]->a);
+  if (lane->b != AXIS_LOOP || inner->b != AXIS_REDUCE || inner->src[0]->op != OP_CONST || n < 4 || lane->src[0]->op != OP_CONST) return false;
+  enum dtype acc = summed_type(k, inner);
+  int products = dot_products(acc);
+  if (k->t->descriptors) n = descriptor_lanes(k->t->descriptors, acc, (int)n, lane->src[0]->a);
   else while (n >= 4 && lane->src[0]->a % n) n /= 2;             // plain arithmetic has any number
-  if (n < 4 || in_lanes(x, x->n) || !dots_over(k, lane, inner)) return false;
-  if (inner->src[0]->a == 4) change_kind(k, inner, AXIS_DOT);
-  else split(k, inner, 4, AXIS_DOT, false);
+  if (n < 4 || inner->src[0]->a % products || in_lanes(x, x->n) || !dots_over(k, lane, inner)) return false;
+  if (inner->src[0]->a == products) change_kind(k, inner, AXIS_DOT);
+  else split(k, inner, products, AXIS_DOT, false);
   if (lane->src[0]->a == n) change_kind(k, lane, AXIS_LANE);
   else split(k, lane, n, AXIS_LANE, false);
   k->applied[k->n_applied++] = o;
@@ -267,9 +286,10 @@ static bool kernel_streams(const kernel *k) {
 
 static bool apply_descriptor(kernel *k, const axes *x, opt o) {
   bool dots = false;
-  for (int i = 0; i < x->n; i++) dots |= x->at[i]->b == AXIS_DOT;
-  if (!dots || !k->t->descriptors || k->without || o.axis || o.amount < 0 || o.amount > 64) return false;
+  if (o.axis || o.amount < 0 || o.amount > 64 || !k->t->descriptors || k->without) return false;
   if (o.amount && !(k->t->descriptors >> (o.amount - 1) & 1)) return false;
+  for (int i = 0; i < x->n; i++) dots |= x->at[i]->b == AXIS_DOT && (!o.amount || uop_is_int(x->at[i]->src[0], descriptor_at((size_t)o.amount - 1)->k));
+  if (!dots) return false;
   k->without = ~(o.amount ? (descriptor_set)1 << (o.amount - 1) : 0);
   k->applied[k->n_applied++] = o;
   return true;

@@ -55,5 +55,9 @@ static inline int uop_first_range(const uop *u) { return u->op == OP_STORE ? 2 :
 void heuristic(kernel *k, bool by_memory);        // good without search (heuristic.c); by_memory: memory decides the kernel's time
 // Ranges that u depends on (free: those bound by a REDUCE inside do not count): marks them in the map.
 void free_ranges(uop *u, map *out);
+// Is `product`, a term of a sum of type acc, CAST(a) * CAST(x) as a DOT takes it: a unsigned bytes and x a load of signed ones (acc I32), or both BF16
+// (acc F32), where a is what depends on `lane` (NULL: either)?
+bool dot_operands(uop *product, enum dtype acc, const uop *lane, uop **a, uop **x);
+static inline int dot_products(enum dtype acc) { return acc == DT_I32 ? 4 : 2; }       // that a DOT adds up in each lane
 uop *monoid_identity(graph *g, const uop *like, enum op op);     // x op identity = x; dtype and lanes of `like`
 #endif

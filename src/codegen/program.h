@@ -8,7 +8,7 @@
 //   `lanes` > 1 is a vector; all sources of an elementwise op have the same lanes (SPLAT makes them so). Vectors may be wider
 //   than the machine's. A vector BOOL is a mask.
 // - Elementwise ops that reach a renderer: CAST BITCAST NEG SQRT TRUNC FLOOR ADD SUB MUL FDIV CDIV CMOD MAX MIN AND OR XOR SHL SHR
-//   CMPLT CMPEQ CMPNE WHERE FMA DOT4 (these two only if the target has them). Integers wrap; compare and SHR are signed or unsigned by dtype;
+//   CMPLT CMPEQ CMPNE WHERE FMA DOT (these two only if the target has them). Integers wrap; compare and SHR are signed or unsigned by dtype;
 //   MAX/MIN on floats: WHERE(x < y, y, x) / WHERE(y < x, y, x); CMPNE is true for NaN, CMPLT and CMPEQ false; float to integer CAST truncates (out
 //   of range: any value, no trap); BOOL to number gives 0 or 1; number to BOOL is != 0. AND OR XOR also on BOOL. RECIP EXP2 LOG2 SIN IDIV MOD are gone, except
 //   for the interpreter (DEV=REF), which gets them as they are.
@@ -67,7 +67,7 @@ typedef struct target {
   const char *name;                                // part of cache keys
   int vector_bytes;                                // width of a vector register; 0: no vectors wanted (scalar code)
   bool has_fma, has_f16, lacks_round;              // FMA; CAST between F16 and F32; no FLOOR and TRUNC
-  descriptor_set descriptors;                      // dot-product instructions; none: DOT4 becomes plain arithmetic
+  descriptor_set descriptors;                      // dot-product instructions; none: DOT becomes plain arithmetic
   bool has_streams;                                // weights may be laid out anew at load (stream.c)
   int stream_growth;                               // by how many percent that may make one larger
   bool has_local;                                  // work-groups: LOCAL, GROUP, BARRIER, SPECIAL

@@ -41,7 +41,7 @@ enum code {
 #define X(name, size) C_LOAD_##name, C_STORE_##name, C_GATHER_##name, C_SCATTER_##name,
   MEMORIES(X)
 #undef X
-  C_MOVE, C_SPLAT, C_PICK, C_WHERE, C_FMA, C_DOT4, C_FROM_I64, C_FROM_U64, C_TO_INT, C_TO_HALF, C_BITCAST, C_RANGE, C_END, C_IF, C_STOP
+  C_MOVE, C_SPLAT, C_PICK, C_WHERE, C_FMA, C_DOT, C_DOT_F, C_FROM_I64, C_FROM_U64, C_TO_INT, C_TO_HALF, C_BITCAST, C_RANGE, C_END, C_IF, C_STOP
 };
 
 typedef struct place { int64_t elems, bytes; int buf, elem_size; const char *text; } place;            // memory, and the node that accesses it
@@ -135,9 +135,15 @@ static int64_t int_of_double(enum dtype d, double v) {
 }
 
 // bytes: unsigned; codes: four signed bytes in one number
-static int64_t dot4(int64_t sum, const slot *bytes, int64_t codes) {
+static int64_t dot_of_bytes(int64_t sum, const slot *bytes, int64_t codes) {
   for (int j = 0; j < 4; j++) sum += bytes[j].i * (int8_t)(codes >> 8 * j);
   return (int32_t)sum;
+}
+
+// a: bits of BF16; b: those of two in one number
+static double dot_of_brains(double sum, const slot *a, int64_t b) {
+  for (int j = 0; j < 2; j++) sum += bf16_to_double((uint16_t)a[j].i) * bf16_to_double((uint16_t)(b >> 16 * j));
+  return sum;
 }
 
 // ---- running ----------------------------------------------------------------------------------------------------------
@@ -190,7 +196,8 @@ static void execute(const ref_kernel *k, slot *s, unsigned char *const *bufs) {
     case C_PICK: EACH(dst[l] = s[o->arg.pick[l]]);
     case C_WHERE: EACH(dst[l] = a[l].i ? b[l] : s[o->c + l]);
     case C_FMA: EACH(dst[l].f = fma(a[l].f, b[l].f, s[o->c + l].f));
-    case C_DOT4: EACH(dst[l].i = dot4(a[l].i, b + 4 * l, s[o->c + l].i));
+    case C_DOT: EACH(dst[l].i = dot_of_bytes(a[l].i, b + 4 * l, s[o->c + l].i));
+    case C_DOT_F: EACH(dst[l].f = dot_of_brains(a[l].f, b + 2 * l, s[o->c + l].i));
     case C_FROM_I64: EACH(dst[l].f = (double)a[l].i);
     case C_FROM_U64: EACH(dst[l].f = (double)(uint64_t)a[l].i);
     case C_TO_INT: EACH(dst[l].i = int_of_double((enum dtype)o->c, a[l].f));
@@ -373,14 +380,18 @@ static void cast(ref *c, const uop *u, const uop *x) {
   else wrap(emit(c, C_WRAP, u->lanes, d, a, a), to);
 }
 
+static uint32_t bits_as(ref *c, const uop *x, enum dtype to, int lanes) {
+  bitcast *b = ARENA_NEW(c->k->mem, bitcast);
+  *b = (bitcast){(enum dtype)x->dt, to, x->lanes, lanes};
+  uint32_t a = slot_of(c, x), d = new_slots(c, lanes);
+  emit(c, C_BITCAST, lanes, d, a, a)->arg.cast = b;
+  return d;
+}
+
 static void bit_cast(ref *c, const uop *u, const uop *x) {
   if (x->lanes > 256 || u->lanes > 256 || x->lanes * dtype_size((enum dtype)x->dt) != u->lanes * dtype_size((enum dtype)u->dt))
     die("%s: bitcast of %d to %d lanes: %s", c->p->name, x->lanes, u->lanes, text_of(c, u));
-  bitcast *b = ARENA_NEW(c->k->mem, bitcast);
-  *b = (bitcast){(enum dtype)x->dt, (enum dtype)u->dt, x->lanes, u->lanes};
-  uint32_t a = slot_of(c, x), d = new_slots(c, u->lanes);
-  emit(c, C_BITCAST, u->lanes, d, a, a)->arg.cast = b;
-  bind(c, u, d);
+  bind(c, u, bits_as(c, x, (enum dtype)u->dt, u->lanes));
 }
 
 static void elementwise(ref *c, const uop *u) {
@@ -414,9 +425,11 @@ static void hreduce(ref *c, const uop *u) {
 }
 
 static void dot(ref *c, const uop *u) {
-  if (u->src[1]->lanes != 4 * u->lanes) die("%s: %d bytes for %d lanes: %s", c->p->name, u->src[1]->lanes, u->lanes, text_of(c, u));
-  uint32_t a = slot_of(c, u->src[0]), b = slot_of(c, u->src[1]), codes = slot_of(c, u->src[2]), d = new_slots(c, u->lanes);
-  emit(c, C_DOT4, u->lanes, d, a, b)->c = codes;
+  const uop *x = u->src[1];
+  bool floats = u->dt == DT_F32;
+  if (x->lanes != (floats ? 2 : 4) * u->lanes) die("%s: %d operands for %d lanes: %s", c->p->name, x->lanes, u->lanes, text_of(c, u));
+  uint32_t a = slot_of(c, u->src[0]), b = x->dt == DT_BF16 ? bits_as(c, x, DT_U16, x->lanes) : slot_of(c, x), codes = slot_of(c, u->src[2]), d = new_slots(c, u->lanes);
+  emit(c, floats ? C_DOT_F : C_DOT, u->lanes, d, a, b)->c = codes;
   bind(c, u, d);
 }
 
@@ -522,7 +535,7 @@ static void node(ref *c, size_t pos) {
   }
   case OP_EXTRACT: pass_on(c, u, u->src[0], slot_of(c, u->src[0]) + (uint32_t)u->a); return;
   case OP_SHUFFLE: case OP_STACK: pick(c, u); return;
-  case OP_DOT4: dot(c, u); return;
+  case OP_DOT: dot(c, u); return;
   case OP_HREDUCE: hreduce(c, u); return;
   default:
     if (!(op_flags((enum op)u->op) & OPF_ELEMENTWISE)) die("%s: the interpreter has no %s", c->p->name, op_name((enum op)u->op));

@@ -119,8 +119,10 @@ static void filled(void *ctx, int64_t id, double from, double to, double done) {
 static void make_schedule(const engine *e, int64_t chunk, bool logits, graph *g, schedule *s) {
   uop *sink = model_graph(e->m, g, &(model_shape){.ctx = e->ctx, .n_ctx = e->n_ctx, .chunk = chunk, .logits = logits});
   record_mark(g, sink, "model");
+  const target *t = &e->d->target;
   if (!e->o.exact) sink = integer_dots(g, sink);
-  record_mark(g, sink, "integer dots");
+  if (!e->o.exact && t->has_streams && descriptor_lanes(t->descriptors, DT_F32, t->vector_bytes / 4, t->vector_bytes / 4)) sink = brain_dots(g, sink);
+  record_mark(g, sink, "dots");
   schedule_graph(g, sink, s);
   record_mark(g, sink, "schedule");
 }

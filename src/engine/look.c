@@ -148,7 +148,7 @@ static void add_overview(look *l, const timing *t, int prompt, int pos, int step
   map_free(&buffers);
 }
 
-// The tensor graph as it was given, after integer dots, and as it was scheduled; tensors: the node that each kernel stores.
+// The tensor graph as it was given, after the dot products were rewritten, and as it was scheduled; tensors: the node that each kernel stores.
 static void add_graph(look *l) {
   map numbers = {0};
   str_add(l->out, "{\"record\":");

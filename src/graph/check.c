@@ -245,10 +245,11 @@ static bool kernel(const node *v) {
   }
 }
 
-static bool dot4(const node *v) {
-  int n = v->lanes;
-  if (v->dt != DT_I32 || v->src[0]->dt != DT_I32 || v->src[1]->dt != DT_U8 || v->src[2]->dt != DT_U32) return bad(v, "DOT4 of wrong types");
-  return (v->src[0]->lanes == n && v->src[1]->lanes == 4 * n && v->src[2]->lanes == n) || bad(v, "DOT4 of wrong numbers of lanes");
+static bool dot(const node *v) {
+  int n = v->lanes, a = (int)v->src[1]->dt, k = v->dt == DT_I32 ? 4 : 2;
+  bool operands = v->dt == DT_I32 ? a == DT_U8 : v->dt == DT_F32 && (a == DT_BF16 || a == DT_U16);
+  if (!operands || v->src[0]->dt != v->dt || v->src[2]->dt != DT_U32) return bad(v, "DOT of wrong types");
+  return (v->src[0]->lanes == n && v->src[1]->lanes == k * n && v->src[2]->lanes == n) || bad(v, "DOT of wrong numbers of lanes");
 }
 
 static bool vector(const node *v) {
@@ -297,7 +298,7 @@ bool uop_well_formed(enum op op, enum dtype dt, int lanes, uop *const *src, size
   case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_PARAM: case OP_INVALID: case OP_LOCAL: case OP_SPECIAL: case OP_LANE: return leaf(&n);
   case OP_IOTA: case OP_GATHER: case OP_REDUCE_AXIS: case OP_ASSIGN: case OP_AFTER: case OP_CONTIGUOUS: case OP_STACK: return tensor(&n);
   case OP_RANGE: case OP_INDEX: case OP_LOAD: case OP_STORE: case OP_REDUCE: case OP_SINK: return kernel(&n);
-  case OP_DOT4: return dot4(&n);
+  case OP_DOT: return dot(&n);
   case OP_SPLAT: case OP_SHUFFLE: case OP_EXTRACT: case OP_HREDUCE: return vector(&n);
   default: return linear(&n);
   }

@@ -70,7 +70,7 @@ enum op_flags {
   O(CMPNE, 2, OPF_ELEMENTWISE | OPF_COMPARE | OPF_COMMUTATIVE) \
   O(WHERE, 3, OPF_ELEMENTWISE)   /* cond, a, b */ \
   O(FMA, 3, OPF_ELEMENTWISE)     /* a*b+c, rounded once; made late, only where the machine has it */ \
-  O(DOT4, 3, 0)             /* acc I32 of n lanes, a U8 of 4n lanes, b U32 of n lanes (four I8 each): acc[i] + sum of a[4i+j] * byte j of b[i]; made late */ \
+  O(DOT, 3, 0)              /* sums of products within lanes: acc[i] + sum over j < k of a[k i + j] * part j of b[i], b U32 of n lanes. acc I32: k = 4, a U8, parts I8; acc F32: k = 2, a and parts BF16 (or its bits, U16); made late */ \
   /* kernels */ \
   O(RANGE, 1, 0)            /* end; a: number, b: enum axis_kind: counts 0 .. end-1 */ \
   O(INDEX, 2, 0)            /* buffer, element number (in elements of the buffer's dtype): an address */ \

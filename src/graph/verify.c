@@ -206,7 +206,7 @@ RULES(spec_vectors, ANYTHING) = {
   F( P0(LOCAL),                                 fine ),
   F( P0(SPECIAL),                               fine ),
   F( x,                                         barrier ),
-  F( P3(DOT4, x, y, z),                         fine ),
+  F( P3(DOT, x, y, z),                         fine ),
 };
 RULES_END(spec_vectors)
 

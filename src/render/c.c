@@ -124,12 +124,22 @@ static const char *bitcast(cstyle *c, const uop *u, const char *x) {
   return v;
 }
 
-static const char *dot4(cstyle *c, const uop *u) {
-  const char *bytes = cs_named(c, DT_U8, 4 * u->lanes, cs_text(c, u->src[1])), *sum = cs_name(c, "q");
-  const char *codes = cs_named(c, DT_U32, u->lanes, cs_text(c, u->src[2])), *lane = u->lanes > 1 ? "[l]" : "";
-  cs_line(c, "%s %s = %s;", type(c, DT_I32, u->lanes), sum, cs_bare(c, cs_text(c, u->src[0])));
+static const char *dot(cstyle *c, const uop *u) {
+  const uop *a = u->src[1];
+  const char *x = cs_named(c, (enum dtype)a->dt, a->lanes, cs_text(c, a)), *sum = cs_name(c, "q");
+  const char *y = cs_named(c, DT_U32, u->lanes, cs_text(c, u->src[2])), *lane = u->lanes > 1 ? "[l]" : "";
+  cs_line(c, "%s %s = %s;", type(c, (enum dtype)u->dt, u->lanes), sum, cs_bare(c, cs_text(c, u->src[0])));
   cs_line(c, "for (int l = 0; l < %d; l++)", u->lanes);
-  cs_line(c, "  for (int j = 0; j < 4; j++) %s%s = (int32_t)((uint32_t)%s%s + (uint32_t)(%s[4 * l + j] * (int8_t)(%s%s >> 8 * j)));", sum, lane, sum, lane, bytes, codes, lane);
+  if (u->dt == DT_I32) cs_line(c, "  for (int j = 0; j < 4; j++) %s%s = (int32_t)((uint32_t)%s%s + (uint32_t)(%s[4 * l + j] * (int8_t)(%s%s >> 8 * j)));", sum, lane, sum, lane, x, y, lane);
+  else {
+    cs_line(c, "  for (int j = 0; j < 2; j++) {");
+    cs_line(c, "    uint32_t m = (uint32_t)%s[2 * l + j] << 16, n = %s%s >> 16 * j << 16;", x, y, lane);
+    cs_line(c, "    float f, g;");
+    cs_line(c, "    __builtin_memcpy(&f, &m, sizeof f);");
+    cs_line(c, "    __builtin_memcpy(&g, &n, sizeof g);");
+    cs_line(c, "    %s%s += f * g;", sum, lane);
+    cs_line(c, "  }");
+  }
   return sum;
 }
 
@@ -180,7 +190,7 @@ static const dialect c_dialect = {
   .scalars = {[DT_BOOL] = "bool", [DT_I8] = "int8_t", [DT_U8] = "uint8_t", [DT_I16] = "int16_t", [DT_U16] = "uint16_t", [DT_I32] = "int32_t", [DT_U32] = "uint32_t",
               [DT_I64] = "int64_t", [DT_U64] = "uint64_t", [DT_IDX] = "int64_t", [DT_F16] = "uint16_t", [DT_F32] = "float", [DT_F64] = "double"},
   .type = type, .reinterpret = reinterpret, .convert = convert, .select = select, .mask = mask, .build = build, .extract = extract, .shuffle = shuffle,
-  .math = math, .halves = halves, .bitcast = bitcast, .dot4 = dot4, .load = load, .store = store,
+  .math = math, .halves = halves, .bitcast = bitcast, .dot = dot, .load = load, .store = store,
 };
 
 // ---- the file ---------------------------------------------------------------------------------------------------------

@@ -382,7 +382,7 @@ static int node(cstyle *c, const uop *u) {
     t = u->src[0]->lanes == 1 ? cs_text(c, u->src[0]) : c->d->extract(c, cs_text(c, u->src[0]), (int)u->a);
     if (u->dt == DT_BOOL && u->src[0]->lanes > 1) t = cs_print(c, "(%s != 0)", t);
     break;
-  case OP_DOT4: t = c->d->dot4 ? c->d->dot4(c, u) : NULL; break;
+  case OP_DOT: t = c->d->dot ? c->d->dot(c, u) : NULL; break;
   case OP_HREDUCE: t = u->src[0]->lanes == 1 ? cs_text(c, u->src[0]) : hreduce(c, u); break;
   default:
     if (op_flags((enum op)u->op) & OPF_ELEMENTWISE) t = elementwise(c, u);

@@ -25,7 +25,7 @@ typedef struct dialect {
   const char *(*math)(cstyle *c, const uop *u, const char *const *x);                                     // SQRT TRUNC FLOOR FMA; may write lines first
   const char *(*halves)(cstyle *c, const char *x, bool to_f32, int lanes);                                // F16 to F32 and back; may write lines first
   const char *(*bitcast)(cstyle *c, const uop *u, const char *x);                                         // of other kinds or numbers of lanes
-  const char *(*dot4)(cstyle *c, const uop *u);                                                           // NULL: not in this language
+  const char *(*dot)(cstyle *c, const uop *u);                                                           // NULL: not in this language
   const char *(*load)(cstyle *c, const uop *u);                                                           // may write lines first
   void (*store)(cstyle *c, const uop *u);
   int (*other)(cstyle *c, const uop *u);                                                                  // SPECIAL, BARRIER, LOCAL: 1 if done, 0 if not known

@@ -31,7 +31,7 @@ typedef struct llvm {
   arena *mem;
   size_t *match;
   map names;                       // uop -> text of its value; for ACC, its value at this place
-  map chained, places, sums;       // of DOT4s: see dot_sum
+  map chained, places, sums;       // of DOTs: see dot_sum
   smap intrinsics;                 // declaration -> itself
   str declarations;
   VEC(frame) frames;
@@ -294,8 +294,8 @@ static const char *lanes_of(llvm *c, const char *vector_type, const char *x, int
 
 // ---- dot products ------------------------------------------------------------------------------------------------------
 //
-// How a DOT4 is written is data: a row of codegen/descriptor.h with lines of text, in which operands and numbers of lanes are put. Rows with partial
-// sums are written in two steps: as long as a DOT4 only feeds the next one of a chain, what it adds stays in 16 bits (a dot_sum, known by its
+// How a DOT is written is data: a row of codegen/descriptor.h with lines of text, in which operands and numbers of lanes are put. Rows with partial
+// sums are written in two steps: as long as a DOT only feeds the next one of a chain, what it adds stays in 16 bits (a dot_sum, known by its
 // uop), and the end of the chain, or of the room in 16 bits, adds that to the accumulator.
 
 typedef struct dot_sum {
@@ -357,59 +357,65 @@ static bool continues(const llvm *c, const uop *u) { return map_ptr(&c->chained,
 static void find_chains(llvm *c) {
   for (size_t i = 0; i < c->p->n; i++) {
     const uop *u = c->p->at[i];
-    if (u->op == OP_DOT4) map_put(&c->places, u, (void *)((uintptr_t)map_ptr(&c->places, u) + 1));
+    if (u->op == OP_DOT) map_put(&c->places, u, (void *)((uintptr_t)map_ptr(&c->places, u) + 1));
     for (size_t j = 0; j < u->nsrc; j++) {
       const uop *s = u->src[j];
-      if (s->op == OP_DOT4) map_put(&c->chained, s, (void *)(uintptr_t)(u->op == OP_DOT4 && !map_has(&c->chained, s) ? s : c->p->at[0]));
+      if (s->op == OP_DOT) map_put(&c->chained, s, (void *)(uintptr_t)(u->op == OP_DOT && !map_has(&c->chained, s) ? s : c->p->at[0]));
     }
   }
   for (size_t i = 0; i < c->p->n; i++) {               // a node that stands at two places is computed at both
     const uop *u = c->p->at[i], *from = u->nsrc ? u->src[0] : NULL;
-    if (u->op == OP_DOT4 && from->op == OP_DOT4 && ((uintptr_t)map_ptr(&c->places, u) > 1 || (uintptr_t)map_ptr(&c->places, from) > 1)) map_put(&c->chained, from, (void *)(uintptr_t)c->p->at[0]);
+    if (u->op == OP_DOT && from->op == OP_DOT && ((uintptr_t)map_ptr(&c->places, u) > 1 || (uintptr_t)map_ptr(&c->places, from) > 1)) map_put(&c->chained, from, (void *)(uintptr_t)c->p->at[0]);
   }
 }
 
 static descriptor_set usable(const llvm *c) { return c->opt ? c->opt->descriptors & ~c->p->without : 0; }
 
-// Byte by byte.
-static const char *plain_dot(llvm *c, int n, const char *acc, const char *bytes, const char *codes) {
+// Part by part.
+static const char *plain_dot(llvm *c, enum dtype acc_type, int n, const char *acc, const char *parts, const char *codes) {
+  bool bytes = acc_type == DT_I32;
+  int k = bytes ? 4 : 2;
+  enum dtype part = bytes ? DT_U8 : DT_U16;
   const char *ty = type_of(c, DT_I32, n);
-  for (int j = 0; j < 4; j++) {
-    const char *x = n == 1 ? instr(c, "extractelement <4 x i8> %s, i64 %d", bytes, j) : lanes_of(c, type_of(c, DT_U8, 4 * n), bytes, j, 4, n);
-    const char *by = n == 1 ? arena_printf(c->mem, "%d", 8 * j) : repeated(c, DT_I32, arena_printf(c->mem, "%d", 8 * j));
-    const char *y = instr(c, "trunc %s %s to %s", ty, instr(c, "lshr %s %s, %s", ty, codes, by), type_of(c, DT_I8, n));
-    const char *product = instr(c, "mul %s %s, %s", ty, cast(c, x, DT_U8, DT_I32, n), cast(c, y, DT_I8, DT_I32, n));
-    acc = instr(c, "add %s %s, %s", ty, acc, product);
+  for (int j = 0; j < k; j++) {
+    const char *x = n == 1 ? instr(c, "extractelement %s %s, i64 %d", type_of(c, part, k), parts, j) : lanes_of(c, type_of(c, part, k * n), parts, j, k, n);
+    const char *by = arena_printf(c->mem, "%d", 32 / k * j);
+    const char *y = instr(c, "trunc %s %s to %s", ty, instr(c, "lshr %s %s, %s", ty, codes, n == 1 ? by : repeated(c, DT_I32, by)), type_of(c, part, n));
+    if (bytes) { acc = instr(c, "add %s %s, %s", ty, acc, instr(c, "mul %s %s, %s", ty, cast(c, x, DT_U8, DT_I32, n), cast(c, y, DT_I8, DT_I32, n))); continue; }
+    const char *f[2] = {x, y}, *half = n == 1 ? "16" : repeated(c, DT_I32, "16"), *floats = type_of(c, DT_F32, n);
+    for (int i = 0; i < 2; i++) f[i] = instr(c, "bitcast %s %s to %s", ty, instr(c, "shl %s %s, %s", ty, cast(c, f[i], DT_U16, DT_U32, n), half), floats);
+    acc = instr(c, "fadd %s %s, %s", floats, acc, instr(c, "fmul %s %s, %s", floats, f[0], f[1]));
   }
   return acc;
 }
 
-static const char *whole_dot(llvm *c, int n, int64_t a_max, const char *acc, const char *bytes, const char *codes) {
+static const char *whole_dot(llvm *c, enum dtype acc_type, int n, int64_t a_max, const char *acc, const char *parts, const char *codes) {
   descriptor_set set = usable(c);
-  const descriptor *d = descriptor_find(set, n, a_max);
-  if (d && !d->products) return recipe(c, d->step, n, acc, bytes, codes);
-  if (d) return finish_dot(c, &(dot_sum){.d = d, .acc = acc, .sum = recipe(c, d->step, n, NULL, bytes, codes)});
-  int half = n / 2;
-  if (n % 2 || !descriptor_lanes(set, half, n)) return plain_dot(c, n, acc, bytes, codes);
-  const char *ty = type_of(c, DT_I32, n), *part[2];
+  const descriptor *d = descriptor_find(set, acc_type, n, a_max);
+  if (d && !d->products) return recipe(c, d->step, n, acc, parts, codes);
+  if (d) return finish_dot(c, &(dot_sum){.d = d, .acc = acc, .sum = recipe(c, d->step, n, NULL, parts, codes)});
+  int half = n / 2, k = acc_type == DT_I32 ? 4 : 2;
+  if (n % 2 || !descriptor_lanes(set, acc_type, half, n)) return plain_dot(c, acc_type, n, acc, parts, codes);
+  const char *ty = type_of(c, DT_I32, n), *sums = type_of(c, acc_type, n), *all = type_of(c, k == 4 ? DT_U8 : DT_U16, k * n), *part[2];
   for (int h = 0; h < 2; h++)
-    part[h] = whole_dot(c, half, a_max, lanes_of(c, ty, acc, h * half, 1, half), lanes_of(c, type_of(c, DT_U8, 4 * n), bytes, 4 * h * half, 1, 4 * half), lanes_of(c, ty, codes, h * half, 1, half));
+    part[h] = whole_dot(c, acc_type, half, a_max, lanes_of(c, sums, acc, h * half, 1, half), lanes_of(c, all, parts, k * h * half, 1, k * half), lanes_of(c, ty, codes, h * half, 1, half));
   str s = {0};
   for (int i = 0; i < n; i++) str_addf(&s, "%si32 %d", i ? ", " : "", i);
-  const char *r = shuffle_text(c, type_of(c, DT_I32, half), part[0], part[1], arena_printf(c->mem, "<%d x i32> <%s>", n, str_c(&s)));
+  const char *r = shuffle_text(c, type_of(c, acc_type, half), part[0], part[1], arena_printf(c->mem, "<%d x i32> <%s>", n, str_c(&s)));
   str_free(&s);
   return r;
 }
 
 // NULL: the value is not made yet, because it only feeds the next step.
-static const char *dot4(llvm *c, const uop *u) {
+static const char *dot(llvm *c, const uop *u) {
   int n = u->lanes;
-  int64_t most = u->src[1]->vmax;
-  const char *bytes = value(c, u->src[1]), *codes = value(c, u->src[2]);
-  const descriptor *d = descriptor_find(usable(c), n, most);
+  enum dtype acc = (enum dtype)u->dt;
+  int64_t most = acc == DT_I32 ? u->src[1]->vmax : 0;
+  const char *parts = value(c, u->src[1]), *codes = value(c, u->src[2]);
+  const descriptor *d = descriptor_find(usable(c), acc, n, most);
   dot_sum *before = map_ptr(&c->sums, u->src[0]);
-  if (!d || !d->products) return whole_dot(c, n, most, before ? finish_dot(c, before) : value(c, u->src[0]), bytes, codes);
-  dot_sum now = {.d = d, .sum = recipe(c, d->step, n, NULL, bytes, codes), .steps = 1, .most = most};
+  if (!d || !d->products) return whole_dot(c, acc, n, most, before ? finish_dot(c, before) : value(c, u->src[0]), parts, codes);
+  dot_sum now = {.d = d, .sum = recipe(c, d->step, n, NULL, parts, codes), .steps = 1, .most = most};
   if (before && before->d == d && before->steps + 1 <= descriptor_steps(d, max_i64(before->most, most))) {
     const char *ty = type_of(c, DT_I16, 4 * n / d->products);
     now = (dot_sum){d, before->acc, instr(c, "add %s %s, %s", ty, before->sum, now.sum), before->steps + 1, max_i64(before->most, most)};
@@ -626,8 +632,8 @@ static int node(llvm *c, size_t at) {
     break;
   case OP_SHUFFLE: v = shuffle(c, u); break;
   case OP_STACK: v = stack(c, u); break;
-  case OP_DOT4:
-    if (!(v = dot4(c, u))) return 0;
+  case OP_DOT:
+    if (!(v = dot(c, u))) return 0;
     break;
   case OP_HREDUCE: v = is_pow2(u->src[0]->lanes) ? hreduce(c, u) : NULL; break;
   case OP_EXTRACT: v = u->src[0]->lanes == 1 ? value(c, u->src[0]) : instr(c, "extractelement %s %s, i64 %lld", type(c, u->src[0]), value(c, u->src[0]), (long long)u->a); break;

@@ -486,6 +486,36 @@ static uop *share(graph *g, uop *u, uop *const *v, void *ctx) {
   return any ? uop_with_src(g, u, s) : NULL;
 }
 
+// --- BF16 -----------------------------------------------------------------------------------------------------------
+
+static bool is_brain(uop *u) {
+  while (is_movement(u)) u = u->src[0];
+  return u->op == OP_CAST && u->dt == DT_F32 && u->src[0]->dt == DT_BF16;
+}
+
+// An activation rounded to BF16, below what repeats it: once for all of its products.
+static tensor *to_brain(graph *g, uop *u) {
+  if (!is_movement(u)) return t_cast(g, t_contiguous(g, t_cast(g, u, DT_BF16)), DT_F32);
+  uop *s[2 + MAX_DIMS];
+  for (size_t i = 1; i < u->nsrc; i++) s[i] = u->src[i];
+  s[0] = to_brain(g, u->src[0]);
+  return uop_with_src(g, u, s);
+}
+
+static uop *round_to_brain(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)v;
+  uop *body = u->src[0], *to = NULL;
+  map own = {0}, *memo = ctx ? ctx : &own;
+  for (int i = 0; i < 2 && !to && u->a == OP_ADD && u->dt == DT_F32; i++) {
+    uop *weight = body->src[i], *act = body->src[1 - i];
+    if (!is_brain(weight) || is_brain(act) || !act->shape || !is_constant(weight, memo) || is_constant(act, memo)) continue;
+    tensor *rounded = to_brain(g, act);
+    to = uop_with_src(g, u, (uop *[]){uop_with_src(g, body, i ? (uop *[]){rounded, weight} : (uop *[]){weight, rounded})});
+  }
+  map_free(&own);
+  return to;
+}
+
 // --- the tables -----------------------------------------------------------------------------------------------------
 
 #include "graph/rules.h"
@@ -506,6 +536,8 @@ RULES(dots_unsign, INTS) = { F( SUM_OF(MUL(x, y)), unsign ) };
 RULES_END(dots_unsign)
 RULES(dots_share, ANYTHING) = { F( x, share ) };
 RULES_END(dots_share)
+RULES(dots_brain, FLOATS) = { F( SUM_OF(MUL(x, y)), round_to_brain ) };
+RULES_END(dots_brain)
 #undef x
 
 const dots_pass dots_passes[] = {
@@ -513,7 +545,16 @@ const dots_pass dots_passes[] = {
   {"integers", {&dots_integers, &dots_spread}}, {"unsign", {&dots_unsign}}, {"share", {&dots_share}}, {NULL, {NULL}},
 };
 
+const dots_pass dots_brain_pass = {"brain", {&dots_brain}};
+
 uop *dots_run(graph *g, uop *u, const dots_pass *pass) { return graph_rewrite(g, u, PM(pass->rules[0], pass->rules[1]), NULL, pass->name); }
+
+uop *brain_dots(graph *g, uop *sink) {
+  map constant = {0};
+  sink = graph_rewrite(g, sink, PM(&dots_brain), &constant, dots_brain_pass.name);
+  map_free(&constant);
+  return sink;
+}
 
 // --- all of a graph -------------------------------------------------------------------------------------------------
 

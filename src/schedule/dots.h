@@ -11,8 +11,12 @@
 // The graph below `sink` with every sum of products of a quantised weight and an activation rewritten.
 uop *integer_dots(graph *g, uop *sink);
 
+// The same for weights in BF16 on a machine that multiplies BF16 by BF16: activations are rounded to BF16, the one approximation; the sums stay floats.
+uop *brain_dots(graph *g, uop *sink);
+
 // The passes in order, a table or two each: for tests and traces.
 typedef struct dots_pass { const char *name; const ruleset *rules[2]; } dots_pass;
-extern const dots_pass dots_passes[];              // ends with name NULL
+extern const dots_pass dots_passes[];              // of integer_dots; ends with name NULL
+extern const dots_pass dots_brain_pass;            // of brain_dots
 uop *dots_run(graph *g, uop *u, const dots_pass *pass);       // one of them, on everything below u
 #endif

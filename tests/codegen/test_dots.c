@@ -1,4 +1,4 @@
-// Integer dot products from tensors to machine code: the loops that OptOp TC makes with the descriptors of every x86-64 level that this
+// Dot products from tensors to machine code: the loops that OptOp TC makes with the descriptors of every x86-64 level that this
 // machine runs, and of AArch64 under qemu, against the interpreter, which knows nothing of any of that. The OptOps are given: the heuristic makes
 // dot products of weights alone, whose bytes it may lay out anew (test_stream.c); here they lie side by side in the first place.
 #define _GNU_SOURCE
@@ -6,24 +6,33 @@
 #include "render/qemu.h"
 
 enum { ROWS = 32, UNITS = 24, TILE = 16 };           // weights: {ROWS / TILE, UNITS, TILE, 4} bytes
-static const int masks[] = {15, 63, 127, 255};
+enum { BRAIN = 0 };                                  // instead of a mask: BF16, half as many of them
+static const int masks[] = {15, 63, 127, 255, BRAIN};
 static const opt opts[] = {{OPT_TC, 0, 1}, {OPT_UNROLL, 3, 8}, {OPT_UPCAST, 0, 2}};     // lanes of rows, chains of eight, two such vectors at once
 
 // y[row] = sum of (code & mask) * x, as SINK of one kernel.
 static uop *dots(graph *g, int mask, schedule *s) {
-  tensor *w = t_reshape_i(g, t_buffer(g, 0, DT_U8, ROWS * UNITS * 4), 4, (int64_t[]){ROWS / TILE, UNITS, TILE, 4});
-  w = t_reshape_i(g, t_permute(g, w, (int[]){0, 2, 1, 3}), 2, (int64_t[]){ROWS, UNITS * 4});
-  if (mask != 255) w = t_op2(g, OP_AND, w, uop_int(g, DT_U8, mask));
-  tensor *x = t_reshape_i(g, t_buffer(g, 1, DT_I8, UNITS * 4), 2, (int64_t[]){1, UNITS * 4});
-  tensor *y = t_reduce(g, t_mul(g, t_cast(g, w, DT_I32), t_cast(g, x, DT_I32)), OP_ADD, 1);
-  tensor *out = t_assign(g, t_buffer(g, 2, DT_I32, ROWS), t_reshape_i(g, y, 1, (int64_t[]){ROWS}));
+  bool brain = mask == BRAIN;
+  int k = brain ? 2 : 4;
+  enum dtype dt = brain ? DT_F32 : DT_I32;
+  tensor *w = t_reshape_i(g, t_buffer(g, 0, brain ? DT_BF16 : DT_U8, ROWS * UNITS * k), 4, (int64_t[]){ROWS / TILE, UNITS, TILE, k});
+  w = t_reshape_i(g, t_permute(g, w, (int[]){0, 2, 1, 3}), 2, (int64_t[]){ROWS, UNITS * k});
+  if (!brain && mask != 255) w = t_op2(g, OP_AND, w, uop_int(g, DT_U8, mask));
+  tensor *x = t_reshape_i(g, t_buffer(g, 1, brain ? DT_BF16 : DT_I8, UNITS * k), 2, (int64_t[]){1, UNITS * k});
+  tensor *y = t_reduce(g, t_mul(g, t_cast(g, w, dt), t_cast(g, x, dt)), OP_ADD, 1);
+  tensor *out = t_assign(g, t_buffer(g, 2, dt, ROWS), t_reshape_i(g, y, 1, (int64_t[]){ROWS}));
   schedule_graph(g, uop_new(g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0}), s);
   assert_int_equal(s->n_kernels, 1);
   return s->kernels[0].ast;
 }
 
-static void fill(memory *m, const int *place, int pattern) {
+static void fill(memory *m, const int *place, int mask, int pattern) {
   uint64_t seed = (uint64_t)pattern;
+  if (mask == BRAIN) {                               // between 1/2 and 2, of either sign: no sum of them needs rounding
+    for (int b = 0; b < 2; b++)
+      for (int i = 0; i < (b ? 1 : ROWS) * UNITS * 2; i++) { uint16_t h = (uint16_t)((rig_random(&seed) & 0x80ff) | 0x3f00); memcpy(m->at[place[b]] + 2 * i, &h, 2); }
+    return;
+  }
   for (int i = 0; i < ROWS * UNITS * 4; i++) m->at[place[0]][i] = pattern ? 255 : (unsigned char)rig_random(&seed);
   for (int i = 0; i < UNITS * 4; i++) m->at[place[1]][i] = pattern == 1 ? 0x80 : pattern == 2 ? 0x7f : (unsigned char)rig_random(&seed);
 }
@@ -41,8 +50,8 @@ static void check(const cpu_target *cpu, const char *name, const char *on) {
     uop *ast = dots(g, masks[m], &s);
     program *p = codegen(g, ast, &t, &(codegen_options){.opts = opts, .n_opts = COUNT(opts)}), *plain = codegen(g, ast, &ref_target, &(codegen_options){.noopt = true});
     int lanes = 0, place[3] = {0};
-    for (size_t i = 0; i < p->n; i++) if (p->at[i]->op == OP_DOT4) lanes = p->at[i]->lanes;
-    assert_int_equal(lanes, descriptor_lanes(t.descriptors, t.vector_bytes / 4, ROWS));
+    for (size_t i = 0; i < p->n; i++) if (p->at[i]->op == OP_DOT) lanes = p->at[i]->lanes;
+    assert_int_equal(lanes, descriptor_lanes(t.descriptors, masks[m] == BRAIN ? DT_F32 : DT_I32, t.vector_bytes / 4, ROWS));
     for (int b = 0; b < 3; b++) for (int k = 0; k < s.kernels[0].n_bufs; k++) if (s.kernels[0].bufs[k] == b) place[b] = k;
     rig r = {.n_bufs = p->n_bufs};
     for (int b = 0; b < p->n_bufs; b++) r.bufs[b] = p->bufs[b];
@@ -54,8 +63,8 @@ static void check(const cpu_target *cpu, const char *name, const char *on) {
         want[i].at[b] = calloc((size_t)p->bufs[b].elems, (size_t)dtype_size(p->bufs[b].dt));
         got[i].at[b] = calloc((size_t)p->bufs[b].elems, (size_t)dtype_size(p->bufs[b].dt));
       }
-      fill(&want[i], place, i);
-      fill(&got[i], place, i);
+      fill(&want[i], place, masks[m], i);
+      fill(&got[i], place, masks[m], i);
       ref_run(k, want[i].at, NULL, 0, program_eval(plain, plain->tiles, NULL));
     }
     ref_free(k);

@@ -111,8 +111,8 @@ static void test_streams_and_bytes(void **state) {
     program *p = codegen(some.t.g, product_of(&some, w)->ast, &b.t, NULL), *q = codegen(sorted.t.g, product_of(&sorted, w)->ast, &b.t, NULL);
     const program_stream *s = weight_stream_of(&some, w, p), *t = weight_stream_of(&sorted, w, q);
     int dots[2] = {0, 0};
-    for (size_t j = 0; j < p->n; j++) dots[0] += p->at[j]->op == OP_DOT4;
-    for (size_t j = 0; j < q->n; j++) dots[1] += q->at[j]->op == OP_DOT4;
+    for (size_t j = 0; j < p->n; j++) dots[0] += p->at[j]->op == OP_DOT;
+    for (size_t j = 0; j < q->n; j++) dots[1] += q->at[j]->op == OP_DOT;
     if (!s || !t || s->bytes > some.t.bufs[w].elems * 21 / 20) fail_msg("%s: no stream", f->name);
     bool same = s->bytes == t->bytes && s->n_fills == t->n_fills;
     for (int j = 0; same && j < s->n_fills; j++) same = !strcmp(s->fill[j], t->fill[j]);

@@ -75,7 +75,7 @@ static const order_case exact_cases[] = {
   {"matmul", 512, o_matmul, DT_F32, false}, {"norm_matmul", 256, o_norm_matmul, DT_F32, false}, {"feed_forward", 256, o_feed_forward, DT_F32, true},
   {"gather_norm", 1, o_gather_norm, DT_I32, true}, {"gather_norm_matmul", 1, o_gather_norm_matmul, DT_I32, false},
 };
-static const order_case dot_cases[] = {                 // the same with integer dot products
+static const order_case dot_cases[] = {                 // the same with dot products of integers, or BF16
   {"dot", 512, o_matmul, DT_F32, false}, {"norm_dot", 256, o_norm_matmul, DT_F32, true},
   {"gather_norm_dot", 1, o_gather_norm_matmul, DT_I32, true}, {"feed_forward_dot", 256, o_feed_forward, DT_F32, true},
 };
@@ -91,7 +91,7 @@ static void prepare(kt_run *r, const order_case *c, const struct format *f, bool
   uop *T = most > 1 ? kt_var(t, "n", 1, most) : uop_idx(t->g, 1);
   kt_out(t, c->f(t, T, most > 1 ? t_slice(t->g, x, 0, uop_idx(t->g, 0), T) : x, f));
   uop *sink = uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0});
-  schedule_graph(t->g, dots ? integer_dots(t->g, sink) : sink, &r->s);
+  schedule_graph(t->g, !dots ? sink : f->id == FORMAT_BF16 ? brain_dots(t->g, sink) : integer_dots(t->g, sink), &r->s);
 }
 
 static void fill_rows(const order_case *c, unsigned char *rows) {
@@ -173,7 +173,7 @@ static void run(const order_case *c, size_t n, bool formats, bool dots, const ch
     if (!formats) { failed += !guarded(&c[i], NULL, false, &b); continue; }
     for (uint32_t id = 0; id < 64; id++) {
       const struct format *f = format_by_id(id);
-      if (!f || !f->computes || (dots && (f->block == 1 || too_long(&c[i], f))) || (c[i].few && id % 4 != FORMAT_Q4_K % 4) || (only_format && strcmp(only_format, f->name))) continue;
+      if (!f || !f->computes || (dots && ((f->block == 1 && id != FORMAT_BF16) || too_long(&c[i], f))) || (c[i].few && id % 4 != FORMAT_Q4_K % 4) || (only_format && strcmp(only_format, f->name))) continue;
       failed += !guarded(&c[i], f, dots, &b);
     }
   }

@@ -63,7 +63,7 @@ def test_the_file(page):
         assert marks[0] == "schedule" and marks[-1] == "decompose"
         assert all(0 <= n < len(k["record"]["nodes"]) for step in k["record"]["steps"] for n in step[1:])
         assert all(0 < back <= i for i, node in enumerate(k["record"]["nodes"]) for back in node[1:])
-    assert [m[0] for m in graph["record"]["marks"]] == ["model", "integer dots", "schedule"] and min(graph["tensors"]) >= 0
+    assert [m[0] for m in graph["record"]["marks"]] == ["model", "dots", "schedule"] and min(graph["tensors"]) >= 0
 
 
 def test_kernels(shown, run_weft, tinypy, tmp_path):

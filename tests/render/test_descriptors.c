@@ -26,7 +26,7 @@ static rig *program_of(int lanes) {
       for (int k = 0; k < chains[n]; k++) {
         uop *x = bytes_up_to(r, a, rig2(r, OP_ADD, rig2(r, OP_MUL, i, at(r, 1024)), at(r, 16 * k)), lanes, masks[m]);
         uop *y = rig_load(r, rig_index(r, b, rig2(r, OP_ADD, rig2(r, OP_MUL, i, at(r, 128)), at(r, 5 * k))), DT_U32, lanes);
-        sum = rig_op(r, OP_DOT4, DT_I32, lanes, (uarg){0}, 3, (uop *[]){sum, x, y});
+        sum = rig_op(r, OP_DOT, DT_I32, lanes, (uarg){0}, 3, (uop *[]){sum, x, y});
       }
       rig_set(r, acc, sum);
       rig_end(r, i);
@@ -36,7 +36,7 @@ static rig *program_of(int lanes) {
   uop *sum = rig_splat(r, rig_int(r, DT_I32, 0), lanes), *middle = NULL;
   for (int k = 0; k < 24; k++) {
     uop *y = rig_load(r, rig_index(r, b, at(r, 7 * k)), DT_U32, lanes);
-    sum = rig_op(r, OP_DOT4, DT_I32, lanes, (uarg){0}, 3, (uop *[]){sum, bytes_up_to(r, a, at(r, 13 * k), lanes, masks[(size_t)k / 2 % COUNT(masks)]), y});
+    sum = rig_op(r, OP_DOT, DT_I32, lanes, (uarg){0}, 3, (uop *[]){sum, bytes_up_to(r, a, at(r, 13 * k), lanes, masks[(size_t)k / 2 % COUNT(masks)]), y});
     if (k == 10) middle = sum;
   }
   rig_store(r, rig_index(r, out, at(r, place)), sum);
@@ -44,6 +44,32 @@ static rig *program_of(int lanes) {
   assert_true(place + 2 * lanes <= OUTS);
   return r;
 }
+
+// BF16 between 1/2 and 2, of either sign: no sum of them needs rounding.
+static uop *near_one(rig *r, enum dtype dt, uop *loaded, int lanes) {
+  bool two = dt == DT_U32;
+  uop *kept = rig2(r, OP_AND, loaded, rig_splat(r, rig_int(r, dt, two ? 0x80ff80ff : 0x80ff), lanes));
+  return rig2(r, OP_OR, kept, rig_splat(r, rig_int(r, dt, two ? 0x3f003f00 : 0x3f00), lanes));
+}
+
+static rig *program_of_brains(int lanes) {
+  rig *r = rig_new();
+  uop *a = rig_buf(r, DT_U16, A_BYTES / 2), *b = rig_buf(r, DT_U32, B_WORDS), *out = rig_buf(r, DT_F32, OUTS);
+  for (size_t n = 0; n < COUNT(chains); n++) {
+    uop *acc = rig_acc(r, rig_splat(r, rig_float(r, DT_F32, 1.5), lanes)), *i = rig_range(r, at(r, 3), AXIS_REDUCE), *sum = acc;
+    for (int k = 0; k < chains[n]; k++) {
+      uop *x = rig_load(r, rig_index(r, a, rig2(r, OP_ADD, rig2(r, OP_MUL, i, at(r, 512)), at(r, 16 * k))), DT_U16, 2 * lanes);
+      uop *y = rig_load(r, rig_index(r, b, rig2(r, OP_ADD, rig2(r, OP_MUL, i, at(r, 128)), at(r, 5 * k))), DT_U32, lanes);
+      sum = rig_op(r, OP_DOT, DT_F32, lanes, (uarg){0}, 3, (uop *[]){sum, near_one(r, DT_U16, x, 2 * lanes), near_one(r, DT_U32, y, lanes)});
+    }
+    rig_set(r, acc, sum);
+    rig_end(r, i);
+    rig_store(r, rig_index(r, out, at(r, (int64_t)n * lanes)), acc);
+  }
+  return r;
+}
+
+static rig *program_for(const descriptor *d) { return d->acc == DT_F32 ? program_of_brains(d->n) : program_of(d->n); }
 
 static void fill(rig *r, unsigned char **bufs, int pattern) {
   static const unsigned char edges[] = {0, 255, 128, 127, 1};
@@ -124,7 +150,7 @@ static void every_row_of_this_machine(void **state) {
   int rows = 0;
   for (size_t i = 0; (d = descriptor_at(i)); i++) {
     if (!(t.descriptors >> i & 1)) continue;
-    rig *r = program_of(d->n);
+    rig *r = program_for(d);
     str text = render(rig_program(r, "dots"), &t, (descriptor_set)1 << i);
     expect_used(d, str_c(&text));
     run_here(r, d->name, &t, str_c(&text));
@@ -139,8 +165,8 @@ static void every_row_of_this_machine(void **state) {
 static void every_number_of_lanes(void **state) {
   (void)state;
   cpu_target t = native();
-  for (int lanes = 1; lanes <= 32; lanes *= 2) {
-    rig *r = program_of(lanes);
+  for (int i = 0; i < 12; i++) {
+    rig *r = (i % 2 ? program_of_brains : program_of)(1 << i / 2);
     str text = render(rig_program(r, "dots"), &t, t.descriptors);
     run_here(r, "lanes", &t, str_c(&text));
     str_free(&text);
@@ -169,12 +195,12 @@ static void levels(void **state) {
     have.avxvnni = extra && cases[i].lanes == 8;
     if (have.avxvnni) have.avx512f = false;
     if (cpu_target_for(extra ? "native" : cases[i].spec, &have, &t, &err)) fail_msg("%s", err.text);
-    assert_int_equal(descriptor_lanes(t.descriptors, t.vector_bits / 32, 64), cases[i].lanes);
+    assert_int_equal(descriptor_lanes(t.descriptors, DT_I32, t.vector_bits / 32, 64), cases[i].lanes);
     rig *r = rig_new();
     uop *a = rig_buf(r, DT_U8, 256), *b = rig_buf(r, DT_U32, 64), *out = rig_buf(r, DT_I32, 64);
     uop *x = bytes_up_to(r, a, at(r, 0), cases[i].lanes, cases[i].most), *y = rig_load(r, rig_index(r, b, at(r, 0)), DT_U32, cases[i].lanes);
     uop *acc = rig_load(r, rig_index(r, out, at(r, 0)), DT_I32, cases[i].lanes);
-    rig_store(r, rig_index(r, out, at(r, 0)), rig_op(r, OP_DOT4, DT_I32, cases[i].lanes, (uarg){0}, 3, (uop *[]){acc, x, y}));
+    rig_store(r, rig_index(r, out, at(r, 0)), rig_op(r, OP_DOT, DT_I32, cases[i].lanes, (uarg){0}, 3, (uop *[]){acc, x, y}));
     str text = render(rig_program(r, "dots"), &t, t.descriptors), assembly = {0};
     code_blob blob = qemu_blob(str_c(&text), &t, &assembly);
     if (!strstr(str_c(&assembly), cases[i].has)) fail_msg("%s: no %s in\n%s", cases[i].spec, cases[i].has, str_c(&assembly));
@@ -195,12 +221,12 @@ static void every_row_of_aarch64(void **state) {
   descriptor_set seen = 0;
   for (int l = 0; l < QEMU_LEVELS; l++) {
     const cpu_target t = level[l].t;
-    assert_int_equal(descriptor_lanes(t.descriptors, t.vector_bits / 32, 64), 4);
+    assert_int_equal(descriptor_lanes(t.descriptors, DT_I32, t.vector_bits / 32, 64), 4);
     const descriptor *d;
     for (size_t i = 0; (d = descriptor_at(i)); i++) {
       if (!(t.descriptors >> i & 1) || (seen >> i & 1)) continue;
       seen |= (descriptor_set)1 << i;
-      rig *r = program_of(d->n);
+      rig *r = program_for(d);
       program *p = rig_program(r, "dots");
       str text = render(p, &t, (descriptor_set)1 << i);
       expect_used(d, str_c(&text));
@@ -212,7 +238,7 @@ static void every_row_of_aarch64(void **state) {
       rig_free(r);
     }
   }
-  assert_int_equal(__builtin_popcountll(seen), 5);
+  assert_int_equal(__builtin_popcountll(seen), 6);
 }
 
 // No row is taken whose sums might not fit, and every row's text names only what it has.
@@ -220,16 +246,19 @@ static void the_table_is_sound(void **state) {
   (void)state;
   const descriptor *d;
   for (size_t i = 0; (d = descriptor_at(i)); i++) {
-    assert_true(d->m == 1 && d->n >= 4 && d->k == 4 && d->a_max >= 1 && d->a_max <= 255);
-    assert_true(d->step[0] && !d->finish[0] == !d->products);
+    assert_true(d->m == 1 && d->n >= 4 && d->step[0] && !d->finish[0] == !d->products);
+    assert_ptr_equal(descriptor_find((descriptor_set)1 << i, d->acc, d->n, d->a_max), d);
+    assert_null(descriptor_find((descriptor_set)1 << i, d->acc == DT_I32 ? DT_F32 : DT_I32, d->n, d->a_max));
+    if (d->acc == DT_F32) { assert_true(d->a == DT_BF16 && d->b == DT_BF16 && d->k == 2 && !d->products); continue; }
+    assert_true(d->acc == DT_I32 && d->a == DT_U8 && d->b == DT_I8 && d->k == 4 && d->a_max >= 1 && d->a_max <= 255);
     if (d->products) assert_true(descriptor_steps(d, d->a_max) >= 1 && d->products * d->a_max * 128 <= 32767);
     for (int64_t a = 0; a <= d->a_max; a++) assert_true(!d->products || descriptor_steps(d, a) * d->products * a * 128 <= 32767);
-    assert_null(descriptor_find((descriptor_set)1 << i, d->n, d->a_max + 1));
-    assert_ptr_equal(descriptor_find((descriptor_set)1 << i, d->n, d->a_max), d);
+    assert_null(descriptor_find((descriptor_set)1 << i, DT_I32, d->n, d->a_max + 1));
   }
-  assert_null(descriptor_find(0, 4, 1));
-  assert_int_equal(descriptor_lanes(0, 16, 64), 0);
-  assert_int_equal(descriptor_lanes(~(descriptor_set)0, 16, 24), 8);
+  assert_null(descriptor_find(0, DT_I32, 4, 1));
+  assert_int_equal(descriptor_lanes(0, DT_I32, 16, 64), 0);
+  assert_int_equal(descriptor_lanes(~(descriptor_set)0, DT_I32, 16, 24), 8);
+  assert_int_equal(descriptor_lanes(~(descriptor_set)0, DT_F32, 16, 24), 8);
 }
 
 int main(void) {

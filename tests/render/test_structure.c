@@ -193,7 +193,7 @@ static void test_wide(void **state) {
 }
 
 // Unsigned bytes times signed bytes, four to a sum, that may wrap; in vectors of one register and of others.
-static void test_dot4(void **state) {
+static void test_dot(void **state) {
   (void)state;
   for (int lanes = 1; lanes <= 32; lanes *= 2) {
     rig *r = rig_new();
@@ -201,10 +201,28 @@ static void test_dot4(void **state) {
     uop *acc = rig_acc(r, rig_load(r, rig_index(r, start, cidx(r, 0)), DT_I32, lanes)), *i = rig_range(r, cidx(r, 7), AXIS_REDUCE);
     uop *at = rig2(r, OP_MUL, i, cidx(r, lanes));
     uop *x = rig_load(r, rig_index(r, a, rig2(r, OP_MUL, at, cidx(r, 4))), DT_U8, 4 * lanes), *y = rig_load(r, rig_index(r, b, at), DT_U32, lanes);
-    rig_set(r, acc, rig_op(r, OP_DOT4, DT_I32, lanes, (uarg){0}, 3, (uop *[]){acc, x, y}));
+    rig_set(r, acc, rig_op(r, OP_DOT, DT_I32, lanes, (uarg){0}, 3, (uop *[]){acc, x, y}));
     rig_end(r, i);
     rig_store(r, rig_index(r, out, cidx(r, 0)), acc);
-    rig_check(r, "dot4", NULL, 0, 0, RIG_CPU | RIG_CLANG, 0);
+    rig_check(r, "dot", NULL, 0, 0, RIG_CPU | RIG_CLANG, 0);
+    rig_free(r);
+  }
+}
+
+// BF16 between 1/2 and 2, of either sign, two to a sum: no sum of them needs rounding.
+static void test_dot_of_brains(void **state) {
+  (void)state;
+  for (int lanes = 1; lanes <= 32; lanes *= 2) {
+    rig *r = rig_new();
+    uop *a = rig_buf(r, DT_U16, 512), *b = rig_buf(r, DT_U32, 256), *out = rig_buf(r, DT_F32, 64);
+    uop *acc = rig_acc(r, rig_splat(r, rig_float(r, DT_F32, 0.75), lanes)), *i = rig_range(r, cidx(r, 7), AXIS_REDUCE), *at = rig2(r, OP_MUL, i, cidx(r, lanes));
+    uop *x = rig_load(r, rig_index(r, a, rig2(r, OP_MUL, at, cidx(r, 2))), DT_U16, 2 * lanes), *y = rig_load(r, rig_index(r, b, at), DT_U32, lanes);
+    x = rig2(r, OP_OR, rig2(r, OP_AND, x, rig_splat(r, rig_int(r, DT_U16, 0x80ff), 2 * lanes)), rig_splat(r, rig_int(r, DT_U16, 0x3f00), 2 * lanes));
+    y = rig2(r, OP_OR, rig2(r, OP_AND, y, rig_splat(r, rig_int(r, DT_U32, 0x80ff80ff), lanes)), rig_splat(r, rig_int(r, DT_U32, 0x3f003f00), lanes));
+    rig_set(r, acc, rig_op(r, OP_DOT, DT_F32, lanes, (uarg){0}, 3, (uop *[]){acc, x, y}));
+    rig_end(r, i);
+    rig_store(r, rig_index(r, out, cidx(r, 0)), acc);
+    rig_check(r, "brains", NULL, 0, 0, RIG_CPU | RIG_CLANG, 0);
     rig_free(r);
   }
 }
@@ -311,7 +329,7 @@ static void test_same_text(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_matvec), cmocka_unit_test(test_variables), cmocka_unit_test(test_conditions), cmocka_unit_test(test_order_of_memory),
-    cmocka_unit_test(test_memory), cmocka_unit_test(test_vectors), cmocka_unit_test(test_wide), cmocka_unit_test(test_dot4), cmocka_unit_test(test_bits), cmocka_unit_test(test_literals),
+    cmocka_unit_test(test_memory), cmocka_unit_test(test_vectors), cmocka_unit_test(test_wide), cmocka_unit_test(test_dot), cmocka_unit_test(test_dot_of_brains), cmocka_unit_test(test_bits), cmocka_unit_test(test_literals),
     cmocka_unit_test(test_index32), cmocka_unit_test(test_errors), cmocka_unit_test(test_same_text)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,7 +90,7 @@ function nodeGraph(record, root, stop, decorate, most = 420) {
   return {nodes, edges: [...unique.values()], more: todo.filter(n => !seen.has(n)).length};
 }
 function opColour(op) {
-  const kinds = {"#4c8bf5": /^(LOAD|INDEX|GATHER|PARAM|BUFFER|LOCAL)$/, "#e5484d": /^(STORE|ASSIGN|SINK|AFTER)$/, "#a35bd6": /^(REDUCE|REDUCE_AXIS|HREDUCE|ACC|SET|DOT4|FMA)$/, "#2f9e6b": /^(RESHAPE|PERMUTE|EXPAND|PAD|SHRINK|FLIP|SPLAT|STACK|EXTRACT|SHUFFLE)$/, "#d18616": /^(RANGE|LANE|IOTA|SPECIAL|WHERE)$/};
+  const kinds = {"#4c8bf5": /^(LOAD|INDEX|GATHER|PARAM|BUFFER|LOCAL)$/, "#e5484d": /^(STORE|ASSIGN|SINK|AFTER)$/, "#a35bd6": /^(REDUCE|REDUCE_AXIS|HREDUCE|ACC|SET|DOT|FMA)$/, "#2f9e6b": /^(RESHAPE|PERMUTE|EXPAND|PAD|SHRINK|FLIP|SPLAT|STACK|EXTRACT|SHUFFLE)$/, "#d18616": /^(RANGE|LANE|IOTA|SPECIAL|WHERE)$/};
   for (const [c, ops] of Object.entries(kinds)) if (ops.test(op)) return c;
   return "#8a94a6";
 }
