@@ -45,6 +45,8 @@ static int gather(schema *s, struct object *o) {
     if (unevaluated && !json_is_true(unevaluated)) {
       if (!json_is_false(unevaluated) || i || !s->single)
         return schema_fail(s, node, "unevaluatedProperties", "supported is false, and only in a schema that no other one includes");
+      for (size_t k = 0; k < o->set->n; k++)
+        if (json_object_get(o->set->at[k], "dependencies")) return schema_fail(s, node, "unevaluatedProperties", "not supported beside dependencies, which is a keyword of older drafts: use dependentSchemas");
       o->named = o->evaluated = true;
     }
     if (json_object_size(p)) o->named = true;

@@ -270,6 +270,7 @@ REFUSED = [
     ({"type": "object", "required": ["b"], "oneOf": [{"properties": {"a": True}, "required": ["a"]}, {"properties": {"b": True}, "required": ["b"]}]}, "alternatives 0 and 1"),
     ({"oneOf": [{"properties": {"a": True}, "allOf": [{"required": ["b"]}]}, {"properties": {"b": True}, "required": ["b"]}]}, "alternatives 0 and 1"),
     ({"allOf": [{"const": {"a": 1}}], "unevaluatedProperties": False}, "schema at #, unevaluatedProperties: not supported beside"),
+    ({"dependencies": {"a": {"properties": {"a": {}}}}, "unevaluatedProperties": False}, "unevaluatedProperties: not supported beside dependencies"),
     ({"anyOf": [False]}, "schema at #: false allows no value"), ({"allOf": [{"minimum": 1}, {"items": False, "anyOf": [False]}]}, "schema at #/allOf/1: false allows"),
     ({"type": "object", "properties": {"a": 3}}, "schema at #/properties/a: a schema is an object"), ({"enum": 3}, "enum: expected"), ({"required": True}, "required"), ({"$dynamicRef": "#"}, "dynamic"),
 ]
