@@ -289,6 +289,7 @@ typedef struct weft_tune_options {
   double seconds;            /* for all searches; 0: 60.  Loading, compiling and the trial of whole tokens come on top */
   double skip_ms;            /* a kernel this fast needs no search; 0: none is */
   bool no_prompt;            /* kernels of single tokens only */
+  bool no_layouts;           /* weights stay laid out as they are; otherwise other layouts are tried where memory holds the weights twice */
   int depth;                 /* positions before the token that is timed; less than the context */
   void (*progress)(void *ctx, const char *what, double fraction);    /* may be NULL */
   void *progress_ctx;
@@ -312,6 +313,15 @@ typedef struct weft_tuned_kernel {
   const char *opts, *why;    /* the list of OptOps that was found ("": none); why there was no search */
   bool cut_short;            /* time was up before the search came to its end: one with 1.5 times as much goes on */
 } weft_tuned_kernel;
+/* How the weights of one format and size lie in memory: "stream" (in the order of reading), "file" (as in the file), "tiles2", "tiles4" (a stream of so many tiles of rows side by side). */
+enum weft_layout_state { WEFT_LAYOUT_KNOWN /* from the cache */, WEFT_LAYOUT_NOT_TRIED /* too small a share, or layouts_why */, WEFT_LAYOUT_SAME /* nothing is better */,
+                         WEFT_LAYOUT_DROPPED /* better alone, but not in the model, or not for prompts */, WEFT_LAYOUT_BETTER /* found and kept */ };
+typedef struct weft_tuned_layout {
+  const char *weight, *role; /* "weight Q6_K 2048 8192 1": format and sizes; the kernel that reads most of them */
+  const char *layout;        /* that is in use, or (DROPPED) that was better alone */
+  enum weft_layout_state state;
+  double share, ratio;       /* of a token's time; of the time of these kernels, best over before (1: nothing better) */
+} weft_tuned_layout;
 typedef struct weft_tuned {
   const weft_tuned_kernel *kernels;    /* single tokens, then prompts; largest share first */
   size_t n_kernels;
@@ -319,6 +329,10 @@ typedef struct weft_tuned {
   int chunk;                           /* its tokens */
   double token_bytes, limit_gb_s;      /* that a token moves; that the same threads read from memory meanwhile, 10^9 per second (0: unknown) */
   double seconds;                      /* all of it */
+  const weft_tuned_layout *layouts;    /* tried before the kernels, which are then tuned with what was kept */
+  size_t n_layouts;
+  const char *layouts_why;             /* why none were tried; "": they were, or are known */
+  double layouts_token_us[2], layouts_chunk_us[2];     /* before and after, where some were tried in the model (else 0) */
 } weft_tuned;
 int weft_tune(weft_model *m, const weft_tune_options *opt, weft_tuned **out, weft_error *err);   /* opt NULL: defaults */
 void weft_tuned_free(weft_tuned *t);          /* NULL is fine */

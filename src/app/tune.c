@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tune_options { struct model_args model; int64_t beam, depth; double budget, skip_ms; bool no_prompt, json, all; };
+struct tune_options { struct model_args model; int64_t beam, depth; double budget, skip_ms; bool no_prompt, no_layouts, json, all; };
 
 static const struct command command = {
   "tune", "Searches for better kernels, and keeps those that make the model faster.", "-m FILE [options]",
@@ -35,6 +35,18 @@ static const char *outcome(const weft_tuned_kernel *k) {
   return "";
 }
 
+static const char *layout_outcome(const weft_tuned_layout *w) {
+  switch (w->state) {
+  case WEFT_LAYOUT_KNOWN: return "from the cache";
+  case WEFT_LAYOUT_NOT_TRIED: return "not tried";
+  case WEFT_LAYOUT_SAME: return "as it was";
+  case WEFT_LAYOUT_DROPPED: return "dropped: no faster in the model, or slower for prompts";
+  case WEFT_LAYOUT_BETTER: return "better";
+  }
+  return "";
+}
+
+static const char *const layout_states[] = {"known", "not_tried", "same", "dropped", "better"};
 static const char *const states[] = {"small", "known", "not_run", "no_gain", "dropped", "better"};
 
 // ---- output -------------------------------------------------------------------------------------------------------------
@@ -43,6 +55,15 @@ static void show_gain(struct out *to, const char *what, int tokens, const double
   if (us[0] <= 0) return;
   out_addf(to, "%-8s %10.1f us -> %10.1f us", what, us[0], us[1]);
   out_addf(to, "   %7.1f -> %7.1f tokens per second (%.3f x)\n", 1e6 * tokens / us[0], 1e6 * tokens / us[1], us[0] / us[1]);
+}
+
+static void show_layouts(struct out *to, const weft_tuned *t, bool all) {
+  for (size_t i = 0; i < t->n_layouts; i++) {
+    const weft_tuned_layout *w = &t->layouts[i];
+    if (w->state == WEFT_LAYOUT_NOT_TRIED && !all) continue;
+    out_addf(to, "layout %-20s %-34s %12.1f%% %21s %6.2f  %*s%s: %s\n", w->role, w->weight, 100 * w->share, "", w->ratio, 14, "", w->layout, layout_outcome(w));
+  }
+  if (t->layouts_why[0]) out_addf(to, "%s\n", t->layouts_why);
 }
 
 static void show(struct out *to, const weft_tuned *t, bool all) {
@@ -60,8 +81,11 @@ static void show(struct out *to, const weft_tuned *t, bool all) {
     out_addf(to, "\n");
     if (k->opts[0] && (all || k->state == WEFT_TUNE_BETTER)) out_addf(to, "       %s\n", k->opts);
   }
+  show_layouts(to, t, all);
   out_addf(to, "\n%d better, %d dropped in the model, %d as they were, %d known from the cache, %d not searched, %d too small to matter; %.1f s\n", count[WEFT_TUNE_BETTER],
            count[WEFT_TUNE_DROPPED], count[WEFT_TUNE_NO_GAIN], count[WEFT_TUNE_KNOWN], count[WEFT_TUNE_NOT_RUN], count[WEFT_TUNE_SMALL], t->seconds);
+  show_gain(to, "layouts", 1, t->layouts_token_us);
+  show_gain(to, "... prompt", t->chunk, t->layouts_chunk_us);
   show_gain(to, "token", 1, t->token_us);
   if (t->limit_gb_s > 0) {
     double gb_s[2] = {t->token_bytes / t->token_us[0] / 1e3, t->token_bytes / t->token_us[1] / 1e3};
@@ -100,6 +124,12 @@ static void show_json(struct out *to, const weft_tuned *t) {
     json_array_append_new(rows, o);
   }
   json_object_set_new(all, "kernels", rows);
+  rows = json_array();
+  for (size_t i = 0; i < t->n_layouts; i++) {
+    const weft_tuned_layout *w = &t->layouts[i];
+    json_array_append_new(rows, json_pack("{ss,ss,ss,ss,sf,sf}", "weight", w->weight, "role", w->role, "layout", w->layout, "state", layout_states[w->state], "share", w->share, "ratio", w->ratio));
+  }
+  json_object_set_new(all, "layouts", rows);
   out_json(to, all, JSON_INDENT(1) | JSON_REAL_PRECISION(8));
 }
 
@@ -114,7 +144,7 @@ static int tune(const struct tune_options *o, struct out *to) {
   int status = model_args_open(&o->model, &bar, &model);
   if (status) return status;
   progress_begin(&bar);
-  weft_tune_options tuning = {.beam = (int)o->beam, .seconds = o->budget, .skip_ms = o->skip_ms, .no_prompt = o->no_prompt, .depth = (int)o->depth, .progress = show_progress, .progress_ctx = &bar};
+  weft_tune_options tuning = {.beam = (int)o->beam, .seconds = o->budget, .skip_ms = o->skip_ms, .no_prompt = o->no_prompt, .no_layouts = o->no_layouts, .depth = (int)o->depth, .progress = show_progress, .progress_ctx = &bar};
   status = weft_tune(model, &tuning, &t, &err);
   progress_end(&bar);
   if (status) status = failed("%s", err.text);
@@ -140,6 +170,7 @@ int tune_command(int argc, char **argv) {
     O_REAL("--budget", "SECONDS", "time for all searches (default 60)", &o.budget, 0.1, 1e6),
     O_REAL("--skip-ms", "MS", "a kernel this fast needs no search (default: BEAM_SKIP_MS, or none)", &o.skip_ms, 0, 1e6),
     O_FLAG("--no-prompt", "tune single tokens only", &o.no_prompt),
+    O_FLAG("--no-layouts", "try no other layouts of weights", &o.no_layouts),
     O_INT("-c, --ctx-size", "N", "context; kernels of attention are tuned for this one (default: the model's)", &o.model.context, 0, MOST),
     O_INT("-d, --n-depth", "N", "tokens in the context before the one that is timed (default 0)", &o.depth, 0, MOST),
     O_MACHINE(&o.model),

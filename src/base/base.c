@@ -67,6 +67,13 @@ uint64_t hash_bytes(const void *p, size_t n, uint64_t seed) {
   return n ? hash_u64(w, h) : h;
 }
 
+static int by_size(const void *x, const void *y) { double a = *(const double *)x, b = *(const double *)y; return (a > b) - (a < b); }
+
+double median(double *at, int n) {
+  qsort(at, (size_t)n, sizeof *at, by_size);
+  return n % 2 ? at[n / 2] : (at[n / 2 - 1] + at[n / 2]) / 2;
+}
+
 double now_s(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);

@@ -56,5 +56,6 @@ static inline uint64_t hash_u64(uint64_t x, uint64_t seed) {
   x ^= seed + 0x9e3779b97f4a7c15ull; x ^= x >> 30; x *= 0xbf58476d1ce4e5b9ull; x ^= x >> 27; x *= 0x94d049bb133111ebull; return x ^ (x >> 31);
 }
 
+double median(double *at, int n);          // of n > 0 numbers, which are sorted
 double now_s(void);        // monotonic seconds
 #endif

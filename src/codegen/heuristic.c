@@ -404,7 +404,7 @@ static void side_by_side(kernel *k) {
   for (size_t i = 2; tiles > 1 && i < store->nsrc; i++) {
     uop *r = store->src[i];
     if (r->b == AXIS_UPCAST || r->src[0]->op != OP_CONST) return;
-    if (r->b == AXIS_LOOP && r->src[0]->a % tiles == 0) row = r;
+    if (r->b == AXIS_LOOP && r->src[0]->a % tiles == 0 && r->src[0]->a > tiles) row = r;
   }
   if (row && apply(k, OPT_UPCAST, row, tiles)) kernel_apply(k, (opt){OPT_FOLD, 0, 0});
 }

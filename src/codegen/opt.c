@@ -9,7 +9,7 @@
 #include "graph/verify.h"
 
 const char *opt_name(enum opt_kind k) {
-  static const char *const names[] = {"UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD", "ORDER", "DESCRIPTOR"};
+  static const char *const names[] = {"UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD", "ORDER", "DESCRIPTOR", "LAYOUT"};
   return names[k];
 }
 
@@ -358,6 +358,7 @@ static bool try_opt(kernel *k, opt o) {
     if (k->order || !kernel_streams(k) || o.axis || o.amount) return false;
     k->applied[k->n_applied++] = o;
     return k->order = true;
+  case OPT_LAYOUT: return false;
   case OPT_DESCRIPTOR: return apply_descriptor(k, &x, o);
   case OPT_FOLD: if (!k->fold) k->applied[k->n_applied++] = o; return k->fold = true;
   default: break;

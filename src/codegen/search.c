@@ -192,13 +192,6 @@ static double left(const search *s) { return s->o->seconds - (now_s() - s->began
 
 // --- races ------------------------------------------------------------------------------------------------------------
 
-static int by_size(const void *x, const void *y) { double a = *(const double *)x, b = *(const double *)y; return (a > b) - (a < b); }
-
-static double median(double *at, int n) {
-  qsort(at, (size_t)n, sizeof *at, by_size);
-  return n % 2 ? at[n / 2] : (at[n / 2 - 1] + at[n / 2]) / 2;
-}
-
 // All run in turns with the heuristic's kernel. A score is the median of a candidate's ratios to it or the ratio of the least times, whichever is worse:
 // noise makes runs slower, never faster, so both have to say that it is faster.
 static void race(search *s, candidate *const *c, int n, int rounds) {

@@ -22,16 +22,19 @@ enum { N_EXPRS = 3 /* in front of the variables in a cache entry */, ARENA_ALIGN
 // --- cache entries: "name\n", IR text of SINK(tiles, bytes, flops, vars...), NUL; for each stream "param bytes fills\n" and each of its fills, NUL;
 // an empty line; packed code ----------------------------------------------------------------------------------------------
 
-static void key_text(const device *d, uop *ast, const char *what, str *key) {
-  str_addf(key, "%sstreams %d %s MV=%d,%d,%d NOOPT=%d\n", what, d->target.has_streams ? d->target.stream_growth : -1, d->key, env_int(ENV_MV_THREADS_PER_ROW), env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT));
+void plan_machine(const device *d, str *line) {
+  str_addf(line, "streams %d %s MV=%d,%d,%d NOOPT=%d\n", d->target.has_streams ? d->target.stream_growth : -1, d->key, env_int(ENV_MV_THREADS_PER_ROW), env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT));
+}
+
+void plan_key(const device *d, uop *ast, str *key) {
+  plan_machine(d, key);
   uop_print(key, &ast, 1);
 }
 
-void plan_key(const device *d, uop *ast, str *key) { key_text(d, ast, "", key); }
-
 // opts: those of a tuning; NULL: the heuristic's.
 static void cache_key(const device *d, uop *ast, bool filling, const char *opts, str *key) {
-  key_text(d, ast, filling ? "filling " : "", key);
+  if (filling) str_add(key, "filling ");
+  plan_key(d, ast, key);
   if (opts) str_addf(key, "opts %s\n", opts);
 }
 

@@ -47,5 +47,6 @@ int plan_map_code(device_kernel *kernels, int n, code_image **out, error *err); 
 void plan_free_kernels(device_kernel *kernels, int n);
 // The kernel's entry in the cache; opts: the list of a tuning, or NULL.
 void plan_remember(device *d, uop *ast, const char *opts, const device_kernel *k);
+void plan_machine(const device *d, str *line);                                         // all of that but the kernel: a line
 void plan_key(const device *d, uop *ast, str *key);                                    // what decides about a kernel's code, but for the tuning
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
+#include "codegen/stream.h"
 #include "device/cache.h"
 #include "device/code_version.h"
 #include "device/plan_impl.h"
@@ -14,9 +15,11 @@ static const char word[] = "tuning ";
 
 const char *tuning_version(void) { return CODE_VERSION; }
 
-static void make_key(const device *d, uop *ast, str *key) {
+// Of a kernel, or (no ast) of a weight.
+static void make_key(const device *d, uop *ast, const char *weight, str *key) {
   str_add(key, word);
-  plan_key(d, ast, key);
+  if (ast) plan_key(d, ast, key);
+  else { plan_machine(d, key); str_add(key, weight); }
 }
 
 void tuning_print(str *out, const tuning *t) {
@@ -56,25 +59,34 @@ bool tuning_parse(const char *text, size_t n, tuning *out) {
   return !out->better || opts_parse(opts, out->opts, MOST_OPTS, &out->n);
 }
 
-bool tuning_get(const device *d, uop *ast, tuning *out) {
+static bool get(const device *d, uop *ast, const char *weight, tuning *out) {
   if (!d->cache || d->target.keeps_math || env_int(ENV_NOOPT)) return false;
   str key = {0};
   bytes hit = {0};
-  make_key(d, ast, &key);
+  make_key(d, ast, weight, &key);
   bool found = cache_get(d->cache, key.at, key.n, &hit) && tuning_parse((const char *)hit.at, hit.n, out);
   str_free(&key);
   bytes_free(&hit);
   return found;
 }
 
-void tuning_put(device *d, uop *ast, const tuning *t) {
+bool tuning_get(const device *d, uop *ast, tuning *out) { return get(d, ast, NULL, out); }
+
+static bool is_layout(const tuning *t) { return !t->better || (t->n == 1 && t->opts[0].kind == OPT_LAYOUT && t->opts[0].amount < LAYOUT_COUNT); }
+
+bool tuning_get_layout(const device *d, const char *weight, tuning *out) { return get(d, NULL, weight, out) && is_layout(out); }
+
+static void put(device *d, uop *ast, const char *weight, const tuning *t) {
   if (!d->cache) return;
   str key = {0}, value = {0};
-  make_key(d, ast, &key);
+  make_key(d, ast, weight, &key);
   tuning_print(&value, t);
   cache_put(d->cache, key.at, key.n, value.at, value.n);
   str_free(&key); str_free(&value);
 }
+
+void tuning_put(device *d, uop *ast, const tuning *t) { put(d, ast, NULL, t); }
+void tuning_put_layout(device *d, const char *weight, const tuning *t) { put(d, NULL, weight, t); }
 
 bool tuning_is_key(const void *key, size_t n) { return n >= sizeof word - 1 && !memcmp(key, word, sizeof word - 1); }
 
@@ -89,23 +101,32 @@ bool tuning_key_parts(const void *key, size_t n, const char **machine, size_t *m
   return true;
 }
 
+static bool is_weight_text(const char *ir) {
+  int end = 0;
+  return sscanf(ir, "weight %*31[A-Z0-9_] %*19[0-9] %*19[0-9] %*19[0-9]%n", &end) == 0 && end && !ir[end];
+}
+
 int tuning_import(device *d, const char *machine, const char *ir, const tuning *t, bool check_only, error *err) {
   if (!d->cache) return error_set(err, "the kernel cache is off");
   graph *g = graph_new(NULL);
   error e = {0};
   str key = {0};
   int r = 0;
-  uop *ast = uop_parse(g, ir, strlen(ir), &e);
-  if (!ast) r = error_set(err, "ir: %s", e.text);
+  bool weight = is_weight_text(ir);
+  uop *ast = weight ? NULL : uop_parse(g, ir, strlen(ir), &e);
+  plan_machine(d, &key);
+  size_t n = key.n - 1;                              // without the end of the line
+  if (n != strlen(machine) || strncmp(machine, key.at, n)) r = error_set(err, "made for '%s', and this machine is '%.*s'", machine, (int)n, key.at);
+  else if (weight) { if (!is_layout(t)) r = error_set(err, "opts: not the layout of a weight"); }
+  else if (!ast) r = error_set(err, "ir: %s", e.text);
   else if (ast->op != OP_SINK || ast->nsrc != 1 || ast->src[0]->op != OP_STORE) r = error_set(err, "ir: not a kernel");
   else {
-    plan_key(d, ast, &key);
-    const char *line = strchr(key.at, '\n');
-    size_t n = (size_t)(line - key.at);
-    if (n != strlen(machine) || strncmp(machine, key.at, n)) r = error_set(err, "made for '%s', and this machine is '%.*s'", machine, (int)n, key.at);
-    else if (strcmp(line + 1, ir)) r = error_set(err, "ir: not in the form in which a kernel is printed");
+    str text = {0};
+    uop_print(&text, &ast, 1);
+    if (strcmp(str_c(&text), ir)) r = error_set(err, "ir: not in the form in which a kernel is printed");
+    str_free(&text);
   }
-  if (!r && !check_only) tuning_put(d, ast, t);
+  if (!r && !check_only) put(d, ast, ir, t);
   str_free(&key);
   graph_free(g);
   return r;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "device/device.h"
 #include "device/memory.h"
+#include "engine/layouts.h"
 #include "engine/tune.h"
 #include "engine/weights.h"
 #include "graph/record.h"
@@ -16,6 +17,7 @@
 enum { FEW = 4 /* tokens: one by one is quicker than a chunk */, DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, CTX_STEP = 64 };
 
 typedef struct stage { graph *g; schedule s; plan *p; } stage;
+typedef struct laid { weights w; enum layout *layouts; stage one, many; } laid;        // weights in a layout for each tensor, and the plans that read them
 
 struct engine {
   gguf *file;
@@ -28,12 +30,11 @@ struct engine {
   void **states;                          // caches of attention and other memory of the sequence
   uint64_t *promoted;                     // bytes of each state that lie in huge pages
   int64_t deepest;                        // positions that the states have held
-  weights w;
+  laid *now, *other;                      // other: while layouts are compared
   int32_t *ids;
   int32_t *history;                       // of a model with recurrent states: what was evaluated, to come back to an earlier position; else NULL
   int at;                                 // the position that follows what these states hold; -1: none
   float *logits;
-  stage one, many;
   double load_ms, compile_ms, schedule_ms, codegen_ms;
   double settle_s;                        // time that may be spent on moving weights into huge pages; negative: owed
   int64_t compiled;
@@ -82,19 +83,23 @@ static void *buffer(void *ctx, int64_t id) {
 
 // --- plans ----------------------------------------------------------------------------------------------------------
 
-// "blk.*.ffn_down" after the largest weight that the kernel reads; "cache" or "-" where it reads none.
-static void role(void *ctx, const sched_kernel *k, char *out, size_t cap) {
-  const engine *e = ctx;
+// That the kernel reads; NULL: none.
+static const gguf_tensor *largest_weight(const engine *e, const sched_kernel *k) {
   const gguf_tensor *best = NULL;
-  bool cache = false;
   for (int i = 0; i < k->n_bufs; i++) {
-    if (codebook_is(k->bufs[i])) continue;
-    int64_t own = k->bufs[i] - model_buffer_id(e->file, 0);
-    if (own >= BUF_STATE && k->bufs[i] < TEMP_IDS) cache = true;
-    if (own >= 0) continue;
+    if (codebook_is(k->bufs[i]) || k->bufs[i] >= model_buffer_id(e->file, 0)) continue;
     const gguf_tensor *t = gguf_tensor_at(e->file, (size_t)k->bufs[i]);
     if (!best || t->nbytes > best->nbytes) best = t;
   }
+  return best;
+}
+
+// "blk.*.ffn_down" after the largest weight; "cache" or "-" where it reads none.
+static void role(void *ctx, const sched_kernel *k, char *out, size_t cap) {
+  const engine *e = ctx;
+  const gguf_tensor *best = largest_weight(e, k);
+  bool cache = false;
+  for (int i = 0; i < k->n_bufs; i++) cache |= !codebook_is(k->bufs[i]) && k->bufs[i] < TEMP_IDS && k->bufs[i] - model_buffer_id(e->file, 0) >= BUF_STATE;
   if (!best) { snprintf(out, cap, "%s", cache ? "attention" : "-"); return; }
   const char *name = best->name, *rest = name;
   if (!strncmp(name, "blk.", 4)) { rest = strchr(name + 4, '.'); rest = rest ? rest + 1 : name; }
@@ -106,13 +111,13 @@ static void compiling(void *ctx, double fraction) { engine_progress(ctx, "compil
 
 static void *stream(void *ctx, int64_t id, uint64_t layout, int64_t size, bool *filled) {
   engine *e = ctx;
-  return weights_stream(&e->w, id, layout, size, filled);
+  return weights_stream(&e->now->w, id, layout, size, filled);
 }
 
 static void filled(void *ctx, int64_t id, double from, double to, double done) {
   engine *e = ctx;
-  weights_give_back(&e->w, id, from, to);
-  if (to >= 1) weights_filled(&e->w, id);
+  weights_give_back(&e->now->w, id, from, to);
+  if (to >= 1) weights_filled(&e->now->w, id);
   engine_progress(e, "loading", done);
 }
 
@@ -124,6 +129,7 @@ static void make_schedule(const engine *e, int64_t chunk, bool logits, graph *g,
   if (!e->o.exact && t->has_streams && descriptor_lanes(t->descriptors, DT_F32, t->vector_bytes / 4, t->vector_bytes / 4)) sink = brain_dots(g, sink);
   record_mark(g, sink, "dots");
   schedule_graph(g, sink, s);
+  for (int i = 0; i < s->n_kernels; i++) s->kernels[i].ast = layouts_apply(g, e->file, e->now->layouts, &s->kernels[i]);
   record_mark(g, sink, "schedule");
 }
 
@@ -154,9 +160,10 @@ static int start(engine *e, const char *path, error *err) {
   if (reserve(e, err) || device_open(e->o.n_threads, &e->d, err)) return -1;
   if (e->o.no_repack) e->d->target.has_streams = false;
   e->d->target.stream_growth = e->o.repack_memory;
-  if (e->d->target.has_streams && weights_open(&e->w, e->file, err)) return -1;
-  if (build(e, &e->one, 1, true, err)) return -1;
-  if (e->d->target.has_streams) weights_read_ahead(&e->w);
+  e->now->layouts = layouts_known(e->d, e->file);
+  if (e->d->target.has_streams && weights_open(&e->now->w, e->file, err)) return -1;
+  if (build(e, &e->now->one, 1, true, err)) return -1;
+  if (e->d->target.has_streams) weights_read_ahead(&e->now->w);
   tune_from_env(e, false);
   return 0;
 }
@@ -164,6 +171,7 @@ static int start(engine *e, const char *path, error *err) {
 int engine_open(const char *path, const struct engine_options *options, engine **out, error *err) {
   engine *e = xcalloc(1, sizeof *e);
   double t = now_s();
+  e->now = xcalloc(1, sizeof *e->now);
   if (options) e->o = *options;
   if (start(e, path, err)) { engine_close(e); return -1; }
   e->load_ms = (now_s() - t) * 1e3 - e->compile_ms;
@@ -176,12 +184,20 @@ static void close_stage(stage *s) {
   graph_free(s->g);
 }
 
+static void close_laid(laid *l) {
+  if (!l) return;
+  close_stage(&l->one);
+  close_stage(&l->many);
+  weights_free(&l->w);
+  free(l->layouts);
+  free(l);
+}
+
 void engine_close(engine *e) {
   if (!e) return;
-  close_stage(&e->one);
-  close_stage(&e->many);
+  close_laid(e->now);
+  close_laid(e->other);
   device_close(e->d);
-  weights_free(&e->w);
   if (e->states) for (int i = 0; i < model_n_states(e->m); i++) memory_release(e->states[i], state_bytes(e, i));
   free(e->states); free(e->promoted); free(e->ids); free(e->history); free(e->logits);
   model_close(e->m);
@@ -216,22 +232,22 @@ static void run(engine *e, plan *p, const plan_var *vars, int n_vars, int64_t po
   double end = now_s();
   e->settle_s += (end - start) * SETTLE_PERCENT / 100;
   if (e->settle_s <= 0) return;
-  bool all = weights_settle(&e->w, e->settle_s) && settle_states(e, e->settle_s);
+  bool all = weights_settle(&e->now->w, e->settle_s) && settle_states(e, e->settle_s);
   e->settle_s = all ? 0 : e->settle_s - (now_s() - end);
 }
 
-void engine_settle(engine *e) { while (!weights_settle(&e->w, 1) || !settle_states(e, 1)) continue; }
+void engine_settle(engine *e) { while (!weights_settle(&e->now->w, 1) || !settle_states(e, 1)) continue; }
 
 static void eval(engine *e, const int32_t *ids, size_t n, int pos) {
   while (n > FEW) {
     size_t m = n - 1 < (size_t)e->chunk ? n - 1 : (size_t)e->chunk;
     memcpy(e->ids, ids, m * sizeof *ids);
-    run(e, e->many.p, (plan_var[]){{"n", (int64_t)m}, {"pos", pos}}, 2, pos + (int64_t)m);
+    run(e, e->now->many.p, (plan_var[]){{"n", (int64_t)m}, {"pos", pos}}, 2, pos + (int64_t)m);
     ids += m; n -= m; pos += (int)m;
   }
   for (; n; ids++, n--, pos++) {
     e->ids[0] = ids[0];
-    run(e, e->one.p, (plan_var[]){{"pos", pos}}, 1, pos + 1);
+    run(e, e->now->one.p, (plan_var[]){{"pos", pos}}, 1, pos + 1);
   }
 }
 
@@ -240,8 +256,8 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
   for (size_t i = 0; i < n; i++) if (ids[i] < 0 || ids[i] >= model_n_vocab(e->m)) die("engine_eval: token %d of %d", ids[i], model_n_vocab(e->m));
   if (gguf_check_size(e->file, err)) return -1;
   bool again = e->history && pos && pos != e->at;        // what lies before pos is evaluated once more
-  if ((n > FEW || (again && pos > FEW)) && !e->many.p) {
-    if (build(e, &e->many, e->room, false, err)) return -1;
+  if ((n > FEW || (again && pos > FEW)) && !e->now->many.p) {
+    if (build(e, &e->now->many, e->room, false, err)) return -1;
     if (!pos) tune_from_env(e, true);                    // what the searches write is evaluated below
   }
   if (again) eval(e, e->history, (size_t)pos, 0);
@@ -253,7 +269,7 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
 }
 
 void engine_stats(const engine *e, struct engine_stats *out) {
-  plan_stats s = plan_get_stats(e->one.p);
+  plan_stats s = plan_get_stats(e->now->one.p);
   *out = (struct engine_stats){
     .load_ms = e->load_ms, .compile_ms = e->compile_ms, .schedule_ms = e->schedule_ms, .codegen_ms = e->codegen_ms, .kernels_compiled = e->compiled,
     .kernels_per_token = s.dispatches, .kernels_per_block = (double)s.dispatches / model_n_layer(e->m),
@@ -278,9 +294,44 @@ void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap) {
   else snprintf(out, cap, "state %lld", (long long)(own - BUF_STATE));
 }
 
+// --- layouts --------------------------------------------------------------------------------------------------------
+
+const enum layout *engine_layouts(const engine *e) { return e->now->layouts; }
+
+int engine_lay_out(engine *e, const enum layout *layouts, error *err) {
+  laid *before = e->now;
+  size_t n = gguf_n_tensors(e->file);
+  if (e->other) die("weights are laid out in two ways already");
+  e->now = xcalloc(1, sizeof *e->now);
+  e->now->layouts = xcalloc(n + 1, sizeof *layouts);
+  memcpy(e->now->layouts, layouts, n * sizeof *layouts);
+  e->other = before;
+  if (!weights_open(&e->now->w, e->file, err) && !build(e, &e->now->one, 1, true, err)) return 0;
+  engine_swap(e);
+  engine_drop_other(e);
+  return -1;
+}
+
+void engine_swap(engine *e) {
+  laid *l = e->now;
+  e->now = e->other;
+  e->other = l;
+}
+
+void engine_drop_other(engine *e) {
+  close_laid(e->other);
+  e->other = NULL;
+}
+
+int64_t engine_weight_of(const engine *e, bool prompt, int launch) {
+  const stage *s = prompt ? &e->now->many : &e->now->one;
+  const gguf_tensor *t = largest_weight(e, &s->s.kernels[launch]);
+  return t ? (int64_t)gguf_tensor_index(e->file, t) : -1;
+}
+
 int engine_plan(engine *e, bool prompt, plan **p, int32_t **ids, error *err) {
-  if (prompt && !e->many.p && build(e, &e->many, e->room, false, err)) return -1;
-  *p = prompt ? e->many.p : e->one.p;
+  if (prompt && !e->now->many.p && build(e, &e->now->many, e->room, false, err)) return -1;
+  *p = prompt ? e->now->many.p : e->now->one.p;
   *ids = e->ids;
   e->at = -1;               // whoever runs plans by himself leaves behind what no sequence of ours has
   return 0;

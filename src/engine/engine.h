@@ -78,4 +78,13 @@ engine *weft_model_engine(struct weft_model *m);     // of the public handle (we
 struct weft_vocab;
 const struct tokenizer *weft_vocab_tokenizer(const struct weft_vocab *v);   // the same
 int engine_plan(engine *e, bool prompt, struct plan **p, int32_t **ids, error *err);
+
+// For layouts.c: how each tensor is laid out (codegen/stream.h). engine_lay_out holds the weights once more, in other layouts, with plans of their own, and goes on with
+// these; engine_swap goes back to the others, and engine_drop_other frees those that are not in use. The caches are the same for both.
+enum layout;
+const enum layout *engine_layouts(const engine *e);              // one for each tensor of the file
+int engine_lay_out(engine *e, const enum layout *layouts, error *err);
+void engine_swap(engine *e);
+void engine_drop_other(engine *e);
+int64_t engine_weight_of(const engine *e, bool prompt, int launch);      // the largest weight that a launch of a plan reads: a tensor's number; -1: none
 #endif

@@ -10,7 +10,7 @@
 #include "device/limit.h"
 
 enum { TURNS = 9, FINAL_TURNS = 12, LOOKS = 3 };
-static const double PROMPT_SHARE = .5, SEARCHES = .86, MIN_GAIN = 0.998, TURNS_S = 6;
+static const double PROMPT_SHARE = .5, SEARCHES = .86, LAYOUTS_SHARE = .15, MIN_GAIN = 0.998, TURNS_S = 6;
 
 // A plan to be tuned. Progress: searching takes SEARCHES of its share of the bar, single kernels in the model and all together the rest.
 typedef struct trial { plan *p; plan_var vars[2]; int n_vars; const struct tune_settings *s; bool prompt; } trial;
@@ -18,17 +18,11 @@ typedef struct trial { plan *p; plan_var vars[2]; int n_vars; const struct tune_
 static void show_progress(const trial *t, double fraction) {
   const struct tune_settings *s = t->s;
   double part = !s->prompt ? 1 : t->prompt ? PROMPT_SHARE : 1 - PROMPT_SHARE, from = t->prompt ? 1 - PROMPT_SHARE : 0;
-  if (s->progress) s->progress(s->ctx, t->prompt ? "tuning prompts" : "tuning tokens", from + part * fraction);
+  fraction = from + part * fraction;
+  if (s->progress) s->progress(s->ctx, t->prompt ? "tuning prompts" : "tuning tokens", s->layouts ? LAYOUTS_SHARE + (1 - LAYOUTS_SHARE) * fraction : fraction);
 }
 
 static void searching(void *ctx, double fraction) { show_progress(ctx, fraction * SEARCHES); }
-
-static int by_size(const void *x, const void *y) { double a = *(const double *)x, b = *(const double *)y; return (a > b) - (a < b); }
-
-static double median(double *at, int n) {
-  qsort(at, (size_t)n, sizeof *at, by_size);
-  return n % 2 ? at[n / 2] : (at[n / 2 - 1] + at[n / 2]) / 2;
-}
 
 static double run_us(const trial *t) {
   double start = now_s();
@@ -121,11 +115,24 @@ static int tune_part_run(engine *e, const struct tune_settings *s, bool prompt, 
   return 0;
 }
 
-int tune_run(engine *e, const struct tune_settings *s, struct tune_part parts[2], error *err) {
+static void layouts_progress(void *ctx, const char *what, double fraction) {
+  const struct tune_settings *s = ctx;
+  if (s->progress) s->progress(s->ctx, what, fraction * LAYOUTS_SHARE);
+}
+
+int tune_run(engine *e, const struct tune_settings *wanted, struct tune_part parts[2], layout_rows *layouts, error *err) {
   memset(parts, 0, 2 * sizeof *parts);
+  *layouts = (layout_rows){0};
   if (gguf_check_size(engine_gguf(e), err)) return -1;
   device *d = engine_device(e);
   if (d->cache && !cache_is_on(d->cache)) return error_set(err, "the kernel cache is off: nothing that is found could be kept");
+  struct tune_settings all = *wanted, trying = all, *s = &all;
+  trying.progress = layouts_progress;
+  trying.ctx = (void *)(uintptr_t)wanted;
+  double began = now_s();
+  if (s->layouts && layouts_search(e, &trying, s->seconds * LAYOUTS_SHARE, layouts, err)) return -1;
+  s->layouts = s->layouts && now_s() - began > s->seconds * LAYOUTS_SHARE / 4;         // else nothing was tried, and the bar begins at 0
+  if (s->layouts) s->seconds *= 1 - LAYOUTS_SHARE;
   if (tune_part_run(e, s, false, s->prompt ? s->seconds * (1 - PROMPT_SHARE) : s->seconds, &parts[0], err)) return -1;
   return s->prompt ? tune_part_run(e, s, true, s->seconds * PROMPT_SHARE, &parts[1], err) : 0;
 }

@@ -3,6 +3,7 @@
 #define WEFT_ENGINE_TUNE_H
 #include "device/tune.h"
 #include "engine/engine.h"
+#include "engine/layouts.h"
 
 struct tune_part {            // one plan: single tokens, or chunks of a prompt
   bool prompt;
@@ -17,6 +18,7 @@ struct tune_settings {
   int width;                  // BEAM
   double seconds, skip_ms;    // for both parts together
   bool prompt;                // chunks of a prompt as well
+  bool layouts;               // layouts of weights first, for both (layouts.h)
   int depth;                  // positions before the token that is timed; all are evaluated anew, the context is lost
   void (*progress)(void *ctx, const char *what, double fraction);
   void *ctx;
@@ -24,7 +26,8 @@ struct tune_settings {
 
 // Tunes the plan for single tokens (parts[0]) and, if wanted, that for prompts (parts[1]), writes the results into the kernel cache and goes on with the
 // better kernels. The KV cache holds nothing of use afterwards. 0, or -1 and why not; tune_part_free for both in any case.
-int tune_run(engine *e, const struct tune_settings *s, struct tune_part parts[2], error *err);
+// layouts: the caller's, vec_free(&layouts->at) in any case.
+int tune_run(engine *e, const struct tune_settings *s, struct tune_part parts[2], layout_rows *layouts, error *err);
 // BEAM=N: the same for one of the two plans, which has just been made; nothing has been evaluated yet. Never fails: what goes wrong is a warning.
 void tune_from_env(engine *e, bool prompt);
 void tune_part_free(struct tune_part *p);

@@ -13,7 +13,7 @@ static int fail(weft_error *out, const error *e) {
 // ---- tuning -------------------------------------------------------------------------------------------------------------
 
 enum { DEFAULT_BEAM = 4, DEFAULT_SECONDS = 60, MOST_BEAM = 64 };
-typedef struct tuned_handle { weft_tuned shown; struct tune_part parts[2]; weft_tuned_kernel kernels[]; } tuned_handle;
+typedef struct tuned_handle { weft_tuned shown; struct tune_part parts[2]; layout_rows layouts; weft_tuned_layout *weights; weft_tuned_kernel kernels[]; } tuned_handle;
 _Static_assert(offsetof(tuned_handle, shown) == 0, "weft_tuned_free gets the address of the handle");
 
 static int by_share(const void *x, const void *y) {
@@ -26,15 +26,18 @@ int weft_tune(weft_model *m, const weft_tune_options *options, weft_tuned **out,
   weft_tune_options o = options ? *options : (weft_tune_options){0};
   error e = {0};
   struct tune_part parts[2];
+  layout_rows layouts;
   double began = now_s();
   if (o.beam < 0 || o.beam > MOST_BEAM || !(o.seconds >= 0) || !(o.skip_ms >= 0)) error_set(&e, "tuning: the beam must be 0 to %d, and times 0 or more", MOST_BEAM);
   else if (o.depth < 0 || o.depth + weft_model_chunk(m) > weft_model_context(m)) error_set(&e, "tuning: a chunk of %d positions at depth %d does not fit the context of %d", weft_model_chunk(m), o.depth, weft_model_context(m));
   if (e.text[0]) return fail(err, &e);
-  struct tune_settings s = {.width = o.beam ? o.beam : DEFAULT_BEAM, .seconds = o.seconds > 0 ? o.seconds : DEFAULT_SECONDS, .skip_ms = o.skip_ms, .prompt = !o.no_prompt, .depth = o.depth,
+  struct tune_settings s = {.width = o.beam ? o.beam : DEFAULT_BEAM, .seconds = o.seconds > 0 ? o.seconds : DEFAULT_SECONDS, .skip_ms = o.skip_ms, .prompt = !o.no_prompt, .layouts = !o.no_layouts, .depth = o.depth,
                             .progress = o.progress, .ctx = o.progress_ctx};
-  int r = tune_run(weft_model_engine(m), &s, parts, &e);
+  int r = tune_run(weft_model_engine(m), &s, parts, &layouts, &e);
   tuned_handle *h = xcalloc(1, sizeof *h + (size_t)(parts[0].n_rows + parts[1].n_rows) * sizeof *h->kernels);
   memcpy(h->parts, parts, sizeof parts);
+  h->layouts = layouts;
+  h->weights = xcalloc(layouts.at.n + 1, sizeof *h->weights);
   weft_tuned *t = &h->shown;
   if (r) { weft_tuned_free(t); return fail(err, &e); }
   for (int p = 0; p < 2; p++)
@@ -43,6 +46,15 @@ int weft_tune(weft_model *m, const weft_tune_options *options, weft_tuned **out,
       h->kernels[t->n_kernels++] = (weft_tuned_kernel){row->name, row->role, p == 1, row->count, row->share, (enum weft_tune_state)row->state, row->before_us, row->after_us,
                                                        row->tried, row->compiled, row->wrong, str_c(&row->opts), row->why, row->cut_s > 0};
     }
+  for (size_t i = 0; i < layouts.at.n; i++) {
+    const layout_row *row = &h->layouts.at.at[i];
+    h->weights[i] = (weft_tuned_layout){row->weight, row->role, layout_name(row->layout), (enum weft_layout_state)row->state, row->share, row->ratio};
+  }
+  t->layouts = h->weights;
+  t->n_layouts = layouts.at.n;
+  t->layouts_why = h->layouts.why;
+  memcpy(t->layouts_token_us, layouts.token, sizeof layouts.token);
+  memcpy(t->layouts_chunk_us, layouts.chunk, sizeof layouts.chunk);
   qsort(h->kernels, t->n_kernels, sizeof *h->kernels, by_share);
   t->kernels = h->kernels;
   t->token_us[0] = parts[0].before_us; t->token_us[1] = parts[0].after_us;
@@ -59,6 +71,8 @@ void weft_tuned_free(weft_tuned *t) {
   tuned_handle *h = (tuned_handle *)t;
   if (!h) return;
   for (int i = 0; i < 2; i++) tune_part_free(&h->parts[i]);
+  vec_free(&h->layouts.at);
+  free(h->weights);
   free(h);
 }
 

@@ -4,6 +4,8 @@
 #define _GNU_SOURCE
 #include "codegen/kernel_rig.h"
 #include "codegen/format_blocks.h"
+#include "codegen/search.h"
+#include "codegen/stream.h"
 #include "model/dequant.h"
 #include "schedule/dots.h"
 
@@ -218,6 +220,52 @@ static void test_same_bits(void **state) {
   }
 }
 
+// A weight in another layout: the same bits, by one token and by many, which read one stream as ever; several tiles side by side are another order of
+// the same number of bytes.
+static void test_layouts(void **state) {
+  (void)state;
+  static const uint32_t ids[] = {FORMAT_Q4_0, FORMAT_Q8_0, FORMAT_Q4_K, FORMAT_Q6_K};
+  kt_backend b;
+  int tiled = 0;
+  native(&b);
+  for (size_t i = 0; i < COUNT(ids); i++) {
+    float want[2][TOKENS * ROWS] = {{0}}, got[TOKENS * ROWS];
+    program_stream own = {0};
+    program *p[LAYOUT_COUNT][2];
+    kt_run r[2];
+    for (int many = 0; many < 2; many++) make(&r[many], format_by_id(ids[i]), many);
+    for (int l = 0; l < LAYOUT_COUNT; l++) {
+      for (int many = 0; many < 2; many++) {
+        sched_kernel *k = (sched_kernel *)(uintptr_t)product_of(&r[many]);
+        uop *before = k->ast;
+        enum layout of[16];
+        for (int n = 0; n < 16; n++) of[n] = (enum layout)l;
+        k->ast = layouts_set(r[many].t.g, k->ast, of, k->n_bufs);
+        assert_true((k->ast == before) == (l == LAYOUT_STREAM));
+        p[l][many] = codegen(r[many].t.g, k->ast, &b.t, NULL);
+        memset(got, 0, sizeof got);
+        run_all(&r[many], &b, got);
+        if (!l) memcpy(want[many], got, sizeof got);
+        if (memcmp(want[many], got, sizeof got)) fail_msg("%s: layout %s changes what is computed", r[many].name, layout_name((enum layout)l));
+        str why = {0};
+        if (!search_allows(r[many].t.g, k->ast, &b.t, p[l][many]->applied, p[l][many]->n_applied, &why)) fail_msg("%s: the list for layout %s: %s", r[many].name, layout_name((enum layout)l), str_c(&why));
+        k->ast = before;
+      }
+      const program_stream *s = stream_of(&r[0], p[l][0]);
+      if (!same_layout(s, stream_of(&r[1], p[l][1]))) fail_msg("%s: one token and many read layout %s in different orders", r[0].name, layout_name((enum layout)l));
+      assert_true(!s == (l == LAYOUT_FILE));
+      if (!l) own = *s;
+      if (layout_tiles((enum layout)l) > 1) {
+        assert_true(s->bytes == own.bytes);
+        tiled += !same_layout(s, &own);
+      }
+    }
+    for (int l = 0; l < LAYOUT_COUNT; l++) { program_free(p[l][0]); program_free(p[l][1]); }
+    kt_finish(&r[0]); kt_finish(&r[1]);
+  }
+  assert_int_equal(tiled, 2 * (int)COUNT(ids));
+}
+
 // The order of a stream is that of the terms of a reduction: however many tokens a kernel is for, and however they are cut into tiles.
 static void test_tokens_do_not_matter(void **state) {
   (void)state;
@@ -249,7 +297,7 @@ static void test_tokens_do_not_matter(void **state) {
 int main(void) {
   env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_one_layout), cmocka_unit_test(test_growth), cmocka_unit_test(test_read_in_order), cmocka_unit_test(test_every_byte_is_there), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_tokens_do_not_matter),
+    cmocka_unit_test(test_one_layout), cmocka_unit_test(test_growth), cmocka_unit_test(test_read_in_order), cmocka_unit_test(test_every_byte_is_there), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_tokens_do_not_matter), cmocka_unit_test(test_layouts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "codegen/stream.h"
 #include "engine/engine.h"
 
 enum { PROMPT = 40 };
@@ -69,7 +70,42 @@ static void test_once(void **state) {
   }
 }
 
+// Weights in other layouts: the same logits, behind a prompt and behind a token, and the same again when the first layouts are back.
+static void test_layouts(void **state) {
+  (void)state;
+  static const char *const names[] = {"tinypy-q4_0", "tinypy-q6_k"};
+  for (size_t i = 0; i < COUNT(names); i++) {
+    char path[4096];
+    engine *e;
+    error err = {0};
+    const float *logits;
+    int32_t ids[PROMPT + 1];
+    for (int k = 0; k <= PROMPT; k++) ids[k] = 5 + k;
+    snprintf(path, sizeof path, WEFT_SHARED_DIR "/models/%s.gguf", names[i]);
+    if (access(path, R_OK)) { print_message("skipped: no %s\n", path); continue; }
+    if (engine_open(path, &(struct engine_options){.n_ctx = 128, .n_threads = 2, .repack_memory = 5}, &e, &err)) fail_msg("%s", err.text);
+    size_t n = (size_t)engine_n_vocab(e), tensors = gguf_n_tensors(engine_gguf(e));
+    float *want = calloc(2 * n, sizeof *want);
+    enum layout *of = calloc(tensors, sizeof *of);
+    for (int l = 0; l <= LAYOUT_COUNT; l++) {
+      for (size_t k = 0; k < tensors; k++) of[k] = (enum layout)(l < LAYOUT_COUNT ? l : (int)k % LAYOUT_COUNT);
+      if (l && engine_lay_out(e, of, &err)) fail_msg("%s", err.text);
+      for (int back = 0; back < 1 + (l == 2); back++) {
+        for (int part = 0; part < 2; part++) {
+          if (engine_eval(e, part ? ids + PROMPT : ids, part ? 1 : PROMPT, part ? PROMPT : 0, &logits, &err)) fail_msg("%s", err.text);
+          if (!l) memcpy(want + (size_t)part * n, logits, n * sizeof *logits);
+          if (memcmp(want + (size_t)part * n, logits, n * sizeof *logits)) fail_msg("%s: layout %d: other logits behind a %s", names[i], l, part ? "token" : "prompt");
+        }
+        if (l == 2) engine_swap(e);
+      }
+      if (l) engine_drop_other(e);
+    }
+    free(want); free(of);
+    engine_close(e);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_once), cmocka_unit_test(test_settled)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_once), cmocka_unit_test(test_settled), cmocka_unit_test(test_layouts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,289 @@
+// Layouts of weights: see layouts.h.
+//
+// A layout belongs to a weight, not to a kernel: a token's kernel reads it and so does a prompt's, and memory holds it once. So it is part of what is
+// scheduled (the name of the weight's PARAM), every kernel follows it, and the choice is made for all weights of a format and size together.
+//
+// The search holds the model twice. For every other layout there is a second set of weights, all in that layout, with plans of their own, and
+// tokens run through both sets in turns; by the time stamps of its kernels each format and size finds its best layout. What won so is then put together
+// and tried as it would be used: the same logits, bit by bit, behind a prompt and behind single tokens; tokens faster, prompts no slower.
+#include "engine/layouts.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/env.h"
+#include "device/cache.h"
+#include "device/llvm.h"
+#include "device/memory.h"
+#include "engine/tune.h"
+#include "model/model.h"
+
+enum { TURNS = 7, FINAL_TURNS = 9, LOOKS = 3, TEXT = 96, PROMPT = 40 };
+static const double LEAST_SHARE = 0.03, GAIN = 0.985, MIN_GAIN = 0.998, NO_LOSS = 1.01, ROOM = 1.1, MARGIN = 512 << 20;
+
+// --- what is known ----------------------------------------------------------------------------------------------------
+
+static void name_of(const gguf_tensor *t, char out[TEXT]) {
+  snprintf(out, TEXT, "weight %s %lld %lld %lld", t->format->name, (long long)t->ne[0], (long long)t->ne[1], (long long)(t->ne[2] * t->ne[3]));
+}
+
+static bool same_shape(const gguf_tensor *a, const gguf_tensor *b) { return a->format == b->format && !memcmp(a->ne, b->ne, sizeof a->ne); }
+
+enum layout *layouts_known(const device *d, const gguf *file) {
+  size_t n = gguf_n_tensors(file);
+  enum layout *of = xcalloc(n + 1, sizeof *of);
+  for (size_t i = 0; i < n && d->target.has_streams; i++) {
+    const gguf_tensor *t = gguf_tensor_at(file, i);
+    size_t like = 0;
+    char name[TEXT];
+    tuning found;
+    if (t->n_dims < 2) continue;
+    while (!same_shape(gguf_tensor_at(file, like), t)) like++;
+    if (like < i) { of[i] = of[like]; continue; }
+    name_of(t, name);
+    if (tuning_get_layout(d, name, &found) && found.better) of[i] = (enum layout)found.opts[0].amount;
+  }
+  return of;
+}
+
+uop *layouts_apply(graph *g, const gguf *file, const enum layout *of, const sched_kernel *k) {
+  enum layout args[64] = {LAYOUT_STREAM};
+  bool any = false;
+  for (int i = 0; i < k->n_bufs && i < (int)COUNT(args); i++) {
+    if (k->bufs[i] < model_buffer_id(file, 0)) args[i] = of[k->bufs[i]];
+    any |= args[i] != LAYOUT_STREAM;
+  }
+  return any ? layouts_set(g, k->ast, args, (int)min_i64(k->n_bufs, COUNT(args))) : k->ast;
+}
+
+// --- the search -------------------------------------------------------------------------------------------------------
+
+typedef struct side { plan *p; double *us; } side;               // us: of each kernel, in the last run
+typedef struct layout_search {
+  engine *e;
+  const struct tune_settings *s;
+  layout_rows *rows;
+  int *row_of;                                                   // kernel of a token -> row; -1: none
+  int32_t *ids;
+  double began, seconds;
+} layout_search;
+
+static void progress(const layout_search *l, double fraction) {
+  if (l->s->progress) l->s->progress(l->s->ctx, "tuning layouts", fraction);
+}
+
+static bool late(const layout_search *l) { return now_s() - l->began > l->seconds; }
+
+static int timed(const layout_search *l, side *x, error *err) {
+  if (engine_plan(l->e, false, &x->p, &(int32_t *){NULL}, err)) return -1;
+  plan_stats st = plan_get_stats(x->p);
+  double *wait = xcalloc((size_t)st.kernels + 1, sizeof *wait);
+  plan_run_timed(x->p, &(plan_var){"pos", l->s->depth}, 1, &(plan_times){.kernel_us = x->us, .kernel_wait_us = wait});
+  free(wait);
+  return 0;
+}
+
+static int row_named(layout_rows *rows, const gguf_tensor *t) {
+  char name[TEXT];
+  name_of(t, name);
+  for (size_t i = 0; i < rows->at.n; i++) if (!strcmp(rows->at.at[i].weight, name)) return (int)i;
+  layout_row row = {.ratio = 1};
+  memcpy(row.weight, name, sizeof name);
+  vec_push(&rows->at, row);
+  return (int)rows->at.n - 1;
+}
+
+// Which weights take how much of a token's time; how many of them are to be tried.
+static int find_rows(layout_search *l, const char *compiler, int *todo, error *err) {
+  engine *e = l->e;
+  side x;
+  int32_t *ids;
+  if (engine_plan(e, false, &x.p, &ids, err)) return -1;
+  plan_stats st = plan_get_stats(x.p);
+  double all = 0, *role_us = xcalloc((size_t)st.kernels + 1, sizeof *role_us);
+  l->row_of = xcalloc((size_t)st.kernels + 1, sizeof *l->row_of);
+  x.us = xcalloc((size_t)st.kernels + 1, sizeof *x.us);
+  for (int turn = 0; turn < LOOKS; turn++) timed(l, &x, err);
+  for (int i = 0; i < st.kernels; i++) {
+    int64_t t = engine_weight_of(e, false, i);
+    all += x.us[i];
+    l->row_of[i] = t < 0 || gguf_tensor_at(engine_gguf(e), (size_t)t)->n_dims < 2 ? -1 : row_named(l->rows, gguf_tensor_at(engine_gguf(e), (size_t)t));
+    if (l->row_of[i] < 0) continue;
+    layout_row *row = &l->rows->at.at[l->row_of[i]];
+    row->layout = engine_layouts(e)[t];
+    row->tensor = t;
+    row->share += x.us[i];
+    if (x.us[i] > role_us[l->row_of[i]]) { role_us[l->row_of[i]] = x.us[i]; snprintf(row->role, sizeof row->role, "%s", plan_kernel(x.p, i, &(plan_var){"pos", l->s->depth}, 1).role); }
+  }
+  for (size_t i = 0; i < l->rows->at.n; i++) {
+    layout_row *row = &l->rows->at.at[i];
+    tuning known;
+    row->share /= all > 0 ? all : 1;
+    row->state = LAYOUT_NOT_TRIED;
+    if (tuning_get_layout(engine_device(e), row->weight, &known) && !strcmp(known.compiler, compiler)) row->state = LAYOUT_KNOWN;
+    else if (row->share >= LEAST_SHARE) { row->state = LAYOUT_SAME; ++*todo; }
+  }
+  free(x.us); free(role_us);
+  return 0;
+}
+
+static bool tried(const layout_row *row) { return row->state == LAYOUT_SAME || row->state == LAYOUT_BETTER; }
+
+// Whether this is news for any row.
+static bool differs(const layout_search *l, enum layout layout) {
+  for (size_t i = 0; i < l->rows->at.n; i++) if (tried(&l->rows->at.at[i]) && engine_layouts(l->e)[l->rows->at.at[i].tensor] != layout) return true;
+  return false;
+}
+
+// The layouts in use, and for rows that are to be tried: `all`, or (LAYOUT_COUNT) what each found.
+static enum layout *wanted(const layout_search *l, enum layout all) {
+  const gguf *file = engine_gguf(l->e);
+  size_t n = gguf_n_tensors(file);
+  enum layout *of = xcalloc(n + 1, sizeof *of);
+  memcpy(of, engine_layouts(l->e), n * sizeof *of);
+  for (size_t i = 0; i < n; i++) {
+    char name[TEXT];
+    name_of(gguf_tensor_at(file, i), name);
+    for (size_t k = 0; k < l->rows->at.n; k++) {
+      const layout_row *row = &l->rows->at.at[k];
+      if (tried(row) && !strcmp(row->weight, name)) of[i] = all == LAYOUT_COUNT ? row->layout : all;
+    }
+  }
+  return of;
+}
+
+static int lay_out(const layout_search *l, enum layout all, error *err) {
+  enum layout *of = wanted(l, all);
+  int r = engine_lay_out(l->e, of, err);
+  free(of);
+  if (!r) engine_settle(l->e);
+  return r;
+}
+
+// One layout for all rows, in turns with what is in use, by the time stamps of the kernels.
+static int try_layout(layout_search *l, enum layout layout, error *err) {
+  size_t n = l->rows->at.n;
+  side x = {0};
+  if (lay_out(l, layout, err)) return -1;
+  if (engine_plan(l->e, false, &x.p, &(int32_t *){NULL}, err)) return -1;
+  int kernels = plan_get_stats(x.p).kernels, turns = 0;
+  double *sums = xcalloc(2 * TURNS * n + 1, sizeof *sums);
+  x.us = xcalloc((size_t)kernels + 1, sizeof *x.us);
+  for (; turns < TURNS && (turns < 3 || !late(l)); turns++)
+    for (int other = 0; other < 2; other++) {                      // the new layouts, then those in use; afterwards the new ones are in use again
+      timed(l, &x, err);
+      for (int i = 0; i < kernels; i++) if (l->row_of[i] >= 0) sums[((size_t)l->row_of[i] * 2 + (size_t)other) * TURNS + (size_t)turns] += x.us[i];
+      engine_swap(l->e);
+    }
+  for (size_t i = 0; i < n; i++) {
+    layout_row *row = &l->rows->at.at[i];
+    double ratio[TURNS];
+    if (!tried(row)) continue;
+    for (int k = 0; k < turns; k++) ratio[k] = sums[i * 2 * TURNS + (size_t)k] / sums[(i * 2 + 1) * TURNS + (size_t)k];
+    double middle = median(ratio, turns);
+    if (middle < row->ratio) row->ratio = middle;
+    if (middle <= row->ratio && middle < GAIN) { row->layout = layout; row->state = LAYOUT_BETTER; }
+  }
+  free(sums); free(x.us);
+  engine_swap(l->e);
+  engine_drop_other(l->e);
+  return 0;
+}
+
+static double run_us(const layout_search *l, bool prompt, error *err) {
+  plan *p;
+  int32_t *ids;
+  if (engine_plan(l->e, prompt, &p, &ids, err)) return -1;
+  double start = now_s();
+  plan_run(p, (plan_var[]){{"pos", l->s->depth}, {"n", engine_chunk(l->e)}}, prompt ? 2 : 1);
+  return (now_s() - start) * 1e6;
+}
+
+// The logits behind a prompt and behind a token more, with the layouts in use and with the others.
+static bool same_logits(const layout_search *l, error *err) {
+  engine *e = l->e;
+  size_t n = (size_t)engine_n_vocab(e);
+  const float *now;
+  float *kept = xcalloc(4 * n, sizeof *kept);
+  int prompt = (int)min_i64(PROMPT, engine_n_ctx(e) - 1);
+  bool ok = true;
+  for (int other = 0; other < 2; other++) {
+    for (int part = 0; part < 2 && ok; part++) {
+      ok = prompt > 0 && !engine_eval(e, part ? l->ids + prompt : l->ids, part ? 1 : (size_t)prompt, part ? prompt : 0, &now, err);
+      if (ok) memcpy(kept + (size_t)(2 * other + part) * n, now, n * sizeof *now);
+    }
+    engine_swap(e);
+  }
+  ok = ok && !memcmp(kept, kept + 2 * n, 2 * n * sizeof *kept);
+  free(kept);
+  return ok;
+}
+
+// What won, put together: 1 where it is to be used.
+static int try_together(layout_search *l, error *err) {
+  double us[2][2][FINAL_TURNS], ratio[2][FINAL_TURNS];           // token, chunk; new, old
+  if (lay_out(l, LAYOUT_COUNT, err)) return -1;
+  bool keep = same_logits(l, err);
+  for (int what = 0; what < (l->s->prompt ? 2 : 1) && keep; what++) {
+    int turns = 0;
+    double began = now_s();
+    for (; turns < FINAL_TURNS && (turns < 3 || now_s() - began < l->seconds / 4); turns++) {
+      for (int old = 0; old < 2; old++) { us[what][old][turns] = run_us(l, what, err); engine_swap(l->e); }
+      ratio[what][turns] = us[what][0][turns] / us[what][1][turns];
+    }
+    double *to = what ? l->rows->chunk : l->rows->token, middle = median(ratio[what], turns);
+    for (int old = 0; old < 2; old++) to[!old] = median(us[what][old], turns);
+    keep = what ? middle < NO_LOSS : middle < MIN_GAIN;
+  }
+  if (!keep) engine_swap(l->e);
+  engine_drop_other(l->e);
+  return keep;
+}
+
+static void keep_rows(const layout_search *l, const char *compiler) {
+  for (size_t i = 0; i < l->rows->at.n; i++) {
+    const layout_row *row = &l->rows->at.at[i];
+    if (!tried(row) && row->state != LAYOUT_DROPPED) continue;
+    tuning t = {.better = row->state == LAYOUT_BETTER, .n = 1, .opts = {{OPT_LAYOUT, 0, (int)row->layout}}};
+    snprintf(t.name, sizeof t.name, "%s", row->weight);
+    snprintf(t.role, sizeof t.role, "%s", row->role);
+    snprintf(t.compiler, sizeof t.compiler, "%s", compiler);
+    tuning_put_layout(engine_device(l->e), row->weight, &t);
+  }
+  cache_flush(engine_device(l->e)->cache);
+}
+
+static bool room_for_two(layout_search *l) {
+  uint64_t have;
+  double need = (double)gguf_tensor_bytes(engine_gguf(l->e)) * ROOM + MARGIN;
+  if (memory_available(&have, NULL) || need <= (double)have) return true;
+  snprintf(l->rows->why, sizeof l->rows->why, "layouts: the weights do not fit into memory twice (%.1f GiB more, of which %.1f are free)", need / 0x1p30, (double)have / 0x1p30);
+  return false;
+}
+
+int layouts_search(engine *e, const struct tune_settings *s, double seconds, layout_rows *rows, error *err) {
+  layout_search l = {.e = e, .s = s, .rows = rows, .began = now_s(), .seconds = seconds};
+  str compiler = {0};
+  int todo = 0, found = 0, r = 0;
+  *rows = (layout_rows){0};
+  device *d = engine_device(e);
+  if (!d->target.has_streams || !d->cache || env_int(ENV_NOOPT)) return 0;
+  l.ids = xcalloc(PROMPT + 1, sizeof *l.ids);
+  for (int i = 0; i <= PROMPT; i++) l.ids[i] = (int32_t)(hash_u64((uint64_t)i, 7) % (uint64_t)engine_n_vocab(e));
+  if (llvm_version(&compiler, err) || find_rows(&l, str_c(&compiler), &todo, err)) r = -1;
+  bool room = !r && todo && room_for_two(&l);
+  for (size_t i = 0; i < rows->at.n && !room; i++) if (tried(&rows->at.at[i])) rows->at.at[i].state = LAYOUT_NOT_TRIED;
+  if (room) {
+    for (int i = 0; i < LAYOUT_COUNT && !r && !late(&l); i++) {
+      progress(&l, (double)i / (LAYOUT_COUNT + 1));
+      if (differs(&l, (enum layout)i)) r = try_layout(&l, (enum layout)i, err);
+    }
+    for (size_t i = 0; i < rows->at.n; i++) found += rows->at.at[i].state == LAYOUT_BETTER;
+    progress(&l, (double)LAYOUT_COUNT / (LAYOUT_COUNT + 1));
+    int kept = !r && found ? try_together(&l, err) : 0;
+    if (kept < 0) r = -1;
+    for (size_t i = 0; i < rows->at.n && !kept; i++) if (rows->at.at[i].state == LAYOUT_BETTER) rows->at.at[i].state = LAYOUT_DROPPED;
+    if (!r) keep_rows(&l, str_c(&compiler));
+  }
+  free(l.ids); free(l.row_of);
+  str_free(&compiler);
+  return r;
+}
