@@ -161,6 +161,8 @@ static void extend(search *s, candidates *to, const opt *from, int n) {
   kernel_axes(&k, &x);
   for (size_t m = 0; !in_lanes && m < COUNT(lanes); m++)
     for (int i = x.n_out; i-- > 0;) { o[n] = (opt){OPT_LANES, i, lanes[m]}; if (x.at[i]->b == AXIS_LOOP) add(s, to, o, n + 1); }
+  for (int i = 0; i < x.n_out; i++)
+    for (int j = i + 1; j < x.n_out; j++) { o[n] = (opt){OPT_SWAP, i, j}; if (x.at[i]->b == AXIS_LOOP && x.at[j]->b == AXIS_LOOP) add(s, to, o, n + 1); }
   for (size_t m = 0; m < COUNT(upcasts); m++)
     for (int i = 0; i < x.n_out; i++) { o[n] = (opt){OPT_UPCAST, i, upcasts[m]}; if (x.at[i]->b == AXIS_LOOP) add(s, to, o, n + 1); }
   for (size_t m = 0; m < COUNT(unrolls); m++)
@@ -171,12 +173,7 @@ static void extend(search *s, candidates *to, const opt *from, int n) {
     for (int i = 0; i < n; i++) if (from[i].kind != OPT_ORDER) without[m++] = from[i];
     add(s, to, without, m);
   } else { o[n] = (opt){OPT_ORDER, 0, 0}; add(s, to, o, n + 1); }
-  for (int row = 0; descriptor_at((size_t)row); row++) { o[n] = (opt){OPT_DESCRIPTOR, 0, row + 1}; add(s, to, o, n + 1); }
-  o[n] = (opt){OPT_DESCRIPTOR, 0, 0};
-  add(s, to, o, n + 1);
   for (int i = 0; i < x.n_out; i++) { o[n] = (opt){OPT_THREAD, i, 0}; if (x.at[i]->b == AXIS_LOOP && x.n_out > 1) add(s, to, o, n + 1); }
-  for (int i = 0; i < x.n_out; i++)
-    for (int j = i + 1; j < x.n_out; j++) { o[n] = (opt){OPT_SWAP, i, j}; if (x.at[i]->b == AXIS_LOOP && x.at[j]->b == AXIS_LOOP) add(s, to, o, n + 1); }
   if (s->s->t->has_local)
     for (int i = 0; i < x.n; i++)
       for (int m = 2; m <= 32; m *= 4) {
@@ -185,6 +182,9 @@ static void extend(search *s, candidates *to, const opt *from, int n) {
         o[n].kind = OPT_GROUPTOP;
         if (i >= x.n_out) add(s, to, o, n + 1);
       }
+  for (int row = 0; descriptor_at((size_t)row); row++) { o[n] = (opt){OPT_DESCRIPTOR, 0, row + 1}; add(s, to, o, n + 1); }
+  o[n] = (opt){OPT_DESCRIPTOR, 0, 0};
+  add(s, to, o, n + 1);
   graph_free(g);
 }
 

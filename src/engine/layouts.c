@@ -101,7 +101,7 @@ static int find_rows(layout_search *l, const char *compiler, int *todo, error *e
   double all = 0, *role_us = xcalloc((size_t)st.kernels + 1, sizeof *role_us);
   l->row_of = xcalloc((size_t)st.kernels + 1, sizeof *l->row_of);
   x.us = xcalloc((size_t)st.kernels + 1, sizeof *x.us);
-  for (int turn = 0; turn < LOOKS; turn++) timed(l, &x, err);
+  for (int turn = 0; turn < LOOKS; turn++) timed(l, &x, err);      // the last one counts
   for (int i = 0; i < st.kernels; i++) {
     int64_t t = engine_weight_of(e, false, i);
     all += x.us[i];
