@@ -19,7 +19,7 @@ const char *tuning_version(void) { return CODE_VERSION; }
 static void make_key(const device *d, uop *ast, const char *weight, str *key) {
   str_add(key, word);
   if (ast) plan_key(d, ast, key);
-  else { plan_machine(d, key); str_add(key, weight); }
+  else { plan_machine(d, key); str_addf(key, "%s\n", weight); }
 }
 
 void tuning_print(str *out, const tuning *t) {
@@ -101,9 +101,12 @@ bool tuning_key_parts(const void *key, size_t n, const char **machine, size_t *m
   return true;
 }
 
-static bool is_weight_text(const char *ir) {
+// Where the IR of a kernel would be there may be a weight: a line.
+static bool weight_name(const char *ir, char *out, size_t cap) {
   int end = 0;
-  return sscanf(ir, "weight %*31[A-Z0-9_] %*19[0-9] %*19[0-9] %*19[0-9]%n", &end) == 0 && end && !ir[end];
+  if (sscanf(ir, "weight %*31[A-Z0-9_] %*19[0-9] %*19[0-9] %*19[0-9]%n", &end) || !end || strcmp(ir + end, "\n")) return false;
+  snprintf(out, cap, "%.*s", end, ir);
+  return (size_t)end < cap;
 }
 
 int tuning_import(device *d, const char *machine, const char *ir, const tuning *t, bool check_only, error *err) {
@@ -112,7 +115,8 @@ int tuning_import(device *d, const char *machine, const char *ir, const tuning *
   error e = {0};
   str key = {0};
   int r = 0;
-  bool weight = is_weight_text(ir);
+  char name[128];
+  bool weight = weight_name(ir, name, sizeof name);
   uop *ast = weight ? NULL : uop_parse(g, ir, strlen(ir), &e);
   plan_machine(d, &key);
   size_t n = key.n - 1;                              // without the end of the line
@@ -126,7 +130,7 @@ int tuning_import(device *d, const char *machine, const char *ir, const tuning *
     if (strcmp(str_c(&text), ir)) r = error_set(err, "ir: not in the form in which a kernel is printed");
     str_free(&text);
   }
-  if (!r && !check_only) put(d, ast, ir, t);
+  if (!r && !check_only) put(d, ast, name, t);
   str_free(&key);
   graph_free(g);
   return r;

@@ -11,6 +11,8 @@ import pytest
 
 STATES = {"small", "known", "not_run", "no_gain", "dropped", "better"}
 ROW = {"name", "role", "plan", "count", "share", "state", "before_us", "after_us", "tried", "compiled", "wrong", "opts", "why", "cut_short"}
+LAYOUT = {"weight", "role", "layout", "state", "share", "ratio"}
+LAYOUTS = ("stream", "file", "tiles2", "tiles4")
 PROMPT = "def main():\n    for i in range(10):\n        print(i)\n"
 
 
@@ -26,7 +28,8 @@ def tune(run_weft, model, cache, *args, budget=2, **env):
     done = run_weft(["tune", "-m", model, "--beam", 2, "--budget", budget, "--json", "-c", 256, *args], env={"WEFT_CACHE": cache, **env})
     assert done.returncode == 0, done.err
     result = json.loads(done.out)
-    assert set(result) == {"seconds", "token_us", "chunk_us", "token_bytes", "limit_gb_s", "chunk", "kernels"}
+    assert set(result) == {"seconds", "token_us", "chunk_us", "token_bytes", "limit_gb_s", "chunk", "kernels", "layouts"}
+    assert all(set(w) == LAYOUT and w["state"] in {"known", "not_tried", "same", "dropped", "better"} and w["layout"] in LAYOUTS for w in result["layouts"])
     assert all(set(k) == ROW and k["state"] in STATES for k in result["kernels"])
     return result
 
@@ -56,7 +59,8 @@ def test_finds_and_keeps(tuned, run_weft, tinypy):
         assert us[1] <= us[0] * 1.001
     assert sum(k["share"] for k in first["kernels"]) == pytest.approx(2, rel=1e-3)
     tunings = [e for e in list_cache(run_weft, folder) if e["kind"] == "tuning"]
-    assert len(tunings) == len(searched) and all(e["sound"] and e["current"] for e in tunings)
+    layouts = [w for w in first["layouts"] if w["state"] != "not_tried"]
+    assert layouts and len(tunings) == len(searched) + len(layouts) and all(e["sound"] and e["current"] for e in tunings)
 
 
 def test_second_run_reuses(tuned, run_weft, tinypy):
@@ -126,6 +130,31 @@ def test_export_import(tuned, run_weft, tinypy, cache_dir, tmp_path):
     assert logprobs(run_weft, tinypy, cache_dir)[0] == logprobs(run_weft, tinypy, "off")[0]
 
 
+def test_layouts(run_weft, shared_dir, cache_dir, tmp_path):
+    """Every weight in another layout, as a tuning may say: the same bits, behind a prompt and behind tokens, and other kernels."""
+    model = shared_dir / "models" / "tinypy-q4_0.gguf"
+    rows = tune(run_weft, model, cache_dir, "--no-prompt", budget=.3)["layouts"]
+    exported = json.loads(run_weft(["cache", "export", "-"], env={"WEFT_CACHE": cache_dir}).out)
+    mine = [t for t in exported["tunings"] if t["name"].startswith("weight ")]
+    assert {t["name"] for t in mine} == {w["weight"] for w in rows if w["state"] != "not_tried"} and mine
+    want, kernels = logprobs(run_weft, model, "off")[0], set()
+    for layout in range(len(LAYOUTS)):
+        for t in mine:
+            t["opts"] = f"LAYOUT(0, {layout})"
+        path = tmp_path / "layouts.json"
+        path.write_text(json.dumps({**exported, "tunings": mine}))
+        assert run_weft(["cache", "clear"], env={"WEFT_CACHE": cache_dir}).returncode == 0
+        assert run_weft(["cache", "import", path], env={"WEFT_CACHE": cache_dir}).returncode == 0
+        assert logprobs(run_weft, model, cache_dir)[0] == want
+        kernels.add(tuple(sorted(e["name"] for e in list_cache(run_weft, cache_dir) if e["kind"] in ("kernel", "filling"))))
+        assert all(w["state"] == "known" and w["layout"] == LAYOUTS[layout] for w in tune(run_weft, model, cache_dir, "--no-prompt", budget=.1)["layouts"] if w["weight"] in {t["name"] for t in mine})
+    assert len(kernels) >= 3
+    for bad in (f"LAYOUT(0, {len(LAYOUTS)})", "UPCAST(0, 2)", "LAYOUT(0, 1) LAYOUT(0, 1)"):
+        path.write_text(json.dumps({**exported, "tunings": [{**mine[0], "opts": bad}]}))
+        done = run_weft(["cache", "import", path], env={"WEFT_CACHE": cache_dir})
+        assert done.returncode == 1 and "layout" in done.err
+
+
 def change(data, key, value):
     data["tunings"][0][key] = value
     return json.dumps(data)
@@ -154,6 +183,7 @@ def test_bad_import(tuned, run_weft, cache_dir, tmp_path, what):
     """Refused with a sentence, and nothing of the file is added."""
     spoil, words = BAD[what]
     data = json.loads(run_weft(["cache", "export", "-"], env={"WEFT_CACHE": tuned[0]}).out)
+    data["tunings"].sort(key=lambda t: t["name"].startswith("weight "))
     path = tmp_path / "bad.json"
     path.write_text(spoil(data))
     done = run_weft(["cache", "import", path], env={"WEFT_CACHE": cache_dir})
@@ -165,7 +195,8 @@ def test_hostile_lists(tuned, run_weft, tinypy, cache_dir, tmp_path):
     """Lists that do not suit their kernel are not used: the same bits, no crash."""
     data = json.loads(run_weft(["cache", "export", "-"], env={"WEFT_CACHE": tuned[0]}).out)
     seed = random.Random(1)
-    kinds = ["UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD", "ORDER"]
+    kinds = ["UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD", "ORDER", "DESCRIPTOR", "LAYOUT"]
+    data["tunings"] = [t for t in data["tunings"] if not t["name"].startswith("weight ")]
     for t in data["tunings"]:
         own = t["opts"] if t["opts"] != "heuristic" else ""
         t["opts"] = " ".join([own] + [f"{seed.choice(kinds)}({seed.randrange(6)}, {seed.choice([0, 2, 3, 8, 64, 1024])})" for _ in range(seed.randrange(1, 5))]).strip()
