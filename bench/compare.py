@@ -179,7 +179,8 @@ class LlamaPython:
         self.ask(self.request(model, 1))
 
     def request(self, model, n):
-        return {"model": model.path, "threads": self.opt.threads, "prompt": model.ids(self.opt.prompt), "decode": model.ids(n), "prefill": model.ids(self.opt.prefill)}
+        return {"model": model.path, "threads": self.opt.threads, "prompt": model.ids(self.opt.prompt), "decode": model.ids(n), "prefill": model.ids(self.opt.prefill),
+                "repack": not self.opt.llama_no_repack}
 
     def measure(self, model):
         return self.ask(self.request(model, self.opt.tokens))
@@ -269,6 +270,8 @@ def llama_worker(request):
     l.llama_backend_init()
     mp = l.llama_model_default_params()
     mp.n_gpu_layers = 0
+    if not request.get("repack", True):
+        mp.use_extra_bufts = False
     model = l.llama_model_load_from_file(request["model"].encode(), mp)
     if not model:
         return {"error": f"{request['model']}: llama.cpp does not load it"}
@@ -494,6 +497,7 @@ def arguments(argv):
     p.add_argument("--engines", default="weft,llama,ik", help="which, and in which order of turns: of weft, llama, ik (default: all)")
     p.add_argument("--weft", default=str(HERE.parent / "build" / "weft"), metavar="PATH", help="the weft command (default: build/weft)")
     p.add_argument("--llama-python", default=sys.executable, metavar="PATH", help="a Python that has llama-cpp-python (default: this one)")
+    p.add_argument("--llama-no-repack", action="store_true", help="llama-cpp-python lays no weights out anew: for files of which a second copy does not fit into memory")
     p.add_argument("--llama-bench", metavar="PATH", help="a llama-bench of llama.cpp, used instead")
     p.add_argument("--ik-bench", metavar="PATH", help="a llama-bench of ik_llama.cpp")
     p.add_argument("--ik-options", action="append", metavar="'OPTIONS'", help="options of it, such as '-rtr 1'; may be repeated, each is an engine of its own "

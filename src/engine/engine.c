@@ -122,7 +122,7 @@ static void filled(void *ctx, int64_t id, double from, double to, double done) {
 }
 
 static void make_schedule(const engine *e, int64_t chunk, bool logits, graph *g, schedule *s) {
-  uop *sink = model_graph(e->m, g, &(model_shape){.ctx = e->ctx, .n_ctx = e->n_ctx, .chunk = chunk, .logits = logits});
+  uop *sink = model_graph(e->m, g, &(model_shape){.ctx = e->ctx, .n_ctx = e->n_ctx, .chunk = chunk, .logits = logits, .exact = e->o.exact});
   record_mark(g, sink, "model");
   const target *t = &e->d->target;
   if (!e->o.exact) sink = integer_dots(g, sink);

@@ -86,7 +86,10 @@ static tensor *value_side(const build *b, const layer *y, tensor *o) {        //
 }
 
 // Queries are rounded to halves, like the keys that they meet: llama.cpp does so, and a router behind it may hang on that.
-static tensor *query(const build *b, tensor *x, double scale) { return t_contiguous(b->g, t_cast(b->g, t_cast(b->g, t_scale(b->g, x, scale), DT_F16), DT_F32)); }
+static tensor *query(const build *b, tensor *x, double scale) {
+  x = t_scale(b->g, x, scale);
+  return t_contiguous(b->g, b->s->exact ? x : t_cast(b->g, t_cast(b->g, x, DT_F16), DT_F32));
+}
 
 static tensor *attention(build *b, const layer *y, tensor *x) {
   graph *g = b->g;

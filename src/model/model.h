@@ -33,6 +33,7 @@ typedef struct model_shape {
   int64_t n_ctx;             // positions that will be used at most: some files rotate by other frequencies where that is many
   int64_t chunk;             // 1: one token per run, const; more: variable "n" in 1..chunk
   bool logits;               // store the logits of the last position in BUF_LOGITS (F32, n_vocab); else only the states are filled
+  bool exact;                // nothing is rounded but what is stored in caches
 } model_shape;
 // SINK of the effects: n tokens from BUF_IDS (I32, chunk) at positions pos.. (variable "pos") go through the model.
 uop *model_graph(const model *m, graph *g, const model_shape *s);
