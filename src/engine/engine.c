@@ -14,7 +14,7 @@
 #include "model/model.h"
 #include "schedule/dots.h"
 
-enum { FEW = 4 /* tokens: one by one is quicker than a chunk */, DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, CTX_STEP = 64 };
+enum { FEW = 4 /* tokens: one by one is quicker than a chunk */, DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, CTX_STEP = 64, LEAST_CTX = 4096 };
 
 typedef struct stage { graph *g; schedule s; plan *p; } stage;
 typedef struct laid { weights w; enum layout *layouts; stage one, many; } laid;        // weights in a layout for each tensor, and the plans that read them
@@ -53,6 +53,25 @@ static uint64_t kv_bytes(const engine *e) {
   uint64_t sum = 0;
   for (int i = 0; i < model_n_states(e->m); i++) if (!add_u64(sum, state_bytes(e, i), &sum)) return UINT64_MAX;
   return sum;
+}
+
+static void set_context(engine *e, int n) {
+  e->n_ctx = n;
+  e->ctx = (int64_t)round_up((size_t)n, CTX_STEP) + e->room;
+}
+
+static bool has_room(const engine *e) {
+  uint64_t need, have;
+  return add_u64(kv_bytes(e), gguf_file_bytes(e->file), &need) && (memory_available(&have, NULL) || need <= have);
+}
+
+// What nobody asked for may be less: many models were trained for more positions than a machine has memory for. Halves, so that a machine knows few kernels.
+static void fit_context(engine *e) {
+  int wish = e->n_ctx;
+  while (e->n_ctx / 2 >= LEAST_CTX && !has_room(e)) set_context(e, e->n_ctx / 2);
+  if (e->n_ctx == wish) return;
+  if (has_room(e)) fprintf(stderr, "weft: warning: %s: a context of %d positions, as there is no memory for the %d that the model was trained for\n", gguf_path(e->file), e->n_ctx, wish);
+  else set_context(e, wish);
 }
 
 static int reserve(engine *e, error *err) {
@@ -156,7 +175,8 @@ static int start(engine *e, const char *path, error *err) {
   if (model_max_chunk(e->m)) e->chunk = min_i64(e->chunk, model_max_chunk(e->m));
   // room for a chunk that begins at the last position: then every index is in bounds whatever the two variables are
   e->room = (int64_t)round_up((size_t)e->chunk, CTX_STEP);
-  e->ctx = (int64_t)round_up((size_t)e->n_ctx, CTX_STEP) + e->room;
+  set_context(e, e->n_ctx);
+  if (!e->o.n_ctx) fit_context(e);
   if (reserve(e, err) || device_open(e->o.n_threads, &e->d, err)) return -1;
   if (e->o.no_repack) e->d->target.has_streams = false;
   e->d->target.stream_growth = e->o.repack_memory;

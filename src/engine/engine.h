@@ -13,7 +13,7 @@
 typedef struct engine engine;
 
 struct engine_options {
-  int n_ctx;              // positions of the KV cache; 0: as many as the model was trained for
+  int n_ctx;              // positions of the KV cache; 0: as many as the model was trained for, or half of that, a quarter, ... where memory is short
   int n_threads;          // 0: what affinity, cgroup and cores suggest
   int chunk;              // positions evaluated at once in a prompt; 0: default
   bool no_repack;         // weights stay as they lie in the file
