@@ -196,7 +196,8 @@ void weft_answer_free(weft_answer *a);        /* NULL is fine */
 /* ---- Models ---------------------------------------------------------------------------------------------------------- */
 typedef struct weft_model weft_model;
 typedef struct weft_options {
-  int context;               /* positions of the KV cache; 0: as many as the model was trained for.  Reserved, not committed */
+  int context;               /* positions of the KV cache; 0: as many as the model was trained for, or half,
+                                a quarter, ... of that where memory is short.  Reserved, not committed */
   int threads;               /* 0: what affinity, control group and cores suggest */
   int chunk;                 /* positions of a prompt that are evaluated at once; 0: default */
   bool no_repack;            /* weights are read where they lie in the file: needs less memory while loading, several times slower */

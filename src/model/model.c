@@ -17,9 +17,13 @@ static int check(loader *l, const char *name, const int64_t ne[3], bool optional
   if (!t) return optional ? 0 : gguf_fail(l->f, NULL, l->err, "tensor '%s' is missing", name);
   if (t->ne[0] != ne[0] || t->ne[1] != ne[1] || t->ne[2] != ne[2] || t->ne[3] != 1) {
     char third[32] = "";
+    str why = {0};
     if (ne[2] != 1) snprintf(third, sizeof third, ", %lld", (long long)ne[2]);
-    return gguf_fail(l->f, NULL, l->err, "tensor '%s' has shape {%lld, %lld, %lld, %lld}, expected {%lld, %lld%s}", name, (long long)t->ne[0],
-                     (long long)t->ne[1], (long long)t->ne[2], (long long)t->ne[3], (long long)ne[0], (long long)ne[1], third);
+    keys_behind(l, ne[t->ne[0] != ne[0] ? 0 : t->ne[1] != ne[1] ? 1 : 2], &why);
+    int r = gguf_fail(l->f, NULL, l->err, "tensor '%s' has shape {%lld, %lld, %lld, %lld}, expected {%lld, %lld%s}%s%s%s", name, (long long)t->ne[0],
+                      (long long)t->ne[1], (long long)t->ne[2], (long long)t->ne[3], (long long)ne[0], (long long)ne[1], third, why.n ? " (" : "", str_c(&why), why.n ? ")" : "");
+    str_free(&why);
+    return r;
   }
   if (!t->format->computes) return gguf_fail(l->f, NULL, l->err, "tensor '%s' has type %s, which cannot be computed with yet", name, t->format->name);
   *out = (int)gguf_tensor_index(l->f, t) + 1;

@@ -154,6 +154,8 @@ int key_counts(loader *l, const char *rest, uint32_t lo, uint32_t hi, uint32_t e
 int key_flags(loader *l, const char *rest, uint32_t each[MODEL_MAX_LAYERS]);    // an array of a number or a truth value for each layer
 int key_number(loader *l, const char *rest, double lo, double hi, double *out);
 int key_number_or(loader *l, const char *rest, double fallback, double lo, double hi, double *out);
+// Keys that a size in question may come from: those that say it, or else two whose product or sum it is. For messages; may find none.
+void keys_behind(const loader *l, int64_t size, str *out);
 
 // model.c: asks for a tensor of the model (y NULL) or of a layer; w[id] says afterwards what there is. Shape {ne0, ne1, ne2} in the file's
 // order, 1 for axes it does not have. The bias of a matrix has ne1 elements (and ne2 rows), that of a vector ne0.

@@ -1,5 +1,6 @@
 // Values of keys within limits: every number that later sizes a tensor or a loop passes here, once.
 #include <math.h>
+#include <string.h>
 #include "model/model_impl.h"
 
 const char *key(loader *l, const char *rest) {
@@ -48,4 +49,33 @@ int key_number_or(loader *l, const char *rest, double fallback, double lo, doubl
   if (has_key(l, rest)) return key_number(l, rest, lo, hi, out);
   *out = fallback;
   return 0;
+}
+
+enum { MANY_SIZES = 64 };
+typedef struct size_key { const char *name; int64_t v; } size_key;
+
+// Whole numbers of the file under the architecture's name.
+static int find_sizes(const loader *l, size_key at[MANY_SIZES]) {
+  size_t prefix = strlen(l->m->arch->name);
+  int n = 0;
+  for (size_t i = 0; i < gguf_n_kv(l->f) && n < MANY_SIZES; i++) {
+    const gguf_kv *kv = gguf_kv_at(l->f, i);
+    uint32_t v;
+    if (strncmp(kv->key, l->m->arch->name, prefix) || kv->key[prefix] != '.' || kv->value.type == GGUF_ARRAY || kv->value.type == GGUF_STRING) continue;
+    if (!gguf_u32(l->f, kv->key, &v, NULL) && v > 1) at[n++] = (size_key){kv->key, v};
+  }
+  return n;
+}
+
+void keys_behind(const loader *l, int64_t size, str *out) {
+  size_key at[MANY_SIZES];
+  int n = find_sizes(l, at), found = 0;
+  int64_t both;
+  for (int i = 0; i < n; i++) if (at[i].v == size) str_addf(out, "%s%s = %lld", found++ ? ", " : "", at[i].name, (long long)size);
+  for (int sum = 0; sum < 2; sum++)
+    for (int i = 0; i < n; i++)
+      for (int j = 0; j < i && !found; j++) {
+        found = (sum ? add_i64(at[i].v, at[j].v, &both) : mul_i64(at[i].v, at[j].v, &both)) && both == size;
+        if (found) str_addf(out, "%s = %lld, %s = %lld", at[j].name, (long long)at[j].v, at[i].name, (long long)at[i].v);
+      }
 }

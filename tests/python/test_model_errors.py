@@ -40,7 +40,9 @@ def test_readme_names_what_runs(run_weft, make_model, repo, tmp_path):
 
 # family, what is changed, what the error says
 MISFITS = [
-    ("granite", {"ffn": 96, "keys": {"feed_forward_length": 320}}, ["tensor 'blk.0.ffn_gate.weight' has shape {256, 96, 1, 1}, expected {256, 320}"]),
+    ("granite", {"ffn": 96, "keys": {"feed_forward_length": 320}}, ["tensor 'blk.0.ffn_gate.weight' has shape {256, 96, 1, 1}, expected {256, 320} (granite.feed_forward_length = 320)"]),
+    ("deepseek2-groups", {"keys": {"attention.kv_lora_rank": 161}},
+     ["tensor 'blk.0.attn_kv_a_mqa.weight' has shape {256, 192, 1, 1}, expected {256, 193} (deepseek2.rope.dimension_count = 32, deepseek2.attention.kv_lora_rank = 161)"]),
     ("granite", {"kv": 3}, ["granite.attention.head_count_kv", "3 does not divide", "= 8"]),
     ("granite", {"keys": {"attention.layer_norm_rms_epsilon": 0.0}}, ["granite.attention.layer_norm_rms_epsilon", "0 is not in"]),
     ("granite", {"keys": {"rope.scaling.type": "spiral"}}, ["granite.rope.scaling.type", "'spiral' is not known", "yarn"]),
@@ -50,7 +52,7 @@ MISFITS = [
     ("starcoder2", {"plain": False}, ["tensor 'blk.0.ffn_gate.weight' is not one that starcoder2 is known to have"]),
     ("phi3-short", {"n_rot": 64}, ["tensor 'rope_factors_long.weight' has shape {32, 1, 1, 1}, expected {48, 1}"]),
     ("olmo2", {"qk_norm": "head"}, ["tensor 'blk.0.attn_q_norm.weight' has shape {64, 1, 1, 1}, expected {256, 1}"]),
-    ("lfm2", {"keys": {"shortconv.l_cache": 4}}, ["tensor 'blk.0.shortconv.conv.weight' has shape {3, 256, 1, 1}, expected {4, 256}"]),
+    ("lfm2", {"keys": {"shortconv.l_cache": 4}}, ["tensor 'blk.0.shortconv.conv.weight' has shape {3, 256, 1, 1}, expected {4, 256}", "lfm2.shortconv.l_cache = 4"]),
     ("qwen35", {"keys": {"ssm.group_count": 4}}, ["qwen35.ssm.group_count", "4 does not divide ssm.time_step_rank = 6"]),
     ("nemotron_h", {"keys": {"ssm.inner_size": 500}}, ["nemotron_h.ssm.time_step_rank", "16 does not divide ssm.inner_size = 500"]),
     ("gpt2", {"keys": {"context_length": 300}}, ["tensor 'position_embd.weight' has shape {256, 256, 1, 1}, expected {256, 300}"]),
