@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include "device/memory.h"
 
-enum { STREAM_ALIGN = 4096, SPARE_PERCENT = 30 };
+enum { STREAM_ALIGN = 4096, SPARE_PERCENT = 30, READ_AHEAD = 1 << 17 /* the system reads no more for one request than its device's limit */ };
 
 static void *touch(void *ctx) {
   weights *w = ctx;
@@ -56,10 +56,23 @@ void weights_filled(weights *w, int64_t tensor) {
   for (size_t i = 0; i < w->streams.n; i++) if (w->streams.at[i].tensor == tensor) w->streams.at[i].filled = true;
 }
 
+void weights_read_ahead(const weights *w) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  for (size_t i = 0; i < gguf_n_tensors(w->file); i++) {
+    const gguf_tensor *t = gguf_tensor_at(w->file, i);
+    bool streamed = t->n_dims < 2;
+    for (size_t j = 0; j < w->streams.n && !streamed; j++) streamed = w->streams.at[j].tensor == (int64_t)i;
+    uintptr_t at = (uintptr_t)t->data / page * page, end = (uintptr_t)t->data + t->nbytes;
+    for (; !streamed && at < end; at += READ_AHEAD) madvise((void *)at, end - at < READ_AHEAD ? end - at : READ_AHEAD, MADV_WILLNEED);
+  }
+}
+
 bool weights_settle(weights *w, double seconds) {
   for (double end = now_s() + seconds; w->promoted + MEMORY_ALIGN <= w->used && now_s() < end; w->promoted += MEMORY_ALIGN)
     if (!memory_promote(w->memory + w->promoted, MEMORY_ALIGN)) { w->promoted = w->used; break; }      // no huge pages to be had: they stay as they are
-  return w->promoted + MEMORY_ALIGN > w->used;
+  if (w->promoted + MEMORY_ALIGN <= w->used) return false;
+  if (w->used && !w->settled) weights_read_ahead(w);           // what moving has driven out of memory
+  return w->settled = true;
 }
 
 void weights_give_back(const weights *w, int64_t tensor, double from, double to) {
@@ -67,17 +80,6 @@ void weights_give_back(const weights *w, int64_t tensor, double from, double to)
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)t->data;
   uintptr_t first = (at + (uintptr_t)((double)t->nbytes * from) + page - 1) / page * page, end = (at + (uintptr_t)((double)t->nbytes * to)) / page * page;
   if (first < end) madvise((void *)first, end - first, MADV_DONTNEED);
-}
-
-void weights_read_ahead(const weights *w) {
-  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-  for (size_t i = 0; i < gguf_n_tensors(w->file); i++) {
-    const gguf_tensor *t = gguf_tensor_at(w->file, i);
-    bool streamed = t->n_dims < 2;
-    for (size_t j = 0; j < w->streams.n && !streamed; j++) streamed = w->streams.at[j].tensor == (int64_t)i;
-    uintptr_t at = (uintptr_t)t->data / page * page;
-    if (!streamed) madvise((void *)at, (uintptr_t)t->data + t->nbytes - at, MADV_WILLNEED);
-  }
 }
 
 void weights_free(weights *w) {

@@ -11,7 +11,7 @@ typedef struct weights {
   uint64_t size, used, promoted;       // of the bytes used, those from the beginning on that lie in huge pages
   VEC(weight_stream) streams;
   pthread_t toucher;         // touches memory from its beginning on while the engine is still looking at graphs
-  bool touching;
+  bool touching, settled;
   _Atomic bool enough;
   uint64_t wanted;           // bytes that streams of all tensors may take together
 } weights;
