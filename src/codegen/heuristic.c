@@ -1,8 +1,8 @@
 // Good loops without search. The questions are asked of the index expressions, not of op patterns: which ranges does the index
 // of each load depend on, and with which stride? So a matvec is found through casts, multiplies and whole dequantisations.
 //
-// 1. Lanes: an output range along which every access is contiguous or constant; otherwise, per reduction, a reduced range of
-//    that kind (partial sums in lanes, added at the end).
+// 1. Lanes: rows of a dot product; rows of a weight of floats that may be laid anew; an output range along which every access is contiguous
+//    or constant; otherwise, per reduction, a reduced range of that kind (partial sums in lanes, added at the end).
 // 2. Ranges that came from a format's block structure are unrolled: codes that share bytes share loads.
 // 3. Output ranges that no reduction depends on and that are small are unrolled, so that what they share is computed once.
 // 4. Register tiles: output ranges that some load inside the reduction does not depend on; several at once share that load.
@@ -182,6 +182,25 @@ static uop *output_lanes(kernel *k) {
 static bool has_lane(const uop *reduce) {
   for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++) if (reduce->src[i]->b == AXIS_LANE) return true;
   return false;
+}
+
+// An output range whose steps are rows of a weight of floats: laid anew, they lie side by side. All else that is read moves along it by one element or not at all.
+static uop *row_lanes(kernel *k) {
+  uop *store = k->ast->src[0];
+  loads l;
+  find_loads(store->src[1], &l);
+  for (size_t i = store->nsrc; i-- > 2;) {
+    uop *r = store->src[i];
+    int n = lanes_that_fit(k, r), rows = 0;
+    bool ok = r->b == AXIS_LOOP && n == k->t->vector_bytes / 4 && r->src[0]->op == OP_CONST && uop_depends(store->src[0], r);
+    for (int j = 0; ok && j < l.n; j++) {
+      bool jumps = stride_of(k, l.at[j]->src[0], r, n, (enum dtype)l.at[j]->dt) == JUMPS;
+      rows += jumps;
+      ok = !jumps || (streams(k, l.at[j]) && dtype_is_float((enum dtype)l.at[j]->dt) && l.at[j]->dt == l.at[j]->src[0]->src[0]->dt);
+    }
+    if (ok && rows) return r;
+  }
+  return NULL;
 }
 
 // The best range of a reduction to lay in lanes: every load of its body contiguous or constant along it; the largest such.
@@ -367,14 +386,29 @@ static void unroll_dot(kernel *k) {
   }
 }
 
+// How many sums each lane has, and whether one is of floats.
+static int sums_in_lanes(const kernel *k, bool *floats) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  int n = 0;
+  *floats = false;
+  for (size_t i = 0; i < l.n; i++) {
+    if (l.at[i]->op != OP_REDUCE || has_lane(l.at[i]) || !depends_on_lane(l.at[i])) continue;
+    n++;
+    *floats |= l.at[i]->dt == DT_F32;
+  }
+  arena_free(a);
+  return n;
+}
+
 // A sum of floats waits for its last step: two vectors of rows at once are two sums, and share x. No steps are unrolled: each sum's would lie
 // together in the stream, and be read in turns.
 static void two_sums(kernel *k) {
   axes x;
+  bool floats;
   kernel_axes(k, &x);
-  bool floats = false;
-  for (int i = x.n_out; i < x.n; i++) floats |= x.at[i]->b == AXIS_DOT && uop_is_int(x.at[i]->src[0], dot_products(DT_F32));
-  for (int i = 0; floats && i + 1 < x.n_out; i++)
+  if (sums_in_lanes(k, &floats) > 1 || !floats) return;
+  for (int i = 0; i + 1 < x.n_out; i++)
     if (x.at[i]->b == AXIS_LOOP && x.at[i + 1]->b == AXIS_LANE && x.at[i]->src[0]->op == OP_CONST && x.at[i]->src[0]->a % 2 == 0) { apply(k, OPT_UPCAST, x.at[i], 2); return; }
 }
 
@@ -462,17 +496,20 @@ static void work_groups(kernel *k) {
 void heuristic(kernel *k, bool by_memory) {
   if (k->t->has_local) { work_groups(k); return; }
   bool dot = k->t->vector_bytes && dot_lanes(k);
+  uop *rows = k->t->vector_bytes && !dot ? row_lanes(k) : NULL;
+  if (rows && !apply(k, OPT_LANES, rows, lanes_that_fit(k, rows))) rows = NULL;
   if (k->t->vector_bytes && !dot) {
-    uop *r = output_lanes(k);
+    uop *r = rows ? NULL : output_lanes(k);
     if (r) apply(k, OPT_LANES, r, lanes_that_fit(k, r));
     while (lane_one_reduce(k)) {}
   }
   if (dot) both_halves(k);
-  if (dot) { unroll_dot(k); two_sums(k); }
-  else unroll_blocks(k);
+  if (dot) unroll_dot(k);
+  else if (!rows) unroll_blocks(k);
+  if (dot || rows) two_sums(k);
   upcast_inner(k);
   if (dot) side_by_side(k);
-  if (dot) token_tiles(k);
+  if (dot || rows) token_tiles(k);
   else register_tiles(k);
   unroll_copy(k);
   if (by_memory) kernel_apply(k, (opt){OPT_ORDER, 0, 0});
