@@ -9,6 +9,8 @@ weights as F32, so that no rounding of its own is in the comparison: there, `--p
 The prompt goes through at once, in chunks and token by token.  llama.cpp runs in a process of its own, as some shapes end it.
 
 One file in a hundred differs because a router of random weights finds two experts nearly equal: then the distributions of single tokens are others.
+That it is the choice and not the products: eight files of 16 experts in MXFP4, 59 positions each, integers beside `--precision exact`. With all experts
+chosen the mean KL is 2.3e-4 to 2.6e-4 and no position above 7.2e-4; with 4 chosen the medians stay, and single positions reach 2.7e-2.
 
 Needs llama-cpp-python beside numpy and gguf.  A line per file; the last says how many differed, and the exit status is 1 if any did.
 """
