@@ -11,8 +11,8 @@
 // the order of float additions is the same for one token and for many.
 #include "codegen/opt.h"
 #include <string.h>
-#include "codegen/stream.h"
 #include "base/env.h"
+#include "codegen/stream.h"
 
 typedef struct loads { uop *at[512]; int n; } loads;
 

@@ -17,7 +17,7 @@
 #include "model/model.h"
 
 enum { TURNS = 7, FINAL_TURNS = 9, LOOKS = 3, TEXT = 96, PROMPT = 40 };
-static const double LEAST_SHARE = 0.03, GAIN = 0.985, MIN_GAIN = 0.998, NO_LOSS = 1.01, ROOM = 1.1, MARGIN = 512 << 20;
+static const double LEAST_SHARE = 0.03, GAIN = 0.985, MIN_GAIN = 0.998, NO_LOSS = 1.01, MUCH_LONGER = 1.5, ROOM = 1.1, MARGIN = 512 << 20;
 
 // --- what is known ----------------------------------------------------------------------------------------------------
 
@@ -64,6 +64,7 @@ typedef struct layout_search {
   int *row_of;                                                   // kernel of a token -> row; -1: none
   int32_t *ids;
   double began, seconds;
+  bool cut;                                                      // time was up before all had been tried
 } layout_search;
 
 static void progress(const layout_search *l, double fraction) {
@@ -118,7 +119,7 @@ static int find_rows(layout_search *l, const char *compiler, int *todo, error *e
     tuning known;
     row->share /= all > 0 ? all : 1;
     row->state = LAYOUT_NOT_TRIED;
-    if (tuning_get_layout(engine_device(e), row->weight, &known) && !strcmp(known.compiler, compiler)) row->state = LAYOUT_KNOWN;
+    if (tuning_get_layout(engine_device(e), row->weight, &known) && !strcmp(known.compiler, compiler) && !(known.cut_s > 0 && l->seconds >= known.cut_s * MUCH_LONGER)) row->state = LAYOUT_KNOWN;
     else if (row->share >= LEAST_SHARE) { row->state = LAYOUT_SAME; ++*todo; }
   }
   free(x.us); free(role_us);
@@ -242,7 +243,7 @@ static void keep_rows(const layout_search *l, const char *compiler) {
   for (size_t i = 0; i < l->rows->at.n; i++) {
     const layout_row *row = &l->rows->at.at[i];
     if (!tried(row) && row->state != LAYOUT_DROPPED) continue;
-    tuning t = {.better = row->state == LAYOUT_BETTER, .n = 1, .opts = {{OPT_LAYOUT, 0, (int)row->layout}}};
+    tuning t = {.better = row->state == LAYOUT_BETTER, .n = 1, .opts = {{OPT_LAYOUT, 0, (int)row->layout}}, .cut_s = l->cut ? l->seconds : 0};
     snprintf(t.name, sizeof t.name, "%s", row->weight);
     snprintf(t.role, sizeof t.role, "%s", row->role);
     snprintf(t.compiler, sizeof t.compiler, "%s", compiler);
@@ -272,16 +273,16 @@ int layouts_search(engine *e, const struct tune_settings *s, double seconds, lay
   bool room = !r && todo && room_for_two(&l);
   for (size_t i = 0; i < rows->at.n && !room; i++) if (tried(&rows->at.at[i])) rows->at.at[i].state = LAYOUT_NOT_TRIED;
   if (room) {
-    for (int i = 0; i < LAYOUT_COUNT && !r && !late(&l); i++) {
+    error e2 = {0};                              // what cannot be made or held is not in use: no reason to tune nothing
+    for (int i = 0; i < LAYOUT_COUNT && !(l.cut = late(&l)); i++) {
       progress(&l, (double)i / (LAYOUT_COUNT + 1));
-      if (differs(&l, (enum layout)i)) r = try_layout(&l, (enum layout)i, err);
+      if (differs(&l, (enum layout)i) && try_layout(&l, (enum layout)i, &e2)) snprintf(rows->why, sizeof rows->why, "layout %s: %s", layout_name((enum layout)i), e2.text);
     }
     for (size_t i = 0; i < rows->at.n; i++) found += rows->at.at[i].state == LAYOUT_BETTER;
     progress(&l, (double)LAYOUT_COUNT / (LAYOUT_COUNT + 1));
-    int kept = !r && found ? try_together(&l, err) : 0;
-    if (kept < 0) r = -1;
+    bool kept = found && try_together(&l, &e2) > 0;
     for (size_t i = 0; i < rows->at.n && !kept; i++) if (rows->at.at[i].state == LAYOUT_BETTER) rows->at.at[i].state = LAYOUT_DROPPED;
-    if (!r) keep_rows(&l, str_c(&compiler));
+    keep_rows(&l, str_c(&compiler));
   }
   free(l.ids); free(l.row_of);
   str_free(&compiler);
