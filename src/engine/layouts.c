@@ -282,7 +282,7 @@ int layouts_search(engine *e, const struct tune_settings *s, double seconds, lay
     error e2 = {0};                              // what cannot be made or held is not in use: no reason to tune nothing
     for (int i = 0; i < LAYOUT_COUNT && !(l.cut = late(&l)); i++) {
       progress(&l, (double)i / (LAYOUT_COUNT + 1));
-      if (differs(&l, (enum layout)i) && try_layout(&l, (enum layout)i, &e2)) snprintf(rows->why, sizeof rows->why, "layout %s: %s", layout_name((enum layout)i), e2.text);
+      if (differs(&l, (enum layout)i) && try_layout(&l, (enum layout)i, &e2)) snprintf(rows->why, sizeof rows->why, "layout %s: %.*s", layout_name((enum layout)i), (int)sizeof rows->why - 32, e2.text);
     }
     for (size_t i = 0; i < rows->at.n; i++) found += rows->at.at[i].state == LAYOUT_BETTER;
     progress(&l, (double)LAYOUT_COUNT / (LAYOUT_COUNT + 1));
