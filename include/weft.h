@@ -314,7 +314,8 @@ typedef struct weft_tuned_kernel {
   const char *opts, *why;    /* the list of OptOps that was found ("": none); why there was no search */
   bool cut_short;            /* time was up before the search came to its end: one with 1.5 times as much goes on */
 } weft_tuned_kernel;
-/* How the weights of one format and size lie in memory: "stream" (in the order of reading), "file" (as in the file), "tiles2", "tiles4" (a stream of so many tiles of rows side by side). */
+/* How the weights of one format and size lie in memory: "stream" (in the order of reading), "file" (as in the file), "tiles2", "tiles4" (a stream of so many tiles of rows side by side),
+   "values" (a stream of what can be computed ahead). */
 enum weft_layout_state { WEFT_LAYOUT_KNOWN /* from the cache */, WEFT_LAYOUT_NOT_TRIED /* too small a share, or layouts_why */, WEFT_LAYOUT_SAME /* nothing is better */,
                          WEFT_LAYOUT_DROPPED /* better alone, but not in the model, or not for prompts */, WEFT_LAYOUT_BETTER /* found and kept */ };
 typedef struct weft_tuned_layout {

@@ -21,8 +21,11 @@
 enum { MAX_ITEMS = 1024, MAX_LANES = 256, MAX_DEPTH = 8, LARGE = 1 << 20 };
 
 typedef struct item {
-  uop *load;
+  uop *load;                                            // or what takes its place: an expression of loads
+  uop *value;                                           // computed when the stream is filled, over the file's bytes and loop_range()s; NULL: copied
+  enum dtype dt;                                        // in the stream
   int64_t base, stride[MAX_DEPTH], lane[MAX_LANES];     // bytes: constant part, per step of each loop, per lane
+  int64_t key;                                          // the order of items within a term: that of their bases
   int64_t at, bytes;                                    // place and size in an iteration's share
   int lanes, repeat;                                    // elements in the stream; each goes to `repeat` neighbouring lanes
   unsigned loops;                                       // the loops that it depends on
@@ -89,7 +92,7 @@ static bool describe(plan *p, uop *load, item *it) {
   graph *g = p->g;
   int unit = dtype_size((enum dtype)p->param->dt), lanes = load->lanes, size = dtype_size((enum dtype)load->dt);
   uop *index = load->src[0]->src[1], *lane = uop_range(g, uop_idx(g, lanes), -1, AXIS_LANE);
-  *it = (item){.load = load, .bytes = (int64_t)lanes * size};
+  *it = (item){.load = load, .dt = (enum dtype)load->dt, .bytes = (int64_t)lanes * size};
   if (lanes > MAX_LANES || load->nsrc != 1) return false;
   map memo = {0};
   uop *i = index->lanes > 1 ? scalar_of(g, index, lane, &memo) : index;
@@ -111,6 +114,7 @@ static bool describe(plan *p, uop *load, item *it) {
     }
   }
   it->base += it->lane[0];
+  it->key = it->base * MAX_ITEMS;
   for (int l = lanes; l-- > 0;) it->lane[l] -= it->lane[0];
   for (it->repeat = 4; it->repeat > 1; it->repeat /= 2) {
     bool same = lanes % it->repeat == 0;
@@ -177,13 +181,13 @@ static void fold_copies(plan *p) {
 
 // --- order ----------------------------------------------------------------------------------------------------------
 
-// The smallest address of this weight below u.
+// The smallest address of this weight below u, as a key.
 static int64_t lowest(plan *p, uop *u, map *memo) {
   void *known;
   if (map_get(memo, (uint64_t)(uintptr_t)u, &known)) return (int64_t)(intptr_t)known;
   int64_t low = INT64_MAX;
   uintptr_t i = (uintptr_t)map_ptr(&p->index, u);
-  if (i) low = p->items.at[i - 1].base;
+  if (i) low = p->items.at[i - 1].key;
   else for (size_t k = 0; k < u->nsrc; k++) low = min_i64(low, lowest(p, u->src[k], memo));
   map_put(memo, u, (void *)(intptr_t)low);
   return low;
@@ -257,7 +261,7 @@ static int merge_loops(plan *p, unsigned set, int64_t *size, int *row) {
     bool join = n > 0 && *row < 0;
     for (size_t k = 0; join && k < p->items.n; k++) {
       item *it = &p->items.at[k];
-      if (it->loops == set && !it->like) join = it->stride[of[n - 1]] == it->stride[i] * p->size[i];
+      if (it->loops == set && !it->like && !it->value) join = it->stride[of[n - 1]] == it->stride[i] * p->size[i];
     }
     if (join) { size[n - 1] *= p->size[i]; of[n - 1] = i; }
     else { of[n] = i; size[n++] = p->size[i]; }
@@ -265,12 +269,48 @@ static int merge_loops(plan *p, unsigned set, int64_t *size, int *row) {
   }
   for (size_t k = 0; k < p->items.n; k++) {
     item *it = &p->items.at[k];
-    if (it->loops != set || it->like) continue;
+    if (it->loops != set || it->like || it->value) continue;
     int64_t s[MAX_DEPTH];
     for (int i = 0; i < n; i++) s[i] = it->stride[of[i]];
     memcpy(it->stride, s, (size_t)n * sizeof *s);
   }
   return n;
+}
+
+static void add_fill(program *prog, program_stream *out, uop *sink) {
+  str text = {0};
+  uop_print(&text, &sink, 1);
+  str_addc(&text, 0);
+  if (out->n_fills == (int)COUNT(out->fill)) die("a stream of more than %d parts", out->n_fills);
+  out->fill[out->n_fills++] = memcpy(arena_alloc(prog->mem, text.n), text.at, text.n);
+  str_free(&text);
+}
+
+// One filling kernel for all values that are computed.
+static uop *loop_range(plan *p, int k) { return uop_range(p->g, uop_idx(p->g, p->size[k]), -2 - k, AXIS_LOOP); }
+
+static void fill_values(plan *p, program *prog, program_stream *out, unsigned set, int64_t start, int64_t share) {
+  graph *g = p->g;
+  uop *src[2 + MAX_DEPTH], *flat = uop_idx(g, 0), *stream = uop_new(g, OP_PARAM, DT_U8, 1, NULL, 0, (uarg){.a = 0, .b = out->bytes});
+  map ranges = {0};
+  size_t n = 2;
+  for (int k = 0; k < p->n_loops; k++) {
+    if (!(set >> k & 1)) continue;
+    src[n] = uop_range(g, uop_idx(g, p->size[k]), k, n == 2 ? AXIS_GLOBAL : AXIS_LOOP);
+    map_put(&ranges, loop_range(p, k), src[n]);
+    flat = idx_add(g, idx_mul(g, flat, uop_idx(g, p->size[k])), src[n++]);
+  }
+  VEC(uop *) stores = {0};
+  for (size_t i = 0; i < p->items.n; i++) {
+    const item *it = &p->items.at[i];
+    if (!it->value || it->loops != set) continue;
+    src[0] = uop_index(g, stream, idx_add(g, idx_mul(g, flat, uop_idx(g, share)), uop_idx(g, start + it->at)));
+    src[1] = uop_substitute(g, it->value, &ranges);
+    vec_push(&stores, uop_new(g, OP_STORE, DT_VOID, 1, src, n, (uarg){0}));
+  }
+  if (stores.n) add_fill(prog, out, simplify(g, uop_new(g, OP_SINK, DT_VOID, 1, stores.at, stores.n, (uarg){0})));
+  vec_free(&stores);
+  map_free(&ranges);
 }
 
 static void fill_set(plan *p, program *prog, program_stream *out, unsigned set, int64_t start, int64_t share) {
@@ -282,13 +322,13 @@ static void fill_set(plan *p, program *prog, program_stream *out, unsigned set, 
   for (int i = 0; i < n; i++) ranges[i] = uop_range(g, uop_idx(g, size[i]), i, i ? AXIS_LOOP : AXIS_GLOBAL);
   map done = {0};
   for (size_t first = 0; first < p->items.n; first++) {       // one filling kernel for all items with equally many evenly spaced units
-    if (p->items.at[first].loops != set || p->items.at[first].like || map_has(&done, &p->items.at[first])) continue;
+    if (p->items.at[first].loops != set || p->items.at[first].like || p->items.at[first].value || map_has(&done, &p->items.at[first])) continue;
     VEC(uop *) stores = {0};
     int64_t units = 0;
     uop *lane = NULL;
     for (size_t k = first; k < p->items.n; k++) {
       item *it = &p->items.at[k];
-      if (it->loops != set || it->like || map_has(&done, it)) continue;
+      if (it->loops != set || it->like || it->value || map_has(&done, it)) continue;
       int esize = dtype_size((enum dtype)it->load->dt);
       int64_t unit = unit_of(it, esize, raw_unit), count = it->bytes / unit, step = count > 1 ? it->lane[unit / esize] : 0;
       bool even = true;
@@ -302,16 +342,11 @@ static void fill_set(plan *p, program *prog, program_stream *out, unsigned set, 
       for (int64_t i = 0; i < (count == 1 ? it->bytes / unit : 1); i++)
         vec_push(&stores, copy(p, &moved, ranges, n, lane, unit, step, (int)i, start, share, flat, row, out->bytes));
     }
-    uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, stores.at, stores.n, (uarg){0});
+    add_fill(prog, out, uop_new(g, OP_SINK, DT_VOID, 1, stores.at, stores.n, (uarg){0}));
     vec_free(&stores);
-    str text = {0};
-    uop_print(&text, &sink, 1);
-    str_addc(&text, 0);
-    if (out->n_fills == (int)COUNT(out->fill)) die("a stream of more than %d parts", out->n_fills);
-    out->fill[out->n_fills++] = memcpy(arena_alloc(prog->mem, text.n), text.at, text.n);
-    str_free(&text);
   }
   map_free(&done);
+  fill_values(p, prog, out, set, start, share);
 }
 
 // --- one weight -----------------------------------------------------------------------------------------------------
@@ -404,8 +439,8 @@ static uop *replace_loads(plan *p, uop *ast, const int64_t *start, const int64_t
     }
     if (beside) at = idx_add(g, idx_mul(g, at, tiles), beside);
     at = idx_add(g, idx_mul(g, at, uop_idx(g, share[it->loops])), uop_idx(g, start[it->loops] + of->at));
-    uop *load = uop_load(g, uop_index(g, stream, at), (enum dtype)it->load->dt, it->lanes);
-    map_put(&m, it->load, it->repeat > 1 ? repeated(g, load, it->repeat) : load);
+    uop *load = uop_load(g, uop_index(g, stream, at), it->dt, it->lanes);
+    map_put(&m, it->load, it->repeat > 1 ? repeated(g, load, it->repeat) : uop_cast(g, load, (enum dtype)it->load->dt));
   }
   uop *r = uop_substitute(g, ast, &m);
   map_free(&m);
@@ -455,9 +490,162 @@ static void set_tiles(plan *p) {
   p->tiles = 1;
   for (int k = 0; k < p->n_rows; k++) if (!has_load(p->loop[k]) && stride[k] > 0 && (p->row < 0 || stride[k] < stride[p->row])) p->row = k;
   bool ok = tiles > 1 && p->row >= 0 && p->size[p->row] % tiles == 0;
-  for (size_t i = 0; i < p->items.n; i++) ok &= p->items.at[i].like || (p->items.at[i].loops >> p->row & 1);
+  for (size_t i = 0; ok && i < p->items.n; i++) ok = p->items.at[i].like || (p->items.at[i].loops >> p->row & 1);
   if (ok) p->tiles = tiles;
   else p->row = -1;
+}
+
+// --- values ---------------------------------------------------------------------------------------------------------
+//
+// What hangs on the weight alone can be computed when its stream is filled (LAYOUT_VALUES): scales of six bits become bytes, and if memory may grow by so
+// much, codes do. Candidates are the largest such expressions, less conversions and repetitions, kept as the smallest type that their bounds allow.
+// Those that share loads go together: what they take has to be paid for by the loads that nobody else needs.
+
+typedef struct candidate { uop *u, *value; size_t load; int group; enum dtype dt; unsigned loops; int64_t base; uint64_t kind; } candidate;
+typedef struct group { int64_t growth; bool ok; } group;
+
+static enum dtype smallest(const uop *u) {
+  static const enum dtype types[] = {DT_U8, DT_I8, DT_U16, DT_I16};
+  if (dtype_is_int((enum dtype)u->dt))
+    for (size_t i = 0; i < COUNT(types); i++) if (u->vmin >= dtype_min(types[i]) && u->vmax <= dtype_max(types[i]) && dtype_size(types[i]) <= dtype_size((enum dtype)u->dt)) return types[i];
+  return (enum dtype)u->dt;
+}
+
+static bool is_constant(const uop *u) { return u->op == OP_CONST || (u->op == OP_SPLAT && u->src[0]->op == OP_CONST); }
+
+// Does u hang on loads of the weight, and on nothing else?
+static bool of_weight(const plan *p, const uop *u, const map *pure) {
+  if (u->op == OP_LOAD) return map_has(&p->index, u);
+  if (u->lanes == 1 || (u->op != OP_SHUFFLE && !(op_flags((enum op)u->op) & OPF_ELEMENTWISE))) return false;
+  bool any = false;
+  for (size_t i = 0; i < u->nsrc; i++) { any |= map_has(pure, u->src[i]); if (!map_has(pure, u->src[i]) && !is_constant(u->src[i])) return false; }
+  return any;
+}
+
+static uop *bare(uop *u, const map *pure) {
+  while ((u->op == OP_SHUFFLE && u->nsrc == 1 && u->src[0]->lanes < u->lanes) || (u->op == OP_CAST && map_has(pure, u->src[0]) && dtype_is_int((enum dtype)u->src[0]->dt) && dtype_size((enum dtype)u->src[0]->dt) <= dtype_size((enum dtype)u->dt))) u = u->src[0];
+  return u;
+}
+
+static int64_t times(const plan *p, unsigned loops) {
+  int64_t n = 1;
+  for (int k = 0; k < p->n_loops; k++) if (loops >> k & 1) n *= p->size[k];
+  return n;
+}
+
+// What is computed of which bytes, whatever the loops and the order of operands that may change places.
+static uint64_t kind_of(const plan *p, const uop *u, map *memo) {
+  if (u->op == OP_LOAD) return hash_u64((uint64_t)p->items.at[(uintptr_t)map_ptr(&p->index, u) - 1].base, u->dt);
+  if (map_has(memo, u)) return (uint64_t)(uintptr_t)map_ptr(memo, u);
+  uint64_t h = hash_u64(hash_u64(u->op, (uint64_t)u->dt << 16 | (uint64_t)u->lanes), (uint64_t)u->a), all = 0;
+  for (size_t i = 0; i < u->nsrc; i++) {
+    uint64_t k = kind_of(p, u->src[i], memo);
+    if (op_flags((enum op)u->op) & OPF_COMMUTATIVE) all += k;
+    else h = hash_u64(h, k);
+  }
+  h = hash_u64(h, all);
+  map_put(memo, u, (void *)(uintptr_t)h);
+  return h;
+}
+
+// The same over the file's bytes, written in one way whatever the kernel; NULL where lanes are not evenly apart.
+static uop *canonical(plan *p, uop *u, map *kinds, map *memo) {
+  graph *g = p->g;
+  uop *hit = map_ptr(memo, u), *s[3] = {0};
+  if (hit) return hit;
+  if (is_constant(u)) return u;
+  if (u->op == OP_LOAD) {
+    const item *it = &p->items.at[(uintptr_t)map_ptr(&p->index, u) - 1];
+    int unit = dtype_size((enum dtype)p->param->dt), n = it->lanes;
+    int64_t step = n > 1 ? it->lane[1] : 0;
+    for (int l = 0; l < n; l++) if (it->lane[l] != l * step || step % unit) return NULL;
+    uop *at = uop_idx(g, it->base / unit), *raw = uop_new(g, OP_PARAM, (enum dtype)p->param->dt, 1, NULL, 0, (uarg){.a = 1, .b = p->param->b});
+    for (int k = 0; k < p->n_loops; k++) if (it->loops >> k & 1) at = idx_add(g, at, idx_mul(g, loop_range(p, k), uop_idx(g, it->stride[k] / unit)));
+    if (n > 1 && step != dtype_size((enum dtype)u->dt))
+      at = uop_op2(g, OP_ADD, uop_splat(g, at, n), uop_op2(g, OP_MUL, uop_new(g, OP_LANE, DT_IDX, n, NULL, 0, (uarg){0}), uop_splat(g, uop_idx(g, step / unit), n)));
+    uop *load = uop_load(g, uop_index(g, raw, at), (enum dtype)u->dt, n);
+    hit = it->repeat > 1 ? repeated(g, load, it->repeat) : load;
+  } else {
+    if (u->nsrc > COUNT(s)) return NULL;
+    for (size_t i = 0; i < u->nsrc; i++) if (!(s[i] = canonical(p, u->src[i], kinds, memo))) return NULL;
+    if ((op_flags((enum op)u->op) & OPF_COMMUTATIVE) && kind_of(p, u->src[0], kinds) > kind_of(p, u->src[1], kinds)) { uop *t = s[0]; s[0] = s[1]; s[1] = t; }
+    hit = uop_with_src(g, u, s);
+  }
+  map_put(memo, u, hit);
+  return hit;
+}
+
+static int by_bytes(const void *x, const void *y) {
+  const candidate *a = x, *b = y;
+  return a->base != b->base ? (a->base < b->base ? -1 : 1) : (a->kind > b->kind) - (a->kind < b->kind);
+}
+
+static void compute_values(plan *p, const uop_list *l, int64_t room) {
+  map pure = {0}, wanted = {0}, kinds = {0}, memo = {0};
+  VEC(candidate) c = {0};
+  size_t n = p->items.n;
+  int *of = xmalloc(n * sizeof *of);                    // load -> group
+  bool *kept = xcalloc(n, sizeof *kept);                // loads that something else needs
+  for (size_t i = 0; i < n; i++) of[i] = (int)i;
+  for (size_t i = 0; i < l->n; i++) if (of_weight(p, l->at[i], &pure)) map_put(&pure, l->at[i], l->at[i]);
+  for (size_t i = 0; i < l->n; i++)
+    for (size_t j = 0; !map_has(&pure, l->at[i]) && j < l->at[i]->nsrc; j++) {
+      uop *u = l->at[i]->src[j];
+      if (!map_has(&pure, u)) continue;
+      u = bare(u, &pure);
+      if (u->op == OP_LOAD) kept[(uintptr_t)map_ptr(&p->index, u) - 1] = true;
+      else if (!map_has(&wanted, u)) { map_put(&wanted, u, u); vec_push(&c, ((candidate){.u = u, .dt = smallest(u), .base = INT64_MAX})); }
+    }
+  for (size_t i = 0; i < c.n; i++) {
+    candidate *x = &c.at[i];
+    arena *a = arena_new();
+    uop_list below = uop_toposort(a, &x->u, 1);
+    int first = -1;
+    for (size_t k = 0; k < below.n; k++) {
+      uintptr_t at = below.at[k]->op == OP_LOAD ? (uintptr_t)map_ptr(&p->index, below.at[k]) : 0;
+      if (!at) continue;
+      const item *it = &p->items.at[at - 1];
+      x->loops |= it->loops;
+      x->base = min_i64(x->base, it->base);
+      int g = of[at - 1];
+      if (first < 0) first = g;
+      for (size_t m = 0; m < n; m++) if (of[m] == g) of[m] = first;
+      x->load = at - 1;
+    }
+    arena_free(a);
+  }
+  for (size_t i = 0; i < c.n; i++) c.at[i].kind = kind_of(p, c.at[i].u, &kinds);
+  if (c.n) qsort(c.at, c.n, sizeof *c.at, by_bytes);
+  group *groups = xcalloc(n, sizeof *groups);
+  for (size_t i = 0; i < n; i++) groups[i].ok = true;
+  for (size_t i = 0; i < n; i++) if (!kept[i]) groups[of[i]].growth -= p->items.at[i].bytes * times(p, p->items.at[i].loops);
+  for (size_t i = 0; i < c.n; i++) {
+    candidate *x = &c.at[i];
+    x->group = of[x->load];
+    groups[x->group].growth += (int64_t)x->u->lanes * dtype_size(x->dt) * times(p, x->loops);
+    groups[x->group].ok &= x->u->lanes <= MAX_LANES && (x->value = canonical(p, x->u, &kinds, &memo)) != NULL;
+    if (x->value) x->value = uop_cast(p->g, x->value, x->dt);
+  }
+  VEC(item) items = {0};
+  for (;;) {                                            // the cheapest group first
+    int best = -1;
+    for (size_t i = 0; i < c.n; i++) if (groups[c.at[i].group].ok && (best < 0 || groups[c.at[i].group].growth < groups[best].growth)) best = c.at[i].group;
+    if (best < 0 || groups[best].growth > room) break;
+    room -= groups[best].growth;
+    groups[best].ok = false;
+    for (size_t i = 0; i < c.n; i++)
+      if (c.at[i].group == best)
+        vec_push(&items, ((item){.load = c.at[i].u, .value = c.at[i].value, .dt = c.at[i].dt, .key = c.at[i].base * MAX_ITEMS + min_i64((int64_t)i, MAX_ITEMS - 1), .loops = c.at[i].loops, .lanes = c.at[i].u->lanes, .repeat = 1, .bytes = (int64_t)c.at[i].u->lanes * dtype_size(c.at[i].dt)}));
+    for (size_t i = 0; i < n; i++) if (of[i] == best && !kept[i]) of[i] = -1;           // not in the stream any more
+  }
+  for (size_t i = 0; i < n; i++) if (of[i] >= 0) vec_push(&items, p->items.at[i]);
+  vec_free(&p->items);
+  p->items.at = items.at; p->items.n = items.n; p->items.cap = items.cap;
+  map_free(&p->index);
+  for (size_t i = 0; i < items.n; i++) map_put(&p->index, items.at[i].load, (void *)(uintptr_t)(i + 1));
+  free(of); free(kept); free(groups);
+  vec_free(&c);
+  map_free(&pure); map_free(&wanted); map_free(&kinds); map_free(&memo);
 }
 
 static uop *stream_weight(graph *g, uop *ast, const target *t, program *prog, uop *param, bool fold) {
@@ -471,6 +659,7 @@ static uop *stream_weight(graph *g, uop *ast, const target *t, program *prog, uo
   if (known && raw >= LARGE) scattered |= !one_run(&p);
   if (known && !scattered && raw >= LARGE && read_at_once(&p) >= LARGE) prog->streams[prog->n_streams++] = (program_stream){.param = (int)param->a, .bytes = raw};     // as it lies
   if (known && scattered && fold) fold_copies(&p);
+  else if (known && scattered && layout_of(param) == LAYOUT_VALUES) compute_values(&p, &l, raw / 100 * t->stream_growth);
   if (known && scattered) {
     set_tiles(&p);
     int64_t *share = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH), *start = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH), bytes = 0;
@@ -501,7 +690,7 @@ static uop *stream_weight(graph *g, uop *ast, const target *t, program *prog, uo
 // --- layouts --------------------------------------------------------------------------------------------------------
 
 static const struct { const char *name, *weight; int tiles; } layouts[LAYOUT_COUNT] = {
-  {"stream", "weight", 1}, {"file", "weight:file", 1}, {"tiles2", "weight:tiles2", 2}, {"tiles4", "weight:tiles4", 4}};
+  {"stream", "weight", 1}, {"file", "weight:file", 1}, {"tiles2", "weight:tiles2", 2}, {"tiles4", "weight:tiles4", 4}, {"values", "weight:values", 1}};
 
 const char *layout_name(enum layout l) { return layouts[l].name; }
 int layout_tiles(enum layout l) { return layouts[l].tiles; }

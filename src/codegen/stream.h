@@ -15,6 +15,7 @@ enum layout {
   LAYOUT_FILE,               // as it lies in the file: bytes are gathered
   LAYOUT_TILES_2,            // a stream in which so many tiles of rows lie side by side, block by block: for kernels that compute them together
   LAYOUT_TILES_4,
+  LAYOUT_VALUES,             // a stream in which values lie that hang on the weight alone, computed when it is filled, as far as it may grow: scales, or codes
   LAYOUT_COUNT
 };
 const char *layout_name(enum layout l);                          // "stream", "file", "tiles2"

@@ -266,6 +266,46 @@ static void test_layouts(void **state) {
   assert_int_equal(tiled, 2 * (int)COUNT(ids));
 }
 
+// Values that are computed when the stream is filled: the same bits, within the room that there is; scales where it is little, codes where it is much.
+static void test_values(void **state) {
+  (void)state;
+  kt_backend b;
+  int grown[2] = {0};
+  native(&b);
+  for (uint32_t id = 0; id < 64; id++) {
+    const struct format *f = quantised(id);
+    if (!f || looks_up(f)) continue;
+    static const int growths[] = {5, 150};
+    for (int g = 0; g < 2; g++) {
+      float want[2][TOKENS * ROWS] = {{0}}, got[TOKENS * ROWS];
+      program *p[2][2];
+      kt_run r[2];
+      b.t.stream_growth = growths[g];
+      for (int many = 0; many < 2; many++) {
+        make(&r[many], f, many);
+        sched_kernel *k = (sched_kernel *)(uintptr_t)product_of(&r[many]);
+        for (int values = 0; values < 2; values++) {
+          enum layout of[16];
+          for (int n = 0; n < 16; n++) of[n] = values ? LAYOUT_VALUES : LAYOUT_STREAM;
+          k->ast = layouts_set(r[many].t.g, k->ast, of, k->n_bufs);
+          p[values][many] = codegen(r[many].t.g, k->ast, &b.t, NULL);
+          memset(got, 0, sizeof got);
+          run_all(&r[many], &b, got);
+          if (!values) memcpy(want[many], got, sizeof got);
+          if (memcmp(want[many], got, sizeof got)) fail_msg("%s: values change what is computed", r[many].name);
+        }
+      }
+      const program_stream *own = stream_of(&r[0], p[0][0]), *s = stream_of(&r[0], p[1][0]);
+      if (!same_layout(s, stream_of(&r[1], p[1][1]))) fail_msg("%s: one token and many read values in different orders", f->name);
+      if (own) assert_true(s && s->bytes - own->bytes <= own->bytes * growths[g] / 100);
+      grown[g] += own && !same_layout(s, own);
+      for (int i = 0; i < 2; i++) { program_free(p[i][0]); program_free(p[i][1]); kt_finish(&r[i]); }
+    }
+  }
+  print_message("values in %d formats where 5 %% are allowed, in %d where 150 are\n", grown[0], grown[1]);
+  assert_true(grown[0] >= 2 && grown[1] >= 10);
+}
+
 // The order of a stream is that of the terms of a reduction: however many tokens a kernel is for, and however they are cut into tiles.
 static void test_tokens_do_not_matter(void **state) {
   (void)state;
@@ -297,7 +337,7 @@ static void test_tokens_do_not_matter(void **state) {
 int main(void) {
   env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_one_layout), cmocka_unit_test(test_growth), cmocka_unit_test(test_read_in_order), cmocka_unit_test(test_every_byte_is_there), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_tokens_do_not_matter), cmocka_unit_test(test_layouts),
+    cmocka_unit_test(test_one_layout), cmocka_unit_test(test_growth), cmocka_unit_test(test_read_in_order), cmocka_unit_test(test_every_byte_is_there), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_tokens_do_not_matter), cmocka_unit_test(test_layouts), cmocka_unit_test(test_values),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
