@@ -21,6 +21,7 @@ enum { HISTORY = 1000, LONGEST = 1 << 24 };
 struct terminal {
   bool interactive, color, line_start;
   EditLine *el;
+  int input;                 // the terminal once more, for reading that does not wait
   History *history;
   char *history_path;        // NULL: there is no place for it
   str prompt;
@@ -55,21 +56,23 @@ static char *show_prompt(EditLine *el) {
 }
 
 // One character for libedit. Ctrl-C counts whenever it comes: the signal waits while the line is worked on and is let through only while
-// this waits for input, so that none is lost between looking and waiting.
+// this waits for input, so that none is lost between looking and waiting. It takes with it what was typed before, so that reading must not wait in its turn.
 static int get_character(EditLine *el, wchar_t *out) {
   sigset_t interrupt, before;
   char bytes[MB_LEN_MAX];
   size_t n = 0;
   int result = 2;
-  (void)el;
+  terminal *t;
+  el_get(el, EL_CLIENTDATA, &t);
   sigemptyset(&interrupt);
   sigaddset(&interrupt, SIGINT);
   sigprocmask(SIG_BLOCK, &interrupt, &before);
   while (result == 2) {
-    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    struct pollfd p = {.fd = t->input, .events = POLLIN};
     if (interrupted()) { errno = EINTR; result = -1; break; }
     if (ppoll(&p, 1, NULL, &before) < 0) { if (errno != EINTR) result = -1; continue; }
-    ssize_t got = read(STDIN_FILENO, bytes + n, 1);
+    ssize_t got = read(t->input, bytes + n, 1);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (got <= 0) { result = got < 0 ? -1 : 0; break; }
     mbstate_t state = {0};
     size_t used = mbrtowc(out, bytes, ++n, &state);
@@ -89,6 +92,9 @@ terminal *terminal_new(enum color color) {
   t->line_start = true;
   if (!t->interactive) return t;
   setlocale(LC_CTYPE, "");
+  const char *name = ttyname(STDIN_FILENO);
+  t->input = name ? open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+  if (t->input < 0) t->input = STDIN_FILENO;
   t->el = el_init("weft", stdin, stdout, stderr);
   t->history = history_init();
   if (!t->el || !t->history) { t->interactive = false; return t; }
@@ -115,6 +121,7 @@ void terminal_free(terminal *t) {
   }
   if (t->history) history_end(t->history);
   if (t->el) el_end(t->el);
+  if (t->input > STDERR_FILENO) close(t->input);
   free(t->history_path);
   str_free(&t->prompt);
   str_free(&t->out.pending);
