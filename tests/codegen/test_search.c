@@ -263,6 +263,15 @@ static bool same_with(kt_run *r, const uop *ast, const kt_backend *b, const opt 
   return same && any;
 }
 
+// A product with the loops that the rules give it, and their list.
+static program *by_rules(kt_run *r, uint32_t format, const kt_backend *b, uop **ast, opt *o) {
+  product(r, format, false);
+  *ast = largest(r);
+  program *p = codegen(r->t.g, *ast, &b->t, NULL);
+  memcpy(o, p->applied, (size_t)p->n_applied * sizeof *o);
+  return p;
+}
+
 // Two rows of vectors at once, and blocks two at a time: with FOLD the stream is the heuristic's, and results are right.
 static void test_fold(void **state) {
   (void)state;
@@ -273,12 +282,10 @@ static void test_fold(void **state) {
   for (size_t f = 0; f < COUNT(formats); f++)
     for (int unroll = 0; unroll < 2; unroll++) {
       kt_run r;
-      product(&r, formats[f], false);
-      uop *ast = largest(&r);
-      program *p = codegen(r.t.g, ast, &b.t, NULL);
+      uop *ast;
       opt o[MOST_OPTS];
+      program *p = by_rules(&r, formats[f], &b, &ast, o);
       int n = p->n_applied;
-      memcpy(o, p->applied, (size_t)n * sizeof *o);
       graph *g = graph_new(r.t.g);                                  // the axis: the outermost row, or the first reduced one that is a loop
       kernel k;
       axes x;
@@ -328,12 +335,10 @@ static void test_descriptors(void **state) {
   static const uint32_t formats[] = {FORMAT_Q4_0, FORMAT_Q6_K};
   for (size_t f = 0; f < COUNT(formats); f++) {
     kt_run r;
-    product(&r, formats[f], false);
-    uop *ast = largest(&r);
-    program *p = codegen(r.t.g, ast, &b.t, NULL);
+    uop *ast;
     opt o[MOST_OPTS];
+    program *p = by_rules(&r, formats[f], &b, &ast, o);
     int n = p->n_applied;
-    memcpy(o, p->applied, (size_t)n * sizeof *o);
     uint64_t own = source_of(r.t.g, ast, &b, o, n);
     for (int row = 0; row <= 64; row++) {
       o[n] = (opt){OPT_DESCRIPTOR, 0, row};

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from test_grammar import Tool
+from test_grammar import tool  # noqa: F401 (a fixture)
 
 jsonschema = pytest.importorskip("jsonschema")
 
@@ -30,17 +30,11 @@ BEYOND = {"optional/content.json"}
 REFUSAL = re.compile(r"!schema at #\S*(, \S+)?: .{10,}|!the schema is not JSON: line 1, column \d+: too big (negative )?integer.*")
 
 
-@pytest.fixture(scope="module")
-def tool(built_tool, tinypy):
-    tool = Tool(built_tool("grammar_tool", "WEFT_GRAMMAR_TOOL"), tinypy)
-    yield tool
-    tool.close()
-
-
 def groups(draft):
     folder = SUITE / draft
-    if not folder.is_dir():
+    if not SUITE.is_dir():
         pytest.skip(f"no JSON-Schema-Test-Suite in {SUITE} (scripts/setup.sh test downloads it)")
+    assert folder.is_dir(), f"{SUITE} is there, and has no {draft}"
     for path in sorted(folder.rglob("*.json")):
         for group in json.loads(path.read_text()):
             yield path.relative_to(folder).as_posix(), group
