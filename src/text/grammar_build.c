@@ -1,6 +1,7 @@
 // Building grammars: expressions in an arena, and sets of code points.  See grammar.h.
 #include "text/grammar.h"
 #include "text/unicode.h"
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,18 +68,46 @@ void charset_negate(charset *s) {
   charset_normalise(s);
 }
 
-// Both cases of each letter.  Only the plain pairs: one character that becomes one other.
-void charset_fold(charset *s) {
-  charset_normalise(s);
-  charset more = {0};
+// Capital letters and their small ones, the plain pairs alone: one character that becomes one other.  Once by the capital, once by the small one.
+struct other_case { uint32_t from, to; };
+static struct { VEC(struct other_case) by_capital, by_small; } cases;
+static pthread_once_t cases_once = PTHREAD_ONCE_INIT;
+
+static int by_from(const void *pa, const void *pb) {
+  const struct other_case *a = pa, *b = pb;
+  return a->from != b->from ? (a->from > b->from) - (a->from < b->from) : (a->to > b->to) - (a->to < b->to);
+}
+
+static void load_cases(void) {
   for (uint32_t cp = 'A'; cp < 0x1E944; cp++) {   // the last capital letters of Unicode are below
     if (cp == 0x3400) cp = 0xA640;                // ideographs and Hangul have no case
     if (cp == 0xABC0) cp = 0xFF21;
     uint32_t lower[2];
     if (unicode_lower(cp, lower) != 1 || lower[0] == cp) continue;
-    bool capital = charset_has(s, cp), small = charset_has(s, lower[0]);
-    if (capital && !small) charset_add(&more, lower[0], lower[0]);
-    if (small && !capital) charset_add(&more, cp, cp);
+    vec_push(&cases.by_capital, ((struct other_case){cp, lower[0]}));
+    vec_push(&cases.by_small, ((struct other_case){lower[0], cp}));
+  }
+  qsort(cases.by_small.at, cases.by_small.n, sizeof *cases.by_small.at, by_from);
+}
+
+static void add_cases(charset *out, struct gx_range r, const struct other_case *at, size_t n) {
+  size_t from = 0, end = n;
+  while (from < end) {
+    size_t middle = (from + end) / 2;
+    if (at[middle].from < r.lo) from = middle + 1;
+    else end = middle;
+  }
+  for (; from < n && at[from].from <= r.hi; from++) charset_add(out, at[from].to, at[from].to);
+}
+
+// Both cases of each letter.
+void charset_fold(charset *s) {
+  pthread_once(&cases_once, load_cases);
+  charset_normalise(s);
+  charset more = {0};
+  for (size_t i = 0; i < s->n; i++) {
+    add_cases(&more, s->at[i], cases.by_capital.at, cases.by_capital.n);
+    add_cases(&more, s->at[i], cases.by_small.at, cases.by_small.n);
   }
   charset_add_all(s, &more);
   charset_free(&more);

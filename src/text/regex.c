@@ -4,6 +4,7 @@
 // expression: every node is told whether it stands at the left or right end of the whole, and whether an anchor has stood
 // there already.  So anchors work wherever an alternative begins or ends, as in "(^|,)a"; elsewhere they are refused.
 #include "text/regex.h"
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -33,8 +34,6 @@ struct parser {
   bool search, fold, dot_all;
   int depth;
   size_t ranges, nodes;
-  charset category[32];          // characters by general category, when asked for
-  bool have_categories;
   error *err;
 };
 
@@ -86,11 +85,13 @@ static rx *set_node(struct parser *p, size_t at, charset *set) {
 
 // ---- characters and classes -------------------------------------------------------------------------------------------
 
-static void load_categories(struct parser *p) {
-  if (p->have_categories) return;
-  p->have_categories = true;
+// Characters by general category, found out once, when first asked for: it takes milliseconds, and a schema may have thousands of patterns.
+static charset by_category[32];
+static pthread_once_t categories_once = PTHREAD_ONCE_INIT;
+
+static void load_categories(void) {
   for (uint32_t cp = 0; cp <= 0x10FFFF; cp++) {
-    charset *s = &p->category[(unsigned)utf8proc_category((utf8proc_int32_t)cp) & 31];
+    charset *s = &by_category[(unsigned)utf8proc_category((utf8proc_int32_t)cp) & 31];
     if (s->n && s->at[s->n - 1].hi + 1 == cp) s->at[s->n - 1].hi = cp;
     else charset_add(s, cp, cp);
   }
@@ -101,13 +102,13 @@ static const char categories[][3] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "
 _Static_assert(UTF8PROC_CATEGORY_LU == 1 && UTF8PROC_CATEGORY_ND == 9 && UTF8PROC_CATEGORY_PC == 12 && UTF8PROC_CATEGORY_CO == 29, "in the order of utf8proc");
 
 // Adds the characters of a category: "Lu", or of all that begin with "L".
-static bool add_category(struct parser *p, charset *out, const char *name, size_t n) {
+static bool add_category(charset *out, const char *name, size_t n) {
   bool known = false;
-  load_categories(p);
+  pthread_once(&categories_once, load_categories);
   for (size_t i = 0; i < COUNT(categories); i++) {
     if (n < 1 || n > 2 || memcmp(categories[i], name, n)) continue;
     known = true;
-    charset_add_all(out, &p->category[i]);
+    charset_add_all(out, &by_category[i]);
   }
   return known;
 }
@@ -138,25 +139,25 @@ static void two_join(two_sets *s, two_sets *from) {
 }
 
 // \d \s \w \h and their negations.
-static bool class_escape(struct parser *p, char c, two_sets *s) {
+static bool class_escape(char c, two_sets *s) {
   switch (c | 32) {
   case 'd':
     two_add(s, '0', '9');
-    add_category(p, &s->maybe, "Nd", 2);
+    add_category(&s->maybe, "Nd", 2);
     break;
   case 'w':
     two_add(s, '0', '9'); two_add(s, 'A', 'Z'); two_add(s, 'a', 'z'); two_add(s, '_', '_');
-    add_category(p, &s->maybe, "L", 1); add_category(p, &s->maybe, "M", 1); add_category(p, &s->maybe, "N", 1); add_category(p, &s->maybe, "Pc", 2);
+    add_category(&s->maybe, "L", 1); add_category(&s->maybe, "M", 1); add_category(&s->maybe, "N", 1); add_category(&s->maybe, "Pc", 2);
     charset_add(&s->maybe, 0x24B6, 0x24E9);
     break;
   case 's':
     two_add(s, '\t', '\r'); two_add(s, ' ', ' ');
     charset_add(&s->maybe, 0x1C, 0x1F); charset_add(&s->maybe, 0x85, 0x85); charset_add(&s->maybe, 0xFEFF, 0xFEFF); charset_add(&s->maybe, 0x180E, 0x180E);
-    add_category(p, &s->maybe, "Z", 1);
+    add_category(&s->maybe, "Z", 1);
     break;
   case 'h':
     two_add(s, '\t', '\t'); two_add(s, ' ', ' '); two_add(s, 0xA0, 0xA0);
-    add_category(p, &s->maybe, "Zs", 2);
+    add_category(&s->maybe, "Zs", 2);
     charset_add(&s->maybe, 0x180E, 0x180E);
     break;
   default: return false;
@@ -201,7 +202,7 @@ static bool property(struct parser *p, bool negated, two_sets *out) {
   bool any = n == 3 && !memcmp(name, "Any", 3), ascii = n == 5 && !memcmp(name, "ASCII", 5);
   if (any) charset_add(&out->sure, 0, 0x10FFFF);
   else if (ascii) charset_add(&out->sure, 0, 0x7F);
-  else if (!add_category(p, &out->sure, name, n))
+  else if (!add_category(&out->sure, name, n))
     return bad(p, from, "the property '%.*s' is not known: general categories are, such as L or Nd", (int)(n > 40 ? 40 : n), name), false;
   charset_add_all(&out->maybe, &out->sure);
   if (negated) two_negate(out);
@@ -215,7 +216,7 @@ static bool escape(struct parser *p, bool in_class, two_sets *set, bool *is_set,
   if (p->at == p->n) return bad(p, from, "a backslash at the end"), false;
   char c = p->text[p->at];
   if (p->search && c && strchr("hHaeQEAzZU", c)) return bad(p, from, "\\%c is not ECMAScript", c), false;
-  if (class_escape(p, c, set)) { p->at++; *is_set = true; return true; }
+  if (class_escape(c, set)) { p->at++; *is_set = true; return true; }
   if ((unsigned char)c >= 128) return bad(p, from, "an unknown escape"), false;
   p->at++;
   static const char letters[] = "nrtfvae", values[] = "\n\r\t\f\v\a\x1B";
@@ -288,7 +289,7 @@ static bool posix(struct parser *p, two_sets *s) {
 }
 
 static rx *class(struct parser *p) {
-  size_t from = p->at++;
+  size_t from = p->at++, many = 4096;
   two_sets s = {{0}, {0}};
   bool negated = eat(p, "^");
   if (peek(p) == ']') return bad(p, from, "']' at the beginning of a class means different things in different dialects: write \\]");
@@ -296,12 +297,22 @@ static rx *class(struct parser *p) {
     two_sets set = {{0}, {0}};
     bool is_set = false;
     uint32_t lo = 0, hi;
+    if (s.maybe.n > many) {                    // so many may be the same ones again and again
+      charset_normalise(&s.sure);
+      charset_normalise(&s.maybe);
+      many = 2 * s.maybe.n + 4096;
+    }
     if (p->at == p->n) { bad(p, from, "a class that is not closed by ']'"); goto fail; }
     if (eat(p, "]")) break;
     if (is(p, "[:")) { if (!posix(p, &s)) goto fail; continue; }
     if (is(p, "\\Q") || is(p, "&&") || is(p, "--")) { bad(p, p->at, "%.2s in a class is not supported", p->text + p->at); goto fail; }
     if (peek(p) == '\\' ? !escape(p, true, &set, &is_set, &lo) : !literal(p, &lo)) { two_free(&set); goto fail; }
-    if (is_set) { two_join(&s, &set); continue; }
+    if (is_set) {
+      p->ranges += (set.sure.n + set.maybe.n) / 16;
+      two_join(&s, &set);
+      if (p->ranges > GRAMMAR_NODES_MAX) { bad(p, from, "more than %u ranges of characters", GRAMMAR_NODES_MAX); goto fail; }
+      continue;
+    }
     hi = lo;
     if (peek(p) == '-' && p->at + 1 < p->n && p->text[p->at + 1] != ']') {
       p->at++;
@@ -577,7 +588,6 @@ gx *regex_parse(grammar_source *s, const char *text, size_t n, bool search, rege
     if (tree) x = convert(&p, tree, SIDE_OPEN, SIDE_OPEN);
     if (x && s->too_large) { bad(&p, 0, "more than %u parts", GRAMMAR_NODES_MAX); x = NULL; }
   }
-  for (size_t i = 0; i < COUNT(p.category); i++) charset_free(&p.category[i]);
   arena_free(p.mem);
   return x;
 }

@@ -203,6 +203,8 @@ int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json
   bool pure_a, pure_b;
   a = resolved(s, a, &pure_a);
   b = resolved(s, b, &pure_b);
+  s->compared += 1 + json_object_size(json_object_get(a, "properties")) / 8;
+  if (s->compared > SCHEMA_COMPARED_MAX) return schema_fail(s, a, NULL, "the alternatives of oneOf are too many to be compared with one another");
   if (json_is_false(a) || json_is_false(b)) return 1;
   if (!json_is_object(a) || !json_is_object(b) || depth > 8) return 0;
   if (schema_types(s, a, &ta) || schema_types(s, b, &tb)) return -1;

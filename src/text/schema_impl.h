@@ -9,6 +9,7 @@
 
 #define SCHEMA_DEPTH_MAX 100          // of schemas that apply to one value by way of $ref, allOf and their like
 #define SCHEMA_BRANCHES_MAX 2000      // combinations of alternatives for one value
+#define SCHEMA_COMPARED_MAX 4000000   // pairs of alternatives of oneOf, in all
 
 enum { T_NULL = 1, T_BOOL = 2, T_INTEGER = 4, T_FRACTION = 8, T_STRING = 16, T_ARRAY = 32, T_OBJECT = 64, T_NUMBER = T_INTEGER | T_FRACTION, T_ALL = 127 };
 
@@ -31,6 +32,7 @@ typedef struct schema {
   smap anchors;                       // schemas by $anchor; NULL where two have the same
   map elsewhere;                      // schemas whose $ref starts from another $id than the root's
   uint64_t work;                      // schemas looked at
+  uint64_t compared;                  // pairs of alternatives of oneOf
   const json_t *empty;                // the first of which no value is valid, and why: no error where others may be chosen
   const char *empty_keyword, *empty_what;
 } schema;

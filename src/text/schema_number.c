@@ -68,7 +68,7 @@ static int bound(schema *s, const json_t *node, const char *keyword, bool upper,
   double x = json_number_value(v);
   b->any = true;
   if (json_is_integer(v) && (json_integer_value(v) > (1ll << 53) || json_integer_value(v) < -(1ll << 53))) {   // not exact as a double
-    if (llabs(json_integer_value(v)) < BIG) return schema_fail(s, node, keyword, "a bound between 2^53 and 10^18 is not supported");
+    if (json_integer_value(v) <= BIG && json_integer_value(v) >= -BIG) return schema_fail(s, node, keyword, "a bound between 2^53 and 10^18 is not supported");
   }
   if (upper ? x < b->hi || (x == b->hi && strict) : x > b->lo || (x == b->lo && strict)) {
     if (upper) { b->hi = x; b->hi_strict = strict; }
@@ -116,8 +116,8 @@ static gx *integer_within(schema *s, const nodes *set, const struct bounds *b) {
   double lo_real = ceil(b->lo), hi_real = floor(b->hi);
   if (b->lo_strict && lo_real == b->lo) lo_real += 1;
   if (b->hi_strict && hi_real == b->hi) hi_real -= 1;
-  if (lo_real > hi_real || lo_real > 9e17 || hi_real < -9e17) return empty_range(s, set);
-  int64_t lo = lo_real < -9e17 ? -BIG : (int64_t)lo_real, hi = hi_real > 9e17 ? BIG : (int64_t)hi_real;
+  if (lo_real > hi_real || lo_real >= 1e18 || hi_real <= -1e18) return empty_range(s, set);
+  int64_t lo = lo_real <= -1e18 ? -BIG : (int64_t)lo_real, hi = hi_real >= 1e18 ? BIG : (int64_t)hi_real;
   gx *list[2];
   size_t n = 0;
   if (hi >= 0) list[n++] = multiples(s, b, between(g, lo > 0 ? (uint64_t)lo : 0, (uint64_t)hi));
@@ -144,6 +144,9 @@ static int decimal_of(double x, bool strict, struct decimal *d) {
   snprintf(d->fraction, sizeof d->fraction, "%s", point ? point + 1 : "");
   return 0;
 }
+
+// Whether decimals with n digits after the point can lie nearer to x than the next double.
+static bool alike(double x, uint32_t n) { return nextafter(fabs(x), INFINITY) - fabs(x) > pow(10, -(double)n); }
 
 static void pad(struct decimal *d, uint32_t n) {
   for (size_t i = strlen(d->fraction); i < n; i++) d->fraction[i] = '0';
@@ -218,6 +221,11 @@ static gx *fraction_within(schema *s, const nodes *set, const struct bounds *b) 
   uint64_t most = lo.whole > hi.whole ? lo.whole : hi.whole;
   for (uint64_t x = 1000000000; x <= most && n > 1; x *= 10) n--;      // 15 digits in all where a bound is near
   if (longest > n) n = longest;
+  // A number just beside a bound that is not allowed itself must not be read as the bound.
+  if ((has_lo && b->lo_strict && alike(b->lo, n)) || (has_hi && b->hi_strict && alike(b->hi, n))) {
+    schema_fail(s, set->at[0], NULL, "an exclusive bound, and bounds with %u digits after the point: numbers beside it would be read as the bound itself", n);
+    return NULL;
+  }
   pad(&lo, n);
   pad(&hi, n);
   pad(&zero, n);

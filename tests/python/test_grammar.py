@@ -128,10 +128,25 @@ def test_hostile_grammars_are_bounded(tool, sanitized):
     assert time.monotonic() - began < (300 if sanitized else 60)     # seconds on an idle machine
 
 
+def test_hostile_schemas_and_expressions_are_bounded(tool, sanitized):
+    began = time.monotonic()
+    assert tool.counted("regex", "(?i)" + "aé" * 50000) in ("ok", "!the regular expression: needs more than 524288 states")
+    assert tool.counted("regex", "[" + r"\w\W" * 1000 + "]") == "ok"
+    assert "ranges of characters" in tool.counted("regex", "[" + r"\w\W" * 500000 + "]")
+    assert tool.schema({"type": "object", "properties": {f"p{i}": {"type": "string", "pattern": r"^\d{1,3}$"} for i in range(1000)}}) == "ok"
+    names = {f"p{i}": {"type": "null"} for i in range(400)}
+    assert tool.schema({"type": "object", "properties": names, "patternProperties": {rf"^\w{c}$": {} for c in "abcd"}, "additionalProperties": False}) == "ok"
+    answer = tool.schema({"oneOf": [{"type": "integer", "minimum": 2 * i, "maximum": 2 * i + 1} for i in range(20000)]})
+    assert "the alternatives of oneOf are too many to be compared" in answer
+    assert tool.schema({"oneOf": [{"type": "integer", "minimum": 2 * i, "maximum": 2 * i + 1} for i in range(1000)]}) == "ok"
+    assert tool.text("1999") == "yes" and tool.text("2000") != "yes"
+    assert time.monotonic() - began < (100 if sanitized else 20)     # seconds on an idle machine; some were minutes
+
+
 # ---- regular expressions ----------------------------------------------------------------------------------------------
 
 PATTERNS = [r"abc", r"a|b|cd", r"(a|b)*c", r"[a-c]{2,3}x?", r"\d+(\.\d{1,2})?", r"[^a]b", r".{3}", r"^a$|^b", r"(?i:aB)c", r"a*?b+?", r"\x41\u0042",
-            r"(?:a(b(c)?)?)?", r"a{0}", r"a{2}", r"(^|,)a(,|$)", r"a{x", r"[\w.-]+@[a-c]+", r"(?P<n>a)b", r"[,\-.]*", r"(?i)aB[x-z]", r"(a{2,3}){2}", r"(?#c)a|"]
+            r"(?:a(b(c)?)?)?", r"a{0}", r"a{2}", r"(^|,)a(,|$)", r"a{x", r"[\w.-]+@[a-c]+", r"(?P<n>a)b", r"[,\-.]*", r"(?i)aB[x-z]", r"(a{2,3}){2}", r"(?#c)a|", r"(?i)[^b-dÀ-Þ]é?", r"(?i:ß|σ|[а-в])"]
 BAD_PATTERNS = [(r"(a)\1", "a back-reference"), ("a(?=b)", "a look-ahead"), ("(?<!a)b", "a negative look-behind"), (r"\bq", "a word boundary"), ("a++", "possessive"),
                 ("(?>a)", "an atomic group"), ("a{,3}", "write {0,n}"), ("x(^a)", "an anchor"), ("a{2,1}", "at least 2 and at most 1"), ("(", "offset 0: a group that is not closed"),
                 ("a)", "offset 1"), ("[a", "not closed"), ("*a", "nothing stands before"), (r"\q", "unknown escape"), ("[z-a]", "down to"), (r"\p{Foo}", "'Foo' is not known"),
@@ -171,6 +186,9 @@ SCHEMAS = [
     ({"type": "integer", "minimum": 3, "maximum": 1205}, ["3", "9", "10", "999", "1000", "1205"], ["2", "1206", "0003", "20000"]),
     ({"type": "integer", "exclusiveMinimum": -17, "exclusiveMaximum": 5}, ["-16", "-9", "0", "4"], ["-17", "5", "-20", "-160"]),
     ({"type": "integer", "minimum": 2.5, "maximum": 4.5}, ["3", "4"], ["2", "5"]),
+    ({"type": "integer", "minimum": -(1 << 63), "maximum": (1 << 63) - 1}, ["0", "-1", "9" * 18, "-" + "9" * 18], ["9" * 19, "-" + "9" * 19]),
+    ({"type": "integer", "minimum": -9.5e17, "maximum": 9.5e17}, ["95" + "0" * 16, "-95" + "0" * 16], ["9" * 18, "-" + "9" * 18, "95" + "0" * 15 + "1"]),
+    ({"type": "integer", "minimum": 9.5e17}, ["95" + "0" * 16, "9" * 18], ["9" * 17, "94" + "9" * 16]),
     ({"type": "integer", "multipleOf": 7, "minimum": -30}, ["7", "14", "-28", "0"], ["15", "-35", "-1"]),
     ({"type": "number", "multipleOf": 5}, ["10", "-5", "0"], ["7", "10.5"]),
     ({"type": "number"}, ["1", "1.5e3", "-0.25", "1E-7"], ["01", ".5", "1.", "NaN"]),
@@ -259,7 +277,9 @@ REFUSED = [
     ({"minLengh": 3}, "schema at #, minLengh: this keyword is not known"), ({"format": "foo"}, "the format 'foo'"), ({"type": "string", "pattern": "("}, "schema at #, pattern: regular expression, offset 0"),
     ({"type": "string", "pattern": "(a)\\1"}, "a back-reference"), ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "alternatives 0 and 1"), (False, "schema at #: false allows no value"),
     ({"type": "strin"}, "there is no type 'strin'"), ({"$ref": "http://x"}, "points out of this document"), ({"$ref": "#/a"}, "nothing is at '/a'"), ("{", "not JSON: line 1, column 1"),
-    ({"type": "integer", "minimum": 5, "maximum": 4}, "no number is within"), ({"type": "string", "const": 1}, "no value of it"), ({"type": "string", "minLength": 3, "maxLength": 2}, "no string is long enough"),
+    ({"type": "integer", "minimum": 5, "maximum": 4}, "no number is within"), ({"type": "integer", "minimum": 1e18}, "no number is within"),
+    ({"type": "number", "exclusiveMinimum": 1e-7, "exclusiveMaximum": 99999999999}, "bounds with 7 digits after the point"), ({"minimum": 1e-20, "exclusiveMaximum": 0.1}, "bounds with 20 digits"),
+    ({"minimum": -(1 << 54)}, "a bound between 2^53 and 10^18"), ({"type": "string", "const": 1}, "no value of it"), ({"type": "string", "minLength": 3, "maxLength": 2}, "no string is long enough"),
     ({"type": "number", "multipleOf": 0.01}, "multipleOf"), ({"type": "object", "allOf": [{"unevaluatedProperties": False}]}, "unevaluatedProperties"), ({"type": "array", "minItems": -1}, "minItems: expected"),
     ({"type": "object", "additionalProperties": True, "minProperties": 3}, "minProperties"), ({"allOf": [{"type": "string"}, {"type": "null"}]}, "no type is allowed"), ({"allOf": {}}, "allOf: expected an array"),
     ({"$id": "http://x/r", "$defs": {"b": {"type": "integer"}, "a": {"$id": "own", "$defs": {"b": {"type": "string"}}, "$ref": "#/$defs/b"}}, "$ref": "#/$defs/a"},
