@@ -77,6 +77,11 @@ static int bound(schema *s, const json_t *node, const char *keyword, bool upper,
   return 0;
 }
 
+// What the formats of integers allow; those of 64 bits have more digits than are written.
+static const struct { const char *format; double lo, hi; } ranges[] = {
+  {"int8", -128, 127}, {"int16", -32768, 32767}, {"int32", -2147483648.0, 2147483647}, {"uint8", 0, 255}, {"uint16", 0, 65535}, {"uint32", 0, 4294967295},
+  {"uint64", 0, INFINITY}, {"uint", 0, INFINITY}};
+
 static int gather(schema *s, const nodes *set, struct bounds *b) {
   *b = (struct bounds){.lo = -INFINITY, .hi = INFINITY};
   for (size_t i = 0; i < set->n; i++) {
@@ -86,11 +91,13 @@ static int gather(schema *s, const nodes *set, struct bounds *b) {
     if (!json_is_boolean(strict[0]) && bound(s, node, "exclusiveMinimum", false, true, b)) return -1;
     if (!json_is_boolean(strict[1]) && bound(s, node, "exclusiveMaximum", true, true, b)) return -1;
     const char *format = json_string_value(json_object_get(node, "format"));
-    double limit = format && !strcmp(format, "int32") ? 2147483647.0 : 0;
-    if (limit > 0) {
+    unsigned types;
+    if (format && !schema_format(format, &types)) return schema_fail(s, node, "format", "the format '%.60s' is not supported", format);
+    for (size_t k = 0; format && k < COUNT(ranges); k++) {
+      if (strcmp(format, ranges[k].format)) continue;
       b->any = true;
-      if (limit < b->hi) { b->hi = limit; b->hi_strict = false; }
-      if (-limit - 1 > b->lo) { b->lo = -limit - 1; b->lo_strict = false; }
+      if (ranges[k].hi < b->hi) { b->hi = ranges[k].hi; b->hi_strict = false; }
+      if (ranges[k].lo > b->lo) { b->lo = ranges[k].lo; b->lo_strict = false; }
     }
     const json_t *m = json_object_get(node, "multipleOf");
     if (!m) continue;
@@ -145,8 +152,8 @@ static int decimal_of(double x, bool strict, struct decimal *d) {
   return 0;
 }
 
-// Whether decimals with n digits after the point can lie nearer to x than the next double.
-static bool alike(double x, uint32_t n) { return nextafter(fabs(x), INFINITY) - fabs(x) > pow(10, -(double)n); }
+// Whether a decimal with n digits after the point that is not x may be read as x.  That of x itself lies up to half a step beside x.
+static bool alike(double x, uint32_t n) { return (nextafter(fabs(x), INFINITY) - fabs(x)) * (x == floor(x) ? .5 : 1) > pow(10, -(double)n); }
 
 static void pad(struct decimal *d, uint32_t n) {
   for (size_t i = strlen(d->fraction); i < n; i++) d->fraction[i] = '0';
