@@ -18,7 +18,7 @@ void sampling_options(struct sampling_args *a, struct option *rows) {
     O_GROUP("Sampling, in this order"),
     O_TEXTS("-l, --logit-bias", "ID+X|ID-X", "changes the logit of a token, more than once; ID-inf bans it", &a->biases),
     O_FLAG("--ignore-eos", "never draw an end-of-generation token", &a->ignore_end),
-    O_REAL("--repeat-penalty", "X", "divides the odds of repeated tokens (default 1: off)", &a->repeat_penalty, 1e-3, 1e3),
+    O_REAL("--repeat-penalty", "X", "divides logits of repeated tokens (default 1: off)", &a->repeat_penalty, 1e-3, 1e3),
     O_REAL("--frequency-penalty", "X", "off their logits for each occurrence (default 0)", &a->frequency_penalty, -1e3, 1e3),
     O_REAL("--presence-penalty", "X", "off their logits once (default 0)", &a->presence_penalty, -1e3, 1e3),
     O_INT("--repeat-last-n", "N", "tokens these look back on; -1: the context (default 64)", &a->repeat_last_n, -1, INT32_MAX),

@@ -7,7 +7,7 @@
 
 struct reader {
   const char *at, *end;
-  uint32_t line;
+  uint32_t line, opened;         // opened: where the literal or class that is being read begins
   const char *line_begin;
   int depth;
   grammar_source src;
@@ -101,7 +101,12 @@ static int hex(struct reader *r, int digits, uint32_t *out) {
 // One character of a literal or a class, which may be an escape.
 static int character(struct reader *r, uint32_t *out) {
   char what[16];
-  if (r->at == r->end || *r->at == '\n' || *r->at == '\r') return bad(r, "a literal or class that is not closed in its line");
+  if (r->at == r->end) return bad(r, "a literal or class that is not closed; it begins in line %u", r->opened);
+  if (is(r, '\n')) {               // stands for itself, as in llama.cpp
+    newline(r);
+    *out = '\n';
+    return 0;
+  }
   if (!eat(r, '\\')) {
     int len = utf8_next(r->at, (size_t)(r->end - r->at));
     if (len <= 0) return bad(r, "%s is not UTF-8", here(r, what));
@@ -122,6 +127,7 @@ static int character(struct reader *r, uint32_t *out) {
 static gx *literal(struct reader *r) {
   str s = {0};
   gx *x = NULL;
+  r->opened = r->line;
   for (r->at++; !is(r, '"');) {
     uint32_t cp;
     char bytes[4];
@@ -136,6 +142,7 @@ static gx *literal(struct reader *r) {
 
 static gx *class(struct reader *r) {
   charset set = {0};
+  r->opened = r->line;
   r->at++;
   bool negated = eat(r, '^');
   while (!is(r, ']')) {

@@ -6,7 +6,7 @@
 //   <text>  <[7]>  !<text>       one token of the vocabulary, by its text or its id; any other token of text than that
 //   # ...                        comment
 //
-// A rule ends with its line, but goes on inside of parentheses and after "|" and "::=".  Errors name line and column.
+// A rule ends with its line, but goes on inside of parentheses and after "|" and "::=", and within a literal or class.  Errors name line and column.
 #ifndef WEFT_GBNF_H
 #define WEFT_GBNF_H
 #include "text/grammar.h"

@@ -338,6 +338,14 @@ fail:
 // ---- the tree ---------------------------------------------------------------------------------------------------------
 
 static rx *alternatives(struct parser *p);
+static rx *repeated(struct parser *p, rx *x);
+
+// For a comment or a switch, which are not there for a repetition after them: dialects look for what stands before.
+static rx *nothing(struct parser *p, size_t at) {
+  char c = peek(p);
+  if (c && strchr("*+?{", c)) return bad(p, p->at, "a repetition after a comment, a switch or \\Q\\E: write it before");
+  return node(p, RX_SEQ, at);
+}
 
 static rx *one_character(struct parser *p, size_t at, uint32_t cp) {
   charset s = {0};
@@ -355,6 +363,10 @@ static rx *quoted(struct parser *p) {       // \Q...\E
     if (!x) { vec_free(&all); return NULL; }
     vec_push(&all, x);
   }
+  if (!all.n) return nothing(p, from);
+  rx *last = repeated(p, all.at[all.n - 1]);       // a repetition after \E is that of the last character
+  if (!last) { vec_free(&all); return NULL; }
+  all.at[all.n - 1] = last;
   return with_list(p, RX_SEQ, from, &all);
 }
 
@@ -380,7 +392,7 @@ static rx *group(struct parser *p) {
     if (is(p, refused[i].begin)) return bad(p, from, "%s, (%s, is not supported: a grammar of tokens has to be regular here", refused[i].what, refused[i].begin);
   if (eat(p, "?#")) {
     while (p->at < p->n && peek(p) != ')') p->at++;
-    return eat(p, ")") ? node(p, RX_SEQ, from) : bad(p, from, "a comment that is not closed by ')'");
+    return eat(p, ")") ? nothing(p, from) : bad(p, from, "a comment that is not closed by ')'");
   }
   if (eat(p, "?P<") || eat(p, "?<") || eat(p, "?'")) {
     char close = p->text[p->at - 1] == '<' ? '>' : '\'';
@@ -389,7 +401,7 @@ static rx *group(struct parser *p) {
     p->at++;
   } else if (eat(p, "?")) {
     if (!flags(p, from)) return NULL;
-    if (eat(p, ")")) return node(p, RX_SEQ, from);      // for the rest of the group around it
+    if (eat(p, ")")) return nothing(p, from);           // for the rest of the group around it
     p->at++;
   }
   if (++p->depth > GRAMMAR_DEPTH_MAX) return bad(p, from, "groups in groups, more than %d deep", GRAMMAR_DEPTH_MAX);
@@ -499,7 +511,7 @@ static rx *alternatives(struct parser *p) {
       rx *x = atom(p);
       if (x) x = repeated(p, x);
       if (!x) { vec_free(&all); vec_free(&seq); return NULL; }
-      vec_push(&seq, x);
+      if (x->kind != RX_SEQ || x->n) vec_push(&seq, x);     // what is empty, such as (?i), must not hide an anchor
     }
     rx *x = with_list(p, RX_SEQ, from, &seq);
     if (!x) { vec_free(&all); return NULL; }

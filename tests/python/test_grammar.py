@@ -73,6 +73,7 @@ GBNF = [
     ('root ::= l\nl ::= "x" l | "x"', ["x", "x" * 3000], ["", "y"]),
     ('root ::= e\ne ::= e "+" e | e "*" e | "n"', ["n", "n+n*n", "+".join("n" * 60)], ["+", "n+"]),
     (r'root ::= "\x41é\U0001F600\n\"" . [\]\-x]', ['Aé😀\n"q]', 'Aé😀\n"\n-'], ["A"]),
+    ('root ::= "a\nb\r\n" [\n]\n', ["a\nb\r\n\n"], ["ab", "a\nb\n\n"]),
     ('root ::= (\n  "a" |\n  "b"\n)\n', ["a", "b"], ["ab"]),
     ('root ::=\r\n "a" |\r\n b\r\nb ::= "b"\r\n', ["a", "b"], ["ab"]),
 ]
@@ -92,7 +93,7 @@ def test_gbnf(tool, grammar, yes, no):
 
 BAD_GBNF = [
     ("root ::= a", "line 1: rule 'a' is not defined"), ('root ::= root "x"', "line 1: rule 'root' matches nothing"),
-    ('root ::= "a', "line 1, column 12"), ('roo ::= "x"', "no rule 'root'"), ("root ::= [z-a]", "U+007A down to U+0061"),
+    ('root ::= "a', "line 1, column 12"), ('roo ::= "x"', "no rule 'root'"), ('root ::= x\nx ::= "a\n\n', "it begins in line 2"), ('root ::= "a\n" )', "line 2, column 3"), ("root ::= [z-a]", "U+007A down to U+0061"),
     ('x ::= "y"\nroot ::= "\\q"', "line 2, column 12: unknown escape"), ('root ::= "x"{3,1}', "at least 3 and at most 1"),
     ('root ::= "x"{99999999999}', "a count above"), ('root ::= ("a"', "expected ')'"), ('root = "x"', "expected '::='"),
     ('root ::= "a"\nroot ::= "b"', "line 2, column 9: rule 'root' is defined twice, first in line 1"), ("root ::= <nope>", "is not a token"),
@@ -146,11 +147,11 @@ def test_hostile_schemas_and_expressions_are_bounded(tool, sanitized):
 # ---- regular expressions ----------------------------------------------------------------------------------------------
 
 PATTERNS = [r"abc", r"a|b|cd", r"(a|b)*c", r"[a-c]{2,3}x?", r"\d+(\.\d{1,2})?", r"[^a]b", r".{3}", r"^a$|^b", r"(?i:aB)c", r"a*?b+?", r"\x41\u0042",
-            r"(?:a(b(c)?)?)?", r"a{0}", r"a{2}", r"(^|,)a(,|$)", r"a{x", r"[\w.-]+@[a-c]+", r"(?P<n>a)b", r"[,\-.]*", r"(?i)aB[x-z]", r"(a{2,3}){2}", r"(?#c)a|", r"(?i)[^b-dÀ-Þ]é?", r"(?i:ß|σ|[а-в])"]
+            r"(?:a(b(c)?)?)?", r"a{0}", r"a{2}", r"(^|,)a(,|$)", r"a{x", r"[\w.-]+@[a-c]+", r"(?P<n>a)b", r"[,\-.]*", r"(?i)aB[x-z]", r"(a{2,3}){2}", r"(?#c)a|", r"(?i)[^b-dÀ-Þ]é?", r"(?i:ß|σ|[а-в])", "(?i)^a[bc]$", "(?#c)^a|()^b$()"]
 BAD_PATTERNS = [(r"(a)\1", "a back-reference"), ("a(?=b)", "a look-ahead"), ("(?<!a)b", "a negative look-behind"), (r"\bq", "a word boundary"), ("a++", "possessive"),
                 ("(?>a)", "an atomic group"), ("a{,3}", "write {0,n}"), ("x(^a)", "an anchor"), ("a{2,1}", "at least 2 and at most 1"), ("(", "offset 0: a group that is not closed"),
                 ("a)", "offset 1"), ("[a", "not closed"), ("*a", "nothing stands before"), (r"\q", "unknown escape"), ("[z-a]", "down to"), (r"\p{Foo}", "'Foo' is not known"),
-                ("(?(1)a)", "a condition"), (b"\xff", "is not UTF-8"), ("(" * 1000, "more than 200 deep")]
+                ("(?(1)a)", "a condition"), ("a(?#c)*", "a repetition after a comment"), ("a(?s)+", "a repetition after a comment"), (r"a\Q\E?", "a repetition after a comment"), (b"\xff", "is not UTF-8"), ("(" * 1000, "more than 200 deep")]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -163,6 +164,11 @@ def test_regex_matches_as_python_does(tool, pattern):
     for seed in range(4):
         text = tool.walk(seed, 30)
         assert text is None or compiled.fullmatch(text), text
+
+
+def test_quoted_characters(tool):
+    assert tool.counted("regex", r"\Qa*b.\E+c\Q?\E") == "ok"      # as in PCRE, the last one is repeated
+    assert [tool.text(x) for x in ("a*b.c?", "a*b...c?", "a*b.a*b.c?", "abxc?")] == ["yes", "yes", "no", "no"]
 
 
 @pytest.mark.parametrize("pattern,message", BAD_PATTERNS, ids=[m for _, m in BAD_PATTERNS])
@@ -180,6 +186,7 @@ SCHEMAS = [
     ({"type": "string", "minLength": 2, "maxLength": 3}, ['"ab"', '"éé😀"', r'"\u0041\n"'], ['"a"', '"abcd"']),
     ({"type": "string", "minLength": 300, "maxLength": 100000}, ['"' + "é" * 300 + '"', '"' + "x" * 1000 + '"'], ['"' + "x" * 299 + '"']),
     ({"type": "string", "pattern": "^[a-z]+$", "maxLength": 5}, ['"abc"'], ['"abcdef"', '""']),
+    ({"type": "string", "pattern": "(?i)^ab?$"}, ['"a"', '"Ab"'], ['"xa"', '"abc"']),
     ({"type": "string", "pattern": 'a\\\\"b'}, [json.dumps('xa\\"b\n')], ['"ab"']),
     ({"type": "string", "pattern": "^(\\w+|x\\d)$", "minLength": 2}, ['"ab"', '"x1"'], ['"a"', '"é1"']),
     ({"type": "integer"}, ["0", "-1", "12"], ["01", "1.5", "-0"]),
