@@ -114,7 +114,7 @@ static const char *const afmoe[] = {
 #define NFC PRE_NFC
 #define BARS (PRE_CHARS | PRE_BARS)
 static const pretokenizer_row rows[] = {
-  // name, patterns, flags.  NFC: the models' own tokenizer.json says so; the others take text as it is.
+  // name, patterns, flags.  NFC: the models' own tokenizers say so; the others take text as it is.
   {"default", fallback, 0},
   {"gpt-2", gpt2, 0},                     {"phi-2", gpt2, 0},                   {"mpt", gpt2, NFC},
   {"olmo", gpt2, NFC},                    {"jais", gpt2, 0},                    {"trillion", gpt2, 0},
@@ -130,7 +130,7 @@ static const pretokenizer_row rows[] = {
   {"glm4", llama3, WHOLE},                {"glm5", llama3, WHOLE},
   {"jais-2", jais2, 0},
   {"qwen2", qwen2, NFC},                  {"deepseek-r1-qwen", qwen2, 0},       {"megrez", qwen2, 0},
-  {"stablelm2", qwen2, 0},                {"hunyuan", qwen2, 0},                {"solar-open", qwen2, 0},
+  {"stablelm2", qwen2, NFC},              {"hunyuan", qwen2, NFC},               {"solar-open", qwen2, 0},
   {"grok-2", qwen2, 0},                   {"kormo", qwen2, 0},                  {"f2llmv2", qwen2, NFC},
   {"qwen35", qwen35, NFC},                {"ufakzeka", ufakzeka, 0},
   {"starcoder", single_digits, 0},        {"refact", single_digits, 0},         {"command-r", single_digits, NFC},

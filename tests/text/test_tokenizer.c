@@ -117,6 +117,22 @@ static void test_byte_characters(void **state) {
   str_free(&s);
 }
 
+// Models whose own tokenizers bring text into normal form C, beside others with the same pattern that do not.
+static void test_normal_form(void **state) {
+  (void)state;
+  static const struct { const char *pre; bool nfc; } cases[] = {
+    {"qwen2", true}, {"stablelm2", true}, {"hunyuan", true}, {"command-r", true}, {"grok-2", false}, {"starcoder", false}};
+  for (size_t i = 0; i < COUNT(cases); i++) {
+    small s;
+    small_init(&s, "gpt2", cases[i].pre);
+    small_bytes_bpe(&s);
+    tokenizer *t = small_make(&s);
+    if (cases[i].nfc) WANTS(t, "e\xCC\x81", PLAIN, 0xC3, 0xA9, -1);
+    else WANTS(t, "e\xCC\x81", PLAIN, 'e', 0xCC, 0x81, -1);
+    small_free(&s, t);
+  }
+}
+
 // ---- SentencePiece ----
 
 static void spm_small(small *s) {
@@ -484,7 +500,8 @@ static void test_threads_share_a_tokenizer(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_merges_by_rank), cmocka_unit_test(test_equal_pairs_from_the_left), cmocka_unit_test(test_odd_merges_are_ignored),
-    cmocka_unit_test(test_whole_words_skip_merging), cmocka_unit_test(test_byte_characters), cmocka_unit_test(test_scores_decide),
+    cmocka_unit_test(test_whole_words_skip_merging), cmocka_unit_test(test_byte_characters), cmocka_unit_test(test_normal_form),
+    cmocka_unit_test(test_scores_decide),
     cmocka_unit_test(test_equal_scores_from_the_left), cmocka_unit_test(test_text_that_looks_like_tokens),
     cmocka_unit_test(test_names_without_types), cmocka_unit_test(test_control_tokens_need_leave),
     cmocka_unit_test(test_merges_never_reach_an_end), cmocka_unit_test(test_longest_special_first),
