@@ -20,7 +20,7 @@ static const struct command command = {
   "tokenize", "Turns text into tokens, one a line, or tokens into text.", "-m FILE (-p TEXT | -f FILE | --stdin | --detokenize 1,2,3)",
   NULL};
 
-// A token's bytes so that they fit a line: control characters and broken UTF-8 as escapes.
+// A token's bytes so that they fit a line and no two look alike: control characters, backslashes and broken UTF-8 as escapes.
 static void add_piece(struct out *o, const char *piece, size_t n) {
   size_t n_valid;
   char *valid = weft_utf8(piece, n, &n_valid);
@@ -31,6 +31,8 @@ static void add_piece(struct out *o, const char *piece, size_t n) {
     if (c == '\n') out_addf(o, "\\n");
     else if (c == '\t') out_addf(o, "\\t");
     else if (c == '\r') out_addf(o, "\\r");
+    else if (c == '\\') out_addf(o, "\\\\");
+    else if (whole && c == 0xC2 && (unsigned char)piece[i + 1] < 0xA0) out_addf(o, "\\xC2\\x%02X", (unsigned)(unsigned char)piece[++i]);   // U+0080 to U+009F
     else if (c < 32 || c == 127 || (!whole && c >= 128)) out_addf(o, "\\x%02X", c);
     else out_add(o, piece + i, 1);
   }
@@ -147,7 +149,7 @@ int tokenize_command(int argc, char **argv) {
     O_FLAG("--stdin", "the same, from stdin", &o.from_stdin),
     O_FLAG("--ids", "only the ids, on one line: [1, 2, 3]", &o.ids),
     O_FLAG("-e, --escape", "\\n, \\t, \\\", \\\\, \\xHH in the text are escapes", &o.escapes),
-    O_FLAG("--no-bos", "no BOS before the text (default: as the model says)", &o.no_bos),
+    O_FLAG("--no-bos", "no BOS before the text, nor EOS or SEP after it (default:\nas the model says)", &o.no_bos),
     O_FLAG("--parse-special", "control tokens in the text are those tokens;\nwith --detokenize, they are shown", &o.parse_special),
     O_IDS("--detokenize", "1,2,3", "print the text of these tokens, and nothing else", &o.detokenize),
   };

@@ -57,6 +57,24 @@ def test_prompt_is_literal(run_weft, tinypy):
     assert literal.out != escaped.out
 
 
+def test_pieces_are_told_apart(run_weft, tmp_path):
+    """one token a line, and a backslash before an n does not look like a newline"""
+    csi = [byte_characters()[b] for b in b"\xc2\x9b"]     # U+009B, which terminals act on
+    path = write_vocab(tmp_path / "v.gguf", ["".join(csi)], merges=["a b", " ".join(csi)])
+    done = run_weft(["tokenize", "-m", path, "--stdin"], input=b"a\n\\n\x1b\xff\xc3\xa9ab\xc2\x9b")
+    assert done.returncode == 0, done.err
+    assert re.findall(r"-> '(.*)'", done.out) == ["a", r"\n", r"\\", "n", r"\x1B", r"\xFF", r"\xC3", r"\xA9", "ab", r"\xC2\x9B"]
+
+
+def test_no_bos_leaves_out_the_end_too(run_weft, tmp_path):
+    """as the help says"""
+    def extra(w):
+        w.add_bos_token_id(257), w.add_eos_token_id(258), w.add_add_bos_token(True), w.add_add_eos_token(True)
+    path = write_vocab(tmp_path / "v.gguf", ["<s>", "</s>"], [NORMAL] * 257 + [CONTROL] * 2, extra=extra)
+    assert ids_of(run_weft, path, "ab") == [257, 256, 258]
+    assert ids_of(run_weft, path, "ab", "--no-bos") == [256]
+
+
 def test_long_text_in_little_memory(run_weft, tinypy, sanitized):
     """Text from stdin or a file is encoded as it comes: memory does not grow with it, and the ids are those of one piece."""
     text = b"def f(x):\n    return x ** 2  # caf\xc3\xa9\n\n" * (20000 if sanitized else 200000)
