@@ -17,6 +17,7 @@ enum { T_NULL = 1, T_BOOL = 2, T_INTEGER = 4, T_FRACTION = 8, T_STRING = 16, T_A
 typedef struct nodes { json_t **at; size_t n, cap; } nodes;
 
 struct job { int32_t rule; nodes set; };
+struct compiled { char *pattern; size_t n; bool search; grammar *g; };
 typedef struct schema {
   grammar_source src;
   json_t *root;
@@ -29,6 +30,7 @@ typedef struct schema {
   bool single;                        // the set being made has come from one schema, its first
   map made_of;                        // from schemas to alternatives that were written for them (dependentRequired)
   VEC(json_t *) made;
+  VEC(struct compiled) compiled;      // patterns that texts have been held against, the last few of them
   smap anchors;                       // schemas by $anchor; NULL where two have the same
   map elsewhere;                      // schemas whose $ref starts from another $id than the root's
   uint64_t work;                      // schemas looked at
@@ -62,6 +64,7 @@ void schema_quoted(str *out, const char *text, size_t n);     // a string as it 
 // 1: valid, 0: not, -1: an error.  plain: without $ref, allOf, anyOf and oneOf.
 int schema_check(schema *s, const json_t *value, json_t *node, bool plain, int depth);
 int schema_pattern_matches(schema *s, const json_t *node, const char *keyword, const char *pattern, size_t n_pattern, const char *text, size_t n);
+void schema_patterns_free(schema *s);
 bool schema_equal(const json_t *a, const json_t *b);          // 1 equals 1.0
 // 1: no value that `a` describes is valid under `b`, 0: there may be one, -1.  within: the types that the value may have anyhow.  around: the one schema that
 // applies to the value beside `a`; NULL: there may be others.

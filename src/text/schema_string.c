@@ -205,25 +205,45 @@ gx *schema_string(schema *s, const nodes *set) {
   return gx_rule(&s->src, s->string);
 }
 
+// Patterns are compiled once for all the texts that are held against them: values of enum, names of members.  NULL: it is wrong, or too large.
+static const grammar *pattern_grammar(schema *s, const char *pattern, size_t n, bool search, error *why) {
+  enum { KEPT = 64, COST = 2000 };            // COST: compiling one may take milliseconds, so work limits how many are
+  for (size_t i = 0; i < s->compiled.n; i++) {
+    const struct compiled *c = &s->compiled.at[i];
+    if (c->search == search && c->n == n && !memcmp(c->pattern, pattern, n)) return c->g;
+  }
+  grammar_source g;
+  struct compiled new = {NULL, n, search, NULL};
+  s->work += COST;
+  grammar_source_init(&g);
+  int32_t root = grammar_rule_new(&g, "pattern", 7, 0);
+  gx *x = regex_parse(&g, pattern, n, search, NULL, NULL, why);
+  if (x) {
+    g.rules.at[root].body = x;
+    if (grammar_compile(&g, root, &new.g, why)) new.g = NULL;
+  }
+  grammar_source_free(&g);
+  if (!new.g) return NULL;
+  if (s->compiled.n == KEPT) schema_patterns_free(s);
+  new.pattern = memcpy(xmalloc(n + 1), pattern, n);
+  vec_push(&s->compiled, new);
+  return new.g;
+}
+
+void schema_patterns_free(schema *s) {
+  for (size_t i = 0; i < s->compiled.n; i++) { free(s->compiled.at[i].pattern); grammar_free(s->compiled.at[i].g); }
+  vec_free(&s->compiled);
+}
+
 // Whether a text matches, by the same means: a grammar of the pattern over the text as it would be written.
 static int matches(schema *s, const json_t *node, const char *keyword, const char *pattern, size_t n_pattern, bool search, const char *text, size_t n) {
-  grammar_source g;
-  grammar *compiled = NULL;
   matcher *m = NULL;
   error why = {0};
   int result = -1;
-  grammar_source_init(&g);
-  int32_t root = grammar_rule_new(&g, "pattern", 7, 0);
-  gx *x = regex_parse(&g, pattern, n_pattern, search, NULL, NULL, &why);
-  if (x) {
-    g.rules.at[root].body = x;
-    bool ok = false;
-    if (!grammar_compile(&g, root, &compiled, &why) && !matcher_new(compiled, NULL, &m, &why) && !matcher_bytes(m, text, n, &ok, &why))
-      result = ok && matcher_complete(m);
-  }
+  bool ok = false;
+  const grammar *g = pattern_grammar(s, pattern, n_pattern, search, &why);
+  if (g && !matcher_new(g, NULL, &m, &why) && !matcher_bytes(m, text, n, &ok, &why)) result = ok && matcher_complete(m);
   matcher_free(m);
-  grammar_free(compiled);
-  grammar_source_free(&g);
   return result < 0 ? schema_fail(s, node, keyword, "%s", why.text) : result;
 }
 
