@@ -50,14 +50,15 @@ static const struct call_marks formats[] = {
   {.open = "<|function_call|>", .close = "<|message_sep|>"},
   {.open = "<|message_sep|>\n\nfunction call<|role_sep|>\n", .close = "<|message_sep|>", .sign = "'role': 'function call'"},
   {.open = "<TOOLCALL>", .close = "</TOOLCALL>"},
+  {.open = "<function_calls>", .close = "</function_calls>"},
   {.open = "<|tool_call>", .close = "<tool_call|>"},
-  {.open = "<|tool_call|>"},
+  {.open = "<|tool_call|>", .strip = "<|/tool_call|>"},
   {.open = "[TOOL_CALLS]", .after_name = "[CALL_ID]\n[ARGS]"},
   {.open = "<|python_tag|>", .flags = MARKS_CODE},
   {.open = "{", .sign = "{\"name\": function name", .flags = MARKS_KEEP | MARKS_FIRST},
 };
 // Where a template mentions none of them: those that models without special tokens have learnt.
-static const char *const generic[] = {"<tool_call>", "[TOOL_CALLS]", "<function=", "<|python_tag|>", "{"};
+static const char *const generic[] = {"<tool_call>", "[TOOL_CALLS]", "<function=", "<|tool_call|>", "<|python_tag|>", "{"};
 
 // Formats in which each part of an answer has a header: to whom it goes, or on which channel.
 static const struct channel_marks {
@@ -87,11 +88,13 @@ struct weft_answer {
   enum mode mode;
   const void *of;                        // the row of thinks or formats whose end is awaited
   bool in_channel;                       // a call whose name a header gave
+  bool started;                          // the header began with a control token: cut short it is nothing
   str name;                              // that name
   bool first;                            // no content and no call so far
   bool skip;                             // white space is skipped
   str held;                              // perhaps a marker's beginning
   str space;                             // white space that is dropped where a marker follows
+  str before;                            // what stood before the inside of a call or of a header: it comes back where that is none
   str body;                              // of a header or a call
   VEC(struct own_part) own;
   VEC(answer_part) parts;
@@ -193,6 +196,7 @@ void answer_free(answer *a) {
   str_free(&a->name);
   str_free(&a->held);
   str_free(&a->space);
+  str_free(&a->before);
   str_free(&a->body);
   json_decref(a->tools);
   free(a);
@@ -225,6 +229,24 @@ static void enter(answer *a, enum mode mode) {
   a->space.n = a->body.n = 0;
 }
 
+// Into a header or a call, after white space that is to come back with it.
+static void begin(answer *a, enum mode mode) {
+  a->before.n = 0;
+  str_addn(&a->before, str_c(&a->space), a->space.n);
+  enter(a, mode);
+}
+
+// What looked like a call or a header was none: it is content, as it stands.
+static void no_call(answer *a) {
+  str all = {0};
+  str_addn(&all, str_c(&a->before), a->before.n);
+  str_addn(&all, str_c(&a->body), a->body.n);
+  enter(a, IN_CONTENT);
+  a->skip = a->first;
+  put(a, str_c(&all), all.n);
+  str_free(&all);
+}
+
 // The end of a call, as `close` or as the end of the text.
 static void finish_call(answer *a, const char *close, size_t n_close) {
   const struct call_marks *f = a->in_channel ? &a->channel->call : a->of;
@@ -233,14 +255,8 @@ static void finish_call(answer *a, const char *close, size_t n_close) {
   if (keep) str_addn(&a->body, close, n_close);
   int status = answer_read_calls(f, a->in_channel ? a->name.at : NULL, str_c(&a->body), a->body.n, a->tools, &a->calls);
   if (status) {                          // no call: what was written
-    str all = {0};
-    if (!keep && f->open) str_add(&all, f->open);
-    str_addn(&all, str_c(&a->body), a->body.n);
-    if (!keep && !a->in_channel) str_addn(&all, close, n_close);
-    enter(a, IN_CONTENT);
-    a->skip = a->first;
-    put(a, all.at, all.n);
-    str_free(&all);
+    if (!keep && !a->in_channel) str_addn(&a->body, close, n_close);
+    no_call(a);
     return;
   }
   for (size_t i = had; i < a->calls.n; i++) {
@@ -256,14 +272,16 @@ static void finish_call(answer *a, const char *close, size_t n_close) {
   enter(a, IN_CONTENT);
 }
 
+static bool is_word(const char *at, size_t n, const char *word) { return n == strlen(word) && !memcmp(at, word, n); }
+
 // "assistant<|channel|>commentary to=functions.NAME", "analysis", " to=self"
 static void read_header(answer *a) {
   const char *header = str_c(&a->body), *to = strstr(header, "to=");
   while (*header == ' ' || *header == '\n') header++;
-  const char *name = to ? to + 3 : a->channel->name_only ? header : NULL;
-  size_t n = name ? strcspn(name, " \n\t<") : 0;
-  bool reasoning = strstr(header, "analysis") || (n == 4 && !memcmp(name, "self", 4));
-  if (n && !(n == 4 && !memcmp(name, "self", 4)) && !(n == 3 && !memcmp(name, "all", 3)) && !(n == 4 && !memcmp(name, "user", 4))) {
+  const char *name = to ? to + 3 : "";
+  size_t n = strcspn(name, " \n\t<");
+  bool reasoning = strstr(header, "analysis") || is_word(name, n, "self");
+  if (n && !is_word(name, n, "self") && !is_word(name, n, "all") && !is_word(name, n, "user")) {
     a->name.n = 0;
     str_addn(&a->name, name, n);
     enter(a, IN_CALL);
@@ -271,6 +289,20 @@ static void read_header(answer *a) {
     return;
   }
   enter(a, reasoning ? IN_REASONING : IN_CONTENT);
+}
+
+// A tool's name, or "all".  Whatever else stands in such a line is text that only looks like a header: ">>> " is common.
+static void read_name(answer *a, const struct mark *end) {
+  const char *name = str_c(&a->body);
+  bool tool = answer_knows_tool(a->tools, (text_view){name, a->body.n}) || (a->tools && is_word(name, a->body.n, "python"));
+  if (is_word(name, a->body.n, "all")) { enter(a, IN_CONTENT); return; }
+  a->name.n = 0;
+  str_addn(&a->name, name, a->body.n);
+  str_addn(&a->body, end->text, end->n);
+  if (!tool) { no_call(a); return; }
+  str_addn(&a->before, a->body.at, a->body.n);
+  enter(a, IN_CALL);
+  a->in_channel = true;
 }
 
 static bool means_something(const answer *a, const struct mark *m) {
@@ -291,21 +323,25 @@ static bool means_something(const answer *a, const struct mark *m) {
 }
 
 static void act(answer *a, const struct mark *m) {
-  if (a->mode == IN_CALL) finish_call(a, m->text, m->n);
+  if (a->mode == IN_CALL) finish_call(a, m->text, m->action == CLOSE ? m->n : 0);
   switch (m->action) {
   case THINK: enter(a, IN_REASONING); a->of = m->of; break;
   case UNTHINK: case DROP: case END: enter(a, IN_CONTENT); break;
   case OPEN: {
     const struct call_marks *f = m->of;
-    enter(a, IN_CALL);
+    begin(a, IN_CALL);
     a->in_channel = false;
     a->of = f;
-    if (f->flags & MARKS_KEEP) str_addn(&a->body, m->text, m->n);
+    str_addn(f->flags & MARKS_KEEP ? &a->body : &a->before, m->text, m->n);
     break;
   }
   case CLOSE: break;
-  case START: enter(a, IN_HEADER); break;
-  case HEADER_END: read_header(a); break;
+  case START:
+    begin(a, IN_HEADER);
+    a->started = !a->channel->name_only;
+    if (!a->started) str_addn(&a->before, m->text, m->n);
+    break;
+  case HEADER_END: if (a->channel->name_only) read_name(a, m); else read_header(a); break;
   }
 }
 
@@ -332,13 +368,7 @@ static void run(answer *a, bool last) {
     if (!m) {
       at++;
       if (a->first || a->mode == IN_HEADER) { put(a, a->held.at + plain, at - plain); plain = at; }   // what counts as first changes here
-      if (a->mode == IN_HEADER && a->body.n > MAX_HEADER) {                                         // this is none
-        str text = a->body;
-        a->body = (str){0};
-        enter(a, IN_CONTENT);
-        put(a, text.at, text.n);
-        str_free(&text);
-      }
+      if (a->mode == IN_HEADER && a->body.n > MAX_HEADER) no_call(a);
       continue;
     }
     put(a, a->held.at + plain, at - plain);
@@ -373,19 +403,16 @@ size_t answer_add(answer *a, const char *text, size_t n, const answer_part **par
   return give(a, parts);
 }
 
-bool answer_in_content(const answer *a) { return a->mode == IN_CONTENT; }
+// Inside of what may be a call without a marker, too: JSON that a grammar asked for begins the same way.
+bool answer_in_content(const answer *a) {
+  return a->mode == IN_CONTENT || (a->mode == IN_CALL && !a->in_channel && ((const struct call_marks *)a->of)->flags & MARKS_FIRST);
+}
 
 size_t answer_end(answer *a, const answer_part **parts) {
   clear_parts(a);
   run(a, true);
   if (a->mode == IN_CALL) finish_call(a, "", 0);
-  if (a->mode == IN_HEADER) {            // no part ever began
-    str text = a->body;
-    a->body = (str){0};
-    enter(a, IN_CONTENT);
-    put(a, text.at, text.n);
-    str_free(&text);
-  }
+  if (a->mode == IN_HEADER && !a->started) no_call(a);   // no part ever began
   if (a->mode == IN_CONTENT) emit(a, ANSWER_CONTENT, a->space.at, a->space.n);
   a->space.n = 0;
   return give(a, parts);

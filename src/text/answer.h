@@ -20,8 +20,8 @@ typedef struct answer_part {
 
 typedef struct weft_answer answer;
 // tmpl: the text of the chat template; at NULL: the formats that need none.  prompt: the text that was rendered; its end says whether
-// the answer begins inside of reasoning.  tools: the JSON that the template got; at NULL: calls are content, too.  -1: tools are no
-// JSON array.
+// the answer begins inside of reasoning.  tools: the JSON that the template got; at NULL: calls are content, too, unless a header
+// of gpt-oss's kind makes them.  -1: tools are no JSON array.
 int answer_new(text_view tmpl, text_view prompt, text_view tools, answer **out, error *err);
 void answer_free(answer *a);                                            // NULL is fine
 // More text; control tokens have to be in it.  The parts that it completes, borrowed until the next call; returns their number.

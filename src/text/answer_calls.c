@@ -9,6 +9,7 @@
 //   anything                                    code, where the format says so
 // A value in XML has no type: it is a string where the tool's description says so or where it is no JSON.
 #include "text/answer_impl.h"
+#include "text/utf8.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,18 +86,46 @@ static int add(calls *out, text_view name, text_view id, const json_t *arguments
   return 0;
 }
 
-static const json_t *parameter_of(const json_t *tools, text_view tool, text_view key) {
+static const json_t *description(const json_t *tools, text_view tool) {
   size_t i;
   json_t *t;
   json_array_foreach(tools, i, t) {
     const json_t *f = json_object_get(t, "function");
     if (!f) f = t;
     const char *name = json_string_value(json_object_get(f, "name"));
-    if (!name || strlen(name) != tool.n || memcmp(name, tool.at, tool.n)) continue;
-    const json_t *p = json_object_get(json_object_get(f, "parameters"), "properties");
-    return json_object_getn(p, key.at, key.n);
+    if (name && strlen(name) == tool.n && !memcmp(name, tool.at, tool.n)) return f;
   }
   return NULL;
+}
+
+bool answer_knows_tool(const json_t *tools, text_view name) { return description(tools, name); }
+
+static const json_t *parameter_of(const json_t *tools, text_view tool, text_view key) {
+  const json_t *p = json_object_get(json_object_get(description(tools, tool), "parameters"), "properties");
+  return json_object_getn(p, key.at, key.n);
+}
+
+// Whether a schema names the type: "T", ["T", "null"], {"anyOf": [{"type": "T"}, ...]}.
+static bool allows(const json_t *schema, const char *type, int depth) {
+  static const char *const lists[] = {"type", "anyOf", "oneOf"};
+  const json_t *t = json_object_get(schema, "type");
+  if (json_is_string(t)) return !strcmp(json_string_value(t), type);
+  for (size_t k = 0; k < COUNT(lists); k++) {
+    const json_t *list = json_object_get(schema, lists[k]);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+      const json_t *one = json_array_get(list, i);
+      if (json_is_string(one) ? !strcmp(json_string_value(one), type) : depth < 8 && allows(one, type, depth + 1)) return true;
+    }
+  }
+  return false;
+}
+
+// Whether text without quotes is a string by the schema: no other type could be meant, but for null.
+static bool is_text(const json_t *schema, text_view v) {
+  static const char *const others[] = {"integer", "number", "boolean", "object", "array"};
+  for (size_t i = 0; i < COUNT(others); i++) if (allows(schema, others[i], 0)) return false;
+  v = trim(v);
+  return allows(schema, "string", 0) && !(v.n == 4 && begins(v, "null") && allows(schema, "null", 0));
 }
 
 static json_t *literal(text_view *v, int depth);
@@ -115,7 +144,7 @@ static json_t *python_value(text_view v) {
 static json_t *typed(text_view v, bool string, const json_t *schema) {
   const char *type = json_string_value(json_object_get(schema, "type"));
   json_t *value = NULL;
-  if (type && !strcmp(type, "string")) string = true;
+  if (is_text(schema, v)) string = true;
   if (!string) value = json_loadb(trim(v).at, trim(v).n, JSON_DECODE_ANY, NULL);
   if (!string && !value) value = python_value(v);
   if (value && json_is_string(value) && !type) { json_decref(value); value = NULL; }   // "\"x\"" without a description: as it stands
@@ -142,6 +171,7 @@ static int json_call(const json_t *o, calls *out) {
   if (!name && json_is_string(f)) name = f;
   static const char *const keys[] = {"arguments", "parameters", "args"};
   for (size_t i = 0; i < COUNT(keys) && !args; i++) args = json_object_get(o, keys[i]);
+  if (json_is_null(args) || (json_is_string(args) && !json_string_length(args))) args = NULL;   // of tools that take none
   if (!id) id = json_object_get(o, "tool_call_id");
   if (!name && json_object_size(o) == 1) {          // {"NAME": {...}}
     const char *key = json_object_iter_key(json_object_iter((json_t *)(uintptr_t)o));
@@ -366,6 +396,34 @@ static text_view word(text_view *v) {
   return w;
 }
 
+// Four hexadecimal digits, or -1.
+static int32_t hex4(text_view v) {
+  int32_t c = 0;
+  for (size_t i = 0; i < 4; i++) {
+    char d = i < v.n ? v.at[i] : 0;
+    if (!((d >= '0' && d <= '9') || ((d | 32) >= 'a' && (d | 32) <= 'f'))) return -1;
+    c = c << 4 | (d <= '9' ? d - '0' : (d | 32) - 'a' + 10);
+  }
+  return c;
+}
+
+// What stands behind a backslash, of Python or JSON; returns how much it is.  An unknown one keeps its backslash.
+static size_t escape(text_view v, str *out) {
+  static const char from[] = "nrtbf\\'\"/", to[] = "\n\r\t\b\f\\'\"/";
+  const char *known = v.at[0] ? strchr(from, v.at[0]) : NULL;
+  int32_t c = v.at[0] == 'u' ? hex4(after(v, 1)) : -1;
+  size_t n = 5;
+  if (known) { str_addc(out, to[known - from]); return 1; }
+  if (c >= 0xD800 && c < 0xDC00 && v.n > 6 && v.at[5] == '\\' && v.at[6] == 'u') {
+    int32_t low = hex4(after(v, 7));
+    if (low >= 0xDC00 && low < 0xE000) { c = 0x10000 + ((c - 0xD800) << 10 | (low - 0xDC00)); n = 11; }
+  }
+  if (c <= 0 || (c >= 0xD800 && c < 0xE000)) { str_addc(out, '\\'); str_addc(out, v.at[0]); return 1; }
+  char b[4];
+  str_addn(out, b, (size_t)utf8_put((uint32_t)c, b));
+  return n;
+}
+
 static json_t *quoted(text_view *v) {
   text_view s;
   if (take(v, QUOTE)) return upto(v, QUOTE, &s) ? json_stringn(s.at, s.n) : NULL;
@@ -374,14 +432,8 @@ static json_t *quoted(text_view *v) {
   str_add(&text, "");
   for (*v = after(*v, 1); v->n && v->at[0] != quote; *v = after(*v, 1)) {
     char c = v->at[0];
-    if (c == '\\' && v->n > 1) {
-      static const char from[] = "nrt", to[] = "\n\r\t";
-      *v = after(*v, 1);
-      c = v->at[0];
-      const char *at = memchr(from, c, 3);
-      if (at) c = to[at - from];
-    }
-    str_addc(&text, c);
+    if (c == '\\' && v->n > 1) *v = after(*v, escape(after(*v, 1), &text));
+    else str_addc(&text, c);
   }
   json_t *value = take(v, (char[]){quote, 0}) ? json_stringn(text.at, text.n) : NULL;
   str_free(&text);
@@ -454,9 +506,10 @@ static int one_call(text_view *v, const char *open, const char *close, const cha
   return status;
 }
 
-static int python_calls(text_view v, calls *out) {
+// [NAME(...), NAME(...)], or one after the other where there may be several.
+static int python_calls(text_view v, bool several, calls *out) {
   bool in_list = take(&v, "[");
-  do if (one_call(&v, "(", ")", "=", out)) return -1; while (in_list && take(&v, ","));
+  do if (one_call(&v, "(", ")", "=", out)) return -1; while (in_list ? take(&v, ",") : several && trim(v).n);
   if (in_list && !take(&v, "]")) return -1;
   return trim(v).n ? -1 : 0;
 }
@@ -484,14 +537,20 @@ static int read_named(const char *name, text_view v, const json_t *tools, calls 
 static int read(const struct call_marks *m, text_view v, const json_t *tools, calls *out) {
   if (!v.n) return -1;
   text_view inside = trim(after(v, 1));
-  if (v.at[0] == '{' || (v.at[0] == '[' && (begins(inside, "{") || begins(inside, "[")))) return json_calls(v, out);
+  if (v.at[0] == '{' || (v.at[0] == '[' && (begins(inside, "{") || begins(inside, "[")))) {
+    if (json_calls(v, out)) return -1;
+    if (!(m->flags & MARKS_FIRST)) return 0;
+    for (size_t i = 0; i < out->n; i++)   // unmarked: only if it names a tool, since answers may be JSON as well
+      if (!answer_knows_tool(tools, (text_view){out->at[i].name, strlen(out->at[i].name)})) return -1;
+    return 0;
+  }
   if (begins(v, "<function=")) return function_calls(v, tools, out);
   if (v.at[0] == '<') return invoke_calls(v, tools, out);
   if (begins(v, "call:")) return bare_calls(v, out);
-  if (v.at[0] == '[') return python_calls(v, out);
+  if (v.at[0] == '[') return python_calls(v, false, out);
   if (find(v, "<arg_key>")) return key_value_call(v, tools, out);
   size_t had = out->n;
-  if (memchr(v.at, '(', v.n) && !python_calls(v, out)) return 0;
+  if (memchr(v.at, '(', v.n) && !python_calls(v, !(m->flags & MARKS_CODE), out)) return 0;
   while (out->n > had) { struct call *c = &out->at[--out->n]; free(c->name); free(c->id); free(c->arguments); }
   if (!(m->flags & MARKS_CODE)) return memchr(v.at, '{', v.n) ? name_then_json(m, v, out) : key_value_call(v, tools, out);
   json_t *args = json_object();

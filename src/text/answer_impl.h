@@ -22,6 +22,7 @@ enum {
 struct call { char *name, *id, *arguments; };
 typedef struct calls { struct call *at; size_t n, cap; } calls;
 void calls_free(calls *c);
+bool answer_knows_tool(const json_t *tools, text_view name);
 // Reads the inside of a call.  name: what a header gave (NULL: it stands inside).  tools: descriptions, or NULL.  -1: it is none, and
 // nothing was added.
 int answer_read_calls(const struct call_marks *marks, const char *name, const char *text, size_t n, const json_t *tools, calls *out);

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"s\":{\"type\":\"string\"}}}}}]";
+static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"s\":{\"type\":\"string\"},"
+  "\"maybe\":{\"type\":[\"string\",\"null\"]},\"either\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]},\"both\":{\"type\":[\"string\",\"integer\"]}}}}}]";
 #define SEP "<\xEF\xBD\x9Ctool\xE2\x96\x81sep\xEF\xBD\x9C>"
 #define DS(what) "<\xEF\xBD\x9Ctool\xE2\x96\x81" what "\xEF\xBD\x9C>"
 
@@ -63,12 +64,15 @@ static const struct { const char *tmpl, *prompt, *text, *expected; bool no_tools
   {"<tool_call>", NULL, "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"x\\\": 1}\"}</tool_call>\n<tool_call>{\"name\": \"g\"}</tool_call>", "f({\"x\":1})|g({})", false},
   {"<tool_call>", NULL, "<tool_call>{\"name\": \"f\", \"arguments\": {}}", "f({})", false},
   {"<tool_call>", NULL, "a<tool_call>{\"name\": \"f\", \"arguments\": {</tool_call>b", "c:a<tool_call>{\"name\": \"f\", \"arguments\": {</tool_call>b", false},
+  {"<tool_call>", NULL, "<tool_call>{\"name\": \"f\", \"arguments\": null}</tool_call><tool_call>{\"name\": \"g\", \"arguments\": \"\"}</tool_call>", "f({})|g({})", false},
   {"<tool_call>", NULL, "<tool_call>{\"name\": 7}</tool_call>", "c:<tool_call>{\"name\": 7}</tool_call>", false},
   {"<tool_call>", NULL, "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>", "c:<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>", true},
   {"<tool_call>", NULL, "a < b <tool <tool_cal l", "c:a < b <tool <tool_cal l", false},
   // values in XML have the type that the tool describes
   {"<function=", NULL, "<function=f>\n<parameter=s>\n12\n</parameter>\n<parameter=n>\n12\n</parameter>\n<parameter=t>\na\n\nb\n</parameter>\n</function>",
    "f({\"s\":\"12\",\"n\":12,\"t\":\"a\\n\\nb\"})", false},
+  {"<function=", NULL, "<function=f><parameter=maybe>12</parameter><parameter=either>null</parameter><parameter=both>12</parameter></function>",
+   "f({\"maybe\":\"12\",\"either\":null,\"both\":12})", false},
   {"<function=", NULL, "<function=f>{\"s\": \"x\"}</function> ok", "f({\"s\":\"x\"})|c:ok", false},
   {"<tool_call>", NULL, "<tool_call>f<arg_key>s</arg_key><arg_value>true</arg_value><arg_key>b</arg_key><arg_value>true</arg_value></tool_call>",
    "f({\"s\":\"true\",\"b\":true})", false},
@@ -81,6 +85,8 @@ static const struct { const char *tmpl, *prompt, *text, *expected; bool no_tools
   // Llama 3, without markers and with one
   {"{\"name\": function name", NULL, "{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "f({\"a\":1})", false},
   {"{\"name\": function name", NULL, "{\"answer\": 42}", "c:{\"answer\": 42}", false},
+  {"{\"name\": function name", NULL, "{\"name\": \"Bob\", \"age\": 5}", "c:{\"name\": \"Bob\", \"age\": 5}", false},
+  {"{\"name\": function name", NULL, "{\"person\": {\"age\": 5}}", "c:{\"person\": {\"age\": 5}}", false},
   {"{\"name\": function name", NULL, "No {\"name\": \"f\", \"parameters\": {}}", "c:No {\"name\": \"f\", \"parameters\": {}}", false},
   {"<|python_tag|>", NULL, "<|python_tag|>brave_search.call(query=\"a \\\"b\\\"\")", "brave_search({\"query\":\"a \\\"b\\\"\"})", false},
   {"<|python_tag|>", NULL, "<|python_tag|>print(1 + 2)", "python({\"code\":\"print(1 + 2)\"})", false},
@@ -88,6 +94,9 @@ static const struct { const char *tmpl, *prompt, *text, *expected; bool no_tools
   {"<|tool_list_start|>", NULL, "<|tool_call_start|>[f(a='x', b=[1, -2.5e1, None], c={'k': True}), g()]<|tool_call_end|>ok",
    "f({\"a\":\"x\",\"b\":[1,-25.0,null],\"c\":{\"k\":true}})|g({})|c:ok", false},
   {"<|tool_call|>", NULL, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]", "f({})", false},
+  {NULL, NULL, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]<|/tool_call|>", "f({})", false},
+  {"<function_calls>", NULL, "<function_calls>\nf(s=\"a\\u00e9\\ud83d\\ude00\\/\\d\\'\")\ng(x=[1], y=null)\n</function_calls>",
+   "f({\"s\":\"aé😀/\\\\d'\"})|g({\"x\":[1],\"y\":null})", false},
   {DS("call\xE2\x96\x81" "begin"), NULL, DS("calls\xE2\x96\x81" "begin") DS("call\xE2\x96\x81" "begin") "function" SEP "f\n```json\n{\"a\": 1}\n```" DS("call\xE2\x96\x81" "end")
    DS("calls\xE2\x96\x81" "end"), "f({\"a\":1})", false},
   {DS("call\xE2\x96\x81" "begin"), NULL, DS("call\xE2\x96\x81" "begin") "f" SEP "{\"a\": 1}" DS("call\xE2\x96\x81" "end"), "f({\"a\":1})", false},
@@ -99,6 +108,15 @@ static const struct { const char *tmpl, *prompt, *text, *expected; bool no_tools
   {"<|channel|>", "<|start|>assistant", "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"a\":1}", "f({\"a\":1})", false},
   {"<|channel|>", "<|start|>assistant", "plain", "c:plain", false},
   {">>>", "\n\n>>>", "all\nHello\n>>>f\n{\"a\": 1}", "c:Hello|f({\"a\":1})", false},
+  {">>>", "\n\n>>>", "all\nWrite\n\n>>> print(1)\n1\n and x >>> y", "c:Write\n\n>>> print(1)\n1\n and x >>> y", false},
+  {">>>", "\n\n>>>", "all\n>>> f\n>>>f x\n>>>all of it\nb", "c:>>> f\n>>>f x\n>>>all of it\nb", false},
+  {">>>", "\n\n>>>", "f\n{}\n>>>python\nprint(1)\n", "f({})|python({\"input\":\"print(1)\"})", false},
+  {">>>", "\n\n>>>", "f\n{}", "c:f\n{}", true},
+  {"<|channel|>", "<|start|>assistant", "<|channel|>final<|message|>a<|end|><|start|>assistant<|chan", "c:a", false},
+  // what is no call comes back whole, once
+  {"[TOOL_CALLS]", NULL, "a [TOOL_CALLS]b c\n[TOOL_CALLS]f[ARGS]{}", "c:a [TOOL_CALLS]b c|f({})", false},
+  {"[TOOL_CALLS]", NULL, "[TOOL_CALLS]b c[TOOL_CALLS] d e", "c:[TOOL_CALLS]b c[TOOL_CALLS] d e", false},
+  {"<tool_call>", NULL, "like so:\n\n<tool_call>{}</tool_call> \n", "c:like so:\n\n<tool_call>{}</tool_call> \n", false},
   // no template
   {NULL, NULL, "{\"name\": \"f\", \"arguments\": {\"a\": 1}}", "f({\"a\":1})", false},
   {NULL, NULL, "{\"name\": \"f\"} and more", "c:{\"name\": \"f\"} and more", false},
