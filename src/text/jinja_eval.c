@@ -60,7 +60,7 @@ static void add_kw(jrun *r, struct arglist *a, const jstr *name, jval v) {
   for (size_t i = 0; i < a->kw.n; i++)
     if (j_same(a->kw.at[i].name, name)) jinja_fail(r, "got multiple values for keyword argument '%.*s'", (int)(name->n > 100 ? 100 : name->n), name->at);
   jkw kw = {name, v};
-  jinja_charge(r, a->kw.n + 1);
+  jinja_charge(r, (a->kw.n + 1) * (name->n / 16 + 1));
   jpush(r, &a->kw, kw);
 }
 
@@ -82,7 +82,8 @@ static jargs arguments(jrun *r, jscope *s, const jnode *n, struct arglist *a) {
   return (jargs){a->pos.at, a->pos.n, a->kw.at, a->kw.n};
 }
 
-static const jval *take_kw(const jargs *a, const jstr *name, bool *used) {
+static const jval *take_kw(jrun *r, const jargs *a, const jstr *name, bool *used) {
+  jinja_charge(r, a->n_kw * (name->n / 16 + 1));
   for (size_t i = 0; i < a->n_kw; i++) if (!used[i] && j_same(a->kw[i].name, name)) { used[i] = true; return &a->kw[i].v; }
   return NULL;
 }
@@ -95,14 +96,14 @@ static jval call_macro(jrun *r, const struct jmacro *m, const jargs *a) {
   jinja_enter(r);
   for (size_t i = 0; i < n->named.n; i++) {
     const jstr *name = n->named.at[i].name;
-    const jval *given = i < a->n ? &a->pos[i] : take_kw(a, name, used);
+    const jval *given = i < a->n ? &a->pos[i] : take_kw(r, a, name, used);
     if (name == r->t->caller) has_caller = true;
     if (given) set(r, s, name, *given);
     else if (n->named.at[i].value) set(r, s, name, eval(r, s, n->named.at[i].value));
     else set(r, s, name, j_undef(r, "parameter '%.*s' was not provided", (int)(name->n > 100 ? 100 : name->n), name->at));
   }
   if (n->flag && !has_caller) {
-    const jval *caller = take_kw(a, r->t->caller, used);
+    const jval *caller = take_kw(r, a, r->t->caller, used);
     set(r, s, r->t->caller, caller ? *caller : j_undef(r, "No caller defined"));
   }
   r->line = line;

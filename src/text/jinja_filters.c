@@ -91,7 +91,9 @@ FILTER(f_groupby) {
     jlist *group = j_list(r, 0);
     size_t first = i;
     for (; i < l->n && (i == first || j_eq(r, keys[first], keys[i])); i++) j_push(r, group, l->at[i]);
-    j_push(r, out, j_pair(r, attribute(r, l->at[first], path, arg[1]), j_of_list(group)));
+    jval pair = j_pair(r, attribute(r, l->at[first], path, arg[1]), j_of_list(group));
+    pair.what = 'g';
+    j_push(r, out, pair);
   }
   return j_of_list(out);
 }
@@ -290,7 +292,8 @@ FILTER(f_abs) {
 }
 
 // A text without the spaces around it and without underscores between digits; false if it is too long for a number.
-static bool number_text(const jstr *s, char *buf, size_t cap) {
+static bool number_text(jrun *r, const jstr *s, char *buf, size_t cap) {
+  jinja_charge(r, s->n / 8);
   size_t from = j_skip_space(s->at, 0, s->n), to = j_back_space(s->at, from, s->n), n = 0;
   for (size_t i = from; i < to; i++) {
     bool between = i > from && i + 1 < to && s->at[i - 1] != '_' && s->at[i + 1] != '_' && s->at[i - 1] != '+' && s->at[i - 1] != '-';
@@ -302,9 +305,9 @@ static bool number_text(const jstr *s, char *buf, size_t cap) {
   return n > 0;
 }
 
-static bool parse_float(const jstr *s, double *out) {
+static bool parse_float(jrun *r, const jstr *s, double *out) {
   char buf[400], *end;
-  if (!number_text(s, buf, sizeof buf)) return false;
+  if (!number_text(r, s, buf, sizeof buf)) return false;
   const char *digits = buf + (buf[0] == '+' || buf[0] == '-');
   bool word = !strcasecmp(digits, "inf") || !strcasecmp(digits, "infinity") || !strcasecmp(digits, "nan");
   if (!word && strspn(digits, "0123456789.eE+-") != strlen(digits)) return false;
@@ -314,7 +317,7 @@ static bool parse_float(const jstr *s, double *out) {
 
 static bool parse_int(jrun *r, const jstr *s, int base, int64_t *out) {
   char buf[400], *end;
-  if (!number_text(s, buf, sizeof buf)) return false;
+  if (!number_text(r, s, buf, sizeof buf)) return false;
   char *digits = buf + (buf[0] == '+' || buf[0] == '-'), prefix = (char)(digits[0] == '0' ? digits[1] | 32 : 0);
   bool prefixed = (prefix == 'x' && (base == 16 || base == 0)) || (prefix == 'b' && (base == 2 || base == 0)) || (prefix == 'o' && (base == 8 || base == 0));
   if (base == 0) base = !prefixed ? 10 : prefix == 'x' ? 16 : prefix == 'b' ? 2 : 8;
@@ -346,7 +349,7 @@ FILTER(f_int) {
   base = int_or(r, "base", arg[1], 10);
   if (base != 0 && (base < 2 || base > 36)) return otherwise;
   if (parse_int(r, v.s, (int)base, &i)) return j_int(i);
-  return parse_float(v.s, &f) ? whole_of(r, f, otherwise) : otherwise;
+  return parse_float(r, v.s, &f) ? whole_of(r, f, otherwise) : otherwise;
 }
 
 FILTER(f_float) {
@@ -354,7 +357,7 @@ FILTER(f_float) {
   double f;
   if (v.type == J_UNDEF) j_use_undef(r, v);
   if (j_is_num(v)) return j_float(j_need_num(r, "float", v));
-  if (v.type == J_STR && parse_float(v.s, &f)) return j_float(f);
+  if (v.type == J_STR && parse_float(r, v.s, &f)) return j_float(f);
   return given(arg[0]) ? arg[0] : j_float(0);
 }
 
@@ -398,7 +401,7 @@ FILTER(f_filesizeformat) {
   (void)a;
   bool binary = j_true(r, arg[0]);
   double n, base = binary ? 1024 : 1000;
-  if (v.type == J_STR) { if (!parse_float(v.s, &n)) jinja_fail(r, "filesizeformat: expected a number"); }
+  if (v.type == J_STR) { if (!parse_float(r, v.s, &n)) jinja_fail(r, "filesizeformat: expected a number"); }
   else n = j_need_num(r, "filesizeformat", v);
   static const char *const units[2][8] = {{"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"}, {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}};
   str *s = j_scratch(r);
@@ -586,8 +589,9 @@ FILTER(f_striptags) {
   jinja_charge(r, n / 4);
   for (size_t i = 0; i < n;) {
     bool comment = n - i >= 4 && !memcmp(at + i, "<!--", 4);
-    const char *end = comment ? j_search(at + i, n - i, "-->", 3) : at[i] == '<' ? memchr(at + i, '>', n - i) : NULL;
-    if (!end) { str_addn(s, at + i, 1); i++; continue; }
+    if (at[i] != '<') { str_addc(s, at[i++]); continue; }
+    const char *end = comment ? j_search(at + i + 4, n - i - 4, "-->", 3) : memchr(at + i, '>', n - i);
+    if (!end) { str_addn(s, at + i, n - i); break; }   // the first one that does not end: from there on all is text
     i = (size_t)(end - at) + (comment ? 3 : 1);
   }
   jval bare = j_scratch_end(r);

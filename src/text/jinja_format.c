@@ -384,7 +384,11 @@ static void format_text(struct format *x, str *s, const char *at, size_t n, bool
     while (i < n && (open += (at[i] == '{') - (at[i] == '}'))) i++;
     if (i >= n) jinja_fail(r, "expected '}' before end of string");
     size_t end = i++, name = from;
-    while (name < end && at[name] != ':' && at[name] != '!') name += at[name] == '[' && memchr(at + name, ']', end - name) ? (size_t)((const char *)memchr(at + name, ']', end - name) - at - name) : 1;
+    while (name < end && at[name] != ':' && at[name] != '!') {
+      const char *close = at[name] == '[' ? memchr(at + name, ']', end - name) : at + name + 1;
+      if (!close) jinja_fail(r, "expected ']' in a format");
+      name = (size_t)(close - at);
+    }
     jval v = field_value(x, at + from, name - from);
     if (name < end && at[name] == '!') {
       char how = name + 1 < end ? at[name + 1] : 0;

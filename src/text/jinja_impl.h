@@ -36,7 +36,7 @@ typedef struct jscope jscope;
 struct jval {
   uint8_t type;              // jtype
   bool safe;                 // of a string: markup, to which others are added escaped
-  uint8_t what;              // VIEW: 'k', 'v' or 'i'
+  uint8_t what;              // VIEW: 'k', 'v' or 'i'; TUPLE: 'g' for a group, whose parts have names
   union {
     bool b;
     int64_t i;
@@ -99,7 +99,7 @@ typedef struct jparams { struct jparam *at; size_t n, cap; } jparams;
 
 struct jnode {
   uint8_t kind, op;          // op: of BINARY and COMPARE, see below
-  bool flag;                 // TEST: negated; FOR: recursive; MACRO: uses caller
+  bool flag;                 // TEST: negated; FOR: recursive; MACRO: uses caller; ATTR: a place to put a value into
   bool uses_kwargs, uses_varargs;   // MACRO
   int line;
   jnode *a, *b, *c;          // operands; FOR: iterable, target, condition; COND: test, then, else
@@ -166,7 +166,6 @@ NORETURN void j_use_undef(jrun *r, jval v);
 jstr *j_new_str(jrun *r, const char *at, size_t n);         // copies
 jval j_str(jrun *r, const char *at, size_t n);
 jval j_text(jrun *r, const char *text);
-jval j_from_str(jrun *r, str *s);                           // copies and frees s
 jval j_like(jval v, jval of);                               // string v, markup if `of` is
 jval j_concat(jrun *r, jval a, jval b);                     // of two strings
 size_t j_chars(jrun *r, jstr *s);

@@ -59,7 +59,7 @@ static void add_string(struct json_out *o, const jstr *text) {
     int len = utf8_next(text->at + i, text->n - i);
     if (known) { str_addc(o->s, '\\'); str_addc(o->s, to[known - from]); }
     else if (c < 32) str_addf(o->s, "\\u%04x", c);
-    else if (c < 128 || !o->ascii) str_addn(o->s, text->at + i, (size_t)len);
+    else if (!o->ascii || c < 127) str_addn(o->s, text->at + i, (size_t)len);
     else {
       uint32_t cp = utf8_code_point(text->at + i, len);
       if (cp > 0xFFFF) str_addf(o->s, "\\u%04x\\u%04x", (unsigned)(0xD7C0 + (cp >> 10)), (unsigned)(0xDC00 + (cp & 0x3FF)));
@@ -121,7 +121,7 @@ static void add(struct json_out *o, jval v) {
     case J_NONE: str_add(o->s, "null"); break;
     case J_BOOL: str_add(o->s, v.b ? "true" : "false"); break;
     case J_INT: str_addf(o->s, "%lld", (long long)v.i); break;
-    case J_FLOAT: add_float(o->s, v.f); break;
+    case J_FLOAT: jinja_charge(o->r, 32); add_float(o->s, v.f); break;
     case J_STR: add_string(o, v.s); break;
     case J_LIST: case J_TUPLE:
       str_addc(o->s, '[');

@@ -101,12 +101,14 @@ static jval splitlines(jrun *r, jval self, const jval *arg, const jargs *a) { (v
 static jval removeprefix(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
   const jstr *s = self.s, *p = j_need_str(r, "removeprefix", arg[0]).s;
+  jinja_charge(r, p->n / 16);
   return p->n <= s->n && !memcmp(s->at, p->at, p->n) ? part(r, self, p->n, s->n) : self;
 }
 
 static jval removesuffix(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
   const jstr *s = self.s, *p = j_need_str(r, "removesuffix", arg[0]).s;
+  jinja_charge(r, p->n / 16);
   return p->n <= s->n && !memcmp(s->at + s->n - p->n, p->at, p->n) ? part(r, self, 0, s->n - p->n) : self;
 }
 
@@ -165,6 +167,7 @@ static jval with_affix(jrun *r, jval self, const jval *arg, bool start) {
   bool ok = window(r, self, arg[1], arg[2], &from, &to);
   for (size_t i = 0; i < l->n; i++) {
     const jstr *p = j_need_str(r, start ? "startswith" : "endswith", l->at[i]).s;
+    jinja_charge(r, p->n / 16 + 1);
     if (ok && p->n <= to - from && !memcmp(self.s->at + (start ? from : to - p->n), p->at, p->n)) return j_bool(true);
   }
   return j_bool(false);

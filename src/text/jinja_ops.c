@@ -153,6 +153,10 @@ static bool own_attr(jrun *r, jval v, const jstr *name, jval *out) {
     case J_NS: return j_dict_get_text(r, v.d, name->at, name->n, out);
     case J_LOOP: *out = j_loop_attr(r, v.loop, name); return out->type != J_ABSENT;
     case J_MACRO: return macro_attr(r, v.macro->node, name, out);
+    case J_TUPLE:
+      if (v.what != 'g' || !(j_is(name, "grouper") || j_is(name, "list"))) break;
+      *out = v.l->at[j_is(name, "list")];
+      return true;
     case J_CYCLER:
       if (!j_is(name, "current")) break;
       *out = v.cycle->items->at[v.cycle->at];

@@ -97,12 +97,12 @@ static jnode *name_node(parser *p, const jstr *name) {
 }
 
 // Expressions separated by commas: one alone is itself, more are a tuple; nothing at all only where brackets allow it.
-static jnode *tuple(parser *p, bool simple, bool conditions, bool bracketed, const char *stop_name) {
+static jnode *tuple(parser *p, jnode *(*part)(parser *), bool bracketed, const char *stop_name) {
   jnode *first = NULL, *n = NULL;
   for (;;) {
     bool ended = p->at->kind == TK_VAR_END || p->at->kind == TK_BLOCK_END || is_op(p, ")") || (stop_name && is_name(p, stop_name));
     if (ended) break;
-    jnode *item = simple ? primary(p) : conditions ? expression(p) : NULL;
+    jnode *item = part(p);
     if (!first) first = item;
     if (n) jpush(p->r, &n->list, item);
     if (!is_op(p, ",")) break;
@@ -173,7 +173,7 @@ static jnode *primary(parser *p) {
   }
   if (t->kind == TK_NUMBER) return constant(p, next(p)->value);
   if (skip_op(p, "(")) {
-    jnode *n = tuple(p, false, true, true, NULL);
+    jnode *n = tuple(p, expression, true, NULL);
     need_op(p, ")");
     return n;
   }
@@ -455,14 +455,25 @@ static jnode *expression(parser *p) {
 // ---- statements -------------------------------------------------------------------------------------------------------
 
 static bool is_target(const jnode *n) {
-  if (n->kind == N_NAME) return true;
-  if (n->kind != N_TUPLE && n->kind != N_LIST) return false;
+  if (n->kind == N_NAME || (n->kind == N_ATTR && n->flag)) return true;
+  if (n->kind != N_TUPLE) return false;
   for (size_t i = 0; i < n->list.n; i++) if (!is_target(n->list.at[i])) return false;
   return true;
 }
 
-static jnode *target(parser *p, const char *stop_name) {
-  jnode *n = tuple(p, true, false, false, stop_name);
+// A name, a value of a namespace, or brackets with names.
+static jnode *set_target(parser *p) {
+  if (p->at->kind != TK_NAME || p->at[1].kind != TK_OP || strcmp(p->at[1].op, ".")) return primary(p);
+  jnode *n = node(p, N_ATTR);
+  n->a = name_node(p, need_name(p));
+  next(p);
+  n->name = need_name(p);
+  n->flag = true;
+  return n;
+}
+
+static jnode *target(parser *p, jnode *(*part)(parser *), const char *stop_name) {
+  jnode *n = tuple(p, part, false, stop_name);
   if (!is_target(n)) { p->r->line = n->line; jinja_fail(p->r, "this cannot be assigned to"); }
   return n;
 }
@@ -522,7 +533,7 @@ static jnode *if_statement(parser *p, int line) {
 static jnode *for_statement(parser *p, int line) {
   static const char *const ends[] = {"endfor", "else", NULL}, *const last[] = {"endfor", NULL};
   jnode *n = node(p, N_FOR);
-  n->b = target(p, "in");
+  n->b = target(p, primary, "in");
   if (!skip_name(p, "in")) unexpected(p, "'in'");
   n->a = plain_tuple(p);
   if (skip_name(p, "if")) n->c = expression(p);
@@ -537,17 +548,9 @@ static jnode *for_statement(parser *p, int line) {
 
 static jnode *set_statement(parser *p, int line) {
   jnode *n = node(p, N_SET);
-  if (p->at->kind == TK_NAME && p->at[1].kind == TK_OP && !strcmp(p->at[1].op, ".")) {
-    jnode *ns = name_node(p, need_name(p));
-    next(p);
-    n->b = node(p, N_ATTR);
-    n->b->a = ns;
-    n->b->name = need_name(p);
-  } else {
-    n->b = target(p, NULL);
-  }
+  n->b = target(p, set_target, NULL);
   if (skip_op(p, "=")) {
-    n->a = tuple(p, false, true, false, NULL);
+    n->a = tuple(p, expression, false, NULL);
     return n;
   }
   n->kind = N_SET_BLOCK;
@@ -602,7 +605,7 @@ static jnode *with_statement(parser *p, int line) {
   jnode *n = node(p, N_WITH);
   while (p->at->kind != TK_BLOCK_END) {
     if (n->other.n) need_op(p, ",");
-    jnode *to = target(p, NULL);
+    jnode *to = target(p, primary, NULL);
     need_op(p, "=");
     struct jparam a = {NULL, expression(p)};
     jpush(p->r, &n->other, to);
@@ -696,7 +699,7 @@ static void body(parser *p, jnodes *out, const char *const *ends) {
     } else if (p->at->kind == TK_VAR_BEGIN) {
       next(p);
       n = node(p, N_PRINT);
-      n->a = tuple(p, false, true, false, NULL);
+      n->a = tuple(p, expression, false, NULL);
       if (p->at->kind != TK_VAR_END) unexpected(p, "'}}'");
       next(p);
     } else {

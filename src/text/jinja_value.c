@@ -560,7 +560,7 @@ void j_add_repr(jrun *r, str *s, jval v) {
     case J_NONE: str_add(s, "None"); break;
     case J_BOOL: str_add(s, v.b ? "True" : "False"); break;
     case J_INT: str_addf(s, "%lld", (long long)v.i); break;
-    case J_FLOAT: j_add_float(s, v.f); break;
+    case J_FLOAT: jinja_charge(r, 32); j_add_float(s, v.f); break;   // it tries up to 17 times
     case J_STR:
       if (v.safe) str_add(s, "Markup(");
       add_quoted(r, s, v.s);

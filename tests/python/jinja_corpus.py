@@ -108,6 +108,9 @@ CASES = [
     "{{ {'a': 1}.items() | first }} {{ ({'a': 1}.items() | list)[0][1] }} {{ dict(zip=1).zip }} {{ (d | dictsort | first)[0] }} {{ 'b' in d }} {{ d['b'] == d.b }}", "{% for k in d | sort %}{{ k }}{% endfor %}",
     "{{ '' ~ none ~ true ~ 1.0 ~ [] ~ {} ~ () }} {{ 'a' 'b' ~ 'c' }} {{ ('a', 'b') | join }} {{ [none, true] | join(',') }}", "{% if messages[0].role == 'user' and (messages[0].content is string) %}{{ messages[0].content | trim }}{% endif %}{{ messages[0]['tool_calls'] is defined }}{{ messages[0].tool_calls | default([]) | length }}", "{{ 1 }}",
     "{% if undefd %}a{% else %}b{% endif %}{{ undefd or 'x' }}{% if undefd is not defined or undefd == 5 %}y{% endif %}", "{{ 'é' * 3 ~ 'ab'[::-1] }} {{ 'a' < 'B' }} {{ 'a' | upper == 'A' }} {{ -1 ** 2 }} {{ 2 * 3 ~ 4 }} {{ 'x' + 'y' ~ 1 }}", "{{ [1, 2, 3][1:] + [4] }} {{ [1] in [[1]] }} {{ not [] }} {{ [] is defined }} {{ (1, 2) == (1, 2) }} {{ (1, 2) + (3,) }}",
+    "{{ '\\x7f é ~' | tojson(ensure_ascii=true) }}{{ '\\x7f' | tojson }}", "{% set ns = namespace() %}{% set ns.a, b = 5, 6 %}{% set c, ns.d = 'xy' %}{{ ns.a }}{{ b }}{{ c }}{{ ns.d }}{% set ns.e %}q{% endset %}{{ ns.e }}",
+    "{% for g in people | groupby('age') %}{{ g.grouper }}:{{ g.list | map(attribute='name') | list }}{{ g[0] }}{{ g['grouper'] }}{{ g | length }};{% endfor %}{{ (people | groupby('age'))[0] == (25, [people[1]]) }}{{ (1, 2).list }}|",
+    "{{ '<!-- <b>x --> y <i>z' | striptags }}|{{ '<!-- a <b>x' | striptags }}|{{ '<!-->-->' | striptags }}|{{ '<b>a</b> < c' | striptags }}|{{ 'a<b' | striptags }}|{{ '<!-- x > y' | striptags }}",
 ]
 
 FAILS = [
@@ -126,4 +129,5 @@ FAILS = [
     "{{ not_a_function(1) }}", "{{ '\\xg' }}", "{{ '\\u12' }}", "{{ people | sum(attribute='name') }}", "{{ nums | batch }}", "{{ 0 ** -1 }}", "{{ {'a b': 1, 'c d': 2} | xmlattr }}", "{{ nums | groupby }}", "{{ '5' + 5 }}", "{{ messages[0].content + 1 }}", "{% with a %}{% endwith %}", "{% filter %}{% endfilter %}",
     "{{ n[1:] }}", "{{ nothing[:2] }}", "{{ d[::2] }}", "{{ (nums | map('abs'))[1:] }}", "{{ 5 | truncate }}", "{{ name | attr(1) }}", "{{ nums | sort('x') }}", "{{ '{:=5}'.format('x') }}", "{{ 'a' | split }}",
     "{% set x = %}", "{{ name.join() }}", "{{ undefd[0] }}", "{{ undefd[1:] }}", "{{ -undefd }}", "{{ 'x' in 5 }}", "{{ none | items | list }}", "{{ none | join }}", "{{ 5 | first }}", "{{ 5 | list }}", "{{ none | list }}", "{{ 5 | sum }}", "{{ none | sort }}", "{{ 'x'.format_map() }}",
+    "{% for (ns.x) in nums %}{% endfor %}", "{% for d.x in nums %}{% endfor %}", "{% set (d.a) = 1 %}", "{% set a, (d.a, b) = 1, (2, 3) %}", "{% set d.a, b = 1, 2 %}", "{% set [a, b] = 'xy' %}", "{% for [a, b] in ['xy'] %}{% endfor %}", "{% with ns.a = 1 %}{% endwith %}", "{{ '{a[:>5}'.format(a=1) }}",
 ]
