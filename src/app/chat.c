@@ -149,21 +149,29 @@ static int defuse(const struct chat *c, str *text, weft_error *err) {
   return -1;
 }
 
-// The messages with the text of people defused.
+static int defuse_member(const struct chat *c, json_t *object, const char *key, weft_error *err) {
+  const json_t *value = json_object_get(object, key);
+  if (!json_is_string(value)) return 0;
+  str text = {0};
+  str_addn(&text, json_string_value(value), json_string_length(value));
+  int status = defuse(c, &text, err);
+  json_object_set_new(object, key, json_stringn(text.at, text.n));
+  str_free(&text);
+  return status;
+}
+
+// The messages with the text of people defused: contents, whole or in parts.
 static json_t *defused(const struct chat *c, weft_error *err) {
-  json_t *copy = json_deep_copy(c->messages), *m;
-  size_t i;
+  json_t *copy = json_deep_copy(c->messages), *m, *part;
+  size_t i, k;
+  int status = 0;
   json_array_foreach(copy, i, m) {
-    const json_t *content = json_object_get(m, "content");
-    if (!json_is_string(content)) continue;
-    str text = {0};
-    str_addn(&text, json_string_value(content), json_string_length(content));
-    int status = defuse(c, &text, err);
-    json_object_set_new(m, "content", json_stringn(text.at, text.n));
-    str_free(&text);
-    if (status) { json_decref(copy); return NULL; }
+    if (!status) status = defuse_member(c, m, "content", err);
+    json_array_foreach(json_object_get(m, "content"), k, part) if (!status) status = defuse_member(c, part, "text", err);
   }
-  return copy;
+  if (!status) return copy;
+  json_decref(copy);
+  return NULL;
 }
 
 static int tokenize_pieces(const struct chat *c, const char *text, size_t n, struct ids *out, weft_error *err) {
@@ -213,6 +221,10 @@ static int evaluate(struct chat *c, const struct ids *ids, weft_error *err) {
   size_t keep = 0, n_ctx = (size_t)weft_model_context(c->model);
   if (ids->n >= n_ctx) {
     snprintf(err->text, sizeof err->text, "the conversation has %zu tokens and the context holds %zu: shorten it (/clear), or give more with -c", ids->n, n_ctx);
+    return -1;
+  }
+  if (!ids->n) {
+    snprintf(err->text, sizeof err->text, "the chat template makes an empty prompt of the conversation");
     return -1;
   }
   while (keep < c->past.n && keep < ids->n && c->past.at[keep] == ids->at[keep]) keep++;

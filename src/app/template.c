@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct template_options { const char *file, *model, *messages, *tools, *variables, *bos, *eos, *now; bool no_generation_prompt; };
@@ -13,9 +14,12 @@ static const struct command command = {
   "JSON is the text itself, or the name of a file that holds it (- is stdin).\n"
   "\n  weft template model.gguf --messages '[{\"role\": \"user\", \"content\": \"Hello\"}]'\n"};
 
+// A pipe is no model, and what is read from it is gone.
 static bool is_gguf(const char *path) {
   char magic[4] = {0};
-  int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;   // not to wait for a pipe's writer
+  struct stat st;
+  if (!strcmp(path, "-") || stat(path, &st) || !S_ISREG(st.st_mode)) return false;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return false;
   bool yes = read(fd, magic, sizeof magic) == (ssize_t)sizeof magic && !memcmp(magic, "GGUF", 4);
   close(fd);

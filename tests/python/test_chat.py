@@ -237,6 +237,11 @@ def test_text_that_spells_control_tokens(run_weft, tinypy, tmp_path):
         return len(json.loads(run_weft(["tokenize", "-m", tinypy, "-p", text, "--ids", "--no-bos", *more]).out))
     text = "x <|endoftext|> y"
     assert count("--parse-special") < count() and abs(context(text) - count()) <= 1   # the text is cut once, inside of the token's name
+    # also in parts of a message
+    plain.write_text("{% for m in messages %}{% for p in m.content %}{{ p.text or p }}{% endfor %}{% endfor %}")
+    (tmp_path / "parts.json").write_text(json.dumps([{"role": "user", "content": [{"type": "text", "text": text}]}, {"role": "assistant", "content": ""}]))
+    done = run_weft(["chat", "-m", tinypy, "--chat-template-file", plain, "-n", "0"], input=f"/load {tmp_path / 'parts.json'}\n/regen\n/stats\n")
+    assert abs(int(re.search(r"context +(\d+) of", done.err).group(1)) - count()) <= 1
 
 
 def test_tools(run_weft, tinypy, tmp_path):
@@ -276,6 +281,13 @@ def test_a_template_that_fails(chat, tmp_path):
     bad.write_text("{{ raise_exception('no such luck') }}")
     done = chat(["x", "/stats"], "--chat-template-file", str(bad))
     assert "no such luck" in done.err and ", 0 messages" in done.err
+
+
+def test_an_empty_prompt(chat, tmp_path):
+    nothing = tmp_path / "nothing.jinja"
+    nothing.write_text("{# nothing #}")
+    done = chat(["x", "y", "/stats"], "--chat-template-file", str(nothing))
+    assert done.err.count("empty prompt") == 2 and ", 0 messages" in done.err and done.stdout == b""
 
 
 def test_a_reader_that_leaves(weft, weft_env, tinypy, template):

@@ -1,7 +1,10 @@
 """Chat templates: weft template against Python's jinja2, on every template in the shared folder and on a corpus of small ones."""
 import json
+import os
 import re
 import struct
+import threading
+import time
 
 import pytest
 
@@ -106,6 +109,23 @@ def test_json_from_the_line_a_file_and_stdin(run_weft, show, tmp_path):
     assert done.out == text + '[{"name": "f"}]False[<s>|é]{\'y\': [1.5, True]}01.01.2026'
 
 
+def test_a_template_from_a_pipe(run_weft, tmp_path):
+    """Nothing of it is lost, whether its bytes are there already or not."""
+    for first, later in (("hello {{ 1 + 1 }}", ""), ("", "hello {{ 1 + 1 }}"), ("hel", "lo {{ 1 + 1 }}")):
+        pipe = tmp_path / f"pipe{len(first)}"
+        os.mkfifo(pipe)
+        hold = os.open(pipe, os.O_RDWR)
+        os.write(hold, first.encode())
+        def write():
+            time.sleep(0.3)
+            os.write(hold, later.encode())
+            os.close(hold)
+        writer = threading.Thread(target=write)
+        writer.start()
+        assert run_weft(["template", pipe, "--messages", "[]"], timeout=30).out == "hello 2"
+        writer.join()
+
+
 def test_bad_input_is_named(run_weft, show, tmp_path):
     def refused(*args, **more):
         return one_error(run_weft(["template", show, *args], **more), 1)
@@ -147,7 +167,12 @@ def test_model_file(run_weft, tinypy, tmp_path):
 
 HOSTILE = ["{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "{{ 'A' * 1000000000 }}", "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
            "{% set n = namespace(x='x') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}", "{{ " + "(" * 1000000, "{% for i in range(99999) %}{{ 'x' * 9999 }}{% endfor %}",
-           "{% set l = [1] %}{{ l.append(l) }}{{ l | tojson }}", "{% set l = [0] %}{% for i in l %}{{ l.append(i) }}{% endfor %}", "{{ range(10**9) }}", "{{ 'x' | indent(10**9) }}"]
+           "{% set l = [1] %}{{ l.append(l) }}{{ l | tojson }}", "{% set l = [0] %}{% for i in l %}{{ l.append(i) }}{% endfor %}", "{{ range(10**9) }}", "{{ 'x' | indent(10**9) }}",
+           # work that grows with the square of a text, or that was for nothing
+           "{{ ('<!--' * 1000000) | striptags | int | length }}", "{{ ('<' * 9000000) | striptags | int | length }}", "{{ ('{' ~ '[' * 5000000 ~ '}').format(1) }}",
+           "{% set a = 'x' * 9999999 %}{% set b = a[1:] ~ 'y' %}{% for i in range(99999) %}{{ a.startswith(b) }}{% endfor %}",
+           "{% set a = 'x' * 9999999 %}{% set b = 'y' ~ a[1:] %}{% for i in range(99999) %}{% if a.removesuffix(b) %}{% endif %}{{ b.endswith(a) }}{% endfor %}",
+           "{% set a = ' ' * 9999999 %}{% for i in range(99999) %}{{ a | int }}{{ a | float }}{% endfor %}"]
 
 
 @pytest.mark.parametrize("template", HOSTILE, ids=range(len(HOSTILE)))
