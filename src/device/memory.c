@@ -42,7 +42,9 @@ void *memory_reserve(uint64_t size, error *err) {
   return p;
 }
 
-bool memory_promote(void *p, uint64_t size) { return !madvise(p, size, MADV_HUGEPAGE) && !madvise(p, size, MADV_COLLAPSE); }
+bool memory_promote(void *p, uint64_t size) {
+  return !madvise(p, size, MADV_HUGEPAGE) && (!madvise(p, size, MADV_COLLAPSE) || errno == ENOMEM || errno == EAGAIN || errno == EBUSY);
+}
 
 void *memory_reserve_plain(uint64_t size, error *err) {
   uint8_t *p = reserve(size, err);

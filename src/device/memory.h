@@ -13,7 +13,8 @@ enum { MEMORY_ALIGN = 2 << 20 };
 void *memory_reserve(uint64_t size, error *err);
 // The same in plain pages, for what is filled at once and in a hurry: a first touch of a huge page can take several times as long per byte,
 // where the kernel must first make room in one piece. memory_promote turns `size` bytes from p on (both multiples of MEMORY_ALIGN), touched
-// before, into huge pages, in place, at about 2 GB/s; false where that cannot be done. Without a kernel that can, the pages are huge ones at once.
+// before, into huge pages, in place, at about 2 GB/s; false where the kernel cannot. What it finds no room for at this moment stays in plain pages, which
+// is no reason to stop: of a large area the pieces beside it may have room. Without a kernel that can, the pages are huge ones at once.
 void *memory_reserve_plain(uint64_t size, error *err);
 bool memory_promote(void *p, uint64_t size);
 void memory_release(void *p, uint64_t size);           // of any of these, the same size; NULL is fine

@@ -5,9 +5,7 @@
 #include <string.h>
 
 #define NOT_LOOKED_UP (-1)      // a character as it came: whether it is a token is asked at the end
-#define LITERAL (-2)            // a character that never merges
 #define JOINS_BAR 0x2581u       // what a space is among the tokens
-#define JOINS_NONE UINT32_MAX   // a symbol that never merges
 #define PART_BYTES_MAX ((size_t)1 << 28)   // offsets in a chain are 32-bit numbers
 
 // ---- Ranks from scores ----
@@ -50,7 +48,7 @@ struct chain { const spm *s; const char *text; uint32_t n; };
 static bool find_pair(const void *ctx, const merger *m, uint32_t i, uint32_t j, uint32_t *rank, int32_t *id) {
   const struct chain *c = ctx;
   uint32_t len = m->next[j] - i;
-  if (len > c->s->longest || m->id[i] == LITERAL || m->id[j] == LITERAL) return false;
+  if (len > c->s->longest) return false;
   int32_t found = vocab_find(c->s->v, c->text + i, len);
   if (found < 0 || !vocab_merges_to(c->s->v, found)) return false;
   *id = found;
@@ -66,10 +64,9 @@ static size_t set_up(merger *m, const char *text, size_t n, bool prefix, char *o
     int len = prefix ? 1 : utf8_next(text + i, n - i);
     if (len <= 0) len = 1;
     bool space = prefix || text[i] == ' ';
-    bool literal = !space && len == 3 && !memcmp(text + i, SPM_SPACE, 3);
     size_t wide = space ? 3 : (size_t)len;
     memcpy(out + at, space ? SPM_SPACE : text + i, wide);
-    m->id[at] = literal ? LITERAL : NOT_LOOKED_UP;
+    m->id[at] = NOT_LOOKED_UP;
     m->next[at] = (uint32_t)(at + wide);
     at += wide;
     symbols++;
@@ -103,7 +100,7 @@ static int put_symbol(const spm *s, const merger *m, uint32_t i, const char *tex
   }
   if (id >= 0) { vec_push(out, id); return 0; }
   // A vocabulary without "▁" itself: a plain space decodes rightly.
-  if (m->id[i] != LITERAL && len == 3 && !memcmp(text + i, SPM_SPACE, 3)) return put_bytes(s, " ", 1, out, err);
+  if (len == 3 && !memcmp(text + i, SPM_SPACE, 3)) return put_bytes(s, " ", 1, out, err);
   return put_bytes(s, text + i, len, out, err);
 }
 
@@ -131,13 +128,11 @@ int spm_encode(const spm *s, merger *m, word_cache *words, const char *text, siz
   bool prefix = first && s->space_prefix;
   str chain = {0};
   size_t from = 0, length;
-  uint32_t left = JOINS_NONE;
+  uint32_t left = 0;
   int bad = 0;
   for (size_t i = 0; i < n && !bad; i += length) {
     uint32_t symbol = joins_symbol(text + i, n - i, &length), right = symbol == ' ' ? JOINS_BAR : symbol;
-    // The symbol of a space; a bar that stands in the text never merges.
-    if (symbol == JOINS_BAR) right = JOINS_NONE;
-    if (i > from && (left == JOINS_NONE || right == JOINS_NONE || !joins_may(&s->joins, left, right))) {
+    if (i > from && !joins_may(&s->joins, left, right)) {
       bad = encode_part(s, m, words, text + from, i - from, prefix && !from, &chain, out, err);
       from = i;
     }

@@ -3,9 +3,9 @@
 // Characters that are no token in the end become their bytes, "<0xE2>" and so on.
 //
 // A text is one chain in principle.  It is cut only where no token reaches across (joins.h), and merge.h copes with chains of any length.
-// A "▁" that stands in the text itself would come back as a space; it becomes its three bytes instead, which decode to it.
+// A "▁" that stands in the text itself is read as a space, and comes back as one: SentencePiece and llama.cpp do so too.
 //
-// Invariant: each id that is put out decodes to the bytes it stands for.  Look next: merge.h, decode.c.
+// Invariant: each id that is put out decodes to the bytes it stands for, a "▁" to a space.  Look next: merge.h, decode.c.
 #ifndef WEFT_SPM_H
 #define WEFT_SPM_H
 #include "text/joins.h"
