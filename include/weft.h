@@ -368,7 +368,7 @@ typedef struct weft_sampling {
   double temp;               /* temperature; 0: greedy, the likeliest token that is left */
   double dynatemp_range;     /* > 0: the temperature lies between temp - range and temp + range, */
   double dynatemp_exponent;  /*   by entropy / highest possible entropy, to this power */
-  int32_t top_k;             /* the k likeliest; 0: all */
+  int32_t top_k;             /* the k likeliest; 0 or less: all */
   double top_p;              /* the fewest likeliest with at least this probability together; 1: all */
   double min_p;              /* at least this fraction of the likeliest one's probability; 0: all */
   double typical_p;          /* those nearest to the expected surprise, with more than this probability together; 1: all */

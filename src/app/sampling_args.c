@@ -28,7 +28,7 @@ void sampling_options(struct sampling_args *a, struct option *rows) {
     O_INT("--dry-penalty-last-n", "N", "tokens DRY looks back on; -1: the context (default)", &a->dry_last_n, -1, INT32_MAX),
     O_TEXTS("--dry-sequence-breaker", "TEXT", "no repetition reaches back over TEXT, more than once;\nnone: over everything (default \\n : \" *)", &a->breakers),
     O_REAL("--top-nsigma, --top-n-sigma", "X", "logits within X standard deviations of the best (-1: off)", &a->top_n_sigma, -1e6, 1e6),
-    O_INT("--top-k", "N", "the N likeliest tokens; 0: all (default 40)", &a->top_k, 0, INT32_MAX),
+    O_INT("--top-k", "N", "the N likeliest tokens; 0 or -1: all (default 40)", &a->top_k, -1, INT32_MAX),
     O_REAL("--typical, --typical-p", "X", "the most typical with probability X together (1: off)", &a->typical_p, 0, 1),
     O_REAL("--top-p", "X", "the likeliest that together have probability X;\n1: all (default 0.95)", &a->top_p, 0, 1),
     O_REAL("--min-p", "X", "at least X of the likeliest one's probability;\n0: all (default 0.05)", &a->min_p, 0, 1),

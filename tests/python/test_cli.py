@@ -85,7 +85,7 @@ USAGE = [
     (["run", "-m", "x", "-p", "a", "--temp", "-1"], "--temp"),
     (["run", "-m", "x", "-p", "a", "--top-p", "1.1"], "--top-p must lie between 0 and 1, not 1.1"),
     (["run", "-m", "x", "-p", "a", "--min-p", "2"], "--min-p"),
-    (["run", "-m", "x", "-p", "a", "--top-k", "-1"], "--top-k"),
+    (["run", "-m", "x", "-p", "a", "--top-k", "-2"], "--top-k"),
     (["run", "-m", "x", "-p", "a", "--repeat-penalty", "0"], "--repeat-penalty"),
     (["run", "-m", "x", "-p", "a", "-t", "-1"], "-t"),
     (["run", "-m", "x", "-p", "a", "-c", "-1"], "-c"),

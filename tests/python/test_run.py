@@ -121,6 +121,7 @@ def test_order_of_samplers(run):
     greedy = run("-p", "def ", "-n", "16", "--temp", "0").stdout
     assert run("-p", "def ", "-n", "16", "--samplers", "top_k;temperature", "--top-k", "1", "-s", "5").stdout == greedy
     assert run("-p", "def ", "-n", "16", "--sampler-seq", "t", "--top-k", "1", "-s", "5").stdout != greedy   # no top-k in it
+    assert run("-p", "def ", "-n", "16", "--top-k", "-1", "-s", "5").stdout == run("-p", "def ", "-n", "16", "--top-k", "0", "-s", "5").stdout   # both are "all"
     assert run("-p", "def ", "-n", "16", "--sampler-seq", "kt", "-s", "5").stdout == run("-p", "def ", "-n", "16", "--samplers", "top-k;temp", "-s", "5").stdout
 
 
