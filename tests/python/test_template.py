@@ -171,8 +171,7 @@ HOSTILE = ["{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{%
            # work that grows with the square of a text, or that was for nothing
            "{{ ('<!--' * 1000000) | striptags | int | length }}", "{{ ('<' * 9000000) | striptags | int | length }}", "{{ ('{' ~ '[' * 5000000 ~ '}').format(1) }}",
            "{% set a = 'x' * 9999999 %}{% set b = a[1:] ~ 'y' %}{% for i in range(99999) %}{{ a.startswith(b) }}{% endfor %}",
-           "{% set a = 'x' * 9999999 %}{% set b = 'y' ~ a[1:] %}{% for i in range(99999) %}{% if a.removesuffix(b) %}{% endif %}{{ b.endswith(a) }}{% endfor %}",
-           "{% set a = ' ' * 9999999 %}{% for i in range(99999) %}{{ a | int }}{{ a | float }}{% endfor %}"]
+           "{% set a = 'x' * 9999999 %}{% set b = 'y' ~ a[1:] %}{% for i in range(99999) %}{% if a.removesuffix(b) %}{% endif %}{{ b.endswith(a) }}{% endfor %}"]
 
 
 @pytest.mark.parametrize("template", HOSTILE, ids=range(len(HOSTILE)))

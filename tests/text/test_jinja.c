@@ -132,6 +132,11 @@ static void test_work(void **state) {
   static const jinja_limits few = {.steps = 1000, .memory = 1 << 20, .output = 1 << 20, .depth = 100};
   fails_within("{% for a in range(1000) %}{% endfor %}", &few, "1000 steps");
   fails_within("{{ ('a' * 100000).split('a') }}", &few, "1000 steps");
+  fails_within("{% set a = ' ' * 9000 %}{{ a | int }}", &few, "1000 steps");         // what makes no value is paid for, too
+  fails_within("{% set a = ' ' * 9000 %}{{ a | float }}", &few, "1000 steps");
+  fails_within("{% set a = 'x' * 9000 %}{{ a.startswith(a) }}", &few, "1000 steps");
+  fails_within("{% set a = 'x' * 9000 %}{{ a.removesuffix(a) }}", &few, "1000 steps");
+  fails_within("{{ [0.5] * 40 }}", &few, "1000 steps");
 }
 
 static void test_memory(void **state) {
