@@ -13,6 +13,8 @@
 #define ENDINGS "(?:'[sS\\x{17F}]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 #define SPACE_RUNS SPACE "+(?![^" SPACES "])|" SPACE "+"           // leaves the last space before a word to that word
 #define LINES_AND_SPACE_RUNS SPACE "*[\\r\\n]+|" SPACE_RUNS
+// Of a run of white space, goes to the last at once, where no other can begin a match.
+#define LAST_OF(set) set "+(?=" set ")(*SKIP)(*FAIL)|"
 #define LETTERS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
 #define SIGNS " ?[^" SPACES "\\p{L}\\p{N}]+"
 
@@ -58,10 +60,10 @@ static const char *const youtu[] = {
 static const char *const qwen35[] = {
   ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" SPACES "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" LINES_AND_SPACE_RUNS, NULL};
 static const char *const deepseek_llm[] = {
-  "@newline", SPACE "?[" DEEPSEEK_LETTERS "]+",
-  SPACE "?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}]+",
+  "@newline", LAST_OF(SPACE) SPACE "?[" DEEPSEEK_LETTERS "]+",
+  LAST_OF("[\\t-\\r ]") SPACE "?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}]+",
   "(?<!" SPACE ")" SPACE "++\\z", DEEPSEEK_CJK, "@numbers", NULL};
-static const char *const deepseek_coder[] = {"@newline", SPACE "?\\p{L}+", SPACE "?\\p{P}+", DEEPSEEK_CJK, "@number", NULL};
+static const char *const deepseek_coder[] = {"@newline", LAST_OF(SPACE) SPACE "?\\p{L}+", LAST_OF(SPACE) SPACE "?\\p{P}+", DEEPSEEK_CJK, "@number", NULL};
 static const char *const deepseek3[] = {"@three-numbers", HAN_KANA, DEEPSEEK3, NULL};
 static const char *const falcon[] = {"[\\p{P}$+<=>^~|`]+", GPT2, "[0-9][0-9][0-9]", NULL};
 static const char *const fallback[] = {"[\\p{P}$+<=>^~|]+", GPT2, "@numbers", "[0-9][0-9][0-9]", NULL};

@@ -57,6 +57,7 @@ static void test_several_patterns(void **state) {
   words("starcoder", "a12 b", "a|1|2| b");
   words("falcon", "a12345 b", "a|123|45| b");
   words("deepseek-llm", "a12\n\nb  ", "a|12|\n|\n|b|  ");
+  words("deepseek-llm", "  \xE3\x80\x80   a \xE3\x80\x80", " | |\xE3\x80\x80|  | a| |\xE3\x80\x80");   // U+3000 is a space and a sign
   words("deepseek-v3", "foo(bar) 1234", "foo|(bar|)| |123|4");
 }
 
