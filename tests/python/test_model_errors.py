@@ -30,6 +30,22 @@ def test_an_architecture_that_is_not_known(run_weft, make_model, tmp_path):
     assert "cannot run: " in run_weft(["inspect", "-m", path]).out
 
 
+def test_a_context_that_memory_cannot_hold(run_weft, make_model, tmp_path):
+    """what nobody asked for is halved until it fits, with a warning; what was asked for is an error"""
+    few, many = tmp_path / "few.gguf", tmp_path / "many.gguf"
+    make_model.write("granite", few)
+    make_model.write("granite", many, keys={"context_length": 1 << 30})
+    ids = ["run", "--ids", "1,2,3", "-n", "4", "--temp", "0", "--ignore-eos"]
+    want = run_weft([*ids, "-m", few])
+    assert want.returncode == 0 and "positions" not in want.err
+    done = run_weft([*ids, "-m", many])
+    assert done.returncode == 0 and done.stdout == want.stdout
+    given = re.search(r"warning: .*many.gguf: a context of (\d+) positions, as there is no memory for the 1073741824 that the model was trained for", done.err)
+    assert given and (1 << 30) % int(given[1]) == 0
+    done = run_weft([*ids, "-m", many, "-c", str(1 << 30)])
+    assert done.returncode == 1 and "for 1073741824 positions" in done.err and "-c" in done.err and not done.stdout
+
+
 def test_readme_names_what_runs(run_weft, make_model, repo, tmp_path):
     path = tmp_path / "m.gguf"
     make_model.write("granite", path, arch="marble")
