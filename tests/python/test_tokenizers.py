@@ -35,7 +35,7 @@ def settled(cp):
     return old not in ("Cn", "Cs") and old == unicodedata.category(c)
 
 
-SETTLED = [chr(cp) for cp in range(1, 0x30000) if settled(cp) and cp != 0x2581]
+SETTLED = [chr(cp) for cp in range(1, 0x30000) if settled(cp)] + ["\u2581"] * 1000     # the bar that stands for a space in many vocabularies is seldom otherwise
 WORDS = sorted(set(re.findall(r"\w+", (ROOT / "README.md").read_text() + (ROOT / "docs" / "architecture.md").read_text())))
 SCRIPTS = [(0x61, 0x7A), (0x41, 0x5A), (0xC0, 0x17F), (0x391, 0x3C9), (0x410, 0x44F), (0x5D0, 0x5EA), (0x621, 0x64A), (0x905, 0x939),
            (0xE01, 0xE30), (0x1E00, 0x1EF9), (0x3041, 0x3096), (0x30A1, 0x30FA), (0x4E00, 0x4E80), (0xAC00, 0xAC80), (0x1100, 0x1112),
