@@ -71,4 +71,5 @@ bool schema_equal(const json_t *a, const json_t *b);          // 1 equals 1.0
 int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json_t *around, int depth);
 // The regular expression of a format, NULL where it is not known.  types: which types it speaks of; 0: it says nothing that restricts.
 const char *schema_format(const char *name, unsigned *types);
+bool schema_integer_format(const char *name, double *lo, double *hi);       // whether it is one of integers, and what it allows
 #endif

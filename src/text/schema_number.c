@@ -77,10 +77,20 @@ static int bound(schema *s, const json_t *node, const char *keyword, bool upper,
   return 0;
 }
 
-// What the formats of integers allow; those of 64 bits have more digits than are written.
+// The formats of integers and what they allow; those of 64 bits have more digits than are written.
 static const struct { const char *format; double lo, hi; } ranges[] = {
-  {"int8", -128, 127}, {"int16", -32768, 32767}, {"int32", -2147483648.0, 2147483647}, {"uint8", 0, 255}, {"uint16", 0, 65535}, {"uint32", 0, 4294967295},
-  {"uint64", 0, INFINITY}, {"uint", 0, INFINITY}};
+  {"int8", -128, 127}, {"int16", -32768, 32767}, {"int32", -2147483648.0, 2147483647}, {"int64", -INFINITY, INFINITY}, {"int", -INFINITY, INFINITY},
+  {"uint8", 0, 255}, {"uint16", 0, 65535}, {"uint32", 0, 4294967295}, {"uint64", 0, INFINITY}, {"uint", 0, INFINITY}};
+
+bool schema_integer_format(const char *name, double *lo, double *hi) {
+  for (size_t i = 0; i < COUNT(ranges); i++) {
+    if (strcmp(name, ranges[i].format)) continue;
+    *lo = ranges[i].lo;
+    *hi = ranges[i].hi;
+    return true;
+  }
+  return false;
+}
 
 static int gather(schema *s, const nodes *set, struct bounds *b) {
   *b = (struct bounds){.lo = -INFINITY, .hi = INFINITY};
@@ -93,11 +103,11 @@ static int gather(schema *s, const nodes *set, struct bounds *b) {
     const char *format = json_string_value(json_object_get(node, "format"));
     unsigned types;
     if (format && !schema_format(format, &types)) return schema_fail(s, node, "format", "the format '%.60s' is not supported", format);
-    for (size_t k = 0; format && k < COUNT(ranges); k++) {
-      if (strcmp(format, ranges[k].format)) continue;
-      b->any = true;
-      if (ranges[k].hi < b->hi) { b->hi = ranges[k].hi; b->hi_strict = false; }
-      if (ranges[k].lo > b->lo) { b->lo = ranges[k].lo; b->lo_strict = false; }
+    double lo, hi;
+    if (format && schema_integer_format(format, &lo, &hi)) {
+      b->any |= isfinite(lo) || isfinite(hi);
+      if (hi < b->hi) { b->hi = hi; b->hi_strict = false; }
+      if (lo > b->lo) { b->lo = lo; b->lo_strict = false; }
     }
     const json_t *m = json_object_get(node, "multipleOf");
     if (!m) continue;

@@ -116,8 +116,7 @@ static const struct { const char *name; unsigned types; const char *regex; } for
   {"uri", T_STRING, URI}, {"iri", T_STRING, URI}, {"url", T_STRING, "https?://" HOST "(?::\\d{1,4})?(?:/" PCHAR "*)*" TAIL},
   {"uri-reference", T_STRING, "(?:" URI "|(?:/(?:" PCHAR "+(?:/" PCHAR "*)*)?)?" TAIL ")"},
   {"json-pointer", T_STRING, "(?:/(?:[^~/]|~[01])*)*"}, {"relative-json-pointer", T_STRING, "(?:0|[1-9]\\d{0,5})(?:#|(?:/(?:[^~/]|~[01])*)*)"},
-  {"int8", T_INTEGER, ""}, {"int16", T_INTEGER, ""}, {"int32", T_INTEGER, ""}, {"int64", T_INTEGER, ""}, {"int", T_INTEGER, ""},
-  {"uint8", T_INTEGER, ""}, {"uint16", T_INTEGER, ""}, {"uint32", T_INTEGER, ""}, {"uint64", T_INTEGER, ""}, {"uint", T_INTEGER, ""}, {"float", 0, ""}, {"double", 0, ""}, {"password", 0, ""},
+  {"float", 0, ""}, {"double", 0, ""}, {"password", 0, ""},
 };
 
 const char *schema_format(const char *name, unsigned *types) {
@@ -126,8 +125,10 @@ const char *schema_format(const char *name, unsigned *types) {
     *types = formats[i].types;
     return formats[i].regex;
   }
-  *types = T_STRING;
-  return NULL;
+  double lo, hi;
+  bool integer = schema_integer_format(name, &lo, &hi);
+  *types = integer ? T_INTEGER : T_STRING;
+  return integer ? "" : NULL;
 }
 
 // ---- strings ----------------------------------------------------------------------------------------------------------
