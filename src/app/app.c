@@ -27,11 +27,20 @@ static const struct { const char *name, *what; int (*run)(int argc, char **argv)
 
 // ---- messages ---------------------------------------------------------------------------------------------------------
 
+void blank_controls(str *s, bool lines) {
+  for (size_t i = 0; i < s->n; i++) {
+    unsigned char c = (unsigned char)s->at[i];
+    bool c1 = c == 0xC2 && i + 1 < s->n && (unsigned char)s->at[i + 1] >= 0x80 && (unsigned char)s->at[i + 1] < 0xA0;
+    if (c1) s->at[i] = s->at[i + 1] = ' ';
+    else if ((c < ' ' && !(lines && c == '\n')) || c == 127) s->at[i] = ' ';
+  }
+}
+
 // One line whatever the text holds: file names may contain newlines.
 static void message(const char *fmt, va_list ap) {
   str s = {0};
   str_vaddf(&s, fmt, ap);
-  for (size_t i = 0; i < s.n; i++) if ((unsigned char)s.at[i] < ' ' || s.at[i] == 127) s.at[i] = ' ';
+  blank_controls(&s, false);
   fflush(stdout);
   fprintf(stderr, "weft: error: %s\n", str_c(&s));
   str_free(&s);

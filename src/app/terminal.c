@@ -232,11 +232,7 @@ void terminal_note(terminal *t, const char *fmt, ...) {
   va_start(ap, fmt);
   str_vaddf(&s, fmt, ap);
   va_end(ap);
-  for (size_t i = 0; i < s.n; i++) {
-    bool c1 = (unsigned char)s.at[i] == 0xC2 && i + 1 < s.n && (unsigned char)s.at[i + 1] < 0xA0;
-    if (c1) s.at[i] = s.at[i + 1] = ' ';
-    else if (((unsigned char)s.at[i] < ' ' && s.at[i] != '\n') || s.at[i] == 127) s.at[i] = ' ';
-  }
+  blank_controls(&s, true);
   bool color = t->color && isatty(STDERR_FILENO);
   fprintf(stderr, color ? "\033[0;33m%s\033[0m\n" : "%s\n", str_c(&s));
   str_free(&s);
