@@ -286,9 +286,9 @@ static void add_fill(program *prog, program_stream *out, uop *sink) {
   str_free(&text);
 }
 
-// One filling kernel for all values that are computed.
 static uop *loop_range(plan *p, int k) { return uop_range(p->g, uop_idx(p->g, p->size[k]), -2 - k, AXIS_LOOP); }
 
+// One filling kernel for all values that are computed.
 static void fill_values(plan *p, program *prog, program_stream *out, unsigned set, int64_t start, int64_t share) {
   graph *g = p->g;
   uop *src[2 + MAX_DEPTH], *flat = uop_idx(g, 0), *stream = uop_new(g, OP_PARAM, DT_U8, 1, NULL, 0, (uarg){.a = 0, .b = out->bytes});
