@@ -345,7 +345,7 @@ typedef struct weft_cache_entry {
   const char *name, *role;   /* of the kernel; role "" where it is not known */
   size_t bytes;
   int64_t created;           /* Unix time */
-  bool sound;                /* the checksum holds */
+  bool sound;                /* whole, and written by this user */
   bool current;              /* of this version of Weft; others are never used */
   /* Tunings only (otherwise NULL and 0): what it was made for, the compiler it was measured with, the kernel as IR, the list of OptOps ("heuristic": nothing better was found), and microseconds of a launch. */
   const char *machine, *compiler, *ir, *opts;

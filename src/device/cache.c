@@ -1,20 +1,27 @@
 // The disk cache on SQLite: see cache.h.
 //
 // One table, whose row number is the 64-bit hash of version and key: one look-up, no second index.  The row holds the whole key, which
-// is compared, and a checksum over all of it; two keys with one hash would take turns, each a miss for the other, and never
-// be mistaken for each other.
+// is compared; two keys with one hash would take turns, each a miss for the other, and never be mistaken for each other.
+//
+// What lies here is executed, so two things stand between it and other users.  The folder, the database, its journals (which
+// SQLite replays) and the lock belong to this user or to root, and nobody else may write to them: the folder is opened, and
+// all the rest is checked and opened through its descriptor, so that a folder put in its place meanwhile changes nothing.
+// And each row ends in a tag, a hash with a secret (the file "key" beside the database, mode 600) of version, key and value:
+// a row that was not written under this key is a miss, wherever it came from.
 //
 // The journal is the classic rollback journal, not WAL: a reader then opens one file and recovers nothing, which is what a
 // warm start does, and killing a writer leaves a journal that the next one rolls back.  synchronous=OFF: nothing waits for the disk.
 // That matters only when power is lost, which may damage the database; damage is found (by SQLite, or by an entry's
-// checksum) and repaired by starting afresh, which costs one compile.
+// tag) and repaired by starting afresh, which costs one compile.
 //
 // Starting afresh removes the file, which must not happen under another process's feet: every open cache holds a shared
 // flock on `lock` beside the database, and only a process that gets it exclusively removes anything.
 #define _GNU_SOURCE
 #include "device/cache.h"
 #include "base/env.h"
+#include "base/siphash.h"
 #include "base/str.h"
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -27,7 +34,7 @@
 #include <unistd.h>
 
 // The number in the file's name is the version of the table's form.
-#define DATABASE "kernels-1.db"
+#define DATABASE "kernels-2.db"
 enum { BUSY_MS = 2000, PENDING_MAX = 64, PENDING_BYTES_MAX = 8 << 20, ENTRY_MAX = 256 << 20 };
 static const double PENDING_S = 2;
 
@@ -35,8 +42,9 @@ struct pending { bytes key, value; int64_t hash; };
 struct cache {
   pthread_mutex_t mutex;
   char *version;
-  str folder, file;
-  int lock;                             // descriptor of the lock file; -1 if there is none (a read-only folder)
+  str folder, file;                     // as people know them
+  int dir, lock;                        // descriptors: the folder; the lock file, -1 if there is none (a read-only folder)
+  sip_key secret;
   sqlite3 *db;                          // NULL: off
   sqlite3_stmt *select;
   bool warned, read_only, fresh_tried;
@@ -76,7 +84,8 @@ static void turn_off(cache *c) {
   disconnect(c);
   drop_pending(c);
   if (c->lock >= 0) close(c->lock);
-  c->lock = -1;
+  if (c->dir >= 0) close(c->dir);
+  c->lock = c->dir = -1;
 }
 
 // ------------------------------------------------------------------------------------------------- the folder and trust
@@ -90,56 +99,152 @@ static bool default_folder(cache *c) {
   return c->folder.n > 0;
 }
 
-static bool make_folders(cache *c) {
+static void make_folders(cache *c) {
   str part = {0};
   const char *at = c->folder.at;
-  int r = 0;
   do {
     at = strchr(at + 1, '/');
     part.n = 0;
     str_addn(&part, c->folder.at, at ? (size_t)(at - c->folder.at) : c->folder.n);
-    r = mkdir(part.at, 0700);
+    mkdir(part.at, 0700);               // what was there before, or could not be made, shows when it is opened
   } while (at && at[1]);
-  struct stat st;
-  bool ok = !stat(c->folder.at, &st);
-  if (!ok) warn(c, "kernels are not cached: the folder '%s' cannot be made: %s", c->folder.at, strerror(errno));
-  (void)r;                              // whatever was there before or could not be made shows in the end
   str_free(&part);
-  return ok;
 }
 
-// Whether nobody but this user (and root) could have put the contents there.
-static bool trusted(cache *c, const char *path, bool folder) {
+// Not 0 to 2: what a program prints whose own ones are closed must not end up in a file of the cache.
+static int above_standard(int fd) {
+  if (fd < 0 || fd > 2) return fd;
+  int moved = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  close(fd);
+  return moved;
+}
+
+// What is wrong with what `st` describes, if anybody but this user and root could have put contents there; NULL: nothing.
+static const char *fault_of(const struct stat *st, mode_t kind) {
+  if (st->st_uid != geteuid() && st->st_uid != 0) return "belongs to another user";
+  if ((st->st_mode & S_IFMT) != kind) return kind == S_IFDIR ? "is not a folder" : "is not a file";
+  return st->st_mode & (S_IWGRP | S_IWOTH) ? "can be written by other users" : NULL;
+}
+
+static bool refuse(cache *c, const char *name, const char *fault) {
+  warn(c, "kernels are not cached: '%s%s%s' %s", c->folder.at, *name ? "/" : "", name, fault);
+  return false;
+}
+
+static bool open_folder(cache *c) {
+  make_folders(c);
   struct stat link, st;
-  uid_t me = geteuid();
-  if (lstat(path, &link) || stat(path, &st)) {
-    if (errno == ENOENT && !folder && lstat(path, &link)) return true;      // a database yet to be made
-    warn(c, "kernels are not cached: '%s': %s", path, strerror(errno));
+  c->dir = above_standard(open(c->folder.at, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (c->dir < 0 && errno == ENOTDIR && !stat(c->folder.at, &st)) return refuse(c, "", "is not a folder");
+  if (c->dir < 0 || fstat(c->dir, &st) || lstat(c->folder.at, &link)) {
+    warn(c, "kernels are not cached: the folder '%s' cannot be made: %s", c->folder.at, strerror(errno));
     return false;
   }
-  const char *fault = NULL;
-  if (link.st_uid != me && link.st_uid != 0) fault = S_ISLNK(link.st_mode) ? "is a link that belongs to another user" : "belongs to another user";
-  else if (st.st_uid != me && st.st_uid != 0) fault = "belongs to another user";
-  else if (folder ? !S_ISDIR(st.st_mode) : !S_ISREG(st.st_mode)) fault = folder ? "is not a folder" : "is not a file";
-  else if (st.st_mode & S_IWOTH || (st.st_mode & S_IWGRP && st.st_gid != getegid())) fault = "can be written by other users";
-  if (fault) warn(c, "kernels are not cached: '%s' %s", path, fault);
-  return !fault;
+  if (link.st_uid != geteuid() && link.st_uid != 0 && S_ISLNK(link.st_mode)) return refuse(c, "", "is a link that belongs to another user");
+  const char *fault = fault_of(&st, S_IFDIR);
+  return fault ? refuse(c, "", fault) : true;
+}
+
+// The files that SQLite opens by itself, and whatever else is used: nobody else may have written them.  Once this is known, the
+// folder keeps others from putting new ones there.
+static bool trusted_files(cache *c) {
+  static const char *const names[] = {DATABASE, DATABASE "-journal", DATABASE "-wal", DATABASE "-shm", "lock", "key"};
+  for (size_t i = 0; i < COUNT(names); i++) {
+    struct stat st;
+    if (fstatat(c->dir, names[i], &st, AT_SYMLINK_NOFOLLOW)) {
+      if (errno == ENOENT) continue;
+      return refuse(c, names[i], strerror(errno));
+    }
+    const char *fault = S_ISLNK(st.st_mode) ? "is a link" : fault_of(&st, S_IFREG);
+    if (fault) return refuse(c, names[i], fault);
+  }
+  return true;
+}
+
+// ---------------------------------------------------------------------------------------------------------- the secret
+
+enum secret { SECRET_READ, SECRET_NONE, SECRET_DAMAGED, SECRET_REFUSED };
+
+static enum secret read_secret(cache *c) {
+  struct stat st;
+  int fd = openat(c->dir, "key", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT) return SECRET_NONE;
+  if (fd < 0 || fstat(fd, &st)) {
+    refuse(c, "key", strerror(errno));
+    if (fd >= 0) close(fd);
+    return SECRET_REFUSED;
+  }
+  ssize_t n = read(fd, &c->secret, sizeof c->secret);
+  close(fd);
+  // Root may let others read what it compiled: its folder is safe without a secret.
+  if (st.st_uid != 0 && st.st_mode & (S_IRGRP | S_IROTH)) {
+    refuse(c, "key", "can be read by other users: remove it");
+    return SECRET_REFUSED;
+  }
+  return n == (ssize_t)sizeof c->secret && st.st_size == n ? SECRET_READ : SECRET_DAMAGED;
+}
+
+// Written under another name and then linked, or put in the place of a damaged one: whoever reads a key reads a whole one.
+// Where two processes make one at the same time, the first keeps its own.
+static void make_secret(cache *c, bool replace) {
+  char name[64];
+  sip_key secret;
+  if (!sip_key_random(&secret)) return;
+  snprintf(name, sizeof name, "key-%ld-%llx", (long)getpid(), (unsigned long long)(siphash(&secret, "", 0)));
+  int fd = above_standard(openat(c->dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (fd < 0) return;
+  bool whole = write(fd, &secret, sizeof secret) == (ssize_t)sizeof secret;
+  whole = !close(fd) && whole;
+  if (whole && replace) renameat(c->dir, name, c->dir, "key");
+  else if (whole && linkat(c->dir, name, c->dir, "key", 0) && errno != EEXIST) renameat(c->dir, name, c->dir, "key");
+  unlinkat(c->dir, name, 0);
+}
+
+// Without a secret no entry is taken for one's own, so the cache is of no use.
+static bool need_secret(cache *c) {
+  enum secret r = read_secret(c);
+  if ((r == SECRET_NONE || r == SECRET_DAMAGED) && !c->read_only) {
+    make_secret(c, r == SECRET_DAMAGED);
+    r = read_secret(c);
+  }
+  if (r == SECRET_NONE || r == SECRET_DAMAGED) warn(c, "kernels are not cached: the folder '%s' cannot be written", c->folder.at);
+  return r == SECRET_READ;
 }
 
 // ------------------------------------------------------------------------------------------------------- the database
 
 static const char make_table[] =
-  "CREATE TABLE IF NOT EXISTS kernel(hash INTEGER PRIMARY KEY, key BLOB NOT NULL, value BLOB NOT NULL, checksum INTEGER NOT NULL,"
+  "CREATE TABLE IF NOT EXISTS kernel(hash INTEGER PRIMARY KEY, key BLOB NOT NULL, value BLOB NOT NULL, tag INTEGER NOT NULL,"
   " created INTEGER NOT NULL, version TEXT NOT NULL)";
-static const char select_one[] = "SELECT key, value, checksum, version FROM kernel WHERE hash = ?";
+static const char select_one[] = "SELECT key, value, tag, version FROM kernel WHERE hash = ?";
+
+// SQLite's own way to files, except that names stay as they are: a folder's descriptor would be resolved to its name again.
+static sqlite3_vfs vfs;
+static pthread_once_t vfs_once = PTHREAD_ONCE_INIT;
+
+static int name_as_given(sqlite3_vfs *v, const char *name, int n, char *out) {
+  (void)v;
+  return snprintf(out, (size_t)n, "%s", name) < n ? SQLITE_OK : SQLITE_CANTOPEN;
+}
+
+static void make_vfs(void) {
+  if (sqlite3_initialize() != SQLITE_OK) return;
+  vfs = *sqlite3_vfs_find(NULL);
+  vfs.zName = "weft";
+  vfs.xFullPathname = name_as_given;
+  sqlite3_vfs_register(&vfs, 0);
+}
 
 static int connect_once(cache *c) {
   if (!c->read_only) {          // SQLite would make it with the mode that umask leaves; an existing one is not opened (closing it would drop SQLite's locks)
-    int fd = open(c->file.at, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int fd = openat(c->dir, DATABASE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0) close(fd);
   }
-  int flags = SQLITE_OPEN_NOMUTEX | (c->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-  int r = sqlite3_open_v2(c->file.at, &c->db, flags, NULL);
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d/" DATABASE, c->dir);
+  pthread_once(&vfs_once, make_vfs);
+  int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW | (c->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  int r = sqlite3_open_v2(path, &c->db, flags, "weft");
   if (r != SQLITE_OK) return r;
   sqlite3_extended_result_codes(c->db, 0);
   sqlite3_busy_timeout(c->db, BUSY_MS);
@@ -165,11 +270,8 @@ static bool remove_database(cache *c) {
   c->fresh_tried = true;
   disconnect(c);
   if (flock(c->lock, LOCK_EX | LOCK_NB)) return false;
-  str journal = {0};
-  str_addf(&journal, "%s-journal", c->file.at);
-  bool ok = !unlink(c->file.at) || errno == ENOENT;
-  ok = (!unlink(journal.at) || errno == ENOENT) && ok;
-  str_free(&journal);
+  bool ok = !unlinkat(c->dir, DATABASE, 0) || errno == ENOENT;
+  ok = (!unlinkat(c->dir, DATABASE "-journal", 0) || errno == ENOENT) && ok;
   flock(c->lock, LOCK_SH);
   return ok;
 }
@@ -214,20 +316,20 @@ cache *cache_open(const char *folder, const char *version) {
   cache *c = xcalloc(1, sizeof *c);
   pthread_mutex_init(&c->mutex, NULL);
   c->version = xstrdup(version);
-  c->lock = -1;
+  c->lock = c->dir = -1;
   if (folder) str_add(&c->folder, folder);
   else if (!default_folder(c)) return c;
   if (!c->folder.n || !strcmp(c->folder.at, "off")) return c;
-  if (!make_folders(c) || !trusted(c, c->folder.at, true)) return c;
   str_addf(&c->file, "%s/" DATABASE, c->folder.at);
-  if (!trusted(c, c->file.at, false)) return c;
-  str lock = {0};
-  str_addf(&lock, "%s/lock", c->folder.at);
-  c->lock = open(lock.at, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  str_free(&lock);
-  if (c->lock < 0) c->read_only = true;                // what others cached can still be read
+  if (!open_folder(c) || !trusted_files(c)) {
+    turn_off(c);
+    return c;
+  }
+  c->lock = above_standard(openat(c->dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (c->lock < 0) c->read_only = true;                // what root cached can still be read
   else if (!lock_shared(c)) return c;
-  connect(c);
+  if (need_secret(c)) connect(c);
+  else turn_off(c);
   if (c->db && c->read_only) warn(c, "the kernel cache '%s' cannot be written: new kernels are not kept", c->file.at);
   return c;
 }
@@ -258,14 +360,20 @@ static int64_t hash_key(const char *version, const void *key, size_t n) {
   return (int64_t)hash_bytes(key, n, hash_bytes(version, strlen(version), 1));
 }
 
-static int64_t checksum(int64_t key_hash, const void *value, size_t n) { return (int64_t)hash_bytes(value, n, (uint64_t)key_hash + 1); }
+// A tag that only who knows the secret can make: over all three parts and where each ends.
+static int64_t tag_of(const cache *c, const char *version, const void *key, size_t key_n, const void *value, size_t n) {
+  const sip_key *s = &c->secret;
+  uint64_t parts[] = {siphash(s, version, strlen(version)), key_n, siphash(s, key, key_n), n, siphash(s, value, n)};
+  for (size_t i = 0; i < COUNT(parts); i++) parts[i] = htole64(parts[i]);
+  return (int64_t)siphash(s, parts, sizeof parts);
+}
 
 // The entry in the current row of a statement whose columns begin with those of select_one.
-static bool row_matches(cache *c, sqlite3_stmt *s, const void *key, size_t n, int64_t hash) {
+static bool row_matches(cache *c, sqlite3_stmt *s, const void *key, size_t n) {
   const void *k = sqlite3_column_blob(s, 0), *v = sqlite3_column_blob(s, 1);
   const char *version = (const char *)sqlite3_column_text(s, 3);
   return version && !strcmp(version, c->version) && (size_t)sqlite3_column_bytes(s, 0) == n && (!n || (k && !memcmp(k, key, n))) &&
-         checksum(hash, v, (size_t)sqlite3_column_bytes(s, 1)) == sqlite3_column_int64(s, 2);
+         tag_of(c, version, key, n, v, (size_t)sqlite3_column_bytes(s, 1)) == sqlite3_column_int64(s, 2);
 }
 
 static bytes copy_of(const void *p, size_t n) {
@@ -285,10 +393,9 @@ static bool get_pending(cache *c, const void *key, size_t n, bytes *value) {
 }
 
 static bool get_stored(cache *c, const void *key, size_t n, bytes *value) {
-  int64_t hash = hash_key(c->version, key, n);
-  sqlite3_bind_int64(c->select, 1, hash);
+  sqlite3_bind_int64(c->select, 1, hash_key(c->version, key, n));
   int r = sqlite3_step(c->select);
-  bool found = r == SQLITE_ROW && row_matches(c, c->select, key, n, hash);
+  bool found = r == SQLITE_ROW && row_matches(c, c->select, key, n);
   if (found) *value = copy_of(sqlite3_column_blob(c->select, 1), (size_t)sqlite3_column_bytes(c->select, 1));
   sqlite3_reset(c->select);
   if (r != SQLITE_ROW && r != SQLITE_DONE) on_failure(c, r, "reading");
@@ -313,7 +420,7 @@ static int write_pending(cache *c) {
     sqlite3_bind_int64(s, 1, e->hash);
     sqlite3_bind_blob64(s, 2, e->key.at, e->key.n, SQLITE_STATIC);
     sqlite3_bind_blob64(s, 3, e->value.at, e->value.n, SQLITE_STATIC);
-    sqlite3_bind_int64(s, 4, checksum(e->hash, e->value.at, e->value.n));
+    sqlite3_bind_int64(s, 4, tag_of(c, c->version, e->key.at, e->key.n, e->value.at, e->value.n));
     sqlite3_bind_int64(s, 5, (int64_t)time(NULL));
     sqlite3_bind_text(s, 6, c->version, -1, SQLITE_STATIC);
     r = sqlite3_step(s);
@@ -366,7 +473,7 @@ int cache_each(cache *c, bool (*visit)(const cache_entry *e, void *ctx), void *c
   pthread_mutex_lock(&c->mutex);
   flush(c);
   sqlite3_stmt *s = NULL;
-  int r = c->db ? sqlite3_prepare_v2(c->db, "SELECT key, value, checksum, version, created, hash FROM kernel ORDER BY created, hash", -1, &s, NULL) : 0;
+  int r = c->db ? sqlite3_prepare_v2(c->db, "SELECT key, value, tag, version, created, hash FROM kernel ORDER BY created, hash", -1, &s, NULL) : 0;
   int result = c->db ? 0 : not_on(c, err);
   if (c->db && r == SQLITE_OK)
     while ((r = sqlite3_step(s)) == SQLITE_ROW) {
@@ -374,7 +481,7 @@ int cache_each(cache *c, bool (*visit)(const cache_entry *e, void *ctx), void *c
       cache_entry e = {sqlite3_column_blob(s, 0), sqlite3_column_blob(s, 1), (size_t)sqlite3_column_bytes(s, 0), (size_t)sqlite3_column_bytes(s, 1), sqlite3_column_int64(s, 4),
                        version ? version : "", false};
       int64_t hash = hash_key(e.version, e.key, e.key_n);
-      e.sound = hash == sqlite3_column_int64(s, 5) && checksum(hash, sqlite3_column_blob(s, 1), e.value_n) == sqlite3_column_int64(s, 2);
+      e.sound = hash == sqlite3_column_int64(s, 5) && tag_of(c, e.version, e.key, e.key_n, e.value, e.value_n) == sqlite3_column_int64(s, 2);
       if (!visit(&e, ctx)) { r = SQLITE_DONE; break; }
     }
   if (c->db && r != SQLITE_DONE) result = error_set(err, "the kernel cache '%s' cannot be read: %s", c->file.at, sqlite3_errstr(r));

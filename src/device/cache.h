@@ -2,8 +2,10 @@
 //
 // It may only ever make a run faster.  Whatever is wrong with it (no folder, no permission, damage, a full disk, a lock that
 // stays held) costs one warning on stderr, "weft: warning: ...", and the run goes on without; a damaged entry is a miss.
-// Entries are executed as code, so a folder or file that somebody else may write is refused.  Any number of processes and threads
-// may use one folder; a process killed at any moment leaves a folder that works.
+// Entries are executed as code, so a folder or file that another user owns or may write is refused, and entries are bound to a
+// secret that only this user has (a file of 16 random bytes, mode 600): what somebody else wrote is a miss.  Root may let
+// others read its folder, secret included.  Any number of processes and threads may use one folder; a process killed at any
+// moment leaves a folder that works.
 #ifndef WEFT_DEVICE_CACHE_H
 #define WEFT_DEVICE_CACHE_H
 #include "device/code.h"
@@ -23,7 +25,7 @@ bool cache_get(cache *c, const void *key, size_t key_n, bytes *value);
 void cache_put(cache *c, const void *key, size_t key_n, const void *value, size_t value_n);
 void cache_flush(cache *c);
 
-// For `weft cache`: visits every entry (of all versions), `sound` telling whether its checksum holds; stops when visit returns false.
+// For `weft cache`: visits every entry (of all versions), `sound` telling whether it is whole and was written under this folder's secret; stops when visit returns false.
 typedef struct cache_entry { const void *key, *value; size_t key_n, value_n; int64_t created; const char *version; bool sound; } cache_entry;
 int cache_each(cache *c, bool (*visit)(const cache_entry *e, void *ctx), void *ctx, error *err);
 int cache_clear(cache *c, int64_t *removed, error *err);       // removes every entry; `removed` (may be NULL) counts them

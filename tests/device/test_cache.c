@@ -154,7 +154,7 @@ static void keeps_entries(void **state) {
   struct stat st;
   assert_int_equal(stat(dir, &st), 0);
   assert_int_equal(st.st_mode & 0777, 0700);
-  char *db = in(dir, "kernels-1.db");
+  char *db = in(dir, "kernels-2.db");
   assert_int_equal(stat(db, &st), 0);
   assert_int_equal(st.st_mode & 077, 0);
   assert_int_equal(warnings(), 0);
@@ -215,17 +215,17 @@ static void finds_its_folder(void **state) {
   env_set(ENV_WEFT_CACHE, "");
   char want[256];
   cache *c = cache_open(NULL, "v1");
-  snprintf(want, sizeof want, "%s/.cache/weft/kernels-1.db", home);
+  snprintf(want, sizeof want, "%s/.cache/weft/kernels-2.db", home);
   assert_string_equal(cache_file(c), want);
   cache_close(c);
   env_set(ENV_XDG_CACHE_HOME, xdg);
   c = cache_open(NULL, "v1");
-  snprintf(want, sizeof want, "%s/weft/kernels-1.db", xdg);
+  snprintf(want, sizeof want, "%s/weft/kernels-2.db", xdg);
   assert_string_equal(cache_file(c), want);
   cache_close(c);
   env_set(ENV_WEFT_CACHE, given);
   c = cache_open(NULL, "v1");
-  snprintf(want, sizeof want, "%s/kernels-1.db", given);
+  snprintf(want, sizeof want, "%s/kernels-2.db", given);
   assert_string_equal(cache_file(c), want);
   cache_close(c);
   assert_int_equal(warnings(), 0);
@@ -247,18 +247,18 @@ static void finds_its_folder(void **state) {
   free(given);
 }
 
-// Every byte of one stored value and its checksum changed in turn: a miss, then replaced.
+// Every byte of one stored value and its tag changed in turn: a miss, then replaced.
 static void a_damaged_entry_is_a_miss(void **state) {
   (void)state;
-  char *dir = filled("entry"), *file = in(dir, "kernels-1.db");
+  char *dir = filled("entry"), *file = in(dir, "kernels-2.db");
   static const char *const damage[] = {
     "UPDATE kernel SET value = zeroblob(3000) WHERE key = CAST('key number 7' AS BLOB)",
     "UPDATE kernel SET value = substr(value, 1, 2999) WHERE key = CAST('key number 7' AS BLOB)",
     "UPDATE kernel SET value = x'' WHERE key = CAST('key number 7' AS BLOB)",
     "UPDATE kernel SET value = 'text' WHERE key = CAST('key number 7' AS BLOB)",
     "UPDATE kernel SET value = 17 WHERE key = CAST('key number 7' AS BLOB)",
-    "UPDATE kernel SET checksum = checksum + 1 WHERE key = CAST('key number 7' AS BLOB)",
-    "UPDATE kernel SET checksum = 'x' WHERE key = CAST('key number 7' AS BLOB)",
+    "UPDATE kernel SET tag = tag + 1 WHERE key = CAST('key number 7' AS BLOB)",
+    "UPDATE kernel SET tag = 'x' WHERE key = CAST('key number 7' AS BLOB)",
     "UPDATE kernel SET key = CAST('key number 8' AS BLOB) WHERE key = CAST('key number 7' AS BLOB)",         // a hash collision
     "UPDATE kernel SET key = CAST('key number 77' AS BLOB) WHERE key = CAST('key number 7' AS BLOB)",
     "UPDATE kernel SET version = 'v0' WHERE key = CAST('key number 7' AS BLOB)",
@@ -308,7 +308,7 @@ static void write_all(const char *path, const uint8_t *p, size_t n) {
 // warning, and after one run the cache works again.
 static void a_damaged_database_is_replaced(void **state) {
   (void)state;
-  char *dir = filled("database"), *file = in(dir, "kernels-1.db"), *journal = in(dir, "kernels-1.db-journal");
+  char *dir = filled("database"), *file = in(dir, "kernels-2.db"), *journal = in(dir, "kernels-2.db-journal");
   bytes good = read_all(file);
   unsigned seed = 1;
   int fresh = 0;
@@ -351,7 +351,7 @@ static void a_damaged_database_is_replaced(void **state) {
 
 static void one_warning_is_enough(void **state) {
   (void)state;
-  char *dir = filled("twice"), *file = in(dir, "kernels-1.db");
+  char *dir = filled("twice"), *file = in(dir, "kernels-2.db");
   write_all(file, (const uint8_t *)"nonsense", 8);
   capture();
   cache *c = cache_open(dir, "v1");             // started afresh
@@ -369,7 +369,7 @@ static void one_warning_is_enough(void **state) {
 
 static void damage_while_another_process_reads_removes_nothing(void **state) {
   (void)state;
-  char *dir = filled("shared"), *file = in(dir, "kernels-1.db");
+  char *dir = filled("shared"), *file = in(dir, "kernels-2.db");
   cache *other = cache_open(dir, "v1");
   struct stat before, after;
   assert_int_equal(stat(file, &before), 0);
@@ -397,15 +397,28 @@ static void damage_while_another_process_reads_removes_nothing(void **state) {
 static void folders_that_others_may_write_are_refused(void **state) {
   (void)state;
   struct { const char *name; const char *part; } cases[] = {{"world", "written by other users"}, {"file", "not a folder"}, {"dbdir", "not a file"}, {"dbworld", "written by other users"},
-                                                            {"below", "cannot be made"}, {"loop", "cannot be made"}};
+                                                            {"below", "cannot be made"}, {"loop", "cannot be made"},
+                                                            {"group", "written by other users"}, {"dbgroup", "written by other users"}, {"journal", "written by other users"},
+                                                            {"lockgroup", "written by other users"}, {"dblink", "is a link"}, {"journallink", "is a link"}};
   for (size_t i = 0; i < COUNT(cases); i++) {
-    char *dir = folder(cases[i].name), *db = in(dir, "kernels-1.db"), *open_dir = dir;
+    char *dir = folder(cases[i].name), *db = in(dir, "kernels-2.db"), *open_dir = dir;
     if (!strcmp(cases[i].name, "world")) { mkdir(dir, 0700); chmod(dir, 0777); }
     else if (!strcmp(cases[i].name, "file")) write_all(dir, (const uint8_t *)"x", 1);
     else if (!strcmp(cases[i].name, "dbdir")) { mkdir(dir, 0700); mkdir(db, 0700); }
     else if (!strcmp(cases[i].name, "dbworld")) { mkdir(dir, 0700); write_all(db, (const uint8_t *)"", 0); chmod(db, 0666); }
     else if (!strcmp(cases[i].name, "below")) { write_all(dir, (const uint8_t *)"x", 1); open_dir = in(dir, "further"); }
-    else assert_int_equal(symlink(dir, dir), 0);
+    else if (!strcmp(cases[i].name, "loop")) assert_int_equal(symlink(dir, dir), 0);
+    else if (!strcmp(cases[i].name, "group")) { mkdir(dir, 0700); chmod(dir, 0770); }          // which belongs to this user's own group
+    else {
+      free(filled(cases[i].name));
+      char *other = in(dir, "elsewhere"), *journal = in(dir, "kernels-2.db-journal"), *lock = in(dir, "lock");
+      if (!strcmp(cases[i].name, "dbgroup")) chmod(db, 0660);
+      else if (!strcmp(cases[i].name, "lockgroup")) chmod(lock, 0660);
+      else if (!strcmp(cases[i].name, "journal")) { write_all(journal, (const uint8_t *)"x", 1); chmod(journal, 0660); }
+      else if (!strcmp(cases[i].name, "journallink")) assert_int_equal(symlink(other, journal), 0);
+      else assert_int_equal(rename(db, other) | symlink(other, db), 0);
+      free(other); free(journal); free(lock);
+    }
     capture();
     cache *c = cache_open(open_dir, "v1");
     bool on = cache_is_on(c);
@@ -422,36 +435,132 @@ static void folders_that_others_may_write_are_refused(void **state) {
   }
 }
 
-static void links_of_other_users_are_refused(void **state) {
+static void what_belongs_to_other_users_is_refused(void **state) {
   (void)state;
-  if (geteuid()) skip();                // only root can make them
-  char *real = filled("real"), *link = folder("link"), *dir = folder("linked"), *db = in(dir, "kernels-1.db"), *target = in(real, "kernels-1.db");
+  if (geteuid()) skip();                // only root can make such things
+  char *real = filled("real"), *link = folder("link");
   assert_int_equal(symlink(real, link), 0);
-  mkdir(dir, 0700);
-  assert_int_equal(symlink(target, db), 0);
   for (int other = 0; other < 2; other++) {
-    if (other) assert_int_equal(lchown(link, 65534, 65534) | lchown(db, 65534, 65534), 0);
-    for (int k = 0; k < 2; k++) {
-      capture();
-      cache *c = cache_open(k ? dir : link, "v1");
-      int found = get(c, 3, 3000);
-      cache_close(c);
-      assert_int_equal(warnings(), other);
-      assert_int_equal(found, other ? -1 : 4);
-      if (other) assert_non_null(strstr(warning_text, "another user"));
-    }
+    if (other) assert_int_equal(lchown(link, 65534, 65534), 0);
+    capture();
+    cache *c = cache_open(link, "v1");
+    int found = get(c, 3, 3000);
+    cache_close(c);
+    assert_int_equal(warnings(), other);
+    assert_int_equal(found, other ? -1 : 4);
+    if (other) assert_non_null(strstr(warning_text, "another user"));
   }
-  assert_int_equal(chown(real, 65534, 65534), 0);
-  capture();
-  cache *c = cache_open(real, "v1");
-  assert_false(cache_is_on(c));
-  cache_close(c);
-  assert_int_equal(warnings(), 1);
-  free(target);
-  free(db);
-  free(dir);
+  // Files in a folder that nobody else may write to (now): left there before, like a journal, which SQLite would replay.
+  static const char *const names[] = {"kernels-2.db", "kernels-2.db-journal", "kernels-2.db-wal", "kernels-2.db-shm", "lock", "key", ""};
+  for (size_t i = 0; i < COUNT(names); i++) {
+    char *file = in(real, names[i]);
+    int fd = *names[i] ? open(file, O_CREAT | O_RDWR, 0600) : -1;
+    if (fd >= 0) close(fd);
+    assert_int_equal(chown(file, 65534, 65534), 0);
+    capture();
+    cache *c = cache_open(real, "v1");
+    bool on = cache_is_on(c);
+    cache_close(c);
+    assert_int_equal(warnings(), 1);
+    if (on || !strstr(warning_text, "another user")) fail_msg("%s: %s", file, warning_text);
+    assert_int_equal(chown(file, 0, 0), 0);
+    if (strstr(names[i], "-")) unlink(file);
+    free(file);
+  }
   free(link);
   free(real);
+}
+
+// A database with sound entries of the same keys and version, as another user makes it (who can also read this program): put
+// into this folder by whatever way, none of it is used.
+static void entries_of_another_secret_are_misses(void **state) {
+  (void)state;
+  capture();
+  char *dir = filled("mine"), *planted = filled("planted"), *to = in(dir, "kernels-2.db"), *from = in(planted, "kernels-2.db");
+  assert_int_equal(rename(from, to), 0);
+  cache *c = cache_open(dir, "v1");
+  for (int i = 0; i < 20; i++) assert_int_equal(get(c, i, 3000), -1);
+  error err = {0};
+  int n[2] = {0};
+  assert_int_equal(cache_each(c, count_entry, n, &err), 0);
+  assert_int_equal(n[0], 20);
+  assert_int_equal(n[1], 0);                    // none is sound
+  put(c, 7, 8, 3000);
+  cache_close(c);
+  c = cache_open(dir, "v1");
+  assert_int_equal(get(c, 7, 3000), 8);
+  cache_close(c);
+  assert_int_equal(warnings(), 0);
+  free(from); free(to); free(planted); free(dir);
+}
+
+static void the_secret_is_private_and_whole(void **state) {
+  (void)state;
+  char *dir = filled("secret"), *other = filled("secret2"), *key = in(dir, "key"), *key2 = in(other, "key");
+  struct stat st;
+  assert_int_equal(stat(key, &st), 0);
+  assert_int_equal(st.st_mode & 0777, 0600);
+  bytes a = read_all(key), b = read_all(key2);
+  assert_int_equal(a.n, 16);
+  assert_memory_not_equal(a.at, b.at, 16);
+  for (size_t n = 0; n < 40; n += 13) {         // cut, or too long: a new one, and nothing is found under it
+    uint8_t bad[40] = {0};
+    write_all(key, bad, n);
+    capture();
+    cache *c = cache_open(dir, "v1");
+    int seen = get(c, 5, 3000);
+    put(c, 5, 6, 3000);
+    cache_close(c);
+    c = cache_open(dir, "v1");
+    int after = get(c, 5, 3000);
+    cache_close(c);
+    assert_int_equal(warnings(), 0);
+    assert_int_equal(seen, -1);
+    assert_int_equal(after, 6);
+    assert_int_equal(stat(key, &st), 0);
+    assert_int_equal(st.st_size, 16);
+  }
+  bytes_free(&a); bytes_free(&b);
+  free(dir); free(other); free(key); free(key2);
+}
+
+static int with_a_known_secret(const char *dir) {
+  cache_close(cache_open(dir, "v1"));
+  char *key = in(dir, "key");
+  if (chmod(key, 0644)) return 2;
+  capture();
+  cache *c = cache_open(dir, "v1");
+  bool on = cache_is_on(c);
+  cache_close(c);
+  return warnings() == 1 && !on && strstr(warning_text, "read by other users") ? 0 : 3;
+}
+
+static void a_secret_that_others_know_is_refused(void **state) {
+  (void)state;
+  char *dir = folder("known");
+  assert_int_equal(mkdir(dir, 0700), 0);
+  if (!geteuid()) assert_int_equal(chown(dir, 65534, 65534), 0);
+  assert_int_equal(in_child(with_a_known_secret, dir, true), 0);
+  free(dir);
+}
+
+// A program whose standard descriptors are closed, and which prints all the same.
+static int without_standard_descriptors(const char *dir) {
+  for (int fd = 0; fd < 3; fd++) close(fd);
+  cache *c = cache_open(dir, "v1");
+  put(c, 1, 1, 100);
+  cache_flush(c);
+  for (int fd = 0; fd < 3; fd++) if (write(fd, "text", 4) == 4) return 2;
+  int found = get(c, 1, 100);
+  cache_close(c);
+  return found == 1 ? 0 : 3;
+}
+
+static void closed_descriptors(void **state) {
+  (void)state;
+  char *dir = folder("closed");
+  assert_int_equal(in_child(without_standard_descriptors, dir, false), 0);
+  free(dir);
 }
 
 static int use_unwritable(const char *dir) {
@@ -468,16 +577,17 @@ static int use_unwritable(const char *dir) {
 
 static void a_folder_that_cannot_be_written(void **state) {
   (void)state;
-  char *dir = filled("readonly"), *db = in(dir, "kernels-1.db"), *empty = folder("empty");
+  char *dir = filled("readonly"), *db = in(dir, "kernels-2.db"), *empty = folder("empty");
   mkdir(empty, 0755);
   assert_int_equal(chmod(dir, 0555) | chmod(db, 0444) | chmod(empty, 0555), 0);
   // With a database that can be read: it is read.  (As root the files belong to root, which the other user trusts.)
-  char *lock = in(dir, "lock");
-  assert_int_equal(chmod(lock, 0444), 0);
+  char *lock = in(dir, "lock"), *key = in(dir, "key");
+  assert_int_equal(chmod(lock, 0444) | chmod(key, geteuid() ? 0400 : 0444), 0);
   assert_int_equal(in_child(use_unwritable, dir, true), 0);
   assert_int_equal(in_child(use_unwritable, empty, true), 10);           // without one: a miss, and one warning
   chmod(dir, 0700);
   chmod(empty, 0700);
+  free(key);
   free(lock);
   free(empty);
   free(db);
@@ -610,7 +720,7 @@ static int open_held(const char *dir) {
 // A stopped process may hold the lock for ever; the others wait a little and go on without.
 static void a_lock_that_stays_held(void **state) {
   (void)state;
-  char *dir = filled("held"), *file = in(dir, "kernels-1.db");
+  char *dir = filled("held"), *file = in(dir, "kernels-2.db");
   sqlite3 *db;
   assert_int_equal(sqlite3_open(file, &db), SQLITE_OK);
   assert_int_equal(sqlite3_exec(db, "BEGIN EXCLUSIVE", NULL, NULL, NULL), SQLITE_OK);
@@ -631,7 +741,11 @@ int main(void) {
     cmocka_unit_test(one_warning_is_enough),
     cmocka_unit_test(damage_while_another_process_reads_removes_nothing),
     cmocka_unit_test(folders_that_others_may_write_are_refused),
-    cmocka_unit_test(links_of_other_users_are_refused),
+    cmocka_unit_test(what_belongs_to_other_users_is_refused),
+    cmocka_unit_test(entries_of_another_secret_are_misses),
+    cmocka_unit_test(the_secret_is_private_and_whole),
+    cmocka_unit_test(a_secret_that_others_know_is_refused),
+    cmocka_unit_test(closed_descriptors),
     cmocka_unit_test(a_folder_that_cannot_be_written),
     cmocka_unit_test(a_full_disk),
     cmocka_unit_test(killed_at_any_moment),

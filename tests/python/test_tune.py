@@ -207,9 +207,7 @@ def test_hostile_lists(tuned, run_weft, tinypy, cache_dir, tmp_path):
 
 
 def test_clear(tuned, run_weft, cache_dir):
-    path = cache_dir / "kernels-1.db"
-    path.write_bytes((tuned[0] / "kernels-1.db").read_bytes())
-    path.chmod(0o600)
+    copy_of(tuned, cache_dir)
     kinds = lambda: {e["kind"] for e in list_cache(run_weft, cache_dir)}
     assert {"kernel", "tuning"} <= kinds()
     assert run_weft(["cache", "clear", "--tunings"], env={"WEFT_CACHE": cache_dir}).returncode == 0
@@ -232,10 +230,12 @@ def test_cache_off(run_weft):
 
 
 def copy_of(tuned, cache_dir):
-    path = cache_dir / "kernels-1.db"
-    path.write_bytes((tuned[0] / "kernels-1.db").read_bytes())
-    path.chmod(0o600)
-    return path
+    """A copy of the cache: the database, and the secret to which its entries are bound."""
+    for name in ["kernels-2.db", "key"]:
+        path = cache_dir / name
+        path.write_bytes((tuned[0] / name).read_bytes())
+        path.chmod(0o600)
+    return cache_dir / "kernels-2.db"
 
 
 def test_damaged_entries(tuned, run_weft, tinypy, cache_dir):
