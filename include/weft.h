@@ -106,6 +106,9 @@ uint64_t weft_file_tensor_bytes(const weft_file *f);           /* bytes of all t
 /* Whether weft_model_open can run this file as far as its contents decide (memory is another matter): 0, or -1 and why not, naming the
  * architecture that is not known, or the key or tensor that does not fit.  No weight is read. */
 int weft_file_can_run(const weft_file *f, weft_error *err);
+/* Files are mapped.  Reading one that is cut while it is open, or whose disk fails, gives zeros (the library handles SIGBUS for its own mappings
+ * and hands on any other); whatever reads it and has a weft_error says so.  For what has none: 0, or -1 if the file is no longer whole. */
+int weft_file_check(const weft_file *f, weft_error *err);
 /* What the model is, in short: "llama 1.2B Q4_0" (architecture, size, the type that most bytes have).  For weft_free. */
 char *weft_file_summary(const weft_file *f);
 

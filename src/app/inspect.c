@@ -213,6 +213,7 @@ int inspect_command(int argc, char **argv) {
   struct out to = {0};
   if (o.json) show_json(&to, f);
   else show(&to, f, o.full);
+  int status = weft_file_check(f, &why) ? failed("%s", why.text) : EXIT_OK;
   weft_file_close(f);
-  return out_end(&to, EXIT_OK);
+  return out_end(&to, status);
 }

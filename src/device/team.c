@@ -212,6 +212,9 @@ team *team_new(int n_threads, error *err) {
   t->workers = xcalloc((size_t)t->n, sizeof *t->workers);
   sigset_t all, before;                         // signals (Ctrl-C) are for the program's own threads
   sigfillset(&all);
+  // What a thread itself causes must reach it: a blocked one ends the program, though there may be a handler (base/mapped.h).
+  static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP};
+  for (size_t i = 0; i < COUNT(own); i++) sigdelset(&all, own[i]);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   int failed = 0;
   for (int i = 1; i < t->n && !failed; i++) {

@@ -193,7 +193,12 @@ int engine_open(const char *path, const struct engine_options *options, engine *
   double t = now_s();
   e->now = xcalloc(1, sizeof *e->now);
   if (options) e->o = *options;
-  if (start(e, path, err)) { engine_close(e); return -1; }
+  error why = {0};
+  if (start(e, path, &why) || gguf_check_size(e->file, &why)) {
+    if (!e->file || !gguf_check_size(e->file, err)) error_set(err, "%s", why.text);       // of a file that was cut: that, and not what its zeros look like
+    engine_close(e);
+    return -1;
+  }
   e->load_ms = (now_s() - t) * 1e3 - e->compile_ms;
   *out = e;
   return 0;
@@ -283,6 +288,7 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
   if (again) eval(e, e->history, (size_t)pos, 0);
   if (e->history) memcpy(e->history + pos, ids, n * sizeof *ids);
   eval(e, ids, n, pos);
+  if (gguf_check_size(e->file, err)) return -1;
   e->at = pos + (int)n;
   if (logits) *logits = e->logits;
   return 0;

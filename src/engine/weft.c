@@ -22,8 +22,8 @@
 #include <sys/random.h>
 
 struct weft_file { const gguf *g; gguf *owned; };              // owned: NULL where a model owns it
-struct weft_vocab { const tokenizer *t; tokenizer *owned; };   // the same
-struct weft_encoder { text_encoder *e; };
+struct weft_vocab { const tokenizer *t; tokenizer *owned; const gguf *g; };   // the same; g: the texts lie in its file
+struct weft_encoder { text_encoder *e; const gguf *g; };
 struct weft_stream { const tokenizer *t; bool special; utf8_stream pending; str bytes, text; };
 struct weft_sampler { sampler *s; int32_t n_vocab; };
 struct weft_model {
@@ -47,6 +47,11 @@ static int fail(weft_error *out, const error *e) {
   return -1;
 }
 _Static_assert(sizeof((weft_error *)0)->text == sizeof((error *)0)->text, "errors are copied whole");
+// The same where what was wrong may be that the file was cut: then that is said, and not what the zeros in its place look like.
+static int fail_cut(const gguf *g, weft_error *out, const error *e) {
+  error cut = {0};
+  return fail(out, gguf_check_size(g, &cut) ? &cut : e);
+}
 #define FAIL(out, ...) do { error e_ = {0}; error_set(&e_, __VA_ARGS__); return fail(out, &e_); } while (0)
 
 char *weft_utf8(const char *text, size_t n, size_t *n_out) {
@@ -192,10 +197,15 @@ int weft_file_can_run(const weft_file *f, weft_error *err) {
   error e = {0};
   model *m = NULL;
   tokenizer *t = NULL;
-  int failed = model_open(f->g, &m, &e) || tokenizer_from_gguf(f->g, &t, &e);
+  int failed = model_open(f->g, &m, &e) || tokenizer_from_gguf(f->g, &t, &e) || gguf_check_size(f->g, &e);
   model_close(m);
   tokenizer_free(t);
-  return failed ? fail(err, &e) : 0;
+  return failed ? fail_cut(f->g, err, &e) : 0;
+}
+
+int weft_file_check(const weft_file *f, weft_error *err) {
+  error e = {0};
+  return gguf_check_size(f->g, &e) ? fail(err, &e) : 0;
 }
 
 // ---- vocabulary -------------------------------------------------------------------------------------------------------
@@ -203,9 +213,9 @@ int weft_file_can_run(const weft_file *f, weft_error *err) {
 int weft_vocab_open(const weft_file *f, weft_vocab **out, weft_error *err) {
   error e = {0};
   tokenizer *t = NULL;
-  if (tokenizer_from_gguf(f->g, &t, &e)) return fail(err, &e);
+  if (tokenizer_from_gguf(f->g, &t, &e)) return fail_cut(f->g, err, &e);
   *out = xcalloc(1, sizeof **out);
-  **out = (weft_vocab){t, t};
+  **out = (weft_vocab){t, t, f->g};
   return 0;
 }
 
@@ -223,8 +233,12 @@ int32_t weft_eos(const weft_vocab *v) { return tokenizer_role(v->t, ROLE_eos); }
 
 int weft_tokenize(const weft_vocab *v, const char *text, size_t n, unsigned flags, int32_t **ids, size_t *n_ids, weft_error *err) {
   error e = {0};
-  if (tokenizer_encode(v->t, text, n, flags & WEFT_ADD_SPECIAL, flags & WEFT_PARSE_SPECIAL, ids, n_ids, &e)) return fail(err, &e);
-  return 0;
+  if (tokenizer_encode(v->t, text, n, flags & WEFT_ADD_SPECIAL, flags & WEFT_PARSE_SPECIAL, ids, n_ids, &e)) return fail_cut(v->g, err, &e);
+  if (!gguf_check_size(v->g, &e)) return 0;
+  free(*ids);
+  *ids = NULL;
+  *n_ids = 0;
+  return fail(err, &e);
 }
 
 // 0 if every id lies in 0..n_vocab-1.
@@ -240,18 +254,18 @@ int weft_encoder_new(const weft_vocab *v, unsigned flags, weft_encoder **out, we
   text_encoder *made;
   if (text_encoder_new(v->t, flags & WEFT_ADD_SPECIAL, flags & WEFT_PARSE_SPECIAL, &made, &e)) return fail(err, &e);
   *out = xcalloc(1, sizeof **out);
-  (*out)->e = made;
+  **out = (weft_encoder){made, v->g};
   return 0;
 }
 
 int weft_encoder_add(weft_encoder *x, const char *text, size_t n, const int32_t **ids, size_t *n_ids, weft_error *err) {
   error e = {0};
-  return text_encoder_add(x->e, text, n, ids, n_ids, &e) ? fail(err, &e) : 0;
+  return text_encoder_add(x->e, text, n, ids, n_ids, &e) || gguf_check_size(x->g, &e) ? fail_cut(x->g, err, &e) : 0;
 }
 
 int weft_encoder_end(weft_encoder *x, const int32_t **ids, size_t *n_ids, weft_error *err) {
   error e = {0};
-  return text_encoder_end(x->e, ids, n_ids, &e) ? fail(err, &e) : 0;
+  return text_encoder_end(x->e, ids, n_ids, &e) || gguf_check_size(x->g, &e) ? fail_cut(x->g, err, &e) : 0;
 }
 
 void weft_encoder_free(weft_encoder *x) {
@@ -265,6 +279,11 @@ int weft_detokenize(const weft_vocab *v, const int32_t *ids, size_t n_ids, bool 
   str s = {0};
   str_add(&s, "");
   tokenizer_decode(v->t, ids, n_ids, special, &s);
+  error e = {0};
+  if (gguf_check_size(v->g, &e)) {
+    str_free(&s);
+    return fail(err, &e);
+  }
   *text = s.at;
   *n = s.n;
   return 0;
@@ -343,10 +362,14 @@ int weft_template_of_file(const weft_file *f, bool tools, weft_template **out, w
   error e = {0};
   text_view text, bos, eos;
   if (chat_template_from_gguf(f->g, tools, &text, &e) || chat_token_from_gguf(f->g, "tokenizer.ggml.bos_token_id", &bos, &e) ||
-      chat_token_from_gguf(f->g, "tokenizer.ggml.eos_token_id", &eos, &e)) return fail(err, &e);
+      chat_token_from_gguf(f->g, "tokenizer.ggml.eos_token_id", &eos, &e)) return fail_cut(f->g, err, &e);
   str name = {0};
   str_addf(&name, "%s: chat template", gguf_path(f->g));
   int status = new_template(text, str_c(&name), out, err);
+  if (gguf_check_size(f->g, &e)) {
+    if (!status) weft_template_close(*out);
+    status = fail(err, &e);
+  }
   str_free(&name);
   if (status) return -1;
   (*out)->bos = copy_text(bos), (*out)->n_bos = bos.n;
@@ -411,6 +434,7 @@ int weft_model_open(const char *path, const weft_options *opt, weft_model **out,
   m->e = eng;
   m->file.g = engine_gguf(eng);
   m->vocab.t = engine_tokenizer(eng);
+  m->vocab.g = m->file.g;
   m->n_threads = o.threads ? o.threads : team_default_threads();
   *out = m;
   return 0;

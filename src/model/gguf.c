@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,16 +30,16 @@ static int map_file(gguf_file *f, error *err) {
   if (!S_ISREG(st.st_mode)) return error_set(err, "%s: is not a regular file", f->shown);
   if (!st.st_size) return error_set(err, "%s: the file is empty, not a GGUF file", f->shown);
   size_t size = (size_t)st.st_size;
-  void *map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, f->fd, 0);
-  if (map == MAP_FAILED) return error_set(err, "%s: its %zu bytes cannot be mapped: %s", f->shown, size, strerror(errno));
-  f->shard.map = map;
+  f->mapping = mapped_open(f->fd, size);
+  if (!f->mapping) return error_set(err, "%s: its %zu bytes cannot be mapped: %s", f->shown, size, strerror(errno));
+  f->shard.map = mapped_bytes(f->mapping);
   f->shard.size = size;
   return 0;
 }
 
 static void close_file(gguf_file *f) {
   if (f->fd < 0) return;
-  if (f->shard.map) munmap((void *)(uintptr_t)f->shard.map, f->shard.size);
+  mapped_close(f->mapping);
   close(f->fd);
 }
 
@@ -48,10 +47,12 @@ int gguf_check_size(const gguf *g, error *err) {
   for (size_t i = 0; i < g->n_files; i++) {
     const gguf_file *f = &g->files[i];
     struct stat st;
-    if (f->fd < 0) continue;
+    if (!f->mapping) continue;
     if (fstat(f->fd, &st)) return error_set(err, "%s: cannot be examined: %s", f->shown, strerror(errno));
     if ((uint64_t)st.st_size < f->shard.size)
       return error_set(err, "%s: had %zu bytes when it was opened and has only %" PRId64 " now: somebody cut it", f->shown, f->shard.size, (int64_t)st.st_size);
+    if (!mapped_is_whole(f->mapping))
+      return error_set(err, "%s: a part of it could not be read: somebody cut it for a while, or its disk failed", f->shown);
   }
   return 0;
 }
@@ -195,11 +196,13 @@ static gguf *gguf_new(const char *name) {
 }
 
 // From a first file that is mapped to the finished description; g is closed when that fails.
-static int finish(gguf *g, bool mapped, gguf **out, error *err) {
-  if (mapped && !gguf_parse(&g->files[0], 0, g->arena, err) && !open_parts(g, err) && !index_tensors(g, err)) {
+static int finish(gguf *g, bool is_mapped, gguf **out, error *err) {
+  error why = {0};
+  if (is_mapped && !gguf_parse(&g->files[0], 0, g->arena, &why) && !open_parts(g, &why) && !index_tensors(g, &why) && !gguf_check_size(g, &why)) {
     *out = g;
     return 0;
   }
+  if (is_mapped && !gguf_check_size(g, err)) error_set(err, "%s", why.text);       // of a file that was cut: that, and not what its zeros look like
   gguf_close(g);
   return -1;
 }

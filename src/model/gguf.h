@@ -95,8 +95,8 @@ int gguf_open(const char *path, gguf **out, error *err);
 // The same for a file that lies in memory, aligned to 16 bytes, and stays there until gguf_close; name is used in messages.
 int gguf_open_memory(const void *data, size_t n, const char *name, gguf **out, error *err);
 void gguf_close(gguf *g);                                   // NULL is fine
-// Whether the files still are as long as when they were mapped: reading past the end of a file that was cut ends in SIGBUS.
-// 0, or -1 and which file shrank from what to what.
+// Whether the files still are as long as when they were mapped, and all that was read of them was there (base/mapped.h: what is
+// not reads as zeros).  0, or -1 and which file shrank from what to what.  Asked after whatever an answer depends on was read.
 int gguf_check_size(const gguf *g, error *err);
 
 // ---- Metadata (of a split model: that of its first file) ----

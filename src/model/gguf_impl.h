@@ -1,6 +1,7 @@
 // gguf_impl: what the gguf_*.c files share and nobody else includes - the structs behind gguf.h and the steps of opening.
 #ifndef WEFT_GGUF_IMPL_H
 #define WEFT_GGUF_IMPL_H
+#include "base/mapped.h"
 #include "model/gguf.h"
 
 // One file as the validator leaves it.
@@ -8,6 +9,7 @@ typedef struct gguf_file {
   gguf_shard shard;             // what callers see
   const char *shown;            // its path as messages show it: the end of it, if it is very long
   int fd;                       // kept for gguf_check_size; -1: the bytes are the caller's
+  mapped *mapping;              // NULL: the same
   gguf_kv *kv;                  // in the order of the file
   size_t n_kv;
   const gguf_kv **by_key;       // sorted by key
