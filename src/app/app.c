@@ -187,9 +187,21 @@ static int dispatch(int argc, char **argv) {
   return run_named(first, argc - 1, argv + 1);
 }
 
+// Where the caller has closed standard descriptors, the next files to be opened would get their numbers, and what is printed would
+// end up in them.  In the wrong direction, so that using them fails as it would have.
+static void hold_standard_descriptors(void) {
+  for (int fd = 0; fd >= 0 && fd <= 2;) {
+    fd = 0;
+    while (fd <= 2 && fcntl(fd, F_GETFD) >= 0) fd++;
+    if (fd <= 2) fd = open("/dev/null", (fd ? O_RDONLY : O_WRONLY) | O_NOCTTY);
+  }
+}
+
 int main(int argc, char **argv) {
   start_time = now_s();
+  hold_standard_descriptors();
   signal(SIGPIPE, SIG_IGN);   // a closed pipe shows as EPIPE, which out.c treats as the end
+  signal(SIGXFSZ, SIG_IGN);   // a limit on the size of files shows as EFBIG: no cache, or a message
   interrupt_start();
   int status = dispatch(argc, argv);
   if (fflush(stdout) && errno != EPIPE) return failed("stdout could not be written: %s", strerror(errno));

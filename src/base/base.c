@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 void die_at(const char *file, int line, const char *fmt, ...) {
   va_list ap;
@@ -28,7 +29,7 @@ int error_set(error *e, const char *fmt, ...) {
 
 static void out_of_memory(size_t n) {
   fprintf(stderr, "weft: out of memory: %zu bytes could not be allocated\n", n);
-  exit(1);
+  _exit(1);      // not exit: this may be any thread, and what others still use would be taken apart under their hands
 }
 
 void *xmalloc(size_t n) {

@@ -127,6 +127,7 @@ struct jrun {
   jinja_limits max;
   uint64_t steps;
   int depth, line;
+  uintptr_t stack_end;       // 0: not looked up yet
   error *err;
   const jinja *t;
   const struct tm *now;

@@ -1,8 +1,10 @@
 """What other people, other programs and the system can do to a run: it ends in a message or goes on, and is never ended by a signal."""
 import os
 import random
+import resource
 import shutil
 import subprocess
+import sqlite3
 import threading
 import time
 
@@ -60,3 +62,51 @@ def test_a_file_that_is_cut_while_it_is_inspected(run_weft, tinypy, tmp_path):
     finally:
         stop.set()
         thread.join()
+
+
+def test_closed_standard_descriptors(weft, weft_env, tinypy, cache_dir):
+    """What is printed must not end up in files that got the numbers of descriptors which the caller had closed."""
+    env = {**weft_env, "WEFT_CACHE": str(cache_dir)}
+    command = f"exec '{weft}' run -m '{tinypy}' -p 'def ' -n 8"
+    done = subprocess.run(["sh", "-c", f"{command} <&- >&- 2>&-"], env=env, timeout=300)
+    assert done.returncode == 1  # stdout could not be written
+    assert (cache_dir / "lock").stat().st_size == 0
+    assert sqlite3.connect(cache_dir / "kernels-2.db").execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    done = subprocess.run(["sh", "-c", f"{command} 2>&-"], env=env, timeout=300, stdout=subprocess.PIPE)
+    assert done.returncode == 0 and done.stdout
+    assert (cache_dir / "lock").stat().st_size == 0
+
+
+def test_a_limit_on_the_size_of_files(run_weft, tinypy, cache_dir):
+    """The cache cannot grow: the run goes on without it, and says so."""
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+    done = run_weft(["run", "-m", tinypy, "-p", "def ", "-n", "8", "--temp", "0"], env={"WEFT_CACHE": cache_dir}, preexec_fn=limit)
+    assert done.returncode == 0 and done.out, done.err
+    assert "weft: warning: kernels are not cached" in done.err
+
+
+def test_a_small_stack(run_weft, tmp_path, sanitized):
+    if sanitized:
+        pytest.skip("the sanitizers need more stack than this")
+    path = tmp_path / "deep.jinja"
+    path.write_text("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(100000) }}")
+    limit = lambda: resource.setrlimit(resource.RLIMIT_STACK, (256 << 10, 256 << 10))
+    done = run_weft(["template", path, "--messages", '[{"role": "user", "content": "x"}]'], preexec_fn=limit)
+    assert done.returncode == 1 and "stack" in done.err, (done.returncode, done.err)
+    path.write_text("(" * 400 + "1" + ")" * 400)
+    path.write_text("{{ " + path.read_text() + " }}")
+    done = run_weft(["template", path, "--messages", '[{"role": "user", "content": "x"}]'], preexec_fn=limit)
+    assert done.returncode in (0, 1)
+
+
+def test_out_of_memory_is_a_message(run_weft, tinypy, sanitized):
+    """With little address space: a message and status 1, whatever thread notices."""
+    if sanitized:
+        pytest.skip("the sanitizers reserve address space")
+    run = lambda limit: run_weft(["tokenize", "-m", tinypy, "-p", "def " * 2000, "--ids"], preexec_fn=limit)
+    failed = 0
+    for mib in range(12, 60, 4):
+        done = run(lambda: resource.setrlimit(resource.RLIMIT_AS, (mib << 20, mib << 20)))
+        assert done.returncode in (0, 1, 127), (mib, done.returncode, done.err)  # 127: the loader found no room for libraries
+        failed += done.returncode == 1
+    assert failed
