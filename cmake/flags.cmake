@@ -11,6 +11,20 @@ set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")   # without NDEBUG: checks stay in
 set(CMAKE_C_FLAGS_RELEASE "-O2")
 set(CMAKE_C_FLAGS_DEBUG "-O0 -g")
 
+# Hardening, for bytes that get past the checks: addresses differ from run to run (PIE), tables of addresses are read-only once the
+# program runs (RELRO with BIND_NOW), a damaged stack ends the program before it returns, copies that are too long end it, too.
+# Kernels are compiled by rules of their own and have none of this; they call nothing and use hardly any stack.
+include(CheckPIESupported)
+check_pie_supported(LANGUAGES C)
+target_compile_options(weft_flags INTERFACE -fstack-protector-strong -fstack-clash-protection)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_options(weft_flags INTERFACE -fcf-protection)
+endif()
+if(NOT WEFT_SANITIZE)   # which checks more, and in its own way
+  target_compile_options(weft_flags INTERFACE "$<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")
+endif()
+target_link_options(weft_flags INTERFACE -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
+
 find_package(Threads REQUIRED)
 target_link_libraries(weft_flags INTERFACE Threads::Threads m ${CMAKE_DL_LIBS})
 

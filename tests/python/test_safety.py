@@ -110,3 +110,20 @@ def test_out_of_memory_is_a_message(run_weft, tinypy, sanitized):
         assert done.returncode in (0, 1, 127), (mib, done.returncode, done.err)  # 127: the loader found no room for libraries
         failed += done.returncode == 1
     assert failed
+
+
+def test_hardening(weft, sanitized):
+    """Address tables that are read-only once the program runs, addresses that differ from run to run, guarded stacks and copies."""
+    if not shutil.which("readelf"):
+        pytest.skip("no readelf")
+    show = lambda *what: subprocess.run(["readelf", "-W", *what, weft], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert "DYN (" in show("-h")
+    dynamic = show("-d")
+    assert "BIND_NOW" in dynamic or " NOW" in dynamic
+    assert "PIE" in dynamic
+    segments = show("-l").splitlines()
+    assert any("GNU_RELRO" in line for line in segments)
+    assert [line.split()[-2] for line in segments if "GNU_STACK" in line] == ["RW"]
+    if not sanitized:
+        symbols = show("--dyn-syms")
+        assert "__stack_chk_fail" in symbols and "__memcpy_chk" in symbols or "__snprintf_chk" in symbols
