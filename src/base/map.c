@@ -3,17 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t map_slot(const map *m, uint64_t key) {
-  size_t i = hash_u64(key, 0) & (m->cap - 1);
-  while (m->used[i] && m->keys[i] != key) i = (i + 1) & (m->cap - 1);
-  return i;
+// The upper half of a product depends on all bits of the key: one multiplication, enough for pointers and small numbers.
+static struct map_entry *map_slot(const map *m, uint64_t key) {
+  size_t i = (key * 0x9e3779b97f4a7c15ull >> 32 ^ key >> 32) & (m->cap - 1);
+  while (m->at[i].used && m->at[i].key != key) i = (i + 1) & (m->cap - 1);
+  return &m->at[i];
 }
 
 bool map_get(const map *m, uint64_t key, void **val) {
   if (!m->cap) return false;
-  size_t i = map_slot(m, key);
-  if (!m->used[i]) return false;
-  if (val) *val = m->vals[i];
+  const struct map_entry *e = map_slot(m, key);
+  if (!e->used) return false;
+  if (val) *val = e->val;
   return true;
 }
 
@@ -21,23 +22,17 @@ void map_set(map *m, uint64_t key, void *val) {
   if (m->n * 2 >= m->cap) {
     map old = *m;
     m->cap = old.cap ? old.cap * 2 : 32;
-    m->keys = xcalloc(m->cap, sizeof *m->keys);
-    m->vals = xcalloc(m->cap, sizeof *m->vals);
-    m->used = xcalloc(m->cap, 1);
-    for (size_t i = 0; i < old.cap; i++)
-      if (old.used[i]) {
-        size_t j = map_slot(m, old.keys[i]);
-        m->used[j] = 1; m->keys[j] = old.keys[i]; m->vals[j] = old.vals[i];
-      }
-    free(old.keys); free(old.vals); free(old.used);
+    m->at = xcalloc(m->cap, sizeof *m->at);
+    for (size_t i = 0; i < old.cap; i++) if (old.at[i].used) *map_slot(m, old.at[i].key) = old.at[i];
+    free(old.at);
   }
-  size_t i = map_slot(m, key);
-  if (!m->used[i]) { m->used[i] = 1; m->keys[i] = key; m->n++; }
-  m->vals[i] = val;
+  struct map_entry *e = map_slot(m, key);
+  if (!e->used) m->n++;
+  *e = (struct map_entry){key, val, true};
 }
 
 void map_free(map *m) {
-  free(m->keys); free(m->vals); free(m->used);
+  free(m->at);
   *m = (map){0};
 }
 

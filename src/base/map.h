@@ -4,7 +4,8 @@
 #define WEFT_MAP_H
 #include "base/base.h"
 
-typedef struct map { uint64_t *keys; void **vals; unsigned char *used; size_t n, cap; } map;   // {0} is an empty map
+typedef struct map { struct map_entry *at; size_t n, cap; } map;      // {0} is an empty map; at: cap entries
+struct map_entry { uint64_t key; void *val; bool used; };
 bool map_get(const map *m, uint64_t key, void **val);           // val may be NULL
 void map_set(map *m, uint64_t key, void *val);
 void map_free(map *m);                                           // frees the table, not the values; m is empty again

@@ -52,7 +52,7 @@ static amount iterations(graph *g, uop *u) {
   map m = {0};
   free_ranges(u, &m);
   amount n = {1, NULL};
-  for (size_t i = 0; i < m.cap; i++) if (m.used[i]) n = times(g, n, size_of((uop *)(uintptr_t)m.keys[i]));
+  for (size_t i = 0; i < m.cap; i++) if (m.at[i].used) n = times(g, n, size_of((uop *)(uintptr_t)m.at[i].key));
   map_free(&m);
   return n;
 }

@@ -228,7 +228,7 @@ static bool depends_on_lane(uop *u) {
   free_ranges(u, &m);
   bool hit = false;
   for (size_t i = 0; i < m.cap; i++)
-    if (m.used[i] && ((const uop *)(uintptr_t)m.keys[i])->b == AXIS_LANE) hit = true;
+    if (m.at[i].used && ((const uop *)(uintptr_t)m.at[i].key)->b == AXIS_LANE) hit = true;
   map_free(&m);
   return hit;
 }

@@ -321,7 +321,8 @@ static bool lanes_meet(const kernel *k, const uop *r) {
     if (!binds && !laid) continue;
     map free_of = {0};
     for (int j = 0; j < uop_first_range(u); j++) free_ranges(u->src[j], &free_of);
-    for (size_t j = 0; j < free_of.cap; j++) inside |= free_of.used[j] && ((const uop *)(uintptr_t)free_of.keys[j])->b == AXIS_LANE;
+    for (size_t j = 0; j < free_of.cap; j++)
+      inside |= free_of.at[j].used && ((const uop *)(uintptr_t)free_of.at[j].key)->b == AXIS_LANE;
     meet = (laid && map_has(&free_of, r)) || (binds && inside);
     map_free(&free_of);
   }
