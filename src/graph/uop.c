@@ -10,7 +10,7 @@
 struct graph {
   graph *parent;
   arena *mem;
-  uop **table;               // open addressing by hash
+  struct entry { uint64_t key; uop *u; } *table;       // open addressing by identity()
   size_t cap, n;
   smap strings;
   map simplified;
@@ -89,19 +89,28 @@ static uint64_t node_hash(const uop *u) {
   return h;
 }
 
+// By what a node is found again. Unlike the structural hash it tells layers apart: their equal nodes are not in each other's way.
+static uint64_t identity(const uop *u) {
+  uint64_t h = (uint64_t)u->op | (uint64_t)u->dt << 8 | (uint64_t)u->lanes << 16 | (uint64_t)u->nsrc << 32;
+  uint64_t rest[3] = {(uint64_t)u->a, (uint64_t)u->b, (uint64_t)(uintptr_t)u->s};
+  for (size_t i = 0; i < 3 + u->nsrc; i++)
+    h = ((h << 5 | h >> 59) ^ (i < 3 ? rest[i] : (uint64_t)(uintptr_t)u->src[i - 3])) * 0x9e3779b97f4a7c15ull;
+  return h ^ h >> 32;
+}
+
 static bool same_node(const uop *x, const uop *y) {
-  if (x->hash != y->hash || x->op != y->op || x->dt != y->dt || x->lanes != y->lanes || x->nsrc != y->nsrc || x->a != y->a || x->b != y->b || x->s != y->s)
-    return false;
+  if (x->op != y->op || x->dt != y->dt || x->lanes != y->lanes || x->nsrc != y->nsrc) return false;
+  if (x->a != y->a || x->b != y->b || x->s != y->s) return false;
   return !x->nsrc || !memcmp(x->src, y->src, x->nsrc * sizeof *x->src);
 }
 
 static void grow(graph *g) {
   size_t cap = g->cap * 2;
-  uop **t = xcalloc(cap, sizeof *t);
+  struct entry *t = xcalloc(cap, sizeof *t);
   for (size_t i = 0; i < g->cap; i++)
-    if (g->table[i]) {
-      size_t j = g->table[i]->hash & (cap - 1);
-      while (t[j]) j = (j + 1) & (cap - 1);
+    if (g->table[i].u) {
+      size_t j = g->table[i].key & (cap - 1);
+      while (t[j].u) j = (j + 1) & (cap - 1);
       t[j] = g->table[i];
     }
   free(g->table);
@@ -131,13 +140,14 @@ uop *uop_new(graph *g, enum op op, enum dtype dt, int lanes, uop *const *src, si
     t->src[i] = src[i];
   }
   if ((op_flags(op) & OPF_COMMUTATIVE) && out_of_order(t->src[0], t->src[1])) { uop *x = t->src[0]; t->src[0] = t->src[1]; t->src[1] = x; }
-  t->hash = node_hash(t);
+  uint64_t key = identity(t);
   uop *found = NULL;
   for (graph *p = g; p && !found; p = p->parent)
-    for (size_t i = t->hash & (p->cap - 1); p->table[i]; i = (i + 1) & (p->cap - 1))
-      if (same_node(p->table[i], t)) { found = p->table[i]; break; }
+    for (size_t i = key & (p->cap - 1); p->table[i].u; i = (i + 1) & (p->cap - 1))
+      if (p->table[i].key == key && same_node(p->table[i].u, t)) { found = p->table[i].u; break; }
   if (!found) {
     if (g->n * 2 >= g->cap) grow(g);
+    t->hash = node_hash(t);
     found = arena_alloc(g->mem, sizeof(uop) + nsrc * sizeof(uop *));
     memcpy(found, t, sizeof(uop) + nsrc * sizeof(uop *));
     found->id = (uint32_t)g->n;
@@ -148,9 +158,9 @@ uop *uop_new(graph *g, enum op op, enum dtype dt, int lanes, uop *const *src, si
     found->vmin = b.lo; found->vmax = b.hi;
     if (sb != few) free(sb);
     found->shape = shape_derive(g, found);
-    size_t i = found->hash & (g->cap - 1);
-    while (g->table[i]) i = (i + 1) & (g->cap - 1);
-    g->table[i] = found;
+    size_t i = key & (g->cap - 1);
+    while (g->table[i].u) i = (i + 1) & (g->cap - 1);
+    g->table[i] = (struct entry){key, found};
     g->n++;
   }
   if (t != (uop *)buf) free(t);
