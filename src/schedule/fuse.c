@@ -20,7 +20,14 @@ typedef struct use {
 
 struct kernel { uop *root; int64_t next_range; };     // ranges are numbered per kernel, so that equal layers make equal nodes
 
-typedef struct decide { fusion *f; arena *mem; map uses, cost, constant, before; int64_t next_id; } decide;    // before: what the last round stored
+// before: what the last round stored; at: node -> its number in the order of dependency
+typedef struct decide {
+  fusion *f;
+  arena *mem;
+  map uses, cost, constant, before;
+  const map *at;
+  int64_t next_id;
+} decide;
 
 static double size_of(const uop *end) { return end->op == OP_CONST ? (double)end->a : (double)min_i64(end->vmax, NOMINAL_SYMBOLIC); }
 
@@ -223,6 +230,22 @@ static uop *base_of(uop *view) {
   return view;
 }
 
+// Is `on` below u? Nodes that come before it in the order need no look: a store in one layer does not visit the layers before.
+static bool is_below(const decide *d, uop *u, const uop *on, map *seen) {
+  if (u == on) return true;
+  if (map_ptr(d->at, u) < map_ptr(d->at, on) || map_has(seen, u)) return false;
+  map_put(seen, u, u);
+  for (size_t i = 0; i < u->nsrc; i++) if (is_below(d, u->src[i], on, seen)) return true;
+  return false;
+}
+
+static bool reads(const decide *d, uop *u, const uop *buffer) {
+  map seen = {0};
+  bool hit = is_below(d, u, buffer, &seen);
+  map_free(&seen);
+  return hit;
+}
+
 static void store(decide *d, uop *u) {
   uop *buf = uop_new(d->f->g, OP_BUFFER, (enum dtype)u->dt, 1, NULL, 0, (uarg){.a = TEMP_IDS + d->next_id++, .b = max_i64(1, shape_max_elems(u->shape))});
   map_put(&d->f->stored, u, buf);
@@ -253,7 +276,7 @@ static void decide_all(decide *d, const uop_list *order) {
     if (u->op == OP_ASSIGN) {
       use *o = start_kernel(d, u, u->shape);
       // a value that reads the memory it is stored to is finished first
-      if (uop_depends(u->src[1], base_of(u->src[0])) && !map_has(&d->f->stored, u->src[1])) store(d, u->src[1]);
+      if (reads(d, u->src[1], base_of(u->src[0])) && !map_has(&d->f->stored, u->src[1])) store(d, u->src[1]);
       add_use(d, u->src[1], o, &o->at);
       continue;
     }
@@ -271,11 +294,14 @@ static void decide_all(decide *d, const uop_list *order) {
 // Two rounds: what a tensor costs to recompute depends on what below it is stored, which the first round only guesses.
 void fuse_decide(fusion *f, uop *sink, arena *mem) {
   uop_list order = uop_toposort(mem, &sink, 1);
-  decide first = {.f = f, .mem = mem};
+  map at = {0};
+  for (size_t i = 0; i < order.n; i++) map_put(&at, order.at[i], (void *)i);
+  decide first = {.f = f, .mem = mem, .at = &at};
   decide_all(&first, &order);
-  decide second = {.f = f, .mem = mem, .before = f->stored};
+  decide second = {.f = f, .mem = mem, .before = f->stored, .at = &at};
   f->stored = (map){0};
   decide_all(&second, &order);
   map_free(&second.before);
+  map_free(&at);
   find_heights(f, &order);
 }

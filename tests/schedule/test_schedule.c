@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "base/env.h"
@@ -381,6 +382,36 @@ static void test_chunk(void **state) {            // a chunk of a prompt: the sa
   assert_true(four.arena <= two.arena + (4 << 20));
 }
 
+// ---- the work of scheduling ---------------------------------------------------------------------------------------------
+
+static double cpu_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+// Processor time from the model to its schedule: the least of a few turns.
+static double seconds_to_schedule(int layers) {
+  static const shape_of small = {"llama", 256, 4, 2, 64, 512, 1024, false, false, 0, 0, 0, 0, 0, 0, 0};
+  double least = 1e9;
+  for (int i = 0; i < 3; i++) {
+    double began = cpu_s();
+    count(&small, layers, "q4_0", "q8_0", 1, false);
+    double t = cpu_s() - began;
+    if (t < least) least = t;
+  }
+  return least;
+}
+
+static void test_linear_in_layers(void **state) {
+  (void)state;
+  env_set(ENV_SPEC, "0");
+  double few = seconds_to_schedule(16), many = seconds_to_schedule(128);
+  env_set(ENV_SPEC, "1");
+  print_message("16 layers: %.1f ms; 128: %.1f ms, %.1f times as much\n", few * 1e3, many * 1e3, many / few);
+  assert_true(many < 20 * few);                           // 8 would be linear; with work for every pair of layers it was 50
+}
+
 int main(void) {
   env_set(ENV_SPEC, "1");
   const struct CMUnitTest tests[] = {
@@ -388,7 +419,7 @@ int main(void) {
     cmocka_unit_test(test_a_store_waits_for_readers), cmocka_unit_test(test_readers_of_a_version_wait_for_its_store),
     cmocka_unit_test(test_stores_to_one_buffer_in_order), cmocka_unit_test(test_a_value_that_reads_what_it_replaces),
     cmocka_unit_test(test_independent_kernels_share_a_level), cmocka_unit_test(test_equal_work_is_one_kernel), cmocka_unit_test(test_fusion),
-    cmocka_unit_test(test_dispatches), cmocka_unit_test(test_chunk),
+    cmocka_unit_test(test_dispatches), cmocka_unit_test(test_chunk), cmocka_unit_test(test_linear_in_layers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
