@@ -20,12 +20,13 @@ typedef struct use {
 
 struct kernel { uop *root; int64_t next_range; };     // ranges are numbered per kernel, so that equal layers make equal nodes
 
-// before: what the last round stored; at: node -> its number in the order of dependency
+// before: what the last round stored; at: node -> its number in the order of dependency; moved: see moved_place
 typedef struct decide {
   fusion *f;
   arena *mem;
   map uses, cost, constant, before;
   const map *at;
+  smap *moved;
   int64_t next_id;
 } decide;
 
@@ -180,10 +181,27 @@ static use *start_kernel(decide *d, uop *u, const shape *s) {
   return o;
 }
 
+// move_place, done once for all movements that are alike: those of equal layers are.
+static const place *moved_place(decide *d, const uop *u, const place *at) {
+  uint64_t key[8 + 3 * MAX_DIMS] = {u->op, (uint64_t)u->a};
+  size_t n = 2;
+  key[n++] = (uint64_t)(uintptr_t)u->shape;
+  key[n++] = (uint64_t)(uintptr_t)u->src[0]->shape;
+  key[n++] = (uint64_t)(uintptr_t)at->valid;
+  for (int i = 0; i < at->n; i++) key[n++] = (uint64_t)(uintptr_t)at->idx[i];
+  for (size_t i = 1; i < u->nsrc; i++) key[n++] = (uint64_t)(uintptr_t)u->src[i];
+  void *hit;
+  if (smap_get(d->moved, (const char *)key, n * sizeof *key, &hit)) return hit;
+  place *p = ARENA_NEW(d->mem, place);
+  move_place(d->f->g, u, at, p);
+  smap_set(d->moved, memcpy(arena_alloc(d->mem, n * sizeof *key), key, n * sizeof *key), n * sizeof *key, p);
+  return p;
+}
+
 static void pass_on(decide *d, uop *u, const use *o) {
   graph *g = d->f->g;
   place p, q;
-  if (op_flags((enum op)u->op) & OPF_MOVEMENT) { move_place(g, u, &o->at, &p); add_use(d, u->src[0], o, &p); return; }
+  if (op_flags((enum op)u->op) & OPF_MOVEMENT) { add_use(d, u->src[0], o, moved_place(d, u, &o->at)); return; }
   switch (u->op) {
   case OP_BUFFER: case OP_AFTER: case OP_IOTA: return;
   case OP_REDUCE_AXIS: {
@@ -295,13 +313,15 @@ static void decide_all(decide *d, const uop_list *order) {
 void fuse_decide(fusion *f, uop *sink, arena *mem) {
   uop_list order = uop_toposort(mem, &sink, 1);
   map at = {0};
+  smap moved = {0};
   for (size_t i = 0; i < order.n; i++) map_put(&at, order.at[i], (void *)i);
-  decide first = {.f = f, .mem = mem, .at = &at};
+  decide first = {.f = f, .mem = mem, .at = &at, .moved = &moved};
   decide_all(&first, &order);
-  decide second = {.f = f, .mem = mem, .before = f->stored, .at = &at};
+  decide second = {.f = f, .mem = mem, .before = f->stored, .at = &at, .moved = &moved};
   f->stored = (map){0};
   decide_all(&second, &order);
   map_free(&second.before);
   map_free(&at);
+  smap_free(&moved);
   find_heights(f, &order);
 }

@@ -8,9 +8,21 @@
 #include "schedule/fuse.h"
 #include "schedule/memory_plan.h"
 
-typedef struct raw_kernel { uop *root, *store; VEC(int) deps, after; int level; bool each; } raw_kernel;      // deps: whose results it reads; after: what it must not overtake
+// Kernels that differ in their buffers only have one form: an expression over parameters, made once. order: per parameter the
+// number of its buffer, in the order in which the walk of see() meets them.
+typedef struct form { uop *ast; int n_bufs, *order; bool each; } form;
+// bufs: as see() meets them, the one that is written first; deps: whose results it reads; after: what it must not overtake
+typedef struct raw_kernel { uop *root, **bufs; const form *form; VEC(int) deps, after; int level; } raw_kernel;
 typedef struct reader { struct reader *next; int kernel; } reader;
-typedef struct builder { graph *g; arena *mem; fusion f; VEC(raw_kernel) kernels; map kernel_of, readers; } builder;    // readers: version of a buffer -> who reads it
+// readers: version of a buffer -> who reads it
+typedef struct builder {
+  graph *g;
+  arena *mem;
+  fusion f;
+  VEC(raw_kernel) kernels;
+  map kernel_of, readers;
+  smap forms;
+} builder;
 
 static uop *base_buffer(uop *view) {
   while ((op_flags((enum op)view->op) & OPF_MOVEMENT) || view->op == OP_AFTER) view = view->src[0];
@@ -128,19 +140,19 @@ static uint64_t free_in(loops *l, uop *u) {
 }
 
 // Is it less work for every thread to do all of it than for all to wait for each other?
-static bool is_small(const builder *b, const raw_kernel *k) {
-  if (k->root->op == OP_ASSIGN) return false;
+static bool is_small(const builder *b, const uop *root, uop *store) {
+  if (root->op == OP_ASSIGN) return false;
   double n = 1;
-  for (int i = 0; i < k->root->shape->n; i++) {
-    if (k->root->shape->dim[i]->op != OP_CONST) return false;
-    n *= (double)k->root->shape->dim[i]->a;
+  for (int i = 0; i < root->shape->n; i++) {
+    if (root->shape->dim[i]->op != OP_CONST) return false;
+    n *= (double)root->shape->dim[i]->a;
   }
   if (n > EACH_ELEMENTS) return false;
   loops l = {.known = true};
-  free_in(&l, k->store->src[1]);
+  free_in(&l, store->src[1]);
   map_free(&l.memo);
   bool small = l.known && l.steps <= EACH_STEPS;
-  uop_list all = uop_toposort(b->mem, &(uop *){k->store}, 1);
+  uop_list all = uop_toposort(b->mem, &store, 1);
   for (size_t i = 0; i < all.n; i++)
     if (all.at[i]->op == OP_BUFFER && all.at[i]->s && all.at[i]->b * dtype_size((enum dtype)all.at[i]->dt) > EACH_WEIGHTS) small = false;
   return small;
@@ -152,7 +164,10 @@ static int level_of(builder *b, int i, unsigned char *state) {
   if (state[i] == 1) die("kernels wait for each other in a circle: a buffer is read after a store that the reader feeds");
   state[i] = 1;
   int level = 0;
-  for (size_t j = 0; j < k->deps.n; j++) level = (int)max_i64(level, !b->kernels.at[k->deps.at[j]].each + level_of(b, k->deps.at[j], state));
+  for (size_t j = 0; j < k->deps.n; j++) {
+    bool own = !b->kernels.at[k->deps.at[j]].form->each;
+    level = (int)max_i64(level, own + level_of(b, k->deps.at[j], state));
+  }
   for (size_t j = 0; j < k->after.n; j++) level = (int)max_i64(level, 1 + level_of(b, k->after.at[j], state));
   state[i] = 2;
   return k->level = level;
@@ -160,31 +175,97 @@ static int level_of(builder *b, int i, unsigned char *state) {
 
 // --- kernels over parameters ----------------------------------------------------------------------------------------
 
-static void parametrise(builder *b, const raw_kernel *raw, sched_kernel *k) {
+static const form *parametrise(builder *b, const uop *root, const map *numbers) {
   graph *g = b->g;
-  uop_list l = uop_toposort(b->mem, &(uop *){raw->store}, 1);
+  uop *store = lower_kernel(b, (uop *)(uintptr_t)root);
+  uop_list l = uop_toposort(b->mem, &store, 1);
   VEC(uop *) bufs = {0};
   map subst = {0};
-  uop *out = raw->store->src[0]->src[0];
+  uop *out = store->src[0]->src[0];
+  form *f = ARENA_NEW(b->mem, form);
+  f->each = is_small(b, root, store);
   vec_push(&bufs, out);
   for (size_t i = 0; i < l.n; i++)
     if (l.at[i]->op == OP_BUFFER && l.at[i] != out) vec_push(&bufs, l.at[i]);
-  k->n_bufs = (int)bufs.n;
-  k->bufs = ARENA_ARRAY(graph_arena(g), int64_t, bufs.n);
-  k->written = ARENA_ARRAY(graph_arena(g), bool, bufs.n);
+  f->n_bufs = (int)bufs.n;
+  f->order = ARENA_ARRAY(b->mem, int, bufs.n);
   for (size_t i = 0; i < bufs.n; i++) {
-    k->bufs[i] = bufs.at[i]->a;
-    map_put(&subst, bufs.at[i], uop_new(g, OP_PARAM, (enum dtype)bufs.at[i]->dt, 1, NULL, 0,
-            bufs.at[i]->a >= TEMP_IDS ? (uarg){(int64_t)i, bufs.at[i]->b, "temp", 4} : (uarg){(int64_t)i, bufs.at[i]->b, bufs.at[i]->s, bufs.at[i]->s_len}));
+    const uop *u = bufs.at[i];
+    uarg arg = {(int64_t)i, u->b, u->s, u->s_len};
+    if (u->a >= TEMP_IDS) arg.s = "temp", arg.s_len = 4;
+    void *number;
+    if (!map_get(numbers, (uint64_t)(uintptr_t)u, &number)) die("a kernel reads a buffer that is not below its tensor");
+    f->order[i] = (int)(intptr_t)number;
+    map_put(&subst, u, uop_new(g, OP_PARAM, (enum dtype)u->dt, 1, NULL, 0, arg));
   }
-  k->written[0] = true;
-  uop *store = uop_substitute(g, raw->store, &subst);
-  k->ast = uop_new(g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0});
-  k->tensor = raw->root;
-  k->level = raw->level;
-  k->each = raw->each;
+  store = uop_substitute(g, store, &subst);
+  f->ast = uop_new(g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0});
   map_free(&subst);
   vec_free(&bufs);
+  return f;
+}
+
+// What decides about the form of a kernel, as numbers; what it meets: buffers, in order.
+typedef struct seeing { builder *b; VEC(uint64_t) key; VEC(uop *) bufs; map nodes, numbers; } seeing;
+
+static void see_number(seeing *s, uint64_t n) { vec_push(&s->key, n); }
+
+static void see_buffer(seeing *s, uop *buf, const shape *as) {
+  if (!map_has(&s->numbers, buf)) { map_put(&s->numbers, buf, (void *)(intptr_t)s->bufs.n); vec_push(&s->bufs, buf); }
+  see_number(s, OP_BUFFER | (uint64_t)buf->dt << 8 | (uint64_t)(buf->a >= TEMP_IDS) << 16);
+  see_number(s, (uint64_t)(uintptr_t)map_ptr(&s->numbers, buf));
+  see_number(s, (uint64_t)buf->b);
+  see_number(s, (uint64_t)(uintptr_t)buf->s);
+  see_number(s, (uint64_t)(uintptr_t)as);
+}
+
+// u and what is below it, down to memory: as lower() goes. Scalars read none, and are the same node in every layer.
+static void see(seeing *s, uop *u, bool top) {
+  if (!u->shape) { see_number(s, OP_COUNT); see_number(s, (uint64_t)(uintptr_t)u); return; }
+  void *number;
+  if (map_get(&s->nodes, (uint64_t)(uintptr_t)u, &number)) {
+    see_number(s, OP_COUNT + 1);
+    see_number(s, (uint64_t)(uintptr_t)number);
+    return;
+  }
+  map_put(&s->nodes, u, (void *)s->nodes.n);
+  uop *buf = top ? NULL : map_ptr(&s->b->f.stored, u);
+  if (buf || u->op == OP_BUFFER || u->op == OP_AFTER) { see_buffer(s, buf ? buf : base_buffer(u), u->shape); return; }
+  see_number(s, u->op | (uint64_t)u->dt << 8 | (uint64_t)u->lanes << 16 | (uint64_t)u->nsrc << 32);
+  see_number(s, (uint64_t)u->a);
+  see_number(s, (uint64_t)u->b);
+  see_number(s, (uint64_t)(uintptr_t)u->s);
+  see_number(s, (uint64_t)(uintptr_t)u->shape);
+  for (size_t i = 0; i < u->nsrc; i++) see(s, u->src[i], false);
+}
+
+static void add_kernel(builder *b, uop *root) {
+  raw_kernel k = {.root = root};
+  seeing s = {.b = b};
+  see_buffer(&s, root->op == OP_ASSIGN ? base_buffer(root->src[0]) : map_ptr(&b->f.stored, root), root->shape);
+  see(&s, root, true);
+  size_t bytes = s.key.n * sizeof *s.key.at;
+  void *known;
+  if (!smap_get(&b->forms, (const char *)s.key.at, bytes, &known)) {
+    known = (void *)(uintptr_t)parametrise(b, root, &s.numbers);
+    smap_set(&b->forms, memcpy(arena_alloc(b->mem, bytes), s.key.at, bytes), bytes, known);
+  }
+  k.form = known;
+  k.bufs = ARENA_ARRAY(b->mem, uop *, s.bufs.n);
+  memcpy(k.bufs, s.bufs.at, s.bufs.n * sizeof *k.bufs);
+  map_put(&b->kernel_of, root, (void *)(intptr_t)b->kernels.n);
+  vec_push(&b->kernels, k);
+  vec_free(&s.key); vec_free(&s.bufs);
+  map_free(&s.nodes); map_free(&s.numbers);
+}
+
+static void fill_in(const builder *b, const raw_kernel *raw, sched_kernel *k) {
+  const form *f = raw->form;
+  *k = (sched_kernel){.ast = f->ast, .n_bufs = f->n_bufs, .level = raw->level, .each = f->each, .tensor = raw->root};
+  k->bufs = ARENA_ARRAY(graph_arena(b->g), int64_t, f->n_bufs);
+  k->written = ARENA_ARRAY(graph_arena(b->g), bool, f->n_bufs);
+  for (int i = 0; i < f->n_bufs; i++) k->bufs[i] = raw->bufs[f->order[i]]->a;
+  k->written[0] = true;
 }
 
 static int by_level(const void *p, const void *q) {
@@ -210,13 +291,13 @@ static void find_temps(builder *b, schedule *s) {
       if (s->kernels[i].level < t->first) t->first = s->kernels[i].level;
     }
   for (size_t i = 0; i < b->kernels.n; i++) {
-    uop *buf = b->kernels.at[i].store->src[0]->src[0];
+    uop *buf = b->kernels.at[i].bufs[0];
     void *at;
     if (buf->a < TEMP_IDS || !map_get(&index, (uint64_t)buf->a, &at)) continue;
     sched_temp *t = &temps.at[(intptr_t)at];
     t->dt = (enum dtype)buf->dt;
     t->elems = buf->b;
-    t->each = b->kernels.at[i].each;
+    t->each = b->kernels.at[i].form->each;
     if (!mul_i64(buf->b, dtype_size(t->dt), &t->bytes)) die("an intermediate of more than 2^63 bytes");
   }
   s->n_temps = (int)temps.n;
@@ -247,18 +328,15 @@ void schedule_graph(graph *g, uop *sink, schedule *out) {
     uop *u = order.at[i];
     unsigned f = op_flags((enum op)u->op);
     if (u->shape && ((f & OPF_ELEMENTWISE) || u->op == OP_REDUCE_AXIS || u->op == OP_GATHER)) out->graph_ops++;
-    if (u->op != OP_ASSIGN && !map_has(&b.f.stored, u)) continue;
-    map_put(&b.kernel_of, u, (void *)(intptr_t)b.kernels.n);
-    vec_push(&b.kernels, ((raw_kernel){.root = u, .store = lower_kernel(&b, u)}));
+    if (u->op == OP_ASSIGN || map_has(&b.f.stored, u)) add_kernel(&b, u);
   }
   find_deps(&b);
-  for (size_t i = 0; i < b.kernels.n; i++) b.kernels.at[i].each = is_small(&b, &b.kernels.at[i]);
   unsigned char *state = ARENA_ARRAY(b.mem, unsigned char, b.kernels.n);
   out->n_kernels = (int)b.kernels.n;
   out->kernels = ARENA_ARRAY(graph_arena(g), sched_kernel, b.kernels.n);
   for (size_t i = 0; i < b.kernels.n; i++) {
     out->n_levels = (int)max_i64(out->n_levels, 1 + level_of(&b, (int)i, state));
-    parametrise(&b, &b.kernels.at[i], &out->kernels[i]);
+    fill_in(&b, &b.kernels.at[i], &out->kernels[i]);
     out->kernels[i].order = (int)i;
   }
   if (out->n_kernels) qsort(out->kernels, b.kernels.n, sizeof *out->kernels, by_level);
@@ -268,5 +346,6 @@ void schedule_graph(graph *g, uop *sink, schedule *out) {
   for (size_t i = 0; i < b.kernels.n; i++) { vec_free(&b.kernels.at[i].deps); vec_free(&b.kernels.at[i].after); }
   vec_free(&b.kernels);
   map_free(&b.f.stored); map_free(&b.f.height); map_free(&b.kernel_of); map_free(&b.readers);
+  smap_free(&b.forms);
   arena_free(b.mem);
 }
