@@ -109,6 +109,9 @@ int weft_file_can_run(const weft_file *f, weft_error *err);
 /* Files are mapped.  Reading one that is cut while it is open, or whose disk fails, gives zeros (the library handles SIGBUS for its own mappings
  * and hands on any other); whatever reads it and has a weft_error says so.  For what has none: 0, or -1 if the file is no longer whole. */
 int weft_file_check(const weft_file *f, weft_error *err);
+/* What becomes of each metadata value under the architecture's name when a model is made of this file: texts for the n_keys keys, in their
+ * order: "read", "not supported", or why it changes nothing.  NULL: not under that name, or an error came first.  For weft_free. */
+const char **weft_file_key_uses(const weft_file *f);
 /* What the model is, in short: "llama 1.2B Q4_0" (architecture, size, the type that most bytes have).  For weft_free. */
 char *weft_file_summary(const weft_file *f);
 

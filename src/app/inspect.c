@@ -40,14 +40,18 @@ static void show_metadata(struct out *o, const weft_file *f, bool full) {
     if (!weft_file_value(f, i, &v)) type_text(type, sizeof type, &v);
     if (strlen(type) > longest_type) longest_type = strlen(type);
   }
+  const char **uses = weft_file_key_uses(f);
   out_addf(o, "\nMetadata\n");
   for (size_t i = 0; i < n; i++) {
     if (weft_file_value(f, i, &v)) continue;
     type_text(type, sizeof type, &v);
     char *text = weft_file_value_text(f, i, full ? 0 : SHOWN_ITEMS);
-    out_addf(o, "  %-*s  %-*s  %s\n", width_of(longest), weft_file_key(f, i), (int)longest_type, type, text);
+    const char *not_read = uses[i] && strcmp(uses[i], "read") ? uses[i] : NULL;
+    out_addf(o, "  %-*s  %-*s  %s%s%s%s\n", width_of(longest), weft_file_key(f, i), (int)longest_type, type, text, not_read ? "  (not read: " : "",
+             not_read ? not_read : "", not_read ? ")" : "");
     weft_free(text);
   }
+  weft_free(uses);
 }
 
 static void show_tensors(struct out *o, const weft_file *f) {
@@ -136,6 +140,15 @@ static json_t *json_value(const weft_file *f, size_t i) {
   return a;
 }
 
+// What becomes of the keys under the architecture's name.
+static json_t *json_uses(const weft_file *f) {
+  json_t *all = json_object();
+  const char **uses = weft_file_key_uses(f);
+  for (size_t i = 0; i < weft_file_n_keys(f); i++) if (uses[i]) json_object_set_new(all, weft_file_key(f, i), json_string(uses[i]));
+  weft_free(uses);
+  return all;
+}
+
 static json_t *json_tensors(const weft_file *f) {
   json_t *all = json_array();
   weft_tensor t;
@@ -183,6 +196,7 @@ static void show_json(struct out *o, const weft_file *f) {
   json_object_set_new(all, "can_run", json_boolean(runs));
   json_object_set_new(all, "why_not", runs ? json_null() : json_text(why.text, strlen(why.text)));
   json_object_set_new(all, "metadata", metadata);
+  json_object_set_new(all, "key_uses", json_uses(f));
   json_object_set_new(all, "tensors", json_tensors(f));
   json_object_set_new(all, "n_tensors", json_integer((json_int_t)weft_file_n_tensors(f)));
   json_object_set_new(all, "n_params", json_integer((json_int_t)weft_file_n_params(f)));

@@ -208,6 +208,12 @@ int weft_file_check(const weft_file *f, weft_error *err) {
   return gguf_check_size(f->g, &e) ? fail(err, &e) : 0;
 }
 
+const char **weft_file_key_uses(const weft_file *f) {
+  const char **uses = xcalloc(gguf_n_kv(f->g) + 1, sizeof *uses);
+  model_key_uses(f->g, uses);
+  return uses;
+}
+
 // ---- vocabulary -------------------------------------------------------------------------------------------------------
 
 int weft_vocab_open(const weft_file *f, weft_vocab **out, weft_error *err) {

@@ -83,15 +83,15 @@ static int nemotron_h_layer(loader *l, layer *y) {
 
 // Which layers are recurrent: a period, or one number for each.
 static int qwen3next_layer(loader *l, layer *y) {
-  int interval = 1;
+  int interval;
   uint32_t each[MODEL_MAX_LAYERS];
   bool listed = has_key(l, "attention.recurrent_layers");
-  if (listed ? key_flags(l, "attention.recurrent_layers", each) : key_count_or(l, "full_attention_interval", 4, 1, MODEL_MAX_LAYERS, &interval)) return -1;
+  if (key_count_or(l, "full_attention_interval", 4, 1, MODEL_MAX_LAYERS, &interval) || (listed && key_flags(l, "attention.recurrent_layers", each))) return -1;
   if (listed ? each[y->index] != 0 : (y->index + 1) % interval != 0) y->mixer = &part_delta_net;
   return experts_if_any(l, y);
 }
 
-enum { QWEN3NEXT = ARCH_NEOX | ARCH_QK_NORM | ARCH_GATED_Q | ARCH_FFN_NORM_LATE };
+enum { QWEN3NEXT = ARCH_NEOX | ARCH_QK_NORM | ARCH_GATED_Q | ARCH_FFN_NORM_LATE | ARCH_SECTIONS };
 enum { GEMMA2 = ARCH_NEOX | ARCH_POST_NORMS, OLMO2 = ARCH_NEOX | ARCH_QK_NORM_ALL | ARCH_NO_PRE_NORMS | ARCH_POST_NORMS | ARCH_SWA_PLAIN_ROPE };
 
 static int all_moe(loader *l, layer *y) {
@@ -134,7 +134,7 @@ static int gpt_oss(loader *l, layer *y) {
   return plain_moe(l, y);
 }
 
-static int deepseek2(loader *l, layer *y) {
+static int deepseek2_layer(loader *l, layer *y) {
   y->mixer = &part_mla;
   return dense_first(l, y);
 }
@@ -149,7 +149,12 @@ static int minicpm(loader *l) {
 }
 
 // Queries grow with the logarithm of how often the position has gone through the context of the first training.
-static int mistral3(loader *l) { return key_number_or(l, "attention.temperature_scale", 0, -1e3, 1e3, &l->m->temperature); }
+static int warmer(loader *l) {
+  return key_number_or(l, "attention.temperature_scale", 0, -1e3, 1e3, &l->m->temperature) ||
+         key_count_or(l, "attention.temperature_length", 0, 0, 1u << 30, &l->m->temperature_length) ? -1 : 0;
+}
+
+static int deepseek2(loader *l) { return without_mtp(l) || warmer(l) ? -1 : 0; }
 
 static int gptneox(loader *l) { return gguf_bool_opt(l->f, key(l, "use_parallel_residual"), true, &l->m->parallel, l->err); }
 
@@ -166,6 +171,17 @@ static int falcon(loader *l, layer *y) {
   bool two = gguf_tensor_find(l->f, name);
   y->mixer_norm = two ? W_ATTN_NORM_2 : W_ATTN_NORM;
   y->ff_norm = two ? W_ATTN_NORM : W_NONE;
+  return 0;
+}
+
+// Of these some have no second norm: attention and feed-forward both read what the first one made. Files' word for that says so of all of them.
+static int stablelm(loader *l, layer *y) {
+  char name[64];
+  snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", y->index);
+  has_key(l, "use_parallel_residual");
+  if (gguf_tensor_find(l->f, name)) return 0;
+  y->ff_norm = W_NONE;
+  l->m->parallel = true;
   return 0;
 }
 
@@ -189,8 +205,8 @@ static int lfm2moe_layer(loader *l, layer *y) {
 }
 
 static const arch table[] = {
-  {.name = "llama", .layer = experts_if_any},
-  {.name = "qwen2", .flags = ARCH_NEOX | ARCH_QKV_BIAS},
+  {.name = "llama", .period = PERIOD_ALL, .layer = experts_if_any},
+  {.name = "qwen2", .flags = ARCH_NEOX | ARCH_QKV_BIAS, .period = PERIOD_LISTED},
   {.name = "qwen3", .flags = ARCH_NEOX | ARCH_QK_NORM},
   {.name = "granite", .flags = ARCH_LOGITS_DIVIDED, .keys = granite, .layer = experts_if_any},
   {.name = "granitehybrid", .flags = ARCH_LOGITS_DIVIDED, .keys = granite, .layer = granitehybrid_layer},
@@ -198,24 +214,24 @@ static const arch table[] = {
   {.name = "qwen3next", .flags = QWEN3NEXT | ARCH_DELTA_NEIGHBOURS, .keys = without_mtp, .layer = qwen3next_layer},
   {.name = "qwen35", .flags = QWEN3NEXT, .keys = without_mtp, .layer = qwen3next_layer},
   {.name = "qwen35moe", .flags = QWEN3NEXT, .keys = without_mtp, .layer = qwen3next_layer},
-  {.name = "phi3", .flags = ARCH_NEOX},
+  {.name = "phi3", .flags = ARCH_NEOX, .period = PERIOD_ALL},
   {.name = "gemma", .flags = ARCH_NEOX, .act = ACT_GELU, .keys = gemma},
   {.name = "gemma2", .flags = GEMMA2, .act = ACT_GELU, .period = 2, .keys = gemma2},
   {.name = "gemma3", .flags = GEMMA2 | ARCH_QK_NORM | ARCH_SWA_PLAIN_ROPE, .act = ACT_GELU, .period = 6, .keys = gemma3},
   {.name = "olmo2", .flags = OLMO2, .period = 4},
-  {.name = "starcoder2", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .act = ACT_GELU},
+  {.name = "starcoder2", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .act = ACT_GELU, .period = PERIOD_ALL},
   {.name = "gpt2", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_POSITIONS, .act = ACT_GELU},
-  {.name = "deepseek2", .keys = without_mtp, .layer = deepseek2},
+  {.name = "deepseek2", .keys = deepseek2, .layer = deepseek2_layer},
   {.name = "qwen2moe", .flags = ARCH_NEOX | ARCH_QKV_BIAS, .layer = plain_moe},
   {.name = "qwen3moe", .flags = ARCH_NEOX | ARCH_QK_NORM, .layer = all_moe},
-  {.name = "glm4moe", .flags = ARCH_NEOX | ARCH_QKV_BIAS | ARCH_QK_NORM_MAYBE | ARCH_FFN_NORM_LATE, .keys = without_mtp, .layer = glm4moe},
+  {.name = "glm4moe", .flags = ARCH_NEOX | ARCH_QKV_BIAS | ARCH_QK_NORM_MAYBE | ARCH_FFN_NORM_LATE | ARCH_SECTIONS, .keys = without_mtp, .layer = glm4moe},
   {.name = "gpt-oss", .flags = ARCH_NEOX | ARCH_QKV_BIAS | ARCH_SINKS | ARCH_FFN_NORM_LATE, .period = 2, .layer = gpt_oss},
-  {.name = "lfm2", .flags = ARCH_NEOX | ARCH_QK_NORM, .keys = lfm2, .layer = lfm2_layer},
+  {.name = "lfm2", .flags = ARCH_NEOX | ARCH_QK_NORM, .period = PERIOD_ALL, .keys = lfm2, .layer = lfm2_layer},
   {.name = "lfm2moe", .flags = ARCH_NEOX | ARCH_QK_NORM, .keys = lfm2, .layer = lfm2moe_layer},
   {.name = "mamba2", .layer = mamba2_layer},
-  {.name = "qwen2vl", .flags = ARCH_NEOX | ARCH_QKV_BIAS},
-  {.name = "qwen3vl", .flags = ARCH_NEOX | ARCH_QK_NORM},
-  {.name = "mistral3", .keys = mistral3, .layer = experts_if_any},
+  {.name = "qwen2vl", .flags = ARCH_NEOX | ARCH_QKV_BIAS | ARCH_SECTIONS},
+  {.name = "qwen3vl", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_SECTIONS},
+  {.name = "mistral3", .keys = warmer, .period = PERIOD_ALL, .layer = experts_if_any},
   {.name = "granitemoe", .flags = ARCH_LOGITS_DIVIDED, .keys = granite, .layer = experts_if_any},
   {.name = "minicpm", .flags = ARCH_LOGITS_DIVIDED, .keys = minicpm},
   {.name = "internlm2"},
@@ -225,12 +241,12 @@ static const arch table[] = {
   {.name = "seed_oss", .flags = ARCH_NEOX | ARCH_FFN_NORM_LATE},
   {.name = "exaone", .flags = ARCH_NEOX},
   {.name = "exaone4", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_NO_PRE_NORMS | ARCH_POST_NORMS | ARCH_GLOBAL_NO_ROPE, .period = 4},
-  {.name = "glm4", .flags = ARCH_POST_NORMS},
+  {.name = "glm4", .flags = ARCH_POST_NORMS | ARCH_SECTIONS, .keys = without_mtp},
   {.name = "chatglm"},
   {.name = "openelm", .flags = ARCH_NEOX | ARCH_QK_NORM},
   {.name = "command-r", .flags = ARCH_LAYER_NORM | ARCH_PARALLEL, .layer = one_norm},
   {.name = "cohere2", .flags = ARCH_LAYER_NORM | ARCH_PARALLEL | ARCH_GLOBAL_NO_ROPE, .period = 4, .layer = one_norm},
-  {.name = "stablelm", .flags = ARCH_NEOX | ARCH_LAYER_NORM},
+  {.name = "stablelm", .flags = ARCH_NEOX | ARCH_LAYER_NORM, .layer = stablelm},
   {.name = "nemotron", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .act = ACT_RELU2},
   {.name = "phi2", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_PARALLEL, .act = ACT_GELU, .layer = one_norm},
   {.name = "gptneox", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .act = ACT_GELU, .keys = gptneox},

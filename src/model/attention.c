@@ -20,6 +20,13 @@ int layers_slide(loader *l) {
   bool listed = pattern && pattern->type == GGUF_ARRAY;
   if (listed && key_flags(l, "attention.sliding_window_pattern", each)) return -1;
   if (pattern && !listed && key_count(l, "attention.sliding_window_pattern", 0, MODEL_MAX_LAYERS, &period)) return -1;
+  if (period == PERIOD_LISTED && window && !pattern)
+    return gguf_fail(l->f, key(l, "attention.sliding_window"), l->err, "%d, but attention.sliding_window_pattern does not say which layers have it", window);
+  if (m->arch->period < 0 && window >= m->n_ctx_train) {        // nothing of the context is ever behind it, and nothing else depends on it
+    m->n_ctx_max = window;
+    window = 0;
+  }
+  if (period == PERIOD_ALL) period = 0;
   for (int i = 0; window && i < m->n_layer; i++) {
     if (listed ? !each[i] : period && i % period == period - 1) {
       if (m->arch->flags & ARCH_GLOBAL_NO_ROPE) m->layers[i].rope = ROPE_NONE;
@@ -84,7 +91,7 @@ static tensor *store_k(build *b, const layer *y, tensor *k) {
   graph *g = b->g;
   int64_t half = y->head_dim / 2;
   if (!rope_whole(b, y, y->head_dim)) return store_keys(b, y, rope_turn(b, y, k, y->n_kv, y->head_dim));
-  bool neox = b->m->arch->flags & ARCH_NEOX;
+  bool neox = b->m->neox;
   tensor *view = t_slice(g, k_view(b, y, state_buffer(b, y, CACHE_K)), 2, b->pos, b->T);
   view = t_reshape(g, view, DIMS(n_(b, y->n_kv), n_(b, neox ? 2 : half), n_(b, neox ? half : 2), b->T));
   if (neox) view = t_swap(g, view, 1, 2);
@@ -135,10 +142,12 @@ tensor *attend(build *b, const layer *y, tensor *s, tensor *V) {
   return t_reshape(g, t_op2(g, OP_FDIV, o, total), DIMS(b->T, n_(b, y->n_head * dv)));
 }
 
-// q {T, heads, head_dim} times 1 + temperature log(1 + floor(position / n_ctx_rope))
-static tensor *warmed(build *b, tensor *q) {
+// q {T, heads, n} times 1 + temperature log(1 + floor(position / length))
+tensor *warmed(build *b, tensor *q) {
   graph *g = b->g;
-  tensor *at = t_cast(g, t_op2(g, OP_IDIV, t_add(g, t_iota(g, b->T), b->pos), n_(b, b->m->n_ctx_rope)), DT_F32);
+  if (b->m->temperature == 0) return q;
+  int64_t length = b->m->temperature_length ? b->m->temperature_length : b->m->n_ctx_rope;
+  tensor *at = t_cast(g, t_op2(g, OP_IDIV, t_add(g, t_iota(g, b->T), b->pos), n_(b, length)), DT_F32);
   tensor *by = t_scale(g, t_op1(g, OP_LOG2, t_add(g, at, t_float(g, 1))), M_LN2 * b->m->temperature);
   return t_mul(g, q, t_reshape(g, t_add(g, by, t_float(g, 1)), DIMS(b->T, n_(b, 1), n_(b, 1))));
 }
@@ -169,7 +178,7 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   if (!finished && !all_heads) { q = t_contiguous(g, q); k = t_contiguous(g, k); }
   if (heads) { q = norm(b, y, W_ATTN_Q_NORM, q); k = norm(b, y, W_ATTN_K_NORM, k); }
   double scale = b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)d);
-  q = rope_turn(b, y, b->m->temperature != 0 ? warmed(b, t_scale(g, q, scale)) : t_scale(g, q, scale), y->n_head, d);
+  q = rope_turn(b, y, warmed(b, t_scale(g, q, scale)), y->n_head, d);
   tensor *K = store_k(b, y, k), *V = store_v(b, y, v);
   tensor *out = attend(b, y, scores(b, y, q, K), V);
   return linear(b, y, W_ATTN_OUTPUT, gate ? t_mul(g, out, sigmoid(g, gate)) : out);

@@ -234,6 +234,10 @@ const char *gguf_path(const gguf *g) { return g->files[0].shard.path; }
 size_t gguf_n_kv(const gguf *g) { return g->files[0].n_kv; }
 const gguf_value *gguf_find(const gguf *g, const char *key) { return gguf_file_find(&g->files[0], key); }
 
+size_t gguf_kv_index(const gguf *g, const gguf_value *v) {
+  return (size_t)((const gguf_kv *)(const void *)((const char *)v - offsetof(gguf_kv, value)) - g->files[0].kv);
+}
+
 const gguf_kv *gguf_kv_at(const gguf *g, size_t i) {
   if (i >= g->files[0].n_kv) die("gguf: key %zu of %zu", i, g->files[0].n_kv);
   return &g->files[0].kv[i];

@@ -104,6 +104,7 @@ const char *gguf_path(const gguf *g);
 size_t gguf_n_kv(const gguf *g);
 const gguf_kv *gguf_kv_at(const gguf *g, size_t i);         // in the order of the file; i < gguf_n_kv
 const gguf_value *gguf_find(const gguf *g, const char *key);   // NULL: no such key
+size_t gguf_kv_index(const gguf *g, const gguf_value *v);   // of a value that gguf_find gave: &gguf_kv_at(g, index)->value == v
 
 // Required values: -1 and an error where the key is missing, has another type or a value that does not fit.
 // Integers come from any integer type that holds a fitting value, floats from FLOAT32 or FLOAT64.

@@ -15,13 +15,14 @@
 
 // YaRN corrects the size of scores: with a multiplier by the factor of the query's scale alone, otherwise the rotated parts grow as well.
 static int load_scale(loader *l, mla *a) {
-  double log_mul, attn;
+  double log_mul, attn, given;
   rope *r = &l->m->rope[ROPE_GLOBAL];
-  if (key_number_or(l, "rope.scaling.yarn_log_multiplier", 0, -1e3, 1e3, &log_mul) || key_number_or(l, "rope.scaling.attn_factor", 1, 1e-3, 1e3, &attn)) return -1;
+  if (key_number_or(l, "rope.scaling.yarn_log_multiplier", 0, -1e3, 1e3, &log_mul) || key_number_or(l, "rope.scaling.attn_factor", 1, 1e-3, 1e3, &attn) ||
+      key_number_or(l, "rope.scaling.yarn_attn_factor", 0, 1e-3, 1e3, &given)) return -1;
   bool yarn = r->ramp != 0 && r->scale > 1;
   double by = !yarn ? 1 : 1 + (log_mul != 0 ? log_mul : 0.1) * log(r->scale);
-  r->attn = attn * (yarn && log_mul == 0 ? by : 1);
-  a->scale = by * by / sqrt(a->nope + a->rope);
+  r->attn = attn * (yarn && given != 0 ? given : yarn && log_mul == 0 ? by : 1);
+  a->scale = l->m->attention_scale != 0 ? l->m->attention_scale : by * by / sqrt(a->nope + a->rope);
   return 0;
 }
 
@@ -106,6 +107,7 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   tensor *K = store_keys(b, y, t_cat_last(g, t_reshape(g, c, DIMS(T, one, n_(b, a->latent))), k_pe));
   tensor *V = t_permute(g, t_slice_i(g, K, 1, 0, a->latent), (int[]){2, 0, 1});
   tensor *q_c = key_side(b, y, t_slice_i(g, q, 2, 0, a->nope)), *q_pe = rope_turn(b, y, t_slice_i(g, q, 2, a->nope, a->rope), y->n_head, a->rope);
+  q_c = warmed(b, q_c); q_pe = warmed(b, q_pe);
   tensor *s = t_add(g, scores(b, y, query(b, q_c, a->scale), t_slice_i(g, K, 1, 0, a->latent)),
                     scores(b, y, query(b, q_pe, a->scale), t_slice_i(g, K, 1, a->latent, a->rope)));
   tensor *o = attend(b, y, s, V);

@@ -61,6 +61,16 @@ static int load_factor(loader *l, const char *rest, double none, double *out) {
   return 0;
 }
 
+// Pairs of a head in sections, each for a coordinate of what is seen. A text has three equal ones, and none for the fourth.
+static int load_sections(loader *l) {
+  uint32_t each[4];
+  if (!(l->m->arch->flags & ARCH_SECTIONS) || !has_key(l, "rope.dimension_sections")) return 0;
+  if (gguf_u32_each(l->f, l->key, COUNT(each), each, l->err)) return -1;
+  if (each[3]) return gguf_fail(l->f, l->key, l->err, "a fourth section of %u, where a text has no position", each[3]);
+  l->m->neox |= each[0] && each[1];
+  return 0;
+}
+
 static int load_keys(loader *l) {
   model *m = l->m;
   if (key_count(l, "block_count", 1, MODEL_MAX_LAYERS, &m->n_layer) || key_count(l, "embedding_length", 1, 1 << 20, &m->n_embd) ||
@@ -73,7 +83,9 @@ static int load_keys(loader *l) {
   m->n_block = m->n_layer;
   m->output_norm = W_OUTPUT_NORM;
   m->parallel = m->arch->flags & ARCH_PARALLEL;
-  return m->arch->keys ? m->arch->keys(l) : 0;
+  m->neox = m->arch->flags & ARCH_NEOX;
+  if (m->arch->flags & ARCH_POSITIONS) m->n_ctx_max = m->n_ctx_train;
+  return load_sections(l) || (m->arch->keys && m->arch->keys(l)) ? -1 : 0;
 }
 
 // The vocabulary has as many tokens as the embedding has rows.
@@ -153,18 +165,32 @@ static int load(loader *l) {
   }
   if (load_keys(l) || describe_layers(l) || load_ends(l)) return -1;
   for (int i = 0; i < l->m->n_layer; i++) if (load_layer(l, &l->m->layers[i])) return -1;
-  return check_claimed(l);
+  return check_claimed(l) || check_keys(l) ? -1 : 0;
 }
 
-int model_open(const gguf *file, model **out, error *err) {
+static int open_with(const gguf *file, const char **uses, model **out, error *err) {
   model *m = xcalloc(1, sizeof *m);
   m->file = file;
-  loader l = {.f = file, .m = m, .err = err, .claimed = xcalloc(gguf_n_tensors(file) + 1, sizeof *l.claimed)};
+  loader l = {.f = file, .m = m, .err = err, .claimed = xcalloc(gguf_n_tensors(file) + 1, sizeof *l.claimed), .uses = uses};
   int failed = load(&l);
   free(l.claimed);
   if (failed) { model_close(m); return -1; }
   *out = m;
   return 0;
+}
+
+int model_open(const gguf *file, model **out, error *err) {
+  const char **uses = xcalloc(gguf_n_kv(file) + 1, sizeof *uses);
+  int status = open_with(file, uses, out, err);
+  free(uses);
+  return status;
+}
+
+void model_key_uses(const gguf *file, const char **uses) {
+  model *m = NULL;
+  for (size_t i = 0; i < gguf_n_kv(file); i++) uses[i] = NULL;
+  open_with(file, uses, &m, NULL);
+  model_close(m);
 }
 
 void model_close(model *m) {
@@ -177,7 +203,7 @@ void model_close(model *m) {
 int model_n_layer(const model *m) { return m->n_layer; }
 int model_n_vocab(const model *m) { return m->n_vocab; }
 int model_n_ctx_train(const model *m) { return m->n_ctx_train; }
-int model_n_ctx_max(const model *m) { return m->arch->flags & ARCH_POSITIONS ? m->n_ctx_train : 0; }
+int model_n_ctx_max(const model *m) { return m->n_ctx_max; }
 int model_n_states(const model *m) { return (int)m->states.n; }
 int model_max_chunk(const model *m) { return m->max_chunk; }
 bool model_is_recurrent(const model *m) { return m->recurrent; }

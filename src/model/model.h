@@ -11,6 +11,11 @@ typedef struct model model;
 // Checks architecture, keys, tensor names, shapes and types. The file must stay open. 0, or -1 and what is wrong.
 int model_open(const gguf *file, model **out, error *err);
 void model_close(model *m);
+// What becomes of each key when this file is opened, in uses[gguf_n_kv]: MODEL_KEY_READ, MODEL_KEY_REFUSED, or why it changes nothing (static
+// text); NULL: it is not under the architecture's name, or was not looked at before an error.
+#define MODEL_KEY_READ "read"
+#define MODEL_KEY_REFUSED "not supported"
+void model_key_uses(const gguf *file, const char **uses);
 int model_n_layer(const model *m);
 int model_n_vocab(const model *m);
 int model_n_ctx_train(const model *m);

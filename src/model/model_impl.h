@@ -69,13 +69,15 @@ enum arch_flags {
   ARCH_GATED_Q = 1 << 15,         // attn_q makes a gate beside each query, for what attention returns
   ARCH_QK_NORM_MAYBE = 1 << 16,   // each head of q and k is normed where the file has weights for it
   ARCH_DELTA_NEIGHBOURS = 1 << 17,// heads of a delta net that share a key lie side by side
+  ARCH_SECTIONS = 1 << 18,        // rope may have sections for places in images; text has one position in all, and halves rotate
 };
 enum activation { ACT_SILU, ACT_GELU, ACT_RELU2 };
+enum period { PERIOD_ALL = -1 /* all layers have the window */, PERIOD_LISTED = -2 /* those that the file lists */ };
 typedef struct arch {
   const char *name;
   unsigned flags;
   enum activation act;
-  int period;                // with a sliding window: all layers but every period-th have it; 0: files of this kind have none
+  int period;                // with a sliding window: all layers but every period-th have it, or an enum period; 0: files of this kind have none
   int (*keys)(loader *l);                // what else this kind reads or fixes, after the keys of all kinds; may be NULL
   int (*layer)(loader *l, layer *y);     // chooses the parts of a layer, which has attention and a dense feed-forward; NULL: leaves it at that
 } arch;
@@ -132,8 +134,10 @@ struct model {
   int window;                // of layers that slide, where the file does not say, and the base of their rope; 0: none, that of the others
   double base_swa;
   rope rope[ROPE_COUNT];
-  double temperature;        // queries grow by it times the logarithm of position / n_ctx_rope; 0: they do not
-  bool recurrent, no_rope, parallel;
+  double temperature;        // queries grow by it times the logarithm of position / temperature_length; 0: they do not
+  int temperature_length;    // 0: n_ctx_rope
+  int n_ctx_max;             // positions that it can have; 0: any number
+  bool recurrent, no_rope, parallel, neox;                     // neox: rope rotates halves, not neighbours
   int max_chunk;             // tokens that a run may have; 0: any number
   enum tensor_id output_norm;
   tensor_refs w;
@@ -143,10 +147,17 @@ struct model {
 
 // --- loading ------------------------------------------------------------------------------------------------------------
 
-struct loader { const gguf *f; model *m; error *err; char key[160]; bool *claimed; /* tensors that somebody wants */ };
+struct loader {
+  const gguf *f;
+  model *m;
+  error *err;
+  char key[160];
+  bool *claimed;             // tensors that somebody wants
+  const char **uses;         // of each key of the file: see model_key_uses
+};
 
 // model_keys.c: values of keys under the architecture's name, within limits; 0, or -1 and an error that names key and value.
-const char *key(loader *l, const char *rest);                  // "llama.rest", in l->key
+const char *key(loader *l, const char *rest);                  // "llama.rest", in l->key; from here on this key counts as read
 bool has_key(loader *l, const char *rest);
 int key_count(loader *l, const char *rest, uint32_t lo, uint32_t hi, int *out);
 int key_count_or(loader *l, const char *rest, uint32_t fallback, uint32_t lo, uint32_t hi, int *out);
@@ -154,6 +165,8 @@ int key_counts(loader *l, const char *rest, uint32_t lo, uint32_t hi, uint32_t e
 int key_flags(loader *l, const char *rest, uint32_t each[MODEL_MAX_LAYERS]);    // an array of a number or a truth value for each layer
 int key_number(loader *l, const char *rest, double lo, double hi, double *out);
 int key_number_or(loader *l, const char *rest, double fallback, double lo, double hi, double *out);
+// unread_keys.c: whether all keys under the architecture's name were read, or are harmless; -1 and an error that names one that is neither.
+int check_keys(loader *l);
 // Keys that a size in question may come from: those that say it, or else two whose product or sum it is. For messages; may find none.
 void keys_behind(const loader *l, int64_t size, str *out);
 
@@ -210,6 +223,7 @@ tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t 
 tensor *store_keys(build *b, const layer *y, tensor *k);                            // k {T, kv, head_dim}, turned, into the layer's first state: K
 tensor *scores(build *b, const layer *y, tensor *q, tensor *K);
 tensor *attend(build *b, const layer *y, tensor *scores, tensor *V);
+tensor *warmed(build *b, tensor *q);                                                // q {T, heads, n}, larger where positions are far; q without a temperature
 
 // rope.c. x {T, heads, d}: pairs of its first elements turn by their angles, the rest stays; nothing turns where the layer has no rope.
 void rope_tables(build *b);

@@ -5,6 +5,8 @@
 
 const char *key(loader *l, const char *rest) {
   snprintf(l->key, sizeof l->key, "%s.%s", l->m->arch->name, rest);
+  const gguf_value *v = gguf_find(l->f, l->key);
+  if (v) l->uses[gguf_kv_index(l->f, v)] = MODEL_KEY_READ;
   return l->key;
 }
 

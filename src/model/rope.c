@@ -18,7 +18,9 @@ static int load_yarn(loader *l, rope *r) {
   if (r->ramp < 0) r->ramp = 1;         // as it is written where it was never set
   r->low = fmax(0, floor(pair_of(r, m->n_ctx_rope, fast)));
   r->high = fmin(r->dim - 1, ceil(pair_of(r, m->n_ctx_rope, slow)));
-  if (r->ramp != 0 && factor > 1) r->attn *= (1 + 0.1 * log(factor)) / (log_mul != 0 ? 1 + 0.1 * log_mul * log(factor) : 1);
+  double usual = r->ramp != 0 && factor > 1 ? (1 + 0.1 * log(factor)) / (log_mul != 0 ? 1 + 0.1 * log_mul * log(factor) : 1) : 1, attn;
+  if (key_number_or(l, "rope.scaling.yarn_attn_factor", usual, 1e-3, 1e3, &attn)) return -1;
+  r->attn *= attn;
   return 0;
 }
 
@@ -99,7 +101,7 @@ bool rope_whole(const build *b, const layer *y, int64_t d) { return y->rope != R
 
 // {T, heads, d/2, 2}, where [.., i, 0] and [.., i, 1] are the two elements of pair i.
 static tensor *pairs_of(const build *b, tensor *x, int64_t heads, int64_t d) {
-  if (!(b->m->arch->flags & ARCH_NEOX)) return t_reshape(b->g, x, DIMS(b->T, n_(b, heads), n_(b, d / 2), n_(b, 2)));
+  if (!b->m->neox) return t_reshape(b->g, x, DIMS(b->T, n_(b, heads), n_(b, d / 2), n_(b, 2)));
   return t_swap(b->g, t_reshape(b->g, x, DIMS(b->T, n_(b, heads), n_(b, 2), n_(b, d / 2))), 2, 3);
 }
 
@@ -118,6 +120,6 @@ tensor *rope_turn(const build *b, const layer *y, tensor *x, int64_t heads, int6
   int64_t r = b->m->rope[y->rope].dim;
   if (r < d) return t_cat_last(g, rope_turn(b, y, t_slice_i(g, x, 2, 0, r), heads, r), t_slice_i(g, x, 2, r, d - r));
   tensor *p = rope_pairs(b, y, x, heads, d);
-  if (b->m->arch->flags & ARCH_NEOX) p = t_swap(g, p, 2, 3);
+  if (b->m->neox) p = t_swap(g, p, 2, 3);
   return t_reshape(g, p, DIMS(b->T, n_(b, heads), n_(b, d)));
 }

@@ -298,6 +298,8 @@ FAMILIES = {
     "gpt2-q4_0": family(arch="gpt2", layer_norm=True, fused=True, bias=True, plain=True, positions=True, no_key_length=True, quant="Q4_0", kv=4),
     "lfm2": family(arch="lfm2", layers=5, kv=[0, 2, 0, 0, 4], mix="cacca", tie=True, qk_norm="head", no_key_length=True, taps=3, output_norm="token_embd_norm",
                    keys={"shortconv.l_cache": 3, "rope.freq_base": 1000000.0}),
+    "lfm2-window": family(arch="lfm2", layers=3, kv=[0, 2, 4], mix="caa", tie=True, qk_norm="head", no_key_length=True, taps=3, output_norm="token_embd_norm",
+                          keys={"shortconv.l_cache": 3, "rope.freq_base": 1000000.0, "attention.sliding_window": 12}),
     "granitehybrid": family(arch="granitehybrid", layers=4, mix="mamm", kv=[0, 2, 0, 0], tie=True, **ssm(
         512, 48, 2, 8, 4, **{"embedding_scale": 1.5, "residual_scale": 0.8, "attention.scale": 0.1, "logit_scale": 1.5, "rope.scaling.finetuned": False, "rope.dimension_count": 64})),
     "nemotron_h": family(arch="nemotron_h", layers=6, mix="mfamfm", one_part=True, plain=True, heads=4, kv=[0, 0, 2, 0, 0, 0],
@@ -321,6 +323,9 @@ FAMILIES = {
         4, 64, 32, 64, 128, legacy=True, **{**YARN, "rope.scaling.yarn_log_multiplier": 0.0707})),
     "deepseek2-groups": with_experts(moe(12, 4, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5, expert_group_count=4,
                                          expert_group_used_count=2), probs_b=True, **mla(6, 96, 32, 48, 160, q_rank=96)),
+    "deepseek2-warm": family(**mla(4, 64, 32, 64, 128, q_rank=96, **{
+        **YARN, "leading_dense_block_count": 3, "expert_shared_count": 0, "expert_feed_forward_length": 64, "rope.scaling.yarn_log_multiplier": 0.1,
+        "attention.temperature_scale": 0.5, "attention.temperature_length": 12})),
     "gpt2": family(arch="gpt2", heads=4, kv=4, layer_norm=True, fused=True, bias=True, plain=True, positions=True, tie=True, no_key_length=True),
     "mamba2": family(arch="mamba2", layers=2, mix="mm", one_part=True, heads=0, kv=0, ffn=0, no_key_length=True, **ssm(512, 32, 1, 8, 4)),
     "lfm2moe": family(arch="lfm2moe", layers=3, mix="cac", kv=[0, 2, 0], tie=True, qk_norm="head", no_key_length=True, taps=4, experts=5, expert_ffn=96,
@@ -335,6 +340,8 @@ FAMILIES = {
     "seed_oss": family(arch="seed_oss", layers=2, qkv_bias=True, ffn_norm="post_attention_norm"),
     "exaone4": family(arch="exaone4", layers=4, norms="post", qk_norm="head"),
     "glm4": family(arch="glm4", layers=2, dim=384, heads=3, kv=1, head_dim=128, norms="both", fused=True, keys={"rope.dimension_count": 64}),
+    "glm4-sections": family(arch="glm4", layers=2, dim=384, heads=3, kv=1, head_dim=128, norms="both", fused=True,
+                            keys={"rope.dimension_count": 64, "rope.dimension_sections": [8, 12, 12, 0]}),
     "chatglm": family(arch="chatglm", layers=2, fused=True, bias=False, keys={"rope.dimension_count": 32}),
     "openelm": family(arch="openelm", layers=3, dim=320, heads=[3, 4, 6], kv=[1, 2, 2], ffn=[256, 320, 416], tie=True, fused=True, gates=True, qk_norm="head"),
     "command-r": family(arch="command-r", layers=2, tie=True, layer_norm="bare", one_norm=True, keys={"logit_scale": 0.4}),
