@@ -40,7 +40,7 @@ int layers_slide(loader *l) {
 
 static int load(loader *l, layer *y) {
   model *m = l->m;
-  unsigned f = m->arch->flags, bias = f & ARCH_QKV_BIAS ? WANT_BIAS : 0;
+  unsigned f = m->arch->flags, bias = bias_if(l, HAS_QKV_BIAS);
   if (y->n_head < 1) return gguf_fail(l->f, key(l, "attention.head_count"), l->err, "is 0 for layer %d, which has attention", y->index);
   if (y->n_kv < 1 || y->n_head % y->n_kv)
     return gguf_fail(l->f, key(l, "attention.head_count_kv"), l->err, "%d does not divide attention.head_count = %d", y->n_kv, y->n_head);
@@ -48,13 +48,24 @@ static int load(loader *l, layer *y) {
   int64_t d = m->n_embd, q = (int64_t)y->n_head * y->head_dim, k = (int64_t)y->n_kv * y->head_dim, v = (int64_t)y->n_kv * y->v_dim;
   int64_t q_rows = f & ARCH_GATED_Q ? 2 * q : q;
   if (want_matrix(l, y, W_ATTN_QKV, d, q_rows + k + v, WANT_OPTIONAL)) return -1;
-  if (!y->w[W_ATTN_QKV].weight &&
-      (want_matrix(l, y, W_ATTN_Q, d, q_rows, bias) || want_matrix(l, y, W_ATTN_K, d, k, bias) || want_matrix(l, y, W_ATTN_V, d, v, bias))) return -1;
-  if (want_matrix(l, y, W_ATTN_OUTPUT, (int64_t)y->n_head * y->v_dim, d, 0)) return -1;
+  if (y->w[W_ATTN_QKV].weight) {
+    if (bias && !y->w[W_ATTN_QKV].bias) return gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.attn_qkv.bias' is missing", y->index);
+  } else {
+    if (want_matrix(l, y, W_ATTN_Q, d, q_rows, bias)) return -1;
+    if (m->arch->has & HAS_QKV_BIAS_MAYBE) bias = y->w[W_ATTN_Q].bias ? WANT_BIAS : 0;
+    if (want_matrix(l, y, W_ATTN_K, d, k, bias) || want_matrix(l, y, W_ATTN_V, d, v, bias)) return -1;
+    bool others = y->w[W_ATTN_K].bias || y->w[W_ATTN_V].bias;
+    if (m->arch->has & HAS_QKV_BIAS_MAYBE && !bias && others) return gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.attn_q.bias' is missing", y->index);
+  }
+  if (want_matrix(l, y, W_ATTN_OUTPUT, (int64_t)y->n_head * y->v_dim, d, bias_if(l, HAS_OUT_BIAS))) return -1;
   if (f & (ARCH_QK_NORM | ARCH_QK_NORM_ALL | ARCH_QK_NORM_MAYBE)) {
     bool all = f & ARCH_QK_NORM_ALL;
     if (want_vector(l, y, W_ATTN_Q_NORM, all ? q : y->head_dim, f & ARCH_QK_NORM_MAYBE ? WANT_OPTIONAL : 0)) return -1;
     if (y->w[W_ATTN_Q_NORM].weight && want_vector(l, y, W_ATTN_K_NORM, all ? k : y->head_dim, 0)) return -1;
+  }
+  if (f & ARCH_QK_NORM_EACH) {
+    if (want_matrix(l, y, W_ATTN_Q_NORM, y->head_dim, y->n_head, WANT_OPTIONAL)) return -1;
+    if (y->w[W_ATTN_Q_NORM].weight && want_matrix(l, y, W_ATTN_K_NORM, y->head_dim, y->n_kv, 0)) return -1;
   }
   if (f & ARCH_SINKS && want_vector(l, y, W_ATTN_SINKS, y->n_head, 0)) return -1;
   int64_t spare = y->window ? KV_PAGE : 0;

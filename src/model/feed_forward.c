@@ -9,8 +9,9 @@ static int load(loader *l, layer *y) {
   int64_t d = l->m->n_embd, f = y->n_ff;
   if (!f) return key_count(l, "feed_forward_length", 1, 1 << 24, &y->n_ff);       // missing, or 0 for this layer: the getter says which
   bool gated = !(l->m->arch->flags & ARCH_PLAIN_FFN);
+  unsigned bias = bias_if(l, HAS_FFN_BIAS);
   if (gated && want_matrix(l, y, W_FFN_GATE, d, f, WANT_OPTIONAL)) return -1;
-  return want_matrix(l, y, W_FFN_UP, d, gated && !y->w[W_FFN_GATE].weight ? 2 * f : f, 0) || want_matrix(l, y, W_FFN_DOWN, f, d, 0) ? -1 : 0;
+  return want_matrix(l, y, W_FFN_UP, d, gated && !y->w[W_FFN_GATE].weight ? 2 * f : f, bias) || want_matrix(l, y, W_FFN_DOWN, f, d, bias) ? -1 : 0;
 }
 
 tensor *activate(const build *b, tensor *x) {

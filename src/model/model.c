@@ -40,8 +40,7 @@ int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64
   snprintf(full, sizeof full, "%s.weight", stem);
   if (check(l, full, (int64_t[]){ne0, ne1, ne2}, flags & WANT_OPTIONAL, &r->weight)) return -1;
   snprintf(full, sizeof full, "%s.bias", stem);
-  bool vector = ne1 == 1 && ne2 == 1;
-  if (check(l, full, vector ? (int64_t[]){ne0, 1, 1} : (int64_t[]){ne1, ne2, 1}, !(flags & WANT_BIAS), &r->bias)) return -1;
+  if (check(l, full, flags & WANT_VECTOR ? (int64_t[]){ne0, 1, 1} : (int64_t[]){ne1, ne2, 1}, !(flags & WANT_BIAS), &r->bias)) return -1;
   snprintf(full, sizeof full, "%s.scale", stem);
   return check(l, full, (int64_t[]){ne2, 1, 1}, true, &r->scale);
 }
@@ -98,8 +97,8 @@ static int load_ends(loader *l) {
   const gguf_value *tokens = gguf_find(l->f, "tokenizer.ggml.tokens");
   if (tokens && tokens->type == GGUF_ARRAY && tokens->a.n != (size_t)m->n_vocab)
     return gguf_fail(l->f, "tokenizer.ggml.tokens", l->err, "%zu tokens, but tensor 'token_embd.weight' has %d rows", tokens->a.n, m->n_vocab);
-  return want_matrix(l, NULL, W_TOKEN_EMBD, m->n_embd, m->n_vocab, 0) || want_matrix(l, NULL, W_OUTPUT, m->n_embd, m->n_vocab, WANT_OPTIONAL) ||
-         want_vector(l, NULL, m->output_norm, m->n_embd, 0) ||
+  return want_matrix(l, NULL, W_TOKEN_EMBD, m->n_embd, m->n_vocab, 0) || want_matrix(l, NULL, W_OUTPUT, m->n_embd, m->n_vocab, (m->arch->has & HAS_HEAD ? 0 : WANT_OPTIONAL) | bias_if(l, HAS_HEAD_BIAS)) ||
+         want_vector(l, NULL, m->output_norm, m->n_embd, bias_if(l, HAS_NORM_BIAS)) ||
          (m->arch->flags & ARCH_POSITIONS && want_matrix(l, NULL, W_POSITION_EMBD, m->n_embd, m->n_ctx_train, 0)) ? -1 : 0;
 }
 
@@ -135,10 +134,29 @@ static int describe_layers(loader *l) {
 
 static int load_part(loader *l, layer *y, const part *p, enum tensor_id before, enum tensor_id after) {
   int64_t d = l->m->n_embd;
-  return p && ((before && want_vector(l, y, before, d, 0)) || p->load(l, y) || (after && want_vector(l, y, after, d, 0))) ? -1 : 0;
+  unsigned bias = bias_if(l, HAS_NORM_BIAS);
+  return p && ((before && want_vector(l, y, before, d, bias)) || p->load(l, y) || (after && want_vector(l, y, after, d, bias))) ? -1 : 0;
 }
 
 static int load_layer(loader *l, layer *y) { return load_part(l, y, y->mixer, y->mixer_norm, y->mixer_post) || load_part(l, y, y->ff, y->ff_norm, y->ff_post) ? -1 : 0; }
+
+// Layers of the same parts have the same tensors: what may be absent is absent from all of them. Scales of whole tensors come with their types.
+static int check_alike(loader *l) {
+  const model *m = l->m;
+  for (int i = 1; i < m->n_layer; i++) {
+    const layer *y = &m->layers[i], *before = NULL;
+    for (int j = i - 1; j >= 0 && !before; j--) if (m->layers[j].mixer == y->mixer && m->layers[j].ff == y->ff) before = &m->layers[j];
+    for (int id = 0; before && id < W_COUNT; id++) {
+      const tensor_ref *a = &before->w[id], *b = &y->w[id];
+      bool weights = !a->weight != !b->weight;
+      if (!weights && !a->bias == !b->bias) continue;
+      bool first = weights ? a->weight : a->bias;              // has it, and the other one lacks it
+      return gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.%s.%s' is missing, which layer %d has", first ? i : before->index, names[id],
+                       weights ? "weight" : "bias", first ? before->index : i);
+    }
+  }
+  return 0;
+}
 
 // Tensors that nobody wants mean that the model computes something that this program does not know of: an answer without them would be wrong.
 // Left out on purpose: scales of activations, which are computed here.
@@ -165,7 +183,7 @@ static int load(loader *l) {
   }
   if (load_keys(l) || describe_layers(l) || load_ends(l)) return -1;
   for (int i = 0; i < l->m->n_layer; i++) if (load_layer(l, &l->m->layers[i])) return -1;
-  return check_claimed(l) || check_keys(l) ? -1 : 0;
+  return check_claimed(l) || check_keys(l) || check_alike(l) ? -1 : 0;
 }
 
 static int open_with(const gguf *file, const char **uses, model **out, error *err) {

@@ -54,7 +54,7 @@ enum arch_flags {
   ARCH_NEOX = 1 << 0,             // rope rotates halves, not neighbours
   ARCH_QK_NORM = 1 << 1,          // each head of q and k is normed
   ARCH_QK_NORM_ALL = 1 << 2,      // q and k are normed, all heads as one
-  ARCH_QKV_BIAS = 1 << 3,
+  ARCH_QK_NORM_EACH = 1 << 3,     // each head of q and k has a norm of its own where the file has weights for it
   ARCH_SINKS = 1 << 4,            // the softmax of each head has one more term, without a value
   ARCH_LAYER_NORM = 1 << 5,       // norms subtract the mean; otherwise they are RMS norms
   ARCH_NO_PRE_NORMS = 1 << 6,     // what goes into attention and feed-forward is not normed
@@ -71,11 +71,26 @@ enum arch_flags {
   ARCH_DELTA_NEIGHBOURS = 1 << 17,// heads of a delta net that share a key lie side by side
   ARCH_SECTIONS = 1 << 18,        // rope may have sections for places in images; text has one position in all, and halves rotate
 };
+// Tensors that must be there, while files of other kinds may lack them. What no row names is asked for by a part: there if the part says so.
+enum arch_has {
+  HAS_HEAD = 1 << 0,              // output.weight: otherwise the embedding may take its place
+  HAS_NORM_BIAS = 1 << 1,
+  HAS_QKV_BIAS = 1 << 2,
+  HAS_QKV_BIAS_MAYBE = 1 << 3,    // all three or none
+  HAS_OUT_BIAS = 1 << 4,          // of attn_output
+  HAS_FFN_BIAS = 1 << 5,
+  HAS_EXPERT_BIAS = 1 << 6,       // of the router, too
+  HAS_HEAD_BIAS = 1 << 7,
+  HAS_PROBS_BIAS = 1 << 8,        // what is added to experts' probabilities to choose among them
+  HAS_SHARED_GATE = 1 << 9,       // of the expert that every token goes through
+  HAS_CONV_BIAS = 1 << 10,
+  HAS_BIASES = HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS | HAS_FFN_BIAS,
+};
 enum activation { ACT_SILU, ACT_GELU, ACT_RELU2 };
 enum period { PERIOD_ALL = -1 /* all layers have the window */, PERIOD_LISTED = -2 /* those that the file lists */ };
 typedef struct arch {
   const char *name;
-  unsigned flags;
+  unsigned flags, has;       // enum arch_flags, enum arch_has
   enum activation act;
   int period;                // with a sliding window: all layers but every period-th have it, or an enum period; 0: files of this kind have none
   int (*keys)(loader *l);                // what else this kind reads or fixes, after the keys of all kinds; may be NULL
@@ -172,11 +187,12 @@ void keys_behind(const loader *l, int64_t size, str *out);
 
 // model.c: asks for a tensor of the model (y NULL) or of a layer; w[id] says afterwards what there is. Shape {ne0, ne1, ne2} in the file's
 // order, 1 for axes it does not have. The bias of a matrix has ne1 elements (and ne2 rows), that of a vector ne0.
-enum want_flags { WANT_OPTIONAL = 1, WANT_BIAS = 2 /* must be there; otherwise it may be */, WANT_BARE = 4 /* its name ends here */ };
+enum want_flags { WANT_OPTIONAL = 1, WANT_BIAS = 2 /* must be there; otherwise it may be */, WANT_BARE = 4 /* its name ends here */, WANT_VECTOR = 8 };
 enum { DELTA_CHUNK = 32 };
 int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64_t ne2, unsigned flags);
 static inline int want_matrix(loader *l, layer *y, enum tensor_id id, int64_t in, int64_t out, unsigned flags) { return want(l, y, id, in, out, 1, flags); }
-static inline int want_vector(loader *l, layer *y, enum tensor_id id, int64_t n, unsigned flags) { return want(l, y, id, n, 1, 1, flags); }
+static inline int want_vector(loader *l, layer *y, enum tensor_id id, int64_t n, unsigned flags) { return want(l, y, id, n, 1, 1, flags | WANT_VECTOR); }
+static inline unsigned bias_if(const loader *l, enum arch_has what) { return l->m->arch->has & what ? WANT_BIAS : 0; }
 // A buffer of per_position * ctx + fixed elements; its number. A part with several asks for them one after the other in `load`.
 int state(loader *l, layer *y, enum dtype dt, int64_t per_position, int64_t fixed);
 

@@ -46,13 +46,14 @@ static int load(loader *l, layer *y) {
   if (key_count(l, "expert_count", 1, MAX_EXPERTS, &e->n) || key_count(l, "expert_used_count", 1, (uint32_t)e->n, &e->used) ||
       key_count_or(l, "expert_feed_forward_length", (uint32_t)y->n_ff, 1, 1 << 24, &e->ff) || key_count_or(l, "expert_shared_count", 0, 0, 1 << 10, &shared) ||
       key_count_or(l, "expert_shared_feed_forward_length", (uint32_t)(shared * (int64_t)e->ff < 1 << 24 ? shared * e->ff : 1 << 24), 0, 1 << 24, &e->shared_ff)) return -1;
-  if (want_matrix(l, y, W_FFN_GATE_INP, d, e->n, 0) || want_vector(l, y, W_EXP_PROBS_B, e->n, WANT_OPTIONAL) || load_gating(l, y)) return -1;
-  if (want(l, y, W_FFN_GATE_UP_EXPS, d, 2 * (int64_t)e->ff, e->n, WANT_OPTIONAL)) return -1;
-  if (!y->w[W_FFN_GATE_UP_EXPS].weight && (want(l, y, W_FFN_GATE_EXPS, d, e->ff, e->n, 0) || want(l, y, W_FFN_UP_EXPS, d, e->ff, e->n, 0))) return -1;
-  if (want(l, y, W_FFN_DOWN_EXPS, e->ff, d, e->n, 0)) return -1;
+  unsigned bias = bias_if(l, HAS_EXPERT_BIAS);
+  if (want_matrix(l, y, W_FFN_GATE_INP, d, e->n, bias) || want_vector(l, y, W_EXP_PROBS_B, e->n, WANT_OPTIONAL | bias_if(l, HAS_PROBS_BIAS)) || load_gating(l, y) ||
+      want(l, y, W_FFN_GATE_UP_EXPS, d, 2 * (int64_t)e->ff, e->n, WANT_OPTIONAL)) return -1;
+  if (!y->w[W_FFN_GATE_UP_EXPS].weight && (want(l, y, W_FFN_GATE_EXPS, d, e->ff, e->n, bias) || want(l, y, W_FFN_UP_EXPS, d, e->ff, e->n, bias))) return -1;
+  if (want(l, y, W_FFN_DOWN_EXPS, e->ff, d, e->n, bias)) return -1;
   if (!e->shared_ff) return 0;
   return want_matrix(l, y, W_FFN_GATE_SHEXP, d, e->shared_ff, 0) || want_matrix(l, y, W_FFN_UP_SHEXP, d, e->shared_ff, 0) ||
-         want_matrix(l, y, W_FFN_DOWN_SHEXP, e->shared_ff, d, 0) || want_vector(l, y, W_FFN_GATE_INP_SHEXP, d, WANT_OPTIONAL) ? -1 : 0;
+         want_matrix(l, y, W_FFN_DOWN_SHEXP, e->shared_ff, d, 0) || want_vector(l, y, W_FFN_GATE_INP_SHEXP, d, l->m->arch->has & HAS_SHARED_GATE ? 0 : WANT_OPTIONAL) ? -1 : 0;
 }
 
 // --- integers -------------------------------------------------------------------------------------------------------

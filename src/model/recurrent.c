@@ -58,7 +58,7 @@ static int load_ssm(loader *l, layer *y) {
   if (s->inner % s->heads) return gguf_fail(l->f, key(l, "ssm.time_step_rank"), l->err, "%d does not divide ssm.inner_size = %d", s->heads, s->inner);
   if (s->heads % s->groups) return gguf_fail(l->f, key(l, "ssm.group_count"), l->err, "%d does not divide ssm.time_step_rank = %d", s->groups, s->heads);
   int64_t channels = s->inner + 2 * (int64_t)s->groups * s->state;
-  if (want_matrix(l, y, W_SSM_CONV1D, y->taps, channels, 0) || want_vector(l, y, W_SSM_DT, s->heads, WANT_OPTIONAL | WANT_BIAS) ||
+  if (want_matrix(l, y, W_SSM_CONV1D, y->taps, channels, bias_if(l, HAS_CONV_BIAS)) || want_vector(l, y, W_SSM_DT, s->heads, WANT_OPTIONAL | WANT_BIAS) ||
       want_matrix(l, y, W_SSM_OUT, s->inner, l->m->n_embd, 0)) return -1;
   state(l, y, DT_F32, 0, (y->taps - 1) * channels);
   state(l, y, DT_F32, 0, (int64_t)s->inner * s->state);
@@ -75,7 +75,7 @@ static int mamba2_load(loader *l, layer *y) {
   int64_t inner = s->inner, in = 2 * inner + 2 * (int64_t)s->groups * s->state + s->heads;
   if (inner % s->groups) return gguf_fail(l->f, key(l, "ssm.group_count"), l->err, "%d does not divide ssm.inner_size = %d", s->groups, s->inner);
   return want_matrix(l, y, W_SSM_IN, l->m->n_embd, in, 0) || want(l, y, W_SSM_A, 1, s->heads, 1, WANT_BARE) || want(l, y, W_SSM_D, 1, s->heads, 1, WANT_BARE) ||
-         want_matrix(l, y, W_SSM_NORM, inner / s->groups, s->groups, WANT_OPTIONAL) ? -1 : 0;
+         want_matrix(l, y, W_SSM_NORM, inner / s->groups, s->groups, 0) ? -1 : 0;
 }
 
 static tensor *mamba2(build *b, const layer *y, tensor *x) {
@@ -105,7 +105,7 @@ static tensor *mamba2(build *b, const layer *y, tensor *x) {
   add = t_reshape(g, t_reduce(g, add, OP_ADD, 0), DIMS(G, P, D, N));
   state_store(b, y, STATE_SSM, t_add(g, t_mul(g, S, t_reshape(g, t_exp(g, last), DIMS(G, P, one, one))), add));
   out = t_contiguous(g, t_mul(g, t_reshape(g, out, DIMS(b->T, n_(b, inner))), t_silu(g, z)));
-  if (y->w[W_SSM_NORM].weight) out = norm(b, y, W_SSM_NORM, t_reshape(g, out, DIMS(b->T, G, n_(b, inner / groups))));
+  out = norm(b, y, W_SSM_NORM, t_reshape(g, out, DIMS(b->T, G, n_(b, inner / groups))));
   return linear(b, y, W_SSM_OUT, t_reshape(g, out, DIMS(b->T, n_(b, inner))));
 }
 

@@ -61,8 +61,9 @@ int rope_load(loader *l, int head_dim) {
   if (key_number_or(l, "rope.freq_base", 10000, 1.001, 1e12, &r->base) || load_scaling(l, r)) return -1;
   *sliding = m->arch->flags & ARCH_SWA_PLAIN_ROPE ? (rope){.dim = r->dim, .base = r->base, .scale = 1, .attn = 1} : *r;
   if (key_number_or(l, "rope.freq_base_swa", m->base_swa != 0 ? m->base_swa : r->base, 1.001, 1e12, &sliding->base)) return -1;
-  if (want_vector(l, NULL, W_ROPE_FREQS, r->dim / 2, WANT_OPTIONAL) || want_vector(l, NULL, W_ROPE_LONG, r->dim / 2, WANT_OPTIONAL) ||
-      want_vector(l, NULL, W_ROPE_SHORT, r->dim / 2, m->w[W_ROPE_LONG].weight ? 0 : WANT_OPTIONAL)) return -1;
+  unsigned both = gguf_tensor_find(l->f, "rope_factors_long.weight") || gguf_tensor_find(l->f, "rope_factors_short.weight") ? 0 : WANT_OPTIONAL;
+  if (want_vector(l, NULL, W_ROPE_FREQS, r->dim / 2, WANT_OPTIONAL) || want_vector(l, NULL, W_ROPE_LONG, r->dim / 2, both) ||
+      want_vector(l, NULL, W_ROPE_SHORT, r->dim / 2, both)) return -1;
   return 0;
 }
 

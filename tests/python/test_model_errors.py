@@ -2,7 +2,9 @@
 import json
 import random
 import re
+import struct
 
+import gguf
 import pytest
 
 
@@ -65,7 +67,7 @@ MISFITS = [
     ("granite", {"keys": {"attention.head_count": [8, 8]}}, ["granite.attention.head_count", "expected 3 elements, found 2"]),
     ("gemma2", {"norms": "pre"}, ["tensor 'blk.0.post_attention_norm.weight' is missing"]),
     ("gemma", {"norms": "both"}, ["tensor 'blk.0.post_attention_norm.weight' is not one that gemma is known to have"]),
-    ("starcoder2", {"plain": False}, ["tensor 'blk.0.ffn_gate.weight' is not one that starcoder2 is known to have"]),
+    ("arcee", {"plain": False}, ["tensor 'blk.0.ffn_gate.weight' is not one that arcee is known to have"]),
     ("phi3-short", {"n_rot": 64}, ["tensor 'rope_factors_long.weight' has shape {32, 1, 1, 1}, expected {48, 1}"]),
     ("olmo2", {"qk_norm": "head"}, ["tensor 'blk.0.attn_q_norm.weight' has shape {64, 1, 1, 1}, expected {256, 1}"]),
     ("lfm2", {"keys": {"shortconv.l_cache": 4}}, ["tensor 'blk.0.shortconv.conv.weight' has shape {3, 256, 1, 1}, expected {4, 256}", "lfm2.shortconv.l_cache = 4"]),
@@ -99,6 +101,58 @@ def test_layers_by_list_and_blocks_left_out(run_weft, make_model, tmp_path):
     make_model.write("qwen35", more, layers=5, mix="ddada", keys=keys)
     answers = [run_weft(["run", "-m", path, "-c", "64", "--ids", "5,6,7,8,9,10", "-n", "6", "--temp", "0", "--json", "--top-logprobs", "3"]) for path in (plain, more)]
     assert answers[0].returncode == 0 and answers[0].out == answers[1].out
+
+
+# What a model may lack, by the end of its tensors' names: the families' own names, or all.
+ABSENT = {
+    "output.weight": {"llama", "granite", "phi3", "qwen3moe", "gpt2", "qwen35", "qwen3next", "glm4moe", "deepseek2", "mamba2", "nemotron_h", "mistral3", "smollm3", "arcee",
+                      "seed_oss", "exaone4", "glm4", "chatglm", "falcon", "starcoder"},
+    "exp_probs_b.bias": {"deepseek2"},
+    "ssm_conv1d.bias": {"granitehybrid", "nemotron_h"},
+}
+
+
+def without(data, reader, names):
+    """The file less these tensors: a header, and how many bytes follow, which nobody reads here."""
+    gone = [(t.field.offset, t.field.offset + sum(p.nbytes for p in t.field.parts)) for t in reader.tensors if t.name in names]
+    header, at = [data[:8], struct.pack("<Q", len(reader.tensors) - len(gone))], 16
+    for begin, end in sorted(gone):
+        header.append(data[at:begin])
+        at = end
+    last = reader.tensors[-1].field
+    header = b"".join([*header, data[at:last.offset + sum(p.nbytes for p in last.parts)]])
+    return header + bytes(-len(header) % 32), len(data) - reader.data_offset
+
+
+def test_every_tensor_taken_out(run_weft, make_model, tmp_path):
+    """Of each kind all, and one alone where several layers have it: the file is refused unless this family may lack the tensor."""
+    path, accepted = tmp_path / "m.gguf", {}
+    for family, p in make_model.FAMILIES.items():
+        make_model.write(family, path)
+        data, reader, kinds = path.read_bytes(), gguf.GGUFReader(path), {}
+        for t in reader.tensors:
+            kinds.setdefault(re.sub(r"^blk\.\d+\.", "", t.name), []).append(t.name)
+        for kind, names in kinds.items():
+            for taken in {tuple(names), (names[-1],)}:
+                header, size = without(data, reader, taken)
+                with open(path, "wb") as f:
+                    f.write(header)
+                    f.truncate(len(header) + size)
+                why = inspect(run_weft, path)
+                if why is None:
+                    assert len(taken) == len(names), f"{family} without {taken[0]} alone"
+                    accepted.setdefault(kind, set()).add(p["arch"])
+                else:
+                    assert "tensor '" in why and ("is missing" in why or "is not one that" in why or "has shape" in why) or "key '" in why, why
+    assert accepted == ABSENT
+
+
+def test_the_bias_of_one_row(run_weft, make_model, tmp_path):
+    """A matrix of one row has a bias of one element."""
+    path = tmp_path / "m.gguf"
+    make_model.write("phi2", path, ffn=1, keys={**make_model.FAMILIES["phi2"]["keys"], "feed_forward_length": 1})
+    assert inspect(run_weft, path) is None
+    assert run_weft(["run", "-m", path, "-c", "64", "--ids", "1,2,3", "-n", "1"]).returncode == 0
 
 
 EXTREMES = [0, 1, 3, 2**16, 2**31 - 1, 2**32 - 1, 0.0, -1.0, 1e-30, 1e30, float("inf"), float("nan"), True, "", "x", [1, 2, 3], [0] * 7]

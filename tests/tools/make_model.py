@@ -112,7 +112,7 @@ def attention(m, i):
         m.matrix(b + "attn_v", k, p["dim"], bias=p.get("qkv_bias"))
     if p.get("qk_norm"):
         for name, n in (("attn_q_norm", heads * hd), ("attn_k_norm", kv * hd)):
-            m.vector(f"{b}{name}.weight", n if p["qk_norm"] == "all" else hd, 1.4)
+            m.vector(f"{b}{name}.weight", {"all": n, "head": hd, "each": (n // hd, hd)}[p["qk_norm"]], 1.4)
     m.matrix(b + "attn_output", p["dim"], heads * hd, bias=p.get("bias") or p.get("out_bias"))
     if p.get("sinks"):
         m.vector(b + "attn_sinks.weight", heads, 0, 1)
@@ -314,6 +314,7 @@ FAMILIES = {
     "glm4moe": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=1.5), arch="glm4moe", dense=1,
                             heads=6, kv=2, head_dim=64, qkv_bias=True, probs_b=True, ffn_norm="post_attention_norm",
                             keys={"leading_dense_block_count": 1, "rope.dimension_count": 32}),
+    "glm4moe-bare": with_experts(moe(4, 2, 64, 64, expert_shared_count=1, expert_weights_norm=True), arch="glm4moe", layers=2, kv=1, probs_b=True, ffn_norm="post_attention_norm"),
     "gpt-oss": with_experts(moe(8, 4, 96), arch="gpt-oss", layers=4, heads=4, kv=2, head_dim=64, ffn=96, qkv_bias=True, out_bias=True, expert_bias=True, sinks=True,
                             ffn_norm="post_attention_norm", keys={**YARN, "attention.sliding_window": 16, "rope.freq_base": 150000.0}),
     "gpt-oss-mxfp4": with_experts(moe(16, 4, 160), arch="gpt-oss", layers=3, dim=320, heads=8, kv=1, head_dim=64, ffn=160, n_vocab=391, qkv_bias=True, out_bias=True,
@@ -345,8 +346,12 @@ FAMILIES = {
     "chatglm": family(arch="chatglm", layers=2, fused=True, bias=False, keys={"rope.dimension_count": 32}),
     "openelm": family(arch="openelm", layers=3, dim=320, heads=[3, 4, 6], kv=[1, 2, 2], ffn=[256, 320, 416], tie=True, fused=True, gates=True, qk_norm="head"),
     "command-r": family(arch="command-r", layers=2, tie=True, layer_norm="bare", one_norm=True, keys={"logit_scale": 0.4}),
+    "command-r-plus": family(arch="command-r", dim=96, layers=64, heads=4, kv=2, head_dim=24, ffn=128, n_vocab=301, tie=True, layer_norm="bare", one_norm=True, qk_norm="each",
+                             keys={"logit_scale": 0.4}),
     "cohere2": family(arch="cohere2", layers=4, tie=True, layer_norm="bare", one_norm=True, keys={"logit_scale": 0.4, "attention.sliding_window": 16}),
     "stablelm": family(arch="stablelm", layers=2, kv=4, layer_norm=True, no_key_length=True, keys={"rope.dimension_count": 16}),
+    "stablelm-parallel": family(arch="stablelm", layers=2, layer_norm=True, one_norm=True, qk_norm="each", no_key_length=True,
+                                keys={"rope.dimension_count": 16, "use_parallel_residual": True}),
     "nemotron": family(arch="nemotron", layers=2, layer_norm=True, plain=True, keys={"rope.dimension_count": 32}),
     "phi2": family(arch="phi2", layers=2, dim=320, heads=4, kv=4, head_dim=80, layer_norm=True, one_norm=True, plain=True, fused=True, bias=True, output_bias=True,
                    no_key_length=True, keys={"rope.dimension_count": 32}),
