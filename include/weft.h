@@ -112,7 +112,8 @@ int weft_file_check(const weft_file *f, weft_error *err);
 /* What becomes of each metadata value under the architecture's name when a model is made of this file: texts for the n_keys keys, in their
  * order: "read", "not supported", or why it changes nothing.  NULL: not under that name, or an error came first.  For weft_free. */
 const char **weft_file_key_uses(const weft_file *f);
-/* What the model is, in short: "llama 1.2B Q4_0" (architecture, size, the type that most bytes have).  For weft_free. */
+/* What the model is, in short: "llama 1.2B Q4_K_M" (architecture, size, and what its maker called the mixture of types; the type that most
+ * bytes have where that is not said, both where they differ: "gemma3 268.1M Q4_K_M (mostly Q8_0)").  For weft_free. */
 char *weft_file_summary(const weft_file *f);
 
 /* ---- Vocabulary ------------------------------------------------------------------------------------------------------

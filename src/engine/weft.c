@@ -186,10 +186,18 @@ char *weft_file_summary(const weft_file *f) {
   }
   const struct format *format = main_format(f->g);
   double n = (double)gguf_n_params(f->g);
-  if (!format) str_add(&s, " without tensors");
-  else if (n >= 1e9) str_addf(&s, " %.1fB %s", n / 1e9, format->name);
-  else if (n >= 1e6) str_addf(&s, " %.1fM %s", n / 1e6, format->name);
-  else str_addf(&s, " %.0fK %s", n / 1e3, format->name);
+  if (!format) {
+    str_add(&s, " without tensors");
+    return s.at;
+  }
+  if (n >= 1e9) str_addf(&s, " %.1fB ", n / 1e9);
+  else if (n >= 1e6) str_addf(&s, " %.1fM ", n / 1e6);
+  else str_addf(&s, " %.0fK ", n / 1e3);
+  uint32_t type;
+  const char *called = gguf_find(f->g, "general.file_type") && !gguf_u32(f->g, "general.file_type", &type, NULL) ? format_mixture_name(type) : NULL;
+  if (!called) str_add(&s, format->name);
+  else if (!strncmp(called, format->name, strlen(format->name))) str_add(&s, called);
+  else str_addf(&s, "%s (mostly %s)", called, format->name);
   return s.at;
 }
 

@@ -71,7 +71,7 @@ static tensor *q6_k(const blocks *b) {
 static expression *const expressions[] = {
   [FORMAT_Q4_0] = q4_0, [FORMAT_Q4_1] = q4_1, [FORMAT_Q5_0] = q5_0, [FORMAT_Q5_1] = q5_1, [FORMAT_Q8_0] = q8_0,
   [FORMAT_Q4_K] = q4_k, [FORMAT_Q5_K] = q5_k, [FORMAT_Q6_K] = q6_k,
-  [FORMAT_Q2_K] = expr_q2_k, [FORMAT_Q3_K] = expr_q3_k, [FORMAT_TQ1_0] = expr_tq1_0, [FORMAT_TQ2_0] = expr_tq2_0,
+  [FORMAT_Q2_K] = expr_q2_k, [FORMAT_Q3_K] = expr_q3_k, [FORMAT_Q1_0] = expr_q1_0, [FORMAT_Q2_0] = expr_q2_0, [FORMAT_TQ1_0] = expr_tq1_0, [FORMAT_TQ2_0] = expr_tq2_0,
   [FORMAT_IQ1_S] = expr_iq1_s, [FORMAT_IQ1_M] = expr_iq1_m, [FORMAT_IQ2_XXS] = expr_iq2_xxs, [FORMAT_IQ2_XS] = expr_iq2_xs, [FORMAT_IQ2_S] = expr_iq2_s,
   [FORMAT_IQ3_XXS] = expr_iq3_xxs, [FORMAT_IQ3_S] = expr_iq3_s, [FORMAT_IQ4_NL] = expr_iq4_nl, [FORMAT_IQ4_XS] = expr_iq4_xs,
   [FORMAT_MXFP4] = expr_mxfp4, [FORMAT_NVFP4] = expr_nvfp4,

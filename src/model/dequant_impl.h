@@ -37,6 +37,6 @@ static inline tensor *nibbles(const blocks *b, int64_t at, int64_t count) {
 static inline tensor *centred(const blocks *b, tensor *q, int64_t zero) { return f32(b, op_int(b, OP_SUB, t_cast(b->g, q, DT_I8), zero)); }
 
 typedef tensor *expression(const blocks *b);                           // F32, as many elements as the blocks have, in their order
-expression expr_q2_k, expr_q3_k, expr_tq1_0, expr_tq2_0;              // dequant_low.c
+expression expr_q2_k, expr_q3_k, expr_q1_0, expr_q2_0, expr_tq1_0, expr_tq2_0;        // dequant_low.c
 expression expr_iq1_s, expr_iq1_m, expr_iq2_xxs, expr_iq2_xs, expr_iq2_s, expr_iq3_xxs, expr_iq3_s, expr_iq4_nl, expr_iq4_xs, expr_mxfp4, expr_nvfp4;   // dequant_iq.c
 #endif

@@ -1,4 +1,4 @@
-// Formats of two and three bits and less that need no table: Q2_K and Q3_K, and the ternary TQ1_0 and TQ2_0. See dequant.c.
+// Formats of two and three bits and less that need no table: Q2_K and Q3_K, Q1_0 and Q2_0, and the ternary TQ1_0 and TQ2_0. See dequant.c.
 #include "model/dequant_impl.h"
 
 // Bytes of `runs` runs of 32 hold 256 codes: all runs' lowest `width` bits first, then the next ones. {16, 16}, or as a whole {256}
@@ -24,6 +24,18 @@ tensor *expr_q3_k(const blocks *b) {
   tensor *q = t_op2(g, OP_OR, planes(b, 32, 2, 2), op_int(b, OP_SHL, planes(b, 0, 1, 1), 2));
   return t_mul(g, AS(b, t_mul(g, half_at(b, 108), centred(b, scale, 32)), 16, 1), centred(b, q, 4));
 }
+
+// `count` bytes hold codes of `width` bits, the lowest ones first: {count, codes of a byte}
+static tensor *packed(const blocks *b, int64_t at, int64_t count, int64_t width) {
+  tensor *q = t_op2(b->g, OP_SHR, AS(b, field(b, at, count), count, 1), steps(b, DT_U8, 8 / width, width, false));
+  return op_int(b, OP_AND, q, (1 << width) - 1);
+}
+
+// One bit for the sign
+tensor *expr_q1_0(const blocks *b) { return t_mul(b->g, AS(b, half_at(b, 0), 1, 1), centred(b, op_int(b, OP_SHL, packed(b, 2, 16, 1), 1), 1)); }
+
+// -1, 0, 1 and 2
+tensor *expr_q2_0(const blocks *b) { return t_mul(b->g, AS(b, half_at(b, 0), 1, 1), centred(b, packed(b, 2, 16, 2), 1)); }
 
 tensor *expr_tq2_0(const blocks *b) { return t_mul(b->g, AS(b, half_at(b, 64), 1, 1), centred(b, planes(b, 0, 2, 2), 1)); }
 

@@ -42,8 +42,8 @@
   F(35, TQ2_0,   256,  66, true) \
   F(39, MXFP4,    32,  17, true) \
   F(40, NVFP4,    64,  36, true) \
-  F(41, Q1_0,    128,  18, false) \
-  F(42, Q2_0,     64,  18, false)
+  F(41, Q1_0,    128,  18, true) \
+  F(42, Q2_0,     64,  18, true)
 
 // R(id, name): types that once were in files and that ggml has withdrawn; they have no layout any more.
 #define FORMAT_REMOVED(R) \
@@ -67,6 +67,8 @@ struct format {
 
 const struct format *format_by_id(uint32_t id);            // NULL: unknown or removed
 const struct format *format_by_name(const char *name);     // any case ("q4_0"); NULL: none of that name
+// What a file's maker called the mixture of types in it (general.file_type): "Q4_K_M"; NULL: no such number.
+const char *format_mixture_name(uint32_t file_type);
 const char *format_removed_name(uint32_t id);              // the name of a withdrawn type; NULL: it never was one
 // Bytes of a row of n elements; false where n is not a multiple of the block or the size does not fit.
 bool format_row_bytes(const struct format *f, uint64_t n, uint64_t *out);

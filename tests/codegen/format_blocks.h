@@ -12,7 +12,7 @@ static inline void format_blocks(const struct format *f, unsigned char *p, int64
     {FORMAT_Q4_0, {1, 1}}, {FORMAT_Q4_1, {1, 3}}, {FORMAT_Q5_0, {1, 1}}, {FORMAT_Q5_1, {1, 3}}, {FORMAT_Q8_0, {1, 1}}, {FORMAT_Q2_K, {81, 83}}, {FORMAT_Q3_K, {109, 109}},
     {FORMAT_Q4_K, {1, 3}}, {FORMAT_Q5_K, {1, 3}}, {FORMAT_Q6_K, {209, 209}}, {FORMAT_TQ1_0, {53, 53}}, {FORMAT_TQ2_0, {65, 65}}, {FORMAT_IQ1_S, {1, 1}},
     {FORMAT_IQ1_M, {55, 55}}, {FORMAT_IQ2_XXS, {1, 1}}, {FORMAT_IQ2_XS, {1, 1}}, {FORMAT_IQ2_S, {1, 1}}, {FORMAT_IQ3_XXS, {1, 1}}, {FORMAT_IQ3_S, {1, 1}},
-    {FORMAT_IQ4_NL, {1, 1}}, {FORMAT_IQ4_XS, {1, 1}}, {FORMAT_MXFP4, {0, 0}}, {FORMAT_NVFP4, {0, 1}},
+    {FORMAT_IQ4_NL, {1, 1}}, {FORMAT_IQ4_XS, {1, 1}}, {FORMAT_MXFP4, {0, 0}}, {FORMAT_NVFP4, {0, 1}}, {FORMAT_Q1_0, {1, 1}}, {FORMAT_Q2_0, {1, 1}},
   };
   size_t which = 0;
   while (which < COUNT(scales) && scales[which].id != f->id) which++;

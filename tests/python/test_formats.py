@@ -16,7 +16,7 @@ from gguf import GGMLQuantizationType, quants  # noqa: E402
 # Where the half-precision scales of a block lie. "1", "4": bytes at the start, each a whole scale. "split": a quarter in each of the last four words.
 SCALES = {
     "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
-    "Q2_K": [80, 82], "Q3_K": [108], "TQ1_0": [52], "TQ2_0": [64],
+    "Q2_K": [80, 82], "Q3_K": [108], "TQ1_0": [52], "TQ2_0": [64], "Q1_0": [0], "Q2_0": [0],
     "IQ1_S": [0], "IQ1_M": ["split"], "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": ["1"], "NVFP4": ["4"],
 }
 EDGES = [0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x0400, 0x3c00, 0xbc00, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e00, 0xfe00, 0x7c01]
@@ -89,7 +89,16 @@ def run(tool, env, name, rows, cols, raw):
     return np.frombuffer(done.stdout, np.float32)
 
 
+# Formats whose numbers the gguf package does not know: bits of a code, the lowest first, and what code and scale mean, as ggml's C code has it.
+OWN = {"Q1_0": (1, lambda code: 2 * code - 1), "Q2_0": (2, lambda code: code - 1)}
+
+
 def expected(name, raw):
+    if name in OWN:
+        width, meaning = OWN[name]
+        codes = raw[:, 2:, None] >> np.arange(0, 8, width, dtype=np.uint8) & (1 << width) - 1
+        with np.errstate(all="ignore"):
+            return (raw[:, :2].copy().view(np.float16).astype(np.float32) * meaning(codes.reshape(len(raw), -1).astype(np.int32)).astype(np.float32)).reshape(-1)
     with np.errstate(all="ignore"):
         return quants.dequantize(raw.reshape(-1), GGMLQuantizationType[name]).reshape(-1).astype(np.float32)
 
@@ -111,7 +120,7 @@ def test_every_format_is_here(formats):
     """A format that is added comes with its bytes, or this test says so."""
     assert set(formats) == set(SCALES) | {"F32", "F16", "BF16"}
     for name, (block, size) in formats.items():
-        assert gguf.GGML_QUANT_SIZES[GGMLQuantizationType[name]] == (block, size)
+        assert name == "Q2_0" and (block, size) == (64, 18) or gguf.GGML_QUANT_SIZES[GGMLQuantizationType[name]] == (block, size)
 
 
 @pytest.mark.parametrize("name", [*SCALES, "F32", "F16", "BF16"])

@@ -3,6 +3,7 @@ import json
 import struct
 
 import gguf
+import numpy as np
 import pytest
 
 # What may stand in a file without being read whatever its value is, and why: src/model/unread_keys.c
@@ -126,3 +127,16 @@ def test_a_window_of_all_layers(run_weft, make_model, tmp_path, name):
     if listed:
         make_model.write(family, path, **changes, keys={**keys, "attention.sliding_window": window})
         assert "does not say which layers have it" in inspect(run_weft, path)["why_not"]
+
+
+@pytest.mark.parametrize("file_type,quant,name", [(None, "Q8_0", "Q8_0"), (7, "Q8_0", "Q8_0"), (15, "Q8_0", "Q4_K_M (mostly Q8_0)"), (15, "Q4_K", "Q4_K_M"),
+                                                  (1024, "F32", "F32"), (4, "F32", "F32"), (0, "F32", "F32"), (27, "F32", "IQ3_M (mostly F32)")])
+def test_what_a_file_is_called(run_weft, make_model, tmp_path, file_type, quant, name):
+    """The mixture's name, and the type that most bytes have where it is another one."""
+    def quantise(of, flat):
+        t = gguf.GGMLQuantizationType[quant]
+        return (t, flat) if quant == "F32" else (t, np.zeros((flat.shape[0], flat.shape[1] // gguf.GGML_QUANT_SIZES[t][0] * gguf.GGML_QUANT_SIZES[t][1]), np.uint8))
+
+    path = tmp_path / "m.gguf"
+    make_model.write("granite", path, ffn=512, quant=quantise, general={} if file_type is None else {"file_type": file_type})
+    assert inspect(run_weft, path)["summary"] == f"granite 2.3M {name}"

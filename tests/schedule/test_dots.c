@@ -244,7 +244,7 @@ static void test_every_format(void **state) {
   (void)state;
   // activations that share a scale: as many as the weight's float scales have in common
   static const struct { uint32_t id; int64_t group; } small[] = {
-    {FORMAT_Q4_0, 32}, {FORMAT_Q4_1, 32}, {FORMAT_Q5_0, 32}, {FORMAT_Q5_1, 32}, {FORMAT_Q8_0, 32}, {FORMAT_IQ4_NL, 32}, {FORMAT_MXFP4, 32}, {FORMAT_NVFP4, 16},
+    {FORMAT_Q4_0, 32}, {FORMAT_Q4_1, 32}, {FORMAT_Q5_0, 32}, {FORMAT_Q5_1, 32}, {FORMAT_Q8_0, 32}, {FORMAT_IQ4_NL, 32}, {FORMAT_MXFP4, 32}, {FORMAT_NVFP4, 16}, {FORMAT_Q1_0, 128}, {FORMAT_Q2_0, 64},
   };
   int done = 0;
   for (uint32_t id = 0; id < 64; id++) {

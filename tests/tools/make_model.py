@@ -156,6 +156,8 @@ def keys(m):
         values.update({"attention.key_length": p["head_dim"], "attention.value_length": p["head_dim"]})
     for name, value in {**values, **p.get("keys", {})}.items():
         m.key(name, value)
+    for name, value in p.get("general", {}).items():
+        m.w.add_uint32(f"general.{name}", value)
 
 
 def short_conv(m, i):
