@@ -158,6 +158,24 @@ static int deepseek2(loader *l) { return without_mtp(l) || warmer(l) ? -1 : 0; }
 
 static int gptneox(loader *l) { return gguf_bool_opt(l->f, key(l, "use_parallel_residual"), true, &l->m->parallel, l->err); }
 
+static int ernie_moe(loader *l, layer *y) {
+  int dense, step;
+  if (key_count_or(l, "leading_dense_block_count", 0, 0, MODEL_MAX_LAYERS, &dense) || key_count_or(l, "interleave_moe_layer_step", 1, 1, MODEL_MAX_LAYERS, &step)) return -1;
+  y->moe.gating = GATING_SOFTMAX;
+  y->moe.norm = true;
+  if (y->index >= dense && (y->index + 1) % step == 0) y->ff = &part_moe;
+  return 0;
+}
+
+static int hunyuan(loader *l) { return key_number_or(l, "rope.scaling.alpha", 0, 0, 1e6, &l->m->base_alpha); }
+
+// Files of this kind count the rows of gate and up together.
+static int both_rows(loader *l, layer *y) {
+  (void)l;
+  y->n_ff /= 2;
+  return 0;
+}
+
 static int one_norm(loader *l, layer *y) {
   (void)l;
   y->ff_norm = W_NONE;
@@ -250,6 +268,18 @@ static const arch table[] = {
   {.name = "nemotron", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .has = HAS_HEAD | HAS_NORM_BIAS, .act = ACT_RELU2},
   {.name = "phi2", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_PARALLEL, .has = HAS_HEAD | HAS_HEAD_BIAS | HAS_BIASES, .act = ACT_GELU, .layer = one_norm},
   {.name = "gptneox", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .has = HAS_HEAD | HAS_BIASES, .act = ACT_GELU, .keys = gptneox},
+  {.name = "olmoe", .flags = ARCH_NEOX | ARCH_QK_NORM_ALL, .has = HAS_HEAD, .layer = plain_moe},
+  {.name = "ernie4_5-moe", .layer = ernie_moe},
+  {.name = "hunyuan-dense", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_QK_NORM_LATE, .keys = hunyuan},
+  {.name = "hunyuan-moe", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_QK_NORM_LATE, .layer = all_moe},
+  {.name = "dots1", .flags = ARCH_NEOX | ARCH_QK_NORM, .has = HAS_HEAD, .layer = dense_first},
+  {.name = "deepseek", .layer = dense_first},
+  {.name = "bailingmoe", .has = HAS_HEAD, .layer = dense_first},
+  {.name = "bailingmoe2", .flags = ARCH_NEOX | ARCH_QK_NORM, .has = HAS_HEAD, .keys = without_mtp, .layer = dense_first},
+  {.name = "exaone-moe", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_GLOBAL_NO_ROPE, .has = HAS_HEAD, .period = 4, .keys = without_mtp, .layer = dense_first},
+  {.name = "orion", .flags = ARCH_NEOX | ARCH_LAYER_NORM, .has = HAS_HEAD | HAS_NORM_BIAS},
+  {.name = "xverse", .has = HAS_HEAD},
+  {.name = "qwen", .flags = ARCH_NEOX, .has = HAS_HEAD | HAS_QKV_BIAS, .layer = both_rows},
   {.name = "falcon", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_PARALLEL, .has = HAS_NORM_BIAS, .act = ACT_GELU, .layer = falcon},
   {.name = "starcoder", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_POSITIONS, .has = HAS_BIASES, .act = ACT_GELU},
 };

@@ -187,10 +187,18 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   k = t_reshape(g, k, DIMS(b->T, n_(b, y->n_kv), n_(b, d)));
   v = t_reshape(g, v, DIMS(b->T, n_(b, y->n_kv), n_(b, y->v_dim)));
   if (!finished && !all_heads) { q = t_contiguous(g, q); k = t_contiguous(g, k); }
-  if (heads) { q = norm(b, y, W_ATTN_Q_NORM, q); k = norm(b, y, W_ATTN_K_NORM, k); }
+  bool late = f & ARCH_QK_NORM_LATE;
+  if (heads && !late) { q = norm(b, y, W_ATTN_Q_NORM, q); k = norm(b, y, W_ATTN_K_NORM, k); }
   double scale = b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)d);
-  q = rope_turn(b, y, warmed(b, t_scale(g, q, scale)), y->n_head, d);
-  tensor *K = store_k(b, y, k), *V = store_v(b, y, v);
+  tensor *K, *V;
+  if (late) {
+    q = warmed(b, t_scale(g, norm(b, y, W_ATTN_Q_NORM, t_contiguous(g, rope_turn(b, y, q, y->n_head, d))), scale));
+    K = store_keys(b, y, norm(b, y, W_ATTN_K_NORM, t_contiguous(g, rope_turn(b, y, k, y->n_kv, d))));
+  } else {
+    q = rope_turn(b, y, warmed(b, t_scale(g, q, scale)), y->n_head, d);
+    K = store_k(b, y, k);
+  }
+  V = store_v(b, y, v);
   tensor *out = attend(b, y, scores(b, y, q, K), V);
   return linear(b, y, W_ATTN_OUTPUT, gate ? t_mul(g, out, sigmoid(g, gate)) : out);
 }

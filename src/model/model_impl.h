@@ -69,6 +69,7 @@ enum arch_flags {
   ARCH_GATED_Q = 1 << 15,         // attn_q makes a gate beside each query, for what attention returns
   ARCH_QK_NORM_MAYBE = 1 << 16,   // each head of q and k is normed where the file has weights for it
   ARCH_DELTA_NEIGHBOURS = 1 << 17,// heads of a delta net that share a key lie side by side
+  ARCH_QK_NORM_LATE = 1 << 19,    // those norms come after rotation
   ARCH_SECTIONS = 1 << 18,        // rope may have sections for places in images; text has one position in all, and halves rotate
 };
 // Tensors that must be there, while files of other kinds may lack them. What no row names is asked for by a part: there if the part says so.
@@ -147,7 +148,7 @@ struct model {
   double eps, embedding_scale, residual_scale, logit_scale;    // factors; 1: none
   double attention_scale, attention_cap, logit_cap;            // 0: 1/sqrt(head_dim), no soft cap
   int window;                // of layers that slide, where the file does not say, and the base of their rope; 0: none, that of the others
-  double base_swa;
+  double base_swa, base_alpha;                                 // base_alpha: every base grows by base_alpha^(dim / (dim - 2)); 0: none does
   rope rope[ROPE_COUNT];
   double temperature;        // queries grow by it times the logarithm of position / temperature_length; 0: they do not
   int temperature_length;    // 0: n_ctx_rope

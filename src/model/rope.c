@@ -59,6 +59,7 @@ int rope_load(loader *l, int head_dim) {
   if (key_count_or(l, "rope.dimension_count", (uint32_t)head_dim, 2, (uint32_t)head_dim, &r->dim)) return -1;
   if (r->dim % 2) return gguf_fail(l->f, key(l, "rope.dimension_count"), l->err, "%d is odd", r->dim);
   if (key_number_or(l, "rope.freq_base", 10000, 1.001, 1e12, &r->base) || load_scaling(l, r)) return -1;
+  if (m->base_alpha > 0 && head_dim > 2) r->base *= pow(m->base_alpha, head_dim / (head_dim - 2.0));
   *sliding = m->arch->flags & ARCH_SWA_PLAIN_ROPE ? (rope){.dim = r->dim, .base = r->base, .scale = 1, .attn = 1} : *r;
   if (key_number_or(l, "rope.freq_base_swa", m->base_swa != 0 ? m->base_swa : r->base, 1.001, 1e12, &sliding->base)) return -1;
   unsigned both = gguf_tensor_find(l->f, "rope_factors_long.weight") || gguf_tensor_find(l->f, "rope_factors_short.weight") ? 0 : WANT_OPTIONAL;

@@ -105,7 +105,7 @@ def attention(m, i):
     heads, kv, hd = each(p["heads"], i), each(p["kv"], i), p["head_dim"]
     q, k = heads * hd * (2 if p.get("gated_q") else 1), kv * hd
     if p.get("fused"):
-        m.matrix(b + "attn_qkv", q + 2 * k, p["dim"], gain=1.5, bias=p.get("bias"))
+        m.matrix(b + "attn_qkv", q + 2 * k, p["dim"], gain=1.5, bias=p.get("bias") or p.get("qkv_bias"))
     else:
         m.matrix(b + "attn_q", q, p["dim"], gain=1.0 if p.get("qk_norm") else 2.0, bias=p.get("qkv_bias"))
         m.matrix(b + "attn_k", k, p["dim"], bias=p.get("qkv_bias"))
@@ -361,6 +361,24 @@ FAMILIES = {
                       keys={"rope.dimension_count": 16, "use_parallel_residual": True}),
     "gptneox-serial": family(arch="gptneox", layers=2, kv=4, layer_norm=True, plain=True, fused=True, bias=True, no_key_length=True,
                              keys={"rope.dimension_count": 16, "use_parallel_residual": False}),
+    "olmoe": with_experts(moe(6, 2, 96), arch="olmoe", layers=2, kv=4, ffn=96, qk_norm="all", no_key_length=True),
+    "ernie4_5-moe": with_experts(moe(6, 2, 96, 96, expert_shared_feed_forward_length=96), arch="ernie4_5-moe", layers=2, dense=1, probs_b=True,
+                                 keys={"leading_dense_block_count": 1, "interleave_moe_layer_step": 1}),
+    "hunyuan-dense": family(arch="hunyuan-dense", layers=2, qk_norm="head", keys={"rope.scaling.alpha": 4.0}),
+    "hunyuan-moe": with_experts(moe(6, 2, 96, 160, expert_shared_feed_forward_length=160), arch="hunyuan-moe", layers=2, ffn=96, qk_norm="head"),
+    "dots1": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5), arch="dots1", layers=2, kv=4, dense=1,
+                          qk_norm="head", probs_b=True, keys={"leading_dense_block_count": 1}),
+    "deepseek": with_experts(moe(8, 3, 64, 128, expert_shared_count=2, expert_weights_scale=1.0), arch="deepseek", layers=2, dense=1, keys={"leading_dense_block_count": 1}),
+    "bailingmoe": with_experts(moe(6, 2, 64, 64, expert_shared_count=1, expert_weights_norm=True), arch="bailingmoe", layers=2,
+                               keys={"leading_dense_block_count": 0, "rope.dimension_count": 64}),
+    "bailingmoe2": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5, expert_group_count=4,
+                                    expert_group_used_count=2), arch="bailingmoe2", layers=2, dense=1, fused=True, gates=True, qk_norm="head", probs_b=True,
+                                keys={"leading_dense_block_count": 1, "rope.dimension_count": 32}),
+    "exaone-moe": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5), arch="exaone-moe", layers=4,
+                               dense=1, qk_norm="head", probs_b=True, keys={"leading_dense_block_count": 1, "attention.sliding_window": 16}),
+    "orion": family(arch="orion", layers=2, layer_norm=True),
+    "xverse": family(arch="xverse", layers=2),
+    "qwen": family(arch="qwen", layers=2, kv=4, fused=True, gates=True, qkv_bias=True, keys={"feed_forward_length": 640}),
     "falcon": family(arch="falcon", layers=2, kv=1, layer_norm=True, one_norm=True, plain=True, fused=True, no_key_length=True),
     "falcon-two": family(arch="falcon", layers=2, kv=2, layer_norm=True, one_norm=True, second_norm=True, plain=True, fused=True, no_key_length=True),
     "starcoder": family(arch="starcoder", layers=2, kv=1, layer_norm=True, fused=True, bias=True, plain=True, positions=True, no_key_length=True),
