@@ -668,8 +668,11 @@ static int arguments(llvm *c) {
   return 0;
 }
 
+// Where registers are wider than what the ABI aligns the stack to, kernels align it themselves. LLVM decides that before
+// it knows what is spilled; without this line each access to a spilled vector of 64 bytes touches two lines of the cache.
 static void write_attributes(const render_options *o, str *out) {
   str_add(out, "attributes #0 = { nounwind \"no-builtins\" \"frame-pointer\"=\"none\"");
+  if (o && o->vector_bits > 128) str_addf(out, " alignstack=%d", o->vector_bits / 8);
   if (o && o->cpu && *o->cpu) str_addf(out, " \"target-cpu\"=\"%s\"", o->cpu);
   if (o && o->features && *o->features) str_addf(out, " \"target-features\"=\"%s\"", o->features);
   if (o && o->tune && *o->tune) str_addf(out, " \"tune-cpu\"=\"%s\"", o->tune);
