@@ -368,19 +368,67 @@ static void register_tiles(kernel *k) {
   }
 }
 
-// Around a dot product everything inside the outermost reduction is unrolled: one iteration is one block of the format.
+// Is r in nothing but addresses that grow evenly with it? A shift or a choice by a loop's counter costs what a constant
+// would not.
+static bool only_in_addresses(uop *u, uop *r, map *seen) {
+  if (map_has(seen, u) || !uop_depends(u, r)) return true;
+  map_put(seen, u, u);
+  if (u->op == OP_LOAD) return coefficient(u->src[0], r) >= 0;
+  if (u == r) return false;
+  size_t n = u->op == OP_REDUCE ? (size_t)uop_first_range(u) : u->nsrc;
+  for (size_t i = 0; i < n; i++) if (!only_in_addresses(u->src[i], r, seen)) return false;
+  return true;
+}
+
+static bool reads(const loads *l, const uop *buffer) {
+  for (int i = 0; i < l->n; i++) if (l->at[i]->src[0]->src[0] == buffer) return true;
+  return false;
+}
+
+// Do bytes of a weight serve several steps of r, or another sum that has no such steps? A loop would read them twice.
+static bool shares_bytes(kernel *k, uop *reduce, uop *r) {
+  loads own, l;
+  find_loads(reduce->src[0], &own);
+  arena *a = arena_new();
+  uop_list all = uop_toposort(a, &k->ast, 1);
+  bool shared = false;
+  for (size_t n = 0; n < all.n && !shared; n++) {
+    uop *u = all.at[n];
+    if (u->op != OP_REDUCE || u->dt != DT_I32) continue;
+    find_loads(u->src[0], &l);
+    for (int j = 0; j < l.n && !shared; j++) {
+      uop *at = l.at[j]->src[0]->src[1], *buffer = l.at[j]->src[0]->src[0];
+      if (!is_weight(buffer) || uop_depends(at, r) || !reads(&own, buffer)) continue;
+      for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) shared |= uop_depends(at, u->src[i]);
+    }
+  }
+  arena_free(a);
+  return shared;
+}
+
+// Is this range of a sum of integers one to unroll? Not one whose steps have nothing in common: a loop costs little, while
+// LLVM orders long blocks badly, keeps their values on the stack, and takes long. The sum that a DOT is in is unrolled.
+static bool worth_unrolling(kernel *k, uop *reduce, uop *r) {
+  if (r->b != AXIS_REDUCE || r->src[0]->op != OP_CONST || r->src[0]->a > MAX_UNROLL) return false;
+  for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++)
+    if (reduce->src[i]->b == AXIS_DOT) return true;
+  map seen = {0};
+  bool loop = only_in_addresses(reduce->src[0], r, &seen) && !shares_bytes(k, reduce, r);
+  map_free(&seen);
+  return !loop;
+}
+
+// Around a dot product what is inside the outermost reduction is unrolled, as far as its steps share anything.
 static void unroll_dot(kernel *k) {
   for (bool again = true; again;) {
     again = false;
-    axes x;
-    kernel_axes(k, &x);
     arena *a = arena_new();
     uop_list l = uop_toposort(a, &k->ast, 1);
     for (size_t i = 0; i < l.n && !again; i++) {
       uop *u = l.at[i];
       if (u->op != OP_REDUCE || u->dt != DT_I32) continue;
       for (size_t j = (size_t)uop_first_range(u); j < u->nsrc && !again; j++)
-        again = u->src[j]->b == AXIS_REDUCE && u->src[j]->src[0]->op == OP_CONST && u->src[j]->src[0]->a <= 16 && apply(k, OPT_UNROLL, u->src[j], 0);
+        again = worth_unrolling(k, u, u->src[j]) && apply(k, OPT_UNROLL, u->src[j], 0);
     }
     arena_free(a);
   }

@@ -144,6 +144,31 @@ static void test_read_in_order(void **state) {
 }
 
 // Where each byte of the stream comes from: three fillings with the bytes of addresses.
+// Steps of a block that share no bytes are turns of a loop. Of the 16 sums of a block of Q6_K four share bytes, of Q3_K
+// eight; in Q2_K another sum reads the same scales, in Q4_K the counter chooses among packed ones.
+static void test_loops_in_blocks(void **state) {
+  (void)state;
+  static const struct { uint32_t id; int dots; } of[] = {
+    {FORMAT_Q6_K, 16}, {FORMAT_Q3_K, 32}, {FORMAT_Q2_K, 64}, {FORMAT_Q4_K, 64},
+  };
+  kt_backend b;
+  native(&b);
+  for (size_t i = 0; i < COUNT(of); i++)
+    for (int many = 0; many < 2; many++) {
+      const struct format *f = format_by_id(of[i].id);
+      kt_run r;
+      make(&r, f, many);
+      program *p = codegen(r.t.g, product_of(&r)->ast, &b.t, NULL);
+      int dots = 0, lanes = 0;
+      for (size_t n = 0; n < p->n; n++) if (p->at[n]->op == OP_DOT) { dots++; lanes = p->at[n]->lanes; }
+      if (lanes == 16 && dots != of[i].dots * (many ? TOKENS : 1))
+        fail_msg("%s, %s: %d dot products in an iteration", f->name, many ? "many tokens" : "one token", dots);
+      assert_non_null(stream_of(&r, p));
+      program_free(p);
+      kt_finish(&r);
+    }
+}
+
 static void fill_with(const program_stream *s, const kt_backend *b, const unsigned char *raw, unsigned char *out) {
   if (!s->n_fills) memcpy(out, raw, (size_t)s->bytes);
   for (int j = 0; j < s->n_fills; j++) {
@@ -337,7 +362,8 @@ static void test_tokens_do_not_matter(void **state) {
 int main(void) {
   env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_one_layout), cmocka_unit_test(test_growth), cmocka_unit_test(test_read_in_order), cmocka_unit_test(test_every_byte_is_there), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_tokens_do_not_matter), cmocka_unit_test(test_layouts), cmocka_unit_test(test_values),
+    cmocka_unit_test(test_one_layout), cmocka_unit_test(test_growth), cmocka_unit_test(test_read_in_order),
+    cmocka_unit_test(test_loops_in_blocks), cmocka_unit_test(test_every_byte_is_there), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_tokens_do_not_matter), cmocka_unit_test(test_layouts), cmocka_unit_test(test_values),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
