@@ -236,6 +236,22 @@ static uop *lane_reduce(graph *g, uop *u, uop **s) {
   return lane ? uop_new(g, OP_HREDUCE, (enum dtype)u->dt, 1, &r, 1, (uarg){.a = u->a}) : r;
 }
 
+// A sum of integers that starts with a dot product, plus y: it starts from y, which costs no addition. Modulo 2^32 the
+// order of additions does not matter.
+static uop *start_from(graph *g, uop *sum, uop *y) {
+  bool chain = sum->op == OP_REDUCE && sum->a == OP_ADD && (size_t)uop_first_range(sum) == sum->nsrc;
+  const uop *first = chain ? sum->src[0] : sum;
+  if (sum->dt != DT_I32 || first->op != OP_DOT || !uop_is_int(uop_unsplat(first->src[0]), 0)) return NULL;
+  y = uop_splat(g, y, sum->lanes);
+  if (!chain) return uop_new(g, OP_DOT, DT_I32, sum->lanes, (uop *[]){y, sum->src[1], sum->src[2]}, 3, (uarg){0});
+  VEC(uop *) src = {0};
+  vec_push(&src, y);
+  for (size_t i = 0; i < sum->nsrc; i++) vec_push(&src, sum->src[i]);
+  uop *r = uop_new(g, OP_REDUCE, DT_I32, sum->lanes, src.at, src.n, (uarg){.a = OP_ADD, .b = (int64_t)src.n});
+  vec_free(&src);
+  return r;
+}
+
 static uop *to_lanes(graph *g, uop *u, uop **s, void *ctx) {
   (void)ctx;
   int lanes = 1;
@@ -266,6 +282,12 @@ static uop *to_lanes(graph *g, uop *u, uop **s, void *ctx) {
   case OP_INDEX: return uop_index(g, s[0], s[1]);
   case OP_CAST: return uop_cast(g, s[0], (enum dtype)u->dt);
   case OP_BITCAST: return uop_bitcast(g, s[0], (enum dtype)u->dt);
+  case OP_ADD: {
+    uop *sum = start_from(g, s[0], s[1]);
+    if (!sum) sum = start_from(g, s[1], s[0]);
+    if (sum) return sum;
+    break;
+  }
   default: break;
   }
   if (lanes == 1) return uop_with_src(g, u, s);

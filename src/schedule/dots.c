@@ -457,7 +457,7 @@ static uop *unsign(graph *g, uop *u, uop *const *v, void *ctx) {
   if (!bias) return dot;
   unsigned own = (unsigned)u->b | varies(x32);
   tensor *sx = sum(g, narrow_axes(g, x32, all_axes(x32) & ~own), (unsigned)u->b);
-  return t_sub(g, dot, widen(g, t_op2(g, OP_MUL, sx, uop_int(g, DT_I32, bias)), u->shape));
+  return t_add(g, dot, widen(g, t_op2(g, OP_MUL, sx, uop_int(g, DT_I32, -bias)), u->shape));
 }
 
 // --- 7. share -------------------------------------------------------------------------------------------------------
@@ -465,21 +465,27 @@ static uop *unsign(graph *g, uop *u, uop *const *v, void *ctx) {
 // A sum of rounded activations does not wait for them to be stored: it is made beside them.
 static uop *from_source(graph *g, uop *u) {
   if (u->op == OP_CONTIGUOUS) return u->src[0];
-  if (u->op != OP_REDUCE_AXIS && u->op != OP_CAST && !is_movement(u)) return u;
+  if (u->op != OP_REDUCE_AXIS && u->op != OP_CAST && u->op != OP_MUL && !is_movement(u)) return u;
   uop *s[2 + MAX_DIMS];
   for (size_t i = 1; i < u->nsrc; i++) s[i] = u->src[i];
   s[0] = from_source(g, u->src[0]);
   return uop_with_src(g, u, s);
 }
 
+// A sum, or a sum times a constant.
+static bool is_sum_of_activations(uop *u) {
+  if (u->op == OP_MUL && u->src[1]->op == OP_CONST) u = u->src[0];
+  return u->op == OP_REDUCE_AXIS && u->dt == DT_I32 && !depends_on_weights(u);
+}
+
 static uop *share(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v, (void)ctx;
   uop *s[2 + 2 * MAX_DIMS];
   bool any = false;
-  if (u->op == OP_CONTIGUOUS || u->nsrc > COUNT(s)) return NULL;
+  if (u->op == OP_CONTIGUOUS || u->nsrc > COUNT(s) || (u->op == OP_MUL && is_sum_of_activations(u))) return NULL;
   for (size_t i = 0; i < u->nsrc; i++) {
     uop *in = s[i] = u->src[i];
-    if (in->op != OP_REDUCE_AXIS || in->dt != DT_I32 || depends_on_weights(in)) continue;
+    if (!is_sum_of_activations(in)) continue;
     s[i] = t_contiguous(g, from_source(g, in));
     any = true;
   }

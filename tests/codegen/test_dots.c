@@ -7,10 +7,13 @@
 
 enum { ROWS = 32, UNITS = 24, TILE = 16 };           // weights: {ROWS / TILE, UNITS, TILE, 4} bytes
 enum { BRAIN = 0 };                                  // instead of a mask: BF16, half as many of them
+enum { BUFFERS = 4, START = 3 };                     // integers: what the sums start from
 static const int masks[] = {15, 63, 127, 255, BRAIN};
-static const opt opts[] = {{OPT_TC, 0, 1}, {OPT_UNROLL, 3, 8}, {OPT_UPCAST, 0, 2}};     // lanes of rows, chains of eight, two such vectors at once
+// Lanes of rows, chains of eight or of all, two such vectors at once.
+static const opt opts[2][3] = {{{OPT_TC, 0, 1}, {OPT_UNROLL, 3, 8}, {OPT_UPCAST, 0, 2}},
+                               {{OPT_TC, 0, 1}, {OPT_UNROLL, 3, 0}, {OPT_UPCAST, 0, 2}}};
 
-// y[row] = sum of (code & mask) * x, as SINK of one kernel.
+// y[row] = sum of (code & mask) * x, and for integers + start, as SINK of one kernel.
 static uop *dots(graph *g, int mask, schedule *s) {
   bool brain = mask == BRAIN;
   int k = brain ? 2 : 4;
@@ -20,6 +23,7 @@ static uop *dots(graph *g, int mask, schedule *s) {
   if (!brain && mask != 255) w = t_op2(g, OP_AND, w, uop_int(g, DT_U8, mask));
   tensor *x = t_reshape_i(g, t_buffer(g, 1, brain ? DT_BF16 : DT_I8, UNITS * k), 2, (int64_t[]){1, UNITS * k});
   tensor *y = t_reduce(g, t_mul(g, t_cast(g, w, dt), t_cast(g, x, dt)), OP_ADD, 1);
+  if (!brain) y = t_add(g, y, t_reshape_i(g, t_buffer(g, START, dt, 1), 2, (int64_t[]){1, 1}));
   tensor *out = t_assign(g, t_buffer(g, 2, dt, ROWS), t_reshape_i(g, y, 1, (int64_t[]){ROWS}));
   schedule_graph(g, uop_new(g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0}), s);
   assert_int_equal(s->n_kernels, 1);
@@ -33,26 +37,46 @@ static void fill(memory *m, const int *place, int mask, int pattern) {
       for (int i = 0; i < (b ? 1 : ROWS) * UNITS * 2; i++) { uint16_t h = (uint16_t)((rig_random(&seed) & 0x80ff) | 0x3f00); memcpy(m->at[place[b]] + 2 * i, &h, 2); }
     return;
   }
+  int32_t start = (int32_t)(rig_random(&seed) % 2000001) - 1000000;
+  memcpy(m->at[place[START]], &start, sizeof start);
   for (int i = 0; i < ROWS * UNITS * 4; i++) m->at[place[0]][i] = pattern ? 255 : (unsigned char)rig_random(&seed);
   for (int i = 0; i < UNITS * 4; i++) m->at[place[1]][i] = pattern == 1 ? 0x80 : pattern == 2 ? 0x7f : (unsigned char)rig_random(&seed);
 }
 
 enum { PATTERNS = 3 };
 
+// A chain of dot products starts from what is added to it: no addition is left, and none starts from 0.
+static void starts(const program *p, int products) {
+  int from_zero = 0, additions = 0;
+  for (size_t i = 0; i < p->n; i++) {
+    const uop *u = p->at[i];
+    from_zero += u->op == OP_DOT && uop_is_int(uop_unsplat(u->src[0]), 0);
+    additions += u->op == OP_ADD && u->dt == DT_I32 && u->lanes > 1;
+    products -= u->op == OP_DOT;
+  }
+  assert_int_equal(products, 0);
+  assert_int_equal(from_zero, 0);
+  assert_int_equal(additions, 0);
+}
+
 static void check(const cpu_target *cpu, const char *name, const char *on) {
   target t = render_find("llvm")->target;
   t.vector_bytes = cpu->vector_bits / 8;
   t.has_fma = cpu->fma; t.has_f16 = cpu->f16; t.lacks_round = !cpu->round;
   t.descriptors = cpu->descriptors;
-  for (size_t m = 0; m < COUNT(masks); m++) {
+  for (size_t n = 0; n < 2 * COUNT(masks); n++) {
+    size_t m = n / 2;
     graph *g = graph_new(NULL);
     schedule s;
     uop *ast = dots(g, masks[m], &s);
-    program *p = codegen(g, ast, &t, &(codegen_options){.opts = opts, .n_opts = COUNT(opts)}), *plain = codegen(g, ast, &ref_target, &(codegen_options){.noopt = true});
-    int lanes = 0, place[3] = {0};
+    program *p = codegen(g, ast, &t, &(codegen_options){.opts = opts[n % 2], .n_opts = COUNT(opts[0])});
+    program *plain = codegen(g, ast, &ref_target, &(codegen_options){.noopt = true});
+    int lanes = 0, place[BUFFERS] = {0};
     for (size_t i = 0; i < p->n; i++) if (p->at[i]->op == OP_DOT) lanes = p->at[i]->lanes;
     assert_int_equal(lanes, descriptor_lanes(t.descriptors, masks[m] == BRAIN ? DT_F32 : DT_I32, t.vector_bytes / 4, ROWS));
-    for (int b = 0; b < 3; b++) for (int k = 0; k < s.kernels[0].n_bufs; k++) if (s.kernels[0].bufs[k] == b) place[b] = k;
+    for (int b = 0; b < BUFFERS; b++)
+      for (int k = 0; k < s.kernels[0].n_bufs; k++) if (s.kernels[0].bufs[k] == b) place[b] = k;
+    if (masks[m] != BRAIN && n % 2) starts(p, 2 * UNITS);
     rig r = {.n_bufs = p->n_bufs};
     for (int b = 0; b < p->n_bufs; b++) r.bufs[b] = p->bufs[b];
     memcpy(r.p.name, p->name, sizeof r.p.name);
