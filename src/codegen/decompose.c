@@ -2,7 +2,7 @@
 // division, half floats become integer arithmetic where the machine cannot convert them, BF16 always does; IDX becomes I64 or I32.
 //
 // exp2: x = n + f with n = nearest integer and |f| <= 1/2; 2^f by a polynomial (Taylor in ln 2, enough terms for the type), 2^n
-// by building the exponent bits, in two halves so that results near the ends of the range are right. sin: reduction by pi/2
+// by adding n to the exponent's bits. sin: reduction by pi/2
 // in three parts (Cody-Waite), then the two Taylor polynomials. log2: exponent, and atanh series on the mantissa.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -22,9 +22,14 @@ static uop *mul(graph *g, uop *x, uop *y) { return uop_op2(g, OP_MUL, x, y); }
 static uop *where(graph *g, uop *c, uop *x, uop *y) { return uop_op3(g, OP_WHERE, c, x, y); }
 static uop *lt(graph *g, uop *x, uop *y) { return uop_op2(g, OP_CMPLT, x, y); }
 
-static uop *horner(graph *g, uop *x, const double *c, int n) {        // c[0] + c[1] x + ...
+// The rules get the target as their context; NULL: one that has nothing.
+static uop *multiply_add(graph *g, uop *x, uop *y, uop *z, const target *t) {
+  return t && t->has_fma ? uop_op3(g, OP_FMA, x, y, z) : add(g, mul(g, x, y), z);
+}
+
+static uop *horner(graph *g, uop *x, const double *c, int n, const target *t) {        // c[0] + c[1] x + ...
   uop *p = k(g, x, c[n - 1]);
-  for (int i = n - 1; i-- > 0;) p = add(g, mul(g, p, x), k(g, x, c[i]));
+  for (int i = n - 1; i-- > 0;) p = multiply_add(g, p, x, k(g, x, c[i]), t);
   return p;
 }
 
@@ -32,32 +37,30 @@ static int mantissa_bits(enum dtype d) { return d == DT_F64 ? 52 : 23; }
 static int exponent_bias(enum dtype d) { return d == DT_F64 ? 1023 : 127; }
 static enum dtype int_of(enum dtype d) { return d == DT_F64 ? DT_I64 : DT_I32; }
 
-static uop *power_of_two(graph *g, uop *n, enum dtype d) {            // n: integers in the normal range of the exponent
-  enum dtype i = int_of(d);
-  uop *biased = add(g, n, ki(g, i, n->lanes, exponent_bias(d)));
-  return uop_bitcast(g, uop_op2(g, OP_SHL, biased, ki(g, i, n->lanes, mantissa_bits(d))), d);
-}
-
+// n whole goes into the bits of the exponent, where p = 2^f, about 1, has its own: no multiplication. The largest x is an
+// exact power and becomes infinity by that. What would be subnormal is made 2^64 times too large, and rounded once.
 static uop *make_exp2(graph *g, uop *u, uop *const *v, void *ctx) {
-  (void)v; (void)ctx;
-  enum dtype d = (enum dtype)u->dt;
+  (void)v;
+  enum dtype d = (enum dtype)u->dt, i = int_of(d);
   if (d != DT_F32 && d != DT_F64) return NULL;
-  double top = d == DT_F64 ? 1100 : 160, c[16];
-  int terms = d == DT_F64 ? 14 : 8;
+  int m = mantissa_bits(d), lanes = u->lanes, terms = d == DT_F64 ? 14 : 8;
+  double most = exponent_bias(d) + 1, least = -most - m, c[16];          // infinity; less than half of the smallest number
   c[0] = 1;
-  for (int i = 1; i < terms; i++) c[i] = c[i - 1] * M_LN2 / i;
-  uop *x = u->src[0];
-  uop *clamped = where(g, lt(g, x, k(g, x, top)), where(g, lt(g, x, k(g, x, -top)), k(g, x, -top), x), k(g, x, top));
-  uop *n = uop_op1(g, OP_FLOOR, add(g, clamped, k(g, x, 0.5)));
-  uop *p = horner(g, sub(g, clamped, n), c, terms);
-  enum dtype i = int_of(d);
-  uop *whole = uop_cast(g, n, i), *half = uop_op2(g, OP_SHR, whole, ki(g, i, x->lanes, 1));
-  uop *r = mul(g, mul(g, p, power_of_two(g, half, d)), power_of_two(g, sub(g, whole, half), d));
+  for (int j = 1; j < terms; j++) c[j] = c[j - 1] * M_LN2 / j;
+  uop *x = u->src[0], *top = k(g, x, most), *bottom = k(g, x, least);
+  uop *y = where(g, lt(g, x, top), x, top);
+  y = where(g, lt(g, bottom, y), y, bottom);
+  uop *n = uop_op1(g, OP_FLOOR, add(g, y, k(g, x, 0.5))), *whole = uop_cast(g, n, i);
+  uop *p = horner(g, sub(g, y, n), c, terms, ctx);
+  uop *small = lt(g, n, k(g, x, 3 - most));
+  whole = where(g, small, add(g, whole, ki(g, i, lanes, 64)), whole);
+  uop *r = uop_bitcast(g, add(g, uop_bitcast(g, p, i), mul(g, whole, ki(g, i, lanes, (int64_t)1 << m))), d);
+  r = where(g, small, mul(g, r, k(g, x, 0x1p-64)), r);
   return where(g, uop_op2(g, OP_CMPNE, x, x), x, r);
 }
 
 static uop *make_log2(graph *g, uop *u, uop *const *v, void *ctx) {
-  (void)v; (void)ctx;
+  (void)v;
   enum dtype d = (enum dtype)u->dt, i = int_of(d);
   if (d != DT_F32 && d != DT_F64) return NULL;
   uop *x = u->src[0];
@@ -77,7 +80,7 @@ static uop *make_log2(graph *g, uop *u, uop *const *v, void *ctx) {
   double c[12];
   int terms = d == DT_F64 ? 11 : 5;
   for (int j = 0; j < terms; j++) c[j] = 2 / M_LN2 / (2 * j + 1);
-  uop *r = add(g, mul(g, t, horner(g, t2, c, terms)), n);
+  uop *r = multiply_add(g, t, horner(g, t2, c, terms, ctx), n, ctx);
   r = where(g, uop_op2(g, OP_CMPEQ, x, k(g, x, 0)), k(g, x, -INFINITY), r);
   r = where(g, lt(g, x, k(g, x, 0)), k(g, x, NAN), r);
   r = where(g, uop_op2(g, OP_CMPEQ, x, k(g, x, INFINITY)), x, r);
@@ -85,7 +88,7 @@ static uop *make_log2(graph *g, uop *u, uop *const *v, void *ctx) {
 }
 
 static uop *make_sin(graph *g, uop *u, uop *const *v, void *ctx) {
-  (void)v; (void)ctx;
+  (void)v;
   enum dtype d = (enum dtype)u->dt;
   if (d == DT_F32) return uop_cast(g, uop_op1(g, OP_SIN, uop_cast(g, u->src[0], DT_F64)), DT_F32);   // angles need the precision
   if (d != DT_F64) return NULL;
@@ -100,7 +103,7 @@ static uop *make_sin(graph *g, uop *u, uop *const *v, void *ctx) {
   s[0] = c[0] = 1;
   for (int i = 1; i < 9; i++) s[i] = -s[i - 1] / (2 * i) / (2 * i + 1);
   for (int i = 1; i < 10; i++) c[i] = -c[i - 1] / (2 * i - 1) / (2 * i);
-  uop *sine = mul(g, r, horner(g, r2, s, 9)), *cosine = horner(g, r2, c, 10);
+  uop *sine = mul(g, r, horner(g, r2, s, 9, ctx)), *cosine = horner(g, r2, c, 10, ctx);
   uop *odd = uop_op2(g, OP_CMPNE, uop_op2(g, OP_AND, q, ki(g, DT_I64, x->lanes, 1)), ki(g, DT_I64, x->lanes, 0));
   uop *flip = uop_op2(g, OP_CMPNE, uop_op2(g, OP_AND, q, ki(g, DT_I64, x->lanes, 2)), ki(g, DT_I64, x->lanes, 0));
   uop *w = where(g, odd, cosine, sine);
@@ -321,6 +324,6 @@ uop *decompose(graph *g, uop *ast, const target *t) {
   if (!t->has_f16) sets[n++] = &late_half;
   if (!t->descriptors) sets[n++] = &late_dot;
   if (t->lacks_round) sets[n++] = &late_round;
-  ast = graph_rewrite(g, ast, sets, NULL, "decompose");
+  ast = graph_rewrite(g, ast, sets, (void *)(uintptr_t)t, "decompose");
   return machine_types(g, ast, t);
 }

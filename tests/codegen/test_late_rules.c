@@ -33,13 +33,13 @@ static void integers(void **state) {
 // op of x by its rule, evaluated; x stands for a value read from memory
 typedef struct probe { graph *g; uop *x, *y; map leaf; evalue v; } probe;
 
-static void probe_begin(probe *p, enum dtype from, enum op op, enum dtype to, const ruleset *table) {
+static void probe_begin(probe *p, enum dtype from, enum op op, enum dtype to, const ruleset *table, const target *t) {
   *p = (probe){.g = graph_new(NULL)};
   uop *mem = uop_new(p->g, OP_PARAM, from, 1, NULL, 0, (uarg){.b = 1});
   p->x = uop_load(p->g, uop_index(p->g, mem, uop_idx(p->g, 0)), from, 1);
   uop *u = op == OP_CAST ? uop_cast(p->g, p->x, to) : uop_op1(p->g, op, p->x);
   const ruleset *const sets[] = {SYMBOLIC, table, NULL};
-  p->y = graph_rewrite(p->g, u, sets, NULL, "test");
+  p->y = graph_rewrite(p->g, u, sets, (void *)(uintptr_t)t, "test");
   assert_ptr_not_equal(p->y, u);
   map_put(&p->leaf, p->x, &p->v);
 }
@@ -60,9 +60,10 @@ static double units(enum dtype d, double got, double want) {          // distanc
   return fabs(got - want) / ldexp(1, e - (d == DT_F32 ? 24 : 53));
 }
 
-static void check_function(enum op op, enum dtype d, double (*f)(double), double lo, double hi, double bound, double absolute) {
+static void check_with(const target *t, enum op op, enum dtype d, double (*f)(double), double lo, double hi, double bound,
+                       double absolute) {
   probe p;
-  probe_begin(&p, d, op, d, &late_float);
+  probe_begin(&p, d, op, d, &late_float, t);
   double worst = 0, at = 0;
   for (int i = 0; i <= 20000; i++) {
     evalue x = {.f = dtype_round(d, lo + (hi - lo) * i / 20000)}, y;
@@ -73,7 +74,14 @@ static void check_function(enum op op, enum dtype d, double (*f)(double), double
     if (e > worst) { worst = e; at = x.f; }
   }
   if (worst > bound) fail_msg("%s.%s: %.2f units at %.17g", op_name(op), dtype_name(d), worst, at);
+  print_message("%s.%s %g to %g%s: %.2f units\n", op_name(op), dtype_name(d), lo, hi, t ? ", FMA" : "", worst);
   probe_end(&p);
+}
+
+static void check_function(enum op op, enum dtype d, double (*f)(double), double lo, double hi, double bound, double absolute) {
+  static const target fma = {.name = "test", .has_fma = true};
+  check_with(NULL, op, d, f, lo, hi, bound, absolute);
+  check_with(&fma, op, d, f, lo, hi, bound, absolute);
 }
 
 static void functions_are_close(void **state) {
@@ -99,7 +107,7 @@ static void edges(void **state) {
   for (size_t i = 0; i < COUNT(cases); i++) {
     probe p;
     evalue y;
-    probe_begin(&p, DT_F32, cases[i].op, DT_F32, &late_float);
+    probe_begin(&p, DT_F32, cases[i].op, DT_F32, &late_float, NULL);
     bool has = probe_at(&p, (evalue){.f = cases[i].x}, &y);
     if (!isnan(cases[i].y) && !has) fail_msg("%s(%g) has no value", op_name(cases[i].op), cases[i].x);
     if (has && !gen_same(DT_F32, y, (evalue){.f = cases[i].y}, 0)) fail_msg("%s(%g) = %.17g", op_name(cases[i].op), cases[i].x, y.f);
@@ -112,7 +120,7 @@ static void every_half_widens_exactly(void **state) {
   (void)state;
   for (int bf = 0; bf < 2; bf++) {
     probe p;
-    probe_begin(&p, bf ? DT_BF16 : DT_F16, OP_CAST, DT_F32, bf ? &late_bf16 : &late_half);
+    probe_begin(&p, bf ? DT_BF16 : DT_F16, OP_CAST, DT_F32, bf ? &late_bf16 : &late_half, NULL);
     for (int h = 0; h < 65536; h++) {
       double v = bf ? bf16_to_double((uint16_t)h) : f16_to_double((uint16_t)h);
       evalue y;
@@ -128,7 +136,7 @@ static void narrowing_rounds_to_nearest(void **state) {
   gen r = {.seed = 99};
   for (int bf = 0; bf < 2; bf++) {
     probe p;
-    probe_begin(&p, DT_F32, OP_CAST, bf ? DT_BF16 : DT_F16, bf ? &late_bf16 : &late_half);
+    probe_begin(&p, DT_F32, OP_CAST, bf ? DT_BF16 : DT_F16, bf ? &late_bf16 : &late_half, NULL);
     for (int i = 0; i < 60000; i++) {
       uint32_t bits = (uint32_t)gen_bits(&r);
       if (i & 1) bits = (bits & 0x80ffffff) | (uint32_t)(0x32 + gen_below(&r, 0x16)) << 24;           // where halves are
