@@ -249,6 +249,10 @@ typedef struct weft_stats {
   double fusion_rate;        /* graph operations per kernel */
   uint64_t kv_bytes;         /* KV cache as reserved */
   uint64_t peak_rss_bytes;   /* peak memory of this process, file pages included */
+  int kernels, kernels_tuned;/* different ones of a decode step; of them, those that were loaded as an earlier search found them */
+  int tune_tried, tune_better;   /* WEFT_TUNE: candidates judged while the model ran, and those that took a kernel's place */
+  double tune_cost;          /* share of the time of all decode steps that this took */
+  const char *tune_state;    /* "on", "done", or what it waits for; NULL: off */
 } weft_stats;
 void weft_model_stats(const weft_model *m, weft_stats *out);   /* as of now */
 

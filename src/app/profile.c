@@ -89,7 +89,7 @@ static void show_row(struct out *to, const char *role, const char *name, const w
   show_counters(to, k, p);
 }
 
-static void show(struct out *to, const struct profile_options *o, int threads, const weft_profile *p) {
+static void show(struct out *to, const struct profile_options *o, int threads, const weft_profile *p, const weft_stats *stats) {
   weft_kernel_time all = {0};
   if (o->prompt) out_addf(to, "a chunk of %d tokens", p->tokens);
   else out_addf(to, "one token");
@@ -116,6 +116,7 @@ static void show(struct out *to, const struct profile_options *o, int threads, c
   if (p->limit_gb_s > 0) out_addf(to, "memory limit  %.1f GB/s (streaming reads, huge pages, the same threads)\n", p->limit_gb_s);
   if (p->no_counters) out_addf(to, "counters      %s\n", p->no_counters);
   out_addf(to, "kernels       %.0f dispatches, %.1f per block, %.1f operations each (fusion rate)\n", p->kernels_per_step, p->kernels_per_block, p->fusion_rate);
+  if (!o->prompt && stats->kernels_tuned) out_addf(to, "tuning        %d of %d kernels run as a search found them\n", stats->kernels_tuned, stats->kernels);
 }
 
 // ---- measuring --------------------------------------------------------------------------------------------------------
@@ -145,8 +146,10 @@ static int measure(struct profiler *b) {
   if (!status && weft_profile_model(b->model, (int)b->o.prompt, (int)b->o.steps, (int)b->o.depth, &p, &err)) status = failed("%s", err.text);
   progress_end(&b->bar);
   if (status) return status;
+  weft_stats stats;
+  weft_model_stats(b->model, &stats);
   if (b->o.json) show_json(&b->out, p);
-  else show(&b->out, &b->o, weft_model_threads(b->model), p);
+  else show(&b->out, &b->o, weft_model_threads(b->model), p, &stats);
   weft_profile_free(p);
   return interrupted() ? EXIT_INTERRUPTED : EXIT_OK;
 }

@@ -29,6 +29,11 @@ void stats_print(const struct run_stats *s, FILE *to) {
   if (m->kernels_per_token > 0)
     fprintf(to, "%-8s %8.0f per token, %.1f per block, %.1f operations each (fusion rate)\n", "kernels", m->kernels_per_token,
             m->kernels_per_block, m->fusion_rate);
+  if (m->kernels_tuned || m->tune_state) {
+    fprintf(to, "%-8s %8d of %d kernels from earlier searches", "tuning", m->kernels_tuned, m->kernels);
+    if (m->tune_state) fprintf(to, "; now %d tried, %d better, %.2f %% of the time (%s)", m->tune_tried, m->tune_better, 100 * m->tune_cost, m->tune_state);
+    fputc('\n', to);
+  }
   fprintf(to, "%-8s %8.1f MiB peak, %.1f MiB reserved for the KV cache\n", "memory", (double)m->peak_rss_bytes / 0x1p20,
           (double)m->kv_bytes / 0x1p20);
 }
@@ -51,6 +56,11 @@ int stats_write(const struct run_stats *s, const char *path, error *err) {
   json_object_set_new(o, "kernels_per_block", figure(m->kernels_per_block));
   json_object_set_new(o, "fusion_rate", figure(m->fusion_rate));
   json_object_set_new(o, "peak_rss_bytes", json_integer((json_int_t)m->peak_rss_bytes));
+  json_object_set_new(o, "kernels_tuned", json_integer(m->kernels_tuned));
+  json_object_set_new(o, "tune_tried", json_integer(m->tune_tried));
+  json_object_set_new(o, "tune_better", json_integer(m->tune_better));
+  json_object_set_new(o, "tune_cost", figure(m->tune_cost));
+  json_object_set_new(o, "tune_state", m->tune_state ? json_string(m->tune_state) : json_null());
   json_object_set_new(o, "kv_bytes", json_integer((json_int_t)m->kv_bytes));
   FILE *f = fopen(path, "we");
   int status = 0;

@@ -140,6 +140,7 @@ static int tune(const struct tune_options *o, struct out *to) {
   weft_model *model;
   weft_tuned *t;
   progress bar;
+  env_set(ENV_WEFT_TUNE, "off");
   env_set(ENV_BEAM, "0");                                    // loading is to search nothing by itself
   int status = model_args_open(&o->model, &bar, &model);
   if (status) return status;

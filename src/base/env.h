@@ -10,6 +10,7 @@
   E(SPEC, "0", "1 checks the IR between all passes") \
   E(BEAM, "0", "N: run searches for better kernels when it loads a model, N at a time going on (0: no search)") \
   E(BEAM_SKIP_MS, "0", "milliseconds: a kernel that takes no longer is not searched") \
+  E(WEFT_TUNE, "off", "background: looks for better kernels while a model runs, when the machine has time to spare; always: even if it is busy; now: when a model is loaded, as BEAM=4; off") \
   E(NOOPT, "0", "1 leaves every loop as it is scheduled: slow, simple code") \
   E(MV_THREADS_PER_ROW, "32", "matvec: work-items that share one row (where there is LOCAL)") \
   E(MV_BLOCKSIZE, "4", "matvec: rows of a work-group (where there is LOCAL)") \

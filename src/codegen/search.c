@@ -280,19 +280,24 @@ static void try_all(search *s, const candidates *c) {
   }
 }
 
-static void first_round(search *s, const opt *h, int n) {
-  candidates c = {0};
+// The heuristic's list h and its beginnings, each with one op more; an ORDER stays at the end.
+static void neighbours(search *s, candidates *c, const opt *h, int n) {
   opt o[MOST_OPTS];
-  bool order = n && h[n - 1].kind == OPT_ORDER;                       // it stays at the end of the beginnings
-  for (int i = 0; i < s->o->n_hints; i++) add(s, &c, s->o->hints[i].opts, s->o->hints[i].n);
-  extend(s, &c, h, n);
+  bool order = n && h[n - 1].kind == OPT_ORDER;
+  extend(s, c, h, n);
   for (int whole = 0, m = n - order; whole < 2; whole++, m = n - order)
     while (m-- > s->prefix && (!whole || m >= n - order - 2)) {
       if (m) memcpy(o, h, (size_t)m * sizeof *o);
       if (order) o[m] = h[n - 1];
-      if (whole) extend(s, &c, o, m + order);
-      else add(s, &c, o, m + order);
+      if (whole) extend(s, c, o, m + order);
+      else add(s, c, o, m + order);
     }
+}
+
+static void first_round(search *s, const opt *h, int n) {
+  candidates c = {0};
+  for (int i = 0; i < s->o->n_hints; i++) add(s, &c, s->o->hints[i].opts, s->o->hints[i].n);
+  neighbours(s, &c, h, n);
   try_all(s, &c);
   vec_free(&c);
 }
@@ -320,6 +325,44 @@ static void decide(search *s) {
   out->score = out->best->score;
 }
 
+// What every candidate keeps of the list that there is, and how large it may get.
+static void set_bounds(search *s, const opt *own, int n) {
+  graph *g = graph_new(s->parent);
+  kernel k;
+  s->own = own;
+  s->prefix = prefix_of(g, s->ast, s->s->t, own, n);
+  s->copies = replay(&k, g, s->ast, s->s->t, own, n) ? max_i64(64, copies_of(&k) * COPIES_MORE) : 64;
+  graph_free(g);
+}
+
+// By the last op, if the list is no shorter than `n`.
+static int rank_of(const opt_list *l, int n) {
+  static const enum opt_kind first[] = {OPT_SWAP, OPT_ORDER, OPT_UNROLL, OPT_UPCAST, OPT_THREAD, OPT_DESCRIPTOR};
+  int i = 0;
+  while (i < (int)COUNT(first) && (l->n < n || !l->n || first[i] != l->opts[l->n - 1].kind)) i++;
+  return i;
+}
+
+int search_neighbours(graph *parent, uop *ast, const target *t, const opt *from, int n, opt_list *out, int most) {
+  search s = {.parent = parent, .ast = ast, .s = &(search_target){.t = t}};
+  candidates c = {0};
+  int made = 0, ranks = 0;
+  set_bounds(&s, from, n);
+  neighbours(&s, &c, from, n);
+  for (int rank = 0; ranks < (int)c.n; rank++)
+    for (size_t i = 0; i < c.n; i++) {
+      opt_list l = {.n = c.at[i]->n};
+      memcpy(l.opts, c.at[i]->opts, sizeof l.opts);
+      if (rank_of(&l, n) != rank) continue;
+      ranks++;
+      if (made < most && (l.n != n || memcmp(l.opts, from, (size_t)n * sizeof *from))) out[made++] = l;
+    }
+  for (size_t i = 0; i < s.all.n; i++) free(s.all.at[i]);
+  vec_free(&s.all);
+  vec_free(&c);
+  return made;
+}
+
 int search_kernel(graph *parent, uop *ast, const search_target *t, const search_options *o, search_result *out) {
   search s = {.parent = parent, .ast = ast, .s = t, .o = o, .began = now_s(), .out = out, .base = xcalloc(1, sizeof *s.base)};
   *out = (search_result){.score = 1};
@@ -328,12 +371,7 @@ int search_kernel(graph *parent, uop *ast, const search_target *t, const search_
   int r = s.base->code ? 0 : -1;
   if (!r) {
     const program *p = s.base->p;
-    graph *g = graph_new(parent);
-    kernel k;
-    s.own = p->applied;
-    s.prefix = prefix_of(g, ast, t->t, p->applied, p->n_applied);
-    s.copies = replay(&k, g, ast, t->t, p->applied, p->n_applied) ? max_i64(64, copies_of(&k) * COPIES_MORE) : 64;
-    graph_free(g);
+    set_bounds(&s, p->applied, p->n_applied);
     out->heuristic_us = fmin(t->sample(t->ctx, s.base), t->sample(t->ctx, s.base));
     bool enough = o->skip_us > 0 && out->heuristic_us <= o->skip_us;
     if (!enough) first_round(&s, p->applied, p->n_applied);

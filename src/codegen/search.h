@@ -49,6 +49,10 @@ typedef struct search_result {
 int search_kernel(graph *parent, uop *ast, const search_target *s, const search_options *o, search_result *out);
 void search_free(const search_target *s, candidate *c);
 
+// What a search would try first behind `from` (the list of a kernel that there is): lists with one more op, or with the last ones left out, those first that cost
+// little and often gain. At most `most`; the number of them.
+int search_neighbours(graph *parent, uop *ast, const target *t, const opt *from, int n, opt_list *out, int most);
+
 // Whether a list may stand in for the heuristic's: every op applies, no float reduction adds up in another order than the heuristic's does,
 // and the code stays of a reasonable size. If not, `why` (may be NULL) says what is wrong.
 bool search_allows(graph *parent, uop *ast, const target *t, const opt *opts, int n, str *why);

@@ -57,7 +57,7 @@ void plan_free(plan *p);
 typedef struct plan_var { const char *name; int64_t value; } plan_var;
 // Runs everything once, on all threads of the device; returns when it is done. Every variable of the graph must be given.
 void plan_run(plan *p, const plan_var *vars, int n_vars);
-typedef struct plan_stats { int kernels, dispatches, unique, compiled, graph_ops; int64_t arena_bytes; double compile_ms, codegen_ms /* of that: rules, before any compiler */; } plan_stats;
+typedef struct plan_stats { int kernels, dispatches, unique, compiled, tuned /* run as a search found them */, graph_ops; int64_t arena_bytes; double compile_ms, codegen_ms /* of that: rules, before any compiler */; } plan_stats;
 plan_stats plan_get_stats(const plan *p);
 
 // A kernel of the plan (0 .. plan_stats.kernels - 1) with the bytes that it moves and the float operations that it does at these

@@ -172,6 +172,7 @@ static int compile_all(device *d, graph *g, uop **asts, device_kernel *kernels, 
     bytes hit = {0};
     tuning t = {0};
     bool tuned = !filling && tuning_get(d, asts[i], &t) && t.better;
+    stats->tuned += tuned;
     if (d->cache) {
       str opts = {0};
       if (tuned) opts_print(&opts, t.opts, t.n);
@@ -503,6 +504,34 @@ static void run_timed(void *ctx, int thread, int n) {
   }
   team_barrier(p->d->team);                                     // so that the last level ends like the others
   *mark = now_s();
+}
+
+// Thread 0 has the clock: of a level it counts from its first watched step to the end of the barrier.
+static void run_watched(void *ctx, int thread, int n) {
+  plan *p = ctx;
+  unsigned open = 0;
+  double from = 0;
+  for (int i = 0; i <= p->stats.kernels; i++) {
+    bool end = i == p->stats.kernels;
+    if (end || (i && p->steps[i].level != p->steps[i - 1].level)) {
+      team_barrier(p->d->team);
+      double s = open ? now_s() - from : 0;
+      for (int w = 0; w < WATCHES; w++) if (open >> w & 1) p->watched[w] += s;
+      open = 0;
+    }
+    if (end) break;
+    if (!thread && p->steps[i].watch) {
+      if (!open) from = now_s();
+      open |= 1u << (p->steps[i].watch - 1);
+    }
+    run_step(&p->steps[i], i, thread, n);
+  }
+}
+
+void plan_run_watched(plan *p, const plan_var *vars, int n_vars) {
+  memset(p->watched, 0, sizeof p->watched);
+  set_vars(p, vars, n_vars);
+  team_run(p->d->team, run_watched, p);
 }
 
 // One level, kernels i .. i + count - 1, whose first mark is marks[at]: it lasts from thread 0's first mark to its next one behind

@@ -3,7 +3,7 @@
 #define WEFT_DEVICE_PLAN_IMPL_H
 #include "device/device.h"
 
-enum { MAX_VARS = 8 };
+enum { MAX_VARS = 8, WATCHES = 4 };
 
 typedef struct part { _Alignas(64) _Atomic int next; } part;      // pieces of a thread's last quarter that are taken
 
@@ -15,6 +15,7 @@ typedef struct step {
   part *parts;                   // per thread
   int64_t vars[MAX_VARS], tiles;
   int level, unique;             // unique: number of its kernel
+  int watch;                     // whose time it is part of: a number below WATCHES, counted from 1; 0: nobody's
   char role[64];
 } step;
 
@@ -35,11 +36,13 @@ struct plan {
   double *marks;                 // of a timed run: the times that thread i noted, from marks + i * n_marks on; NULL until there is one
   size_t n_marks;
   double began;                  // the last timed run
+  double watched[WATCHES];       // seconds of the last watched run, until all threads were through
   VEC(own_stream) streams;       // those that nobody else keeps
   plan_stats stats;
 };
 
 void plan_replay(void *ctx, int thread, int n);                                        // team_fn: all steps of the plan `ctx`
+void plan_run_watched(plan *p, const plan_var *vars, int n_vars);                      // plan_run that takes the time of steps that have a watch
 void plan_vars(const program *q, const plan_var *vars, int n_vars, int64_t *values);   // the values in the program's order
 uint64_t plan_layout(const program_stream *s);                                         // equal for equal layouts
 bool plan_same_layouts(const program *a, const program *b);

@@ -15,56 +15,42 @@
 #include "base/env.h"
 #include "device/cache.h"
 #include "device/llvm.h"
-#include "device/memory.h"
-#include "device/plan_impl.h"
+#include "device/rig.h"
 #include "device/team.h"
 
-enum { SMALL, TIMED };
-enum { FLUSH = 96 << 20, MANY_LAUNCHES = 64, MAX_PARAMS = 64, MAX_OUTPUT = 16 << 20, WARM_UPS = 1, LOOKS = 3, NODES_MORE = 4, FEW_NODES = 3000 };
+enum { WARM_UPS = 1, LOOKS = 3, NODES_MORE = 4, FEW_NODES = 3000 };
 static const double LEAST_SHARE = 0.004, LEAST_S = 0.3, MUCH_LONGER = 1.5, ENOUGH_US = 300, TOO_MUCH_US = 30000, PLAIN_FLOPS = 1.2e9;
 
 typedef struct made { device_kernel k; code_image *image; bytes packed; } made;      // candidate.code
 
-// mask: which bytes count at small values, and at those that are timed
-typedef struct param { int number; enum dtype dt; uint64_t bytes; bool weight, written; unsigned char *scratch, *saved, *mask[2]; } param;
-
-typedef struct rig {
-  plan *p;
-  int unique;
-  uop *ast;
-  param params[MAX_PARAMS];
-  int n_params, n_launches, n_steps, at;
-  step *steps;                   // launches, on different weights where there are; a sample is n_launches of them, from `at` on
-  plan row;                      // of these steps, for plan_replay
-  part *parts;
-  unsigned char *flush;          // NULL: weights are cold without
+typedef struct hunt {
+  rig r;
+  int at;                        // a sample is r.n_launches steps, from here on
   const tune_options *o;
-  plan_var timed[MAX_VARS], small[MAX_VARS];
-  int n_vars;
   map seen;                      // hash of source -> 1
   candidate *base;
   double done, todo, weight;     // of all searches, for the progress bar
   error err;
-} rig;
+} hunt;
 
 // --- code -------------------------------------------------------------------------------------------------------------
 
-typedef struct making { rig *g; candidate *const *c; int n; _Atomic int next; bool code; uint64_t *hash; bool *skip; } making;
+typedef struct making { hunt *g; candidate *const *c; int n; _Atomic int next; bool code; uint64_t *hash; bool *skip; } making;
 
-static program *program_of(const rig *g, candidate *c) {
-  const target *t = &g->p->d->target;
-  if (!g->base) return codegen(g->p->g, g->ast, t, NULL);
-  program *p = codegen(g->p->g, g->ast, t, &(codegen_options){.opts = c->opts, .n_opts = c->n});
+static program *program_of(const hunt *g, candidate *c) {
+  const target *t = &g->r.p->d->target;
+  if (!g->base) return codegen(g->r.p->g, g->r.ast, t, NULL);
+  program *p = codegen(g->r.p->g, g->r.ast, t, &(codegen_options){.opts = c->opts, .n_opts = c->n});
   if (plan_same_layouts(p, g->base->p) || c->n == MOST_OPTS) return p;
   program_free(p);
   c->opts[c->n++] = (opt){OPT_FOLD, 0, 0};
-  return codegen(g->p->g, g->ast, t, &(codegen_options){.opts = c->opts, .n_opts = c->n});
+  return codegen(g->r.p->g, g->r.ast, t, &(codegen_options){.opts = c->opts, .n_opts = c->n});
 }
 
 static void make_some(void *ctx, int thread, int n_threads) {
   (void)thread; (void)n_threads;
   making *m = ctx;
-  device *d = m->g->p->d;
+  device *d = m->g->r.p->d;
   for (int i; (i = atomic_fetch_add(&m->next, 1)) < m->n;) {
     candidate *c = m->c[i];
     if (m->code) {
@@ -93,9 +79,9 @@ static void drop(void *ctx, candidate *c) {
   c->code = NULL;
 }
 
-static void make_all(rig *g, candidate *const *c, int n) {
+static void make_all(hunt *g, candidate *const *c, int n) {
   making m = {.g = g, .c = c, .n = n, .hash = xcalloc((size_t)n, sizeof *m.hash), .skip = xcalloc((size_t)n, sizeof *m.skip)};
-  team_run(g->p->d->team, make_some, &m);
+  team_run(g->r.p->d->team, make_some, &m);
   for (int i = 0; i < n; i++) {
     if (!m.skip[i] && map_get(&g->seen, m.hash[i], NULL)) m.skip[i] = true;
     if (!m.skip[i]) map_set(&g->seen, m.hash[i], (void *)1);
@@ -104,7 +90,7 @@ static void make_all(rig *g, candidate *const *c, int n) {
   }
   m.code = true;
   m.next = 0;
-  team_run(g->p->d->team, make_some, &m);
+  team_run(g->r.p->d->team, make_some, &m);
   for (int i = 0; i < n; i++) {
     made *code = c[i]->code;
     if (!m.skip[i]) {
@@ -118,22 +104,9 @@ static void make_all(rig *g, candidate *const *c, int n) {
 
 // --- runs -------------------------------------------------------------------------------------------------------------
 
-static void set_up(step *t, const device_kernel *k, const plan_var *vars, int n_vars, int n_threads) {
-  t->k = k;
-  plan_vars(k->p, vars, n_vars, t->vars);
-  t->tiles = program_eval(k->p, k->p->tiles, t->vars);
-  for (int j = 0; j < n_threads; j++) atomic_store_explicit(&t->parts[j].next, 0, memory_order_relaxed);
-}
-
-static void run_once(rig *g, const device_kernel *k, const plan_var *vars) {
-  set_up(&g->steps[0], k, vars, g->n_vars, g->p->d->n_threads);
-  g->row.stats.kernels = 1;
-  team_run(g->p->d->team, plan_replay, &g->row);
-}
-
 static void read_area(void *ctx, int thread, int n) {
   const uint64_t *at = ctx;
-  size_t words = FLUSH / sizeof *at, from = words * (size_t)thread / (size_t)n, to = words * ((size_t)thread + 1) / (size_t)n;
+  size_t words = RIG_FLUSH / sizeof *at, from = words * (size_t)thread / (size_t)n, to = words * ((size_t)thread + 1) / (size_t)n;
   uint64_t sum = 0;
   for (size_t i = from; i < to; i += 8) sum += at[i];
   atomic_signal_fence(memory_order_seq_cst);
@@ -141,78 +114,26 @@ static void read_area(void *ctx, int thread, int n) {
 }
 
 static double sample(void *ctx, const candidate *c) {
-  rig *g = ctx;
-  if (g->flush) team_run(g->p->d->team, read_area, g->flush);
+  hunt *g = ctx;
+  if (g->r.flush) team_run(g->r.p->d->team, read_area, g->r.flush);
   const made *m = c->code;
-  if (g->at + g->n_launches > g->n_steps) g->at = 0;
-  for (int i = 0; i < g->n_launches; i++) set_up(&g->steps[g->at + i], &m->k, g->timed, g->n_vars, g->p->d->n_threads);
-  g->row.steps = g->steps + g->at;
-  g->row.stats.kernels = g->n_launches;
+  if (g->at + g->r.n_launches > g->r.n_steps) g->at = 0;
+  for (int i = 0; i < g->r.n_launches; i++) rig_set_up(&g->r.steps[g->at + i], &m->k, g->r.timed, g->r.n_vars, g->r.p->d->n_threads);
+  g->r.row.steps = g->r.steps + g->at;
+  g->r.row.stats.kernels = g->r.n_launches;
   double t = now_s();
-  team_run(g->p->d->team, plan_replay, &g->row);
-  g->row.steps = g->steps;
-  g->at += g->n_launches;
-  return (now_s() - t) * 1e6 / g->n_launches;
+  team_run(g->r.p->d->team, plan_replay, &g->r.row);
+  g->r.row.steps = g->r.steps;
+  g->at += g->r.n_launches;
+  return (now_s() - t) * 1e6 / g->r.n_launches;
 }
 
 // --- right and wrong --------------------------------------------------------------------------------------------------
 
-// Random contents that are fit for the type: floats between -1 and 1, small numbers where they may be indices (loads by them are clamped), any codes.
-static void fill(unsigned char *to, uint64_t n, enum dtype dt, uint64_t seed) {
-  enum { PATTERN = 65536 - 64 };
-  uint64_t first = n < PATTERN ? n : PATTERN;
-  int size = dtype_size(dt);
-  for (uint64_t i = 0; i + (uint64_t)size <= first; i += (uint64_t)size) {
-    seed = hash_u64(seed, 11);
-    float f = (float)((double)(seed >> 40) / (1 << 23) - 1);
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    uint16_t half = (uint16_t)((seed & 0x83ff) | (10 + (seed >> 16 & 3)) << 10), brain = (uint16_t)(bits >> 16);
-    double d = f;
-    uint64_t whole = dt == DT_I32 || dt == DT_I64 ? seed % 97 : seed;
-    switch (dt) {
-    case DT_F32: memcpy(to + i, &f, 4); break;
-    case DT_F64: memcpy(to + i, &d, 8); break;
-    case DT_F16: memcpy(to + i, &half, 2); break;
-    case DT_BF16: memcpy(to + i, &brain, 2); break;
-    case DT_BOOL: to[i] = seed & 1; break;
-    default: memcpy(to + i, &whole, (size_t)size);
-    }
-  }
-  for (uint64_t done = first; done < n; done += first) memcpy(to + done, to, n - done < first ? n - done : first);
-}
-
-static void background(const rig *g, int byte) {
-  for (int i = 0; i < g->n_params; i++) if (g->params[i].written) memset(g->params[i].scratch, byte, g->params[i].bytes);
-}
-
-static void save(const rig *g) {
-  for (int i = 0; i < g->n_params; i++) if (g->params[i].written) memcpy(g->params[i].saved, g->params[i].scratch, g->params[i].bytes);
-}
-
-static bool same_bits(const rig *g, int mask) {
-  for (int i = 0; i < g->n_params; i++) {
-    const param *w = &g->params[i];
-    if (!w->written) continue;
-    if (!memcmp(w->saved, w->scratch, w->bytes)) continue;
-    for (uint64_t b = 0; b < w->bytes; b++) if (w->mask[mask][b] && w->saved[b] != w->scratch[b]) return false;
-  }
-  return true;
-}
-
-static bool right_at(rig *g, const candidate *c, const plan_var *vars, int mask) {
-  const made *base = g->base->code, *m = c->code;
-  background(g, 0x5a);
-  run_once(g, &base->k, vars);
-  save(g);
-  background(g, 0x5a);
-  run_once(g, &m->k, vars);
-  return same_bits(g, mask);
-}
-
 static bool right(void *ctx, candidate *c) {
-  rig *g = ctx;
-  bool ok = right_at(g, c, g->timed, TIMED) && right_at(g, c, g->small, SMALL);
+  hunt *g = ctx;
+  const made *base = g->base->code, *m = c->code;
+  bool ok = rig_same(&g->r, &base->k, &m->k, g->r.timed, TIMED) && rig_same(&g->r, &base->k, &m->k, g->r.small, SMALL);
   if (!ok && debug_level() >= 1) {
     str s = {0};
     opts_print(&s, c->opts, c->n);
@@ -239,9 +160,9 @@ static double number(enum dtype dt, const unsigned char *at) {
 }
 
 // Is what the heuristic's kernel gave (in scratch) what the plain one gave (saved), within rounding? Codes that were rounded from sums of floats may be one apart.
-static bool close_to(const rig *g, int mask) {
-  for (int i = 0; i < g->n_params; i++) {
-    const param *w = &g->params[i];
+static bool close_to(const hunt *g, int mask) {
+  for (int i = 0; i < g->r.n_params; i++) {
+    const param *w = &g->r.params[i];
     if (!w->written) continue;
     double error2 = 0, sum2 = 0, n = 0;
     int size = dtype_size(w->dt);
@@ -259,46 +180,46 @@ static bool close_to(const rig *g, int mask) {
   return true;
 }
 
-static bool plain_fits(const rig *g, const program *p, const plan_var *vars) {
+static bool plain_fits(const hunt *g, const program *p, const plan_var *vars) {
   int64_t values[MAX_VARS];
-  plan_vars(p, vars, g->n_vars, values);
+  plan_vars(p, vars, g->r.n_vars, values);
   return (double)program_eval(p, p->flops, values) <= PLAIN_FLOPS;
 }
 
 // Compares the heuristic's kernel with the plain one at these values, and finds out which elements count there.
-static bool compare_plain(rig *g, const device_kernel *plain, const plan_var *vars, int mask) {
-  step *first = &g->steps[0];
+static bool compare_plain(hunt *g, const device_kernel *plain, const plan_var *vars, int mask) {
+  step *first = &g->r.steps[0];
   unsigned char **bufs = first->bufs;
   first->bufs = first->raw;
-  background(g, 0);
-  run_once(g, plain, vars);
-  save(g);
-  background(g, 0xff);
-  run_once(g, plain, vars);
+  rig_background(&g->r, 0);
+  rig_run(&g->r, plain, vars);
+  rig_save(&g->r);
+  rig_background(&g->r, 0xff);
+  rig_run(&g->r, plain, vars);
   first->bufs = bufs;
-  for (int i = 0; i < g->n_params; i++) {
-    param *w = &g->params[i];
+  for (int i = 0; i < g->r.n_params; i++) {
+    param *w = &g->r.params[i];
     int size = dtype_size(w->dt);
     for (uint64_t b = 0; w->written && b < w->bytes; b += (uint64_t)size) memset(w->mask[mask] + b, !memcmp(w->saved + b, w->scratch + b, (size_t)size), (size_t)size);
   }
   const made *base = g->base->code;
-  background(g, 0);
-  run_once(g, &base->k, vars);
+  rig_background(&g->r, 0);
+  rig_run(&g->r, &base->k, vars);
   return close_to(g, mask);
 }
 
 // 0, or -1 and why there will be no search.
-static int reference(rig *g) {
-  device *d = g->p->d;
+static int reference(hunt *g) {
+  device *d = g->r.p->d;
   target t = d->target;
   t.has_streams = false;
-  made m = {.k.p = codegen(g->p->g, g->ast, &t, &(codegen_options){.noopt = true})};
-  int r = plain_fits(g, m.k.p, g->small) ? 0 : error_set(&g->err, "its plain form would run for too long to compare with");
+  made m = {.k.p = codegen(g->r.p->g, g->r.ast, &t, &(codegen_options){.noopt = true})};
+  int r = plain_fits(g, m.k.p, g->r.small) ? 0 : error_set(&g->err, "its plain form would run for too long to compare with");
   if (!r && (d->compile(d, &m.k, &g->err) || plan_map_code(&m.k, 1, &m.image, &g->err))) r = -1;
-  if (!r && !compare_plain(g, &m.k, g->small, SMALL)) r = error_set(&g->err, "the heuristic's kernel and the plain one disagree");
-  bool both = !r && plain_fits(g, m.k.p, g->timed);
-  if (both && !compare_plain(g, &m.k, g->timed, TIMED)) r = error_set(&g->err, "the heuristic's kernel and the plain one disagree");
-  for (int i = 0; !r && !both && i < g->n_params; i++) if (g->params[i].written) memset(g->params[i].mask[TIMED], 1, g->params[i].bytes);
+  if (!r && !compare_plain(g, &m.k, g->r.small, SMALL)) r = error_set(&g->err, "the heuristic's kernel and the plain one disagree");
+  bool both = !r && plain_fits(g, m.k.p, g->r.timed);
+  if (both && !compare_plain(g, &m.k, g->r.timed, TIMED)) r = error_set(&g->err, "the heuristic's kernel and the plain one disagree");
+  for (int i = 0; !r && !both && i < g->r.n_params; i++) if (g->r.params[i].written) memset(g->r.params[i].mask[TIMED], 1, g->r.params[i].bytes);
   code_unmap(m.image);
   plan_free_kernels(&m.k, 1);
   return r;
@@ -306,128 +227,19 @@ static int reference(rig *g) {
 
 // The first candidate is the heuristic's. If it is not what it should be, there is nothing to search for.
 static void make(void *ctx, candidate *const *c, int n) {
-  rig *g = ctx;
+  hunt *g = ctx;
   make_all(g, c, n);
   if (g->base || !c[0]->code) return;
   g->base = c[0];
   if (reference(g)) { drop(g, c[0]); return; }
-  double us = sample(g, c[0]) * g->n_launches;               // launches enough for a clock to measure, and no more than it takes
-  for (; !g->flush && us < ENOUGH_US && g->n_launches * 2 <= MANY_LAUNCHES; us *= 2) g->n_launches *= 2;
-  for (; us > TOO_MUCH_US && g->n_launches > 1; us /= 2) g->n_launches = (g->n_launches + 1) / 2;
-  g->n_steps = g->n_steps > g->n_launches ? g->n_steps : g->n_launches;
-}
-
-// --- a kernel's place of trial ----------------------------------------------------------------------------------------
-
-static int find_params(rig *g) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &g->ast, 1);
-  bool both = false;
-  for (size_t i = 0; i < l.n && g->n_params < MAX_PARAMS; i++) {
-    const uop *u = l.at[i];
-    if (u->op != OP_PARAM) continue;
-    param *w = &g->params[g->n_params++];
-    *w = (param){.number = (int)u->a, .dt = (enum dtype)u->dt, .bytes = (uint64_t)u->b * (uint64_t)dtype_size((enum dtype)u->dt), .weight = is_weight(u)};
-    bool read = false;
-    for (size_t j = 0; j < l.n; j++) {
-      if (l.at[j]->op == OP_STORE) w->written |= l.at[j]->src[0]->src[0] == u;
-      if (l.at[j]->op == OP_LOAD) read |= l.at[j]->src[0]->src[0] == u;
-    }
-    both |= read && w->written;
-  }
-  arena_free(a);
-  if (both) return error_set(&g->err, "it reads what it writes");
-  for (int i = 0; i < g->n_params; i++) if (g->params[i].written && g->params[i].bytes > MAX_OUTPUT) return error_set(&g->err, "its output is too large to compare");
-  return 0;
-}
-
-// What is written has a place for each thread: of some kernels every thread computes all.
-static uint64_t own_bytes(const param *w) { return round_up((size_t)w->bytes, 4096); }
-static uint64_t scratch_bytes(const rig *g, const param *w) { return w->written ? own_bytes(w) * (uint64_t)g->p->d->n_threads : w->bytes; }
-
-static int find_memory(rig *g) {
-  uint64_t need = FLUSH, have;
-  for (int i = 0; i < g->n_params; i++) if (!g->params[i].weight) need += g->params[i].bytes * (g->params[i].written ? 4 : 1);
-  if (!memory_available(&have, NULL) && need > have / 2) return error_set(&g->err, "memory is short: %.0f MiB are needed and %.0f free", (double)need / 0x1p20, (double)have / 0x1p20);
-  for (int i = 0; i < g->n_params; i++) {
-    param *w = &g->params[i];
-    if (w->weight) continue;
-    if (!(w->scratch = memory_reserve(scratch_bytes(g, w), &g->err))) return -1;
-    for (int k = 0; w->written && k < 3; k++) if (!(*(k == 2 ? &w->saved : &w->mask[k]) = memory_reserve(w->bytes, &g->err))) return -1;
-    if (!w->written) fill(w->scratch, w->bytes, w->dt, (uint64_t)i + 1);
-  }
-  return 0;
-}
-
-static int find_launches(rig *g) {
-  const plan *p = g->p;
-  int n = 0, threads = p->d->n_threads;
-  double weights = 0;
-  g->steps = xcalloc(MANY_LAUNCHES, sizeof *g->steps);
-  g->parts = aligned_alloc(64, sizeof(part) * (size_t)MANY_LAUNCHES * (size_t)threads);
-  if (!g->parts) die("out of memory");
-  for (int i = 0; i < p->stats.kernels && n < MANY_LAUNCHES; i++) {
-    if (p->steps[i].unique != g->unique) continue;
-    step *t = &g->steps[n++];
-    *t = p->steps[i];
-    int bufs = 0;
-    for (int j = 0; j < g->n_params; j++) if (g->params[j].number >= bufs) bufs = g->params[j].number + 1;
-    t->n_bufs = bufs;
-    t->bufs = xcalloc((size_t)bufs * (size_t)threads + 1, sizeof *t->bufs);
-    t->raw = xcalloc((size_t)bufs * (size_t)threads + 1, sizeof *t->raw);
-    for (int j = 0; j < g->n_params; j++) {
-      const param *w = &g->params[j];
-      for (int k = 0; k < threads; k++) {
-        unsigned char *scratch = w->scratch + (t->each && w->written ? own_bytes(w) * (uint64_t)k : 0);
-        t->bufs[k * bufs + w->number] = w->weight ? p->steps[i].bufs[w->number] : scratch;
-        t->raw[k * bufs + w->number] = w->weight ? p->steps[i].raw[w->number] : scratch;
-      }
-      if (w->weight) weights += (double)w->bytes;
-    }
-  }
-  g->n_launches = g->n_steps = n;
-  for (int i = 0; i < MANY_LAUNCHES; i++) {
-    if (i >= n) g->steps[i] = g->steps[i % n];
-    g->steps[i].parts = g->parts + (size_t)i * (size_t)threads;
-    g->steps[i].level = i;
-  }
-  g->row = (plan){.d = p->d, .steps = g->steps};
-  if (weights > 0 && weights < 2.0 * FLUSH) {
-    if (!(g->flush = memory_reserve(FLUSH, &g->err))) return -1;
-    memset(g->flush, 1, FLUSH);
-  }
-  return 0;
-}
-
-static void close_rig(rig *g) {
-  for (int i = 0; i < g->n_params; i++) {
-    const param *w = &g->params[i];
-    void *const at[] = {w->scratch, w->saved, w->mask[SMALL], w->mask[TIMED]};
-    for (size_t k = 0; k < COUNT(at); k++) memory_release(at[k], k ? w->bytes : scratch_bytes(g, w));
-  }
-  int distinct = 0;
-  while (g->steps && distinct < MANY_LAUNCHES && (!distinct || g->steps[distinct].bufs != g->steps[0].bufs)) { free(g->steps[distinct].bufs); free(g->steps[distinct].raw); distinct++; }
-  memory_release(g->flush, FLUSH);
-  map_free(&g->seen);
-  free(g->steps);
-  free(g->parts);
-}
-
-// Small values at which every lane and tile has an odd end: three above the least.
-static void choose_values(rig *g, const tune_options *o) {
-  g->n_vars = o->n_vars;
-  for (int i = 0; i < o->n_vars; i++) {
-    g->timed[i] = g->small[i] = o->vars[i];
-    arena *a = arena_new();
-    uop_list l = uop_toposort(a, &g->ast, 1);
-    for (size_t j = 0; j < l.n; j++)
-      if (l.at[j]->op == OP_VAR && !strcmp(l.at[j]->s, o->vars[i].name)) g->small[i].value = min_i64(l.at[j]->a + 2, l.at[j]->b);
-    arena_free(a);
-  }
+  double us = sample(g, c[0]) * g->r.n_launches;               // launches enough for a clock to measure, and no more than it takes
+  for (; !g->r.flush && us < ENOUGH_US && g->r.n_launches * 2 <= RIG_LAUNCHES; us *= 2) g->r.n_launches *= 2;
+  for (; us > TOO_MUCH_US && g->r.n_launches > 1; us /= 2) g->r.n_launches = (g->r.n_launches + 1) / 2;
+  g->r.n_steps = g->r.n_steps > g->r.n_launches ? g->r.n_steps : g->r.n_launches;
 }
 
 static void show_progress(void *ctx, double fraction) {
-  const rig *g = ctx;
+  const hunt *g = ctx;
   if (g->o->progress) g->o->progress(g->o->ctx, (g->done + g->weight * fraction) / g->todo);
 }
 
@@ -446,16 +258,12 @@ static void keep_alternative(plan *p, int unique, const search_target *s, candid
 
 typedef VEC(opt_list) opt_lists;
 
-static int search_one(plan *p, int unique, const tune_options *o, double seconds, opt_lists *hints, rig *g, tune_row *row) {
-  g->p = p;
-  g->unique = unique;
-  g->ast = p->asts[unique];
+static int search_one(plan *p, int unique, const tune_options *o, double seconds, opt_lists *hints, hunt *g, tune_row *row) {
   g->o = o;
   search_target s = {.t = &p->d->target, .ctx = g, .batch = 2 * p->d->n_threads, .make = make, .right = right, .sample = sample, .drop = drop, .progress = show_progress};
-  choose_values(g, o);
-  int r = find_params(g) || find_memory(g) || find_launches(g) ? -1 : 0;
+  int r = rig_open(&g->r, p, unique, false, o->vars, o->n_vars, &g->err);
   search_result found = {0};
-  if (!r && search_kernel(p->g, g->ast, &s, &(search_options){o->width, seconds, o->skip_ms * 1e3, hints->at, (int)hints->n}, &found)) r = error_set(&g->err, "the heuristic's kernel cannot be made");
+  if (!r && search_kernel(p->g, g->r.ast, &s, &(search_options){o->width, seconds, o->skip_ms * 1e3, hints->at, (int)hints->n}, &found)) r = error_set(&g->err, "the heuristic's kernel cannot be made");
   row->before_us = found.heuristic_us;
   row->after_us = found.us;
   row->tried = found.tried;
@@ -472,7 +280,8 @@ static int search_one(plan *p, int unique, const tune_options *o, double seconds
     vec_push(hints, won);
   }
   if (found.best) keep_alternative(p, unique, &s, found.best, row);
-  close_rig(g);
+  rig_close(&g->r);
+  map_free(&g->seen);
   return r;
 }
 
@@ -542,7 +351,7 @@ int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err) {
     double weight = sqrt(row->share), left = until - now_s(), rest = 0;
     for (int j = i; j < n; j++) rest += sqrt(rows[order[j]].share);
     if (left <= 0) { row->state = TUNE_NOT_RUN; snprintf(row->why, sizeof row->why, "no time left"); continue; }
-    rig *g = xcalloc(1, sizeof *g);
+    hunt *g = xcalloc(1, sizeof *g);
     g->done = done;
     g->todo = todo;
     g->weight = weight;

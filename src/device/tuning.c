@@ -27,6 +27,7 @@ void tuning_print(str *out, const tuning *t) {
   if (t->better) opts_print(out, t->opts, t->n);
   else str_add(out, "heuristic");
   if (t->cut_s > 0) str_addf(out, "\ncut %.9g", t->cut_s);
+  if (t->done[0]) str_addf(out, "\ndone %s", t->done);
   str_addf(out, "\nus %.9g %.9g\nname %s\nrole %s\ncompiler %s\n", t->before_us, t->after_us, t->name, t->role, t->compiler);
 }
 
@@ -53,6 +54,7 @@ bool tuning_parse(const char *text, size_t n, tuning *out) {
   copy[n] = 0;
   if (!line_of(copy, "opts", opts, sizeof opts) || !line_of(copy, "us", us, sizeof us) || sscanf(us, "%lf %lf", &out->before_us, &out->after_us) != 2) return false;
   if (line_of(copy, "cut", us, sizeof us) && (sscanf(us, "%lf", &out->cut_s) != 1 || !(out->cut_s >= 0 && out->cut_s < 1e9))) return false;
+  if (line_of(copy, "done", out->done, sizeof out->done) && out->done[strspn(out->done, "01")]) return false;
   if (!(out->before_us >= 0 && out->before_us < 1e12 && out->after_us >= 0 && out->after_us < 1e12)) return false;
   if (!line_of(copy, "name", out->name, sizeof out->name) || !line_of(copy, "role", out->role, sizeof out->role) || !line_of(copy, "compiler", out->compiler, sizeof out->compiler)) return false;
   out->better = strcmp(opts, "heuristic") != 0;

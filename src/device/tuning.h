@@ -7,12 +7,15 @@
 #include "codegen/search.h"
 #include "device/device.h"
 
+enum { MOST_LISTS = 160 };
+
 typedef struct tuning {
   opt opts[MOST_OPTS];
   int n;
   bool better;               // false: a search found nothing better than the heuristic's list, and need not be repeated
   double before_us, after_us;// of one launch over cold weights, when it was searched
   double cut_s;              // the search was cut short after so many seconds; 0: it came to its end
+  char done[MOST_LISTS + 1]; // of a search in the background (live.c): for each list to be tried instead, '1' if it has been
   char name[96], role[64];   // for tables
   char compiler[32];         // "22.1.8": with another one the search is worth repeating; until then its result is used
 } tuning;

@@ -4,7 +4,9 @@
 #include "engine/engine.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/env.h"
 #include "device/device.h"
+#include "device/live.h"
 #include "device/memory.h"
 #include "engine/layouts.h"
 #include "engine/tune.h"
@@ -36,6 +38,7 @@ struct engine {
   int at;                                 // the position that follows what these states hold; -1: none
   float *logits;
   double load_ms, compile_ms, schedule_ms, codegen_ms;
+  live *live;                             // of now->one; NULL: it is not tuned while it runs
   double settle_s;                        // time that may be spent on moving weights into huge pages; negative: owed
   int64_t compiled;
 };
@@ -185,6 +188,9 @@ static int start(engine *e, const char *path, error *err) {
   if (build(e, &e->now->one, 1, true, err)) return -1;
   if (e->d->target.has_streams) weights_read_ahead(&e->now->w);
   tune_from_env(e, false);
+  const char *tune = env_str(ENV_WEFT_TUNE);
+  bool always = !strcmp(tune, "always");
+  if (always || !strcmp(tune, "background")) e->live = live_open(e->now->one.p, always);
   return 0;
 }
 
@@ -204,6 +210,11 @@ int engine_open(const char *path, const struct engine_options *options, engine *
   return 0;
 }
 
+static void stop_live(engine *e) {
+  live_close(e->live);
+  e->live = NULL;
+}
+
 static void close_stage(stage *s) {
   plan_free(s->p);
   graph_free(s->g);
@@ -220,6 +231,7 @@ static void close_laid(laid *l) {
 
 void engine_close(engine *e) {
   if (!e) return;
+  stop_live(e);
   close_laid(e->now);
   close_laid(e->other);
   device_close(e->d);
@@ -252,7 +264,8 @@ static bool settle_states(engine *e, double seconds) {
 
 static void run(engine *e, plan *p, const plan_var *vars, int n_vars, int64_t positions) {
   double start = now_s();
-  plan_run(p, vars, n_vars);
+  if (e->live && p == e->now->one.p) live_run(e->live, vars, n_vars);
+  else plan_run(p, vars, n_vars);
   e->deepest = max_i64(e->deepest, positions);
   double end = now_s();
   e->settle_s += (end - start) * SETTLE_PERCENT / 100;
@@ -296,12 +309,16 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
 
 void engine_stats(const engine *e, struct engine_stats *out) {
   plan_stats s = plan_get_stats(e->now->one.p);
+  live_stats l = {0};
+  if (e->live) live_stats_get(e->live, &l);
   *out = (struct engine_stats){
     .load_ms = e->load_ms, .compile_ms = e->compile_ms, .schedule_ms = e->schedule_ms, .codegen_ms = e->codegen_ms, .kernels_compiled = e->compiled,
     .kernels_per_token = s.dispatches, .kernels_per_block = (double)s.dispatches / model_n_layer(e->m),
     .fusion_rate = s.dispatches ? (double)s.graph_ops / s.dispatches : 0,
     .kv_bytes = kv_bytes(e), .peak_rss_bytes = memory_peak_rss(),
     .n_params = gguf_n_params(e->file), .model_bytes = gguf_tensor_bytes(e->file),
+    .kernels = s.unique, .kernels_tuned = s.tuned, .tune_tried = l.tried, .tune_better = l.better, .tune_state = l.state,
+    .tune_cost = l.ran_s > 0 ? (l.lost_s + l.made_s) / l.ran_s : 0,
   };
 }
 
@@ -325,6 +342,7 @@ void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap) {
 const enum layout *engine_layouts(const engine *e) { return e->now->layouts; }
 
 int engine_lay_out(engine *e, const enum layout *layouts, error *err) {
+  stop_live(e);
   laid *before = e->now;
   size_t n = gguf_n_tensors(e->file);
   if (e->other) die("weights are laid out in two ways already");
@@ -357,6 +375,7 @@ int64_t engine_weight_of(const engine *e, bool prompt, int launch) {
 
 int engine_plan(engine *e, bool prompt, plan **p, int32_t **ids, error *err) {
   if (prompt && !e->now->many.p && build(e, &e->now->many, e->room, false, err)) return -1;
+  stop_live(e);             // its runs would be somebody else's
   *p = prompt ? e->now->many.p : e->now->one.p;
   *ids = e->ids;
   e->at = -1;               // whoever runs plans by himself leaves behind what no sequence of ours has

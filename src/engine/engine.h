@@ -36,6 +36,10 @@ struct engine_stats {
   uint64_t peak_rss_bytes;    // VmHWM: file pages included
   uint64_t n_params;          // elements of all tensors
   uint64_t model_bytes;       // bytes of all tensors
+  int kernels, kernels_tuned; // different ones of a token; those that an earlier search found, when the model was loaded
+  int tune_tried, tune_better;// candidates judged in the background, and those that took a kernel's place
+  double tune_cost;           // of the time of all tokens, the share that this took
+  const char *tune_state;     // "on", "done", or what it waits for; NULL: off
 };
 
 // Validates and maps the file, builds the graphs.  options NULL: all defaults.  0 and *out on success; -1 and the reason otherwise:

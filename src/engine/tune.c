@@ -140,12 +140,12 @@ int tune_run(engine *e, const struct tune_settings *wanted, struct tune_part par
 static void quiet_progress(void *ctx, const char *what, double fraction) { engine_progress(ctx, what, fraction); }
 
 void tune_from_env(engine *e, bool prompt) {
-  enum { MOST = 64, SECONDS = 30 };
-  int width = env_int(ENV_BEAM);
+  enum { MOST = 64, SECONDS = 30, WIDTH = 4 };
+  int width = env_int(ENV_BEAM) ? env_int(ENV_BEAM) : !strcmp(env_str(ENV_WEFT_TUNE), "now") ? WIDTH : 0;
   error err = {0};
   struct tune_part part = {0};
   struct tune_settings s = {.width = width < MOST ? width : MOST, .skip_ms = strtod(env_str(ENV_BEAM_SKIP_MS), NULL), .progress = quiet_progress, .ctx = e};
-  if (width > 0 && tune_part_run(e, &s, prompt, SECONDS, &part, &err)) fprintf(stderr, "weft: warning: BEAM=%d: %s\n", width, err.text);
+  if (width > 0 && tune_part_run(e, &s, prompt, SECONDS, &part, &err)) fprintf(stderr, "weft: warning: no search for better kernels: %s\n", err.text);
   tune_part_free(&part);
 }
 

@@ -1,0 +1,596 @@
+// Searching while a plan is in use: see live.h.
+#define _GNU_SOURCE
+#include "device/live.h"
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/env.h"
+#include "device/cache.h"
+#include "device/contest.h"
+#include "device/llvm.h"
+#include "device/rig.h"
+#include "device/spare.h"
+#include "device/tune.h"
+
+enum { START = 24 /* runs before anything is done: short answers pay nothing */, LOOKS = 3 };
+enum { MOST_NODES = 12000, SAVE_EVERY = 16, LOWEST = 19 };
+static const double LEAST_SHARE = 0.01, MUCH_SLOWER = 1.3, AT_ONCE = 0.2 /* of a run, that trials may lose in it */;
+static const double EVERY_S = 0.25 /* a candidate is compiled */, POLL_S = 0.01, PAUSE_S = 0.02, SLICE_S = 0.008;
+
+// A candidate. It belongs to the thread that makes it, then to the one that runs the plan, then to the first again.
+typedef struct trial {
+  int unique;
+  opt_list list;
+  bool own;                      // the list is the heuristic's
+  device_kernel k;
+  code_image *image;
+  bytes packed;                  // of k, for the cache
+  double alone;                  // its time over that of the plan's kernel, by itself
+  contest c;
+  int first, number;             // the launch that it takes before it takes all; which of its kernel's lists
+  program *won;                  // k.p, once that is the plan's
+  bool out;                      // its turn in this run
+} trial;
+
+// What the making thread knows of a kernel.
+typedef struct subject {
+  int unique, launches, n, tried, since;            // since: tried since the last gain
+  double us, before_us, alone, made_s;              // us: per run; alone: the same as a trial's, of the list in force
+  bool ready, dead, busy;                           // busy: a trial is on its way
+  opt_list now, *lists;                             // the list in force; what to try instead
+  char done[MOST_LISTS + 1];                        // of each of these: '1' if it has been tried
+  bool own_now;
+  opt_list heuristic;
+  map seen;                                         // hashes of sources
+  char name[96], role[64];
+} subject;
+
+struct live {
+  plan *p;
+  // of the thread that runs the plan
+  trial *trials[WATCHES];
+  double *us;                    // of launches, in the runs that are looked at
+  int runs, looks;
+  double run_s;                  // least of the runs that were looked at
+  bool started;                  // the other thread
+  plan_var vars[MAX_VARS];       // values when it started
+  int n_vars;
+  double *share;                 // per kernel, microseconds of a run: written before the thread starts
+  // of both
+  _Atomic(trial *) offered[WATCHES], judged[WATCHES];
+  _Atomic bool running, stop;
+  _Atomic int64_t ran_ns, lost_ns, made_ns, ended_ns;                // ended: when the last run did
+  _Atomic int tried, better, wrong;
+  _Atomic(const char *) state;
+  bool always;
+  // of the making thread
+  pthread_t thread;
+  pthread_mutex_t mutex;         // for waiting alone
+  pthread_cond_t wake;
+  subject *subjects;
+  int n_subjects, unsaved;
+  trial *pending[WATCHES];       // on their way, by slot
+  spare spare;
+  VEC(opt) wins;                 // last ops of lists that won
+  str compiler;
+};
+
+static void count_ns(_Atomic int64_t *to, double s) {
+  atomic_fetch_add_explicit(to, (int64_t)(s * 1e9), memory_order_relaxed);
+}
+
+static double seconds(_Atomic int64_t *at) { return (double)atomic_load_explicit(at, memory_order_relaxed) * 1e-9; }
+
+static void free_trial(trial *t) {
+  if (!t) return;
+  plan_free_kernels(&t->k, 1);
+  code_unmap(t->image);
+  bytes_free(&t->packed);
+  free(t);
+}
+
+// --- running: of the thread that runs the plan ---------------------------------------------------------------------
+
+static const device_kernel *twin_of(const plan *p, int unique) {
+  return plan_has_alternative(p, unique) ? &p->alternatives[unique].k : &p->kernels[unique];
+}
+
+// Has the launches of a trial's kernel run as the candidate, or as its twin.
+static void place(plan *p, const trial *t, int watch, bool in_turn) {
+  const device_kernel *twin = twin_of(p, t->unique);
+  for (int i = 0; i < p->stats.kernels; i++) {
+    step *s = &p->steps[i];
+    if (s->unique != t->unique) continue;
+    bool in = !t->c.one || i == t->first;
+    s->k = in_turn && in ? &t->k : twin;
+    s->watch = in ? watch : 0;
+  }
+}
+
+// Kernels of one dispatch cannot be told apart by its time.
+static bool shares_dispatch(const plan *p, int a, int b) {
+  for (int i = 0; i < p->stats.kernels; i++) {
+    if (p->steps[i].unique != a) continue;
+    for (int j = i; j-- > 0 && p->steps[j].level == p->steps[i].level;) if (p->steps[j].unique == b) return true;
+    for (int j = i + 1; j < p->stats.kernels && p->steps[j].level == p->steps[i].level; j++)
+        if (p->steps[j].unique == b) return true;
+  }
+  return a == b;
+}
+
+static void accept_trials(live *l) {
+  for (int s = 0; s < WATCHES; s++) {
+    trial *t = l->trials[s] ? NULL : atomic_load_explicit(&l->offered[s], memory_order_acquire);
+    bool alone = t != NULL;
+    for (int o = 0; o < WATCHES && alone; o++)
+      alone = !l->trials[o] || !shares_dispatch(l->p, t->unique, l->trials[o]->unique);
+    if (!alone) continue;
+    int launches = 0, middle = 0;
+    for (int i = 0; i < l->p->stats.kernels; i++) launches += l->p->steps[i].unique == t->unique;
+    for (int i = 0; i < l->p->stats.kernels && middle <= launches / 2; i++) {
+      if (l->p->steps[i].unique != t->unique) continue;
+      t->first = i;
+      middle++;
+    }
+    contest_begin(&t->c, launches);
+    l->trials[s] = t;
+    atomic_store_explicit(&l->offered[s], NULL, memory_order_relaxed);
+  }
+}
+
+// The winner takes its twin's place; what was there goes back with the trial.
+static void install(plan *p, trial *t) {
+  if (!p->alternatives) p->alternatives = xcalloc((size_t)p->stats.unique, sizeof *p->alternatives);
+  alternative *a = &p->alternatives[t->unique], before = *a;
+  *a = (alternative){t->k, t->image};
+  t->won = t->k.p;
+  t->k = before.k;
+  t->image = before.code;
+}
+
+static void end_trial(live *l, int slot) {
+  trial *t = l->trials[slot];
+  if (t->c.state == CONTEST_WON) install(l->p, t);
+  t->c.one = false;
+  place(l->p, t, 0, false);
+  l->trials[slot] = NULL;
+  atomic_store_explicit(&l->judged[slot], t, memory_order_release);
+}
+
+// Whose turn it is. No run may lose more than a part of its time, and all together no more than the budget.
+static int choose_sides(live *l) {
+  budget b = {seconds(&l->ran_ns), seconds(&l->lost_ns), 0};
+  double risk = 0;
+  int n = 0;
+  for (int s = 0; s < WATCHES; s++) {
+    trial *t = l->trials[s];
+    if (!t) continue;
+    n++;
+    double more = contest_risk(&t->c);
+    t->out = contest_due(&t->c) && risk + more <= AT_ONCE * l->run_s && budget_allows_run(&b, risk + more);
+    if (t->out) risk += more;
+    place(l->p, t, s + 1, t->out);
+  }
+  return n;
+}
+
+static void note(live *l) {
+  for (int s = 0; s < WATCHES; s++) {
+    trial *t = l->trials[s];
+    if (!t) continue;
+    count_ns(&l->lost_ns, contest_note(&t->c, t->out, l->p->watched[s]));
+    if (t->c.state != CONTEST_GOES_ON) end_trial(l, s);
+  }
+}
+
+static void *make_candidates(void *ctx);
+
+static void start_thread(live *l) {
+  sigset_t all, before;
+  sigfillset(&all);                                            // signals are for the program's own threads
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  l->started = !pthread_create(&l->thread, NULL, make_candidates, l);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  atomic_store(&l->state, l->started ? "on" : "no thread to be had");
+}
+
+// The first runs with all time stamps say which kernels are worth it.
+static void look(live *l, const plan_var *vars, int n_vars) {
+  plan *p = l->p;
+  plan_times t = {.kernel_us = l->us, .kernel_wait_us = l->us + p->stats.kernels};
+  double *sum = l->us + 2 * p->stats.kernels;
+  plan_run_timed(p, vars, n_vars, &t);
+  memset(sum, 0, (size_t)p->stats.unique * sizeof *sum);
+  for (int i = 0; i < p->stats.kernels; i++) sum[p->steps[i].unique] += t.kernel_us[i];
+  for (int i = 0; i < p->stats.unique; i++) l->share[i] = l->looks ? fmin(l->share[i], sum[i]) : sum[i];
+  l->run_s = l->looks ? fmin(l->run_s, t.us * 1e-6) : t.us * 1e-6;
+  if (++l->looks < LOOKS) return;
+  memcpy(l->vars, vars, (size_t)n_vars * sizeof *vars);
+  l->n_vars = n_vars;
+  start_thread(l);
+}
+
+void live_run(live *l, const plan_var *vars, int n_vars) {
+  double start = now_s();
+  atomic_store_explicit(&l->running, true, memory_order_relaxed);
+  if (l->runs < START) { l->runs++; plan_run(l->p, vars, n_vars); }
+  else if (l->looks < LOOKS) look(l, vars, n_vars);
+  else {
+    accept_trials(l);
+    if (choose_sides(l)) {
+      plan_run_watched(l->p, vars, n_vars);
+      note(l);
+    } else plan_run(l->p, vars, n_vars);
+  }
+  double end = now_s();
+  count_ns(&l->ran_ns, end - start);
+  atomic_store_explicit(&l->ended_ns, (int64_t)(end * 1e9), memory_order_relaxed);
+  atomic_store_explicit(&l->running, false, memory_order_relaxed);
+}
+
+// --- making: of the other thread -----------------------------------------------------------------------------------
+
+static double own_time(void) {
+  struct timespec t;
+  return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) ? 0 : (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void rest(live *l, double s) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  int64_t ns = t.tv_nsec + (int64_t)(s * 1e9);
+  t.tv_sec += (time_t)(ns / 1000000000);
+  t.tv_nsec = (long)(ns % 1000000000);
+  pthread_mutex_lock(&l->mutex);
+  if (!atomic_load(&l->stop)) pthread_cond_timedwait(&l->wake, &l->mutex, &t);
+  pthread_mutex_unlock(&l->mutex);
+}
+
+// Whether a candidate may be made now. *charged: its time is taken from the runs.
+static bool may_make(live *l, bool *charged) {
+  enum spare_state s = l->always ? SPARE_FREE : spare_look(&l->spare);
+  bool pause = !atomic_load_explicit(&l->running, memory_order_relaxed) && now_s() - seconds(&l->ended_ns) > PAUSE_S;
+  budget b = {seconds(&l->ran_ns), 0, seconds(&l->made_ns)};
+  *charged = s != SPARE_FREE && !pause;
+  atomic_store(&l->state, s == SPARE_NONE ? "waiting: on battery, or the machine is busy" : "on");
+  if (s == SPARE_NONE) return false;
+  // where a run is short, a time slice of ours would be long beside it
+  return !*charged || (l->run_s > SLICE_S && budget_allows_making(&b));
+}
+
+static subject *subject_of(live *l, int unique) {
+  for (int i = 0; i < l->n_subjects; i++) if (l->subjects[i].unique == unique) return &l->subjects[i];
+  return NULL;
+}
+
+static void find_subjects(live *l) {
+  const plan *p = l->p;
+  double all = 0;
+  l->subjects = xcalloc((size_t)p->stats.unique + 1, sizeof *l->subjects);
+  for (int i = 0; i < p->stats.unique; i++) all += l->share[i];
+  for (int i = 0; i < p->stats.unique; i++)
+    if (l->share[i] >= all * LEAST_SHARE)
+      l->subjects[l->n_subjects++] = (subject){.unique = i, .us = l->share[i], .alone = 1};
+  for (int i = 0; i < p->stats.kernels; i++) {
+    subject *s = subject_of(l, p->steps[i].unique);
+    if (!s || s->launches++) continue;
+    snprintf(s->name, sizeof s->name, "%s", p->kernels[s->unique].p->name);
+    snprintf(s->role, sizeof s->role, "%s", p->steps[i].role);
+  }
+}
+
+static bool same_list(const opt_list *a, const opt_list *b) {
+  return a->n == b->n && !memcmp(a->opts, b->opts, (size_t)a->n * sizeof *a->opts);
+}
+
+static bool source_is_new(live *l, subject *s, const program *p) {
+  str text = {0};
+  bool shown = !l->p->d->show(l->p->d, p, &text, NULL, NULL);
+  uint64_t hash = hash_bytes(text.at, text.n, 1);
+  bool is_new = shown && !map_get(&s->seen, hash, NULL);
+  if (is_new) map_set(&s->seen, hash, (void *)1);
+  str_free(&text);
+  return is_new;
+}
+
+// Lists to try for what is in force now; of another list than the heuristic's, that one first.
+static void find_lists(live *l, subject *s) {
+  const plan *p = l->p;
+  free(s->lists);
+  s->lists = xcalloc(MOST_LISTS, sizeof *s->lists);
+  s->n = 0;
+  if (!s->own_now) s->lists[s->n++] = s->heuristic;
+  opt_list *rest = s->lists + s->n;
+  s->n += search_neighbours(p->g, p->asts[s->unique], &p->d->target, s->now.opts, s->now.n, rest, MOST_LISTS - s->n);
+  memset(s->done, '0', (size_t)s->n);
+  s->done[s->n] = 0;
+}
+
+// False: there is nothing to try for this kernel.
+static bool prepare(live *l, subject *s) {
+  plan *p = l->p;
+  tuning t;
+  error err = {0};
+  s->ready = true;
+  bool tuned = tuning_get(p->d, p->asts[s->unique], &t);
+  bool known = tuned && !strcmp(t.compiler, str_c(&l->compiler));
+  // a whole search has been there
+  if (known && (t.cut_s <= 0 || (t.done[0] && !strchr(t.done, '0')))) return false;
+  program *q = codegen(p->g, p->asts[s->unique], &p->d->target, NULL);
+  bool fits = q->n_applied <= MOST_OPTS;
+  if (fits) s->heuristic.n = q->n_applied;
+  if (s->heuristic.n) memcpy(s->heuristic.opts, q->applied, (size_t)q->n_applied * sizeof *q->applied);
+  s->now = s->heuristic;
+  s->own_now = true;
+  if (tuned && t.better) {
+    program_free(q);
+    s->now = (opt_list){.n = t.n};
+    memcpy(s->now.opts, t.opts, (size_t)t.n * sizeof *t.opts);
+    s->own_now = same_list(&s->now, &s->heuristic);
+    q = codegen(p->g, p->asts[s->unique], &p->d->target, &(codegen_options){.opts = s->now.opts, .n_opts = s->now.n});
+  }
+  if (fits) source_is_new(l, s, q);
+  program_free(q);
+  if (!fits) return false;
+  find_lists(l, s);
+  if (known && (int)strlen(t.done) == s->n) memcpy(s->done, t.done, (size_t)s->n);
+  if (known && t.better) s->before_us = t.before_us;
+  rig r;
+  bool can = !rig_open(&r, p, s->unique, true, l->vars, l->n_vars, &err);
+  rig_close(&r);
+  if (!can && debug_level() >= 1) fprintf(stderr, "background: %s: %s\n", s->name, err.text);
+  return can;
+}
+
+static void finish(subject *s) {
+  free(s->lists);
+  map_free(&s->seen);
+  s->seen = (map){0};
+  s->lists = NULL;
+  s->dead = true;
+}
+
+static double alone_s(rig *r, const device_kernel *k) {
+  double start = own_time();
+  rig_run(r, k, r->timed);
+  return own_time() - start;
+}
+
+// The same bits, and not much slower: as seen by this thread, by itself.
+static bool passes(live *l, const subject *s, trial *t) {
+  const device_kernel *its = &l->p->kernels[s->unique];
+  rig r;
+  bool opened = !rig_open(&r, l->p, s->unique, true, l->vars, l->n_vars, &(error){0});
+  bool same = opened && rig_same(&r, its, &t->k, r.timed, TIMED) && rig_same(&r, its, &t->k, r.small, SMALL);
+  if (opened && !same) atomic_fetch_add(&l->wrong, 1);
+  if (same) {
+    double a = alone_s(&r, its), b = alone_s(&r, &t->k);
+    a = fmin(a, alone_s(&r, its));
+    b = fmin(b, alone_s(&r, &t->k));
+    t->alone = a > 0 ? b / a : 1;
+  }
+  rig_close(&r);
+  return same && t->alone <= s->alone * MUCH_SLOWER;
+}
+
+static void report(const subject *s, const trial *t, const char *outcome) {
+  if (debug_level() < 1) return;
+  str text = {0};
+  opts_print(&text, t->list.opts, t->list.n);
+  fprintf(stderr, "background: %s %s: %s: %s\n", s->role, s->name, outcome, str_c(&text));
+  str_free(&text);
+}
+
+static trial *make_trial(live *l, subject *s, int number, bool *compiled) {
+  plan *p = l->p;
+  device *d = p->d;
+  uop *ast = p->asts[s->unique];
+  const opt_list *list = &s->lists[number];
+  if (!search_allows(p->g, ast, &d->target, list->opts, list->n, NULL)) return NULL;
+  trial *t = xcalloc(1, sizeof *t);
+  *t = (trial){.unique = s->unique, .number = number, .list = *list, .own = same_list(list, &s->heuristic)};
+  const program *its = p->kernels[s->unique].p;
+  t->k.p = codegen(p->g, ast, &d->target, &(codegen_options){.opts = list->opts, .n_opts = list->n});
+  if (!plan_same_layouts(t->k.p, its) && list->n < MOST_OPTS) {
+    t->list.opts[t->list.n++] = (opt){OPT_FOLD, 0, 0};
+    program_free(t->k.p);
+    t->k.p = codegen(p->g, ast, &d->target, &(codegen_options){.opts = t->list.opts, .n_opts = t->list.n});
+  }
+  const char *why = NULL;
+  if (!plan_same_layouts(t->k.p, its)) why = "wants another layout";
+  else if (t->k.p->n > MOST_NODES || t->k.p->n_vars > MAX_VARS) why = "too long";
+  else if (!source_is_new(l, s, t->k.p)) why = "no other code";
+  *compiled = !why;
+  if (!why && (atomic_load(&l->stop) || d->compile(d, &t->k, NULL))) why = "not compiled";
+  if (!why) {
+    t->packed = (bytes){memcpy(xmalloc(t->k.packed.n + 1), t->k.packed.at, t->k.packed.n), t->k.packed.n};
+    if (atomic_load(&l->stop) || plan_map_code(&t->k, 1, &t->image, NULL)) why = "not mapped";
+    else if (!passes(l, s, t)) why = t->alone ? "slower by itself" : "other bits";
+  }
+  if (!why) return t;
+  report(s, t, why);
+  free_trial(t);
+  return NULL;
+}
+
+// --- what became of it ---------------------------------------------------------------------------------------------
+
+static void save(live *l, const subject *s, double after_us) {
+  tuning t = {.better = !s->own_now, .n = s->now.n, .before_us = s->before_us > 0 ? s->before_us : s->us / s->launches,
+      .after_us = after_us, .cut_s = fmax(s->made_s, 1e-3)};
+  memcpy(t.done, s->done, sizeof t.done);
+  memcpy(t.opts, s->now.opts, sizeof t.opts);
+  snprintf(t.name, sizeof t.name, "%s", s->name);
+  snprintf(t.role, sizeof t.role, "%s", s->role);
+  snprintf(t.compiler, sizeof t.compiler, "%s", str_c(&l->compiler));
+  tuning_put(l->p->d, l->p->asts[s->unique], &t);
+}
+
+static void take_judged(live *l) {
+  for (int slot = 0; slot < WATCHES; slot++) {
+    trial *t = l->pending[slot] ? atomic_exchange_explicit(&l->judged[slot], NULL, memory_order_acquire) : NULL;
+    if (!t) continue;
+    l->pending[slot] = NULL;
+    subject *s = subject_of(l, t->unique);
+    double us[2];
+    contest_times(&t->c, us);
+    s->busy = false;
+    if (t->c.state == CONTEST_GOES_ON) s->done[t->number] = '0';                 // given up: the next process tries it
+    char outcome[96];
+    const char *end = t->c.state == CONTEST_WON ? "won" : t->c.state == CONTEST_LOST ? "lost" : "given up";
+    double launch = 1e6 / s->launches;
+    us[0] *= launch;
+    us[1] *= launch;
+    snprintf(outcome, sizeof outcome, "%s after %d pairs, %.1f -> %.1f us", end, t->c.n, us[0], us[1]);
+    report(s, t, outcome);
+    if (t->c.state == CONTEST_WON) {
+      double after_us = us[1];
+      str text = {0};
+      opts_print(&text, t->list.opts, t->list.n);
+      if (s->before_us <= 0) s->before_us = us[0];
+      s->now = t->list;
+      s->own_now = t->own;
+      s->alone = t->alone;
+      s->since = 0;
+      if (t->list.n) vec_push(&l->wins, t->list.opts[t->list.n - 1]);
+      find_lists(l, s);
+      save(l, s, after_us);
+      const device_kernel won = {.p = t->won, .packed = t->packed};
+      plan_remember(l->p->d, l->p->asts[s->unique], t->own ? NULL : str_c(&text), &won);
+      str_free(&text);
+      atomic_fetch_add(&l->better, 1);
+    }
+    free_trial(t);
+  }
+}
+
+// --- the thread ----------------------------------------------------------------------------------------------------
+
+// The list to try next: one whose last op has won elsewhere, or the first; -1: none is left.
+static int choose_list(const live *l, const subject *s) {
+  int first = -1;
+  for (int i = 0; i < s->n; i++) {
+    const opt_list *a = &s->lists[i];
+    if (s->done[i] == '1') continue;
+    if (first < 0) first = i;
+    for (size_t w = 0; w < l->wins.n && a->n; w++)
+      if (!memcmp(&a->opts[a->n - 1], &l->wins.at[w], sizeof *a->opts)) return i;
+  }
+  return first;
+}
+
+// The kernel that it is most worth to try something for: a large share, and little that was tried in vain. NULL: none
+// now.
+static subject *choose_subject(live *l, bool *left) {
+  subject *best = NULL;
+  *left = false;
+  for (int i = 0; i < l->n_subjects; i++) {
+    subject *s = &l->subjects[i];
+    if (s->dead) continue;
+    *left = true;
+    if (!s->busy && (!best || s->us / (1 + s->since) > best->us / (1 + best->since))) best = s;
+  }
+  return best;
+}
+
+// Whether anything was compiled.
+static bool make_one(live *l, subject *s, int slot, bool charged) {
+  bool compiled = false;
+  double began = own_time();
+  if (!s->ready && !prepare(l, s)) { finish(s); goto done; }
+  int number = choose_list(l, s);
+  if (number < 0) { save(l, s, s->us / s->launches); finish(s); goto done; }
+  s->done[number] = '1';
+  trial *t = make_trial(l, s, number, &compiled);
+  s->since++;
+  s->tried++;
+  atomic_fetch_add(&l->tried, 1);
+  if (t) {
+    s->busy = true;
+    l->pending[slot] = t;
+    atomic_store_explicit(&l->offered[slot], t, memory_order_release);
+  } else if (++l->unsaved >= SAVE_EVERY) { l->unsaved = 0; save(l, s, s->us / s->launches); }
+done:
+  began = own_time() - began;
+  s->made_s += began;
+  if (charged) count_ns(&l->made_ns, began);
+  return compiled;
+}
+
+static void *make_candidates(void *ctx) {
+  live *l = ctx;
+  bool charged, left = true;
+  setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), LOWEST);                // of this thread alone
+  spare_open(&l->spare, "", l->p->d->n_threads);
+  if (llvm_version(&l->compiler, NULL)) { atomic_store(&l->state, "no compiler"); return NULL; }
+  find_subjects(l);
+  double last = 0;
+  while (!atomic_load(&l->stop)) {
+    take_judged(l);
+    int slot = 0;
+    while (slot < WATCHES && l->pending[slot]) slot++;
+    subject *s = slot < WATCHES ? choose_subject(l, &left) : NULL;
+    bool pending = false;
+    for (int i = 0; i < WATCHES; i++) pending |= l->pending[i] != NULL;
+    if (!left && !pending) { atomic_store(&l->state, "done"); break; }
+    if (!s || now_s() - last < EVERY_S || !may_make(l, &charged)) { rest(l, POLL_S); continue; }
+    double start = now_s();
+    if (make_one(l, s, slot, charged)) last = start;
+  }
+  return NULL;
+}
+
+live *live_open(plan *p, bool always) {
+  device *d = p->d;
+  if (!d->show || !d->cache || !cache_is_on(d->cache) || d->target.keeps_math) return NULL;
+  if (env_int(ENV_NOOPT) || debug_level() >= 2) return NULL;
+  live *l = xcalloc(1, sizeof *l);
+  l->p = p;
+  l->always = always;
+  l->us = xcalloc(2 * (size_t)p->stats.kernels + (size_t)p->stats.unique + 1, sizeof *l->us);
+  l->share = xcalloc((size_t)p->stats.unique + 1, sizeof *l->share);
+  pthread_mutex_init(&l->mutex, NULL);
+  pthread_cond_init(&l->wake, NULL);
+  atomic_store(&l->state, "not begun");
+  return l;
+}
+
+void live_stats_get(live *l, live_stats *out) {
+  *out = (live_stats){atomic_load(&l->tried), atomic_load(&l->better), atomic_load(&l->wrong), seconds(&l->ran_ns),
+      seconds(&l->lost_ns), seconds(&l->made_ns), atomic_load(&l->state)};
+}
+
+void live_close(live *l) {
+  if (!l) return;
+  pthread_mutex_lock(&l->mutex);
+  atomic_store(&l->stop, true);
+  pthread_cond_signal(&l->wake);
+  pthread_mutex_unlock(&l->mutex);
+  if (l->started) pthread_join(l->thread, NULL);
+  for (int s = 0; s < WATCHES; s++) {                          // what is judged is kept; what is on its way is given up
+    trial *t = l->trials[s];
+    if (t) { t->c.state = CONTEST_LOST; end_trial(l, s); }
+    t = atomic_exchange(&l->offered[s], NULL);
+    if (t) atomic_store(&l->judged[s], t);
+  }
+  take_judged(l);
+  for (int i = 0; i < l->n_subjects; i++) {
+    subject *s = &l->subjects[i];
+    if (s->tried && !s->dead) save(l, s, s->us / s->launches);
+    finish(s);
+  }
+  if (l->n_subjects) cache_flush(l->p->d->cache);
+  pthread_cond_destroy(&l->wake);
+  pthread_mutex_destroy(&l->mutex);
+  vec_free(&l->wins);
+  str_free(&l->compiler);
+  free(l->subjects); free(l->share); free(l->us);
+  free(l);
+}

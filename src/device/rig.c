@@ -1,0 +1,208 @@
+// A kernel's place of trial: see rig.h.
+#include "device/rig.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include "device/memory.h"
+#include "device/team.h"
+
+enum { MAX_OUTPUT = 16 << 20, MAX_ALONE = 64 << 20 /* of scratch memory beside a model that runs */ };
+
+// --- runs ----------------------------------------------------------------------------------------------------------
+
+void rig_set_up(step *t, const device_kernel *k, const plan_var *vars, int n_vars, int n_threads) {
+  t->k = k;
+  plan_vars(k->p, vars, n_vars, t->vars);
+  t->tiles = program_eval(k->p, k->p->tiles, t->vars);
+  for (int j = 0; j < n_threads; j++) atomic_store_explicit(&t->parts[j].next, 0, memory_order_relaxed);
+}
+
+void rig_run(rig *g, const device_kernel *k, const plan_var *vars) {
+  rig_set_up(&g->steps[0], k, vars, g->n_vars, g->alone ? 1 : g->p->d->n_threads);
+  g->row.stats.kernels = 1;
+  if (g->alone) { plan_replay(&g->row, 0, 1); return; }
+  team_run(g->p->d->team, plan_replay, &g->row);
+}
+
+// --- what is read and written --------------------------------------------------------------------------------------
+
+// Random contents that are fit for the type: floats between -1 and 1, small numbers where they may be indices (loads
+// by them are clamped), any codes.
+static void fill(unsigned char *to, uint64_t n, enum dtype dt, uint64_t seed) {
+  enum { PATTERN = 65536 - 64 };
+  uint64_t first = n < PATTERN ? n : PATTERN;
+  int size = dtype_size(dt);
+  for (uint64_t i = 0; i + (uint64_t)size <= first; i += (uint64_t)size) {
+    seed = hash_u64(seed, 11);
+    float f = (float)((double)(seed >> 40) / (1 << 23) - 1);
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    uint16_t half = (uint16_t)((seed & 0x83ff) | (10 + (seed >> 16 & 3)) << 10), brain = (uint16_t)(bits >> 16);
+    double d = f;
+    uint64_t whole = dt == DT_I32 || dt == DT_I64 ? seed % 97 : seed;
+    switch (dt) {
+    case DT_F32: memcpy(to + i, &f, 4); break;
+    case DT_F64: memcpy(to + i, &d, 8); break;
+    case DT_F16: memcpy(to + i, &half, 2); break;
+    case DT_BF16: memcpy(to + i, &brain, 2); break;
+    case DT_BOOL: to[i] = seed & 1; break;
+    default: memcpy(to + i, &whole, (size_t)size);
+    }
+  }
+  for (uint64_t done = first; done < n; done += first) memcpy(to + done, to, n - done < first ? n - done : first);
+}
+
+void rig_background(const rig *g, int byte) {
+  for (int i = 0; i < g->n_params; i++)
+    if (g->params[i].written) memset(g->params[i].scratch, byte, g->params[i].bytes);
+}
+
+void rig_save(const rig *g) {
+  for (int i = 0; i < g->n_params; i++)
+    if (g->params[i].written) memcpy(g->params[i].saved, g->params[i].scratch, g->params[i].bytes);
+}
+
+static bool same_bits(const rig *g, int mask) {
+  for (int i = 0; i < g->n_params; i++) {
+    const param *w = &g->params[i];
+    if (!w->written) continue;
+    if (!memcmp(w->saved, w->scratch, w->bytes)) continue;
+    if (!w->mask[mask]) return false;
+    for (uint64_t b = 0; b < w->bytes; b++) if (w->mask[mask][b] && w->saved[b] != w->scratch[b]) return false;
+  }
+  return true;
+}
+
+bool rig_same(rig *g, const device_kernel *base, const device_kernel *k, const plan_var *vars, int mask) {
+  rig_background(g, 0x5a);
+  rig_run(g, base, vars);
+  rig_save(g);
+  rig_background(g, 0x5a);
+  rig_run(g, k, vars);
+  return same_bits(g, mask);
+}
+
+// --- a kernel's place of trial -------------------------------------------------------------------------------------
+
+static int find_params(rig *g, error *err) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &g->ast, 1);
+  bool both = false;
+  for (size_t i = 0; i < l.n && g->n_params < RIG_PARAMS; i++) {
+    const uop *u = l.at[i];
+    if (u->op != OP_PARAM) continue;
+    param *w = &g->params[g->n_params++];
+    *w = (param){.number = (int)u->a, .dt = (enum dtype)u->dt,
+        .bytes = (uint64_t)u->b * (uint64_t)dtype_size((enum dtype)u->dt), .weight = is_weight(u)};
+    bool read = false;
+    for (size_t j = 0; j < l.n; j++) {
+      if (l.at[j]->op == OP_STORE) w->written |= l.at[j]->src[0]->src[0] == u;
+      if (l.at[j]->op == OP_LOAD) read |= l.at[j]->src[0]->src[0] == u;
+    }
+    both |= read && w->written;
+  }
+  arena_free(a);
+  if (both) return error_set(err, "it reads what it writes");
+  for (int i = 0; i < g->n_params; i++)
+    if (g->params[i].written && g->params[i].bytes > MAX_OUTPUT)
+      return error_set(err, "its output is too large to compare");
+  return 0;
+}
+
+// What is written has a place for each thread: of some kernels every thread computes all.
+static uint64_t own_bytes(const param *w) { return round_up((size_t)w->bytes, 4096); }
+static uint64_t scratch_bytes(const rig *g, const param *w) {
+  return w->written ? own_bytes(w) * (uint64_t)(g->alone ? 1 : g->p->d->n_threads) : w->bytes;
+}
+
+static int find_memory(rig *g, error *err) {
+  uint64_t need = RIG_FLUSH, have;
+  for (int i = 0; i < g->n_params; i++)
+    if (!g->params[i].weight) need += g->params[i].bytes * (g->params[i].written ? 4 : 1);
+  double mib = (double)need / 0x1p20;
+  if (!memory_available(&have, NULL) && need > have / 2)
+    return error_set(err, "memory is short: %.0f MiB are needed and %.0f free", mib, (double)have / 0x1p20);
+  if (g->alone && need > RIG_FLUSH + (uint64_t)MAX_ALONE)
+    return error_set(err, "%.0f MiB of scratch memory are too much beside a model that runs", mib);
+  for (int i = 0; i < g->n_params; i++) {
+    param *w = &g->params[i];
+    if (w->weight) continue;
+    if (!(w->scratch = memory_reserve(scratch_bytes(g, w), err))) return -1;
+    if (w->written && !(w->saved = memory_reserve(w->bytes, err))) return -1;
+    for (int k = 0; w->written && !g->alone && k < 2; k++) if (!(w->mask[k] = memory_reserve(w->bytes, err))) return -1;
+    if (!w->written) fill(w->scratch, w->bytes, w->dt, (uint64_t)i + 1);
+  }
+  return 0;
+}
+
+static int find_launches(rig *g, error *err) {
+  const plan *p = g->p;
+  int n = 0, threads = g->alone ? 1 : p->d->n_threads, most = g->alone ? 1 : RIG_LAUNCHES;
+  double weights = 0;
+  g->steps = xcalloc(RIG_LAUNCHES, sizeof *g->steps);
+  g->parts = aligned_alloc(64, sizeof(part) * (size_t)RIG_LAUNCHES * (size_t)threads);
+  if (!g->parts) die("out of memory");
+  for (int i = 0; i < p->stats.kernels && n < most; i++) {
+    if (p->steps[i].unique != g->unique) continue;
+    step *t = &g->steps[n++];
+    *t = (step){.each = p->steps[i].each};               // all else of a step may be in use
+    int bufs = 0;
+    for (int j = 0; j < g->n_params; j++) if (g->params[j].number >= bufs) bufs = g->params[j].number + 1;
+    t->n_bufs = bufs;
+    t->bufs = xcalloc((size_t)bufs * (size_t)threads + 1, sizeof *t->bufs);
+    t->raw = xcalloc((size_t)bufs * (size_t)threads + 1, sizeof *t->raw);
+    for (int j = 0; j < g->n_params; j++) {
+      const param *w = &g->params[j];
+      for (int k = 0; k < threads; k++) {
+        unsigned char *scratch = w->scratch + (t->each && w->written ? own_bytes(w) * (uint64_t)k : 0);
+        t->bufs[k * bufs + w->number] = w->weight ? p->steps[i].bufs[w->number] : scratch;
+        t->raw[k * bufs + w->number] = w->weight ? p->steps[i].raw[w->number] : scratch;
+      }
+      if (w->weight) weights += (double)w->bytes;
+    }
+  }
+  g->n_launches = g->n_steps = g->n_own = n;
+  for (int i = 0; i < RIG_LAUNCHES; i++) {
+    if (i >= n) g->steps[i] = g->steps[i % n];
+    g->steps[i].parts = g->parts + (size_t)i * (size_t)threads;
+    g->steps[i].level = i;
+  }
+  g->row = (plan){.d = p->d, .steps = g->steps};
+  if (!g->alone && weights > 0 && weights < 2.0 * RIG_FLUSH) {
+    if (!(g->flush = memory_reserve(RIG_FLUSH, err))) return -1;
+    memset(g->flush, 1, RIG_FLUSH);
+  }
+  return 0;
+}
+
+void rig_close(rig *g) {
+  for (int i = 0; i < g->n_params; i++) {
+    const param *w = &g->params[i];
+    void *const at[] = {w->scratch, w->saved, w->mask[SMALL], w->mask[TIMED]};
+    for (size_t k = 0; k < COUNT(at); k++) memory_release(at[k], k ? w->bytes : scratch_bytes(g, w));
+  }
+  for (int i = 0; i < g->n_own; i++) { free(g->steps[i].bufs); free(g->steps[i].raw); }
+  memory_release(g->flush, RIG_FLUSH);
+  free(g->steps);
+  free(g->parts);
+}
+
+// Small values at which every lane and tile has an odd end: three above the least.
+static void choose_values(rig *g, const plan_var *vars, int n_vars) {
+  g->n_vars = n_vars;
+  for (int i = 0; i < n_vars; i++) {
+    g->timed[i] = g->small[i] = vars[i];
+    arena *a = arena_new();
+    uop_list l = uop_toposort(a, &g->ast, 1);
+    for (size_t j = 0; j < l.n; j++)
+      if (l.at[j]->op == OP_VAR && !strcmp(l.at[j]->s, vars[i].name))
+        g->small[i].value = min_i64(l.at[j]->a + 2, l.at[j]->b);
+    arena_free(a);
+  }
+}
+
+int rig_open(rig *g, plan *p, int unique, bool alone, const plan_var *vars, int n_vars, error *err) {
+  *g = (rig){.p = p, .unique = unique, .ast = p->asts[unique], .alone = alone};
+  choose_values(g, vars, n_vars);
+  return find_params(g, err) || find_memory(g, err) || find_launches(g, err) ? -1 : 0;
+}

@@ -1,0 +1,46 @@
+// rig: a place where one kernel of a plan runs by itself, over the plan's own weights. What is no weight
+// (activations, the KV cache, logits) is scratch memory with random contents, so that nothing of the engine's
+// changes; what kernels wrote can be compared. For tune.c, which has all threads run, and live.c, which uses its own.
+#ifndef WEFT_DEVICE_RIG_H
+#define WEFT_DEVICE_RIG_H
+#include "device/plan_impl.h"
+
+enum { SMALL, TIMED };
+enum { RIG_FLUSH = 96 << 20, RIG_LAUNCHES = 64, RIG_PARAMS = 64 };
+
+// mask: which bytes count at small values, and at those that are timed; NULL: all
+typedef struct param {
+  int number;
+  enum dtype dt;
+  uint64_t bytes;
+  bool weight, written;
+  unsigned char *scratch, *saved, *mask[2];
+} param;
+
+typedef struct rig {
+  plan *p;
+  int unique;
+  uop *ast;
+  // the calling thread runs everything, and nothing but p's own constants is read: p may be running
+  bool alone;
+  param params[RIG_PARAMS];
+  int n_params, n_launches, n_steps, n_own;
+  // launches, on different weights where there are; the first n_own have buffers of their own
+  step *steps;
+  plan row;                      // of these steps, for plan_replay
+  part *parts;
+  unsigned char *flush;          // NULL: weights are cold without (or alone)
+  plan_var timed[MAX_VARS], small[MAX_VARS];
+  int n_vars;
+} rig;
+
+// vars: values for measuring. -1 and why not: it reads what it writes, memory is short, ...; rig_close in any case.
+int rig_open(rig *g, plan *p, int unique, bool alone, const plan_var *vars, int n_vars, error *err);
+void rig_close(rig *g);
+void rig_set_up(step *t, const device_kernel *k, const plan_var *vars, int n_vars, int n_threads);
+void rig_run(rig *g, const device_kernel *k, const plan_var *vars);                     // the first launch, once
+void rig_background(const rig *g, int byte);                                            // all that kernels write
+void rig_save(const rig *g);                                                            // what has been written
+// both write the same bits, where they count
+bool rig_same(rig *g, const device_kernel *base, const device_kernel *k, const plan_var *vars, int mask);
+#endif

@@ -1,0 +1,105 @@
+// Contests and the budget of tuning in the background: what wins, what loses and when, and what it may cost. All
+// times are made up.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include "device/contest.h"
+
+// Runs a contest of a candidate that takes `ratio` of its twin's time, with noise of so many percent; the runs of the
+// candidate that it took.
+static int run(double ratio, double noise, uint64_t seed, int launches, enum contest_state *end) {
+  contest c;
+  int runs = 0;
+  contest_begin(&c, launches);
+  while (c.state == CONTEST_GOES_ON && runs < 100) {
+    for (int candidate = 0; candidate < 2; candidate++) {
+      seed = hash_u64(seed, 3);
+      double time = (candidate ? ratio : 1) * (1 + noise * (double)(seed >> 11) * 0x1p-53);
+      if (candidate) assert_true(contest_due(&c));
+      contest_note(&c, candidate, time);
+      runs += candidate;
+    }
+  }
+  *end = c.state;
+  return runs;
+}
+
+static void winners_win(void **state) {
+  (void)state;
+  enum contest_state end;
+  for (uint64_t seed = 1; seed <= 50; seed++) {
+    int runs = run(.8, .05, seed, 16, &end);
+    assert_int_equal(end, CONTEST_WON);
+    assert_in_range(runs, 2, 8);
+    run(.96, .02, seed, 16, &end);
+    assert_int_equal(end, CONTEST_WON);
+  }
+}
+
+static void what_is_equal_loses(void **state) {
+  (void)state;
+  enum contest_state end;
+  int won = 0;
+  for (uint64_t seed = 1; seed <= 1000; seed++) {
+    run(1, .1, seed, 16, &end);
+    won += end == CONTEST_WON;
+  }
+  assert_in_range(won, 0, 20);
+}
+
+// At once: after a single launch where there are several, after one run otherwise.
+static void slow_ones_are_dropped(void **state) {
+  (void)state;
+  enum contest_state end;
+  for (int launches = 1; launches <= 16; launches += 15) {
+    assert_int_equal(run(1.5, 0, 1, launches, &end), 1);
+    assert_int_equal(end, CONTEST_LOST);
+    assert_in_range(run(1.15, .01, 1, launches, &end), 2, 3);
+    assert_int_equal(end, CONTEST_LOST);
+  }
+}
+
+static void first_run_is_one_launch(void **state) {
+  (void)state;
+  contest c;
+  contest_begin(&c, 16);
+  assert_true(c.one && !contest_due(&c));
+  contest_note(&c, false, 1);
+  contest_note(&c, true, .9);
+  assert_true(!c.one && !c.n && c.state == CONTEST_GOES_ON && !contest_due(&c));
+  contest_note(&c, false, 16);
+  assert_true(contest_due(&c));
+  assert_true(contest_note(&c, true, 17) == 1);              // what it cost
+  assert_true(c.n == 1 && contest_risk(&c) == 0);            // nothing to compare with yet
+  contest_begin(&c, 1);
+  assert_false(c.one);
+}
+
+// A model that runs on and on with candidates that are all 20 % slower loses no more than its budget.
+static void budget_is_kept(void **state) {
+  (void)state;
+  budget b = {0};
+  int runs = 0, tried = 0;
+  contest c;
+  contest_begin(&c, 1);
+  for (; runs < 100000; runs++) {
+    bool candidate = contest_due(&c) && budget_allows_run(&b, contest_risk(&c));
+    double time = candidate ? 1.2 : 1;
+    b.lost += contest_note(&c, candidate, time);
+    b.ran += time;
+    if (budget_allows_making(&b)) { b.made += 5; b.ran += 5; }
+    if (c.state != CONTEST_GOES_ON) { tried++; contest_begin(&c, 1); }
+    assert_true(b.lost <= .01 * b.ran + .2 && b.made <= .01 * b.ran + 5);
+  }
+  assert_true(tried > 1000);                                 // and yet many have had their turn
+  assert_true(b.lost > .005 * b.ran);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(winners_win), cmocka_unit_test(what_is_equal_loses), cmocka_unit_test(slow_ones_are_dropped),
+        cmocka_unit_test(first_run_is_one_launch), cmocka_unit_test(budget_is_kept),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
