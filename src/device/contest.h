@@ -27,8 +27,8 @@ double contest_risk(const contest *c);                    // what its next run m
 double contest_note(contest *c, bool candidate, double time);
 void contest_times(const contest *c, double out[2]);      // medians, of the twin and of the candidate; 0 without any
 
-// What exploring has cost so far, in seconds, and may: of every second that runs take, so much for candidates that
-// are slower than their twins, and so much for making them where that takes a processor away from the runs.
+// What exploring has cost so far, in seconds, and may: of every second that runs take, a hundredth for candidates that
+// are slower than their twins, and a hundredth for making them where that took a processor away from the runs.
 typedef struct budget { double ran, lost, made; } budget;
 bool budget_allows_run(const budget *b, double risk);
 bool budget_allows_making(const budget *b);

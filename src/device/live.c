@@ -3,6 +3,7 @@
 #include "device/live.h"
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -20,9 +21,9 @@
 #include "device/tune.h"
 
 enum { START = 24 /* runs before anything is done: short answers pay nothing */, LOOKS = 3 };
-enum { MOST_NODES = 12000, SAVE_EVERY = 16, LOWEST = 19 };
+enum { MOST_NODES = 12000, SAVE_EVERY = 16, LOW = 10 };
 static const double LEAST_SHARE = 0.01, MUCH_SLOWER = 1.3, AT_ONCE = 0.2 /* of a run, that trials may lose in it */;
-static const double EVERY_S = 0.25 /* a candidate is compiled */, POLL_S = 0.01, PAUSE_S = 0.02, SLICE_S = 0.008;
+static const double EVERY_S = 0.25 /* a candidate is compiled */, POLL_S = 0.01, PAUSE_S = 0.05;
 
 // A candidate. It belongs to the thread that makes it, then to the one that runs the plan, then to the first again.
 typedef struct trial {
@@ -253,16 +254,27 @@ static void rest(live *l, double s) {
   pthread_mutex_unlock(&l->mutex);
 }
 
-// Whether a candidate may be made now. *charged: its time is taken from the runs.
-static bool may_make(live *l, bool *charged) {
+// Whether a candidate may be made now: beside runs only on a processor that they do not use, else in a pause. A run
+// that begins meanwhile has to share its processors until the candidate is made: *shared, and that is counted.
+static bool may_make(live *l, bool *shared) {
   enum spare_state s = l->always ? SPARE_FREE : spare_look(&l->spare);
   bool pause = !atomic_load_explicit(&l->running, memory_order_relaxed) && now_s() - seconds(&l->ended_ns) > PAUSE_S;
   budget b = {seconds(&l->ran_ns), 0, seconds(&l->made_ns)};
-  *charged = s != SPARE_FREE && !pause;
-  atomic_store(&l->state, s == SPARE_NONE ? "waiting: on battery, or the machine is busy" : "on");
-  if (s == SPARE_NONE) return false;
-  // where a run is short, a time slice of ours would be long beside it
-  return !*charged || (l->run_s > SLICE_S && budget_allows_making(&b));
+  *shared = s != SPARE_FREE;
+  const char *why = "on";
+  if (s == SPARE_NONE) why = "waiting: on battery, or the machine is busy";
+  else if (*shared && !pause) why = "waiting for a pause, or a processor that is not used";
+  else if (*shared && !budget_allows_making(&b)) why = "waiting: it has cost enough";
+  atomic_store(&l->state, why);
+  return !strcmp(why, "on");
+}
+
+// Between the steps of making a candidate: where a run has begun meanwhile, the rest waits for the next pause.
+static void give_way(live *l, bool shared) {
+  while (shared && !atomic_load(&l->stop)) {
+    if (!atomic_load_explicit(&l->running, memory_order_relaxed) && now_s() - seconds(&l->ended_ns) > PAUSE_S) return;
+    rest(l, POLL_S);
+  }
 }
 
 static subject *subject_of(live *l, int unique) {
@@ -388,7 +400,7 @@ static void report(const subject *s, const trial *t, const char *outcome) {
   str_free(&text);
 }
 
-static trial *make_trial(live *l, subject *s, int number, bool *compiled) {
+static trial *make_trial(live *l, subject *s, int number, bool shared, bool *compiled) {
   plan *p = l->p;
   device *d = p->d;
   uop *ast = p->asts[s->unique];
@@ -408,7 +420,9 @@ static trial *make_trial(live *l, subject *s, int number, bool *compiled) {
   else if (t->k.p->n > MOST_NODES || t->k.p->n_vars > MAX_VARS) why = "too long";
   else if (!source_is_new(l, s, t->k.p)) why = "no other code";
   *compiled = !why;
+  give_way(l, shared);
   if (!why && (atomic_load(&l->stop) || d->compile(d, &t->k, NULL))) why = "not compiled";
+  give_way(l, shared);
   if (!why) {
     t->packed = (bytes){memcpy(xmalloc(t->k.packed.n + 1), t->k.packed.at, t->k.packed.n), t->k.packed.n};
     if (atomic_load(&l->stop) || plan_map_code(&t->k, 1, &t->image, NULL)) why = "not mapped";
@@ -501,14 +515,14 @@ static subject *choose_subject(live *l, bool *left) {
 }
 
 // Whether anything was compiled.
-static bool make_one(live *l, subject *s, int slot, bool charged) {
+static bool make_one(live *l, subject *s, int slot, bool shared) {
   bool compiled = false;
   double began = own_time();
   if (!s->ready && !prepare(l, s)) { finish(s); goto done; }
   int number = choose_list(l, s);
   if (number < 0) { save(l, s, s->us / s->launches); finish(s); goto done; }
   s->done[number] = '1';
-  trial *t = make_trial(l, s, number, &compiled);
+  trial *t = make_trial(l, s, number, shared, &compiled);
   s->since++;
   s->tried++;
   atomic_fetch_add(&l->tried, 1);
@@ -520,14 +534,16 @@ static bool make_one(live *l, subject *s, int slot, bool charged) {
 done:
   began = own_time() - began;
   s->made_s += began;
-  if (charged) count_ns(&l->made_ns, began);
+  if (shared && atomic_load_explicit(&l->running, memory_order_relaxed)) count_ns(&l->made_ns, began);
   return compiled;
 }
 
 static void *make_candidates(void *ctx) {
   live *l = ctx;
-  bool charged, left = true;
-  setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), LOWEST);                // of this thread alone
+  bool shared, left = true;
+  // Of this thread alone. Whoever wants it in any case gets more than what others leave.
+  if (l->always) setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), LOW);
+  else pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
   spare_open(&l->spare, "", l->p->d->n_threads);
   if (llvm_version(&l->compiler, NULL)) { atomic_store(&l->state, "no compiler"); return NULL; }
   find_subjects(l);
@@ -540,9 +556,9 @@ static void *make_candidates(void *ctx) {
     bool pending = false;
     for (int i = 0; i < WATCHES; i++) pending |= l->pending[i] != NULL;
     if (!left && !pending) { atomic_store(&l->state, "done"); break; }
-    if (!s || now_s() - last < EVERY_S || !may_make(l, &charged)) { rest(l, POLL_S); continue; }
+    if (!s || now_s() - last < EVERY_S || !may_make(l, &shared)) { rest(l, POLL_S); continue; }
     double start = now_s();
-    if (make_one(l, s, slot, charged)) last = start;
+    if (make_one(l, s, slot, shared)) last = start;
   }
   return NULL;
 }
