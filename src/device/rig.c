@@ -1,12 +1,15 @@
 // A kernel's place of trial: see rig.h.
+#define _GNU_SOURCE
 #include "device/rig.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include "device/memory.h"
 #include "device/team.h"
 
-enum { MAX_OUTPUT = 16 << 20, MAX_ALONE = 64 << 20 /* of scratch memory beside a model that runs */ };
+enum { LARGE = 16 << 20, MAX_ALONE = 64 << 20 /* of scratch memory beside a model that runs */ };
 
 // --- runs ----------------------------------------------------------------------------------------------------------
 
@@ -52,34 +55,70 @@ static void fill(unsigned char *to, uint64_t n, enum dtype dt, uint64_t seed) {
   for (uint64_t done = first; done < n; done += first) memcpy(to + done, to, n - done < first ? n - done : first);
 }
 
+static uint64_t page_size(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
+
+// Adds the pages that hold something now to those that are looked at.
+static void look(const param *w) {
+  uint64_t n = round_up(w->bytes, page_size()) / page_size();
+  unsigned char *now = xmalloc(n);
+  if (mincore(w->scratch, w->bytes, now)) die("mincore of scratch memory");
+  for (uint64_t i = 0; i < n; i++) w->pages[i] |= now[i] & 1;
+  free(now);
+}
+
+bool rig_piece(const param *w, uint64_t *from, uint64_t *to) {
+  uint64_t page = page_size();
+  *from = *to;
+  while (w->pages && *from < w->bytes && !w->pages[*from / page]) *from += page;
+  if (*from >= w->bytes) return false;
+  *to = w->pages && w->bytes - *from > page ? *from + page : w->bytes;
+  return true;
+}
+
 void rig_background(const rig *g, int byte) {
-  for (int i = 0; i < g->n_params; i++)
-    if (g->params[i].written) memset(g->params[i].scratch, byte, g->params[i].bytes);
-}
-
-void rig_save(const rig *g) {
-  for (int i = 0; i < g->n_params; i++)
-    if (g->params[i].written) memcpy(g->params[i].saved, g->params[i].scratch, g->params[i].bytes);
-}
-
-static bool same_bits(const rig *g, int mask) {
   for (int i = 0; i < g->n_params; i++) {
     const param *w = &g->params[i];
     if (!w->written) continue;
-    if (!memcmp(w->saved, w->scratch, w->bytes)) continue;
+    if (w->pages) memory_discard(w->scratch, w->bytes);
+    for (uint64_t from, to = 0; rig_piece(w, &from, &to);) memset(w->scratch + from, byte, to - from);
+  }
+}
+
+void rig_save(const rig *g) {
+  for (int i = 0; i < g->n_params; i++) {
+    const param *w = &g->params[i];
+    if (!w->written) continue;
+    if (w->pages) { look(w); memory_discard(w->saved, w->bytes); }
+    for (uint64_t from, to = 0; rig_piece(w, &from, &to);) memcpy(w->saved + from, w->scratch + from, to - from);
+  }
+}
+
+static bool same_bytes(const param *w, int mask) {
+  for (uint64_t from, to = 0; rig_piece(w, &from, &to);) {
+    if (!memcmp(w->saved + from, w->scratch + from, to - from)) continue;
     if (!w->mask[mask]) return false;
-    for (uint64_t b = 0; b < w->bytes; b++) if (w->mask[mask][b] && w->saved[b] != w->scratch[b]) return false;
+    for (uint64_t b = from; b < to; b++) if (w->mask[mask][b] && w->saved[b] != w->scratch[b]) return false;
   }
   return true;
 }
 
 bool rig_same(rig *g, const device_kernel *base, const device_kernel *k, const plan_var *vars, int mask) {
-  rig_background(g, 0x5a);
-  rig_run(g, base, vars);
-  rig_save(g);
+  bool same = true, large = false;
+  for (int i = 0; i < g->n_params; i++) large |= g->params[i].pages != NULL;
+  // a first run shows where it writes, so that all of that has a background
+  for (int first = large; first >= 0; first--) {
+    rig_background(g, 0x5a);
+    rig_run(g, base, vars);
+    rig_save(g);
+  }
   rig_background(g, 0x5a);
   rig_run(g, k, vars);
-  return same_bits(g, mask);
+  for (int i = 0; i < g->n_params && same; i++) {
+    if (!g->params[i].written) continue;
+    if (g->params[i].pages) look(&g->params[i]);
+    same = same_bytes(&g->params[i], mask);
+  }
+  return same;
 }
 
 // --- a kernel's place of trial -------------------------------------------------------------------------------------
@@ -103,11 +142,10 @@ static int find_params(rig *g, error *err) {
   }
   arena_free(a);
   if (both) return error_set(err, "it reads what it writes");
-  for (int i = 0; i < g->n_params; i++)
-    if (g->params[i].written && g->params[i].bytes > MAX_OUTPUT)
-      return error_set(err, "its output is too large to compare");
   return 0;
 }
+
+static bool is_large(const param *w) { return w->written && w->bytes > LARGE; }
 
 // What is written has a place for each thread: of some kernels every thread computes all.
 static uint64_t own_bytes(const param *w) { return round_up((size_t)w->bytes, 4096); }
@@ -118,7 +156,7 @@ static uint64_t scratch_bytes(const rig *g, const param *w) {
 static int find_memory(rig *g, error *err) {
   uint64_t need = RIG_FLUSH, have;
   for (int i = 0; i < g->n_params; i++)
-    if (!g->params[i].weight) need += g->params[i].bytes * (g->params[i].written ? 4 : 1);
+    if (!g->params[i].weight && !is_large(&g->params[i])) need += g->params[i].bytes * (g->params[i].written ? 4 : 1);
   double mib = (double)need / 0x1p20;
   if (!memory_available(&have, NULL) && need > have / 2)
     return error_set(err, "memory is short: %.0f MiB are needed and %.0f free", mib, (double)have / 0x1p20);
@@ -127,6 +165,12 @@ static int find_memory(rig *g, error *err) {
   for (int i = 0; i < g->n_params; i++) {
     param *w = &g->params[i];
     if (w->weight) continue;
+    if (is_large(w)) {                                  // plain pages: of a huge one nearly all may be untouched
+      w->pages = xcalloc(w->bytes / page_size() + 1, 1);
+      if (!(w->scratch = memory_reserve_plain(scratch_bytes(g, w), err))) return -1;
+      if (!(w->saved = memory_reserve_plain(w->bytes, err))) return -1;
+      continue;
+    }
     if (!(w->scratch = memory_reserve(scratch_bytes(g, w), err))) return -1;
     if (w->written && !(w->saved = memory_reserve(w->bytes, err))) return -1;
     for (int k = 0; w->written && !g->alone && k < 2; k++) if (!(w->mask[k] = memory_reserve(w->bytes, err))) return -1;
@@ -145,6 +189,8 @@ static int find_launches(rig *g, error *err) {
   for (int i = 0; i < p->stats.kernels && n < most; i++) {
     if (p->steps[i].unique != g->unique) continue;
     step *t = &g->steps[n++];
+    if (p->steps[i].each) for (int j = 0; j < g->n_params; j++)
+      if (is_large(&g->params[j])) return error_set(err, "every thread writes an output of its own that is too large");
     *t = (step){.each = p->steps[i].each};               // all else of a step may be in use
     int bufs = 0;
     for (int j = 0; j < g->n_params; j++) if (g->params[j].number >= bufs) bufs = g->params[j].number + 1;
@@ -179,6 +225,7 @@ void rig_close(rig *g) {
   for (int i = 0; i < g->n_params; i++) {
     const param *w = &g->params[i];
     void *const at[] = {w->scratch, w->saved, w->mask[SMALL], w->mask[TIMED]};
+    free(w->pages);
     for (size_t k = 0; k < COUNT(at); k++) memory_release(at[k], k ? w->bytes : scratch_bytes(g, w));
   }
   for (int i = 0; i < g->n_own; i++) { free(g->steps[i].bufs); free(g->steps[i].raw); }

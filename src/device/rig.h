@@ -8,13 +8,15 @@
 enum { SMALL, TIMED };
 enum { RIG_FLUSH = 96 << 20, RIG_LAUNCHES = 64, RIG_PARAMS = 64 };
 
-// mask: which bytes count at small values, and at those that are timed; NULL: all
+// mask: which bytes count at small values, and at those that are timed; NULL: all. What is written may be large (an
+// intermediate of attention has room for the whole context): then only the pages that kernels touched are looked at.
 typedef struct param {
   int number;
   enum dtype dt;
   uint64_t bytes;
   bool weight, written;
   unsigned char *scratch, *saved, *mask[2];
+  unsigned char *pages;          // of a large one that is written: those that have been touched; NULL: it is small
 } param;
 
 typedef struct rig {
@@ -41,6 +43,10 @@ void rig_set_up(step *t, const device_kernel *k, const plan_var *vars, int n_var
 void rig_run(rig *g, const device_kernel *k, const plan_var *vars);                     // the first launch, once
 void rig_background(const rig *g, int byte);                                            // all that kernels write
 void rig_save(const rig *g);                                                            // what has been written
+// The bytes of it that are worth a look, from one piece to the next: *to is where the last piece ended (0: begin), then
+// the
+// piece is *from .. *to. False: that was the last one.
+bool rig_piece(const param *w, uint64_t *from, uint64_t *to);
 // both write the same bits, where they count
 bool rig_same(rig *g, const device_kernel *base, const device_kernel *k, const plan_var *vars, int mask);
 #endif

@@ -27,6 +27,7 @@ typedef struct hunt {
   rig r;
   int at;                        // a sample is r.n_launches steps, from here on
   const tune_options *o;
+  bool deep;                     // it is timed at o->deep, too
   map seen;                      // hash of source -> 1
   candidate *base;
   double done, todo, weight;     // of all searches, for the progress bar
@@ -113,12 +114,11 @@ static void read_area(void *ctx, int thread, int n) {
   *(volatile uint64_t *)&sum = sum;
 }
 
-static double sample(void *ctx, const candidate *c) {
-  hunt *g = ctx;
+static double sample_at(hunt *g, const candidate *c, const plan_var *vars) {
   if (g->r.flush) team_run(g->r.p->d->team, read_area, g->r.flush);
   const made *m = c->code;
   if (g->at + g->r.n_launches > g->r.n_steps) g->at = 0;
-  for (int i = 0; i < g->r.n_launches; i++) rig_set_up(&g->r.steps[g->at + i], &m->k, g->r.timed, g->r.n_vars, g->r.p->d->n_threads);
+  for (int i = 0; i < g->r.n_launches; i++) rig_set_up(&g->r.steps[g->at + i], &m->k, vars, g->r.n_vars, g->r.p->d->n_threads);
   g->r.row.steps = g->r.steps + g->at;
   g->r.row.stats.kernels = g->r.n_launches;
   double t = now_s();
@@ -128,12 +128,32 @@ static double sample(void *ctx, const candidate *c) {
   return (now_s() - t) * 1e6 / g->r.n_launches;
 }
 
+// What a launch takes on average over the depths.
+static double sample(void *ctx, const candidate *c) {
+  hunt *g = ctx;
+  double us = sample_at(g, c, g->r.timed);
+  return g->deep ? (us + sample_at(g, c, g->o->deep)) / 2 : us;
+}
+
+// Whether the kernel does other work, or more, at o->deep.
+static bool depends_on_depth(const hunt *g) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &g->r.ast, 1);
+  bool depends = false;
+  for (int i = 0; g->o->deep && i < g->o->n_vars; i++)
+    for (size_t j = 0; j < l.n && g->o->deep[i].value != g->o->vars[i].value; j++)
+      depends |= l.at[j]->op == OP_VAR && !strcmp(l.at[j]->s, g->o->vars[i].name);
+  arena_free(a);
+  return depends;
+}
+
 // --- right and wrong --------------------------------------------------------------------------------------------------
 
 static bool right(void *ctx, candidate *c) {
   hunt *g = ctx;
   const made *base = g->base->code, *m = c->code;
   bool ok = rig_same(&g->r, &base->k, &m->k, g->r.timed, TIMED) && rig_same(&g->r, &base->k, &m->k, g->r.small, SMALL);
+  ok = ok && (!g->deep || rig_same(&g->r, &base->k, &m->k, g->o->deep, TIMED));
   if (!ok && debug_level() >= 1) {
     str s = {0};
     opts_print(&s, c->opts, c->n);
@@ -166,8 +186,8 @@ static bool close_to(const hunt *g, int mask) {
     if (!w->written) continue;
     double error2 = 0, sum2 = 0, n = 0;
     int size = dtype_size(w->dt);
-    for (uint64_t b = 0; b < w->bytes; b += (uint64_t)size) {
-      if (!w->mask[mask][b]) continue;
+    for (uint64_t b = 0, from, to = 0; rig_piece(w, &from, &to);) for (b = from; b < to; b += (uint64_t)size) {
+      if (w->mask[mask] && !w->mask[mask][b]) continue;
       double x = number(w->dt, w->saved + b), y = number(w->dt, w->scratch + b);
       if (!isfinite(x) || !isfinite(y)) { if (memcmp(w->saved + b, w->scratch + b, (size_t)size) && !(isnan(x) && isnan(y))) return false; continue; }
       error2 += (x - y) * (x - y);
@@ -200,7 +220,7 @@ static bool compare_plain(hunt *g, const device_kernel *plain, const plan_var *v
   for (int i = 0; i < g->r.n_params; i++) {
     param *w = &g->r.params[i];
     int size = dtype_size(w->dt);
-    for (uint64_t b = 0; w->written && b < w->bytes; b += (uint64_t)size) memset(w->mask[mask] + b, !memcmp(w->saved + b, w->scratch + b, (size_t)size), (size_t)size);
+    for (uint64_t b = 0; w->mask[mask] && b < w->bytes; b += (uint64_t)size) memset(w->mask[mask] + b, !memcmp(w->saved + b, w->scratch + b, (size_t)size), (size_t)size);
   }
   const made *base = g->base->code;
   rig_background(&g->r, 0);
@@ -219,7 +239,7 @@ static int reference(hunt *g) {
   if (!r && !compare_plain(g, &m.k, g->r.small, SMALL)) r = error_set(&g->err, "the heuristic's kernel and the plain one disagree");
   bool both = !r && plain_fits(g, m.k.p, g->r.timed);
   if (both && !compare_plain(g, &m.k, g->r.timed, TIMED)) r = error_set(&g->err, "the heuristic's kernel and the plain one disagree");
-  for (int i = 0; !r && !both && i < g->r.n_params; i++) if (g->r.params[i].written) memset(g->r.params[i].mask[TIMED], 1, g->r.params[i].bytes);
+  for (int i = 0; !r && !both && i < g->r.n_params; i++) if (g->r.params[i].mask[TIMED]) memset(g->r.params[i].mask[TIMED], 1, g->r.params[i].bytes);
   code_unmap(m.image);
   plan_free_kernels(&m.k, 1);
   return r;
@@ -262,6 +282,7 @@ static int search_one(plan *p, int unique, const tune_options *o, double seconds
   g->o = o;
   search_target s = {.t = &p->d->target, .ctx = g, .batch = 2 * p->d->n_threads, .make = make, .right = right, .sample = sample, .drop = drop, .progress = show_progress};
   int r = rig_open(&g->r, p, unique, false, o->vars, o->n_vars, &g->err);
+  g->deep = !r && depends_on_depth(g);
   search_result found = {0};
   if (!r && search_kernel(p->g, g->r.ast, &s, &(search_options){o->width, seconds, o->skip_ms * 1e3, hints->at, (int)hints->n}, &found)) r = error_set(&g->err, "the heuristic's kernel cannot be made");
   row->before_us = found.heuristic_us;

@@ -32,6 +32,7 @@ typedef struct tune_options {
   double seconds, skip_ms;   // time for all of it; a launch this fast is fast enough (0: none is)
   const plan_var *vars;      // values for measuring: where they are largest, what they are in use
   int n_vars;
+  const plan_var *deep;      // other values, of the same variables: a kernel that depends on them is timed at both; NULL: there are none
   void (*progress)(void *ctx, double fraction);
   void *ctx;
 } tune_options;

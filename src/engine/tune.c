@@ -9,7 +9,7 @@
 #include "device/cache.h"
 #include "device/limit.h"
 
-enum { TURNS = 9, FINAL_TURNS = 12, LOOKS = 3 };
+enum { TURNS = 9, FINAL_TURNS = 12, LOOKS = 3, DEEP = 4096 };
 static const double PROMPT_SHARE = .5, SEARCHES = .86, LAYOUTS_SHARE = .15, MIN_GAIN = 0.998, TURNS_S = 6;
 
 // A plan to be tuned. Progress: searching takes SEARCHES of its share of the bar, single kernels in the model and all together the rest.
@@ -103,7 +103,12 @@ static int tune_part_run(engine *e, const struct tune_settings *s, bool prompt, 
   t.prompt = prompt;
   random_ids(e, ids, prompt ? n : 1);
   *part = (struct tune_part){.prompt = prompt, .rows = xcalloc((size_t)stats.unique + 1, sizeof *part->rows), .n_rows = stats.unique};
-  if (plan_search(t.p, &(tune_options){.width = s->width, .seconds = seconds, .skip_ms = s->skip_ms, .vars = t.vars, .n_vars = t.n_vars, .progress = searching, .ctx = &t}, part->rows, err)) return -1;
+  tune_options o = {.width = s->width, .seconds = seconds, .skip_ms = s->skip_ms, .vars = t.vars, .n_vars = t.n_vars,
+                    .progress = searching, .ctx = &t};
+  int64_t deep = min_i64(DEEP, engine_n_ctx(e) - n);
+  plan_var deeper[] = {{"pos", deep}, {"n", n}};
+  if (deep > s->depth) o.deep = deeper;
+  if (plan_search(t.p, &o, part->rows, err)) return -1;
   for (int i = 0; i < part->n_rows; i++) part->found += part->rows[i].state == TUNE_BETTER;
   if (part->found) try_each(&t, part);
   if (try_all(e, &t, part, part->found, err)) return -1;
