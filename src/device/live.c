@@ -22,7 +22,7 @@
 
 enum { START = 24 /* runs before anything is done: short answers pay nothing */, LOOKS = 3 };
 enum { MOST_NODES = 12000, SAVE_EVERY = 16, LOW = 10 };
-static const double LEAST_SHARE = 0.01, MUCH_SLOWER = 1.3, AT_ONCE = 0.2 /* of a run, that trials may lose in it */;
+static const double LEAST_SHARE = 0.01, MUCH_SLOWER = 1.3, AT_ONCE = 0.1 /* of a run, that trials may lose in it */;
 static const double EVERY_S = 0.25 /* a candidate is compiled */, POLL_S = 0.01, PAUSE_S = 0.05;
 
 // A candidate. It belongs to the thread that makes it, then to the one that runs the plan, then to the first again.
