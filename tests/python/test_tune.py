@@ -99,6 +99,26 @@ def test_beam_variable(run_weft, tinypy, cache_dir):
     assert text == plain and " 0 kernels" in err
 
 
+@pytest.mark.parametrize("way", ["background", "always", "now"])
+def test_tune_variable(run_weft, tinypy, cache_dir, tmp_path, way):
+    """WEFT_TUNE: tokens and log-probabilities are what they are without, and the figures say what came of it. (tests/engine/test_live.c has it find something.)"""
+    stats = tmp_path / "stats"
+
+    def run(cache, **env):
+        done = run_weft(["run", "-m", tinypy, "--ids", "1,2,3", "-n", 150, "--temp", 0, "--json", "--top-logprobs", 3, "-c", 256, "--stats", stats], env={"WEFT_CACHE": cache, **env})
+        assert done.returncode == 0, done.err
+        return done.out
+
+    plain = run("off")
+    assert json.loads(stats.read_text())["tune_state"] is None
+    assert run(cache_dir, WEFT_TUNE=way, BEAM_SKIP_MS=1) == plain
+    figures = json.loads(stats.read_text())
+    assert figures["tune_better"] <= figures["tune_tried"] and figures["tune_cost"] < .03
+    assert (figures["tune_state"] is None) == (way == "now")
+    if way == "now":
+        assert any(e["kind"] == "tuning" for e in list_cache(run_weft, cache_dir))
+
+
 @pytest.mark.parametrize("env, words", [({"NOOPT": "1"}, "NOOPT"), ({"DEV": "REF"}, "no kernels to tune"), ({"WEFT_CACHE": "off"}, "cache is off")])
 def test_nothing_to_tune(run_weft, tinypy, cache_dir, env, words):
     done = run_weft(["tune", "-m", tinypy, "-c", "256"], env={"WEFT_CACHE": cache_dir, **env})
