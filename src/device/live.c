@@ -3,7 +3,6 @@
 #include "device/live.h"
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -21,7 +20,7 @@
 #include "device/tune.h"
 
 enum { START = 24 /* runs before anything is done: short answers pay nothing */, LOOKS = 3 };
-enum { MOST_NODES = 12000, SAVE_EVERY = 16, LOW = 10 };
+enum { MOST_NODES = 12000, SAVE_EVERY = 16, LOW = 10, LOWEST = 19 };
 static const double LEAST_SHARE = 0.01, MUCH_SLOWER = 1.3, AT_ONCE = 0.1 /* of a run, that trials may lose in it */;
 static const double EVERY_S = 0.25 /* a candidate is compiled */, POLL_S = 0.01, PAUSE_S = 0.05;
 
@@ -541,9 +540,9 @@ done:
 static void *make_candidates(void *ctx) {
   live *l = ctx;
   bool shared, left = true;
-  // Of this thread alone. Whoever wants it in any case gets more than what others leave.
-  if (l->always) setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), LOW);
-  else pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
+  // Of this thread alone. Not SCHED_IDLE: who closes the model waits for the candidate that is being compiled, and on a
+  // machine that has become busy such a thread would hardly get on.
+  setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), l->always ? LOW : LOWEST);
   spare_open(&l->spare, "", l->p->d->n_threads);
   if (llvm_version(&l->compiler, NULL)) { atomic_store(&l->state, "no compiler"); return NULL; }
   find_subjects(l);
