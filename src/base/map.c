@@ -18,17 +18,29 @@ bool map_get(const map *m, uint64_t key, void **val) {
   return true;
 }
 
+static void make_room(map *m) {
+  if (m->n * 2 < m->cap) return;
+  map old = *m;
+  m->cap = old.cap ? old.cap * 2 : 32;
+  m->at = xcalloc(m->cap, sizeof *m->at);
+  for (size_t i = 0; i < old.cap; i++) if (old.at[i].used) *map_slot(m, old.at[i].key) = old.at[i];
+  free(old.at);
+}
+
 void map_set(map *m, uint64_t key, void *val) {
-  if (m->n * 2 >= m->cap) {
-    map old = *m;
-    m->cap = old.cap ? old.cap * 2 : 32;
-    m->at = xcalloc(m->cap, sizeof *m->at);
-    for (size_t i = 0; i < old.cap; i++) if (old.at[i].used) *map_slot(m, old.at[i].key) = old.at[i];
-    free(old.at);
-  }
+  make_room(m);
   struct map_entry *e = map_slot(m, key);
   if (!e->used) m->n++;
   *e = (struct map_entry){key, val, true};
+}
+
+bool map_add(map *m, uint64_t key) {
+  make_room(m);
+  struct map_entry *e = map_slot(m, key);
+  if (e->used) return false;
+  *e = (struct map_entry){key, NULL, true};
+  m->n++;
+  return true;
 }
 
 void map_free(map *m) {

@@ -8,6 +8,7 @@ typedef struct map { struct map_entry *at; size_t n, cap; } map;      // {0} is 
 struct map_entry { uint64_t key; void *val; bool used; };
 bool map_get(const map *m, uint64_t key, void **val);           // val may be NULL
 void map_set(map *m, uint64_t key, void *val);
+bool map_add(map *m, uint64_t key);                              // with value NULL; false if the key was there already
 void map_free(map *m);                                           // frees the table, not the values; m is empty again
 static inline void *map_ptr(const map *m, const void *key) { void *v = NULL; map_get(m, (uint64_t)(uintptr_t)key, &v); return v; }
 static inline bool map_has(const map *m, const void *key) { return map_get(m, (uint64_t)(uintptr_t)key, NULL); }

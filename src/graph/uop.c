@@ -258,18 +258,19 @@ uop *uop_splat(graph *g, uop *x, int lanes) {
 
 // Below nodes of `stop` (NULL: none) nothing is visited.
 static uop_list sorted(arena *a, uop *const *roots, size_t n, const map *stop) {
+  struct visit { uop *u; bool leave; };    // leave: its sources are done
   VEC(uop *) out = {0};
-  VEC(uop *) stack = {0};
-  map seen = {0};                          // absent: new, 1: sources are under way, 2: done
-  for (size_t r = 0; r < n; r++) vec_push(&stack, roots[n - 1 - r]);
+  VEC(struct visit) stack = {0};
+  map seen = {0};
+  for (size_t r = 0; r < n; r++) vec_push(&stack, ((struct visit){roots[n - 1 - r], false}));
   while (stack.n) {
-    uop *u = stack.at[stack.n - 1];
-    uintptr_t state = (uintptr_t)map_ptr(&seen, u);
-    if (state == 2) { stack.n--; continue; }
-    if (state == 1) { map_put(&seen, u, (void *)2); vec_push(&out, u); stack.n--; continue; }
-    map_put(&seen, u, (void *)1);
+    struct visit *top = &stack.at[stack.n - 1];
+    uop *u = top->u;
+    if (top->leave) { vec_push(&out, u); stack.n--; continue; }
+    if (!map_add(&seen, (uint64_t)(uintptr_t)u)) { stack.n--; continue; }
+    top->leave = true;
     for (size_t i = stop && map_has(stop, u) ? 0 : u->nsrc; i-- > 0;)
-      if (!map_has(&seen, u->src[i])) vec_push(&stack, u->src[i]);
+      if (!map_has(&seen, u->src[i])) vec_push(&stack, ((struct visit){u->src[i], false}));
   }
   uop_list l = {ARENA_ARRAY(a, uop *, out.n), out.n};
   if (out.n) memcpy(l.at, out.at, out.n * sizeof *out.at);
