@@ -20,15 +20,14 @@ typedef struct use {
 
 struct kernel { uop *root; int64_t next_range; };     // ranges are numbered per kernel, so that equal layers make equal nodes
 
-// before: what the last round stored; at: node -> its number in the order of dependency; moved: see moved_place
-typedef struct decide {
-  fusion *f;
-  arena *mem;
-  map uses, cost, constant, before;
-  const map *at;
-  smap *moved;
-  int64_t next_id;
-} decide;
+// What is known of a node. Facts lie in the order of dependency: their addresses compare as their places in it do.
+// cost: see note_cost; turn: the last walk of is_below that was here; before: the last round stored it
+typedef struct fact { use *uses; double cost; int64_t turn; bool constant, before; } fact;
+
+// moved: see moved_place
+typedef struct decide { fusion *f; arena *mem; map facts; smap moved; int64_t next_id, turn; } decide;
+
+static fact *fact_of(const decide *d, const uop *u) { return map_ptr(&d->facts, u); }
 
 static double size_of(const uop *end) { return end->op == OP_CONST ? (double)end->a : (double)min_i64(end->vmax, NOMINAL_SYMBOLIC); }
 
@@ -51,23 +50,19 @@ static double op_cost(const uop *u) {
 
 // Operations per element if everything is recomputed down to memory and to what the last round stored; what is repeated by
 // EXPAND is shared.
-static double cost_of(decide *d, const uop *u) {
-  if (map_has(&d->before, u)) return 1;
-  double *hit = map_ptr(&d->cost, u);
-  return hit ? *hit : 1;
+static double cost_of(const decide *d, const uop *u) {
+  const fact *f = fact_of(d, u);
+  return f->before ? 1 : f->cost;
 }
 
-static double own_cost(decide *d, const uop *u) { return *(double *)map_ptr(&d->cost, u); }
-
-static void note_cost(decide *d, const uop *u) {
-  double c = op_cost(u), *keep = ARENA_NEW(d->mem, double);
+static void note_cost(const decide *d, const uop *u, fact *to) {
+  double c = op_cost(u);
   if (u->op == OP_BUFFER || u->op == OP_AFTER) c = 1;
   else if (u->op == OP_EXPAND) c = cost_of(d, u->src[0]) * elements(u->src[0]->shape) / elements(u->shape);
   else if (u->op == OP_REDUCE_AXIS) c = (cost_of(d, u->src[0]) + 1) * elements(u->src[0]->shape) / elements(u->shape);
   else if (op_flags((enum op)u->op) & OPF_MOVEMENT) c = cost_of(d, u->src[0]);
   else for (size_t i = 0; i < u->nsrc; i++) if (u->src[i]->shape) c += cost_of(d, u->src[i]);
-  *keep = c;
-  map_put(&d->cost, u, keep);
+  to->cost = c;
 }
 
 static bool same_use(const use *p, const use *q) {
@@ -80,9 +75,10 @@ static void add_use(decide *d, uop *u, const use *from, const place *at) {
   use *n = ARENA_NEW(d->mem, use);
   *n = *from;
   n->at = *at;
-  for (use *o = map_ptr(&d->uses, u); o; o = o->next) if (same_use(o, n)) return;
-  n->next = map_ptr(&d->uses, u);
-  map_put(&d->uses, u, n);
+  fact *to = fact_of(d, u);
+  for (use *o = to->uses; o; o = o->next) if (same_use(o, n)) return;
+  n->next = to->uses;
+  to->uses = n;
 }
 
 static void mark_ranges(const uop *e, map *seen) {
@@ -131,18 +127,18 @@ static bool may_store(const uop *u) {
 
 // What hangs on nothing but weights is not stored for a token: it would be written and read like a bigger weight, and the
 // structure of a reduction over it would depend on whether it was.
-static void note_constant(decide *d, const uop *u) {
+static void note_constant(const decide *d, const uop *u, fact *to) {
   bool constant = u->op == OP_BUFFER ? u->s != NULL : u->op != OP_VAR && u->op != OP_ASSIGN && u->op != OP_AFTER && u->op != OP_CONTIGUOUS;
   size_t n = u->op == OP_GATHER || (op_flags((enum op)u->op) & OPF_MOVEMENT) ? 1 : u->nsrc;         // one of several weights is a weight, whatever chooses it
-  for (size_t i = 0; i < n; i++) constant &= map_has(&d->constant, u->src[i]);
-  if (constant) map_put(&d->constant, u, (void *)1);
+  for (size_t i = 0; i < n; i++) constant &= fact_of(d, u->src[i])->constant;
+  to->constant = constant;
 }
 
 // A sum of floats that is a term of another reduction: computed inside, its loop would decide how the outer one is laid in lanes, and
 // that must depend on the reduced length alone.
-static bool inside_a_reduction(decide *d, const uop *u) {
+static bool inside_a_reduction(const uop *u, const fact *f) {
   if (u->op != OP_REDUCE_AXIS || !dtype_is_float((enum dtype)u->dt)) return false;
-  for (use *o = map_ptr(&d->uses, u); o; o = o->next) {
+  for (use *o = f->uses; o; o = o->next) {
     map seen = {0};
     bool hit = false;
     for (int i = 0; i < o->at.n; i++) mark_ranges(o->at.idx[i], &seen);
@@ -153,14 +149,14 @@ static bool inside_a_reduction(decide *d, const uop *u) {
   return false;
 }
 
-static bool worth_storing(decide *d, uop *u) {
-  if (must_store(u) || inside_a_reduction(d, u)) return true;
-  if (map_has(&d->constant, u)) return false;
+static bool worth_storing(const uop *u, const fact *f) {
+  if (must_store(u) || inside_a_reduction(u, f)) return true;
+  if (f->constant) return false;
   double evals = 0, n = elements(u->shape);
   int count = 0;
-  for (use *o = map_ptr(&d->uses, u); o; o = o->next) { evals += evaluations(o); count++; }
+  for (use *o = f->uses; o; o = o->next) { evals += evaluations(o); count++; }
   if (count > MAX_USES) return true;
-  double extra = (evals - n) * own_cost(d, u);
+  double extra = (evals - n) * f->cost;
   double store = COST_DISPATCH + n * (n > FAR_ELEMENTS ? COST_FAR_STORE_LOAD : COST_STORE_LOAD);
   return extra > store;
 }
@@ -191,10 +187,10 @@ static const place *moved_place(decide *d, const uop *u, const place *at) {
   for (int i = 0; i < at->n; i++) key[n++] = (uint64_t)(uintptr_t)at->idx[i];
   for (size_t i = 1; i < u->nsrc; i++) key[n++] = (uint64_t)(uintptr_t)u->src[i];
   void *hit;
-  if (smap_get(d->moved, (const char *)key, n * sizeof *key, &hit)) return hit;
+  if (smap_get(&d->moved, (const char *)key, n * sizeof *key, &hit)) return hit;
   place *p = ARENA_NEW(d->mem, place);
   move_place(d->f->g, u, at, p);
-  smap_set(d->moved, memcpy(arena_alloc(d->mem, n * sizeof *key), key, n * sizeof *key), n * sizeof *key, p);
+  smap_set(&d->moved, memcpy(arena_alloc(d->mem, n * sizeof *key), key, n * sizeof *key), n * sizeof *key, p);
   return p;
 }
 
@@ -249,19 +245,18 @@ static uop *base_of(uop *view) {
 }
 
 // Is `on` below u? Nodes that come before it in the order need no look: a store in one layer does not visit the layers before.
-static bool is_below(const decide *d, uop *u, const uop *on, map *seen) {
+static bool is_below(const decide *d, uop *u, const uop *on, const fact *of_on) {
   if (u == on) return true;
-  if (map_ptr(d->at, u) < map_ptr(d->at, on) || map_has(seen, u)) return false;
-  map_put(seen, u, u);
-  for (size_t i = 0; i < u->nsrc; i++) if (is_below(d, u->src[i], on, seen)) return true;
+  fact *f = fact_of(d, u);
+  if (f < of_on || f->turn == d->turn) return false;
+  f->turn = d->turn;
+  for (size_t i = 0; i < u->nsrc; i++) if (is_below(d, u->src[i], on, of_on)) return true;
   return false;
 }
 
-static bool reads(const decide *d, uop *u, const uop *buffer) {
-  map seen = {0};
-  bool hit = is_below(d, u, buffer, &seen);
-  map_free(&seen);
-  return hit;
+static bool reads(decide *d, uop *u, const uop *buffer) {
+  d->turn++;
+  return is_below(d, u, buffer, fact_of(d, buffer));
 }
 
 static void store(decide *d, uop *u) {
@@ -284,13 +279,11 @@ static void find_heights(fusion *f, const uop_list *order) {
 }
 
 // One walk from the results back to the inputs.
-static void decide_all(decide *d, const uop_list *order) {
-  for (size_t i = 0; i < order->n; i++) {
-    note_constant(d, order->at[i]);
-    if (order->at[i]->shape) note_cost(d, order->at[i]);
-  }
+static void decide_all(decide *d, const uop_list *order, fact *facts) {
+  for (size_t i = 0; i < order->n; i++) if (order->at[i]->shape) note_cost(d, order->at[i], &facts[i]);
   for (size_t i = order->n; i-- > 0;) {
     uop *u = order->at[i];
+    fact *f = &facts[i];
     if (u->op == OP_ASSIGN) {
       use *o = start_kernel(d, u, u->shape);
       // a value that reads the memory it is stored to is finished first
@@ -298,30 +291,35 @@ static void decide_all(decide *d, const uop_list *order) {
       add_use(d, u->src[1], o, &o->at);
       continue;
     }
-    if (!u->shape || !map_has(&d->uses, u)) continue;
-    if (map_has(&d->f->stored, u) || (may_store(u) && worth_storing(d, u))) {
+    if (!u->shape || !f->uses) continue;
+    if (map_has(&d->f->stored, u) || (may_store(u) && worth_storing(u, f))) {
       if (!map_has(&d->f->stored, u)) store(d, u);
       pass_on(d, u, start_kernel(d, u, u->shape));
     } else {
-      for (use *o = map_ptr(&d->uses, u); o; o = o->next) pass_on(d, u, o);
+      for (use *o = f->uses; o; o = o->next) pass_on(d, u, o);
     }
   }
-  map_free(&d->uses); map_free(&d->cost); map_free(&d->constant);
 }
 
 // Two rounds: what a tensor costs to recompute depends on what below it is stored, which the first round only guesses.
 void fuse_decide(fusion *f, uop *sink, arena *mem) {
   uop_list order = uop_toposort(mem, &sink, 1);
-  map at = {0};
-  smap moved = {0};
-  for (size_t i = 0; i < order.n; i++) map_put(&at, order.at[i], (void *)i);
-  decide first = {.f = f, .mem = mem, .at = &at, .moved = &moved};
-  decide_all(&first, &order);
-  decide second = {.f = f, .mem = mem, .before = f->stored, .at = &at, .moved = &moved};
-  f->stored = (map){0};
-  decide_all(&second, &order);
-  map_free(&second.before);
-  map_free(&at);
-  smap_free(&moved);
+  decide d = {.f = f, .mem = mem};
+  fact *facts = ARENA_ARRAY(mem, fact, order.n);
+  for (size_t i = 0; i < order.n; i++) {
+    facts[i].cost = 1;
+    map_put(&d.facts, order.at[i], &facts[i]);
+    note_constant(&d, order.at[i], &facts[i]);
+  }
+  decide_all(&d, &order, facts);
+  for (size_t i = 0; i < order.n; i++) {
+    facts[i].before = map_has(&f->stored, order.at[i]);
+    facts[i].uses = NULL;
+  }
+  map_free(&f->stored);
+  d.next_id = 0;
+  decide_all(&d, &order, facts);
+  map_free(&d.facts);
+  smap_free(&d.moved);
   find_heights(f, &order);
 }
