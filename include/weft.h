@@ -352,7 +352,7 @@ void weft_tuned_free(weft_tuned *t);          /* NULL is fine */
 
 /* ---- The kernel cache ------------------------------------------------------------------------------------------------- */
 typedef struct weft_cache_entry {
-  const char *kind;          /* "kernel", "filling" (lays out a weight), "tuning" */
+  const char *kind;          /* "kernel", "filling" (lays out a weight), "tuning", "machine" (what was measured of it) */
   const char *name, *role;   /* of the kernel; role "" where it is not known */
   size_t bytes;
   int64_t created;           /* Unix time */
@@ -468,6 +468,9 @@ typedef struct weft_machine {
   char llvm[1024];           /* "22.1.8", or why there is none */
   bool has_llvm;
   char cache[1024];          /* file of the kernel cache; "" when it is off */
+  char prefetch[256];        /* how far ahead weights are asked for, as PREFETCH says it or as it was measured here ("8,t0: 21.3 GB/s; 0: 15.9; ..."); "" if neither */
+  double barrier_ns;         /* until all threads have waited for one another; 0: not measured yet */
+  int64_t cache_bytes;       /* of a core's own second cache */
 } weft_machine;
 /* Looks; loads LLVM to ask for its version, and opens the kernel cache. */
 void weft_machine_look(weft_machine *out);

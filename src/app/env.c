@@ -48,6 +48,9 @@ static void show_machine(struct out *o, const weft_machine *m) {
   out_addf(o, "threads   %d\n", m->threads);
   if (m->memory_total)
     out_addf(o, "memory    %.1f GiB, %.1f GiB free\n", (double)m->memory_total / 0x1p30, (double)m->memory_available / 0x1p30);
+  out_addf(o, "L2 cache  %lld KiB a core\n", (long long)(m->cache_bytes >> 10));
+  out_addf(o, "prefetch  %s\n", m->prefetch[0] ? m->prefetch : "not measured yet: done when a large model is loaded");
+  if (m->barrier_ns > 0) out_addf(o, "barrier   %.0f ns\n", m->barrier_ns);
   out_addf(o, "LLVM      %s\n", m->llvm);
   out_addf(o, "cache     %s\n", m->cache[0] ? m->cache : "off");
 }
@@ -72,6 +75,9 @@ static void show_json(struct out *o, const weft_machine *m) {
   json_object_set_new(machine, "threads", json_integer(m->threads));
   json_object_set_new(machine, "memory_total", json_integer((json_int_t)m->memory_total));
   json_object_set_new(machine, "memory_available", json_integer((json_int_t)m->memory_available));
+  json_object_set_new(machine, "cache_bytes", json_integer((json_int_t)m->cache_bytes));
+  json_object_set_new(machine, "prefetch", m->prefetch[0] ? json_string(m->prefetch) : json_null());
+  json_object_set_new(machine, "barrier_ns", json_real(m->barrier_ns));
   json_object_set_new(machine, "llvm", m->has_llvm ? json_string(m->llvm) : json_null());
   json_object_set_new(machine, "cache", m->cache[0] ? json_string(m->cache) : json_null());
   json_object_set_new(all, "variables", variables);

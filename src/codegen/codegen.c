@@ -127,6 +127,7 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   kernel_cost(g, k.ast, p);
   optimise(&k, p, o);                                   check(g, k.ast, STAGE_KERNEL, "optimise");
   p->in_order = k.order;
+  p->ahead = k.ahead;
   p->without = k.without;
   kernel_make_tiles(&k);                                check(g, k.ast, STAGE_KERNEL, "tiles");
   name_kernel(&k, p);

@@ -491,6 +491,34 @@ static void side_by_side(kernel *k) {
   if (row && apply(k, OPT_UPCAST, row, tiles)) kernel_apply(k, (opt){OPT_FOLD, 0, 0});
 }
 
+// Bytes of activations that one token's products read: what moves along a reduced range and not along rows.
+static int64_t bytes_of_token(const kernel *k, const uop *tokens) {
+  loads l;
+  find_loads(k->ast->src[0]->src[1], &l);
+  int64_t most = 0;
+  for (int j = 0; j < l.n; j++) {
+    const uop *at = l.at[j]->src[0];
+    int64_t c = coefficient(at, tokens);
+    if (!is_weight(at->src[0]) && c > 0) most = max_i64(most, c * dtype_size((enum dtype)at->src[0]->dt) / TOKEN_TILE);
+  }
+  return most;
+}
+
+// The loop over tiles of tokens (output axis `at`) goes inside those over rows: so a tile of rows is read from memory once, and the activations of all tokens
+// from the cache, which they have to fit: of more tokens than that, one part after the other.
+static void rows_outside(kernel *k, int at) {
+  axes x;
+  kernel_axes(k, &x);
+  uop *tokens = x.at[at];
+  int64_t bytes = bytes_of_token(k, tokens), fit = bytes > 0 ? k->t->cache_bytes / 2 / (bytes * TOKEN_TILE) : 0;
+  if (tokens->b != AXIS_LOOP || (fit < 2 && tokens->src[0]->vmax > fit)) return;
+  while (fit & (fit - 1)) fit &= fit - 1;
+  if (tokens->src[0]->vmax > fit && kernel_apply(k, (opt){OPT_LOOP, at, (int)min_i64(fit, 1024)})) at++;
+  kernel_axes(k, &x);
+  for (int i = at + 1; i < x.n_out; i++)
+    if (x.at[i]->b == AXIS_LOOP && x.at[i]->src[0]->op == OP_CONST && kernel_apply(k, (opt){OPT_SWAP, at, i})) at = i;
+}
+
 // Several tokens share what a row costs: those that read the same rows, which are all of a chunk, or of a tile of an expert's.
 static void token_tiles(kernel *k) {
   uop *store = k->ast->src[0];
@@ -501,7 +529,9 @@ static void token_tiles(kernel *k) {
     bool symbolic = r->src[0]->op != OP_CONST, own_rows = false;
     if (r->b != AXIS_LOOP || (!symbolic && r->src[0]->a > TOKEN_TILE)) continue;
     for (int j = 0; j < l.n && !own_rows; j++) own_rows = streams(k, l.at[j]) && uop_depends(l.at[j]->src[0], r);
-    if (!own_rows) { apply(k, OPT_UPCAST, r, symbolic ? TOKEN_TILE : 0); return; }
+    if (own_rows) continue;
+    if (apply(k, OPT_UPCAST, r, symbolic ? TOKEN_TILE : 0) && symbolic) rows_outside(k, (int)i - 2);
+    return;
   }
 }
 
@@ -561,4 +591,5 @@ void heuristic(kernel *k, bool by_memory) {
   else register_tiles(k);
   unroll_copy(k);
   if (by_memory) kernel_apply(k, (opt){OPT_ORDER, 0, 0});
+  if (k->t->ahead.kib) kernel_apply(k, (opt){OPT_PREFETCH, k->t->ahead.kib, k->t->ahead.hint});
 }

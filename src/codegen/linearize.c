@@ -9,7 +9,7 @@
 #include <string.h>
 #include "codegen/opt.h"
 
-enum { MAX_DEPTH = 24 };
+enum { MAX_DEPTH = 24, LINE = 64 };
 
 typedef struct region { uop *range; uint64_t mask; VEC(uop *) code; map done; } region;
 
@@ -22,6 +22,7 @@ typedef struct linear {
   map firsts;                // node -> 1 + the first byte of a stream that it reads in the first iteration
   map opened;                // ranges whose loop has been opened before: the next one gets a fresh number
   uop_list all;
+  prefetch ahead;
   region stack[MAX_DEPTH];
   int depth;
   int64_t next_range, next_acc;
@@ -217,6 +218,15 @@ static void find_set(linear *l, uop *u) {            // of a node made here (con
   map_put(&l->sets, u, (void *)(uintptr_t)s);
 }
 
+// A load of a stream asks for each line of which it reads the first byte (in the first iteration: later ones are as far apart), some KiB further on.
+static void ask_ahead(linear *l, region *r, uop *load) {
+  uop *index = load->src[0];
+  if (!is_stream(index->src[0]) || index->lanes > 1) return;
+  int64_t at = index->src[1]->vmin, end = at + (int64_t)load->lanes * dtype_size((enum dtype)load->dt);
+  for (int64_t line = (at + LINE - 1) / LINE * LINE; line < end; line += LINE)
+    append(r, uop_new(l->g, OP_PREFETCH, DT_VOID, 1, &index, 1, (uarg){.a = line - at + l->ahead.kib * 1024, .b = l->ahead.hint}));
+}
+
 static uop *emit(linear *l, uop *u) {
   uop *hit = known(l, u);
   if (hit) return hit;
@@ -229,6 +239,7 @@ static uop *emit(linear *l, uop *u) {
   for (size_t i = 0; i < u->nsrc; i++) s[order[i]] = emit(l, u->src[order[i]]);
   uop *to = u->nsrc ? uop_new(l->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, s, u->nsrc, (uarg){u->a, u->b, u->s, u->s_len}) : u;
   if (s != few) { free(s); free(order); }
+  if (l->ahead.kib && to->op == OP_LOAD) ask_ahead(l, &l->stack[where], to);
   append(&l->stack[where], to);
   map_put(&l->stack[where].done, u, to);
   return to;
@@ -319,7 +330,7 @@ static void emit_store(linear *l, uop *st) {
 
 void linearize(graph *g, uop *ast, const target *t, program *p) {
   arena *a = arena_new();
-  linear l = {.g = g, .t = t, .depth = 1};
+  linear l = {.g = g, .t = t, .depth = 1, .ahead = p->ahead};
   l.all = uop_toposort(a, &ast, 1);
   find_sets(&l);
   // parameters first, so that every program declares its arguments in order

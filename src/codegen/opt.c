@@ -9,7 +9,7 @@
 #include "graph/verify.h"
 
 const char *opt_name(enum opt_kind k) {
-  static const char *const names[] = {"UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD", "ORDER", "DESCRIPTOR", "LAYOUT"};
+  static const char *const names[] = {"UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD", "ORDER", "DESCRIPTOR", "LAYOUT", "PREFETCH"};
   return names[k];
 }
 
@@ -359,6 +359,11 @@ static bool try_opt(kernel *k, opt o) {
     if (k->order || !kernel_streams(k) || o.axis || o.amount) return false;
     k->applied[k->n_applied++] = o;
     return k->order = true;
+  case OPT_PREFETCH:
+    if (k->ahead.kib || !kernel_streams(k) || o.axis < 1 || o.axis > MOST_PREFETCH_KIB || o.amount < 0 || o.amount >= PREFETCH_HINTS) return false;
+    k->applied[k->n_applied++] = o;
+    k->ahead = (prefetch){o.axis, o.amount};
+    return true;
   case OPT_LAYOUT: return false;
   case OPT_DESCRIPTOR: return apply_descriptor(k, &x, o);
   case OPT_FOLD: if (!k->fold) k->applied[k->n_applied++] = o; return k->fold = true;

@@ -5,7 +5,7 @@
 #include "codegen/program.h"
 #include "graph/symbolic.h"
 
-enum opt_kind { OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_THREAD, OPT_LOOP, OPT_TC, OPT_SWAP, OPT_BLOCKS, OPT_SEPARATE, OPT_FOLD, OPT_ORDER, OPT_DESCRIPTOR, OPT_LAYOUT, OPT_COUNT };
+enum opt_kind { OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_THREAD, OPT_LOOP, OPT_TC, OPT_SWAP, OPT_BLOCKS, OPT_SEPARATE, OPT_FOLD, OPT_ORDER, OPT_DESCRIPTOR, OPT_LAYOUT, OPT_PREFETCH, OPT_COUNT };
 
 // axis: index into kernel_axes at the time when the opt is applied. amount 0: the whole axis. TC: axis is the output axis that is laid
 // in lanes, amount the reduced axis of which the dot-product instruction adds up four neighbours. SWAP: axis and amount, two output axes, change places
@@ -13,9 +13,12 @@ enum opt_kind { OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOCAL, OPT_GROUP, OPT_GRO
 // an amount that does not divide a size pads it. BLOCKS: kernel_split_on_constants. SEPARATE: kernel_separate of REDUCE number `axis` in
 // topological order. FOLD: streams are laid out as if copies of rows and blocks were iterations of their loops (stream.c). ORDER: the compiler has to leave loads of
 // streams in the order of the program (program.in_order). DESCRIPTOR: the dot products that TC made are written with row amount - 1 of the table of
-// descriptors, in as many pieces as it has too few lanes, or (0) without any, in plain arithmetic; without it, with the first row that fits. LAYOUT is none of a kernel, but of a weight (layouts of stream.h), and refused. A list says
+// descriptors, in as many pieces as it has too few lanes, or (0) without any, in plain arithmetic; without it, with the first row that fits. LAYOUT is none of a kernel, but of a weight (layouts of stream.h), and refused. PREFETCH: loads of
+// streams ask for the bytes `axis` KiB further on, with hint `amount` (prefetch_hint); it changes no value. A list says
 // all that was done to a kernel, so that the heuristic's own list, applied again, gives its kernel again.
 typedef struct opt { enum opt_kind kind; int axis, amount; } opt;
+
+enum { MOST_PREFETCH_KIB = 64 };
 
 typedef struct kernel {
   graph *g;                  // of this compile
@@ -25,6 +28,7 @@ typedef struct kernel {
   opt applied[32];
   int n_applied;
   bool fold, order;          // FOLD, ORDER were applied
+  prefetch ahead;            // PREFETCH
   descriptor_set without;    // descriptors that a DESCRIPTOR leaves out
 } kernel;
 

@@ -22,6 +22,7 @@
 //   any, is the tile loop: on a CPU it runs from the argument lo to the argument hi instead of 0..end. Values made inside a
 //   loop are used only inside.
 // - ACC(init) declares a variable; SET(acc, value) assigns; ACC as a source is the variable's value at that place.
+// - PREFETCH(INDEX): caches are asked for the bytes `a` behind the address, which need not exist, with hint `b` (enum prefetch_hint).
 // - A node may appear in the list more than once, in loops that lie side by side: it is computed anew there.
 // - IF(cond) .. ENDIF; no values made inside are used outside.
 // - SHUFFLE: see ops.h. EXTRACT: one lane. STACK: scalars to a vector. HREDUCE(op): halves: v = lo-half op hi-half until one lane
@@ -41,6 +42,11 @@ typedef struct program_stream { int param, n_fills; int64_t bytes; const char *f
 static inline bool is_stream(const uop *u) { return u->op == OP_PARAM && u->s && !strcmp(u->s, "stream"); }
 static inline bool is_weight(const uop *u) { return u->op == OP_PARAM && u->s && !strncmp(u->s, "weight", 6); }
 
+// How far ahead of its loads a program asks for bytes of a stream (OptOp PREFETCH), and which caches these go to: all, all but the
+// first, the last alone, or as few as possible. 0 KiB: not at all.
+enum prefetch_hint { PREFETCH_T0, PREFETCH_T1, PREFETCH_T2, PREFETCH_NTA, PREFETCH_HINTS };
+typedef struct prefetch { int kib, hint; } prefetch;
+
 typedef struct program {
   char name[96];                                   // a C identifier by kind and range sizes, such as r_512_4_8_2_16
   uop **at;
@@ -55,6 +61,7 @@ typedef struct program {
   program_stream streams[8];
   int n_streams;
   bool in_order;                                   // loads of streams are to be made in the order in which they stand (OptOp ORDER)
+  prefetch ahead;
   descriptor_set without;                          // descriptors that are not to be used (OptOp DESCRIPTOR)
   const struct opt *applied;                       // the OptOps (opt.h) that made these loops
   int n_applied;
@@ -67,6 +74,8 @@ typedef struct target {
   const char *name;                                // part of cache keys
   int vector_bytes;                                // width of a vector register; 0: no vectors wanted (scalar code)
   bool has_fma, has_f16, lacks_round;              // FMA; CAST between F16 and F32; no FLOOR and TRUNC
+  prefetch ahead;                                  // of streams (of this machine: the heuristic's default for OptOp PREFETCH)
+  int64_t cache_bytes;                             // of a core's own second cache
   descriptor_set descriptors;                      // dot-product instructions; none: DOT becomes plain arithmetic
   bool has_streams;                                // weights may be laid out anew at load (stream.c)
   int stream_growth;                               // by how many percent that may make one larger

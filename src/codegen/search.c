@@ -147,8 +147,19 @@ static void add(search *s, candidates *to, const opt *opts, int n) {
   vec_push(to, c);
 }
 
+// A list without the ops of one kind.
+static int without_kind(const opt *from, int n, enum opt_kind kind, opt *out) {
+  int m = 0;
+  for (int i = 0; i < n; i++) if (from[i].kind != kind) out[m++] = from[i];
+  return m;
+}
+
+// Ops of a whole kernel's loads, which name no axis: the heuristic's list ends with them.
+static bool is_manner(enum opt_kind kind) { return kind == OPT_ORDER || kind == OPT_PREFETCH; }
+
 // `from` and one more op.
 static void extend(search *s, candidates *to, const opt *from, int n) {
+  static const prefetch aheads[] = {{4, PREFETCH_T0}, {8, PREFETCH_T0}, {16, PREFETCH_T0}, {8, PREFETCH_NTA}, {2, PREFETCH_T0}};
   static const int upcasts[] = {2, 4, 8, 3, 6, 12, 16}, unrolls[] = {0, 2, 4, 8}, lanes[] = {16, 8, 32, 4};
   graph *g = graph_new(s->parent);
   kernel k;
@@ -168,11 +179,13 @@ static void extend(search *s, candidates *to, const opt *from, int n) {
   for (size_t m = 0; m < COUNT(unrolls); m++)
     for (int i = x.n; i-- > x.n_out;) { o[n] = (opt){OPT_UNROLL, i, unrolls[m]}; if (x.at[i]->b == AXIS_REDUCE) add(s, to, o, n + 1); }
   if (k.order) {
-    opt without[MOST_OPTS];
-    int m = 0;
-    for (int i = 0; i < n; i++) if (from[i].kind != OPT_ORDER) without[m++] = from[i];
-    add(s, to, without, m);
+    add(s, to, o, without_kind(from, n, OPT_ORDER, o));
+    if (n) memcpy(o, from, (size_t)n * sizeof *o);
   } else { o[n] = (opt){OPT_ORDER, 0, 0}; add(s, to, o, n + 1); }
+  int bare = without_kind(from, n, OPT_PREFETCH, o);
+  add(s, to, o, bare);
+  for (size_t m = 0; m < COUNT(aheads); m++) { o[bare] = (opt){OPT_PREFETCH, aheads[m].kib, aheads[m].hint}; add(s, to, o, bare + 1); }
+  if (n) memcpy(o, from, (size_t)n * sizeof *o);
   for (int i = 0; i < x.n_out; i++) { o[n] = (opt){OPT_THREAD, i, 0}; if (x.at[i]->b == AXIS_LOOP && x.n_out > 1) add(s, to, o, n + 1); }
   if (s->s->t->has_local)
     for (int i = 0; i < x.n; i++)
@@ -280,17 +293,18 @@ static void try_all(search *s, const candidates *c) {
   }
 }
 
-// The heuristic's list h and its beginnings, each with one op more; an ORDER stays at the end.
+// The heuristic's list h and its beginnings, each with one op more; what ends the list (is_manner) stays at the end.
 static void neighbours(search *s, candidates *c, const opt *h, int n) {
   opt o[MOST_OPTS];
-  bool order = n && h[n - 1].kind == OPT_ORDER;
+  int tail = 0;
+  while (tail < n && is_manner(h[n - 1 - tail].kind)) tail++;
   extend(s, c, h, n);
-  for (int whole = 0, m = n - order; whole < 2; whole++, m = n - order)
-    while (m-- > s->prefix && (!whole || m >= n - order - 2)) {
+  for (int whole = 0, m = n - tail; whole < 2; whole++, m = n - tail)
+    while (m-- > s->prefix && (!whole || m >= n - tail - 2)) {
       if (m) memcpy(o, h, (size_t)m * sizeof *o);
-      if (order) o[m] = h[n - 1];
-      if (whole) extend(s, c, o, m + order);
-      else add(s, c, o, m + order);
+      if (tail) memcpy(o + m, h + n - tail, (size_t)tail * sizeof *o);
+      if (whole) extend(s, c, o, m + tail);
+      else add(s, c, o, m + tail);
     }
 }
 

@@ -15,6 +15,7 @@
 #include "device/cpu_info.h"
 #include "device/elf.h"
 #include "device/llvm.h"
+#include "device/machine.h"
 #include "render/render.h"
 
 typedef struct cpu { cpu_target t; const renderer *r; render_options o; } cpu;
@@ -106,6 +107,8 @@ int cpu_start(device *d, error *err) {
   d->target.has_f16 = c->t.f16;
   d->target.descriptors = llvm ? c->t.descriptors : 0;
   d->target.has_streams = true;
+  d->target.cache_bytes = machine_cache_bytes();
+  if (machine_prefetch_from_env(&d->target.ahead, &(bool){false}, err)) return -1;
   d->target.stream_growth = 5;
   d->compile = llvm ? with_llvm : with_cc;
   d->show = llvm ? show_llvm : show_c;

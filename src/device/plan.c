@@ -23,7 +23,8 @@ enum { N_EXPRS = 3 /* in front of the variables in a cache entry */, ARENA_ALIGN
 // an empty line; packed code ----------------------------------------------------------------------------------------------
 
 void plan_machine(const device *d, str *line) {
-  str_addf(line, "streams %d %s MV=%d,%d,%d NOOPT=%d\n", d->target.has_streams ? d->target.stream_growth : -1, d->key, env_int(ENV_MV_THREADS_PER_ROW), env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT));
+  str_addf(line, "streams %d %s MV=%d,%d,%d NOOPT=%d ahead %d,%d cache %lld\n", d->target.has_streams ? d->target.stream_growth : -1, d->key, env_int(ENV_MV_THREADS_PER_ROW), env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT),
+    d->target.ahead.kib, d->target.ahead.hint, (long long)d->target.cache_bytes);
 }
 
 void plan_key(const device *d, uop *ast, str *key) {

@@ -512,7 +512,7 @@ static void close(ref *c, size_t pos) {
 static void node(ref *c, size_t pos) {
   const uop *u = c->p->at[pos];
   switch (u->op) {
-  case OP_CONST: case OP_PARAM: case OP_LANE: case OP_INDEX: case OP_SINK: return;
+  case OP_CONST: case OP_PARAM: case OP_LANE: case OP_INDEX: case OP_SINK: case OP_PREFETCH: return;
   case OP_VAR: {
     int k = render_var(c->p, u);
     if (k < 0) die("%s: the variable %.*s is no argument", c->p->name, (int)u->s_len, u->s);

@@ -9,6 +9,7 @@
 #include "device/live.h"
 #include "device/memory.h"
 #include "engine/layouts.h"
+#include "engine/learn.h"
 #include "engine/tune.h"
 #include "engine/weights.h"
 #include "graph/record.h"
@@ -16,6 +17,7 @@
 #include "model/model.h"
 #include "schedule/dots.h"
 
+enum { WORTH_LEARNING = 64 << 20 /* bytes of weights: smaller models lie in caches, where nothing need be asked for */ };
 enum { FEW = 4 /* tokens: one by one is quicker than a chunk */, DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, CTX_STEP = 64, LEAST_CTX = 4096 };
 
 typedef struct stage { graph *g; schedule s; plan *p; } stage;
@@ -183,6 +185,7 @@ static int start(engine *e, const char *path, error *err) {
   if (reserve(e, err) || device_open(e->o.n_threads, &e->d, err)) return -1;
   if (e->o.no_repack) e->d->target.has_streams = false;
   e->d->target.stream_growth = e->o.repack_memory;
+  if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING) machine_learn(e->d);
   e->now->layouts = layouts_known(e->d, e->file);
   if (e->d->target.has_streams && weights_open(&e->now->w, e->file, err)) return -1;
   if (build(e, &e->now->one, 1, true, err)) return -1;

@@ -2,12 +2,15 @@
 // that the table shows what is so rather than what should be.
 #define _GNU_SOURCE
 #include "weft.h"
+#include "base/env.h"
 #include "base/str.h"
 #include "device/cache.h"
 #include "device/cpu_info.h"
 #include "device/llvm.h"
+#include "device/machine.h"
 #include "device/memory.h"
 #include "device/team.h"
+#include "engine/learn.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,16 +46,40 @@ static void features_text(char *out, size_t cap, const cpu_target *t) {
   out[n] = 0;
 }
 
+// What was measured here by an earlier run of a large model.
+static void look_at_profile(weft_machine *out) {
+  device *d;
+  machine_profile p;
+  str s = {0};
+  if (*env_str(ENV_PREFETCH)) str_addf(&s, "%s (PREFETCH)", env_str(ENV_PREFETCH));
+  else if (!device_open(0, &d, NULL)) {
+    if (machine_known(d, &p)) {
+      machine_print_prefetch(&s, p.best);
+      str_add(&s, " (GB/s of a product: ");
+      for (int i = 0; i < p.n; i++) {
+        if (i) str_add(&s, "; ");
+        machine_print_prefetch(&s, p.tried[i].with);
+        str_addf(&s, ": %.1f", p.tried[i].gb_s);
+      }
+      str_addc(&s, ')');
+      out->barrier_ns = p.barrier_ns;
+    }
+    device_close(d);
+  }
+  copy_text(out->prefetch, sizeof out->prefetch, str_c(&s));
+  str_free(&s);
+}
+
 void weft_machine_look(weft_machine *out) {
   memset(out, 0, sizeof *out);
   weft_cpu_name(out->cpu, sizeof out->cpu);
   error err = {0};
-  cpu_target target;
-  if (cpu_target_from_env(&target, &err)) {
+  cpu_target cpu;
+  if (cpu_target_from_env(&cpu, &err)) {
     copy_text(out->features, sizeof out->features, err.text);
   } else {
-    features_text(out->features, sizeof out->features, &target);
-    out->vector_bits = target.vector_bits;
+    features_text(out->features, sizeof out->features, &cpu);
+    out->vector_bits = cpu.vector_bits;
   }
   out->threads = team_default_threads();
   if (memory_total(&out->memory_total, NULL)) out->memory_total = 0;
@@ -62,6 +89,8 @@ void weft_machine_look(weft_machine *out) {
   out->has_llvm = !llvm_version(&version, &no_llvm);
   copy_text(out->llvm, sizeof out->llvm, out->has_llvm ? str_c(&version) : no_llvm.text);
   str_free(&version);
+  out->cache_bytes = machine_cache_bytes();
+  look_at_profile(out);
   cache *c = cache_open(NULL, weft_version());
   copy_text(out->cache, sizeof out->cache, cache_is_on(c) ? cache_file(c) : "");
   cache_close(c);

@@ -97,7 +97,8 @@ static bool show_entry(const cache_entry *c, void *ctx) {
   char *texts[2] = {NULL, NULL};
   weft_cache_entry e = {.kind = "kernel", .name = name, .role = "", .bytes = c->key_n + c->value_n, .created = c->created, .sound = c->sound, .current = !strcmp(c->version, tuning_version())};
   if (c->key_n > 8 && !memcmp(c->key, "filling ", 8)) e.kind = "filling";
-  if (tuning_is_key(c->key, c->key_n)) {
+  if (c->key_n > 8 && !memcmp(c->key, "machine ", 8)) e.kind = "machine";
+  else if (tuning_is_key(c->key, c->key_n)) {
     e.kind = "tuning";
     bool whole = tuning_key_parts(c->key, c->key_n, &machine, &machine_n, &ir, &ir_n) && tuning_parse(c->value, c->value_n, &t);
     e.sound = e.sound && whole;

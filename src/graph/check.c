@@ -279,6 +279,7 @@ static bool linear(const node *v) {
     return (v->src[1]->dt == v->src[0]->dt && v->src[1]->lanes == v->src[0]->lanes) || bad(v, "SET of an ACC to a value of another type");
   case OP_END: return is_void(v) && ranges(v, 0);
   case OP_IF: return is_void(v) && ((src_dt(v, 0) == DT_BOOL && v->src[0]->lanes == 1) || bad(v, "IF of something that is not one bool"));
+  case OP_PREFETCH: return is_void(v) && (v->src[0]->op == OP_INDEX || bad(v, "PREFETCH of something that is no INDEX"));
   default: return is_void(v);                           // ENDIF BARRIER
   }
 }

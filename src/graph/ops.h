@@ -92,6 +92,7 @@ enum op_flags {
   O(ENDIF, 0, OPF_ORDERED) \
   O(LOCAL, 0, 0)            /* a: number, b: elements: memory of a work-group */ \
   O(BARRIER, -1, OPF_ORDERED)    /* of the work-group; sources come first */ \
+  O(PREFETCH, 1, OPF_ORDERED)    /* INDEX; a: bytes behind that address, b: hint (codegen/program.h): caches ask for them; no effect */ \
   O(SPECIAL, 0, 0)          /* s: "g0".."g2" work-group number, "l0".."l2" work-item number; b: bound */
 
 enum op {

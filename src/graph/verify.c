@@ -222,6 +222,7 @@ RULES(spec_program, ANYTHING) = {
   F( P1(END, P1(RANGE, x)),                     fine ),
   F( P1(IF, x),                                 fine ),
   F( P0(ENDIF),                                 fine ),
+  F( P1(PREFETCH, P2(INDEX, x, y)),             fine ),          // what lies there is not looked at
   F( x,                                         sink ),
 };
 RULES_END(spec_program)

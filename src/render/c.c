@@ -185,12 +185,18 @@ static void store(cstyle *c, const uop *u) {
   else cs_line(c, "for (int l = 0; l < %d; l++) { %s e = %s[l]; __builtin_memcpy(%s + %s[l], &e, sizeof e); }", what->lanes, scalars[in], name, b, at);
 }
 
+static void ask_ahead(cstyle *c, const uop *u) {
+  static const int locality[PREFETCH_HINTS] = {[PREFETCH_T0] = 3, [PREFETCH_T1] = 2, [PREFETCH_T2] = 1, [PREFETCH_NTA] = 0};
+  const uop *index = u->src[0];
+  cs_line(c, "__builtin_prefetch((const char *)(%s + %s) + %lld, 0, %d);", cs_buffer(c, render_memory(index)), cs_text(c, index), (long long)u->a, locality[u->b]);
+}
+
 static const dialect c_dialect = {
   .name = "C", .long_suffix = "ll", .max_lanes = 128, .names_operands = true,
   .scalars = {[DT_BOOL] = "bool", [DT_I8] = "int8_t", [DT_U8] = "uint8_t", [DT_I16] = "int16_t", [DT_U16] = "uint16_t", [DT_I32] = "int32_t", [DT_U32] = "uint32_t",
               [DT_I64] = "int64_t", [DT_U64] = "uint64_t", [DT_IDX] = "int64_t", [DT_F16] = "uint16_t", [DT_F32] = "float", [DT_F64] = "double"},
   .type = type, .reinterpret = reinterpret, .convert = convert, .select = select, .mask = mask, .build = build, .extract = extract, .shuffle = shuffle,
-  .math = math, .halves = halves, .bitcast = bitcast, .dot = dot, .load = load, .store = store,
+  .math = math, .halves = halves, .bitcast = bitcast, .dot = dot, .load = load, .store = store, .ask_ahead = ask_ahead,
 };
 
 // ---- the file ---------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ typedef struct dialect {
   const char *(*dot)(cstyle *c, const uop *u);                                                           // NULL: not in this language
   const char *(*load)(cstyle *c, const uop *u);                                                           // may write lines first
   void (*store)(cstyle *c, const uop *u);
+  void (*ask_ahead)(cstyle *c, const uop *u);                                                              // PREFETCH; NULL: nothing is written
   int (*other)(cstyle *c, const uop *u);                                                                  // SPECIAL, BARRIER, LOCAL: 1 if done, 0 if not known
   bool names_operands;                     // vector operations need names as operands (to take lanes, or addresses)
 } dialect;

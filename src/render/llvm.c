@@ -505,6 +505,14 @@ static const char *load(llvm *c, const uop *u) {
   return v;
 }
 
+static void ask_ahead(llvm *c, const uop *u) {
+  static const int locality[PREFETCH_HINTS] = {[PREFETCH_T0] = 3, [PREFETCH_T1] = 2, [PREFETCH_T2] = 1, [PREFETCH_NTA] = 0};
+  static char decl[] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n";
+  if (smap_set(&c->intrinsics, decl, sizeof decl - 1, decl)) str_add(&c->declarations, decl);
+  const char *at = instr(c, "getelementptr i8, ptr %s, i64 %lld", value(c, u->src[0]), (long long)u->a);
+  str_addf(text(c), "  call void @llvm.prefetch.p0(ptr %s, i32 0, i32 %d, i32 1)\n", at, locality[u->b]);
+}
+
 static void store(llvm *c, const uop *u) {
   const uop *index = u->src[0], *memory = render_memory(index), *what = u->src[1];
   enum dtype d = (enum dtype)what->dt;
@@ -620,6 +628,7 @@ static int node(llvm *c, size_t at) {
   case OP_ACC: define(c, u, value(c, u->src[0])); return 0;
   case OP_SET: define(c, u->src[0], value(c, u->src[1])); return 0;
   case OP_STORE: store(c, u); return 0;
+  case OP_PREFETCH: ask_ahead(c, u); return 0;
   case OP_LOAD: v = load(c, u); break;
   case OP_INDEX: {
     const char *i = index_as_i64(c, value(c, u->src[1]), u->src[1]);

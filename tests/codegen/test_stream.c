@@ -16,7 +16,7 @@ static void make_tokens(kt_run *r, const struct format *f, int64_t tokens, bool 
   kt *t = &r->t;
   int64_t n = (int64_t)ROWS * COLS / f->block;
   tensor *x = kt_in(t, DT_F32, KT_UNIT, KT_DIMS(tokens, COLS));
-  if (many) x = t_slice(t->g, x, 0, uop_idx(t->g, 0), kt_var(t, "n", 1, TOKENS));
+  if (many) x = t_slice(t->g, x, 0, uop_idx(t->g, 0), kt_var(t, "n", 1, tokens));
   int w = kt_buffer(t, DT_U8, n * f->bytes, KT_UNIT);
   format_blocks(f, t->bufs[w].start, n, &t->seed);
   kt_out(t, t_matmul(t->g, x, dequant(t->g, f, w, ROWS, COLS)));
@@ -245,6 +245,47 @@ static void test_same_bits(void **state) {
   }
 }
 
+// A stream that is asked for ahead of its loads, once for each line of which an iteration reads the first byte; rows outside the loop over tokens, of which parts
+// take turns where the cache is small: the same bits.
+static void test_ahead(void **state) {
+  (void)state;
+  enum { MANY = 64 };
+  static const uint32_t ids[] = {FORMAT_Q4_0, FORMAT_Q8_0, FORMAT_Q2_K, FORMAT_Q4_K, FORMAT_Q6_K, FORMAT_IQ4_XS};
+  static float a[MANY * ROWS], b[MANY * ROWS];
+  kt_backend plain;
+  native(&plain);
+  plain.t.cache_bytes = 0;
+  for (size_t i = 0; i < COUNT(ids); i++)
+    for (int many = 0; many < 2; many++)
+      for (int way = 0; way < PREFETCH_HINTS; way++) {
+        kt_run r;
+        kt_backend ahead = plain;
+        ahead.t.ahead = (prefetch){1 << way, way};
+        ahead.t.cache_bytes = (int64_t)4096 << 3 * way;
+        make_tokens(&r, format_by_id(ids[i]), many ? MANY : 1, many);
+        run_all(&r, &plain, a);
+        run_all(&r, &ahead, b);
+        if (memcmp(a, b, sizeof a)) fail_msg("%s: asking ahead changes what is computed", r.name);
+        program *p = codegen(r.t.g, product_of(&r)->ast, &ahead.t, NULL);
+        int64_t asked = 0, lines = 0;
+        bool split = false;
+        for (size_t k = 0; k < p->n; k++) {
+          const uop *u = p->at[k], *index = u->nsrc ? u->src[0] : u;
+          if (u->op == OP_PREFETCH) { asked++; assert_true(u->b == way && u->a >= 1024 << way && u->a < (1024 << way) + 64); }
+          if (u->op != OP_LOAD || !is_stream(index->src[0])) continue;
+          int64_t from = index->src[1]->vmin, to = from + (int64_t)u->lanes * dtype_size((enum dtype)u->dt);
+          lines += (to + 63) / 64 - (from + 63) / 64;
+        }
+        // half of 32 KiB has room for the activations of four tiles of tokens, of eight
+        for (int k = 0; k < p->n_applied; k++) split |= p->applied[k].kind == OPT_LOOP;
+        assert_true(p->n_streams == 0 || asked == lines);
+        assert_true(asked > 0 || !p->n_streams || !p->streams[0].n_fills);
+        if (split != (many && way == PREFETCH_T1)) fail_msg("%s: %d tokens, a cache of %lld bytes: in parts: %d", r.name, many ? MANY : 1, (long long)ahead.t.cache_bytes, split);
+        program_free(p);
+        kt_finish(&r);
+      }
+}
+
 // A weight in another layout: the same bits, by one token and by many, which read one stream as ever; several tiles side by side are another order of
 // the same number of bytes.
 static void test_layouts(void **state) {
@@ -363,7 +404,8 @@ int main(void) {
   env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_one_layout), cmocka_unit_test(test_growth), cmocka_unit_test(test_read_in_order),
-    cmocka_unit_test(test_loops_in_blocks), cmocka_unit_test(test_every_byte_is_there), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_tokens_do_not_matter), cmocka_unit_test(test_layouts), cmocka_unit_test(test_values),
+    cmocka_unit_test(test_loops_in_blocks), cmocka_unit_test(test_every_byte_is_there), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_ahead),
+    cmocka_unit_test(test_tokens_do_not_matter), cmocka_unit_test(test_layouts), cmocka_unit_test(test_values),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

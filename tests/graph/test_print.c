@@ -93,6 +93,7 @@ static void every_op_round_trips(void **state) {
   LEAF(OP_ENDIF, DT_VOID, 1, ARG(0));
   LEAF(OP_LOCAL, DT_F32, 1, ARG(.a = 1, .b = 64));
   MAKE(OP_BARRIER, DT_VOID, 1, ARG(0), store);
+  MAKE(OP_PREFETCH, DT_VOID, 1, ARG(.a = 8192, .b = 3), index);
   LEAF(OP_SPECIAL, DT_IDX, 1, ARG(.a = 0, .b = 128, .s = "g1", .s_len = 2));
   for (int i = 0; i < n; i++) {
     str why = {0};

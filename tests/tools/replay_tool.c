@@ -48,6 +48,7 @@ static void print_stage(const model *m, const char *stage, int64_t chunk, const 
   t.descriptors = c->descriptors;
   t.has_streams = true;
   t.stream_growth = 5;
+  t.cache_bytes = 1 << 20;
   graph *g = graph_new(NULL);
   schedule s;
   map seen = {0};

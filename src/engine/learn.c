@@ -1,0 +1,164 @@
+// Measuring this machine: see learn.h.
+#include "engine/learn.h"
+#include <stdlib.h>
+#include <string.h>
+#include "weft.h"
+#include "base/env.h"
+#include "device/cache.h"
+#include "device/machine.h"
+#include "device/memory.h"
+#include "device/team.h"
+#include "model/dequant.h"
+#include "schedule/dots.h"
+
+// Q6_K: of all formats the one whose products read from most places at once, and so the one that gains or loses most.
+enum { COLS = 2048, ROWS = 65536, BLOCK = 256, BLOCK_BYTES = 210, ROUNDS = 7, BARRIERS = 2000, BUSY_NS = 2000 /* threads that have a processor each meet within a tenth of that */ };
+static const prefetch ways[LEARN_WAYS] = {{0, 0}, {2, PREFETCH_T0}, {4, PREFETCH_T0}, {8, PREFETCH_T0}, {8, PREFETCH_NTA}};
+static const double LEAST_GAIN = 1.03, AT_MOST_S = 0.4;
+
+typedef struct probe { unsigned char *weight, *stream; float x[COLS], y[ROWS]; uint64_t bytes, stream_bytes; bool filled; } probe;
+
+static void make_key(const device *d, str *key) {
+  char cpu[128];
+  weft_cpu_name(cpu, sizeof cpu);
+  str_addf(key, "machine %s threads %d %s", cpu, d->n_threads, d->key);
+}
+
+// One line "prefetch GB/s" for each way that was tried, after "best" and "barrier".
+static bool parse(const char *text, machine_profile *out) {
+  char word[32];
+  int used;
+  *out = (machine_profile){0};
+  if (sscanf(text, "best %31s barrier %lf%n", word, &out->barrier_ns, &used) != 2 || !machine_parse_prefetch(word, &out->best)) return false;
+  for (text += used; out->n < LEARN_WAYS && sscanf(text, " %31s %lf%n", word, &out->tried[out->n].gb_s, &used) == 2; text += used)
+    if (!machine_parse_prefetch(word, &out->tried[out->n++].with)) return false;
+  return true;
+}
+
+static void print(str *out, const machine_profile *p) {
+  str_add(out, "best ");
+  machine_print_prefetch(out, p->best);
+  str_addf(out, " barrier %.0f\n", p->barrier_ns);
+  for (int i = 0; i < p->n; i++) {
+    machine_print_prefetch(out, p->tried[i].with);
+    str_addf(out, " %.2f\n", p->tried[i].gb_s);
+  }
+}
+
+bool machine_known(const device *d, machine_profile *out) {
+  bytes value;
+  str key = {0};
+  if (!d->cache || !cache_is_on(d->cache) || *env_str(ENV_PREFETCH)) return false;
+  make_key(d, &key);
+  bool hit = cache_get(d->cache, key.at, key.n, &value), ok = false;
+  str_free(&key);
+  if (!hit) return false;
+  char *text = memcpy(xcalloc(value.n + 1, 1), value.at, value.n);
+  ok = parse(text, out);
+  free(text);
+  bytes_free(&value);
+  return ok;
+}
+
+static void *buffer(void *ctx, int64_t id) {
+  probe *p = ctx;
+  return id == 0 ? (void *)p->x : id == 1 ? (void *)p->weight : (void *)p->y;
+}
+
+// All ways read one copy of the weight; the first one fills it.
+static void *stream(void *ctx, int64_t id, uint64_t layout, int64_t size, bool *filled) {
+  (void)id; (void)layout;
+  probe *p = ctx;
+  *filled = p->filled;
+  return (uint64_t)size <= p->stream_bytes ? p->stream : NULL;
+}
+
+static void was_filled(void *ctx, int64_t id, double from, double to, double done) {
+  (void)id; (void)from; (void)done;
+  if (to >= 1) ((probe *)ctx)->filled = true;
+}
+
+typedef struct way { graph *g; plan *p; schedule s; double best_s; } way;
+
+static int make(device *d, probe *p, way *w, error *err) {
+  w->g = graph_new(NULL);
+  tensor *x = t_reshape_i(w->g, t_buffer(w->g, 0, DT_F32, COLS), 2, (int64_t[]){1, COLS});
+  tensor *y = t_matmul(w->g, x, dequant(w->g, format_by_name("Q6_K"), 1, ROWS, COLS));
+  tensor *out = t_assign(w->g, t_buffer(w->g, 2, DT_F32, ROWS), t_reshape_i(w->g, y, 1, (int64_t[]){ROWS}));
+  schedule_graph(w->g, integer_dots(w->g, uop_new(w->g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0})), &w->s);
+  w->best_s = 1e30;
+  return plan_build(d, w->g, &w->s, &(plan_options){.buffer = buffer, .ctx = p, .stream = stream, .filled = was_filled}, &w->p, err);
+}
+
+static void wait_often(void *ctx, int thread, int n) {
+  (void)thread; (void)n;
+  for (int i = 0; i < BARRIERS; i++) team_barrier(ctx);
+}
+
+static int measure(device *d, probe *p, machine_profile *out, error *err) {
+  way w[LEARN_WAYS] = {0};
+  int r = 0, best = 0;
+  prefetch before = d->target.ahead;
+  for (int i = 0; i < LEARN_WAYS && !r; i++) {
+    d->target.ahead = ways[i];
+    r = make(d, p, &w[i], err);
+  }
+  d->target.ahead = before;
+  double began = now_s();
+  for (int round = 0; round < ROUNDS && !r && (round < 2 || now_s() - began < AT_MOST_S); round++)
+    for (int i = 0; i < LEARN_WAYS; i++) {
+      double t = now_s();
+      plan_run(w[i].p, NULL, 0);
+      t = now_s() - t;
+      if (t < w[i].best_s) w[i].best_s = t;
+    }
+  for (int i = 0; i < LEARN_WAYS && !r; i++) {
+    out->tried[out->n].with = ways[i];
+    out->tried[out->n++].gb_s = (double)p->bytes / w[i].best_s / 1e9;
+    if (out->tried[i].gb_s > out->tried[best].gb_s * (best ? 1 : LEAST_GAIN)) best = i;
+  }
+  out->best = ways[best];
+  for (int i = 0; i < LEARN_WAYS; i++) { plan_free(w[i].p); graph_free(w[i].g); }
+  double t = now_s();
+  team_run(d->team, wait_often, d->team);
+  out->barrier_ns = (now_s() - t) / BARRIERS * 1e9;
+  return r;
+}
+
+int machine_look(device *d, machine_profile *out, error *err) {
+  uint64_t have;
+  probe *p = xcalloc(1, sizeof *p);
+  p->bytes = (uint64_t)ROWS * COLS / BLOCK * BLOCK_BYTES;
+  p->stream_bytes = p->bytes + p->bytes / 10;
+  int r = 0;
+  if (!memory_available(&have, NULL) && have / 4 < p->stream_bytes) r = error_set(err, "too little memory");
+  if (!r && (!(p->weight = memory_reserve_plain(p->bytes, err)) || !(p->stream = memory_reserve(p->stream_bytes, err)))) r = -1;
+  if (!r) r = measure(d, p, out, err);
+  if (p->weight) memory_release(p->weight, p->bytes);
+  if (p->stream) memory_release(p->stream, p->stream_bytes);
+  free(p);
+  return r;
+}
+
+void machine_keep(device *d, const machine_profile *p) {
+  str key = {0}, text = {0};
+  make_key(d, &key);
+  print(&text, p);
+  cache_put(d->cache, key.at, key.n, text.at, text.n);
+  cache_flush(d->cache);
+  str_free(&key); str_free(&text);
+}
+
+void machine_learn(device *d) {
+  machine_profile m = {0};
+  error err = {0};
+  if (!d->cache || !cache_is_on(d->cache) || !d->target.has_streams || !d->target.vector_bytes || env_int(ENV_NOOPT) || *env_str(ENV_PREFETCH)) return;
+  if (!machine_known(d, &m)) {
+    if (machine_look(d, &m, &err)) {
+      if (debug_level()) fprintf(stderr, "weft: this machine was not measured: %s\n", err.text);
+      return;
+    }
+    if (m.barrier_ns <= BUSY_NS) machine_keep(d, &m);
+  }
+  d->target.ahead = m.best;
+}
