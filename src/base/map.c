@@ -56,7 +56,7 @@ static size_t smap_slot(const smap *m, const char *key, size_t len, uint64_t has
 
 bool smap_get(const smap *m, const char *key, size_t len, void **val) {
   if (!m->cap) return false;
-  size_t i = smap_slot(m, key, len, hash_bytes(key, len, 1));
+  size_t i = smap_slot(m, key, len, hash_keyed(m->key, key, len));
   if (!m->at[i].key) return false;
   if (val) *val = m->at[i].val;
   return true;
@@ -65,13 +65,14 @@ bool smap_get(const smap *m, const char *key, size_t len, void **val) {
 bool smap_set(smap *m, const char *key, size_t len, void *val) {
   if (m->n * 2 >= m->cap) {
     smap old = *m;
+    if (!old.cap) m->key = hash_key_new();
     m->cap = old.cap ? old.cap * 2 : 32;
     m->at = xcalloc(m->cap, sizeof *m->at);
     for (size_t i = 0; i < old.cap; i++)
       if (old.at[i].key) m->at[smap_slot(m, old.at[i].key, old.at[i].len, old.at[i].hash)] = old.at[i];
     free(old.at);
   }
-  uint64_t hash = hash_bytes(key, len, 1);
+  uint64_t hash = hash_keyed(m->key, key, len);
   size_t i = smap_slot(m, key, len, hash);
   bool fresh = !m->at[i].key;
   if (fresh) m->n++;

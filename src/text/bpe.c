@@ -81,7 +81,7 @@ static void insert_batch(bpe *b, struct pending *p, size_t n, char *joined) {
 }
 
 void bpe_init(bpe *b, const vocab *v, const vocab_desc *d, bool whole_words, bool chars, arena *mem) {
-  *b = (bpe){.v = v, .whole_words = whole_words, .chars = chars, .seed = v->seed};
+  *b = (bpe){.v = v, .whole_words = whole_words, .chars = chars, .seed = v->key.a};
   for (int c = 0; c < 256; c++) {
     char text[4];
     int32_t id = chars ? -1 : vocab_find(v, text, (size_t)bpe_byte_char((unsigned char)c, text));

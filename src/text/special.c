@@ -2,53 +2,30 @@
 #include "text/special.h"
 #include <stdlib.h>
 
-static uint32_t child_of(const special_set *s, uint32_t node, unsigned char byte) {
-  if (!node) return s->first[byte];
-  void *child = NULL;
-  map_get(&s->child, (uint64_t)node << 8 | byte, &child);
-  return (uint32_t)(uintptr_t)child;
-}
-
-static uint32_t add_child(special_set *s, uint32_t node, unsigned char byte) {
-  uint32_t child = (uint32_t)s->token.n;
-  vec_push(&s->token, -1);
-  if (node) map_set(&s->child, (uint64_t)node << 8 | byte, (void *)(uintptr_t)child);
-  else s->first[byte] = child;
-  return child;
-}
-
-void special_init(special_set *s, const vocab *v) {
+int special_init(special_set *s, const vocab *v, arena *mem, error *err) {
   *s = (special_set){.v = v};
-  vec_push(&s->token, -1);
+  VEC(trie_item) items = {0};
   for (int32_t id = 0; id < v->n; id++) {
     if (v->type[id] != TOKEN_CONTROL && v->type[id] != TOKEN_USER_DEFINED && v->type[id] != TOKEN_UNKNOWN) continue;
     text_view t = v->token[id];
-    if (!t.n || t.n > SPECIAL_BYTES_MAX) continue;
-    uint32_t node = 0;
-    for (size_t i = 0; i < t.n; i++) {
-      uint32_t child = child_of(s, node, (unsigned char)t.at[i]);
-      node = child ? child : add_child(s, node, (unsigned char)t.at[i]);
-    }
-    if (s->token.at[node] < 0) s->token.at[node] = id;
+    if (t.n && t.n <= SPECIAL_BYTES_MAX) vec_push(&items, ((trie_item){t, id}));
   }
-}
-
-void special_free(special_set *s) {
-  map_free(&s->child);
-  vec_free(&s->token);
+  int bad = trie_build(&s->tokens, items.at, items.n, mem, err);
+  vec_free(&items);
+  for (int b = 0; !bad && b < 256; b++) s->first[b] = trie_step(&s->tokens, 0, (unsigned char)b);
+  return bad;
 }
 
 // *cut: the text ended before the search did.
 static int32_t longest_at(const special_set *s, const char *text, size_t n, bool parse_special, bool *cut) {
   int32_t best = -1;
-  uint32_t node = 0;
+  uint32_t node = s->first[(unsigned char)text[0]];
   *cut = false;
-  for (size_t i = 0; i < n; i++) {
-    if (!(node = child_of(s, node, (unsigned char)text[i]))) return best;
-    int32_t id = s->token.at[node];
+  for (size_t i = 1; node; node = trie_step(&s->tokens, node, (unsigned char)text[i++])) {
+    int32_t id = s->tokens.value[node];
     if (id >= 0 && (parse_special || s->v->type[id] == TOKEN_USER_DEFINED)) best = id;
+    if (i == n) { *cut = true; break; }
   }
-  *cut = true;
   return best;
 }
 

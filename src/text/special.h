@@ -5,23 +5,22 @@
 // the two differ only where two special tokens overlap in the text.
 // Time is proportional to the text: tokens of more than SPECIAL_BYTES_MAX bytes are not searched for (no model has any).
 //
-// Invariant: a trie over (node, byte) that does not change after special_init.  Look next: text.c, which encodes what lies between.
+// Invariant: a trie that does not change after special_init.  Look next: text.c, which encodes what lies between.
 #ifndef WEFT_SPECIAL_H
 #define WEFT_SPECIAL_H
-#include "base/map.h"
+#include "text/trie.h"
 #include "text/vocab.h"
 
 #define SPECIAL_BYTES_MAX 256
 
 typedef struct special_set {
   const vocab *v;
-  map child;                    // node << 8 | byte -> node; node 0 is the root
-  VEC(int32_t) token;           // [node] the token that ends here, or -1
+  trie tokens;
   uint32_t first[256];          // the root's children, 0: none
 } special_set;
 
-void special_init(special_set *s, const vocab *v);
-void special_free(special_set *s);
+// v must live as long as s; the trie lives in mem.  -1 and a message where the tokens are too many for a trie.
+int special_init(special_set *s, const vocab *v, arena *mem, error *err);
 enum special_found { SPECIAL_NONE, SPECIAL_FOUND, SPECIAL_UNSURE };
 // The first special token at or after `from`: *at and *id; its length is that of its text.  open: the text may go on after its n bytes;
 // where one that begins at *at may be there, or a longer one than so far, the answer is SPECIAL_UNSURE.

@@ -112,7 +112,6 @@ int tokenizer_new(const vocab_desc *d, tokenizer **out, error *err) {
 
 void tokenizer_free(tokenizer *t) {
   if (!t) return;
-  special_free(&t->encoder->special);
   pretokenizer_free(t->encoder->pre);
   pthread_mutex_destroy(&t->encoder->lock);
   free(t->encoder);
@@ -124,7 +123,7 @@ static int make_encoder(const tokenizer *t, struct encoder *e) {
   const vocab *v = &t->v;
   const vocab_desc *d = &t->desc;
   bool lowercase = flag_or(d->lowercase, true);
-  special_init(&e->special, v);
+  if (special_init(&e->special, v, t->mem, &e->err)) return -1;
   switch (v->kind) {
     case VOCAB_BPE: case VOCAB_CHARS:
       bpe_init(&e->bpe, v, d, t->row->flags & PRE_WHOLE, v->kind == VOCAB_CHARS, t->mem);

@@ -14,7 +14,7 @@ static int by_text(const void *pa, const void *pb) {
   return (a->value > b->value) - (a->value < b->value);
 }
 
-struct range { uint32_t from, end, depth; };
+struct range { uint32_t from, end; };
 
 static unsigned char byte_at(const trie_item *item, uint32_t depth) { return (unsigned char)item->text.at[depth]; }
 
@@ -30,40 +30,51 @@ static uint32_t same_byte_until(const trie_item *items, uint32_t from, uint32_t 
   return end;
 }
 
+static size_t shared(text_view a, text_view b) {
+  size_t n = 0;
+  while (n < a.n && n < b.n && a.at[n] == b.at[n]) n++;
+  return n;
+}
+
 int trie_build(trie *t, trie_item *items, size_t n, arena *mem, error *err) {
   size_t kept = 0, bytes = 0;
   for (size_t i = 0; i < n; i++)
     if (items[i].text.n && items[i].text.n <= TRIE_BYTES_MAX) { items[kept++] = items[i]; bytes += items[i].text.n; }
   if (bytes > TRIE_TOTAL_MAX) return error_set(err, "the tokens have %zu bytes together (the limit for encoding is %u)", bytes, TRIE_TOTAL_MAX);
-  qsort(items, kept, sizeof *items, by_text);
-  VEC(struct range) nodes = {0};
-  VEC(uint8_t) labels = {0};
-  VEC(uint32_t) firsts = {0};
-  VEC(int32_t) values = {0};
-  vec_push(&nodes, ((struct range){0, (uint32_t)kept, 0}));
-  vec_push(&labels, 0);
-  for (size_t node = 0; node < nodes.n; node++) {
-    struct range r = nodes.at[node];
-    int32_t value = -1;
-    for (; r.from < r.end && items[r.from].text.n == r.depth; r.from++)
-      if (value < 0) value = items[r.from].value;
-    vec_push(&values, value);
-    vec_push(&firsts, (uint32_t)nodes.n);
-    for (uint32_t stop; r.from < r.end; r.from = stop) {
-      stop = same_byte_until(items, r.from, r.end, r.depth);
-      vec_push(&nodes, ((struct range){r.from, stop, r.depth + 1}));
-      vec_push(&labels, byte_at(&items[r.from], r.depth));
+  if (kept) qsort(items, kept, sizeof *items, by_text);
+  // One node for the root and one for each beginning of a string that the string before it does not share.
+  size_t count = 1;
+  for (size_t i = 0; i < kept; i++) count += items[i].text.n - (i ? shared(items[i - 1].text, items[i].text) : 0);
+  t->n = (uint32_t)count;
+  t->first = ARENA_ARRAY(mem, uint32_t, count + 1);
+  t->label = ARENA_ARRAY(mem, uint8_t, count);
+  t->value = ARENA_ARRAY(mem, int32_t, count);
+  // Depth by depth: at most one range for each string is under way.
+  VEC(struct range) level = {0}, below = {0};
+  uint32_t node = 0, made = 1;
+  vec_push(&level, ((struct range){0, (uint32_t)kept}));
+  for (uint32_t depth = 0; level.n; depth++) {
+    below.n = 0;
+    for (size_t k = 0; k < level.n; k++, node++) {
+      struct range r = level.at[k];
+      t->value[node] = -1;
+      t->first[node] = made;
+      for (; r.from < r.end && items[r.from].text.n == depth; r.from++)
+        if (t->value[node] < 0) t->value[node] = items[r.from].value;
+      for (uint32_t stop; r.from < r.end; r.from = stop) {
+        stop = same_byte_until(items, r.from, r.end, depth);
+        vec_push(&below, ((struct range){r.from, stop}));
+        t->label[made++] = byte_at(&items[r.from], depth);
+      }
     }
+    struct range *at = level.at;
+    size_t cap = level.cap;
+    level.at = below.at, level.n = below.n, level.cap = below.cap;
+    below.at = at, below.cap = cap;
   }
-  vec_push(&firsts, (uint32_t)nodes.n);
-  t->n = (uint32_t)nodes.n;
-  t->first = memcpy(ARENA_ARRAY(mem, uint32_t, firsts.n), firsts.at, firsts.n * sizeof *firsts.at);
-  t->label = memcpy(ARENA_ARRAY(mem, uint8_t, labels.n), labels.at, labels.n);
-  t->value = memcpy(ARENA_ARRAY(mem, int32_t, values.n), values.at, values.n * sizeof *values.at);
-  vec_free(&nodes);
-  vec_free(&labels);
-  vec_free(&firsts);
-  vec_free(&values);
+  t->first[node] = made;
+  vec_free(&level);
+  vec_free(&below);
   return 0;
 }
 

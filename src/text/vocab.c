@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/random.h>
 
 #define KEY "tokenizer.ggml."
 
@@ -48,13 +47,6 @@ static int copy_types_and_scores(vocab *v, const vocab_desc *d, const char *sour
   return 0;
 }
 
-static uint64_t random_seed(void) {
-  uint64_t seed;
-  // Where the system has no randomness yet, a clock is better than nothing; results never depend on the seed.
-  if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed) seed = (uint64_t)(now_s() * 1e9);
-  return seed;
-}
-
 static bool same_text(text_view a, const char *text, size_t n) { return a.n == n && !memcmp(a.at, text, n); }
 
 static int index_tokens(vocab *v, const char *source, error *err) {
@@ -62,7 +54,7 @@ static int index_tokens(vocab *v, const char *source, error *err) {
   while (slots < 2 * (uint64_t)v->n) slots *= 2;
   v->mask = slots - 1;
   v->slot = ARENA_ARRAY(v->mem, uint64_t, slots);
-  v->seed = random_seed();
+  v->key = hash_key_new();
   for (int32_t id = 0; id < v->n; id++) {
     text_view t = v->token[id];
     if (!t.n) continue;

@@ -11,7 +11,7 @@
 #ifndef WEFT_VOCAB_H
 #define WEFT_VOCAB_H
 #include "base/arena.h"
-#include "base/base.h"
+#include "base/hash.h"
 #include "text/text.h"
 
 #define TOKEN_BYTES_MAX 65535u
@@ -34,7 +34,7 @@ typedef struct vocab {
   uint8_t *strip;               // [n] STRIP_LEFT, STRIP_RIGHT, or NULL: none.  White space that goes where this token stands in a text
   uint32_t longest;             // bytes of the longest token
   int32_t role[ROLE_COUNT];     // -1: none
-  uint64_t seed;                // of the hash below; random, so that no file can be made to collide
+  hash_key key;                 // of the hash below; random, so that no file can be made to collide
   uint64_t mask;                // slots - 1
   uint64_t *slot;               // upper half: upper half of the text's hash; lower half: id + 1; 0: empty
 } vocab;
@@ -50,7 +50,7 @@ static inline bool vocab_merges_to(const vocab *v, int32_t id) {
 }
 
 // The steps of vocab_find apart, for callers that look many up and hide the memory's latency.
-static inline uint64_t vocab_hash(const vocab *v, const char *text, size_t n) { return hash_bytes(text, n, v->seed); }
+static inline uint64_t vocab_hash(const vocab *v, const char *text, size_t n) { return hash_keyed(v->key, text, n); }
 static inline void vocab_prefetch(const vocab *v, uint64_t hash) { __builtin_prefetch(&v->slot[hash & v->mask]); }
 // The token that stands for what the vocabulary lacks, or -1.  One that is a control token does not: text must not become that.
 static inline int32_t vocab_unknown(const vocab *v) {

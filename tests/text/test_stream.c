@@ -1,6 +1,7 @@
 // Encoding in pieces: however a text is cut, the ids are those of the whole text at once, for every algorithm and every pattern of the
 // table; and no more of a text is held back than its words take.
 #define _GNU_SOURCE
+#include "base/map.h"
 #include "text/pretokenize.h"
 #include "text/small_vocab.h"
 #include "text/tokenizer.h"
