@@ -21,8 +21,8 @@
 #define JINJA_MAX_PARSE_DEPTH 500       // expressions and statements inside each other in its text
 
 typedef struct jinja_limits {
-  uint64_t steps;            // nodes evaluated, elements visited and blocks of 16 bytes handled
-  size_t memory;             // bytes of values; nothing is freed before the end
+  uint64_t steps;            // a node evaluated, an element visited; as many for other work as take that time, some ten nanoseconds each
+  size_t memory;             // bytes of values, and of texts that are being made; nothing is freed before the end
   size_t output;             // bytes of text
   int depth;                 // of macros, statements and expressions inside each other, and of values
 } jinja_limits;

@@ -20,19 +20,56 @@ static jscope *scope_new(jrun *r, jscope *up) {
   return s;
 }
 
+enum { FEW = 8 };            // names that are looked for one after the other
+
+// Where the index has the number of a name, or would have it.  Equal names are one pointer, and pointers are nobody's choice.
+static uint32_t *place(const jscope *s, const jstr *name) {
+  size_t i = hash_u64((uint64_t)(uintptr_t)name, 0) & (s->n_index - 1);
+  while (s->index[i] && s->at[s->index[i] - 1].name != name) i = (i + 1) & (s->n_index - 1);
+  return &s->index[i];
+}
+
+static jslot *find(const jscope *s, const jstr *name) {
+  if (s->n > FEW) {
+    uint32_t at = *place(s, name);
+    return at ? &s->at[at - 1] : NULL;
+  }
+  for (size_t i = s->n; i-- > 0;) if (s->at[i].name == name) return &s->at[i];
+  return NULL;
+}
+
+// For another pass through a loop.
+static void scope_clear(jrun *r, jscope *s) {
+  if (s->n > FEW) {
+    memset(s->index, 0, s->n_index * sizeof *s->index);
+    jinja_charge(r, s->n_index / 16);
+  }
+  s->n = 0;
+}
+
 static jval *lookup(jrun *r, jscope *s, const jstr *name) {
   for (; s; s = s->up) {
-    for (size_t i = s->n; i-- > 0;) if (s->at[i].name == name) return &s->at[i].v;
-    jinja_charge(r, s->n / 8);
+    jslot *slot = find(s, name);
+    jinja_charge(r, 1);
+    if (slot) return &slot->v;
   }
   return NULL;
 }
 
 static void set(jrun *r, jscope *s, const jstr *name, jval v) {
-  jinja_charge(r, s->n / 8);
-  for (size_t i = 0; i < s->n; i++) if (s->at[i].name == name) { s->at[i].v = v; return; }
-  struct jslot slot = {name, v};
+  jslot *known = find(s, name), slot = {name, v};
+  if (known) { known->v = v; return; }
   jpush(r, s, slot);
+  if (s->n <= FEW) return;
+  bool more = 2 * s->n > s->n_index;
+  if (more) {
+    s->n_index = s->n_index ? 2 * s->n_index : 64;
+    s->index = jinja_array(r, s->n_index, sizeof *s->index);
+  }
+  for (size_t i = more || s->n == FEW + 1 ? 0 : s->n - 1; i < s->n; i++) {
+    jinja_charge(r, 1);
+    *place(s, s->at[i].name) = (uint32_t)i + 1;
+  }
 }
 
 static void assign(jrun *r, jscope *s, const jnode *to, jval v) {
@@ -47,8 +84,8 @@ static void assign(jrun *r, jscope *s, const jnode *to, jval v) {
   if (v.type == J_UNDEF) j_use_undef(r, v);
   if (!j_iterable(v)) jinja_fail(r, "cannot unpack non-iterable %s object", j_type_name(v));
   jlist *l = j_items(r, v);
-  if (l->n > to->list.n) jinja_fail(r, "too many values to unpack (expected %zu)", to->list.n);
-  if (l->n < to->list.n) jinja_fail(r, "not enough values to unpack (expected %zu, got %zu)", to->list.n, l->n);
+  if (l->n > to->list.n) jinja_fail(r, "too many values to unpack (expected %zu)", (size_t)to->list.n);
+  if (l->n < to->list.n) jinja_fail(r, "not enough values to unpack (expected %zu, got %zu)", (size_t)to->list.n, l->n);
   for (size_t i = 0; i < l->n; i++) assign(r, s, to->list.at[i], l->at[i]);
 }
 
@@ -120,7 +157,7 @@ static jval call_macro(jrun *r, const struct jmacro *m, const jargs *a) {
     for (size_t i = n->named.n; i < a->n; i++) j_push(r, l, a->pos[i]);
     set(r, s, r->t->varargs, j_of_tuple(l));
   } else if (a->n > n->named.n) {
-    jinja_fail(r, "macro '%.*s' takes not more than %zu argument(s)", namelen, n->name->at, n->named.n);
+    jinja_fail(r, "macro '%.*s' takes not more than %zu argument(s)", namelen, n->name->at, (size_t)n->named.n);
   }
   j_scratch(r);
   execute(r, s, &n->list);
@@ -177,7 +214,7 @@ static flow run_loop(jrun *r, jscope *outer, const jnode *n, jval items, int dep
     if (l->current.type != J_ABSENT) l->index++;
     l->previous = l->current;
     l->current = v;
-    l->scope->n = 0;
+    scope_clear(r, l->scope);
     set(r, l->scope, r->t->loop, self);
     assign(r, l->scope, n->b, v);
     flow f = execute(r, l->scope, &n->list);
@@ -505,6 +542,7 @@ int jinja_render(const jinja *t, const jinja_var *vars, size_t n, const struct t
   error unwanted = {0};
   jrun *r = xcalloc(1, sizeof *r);
   r->mem = arena_new();
+  r->key = hash_key_new();
   r->err = err ? err : &unwanted;
   r->max = limits ? *limits : jinja_limits_default();
   r->t = t;

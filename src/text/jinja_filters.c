@@ -31,6 +31,7 @@ static jval attribute(jrun *r, jval item, jval path, jval otherwise) {
     bool digits = end > from && end - from < 10;
     for (size_t i = from; i < end; i++) digits = digits && path.s->at[i] >= '0' && path.s->at[i] <= '9';
     jval part = j_str(r, path.s->at + from, end - from);
+    jinja_charge(r, 4);
     item = j_item(r, item, digits ? j_int(atoi(part.s->at)) : part);
     if (item.type == J_UNDEF && given_some(otherwise)) item = otherwise;
     from = end + 1;
@@ -293,7 +294,7 @@ FILTER(f_abs) {
 
 // A text without the spaces around it and without underscores between digits; false if it is too long for a number.
 static bool number_text(jrun *r, const jstr *s, char *buf, size_t cap) {
-  jinja_charge(r, s->n / 8);
+  jinja_charge(r, s->n / 2);
   size_t from = j_skip_space(s->at, 0, s->n), to = j_back_space(s->at, from, s->n), n = 0;
   for (size_t i = from; i < to; i++) {
     bool between = i > from && i + 1 < to && s->at[i - 1] != '_' && s->at[i + 1] != '_' && s->at[i - 1] != '+' && s->at[i - 1] != '-';
@@ -364,13 +365,13 @@ FILTER(f_float) {
 // Half to even, as for all of Python's rounding; exact, since a decimal is made of the float first.
 static jval round_whole(jrun *r, int64_t v, int64_t places) {
   if (places >= 0) return j_int(v);
-  if (places < -18) return j_int(0);
-  int64_t unit = 1;
+  if (places < -19) return j_int(0);
+  __int128 unit = 1;
   for (int64_t i = places; i < 0; i++) unit *= 10;
-  int64_t down = floordiv_i64(v, unit), rest = v - down * unit, out;
+  __int128 down = v / unit - (v % unit < 0), rest = v - down * unit;
   if (rest > unit - rest || (rest == unit - rest && down % 2)) down++;
-  if (!mul_i64(down, unit, &out)) jinja_fail(r, "an integer does not fit 64 bits");
-  return j_int(out);
+  if (down * unit < INT64_MIN || down * unit > INT64_MAX) jinja_fail(r, "an integer does not fit 64 bits");
+  return j_int((int64_t)(down * unit));
 }
 
 FILTER(f_round) {
@@ -406,12 +407,13 @@ FILTER(f_filesizeformat) {
   static const char *const units[2][8] = {{"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"}, {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}};
   str *s = j_scratch(r);
   if (n == 1) str_add(s, "1 Byte");
-  else if (n < base) str_addf(s, "%lld Bytes", (long long)n);
+  else if (n < base && isinf(n)) jinja_fail(r, "cannot convert float infinity to integer");
+  else if (n < base) str_addf(s, "%.0f Bytes", trunc(n) + 0.0);   // + 0: no minus before a zero
   else {
     double unit = base;
     int i = 0;
-    while (i < 7 && n >= unit * base) { unit *= base; i++; }
-    str_addf(s, "%.1f %s", n / unit, units[binary][i]);
+    while (i < 7 && !(n < unit * base)) { unit *= base; i++; }
+    str_addf(s, "%.1f %s", base * n / (unit * base), units[binary][i]);   // in Python's order
   }
   return j_scratch_end(r);
 }
@@ -441,6 +443,7 @@ FILTER(f_title) {
   IGNORE;
   jval text = j_to_str(r, v);
   str *s = j_scratch(r);
+  jinja_charge(r, text.s->n);
   for (size_t i = 0, len; i < text.s->n;) {
     bool between = between_words(text.s, i, &len);
     size_t first = len, end = i + len;
@@ -462,7 +465,7 @@ FILTER(f_replace) {
 FILTER(f_center) {
   (void)a;
   jval text = j_to_str(r, v);
-  int64_t width = int_or(r, "width", arg[0], 80), missing = width - (int64_t)j_chars(r, text.s);
+  int64_t width = max_i64(int_or(r, "width", arg[0], 80), 0), missing = width - (int64_t)j_chars(r, text.s);
   return j_pad(r, text, width, j_text(r, " "), missing / 2 + (missing & width & 1));
 }
 
@@ -520,7 +523,7 @@ FILTER(f_wordcount) {
   jval text = j_to_str(r, v);
   int64_t n = 0;
   bool inside = false;
-  jinja_charge(r, text.s->n / 4);
+  jinja_charge(r, 2 * text.s->n);
   for (size_t i = 0; i < text.s->n;) {
     int len = utf8_next(text.s->at + i, text.s->n - i);
     bool word = j_is_word(utf8_code_point(text.s->at + i, len));
@@ -532,15 +535,18 @@ FILTER(f_wordcount) {
 }
 
 static void add_url(jrun *r, str *s, jval v, bool plus) {
+  static const char hex[] = "0123456789ABCDEF";
   jval text = j_to_str(r, v);
+  size_t next = 0;
+  jinja_charge(r, text.s->n);
   for (size_t i = 0; i < text.s->n; i++) {
     unsigned char c = (unsigned char)text.s->at[i];
     bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("_.-~", c)) || (c == '/' && !plus);
     if (plain) str_addc(s, (char)c);
     else if (c == ' ' && plus) str_addc(s, '+');
-    else str_addf(s, "%%%02X", c);
+    else str_addn(s, (const char[]){'%', hex[c >> 4], hex[c & 15]}, 3);
+    j_watch(r, s, &next);
   }
-  j_guard(r, s);
 }
 
 FILTER(f_urlencode) {
@@ -586,7 +592,7 @@ FILTER(f_striptags) {
   str *s = j_scratch(r);
   const char *at = text.s->at;
   size_t n = text.s->n;
-  jinja_charge(r, n / 4);
+  jinja_charge(r, 3 * n);
   for (size_t i = 0; i < n;) {
     bool comment = n - i >= 4 && !memcmp(at + i, "<!--", 4);
     if (at[i] != '<') { str_addc(s, at[i++]); continue; }

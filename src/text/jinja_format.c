@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "text/jinja_impl.h"
 #include "text/utf8.h"
+#include <float.h>
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>
@@ -27,12 +28,16 @@ bool j_is_printable(uint32_t c) {
 
 // ---- floats -----------------------------------------------------------------------------------------------------------
 
-void j_add_float(str *s, double f) {
+void j_add_float(jrun *r, str *s, double f) {
   char buf[40];
   if (isnan(f)) { str_add(s, "nan"); return; }
   if (isinf(f)) { str_add(s, f < 0 ? "-inf" : "inf"); return; }
-  int digits = 0;
+  // 15 digits hold any decimal of up to 15 digits: where they are enough, the shortest text is theirs without the zeros at the end.  That
+  // is not so of the smallest floats, which have fewer bits.
+  int digits = fabs(f) < DBL_MIN ? 0 : 14;
+  jinja_charge(r, digits ? 128 : 1024);
   do snprintf(buf, sizeof buf, "%.*e", digits, f); while (strtod(buf, NULL) != f && ++digits < 17);
+  for (const char *end = strchr(buf, 'e'); digits && end[-1] == '0'; end--) digits--;
   int exponent = atoi(strchr(buf, 'e') + 1);
   if (exponent >= -4 && exponent < 16) {
     int after = digits - exponent;
@@ -66,7 +71,7 @@ static void add_padded(jrun *r, str *s, const struct spec *f, const char *text, 
   int64_t missing = f->width - (int64_t)j_chars(r, &t);
   char align = f->align ? f->align : default_align;
   if (missing < 0) missing = 0;
-  jinja_charge(r, (uint64_t)missing / 16);
+  jinja_charge(r, (uint64_t)missing / 2);
   int64_t left = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
   if (align == '=') {
     str_addn(s, text, lead);
@@ -137,7 +142,7 @@ static void number_text(jrun *r, str *s, const struct spec *f, jval v, size_t *l
     return;
   }
   if (!type && f->precision < 0) {
-    j_add_float(s, d);
+    j_add_float(r, s, d);
   } else if (type == '%') {
     str_addf(s, "%.*f%%", precision, d * 100);
   } else {
@@ -150,7 +155,7 @@ static void number_text(jrun *r, str *s, const struct spec *f, jval v, size_t *l
     if (!type && !memchr(s->at + *lead, '.', s->n - *lead) && !memchr(s->at + *lead, 'e', s->n - *lead)) str_add(s, ".0");
   }
   if (f->group) group_digits(s, *lead, f->group, 3);
-  jinja_charge(r, s->n / 16);
+  jinja_charge(r, 64 + 2 * s->n);
 }
 
 static void add_number(jrun *r, str *s, const struct spec *f, jval v) {
@@ -240,7 +245,7 @@ jval j_percent(jrun *r, jval fmt, jval args) {
   str *s = j_scratch(r);
   const char *at = fmt.s->at;
   size_t n = fmt.s->n;
-  jinja_charge(r, n / 8);
+  jinja_charge(r, n / 2);
   for (size_t i = 0; i < n;) {
     if (at[i] != '%') { str_addc(s, at[i++]); continue; }
     struct spec f = {.fill = ' ', .precision = -1};
@@ -372,7 +377,7 @@ static jval field_value(struct format *x, const char *at, size_t n) {
 
 static void format_text(struct format *x, str *s, const char *at, size_t n, bool nested, bool safe) {
   jrun *r = x->r;
-  jinja_charge(r, n / 8 + 1);
+  jinja_charge(r, n / 2 + 1);
   for (size_t i = 0; i < n;) {
     char c = at[i++];
     if (c == '}' && i < n && at[i] == '}' && !nested) { str_addc(s, '}'); i++; continue; }
@@ -451,6 +456,7 @@ jval j_strftime(jrun *r, jval fmt) {
       continue;
     }
     one[k] = c, one[k + 1] = 0;
+    jinja_charge(r, 64);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
     str_addn(s, text, strftime_l(text, sizeof text, one, r->now, c_locale));

@@ -10,6 +10,7 @@
 #ifndef WEFT_JINJA_IMPL_H
 #define WEFT_JINJA_IMPL_H
 #include "base/arena.h"
+#include "base/hash.h"
 #include "text/jinja.h"
 #include <setjmp.h>
 #include <string.h>
@@ -93,23 +94,27 @@ typedef enum jkind {
   N_DATA, N_PRINT, N_IF, N_FOR, N_SET, N_SET_BLOCK, N_MACRO, N_CALL_BLOCK, N_FILTER_BLOCK, N_WITH, N_SCOPE, N_BREAK, N_CONTINUE, N_REFUSED
 } jkind;
 
-typedef struct jnodes { jnode **at; size_t n, cap; } jnodes;
+typedef struct jnodes { jnode **at; uint32_t n, cap; } jnodes;
 struct jparam { const jstr *name; jnode *value; };
-typedef struct jparams { struct jparam *at; size_t n, cap; } jparams;
+typedef struct jparams { struct jparam *at; uint32_t n, cap; } jparams;
 
 struct jnode {
   uint8_t kind, op;          // op: of BINARY and COMPARE, see below
   bool flag;                 // TEST: negated; FOR: recursive; MACRO: uses caller; ATTR: a place to put a value into
   bool uses_kwargs, uses_varargs;   // MACRO
   int line;
-  jnode *a, *b, *c;          // operands; FOR: iterable, target, condition; COND: test, then, else
+  jnode *a;                  // operands; FOR: iterable, target, condition; COND: test, then, else
+  union {
+    struct { jnode *b, *c; };
+    struct { jnode *star, *star2; };   // CALL, FILTER, TEST: *args and **kwargs
+  };
   jnodes list;               // elements, operands, arguments or the body
   jnodes other;              // the else part; values of a DICT; targets of WITH
   jparams named;             // keyword arguments, or a macro's parameters
-  jnode *star, *star2;       // *args and **kwargs of a call
-  const jstr *name;
-  const void *row;           // FILTER, TEST: its row, NULL if there is none of that name
-  jval value;                // CONST
+  union {
+    struct { const jstr *name; const void *row; };   // row: of FILTER and TEST, NULL if there is none of that name
+    jval value;              // CONST, DATA
+  };
 };
 
 // op of BINARY is one of "+-*/%", 'f' (floor division) and '^' (power); op of COMPARE (list: operands; ops in name):
@@ -119,8 +124,8 @@ struct jinja { arena *mem; jnodes body; const jstr *loop, *caller, *varargs, *kw
 
 // ---- a run ------------------------------------------------------------------------------------------------------------
 
-struct jslot { const jstr *name; jval v; };
-struct jscope { jscope *up; struct jslot *at; size_t n, cap; };
+typedef struct jslot { const jstr *name; jval v; } jslot;
+struct jscope { jscope *up; jslot *at; size_t n, cap; uint32_t *index; size_t n_index; };   // index: by name, for more than 8
 
 struct jrun {
   arena *mem;
@@ -135,18 +140,22 @@ struct jrun {
   struct jcapture *capture;  // the innermost one; its text is where output goes
   struct jprinting *printing;   // the containers that are being printed, innermost first
   json_t *held;              // to be freed at the end of the run
+  hash_key key;              // of all tables: what they hold comes from strangers
   jmp_buf leave;
 };
-struct jcapture { struct jcapture *up; str text; };
+struct jcapture { struct jcapture *up; str text; size_t below; };   // below: bytes in those further out
 
 NORETURN void jinja_fail(jrun *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void jinja_charge(jrun *r, uint64_t n);
 void jinja_enter(jrun *r);                                 // one level deeper, or fails
 static inline void jinja_leave(jrun *r) { r->depth--; }
+void jinja_room(jrun *r, size_t n);                        // fails where the limit leaves no room for n bytes more
 void *jinja_alloc(jrun *r, size_t n);                      // zeroed
 void *jinja_array(jrun *r, size_t n, size_t size);
 void *jinja_grow(jrun *r, void *at, size_t n, size_t *cap, size_t size);   // room for one more; at may move
-#define jpush(r, v, x) do { (v)->at = jinja_grow(r, (v)->at, (v)->n, &(v)->cap, sizeof *(v)->at); (v)->at[(v)->n++] = (x); } while (0)
+#define jpush(r, v, x) \
+  do { size_t cap_ = (v)->cap; (v)->at = jinja_grow(r, (v)->at, (v)->n, &cap_, sizeof *(v)->at); \
+       (v)->cap = (__typeof__((v)->cap))cap_; (v)->at[(v)->n++] = (x); } while (0)
 
 // ---- jinja_value.c ----------------------------------------------------------------------------------------------------
 
@@ -191,6 +200,7 @@ bool j_true(jrun *r, jval v);
 bool j_eq(jrun *r, jval a, jval b);
 bool j_less(jrun *r, const char *op, jval a, jval b, bool or_equal);   // a < b or a <= b; fails where Python has no order
 bool j_in(jrun *r, jval item, jval container);
+int64_t j_range_at(const struct jrange *g, int64_t i);       // item i of n
 int64_t j_len(jrun *r, jval v);                             // -1: has none
 bool j_iterable(jval v);
 jlist *j_items(jrun *r, jval v);                            // what a loop over v sees; consumes an iterator.  Not to be changed.
@@ -202,6 +212,12 @@ jval j_to_str(jrun *r, jval v);                             // v itself if it is
 jval j_escape(jrun *r, jval v);                             // HTML
 void j_sort(jrun *r, jval *keys, jval *vals, size_t n, bool reverse);   // stable; vals follow keys
 void j_guard(jrun *r, const str *s);                        // fails when a text outgrows the memory limit
+// The same, in loops over single characters: looks again when another 64 KB have been written.  *next: 0 to begin with.
+static inline void j_watch(jrun *r, const str *s, size_t *next) {
+  if (s->n < *next) return;
+  j_guard(r, s);
+  *next = s->n + 65536;
+}
 
 // Text under construction that is freed should the run fail: see jinja_value.c.
 str *j_scratch(jrun *r);
@@ -210,7 +226,7 @@ void j_scratch_drop(jrun *r);
 
 // ---- jinja_format.c ---------------------------------------------------------------------------------------------------
 
-void j_add_float(str *s, double f);                         // repr
+void j_add_float(jrun *r, str *s, double f);                // repr
 bool j_is_space(uint32_t cp);                               // str.isspace
 bool j_is_printable(uint32_t cp);
 jval j_percent(jrun *r, jval fmt, jval args);               // fmt % args

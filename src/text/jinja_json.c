@@ -37,7 +37,7 @@ jval j_of_json(jrun *r, const json_t *j) {
 jval j_from_json(jrun *r, jval text) {
   json_error_t e;
   if (text.s->n > JINJA_MAX_SOURCE) jinja_fail(r, "from_json: a text of %zu bytes", text.s->n);
-  jinja_charge(r, text.s->n);
+  jinja_charge(r, 4 * text.s->n);
   r->held = json_loadb(text.s->at, text.s->n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);   // held: freed as well where the conversion fails
   if (!r->held) jinja_fail(r, "from_json: %s at byte %d", e.text, e.position);
   jval v = j_of_json(r, r->held);
@@ -52,23 +52,26 @@ struct json_out { jrun *r; str *s; bool ascii, sorted; const char *indent, *item
 
 static void add_string(struct json_out *o, const jstr *text) {
   static const char from[] = "\"\\\n\r\t\f\b", to[] = "\"\\nrtfb";
+  size_t next = 0;
+  jinja_charge(o->r, text->n);
   str_addc(o->s, '"');
   for (size_t i = 0; i < text->n;) {
     unsigned char c = (unsigned char)text->at[i];
     const char *known = c ? strchr(from, c) : NULL;
     int len = utf8_next(text->at + i, text->n - i);
     if (known) { str_addc(o->s, '\\'); str_addc(o->s, to[known - from]); }
-    else if (c < 32) str_addf(o->s, "\\u%04x", c);
+    else if (c < 32) { str_addf(o->s, "\\u%04x", c); jinja_charge(o->r, 8); }
     else if (!o->ascii || c < 127) str_addn(o->s, text->at + i, (size_t)len);
     else {
       uint32_t cp = utf8_code_point(text->at + i, len);
+      jinja_charge(o->r, 8);
       if (cp > 0xFFFF) str_addf(o->s, "\\u%04x\\u%04x", (unsigned)(0xD7C0 + (cp >> 10)), (unsigned)(0xDC00 + (cp & 0x3FF)));
       else str_addf(o->s, "\\u%04x", (unsigned)cp);
     }
     i += (size_t)len;
+    j_watch(o->r, o->s, &next);
   }
   str_addc(o->s, '"');
-  jinja_charge(o->r, text->n / 8);
 }
 
 static void newline(struct json_out *o, int level) {
@@ -78,10 +81,10 @@ static void newline(struct json_out *o, int level) {
   jinja_charge(o->r, (uint64_t)level * (o->n_indent / 16 + 1));
 }
 
-static void add_float(str *s, double f) {
+static void add_float(jrun *r, str *s, double f) {
   if (isnan(f)) str_add(s, "NaN");
   else if (isinf(f)) str_add(s, f < 0 ? "-Infinity" : "Infinity");
-  else j_add_float(s, f);
+  else j_add_float(r, s, f);
 }
 
 static void add(struct json_out *o, jval v);
@@ -120,8 +123,8 @@ static void add(struct json_out *o, jval v) {
   switch (v.type) {
     case J_NONE: str_add(o->s, "null"); break;
     case J_BOOL: str_add(o->s, v.b ? "true" : "false"); break;
-    case J_INT: str_addf(o->s, "%lld", (long long)v.i); break;
-    case J_FLOAT: jinja_charge(o->r, 32); add_float(o->s, v.f); break;
+    case J_INT: jinja_charge(o->r, 6); str_addf(o->s, "%lld", (long long)v.i); break;
+    case J_FLOAT: add_float(o->r, o->s, v.f); break;
     case J_STR: add_string(o, v.s); break;
     case J_LIST: case J_TUPLE:
       str_addc(o->s, '[');

@@ -66,8 +66,9 @@ static void move_to(lexer *x, size_t i) {
 }
 
 static jtoken *add(lexer *x, jtoken_kind kind) {
-  jtoken t = {.kind = kind, .line = x->r->line};
-  jpush(x->r, x->out, t);
+  jtoken t = {.kind = (uint8_t)kind, .line = x->r->line};
+  if (x->out->n == x->out->cap) jinja_room(x->r, 2 * x->out->cap * sizeof t);
+  vec_push(x->out, t);
   return &x->out->at[x->out->n - 1];
 }
 

@@ -5,14 +5,16 @@
 
 typedef enum jtoken_kind { TK_DATA, TK_VAR_BEGIN, TK_VAR_END, TK_BLOCK_BEGIN, TK_BLOCK_END, TK_NAME, TK_STRING, TK_NUMBER, TK_OP, TK_END } jtoken_kind;
 typedef struct jtoken {
-  jtoken_kind kind;
   int line;
+  uint8_t kind;              // jtoken_kind
   char op[3];                // OP: its text
-  const char *at;            // DATA, NAME: bytes of the source (of the arena)
-  size_t n;
-  jval value;                // STRING, NUMBER
+  union {
+    struct { const char *at; size_t n; };   // DATA, NAME: bytes of the source (of the arena)
+    jval value;              // STRING, NUMBER
+  };
 } jtoken;
-typedef struct jtokens { jtoken *at; size_t n, cap; } jtokens;
+typedef VEC(jtoken) jtokens;
 
-void jinja_lex(jrun *r, const char *text, size_t n, jtokens *out);   // ends with TK_END; fails through r
+// Ends with TK_END; fails through r.  *out is for vec_free in either case.
+void jinja_lex(jrun *r, const char *text, size_t n, jtokens *out);
 #endif

@@ -22,7 +22,7 @@ static jval rstrip(jrun *r, jval self, const jval *arg, const jargs *a) { (void)
 static jval split_spaces(jrun *r, jval self, int64_t most, bool right) {
   jlist *l = j_list(r, 0);
   const jstr *s = self.s;
-  jinja_charge(r, s->n / 4);
+  jinja_charge(r, s->n);
   if (!right) {
     size_t i = j_skip_space(s->at, 0, s->n);
     while (i < s->n) {
@@ -48,7 +48,7 @@ static jval split_at(jrun *r, jval self, const jval *arg, bool right) {
   const jstr *s = self.s, *sep = j_need_str(r, "split", arg[0]).s;
   if (!sep->n) jinja_fail(r, "empty separator");
   jlist *l = j_list(r, 0);
-  jinja_charge(r, s->n / 8);
+  jinja_charge(r, s->n / 4);
   if (!right) {
     size_t from = 0;
     for (;;) {
@@ -87,7 +87,7 @@ static jval partition_at(jrun *r, jval self, jval sep, bool right) {
   const jstr *s = self.s;
   j_need_str(r, "partition", sep);
   if (!sep.s->n) jinja_fail(r, "empty separator");
-  jinja_charge(r, s->n / 8);
+  jinja_charge(r, s->n / 4);
   const char *hit = right ? j_search_back(r, s->at, s->n, sep.s->at, sep.s->n) : j_search(s->at, s->n, sep.s->at, sep.s->n);
   if (!hit) return right ? three(r, j_text(r, ""), j_text(r, ""), self) : three(r, self, j_text(r, ""), j_text(r, ""));
   size_t at = (size_t)(hit - s->at);
@@ -130,7 +130,7 @@ static int64_t search(jrun *r, jval self, const jval *arg, bool back) {
   size_t from, to;
   const jstr *what = j_need_str(r, "find", arg[0]).s;
   if (!window(r, self, arg[1], arg[2], &from, &to)) return -1;
-  jinja_charge(r, (to - from) / 8);
+  jinja_charge(r, (to - from) / 4);
   const char *in = self.s->at + from, *hit = back ? j_search_back(r, in, to - from, what->at, what->n) : what->n ? j_search(in, to - from, what->at, what->n) : in;
   if (!hit) return -1;
   jstr before = {self.s->at, (size_t)(hit - self.s->at), SIZE_MAX, NULL};
@@ -154,9 +154,9 @@ static jval count(jrun *r, jval self, const jval *arg, const jargs *a) {
   int64_t n = 0;
   const jstr *what = j_need_str(r, "count", arg[0]).s;
   if (!window(r, self, arg[1], arg[2], &from, &to)) return j_int(0);
-  jinja_charge(r, (to - from) / 8);
+  jinja_charge(r, (to - from) / 4);
   if (!what->n) { jstr s = {self.s->at + from, to - from, SIZE_MAX, NULL}; return j_int((int64_t)j_chars(r, &s) + 1); }
-  for (const char *hit; (hit = j_search(self.s->at + from, to - from, what->at, what->n)); n++) from = (size_t)(hit - self.s->at) + what->n;
+  for (const char *hit; (hit = j_search(self.s->at + from, to - from, what->at, what->n)); n++, jinja_charge(r, 1)) from = (size_t)(hit - self.s->at) + what->n;
   return j_int(n);
 }
 
@@ -199,7 +199,7 @@ static jval join(jrun *r, jval self, const jval *arg, const jargs *a) {
 // ---- padding ----------------------------------------------------------------------------------------------------------
 
 static jval pad(jrun *r, jval self, const jval *arg, char side) {
-  int64_t width = j_need_int(r, "width", arg[0]), n = (int64_t)j_chars(r, self.s);
+  int64_t width = max_i64(j_need_int(r, "width", arg[0]), 0), n = (int64_t)j_chars(r, self.s);
   jval fill = arg[1].type == J_ABSENT ? j_text(r, " ") : j_need_str(r, "fill", arg[1]);
   if (j_chars(r, fill.s) != 1) jinja_fail(r, "The fill character must be exactly one character long");
   return j_pad(r, self, width, fill, side == 'l' ? 0 : side == 'r' ? width - n : (width - n) / 2 + ((width - n) & width & 1));
@@ -211,7 +211,7 @@ static jval rjust(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a
 
 static jval zfill(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
-  int64_t width = j_need_int(r, "width", arg[0]), n = (int64_t)j_chars(r, self.s);
+  int64_t width = max_i64(j_need_int(r, "width", arg[0]), 0), n = (int64_t)j_chars(r, self.s);
   bool sign = self.s->n && (self.s->at[0] == '-' || self.s->at[0] == '+');
   jval digits = sign ? part(r, self, 1, self.s->n) : self, padded = j_pad(r, digits, width - sign, j_text(r, "0"), width - n);
   return sign && width > n ? j_concat(r, part(r, self, 0, 1), padded) : width > n ? padded : self;
@@ -222,6 +222,7 @@ static jval expandtabs(jrun *r, jval self, const jval *arg, const jargs *a) {
   int64_t size = arg[0].type == J_ABSENT ? 8 : j_need_int(r, "expandtabs", arg[0]), column = 0;
   if (size > 1000) jinja_fail(r, "expandtabs: a tab of %lld", (long long)size);
   str *s = j_scratch(r);
+  jinja_charge(r, self.s->n / 2);
   for (size_t i = 0; i < self.s->n; i++) {
     char c = self.s->at[i];
     if (c != '\t') { str_addc(s, c); column = c == '\n' || c == '\r' ? 0 : column + (((unsigned char)c & 0xC0) != 0x80); continue; }

@@ -87,7 +87,11 @@ static jval repeat(jrun *r, jval v, int64_t times) {
     size_t n = v.s->n * (size_t)times;
     char *at = jinja_alloc(r, n + 1);
     jinja_charge(r, n / 16);
-    for (size_t i = 0; i < n; i += v.s->n) memcpy(at + i, v.s->at, v.s->n);
+    memcpy(at, v.s->at, v.s->n);
+    for (size_t done = v.s->n, more; done < n; done += more) {   // twice as much each time
+      more = done < n - done ? done : n - done;
+      memcpy(at + done, at, more);
+    }
     jstr *s = jinja_alloc(r, sizeof *s);
     *s = (jstr){at, n, SIZE_MAX, NULL};
     return (jval){.type = J_STR, .safe = v.safe, .s = s};
@@ -179,7 +183,7 @@ static bool own_item(jrun *r, jval v, jval key, jval *out) {
   int64_t i = j_whole(key);
   if (i < 0) i += n;
   if (i < 0 || i >= n) return false;
-  if (v.type == J_RANGE) { *out = j_int(v.r->start + i * v.r->step); return true; }
+  if (v.type == J_RANGE) { *out = j_int(j_range_at(v.r, i)); return true; }
   if (v.type != J_STR) { *out = v.l->at[i]; return true; }
   size_t at = j_offset(r, v.s, (size_t)i);
   *out = j_like(j_str(r, v.s->at + at, (size_t)utf8_next(v.s->at + at, v.s->n - at)), v);
@@ -219,12 +223,30 @@ static int64_t bound(jrun *r, jval v, int64_t n, int64_t step, int64_t otherwise
   return i;
 }
 
+static int64_t narrow(jrun *r, __int128 v) {
+  if (v < INT64_MIN || v > INT64_MAX) too_large(r);
+  return (int64_t)v;
+}
+
+// A part of a range is a range, whose ends and step need not be among the numbers of the first.
+static jval part_of_range(jrun *r, const struct jrange *of, int64_t n, jval start, jval stop, int64_t step) {
+  int64_t from = bound(r, start, n, step, step < 0 ? n - 1 : 0), to = bound(r, stop, n, step, step < 0 ? -1 : n);
+  __int128 span = step > 0 ? (__int128)to - from : (__int128)from - to, by = step > 0 ? (__int128)step : -(__int128)step;
+  struct jrange *made = jinja_alloc(r, sizeof *made);
+  made->n = span > 0 ? (int64_t)((span + by - 1) / by) : 0;
+  made->start = narrow(r, of->start + (__int128)from * of->step);
+  made->stop = narrow(r, of->start + (__int128)to * of->step);
+  made->step = narrow(r, (__int128)of->step * step);
+  return (jval){.type = J_RANGE, .r = made};
+}
+
 jval j_slice(jrun *r, jval v, jval start, jval stop, jval by) {
   if (v.type == J_UNDEF) j_use_undef(r, v);
   if (v.type == J_DICT) jinja_fail(r, "unhashable type: 'slice'");   // unlike an index, a slice is Python's own business: no undefined value
   if (v.type != J_STR && v.type != J_LIST && v.type != J_TUPLE && v.type != J_RANGE) jinja_fail(r, "'%s' object is not subscriptable", j_type_name(v));
   int64_t n = j_len(r, v), step = by.type == J_ABSENT || by.type == J_NONE ? 1 : j_need_int(r, "a slice", by);
   if (!step) jinja_fail(r, "slice step cannot be zero");
+  if (v.type == J_RANGE) return part_of_range(r, v.r, n, start, stop, step);
   if (step > n + 1) step = n + 1;
   if (step < -n - 1) step = -n - 1;
   int64_t from = bound(r, start, n, step, step < 0 ? n - 1 : 0), to = bound(r, stop, n, step, step < 0 ? -1 : n);
@@ -232,12 +254,6 @@ jval j_slice(jrun *r, jval v, jval start, jval stop, jval by) {
     if (to < from) to = from;
     size_t a = j_offset(r, v.s, (size_t)from), b = j_offset(r, v.s, (size_t)to);
     return j_like(j_str(r, v.s->at + a, b - a), v);
-  }
-  if (v.type == J_RANGE) {
-    int64_t count = step > 0 ? (to > from ? (to - from + step - 1) / step : 0) : (to < from ? (from - to - step - 1) / -step : 0);
-    struct jrange *made = jinja_alloc(r, sizeof *made);
-    *made = (struct jrange){v.r->start + from * v.r->step, v.r->start + to * v.r->step, v.r->step * step, count};
-    return (jval){.type = J_RANGE, .r = made};
   }
   jlist *l = j_items(r, v), *out = j_list(r, 0);
   for (int64_t i = from; step > 0 ? i < to : i > to; i += step) j_push(r, out, l->at[i]);

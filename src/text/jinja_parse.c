@@ -712,35 +712,40 @@ static void body(parser *p, jnodes *out, const char *const *ends) {
   }
 }
 
-static jinja *parse(jrun *r, const char *text, size_t n) {
+static jinja *parse(jrun *r, const char *text, size_t n, jtokens *tokens) {
   jinja *t = jinja_alloc(r, sizeof *t);
-  jtokens tokens = {0};
   static const char *const none[] = {NULL};
   t->loop = j_intern(r, &t->names, "loop", 4);
   t->caller = j_intern(r, &t->names, "caller", 6);
   t->varargs = j_intern(r, &t->names, "varargs", 7);
   t->kwargs = j_intern(r, &t->names, "kwargs", 6);
-  jinja_lex(r, text, n, &tokens);
-  parser p = {.r = r, .t = t, .at = tokens.at};
+  jinja_lex(r, text, n, tokens);
+  parser p = {.r = r, .t = t, .at = tokens->at};
   body(&p, &t->body, none);
   t->mem = r->mem;
   return t;
 }
 
+enum { PARSE_MEMORY = 48 << 20 };   // bytes that nodes and tokens may take, besides four for each byte of the text
+
 int jinja_parse(const char *text, size_t n, jinja **out, error *err) {
   if (n > JINJA_MAX_SOURCE) return error_set(err, "the template has %zu bytes, more than %u", n, JINJA_MAX_SOURCE);
   jrun *r = xcalloc(1, sizeof *r);
   r->mem = arena_new();
+  r->key = hash_key_new();
   r->err = err;
-  r->max = (jinja_limits){.steps = UINT64_MAX, .memory = (size_t)1 << 30, .output = 1 << 30, .depth = JINJA_MAX_PARSE_DEPTH};
+  r->max = (jinja_limits){.steps = UINT64_MAX, .memory = 4 * n + PARSE_MEMORY, .output = 1 << 30, .depth = JINJA_MAX_PARSE_DEPTH};
+  jtokens *tokens = xcalloc(1, sizeof *tokens);
   int status = -1;
   if (!setjmp(r->leave)) {
-    *out = parse(r, text, n);
+    *out = parse(r, text, n, tokens);
     status = 0;
   } else {
     arena_free(r->mem);
   }
   while (r->capture) j_scratch_drop(r);
+  vec_free(tokens);
+  free(tokens);
   free(r);
   return status;
 }

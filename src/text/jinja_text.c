@@ -67,7 +67,7 @@ jval j_strip(jrun *r, jval v, jval chars, int sides) {
   if (chars.type == J_ABSENT || chars.type == J_NONE) {
     if (sides & 1) from = j_skip_space(at, from, to);
     if (sides & 2) to = j_back_space(at, from, to);
-    jinja_charge(r, (from + v.s->n - to) / 8);
+    jinja_charge(r, (from + v.s->n - to) / 2);
   } else {
     j_need_str(r, "strip", chars);
     while (sides & 1 && from < to && among(r, chars.s, at + from, (size_t)utf8_next(at + from, to - from))) from += (size_t)utf8_next(at + from, to - from);
@@ -89,7 +89,7 @@ jlist *j_split_lines(jrun *r, jval v, bool keep_ends) {
   jlist *l = j_list(r, 0);
   const jstr *s = v.s;
   size_t from = 0;
-  jinja_charge(r, s->n / 4);
+  jinja_charge(r, s->n / 2);
   for (size_t i = 0; i < s->n;) {
     size_t end = line_end(s->at, i, s->n);
     if (!end) { i++; continue; }
@@ -104,7 +104,7 @@ jval j_replace(jrun *r, jval v, jval old, jval new, int64_t most) {
   const jstr *s = v.s;
   str *out = j_scratch(r);
   size_t i = 0;
-  jinja_charge(r, s->n / 8);
+  jinja_charge(r, s->n / 4);
   while (most && i <= s->n) {
     if (!old.s->n) {                       // between all characters, and at both ends
       j_add(r, out, new);
@@ -202,9 +202,9 @@ jval j_case(jrun *r, jval v, jcase how) {
   const jstr *s = v.s;
   str *out = j_scratch(r);
   bool inside = false;                     // after a cased letter
-  size_t len;
-  jinja_charge(r, s->n / 2);
-  for (size_t i = 0; i < s->n; i += len) {
+  size_t len, next = 0;
+  jinja_charge(r, 2 * s->n);
+  for (size_t i = 0; i < s->n; i += len, j_watch(r, out, &next)) {
     uint32_t c = at_cp(s->at, i, s->n, &len);
     switch (how) {
       case CASE_LOWER: add_lower(out, s, i, c); break;
@@ -222,7 +222,7 @@ jval j_case(jrun *r, jval v, jcase how) {
 
 static bool all(jrun *r, const jstr *s, bool (*is)(uint32_t c)) {
   size_t len;
-  jinja_charge(r, s->n / 4);
+  jinja_charge(r, s->n);
   for (size_t i = 0; i < s->n; i += len) if (!is(at_cp(s->at, i, s->n, &len))) return false;
   return s->n > 0;
 }
@@ -252,7 +252,7 @@ bool j_str_isidentifier(jrun *r, const jstr *s) {
 static bool all_in_case(jrun *r, const jstr *s, bool (*wanted)(uint32_t c), bool (*other)(uint32_t c)) {
   size_t len;
   bool any = false;
-  jinja_charge(r, s->n / 4);
+  jinja_charge(r, s->n);
   for (size_t i = 0; i < s->n; i += len) {
     uint32_t c = at_cp(s->at, i, s->n, &len);
     if (other(c) || category(c) == UTF8PROC_CATEGORY_LT) return false;
@@ -267,7 +267,7 @@ bool j_str_isupper(jrun *r, const jstr *s) { return all_in_case(r, s, is_upper, 
 bool j_str_istitle(jrun *r, const jstr *s) {
   size_t len;
   bool any = false, inside = false;
-  jinja_charge(r, s->n / 4);
+  jinja_charge(r, s->n);
   for (size_t i = 0; i < s->n; i += len) {
     uint32_t c = at_cp(s->at, i, s->n, &len);
     bool up = is_upper(c) || category(c) == UTF8PROC_CATEGORY_LT;

@@ -48,13 +48,13 @@ void jinja_enter(jrun *r) {
 
 NORETURN static void too_much(jrun *r) { jinja_fail(r, "the values of the template need more than %zu bytes", r->max.memory); }
 
-static void room_for(jrun *r, size_t n) {
-  size_t used = arena_bytes(r->mem);
+void jinja_room(jrun *r, size_t n) {
+  size_t used = arena_bytes(r->mem) + (r->capture ? r->capture->below + r->capture->text.n : 0);
   if (used > r->max.memory || n > r->max.memory - used) too_much(r);
 }
 
 void *jinja_alloc(jrun *r, size_t n) {
-  room_for(r, n);
+  jinja_room(r, n);
   return arena_alloc(r->mem, n);
 }
 
@@ -72,11 +72,12 @@ void *jinja_grow(jrun *r, void *at, size_t n, size_t *cap, size_t size) {
   return more;
 }
 
-void j_guard(jrun *r, const str *s) { room_for(r, s->n); }
+void j_guard(jrun *r, const str *s) { jinja_room(r, r->capture && s == &r->capture->text ? 0 : s->n); }
 
 str *j_scratch(jrun *r) {
   struct jcapture *c = xcalloc(1, sizeof *c);
   c->up = r->capture;
+  c->below = c->up ? c->up->below + c->up->text.n : 0;
   r->capture = c;
   return &c->text;
 }
@@ -131,7 +132,7 @@ size_t j_offset(jrun *r, jstr *s, size_t chars) {
     while (i < s->n && ((unsigned char)s->at[i] & 0xC0) == 0x80) i++;
     chars--;
   }
-  jinja_charge(r, i / 16);
+  jinja_charge(r, i / 4);
   return i;
 }
 
@@ -175,10 +176,10 @@ void j_use_undef(jrun *r, jval v) { jinja_fail(r, "%s", v.u->message); }
 
 // ---- names ------------------------------------------------------------------------------------------------------------
 
-struct jnames { const jstr **at; size_t n, cap; };   // a hash table, at most half full
+struct jnames { const jstr **at; size_t n, cap; hash_key key; };   // a hash table, at most half full
 
 static const jstr **name_place(const struct jnames *m, const char *at, size_t n) {
-  size_t i = hash_bytes(at, n, 0) & (m->cap - 1);
+  size_t i = hash_keyed(m->key, at, n) & (m->cap - 1);
   while (m->at[i] && !(m->at[i]->n == n && !memcmp(m->at[i]->at, at, n))) i = (i + 1) & (m->cap - 1);
   return &m->at[i];
 }
@@ -189,11 +190,12 @@ const jstr *j_intern(jrun *r, struct jnames **names, const char *at, size_t n) {
     m = *names = jinja_alloc(r, sizeof *m);
     m->cap = 64;
     m->at = jinja_array(r, m->cap, sizeof *m->at);
+    m->key = r->key;
   }
   const jstr **place = name_place(m, at, n);
   if (*place) return *place;
   if (m->n * 2 >= m->cap) {
-    struct jnames more = {jinja_array(r, m->cap * 2, sizeof *m->at), m->n, m->cap * 2};
+    struct jnames more = {jinja_array(r, m->cap * 2, sizeof *m->at), m->n, m->cap * 2, m->key};
     for (size_t i = 0; i < m->cap; i++) if (m->at[i]) *name_place(&more, m->at[i]->at, m->at[i]->n) = m->at[i];
     *m = more;
     place = name_place(m, at, n);
@@ -224,21 +226,23 @@ jval j_pair(jrun *r, jval a, jval b) {
 
 jdict *j_dict(jrun *r) { return jinja_alloc(r, sizeof(jdict)); }
 
+static uint64_t hash_number(const jrun *r, uint64_t x, uint64_t what) { return hash_keyed(r->key, (const uint64_t[]){x, what}, 16); }
+
 // Equal values have equal hashes: 1, 1.0 and True are one key.
 static uint64_t hash(jrun *r, jval v) {
   switch (v.type) {
-    case J_STR: jinja_charge(r, v.s->n / 16); return hash_bytes(v.s->at, v.s->n, 1);
-    case J_BOOL: case J_INT: return hash_u64((uint64_t)j_whole(v), 2);
+    case J_STR: jinja_charge(r, v.s->n / 16); return hash_keyed(r->key, v.s->at, v.s->n);
+    case J_BOOL: case J_INT: return hash_number(r, (uint64_t)j_whole(v), 2);
     case J_FLOAT: {
-      if (v.f >= -9.2e18 && v.f <= 9.2e18 && v.f == (double)(int64_t)v.f) return hash_u64((uint64_t)(int64_t)v.f, 2);
+      if (v.f >= -9.2e18 && v.f <= 9.2e18 && v.f == (double)(int64_t)v.f) return hash_number(r, (uint64_t)(int64_t)v.f, 2);
       uint64_t bits;
       memcpy(&bits, &v.f, 8);
-      return hash_u64(bits, 3);
+      return hash_number(r, bits, 3);
     }
     case J_TUPLE: {
       uint64_t h = 4;
       jinja_enter(r);
-      for (size_t i = 0; i < v.l->n; i++) { jinja_charge(r, 1); h = hash_u64(hash(r, v.l->at[i]), h); }
+      for (size_t i = 0; i < v.l->n; i++) { jinja_charge(r, 1); h = hash_number(r, hash(r, v.l->at[i]), h); }
       jinja_leave(r);
       return h;
     }
@@ -345,6 +349,9 @@ int64_t j_len(jrun *r, jval v) {
   }
 }
 
+// Modulo 2^64, since i steps may be more than 63 bits hold where the item itself is not.
+int64_t j_range_at(const struct jrange *g, int64_t i) { return (int64_t)((uint64_t)g->start + (uint64_t)i * (uint64_t)g->step); }
+
 bool j_true(jrun *r, jval v) {
   switch (v.type) {
     case J_UNDEF: case J_NONE: case J_ABSENT: return false;
@@ -427,7 +434,7 @@ bool j_in(jrun *r, jval item, jval in) {
   if (in.type == J_STR) {
     if (item.type == J_UNDEF) jinja_fail(r, "'in <string>' requires string as left operand, not Undefined (%s)", item.u->message);
     if (item.type != J_STR) jinja_fail(r, "'in <string>' requires string as left operand, not %s", j_type_name(item));
-    jinja_charge(r, in.s->n / 16);
+    jinja_charge(r, in.s->n / 4);
     return !item.s->n || memmem(in.s->at, in.s->n, item.s->at, item.s->n);
   }
   if (in.type == J_DICT || (in.type == J_VIEW && in.what == 'k')) return j_dict_get(r, in.d, item, &unused);
@@ -480,7 +487,7 @@ jlist *j_items(jrun *r, jval v) {
       return l;
     case J_RANGE:
       l = j_list(r, (size_t)v.r->n);
-      for (int64_t i = 0; i < v.r->n; i++) j_push(r, l, j_int(v.r->start + i * v.r->step));
+      for (int64_t i = 0; i < v.r->n; i++) j_push(r, l, j_int(j_range_at(v.r, i)));
       return l;
     case J_ITER:
       l = j_list(r, 0);
@@ -515,6 +522,8 @@ void j_sort(jrun *r, jval *keys, jval *vals, size_t n, bool reverse) {
 static void add_quoted(jrun *r, str *s, const jstr *text) {
   bool single = memchr(text->at, '\'', text->n), twice = memchr(text->at, '"', text->n);
   char quote = single && !twice ? '"' : '\'';
+  size_t next = 0;
+  jinja_charge(r, text->n);
   str_addc(s, quote);
   for (size_t i = 0; i < text->n;) {
     int len = utf8_next(text->at + i, text->n - i);
@@ -525,11 +534,14 @@ static void add_quoted(jrun *r, str *s, const jstr *text) {
     else if (c == '\t') str_add(s, "\\t");
     else if (c >= ' ' && c < 127) str_addc(s, (char)c);
     else if (j_is_printable(c)) str_addn(s, text->at + i, (size_t)len);
-    else str_addf(s, c < 256 ? "\\x%02x" : c < 65536 ? "\\u%04x" : "\\U%08x", (unsigned)c);
+    else {
+      str_addf(s, c < 256 ? "\\x%02x" : c < 65536 ? "\\u%04x" : "\\U%08x", (unsigned)c);
+      jinja_charge(r, 8);
+    }
     i += (size_t)len;
+    j_watch(r, s, &next);
   }
   str_addc(s, quote);
-  jinja_charge(r, text->n / 4);
 }
 
 // A container inside itself prints as dots.
@@ -578,8 +590,8 @@ void j_add_repr(jrun *r, str *s, jval v) {
     case J_UNDEF: case J_ABSENT: str_add(s, "Undefined"); break;
     case J_NONE: str_add(s, "None"); break;
     case J_BOOL: str_add(s, v.b ? "True" : "False"); break;
-    case J_INT: str_addf(s, "%lld", (long long)v.i); break;
-    case J_FLOAT: jinja_charge(r, 32); j_add_float(s, v.f); break;   // it tries up to 17 times
+    case J_INT: jinja_charge(r, 6); str_addf(s, "%lld", (long long)v.i); break;
+    case J_FLOAT: j_add_float(r, s, v.f); break;
     case J_STR:
       if (v.safe) str_add(s, "Markup(");
       add_quoted(r, s, v.s);
@@ -626,13 +638,15 @@ jval j_escape(jrun *r, jval v) {
   if (v.type == J_STR && v.safe) return v;
   jval text = j_to_str(r, v);
   str *s = j_scratch(r);
+  size_t next = 0;
+  jinja_charge(r, text.s->n / 2);
   for (size_t i = 0; i < text.s->n; i++) {
     char c = text.s->at[i];
     const char *as = c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '\'' ? "&#39;" : c == '"' ? "&#34;" : NULL;
     if (as) str_add(s, as);
     else str_addc(s, c);
+    j_watch(r, s, &next);
   }
-  j_guard(r, s);
   text = j_scratch_end(r);
   text.safe = true;
   return text;
