@@ -5,6 +5,7 @@
 #include "base/progress.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,20 +28,11 @@ static const struct { const char *name, *what; int (*run)(int argc, char **argv)
 
 // ---- messages ---------------------------------------------------------------------------------------------------------
 
-void blank_controls(str *s, bool lines) {
-  for (size_t i = 0; i < s->n; i++) {
-    unsigned char c = (unsigned char)s->at[i];
-    bool c1 = c == 0xC2 && i + 1 < s->n && (unsigned char)s->at[i + 1] >= 0x80 && (unsigned char)s->at[i + 1] < 0xA0;
-    if (c1) s->at[i] = s->at[i + 1] = ' ';
-    else if ((c < ' ' && !(lines && c == '\n')) || c == 127) s->at[i] = ' ';
-  }
-}
-
 // One line whatever the text holds: file names may contain newlines.
 static void message(const char *fmt, va_list ap) {
   str s = {0};
   str_vaddf(&s, fmt, ap);
-  blank_controls(&s, false);
+  str_blank_controls(&s, false);
   fflush(stdout);
   fprintf(stderr, "weft: error: %s\n", str_c(&s));
   str_free(&s);
@@ -200,6 +192,7 @@ static void hold_standard_descriptors(void) {
 int main(int argc, char **argv) {
   start_time = now_s();
   hold_standard_descriptors();
+  json_set_alloc_funcs(xmalloc, free);   // no JSON is ever cut for want of memory
   signal(SIGPIPE, SIG_IGN);   // a closed pipe shows as EPIPE, which out.c treats as the end
   signal(SIGXFSZ, SIG_IGN);   // a limit on the size of files shows as EFBIG: no cache, or a message
   interrupt_start();

@@ -19,7 +19,6 @@
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };   // 128 + SIGINT, as shells say it
 
 // Prints "weft: error: ..." on one line and returns the exit status.
-void blank_controls(str *s, bool lines);                    // control characters (U+0080 to U+009F, too) become spaces: a terminal obeys them. lines: but for line ends
 int failed(const char *fmt, ...) PRINTF_LIKE(1, 2);       // 1: something is wrong with a file, the machine or a request
 int usage_error(const char *fmt, ...) PRINTF_LIKE(1, 2);  // 2: the command line is wrong
 

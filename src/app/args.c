@@ -67,18 +67,28 @@ static int out_of_range(const char *name, const struct option *o, const char *te
   return error_set(err, "%s must lie between %.10g and %.10g, not %s", name, o->min, o->max, text);
 }
 
+// Ids between commas or white space, perhaps in brackets. A comma stands between two of them and nowhere else.
 int args_ids(const char *text, struct ids *out, error *err) {
-  const char *separators = ", \t\r\n[]";
-  for (const char *at = text + strspn(text, separators); *at; at += strspn(at, separators)) {
-    size_t n = strcspn(at, separators);
+  static const char blank[] = " \t\r\n", end[] = ", \t\r\n[]";
+  const char *at = text + strspn(text, blank);
+  bool brackets = *at == '[', comma = false;
+  if (brackets) at++;
+  for (at += strspn(at, blank); *at && !(brackets && *at == ']'); at += strspn(at, blank)) {
+    size_t n = strcspn(at, end);
     char word[16];
     int64_t id = -1;
     snprintf(word, sizeof word, "%.*s", (int)(n < 15 ? n : 15), at);
+    if (!n) return error_set(err, "no token id stands before '%.40s'", at);
     if (n > 10 || parse_int(word, &id) || id < 0 || id > INT32_MAX) return error_set(err, "'%.*s' is not a token id", (int)(n < 40 ? n : 40), at);
     vec_push(out, (int32_t)id);
-    at += n;
+    at += n + strspn(at + n, blank);
+    comma = *at == ',';
+    if (comma) at++;
   }
-  return 0;
+  if (comma) return error_set(err, "no token id stands after the last comma");
+  if (brackets && *at++ != ']') return error_set(err, "the bracket '[' is not closed");
+  at += strspn(at, blank);
+  return *at ? error_set(err, "nothing may stand after the last token id, but '%.40s' does", at) : 0;
 }
 
 // One member of a list: a number or a range "first-last[+step]" or "first-last*factor".

@@ -2,7 +2,6 @@
 // tensors, of any architecture.
 #define _GNU_SOURCE
 #include "app/app.h"
-#include "app/json.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,10 +30,20 @@ static void type_text(char *out, size_t cap, const weft_value *v) {
   else snprintf(out, cap, "%s", weft_type_name(v->type));
 }
 
+// A name or a path from a file, in a table: in a terminal a line end in it would forge a line.
+static const char *one_line(struct out *o, str *line, const char *text) {
+  if (!out_terminal(o)) return text;
+  line->n = 0;
+  str_add(line, text);
+  str_blank_controls(line, false);
+  return line->at;
+}
+
 static void show_metadata(struct out *o, const weft_file *f, bool full) {
   size_t n = weft_file_n_keys(f), longest = 0, longest_type = 0;
   char type[64];
   weft_value v;
+  str line = {0};
   for (size_t i = 0; i < n; i++) {
     if (strlen(weft_file_key(f, i)) > longest) longest = strlen(weft_file_key(f, i));
     if (!weft_file_value(f, i, &v)) type_text(type, sizeof type, &v);
@@ -47,16 +56,18 @@ static void show_metadata(struct out *o, const weft_file *f, bool full) {
     type_text(type, sizeof type, &v);
     char *text = weft_file_value_text(f, i, full ? 0 : SHOWN_ITEMS);
     const char *not_read = uses[i] && strcmp(uses[i], "read") ? uses[i] : NULL;
-    out_addf(o, "  %-*s  %-*s  %s%s%s%s\n", width_of(longest), weft_file_key(f, i), (int)longest_type, type, text, not_read ? "  (not read: " : "",
+    out_addf(o, "  %-*s  %-*s  %s%s%s%s\n", width_of(longest), one_line(o, &line, weft_file_key(f, i)), (int)longest_type, type, text, not_read ? "  (not read: " : "",
              not_read ? not_read : "", not_read ? ")" : "");
     weft_free(text);
   }
   weft_free(uses);
+  str_free(&line);
 }
 
 static void show_tensors(struct out *o, const weft_file *f) {
   size_t n = weft_file_n_tensors(f), longest = 0;
   weft_tensor t;
+  str line = {0};
   for (size_t i = 0; !weft_file_tensor(f, i, &t); i++) if (strlen(t.name) > longest) longest = strlen(t.name);
   if (!n) return;
   out_addf(o, "\nTensors\n");
@@ -66,8 +77,9 @@ static void show_tensors(struct out *o, const weft_file *f) {
     for (uint32_t d = 0; d < t.n_dims; d++)
       at += snprintf(shape + at, sizeof shape - (size_t)at, "%s%lld", d ? " x " : "", (long long)t.shape[d]);
     size_text(size, sizeof size, t.bytes);
-    out_addf(o, "  %-*s  %-7s  %-22s  %12s\n", width_of(longest), t.name, t.type, shape, size);
+    out_addf(o, "  %-*s  %-7s  %-22s  %12s\n", width_of(longest), one_line(o, &line, t.name), t.type, shape, size);
   }
+  str_free(&line);
 }
 
 // How many tensors, elements and bytes each type has.
@@ -105,11 +117,13 @@ static void show_totals(struct out *o, const weft_file *f) {
 static void show(struct out *o, const weft_file *f, bool full) {
   char *summary = weft_file_summary(f), size[32];
   size_text(size, sizeof size, weft_file_bytes(f));
-  out_addf(o, "%s\n%s, %s, GGUF version %u", weft_file_path(f), summary, size, weft_file_version(f));
+  str line = {0};
+  out_addf(o, "%s\n%s, %s, GGUF version %u", one_line(o, &line, weft_file_path(f)), summary, size, weft_file_version(f));
   if (weft_file_n_parts(f) > 1) out_addf(o, ", %zu parts", weft_file_n_parts(f));
   weft_error why;
-  if (weft_file_can_run(f, &why)) out_addf(o, "\ncannot run: %s\n", why.text);
+  if (weft_file_can_run(f, &why)) out_addf(o, "\ncannot run: %s\n", one_line(o, &line, why.text));
   else out_addf(o, "\ncan run\n");
+  str_free(&line);
   weft_free(summary);
   show_metadata(o, f, full);
   show_tensors(o, f);
@@ -118,91 +132,150 @@ static void show(struct out *o, const weft_file *f, bool full) {
 
 // ---- as JSON ----------------------------------------------------------------------------------------------------------
 
-static json_t *json_scalar(const weft_value *v) {
-  switch (v->type) {
-  case WEFT_UINT8: case WEFT_UINT16: case WEFT_UINT32: case WEFT_UINT64:
-    return v->u <= INT64_MAX ? json_integer((json_int_t)v->u) : json_real((double)v->u);
-  case WEFT_INT8: case WEFT_INT16: case WEFT_INT32: case WEFT_INT64: return json_integer(v->i);
-  case WEFT_FLOAT32: case WEFT_FLOAT64: return isfinite(v->f) ? json_real(v->f) : json_null();
-  case WEFT_BOOL: return json_boolean(v->u);
-  case WEFT_STRING: return json_text(v->text, v->n);
-  case WEFT_ARRAY: break;
-  }
-  return json_null();
+// Piece by piece: an array may have a hundred million elements, and a tree of them would take forty times the file.
+
+struct json_at { struct out *o; int depth; bool first; };
+
+static void comma(struct json_at *j) {
+  out_addf(j->o, j->first ? "\n%*s" : ",\n%*s", j->depth, "");
+  j->first = false;
 }
 
-static json_t *json_value(const weft_file *f, size_t i) {
+static void open_json(struct json_at *j, char bracket) {
+  out_add(j->o, &bracket, 1);
+  j->depth++;
+  j->first = true;
+}
+
+static void close_json(struct json_at *j, char bracket) {
+  j->depth--;
+  if (!j->first) out_addf(j->o, "\n%*s", j->depth, "");
+  out_add(j->o, &bracket, 1);
+  j->first = false;
+}
+
+static void text_json(struct json_at *j, const char *text, size_t n) {
+  str s = {0};
+  str_add_json(&s, text, n);
+  out_add(j->o, s.at, s.n);
+  str_free(&s);
+}
+
+static void member(struct json_at *j, const char *key) {
+  comma(j);
+  text_json(j, key, strlen(key));
+  out_add(j->o, ": ", 2);
+}
+
+static void member_text(struct json_at *j, const char *key, const char *text) { member(j, key); text_json(j, text, strlen(text)); }
+static void member_number(struct json_at *j, const char *key, uint64_t n) { member(j, key); out_addf(j->o, "%llu", (unsigned long long)n); }
+
+static void real_json(struct json_at *j, double x) {
+  char text[40];
+  snprintf(text, sizeof text, "%.17g", x);
+  out_addf(j->o, strpbrk(text, ".e") ? "%s" : "%s.0", text);
+}
+
+static void scalar_json(struct json_at *j, const weft_value *v) {
+  switch (v->type) {
+  case WEFT_UINT8: case WEFT_UINT16: case WEFT_UINT32: case WEFT_UINT64: out_addf(j->o, "%llu", (unsigned long long)v->u); return;
+  case WEFT_INT8: case WEFT_INT16: case WEFT_INT32: case WEFT_INT64: out_addf(j->o, "%lld", (long long)v->i); return;
+  case WEFT_FLOAT32: case WEFT_FLOAT64:
+    if (isfinite(v->f)) { real_json(j, v->f); return; }
+    break;
+  case WEFT_BOOL: out_addf(j->o, v->u ? "true" : "false"); return;
+  case WEFT_STRING: text_json(j, v->text, v->n); return;
+  case WEFT_ARRAY: break;
+  }
+  out_addf(j->o, "null");
+}
+
+static void value_json(struct json_at *j, const weft_file *f, size_t i) {
   weft_value v, elem;
-  if (weft_file_value(f, i, &v)) return json_null();
-  if (v.type != WEFT_ARRAY) return json_scalar(&v);
-  json_t *a = json_array();
-  for (size_t j = 0; !weft_file_element(f, i, j, &elem); j++) json_array_append_new(a, json_scalar(&elem));
-  return a;
+  if (weft_file_value(f, i, &v)) { out_addf(j->o, "null"); return; }
+  if (v.type != WEFT_ARRAY) { scalar_json(j, &v); return; }
+  open_json(j, '[');
+  for (size_t k = 0; !j->o->error && !weft_file_element(f, i, k, &elem); k++) { comma(j); scalar_json(j, &elem); }
+  close_json(j, ']');
 }
 
 // What becomes of the keys under the architecture's name.
-static json_t *json_uses(const weft_file *f) {
-  json_t *all = json_object();
+static void uses_json(struct json_at *j, const weft_file *f) {
   const char **uses = weft_file_key_uses(f);
-  for (size_t i = 0; i < weft_file_n_keys(f); i++) if (uses[i]) json_object_set_new(all, weft_file_key(f, i), json_string(uses[i]));
+  open_json(j, '{');
+  for (size_t i = 0; i < weft_file_n_keys(f); i++) if (uses[i]) member_text(j, weft_file_key(f, i), uses[i]);
+  close_json(j, '}');
   weft_free(uses);
-  return all;
 }
 
-static json_t *json_tensors(const weft_file *f) {
-  json_t *all = json_array();
+static void tensors_json(struct json_at *j, const weft_file *f) {
   weft_tensor t;
+  open_json(j, '[');
   for (size_t i = 0; !weft_file_tensor(f, i, &t); i++) {
-    json_t *o = json_object(), *shape = json_array();
-    for (uint32_t d = 0; d < t.n_dims; d++) json_array_append_new(shape, json_integer(t.shape[d]));
-    json_object_set_new(o, "name", json_string(t.name));
-    json_object_set_new(o, "type", json_string(t.type));
-    json_object_set_new(o, "shape", shape);
-    json_object_set_new(o, "elements", json_integer((json_int_t)t.n_elements));
-    json_object_set_new(o, "bytes", json_integer((json_int_t)t.bytes));
-    json_object_set_new(o, "offset", json_integer((json_int_t)t.offset));
-    json_object_set_new(o, "part", json_integer(t.part));
-    json_array_append_new(all, o);
+    comma(j);
+    open_json(j, '{');
+    member_text(j, "name", t.name);
+    member_text(j, "type", t.type);
+    member(j, "shape");
+    open_json(j, '[');
+    for (uint32_t d = 0; d < t.n_dims; d++) { comma(j); out_addf(j->o, "%lld", (long long)t.shape[d]); }
+    close_json(j, ']');
+    member_number(j, "elements", t.n_elements);
+    member_number(j, "bytes", t.bytes);
+    member_number(j, "offset", t.offset);
+    member_number(j, "part", t.part);
+    close_json(j, '}');
   }
-  return all;
+  close_json(j, ']');
 }
 
-static json_t *json_totals(const weft_file *f) {
-  json_t *by_type = json_object();
+static void totals_json(struct json_at *j, const weft_file *f) {
   totals all = count_types(f);
+  open_json(j, '{');
   for (size_t i = 0; i < all.n; i++) {
-    json_t *o = json_object();
-    json_object_set_new(o, "tensors", json_integer((json_int_t)all.at[i].n));
-    json_object_set_new(o, "elements", json_integer((json_int_t)all.at[i].elements));
-    json_object_set_new(o, "bytes", json_integer((json_int_t)all.at[i].bytes));
-    json_object_set_new(by_type, all.at[i].type, o);
+    member(j, all.at[i].type);
+    open_json(j, '{');
+    member_number(j, "tensors", all.at[i].n);
+    member_number(j, "elements", all.at[i].elements);
+    member_number(j, "bytes", all.at[i].bytes);
+    close_json(j, '}');
   }
+  close_json(j, '}');
   vec_free(&all);
-  return by_type;
 }
 
 static void show_json(struct out *o, const weft_file *f) {
-  json_t *all = json_object(), *metadata = json_object();
+  struct json_at at = {.o = o}, *j = &at;
   char *summary = weft_file_summary(f);
-  for (size_t i = 0; i < weft_file_n_keys(f); i++) json_object_set_new(metadata, weft_file_key(f, i), json_value(f, i));
-  json_object_set_new(all, "file", json_text(weft_file_path(f), strlen(weft_file_path(f))));
-  json_object_set_new(all, "file_bytes", json_integer((json_int_t)weft_file_bytes(f)));
-  json_object_set_new(all, "version", json_integer(weft_file_version(f)));
-  json_object_set_new(all, "alignment", json_integer(weft_file_alignment(f)));
-  json_object_set_new(all, "parts", json_integer((json_int_t)weft_file_n_parts(f)));
-  json_object_set_new(all, "summary", json_string(summary));
   weft_error why;
   bool runs = !weft_file_can_run(f, &why);
-  json_object_set_new(all, "can_run", json_boolean(runs));
-  json_object_set_new(all, "why_not", runs ? json_null() : json_text(why.text, strlen(why.text)));
-  json_object_set_new(all, "metadata", metadata);
-  json_object_set_new(all, "key_uses", json_uses(f));
-  json_object_set_new(all, "tensors", json_tensors(f));
-  json_object_set_new(all, "n_tensors", json_integer((json_int_t)weft_file_n_tensors(f)));
-  json_object_set_new(all, "n_params", json_integer((json_int_t)weft_file_n_params(f)));
-  json_object_set_new(all, "tensor_bytes", json_integer((json_int_t)weft_file_tensor_bytes(f)));
-  json_object_set_new(all, "types", json_totals(f));
-  out_json(o, all, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+  open_json(j, '{');
+  member_text(j, "file", weft_file_path(f));
+  member_number(j, "file_bytes", weft_file_bytes(f));
+  member_number(j, "version", weft_file_version(f));
+  member_number(j, "alignment", weft_file_alignment(f));
+  member_number(j, "parts", weft_file_n_parts(f));
+  member_text(j, "summary", summary);
+  member(j, "can_run");
+  out_addf(o, runs ? "true" : "false");
+  member(j, "why_not");
+  if (runs) out_addf(o, "null");
+  else text_json(j, why.text, strlen(why.text));
+  member(j, "metadata");
+  open_json(j, '{');
+  for (size_t i = 0; i < weft_file_n_keys(f); i++) { member(j, weft_file_key(f, i)); value_json(j, f, i); }
+  close_json(j, '}');
+  member(j, "key_uses");
+  uses_json(j, f);
+  member(j, "tensors");
+  tensors_json(j, f);
+  member_number(j, "n_tensors", weft_file_n_tensors(f));
+  member_number(j, "n_params", weft_file_n_params(f));
+  member_number(j, "tensor_bytes", weft_file_tensor_bytes(f));
+  member(j, "types");
+  totals_json(j, f);
+  close_json(j, '}');
+  out_add(o, "\n", 1);
   weft_free(summary);
 }
 

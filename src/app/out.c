@@ -17,20 +17,52 @@ bool out_flush(struct out *o) {
   return !o->error;
 }
 
-void out_add(struct out *o, const char *text, size_t n) {
-  if (o->error) return;
-  str_addn(&o->pending, text, n);
+bool out_terminal(struct out *o) {
+  if (o->kind == OUT_ASK) o->kind = isatty(o->fd ? o->fd : STDOUT_FILENO) ? OUT_TERMINAL : OUT_BYTES;
+  return o->kind == OUT_TERMINAL;
+}
+
+// Takes control characters out of what is pending from `from` on.  A character may come in pieces.
+static void clean(struct out *o, size_t from) {
+  char *at = o->pending.at;
+  size_t put = from;
+  for (size_t i = from; i < o->pending.n; i++) {
+    unsigned char c = (unsigned char)at[i];
+    bool inside = o->rest && (c & 0xC0) == 0x80, drop = c < 0x80 ? (c < ' ' && c != '\n' && c != '\t') || c == 127 : c < 0xA0 && !inside;
+    if (inside && o->lead == 0xC2 && c < 0xA0) {
+      if (put) put--;                      // its first byte; where that is out already, it stands for nothing
+      drop = true;
+    }
+    if (inside) o->rest--, o->lead = 0;
+    else o->lead = c, o->rest = c >= 0xC2 && c < 0xE0 ? 1 : c >= 0xE0 && c < 0xF0 ? 2 : c >= 0xF0 && c < 0xF5 ? 3 : 0;
+    if (!drop) at[put++] = (char)c;
+  }
+  o->pending.n = put;
+}
+
+static void added(struct out *o, size_t from) {
+  if (out_terminal(o)) clean(o, from);
   if (o->pending.n >= LARGE) out_flush(o);
 }
 
+void out_add(struct out *o, const char *text, size_t n) {
+  size_t from = o->pending.n;
+  if (o->error) return;
+  str_addn(&o->pending, text, n);
+  added(o, from);
+}
+
 void out_addf(struct out *o, const char *fmt, ...) {
+  size_t from = o->pending.n;
   if (o->error) return;
   va_list ap;
   va_start(ap, fmt);
   str_vaddf(&o->pending, fmt, ap);
   va_end(ap);
-  if (o->pending.n >= LARGE) out_flush(o);
+  added(o, from);
 }
+
+void out_code(struct out *o, const char *code) { if (!o->error) str_add(&o->pending, code); }
 
 int out_end(struct out *o, int status) {
   out_flush(o);

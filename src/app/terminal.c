@@ -90,6 +90,7 @@ terminal *terminal_new(enum color color) {
   t->interactive = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
   t->color = color == COLOR_ON || (color == COLOR_AUTO && isatty(STDOUT_FILENO) && !*env_str(ENV_NO_COLOR));
   t->line_start = true;
+  if (t->color) t->out.kind = OUT_TERMINAL;   // colours go where a terminal will show them, sooner or later
   if (!t->interactive) return t;
   setlocale(LC_CTYPE, "");
   const char *name = ttyname(STDIN_FILENO);
@@ -200,20 +201,13 @@ enum input terminal_read(terminal *t, const char *prompt, str *out) {
 
 static void set_style(terminal *t, enum style style) {
   static const char *const codes[] = {"\033[0m", "\033[0;2m", "\033[0;36m", "\033[0;33m", "\033[1;32m"};
-  if (t->color && style != t->style) out_add(&t->out, codes[style], strlen(codes[style]));
+  if (t->color && style != t->style) out_code(&t->out, codes[style]);
   t->style = style;
 }
 
 void terminal_show(terminal *t, enum style style, const char *text, size_t n) {
   set_style(t, style);
-  bool terminal_out = t->interactive || t->color;
-  for (size_t i = 0; i < n; i++) {
-    unsigned char c = (unsigned char)text[i];
-    bool c1 = c == 0xC2 && i + 1 < n && (unsigned char)text[i + 1] < 0xA0;   // U+0080 to U+009F
-    if (terminal_out && ((c < ' ' && c != '\n' && c != '\t') || c == 127)) continue;
-    if (terminal_out && c1) { i++; continue; }
-    out_add(&t->out, text + i, 1);
-  }
+  out_add(&t->out, text, n);
   if (n) t->line_start = text[n - 1] == '\n';
   out_flush(&t->out);
 }
@@ -232,7 +226,7 @@ void terminal_note(terminal *t, const char *fmt, ...) {
   va_start(ap, fmt);
   str_vaddf(&s, fmt, ap);
   va_end(ap);
-  blank_controls(&s, true);
+  str_blank_controls(&s, true);
   bool color = t->color && isatty(STDERR_FILENO);
   fprintf(stderr, color ? "\033[0;33m%s\033[0m\n" : "%s\n", str_c(&s));
   str_free(&s);

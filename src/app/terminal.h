@@ -17,8 +17,7 @@ enum input { INPUT_TEXT, INPUT_END, INPUT_INTERRUPTED };
 enum input terminal_read(terminal *t, const char *prompt, str *out);
 
 enum style { STYLE_PLAIN, STYLE_DIM, STYLE_CALL, STYLE_NOTE, STYLE_PROMPT };
-// Text of a model or of ours, to stdout at once.  In a terminal, control characters other than newline and tab are left out: they
-// could do anything to it.
+// Text of a model or of ours, to stdout at once (out.h says what of it a terminal gets).
 void terminal_show(terminal *t, enum style style, const char *text, size_t n);
 void terminal_note(terminal *t, const char *fmt, ...) PRINTF_LIKE(2, 3);   // one line of our own, on stderr
 bool terminal_closed(const terminal *t);         // nobody reads stdout any more

@@ -65,7 +65,28 @@ void str_add_json(str *s, const char *text, size_t n) {
     else if (p[i] == '\n') str_add(s, "\\n");
     else if (p[i] == '"' || p[i] == '\\') str_addf(s, "\\%c", p[i]);
     else if (p[i] < ' ' || p[i] == 127 || p[i] == '<') str_addf(s, "\\u%04x", p[i]);
+    else if (p[i] == 0xC2 && p[i + 1] < 0xA0) str_addf(s, "\\u%04x", p[i + 1]);   // control characters, too
     else str_addn(s, text + i, k);
   }
   str_addc(s, '"');
+}
+
+void str_blank_controls(str *s, bool lines) {
+  for (size_t i = 0; i < s->n; i++) {
+    unsigned char c = (unsigned char)s->at[i];
+    bool c1 = c == 0xC2 && i + 1 < s->n && (unsigned char)s->at[i + 1] >= 0x80 && (unsigned char)s->at[i + 1] < 0xA0;
+    if (c1) s->at[i] = s->at[i + 1] = ' ';
+    else if ((c < ' ' && !(lines && c == '\n')) || c == 127) s->at[i] = ' ';
+  }
+}
+
+void warning(const char *fmt, ...) {
+  str s = {0};
+  va_list ap;
+  va_start(ap, fmt);
+  str_vaddf(&s, fmt, ap);
+  va_end(ap);
+  str_blank_controls(&s, false);
+  fprintf(stderr, "weft: warning: %s\n", str_c(&s));
+  str_free(&s);
 }

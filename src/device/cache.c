@@ -63,7 +63,7 @@ PRINTF_LIKE(2, 3) static void warn(cache *c, const char *fmt, ...) {
   va_start(ap, fmt);
   str_vaddf(&text, fmt, ap);
   va_end(ap);
-  fprintf(stderr, "weft: warning: %s\n", text.at);
+  warning("%s", str_c(&text));
   str_free(&text);
 }
 

@@ -75,7 +75,7 @@ static void fit_context(engine *e) {
   int wish = e->n_ctx;
   while (e->n_ctx / 2 >= LEAST_CTX && !has_room(e)) set_context(e, e->n_ctx / 2);
   if (e->n_ctx == wish) return;
-  if (has_room(e)) fprintf(stderr, "weft: warning: %s: a context of %d positions, as there is no memory for the %d that the model was trained for\n", gguf_path(e->file), e->n_ctx, wish);
+  if (has_room(e)) warning("%s: a context of %d positions, as there is no memory for the %d that the model was trained for", gguf_path(e->file), e->n_ctx, wish);
   else set_context(e, wish);
 }
 

@@ -150,7 +150,7 @@ void tune_from_env(engine *e, bool prompt) {
   error err = {0};
   struct tune_part part = {0};
   struct tune_settings s = {.width = width < MOST ? width : MOST, .skip_ms = strtod(env_str(ENV_BEAM_SKIP_MS), NULL), .progress = quiet_progress, .ctx = e};
-  if (width > 0 && tune_part_run(e, &s, prompt, SECONDS, &part, &err)) fprintf(stderr, "weft: warning: no search for better kernels: %s\n", err.text);
+  if (width > 0 && tune_part_run(e, &s, prompt, SECONDS, &part, &err)) warning("no search for better kernels: %s", err.text);
   tune_part_free(&part);
 }
 

@@ -101,6 +101,12 @@ static void test_errors(void **state) {
   bad(WORDS(W("--ids"), W("4294967296")), "not a token id");
   bad(WORDS(W("--ids"), W("2147483648")), "not a token id");
   bad(WORDS(W("--ids"), W("")), "--ids needs token ids");
+  bad(WORDS(W("--ids"), W("1,,2")), "--ids: no token id stands before ',2'");
+  bad(WORDS(W("--ids"), W(",1")), "no token id stands before ',1'");
+  bad(WORDS(W("--ids"), W("1,2,")), "no token id stands after the last comma");
+  bad(WORDS(W("--ids"), W("[1,2")), "the bracket '[' is not closed");
+  bad(WORDS(W("--ids"), W("1]")), "no token id stands before ']'");
+  bad(WORDS(W("--ids"), W("[1] 2")), "nothing may stand after the last token id");
   bad(WORDS(W("--ids"), W("[]")), "--ids needs token ids");
 }
 

@@ -354,3 +354,83 @@ def test_completion(repo, weft, weft_env):
     assert complete(weft, "run", "--pred") == {"--predict"}
     assert complete(weft, "bench", "-o", "") == {"md", "json", "jsonl", "csv", "sql"}
     assert complete(weft, "run", "-m", "models/") == {"models/tinypy.gguf"}
+
+
+# ---- control characters ------------------------------------------------------------------------------------------------
+
+HOSTILE_NAME = "a\x1b]0;owned\x07\u009b2Jz\nforged"
+
+
+def on_a_terminal(weft, args):
+    """What the command writes to a terminal."""
+    import pty
+    master, slave = pty.openpty()
+    child = subprocess.Popen([weft, *args], stdin=subprocess.DEVNULL, stdout=slave, stderr=slave)
+    os.close(slave)
+    text = b""
+    while True:
+        try:
+            piece = os.read(master, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        text += piece
+    child.wait()
+    os.close(master)
+    return text.replace(b"\r\n", b"\n")
+
+
+def without_controls(text):
+    decoded = text.decode("utf-8")
+    return not any(c != "\n" and c != "\t" and (c < " " or "\x7f" <= c < "\xa0") for c in decoded)
+
+
+def test_no_control_character_reaches_a_terminal(weft, run_weft, tmp_path):
+    gguf = pytest.importorskip("gguf")
+    path = tmp_path / f"m{HOSTILE_NAME}.gguf"
+    w = gguf.GGUFWriter(tmp_path / "plain.gguf", "llama")
+    w.add_string(f"key{HOSTILE_NAME}", f"value{HOSTILE_NAME}")
+    w.add_array(f"list{HOSTILE_NAME}", [HOSTILE_NAME])
+    w.add_tensor(f"t{HOSTILE_NAME}", np.zeros(4, np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    os.rename(tmp_path / "plain.gguf", path)
+    for args in (["inspect", "-m", str(path)], ["inspect", "-m", str(path), "--full"], ["inspect", "-m", str(path), "--json"], ["run", "-m", str(path), "-p", "a"]):
+        text = on_a_terminal(weft, args)
+        assert b"owned" in text and without_controls(text), args
+        assert b"\nforged" not in text, args
+    # A pipe gets names as they are.
+    assert f"t{HOSTILE_NAME}".encode() in run_weft(["inspect", "-m", str(path)]).stdout
+    shown = json.loads(run_weft(["inspect", "-m", str(path), "--json"]).out)
+    assert shown["tensors"][0]["name"] == f"t{HOSTILE_NAME}" and shown["metadata"][f"list{HOSTILE_NAME}"] == [HOSTILE_NAME]
+
+
+def test_no_control_character_of_a_template_reaches_a_terminal(weft, run_weft, tmp_path):
+    file = tmp_path / "t.jinja"
+    file.write_text("x\x1b[2J{{ messages[0].content }}y")
+    args = ["template", str(file), "--messages", json.dumps([{"role": "user", "content": "\x1b\u009b\u00e9\x7f\n\t"}], ensure_ascii=False)]
+    assert on_a_terminal(weft, args) == "x[2J\u00e9\n\ty".encode()
+    assert run_weft(args).stdout == "x\x1b[2J\x1b\u009b\u00e9\x7f\n\ty".encode()
+
+
+def test_inspect_json_takes_little_memory(weft, tmp_path):
+    gguf = pytest.importorskip("gguf")
+    used = []
+    for n in (1, 2):
+        path = tmp_path / f"{n}.gguf"
+        w = gguf.GGUFWriter(path, "llama")
+        w.add_key_value("long", np.zeros(n * 2_000_000, np.uint8).tobytes(), gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.UINT8)
+        w.write_header_to_file()
+        w.write_kv_data_to_file()
+        w.close()
+        child = subprocess.Popen([weft, "inspect", "-m", str(path), "--json"], stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = status
+        assert status == 0
+        used.append(usage.ru_maxrss * 1024)
+        limit = 4 * n * 2_000_000 + (64 << 20)
+        assert used[-1] < limit or "WEFT_SANITIZED" in os.environ, used
+    assert used[1] - used[0] < 8_000_000 or "WEFT_SANITIZED" in os.environ, used
