@@ -569,6 +569,7 @@ int grammar_from_schema(const char *text, size_t n, grammar **out, error *err) {
   for (size_t i = 0; i < s.made.n; i++) json_decref(s.made.at[i]);
   vec_free(&s.made);
   schema_patterns_free(&s);
+  schema_listings_free(&s);
   map_free(&s.made_of);
   map_free(&s.elsewhere);
   smap_free(&s.anchors);

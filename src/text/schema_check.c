@@ -29,6 +29,81 @@ bool schema_equal(const json_t *a, const json_t *b) {
   return json_equal(a, b);
 }
 
+// ---- lists of values --------------------------------------------------------------------------------------------------
+
+// Values by their hash, so that looking one up takes no walk: first[hash] is the number + 1 of one of them, next[number] that of another.
+struct listing { smap first; uint32_t *next; hash_key key; struct listing *older; };
+
+// Equal values have equal hashes: numbers count as floats, the members of an object in any order.
+static uint64_t hash_of(hash_key k, const json_t *v) {
+  uint64_t h[3] = {json_is_number(v) ? JSON_REAL : (uint64_t)json_typeof(v)};
+  if (json_is_string(v)) h[1] = hash_keyed(k, json_string_value(v), json_string_length(v));
+  if (json_is_number(v)) {
+    double x = json_number_value(v) + 0.0;                 // one zero
+    memcpy(&h[1], &x, sizeof x);
+  }
+  for (size_t i = 0; i < json_array_size(v); i++) {
+    h[2] = hash_of(k, json_array_get(v, i));
+    h[1] = hash_keyed(k, h, sizeof h);
+  }
+  json_t *unshared = (json_t *)(uintptr_t)v;
+  for (void *it = json_object_iter(unshared); it; it = json_object_iter_next(unshared, it)) {
+    const char *name = json_object_iter_key(it);
+    uint64_t member[2] = {hash_keyed(k, name, strlen(name)), hash_of(k, json_object_iter_value(it))};
+    h[1] += hash_keyed(k, member, sizeof member);
+  }
+  return hash_keyed(k, h, sizeof h);
+}
+
+static struct listing *listing_of(schema *s, const json_t *values) {
+  struct listing *l = map_ptr(&s->listings, values);
+  if (l) return l;
+  size_t n = json_array_size(values);
+  l = xcalloc(1, sizeof *l);
+  l->key = hash_key_new();
+  l->next = xcalloc(n, sizeof *l->next);
+  l->older = s->listed;
+  s->listed = l;
+  map_put(&s->listings, values, l);
+  for (size_t i = 0; i < n; i++) {
+    uint64_t *h = ARENA_ARRAY(s->src.mem, uint64_t, 1);
+    void *before = NULL;
+    *h = hash_of(l->key, json_array_get(values, i));
+    smap_get(&l->first, (const char *)h, sizeof *h, &before);
+    l->next[i] = (uint32_t)(uintptr_t)before;
+    smap_set(&l->first, (const char *)h, sizeof *h, (void *)(uintptr_t)(i + 1));
+  }
+  return l;
+}
+
+static bool is_listed(schema *s, const json_t *v, const json_t *values) {
+  struct listing *l = listing_of(s, values);
+  uint64_t h = hash_of(l->key, v);
+  void *at = NULL;
+  smap_get(&l->first, (const char *)&h, sizeof h, &at);
+  for (uint32_t i = (uint32_t)(uintptr_t)at; i; i = l->next[i - 1])
+    if (schema_equal(v, json_array_get(values, i - 1))) return true;
+  return false;
+}
+
+static bool all_differ(schema *s, const json_t *values) {
+  struct listing *l = listing_of(s, values);
+  for (size_t i = 0; i < json_array_size(values); i++)
+    for (uint32_t k = l->next[i]; k; k = l->next[k - 1])
+      if (schema_equal(json_array_get(values, i), json_array_get(values, k - 1))) return false;
+  return true;
+}
+
+void schema_listings_free(schema *s) {
+  for (struct listing *l = s->listed, *older; l; l = older) {
+    older = l->older;
+    smap_free(&l->first);
+    free(l->next);
+    free(l);
+  }
+  map_free(&s->listings);
+}
+
 // ---- by type ----------------------------------------------------------------------------------------------------------
 
 static int check_number(const schema *s, const json_t *v, const json_t *node) {
@@ -75,10 +150,8 @@ static int check_array(schema *s, const json_t *v, const json_t *node, int depth
     json_t *own = i < json_array_size(prefix) ? json_array_get(prefix, i) : rest;
     int ok = own ? schema_check(s, json_array_get(v, i), own, false, depth + 1) : 1;
     if (ok <= 0) return ok;
-    for (size_t k = 0; k < i && json_is_true(json_object_get(node, "uniqueItems")); k++)
-      if (schema_equal(json_array_get(v, i), json_array_get(v, k))) return 0;
   }
-  return 1;
+  return !json_is_true(json_object_get(node, "uniqueItems")) || all_differ(s, v);
 }
 
 static int check_object(schema *s, json_t *v, const json_t *node, int depth) {
@@ -127,9 +200,7 @@ int schema_check(schema *s, const json_t *v, json_t *node, bool plain, int depth
   if (!(types & schema_type_of(v))) return 0;
   json_t *constant = json_object_get(node, "const"), *values = json_object_get(node, "enum"), *target;
   if (constant && !schema_equal(v, constant)) return 0;
-  bool found = !values;
-  for (size_t i = 0; i < json_array_size(values) && !found; i++) found = schema_equal(v, json_array_get(values, i));
-  if (!found) return 0;
+  if (values && !is_listed(s, v, values)) return 0;
   json_t *unshared = (json_t *)(uintptr_t)v;
   int ok = json_is_number(v) ? check_number(s, v, node) : json_is_string(v) ? check_string(s, v, node) :
            json_is_array(v) ? check_array(s, v, node, depth) : json_is_object(v) ? check_object(s, unshared, node, depth) : 1;

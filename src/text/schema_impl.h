@@ -33,6 +33,8 @@ typedef struct schema {
   VEC(struct compiled) compiled;      // patterns that texts have been held against, the last few of them
   smap anchors;                       // schemas by $anchor; NULL where two have the same
   map elsewhere;                      // schemas whose $ref starts from another $id than the root's
+  map listings;                       // of the arrays of enum: for looking values up
+  struct listing *listed;             // all of them, the last one first
   uint64_t work;                      // schemas looked at
   uint64_t compared;                  // pairs of alternatives of oneOf
   const json_t *empty;                // the first of which no value is valid, and why: no error where others may be chosen
@@ -65,6 +67,7 @@ void schema_quoted(str *out, const char *text, size_t n);     // a string as it 
 int schema_check(schema *s, const json_t *value, json_t *node, bool plain, int depth);
 int schema_pattern_matches(schema *s, const json_t *node, const char *keyword, const char *pattern, size_t n_pattern, const char *text, size_t n);
 void schema_patterns_free(schema *s);
+void schema_listings_free(schema *s);
 bool schema_equal(const json_t *a, const json_t *b);          // 1 equals 1.0
 // 1: no value that `a` describes is valid under `b`, 0: there may be one, -1.  within: the types that the value may have anyhow.  around: the one schema that
 // applies to the value beside `a`; NULL: there may be others.
