@@ -534,8 +534,17 @@ static void run(jrun *r, const jinja_var *vars, size_t n) {
     const jstr *name = j_known_name(r->t, vars[i].name);
     if (name) set(r, s, name, vars[i].value ? j_of_json(r, vars[i].value) : j_none());
   }
+  jscope *top = scope_new(r, s);
+  if (r->t->blocks.n) {
+    jval self = {.type = J_NS, .d = j_dict(r)};
+    for (size_t i = 0; i < r->t->blocks.n; i++) {
+      const jnode *block = r->t->blocks.at[i];
+      j_dict_set(r, self.d, j_str(r, block->name->at, block->name->n), macro_value(r, top, block));
+    }
+    set(r, s, r->t->self, self);
+  }
   j_scratch(r);
-  execute(r, scope_new(r, s), &r->t->body);
+  execute(r, top, &r->t->body);
 }
 
 int jinja_render(const jinja *t, const jinja_var *vars, size_t n, const struct tm *now, const jinja_limits *limits, str *out, error *err) {

@@ -625,6 +625,22 @@ FILTER(f_pprint) {
   return j_scratch_end(r);
 }
 
+FILTER(f_wordwrap) {
+  (void)a;
+  j_need_str(r, "wordwrap", v);
+  bool cut = !given(arg[1]) || j_true(r, arg[1]), hyphens = !given(arg[3]) || j_true(r, arg[3]);
+  return j_wordwrap(r, v, int_or(r, "width", arg[0], 79), cut, hyphens, given_some(arg[2]) ? j_need_str(r, "wrapstring", arg[2]) : j_text(r, "\n"));
+}
+
+// The same draws in each run: a prompt that differs from time to time could neither be tested nor be found in a cache of prompts.
+FILTER(f_random) {
+  IGNORE;
+  int64_t n = j_len(r, v);
+  if (n < 0) jinja_fail(r, "object of type '%s' has no len()", j_type_name(v));
+  if (!n) return j_undef(r, "No random item, sequence was empty.");
+  return j_item(r, v, j_int((int64_t)(hash_u64(r->drawn++, 0) % (uint64_t)n)));
+}
+
 FILTER(f_refused) { IGNORE; (void)v; jinja_fail(r, "this filter is not supported"); }
 
 // ---- the table --------------------------------------------------------------------------------------------------------
@@ -639,14 +655,14 @@ const struct jfilter_row *j_filter(const char *name, size_t n) {
     {"groupby", f_groupby, "attribute default case_sensitive", 1}, {"indent", f_indent, "width first blank", 0}, {"int", f_int, "default base", 0},
     {"items", f_items, "", 0}, {"join", f_join, "d attribute", 0}, {"last", f_last, "", 0}, {"length", f_length, "", 0}, {"list", f_list, "", 0},
     {"lower", f_lower, "", 0}, {"map", f_map, NULL, 0}, {"max", f_max, "case_sensitive attribute", 0}, {"min", f_min, "case_sensitive attribute", 0},
-    {"pprint", f_pprint, "", 0}, {"random", f_refused, NULL, 0}, {"reject", f_reject, NULL, 0}, {"rejectattr", f_rejectattr, NULL, 0},
+    {"pprint", f_pprint, "", 0}, {"random", f_random, "", 0}, {"reject", f_reject, NULL, 0}, {"rejectattr", f_rejectattr, NULL, 0},
     {"replace", f_replace, "old new count", 2}, {"reverse", f_reverse, "", 0}, {"round", f_round, "precision method", 0}, {"safe", f_safe, "", 0},
     {"select", f_select, NULL, 0}, {"selectattr", f_selectattr, NULL, 0}, {"slice", f_slice, "slices fill_with", 1},
     {"sort", f_sort, "reverse case_sensitive attribute", 0}, {"string", f_string, "", 0}, {"striptags", f_striptags, "", 0},
     {"sum", f_sum, "attribute start", 0}, {"title", f_title, "", 0}, {"tojson", f_tojson, "ensure_ascii indent separators sort_keys", 0},
     {"trim", f_trim, "chars", 0}, {"truncate", f_truncate, "length killwords end leeway", 0}, {"unique", f_unique, "case_sensitive attribute", 0},
     {"upper", f_upper, "", 0}, {"urlencode", f_urlencode, "", 0}, {"urlize", f_refused, NULL, 0}, {"wordcount", f_wordcount, "", 0},
-    {"wordwrap", f_refused, NULL, 0}, {"xmlattr", f_xmlattr, "autospace", 0},
+    {"wordwrap", f_wordwrap, "width break_long_words wrapstring break_on_hyphens", 0}, {"xmlattr", f_xmlattr, "autospace", 0},
   };
   for (size_t i = 0; i < COUNT(filters); i++) if (strlen(filters[i].name) == n && !memcmp(filters[i].name, name, n)) return &filters[i];
   return NULL;

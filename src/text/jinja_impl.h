@@ -120,7 +120,7 @@ struct jnode {
 // op of BINARY is one of "+-*/%", 'f' (floor division) and '^' (power); op of COMPARE (list: operands; ops in name):
 // '<' '>' 'l' (<=) 'g' (>=) '=' '!' 'i' (in) 'n' (not in).
 
-struct jinja { arena *mem; jnodes body; const jstr *loop, *caller, *varargs, *kwargs; struct jnames *names; };
+struct jinja { arena *mem; jnodes body, blocks; const jstr *loop, *caller, *varargs, *kwargs, *self; struct jnames *names; };   // blocks: macros, for self.NAME()
 
 // ---- a run ------------------------------------------------------------------------------------------------------------
 
@@ -131,6 +131,7 @@ struct jrun {
   arena *mem;
   jinja_limits max;
   uint64_t steps;
+  uint64_t drawn;            // by the filter random
   int depth, line;
   uintptr_t stack_end;       // 0: not looked up yet
   error *err;

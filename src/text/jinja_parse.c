@@ -634,9 +634,12 @@ static jnode *print_statement(parser *p, jnodes *out) {
 
 static jnode *block_statement(parser *p, int line) {
   jnode *n = node(p, N_SCOPE);
-  need_name(p);
+  jnode *again = node(p, N_MACRO);
+  again->name = need_name(p);
   while (skip_name(p, "scoped") || skip_name(p, "required")) continue;
   simple_body(p, &n->list, "endblock", "block", line);
+  again->list = n->list;
+  jpush(p->r, &p->t->blocks, again);
   if (p->at->kind == TK_NAME) next(p);
   return n;
 }
@@ -719,6 +722,7 @@ static jinja *parse(jrun *r, const char *text, size_t n, jtokens *tokens) {
   t->caller = j_intern(r, &t->names, "caller", 6);
   t->varargs = j_intern(r, &t->names, "varargs", 7);
   t->kwargs = j_intern(r, &t->names, "kwargs", 6);
+  t->self = j_intern(r, &t->names, "self", 4);
   jinja_lex(r, text, n, tokens);
   parser p = {.r = r, .t = t, .at = tokens->at};
   body(&p, &t->body, none);

@@ -18,6 +18,8 @@ jlist *j_split_lines(jrun *r, jval v, bool keep_ends);
 jval j_replace(jrun *r, jval v, jval old, jval new, int64_t most);   // most < 0: all
 jval j_pad(jrun *r, jval v, int64_t width, jval fill, int64_t left);   // to width code points, `left` of the missing ones in front
 
+jval j_wordwrap(jrun *r, jval text, int64_t width, bool cut, bool hyphens, jval between);   // jinja_wrap.c
+
 typedef enum jcase { CASE_LOWER, CASE_UPPER, CASE_TITLE, CASE_CAPITAL, CASE_SWAP, CASE_FOLD } jcase;
 jval j_case(jrun *r, jval v, jcase how);
 bool j_str_isalnum(jrun *r, const jstr *s), j_str_isalpha(jrun *r, const jstr *s), j_str_isascii(jrun *r, const jstr *s);

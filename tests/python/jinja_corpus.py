@@ -12,6 +12,10 @@ DATA = {
 }
 
 CASES = [
+    "{% set t = 'Look, goof-ball -- use the -b option! It is well-known--or so they say--that a-b-c extra-long-hyphenated-words wrap.' %}{% for w in [1, 2, 3, 5, 8, 13, 21, 34, 79] %}{{ t | wordwrap(w) }}|{{ t | wordwrap(w, false) }}|{{ t | wordwrap(w, true, '/') }}|{{ t | wordwrap(w, break_on_hyphens=false) }}#{% endfor %}",
+    "{% for w in [1, 4, 7] %}{{ '  lead  and   trail \u00a0 \t x\n\nnext  line\r\n' | wordwrap(w) }}|{{ uni | wordwrap(w) }}|{{ '-----a--b---cc-dd-e-f --x y-- \u00e9t\u00e9-\u00e9t\u00e9 1-2 a1-b2' | wordwrap(w) }}#{% endfor %}{{ '' | wordwrap }}{{ 'a' | wordwrap }}",
+    "{% set x = 1 %}{% block a %}[{{ x }}{% block b %}b{% endblock %}]{% endblock %}{{ self.a() }}{{ self.b() }}{{ self.a() | upper }}",
+    "{{ [7] | random }}{{ [] | random }}{{ '' | random }}{{ 'x' | random }}{{ [[1, 2, 3] | random, [1, 2, 3] | random] | length }}",
     "{{ range(-9000000000000000000, 9000000000000000000, 6000000000000000000) | list }} {{ range(10)[::100] }} {{ range(10)[::-100] }} {{ range(3, 30, 3)[2:5] }} {{ range(10)[7:2] }}",
     "{{ range(-9000000000000000000, 9000000000000000000, 6000000000000000000)[2] }} {{ range(0, 4000000000000000000, 4000000000000000000)[::2] }} {{ range(10)[-9223372036854775807::9223372036854775807] }}",
     "{{ 'a'.center(-9223372036854775807) }} {{ 'a' | center(-9223372036854775807) }} {{ '7'.zfill(-9223372036854775807) }} {{ '-7'.ljust(-9223372036854775807) }} {{ nums[-9223372036854775807:9223372036854775807] }}",
