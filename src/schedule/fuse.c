@@ -7,6 +7,7 @@
 // Costs are in units of one vector lane's operation; the constants below are the model.
 #include "schedule/fuse.h"
 #include <string.h>
+#include "schedule/form.h"
 
 enum { COST_DISPATCH = 200000, COST_STORE_LOAD = 8, COST_FAR_STORE_LOAD = 160, FAR_ELEMENTS = 1 << 18, NOMINAL_SYMBOLIC = 128, MAX_USES = 24, MAX_LOOPS = 24, TILE = 4, LANES_AND_TILE = 64, FIRST_RANGE = 1000000 };
 
@@ -21,8 +22,9 @@ typedef struct use {
 struct kernel { uop *root; int64_t next_range; };     // ranges are numbered per kernel, so that equal layers make equal nodes
 
 // What is known of a node. Facts lie in the order of dependency: their addresses compare as their places in it do.
-// cost: see note_cost; turn: the last walk of is_below that was here; before: the last round stored it
-typedef struct fact { use *uses; double cost; int64_t turn; bool constant, before; } fact;
+// cost: see note_cost; turn: the last walk of is_below that was here; before: the last round stored it;
+// keep: see form.c
+typedef struct fact { use *uses; double cost; int64_t turn; bool constant, before, keep; } fact;
 
 // moved: see moved_place
 typedef struct decide { fusion *f; arena *mem; map facts; smap moved; int64_t next_id, turn; } decide;
@@ -150,7 +152,7 @@ static bool inside_a_reduction(const uop *u, const fact *f) {
 }
 
 static bool worth_storing(const uop *u, const fact *f) {
-  if (must_store(u) || inside_a_reduction(u, f)) return true;
+  if (must_store(u) || f->keep || inside_a_reduction(u, f)) return true;
   if (f->constant) return false;
   double evals = 0, n = elements(u->shape);
   int count = 0;
@@ -301,6 +303,15 @@ static void decide_all(decide *d, const uop_list *order, fact *facts) {
   }
 }
 
+static void note_forms(graph *g, const uop_list *order, fact *facts) {
+  map constant = {0}, keep = {0};
+  for (size_t i = 0; i < order->n; i++) if (facts[i].constant) map_put(&constant, order->at[i], order->at[i]);
+  find_forms(g, order, &constant, &keep);
+  for (size_t i = 0; i < order->n; i++) facts[i].keep = map_has(&keep, order->at[i]);
+  map_free(&constant);
+  map_free(&keep);
+}
+
 // Two rounds: what a tensor costs to recompute depends on what below it is stored, which the first round only guesses.
 void fuse_decide(fusion *f, uop *sink, arena *mem) {
   uop_list order = uop_toposort(mem, &sink, 1);
@@ -311,6 +322,7 @@ void fuse_decide(fusion *f, uop *sink, arena *mem) {
     map_put(&d.facts, order.at[i], &facts[i]);
     note_constant(&d, order.at[i], &facts[i]);
   }
+  note_forms(f->g, &order, facts);
   decide_all(&d, &order, facts);
   for (size_t i = 0; i < order.n; i++) {
     facts[i].before = map_has(&f->stored, order.at[i]);

@@ -203,6 +203,48 @@ static void test_fusion(void **state) {           // one kernel: the norm is com
   end(&w);
 }
 
+// Two products with x that meet, of weights that one kernel reads or two do.
+static bool together(enum dtype one, enum dtype other, int64_t rows) {
+  work w;
+  begin(&w);
+  tensor *x = t_reshape_i(w.g, buffer(&w, 1, 256), 2, (int64_t[]){1, 256}), *y[2];
+  for (int i = 0; i < 2; i++) {
+    tensor *weight = t_reshape_i(w.g, t_weight(w.g, 2 + i, i ? other : one, 256 * rows), 2, (int64_t[]){rows, 256});
+    y[i] = t_matmul(w.g, x, t_cast(w.g, weight, DT_F32));
+  }
+  tensor *both = t_mul(w.g, t_silu(w.g, y[0]), y[1]);
+  store(&w, buffer(&w, 4, rows), t_reshape_i(w.g, both, 1, (int64_t[]){rows}));
+  finish(&w);
+  bool hit = false;
+  for (int i = 0; i < w.s.n_kernels; i++) hit |= reads(&w.s.kernels[i], 2) && reads(&w.s.kernels[i], 3);
+  end(&w);
+  return hit;
+}
+
+static void test_products_of_two_kinds_are_apart(void **state) {
+  (void)state;
+  assert_true(together(DT_F16, DT_F16, 64));
+  assert_false(together(DT_F16, DT_F32, 64));
+  assert_false(together(DT_BF16, DT_F16, 16));
+}
+
+// What a weight is multiplied with is stored where something that it is made of is read across the sum.
+static void test_what_lies_across_a_sum_is_stored(void **state) {
+  (void)state;
+  for (int64_t step = 1; step <= 3; step += 2) {
+    work w;
+    begin(&w);
+    tensor *taps = t_reshape_i(w.g, t_weight(w.g, 2, DT_F32, 256 * step), 2, (int64_t[]){256, step});
+    taps = t_reshape_i(w.g, t_slice_i(w.g, taps, 1, 0, 1), 2, (int64_t[]){1, 256});
+    tensor *x = t_mul(w.g, t_reshape_i(w.g, buffer(&w, 1, 256), 2, (int64_t[]){1, 256}), taps);
+    tensor *y = t_matmul(w.g, x, t_reshape_i(w.g, t_weight(w.g, 3, DT_F32, 256 * 16), 2, (int64_t[]){16, 256}));
+    store(&w, buffer(&w, 4, 16), t_reshape_i(w.g, y, 1, (int64_t[]){16}));
+    finish(&w);
+    assert_int_equal(w.s.n_kernels, step == 1 ? 1 : 2);
+    end(&w);
+  }
+}
+
 // ---- real shapes --------------------------------------------------------------------------------------------------------
 
 typedef struct shape_of {
@@ -419,6 +461,7 @@ int main(void) {
     cmocka_unit_test(test_a_store_waits_for_readers), cmocka_unit_test(test_readers_of_a_version_wait_for_its_store),
     cmocka_unit_test(test_stores_to_one_buffer_in_order), cmocka_unit_test(test_a_value_that_reads_what_it_replaces),
     cmocka_unit_test(test_independent_kernels_share_a_level), cmocka_unit_test(test_equal_work_is_one_kernel), cmocka_unit_test(test_fusion),
+    cmocka_unit_test(test_products_of_two_kinds_are_apart), cmocka_unit_test(test_what_lies_across_a_sum_is_stored),
     cmocka_unit_test(test_dispatches), cmocka_unit_test(test_chunk), cmocka_unit_test(test_linear_in_layers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
