@@ -230,8 +230,8 @@ int weft_model_threads(const weft_model *m);
  * replaced: pos 0 starts a new sequence, pos = tokens evaluated so far continues.  *logits (NULL: not wanted) points to
  * vocab_size floats for the token after the last one, valid until the next call.  An error: an id outside the vocabulary, a
  * position that leaves a gap or lies outside the context, logits that are not numbers (damaged weights).
- * The result depends on ids and positions alone: not on how a prompt is cut into calls, and not on the number of threads.  (Models
- * with recurrent layers: how it is cut changes rounding, and going back evaluates what lies before pos once more.) */
+ * The result depends on ids and positions alone, to the last bit: not on how a prompt is cut into calls, and not on the number
+ * of threads.  (Models with recurrent layers: going back evaluates what lies before pos once more.) */
 int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const float **logits, weft_error *err);
 
 /* Loading leaves some work for later, which is done bit by bit between tokens (weights move into huge pages: about a second per

@@ -547,6 +547,16 @@ static void unroll_copy(kernel *k) {
   }
 }
 
+// An output range that chooses among many values is unrolled: each of them, and what they share, is computed once.
+static void unroll_choices(kernel *k) {
+  const uop *v = k->ast->src[0]->src[1];
+  uop *r = v->op == OP_WHERE && v->src[0]->op == OP_CMPLT ? v->src[0]->src[0] : NULL;
+  int64_t n = 1;
+  if (!r || r->op != OP_RANGE || r->b != AXIS_LOOP || r->src[0]->op != OP_CONST) return;
+  for (; v->op == OP_WHERE && v->src[0]->op == OP_CMPLT && v->src[0]->src[0] == r; v = v->src[2]) n++;
+  if (n > 4 && n == r->src[0]->a) apply(k, OPT_UPCAST, r, 0);
+}
+
 // Where there are work-groups: a row is shared by MV_THREADS_PER_ROW items, MV_BLOCKSIZE rows are in a group, each item has
 // MV_ROWS_PER_THREAD of them; sizes are halved until they divide. Without a reduction, neighbours go to neighbouring items.
 static void work_groups(kernel *k) {
@@ -590,6 +600,7 @@ void heuristic(kernel *k, bool by_memory) {
   if (dot || rows) token_tiles(k);
   else register_tiles(k);
   unroll_copy(k);
+  unroll_choices(k);
   if (by_memory) kernel_apply(k, (opt){OPT_ORDER, 0, 0});
   if (k->t->ahead.kib) kernel_apply(k, (opt){OPT_PREFETCH, k->t->ahead.kib, k->t->ahead.hint});
 }

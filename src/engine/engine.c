@@ -177,7 +177,7 @@ static int start(engine *e, const char *path, error *err) {
   if (model_n_ctx_max(e->m) && e->n_ctx > model_n_ctx_max(e->m))
     return error_set(err, "%s: a context of %d positions, but this model has learned %d", path, e->n_ctx, model_n_ctx_max(e->m));
   e->chunk = e->o.chunk > 0 ? min_i64(e->o.chunk, MAX_CHUNK) : DEFAULT_CHUNK;
-  if (model_max_chunk(e->m)) e->chunk = min_i64(e->chunk, model_max_chunk(e->m));
+  if (model_block(e->m)) e->chunk = min_i64(e->chunk, model_block(e->m));
   // room for a chunk that begins at the last position: then every index is in bounds whatever the two variables are
   e->room = (int64_t)round_up((size_t)e->chunk, CTX_STEP);
   set_context(e, e->n_ctx);
@@ -280,8 +280,10 @@ static void run(engine *e, plan *p, const plan_var *vars, int n_vars, int64_t po
 void engine_settle(engine *e) { while (!weights_settle(&e->now->w, 1) || !settle_states(e, 1)) continue; }
 
 static void eval(engine *e, const int32_t *ids, size_t n, int pos) {
+  int block = model_block(e->m);
   while (n > FEW) {
     size_t m = n - 1 < (size_t)e->chunk ? n - 1 : (size_t)e->chunk;
+    if (block && m > (size_t)(block - pos % block)) m = (size_t)(block - pos % block);
     memcpy(e->ids, ids, m * sizeof *ids);
     run(e, e->now->many.p, (plan_var[]){{"n", (int64_t)m}, {"pos", pos}}, 2, pos + (int64_t)m);
     ids += m; n -= m; pos += (int)m;

@@ -2,7 +2,7 @@
 // come out.  The engine owns the mapped file, the tokenizer, the compiled plan and the KV cache of one sequence.
 //
 // Invariant: results depend on the ids and their positions alone, not on how a prompt was cut into calls, on the chunk size
-// or on the number of threads; where layers are recurrent, rounding depends on the cut.
+// or on the number of threads.
 // Look next: weft.c (the public API on top of this), sampler.h (from logits to a token), include/weft.h.
 #ifndef WEFT_ENGINE_H
 #define WEFT_ENGINE_H

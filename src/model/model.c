@@ -223,7 +223,7 @@ int model_n_vocab(const model *m) { return m->n_vocab; }
 int model_n_ctx_train(const model *m) { return m->n_ctx_train; }
 int model_n_ctx_max(const model *m) { return m->n_ctx_max; }
 int model_n_states(const model *m) { return (int)m->states.n; }
-int model_max_chunk(const model *m) { return m->max_chunk; }
+int model_block(const model *m) { return m->block; }
 bool model_is_recurrent(const model *m) { return m->recurrent; }
 
 // Limits of the keys (2^14 heads of 2^14 elements, 2^30 positions) keep the product within 64 bits.

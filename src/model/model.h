@@ -31,7 +31,7 @@ int model_n_states(const model *m);
 uint64_t model_state_bytes(const model *m, int i, int64_t ctx);
 // Whether some state holds no positions but only what came last. Then a run at `pos` must follow one that ended there; 0 begins anew.
 bool model_is_recurrent(const model *m);
-int model_max_chunk(const model *m);                           // tokens that a run may have; 0: any number
+int model_block(const model *m);                               // runs end at multiples of this many positions, or before; 0: anywhere
 
 typedef struct model_shape {
   int64_t ctx;               // positions that the caches have room for (a multiple of 64)

@@ -154,7 +154,7 @@ struct model {
   int temperature_length;    // 0: n_ctx_rope
   int n_ctx_max;             // positions that it can have; 0: any number
   bool recurrent, no_rope, parallel, neox;                     // neox: rope rotates halves, not neighbours
-  int max_chunk;             // tokens that a run may have; 0: any number
+  int block;                 // see model_block; 0: none
   enum tensor_id output_norm;
   tensor_refs w;
   layer *layers;
@@ -189,7 +189,6 @@ void keys_behind(const loader *l, int64_t size, str *out);
 // model.c: asks for a tensor of the model (y NULL) or of a layer; w[id] says afterwards what there is. Shape {ne0, ne1, ne2} in the file's
 // order, 1 for axes it does not have. The bias of a matrix has ne1 elements (and ne2 rows), that of a vector ne0.
 enum want_flags { WANT_OPTIONAL = 1, WANT_BIAS = 2 /* must be there; otherwise it may be */, WANT_BARE = 4 /* its name ends here */, WANT_VECTOR = 8 };
-enum { DELTA_CHUNK = 32 };
 int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64_t ne2, unsigned flags);
 static inline int want_matrix(loader *l, layer *y, enum tensor_id id, int64_t in, int64_t out, unsigned flags) { return want(l, y, id, in, out, 1, flags); }
 static inline int want_vector(loader *l, layer *y, enum tensor_id id, int64_t n, unsigned flags) { return want(l, y, id, n, 1, 1, flags | WANT_VECTOR); }

@@ -1,7 +1,12 @@
 // Recurrences of which a state of fixed size is all that is left of the past, and the state's memory.
 //
-// A run takes its tokens at once: token t sees the state as it was, faded by the decays up to t, and each token s <= t of the run, faded by the
-// decays between them. Decays are sums of logarithms, so that nothing is divided; what is added to the state is faded the same way.
+// Positions come in blocks of fixed length, counted from position 0, and the state advances when a block is complete:
+// it is what was left at the block's first position. What has come since, at most a block, is kept row by row, as
+// attention keeps keys and values. Token t sees the state, faded by the decays from the block's beginning up to t, and
+// each token s <= t of the block, faded by the decays between them. So what a token sees is the same, and is added up
+// in the same order, whichever run it came in: results do not depend on how a sequence is cut. A run stays within a
+// block (model_block). Decays are sums of logarithms, so that nothing is divided; what is added to the state is faded
+// the same way.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -23,31 +28,85 @@ static tensor *softplus(graph *g, tensor *x) {         // log(1 + exp x), of whi
   return t_add(g, t_op2(g, OP_MAX, x, t_float(g, 0)), t_scale(g, t_op1(g, OP_LOG2, t_add(g, far, t_float(g, 1))), M_LN2));
 }
 
-// Whether token s of this run comes before token t, or is t: {T (t), T (s), 1}
-static tensor *not_later(build *b, bool itself) {
-  graph *g = b->g;
-  tensor *t = t_reshape(g, t_iota(g, b->T), DIMS(b->T, n_(b, 1), n_(b, 1))), *s = t_reshape(g, t_iota(g, b->T), DIMS(n_(b, 1), b->T, n_(b, 1)));
-  return t_op2(g, OP_CMPLT, s, itself ? t_add(g, t, n_(b, 1)) : t);
+// --- rows of a block ------------------------------------------------------------------------------------------------------
+
+// RUN_ROOM: tokens that a run has at most, as intervals see it
+enum { MAMBA_BLOCK = 64, DELTA_BLOCK = 32, SOLVED_AT_ONCE = 8, RUN_ROOM = 64 };
+
+// Rows of this run: from .. end; full: whether the block ends with it
+typedef struct block { int64_t size; uop *from, *end; tensor *full; } block;
+
+static block block_of(build *b, int64_t size) {
+  uop *from = idx_mod(b->g, b->pos, n_(b, size)), *end = idx_add(b->g, from, b->T);
+  return (block){size, from, end, t_op2(b->g, OP_CMPLT, n_(b, size - 1), end)};
 }
 
-// Logarithms of decays {T, H}, added up from the run's first token on.
-static tensor *added_up(build *b, tensor *log_decay) {
-  graph *g = b->g;
-  uop *h = log_decay->shape->dim[1];
-  tensor *each = t_reshape(g, t_contiguous(g, log_decay), DIMS(n_(b, 1), b->T, h));
-  return t_contiguous(g, t_reshape(g, t_reduce(g, t_where(g, not_later(b, true), each, t_float(g, 0)), OP_ADD, 1), DIMS(b->T, h)));
+static int64_t block_rows(int64_t size) { return size + RUN_ROOM; }
+
+static int rows_state(loader *l, layer *y, int64_t size, int64_t width) {
+  return state(l, y, DT_F32, 0, block_rows(size) * width);
 }
 
-// What of token s is left at token t: {T (t), T (s), H}, 0 where s is later (and, unless itself, at t).
-static tensor *left_at(build *b, tensor *sum, bool itself) {
+// Puts x {T, ...} behind the rows of earlier runs, in the layer's i-th state: all rows of the block so far {end, ...},
+// or (all) all that a block can have.
+static tensor *keep_rows(build *b, const layer *y, int i, const block *k, tensor *x, bool all) {
   graph *g = b->g;
-  uop *h = sum->shape->dim[1];
-  tensor *d = t_sub(g, t_reshape(g, sum, DIMS(b->T, n_(b, 1), h)), t_reshape(g, sum, DIMS(n_(b, 1), b->T, h)));
-  return t_exp(g, t_where(g, not_later(b, itself), d, t_float(g, -INFINITY)));
+  const shape *s = x->shape;
+  uop *dims[MAX_DIMS];
+  for (int j = 0; j < s->n; j++) dims[j] = j ? s->dim[j] : n_(b, block_rows(k->size));
+  tensor *next = t_assign(g, t_slice(g, t_reshape(g, state_buffer(b, y, i), s->n, dims), 0, k->from, b->T), x);
+  vec_push(&b->effects, next);
+  return t_slice(g, t_reshape(g, next, s->n, dims), 0, n_(b, 0), all ? n_(b, k->size) : k->end);
 }
 
-// The last row of {T, H}: {1, H}
-static tensor *last_row(build *b, tensor *x) { return t_slice(b->g, x, 0, idx_sub(b->g, b->T, n_(b, 1)), n_(b, 1)); }
+// The state at the block's first position: zeros where that is 0.
+static tensor *state_before(build *b, const layer *y, int i, const block *k, int n, const int64_t *dims) {
+  graph *g = b->g;
+  return t_where(g, t_op2(g, OP_CMPLT, b->pos, n_(b, k->size)), t_float(g, 0),
+                 t_reshape_i(g, state_buffer(b, y, i), n, dims));
+}
+
+// Whether row s of the block, of `rows`, comes before token t of this run, or is it: {T, rows}
+static tensor *not_later(build *b, const block *k, uop *rows, bool itself) {
+  graph *g = b->g;
+  tensor *t =
+      t_add(g, t_reshape(g, t_iota(g, b->T), DIMS(b->T, n_(b, 1))), itself ? idx_add(g, k->from, n_(b, 1)) : k->from);
+  return t_op2(g, OP_CMPLT, t_reshape(g, t_iota(g, rows), DIMS(n_(b, 1), rows)), t);
+}
+
+// Logarithms of decays of the block's rows {end, H}, added up until each token of this run: {T, H}
+static tensor *added_up(build *b, const block *k, tensor *log_decay) {
+  graph *g = b->g;
+  uop *h = log_decay->shape->dim[1], *one = n_(b, 1);
+  tensor *seen = t_where(g, t_reshape(g, not_later(b, k, k->end, true), DIMS(b->T, k->end, one)),
+                         t_reshape(g, log_decay, DIMS(one, k->end, h)), t_float(g, 0));
+  return t_contiguous(g, t_reshape(g, t_reduce(g, seen, OP_ADD, 1), DIMS(b->T, h)));
+}
+
+// What of row s is left at token t: {T, rows, H}, 0 where s is later (and, unless itself, at t). sum {T, H}, sums
+// {rows, H}
+static tensor *left_at(build *b, const block *k, tensor *sum, tensor *sums, bool itself) {
+  graph *g = b->g;
+  uop *h = sum->shape->dim[1], *rows = sums->shape->dim[0], *one = n_(b, 1);
+  tensor *d = t_sub(g, t_reshape(g, sum, DIMS(b->T, one, h)), t_reshape(g, sums, DIMS(one, rows, h)));
+  return t_exp(
+      g, t_where(g, t_reshape(g, not_later(b, k, rows, itself), DIMS(b->T, rows, one)), d, t_float(g, -INFINITY)));
+}
+
+// Rows that go into the state: all of a block that ends with this run; else one, which counts nothing.
+static uop *rows_done(build *b, const block *k) {
+  graph *g = b->g;
+  uop *full = uop_op2(g, OP_MIN, idx_div(g, k->end, n_(b, k->size)), n_(b, 1));
+  return uop_op2(g, OP_MAX, idx_mul(g, k->end, full), n_(b, 1));
+}
+
+// What of each such row is left when the block ends {rows, H}, and of the state before it {1, H}
+static tensor *left_at_end(build *b, const block *k, tensor *sum, tensor *sums, uop *rows, tensor **of_state) {
+  graph *g = b->g;
+  tensor *last = t_slice(g, sum, 0, idx_sub(g, b->T, n_(b, 1)), n_(b, 1));
+  *of_state = t_contiguous(g, t_where(g, k->full, t_exp(g, last), t_float(g, 1)));
+  return t_where(g, k->full, t_exp(g, t_sub(g, last, t_slice(g, sums, 0, n_(b, 0), rows))), t_float(g, 0));
+}
 
 // --- keys of both kinds ---------------------------------------------------------------------------------------------------
 
@@ -64,16 +123,28 @@ static int load_ssm(loader *l, layer *y) {
   state(l, y, DT_F32, 0, (int64_t)s->inner * s->state);
   return 0;
 }
-enum { STATE_CONV, STATE_SSM };
+enum { STATE_CONV, STATE_SSM, STATE_DECAY, STATE_SUM, STATE_KEY, STATE_VALUE };     // the last four: rows of a block
+
+// Memory for the rows of blocks of this size, and a limit to what a run may have.
+static void load_rows(loader *l, layer *y, int64_t size, int64_t keys) {
+  model *m = l->m;
+  rows_state(l, y, size, y->ssm.heads);
+  rows_state(l, y, size, y->ssm.heads);
+  rows_state(l, y, size, keys);
+  rows_state(l, y, size, y->ssm.inner);
+  if (!m->block || m->block > size) m->block = (int)size;
+}
 
 // --- Mamba 2 --------------------------------------------------------------------------------------------------------------
-// Head h has a state of {p, n}; each token adds dt x B to it and reads it with C. B and C are shared by the heads of a group.
+// Head h has a state of {p, n}; each token adds dt x B to it and reads it with C. B and C are shared by the heads of a
+// group.
 
 static int mamba2_load(loader *l, layer *y) {
   const ssm *s = &y->ssm;
   if (load_ssm(l, y)) return -1;
   int64_t inner = s->inner, in = 2 * inner + 2 * (int64_t)s->groups * s->state + s->heads;
   if (inner % s->groups) return gguf_fail(l->f, key(l, "ssm.group_count"), l->err, "%d does not divide ssm.inner_size = %d", s->groups, s->inner);
+  load_rows(l, y, MAMBA_BLOCK, (int64_t)s->groups * s->state);
   return want_matrix(l, y, W_SSM_IN, l->m->n_embd, in, 0) || want(l, y, W_SSM_A, 1, s->heads, 1, WANT_BARE) || want(l, y, W_SSM_D, 1, s->heads, 1, WANT_BARE) ||
          want_matrix(l, y, W_SSM_NORM, inner / s->groups, s->groups, 0) ? -1 : 0;
 }
@@ -87,23 +158,37 @@ static tensor *mamba2(build *b, const layer *y, tensor *x) {
   tensor *xbc = t_contiguous(g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, t_slice_i(g, all, 1, inner, inner + 2 * bc))));
   uop *one = n_(b, 1), *G = n_(b, groups), *P = n_(b, per), *D = n_(b, p), *N = n_(b, n), *H = n_(b, h);
   tensor *v = t_slice_i(g, xbc, 1, 0, inner), *B = t_slice_i(g, xbc, 1, inner, bc), *C = t_slice_i(g, xbc, 1, inner + bc, bc);
-  dt = t_contiguous(g, softplus(g, t_add(g, dt, bias(b, y, W_SSM_DT))));
-  tensor *sum = added_up(b, t_mul(g, dt, t_reshape(g, weight(b, y, W_SSM_A), DIMS(one, H))));
-  // within the run: tokens t and s meet by C(t) B(s)
-  tensor *meet = t_reduce(g, t_mul(g, t_reshape(g, C, DIMS(b->T, one, G, N)), t_reshape(g, B, DIMS(one, b->T, G, N))), OP_ADD, 3);
-  tensor *factor = t_mul(g, left_at(b, sum, true), t_reshape(g, dt, DIMS(one, b->T, H)));
-  factor = t_mul(g, t_reshape(g, t_contiguous(g, meet), DIMS(b->T, b->T, G, one)), t_reshape(g, factor, DIMS(b->T, b->T, G, P)));
-  factor = t_reshape(g, t_contiguous(g, factor), DIMS(b->T, b->T, H, one));
-  tensor *out = t_reshape(g, t_reduce(g, t_mul(g, factor, t_reshape(g, v, DIMS(one, b->T, H, D))), OP_ADD, 1), DIMS(b->T, H, D));
+  block k = block_of(b, MAMBA_BLOCK);
+  dt = keep_rows(b, y, STATE_DECAY, &k, t_contiguous(g, softplus(g, t_add(g, dt, bias(b, y, W_SSM_DT)))), false);
+  tensor *sum = added_up(b, &k, t_mul(g, dt, t_reshape(g, weight(b, y, W_SSM_A), DIMS(one, H)))),
+         *sums = keep_rows(b, y, STATE_SUM, &k, sum, false);
+  tensor *keys = keep_rows(b, y, STATE_KEY, &k, B, false), *values = keep_rows(b, y, STATE_VALUE, &k, v, false);
+  // within the block: token t and row s meet by C(t) B(s)
+  tensor *meet = t_reduce(
+      g, t_mul(g, t_reshape(g, C, DIMS(b->T, one, G, N)), t_reshape(g, keys, DIMS(one, k.end, G, N))), OP_ADD, 3);
+  tensor *factor = t_mul(g, left_at(b, &k, sum, sums, true), t_reshape(g, dt, DIMS(one, k.end, H)));
+  factor = t_mul(g, t_reshape(g, t_contiguous(g, meet), DIMS(b->T, k.end, G, one)),
+                 t_reshape(g, factor, DIMS(b->T, k.end, G, P)));
+  factor = t_reshape(g, t_contiguous(g, factor), DIMS(b->T, k.end, H, one));
+  tensor *out = t_contiguous(g, t_reduce(g, t_mul(g, factor, t_reshape(g, values, DIMS(one, k.end, H, D))), OP_ADD, 1));
   // and what the state still has
-  tensor *S = state_rows(b, y, STATE_SSM, 4, (int64_t[]){groups, per, p, n});
-  tensor *read = t_reduce(g, t_mul(g, t_reshape(g, C, DIMS(b->T, G, one, one, N)), t_reshape(g, S, DIMS(one, G, P, D, N))), OP_ADD, 4);
-  out = t_add(g, out, t_mul(g, t_reshape(g, read, DIMS(b->T, H, D)), t_reshape(g, t_exp(g, sum), DIMS(b->T, H, one))));
+  tensor *S = state_before(b, y, STATE_SSM, &k, 4, (int64_t[]){groups, per, p, n});
+  tensor *read = t_contiguous(
+      g, t_reduce(g, t_mul(g, t_reshape(g, C, DIMS(b->T, G, one, one, N)), t_reshape(g, S, DIMS(one, G, P, D, N))),
+                  OP_ADD, 4));
+  out = t_add(g, t_reshape(g, out, DIMS(b->T, H, D)),
+              t_mul(g, t_reshape(g, read, DIMS(b->T, H, D)), t_reshape(g, t_exp(g, sum), DIMS(b->T, H, one))));
   out = t_add(g, out, t_mul(g, t_reshape(g, v, DIMS(b->T, H, D)), t_reshape(g, weight(b, y, W_SSM_D), DIMS(one, H, one))));
-  tensor *last = last_row(b, sum), *keep = t_contiguous(g, t_mul(g, t_exp(g, t_sub(g, last, sum)), dt));
-  tensor *add = t_mul(g, t_mul(g, t_reshape(g, keep, DIMS(b->T, G, P, one, one)), t_reshape(g, v, DIMS(b->T, G, P, D, one))), t_reshape(g, B, DIMS(b->T, G, one, one, N)));
+  uop *rows = rows_done(b, &k);
+  tensor *fades,
+      *left = t_contiguous(g, t_mul(g, left_at_end(b, &k, sum, sums, rows, &fades), t_slice(g, dt, 0, n_(b, 0), rows)));
+  keys = t_slice(g, keys, 0, n_(b, 0), rows);
+  values = t_slice(g, values, 0, n_(b, 0), rows);
+  tensor *add =
+      t_mul(g, t_mul(g, t_reshape(g, left, DIMS(rows, G, P, one, one)), t_reshape(g, values, DIMS(rows, G, P, D, one))),
+            t_reshape(g, keys, DIMS(rows, G, one, one, N)));
   add = t_reshape(g, t_reduce(g, add, OP_ADD, 0), DIMS(G, P, D, N));
-  state_store(b, y, STATE_SSM, t_add(g, t_mul(g, S, t_reshape(g, t_exp(g, last), DIMS(G, P, one, one))), add));
+  state_store(b, y, STATE_SSM, t_add(g, t_mul(g, S, t_reshape(g, fades, DIMS(G, P, one, one))), add));
   out = t_contiguous(g, t_mul(g, t_reshape(g, out, DIMS(b->T, n_(b, inner))), t_silu(g, z)));
   out = norm(b, y, W_SSM_NORM, t_reshape(g, out, DIMS(b->T, G, n_(b, inner / groups))));
   return linear(b, y, W_SSM_OUT, t_reshape(g, out, DIMS(b->T, n_(b, inner))));
@@ -112,16 +197,17 @@ static tensor *mamba2(build *b, const layer *y, tensor *x) {
 const part part_mamba2 = {mamba2_load, mamba2};
 
 // --- gated delta net ------------------------------------------------------------------------------------------------------
-// Head h has a state of {k, v}, a memory that returns values for keys. A token first lets it fade, then writes the difference between its value and
-// what the memory has for its key: d(t) = beta (v(t) - S k(t)). Within a run that makes a triangular system (1 + A) d = r, A the fading products of
-// keys. A^32 is 0 for 32 tokens, and (1 + A)^-1 = (1 - A)(1 + A^2)(1 + A^4)(1 + A^8)(1 + A^16) exactly. Powers grow like binomial
-// coefficients where keys resemble each other, and cancel: 32 tokens in f64 keep what f32 has.
+// Head h has a state of {k, v}, a memory that returns values for keys. A token first lets it fade, then writes the
+// difference between its value and what the memory has for its key: d(t) = beta (v(t) - S k(t)). Within a block that is
+// a triangular system, d(t) = r(t) - sum over s < t of A(t, s) d(s), with A the fading products of keys. A few rows are
+// solved at once, one after the other in one expression; what all rows before those few take is a sum for each few. One
+// token does so with the rows that are known; a run does it for all of the block, whose known rows stay as they are.
 
 static int delta_load(loader *l, layer *y) {
   const ssm *s = &y->ssm;
   if (load_ssm(l, y)) return -1;
   int64_t d = l->m->n_embd, keys = (int64_t)s->groups * s->state, h = s->heads, v = s->inner / s->heads;
-  l->m->max_chunk = DELTA_CHUNK;
+  load_rows(l, y, DELTA_BLOCK, keys);
   if (want_matrix(l, y, W_SSM_IN, d, 2 * keys + 2 * (int64_t)s->inner, WANT_OPTIONAL)) return -1;
   if (!y->w[W_SSM_IN].weight && (want_matrix(l, y, W_ATTN_QKV, d, 2 * keys + s->inner, 0) || want_matrix(l, y, W_ATTN_GATE, d, s->inner, 0))) return -1;
   if (want_matrix(l, y, W_SSM_BA, d, 2 * h, WANT_OPTIONAL)) return -1;
@@ -136,39 +222,119 @@ static tensor *of_groups(build *b, tensor *x, int64_t groups, int64_t from, int6
   return t_reshape(g, t_slice_i(g, r, 2, from, size), DIMS(b->T, n_(b, groups * size)));
 }
 
-// Rows of keys: {T, groups, k} of length 1, given to the heads that share them: {T, H, k}
+// Rows {T, groups, k} of length `by`
 static tensor *unit_rows(build *b, const layer *y, tensor *x, double by) {
   graph *g = b->g;
-  const ssm *s = &y->ssm;
-  uop *K = n_(b, s->state), *G = n_(b, s->groups), *P = n_(b, s->heads / s->groups), *one = n_(b, 1);
-  x = t_reshape(g, x, DIMS(b->T, G, K));
+  x = t_reshape(g, x, DIMS(b->T, n_(b, y->ssm.groups), n_(b, y->ssm.state)));
   tensor *length = t_op2(g, OP_MAX, t_op1(g, OP_SQRT, t_reduce(g, t_mul(g, x, x), OP_ADD, 2)), t_float(g, b->m->eps));
-  x = t_contiguous(g, t_scale(g, t_op2(g, OP_FDIV, x, length), by));
+  return t_contiguous(g, t_scale(g, t_op2(g, OP_FDIV, x, length), by));
+}
+
+// {.., groups, n}, given to the heads that share them: {.., H, n}
+static tensor *of_heads(build *b, const layer *y, tensor *x) {
+  graph *g = b->g;
+  int64_t groups = y->ssm.groups, per = y->ssm.heads / groups;
   bool neighbours = b->m->arch->flags & ARCH_DELTA_NEIGHBOURS;
-  x = neighbours ? t_expand(g, t_reshape(g, x, DIMS(b->T, G, one, K)), DIMS(b->T, G, P, K)) : t_expand(g, t_reshape(g, x, DIMS(b->T, one, G, K)), DIMS(b->T, P, G, K));
-  return t_reshape(g, x, DIMS(b->T, n_(b, s->heads), K));
+  int last = x->shape->n - 1;
+  uop *dims[MAX_DIMS], *wide[MAX_DIMS], *flat[MAX_DIMS];
+  for (int i = 0; i < last - 1; i++) dims[i] = wide[i] = flat[i] = x->shape->dim[i];
+  dims[last - 1] = n_(b, neighbours ? groups : 1);
+  dims[last] = n_(b, neighbours ? 1 : groups);
+  wide[last - 1] = n_(b, neighbours ? groups : per);
+  wide[last] = n_(b, neighbours ? per : groups);
+  dims[last + 1] = wide[last + 1] = flat[last] = x->shape->dim[last];
+  flat[last - 1] = n_(b, y->ssm.heads);
+  return t_reshape(g, t_expand(g, t_reshape(g, x, last + 2, dims), last + 2, wide), last + 1, flat);
 }
 
-// x {T (t), T (s), H} times r {T (s), H, v}, both in f64: {T, H, v}
-static tensor *applied(build *b, tensor *x, tensor *r) {
+// Products of queries or keys x {T, groups, k} with rows of keys {rows, groups, k}: {T, rows, H}
+static tensor *products(build *b, const layer *y, tensor *x, tensor *keys) {
   graph *g = b->g;
-  uop *h = r->shape->dim[1], *v = r->shape->dim[2];
-  tensor *product = t_mul(g, t_reshape(g, x, DIMS(b->T, b->T, h, n_(b, 1))), t_reshape(g, r, DIMS(n_(b, 1), b->T, h, v)));
-  return t_reshape(g, t_reduce(g, product, OP_ADD, 1), DIMS(b->T, h, v));
+  uop *t = x->shape->dim[0], *rows = keys->shape->dim[0], *G = x->shape->dim[1], *K = x->shape->dim[2], *one = n_(b, 1);
+  tensor *p =
+      t_reduce(g, t_mul(g, t_reshape(g, x, DIMS(t, one, G, K)), t_reshape(g, keys, DIMS(one, rows, G, K))), OP_ADD, 3);
+  return t_reshape(g, of_heads(b, y, t_contiguous(g, p)), DIMS(t, rows, n_(b, y->ssm.heads)));
 }
 
-static tensor *solved(build *b, tensor *A, tensor *r) {
+static tensor *row_of(build *b, tensor *x, uop *t) {
+  return t_reshape(b->g, t_slice(b->g, x, 0, t, n_(b, 1)), DIMS(x->shape->dim[1], x->shape->dim[2]));
+}
+
+// What rows from .. from + SOLVED_AT_ONCE, which are d {SOLVED_AT_ONCE, H, v}, take from each row of A {n, block, H}:
+// {n, H, v}
+static tensor *taken(build *b, tensor *A, tensor *d, int64_t from) {
   graph *g = b->g;
-  if (uop_is_int(b->T, 1)) return r;
-  tensor *power = t_contiguous(g, t_cast(g, A, DT_F64)), *x = t_contiguous(g, t_cast(g, r, DT_F64));
-  x = t_contiguous(g, t_sub(g, x, applied(b, power, x)));
-  for (int n = 2; n < DELTA_CHUNK; n *= 2) {
-    uop *h = A->shape->dim[2];
-    tensor *product = t_mul(g, t_reshape(g, power, DIMS(b->T, b->T, n_(b, 1), h)), t_reshape(g, power, DIMS(n_(b, 1), b->T, b->T, h)));
-    power = t_contiguous(g, t_reshape(g, t_reduce(g, product, OP_ADD, 1), DIMS(b->T, b->T, h)));
-    x = t_contiguous(g, t_add(g, x, applied(b, power, x)));
+  uop *n = A->shape->dim[0], *H = A->shape->dim[2], *V = d->shape->dim[2], *one = n_(b, 1),
+      *some = n_(b, SOLVED_AT_ONCE);
+  tensor *by = t_reshape(g, t_slice_i(g, A, 1, from, SOLVED_AT_ONCE), DIMS(n, some, H, one));
+  return t_reshape(g, t_contiguous(g, t_reduce(g, t_mul(g, by, t_reshape(g, d, DIMS(one, some, H, V))), OP_ADD, 1)),
+                   DIMS(n, H, V));
+}
+
+// One token's d {1, H, v}: r less what A {1, block, H} takes of the rows before, which are known {block, H, v}.
+static tensor *solve_one(build *b, const block *k, tensor *A, tensor *r, tensor *known) {
+  graph *g = b->g;
+  uop *H = r->shape->dim[1], *own = idx_mul(g, idx_div(g, k->from, n_(b, SOLVED_AT_ONCE)), n_(b, SOLVED_AT_ONCE));
+  tensor *d = r, *row = t_reshape(g, t_iota(g, n_(b, k->size)), DIMS(n_(b, 1), n_(b, k->size), n_(b, 1)));
+  tensor *of_others = t_contiguous(g, t_where(g, t_op2(g, OP_CMPLT, row, own), A, t_float(g, 0)));
+  for (int64_t s = 0; s < k->size - SOLVED_AT_ONCE; s += SOLVED_AT_ONCE)
+    d = t_sub(g, d, taken(b, of_others, t_slice_i(g, known, 0, s, SOLVED_AT_ONCE), s));
+  d = t_reshape(g, d, DIMS(H, r->shape->dim[2]));
+  for (int64_t s = 0; s < SOLVED_AT_ONCE - 1; s++) {
+    uop *at = idx_add(g, own, n_(b, s));
+    d = t_sub(g, d, t_mul(g, t_reshape(g, t_slice(g, A, 1, at, n_(b, 1)), DIMS(H, n_(b, 1))), row_of(b, known, at)));
   }
-  return t_cast(g, x, DT_F32);
+  return t_contiguous(g, t_reshape(g, d, r->shape->n, r->shape->dim));
+}
+
+// The same for rows from .. from + SOLVED_AT_ONCE of the block. x {block, H, v}: r, or d where that is known; before:
+// the rows before, as they are solved.
+static tensor *solve_some(build *b, tensor *A, tensor *x, tensor *const *before, int64_t from) {
+  graph *g = b->g;
+  uop *H = x->shape->dim[1];
+  tensor *d[SOLVED_AT_ONCE], *rows = t_slice_i(g, x, 0, from, SOLVED_AT_ONCE),
+                             *own = t_slice_i(g, A, 0, from, SOLVED_AT_ONCE);
+  for (int64_t s = 0; s < from; s += SOLVED_AT_ONCE)
+    rows = t_sub(g, rows, taken(b, own, before[s / SOLVED_AT_ONCE], s));
+  if (from) rows = t_contiguous(g, rows);
+  for (int64_t t = 0; t < SOLVED_AT_ONCE; t++) {
+    d[t] = row_of(b, rows, n_(b, t));
+    for (int64_t s = 0; s < t; s++)
+      d[t] = t_sub(
+          g, d[t],
+          t_mul(g, t_reshape(g, t_slice_i(g, t_slice_i(g, own, 0, t, 1), 1, from + s, 1), DIMS(H, n_(b, 1))), d[s]));
+  }
+  return t_contiguous(g, t_permute(g, t_stack_last(g, d, SOLVED_AT_ONCE), (int[]){2, 0, 1}));
+}
+
+// x {T, ..} as rows of the block {block, ..}. Before the run are those of `earlier`, or (NULL) zeros, and behind it
+// zeros.
+static tensor *rows_of_block(build *b, const block *k, tensor *x, tensor *earlier) {
+  graph *g = b->g;
+  uop *size = n_(b, k->size), *dims[MAX_DIMS];
+  int n = x->shape->n;
+  for (int i = 0; i < n; i++) dims[i] = i ? n_(b, 1) : size;
+  tensor *zero = t_float(g, 0), *row = t_iota(g, size), *at = t_reshape(g, row, n, dims);
+  tensor *own =
+      t_where(g, t_op2(g, OP_CMPLT, at, k->end), t_gather(g, t_contiguous(g, x), t_sub(g, row, k->from)), zero);
+  return t_contiguous(g, t_where(g, t_op2(g, OP_CMPLT, at, k->from), earlier ? earlier : zero, own));
+}
+
+// d for r {T, H, v} and A {T, block, H}, which become rows of the layer's state; all of the block's so far {end, H, v}
+static tensor *solve(build *b, const layer *y, const block *k, tensor *A, tensor *r) {
+  graph *g = b->g;
+  uop *H = r->shape->dim[1], *V = r->shape->dim[2], *rows = n_(b, block_rows(k->size));
+  tensor *next = state_buffer(b, y, STATE_VALUE),
+         *known = t_slice_i(g, t_reshape(g, next, DIMS(rows, H, V)), 0, 0, k->size), *d[DELTA_BLOCK / SOLVED_AT_ONCE];
+  if (uop_is_int(b->T, 1)) return keep_rows(b, y, STATE_VALUE, k, solve_one(b, k, t_contiguous(g, A), r, known), false);
+  r = rows_of_block(b, k, r, known);
+  A = rows_of_block(b, k, A, NULL);
+  for (int64_t from = 0; from < k->size; from += SOLVED_AT_ONCE) {
+    tensor *some = d[from / SOLVED_AT_ONCE] = solve_some(b, A, r, d, from);
+    next = t_assign(g, t_slice_i(g, t_reshape(g, next, DIMS(rows, H, V)), 0, from, SOLVED_AT_ONCE), some);
+    vec_push(&b->effects, next);
+  }
+  return t_slice(g, t_reshape(g, next, DIMS(rows, H, V)), 0, n_(b, 0), k->end);
 }
 
 static tensor *delta_net(build *b, const layer *y, tensor *x) {
@@ -194,25 +360,45 @@ static tensor *delta_net(build *b, const layer *y, tensor *x) {
     alpha = linear(b, y, W_SSM_ALPHA, x);
   }
   beta = t_contiguous(g, sigmoid(g, beta));
-  tensor *sum = added_up(b, t_mul(g, softplus(g, t_add(g, alpha, bias(b, y, W_SSM_DT))), t_reshape(g, weight(b, y, W_SSM_A), DIMS(one, H))));
+  block blk = block_of(b, DELTA_BLOCK);
+  tensor *decay =
+      t_mul(g, softplus(g, t_add(g, alpha, bias(b, y, W_SSM_DT))), t_reshape(g, weight(b, y, W_SSM_A), DIMS(one, H)));
+  tensor *sum = added_up(b, &blk, keep_rows(b, y, STATE_DECAY, &blk, t_contiguous(g, decay), false)),
+         *sums = keep_rows(b, y, STATE_SUM, &blk, sum, true);
   tensor *conv = t_contiguous(g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, mixed)));
   tensor *q = unit_rows(b, y, t_slice_i(g, conv, 1, 0, keys), 1 / sqrt((double)k)), *key = unit_rows(b, y, t_slice_i(g, conv, 1, keys, keys), 1);
-  tensor *value = t_reshape(g, t_slice_i(g, conv, 1, 2 * keys, inner), DIMS(b->T, H, V)), *S = state_rows(b, y, STATE_SSM, 3, (int64_t[]){h, k, v});
+  tensor *value = t_reshape(g, t_slice_i(g, conv, 1, 2 * keys, inner), DIMS(b->T, H, V)),
+         *S = state_before(b, y, STATE_SSM, &blk, 3, (int64_t[]){h, k, v});
   tensor *faded = t_reshape(g, t_exp(g, sum), DIMS(b->T, H, one)), *s4 = t_reshape(g, S, DIMS(one, H, K, V));
-  tensor *known = t_reshape(g, t_reduce(g, t_mul(g, s4, t_reshape(g, key, DIMS(b->T, H, K, one))), OP_ADD, 2), DIMS(b->T, H, V));
-  tensor *r = t_mul(g, t_sub(g, value, t_mul(g, known, faded)), t_reshape(g, beta, DIMS(b->T, H, one)));
-  tensor *s_key = t_reshape(g, key, DIMS(one, b->T, H, K));
-  tensor *kk = t_reshape(g, t_reduce(g, t_mul(g, t_reshape(g, key, DIMS(b->T, one, H, K)), s_key), OP_ADD, 3), DIMS(b->T, b->T, H));
-  tensor *qk = t_reshape(g, t_reduce(g, t_mul(g, t_reshape(g, q, DIMS(b->T, one, H, K)), s_key), OP_ADD, 3), DIMS(b->T, b->T, H));
-  tensor *A = t_mul(g, t_mul(g, kk, left_at(b, sum, false)), t_reshape(g, beta, DIMS(b->T, one, H)));
-  tensor *d = t_contiguous(g, solved(b, A, r));
-  tensor *out = applied(b, t_contiguous(g, t_mul(g, qk, left_at(b, sum, true))), d);
-  tensor *read = t_reshape(g, t_reduce(g, t_mul(g, s4, t_reshape(g, q, DIMS(b->T, H, K, one))), OP_ADD, 2), DIMS(b->T, H, V));
-  out = t_contiguous(g, t_add(g, out, t_mul(g, read, faded)));
-  tensor *last = last_row(b, sum), *keep = t_contiguous(g, t_exp(g, t_sub(g, last, sum)));
-  tensor *add = t_mul(g, t_mul(g, t_reshape(g, key, DIMS(b->T, H, K, one)), t_reshape(g, keep, DIMS(b->T, H, one, one))), t_reshape(g, d, DIMS(b->T, H, one, V)));
+  tensor *known =
+      t_contiguous(g, t_reduce(g, t_mul(g, s4, t_reshape(g, of_heads(b, y, key), DIMS(b->T, H, K, one))), OP_ADD, 2));
+  tensor *r = t_contiguous(g, t_mul(g, t_sub(g, value, t_mul(g, t_reshape(g, known, DIMS(b->T, H, V)), faded)),
+                                    t_reshape(g, beta, DIMS(b->T, H, one))));
+  // each row of keys meets those before it
+  tensor *all_keys = keep_rows(b, y, STATE_KEY, &blk, key, true);
+  tensor *A = t_mul(g, t_mul(g, products(b, y, key, all_keys), left_at(b, &blk, sum, sums, false)),
+                    t_reshape(g, beta, DIMS(b->T, one, H)));
+  tensor *values = solve(b, y, &blk, A, r);
+  // what the block has for each query, and what the state still has
+  sums = t_slice(g, sums, 0, n_(b, 0), blk.end);
+  all_keys = t_slice(g, all_keys, 0, n_(b, 0), blk.end);
+  tensor *weights = t_contiguous(g, t_mul(g, products(b, y, q, all_keys), left_at(b, &blk, sum, sums, true)));
+  tensor *out = t_contiguous(g, t_reduce(g,
+                                         t_mul(g, t_reshape(g, weights, DIMS(b->T, blk.end, H, one)),
+                                               t_reshape(g, values, DIMS(one, blk.end, H, V))),
+                                         OP_ADD, 1));
+  tensor *read =
+      t_contiguous(g, t_reduce(g, t_mul(g, s4, t_reshape(g, of_heads(b, y, q), DIMS(b->T, H, K, one))), OP_ADD, 2));
+  out = t_contiguous(
+      g, t_add(g, t_reshape(g, out, DIMS(b->T, H, V)), t_mul(g, t_reshape(g, read, DIMS(b->T, H, V)), faded)));
+  uop *rows = rows_done(b, &blk);
+  tensor *fades, *left = t_contiguous(g, left_at_end(b, &blk, sum, sums, rows, &fades));
+  key = of_heads(b, y, t_slice(g, all_keys, 0, n_(b, 0), rows));
+  tensor *add =
+      t_mul(g, t_mul(g, t_reshape(g, key, DIMS(rows, H, K, one)), t_reshape(g, left, DIMS(rows, H, one, one))),
+            t_reshape(g, t_slice(g, values, 0, n_(b, 0), rows), DIMS(rows, H, one, V)));
   add = t_reshape(g, t_reduce(g, add, OP_ADD, 0), DIMS(H, K, V));
-  state_store(b, y, STATE_SSM, t_add(g, t_mul(g, S, t_reshape(g, t_exp(g, last), DIMS(H, one, one))), add));
+  state_store(b, y, STATE_SSM, t_add(g, t_mul(g, S, t_reshape(g, fades, DIMS(H, one, one))), add));
   out = t_mul(g, norm(b, y, W_SSM_NORM, out), t_silu(g, t_reshape(g, z, DIMS(b->T, H, V))));
   return linear(b, y, W_SSM_OUT, t_reshape(g, out, DIMS(b->T, n_(b, inner))));
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 #include "schedule/form.h"
 
-enum { COST_DISPATCH = 200000, COST_STORE_LOAD = 8, COST_FAR_STORE_LOAD = 160, FAR_ELEMENTS = 1 << 18, NOMINAL_SYMBOLIC = 128, MAX_USES = 24, MAX_LOOPS = 24, TILE = 4, LANES_AND_TILE = 64, FIRST_RANGE = 1000000 };
+enum { COST_DISPATCH = 200000, COST_STORE_LOAD = 8, COST_FAR_STORE_LOAD = 160, FAR_ELEMENTS = 1 << 18, NOMINAL_SYMBOLIC = 128, MAX_USES = 24, MAX_LOOPS = 24, TILE = 4, LANES_AND_TILE = 64, FEW_PARTS = 4, FIRST_RANGE = 1000000 };
 
 typedef struct use {
   struct use *next;
@@ -196,6 +196,18 @@ static const place *moved_place(decide *d, const uop *u, const place *at) {
   return p;
 }
 
+// Of many parts each is evaluated at one step of the range that chooses among them: codegen unrolls it.
+static void drop_loop(use *o, const uop *r) {
+  int n = 0, outputs = 0;
+  for (int i = 0; i < o->n_loops; i++) {
+    if (o->loops[i] == r) continue;
+    outputs += i < o->n_outputs;
+    o->loops[n++] = o->loops[i];
+  }
+  o->n_loops = n;
+  o->n_outputs = outputs;
+}
+
 static void pass_on(decide *d, uop *u, const use *o) {
   graph *g = d->f->g;
   place p, q;
@@ -224,11 +236,14 @@ static void pass_on(decide *d, uop *u, const use *o) {
     add_use(d, u->src[1], o, &q);
     return;
   }
-  case OP_STACK:
+  case OP_STACK: {
+    use part = *o;
     p = o->at;
     p.n--;
-    for (size_t i = 0; i < u->nsrc; i++) add_use(d, u->src[i], o, &p);
+    if (u->nsrc > FEW_PARTS) drop_loop(&part, o->at.idx[p.n]);
+    for (size_t i = 0; i < u->nsrc; i++) add_use(d, u->src[i], &part, &p);
     return;
+  }
   case OP_BITCAST: {
     int last = o->at.n - 1, from = dtype_size((enum dtype)u->src[0]->dt), to = dtype_size((enum dtype)u->dt);
     p = o->at;
