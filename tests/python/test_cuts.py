@@ -1,0 +1,59 @@
+"""The same ids give the same logits, bit for bit, however a sequence is cut and on any number of threads.
+
+Cases that once differed come first, then small models of random types and shapes for WEFT_CUTS_SECONDS (default 30).
+tests/tools/try_cuts.py goes on for as long as it is told.
+"""
+import importlib.util
+import os
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("gguf")
+
+SECONDS = float(os.environ.get("WEFT_CUTS_SECONDS") or 30)
+# Types of matrices by a part of their names; "" stands for all others.
+ONCE_DIFFERENT = {
+    "a product of floats beside one of integers": ("mistral3", {"": "F16", "ffn_up": "Q4_K"}),
+    "what is multiplied lies across the sum": ("lfm2", {"": "Q8_0"}),
+    "a product of one length beside another": ("gptneox", {"": "BF16"}),
+    "a delta net": ("qwen35", {"": "F32", "ffn": "Q8_0"}),
+    "mamba and experts": ("granitehybrid", {"": "Q4_0", "ssm": "F16"}),
+}
+
+
+@pytest.fixture(scope="module")
+def try_cuts(repo):
+    folder = str(repo / "tests" / "tools")
+    sys.path.insert(0, folder)                            # it imports its neighbours
+    spec = importlib.util.spec_from_file_location("try_cuts", f"{folder}/try_cuts.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.path.remove(folder)
+    return module
+
+
+@pytest.fixture(scope="module")
+def differs(try_cuts, built_tool, weft_env):
+    """What of a model differs, as text: with one random cut for each number of threads and precision."""
+    tool = built_tool("cuts_tool", "WEFT_CUTS_TOOL")
+    return lambda path, seed: try_cuts.try_model(tool, path, 40, 1, seed, 0, {**weft_env, "SPEC": "0"})[0]
+
+
+@pytest.mark.parametrize("what", ONCE_DIFFERENT)
+def test_once_different(try_cuts, differs, tmp_path, what):
+    name, types = ONCE_DIFFERENT[what]
+    path = tmp_path / "model.gguf"
+    try_cuts.make_model.write(name, path, quant=try_cuts.ByName(types))
+    assert not differs(path, 1)
+
+
+def test_random_models(try_cuts, differs, tmp_path):
+    names, end, seed = list(try_cuts.make_model.FAMILIES), time.time() + SECONDS, 0
+    while not seed or time.time() < end:
+        path, name = tmp_path / f"{seed}.gguf", names[seed * 7 % len(names)]
+        what = try_cuts.write(path, name, seed)
+        assert not differs(path, seed), f"seed {seed}: {name} {what}"
+        path.unlink()
+        seed += 1

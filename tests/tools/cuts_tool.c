@@ -1,0 +1,129 @@
+// Cuts a sequence of random ids in random ways and compares the logits bit by bit, for try_cuts.py and test_cuts.py:
+//
+//   cuts_tool MODEL IDS CUTS SEED [CHUNK]
+//
+// The yardstick is one thread that takes the ids one by one, which gives the logits of each position. Then models with
+// 1 to 5 threads and, by turns, different chunks take the same ids all at once and in CUTS random ways each; what they
+// say at the end of each piece must be the same bits. CHUNK: one more model, with this chunk. All of that twice: with
+// integer products, and exact. One line for each precision: its name, a hash of all logits, and how many ways were
+// tried and how many differed, with the largest difference and where it was first; exit status 1 if any did.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "weft.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_IDS = 4096, MAX_THREADS = 5, WAYS = 3 };
+
+typedef struct trial {
+  const char *path;
+  int32_t ids[MAX_IDS];
+  size_t n, n_vocab;
+  float *want;                // {n, n_vocab}: logits after each position
+  uint64_t random;
+  int ways, wrong;
+  double worst;
+  char first[256];
+} trial;
+
+static uint64_t draw(trial *t, uint64_t below) {
+  t->random = t->random * 6364136223846793005u + 1442695040888963407u;
+  return (t->random >> 33) % below;
+}
+
+static weft_model *open_model(const trial *t, int threads, int chunk, bool exact) {
+  weft_model *m;
+  weft_error err;
+  weft_options o = {.context = (int32_t)t->n, .threads = threads, .chunk = chunk, .exact = exact};
+  if (!weft_model_open(t->path, &o, &m, &err)) return m;
+  fprintf(stderr, "%s\n", err.text);
+  exit(2);
+}
+
+static const float *decode(const trial *t, weft_model *m, size_t from, size_t to) {
+  const float *logits;
+  weft_error err;
+  if (!weft_decode(m, t->ids + from, to - from, (int32_t)from, &logits, &err)) return logits;
+  fprintf(stderr, "%s\n", err.text);
+  exit(2);
+}
+
+// Pieces of random lengths: short ones and long ones are as likely. pieces 1: all at once.
+static void cut(trial *t, weft_model *m, bool at_once, const char *what) {
+  char pieces[128] = "";
+  bool wrong = false;
+  t->ways++;
+  for (size_t at = 0; at < t->n;) {
+    size_t left = t->n - at, most = draw(t, 2) ? left : left < 8 ? left : 8, n = at_once ? left : 1 + draw(t, most);
+    snprintf(pieces + strlen(pieces), sizeof pieces - strlen(pieces), "%s%zu", at ? "+" : "", n);
+    const float *got = decode(t, m, at, at + n), *want = t->want + (at + n - 1) * t->n_vocab;
+    at += n;
+    size_t differ = 0;
+    double most_of = 0;
+    for (size_t i = 0; i < t->n_vocab; i++) {
+      if (!memcmp(&got[i], &want[i], sizeof *got)) continue;
+      differ++;
+      most_of = fmax(most_of, isfinite(got[i] - want[i]) ? fabs((double)got[i] - want[i]) : INFINITY);
+    }
+    t->worst = fmax(t->worst, most_of);
+    if (differ && !*t->first)
+      snprintf(t->first, sizeof t->first, "%s, %s: %zu logits after position %zu differ by up to %.2g", what, pieces,
+               differ, at - 1, most_of);
+    wrong |= differ;
+  }
+  t->wrong += wrong;
+}
+
+static void go_through(trial *t, int threads, int chunk, int cuts, bool exact) {
+  char what[64];
+  snprintf(what, sizeof what, "%d threads, chunk %d", threads, chunk);
+  weft_model *m = open_model(t, threads, chunk, exact);
+  for (int i = 0; i <= cuts; i++) cut(t, m, !i, what);
+  weft_model_close(m);
+}
+
+static int try_all(trial *t, int cuts, int more, bool exact) {
+  weft_model *m = open_model(t, 1, 0, exact);
+  t->n_vocab = (size_t)weft_model_vocab_size(m);
+  t->want = calloc(t->n * t->n_vocab, sizeof *t->want);
+  for (size_t i = 0; i < t->n; i++) t->ids[i] = (int32_t)draw(t, t->n_vocab);
+  for (size_t i = 0; i < t->n; i++)
+    memcpy(t->want + i * t->n_vocab, decode(t, m, i, i + 1), t->n_vocab * sizeof *t->want);
+  weft_model_close(m);
+  uint64_t hash = 14695981039346656037u;
+  for (size_t i = 0; i < t->n * t->n_vocab * sizeof *t->want; i++)
+    hash = (hash ^ ((unsigned char *)t->want)[i]) * 1099511628211u;
+  bool varies = false, finite = true;
+  for (size_t i = 0; i < t->n * t->n_vocab; i++) {
+    varies |= t->want[i] != t->want[0];
+    finite &= isfinite(t->want[i]) != 0;
+  }
+  if (!varies || !finite) {
+    fprintf(stderr, "%s: logits that %s\n", t->path, varies ? "are no numbers" : "are all the same");
+    exit(2);
+  }
+  for (int threads = 1; threads <= MAX_THREADS; threads++)
+    go_through(t, threads, (int[WAYS]){0, 1 + (int)draw(t, 7), 8 + (int)draw(t, 32)}[threads % WAYS], cuts, exact);
+  if (more) go_through(t, 2, more, cuts, exact);
+  printf("%s %016llx %d %d %.3g %s\n", exact ? "exact" : "fast", (unsigned long long)hash, t->ways, t->wrong, t->worst,
+         t->first);
+  free(t->want);
+  return t->wrong;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 5 || argc > 6 || atoi(argv[2]) < 1 || atoi(argv[2]) > MAX_IDS) {
+    fprintf(stderr, "usage: cuts_tool MODEL IDS CUTS SEED [CHUNK]\n");
+    return 2;
+  }
+  int wrong = 0;
+  for (int exact = 0; exact < 2; exact++) {
+    static trial t;
+    t = (trial){.path = argv[1], .n = (size_t)atoi(argv[2]), .random = strtoull(argv[4], NULL, 10)};
+    wrong += try_all(&t, atoi(argv[3]), argc > 5 ? atoi(argv[5]) : 0, exact);
+  }
+  return wrong != 0;
+}

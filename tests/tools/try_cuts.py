@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""try_cuts.py: random small models of every family: are their logits the same bits however a sequence is cut?
+
+    try_cuts.py [--tool build/tests/cuts_tool] [--models 200] [--seconds N] [--seed 1] [--family NAME]...
+                [--ids 40] [--cuts 4] [--keep FOLDER]
+
+Each round takes a family of make_model.py in a shape of try_shapes.py, and a type for each matrix out of one to four;
+cuts_tool.c does the rest.
+A line per file; the last says how many differed, and the exit status is 1 if any did.
+"""
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import make_model  # noqa: E402
+from try_shapes import shape  # noqa: E402
+
+T, quants = gguf.GGMLQuantizationType, gguf.quants
+FLOATS = [T.F32, T.F16, T.BF16]
+# Where the scales of a block lie: high bytes of half-precision numbers. The two others have bytes that are scales: how
+# many, an exponent of ordinary size, and how much one more of it doubles them.
+HALVES = {"Q4_0": [1], "Q4_1": [1, 3], "Q5_0": [1], "Q5_1": [1, 3], "Q8_0": [1], "Q2_K": [81, 83], "Q3_K": [109],
+          "Q4_K": [1, 3], "Q5_K": [1, 3], "Q6_K": [209], "TQ1_0": [53], "TQ2_0": [65], "IQ1_S": [1], "IQ1_M": [55],
+          "IQ2_XXS": [1], "IQ2_XS": [1], "IQ2_S": [1], "IQ3_XXS": [1], "IQ3_S": [1], "IQ4_NL": [1], "IQ4_XS": [1]}
+BYTES = {"MXFP4": (1, 118, 1), "NVFP4": (4, 40, 8)}
+SHOWN = ["dim", "layers", "heads", "kv", "head_dim", "ffn", "n_vocab", "experts", "expert_ffn", "latent", "q_rank",
+         "inner", "state", "groups", "ssm_heads", "taps"]
+BLOCKS = [T[name] for name in (*HALVES, *BYTES)]
+
+
+def blocks(rng, kind, rows, columns):
+    """Random blocks: a matrix whose products keep the size of what they are multiplied with."""
+    block, size = gguf.GGML_QUANT_SIZES[kind]
+    raw = rng.integers(0, 256, (rows * columns // block, size), dtype=np.uint8)
+
+    def put(more):
+        if kind.name in BYTES:
+            count, low, step = BYTES[kind.name]
+            raw[:, :count] = np.clip(low + step * more + spread[:, :1] % 4, 1, 120 if kind.name == "NVFP4" else 250)
+        for place in HALVES.get(kind.name, []):
+            raw[:, place] = np.clip(0x24 + 4 * more + spread[:, 0] % 4, 1, 0x77)
+
+    spread = rng.integers(0, 4, (len(raw), 1))
+    put(0)
+    few = quants.dequantize(raw[:64], kind).astype(np.float64)
+    put(int(round(-np.log2(np.sqrt(np.mean(few ** 2) * columns)))))
+    return raw.reshape(rows, -1)
+
+
+def weights(rng, kind, x):
+    """Rows of x in a type: its numbers where that is one of floats, else random blocks. None: they are too short."""
+    if x.shape[1] % gguf.GGML_QUANT_SIZES[kind][0]:
+        return None
+    return kind, quants.quantize(x, kind) if kind in FLOATS else blocks(rng, kind, *x.shape)
+
+
+class ByName:
+    """A type for each matrix: that of the longest part of a name."""
+
+    def __init__(self, types):
+        self.types = types
+
+    def __call__(self, name, x):
+        part = max((part for part in self.types if part in name), key=len)
+        return weights(np.random.default_rng([1, len(name), sum(name.encode())]), T[self.types[part]], x)
+
+
+class Types:
+    """A type for each matrix: out of a few, as files have them."""
+
+    def __init__(self, seed):
+        rng = np.random.default_rng(seed)
+        kinds = [*FLOATS * 3, *BLOCKS]
+        self.seed, self.used = seed, {}
+        self.few = [kinds[i] for i in rng.integers(0, len(kinds), rng.integers(1, 5))]
+
+    def __call__(self, name, x):
+        rng = np.random.default_rng([self.seed, len(name), sum(name.encode())])
+        kind = self.few[rng.integers(len(self.few))]
+        made = weights(rng, kind, x)
+        if made:
+            self.used[name] = kind.name
+        return made
+
+
+def recurrence(p, rng):
+    """Other sizes of a recurrence."""
+    groups, state = int(rng.integers(1, 4)), int(rng.choice([16, 32, 48, 64, 128]))
+    heads = groups * int(rng.choice([1, 2, 4]))
+    sizes = make_model.ssm(heads * int(rng.choice([16, 32, 40, 64])), state, groups, heads, int(rng.integers(2, 5)))
+    p["keys"].update(sizes.pop("keys"))
+    p.update(sizes)
+
+
+def write(path, name, seed):
+    """A model of a family, all else drawn; what it is, as text."""
+    rng = np.random.default_rng(seed)
+    p, types = shape(name, rng), Types(seed)
+    if "inner" in p:
+        recurrence(p, rng)
+    if "mix" not in p and not isinstance(p["heads"], list):
+        p["layers"] = min(p["layers"], 2)
+    make_model.write(name, path, **{**p, "quant": types})
+    what = " ".join(f"{k}={p[k]}" for k in SHOWN if k in p)
+    return f"{what} {'+'.join(sorted(set(types.used.values()))) or 'F32'}"
+
+
+def try_model(tool, path, ids, cuts, seed, chunk, env, timeout=900):
+    """What differs, as text; empty: nothing. And the lines of the tool."""
+    command = [tool, path, str(ids), str(cuts), str(seed), *([str(chunk)] if chunk else [])]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=timeout, check=False)
+    if done.returncode not in (0, 1) or len(done.stdout.splitlines()) != 2:
+        return f"exit status {done.returncode}: {done.stderr[-400:]}", ""
+    wrong = []
+    for line in done.stdout.splitlines():
+        precision, _, ways, differ, _, *first = line.split()
+        if int(differ):
+            wrong.append(f"{precision}: {differ} of {ways} ways: {' '.join(first)}")
+    return "; ".join(wrong), " ".join(" ".join(line.split()[:2]) for line in done.stdout.splitlines())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tool", default="build/tests/cuts_tool")
+    parser.add_argument("--models", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--family", action="append")
+    parser.add_argument("--ids", type=int, default=40)
+    parser.add_argument("--cuts", type=int, default=4, help="random cuts for each number of threads and precision")
+    parser.add_argument("--keep", help="folder for the files that differed")
+    args = parser.parse_args()
+    names, end, bad, done = args.family or list(make_model.FAMILIES), time.time() + args.seconds, 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        while done < args.models and time.time() < end:
+            seed = args.seed + done
+            name, path, cache = names[seed % len(names)], Path(folder) / "model.gguf", Path(folder) / "cache"
+            cache.mkdir(mode=0o700)
+            what = write(path, name, seed)
+            env, chunk = {**os.environ, "WEFT_CACHE": str(cache)}, 100 if seed % 5 == 0 else 0
+            wrong, figures = try_model(args.tool, path, args.ids, args.cuts, seed, chunk, env)
+            shutil.rmtree(cache)
+            done += 1
+            bad += bool(wrong)
+            print(f"{seed} {name} {what}: {f'DIFFERS: {wrong}' if wrong else f'same ({figures})'}", flush=True)
+            if wrong and args.keep:
+                os.replace(path, Path(args.keep) / f"{seed}-{name}.gguf")
+    print(f"{done} files, {bad} differed")
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
