@@ -161,6 +161,22 @@ static bool dot_lanes(kernel *k) {
 
 // --- lanes ----------------------------------------------------------------------------------------------------------
 
+static uop *reduce_lanes(kernel *k, uop *reduce);
+
+// Would some sum of floats that depends on r have lanes of its own?
+static bool sum_has_lanes(kernel *k, uop *r) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  bool any = false;
+  for (size_t i = 0; i < l.n && !any; i++) {
+    uop *u = l.at[i];
+    if (u->op != OP_REDUCE || u->a != OP_ADD || !dtype_is_float((enum dtype)u->dt)) continue;
+    any = uop_depends(u->src[0], r) && reduce_lanes(k, u);
+  }
+  arena_free(a);
+  return any;
+}
+
 static uop *output_lanes(kernel *k) {
   uop *store = k->ast->src[0];
   loads l;
@@ -171,8 +187,9 @@ static uop *output_lanes(kernel *k) {
     if (stride_of(k, store->src[0], r, lanes_that_fit(k, r), (enum dtype)store->src[1]->dt) != CONTIGUOUS) continue;
     bool ok = true;
     for (int j = 0; ok && j < l.n; j++) ok = stride_of(k, l.at[j]->src[0], r, lanes_that_fit(k, r), (enum dtype)l.at[j]->dt) != JUMPS;
-    // a symbolic size is padded: only where that needs no guard
-    if (r->src[0]->op != OP_CONST) ok = ok && store->src[0]->src[0]->s && r->src[0]->vmax % lanes_that_fit(k, r) == 0;
+    // A symbolic size is padded: only where that needs no guard. It may be a number of tokens: one token has no such range,
+    // and its sums must be laid in the same way.
+    if (r->src[0]->op != OP_CONST) ok = ok && store->src[0]->src[0]->s && r->src[0]->vmax % lanes_that_fit(k, r) == 0 && !sum_has_lanes(k, r);
     if (ok) return r;
   }
   return NULL;
