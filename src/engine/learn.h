@@ -11,6 +11,7 @@ typedef struct machine_profile {
   prefetch best;
   int n;                                   // ways that were tried
   struct { prefetch with; double gb_s; } tried[LEARN_WAYS];
+  bool busy;                               // other programs had a part of the processors meanwhile: not worth keeping
   double barrier_ns;                       // all threads of the device waiting for one another once
 } machine_profile;
 
