@@ -351,7 +351,7 @@ static void set_bounds(search *s, const opt *own, int n) {
 
 // By the last op, if the list is no shorter than `n`.
 static int rank_of(const opt_list *l, int n) {
-  static const enum opt_kind first[] = {OPT_SWAP, OPT_ORDER, OPT_UNROLL, OPT_UPCAST, OPT_THREAD, OPT_DESCRIPTOR};
+  static const enum opt_kind first[] = {OPT_PREFETCH, OPT_SWAP, OPT_ORDER, OPT_UNROLL, OPT_UPCAST, OPT_THREAD, OPT_DESCRIPTOR};
   int i = 0;
   while (i < (int)COUNT(first) && (l->n < n || !l->n || first[i] != l->opts[l->n - 1].kind)) i++;
   return i;
