@@ -18,6 +18,7 @@
   E(PREFETCH, "", "how far ahead streams of weights are asked for: KiB[,t0|t1|t2|nta], 0: not at all (default: what this machine likes)") \
   E(DEV, "CPU", "device: CPU, REF (f64 interpreter), NULL (compiles and counts only)") \
   E(RENDER, "llvm", "how CPU kernels are made: llvm, or c (by the system's C compiler)") \
+  E(ISOLATE, "1", "0: LLVM compiles inside this process, not in a child of it that can do nothing else") \
   E(WEFT_CPU, "native", "instructions that kernels may use: native, x86-64-v2, x86-64-v3, x86-64-v4 (AArch64: armv8-a, armv8.2-a, armv8.6-a)") \
   E(VIZ, "0", "1 leaves weft-viz.html behind, as weft viz writes it; or the name of a page") \
   E(WEFT_CACHE, "", "folder for compiled kernels (default $XDG_CACHE_HOME/weft), or off") \

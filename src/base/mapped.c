@@ -1,5 +1,5 @@
-// Mappings and the handler of SIGBUS: see mapped.h.  The handler runs at any moment in any thread, so what it reads is a list to
-// which entries are only ever added, at its head; those of closed mappings are empty, and used again.
+// Mappings and the handler of SIGBUS: see mapped.h. The handler runs at any moment in any thread, so what it reads is
+// a list to which entries are only ever added, at its head; those of closed mappings are empty, and used again.
 #define _GNU_SOURCE
 #include "base/mapped.h"
 #include <errno.h>
@@ -28,7 +28,8 @@ static size_t page;
 static bool put_zeros(mapped *m, uintptr_t at, uintptr_t where) {
   struct stat st;
   uintptr_t from = where / page * page, end = from + page, file_end = at + atomic_load(&m->n);
-  if (!fstat(atomic_load(&m->fd), &st) && st.st_size >= 0 && at + (uintptr_t)st.st_size <= from) end = (file_end + page - 1) / page * page;
+  bool known = !fstat(atomic_load(&m->fd), &st) && st.st_size >= 0;
+  if (known && at + (uintptr_t)st.st_size <= from) end = (file_end + page - 1) / page * page;
   return mmap((void *)from, end - from, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
@@ -37,7 +38,8 @@ static void on_bus_error(int sig, siginfo_t *info, void *context) {
   uintptr_t where = (uintptr_t)info->si_addr;
   for (mapped *m = atomic_load(&first); m; m = m->next) {
     uintptr_t at = atomic_load(&m->at);
-    if (info->si_code <= 0 || !at || where < at || where - at >= round_up(atomic_load(&m->n), page)) continue;   // <= 0: sent by kill
+    // <= 0: sent by kill.
+    if (info->si_code <= 0 || !at || where < at || where - at >= round_up(atomic_load(&m->n), page)) continue;
     atomic_store(&m->whole, false);
     if (!put_zeros(m, at, where)) break;
     errno = error_before;

@@ -1,5 +1,5 @@
-// SipHash-2-4: a hash that nobody can aim at without the key.  For tables that strangers fill (they cannot choose keys that
-// collide) and to tell bytes that this user kept from bytes that somebody else put there.
+// SipHash-2-4: a hash that nobody can aim at without the key. For tables that strangers fill (they cannot choose keys
+// that collide) and to tell bytes that this user kept from bytes that somebody else put there.
 #ifndef WEFT_SIPHASH_H
 #define WEFT_SIPHASH_H
 #include "base/base.h"

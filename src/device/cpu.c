@@ -12,13 +12,16 @@
 #include "base/str.h"
 #include "device/cache.h"
 #include "device/code_version.h"
+#include "device/compiler.h"
 #include "device/cpu_info.h"
 #include "device/elf.h"
-#include "device/llvm.h"
 #include "device/machine.h"
+#include "device/team.h"
 #include "render/render.h"
 
-typedef struct cpu { cpu_target t; const renderer *r; render_options o; } cpu;
+enum { IDLE_S = 5 };           // after which the compiler's process ends
+
+typedef struct cpu { cpu_target t; const renderer *r; render_options o; compiler *llvm; } cpu;
 
 static void show(const char *what, const program *p, const str *text) { fprintf(stderr, "--- %s of %s\n%s\n", what, p->name, str_c(text)); }
 
@@ -29,7 +32,7 @@ static int with_llvm(device *d, device_kernel *k, error *err) {
   code_blob blob = {0};
   int r = c->r->render(k->p, &c->o, &text, err);
   if (!r && debug_level() >= 4) show("source", k->p, &text);
-  if (!r) r = llvm_compile(str_c(&text), c->t.cpu, c->t.features, &object, debug_level() >= 7 ? &assembly : NULL, err);
+  if (!r) r = compiler_run(c->llvm, str_c(&text), c->t.cpu, c->t.features, &object, debug_level() >= 7 ? &assembly : NULL, err);
   if (!r && debug_level() >= 7) show("assembly", k->p, &assembly);
   if (!r) r = elf_link(object.at, object.n, &blob, err);
   if (!r) code_blob_pack(&blob, &k->packed);
@@ -43,7 +46,7 @@ static int show_llvm(device *d, const program *p, str *source, str *assembly, er
   const cpu *c = d->state;
   bytes object = {0};
   int r = c->r->render(p, &c->o, source, err);
-  if (!r && assembly) r = llvm_compile(str_c(source), c->t.cpu, c->t.features, &object, assembly, err);
+  if (!r && assembly) r = compiler_run(c->llvm, str_c(source), c->t.cpu, c->t.features, &object, assembly, err);
   bytes_free(&object);
   return r;
 }
@@ -91,9 +94,17 @@ static int with_cc(device *d, device_kernel *k, error *err) {
   return r;
 }
 
+static void prepare_llvm(device *d) { compiler_wake(((const cpu *)d->state)->llvm); }
+
+static void stop(device *d) {
+  compiler_free(((const cpu *)d->state)->llvm);
+  free(d->state);
+}
+
 int cpu_start(device *d, error *err) {
   cpu *c = xcalloc(1, sizeof *c);
   d->state = c;
+  d->stop = stop;
   if (cpu_target_from_env(&c->t, err)) return -1;
   const char *way = env_str(ENV_RENDER);
   c->r = render_find(way);
@@ -112,6 +123,10 @@ int cpu_start(device *d, error *err) {
   d->target.stream_growth = 5;
   d->compile = llvm ? with_llvm : with_cc;
   d->show = llvm ? show_llvm : show_c;
+  if (llvm) {
+    c->llvm = compiler_new(team_size(d->team) + 1, IDLE_S);      // one more for a thread that is not of the team
+    d->prepare = prepare_llvm;
+  }
   snprintf(d->key, sizeof d->key, "%s %s", way, c->t.key);
   if (llvm) d->cache = cache_open(NULL, CODE_VERSION);
   return 0;

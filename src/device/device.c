@@ -53,6 +53,7 @@ void device_close(device *d) {
   if (!d) return;
   cache_close(d->cache);
   team_free(d->team);
-  free(d->state);
+  if (d->stop) d->stop(d);
+  else free(d->state);
   free(d);
 }

@@ -26,9 +26,11 @@ struct device {
   int n_threads;
   struct team *team;
   struct cache *cache;       // NULL: kernels of this device are not cached
+  void (*prepare)(device *d);                                    // compiles will follow soon; may be NULL
   int (*compile)(device *d, device_kernel *k, error *err);       // k->p is there; thread-safe
   int (*show)(device *d, const program *p, str *source, str *assembly, error *err);      // the texts that compile goes through (assembly may be NULL); NULL: there are none
-  void *state;               // the device's own
+  void *state;               // the device's own, which
+  void (*stop)(device *d);   // frees; NULL: free does
 };
 
 // Opens the device that DEV names. n_threads 0: the default. 0, or -1 and why not.

@@ -9,7 +9,7 @@
 
 enum { MEMORY_ALIGN = 2 << 20 };
 
-// `size` bytes of zeros (size > 0), at a multiple of MEMORY_ALIGN; NULL and err with the numbers when refused.  Free with memory_release.
+// `size` bytes of zeros (size > 0), at a multiple of MEMORY_ALIGN, not there in children that are forked; NULL and err with the numbers when refused.  Free with memory_release.
 void *memory_reserve(uint64_t size, error *err);
 // The same in plain pages, for what is filled at once and in a hurry: a first touch of a huge page can take several times as long per byte,
 // where the kernel must first make room in one piece. memory_promote turns `size` bytes from p on (both multiples of MEMORY_ALIGN), touched

@@ -182,6 +182,7 @@ static int compile_all(device *d, graph *g, uop **asts, device_kernel *kernels, 
       if (debug_level() < 4 && cache_get(d->cache, keys[i].at, keys[i].n, &hit) && unpack_entry(&hit, &kernels[i])) { bytes_free(&hit); continue; }
       bytes_free(&hit);
     }
+    if (!j.n && d->prepare) d->prepare(d);
     j.at[j.n++] = (job){.ast = asts[i], .k = &kernels[i], .tuned = tuned, .t = t};
   }
   if (j.n) team_run(d->team, compile_some, &j);

@@ -30,7 +30,8 @@ static int sum(const unsigned char *p, size_t n) {
   return s;
 }
 
-// cmocka takes SIGBUS for itself before every test, so each runs in a process of its own: the line that fails, 0 for none.
+// cmocka takes SIGBUS for itself before every test, so each runs in a process of its own: the line that fails, 0 for
+// none.
 #define CHECK(x) do { if (!(x)) return __LINE__; } while (0)
 
 static int a_whole_file(void) {
@@ -54,7 +55,8 @@ static int a_file_that_is_cut(void) {
     CHECK(sum(mapped_bytes(other), SIZE) == SIZE);
     CHECK(mapped_is_whole(other));
     mapped_close(m);
-    m = mapped_open(other_fd, SIZE);                                  // in the same place of the list, with nothing of the old one
+    // In the same place of the list, with nothing of the old one.
+    m = mapped_open(other_fd, SIZE);
     CHECK(mapped_is_whole(m));
     mapped_close(m);
     mapped_close(other);

@@ -281,7 +281,7 @@ def test_an_unknown_tokenizer_says_so(run_weft, tmp_path):
 def test_env(run_weft, cache_dir):
     done = run_weft(["env"], env={"MV_BLOCKSIZE": "9", "WEFT_CACHE": cache_dir})
     assert done.returncode == 0
-    for name in "DEBUG SPEC BEAM BEAM_SKIP_MS WEFT_TUNE NOOPT MV_THREADS_PER_ROW MV_BLOCKSIZE MV_ROWS_PER_THREAD DEV RENDER WEFT_CPU VIZ WEFT_CACHE".split():
+    for name in "DEBUG SPEC BEAM BEAM_SKIP_MS WEFT_TUNE NOOPT MV_THREADS_PER_ROW MV_BLOCKSIZE MV_ROWS_PER_THREAD DEV RENDER ISOLATE WEFT_CPU VIZ WEFT_CACHE".split():
         assert re.search(rf"^{name} ", done.out, re.M), name
     assert re.search(r"^MV_BLOCKSIZE +9 +4 +\S", done.out, re.M)
     assert re.search(r"^threads +\d+$", done.out, re.M)

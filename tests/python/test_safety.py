@@ -112,6 +112,20 @@ def test_out_of_memory_is_a_message(run_weft, tinypy, sanitized):
     assert failed
 
 
+def test_out_of_memory_while_compiling(run_weft, tinypy, sanitized):
+    """LLVM ends its process when there is no memory: that is a message here, at any limit."""
+    if sanitized:
+        pytest.skip("the sanitizers reserve address space")
+    codes = {}
+    for mib in range(40, 400, 15):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (mib << 20, mib << 20))
+        done = run_weft(["run", "-m", tinypy, "-p", "def ", "-n", "2", "-c", "256"], env={"WEFT_CACHE": "off"}, preexec_fn=limit)
+        assert done.returncode in (0, 1), (mib, done.returncode, done.err)
+        assert done.returncode == 0 or done.err.startswith("weft: "), (mib, done.err)
+        codes[done.returncode] = codes.get(done.returncode, 0) + 1
+    assert codes.get(1) and codes.get(0), codes
+
+
 def test_hardening(weft, sanitized):
     """Address tables that are read-only once the program runs, addresses that differ from run to run, guarded stacks and copies."""
     if not shutil.which("readelf"):

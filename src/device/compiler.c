@@ -1,0 +1,331 @@
+// The child that compiles: see compiler.h.
+//
+// The parent has a socket for each compile that may run at once, the child a thread for each; a request and its
+// answer are whole messages of lengths and bytes. The child is forked from a process with threads, which glibc allows
+// for a child that then goes on for long: fork leaves its locks in order. Areas of memory.h are not inherited, so
+// forking costs little however large the model.
+//
+// When the child has ended, every running compile notices by the end of its stream. The first one takes its status;
+// the last one closes the sockets; then the next compile makes a new child. A child that ended for want of work is no
+// error: its compiles begin again; and once after any other end, since the machine may have ended it while it had
+// nothing to do.
+#define _GNU_SOURCE
+#include "device/compiler.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/env.h"
+#include "device/confine.h"
+
+enum { MAGIC = 0x43544657, OBJECT_MAX = 256 << 20, TEXT_MAX = 1 << 30 };
+
+// Whether it is wanted; bytes of the texts, with their NULs.
+struct request { uint32_t magic, assembly, ir, cpu, features; };
+// Bytes of each, which follow; of texts without NULs.
+struct reply { uint32_t magic, failed, object, assembly, error; };
+
+struct compiler {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  int n, n_busy;
+  double idle_s;
+  int *fd;                     // of this side
+  bool *busy;
+  pid_t child;                 // 0: none
+  bool ended, inside;          // ended: the child has, and compiles that used it have not all noticed; inside: no child
+  bool idle;                   // it ended because it had nothing to do
+  error why;                   // how it ended otherwise
+  cpu_set_t cpus;
+  bool has_cpus;
+};
+
+// All parts in one go: each call that sends wakes the other side up.
+static bool send_all(int fd, struct iovec *part, size_t n) {
+  while (n) {
+    ssize_t sent = sendmsg(fd, &(struct msghdr){.msg_iov = part, .msg_iovlen = n}, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) return false;
+    for (; n && (size_t)sent >= part->iov_len; part++, n--) sent -= (ssize_t)part->iov_len;
+    if (n) *part = (struct iovec){(char *)part->iov_base + sent, part->iov_len - (size_t)sent};
+  }
+  return true;
+}
+
+static bool recv_all(int fd, void *p, size_t n) {
+  for (char *at = p; n;) {
+    ssize_t got = recv(fd, at, n, MSG_WAITALL);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    at += got;
+    n -= (size_t)got;
+  }
+  return true;
+}
+
+// ----------------------------------------------------------------------------------------------------------- the child
+
+static struct { int *fd; double idle_s; atomic_int active; _Atomic double last; } own;       // of the child alone
+
+static char *recv_text(int fd, uint32_t n) {
+  char *text = n && n <= TEXT_MAX ? malloc(n) : NULL;
+  if (!text || !recv_all(fd, text, n) || text[n - 1]) _exit(3);
+  return text;
+}
+
+static void answer(int fd, const struct request *q) {
+  char *ir = recv_text(fd, q->ir), *cpu = recv_text(fd, q->cpu), *features = recv_text(fd, q->features);
+  bytes object = {0};
+  str assembly = {0};
+  error err = {0};
+  bool failed = llvm_compile(ir, cpu, features, &object, q->assembly ? &assembly : NULL, &err) != 0;
+  struct reply r = {MAGIC, failed, (uint32_t)object.n, (uint32_t)assembly.n, (uint32_t)strlen(err.text)};
+  if (object.n > OBJECT_MAX || assembly.n > TEXT_MAX) _exit(3);
+  struct iovec part[] = {{&r, sizeof r}, {object.at, object.n}, {assembly.at, assembly.n}, {err.text, r.error}};
+  if (!send_all(fd, part, COUNT(part))) _exit(0);
+  bytes_free(&object);
+  str_free(&assembly);
+  free(ir); free(cpu); free(features);
+}
+
+// Requests of one socket, until the parent closes it: then it has gone, or needs no compiler any more.
+static void *serve(void *p) {
+  int i = (int)(intptr_t)p, fd = own.fd[i];
+  for (struct request q;;) {
+    struct pollfd what = {.fd = fd, .events = POLLIN};
+    while (!i && poll(&what, 1, (int)(own.idle_s * 250) + 1) <= 0)        // the first one also looks at the clock
+      if (!atomic_load(&own.active) && now_s() - atomic_load(&own.last) > own.idle_s) _exit(0);
+    if (!recv_all(fd, &q, sizeof q) || q.magic != MAGIC) _exit(0);
+    atomic_fetch_add(&own.active, 1);
+    answer(fd, &q);
+    atomic_store(&own.last, now_s());
+    atomic_fetch_sub(&own.active, 1);
+  }
+}
+
+static int by_number(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
+
+// Everything but the sockets: a lock, a pipe or a file that the parent closes must be closed.
+static void close_others(const int *keep, int n) {
+  int *sorted = xcalloc((size_t)n, sizeof *sorted), null = open("/dev/null", O_RDWR);
+  memcpy(sorted, keep, (size_t)n * sizeof *keep);
+  qsort(sorted, (size_t)n, sizeof *sorted, by_number);
+  for (int fd = 0; fd < 3 && null >= 0; fd++)
+    if (!bsearch(&fd, sorted, (size_t)n, sizeof *sorted, by_number)) dup2(null, fd);
+  unsigned from = 3;
+  for (int i = 0; i <= n; i++) {
+    unsigned to = i < n ? (unsigned)sorted[i] : ~0u;
+    if (to > from && close_range(from, to - 1, 0))
+      for (unsigned fd = from; fd < to && fd < 65536; fd++) close((int)fd);
+    from = to + 1;
+  }
+  free(sorted);
+}
+
+NORETURN static void be_the_child(const compiler *c, int *fd) {
+  static const int left_alone[] = {SIGINT, SIGQUIT, SIGPIPE};
+  static const int plain[] = {SIGTERM, SIGHUP, SIGABRT, SIGBUS, SIGSEGV, SIGFPE, SIGILL};
+  // Ctrl-C is the parent's: it closes the sockets.
+  for (size_t i = 0; i < COUNT(left_alone); i++) signal(left_alone[i], SIG_IGN);
+  for (size_t i = 0; i < COUNT(plain); i++) signal(plain[i], SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  if (c->has_cpus) sched_setaffinity(0, sizeof c->cpus, &c->cpus);
+  prctl(PR_SET_NAME, "weft-compiler", 0, 0, 0);
+  close_others(fd, c->n);
+  struct rlimit zero = {0, 0};
+  setrlimit(RLIMIT_CORE, &zero);
+  own.fd = fd;
+  own.idle_s = c->idle_s;
+  atomic_store(&own.last, now_s());
+  str version = {0};
+  error err = {0};
+  llvm_version(&version, &err);        // loads it, or every answer says why it cannot be
+  for (int i = 1; i < c->n; i++) {
+    pthread_t id;
+    if (pthread_create(&id, NULL, serve, (void *)(intptr_t)i)) _exit(4);
+  }
+#ifndef WEFT_SANITIZE                  // whose libraries need more
+  confine_to_computing();
+#endif
+  serve(0);
+  _exit(0);
+}
+
+// ---------------------------------------------------------------------------------------------------------- the parent
+
+compiler *compiler_new(int n, double idle_s) {
+  compiler *c = xcalloc(1, sizeof *c);
+  pthread_mutex_init(&c->mutex, NULL);
+  pthread_cond_init(&c->changed, NULL);
+  c->n = n;
+  c->idle_s = idle_s;
+  c->fd = xcalloc((size_t)n, sizeof *c->fd);
+  c->busy = xcalloc((size_t)n, sizeof *c->busy);
+  c->has_cpus = !sched_getaffinity(0, sizeof c->cpus, &c->cpus);
+  c->inside = !env_int(ENV_ISOLATE);
+#if defined(__SANITIZE_THREAD__)
+  c->inside = true;                    // knows no threads in a child of a process with threads
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+  c->inside = true;
+#endif
+#endif
+  return c;
+}
+
+// With the lock held, and no child.
+static int start(compiler *c, error *err) {
+  int *its = xcalloc((size_t)c->n, sizeof *its), made = 0, pair[2], reason = 0;
+  for (; made < c->n && !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair); made++) {
+    c->fd[made] = pair[0];
+    its[made] = pair[1];
+  }
+  pid_t child = made == c->n ? fork() : -1;
+  if (!child) {
+    for (int i = 0; i < c->n; i++) close(c->fd[i]);
+    be_the_child(c, its);
+  }
+  if (child < 0) reason = errno;
+  for (int i = 0; i < made; i++) {
+    close(its[i]);
+    if (child < 0) close(c->fd[i]);
+  }
+  free(its);
+  if (child < 0 && reason == ENOMEM) return error_set(err, "there is no memory for the process that compiles kernels");
+  if (child < 0) c->inside = true;
+  else c->child = child;
+  return 0;
+}
+
+// With the lock held: the child has ended, or said what it never says.
+static void note_end(compiler *c) {
+  if (c->ended) return;
+  int status = 0;
+  pid_t got;
+  for (int i = 0; i < c->n; i++) shutdown(c->fd[i], SHUT_RDWR);
+  kill(c->child, SIGKILL);
+  do got = waitpid(c->child, &status, 0); while (got < 0 && errno == EINTR);
+  c->ended = true;
+  c->idle = got == c->child && WIFEXITED(status) && !WEXITSTATUS(status);
+  c->why.text[0] = 0;
+  static const char who[] = "the process that compiles kernels", reason[] = "out of memory, or a fault in LLVM";
+  if (got != c->child) error_set(&c->why, "%s has ended", who);
+  else if (!WIFSIGNALED(status)) error_set(&c->why, "%s ended with status %d: %s", who, WEXITSTATUS(status), reason);
+  else error_set(&c->why, "%s was ended by signal %d (%s): %s", who, WTERMSIG(status), strsignal(WTERMSIG(status)), reason);
+}
+
+static void forget(compiler *c) {
+  for (int i = 0; i < c->n; i++) close(c->fd[i]);
+  c->child = 0;
+  c->ended = false;
+}
+
+// A socket for one compile; -1 and err, or -1 and c->inside.
+static int take(compiler *c, error *err) {
+  int found = -1;
+  pthread_mutex_lock(&c->mutex);
+  while (found < 0 && !c->inside) {
+    if (!c->child && start(c, err)) break;
+    for (int i = 0; i < c->n && found < 0 && c->child && !c->ended; i++) if (!c->busy[i]) found = i;
+    if (found < 0 && !c->inside) pthread_cond_wait(&c->changed, &c->mutex);
+  }
+  if (found >= 0) {
+    c->busy[found] = true;
+    c->n_busy++;
+  }
+  pthread_mutex_unlock(&c->mutex);
+  return found;
+}
+
+enum outcome { DONE, AGAIN, FAILED };
+
+static enum outcome give(compiler *c, int i, bool answered, bool again, error *err) {
+  enum outcome r = DONE;
+  pthread_mutex_lock(&c->mutex);
+  if (!answered) {
+    note_end(c);
+    r = c->idle || again ? AGAIN : FAILED;
+    if (r == FAILED) error_set(err, "%s", c->why.text);
+  }
+  c->busy[i] = false;
+  if (!--c->n_busy && c->ended) forget(c);
+  pthread_cond_broadcast(&c->changed);
+  pthread_mutex_unlock(&c->mutex);
+  return r;
+}
+
+static bool ask(int fd, char *const text[3], struct reply *r, bytes *object, str *assembly, error *err) {
+  uint32_t n[3];
+  for (int i = 0; i < 3; i++) n[i] = (uint32_t)strlen(text[i]) + 1;
+  struct request q = {MAGIC, assembly != NULL, n[0], n[1], n[2]};
+  char why[sizeof err->text] = "";
+  struct iovec part[] = {{&q, sizeof q}, {text[0], q.ir}, {text[1], q.cpu}, {text[2], q.features}};
+  if (!send_all(fd, part, COUNT(part))) return false;
+  if (!recv_all(fd, r, sizeof *r) || r->magic != MAGIC) return false;
+  if (r->object > OBJECT_MAX || r->assembly > TEXT_MAX || r->error >= sizeof why) return false;
+  *object = (bytes){xmalloc(r->object), r->object};
+  char *listing = xmalloc(r->assembly);
+  bool whole = recv_all(fd, object->at, r->object) && recv_all(fd, listing, r->assembly) && recv_all(fd, why, r->error);
+  if (whole && assembly) str_addn(assembly, listing, r->assembly);
+  if (whole && r->failed) error_set(err, "%s", why);
+  if (!whole || r->failed) bytes_free(object);
+  free(listing);
+  return whole;
+}
+
+void compiler_wake(compiler *c) {
+  pthread_mutex_lock(&c->mutex);
+  if (!c->child && !c->inside) start(c, NULL);
+  pthread_mutex_unlock(&c->mutex);
+}
+
+int compiler_run(compiler *c, const char *ir_text, const char *cpu, const char *features, bytes *object, str *assembly,
+                 error *err) {
+  // Read only: iovec knows no const.
+  char *const text[] = {(char *)(uintptr_t)ir_text, (char *)(uintptr_t)cpu, (char *)(uintptr_t)features};
+  *object = (bytes){0};
+  for (int tries = 0;; tries++) {
+    error why = {0};
+    struct reply r = {0};
+    int i = take(c, &why);
+    if (i < 0 && why.text[0]) return error_set(err, "%s", why.text);
+    if (i < 0) return llvm_compile(ir_text, cpu, features, object, assembly, err);
+    bool answered = ask(c->fd[i], text, &r, object, assembly, &why);
+    enum outcome o = give(c, i, answered, !tries, &why);
+    if (o == AGAIN) continue;
+    return o == FAILED || r.failed ? error_set(err, "%s", why.text) : 0;
+  }
+}
+
+long compiler_process(compiler *c) {
+  pthread_mutex_lock(&c->mutex);
+  long child = c->ended ? 0 : c->child;
+  pthread_mutex_unlock(&c->mutex);
+  return child;
+}
+
+void compiler_free(compiler *c) {
+  if (!c) return;
+  if (c->child) {
+    for (int i = 0; i < c->n; i++) close(c->fd[i]);
+    kill(c->child, SIGKILL);                     // it holds nothing that would have to be put in order
+    while (waitpid(c->child, NULL, 0) < 0 && errno == EINTR) continue;
+  }
+  pthread_mutex_destroy(&c->mutex);
+  pthread_cond_destroy(&c->changed);
+  free(c->fd); free(c->busy);
+  free(c);
+}
