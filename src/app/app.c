@@ -2,6 +2,8 @@
 // file of a command.
 #define _GNU_SOURCE
 #include "app/app.h"
+#include "base/confine.h"
+#include "base/env.h"
 #include "base/progress.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -143,6 +145,7 @@ static void print_help(FILE *to) {
   fputs("weft COMMAND [options]\n\nRuns large language models from GGUF files.\n\nCommands\n", to);
   for (size_t i = 0; i < COUNT(commands); i++) fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].what);
   fputs("\n'weft COMMAND --help' lists the options of a command, 'weft --version' prints the version.\n"
+        "'weft --no-sandbox COMMAND' leaves out the filter of system calls, which 'weft env' shows.\n"
         "\n  weft run -m model.gguf -p \"Once upon a time\" -n 64\n", to);
 }
 
@@ -167,6 +170,20 @@ static int help_command(int argc, char **argv) {
   char flag[] = "--help";
   if (!strcmp(argv[1], "help")) { print_help(stdout); return EXIT_OK; }
   return run_named(argv[1], 2, (char *[]){argv[1], flag, NULL});
+}
+
+// A filter of system calls, on unless --no-sandbox comes before the command, or what was asked for needs another program.
+static const char *sandbox = "off";
+const char *sandbox_state(void) { return sandbox; }
+
+static void enter_sandbox(bool wanted) {
+#ifdef WEFT_SANITIZE
+  wanted = false;           // the sanitizers run other programs
+#endif
+  if (!wanted) sandbox = "off: --no-sandbox";
+  else if (!strcmp(env_str(ENV_RENDER), "c")) sandbox = "off: RENDER=c runs a C compiler";
+  else if (!confine_to_files()) sandbox = "off: this kernel has no seccomp filters";
+  else sandbox = "on: no other programs, no connections, no writable code";
 }
 
 static int dispatch(int argc, char **argv) {
@@ -196,6 +213,10 @@ int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN);   // a closed pipe shows as EPIPE, which out.c treats as the end
   signal(SIGXFSZ, SIG_IGN);   // a limit on the size of files shows as EFBIG: no cache, or a message
   interrupt_start();
+  bool open = argc > 1 && !strcmp(argv[1], "--no-sandbox");
+  enter_sandbox(!open);
+  argc -= open;
+  argv += open;
   int status = dispatch(argc, argv);
   if (fflush(stdout) && errno != EPIPE) return failed("stdout could not be written: %s", strerror(errno));
   return status;

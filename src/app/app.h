@@ -35,6 +35,7 @@ int tokenize_command(int argc, char **argv);
 int template_command(int argc, char **argv);
 int env_command(int argc, char **argv);
 
+const char *sandbox_state(void);         // "on: ..." or "off: ...", for people
 double started_at(void);         // now_s() when the program started
 
 // Ctrl-C.  Until interrupt_catch it ends the program with status 130 at once; from then on the first one is noticed by

@@ -53,6 +53,7 @@ static void show_machine(struct out *o, const weft_machine *m) {
   if (m->barrier_ns > 0) out_addf(o, "barrier   %.0f ns\n", m->barrier_ns);
   out_addf(o, "LLVM      %s\n", m->llvm);
   out_addf(o, "cache     %s\n", m->cache[0] ? m->cache : "off");
+  out_addf(o, "sandbox   %s\n", sandbox_state());
 }
 
 static void show_json(struct out *o, const weft_machine *m) {
@@ -80,6 +81,7 @@ static void show_json(struct out *o, const weft_machine *m) {
   json_object_set_new(machine, "barrier_ns", json_real(m->barrier_ns));
   json_object_set_new(machine, "llvm", m->has_llvm ? json_string(m->llvm) : json_null());
   json_object_set_new(machine, "cache", m->cache[0] ? json_string(m->cache) : json_null());
+  json_object_set_new(machine, "sandbox", json_string(sandbox_state()));
   json_object_set_new(all, "variables", variables);
   json_object_set_new(all, "machine", machine);
   out_json(o, all, JSON_INDENT(2));

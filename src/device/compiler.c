@@ -26,8 +26,8 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/confine.h"
 #include "base/env.h"
-#include "device/confine.h"
 
 enum { MAGIC = 0x43544657, OBJECT_MAX = 256 << 20, TEXT_MAX = 1 << 30 };
 

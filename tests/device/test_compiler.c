@@ -5,20 +5,16 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "device/compiler.h"
-#include "device/confine.h"
 #include "device/cpu_info.h"
 
 static cpu_target machine;
@@ -209,44 +205,6 @@ static void it_has_nothing_but_its_sockets(void **state) {
   assert_int_equal(kill((pid_t)child, 0), -1);               // gone, and waited for
 }
 
-// The line of the first thing that is not as it should be.
-static int try_what_is_forbidden(void) {
-  int pipes[2];
-  if (pipe(pipes)) return __LINE__;
-  if (!confine_to_computing()) return 1;
-  char *p = malloc(64 << 20), byte = 1;
-  if (!p) return __LINE__;
-  memset(p, 1, 64 << 20);
-  free(p);
-  if (write(pipes[1], &byte, 1) != 1 || read(pipes[0], &byte, 1) != 1) return __LINE__;
-#define REFUSED(call) do { errno = 0; if ((long)(call) != -1 || errno != EPERM) return __LINE__; } while (0)
-  REFUSED(open("/dev/null", O_RDONLY));
-  REFUSED(open("/etc/passwd", O_RDONLY));
-  REFUSED(socket(AF_INET, SOCK_STREAM, 0));
-  REFUSED(socket(AF_UNIX, SOCK_STREAM, 0));
-  REFUSED(fork());
-  REFUSED(execl("/bin/true", "true", (char *)NULL));
-  REFUSED(kill(getppid(), 0));
-  REFUSED(unlink("/tmp/weft-none"));
-  REFUSED(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  void *q = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (q == MAP_FAILED) return __LINE__;
-  REFUSED(mprotect(q, 4096, PROT_READ | PROT_EXEC));
-  return 0;
-}
-
-static void what_the_filter_forbids(void **state) {
-  (void)state;
-  fflush(NULL);
-  pid_t child = fork();
-  if (!child) _exit(try_what_is_forbidden() & 255);
-  int status;
-  waitpid(child, &status, 0);
-  assert_true(WIFEXITED(status));
-  if (WEXITSTATUS(status) == 1) skip();                      // a kernel without such filters
-  assert_int_equal(WEXITSTATUS(status), 0);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_same_as_inside),
@@ -255,7 +213,6 @@ int main(void) {
     cmocka_unit_test(killed_at_any_moment),
     cmocka_unit_test(no_memory_is_an_error),
     cmocka_unit_test(it_has_nothing_but_its_sockets),
-    cmocka_unit_test(what_the_filter_forbids),
   };
   return cmocka_run_group_tests(tests, setup, NULL);
 }

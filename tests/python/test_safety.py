@@ -141,3 +141,27 @@ def test_hardening(weft, sanitized):
     if not sanitized:
         symbols = show("--dyn-syms")
         assert "__stack_chk_fail" in symbols and "__memcpy_chk" in symbols or "__snprintf_chk" in symbols
+
+
+def test_the_sandbox(weft, weft_env, tinypy, warm, run_weft, sanitized):
+    """While it generates: no memory is writable and executable at once, and a filter of system calls is in force, for the compiler too."""
+    if sanitized:
+        pytest.skip("off there")
+    for options, filters in (([], "2"), (["--no-sandbox"], "0")):
+        args = [weft, *options, "run", "-m", tinypy, "-p", "def ", "-n", "400", "-c", "512", "--temp", "0"]
+        process = subprocess.Popen(args, env={**weft_env, "WEFT_CACHE": "off"}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        process.stdout.read(20)
+        try:
+            ids = [str(process.pid), *open(f"/proc/{process.pid}/task/{process.pid}/children").read().split()]
+            assert len(ids) == 2  # the one that compiles
+            for i in ids:
+                status = dict(line.split(":\t", 1) for line in open(f"/proc/{i}/status").read().splitlines() if ":\t" in line)
+                assert status["Seccomp"] == (filters if i == ids[0] else "2")
+                regions = open(f"/proc/{i}/maps").read().splitlines()
+                assert regions and not [r for r in regions if r.split()[1].startswith("rwx")]
+        finally:
+            process.kill()
+            process.communicate()
+    assert "sandbox   on: " in run_weft(["env"]).out
+    assert "sandbox   off: --no-sandbox" in run_weft(["--no-sandbox", "env"]).out
+    assert run_weft(["run", "-m", tinypy, "-p", "def ", "-n", "2"], env={"RENDER": "c"}).returncode == 0

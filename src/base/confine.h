@@ -1,0 +1,12 @@
+// Confinement of a process to what it needs, by seccomp filters. They hold for every thread of the process and for its children, and
+// cannot be undone; what they refuse fails with EPERM. False where the kernel has no such filters.
+#ifndef WEFT_CONFINE_H
+#define WEFT_CONFINE_H
+#include "base/base.h"
+
+// No other programs, no connections, no looking into other processes, no memory that is writable and executable at once.
+bool confine_to_files(void);
+
+// Memory that is not executable, descriptors that are open, clocks, locks, and the end; nothing else.
+bool confine_to_computing(void);
+#endif

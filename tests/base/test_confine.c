@@ -1,0 +1,90 @@
+// What the filters of system calls forbid, tried in a child; and what must go on working.
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/confine.h"
+
+#define REFUSED(call) do { errno = 0; if ((long)(call) != -1 || errno != EPERM) return __LINE__; } while (0)
+
+// The line of the first thing that is not as it should be.
+static int try_computing(void) {
+  int pipes[2];
+  if (pipe(pipes)) return __LINE__;
+  if (!confine_to_computing()) return 1;
+  char *p = malloc(64 << 20), byte = 1;
+  if (!p) return __LINE__;
+  memset(p, 1, 64 << 20);
+  free(p);
+  if (write(pipes[1], &byte, 1) != 1 || read(pipes[0], &byte, 1) != 1) return __LINE__;
+  REFUSED(open("/dev/null", O_RDONLY));
+  REFUSED(open("/etc/passwd", O_RDONLY));
+  REFUSED(socket(AF_INET, SOCK_STREAM, 0));
+  REFUSED(socket(AF_UNIX, SOCK_STREAM, 0));
+  REFUSED(fork());
+  REFUSED(execl("/bin/true", "true", (char *)NULL));
+  REFUSED(kill(getppid(), 0));
+  REFUSED(unlink("/tmp/weft-none"));
+  REFUSED(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  void *q = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (q == MAP_FAILED) return __LINE__;
+  REFUSED(mprotect(q, 4096, PROT_READ | PROT_EXEC));
+  return 0;
+}
+
+static void *nothing(void *p) { return p; }
+
+static int try_files(void) {
+  if (!confine_to_files()) return 1;
+  int fd = open("/dev/null", O_RDWR), pair[2], status;
+  pthread_t id;
+  if (fd < 0 || write(fd, "x", 1) != 1) return __LINE__;
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || send(pair[0], "x", 1, 0) != 1) return __LINE__;       // with oneself
+  if (pthread_create(&id, NULL, nothing, NULL) || pthread_join(id, NULL)) return __LINE__;
+  unsigned char *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (code == MAP_FAILED || mprotect(code, 4096, PROT_READ | PROT_EXEC)) return __LINE__;                // one after the other
+  REFUSED(mprotect(code, 4096, PROT_READ | PROT_WRITE | PROT_EXEC));
+  REFUSED(mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  REFUSED(execl("/bin/true", "true", (char *)NULL));
+  REFUSED(socket(AF_INET, SOCK_STREAM, 0));
+  REFUSED(socket(AF_INET6, SOCK_DGRAM, 0));
+  REFUSED(socket(AF_UNIX, SOCK_STREAM, 0));
+  REFUSED(connect(pair[0], NULL, 0));
+  REFUSED(bind(pair[0], NULL, 0));
+  REFUSED(ptrace(PTRACE_TRACEME, 0, NULL, NULL));
+  pid_t child = fork();                                                                                  // which inherits it
+  if (!child) _exit(execl("/bin/true", "true", (char *)NULL) == -1 && errno == EPERM ? 7 : 0);
+  if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 7) return __LINE__;
+  return 0;
+}
+
+static void holds(int (*fn)(void)) {
+  fflush(NULL);
+  pid_t child = fork();
+  if (!child) _exit(fn() & 255);
+  int status;
+  waitpid(child, &status, 0);
+  assert_true(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 1) skip();                      // a kernel without such filters
+  assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void files_only(void **state) { (void)state; holds(try_files); }
+static void computing_only(void **state) { (void)state; holds(try_computing); }
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(files_only), cmocka_unit_test(computing_only)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
