@@ -168,7 +168,13 @@ static char *substitute(const char *text, size_t n) {
 int pretokenizer_split(const pretokenizer *p, const char *text, size_t n, bool open, size_t *settled, pretokenizer_word *word, void *ctx, error *err) {
   char *copy = substitute(text, n);
   struct split s = {p, text, copy ? copy : text, 0, pcre2_match_data_create(1, NULL), pcre2_match_context_create(NULL), word, ctx, err};
-  if (!s.match || !s.limits) die("PCRE2: out of memory");
+  if (!s.match || !s.limits) {
+    pcre2_match_data_free(s.match);
+    pcre2_match_context_free(s.limits);
+    free(copy);
+    *settled = 0;
+    return error_set(err, "there is no memory to cut the text into words");
+  }
   // One step or a few for each character of a text is normal; so many are not.
   uint64_t steps = 1000000 + 64 * (uint64_t)n;
   pcre2_set_match_limit(s.limits, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);

@@ -126,6 +126,58 @@ def test_out_of_memory_while_compiling(run_weft, tinypy, sanitized):
     assert codes.get(1) and codes.get(0), codes
 
 
+FAILING = """
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+void *__libc_malloc(size_t);
+void *__libc_calloc(size_t, size_t);
+void *__libc_realloc(void *, size_t);
+static atomic_long n;
+static long want = -2;
+static int fails(void) {
+  if (want == -2) want = getenv("FAIL_AT") ? atol(getenv("FAIL_AT")) : -1;
+  if (atomic_fetch_add(&n, 1) != want) return 0;
+  errno = ENOMEM;
+  return 1;
+}
+void *malloc(size_t size) { return fails() ? NULL : __libc_malloc(size); }
+void *calloc(size_t count, size_t size) { return fails() ? NULL : __libc_calloc(count, size); }
+void *realloc(void *p, size_t size) { return fails() ? NULL : __libc_realloc(p, size); }
+__attribute__((destructor)) static void end(void) { if (want == -1) dprintf(2, "allocations: %ld\\n", (long)n); }
+"""
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory, sanitized):
+    """A library that makes one allocation fail: number FAIL_AT."""
+    if sanitized or not shutil.which("cc"):
+        pytest.skip("needs cc, and an allocator of libc's")
+    folder = tmp_path_factory.mktemp("failing")
+    (folder / "failing.c").write_text(FAILING)
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "failing.c", "-o", "failing.so"], cwd=folder, check=True)
+    return str(folder / "failing.so")
+
+
+@pytest.mark.parametrize("name,tries", [("inspect", 40), ("tokenize", 100), ("cache", 40), ("run", 40), ("compile", 15)])
+def test_an_allocation_that_fails(run_weft, tinypy, warm, failing, name, tries):
+    """Each in turn, or of many some: the run ends well, or with a message and status 1."""
+    args = {"inspect": ["inspect", "-m", tinypy], "tokenize": ["tokenize", "-m", tinypy, "-p", "def f(x): return x"], "cache": ["cache", "list"]}
+    args = args.get(name, ["run", "-m", tinypy, "-p", "def ", "-n", "2"])
+    env = {"LD_PRELOAD": failing, **({"WEFT_CACHE": "off"} if name == "compile" else {})}
+    total = int(run_weft(args, env=env).err.split("allocations: ")[1].split()[0])
+    codes = set()
+    for at in range(0, total, max(1, total // tries)):
+        done = run_weft(args, env={**env, "FAIL_AT": str(at)})
+        assert done.returncode in (0, 1), (at, total, done.returncode, done.err)
+        assert done.returncode == 0 or done.err.startswith("weft: "), (at, total, done.err)
+        codes.add(done.returncode)
+    assert 1 in codes
+
+
 def test_hardening(weft, sanitized):
     """Address tables that are read-only once the program runs, addresses that differ from run to run, guarded stacks and copies."""
     if not shutil.which("readelf"):
