@@ -131,6 +131,7 @@ FILTER(f_max) { (void)a; return extreme(r, v, arg, true); }
 FILTER(f_sum) {
   (void)a;
   jlist *items = j_items(r, v);
+  jinja_charge(r, items->n);
   jval total = given(arg[1]) ? arg[1] : j_int(0);
   for (size_t i = 0; i < items->n; i++) total = j_binary(r, '+', total, attribute(r, items->at[i], arg[0], j_absent()));
   return total;
@@ -157,6 +158,7 @@ static jval choose(jrun *r, jval v, const jargs *a, bool by_attribute, bool want
   }
   jargs rest = {a->n > used ? a->pos + used + 1 : NULL, a->n > used ? a->n - used - 1 : 0, a->kw, a->n_kw};
   jlist *items = j_items(r, v), *l = j_list(r, 0);
+  jinja_charge(r, 2 * items->n);
   for (size_t i = 0; i < items->n; i++) {
     jval x = by_attribute ? attribute(r, items->at[i], a->pos[0], j_absent()) : items->at[i];
     if ((test ? j_run_test(r, test, x, &rest) : j_true(r, x)) == wanted) j_push(r, l, items->at[i]);
@@ -244,6 +246,7 @@ FILTER(f_join) {
   (void)a;
   jlist *items = j_items(r, v);
   jval separator = text_or(r, arg[0], "");
+  jinja_charge(r, items->n);
   str *s = j_scratch(r);
   for (size_t i = 0; i < items->n; i++) {
     if (i) j_add(r, s, separator);
@@ -571,6 +574,7 @@ FILTER(f_xmlattr) {
   (void)a;
   if (v.type != J_DICT) jinja_fail(r, "xmlattr: expected a mapping, not %s", j_type_name(v));
   str *s = j_scratch(r);
+  jinja_charge(r, 4 * v.d->n);
   for (size_t i = 0; i < v.d->n; i++) {
     jval key = v.d->at[i].key, x = v.d->at[i].val;
     if (x.type == J_NONE || x.type == J_UNDEF) continue;

@@ -187,6 +187,7 @@ static jval join(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
   jlist *l = j_items(r, arg[0]);
   str *s = j_scratch(r);
+  jinja_charge(r, l->n);
   for (size_t i = 0; i < l->n; i++) {
     jval v = l->at[i];
     if (v.type != J_STR) jinja_fail(r, "sequence item %zu: expected str instance, %s found", i, j_type_name(v));

@@ -75,6 +75,7 @@ void *jinja_grow(jrun *r, void *at, size_t n, size_t *cap, size_t size) {
 void j_guard(jrun *r, const str *s) { jinja_room(r, r->capture && s == &r->capture->text ? 0 : s->n); }
 
 str *j_scratch(jrun *r) {
+  jinja_charge(r, 4);                      // two allocations
   struct jcapture *c = xcalloc(1, sizeof *c);
   c->up = r->capture;
   c->below = c->up ? c->up->below + c->up->text.n : 0;

@@ -147,7 +147,7 @@ static void test_steps(void **state) {
     "s.islower()", "u.isalnum()", "m.istitle()", "s | wordcount", "m | wordcount", "k in s", "s.find(k)", "s.rfind(k)", "s.count('a')", "s.lower()", "u.upper()",
     "s.replace('a', 'b')", "s.strip('ab')", "s.splitlines()", "m.split()", "u[400000:]", "s | escape", "s | tojson", "u | urlencode", "s | striptags", "s | string | pprint",
     "1.1e300 | string", "'%.1000f' % 1e300", "'a'.center(100000)", "'ab' * 500000", "'[1,2,3]' | from_json", "s.expandtabs()", "s | int", "m.title()", "m | title", "'x'.upper()",
-    "[i, j] | sort", "l | join", "l | sum", "-1 in l", "l | string", "strftime_now('%c')", "'%s' % i", "'{}'.format(i)", "dict(a=1)", "5 | filesizeformat"};
+    "[i, j] | sort", "l | join", "l | sum", "l | select('none') | list", "l | max", "l | list | length", "''.join(q)", "-1 in l", "l | string", "strftime_now('%c')", "'%s' % i", "'{}'.format(i)", "dict(a=1)", "5 | filesizeformat"};
   jinja_limits limits = jinja_limits_default();
   limits.steps = 8 << 20, limits.memory = 96 << 20;
   struct tm now = {.tm_year = 126, .tm_mday = 1};
@@ -156,7 +156,7 @@ static void test_steps(void **state) {
     str s = {0};
     error err = {0};
     jinja *t;
-    str_addf(&s, "{%% set s = 'a' * 300000 %%}{%% set m = 'Ab ' * 100000 %%}{%% set u = '\u00e9' * 500000 %%}{%% set l = range(10000) | list %%}"
+    str_addf(&s, "{%% set s = 'a' * 300000 %%}{%% set m = 'Ab ' * 100000 %%}{%% set u = '\u00e9' * 500000 %%}{%% set l = range(10000) | list %%}{%% set q = [''] * 10000 %%}"
              "{%% set k = 'a' * 128 ~ 'b' ~ 'a' * 127 %%}{%% for i in range(100000) %%}{%% for j in range(1000) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}{%% endfor %%}", i ? work[i - 1] : "i == j");
     assert_int_equal(jinja_parse(s.at, s.n, &t, &err), 0);
     double before = small_cpu_s();
