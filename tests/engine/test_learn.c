@@ -1,5 +1,6 @@
 // What is measured of this machine: measured once, kept, read back, shown; nothing is measured where PREFETCH decides or nothing can be kept.
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,13 +34,14 @@ static int begin(void **state) {
 
 static int end(void **state) {
   (void)state;
-  char path[128];
-  static const char *const files[] = {"/kernels-1.db", "/kernels-1.db-wal", "/kernels-1.db-shm", "/kernels-1.db-journal", "/lock", ""};
-  for (size_t i = 0; i < COUNT(files); i++) {
-    snprintf(path, sizeof path, "%s%s", folder, files[i]);
-    if (*files[i]) unlink(path);
-    else rmdir(path);
+  char path[512];
+  DIR *d = opendir(folder);
+  for (struct dirent *e; d && (e = readdir(d));) {
+    snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+    if (e->d_name[0] != '.') unlink(path);
   }
+  if (d) closedir(d);
+  rmdir(folder);
   return 0;
 }
 
