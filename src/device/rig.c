@@ -200,7 +200,8 @@ static int find_launches(rig *g, error *err) {
     for (int j = 0; j < g->n_params; j++) {
       const param *w = &g->params[j];
       for (int k = 0; k < threads; k++) {
-        unsigned char *scratch = w->scratch + (t->each && w->written ? own_bytes(w) * (uint64_t)k : 0);
+        unsigned char *scratch = w->scratch;               // a weight has none
+        if (t->each && w->written) scratch += own_bytes(w) * (uint64_t)k;
         t->bufs[k * bufs + w->number] = w->weight ? p->steps[i].bufs[w->number] : scratch;
         t->raw[k * bufs + w->number] = w->weight ? p->steps[i].raw[w->number] : scratch;
       }
