@@ -149,7 +149,7 @@ def layer(m, i, mixer=attention, ff=dense):
 
 def keys(m):
     p = m.p
-    values = {"block_count": p["layers"], "context_length": p["n_ctx"], "embedding_length": p["dim"], "feed_forward_length": p["ffn"],
+    values = {"block_count": p["layers"], "context_length": p["n_ctx"], "embedding_length": p["dim"], "feed_forward_length": p["ffn"] * p.get("ffn_counted", 1),
               "attention.head_count": p["heads"], "attention.head_count_kv": p["kv"], "vocab_size": p["n_vocab"]}
     values["attention.layer_norm_epsilon" if p.get("layer_norm") else "attention.layer_norm_rms_epsilon"] = 1e-5
     if not p.get("no_key_length"):
@@ -378,7 +378,7 @@ FAMILIES = {
                                dense=1, qk_norm="head", probs_b=True, keys={"leading_dense_block_count": 1, "attention.sliding_window": 16}),
     "orion": family(arch="orion", layers=2, layer_norm=True),
     "xverse": family(arch="xverse", layers=2),
-    "qwen": family(arch="qwen", layers=2, kv=4, fused=True, gates=True, qkv_bias=True, keys={"feed_forward_length": 640}),
+    "qwen": family(arch="qwen", layers=2, kv=4, fused=True, gates=True, qkv_bias=True, ffn_counted=2),
     "falcon": family(arch="falcon", layers=2, kv=1, layer_norm=True, one_norm=True, plain=True, fused=True, no_key_length=True),
     "falcon-two": family(arch="falcon", layers=2, kv=2, layer_norm=True, one_norm=True, second_norm=True, plain=True, fused=True, no_key_length=True),
     "starcoder": family(arch="starcoder", layers=2, kv=1, layer_norm=True, fused=True, bias=True, plain=True, positions=True, no_key_length=True),
