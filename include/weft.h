@@ -234,6 +234,12 @@ int weft_model_threads(const weft_model *m);
  * of threads.  (Models with recurrent layers: going back evaluates what lies before pos once more.) */
 int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const float **logits, weft_error *err);
 
+/* The same, and the logits of every token from ids[first] on (first < n): row is called with those of the token after ids[i], in order;
+ * they are valid while it runs.  Where it returns false the evaluation ends, and positions that follow i may have been evaluated or not.
+ * Memory is that of one chunk's logits, however many tokens there are. */
+typedef bool weft_row(void *ctx, size_t i, const float *logits);
+int weft_decode_rows(weft_model *m, const int32_t *ids, size_t n, int pos, size_t first, weft_row *row, void *ctx, weft_error *err);
+
 /* Loading leaves some work for later, which is done bit by bit between tokens (weights move into huge pages: about a second per
  * 2 GB).  This does the rest of it now: for measurements of a steady state, or before a server says that it is ready. */
 void weft_model_settle(weft_model *m);

@@ -18,6 +18,7 @@ static const struct { const char *name, *what; int (*run)(int argc, char **argv)
   {"run", "continue a text", run_command},
   {"chat", "talk with a model in the terminal", chat_command},
   {"bench", "measure tokens per second", bench_command},
+  {"perplexity", "measure how well a model predicts a text", perplexity_command},
   {"profile", "show where the time of a token goes", profile_command},
   {"viz", "write a page that shows what the compiler made of a model", viz_command},
   {"tune", "search for better kernels, and keep them", tune_command},

@@ -8,7 +8,8 @@
 //   out.h json.h     stdout, with errors that are noticed; JSON on it
 //   stats.h          the figures at the end of a run
 //   terminal.h       lines that people type
-//   run.c chat.c bench.c profile.c viz.c tune.c cache.c inspect.c tokenize.c template.c env.c: the commands
+//   perplexity.h     a text in chunks, for perplexity.c and divergence.c
+//   run.c chat.c bench.c perplexity.c profile.c viz.c tune.c cache.c inspect.c tokenize.c template.c env.c: the commands
 #ifndef WEFT_APP_H
 #define WEFT_APP_H
 #include "app/args.h"
@@ -30,6 +31,7 @@ int profile_command(int argc, char **argv);
 int viz_command(int argc, char **argv);
 int tune_command(int argc, char **argv);
 int cache_command(int argc, char **argv);
+int perplexity_command(int argc, char **argv);
 int inspect_command(int argc, char **argv);
 int tokenize_command(int argc, char **argv);
 int template_command(int argc, char **argv);

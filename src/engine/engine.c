@@ -21,7 +21,7 @@ enum { WORTH_LEARNING = 64 << 20 /* bytes of weights: smaller models lie in cach
 enum { FEW = 4 /* tokens: one by one is quicker than a chunk */, DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, CTX_STEP = 64, LEAST_CTX = 4096 };
 
 typedef struct stage { graph *g; schedule s; plan *p; } stage;
-typedef struct laid { weights w; enum layout *layouts; stage one, many; } laid;        // weights in a layout for each tensor, and the plans that read them
+typedef struct laid { weights w; enum layout *layouts; stage one, many, rows; } laid;  // weights in a layout for each tensor, and the plans that read them
 
 struct engine {
   gguf *file;
@@ -38,7 +38,7 @@ struct engine {
   int32_t *ids;
   int32_t *history;                       // of a model with recurrent states: what was evaluated, to come back to an earlier position; else NULL
   int at;                                 // the position that follows what these states hold; -1: none
-  float *logits;
+  float *logits, *rows;                   // of one position; of a chunk (NULL: nobody has asked)
   double load_ms, compile_ms, schedule_ms, codegen_ms;
   live *live;                             // of now->one; NULL: it is not tuned while it runs
   double settle_s;                        // time that may be spent on moving weights into huge pages; negative: owed
@@ -95,6 +95,8 @@ static int reserve(engine *e, error *err) {
   return 0;
 }
 
+static uint64_t rows_bytes(const engine *e) { return (uint64_t)e->room * (uint64_t)model_n_vocab(e->m) * sizeof *e->rows; }
+
 static void *buffer(void *ctx, int64_t id) {
   engine *e = ctx;
   int64_t own = id - model_buffer_id(e->file, 0);
@@ -102,6 +104,7 @@ static void *buffer(void *ctx, int64_t id) {
   if (own < 0) return (void *)(uintptr_t)gguf_tensor_at(e->file, (size_t)id)->data;
   if (own == BUF_IDS) return e->ids;
   if (own == BUF_LOGITS) return e->logits;
+  if (own == BUF_ROWS) return e->rows;
   return e->states[own - BUF_STATE];
 }
 
@@ -145,7 +148,7 @@ static void filled(void *ctx, int64_t id, double from, double to, double done) {
   engine_progress(e, "loading", done);
 }
 
-static void make_schedule(const engine *e, int64_t chunk, bool logits, graph *g, schedule *s) {
+static void make_schedule(const engine *e, int64_t chunk, enum model_logits logits, graph *g, schedule *s) {
   uop *sink = model_graph(e->m, g, &(model_shape){.ctx = e->ctx, .n_ctx = e->n_ctx, .chunk = chunk, .logits = logits, .exact = e->o.exact});
   record_mark(g, sink, "model");
   const target *t = &e->d->target;
@@ -157,7 +160,7 @@ static void make_schedule(const engine *e, int64_t chunk, bool logits, graph *g,
   record_mark(g, sink, "schedule");
 }
 
-static int build(engine *e, stage *st, int64_t chunk, bool logits, error *err) {
+static int build(engine *e, stage *st, int64_t chunk, enum model_logits logits, error *err) {
   double began = now_s();
   st->g = graph_new(NULL);
   make_schedule(e, chunk, logits, st->g, &st->s);
@@ -188,7 +191,7 @@ static int start(engine *e, const char *path, error *err) {
   if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING) machine_learn(e->d);
   e->now->layouts = layouts_known(e->d, e->file);
   if (e->d->target.has_streams && weights_open(&e->now->w, e->file, err)) return -1;
-  if (build(e, &e->now->one, 1, true, err)) return -1;
+  if (build(e, &e->now->one, 1, LOGITS_LAST, err)) return -1;
   if (e->d->target.has_streams) weights_read_ahead(&e->now->w);
   tune_from_env(e, false);
   const char *tune = env_str(ENV_WEFT_TUNE);
@@ -227,6 +230,7 @@ static void close_laid(laid *l) {
   if (!l) return;
   close_stage(&l->one);
   close_stage(&l->many);
+  close_stage(&l->rows);
   weights_free(&l->w);
   free(l->layouts);
   free(l);
@@ -239,6 +243,7 @@ void engine_close(engine *e) {
   close_laid(e->other);
   device_close(e->d);
   if (e->states) for (int i = 0; i < model_n_states(e->m); i++) memory_release(e->states[i], state_bytes(e, i));
+  if (e->rows) memory_release(e->rows, rows_bytes(e));
   free(e->states); free(e->promoted); free(e->ids); free(e->history); free(e->logits);
   model_close(e->m);
   tokenizer_free(e->tok);
@@ -279,13 +284,19 @@ static void run(engine *e, plan *p, const plan_var *vars, int n_vars, int64_t po
 
 void engine_settle(engine *e) { while (!weights_settle(&e->now->w, 1) || !settle_states(e, 1)) continue; }
 
-static void eval(engine *e, const int32_t *ids, size_t n, int pos) {
+// As many of n tokens from pos on as go through at once. Returns their number.
+static size_t eval_chunk(engine *e, plan *p, const int32_t *ids, size_t n, int pos) {
   int block = model_block(e->m);
+  size_t m = n < (size_t)e->chunk ? n : (size_t)e->chunk;
+  if (block && m > (size_t)(block - pos % block)) m = (size_t)(block - pos % block);
+  memcpy(e->ids, ids, m * sizeof *ids);
+  run(e, p, (plan_var[]){{"n", (int64_t)m}, {"pos", pos}}, 2, pos + (int64_t)m);
+  return m;
+}
+
+static void eval(engine *e, const int32_t *ids, size_t n, int pos) {
   while (n > FEW) {
-    size_t m = n - 1 < (size_t)e->chunk ? n - 1 : (size_t)e->chunk;
-    if (block && m > (size_t)(block - pos % block)) m = (size_t)(block - pos % block);
-    memcpy(e->ids, ids, m * sizeof *ids);
-    run(e, e->now->many.p, (plan_var[]){{"n", (int64_t)m}, {"pos", pos}}, 2, pos + (int64_t)m);
+    size_t m = eval_chunk(e, e->now->many.p, ids, n - 1, pos);
     ids += m; n -= m; pos += (int)m;
   }
   for (; n; ids++, n--, pos++) {
@@ -294,17 +305,42 @@ static void eval(engine *e, const int32_t *ids, size_t n, int pos) {
   }
 }
 
-int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err) {
+// Before n tokens from pos on are evaluated, of which `prompt` at least go through as a prompt: the plan for that, and a recurrent state as it was at pos.
+static int begin_eval(engine *e, const int32_t *ids, size_t n, int pos, size_t prompt, error *err) {
   if (!n || pos < 0 || n > (size_t)(e->n_ctx - pos)) die("engine_eval: %zu tokens at %d of %d", n, pos, e->n_ctx);
   for (size_t i = 0; i < n; i++) if (ids[i] < 0 || ids[i] >= model_n_vocab(e->m)) die("engine_eval: token %d of %d", ids[i], model_n_vocab(e->m));
   if (gguf_check_size(e->file, err)) return -1;
   bool again = e->history && pos && pos != e->at;        // what lies before pos is evaluated once more
-  if ((n > FEW || (again && pos > FEW)) && !e->now->many.p) {
-    if (build(e, &e->now->many, e->room, false, err)) return -1;
-    if (!pos) tune_from_env(e, true);                    // what the searches write is evaluated below
+  if ((prompt || (again && pos > FEW)) && !e->now->many.p) {
+    if (build(e, &e->now->many, e->room, LOGITS_NONE, err)) return -1;
+    if (!pos) tune_from_env(e, true);                    // what the searches write is evaluated by the caller
   }
   if (again) eval(e, e->history, (size_t)pos, 0);
   if (e->history) memcpy(e->history + pos, ids, n * sizeof *ids);
+  return 0;
+}
+
+int engine_eval_rows(engine *e, const int32_t *ids, size_t n, int pos, size_t first, engine_row *row, void *ctx, error *err) {
+  if (first >= n) die("engine_eval_rows: from %zu of %zu tokens on", first, n);
+  if (!e->rows) {
+    error none = {0};
+    if (!(e->rows = memory_reserve_plain(rows_bytes(e), &none))) return error_set(err, "no memory for the logits of %lld positions: %s; a smaller chunk (-ub) needs less", (long long)e->chunk, none.text);
+  }
+  if (!e->now->rows.p && build(e, &e->now->rows, e->room, LOGITS_ALL, err)) return -1;
+  if (begin_eval(e, ids, n, pos, first, err)) return -1;
+  bool go_on = true;
+  size_t at = 0, n_vocab = (size_t)model_n_vocab(e->m);
+  for (size_t m; at < n && go_on; at += m) {
+    bool wanted = at >= first;
+    m = eval_chunk(e, wanted ? e->now->rows.p : e->now->many.p, ids + at, (wanted ? n : first) - at, pos + (int)at);
+    if (gguf_check_size(e->file, err)) return -1;
+    for (size_t i = 0; wanted && go_on && i < m; i++) go_on = row(ctx, at + i, e->rows + i * n_vocab);
+  }
+  return e->at = pos + (int)at;
+}
+
+int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err) {
+  if (begin_eval(e, ids, n, pos, n > FEW ? n : 0, err)) return -1;
   eval(e, ids, n, pos);
   if (gguf_check_size(e->file, err)) return -1;
   e->at = pos + (int)n;
@@ -331,7 +367,7 @@ device *engine_device(engine *e) { return e->d; }
 int engine_n_layer(const engine *e) { return model_n_layer(e->m); }
 int engine_chunk(const engine *e) { return (int)e->chunk; }
 
-void engine_look(const engine *e, bool prompt, graph *g, schedule *s) { make_schedule(e, prompt ? e->room : 1, !prompt, g, s); }
+void engine_look(const engine *e, bool prompt, graph *g, schedule *s) { make_schedule(e, prompt ? e->room : 1, prompt ? LOGITS_NONE : LOGITS_LAST, g, s); }
 
 void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap) {
   int64_t own = id - model_buffer_id(e->file, 0);
@@ -355,7 +391,7 @@ int engine_lay_out(engine *e, const enum layout *layouts, error *err) {
   e->now->layouts = xcalloc(n + 1, sizeof *layouts);
   memcpy(e->now->layouts, layouts, n * sizeof *layouts);
   e->other = before;
-  if (!weights_open(&e->now->w, e->file, err) && !build(e, &e->now->one, 1, true, err)) return 0;
+  if (!weights_open(&e->now->w, e->file, err) && !build(e, &e->now->one, 1, LOGITS_LAST, err)) return 0;
   engine_swap(e);
   engine_drop_other(e);
   return -1;
@@ -379,7 +415,7 @@ int64_t engine_weight_of(const engine *e, bool prompt, int launch) {
 }
 
 int engine_plan(engine *e, bool prompt, plan **p, int32_t **ids, error *err) {
-  if (prompt && !e->now->many.p && build(e, &e->now->many, e->room, false, err)) return -1;
+  if (prompt && !e->now->many.p && build(e, &e->now->many, e->room, LOGITS_NONE, err)) return -1;
   stop_live(e);             // its runs would be somebody else's
   *p = prompt ? e->now->many.p : e->now->one.p;
   *ids = e->ids;

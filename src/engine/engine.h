@@ -57,6 +57,11 @@ int engine_n_ctx(const engine *e);                   // positions of the KV cach
 // *logits (may be NULL) points to n_vocab floats of the LAST position, valid until the next call.
 int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err);
 
+// The same, with the logits of every token from ids[first] on (first < n): row gets those of the token after ids[i], n_vocab floats that are valid while it
+// runs. Returning false ends the evaluation there. The position that follows what was evaluated, or -1.
+typedef bool engine_row(void *ctx, size_t i, const float *logits);
+int engine_eval_rows(engine *e, const int32_t *ids, size_t n, int pos, size_t first, engine_row *row, void *ctx, error *err);
+
 // Finishes what loading leaves for later: weights move into huge pages, which is otherwise done bit by bit between tokens. For
 // measurements of a steady state.
 void engine_settle(engine *e);

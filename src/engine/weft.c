@@ -466,24 +466,51 @@ int32_t weft_model_vocab_size(const weft_model *m) { return engine_n_vocab(m->e)
 int weft_model_context(const weft_model *m) { return engine_n_ctx(m->e); }
 int weft_model_threads(const weft_model *m) { return m->n_threads; }
 
-int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const float **logits, weft_error *err) {
+static int check_span(const weft_model *m, const int32_t *ids, size_t n, int pos, weft_error *err) {
   int n_ctx = engine_n_ctx(m->e);
-  int32_t n_vocab = engine_n_vocab(m->e);
   if (n == 0) FAIL(err, "there are no tokens to evaluate");
   if (pos < 0 || pos > m->n_kept) FAIL(err, "position %d does not follow the %d positions that were evaluated", pos, m->n_kept);
   if (n > (size_t)(n_ctx - pos)) FAIL(err, "%zu tokens from position %d on do not fit the context of %d", n, pos, n_ctx);
-  if (check_ids(ids, n, n_vocab, err)) return -1;
+  return check_ids(ids, n, engine_n_vocab(m->e), err);
+}
+
+// Of the token at position pos.
+static int check_logits(const weft_model *m, const float *logits, int pos, error *e) {
+  for (int32_t i = 0; i < engine_n_vocab(m->e); i++)
+    if (isnan(logits[i]) || logits[i] == INFINITY)
+      return error_set(e, "%s: the logit of token %d at position %d is %s: the weights are damaged", gguf_path(m->file.g), i, pos,
+                       isnan(logits[i]) ? "not a number" : "infinite");
+  return 0;
+}
+
+int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const float **logits, weft_error *err) {
+  if (check_span(m, ids, n, pos, err)) return -1;
   error e = {0};
   const float *out = NULL;
   m->n_kept = pos;
   if (engine_eval(m->e, ids, n, pos, logits ? &out : NULL, &e)) return fail(err, &e);
   m->n_kept = pos + (int)n;
   if (!logits) return 0;
-  for (int32_t i = 0; i < n_vocab; i++)
-    if (isnan(out[i]) || out[i] == INFINITY)
-      FAIL(err, "%s: the logit of token %d at position %d is %s: the weights are damaged", gguf_path(m->file.g), i, pos + (int)n - 1,
-           isnan(out[i]) ? "not a number" : "infinite");
+  if (check_logits(m, out, pos + (int)n - 1, &e)) return fail(err, &e);
   *logits = out;
+  return 0;
+}
+
+struct rows { const weft_model *m; int pos; weft_row *row; void *ctx; error e; };
+
+static bool checked_row(void *ctx, size_t i, const float *logits) {
+  struct rows *r = ctx;
+  return !check_logits(r->m, logits, r->pos + (int)i, &r->e) && r->row(r->ctx, i, logits);
+}
+
+int weft_decode_rows(weft_model *m, const int32_t *ids, size_t n, int pos, size_t first, weft_row *row, void *ctx, weft_error *err) {
+  if (check_span(m, ids, n, pos, err)) return -1;
+  if (first >= n) FAIL(err, "logits from token %zu on are wanted, but there are %zu tokens", first, n);
+  struct rows r = {.m = m, .pos = pos, .row = row, .ctx = ctx};
+  m->n_kept = pos;
+  int at = engine_eval_rows(m->e, ids, n, pos, first, checked_row, &r, &r.e);
+  if (at < 0 || r.e.text[0]) return fail(err, &r.e);
+  m->n_kept = at;
   return 0;
 }
 

@@ -22,7 +22,7 @@ int model_n_ctx_train(const model *m);
 int model_n_ctx_max(const model *m);                           // as many positions as it has learned; 0: any number
 
 // Buffers of the graphs are numbered: the file's tensors first, by index; then these.
-enum model_buffer { BUF_IDS, BUF_LOGITS, BUF_STATE };          // BUF_STATE + i: state i, of model_n_states
+enum model_buffer { BUF_IDS, BUF_LOGITS, BUF_ROWS, BUF_STATE };          // BUF_STATE + i: state i, of model_n_states
 static inline int64_t model_buffer_id(const gguf *file, int b) { return (int64_t)gguf_n_tensors(file) + b; }
 
 // What a sequence leaves behind from run to run: the caches of attention, and the fixed states of convolutions and recurrences. Whoever runs
@@ -33,11 +33,16 @@ uint64_t model_state_bytes(const model *m, int i, int64_t ctx);
 bool model_is_recurrent(const model *m);
 int model_block(const model *m);                               // runs end at multiples of this many positions, or before; 0: anywhere
 
+enum model_logits {
+  LOGITS_NONE,               // only the states are filled
+  LOGITS_LAST,               // of the last position, in BUF_LOGITS (F32, n_vocab)
+  LOGITS_ALL                 // of every position, in BUF_ROWS (F32, chunk x n_vocab)
+};
 typedef struct model_shape {
   int64_t ctx;               // positions that the caches have room for (a multiple of 64)
   int64_t n_ctx;             // positions that will be used at most: some files rotate by other frequencies where that is many
   int64_t chunk;             // 1: one token per run, const; more: variable "n" in 1..chunk
-  bool logits;               // store the logits of the last position in BUF_LOGITS (F32, n_vocab); else only the states are filled
+  enum model_logits logits;  // which are stored
   bool exact;                // nothing is rounded but what is stored in caches
 } model_shape;
 // SINK of the effects: n tokens from BUF_IDS (I32, chunk) at positions pos.. (variable "pos") go through the model.

@@ -67,6 +67,21 @@ static tensor *through(build *b, const layer *y, tensor *x) {
   return x;
 }
 
+// The head, and where its logits are stored.
+static tensor *logits_of(const build *b, tensor *x) {
+  graph *g = b->g;
+  const model *m = b->m;
+  bool all = b->s->logits == LOGITS_ALL;
+  enum tensor_id head = m->w[W_OUTPUT].weight ? W_OUTPUT : W_TOKEN_EMBD;
+  if (!all) x = t_slice(g, x, 0, idx_sub(g, b->T, uop_idx(g, 1)), uop_idx(g, 1));
+  tensor *logits = linear(b, NULL, head, norm(b, NULL, m->output_norm, x));
+  if (!all) logits = t_reshape_i(g, logits, 1, (int64_t[]){m->n_vocab});
+  logits = soft_cap(b, scaled(b, logits, m->logit_scale), m->logit_cap);
+  if (!all) return t_assign(g, t_buffer(g, model_buffer_id(m->file, BUF_LOGITS), DT_F32, m->n_vocab), logits);
+  tensor *rows = t_reshape_i(g, t_buffer(g, model_buffer_id(m->file, BUF_ROWS), DT_F32, b->s->chunk * m->n_vocab), 2, (int64_t[]){b->s->chunk, m->n_vocab});
+  return t_assign(g, t_slice(g, rows, 0, uop_idx(g, 0), b->T), logits);
+}
+
 uop *model_graph(const model *m, graph *g, const model_shape *s) {
   build b = {.m = m, .s = s, .g = g, .ctx = s->ctx};
   b.T = s->chunk > 1 ? uop_var(g, "n", 1, s->chunk) : uop_idx(g, 1);
@@ -78,13 +93,7 @@ uop *model_graph(const model *m, graph *g, const model_shape *s) {
   if (m->w[W_POSITION_EMBD].weight) x = t_add(g, x, t_gather(g, weight(&b, NULL, W_POSITION_EMBD), t_add(g, t_iota(g, b.T), b.pos)));
   x = t_contiguous(g, x);
   for (int i = 0; i < m->n_layer; i++) x = through(&b, &m->layers[i], x);
-  if (s->logits) {
-    tensor *last = t_slice(g, x, 0, idx_sub(g, b.T, uop_idx(g, 1)), uop_idx(g, 1));
-    enum tensor_id head = m->w[W_OUTPUT].weight ? W_OUTPUT : W_TOKEN_EMBD;
-    tensor *logits = t_reshape_i(g, linear(&b, NULL, head, norm(&b, NULL, m->output_norm, last)), 1, (int64_t[]){m->n_vocab});
-    logits = soft_cap(&b, scaled(&b, logits, m->logit_scale), m->logit_cap);
-    vec_push(&b.effects, t_assign(g, t_buffer(g, model_buffer_id(m->file, BUF_LOGITS), DT_F32, m->n_vocab), logits));
-  }
+  if (s->logits) vec_push(&b.effects, logits_of(&b, x));
   uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, b.effects.at, b.effects.n, (uarg){0});
   vec_free(&b.effects);
   return sink;

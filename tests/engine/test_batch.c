@@ -51,6 +51,35 @@ static void compare(const float *want, const float *got, size_t n_vocab, const c
   }
 }
 
+// The logits of all tokens at once: those of the last one, and of one in the middle, are what evaluating up to there gives.
+struct seen { size_t next, n_vocab, stop; float *out; };
+static bool keep(void *ctx, size_t i, const float *logits) {
+  struct seen *s = ctx;
+  assert_int_equal(i, s->next);
+  s->next = i + 1;
+  memcpy(s->out + i * s->n_vocab, logits, s->n_vocab * sizeof *logits);
+  return i + 1 != s->stop;
+}
+
+static void check_rows(weft_model *m, const int32_t *ids, const char *name, way w) {
+  size_t n_vocab = (size_t)weft_model_vocab_size(m);
+  const float *logits;
+  struct seen s = {.next = 20, .n_vocab = n_vocab, .out = calloc(PROMPT * n_vocab, sizeof(float))};
+  if (weft_decode_rows(m, ids, PROMPT, 0, 20, keep, &s, &err)) fail_msg("%s", err.text);
+  assert_int_equal(s.next, PROMPT);
+  for (size_t i = 20; i < PROMPT; i += 9) {
+    if (weft_decode(m, ids, i + 1, 0, &logits, &err)) fail_msg("%s", err.text);
+    if (memcmp(logits, s.out + i * n_vocab, n_vocab * sizeof *logits)) fail_msg("%s: chunk %d: logits of row %zu differ from those of a prompt that ends there", name, (int)w.chunk, i);
+  }
+  s = (struct seen){.next = 3, .n_vocab = n_vocab, .stop = 5, .out = s.out};       // from within a sequence, and stopped
+  if (weft_decode(m, ids, 7, 0, NULL, &err) || weft_decode_rows(m, ids + 7, 30, 7, 3, keep, &s, &err)) fail_msg("%s", err.text);
+  assert_int_equal(s.next, 5);
+  if (weft_decode(m, ids + 11, 1, 11, &logits, &err)) fail_msg("%s", err.text);
+  if (memcmp(logits, s.out + 4 * n_vocab, n_vocab * sizeof *logits)) fail_msg("%s: the row at which an evaluation was stopped", name);
+  assert_int_equal(weft_decode_rows(m, ids, 10, 0, 10, keep, &s, &err), -1);
+  free(s.out);
+}
+
 static void check_model(const char *path, bool exact) {
   const char *name = strrchr(path, '/') + 1;
   weft_model *m = open_model(path, ways[0], exact);
@@ -76,6 +105,7 @@ static void check_model(const char *path, bool exact) {
       if (weft_decode(m, ids + 60, PROMPT - 60, 60, &logits, &err)) fail_msg("%s", err.text);
       memcpy(got, logits, n_vocab * sizeof *got);
       compare(want, got, n_vocab, name, ", going back", ways[i]);
+      check_rows(m, ids, name, ways[i]);
     }
     weft_model_close(m);
   }

@@ -51,6 +51,15 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
   return 0;
 }
 
+int engine_eval_rows(engine *e, const int32_t *ids, size_t n, int pos, size_t first, engine_row *row, void *ctx, error *err) {
+  const float *logits;
+  for (size_t i = 0; i < n; i++) {
+    if (engine_eval(e, ids + i, 1, pos + (int)i, &logits, err)) return -1;
+    if (i >= first && !row(ctx, i, logits)) return pos + (int)i + 1;
+  }
+  return pos + (int)n;
+}
+
 void engine_stats(const engine *e, struct engine_stats *out) {
   (void)e;
   *out = (struct engine_stats){.load_ms = 1, .compile_ms = 2, .kernels_compiled = 3, .kernels_per_token = 4, .kernels_per_block = 5,
@@ -123,6 +132,31 @@ static void test_decode_checks(void **state) {
   mentions("context of 16");
   assert_int_equal(weft_decode(m, ids, 1, 5, &logits, &err), 0);          // back to 5 ...
   assert_int_equal(weft_decode(m, ids, 1, 7, &logits, &err), -1);         // ... so that 6 is the next
+  weft_model_close(m);
+}
+
+static bool count_rows(void *ctx, size_t i, const float *logits) {
+  (void)logits;
+  *(size_t *)ctx += i;
+  return i < 3;
+}
+
+static void test_rows(void **state) {
+  (void)state;
+  weft_model *m = open_model();
+  int32_t ids[4] = {1, 2, 3, 4};
+  size_t sum = 0;
+  const float *logits;
+  assert_int_equal(weft_decode_rows(m, ids, 4, 0, 4, count_rows, &sum, &err), -1);
+  mentions("from token 4 on");
+  assert_int_equal(weft_decode_rows(m, ids, 4, 1, 0, count_rows, &sum, &err), -1);
+  assert_int_equal(last->n_calls, 0);
+  assert_int_equal(weft_decode_rows(m, ids, 4, 0, 1, count_rows, &sum, &err), 0);
+  assert_int_equal(sum, 1 + 2 + 3);
+  assert_int_equal(weft_decode(m, ids, 1, 4, &logits, &err), 0);
+  last->poison = NAN;
+  assert_int_equal(weft_decode_rows(m, ids, 4, 0, 0, count_rows, &sum, &err), -1);
+  mentions("token 3 at position 0");
   weft_model_close(m);
 }
 
@@ -389,7 +423,7 @@ static void test_machine(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_decode_checks),
-    cmocka_unit_test(test_a_failure_keeps_what_was_before),
+    cmocka_unit_test(test_rows), cmocka_unit_test(test_a_failure_keeps_what_was_before),
     cmocka_unit_test(test_logits_that_are_no_numbers),
     cmocka_unit_test(test_options),
     cmocka_unit_test(test_file),
