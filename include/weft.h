@@ -179,6 +179,10 @@ typedef struct weft_chat {
 /* The prompt: UTF-8, terminated (*n does not count that), for weft_free.  Tokenize it with WEFT_PARSE_SPECIAL and, as templates
  * write BOS themselves, without WEFT_ADD_SPECIAL. */
 int weft_template_render(const weft_template *t, const weft_chat *chat, char **text, size_t *n, weft_error *err);
+/* The same as tokens as well.  What the messages say stays text, also where it spells a control token: those come from the template alone.
+ * *ids are for weft_free, also when *n_ids is 0. */
+int weft_template_encode(const weft_template *t, const weft_vocab *v, const weft_chat *chat, char **text, size_t *n, int32_t **ids, size_t *n_ids,
+                         weft_error *err);
 
 /* What a chat model writes, taken apart while it comes: reasoning, content, and calls of tools, in the format that the model's
  * template shows.  The parts depend on the text alone, not on how it is cut; what cannot be read as a call is content as it stands. */

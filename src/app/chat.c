@@ -101,104 +101,15 @@ static void set_system(struct chat *c, const char *text, size_t n) {
 
 // ---- the prompt -------------------------------------------------------------------------------------------------------
 
-// What people type stays text: where it spells a control token, BREAK is put inside, and the prompt is tokenised in pieces there.
-#define BREAK "\xEF\xB7\x90"             // U+FDD0, which stands in no text
-
-static void replace_all(str *s, const char *from, const char *to) {
-  str done = {0};
-  const char *at = s->at, *hit;
-  str_add(&done, "");
-  for (; (hit = memmem(at, (size_t)(s->at + s->n - at), from, strlen(from))); at = hit + strlen(from)) {
-    str_addn(&done, at, (size_t)(hit - at));
-    str_add(&done, to);
-  }
-  str_addn(&done, at, (size_t)(s->at + s->n - at));
-  str_free(s);
-  *s = done;
-}
-
-// Puts BREAKs into the control tokens of a text.
-static int defuse(const struct chat *c, str *text, weft_error *err) {
-  replace_all(text, BREAK, "");
-  for (int rounds = 0; rounds < 64; rounds++) {
-    int32_t *ids;
-    size_t n_ids, n;
-    bool found = false;
-    if (weft_tokenize(c->vocab, text->at, text->n, WEFT_PARSE_SPECIAL, &ids, &n_ids, err)) return -1;
-    for (size_t i = 0; i < n_ids && !found; i++) {
-      char *hidden = weft_piece(c->vocab, ids[i], false, &n), *shown;
-      found = !n;
-      weft_free(hidden);
-      if (!found) continue;
-      shown = weft_piece(c->vocab, ids[i], true, &n);
-      size_t first = n > 0;
-      while (first < n && ((unsigned char)shown[first] & 0xC0) == 0x80) first++;
-      str broken = {0};
-      str_addn(&broken, shown, first);
-      str_add(&broken, BREAK);
-      str_addn(&broken, shown + first, n - first);
-      found = n > first && memmem(text->at, text->n, shown, n);
-      if (found) replace_all(text, shown, broken.at);
-      str_free(&broken);
-      weft_free(shown);
-    }
-    weft_free(ids);
-    if (!found) return 0;
-  }
-  snprintf(err->text, sizeof err->text, "the message spells too many different control tokens");
-  return -1;
-}
-
-static int defuse_member(const struct chat *c, json_t *object, const char *key, weft_error *err) {
-  const json_t *value = json_object_get(object, key);
-  if (!json_is_string(value)) return 0;
-  str text = {0};
-  str_addn(&text, json_string_value(value), json_string_length(value));
-  int status = defuse(c, &text, err);
-  json_object_set_new(object, key, json_stringn(text.at, text.n));
-  str_free(&text);
-  return status;
-}
-
-// The messages with the text of people defused: contents, whole or in parts.
-static json_t *defused(const struct chat *c, weft_error *err) {
-  json_t *copy = json_deep_copy(c->messages), *m, *part;
-  size_t i, k;
-  int status = 0;
-  json_array_foreach(copy, i, m) {
-    if (!status) status = defuse_member(c, m, "content", err);
-    json_array_foreach(json_object_get(m, "content"), k, part) if (!status) status = defuse_member(c, part, "text", err);
-  }
-  if (!status) return copy;
-  json_decref(copy);
-  return NULL;
-}
-
-static int tokenize_pieces(const struct chat *c, const char *text, size_t n, struct ids *out, weft_error *err) {
-  for (const char *end = text + n;;) {
-    const char *brk = memmem(text, (size_t)(end - text), BREAK, strlen(BREAK));
-    int32_t *ids;
-    size_t n_ids;
-    if (weft_tokenize(c->vocab, text, (size_t)((brk ? brk : end) - text), WEFT_PARSE_SPECIAL, &ids, &n_ids, err)) return -1;
-    for (size_t i = 0; i < n_ids; i++) vec_push(out, ids[i]);
-    weft_free(ids);
-    if (!brk) return 0;
-    text = brk + strlen(BREAK);
-  }
-}
-
 // The ids of the conversation, with the beginning of an answer; prepares to take that apart.
 static int make_prompt(struct chat *c, struct ids *out, weft_error *err) {
-  json_t *messages = defused(c, err);
-  if (!messages) return -1;
-  char *json = json_dumps(messages, JSON_COMPACT), *text = NULL;
+  char *json = json_dumps(c->messages, JSON_COMPACT), *text = NULL;
   size_t n = 0;
-  json_decref(messages);
   weft_chat chat = {.messages = json, .n_messages = strlen(json), .tools = c->tools, .n_tools = c->n_tools, .variables = c->variables,
                     .n_variables = c->n_variables, .bos = c->bos, .eos = c->eos};
-  int status = weft_template_render(c->tmpl, &chat, &text, &n, err);
+  int status = weft_template_encode(c->tmpl, c->vocab, &chat, &text, &n, &out->at, &out->n, err);
+  out->cap = out->n;
   free(json);
-  if (!status) status = tokenize_pieces(c, text, n, out, err);
   weft_answer_free(c->answer);
   c->answer = NULL;
   if (!status) status = weft_answer_new(c->tmpl, text, n, c->tools, c->n_tools, &c->answer, err);

@@ -1,0 +1,139 @@
+// Conversations as tokens: weft_template_encode of the public API.  What people say stays text: where it spells a control token, BREAK is put
+// inside before the template sees it, and the prompt is tokenised in pieces there.
+// Invariant: control tokens in the ids come from the template alone.
+#define _GNU_SOURCE
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/base.h"
+#include "base/str.h"
+#include "weft.h"
+
+#define BREAK "\xEF\xB7\x90"             // U+FDD0, which stands in no text
+
+static int fail(weft_error *err, const char *why) {
+  if (err) snprintf(err->text, sizeof err->text, "%s", why);
+  return -1;
+}
+
+static void replace_all(str *s, const char *from, size_t n_from, const char *to) {
+  str done = {0};
+  const char *at = str_c(s), *end = at + s->n, *hit;
+  str_add(&done, "");
+  for (; (hit = memmem(at, (size_t)(end - at), from, n_from)); at = hit + n_from) {
+    str_addn(&done, at, (size_t)(hit - at));
+    str_add(&done, to);
+  }
+  str_addn(&done, at, (size_t)(end - at));
+  str_free(s);
+  *s = done;
+}
+
+// Breaks every occurrence of the text of a control token; false where there is none.
+static bool break_token(const weft_vocab *v, int32_t id, str *text) {
+  size_t n;
+  char *hidden = weft_piece(v, id, false, &n);
+  weft_free(hidden);
+  if (n) return false;
+  char *shown = weft_piece(v, id, true, &n);
+  size_t first = n > 0;
+  while (first < n && ((unsigned char)shown[first] & 0xC0) == 0x80) first++;
+  bool found = n > first && memmem(text->at, text->n, shown, n);
+  if (found) {
+    str broken = {0};
+    str_addn(&broken, shown, first);
+    str_add(&broken, BREAK);
+    str_addn(&broken, shown + first, n - first);
+    replace_all(text, shown, n, broken.at);
+    str_free(&broken);
+  }
+  weft_free(shown);
+  return found;
+}
+
+static int defuse(const weft_vocab *v, str *text, weft_error *err) {
+  enum { ROUNDS = 64 };
+  replace_all(text, BREAK, strlen(BREAK), "");
+  for (int round = 0; round < ROUNDS; round++) {
+    int32_t *ids;
+    size_t n_ids;
+    bool found = false;
+    if (weft_tokenize(v, text->at, text->n, WEFT_PARSE_SPECIAL, &ids, &n_ids, err)) return -1;
+    for (size_t i = 0; i < n_ids && !found; i++) found = break_token(v, ids[i], text);
+    weft_free(ids);
+    if (!found) return 0;
+  }
+  return fail(err, "the messages spell too many different control tokens");
+}
+
+// Every string of a value but roles, which templates compare.
+static int defuse_value(const weft_vocab *v, json_t *value, weft_error *err) {
+  const char *key;
+  json_t *member;
+  size_t i;
+  if (json_is_string(value)) {
+    str text = {0};
+    str_addn(&text, json_string_value(value), json_string_length(value));
+    int status = defuse(v, &text, err);
+    if (!status) json_string_setn(value, str_c(&text), text.n);
+    str_free(&text);
+    return status;
+  }
+  json_array_foreach(value, i, member) if (defuse_value(v, member, err)) return -1;
+  json_object_foreach(value, key, member) if (strcmp(key, "role") && defuse_value(v, member, err)) return -1;
+  return 0;
+}
+
+static char *defused(const weft_vocab *v, const char *messages, size_t n, weft_error *err) {
+  json_error_t e;
+  json_t *all = json_loadb(messages, n, JSON_ALLOW_NUL, &e);
+  char *text = NULL;
+  if (!all) fail(err, "the messages are no JSON");
+  else if (!defuse_value(v, all, err)) text = json_dumps(all, JSON_COMPACT);
+  json_decref(all);
+  return text;
+}
+
+typedef VEC(int32_t) id_list;
+static int tokenize_pieces(const weft_vocab *v, str *text, id_list *out, weft_error *err) {
+  for (const char *at = text->at, *end = at + text->n;;) {
+    const char *brk = memmem(at, (size_t)(end - at), BREAK, strlen(BREAK));
+    int32_t *ids;
+    size_t n_ids;
+    if (weft_tokenize(v, at, (size_t)((brk ? brk : end) - at), WEFT_PARSE_SPECIAL, &ids, &n_ids, err)) return -1;
+    for (size_t i = 0; i < n_ids; i++) vec_push(out, ids[i]);
+    weft_free(ids);
+    if (!brk) return 0;
+    at = brk + strlen(BREAK);
+  }
+}
+
+int weft_template_encode(const weft_template *t, const weft_vocab *v, const weft_chat *c, char **text, size_t *n, int32_t **ids, size_t *n_ids,
+                         weft_error *err) {
+  if (!c->messages) return fail(err, "there are no messages");
+  char *messages = defused(v, c->messages, c->n_messages, err), *rendered = NULL;
+  size_t n_rendered = 0;
+  if (!messages) return -1;
+  weft_chat safe = *c;
+  safe.messages = messages;
+  safe.n_messages = strlen(messages);
+  int status = weft_template_render(t, &safe, &rendered, &n_rendered, err);
+  free(messages);
+  if (status) return -1;
+  str whole = {0};
+  id_list list = {0};
+  str_addn(&whole, rendered, n_rendered);
+  weft_free(rendered);
+  status = tokenize_pieces(v, &whole, &list, err);
+  if (status) {
+    vec_free(&list);
+    str_free(&whole);
+    return -1;
+  }
+  replace_all(&whole, BREAK, strlen(BREAK), "");
+  *text = whole.at;
+  *n = whole.n;
+  *ids = list.at ? list.at : xmalloc(sizeof **ids);
+  *n_ids = list.n;
+  return 0;
+}
