@@ -30,9 +30,10 @@ static const int calls[] = {
 };
 // What a program that only reads and writes files never does. io_uring would do the same things unseen.
 static const int refused[] = {
-  SYS_execve, SYS_execveat, SYS_socket, SYS_connect, SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_io_uring_setup,
+  SYS_execve, SYS_execveat, SYS_socket, SYS_connect, SYS_bind, SYS_listen, SYS_io_uring_setup,
   SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev,
 };
+static const int accepting[] = {SYS_accept, SYS_accept4};      // what a server does, and nobody else
 
 // Their third argument is a protection.
 static const int mappings[] = {SYS_mmap, SYS_mprotect, SYS_pkey_mprotect};
@@ -84,14 +85,18 @@ static bool install(filter *f) {
   return !syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program);
 }
 
-bool confine_to_files(void) {
+static bool confine(bool server) {
   filter f = {.n = 0};
   begin(&f);
   add_calls(&f, refused, COUNT(refused), REFUSE);
+  if (!server) add_calls(&f, accepting, COUNT(accepting), REFUSE);
   add_mappings(&f, PROT_WRITE | PROT_EXEC);
   add_return(&f, ALLOW);
   return install(&f);
 }
+
+bool confine_to_files(void) { return confine(false); }
+bool confine_to_serving(void) { return confine(true); }
 
 bool confine_to_computing(void) {
   filter f = {.n = 0};

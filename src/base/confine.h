@@ -7,6 +7,9 @@
 // No other programs, no connections, no looking into other processes, no memory that is writable and executable at once.
 bool confine_to_files(void);
 
+// The same for a server: connections that come to sockets which listen already are fine; none can be made, and no other socket.
+bool confine_to_serving(void);
+
 // Memory that is not executable, descriptors that are open, clocks, locks, and the end; nothing else.
 bool confine_to_computing(void);
 #endif

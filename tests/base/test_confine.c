@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/confine.h"
@@ -63,10 +64,30 @@ static int try_files(void) {
   REFUSED(socket(AF_UNIX, SOCK_STREAM, 0));
   REFUSED(connect(pair[0], NULL, 0));
   REFUSED(bind(pair[0], NULL, 0));
+  REFUSED(accept(pair[0], NULL, NULL));
   REFUSED(ptrace(PTRACE_TRACEME, 0, NULL, NULL));
   pid_t child = fork();                                                                                  // which inherits it
   if (!child) _exit(execl("/bin/true", "true", (char *)NULL) == -1 && errno == EPERM ? 7 : 0);
   if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 7) return __LINE__;
+  return 0;
+}
+
+// A server: somebody connects to the socket that listened before, and nothing else can be made.
+static int try_serving(void) {
+  struct sockaddr_un a = {.sun_family = AF_UNIX,};
+  socklen_t n = sizeof a;
+  int at = socket(AF_UNIX, SOCK_STREAM, 0), client = socket(AF_UNIX, SOCK_STREAM, 0);
+  if (at < 0 || client < 0 || bind(at, (struct sockaddr *)&a, sizeof(sa_family_t)) || listen(at, 8)) return __LINE__;   // the kernel names it
+  if (getsockname(at, (struct sockaddr *)&a, &n) || connect(client, (struct sockaddr *)&a, n)) return __LINE__;
+  if (!confine_to_serving()) return 1;
+  int got = accept4(at, NULL, NULL, SOCK_CLOEXEC);
+  if (got < 0 || send(client, "x", 1, 0) != 1) return __LINE__;
+  REFUSED(socket(AF_INET, SOCK_STREAM, 0));
+  REFUSED(connect(client, (struct sockaddr *)&a, n));
+  REFUSED(bind(at, (struct sockaddr *)&a, n));
+  REFUSED(listen(at, 8));
+  REFUSED(execl("/bin/true", "true", (char *)NULL));
+  REFUSED(mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   return 0;
 }
 
@@ -82,6 +103,7 @@ static void holds(int (*fn)(void)) {
 }
 
 static void files_only(void **state) { (void)state; holds(try_files); }
+static void serving_only(void **state) { (void)state; holds(try_serving); }
 static void computing_only(void **state) {
   (void)state;
 #ifdef WEFT_SANITIZE
@@ -91,6 +113,6 @@ static void computing_only(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(files_only), cmocka_unit_test(computing_only)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(files_only), cmocka_unit_test(serving_only), cmocka_unit_test(computing_only)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
