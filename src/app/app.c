@@ -17,6 +17,7 @@
 static const struct { const char *name, *what; int (*run)(int argc, char **argv); } commands[] = {
   {"run", "continue a text", run_command},
   {"chat", "talk with a model in the terminal", chat_command},
+  {"serve", "answer over HTTP: OpenAI's interface, and a page", serve_command},
   {"bench", "measure tokens per second", bench_command},
   {"perplexity", "measure how well a model predicts a text", perplexity_command},
   {"profile", "show where the time of a token goes", profile_command},
@@ -175,16 +176,23 @@ static int help_command(int argc, char **argv) {
 
 // A filter of system calls, on unless --no-sandbox comes before the command, or what was asked for needs another program.
 static const char *sandbox = "off";
+static bool sandbox_wanted;
 const char *sandbox_state(void) { return sandbox; }
 
-static void enter_sandbox(bool wanted) {
+void enter_sandbox(bool (*confine)(void)) {
+  if (sandbox_wanted && !confine()) sandbox = "off: this kernel has no seccomp filters";
+}
+
+// A server enters its own, once its socket listens.
+static void choose_sandbox(bool wanted, const char *command) {
 #ifdef WEFT_SANITIZE
   wanted = false;           // the sanitizers run other programs
 #endif
+  sandbox_wanted = wanted && strcmp(env_str(ENV_RENDER), "c");
   if (!wanted) sandbox = "off: --no-sandbox";
   else if (!strcmp(env_str(ENV_RENDER), "c")) sandbox = "off: RENDER=c runs a C compiler";
-  else if (!confine_to_files()) sandbox = "off: this kernel has no seccomp filters";
   else sandbox = "on: no other programs, no connections, no writable code";
+  if (!command || strcmp(command, "serve")) enter_sandbox(confine_to_files);
 }
 
 static int dispatch(int argc, char **argv) {
@@ -215,9 +223,9 @@ int main(int argc, char **argv) {
   signal(SIGXFSZ, SIG_IGN);   // a limit on the size of files shows as EFBIG: no cache, or a message
   interrupt_start();
   bool open = argc > 1 && !strcmp(argv[1], "--no-sandbox");
-  enter_sandbox(!open);
   argc -= open;
   argv += open;
+  choose_sandbox(!open, argc > 1 ? argv[1] : NULL);
   int status = dispatch(argc, argv);
   if (fflush(stdout) && errno != EPIPE) return failed("stdout could not be written: %s", strerror(errno));
   return status;

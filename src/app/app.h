@@ -9,7 +9,7 @@
 //   stats.h          the figures at the end of a run
 //   terminal.h       lines that people type
 //   perplexity.h     a text in chunks, for perplexity.c and divergence.c
-//   run.c chat.c bench.c perplexity.c profile.c viz.c tune.c cache.c inspect.c tokenize.c template.c env.c: the commands
+//   run.c chat.c serve.c bench.c perplexity.c profile.c viz.c tune.c cache.c inspect.c tokenize.c template.c env.c: the commands
 #ifndef WEFT_APP_H
 #define WEFT_APP_H
 #include "app/args.h"
@@ -26,6 +26,7 @@ int usage_error(const char *fmt, ...) PRINTF_LIKE(1, 2);  // 2: the command line
 // Each command gets its own name as argv[0] and returns the exit status.
 int run_command(int argc, char **argv);
 int chat_command(int argc, char **argv);
+int serve_command(int argc, char **argv);
 int bench_command(int argc, char **argv);
 int profile_command(int argc, char **argv);
 int viz_command(int argc, char **argv);
@@ -38,6 +39,7 @@ int template_command(int argc, char **argv);
 int env_command(int argc, char **argv);
 
 const char *sandbox_state(void);         // "on: ..." or "off: ...", for people
+void enter_sandbox(bool (*confine)(void));       // unless the user does without: for a command that needs one of its own
 double started_at(void);         // now_s() when the program started
 
 // Ctrl-C.  Until interrupt_catch it ends the program with status 130 at once; from then on the first one is noticed by

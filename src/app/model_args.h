@@ -23,6 +23,7 @@ struct model_args {
   O_INT("-ub, --ubatch-size", "N", "positions of a prompt evaluated at once, at most; 0: default", &(a)->chunk, 0, 65536), \
   O_ARITHMETIC(a)
 
+weft_options model_args_options(const struct model_args *a);
 // With a progress bar, which the model may draw on whenever it compiles: bar has to live as long as it. 0, or the exit status after a message.
 int model_args_open(const struct model_args *a, progress *bar, weft_model **out);
 #endif

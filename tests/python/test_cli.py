@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-COMMANDS = ["run", "chat", "bench", "profile", "viz", "inspect", "tokenize", "template", "env"]
+COMMANDS = ["run", "chat", "serve", "bench", "profile", "viz", "inspect", "tokenize", "template", "env"]
 
 
 def one_error(done, status):

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-ORDER = ["base", "graph", "schedule", "codegen", "render", "device", "model", "text", "engine", "app"]
+ORDER = ["base", "graph", "schedule", "codegen", "render", "device", "model", "text", "engine", "serve", "app"]
 MAX_LINES = 1000
 GENERATED = {"device/code_version.h"}  # headers that the build makes
 
@@ -56,7 +56,7 @@ def include_problem(root, folder, included):
     if folder is None:
         return "the public header stands alone"
     if included == "weft.h":
-        return None if folder in ("engine", "app") else "only engine/ (which implements it) and app/ use the public header"
+        return None if folder in ("engine", "serve", "app") else "only engine/ (which implements it), serve/ and app/ use the public header"
     other, _, rest = included.partition("/")
     if not rest or other not in ORDER:
         return "not of the form \"folder/name.h\""
@@ -64,8 +64,10 @@ def include_problem(root, folder, included):
         return "no such file"
     if ORDER.index(other) > ORDER.index(folder):
         return f"{other}/ stands to the right of {folder}/"
-    if folder == "app" and other not in ("app", "base"):
-        return "app/ uses only weft.h and base/"
+    if folder == "app" and other not in ("app", "base") and included != "serve/serve.h":
+        return "app/ uses only weft.h, serve/serve.h and base/"
+    if folder == "serve" and other not in ("serve", "base"):
+        return "serve/ uses only weft.h and base/"
     return None
 
 
@@ -82,6 +84,7 @@ def tree(tmp_path):
     (tmp_path / "src/base/env.c").write_text('// env\n#include <stdlib.h>\nchar *f(void) { return getenv("A"); }\n')
     (tmp_path / "src/graph/rule.c").write_text('// rules; "immintrin.h" and getenv() in a comment are no harm\n#include "base/base.h"\n')
     (tmp_path / "src/app/main.c").write_text('// main\n#include "weft.h"\n#include "base/base.h"\n')
+    (tmp_path / "src/serve/http.h").write_text("// http\n")
     (tmp_path / "include").mkdir()
     (tmp_path / "include/weft.h").write_text("// public\n")
     return tmp_path
@@ -95,7 +98,10 @@ def test_a_good_tree_passes(tree):
     ("src/graph/x.c", '// x\n#include "device/device.h"\n', "device/ stands to the right of graph/"),
     ("src/render/x.c", '// x\n#include "device/code_version.h"\n', "device/ stands to the right of render/"),
     ("src/base/x.h", '// x\n#include "graph/graph.h"\n', "graph/ stands to the right of base/"),
-    ("src/app/x.c", '// x\n#include "engine/engine.h"\n', "app/ uses only weft.h and base/"),
+    ("src/app/x.c", '// x\n#include "engine/engine.h"\n', "app/ uses only weft.h"),
+    ("src/app/x.c", '// x\n#include "serve/http.h"\n', "app/ uses only weft.h"),
+    ("src/serve/x.c", '// x\n#include "engine/engine.h"\n', "serve/ uses only weft.h"),
+    ("src/engine/x.c", '// x\n#include "serve/serve.h"\n', "serve/ stands to the right of engine/"),
     ("src/model/x.c", '// x\n#include "weft.h"\n', "only engine/"),
     ("src/model/x.c", '// x\n#include "model.h"\n', "not of the form"),
     ("src/model/x.c", '// x\n#include "../graph/graph.h"\n', "not of the form"),

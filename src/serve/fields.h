@@ -1,0 +1,45 @@
+// fields: members of a JSON object, read by a table into a struct.  A member that has another type or lies out of range is a fault that
+// names it.  The same tables describe requests in /openapi.json.
+#ifndef WEFT_SERVE_FIELDS_H
+#define WEFT_SERVE_FIELDS_H
+#include <jansson.h>
+#include "base/str.h"
+
+// Why a request is refused.  Each family of endpoints has its own form for it.
+typedef struct fault {
+  int status;                          // of HTTP; 0: none
+  const char *code;                    // "context_length_exceeded", or NULL
+  char param[96], text[1024];          // the field; a sentence
+  int64_t n_prompt, n_ctx;             // where the prompt is too long
+  int retry_s;                         // > 0: trying again makes sense after so long
+} fault;
+int fault_set(fault *f, int status, const char *param, const char *fmt, ...) PRINTF_LIKE(4, 5);   // the first one stays; returns -1
+
+enum field_kind { F_INT, F_INT32, F_REAL, F_BOOL, F_TEXT, F_OBJECT, F_ARRAY, F_ANY };
+struct field {
+  const char *name;
+  enum field_kind kind;
+  size_t to;                           // offset in the struct: int64_t, int32_t, double, bool, or json_t * (borrowed)
+  double min, max;                     // of numbers, inclusive
+  const char *help;
+};
+#define FI(struct_, member, name, min, max, help) {name, F_INT, offsetof(struct_, member), min, max, help}
+#define FI32(struct_, member, name, min, max, help) {name, F_INT32, offsetof(struct_, member), min, max, help}
+#define FR(struct_, member, name, min, max, help) {name, F_REAL, offsetof(struct_, member), min, max, help}
+#define FB(struct_, member, name, help) {name, F_BOOL, offsetof(struct_, member), 0, 0, help}
+#define FJ(struct_, member, name, kind, help) {name, kind, offsetof(struct_, member), 0, 0, help}
+struct fields { const struct field *at; size_t n; };
+#define FIELDS(array) {array, COUNT(array)}
+
+// Members that are missing or null leave what is there; others than the table's are left alone.  prefix: of names in faults ("options.").
+int fields_read(const json_t *object, const char *prefix, struct fields fields, void *to, fault *f);
+json_t *fields_schema(const struct fields *fields, size_t n);    // of JSON Schema
+
+// A body as a JSON object.  Depth and numbers are bounded.
+json_t *json_body(const str *body, fault *f);
+// A number that a member or an element holds, with its bounds.  -1 and a fault.
+int read_int(const json_t *v, const char *name, double min, double max, int64_t *out, fault *f);
+int read_real(const json_t *v, const char *name, double min, double max, double *out, fault *f);
+const char *json_kind(const json_t *v);                          // "a string"
+json_t *json_of_text(const char *text, size_t n);                   // a string of any bytes: what is no UTF-8 becomes U+FFFD
+#endif

@@ -1,0 +1,401 @@
+// OpenAI's endpoints: the model, /v1/completions, /v1/chat/completions.  Clients add up what deltas say, so each thing is said once; the error
+// of a request is an HTTP status as long as its stream has not begun.
+#define _GNU_SOURCE
+#include "serve/call.h"
+#include "serve/families.h"
+#include <stdlib.h>
+#include <string.h>
+
+// ---- errors ---------------------------------------------------------------------------------------------------------------------------
+
+static const char *error_type(int status) {
+  switch (status) {
+  case 401: return "authentication_error";
+  case 403: return "permission_error";
+  case 404: case 405: return "not_found_error";
+  case 429: return "rate_limit_error";
+  case 503: return "unavailable_error";
+  default: return status < 500 ? "invalid_request_error" : "server_error";
+  }
+}
+
+static json_t *openai_error(const fault *f) {
+  json_t *e = json_pack("{s{so ss ss? ss?}}", "error", "message", json_of_text(f->text, strlen(f->text)), "type", error_type(f->status), "param",
+                        f->param[0] ? f->param : NULL, "code", f->code);
+  if (!f->n_ctx) return e;
+  json_object_set_new(json_object_get(e, "error"), "n_prompt_tokens", json_integer(f->n_prompt));
+  json_object_set_new(json_object_get(e, "error"), "n_ctx", json_integer(f->n_ctx));
+  return e;
+}
+
+const struct family openai_family = {"OpenAI", openai_error};
+
+// ---- the model ------------------------------------------------------------------------------------------------------------------------
+
+static json_t *model_object(server *s) {
+  const weft_model *m = sched_model(s->sched);
+  const weft_file *f = weft_model_file(m);
+  int n_ctx = weft_model_context(m);
+  return json_pack("{ss ss sI ss si s{si si sI sI ss}}", "id", s->model_name, "object", "model", "created", (json_int_t)s->started, "owned_by", "weft",
+                   "max_model_len", n_ctx, "meta", "n_ctx", n_ctx, "n_vocab", (int)weft_model_vocab_size(m), "n_params", (json_int_t)weft_file_n_params(f),
+                   "size", (json_int_t)weft_file_tensor_bytes(f), "description", s->summary);
+}
+
+void openai_models(server *s, exchange *x) { answer_json(x, 200, json_pack("{ss s[o]}", "object", "list", "data", model_object(s))); }
+
+void openai_model(server *s, exchange *x) {
+  fault f = {0};
+  const char *name = asked_path(x, x->route);
+  if (!strcmp(name, s->model_name)) { answer_json(x, 200, model_object(s)); return; }
+  f.code = "model_not_found";
+  fault_set(&f, 404, "model", "there is no model '%.200s'; this server has '%.200s'", name, s->model_name);
+  answer_fault(s, x, &f);
+}
+
+// ---- what both have -------------------------------------------------------------------------------------------------------------------
+
+#define P struct params
+#define SHARED \
+  FI(P, max_tokens, "max_tokens", -1, INT32_MAX, "tokens of the answer at most; -1: until the context is full"), \
+  FI(P, max_tokens, "n_predict", -1, INT32_MAX, "the same"), \
+  FI(P, n, "n", 1, 128, "how many answers"), \
+  FJ(P, stream_options, "stream_options", F_OBJECT, "{\"include_usage\": true}: a last chunk with usage")
+
+static int read_stream_options(call *c) {
+  static const struct field table[] = {FB(P, include_usage, "include_usage", "")};
+  return c->p.stream_options ? fields_read(c->p.stream_options, "stream_options.", (struct fields)FIELDS(table), &c->p, &c->fault) : 0;
+}
+
+static json_t *usage(const call *c) {
+  json_int_t prompt = call_prompt_tokens(c), drawn = call_drawn(c);
+  return json_pack("{sI sI sI s{sI}}", "prompt_tokens", prompt, "completion_tokens", drawn, "total_tokens", prompt + drawn,
+                   "prompt_tokens_details", "cached_tokens", (json_int_t)call_cached(c));
+}
+
+json_t *timings_object(const struct timing *t) {
+  json_int_t n = t->n_prompt - t->n_cached;
+  return json_pack("{sI sI sf sf sf sI sf sf sf}", "cache_n", (json_int_t)t->n_cached, "prompt_n", n, "prompt_ms", t->prompt_ms,
+                   "prompt_per_token_ms", n ? t->prompt_ms / (double)n : 0, "prompt_per_second", t->prompt_ms > 0 ? 1000 * (double)n / t->prompt_ms : 0,
+                   "predicted_n", (json_int_t)t->n_drawn, "predicted_ms", t->drawn_ms, "predicted_per_token_ms",
+                   t->n_drawn ? t->drawn_ms / (double)t->n_drawn : 0, "predicted_per_second", t->drawn_ms > 0 ? 1000 * (double)t->n_drawn / t->drawn_ms : 0);
+}
+
+static json_t *head(const call *c, const char *object) {
+  return json_pack("{ss ss sI ss ss}", "id", c->id, "object", object, "created", (json_int_t)c->created, "model", c->s->model_name,
+                   "system_fingerprint", "b-weft-" WEFT_VERSION_STRING);
+}
+
+static void send_chunk(call *c, json_t *o) { call_line(c, "data: ", o, "\n\n"); }
+
+static void stream_failed(call *c, const char *text) {
+  fault f = {0};
+  fault_set(&f, 500, NULL, "%s", text);
+  send_chunk(c, openai_error(&f));
+}
+
+static void send_usage_and_done(call *c, const char *object) {
+  if (c->p.include_usage) {
+    json_t *o = head(c, object);
+    json_object_set_new(o, "choices", json_array());
+    json_object_set_new(o, "usage", usage(c));
+    json_object_set_new(o, "timings", timings_object(&c->choices[c->n_choices - 1].timing));
+    send_chunk(c, o);
+  }
+  exchange_add(c->x, "data: [DONE]\n\n", 14);
+}
+
+static json_t *progress_of(const event *e) {
+  return json_pack("{sI sI sI sf}", "total", (json_int_t)e->total, "cache", (json_int_t)e->timing.n_cached, "processed", (json_int_t)e->done, "time_ms",
+                   e->timing.prompt_ms);
+}
+
+// ---- /v1/completions ------------------------------------------------------------------------------------------------------------------
+
+static const struct field completion_table[] = {
+  FJ(P, prompt, "prompt", F_ANY, "a text, token ids, or an array of such prompts"),
+  SHARED,
+  FI(P, top_logprobs, "logprobs", 0, 100, "log-probabilities of each token and of the N likeliest"),
+  FB(P, echo, "echo", "the prompt stands before the answer; with logprobs its tokens are scored"),
+};
+static const struct fields completion_fields = FIELDS(completion_table);
+const struct fields *const openai_completion_fields[] = {&completion_fields, &sampling_fields, NULL};
+
+// What OpenAI's old form of log-probabilities is made of.
+struct legacy { json_t *tokens, *logprobs, *top, *offsets; int64_t offset; };
+
+static struct legacy legacy_new(int64_t offset) { return (struct legacy){json_array(), json_array(), json_array(), json_array(), offset}; }
+
+static void legacy_add(const server *s, struct legacy *l, const json_t *score) {
+  json_t *text = piece_text(s, (int32_t)json_integer_value(json_object_get(score, "id"))), *logprob = json_object_get(score, "logprob"), *pair;
+  size_t i;
+  json_t *top = json_object();
+  json_array_foreach(json_object_get(score, "top"), i, pair) {
+    json_t *name = piece_text(s, (int32_t)json_integer_value(json_array_get(pair, 0)));
+    if (!json_object_get(top, json_string_value(name))) json_object_set(top, json_string_value(name), json_array_get(pair, 1));
+    json_decref(name);
+  }
+  if (json_is_number(logprob) && !json_object_get(top, json_string_value(text))) json_object_set(top, json_string_value(text), logprob);
+  json_array_append_new(l->top, json_is_null(logprob) ? (json_decref(top), json_null()) : top);
+  json_array_append(l->logprobs, logprob);
+  json_array_append_new(l->offsets, json_integer(l->offset));
+  l->offset += (int64_t)json_string_length(text);
+  json_array_append_new(l->tokens, text);
+}
+
+static json_t *legacy_object(struct legacy l) {
+  return json_pack("{so so so so}", "tokens", l.tokens, "token_logprobs", l.logprobs, "top_logprobs", l.top, "text_offset", l.offsets);
+}
+
+static json_t *completion_logprobs(const call *c, int i) {
+  struct legacy l = legacy_new(0);
+  size_t k;
+  json_t *score;
+  if (!c->p.logprobs) return json_null();
+  if (c->p.echo && i < (int)c->p.n) json_array_foreach(c->prompt_scores, k, score) legacy_add(c->s, &l, score);
+  json_array_foreach(c->choices[i].scores, k, score) legacy_add(c->s, &l, score);
+  return legacy_object(l);
+}
+
+static json_t *completion_choice(int i, json_t *text, json_t *logprobs, const char *finish) {
+  return json_pack("{so si so ss?}", "text", text, "index", i, "logprobs", logprobs, "finish_reason", finish);
+}
+
+static void send_completion(call *c, json_t *choice, const struct timing *t) {
+  json_t *o = head(c, "text_completion");
+  json_object_set_new(o, "choices", json_pack("[o]", choice));
+  if (t) json_object_set_new(o, "timings", timings_object(t));
+  send_chunk(c, o);
+}
+
+// The prompt of a choice as text.
+static void add_prompt_text(const call *c, int i, str *out) {
+  const request *r = c->requests.at[i / (int)c->p.n];
+  char *text;
+  size_t n;
+  if (weft_detokenize(weft_model_vocab(sched_model(c->s->sched)), r->prompt.at, r->prompt.n, false, &text, &n, NULL)) return;
+  str_addn(out, text, n);
+  weft_free(text);
+}
+
+static json_t *echoed(const call *c, int i) {
+  str text = {0};
+  if (c->p.echo) add_prompt_text(c, i, &text);
+  str_addn(&text, str_c(&c->choices[i].content), c->choices[i].content.n);
+  json_t *made = json_of_text(str_c(&text), text.n);
+  str_free(&text);
+  return made;
+}
+
+static void completion_start(call *c) {
+  for (int i = 0; c->p.echo && i < c->n_choices; i++) {
+    str text = {0};
+    add_prompt_text(c, i, &text);
+    send_completion(c, completion_choice(i, json_of_text(str_c(&text), text.n), json_null(), NULL), NULL);
+    str_free(&text);
+  }
+}
+
+static void completion_event(call *c, const event *e, int i) {
+  struct legacy l = legacy_new((int64_t)c->choices[i].content.n);
+  str text = {0};
+  for (size_t k = 0; k < e->parts.n; k++) str_addn(&text, str_c(&e->parts.at[k].text), e->parts.at[k].text.n);
+  if (e->scored) legacy_add(c->s, &l, json_array_get(c->choices[i].scores, json_array_size(c->choices[i].scores) - 1));
+  json_t *logprobs = legacy_object(l);
+  if (e->kind == EVENT_END) send_completion(c, completion_choice(i, json_string(""), json_null(), finish_name(e->finish)), &e->timing);
+  else if (e->kind == EVENT_TOKEN && (text.n || e->scored))
+    send_completion(c, completion_choice(i, json_of_text(str_c(&text), text.n), e->scored ? json_incref(logprobs) : json_null(), NULL), NULL);
+  json_decref(logprobs);
+  str_free(&text);
+}
+
+static void completion_finish(call *c) {
+  if (c->p.stream) { send_usage_and_done(c, "text_completion"); return; }
+  json_t *o = head(c, "text_completion"), *all = json_array();
+  for (int i = 0; i < c->n_choices; i++)
+    json_array_append_new(all, completion_choice(i, echoed(c, i), completion_logprobs(c, i), finish_name(c->choices[i].finish)));
+  json_object_set_new(o, "choices", all);
+  json_object_set_new(o, "usage", usage(c));
+  json_object_set_new(o, "timings", timings_object(&c->choices[c->n_choices - 1].timing));
+  call_send(c, 200, o);
+}
+
+static const struct speaker completion_speaker = {"text/event-stream", ": ping\n", completion_start, completion_event, completion_finish, stream_failed};
+
+// An array is one prompt of ids (with texts among them), or many prompts.
+static int add_prompts(call *c) {
+  enum { MOST = 128 };
+  json_t *prompt = c->p.prompt, *one;
+  size_t i;
+  bool ids = false;
+  if (!prompt) return fault_set(&c->fault, 400, "prompt", "'prompt' is missing");
+  json_array_foreach(prompt, i, one) ids |= json_is_number(one);
+  if (ids || !json_is_array(prompt)) return call_add_prompt(c, prompt, "prompt");
+  if (!json_array_size(prompt) || json_array_size(prompt) > MOST)
+    return fault_set(&c->fault, 400, "prompt", "'prompt' must have from 1 to %d prompts, not %zu", MOST, json_array_size(prompt));
+  json_array_foreach(prompt, i, one) if (call_add_prompt(c, one, "prompt")) return -1;
+  return 0;
+}
+
+void openai_completions(server *s, exchange *x) {
+  call *c = call_new(s, x, &completion_speaker, completion_fields);
+  if (!c) return;
+  new_id(s, "cmpl-", c->id, sizeof c->id);
+  const json_t *logprobs = json_object_get(c->body, "logprobs");
+  c->p.logprobs = logprobs && !json_is_null(logprobs);
+  c->p.n_top = c->p.top_logprobs;
+  if (!json_object_get(c->body, "max_tokens") && !json_object_get(c->body, "n_predict")) c->p.max_tokens = 16;       // as OpenAI has it
+  if (c->p.echo && c->p.logprobs && c->p.stream) fault_set(&c->fault, 400, "stream", "'stream': scores of the prompt do not come as a stream");
+  if (c->fault.status || read_stream_options(c) || add_prompts(c)) call_refuse(c);
+  else call_go(c);
+}
+
+// ---- /v1/chat/completions -----------------------------------------------------------------------------------------------------------------
+
+static const struct field chat_table[] = {
+  FJ(P, messages, "messages", F_ARRAY, "the conversation: [{\"role\", \"content\"}]"),
+  SHARED,
+  FI(P, max_tokens, "max_completion_tokens", -1, INT32_MAX, "the same as max_tokens"),
+  FB(P, logprobs, "logprobs", "log-probabilities of the tokens"),
+  FI(P, top_logprobs, "top_logprobs", 0, 20, "and of the N likeliest at each place"),
+  FJ(P, tools, "tools", F_ARRAY, "functions that the model may call"),
+  FJ(P, tool_choice, "tool_choice", F_ANY, "auto or none"),
+  FJ(P, parallel_calls, "parallel_tool_calls", F_ANY, "false: the answer ends after one call"),
+  FJ(P, response_format, "response_format", F_OBJECT, "{\"type\": text, json_object or json_schema}"),
+  FJ(P, variables, "chat_template_kwargs", F_OBJECT, "further variables of the chat template"),
+};
+static const struct fields chat_fields = FIELDS(chat_table);
+const struct fields *const openai_chat_fields[] = {&chat_fields, &sampling_fields, NULL};
+
+static json_t *token_object(const server *s, const json_t *id, const json_t *logprob) {
+  json_t *text = piece_text(s, (int32_t)json_integer_value(id)), *bytes = json_array();
+  size_t n;
+  char *raw = weft_piece(weft_model_vocab(sched_model(s->sched)), (int32_t)json_integer_value(id), true, &n);
+  for (size_t i = 0; i < n; i++) json_array_append_new(bytes, json_integer((unsigned char)raw[i]));
+  weft_free(raw);
+  return json_pack("{so sO so sO}", "token", text, "logprob", logprob, "bytes", bytes, "id", id);
+}
+
+json_t *chat_logprob(const server *s, const json_t *score) {
+  json_t *o = token_object(s, json_object_get(score, "id"), json_object_get(score, "logprob")), *top = json_array(), *pair;
+  size_t i;
+  json_array_foreach(json_object_get(score, "top"), i, pair) json_array_append_new(top, token_object(s, json_array_get(pair, 0), json_array_get(pair, 1)));
+  json_object_set_new(o, "top_logprobs", top);
+  return o;
+}
+
+static json_t *chat_logprobs(const call *c, int i, bool last) {
+  const json_t *scores = c->choices[i].scores;
+  json_t *all = json_array();
+  if (!c->p.logprobs) { json_decref(all); return json_null(); }
+  size_t n = json_array_size(scores);
+  for (size_t k = last && n ? n - 1 : 0; k < n; k++) json_array_append_new(all, chat_logprob(c->s, json_array_get(scores, k)));
+  return json_pack("{so sn}", "content", all, "refusal");
+}
+
+static void send_delta(call *c, int i, json_t *delta, json_t *logprobs, const char *finish, const struct timing *t) {
+  json_t *o = head(c, "chat.completion.chunk");
+  json_object_set_new(o, "choices", json_pack("[{si so so ss?}]", "index", i, "delta", delta, "logprobs", logprobs, "finish_reason", finish));
+  if (t) json_object_set_new(o, "timings", timings_object(t));
+  send_chunk(c, o);
+}
+
+static void chat_start(call *c) {
+  for (int i = 0; i < c->n_choices; i++) send_delta(c, i, json_pack("{ss sn}", "role", "assistant", "content"), json_null(), NULL, NULL);
+}
+
+static json_t *delta_of(call *c, const struct part *p, int i) {
+  json_t *text = json_of_text(str_c(&p->text), p->text.n);
+  if (p->kind == WEFT_CONTENT) return json_pack("{so}", "content", text);
+  if (p->kind == WEFT_REASONING) return json_pack("{so}", "reasoning_content", text);
+  int index = c->sent_calls[i]++;
+  return json_pack("{s[{si ss ss s{ss so}}]}", "tool_calls", "index", index, "id", p->id ? p->id : "", "type", "function", "function", "name",
+                   p->name ? p->name : "", "arguments", text);
+}
+
+static void send_progress(call *c, const event *e, int i) {
+  json_t *o = head(c, "chat.completion.chunk");
+  json_object_set_new(o, "choices", json_pack("[{si s{} sn}]", "index", i, "delta", "finish_reason"));
+  json_object_set_new(o, "prompt_progress", progress_of(e));
+  send_chunk(c, o);
+}
+
+static void chat_event(call *c, const event *e, int i) {
+  if (e->kind == EVENT_PROMPT && c->p.progress) send_progress(c, e, i);
+  if (e->kind == EVENT_END) send_delta(c, i, json_object(), json_null(), finish_name(e->finish), &e->timing);
+  if (e->kind != EVENT_TOKEN) return;
+  for (size_t k = 0; k < e->parts.n; k++)
+    if (e->parts.at[k].text.n || e->parts.at[k].kind == WEFT_CALL)
+      send_delta(c, i, delta_of(c, &e->parts.at[k], i), e->scored && !k ? chat_logprobs(c, i, true) : json_null(), NULL, NULL);
+  if (!e->parts.n && e->scored) send_delta(c, i, json_pack("{ss}", "content", ""), chat_logprobs(c, i, true), NULL, NULL);
+}
+
+static json_t *calls_of(const struct choice *h) {
+  json_t *all = json_array(), *one;
+  size_t i;
+  json_array_foreach(h->calls, i, one)
+    json_array_append_new(all, json_pack("{sO ss s{sO sO}}", "id", json_object_get(one, "id"), "type", "function", "function", "name",
+                                         json_object_get(one, "name"), "arguments", json_object_get(one, "arguments")));
+  return all;
+}
+
+static json_t *message_of(const struct choice *h) {
+  bool calls = json_array_size(h->calls) > 0;
+  json_t *content = calls && !h->content.n ? json_null() : json_of_text(str_c(&h->content), h->content.n);
+  json_t *m = json_pack("{ss so}", "role", "assistant", "content", content);
+  if (h->reasoning.n) json_object_set_new(m, "reasoning_content", json_of_text(h->reasoning.at, h->reasoning.n));
+  if (calls) json_object_set_new(m, "tool_calls", calls_of(h));
+  return m;
+}
+
+static void chat_finish(call *c) {
+  if (c->p.stream) { send_usage_and_done(c, "chat.completion.chunk"); return; }
+  json_t *o = head(c, "chat.completion"), *all = json_array();
+  for (int i = 0; i < c->n_choices; i++)
+    json_array_append_new(all, json_pack("{si so so ss}", "index", i, "message", message_of(&c->choices[i]), "logprobs", chat_logprobs(c, i, false),
+                                         "finish_reason", finish_name(c->choices[i].finish)));
+  json_object_set_new(o, "choices", all);
+  json_object_set_new(o, "usage", usage(c));
+  json_object_set_new(o, "timings", timings_object(&c->choices[c->n_choices - 1].timing));
+  call_send(c, 200, o);
+}
+
+static const struct speaker chat_speaker = {"text/event-stream", ": ping\n", chat_start, chat_event, chat_finish, stream_failed};
+
+// Tools are offered or not; that one must be called cannot be promised yet.
+static int read_tool_choice(call *c) {
+  const json_t *v = c->p.tool_choice;
+  const char *name = json_string_value(v);
+  c->p.no_parallel = json_is_false(c->p.parallel_calls);
+  if (c->p.parallel_calls && !json_is_boolean(c->p.parallel_calls))
+    return fault_set(&c->fault, 400, "parallel_tool_calls", "'parallel_tool_calls' must be true or false, not %s", json_kind(c->p.parallel_calls));
+  if (!v || (name && !strcmp(name, "auto"))) return 0;
+  if (name && !strcmp(name, "none")) { c->p.tools = NULL; return 0; }
+  return fault_set(&c->fault, 400, "tool_choice", "'tool_choice' must be auto or none: that a tool is called cannot be enforced");
+}
+
+static int read_format(call *c) {
+  const json_t *f = c->p.response_format;
+  const char *type = json_string_value(json_object_get(f, "type"));
+  if (!f || (type && !strcmp(type, "text"))) return 0;
+  json_t *schema = json_object_get(json_object_get(f, "json_schema"), "schema");
+  if (!schema) schema = json_object_get(f, "schema");
+  if (type && !strcmp(type, "json_object") && !schema) {
+    json_t *any = json_pack("{ss}", "type", "object");
+    int status = call_schema(c, any, "response_format");
+    json_decref(any);
+    return status;
+  }
+  if (type && (!strcmp(type, "json_schema") || !strcmp(type, "json_object"))) return call_schema(c, schema, "response_format.json_schema.schema");
+  return fault_set(&c->fault, 400, "response_format.type", "'response_format.type' must be text, json_object or json_schema");
+}
+
+void openai_chat(server *s, exchange *x) {
+  call *c = call_new(s, x, &chat_speaker, chat_fields);
+  if (!c) return;
+  new_id(s, "chatcmpl-", c->id, sizeof c->id);
+  c->p.n_top = c->p.top_logprobs;
+  if (c->p.top_logprobs && !c->p.logprobs) fault_set(&c->fault, 400, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
+  if (c->fault.status || read_stream_options(c) || read_tool_choice(c) || call_add_chat(c, c->p.messages, c->p.tools, c->p.variables) || read_format(c))
+    call_refuse(c);
+  else call_go(c);
+}

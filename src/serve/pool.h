@@ -1,0 +1,10 @@
+// pool: a few threads that do what must not hold up the sockets or the steps of the model: JSON, templates, tokenising, writing answers.
+#ifndef WEFT_SERVE_POOL_H
+#define WEFT_SERVE_POOL_H
+#include "base/base.h"
+
+typedef struct pool pool;
+int pool_start(int threads, pool **out, error *err);
+void pool_add(pool *p, void (*job)(void *ctx), void *ctx);     // in order of arrival; never waits
+void pool_stop(pool *p);                                       // when all jobs are done
+#endif

@@ -1,0 +1,165 @@
+// Prompts: from texts, ids and conversations to the tokens of a request.  What is wrong with one is a fault that names the field.
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include "serve/call.h"
+
+static request *new_request(call *c) {
+  request *r = xcalloc(1, sizeof *r);
+  r->sampling = c->p.sampling;
+  vec_push(&c->requests, r);
+  return r;
+}
+
+static int add_text(call *c, request *r, const char *text, size_t n, unsigned flags) {
+  weft_error err;
+  int32_t *ids;
+  size_t n_ids;
+  if (weft_tokenize(weft_model_vocab(sched_model(c->s->sched)), text, n, flags, &ids, &n_ids, &err))
+    return fault_set(&c->fault, 400, "prompt", "%s", err.text);
+  for (size_t i = 0; i < n_ids; i++) vec_push(&r->prompt, ids[i]);
+  weft_free(ids);
+  return 0;
+}
+
+int call_add_text(call *c, const char *text, size_t n, bool parse_special) {
+  return add_text(c, new_request(c), text, n, WEFT_ADD_SPECIAL | (parse_special ? WEFT_PARSE_SPECIAL : 0u));
+}
+
+static int add_id(call *c, request *r, const json_t *v, const char *name) {
+  int64_t id;
+  if (read_int(v, name, 0, weft_model_vocab_size(sched_model(c->s->sched)) - 1, &id, &c->fault)) return -1;
+  vec_push(&r->prompt, (int32_t)id);
+  return 0;
+}
+
+// Texts and ids in any order; only a text at the beginning gets a BOS.
+int call_add_prompt(call *c, const json_t *prompt, const char *name) {
+  request *r = new_request(c);
+  const json_t *v;
+  size_t i;
+  if (json_is_string(prompt))
+    return add_text(c, r, json_string_value(prompt), json_string_length(prompt), WEFT_ADD_SPECIAL | WEFT_PARSE_SPECIAL);
+  if (!json_is_array(prompt)) return fault_set(&c->fault, 400, name, "'%s' must be a string or an array, not %s", name, json_kind(prompt));
+  json_array_foreach(prompt, i, v) {
+    unsigned flags = i ? WEFT_PARSE_SPECIAL : WEFT_PARSE_SPECIAL | WEFT_ADD_SPECIAL;
+    if (json_is_string(v) ? add_text(c, r, json_string_value(v), json_string_length(v), flags) : add_id(c, r, v, name)) return -1;
+  }
+  return 0;
+}
+
+// ---- conversations ------------------------------------------------------------------------------------------------------------
+
+static int bad_message(call *c, size_t i, const char *member, const char *what) {
+  char name[64];
+  snprintf(name, sizeof name, "messages[%zu]%s%s", i, *member ? "." : "", member);
+  return fault_set(&c->fault, 400, name, "'%s' %s", name, what);
+}
+
+// Parts of a content: text alone, since no model here sees or hears.  They become one string, which is what all templates take.
+static int join_parts(call *c, size_t i, json_t *message) {
+  json_t *content = json_object_get(message, "content"), *part;
+  str all = {0};
+  size_t k;
+  json_array_foreach(content, k, part) {
+    const json_t *text = json_object_get(part, "text");
+    const char *type = json_string_value(json_object_get(part, "type"));
+    if (!json_is_string(text)) {
+      str_free(&all);
+      char what[128];
+      snprintf(what, sizeof what, "has a part of the kind '%.40s': only text is understood", type ? type : "?");
+      return bad_message(c, i, "content", what);
+    }
+    str_addn(&all, json_string_value(text), json_string_length(text));
+  }
+  json_object_set_new(message, "content", json_stringn(str_c(&all), all.n));
+  str_free(&all);
+  return 0;
+}
+
+static bool known_role(const char *role) {
+  static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", "function"};
+  for (size_t i = 0; role && i < COUNT(roles); i++) if (!strcmp(role, roles[i])) return true;
+  return false;
+}
+
+// Arguments come as text, and templates want to see what is in it.
+static int open_arguments(call *c, size_t i, json_t *message) {
+  json_t *calls = json_object_get(message, "tool_calls"), *one;
+  size_t k;
+  if (!calls || json_is_null(calls)) return 0;
+  if (!json_is_array(calls)) return bad_message(c, i, "tool_calls", "must be an array");
+  json_array_foreach(calls, k, one) {
+    json_t *function = json_object_get(one, "function"), *arguments = json_object_get(function, "arguments");
+    if (!json_is_string(json_object_get(function, "name"))) return bad_message(c, i, "tool_calls", "has a call without a function's name");
+    if (!json_is_string(arguments)) continue;
+    json_error_t e;
+    json_t *opened = json_loadb(json_string_value(arguments), json_string_length(arguments), JSON_ALLOW_NUL, &e);
+    if (opened) json_object_set_new(function, "arguments", opened);
+  }
+  return 0;
+}
+
+static int check_message(call *c, size_t i, json_t *m) {
+  if (!json_is_object(m)) return bad_message(c, i, "", "must be an object");
+  const char *role = json_string_value(json_object_get(m, "role"));
+  if (!known_role(role)) return bad_message(c, i, "role", "must be system, developer, user, assistant, tool or function");
+  if (!strcmp(role, "developer")) json_object_set_new(m, "role", json_string("system"));
+  json_t *content = json_object_get(m, "content");
+  bool calls = json_object_get(m, "tool_calls") || json_object_get(m, "function_call") || json_object_get(m, "reasoning_content");
+  if (json_is_array(content)) { if (join_parts(c, i, m)) return -1; }
+  else if (!content || json_is_null(content)) {
+    if (!calls) return bad_message(c, i, "content", "is missing");
+    json_object_set_new(m, "content", json_string(""));
+  } else if (!json_is_string(content)) return bad_message(c, i, "content", "must be a string or an array of parts");
+  return open_arguments(c, i, m);
+}
+
+static int check_tools(call *c, json_t *tools) {
+  size_t i;
+  json_t *tool;
+  json_array_foreach(tools, i, tool) {
+    const json_t *name = json_object_get(json_object_get(tool, "function"), "name");
+    char param[32];
+    snprintf(param, sizeof param, "tools[%zu]", i);
+    if (!json_is_string(name) || !json_string_length(name))
+      return fault_set(&c->fault, 400, param, "'%s.function.name' must be the name of a function", param);
+  }
+  return 0;
+}
+
+static char *dump(const json_t *v, size_t *n) {
+  char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;
+  *n = text ? strlen(text) : 0;
+  return text;
+}
+
+int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables) {
+  server *s = c->s;
+  size_t i;
+  json_t *m;
+  if (tools && !json_array_size(tools)) tools = NULL;
+  const weft_template *t = tools && s->tool_tmpl ? s->tool_tmpl : s->tmpl;
+  if (!t) return fault_set(&c->fault, 400, "messages", "%s", s->no_tmpl.text);
+  if (!json_is_array(messages) || !json_array_size(messages)) return fault_set(&c->fault, 400, "messages", "'messages' must be an array with messages");
+  json_array_foreach(messages, i, m) if (check_message(c, i, m)) return -1;
+  if (check_tools(c, tools)) return -1;
+  request *r = new_request(c);
+  weft_error err;
+  size_t n_messages, n_tools, n_variables, n_text = 0, n_ids = 0;
+  char *json = dump(messages, &n_messages), *more = dump(variables, &n_variables), *text = NULL;
+  int32_t *ids = NULL;
+  r->tools = dump(tools, &n_tools);
+  weft_chat chat = {.messages = json, .n_messages = n_messages, .tools = r->tools, .n_tools = n_tools, .variables = more,
+                    .n_variables = n_variables, .bos = s->bos, .eos = s->eos};
+  int status = weft_template_encode(t, weft_model_vocab(sched_model(s->sched)), &chat, &text, &n_text, &ids, &n_ids, &err);
+  free(json);
+  free(more);
+  if (status) return fault_set(&c->fault, 400, "messages", "%s", err.text);
+  for (size_t k = 0; k < n_ids; k++) vec_push(&r->prompt, ids[k]);
+  weft_free(ids);
+  r->prompt_text = text;
+  r->chat = true;
+  r->tmpl = t;
+  return 0;
+}

@@ -1,0 +1,63 @@
+// request: what every family of endpoints turns its JSON into, and what the scheduler works on.  A request is a prompt (ids), how tokens are
+// drawn, and when to end; what happens to it comes back as events.
+#ifndef WEFT_SERVE_REQUEST_H
+#define WEFT_SERVE_REQUEST_H
+#include <stdatomic.h>
+#include "base/str.h"
+#include "serve/fields.h"
+#include "weft.h"
+
+typedef VEC(int32_t) token_ids;
+struct bias { int32_t id; float bias; };
+
+enum finish { FINISH_STOP, FINISH_WORD, FINISH_LENGTH, FINISH_CALLS, FINISH_TIME, FINISH_GONE };   // WORD: a stop string; GONE: the client left
+
+struct part { enum weft_part_kind kind; str text; char *name, *id; };
+
+struct timing { int64_t n_prompt, n_cached, n_drawn; double prompt_ms, drawn_ms; };
+
+typedef struct event {
+  struct event *next;
+  enum event_kind { EVENT_PROMPT, EVENT_PROMPT_TOKEN, EVENT_TOKEN, EVENT_END, EVENT_FAILED } kind;
+  struct request *request;
+  int choice;                          // from 0 to n - 1 of its request
+  int32_t id;                          // of a token; -1: text that was held back has come free
+  bool scored;                         // logprob and top mean something
+  double logprob;
+  weft_logprob *top;
+  int32_t n_top;
+  VEC(struct part) parts;
+  int64_t done, total;                 // PROMPT: positions, those that were cached included
+  enum finish finish;                  // END
+  int stop;                            //   WORD: which stop string
+  struct timing timing;                //   and PROMPT
+  char text[1024];                     // FAILED
+} event;
+void event_free(event *e);
+
+typedef struct request {
+  // ---- constant from sched_submit on
+  token_ids prompt;
+  weft_sampling sampling;
+  VEC(struct bias) biases;
+  bool ignore_end;
+  int64_t max_tokens, n;               // max_tokens -1: until the context is full
+  VEC(char *) stops;
+  weft_grammar *grammar;               // of the content; NULL
+  bool chat, one_call;                 // the answer is taken apart into reasoning, content and calls; it ends after one call
+  const weft_template *tmpl;           // of a chat, with the end of its prompt and its tools as JSON
+  char *prompt_text, *tools;
+  bool scored, prompt_scored;          // log-probabilities of drawn tokens; of the prompt
+  int32_t n_top;
+  double max_prompt_s, max_answer_s;   // 0: as long as it takes
+  int key;
+  void (*event)(void *ctx, event *e);  // called on the thread of the steps; takes e over, and may not wait.  END of the last choice,
+  void *ctx;                           // or FAILED, is the last one
+  // ---- the scheduler's
+  atomic_bool cancelled;
+  double arrived;
+  struct request *next;
+} request;
+
+void request_clear(request *r);        // frees what it points to
+#endif

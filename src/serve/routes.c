@@ -1,0 +1,77 @@
+// The table of routes, and what is made from it.  Each is open to everybody or needs a key where there are keys; what is not here does not exist.
+#define _GNU_SOURCE
+#include "serve/families.h"
+#include <string.h>
+
+const struct route routes[] = {
+  {"GET", "/", true, false, &openai_family, handle_page, NULL, "a page to talk with the model"},
+  {"GET", "/page/*", true, false, &openai_family, handle_page, NULL, "what the page consists of"},
+  {"GET", "/openapi.json", true, false, &openai_family, handle_openapi, NULL, "this table, as OpenAPI"},
+  {"GET", "/health", true, false, &llama_family, handle_health, NULL, "200 once the model is loaded and as long as it takes steps"},
+  {"GET", "/v1/health", true, false, &llama_family, handle_health, NULL, "the same"},
+  {"GET", "/metrics", false, false, &llama_family, handle_metrics, NULL, "figures for Prometheus"},
+  {"GET", "/v1/models", false, true, &openai_family, openai_models, NULL, "the model"},
+  {"GET", "/v1/models/*", false, true, &openai_family, openai_model, NULL, "the same, by its name"},
+  {"POST", "/v1/completions", false, true, &openai_family, openai_completions, openai_completion_fields, "continues texts"},
+  {"POST", "/v1/chat/completions", false, true, &openai_family, openai_chat, openai_chat_fields, "answers a conversation"},
+};
+const size_t n_routes = COUNT(routes);
+
+static bool fits(const struct route *r, const char *path) {
+  size_t n = strlen(r->path);
+  if (r->path[n - 1] != '*') return !strcmp(r->path, path);
+  return !strncmp(r->path, path, n - 1) && path[n - 1];
+}
+
+const char *asked_path(const exchange *x, const struct route *r) { return x->path + strcspn(r->path, "*"); }
+
+const struct route *route_find(const char *method, const char *path, bool *other_method) {
+  *other_method = false;
+  if (!strcmp(method, "HEAD")) method = "GET";
+  for (size_t i = 0; i < n_routes; i++) {
+    if (!fits(&routes[i], path)) continue;
+    if (!strcmp(routes[i].method, method)) return &routes[i];
+    *other_method = true;
+  }
+  return NULL;
+}
+
+// ---- /openapi.json ------------------------------------------------------------------------------------------------------------------
+
+static json_t *describe_body(const struct route *r) {
+  struct fields all[8];
+  size_t n = 0;
+  for (; r->tables[n] && n < COUNT(all); n++) all[n] = *r->tables[n];
+  return json_pack("{sb s{s{so}}}", "required", 1, "content", "application/json", "schema", fields_schema(all, n));
+}
+
+static json_t *describe(const struct route *r) {
+  static const struct { const char *status, *what; } answers[] = {
+    {"200", "an answer"}, {"400", "the request is wrong"}, {"401", "a key is needed"}, {"403", "not from there"}, {"404", "there is no such thing"},
+    {"413", "the body is too large"}, {"415", "the body is no JSON"}, {"429", "too many wait"}, {"500", "the model failed"}, {"503", "not ready"}};
+  json_t *o = json_pack("{ss so}", "summary", r->what, "responses", json_object());
+  for (size_t i = 0; i < COUNT(answers); i++)
+    json_object_set_new(json_object_get(o, "responses"), answers[i].status, json_pack("{ss}", "description", answers[i].what));
+  if (r->tables) json_object_set_new(o, "requestBody", describe_body(r));
+  if (strchr(r->path, '*'))
+    json_object_set_new(o, "parameters", json_pack("[{ss ss sb s{ss}}]", "name", "name", "in", "path", "required", 1, "schema", "type", "string"));
+  if (!r->open) json_object_set_new(o, "security", json_pack("[{s[]}{}]", "key"));
+  return o;
+}
+
+void handle_openapi(server *s, exchange *x) {
+  (void)s;
+  json_t *paths = json_object();
+  for (size_t i = 0; i < n_routes; i++) {
+    char path[64], method[8];
+    size_t n = strcspn(routes[i].path, "*"), k = 0;
+    snprintf(path, sizeof path, "%.*s%s", (int)n, routes[i].path, routes[i].path[n] ? "{name}" : "");
+    for (; routes[i].method[k]; k++) method[k] = (char)(routes[i].method[k] | 32);
+    method[k] = 0;
+    json_t *at = json_object_get(paths, path);
+    if (!at) json_object_set_new(paths, path, at = json_object());
+    json_object_set_new(at, method, describe(&routes[i]));
+  }
+  answer_json(x, 200, json_pack("{ss s{ss ss} so s{s{s{ss ss}}}}", "openapi", "3.1.0", "info", "title", "weft", "version", weft_version(),
+                                "paths", paths, "components", "securitySchemes", "key", "type", "http", "scheme", "bearer"));
+}

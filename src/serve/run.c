@@ -1,0 +1,308 @@
+// One answer: see run.h.  What a sequence holds is kept as far as the prompt agrees with it; the rest of the prompt is evaluated in pieces of
+// about STEP_S, and then a token at a time is drawn, given to the grammar, the stop strings and the reader of answers, and evaluated.
+// Invariant: what was evaluated is in `past`, also when a step fails or the client leaves.
+#include "serve/run.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define STEP_S 0.25          // of a piece of a prompt, at most: so long it takes until a client that left is noticed
+enum { PIECE = 64 };         // positions, of which a piece is a multiple
+
+struct run {
+  sequence *q;
+  request *r;
+  int choice;
+  bool began, fed_all, failed;
+  size_t fed, kept;          // of the prompt: evaluated; of those, found in the sequence
+  weft_sampler *sampler;
+  weft_grammar *grammar;
+  weft_stream *stream;
+  weft_stop *stop;
+  weft_answer *answer;
+  double start, answer_start;
+  int64_t drawn;
+  int calls;
+  struct timing last;        // when it ended: the request may be gone by then
+};
+
+void event_free(event *e) {
+  for (size_t i = 0; i < e->parts.n; i++) {
+    str_free(&e->parts.at[i].text);
+    free(e->parts.at[i].name);
+    free(e->parts.at[i].id);
+  }
+  vec_free(&e->parts);
+  free(e->top);
+  free(e);
+}
+
+void request_clear(request *r) {
+  vec_free(&r->prompt);
+  vec_free(&r->biases);
+  for (size_t i = 0; i < r->stops.n; i++) free(r->stops.at[i]);
+  vec_free(&r->stops);
+  weft_grammar_free(r->grammar);
+  free(r->prompt_text);
+  free(r->tools);
+}
+
+// ---- events ---------------------------------------------------------------------------------------------------------------
+
+static event *new_event(const run *u, enum event_kind kind) {
+  event *e = xcalloc(1, sizeof *e);
+  e->kind = kind;
+  e->request = u->r;
+  e->choice = u->choice;
+  e->id = -1;
+  return e;
+}
+
+static void say(const run *u, event *e) { u->r->event(u->r->ctx, e); }
+
+static struct timing timing_of(const run *u) {
+  double now = now_s(), until = u->answer_start ? u->answer_start : now;
+  return (struct timing){
+    .n_prompt = (int64_t)u->r->prompt.n, .n_cached = (int64_t)u->kept, .n_drawn = u->drawn, .prompt_ms = 1000 * (until - u->start),
+    .drawn_ms = u->answer_start ? 1000 * (now - u->answer_start) : 0};
+}
+
+static bool fail(run *u, const weft_error *err) {
+  event *e = new_event(u, EVENT_FAILED);
+  snprintf(e->text, sizeof e->text, "%s", err->text);
+  u->last = timing_of(u);
+  u->failed = true;
+  say(u, e);
+  return false;
+}
+
+static void add_parts(event *e, const weft_part *parts, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    struct part p = {.kind = parts[i].kind, .name = parts[i].name ? xstrdup(parts[i].name) : NULL, .id = parts[i].id ? xstrdup(parts[i].id) : NULL};
+    str_addn(&p.text, parts[i].text, parts[i].n);
+    vec_push(&e->parts, p);
+  }
+}
+
+// Text that can be shown, as parts of an event.
+static void add_text(run *u, event *e, const char *text, size_t n) {
+  const weft_part *parts, whole = {.kind = WEFT_CONTENT, .text = text, .n = n};
+  if (u->answer) {
+    n = weft_answer_add(u->answer, text, n, &parts);
+    add_parts(e, parts, n);
+  } else if (n) {
+    add_parts(e, &whole, 1);
+  }
+  for (size_t i = 0; i < e->parts.n; i++) u->calls += e->parts.at[i].kind == WEFT_CALL;
+}
+
+static bool end(run *u, enum finish why, int stop) {
+  size_t n;
+  event *last = new_event(u, EVENT_TOKEN);
+  if (u->stream && why != FINISH_WORD) {
+    const char *text = weft_stream_end(u->stream, &n);
+    int found = -1;
+    if (u->stop) text = weft_stop_add(u->stop, text, n, &n, &found);
+    add_text(u, last, text, n);
+    if (u->stop && found < 0) {
+      text = weft_stop_end(u->stop, &n);
+      add_text(u, last, text, n);
+    }
+  }
+  if (u->answer) {
+    const weft_part *parts;
+    n = weft_answer_end(u->answer, &parts);
+    size_t before = last->parts.n;
+    add_parts(last, parts, n);
+    for (size_t i = before; i < last->parts.n; i++) u->calls += last->parts.at[i].kind == WEFT_CALL;
+  }
+  if (last->parts.n) say(u, last);
+  else event_free(last);
+  event *e = new_event(u, EVENT_END);
+  e->finish = u->calls && why <= FINISH_WORD ? FINISH_CALLS : why;
+  e->stop = stop;
+  e->timing = u->last = timing_of(u);
+  say(u, e);
+  return false;
+}
+
+// ---- beginning --------------------------------------------------------------------------------------------------------------
+
+static int make_sampler(run *u, weft_error *err) {
+  request *r = u->r;
+  const weft_vocab *v = weft_model_vocab(u->q->model);
+  weft_sampling s = r->sampling;
+  s.seed += (uint64_t)u->choice;
+  if (weft_sampler_new(weft_model_vocab_size(u->q->model), &s, &u->sampler, err)) return -1;
+  if (s.dry_multiplier > 0 && weft_sampler_breakers(u->sampler, v, NULL, 0, err)) return -1;
+  for (size_t i = 0; i < r->biases.n; i++)
+    if (weft_sampler_bias(u->sampler, r->biases.at[i].id, r->biases.at[i].bias, err)) return -1;
+  if (r->ignore_end) weft_sampler_ignore_end(u->sampler, v);
+  return 0;
+}
+
+static int prepare(run *u, weft_error *err) {
+  request *r = u->r;
+  sequence *q = u->q;
+  u->start = now_s();
+  u->began = true;
+  if (make_sampler(u, err)) return -1;
+  if (r->grammar) u->grammar = weft_grammar_clone(r->grammar);
+  u->stream = weft_stream_new(weft_model_vocab(q->model), r->chat);
+  if (r->stops.n && weft_stop_new((const char *const *)r->stops.at, r->stops.n, &u->stop, err)) return -1;
+  if (r->chat && weft_answer_new(r->tmpl, r->prompt_text, strlen(r->prompt_text), r->tools, r->tools ? strlen(r->tools) : 0, &u->answer, err)) return -1;
+  size_t keep = 0;
+  if (!r->prompt_scored) while (keep < q->past.n && keep < r->prompt.n && q->past.at[keep] == r->prompt.at[keep]) keep++;
+  if (keep == r->prompt.n && (keep < q->past.n || !q->logits)) keep--;      // the logits of the last one are wanted
+  if (keep < q->past.n) q->logits = NULL;
+  q->past.n = keep;
+  u->fed = u->kept = keep;
+  u->fed_all = keep == r->prompt.n;
+  return 0;
+}
+
+run *run_new(sequence *q, request *r, int choice) {
+  run *u = xcalloc(1, sizeof *u);
+  *u = (run){.q = q, .r = r, .choice = choice};
+  return u;
+}
+
+bool run_ended(const run *u, struct timing *out) {
+  *out = u->last;
+  return u->failed;
+}
+
+void run_free(run *u) {
+  weft_sampler_free(u->sampler);
+  weft_grammar_free(u->grammar);
+  weft_stream_free(u->stream);
+  weft_stop_free(u->stop);
+  weft_answer_free(u->answer);
+  free(u);
+}
+
+// ---- the prompt ---------------------------------------------------------------------------------------------------------------
+
+static int evaluate(sequence *q, const int32_t *ids, size_t n, bool logits, weft_error *err) {
+  q->logits = NULL;
+  if (weft_decode(q->model, ids, n, (int)q->past.n, logits ? &q->logits : NULL, err)) return -1;
+  for (size_t i = 0; i < n; i++) vec_push(&q->past, ids[i]);
+  return 0;
+}
+
+static int score(const run *u, event *e, const float *logits, int32_t id, weft_error *err) {
+  int32_t n_vocab = weft_model_vocab_size(u->q->model);
+  e->n_top = u->r->n_top < n_vocab ? u->r->n_top : n_vocab;
+  e->top = e->n_top ? xmalloc((size_t)e->n_top * sizeof *e->top) : NULL;
+  e->scored = true;
+  return weft_logprobs(logits, n_vocab, id, &e->logprob, e->top, e->n_top, err);
+}
+
+static size_t piece_of(const run *u) {
+  size_t left = u->r->prompt.n - u->fed, most = (size_t)weft_model_chunk(u->q->model);
+  size_t n = (size_t)(u->q->prompt_rate * STEP_S) / PIECE * PIECE;
+  if (n < PIECE) n = PIECE;
+  if (n > most) n = most;
+  return n < left ? n : left;
+}
+
+// The token of the prompt that follows number `fed + i`, given all before it.
+static bool on_row(void *ctx, size_t i, const float *logits) {
+  run *u = ctx;
+  event *e = new_event(u, EVENT_PROMPT_TOKEN);
+  e->id = u->r->prompt.at[u->fed + i + 1];
+  if (!score(u, e, logits, e->id, NULL)) { say(u, e); return true; }
+  event_free(e);
+  return false;
+}
+
+// A piece of a prompt whose tokens are scored, but for its last token.
+static int feed_scored(run *u, size_t n, weft_error *err) {
+  const int32_t *ids = u->r->prompt.at + u->fed;
+  if (!u->fed) {
+    event *e = new_event(u, EVENT_PROMPT_TOKEN);
+    e->id = ids[0];
+    say(u, e);
+  }
+  u->q->logits = NULL;
+  if (weft_decode_rows(u->q->model, ids, n, (int)u->fed, 0, on_row, u, err)) return -1;
+  for (size_t i = 0; i < n; i++) vec_push(&u->q->past, ids[i]);
+  return 0;
+}
+
+static int feed(run *u, weft_error *err) {
+  size_t n = piece_of(u), left = u->r->prompt.n - u->fed;
+  bool scored = u->r->prompt_scored && left > 1;
+  double began = now_s();
+  if (scored && n == left) n--;
+  if (scored ? feed_scored(u, n, err) : evaluate(u->q, u->r->prompt.at + u->fed, n, n == left, err)) return -1;
+  if (n >= PIECE) u->q->prompt_rate = (double)n / (now_s() - began);
+  u->fed += n;
+  return 0;
+}
+
+static bool prompt_step(run *u) {
+  weft_error err;
+  if (feed(u, &err)) return fail(u, &err);
+  u->fed_all = u->fed == u->r->prompt.n;
+  event *e = new_event(u, EVENT_PROMPT);
+  e->done = (int64_t)u->fed;
+  e->total = (int64_t)u->r->prompt.n;
+  e->timing = timing_of(u);
+  say(u, e);
+  return true;
+}
+
+// ---- the answer ---------------------------------------------------------------------------------------------------------------
+
+// The grammar speaks for the content alone: neither for reasoning nor for calls.
+static int draw(run *u, int32_t *id, bool *constrained, weft_error *err) {
+  const uint64_t *mask = NULL;
+  *constrained = u->grammar && (!u->answer || weft_answer_in_content(u->answer));
+  if (*constrained && weft_grammar_mask(u->grammar, &mask, err)) return -1;
+  weft_sampler_mask(u->sampler, mask);
+  return weft_sample(u->sampler, u->q->logits, id, err);
+}
+
+static void begin_answer(run *u) {
+  u->answer_start = now_s();
+  for (size_t i = 0; i < u->r->prompt.n; i++) weft_accept(u->sampler, u->r->prompt.at[i], NULL);
+}
+
+static bool answer_step(run *u) {
+  weft_error err;
+  request *r = u->r;
+  const weft_vocab *v = weft_model_vocab(u->q->model);
+  int32_t id;
+  bool constrained;
+  if (!u->answer_start) begin_answer(u);
+  if (r->max_tokens >= 0 && u->drawn >= r->max_tokens) return end(u, FINISH_LENGTH, -1);
+  if (r->max_answer_s > 0 && now_s() - u->answer_start > r->max_answer_s) return end(u, FINISH_TIME, -1);
+  if (draw(u, &id, &constrained, &err)) return fail(u, &err);
+  if (!r->ignore_end && weft_is_end(v, id)) return end(u, FINISH_STOP, -1);
+  if (constrained && weft_grammar_accept(u->grammar, id, &err)) return fail(u, &err);
+  weft_accept(u->sampler, id, NULL);
+  u->drawn++;
+  event *e = new_event(u, EVENT_TOKEN);
+  e->id = id;
+  if (r->scored && score(u, e, u->q->logits, id, &err)) { event_free(e); return fail(u, &err); }
+  size_t n;
+  int found = -1;
+  const char *text = weft_stream_add(u->stream, id, &n);
+  if (u->stop) text = weft_stop_add(u->stop, text, n, &n, &found);
+  add_text(u, e, text, n);
+  e->timing = timing_of(u);
+  say(u, e);
+  if (found >= 0) return end(u, FINISH_WORD, found);
+  if (r->one_call && u->calls) return end(u, FINISH_STOP, -1);
+  if (u->q->past.n == (size_t)weft_model_context(u->q->model)) return end(u, FINISH_LENGTH, -1);
+  if (r->max_tokens >= 0 && u->drawn >= r->max_tokens) return end(u, FINISH_LENGTH, -1);
+  return evaluate(u->q, &id, 1, true, &err) ? fail(u, &err) : true;
+}
+
+bool run_step(run *u) {
+  weft_error err;
+  if (u->r->cancelled) return end(u, FINISH_GONE, -1);
+  if (!u->began && prepare(u, &err)) return fail(u, &err);
+  if (!u->fed_all && u->r->max_prompt_s > 0 && now_s() - u->start > u->r->max_prompt_s) return end(u, FINISH_TIME, -1);
+  return u->fed_all ? answer_step(u) : prompt_step(u);
+}

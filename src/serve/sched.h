@@ -1,0 +1,39 @@
+// sched: who is served when.  Requests wait in queues, one for each key, which take turns by deficit round robin: each turn a key may spend so
+// many tokens, so that one who sends long prompts waits longer than one who sends short ones.  Within a key the request goes first whose
+// prompt the cache knows best, unless another has waited long.
+//
+// One thread opens the model and then takes all steps.  Today one request runs at a time; steps over many sequences will have the same interface:
+// submit, cancel, events.
+#ifndef WEFT_SERVE_SCHED_H
+#define WEFT_SERVE_SCHED_H
+#include "serve/request.h"
+
+typedef struct sched sched;
+struct sched_options {
+  const char *path;
+  weft_options model;
+  int n_keys;                          // queues
+  int max_waiting;                     // requests, of all keys together
+  int64_t max_tokens;                  // of the prompts that wait; 0: eight contexts
+};
+enum sched_state { SCHED_LOADING, SCHED_READY, SCHED_FAILED };
+struct sched_counts {                  // since the start, and now
+  double prompt_tokens, prompt_s, drawn_tokens, drawn_s, cached_tokens, steps;
+  int running, waiting, n_past;
+  int64_t waiting_tokens, most_tokens, requests;
+  double loaded;                       // 0..1, while the model loads
+  double since_step;                   // seconds since a step ended, while something runs; otherwise 0
+};
+
+int sched_start(const struct sched_options *o, sched **out, error *err);
+enum sched_state sched_state(sched *s);
+const char *sched_error(sched *s);     // of SCHED_FAILED
+weft_model *sched_model(sched *s);     // from SCHED_READY on; only what many threads may use at once
+// Takes n requests or none.  -1: too many wait, or the server is ending.
+int sched_submit(sched *s, request **r, size_t n, fault *f);
+void sched_cancel(sched *s, request *r);       // its END comes soon; does nothing once it has come.  Any thread, while r exists
+void sched_counts(sched *s, struct sched_counts *out);
+void sched_drain(sched *s);            // takes no more requests
+void sched_stop(sched *s);             // ends what runs or waits, and the thread
+void sched_free(sched *s);             // after that: closes the model
+#endif

@@ -1,0 +1,303 @@
+// The server from its start to its end: see serve.h.
+#define _GNU_SOURCE
+#include "serve/serve.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+#include "serve/server.h"
+
+struct serve { serve_options o; server s; int fd; char address[256]; bool remote; };
+
+// ---- the socket ---------------------------------------------------------------------------------------------------------------------
+
+static int listen_unix(serve *v, const char *path, error *err) {
+  struct sockaddr_un a = {.sun_family = AF_UNIX};
+  if (strlen(path) >= sizeof a.sun_path) return error_set(err, "%s: too long for a socket", path);
+  strcpy(a.sun_path, path);
+  v->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  mode_t before = umask(0177);         // for this user alone
+  int status = v->fd < 0 || bind(v->fd, (struct sockaddr *)&a, sizeof a) || listen(v->fd, SOMAXCONN);
+  umask(before);
+  if (status) return error_set(err, "%s: %s", path, strerror(errno));
+  snprintf(v->address, sizeof v->address, "unix:%s", path);
+  return 0;
+}
+
+static bool is_loopback(const struct sockaddr *a) {
+  if (a->sa_family == AF_INET) return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 == 127;
+  return a->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+}
+
+static int bound_port(int fd) {
+  struct sockaddr_storage a;
+  socklen_t n = sizeof a;
+  if (getsockname(fd, (struct sockaddr *)&a, &n)) return 0;
+  return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port : ((struct sockaddr_in *)&a)->sin_port);
+}
+
+static int listen_tcp(serve *v, const char *host, int port, error *err) {
+  struct addrinfo wanted = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM}, *found = NULL;
+  char service[16];
+  int on = 1;
+  snprintf(service, sizeof service, "%d", port);
+  if (!strcmp(host, "localhost")) host = "127.0.0.1";
+  if (getaddrinfo(host, service, &wanted, &found)) return error_set(err, "--host needs an address or a path, not '%.100s'", host);
+  v->remote = !is_loopback(found->ai_addr);
+  v->fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (v->fd >= 0) setsockopt(v->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  int status = v->fd < 0 || bind(v->fd, found->ai_addr, found->ai_addrlen) || listen(v->fd, SOMAXCONN);
+  bool v6 = found->ai_family == AF_INET6;
+  freeaddrinfo(found);
+  if (status) return error_set(err, "%s port %d: %s", host, port, strerror(errno));
+  snprintf(v->address, sizeof v->address, v6 ? "http://[%s]:%d" : "http://%s:%d", host, bound_port(v->fd));
+  return 0;
+}
+
+// As many descriptors as the system lets this process have: a connection takes one.
+static int descriptors(int wanted) {
+  struct rlimit r;
+  if (getrlimit(RLIMIT_NOFILE, &r)) return wanted;
+  rlim_t need = (rlim_t)wanted + 128;
+  if (r.rlim_cur < need) r.rlim_cur = need < r.rlim_max ? need : r.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &r);
+  return r.rlim_cur < need ? (int)r.rlim_cur - 128 : wanted;
+}
+
+int serve_open(const serve_options *o, serve **out, error *err) {
+  serve *v = xcalloc(1, sizeof *v);
+  v->o = *o;
+  v->fd = -1;
+  struct guard_options g = {o->key_file, o->hosts, o->origins, o->n_hosts, o->n_origins};
+  const char *host = o->host ? o->host : "127.0.0.1";
+  int status = guard_open(&g, &v->s.guard, err);
+  if (!status) status = strchr(host, '/') ? listen_unix(v, host, err) : listen_tcp(v, host, o->port, err);
+  if (!status && v->remote && !guard_keys(v->s.guard) && !o->no_key)
+    status = error_set(err, "%s can be reached from other machines: give keys with --api-key-file, or say --no-key", v->address);
+  v->o.max_connections = descriptors(o->max_connections);
+  *out = v;
+  if (!status) return 0;
+  serve_close(v);
+  return -1;
+}
+
+const char *serve_address(const serve *v) { return v->address; }
+
+void serve_close(serve *v) {
+  if (!v) return;
+  if (v->fd >= 0) close(v->fd);
+  if (v->o.host && strchr(v->o.host, '/') && v->address[0]) unlink(v->o.host);
+  guard_free(v->s.guard);
+  free(v);
+}
+
+// ---- messages -------------------------------------------------------------------------------------------------------------------------
+
+static int refused(server *s, exchange *x, int status, const char *why) {
+  fault f = {0};
+  fault_set(&f, status, NULL, "%s", why);
+  answer_fault(s, x, &f);
+  return -1;
+}
+
+static bool is_json(const char *type) {
+  return type && !strncasecmp(type, "application/json", 16) && strchr("; \t", type[16]);
+}
+
+static void allow_origin(exchange *x) {
+  exchange_header(x, "Access-Control-Allow-Origin", "%s", x->allowed_origin);
+  exchange_header(x, "Vary", "Origin");
+}
+
+static int preflight(exchange *x) {
+  exchange_header(x, "Access-Control-Allow-Methods", "GET, POST");
+  exchange_header(x, "Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key");
+  exchange_send(x, 204, NULL, "", 0);
+  return -1;
+}
+
+// Who asks, from where, for what: in this order, before a body is read.
+static int on_begin(void *ctx, exchange *x) {
+  server *s = ctx;
+  bool other_method;
+  const char *origin = exchange_asked(x, "Origin"), *host = exchange_asked(x, "Host"), *type = exchange_asked(x, "Content-Type");
+  x->route = route_find(x->method, x->path, &other_method);
+  if (!guard_host(s->guard, host)) return refused(s, x, 403, "this Host is not allowed here; --allow-host allows one");
+  if (!guard_origin(s->guard, origin, host, &x->allowed_origin)) return refused(s, x, 403, "pages from there may not ask; --allow-origin allows them");
+  if (x->allowed_origin) allow_origin(x);
+  if (x->allowed_origin && !strcmp(x->method, "OPTIONS")) return preflight(x);
+  x->key = guard_keys(s->guard) ? guard_key(s->guard, exchange_asked(x, "Authorization"), exchange_asked(x, "X-Api-Key")) : 0;
+  if (x->key < 0 && !(x->route && x->route->open)) {
+    exchange_header(x, "WWW-Authenticate", "Bearer");
+    return refused(s, x, 401, "a valid key is needed: Authorization: Bearer KEY");
+  }
+  if (!x->route && other_method) return refused(s, x, 405, "not by this method");
+  if (!x->route) return refused(s, x, 404, "there is nothing at this path; /openapi.json lists what there is");
+  if (!strcmp(x->route->method, "POST") && (type || origin) && !is_json(type)) return refused(s, x, 415, "Content-Type must be application/json");
+  return 0;
+}
+
+static bool is_ready(server *s);
+
+struct job { server *s; exchange *x; };
+static void handle(void *ctx) {
+  struct job j = *(struct job *)ctx;
+  free(ctx);
+  if (j.x->route->needs_model && !is_ready(j.s)) {
+    fault f = {.retry_s = 2};
+    fault_set(&f, 503, NULL, "Loading model");
+    answer_fault(j.s, j.x, &f);
+  } else {
+    j.x->route->handle(j.s, j.x);
+  }
+  exchange_drop(j.x);
+}
+
+static void on_ready(void *ctx, exchange *x) {
+  struct job *j = xmalloc(sizeof *j);
+  *j = (struct job){ctx, x};
+  pool_add(j->s->pool, handle, j);
+}
+
+// ---- what is known once the model is there ----------------------------------------------------------------------------------------------
+
+static char *file_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  char *name = xstrdup(slash ? slash + 1 : path);
+  size_t n = strlen(name);
+  if (n > 5 && !strcmp(name + n - 5, ".gguf")) name[n - 5] = 0;
+  return name;
+}
+
+static int open_template_file(server *s, const char *path) {
+  enum { MOST = 1 << 20 };
+  FILE *f = fopen(path, "re");
+  char *text = xmalloc(MOST);
+  size_t n = f ? fread(text, 1, MOST, f) : 0;
+  int status = f ? weft_template_open(text, n, path, &s->tmpl, &s->no_tmpl) : -1;
+  if (!f) snprintf(s->no_tmpl.text, sizeof s->no_tmpl.text, "%s: %s", path, strerror(errno));
+  if (f) fclose(f);
+  free(text);
+  if (status) return -1;
+  const weft_vocab *v = weft_model_vocab(sched_model(s->sched));
+  s->bos = weft_piece(v, weft_bos(v), true, &n);
+  s->eos = weft_piece(v, weft_eos(v), true, &n);
+  return 0;
+}
+
+// A model without a template is no error: it still continues texts.
+static int look_at_model(server *s, error *err) {
+  const weft_file *f = weft_model_file(sched_model(s->sched));
+  weft_error none;
+  s->summary = weft_file_summary(f);
+  if (s->o->template_file) {
+    if (open_template_file(s, s->o->template_file)) return error_set(err, "%s", s->no_tmpl.text);
+  } else if (!weft_template_of_file(f, false, &s->tmpl, &s->no_tmpl)) {
+    if (weft_template_of_file(f, true, &s->tool_tmpl, &none)) s->tool_tmpl = NULL;
+  } else {
+    s->tmpl = NULL;
+  }
+  pthread_mutex_lock(&s->lock);
+  s->ready = true;
+  pthread_mutex_unlock(&s->lock);
+  return 0;
+}
+
+static bool is_ready(server *s) {
+  pthread_mutex_lock(&s->lock);
+  bool ready = s->ready;
+  pthread_mutex_unlock(&s->lock);
+  return ready;
+}
+
+// ---- start and end --------------------------------------------------------------------------------------------------------------------
+
+static int start(serve *v, error *err) {
+  server *s = &v->s;
+  const serve_options *o = &v->o;
+  int n_keys = guard_keys(s->guard) ? guard_keys(s->guard) : 1;
+  s->o = o;
+  s->started = (int64_t)time(NULL);
+  s->model_name = o->alias ? xstrdup(o->alias) : file_name(o->model_path);
+  s->used = xcalloc((size_t)n_keys, sizeof *s->used);
+  pthread_mutex_init(&s->lock, NULL);
+  struct sched_options so = {.path = o->model_path, .model = o->model, .n_keys = n_keys, .max_waiting = o->max_waiting, .max_tokens = o->max_waiting_tokens};
+  struct http_options ho = {.listen_fd = v->fd, .max_connections = o->max_connections, .max_body = (size_t)o->max_body, .header_s = 10, .body_s = 30,
+                            .idle_s = 75, .write_s = 60, .begin = on_begin, .ready = on_ready, .ctx = s};
+  if (pool_start(o->workers, &s->pool, err) || sched_start(&so, &s->sched, err) || http_start(&ho, &s->http, err)) return -1;
+  v->fd = -1;                          // http's now
+  return 0;
+}
+
+// A signal that came within so long; 0: none.
+static int wait_signal(const sigset_t *set, double seconds) {
+  struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+  int got = sigtimedwait(set, NULL, &t);
+  return got > 0 ? got : 0;
+}
+
+static int until_signal(serve *v, const sigset_t *set, error *err) {
+  server *s = &v->s;
+  bool known = false;
+  while (!wait_signal(set, 0.1)) {
+    if (known) continue;
+    if (sched_state(s->sched) == SCHED_FAILED) return error_set(err, "%s", sched_error(s->sched));
+    known = sched_state(s->sched) == SCHED_READY;
+    if (known && look_at_model(s, err)) return -1;
+    if (known) fprintf(stderr, "weft: ready: %s\n", s->summary);
+  }
+  return 0;
+}
+
+// What runs may end; a second signal, or time, cuts it short.
+static void drain(serve *v, const sigset_t *set) {
+  double until = now_s() + v->o.drain_s;
+  struct sched_counts c;
+  sched_drain(v->s.sched);
+  http_quiet(v->s.http);
+  do {
+    sched_counts(v->s.sched, &c);
+    if (!c.running && !c.waiting && !http_busy(v->s.http)) break;
+  } while (now_s() < until && !wait_signal(set, 0.05));
+}
+
+static void stop(serve *v) {
+  server *s = &v->s;
+  sched_stop(s->sched);
+  http_stop(s->http);                  // from here on nobody asks for anything
+  pool_stop(s->pool);
+  sched_free(s->sched);
+  weft_template_close(s->tmpl);
+  weft_template_close(s->tool_tmpl);
+  weft_free(s->bos);
+  weft_free(s->eos);
+  weft_free(s->summary);
+  free(s->model_name);
+  free(s->used);
+}
+
+int serve_run(serve *v, error *err) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &set, NULL);      // before there are threads, which inherit it
+  int status = start(v, err);
+  if (!status) {
+    fprintf(stderr, "weft: listening on %s\n", v->address);
+    status = until_signal(v, &set, err);
+    if (!status) drain(v, &set);
+  }
+  stop(v);
+  return status;
+}

@@ -1,0 +1,41 @@
+// serve: the engine behind an HTTP server.  A user of the library like any other (weft.h), made of
+//
+//   http.c watch.c   connections, messages, answers; who has left
+//   guard.c          who may ask: Host, Origin, keys
+//   routes.c         the table of routes; /openapi.json is made from it
+//   fields.c         JSON by tables of fields, with faults that name them
+//   prompt.c         conversations and texts to ids
+//   call.c           one message from its JSON to its answer, over ...
+//   sched.c run.c    ... requests: who is next, and one answer step by step
+//   openai.c llama.c anthropic.c ollama.c responses.c: families of endpoints, each over calls
+//
+// Threads: one for the sockets, one that watches them, a few for JSON and text (pool.c), one that takes the steps of the model.
+#ifndef WEFT_SERVE_H
+#define WEFT_SERVE_H
+#include "base/base.h"
+#include "weft.h"
+
+typedef struct serve_options {
+  const char *model_path, *alias;      // alias: the name of the model for clients; NULL: that of the file
+  weft_options model;
+  const char *template_file;
+  const char *host;                    // an address, or the path of a socket (with a / in it); NULL: 127.0.0.1
+  int port;                            // 0: any
+  const char *key_file;
+  bool no_key;                         // other addresses than this machine's own are fine without keys
+  const char *const *hosts, *const *origins;     // further names in Host; pages from elsewhere that may ask
+  size_t n_hosts, n_origins;
+  int max_connections, max_waiting, workers;
+  int64_t max_body, max_waiting_tokens;
+  double drain_s;
+  bool no_page;
+} serve_options;
+
+typedef struct serve serve;
+// Opens the socket and reads the keys, before the process gives up the right to do either.
+int serve_open(const serve_options *o, serve **out, error *err);
+const char *serve_address(const serve *s);       // "http://127.0.0.1:8080"
+// Serves until SIGTERM or SIGINT: then what runs may end, within drain_s; a second signal ends it at once.
+int serve_run(serve *s, error *err);
+void serve_close(serve *s);            // NULL is fine
+#endif

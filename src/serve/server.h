@@ -1,0 +1,57 @@
+// server: what all handlers share, and the table of routes.
+#ifndef WEFT_SERVE_SERVER_H
+#define WEFT_SERVE_SERVER_H
+#include <jansson.h>
+#include "serve/fields.h"
+#include "serve/guard.h"
+#include "serve/http.h"
+#include "serve/pool.h"
+#include "serve/sched.h"
+#include "serve/serve.h"
+
+typedef struct server {
+  const serve_options *o;
+  http *http;
+  pool *pool;
+  sched *sched;
+  guard *guard;
+  pthread_mutex_t lock;
+  weft_template *tmpl, *tool_tmpl;     // once the model is there; NULL: it has none, and why
+  weft_error no_tmpl;
+  char *bos, *eos;                     // of the vocabulary, for a template from a file
+  char *model_name, *summary;
+  int64_t started;                     // Unix time
+  _Atomic int64_t answered[6];         // by status / 100
+  int64_t *used;                       // tokens, by key
+  _Atomic uint64_t last_id;
+  bool ready;
+} server;
+
+// How a group of endpoints says that something is wrong.
+struct family { const char *name; json_t *(*error)(const fault *f); };
+extern const struct family openai_family, llama_family, anthropic_family, ollama_family;
+
+struct route {
+  const char *method, *path;           // a path that ends in * stands for all that begin so
+  bool open;                           // needs no key, ever
+  bool needs_model;                    // 503 until it is loaded
+  const struct family *family;
+  void (*handle)(server *s, exchange *x);        // on a thread of the pool; answers x, or hands it on
+  const struct fields *const *tables;  // of the body, NULL at their end; NULL: none is read
+  const char *what;
+};
+extern const struct route routes[];
+extern const size_t n_routes;
+const struct route *route_find(const char *method, const char *path, bool *other_method);
+
+void answer_json(exchange *x, int status, json_t *o);                    // takes o
+void answer_fault(server *s, exchange *x, const fault *f);
+void new_id(server *s, const char *prefix, char *out, size_t cap);       // "chatcmpl-..."
+const char *asked_path(const exchange *x, const struct route *r);        // what stood for *
+
+// Handlers of no family.
+void handle_health(server *s, exchange *x);
+void handle_metrics(server *s, exchange *x);
+void handle_openapi(server *s, exchange *x);
+void handle_page(server *s, exchange *x);
+#endif

@@ -1,0 +1,319 @@
+"""weft serve: life, manners and limits.  What the families of endpoints say is in test_serve_clients.py."""
+import json
+import signal
+import socket
+import time
+
+import pytest
+from serving import TEMPLATE, Server
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    path = tmp_path_factory.mktemp("serve") / "plain.jinja"
+    path.write_text(TEMPLATE)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def server(weft, weft_env, tinypy, template):
+    with Server(weft, weft_env, tinypy, "--chat-template-file", template) as s:
+        yield s
+
+
+def start(weft, weft_env, tinypy, *args, **more):
+    return Server(weft, weft_env, tinypy, *args, **more)
+
+
+def until(true, seconds=30):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+# ---- answers --------------------------------------------------------------------------------------------------------------------
+
+
+def test_it_says_what_the_command_says(server, run_weft, tinypy):
+    expected = run_weft(["run", "-m", tinypy, "-p", "def ", "-n", "30", "--temp", "0"]).out
+    status, got = server.ask("/v1/completions", {"prompt": "def ", "max_tokens": 30, "temperature": 0})
+    assert status == 200 and got["choices"][0]["text"].rstrip() == expected.rstrip()
+
+
+def test_same_seed_same_tokens_cached_or_not(server):
+    ask = lambda prompt, seed: server.ask("/v1/completions", {"prompt": prompt, "max_tokens": 40, "seed": seed, "temperature": 1})[1]
+    first = ask("def add(a, b):\n", 7)
+    again = ask("def add(a, b):\n", 7)
+    ask("class Other:\n", 7)
+    third = ask("def add(a, b):\n", 7)
+    texts = {a["choices"][0]["text"] for a in (first, again, third)}
+    assert len(texts) == 1 and first["choices"][0]["text"] != ask("def add(a, b):\n", 8)["choices"][0]["text"]
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+    assert third["usage"]["prompt_tokens_details"]["cached_tokens"] < again["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def test_many_at_once(server):
+    import concurrent.futures as futures
+    ask = lambda i: server.ask("/v1/completions", {"prompt": f"x = {i}\n", "max_tokens": 10, "temperature": 0})
+    alone = [ask(i % 5)[1]["choices"][0]["text"] for i in range(5)]
+    with futures.ThreadPoolExecutor(16) as pool:
+        for i, (status, got) in enumerate(pool.map(ask, [i % 5 for i in range(40)])):
+            assert status == 200 and got["choices"][0]["text"] == alone[i % 5]
+
+
+# ---- who may ask ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host, status", [
+    ("127.0.0.1:1", 200), ("localhost", 200), ("[::1]:80", 200), ("10.1.2.3", 200), ("evil.example", 403), ("localhost.evil.example", 403),
+    ("127.0.0.1.evil.example:80", 403), ("127.0.0.1:", 403), ("[::1", 403), ("", 403), ("127.1", 403)])
+def test_hosts(server, host, status):
+    got = server.raw(f"GET /v1/models HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    assert got.startswith(f"HTTP/1.1 {status} ".encode()), got
+
+
+def test_origins(server):
+    body = {"prompt": "x", "max_tokens": 1}
+    assert server.ask("/v1/completions", body, Origin=server.url)[0] == 200
+    assert server.ask("/v1/completions", body, Origin="http://evil.example")[0] == 403
+    assert server.ask("/v1/completions", body, Origin="null")[0] == 403
+    assert server.ask("/v1/completions", body, Origin=server.url, Content_Type="text/plain")[0] == 415
+    assert server.ask("/v1/completions", body, method="OPTIONS", Origin="http://evil.example")[0] == 403
+    assert "Access-Control-Allow-Origin" not in server.headers
+
+
+def test_keys(weft, weft_env, tinypy, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("# two\nalice:sesame-open-1\nsesame-open-2\n")
+    keys.chmod(0o600)
+    with start(weft, weft_env, tinypy, "--api-key-file", keys, "--allow-origin", "http://there.example") as s:
+        for path, status in (("/health", 200), ("/v1/models", 401), ("/metrics", 401), ("/nothing", 401), ("/openapi.json", 200)):
+            assert s.ask(path)[0] == status, path
+        assert s.ask("/v1/models", Authorization="Bearer sesame-open-1")[0] == 200
+        assert s.ask("/v1/models", X_Api_Key="sesame-open-2")[0] == 200
+        for wrong in ("sesame-open-3", "sesame-open-", "sesame-open-11", "", "x" * 1000):
+            assert s.ask("/v1/models", Authorization=f"Bearer {wrong}")[0] == 401
+        assert s.ask("/v1/completions", {"prompt": "a", "max_tokens": 5}, X_Api_Key="sesame-open-1")[0] == 200
+        assert 'weft:tokens_by_key_total{key="alice"} ' in s.ask("/metrics", X_Api_Key="sesame-open-2")[1]
+        assert s.ask("/v1/models", method="OPTIONS", Origin="http://there.example")[0] == 204
+        assert s.headers["Access-Control-Allow-Origin"] == "http://there.example"
+        assert s.ask("/v1/models", Origin="http://there.example", X_Api_Key="sesame-open-1")[0] == 200
+
+
+def test_other_machines_need_a_key(run_weft, tinypy):
+    done = run_weft(["serve", "-m", tinypy, "--host", "0.0.0.0", "--port", "0"])
+    assert done.returncode == 1 and "--api-key-file" in done.err
+    done = run_weft(["serve", "-m", tinypy, "--host", "example.org"])
+    assert done.returncode == 1 and "address" in done.err
+
+
+def test_a_unix_socket(weft, weft_env, tinypy, tmp_path):
+    path = tmp_path / "weft.sock"
+    with start(weft, weft_env, tinypy, "--host", path) as s:
+        with socket.socket(socket.AF_UNIX) as c:
+            c.connect(str(path))
+            c.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert c.recv(100).startswith(b"HTTP/1.1 200")
+        assert path.stat().st_mode & 0o77 == 0
+        assert s.end() == 0 and not path.exists()
+
+
+def test_the_filter_of_system_calls(weft, weft_env, tinypy, sanitized):
+    if sanitized:
+        pytest.skip("off there")
+    for options, filters in (((), "2"), (("--no-sandbox",), "0")):
+        with start(weft, weft_env, tinypy, options=options) as s:
+            status = open(f"/proc/{s.process.pid}/status").read()
+            assert f"Seccomp:\t{filters}" in status
+            assert s.ask("/v1/completions", {"prompt": "x", "max_tokens": 2})[0] == 200
+
+
+# ---- hostile messages -----------------------------------------------------------------------------------------------------------
+
+HEAD = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize("message", [
+    "GET /health HTTP/1.1\r\n\r\n",
+    "GET /health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+    "GET /health HTTP/1.1\r\nHost: localhost\r\nX y: z\r\n\r\n",
+    "GET /health HTTP/1.1\r\nHost: localhost\r\nX-y : z\r\n\r\n",
+    "GET /health HTTP/3.7\r\nHost: localhost\r\n\r\n",
+    HEAD + "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+    HEAD + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    HEAD + "Transfer-Encoding: gzip\r\n\r\n{}",
+    HEAD + "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+    HEAD + "Content-Length: -1\r\n\r\n{}",
+    HEAD + "Content-Length: +2\r\n\r\n{}",
+    HEAD + "Content-Length: 99999999999999999999999\r\n\r\n{}",
+    HEAD + "Content-Length: 9999999999\r\n\r\n{}",
+    HEAD + "Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+    HEAD + "Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n{}\r\n0\r\n\r\n",
+    "GET /" + "a" * 100000 + " HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /health HTTP/1.1\r\nHost: localhost\r\n" + "X: y\r\n" * 100000 + "\r\n",
+    "\x00\x01\x02\x03\r\n\r\n",
+], ids=range(18))
+def test_messages_that_are_none(server, message):
+    got = server.raw(message.encode("latin-1"), wait=False)
+    assert not got or got[9:12] in (b"400", b"413", b"414", b"431", b"501", b"505"), got[:200]
+    assert server.ask("/health")[0] == 200
+
+
+def test_paths_and_methods(server):
+    for path in ("/nothing", "/v1/models/", "/page/../health", "/%2e%2e/etc/passwd", "/page/x", "//health", "/v1/models/../../etc/passwd"):
+        assert server.ask(path)[0] == 404, path
+    assert server.ask("/v1/completions")[0] == 405
+    assert server.ask("/health", b"{}")[0] == 405
+    assert server.ask("/health", method="HEAD")[0] == 200
+    assert server.ask("/v1/completions", b"")[0] == 400
+
+
+@pytest.mark.parametrize("body", [
+    b"", b"{", b"[]", b"null", b"{}", b"[" * 100000, b'{"a":' * 100000, b'{"prompt": "\xff"}', b'{"prompt": 1e999}', b'{"prompt":"a","prompt":"b"}',
+    b'{"prompt": "\\ud800"}', b"\x00" * 100], ids=range(12))
+def test_bodies_that_are_none(server, body):
+    status, got = server.ask("/v1/completions", body)
+    assert status == 400 and got["error"]["message"], got
+
+
+BAD = [("max_tokens", [-2, 1.5, 2**40, 10**30, "5", True, []]), ("n", [0, -1, 10**6, "1"]), ("temperature", [-1, 1e6, "hot", []]), ("top_p", [-0.1, 1.1]),
+       ("top_k", [-2, 2**33, 0.5]), ("logprobs", [-1, 10**6, "x"]), ("seed", ["x", 1.5, 10**30]), ("stop", [5, [5], ["a"] * 100, "x" * 2000]),
+       ("logit_bias", [5, {"99999999": 1}, {"1": "x"}, {"1": 1e9}, [[1]], [[1, 2, 3]], [[-1, 1]]]), ("stream", ["yes", 1]), ("echo", [1]),
+       ("prompt", [5, {}, [2**40], [-1], [99999999], [], [[]], None, ["a"] * 1000]), ("grammar", [5, "root ::= (", "root ::= root", "(" * 60000]),
+       ("json_schema", [5, {"type": 5}, {"$ref": "#/nothing"}]), ("samplers", [5, [5], ["nonsense"], "!"]), ("mirostat", [3]), ("stream_options", [5, {"include_usage": 5}]),
+       ("presence_penalty", [10**9]), ("model", [5]), ("ignore_eos", [5])]
+
+
+@pytest.mark.parametrize("name, values", BAD, ids=[name for name, _ in BAD])
+def test_fields_out_of_range(server, name, values):
+    for value in values:
+        status, got = server.ask("/v1/completions", {"prompt": "x", "max_tokens": 1, "stream": False, name: value})
+        assert status == 400, (value, got)
+        assert name in got["error"]["message"] or name in (got["error"]["param"] or ""), (value, got)
+
+
+def test_a_prompt_beyond_the_context(server):
+    status, got = server.ask("/v1/completions", {"prompt": "word " * 5000})
+    assert status == 400 and got["error"]["n_ctx"] == 512 and got["error"]["n_prompt_tokens"] > 5000 and got["error"]["code"] == "context_length_exceeded"
+    assert server.ask("/v1/completions", {"prompt": "word " * 5000, "stream": True})[0] == 400
+
+
+def test_slow_headers_are_cut(weft, weft_env, tinypy):
+    with start(weft, weft_env, tinypy) as s, s.connect() as c:
+        c.sendall(b"GET /health HTTP/1.1\r\nHo")
+        began = time.monotonic()
+        assert c.recv(100) == b"" or True
+        assert time.monotonic() - began < 30
+        assert s.ask("/health")[0] == 200
+
+
+def test_half_open_connections_are_no_harm(server):
+    held = [server.connect() for _ in range(200)]
+    for c in held:
+        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: loc")
+    times = []
+    for _ in range(20):
+        began = time.monotonic()
+        assert server.ask("/health")[0] == 200
+        times.append(time.monotonic() - began)
+    assert sorted(times)[10] < 0.2
+    for c in held:
+        c.close()
+
+
+# ---- clients that leave, limits, ends ---------------------------------------------------------------------------------------------
+
+
+def request(body):
+    data = json.dumps(body).encode()
+    return f"{HEAD}Content-Length: {len(data)}\r\n\r\n".encode() + data
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_leaves_ends_its_work(server, stream):
+    """An answer of as many choices as there may be would take long; its client goes, and the next one is served at once."""
+    with server.connect() as c:
+        c.sendall(request({"prompt": "def ", "max_tokens": 400, "n": 128, "ignore_eos": True, "stream": stream}))
+        until(lambda: server.metric("llamacpp:requests_processing") == 1)
+        drawn = server.metric("llamacpp:n_decode_total")
+    until(lambda: server.metric("llamacpp:requests_processing") == 0)
+    assert server.metric("llamacpp:n_decode_total") - drawn < 20000
+
+
+def test_a_client_that_leaves_while_it_waits(server):
+    with server.connect() as busy:
+        busy.sendall(request({"prompt": "def ", "max_tokens": 400, "n": 128, "ignore_eos": True}))
+        until(lambda: server.metric("llamacpp:requests_processing") == 1)
+        with server.connect() as waiting:
+            waiting.sendall(request({"prompt": "class ", "max_tokens": 4}))
+            until(lambda: server.metric("llamacpp:requests_deferred") == 1)
+        until(lambda: server.metric("llamacpp:requests_deferred") == 0)
+        assert server.metric("llamacpp:requests_processing") == 1
+    until(lambda: server.metric("llamacpp:requests_processing") == 0)
+
+
+def test_too_many_wait(weft, weft_env, tinypy):
+    with start(weft, weft_env, tinypy, "--max-queue", "2") as s:
+        held = [s.connect() for _ in range(3)]
+        for i, c in enumerate(held):
+            c.sendall(request({"prompt": "def ", "max_tokens": 400, "n": 128, "ignore_eos": True}))
+            until(lambda: s.metric("llamacpp:requests_processing") + s.metric("llamacpp:requests_deferred") == i + 1)
+        status, got = s.ask("/v1/completions", {"prompt": "x"})
+        assert status == 429 and got["error"]["type"] == "rate_limit_error" and int(s.headers["Retry-After"]) >= 1
+        for c in held:
+            c.close()
+        until(lambda: s.metric("llamacpp:requests_processing") == 0)
+        assert s.ask("/v1/completions", {"prompt": "x", "max_tokens": 1})[0] == 200
+
+
+def test_an_end_that_waits_for_answers(weft, weft_env, tinypy):
+    with start(weft, weft_env, tinypy) as s, s.connect() as c:
+        c.sendall(request({"prompt": "def ", "max_tokens": 200, "n": 4, "ignore_eos": True}))
+        until(lambda: s.metric("llamacpp:requests_processing") == 1)
+        s.process.send_signal(signal.SIGTERM)
+        got = b""
+        while part := c.recv(65536):
+            got += part
+            if len(got) > 500 and got.endswith(b"}"):
+                break
+        assert got.startswith(b"HTTP/1.1 200") and b'"finish_reason":"length"' in got
+        assert s.process.wait(60) == 0
+
+
+def test_a_second_signal_does_not_wait(weft, weft_env, tinypy):
+    with start(weft, weft_env, tinypy) as s, s.connect() as c:
+        c.sendall(request({"prompt": "def ", "max_tokens": 450, "n": 128, "ignore_eos": True, "stream": True}))
+        until(lambda: s.metric("llamacpp:requests_processing") == 1)
+        s.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert s.process.poll() is None
+        assert s.end(signal.SIGTERM) == 0
+
+
+def test_a_model_that_cannot_be_loaded(weft, weft_env, tmp_path):
+    path = tmp_path / "no.gguf"
+    path.write_bytes(b"GGUF")
+    s = Server(weft, weft_env, str(path))
+    assert s.process.wait(60) == 1 and "no.gguf" in "".join(s.said)
+
+
+# ---- what is said of it -------------------------------------------------------------------------------------------------------------
+
+
+def test_openapi_names_every_route(server):
+    status, got = server.ask("/openapi.json")
+    assert status == 200 and got["openapi"].startswith("3.1")
+    fields = got["paths"]["/v1/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+    assert fields["temperature"]["minimum"] == 0 and "prompt" in fields
+    for path, methods in got["paths"].items():
+        for method in methods:
+            if method == "get" and "{" not in path:
+                assert server.ask(path)[0] == 200, path
+
+
+def test_health_and_metrics(server):
+    assert server.ask("/health") == (200, {"status": "ok"})
+    status, text = server.ask("/metrics")
+    assert status == 200 and text.count("# TYPE") == text.count("# HELP") >= 15
+    assert server.headers["Process-Start-Time-Unix"]
