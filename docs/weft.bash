@@ -8,7 +8,7 @@ _weft() {
   else
     case "$before" in
       -m|--model) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
-      -f|--file|--stats|--grammar-file|-jf|--json-schema-file|--messages|--tools|--chat-template-kwargs|--chat-template-file|--kl-divergence-base|--save-all-logits) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+      -f|--file|--stats|--grammar-file|-jf|--json-schema-file|--messages|--tools|--chat-template-kwargs|--chat-template-file|--kl-divergence-base|--save-all-logits|--imatrix|--tensor-type-file) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
       --precision) words="fast exact";;
       cache) words="list verify clear export import";;
       -co|--color) words="auto on off";;

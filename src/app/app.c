@@ -20,6 +20,7 @@ static const struct { const char *name, *what; int (*run)(int argc, char **argv)
   {"serve", "answer over HTTP: OpenAI's interface, and a page", serve_command},
   {"bench", "measure tokens per second", bench_command},
   {"perplexity", "measure how well a model predicts a text", perplexity_command},
+  {"quantize", "write a model file with fewer bits", quantize_command},
   {"profile", "show where the time of a token goes", profile_command},
   {"viz", "write a page that shows what the compiler made of a model", viz_command},
   {"tune", "search for better kernels, and keep them", tune_command},

@@ -9,7 +9,7 @@
 //   stats.h          the figures at the end of a run
 //   terminal.h       lines that people type
 //   perplexity.h     a text in chunks, for perplexity.c and divergence.c
-//   run.c chat.c serve.c bench.c perplexity.c profile.c viz.c tune.c cache.c inspect.c tokenize.c template.c env.c: the commands
+//   run.c chat.c serve.c bench.c perplexity.c quantize.c profile.c viz.c tune.c cache.c inspect.c tokenize.c template.c env.c: the commands
 #ifndef WEFT_APP_H
 #define WEFT_APP_H
 #include "app/args.h"
@@ -33,6 +33,7 @@ int viz_command(int argc, char **argv);
 int tune_command(int argc, char **argv);
 int cache_command(int argc, char **argv);
 int perplexity_command(int argc, char **argv);
+int quantize_command(int argc, char **argv);
 int inspect_command(int argc, char **argv);
 int tokenize_command(int argc, char **argv);
 int template_command(int argc, char **argv);

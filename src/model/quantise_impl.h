@@ -1,0 +1,14 @@
+// What the files of quantise share: one function for each format.  It makes a row of n values into blocks at out; weights may be NULL.
+#ifndef WEFT_QUANTISE_IMPL_H
+#define WEFT_QUANTISE_IMPL_H
+#include "model/quantise.h"
+#include "model/quantise_fit.h"
+
+typedef void quantiser(const float *x, const float *weights, int64_t n, unsigned char *out);
+quantiser quantise_q2_k, quantise_q3_k, quantise_q4_k, quantise_q5_k, quantise_q6_k;       // quantise_k.c
+quantiser quantise_iq4_nl, quantise_iq4_xs;                                                // quantise_iq.c
+
+void put_nibbles(unsigned char *out, const uint8_t *codes);                                // 32 codes in 16 bytes
+void row_weights(const float *x, const float *weights, int n, float mean_square, float *out);
+extern const struct affine_search wide_search;                                             // that weights are used with
+#endif

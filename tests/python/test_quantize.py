@@ -1,0 +1,254 @@
+"""weft quantize: the same bytes as llama.cpp (records) and as the gguf package, and files that appear whole or not at all."""
+import hashlib
+import importlib.util
+import json
+import os
+import resource
+import struct
+import subprocess
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+RECORD = json.loads((TESTS / "records" / "quantise" / "llama.cpp.json").read_text())
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, TESTS / "tools" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def samples():
+    return load("record_quantise").samples()
+
+
+@pytest.fixture(scope="module")
+def rows(built_tool):
+    """Rows of floats as blocks."""
+    tool = built_tool("quantise_tool", "WEFT_QUANTISE_TOOL")
+
+    def run(name, x, weights=None):
+        data = (b"" if weights is None else weights.tobytes()) + x.tobytes()
+        return subprocess.run([tool, name, str(x.shape[1]), *([] if weights is None else ["weights"])], input=data, capture_output=True, check=True).stdout
+    return run
+
+
+@pytest.fixture(scope="module")
+def quantize(run_weft):
+    def run(*args, status=0, **more):
+        done = run_weft(["quantize", *args], timeout=300, **more)
+        assert done.returncode == status, done.err
+        return done
+    return run
+
+
+@pytest.fixture(scope="module")
+def floats(tmp_path_factory):
+    """A small model in F32, and a function that writes one with other tensors."""
+    folder = tmp_path_factory.mktemp("floats")
+    rng = np.random.default_rng(3)
+
+    def write(name="f32", tensors=None, **kv):
+        path = folder / f"{name}.gguf"
+        w = gguf.GGUFWriter(str(path), "llama")
+        w.add_block_count(2)
+        w.add_head_count(4)
+        for key, value in kv.items():
+            w.add_string(key, value)
+        w.add_array("some.texts", ["a", "", "ü"])
+        for tensor, value in (tensors or {"token_embd.weight": (32, 256), "blk.0.attn_v.weight": (64, 256), "blk.0.attn_norm.weight": (256,), "blk.1.ffn_down.weight": (3, 16, 96)}).items():
+            w.add_tensor(tensor, value if isinstance(value, np.ndarray) else rng.standard_normal(value).astype(np.float32))
+        w.write_header_to_file()
+        w.write_kv_data_to_file()
+        w.write_tensors_to_file()
+        w.close()
+        return path
+    return write
+
+
+@pytest.mark.parametrize("case", RECORD["rows"])
+def test_rows_as_llama_cpp_makes_them(rows, samples, case):
+    x, weights = samples
+    name, _, with_weights = case.partition(" ")
+    assert hashlib.sha256(rows(name, x, weights if with_weights else None)).hexdigest() == RECORD["rows"][case]
+
+
+@pytest.mark.parametrize("name", ["F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "TQ1_0", "TQ2_0"])
+def test_rows_as_the_gguf_package_makes_them(rows, name):
+    x = np.random.default_rng(8).standard_normal((16, 512)).astype(np.float32)
+    assert rows(name, x) == gguf.quants.quantize(x, gguf.GGMLQuantizationType[name]).tobytes()
+
+
+@pytest.mark.parametrize("name", ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"])
+def test_what_comes_back(rows, name):
+    """Values survive as well as the number of bits allows."""
+    x = np.random.default_rng(9).standard_normal((16, 512)).astype(np.float32)
+    kind = gguf.GGMLQuantizationType[name]
+    back = gguf.quants.dequantize(np.frombuffer(rows(name, x), np.uint8).reshape(16, -1), kind)
+    bits = 8 * gguf.GGML_QUANT_SIZES[kind][1] / gguf.GGML_QUANT_SIZES[kind][0]
+    assert np.square(back - x).mean() < 4.0 ** -bits * 6
+
+
+@pytest.mark.parametrize("name", RECORD["files"])
+def test_whole_files(quantize, tinypy, tmp_path, name):
+    out = tmp_path / "out.gguf"
+    done = quantize(tinypy, out, name, "3", "--allow-requantize")
+    assert hashlib.sha256(out.read_bytes()).hexdigest() == RECORD["files"][name]
+    assert [p.name for p in tmp_path.iterdir()] == ["out.gguf"] and "quant size" in done.out
+
+
+@pytest.mark.parametrize("family", sorted({case.split()[0] for case in RECORD["types"]}))
+def test_mixtures(quantize, make_model, tmp_path, family):
+    make_model.write(family, tmp_path / "in.gguf")
+    for case, types in RECORD["types"].items():
+        if case.split()[0] == family:
+            quantize(tmp_path / "in.gguf", tmp_path / "out.gguf", case.split()[1], "--allow-requantize")
+            assert " ".join(t.tensor_type.name for t in gguf.GGUFReader(tmp_path / "out.gguf").tensors) == types, case
+
+
+def test_a_quantised_file_runs(quantize, run_weft, tinypy, tmp_path):
+    quantize(tinypy, tmp_path / "q.gguf", "q5_k", "--allow-requantize")
+    done = run_weft(["run", "-m", tmp_path / "q.gguf", "-p", "def f", "-n", "4", "--temp", "0"])
+    assert done.returncode == 0 and done.out
+
+
+def types_of(path):
+    return {t.name: t.tensor_type.name for t in gguf.GGUFReader(path).tensors}
+
+
+def test_options(quantize, floats, tmp_path):
+    model, out = floats(), tmp_path / "out.gguf"
+
+    def types(*args):
+        quantize(model, out, *args)
+        return types_of(out)
+    assert types("Q4_K_M") == {"token_embd.weight": "Q6_K", "blk.0.attn_v.weight": "Q6_K", "blk.0.attn_norm.weight": "F32", "blk.1.ffn_down.weight": "Q5_0"}
+    assert types("Q4_K", "--pure")["blk.1.ffn_down.weight"] == "Q5_0"                     # rows of 96 are no blocks of 256
+    assert types("15", "--token-embedding-type", "q8_0")["token_embd.weight"] == "Q8_0"
+    assert types("Q4_0", "--tensor-type", r"attn_V\.=q5_1", "--tensor-type", "attn=f16")["blk.0.attn_v.weight"] == "Q5_1"
+    names = tmp_path / "types.txt"
+    names.write_text("ffn_(up|down)=q5_0\n token_embd=q4_1")
+    assert types("Q8_0", "--tensor-type-file", names) == {"token_embd.weight": "Q4_1", "blk.0.attn_v.weight": "Q8_0", "blk.0.attn_norm.weight": "F32", "blk.1.ffn_down.weight": "Q5_0"}
+    assert set(types("COPY").values()) == {"F32"}
+    quantize(model, out, "F16", "--override-kv", "llama.block_count=int:7", "--override-kv", "my.name=str:a=b", "--override-kv", "on=bool:true", "--override-kv", "x=float:.5")
+    fields = gguf.GGUFReader(out).fields
+    assert [fields[k].contents() for k in ["llama.block_count", "my.name", "on", "x", "some.texts", "general.file_type", "general.quantization_version"]] == \
+        [7, "a=b", True, .5, ["a", "", "ü"], 1, 2]
+    done = quantize(model, "Q4_0", "--dry-run")
+    assert "F32 -> Q4_0" in done.out and sorted(p.name for p in tmp_path.iterdir()) == ["out.gguf", "types.txt"]
+    quantize(model, "q8_0")
+    assert (model.parent / "ggml-model-Q8_0.gguf").exists()
+
+
+def test_split_files(quantize, floats, tmp_path):
+    """A model in two files becomes one, or two again."""
+    rng = np.random.default_rng(1)
+    for i, names in enumerate([["token_embd.weight", "blk.0.attn_v.weight"], ["blk.1.attn_v.weight"]]):
+        w = gguf.GGUFWriter(str(tmp_path / f"m-0000{i + 1}-of-00002.gguf"), "llama")
+        w.add_uint16("split.no", i)
+        w.add_uint16("split.count", 2)
+        w.add_int32("split.tensors.count", 3)
+        for name in names:
+            w.add_tensor(name, rng.standard_normal((32, 256)).astype(np.float32))
+        w.write_header_to_file()
+        w.write_kv_data_to_file()
+        w.write_tensors_to_file()
+        w.close()
+    quantize(tmp_path / "m-00001-of-00002.gguf", tmp_path / "one.gguf", "Q8_0")
+    assert len(types_of(tmp_path / "one.gguf")) == 3 and "split.count" not in gguf.GGUFReader(tmp_path / "one.gguf").fields
+    quantize(tmp_path / "m-00001-of-00002.gguf", tmp_path / "two.gguf", "Q8_0", "--keep-split")
+    parts = [gguf.GGUFReader(tmp_path / f"two-0000{i}-of-00002.gguf") for i in (1, 2)]
+    assert [[t.name for t in p.tensors] for p in parts] == [["token_embd.weight", "blk.0.attn_v.weight"], ["blk.1.attn_v.weight"]]
+    assert [p.fields["split.no"].contents() for p in parts] == [0, 1]
+
+
+def write_old_imatrix(path, entries, chunks=3, dataset=b"text.txt"):
+    data = struct.pack("<i", len(entries))
+    for name, values in entries.items():
+        data += struct.pack("<i", len(name)) + name.encode() + struct.pack("<2i", 2, len(values)) + (2 * values).astype(np.float32).tobytes()
+    path.write_bytes(data + struct.pack("<2i", chunks, len(dataset)) + dataset)
+
+
+def write_imatrix(path, entries):
+    w = gguf.GGUFWriter(str(path), "x")
+    w.add_type("imatrix")
+    w.add_array("imatrix.datasets", ["text.txt"])
+    w.add_uint32("imatrix.chunk_count", 3)
+    w.add_uint32("imatrix.chunk_size", 512)
+    for name, values in entries.items():
+        w.add_tensor(f"{name}.in_sum2", (values * 4).astype(np.float32).reshape(1, -1))
+        w.add_tensor(f"{name}.counts", np.array([[4]], np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+def test_importance_weights(quantize, floats, rows, tmp_path):
+    x = np.random.default_rng(2).standard_normal((32, 256)).astype(np.float32)
+    model = floats("two", {"blk.0.attn_k.weight": x, "blk.0.attn_q.weight": x})
+    weights = np.random.default_rng(4).random(256).astype(np.float32)
+    out = tmp_path / "out.gguf"
+    for write in write_old_imatrix, write_imatrix:
+        write(tmp_path / "imatrix", {"blk.0.attn_k.weight": weights})
+        done = quantize(model, out, "Q4_K", "--imatrix", tmp_path / "imatrix")
+        reader = gguf.GGUFReader(out)
+        assert reader.tensors[0].data.tobytes() == rows("Q4_K", x, weights) and reader.tensors[1].data.tobytes() == rows("Q4_K", x)
+        assert "1 tensors were quantised without" in done.err
+        assert [reader.fields[f"quantize.imatrix.{k}"].contents() for k in ["dataset", "entries_count", "chunks_count"]] == ["text.txt", 1, 3]
+        quantize(model, out, "Q4_K", "--imatrix", tmp_path / "imatrix", "--exclude-weights", "attn_k")
+        assert gguf.GGUFReader(out).tensors[0].data.tobytes() == rows("Q4_K", x)
+    good = (tmp_path / "imatrix").read_bytes()
+    assert "needs importance" in quantize(model, "Q2_K_S", "--dry-run").err and "--imatrix" in quantize(model, out, "Q2_K_S", status=1).err
+    write_old_imatrix(tmp_path / "bad", {"blk.0.attn_k.weight": weights[:128]})
+    assert "another model" in quantize(model, out, "Q4_K", "--imatrix", tmp_path / "bad", status=1).err
+    write_old_imatrix(tmp_path / "bad", {"blk.0.attn_k.weight": -weights})
+    assert "a weight of" in quantize(model, out, "Q4_K", "--imatrix", tmp_path / "bad", status=1).err
+    old = tmp_path / "old"
+    write_old_imatrix(old, {"blk.0.attn_k.weight": weights})
+    for n in [0, 3, 4, 20, 40, 200]:
+        for source in old.read_bytes(), good:
+            (tmp_path / "bad").write_bytes(source[:n])
+            assert quantize(model, out, "Q4_K", "--imatrix", tmp_path / "bad", status=1).err.count("weft: error") == 1
+
+
+def test_what_cannot_be(quantize, floats, tinypy, tmp_path):
+    model, out = floats("bad"), tmp_path / "out.gguf"
+    assert "quantised already (Q8_0)" in quantize(tinypy, out, "Q4_0", status=1).err
+    assert "is the file that is read" in quantize(model, model, "Q4_0", status=1).err
+    for value, says in (np.nan, "no number"), (np.inf, "no number"), (3e38, "too large for Q4_0"):
+        x = np.ones((4, 64), np.float32)
+        x[2, 5] = value
+        assert "row 2" in (err := quantize(floats("worse", {"blk.0.attn_q.weight": x}), out, "Q4_0", status=1).err) and says in err
+    assert "No such file" in quantize(model, tmp_path / "none" / "x.gguf", "Q4_0", status=1).err
+    for args, says in [(["--tensor-type", "x"], "expression=format"), (["--tensor-type", "x=q9"], "not a format"), (["--tensor-type", "(=q8_0"], "parenthes"), (["--override-kv", "a=int:x"], "no such value"),
+                       (["--override-kv", "a"], "key=type:value"), (["--output-tensor-type", "q8_k"], "cannot be written"), (["--tensor-type", "x=i32"], "cannot be written")]:
+        assert says in quantize(model, out, "Q4_0", *args, status=1).err, args
+    for args, says in [([model], "no type"), ([model, out], "none follows"), ([model, out, "Q9"], "not a type"), ([model, out, "Q4_0", "x"], "threads"), ([], "no model"),
+                       ([model, out, "Q4_0", "--include-weights", "a", "--exclude-weights", "b"], "one of them"), ([model, out, "Q4_0", "--include-weights", "a"], "--imatrix")]:
+        assert says in quantize(*args, status=2).err, args
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_full_disks(quantize, tinypy, tmp_path):
+    before = tmp_path / "out.gguf"
+    before.write_text("what was there")
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+    assert "File too large" in quantize(tinypy, before, "F32", "--allow-requantize", status=1, preexec_fn=limit).err
+    assert before.read_text() == "what was there" and len(list(tmp_path.iterdir())) == 1
+    if os.path.exists("/dev/full"):
+        assert "No space left" in quantize(tinypy, "/dev/full", "F16", "--allow-requantize", status=1).err
+
+
+def test_memory_does_not_grow_with_tensors(weft, floats, tmp_path):
+    """A tensor of 128 MiB goes through in slabs."""
+    model = floats("large", {"blk.0.ffn_up.weight": np.ones((32768, 1024), np.float32)})
+    limit = lambda: resource.setrlimit(resource.RLIMIT_DATA, (100 << 20, 100 << 20))
+    done = subprocess.run([weft, "quantize", model, tmp_path / "out.gguf", "Q8_0", "1"], preexec_fn=limit, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""record_quantise.py: what llama.cpp's quantiser writes, for tests/records/quantise.
+
+    record_quantise.py OUT.json
+
+Needs llama-cpp-python beside numpy and gguf.  rows: hashes of blocks that `samples` below becomes, without weights, and with them.  files: hashes of
+models/tinypy.gguf as another type, whole files.  types: what the tensors of small models of several families become.
+"""
+import ctypes
+import glob
+import hashlib
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+ROWS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4", "BF16", "F16"]
+FILES = {"F16": 1, "BF16": 32, "Q8_0": 7, "Q6_K": 18, "Q5_K_M": 17, "Q5_K_S": 16, "Q5_1": 9, "Q5_0": 8, "Q4_K_M": 15, "Q4_K_S": 14, "Q4_1": 3, "Q4_0": 2, "IQ4_NL": 25, "IQ4_XS": 30,
+         "MXFP4_MOE": 38, "Q3_K_L": 13, "Q3_K_M": 12, "Q3_K_S": 11, "Q2_K": 10, "TQ2_0": 37, "TQ1_0": 36, "Q1_0": 40, "Q2_0": 41}
+FAMILIES = ["mixtral", "falcon", "deepseek2-lite", "gemma3", "gpt2", "qwen3next"]
+
+
+def samples():
+    """64 rows of 1024 floats: random ones, and those at which rounding or a search has something special to do."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((64, 1024)) * .05
+    x[1], x[2], x[3], x[4], x[5] = rng.standard_t(2, 1024) * .02, 0, np.abs(x[3]), -np.abs(x[4]), 1.5
+    x[6], x[7, ::3], x[9], x[10], x[11] = np.round(x[6] * 20) / 8, 0, x[9] * 1e-18, x[10] * 1e4, -.75
+    x[8] = rng.uniform(-1, 1, 1024) * 10.0 ** rng.integers(-8, 4, 1024)
+    x[12], x[13], x[14], x[15, :-1], x[16] = np.where(rng.random(1024) < .5, -.25, .25), np.linspace(-1, 1, 1024), rng.integers(-8, 8, 1024) / 16, 0, x[16] * 1e-7
+    return x.astype(np.float32), rng.standard_gamma(.3, 1024).astype(np.float32)
+
+
+def record_rows(x, weights):
+    import llama_cpp
+    lib = ctypes.CDLL(glob.glob(str(Path(llama_cpp.__file__).parent / "lib" / "libggml-base.*"))[0])
+    lib.ggml_quantize_chunk.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
+    out = {}
+    for name in ROWS:
+        block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]]
+        for w in (None, weights):
+            made = np.zeros((x.shape[0], x.shape[1] // block * size), np.uint8)
+            lib.ggml_quantize_chunk(int(gguf.GGMLQuantizationType[name]), x.ctypes.data, made.ctypes.data, 0, *x.shape, None if w is None else w.ctypes.data)
+            out[name if w is None else f"{name} weights"] = hashlib.sha256(made.tobytes()).hexdigest()
+    return out
+
+
+def quantise(path, out, file_type):
+    import llama_cpp.llama_cpp as ll
+    p = ll.llama_model_quantize_default_params()
+    p.ftype, p.nthread, p.allow_requantize = file_type, 2, True
+    assert ll.llama_model_quantize(str(path).encode(), str(out).encode(), p) == 0, (path, file_type)
+
+
+def main():
+    import llama_cpp.llama_cpp as ll
+    import make_model
+    quiet = ll.llama_log_callback(lambda *_: None)
+    ll.llama_log_set(quiet, ctypes.c_void_p())
+    ll.llama_backend_init()
+    record = {"rows": record_rows(*samples()), "files": {}, "types": {}}
+    with tempfile.TemporaryDirectory() as folder:
+        out, model = Path(folder) / "out.gguf", Path(folder) / "in.gguf"
+        for name, number in FILES.items():
+            quantise(Path(__file__).resolve().parents[2] / "models" / "tinypy.gguf", out, number)
+            record["files"][name] = hashlib.sha256(out.read_bytes()).hexdigest()
+        for family in FAMILIES:
+            make_model.write(family, model)
+            for name in ["Q4_K_M", "Q4_K_S", "Q3_K_M", "Q3_K_L", "Q2_K", "Q5_K_M", "IQ4_XS", "MXFP4_MOE"]:
+                quantise(model, out, FILES[name])
+                record["types"][f"{family} {name}"] = " ".join(t.tensor_type.name for t in gguf.GGUFReader(out).tensors)
+    Path(sys.argv[1]).write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
