@@ -94,6 +94,9 @@ static int qwen3next_layer(loader *l, layer *y) {
 enum { QWEN3NEXT = ARCH_NEOX | ARCH_QK_NORM | ARCH_GATED_Q | ARCH_FFN_NORM_LATE | ARCH_SECTIONS };
 enum { GEMMA2 = ARCH_NEOX | ARCH_POST_NORMS, OLMO2 = ARCH_NEOX | ARCH_QK_NORM_ALL | ARCH_NO_PRE_NORMS | ARCH_POST_NORMS | ARCH_SWA_PLAIN_ROPE };
 
+enum { GEMMA4 = GEMMA2 | ARCH_QK_NORM | ARCH_SWA_PLAIN_ROPE | ARCH_SHARED_KV | ARCH_V_NORM | ARCH_V_MAYBE_K | ARCH_LAYER_SCALE };
+enum { COHERE2MOE = ARCH_LAYER_NORM | ARCH_PARALLEL | ARCH_GLOBAL_FIRST | ARCH_GLOBAL_NO_ROPE | ARCH_DENSE_ROPE };
+
 static int all_moe(loader *l, layer *y) {
   (void)l;
   y->ff = &part_moe;
@@ -222,6 +225,90 @@ static int lfm2moe_layer(loader *l, layer *y) {
   return 0;
 }
 
+// Limits of queries, keys and values
+static int limits(loader *l) { return key_number_or(l, "attention.clamp_kqv", 0, 0, 1e30, &l->m->qkv_limit); }
+
+// Scores that fall with the distance are all that tells positions apart.
+static int leans(loader *l, double bias) {
+  l->m->no_rope = true;
+  l->m->alibi = bias;
+  return 0;
+}
+
+// Norms of queries and keys make their scores small enough.
+static int unscaled(loader *l) {
+  if (l->m->attention_scale == 0) l->m->attention_scale = 1;
+  return gemma(l);
+}
+
+static int gemma4(loader *l) {
+  l->m->base_swa = 10000;
+  return key_count_or(l, "embedding_length_per_layer_input", 0, 0, 1 << 16, &l->m->n_own) || unscaled(l) ? -1 : 0;
+}
+
+static int gemma4_layer(loader *l, layer *y) {
+  int n;
+  if (key_count_or(l, "expert_count", 0, 0, 1 << 20, &n)) return -1;
+  if (!n) return 0;
+  y->ff = &part_dense_and_moe;
+  y->ff_norm = W_NONE;
+  y->moe.gating = GATING_SOFTMAX;
+  y->moe.norm = true;
+  return 0;
+}
+
+static int mpt(loader *l) {
+  double bias;
+  return limits(l) || key_number_or(l, "attention.max_alibi_bias", 0, 0, 1e3, &bias) || leans(l, bias) ? -1 : 0;
+}
+
+static int bloom(loader *l) { return leans(l, 8); }
+
+// Of the two sizes the larger one does not rotate, and nothing in a file says so.
+static int baichuan(loader *l) { return l->m->n_layer == 40 ? leans(l, 8) : 0; }
+
+static int dbrx_layer(loader *l, layer *y) {
+  y->ff_norm = W_ATTN_OUTPUT_NORM;
+  return all_moe(l, y);
+}
+
+static int afmoe_layer(loader *l, layer *y) {
+  y->moe.gating = GATING_SIGMOID;
+  return dense_first(l, y);
+}
+
+static int granite_swa_layer(loader *l, layer *y) {
+  uint32_t each[MODEL_MAX_LAYERS];
+  if (has_key(l, "attention.rope_pattern")) {
+    if (key_flags(l, "attention.rope_pattern", each)) return -1;
+    if (!each[y->index]) y->rope = ROPE_NONE;
+  }
+  return experts_if_any(l, y);
+}
+
+static int cohere2moe_layer(loader *l, layer *y) {
+  y->moe.gating = GATING_SIGMOID;
+  y->moe.averaged = true;
+  return dense_first(l, y) || one_norm(l, y) ? -1 : 0;
+}
+
+static int nemotron_h_moe_layer(loader *l, layer *y) {
+  nemotron_h_layer(l, y);
+  if (y->ff) y->ff = &part_moe;
+  y->moe.gating = GATING_SIGMOID;
+  return 0;
+}
+
+static int apertus_layer(loader *l, layer *y) {
+  xielu *p = &y->xielu;
+  double n, up;
+  if (number_at(l, file_key(l, "xielu.alpha_n"), y->index, -1e3, 1e3, &n) || number_at(l, file_key(l, "xielu.alpha_p"), y->index, -1e3, 1e3, &up) ||
+      number_at(l, file_key(l, "xielu.beta"), y->index, -1e3, 1e3, &p->slope) || number_at(l, file_key(l, "xielu.eps"), y->index, -1e3, 0, &p->edge)) return -1;
+  p->positive = log1p(exp(up));
+  p->negative = p->slope + log1p(exp(n));
+  return 0;
+}
+
 static const arch table[] = {
   {.name = "llama", .period = PERIOD_ALL, .layer = experts_if_any},
   {.name = "qwen2", .flags = ARCH_NEOX, .has = HAS_QKV_BIAS, .period = PERIOD_LISTED},
@@ -280,6 +367,21 @@ static const arch table[] = {
   {.name = "orion", .flags = ARCH_NEOX | ARCH_LAYER_NORM, .has = HAS_HEAD | HAS_NORM_BIAS},
   {.name = "xverse", .has = HAS_HEAD},
   {.name = "qwen", .flags = ARCH_NEOX, .has = HAS_HEAD | HAS_QKV_BIAS, .layer = both_rows},
+  {.name = "gemma4", .flags = GEMMA4, .has = HAS_ROPE_FREQS | HAS_ROUTER_SCALE, .act = ACT_GELU, .period = PERIOD_LISTED, .keys = gemma4, .layer = gemma4_layer},
+  {.name = "qwen3vlmoe", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_SECTIONS, .layer = all_moe},
+  {.name = "minimax-m2", .flags = ARCH_NEOX | ARCH_QK_NORM_ALL, .has = HAS_HEAD | HAS_PROBS_BIAS, .layer = all_moe},
+  {.name = "mistral4", .keys = deepseek2, .layer = deepseek2_layer},
+  {.name = "afmoe", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_OUT_GATE | ARCH_POST_NORMS | ARCH_GLOBAL_NO_ROPE, .has = HAS_PROBS_BIAS, .period = 4, .keys = gemma, .layer = afmoe_layer},
+  {.name = "granite_swa", .flags = ARCH_LOGITS_DIVIDED | ARCH_SINKS, .period = PERIOD_LISTED, .keys = granite, .layer = granite_swa_layer},
+  {.name = "cohere2moe", .flags = COHERE2MOE, .period = 4, .keys = without_mtp, .layer = cohere2moe_layer},
+  {.name = "nemotron_h_moe", .flags = ARCH_PLAIN_FFN, .has = HAS_PROBS_BIAS, .act = ACT_RELU2, .keys = without_mtp, .layer = nemotron_h_moe_layer},
+  {.name = "smallthinker", .flags = ARCH_NEOX | ARCH_EARLY_ROUTER | ARCH_GLOBAL_FIRST | ARCH_GLOBAL_NO_ROPE, .act = ACT_RELU, .period = 4, .layer = all_moe},
+  {.name = "apertus", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_PLAIN_FFN, .has = HAS_HEAD, .act = ACT_XIELU, .layer = apertus_layer},
+  {.name = "olmo", .flags = ARCH_LAYER_NORM | ARCH_BARE_NORMS, .keys = limits},
+  {.name = "dbrx", .flags = ARCH_NEOX | ARCH_LAYER_NORM, .has = HAS_HEAD, .keys = limits, .layer = dbrx_layer},
+  {.name = "baichuan", .has = HAS_HEAD, .keys = baichuan},
+  {.name = "mpt", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_QK_NORM_ALL | ARCH_QK_NORM_MAYBE, .act = ACT_GELU, .keys = mpt},
+  {.name = "bloom", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_EMBD_NORM, .has = HAS_BIASES, .act = ACT_GELU, .keys = bloom},
   {.name = "falcon", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_PARALLEL, .has = HAS_NORM_BIAS, .act = ACT_GELU, .layer = falcon},
   {.name = "starcoder", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_POSITIONS, .has = HAS_BIASES, .act = ACT_GELU},
 };

@@ -27,13 +27,39 @@ int layers_slide(loader *l) {
     window = 0;
   }
   if (period == PERIOD_ALL) period = 0;
+  int head_dim = 0, v_dim = 0;
+  if (window && (key_count_or(l, "attention.key_length_swa", (uint32_t)m->layers[0].head_dim, 2, 1 << 14, &head_dim) ||
+                 key_count_or(l, "attention.value_length_swa", (uint32_t)m->layers[0].v_dim, 1, 1 << 14, &v_dim))) return -1;
+  int global = m->arch->flags & ARCH_GLOBAL_FIRST ? 0 : period - 1;
   for (int i = 0; window && i < m->n_layer; i++) {
-    if (listed ? !each[i] : period && i % period == period - 1) {
-      if (m->arch->flags & ARCH_GLOBAL_NO_ROPE) m->layers[i].rope = ROPE_NONE;
+    if (listed ? !each[i] : period && i % period == global) {
+      bool rotates = m->arch->flags & ARCH_DENSE_ROPE && m->layers[i].ff == &part_dense;
+      if (m->arch->flags & ARCH_GLOBAL_NO_ROPE && !rotates) m->layers[i].rope = ROPE_NONE;
       continue;
     }
     m->layers[i].window = window;
+    m->layers[i].head_dim = head_dim;
+    m->layers[i].v_dim = v_dim;
     if (m->layers[i].rope == ROPE_GLOBAL) m->layers[i].rope = ROPE_SLIDING;
+  }
+  return 0;
+}
+
+// The last layers may have no keys and values of their own: they read those of the last layer before them that has the same window, or none.
+int layers_share(loader *l) {
+  model *m = l->m;
+  int shared;
+  if (!(m->arch->flags & ARCH_SHARED_KV)) return 0;
+  if (key_count_or(l, "attention.shared_kv_layers", 0, 0, (uint32_t)m->n_layer - 1, &shared)) return -1;
+  int first = m->n_layer - shared;
+  for (int i = first; i < m->n_layer; i++) {
+    layer *y = &m->layers[i];
+    int from = first - 1;
+    while (from >= 0 && m->layers[from].window != y->window) from--;
+    if (from < 0 || m->layers[from].n_kv != y->n_kv)
+      return gguf_fail(l->f, key(l, "attention.shared_kv_layers"), l->err, "%d, but no layer before has keys and values for layer %d", shared, i);
+    y->mixer = &part_shared_attention;
+    y->kv_from = from;
   }
   return 0;
 }
@@ -53,7 +79,7 @@ static int load(loader *l, layer *y) {
   } else {
     if (want_matrix(l, y, W_ATTN_Q, d, q_rows, bias)) return -1;
     if (m->arch->has & HAS_QKV_BIAS_MAYBE) bias = y->w[W_ATTN_Q].bias ? WANT_BIAS : 0;
-    if (want_matrix(l, y, W_ATTN_K, d, k, bias) || want_matrix(l, y, W_ATTN_V, d, v, bias)) return -1;
+    if (want_matrix(l, y, W_ATTN_K, d, k, bias) || want_matrix(l, y, W_ATTN_V, d, v, bias | (f & ARCH_V_MAYBE_K && !y->window && k == v ? WANT_OPTIONAL : 0))) return -1;
     bool others = y->w[W_ATTN_K].bias || y->w[W_ATTN_V].bias;
     if (m->arch->has & HAS_QKV_BIAS_MAYBE && !bias && others) return gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.attn_q.bias' is missing", y->index);
   }
@@ -63,6 +89,7 @@ static int load(loader *l, layer *y) {
     if (want_vector(l, y, W_ATTN_Q_NORM, all ? q : y->head_dim, f & ARCH_QK_NORM_MAYBE ? WANT_OPTIONAL : 0)) return -1;
     if (y->w[W_ATTN_Q_NORM].weight && want_vector(l, y, W_ATTN_K_NORM, all ? k : y->head_dim, 0)) return -1;
   }
+  if (f & ARCH_OUT_GATE && want_matrix(l, y, W_ATTN_GATE, d, (int64_t)y->n_head * y->v_dim, 0)) return -1;
   if (f & ARCH_QK_NORM_EACH) {
     if (want_matrix(l, y, W_ATTN_Q_NORM, y->head_dim, y->n_head, WANT_OPTIONAL)) return -1;
     if (y->w[W_ATTN_Q_NORM].weight && want_matrix(l, y, W_ATTN_K_NORM, y->head_dim, y->n_kv, 0)) return -1;
@@ -134,10 +161,25 @@ tensor *scores(build *b, const layer *y, tensor *q, tensor *K) {
   return t_reduce(g, t_mul(g, qs, ks), OP_ADD, 3);
 }
 
+// Scores of head h fall by slope(h) for each position between a token and what it sees. Slopes fall from head to head by the same factor,
+// 2^(-alibi / n) for n heads, the largest power of 2; heads beyond them have those that 2n heads would have in between.
+static tensor *leaning(build *b, const layer *y, tensor *s) {
+  graph *g = b->g;
+  if (b->m->alibi == 0) return s;
+  int64_t n = 1, kv = y->n_kv;
+  while (2 * n <= y->n_head) n *= 2;
+  tensor *h = t_cast(g, t_iota(g, n_(b, y->n_head)), DT_F32);
+  tensor *first = t_add(g, h, t_float(g, 1)), *between = t_sub(g, h, t_float(g, (double)n - 0.5));
+  tensor *slope = t_op1(g, OP_EXP2, t_scale(g, t_where(g, t_op2(g, OP_CMPLT, h, t_float(g, (double)n)), first, between), -b->m->alibi / (double)n));
+  slope = t_reshape(g, slope, DIMS(n_(b, 1), n_(b, kv), n_(b, y->n_head / kv), n_(b, 1), n_(b, 1)));
+  tensor *own = t_reshape(g, t_add(g, t_iota(g, b->T), b->pos), DIMS(b->T, n_(b, 1), n_(b, 1), n_(b, 1), n_(b, 1))), *at = t_add(g, t_iota(g, seen(b, y)), seen_from(b, y));
+  return t_add(g, s, t_mul(g, slope, t_cast(g, t_sub(g, at, own), DT_F32)));
+}
+
 tensor *attend(build *b, const layer *y, tensor *s, tensor *V) {
   graph *g = b->g;
   int64_t kv = y->n_kv, per = y->n_head / y->n_kv, dv = y->v_dim;
-  s = masked(b, y, soft_cap(b, s, b->m->attention_cap));
+  s = masked(b, y, leaning(b, y, soft_cap(b, s, b->m->attention_cap)));
   // softmax over positions, divided after the sum over V
   tensor *sink = weight(b, y, W_ATTN_SINKS), *most = t_reduce(g, s, OP_MAX, 4);
   if (sink) {
@@ -163,33 +205,44 @@ tensor *warmed(build *b, tensor *q) {
   return t_mul(g, q, t_reshape(g, t_add(g, by, t_float(g, 1)), DIMS(b->T, n_(b, 1), n_(b, 1))));
 }
 
+static double score_scale(const build *b, const layer *y) { return b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)y->head_dim); }
+
+static tensor *limited(const build *b, tensor *x) {
+  graph *g = b->g;
+  double most = b->m->qkv_limit;
+  return most == 0 ? x : t_op2(g, OP_MAX, t_op2(g, OP_MIN, x, t_float(g, most)), t_float(g, -most));
+}
+
 static tensor *attention(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   unsigned f = b->m->arch->flags;
   int64_t d = y->head_dim, nq = y->n_head * d * (f & ARCH_GATED_Q ? 2 : 1), nk = y->n_kv * d, nv = (int64_t)y->n_kv * y->v_dim;
   tensor *q, *k, *v, *gate = NULL;
   if (y->w[W_ATTN_QKV].weight) {
-    tensor *all = t_contiguous(g, linear(b, y, W_ATTN_QKV, x));
+    tensor *all = t_contiguous(g, limited(b, linear(b, y, W_ATTN_QKV, x)));
     q = t_slice_i(g, all, 1, 0, nq); k = t_slice_i(g, all, 1, nq, nk); v = t_slice_i(g, all, 1, nq + nk, nv);
   } else {
-    q = linear(b, y, W_ATTN_Q, x); k = linear(b, y, W_ATTN_K, x); v = linear(b, y, W_ATTN_V, x);
+    q = limited(b, linear(b, y, W_ATTN_Q, x)); k = limited(b, linear(b, y, W_ATTN_K, x));
+    v = y->w[W_ATTN_V].weight ? limited(b, linear(b, y, W_ATTN_V, x)) : k;
   }
   if (f & ARCH_GATED_Q) {
     tensor *both = t_reshape(g, t_contiguous(g, q), DIMS(b->T, n_(b, y->n_head), n_(b, 2 * d)));
     q = t_reshape(g, t_slice_i(g, both, 2, 0, d), DIMS(b->T, n_(b, y->n_head * d)));
     gate = t_reshape(g, t_slice_i(g, both, 2, d, d), DIMS(b->T, n_(b, y->n_head * d)));
   }
+  if (f & ARCH_OUT_GATE) gate = t_contiguous(g, linear(b, y, W_ATTN_GATE, x));
   // Rows are finished first: a norm runs over them, and rows that rotate together, two in each lane, are read at half of the memory's speed
   // (docs/speed.md), which costs more than a dispatch.
-  bool finished = y->w[W_ATTN_QKV].weight, all_heads = f & ARCH_QK_NORM_ALL, heads = !all_heads && y->w[W_ATTN_Q_NORM].weight;
+  bool finished = y->w[W_ATTN_QKV].weight, normed = y->w[W_ATTN_Q_NORM].weight, all_heads = normed && f & ARCH_QK_NORM_ALL, heads = normed && !all_heads;
   if (all_heads) { q = norm(b, y, W_ATTN_Q_NORM, t_contiguous(g, q)); k = norm(b, y, W_ATTN_K_NORM, t_contiguous(g, k)); }
   q = t_reshape(g, q, DIMS(b->T, n_(b, y->n_head), n_(b, d)));
   k = t_reshape(g, k, DIMS(b->T, n_(b, y->n_kv), n_(b, d)));
   v = t_reshape(g, v, DIMS(b->T, n_(b, y->n_kv), n_(b, y->v_dim)));
   if (!finished && !all_heads) { q = t_contiguous(g, q); k = t_contiguous(g, k); }
+  if (f & ARCH_V_NORM) v = t_rmsnorm(g, t_contiguous(g, v), NULL, b->m->eps);
   bool late = f & ARCH_QK_NORM_LATE;
   if (heads && !late) { q = norm(b, y, W_ATTN_Q_NORM, q); k = norm(b, y, W_ATTN_K_NORM, k); }
-  double scale = b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)d);
+  double scale = score_scale(b, y);
   tensor *K, *V;
   if (late) {
     q = warmed(b, t_scale(g, norm(b, y, W_ATTN_Q_NORM, t_contiguous(g, rope_turn(b, y, q, y->n_head, d))), scale));
@@ -199,8 +252,31 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
     K = store_k(b, y, k);
   }
   V = store_v(b, y, v);
+  b->kept[y->index] = (struct kept){K, V};
   tensor *out = attend(b, y, scores(b, y, q, K), V);
   return linear(b, y, W_ATTN_OUTPUT, gate ? t_mul(g, out, sigmoid(g, gate)) : out);
 }
 
 const part part_attention = {load, attention};
+
+// --- with the keys and values of another layer ----------------------------------------------------------------------------------------
+
+// Files may have the matrices that would make them.
+static int shared_load(loader *l, layer *y) {
+  int64_t d = l->m->n_embd, q = (int64_t)y->n_head * y->head_dim, k = (int64_t)y->n_kv * y->head_dim, v = (int64_t)y->n_kv * y->v_dim;
+  if (y->n_kv < 1 || y->n_head < 1 || y->n_head % y->n_kv)
+    return gguf_fail(l->f, key(l, "attention.head_count_kv"), l->err, "%d does not divide attention.head_count = %d", y->n_kv, y->n_head);
+  return want_matrix(l, y, W_ATTN_Q, d, q, 0) || want_vector(l, y, W_ATTN_Q_NORM, y->head_dim, 0) || want_matrix(l, y, W_ATTN_K, d, k, WANT_OPTIONAL) ||
+         want_matrix(l, y, W_ATTN_V, d, v, WANT_OPTIONAL) || want_vector(l, y, W_ATTN_K_NORM, y->head_dim, WANT_OPTIONAL) ||
+         want_matrix(l, y, W_ATTN_OUTPUT, (int64_t)y->n_head * y->v_dim, d, 0) ? -1 : 0;
+}
+
+static tensor *shared_attention(build *b, const layer *y, tensor *x) {
+  graph *g = b->g;
+  const struct kept *of = &b->kept[y->kv_from];
+  tensor *q = t_reshape(g, t_contiguous(g, linear(b, y, W_ATTN_Q, x)), DIMS(b->T, n_(b, y->n_head), n_(b, y->head_dim)));
+  q = rope_turn(b, y, t_scale(g, norm(b, y, W_ATTN_Q_NORM, q), score_scale(b, y)), y->n_head, y->head_dim);
+  return linear(b, y, W_ATTN_OUTPUT, attend(b, y, scores(b, y, q, of->K), of->V));
+}
+
+const part part_shared_attention = {shared_load, shared_attention};

@@ -14,7 +14,14 @@ static int load(loader *l, layer *y) {
   return want_matrix(l, y, W_FFN_UP, d, gated && !y->w[W_FFN_GATE].weight ? 2 * f : f, bias) || want_matrix(l, y, W_FFN_DOWN, f, d, bias) ? -1 : 0;
 }
 
-tensor *activate(const build *b, tensor *x) {
+// Above 0: a parabola of slope `slope` there; below: negative (exp(min(x, edge)) - 1 - x) + slope x
+static tensor *xielu_of(graph *g, const xielu *p, tensor *x) {
+  tensor *line = t_scale(g, x, p->slope), *up = t_add(g, t_scale(g, t_mul(g, x, x), p->positive), line);
+  tensor *bent = t_sub(g, t_sub(g, t_exp(g, t_op2(g, OP_MIN, x, t_float(g, p->edge))), t_float(g, 1)), x);
+  return t_where(g, t_op2(g, OP_CMPLT, t_float(g, 0), x), up, t_add(g, t_scale(g, bent, p->negative), line));
+}
+
+tensor *activate(const build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   switch (b->m->arch->act) {
   case ACT_SILU: return t_silu(g, x);
@@ -26,6 +33,8 @@ tensor *activate(const build *b, tensor *x) {
     tensor *r = t_op2(g, OP_MAX, x, t_float(g, 0));
     return t_mul(g, r, r);
   }
+  case ACT_RELU: return t_op2(g, OP_MAX, x, t_float(g, 0));
+  case ACT_XIELU: return xielu_of(g, &y->xielu, x);
   }
   die("activation %d", (int)b->m->arch->act);
 }
@@ -34,12 +43,12 @@ static tensor *feed_forward(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   tensor *up = linear(b, y, W_FFN_UP, x), *h;
   if (b->m->arch->flags & ARCH_PLAIN_FFN) {
-    h = activate(b, up);
+    h = activate(b, y, up);
   } else if (y->w[W_FFN_GATE].weight) {
-    h = t_mul(g, activate(b, linear(b, y, W_FFN_GATE, x)), up);
+    h = t_mul(g, activate(b, y, linear(b, y, W_FFN_GATE, x)), up);
   } else {
     up = t_contiguous(g, up);
-    h = t_mul(g, activate(b, t_slice_i(g, up, 1, 0, y->n_ff)), t_slice_i(g, up, 1, y->n_ff, y->n_ff));
+    h = t_mul(g, activate(b, y, t_slice_i(g, up, 1, 0, y->n_ff)), t_slice_i(g, up, 1, y->n_ff, y->n_ff));
   }
   return linear(b, y, W_FFN_DOWN, h);
 }

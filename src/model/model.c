@@ -42,7 +42,7 @@ int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64
   snprintf(full, sizeof full, "%s.bias", stem);
   if (check(l, full, flags & WANT_VECTOR ? (int64_t[]){ne0, 1, 1} : (int64_t[]){ne1, ne2, 1}, !(flags & WANT_BIAS), &r->bias)) return -1;
   snprintf(full, sizeof full, "%s.scale", stem);
-  return check(l, full, (int64_t[]){ne2, 1, 1}, true, &r->scale);
+  return check(l, full, (int64_t[]){flags & WANT_SCALE ? ne0 : ne2, 1, 1}, !(flags & WANT_SCALE), &r->scale);
 }
 
 int state(loader *l, layer *y, enum dtype dt, int64_t per_position, int64_t fixed) {
@@ -87,6 +87,10 @@ static int load_keys(loader *l) {
   return load_sections(l) || (m->arch->keys && m->arch->keys(l)) ? -1 : 0;
 }
 
+int want_norm(loader *l, layer *y, enum tensor_id id) {
+  return id && !(l->m->arch->flags & ARCH_BARE_NORMS) && want_vector(l, y, id, l->m->n_embd, bias_if(l, HAS_NORM_BIAS)) ? -1 : 0;
+}
+
 // The vocabulary has as many tokens as the embedding has rows.
 static int load_ends(loader *l) {
   model *m = l->m;
@@ -98,7 +102,7 @@ static int load_ends(loader *l) {
   if (tokens && tokens->type == GGUF_ARRAY && tokens->a.n != (size_t)m->n_vocab)
     return gguf_fail(l->f, "tokenizer.ggml.tokens", l->err, "%zu tokens, but tensor 'token_embd.weight' has %d rows", tokens->a.n, m->n_vocab);
   return want_matrix(l, NULL, W_TOKEN_EMBD, m->n_embd, m->n_vocab, 0) || want_matrix(l, NULL, W_OUTPUT, m->n_embd, m->n_vocab, (m->arch->has & HAS_HEAD ? 0 : WANT_OPTIONAL) | bias_if(l, HAS_HEAD_BIAS)) ||
-         want_vector(l, NULL, m->output_norm, m->n_embd, bias_if(l, HAS_NORM_BIAS)) ||
+         want_norm(l, NULL, m->output_norm) || (m->arch->flags & ARCH_EMBD_NORM && want_norm(l, NULL, W_TOKEN_EMBD_NORM)) ||
          (m->arch->flags & ARCH_POSITIONS && want_matrix(l, NULL, W_POSITION_EMBD, m->n_embd, m->n_ctx_train, 0)) ? -1 : 0;
 }
 
@@ -129,23 +133,29 @@ static int describe_layers(loader *l) {
     y->ff_post = f & ARCH_POST_NORMS ? W_POST_FFW_NORM : W_NONE;
     if (m->arch->layer && m->arch->layer(l, y)) return -1;
   }
-  return rope_load(l, head_dim) || layers_slide(l) ? -1 : 0;
+  return rope_load(l, head_dim) || layers_slide(l) || layers_share(l) ? -1 : 0;
 }
 
 static int load_part(loader *l, layer *y, const part *p, enum tensor_id before, enum tensor_id after) {
-  int64_t d = l->m->n_embd;
-  unsigned bias = bias_if(l, HAS_NORM_BIAS);
-  return p && ((before && want_vector(l, y, before, d, bias)) || p->load(l, y) || (after && want_vector(l, y, after, d, bias))) ? -1 : 0;
+  return p && (want_norm(l, y, before) || p->load(l, y) || want_norm(l, y, after)) ? -1 : 0;
 }
 
-static int load_layer(loader *l, layer *y) { return load_part(l, y, y->mixer, y->mixer_norm, y->mixer_post) || load_part(l, y, y->ff, y->ff_norm, y->ff_post) ? -1 : 0; }
+static int load_layer(loader *l, layer *y) {
+  if (load_part(l, y, y->mixer, y->mixer_norm, y->mixer_post) || load_part(l, y, y->ff, y->ff_norm, y->ff_post)) return -1;
+  bool first = !y->index, scaled = l->m->layers[0].w[W_LAYER_OUTPUT_SCALE].weight;         // all layers have a factor, or none
+  return l->m->arch->flags & ARCH_LAYER_SCALE && (first || scaled) ? want_vector(l, y, W_LAYER_OUTPUT_SCALE, 1, first ? WANT_OPTIONAL : 0) : 0;
+}
+
+static bool same_parts(const model *m, const layer *a, const layer *b) {
+  return a->mixer == b->mixer && a->ff == b->ff && (!(m->arch->flags & ARCH_V_MAYBE_K) || !a->window == !b->window);
+}
 
 // Layers of the same parts have the same tensors: what may be absent is absent from all of them. Scales of whole tensors come with their types.
 static int check_alike(loader *l) {
   const model *m = l->m;
   for (int i = 1; i < m->n_layer; i++) {
     const layer *y = &m->layers[i], *before = NULL;
-    for (int j = i - 1; j >= 0 && !before; j--) if (m->layers[j].mixer == y->mixer && m->layers[j].ff == y->ff) before = &m->layers[j];
+    for (int j = i - 1; j >= 0 && !before; j--) if (same_parts(m, &m->layers[j], y)) before = &m->layers[j];
     for (int id = 0; before && id < W_COUNT; id++) {
       const tensor_ref *a = &before->w[id], *b = &y->w[id];
       bool weights = !a->weight != !b->weight;
@@ -183,7 +193,7 @@ static int load(loader *l) {
   }
   if (load_keys(l) || describe_layers(l) || load_ends(l)) return -1;
   for (int i = 0; i < l->m->n_layer; i++) if (load_layer(l, &l->m->layers[i])) return -1;
-  return check_claimed(l) || check_keys(l) || check_alike(l) ? -1 : 0;
+  return per_layer_load(l) || check_claimed(l) || check_keys(l) || check_alike(l) ? -1 : 0;
 }
 
 static int open_with(const gguf *file, const char **uses, model **out, error *err) {

@@ -58,12 +58,15 @@ static tensor *part_of(build *b, const layer *y, const part *p, tensor *x, enum 
 // What flows from layer to layer is stored, whatever that costs: sums over it then have one form for one token and for many.
 static tensor *through(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
+  b->router_in = b->m->arch->flags & ARCH_EARLY_ROUTER ? x : NULL;
   if (y->mixer && y->ff && b->m->parallel) {
     tensor *in = norm(b, y, y->mixer_norm, x), *ff_in = y->ff_norm ? norm(b, y, y->ff_norm, x) : in;
     return t_contiguous(g, t_add(g, t_add(g, x, part_of(b, y, y->mixer, in, y->mixer_post)), part_of(b, y, y->ff, ff_in, y->ff_post)));
   }
   if (y->mixer) x = t_contiguous(g, t_add(g, x, part_of(b, y, y->mixer, norm(b, y, y->mixer_norm, x), y->mixer_post)));
   if (y->ff) x = t_contiguous(g, t_add(g, x, part_of(b, y, y->ff, norm(b, y, y->ff_norm, x), y->ff_post)));
+  if (b->m->n_own) x = t_contiguous(g, t_add(g, x, per_layer_adds(b, y, x)));
+  if (y->w[W_LAYER_OUTPUT_SCALE].weight) x = t_contiguous(g, t_mul(g, x, weight(b, y, W_LAYER_OUTPUT_SCALE)));
   return x;
 }
 
@@ -83,18 +86,21 @@ static tensor *logits_of(const build *b, tensor *x) {
 }
 
 uop *model_graph(const model *m, graph *g, const model_shape *s) {
-  build b = {.m = m, .s = s, .g = g, .ctx = s->ctx};
+  build b = {.m = m, .s = s, .g = g, .ctx = s->ctx, .kept = xcalloc((size_t)m->n_layer, sizeof *b.kept)};
   b.T = s->chunk > 1 ? uop_var(g, "n", 1, s->chunk) : uop_idx(g, 1);
   b.pos = uop_var(g, "pos", 0, s->ctx - s->chunk);
   b.C = idx_add(g, b.pos, b.T);
   rope_tables(&b);
   tensor *ids = t_slice(g, t_buffer(g, model_buffer_id(m->file, BUF_IDS), DT_I32, s->chunk), 0, uop_idx(g, 0), b.T);
   tensor *x = scaled(&b, t_gather(g, weight(&b, NULL, W_TOKEN_EMBD), ids), m->embedding_scale);
+  if (m->arch->flags & ARCH_EMBD_NORM) x = norm(&b, NULL, W_TOKEN_EMBD_NORM, t_contiguous(g, x));
   if (m->w[W_POSITION_EMBD].weight) x = t_add(g, x, t_gather(g, weight(&b, NULL, W_POSITION_EMBD), t_add(g, t_iota(g, b.T), b.pos)));
   x = t_contiguous(g, x);
+  per_layer_enter(&b, ids, x);
   for (int i = 0; i < m->n_layer; i++) x = through(&b, &m->layers[i], x);
   if (s->logits) vec_push(&b.effects, logits_of(&b, x));
   uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, b.effects.at, b.effects.n, (uarg){0});
   vec_free(&b.effects);
+  free(b.kept);
   return sink;
 }

@@ -19,12 +19,16 @@ typedef struct build build;
 #define TENSORS(T) \
   /* of the model */ \
   T(TOKEN_EMBD, "token_embd") T(OUTPUT_NORM, "output_norm") T(OUTPUT, "output") T(POSITION_EMBD, "position_embd") T(TOKEN_EMBD_NORM, "token_embd_norm") \
+  T(PER_LAYER_TOKEN_EMBD, "per_layer_token_embd") T(PER_LAYER_MODEL_PROJ, "per_layer_model_proj") T(PER_LAYER_PROJ_NORM, "per_layer_proj_norm") \
   T(ROPE_FREQS, "rope_freqs") T(ROPE_LONG, "rope_factors_long") T(ROPE_SHORT, "rope_factors_short") \
   /* norms of a layer */ \
   T(ATTN_NORM, "attn_norm") T(ATTN_NORM_2, "attn_norm_2") T(FFN_NORM, "ffn_norm") T(POST_ATTENTION_NORM, "post_attention_norm") T(POST_FFW_NORM, "post_ffw_norm") \
+  T(POST_FFW_NORM_1, "post_ffw_norm_1") T(PRE_FFW_NORM_2, "pre_ffw_norm_2") T(POST_FFW_NORM_2, "post_ffw_norm_2") \
+  /* what a layer adds of its own embedding, and a factor of all that leaves it */ \
+  T(INP_GATE, "inp_gate") T(PROJ, "proj") T(POST_NORM, "post_norm") T(LAYER_OUTPUT_SCALE, "layer_output_scale") \
   /* attention */ \
   T(ATTN_Q, "attn_q") T(ATTN_K, "attn_k") T(ATTN_V, "attn_v") T(ATTN_OUTPUT, "attn_output") T(ATTN_Q_NORM, "attn_q_norm") T(ATTN_K_NORM, "attn_k_norm") \
-  T(ATTN_QKV, "attn_qkv") T(ATTN_SINKS, "attn_sinks") \
+  T(ATTN_QKV, "attn_qkv") T(ATTN_SINKS, "attn_sinks") T(ATTN_OUTPUT_NORM, "attn_output_norm") \
   /* convolutions and recurrences */ \
   T(SHORTCONV, "shortconv.conv") T(SHORTCONV_IN, "shortconv.in_proj") T(SHORTCONV_OUT, "shortconv.out_proj") \
   T(ATTN_Q_A, "attn_q_a") T(ATTN_Q_A_NORM, "attn_q_a_norm") T(ATTN_Q_B, "attn_q_b") T(ATTN_KV_A_MQA, "attn_kv_a_mqa") T(ATTN_KV_A_NORM, "attn_kv_a_norm") \
@@ -34,7 +38,7 @@ typedef struct build build;
   /* feed-forward */ \
   T(FFN_GATE, "ffn_gate") T(FFN_UP, "ffn_up") T(FFN_DOWN, "ffn_down") \
   /* experts: the router, all experts' matrices one after another, and those that every token goes through */ \
-  T(FFN_GATE_INP, "ffn_gate_inp") T(EXP_PROBS_B, "exp_probs_b") \
+  T(FFN_GATE_INP, "ffn_gate_inp") T(EXP_PROBS_B, "exp_probs_b") T(FFN_LATENT_DOWN, "ffn_latent_down") T(FFN_LATENT_UP, "ffn_latent_up") \
   T(FFN_GATE_EXPS, "ffn_gate_exps") T(FFN_UP_EXPS, "ffn_up_exps") T(FFN_GATE_UP_EXPS, "ffn_gate_up_exps") T(FFN_DOWN_EXPS, "ffn_down_exps") \
   T(FFN_GATE_INP_SHEXP, "ffn_gate_inp_shexp") T(FFN_GATE_SHEXP, "ffn_gate_shexp") T(FFN_UP_SHEXP, "ffn_up_shexp") T(FFN_DOWN_SHEXP, "ffn_down_shexp")
 enum tensor_id {
@@ -71,6 +75,16 @@ enum arch_flags {
   ARCH_DELTA_NEIGHBOURS = 1 << 17,// heads of a delta net that share a key lie side by side
   ARCH_QK_NORM_LATE = 1 << 19,    // those norms come after rotation
   ARCH_SECTIONS = 1 << 18,        // rope may have sections for places in images; text has one position in all, and halves rotate
+  ARCH_BARE_NORMS = 1 << 20,      // norms of the stream have no weights
+  ARCH_GLOBAL_FIRST = 1 << 21,    // of a period, the first layer has no window, not the last
+  ARCH_OUT_GATE = 1 << 22,        // attn_gate makes a gate of the stream, for what attention returns
+  ARCH_EMBD_NORM = 1 << 23,       // what is embedded is normed
+  ARCH_EARLY_ROUTER = 1 << 24,    // the router reads the stream as it enters the layer
+  ARCH_SHARED_KV = 1 << 26,       // the last layers may read the keys and values of earlier ones
+  ARCH_V_NORM = 1 << 27,          // each head of v is normed, without weights
+  ARCH_V_MAYBE_K = 1 << 28,       // without attn_v, values are what attn_k makes; not where there is a window
+  ARCH_LAYER_SCALE = 1 << 29,     // layers may have a factor
+  ARCH_DENSE_ROPE = 1 << 25,      // with ARCH_GLOBAL_NO_ROPE: layers without experts rotate nevertheless
 };
 // Tensors that must be there, while files of other kinds may lack them. What no row names is asked for by a part: there if the part says so.
 enum arch_has {
@@ -85,9 +99,11 @@ enum arch_has {
   HAS_PROBS_BIAS = 1 << 8,        // what is added to experts' probabilities to choose among them
   HAS_SHARED_GATE = 1 << 9,       // of the expert that every token goes through
   HAS_CONV_BIAS = 1 << 10,
+  HAS_ROPE_FREQS = 1 << 11,
+  HAS_ROUTER_SCALE = 1 << 12,     // the router reads the stream normed without weights, times a vector of its own
   HAS_BIASES = HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS | HAS_FFN_BIAS,
 };
-enum activation { ACT_SILU, ACT_GELU, ACT_RELU2 };
+enum activation { ACT_SILU, ACT_GELU, ACT_RELU2, ACT_RELU, ACT_XIELU };
 enum period { PERIOD_ALL = -1 /* all layers have the window */, PERIOD_LISTED = -2 /* those that the file lists */ };
 typedef struct arch {
   const char *name;
@@ -104,7 +120,7 @@ typedef struct part {
   int (*load)(loader *l, layer *y);                            // 0, or -1 and an error
   tensor *(*graph)(build *b, const layer *y, tensor *x);       // x {T, n_embd}, normed, to what is added to the stream
 } part;
-extern const part part_attention, part_mla, part_short_conv, part_mamba2, part_delta_net, part_dense, part_moe;
+extern const part part_attention, part_shared_attention, part_mla, part_short_conv, part_mamba2, part_delta_net, part_dense, part_moe, part_dense_and_moe;
 
 // Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow pairs are, quick ones
 // are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn: factor of cos and sin.
@@ -115,11 +131,15 @@ enum rope_id { ROPE_GLOBAL, ROPE_SLIDING, ROPE_COUNT, ROPE_NONE = -1 };
 enum gating { GATING_NONE, GATING_SOFTMAX, GATING_SIGMOID, GATING_SOFTMAX_CHOSEN /* over the chosen alone */, GATING_SQRT_SOFTPLUS, GATING_COUNT };
 typedef struct experts {
   int n, used, ff, shared_ff, groups, groups_used;             // ff: rows of an expert's gate; shared_ff: of the shared expert's, 0: none
+  int latent;                                                  // experts read and write vectors of this length, made of the stream; 0: the stream
   enum gating gating;
   bool norm;                                                   // the weights of the chosen are divided by their sum
   bool clamped;                                                // gate and up are cut off, and the gated value is up + 1 times
+  bool averaged;                                               // of the chosen and the shared expert together; otherwise they are added
   double scale;                                                // and multiplied by this
 } experts;
+
+typedef struct xielu { double negative, positive, slope, edge; } xielu;       // see activate
 
 typedef struct mla { int latent, nope, rope, v; double scale; } mla;      // mla.c: elements of c, of a head's parts that stay and that turn, of its value; of scores
 typedef struct ssm { int inner, state, heads, groups; } ssm;     // of recurrent.c; inner: elements of all heads
@@ -131,10 +151,12 @@ struct layer {
   int n_head, n_kv, head_dim, v_dim, n_ff;
   int taps;                                                    // of its convolution
   int window;                                                  // attention sees this many positions, its own included; 0: all
+  int kv_from;                                                 // of part_shared_attention: the layer whose keys and values it reads
   enum rope_id rope;
   mla mla;
   ssm ssm;
   experts moe;
+  xielu xielu;
   int state;                                                   // its first state; others follow
   tensor_refs w;
 };
@@ -144,9 +166,12 @@ typedef struct state_kind { enum dtype dtype; int64_t per_position, fixed; } sta
 struct model {
   const gguf *file;
   const arch *arch;
+  int n_own;                 // elements of the embedding that a token has for each layer (per_layer.c); 0: none
   int n_block, n_layer, n_embd, n_vocab, n_ctx_train, n_ctx_rope;   // n_block: layers, and blocks that are left out; n_ctx_rope: what the model knew before its context was stretched
   double eps, embedding_scale, residual_scale, logit_scale;    // factors; 1: none
   double attention_scale, attention_cap, logit_cap;            // 0: 1/sqrt(head_dim), no soft cap
+  double qkv_limit;                                            // elements of queries, keys and values lie within it; 0: anywhere
+  double alibi;                                                // scores fall with the distance: see attention.c; 0: they do not
   int window;                // of layers that slide, where the file does not say, and the base of their rope; 0: none, that of the others
   double base_swa, base_alpha;                                 // base_alpha: every base grows by base_alpha^(dim / (dim - 2)); 0: none does
   rope rope[ROPE_COUNT];
@@ -174,6 +199,7 @@ struct loader {
 
 // model_keys.c: values of keys under the architecture's name, within limits; 0, or -1 and an error that names key and value.
 const char *key(loader *l, const char *rest);                  // "llama.rest", in l->key; from here on this key counts as read
+const char *file_key(loader *l, const char *name);            // the same for a name of its own, not under the architecture's
 bool has_key(loader *l, const char *rest);
 int key_count(loader *l, const char *rest, uint32_t lo, uint32_t hi, int *out);
 int key_count_or(loader *l, const char *rest, uint32_t fallback, uint32_t lo, uint32_t hi, int *out);
@@ -181,6 +207,7 @@ int key_counts(loader *l, const char *rest, uint32_t lo, uint32_t hi, uint32_t e
 int key_flags(loader *l, const char *rest, uint32_t each[MODEL_MAX_LAYERS]);    // an array of a number or a truth value for each layer
 int key_number(loader *l, const char *rest, double lo, double hi, double *out);
 int key_number_or(loader *l, const char *rest, double fallback, double lo, double hi, double *out);
+int number_at(loader *l, const char *name, int i, double lo, double hi, double *out);                     // name: from key() or file_key(); one number, or the i-th of an array
 // unread_keys.c: whether all keys under the architecture's name were read, or are harmless; -1 and an error that names one that is neither.
 int check_keys(loader *l);
 // Keys that a size in question may come from: those that say it, or else two whose product or sum it is. For messages; may find none.
@@ -188,7 +215,8 @@ void keys_behind(const loader *l, int64_t size, str *out);
 
 // model.c: asks for a tensor of the model (y NULL) or of a layer; w[id] says afterwards what there is. Shape {ne0, ne1, ne2} in the file's
 // order, 1 for axes it does not have. The bias of a matrix has ne1 elements (and ne2 rows), that of a vector ne0.
-enum want_flags { WANT_OPTIONAL = 1, WANT_BIAS = 2 /* must be there; otherwise it may be */, WANT_BARE = 4 /* its name ends here */, WANT_VECTOR = 8 };
+enum want_flags { WANT_OPTIONAL = 1, WANT_BIAS = 2 /* must be there; otherwise it may be */, WANT_BARE = 4 /* its name ends here */, WANT_VECTOR = 8,
+                  WANT_SCALE = 16 /* of what it is multiplied with, and must be there; otherwise that of the product */ };
 int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64_t ne2, unsigned flags);
 static inline int want_matrix(loader *l, layer *y, enum tensor_id id, int64_t in, int64_t out, unsigned flags) { return want(l, y, id, in, out, 1, flags); }
 static inline int want_vector(loader *l, layer *y, enum tensor_id id, int64_t n, unsigned flags) { return want(l, y, id, n, 1, 1, flags | WANT_VECTOR); }
@@ -198,6 +226,9 @@ int state(loader *l, layer *y, enum dtype dt, int64_t per_position, int64_t fixe
 
 int rope_load(loader *l, int head_dim);                        // rope.c
 int layers_slide(loader *l);                                   // attention.c: which layers have windows
+int layers_share(loader *l);                                   // and which read the keys and values of others
+int per_layer_load(loader *l);                                 // per_layer.c
+int want_norm(loader *l, layer *y, enum tensor_id id);         // model.c: of the stream; nothing for W_NONE
 
 // --- building -----------------------------------------------------------------------------------------------------------
 
@@ -208,6 +239,9 @@ struct build {
   uop *T, *C, *pos;          // tokens of this run, positions seen when it has ended, position of its first token
   int64_t ctx;
   tensor *cos[ROPE_COUNT], *sin[ROPE_COUNT];      // {T, 1, rope dim / 2}
+  tensor *router_in;         // what the router reads; NULL: what the experts do
+  tensor *own;               // {T, layers, n_own}: see per_layer.c
+  struct kept { tensor *K, *V; } *kept;           // of each layer, for those that share them
   VEC(uop *) effects;
 };
 
@@ -221,9 +255,12 @@ tensor *scale(const build *b, const layer *y, enum tensor_id id);               
 tensor *linear(const build *b, const layer *y, enum tensor_id id, tensor *x);       // with its bias and scale
 tensor *norm(const build *b, const layer *y, enum tensor_id id, tensor *x);         // over the last axis; x for W_NONE
 tensor *soft_cap(const build *b, tensor *x, double cap);                            // cap * tanh(x / cap); x for 0
-tensor *activate(const build *b, tensor *x);                                        // feed_forward.c: the architecture's activation
+tensor *activate(const build *b, const layer *y, tensor *x);                        // feed_forward.c: the architecture's activation
 tensor *state_buffer(const build *b, const layer *y, int i);                        // the layer's i-th
 
+// per_layer.c: makes b->own; then what a layer adds to the stream
+void per_layer_enter(build *b, tensor *ids, tensor *x);
+tensor *per_layer_adds(build *b, const layer *y, tensor *x);
 // moe.c: sigmoid(x)
 tensor *sigmoid(graph *g, tensor *x);
 // recurrent.c: the layer's i-th state as earlier runs left it, zeros at position 0; and the next one, each element of which may hang on the same

@@ -3,11 +3,17 @@
 #include <string.h>
 #include "model/model_impl.h"
 
-const char *key(loader *l, const char *rest) {
-  snprintf(l->key, sizeof l->key, "%s.%s", l->m->arch->name, rest);
+const char *file_key(loader *l, const char *name) {
+  snprintf(l->key, sizeof l->key, "%s", name);
   const gguf_value *v = gguf_find(l->f, l->key);
   if (v) l->uses[gguf_kv_index(l->f, v)] = MODEL_KEY_READ;
   return l->key;
+}
+
+const char *key(loader *l, const char *rest) {
+  char name[sizeof l->key];
+  snprintf(name, sizeof name, "%s.%s", l->m->arch->name, rest);
+  return file_key(l, name);
 }
 
 bool has_key(loader *l, const char *rest) { return gguf_find(l->f, key(l, rest)); }
@@ -51,6 +57,18 @@ int key_number_or(loader *l, const char *rest, double fallback, double lo, doubl
   if (has_key(l, rest)) return key_number(l, rest, lo, hi, out);
   *out = fallback;
   return 0;
+}
+
+int number_at(loader *l, const char *name, int i, double lo, double hi, double *out) {
+  const gguf_value *v = gguf_find(l->f, name);
+  if (v && v->type == GGUF_ARRAY) {
+    if (v->a.n < (size_t)l->m->n_layer) return gguf_fail(l->f, name, l->err, "expected %d elements, found %zu", l->m->n_layer, v->a.n);
+    if (v->elem != GGUF_FLOAT32 && v->elem != GGUF_FLOAT64) return gguf_fail(l->f, name, l->err, "is not an array of floats");
+    *out = gguf_elem(v, (size_t)i).f;
+  } else if (gguf_f64(l->f, name, out, l->err)) {
+    return -1;
+  }
+  return *out >= lo && *out <= hi ? 0 : gguf_fail(l->f, name, l->err, "%g is not in %g..%g", *out, lo, hi);
 }
 
 enum { MANY_SIZES = 64 };

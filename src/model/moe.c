@@ -43,16 +43,25 @@ static int load(loader *l, layer *y) {
   experts *e = &y->moe;
   int64_t d = l->m->n_embd;
   int shared;
-  if (key_count(l, "expert_count", 1, MAX_EXPERTS, &e->n) || key_count(l, "expert_used_count", 1, (uint32_t)e->n, &e->used) ||
+  uint32_t used[MODEL_MAX_LAYERS];
+  bool gated = !(l->m->arch->flags & ARCH_PLAIN_FFN);
+  if (key_count(l, "expert_count", 1, MAX_EXPERTS, &e->n) || key_counts(l, "expert_used_count", 1, (uint32_t)e->n, used) ||
       key_count_or(l, "expert_feed_forward_length", (uint32_t)y->n_ff, 1, 1 << 24, &e->ff) || key_count_or(l, "expert_shared_count", 0, 0, 1 << 10, &shared) ||
+      key_count_or(l, "moe_latent_size", 0, 0, 1 << 20, &e->latent) ||
       key_count_or(l, "expert_shared_feed_forward_length", (uint32_t)(shared * (int64_t)e->ff < 1 << 24 ? shared * e->ff : 1 << 24), 0, 1 << 24, &e->shared_ff)) return -1;
+  e->used = (int)used[y->index];
+  int64_t in = e->latent ? e->latent : d;
+  if (e->latent && (want_matrix(l, y, W_FFN_LATENT_DOWN, d, in, 0) || want_matrix(l, y, W_FFN_LATENT_UP, in, d, 0))) return -1;
   unsigned bias = bias_if(l, HAS_EXPERT_BIAS);
-  if (want_matrix(l, y, W_FFN_GATE_INP, d, e->n, bias) || want_vector(l, y, W_EXP_PROBS_B, e->n, WANT_OPTIONAL | bias_if(l, HAS_PROBS_BIAS)) || load_gating(l, y) ||
-      want(l, y, W_FFN_GATE_UP_EXPS, d, 2 * (int64_t)e->ff, e->n, WANT_OPTIONAL)) return -1;
-  if (!y->w[W_FFN_GATE_UP_EXPS].weight && (want(l, y, W_FFN_GATE_EXPS, d, e->ff, e->n, bias) || want(l, y, W_FFN_UP_EXPS, d, e->ff, e->n, bias))) return -1;
-  if (want(l, y, W_FFN_DOWN_EXPS, e->ff, d, e->n, bias)) return -1;
+  unsigned scale = l->m->arch->has & HAS_ROUTER_SCALE ? WANT_SCALE : 0;
+  if (want_matrix(l, y, W_FFN_GATE_INP, d, e->n, bias | scale) || want_vector(l, y, W_EXP_PROBS_B, e->n, WANT_OPTIONAL | bias_if(l, HAS_PROBS_BIAS)) || load_gating(l, y) ||
+      (gated && want(l, y, W_FFN_GATE_UP_EXPS, in, 2 * (int64_t)e->ff, e->n, WANT_OPTIONAL))) return -1;
+  if (!y->w[W_FFN_GATE_UP_EXPS].weight && ((gated && want(l, y, W_FFN_GATE_EXPS, in, e->ff, e->n, bias)) || want(l, y, W_FFN_UP_EXPS, in, e->ff, e->n, bias))) return -1;
+  if (want(l, y, W_FFN_DOWN_EXPS, e->ff, in, e->n, bias)) return -1;
   if (!e->shared_ff) return 0;
-  return want_matrix(l, y, W_FFN_GATE_SHEXP, d, e->shared_ff, 0) || want_matrix(l, y, W_FFN_UP_SHEXP, d, e->shared_ff, 0) ||
+  if (gated && want_matrix(l, y, W_FFN_GATE_SHEXP, d, e->shared_ff, WANT_OPTIONAL)) return -1;
+  int64_t rows = gated && !y->w[W_FFN_GATE_SHEXP].weight ? 2 * (int64_t)e->shared_ff : e->shared_ff;         // gate and up as one, gate first
+  return want_matrix(l, y, W_FFN_UP_SHEXP, d, rows, 0) ||
          want_matrix(l, y, W_FFN_DOWN_SHEXP, e->shared_ff, d, 0) || want_vector(l, y, W_FFN_GATE_INP_SHEXP, d, l->m->arch->has & HAS_SHARED_GATE ? 0 : WANT_OPTIONAL) ? -1 : 0;
 }
 
@@ -114,12 +123,19 @@ static tensor *gate(const build *b, const experts *e, tensor *logits) {
   }
 }
 
+static tensor *router(const build *b, const layer *y, tensor *x) {
+  graph *g = b->g;
+  if (!(b->m->arch->has & HAS_ROUTER_SCALE)) return linear(b, y, W_FFN_GATE_INP, x);
+  x = t_mul(g, t_rmsnorm(g, x, NULL, b->m->eps), t_scale(g, scale(b, y, W_FFN_GATE_INP), 1 / sqrt(b->m->n_embd)));
+  return t_matmul(g, t_contiguous(g, x), weight(b, y, W_FFN_GATE_INP));
+}
+
 // chosen {T, used}, I32 in 0..n-1, and their weights {T, used}
 static void route(const build *b, const layer *y, tensor *x, tensor **chosen, tensor **weights) {
   graph *g = b->g;
   const experts *e = &y->moe;
   uop *T = b->T, *n = n_(b, e->n), *used = n_(b, e->used), *one = n_(b, 1);
-  tensor *logits = t_contiguous(g, linear(b, y, W_FFN_GATE_INP, x)), *p = gate(b, e, logits), *s = p;
+  tensor *logits = t_contiguous(g, router(b, y, x)), *p = gate(b, e, logits), *s = p;
   bool biased = y->w[W_EXP_PROBS_B].bias;
   if (biased) s = t_add(g, p, bias(b, y, W_EXP_PROBS_B));
   else if (e->groups == 1) s = logits;                         // what a gate does not change the order of
@@ -154,7 +170,7 @@ static tensor *product(const build *b, const layer *y, enum tensor_id id, const 
 // act(gate) up; or, clamped, g sigmoid(1.702 g) (u + 1) with g = min(gate, 7), u = up within -7..7
 static tensor *gated(const build *b, const layer *y, tensor *gate_, tensor *up) {
   graph *g = b->g;
-  if (!y->moe.clamped) return t_mul(g, activate(b, gate_), up);
+  if (!y->moe.clamped) return t_mul(g, activate(b, y, gate_), up);
   tensor *limit = t_float(g, 7);
   gate_ = t_op2(g, OP_MIN, gate_, limit);
   up = t_op2(g, OP_MAX, t_op2(g, OP_MIN, up, limit), t_float(g, -7));
@@ -163,24 +179,28 @@ static tensor *gated(const build *b, const layer *y, tensor *gate_, tensor *up) 
 }
 
 
-// x {A, 1 or B, n_embd} through the chosen experts: {A, B, n_embd}, stored
+// x {A, 1 or B, n} through the chosen experts: {A, B, n}, stored
 static tensor *evaluate(const build *b, const layer *y, const choice *c, tensor *x) {
   graph *g = b->g;
-  tensor *gate_, *up;
-  if (y->w[W_FFN_GATE_UP_EXPS].weight) {
+  tensor *gate_, *up, *h;
+  if (b->m->arch->flags & ARCH_PLAIN_FFN) {
+    h = activate(b, y, product(b, y, W_FFN_UP_EXPS, c, x));
+  } else if (y->w[W_FFN_GATE_UP_EXPS].weight) {
     tensor *both = product(b, y, W_FFN_GATE_UP_EXPS, c, x);
     gate_ = t_slice_i(g, both, 2, 0, y->moe.ff);
     up = t_slice_i(g, both, 2, y->moe.ff, y->moe.ff);
+    h = gated(b, y, gate_, up);
   } else {
     gate_ = product(b, y, W_FFN_GATE_EXPS, c, x);
     up = product(b, y, W_FFN_UP_EXPS, c, x);
+    h = gated(b, y, gate_, up);
   }
-  return t_contiguous(g, product(b, y, W_FFN_DOWN_EXPS, c, t_contiguous(g, gated(b, y, gate_, up))));
+  return t_contiguous(g, product(b, y, W_FFN_DOWN_EXPS, c, t_contiguous(g, h)));
 }
 
 // --- a chunk, sorted by expert --------------------------------------------------------------------------------------
 
-// chosen {T, used} and x {T, n_embd}: the outputs {T, used, n_embd}
+// chosen {T, used} and x {T, n}: the outputs {T, used, n}
 static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, tensor *x) {
   graph *g = b->g;
   const experts *e = &y->moe;
@@ -203,14 +223,23 @@ static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, t
   tensor *from = sum_where(g, equal(g, t_reshape(g, place, DIMS(one, pairs)), t_reshape(g, iota(b, places), DIMS(places, one))), t_reshape(g, token, DIMS(one, pairs)), 1);
   from = t_contiguous(g, t_reshape(g, from, DIMS(tiles, tile)));
   tensor *out = evaluate(b, y, &(choice){which, tiles, tile}, t_gather(g, x, from));
-  return t_gather(g, t_reshape(g, out, DIMS(places, n_(b, b->m->n_embd))), t_reshape(g, place, DIMS(b->T, n_(b, e->used))));
+  return t_gather(g, t_reshape(g, out, DIMS(places, x->shape->dim[1])), t_reshape(g, place, DIMS(b->T, n_(b, e->used))));
 }
 
 // --- all of it ------------------------------------------------------------------------------------------------------
 
 static tensor *shared_expert(const build *b, const layer *y, tensor *x) {
   graph *g = b->g;
-  tensor *h = gated(b, y, linear(b, y, W_FFN_GATE_SHEXP, x), linear(b, y, W_FFN_UP_SHEXP, x));
+  tensor *up = linear(b, y, W_FFN_UP_SHEXP, x), *h;
+  int64_t f = y->moe.shared_ff;
+  if (b->m->arch->flags & ARCH_PLAIN_FFN) {
+    h = activate(b, y, up);
+  } else if (y->w[W_FFN_GATE_SHEXP].weight) {
+    h = gated(b, y, linear(b, y, W_FFN_GATE_SHEXP, x), up);
+  } else {
+    up = t_contiguous(g, up);
+    h = gated(b, y, t_slice_i(g, up, 1, 0, f), t_slice_i(g, up, 1, f, f));
+  }
   tensor *out = linear(b, y, W_FFN_DOWN_SHEXP, h);
   if (!y->w[W_FFN_GATE_INP_SHEXP].weight) return t_contiguous(g, out);
   tensor *open = sigmoid(g, t_contiguous(g, t_reduce(g, t_mul(g, x, weight(b, y, W_FFN_GATE_INP_SHEXP)), OP_ADD, 1)));
@@ -220,13 +249,34 @@ static tensor *shared_expert(const build *b, const layer *y, tensor *x) {
 static tensor *mixture(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   const experts *e = &y->moe;
-  uop *used = n_(b, e->used), *one = n_(b, 1), *d = n_(b, b->m->n_embd);
-  tensor *chosen, *w, *out;
-  route(b, y, x, &chosen, &w);
-  if (b->s->chunk > 1) out = evaluate_sorted(b, y, chosen, t_contiguous(g, x));
-  else out = evaluate(b, y, &(choice){chosen, b->T, used}, t_reshape(g, x, DIMS(b->T, one, d)));
+  uop *used = n_(b, e->used), *one = n_(b, 1);
+  tensor *chosen, *w, *out, *in = e->latent ? t_contiguous(g, linear(b, y, W_FFN_LATENT_DOWN, x)) : x;
+  route(b, y, b->router_in ? b->router_in : x, &chosen, &w);
+  if (b->s->chunk > 1) out = evaluate_sorted(b, y, chosen, t_contiguous(g, in));
+  else out = evaluate(b, y, &(choice){chosen, b->T, used}, t_reshape(g, in, DIMS(b->T, one, in->shape->dim[1])));
   out = drop(g, t_reduce(g, t_mul(g, out, t_reshape(g, w, DIMS(b->T, used, one))), OP_ADD, 1), 1);
-  return e->shared_ff ? t_add(g, out, shared_expert(b, y, x)) : out;
+  if (e->latent) out = linear(b, y, W_FFN_LATENT_UP, t_contiguous(g, out));
+  if (!e->shared_ff) return out;
+  out = t_add(g, out, shared_expert(b, y, x));
+  return e->averaged ? t_scale(g, out, 0.5) : out;
 }
 
 const part part_moe = {load, mixture};
+
+// --- a dense feed-forward beside the experts, each between norms of its own (Gemma 4); both read the stream ----------------------------
+
+static int load_both(loader *l, layer *y) {
+  if (want_norm(l, y, W_FFN_NORM) || part_dense.load(l, y) || want_norm(l, y, W_POST_FFW_NORM_1) || want_norm(l, y, W_PRE_FFW_NORM_2) || load(l, y) ||
+      want_norm(l, y, W_POST_FFW_NORM_2)) return -1;
+  return y->w[W_FFN_DOWN_EXPS].scale ? 0 : gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.ffn_down_exps.scale' is missing", y->index);
+}
+
+static tensor *both(build *b, const layer *y, tensor *x) {
+  graph *g = b->g;
+  tensor *dense = norm(b, y, W_POST_FFW_NORM_1, t_contiguous(g, part_dense.graph(b, y, norm(b, y, W_FFN_NORM, x))));
+  b->router_in = x;
+  tensor *chosen = norm(b, y, W_POST_FFW_NORM_2, t_contiguous(g, mixture(b, y, norm(b, y, W_PRE_FFW_NORM_2, x))));
+  return t_add(g, dense, chosen);
+}
+
+const part part_dense_and_moe = {load_both, both};

@@ -60,10 +60,15 @@ int rope_load(loader *l, int head_dim) {
   if (r->dim % 2) return gguf_fail(l->f, key(l, "rope.dimension_count"), l->err, "%d is odd", r->dim);
   if (key_number_or(l, "rope.freq_base", 10000, 1.001, 1e12, &r->base) || load_scaling(l, r)) return -1;
   if (m->base_alpha > 0 && head_dim > 2) r->base *= pow(m->base_alpha, head_dim / (head_dim - 2.0));
+  int swa_head_dim = head_dim;
   *sliding = m->arch->flags & ARCH_SWA_PLAIN_ROPE ? (rope){.dim = r->dim, .base = r->base, .scale = 1, .attn = 1} : *r;
   if (key_number_or(l, "rope.freq_base_swa", m->base_swa != 0 ? m->base_swa : r->base, 1.001, 1e12, &sliding->base)) return -1;
+  if (m->arch->period && (key_count_or(l, "attention.key_length_swa", (uint32_t)head_dim, 2, 1 << 14, &swa_head_dim) ||
+                          key_count_or(l, "rope.dimension_count_swa", (uint32_t)r->dim, 2, (uint32_t)swa_head_dim, &sliding->dim))) return -1;
+  if (sliding->dim % 2 || sliding->dim > swa_head_dim)
+    return gguf_fail(l->f, key(l, "rope.dimension_count_swa"), l->err, "%d of %d elements cannot rotate in pairs", sliding->dim, swa_head_dim);
   unsigned both = gguf_tensor_find(l->f, "rope_factors_long.weight") || gguf_tensor_find(l->f, "rope_factors_short.weight") ? 0 : WANT_OPTIONAL;
-  if (want_vector(l, NULL, W_ROPE_FREQS, r->dim / 2, WANT_OPTIONAL) || want_vector(l, NULL, W_ROPE_LONG, r->dim / 2, both) ||
+  if (want_vector(l, NULL, W_ROPE_FREQS, r->dim / 2, m->arch->has & HAS_ROPE_FREQS ? 0 : WANT_OPTIONAL) || want_vector(l, NULL, W_ROPE_LONG, r->dim / 2, both) ||
       want_vector(l, NULL, W_ROPE_SHORT, r->dim / 2, both)) return -1;
   return 0;
 }
@@ -96,7 +101,10 @@ void rope_tables(build *b) {
   const model *m = b->m;
   if (m->arch->flags & ARCH_POSITIONS) return;
   enum tensor_id factors = m->w[W_ROPE_LONG].weight ? b->s->n_ctx > m->n_ctx_rope ? W_ROPE_LONG : W_ROPE_SHORT : W_ROPE_FREQS;
-  for (int i = 0; i < ROPE_COUNT; i++) tables(b, &m->rope[i], weight(b, NULL, factors), &b->cos[i], &b->sin[i]);
+  for (int i = 0; i < ROPE_COUNT; i++) {
+    bool plain = i == ROPE_SLIDING && m->arch->flags & ARCH_SWA_PLAIN_ROPE;
+    tables(b, &m->rope[i], plain ? NULL : weight(b, NULL, factors), &b->cos[i], &b->sin[i]);
+  }
 }
 
 bool rope_whole(const build *b, const layer *y, int64_t d) { return y->rope != ROPE_NONE && b->m->rope[y->rope].dim == d; }

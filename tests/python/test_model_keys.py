@@ -84,8 +84,8 @@ def test_every_key_of_the_conventions(run_weft, make_model, tmp_path):
     ("granite", "attention.sliding_window", 16, "not supported"), ("granite", "attention.sliding_window", 0, "the window is as long as the context"),
     ("granite", "nobody.knows", 1, "not supported"), ("granite", "expert_count", 0, "read"), ("granite", "vision.block_count", 3, "of the part for images"),
     ("stablelm", "use_parallel_residual", True, "read"), ("falcon", "use_parallel_residual", False, "not supported"),
-    ("phi2", "use_parallel_residual", True, "as files of this kind are"), ("gemma2", "attention.key_length_swa", 64, "not supported"),
-    ("gemma2", "attention.key_length_swa", 128, "heads are of one size")])
+    ("phi2", "use_parallel_residual", True, "as files of this kind are"), ("granite", "attention.key_length_swa", 32, "not supported"),
+    ("granite", "attention.key_length_swa", 64, "heads are of one size"), ("gemma2", "attention.key_length_swa", 128, "read")])
 def test_uses(run_weft, make_model, tmp_path, family, key, value, use):
     path, p = tmp_path / "m.gguf", make_model.FAMILIES[family]
     make_model.write(family, path, keys={**p.get("keys", {}), key: value})

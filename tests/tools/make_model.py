@@ -67,6 +67,8 @@ class Model:
         self.put(name, self.normal(name, n, mean, std))
 
     def norm(self, name, n, mean=1.0):
+        if self.p.get("layer_norm") == "empty":
+            return
         self.vector(f"{name}.weight", n, mean)
         if self.p.get("layer_norm") is True:
             self.vector(f"{name}.bias", n, 0, 0.1)
@@ -88,6 +90,8 @@ class Model:
         if not p.get("tie"):
             self.matrix("output", p["n_vocab"], p["dim"], gain=1.5, bias=p.get("output_bias"))
         self.norm(p.get("output_norm", "output_norm"), p["dim"])
+        if p.get("embd_norm"):
+            self.norm("token_embd_norm", p["dim"])
 
     def close(self):
         self.w.write_header_to_file()
@@ -100,19 +104,33 @@ def each(value, i):
     return value[i] if isinstance(value, list) else value
 
 
+def slides(p, i):
+    """Whether a layer has a window, where the file lists them."""
+    pattern = p.get("keys", {}).get("attention.sliding_window_pattern")
+    return isinstance(pattern, list) and bool(pattern[i])
+
+
 def attention(m, i):
     p, b = m.p, f"blk.{i}."
-    heads, kv, hd = each(p["heads"], i), each(p["kv"], i), p["head_dim"]
+    heads, kv, hd = each(p["heads"], i), each(p["kv"], i), p["swa_head_dim"] if slides(p, i) and "swa_head_dim" in p else p["head_dim"]
+    if i >= p["layers"] - p.get("shared_kv", 0):
+        m.matrix(b + "attn_q", heads * hd, p["dim"])
+        m.vector(b + "attn_q_norm.weight", hd, 0.3, 0.05)
+        m.matrix(b + "attn_output", p["dim"], heads * hd)
+        return
     q, k = heads * hd * (2 if p.get("gated_q") else 1), kv * hd
     if p.get("fused"):
         m.matrix(b + "attn_qkv", q + 2 * k, p["dim"], gain=1.5, bias=p.get("bias") or p.get("qkv_bias"))
     else:
         m.matrix(b + "attn_q", q, p["dim"], gain=1.0 if p.get("qk_norm") else 2.0, bias=p.get("qkv_bias"))
         m.matrix(b + "attn_k", k, p["dim"], bias=p.get("qkv_bias"))
-        m.matrix(b + "attn_v", k, p["dim"], bias=p.get("qkv_bias"))
+        if not p.get("k_is_v") or slides(p, i):
+            m.matrix(b + "attn_v", k, p["dim"], bias=p.get("qkv_bias"))
     if p.get("qk_norm"):
         for name, n in (("attn_q_norm", heads * hd), ("attn_k_norm", kv * hd)):
-            m.vector(f"{b}{name}.weight", {"all": n, "head": hd, "each": (n // hd, hd)}[p["qk_norm"]], 1.4)
+            m.vector(f"{b}{name}.weight", {"all": n, "head": hd, "each": (n // hd, hd)}[p["qk_norm"]], p.get("qk_norm_mean", 1.4))
+    if p.get("out_gate"):
+        m.matrix(b + "attn_gate", heads * hd, p["dim"])
     m.matrix(b + "attn_output", p["dim"], heads * hd, bias=p.get("bias") or p.get("out_bias"))
     if p.get("sinks"):
         m.vector(b + "attn_sinks.weight", heads, 0, 1)
@@ -145,6 +163,12 @@ def layer(m, i, mixer=attention, ff=dense):
     ff(m, i)
     if p.get("norms") in ("post", "both"):
         m.norm(b + "post_ffw_norm", p["dim"], 2.0)
+    if p.get("own"):
+        m.matrix(b + "inp_gate", p["own"], p["dim"])
+        m.matrix(b + "proj", p["dim"], p["own"])
+        m.norm(b + "post_norm", p["dim"])
+    if p.get("layer_scale"):
+        m.vector(b + "layer_output_scale.weight", 1, 0.8, 0.1)
 
 
 def keys(m):
@@ -156,6 +180,8 @@ def keys(m):
         values.update({"attention.key_length": p["head_dim"], "attention.value_length": p["head_dim"]})
     for name, value in {**values, **p.get("keys", {})}.items():
         m.key(name, value)
+    for name, value in p.get("own_keys", {}).items():
+        m.w.add_array(name, value)
     for name, value in p.get("general", {}).items():
         m.w.add_uint32(f"general.{name}", value)
 
@@ -204,18 +230,42 @@ def experts(m, i):
     m.matrix(b + "gate_inp", n, p["dim"], gain=2.0, bias=bias)
     if p.get("probs_b"):
         m.vector(f"blk.{i}.exp_probs_b.bias", n, 0, 0.15)
-    for name in ("gate", "up"):
+    latent = p.get("moe_latent", p["dim"])
+    if p.get("moe_latent"):
+        m.matrix(b + "latent_down", latent, p["dim"])
+        m.matrix(b + "latent_up", p["dim"], latent)
+    for name in ("up",) if p.get("plain") else ("gate", "up"):
         if not p.get("one_matrix"):
-            m.matrix(f"{b}{name}_exps", p["expert_ffn"], p["dim"], lead=(n,), bias=bias)
-        if p.get("shared"):
+            m.matrix(f"{b}{name}_exps", p["expert_ffn"], latent, lead=(n,), bias=bias)
+        if p.get("shared") and not p.get("shared_fused"):
             m.matrix(f"{b}{name}_shexp", p["shared"], p["dim"])
+    if p.get("shared_fused"):
+        m.matrix(b + "up_shexp", 2 * p["shared"], p["dim"])
     if p.get("one_matrix"):     # the same weights as above, an expert's gate before its up
         m.weights(f"{b}gate_up_exps.weight", np.concatenate([m.normal(f"{b}{name}_exps", (n, p["expert_ffn"], p["dim"]), 0, p["dim"] ** -0.5) for name in ("gate", "up")], 1))
-    m.matrix(b + "down_exps", p["dim"], p["expert_ffn"], lead=(n,), bias=bias)
+    m.matrix(b + "down_exps", latent, p["expert_ffn"], lead=(n,), bias=bias)
     if p.get("shared"):
         m.matrix(b + "down_shexp", p["dim"], p["shared"])
     if p.get("shared_gate"):
         m.vector(b + "gate_inp_shexp.weight", p["dim"], 0, 0.1)
+
+
+def dense_and_experts(m, i):
+    p, b = m.p, f"blk.{i}."
+    dense(m, i)
+    experts(m, i)
+    for name in ("post_ffw_norm_1", "pre_ffw_norm_2", "post_ffw_norm_2"):
+        m.norm(b + name, p["dim"])
+    m.vector(b + "ffn_gate_inp.scale", p["dim"], 8.0, 1.0)
+    m.vector(b + "ffn_down_exps.scale", p["experts"], 1.0, 0.3)
+
+
+def own_embeddings(m):
+    """Of each layer: one for each token, and what is made of the stream for it."""
+    p, n = m.p, m.p["own"] * m.p["layers"]
+    m.matrix("per_layer_token_embd", p["n_vocab"], n, gain=1.0)
+    m.matrix("per_layer_model_proj", n, p["dim"], gain=p["dim"] ** 0.5)
+    m.norm("per_layer_proj_norm", p["own"])
 
 
 def latent_attention(m, i):
@@ -277,6 +327,21 @@ def ssm(inner, state, groups, heads, taps, **more):
 
 
 DELTA = {"full_attention_interval": 3, "rope.dimension_count": 32, "rope.dimension_sections": [6, 5, 5, 0]}
+
+GEMMA4 = dict(arch="gemma4", dim=160, heads=4, head_dim=128, swa_head_dim=64, ffn=256, tie=True, norms="both", qk_norm="head", qk_norm_mean=0.3, rope_freqs=True, layer_scale=True,
+              no_key_length=True)
+
+
+def gemma4_heads(head_dim, swa_head_dim):
+    return {"attention.key_length": head_dim, "attention.value_length": head_dim, "attention.key_length_swa": swa_head_dim, "attention.value_length_swa": swa_head_dim,
+            "rope.dimension_count": head_dim, "rope.dimension_count_swa": swa_head_dim}
+
+
+def gemma4_keys(pattern, head_dim, swa_head_dim):
+    return {**gemma4_heads(head_dim, swa_head_dim), "rope.freq_base": 1000000.0, "rope.freq_base_swa": 10000.0,
+            "attention.sliding_window": 16, "attention.sliding_window_pattern": [bool(x) for x in pattern], "final_logit_softcapping": 30.0,
+            "embedding_length_per_layer_input": 0}
+
 
 FAMILIES = {
     "llama-yarn": family(keys={**YARN, "rope.dimension_count": 64, "rope.freq_base": 10000.0}),
@@ -379,6 +444,40 @@ FAMILIES = {
     "orion": family(arch="orion", layers=2, layer_norm=True),
     "xverse": family(arch="xverse", layers=2),
     "qwen": family(arch="qwen", layers=2, kv=4, fused=True, gates=True, qkv_bias=True, ffn_counted=2),
+    "gemma4": family(**{**GEMMA4, "ffn": [256, 256, 256, 256, 320, 320], "tie": False}, layers=6, kv=1, own=48, shared_kv=2, keys={
+        **gemma4_keys([1, 0, 1, 0, 1, 0], 128, 64), "embedding_length_per_layer_input": 48, "attention.shared_kv_layers": 2}),
+    "gemma4-k-is-v": family(**GEMMA4, layers=3, kv=[2, 2, 1], k_is_v=True, keys=gemma4_keys([1, 1, 0], 128, 64)),
+    "gemma4-moe": with_experts(moe(8, 3, 64), **GEMMA4, kv=[2, 1], layers=2, one_matrix=True, beside=True, k_is_v=True, keys=gemma4_keys([1, 0], 128, 64)),
+    "qwen3vlmoe": with_experts(moe(8, 3, 64), arch="qwen3vlmoe", layers=2, qk_norm="head", keys={"rope.dimension_sections": [12, 10, 10, 0], "rope.dimension_count": 64}),
+    "minimax-m2": with_experts(moe(8, 3, 96, expert_gating_func=2), arch="minimax-m2", layers=2, ffn=96, qk_norm="all", probs_b=True, keys={"rope.dimension_count": 32}),
+    "mistral4": with_experts(moe(8, 2, 64, 64, expert_shared_count=1, expert_gating_func=1, expert_weights_norm=True, expert_weights_scale=1.0), **{**mla(
+        4, 64, 32, 64, 128, q_rank=96, **{**YARN, "rope.scaling.yarn_log_multiplier": 0.1, "attention.temperature_scale": 0.5, "attention.temperature_length": 12}),
+        "arch": "mistral4"}, one_matrix=True),
+    "afmoe": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5), arch="afmoe", layers=5, dense=1,
+                          qk_norm="head", norms="both", out_gate=True, probs_b=True, embd_gain=1.0, keys={"leading_dense_block_count": 1, "attention.sliding_window": 16}),
+    "granite_swa": family(arch="granite_swa", layers=4, sinks=True, keys={
+        "embedding_scale": 0.5, "residual_scale": 0.7, "attention.scale": 0.2, "logit_scale": 0.6, "rope.dimension_count": 64, "attention.sliding_window": 16,
+        "attention.sliding_window_pattern": [False, True, True, True], "attention.rope_pattern": [True, True, False, True]}),
+    "granite_swa-moe": with_experts(moe(6, 2, 96, 64, expert_shared_feed_forward_length=64), arch="granite_swa", layers=2, ffn=96, sinks=True, one_matrix=True, shared_fused=True, keys={
+        "embedding_scale": 0.5, "residual_scale": 0.7, "logit_scale": 0.6, "rope.dimension_count": 64, "attention.sliding_window": 16,
+        "attention.sliding_window_pattern": [False, True]}),
+    "cohere2moe": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_shared_feed_forward_length=64, expert_gating_func=2, expert_weights_norm=True), arch="cohere2moe",
+                               layers=6, dense=1, tie=True, layer_norm="bare", one_norm=True,
+                               keys={"leading_dense_block_count": 1, "logit_scale": 0.4, "attention.sliding_window": 16, "rope.dimension_count": 64}),
+    "nemotron_h_moe": with_experts(moe(8, 3, 96, 160, expert_shared_count=1, expert_shared_feed_forward_length=160, expert_weights_norm=True, expert_weights_scale=2.5,
+                                       moe_latent_size=128), arch="nemotron_h_moe", layers=4, mix="mfaf", one_part=True, plain=True, kv=[0, 0, 2, 0], ffn=[0, 96, 0, 96],
+                                   probs_b=True, moe_latent=128, **ssm(512, 64, 4, 16, 4, **{"rope.dimension_count": 64, "attention.layer_norm_epsilon": 1e-5})),
+    "smallthinker": with_experts(moe(6, 2, 96, expert_gating_func=2), arch="smallthinker", layers=5, ffn=96, keys={"attention.sliding_window": 4096}),
+    "apertus": family(arch="apertus", layers=2, plain=True, qk_norm="head", own_keys={
+        "xielu.alpha_n": [0.7, -0.2], "xielu.alpha_p": [0.4, 1.1], "xielu.beta": [0.5, 0.45], "xielu.eps": [-1e-6, -1e-6]}),
+    "olmo": family(arch="olmo", layers=2, layer_norm="empty", keys={"attention.clamp_kqv": 1.5}),
+    "dbrx": with_experts(moe(6, 2, 96), arch="dbrx", layers=2, ffn=96, layer_norm="bare", fused=True, ffn_norm="attn_output_norm", no_key_length=True,
+                         keys={"attention.clamp_kqv": 2.0}),
+    "baichuan": family(arch="baichuan", dim=96, layers=32, heads=4, kv=4, head_dim=24, ffn=128, n_vocab=301, keys={"rope.dimension_count": 24}),
+    "baichuan-13b": family(arch="baichuan", dim=120, layers=40, heads=5, kv=5, head_dim=24, ffn=128, n_vocab=301, keys={"rope.dimension_count": 24}),
+    "mpt": family(arch="mpt", layers=2, dim=384, heads=6, kv=6, layer_norm="bare", fused=True, plain=True, qkv_bias=False, tie=True, no_key_length=True,
+                  keys={"attention.max_alibi_bias": 8.0, "attention.clamp_kqv": 2.0}),
+    "bloom": family(arch="bloom", layers=2, heads=4, kv=4, layer_norm=True, fused=True, bias=True, plain=True, embd_norm=True, no_key_length=True),
     "falcon": family(arch="falcon", layers=2, kv=1, layer_norm=True, one_norm=True, plain=True, fused=True, no_key_length=True),
     "falcon-two": family(arch="falcon", layers=2, kv=2, layer_norm=True, one_norm=True, second_norm=True, plain=True, fused=True, no_key_length=True),
     "starcoder": family(arch="starcoder", layers=2, kv=1, layer_norm=True, fused=True, bias=True, plain=True, positions=True, no_key_length=True),
@@ -397,16 +496,21 @@ def write(name, path, **changes):
         half = p.get("n_rot", p["head_dim"]) // 2
         m.put("rope_factors_long.weight", np.linspace(1, 40, half))
         m.put("rope_factors_short.weight", np.linspace(1, 3, half))
+    if p.get("rope_freqs"):
+        half = p["head_dim"] // 2
+        m.put("rope_freqs.weight", [1.0] * (half // 4) + [1e30] * (half - half // 4))
+    if p.get("own"):
+        own_embeddings(m)
     for i in range(p["layers"]):
         kind = p.get("mix", "a" * p["layers"])[i]
         if kind == "f":             # a layer that is a feed-forward alone
             m.norm(f"blk.{i}.attn_norm", p["dim"])
-            dense(m, i)
+            (experts if p.get("experts") else dense)(m, i)
         elif p.get("one_part"):
             m.norm(f"blk.{i}.attn_norm", p["dim"])
             MIXERS[kind](m, i)
         else:
-            layer(m, i, MIXERS[kind], experts if p.get("experts") and i >= p.get("dense", 0) else dense)
+            layer(m, i, MIXERS[kind], dense_and_experts if p.get("beside") else experts if p.get("experts") and i >= p.get("dense", 0) else dense)
     m.close()
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import make_model  # noqa: E402
-from try_shapes import shape  # noqa: E402
+from try_shapes import layers_fixed, shape  # noqa: E402
 
 T, quants = gguf.GGMLQuantizationType, gguf.quants
 FLOATS = [T.F32, T.F16, T.BF16]
@@ -107,7 +107,7 @@ def write(path, name, seed):
     p, types = shape(name, rng), Types(seed)
     if "inner" in p:
         recurrence(p, rng)
-    if "mix" not in p and not isinstance(p["heads"], list):
+    if not layers_fixed(p):
         p["layers"] = min(p["layers"], 2)
     make_model.write(name, path, **{**p, "quant": types})
     what = " ".join(f"{k}={p[k]}" for k in SHOWN if k in p)

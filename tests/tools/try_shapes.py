@@ -40,6 +40,12 @@ SQUARE = {"command-r", "cohere2", "exaone4", "nemotron", "starcoder2", "qwen2moe
 
 # ---- shapes ------------------------------------------------------------------------------------------------------------
 
+def layers_fixed(p):
+    """Whether something says what each layer is, or the number itself does."""
+    listed = [v for v in [p["heads"], p["kv"], p["ffn"], *p.get("keys", {}).values(), *p.get("own_keys", {}).values()] if isinstance(v, list)]
+    return "mix" in p or p["layers"] > 30 or any(len(v) == p["layers"] for v in listed)
+
+
 def shape(name, rng):
     """Numbers of a family, changed."""
     old = make_model.FAMILIES[name]
@@ -47,7 +53,7 @@ def shape(name, rng):
     draw = lambda *values: values[rng.integers(len(values))]
     p["seed"], p["n_vocab"] = int(rng.integers(1 << 30)), int(rng.integers(200, 1100))
     p["ffn"] = [int(rng.integers(1, 12)) * 32 if f else 0 for f in old["ffn"]] if isinstance(old["ffn"], list) else old["ffn"] and int(rng.integers(1, 24)) * draw(8, 32, 32)
-    if "mix" not in old and not isinstance(old["heads"], list):
+    if not layers_fixed(old):
         p["layers"] = int(rng.integers(1, old["layers"] + 3))
     if "latent" in old:
         mla(p, keys, draw, rng)
@@ -69,6 +75,9 @@ def shape(name, rng):
         turned = keys.get("rope.dimension_count")
         if turned:
             keys["rope.dimension_count"] = p["head_dim"] if turned == hd else max(16, p["head_dim"] // 2 // 16 * 16)
+        if "swa_head_dim" in p:
+            p["swa_head_dim"] = draw(32, 64, 96)
+            keys.update(make_model.gemma4_heads(p["head_dim"], p["swa_head_dim"]))
         if "n_rot" in p:
             p["n_rot"] = keys["rope.dimension_count"]
     elif "latent" in old:
@@ -77,7 +86,7 @@ def shape(name, rng):
         n = draw(2, 3, 5, 8, 16, 60, 128)
         used = int(rng.integers(1, min(n, 8) + 1))
         p["experts"], p["expert_ffn"] = n, draw(32, 64, 96, 160)
-        if name == "mixtral":
+        if old["ffn"] == old["expert_ffn"]:         # llama.cpp reads one of the two
             p["ffn"] = p["expert_ffn"]
         keys.update(expert_count=n, expert_used_count=used, expert_feed_forward_length=p["expert_ffn"])
         if keys.get("expert_group_count", 1) > 1:
