@@ -94,6 +94,7 @@ static int qwen3next_layer(loader *l, layer *y) {
 enum { QWEN3NEXT = ARCH_NEOX | ARCH_QK_NORM | ARCH_GATED_Q | ARCH_FFN_NORM_LATE | ARCH_SECTIONS };
 enum { GEMMA2 = ARCH_NEOX | ARCH_POST_NORMS, OLMO2 = ARCH_NEOX | ARCH_QK_NORM_ALL | ARCH_NO_PRE_NORMS | ARCH_POST_NORMS | ARCH_SWA_PLAIN_ROPE };
 
+enum { GEMMA3N = GEMMA2 | ARCH_QK_NORM | ARCH_SWA_PLAIN_ROPE | ARCH_SHARED_KV | ARCH_V_NORM };
 enum { GEMMA4 = GEMMA2 | ARCH_QK_NORM | ARCH_SWA_PLAIN_ROPE | ARCH_SHARED_KV | ARCH_V_NORM | ARCH_V_MAYBE_K | ARCH_LAYER_SCALE };
 enum { COHERE2MOE = ARCH_LAYER_NORM | ARCH_PARALLEL | ARCH_GLOBAL_FIRST | ARCH_GLOBAL_NO_ROPE | ARCH_DENSE_ROPE };
 
@@ -246,6 +247,22 @@ static int gemma4(loader *l) {
   return key_count_or(l, "embedding_length_per_layer_input", 0, 0, 1 << 16, &l->m->n_own) || unscaled(l) ? -1 : 0;
 }
 
+// Sizes and the cut have stayed the same since older files, which do not say them.
+static int gemma3n(loader *l) {
+  model *m = l->m;
+  int active;
+  m->base_swa = 10000;
+  if (!has_key(l, "final_logit_softcapping")) m->logit_cap = 30;
+  return key_count_or(l, "embedding_length_per_layer_input", 256, 1, 1 << 16, &m->n_own) || key_count_or(l, "altup.num_inputs", 4, 2, MAX_STREAM_ROWS, &m->n_rows) ||
+         key_count_or(l, "altup.active_idx", 0, 0, 0, &active) || unscaled(l) ? -1 : 0;
+}
+
+static int gemma3n_layer(loader *l, layer *y) {
+  if (has_key(l, "activation_sparsity_scale")) return number_at(l, l->key, y->index, -INFINITY, 100, &y->cut);
+  if (y->index < 10) y->cut = 1.6448536;        // a twentieth of what is normally distributed is above
+  return 0;
+}
+
 static int gemma4_layer(loader *l, layer *y) {
   int n;
   if (key_count_or(l, "expert_count", 0, 0, 1 << 20, &n)) return -1;
@@ -367,6 +384,7 @@ static const arch table[] = {
   {.name = "orion", .flags = ARCH_NEOX | ARCH_LAYER_NORM, .has = HAS_HEAD | HAS_NORM_BIAS},
   {.name = "xverse", .has = HAS_HEAD},
   {.name = "qwen", .flags = ARCH_NEOX, .has = HAS_HEAD | HAS_QKV_BIAS, .layer = both_rows},
+  {.name = "gemma3n", .flags = GEMMA3N, .act = ACT_GELU, .period = 5, .keys = gemma3n, .layer = gemma3n_layer},
   {.name = "gemma4", .flags = GEMMA4, .has = HAS_ROPE_FREQS | HAS_ROUTER_SCALE, .act = ACT_GELU, .period = PERIOD_LISTED, .keys = gemma4, .layer = gemma4_layer},
   {.name = "qwen3vlmoe", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_SECTIONS, .layer = all_moe},
   {.name = "minimax-m2", .flags = ARCH_NEOX | ARCH_QK_NORM_ALL, .has = HAS_HEAD | HAS_PROBS_BIAS, .layer = all_moe},

@@ -39,16 +39,26 @@ tensor *activate(const build *b, const layer *y, tensor *x) {
   die("activation %d", (int)b->m->arch->act);
 }
 
+// What of a gate is above its mean plus some standard deviations, less that.
+static tensor *cut(const build *b, const layer *y, tensor *x) {
+  graph *g = b->g;
+  if (isinf(y->cut)) return x;
+  x = t_contiguous(g, x);
+  tensor *centred = t_sub(g, x, t_contiguous(g, t_scale(g, t_reduce(g, x, OP_ADD, 1), 1.0 / y->n_ff)));
+  tensor *deviation = t_op1(g, OP_SQRT, t_contiguous(g, t_scale(g, t_reduce(g, t_mul(g, centred, centred), OP_ADD, 1), 1.0 / y->n_ff)));
+  return t_op2(g, OP_MAX, t_sub(g, centred, t_scale(g, deviation, y->cut)), t_float(g, 0));
+}
+
 static tensor *feed_forward(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   tensor *up = linear(b, y, W_FFN_UP, x), *h;
   if (b->m->arch->flags & ARCH_PLAIN_FFN) {
     h = activate(b, y, up);
   } else if (y->w[W_FFN_GATE].weight) {
-    h = t_mul(g, activate(b, y, linear(b, y, W_FFN_GATE, x)), up);
+    h = t_mul(g, activate(b, y, cut(b, y, linear(b, y, W_FFN_GATE, x))), up);
   } else {
     up = t_contiguous(g, up);
-    h = t_mul(g, activate(b, y, t_slice_i(g, up, 1, 0, y->n_ff)), t_slice_i(g, up, 1, y->n_ff, y->n_ff));
+    h = t_mul(g, activate(b, y, cut(b, y, t_slice_i(g, up, 1, 0, y->n_ff))), t_slice_i(g, up, 1, y->n_ff, y->n_ff));
   }
   return linear(b, y, W_FFN_DOWN, h);
 }

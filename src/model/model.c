@@ -1,5 +1,6 @@
 // From a validated GGUF file to a checked model description: see model.h. Keys and tensors are looked at here and in the `load` functions
 // of the parts, once; what passes is consistent.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "model/model_impl.h"
@@ -126,7 +127,7 @@ static int describe_layers(loader *l) {
   for (int i = 0; i < m->n_layer; i++) {
     layer *y = &m->layers[i];
     *y = (layer){.index = i, .mixer = &part_attention, .ff = &part_dense, .n_head = (int)head[i], .n_kv = (int)kv[i], .head_dim = head_dim,
-                 .v_dim = v_dim, .n_ff = (int)ff[i], .rope = f & ARCH_POSITIONS || m->no_rope ? ROPE_NONE : ROPE_GLOBAL, .state = -1};
+                 .v_dim = v_dim, .n_ff = (int)ff[i], .rope = f & ARCH_POSITIONS || m->no_rope ? ROPE_NONE : ROPE_GLOBAL, .state = -1, .cut = -INFINITY};
     y->mixer_norm = f & ARCH_NO_PRE_NORMS ? W_NONE : W_ATTN_NORM;
     y->ff_norm = f & ARCH_NO_PRE_NORMS ? W_NONE : f & ARCH_FFN_NORM_LATE ? W_POST_ATTENTION_NORM : W_FFN_NORM;
     y->mixer_post = f & ARCH_POST_NORMS ? W_POST_ATTENTION_NORM : W_NONE;
@@ -193,7 +194,7 @@ static int load(loader *l) {
   }
   if (load_keys(l) || describe_layers(l) || load_ends(l)) return -1;
   for (int i = 0; i < l->m->n_layer; i++) if (load_layer(l, &l->m->layers[i])) return -1;
-  return per_layer_load(l) || check_claimed(l) || check_keys(l) || check_alike(l) ? -1 : 0;
+  return per_layer_load(l) || altup_load(l) || check_claimed(l) || check_keys(l) || check_alike(l) ? -1 : 0;
 }
 
 static int open_with(const gguf *file, const char **uses, model **out, error *err) {

@@ -77,7 +77,7 @@ static tensor *logits_of(const build *b, tensor *x) {
   bool all = b->s->logits == LOGITS_ALL;
   enum tensor_id head = m->w[W_OUTPUT].weight ? W_OUTPUT : W_TOKEN_EMBD;
   if (!all) x = t_slice(g, x, 0, idx_sub(g, b->T, uop_idx(g, 1)), uop_idx(g, 1));
-  tensor *logits = linear(b, NULL, head, norm(b, NULL, m->output_norm, x));
+  tensor *logits = linear(b, NULL, head, norm(b, NULL, m->output_norm, altup_leave(b, x)));
   if (!all) logits = t_reshape_i(g, logits, 1, (int64_t[]){m->n_vocab});
   logits = soft_cap(b, scaled(b, logits, m->logit_scale), m->logit_cap);
   if (!all) return t_assign(g, t_buffer(g, model_buffer_id(m->file, BUF_LOGITS), DT_F32, m->n_vocab), logits);
@@ -97,7 +97,8 @@ uop *model_graph(const model *m, graph *g, const model_shape *s) {
   if (m->w[W_POSITION_EMBD].weight) x = t_add(g, x, t_gather(g, weight(&b, NULL, W_POSITION_EMBD), t_add(g, t_iota(g, b.T), b.pos)));
   x = t_contiguous(g, x);
   per_layer_enter(&b, ids, x);
-  for (int i = 0; i < m->n_layer; i++) x = through(&b, &m->layers[i], x);
+  x = altup_enter(&b, x);
+  for (int i = 0; i < m->n_layer; i++) x = m->n_rows ? altup_through(&b, &m->layers[i], x) : through(&b, &m->layers[i], x);
   if (s->logits) vec_push(&b.effects, logits_of(&b, x));
   uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, b.effects.at, b.effects.n, (uarg){0});
   vec_free(&b.effects);

@@ -20,12 +20,16 @@ typedef struct build build;
   /* of the model */ \
   T(TOKEN_EMBD, "token_embd") T(OUTPUT_NORM, "output_norm") T(OUTPUT, "output") T(POSITION_EMBD, "position_embd") T(TOKEN_EMBD_NORM, "token_embd_norm") \
   T(PER_LAYER_TOKEN_EMBD, "per_layer_token_embd") T(PER_LAYER_MODEL_PROJ, "per_layer_model_proj") T(PER_LAYER_PROJ_NORM, "per_layer_proj_norm") \
+  T(ALTUP_PROJ, "altup_proj") T(ALTUP_UNEMBD_PROJ, "altup_unembd_proj") \
   T(ROPE_FREQS, "rope_freqs") T(ROPE_LONG, "rope_factors_long") T(ROPE_SHORT, "rope_factors_short") \
   /* norms of a layer */ \
   T(ATTN_NORM, "attn_norm") T(ATTN_NORM_2, "attn_norm_2") T(FFN_NORM, "ffn_norm") T(POST_ATTENTION_NORM, "post_attention_norm") T(POST_FFW_NORM, "post_ffw_norm") \
   T(POST_FFW_NORM_1, "post_ffw_norm_1") T(PRE_FFW_NORM_2, "pre_ffw_norm_2") T(POST_FFW_NORM_2, "post_ffw_norm_2") \
   /* what a layer adds of its own embedding, and a factor of all that leaves it */ \
   T(INP_GATE, "inp_gate") T(PROJ, "proj") T(POST_NORM, "post_norm") T(LAYER_OUTPUT_SCALE, "layer_output_scale") \
+  /* of a stream of several rows */ \
+  T(ALTUP_ROUTER, "altup_router") T(ALTUP_ROUTER_NORM, "altup_router_norm") T(ALTUP_PREDICT_COEF, "altup_predict_coef") T(ALTUP_CORRECT_COEF, "altup_correct_coef") \
+  T(ALTUP_CORRECT_SCALE, "altup_correct_scale") T(LAUREL_L, "laurel_l") T(LAUREL_R, "laurel_r") T(LAUREL_POST_NORM, "laurel_post_norm") \
   /* attention */ \
   T(ATTN_Q, "attn_q") T(ATTN_K, "attn_k") T(ATTN_V, "attn_v") T(ATTN_OUTPUT, "attn_output") T(ATTN_Q_NORM, "attn_q_norm") T(ATTN_K_NORM, "attn_k_norm") \
   T(ATTN_QKV, "attn_qkv") T(ATTN_SINKS, "attn_sinks") T(ATTN_OUTPUT_NORM, "attn_output_norm") \
@@ -139,6 +143,7 @@ typedef struct experts {
   double scale;                                                // and multiplied by this
 } experts;
 
+enum { MAX_STREAM_ROWS = 8 };
 typedef struct xielu { double negative, positive, slope, edge; } xielu;       // see activate
 
 typedef struct mla { int latent, nope, rope, v; double scale; } mla;      // mla.c: elements of c, of a head's parts that stay and that turn, of its value; of scores
@@ -157,6 +162,7 @@ struct layer {
   ssm ssm;
   experts moe;
   xielu xielu;
+  double cut;                                                  // of the gate only what is above mean + cut standard deviations is left; -infinity: all
   int state;                                                   // its first state; others follow
   tensor_refs w;
 };
@@ -166,6 +172,7 @@ typedef struct state_kind { enum dtype dtype; int64_t per_position, fixed; } sta
 struct model {
   const gguf *file;
   const arch *arch;
+  int n_rows;                // of the stream (altup.c); 0: one
   int n_own;                 // elements of the embedding that a token has for each layer (per_layer.c); 0: none
   int n_block, n_layer, n_embd, n_vocab, n_ctx_train, n_ctx_rope;   // n_block: layers, and blocks that are left out; n_ctx_rope: what the model knew before its context was stretched
   double eps, embedding_scale, residual_scale, logit_scale;    // factors; 1: none
@@ -228,6 +235,7 @@ int rope_load(loader *l, int head_dim);                        // rope.c
 int layers_slide(loader *l);                                   // attention.c: which layers have windows
 int layers_share(loader *l);                                   // and which read the keys and values of others
 int per_layer_load(loader *l);                                 // per_layer.c
+int altup_load(loader *l);                                     // altup.c
 int want_norm(loader *l, layer *y, enum tensor_id id);         // model.c: of the stream; nothing for W_NONE
 
 // --- building -----------------------------------------------------------------------------------------------------------
@@ -261,6 +269,10 @@ tensor *state_buffer(const build *b, const layer *y, int i);                    
 // per_layer.c: makes b->own; then what a layer adds to the stream
 void per_layer_enter(build *b, tensor *ids, tensor *x);
 tensor *per_layer_adds(build *b, const layer *y, tensor *x);
+// altup.c: a stream of several rows {T, rows, n_embd}, made of what is embedded, through a layer, and as the head reads it
+tensor *altup_enter(build *b, tensor *x);
+tensor *altup_through(build *b, const layer *y, tensor *x);
+tensor *altup_leave(const build *b, tensor *x);
 // moe.c: sigmoid(x)
 tensor *sigmoid(graph *g, tensor *x);
 // recurrent.c: the layer's i-th state as earlier runs left it, zeros at position 0; and the next one, each element of which may hang on the same

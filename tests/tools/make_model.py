@@ -113,7 +113,7 @@ def slides(p, i):
 def attention(m, i):
     p, b = m.p, f"blk.{i}."
     heads, kv, hd = each(p["heads"], i), each(p["kv"], i), p["swa_head_dim"] if slides(p, i) and "swa_head_dim" in p else p["head_dim"]
-    if i >= p["layers"] - p.get("shared_kv", 0):
+    if i >= p["layers"] - p.get("shared_kv", 0) and p["arch"] == "gemma4":          # gemma3n has all matrices, and reads none of them there
         m.matrix(b + "attn_q", heads * hd, p["dim"])
         m.vector(b + "attn_q_norm.weight", hd, 0.3, 0.05)
         m.matrix(b + "attn_output", p["dim"], heads * hd)
@@ -157,16 +157,16 @@ def layer(m, i, mixer=attention, ff=dense):
         m.norm(b + "attn_norm_2", p["dim"])
     mixer(m, i)
     if p.get("norms") in ("post", "both"):
-        m.norm(b + "post_attention_norm", p["dim"], 2.0)
+        m.norm(b + "post_attention_norm", p["dim"], p.get("post_norm_mean", 2.0))
     if p.get("norms", "pre") in ("pre", "both") and not p.get("one_norm"):
         m.norm(b + p.get("ffn_norm", "ffn_norm"), p["dim"])
     ff(m, i)
     if p.get("norms") in ("post", "both"):
-        m.norm(b + "post_ffw_norm", p["dim"], 2.0)
+        m.norm(b + "post_ffw_norm", p["dim"], p.get("post_norm_mean", 2.0))
     if p.get("own"):
         m.matrix(b + "inp_gate", p["own"], p["dim"])
         m.matrix(b + "proj", p["dim"], p["own"])
-        m.norm(b + "post_norm", p["dim"])
+        m.norm(b + "post_norm", p["dim"], p.get("post_norm_mean", 1.0))
     if p.get("layer_scale"):
         m.vector(b + "layer_output_scale.weight", 1, 0.8, 0.1)
 
@@ -266,6 +266,23 @@ def own_embeddings(m):
     m.matrix("per_layer_token_embd", p["n_vocab"], n, gain=1.0)
     m.matrix("per_layer_model_proj", n, p["dim"], gain=p["dim"] ** 0.5)
     m.norm("per_layer_proj_norm", p["own"])
+
+
+def altup(m):
+    """Of a stream of four rows."""
+    p, n = m.p, 4
+    for name in ("altup_proj", "altup_unembd_proj"):
+        m.matrix(name, p["dim"], p["dim"], lead=(n - 1,))
+    for i in range(p["layers"]):
+        b = f"blk.{i}."
+        m.matrix(b + "altup_router", n, p["dim"], gain=0.3 * p["dim"])
+        m.norm(b + "altup_router_norm", p["dim"])
+        m.matrix(b + "altup_predict_coef", n * n, n, gain=0.1)
+        m.matrix(b + "altup_correct_coef", n, n, gain=0.2)
+        m.vector(b + "altup_correct_scale.weight", p["dim"])
+        m.matrix(b + "laurel_l", 64, p["dim"])
+        m.matrix(b + "laurel_r", p["dim"], 64)
+        m.norm(b + "laurel_post_norm", p["dim"])
 
 
 def latent_attention(m, i):
@@ -444,6 +461,11 @@ FAMILIES = {
     "orion": family(arch="orion", layers=2, layer_norm=True),
     "xverse": family(arch="xverse", layers=2),
     "qwen": family(arch="qwen", layers=2, kv=4, fused=True, gates=True, qkv_bias=True, ffn_counted=2),
+    "gemma3n": family(arch="gemma3n", dim=96, layers=22, heads=2, kv=1, head_dim=32, ffn=512, post_norm_mean=0.3, n_vocab=301, norms="both", qk_norm="head", qk_norm_mean=0.5, own=256, shared_kv=2,
+                      altup=True, keys={
+        "attention.sliding_window": 16, "attention.sliding_window_pattern": [(i + 1) % 5 != 0 and i != 21 for i in range(22)], "attention.shared_kv_layers": 2,
+        "activation_sparsity_scale": [1.6448536] * 10 + [float("-inf")] * 12, "embedding_length_per_layer_input": 256, "altup.num_inputs": 4, "altup.active_idx": 0,
+        "rope.freq_base": 1000000.0, "final_logit_softcapping": 30.0}),
     "gemma4": family(**{**GEMMA4, "ffn": [256, 256, 256, 256, 320, 320], "tie": False}, layers=6, kv=1, own=48, shared_kv=2, keys={
         **gemma4_keys([1, 0, 1, 0, 1, 0], 128, 64), "embedding_length_per_layer_input": 48, "attention.shared_kv_layers": 2}),
     "gemma4-k-is-v": family(**GEMMA4, layers=3, kv=[2, 2, 1], k_is_v=True, keys=gemma4_keys([1, 1, 0], 128, 64)),
@@ -501,6 +523,8 @@ def write(name, path, **changes):
         m.put("rope_freqs.weight", [1.0] * (half // 4) + [1e30] * (half - half // 4))
     if p.get("own"):
         own_embeddings(m)
+    if p.get("altup"):
+        altup(m)
     for i in range(p["layers"]):
         kind = p.get("mix", "a" * p["layers"])[i]
         if kind == "f":             # a layer that is a feed-forward alone

@@ -99,7 +99,7 @@ def shape(name, rng):
                 keys["expert_shared_feed_forward_length"] = p["shared"]
         if "dense" in p:
             p["dense"] = keys["leading_dense_block_count"] = int(rng.integers(0, 3))
-    if "attention.sliding_window" in keys:
+    if keys.get("attention.sliding_window", 4096) < 4096:          # which is what llama.cpp takes it for, of one family
         keys["attention.sliding_window"] = int(rng.integers(1, 50))
     p["keys"] = keys
     return p
