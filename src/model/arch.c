@@ -274,6 +274,35 @@ static int gemma4_layer(loader *l, layer *y) {
   return 0;
 }
 
+// Chunks of 8192 positions, and what goes with them, stand in no file. The model of 128 experts has no norms of queries.
+static int llama4(loader *l) {
+  model *m = l->m;
+  int n, window;
+  if (key_count(l, "expert_count", 1, 1 << 20, &n) || key_count_or(l, "attention.sliding_window", 8192, 1, 1u << 30, &window)) return -1;
+  m->bare_qk_norm = n != 128;
+  m->window = m->temperature_length = 8192;
+  m->temperature = 0.1;
+  m->temperature_from = 1;
+  return 0;
+}
+
+static int llama4_layer(loader *l, layer *y) {
+  int step;
+  if (key_count(l, "interleave_moe_layer_step", 0, MODEL_MAX_LAYERS, &step)) return -1;
+  if (!step || (y->index + 1) % step) return 0;
+  y->ff = &part_moe;
+  y->moe.gating = GATING_SIGMOID;
+  y->moe.weighted_in = true;
+  y->moe.shared = 1;
+  return 0;
+}
+
+static int falcon_h1_layer(loader *l, layer *y) {
+  (void)l;
+  y->mixer = &part_attention_and_mamba2;
+  return 0;
+}
+
 static int mpt(loader *l) {
   double bias;
   return limits(l) || key_number_or(l, "attention.max_alibi_bias", 0, 0, 1e3, &bias) || leans(l, bias) ? -1 : 0;
@@ -386,6 +415,8 @@ static const arch table[] = {
   {.name = "qwen", .flags = ARCH_NEOX, .has = HAS_HEAD | HAS_QKV_BIAS, .layer = both_rows},
   {.name = "gemma3n", .flags = GEMMA3N, .act = ACT_GELU, .period = 5, .keys = gemma3n, .layer = gemma3n_layer},
   {.name = "gemma4", .flags = GEMMA4, .has = HAS_ROPE_FREQS | HAS_ROUTER_SCALE, .act = ACT_GELU, .period = PERIOD_LISTED, .keys = gemma4, .layer = gemma4_layer},
+  {.name = "llama4", .flags = ARCH_CHUNKS | ARCH_GLOBAL_NO_ROPE, .period = 4, .keys = llama4, .layer = llama4_layer},
+  {.name = "falcon-h1", .flags = ARCH_NEOX, .layer = falcon_h1_layer},
   {.name = "qwen3vlmoe", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_SECTIONS, .layer = all_moe},
   {.name = "minimax-m2", .flags = ARCH_NEOX | ARCH_QK_NORM_ALL, .has = HAS_HEAD | HAS_PROBS_BIAS, .layer = all_moe},
   {.name = "mistral4", .keys = deepseek2, .layer = deepseek2_layer},

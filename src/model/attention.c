@@ -151,7 +151,10 @@ static tensor *masked(build *b, const layer *y, tensor *s) {
   graph *g = b->g;
   tensor *own = t_reshape(g, t_add(g, t_iota(g, b->T), b->pos), DIMS(b->T, n_(b, 1), n_(b, 1), n_(b, 1), n_(b, 1))), *at = t_add(g, t_iota(g, seen(b, y)), seen_from(b, y));
   s = t_where(g, t_op2(g, OP_CMPLT, own, at), t_float(g, -INFINITY), s);
-  return y->window ? t_where(g, t_op2(g, OP_CMPLT, t_add(g, at, n_(b, y->window - 1)), own), t_float(g, -INFINITY), s) : s;
+  if (!y->window) return s;
+  tensor *first = t_sub(g, own, n_(b, y->window - 1));
+  if (b->m->arch->flags & ARCH_CHUNKS) first = t_mul(g, t_op2(g, OP_IDIV, own, n_(b, y->window)), n_(b, y->window));
+  return t_where(g, t_op2(g, OP_CMPLT, at, first), t_float(g, -INFINITY), s);
 }
 
 tensor *scores(build *b, const layer *y, tensor *q, tensor *K) {
@@ -195,12 +198,12 @@ tensor *attend(build *b, const layer *y, tensor *s, tensor *V) {
   return t_reshape(g, t_op2(g, OP_FDIV, o, total), DIMS(b->T, n_(b, y->n_head * dv)));
 }
 
-// q {T, heads, n} times 1 + temperature log(1 + floor(position / length))
-tensor *warmed(build *b, tensor *q) {
+// q {T, heads, n} times 1 + temperature log(1 + floor((position + from) / length))
+tensor *warmed(build *b, const layer *y, tensor *q) {
   graph *g = b->g;
-  if (b->m->temperature == 0) return q;
+  if (b->m->temperature == 0 || (b->m->arch->flags & ARCH_CHUNKS && y->rope != ROPE_NONE)) return q;
   int64_t length = b->m->temperature_length ? b->m->temperature_length : b->m->n_ctx_rope;
-  tensor *at = t_cast(g, t_op2(g, OP_IDIV, t_add(g, t_iota(g, b->T), b->pos), n_(b, length)), DT_F32);
+  tensor *at = t_cast(g, t_op2(g, OP_IDIV, t_add(g, t_iota(g, b->T), idx_add(g, b->pos, n_(b, b->m->temperature_from))), n_(b, length)), DT_F32);
   tensor *by = t_scale(g, t_op1(g, OP_LOG2, t_add(g, at, t_float(g, 1))), M_LN2 * b->m->temperature);
   return t_mul(g, q, t_reshape(g, t_add(g, by, t_float(g, 1)), DIMS(b->T, n_(b, 1), n_(b, 1))));
 }
@@ -240,15 +243,15 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   v = t_reshape(g, v, DIMS(b->T, n_(b, y->n_kv), n_(b, y->v_dim)));
   if (!finished && !all_heads) { q = t_contiguous(g, q); k = t_contiguous(g, k); }
   if (f & ARCH_V_NORM) v = t_rmsnorm(g, t_contiguous(g, v), NULL, b->m->eps);
-  bool late = f & ARCH_QK_NORM_LATE;
+  bool bare = b->m->bare_qk_norm && y->rope != ROPE_NONE, late = f & ARCH_QK_NORM_LATE || bare;
   if (heads && !late) { q = norm(b, y, W_ATTN_Q_NORM, q); k = norm(b, y, W_ATTN_K_NORM, k); }
   double scale = score_scale(b, y);
   tensor *K, *V;
   if (late) {
-    q = warmed(b, t_scale(g, norm(b, y, W_ATTN_Q_NORM, t_contiguous(g, rope_turn(b, y, q, y->n_head, d))), scale));
+    q = warmed(b, y, t_scale(g, norm(b, y, W_ATTN_Q_NORM, t_contiguous(g, rope_turn(b, y, q, y->n_head, d))), scale));
     K = store_keys(b, y, norm(b, y, W_ATTN_K_NORM, t_contiguous(g, rope_turn(b, y, k, y->n_kv, d))));
   } else {
-    q = rope_turn(b, y, warmed(b, t_scale(g, q, scale)), y->n_head, d);
+    q = rope_turn(b, y, warmed(b, y, t_scale(g, q, scale)), y->n_head, d);
     K = store_k(b, y, k);
   }
   V = store_v(b, y, v);
@@ -258,6 +261,18 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
 }
 
 const part part_attention = {load, attention};
+
+// --- beside a recurrence (Falcon-H1): both read the same --------------------------------------------------------------------------------
+
+static int hybrid_load(loader *l, layer *y) { return load(l, y) || part_mamba2.load(l, y) ? -1 : 0; }
+
+static tensor *hybrid(build *b, const layer *y, tensor *x) {
+  layer beside = *y;
+  beside.state += CACHE_V + 1;
+  return t_add(b->g, attention(b, y, x), part_mamba2.graph(b, &beside, x));
+}
+
+const part part_attention_and_mamba2 = {hybrid_load, hybrid};
 
 // --- with the keys and values of another layer ----------------------------------------------------------------------------------------
 

@@ -89,7 +89,11 @@ static int load_keys(loader *l) {
 }
 
 int want_norm(loader *l, layer *y, enum tensor_id id) {
-  return id && !(l->m->arch->flags & ARCH_BARE_NORMS) && want_vector(l, y, id, l->m->n_embd, bias_if(l, HAS_NORM_BIAS)) ? -1 : 0;
+  char name[80];
+  unsigned bare = 0;               // some files lack ".weight" here
+  if (!id || l->m->arch->flags & ARCH_BARE_NORMS) return 0;
+  if (y && snprintf(name, sizeof name, "blk.%d.%s", y->index, names[id]) && gguf_tensor_find(l->f, name)) bare = WANT_BARE;
+  return want_vector(l, y, id, l->m->n_embd, bare | bias_if(l, HAS_NORM_BIAS));
 }
 
 // The vocabulary has as many tokens as the embedding has rows.

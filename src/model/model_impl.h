@@ -88,6 +88,7 @@ enum arch_flags {
   ARCH_V_NORM = 1 << 27,          // each head of v is normed, without weights
   ARCH_V_MAYBE_K = 1 << 28,       // without attn_v, values are what attn_k makes; not where there is a window
   ARCH_LAYER_SCALE = 1 << 29,     // layers may have a factor
+  ARCH_CHUNKS = 1 << 30,          // a window is the chunk that a position lies in, from its first position on; layers without rotate not, and are warmed
   ARCH_DENSE_ROPE = 1 << 25,      // with ARCH_GLOBAL_NO_ROPE: layers without experts rotate nevertheless
 };
 // Tensors that must be there, while files of other kinds may lack them. What no row names is asked for by a part: there if the part says so.
@@ -124,7 +125,7 @@ typedef struct part {
   int (*load)(loader *l, layer *y);                            // 0, or -1 and an error
   tensor *(*graph)(build *b, const layer *y, tensor *x);       // x {T, n_embd}, normed, to what is added to the stream
 } part;
-extern const part part_attention, part_shared_attention, part_mla, part_short_conv, part_mamba2, part_delta_net, part_dense, part_moe, part_dense_and_moe;
+extern const part part_attention, part_shared_attention, part_attention_and_mamba2, part_mla, part_short_conv, part_mamba2, part_delta_net, part_dense, part_moe, part_dense_and_moe;
 
 // Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow pairs are, quick ones
 // are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn: factor of cos and sin.
@@ -139,6 +140,8 @@ typedef struct experts {
   enum gating gating;
   bool norm;                                                   // the weights of the chosen are divided by their sum
   bool clamped;                                                // gate and up are cut off, and the gated value is up + 1 times
+  bool weighted_in;                                            // the weights multiply what the experts read; otherwise what they return
+  int shared;                                                  // experts that every token goes through, where no key says how many
   bool averaged;                                               // of the chosen and the shared expert together; otherwise they are added
   double scale;                                                // and multiplied by this
 } experts;
@@ -184,6 +187,8 @@ struct model {
   rope rope[ROPE_COUNT];
   double temperature;        // queries grow by it times the logarithm of position / temperature_length; 0: they do not
   int temperature_length;    // 0: n_ctx_rope
+  int temperature_from;      // added to the position
+  bool bare_qk_norm;         // layers that rotate norm queries and keys behind it, without weights
   int n_ctx_max;             // positions that it can have; 0: any number
   bool recurrent, no_rope, parallel, neox;                     // neox: rope rotates halves, not neighbours
   int block;                 // see model_block; 0: none
@@ -288,7 +293,7 @@ tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t 
 tensor *store_keys(build *b, const layer *y, tensor *k);                            // k {T, kv, head_dim}, turned, into the layer's first state: K
 tensor *scores(build *b, const layer *y, tensor *q, tensor *K);
 tensor *attend(build *b, const layer *y, tensor *scores, tensor *V);
-tensor *warmed(build *b, tensor *q);                                                // q {T, heads, n}, larger where positions are far; q without a temperature
+tensor *warmed(build *b, const layer *y, tensor *q);                                // q {T, heads, n}, larger where positions are far; q without a temperature
 
 // rope.c. x {T, heads, d}: pairs of its first elements turn by their angles, the rest stays; nothing turns where the layer has no rope.
 void rope_tables(build *b);

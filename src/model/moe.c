@@ -46,7 +46,7 @@ static int load(loader *l, layer *y) {
   uint32_t used[MODEL_MAX_LAYERS];
   bool gated = !(l->m->arch->flags & ARCH_PLAIN_FFN);
   if (key_count(l, "expert_count", 1, MAX_EXPERTS, &e->n) || key_counts(l, "expert_used_count", 1, (uint32_t)e->n, used) ||
-      key_count_or(l, "expert_feed_forward_length", (uint32_t)y->n_ff, 1, 1 << 24, &e->ff) || key_count_or(l, "expert_shared_count", 0, 0, 1 << 10, &shared) ||
+      key_count_or(l, "expert_feed_forward_length", (uint32_t)y->n_ff, 1, 1 << 24, &e->ff) || key_count_or(l, "expert_shared_count", (uint32_t)e->shared, 0, 1 << 10, &shared) ||
       key_count_or(l, "moe_latent_size", 0, 0, 1 << 20, &e->latent) ||
       key_count_or(l, "expert_shared_feed_forward_length", (uint32_t)(shared * (int64_t)e->ff < 1 << 24 ? shared * e->ff : 1 << 24), 0, 1 << 24, &e->shared_ff)) return -1;
   e->used = (int)used[y->index];
@@ -200,8 +200,8 @@ static tensor *evaluate(const build *b, const layer *y, const choice *c, tensor 
 
 // --- a chunk, sorted by expert --------------------------------------------------------------------------------------
 
-// chosen {T, used} and x {T, n}: the outputs {T, used, n}
-static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, tensor *x) {
+// chosen {T, used} and x {T, n}, whose rows are multiplied by weights {T, used} (NULL: by nothing): the outputs {T, used, n}
+static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, tensor *x, tensor *weights) {
   graph *g = b->g;
   const experts *e = &y->moe;
   uop *one = n_(b, 1), *n = n_(b, e->n), *pairs = idx_mul(g, b->T, n_(b, e->used)), *tile = n_(b, TILE);
@@ -219,10 +219,15 @@ static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, t
                                                 less(g, i, t_reshape(g, i, DIMS(pairs, one))));
   tensor *place = t_op2(g, OP_MUL, t_gather(g, first, pair), i32(g, TILE));
   place = t_contiguous(g, t_add(g, place, sum_where(g, earlier, i32(g, 1), 1)));
+  tensor *here = equal(g, t_reshape(g, place, DIMS(one, pairs)), t_reshape(g, iota(b, places), DIMS(places, one)));
   tensor *token = t_cast(g, t_op2(g, OP_IDIV, i, n_(b, e->used)), DT_I32);
-  tensor *from = sum_where(g, equal(g, t_reshape(g, place, DIMS(one, pairs)), t_reshape(g, iota(b, places), DIMS(places, one))), t_reshape(g, token, DIMS(one, pairs)), 1);
-  from = t_contiguous(g, t_reshape(g, from, DIMS(tiles, tile)));
-  tensor *out = evaluate(b, y, &(choice){which, tiles, tile}, t_gather(g, x, from));
+  tensor *from = t_contiguous(g, t_reshape(g, sum_where(g, here, t_reshape(g, token, DIMS(one, pairs)), 1), DIMS(tiles, tile)));
+  tensor *in = t_gather(g, x, from);
+  if (weights) {
+    tensor *by = sum_where(g, here, t_reshape(g, weights, DIMS(one, pairs)), 1);
+    in = t_contiguous(g, t_mul(g, in, t_reshape(g, by, DIMS(tiles, tile, one))));
+  }
+  tensor *out = evaluate(b, y, &(choice){which, tiles, tile}, in);
   return t_gather(g, t_reshape(g, out, DIMS(places, x->shape->dim[1])), t_reshape(g, place, DIMS(b->T, n_(b, e->used))));
 }
 
@@ -252,9 +257,14 @@ static tensor *mixture(build *b, const layer *y, tensor *x) {
   uop *used = n_(b, e->used), *one = n_(b, 1);
   tensor *chosen, *w, *out, *in = e->latent ? t_contiguous(g, linear(b, y, W_FFN_LATENT_DOWN, x)) : x;
   route(b, y, b->router_in ? b->router_in : x, &chosen, &w);
-  if (b->s->chunk > 1) out = evaluate_sorted(b, y, chosen, t_contiguous(g, in));
-  else out = evaluate(b, y, &(choice){chosen, b->T, used}, t_reshape(g, in, DIMS(b->T, one, in->shape->dim[1])));
-  out = drop(g, t_reduce(g, t_mul(g, out, t_reshape(g, w, DIMS(b->T, used, one))), OP_ADD, 1), 1);
+  tensor *by = t_reshape(g, w, DIMS(b->T, used, one));
+  if (b->s->chunk > 1) {
+    out = evaluate_sorted(b, y, chosen, t_contiguous(g, in), e->weighted_in ? w : NULL);
+  } else {
+    in = t_reshape(g, in, DIMS(b->T, one, in->shape->dim[1]));
+    out = evaluate(b, y, &(choice){chosen, b->T, used}, e->weighted_in ? t_contiguous(g, t_mul(g, in, by)) : in);
+  }
+  out = drop(g, t_reduce(g, e->weighted_in ? out : t_mul(g, out, by), OP_ADD, 1), 1);
   if (e->latent) out = linear(b, y, W_FFN_LATENT_UP, t_contiguous(g, out));
   if (!e->shared_ff) return out;
   out = t_add(g, out, shared_expert(b, y, x));

@@ -146,7 +146,7 @@ static int mamba2_load(loader *l, layer *y) {
   if (inner % s->groups) return gguf_fail(l->f, key(l, "ssm.group_count"), l->err, "%d does not divide ssm.inner_size = %d", s->groups, s->inner);
   load_rows(l, y, MAMBA_BLOCK, (int64_t)s->groups * s->state);
   return want_matrix(l, y, W_SSM_IN, l->m->n_embd, in, 0) || want(l, y, W_SSM_A, 1, s->heads, 1, WANT_BARE) || want(l, y, W_SSM_D, 1, s->heads, 1, WANT_BARE) ||
-         want_matrix(l, y, W_SSM_NORM, inner / s->groups, s->groups, 0) ? -1 : 0;
+         want_matrix(l, y, W_SSM_NORM, inner / s->groups, s->groups, y->mixer == &part_mamba2 ? 0 : WANT_OPTIONAL) ? -1 : 0;
 }
 
 static tensor *mamba2(build *b, const layer *y, tensor *x) {
@@ -190,7 +190,7 @@ static tensor *mamba2(build *b, const layer *y, tensor *x) {
   add = t_reshape(g, t_reduce(g, add, OP_ADD, 0), DIMS(G, P, D, N));
   state_store(b, y, STATE_SSM, t_add(g, t_mul(g, S, t_reshape(g, fades, DIMS(G, P, one, one))), add));
   out = t_contiguous(g, t_mul(g, t_reshape(g, out, DIMS(b->T, n_(b, inner))), t_silu(g, z)));
-  out = norm(b, y, W_SSM_NORM, t_reshape(g, out, DIMS(b->T, G, n_(b, inner / groups))));
+  if (y->w[W_SSM_NORM].weight) out = norm(b, y, W_SSM_NORM, t_reshape(g, out, DIMS(b->T, G, n_(b, inner / groups))));
   return linear(b, y, W_SSM_OUT, t_reshape(g, out, DIMS(b->T, n_(b, inner))));
 }
 

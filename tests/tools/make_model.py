@@ -158,7 +158,9 @@ def layer(m, i, mixer=attention, ff=dense):
     mixer(m, i)
     if p.get("norms") in ("post", "both"):
         m.norm(b + "post_attention_norm", p["dim"], p.get("post_norm_mean", 2.0))
-    if p.get("norms", "pre") in ("pre", "both") and not p.get("one_norm"):
+    if p.get("short_name"):
+        m.vector(b + "ffn_norm", p["dim"])
+    elif p.get("norms", "pre") in ("pre", "both") and not p.get("one_norm"):
         m.norm(b + p.get("ffn_norm", "ffn_norm"), p["dim"])
     ff(m, i)
     if p.get("norms") in ("post", "both"):
@@ -203,7 +205,8 @@ def mamba2(m, i):
     m.vector(b + "dt.bias", heads, -1, 1)
     m.put(b + "a", -np.exp(m.normal(b + "a", (heads, 1), 0, 0.7)))
     m.put(b + "d", m.normal(b + "d", (heads, 1), 1, 0.3))
-    m.put(b + "norm.weight", m.normal(b + "norm", (groups, inner // groups), 1, 0.15))
+    if not p.get("no_ssm_norm"):
+        m.put(b + "norm.weight", m.normal(b + "norm", (groups, inner // groups), 1, 0.15))
     m.matrix(b + "out", p["dim"], inner)
 
 
@@ -327,7 +330,12 @@ def with_experts(experts_, **more):
     return family(**{**sizes, **more, "keys": {**keys_, **more.get("keys", {})}})
 
 
-MIXERS = {"a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
+def attention_and_mamba2(m, i):
+    attention(m, i)
+    mamba2(m, i)
+
+
+MIXERS = {"h": attention_and_mamba2, "a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
 BASE = dict(arch="llama", dim=256, layers=3, heads=4, kv=2, head_dim=64, ffn=320, n_vocab=509, n_ctx=256)
 YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 32}
 FACTORS = {"rope.scaling.attn_factor": 1.19}
@@ -470,6 +478,9 @@ FAMILIES = {
         **gemma4_keys([1, 0, 1, 0, 1, 0], 128, 64), "embedding_length_per_layer_input": 48, "attention.shared_kv_layers": 2}),
     "gemma4-k-is-v": family(**GEMMA4, layers=3, kv=[2, 2, 1], k_is_v=True, keys=gemma4_keys([1, 1, 0], 128, 64)),
     "gemma4-moe": with_experts(moe(8, 3, 64), **GEMMA4, kv=[2, 1], layers=2, one_matrix=True, beside=True, k_is_v=True, keys=gemma4_keys([1, 0], 128, 64)),
+    "llama4": with_experts(moe(4, 1, 96, 96, interleave_moe_layer_step=2), arch="llama4", layers=4, moe_step=2, kv=2, keys={"rope.dimension_count": 64}),
+    "falcon-h1": family(arch="falcon-h1", layers=2, mix="hh", short_name=True, no_ssm_norm=True, **ssm(512, 48, 1, 8, 4)),
+    "falcon-h1-norm": family(arch="falcon-h1", layers=3, mix="hhh", short_name=True, **ssm(512, 32, 2, 8, 4)),
     "qwen3vlmoe": with_experts(moe(8, 3, 64), arch="qwen3vlmoe", layers=2, qk_norm="head", keys={"rope.dimension_sections": [12, 10, 10, 0], "rope.dimension_count": 64}),
     "minimax-m2": with_experts(moe(8, 3, 96, expert_gating_func=2), arch="minimax-m2", layers=2, ffn=96, qk_norm="all", probs_b=True, keys={"rope.dimension_count": 32}),
     "mistral4": with_experts(moe(8, 2, 64, 64, expert_shared_count=1, expert_gating_func=1, expert_weights_norm=True, expert_weights_scale=1.0), **{**mla(
@@ -534,7 +545,8 @@ def write(name, path, **changes):
             m.norm(f"blk.{i}.attn_norm", p["dim"])
             MIXERS[kind](m, i)
         else:
-            layer(m, i, MIXERS[kind], dense_and_experts if p.get("beside") else experts if p.get("experts") and i >= p.get("dense", 0) else dense)
+            chosen = p.get("experts") and i >= p.get("dense", 0) and (i + 1) % p.get("moe_step", 1) == 0
+            layer(m, i, MIXERS[kind], dense_and_experts if p.get("beside") else experts if chosen else dense)
     m.close()
 
 
