@@ -275,9 +275,9 @@ void call_refuse(call *c) {
   release(c);
 }
 
-bool call_drop(call *c) {
-  call_refuse(c);
-  return true;
+void call_answer(call *c, json_t *o) {
+  answer_json(c->x, 200, o);
+  release(c);
 }
 
 static void on_gone(void *ctx) {
@@ -343,7 +343,7 @@ static int choice_of(const call *c, const event *e) {
   die("serve: an event of no request");
 }
 
-static void keep_part(struct choice *h, const struct part *p) {
+void choice_take(struct choice *h, const struct part *p) {
   if (p->kind == WEFT_CALL)
     json_array_append_new(h->calls, json_pack("{ss ss so}", "id", p->id ? p->id : "", "name", p->name ? p->name : "", "arguments", json_of_text(str_c(&p->text), p->text.n)));
   else str_addn(p->kind == WEFT_REASONING ? &h->reasoning : &h->content, str_c(&p->text), p->text.n);
@@ -356,7 +356,7 @@ static void take_in(call *c, const event *e, struct choice *h) {
   case EVENT_TOKEN:
     if (e->id >= 0) vec_push(&h->ids, e->id);
     if (e->scored) json_array_append_new(h->scores, score_of(e));
-    for (size_t i = 0; i < e->parts.n; i++) keep_part(h, &e->parts.at[i]);
+    for (size_t i = 0; i < e->parts.n; i++) choice_take(h, &e->parts.at[i]);
     break;
   case EVENT_END:
     h->ended = true;

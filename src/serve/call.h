@@ -8,11 +8,11 @@
 // What fields fill in, by whatever names.
 struct params {
   int64_t max_tokens, n, seed, top_logprobs, n_top;
-  bool stream, include_usage, logprobs, echo, ignore_end, progress, return_tokens, no_parallel;
+  bool stream, include_usage, logprobs, echo, ignore_end, progress, return_tokens, no_parallel, raw, add_special, with_pieces;
   weft_sampling sampling;
   double max_prompt_ms, max_answer_ms;
   json_t *prompt, *messages, *tools, *stop, *logit_bias, *grammar, *json_schema, *response_format, *variables, *tool_choice, *samplers, *model,
-    *stream_options, *parallel_calls;
+    *stream_options, *parallel_calls, *system, *thinking, *suffix, *extra, *options, *format, *input, *tokens;
 };
 struct params params_default(void);
 extern const struct fields sampling_fields;    // names that llama.cpp and OpenAI share
@@ -67,17 +67,19 @@ struct call {
 call *call_new(server *s, exchange *x, const struct speaker *speak, struct fields own);
 // A request for a prompt that is text or ids, or for the messages in p.
 int call_add_text(call *c, const char *text, size_t n, bool parse_special);
-int call_add_ids(call *c, const json_t *ids, const char *name);
-int call_add_prompt(call *c, const json_t *prompt, const char *name);      // a string, ids, or a mixture of both
+int call_add_prompt(call *c, const json_t *prompt, bool parse_special, const char *name);      // a string, ids, or a mixture of both
+int call_add_prompts(call *c, json_t *prompt, const char *name);           // one such, or an array of them
+// A conversation whose messages have OpenAI's form; they are changed.
 int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables);
 int call_stops(call *c, const json_t *stop, const char *name);             // a string or an array of them, for all requests
 int call_schema(call *c, const json_t *schema, const char *name);          // the content is JSON of this schema
 int call_grammar(call *c, const char *text, size_t n, const char *name);   // ... or text of this grammar
 void call_go(call *c);                 // submits; what happens from then on comes to the speaker
+void call_answer(call *c, json_t *o);  // answers without generating anything; takes o
 void call_refuse(call *c);             // answers c->fault, in the family's form, and ends the call
-bool call_drop(call *c);               // true; for `return call_drop(c)`
 
 // Helpers for answers.
+void choice_take(struct choice *h, const struct part *p);                   // adds it to what has come
 void call_send(call *c, int status, json_t *o);                            // a whole answer; takes o
 void call_line(call *c, const char *before, json_t *o, const char *after); // into the stream; takes o
 json_t *piece_text(const server *s, int32_t id);                           // the text of a token

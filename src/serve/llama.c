@@ -1,5 +1,7 @@
-// llama.cpp's endpoints.
+// llama.cpp's endpoints, with its names of fields and figures.
+#include "serve/call.h"
 #include "serve/families.h"
+#include <stdlib.h>
 #include <string.h>
 
 static const char *error_type(const fault *f) {
@@ -24,3 +26,303 @@ static json_t *llama_error(const fault *f) {
 }
 
 const struct family llama_family = {"llama.cpp", llama_error};
+
+// ---- the model and the server -------------------------------------------------------------------------------------------------------------
+
+static json_t *file_text(const weft_file *f, const char *key) {
+  size_t i;
+  weft_value v;
+  if (weft_file_find(f, key, &i) || weft_file_value(f, i, &v) || v.type != WEFT_STRING) return json_null();
+  return json_of_text(v.text, v.n);
+}
+
+static json_t *token_text(const server *s, int32_t id) { return id < 0 ? json_string("") : piece_text(s, id); }
+
+static json_t *settings(const struct params *p) {
+  const weft_sampling *s = &p->sampling;
+  return json_pack("{sI si sf sf sf sf sf sf sf sf sf sf si sf sI}", "n_predict", (json_int_t)p->max_tokens, "top_k", (int)s->top_k, "top_p", s->top_p, "min_p",
+                   s->min_p, "typical_p", s->typical_p, "temperature", s->temp, "repeat_penalty", s->repeat_penalty, "presence_penalty", s->presence_penalty,
+                   "frequency_penalty", s->frequency_penalty, "dry_multiplier", s->dry_multiplier, "xtc_probability", s->xtc_probability,
+                   "xtc_threshold", s->xtc_threshold, "mirostat", s->mirostat, "top_n_sigma", s->top_n_sigma, "seed", (json_int_t)s->seed);
+}
+
+void llama_props(server *s, exchange *x) {
+  weft_model *m = sched_model(s->sched);
+  const weft_vocab *v = weft_model_vocab(m);
+  struct params p = params_default();
+  answer_json(x, 200, json_pack("{s{si so} si ss ss so so so ss s{sb sb}}", "default_generation_settings", "n_ctx", weft_model_context(m), "params",
+                                settings(&p), "total_slots", 1, "model_alias", s->model_name, "model_path", s->model_name, "chat_template",
+                                file_text(weft_model_file(m), "tokenizer.chat_template"), "bos_token", token_text(s, weft_bos(v)), "eos_token",
+                                token_text(s, weft_eos(v)), "build_info", "b-weft-" WEFT_VERSION_STRING, "modalities", "vision", 0, "audio", 0));
+}
+
+void llama_slots(server *s, exchange *x) {
+  struct sched_counts c;
+  sched_counts(s->sched, &c);
+  answer_json(x, 200, json_pack("[{si si sb si si}]", "id", 0, "n_ctx", weft_model_context(sched_model(s->sched)), "is_processing", c.running > 0, "n_past",
+                                c.n_past, "n_waiting", c.waiting));
+}
+
+// ---- tokens ---------------------------------------------------------------------------------------------------------------------------------
+
+#define P struct params
+static const struct field tokenize_table[] = {
+  FJ(P, input, "content", F_TEXT, "the text"),
+  FB(P, add_special, "add_special", "BOS in front, where the model wants one"),
+  FB(P, raw, "parse_special", "texts of control tokens become those tokens (default true)"),
+  FB(P, with_pieces, "with_pieces", "the text of each token as well"),
+};
+static const struct fields tokenize_fields = FIELDS(tokenize_table);
+const struct fields *const llama_tokenize_fields[] = {&tokenize_fields, NULL};
+
+// A small request: its body, its fields, and an answer or a fault.
+static void small(server *s, exchange *x, struct fields fields, struct params *p, json_t *(*answer)(server *, struct params *, fault *)) {
+  fault f = {0};
+  json_t *body = json_body(&x->body, &f), *made = NULL;
+  if (body && !fields_read(body, "", fields, p, &f)) made = answer(s, p, &f);
+  if (made) answer_json(x, 200, made);
+  else answer_fault(s, x, &f);
+  json_decref(body);
+}
+
+static json_t *piece_object(const server *s, int32_t id) {
+  size_t n;
+  char *text = weft_piece(weft_model_vocab(sched_model(s->sched)), id, true, &n);
+  json_t *piece = json_stringn(text, n);
+  if (!piece) {                        // a part of a character: its bytes
+    piece = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(piece, json_integer((unsigned char)text[i]));
+  }
+  weft_free(text);
+  return json_pack("{si so}", "id", (int)id, "piece", piece);
+}
+
+static json_t *tokenized(server *s, struct params *p, fault *f) {
+  weft_error err;
+  int32_t *ids;
+  size_t n;
+  const char *text = p->input ? json_string_value(p->input) : "";
+  unsigned flags = (p->add_special ? WEFT_ADD_SPECIAL : 0u) | (p->raw ? WEFT_PARSE_SPECIAL : 0u);
+  if (weft_tokenize(weft_model_vocab(sched_model(s->sched)), text, p->input ? json_string_length(p->input) : 0, flags, &ids, &n, &err)) {
+    fault_set(f, 400, "content", "%s", err.text);
+    return NULL;
+  }
+  json_t *all = json_array();
+  for (size_t i = 0; i < n; i++) json_array_append_new(all, p->with_pieces ? piece_object(s, ids[i]) : json_integer(ids[i]));
+  weft_free(ids);
+  return json_pack("{so}", "tokens", all);
+}
+
+void llama_tokenize(server *s, exchange *x) {
+  struct params p = {.raw = true};
+  small(s, x, tokenize_fields, &p, tokenized);
+}
+
+static const struct field detokenize_table[] = {FJ(P, tokens, "tokens", F_ARRAY, "token ids")};
+static const struct fields detokenize_fields = FIELDS(detokenize_table);
+const struct fields *const llama_detokenize_fields[] = {&detokenize_fields, NULL};
+
+static json_t *detokenized(server *s, struct params *p, fault *f) {
+  const weft_vocab *v = weft_model_vocab(sched_model(s->sched));
+  token_ids ids = {0};
+  json_t *one, *made = NULL;
+  size_t i, n;
+  int64_t id;
+  char *text;
+  json_array_foreach(p->tokens, i, one) {
+    if (read_int(one, "tokens", 0, weft_vocab_size(v) - 1, &id, f)) break;
+    vec_push(&ids, (int32_t)id);
+  }
+  if (!f->status && !weft_detokenize(v, ids.at, ids.n, true, &text, &n, NULL)) {
+    made = json_pack("{so}", "content", json_of_text(text, n));
+    weft_free(text);
+  }
+  if (!made) fault_set(f, 400, "tokens", "these are no tokens");
+  vec_free(&ids);
+  return made;
+}
+
+void llama_detokenize(server *s, exchange *x) {
+  struct params p = {0};
+  small(s, x, detokenize_fields, &p, detokenized);
+}
+
+static const struct field template_table[] = {
+  FJ(P, messages, "messages", F_ARRAY, "the conversation"),
+  FJ(P, tools, "tools", F_ARRAY, "functions that the model may call"),
+  FJ(P, variables, "chat_template_kwargs", F_OBJECT, "further variables of the chat template"),
+};
+static const struct fields template_fields = FIELDS(template_table);
+const struct fields *const llama_template_fields[] = {&template_fields, NULL};
+
+static const struct speaker no_speaker = {0};
+
+void llama_template(server *s, exchange *x) {
+  call *c = call_new(s, x, &no_speaker, template_fields);
+  if (!c) return;
+  if (call_add_chat(c, c->p.messages, c->p.tools, c->p.variables)) { call_refuse(c); return; }
+  const char *text = c->requests.at[0]->prompt_text;
+  call_answer(c, json_pack("{so}", "prompt", json_of_text(text, strlen(text))));
+}
+
+// ---- /completion ----------------------------------------------------------------------------------------------------------------------------
+
+#define COMPLETION \
+  FI(P, max_tokens, "n_predict", -1, INT32_MAX, "tokens of the answer at most; -1: until the context is full"), \
+  FI(P, max_tokens, "max_tokens", -1, INT32_MAX, "the same"), \
+  FI(P, n_top, "n_probs", 0, 1000, "log-probabilities of so many likeliest tokens at each place"), \
+  FB(P, return_tokens, "return_tokens", "the ids of the answer")
+static const struct field completion_table[] = {
+  FJ(P, prompt, "prompt", F_ANY, "a text, token ids, a mixture of both, or an array of such prompts"),
+  COMPLETION,
+};
+static const struct fields completion_fields = FIELDS(completion_table);
+const struct fields *const llama_completion_fields[] = {&completion_fields, &sampling_fields, NULL};
+
+static const char *stop_type(enum finish f) {
+  static const char *const names[] = {"eos", "word", "limit", "eos", "limit", "none"};
+  return names[f];
+}
+
+static json_t *ids_array(const token_ids *ids) {
+  json_t *all = json_array();
+  for (size_t i = 0; i < ids->n; i++) json_array_append_new(all, json_integer(ids->at[i]));
+  return all;
+}
+
+static json_t *probabilities(const call *c, int i, bool last) {
+  const json_t *scores = c->choices[i].scores;
+  size_t n = json_array_size(scores);
+  json_t *all = json_array();
+  for (size_t k = last && n ? n - 1 : 0; k < n; k++) json_array_append_new(all, chat_logprob(c->s, json_array_get(scores, k)));
+  return all;
+}
+
+// What ends a stream, and the whole of an answer that is none.
+static json_t *final_object(const call *c, int i, bool whole) {
+  const struct choice *h = &c->choices[i];
+  const request *r = c->requests.at[i / (int)c->p.n];
+  json_t *o = json_pack("{si so so si sb ss sI sI so sb sb ss ss sI so}", "index", i, "content",
+                        whole ? json_of_text(str_c(&h->content), h->content.n) : json_string(""), "tokens",
+                        whole && c->p.return_tokens ? ids_array(&h->ids) : json_array(), "id_slot", 0, "stop", 1, "model", c->s->model_name,
+                        "tokens_predicted", (json_int_t)h->timing.n_drawn, "tokens_evaluated", (json_int_t)r->prompt.n, "generation_settings",
+                        settings(&c->p), "truncated", 0, "has_new_line", h->content.n && memchr(h->content.at, '\n', h->content.n) != NULL, "stop_type",
+                        stop_type(h->finish), "stopping_word", h->word ? h->word : "", "tokens_cached",
+                        (json_int_t)(h->timing.n_cached), "timings", timings_object(&h->timing));
+  if (whole && c->p.logprobs) json_object_set_new(o, "completion_probabilities", probabilities(c, i, false));
+  return o;
+}
+
+static void completion_event(call *c, const event *e, int i) {
+  str text = {0};
+  for (size_t k = 0; k < e->parts.n; k++) str_addn(&text, str_c(&e->parts.at[k].text), e->parts.at[k].text.n);
+  json_t *o = NULL;
+  if (e->kind == EVENT_END) o = final_object(c, i, false);
+  else if (e->kind == EVENT_TOKEN || (e->kind == EVENT_PROMPT && c->p.progress)) {
+    o = json_pack("{si so so sb si sI sI}", "index", i, "content", json_of_text(str_c(&text), text.n), "tokens", json_array(), "stop", 0, "id_slot", 0,
+                  "tokens_predicted", (json_int_t)c->choices[i].ids.n, "tokens_evaluated", (json_int_t)e->request->prompt.n);
+    if (e->id >= 0) json_array_append_new(json_object_get(o, "tokens"), json_integer(e->id));
+    if (e->scored) json_object_set_new(o, "completion_probabilities", probabilities(c, i, true));
+    if (e->kind == EVENT_PROMPT)
+      json_object_set_new(o, "prompt_progress", json_pack("{sI sI sI sf}", "total", (json_int_t)e->total, "cache", (json_int_t)e->timing.n_cached,
+                                                          "processed", (json_int_t)e->done, "time_ms", e->timing.prompt_ms));
+  }
+  if (o) call_line(c, "data: ", o, "\n\n");
+  str_free(&text);
+}
+
+static void completion_finish(call *c) {
+  if (c->p.stream) return;
+  if (c->n_choices == 1) { call_send(c, 200, final_object(c, 0, true)); return; }
+  json_t *all = json_array();
+  for (int i = 0; i < c->n_choices; i++) json_array_append_new(all, final_object(c, i, true));
+  call_send(c, 200, all);
+}
+
+static void stream_failed(call *c, const char *text) {
+  fault f = {0};
+  fault_set(&f, 500, NULL, "%s", text);
+  call_line(c, "data: ", llama_error(&f), "\n\n");
+}
+
+static const struct speaker completion_speaker = {"text/event-stream", ": ping\n", NULL, completion_event, completion_finish, stream_failed};
+
+void llama_completion(server *s, exchange *x) {
+  call *c = call_new(s, x, &completion_speaker, completion_fields);
+  if (!c) return;
+  c->p.logprobs = c->p.n_top > 0;
+  if (call_add_prompts(c, c->p.prompt, "prompt")) call_refuse(c);
+  else call_go(c);
+}
+
+// ---- /infill: what stands between two texts ---------------------------------------------------------------------------------------------------
+
+static const struct field infill_table[] = {
+  FJ(P, input, "input_prefix", F_TEXT, "what stands before"),
+  FJ(P, suffix, "input_suffix", F_TEXT, "what stands after"),
+  FJ(P, extra, "input_extra", F_ARRAY, "other files: [{\"filename\", \"text\"}]"),
+  FJ(P, prompt, "prompt", F_TEXT, "what the answer begins with"),
+  COMPLETION,
+};
+static const struct fields infill_fields = FIELDS(infill_table);
+const struct fields *const llama_infill_fields[] = {&infill_fields, &sampling_fields, NULL};
+
+// A token that the file names under one of two keys; -1: none.
+static int64_t file_token(const weft_file *f, const char *key, const char *old_key) {
+  size_t i;
+  weft_value v;
+  if ((weft_file_find(f, key, &i) && weft_file_find(f, old_key, &i)) || weft_file_value(f, i, &v)) return -1;
+  return v.type == WEFT_UINT32 ? (int64_t)v.u : v.type == WEFT_INT32 ? v.i : -1;
+}
+
+static void add_token(json_t *all, int64_t id) { json_array_append_new(all, json_integer(id)); }
+static void add_piece(json_t *all, json_t *text) { if (json_is_string(text) && json_string_length(text)) json_array_append(all, text); }
+
+static int add_extra(call *c, json_t *all, int64_t separator) {
+  size_t i;
+  json_t *one;
+  json_array_foreach(c->p.extra, i, one) {
+    json_t *name = json_object_get(one, "filename"), *text = json_object_get(one, "text");
+    if (!json_is_string(text)) return fault_set(&c->fault, 400, "input_extra", "'input_extra' needs a text in each entry");
+    if (separator >= 0) add_token(all, separator);
+    add_piece(all, name);
+    json_array_append_new(all, json_string("\n"));
+    add_piece(all, text);
+    json_array_append_new(all, json_string("\n"));
+  }
+  return 0;
+}
+
+static int add_infill(call *c) {
+  const weft_model *m = sched_model(c->s->sched);
+  const weft_file *f = weft_model_file(m);
+  int64_t before = file_token(f, "tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id");
+  int64_t after = file_token(f, "tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id");
+  int64_t middle = file_token(f, "tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id");
+  if (before < 0 || after < 0 || middle < 0) return fault_set(&c->fault, 501, NULL, "this model has no tokens for what stands between two texts");
+  int32_t *ids;
+  size_t n;
+  weft_error err;
+  json_t *all = json_array();
+  if (weft_tokenize(weft_model_vocab(m), "", 0, WEFT_ADD_SPECIAL, &ids, &n, &err)) n = 0, ids = NULL;
+  if (n) add_token(all, ids[0]);
+  weft_free(ids);
+  int status = add_extra(c, all, file_token(f, "tokenizer.ggml.fim_sep_token_id", "tokenizer.ggml.fim_sep_token_id"));
+  add_token(all, before);
+  add_piece(all, c->p.input);
+  add_token(all, after);
+  add_piece(all, c->p.suffix);
+  add_token(all, middle);
+  add_piece(all, c->p.prompt);
+  if (!status) status = call_add_prompt(c, all, false, "input_prefix");
+  json_decref(all);
+  return status;
+}
+
+void llama_infill(server *s, exchange *x) {
+  call *c = call_new(s, x, &completion_speaker, infill_fields);
+  if (!c) return;
+  c->p.logprobs = c->p.n_top > 0;
+  if (add_infill(c)) call_refuse(c);
+  else call_go(c);
+}

@@ -221,21 +221,6 @@ static void completion_finish(call *c) {
 
 static const struct speaker completion_speaker = {"text/event-stream", ": ping\n", completion_start, completion_event, completion_finish, stream_failed};
 
-// An array is one prompt of ids (with texts among them), or many prompts.
-static int add_prompts(call *c) {
-  enum { MOST = 128 };
-  json_t *prompt = c->p.prompt, *one;
-  size_t i;
-  bool ids = false;
-  if (!prompt) return fault_set(&c->fault, 400, "prompt", "'prompt' is missing");
-  json_array_foreach(prompt, i, one) ids |= json_is_number(one);
-  if (ids || !json_is_array(prompt)) return call_add_prompt(c, prompt, "prompt");
-  if (!json_array_size(prompt) || json_array_size(prompt) > MOST)
-    return fault_set(&c->fault, 400, "prompt", "'prompt' must have from 1 to %d prompts, not %zu", MOST, json_array_size(prompt));
-  json_array_foreach(prompt, i, one) if (call_add_prompt(c, one, "prompt")) return -1;
-  return 0;
-}
-
 void openai_completions(server *s, exchange *x) {
   call *c = call_new(s, x, &completion_speaker, completion_fields);
   if (!c) return;
@@ -245,7 +230,7 @@ void openai_completions(server *s, exchange *x) {
   c->p.n_top = c->p.top_logprobs;
   if (!json_object_get(c->body, "max_tokens") && !json_object_get(c->body, "n_predict")) c->p.max_tokens = 16;       // as OpenAI has it
   if (c->p.echo && c->p.logprobs && c->p.stream) fault_set(&c->fault, 400, "stream", "'stream': scores of the prompt do not come as a stream");
-  if (c->fault.status || read_stream_options(c) || add_prompts(c)) call_refuse(c);
+  if (c->fault.status || read_stream_options(c) || call_add_prompts(c, c->p.prompt, "prompt")) call_refuse(c);
   else call_go(c);
 }
 
@@ -362,7 +347,7 @@ static void chat_finish(call *c) {
 static const struct speaker chat_speaker = {"text/event-stream", ": ping\n", chat_start, chat_event, chat_finish, stream_failed};
 
 // Tools are offered or not; that one must be called cannot be promised yet.
-static int read_tool_choice(call *c) {
+int openai_tool_choice(call *c) {
   const json_t *v = c->p.tool_choice;
   const char *name = json_string_value(v);
   c->p.no_parallel = json_is_false(c->p.parallel_calls);
@@ -395,7 +380,7 @@ void openai_chat(server *s, exchange *x) {
   new_id(s, "chatcmpl-", c->id, sizeof c->id);
   c->p.n_top = c->p.top_logprobs;
   if (c->p.top_logprobs && !c->p.logprobs) fault_set(&c->fault, 400, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
-  if (c->fault.status || read_stream_options(c) || read_tool_choice(c) || call_add_chat(c, c->p.messages, c->p.tools, c->p.variables) || read_format(c))
+  if (c->fault.status || read_stream_options(c) || openai_tool_choice(c) || call_add_chat(c, c->p.messages, c->p.tools, c->p.variables) || read_format(c))
     call_refuse(c);
   else call_go(c);
 }

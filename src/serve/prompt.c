@@ -34,17 +34,32 @@ static int add_id(call *c, request *r, const json_t *v, const char *name) {
 }
 
 // Texts and ids in any order; only a text at the beginning gets a BOS.
-int call_add_prompt(call *c, const json_t *prompt, const char *name) {
+int call_add_prompt(call *c, const json_t *prompt, bool parse_special, const char *name) {
   request *r = new_request(c);
   const json_t *v;
   size_t i;
-  if (json_is_string(prompt))
-    return add_text(c, r, json_string_value(prompt), json_string_length(prompt), WEFT_ADD_SPECIAL | WEFT_PARSE_SPECIAL);
+  unsigned flags = parse_special ? WEFT_PARSE_SPECIAL : 0;
+  if (json_is_string(prompt)) return add_text(c, r, json_string_value(prompt), json_string_length(prompt), flags | WEFT_ADD_SPECIAL);
   if (!json_is_array(prompt)) return fault_set(&c->fault, 400, name, "'%s' must be a string or an array, not %s", name, json_kind(prompt));
   json_array_foreach(prompt, i, v) {
-    unsigned flags = i ? WEFT_PARSE_SPECIAL : WEFT_PARSE_SPECIAL | WEFT_ADD_SPECIAL;
-    if (json_is_string(v) ? add_text(c, r, json_string_value(v), json_string_length(v), flags) : add_id(c, r, v, name)) return -1;
+    unsigned more = i ? flags : flags | WEFT_ADD_SPECIAL;
+    if (json_is_string(v) ? add_text(c, r, json_string_value(v), json_string_length(v), more) : add_id(c, r, v, name)) return -1;
   }
+  return 0;
+}
+
+// An array is one prompt of ids (with texts among them), or many prompts.
+int call_add_prompts(call *c, json_t *prompt, const char *name) {
+  enum { MOST = 128 };
+  json_t *one;
+  size_t i;
+  bool ids = false;
+  if (!prompt) return fault_set(&c->fault, 400, name, "'%s' is missing", name);
+  json_array_foreach(prompt, i, one) ids |= json_is_number(one);
+  if (ids || !json_is_array(prompt)) return call_add_prompt(c, prompt, true, name);
+  if (!json_array_size(prompt) || json_array_size(prompt) > MOST)
+    return fault_set(&c->fault, 400, name, "'%s' must have from 1 to %d prompts, not %zu", name, MOST, json_array_size(prompt));
+  json_array_foreach(prompt, i, one) if (call_add_prompt(c, one, true, name)) return -1;
   return 0;
 }
 

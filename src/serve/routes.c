@@ -14,6 +14,23 @@ const struct route routes[] = {
   {"GET", "/v1/models/*", false, true, &openai_family, openai_model, NULL, "the same, by its name"},
   {"POST", "/v1/completions", false, true, &openai_family, openai_completions, openai_completion_fields, "continues texts"},
   {"POST", "/v1/chat/completions", false, true, &openai_family, openai_chat, openai_chat_fields, "answers a conversation"},
+  {"POST", "/v1/responses", false, true, &openai_family, openai_responses, responses_fields, "the same, in OpenAI's newer form"},
+  {"GET", "/props", false, true, &llama_family, llama_props, NULL, "what the model and the server are"},
+  {"GET", "/slots", false, true, &llama_family, llama_slots, NULL, "what is going on"},
+  {"POST", "/tokenize", false, true, &llama_family, llama_tokenize, llama_tokenize_fields, "text to tokens"},
+  {"POST", "/detokenize", false, true, &llama_family, llama_detokenize, llama_detokenize_fields, "and back"},
+  {"POST", "/apply-template", false, true, &llama_family, llama_template, llama_template_fields, "a conversation as the text that the model gets"},
+  {"POST", "/completion", false, true, &llama_family, llama_completion, llama_completion_fields, "continues texts"},
+  {"POST", "/completions", false, true, &llama_family, llama_completion, llama_completion_fields, "the same"},
+  {"POST", "/infill", false, true, &llama_family, llama_infill, llama_infill_fields, "what stands between two texts"},
+  {"POST", "/v1/messages", false, true, &anthropic_family, anthropic_messages, anthropic_fields, "answers a conversation, as Anthropic's does"},
+  {"POST", "/v1/messages/count_tokens", false, true, &anthropic_family, anthropic_count, anthropic_fields, "how long its prompt is"},
+  {"GET", "/api/version", true, false, &ollama_family, ollama_version, NULL, "the version"},
+  {"GET", "/api/tags", false, true, &ollama_family, ollama_tags, NULL, "the model, as ollama has it"},
+  {"GET", "/api/ps", false, true, &ollama_family, ollama_ps, NULL, "the same, as what is loaded"},
+  {"POST", "/api/show", false, true, &ollama_family, ollama_show, ollama_show_fields, "what the model is"},
+  {"POST", "/api/chat", false, true, &ollama_family, ollama_chat, ollama_chat_fields, "answers a conversation, as ollama does"},
+  {"POST", "/api/generate", false, true, &ollama_family, ollama_generate, ollama_generate_fields, "answers a prompt, as ollama does"},
 };
 const size_t n_routes = COUNT(routes);
 
