@@ -220,6 +220,36 @@ static int mamba2_layer(loader *l, layer *y) {
   return 0;
 }
 
+static int mamba_layer(loader *l, layer *y) {
+  (void)l;
+  y->mixer = &part_mamba;
+  y->ff = NULL;
+  return 0;
+}
+
+static int bare_attention(loader *l) {
+  l->m->no_rope = true;
+  return 0;
+}
+
+// Which layers have experts stands in no key.
+static int jamba_layer(loader *l, layer *y) {
+  char name[64];
+  if (!y->n_kv) y->mixer = &part_mamba;
+  snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", y->index);
+  if (gguf_tensor_find(l->f, name)) y->ff = &part_moe;
+  return 0;
+}
+
+// Layers may lack attention or have its last product alone, and may lack the feed-forward.
+static int deci_layer(loader *l, layer *y) {
+  (void)l;
+  if (!y->n_head) y->mixer = NULL;
+  else if (!y->n_kv) y->mixer = &part_linear;
+  if (!y->n_ff) y->ff = NULL;
+  return 0;
+}
+
 static int lfm2moe_layer(loader *l, layer *y) {
   if (dense_first(l, y) || lfm2_layer(l, y)) return -1;
   y->moe.norm = true;
@@ -379,6 +409,8 @@ static const arch table[] = {
   {.name = "gpt-oss", .flags = ARCH_NEOX | ARCH_SINKS | ARCH_FFN_NORM_LATE, .has = HAS_HEAD | HAS_QKV_BIAS | HAS_OUT_BIAS | HAS_EXPERT_BIAS, .period = 2, .layer = gpt_oss},
   {.name = "lfm2", .flags = ARCH_NEOX | ARCH_QK_NORM, .period = PERIOD_ALL, .keys = lfm2, .layer = lfm2_layer},
   {.name = "lfm2moe", .flags = ARCH_NEOX | ARCH_QK_NORM, .has = HAS_PROBS_BIAS, .keys = lfm2, .layer = lfm2moe_layer},
+  {.name = "mamba", .layer = mamba_layer},
+  {.name = "jamba", .has = HAS_SSM_NORMS, .keys = bare_attention, .layer = jamba_layer},
   {.name = "mamba2", .has = HAS_CONV_BIAS, .layer = mamba2_layer},
   {.name = "qwen2vl", .flags = ARCH_NEOX | ARCH_SECTIONS, .has = HAS_QKV_BIAS},
   {.name = "qwen3vl", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_SECTIONS},
@@ -417,6 +449,8 @@ static const arch table[] = {
   {.name = "gemma4", .flags = GEMMA4, .has = HAS_ROPE_FREQS | HAS_ROUTER_SCALE, .act = ACT_GELU, .period = PERIOD_LISTED, .keys = gemma4, .layer = gemma4_layer},
   {.name = "llama4", .flags = ARCH_CHUNKS | ARCH_GLOBAL_NO_ROPE, .period = 4, .keys = llama4, .layer = llama4_layer},
   {.name = "falcon-h1", .flags = ARCH_NEOX, .layer = falcon_h1_layer},
+  {.name = "deci", .layer = deci_layer},
+  {.name = "bitnet", .flags = ARCH_NEOX, .has = HAS_SUB_NORMS},
   {.name = "qwen3vlmoe", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_SECTIONS, .layer = all_moe},
   {.name = "minimax-m2", .flags = ARCH_NEOX | ARCH_QK_NORM_ALL, .has = HAS_HEAD | HAS_PROBS_BIAS, .layer = all_moe},
   {.name = "mistral4", .keys = deepseek2, .layer = deepseek2_layer},

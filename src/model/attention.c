@@ -94,6 +94,7 @@ static int load(loader *l, layer *y) {
     if (want_matrix(l, y, W_ATTN_Q_NORM, y->head_dim, y->n_head, WANT_OPTIONAL)) return -1;
     if (y->w[W_ATTN_Q_NORM].weight && want_matrix(l, y, W_ATTN_K_NORM, y->head_dim, y->n_kv, 0)) return -1;
   }
+  if (m->arch->has & HAS_SUB_NORMS && want_vector(l, y, W_ATTN_SUB_NORM, (int64_t)y->n_head * y->v_dim, 0)) return -1;
   if (f & ARCH_SINKS && want_vector(l, y, W_ATTN_SINKS, y->n_head, 0)) return -1;
   int64_t spare = y->window ? KV_PAGE : 0;
   state(l, y, DT_F16, k, k * spare);
@@ -257,10 +258,18 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   V = store_v(b, y, v);
   b->kept[y->index] = (struct kept){K, V};
   tensor *out = attend(b, y, scores(b, y, q, K), V);
+  if (y->w[W_ATTN_SUB_NORM].weight) out = norm(b, y, W_ATTN_SUB_NORM, t_contiguous(g, out));
   return linear(b, y, W_ATTN_OUTPUT, gate ? t_mul(g, out, sigmoid(g, gate)) : out);
 }
 
 const part part_attention = {load, attention};
+
+// --- what is left of attention in some layers of Deci's models: its last product -----------------------------------------------------------
+
+static int linear_load(loader *l, layer *y) { return want_matrix(l, y, W_ATTN_OUTPUT, l->m->n_embd, l->m->n_embd, 0); }
+static tensor *only_output(build *b, const layer *y, tensor *x) { return linear(b, y, W_ATTN_OUTPUT, x); }
+
+const part part_linear = {linear_load, only_output};
 
 // --- beside a recurrence (Falcon-H1): both read the same --------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ static int load(loader *l, layer *y) {
   if (!f) return key_count(l, "feed_forward_length", 1, 1 << 24, &y->n_ff);       // missing, or 0 for this layer: the getter says which
   bool gated = !(l->m->arch->flags & ARCH_PLAIN_FFN);
   unsigned bias = bias_if(l, HAS_FFN_BIAS);
+  if (l->m->arch->has & HAS_SUB_NORMS && want_vector(l, y, W_FFN_SUB_NORM, f, 0)) return -1;
   if (gated && want_matrix(l, y, W_FFN_GATE, d, f, WANT_OPTIONAL)) return -1;
   return want_matrix(l, y, W_FFN_UP, d, gated && !y->w[W_FFN_GATE].weight ? 2 * f : f, bias) || want_matrix(l, y, W_FFN_DOWN, f, d, bias) ? -1 : 0;
 }
@@ -60,6 +61,7 @@ static tensor *feed_forward(build *b, const layer *y, tensor *x) {
     up = t_contiguous(g, up);
     h = t_mul(g, activate(b, y, cut(b, y, t_slice_i(g, up, 1, 0, y->n_ff))), t_slice_i(g, up, 1, y->n_ff, y->n_ff));
   }
+  if (y->w[W_FFN_SUB_NORM].weight) h = norm(b, y, W_FFN_SUB_NORM, t_contiguous(g, h));
   return linear(b, y, W_FFN_DOWN, h);
 }
 

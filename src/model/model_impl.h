@@ -32,15 +32,16 @@ typedef struct build build;
   T(ALTUP_CORRECT_SCALE, "altup_correct_scale") T(LAUREL_L, "laurel_l") T(LAUREL_R, "laurel_r") T(LAUREL_POST_NORM, "laurel_post_norm") \
   /* attention */ \
   T(ATTN_Q, "attn_q") T(ATTN_K, "attn_k") T(ATTN_V, "attn_v") T(ATTN_OUTPUT, "attn_output") T(ATTN_Q_NORM, "attn_q_norm") T(ATTN_K_NORM, "attn_k_norm") \
-  T(ATTN_QKV, "attn_qkv") T(ATTN_SINKS, "attn_sinks") T(ATTN_OUTPUT_NORM, "attn_output_norm") \
+  T(ATTN_QKV, "attn_qkv") T(ATTN_SINKS, "attn_sinks") T(ATTN_OUTPUT_NORM, "attn_output_norm") T(ATTN_SUB_NORM, "attn_sub_norm") \
   /* convolutions and recurrences */ \
   T(SHORTCONV, "shortconv.conv") T(SHORTCONV_IN, "shortconv.in_proj") T(SHORTCONV_OUT, "shortconv.out_proj") \
   T(ATTN_Q_A, "attn_q_a") T(ATTN_Q_A_NORM, "attn_q_a_norm") T(ATTN_Q_B, "attn_q_b") T(ATTN_KV_A_MQA, "attn_kv_a_mqa") T(ATTN_KV_A_NORM, "attn_kv_a_norm") \
   T(ATTN_K_B, "attn_k_b") T(ATTN_V_B, "attn_v_b") T(ATTN_KV_B, "attn_kv_b") \
   T(SSM_IN, "ssm_in") T(SSM_CONV1D, "ssm_conv1d") T(SSM_DT, "ssm_dt") T(SSM_A, "ssm_a") T(SSM_D, "ssm_d") T(SSM_NORM, "ssm_norm") T(SSM_OUT, "ssm_out") \
+  T(SSM_X, "ssm_x") T(SSM_DT_NORM, "ssm_dt_norm") T(SSM_B_NORM, "ssm_b_norm") T(SSM_C_NORM, "ssm_c_norm") \
   T(SSM_BA, "ssm_ba") T(SSM_BETA, "ssm_beta") T(SSM_ALPHA, "ssm_alpha") T(ATTN_GATE, "attn_gate") \
   /* feed-forward */ \
-  T(FFN_GATE, "ffn_gate") T(FFN_UP, "ffn_up") T(FFN_DOWN, "ffn_down") \
+  T(FFN_GATE, "ffn_gate") T(FFN_UP, "ffn_up") T(FFN_DOWN, "ffn_down") T(FFN_SUB_NORM, "ffn_sub_norm") \
   /* experts: the router, all experts' matrices one after another, and those that every token goes through */ \
   T(FFN_GATE_INP, "ffn_gate_inp") T(EXP_PROBS_B, "exp_probs_b") T(FFN_LATENT_DOWN, "ffn_latent_down") T(FFN_LATENT_UP, "ffn_latent_up") \
   T(FFN_GATE_EXPS, "ffn_gate_exps") T(FFN_UP_EXPS, "ffn_up_exps") T(FFN_GATE_UP_EXPS, "ffn_gate_up_exps") T(FFN_DOWN_EXPS, "ffn_down_exps") \
@@ -105,6 +106,8 @@ enum arch_has {
   HAS_SHARED_GATE = 1 << 9,       // of the expert that every token goes through
   HAS_CONV_BIAS = 1 << 10,
   HAS_ROPE_FREQS = 1 << 11,
+  HAS_SUB_NORMS = 1 << 13,        // of what attention returns and of what is gated, before the last product
+  HAS_SSM_NORMS = 1 << 14,        // of what mamba makes of its input
   HAS_ROUTER_SCALE = 1 << 12,     // the router reads the stream normed without weights, times a vector of its own
   HAS_BIASES = HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS | HAS_FFN_BIAS,
 };
@@ -125,7 +128,7 @@ typedef struct part {
   int (*load)(loader *l, layer *y);                            // 0, or -1 and an error
   tensor *(*graph)(build *b, const layer *y, tensor *x);       // x {T, n_embd}, normed, to what is added to the stream
 } part;
-extern const part part_attention, part_shared_attention, part_attention_and_mamba2, part_mla, part_short_conv, part_mamba2, part_delta_net, part_dense, part_moe, part_dense_and_moe;
+extern const part part_attention, part_shared_attention, part_attention_and_mamba2, part_mla, part_short_conv, part_mamba, part_mamba2, part_delta_net, part_linear, part_dense, part_moe, part_dense_and_moe;
 
 // Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow pairs are, quick ones
 // are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn: factor of cos and sin.
@@ -150,7 +153,7 @@ enum { MAX_STREAM_ROWS = 8 };
 typedef struct xielu { double negative, positive, slope, edge; } xielu;       // see activate
 
 typedef struct mla { int latent, nope, rope, v; double scale; } mla;      // mla.c: elements of c, of a head's parts that stay and that turn, of its value; of scores
-typedef struct ssm { int inner, state, heads, groups; } ssm;     // of recurrent.c; inner: elements of all heads
+typedef struct ssm { int inner, state, heads, groups; bool normed; } ssm;     // of recurrent.c; inner: elements of all heads; normed: see mamba
 
 struct layer {
   int index;

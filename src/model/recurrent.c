@@ -31,7 +31,7 @@ static tensor *softplus(graph *g, tensor *x) {         // log(1 + exp x), of whi
 // --- rows of a block ------------------------------------------------------------------------------------------------------
 
 // RUN_ROOM: tokens that a run has at most, as intervals see it
-enum { MAMBA_BLOCK = 64, DELTA_BLOCK = 32, SOLVED_AT_ONCE = 8, RUN_ROOM = 64 };
+enum { MAMBA1_BLOCK = 16, MAMBA_BLOCK = 64, DELTA_BLOCK = 32, SOLVED_AT_ONCE = 8, RUN_ROOM = 64 };
 
 // Rows of this run: from .. end; full: whether the block ends with it
 typedef struct block { int64_t size; uop *from, *end; tensor *full; } block;
@@ -134,6 +134,78 @@ static void load_rows(loader *l, layer *y, int64_t size, int64_t keys) {
   rows_state(l, y, size, y->ssm.inner);
   if (!m->block || m->block > size) m->block = (int)size;
 }
+
+// --- Mamba ----------------------------------------------------------------------------------------------------------------
+// Each of the inner channels has a state of n elements, each of which fades in its own way: by exp(A dt). The time step dt, what is
+// added (dt x B) and what reads (C) are made of the input; some models norm these three. Blocks are short, since every row that is not in
+// the state yet fades anew for every token.
+
+static int mamba_load(loader *l, layer *y) {
+  ssm *s = &y->ssm;
+  int rank;
+  bool named = l->m->arch->has & HAS_SSM_NORMS;
+  if (key_count(l, "ssm.conv_kernel", 2, 64, &y->taps) || key_count(l, "ssm.inner_size", 1, 1 << 20, &s->inner) || key_count(l, "ssm.state_size", 1, 1 << 12, &s->state) ||
+      key_count(l, "ssm.time_step_rank", 1, 1 << 14, &rank) || (!named && gguf_bool_opt(l->f, key(l, "ssm.dt_b_c_rms"), false, &s->normed, l->err))) return -1;
+  s->normed |= named;
+  s->heads = rank;
+  int64_t inner = s->inner, n = s->state, d = l->m->n_embd;
+  if (want_matrix(l, y, W_SSM_IN, d, 2 * inner, 0) || want_matrix(l, y, W_SSM_CONV1D, y->taps, inner, WANT_BIAS) || want_matrix(l, y, W_SSM_X, inner, rank + 2 * n, 0) ||
+      want_matrix(l, y, W_SSM_DT, rank, inner, WANT_BIAS) || want(l, y, W_SSM_A, n, inner, 1, WANT_BARE) || want(l, y, W_SSM_D, inner, 1, 1, WANT_BARE) ||
+      want_matrix(l, y, W_SSM_OUT, inner, d, 0)) return -1;
+  if (named && (want_vector(l, y, W_SSM_DT_NORM, rank, 0) || want_vector(l, y, W_SSM_B_NORM, n, 0) || want_vector(l, y, W_SSM_C_NORM, n, 0))) return -1;
+  state(l, y, DT_F32, 0, (y->taps - 1) * inner);
+  state(l, y, DT_F32, 0, inner * n);
+  for (int64_t each = 0; each < 2; each++) rows_state(l, y, MAMBA1_BLOCK, inner);
+  rows_state(l, y, MAMBA1_BLOCK, n);
+  rows_state(l, y, MAMBA1_BLOCK, inner);
+  if (!l->m->block || l->m->block > MAMBA1_BLOCK) l->m->block = MAMBA1_BLOCK;
+  return 0;
+}
+
+static tensor *mamba(build *b, const layer *y, tensor *x) {
+  graph *g = b->g;
+  const ssm *s = &y->ssm;
+  int64_t inner = s->inner, n = s->state, rank = s->heads;
+  uop *one = n_(b, 1), *N = n_(b, n), *D = n_(b, inner);
+  tensor *all = t_contiguous(g, linear(b, y, W_SSM_IN, x)), *z = t_slice_i(g, all, 1, inner, inner);
+  x = t_contiguous(g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, t_slice_i(g, all, 1, 0, inner))));
+  tensor *made = t_contiguous(g, linear(b, y, W_SSM_X, x)), *dt = t_slice_i(g, made, 1, 0, rank), *B = t_slice_i(g, made, 1, rank, n), *C = t_slice_i(g, made, 1, rank + n, n);
+  if (s->normed) {
+    dt = norm(b, y, W_SSM_DT_NORM, dt);
+    B = norm(b, y, W_SSM_B_NORM, B);
+    C = norm(b, y, W_SSM_C_NORM, C);
+  }
+  dt = t_contiguous(g, softplus(g, linear(b, y, W_SSM_DT, t_contiguous(g, dt))));
+  block k = block_of(b, MAMBA1_BLOCK);
+  tensor *A = t_reshape(g, weight(b, y, W_SSM_A), DIMS(one, D, N));
+  tensor *sum = added_up(b, &k, keep_rows(b, y, STATE_DECAY, &k, dt, false)), *sums = keep_rows(b, y, STATE_SUM, &k, sum, false);
+  tensor *keys = keep_rows(b, y, STATE_KEY, &k, t_contiguous(g, B), false), *values = keep_rows(b, y, STATE_VALUE, &k, t_contiguous(g, t_mul(g, dt, x)), false);
+  C = t_contiguous(g, C);
+  // what token t reads of row s of the block
+  tensor *since = t_sub(g, t_reshape(g, sum, DIMS(b->T, one, D)), t_reshape(g, sums, DIMS(one, k.end, D)));
+  tensor *meet = t_contiguous(g, t_mul(g, t_reshape(g, C, DIMS(b->T, one, N)), t_reshape(g, keys, DIMS(one, k.end, N))));
+  tensor *left = t_exp(g, t_mul(g, t_reshape(g, since, DIMS(b->T, k.end, D, one)), t_reshape(g, A, DIMS(one, one, D, N))));
+  tensor *read = t_reshape(g, t_reduce(g, t_mul(g, left, t_reshape(g, meet, DIMS(b->T, k.end, one, N))), OP_ADD, 3), DIMS(b->T, k.end, D));
+  read = t_where(g, t_reshape(g, not_later(b, &k, k.end, true), DIMS(b->T, k.end, one)), t_mul(g, read, t_reshape(g, values, DIMS(one, k.end, D))), t_float(g, 0));
+  tensor *out = t_contiguous(g, t_reshape(g, t_reduce(g, t_contiguous(g, read), OP_ADD, 1), DIMS(b->T, D)));
+  // and what the state still has
+  tensor *S = state_before(b, y, STATE_SSM, &k, 2, (int64_t[]){inner, n}), *fade = t_exp(g, t_mul(g, t_reshape(g, sum, DIMS(b->T, D, one)), A));
+  tensor *old = t_reduce(g, t_mul(g, t_mul(g, fade, t_reshape(g, S, DIMS(one, D, N))), t_reshape(g, C, DIMS(b->T, one, N))), OP_ADD, 2);
+  out = t_add(g, t_add(g, out, t_contiguous(g, t_reshape(g, old, DIMS(b->T, D)))), t_mul(g, x, t_reshape(g, weight(b, y, W_SSM_D), DIMS(one, D))));
+  // the next state
+  uop *rows = rows_done(b, &k);
+  tensor *last = t_contiguous(g, t_slice(g, sum, 0, idx_sub(g, b->T, one), one));
+  tensor *kept = t_where(g, k.full, t_exp(g, t_mul(g, t_reshape(g, last, DIMS(D, one)), t_reshape(g, A, DIMS(D, N)))), t_float(g, 1));
+  since = t_sub(g, last, t_slice(g, sums, 0, n_(b, 0), rows));
+  left = t_where(g, k.full, t_exp(g, t_mul(g, t_reshape(g, since, DIMS(rows, D, one)), A)), t_float(g, 0));
+  tensor *add = t_mul(g, t_mul(g, left, t_reshape(g, t_slice(g, values, 0, n_(b, 0), rows), DIMS(rows, D, one))),
+                      t_reshape(g, t_slice(g, keys, 0, n_(b, 0), rows), DIMS(rows, one, N)));
+  add = t_reshape(g, t_reduce(g, add, OP_ADD, 0), DIMS(D, N));
+  state_store(b, y, STATE_SSM, t_add(g, t_mul(g, S, kept), add));
+  return linear(b, y, W_SSM_OUT, t_contiguous(g, t_mul(g, out, t_silu(g, z))));
+}
+
+const part part_mamba = {mamba_load, mamba};
 
 // --- Mamba 2 --------------------------------------------------------------------------------------------------------------
 // Head h has a state of {p, n}; each token adds dt x B to it and reads it with C. B and C are shared by the heads of a

@@ -132,6 +132,8 @@ def attention(m, i):
     if p.get("out_gate"):
         m.matrix(b + "attn_gate", heads * hd, p["dim"])
     m.matrix(b + "attn_output", p["dim"], heads * hd, bias=p.get("bias") or p.get("out_bias"))
+    if p.get("sub_norms"):
+        m.vector(b + "attn_sub_norm.weight", heads * hd)
     if p.get("sinks"):
         m.vector(b + "attn_sinks.weight", heads, 0, 1)
 
@@ -146,6 +148,8 @@ def dense(m, i):
     else:
         m.matrix(b + "ffn_gate", ffn, p["dim"])
         m.matrix(b + "ffn_up", ffn, p["dim"])
+    if p.get("sub_norms"):
+        m.vector(b + "ffn_sub_norm.weight", ffn)
     m.matrix(b + "ffn_down", p["dim"], ffn, bias=p.get("bias"))
 
 
@@ -178,6 +182,8 @@ def keys(m):
     values = {"block_count": p["layers"], "context_length": p["n_ctx"], "embedding_length": p["dim"], "feed_forward_length": p["ffn"] * p.get("ffn_counted", 1),
               "attention.head_count": p["heads"], "attention.head_count_kv": p["kv"], "vocab_size": p["n_vocab"]}
     values["attention.layer_norm_epsilon" if p.get("layer_norm") else "attention.layer_norm_rms_epsilon"] = 1e-5
+    if p.get("mamba"):
+        values.update({"ssm.conv_kernel": 4, "ssm.inner_size": 2 * p["dim"], "ssm.state_size": p["mamba"]["state"], "ssm.time_step_rank": p["mamba"]["rank"]})
     if not p.get("no_key_length"):
         values.update({"attention.key_length": p["head_dim"], "attention.value_length": p["head_dim"]})
     for name, value in {**values, **p.get("keys", {})}.items():
@@ -208,6 +214,27 @@ def mamba2(m, i):
     if not p.get("no_ssm_norm"):
         m.put(b + "norm.weight", m.normal(b + "norm", (groups, inner // groups), 1, 0.15))
     m.matrix(b + "out", p["dim"], inner)
+
+
+def mamba(m, i):
+    p, b = m.p, f"blk.{i}.ssm_"
+    inner, n, rank = 2 * p["dim"], p["mamba"]["state"], p["mamba"]["rank"]
+    m.matrix(b + "in", 2 * inner, p["dim"])
+    m.put(b + "conv1d.weight", m.normal(b + "conv1d", (inner, 4), 0, 0.6))
+    m.vector(b + "conv1d.bias", inner, 0, 0.2)
+    m.matrix(b + "x", rank + 2 * n, inner)
+    m.matrix(b + "dt", inner, rank)
+    m.vector(b + "dt.bias", inner, -1, 1)
+    m.put(b + "a", -np.exp(m.normal(b + "a", (inner, n), 0, 0.7)))
+    m.put(b + "d", m.normal(b + "d", inner, 1, 0.3))
+    if p["mamba"].get("norms"):
+        for name, size in (("dt_norm", rank), ("b_norm", n), ("c_norm", n)):
+            m.vector(f"{b}{name}.weight", size)
+    m.matrix(b + "out", p["dim"], inner)
+
+
+def only_output(m, i):
+    m.matrix(f"blk.{i}.attn_output", m.p["dim"], m.p["dim"])
 
 
 def delta_net(m, i):
@@ -335,7 +362,7 @@ def attention_and_mamba2(m, i):
     mamba2(m, i)
 
 
-MIXERS = {"h": attention_and_mamba2, "a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
+MIXERS = {"s": mamba, "o": only_output, "h": attention_and_mamba2, "a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
 BASE = dict(arch="llama", dim=256, layers=3, heads=4, kv=2, head_dim=64, ffn=320, n_vocab=509, n_ctx=256)
 YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 32}
 FACTORS = {"rope.scaling.attn_factor": 1.19}
@@ -481,6 +508,11 @@ FAMILIES = {
     "llama4": with_experts(moe(4, 1, 96, 96, interleave_moe_layer_step=2), arch="llama4", layers=4, moe_step=2, kv=2, keys={"rope.dimension_count": 64}),
     "falcon-h1": family(arch="falcon-h1", layers=2, mix="hh", short_name=True, no_ssm_norm=True, **ssm(512, 48, 1, 8, 4)),
     "falcon-h1-norm": family(arch="falcon-h1", layers=3, mix="hhh", short_name=True, **ssm(512, 32, 2, 8, 4)),
+    "deci": family(arch="deci", layers=5, mix="aof-a", heads=[4, 4, 0, 0, 4], kv=[2, 0, 0, 0, 4], ffn=[320, 256, 288, 0, 320], keys={"rope.dimension_count": 64}),
+    "bitnet": family(arch="bitnet", layers=2, heads=4, kv=2, tie=True, sub_norms=True, no_key_length=True),
+    "mamba": family(arch="mamba", layers=2, mix="ss", one_part=True, heads=0, kv=0, ffn=0, no_key_length=True, mamba={"state": 16, "rank": 24}),
+    "mamba-normed": family(arch="mamba", layers=3, mix="sss", one_part=True, heads=0, kv=0, ffn=0, no_key_length=True, mamba={"state": 16, "rank": 16}, keys={"ssm.dt_b_c_rms": True}),
+    "jamba": with_experts(moe(4, 2, 96), arch="jamba", layers=4, dim=192, heads=3, kv=[0, 1, 0, 0], mix="sass", ffn=96, moe_step=2, mamba={"state": 16, "rank": 12, "norms": True}),
     "qwen3vlmoe": with_experts(moe(8, 3, 64), arch="qwen3vlmoe", layers=2, qk_norm="head", keys={"rope.dimension_sections": [12, 10, 10, 0], "rope.dimension_count": 64}),
     "minimax-m2": with_experts(moe(8, 3, 96, expert_gating_func=2), arch="minimax-m2", layers=2, ffn=96, qk_norm="all", probs_b=True, keys={"rope.dimension_count": 32}),
     "mistral4": with_experts(moe(8, 2, 64, 64, expert_shared_count=1, expert_gating_func=1, expert_weights_norm=True, expert_weights_scale=1.0), **{**mla(
@@ -538,8 +570,10 @@ def write(name, path, **changes):
         altup(m)
     for i in range(p["layers"]):
         kind = p.get("mix", "a" * p["layers"])[i]
+        if kind == "-":             # a layer without anything
+            continue
         if kind == "f":             # a layer that is a feed-forward alone
-            m.norm(f"blk.{i}.attn_norm", p["dim"])
+            m.norm(f"blk.{i}.{'ffn_norm' if p['arch'] == 'deci' else 'attn_norm'}", p["dim"])
             (experts if p.get("experts") else dense)(m, i)
         elif p.get("one_part"):
             m.norm(f"blk.{i}.attn_norm", p["dim"])
