@@ -1,7 +1,7 @@
 """A model that says what it is told to: each token is followed by one other, for certain.  The last character of a prompt chooses what is said, so
 that tests see reasoning, calls of tools and the like come out of a real model file, by way of the tokenizer, the sampler and the server.
 
-    scripted.write(path, {"1": ["Hello", " there"], "2": [...]}, template)
+    scripted.write(path, {"1": ["Hello", " there"], "2": [...]}, template)       # None at the end: from the beginning again, without end
 """
 import gguf
 import numpy as np
@@ -23,12 +23,13 @@ def write(path, scripts, template, context=2048, width=1024):
     types.append(gguf.TokenType.CONTROL)
     for first, pieces in scripts.items():
         last = ord(first)
-        for piece in pieces:
+        again = len(tokens) if pieces[-1] is None else end
+        for piece in filter(None, pieces):
             tokens.append("".join(characters[b] for b in piece.encode()))
             assert tokens[-1] not in tokens[:-1], f"{piece!r} is said twice"
             types.append(gguf.TokenType.NORMAL)
             follows[last] = last = len(tokens) - 1
-        follows[last] = end
+        follows[last] = again
     tokens.append(characters[254] + characters[255])
     types.append(gguf.TokenType.NORMAL)
     n = len(tokens)
