@@ -1,22 +1,78 @@
 # Completion of weft for bash: source this file, or install it as /usr/share/bash-completion/completions/weft.
-# Commands and options come from the program's own help, so they are never out of date.
+# Made from the program's table of options by scripts/docs.sh.
 _weft() {
-  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} weft=${COMP_WORDS[0]} words
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} words= files=yes
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ] || { [ "$COMP_CWORD" -eq 2 ] && [ "$before" = help ]; }; then
-    words="$("$weft" --help 2>/dev/null | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p' | grep -v '^weft$') help --help --version"
-  else
-    case "$before" in
-      -m|--model) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
-      -f|--file|--stats|--grammar-file|-jf|--json-schema-file|--messages|--tools|--chat-template-kwargs|--chat-template-file|--kl-divergence-base|--save-all-logits|--imatrix|--tensor-type-file) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
-      --precision) words="fast exact";;
-      cache) words="list verify clear export import";;
-      -co|--color) words="auto on off";;
-      -o|--output) words="md json jsonl csv sql";;
-      *) words=$("$weft" help "${COMP_WORDS[1]}" 2>/dev/null | grep '^  -' | sed 's/^  \(\(-[^ ]*,\? \)*-[^ ]*\).*/\1/; s/,//g');;
-    esac
+    words="run chat serve bench perplexity quantize profile viz tune cache inspect tokenize template env help --help --version"
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word"; [ "$before" = help ] || compgen -f -X '!*.gguf' -- "$word")
+    return
   fi
+  case "$command $before" in
+    "run -m"|"run --model"|"chat -m"|"chat --model"|"serve -m"|"serve --model"|"perplexity -m"|"perplexity --model"|"profile -m"|"profile --model"|"viz -m"|"viz --model"|"tune -m"|"tune --model"|"inspect -m"|"inspect --model"|"tokenize -m"|"tokenize --model")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
+    "template -m"|"template --model")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
+    "bench -m"|"bench --model")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
+    "perplexity -f"|"perplexity --file")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "run -f"|"run --file"|"run -bf"|"run --binary-file"|"chat -f"|"chat --file"|"chat -bf"|"chat --binary-file"|"tokenize -f"|"tokenize --file"|"tokenize -bf"|"tokenize --binary-file")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "chat -sysf"|"chat --system-prompt-file")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "chat --chat-template")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "chat --chat-template-file"|"serve --chat-template-file")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "chat --chat-template-kwargs"|"template --chat-template-kwargs")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "chat --tools"|"template --tools")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "chat -rea"|"chat --reasoning")
+      words="auto on off" files=no;;
+    "template --messages")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "serve --api-key-file")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "perplexity --kl-divergence-base"|"perplexity --save-all-logits")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "quantize --tensor-type-file")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "quantize --imatrix")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "viz --out")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "run --grammar-file"|"chat --grammar-file")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "run -jf"|"run --json-schema-file"|"chat -jf"|"chat --json-schema-file")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "run --stats")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "chat -co"|"chat --color")
+      words="auto on off" files=no;;
+    "run --precision"|"chat --precision"|"serve --precision"|"bench --precision"|"perplexity --precision"|"profile --precision"|"viz --precision"|"tune --precision")
+      words="fast exact" files=no;;
+    "bench -o"|"bench --output")
+      words="md json jsonl csv sql" files=no;;
+  esac
+  [ -n "$words" ] || case "$command" in
+    run) words="-m --model -p --prompt -f --file -bf --binary-file --ids -e --escape --no-escape --no-bos --parse-special -n --predict --n-predict --count -c --ctx-size -r --reverse-prompt -l --logit-bias --ignore-eos --repeat-penalty --frequency-penalty --presence-penalty --repeat-last-n --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker --top-nsigma --top-n-sigma --top-k --typical --typical-p --top-p --min-p --xtc-probability --xtc-threshold --temp --temperature --dynatemp-range --dynatemp-exp --mirostat --mirostat-ent --mirostat-lr --samplers --sampler-seq --sampling-seq -s --seed --grammar --grammar-file -j --json-schema -jf --json-schema-file --regex --json --top-logprobs --force -sp --special --display-prompt --no-display-prompt --verbose-prompt --stats --benchmark -v --verbose --log-verbose --perf -q --quiet --log-disable -t --threads -ub --ubatch-size --mlock -nr --no-repack --repack-memory --precision --help";;
+    chat) words="-m --model -p --prompt -f --file -bf --binary-file -e --escape --no-escape -sys --system-prompt -sysf --system-prompt-file -no-cnv --no-conversation -st --single-turn --chat-template --chat-template-file --chat-template-kwargs --tools -rea --reasoning --reasoning-effort --context-shift --no-context-shift -n --predict --n-predict --count -c --ctx-size -r --reverse-prompt -l --logit-bias --ignore-eos --repeat-penalty --frequency-penalty --presence-penalty --repeat-last-n --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker --top-nsigma --top-n-sigma --top-k --typical --typical-p --top-p --min-p --xtc-probability --xtc-threshold --temp --temperature --dynatemp-range --dynatemp-exp --mirostat --mirostat-ent --mirostat-lr --samplers --sampler-seq --sampling-seq -s --seed --grammar --grammar-file -j --json-schema -jf --json-schema-file --regex --json --verbose-prompt --no-rates -co --color --simple-io -v --verbose --log-verbose --perf -q --quiet --log-disable -t --threads -ub --ubatch-size --mlock -nr --no-repack --repack-memory --precision --help";;
+    serve) words="-m --model --chat-template-file -a --alias -c --ctx-size --host --port --api-key-file --no-key --allow-host --allow-origin --no-webui --no-page --max-connections --max-queue --max-queue-tokens --max-body --drain -t --threads -ub --ubatch-size --mlock -nr --no-repack --repack-memory --precision --help";;
+    bench) words="-m --model -p --n-prompt -n --n-gen -pg -d --n-depth -r --repetitions --delay -t --threads -ub --ubatch-size --mlock -nr --no-repack --repack-memory --precision -o --output --help";;
+    perplexity) words="-m --model -p --prompt -f --file -c --ctx-size --chunks --ppl-stride --ppl-output-type --kl-divergence-base --save-all-logits --kl-divergence -t --threads -ub --ubatch-size --mlock -nr --no-repack --repack-memory --precision --help";;
+    quantize) words="--allow-requantize --leave-output-tensor --pure --output-tensor-type --token-embedding-type --tensor-type --tensor-type-file --imatrix --include-weights --exclude-weights --override-kv --keep-split --dry-run --max-buffer-size -t --threads --help";;
+    profile) words="-m --model -n --n-gen -p --prefill -d --n-depth -t --threads -ub --ubatch-size --mlock -nr --no-repack --repack-memory --precision --json --help";;
+    viz) words="-m --model -n --n-gen -p --prefill -d --n-depth --out -t --threads -ub --ubatch-size --mlock -nr --no-repack --repack-memory --precision --help";;
+    tune) words="-m --model --beam --budget --skip-ms --no-prompt --no-layouts -c --ctx-size -d --n-depth -t --threads -ub --ubatch-size --mlock -nr --no-repack --repack-memory --precision --all --json --help";;
+    cache) words="list verify clear export import --tunings --json --help";;
+    inspect) words="-m --model --json --full --help";;
+    tokenize) words="-m --model -p --prompt -f --file -bf --binary-file --stdin --ids -e --escape --no-escape --no-bos --parse-special --detokenize --help";;
+    template) words="-m --model --chat-template-kwargs --tools --messages --no-generation-prompt --bos --eos --now --help";;
+    env) words="--json --help";;
+  esac
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
-  [ "${COMP_WORDS[1]}" != template ] || [ "$COMP_CWORD" -lt 2 ] || mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "$word")
+  case "$files$word" in yes-*|no*) ;; *) compopt -o filenames 2>/dev/null; mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "$word");; esac
 }
 complete -F _weft weft

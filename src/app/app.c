@@ -2,6 +2,7 @@
 // file of a command.
 #define _GNU_SOURCE
 #include "app/app.h"
+#include "app/manual.h"
 #include "base/confine.h"
 #include "base/env.h"
 #include "base/progress.h"
@@ -15,20 +16,9 @@
 #include <unistd.h>
 
 static const struct { const char *name, *what; int (*run)(int argc, char **argv); } commands[] = {
-  {"run", "continue a text", run_command},
-  {"chat", "talk with a model in the terminal", chat_command},
-  {"serve", "answer over HTTP: OpenAI's interface, and a page", serve_command},
-  {"bench", "measure tokens per second", bench_command},
-  {"perplexity", "measure how well a model predicts a text", perplexity_command},
-  {"quantize", "write a model file with fewer bits", quantize_command},
-  {"profile", "show where the time of a token goes", profile_command},
-  {"viz", "write a page that shows what the compiler made of a model", viz_command},
-  {"tune", "search for better kernels, and keep them", tune_command},
-  {"cache", "show, check, clear and exchange what is kept of kernels", cache_command},
-  {"inspect", "show what a model file holds", inspect_command},
-  {"tokenize", "text to tokens, and back", tokenize_command},
-  {"template", "show a conversation as the prompt that a model expects", template_command},
-  {"env", "show the environment variables and this machine", env_command},
+#define C(name, what) {#name, what, name##_command},
+  COMMANDS(C)
+#undef C
 };
 
 // ---- messages ---------------------------------------------------------------------------------------------------------
@@ -81,6 +71,21 @@ void interrupt_catch(void) {
   n_interrupts = 0;
   struct sigaction note = {.sa_handler = on_interrupt_note, .sa_flags = SA_RESETHAND};
   sigaction(SIGINT, &note, NULL);
+}
+
+void show_tokens(const weft_vocab *v, const int32_t *ids, size_t n) {
+  fprintf(stderr, "weft: %zu token%s of the prompt:\n", n, n == 1 ? "" : "s");
+  for (size_t i = 0; i < n; i++) {
+    size_t n_bytes, n_text;
+    char *bytes = weft_piece(v, ids[i], true, &n_bytes), *text = weft_utf8(bytes, n_bytes, &n_text);
+    str shown = {0};
+    str_addn(&shown, text, n_text);
+    str_blank_controls(&shown, false);
+    fprintf(stderr, "%8d -> '%s'\n", ids[i], str_c(&shown));
+    str_free(&shown);
+    weft_free(text);
+    weft_free(bytes);
+  }
 }
 
 // ---- text that comes in -----------------------------------------------------------------------------------------------
@@ -147,9 +152,11 @@ void unescape_texts(struct texts *t) {
 static void print_help(FILE *to) {
   fputs("weft COMMAND [options]\n\nRuns large language models from GGUF files.\n\nCommands\n", to);
   for (size_t i = 0; i < COUNT(commands); i++) fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].what);
-  fputs("\n'weft COMMAND --help' lists the options of a command, 'weft --version' prints the version.\n"
+  fputs("\n'weft FILE.gguf' talks with a model, or continues what is typed where it has no chat template.\n"
+        "'weft COMMAND --help' lists the options of a command, 'weft --version' prints the version.\n"
+        "'weft help --as bash|zsh|fish' prints completion for a shell.\n"
         "'weft --no-sandbox COMMAND' leaves out the filter of system calls, which 'weft env' shows.\n"
-        "\n  weft run -m model.gguf -p \"Once upon a time\" -n 64\n", to);
+        "\n  weft run model.gguf -p \"Once upon a time\" -n 64\n", to);
 }
 
 static int unknown_command(const char *name) {
@@ -169,6 +176,7 @@ static int run_named(const char *name, int argc, char **argv) {
 
 static int help_command(int argc, char **argv) {
   if (argc == 1) { print_help(stdout); return EXIT_OK; }
+  if (argc >= 3 && argc <= 4 && !strcmp(argv[1], "--as")) return manual_print(argv[2], argc == 4 ? argv[3] : NULL);
   if (argc > 2) return usage_error("unexpected argument '%s'; 'weft help COMMAND' takes one", argv[2]);
   char flag[] = "--help";
   if (!strcmp(argv[1], "help")) { print_help(stdout); return EXIT_OK; }
@@ -196,14 +204,37 @@ static void choose_sandbox(bool wanted, const char *command) {
   if (!command || strcmp(command, "serve")) enter_sandbox(confine_to_files);
 }
 
+int talk_command(int argc, char **argv) {
+  const char *path = settings_model(&chat_options, &run_options, argc, argv);
+  weft_file *f = NULL;
+  bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO), plain = path && !weft_file_open(path, &f, NULL) && !model_has_template(f);
+  weft_file_close(f);
+  if (settings_are_for(&run_options, &chat_options, argc, argv) || (plain && !terminal)) return run_command(argc, argv);
+  if (!plain || settings_are_for(&chat_options, &run_options, argc, argv)) return chat_command(argc, argv);
+  VEC(char *) all = {0};                // what is typed is continued as it is
+  for (int i = 0; i < argc; i++) vec_push(&all, argv[i]);
+  vec_push(&all, (char[]){"--chat-template"});
+  vec_push(&all, (char[]){"none"});
+  vec_push(&all, NULL);
+  int status = chat_command(argc + 2, all.at);
+  vec_free(&all);
+  return status;
+}
+
+// Whether the first word is no command but a model.
+static bool is_model(const char *word) {
+  const char *dot = strrchr(word, '.');
+  return (dot && !strcmp(dot, ".gguf")) || !access(word, F_OK);
+}
+
 static int dispatch(int argc, char **argv) {
   if (argc < 2) { print_help(stderr); return EXIT_USAGE; }
   const char *first = argv[1];
   if (!strcmp(first, "--version") || !strcmp(first, "version")) { printf("weft %s\n", weft_version()); return EXIT_OK; }
   if (!strcmp(first, "-h") || !strcmp(first, "--help")) { print_help(stdout); return EXIT_OK; }
   if (!strcmp(first, "help")) return help_command(argc - 1, argv + 1);
-  if (first[0] == '-') return usage_error("expected a command before '%s'; 'weft --help' lists them", first);
-  return run_named(first, argc - 1, argv + 1);
+  for (size_t i = 0; i < COUNT(commands); i++) if (!strcmp(commands[i].name, first)) return commands[i].run(argc - 1, argv + 1);
+  return first[0] == '-' || is_model(first) ? talk_command(argc, argv) : unknown_command(first);
 }
 
 // Where the caller has closed standard descriptors, the next files to be opened would get their numbers, and what is printed would

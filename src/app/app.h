@@ -1,10 +1,12 @@
 // app: the weft command.  app.c has the table of commands; each command is one file.  The command is a user of the library
 // like any other: it includes weft.h and, for what C lacks, base/.
 //
-//   args.h           options from a table, which is also the help
-//   model_args.h     the options of the model, for all that run one
-//   sampling_args.h  the options of sampling, for run and chat
-//   grammar_args.h   the options that constrain output, for both as well
+//   args.h           options from a table: parsing, and the help
+//   settings.h       the list of commands, and what all their options can say; options.c has the table
+//   manual.h         what else is made of that table: the manual, completion for shells, docs/from-llama.cpp.md
+//   model_args.h     the model that the options describe, for all that run one
+//   sampling_args.h  the sampler, for run and chat
+//   grammar_args.h   the grammar, for both as well
 //   out.h json.h     stdout, with errors that are noticed; JSON on it
 //   stats.h          the figures at the end of a run
 //   terminal.h       lines that people type
@@ -12,7 +14,7 @@
 //   run.c chat.c serve.c bench.c perplexity.c quantize.c profile.c viz.c tune.c cache.c inspect.c tokenize.c template.c env.c: the commands
 #ifndef WEFT_APP_H
 #define WEFT_APP_H
-#include "app/args.h"
+#include "app/settings.h"
 #include "app/out.h"
 #include "base/progress.h"
 #include "weft.h"
@@ -24,20 +26,13 @@ int failed(const char *fmt, ...) PRINTF_LIKE(1, 2);       // 1: something is wro
 int usage_error(const char *fmt, ...) PRINTF_LIKE(1, 2);  // 2: the command line is wrong
 
 // Each command gets its own name as argv[0] and returns the exit status.
-int run_command(int argc, char **argv);
-int chat_command(int argc, char **argv);
-int serve_command(int argc, char **argv);
-int bench_command(int argc, char **argv);
-int profile_command(int argc, char **argv);
-int viz_command(int argc, char **argv);
-int tune_command(int argc, char **argv);
-int cache_command(int argc, char **argv);
-int perplexity_command(int argc, char **argv);
-int quantize_command(int argc, char **argv);
-int inspect_command(int argc, char **argv);
-int tokenize_command(int argc, char **argv);
-int template_command(int argc, char **argv);
-int env_command(int argc, char **argv);
+#define C(name, what) int name##_command(int argc, char **argv);
+COMMANDS(C)
+#undef C
+
+extern const struct command run_options, chat_options;
+// A command line without a command, or one of run without a prompt: a conversation, by the model's template if it has one.
+int talk_command(int argc, char **argv);
 
 const char *sandbox_state(void);         // "on: ..." or "off: ...", for people
 void enter_sandbox(bool (*confine)(void));       // unless the user does without: for a command that needs one of its own
@@ -57,6 +52,8 @@ void unescape_texts(struct texts *t);
 
 // Positions 0..depth-1 of the KV cache, with tokens drawn at random. 0 or the exit status.
 int fill_context(weft_model *m, int depth, progress *bar);
+// The tokens of a prompt on stderr, one a line.
+void show_tokens(const weft_vocab *v, const int32_t *ids, size_t n);
 // For commands that run a model, before they close it (NULL is fine): writes the page of weft viz where VIZ asks for one.
 void viz_if_asked(weft_model *m);
 

@@ -126,63 +126,105 @@ void texts_free(struct texts *t) {
   vec_free(t);
 }
 
-// The number of the choice, -1 if it is none.
+// The number of the choice, -1 if it is none. Brackets around the choices ("one of these, or none") do not count.
 static int find_choice(const char *choices, const char *text) {
   size_t n = strlen(text);
+  choices += *choices == '[';
   for (int i = 0;; i++) {
-    size_t len = strcspn(choices, "|");
+    size_t len = strcspn(choices, "|]");
     if (len == n && !strncmp(choices, text, n)) return i;
-    if (!choices[len]) return -1;
+    if (choices[len] != '|') return -1;
     choices += len + 1;
   }
 }
 
-static int take(const struct option *o, const char *name, const char *text, error *err) {
+// Whether a text is one of the words between bars; "*" is all of them.
+static bool listed(const char *words, const char *text) { return words && (!strcmp(words, "*") || find_choice(words, text) >= 0); }
+
+// Whether each element of a list such as "0,1" is one of these words or those.
+static bool all_listed(const char *words, const char *more, const char *text) {
+  bool all = true;
+  char *copy = xstrdup(text), *rest = copy;
+  for (char *word; all && (word = strsep(&rest, ",")) != NULL;) all = listed(words, word) || listed(more, word);
+  free(copy);
+  return all;
+}
+
+// "-ngl has no effect: there is no GPU here", added to what stands there: options of one reason share it.
+static void add_idle(str *idle, const char *name, const char *reason) {
+  const char *at = idle->n ? strstr(idle->at, reason) : NULL;
+  if (!at) { str_addf(idle, "%s%s has no effect: %s", idle->n ? "; " : "", name, reason); return; }
+  static const char one[] = " has no effect: ", many[] = " have no effect: ";
+  bool first = at - idle->at >= (ptrdiff_t)sizeof one - 1 && !memcmp(at - sizeof one + 1, one, sizeof one - 1);
+  size_t keep = (size_t)(at - idle->at) - (first ? sizeof one : sizeof many) + 1;
+  str tail = {0};
+  str_add(&tail, at);
+  idle->n = keep;
+  str_addf(idle, ", %s%s%s", name, many, str_c(&tail));
+  str_free(&tail);
+}
+
+// An option that means nothing here, or something that cannot be had.
+static int take_foreign(const struct option *o, const char *name, const char *text, str *idle, error *err) {
+  if (!text && o->value && o->value[0] == '[') text = "on";
+  if (text ? all_listed(o->fine, NULL, text) : o->fine != NULL) return 0;
+  if (o->kind == OPT_REFUSED && !(text && all_listed(o->fine, o->idle, text)))
+    return error_set(err, "%s%s%.80s cannot be had: %s", name, text ? " " : "", text ? text : "", o->help);
+  add_idle(idle, name, o->help);
+  return 0;
+}
+
+static int take(const struct option *o, void *base, const char *name, const char *text, error *err) {
+  void *to = (char *)base + o->to;
   int64_t i;
   double f;
   int choice;
   error inner = {0};
   switch (o->kind) {
-  case OPT_GROUP: break;
-  case OPT_FLAG: *(bool *)o->to = true; break;
-  case OPT_OPERAND: case OPT_TEXT: *(const char **)o->to = text; break;
+  case OPT_GROUP: case OPT_IDLE: case OPT_REFUSED: break;
+  case OPT_FLAG: *(bool *)to = true; break;
+  case OPT_OFF: *(bool *)to = false; break;
+  case OPT_OPERAND: case OPT_TEXT: *(const char **)to = text; break;
   case OPT_INT:
     if (parse_int(text, &i)) return error_set(err, "%s needs a whole number, not '%s'", name, text);
     if ((double)i < o->min || (double)i > o->max) return out_of_range(name, o, text, err);
-    *(int64_t *)o->to = i;
+    *(int64_t *)to = i;
     break;
   case OPT_REAL:
     if (parse_real(text, &f)) return error_set(err, "%s needs a number, not '%s'", name, text);
     if (f < o->min || f > o->max) return out_of_range(name, o, text, err);
-    *(double *)o->to = f;
+    *(double *)to = f;
     break;
   case OPT_IDS: {
-    struct ids *ids = o->to;
+    struct ids *ids = to;
     ids->n = 0;
     if (args_ids(text, ids, &inner)) return error_set(err, "%s: %s", name, inner.text);
     if (!ids->n) return error_set(err, "%s needs token ids, such as 1,2,3", name);
     break;
   }
   case OPT_CHOICE:
+    if (!text) text = "on";
     if ((choice = find_choice(o->value, text)) < 0) return error_set(err, "%s must be one of %s, not '%s'", name, o->value, text);
-    *(int *)o->to = choice;
+    *(int *)to = choice;
     break;
-  case OPT_TEXTS: { struct texts *t = o->to; vec_push(t, xstrdup(text)); break; }
+  case OPT_TEXTS: { struct texts *t = to; vec_push(t, xstrdup(text)); break; }
   }
   return 0;
 }
 
 // ---- names ------------------------------------------------------------------------------------------------------------
 
-// Calls visit with each name of an option until it returns true; returns whether it did.
-static bool each_name(const struct option *o, bool (*visit)(void *ctx, const char *name, size_t n), void *ctx) {
-  if (o->kind == OPT_GROUP || o->kind == OPT_OPERAND) return false;
-  for (const char *at = o->names; *at; at += strspn(at, ", ")) {
+static bool each_word(const char *words, bool (*visit)(void *ctx, const char *name, size_t n), void *ctx) {
+  for (const char *at = words; at && *at; at += strspn(at, ", ")) {
     size_t n = strcspn(at, ", ");
     if (visit(ctx, at, n)) return true;
     at += n;
   }
   return false;
+}
+
+bool args_each_name(const struct option *o, bool (*visit)(void *ctx, const char *name, size_t n), void *ctx) {
+  return o->kind != OPT_GROUP && o->kind != OPT_OPERAND && each_word(o->names, visit, ctx);
 }
 
 struct typed { const char *at; size_t n; };
@@ -191,86 +233,120 @@ static bool same_name(void *ctx, const char *name, size_t n) {
   return t->n == n && !memcmp(t->at, name, n);
 }
 
-static const struct option *find_option(const struct option *table, size_t n, const char *name, size_t len) {
-  for (size_t i = 0; i < n; i++)
-    if (each_name(&table[i], same_name, &(struct typed){name, len})) return &table[i];
+static const struct option *find_option(const struct command *c, struct options table, const char *name, size_t len) {
+  for (size_t i = 0; i < table.n; i++)
+    if ((table.at[i].commands & c->bit) && args_each_name(&table.at[i], same_name, &(struct typed){name, len})) return &table.at[i];
   return NULL;
 }
+
+// How many of the arguments that follow are its values; next: the first of them, or NULL.
+static int n_values(const struct option *o, const char *next) {
+  if (!o->value) return 0;
+  if (o->value[0] == '[') return next && find_choice(o->value, next) >= 0;
+  return strchr(o->value, ' ') ? 2 : 1;
+}
+
+const struct option *args_find(const struct command *c, struct options table, const char *arg) {
+  const char *equals = strncmp(arg, "--", 2) ? NULL : strchr(arg, '=');
+  return find_option(c, table, arg, equals ? (size_t)(equals - arg) : strlen(arg));
+}
+
+bool args_takes_value(const struct option *o) { return o && o->value && o->value[0] != '['; }
 
 // The next argument without a name that the command takes, or NULL.
-static const struct option *free_operand(const struct option *table, size_t n) {
-  for (size_t i = 0; i < n; i++) if (table[i].kind == OPT_OPERAND && !*(const char **)table[i].to) return &table[i];
+static const struct option *free_operand(const struct command *c, struct options table, const void *base) {
+  for (size_t i = 0; i < table.n; i++)
+    if (table.at[i].kind == OPT_OPERAND && (table.at[i].commands & c->bit) && !*(const char *const *)((const char *)base + table.at[i].to)) return &table.at[i];
   return NULL;
 }
 
-typedef VEC(char *) words;
-static bool collect(void *ctx, const char *name, size_t n) {
-  words *w = ctx;
-  char *copy = xmalloc(n + 1);
-  memcpy(copy, name, n);
-  copy[n] = 0;
-  vec_push(w, copy);
+// ---- suggestions --------------------------------------------------------------------------------------------------------
+
+// What was typed for an unknown option, and the best name for it so far.  A word that people use for an option (`meant`) counts like its
+// name; a short name is too short to be a likely slip of anything, and the opposite of what was typed is no help.
+struct guess { const char *typed; const struct option *of; char name[LONGEST + 2], near[LONGEST + 2]; size_t far; };
+
+static bool negated(const char *name) { return !strncmp(name, "--no-", 5); }
+
+static bool consider(void *ctx, const char *name, size_t n) {
+  struct guess *g = ctx;
+  char word[LONGEST + 2];
+  if (n > LONGEST || strncmp(name, "--", 2)) return false;
+  snprintf(word, sizeof word, "%.*s", (int)n, name);
+  if (negated(word) != negated(g->typed)) return false;
+  size_t d = distance(g->typed, word);
+  if (d < g->far && d + 2 < n) { g->far = d; memcpy(g->near, word, sizeof word); return true; }
   return false;
 }
 
-static int unknown_option(const struct command *c, const struct option *table, size_t n, const char *typed, size_t len, error *err) {
-  words all = {0};
-  for (size_t i = 0; i < n; i++) each_name(&table[i], collect, &all);
-  char word[LONGEST + 2];
-  snprintf(word, sizeof word, "%.*s", (int)len, typed);
-  const char *near = args_nearest(word, (const char *const *)all.at, all.n);
-  if (near) error_set(err, "unknown option '%.*s'; did you mean '%s'?", (int)len, typed, near);
-  else error_set(err, "unknown option '%.*s'; 'weft %s --help' lists them", (int)len, typed, c->name);
-  for (size_t i = 0; i < all.n; i++) free(all.at[i]);
-  vec_free(&all);
-  return -1;
+// Its long name, else its only one.
+static bool shown_name(void *ctx, const char *name, size_t n) {
+  struct guess *g = ctx;
+  snprintf(g->name, sizeof g->name, "%.*s", (int)(n < LONGEST ? n : LONGEST), name);
+  return n > 2 && name[1] == '-';
 }
 
-enum args_result args_parse(const struct command *c, const struct option *table, size_t n, int argc, char **argv, error *err) {
+static int unknown_option(const struct command *c, struct options table, const char *typed, size_t len, error *err) {
+  char word[LONGEST + 2];
+  bool single = typed[1] != '-' && len > 3;                 // "-temp" for "--temp"
+  snprintf(word, sizeof word, "%s%.*s", single ? "-" : "", (int)(len < LONGEST ? len : LONGEST - 1), typed);
+  struct guess g = {.typed = word, .far = 2 + strlen(word) / 5};
+  for (size_t i = 0; (typed[1] == '-' || single) && i < table.n; i++) {
+    const struct option *o = &table.at[i];
+    if (!(o->commands & (c->bit | c->near)) || o->kind == OPT_IDLE || o->kind == OPT_REFUSED) continue;
+    size_t before = g.far;
+    args_each_name(o, consider, &g);
+    if (g.far < before) memcpy(g.name, g.near, sizeof g.name);
+    before = g.far;
+    each_word(o->meant, consider, &g);
+    if (g.far < before) args_each_name(o, shown_name, &g);
+  }
+  if (g.name[0]) return error_set(err, "unknown option '%.*s'; did you mean '%s'?", (int)len, typed, g.name);
+  return error_set(err, "unknown option '%.*s'; 'weft %s --help' lists them", (int)len, typed, c->name);
+}
+
+// ---- parsing ------------------------------------------------------------------------------------------------------------
+
+static bool asks_for_help(const char *arg) { return !strcmp(arg, "-h") || !strcmp(arg, "--help") || !strcmp(arg, "--usage"); }
+
+// One option with its values, at argv[*i].
+static int take_option(const struct command *c, struct options table, void *to, int argc, char **argv, int *i, str *idle, error *err) {
+  const char *arg = argv[*i], *equals = strncmp(arg, "--", 2) ? NULL : strchr(arg, '=');
+  size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
+  const struct option *o = find_option(c, table, arg, len);
+  if (!o) return unknown_option(c, table, arg, len, err);
+  char name[LONGEST + 2];
+  snprintf(name, sizeof name, "%.*s", (int)(len < LONGEST ? len : LONGEST), arg);
+  const char *value = equals ? equals + 1 : NULL;
+  int n = n_values(o, *i + 1 < argc ? argv[*i + 1] : NULL);
+  if (value && !o->value) return error_set(err, "%s takes no value", name);
+  if (!value && *i + n >= argc) return error_set(err, "%s needs a value: %s", name, o->value);
+  if (!value && n) { value = argv[*i + 1]; *i += n; }
+  return o->kind == OPT_IDLE || o->kind == OPT_REFUSED ? take_foreign(o, name, value, idle, err) : take(o, to, name, value, err);
+}
+
+enum args_result args_parse(const struct command *c, struct options table, void *to, int argc, char **argv, str *idle, error *err) {
   for (int i = 1; i < argc; i++) {
-    if (strcmp(argv[i], "-h") && strcmp(argv[i], "--help")) continue;
-    if (i > 1) {   // not where it is the value of the option before
-      const struct option *before = find_option(table, n, argv[i - 1], strlen(argv[i - 1]));
-      if (before && before->kind != OPT_FLAG) continue;
-    }
-    args_help(c, table, n, stdout);
+    if (!asks_for_help(argv[i]) || (i > 1 && args_takes_value(args_find(c, table, argv[i - 1])))) continue;
+    args_help(c, table, stdout);
     return ARGS_HELP;
   }
   for (int i = 1; i < argc; i++) {
-    const char *arg = argv[i], *equals = strncmp(arg, "--", 2) ? NULL : strchr(arg, '=');
-    size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
-    if (arg[0] != '-' || !arg[1]) {
-      const struct option *operand = free_operand(table, n);
-      if (operand && !take(operand, operand->names, arg, err)) continue;
-      error_set(err, "unexpected argument '%s'; 'weft %s --help' shows the usage", arg, c->name);
-      return ARGS_BAD;
+    if (argv[i][0] == '-' && argv[i][1]) {
+      if (take_option(c, table, to, argc, argv, &i, idle, err)) return ARGS_BAD;
+      continue;
     }
-    const struct option *o = find_option(table, n, arg, len);
-    if (!o) { unknown_option(c, table, n, arg, len, err); return ARGS_BAD; }
-    char name[LONGEST + 2];
-    snprintf(name, sizeof name, "%.*s", (int)len, arg);
-    const char *value = equals ? equals + 1 : NULL;
-    if (o->kind == OPT_FLAG && value) { error_set(err, "%s takes no value", name); return ARGS_BAD; }
-    if (o->kind != OPT_FLAG && !value) {
-      if (i + 1 == argc) { error_set(err, "%s needs a value: %s", name, o->value); return ARGS_BAD; }
-      value = argv[++i];
-    }
-    if (take(o, name, value, err)) return ARGS_BAD;
+    const struct option *operand = free_operand(c, table, to);
+    if (operand && !take(operand, to, operand->names, argv[i], err)) continue;
+    error_set(err, "unexpected argument '%s'; 'weft %s --help' shows the usage", argv[i], c->name);
+    return ARGS_BAD;
   }
   return ARGS_GO;
 }
 
-enum args_result args_parse_parts(const struct command *c, const struct options *parts, size_t n, int argc, char **argv, error *err) {
-  VEC(struct option) all = {0};
-  for (size_t i = 0; i < n; i++) for (size_t j = 0; j < parts[i].n; j++) vec_push(&all, parts[i].at[j]);
-  enum args_result result = args_parse(c, all.at, all.n, argc, argv, err);
-  vec_free(&all);
-  return result;
-}
-
 // ---- help -------------------------------------------------------------------------------------------------------------
 
-enum { HELP_COLUMN = 34 };
+enum { HELP_COLUMN = 34, HELP_WIDTH = 100 };
 
 static void print_option(const struct option *o, FILE *to) {
   int n = fprintf(to, "  %s%s%s", o->names, o->value ? " " : "", o->value ? o->value : "");
@@ -284,12 +360,38 @@ static void print_option(const struct option *o, FILE *to) {
   }
 }
 
-void args_help(const struct command *c, const struct option *table, size_t n, FILE *to) {
+struct wrapping { FILE *to; int column; };
+static bool print_name(void *ctx, const char *name, size_t n) {
+  struct wrapping *w = ctx;
+  if (w->column + (int)n + 2 > HELP_WIDTH) { fputc('\n', w->to); w->column = 0; }
+  w->column += fprintf(w->to, "%s%.*s", w->column ? " " : "  ", (int)n, name);
+  return false;
+}
+
+static void print_names(const struct command *c, struct options table, enum opt_kind kind, const char *title, FILE *to) {
+  struct wrapping w = {to, 0};
+  for (size_t i = 0; i < table.n; i++) {
+    if (table.at[i].kind != kind || !(table.at[i].commands & c->bit)) continue;
+    if (title) fprintf(to, "\n%s\n", title);
+    title = NULL;
+    args_each_name(&table.at[i], print_name, &w);
+  }
+  if (w.column) fputc('\n', to);
+}
+
+void args_help(const struct command *c, struct options table, FILE *to) {
+  const struct option *group = NULL;
   fprintf(to, "weft %s %s\n\n%s\n", c->name, c->usage, c->what);
-  for (size_t i = 0; i < n; i++) {
-    if (table[i].kind == OPT_GROUP) fprintf(to, "\n%s\n", table[i].names);
-    else if (table[i].help[0]) print_option(&table[i], to);
+  for (size_t i = 0; i < table.n; i++) {
+    const struct option *o = &table.at[i];
+    if (!(o->commands & c->bit) || o->kind == OPT_IDLE || o->kind == OPT_REFUSED) continue;
+    if (o->kind == OPT_GROUP) { group = o; continue; }
+    if (group) fprintf(to, "\n%s\n", group->names);
+    group = NULL;
+    print_option(o, to);
   }
   print_option(&(struct option){.names = "-h, --help", .help = "this text"}, to);
+  print_names(c, table, OPT_IDLE, "Of llama.cpp, accepted without effect", to);
+  print_names(c, table, OPT_REFUSED, "Of llama.cpp, refused with a reason", to);
   if (c->notes) fprintf(to, "\n%s", c->notes);
 }

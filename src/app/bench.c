@@ -14,26 +14,20 @@
 
 enum format { FORMAT_MD, FORMAT_JSON, FORMAT_JSONL, FORMAT_CSV, FORMAT_SQL };
 
-struct bench_options {
-  struct texts model, prompt, gen, both, depth, threads, chunk;
-  int64_t repetitions;
-  int format;
-  struct model_args how;     // what the lists leave open
-};
-
 static const struct command command = {
-  "bench", "Measures how many tokens per second a model evaluates.", "-m FILE [options]",
+  "bench", "Measures how many tokens per second a model evaluates.", "FILE [options]",
   "LIST is 512, or 1,2,8, or a range: 16-64+16 (16 32 48 64) or 16-64*2 (16 32 64). Every combination of\n"
-  "what the lists hold is measured; -m, the lists and -pg may be given several times.\n"};
+  "what the lists hold is measured; -m, the lists and -pg may be given several times.\n", COMMAND_BIT(bench), 0};
 
 struct test { const char *model; int chunk, n_prompt, n_gen, n_depth, n_threads; };
 struct result { struct test test; numbers ns; char began[24]; double avg_ns, sd_ns, avg_ts, sd_ts; };
 typedef VEC(struct test) tests;
 
 struct bench {
-  struct bench_options o;
+  struct settings o;
   weft_model *model;
   char *name;                // "llama 1.2B Q4_0"
+  int model_width, test_width;       // columns of the table
   char cpu[128];
   int32_t *ids;              // random, enough for the longest test
   progress bar;
@@ -81,10 +75,25 @@ static void test_name(char *out, size_t cap, const struct test *t) {
 
 // ---- output -----------------------------------------------------------------------------------------------------------
 
+// The table takes 100 columns: what the widest test and a usual speed leave is for the model, whose name is cut where it is longer.
+enum { TABLE = 100, SIZE = 10, PARAMS = 8, BACKEND = 7, THREADS = 7, SPEED = 15, BARS = 3 * 7 + 1, SHORTEST = 8 };
+
+static void set_widths(struct bench *b, const tests *all) {
+  b->test_width = 4;
+  for (size_t i = 0; i < all->n; i++) {
+    char name[64];
+    test_name(name, sizeof name, &all->at[i]);
+    b->test_width = (int)max_i64(b->test_width, (int64_t)strlen(name));
+  }
+  b->model_width = (int)max_i64(TABLE - SIZE - PARAMS - BACKEND - THREADS - SPEED - BARS - b->test_width, SHORTEST);
+}
+
 static void begin_md(struct bench *b) {
-  out_addf(&b->out, "| %-30s | %10s | %10s | %-10s | %7s | %22s | %20s |\n", "model", "size", "params", "backend", "threads", "test", "t/s");
-  out_addf(&b->out, "| %.30s | %.9s: | %.9s: | %.10s | %.6s: | %.21s: | %.19s: |\n", "------------------------------", "----------",
-           "----------", "----------", "----------", "----------------------", "--------------------");
+  static const char line[] = "-----------------------------------------------------------------------------------------------------";
+  out_addf(&b->out, "| %-*s | %*s | %*s | %-*s | %*s | %*s | %*s |\n", b->model_width, "model", SIZE, "size", PARAMS, "params", BACKEND, "backend", THREADS, "threads",
+           b->test_width, "test", SPEED, "t/s");
+  out_addf(&b->out, "| %.*s | %.*s: | %.*s: | %.*s | %.*s: | %.*s: | %.*s: |\n", b->model_width, line, SIZE - 1, line, PARAMS - 1, line, BACKEND, line, THREADS - 1, line,
+           b->test_width - 1, line, SPEED - 1, line);
 }
 
 static void amount(char *out, size_t cap, double x, double step, const char *const units[4]) {
@@ -101,8 +110,10 @@ static void add_md(struct bench *b, const struct result *r) {
   snprintf(threads, sizeof threads, "%d", r->test.n_threads);
   test_name(test, sizeof test, &r->test);
   // "±" is two bytes and one column: the field is one wider.
-  snprintf(ts, sizeof ts, "%.2f ± %.2f", r->avg_ts, r->sd_ts);
-  out_addf(&b->out, "| %-30s | %10s | %10s | %-10s | %7s | %22s | %21s |\n", b->name, size, params, "CPU", threads, test, ts);
+  int digits = r->avg_ts >= 10000 ? 0 : r->avg_ts >= 1000 ? 1 : 2;
+  snprintf(ts, sizeof ts, "%.*f ± %.*f", digits, r->avg_ts, digits, r->sd_ts);
+  out_addf(&b->out, "| %-*.*s | %*s | %*s | %-*s | %*s | %*s | %*s |\n", b->model_width, b->model_width, b->name, SIZE, size, PARAMS, params, BACKEND, "CPU", THREADS, threads,
+           b->test_width, test, SPEED + 1, ts);
 }
 
 static json_t *array_of(const struct result *r, bool speeds) {
@@ -112,18 +123,21 @@ static json_t *array_of(const struct result *r, bool speeds) {
   return a;
 }
 
+// Everything that llama-bench says of a result, by its names and in its order, so that what reads its output reads this.  What means nothing
+// here has the value that it has there on a machine without a GPU.
 static json_t *json_of(const struct bench *b, const struct result *r) {
   const weft_file *f = weft_model_file(b->model);
-  json_t *o = json_object();
-  json_object_set_new(o, "build_version", json_string(weft_version()));
-  json_object_set_new(o, "cpu_info", json_string(b->cpu));
-  json_object_set_new(o, "backends", json_string("CPU"));
-  json_object_set_new(o, "model_filename", json_string(r->test.model));
-  json_object_set_new(o, "model_type", json_string(b->name));
+  json_t *o = json_pack("{ss si ss ss ss ss ss}", "build_commit", weft_version(), "build_number", 0, "cpu_info", b->cpu, "gpu_info", "", "backends", "CPU",
+                        "model_filename", r->test.model, "model_type", b->name);
   json_object_set_new(o, "model_size", json_integer((json_int_t)weft_file_tensor_bytes(f)));
   json_object_set_new(o, "model_n_params", json_integer((json_int_t)weft_file_n_params(f)));
+  json_object_set_new(o, "n_batch", json_integer(weft_model_chunk(b->model)));
   json_object_set_new(o, "n_ubatch", json_integer(weft_model_chunk(b->model)));
   json_object_set_new(o, "n_threads", json_integer(r->test.n_threads));
+  json_object_update_new(o, json_pack("{ss sb si ss ss si si ss si sb si ss ss ss ss ss sb sb si sb sb si si}", "cpu_mask", "0x0", "cpu_strict", 0, "poll", 50, "type_k", "f16", "type_v", "f16",
+                                      "n_gpu_layers", 0, "n_cpu_moe", 0, "split_mode", "none", "main_gpu", 0, "no_kv_offload", 0, "flash_attn", 1, "devices", "auto",
+                                      "tensor_split", "0.00", "tensor_buft_overrides", "none", "load_mode", "mmap", "lazy_mode", "auto", "use_mmap", 1, "embeddings", 0,
+                                      "no_op_offload", 0, "no_host", 0, "repack", !b->o.model.no_repack, "fit_target", 0, "fit_min_ctx", 0));
   json_object_set_new(o, "n_prompt", json_integer(r->test.n_prompt));
   json_object_set_new(o, "n_gen", json_integer(r->test.n_gen));
   json_object_set_new(o, "n_depth", json_integer(r->test.n_depth));
@@ -136,6 +150,8 @@ static json_t *json_of(const struct bench *b, const struct result *r) {
   json_object_set_new(o, "samples_ts", array_of(r, true));
   return o;
 }
+
+static double number_of(const json_t *value) { return json_is_boolean(value) ? json_is_true(value) : json_number_value(value); }
 
 // A text as SQL and CSV write it: in quotes, those inside doubled.
 static void add_quoted(struct bench *b, const char *text, char quote) {
@@ -153,23 +169,23 @@ static void add_csv(struct bench *b, json_t *o, bool names) {
     out_addf(&b->out, "%s", between);
     between = ",";
     if (names) { out_addf(&b->out, "%s", key); continue; }
-    if (!json_is_string(value)) { out_addf(&b->out, "%.10g", json_number_value(value)); continue; }
+    if (!json_is_string(value)) { out_addf(&b->out, "%.10g", number_of(value)); continue; }
     add_quoted(b, json_string_value(value), '"');
   }
   out_add(&b->out, "\n", 1);
 }
 
-// A table `test`, as llama-bench makes it, and a row of it.
+// A table `llama_bench`, as llama-bench makes it, and a row of it.
 static void add_sql(struct bench *b, json_t *o, bool first) {
   const char *key, *between = "";
   json_t *value;
   if (first) {
-    out_addf(&b->out, "CREATE TABLE IF NOT EXISTS test (\n");
+    out_addf(&b->out, "CREATE TABLE IF NOT EXISTS llama_bench (\n");
     json_object_foreach(o, key, value)
-      if (!json_is_array(value)) { out_addf(&b->out, "%s  %s %s", between, key, json_is_string(value) ? "TEXT" : json_is_integer(value) ? "INTEGER" : "REAL"); between = ",\n"; }
+      if (!json_is_array(value)) { out_addf(&b->out, "%s  %s %s", between, key, json_is_string(value) ? "TEXT" : json_is_real(value) ? "REAL" : "INTEGER"); between = ",\n"; }
     out_addf(&b->out, "\n);\n\n");
   }
-  out_addf(&b->out, "INSERT INTO test (");
+  out_addf(&b->out, "INSERT INTO llama_bench (");
   between = "";
   json_object_foreach(o, key, value) if (!json_is_array(value)) { out_addf(&b->out, "%s%s", between, key); between = ", "; }
   out_addf(&b->out, ") VALUES (");
@@ -179,7 +195,7 @@ static void add_sql(struct bench *b, json_t *o, bool first) {
     out_addf(&b->out, "%s", between);
     between = ", ";
     if (json_is_string(value)) add_quoted(b, json_string_value(value), '\'');
-    else out_addf(&b->out, "%.17g", json_number_value(value));
+    else out_addf(&b->out, "%.17g", number_of(value));
   }
   out_addf(&b->out, ");\n");
 }
@@ -246,7 +262,7 @@ static int measure(struct bench *b, struct result *r) {
 }
 
 static int open_model(struct bench *b, const struct test *t, int n_ctx) {
-  struct model_args how = b->o.how;
+  struct model_args how = b->o.model;
   how.model = t->model;
   how.context = n_ctx;
   how.threads = t->n_threads;
@@ -280,6 +296,7 @@ static int measure_all(struct bench *b, const tests *all) {
       progress_begin(&b->bar);
     }
     struct result r = {.test = *t};
+    for (double until = now_s() + (double)b->o.delay; now_s() < until && !interrupted();) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     status = measure(b, &r);
     progress_end(&b->bar);
     if (!status) show(b, &r, i == 0);
@@ -312,7 +329,7 @@ static int get_numbers(const char *name, const struct texts *given, int64_t othe
 struct lists { numbers prompt, gen, depth, threads, chunk; };
 
 // The tests of one model, number of threads, chunk and depth: the prompts, then the generations, then -pg, as llama-bench orders them.
-static int add_tests(const struct bench_options *o, const struct lists *l, struct test base, tests *all, error *err) {
+static int add_tests(const struct settings *o, const struct lists *l, struct test base, tests *all, error *err) {
   for (size_t k = 0; k < l->prompt.n; k++) if (l->prompt.at[k]) { struct test t = base; t.n_prompt = (int)l->prompt.at[k]; vec_push(all, t); }
   for (size_t k = 0; k < l->gen.n; k++) if (l->gen.at[k]) { struct test t = base; t.n_gen = (int)l->gen.at[k]; vec_push(all, t); }
   for (size_t k = 0; k < o->both.n; k++) if (add_pairs(all, base, o->both.at[k], err)) return -1;
@@ -320,53 +337,35 @@ static int add_tests(const struct bench_options *o, const struct lists *l, struc
 }
 
 // Every combination.
-static int list_tests(const struct bench_options *o, tests *all, error *err) {
+static int list_tests(const struct settings *o, tests *all, error *err) {
   enum { MOST = INT32_MAX / 4 };
   struct lists l = {0};
-  int status = get_numbers("-p", &o->prompt, 512, MOST, &l.prompt, err) || get_numbers("-n", &o->gen, 128, MOST, &l.gen, err) ||
-               get_numbers("-d", &o->depth, 0, MOST, &l.depth, err) || get_numbers("-t", &o->threads, 0, 1024, &l.threads, err) ||
-               get_numbers("-ub", &o->chunk, 0, 65536, &l.chunk, err) ? -1 : 0;
-  for (size_t m = 0; !status && m < o->model.n; m++)
+  int status = get_numbers("-p", &o->prompts, 512, MOST, &l.prompt, err) || get_numbers("-n", &o->generations, 128, MOST, &l.gen, err) ||
+               get_numbers("-d", &o->depths, 0, MOST, &l.depth, err) || get_numbers("-t", &o->threads, 0, 1024, &l.threads, err) ||
+               get_numbers("-ub", &o->chunks, 0, 65536, &l.chunk, err) ? -1 : 0;
+  for (size_t m = 0; !status && m < o->models.n; m++)
     for (size_t c = 0; !status && c < l.chunk.n; c++)
       for (size_t i = 0; !status && i < l.threads.n; i++)
         for (size_t j = 0; !status && j < l.depth.n; j++)
-          status = add_tests(o, &l, (struct test){.model = o->model.at[m], .chunk = (int)l.chunk.at[c], .n_depth = (int)l.depth.at[j],
+          status = add_tests(o, &l, (struct test){.model = o->models.at[m], .chunk = (int)l.chunk.at[c], .n_depth = (int)l.depth.at[j],
                                                   .n_threads = l.threads.at[i] ? (int)l.threads.at[i] : weft_default_threads()}, all, err);
   vec_free(&l.prompt); vec_free(&l.gen); vec_free(&l.depth); vec_free(&l.threads); vec_free(&l.chunk);
   if (!status && !all->n) status = error_set(err, "nothing to measure: -p and -n are both 0");
   return status;
 }
 
-static enum args_result parse(struct bench_options *o, int argc, char **argv, error *err) {
-  *o = (struct bench_options){.repetitions = 5};
-  const struct option table[] = {
-    O_GROUP("Options"),
-    O_TEXTS("-m, --model", "FILE", "model, a GGUF file", &o->model),
-    O_TEXTS("-p, --n-prompt", "LIST", "tokens of a prompt; 0: no such test (default 512)", &o->prompt),
-    O_TEXTS("-n, --n-gen", "LIST", "tokens to generate; 0: no such test (default 128)", &o->gen),
-    O_TEXTS("-pg", "P,G", "one more test: a prompt of P and then G tokens", &o->both),
-    O_TEXTS("-d, --n-depth", "LIST", "tokens in the context before each test (default 0)", &o->depth),
-    O_TEXTS("-t, --threads", "LIST", "threads; 0: as many as help (default)", &o->threads),
-    O_INT("-r, --repetitions", "N", "how often each test is timed (default 5)", &o->repetitions, 1, 100000),
-    O_TEXTS("-ub, --ubatch-size", "LIST", "positions of a prompt evaluated at once; 0: default", &o->chunk),
-    O_ARITHMETIC(&o->how),
-    O_CHOICE("-o, --output", "md|json|jsonl|csv|sql", "format of the results (default md)", &o->format),
-  };
-  return args_parse(&command, table, COUNT(table), argc, argv, err);
-}
-
-static void free_options(struct bench_options *o) {
-  struct texts *all[] = {&o->model, &o->prompt, &o->gen, &o->both, &o->depth, &o->threads, &o->chunk};
-  for (size_t i = 0; i < COUNT(all); i++) texts_free(all[i]);
-}
-
 static int bench(struct bench *b) {
   error err = {0};
   tests all = {0};
-  if (!b->o.model.n) return usage_error("no model: give one with -m FILE");
+  if (b->o.model.model) {                // the one without a name comes first
+    vec_push(&b->o.models, xstrdup(b->o.model.model));
+    for (size_t i = b->o.models.n - 1; i; i--) { char *last = b->o.models.at[i]; b->o.models.at[i] = b->o.models.at[i - 1]; b->o.models.at[i - 1] = last; }
+  }
+  if (!b->o.models.n) return usage_error("no model: give one with -m FILE");
   if (list_tests(&b->o, &all, &err)) { vec_free(&all); return usage_error("%s", err.text); }
   if (b->o.format == FORMAT_JSON) b->results = json_array();
   weft_cpu_name(b->cpu, sizeof b->cpu);
+  set_widths(b, &all);
   int status = measure_all(b, &all);
   if (b->results && status != EXIT_FAILED) out_json(&b->out, json_incref(b->results), JSON_INDENT(2) | JSON_REAL_PRECISION(10));
   vec_free(&all);
@@ -375,19 +374,14 @@ static int bench(struct bench *b) {
 
 int bench_command(int argc, char **argv) {
   struct bench b = {0};
-  error err = {0};
-  int status = EXIT_OK;
-  switch (parse(&b.o, argc, argv, &err)) {
-  case ARGS_GO: status = bench(&b); break;
-  case ARGS_HELP: break;
-  default: status = usage_error("%s", err.text);
-  }
+  int status;
+  if (settings_parse(&b.o, &command, argc, argv, &status)) status = bench(&b);
   status = out_end(&b.out, status);
   json_decref(b.results);
   viz_if_asked(b.model);
   weft_model_close(b.model);
   free(b.name);
   free(b.ids);
-  free_options(&b.o);
+  settings_free(&b.o);
   return status;
 }

@@ -7,8 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-struct cache_options { const char *action, *file; bool tunings, json; };
-
 static const struct command command = {
   "cache", "Shows, checks and empties the kernel cache; takes tunings to another machine like this one.", "list|verify|clear|export FILE|import FILE [options]",
   "  list      every entry: what it is, its size, when it was made\n"
@@ -16,7 +14,7 @@ static const struct command command = {
   "  clear     removes everything; with --tunings what 'weft tune' found, and the kernels stay\n"
   "  export    writes all tunings of this version as JSON (- for stdout)\n"
   "  import    adds tunings from such a file (- for stdin), all or none: they have to be made for the same\n"
-  "            processor features and version. Each is checked again when a model needs it\n"};
+  "            processor features and version. Each is checked again when a model needs it\n", COMMAND_BIT(cache), 0};
 
 // ---- list, verify -------------------------------------------------------------------------------------------------------
 
@@ -59,7 +57,7 @@ static bool visit(const weft_cache_entry *e, void *ctx) {
   return !interrupted();
 }
 
-static int list(const struct cache_options *o) {
+static int list(const struct settings *o) {
   weft_error err;
   bool verify = !strcmp(o->action, "verify");
   struct listing l = {.only_damaged = verify, .only_tunings = o->tunings, .rows = o->json ? json_array() : NULL};
@@ -178,27 +176,16 @@ static int clear(bool tunings) {
 }
 
 int cache_command(int argc, char **argv) {
-  struct cache_options o = {0};
-  error err = {0};
-  const struct option table[] = {
-    O_GROUP("Options"),
-    O_OPERAND("ACTION", "list (default), verify, clear, export or import", &o.action),
-    O_OPERAND("FILE", "of export and import; - for stdout and stdin", &o.file),
-    O_FLAG("--tunings", "list, clear: tunings only", &o.tunings),
-    O_FLAG("--json", "list, verify: as JSON", &o.json),
-  };
-  switch (args_parse(&command, table, COUNT(table), argc, argv, &err)) {
-  case ARGS_GO: break;
-  case ARGS_HELP: return EXIT_OK;
-  default: return usage_error("%s", err.text);
-  }
+  struct settings o;
+  int status;
+  if (!settings_parse(&o, &command, argc, argv, &status)) return status;
   if (!o.action) o.action = "list";
   bool takes_file = !strcmp(o.action, "export") || !strcmp(o.action, "import");
-  if (takes_file && !o.file) return usage_error("weft cache %s: which file?", o.action);
-  if (!takes_file && o.file) return usage_error("weft cache %s takes no file, and '%s' was given", o.action, o.file);
+  if (takes_file && !o.exchange) return usage_error("weft cache %s: which file?", o.action);
+  if (!takes_file && o.exchange) return usage_error("weft cache %s takes no file, and '%s' was given", o.action, o.exchange);
   if (!strcmp(o.action, "list") || !strcmp(o.action, "verify")) return list(&o);
   if (!strcmp(o.action, "clear")) return clear(o.tunings);
-  if (!strcmp(o.action, "export")) return export_to(o.file);
-  if (!strcmp(o.action, "import")) return import_from(o.file);
+  if (!strcmp(o.action, "export")) return export_to(o.exchange);
+  if (!strcmp(o.action, "import")) return import_from(o.exchange);
   return usage_error("weft cache '%s': it is list, verify, clear, export or import", o.action);
 }

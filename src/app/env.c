@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const struct command command = {
-  "env", "Shows the environment variables that Weft reads, and what it sees of this machine.", "[--json]", NULL};
+  "env", "Shows the environment variables that Weft reads, and what it sees of this machine.", "[--json]", NULL, COMMAND_BIT(env), 0};
 
 static void show_variables(struct out *o) {
   int name = 0, value = 0, def = 0;
@@ -88,18 +88,13 @@ static void show_json(struct out *o, const weft_machine *m) {
 }
 
 int env_command(int argc, char **argv) {
-  bool json = false;
-  error err = {0};
-  const struct option table[] = {O_GROUP("Options"), O_FLAG("--json", "as JSON", &json)};
-  switch (args_parse(&command, table, COUNT(table), argc, argv, &err)) {
-  case ARGS_GO: break;
-  case ARGS_HELP: return EXIT_OK;
-  default: return usage_error("%s", err.text);
-  }
+  struct settings s;
+  int status;
+  if (!settings_parse(&s, &command, argc, argv, &status)) return status;
   weft_machine machine;
   weft_machine_look(&machine);
   struct out o = {0};
-  if (json) {
+  if (s.json) {
     show_json(&o, &machine);
   } else {
     show_variables(&o);

@@ -4,19 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void grammar_args_options(struct grammar_args *a, struct option *rows) {
-  const struct option table[] = {
-    O_GROUP("Constrained output, one of"),
-    O_TEXT("--grammar", "GBNF", "the answer has to match this grammar", &a->gbnf),
-    O_TEXT("--grammar-file", "FILE", "the same, from a file", &a->gbnf_file),
-    O_TEXT("-j, --json-schema", "SCHEMA", "the answer is JSON that is valid under this schema;\n{}: any JSON", &a->schema),
-    O_TEXT("-jf, --json-schema-file", "FILE", "the same, from a file", &a->schema_file),
-    O_TEXT("--regex", "EXPR", "the whole answer has to match this regular expression", &a->regex),
-  };
-  _Static_assert(COUNT(table) == GRAMMAR_OPTIONS, "the number in grammar_args.h");
-  memcpy(rows, table, sizeof table);
-}
-
 static int given(const struct grammar_args *a) { return !!a->gbnf + !!a->gbnf_file + !!a->schema + !!a->schema_file + !!a->regex; }
 
 int grammar_args_check(const struct grammar_args *a, bool ignore_end, error *err) {

@@ -6,8 +6,6 @@
 
 struct grammar_args { const char *gbnf, *gbnf_file, *schema, *schema_file, *regex; };
 
-enum { GRAMMAR_OPTIONS = 6 };
-void grammar_args_options(struct grammar_args *a, struct option *rows);            // GRAMMAR_OPTIONS rows of a command's table
 int grammar_args_check(const struct grammar_args *a, bool ignore_end, error *err);  // what a row cannot say
 // *out NULL: none of the options was given.  -1: a grammar, schema or expression that is refused, or a file that cannot be read.
 int grammar_args_open(const struct grammar_args *a, const weft_vocab *vocab, int32_t n_vocab, weft_grammar **out, weft_error *err);

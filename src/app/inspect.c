@@ -6,10 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct inspect_options { const char *model; bool json, full; };
-
 static const struct command command = {
-  "inspect", "Shows the metadata and the tensors of a GGUF file, and says whether it can run.", "-m FILE [--json]", NULL};
+  "inspect", "Shows the metadata and the tensors of a GGUF file, and says whether it can run.", "FILE [--json]", NULL, COMMAND_BIT(inspect), 0};
 
 enum { SHOWN_ITEMS = 8, WIDEST_NAME = 56 };
 
@@ -280,27 +278,17 @@ static void show_json(struct out *o, const weft_file *f) {
 }
 
 int inspect_command(int argc, char **argv) {
-  struct inspect_options o = {0};
-  error err = {0};
-  const struct option table[] = {
-    O_GROUP("Options"),
-    O_TEXT("-m, --model", "FILE", "model, a GGUF file (of a split one, the first part)", &o.model),
-    O_FLAG("--json", "as JSON, with every element of every array", &o.json),
-    O_FLAG("--full", "long arrays and strings in full", &o.full),
-  };
-  switch (args_parse(&command, table, COUNT(table), argc, argv, &err)) {
-  case ARGS_GO: break;
-  case ARGS_HELP: return EXIT_OK;
-  default: return usage_error("%s", err.text);
-  }
-  if (!o.model) return usage_error("no model: give one with -m FILE");
+  struct settings o;
+  int status;
+  if (!settings_parse(&o, &command, argc, argv, &status)) return status;
+  if (!o.model.model) return usage_error("no model: give one with -m FILE");
   weft_file *f;
   weft_error why;
-  if (weft_file_open(o.model, &f, &why)) return failed("%s", why.text);
+  if (weft_file_open(o.model.model, &f, &why)) return failed("%s", why.text);
   struct out to = {0};
   if (o.json) show_json(&to, f);
   else show(&to, f, o.full);
-  int status = weft_file_check(f, &why) ? failed("%s", why.text) : EXIT_OK;
+  status = weft_file_check(f, &why) ? failed("%s", why.text) : EXIT_OK;
   weft_file_close(f);
   return out_end(&to, status);
 }

@@ -1,6 +1,11 @@
 // The model that the options describe: see model_args.h.
+#define _GNU_SOURCE
 #include "app/model_args.h"
 #include "app/app.h"
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 weft_options model_args_options(const struct model_args *a) {
   return (weft_options){.context = (int)a->context, .threads = (int)a->threads, .chunk = (int)a->chunk, .exact = a->precision == 1,
@@ -12,8 +17,31 @@ int model_args_open(const struct model_args *a, progress *bar, weft_model **out)
   weft_options options = model_args_options(a);
   options.progress = show_progress;
   options.progress_ctx = bar;
-  progress_begin(bar);
+  // What comes into memory from now on stays there; what is only reserved is not filled for it.
+  if (a->lock && mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) warning("--mlock: memory cannot be locked: %s (ulimit -l says how much may be)", strerror(errno));
+  if (!a->quiet) progress_begin(bar);
   int status = weft_model_open(a->model, &options, out, &err);
   progress_end(bar);
   return status ? failed("%s", err.text) : 0;
+}
+
+// The number of a metadata key under the architecture's name; 0: there is none.
+static uint64_t number_of(const weft_file *f, const char *key) {
+  weft_value arch, v;
+  size_t i;
+  char name[128];
+  if (weft_file_find(f, "general.architecture", &i) || weft_file_value(f, i, &arch) || arch.type != WEFT_STRING) return 0;
+  snprintf(name, sizeof name, "%.*s.%s", (int)(arch.n < 64 ? arch.n : 64), arch.text, key);
+  return weft_file_find(f, name, &i) || weft_file_value(f, i, &v) ? 0 : v.u;
+}
+
+void model_args_warn(const struct model_args *a, const weft_model *m) {
+  uint64_t trained = number_of(weft_model_file(m), "context_length");
+  if (trained && (uint64_t)a->context > trained)
+    warning("-c %lld: the model was trained for %llu tokens, and may lose the thread beyond them", (long long)a->context, (unsigned long long)trained);
+}
+
+bool model_has_template(const weft_file *f) {
+  size_t i;
+  return !weft_file_find(f, "tokenizer.chat_template", &i) || !weft_file_find(f, "tokenizer.chat_template.default", &i);
 }

@@ -8,21 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct ppl_options {
-  struct model_args model;
-  const char *file, *prompt, *base;
-  int64_t chunks, stride, batch, format;
-  bool compare;
-};
-
 static const struct command command = {
-  "perplexity", "Measures how well a model predicts a text.", "-m FILE -f TEXT [options]",
+  "perplexity", "Measures how well a model predicts a text.", "FILE -f TEXT [options]",
   "The text is cut into chunks of -c tokens. Of each, the second half is predicted token by token; the\n"
   "perplexity is e to the mean of -log(p). Lines and numbers are those of llama.cpp:\n"
   "  [1]8.1,[2]9.3,...   after each chunk, of all tokens up to there\n"
   "  Final estimate: PPL = 9.1 +/- 0.2\n"
   "Two models are compared in two runs: one writes the log-probabilities of all tokens with\n"
-  "--kl-divergence-base, the other reads that file as well, with --kl-divergence; it takes text and -c from it.\n"};
+  "--kl-divergence-base, the other reads that file as well, with --kl-divergence; it takes text and -c from it.\n", COMMAND_BIT(perplexity), 0};
 
 // ---- one chunk --------------------------------------------------------------------------------------------------------
 
@@ -124,7 +117,7 @@ static int find_bos(const weft_vocab *v, int32_t *bos) {
   return ends ? failed("this model ends every text with EOS: it predicts no texts") : 0;
 }
 
-static int read_text(const struct ppl_options *o, const weft_vocab *v, int32_t **ids, size_t *n) {
+static int read_text(const struct settings *o, const weft_vocab *v, int32_t **ids, size_t *n) {
   weft_error err;
   error e = {0};
   char *text = NULL;
@@ -137,16 +130,16 @@ static int read_text(const struct ppl_options *o, const weft_vocab *v, int32_t *
 }
 
 // How many chunks there are in a text; 0 after a message.
-static int32_t count_chunks(const struct ppl_options *o, size_t n, size_t size) {
-  size_t most = o->stride ? (n > size ? (n - size + (size_t)o->stride - 1) / (size_t)o->stride : 0) : n / size;
+static int32_t count_chunks(const struct settings *o, size_t n, size_t size) {
+  size_t most = o->perplexity.stride ? (n > size ? (n - size + (size_t)o->perplexity.stride - 1) / (size_t)o->perplexity.stride : 0) : n / size;
   if (n < 2 * (size_t)o->model.context || !most) {
     failed("the text is %zu tokens; with a context of %lld it must be %lld at least", n, (long long)o->model.context, 2 * (long long)o->model.context);
     return 0;
   }
-  return (int32_t)(o->chunks >= 0 && (size_t)o->chunks < most ? (size_t)o->chunks : most);
+  return (int32_t)(o->perplexity.chunks >= 0 && (size_t)o->perplexity.chunks < most ? (size_t)o->perplexity.chunks : most);
 }
 
-static int run(const struct ppl_options *o, struct perplexity *p) {
+static int run(const struct settings *o, struct perplexity *p) {
   struct run *r = &p->r;
   const weft_vocab *v = weft_model_vocab(r->model);
   int32_t *ids = NULL;
@@ -154,63 +147,47 @@ static int run(const struct ppl_options *o, struct perplexity *p) {
   r->n_vocab = weft_model_vocab_size(r->model);
   int status = find_bos(v, &r->bos);
   if (status) return status;
-  if (o->compare) return compare_with(o->base, r);
-  r->size = (int)(o->model.context + o->stride / 2);
-  r->first = o->stride ? r->size - (int)o->stride - 1 : r->size / 2;
-  p->format = o->format;
-  p->step = o->stride ? o->stride : r->size;
-  if (o->stride) r->bos = -1;                                   // llama.cpp puts none there, either: windows overlap
+  if (o->perplexity.compare) return compare_with(o->perplexity.base, r);
+  r->size = (int)(o->model.context + o->perplexity.stride / 2);
+  r->first = o->perplexity.stride ? r->size - (int)o->perplexity.stride - 1 : r->size / 2;
+  p->format = o->perplexity.format;
+  p->step = o->perplexity.stride ? o->perplexity.stride : r->size;
+  if (o->perplexity.stride) r->bos = -1;                                   // llama.cpp puts none there, either: windows overlap
   r->tokens = xcalloc((size_t)r->size, sizeof *r->tokens);
   status = read_text(o, v, &ids, &n);
   int32_t n_chunks = status ? 0 : count_chunks(o, n, (size_t)r->size);
   if (!status && !n_chunks) status = EXIT_FAILED;
   if (!status) {
     fprintf(stderr, "weft: perplexity over %d chunks of %d tokens\n", n_chunks, r->size);
-    status = measure(p, n_chunks, ids, o->base);
+    status = measure(p, n_chunks, ids, o->perplexity.base);
   }
   weft_free(ids);
   return status;
 }
 
-static int check(const struct ppl_options *o) {
+static int check(const struct settings *o) {
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
-  if (o->compare && !o->base) return usage_error("--kl-divergence needs the file to compare with: --kl-divergence-base FILE");
-  if (o->compare && o->stride) return usage_error("--kl-divergence and --ppl-stride: the file was made without strides");
-  if (o->base && o->stride) return usage_error("--kl-divergence-base and --ppl-stride: the file has no place for strides");
-  if (!o->compare && !o->file == !o->prompt) return usage_error(o->file ? "a text with -f and another one with -p: give one of them" : "no text: give a file with -f FILE");
-  if (o->stride && o->stride + 1 > o->model.context + o->stride / 2) return usage_error("--ppl-stride %lld is more than a context of %lld can score", (long long)o->stride, (long long)o->model.context);
-  if (!o->chunks) return usage_error("--chunks 0: there is nothing to measure");
+  if (o->perplexity.compare && !o->perplexity.base) return usage_error("--kl-divergence needs the file to compare with: --kl-divergence-base FILE");
+  if (o->perplexity.compare && o->perplexity.stride) return usage_error("--kl-divergence and --ppl-stride: the file was made without strides");
+  if (o->perplexity.base && o->perplexity.stride) return usage_error("--kl-divergence-base and --ppl-stride: the file has no place for strides");
+  if (!o->perplexity.compare && !o->file == !o->prompt) return usage_error(o->file ? "a text with -f and another one with -p: give one of them" : "no text: give a file with -f FILE");
+  if (o->perplexity.stride && o->perplexity.stride + 1 > o->model.context + o->perplexity.stride / 2) return usage_error("--ppl-stride %lld is more than a context of %lld can score", (long long)o->perplexity.stride, (long long)o->model.context);
+  if (!o->perplexity.chunks) return usage_error("--chunks 0: there is nothing to measure");
   return 0;
 }
 
 int perplexity_command(int argc, char **argv) {
-  struct ppl_options o = {.chunks = -1, .batch = 2048, .model.context = 512};
+  struct settings o;
   struct perplexity p = {.nll = 0};
   error err = {0};
-  const struct option table[] = {
-    O_GROUP("Options"),
-    O_TEXT("-m, --model", "FILE", "model, a GGUF file", &o.model.model),
-    O_TEXT("-f, --file", "FILE", "the text; -: standard input", &o.file),
-    O_TEXT("-p, --prompt", "TEXT", "the text", &o.prompt),
-    O_INT("-c, --ctx-size", "N", "tokens of a chunk (default 512)", &o.model.context, 4, INT32_MAX / 4),
-    O_INT("--chunks", "N", "chunks to measure, at most; -1: all (default)", &o.chunks, -1, INT32_MAX),
-    O_INT("--ppl-stride", "N", "chunks overlap: each begins N tokens after the one before, and its last N\nare scored; 0: they do not (default)", &o.stride, 0, INT32_MAX / 4),
-    O_INT("--ppl-output-type", "N", "1: a line for each chunk, with mean and error of -log(p)", &o.format, 0, 1),
-    O_TEXT("--kl-divergence-base, --save-all-logits", "FILE", "write the log-probabilities of all tokens to this file", &o.base),
-    O_FLAG("--kl-divergence", "compare with that file instead", &o.compare),
-    O_INT("-b, --batch-size", "N", "accepted; results do not depend on it", &o.batch, 1, INT32_MAX),
-    O_MACHINE(&o.model),
-  };
-  switch (args_parse(&command, table, COUNT(table), argc, argv, &err)) {
-  case ARGS_GO: break;
-  case ARGS_HELP: return EXIT_OK;
-  default: return usage_error("%s", err.text);
-  }
-  int status = check(&o);
+  int status;
+  if (!settings_parse(&o, &command, argc, argv, &status)) return status;
+  if (!o.model.context) o.model.context = 512;
+  status = check(&o);
   if (status) return status;
   struct model_args how = o.model;
-  if (o.compare && base_context(o.base, &how.context, &err)) return failed("%s", err.text);
-  how.context += o.stride / 2;
+  if (o.perplexity.compare && base_context(o.perplexity.base, &how.context, &err)) return failed("%s", err.text);
+  how.context += o.perplexity.stride / 2;
   status = model_args_open(&how, &p.r.bar, &p.r.model);
   if (!status) status = run(&o, &p);
   status = out_end(&p.r.out, status);

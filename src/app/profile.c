@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct profile_options { struct model_args model; int64_t steps, prompt, depth; bool json; };
-
 static const struct command command = {
   "profile", "Shows where the time of a token goes, kernel by kernel.", "-m FILE [options]",
   "Runs whole tokens with time stamps between the kernels, and prints a row for each kernel and part of the\n"
@@ -24,9 +22,9 @@ static const struct command command = {
   "  IPC      instructions per cycle; misses: bytes that missed all caches, as a share of those read and\n"
   "           written. Both only where the processor's counters may be read (perf events)\n"
   "Times are means over the half of the tokens that were neither fast nor slow. Overhead is what lies outside\n"
-  "of all kernels.\n"};
+  "of all kernels.\n", COMMAND_BIT(profile), 0};
 
-struct profiler { struct profile_options o; weft_model *model; progress bar; struct out out; };
+struct profiler { struct settings o; weft_model *model; progress bar; struct out out; };
 
 static double per_second(double amount, double us) { return us > 0 ? amount / us / 1e3 : 0; }        // in units of 10^9
 static double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
@@ -89,9 +87,9 @@ static void show_row(struct out *to, const char *role, const char *name, const w
   show_counters(to, k, p);
 }
 
-static void show(struct out *to, const struct profile_options *o, int threads, const weft_profile *p, const weft_stats *stats) {
+static void show(struct out *to, const struct settings *o, int threads, const weft_profile *p, const weft_stats *stats) {
   weft_kernel_time all = {0};
-  if (o->prompt) out_addf(to, "a chunk of %d tokens", p->tokens);
+  if (o->chunk_of) out_addf(to, "a chunk of %d tokens", p->tokens);
   else out_addf(to, "one token");
   out_addf(to, " at depth %lld, %d thread%s, mean of %lld\n\n", (long long)o->depth, threads, threads == 1 ? "" : "s", (long long)(o->steps - 2 * (o->steps / 4)));
   out_addf(to, "%-22s %-30s %5s %10s %6s %9s %8s %8s %7s", "role", "kernel", "count", "us", "%", "wait", "GB/s", "GFLOP/s", "limit");
@@ -112,11 +110,11 @@ static void show(struct out *to, const struct profile_options *o, int threads, c
   out_addf(to, "\n");
   show_row(to, "all kernels", "", &all, p);
   out_addf(to, "%-59s %10.1f %5.1f%%\n", "overhead", p->overhead_us, 100 * share(p->overhead_us, p->us));
-  out_addf(to, "%-59s %10.1f %5.1f%%   %.1f tokens per second\n\n", o->prompt ? "chunk" : "token", p->us, 100.0, 1e6 * share(p->tokens, p->us));
+  out_addf(to, "%-59s %10.1f %5.1f%%   %.1f tokens per second\n\n", o->chunk_of ? "chunk" : "token", p->us, 100.0, 1e6 * share(p->tokens, p->us));
   if (p->limit_gb_s > 0) out_addf(to, "memory limit  %.1f GB/s (streaming reads, huge pages, the same threads)\n", p->limit_gb_s);
   if (p->no_counters) out_addf(to, "counters      %s\n", p->no_counters);
   out_addf(to, "kernels       %.0f dispatches, %.1f per block, %.1f operations each (fusion rate)\n", p->kernels_per_step, p->kernels_per_block, p->fusion_rate);
-  if (!o->prompt && stats->kernels_tuned) out_addf(to, "tuning        %d of %d kernels run as a search found them\n", stats->kernels_tuned, stats->kernels);
+  if (!o->chunk_of && stats->kernels_tuned) out_addf(to, "tuning        %d of %d kernels run as a search found them\n", stats->kernels_tuned, stats->kernels);
 }
 
 // ---- measuring --------------------------------------------------------------------------------------------------------
@@ -142,8 +140,8 @@ static int measure(struct profiler *b) {
   interrupt_catch();
   progress_begin(&b->bar);
   int status = fill_context(b->model, (int)b->o.depth, &b->bar);
-  if (!status && b->o.prompt > weft_model_chunk(b->model)) b->o.prompt = weft_model_chunk(b->model);
-  if (!status && weft_profile_model(b->model, (int)b->o.prompt, (int)b->o.steps, (int)b->o.depth, &p, &err)) status = failed("%s", err.text);
+  if (!status && b->o.chunk_of > weft_model_chunk(b->model)) b->o.chunk_of = weft_model_chunk(b->model);
+  if (!status && weft_profile_model(b->model, (int)b->o.chunk_of, (int)b->o.steps, (int)b->o.depth, &p, &err)) status = failed("%s", err.text);
   progress_end(&b->bar);
   if (status) return status;
   weft_stats stats;
@@ -155,28 +153,14 @@ static int measure(struct profiler *b) {
 }
 
 int profile_command(int argc, char **argv) {
-  enum { MOST = INT32_MAX / 4 };
-  struct profiler b = {.o = {.steps = -1}};
-  error err = {0};
-  struct profile_options *o = &b.o;
-  const struct option table[] = {
-    O_GROUP("Options"),
-    O_TEXT("-m, --model", "FILE", "model, a GGUF file", &o->model.model),
-    O_INT("-n, --n-gen", "N", "tokens to run (default 32), or chunks with -p (default 8)", &o->steps, 1, 10000),
-    O_INT("-p, --prefill", "N", "a chunk of N tokens of a prompt instead of single tokens", &o->prompt, 0, MOST),
-    O_INT("-d, --n-depth", "N", "tokens in the context before (default 0)", &o->depth, 0, MOST),
-    O_MACHINE(&o->model),
-    O_FLAG("--json", "as JSON (man page: which keys)", &o->json),
-  };
-  switch (args_parse(&command, table, COUNT(table), argc, argv, &err)) {
-  case ARGS_GO: break;
-  case ARGS_HELP: return EXIT_OK;
-  default: return usage_error("%s", err.text);
-  }
+  struct profiler b = {0};
+  struct settings *o = &b.o;
+  int status;
+  if (!settings_parse(o, &command, argc, argv, &status)) return status;
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
-  if (o->steps < 0) o->steps = o->prompt ? 8 : 32;
-  o->model.context = o->depth + (o->prompt ? o->prompt : o->steps) + 1;
-  int status = model_args_open(&o->model, &b.bar, &b.model);
+  if (o->steps < 0) o->steps = o->chunk_of ? 8 : 32;
+  o->model.context = o->depth + (o->chunk_of ? o->chunk_of : o->steps) + 1;
+  status = model_args_open(&o->model, &b.bar, &b.model);
   if (!status) status = measure(&b);
   status = out_end(&b.out, status);
   weft_model_close(b.model);

@@ -4,19 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct quantize_options {
-  const char *in, *out, *type, *number, *output_type, *embedding_type, *types_file, *imatrix;
-  struct texts types, overrides, include, exclude;
-  int64_t threads, buffer;
-  bool requantize, leave_output, pure, keep_split, dry_run;
-};
-
-struct quantizer { struct quantize_options o; struct out out; progress bar; };
+struct quantizer { struct settings all; struct out out; progress bar; };
 
 static const struct command command = {
   "quantize", "Writes a model file with other formats in it.", "IN.gguf [OUT.gguf] TYPE [THREADS] [options]",
   "Without OUT.gguf the file is ggml-model-TYPE.gguf beside the first one. Which tensor gets which format, and\n"
-  "every byte, is as llama.cpp's tool of this name has it.\n"};
+  "every byte, is as llama.cpp's tool of this name has it.\n", COMMAND_BIT(quantize), 0};
 
 // ---- output -----------------------------------------------------------------------------------------------------------
 
@@ -47,8 +40,8 @@ static void show_end(struct quantizer *q, const weft_quantize_result *r, double 
   out_addf(&q->out, "quant size  %10.2f MiB (%.2f bits a weight)\n", mib(r->bytes_to), bits(r->bytes_to, r));
   if (r->misfits) fprintf(stderr, "weft: warning: %zu tensors have rows that are no whole blocks of the wanted format, and got another one\n", r->misfits);
   if (r->n_missed) fprintf(stderr, "weft: warning: %zu tensors were quantised without importance weights: the file has none for them\n", r->n_missed);
-  if (q->o.dry_run && r->needs_weights && !r->n_weights) fprintf(stderr, "weft: warning: this type needs importance weights (--imatrix)\n");
-  if (!q->o.dry_run) fprintf(stderr, "weft: %.1f s\n", seconds);
+  if (q->all.quantize.dry_run && r->needs_weights && !r->n_weights) fprintf(stderr, "weft: warning: this type needs importance weights (--imatrix)\n");
+  if (!q->all.quantize.dry_run) fprintf(stderr, "weft: %.1f s\n", seconds);
 }
 
 // ---- the command line -------------------------------------------------------------------------------------------------
@@ -75,7 +68,7 @@ static int read_types(const char *path, struct texts *to, error *err) {
 }
 
 // Without the name of a file the one beside the original.
-static char *beside(const struct quantize_options *o) {
+static char *beside(const struct quantize_args *o) {
   const char *slash = strrchr(o->in, '/'), *name = weft_quantize_find(o->type);
   str s = {0};
   str_addn(&s, o->in, slash ? (size_t)(slash + 1 - o->in) : 0);
@@ -83,7 +76,8 @@ static char *beside(const struct quantize_options *o) {
   return s.at;
 }
 
-static int usage(struct quantize_options *o) {
+static int usage(struct settings *all) {
+  struct quantize_args *o = &all->quantize;
   if (!o->in) return usage_error("no model: give the file to quantise, and a type");
   if (!o->out) return usage_error("no type: such as Q4_K_M or Q8_0; 'weft quantize --help' lists them");
   if (is_type(o->out)) {                           // IN TYPE [THREADS]
@@ -100,18 +94,18 @@ static int usage(struct quantize_options *o) {
   char *end;
   long n = strtol(o->number, &end, 10);
   if (end == o->number || *end || n < 0 || n > 1024) return usage_error("'%s' is not a number of threads from 0 to 1024", o->number);
-  o->threads = n;
+  all->model.threads = n;
   return 0;
 }
 
 static int run(struct quantizer *q) {
-  struct quantize_options *o = &q->o;
+  const struct quantize_args *o = &q->all.quantize;
   weft_error err;
   weft_quantize_result r;
   char *own = o->out ? NULL : beside(o);
   const char *out = own ? own : o->out;
   weft_quantize_options w = {
-    .type = is_copy(o->type) ? NULL : o->type, .threads = (int)o->threads, .allow_requantize = o->requantize, .leave_output = o->leave_output, .pure = o->pure,
+    .type = is_copy(o->type) ? NULL : o->type, .threads = (int)q->all.model.threads, .allow_requantize = o->requantize, .leave_output = o->leave_output, .pure = o->pure,
     .keep_split = o->keep_split, .dry_run = o->dry_run, .output_type = o->output_type, .embedding_type = o->embedding_type,
     .tensor_types = texts_of(&o->types), .n_tensor_types = o->types.n, .overrides = texts_of(&o->overrides), .n_overrides = o->overrides.n, .imatrix = o->imatrix,
     .include = texts_of(&o->include), .n_include = o->include.n, .exclude = texts_of(&o->exclude), .n_exclude = o->exclude.n, .progress = advance, .tensor = show, .ctx = q,
@@ -131,51 +125,29 @@ static int run(struct quantizer *q) {
   return status;
 }
 
-static char *types_text(void) {
+// The command's last paragraphs, with all the types.
+static char *notes(void) {
   str s = {0};
   const char *name;
-  for (size_t i = 0; (name = weft_quantize_type(i)); i++) str_addf(&s, "%s%s", i ? i % 12 ? " " : "\n" : "one of ", name);
-  str_add(&s, ",\nor COPY");
+  str_addf(&s, "%sTypes:", command.notes);
+  for (size_t i = 0; (name = weft_quantize_type(i)); i++) str_addf(&s, "%s%s", i % 12 ? " " : "\n  ", name);
+  str_add(&s, " COPY\n");
   return s.at;
 }
 
 int quantize_command(int argc, char **argv) {
   struct quantizer q = {.bar = {0}};
-  struct quantize_options *o = &q.o;
+  struct quantize_args *o = &q.all.quantize;
+  struct command with_types = command;
   error err = {0};
-  char *types = types_text();
-  const struct option table[] = {
-    O_GROUP("Arguments"),
-    O_OPERAND("IN.gguf", "the model; of a split one the first file", &o->in),
-    O_OPERAND("OUT.gguf", "the file to write", &o->out),
-    O_OPERAND("TYPE", types, &o->type),
-    O_OPERAND("THREADS", "0: as many as help (default)", &o->number),
-    O_GROUP("Options"),
-    O_FLAG("--allow-requantize", "tensors that are quantised already, too: worse than from\nthe original", &o->requantize),
-    O_FLAG("--leave-output-tensor", "output.weight stays as it is", &o->leave_output),
-    O_FLAG("--pure", "all matrices in one format", &o->pure),
-    O_TEXT("--output-tensor-type", "FORMAT", "of output.weight", &o->output_type),
-    O_TEXT("--token-embedding-type", "FORMAT", "of the token embedding", &o->embedding_type),
-    O_TEXTS("--tensor-type", "EXPR=FORMAT", "of tensors in whose names the regular expression is found", &o->types),
-    O_TEXT("--tensor-type-file", "FILE", "the same, many in a file", &o->types_file),
-    O_TEXT("--imatrix", "FILE", "importance weights: how much errors matter", &o->imatrix),
-    O_TEXTS("--include-weights", "NAME", "use these weights only for tensors with NAME in theirs", &o->include),
-    O_TEXTS("--exclude-weights", "NAME", "do not use them for these tensors", &o->exclude),
-    O_TEXTS("--override-kv", "KEY=TYPE:VALUE", "metadata to set; TYPE: int, float, bool, str", &o->overrides),
-    O_FLAG("--keep-split", "as many files as the model has", &o->keep_split),
-    O_FLAG("--dry-run", "write nothing, only show what would be", &o->dry_run),
-    O_INT("--max-buffer-size", "MIB", "accepted; no more than a few rows are in memory", &o->buffer, 1, INT32_MAX),
-    O_INT("-t, --threads", "N", "the same as THREADS", &o->threads, 0, 1024),
-  };
   int status;
-  switch (args_parse(&command, table, COUNT(table), argc, argv, &err)) {
-  case ARGS_GO: status = usage(o); break;
-  case ARGS_HELP: status = -1; break;
-  default: status = usage_error("%s", err.text);
-  }
-  if (!status && o->types_file && read_types(o->types_file, &o->types, &err)) status = failed("%s", err.text);
-  if (!status) status = out_end(&q.out, run(&q));
-  texts_free(&o->types); texts_free(&o->overrides); texts_free(&o->include); texts_free(&o->exclude);
-  free(types);
-  return status < 0 ? EXIT_OK : status;
+  char *text = notes();
+  with_types.notes = text;
+  bool parsed = settings_parse(&q.all, &with_types, argc, argv, &status);
+  if (parsed) status = usage(&q.all);
+  if (parsed && !status && o->types_file && read_types(o->types_file, &o->types, &err)) status = failed("%s", err.text);
+  if (parsed && !status) status = out_end(&q.out, run(&q));
+  settings_free(&q.all);
+  free(text);
+  return status;
 }

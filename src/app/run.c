@@ -11,28 +11,19 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-struct run_options {
-  struct model_args model;
-  const char *prompt, *file, *stats;
-  struct ids ids, force;
-  struct texts stops;
-  bool no_bos, parse_special, escapes, json;
-  int64_t count, top_logprobs, benchmark;
-  struct sampling_args sampling;
-  struct grammar_args grammar;
-};
-
-static const struct command command = {
+const struct command run_options = {
   "run", "Continues a text.  The generated text goes to stdout, everything else to stderr.",
-  "-m FILE (-p TEXT | -f FILE | --ids 1,2,3) [options]",
+  "FILE (-p TEXT | -f FILE | --ids 1,2,3) [options]",
   "Generation stops at the model's end-of-generation token, after -n tokens, or when the context is full.\n"
-  "Ctrl-C stops it after the current token and prints the figures; a second Ctrl-C ends the program.\n"};
+  "Ctrl-C stops it after the current token and prints the figures; a second Ctrl-C ends the program.\n"
+  "Without a prompt, a pipe is the text to continue; at a terminal, a conversation begins.\n", COMMAND_BIT(run), COMMAND_BIT(chat)};
 
 // One run, from the command line to the figures.
 struct run {
-  struct run_options o;
+  struct settings o;
   weft_model *model;
   const weft_vocab *vocab;
   weft_sampler *sampler;
@@ -40,6 +31,7 @@ struct run {
   weft_stream *stream;
   weft_stop *stop;           // NULL: there are no stop strings
   bool stopped;              // one was found
+  char last;                 // character of the text
   int32_t n_vocab;
   int32_t *prompt;
   size_t n_prompt;
@@ -53,43 +45,22 @@ struct run {
 
 // ---- options ----------------------------------------------------------------------------------------------------------
 
-static enum args_result parse(struct run_options *o, int argc, char **argv, error *err) {
-  *o = (struct run_options){.count = -1, .benchmark = -1};
-  const struct option first[] = {
-    O_GROUP("Model and prompt"),
-    O_TEXT("-m, --model", "FILE", "model, a GGUF file (of a split one, the first part)", &o->model.model),
-    O_TEXT("-p, --prompt", "TEXT", "text to continue, taken literally", &o->prompt),
-    O_TEXT("-f, --file", "FILE", "the same, from a file (- is stdin)", &o->file),
-    O_IDS("--ids", "1,2,3", "the prompt as token ids, verbatim", &o->ids),
-    O_FLAG("-e, --escape", "\\n, \\t, \\\", \\\\, \\xHH in the prompt, in -r and in\nbreakers are escapes", &o->escapes),
-    O_FLAG("--no-bos", "no BOS before the prompt (default: as the model says)", &o->no_bos),
-    O_FLAG("--parse-special", "control tokens in the prompt are those tokens, not text", &o->parse_special),
-    O_GROUP("Length"),
-    O_INT("-n, --predict, --n-predict, --count", "N", "tokens to generate; -1: until the end (default)", &o->count, -1, INT32_MAX),
-    O_CONTEXT(&o->model),
-    O_TEXTS("-r, --reverse-prompt", "TEXT", "stop before TEXT, more than once", &o->stops),
-  }, last[] = {
-    O_GROUP("Output"),
-    O_FLAG("--json", "one line for each token:\n{\"id\", \"text\", \"logprob\", \"top\": [[id, logprob], ...]}", &o->json),
-    O_INT("--top-logprobs", "N", "entries of \"top\", up to the whole vocabulary (default 0)", &o->top_logprobs, 0, INT32_MAX),
-    O_IDS("--force", "1,2,3", "emit these tokens instead of sampling", &o->force),
-    O_TEXT("--stats", "FILE", "write the figures of the run there, as JSON", &o->stats),
-    O_INT("--benchmark", "N", "time N greedy tokens, past any end, without their text;\nneeds no prompt", &o->benchmark, 1, INT32_MAX),
-    O_GROUP("Machine"),
-    O_MACHINE(&o->model),
-  };
-  struct option sampling[SAMPLING_OPTIONS], grammar[GRAMMAR_OPTIONS];
-  sampling_options(&o->sampling, sampling);
-  grammar_args_options(&o->grammar, grammar);
-  return args_parse_parts(&command, (struct options[]){OPTIONS(first), OPTIONS(sampling), OPTIONS(grammar), OPTIONS(last)}, 4, argc, argv, err);
+// Whether a whole text waits on stdin: a pipe or a file, no terminal and not nothing.
+static bool text_is_piped(void) {
+  struct stat st;
+  return !fstat(STDIN_FILENO, &st) && (S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode) || S_ISSOCK(st.st_mode));
 }
 
 // What a row of the table cannot say.  0 or the exit status.
-static int check(struct run_options *o) {
+static int check(struct settings *o) {
+  error err = {0};
+  if (!o->model.model) return usage_error("no model: 'weft run FILE -p TEXT', or -m FILE");
+  if (o->text && o->prompt) return usage_error("the prompt is given more than once: with -p, and as '%.60s'", o->text);
+  if (o->text) o->prompt = o->text;
   int prompts = (o->prompt != NULL) + (o->file != NULL) + (o->ids.n > 0);
-  if (!o->model.model) return usage_error("no model: give one with -m FILE");
   if (prompts > 1) return usage_error("the prompt is given more than once: use one of -p, -f and --ids");
-  if (!prompts && o->benchmark < 0) return usage_error("no prompt: give one with -p TEXT, -f FILE or --ids 1,2,3");
+  if (!prompts && o->benchmark < 0 && text_is_piped()) o->file = "-";
+  else if (!prompts && o->benchmark < 0) return usage_error("no prompt: give one with -p TEXT, -f FILE or --ids 1,2,3");
   if (o->top_logprobs && !o->json) return usage_error("--top-logprobs needs --json");
   if (o->benchmark >= 0) {
     o->count = o->benchmark;
@@ -97,9 +68,13 @@ static int check(struct run_options *o) {
     o->sampling.temp = 0;
   }
   if (o->force.n && (o->count < 0 || (uint64_t)o->count > o->force.n)) o->count = (int64_t)o->force.n;
-  error err = {0};
   if (o->escapes) unescape_texts(&o->stops);
   return grammar_args_check(&o->grammar, o->sampling.ignore_end, &err) || sampling_check(&o->sampling, o->escapes, &err) ? usage_error("%s", err.text) : 0;
+}
+
+// Whether there is nothing to continue, and somebody at a terminal who could say something.
+static bool is_conversation(const struct settings *o) {
+  return o->model.model && !o->prompt && !o->text && !o->file && !o->ids.n && o->benchmark < 0 && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
 }
 
 // ---- prompt -----------------------------------------------------------------------------------------------------------
@@ -157,7 +132,7 @@ static int prefill(struct run *r) {
   weft_error err;
   double compiled = compile_ms(r), began = now_s();
   int status = 0;
-  progress_begin(&r->bar);
+  if (!r->o.quiet) progress_begin(&r->bar);
   while (!status && (size_t)r->pos < r->n_prompt && !interrupted()) {
     size_t left = r->n_prompt - (size_t)r->pos, n = left < PIECE ? left : PIECE;
     progress_set(&r->bar, "prompt", (double)r->pos / (double)r->n_prompt);
@@ -231,6 +206,7 @@ static bool emit(struct run *r, int32_t id, bool last) {
   text_of(r, id, last, &text);
   if (r->o.json) emit_json(r, id, str_c(&text), text.n);
   else if (r->o.benchmark < 0) out_add(&r->out, str_c(&text), text.n);
+  if (text.n) r->last = text.at[text.n - 1];
   str_free(&text);
   return out_flush(&r->out);
 }
@@ -259,11 +235,12 @@ static int generate(struct run *r) {
     if (r->stats.first_token_s < 0) r->stats.first_token_s = now_s() - started_at();
     weft_accept(r->sampler, id, NULL);
     made++;
+    r->stats.n_written++;
     bool full = r->pos == weft_model_context(r->model), end = !forced && !r->o.sampling.ignore_end && weft_is_end(r->vocab, id);
     bool ended = !forced && r->grammar && weft_grammar_ended(r->grammar);
     bool last = end || ended || made == r->o.count || full;
     if (!emit(r, id, last)) return interrupted() ? EXIT_INTERRUPTED : 0;
-    if (full && !end && !ended && !r->stopped && made != r->o.count)
+    if (full && !end && !ended && !r->stopped && made != r->o.count && !r->o.quiet)
       fprintf(stderr, "weft: the context of %d tokens is full: generation ends here (more with -c)\n", r->pos);
     if (last || r->stopped) return 0;
     if (interrupted()) return EXIT_INTERRUPTED;
@@ -275,24 +252,41 @@ static int generate(struct run *r) {
 static int open_model(struct run *r) {
   weft_error err;
   if (model_args_open(&r->o.model, &r->bar, &r->model)) return EXIT_FAILED;
+  if (!r->o.quiet) model_args_warn(&r->o.model, r->model);
   r->vocab = weft_model_vocab(r->model);
   r->n_vocab = weft_model_vocab_size(r->model);
   if (r->o.top_logprobs > r->n_vocab) r->o.top_logprobs = r->n_vocab;
   r->top = xcalloc((size_t)r->o.top_logprobs, sizeof *r->top);
-  r->stream = weft_stream_new(r->vocab, false);
+  r->stream = weft_stream_new(r->vocab, r->o.special);
   if (sampling_new(&r->o.sampling, r->vocab, r->n_vocab, &r->sampler, &err)) return failed("%s", err.text);
   if (grammar_args_open(&r->o.grammar, r->vocab, r->n_vocab, &r->grammar, &err)) return failed("%s", err.text);
   if (r->o.stops.n && weft_stop_new(texts_of(&r->o.stops), r->o.stops.n, &r->stop, &err)) return failed("%s", err.text);
   return 0;
 }
 
+// The text of the prompt, before what follows it.
+static void show_prompt(struct run *r) {
+  char *text;
+  size_t n;
+  if (weft_detokenize(r->vocab, r->prompt, r->n_prompt, r->o.special, &text, &n, NULL)) return;
+  out_add(&r->out, text, n);
+  weft_free(text);
+}
+
+// Whether what is printed next on stderr would stand behind the text, on its last line.
+static bool on_the_same_line(const struct run *r) {
+  struct stat out, err;
+  return !r->o.json && r->o.benchmark < 0 && r->last != '\n' && !fstat(STDOUT_FILENO, &out) && !fstat(STDERR_FILENO, &err) &&
+         out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+}
+
 // The figures, on stderr and in the file of --stats.  The exit status.
 static int report(struct run *r, int status) {
   weft_model_stats(r->model, &r->stats.model);
-  if (!r->out.error) {
-    fputs(r->o.json ? "" : isatty(STDOUT_FILENO) ? "\n\n" : "\n", stderr);
-    stats_print(&r->stats, stderr);
-    if (r->o.sampling.temp > 0 && !r->o.force.n) fprintf(stderr, "%-8s %8lld\n", "seed", (long long)r->o.sampling.seed);
+  if (!r->out.error && !r->o.quiet) {
+    fputs(on_the_same_line(r) ? "\n" : "", stderr);
+    if (r->o.verbose) stats_print(&r->stats, stderr);
+    stats_line(&r->stats, r->o.sampling.temp > 0 && !r->o.force.n ? r->o.sampling.seed : -1, stderr);
   }
   error err = {0};
   if (r->o.stats && stats_write(&r->stats, r->o.stats, &err)) return failed("--stats: %s", err.text);
@@ -301,6 +295,7 @@ static int report(struct run *r, int status) {
 
 static int run(struct run *r) {
   error err = {0};
+  r->last = '\n';
   char *text = NULL;
   size_t n_text = 0;
   if (prompt_text(r, &text, &n_text, &err)) return failed("%s", err.text);
@@ -308,6 +303,8 @@ static int run(struct run *r) {
   if (!status) status = make_prompt(r, text, n_text);
   free(text);
   if (status) return status;
+  if (r->o.verbose_prompt) show_tokens(r->vocab, r->prompt, r->n_prompt);
+  if (r->o.display_prompt && !r->o.json && r->o.benchmark < 0) show_prompt(r);
   interrupt_catch();
   status = prefill(r);
   if (!status) status = generate(r);
@@ -317,14 +314,15 @@ static int run(struct run *r) {
 
 int run_command(int argc, char **argv) {
   struct run r = {.stats.first_token_s = -1};
-  error err = {0};
   int status;
-  switch (parse(&r.o, argc, argv, &err)) {
-  case ARGS_GO: status = check(&r.o); break;
-  case ARGS_HELP: return EXIT_OK;
-  default: status = usage_error("%s", err.text); break;
+  if (settings_are_for(&chat_options, &run_options, argc, argv)) return chat_command(argc, argv);
+  bool parsed = settings_parse(&r.o, &run_options, argc, argv, &status), conversation = parsed && is_conversation(&r.o) && !settings_are_for(&run_options, &chat_options, argc, argv);
+  if (parsed && !conversation) status = check(&r.o);
+  if (!parsed || conversation || status) {
+    settings_free(&r.o);
+    return conversation ? talk_command(argc, argv) : status;
   }
-  if (!status) status = run(&r);
+  status = run(&r);
   status = out_end(&r.out, status);
   weft_stream_free(r.stream);
   weft_stop_free(r.stop);
@@ -334,9 +332,6 @@ int run_command(int argc, char **argv) {
   weft_model_close(r.model);
   free(r.top);
   free(r.prompt);
-  sampling_free(&r.o.sampling);
-  texts_free(&r.o.stops);
-  free(r.o.ids.at);
-  free(r.o.force.at);
+  settings_free(&r.o);
   return status;
 }

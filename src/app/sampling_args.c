@@ -7,45 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void sampling_options(struct sampling_args *a, struct option *rows) {
+void sampling_defaults(struct sampling_args *a) {
   weft_sampling d = weft_sampling_default();
   *a = (struct sampling_args){
     .temp = d.temp, .dynatemp_exponent = d.dynatemp_exponent, .top_k = d.top_k, .top_p = d.top_p, .min_p = d.min_p, .typical_p = d.typical_p,
     .top_n_sigma = d.top_n_sigma, .xtc_threshold = d.xtc_threshold, .repeat_penalty = d.repeat_penalty, .repeat_last_n = d.repeat_last_n,
     .dry_base = d.dry_base, .dry_allowed_length = d.dry_allowed_length, .dry_last_n = d.dry_last_n, .mirostat_tau = d.mirostat_tau,
     .mirostat_eta = d.mirostat_eta, .seed = -1};
-  const struct option table[] = {
-    O_GROUP("Sampling, in this order"),
-    O_TEXTS("-l, --logit-bias", "ID+X|ID-X", "changes the logit of a token, more than once; ID-inf bans it", &a->biases),
-    O_FLAG("--ignore-eos", "never draw an end-of-generation token", &a->ignore_end),
-    O_REAL("--repeat-penalty", "X", "divides logits of repeated tokens (default 1: off)", &a->repeat_penalty, 1e-3, 1e3),
-    O_REAL("--frequency-penalty", "X", "off their logits for each occurrence (default 0)", &a->frequency_penalty, -1e3, 1e3),
-    O_REAL("--presence-penalty", "X", "off their logits once (default 0)", &a->presence_penalty, -1e3, 1e3),
-    O_INT("--repeat-last-n", "N", "tokens these look back on; -1: the context (default 64)", &a->repeat_last_n, -1, INT32_MAX),
-    O_REAL("--dry-multiplier", "X", "DRY: continuing a repetition of n tokens costs\nX * base^(n - allowed) (default 0: off)", &a->dry_multiplier, 0, 1e6),
-    O_REAL("--dry-base", "X", "(default 1.75)", &a->dry_base, 1, 1e6),
-    O_INT("--dry-allowed-length", "N", "repetitions shorter than that are free (default 2)", &a->dry_allowed_length, 0, INT32_MAX),
-    O_INT("--dry-penalty-last-n", "N", "tokens DRY looks back on; -1: the context (default)", &a->dry_last_n, -1, INT32_MAX),
-    O_TEXTS("--dry-sequence-breaker", "TEXT", "no repetition reaches back over TEXT, more than once;\nnone: over everything (default \\n : \" *)", &a->breakers),
-    O_REAL("--top-nsigma, --top-n-sigma", "X", "logits within X standard deviations of the best (-1: off)", &a->top_n_sigma, -1e6, 1e6),
-    O_INT("--top-k", "N", "the N likeliest tokens; 0 or -1: all (default 40)", &a->top_k, -1, INT32_MAX),
-    O_REAL("--typical, --typical-p", "X", "the most typical with probability X together (1: off)", &a->typical_p, 0, 1),
-    O_REAL("--top-p", "X", "the likeliest that together have probability X;\n1: all (default 0.95)", &a->top_p, 0, 1),
-    O_REAL("--min-p", "X", "at least X of the likeliest one's probability;\n0: all (default 0.05)", &a->min_p, 0, 1),
-    O_REAL("--xtc-probability", "X", "how often XTC drops all but the last of the tokens that\nreach its threshold (default 0: never)", &a->xtc_probability, 0, 1),
-    O_REAL("--xtc-threshold", "X", "(default 0.1; above 0.5: off)", &a->xtc_threshold, 0, 1),
-    O_REAL("--temp, --temperature", "X", "0: always the likeliest token (default 0.8)", &a->temp, 0, 1e6),
-    O_REAL("--dynatemp-range", "X", "temperature from -X to +X of that, by entropy (0: off)", &a->dynatemp_range, 0, 1e6),
-    O_REAL("--dynatemp-exp", "X", "exponent of that (default 1)", &a->dynatemp_exponent, 0, 1e3),
-    O_INT("--mirostat", "N", "1 or 2: Mirostat, in place of all but the temperature", &a->mirostat, 0, 2),
-    O_REAL("--mirostat-ent", "X", "surprise it aims at, in bits (default 5)", &a->mirostat_tau, 0, 1e3),
-    O_REAL("--mirostat-lr", "X", "how quickly it corrects itself (default 0.1)", &a->mirostat_eta, 0, 1e3),
-    O_TEXT("--samplers", "NAMES", "another order, or fewer:\npenalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature", &a->samplers),
-    O_TEXT("--sampler-seq, --sampling-seq", "LETTERS", "the same in letters (edskypmxt)", &a->sampler_seq),
-    O_INT("-s, --seed", "N", "same seed, same tokens; -1: random (default)", &a->seed, -1, 9007199254740992.0),
-  };
-  _Static_assert(COUNT(table) == SAMPLING_OPTIONS, "the number in sampling_args.h");
-  memcpy(rows, table, sizeof table);
 }
 
 // "15043+2.5", "15043-1", "15043-inf".

@@ -1,4 +1,4 @@
-// sampling_args: the options of sampling that run and chat share, and the sampler that they describe.
+// sampling_args: the values of the options of sampling that run and chat share, and the sampler that they describe.
 #ifndef WEFT_APP_SAMPLING_ARGS_H
 #define WEFT_APP_SAMPLING_ARGS_H
 #include "app/args.h"
@@ -13,9 +13,7 @@ struct sampling_args {
   bool ignore_end;
 };
 
-enum { SAMPLING_OPTIONS = 28 };
-// Fills in the defaults and SAMPLING_OPTIONS rows of a command's table.
-void sampling_options(struct sampling_args *a, struct option *rows);
+void sampling_defaults(struct sampling_args *a);
 // Checks what a row cannot say, and draws a seed where none was given.  escapes: \n in a sequence breaker is a newline.  -1 and why not.
 int sampling_check(struct sampling_args *a, bool escapes, error *err);
 int sampling_new(const struct sampling_args *a, const weft_vocab *vocab, int32_t n_vocab, weft_sampler **out, weft_error *err);

@@ -38,6 +38,22 @@ void stats_print(const struct run_stats *s, FILE *to) {
           (double)m->kv_bytes / 0x1p20);
 }
 
+const char *stats_rate(char *out, size_t cap, size_t n, double seconds) {
+  double r = rate(n, seconds);
+  if (r < 0) return "";
+  if (r < 1000) snprintf(out, cap, " at %.*f/s", r < 99.95 ? 1 : 0, r);
+  else snprintf(out, cap, " at %.*f k/s", r < 9950 ? 1 : 0, r / 1000);
+  return out;
+}
+
+void stats_line(const struct run_stats *s, int64_t seed, FILE *to) {
+  char read[32], written[32];
+  fprintf(to, "%zu token%s read%s, %zu written%s", s->n_prompt, s->n_prompt == 1 ? "" : "s", stats_rate(read, sizeof read, s->n_prompt, s->prompt_s),
+          s->n_written, stats_rate(written, sizeof written, s->n_decode, s->decode_s));
+  if (seed >= 0) fprintf(to, ", seed %lld", (long long)seed);
+  fputc('\n', to);
+}
+
 // A figure that was measured, or null.
 static json_t *figure(double x) { return x >= 0 ? json_real(x) : json_null(); }
 

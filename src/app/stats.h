@@ -7,10 +7,15 @@
 struct run_stats {
   weft_stats model;
   size_t n_prompt, n_decode;          // tokens evaluated
+  size_t n_written;                   // tokens drawn
   double prompt_s, decode_s;          // seconds spent on them, without compiling
   double first_token_s;               // from the start of the program to the first token; < 0: there was none
 };
 void stats_print(const struct run_stats *s, FILE *to);
+// "2 tokens read at 185/s, 127 written at 15 k/s, seed 42"; seed < 0: nothing was drawn.
+void stats_line(const struct run_stats *s, int64_t seed, FILE *to);
+// " at 15 k/s" for n tokens in so many seconds; "" where that says nothing.
+const char *stats_rate(char *out, size_t cap, size_t n, double seconds);
 // Writes the JSON object.  -1 and why not.
 int stats_write(const struct run_stats *s, const char *path, error *err);
 #endif

@@ -7,12 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct template_options { const char *file, *model, *messages, *tools, *variables, *bos, *eos, *now; bool no_generation_prompt; };
-
 static const struct command command = {
   "template", "Prints what a chat template makes of a conversation, and nothing else.", "FILE --messages JSON [options]",
   "JSON is the text itself, or the name of a file that holds it (- is stdin).\n"
-  "\n  weft template model.gguf --messages '[{\"role\": \"user\", \"content\": \"Hello\"}]'\n"};
+  "\n  weft template model.gguf --messages '[{\"role\": \"user\", \"content\": \"Hello\"}]'\n", COMMAND_BIT(template), 0};
 
 // A pipe is no model, and what is read from it is gone.
 static bool is_gguf(const char *path) {
@@ -53,7 +51,7 @@ static int open_template(const char *path, bool tools, weft_template **t, error 
   return status ? error_set(why, "%s", err.text) : 0;
 }
 
-static int render(const struct template_options *o, const weft_template *t, struct out *to) {
+static int render(const struct settings *o, const weft_template *t, struct out *to) {
   weft_chat chat = {.no_generation_prompt = o->no_generation_prompt, .bos = o->bos, .eos = o->eos, .now = o->now};
   const char *const from[] = {o->messages, o->tools, o->variables};
   char *json[3] = {NULL}, *text = NULL;
@@ -72,39 +70,23 @@ static int render(const struct template_options *o, const weft_template *t, stru
   return status ? failed("%s", why.text) : 0;
 }
 
-static int work(const struct template_options *o) {
+static int work(const struct settings *o) {
   weft_template *t = NULL;
   error why = {0};
   struct out to = {0};
-  if (open_template(o->file, o->tools, &t, &why)) return failed("%s", why.text);
+  if (open_template(o->template_file, o->tools, &t, &why)) return failed("%s", why.text);
   int status = render(o, t, &to);
   weft_template_close(t);
   return out_end(&to, status);
 }
 
 int template_command(int argc, char **argv) {
-  struct template_options o = {0};
-  error err = {0};
-  const struct option table[] = {
-    O_GROUP("Options"),
-    O_OPERAND("FILE", "a model, as a GGUF file, or a template in Jinja", &o.file),
-    O_TEXT("-m, --model", "FILE", "the same", &o.model),
-    O_TEXT("--messages", "JSON", "the conversation: [{\"role\": \"user\", \"content\": \"Hello\"}, ...]", &o.messages),
-    O_TEXT("--tools", "JSON", "descriptions of functions that the model may call, as an array", &o.tools),
-    O_TEXT("--chat-template-kwargs", "JSON", "further variables, such as {\"enable_thinking\": false}", &o.variables),
-    O_FLAG("--no-generation-prompt", "end with the last message, not with the beginning of an answer", &o.no_generation_prompt),
-    O_TEXT("--bos", "TEXT", "text of the BOS token (default: the model's)", &o.bos),
-    O_TEXT("--eos", "TEXT", "text of the EOS token (default: the model's)", &o.eos),
-    O_TEXT("--now", "DATE", "the time that templates see: 2026-01-31 or \"2026-01-31 23:59:59\"\n(default: the clock's)", &o.now),
-  };
-  switch (args_parse(&command, table, COUNT(table), argc, argv, &err)) {
-  case ARGS_GO: break;
-  case ARGS_HELP: return EXIT_OK;
-  default: return usage_error("%s", err.text);
-  }
-  if (o.file && o.model) return usage_error("-m %s: the template is to come from one file, and '%s' was given", o.model, o.file);
-  if (!o.file) o.file = o.model;
-  if (!o.file) return usage_error("no template; 'weft template FILE --messages JSON'");
+  struct settings o;
+  int status;
+  if (!settings_parse(&o, &command, argc, argv, &status)) return status;
+  if (o.template_file && o.model.model) return usage_error("-m %s: the template is to come from one file, and '%s' was given", o.model.model, o.template_file);
+  if (!o.template_file) o.template_file = o.model.model;
+  if (!o.template_file) return usage_error("no template; 'weft template FILE --messages JSON'");
   if (!o.messages) return usage_error("no conversation; give it with --messages");
   return work(&o);
 }

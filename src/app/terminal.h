@@ -3,18 +3,21 @@
 #ifndef WEFT_TERMINAL_H
 #define WEFT_TERMINAL_H
 #include "base/base.h"
+#include "app/settings.h"
 #include "base/str.h"
 
 typedef struct terminal terminal;
-enum color { COLOR_AUTO, COLOR_ON, COLOR_OFF };
-terminal *terminal_new(enum color color);
+// editing: where stdin and stdout are a terminal, lines can be edited; otherwise they come as they are.
+terminal *terminal_new(enum color color, bool editing);
 void terminal_free(terminal *t);                 // writes the history
-bool terminal_interactive(const terminal *t);    // stdin and stdout are a terminal
+bool terminal_interactive(const terminal *t);    // lines can be edited
 
 enum input { INPUT_TEXT, INPUT_END, INPUT_INTERRUPTED };
-// What is typed after prompt, without the last newline: one line, or several where lines end with \ or stand between two lines of """.
-// INTERRUPTED: Ctrl-C; nothing was typed then.
+// What is typed after prompt, without the last newline: one line, or several where lines end with \, stand between """ and """, or are
+// pasted together.  INTERRUPTED: Ctrl-C; nothing was typed then.
 enum input terminal_read(terminal *t, const char *prompt, str *out);
+// The same where this text stands on the line to begin with.  Needs terminal_interactive.
+enum input terminal_edit(terminal *t, const char *prompt, const char *text, str *out);
 
 enum style { STYLE_PLAIN, STYLE_DIM, STYLE_CALL, STYLE_NOTE, STYLE_PROMPT };
 // Text of a model or of ours, to stdout at once (out.h says what of it a terminal gets).

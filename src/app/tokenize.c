@@ -8,17 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-struct tokenize_options {
-  const char *model, *prompt, *file;
-  bool from_stdin, ids, no_bos, parse_special, escapes;
-  struct ids detokenize;
-};
-
 enum { READ_STEP = 1 << 16 };
 
 static const struct command command = {
-  "tokenize", "Turns text into tokens, one a line, or tokens into text.", "-m FILE (-p TEXT | -f FILE | --stdin | --detokenize 1,2,3)",
-  NULL};
+  "tokenize", "Turns text into tokens, one a line, or tokens into text.", "FILE (-p TEXT | -f FILE | --stdin | --detokenize 1,2,3)",
+  NULL, COMMAND_BIT(tokenize), 0};
 
 // A token's bytes so that they fit a line and no two look alike: control characters, backslashes and broken UTF-8 as escapes.
 static void add_piece(struct out *o, const char *piece, size_t n) {
@@ -38,11 +32,11 @@ static void add_piece(struct out *o, const char *piece, size_t n) {
   }
 }
 
-struct shown { const struct tokenize_options *o; const weft_vocab *v; struct out *to; bool some; };
+struct shown { const struct settings *o; const weft_vocab *v; struct out *to; bool some; };
 
 static void show(struct shown *s, const int32_t *ids, size_t n) {
   for (size_t i = 0; i < n && !s->to->error; i++) {
-    if (s->o->ids) {
+    if (s->o->only_ids) {
       out_addf(s->to, s->some ? ", %d" : "[%d", ids[i]);
       s->some = true;
       continue;
@@ -93,7 +87,7 @@ static int add_unescaped(struct shown *s, weft_encoder *e, const char *path) {
   return status;
 }
 
-static int tokenize(const struct tokenize_options *o, const weft_vocab *v, struct out *to) {
+static int tokenize(const struct settings *o, const weft_vocab *v, struct out *to) {
   weft_error err;
   weft_encoder *e;
   struct shown s = {o, v, to, false};
@@ -105,13 +99,13 @@ static int tokenize(const struct tokenize_options *o, const weft_vocab *v, struc
   if (!status && weft_encoder_end(e, &ids, &n_ids, &err)) status = failed("%s", err.text);
   if (!status) {
     show(&s, ids, n_ids);
-    if (o->ids) out_addf(to, s.some ? "]\n" : "[]\n");
+    if (o->only_ids) out_addf(to, s.some ? "]\n" : "[]\n");
   }
   weft_encoder_free(e);
   return status;
 }
 
-static int detokenize(const struct tokenize_options *o, const weft_vocab *v, struct out *to) {
+static int detokenize(const struct settings *o, const weft_vocab *v, struct out *to) {
   weft_error err;
   char *text;
   size_t n;
@@ -122,12 +116,12 @@ static int detokenize(const struct tokenize_options *o, const weft_vocab *v, str
   return 0;
 }
 
-static int work(const struct tokenize_options *o) {
+static int work(const struct settings *o) {
   weft_file *f;
   weft_vocab *v;
   weft_error err;
   struct out to = {0};
-  if (weft_file_open(o->model, &f, &err)) return failed("%s", err.text);
+  if (weft_file_open(o->model.model, &f, &err)) return failed("%s", err.text);
   if (weft_vocab_open(f, &v, &err)) {
     weft_file_close(f);
     return failed("%s", err.text);
@@ -139,31 +133,14 @@ static int work(const struct tokenize_options *o) {
 }
 
 int tokenize_command(int argc, char **argv) {
-  struct tokenize_options o = {0};
-  error err = {0};
-  const struct option table[] = {
-    O_GROUP("Options"),
-    O_TEXT("-m, --model", "FILE", "model, a GGUF file; one without tensors will do", &o.model),
-    O_TEXT("-p, --prompt", "TEXT", "text to tokenize, taken literally", &o.prompt),
-    O_TEXT("-f, --file", "FILE", "the same, from a file", &o.file),
-    O_FLAG("--stdin", "the same, from stdin", &o.from_stdin),
-    O_FLAG("--ids", "only the ids, on one line: [1, 2, 3]", &o.ids),
-    O_FLAG("-e, --escape", "\\n, \\t, \\\", \\\\, \\xHH in the text are escapes", &o.escapes),
-    O_FLAG("--no-bos", "no BOS before the text, nor EOS or SEP after it (default:\nas the model says)", &o.no_bos),
-    O_FLAG("--parse-special", "control tokens in the text are those tokens;\nwith --detokenize, they are shown", &o.parse_special),
-    O_IDS("--detokenize", "1,2,3", "print the text of these tokens, and nothing else", &o.detokenize),
-  };
+  struct settings o;
   int status;
-  switch (args_parse(&command, table, COUNT(table), argc, argv, &err)) {
-  case ARGS_GO: break;
-  case ARGS_HELP: return EXIT_OK;
-  default: free(o.detokenize.at); return usage_error("%s", err.text);
-  }
+  if (!settings_parse(&o, &command, argc, argv, &status)) { settings_free(&o); return status; }
   int inputs = (o.prompt != NULL) + (o.file != NULL) + o.from_stdin + (o.detokenize.n > 0);
-  if (!o.model) status = usage_error("no model: give one with -m FILE");
+  if (!o.model.model) status = usage_error("no model: give one with -m FILE");
   else if (inputs != 1) status = usage_error(inputs ? "use one of -p, -f, --stdin and --detokenize"
                                                     : "nothing to tokenize: give -p TEXT, -f FILE, --stdin or --detokenize 1,2,3");
   else status = work(&o);
-  free(o.detokenize.at);
+  settings_free(&o);
   return status;
 }

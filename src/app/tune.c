@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tune_options { struct model_args model; int64_t beam, depth; double budget, skip_ms; bool no_prompt, no_layouts, json, all; };
-
 static const struct command command = {
   "tune", "Searches for better kernels, and keeps those that make the model faster.", "-m FILE [options]",
   "For every kernel that takes a share of a token's time (or a prompt's) worth it, tries other loops than the rules\n"
@@ -21,7 +19,7 @@ static const struct command command = {
   "loaded. Columns:\n"
   "  before, after   microseconds of a launch by itself; ratio: after over before\n"
   "  tried           lists of OptOps; code: of them, those that gave code not seen before\n"
-  "  cut short       time was up: with a --budget that gives it half as much again, the search goes on\n"};
+  "  cut short       time was up: with a --budget that gives it half as much again, the search goes on\n", COMMAND_BIT(tune), 0};
 
 static const char *outcome(const weft_tuned_kernel *k) {
   switch (k->state) {
@@ -135,7 +133,7 @@ static void show_json(struct out *to, const weft_tuned *t) {
 
 // ---- the work -----------------------------------------------------------------------------------------------------------
 
-static int tune(const struct tune_options *o, struct out *to) {
+static int tune(const struct settings *o, struct out *to) {
   weft_error err;
   weft_model *model;
   weft_tuned *t;
@@ -159,30 +157,10 @@ static int tune(const struct tune_options *o, struct out *to) {
 }
 
 int tune_command(int argc, char **argv) {
-  enum { MOST = INT32_MAX / 4 };
-  error err = {0};
+  struct settings o;
   struct out to = {0};
-  int64_t beam = env_int(ENV_BEAM) > 0 && env_int(ENV_BEAM) <= 64 ? env_int(ENV_BEAM) : 4;
-  struct tune_options o = {.beam = beam, .budget = 60, .skip_ms = env_int(ENV_BEAM_SKIP_MS) > 0 ? strtod(env_str(ENV_BEAM_SKIP_MS), NULL) : 0};
-  const struct option table[] = {
-    O_GROUP("Options"),
-    O_TEXT("-m, --model", "FILE", "model, a GGUF file", &o.model.model),
-    O_INT("--beam", "N", "candidates that go on to the next round (default 4, or BEAM)", &o.beam, 1, 64),
-    O_REAL("--budget", "SECONDS", "time for all searches (default 60)", &o.budget, 0.1, 1e6),
-    O_REAL("--skip-ms", "MS", "a kernel this fast needs no search (default: BEAM_SKIP_MS, or none)", &o.skip_ms, 0, 1e6),
-    O_FLAG("--no-prompt", "tune single tokens only", &o.no_prompt),
-    O_FLAG("--no-layouts", "try no other layouts of weights", &o.no_layouts),
-    O_INT("-c, --ctx-size", "N", "context; kernels of attention are tuned for this one (default: the model's)", &o.model.context, 0, MOST),
-    O_INT("-d, --n-depth", "N", "tokens in the context before the one that is timed (default 0)", &o.depth, 0, MOST),
-    O_MACHINE(&o.model),
-    O_FLAG("--all", "show kernels with a small share as well, and every list of OptOps", &o.all),
-    O_FLAG("--json", "as JSON (man page: which keys)", &o.json),
-  };
-  switch (args_parse(&command, table, COUNT(table), argc, argv, &err)) {
-  case ARGS_GO: break;
-  case ARGS_HELP: return EXIT_OK;
-  default: return usage_error("%s", err.text);
-  }
+  int status;
+  if (!settings_parse(&o, &command, argc, argv, &status)) return status;
   if (!o.model.model) return usage_error("no model: give one with -m FILE");
   return out_end(&to, tune(&o, &to));
 }

@@ -11,15 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 
-struct viz_options { struct model_args model; const char *out; int64_t steps, prompt, depth; };
-
 static const struct command command = {
   "viz", "Writes a page that shows what the compiler made of a model.", "-m FILE [--out page.html] [options]",
   "The page shows each kernel with its source, its assembly and the loop that counts, every rewrite with the\n"
   "rule that fired and what it changed, the graph of kernels and the graph of tensors behind each, the time\n"
   "line of a token with a lane for each thread, and where memory is. It is one file, works without a network,\n"
   "and says which keys it knows when ? is pressed. VIZ=1 (or VIZ=page.html) makes run, chat and bench write\n"
-  "one when they end.\n"};
+  "one when they end.\n", COMMAND_BIT(viz), 0};
 
 // ---- what the page is made of: files of src/app/viz/, and dagre, which lays graphs out --------------------------------------------
 
@@ -107,15 +105,15 @@ void viz_if_asked(weft_model *m) {
   weft_free(facts);
 }
 
-static int look(struct viz_options *o, progress *bar, weft_model *m) {
+static int look(struct settings *o, progress *bar, weft_model *m) {
   weft_error err;
   char *facts = NULL;
   size_t n;
   interrupt_catch();
   progress_begin(bar);
   int status = fill_context(m, (int)o->depth, bar);
-  if (!status && o->prompt > weft_model_chunk(m)) o->prompt = weft_model_chunk(m);
-  if (!status && weft_model_look(m, (int)o->prompt, (int)o->steps, (int)o->depth, &facts, &n, &err)) status = failed("%s", err.text);
+  if (!status && o->chunk_of > weft_model_chunk(m)) o->chunk_of = weft_model_chunk(m);
+  if (!status && weft_model_look(m, (int)o->chunk_of, (int)o->steps, (int)o->depth, &facts, &n, &err)) status = failed("%s", err.text);
   progress_end(bar);
   if (status) return status;
   status = write_page(o->out, facts);
@@ -125,29 +123,16 @@ static int look(struct viz_options *o, progress *bar, weft_model *m) {
 }
 
 int viz_command(int argc, char **argv) {
-  enum { MOST = INT32_MAX / 4 };
-  struct viz_options o = {.steps = 16, .out = "weft-viz.html"};
+  struct settings o;
   progress bar = {0};
-  error err = {0};
   weft_model *m = NULL;
-  const struct option table[] = {
-    O_GROUP("Options"),
-    O_TEXT("-m, --model", "FILE", "model, a GGUF file", &o.model.model),
-    O_TEXT("--out", "PAGE", "where the page goes, - for stdout (default weft-viz.html)", &o.out),
-    O_INT("-n, --n-gen", "N", "steps to run for the time line (default 16)", &o.steps, 1, 64),
-    O_INT("-p, --prefill", "N", "a chunk of N tokens of a prompt instead of single tokens", &o.prompt, 0, MOST),
-    O_INT("-d, --n-depth", "N", "tokens in the context before (default 0)", &o.depth, 0, MOST),
-    O_MACHINE(&o.model),
-  };
-  switch (args_parse(&command, table, COUNT(table), argc, argv, &err)) {
-  case ARGS_GO: break;
-  case ARGS_HELP: return EXIT_OK;
-  default: return usage_error("%s", err.text);
-  }
+  int status;
+  if (!settings_parse(&o, &command, argc, argv, &status)) return status;
+  if (o.steps < 0) o.steps = 16;
   if (!o.model.model) return usage_error("no model: give one with -m FILE");
   env_set(ENV_VIZ, "0");
-  o.model.context = o.depth + (o.prompt ? o.prompt : o.steps) + 1;
-  int status = model_args_open(&o.model, &bar, &m);
+  o.model.context = o.depth + (o.chunk_of ? o.chunk_of : o.steps) + 1;
+  status = model_args_open(&o.model, &bar, &m);
   if (!status) status = look(&o, &bar, m);
   weft_model_close(m);
   return status;

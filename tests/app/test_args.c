@@ -1,25 +1,44 @@
 // The option parser: every kind of value, every way to be wrong, lists and ranges, and the nearest word.
 #include "app/args.c"
 #include <setjmp.h>
+#include <stddef.h>
 #include <stdarg.h>
 #include <cmocka.h>
 
-static const struct command command = {"try", "A command for this test.", "[options]", "A last paragraph.\n"};
+enum { THIS = 1, OTHER = 2, NEAR = 4 };
+static const struct command command = {"try", "A command for this test.", "[options]", "A last paragraph.\n", THIS, NEAR};
 
-struct values { bool flag; const char *text; int64_t number; double real; struct ids ids; int choice; struct texts texts; };
+struct values { bool flag; const char *text, *operand; int64_t number; double real; struct ids ids; int choice, color; struct texts texts; };
+#define FIELD(name) offsetof(struct values, name)
+
+static const struct option rows[] = {
+  {.kind = OPT_GROUP, .commands = THIS, .names = "Options"},
+  {.kind = OPT_OPERAND, .commands = THIS, .names = "WORD", .help = "a word", .to = FIELD(operand)},
+  {.kind = OPT_FLAG, .commands = THIS, .names = "-x, --flag", .help = "a flag", .to = FIELD(flag)},
+  {.kind = OPT_OFF, .commands = THIS, .names = "--no-flag", .help = "no flag", .to = FIELD(flag)},
+  {.kind = OPT_TEXT, .commands = THIS, .names = "-m, --model", .value = "FILE", .help = "a text\nof two lines", .to = FIELD(text)},
+  {.kind = OPT_INT, .commands = THIS, .names = "-n, --predict, --count", .value = "N", .help = "a number", .to = FIELD(number), .min = -1, .max = 100,
+   .meant = "--max-tokens --tokens"},
+  {.kind = OPT_REAL, .commands = THIS, .names = "--temp", .value = "X", .help = "a real", .to = FIELD(real), .max = 2},
+  {.kind = OPT_IDS, .commands = THIS, .names = "--ids", .value = "1,2,3", .help = "ids", .to = FIELD(ids)},
+  {.kind = OPT_CHOICE, .commands = THIS, .names = "-o, --output", .value = "md|json|jsonl", .help = "a choice", .to = FIELD(choice)},
+  {.kind = OPT_CHOICE, .commands = THIS, .names = "--color", .value = "[auto|on|off]", .help = "a choice, or none", .to = FIELD(color)},
+  {.kind = OPT_TEXTS, .commands = THIS, .names = "--each", .value = "T", .help = "texts", .to = FIELD(texts)},
+  {.kind = OPT_FLAG, .commands = OTHER, .names = "--other", .help = "of another command", .to = FIELD(flag)},
+  {.kind = OPT_FLAG, .commands = NEAR, .names = "--neighbour", .help = "of one nearby", .to = FIELD(flag)},
+  {.kind = OPT_IDLE, .commands = THIS, .names = "-g, --gpu", .value = "N", .help = "there is none", .fine = "0|auto"},
+  {.kind = OPT_IDLE, .commands = THIS, .names = "-s, --split", .value = "MODE", .help = "there is none"},
+  {.kind = OPT_IDLE, .commands = THIS, .names = "--attention", .value = "[on|off]", .help = "it is on", .fine = "on"},
+  {.kind = OPT_IDLE, .commands = THIS, .names = "--so", .help = "it is so", .fine = "*"},
+  {.kind = OPT_REFUSED, .commands = THIS, .names = "--type", .value = "TYPE", .help = "no other types", .fine = "f16", .idle = "f32|bf16"},
+  {.kind = OPT_REFUSED, .commands = THIS, .names = "--range", .value = "START END", .help = "no ranges"},
+};
+static const struct options table = {rows, COUNT(rows)};
+static str idle;                                       // of the last parse
 
 static enum args_result parse(struct values *v, error *err, int argc, char **argv) {
-  const struct option table[] = {
-    O_GROUP("Options"),
-    O_FLAG("-x, --flag", "a flag", &v->flag),
-    O_TEXT("-m, --model", "FILE", "a text", &v->text),
-    O_INT("-n, --predict, --count", "N", "a number", &v->number, -1, 100),
-    O_REAL("--temp", "X", "a real", &v->real, 0, 2),
-    O_IDS("--ids", "1,2,3", "ids", &v->ids),
-    O_CHOICE("-o, --output", "md|json|jsonl", "a choice", &v->choice),
-    O_TEXTS("--each", "T", "texts", &v->texts),
-  };
-  return args_parse(&command, table, COUNT(table), argc, argv, err);
+  str_free(&idle);
+  return args_parse(&command, table, v, argc, argv, &idle, err);
 }
 
 // Parses words (NULL at the end) into *v, which starts as it is.
@@ -77,10 +96,18 @@ static void test_errors(void **state) {
   (void)state;
   bad(WORDS(W("--modle"), W("x")), "did you mean '--model'");
   bad(WORDS(W("--nothing-like-it")), "weft try --help");
-  bad(WORDS(W("-q")), "unknown option '-q'");
+  bad(WORDS(W("-q")), "unknown option '-q'; 'weft try --help'");                // a short name is no likely slip of another
+  bad(WORDS(W("--max-tokens"), W("5")), "did you mean '--predict'");
+  bad(WORDS(W("--max-token"), W("5")), "did you mean '--predict'");
+  bad(WORDS(W("-temp"), W("5")), "did you mean '--temp'");
+  bad(WORDS(W("--no-temp")), "weft try --help");       // the opposite is no help
+  bad(WORDS(W("--no-flg")), "did you mean '--no-flag'");
+  bad(WORDS(W("--flg")), "did you mean '--flag'");
+  bad(WORDS(W("--othr")), "weft try --help");
+  bad(WORDS(W("--other")), "unknown option '--other'");
+  bad(WORDS(W("--neighbor")), "did you mean '--neighbour'");
   bad(WORDS(W("--modle=x")), "'--modle'; did you mean '--model'");
-  bad(WORDS(W("word")), "unexpected argument 'word'");
-  bad(WORDS(W("-")), "unexpected argument '-'");
+  bad(WORDS(W("word"), W("more")), "unexpected argument 'more'");
   bad(WORDS(W("-m")), "-m needs a value: FILE");
   bad(WORDS(W("-x"), W("--count")), "--count needs a value: N");
   bad(WORDS(W("--flag=1")), "--flag takes no value");
@@ -110,20 +137,53 @@ static void test_errors(void **state) {
   bad(WORDS(W("--ids"), W("[]")), "--ids needs token ids");
 }
 
+// What options do that mean nothing here.
+static void idles(char **argv, const char *expected) {
+  struct values v = {0};
+  good(&v, argv);
+  assert_string_equal(str_c(&idle), expected);
+}
+
+static void test_foreign(void **state) {
+  (void)state;
+  idles(WORDS(W("-g"), W("0"), W("--gpu=auto"), W("--so"), W("--attention"), W("--attention"), W("on"), W("--type"), W("f16")), "");
+  idles(WORDS(W("-g"), W("99")), "-g has no effect: there is none");
+  idles(WORDS(W("--gpu"), W("99"), W("-s"), W("row"), W("-s"), W("row")), "--gpu, -s, -s have no effect: there is none");
+  idles(WORDS(W("-g"), W("9"), W("--attention"), W("off"), W("-s"), W("row")), "-g, -s have no effect: there is none; --attention has no effect: it is on");
+  idles(WORDS(W("-g"), W("0,0,auto")), "");
+  idles(WORDS(W("-g"), W("0,1")), "-g has no effect: there is none");
+  idles(WORDS(W("--type"), W("f32")), "--type has no effect: no other types");
+  idles(WORDS(W("--type"), W("f16,bf16")), "--type has no effect: no other types");
+  bad(WORDS(W("--type"), W("q8_0")), "--type q8_0 cannot be had: no other types");
+  bad(WORDS(W("--type"), W("f16,q8_0")), "--type f16,q8_0 cannot be had");
+  bad(WORDS(W("--range"), W("1"), W("2")), "--range 1 cannot be had: no ranges");
+  bad(WORDS(W("--range"), W("1")), "--range needs a value: START END");
+  bad(WORDS(W("--so=1")), "--so takes no value");
+  struct values v = {0};
+  good(&v, WORDS(W("--attention"), W("word")));        // no value of it
+  assert_string_equal(v.operand, "word");
+  good(&v, WORDS(W("--color"), W("--flag")));          // a choice without its value is "on"
+  assert_int_equal(v.color, 1);
+  good(&v, WORDS(W("--color"), W("off"), W("--no-flag")));
+  assert_int_equal(v.color, 2);
+  assert_false(v.flag);
+}
+
 static void test_help(void **state) {
   (void)state;
-  struct values v = {0};
   char *text = NULL;
   size_t n = 0;
-  const struct option table[] = {O_GROUP("Group"), O_FLAG("-x, --flag", "first\nsecond", &v.flag), O_TEXT("--hidden", "X", "", &v.text)};
   FILE *f = open_memstream(&text, &n);
-  args_help(&command, table, COUNT(table), f);
+  args_help(&command, table, f);
   fclose(f);
   assert_non_null(strstr(text, "weft try [options]"));
-  assert_non_null(strstr(text, "\nGroup\n  -x, --flag                      first\n                                  second\n"));
+  assert_non_null(strstr(text, "\nOptions\n  WORD                            a word\n  -x, --flag                      a flag\n"));
+  assert_non_null(strstr(text, "  -m, --model FILE                a text\n                                  of two lines\n"));
   assert_non_null(strstr(text, "-h, --help"));
+  assert_non_null(strstr(text, "\nOf llama.cpp, accepted without effect\n  -g --gpu -s --split --attention --so\n"));
+  assert_non_null(strstr(text, "\nOf llama.cpp, refused with a reason\n  --type --range\n"));
   assert_non_null(strstr(text, "A last paragraph."));
-  assert_null(strstr(text, "hidden"));
+  assert_null(strstr(text, "--other"));
   free(text);
   error err;
   struct values w = {0};
@@ -175,7 +235,7 @@ static void test_nearest(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_values), cmocka_unit_test(test_errors), cmocka_unit_test(test_help),
+    cmocka_unit_test(test_values), cmocka_unit_test(test_errors), cmocka_unit_test(test_foreign), cmocka_unit_test(test_help),
     cmocka_unit_test(test_lists), cmocka_unit_test(test_nearest),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

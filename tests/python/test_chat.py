@@ -23,7 +23,7 @@ def template(tmp_path_factory):
 @pytest.fixture(scope="module")
 def chat(run_weft, tinypy, template):
     def run(lines, *args, **more):
-        return run_weft(["chat", "-m", tinypy, "--chat-template-file", template, "-s", "1", *args], input="".join(line + "\n" for line in lines), **more)
+        return run_weft(["chat", "-m", tinypy, "--simple-io", "--chat-template-file", template, "-s", "1", *args], input="".join(line + "\n" for line in lines), **more)
     return run
 
 
@@ -32,7 +32,7 @@ class Terminal:
     escapes = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x08|\x0f|\x1b\([A-Z]")
 
     def __init__(self, weft, env, args):
-        self.p = pexpect.spawn(weft, args, env=dict(env, TERM="xterm"), encoding="utf-8", timeout=120, dimensions=(50, 200))
+        self.p = pexpect.spawn(weft, args, env=dict(env, TERM="xterm"), encoding="utf-8", timeout=60, dimensions=(50, 200))
         self.raw = ""
         self.used = self.context = 0
 
@@ -62,7 +62,7 @@ def terminal(weft, weft_env, tinypy, template, tmp_path):
         full = dict(weft_env, XDG_STATE_HOME=str(tmp_path / "state"), **(env or {}))
         t = Terminal(weft, full, ["chat", "-m", tinypy, "--chat-template-file", template, "-s", "1", *map(str, args)])
         started.append(t)
-        t.prompt()
+        t.seen = t.prompt()
         return t
     yield start
     for t in started:
@@ -74,6 +74,7 @@ def terminal(weft, weft_env, tinypy, template, tmp_path):
 def test_a_conversation(terminal, tmp_path):
     t = terminal("-n", "20")
     assert (t.used, t.context) == (0, 512)
+    assert "tinypy" in t.seen and "a context of 512 tokens" in t.seen
     seen = t.say("hello")
     assert "(cut after 20 tokens: -n)" in seen
     first = t.used
@@ -92,6 +93,7 @@ def test_a_conversation(terminal, tmp_path):
     assert other[:3] == messages[:3] and other[3] != messages[3] and other[3]["content"].strip().splitlines()[0] in regenerated
     assert re.search(r"prompt +1 tokens evaluated, \d+ kept", t.say("/stats"))   # nothing but the last token was evaluated again
     t.say("/clear")
+    assert t.used == 0
     t.say("/system be brief")
     t.say("hello")
     t.say(f"/save {saved}")
@@ -104,6 +106,60 @@ def test_a_conversation(terminal, tmp_path):
     t.say(f"/load {saved}")
     assert "(3 messages)" in t.say(f"/load {saved}")
     assert t.end() == 0
+
+
+def saved_messages(t, path):
+    t.say(f"/save {path}")
+    return [m["content"] for m in json.loads(path.read_text())]
+
+
+def test_a_paste_stays_together(terminal, tmp_path):
+    t = terminal("-n", "1")
+    t.p.send("\x1b[200~one\ntwo\r\x15three\x1b[201~ four\r")       # keys in a paste are no keys
+    t.prompt()
+    t.p.send("\x1b[200~alone\n\x1b[201~\r")
+    t.prompt()
+    assert saved_messages(t, tmp_path / "m.json")[::2] == ["one\ntwo\nthree four", "alone\n"]
+
+
+def test_keys_of_the_line(terminal, tmp_path):
+    """Ctrl-Left and Ctrl-Right, Home and End, Delete; a resize leaves the line whole."""
+    t = terminal("-n", "1")
+    t.p.send("one three\x1b[1;5Dtwo \x1b[1;5C four\x1b[HX\x1b[3~\x1b[F.")
+    t.p.setwinsize(30, 40)
+    t.p.send("\x1b[D\x1b[C\r")
+    t.prompt()
+    assert saved_messages(t, tmp_path / "m.json")[0] == "Xne two three four."
+
+
+def test_messages_of_several_lines(terminal, tmp_path):
+    t = terminal("-n", "1")
+    t.say('"""on one line"""')
+    t.p.sendline('"""begins')
+    t.p.expect(r"\.\.\. ")
+    t.say('ends"""')
+    assert saved_messages(t, tmp_path / "m.json")[::2] == ["on one line", "begins\nends"]
+
+
+def test_edit_read_and_bye(terminal, tmp_path):
+    t = terminal("-n", "1")
+    (tmp_path / "notes.txt").write_text("a note\nof two lines")
+    assert "(19 bytes of" in t.say(f"/read {tmp_path / 'notes.txt'}")
+    t.say("what does it say?")
+    t.p.sendline("/edit")
+    t.p.expect("edit > ")
+    t.p.expect("does it say")
+    t.p.send(" Really\r")
+    t.prompt()
+    assert saved_messages(t, tmp_path / "m.json")[::2] == ["a note\nof two lines\nwhat does it say? Really"]
+    t.say("/edit plain")
+    assert saved_messages(t, tmp_path / "m.json")[::2] == ["plain"]
+    assert "No such file" in t.say("/read /nonexistent") and "needs the name" in t.say("/read")
+    assert re.search(r"\(\d+ tokens read at [\d.]+( k)?/s, 1 written at", t.say("more"))
+    t.say("/stats off")
+    assert "written" not in t.say("more")
+    t.p.sendline("/bye")
+    t.p.expect(pexpect.EOF)
 
 
 def test_several_lines_and_history(terminal, tmp_path):
@@ -173,11 +229,99 @@ def test_colours_and_thinking(terminal, template, tmp_path):
 def test_a_full_context_is_said_with_a_number(terminal):
     t = terminal("-c", "64", "--ignore-eos")
     assert "the context of 64 tokens is full" in t.say("hello")
-    seen = t.say("hello again " * 30)
-    assert re.search(r"the conversation has \d+ tokens and the context holds 64: shorten it", seen)
+    t.p.sendline("hello again")
+    t.p.expect(r"The conversation has \d+ tokens and the context holds 64\.")
+    t.p.expect(r"Forget the oldest turns\? \[Y/n\] ")
+    assert re.search(r"the conversation has \d+ tokens and the context holds 64: shorten it", t.say("n"))
+    t.p.sendline("hello again")
+    t.p.expect(r"Forget the oldest turns\? \[Y/n\] ")
+    assert "(the 2 oldest messages are forgotten)" in t.say("")
+    seen = t.say("hello again " * 30)      # one message that is too long by itself
+    assert re.search(r"the conversation has \d+ tokens and the context holds 64: shorten it", seen) and "Forget" not in seen
     t.say("/clear")
     t.say("hi")
     assert t.end() == 0
+
+
+def test_a_full_context_that_shifts(chat, tmp_path):
+    """Turns go, oldest first, and neither the system prompt nor the last message."""
+    file = tmp_path / "m.json"
+    done = chat(["one", "two", "three", "four", "five", f"/save {file}"], "-c", "64", "-n", "12", "-sys", "be brief", "--context-shift")
+    assert done.returncode == 0 and "oldest messages are forgotten" in done.err and "shorten it" not in done.err
+    messages = json.loads(file.read_text())
+    assert messages[0] == {"role": "system", "content": "be brief"} and messages[-2]["content"] == "five" and len(messages) < 11
+    assert [m["role"] for m in messages[1:]] == ["user", "assistant"] * (len(messages) // 2)
+    done = chat(["one", "two", "three", "four", "five"], "-c", "64", "-n", "12", "-sys", "be brief")
+    assert done.returncode == 1 and "--context-shift" in done.err
+
+
+# ---- one message --------------------------------------------------------------------------------------------------------
+
+def test_one_message(run_weft, tinypy, template, tmp_path):
+    """-p, a second word, a file, a pipe, or -p and a file: one answer, and the end."""
+    def ask(*args, **more):
+        done = run_weft(["chat", tinypy, "--chat-template-file", template, "--temp", "0", "-n", "8", *args], **more)
+        assert done.returncode == 0, done.err
+        return done.out
+    (tmp_path / "q.txt").write_text("hello\nthere\n")
+    expected = ask("-p", "hello\nthere")
+    assert expected and ask("hello\nthere") == expected
+    assert ask("-f", tmp_path / "q.txt") == expected
+    assert ask(input="hello\nthere\n") == expected
+    assert ask("-p", "hello\\nthere", "-e") == expected
+    assert ask("-p", "hello", "-f", "-", input="there\n") == ask("-p", "hello\n\nthere")
+    assert ask("-p", "hello", "--simple-io", input="more\n") == ask("-p", "hello")      # and nothing of the pipe
+    assert ask("-st", "--simple-io", input="hello\nmore\n") == ask("-p", "hello")
+    assert run_weft(["run", tinypy, "--chat-template-file", template, "--temp", "0", "-n", "8", "-p", "hello\nthere"]).out == expected   # an option of chat
+    empty = run_weft(["chat", tinypy, "--chat-template-file", template], input="")
+    assert empty.returncode == 2 and "no message" in empty.err
+    quiet = run_weft(["chat", tinypy, "-p", "x", "-n", "2", "-q", "-ngl", "9"])
+    assert quiet.out and quiet.err == ""
+
+
+def test_an_answer_as_json(run_weft, tinypy, template):
+    args = ["chat", tinypy, "--chat-template-file", template, "--temp", "0", "-n", "8", "-p", "hello"]
+    text, done = run_weft(args).out, run_weft([*args, "--json"])
+    answer = json.loads(done.out)
+    assert done.out.count("\n") == 1 and answer["content"].rstrip("\n") == text.rstrip("\n")
+    assert answer["role"] == "assistant" and answer["finish_reason"] == "length"
+    assert answer["timings"]["predicted_n"] == 8 and answer["timings"]["prompt_n"] > 3 and answer["timings"]["predicted_per_second"] > 0
+    assert json.loads(run_weft([*args, "--json", "--regex", "a"]).out)["finish_reason"] == "stop"
+
+
+def test_the_system_prompt_of_a_file_and_reasoning(run_weft, tinypy, tmp_path):
+    plain = tmp_path / "plain.jinja"
+    plain.write_text("{{ enable_thinking }} {{ reasoning_effort }} {{ x }}{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}")
+    (tmp_path / "sys").write_text("brief!")
+    def tokens(*args):
+        err = run_weft(["chat", tinypy, "--chat-template-file", plain, "-p", "hi", "-n", "0", "--verbose-prompt", *args]).err
+        return "".join(re.findall(r" -> '(.*)'$", err, re.M)).replace("\u0120", " ")
+    assert tokens("-rea", "off", "--reasoning-effort", "low", "--chat-template-kwargs", '{"x": 5}', "-sysf", tmp_path / "sys") == "False low 5systembrief!userhi"
+    assert tokens("-rea", "on").startswith("True")
+
+
+CONVERSATION = [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}, {"role": "assistant", "content": "A"}, {"role": "user", "content": "V"}]
+
+
+@pytest.mark.parametrize("name, expected", [
+    ("chatml", "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n<|im_start|>user\nV<|im_end|>\n<|im_start|>assistant\n"),
+    ("gemma", "<start_of_turn>user\nS\n\nU<end_of_turn>\n<start_of_turn>model\nA<end_of_turn>\n<start_of_turn>user\nV<end_of_turn>\n<start_of_turn>model\n"),
+    ("llama2-sys-bos", "[INST] <<SYS>>\nS\n<</SYS>>\n\nU [/INST]A</s><s>[INST] V [/INST]"),
+    ("mistral-v7", "[SYSTEM_PROMPT] S[/SYSTEM_PROMPT][INST] U[/INST] A</s>[INST] V[/INST]"),
+    ("bailing2", "<role>SYSTEM</role>S<|role_end|><role>HUMAN</role>U<|role_end|><role>ASSISTANT</role>A<|role_end|><role>HUMAN</role>V<|role_end|><role>ASSISTANT</role>"),
+    ("none", "SUAV")])
+def test_templates_by_name(run_weft, tinypy, tmp_path, name, expected):
+    """What the prompt is, put together from its tokens: a conversation whose last answer is made again."""
+    (tmp_path / "m.json").write_text(json.dumps([*CONVERSATION, {"role": "assistant", "content": "gone"}]))
+    done = run_weft(["chat", tinypy, "--simple-io", "--chat-template", name, "-n", "0", "--verbose-prompt"], input=f"/load {tmp_path / 'm.json'}\n/regen\n")
+    ids = re.findall(r"^ *(\d+) -> ", done.err, re.M)
+    text = run_weft(["tokenize", tinypy, "--detokenize", ",".join(ids), "--parse-special"]).out
+    assert text == "<|endoftext|>" + expected        # the model wants its BOS
+
+
+def test_a_template_that_nobody_knows(run_weft, tinypy):
+    done = run_weft(["chat", tinypy, "--chat-template", "cahtml", "-p", "x"])
+    assert done.returncode == 1 and "chatml" in done.err and "mistral-v7-tekken" in done.err
 
 
 # ---- from a pipe -----------------------------------------------------------------------------------------------------------
@@ -230,7 +374,7 @@ def test_text_that_spells_control_tokens(run_weft, tinypy, tmp_path):
     plain.write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
 
     def context(text):
-        done = run_weft(["chat", "-m", tinypy, "--chat-template-file", plain, "-n", "0"], input=f"{text}\n/stats\n")
+        done = run_weft(["chat", "-m", tinypy, "--simple-io", "--chat-template-file", plain, "-n", "0"], input=f"{text}\n/stats\n")
         return int(re.search(r"context +(\d+) of", done.err).group(1))
 
     def count(*more):
@@ -240,7 +384,7 @@ def test_text_that_spells_control_tokens(run_weft, tinypy, tmp_path):
     # also in parts of a message
     plain.write_text("{% for m in messages %}{% for p in m.content %}{{ p.text or p }}{% endfor %}{% endfor %}")
     (tmp_path / "parts.json").write_text(json.dumps([{"role": "user", "content": [{"type": "text", "text": text}]}, {"role": "assistant", "content": ""}]))
-    done = run_weft(["chat", "-m", tinypy, "--chat-template-file", plain, "-n", "0"], input=f"/load {tmp_path / 'parts.json'}\n/regen\n/stats\n")
+    done = run_weft(["chat", "-m", tinypy, "--simple-io", "--chat-template-file", plain, "-n", "0"], input=f"/load {tmp_path / 'parts.json'}\n/regen\n/stats\n")
     assert abs(int(re.search(r"context +(\d+) of", done.err).group(1)) - count()) <= 1
 
 
@@ -251,14 +395,14 @@ def test_tools(run_weft, tinypy, tmp_path):
     messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": [
         {"id": "call00000", "type": "function", "function": {"name": "f", "arguments": {}}}, {"id": "call00001", "type": "function", "function": {"name": "g", "arguments": {}}}]}]
     (tmp_path / "m.json").write_text(json.dumps(messages))
-    done = run_weft(["chat", "-m", tinypy, "--chat-template-file", template, "--tools", "[{}]", "-n", "2"],
+    done = run_weft(["chat", "-m", tinypy, "--simple-io", "--chat-template-file", template, "--tools", "[{}]", "-n", "2"],
                     input=f"/tool early\n/load {tmp_path / 'm.json'}\n/tool 1\n/tool 2\n/tool 3\n/save {tmp_path / 'n.json'}\n")
     saved = json.loads((tmp_path / "n.json").read_text())
     assert [(m["role"], m.get("tool_call_id"), m.get("name")) for m in saved] == [
         ("user", None, None), ("assistant", None, None), ("tool", "call00000", "f"), ("tool", "call00001", "g"), ("assistant", None, None)]
     assert done.err.count("no call waits") == 2
     (tmp_path / "odd.json").write_text('[{"role": "assistant", "content": null, "tool_calls": [7, {"function": []}]}]')
-    run_weft(["chat", "-m", tinypy, "--chat-template-file", template, "--tools", "[{}]", "-n", "2"],
+    run_weft(["chat", "-m", tinypy, "--simple-io", "--chat-template-file", template, "--tools", "[{}]", "-n", "2"],
              input=f"/load {tmp_path / 'odd.json'}\n/tool 1\n/tool 2\n/save {tmp_path / 'n.json'}\n")
     assert [m["role"] for m in json.loads((tmp_path / "n.json").read_text())] == ["assistant", "tool", "tool", "assistant"]
 
@@ -272,8 +416,11 @@ def test_bad_options(chat, args, says):
 
 
 def test_a_model_without_a_template(run_weft, tinypy):
-    done = run_weft(["chat", "-m", tinypy], input="x\n")
-    assert done.returncode == 1 and "--chat-template-file" in done.err
+    """It is written as ChatML, with a warning."""
+    done = run_weft(["chat", tinypy, "-n", "3", "--temp", "0", "--verbose-prompt"], input="x\n")
+    assert done.returncode == 0 and done.err.count("warning") == 1 and "ChatML" in done.err
+    named = run_weft(["chat", tinypy, "-n", "3", "--temp", "0", "--verbose-prompt", "--chat-template", "chatml"], input="x\n")
+    assert named.out == done.out and "warning" not in named.err and named.err in done.err
 
 
 def test_a_template_that_fails(chat, tmp_path):
@@ -291,7 +438,7 @@ def test_an_empty_prompt(chat, tmp_path):
 
 
 def test_a_reader_that_leaves(weft, weft_env, tinypy, template):
-    p = subprocess.Popen([weft, "chat", "-m", tinypy, "--chat-template-file", template, "-c", "100000", "--ignore-eos"], env=weft_env,
+    p = subprocess.Popen([weft, "chat", "-m", tinypy, "--simple-io", "--chat-template-file", template, "-c", "100000", "--ignore-eos"], env=weft_env,
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     p.stdin.write(b"hello\n")
     p.stdin.flush()

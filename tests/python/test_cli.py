@@ -5,13 +5,14 @@ Nothing here evaluates a model; that is test_run.py.
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-COMMANDS = ["run", "chat", "serve", "bench", "profile", "viz", "inspect", "tokenize", "template", "env"]
+COMMANDS = ["run", "chat", "serve", "bench", "perplexity", "quantize", "profile", "viz", "inspect", "tokenize", "template", "env"]
 
 
 def one_error(done, status):
@@ -68,10 +69,22 @@ USAGE = [
     (["rnu"], "did you mean 'run'"),
     (["frobnicate"], "unknown command 'frobnicate'"),
     (["help", "rnu"], "did you mean 'run'"),
-    (["-m", "x"], "expected a command before '-m'"),
+    (["-m"], "-m needs a value"),
     (["run", "--tmep", "1"], "did you mean '--temp'"),
     (["run", "--quux"], "unknown option '--quux'"),
-    (["run", "word"], "unexpected argument 'word'"),
+    (["run", "word", "text", "more"], "unexpected argument 'more'"),
+    (["run", "word"], "no prompt"),
+    (["run", "x", "text", "-p", "a"], "more than once"),
+    (["run", "-m", "x", "-p", "a", "--max-tokens", "5"], "did you mean '--predict'"),
+    (["run", "-m", "x", "-p", "a", "--stop", "5"], "did you mean '--reverse-prompt'"),
+    (["run", "-m", "x", "-p", "a", "--ctx", "5"], "did you mean '--ctx-size'"),
+    (["run", "-m", "x", "-p", "a", "--system", "5"], "did you mean '--system-prompt'"),
+    (["run", "-m", "x", "-p", "a", "-o", "5"], "unknown option '-o'; 'weft run --help' lists them"),
+    (["run", "-m", "x", "-p", "a", "-ctk", "q8_0"], "-ctk q8_0 cannot be had: the KV cache holds 16-bit floats"),
+    (["run", "-m", "x", "-p", "a", "-hf", "user/repo"], "cannot be had: models are not downloaded yet"),
+    (["chat"], "no model"),
+    (["chat", "x", "text", "-p", "a"], "more than once"),
+    (["chat", "x", "-no-cnv", "-sys", "a"], "some of a conversation"),
     (["run"], "no model"),
     (["run", "-m"], "-m needs a value"),
     (["run", "-m", "x"], "no prompt"),
@@ -112,6 +125,9 @@ USAGE = [
     (["tokenize", "-m", "x", "--detokenize", "1;2"], "--detokenize"),
     (["template"], "no template"),
     (["template", "x"], "no conversation"),
+    (["bench", "-m", "x", "-embd", "1"], "no embeddings"),
+    (["help", "--as", "x"], "man, bash, zsh, fish or llama.cpp"),
+    (["help", "--as", "man", "x"], "needs a command"),
     (["template", "x", "y", "--messages", "[]"], "unexpected argument 'y'"),
     (["template", "x", "-m", "y", "--messages", "[]"], "one file"),
     (["env", "x"], "unexpected argument"),
@@ -333,12 +349,39 @@ def options_of(run_weft, command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_manual_names_every_option(run_weft, repo, command):
-    text = (repo / "docs" / "weft.1").read_text().replace("\\-", "-")
+    text = re.sub(r"\\f[BIR]", "", (repo / "docs" / "weft.1").read_text().replace("\\-", "-"))
     section = re.search(rf'^\.SH "WEFT {command.upper()}"$(.*?)^\.SH', text, re.M | re.S).group(1)
     options = options_of(run_weft, command) - {"-h", "--help"}
     assert options or command == "env"
     for option in options:
         assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", section), option
+
+
+def test_the_manual_has_its_sections(repo):
+    text = (repo / "docs" / "weft.1").read_text()
+    assert [name in text for name in (".SH ENVIRONMENT", ".SH FILES", '.SH "EXIT STATUS"', '.SH "SEE ALSO"')] == [True] * 4
+
+
+def test_what_is_made_from_the_table_is_current(repo, weft):
+    done = subprocess.run([repo / "scripts" / "docs.sh", "--check", weft], capture_output=True, text=True)
+    assert done.returncode == 0, "run scripts/docs.sh\n" + done.stdout[:2000] + done.stderr
+
+
+def test_completion_of_zsh_and_fish(run_weft, repo):
+    """Every option that does something, in each shell's words; where a shell is installed, it reads its file."""
+    for shell in ("zsh", "fish"):
+        text = (repo / "docs" / f"weft.{shell}").read_text()
+        for command in COMMANDS:
+            help = run_weft([command, "--help"]).out.split("\nOf llama.cpp,")[0]
+            for name in re.findall(r"(?<![\w-])--?[a-z][\w-]*", " ".join(line.split("  ")[1] for line in help.splitlines() if line.startswith("  -"))):
+                if name in ("-h", "--help"):
+                    continue
+                bare = name.lstrip("-")
+                said = name if shell == "zsh" else f"-l {bare}" if name.startswith("--") else f"-s {bare}" if len(bare) == 1 else f"-o {bare}"
+                assert re.search(rf"(?<![\w-]){re.escape(said)}(?![\w-])", text), (shell, command, name)
+        if shutil.which(shell):
+            done = subprocess.run([shell, "-n", repo / "docs" / f"weft.{shell}"], capture_output=True, text=True)
+            assert done.returncode == 0 and done.stderr == "", done.stderr
 
 
 def test_completion(repo, weft, weft_env):
@@ -355,6 +398,9 @@ def test_completion(repo, weft, weft_env):
     assert complete(weft, "run", "--pred") == {"--predict"}
     assert complete(weft, "bench", "-o", "") == {"md", "json", "jsonl", "csv", "sql"}
     assert complete(weft, "run", "-m", "models/") == {"models/tinypy.gguf"}
+    assert "models/tinypy.gguf" in complete(weft, "run", "models/")
+    assert complete(weft, "chat", "--color", "") == {"auto", "on", "off"}
+    assert complete(weft, "run", "-ng") == set()               # nothing that has no effect
 
 
 # ---- control characters ------------------------------------------------------------------------------------------------

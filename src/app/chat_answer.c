@@ -1,0 +1,296 @@
+// The answers of weft chat: see chat.h.  Every one is made the same way: the messages become a prompt by the template, what of it the KV
+// cache already holds is kept (ids are compared), the rest is evaluated, and tokens are drawn until the model ends its turn.  The text
+// is taken apart into reasoning, content and calls of tools while it comes.
+#define _GNU_SOURCE
+#include "app/chat.h"
+#include "app/app.h"
+#include "app/json.h"
+#include "app/stats.h"
+#include <stdlib.h>
+#include <string.h>
+
+// ---- the prompt -------------------------------------------------------------------------------------------------------
+
+// The ids of the conversation, with the beginning of an answer; prepares to take that apart.
+static int make_prompt(struct chat *c, struct ids *out, weft_error *err) {
+  char *json = json_dumps(c->messages, JSON_COMPACT), *text = NULL;
+  size_t n = 0;
+  weft_chat chat = {.messages = json, .n_messages = strlen(json), .tools = c->tools, .n_tools = c->n_tools, .variables = c->variables,
+                    .n_variables = c->n_variables, .bos = c->bos, .eos = c->eos};
+  free(out->at);
+  *out = (struct ids){0};
+  int status = weft_template_encode(c->tmpl, c->vocab, &chat, &text, &n, &out->at, &out->n, err);
+  out->cap = out->n;
+  free(json);
+  weft_answer_free(c->answer);
+  c->answer = NULL;
+  if (!status) status = weft_answer_new(c->tmpl, text, n, c->tools, c->n_tools, &c->answer, err);
+  weft_free(text);
+  return status;
+}
+
+// ---- evaluation -------------------------------------------------------------------------------------------------------
+
+static double compile_ms(const struct chat *c) {
+  weft_stats s;
+  weft_model_stats(c->model, &s);
+  return s.compile_ms;
+}
+
+// Takes the oldest turn out of the conversation: from the first message after the system prompt to the next one of the user.
+// Returns how many messages that were; 0: there is only one turn.
+static size_t forget_turn(struct chat *c) {
+  size_t from = chat_has_role(json_array_get(c->messages, 0), "system"), n = json_array_size(c->messages), to = from + 1;
+  while (to < n && !chat_has_role(json_array_get(c->messages, to), "user")) to++;
+  if (to >= n) return 0;
+  for (size_t i = from; i < to; i++) json_array_remove(c->messages, from);
+  return to - from;
+}
+
+// Whether old turns may go: by --context-shift, or because somebody says so.
+static bool may_forget(const struct chat *c, size_t n, size_t n_ctx) {
+  str line = {0};
+  if (c->o.context_shift || !terminal_interactive(c->term)) return c->o.context_shift;
+  terminal_note(c->term, "The conversation has %zu tokens and the context holds %zu.", n, n_ctx);
+  bool yes = terminal_read(c->term, "Forget the oldest turns? [Y/n] ", &line) == INPUT_TEXT && (!line.n || line.at[0] == 'y' || line.at[0] == 'Y');
+  str_free(&line);
+  interrupt_catch();
+  return yes;
+}
+
+static void set_messages(struct chat *c, const json_t *to) {
+  json_decref(c->messages);
+  c->messages = json_copy((json_t *)(uintptr_t)to);
+}
+
+// Whether the conversation would fit if only its last turn were left.
+static bool would_fit(struct chat *c, const json_t *all, size_t n_ctx, weft_error *err) {
+  struct ids ids = {0};
+  bool less = false;
+  while (forget_turn(c)) less = true;
+  bool fits = less && !make_prompt(c, &ids, err) && ids.n < n_ctx;
+  free(ids.at);
+  set_messages(c, all);
+  return fits;
+}
+
+// A prompt that leaves room for an answer: a quarter of the context, or what -n says.  What is too long loses its oldest turns, if it may,
+// and then so many that half of the context is free, for each time all that is left is evaluated again.
+static int make_room(struct chat *c, struct ids *ids, weft_error *err) {
+  size_t n_ctx = (size_t)weft_model_context(c->model), room = n_ctx / 4, gone = 0, some;
+  if (make_prompt(c, ids, err)) return -1;
+  if (c->o.count >= 0 && (size_t)c->o.count < room) room = (size_t)c->o.count;
+  if (ids->n + (c->o.context_shift ? room : 0) < n_ctx) return 0;
+  json_t *all = json_copy(c->messages);
+  int status = 0;
+  if (would_fit(c, all, n_ctx, err) && may_forget(c, ids->n, n_ctx)) {
+    while (!status && ids->n > n_ctx / 2 && (some = forget_turn(c))) {
+      gone += some;
+      status = make_prompt(c, ids, err);
+    }
+    if (!c->o.quiet) terminal_note(c->term, "(the %zu oldest messages are forgotten)", gone);
+  }
+  json_decref(all);
+  return status;
+}
+
+enum { PIECE = 512 };        // tokens between two looks at Ctrl-C
+
+// Brings the KV cache to these ids.  0, -1 with an error, or 1: Ctrl-C.
+static int evaluate(struct chat *c, const struct ids *ids, weft_error *err) {
+  size_t keep = 0, n_ctx = (size_t)weft_model_context(c->model);
+  if (ids->n >= n_ctx) {
+    snprintf(err->text, sizeof err->text, "the conversation has %zu tokens and the context holds %zu: shorten it (/clear), or give more with -c, or --context-shift", ids->n, n_ctx);
+    return -1;
+  }
+  if (!ids->n) {
+    snprintf(err->text, sizeof err->text, "the chat template makes an empty prompt of the conversation");
+    return -1;
+  }
+  while (keep < c->past.n && keep < ids->n && c->past.at[keep] == ids->at[keep]) keep++;
+  if (keep == ids->n && keep) keep--;    // the logits of the last one are wanted
+  double compiled = compile_ms(c), began = now_s();
+  c->past.n = keep;
+  c->n_kept = keep;
+  if (!c->o.quiet) progress_begin(&c->bar);
+  int status = 0;
+  while (!status && c->past.n < ids->n && !interrupted()) {
+    size_t left = ids->n - c->past.n, n = left < PIECE ? left : PIECE;
+    progress_set(&c->bar, "prompt", (double)(c->past.n - keep) / (double)(ids->n - keep));
+    status = weft_decode(c->model, ids->at + c->past.n, n, (int)c->past.n, n == left ? &c->logits : NULL, err);
+    for (size_t i = 0, at = c->past.n; !status && i < n; i++) vec_push(&c->past, ids->at[at + i]);
+  }
+  progress_end(&c->bar);
+  c->n_prompt = c->past.n - keep;
+  c->total_prompt += c->n_prompt;
+  c->prompt_s = now_s() - began - (compile_ms(c) - compiled) / 1000;
+  if (status) { c->past.n = keep; return -1; }
+  weft_sampler_reset(c->sampler);
+  for (size_t i = 0; i < c->past.n; i++) weft_accept(c->sampler, c->past.at[i], NULL);
+  return interrupted() ? 1 : 0;
+}
+
+// ---- an answer --------------------------------------------------------------------------------------------------------
+
+static void show_call(struct chat *c, const weft_part *p) {
+  str line = {0};
+  str_addf(&line, "%s %s\n", p->name, p->text);
+  terminal_newline(c->term);
+  terminal_show(c->term, STYLE_CALL, "-> ", 3);
+  terminal_show(c->term, STYLE_CALL, line.at, line.n);
+  str_free(&line);
+}
+
+static void show_parts(struct chat *c, const weft_part *parts, size_t n) {
+  bool show = !c->o.json;
+  for (size_t i = 0; i < n; i++) {
+    const weft_part *p = &parts[i];
+    if (p->kind == WEFT_CALL) {
+      if (show) show_call(c, p);
+      json_array_append_new(c->calls, json_pack("{ss ss s{ss so}}", "id", p->id, "type", "function", "function", "name", p->name,
+                                                "arguments", json_loadb(p->text, p->n, 0, NULL)));
+    } else if (p->kind == WEFT_REASONING) {
+      str_addn(&c->reasoning, p->text, p->n);
+      if (show && terminal_interactive(c->term)) terminal_show(c->term, STYLE_DIM, p->text, p->n);
+    } else {
+      if (show && c->reasoning.n && !c->content.n && terminal_interactive(c->term)) terminal_newline(c->term);
+      str_addn(&c->content, p->text, p->n);
+      if (show) terminal_show(c->term, STYLE_PLAIN, p->text, p->n);
+    }
+  }
+}
+
+// Shows what a piece of text adds.  True: a stop string ends the answer.
+static bool feed(struct chat *c, const char *text, size_t n, bool last) {
+  const weft_part *parts;
+  int found = -1;
+  if (c->stop) text = weft_stop_add(c->stop, text, n, &n, &found);
+  n = weft_answer_add(c->answer, text, n, &parts);
+  show_parts(c, parts, n);
+  if (!last && found < 0) return false;
+  if (c->stop && found < 0) {
+    text = weft_stop_end(c->stop, &n);
+    n = weft_answer_add(c->answer, text, n, &parts);
+    show_parts(c, parts, n);
+  }
+  n = weft_answer_end(c->answer, &parts);
+  show_parts(c, parts, n);
+  return true;
+}
+
+// Draws a token.  Where content is written, the grammar says which; it follows that text alone, not reasoning.
+static int draw(struct chat *c, int32_t *id, bool *constrained, weft_error *err) {
+  const uint64_t *mask = NULL;
+  *constrained = c->grammar && weft_answer_in_content(c->answer);
+  if (*constrained && weft_grammar_mask(c->grammar, &mask, err)) return -1;
+  weft_sampler_mask(c->sampler, mask);
+  return weft_sample(c->sampler, c->logits, id, err);
+}
+
+// Draws tokens until something ends the answer.
+static enum ending generate(struct chat *c, weft_error *err) {
+  size_t n, n_ctx = (size_t)weft_model_context(c->model);
+  enum ending why = ENDED;
+  const char *text;
+  double compiled = compile_ms(c), began = now_s();   // kernels for one token are made with the first one
+  bool ended = false, constrained;
+  if (c->grammar) weft_grammar_reset(c->grammar);
+  for (c->n_answer = 0; !ended;) {
+    int32_t id;
+    if (interrupted()) { why = STOPPED; break; }
+    if (terminal_closed(c->term)) break;
+    if (c->o.count >= 0 && c->n_answer >= (size_t)c->o.count) { why = CUT; break; }
+    if (draw(c, &id, &constrained, err)) { why = BROKEN; break; }
+    if (!c->o.sampling.ignore_end && weft_is_end(c->vocab, id)) break;
+    if (constrained && weft_grammar_accept(c->grammar, id, err)) { why = BROKEN; break; }
+    weft_accept(c->sampler, id, NULL);
+    c->n_answer++;
+    text = weft_stream_add(c->stream, id, &n);
+    ended = feed(c, text, n, false);
+    if (ended) break;
+    if (c->past.n == n_ctx) { why = FULL; break; }
+    if (weft_decode(c->model, &id, 1, (int)c->past.n, &c->logits, err)) { why = BROKEN; break; }
+    vec_push(&c->past, id);
+  }
+  text = weft_stream_end(c->stream, &n);
+  if (!ended) feed(c, text, n, true);
+  c->answer_s = now_s() - began - (compile_ms(c) - compiled) / 1000;
+  c->total_answer += c->n_answer;
+  return why;
+}
+
+// The answer that was made, as a message.
+static json_t *message_of(struct chat *c) {
+  json_t *m = json_pack("{ss so}", "role", "assistant", "content", json_text(str_c(&c->content), c->content.n));
+  if (c->reasoning.n) json_object_set_new(m, "reasoning_content", json_text(c->reasoning.at, c->reasoning.n));
+  if (json_array_size(c->calls)) json_object_set(m, "tool_calls", c->calls);
+  return m;
+}
+
+static double per_second(size_t n, double seconds) { return seconds > 0 ? (double)n / seconds : 0; }
+
+// --json: the answer, why it ended, and how fast it was.
+static void show_json(struct chat *c, enum ending why) {
+  static const char *const reasons[] = {"stop", "stopped", "length", "length", "error"};
+  json_t *m = message_of(c);
+  json_object_set_new(m, "finish_reason", json_string(why == ENDED && json_array_size(c->calls) ? "tool_calls" : reasons[why]));
+  json_object_set_new(m, "timings", json_pack("{sI sf sI sf}", "prompt_n", (json_int_t)c->n_prompt, "prompt_per_second", per_second(c->n_prompt, c->prompt_s),
+                                              "predicted_n", (json_int_t)c->n_answer, "predicted_per_second", per_second(c->n_answer, c->answer_s)));
+  char *line = json_dumps(m, JSON_COMPACT | JSON_REAL_PRECISION(6));
+  terminal_show(c->term, STYLE_PLAIN, line, strlen(line));
+  terminal_show(c->term, STYLE_PLAIN, "\n", 1);
+  free(line);
+  json_decref(m);
+}
+
+static void say_ending(struct chat *c, enum ending why, const weft_error *err) {
+  bool quiet = c->o.quiet;
+  if (why == BROKEN) terminal_note(c->term, "weft: error: %s", err->text);
+  else if (why == STOPPED && !quiet) terminal_note(c->term, "(stopped after %zu tokens)", c->n_answer);
+  else if (why == CUT && !quiet) terminal_note(c->term, "(cut after %zu tokens: -n)", c->n_answer);
+  else if (why == FULL && !quiet)
+    terminal_note(c->term, "weft: the context of %d tokens is full: the answer ends here (/clear, or more with -c)", weft_model_context(c->model));
+  char read[32], written[32];
+  if (!quiet && (c->o.verbose || (terminal_interactive(c->term) && !c->o.no_rates)))
+    terminal_note(c->term, "(%zu tokens read%s, %zu written%s)", c->n_prompt, stats_rate(read, sizeof read, c->n_prompt, c->prompt_s), c->n_answer,
+                  stats_rate(written, sizeof written, c->n_answer, c->answer_s));
+}
+
+// What chat_respond does, without taking back what made room for an answer that could not begin.
+static int respond(struct chat *c, weft_error *err) {
+  struct ids ids = {0};
+  interrupt_catch();
+  int status = make_room(c, &ids, err);
+  if (!status && c->o.verbose_prompt) show_tokens(c->vocab, ids.at, ids.n);
+  if (!status) status = evaluate(c, &ids, err);
+  free(ids.at);
+  return status;
+}
+
+int chat_respond(struct chat *c) {
+  weft_error err;
+  c->content.n = c->reasoning.n = 0;
+  json_decref(c->calls);
+  c->calls = json_array();
+  json_t *before = json_copy(c->messages);
+  int status = respond(c, &err);
+  if (status) { json_decref(c->messages); c->messages = json_incref(before); }
+  json_decref(before);
+  if (status < 0) { terminal_note(c->term, "weft: error: %s", err.text); return -1; }
+  if (status > 0) { terminal_note(c->term, "(stopped before the answer began: the conversation is as it was)"); return -1; }
+  enum ending why = generate(c, &err);
+  terminal_newline(c->term);
+  if (c->o.json) show_json(c, why);
+  say_ending(c, why, &err);
+  c->broken = why == BROKEN;
+  c->used = c->past.n;
+  json_array_append_new(c->messages, message_of(c));
+  return 0;
+}
+
+int chat_say(struct chat *c, json_t *message) {
+  json_array_append_new(c->messages, message);
+  int status = chat_respond(c);
+  if (status) chat_drop_last(c);
+  return status;
+}

@@ -1,0 +1,62 @@
+// Defaults, and from the command line to settings: see settings.h.
+#include "app/settings.h"
+#include "app/app.h"
+#include "base/env.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct settings settings_new(void) {
+  int beam = env_int(ENV_BEAM), skip = env_int(ENV_BEAM_SKIP_MS);
+  struct settings s = {.count = -1, .benchmark = -1, .repetitions = 5, .steps = -1, .budget = 60, .beam = beam > 0 && beam <= 64 ? beam : 4,
+                       .skip_ms = skip > 0 ? strtod(env_str(ENV_BEAM_SKIP_MS), NULL) : 0, .out = "weft-viz.html",
+                       .perplexity.chunks = -1, .serve = {.port = 8080, .connections = 12000, .waiting = 64, .body_mib = 32, .drain = 30}};
+  sampling_defaults(&s.sampling);
+  return s;
+}
+
+bool settings_parse(struct settings *s, const struct command *c, int argc, char **argv, int *status) {
+  str idle = {0};
+  error err = {0};
+  *s = settings_new();
+  for (int i = 1; i < argc; i++)
+    if (!strcmp(argv[i], "--version") && !(i > 1 && args_takes_value(args_find(c, option_table, argv[i - 1])))) { printf("weft %s\n", weft_version()); *status = EXIT_OK; return false; }
+  enum args_result result = args_parse(c, option_table, s, argc, argv, &idle, &err);
+  *status = result == ARGS_BAD ? usage_error("%s", err.text) : EXIT_OK;
+  if (result == ARGS_GO && idle.n && !s->quiet) fprintf(stderr, "weft: %s\n", str_c(&idle));
+  s->model.quiet = s->quiet;
+  str_free(&idle);
+  return result == ARGS_GO;
+}
+
+bool settings_are_for(const struct command *other, const struct command *this, int argc, char **argv) {
+  for (int i = 1; i < argc; i++) {
+    if (argv[i][0] != '-') continue;
+    const struct option *mine = args_find(this, option_table, argv[i]), *theirs = args_find(other, option_table, argv[i]);
+    if (!mine && theirs) return true;
+    if (args_takes_value(mine) && !strchr(argv[i], '=')) i++;
+  }
+  return false;
+}
+
+const char *settings_model(const struct command *a, const struct command *b, int argc, char **argv) {
+  for (int i = 1; i < argc; i++) {
+    if (argv[i][0] != '-' || !argv[i][1]) return argv[i];
+    if (!strncmp(argv[i], "--model=", 8)) return argv[i] + 8;
+    const struct option *o = args_find(a, option_table, argv[i]);
+    if (!o) o = args_find(b, option_table, argv[i]);
+    if (!args_takes_value(o) || (argv[i][1] == '-' && strchr(argv[i], '='))) continue;
+    if (i + 1 < argc && (!strcmp(argv[i], "-m") || !strcmp(argv[i], "--model"))) return argv[i + 1];
+    i++;
+  }
+  return NULL;
+}
+
+void settings_free(struct settings *s) {
+  struct texts *all[] = {&s->stops, &s->models, &s->prompts, &s->generations, &s->both, &s->depths, &s->threads, &s->chunks,
+                         &s->quantize.types, &s->quantize.overrides, &s->quantize.include, &s->quantize.exclude, &s->serve.hosts, &s->serve.origins};
+  for (size_t i = 0; i < COUNT(all); i++) texts_free(all[i]);
+  free(s->ids.at);
+  free(s->force.at);
+  free(s->detokenize.at);
+  sampling_free(&s->sampling);
+}

@@ -1,0 +1,96 @@
+// settings: what the command line can say, for all commands together.  A row of the table in options.c says which commands take it;
+// the rest stays as settings_new has it.
+#ifndef WEFT_APP_SETTINGS_H
+#define WEFT_APP_SETTINGS_H
+#include "app/args.h"
+#include "app/grammar_args.h"
+#include "app/model_args.h"
+#include "app/sampling_args.h"
+
+//       name, for the list of commands
+#define COMMANDS(C) \
+  C(run, "continue a text") \
+  C(chat, "talk with a model in the terminal") \
+  C(serve, "answer over HTTP: OpenAI's interface, and a page") \
+  C(bench, "measure tokens per second") \
+  C(perplexity, "measure how well a model predicts a text") \
+  C(quantize, "write a model file with fewer bits") \
+  C(profile, "show where the time of a token goes") \
+  C(viz, "write a page that shows what the compiler made of a model") \
+  C(tune, "search for better kernels, and keep them") \
+  C(cache, "show, check, clear and exchange what is kept of kernels") \
+  C(inspect, "show what a model file holds") \
+  C(tokenize, "text to tokens, and back") \
+  C(template, "show a conversation as the prompt that a model expects") \
+  C(env, "show the environment variables and this machine")
+
+enum command_id {
+#define C(name, what) COMMAND_##name,
+  COMMANDS(C)
+#undef C
+  N_COMMANDS
+};
+#define COMMAND_BIT(name) (1u << COMMAND_##name)
+
+enum color { COLOR_AUTO, COLOR_ON, COLOR_OFF };
+enum thinking { THINKING_AUTO, THINKING_ON, THINKING_OFF };
+
+struct perplexity_args { const char *base; int64_t chunks, stride, format; bool compare; };
+struct quantize_args {
+  const char *in, *out, *type, *number, *output_type, *embedding_type, *types_file, *imatrix;
+  struct texts types, overrides, include, exclude;
+  int64_t buffer;
+  bool requantize, leave_output, pure, keep_split, dry_run;
+};
+struct serve_args {
+  const char *host, *alias, *key_file;
+  int64_t port, connections, waiting, waiting_tokens, body_mib, drain;
+  bool no_key, no_page;
+  struct texts hosts, origins;
+};
+
+struct settings {
+  struct model_args model;
+  struct sampling_args sampling;
+  struct grammar_args grammar;
+  bool verbose, quiet, json;
+  // text in and out: run, chat, tokenize
+  const char *prompt, *text, *file;                 // text: the prompt without a name
+  struct ids ids, force, detokenize;
+  struct texts stops;
+  bool escapes, no_bos, parse_special, from_stdin, only_ids, special, display_prompt, verbose_prompt;
+  int64_t count, top_logprobs, benchmark;
+  const char *stats;
+  // conversations: chat, template
+  const char *system, *system_file, *template_name, *template_file, *variables, *tools, *messages, *bos, *eos, *now, *effort;
+  bool no_generation_prompt, completion, single_turn, context_shift, no_rates, simple_io;
+  int color, thinking;
+  // measuring: bench, profile, viz, tune
+  struct texts models, prompts, generations, both, depths, threads, chunks;
+  int64_t repetitions, delay, steps, chunk_of, depth, beam;
+  double budget, skip_ms;
+  int format;
+  bool no_prompt, no_layouts, all;
+  const char *out;
+  struct perplexity_args perplexity;
+  struct quantize_args quantize;
+  struct serve_args serve;
+  // cache, inspect
+  const char *action, *exchange;
+  bool tunings, full;
+};
+
+extern const struct options option_table;       // the table
+
+// The defaults of every command.
+struct settings settings_new(void);
+// args_parse for a command of the table.  What was accepted and does nothing here is said in one line on stderr.  True: go on; otherwise
+// *status is what the command returns.  settings_free in any case.
+bool settings_parse(struct settings *s, const struct command *c, int argc, char **argv, int *status);
+
+// Looks at a command line before it is parsed.  Whether it has an option that this command lacks and the other one has, so that the other is meant.
+bool settings_are_for(const struct command *other, const struct command *this, int argc, char **argv);
+// The model that it names, for either of two commands; NULL: none.
+const char *settings_model(const struct command *a, const struct command *b, int argc, char **argv);
+void settings_free(struct settings *s);
+#endif
