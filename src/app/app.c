@@ -211,10 +211,11 @@ int talk_command(int argc, char **argv) {
   weft_file_close(f);
   if (settings_are_for(&run_options, &chat_options, argc, argv) || (plain && !terminal)) return run_command(argc, argv);
   if (!plain || settings_are_for(&chat_options, &run_options, argc, argv)) return chat_command(argc, argv);
+  char option[] = "--chat-template", name[] = "none";
   VEC(char *) all = {0};                // what is typed is continued as it is
   for (int i = 0; i < argc; i++) vec_push(&all, argv[i]);
-  vec_push(&all, (char[]){"--chat-template"});
-  vec_push(&all, (char[]){"none"});
+  vec_push(&all, option);
+  vec_push(&all, name);
   vec_push(&all, NULL);
   int status = chat_command(argc + 2, all.at);
   vec_free(&all);
