@@ -227,6 +227,9 @@ static const struct writer {
   [FORMAT_MXFP4] = {mxfp4, .halves = 0},
   [FORMAT_TQ1_0] = {tq1_0, .halves = 1, .half = {52}}, [FORMAT_TQ2_0] = {tq2_0, .halves = 1, .half = {64}},
   [FORMAT_Q1_0] = {q1_0, .halves = 1, .half = {0}}, [FORMAT_Q2_0] = {q2_0, .halves = 1, .half = {0}},
+  [FORMAT_IQ2_XXS] = {quantise_iq2_xxs, true, .halves = 1, .half = {0}}, [FORMAT_IQ2_XS] = {quantise_iq2_xs, true, .halves = 1, .half = {0}},
+  [FORMAT_IQ2_S] = {quantise_iq2_s, true, .halves = 1, .half = {0}}, [FORMAT_IQ3_XXS] = {quantise_iq3_xxs, true, .halves = 1, .half = {0}},
+  [FORMAT_IQ3_S] = {quantise_iq3_s, .halves = 1, .half = {0}},
   [FORMAT_IQ4_NL] = {quantise_iq4_nl, .halves = 1, .half = {0}}, [FORMAT_IQ4_XS] = {quantise_iq4_xs, .halves = 1, .half = {0}},
 };
 

@@ -1,9 +1,10 @@
 // quantise: rows of floats as blocks of a format, the way back from dequant.h.  A format that can be written has a row in the table of
-// quantise.c; the others can only be read.  How a block is chosen is fixed: files come out as those of llama.cpp, byte for byte.
+// quantise.c; the others can only be read.  How a block is chosen is fixed: files come out as those of llama.cpp, byte for byte (but for IQ3_S behind a
+// group of zeros, where that writes what follows to other places).
 //
 // Invariant: the result depends on one row's values and weights alone, in single precision and in the order that the code gives, so that
 // rows can be made by any number of threads.
-// Look next: quantise_fit.h (codes and scale for a group of values), quantise_k.c, quantise_iq.c.
+// Look next: quantise_fit.h (codes and scale for a group of values), quantise_k.c, quantise_iq.c, quantise_grid.c.
 #ifndef WEFT_QUANTISE_H
 #define WEFT_QUANTISE_H
 #include "model/format.h"

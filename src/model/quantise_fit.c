@@ -125,10 +125,12 @@ static int positive_code(float x, float inverse, int top) {
   return q < top ? q : top;
 }
 
-static float positive_error(const float *x, const float *weights, int n, int top, float inverse) {
+// first: codes as they fit into a byte, whatever top is.
+static float positive_error(const float *x, const float *weights, int n, int top, float inverse, bool first) {
   float scale = 1 / inverse, sum = 0;
   for (int i = 0; i < n; i++) {
-    float miss = x[i] - scale * (float)positive_code(x[i], inverse, top);
+    int code = first ? (uint8_t)nearest(inverse * x[i]) : positive_code(x[i], inverse, top);
+    float miss = x[i] - scale * (float)code;
     sum += weights[i] * miss * miss;
   }
   return sum;
@@ -159,13 +161,17 @@ float fit_positive(const float *x, const float *weights, int n, int top, uint8_t
   for (int i = 0; i < n; i++) if (x[i] > most) most = x[i];
   memset(codes, 0, (unsigned)n);
   if (most < TINY) return 0;
-  float inverse = (float)top / most, best = positive_error(x, weights, n, top, inverse);
+  float inverse = (float)top / most, best = positive_error(x, weights, n, top, inverse, true);
   for (int i = -TRIES; i <= TRIES; i++) {
     float other = (.1f * (float)i + (float)top) / most;
-    float e = i ? positive_error(x, weights, n, top, other) : best;
+    float e = i ? positive_error(x, weights, n, top, other, false) : best;
     if (e < best) best = e, inverse = other;
   }
-  for (int i = 0; i < n; i++) moments_add(&m, weights[i], x[i], codes[i] = (uint8_t)positive_code(x[i], inverse, top));
+  for (int i = 0; i < n; i++) {
+    int code = positive_code(x[i], inverse, top);
+    codes[i] = (uint8_t)code;
+    moments_add(&m, weights[i], x[i], code);
+  }
   for (int i = 0; i < ROUNDS && step_positive(x, weights, n, top, codes, &m); i++) continue;
   return m.qq > 0 ? m.xq / m.qq : 0;
 }

@@ -17,9 +17,11 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-ROWS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4", "BF16", "F16"]
+ROWS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4", "BF16", "F16",
+        "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"]
+WITH_WEIGHTS = {"IQ2_XXS", "IQ2_XS"}               # makes no others
 FILES = {"F16": 1, "BF16": 32, "Q8_0": 7, "Q6_K": 18, "Q5_K_M": 17, "Q5_K_S": 16, "Q5_1": 9, "Q5_0": 8, "Q4_K_M": 15, "Q4_K_S": 14, "Q4_1": 3, "Q4_0": 2, "IQ4_NL": 25, "IQ4_XS": 30,
-         "MXFP4_MOE": 38, "Q3_K_L": 13, "Q3_K_M": 12, "Q3_K_S": 11, "Q2_K": 10, "TQ2_0": 37, "TQ1_0": 36, "Q1_0": 40, "Q2_0": 41}
+         "MXFP4_MOE": 38, "Q3_K_L": 13, "Q3_K_M": 12, "Q3_K_S": 11, "Q2_K": 10, "TQ2_0": 37, "TQ1_0": 36, "Q1_0": 40, "Q2_0": 41, "IQ3_S": 26, "IQ3_M": 27}
 FAMILIES = ["mixtral", "falcon", "deepseek2-lite", "gemma3", "gpt2", "qwen3next"]
 
 
@@ -41,9 +43,12 @@ def record_rows(x, weights):
     out = {}
     for name in ROWS:
         block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]]
-        for w in (None, weights):
+        lib.ggml_quantize_init(int(gguf.GGMLQuantizationType[name]))
+        for w in (None, weights)[name in WITH_WEIGHTS:]:
             made = np.zeros((x.shape[0], x.shape[1] // block * size), np.uint8)
             lib.ggml_quantize_chunk(int(gguf.GGMLQuantizationType[name]), x.ctypes.data, made.ctypes.data, 0, *x.shape, None if w is None else w.ctypes.data)
+            if name == "IQ3_S":                    # behind a group of zeros it writes to other places
+                made = made[16:]
             out[name if w is None else f"{name} weights"] = hashlib.sha256(made.tobytes()).hexdigest()
     return out
 

@@ -1,0 +1,299 @@
+// IQ2 and IQ3: four or eight magnitudes at a time are a point of a grid, the nearest of a few hundred that a book lists; signs are apart. A digit q of a
+// point stands for the magnitude 2q + 1. A group of values is fitted by trying scales: each value goes to its nearest digit, and points that
+// are not in the book to the best of their neighbours that are.
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include "model/codebook.h"
+#include "model/quantise_impl.h"
+
+enum { WIDTH_MAX = 8, PARTS_MAX = 8 };
+
+enum refit { REFIT_ALL, REFIT_OFF_GRID, REFIT_ALL_IF_OFF };      // which points are chosen again for the scale that was found: all; those not in the book; all if one is not
+
+struct grid_format {
+  enum codebook book;
+  int width, levels, entries;              // digits of a point, values of a digit, points in the book
+  int near;                                // neighbours: those at this many different distances
+  int group;                               // values that share a scale
+  int tries;                               // scales to either side,
+  float step;                              // so much of a magnitude apart
+  bool even;                               // the number of minus signs is even: seven of eight say it
+  bool from_fit;                           // scales are tried around one that fits without the book; else around the largest magnitude's
+  enum refit refit;
+  float spread, floor, tiny, adjust;       // of the mean square in weights; of it without weights; a group without more is zeros; of the block's scale
+};
+
+// ---- the book ---------------------------------------------------------------------------------------------------------
+
+typedef VEC(uint16_t) list;
+struct grid {
+  const struct grid_format *f;
+  pthread_once_t once;
+  uint8_t (*digits)[WIDTH_MAX];            // of each point of the book
+  int32_t *place;                          // of each point there could be, by number: its index, or -1 - where its neighbours stand
+  list neighbours;                         // how many, then their indices, nearest first
+};
+
+static int number_of(const struct grid_format *f, const uint8_t *digits) {
+  int n = 0;
+  for (int i = f->width - 1; i >= 0; i--) n = n * f->levels + digits[i];
+  return n;
+}
+
+static void add_neighbours(struct grid *g, const uint8_t *digits, uint16_t *distance) {
+  const struct grid_format *f = g->f;
+  int last = -1;
+  size_t head = g->neighbours.n;
+  vec_push(&g->neighbours, (uint16_t)0);
+  for (int j = 0; j < f->entries; j++) {
+    int d = 0;
+    for (int k = 0; k < f->width; k++) d += (g->digits[j][k] - digits[k]) * (g->digits[j][k] - digits[k]);
+    distance[j] = (uint16_t)d;
+  }
+  for (int i = 0; i < f->near; i++) {
+    int next = UINT16_MAX;
+    for (int j = 0; j < f->entries; j++) if (distance[j] > last && distance[j] < next) next = distance[j];
+    for (int j = 0; j < f->entries; j++) if (distance[j] == next) vec_push(&g->neighbours, (uint16_t)j);
+    last = next;
+  }
+  g->neighbours.at[head] = (uint16_t)(g->neighbours.n - head - 1);
+}
+
+static void fill_grid(struct grid *g) {
+  const struct grid_format *f = g->f;
+  const int8_t *values = codebook_data(CODEBOOK_IDS + f->book);
+  uint8_t digit[128] = {0}, digits[WIDTH_MAX] = {0};
+  uint16_t *distance = xcalloc((size_t)f->entries, sizeof *distance);
+  int n = 1, levels = 0;
+  for (int i = 0; i < f->width; i++) n *= f->levels;
+  g->digits = xcalloc((size_t)f->entries, sizeof *g->digits);
+  g->place = xcalloc((size_t)n, sizeof *g->place);
+  for (int i = 0; i < f->entries * f->width; i++) digit[values[i]] = 1;        // which values there are
+  for (int v = 0; v < 128; v++) if (digit[v]) digit[v] = (uint8_t)levels++;
+  if (levels != f->levels) die("code book %d has %d values instead of %d", f->book, levels, f->levels);
+  for (int i = 0; i < f->entries; i++) {
+    for (int k = 0; k < f->width; k++) g->digits[i][k] = digit[values[i * f->width + k]];
+    g->place[number_of(f, g->digits[i])] = i + 1;
+  }
+  for (int i = 0; i < n; i++) {
+    if (g->place[i]) g->place[i]--;
+    else {
+      g->place[i] = -1 - (int32_t)g->neighbours.n;
+      add_neighbours(g, digits, distance);
+    }
+    for (int k = 0; k < f->width && ++digits[k] == f->levels; k++) digits[k] = 0;
+  }
+  free(distance);
+}
+
+// ---- one group --------------------------------------------------------------------------------------------------------
+
+struct group {
+  float x[GROUP_MAX], w[GROUP_MAX], root[GROUP_MAX];       // magnitudes, weights, and their square roots
+  uint8_t digits[GROUP_MAX], signs[PARTS_MAX / 2];         // signs: a bit for each of eight values
+  float scale;
+};
+
+// Magnitudes and signs. Where these must be even, the value that matters least has the wrong one.
+static void take_signs(const struct grid_format *f, const float *x, struct group *p) {
+  for (int k = 0; k < f->group; k += 8) {
+    int least = 0, flips = 0;
+    unsigned s = 0;
+    for (int i = 0; i < 8; i++) {
+      bool minus = !(x[k + i] >= 0);
+      p->x[k + i] = minus ? -x[k + i] : x[k + i];
+      flips += minus;
+      s |= (unsigned)minus << i;
+      if (p->w[k + i] * x[k + i] * x[k + i] < p->w[k + least] * x[k + least] * x[k + least]) least = i;
+    }
+    if (f->even && flips % 2) {
+      p->x[k + least] = -p->x[k + least];
+      s ^= 1u << least;
+    }
+    p->signs[k / 8] = (uint8_t)(f->even ? s & 127 : s);
+  }
+}
+
+// The point of the book for the values from `at` on at this scale; whether the nearest one of all was in it.
+static bool to_grid(const struct grid *g, const struct group *p, int at, float inverse, float scale, uint8_t *digits) {
+  const struct grid_format *f = g->f;
+  const float *x = p->x + at, *w = p->root + at;
+  int best = -1;
+  float least = INFINITY;
+  for (int i = 0; i < f->width; i++) digits[i] = (uint8_t)clamp(nearest(.5f * (inverse * x[i] - 1)), 0, f->levels - 1);
+  int32_t place = g->place[number_of(f, digits)];
+  if (place >= 0) return true;
+  const uint16_t *near = g->neighbours.at + (-1 - place);
+  for (int j = 1; j <= near[0]; j++) {
+    float sum = 0;
+    for (int i = 0; i < f->width; i++) {
+      float miss = scale * (float)(2 * g->digits[near[j]][i] + 1) - x[i];
+      sum += w[i] * miss * miss;
+    }
+    if (sum < least || best < 0) least = sum, best = near[j];
+  }
+  memcpy(digits, g->digits[best], (size_t)f->width);
+  return false;
+}
+
+struct moments { float xq, qq; };
+static struct moments grid_moments(const struct grid_format *f, const struct group *p, const uint8_t *digits) {
+  struct moments m = {0, 0};
+  for (int i = 0; i < f->group; i++) {
+    float q = (float)(2 * digits[i] + 1);
+    m.xq += p->w[i] * p->x[i] * q;
+    m.qq += p->w[i] * q * q;
+  }
+  return m;
+}
+
+static void fit_group(const struct grid *g, struct group *p) {
+  const struct grid_format *f = g->f;
+  int parts = f->group / f->width, top = 2 * f->levels - 1;
+  bool on[PARTS_MAX], tried_on[PARTS_MAX], off = f->refit == REFIT_ALL;
+  uint8_t tried[GROUP_MAX];
+  float most = p->x[0], best = 0;
+  for (int i = 1; i < f->group; i++) if (p->x[i] > most) most = p->x[i];
+  memset(p->digits, 0, sizeof p->digits);
+  p->scale = 0;
+  if (most < f->tiny || most == 0) return;
+  p->scale = most / (float)top;
+  if (f->from_fit) {
+    p->scale = fit_positive(p->x, p->w, f->group, f->levels + 1, tried);
+    most = p->scale * (float)f->levels;
+    if (most <= 0) { p->scale = 0; return; }
+  }
+  for (int k = 0; k < parts; k++) on[k] = f->refit != REFIT_ALL_IF_OFF;
+  for (int i = -f->tries; i <= f->tries; i++) {
+    float inverse = ((float)top + (float)i * f->step) / most;
+    for (int k = 0; k < parts; k++) tried_on[k] = to_grid(g, p, k * f->width, inverse, 1 / inverse, tried + k * f->width);
+    struct moments m = grid_moments(f, p, tried);
+    if (!(m.qq > 0 && m.xq * m.xq > best * m.qq)) continue;
+    p->scale = m.xq / m.qq;
+    best = p->scale * m.xq;
+    memcpy(p->digits, tried, (unsigned)f->group);
+    memcpy(on, tried_on, sizeof on);
+  }
+  for (int k = 0; k < parts; k++) off |= !on[k];
+  if (!off || !(p->scale > 0)) return;
+  for (int k = 0; k < parts; k++)
+    if (f->refit != REFIT_OFF_GRID || !on[k]) to_grid(g, p, k * f->width, 1 / p->scale, p->scale, p->digits + k * f->width);
+  struct moments m = grid_moments(f, p, p->digits);
+  if (m.qq > 0) p->scale = m.xq / m.qq;
+}
+
+// A scale below zero, which rounding can leave, turns all signs.
+static void keep_positive(const struct grid_format *f, struct group *p) {
+  if (p->scale >= 0) return;
+  p->scale = -p->scale;
+  for (int k = 0; k < f->group / 8; k++) p->signs[k] = (uint8_t)(~p->signs[k] & (f->even ? 127 : 255));
+}
+
+// ---- a block ----------------------------------------------------------------------------------------------------------
+
+struct grid_block { uint16_t index[64]; uint8_t signs[32], scales[16]; float d; };       // of points, of eight values, of groups
+
+// False: all zeros.
+static bool fit_block(const struct grid *g, const float *x, const float *weights, struct grid_block *b) {
+  const struct grid_format *f = g->f;
+  float scales[16], most = 0, mean_square = f->spread * sum_of_squares(x, SUPER) / SUPER;
+  int n = SUPER / f->group;
+  memset(b, 0, sizeof *b);
+  for (int k = 0; k < n; k++) {
+    struct group p;
+    const float *at = x + k * f->group;
+    if (weights) row_weights(at, weights + k * f->group, f->group, mean_square, p.w);
+    else for (int i = 0; i < f->group; i++) p.w[i] = f->floor * mean_square + at[i] * at[i];
+    for (int i = 0; i < f->group; i++) p.root[i] = sqrtf(p.w[i]);
+    take_signs(f, at, &p);
+    fit_group(g, &p);
+    keep_positive(f, &p);
+    scales[k] = p.scale;
+    if (p.scale > most) most = p.scale;
+    if (p.scale == 0) continue;
+    for (int i = 0; i < f->group / f->width; i++) b->index[k * f->group / f->width + i] = (uint16_t)g->place[number_of(f, p.digits + i * f->width)];
+    memcpy(b->signs + k * f->group / 8, p.signs, (unsigned)f->group / 8);
+  }
+  if (most == 0) return false;
+  b->d = most / 31;
+  for (int k = 0; k < n; k++) b->scales[k] = (uint8_t)clamp(nearest(.5f * (1 / b->d * scales[k] - 1)), 0, 15);
+  b->d *= f->adjust;
+  return true;
+}
+
+// 28 bits of signs and a scale.
+static void put_signs(unsigned char *out, const uint8_t *signs, uint8_t scale) {
+  uint32_t word = signs[0] | (uint32_t)signs[1] << 7 | (uint32_t)signs[2] << 14 | (uint32_t)signs[3] << 21 | (uint32_t)scale << 28;
+  memcpy(out, &word, sizeof word);
+}
+
+static void put_scales(unsigned char *out, const uint8_t *scales, int n) {
+  for (int i = 0; i < n; i += 2) out[i / 2] = (unsigned char)(scales[i] | scales[i + 1] << 4);
+}
+
+typedef void putter(unsigned char *out, const struct grid_block *b);     // behind the block's scale
+
+static void put_iq2_xxs(unsigned char *out, const struct grid_block *b) {
+  for (int k = 0; k < 8; k++) {
+    for (int i = 0; i < 4; i++) out[8 * k + i] = (unsigned char)b->index[4 * k + i];
+    put_signs(out + 8 * k + 4, b->signs + 4 * k, b->scales[k]);
+  }
+}
+
+static void put_iq2_xs(unsigned char *out, const struct grid_block *b) {
+  for (int i = 0; i < 32; i++) {
+    uint16_t word = (uint16_t)(b->index[i] | b->signs[i] << 9);
+    memcpy(out + 2 * i, &word, sizeof word);
+  }
+  put_scales(out + 64, b->scales, 16);
+}
+
+static void put_iq2_s(unsigned char *out, const struct grid_block *b) {
+  for (int i = 0; i < 32; i++) {
+    out[i] = (unsigned char)b->index[i];
+    out[64 + i / 4] |= (unsigned char)(b->index[i] >> 8 << i % 4 * 2);
+  }
+  memcpy(out + 32, b->signs, 32);
+  put_scales(out + 72, b->scales, 16);
+}
+
+static void put_iq3_xxs(unsigned char *out, const struct grid_block *b) {
+  for (int i = 0; i < 64; i++) out[i] = (unsigned char)b->index[i];
+  for (int k = 0; k < 8; k++) put_signs(out + 64 + 4 * k, b->signs + 4 * k, b->scales[k]);
+}
+
+static void put_iq3_s(unsigned char *out, const struct grid_block *b) {
+  for (int i = 0; i < 64; i++) {
+    out[i] = (unsigned char)b->index[i];
+    out[64 + i / 8] |= (unsigned char)(b->index[i] >> 8 << i % 8);
+  }
+  memcpy(out + 72, b->signs, 32);
+  put_scales(out + 104, b->scales, 8);
+}
+
+static void quantise(const struct grid *g, putter *put, int bytes, const float *x, const float *weights, int64_t n, unsigned char *out) {
+  for (int64_t i = 0; i < n; i += SUPER, out += bytes) {
+    struct grid_block b;
+    memset(out, 0, (unsigned)bytes);
+    if (!fit_block(g, x + i, weights ? weights + i : NULL, &b)) continue;
+    put_half(out, b.d);
+    put(out + 2, &b);
+  }
+}
+
+// One for each format; the book is prepared when it is first needed.
+#define GRID(name, bytes, ...) \
+  static const struct grid_format format_##name = {__VA_ARGS__}; \
+  static struct grid grid_##name = {.f = &format_##name, .once = PTHREAD_ONCE_INIT}; \
+  static void fill_##name(void) { fill_grid(&grid_##name); } \
+  void quantise_##name(const float *x, const float *weights, int64_t n, unsigned char *out) { \
+    pthread_once(&grid_##name.once, fill_##name); \
+    quantise(&grid_##name, put_##name, bytes, x, weights, n, out); \
+  }
+//                     book          width levels entries near group tries step  even  from_fit refit           spread floor tiny   adjust
+GRID(iq2_xxs,  66, BOOK_IQ2_XXS, 8, 3, 256,  2, 32, 6,  .1f, true,  true,  REFIT_ALL,        1, 0,    1e-15f, 1)
+GRID(iq2_xs,   74, BOOK_IQ2_XS,  8, 3, 512,  2, 16, 9,  .1f, true,  false, REFIT_OFF_GRID,   1, 0,    1e-15f, 1)
+GRID(iq2_s,    82, BOOK_IQ2_S,   8, 3, 1024, 1, 16, 9,  .1f, false, false, REFIT_OFF_GRID,   2, .25f, 1e-8f,  .9875f)
+GRID(iq3_xxs,  98, BOOK_IQ3_XXS, 4, 8, 256,  2, 32, 15, .2f, true,  false, REFIT_OFF_GRID,   2, 0,    1e-8f,  1.0125f)
+GRID(iq3_s,   110, BOOK_IQ3_S,   4, 8, 512,  3, 32, 9,  .2f, false, false, REFIT_ALL_IF_OFF, 2, 0,    0,      1.033f)
