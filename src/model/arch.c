@@ -233,12 +233,27 @@ static int bare_attention(loader *l) {
 }
 
 // Which layers have experts stands in no key.
-static int jamba_layer(loader *l, layer *y) {
+static int experts_if_routed(loader *l, layer *y) {
   char name[64];
-  if (!y->n_kv) y->mixer = &part_mamba;
   snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", y->index);
   if (gguf_tensor_find(l->f, name)) y->ff = &part_moe;
   return 0;
+}
+
+static int jamba_layer(loader *l, layer *y) {
+  if (!y->n_kv) y->mixer = &part_mamba;
+  return experts_if_routed(l, y);
+}
+
+static int mimo2(loader *l) {
+  l->m->base_swa = 10000;
+  return without_mtp(l) || key_number_or(l, "attention.value_scale", 1, -1e3, 1e3, &l->m->value_scale) ? -1 : 0;
+}
+
+static int mimo2_layer(loader *l, layer *y) {
+  y->moe.gating = GATING_SIGMOID;
+  y->moe.norm = true;
+  return experts_if_routed(l, y);
 }
 
 // Layers may lack attention or have its last product alone, and may lack the feed-forward.
@@ -451,6 +466,7 @@ static const arch table[] = {
   {.name = "falcon-h1", .flags = ARCH_NEOX, .layer = falcon_h1_layer},
   {.name = "deci", .layer = deci_layer},
   {.name = "bitnet", .flags = ARCH_NEOX, .has = HAS_SUB_NORMS},
+  {.name = "mimo2", .flags = ARCH_NEOX | ARCH_SINKS, .has = HAS_HEAD | HAS_SINKS_MAYBE, .period = PERIOD_LISTED, .keys = mimo2, .layer = mimo2_layer},
   {.name = "qwen3vlmoe", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_SECTIONS, .layer = all_moe},
   {.name = "minimax-m2", .flags = ARCH_NEOX | ARCH_QK_NORM_ALL, .has = HAS_HEAD | HAS_PROBS_BIAS, .layer = all_moe},
   {.name = "mistral4", .keys = deepseek2, .layer = deepseek2_layer},

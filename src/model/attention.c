@@ -95,7 +95,7 @@ static int load(loader *l, layer *y) {
     if (y->w[W_ATTN_Q_NORM].weight && want_matrix(l, y, W_ATTN_K_NORM, y->head_dim, y->n_kv, 0)) return -1;
   }
   if (m->arch->has & HAS_SUB_NORMS && want_vector(l, y, W_ATTN_SUB_NORM, (int64_t)y->n_head * y->v_dim, 0)) return -1;
-  if (f & ARCH_SINKS && want_vector(l, y, W_ATTN_SINKS, y->n_head, 0)) return -1;
+  if (f & ARCH_SINKS && want_vector(l, y, W_ATTN_SINKS, y->n_head, m->arch->has & HAS_SINKS_MAYBE ? WANT_OPTIONAL : 0)) return -1;
   int64_t spare = y->window ? KV_PAGE : 0;
   state(l, y, DT_F16, k, k * spare);
   state(l, y, DT_F16, v, v * spare);
@@ -259,7 +259,8 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   b->kept[y->index] = (struct kept){K, V};
   tensor *out = attend(b, y, scores(b, y, q, K), V);
   if (y->w[W_ATTN_SUB_NORM].weight) out = norm(b, y, W_ATTN_SUB_NORM, t_contiguous(g, out));
-  return linear(b, y, W_ATTN_OUTPUT, gate ? t_mul(g, out, sigmoid(g, gate)) : out);
+  out = linear(b, y, W_ATTN_OUTPUT, gate ? t_mul(g, out, sigmoid(g, gate)) : out);
+  return b->m->value_scale == 1 ? out : t_scale(g, out, b->m->value_scale);
 }
 
 const part part_attention = {load, attention};

@@ -81,6 +81,7 @@ static int load_keys(loader *l) {
       load_factor(l, "attn_logit_softcapping", 0, &m->attention_cap) || load_factor(l, "final_logit_softcapping", 0, &m->logit_cap)) return -1;
   if (m->arch->flags & ARCH_LOGITS_DIVIDED) m->logit_scale = 1 / m->logit_scale;
   m->n_block = m->n_layer;
+  m->value_scale = 1;
   m->output_norm = W_OUTPUT_NORM;
   m->parallel = m->arch->flags & ARCH_PARALLEL;
   m->neox = m->arch->flags & ARCH_NEOX;
@@ -152,7 +153,7 @@ static int load_layer(loader *l, layer *y) {
 }
 
 static bool same_parts(const model *m, const layer *a, const layer *b) {
-  return a->mixer == b->mixer && a->ff == b->ff && (!(m->arch->flags & ARCH_V_MAYBE_K) || !a->window == !b->window);
+  return a->mixer == b->mixer && a->ff == b->ff && (!(m->arch->flags & ARCH_V_MAYBE_K || m->arch->has & HAS_SINKS_MAYBE) || !a->window == !b->window);
 }
 
 // Layers of the same parts have the same tensors: what may be absent is absent from all of them. Scales of whole tensors come with their types.

@@ -106,6 +106,7 @@ enum arch_has {
   HAS_SHARED_GATE = 1 << 9,       // of the expert that every token goes through
   HAS_CONV_BIAS = 1 << 10,
   HAS_ROPE_FREQS = 1 << 11,
+  HAS_SINKS_MAYBE = 1 << 15,      // what ARCH_SINKS says, in all layers with a window or in none, and in all without or in none
   HAS_SUB_NORMS = 1 << 13,        // of what attention returns and of what is gated, before the last product
   HAS_SSM_NORMS = 1 << 14,        // of what mamba makes of its input
   HAS_ROUTER_SCALE = 1 << 12,     // the router reads the stream normed without weights, times a vector of its own
@@ -183,6 +184,7 @@ struct model {
   int n_block, n_layer, n_embd, n_vocab, n_ctx_train, n_ctx_rope;   // n_block: layers, and blocks that are left out; n_ctx_rope: what the model knew before its context was stretched
   double eps, embedding_scale, residual_scale, logit_scale;    // factors; 1: none
   double attention_scale, attention_cap, logit_cap;            // 0: 1/sqrt(head_dim), no soft cap
+  double value_scale;                                          // of what attention returns; 1: none
   double qkv_limit;                                            // elements of queries, keys and values lie within it; 0: anywhere
   double alibi;                                                // scores fall with the distance: see attention.c; 0: they do not
   int window;                // of layers that slide, where the file does not say, and the base of their rope; 0: none, that of the others

@@ -118,23 +118,23 @@ def attention(m, i):
         m.vector(b + "attn_q_norm.weight", hd, 0.3, 0.05)
         m.matrix(b + "attn_output", p["dim"], heads * hd)
         return
-    q, k = heads * hd * (2 if p.get("gated_q") else 1), kv * hd
+    q, k, vd = heads * hd * (2 if p.get("gated_q") else 1), kv * hd, p.get("v_dim", hd)
     if p.get("fused"):
         m.matrix(b + "attn_qkv", q + 2 * k, p["dim"], gain=1.5, bias=p.get("bias") or p.get("qkv_bias"))
     else:
         m.matrix(b + "attn_q", q, p["dim"], gain=1.0 if p.get("qk_norm") else 2.0, bias=p.get("qkv_bias"))
         m.matrix(b + "attn_k", k, p["dim"], bias=p.get("qkv_bias"))
         if not p.get("k_is_v") or slides(p, i):
-            m.matrix(b + "attn_v", k, p["dim"], bias=p.get("qkv_bias"))
+            m.matrix(b + "attn_v", kv * vd, p["dim"], bias=p.get("qkv_bias"))
     if p.get("qk_norm"):
         for name, n in (("attn_q_norm", heads * hd), ("attn_k_norm", kv * hd)):
             m.vector(f"{b}{name}.weight", {"all": n, "head": hd, "each": (n // hd, hd)}[p["qk_norm"]], p.get("qk_norm_mean", 1.4))
     if p.get("out_gate"):
         m.matrix(b + "attn_gate", heads * hd, p["dim"])
-    m.matrix(b + "attn_output", p["dim"], heads * hd, bias=p.get("bias") or p.get("out_bias"))
+    m.matrix(b + "attn_output", p["dim"], heads * vd, bias=p.get("bias") or p.get("out_bias"))
     if p.get("sub_norms"):
         m.vector(b + "attn_sub_norm.weight", heads * hd)
-    if p.get("sinks"):
+    if p.get("sinks") and (p["sinks"] != "slides" or slides(p, i)):
         m.vector(b + "attn_sinks.weight", heads, 0, 1)
 
 
@@ -185,7 +185,7 @@ def keys(m):
     if p.get("mamba"):
         values.update({"ssm.conv_kernel": 4, "ssm.inner_size": 2 * p["dim"], "ssm.state_size": p["mamba"]["state"], "ssm.time_step_rank": p["mamba"]["rank"]})
     if not p.get("no_key_length"):
-        values.update({"attention.key_length": p["head_dim"], "attention.value_length": p["head_dim"]})
+        values.update({"attention.key_length": p["head_dim"], "attention.value_length": p.get("v_dim", p["head_dim"])})
     for name, value in {**values, **p.get("keys", {})}.items():
         m.key(name, value)
     for name, value in p.get("own_keys", {}).items():
@@ -513,6 +513,9 @@ FAMILIES = {
     "mamba": family(arch="mamba", layers=2, mix="ss", one_part=True, heads=0, kv=0, ffn=0, no_key_length=True, mamba={"state": 16, "rank": 24}),
     "mamba-normed": family(arch="mamba", layers=3, mix="sss", one_part=True, heads=0, kv=0, ffn=0, no_key_length=True, mamba={"state": 16, "rank": 16}, keys={"ssm.dt_b_c_rms": True}),
     "jamba": with_experts(moe(4, 2, 96), arch="jamba", layers=4, dim=192, heads=3, kv=[0, 1, 0, 0], mix="sass", ffn=96, moe_step=2, mamba={"state": 16, "rank": 12, "norms": True}),
+    "mimo2": with_experts(moe(8, 3, 64, expert_gating_func=2), arch="mimo2", layers=4, heads=4, kv=[2, 4, 4, 2], head_dim=48, v_dim=32, dense=1, sinks="slides", probs_b=True, keys={
+        "rope.dimension_count": 32, "rope.freq_base": 5000000.0, "rope.freq_base_swa": 10000.0, "attention.sliding_window": 16,
+        "attention.sliding_window_pattern": [False, True, True, False], "attention.value_scale": 0.7}),
     "qwen3vlmoe": with_experts(moe(8, 3, 64), arch="qwen3vlmoe", layers=2, qk_norm="head", keys={"rope.dimension_sections": [12, 10, 10, 0], "rope.dimension_count": 64}),
     "minimax-m2": with_experts(moe(8, 3, 96, expert_gating_func=2), arch="minimax-m2", layers=2, ffn=96, qk_norm="all", probs_b=True, keys={"rope.dimension_count": 32}),
     "mistral4": with_experts(moe(8, 2, 64, 64, expert_shared_count=1, expert_gating_func=1, expert_weights_norm=True, expert_weights_scale=1.0), **{**mla(
