@@ -95,6 +95,7 @@ enum { QWEN3NEXT = ARCH_NEOX | ARCH_QK_NORM | ARCH_GATED_Q | ARCH_FFN_NORM_LATE 
 enum { GEMMA2 = ARCH_NEOX | ARCH_POST_NORMS, OLMO2 = ARCH_NEOX | ARCH_QK_NORM_ALL | ARCH_NO_PRE_NORMS | ARCH_POST_NORMS | ARCH_SWA_PLAIN_ROPE };
 
 enum { GEMMA3N = GEMMA2 | ARCH_QK_NORM | ARCH_SWA_PLAIN_ROPE | ARCH_SHARED_KV | ARCH_V_NORM };
+enum { STEP35 = ARCH_NEOX | ARCH_QK_NORM_MAYBE | ARCH_OUT_GATE | ARCH_SWA_PLAIN_ROPE };
 enum { GEMMA4 = GEMMA2 | ARCH_QK_NORM | ARCH_SWA_PLAIN_ROPE | ARCH_SHARED_KV | ARCH_V_NORM | ARCH_V_MAYBE_K | ARCH_LAYER_SCALE };
 enum { COHERE2MOE = ARCH_LAYER_NORM | ARCH_PARALLEL | ARCH_GLOBAL_FIRST | ARCH_GLOBAL_NO_ROPE | ARCH_DENSE_ROPE };
 
@@ -243,6 +244,20 @@ static int experts_if_routed(loader *l, layer *y) {
 static int jamba_layer(loader *l, layer *y) {
   if (!y->n_kv) y->mixer = &part_mamba;
   return experts_if_routed(l, y);
+}
+
+static int step35(loader *l) {
+  l->m->base_swa = 10000;
+  l->m->half_turns = true;
+  return without_mtp(l);
+}
+
+static int step35_layer(loader *l, layer *y) {
+  experts *e = &y->moe;
+  if (has_key(l, "swiglu_clamp_exp") && number_at(l, l->key, y->index, 0, 1e6, &e->limit)) return -1;
+  if (has_key(l, "swiglu_clamp_shexp") && number_at(l, l->key, y->index, 0, 1e6, &e->shared_limit)) return -1;
+  e->gating = GATING_SIGMOID;
+  return dense_first(l, y);
 }
 
 static int mimo2(loader *l) {
@@ -466,6 +481,7 @@ static const arch table[] = {
   {.name = "falcon-h1", .flags = ARCH_NEOX, .layer = falcon_h1_layer},
   {.name = "deci", .layer = deci_layer},
   {.name = "bitnet", .flags = ARCH_NEOX, .has = HAS_SUB_NORMS},
+  {.name = "step35", .flags = STEP35, .has = HAS_HEAD | HAS_HEAD_GATES, .period = PERIOD_LISTED, .keys = step35, .layer = step35_layer},
   {.name = "mimo2", .flags = ARCH_NEOX | ARCH_SINKS, .has = HAS_HEAD | HAS_SINKS_MAYBE, .period = PERIOD_LISTED, .keys = mimo2, .layer = mimo2_layer},
   {.name = "qwen3vlmoe", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_SECTIONS, .layer = all_moe},
   {.name = "minimax-m2", .flags = ARCH_NEOX | ARCH_QK_NORM_ALL, .has = HAS_HEAD | HAS_PROBS_BIAS, .layer = all_moe},

@@ -89,7 +89,8 @@ static int load(loader *l, layer *y) {
     if (want_vector(l, y, W_ATTN_Q_NORM, all ? q : y->head_dim, f & ARCH_QK_NORM_MAYBE ? WANT_OPTIONAL : 0)) return -1;
     if (y->w[W_ATTN_Q_NORM].weight && want_vector(l, y, W_ATTN_K_NORM, all ? k : y->head_dim, 0)) return -1;
   }
-  if (f & ARCH_OUT_GATE && want_matrix(l, y, W_ATTN_GATE, d, (int64_t)y->n_head * y->v_dim, 0)) return -1;
+  int64_t gates = m->arch->has & HAS_HEAD_GATES ? y->n_head : (int64_t)y->n_head * y->v_dim;
+  if (f & ARCH_OUT_GATE && want_matrix(l, y, W_ATTN_GATE, d, gates, 0)) return -1;
   if (f & ARCH_QK_NORM_EACH) {
     if (want_matrix(l, y, W_ATTN_Q_NORM, y->head_dim, y->n_head, WANT_OPTIONAL)) return -1;
     if (y->w[W_ATTN_Q_NORM].weight && want_matrix(l, y, W_ATTN_K_NORM, y->head_dim, y->n_kv, 0)) return -1;
@@ -259,6 +260,11 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   b->kept[y->index] = (struct kept){K, V};
   tensor *out = attend(b, y, scores(b, y, q, K), V);
   if (y->w[W_ATTN_SUB_NORM].weight) out = norm(b, y, W_ATTN_SUB_NORM, t_contiguous(g, out));
+  if (b->m->arch->has & HAS_HEAD_GATES) {
+    tensor *heads_out = t_reshape(g, out, DIMS(b->T, n_(b, y->n_head), n_(b, y->v_dim)));
+    out = t_reshape(g, t_mul(g, heads_out, t_reshape(g, sigmoid(g, gate), DIMS(b->T, n_(b, y->n_head), n_(b, 1)))), DIMS(b->T, n_(b, (int64_t)y->n_head * y->v_dim)));
+    gate = NULL;
+  }
   out = linear(b, y, W_ATTN_OUTPUT, gate ? t_mul(g, out, sigmoid(g, gate)) : out);
   return b->m->value_scale == 1 ? out : t_scale(g, out, b->m->value_scale);
 }

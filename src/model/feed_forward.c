@@ -56,10 +56,10 @@ static tensor *feed_forward(build *b, const layer *y, tensor *x) {
   if (b->m->arch->flags & ARCH_PLAIN_FFN) {
     h = activate(b, y, up);
   } else if (y->w[W_FFN_GATE].weight) {
-    h = t_mul(g, activate(b, y, cut(b, y, linear(b, y, W_FFN_GATE, x))), up);
+    h = gated(b, y, cut(b, y, linear(b, y, W_FFN_GATE, x)), up, y->moe.shared_limit);
   } else {
     up = t_contiguous(g, up);
-    h = t_mul(g, activate(b, y, cut(b, y, t_slice_i(g, up, 1, 0, y->n_ff))), t_slice_i(g, up, 1, y->n_ff, y->n_ff));
+    h = gated(b, y, cut(b, y, t_slice_i(g, up, 1, 0, y->n_ff)), t_slice_i(g, up, 1, y->n_ff, y->n_ff), y->moe.shared_limit);
   }
   if (y->w[W_FFN_SUB_NORM].weight) h = norm(b, y, W_FFN_SUB_NORM, t_contiguous(g, h));
   return linear(b, y, W_FFN_DOWN, h);

@@ -106,6 +106,7 @@ enum arch_has {
   HAS_SHARED_GATE = 1 << 9,       // of the expert that every token goes through
   HAS_CONV_BIAS = 1 << 10,
   HAS_ROPE_FREQS = 1 << 11,
+  HAS_HEAD_GATES = 1 << 16,       // with ARCH_OUT_GATE: of a number for each head, not for each of its elements
   HAS_SINKS_MAYBE = 1 << 15,      // what ARCH_SINKS says, in all layers with a window or in none, and in all without or in none
   HAS_SUB_NORMS = 1 << 13,        // of what attention returns and of what is gated, before the last product
   HAS_SSM_NORMS = 1 << 14,        // of what mamba makes of its input
@@ -144,6 +145,7 @@ typedef struct experts {
   enum gating gating;
   bool norm;                                                   // the weights of the chosen are divided by their sum
   bool clamped;                                                // gate and up are cut off, and the gated value is up + 1 times
+  double limit, shared_limit;                                  // of what is gated: see gated() in moe.c; 0: none
   bool weighted_in;                                            // the weights multiply what the experts read; otherwise what they return
   int shared;                                                  // experts that every token goes through, where no key says how many
   bool averaged;                                               // of the chosen and the shared expert together; otherwise they are added
@@ -193,6 +195,7 @@ struct model {
   double temperature;        // queries grow by it times the logarithm of position / temperature_length; 0: they do not
   int temperature_length;    // 0: n_ctx_rope
   int temperature_from;      // added to the position
+  bool half_turns;           // where there is no window, half as many elements rotate as a file says
   bool bare_qk_norm;         // layers that rotate norm queries and keys behind it, without weights
   int n_ctx_max;             // positions that it can have; 0: any number
   bool recurrent, no_rope, parallel, neox;                     // neox: rope rotates halves, not neighbours
@@ -283,6 +286,8 @@ tensor *per_layer_adds(build *b, const layer *y, tensor *x);
 tensor *altup_enter(build *b, tensor *x);
 tensor *altup_through(build *b, const layer *y, tensor *x);
 tensor *altup_leave(const build *b, tensor *x);
+// moe.c: act(gate) up, with up within -limit..limit and act(gate) not above it; 0: no limit
+tensor *gated(const build *b, const layer *y, tensor *gate, tensor *up, double limit);
 // moe.c: sigmoid(x)
 tensor *sigmoid(graph *g, tensor *x);
 // recurrent.c: the layer's i-th state as earlier runs left it, zeros at position 0; and the next one, each element of which may hang on the same

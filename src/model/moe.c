@@ -167,13 +167,17 @@ static tensor *product(const build *b, const layer *y, enum tensor_id id, const 
   return out;
 }
 
-// act(gate) up; or, clamped, g sigmoid(1.702 g) (u + 1) with g = min(gate, 7), u = up within -7..7
-static tensor *gated(const build *b, const layer *y, tensor *gate_, tensor *up) {
+// Or, clamped, g sigmoid(1.702 g) (u + 1) with g = min(gate, 7), u = up within -7..7
+tensor *gated(const build *b, const layer *y, tensor *gate_, tensor *up, double limit) {
   graph *g = b->g;
-  if (!y->moe.clamped) return t_mul(g, activate(b, y, gate_), up);
-  tensor *limit = t_float(g, 7);
-  gate_ = t_op2(g, OP_MIN, gate_, limit);
-  up = t_op2(g, OP_MAX, t_op2(g, OP_MIN, up, limit), t_float(g, -7));
+  bool clamped = y->moe.clamped;
+  if (!clamped) gate_ = activate(b, y, gate_);
+  if (clamped) limit = 7;
+  if (limit > 0) {
+    gate_ = t_op2(g, OP_MIN, gate_, t_float(g, limit));
+    up = t_op2(g, OP_MAX, t_op2(g, OP_MIN, up, t_float(g, limit)), t_float(g, -limit));
+  }
+  if (!clamped) return t_mul(g, gate_, up);
   tensor *out = t_op2(g, OP_FDIV, gate_, t_add(g, t_exp(g, t_scale(g, gate_, -1.702)), t_float(g, 1)));
   return t_mul(g, out, t_add(g, up, t_float(g, 1)));
 }
@@ -189,11 +193,11 @@ static tensor *evaluate(const build *b, const layer *y, const choice *c, tensor 
     tensor *both = product(b, y, W_FFN_GATE_UP_EXPS, c, x);
     gate_ = t_slice_i(g, both, 2, 0, y->moe.ff);
     up = t_slice_i(g, both, 2, y->moe.ff, y->moe.ff);
-    h = gated(b, y, gate_, up);
+    h = gated(b, y, gate_, up, y->moe.limit);
   } else {
     gate_ = product(b, y, W_FFN_GATE_EXPS, c, x);
     up = product(b, y, W_FFN_UP_EXPS, c, x);
-    h = gated(b, y, gate_, up);
+    h = gated(b, y, gate_, up, y->moe.limit);
   }
   return t_contiguous(g, product(b, y, W_FFN_DOWN_EXPS, c, t_contiguous(g, h)));
 }
@@ -240,10 +244,10 @@ static tensor *shared_expert(const build *b, const layer *y, tensor *x) {
   if (b->m->arch->flags & ARCH_PLAIN_FFN) {
     h = activate(b, y, up);
   } else if (y->w[W_FFN_GATE_SHEXP].weight) {
-    h = gated(b, y, linear(b, y, W_FFN_GATE_SHEXP, x), up);
+    h = gated(b, y, linear(b, y, W_FFN_GATE_SHEXP, x), up, y->moe.shared_limit);
   } else {
     up = t_contiguous(g, up);
-    h = gated(b, y, t_slice_i(g, up, 1, 0, f), t_slice_i(g, up, 1, f, f));
+    h = gated(b, y, t_slice_i(g, up, 1, 0, f), t_slice_i(g, up, 1, f, f), y->moe.shared_limit);
   }
   tensor *out = linear(b, y, W_FFN_DOWN_SHEXP, h);
   if (!y->w[W_FFN_GATE_INP_SHEXP].weight) return t_contiguous(g, out);

@@ -67,8 +67,11 @@ int rope_load(loader *l, int head_dim) {
                           key_count_or(l, "rope.dimension_count_swa", (uint32_t)r->dim, 2, (uint32_t)swa_head_dim, &sliding->dim))) return -1;
   if (sliding->dim % 2 || sliding->dim > swa_head_dim)
     return gguf_fail(l->f, key(l, "rope.dimension_count_swa"), l->err, "%d of %d elements cannot rotate in pairs", sliding->dim, swa_head_dim);
+  int n_factors = (m->half_turns ? sliding->dim : r->dim) / 2;
+  if (m->half_turns) r->dim /= 2;
+  if (r->dim % 2) return gguf_fail(l->f, key(l, "rope.dimension_count"), l->err, "%d is odd", r->dim);
   unsigned both = gguf_tensor_find(l->f, "rope_factors_long.weight") || gguf_tensor_find(l->f, "rope_factors_short.weight") ? 0 : WANT_OPTIONAL;
-  if (want_vector(l, NULL, W_ROPE_FREQS, r->dim / 2, m->arch->has & HAS_ROPE_FREQS ? 0 : WANT_OPTIONAL) || want_vector(l, NULL, W_ROPE_LONG, r->dim / 2, both) ||
+  if (want_vector(l, NULL, W_ROPE_FREQS, n_factors, m->arch->has & HAS_ROPE_FREQS ? 0 : WANT_OPTIONAL) || want_vector(l, NULL, W_ROPE_LONG, r->dim / 2, both) ||
       want_vector(l, NULL, W_ROPE_SHORT, r->dim / 2, both)) return -1;
   return 0;
 }
@@ -78,6 +81,7 @@ static void tables(build *b, const rope *r, tensor *factors, tensor **cos, tenso
   graph *g = b->g;
   tensor *i = t_cast(g, t_iota(g, n_(b, r->dim / 2)), DT_F64);
   tensor *freq = t_op1(g, OP_EXP2, t_scale(g, i, -2.0 / r->dim * log2(r->base)));
+  if (factors) factors = t_slice_i(g, factors, 0, 0, r->dim / 2);
   if (factors) freq = t_op2(g, OP_FDIV, freq, t_cast(g, factors, DT_F64));
   tensor *p = t_cast(g, t_add(g, t_iota(g, b->T), b->pos), DT_F64);
   if (r->ramp != 0) {                   // 1 below `low`, 1/scale above `high`

@@ -130,7 +130,7 @@ def attention(m, i):
         for name, n in (("attn_q_norm", heads * hd), ("attn_k_norm", kv * hd)):
             m.vector(f"{b}{name}.weight", {"all": n, "head": hd, "each": (n // hd, hd)}[p["qk_norm"]], p.get("qk_norm_mean", 1.4))
     if p.get("out_gate"):
-        m.matrix(b + "attn_gate", heads * hd, p["dim"])
+        m.matrix(b + "attn_gate", heads if p["out_gate"] == "head" else heads * hd, p["dim"])
     m.matrix(b + "attn_output", p["dim"], heads * vd, bias=p.get("bias") or p.get("out_bias"))
     if p.get("sub_norms"):
         m.vector(b + "attn_sub_norm.weight", heads * hd)
@@ -513,9 +513,14 @@ FAMILIES = {
     "mamba": family(arch="mamba", layers=2, mix="ss", one_part=True, heads=0, kv=0, ffn=0, no_key_length=True, mamba={"state": 16, "rank": 24}),
     "mamba-normed": family(arch="mamba", layers=3, mix="sss", one_part=True, heads=0, kv=0, ffn=0, no_key_length=True, mamba={"state": 16, "rank": 16}, keys={"ssm.dt_b_c_rms": True}),
     "jamba": with_experts(moe(4, 2, 96), arch="jamba", layers=4, dim=192, heads=3, kv=[0, 1, 0, 0], mix="sass", ffn=96, moe_step=2, mamba={"state": 16, "rank": 12, "norms": True}),
-    "mimo2": with_experts(moe(8, 3, 64, expert_gating_func=2), arch="mimo2", layers=4, heads=4, kv=[2, 4, 4, 2], head_dim=48, v_dim=32, dense=1, sinks="slides", probs_b=True, keys={
+    "step35": with_experts(moe(8, 3, 64, 96, expert_shared_feed_forward_length=96, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=3.0), arch="step35",
+                           layers=4, heads=[4, 6, 6, 4], kv=[2, 3, 2, 1], dense=1, qk_norm="head", out_gate="head", probs_b=True, rope_freqs=True, keys={
+        "leading_dense_block_count": 1, "moe_every_n_layers": 1, "rope.dimension_count": 64, "rope.freq_base": 5000000.0, "rope.freq_base_swa": 10000.0,
+        "attention.sliding_window": 16, "attention.sliding_window_pattern": [False, True, True, False], "swiglu_clamp_exp": [0.0, 0.0, 0.6, 0.7],
+        "swiglu_clamp_shexp": [0.0, 0.0, 0.0, 0.8]}),
+    "mimo2": with_experts(moe(8, 3, 64, expert_gating_func=2), arch="mimo2", layers=5, heads=4, kv=[2, 4, 4, 2, 2], head_dim=48, v_dim=32, dense=1, sinks="slides", probs_b=True, keys={
         "rope.dimension_count": 32, "rope.freq_base": 5000000.0, "rope.freq_base_swa": 10000.0, "attention.sliding_window": 16,
-        "attention.sliding_window_pattern": [False, True, True, False], "attention.value_scale": 0.7}),
+        "attention.sliding_window_pattern": [False, True, True, False, False], "attention.value_scale": 0.7}),
     "qwen3vlmoe": with_experts(moe(8, 3, 64), arch="qwen3vlmoe", layers=2, qk_norm="head", keys={"rope.dimension_sections": [12, 10, 10, 0], "rope.dimension_count": 64}),
     "minimax-m2": with_experts(moe(8, 3, 96, expert_gating_func=2), arch="minimax-m2", layers=2, ffn=96, qk_norm="all", probs_b=True, keys={"rope.dimension_count": 32}),
     "mistral4": with_experts(moe(8, 2, 64, 64, expert_shared_count=1, expert_gating_func=1, expert_weights_norm=True, expert_weights_scale=1.0), **{**mla(
