@@ -9,7 +9,6 @@ static const char *error_type(const fault *f) {
   case 401: return "authentication_error";
   case 403: return "permission_error";
   case 404: case 405: return "not_found_error";
-  case 501: return "not_supported_error";
   case 503: return "unavailable_error";
   default: return f->n_ctx ? "exceed_context_size_error" : f->status < 500 ? "invalid_request_error" : "server_error";
   }
@@ -299,7 +298,7 @@ static int add_infill(call *c) {
   int64_t before = file_token(f, "tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id");
   int64_t after = file_token(f, "tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id");
   int64_t middle = file_token(f, "tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id");
-  if (before < 0 || after < 0 || middle < 0) return fault_set(&c->fault, 501, NULL, "this model has no tokens for what stands between two texts");
+  if (before < 0 || after < 0 || middle < 0) return fault_set(&c->fault, 400, NULL, "this model has no tokens for what stands between two texts");
   int32_t *ids;
   size_t n;
   weft_error err;

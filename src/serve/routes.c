@@ -42,13 +42,13 @@ static bool fits(const struct route *r, const char *path) {
 
 const char *asked_path(const exchange *x, const struct route *r) { return x->path + strcspn(r->path, "*"); }
 
-const struct route *route_find(const char *method, const char *path, bool *other_method) {
-  *other_method = false;
+const struct route *route_find(const char *method, const char *path, const char **allow) {
+  *allow = NULL;
   if (!strcmp(method, "HEAD")) method = "GET";
   for (size_t i = 0; i < n_routes; i++) {
     if (!fits(&routes[i], path)) continue;
     if (!strcmp(routes[i].method, method)) return &routes[i];
-    *other_method = true;
+    *allow = strcmp(routes[i].method, "GET") ? routes[i].method : "GET, HEAD";
   }
   return NULL;
 }
@@ -65,7 +65,7 @@ static json_t *describe_body(const struct route *r) {
 static json_t *describe(const struct route *r) {
   static const struct { const char *status, *what; } answers[] = {
     {"200", "an answer"}, {"400", "the request is wrong"}, {"401", "a key is needed"}, {"403", "not from there"}, {"404", "there is no such thing"},
-    {"413", "the body is too large"}, {"415", "the body is no JSON"}, {"429", "too many wait"}, {"500", "the model failed"}, {"503", "not ready"}};
+    {"405", "not by this method"}, {"413", "the body is too large"}, {"415", "the body is no JSON"}, {"429", "too many wait"}, {"500", "the model failed"}, {"503", "not ready"}};
   json_t *o = json_pack("{ss so}", "summary", r->what, "responses", json_object());
   for (size_t i = 0; i < COUNT(answers); i++)
     json_object_set_new(json_object_get(o, "responses"), answers[i].status, json_pack("{ss}", "description", answers[i].what));

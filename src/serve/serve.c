@@ -129,9 +129,8 @@ static int preflight(exchange *x) {
 // Who asks, from where, for what: in this order, before a body is read.
 static int on_begin(void *ctx, exchange *x) {
   server *s = ctx;
-  bool other_method;
-  const char *origin = exchange_asked(x, "Origin"), *host = exchange_asked(x, "Host"), *type = exchange_asked(x, "Content-Type");
-  x->route = route_find(x->method, x->path, &other_method);
+  const char *allow, *origin = exchange_asked(x, "Origin"), *host = exchange_asked(x, "Host"), *type = exchange_asked(x, "Content-Type");
+  x->route = route_find(x->method, x->path, &allow);
   if (!guard_host(s->guard, host)) return refused(s, x, 403, "this Host is not allowed here; --allow-host allows one");
   if (!guard_origin(s->guard, origin, host, &x->allowed_origin)) return refused(s, x, 403, "pages from there may not ask; --allow-origin allows them");
   if (x->allowed_origin) allow_origin(x);
@@ -141,7 +140,10 @@ static int on_begin(void *ctx, exchange *x) {
     exchange_header(x, "WWW-Authenticate", "Bearer");
     return refused(s, x, 401, "a valid key is needed: Authorization: Bearer KEY");
   }
-  if (!x->route && other_method) return refused(s, x, 405, "not by this method");
+  if (!x->route && allow) {
+    exchange_header(x, "Allow", "%s", allow);
+    return refused(s, x, 405, "not by this method");
+  }
   if (!x->route) return refused(s, x, 404, "there is nothing at this path; /openapi.json lists what there is");
   if (!strcmp(x->route->method, "POST") && (type || origin) && !is_json(type)) return refused(s, x, 415, "Content-Type must be application/json");
   return 0;

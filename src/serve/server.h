@@ -42,7 +42,8 @@ struct route {
 };
 extern const struct route routes[];
 extern const size_t n_routes;
-const struct route *route_find(const char *method, const char *path, bool *other_method);
+// NULL: there is none; *allow: which methods this path has, or NULL.
+const struct route *route_find(const char *method, const char *path, const char **allow);
 
 void answer_json(exchange *x, int status, json_t *o);                    // takes o
 void answer_fault(server *s, exchange *x, const fault *f);

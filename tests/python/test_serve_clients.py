@@ -306,5 +306,5 @@ def test_llama_rest(server):
     props = server.ask("/props")[1]
     assert props["default_generation_settings"]["n_ctx"] == 2048 and props["chat_template"] == TEMPLATE and props["build_info"].startswith("b")
     assert server.ask("/slots")[1][0]["n_ctx"] == 2048
-    assert server.ask("/infill", {"input_prefix": "a", "input_suffix": "b"})[0] == 501
+    assert server.ask("/infill", {"input_prefix": "a", "input_suffix": "b"})[0] == 400
     assert "add" in server.ask("/apply-template", {"messages": user("1"), "tools": [ADD]})[1]["prompt"]
