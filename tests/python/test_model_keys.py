@@ -129,6 +129,21 @@ def test_a_window_of_all_layers(run_weft, make_model, tmp_path, name):
         assert "does not say which layers have it" in inspect(run_weft, path)["why_not"]
 
 
+def test_chunks(run_weft, make_model, tmp_path):
+    """Of one layer that sees its chunk, the last answer is that to what has come since the chunk began: no record is long enough for that."""
+    path, chunk, p = tmp_path / "m.gguf", 16, make_model.FAMILIES["llama4"]
+    make_model.write("llama4", path, layers=1, keys={**p["keys"], "attention.sliding_window": chunk})
+
+    def answer(ids):
+        done = run_weft(["run", "-m", path, "-c", "64", "--ids", ",".join(map(str, ids)), "-n", "1", "--temp", "0", "--json", "--top-logprobs", "1000"])
+        assert done.returncode == 0, done.err
+        return dict(map(tuple, json.loads(done.stdout.splitlines()[0])["top"]))
+
+    ids = [(i * 37 + 5) % 300 for i in range(40)]
+    last, since, more = answer(ids), answer(ids[2 * chunk:]), answer(ids[-chunk:])
+    assert max(abs(last[t] - since[t]) for t in last) < 5e-3 < max(abs(last[t] - more[t]) for t in last)
+
+
 @pytest.mark.parametrize("file_type,quant,name", [(None, "Q8_0", "Q8_0"), (7, "Q8_0", "Q8_0"), (15, "Q8_0", "Q4_K_M (mostly Q8_0)"), (15, "Q4_K", "Q4_K_M"),
                                                   (1024, "F32", "F32"), (4, "F32", "F32"), (0, "F32", "F32"), (27, "F32", "IQ3_M (mostly F32)")])
 def test_what_a_file_is_called(run_weft, make_model, tmp_path, file_type, quant, name):
