@@ -157,7 +157,6 @@ complete -c weft -n '__fish_seen_subcommand_from serve' -l max-body -x -d 'size 
 complete -c weft -n '__fish_seen_subcommand_from serve' -l drain -x -d 'time for answers to end after SIGTERM (default 30)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -s t -l threads -x -d 'threads; 0: as many as help (default)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -o ub -l ubatch-size -x -d 'tokens of a prompt evaluated at once, at most; 0: default'
-complete -c weft -n '__fish_seen_subcommand_from serve' -l mlock -d 'keep what is in memory there: no swapping'
 complete -c weft -n '__fish_seen_subcommand_from serve' -o nr -l no-repack -d 'read weights where they lie in the file: less memory, slow'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l repack-memory -x -d 'percent by which weights may grow when they are laid out for their kernels (default 5)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l precision -x -a 'fast exact' -d 'exact: no 8-bit activations (default fast)'

@@ -240,7 +240,6 @@ _weft() {
     '--threads[threads; 0\: as many as help (default)]:N: '
     '-ub[tokens of a prompt evaluated at once, at most; 0\: default]:N: '
     '--ubatch-size[tokens of a prompt evaluated at once, at most; 0\: default]:N: '
-    '--mlock[keep what is in memory there\: no swapping]'
     '-nr[read weights where they lie in the file\: less memory, slow]'
     '--no-repack[read weights where they lie in the file\: less memory, slow]'
     '--repack-memory[percent by which weights may grow when they are laid out for their kernels (default 5)]:PCT: '

@@ -17,6 +17,13 @@ static int do_system(struct chat *c, const char *rest) {
   return 0;
 }
 
+// What ollama calls it: /set system TEXT.
+static int do_set(struct chat *c, const char *rest) {
+  if (!strncmp(rest, "system ", 7)) return do_system(c, rest + 7);
+  terminal_note(c->term, "/set knows system alone; other settings are options of the command (weft chat --help)");
+  return -1;
+}
+
 static int do_clear(struct chat *c, const char *rest) {
   (void)rest;
   size_t from = chat_has_role(json_array_get(c->messages, 0), "system");
@@ -162,6 +169,7 @@ static const struct { const char *name, *value, *what; doing run; } commands[] =
   {"tool", "TEXT", "the result of the call that the model made", do_tool},
   {"stats", "on|off", "the context, and how fast the last answer was; after each answer", do_stats},
   {"exit", "", "end the conversation, as Ctrl-D, /bye and /quit do", do_exit},
+  {"set", NULL, NULL, do_set},
   {"bye", NULL, NULL, do_exit},
   {"quit", NULL, NULL, do_exit},
   {"?", NULL, NULL, do_help},

@@ -17,12 +17,13 @@ int model_args_open(const struct model_args *a, progress *bar, weft_model **out)
   weft_options options = model_args_options(a);
   options.progress = show_progress;
   options.progress_ctx = bar;
-  // What comes into memory from now on stays there; what is only reserved is not filled for it.
-  if (a->lock && mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) warning("--mlock: memory cannot be locked: %s (ulimit -l says how much may be)", strerror(errno));
   if (!a->quiet) progress_begin(bar);
   int status = weft_model_open(a->model, &options, out, &err);
   progress_end(bar);
-  return status ? failed("%s", err.text) : 0;
+  if (status) return failed("%s", err.text);
+  // What is in memory stays there, and so does what comes into it of what is mapped or reserved so far: nothing is filled for it.
+  if (a->lock && mlockall(MCL_CURRENT | MCL_ONFAULT)) warning("--mlock: memory cannot be locked: %s (ulimit -l says how much may be)", strerror(errno));
+  return 0;
 }
 
 // The number of a metadata key under the architecture's name; 0: there is none.

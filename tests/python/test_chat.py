@@ -154,6 +154,8 @@ def test_edit_read_and_bye(terminal, tmp_path):
     assert saved_messages(t, tmp_path / "m.json")[::2] == ["a note\nof two lines\nwhat does it say? Really"]
     t.say("/edit plain")
     assert saved_messages(t, tmp_path / "m.json")[::2] == ["plain"]
+    t.say("/set system be brief")
+    assert saved_messages(t, tmp_path / "m.json")[0] == "be brief" and "system alone" in t.say("/set parameter x")
     assert "No such file" in t.say("/read /nonexistent") and "needs the name" in t.say("/read")
     assert re.search(r"\(\d+ tokens read at [\d.]+( k)?/s, 1 written at", t.say("more"))
     t.say("/stats off")
