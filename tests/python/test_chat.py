@@ -129,7 +129,9 @@ def test_keys_of_the_line(terminal, tmp_path):
     t.p.setwinsize(30, 40)
     t.p.send("\x1b[D\x1b[C\r")
     t.prompt()
-    assert saved_messages(t, tmp_path / "m.json")[0] == "Xne two three four."
+    family = "\U0001F469\u200D\U0001F469\u200D\U0001F467"                  # one sign of five characters
+    t.say(f"a {family} b")
+    assert saved_messages(t, tmp_path / "m.json")[::2] == ["Xne two three four.", f"a {family} b"]
 
 
 def test_messages_of_several_lines(terminal, tmp_path):
