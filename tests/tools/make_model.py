@@ -512,7 +512,7 @@ FAMILIES = {
     "bitnet": family(arch="bitnet", layers=2, heads=4, kv=2, tie=True, sub_norms=True, no_key_length=True),
     "mamba": family(arch="mamba", layers=2, mix="ss", one_part=True, heads=0, kv=0, ffn=0, no_key_length=True, mamba={"state": 16, "rank": 24}),
     "mamba-normed": family(arch="mamba", layers=3, mix="sss", one_part=True, heads=0, kv=0, ffn=0, no_key_length=True, mamba={"state": 16, "rank": 16}, keys={"ssm.dt_b_c_rms": True}),
-    "jamba": with_experts(moe(4, 2, 96), arch="jamba", layers=4, dim=192, heads=3, kv=[0, 1, 0, 0], mix="sass", ffn=96, moe_step=2, mamba={"state": 16, "rank": 12, "norms": True}),
+    "jamba": with_experts(moe(4, 2, 96), arch="jamba", layers=4, heads=4, kv=[0, 1, 0, 0], mix="sass", ffn=96, moe_step=2, mamba={"state": 16, "rank": 12, "norms": True}),
     "step35": with_experts(moe(8, 3, 64, 96, expert_shared_feed_forward_length=96, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=3.0), arch="step35",
                            layers=4, heads=[4, 6, 6, 4], kv=[2, 3, 2, 1], dense=1, qk_norm="head", out_gate="head", probs_b=True, rope_freqs=True, keys={
         "leading_dense_block_count": 1, "moe_every_n_layers": 1, "rope.dimension_count": 64, "rope.freq_base": 5000000.0, "rope.freq_base_swa": 10000.0,

@@ -36,7 +36,7 @@ T = gguf.GGMLQuantizationType
 TYPES = [T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.IQ4_NL, T.MXFP4, T.F16, T.BF16, T.Q2_K, T.Q3_K, T.Q4_K, T.Q5_K, T.Q6_K, T.IQ4_XS, T.IQ3_S, T.IQ2_S, T.TQ2_0]
 
 
-SQUARE = {"command-r", "cohere2", "exaone4", "nemotron", "starcoder2", "qwen2moe"}      # there llama.cpp's heads are as wide as the stream
+SQUARE = {"jamba", "command-r", "cohere2", "exaone4", "nemotron", "starcoder2", "qwen2moe"}      # there llama.cpp's heads are as wide as the stream
 
 # ---- shapes ------------------------------------------------------------------------------------------------------------
 
