@@ -93,10 +93,14 @@ int serve_open(const serve_options *o, serve **out, error *err) {
 
 const char *serve_address(const serve *v) { return v->address; }
 
+static void remove_socket(const serve *v) {
+  if (v->o.host && strchr(v->o.host, '/') && v->address[0]) unlink(v->o.host);
+}
+
 void serve_close(serve *v) {
   if (!v) return;
   if (v->fd >= 0) close(v->fd);
-  if (v->o.host && strchr(v->o.host, '/') && v->address[0]) unlink(v->o.host);
+  remove_socket(v);
   guard_free(v->s.guard);
   free(v);
 }
@@ -181,6 +185,14 @@ static char *file_name(const char *path) {
   return name;
 }
 
+// Names of files are any bytes; what is answered is UTF-8.
+static char *model_name(const serve_options *o) {
+  size_t n;
+  char *name = o->alias ? xstrdup(o->alias) : file_name(o->model_path), *valid = weft_utf8(name, strlen(name), &n);
+  free(name);
+  return valid;
+}
+
 static int open_template_file(server *s, const char *path) {
   enum { MOST = 1 << 20 };
   FILE *f = fopen(path, "re");
@@ -230,7 +242,7 @@ static int start(serve *v, error *err) {
   int n_keys = guard_keys(s->guard) ? guard_keys(s->guard) : 1;
   s->o = o;
   s->started = (int64_t)time(NULL);
-  s->model_name = o->alias ? xstrdup(o->alias) : file_name(o->model_path);
+  s->model_name = model_name(o);
   s->used = xcalloc((size_t)n_keys, sizeof *s->used);
   pthread_mutex_init(&s->lock, NULL);
   struct sched_options so = {.path = o->model_path, .model = o->model, .n_keys = n_keys, .max_waiting = o->max_waiting, .max_tokens = o->max_waiting_tokens};
@@ -265,6 +277,10 @@ static int until_signal(serve *v, const sigset_t *set, error *err) {
 static void drain(serve *v, const sigset_t *set) {
   double until = now_s() + v->o.drain_s;
   struct sched_counts c;
+  if (sched_state(v->s.sched) == SCHED_LOADING) {      // nobody waits for anything, and loading cannot be stopped
+    remove_socket(v);
+    _exit(0);
+  }
   sched_drain(v->s.sched);
   http_quiet(v->s.http);
   do {
@@ -284,7 +300,7 @@ static void stop(serve *v) {
   weft_free(s->bos);
   weft_free(s->eos);
   weft_free(s->summary);
-  free(s->model_name);
+  weft_free(s->model_name);
   free(s->used);
 }
 
