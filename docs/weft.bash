@@ -4,18 +4,20 @@ _weft() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} words= files=yes
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ] || { [ "$COMP_CWORD" -eq 2 ] && [ "$before" = help ]; }; then
-    words="run chat serve bench perplexity quantize profile viz tune cache inspect tokenize template env help --help --version"
+    words="run chat serve bench perplexity quantize imatrix profile viz tune cache inspect tokenize template env help --help --version"
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word"; [ "$before" = help ] || compgen -f -X '!*.gguf' -- "$word")
     return
   fi
   case "$command $before" in
-    "run -m"|"run --model"|"chat -m"|"chat --model"|"serve -m"|"serve --model"|"perplexity -m"|"perplexity --model"|"profile -m"|"profile --model"|"viz -m"|"viz --model"|"tune -m"|"tune --model"|"inspect -m"|"inspect --model"|"tokenize -m"|"tokenize --model")
+    "run -m"|"run --model"|"chat -m"|"chat --model"|"serve -m"|"serve --model"|"perplexity -m"|"perplexity --model"|"imatrix -m"|"imatrix --model"|"profile -m"|"profile --model"|"viz -m"|"viz --model"|"tune -m"|"tune --model"|"inspect -m"|"inspect --model"|"tokenize -m"|"tokenize --model")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
     "template -m"|"template --model")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
     "bench -m"|"bench --model")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
-    "perplexity -f"|"perplexity --file")
+    "perplexity -f"|"perplexity --file"|"imatrix -f"|"imatrix --file")
+      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "imatrix -o"|"imatrix --output"|"imatrix --output-file")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
     "run -f"|"run --file"|"run -bf"|"run --binary-file"|"chat -f"|"chat --file"|"chat -bf"|"chat --binary-file"|"tokenize -f"|"tokenize --file"|"tokenize -bf"|"tokenize --binary-file")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
@@ -51,7 +53,7 @@ _weft() {
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
     "chat -co"|"chat --color")
       words="auto on off" files=no;;
-    "run --precision"|"chat --precision"|"serve --precision"|"bench --precision"|"perplexity --precision"|"profile --precision"|"viz --precision"|"tune --precision")
+    "run --precision"|"chat --precision"|"serve --precision"|"bench --precision"|"perplexity --precision"|"imatrix --precision"|"profile --precision"|"viz --precision"|"tune --precision")
       words="fast exact" files=no;;
     "bench -o"|"bench --output")
       words="md json jsonl csv sql" files=no;;
@@ -63,6 +65,7 @@ _weft() {
     bench) words="-m --model -p --n-prompt -n --n-gen -pg -d --n-depth -r --repetitions --delay -t --threads -ub --ubatch-size --mlock -nr --no-repack --repack-memory --precision -o --output --help";;
     perplexity) words="-m --model -p --prompt -f --file -c --ctx-size --chunks --ppl-stride --ppl-output-type --kl-divergence-base --save-all-logits --kl-divergence -t --threads -ub --ubatch-size --mlock -nr --no-repack --repack-memory --precision --help";;
     quantize) words="--allow-requantize --leave-output-tensor --pure --output-tensor-type --token-embedding-type --tensor-type --tensor-type-file --imatrix --include-weights --exclude-weights --override-kv --keep-split --dry-run --max-buffer-size -t --threads --help";;
+    imatrix) words="-m --model -f --file -o --output --output-file --parse-special -c --ctx-size --chunks --from-chunk --chunk --output-frequency -t --threads -ub --ubatch-size --mlock -nr --no-repack --repack-memory --precision --help";;
     profile) words="-m --model -n --n-gen -p --prefill -d --n-depth -t --threads -ub --ubatch-size --mlock -nr --no-repack --repack-memory --precision --json --help";;
     viz) words="-m --model -n --n-gen -p --prefill -d --n-depth --out -t --threads -ub --ubatch-size --mlock -nr --no-repack --repack-memory --precision --help";;
     tune) words="-m --model --beam --budget --skip-ms --no-prompt --no-layouts -c --ctx-size -d --n-depth -t --threads -ub --ubatch-size --mlock -nr --no-repack --repack-memory --precision --all --json --help";;

@@ -401,6 +401,14 @@ typedef struct weft_quantize_result {
   bool stopped;              /* progress said so; there is no file */
 } weft_quantize_result;
 int weft_quantize(const char *in, const char *out, const weft_quantize_options *opt, weft_quantize_result *result, weft_error *err);
+/* Importance weights: sums of squares of what goes into each matrix, while a model reads texts.  m stays the caller's, and is used until the end. */
+typedef struct weft_imatrix weft_imatrix;
+weft_imatrix *weft_imatrix_new(weft_model *m);               /* never NULL; weft_imatrix_free */
+/* Reads n tokens as a text of their own; what the KV cache held is lost. */
+int weft_imatrix_add(weft_imatrix *w, const int32_t *ids, size_t n, weft_error *err);
+/* Writes what there is so far as llama.cpp's tools do (GGUF).  dataset: the text's name; chunk: tokens of one add, for the record. */
+int weft_imatrix_write(const weft_imatrix *w, const char *path, const char *dataset, int chunk, weft_error *err);
+void weft_imatrix_free(weft_imatrix *w);                     /* NULL is fine */
 /* The types that can be written, in turn: "F32", ..., "Q4_K_M", ...; NULL: no more. */
 const char *weft_quantize_type(size_t i);
 const char *weft_quantize_find(const char *name);            /* one of them: by a name in any case, also "Q4_K", or the number that files give it; NULL: none */

@@ -13,7 +13,8 @@ enum {
   RUN = COMMAND_BIT(run), CHAT = COMMAND_BIT(chat), BENCH = COMMAND_BIT(bench), PROFILE = COMMAND_BIT(profile), VIZ = COMMAND_BIT(viz),
   TUNE = COMMAND_BIT(tune), CACHE = COMMAND_BIT(cache), INSPECT = COMMAND_BIT(inspect), TOKENIZE = COMMAND_BIT(tokenize),
   TEMPLATE = COMMAND_BIT(template), ENV = COMMAND_BIT(env), SERVE = COMMAND_BIT(serve), PERPLEXITY = COMMAND_BIT(perplexity), QUANTIZE = COMMAND_BIT(quantize),
-  TALK = RUN | CHAT, LOOK = PROFILE | VIZ | TUNE, ONE = TALK | LOOK | SERVE | PERPLEXITY, MODEL = ONE | BENCH,
+  IMATRIX = COMMAND_BIT(imatrix),
+  TALK = RUN | CHAT, LOOK = PROFILE | VIZ | TUNE, ONE = TALK | LOOK | SERVE | PERPLEXITY | IMATRIX, MODEL = ONE | BENCH,
   ANY = MODEL | CACHE | INSPECT | TOKENIZE | TEMPLATE | ENV | QUANTIZE
 };
 
@@ -62,7 +63,8 @@ static const struct option rows[] = {
   TEXT(CHAT, "-p, --prompt", "TEXT", "a message: it is answered, and that is all", prompt, .meant = "--message --question --ask", BUT("answers and ends; there, a conversation follows")),
   TEXT(TOKENIZE, "-p, --prompt", "TEXT", "text to tokenize, taken literally", prompt),
   TEXT(PERPLEXITY, "-p, --prompt", "TEXT", "the text", prompt, SAME),
-  TEXT(PERPLEXITY, "-f, --file", "FILE", "the text, from a file (- is stdin)", file, SAME),
+  TEXT(PERPLEXITY | IMATRIX, "-f, --file", "FILE", "the text, from a file (- is stdin)", file, SAME),
+  TEXT(IMATRIX, "-o, --output, --output-file", "FILE", "the file to write (default imatrix.gguf)", imatrix.out, SAME),
   TEXT(TALK | TOKENIZE, "-f, --file, -bf, --binary-file", "FILE", "the same, from a file (- is stdin)", file, SAME),
   FLAG(TOKENIZE, "--stdin", "the same, from stdin", from_stdin, SAME),
   IDS(RUN, "--ids", "the prompt as token ids, verbatim", ids),
@@ -71,7 +73,7 @@ static const struct option rows[] = {
        .more = "For run and chat, in stop strings and in sequence breakers, too.", BUT("off unless it is given; there it is on")),
   OFF(TALK | TOKENIZE, "--no-escape", "the text is taken literally (default)", escapes, SAME),
   FLAG(RUN | TOKENIZE, "--no-bos", "no BOS before the text (default: as the model says)", no_bos, .more = "tokenize leaves out what goes at the end (EOS, SEP), too."),
-  FLAG(RUN | TOKENIZE, "--parse-special", "control tokens in the text are those tokens, not text", parse_special, .more = "With --detokenize, they are shown."),
+  FLAG(RUN | TOKENIZE | IMATRIX, "--parse-special", "control tokens in the text are those tokens, not text", parse_special, .more = "With --detokenize, they are shown."),
   IDS(TOKENIZE, "--detokenize", "print the text of these tokens, and nothing else", detokenize),
   // ---- conversations
   TEXT(CHAT, "-sys, --system-prompt", "TEXT", "what the model is told before the conversation", system, SAME, .meant = "--system --sys"),
@@ -122,6 +124,11 @@ static const struct option rows[] = {
   FLAG(PERPLEXITY, "--kl-divergence", "compare with that file instead", perplexity.compare, SAME,
        .more = "It holds the tokens as well. Shown are perplexities and their ratio, KL divergence with its distribution, the change of the probability of the token "
                "that comes, and how often both models find the same token likeliest."),
+  // ---- imatrix
+  INT(IMATRIX, "-c, --ctx-size", "N", "tokens of a chunk (default 512)", model.context, 16, MOST, SAME),
+  INT(IMATRIX, "--chunks", "N", "chunks to read, at most; -1: all (default)", imatrix.chunks, -1, INT32_MAX, SAME),
+  INT(IMATRIX, "--from-chunk, --chunk", "N", "the first one, from 0 (default 0)", imatrix.from, 0, INT32_MAX, SAME),
+  INT(IMATRIX, "--output-frequency", "N", "write the file after every N chunks, too; 0: at the end alone (default)", imatrix.every, 0, INT32_MAX, BUT("0; there it is 10")),
   // ---- quantize
   FLAG(QUANTIZE, "--allow-requantize", "tensors that are quantised already, too: worse than from\nthe original", quantize.requantize, SAME),
   FLAG(QUANTIZE, "--leave-output-tensor", "output.weight stays as it is", quantize.leave_output, SAME),
@@ -307,7 +314,7 @@ static const struct option rows[] = {
   IDLE(TALK, "--prompt-cache", "FILE", not_kept),
   IDLE(TALK, "--prompt-cache-all, --prompt-cache-ro", NULL, not_kept),
   IDLE(TALK, "-mli, --multiline-input", NULL, "lines that are pasted together stay together anyway", .fine = "*"),
-  IDLE(TALK | SERVE | PERPLEXITY, "--no-warmup", NULL, warmed, .fine = "*"),
+  IDLE(TALK | SERVE | PERPLEXITY | IMATRIX, "--no-warmup", NULL, warmed, .fine = "*"),
   IDLE(TALK, "--warmup", NULL, warmed),
   IDLE(BENCH, "--no-warmup", NULL, warmed),
   IDLE(TALK | SERVE, "--jinja", NULL, "templates are Jinja", .fine = "*"),
@@ -326,7 +333,7 @@ static const struct option rows[] = {
   IDLE(CHAT, "-sp, --special", NULL, "control tokens are taken out of answers"),
   IDLE(BENCH, "-oe, --output-err", "FORMAT", "results go to stdout"),
   IDLE(BENCH, "-v, --verbose, --progress", NULL, "a bar shows how far it is", .fine = "*"),
-  IDLE(LOOK | PERPLEXITY | SERVE, "-v, --verbose, -q, --quiet", NULL, "a bar shows how far it is", .fine = "*"),
+  IDLE(LOOK | PERPLEXITY | IMATRIX | SERVE, "-v, --verbose, -q, --quiet", NULL, "a bar shows how far it is", .fine = "*"),
 
   // ---- and what would change results, and cannot be had
   REFUSED(MODEL, "-ctk, --cache-type-k, -ctv, --cache-type-v", "TYPE", no_kv_types, .fine = "f16", .idle = "f32|bf16"),

@@ -15,6 +15,7 @@
   C(bench, "measure tokens per second") \
   C(perplexity, "measure how well a model predicts a text") \
   C(quantize, "write a model file with fewer bits") \
+  C(imatrix, "measure what matters, for quantize") \
   C(profile, "show where the time of a token goes") \
   C(viz, "write a page that shows what the compiler made of a model") \
   C(tune, "search for better kernels, and keep them") \
@@ -36,6 +37,7 @@ enum color { COLOR_AUTO, COLOR_ON, COLOR_OFF };
 enum thinking { THINKING_AUTO, THINKING_ON, THINKING_OFF };
 
 struct perplexity_args { const char *base; int64_t chunks, stride, format; bool compare; };
+struct imatrix_args { const char *out; int64_t chunks, from, every; };
 struct quantize_args {
   const char *in, *out, *type, *number, *output_type, *embedding_type, *types_file, *imatrix;
   struct texts types, overrides, include, exclude;
@@ -74,6 +76,7 @@ struct settings {
   const char *out;
   struct perplexity_args perplexity;
   struct quantize_args quantize;
+  struct imatrix_args imatrix;
   struct serve_args serve;
   // cache, inspect
   const char *action, *exchange;

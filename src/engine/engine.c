@@ -21,7 +21,7 @@ enum { WORTH_LEARNING = 64 << 20 /* bytes of weights: smaller models lie in cach
 enum { FEW = 4 /* tokens: one by one is quicker than a chunk */, DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, CTX_STEP = 64, LEAST_CTX = 4096 };
 
 typedef struct stage { graph *g; schedule s; plan *p; } stage;
-typedef struct laid { weights w; enum layout *layouts; stage one, many, rows; } laid;  // weights in a layout for each tensor, and the plans that read them
+typedef struct laid { weights w; enum layout *layouts; stage one, many, rows, sums; } laid;  // weights in a layout for each tensor, and the plans that read them
 
 struct engine {
   gguf *file;
@@ -39,6 +39,7 @@ struct engine {
   int32_t *history;                       // of a model with recurrent states: what was evaluated, to come back to an earlier position; else NULL
   int at;                                 // the position that follows what these states hold; -1: none
   float *logits, *rows;                   // of one position; of a chunk (NULL: nobody has asked)
+  float **sums;                           // by id from BUF_SUMS on; NULL: nobody has asked
   double load_ms, compile_ms, schedule_ms, codegen_ms;
   live *live;                             // of now->one; NULL: it is not tuned while it runs
   double settle_s;                        // time that may be spent on moving weights into huge pages; negative: owed
@@ -97,6 +98,13 @@ static int reserve(engine *e, error *err) {
 
 static uint64_t rows_bytes(const engine *e) { return (uint64_t)e->room * (uint64_t)model_n_vocab(e->m) * sizeof *e->rows; }
 
+// Sums of squares for a tensor, or the counts of its experts.
+static float *sums_buffer(engine *e, int64_t i) {
+  const gguf_tensor *t = gguf_tensor_at(e->file, (size_t)i / 2);
+  if (!e->sums[i]) e->sums[i] = xcalloc((size_t)t->ne[2] * (i % 2 ? 1 : (size_t)t->ne[0]) + 64, sizeof **e->sums);
+  return e->sums[i];
+}
+
 static void *buffer(void *ctx, int64_t id) {
   engine *e = ctx;
   int64_t own = id - model_buffer_id(e->file, 0);
@@ -105,6 +113,7 @@ static void *buffer(void *ctx, int64_t id) {
   if (own == BUF_IDS) return e->ids;
   if (own == BUF_LOGITS) return e->logits;
   if (own == BUF_ROWS) return e->rows;
+  if (own >= BUF_SUMS) return sums_buffer(e, own - BUF_SUMS);
   return e->states[own - BUF_STATE];
 }
 
@@ -148,8 +157,8 @@ static void filled(void *ctx, int64_t id, double from, double to, double done) {
   engine_progress(e, "loading", done);
 }
 
-static void make_schedule(const engine *e, int64_t chunk, enum model_logits logits, graph *g, schedule *s) {
-  uop *sink = model_graph(e->m, g, &(model_shape){.ctx = e->ctx, .n_ctx = e->n_ctx, .chunk = chunk, .logits = logits, .exact = e->o.exact});
+static void make_schedule(const engine *e, int64_t chunk, enum model_logits logits, bool sums, graph *g, schedule *s) {
+  uop *sink = model_graph(e->m, g, &(model_shape){.ctx = e->ctx, .n_ctx = e->n_ctx, .chunk = chunk, .logits = logits, .sums = sums, .exact = e->o.exact});
   record_mark(g, sink, "model");
   const target *t = &e->d->target;
   if (!e->o.exact) sink = integer_dots(g, sink);
@@ -160,10 +169,10 @@ static void make_schedule(const engine *e, int64_t chunk, enum model_logits logi
   record_mark(g, sink, "schedule");
 }
 
-static int build(engine *e, stage *st, int64_t chunk, enum model_logits logits, error *err) {
+static int build(engine *e, stage *st, int64_t chunk, enum model_logits logits, bool sums, error *err) {
   double began = now_s();
   st->g = graph_new(NULL);
-  make_schedule(e, chunk, logits, st->g, &st->s);
+  make_schedule(e, chunk, logits, sums, st->g, &st->s);
   e->schedule_ms += (now_s() - began) * 1e3;
   if (plan_build(e->d, st->g, &st->s, &(plan_options){.buffer = buffer, .ctx = e, .role = role, .progress = compiling, .stream = stream, .filled = filled}, &st->p, err)) return -1;
   plan_stats s = plan_get_stats(st->p);
@@ -191,7 +200,7 @@ static int start(engine *e, const char *path, error *err) {
   if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING) machine_learn(e->d);
   e->now->layouts = layouts_known(e->d, e->file);
   if (e->d->target.has_streams && weights_open(&e->now->w, e->file, err)) return -1;
-  if (build(e, &e->now->one, 1, LOGITS_LAST, err)) return -1;
+  if (build(e, &e->now->one, 1, LOGITS_LAST, false, err)) return -1;
   if (e->d->target.has_streams) weights_read_ahead(&e->now->w);
   tune_from_env(e, false);
   const char *tune = env_str(ENV_WEFT_TUNE);
@@ -231,6 +240,7 @@ static void close_laid(laid *l) {
   close_stage(&l->one);
   close_stage(&l->many);
   close_stage(&l->rows);
+  close_stage(&l->sums);
   weights_free(&l->w);
   free(l->layouts);
   free(l);
@@ -243,6 +253,8 @@ void engine_close(engine *e) {
   close_laid(e->other);
   device_close(e->d);
   if (e->states) for (int i = 0; i < model_n_states(e->m); i++) memory_release(e->states[i], state_bytes(e, i));
+  for (size_t i = 0; e->sums && i < 2 * gguf_n_tensors(e->file); i++) free(e->sums[i]);
+  free(e->sums);
   if (e->rows) memory_release(e->rows, rows_bytes(e));
   free(e->states); free(e->promoted); free(e->ids); free(e->history); free(e->logits);
   model_close(e->m);
@@ -312,7 +324,7 @@ static int begin_eval(engine *e, const int32_t *ids, size_t n, int pos, size_t p
   if (gguf_check_size(e->file, err)) return -1;
   bool again = e->history && pos && pos != e->at;        // what lies before pos is evaluated once more
   if ((prompt || (again && pos > FEW)) && !e->now->many.p) {
-    if (build(e, &e->now->many, e->room, LOGITS_NONE, err)) return -1;
+    if (build(e, &e->now->many, e->room, LOGITS_NONE, false, err)) return -1;
     if (!pos) tune_from_env(e, true);                    // what the searches write is evaluated by the caller
   }
   if (again) eval(e, e->history, (size_t)pos, 0);
@@ -326,7 +338,7 @@ int engine_eval_rows(engine *e, const int32_t *ids, size_t n, int pos, size_t fi
     error none = {0};
     if (!(e->rows = memory_reserve_plain(rows_bytes(e), &none))) return error_set(err, "no memory for the logits of %lld positions: %s; a smaller chunk (-ub) needs less", (long long)e->chunk, none.text);
   }
-  if (!e->now->rows.p && build(e, &e->now->rows, e->room, LOGITS_ALL, err)) return -1;
+  if (!e->now->rows.p && build(e, &e->now->rows, e->room, LOGITS_ALL, false, err)) return -1;
   if (begin_eval(e, ids, n, pos, first, err)) return -1;
   bool go_on = true;
   size_t at = 0, n_vocab = (size_t)model_n_vocab(e->m);
@@ -337,6 +349,20 @@ int engine_eval_rows(engine *e, const int32_t *ids, size_t n, int pos, size_t fi
     for (size_t i = 0; wanted && go_on && i < m; i++) go_on = row(ctx, at + i, e->rows + i * n_vocab);
   }
   return e->at = pos + (int)at;
+}
+
+int engine_eval_sums(engine *e, const int32_t *ids, size_t n, engine_sums *see, void *ctx, error *err) {
+  size_t n_tensors = gguf_n_tensors(e->file);
+  if (!e->sums) e->sums = xcalloc(2 * n_tensors + 1, sizeof *e->sums);
+  if (!e->now->sums.p && build(e, &e->now->sums, e->room, LOGITS_NONE, true, err)) return -1;
+  if (begin_eval(e, ids, n, 0, 0, err)) return -1;
+  for (size_t at = 0, m; at < n; at += m) {
+    m = eval_chunk(e, e->now->sums.p, ids + at, n - at, (int)at);
+    if (gguf_check_size(e->file, err)) return -1;
+    for (size_t t = 0; t < n_tensors; t++) if (e->sums[2 * t]) see(ctx, t, e->sums[2 * t], e->sums[2 * t + 1], m);
+  }
+  e->at = (int)n;
+  return 0;
 }
 
 int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err) {
@@ -367,7 +393,7 @@ device *engine_device(engine *e) { return e->d; }
 int engine_n_layer(const engine *e) { return model_n_layer(e->m); }
 int engine_chunk(const engine *e) { return (int)e->chunk; }
 
-void engine_look(const engine *e, bool prompt, graph *g, schedule *s) { make_schedule(e, prompt ? e->room : 1, prompt ? LOGITS_NONE : LOGITS_LAST, g, s); }
+void engine_look(const engine *e, bool prompt, graph *g, schedule *s) { make_schedule(e, prompt ? e->room : 1, prompt ? LOGITS_NONE : LOGITS_LAST, false, g, s); }
 
 void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap) {
   int64_t own = id - model_buffer_id(e->file, 0);
@@ -391,7 +417,7 @@ int engine_lay_out(engine *e, const enum layout *layouts, error *err) {
   e->now->layouts = xcalloc(n + 1, sizeof *layouts);
   memcpy(e->now->layouts, layouts, n * sizeof *layouts);
   e->other = before;
-  if (!weights_open(&e->now->w, e->file, err) && !build(e, &e->now->one, 1, LOGITS_LAST, err)) return 0;
+  if (!weights_open(&e->now->w, e->file, err) && !build(e, &e->now->one, 1, LOGITS_LAST, false, err)) return 0;
   engine_swap(e);
   engine_drop_other(e);
   return -1;
@@ -415,7 +441,7 @@ int64_t engine_weight_of(const engine *e, bool prompt, int launch) {
 }
 
 int engine_plan(engine *e, bool prompt, plan **p, int32_t **ids, error *err) {
-  if (prompt && !e->now->many.p && build(e, &e->now->many, e->room, LOGITS_NONE, err)) return -1;
+  if (prompt && !e->now->many.p && build(e, &e->now->many, e->room, LOGITS_NONE, false, err)) return -1;
   stop_live(e);             // its runs would be somebody else's
   *p = prompt ? e->now->many.p : e->now->one.p;
   *ids = e->ids;

@@ -62,6 +62,11 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
 typedef bool engine_row(void *ctx, size_t i, const float *logits);
 int engine_eval_rows(engine *e, const int32_t *ids, size_t n, int pos, size_t first, engine_row *row, void *ctx, error *err);
 
+// Evaluates a text from position 0 on. After each chunk, see gets the sums of squares over its m tokens of the inputs of each matrix (tensor t of the
+// file: ne0 of them; of experts' ne2 x ne0, and counts, how many tokens chose each: ne2; else counts is NULL).
+typedef void engine_sums(void *ctx, size_t t, const float *sums, const float *counts, size_t m);
+int engine_eval_sums(engine *e, const int32_t *ids, size_t n, engine_sums *see, void *ctx, error *err);
+
 // Finishes what loading leaves for later: weights move into huge pages, which is otherwise done bit by bit between tokens. For
 // measurements of a steady state.
 void engine_settle(engine *e);
@@ -84,6 +89,8 @@ int engine_n_layer(const engine *e);
 int engine_chunk(const engine *e);                   // tokens of a prompt that go through at once
 struct weft_model;
 engine *weft_model_engine(struct weft_model *m);     // of the public handle (weft.c)
+struct weft_error;
+int weft_model_sums(struct weft_model *m, const int32_t *ids, size_t n, engine_sums *see, void *ctx, struct weft_error *err);   // the same: checks, and engine_eval_sums
 struct weft_vocab;
 const struct tokenizer *weft_vocab_tokenizer(const struct weft_vocab *v);   // the same
 int engine_plan(engine *e, bool prompt, struct plan **p, int32_t **ids, error *err);

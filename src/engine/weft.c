@@ -514,6 +514,15 @@ int weft_decode_rows(weft_model *m, const int32_t *ids, size_t n, int pos, size_
   return 0;
 }
 
+int weft_model_sums(weft_model *m, const int32_t *ids, size_t n, engine_sums *see, void *ctx, weft_error *err) {
+  error e = {0};
+  if (check_span(m, ids, n, 0, err)) return -1;
+  m->n_kept = 0;
+  if (engine_eval_sums(m->e, ids, n, see, ctx, &e)) return fail(err, &e);
+  m->n_kept = (int)n;
+  return 0;
+}
+
 void weft_model_settle(weft_model *m) { engine_settle(m->e); }
 
 void weft_model_stats(const weft_model *m, weft_stats *out) {

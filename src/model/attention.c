@@ -123,7 +123,7 @@ static tensor *k_view(const build *b, const layer *y, tensor *cache) {
 
 tensor *store_keys(build *b, const layer *y, tensor *k) {
   tensor *next = t_assign(b->g, t_slice(b->g, k_view(b, y, state_buffer(b, y, CACHE_K)), 2, b->pos, b->T), t_permute(b->g, k, (int[]){1, 2, 0}));
-  vec_push(&b->effects, next);
+  vec_push(b->effects, next);
   return t_slice(b->g, k_view(b, y, next), 2, seen_from(b, y), seen(b, y));
 }
 
@@ -136,7 +136,7 @@ static tensor *store_k(build *b, const layer *y, tensor *k) {
   view = t_reshape(g, view, DIMS(n_(b, y->n_kv), n_(b, neox ? 2 : half), n_(b, neox ? half : 2), b->T));
   if (neox) view = t_swap(g, view, 1, 2);
   tensor *next = t_assign(g, view, t_permute(g, rope_pairs(b, y, k, y->n_kv, y->head_dim), (int[]){1, 2, 3, 0}));
-  vec_push(&b->effects, next);
+  vec_push(b->effects, next);
   return t_slice(g, k_view(b, y, next), 2, seen_from(b, y), seen(b, y));
 }
 
@@ -144,7 +144,7 @@ static tensor *store_v(build *b, const layer *y, tensor *v) {        // cache {c
   graph *g = b->g;
   const int64_t dims[] = {room(b, y), y->n_kv, y->v_dim};
   tensor *next = t_assign(g, t_slice(g, t_reshape_i(g, state_buffer(b, y, CACHE_V), 3, dims), 0, b->pos, b->T), v);
-  vec_push(&b->effects, next);
+  vec_push(b->effects, next);
   return t_slice(g, t_reshape_i(g, next, 3, dims), 0, seen_from(b, y), seen(b, y));
 }
 

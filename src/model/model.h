@@ -22,7 +22,8 @@ int model_n_ctx_train(const model *m);
 int model_n_ctx_max(const model *m);                           // as many positions as it has learned; 0: any number
 
 // Buffers of the graphs are numbered: the file's tensors first, by index; then these.
-enum model_buffer { BUF_IDS, BUF_LOGITS, BUF_ROWS, BUF_STATE };          // BUF_STATE + i: state i, of model_n_states
+// BUF_STATE + i: state i, of model_n_states. BUF_SUMS + 2 t: of tensor t, see model_shape.sums.
+enum model_buffer { BUF_IDS, BUF_LOGITS, BUF_ROWS, BUF_STATE, BUF_SUMS = 1 << 16 };
 static inline int64_t model_buffer_id(const gguf *file, int b) { return (int64_t)gguf_n_tensors(file) + b; }
 
 // What a sequence leaves behind from run to run: the caches of attention, and the fixed states of convolutions and recurrences. Whoever runs
@@ -43,6 +44,8 @@ typedef struct model_shape {
   int64_t n_ctx;             // positions that will be used at most: some files rotate by other frequencies where that is many
   int64_t chunk;             // 1: one token per run, const; more: variable "n" in 1..chunk
   enum model_logits logits;  // which are stored
+  bool sums;                 // store, of every matrix that tokens are multiplied with, the sums of squares of its inputs over these tokens in BUF_SUMS + 2 t
+                             // (F32, ne0); of experts' for each of them (F32, ne2 x ne0), and how many tokens chose it in the buffer after that (F32, ne2)
   bool exact;                // nothing is rounded but what is stored in caches
 } model_shape;
 // SINK of the effects: n tokens from BUF_IDS (I32, chunk) at positions pos.. (variable "pos") go through the model.

@@ -18,8 +18,23 @@ tensor *weight(const build *b, const layer *y, enum tensor_id id) { return tenso
 tensor *bias(const build *b, const layer *y, enum tensor_id id) { return tensor_at(b, ref(b, y, id)->bias); }
 tensor *scale(const build *b, const layer *y, enum tensor_id id) { return tensor_at(b, ref(b, y, id)->scale); }
 
+void store_sums(const build *b, int weight, int which, tensor *sums) {
+  int64_t n = 1;
+  for (int i = 0; i < sums->shape->n; i++) n *= sums->shape->dim[i]->a;
+  tensor *to = t_buffer(b->g, model_buffer_id(b->m->file, BUF_SUMS + 2 * (weight - 1) + which), DT_F32, n);
+  for (size_t i = 0; i < b->effects->n; i++) if (b->effects->at[i]->src[0] == to) return;      // a matrix that is used twice: what goes in first counts
+  vec_push(b->effects, t_assign(b->g, to, t_reshape_i(b->g, sums, 1, &n)));
+}
+
 tensor *linear(const build *b, const layer *y, enum tensor_id id, tensor *x) {
   const tensor_ref *r = ref(b, y, id);
+  if (b->s->sums) {
+    int last = x->shape->n - 1;
+    uop *tokens = uop_idx(b->g, 1);
+    for (int i = 0; i < last; i++) tokens = idx_mul(b->g, tokens, x->shape->dim[i]);
+    tensor *rows = t_reshape(b->g, x, DIMS(tokens, x->shape->dim[last]));
+    store_sums(b, r->weight, 0, t_reduce(b->g, t_mul(b->g, rows, rows), OP_ADD, 0));
+  }
   tensor *out = t_matmul(b->g, x, weight(b, y, id));
   tensor *bias = tensor_at(b, r->bias), *scale = tensor_at(b, r->scale);      // scale: of the whole tensor, as NVFP4 files have them
   if (scale) out = t_mul(b->g, out, scale);
@@ -86,7 +101,8 @@ static tensor *logits_of(const build *b, tensor *x) {
 }
 
 uop *model_graph(const model *m, graph *g, const model_shape *s) {
-  build b = {.m = m, .s = s, .g = g, .ctx = s->ctx, .kept = xcalloc((size_t)m->n_layer, sizeof *b.kept)};
+  effects all = {0};
+  build b = {.m = m, .s = s, .g = g, .ctx = s->ctx, .effects = &all, .kept = xcalloc((size_t)m->n_layer, sizeof *b.kept)};
   b.T = s->chunk > 1 ? uop_var(g, "n", 1, s->chunk) : uop_idx(g, 1);
   b.pos = uop_var(g, "pos", 0, s->ctx - s->chunk);
   b.C = idx_add(g, b.pos, b.T);
@@ -99,9 +115,9 @@ uop *model_graph(const model *m, graph *g, const model_shape *s) {
   per_layer_enter(&b, ids, x);
   x = altup_enter(&b, x);
   for (int i = 0; i < m->n_layer; i++) x = m->n_rows ? altup_through(&b, &m->layers[i], x) : through(&b, &m->layers[i], x);
-  if (s->logits) vec_push(&b.effects, logits_of(&b, x));
-  uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, b.effects.at, b.effects.n, (uarg){0});
-  vec_free(&b.effects);
+  if (s->logits) vec_push(b.effects, logits_of(&b, x));
+  uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, all.at, all.n, (uarg){0});
+  vec_free(&all);
   free(b.kept);
   return sink;
 }

@@ -253,6 +253,7 @@ int want_norm(loader *l, layer *y, enum tensor_id id);         // model.c: of th
 
 // --- building -----------------------------------------------------------------------------------------------------------
 
+typedef VEC(uop *) effects;
 struct build {
   const model *m;
   const model_shape *s;
@@ -263,7 +264,7 @@ struct build {
   tensor *router_in;         // what the router reads; NULL: what the experts do
   tensor *own;               // {T, layers, n_own}: see per_layer.c
   struct kept { tensor *K, *V; } *kept;           // of each layer, for those that share them
-  VEC(uop *) effects;
+  effects *effects;
 };
 
 #define DIMS(...) (int)COUNT(((uop *[]){__VA_ARGS__})), (uop *[]){__VA_ARGS__}
@@ -274,6 +275,7 @@ tensor *weight(const build *b, const layer *y, enum tensor_id id);              
 tensor *bias(const build *b, const layer *y, enum tensor_id id);                    // {n}, or {matrices, n}
 tensor *scale(const build *b, const layer *y, enum tensor_id id);                   // {matrices}
 tensor *linear(const build *b, const layer *y, enum tensor_id id, tensor *x);       // with its bias and scale
+void store_sums(const build *b, int weight, int which, tensor *sums);                 // of a tensor (as in tensor_ref), for model_shape.sums; which: 0 sums, 1 counts
 tensor *norm(const build *b, const layer *y, enum tensor_id id, tensor *x);         // over the last axis; x for W_NONE
 tensor *soft_cap(const build *b, tensor *x, double cap);                            // cap * tanh(x / cap); x for 0
 tensor *activate(const build *b, const layer *y, tensor *x);                        // feed_forward.c: the architecture's activation

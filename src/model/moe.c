@@ -154,10 +154,21 @@ static void route(const build *b, const layer *y, tensor *x, tensor **chosen, te
 // Which experts are evaluated on what: x {A, B, columns} times w[which], where which is {A, B} (one expert for each) or {A} (one for B rows of x).
 typedef struct choice { tensor *which; uop *a, *b; } choice;
 
+// For each expert, over the tokens that chose it.
+static void store_expert_sums(const build *b, int weight, int64_t n, const choice *c, tensor *x) {
+  graph *g = b->g;
+  uop *pairs = idx_mul(g, c->a, c->b), *one = n_(b, 1), *in = x->shape->dim[2];
+  tensor *all = t_expand(g, x, 3, (uop *[]){c->a, c->b, in}), *square = t_reshape(g, t_mul(g, all, all), DIMS(one, pairs, in));
+  tensor *chosen = equal(g, t_reshape(g, c->which, DIMS(one, pairs)), t_reshape(g, iota(b, n_(b, n)), DIMS(n_(b, n), one)));
+  store_sums(b, weight, 0, sum_where(g, t_reshape(g, chosen, DIMS(n_(b, n), pairs, one)), square, 1));
+  store_sums(b, weight, 1, sum_where(g, chosen, t_float(g, 1), 1));
+}
+
 static tensor *product(const build *b, const layer *y, enum tensor_id id, const choice *c, tensor *x) {
   graph *g = b->g;
   const tensor_ref *r = &y->w[id];
   const gguf_tensor *t = gguf_tensor_at(b->m->file, (size_t)r->weight - 1);
+  if (b->s->sums) store_expert_sums(b, r->weight, t->ne[2], c, x);
   uop *in = n_(b, t->ne[0]), *rows = n_(b, t->ne[1]), *one = n_(b, 1), *each = c->which->shape->n == 1 ? one : c->b;
   tensor *w = t_reshape(g, dequant_chosen(g, t->format, r->weight - 1, t->ne[2], t->ne[1], t->ne[0], c->which), DIMS(c->a, each, rows, in));
   x = t_reshape(g, x, DIMS(c->a, x->shape->dim[1], one, in));
@@ -262,7 +273,7 @@ static tensor *mixture(build *b, const layer *y, tensor *x) {
   tensor *chosen, *w, *out, *in = e->latent ? t_contiguous(g, linear(b, y, W_FFN_LATENT_DOWN, x)) : x;
   route(b, y, b->router_in ? b->router_in : x, &chosen, &w);
   tensor *by = t_reshape(g, w, DIMS(b->T, used, one));
-  if (b->s->chunk > 1) {
+  if (b->s->chunk > 1 && !b->s->sums) {
     out = evaluate_sorted(b, y, chosen, t_contiguous(g, in), e->weighted_in ? w : NULL);
   } else {
     in = t_reshape(g, in, DIMS(b->T, one, in->shape->dim[1]));

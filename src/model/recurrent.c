@@ -20,7 +20,7 @@ tensor *state_rows(build *b, const layer *y, int i, int n, const int64_t *dims) 
 
 void state_store(build *b, const layer *y, int i, tensor *value) {
   tensor *view = t_reshape(b->g, state_buffer(b, y, i), value->shape->n, value->shape->dim);
-  vec_push(&b->effects, t_assign(b->g, view, value));
+  vec_push(b->effects, t_assign(b->g, view, value));
 }
 
 static tensor *softplus(graph *g, tensor *x) {         // log(1 + exp x), of which nothing overflows
@@ -55,7 +55,7 @@ static tensor *keep_rows(build *b, const layer *y, int i, const block *k, tensor
   uop *dims[MAX_DIMS];
   for (int j = 0; j < s->n; j++) dims[j] = j ? s->dim[j] : n_(b, block_rows(k->size));
   tensor *next = t_assign(g, t_slice(g, t_reshape(g, state_buffer(b, y, i), s->n, dims), 0, k->from, b->T), x);
-  vec_push(&b->effects, next);
+  vec_push(b->effects, next);
   return t_slice(g, t_reshape(g, next, s->n, dims), 0, n_(b, 0), all ? n_(b, k->size) : k->end);
 }
 
@@ -404,7 +404,7 @@ static tensor *solve(build *b, const layer *y, const block *k, tensor *A, tensor
   for (int64_t from = 0; from < k->size; from += SOLVED_AT_ONCE) {
     tensor *some = d[from / SOLVED_AT_ONCE] = solve_some(b, A, r, d, from);
     next = t_assign(g, t_slice_i(g, t_reshape(g, next, DIMS(rows, H, V)), 0, from, SOLVED_AT_ONCE), some);
-    vec_push(&b->effects, next);
+    vec_push(b->effects, next);
   }
   return t_slice(g, t_reshape(g, next, DIMS(rows, H, V)), 0, n_(b, 0), k->end);
 }

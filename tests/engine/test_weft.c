@@ -60,6 +60,13 @@ int engine_eval_rows(engine *e, const int32_t *ids, size_t n, int pos, size_t fi
   return pos + (int)n;
 }
 
+int engine_eval_sums(engine *e, const int32_t *ids, size_t n, engine_sums *see, void *ctx, error *err) {
+  const float sums[1] = {1};
+  if (engine_eval(e, ids, n, 0, NULL, err)) return -1;
+  see(ctx, 0, sums, NULL, n);
+  return 0;
+}
+
 void engine_stats(const engine *e, struct engine_stats *out) {
   (void)e;
   *out = (struct engine_stats){.load_ms = 1, .compile_ms = 2, .kernels_compiled = 3, .kernels_per_token = 4, .kernels_per_block = 5,
