@@ -230,6 +230,7 @@ static const struct writer {
   [FORMAT_IQ2_XXS] = {quantise_iq2_xxs, true, .halves = 1, .half = {0}}, [FORMAT_IQ2_XS] = {quantise_iq2_xs, true, .halves = 1, .half = {0}},
   [FORMAT_IQ2_S] = {quantise_iq2_s, true, .halves = 1, .half = {0}}, [FORMAT_IQ3_XXS] = {quantise_iq3_xxs, true, .halves = 1, .half = {0}},
   [FORMAT_IQ3_S] = {quantise_iq3_s, .halves = 1, .half = {0}},
+  [FORMAT_IQ1_S] = {quantise_iq1_s, true, .halves = 1, .half = {0}},
   [FORMAT_IQ4_NL] = {quantise_iq4_nl, .halves = 1, .half = {0}}, [FORMAT_IQ4_XS] = {quantise_iq4_xs, .halves = 1, .half = {0}},
 };
 

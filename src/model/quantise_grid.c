@@ -1,6 +1,6 @@
-// IQ2 and IQ3: four or eight magnitudes at a time are a point of a grid, the nearest of a few hundred that a book lists; signs are apart. A digit q of a
+// IQ1, IQ2 and IQ3. Of the last two, four or eight magnitudes at a time are a point of a grid, the nearest of a few hundred that a book lists; signs are apart. A digit q of a
 // point stands for the magnitude 2q + 1. A group of values is fitted by trying scales: each value goes to its nearest digit, and points that
-// are not in the book to the best of their neighbours that are.
+// are not in the book to the best of their neighbours that are. Of IQ1 a digit stands for -1, 0 or 1, all of them moved a little up or down.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -63,17 +63,17 @@ static void add_neighbours(struct grid *g, const uint8_t *digits, uint16_t *dist
 static void fill_grid(struct grid *g) {
   const struct grid_format *f = g->f;
   const int8_t *values = codebook_data(CODEBOOK_IDS + f->book);
-  uint8_t digit[128] = {0}, digits[WIDTH_MAX] = {0};
+  uint8_t digit[256] = {0}, digits[WIDTH_MAX] = {0};       // digit: of value v at v + 128
   uint16_t *distance = xcalloc((size_t)f->entries, sizeof *distance);
   int n = 1, levels = 0;
   for (int i = 0; i < f->width; i++) n *= f->levels;
   g->digits = xcalloc((size_t)f->entries, sizeof *g->digits);
   g->place = xcalloc((size_t)n, sizeof *g->place);
-  for (int i = 0; i < f->entries * f->width; i++) digit[values[i]] = 1;        // which values there are
-  for (int v = 0; v < 128; v++) if (digit[v]) digit[v] = (uint8_t)levels++;
+  for (int i = 0; i < f->entries * f->width; i++) digit[values[i] + 128] = 1;        // which values there are
+  for (int v = 0; v < 256; v++) if (digit[v]) digit[v] = (uint8_t)levels++;
   if (levels != f->levels) die("code book %d has %d values instead of %d", f->book, levels, f->levels);
   for (int i = 0; i < f->entries; i++) {
-    for (int k = 0; k < f->width; k++) g->digits[i][k] = digit[values[i * f->width + k]];
+    for (int k = 0; k < f->width; k++) g->digits[i][k] = digit[values[i * f->width + k] + 128];
     g->place[number_of(f, g->digits[i])] = i + 1;
   }
   for (int i = 0; i < n; i++) {
@@ -297,3 +297,121 @@ GRID(iq2_xs,   74, BOOK_IQ2_XS,  8, 3, 512,  2, 16, 9,  .1f, true,  false, REFIT
 GRID(iq2_s,    82, BOOK_IQ2_S,   8, 3, 1024, 1, 16, 9,  .1f, false, false, REFIT_OFF_GRID,   2, .25f, 1e-8f,  .9875f)
 GRID(iq3_xxs,  98, BOOK_IQ3_XXS, 4, 8, 256,  2, 32, 15, .2f, true,  false, REFIT_OFF_GRID,   2, 0,    1e-8f,  1.0125f)
 GRID(iq3_s,   110, BOOK_IQ3_S,   4, 8, 512,  3, 32, 9,  .2f, false, false, REFIT_ALL_IF_OFF, 2, 0,    0,      1.033f)
+
+// ---- IQ1_S ------------------------------------------------------------------------------------------------------------
+
+static const struct grid_format format_iq1 = {BOOK_IQ1, 8, 3, 2048, 3, 32, .spread = 2};
+static struct grid grid_iq1 = {.f = &format_iq1, .once = PTHREAD_ONCE_INIT};
+static void fill_iq1(void) { fill_grid(&grid_iq1); }
+
+struct thirds { float scale; int first, second, shift; };        // ascending, values up to `first` are the lowest, from `second` on the highest; shift: up or down
+
+// The numbers of 32 values in ascending order; equal ones as they stand.
+static void sort_values(const float *x, uint8_t *order) {
+  for (int i = 0; i < 32; i++) {
+    int k = i;
+    for (; k && x[order[k - 1]] > x[i]; k--) order[k] = order[k - 1];
+    order[k] = (uint8_t)i;
+  }
+}
+
+// What the three digits stand for.
+static void shifted_values(int shift, float *out) { for (int i = 0; i < 3; i++) out[i] = (float)(i - 1) + (float)shift * .125f; }
+
+// All ways to part 32 sorted values in three, moved up and down: the one with the least weighted error.
+static bool best_thirds(const float *x, const float *w, const uint8_t *order, struct thirds *out) {
+  float sum_x[33] = {0}, sum_w[33] = {0}, values[2][3], best = -INFINITY;
+  shifted_values(1, values[0]);
+  shifted_values(-1, values[1]);
+  out->shift = 0;
+  for (int j = 0; j < 32; j++) {
+    sum_x[j + 1] = sum_x[j] + w[order[j]] * x[order[j]];
+    sum_w[j + 1] = sum_w[j] + w[order[j]];
+  }
+  for (int a = 0; a <= 32; a++) for (int b = a; b <= 32; b++) for (int s = 0; s < 2; s++) {
+    const float *v = values[s];
+    float xq = sum_x[a] * v[0] + (sum_x[b] - sum_x[a]) * v[1] + (sum_x[32] - sum_x[b]) * v[2];
+    float qq = sum_w[a] * v[0] * v[0] + (sum_w[b] - sum_w[a]) * v[1] * v[1] + (sum_w[32] - sum_w[b]) * v[2] * v[2];
+    if (!(qq > 0 && xq * xq > best * qq)) continue;
+    *out = (struct thirds){xq / qq, a, b, s ? -1 : 1};
+    best = out->scale * xq;
+  }
+  return out->shift != 0;
+}
+
+// The point of the book that is nearest to eight values at this scale.
+static int nearest_point(const struct grid *g, const float *x, const float *w, const uint8_t *digits, float scale, const float *values) {
+  int32_t place = g->place[number_of(g->f, digits)];
+  int best = -1;
+  float least = INFINITY;
+  if (place >= 0) return place;
+  const uint16_t *near = g->neighbours.at + (-1 - place);
+  for (int j = 1; j <= near[0]; j++) {
+    float sum = 0;
+    for (int i = 0; i < 8; i++) {
+      float miss = scale * values[g->digits[near[j]][i]] - x[i];
+      sum += w[i] * miss * miss;
+    }
+    if (sum < least || best < 0) least = sum, best = near[j];
+  }
+  return best;
+}
+
+// The indices of four points, and the shift; returns the scale, 0 where there is nothing.
+static float fit_thirds(const float *x, const float *w, uint16_t *index, int *shift) {
+  const struct grid *g = &grid_iq1;
+  uint8_t order[32], digits[32];
+  struct thirds t;
+  float most = 0, values[3];
+  bool moved = false;
+  for (int i = 0; i < 32; i++) most = fmaxf(most, fabsf(x[i]));
+  *shift = 1;
+  if (most < 1e-12f) return 0;
+  sort_values(x, order);
+  if (!best_thirds(x, w, order, &t)) return 0;
+  for (int j = 0; j < 32; j++) digits[order[j]] = j < t.first ? 0 : j < t.second ? 1 : 2;
+  if (t.scale < 0) {
+    for (int j = 0; j < 32; j++) digits[j] = (uint8_t)(2 - digits[j]);
+    t.scale = -t.scale;
+    t.shift = -t.shift;
+  }
+  shifted_values(t.shift, values);
+  for (int k = 0; k < 4; k++) {
+    index[k] = (uint16_t)nearest_point(g, x + 8 * k, w + 8 * k, digits + 8 * k, t.scale, values);
+    moved |= memcmp(g->digits[index[k]], digits + 8 * k, 8) != 0;
+  }
+  struct moments m = {0, 0};
+  for (int i = 0; moved && i < 32; i++) {
+    float q = values[g->digits[index[i / 8]][i % 8]];
+    m.xq += w[i] * q * x[i];
+    m.qq += w[i] * q * q;
+  }
+  *shift = t.shift;
+  return m.xq > 0 && m.qq > 0 ? m.xq / m.qq : t.scale;
+}
+
+void quantise_iq1_s(const float *x, const float *weights, int64_t n, unsigned char *out) {
+  pthread_once(&grid_iq1.once, fill_iq1);
+  for (int64_t i = 0; i < n; i += SUPER, x += SUPER, out += 50) {
+    float w[32], scales[8], most = 0, mean_square = 2 * sum_of_squares(x, SUPER) / SUPER;
+    int shifts[8];
+    memset(out, 0, 50);
+    for (int k = 0; k < 8; k++) {
+      uint16_t index[4] = {0}, high = 0;
+      if (weights) row_weights(x + 32 * k, weights + i + 32 * k, 32, mean_square, w);
+      else for (int j = 0; j < 32; j++) w[j] = x[32 * k + j] * x[32 * k + j];
+      scales[k] = fit_thirds(x + 32 * k, w, index, &shifts[k]);
+      if (scales[k] > most) most = scales[k];
+      for (int j = 0; j < 4; j++) {
+        out[2 + 4 * k + j] = (unsigned char)index[j];
+        high |= (uint16_t)(index[j] >> 8 << 3 * j);
+      }
+      memcpy(out + 34 + 2 * k, &high, sizeof high);
+    }
+    if (most == 0) continue;
+    float d = most / 15;
+    put_half(out, d * 1.125f);
+    for (int k = 0; k < 8; k++)
+      out[35 + 2 * k] |= (unsigned char)((clamp(nearest(.5f * (1 / d * scales[k] - 1)), 0, 7) | (shifts[k] < 0 ? 8 : 0)) << 4);
+  }
+}

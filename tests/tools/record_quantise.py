@@ -18,8 +18,8 @@ import gguf
 import numpy as np
 
 ROWS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4", "BF16", "F16",
-        "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"]
-WITH_WEIGHTS = {"IQ2_XXS", "IQ2_XS"}               # makes no others
+        "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S"]
+WITH_WEIGHTS = {"IQ2_XXS", "IQ2_XS", "IQ1_S"}               # makes no others
 FILES = {"F16": 1, "BF16": 32, "Q8_0": 7, "Q6_K": 18, "Q5_K_M": 17, "Q5_K_S": 16, "Q5_1": 9, "Q5_0": 8, "Q4_K_M": 15, "Q4_K_S": 14, "Q4_1": 3, "Q4_0": 2, "IQ4_NL": 25, "IQ4_XS": 30,
          "MXFP4_MOE": 38, "Q3_K_L": 13, "Q3_K_M": 12, "Q3_K_S": 11, "Q2_K": 10, "TQ2_0": 37, "TQ1_0": 36, "Q1_0": 40, "Q2_0": 41, "IQ3_S": 26, "IQ3_M": 27}
 FAMILIES = ["mixtral", "falcon", "deepseek2-lite", "gemma3", "gpt2", "qwen3next"]
