@@ -136,6 +136,7 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   dump("optimised", k.ast);
   uop *u = t->has_local ? special_axes(&k, p) : k.ast;  check(g, u, STAGE_OPTIMISED, "work-groups");
   u = expand_gates(g, u);                               check(g, u, STAGE_OPTIMISED, "gates");
+  u = expand_stages(g, u);                              check(g, u, STAGE_OPTIMISED, "stages");
   u = expand_unrolls(g, u);                             check(g, u, STAGE_OPTIMISED, "unroll");
   u = expand_lanes(g, u);                               check(g, u, STAGE_OPTIMISED, "lanes");
   u = t->has_streams ? make_streams(g, u, t, p, k.fold) : u;  check(g, u, STAGE_OPTIMISED, "streams");

@@ -54,6 +54,9 @@ static uop *make_exp2(graph *g, uop *u, uop *const *v, void *ctx) {
   uop *p = horner(g, sub(g, y, n), c, terms, ctx);
   uop *small = lt(g, n, k(g, x, 3 - most));
   whole = where(g, small, add(g, whole, ki(g, i, lanes, 64)), whole);
+  // what is less than any number has p = 1, whose exponent this takes away: 0, which may be multiplied. A product that vanishes takes processors a
+  // hundred times as long, and softmax has many.
+  whole = where(g, lt(g, bottom, y), whole, ki(g, i, lanes, -exponent_bias(d)));
   uop *r = uop_bitcast(g, add(g, uop_bitcast(g, p, i), mul(g, whole, ki(g, i, lanes, (int64_t)1 << m))), d);
   r = where(g, small, mul(g, r, k(g, x, 0x1p-64)), r);
   return where(g, uop_op2(g, OP_CMPNE, x, x), x, r);

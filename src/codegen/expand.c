@@ -32,7 +32,7 @@ static uop *gate(graph *g, uop *u, uop **s, void *ctx) {
   uop *v = uop_with_src(g, u, s), *i;
   if (u->op != OP_LOAD || (i = v->src[0]->src[1])->op != OP_WHERE || i->src[2]->op != OP_INVALID) return v;
   uop *safe = simplify(g, uop_op3(g, OP_WHERE, i->src[0], i->src[1], uop_idx(g, 0)));
-  uop *load = uop_load(g, uop_index(g, v->src[0]->src[0], safe), (enum dtype)v->dt, 1);
+  uop *load = uop_load_from(g, v, uop_index(g, v->src[0]->src[0], safe), 1);
   return uop_op3(g, OP_WHERE, i->src[0], load, uop_const_like(g, load, 0));
 }
 
@@ -42,7 +42,20 @@ uop *expand_gates(graph *g, uop *ast) { return rebuild(g, ast, gate, NULL); }
 
 // REDUCE over a GROUP range: every work-item reduces its share, stores the partial result in work-group memory, and after a
 // barrier each adds up all of them.
-typedef struct group_ctx { uop *locals; int64_t local_size, next_local, next_range; } group_ctx;
+// Every item, and every copy of it, has a place of its own.
+typedef struct group_ctx { const uop *store; int64_t next_local, next_range; } group_ctx;
+
+static uop *own_part(graph *g, const group_ctx *c, uop *reduce, int64_t *n) {
+  uop *at = uop_idx(g, 0);
+  *n = 1;
+  for (size_t i = 2; i < c->store->nsrc; i++) {
+    uop *r = c->store->src[i];
+    if (r->b != AXIS_LOCAL && (r->b != AXIS_UPCAST || !uop_depends(reduce, r))) continue;
+    at = idx_add(g, idx_mul(g, at, r->src[0]), r);
+    *n *= r->src[0]->a;
+  }
+  return at;
+}
 
 static uop *group(graph *g, uop *u, uop **s, void *ctx) {
   group_ctx *c = ctx;
@@ -66,8 +79,9 @@ static uop *group(graph *g, uop *u, uop **s, void *ctx) {
     others = idx_add(g, idx_mul(g, others, uop_idx(g, e)), again[i]);
     size *= e;
   }
-  uop *base = idx_mul(g, c->locals, uop_idx(g, size));
-  uop *mem = uop_new(g, OP_LOCAL, (enum dtype)u->dt, 1, NULL, 0, (uarg){.a = c->next_local++, .b = size * c->local_size});
+  int64_t parts;
+  uop *base = idx_mul(g, own_part(g, c, u, &parts), uop_idx(g, size));
+  uop *mem = uop_new(g, OP_LOCAL, (enum dtype)u->dt, 1, NULL, 0, (uarg){.a = c->next_local++, .b = size * parts});
   uop *store = uop_new(g, OP_STORE, DT_VOID, 1, (uop *[]){uop_index(g, mem, idx_add(g, base, mine)), partial}, 2, (uarg){0});
   uop *barrier = uop_new(g, OP_BARRIER, DT_VOID, 1, &store, 1, (uarg){0});
   uop *load = uop_new(g, OP_LOAD, (enum dtype)u->dt, 1, (uop *[]){uop_index(g, mem, idx_add(g, base, others)), barrier}, 2, (uarg){0});
@@ -77,14 +91,64 @@ static uop *group(graph *g, uop *u, uop **s, void *ctx) {
 }
 
 uop *expand_groups(graph *g, uop *ast) {
-  group_ctx c = {.locals = uop_idx(g, 0), .local_size = 1, .next_range = 1 << 20};
-  uop *store = ast->src[0];
-  for (size_t i = 2; i < store->nsrc; i++)
-    if (store->src[i]->b == AXIS_LOCAL || store->src[i]->b == AXIS_UPCAST) {          // every item, and every copy of it, has a place of its own
-      c.locals = idx_add(g, idx_mul(g, c.locals, store->src[i]->src[0]), store->src[i]);
-      c.local_size *= store->src[i]->src[0]->a;
-    }
+  group_ctx c = {.store = ast->src[0], .next_range = 1 << 20};
   return rebuild(g, ast, group, &c);
+}
+
+// --- stages ---------------------------------------------------------------------------------------------------------
+
+// A stage that is copied, for the steps of an UPCAST range or the lanes of an output, has a place for each copy; lanes lie side by side.
+typedef struct stage_copies { uop *store, *first, *lane; int64_t n, lanes; } stage_copies;
+typedef struct stages { VEC(stage_copies) at; } stages;
+
+static void find_copies(graph *g, uop *store, stage_copies *c) {
+  map free_of = {0};
+  free_ranges(store, &free_of);
+  *c = (stage_copies){.store = store, .first = uop_idx(g, 0), .n = 1, .lanes = 1};
+  VEC(uop *) ranges = {0};
+  for (size_t i = 0; i < free_of.cap; i++) if (free_of.at[i].used) vec_push(&ranges, (uop *)(uintptr_t)free_of.at[i].key);
+  for (size_t i = 1; i < ranges.n; i++)                 // by number: maps have no order
+    for (size_t j = i; j > 0 && ranges.at[j]->a < ranges.at[j - 1]->a; j--) { uop *t = ranges.at[j]; ranges.at[j] = ranges.at[j - 1]; ranges.at[j - 1] = t; }
+  for (size_t i = 0; i < ranges.n; i++) {
+    uop *r = ranges.at[i];
+    if (r->b == AXIS_LANE) { c->lane = r; c->lanes = r->src[0]->a; }
+    if (r->b != AXIS_UPCAST) continue;
+    c->first = idx_add(g, idx_mul(g, c->first, r->src[0]), r);
+    c->n *= r->src[0]->a;
+  }
+  vec_free(&ranges);
+  map_free(&free_of);
+}
+
+static uop *own_place(graph *g, uop *u, uop **s, void *ctx) {
+  stages *all = ctx;
+  uop *v = uop_with_src(g, u, s);
+  if (u->op != OP_INDEX || u->src[0]->op != OP_LOCAL) return v;
+  const stage_copies *c = NULL;
+  for (size_t i = 0; i < all->at.n && !c; i++) if (all->at.at[i].store->src[0]->src[0] == u->src[0]) c = &all->at.at[i];
+  if (!c) return v;
+  const uop *mem = u->src[0];
+  uop *at = idx_add(g, v->src[1], idx_mul(g, c->first, uop_idx(g, mem->b)));
+  if (c->lane) at = idx_add(g, idx_mul(g, at, uop_idx(g, c->lanes)), c->lane);
+  uop *own = uop_new(g, OP_LOCAL, (enum dtype)mem->dt, 1, NULL, 0, (uarg){mem->a, mem->b * c->n * c->lanes, mem->s, mem->s_len});
+  return uop_index(g, own, simplify(g, at));
+}
+
+uop *expand_stages(graph *g, uop *ast) {
+  stages all = {0};
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &ast, 1);
+  for (size_t i = 0; i < l.n; i++) {
+    uop *u = l.at[i];
+    stage_copies c;
+    if (u->op != OP_STORE || u->src[0]->src[0]->op != OP_LOCAL) continue;
+    find_copies(g, u, &c);
+    if (c.n > 1 || c.lane) vec_push(&all.at, c);
+  }
+  arena_free(a);
+  if (all.at.n) ast = rebuild(g, ast, own_place, &all);
+  vec_free(&all.at);
+  return ast;
 }
 
 // --- unrolling ------------------------------------------------------------------------------------------------------
@@ -97,8 +161,45 @@ static uop *with_number(graph *g, uop *u, uop *r, int64_t i) {
   return v;
 }
 
+// The STOREs of a stage of which some loops are unrolled: several, in a SINK of their own.
+static uop *unroll_stage(graph *g, uop *u, uop **s) {
+  VEC(uop *) stores = {0};
+  uop *src[64], *all;
+  size_t n = 2;
+  for (size_t i = 2; i < u->nsrc; i++) if (s[i]->b != AXIS_UNROLL) src[n++] = s[i];
+  if (n == u->nsrc) return uop_with_src(g, u, s);
+  src[0] = s[0]; src[1] = s[1];
+  vec_push(&stores, uop_new(g, OP_STORE, DT_VOID, 1, src, n, (uarg){0}));
+  for (size_t i = 2; i < u->nsrc; i++) {
+    VEC(uop *) more = {0};
+    if (s[i]->b != AXIS_UNROLL) continue;
+    for (size_t v = 0; v < stores.n; v++)
+      for (int64_t k = 0; k < s[i]->src[0]->a; k++) vec_push(&more, with_number(g, stores.at[v], s[i], k));
+    vec_free(&stores);
+    stores.at = more.at; stores.n = more.n; stores.cap = more.cap;
+  }
+  all = uop_new(g, OP_SINK, DT_VOID, 1, stores.at, stores.n, (uarg){0});
+  vec_free(&stores);
+  return all;
+}
+
+// A LOAD that comes after a SINK of STOREs comes after each of them.
+static uop *after_each(graph *g, uop *load, uop **s) {
+  VEC(uop *) src = {0};
+  vec_push(&src, s[0]);
+  for (size_t i = 1; i < load->nsrc; i++) {
+    if (s[i]->op != OP_SINK) { vec_push(&src, s[i]); continue; }
+    for (size_t j = 0; j < s[i]->nsrc; j++) vec_push(&src, s[i]->src[j]);
+  }
+  uop *r = uop_new(g, OP_LOAD, (enum dtype)load->dt, 1, src.at, src.n, (uarg){0});
+  vec_free(&src);
+  return r;
+}
+
 static uop *unroll(graph *g, uop *u, uop **s, void *ctx) {
   (void)ctx;
+  if (u->op == OP_STORE) return unroll_stage(g, u, s);
+  if (u->op == OP_LOAD) return after_each(g, u, s);
   if (u->op != OP_REDUCE) return uop_with_src(g, u, s);
   VEC(uop *) values = {0};
   uop *ranges[64];
@@ -262,7 +363,7 @@ static uop *to_lanes(graph *g, uop *u, uop **s, void *ctx) {
   case OP_LOAD: {
     if (lanes == 1) return uop_with_src(g, u, s);
     uop *index = lane_index(g, u->src[0], s[0]->src[1], (enum dtype)u->dt, lanes);
-    return uop_load(g, index, (enum dtype)u->dt, lanes);
+    return uop_load_from(g, uop_with_src(g, u, s), index, lanes);
   }
   case OP_STORE: {
     uop *lane = lane_of(u, 2), *src[64];

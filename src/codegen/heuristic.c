@@ -344,7 +344,7 @@ static bool shares_loads(uop *reduce, uop *r) {
   find_loads(reduce->src[0], &l);
   bool depends = false, shared = false;
   for (int j = 0; j < l.n; j++) {
-    if (uop_depends(l.at[j]->src[0], r)) { depends = true; continue; }
+    if (uop_depends(l.at[j], r)) { depends = true; continue; }       // a stage's element, too, where the stage does
     for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++) shared |= uop_depends(l.at[j]->src[0], reduce->src[i]);
   }
   return depends && shared;
@@ -598,8 +598,139 @@ static void work_groups(kernel *k) {
   if (block > 1) kernel_apply(k, (opt){OPT_LOCAL, axis, block});
 }
 
+// --- stages ---------------------------------------------------------------------------------------------------------
+
+static bool is_stage(const kernel *k, const uop *u) { return u->op == OP_STORE && u != k->ast->src[0]; }
+
+static bool has_stages(const kernel *k) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  bool any = false;
+  for (size_t i = 0; i < l.n; i++) any |= is_stage(k, l.at[i]);
+  arena_free(a);
+  return any;
+}
+
+// A range of a stage along which it is stored side by side, and everything that it reads lies so, or is the same.
+static uop *stage_lane(kernel *k, uop *store) {
+  loads l;
+  find_loads(store->src[1], &l);
+  for (size_t i = store->nsrc; i-- > 2;) {
+    uop *r = store->src[i];
+    int n = lanes_that_fit(k, r);
+    bool ok = r->b == AXIS_REDUCE && n > 1 && stride_of(k, store->src[0], r, n, (enum dtype)store->src[1]->dt) == CONTIGUOUS;
+    for (int j = 0; ok && j < l.n; j++) ok = stride_of(k, l.at[j]->src[0], r, n, (enum dtype)l.at[j]->dt) != JUMPS;
+    if (ok) return r;
+  }
+  return NULL;
+}
+
+static bool store_has_lane(const uop *store) {
+  for (size_t i = 2; i < store->nsrc; i++) if (store->src[i]->b == AXIS_LANE) return true;
+  return false;
+}
+
+static bool lane_one_stage(kernel *k) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  bool did = false;
+  for (size_t i = 0; i < l.n && !did; i++) {
+    uop *r = is_stage(k, l.at[i]) && !store_has_lane(l.at[i]) ? stage_lane(k, l.at[i]) : NULL;
+    did = r && apply(k, OPT_LANES, r, lanes_that_fit(k, r));
+  }
+  arena_free(a);
+  return did;
+}
+
+static uop *reduce_inside(uop *u) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &u, 1);
+  uop *reduce = NULL;
+  for (size_t i = 0; i < l.n; i++) if (l.at[i]->op == OP_REDUCE) reduce = l.at[i];
+  arena_free(a);
+  return reduce;
+}
+
+// Short loops of a stage, and those over vectors of one whose elements are sums: so many sums share what they read. True if it did.
+static bool unroll_one_stage(kernel *k, int sums) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  bool did = false;
+  for (size_t i = 0; i < l.n && !did; i++) {
+    uop *u = l.at[i];
+    if (!is_stage(k, u)) continue;
+    int64_t unrolled = 1, most = store_has_lane(u) && reduce_inside(u->src[1]) ? sums : 2;
+    for (size_t j = 2; j < u->nsrc; j++) if (u->src[j]->b == AXIS_UNROLL) unrolled *= u->src[j]->src[0]->a;
+    for (size_t j = u->nsrc; j-- > 2 && !did;) {
+      uop *r = u->src[j];
+      if (r->b != AXIS_REDUCE || unrolled >= most) continue;
+      int64_t n = most / unrolled;
+      while (n > 1 && r->src[0]->a % n) n--;
+      did = n > 1 && apply(k, OPT_UNROLL, r, n == r->src[0]->a ? 0 : (int)n);
+    }
+  }
+  arena_free(a);
+  return did;
+}
+
+enum { STAGE_COPIES = 4 };
+
+// Loops around stages become copies of these: rows (queries of one head of keys), then tokens, whose sums share what they read.
+static int copy_stages(kernel *k) {
+  map tiles = {0};
+  axes x;
+  uop *fixed[MAX_AXES], *tokens = NULL;
+  int n = 0, copies = 1;
+  kernel_tile_ranges(k, &tiles);
+  kernel_axes(k, &x);
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  for (int i = x.n_out; i-- > 0;) {
+    uop *r = x.at[i];
+    bool shares = false;
+    for (size_t j = 0; j < l.n && !shares; j++) shares = l.at[j]->op == OP_REDUCE && shares_loads(l.at[j], r);
+    if (r->b != AXIS_LOOP || !map_has(&tiles, r) || !shares) continue;
+    if (r->src[0]->op == OP_CONST) fixed[n++] = r;
+    else tokens = r;
+  }
+  arena_free(a);
+  map_free(&tiles);
+  for (int i = 0; i < n; i++) {
+    int64_t amount = STAGE_COPIES / copies;
+    while (amount > 1 && fixed[i]->src[0]->a % amount) amount--;
+    if (amount > 1 && apply(k, OPT_UPCAST, fixed[i], fixed[i]->src[0]->a == amount ? 0 : (int)amount)) copies *= (int)amount;
+  }
+  if (tokens && STAGE_COPIES / copies > 1 && apply(k, OPT_UPCAST, tokens, STAGE_COPIES / copies)) copies *= STAGE_COPIES / copies;
+  return copies;
+}
+
+// A kernel with stages: each is laid in lanes by itself.
+static void staged(kernel *k) {
+  if (k->t->vector_bytes) {
+    uop *r = output_lanes(k);
+    if (r) apply(k, OPT_LANES, r, lanes_that_fit(k, r));
+    while (lane_one_stage(k)) {}
+    while (lane_one_reduce(k)) {}
+  }
+  int sums = MAX_ACCUMULATORS / copy_stages(k);
+  while (unroll_one_stage(k, sums)) {}
+  axes x;
+  kernel_axes(k, &x);
+  for (int i = x.n_out; i-- > 0;) {                     // what is left of the output: vectors of one row, which share a stage's elements
+    uop *r = x.at[i];
+    map tiles = {0};
+    kernel_tile_ranges(k, &tiles);
+    int64_t n = r->b == AXIS_LOOP && r->src[0]->op == OP_CONST && !map_has(&tiles, r) ? min_i64(sums, r->src[0]->a) : 1;
+    map_free(&tiles);
+    while (n > 1 && r->src[0]->a % n) n--;
+    if (n > 1 && apply(k, OPT_UPCAST, r, n == r->src[0]->a ? 0 : (int)n)) break;
+  }
+  if (k->t->ahead.kib) kernel_apply(k, (opt){OPT_PREFETCH, k->t->ahead.kib, k->t->ahead.hint});
+}
+
 void heuristic(kernel *k, bool by_memory) {
   if (k->t->has_local) { work_groups(k); return; }
+  if (has_stages(k)) { staged(k); return; }
   bool dot = k->t->vector_bytes && dot_lanes(k);
   uop *rows = k->t->vector_bytes && !dot ? row_lanes(k) : NULL;
   if (rows && !apply(k, OPT_LANES, rows, lanes_that_fit(k, rows))) rows = NULL;

@@ -41,7 +41,7 @@ static void find_sets(linear *l) {
       l->next_range = max_i64(l->next_range, u->a + 1);
     }
     for (size_t j = 0; j < u->nsrc; j++) s |= set_of(l, u->src[j]);
-    if (u->op == OP_REDUCE)
+    if (u->op == OP_REDUCE || u->op == OP_STORE)
       for (size_t j = (size_t)uop_first_range(u); j < u->nsrc; j++) s &= ~(uint64_t)(uintptr_t)map_ptr(&l->bits, u->src[j]);
     map_put(&l->sets, u, (void *)(uintptr_t)s);
   }
@@ -55,6 +55,7 @@ static int target_region(const linear *l, uint64_t set) {
 static void append(region *r, uop *u) { vec_push(&r->code, u); }
 
 static uop *emit(linear *l, uop *u);
+static void emit_store(linear *l, uop *store);
 static uint64_t kind_of(linear *l, const uop *u);
 static void emit_side_by_side(linear *l, uop *const *u, size_t n);
 
@@ -189,15 +190,37 @@ static void emit_reduces(linear *l, uop *first, int where) {
   vec_free(&group);
 }
 
+static bool is_work_group(const uop *mem) { return mem->op == OP_LOCAL && !mem->s; }
+static bool is_stage(const uop *u) { return u->op == OP_STORE && !is_work_group(u->src[0]->src[0]); }
+
+// A stage: its STORE, and those of its copies (they have the same loops), in loops of their own.
+static void emit_stage(linear *l, uop *first, int where) {
+  VEC(uop *) group = {0}, values = {0};
+  for (size_t i = 0; i < l->all.n; i++) {
+    uop *u = l->all.at[i];
+    if (u->op != OP_STORE || !same_ranges(u, first) || u->nsrc == 2 || map_has(&l->stack[where].done, u)) continue;
+    if (!(set_of(l, u) & ~l->stack[where].mask) && target_region(l, set_of(l, u)) == where) vec_push(&group, u);
+  }
+  if (first->nsrc == 2) vec_push(&group, first);
+  for (size_t i = 2; i < first->nsrc; i++) open_loop(l, first->src[i]);
+  for (size_t i = 0; i < group.n; i++) vec_push(&values, group.at[i]->src[1]);
+  emit_side_by_side(l, values.at, values.n);
+  for (size_t i = 0; i < group.n; i++) emit_store(l, group.at[i]);
+  for (size_t i = 2; i < first->nsrc; i++) close_loop(l);
+  for (size_t i = 0; i < group.n; i++) map_put(&l->stack[where].done, group.at[i], group.at[i]);
+  vec_free(&group); vec_free(&values);
+}
+
 static bool is_chain(const uop *u) { return u->op == OP_REDUCE && (size_t)uop_first_range(u) == u->nsrc; }
 
-// Reductions go to region `where`; the regions inside wait meanwhile. Several only if they are chains.
+// Reductions and stages go to region `where`; the regions inside wait meanwhile. Several only if they are chains.
 static void emit_reductions(linear *l, uop *const *u, size_t n, int where) {
   region saved[MAX_DEPTH];
   int depth = l->depth, inner = depth - where - 1;
   memcpy(saved, l->stack + where + 1, (size_t)inner * sizeof *saved);
   l->depth = where + 1;
-  if (is_chain(u[0])) emit_chains(l, u, n, where);
+  if (is_stage(u[0])) emit_stage(l, u[0], where);
+  else if (is_chain(u[0])) emit_chains(l, u, n, where);
   else emit_reduces(l, u[0], where);
   memcpy(l->stack + where + 1, saved, (size_t)inner * sizeof *saved);
   l->depth = depth;
@@ -218,11 +241,11 @@ static void find_set(linear *l, uop *u) {            // of a node made here (con
   map_put(&l->sets, u, (void *)(uintptr_t)s);
 }
 
-// A load of a stream asks for each line of which it reads the first byte (in the first iteration: later ones are as far apart), some KiB further on.
+// A load of memory that is read in long runs asks for each line of which it reads the first byte (in the first iteration: later ones are as far apart), some KiB further on.
 static void ask_ahead(linear *l, region *r, uop *load) {
   uop *index = load->src[0];
-  if (!is_stream(index->src[0]) || index->lanes > 1) return;
-  int64_t at = index->src[1]->vmin, end = at + (int64_t)load->lanes * dtype_size((enum dtype)load->dt);
+  if (!is_long_run(index->src[0]) || index->lanes > 1) return;
+  int64_t at = index->src[1]->vmin * dtype_size((enum dtype)index->dt), end = at + (int64_t)load->lanes * dtype_size((enum dtype)load->dt);
   for (int64_t line = (at + LINE - 1) / LINE * LINE; line < end; line += LINE)
     append(r, uop_new(l->g, OP_PREFETCH, DT_VOID, 1, &index, 1, (uarg){.a = line - at + l->ahead.kib * 1024, .b = l->ahead.hint}));
 }
@@ -232,13 +255,20 @@ static uop *emit(linear *l, uop *u) {
   if (hit) return hit;
   find_set(l, u);
   int where = target_region(l, set_of(l, u));
-  if (u->op == OP_REDUCE) { emit_reductions(l, &u, 1, where); return known(l, u); }
+  if (u->op == OP_REDUCE || is_stage(u)) { emit_reductions(l, &u, 1, where); return known(l, u); }
   uop *few[8], **s = u->nsrc <= 8 ? few : xmalloc(u->nsrc * sizeof *s);
   unsigned few_places[8], *order = u->nsrc <= 8 ? few_places : xmalloc(u->nsrc * sizeof *order);
   order_operands(l, u, order);
   for (size_t i = 0; i < u->nsrc; i++) s[order[i]] = emit(l, u->src[order[i]]);
-  uop *to = u->nsrc ? uop_new(l->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, s, u->nsrc, (uarg){u->a, u->b, u->s, u->s_len}) : u;
+  size_t n = u->nsrc;
+  while (u->op == OP_LOAD && n > 1 && is_stage(s[n - 1])) n--;       // it stands before, which is all that it needs to do
+  uop *to = u->nsrc ? uop_new(l->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, s, n, (uarg){u->a, u->b, u->s, u->s_len}) : u;
   if (s != few) { free(s); free(order); }
+  if (n < u->nsrc) {                                   // loads after different stores may be one, when these are left out
+    hit = known(l, to);
+    if (hit) { map_put(&l->stack[where].done, u, hit); return hit; }
+    map_put(&l->stack[where].done, to, to);
+  }
   if (l->ahead.kib && to->op == OP_LOAD) ask_ahead(l, &l->stack[where], to);
   append(&l->stack[where], to);
   map_put(&l->stack[where].done, u, to);
@@ -276,7 +306,7 @@ static void emit_side_by_side(linear *l, uop *const *u, size_t n) {
   }
   uop *first = rest.n > 1 && alike ? rest.at[0] : NULL;
   if (first && is_chain(first)) emit_reductions(l, rest.at, rest.n, target_region(l, set_of(l, first)));
-  else if (first && first->op != OP_REDUCE) {
+  else if (first && first->op != OP_REDUCE && !is_stage(first)) {
     unsigned *order = xmalloc((first->nsrc + 1) * sizeof *order);
     order_operands(l, first, order);
     for (size_t k = 0; k < first->nsrc; k++) {

@@ -49,7 +49,7 @@ void kernel_axes(const kernel *k, axes *out) {
   uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
   for (size_t i = 0; i < l.n; i++) {
     uop *u = l.at[i];
-    if (u->op != OP_REDUCE) continue;
+    if (u->op != OP_REDUCE && (u->op != OP_STORE || u == store)) continue;
     for (uint32_t j = (uint32_t)uop_first_range(u); j < u->nsrc; j++) {
       bool known = false;
       for (int m = 0; m < out->n; m++) known |= out->at[m] == u->src[j];
@@ -79,7 +79,7 @@ void free_ranges(uop *u, map *out) {
     uop *x = l.at[i];
     uint64_t s = x->op == OP_RANGE ? (uint64_t)(uintptr_t)map_ptr(&index, x) : 0;
     for (size_t j = 0; j < x->nsrc; j++) s |= (uint64_t)(uintptr_t)map_ptr(&sets, x->src[j]);
-    if (x->op == OP_REDUCE)
+    if (x->op == OP_REDUCE || x->op == OP_STORE)
       for (uint32_t j = (uint32_t)uop_first_range(x); j < x->nsrc; j++) s &= ~(uint64_t)(uintptr_t)map_ptr(&index, x->src[j]);
     map_put(&sets, x, (void *)(uintptr_t)s);
   }
@@ -132,7 +132,7 @@ static uop *guard_load(kernel *k, uop *load, const change *c) {
   if (!valid || inside->vmax + tail <= buf->b) return load;
   if (i->op == OP_WHERE) { valid = bool_and(k->g, i->src[0], valid); i = inside; }
   i = uop_op3(k->g, OP_WHERE, valid, i, uop_new(k->g, OP_INVALID, DT_IDX, 1, NULL, 0, (uarg){0}));
-  return uop_load(k->g, uop_index(k->g, buf, i), (enum dtype)load->dt, 1);
+  return uop_load_from(k->g, load, uop_index(k->g, buf, i), 1);
 }
 
 static void replace(kernel *k, const change *c) {
@@ -146,7 +146,7 @@ static void replace(kernel *k, const change *c) {
     else if (u->op == OP_REDUCE || u->op == OP_STORE) to = rebind(k, u, s, c);
     else to = uop_with_src(k->g, u, s);
     if (to != u && to->op == OP_LOAD) {
-      if (to->src[0]->src[1]->op != OP_WHERE) to = uop_load(k->g, uop_index(k->g, to->src[0]->src[0], simplify(k->g, to->src[0]->src[1])), (enum dtype)to->dt, 1);
+      if (to->src[0]->src[1]->op != OP_WHERE) to = uop_load_from(k->g, to, uop_index(k->g, to->src[0]->src[0], simplify(k->g, to->src[0]->src[1])), 1);
       to = guard_load(k, to, c);
     }
     map_put(&done, u, to);
@@ -284,6 +284,15 @@ static bool kernel_streams(const kernel *k) {
   return any && k->t->has_streams;
 }
 
+static bool has_long_runs(const kernel *k) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  bool any = false;
+  for (size_t i = 0; i < l.n; i++) any |= l.at[i]->op == OP_LOAD && is_long_run(l.at[i]->src[0]->src[0]);
+  arena_free(a);
+  return any;
+}
+
 static bool apply_descriptor(kernel *k, const axes *x, opt o) {
   bool dots = false;
   if (o.axis || o.amount < 0 || o.amount > 64 || !k->t->descriptors || k->without) return false;
@@ -360,7 +369,7 @@ static bool try_opt(kernel *k, opt o) {
     k->applied[k->n_applied++] = o;
     return k->order = true;
   case OPT_PREFETCH:
-    if (k->ahead.kib || !kernel_streams(k) || o.axis < 1 || o.axis > MOST_PREFETCH_KIB || o.amount < 0 || o.amount >= PREFETCH_HINTS) return false;
+    if (k->ahead.kib || !(kernel_streams(k) || has_long_runs(k)) || o.axis < 1 || o.axis > MOST_PREFETCH_KIB || o.amount < 0 || o.amount >= PREFETCH_HINTS) return false;
     k->applied[k->n_applied++] = o;
     k->ahead = (prefetch){o.axis, o.amount};
     return true;
@@ -481,6 +490,10 @@ void kernel_tile_ranges(const kernel *k, map *out) {
   map seen = {0};
   outer_reduces(store->src[1], &seen, keep_common, &c);
   map_free(&seen);
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &store->src[1], 1);
+  for (size_t i = 0; i < l.n; i++) if (l.at[i]->op == OP_STORE) keep_common(l.at[i], &c);      // nor a stage
+  arena_free(a);
   for (int i = 0; i < c.n; i++) if (ok[i]) map_put(out, c.at[i], (void *)1);
 }
 

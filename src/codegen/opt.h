@@ -33,7 +33,8 @@ typedef struct kernel {
 } kernel;
 
 enum { MAX_AXES = 48 };
-typedef struct axes { int n, n_out; uop *at[MAX_AXES]; } axes;   // output ranges in STORE order, then reduce ranges by number
+// Output ranges in STORE order, then those of reductions and stages (STOREs inside of the value, see rangeify.h) by number.
+typedef struct axes { int n, n_out; uop *at[MAX_AXES]; } axes;
 
 void kernel_init(kernel *k, graph *g, uop *ast, const target *t);
 void kernel_axes(const kernel *k, axes *out);
@@ -49,7 +50,7 @@ bool opts_parse(const char *text, opt *out, int most, int *n);                 /
 bool kernel_separate(kernel *k, uop *reduce);
 // What is left of the output ranges becomes tiles that threads share (one GLOBAL range) or plain loops.
 void kernel_make_tiles(kernel *k);
-// Output ranges that every outermost REDUCE depends on: splitting these among threads repeats no reduction.
+// Output ranges that every outermost REDUCE and every stage depends on: splitting these among threads repeats neither.
 void kernel_tile_ranges(const kernel *k, map *out);
 
 // Where the ranges begin in the sources of a STORE or REDUCE; of another op: the number of its sources.
@@ -57,7 +58,7 @@ static inline int uop_first_range(const uop *u) { return u->op == OP_STORE ? 2 :
 
 // Decisions.
 void heuristic(kernel *k, bool by_memory);        // good without search (heuristic.c); by_memory: memory decides the kernel's time
-// Ranges that u depends on (free: those bound by a REDUCE inside do not count): marks them in the map.
+// Ranges that u depends on (free: those bound by a REDUCE or STORE inside do not count): marks them in the map.
 void free_ranges(uop *u, map *out);
 // Is `product`, a term of a sum of type acc, CAST(a) * CAST(x) as a DOT takes it: a unsigned bytes and x a load of signed ones (acc I32), or both BF16
 // (acc F32), where a is what depends on `lane` (NULL: either)?

@@ -42,7 +42,13 @@ typedef struct program_stream { int param, n_fills; int64_t bytes; const char *f
 static inline bool is_stream(const uop *u) { return u->op == OP_PARAM && u->s && !strcmp(u->s, "stream"); }
 static inline bool is_weight(const uop *u) { return u->op == OP_PARAM && u->s && !strncmp(u->s, "weight", 6); }
 
-// How far ahead of its loads a program asks for bytes of a stream (OptOp PREFETCH), and which caches these go to: all, all but the
+// Memory that is read in long runs, from beginning to end, and is too large to stay in a cache: streams, and what outlives a run, as KV caches do.
+enum { LONG_RUN_BYTES = 1 << 20 };
+static inline bool is_long_run(const uop *u) {
+  return is_stream(u) || (u->op == OP_PARAM && !u->s && u->b > LONG_RUN_BYTES / dtype_size((enum dtype)u->dt));
+}
+
+// How far ahead of its loads a program asks for bytes of such memory (OptOp PREFETCH), and which caches these go to: all, all but the
 // first, the last alone, or as few as possible. 0 KiB: not at all.
 enum prefetch_hint { PREFETCH_T0, PREFETCH_T1, PREFETCH_T2, PREFETCH_NTA, PREFETCH_HINTS };
 typedef struct prefetch { int kib, hint; } prefetch;

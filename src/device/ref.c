@@ -59,6 +59,8 @@ struct ref_kernel {
   VEC(insn) code;
   VEC(slot) slots;                       // their initial values
   VEC(uint32_t) vars;                    // slot of each variable; UINT32_MAX: not used
+  int n_bufs;
+  VEC(int64_t) locals;                   // bytes of each LOCAL: buffers n_bufs, n_bufs + 1, ...
   uint32_t lo, hi;
 };
 
@@ -224,7 +226,13 @@ void ref_run(const ref_kernel *k, unsigned char *const *bufs, const int64_t *var
     if (k->vars.at[i] != UINT32_MAX) s[k->vars.at[i]].i = vars[i];
   s[k->lo].i = lo;
   s[k->hi].i = hi;
-  execute(k, s, bufs);
+  size_t n = (size_t)k->n_bufs, m = k->locals.n;
+  unsigned char **all = xmalloc((n + m + 1) * sizeof *all);
+  for (size_t i = 0; i < n; i++) all[i] = bufs[i];
+  for (size_t i = 0; i < m; i++) all[n + i] = xmalloc((size_t)k->locals.at[i]);
+  execute(k, s, all);
+  for (size_t i = 0; i < m; i++) free(all[n + i]);
+  free(all);
   if (s != few) free(s);
 }
 
@@ -235,6 +243,7 @@ typedef struct ref {
   ref_kernel *k;
   arena *mem;                  // for the time of compiling
   size_t *match, *first;       // of each position: the partner, and the instruction of a RANGE or IF
+  map locals;                  // LOCAL -> 1 + its number
   map slot_of, uses;           // uop -> slot + 1, uop -> number of uses
 } ref;
 
@@ -449,10 +458,15 @@ static void pick(ref *c, const uop *u) {
 
 static const place *place_of(ref *c, const uop *u) {
   const uop *m = render_memory(u->src[0]);
-  if (m->op != OP_PARAM || m->a < 0 || m->a >= c->p->n_bufs) die("%s: no such memory: %s", c->p->name, text_of(c, u));
+  if (m->op == OP_PARAM && (m->a < 0 || m->a >= c->p->n_bufs)) die("%s: no such memory: %s", c->p->name, text_of(c, u));
   place *p = ARENA_NEW(c->k->mem, place);
-  int size = dtype_size((enum dtype)m->dt);
-  *p = (place){m->b, m->b * size, (int)m->a, size, text_of(c, u)};
+  int size = dtype_size((enum dtype)m->dt), number = (int)m->a;
+  if (m->op == OP_LOCAL) {
+    uintptr_t known = (uintptr_t)map_ptr(&c->locals, m);
+    if (!known) { vec_push(&c->k->locals, m->b * size); map_put(&c->locals, m, (void *)(known = c->k->locals.n)); }
+    number = c->p->n_bufs + (int)known - 1;
+  }
+  *p = (place){m->b, m->b * size, number, size, text_of(c, u)};
   return p;
 }
 
@@ -512,7 +526,7 @@ static void close(ref *c, size_t pos) {
 static void node(ref *c, size_t pos) {
   const uop *u = c->p->at[pos];
   switch (u->op) {
-  case OP_CONST: case OP_PARAM: case OP_LANE: case OP_INDEX: case OP_SINK: case OP_PREFETCH: return;
+  case OP_CONST: case OP_PARAM: case OP_LOCAL: case OP_LANE: case OP_INDEX: case OP_SINK: case OP_PREFETCH: return;
   case OP_VAR: {
     int k = render_var(c->p, u);
     if (k < 0) die("%s: the variable %.*s is no argument", c->p->name, (int)u->s_len, u->s);
@@ -558,8 +572,10 @@ ref_kernel *ref_compile(const program *p) {
     for (size_t j = 0; j < p->at[i]->nsrc; j++) map_put(&c.uses, p->at[i]->src[j], (void *)((uintptr_t)map_ptr(&c.uses, p->at[i]->src[j]) + 1));
   for (size_t i = 0; i < p->n; i++) node(&c, i);
   emit(&c, C_STOP, 1, 0, 0, 0);
+  k->n_bufs = p->n_bufs;
   map_free(&c.slot_of);
   map_free(&c.uses);
+  map_free(&c.locals);
   arena_free(c.mem);
   return k;
 }
@@ -569,6 +585,7 @@ void ref_free(ref_kernel *k) {
   vec_free(&k->code);
   vec_free(&k->slots);
   vec_free(&k->vars);
+  vec_free(&k->locals);
   arena_free(k->mem);
   free(k);
 }

@@ -18,7 +18,7 @@
 #include "schedule/dots.h"
 
 enum { WORTH_LEARNING = 64 << 20 /* bytes of weights: smaller models lie in caches, where nothing need be asked for */ };
-enum { FEW = 4 /* tokens: one by one is quicker than a chunk */, DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, CTX_STEP = 64, LEAST_CTX = 4096 };
+enum { FEW = 4 /* tokens: one by one is quicker than a chunk */, DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, CHUNK_STEP = 64, CTX_STEP = 128 /* a page of the caches */, LEAST_CTX = 4096 };
 
 typedef struct stage { graph *g; schedule s; plan *p; } stage;
 typedef struct laid { weights w; enum layout *layouts; stage one, many, rows, sums; } laid;  // weights in a layout for each tensor, and the plans that read them
@@ -63,7 +63,7 @@ static uint64_t kv_bytes(const engine *e) {
 
 static void set_context(engine *e, int n) {
   e->n_ctx = n;
-  e->ctx = (int64_t)round_up((size_t)n, CTX_STEP) + e->room;
+  e->ctx = (int64_t)round_up((size_t)n + (size_t)e->room, CTX_STEP);
 }
 
 static bool has_room(const engine *e) {
@@ -191,7 +191,7 @@ static int start(engine *e, const char *path, error *err) {
   e->chunk = e->o.chunk > 0 ? min_i64(e->o.chunk, MAX_CHUNK) : DEFAULT_CHUNK;
   if (model_block(e->m)) e->chunk = min_i64(e->chunk, model_block(e->m));
   // room for a chunk that begins at the last position: then every index is in bounds whatever the two variables are
-  e->room = (int64_t)round_up((size_t)e->chunk, CTX_STEP);
+  e->room = (int64_t)round_up((size_t)e->chunk, CHUNK_STEP);
   set_context(e, e->n_ctx);
   if (!e->o.n_ctx) fit_context(e);
   if (reserve(e, err) || device_open(e->o.n_threads, &e->d, err)) return -1;

@@ -91,7 +91,7 @@ bounds bounds_of(const uop *u, const bounds *s) {
     if (u->src[0]->dt == DT_BOOL) return s[0];
     if (!dtype_is_int((enum dtype)u->src[0]->dt)) return of_dtype(d);
     return fit(d, !(u->src[0]->dt == DT_U64 && is_unknown(s[0])), s[0].lo, s[0].hi);
-  case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_SHRINK: case OP_FLIP: case OP_GATHER: case OP_AFTER: case OP_CONTIGUOUS:
+  case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_SHRINK: case OP_FLIP: case OP_GATHER: case OP_AFTER: case OP_CONTIGUOUS: case OP_STAGE:
   case OP_SPLAT: case OP_EXTRACT: return s[0];
   case OP_PAD: return (bounds){min_i64(0, s[0].lo), max_i64(0, s[0].hi)};
   case OP_STACK: case OP_SHUFFLE:

@@ -136,6 +136,7 @@ static bool tensor(const node *v) {
   case OP_ASSIGN: return same_dtype(v, 0) && same_dtype(v, 1) && same_shapes(v);
   case OP_AFTER: return at_least(v, 1) && same_dtype(v, 0);
   case OP_CONTIGUOUS: return same_dtype(v, 0);
+  case OP_STAGE: return same_dtype(v, 0) && (v->src[0]->shape || bad(v, "STAGE of a scalar"));
   default: break;
   }
   if (!at_least(v, 1)) return false;                    // STACK, of tensors or of scalars
@@ -297,7 +298,7 @@ bool uop_well_formed(enum op op, enum dtype dt, int lanes, uop *const *src, size
   if (op_flags(op) & OPF_MOVEMENT) return movement(&n);
   switch (op) {
   case OP_CONST: case OP_VAR: case OP_BUFFER: case OP_PARAM: case OP_INVALID: case OP_LOCAL: case OP_SPECIAL: case OP_LANE: return leaf(&n);
-  case OP_IOTA: case OP_GATHER: case OP_REDUCE_AXIS: case OP_ASSIGN: case OP_AFTER: case OP_CONTIGUOUS: case OP_STACK: return tensor(&n);
+  case OP_IOTA: case OP_GATHER: case OP_REDUCE_AXIS: case OP_ASSIGN: case OP_AFTER: case OP_CONTIGUOUS: case OP_STAGE: case OP_STACK: return tensor(&n);
   case OP_RANGE: case OP_INDEX: case OP_LOAD: case OP_STORE: case OP_REDUCE: case OP_SINK: return kernel(&n);
   case OP_DOT: return dot(&n);
   case OP_SPLAT: case OP_SHUFFLE: case OP_EXTRACT: case OP_HREDUCE: return vector(&n);

@@ -21,8 +21,11 @@ static tensor *node(graph *g, enum op op, tensor *x, int n, uop *const *more, ua
 
 tensor *t_reshape(graph *g, tensor *x, int n, uop *const *dims) {
   uop *p = uop_idx(g, 1), *q = p;
-  for (int i = 0; x->shape && i < x->shape->n; i++) p = idx_mul(g, p, x->shape->dim[i]);
-  for (int i = 0; i < n; i++) q = idx_mul(g, q, dims[i]);
+  int m = x->shape ? x->shape->n : 0, from = 0, until = 0;        // axes that stay as they are count in neither product
+  while (from < m && from < n && x->shape->dim[from] == dims[from]) from++;
+  while (until < m - from && until < n - from && x->shape->dim[m - 1 - until] == dims[n - 1 - until]) until++;
+  for (int i = from; i < m - until; i++) p = idx_mul(g, p, x->shape->dim[i]);
+  for (int i = from; i < n - until; i++) q = idx_mul(g, q, dims[i]);
   if (p != q) die("reshape to another number of elements (%lld, %lld)", (long long)p->vmax, (long long)q->vmax);
   if (x->shape && x->shape->n == n && !memcmp(x->shape->dim, dims, (size_t)n * sizeof *dims)) return x;
   return node(g, OP_RESHAPE, x, n, dims, (uarg){0});
@@ -190,4 +193,5 @@ tensor *t_assign(graph *g, tensor *view, tensor *value) {
   return uop_new(g, OP_AFTER, (enum dtype)base->dt, 1, (uop *[]){base, store}, 2, (uarg){0});
 }
 
+tensor *t_stage(graph *g, tensor *x, bool shared) { return uop_new(g, OP_STAGE, (enum dtype)x->dt, 1, &x, 1, (uarg){.a = shared}); }
 tensor *t_contiguous(graph *g, tensor *x) { return uop_new(g, OP_CONTIGUOUS, (enum dtype)x->dt, 1, &x, 1, (uarg){0}); }

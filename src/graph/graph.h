@@ -48,6 +48,9 @@ tensor *t_silu(graph *g, tensor *x);
 // returns the next version of the whole buffer: reading from the result reads what was stored.
 tensor *t_assign(graph *g, tensor *view, tensor *value);
 tensor *t_contiguous(graph *g, tensor *x);
+// x, computed at the tile of the kernel that reads it, once for all that the tile needs of it: see OP_STAGE and rangeify.h. shared: one kernel does
+// so, and leaves it in memory for the others.
+tensor *t_stage(graph *g, tensor *x, bool shared);
 
 tensor *t_broadcast(graph *g, tensor *x, const shape *s);                     // to a shape
 #endif

@@ -37,6 +37,7 @@ enum op_flags {
   O(ASSIGN, 2, OPF_ORDERED)      /* view of a buffer, value: stores the value there */ \
   O(AFTER, -1, 0)           /* x, effects...: x as it is when the effects have happened; a version of a buffer */ \
   O(CONTIGUOUS, 1, 0)       /* a hint: better stored than recomputed */ \
+  O(STAGE, 1, 0)            /* x, computed at the tile that reads it, once for all of that tile; a: 1: other kernels read it from memory */ \
   O(STACK, -1, 0)           /* tensors of one shape become the last axis; in a kernel, scalars become a vector */ \
   /* conversion */ \
   O(CAST, 1, OPF_ELEMENTWISE) \
@@ -90,7 +91,7 @@ enum op_flags {
   O(END, 1, OPF_ORDERED)         /* closes the loop of a RANGE */ \
   O(IF, 1, OPF_ORDERED)          /* condition */ \
   O(ENDIF, 0, OPF_ORDERED) \
-  O(LOCAL, 0, 0)            /* a: number, b: elements: memory of a work-group */ \
+  O(LOCAL, 0, 0)            /* a: number, b: elements: memory of a work-group; s: "tile": of one tile, which one thread computes */ \
   O(BARRIER, -1, OPF_ORDERED)    /* of the work-group; sources come first */ \
   O(PREFETCH, 1, OPF_ORDERED)    /* INDEX; a: bytes behind that address, b: hint (codegen/program.h): caches ask for them; no effect */ \
   O(SPECIAL, 0, 0)          /* s: "g0".."g2" work-group number, "l0".."l2" work-item number; b: bound */

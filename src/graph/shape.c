@@ -88,7 +88,7 @@ const shape *shape_derive(graph *g, const uop *u) {
   case OP_PERMUTE: return permuted(g, u);
   case OP_PAD: return padded(g, u);
   case OP_SHRINK: return shrunk(g, u);
-  case OP_FLIP: case OP_CONTIGUOUS: case OP_AFTER: return u->src[0]->shape;
+  case OP_FLIP: case OP_CONTIGUOUS: case OP_STAGE: case OP_AFTER: return u->src[0]->shape;
   case OP_IOTA: return shape_new(g, 1, u->src);
   case OP_GATHER: return gathered(g, u);
   case OP_REDUCE_AXIS: {

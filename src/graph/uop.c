@@ -246,6 +246,13 @@ uop *uop_index(graph *g, uop *buf, uop *idx) {
   return uop_new(g, OP_INDEX, (enum dtype)buf->dt, idx->lanes, (uop *[]){buf, idx}, 2, (uarg){0});
 }
 
+uop *uop_load_from(graph *g, const uop *load, uop *index, int lanes) {
+  uop *src[64];
+  if (load->nsrc > COUNT(src)) die("LOAD after %u effects", load->nsrc - 1);
+  src[0] = index;
+  for (size_t i = 1; i < load->nsrc; i++) src[i] = load->src[i];
+  return uop_new(g, OP_LOAD, (enum dtype)load->dt, lanes, src, load->nsrc, (uarg){0});
+}
 uop *uop_load(graph *g, uop *index, enum dtype dt, int lanes) { return uop_new(g, OP_LOAD, dt, lanes, &index, 1, (uarg){0}); }
 
 uop *uop_splat(graph *g, uop *x, int lanes) {

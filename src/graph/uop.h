@@ -57,6 +57,7 @@ uop *uop_bitcast(graph *g, uop *x, enum dtype dt);               // same size
 uop *uop_range(graph *g, uop *end, int64_t number, enum axis_kind kind);
 uop *uop_index(graph *g, uop *buf, uop *idx);
 uop *uop_load(graph *g, uop *index, enum dtype dt, int lanes);
+uop *uop_load_from(graph *g, const uop *load, uop *index, int lanes);         // `load` at another address: after the same effects
 uop *uop_splat(graph *g, uop *x, int lanes);                     // x itself if it has as many lanes
 
 static inline bool uop_is_const(const uop *u) { return u->op == OP_CONST; }

@@ -6,8 +6,9 @@
 #include "model/model_impl.h"
 
 // The K cache lies in pages of KV_PAGE positions, {page, kv, head_dim, position in page}: scores of neighbouring positions lie side
-// by side, and memory is touched as the context grows. Seen here as {kv, head_dim, ctx}.
-enum { KV_PAGE = 64, CACHE_K = 0, CACHE_V = 1 };
+// by side, and memory is touched as the context grows. Seen here as {kv, head_dim, ctx}. Attention sees whole pages: what lies behind the last
+// position is masked, as what comes later is, so that sums have parts that begin and end where pages do (schedule/flash.h).
+enum { KV_PAGE = 128, CACHE_K = 0, CACHE_V = 1 };
 
 // Windows: a number of positions, and which layers have it: a period, or one number for each layer (1: it has).
 int layers_slide(loader *l) {
@@ -103,16 +104,19 @@ static int load(loader *l, layer *y) {
   return 0;
 }
 
-// The positions that some token of this run sees: the first one, which begins a page, and how many. So a sum over them adds the same values in the
+// The positions that some token of this run sees: the first one, which begins a page, and how many, in whole pages. So a sum over them adds the same values in the
 // same order, and zeros, wherever the window stands. As intervals of `pos` see it they may end a page behind the context: room(y) has it.
 static uop *behind(const build *b, const layer *y) { return uop_op2(b->g, OP_MAX, idx_sub(b->g, b->pos, n_(b, y->window - 1)), n_(b, 0)); }
 static uop *seen_from(const build *b, const layer *y) {
   return y->window ? idx_mul(b->g, idx_div(b->g, behind(b, y), n_(b, KV_PAGE)), n_(b, KV_PAGE)) : n_(b, 0);
 }
 static uop *seen(const build *b, const layer *y) {
-  if (!y->window) return b->C;
-  uop *of_window = uop_op2(b->g, OP_MIN, b->pos, n_(b, y->window - 1));
-  return idx_add(b->g, idx_add(b->g, b->T, of_window), idx_mod(b->g, behind(b, y), n_(b, KV_PAGE)));
+  uop *page = n_(b, KV_PAGE), *n = b->C;
+  if (y->window) {
+    uop *of_window = uop_op2(b->g, OP_MIN, b->pos, n_(b, y->window - 1));
+    n = idx_add(b->g, idx_add(b->g, b->T, of_window), idx_mod(b->g, behind(b, y), page));
+  }
+  return idx_mul(b->g, idx_div(b->g, idx_add(b->g, n, n_(b, KV_PAGE - 1)), page), page);
 }
 static int64_t room(const build *b, const layer *y) { return b->ctx + (y->window ? KV_PAGE : 0); }
 
@@ -140,12 +144,16 @@ static tensor *store_k(build *b, const layer *y, tensor *k) {
   return t_slice(g, k_view(b, y, next), 2, seen_from(b, y), seen(b, y));
 }
 
-static tensor *store_v(build *b, const layer *y, tensor *v) {        // cache {ctx, kv, v_dim}
-  graph *g = b->g;
-  const int64_t dims[] = {room(b, y), y->n_kv, y->v_dim};
-  tensor *next = t_assign(g, t_slice(g, t_reshape_i(g, state_buffer(b, y, CACHE_V), 3, dims), 0, b->pos, b->T), v);
+// Pages of the V cache are {kv, position in page, v_dim}, so that a head of a page is read in one run. Seen here as {ctx, kv, v_dim}.
+static tensor *v_view(const build *b, const layer *y, tensor *cache) {
+  tensor *pages = t_reshape_i(b->g, cache, 4, (int64_t[]){room(b, y) / KV_PAGE, y->n_kv, KV_PAGE, y->v_dim});
+  return t_reshape_i(b->g, t_permute(b->g, pages, (int[]){0, 2, 1, 3}), 3, (int64_t[]){room(b, y), y->n_kv, y->v_dim});
+}
+
+static tensor *store_v(build *b, const layer *y, tensor *v) {
+  tensor *next = t_assign(b->g, t_slice(b->g, v_view(b, y, state_buffer(b, y, CACHE_V)), 0, b->pos, b->T), v);
   vec_push(b->effects, next);
-  return t_slice(g, t_reshape_i(g, next, 3, dims), 0, seen_from(b, y), seen(b, y));
+  return t_slice(b->g, v_view(b, y, next), 0, seen_from(b, y), seen(b, y));
 }
 
 // Scores of positions that a token does not see become -inf: later ones, and those that its window has left behind.
@@ -162,7 +170,7 @@ static tensor *masked(build *b, const layer *y, tensor *s) {
 tensor *scores(build *b, const layer *y, tensor *q, tensor *K) {
   graph *g = b->g;
   uop *kv = n_(b, y->n_kv), *per = n_(b, y->n_head / y->n_kv), *d = K->shape->dim[1], *one = n_(b, 1);
-  tensor *qs = t_reshape(g, q, DIMS(b->T, kv, per, d, one)), *ks = t_cast(g, t_reshape(g, K, DIMS(one, kv, one, d, K->shape->dim[2])), DT_F32);
+  tensor *qs = t_reshape(g, t_stage(g, t_reshape(g, q, DIMS(b->T, kv, per, d)), false), DIMS(b->T, kv, per, d, one)), *ks = t_cast(g, t_reshape(g, K, DIMS(one, kv, one, d, K->shape->dim[2])), DT_F32);
   return t_reduce(g, t_mul(g, qs, ks), OP_ADD, 3);
 }
 
@@ -196,6 +204,9 @@ tensor *attend(build *b, const layer *y, tensor *s, tensor *V) {
   total = t_reshape(g, total, DIMS(b->T, n_(b, kv), n_(b, per), n_(b, 1)));
   tensor *es = t_reshape(g, e, DIMS(b->T, n_(b, kv), n_(b, per), seen(b, y), n_(b, 1)));
   tensor *vs = t_cast(g, t_reshape(g, t_swap(g, V, 0, 1), DIMS(n_(b, 1), n_(b, kv), n_(b, 1), seen(b, y), n_(b, dv))), DT_F32);
+  // what lies behind the last position may be anything, and 0 times anything may be NaN
+  tensor *there = t_op2(g, OP_CMPLT, t_add(g, t_iota(g, seen(b, y)), seen_from(b, y)), b->C);
+  vs = t_where(g, t_reshape(g, there, DIMS(n_(b, 1), n_(b, 1), n_(b, 1), seen(b, y), n_(b, 1))), vs, t_float(g, 0));
   tensor *o = t_reshape(g, t_reduce(g, t_mul(g, es, vs), OP_ADD, 3), DIMS(b->T, n_(b, kv), n_(b, per), n_(b, dv)));
   return t_reshape(g, t_op2(g, OP_FDIV, o, total), DIMS(b->T, n_(b, y->n_head * dv)));
 }

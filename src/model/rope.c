@@ -108,6 +108,9 @@ void rope_tables(build *b) {
   for (int i = 0; i < ROPE_COUNT; i++) {
     bool plain = i == ROPE_SLIDING && m->arch->flags & ARCH_SWA_PLAIN_ROPE;
     tables(b, &m->rope[i], plain ? NULL : weight(b, NULL, factors), &b->cos[i], &b->sin[i]);
+    // stored: the cost model sees one layer's use, and the angles are everybody's
+    b->cos[i] = t_contiguous(b->g, b->cos[i]);
+    b->sin[i] = t_contiguous(b->g, b->sin[i]);
   }
 }
 

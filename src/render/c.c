@@ -256,12 +256,14 @@ static void write_arguments(cstyle *c, str *out) {
   for (size_t i = 0; i < p->n; i++) {
     const uop *u = p->at[i];
     tiles |= u->op == OP_RANGE && u->b == AXIS_GLOBAL;
-    if ((u->op != OP_PARAM && u->op != OP_VAR) || !map_ptr(&c->uses, u) || map_has(&seen, u)) continue;
+    if ((u->op != OP_PARAM && u->op != OP_VAR && u->op != OP_LOCAL) || !map_ptr(&c->uses, u) || map_has(&seen, u)) continue;
     map_put(&seen, u, c);
     if (u->op == OP_PARAM) {
       const char *t = scalars[cs_memory_dtype((enum dtype)u->dt)], *k = render_is_written(p, u) ? "" : "const ";
       str_addf(out, "  %s%s *restrict b%lld = (%s%s *)bufs[%lld];   // %lld elements\n", k, t, (long long)u->a, k, t, (long long)u->a, (long long)u->b);
       any_buf = true;
+    } else if (u->op == OP_LOCAL) {
+      str_addf(out, "  %s l%lld[%lld];\n", scalars[cs_memory_dtype((enum dtype)u->dt)], (long long)u->a, (long long)u->b);
     } else {
       str_addf(out, "  %s %s = (%s)vars[%d]; (void)%s;\n", scalars[u->dt], cs_var(c, u), scalars[u->dt], render_var(p, u), cs_var(c, u));
       any_var = true;

@@ -356,7 +356,8 @@ static int node(cstyle *c, const uop *u) {
   case OP_SET: if (u->src[0] != u->src[1]) cs_line(c, "%s = %s;", cs_text(c, u->src[0]), cs_bare(c, cs_text(c, u->src[1]))); return 0;
   case OP_STORE: c->d->store(c, u); return 0;
   case OP_PREFETCH: if (c->d->ask_ahead) c->d->ask_ahead(c, u); return 0;
-  case OP_SPECIAL: case OP_BARRIER: case OP_LOCAL: return c->d->other && c->d->other(c, u) ? 0 : refuse(c, u);
+  case OP_LOCAL: return 0;                               // declared at the top
+  case OP_SPECIAL: case OP_BARRIER: return c->d->other && c->d->other(c, u) ? 0 : refuse(c, u);
   default: break;
   }
   if (!use) return 0;                                   // nobody wants it

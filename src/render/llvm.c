@@ -450,6 +450,7 @@ static bool is_written(const llvm *c, const uop *param) { return c->written >> (
 // Metadata: !0 is empty, !1 the domain of the scopes; PARAM a has the scope !(3a+2), the list of it !(3a+3) and the list of
 // all others !(3a+4).
 static const char *access_notes(llvm *c, const uop *param, bool load) {
+  if (param->op == OP_LOCAL) return "";                // on the stack: LLVM knows who writes there
   const char *alone = c->p->n_bufs > 1 ? arena_printf(c->mem, ", !noalias !%lld", (long long)(3 * param->a + 4)) : "";
   return arena_printf(c->mem, ", !alias.scope !%lld%s%s", (long long)(3 * param->a + 3), alone, load && !is_written(c, param) && !is_stream(param) ? ", !invariant.load !0" : "");
 }
@@ -621,6 +622,7 @@ static int node(llvm *c, size_t at) {
   const char *v = NULL;
   switch (u->op) {
   case OP_CONST: case OP_PARAM: case OP_VAR: case OP_LANE: case OP_SINK: return 0;         // named before, or where they are used
+  case OP_LOCAL: v = instr(c, "alloca [%lld x %s], align 64", (long long)u->b, memory_type((enum dtype)u->dt)); break;
   case OP_RANGE: open_range(c, at); return 0;
   case OP_END: close_range(c); return 0;
   case OP_IF: open_if(c, at); return 0;

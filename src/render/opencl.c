@@ -96,7 +96,7 @@ static const char *bitcast(cstyle *c, const uop *u, const char *x) {
 
 // ---- memory -----------------------------------------------------------------------------------------------------------
 
-static const char *space(const uop *m) { return m->op == OP_PARAM ? "__global" : "__local"; }
+static const char *space(const uop *m) { return m->op == OP_PARAM ? "__global" : m->s ? "__private" : "__local"; }
 static enum dtype unit_of(const uop *m) { return cs_memory_dtype((enum dtype)m->dt); }
 
 // `lanes` elements of dtype d (as they lie in memory) from the address `at`, an expression.
@@ -172,7 +172,6 @@ static void store(cstyle *c, const uop *u) {
 // ---- work-groups ------------------------------------------------------------------------------------------------------
 
 static int other(cstyle *c, const uop *u) {
-  if (u->op == OP_LOCAL) return 1;                       // declared at the top
   if (u->op == OP_BARRIER) { cs_line(c, "barrier(CLK_LOCAL_MEM_FENCE);"); return 1; }
   if (u->op != OP_SPECIAL || u->s_len != 2 || (u->s[0] != 'g' && u->s[0] != 'l') || u->s[1] < '0' || u->s[1] > '2') return 0;
   const char *name = cs_print(c, "%s%c", u->s[0] == 'g' ? "group" : "item", u->s[1]);
@@ -235,7 +234,7 @@ static void write_declarations(cstyle *c, str *out) {
     const uop *u = c->p->at[i];
     if ((u->op != OP_LOCAL && u->op != OP_VAR) || map_has(&seen, u)) continue;
     map_put(&seen, u, c);
-    if (u->op == OP_LOCAL) str_addf(out, "  __local %s %s[%lld];\n", scalars[unit_of(u)], cs_buffer(c, u), (long long)u->b);
+    if (u->op == OP_LOCAL) str_addf(out, "  %s %s %s[%lld];\n", space(u), scalars[unit_of(u)], cs_buffer(c, u), (long long)u->b);
     else str_addf(out, "  %s %s = %s_arg;\n", scalars[u->dt], cs_var(c, u), cs_var(c, u));
   }
   map_free(&seen);

@@ -17,6 +17,7 @@ typedef struct use {
   place at;
   uop *loops[MAX_LOOPS];
   int n_loops, n_outputs;                          // the first n_outputs loops are the kernel's output ranges
+  bool staged;                                     // inside a STAGE: computed again in each loop around it
 } use;
 
 struct kernel { uop *root; int64_t next_range; };     // ranges are numbered per kernel, so that equal layers make equal nodes
@@ -27,11 +28,29 @@ struct kernel { uop *root; int64_t next_range; };     // ranges are numbered per
 typedef struct fact { use *uses; double cost; int64_t turn; bool constant, before, keep; } fact;
 
 // moved: see moved_place
-typedef struct decide { fusion *f; arena *mem; map facts; smap moved; int64_t next_id, turn; } decide;
+// staged: the uses inside a STAGE, once for each tile
+typedef struct decide { fusion *f; arena *mem; map facts; smap moved, staged; int64_t next_id, turn; } decide;
 
 static fact *fact_of(const decide *d, const uop *u) { return map_ptr(&d->facts, u); }
 
-static double size_of(const uop *end) { return end->op == OP_CONST ? (double)end->a : (double)min_i64(end->vmax, NOMINAL_SYMBOLIC); }
+// What a size is taken for: its value where every variable is NOMINAL_SYMBOLIC, so that sizes made of one another agree.
+static int64_t nominal(const uop *u) {
+  if (u->op == OP_CONST) return u->a;
+  int64_t x = u->nsrc > 0 ? nominal(u->src[0]) : 0, y = u->nsrc > 1 ? nominal(u->src[1]) : 0, r;
+  switch (u->op) {
+  case OP_ADD: if (add_i64(x, y, &r)) return r; break;
+  case OP_SUB: if (sub_i64(x, y, &r)) return r; break;
+  case OP_MUL: if (mul_i64(x, y, &r)) return r; break;
+  case OP_IDIV: if (y > 0) return floordiv_i64(x, y); break;
+  case OP_MOD: if (y > 0) return floormod_i64(x, y); break;
+  case OP_MIN: return min_i64(x, y);
+  case OP_MAX: return max_i64(x, y);
+  default: break;
+  }
+  return min_i64(u->vmax, NOMINAL_SYMBOLIC);
+}
+
+static double size_of(const uop *end) { return (double)nominal(end); }
 
 static double elements(const shape *s) {
   double n = 1;
@@ -101,7 +120,7 @@ static double evaluations(const use *u) {
     double s = size_of(u->loops[i]->src[0]);
     // lanes and register tiles over up to two output ranges share what does not depend on them
     double tile = i == u->n_outputs - 1 ? LANES_AND_TILE : TILE;
-    if (i < u->n_outputs && !map_has(&seen, u->loops[i]) && shared < 2 && s > 1) { s /= s < tile ? s : tile; shared++; }
+    if (!u->staged && i < u->n_outputs && !map_has(&seen, u->loops[i]) && shared < 2 && s > 1) { s /= s < tile ? s : tile; shared++; }
     n *= s;
   }
   map_free(&seen);
@@ -123,7 +142,9 @@ static bool must_store(const uop *u) { return u->op == OP_CONTIGUOUS; }
 
 static bool may_store(const uop *u) {
   if (!u->shape || u->dt == DT_IDX || u->dt == DT_BOOL) return false;
-  if (u->op == OP_CAST && dtype_size((enum dtype)u->src[0]->dt) < dtype_size((enum dtype)u->dt)) return false;    // its source is smaller
+  const uop *wide = u;
+  while ((op_flags((enum op)wide->op) & OPF_MOVEMENT) || (wide->op == OP_WHERE && !wide->src[2]->shape)) wide = wide->src[wide->op == OP_WHERE];
+  if (wide->op == OP_CAST && dtype_size((enum dtype)wide->src[0]->dt) < dtype_size((enum dtype)wide->dt)) return false;    // its source is smaller
   return (op_flags((enum op)u->op) & OPF_ELEMENTWISE) || u->op == OP_REDUCE_AXIS || u->op == OP_GATHER || u->op == OP_STACK || u->op == OP_CONTIGUOUS;
 }
 
@@ -208,6 +229,32 @@ static void drop_loop(use *o, const uop *r) {
   o->n_outputs = outputs;
 }
 
+// Where a tile that uses the STAGE at o's place computes it: its loops around, and loops over all that it needs.
+static const use *stage_use(decide *d, uop *u, const use *o) {
+  uint64_t key[2 + MAX_DIMS] = {(uint64_t)(uintptr_t)u, (uint64_t)(uintptr_t)o->kernel};
+  map seen = {0};
+  void *hit;
+  for (int i = 0; i < o->at.n; i++)
+    if (belongs_to_tile(o->at.idx[i])) { key[2 + i] = (uint64_t)(uintptr_t)o->at.idx[i]; mark_ranges(o->at.idx[i], &seen); }
+  if (!smap_get(&d->staged, (const char *)key, sizeof key, &hit)) {
+    use *in = ARENA_NEW(d->mem, use);
+    *in = *o;
+    in->n_loops = 0;
+    for (int i = 0; i < o->n_outputs; i++) if (map_has(&seen, o->loops[i])) in->n_loops = i + 1;
+    for (int i = 0; i < o->at.n; i++) {
+      if (belongs_to_tile(o->at.idx[i])) continue;
+      in->at.idx[i] = uop_range(d->f->g, u->shape->dim[i], o->kernel->next_range++, AXIS_REDUCE);
+      if (in->n_loops < MAX_LOOPS) in->loops[in->n_loops++] = in->at.idx[i];
+    }
+    in->n_outputs = in->n_loops;
+    in->staged = true;
+    smap_set(&d->staged, memcpy(arena_alloc(d->mem, sizeof key), key, sizeof key), sizeof key, in);
+    hit = in;
+  }
+  map_free(&seen);
+  return hit;
+}
+
 static void pass_on(decide *d, uop *u, const use *o) {
   graph *g = d->f->g;
   place p, q;
@@ -244,6 +291,10 @@ static void pass_on(decide *d, uop *u, const use *o) {
     for (size_t i = 0; i < u->nsrc; i++) add_use(d, u->src[i], &part, &p);
     return;
   }
+  case OP_STAGE:
+    if (stage_fits(u, &o->at)) o = stage_use(d, u, o);
+    add_use(d, u->src[0], o, &o->at);
+    return;
   case OP_BITCAST: {
     int last = o->at.n - 1, from = dtype_size((enum dtype)u->src[0]->dt), to = dtype_size((enum dtype)u->dt);
     p = o->at;
@@ -281,13 +332,28 @@ static void store(decide *d, uop *u) {
   map_put(&d->f->stored, u, buf);
 }
 
+// Of the kernels that read a shared STAGE tile by tile one computes it, the first of those that are stored in any case, whatever costs say; the others
+// read it from memory.
+static void share(decide *d, uop *u, const fact *f) {
+  use *home = NULL;
+  for (use *o = f->uses; o; o = o->next) {
+    if (!stage_fits(u, &o->at) || !must_store(o->kernel->root)) continue;
+    if (!home || fact_of(d, o->kernel->root) < fact_of(d, home->kernel->root)) home = o;
+  }
+  if (!home) die("a shared STAGE that no stored tensor is made of");
+  store(d, u);
+  map_put(&d->f->home, u, home->kernel->root);
+  pass_on(d, u, home);
+}
+
 static void find_heights(fusion *f, const uop_list *order) {
   for (size_t i = 0; i < order->n; i++) {
     uop *u = order->at[i];
     uintptr_t h = 0;
     if (u->op != OP_BUFFER && u->op != OP_AFTER)
       for (size_t j = 0; j < u->nsrc; j++) {
-        uintptr_t below = map_has(&f->stored, u->src[j]) ? 0 : (uintptr_t)map_ptr(&f->height, u->src[j]);
+        bool stored = map_has(&f->stored, u->src[j]) && !map_has(&f->home, u->src[j]);
+        uintptr_t below = stored ? 0 : (uintptr_t)map_ptr(&f->height, u->src[j]);
         if (below > h) h = below;
       }
     if (u->op == OP_REDUCE_AXIS) h++;
@@ -309,6 +375,7 @@ static void decide_all(decide *d, const uop_list *order, fact *facts) {
       continue;
     }
     if (!u->shape || !f->uses) continue;
+    if (u->op == OP_STAGE && u->a) { share(d, u, f); continue; }
     if (map_has(&d->f->stored, u) || (may_store(u) && worth_storing(u, f))) {
       if (!map_has(&d->f->stored, u)) store(d, u);
       pass_on(d, u, start_kernel(d, u, u->shape));
@@ -344,9 +411,12 @@ void fuse_decide(fusion *f, uop *sink, arena *mem) {
     facts[i].uses = NULL;
   }
   map_free(&f->stored);
+  map_free(&f->home);
+  smap_free(&d.staged);
   d.next_id = 0;
   decide_all(&d, &order, facts);
   map_free(&d.facts);
   smap_free(&d.moved);
+  smap_free(&d.staged);
   find_heights(f, &order);
 }

@@ -1,5 +1,6 @@
 // Movement ops become index arithmetic, tensors become expressions over ranges: see rangeify.h.
 #include "schedule/rangeify.h"
+#include <stdlib.h>
 #include <string.h>
 
 uop *flat_index(graph *g, const shape *s, const place *at) {
@@ -150,9 +151,91 @@ static uop *lower_reduce(lowering *l, uop *u, const place *at) {
   return uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, src, n, (uarg){.a = u->a});
 }
 
+// --- stages ---------------------------------------------------------------------------------------------------------
+
+enum { FIRST_STAGE_RANGE = 100000 };
+
+bool belongs_to_tile(const uop *index) { return index->op == OP_CONST || (index->op == OP_RANGE && index->b == AXIS_LOOP); }
+
+bool stage_fits(const uop *stage, const place *at) {
+  if (at->valid) return false;
+  for (int i = 0; i < at->n; i++)
+    if (!belongs_to_tile(at->idx[i]) && (stage->a || stage->shape->dim[i]->op != OP_CONST)) return false;
+  return true;
+}
+
+static uop *inner_index(graph *g, const shape *s, const place *at, const place *of) {
+  uop *e = uop_idx(g, 0), *stride = uop_idx(g, 1);
+  for (int i = s->n; i-- > 0;) {
+    if (belongs_to_tile(of->idx[i])) continue;
+    e = idx_add(g, e, idx_mul(g, at->idx[i], stride));
+    stride = idx_mul(g, stride, s->dim[i]);
+  }
+  return e;
+}
+
+// Stages are numbered by what they are, not by when they are met: that depends on the order of factors, which may differ from layer to layer.
+static int64_t stage_number(lowering *l, uop *u, int64_t size) {
+  int64_t height = (int64_t)(uintptr_t)map_ptr(&l->f->height, u), number = height * 256;
+  for (; size > 1; size = (size + 1) / 2) number += 4;
+  for (;; number++) {
+    size_t i = 0;
+    while (i < l->numbers.n && l->numbers.at[i] != number) i++;
+    if (i == l->numbers.n) break;
+  }
+  vec_push(&l->numbers, number);
+  return number;
+}
+
+// The STORE of a stage, made once for all places of one tile.
+static uop *stage_store(lowering *l, uop *u, const place *at) {
+  graph *g = l->f->g;
+  uop **key = ARENA_ARRAY(l->mem, uop *, 1 + MAX_DIMS);
+  size_t bytes = (1 + (size_t)at->n) * sizeof *key;
+  key[0] = u;
+  for (int i = 0; i < at->n; i++) key[1 + i] = belongs_to_tile(at->idx[i]) ? at->idx[i] : NULL;
+  void *hit;
+  if (smap_get(&l->stages, (const char *)key, bytes, &hit)) return hit;
+  uop *src[2 + MAX_DIMS], *mem;
+  place p = *at;
+  size_t n = 2;
+  int64_t size = 1, number;
+  for (int i = 0; i < at->n; i++)
+    if (!belongs_to_tile(at->idx[i]) && !mul_i64(size, u->shape->dim[i]->a, &size)) die("a stage of more than 2^63 elements");
+  number = stage_number(l, u, size);
+  for (int i = 0; i < at->n; i++) {
+    if (belongs_to_tile(at->idx[i])) continue;
+    p.idx[i] = src[n++] = uop_range(g, u->shape->dim[i], FIRST_STAGE_RANGE + number * MAX_DIMS + i, AXIS_REDUCE);
+  }
+  if (u->a) src[0] = uop_index(g, map_ptr(&l->f->stored, u), temp_index(g, u->shape, at));
+  else {
+    mem = uop_new(g, OP_LOCAL, (enum dtype)u->dt, 1, NULL, 0, (uarg){.a = number, .b = size, .s = "tile", .s_len = 4});
+    src[0] = uop_index(g, mem, inner_index(g, u->shape, &p, at));
+  }
+  src[1] = lower(l, u->src[0], &p);
+  uop *store = uop_new(g, OP_STORE, DT_VOID, 1, src, n, (uarg){0});
+  smap_set(&l->stages, (const char *)key, bytes, store);
+  return store;
+}
+
+static uop *lower_stage(lowering *l, uop *u, const place *at) {
+  graph *g = l->f->g;
+  if (!stage_fits(u, at)) return lower(l, u->src[0], at);
+  uop *store = stage_store(l, u, at), *mem = store->src[0]->src[0];
+  uop *index = u->a ? store->src[0] : uop_index(g, mem, inner_index(g, u->shape, at, at));
+  return uop_new(g, OP_LOAD, (enum dtype)u->dt, 1, (uop *[]){index, store}, 2, (uarg){0});
+}
+
+void lowering_free(lowering *l) {
+  smap_free(&l->memo);
+  smap_free(&l->stages);
+  vec_free(&l->numbers);
+}
+
 static uop *lower_new(lowering *l, uop *u, const place *at) {
   graph *g = l->f->g;
-  uop *buf = u == l->self ? NULL : map_ptr(&l->f->stored, u);
+  bool made_here = u == l->self || (l->self && map_ptr(&l->f->home, u) == l->self);
+  uop *buf = made_here ? NULL : map_ptr(&l->f->stored, u);
   if (buf) return load_from(g, buf, u->shape, at, (enum dtype)u->dt);
   unsigned flags = op_flags((enum op)u->op);
   place p;
@@ -168,6 +251,7 @@ static uop *lower_new(lowering *l, uop *u, const place *at) {
   case OP_BUFFER: case OP_AFTER: return load_from(g, base_buffer(u), u->shape, at, (enum dtype)u->dt);
   case OP_IOTA: return at->idx[0];
   case OP_CONTIGUOUS: return lower(l, u->src[0], at);
+  case OP_STAGE: return lower_stage(l, u, at);
   case OP_REDUCE_AXIS: return lower_reduce(l, u, at);
   case OP_BITCAST: return lower_bitcast(l, u, at);
   case OP_GATHER: {

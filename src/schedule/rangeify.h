@@ -20,9 +20,19 @@ void gather_place(const uop *u, const place *at, uop *row, place *x, place *ids)
 typedef struct fusion {
   graph *g;
   map stored;                // tensor node -> BUFFER that holds it
+  map home;                  // shared STAGE -> the stored tensor whose kernel fills that buffer
   map height;                // tensor node -> levels of reductions below it that are not stored (as uintptr)
 } fusion;
 // The value of tensor u at a place, as an expression. `memo` is per kernel.
-typedef struct lowering { fusion *f; smap memo; arena *mem; uop *self; } lowering;
+typedef struct lowering { fusion *f; smap memo, stages; arena *mem; uop *self; VEC(int64_t) numbers; } lowering;
 uop *lower(lowering *l, uop *u, const place *at);
+void lowering_free(lowering *l);
+
+// A STAGE at a place: an axis whose index is a loop over the kernel's results belongs to the tile; along the others all elements are computed and
+// stored in memory of the tile's own:
+//   LOAD(INDEX(LOCAL, where they are read), STORE(INDEX(LOCAL, j), value at j, ranges j...))
+// which says that the STORE comes first. Linearisation puts it where all loops that its value depends on are open. False where there is no such
+// form (padding, symbolic sizes): then x is computed again wherever it is read.
+bool stage_fits(const uop *stage, const place *at);
+bool belongs_to_tile(const uop *index);
 #endif

@@ -4,22 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
+#include "graph/record.h"
 #include "graph/verify.h"
+#include "schedule/flash.h"
 #include "schedule/fuse.h"
 #include "schedule/memory_plan.h"
 
 // Kernels that differ in their buffers only have one form: an expression over parameters, made once. order: per parameter the
 // number of its buffer, in the order in which the walk of see() meets them.
-typedef struct form { uop *ast; int n_bufs, *order; bool each; } form;
+typedef struct form { uop *ast; int n_bufs, *order; bool *written, each; } form;
 // bufs: as see() meets them, the one that is written first; deps: whose results it reads; after: what it must not overtake
 typedef struct raw_kernel { uop *root, **bufs; const form *form; VEC(int) deps, after; int level; } raw_kernel;
 typedef struct reader { struct reader *next; int kernel; } reader;
-// readers: version of a buffer -> who reads it
+// shared: stages that kernels of others fill; readers: version of a buffer -> who reads it
 typedef struct builder {
   graph *g;
   arena *mem;
   fusion f;
   VEC(raw_kernel) kernels;
+  VEC(uop *) shared;
   map kernel_of, readers;
   smap forms;
 } builder;
@@ -54,7 +57,7 @@ static uop *lower_kernel(builder *b, uop *root) {
     target = uop_index(g, map_ptr(&b->f.stored, root), temp_index(g, root->shape, &at));
     value = lower(&l, root, &at);
   }
-  smap_free(&l.memo);
+  lowering_free(&l);
   ranges[0] = target;
   ranges[1] = simplify(g, value);
   return uop_new(g, OP_STORE, DT_VOID, 1, ranges, n, (uarg){0});
@@ -68,7 +71,7 @@ static void collect_deps(builder *b, uop *u, bool top, map *seen, int k) {
   map_put(seen, u, (void *)1);
   void *index;
   raw_kernel *raw = &b->kernels.at[k];
-  if (!top && map_get(&b->kernel_of, (uint64_t)(uintptr_t)u, &index)) { vec_push(&raw->deps, (int)(intptr_t)index); return; }
+  if (!top && map_get(&b->kernel_of, (uint64_t)(uintptr_t)u, &index) && (intptr_t)index != k) { vec_push(&raw->deps, (int)(intptr_t)index); return; }
   if (u->op == OP_AFTER)                              // reading a version of a buffer waits for all stores that made it
     for (uop *v = u; v->op == OP_AFTER; v = v->src[0])
       for (size_t i = 1; i < v->nsrc; i++)
@@ -127,14 +130,14 @@ static uint64_t free_in(loops *l, uop *u) {
     l->known &= u->src[0]->op == OP_CONST && l->n < MANY_RANGES;
     if (l->known) { mask = 1ull << l->n; l->range[l->n++] = u; }
   } else {
-    for (size_t i = 0; i < u->nsrc; i++) *(u->op == OP_REDUCE && i ? &own : &mask) |= free_in(l, u->src[i]);
+    for (size_t i = 0; i < u->nsrc; i++) *((u->op == OP_REDUCE && i) || (u->op == OP_STORE && i > 1) ? &own : &mask) |= free_in(l, u->src[i]);
   }
   if (u->op == OP_REDUCE) {
     double n = 1;
     for (int i = 0; i < l->n; i++) if ((mask | own) >> i & 1) n *= (double)l->range[i]->src[0]->a;
     l->steps += n;
-    mask &= ~own;
   }
+  mask &= ~own;
   map_put(&l->memo, u, (void *)(uintptr_t)mask);
   return mask;
 }
@@ -189,6 +192,11 @@ static const form *parametrise(builder *b, const uop *root, const map *numbers) 
     if (l.at[i]->op == OP_BUFFER && l.at[i] != out) vec_push(&bufs, l.at[i]);
   f->n_bufs = (int)bufs.n;
   f->order = ARENA_ARRAY(b->mem, int, bufs.n);
+  f->written = ARENA_ARRAY(b->mem, bool, bufs.n);
+  for (size_t i = 0; i < bufs.n; i++) {
+    f->written[i] = false;
+    for (size_t j = 0; j < l.n; j++) f->written[i] |= l.at[j]->op == OP_STORE && l.at[j]->src[0]->src[0] == bufs.at[i];
+  }
   for (size_t i = 0; i < bufs.n; i++) {
     const uop *u = bufs.at[i];
     uarg arg = {(int64_t)i, u->b, u->s, u->s_len};
@@ -206,7 +214,7 @@ static const form *parametrise(builder *b, const uop *root, const map *numbers) 
 }
 
 // What decides about the form of a kernel, as numbers; what it meets: buffers, in order.
-typedef struct seeing { builder *b; VEC(uint64_t) key; VEC(uop *) bufs; map nodes, numbers; } seeing;
+typedef struct seeing { builder *b; uop *root; VEC(uint64_t) key; VEC(uop *) bufs; map nodes, numbers; } seeing;
 
 static void see_number(seeing *s, uint64_t n) { vec_push(&s->key, n); }
 
@@ -230,6 +238,7 @@ static void see(seeing *s, uop *u, bool top) {
   }
   map_put(&s->nodes, u, (void *)s->nodes.n);
   uop *buf = top ? NULL : map_ptr(&s->b->f.stored, u);
+  if (buf && map_ptr(&s->b->f.home, u) == s->root) { see_buffer(s, buf, u->shape); buf = NULL; }
   if (buf || u->op == OP_BUFFER || u->op == OP_AFTER) { see_buffer(s, buf ? buf : base_buffer(u), u->shape); return; }
   see_number(s, u->op | (uint64_t)u->dt << 8 | (uint64_t)u->lanes << 16 | (uint64_t)u->nsrc << 32);
   see_number(s, (uint64_t)u->a);
@@ -241,7 +250,7 @@ static void see(seeing *s, uop *u, bool top) {
 
 static void add_kernel(builder *b, uop *root) {
   raw_kernel k = {.root = root};
-  seeing s = {.b = b};
+  seeing s = {.b = b, .root = root};
   see_buffer(&s, root->op == OP_ASSIGN ? base_buffer(root->src[0]) : map_ptr(&b->f.stored, root), root->shape);
   see(&s, root, true);
   size_t bytes = s.key.n * sizeof *s.key.at;
@@ -254,6 +263,8 @@ static void add_kernel(builder *b, uop *root) {
   k.bufs = ARENA_ARRAY(b->mem, uop *, s.bufs.n);
   memcpy(k.bufs, s.bufs.at, s.bufs.n * sizeof *k.bufs);
   map_put(&b->kernel_of, root, (void *)(intptr_t)b->kernels.n);
+  for (size_t i = b->shared.n; i-- > 0;)
+    if (map_ptr(&b->f.home, b->shared.at[i]) == root) map_put(&b->kernel_of, b->shared.at[i], (void *)(intptr_t)b->kernels.n);
   vec_push(&b->kernels, k);
   vec_free(&s.key); vec_free(&s.bufs);
   map_free(&s.nodes); map_free(&s.numbers);
@@ -265,7 +276,7 @@ static void fill_in(const builder *b, const raw_kernel *raw, sched_kernel *k) {
   k->bufs = ARENA_ARRAY(graph_arena(b->g), int64_t, f->n_bufs);
   k->written = ARENA_ARRAY(graph_arena(b->g), bool, f->n_bufs);
   for (int i = 0; i < f->n_bufs; i++) k->bufs[i] = raw->bufs[f->order[i]]->a;
-  k->written[0] = true;
+  memcpy(k->written, f->written, (size_t)f->n_bufs * sizeof *k->written);
 }
 
 static int by_level(const void *p, const void *q) {
@@ -291,14 +302,17 @@ static void find_temps(builder *b, schedule *s) {
       if (s->kernels[i].level < t->first) t->first = s->kernels[i].level;
     }
   for (size_t i = 0; i < b->kernels.n; i++) {
-    uop *buf = b->kernels.at[i].bufs[0];
-    void *at;
-    if (buf->a < TEMP_IDS || !map_get(&index, (uint64_t)buf->a, &at)) continue;
-    sched_temp *t = &temps.at[(intptr_t)at];
-    t->dt = (enum dtype)buf->dt;
-    t->elems = buf->b;
-    t->each = b->kernels.at[i].form->each;
-    if (!mul_i64(buf->b, dtype_size(t->dt), &t->bytes)) die("an intermediate of more than 2^63 bytes");
+    const form *f = b->kernels.at[i].form;
+    for (int j = 0; j < f->n_bufs; j++) {
+      uop *buf = b->kernels.at[i].bufs[f->order[j]];
+      void *at;
+      if (!f->written[j] || buf->a < TEMP_IDS || !map_get(&index, (uint64_t)buf->a, &at)) continue;
+      sched_temp *t = &temps.at[(intptr_t)at];
+      t->dt = (enum dtype)buf->dt;
+      t->elems = buf->b;
+      t->each = f->each;
+      if (!mul_i64(buf->b, dtype_size(t->dt), &t->bytes)) die("an intermediate of more than 2^63 bytes");
+    }
   }
   s->n_temps = (int)temps.n;
   s->temps = ARENA_ARRAY(graph_arena(b->g), sched_temp, temps.n);
@@ -322,13 +336,17 @@ void schedule_graph(graph *g, uop *sink, schedule *out) {
   builder b = {.g = g, .mem = arena_new(), .f = {.g = g}};
   *out = (schedule){0};
   if (env_int(ENV_SPEC)) verify(g, sink, STAGE_TENSOR, "tensor graph");
+  sink = flash_attention(g, sink);
+  record_mark(g, sink, "flash attention");
+  if (env_int(ENV_SPEC)) verify(g, sink, STAGE_TENSOR, "flash attention");
   fuse_decide(&b.f, sink, b.mem);
   uop_list order = uop_toposort(b.mem, &sink, 1);
   for (size_t i = 0; i < order.n; i++) {
     uop *u = order.at[i];
     unsigned f = op_flags((enum op)u->op);
     if (u->shape && ((f & OPF_ELEMENTWISE) || u->op == OP_REDUCE_AXIS || u->op == OP_GATHER)) out->graph_ops++;
-    if (u->op == OP_ASSIGN || map_has(&b.f.stored, u)) add_kernel(&b, u);
+    if (map_has(&b.f.home, u)) vec_push(&b.shared, u);
+    else if (u->op == OP_ASSIGN || map_has(&b.f.stored, u)) add_kernel(&b, u);
   }
   find_deps(&b);
   unsigned char *state = ARENA_ARRAY(b.mem, unsigned char, b.kernels.n);
@@ -345,6 +363,8 @@ void schedule_graph(graph *g, uop *sink, schedule *out) {
   if (debug_level() >= 1) print_schedule(out);
   for (size_t i = 0; i < b.kernels.n; i++) { vec_free(&b.kernels.at[i].deps); vec_free(&b.kernels.at[i].after); }
   vec_free(&b.kernels);
+  vec_free(&b.shared);
+  map_free(&b.f.home);
   map_free(&b.f.stored); map_free(&b.f.height); map_free(&b.kernel_of); map_free(&b.readers);
   smap_free(&b.forms);
   arena_free(b.mem);

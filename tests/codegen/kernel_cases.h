@@ -370,6 +370,29 @@ static void k_symbolic_two(kt *t) {               // attention's sizes: T tokens
   kt_out(t, t_softmax(g, s, 1));
 }
 
+// Attention over whole pages of 32 positions, of which the last may be seen in part: stages, and a kernel with several results. What is reduced
+// is masked, and one more term may have no value. `heads`: of keys; each is for `per` queries.
+static void attention_in_pages(kt *t, int64_t heads, int64_t per, bool sink) {
+  graph *g = t->g;
+  uop *n = kt_var(t, "n", 1, 4), *pos = kt_var(t, "pos", 0, 92), *C = idx_add(g, pos, n), *one = IDX(t, 1);
+  uop *seen = idx_mul(g, idx_div(g, idx_add(g, C, IDX(t, 31)), IDX(t, 32)), IDX(t, 32)), *h = IDX(t, heads), *p = IDX(t, per), *d = IDX(t, 16);
+  tensor *q = t_slice(g, F32_IN(t, 4, heads, per, 16), 0, IDX(t, 0), n);
+  q = t_reshape(g, t_stage(g, t_mul(g, q, t_float(g, 0.25)), false), UOPS(n, h, p, d, one));
+  tensor *k = t_reshape(g, t_slice(g, F32_IN(t, heads, 16, 96), 2, IDX(t, 0), seen), UOPS(one, h, one, d, seen));
+  tensor *v = t_reshape(g, t_slice(g, F32_IN(t, heads, 96, 16), 1, IDX(t, 0), seen), UOPS(one, h, one, seen, d));
+  tensor *s = t_reduce(g, t_mul(g, q, k), OP_ADD, 3), *own = t_reshape(g, t_add(g, t_iota(g, n), pos), UOPS(n, one, one, one, one));
+  s = t_where(g, t_op2(g, OP_CMPLT, own, t_iota(g, seen)), t_float(g, -INFINITY), s);
+  tensor *most = t_reduce(g, s, OP_MAX, 4), *none = sink ? t_reshape(g, F32_IN(t, heads, per), UOPS(one, h, p, one, one)) : NULL;
+  if (sink) most = t_op2(g, OP_MAX, most, none);
+  tensor *e = t_exp(g, t_sub(g, s, most)), *total = t_reduce(g, e, OP_ADD, 4);
+  if (sink) total = t_add(g, total, t_exp(g, t_sub(g, none, most)));
+  tensor *o = t_reduce(g, t_mul(g, t_reshape(g, e, UOPS(n, h, p, seen, one)), v), OP_ADD, 3);
+  o = t_reshape(g, o, UOPS(n, h, p, d));
+  kt_out(t, t_op2(g, OP_FDIV, o, t_reshape(g, total, UOPS(n, h, p, one))));
+}
+static void k_flash(kt *t) { attention_in_pages(t, 2, 3, false); }
+static void k_flash_sink(kt *t) { attention_in_pages(t, 3, 1, true); }
+
 // ---- memory -------------------------------------------------------------------------------------------------------------
 
 static tensor *whole_buffer(kt *t, enum dtype dt, int64_t elems) { return t_buffer(t->g, kt_buffer(t, dt, elems, KT_UNIT), dt, elems); }
@@ -452,7 +475,7 @@ static const kt_case kt_cases[] = {
   K(matvec), K(matvec_long), K(matmul), K(matmul_odd), K(matmul_half), K(matmul_bf16), K(matmul_batched), K(matmul_transposed), K(matmul_bias_silu), K(norm), K(norm_matmul),
   K(matmul_norm), K(two_matmuls), K(int_dot), K(codes_matvec), K(softmax), K(softmax_first), K(softmax_masked), K(attention),
   K(symbolic_rows), K(symbolic_columns), K(symbolic_offset), K(symbolic_sum), K(symbolic_max), K(symbolic_min), K(symbolic_product), K(symbolic_matmul),
-  K(symbolic_softmax), K(symbolic_stored), K(symbolic_flip), K(symbolic_scalar), K(symbolic_two),
+  K(symbolic_softmax), K(symbolic_stored), K(symbolic_flip), K(symbolic_scalar), K(symbolic_two), K(flash), K(flash_sink),
   K(store_part), K(store_permuted), K(cache), K(cache_chunk), K(in_place), K(in_place_flip), K(shift_down), K(read_then_store), K(read_both), K(two_stores),
 };
 #undef K

@@ -160,7 +160,7 @@ static inline void te_fill(te *e, uop *u, te_value *t) {
     for (int i = 0; i < e->n_vars; i++) if (!strcmp(e->vars[i].name, u->s)) { t->v[0].i = e->vars[i].value; return; }
     die("no value for %s", u->s);
   case OP_IOTA: for (int64_t i = 0; i < t->count; i++) t->v[i].i = i; return;
-  case OP_CONTIGUOUS: memcpy(t->v, s[0]->v, (size_t)t->count * sizeof *t->v); return;
+  case OP_CONTIGUOUS: case OP_STAGE: memcpy(t->v, s[0]->v, (size_t)t->count * sizeof *t->v); return;
   case OP_REDUCE_AXIS: te_reduce(u, s[0], t); return;
   case OP_BITCAST: te_bitcast(u, s[0], t); return;
   case OP_STACK: for (int64_t i = 0; i < t->count; i++) t->v[i] = s[i % (int64_t)u->nsrc]->v[i / (int64_t)u->nsrc]; return;

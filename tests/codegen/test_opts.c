@@ -8,7 +8,7 @@
 // Axes of every kind: contiguous and not, odd sizes, symbolic ones, several reductions that share ranges, guards, stores into views.
 static const char *const names[] = {
   "add", "permute", "pad", "cat", "gather", "sum", "max_i8", "reduce_two_axes", "reduce_padded", "argmax", "matmul_odd", "matmul_half", "codes_matvec",
-  "norm_matmul", "softmax", "softmax_masked", "attention", "symbolic_rows", "symbolic_columns", "symbolic_sum", "symbolic_matmul", "symbolic_two",
+  "norm_matmul", "softmax", "softmax_masked", "attention", "symbolic_rows", "symbolic_columns", "symbolic_sum", "symbolic_matmul", "symbolic_two", "flash", "flash_sink",
   "cache_chunk", "store_permuted",
 };
 static const char *const names_of_groups[] = {"matmul", "sum", "softmax", "codes_matvec", "max_i8", "symbolic_sum", "symbolic_matmul", "pad"};

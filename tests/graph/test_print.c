@@ -60,6 +60,7 @@ static void every_op_round_trips(void **state) {
   uop *as = MAKE(OP_ASSIGN, DT_F32, 1, ARG(0), buf, f);
   MAKE(OP_AFTER, DT_F32, 1, ARG(0), buf, as);
   MAKE(OP_CONTIGUOUS, DT_F32, 1, ARG(.a = 3, .b = 4), e);
+  MAKE(OP_STAGE, DT_F32, 1, ARG(.a = 1), e);
   MAKE(OP_STACK, DT_F32, 1, ARG(0), x, x, x);
   uop *range = made[n++] = uop_range(g, i16, 3, AXIS_REDUCE), *index = made[n++] = uop_index(g, mem, range);
   uop *load = made[n++] = uop_load(g, index, DT_F32, 1);
