@@ -40,7 +40,7 @@ def check_sums(p):
 
 
 def test_one_token(profile, run_weft, tinypy, tmp_path):
-    p = profile("-n", "16")
+    p = profile("-n", "16", "-d", "200")              # more than one page of the caches, as a run has
     check_sums(p)
     assert p["step_tokens"] == 1 and p["token_us"] == p["step_us"] > 0 and .1 < p["limit_gb_s"] < 10000
     layers = 6
@@ -69,7 +69,7 @@ def test_bytes_are_those_of_the_file(profile, run_weft, tinypy):
 
 def test_depth(profile):
     near, far = profile("-n", "2"), profile("-n", "2", "-d", "300")
-    assert by_role(far, "bytes")["attention"] > 4 * by_role(near, "bytes")["attention"]
+    assert by_role(far, "bytes")["attention"] > 2.5 * by_role(near, "bytes")["attention"]      # three pages, not one
     assert by_role(far, "bytes")["blk.*.ffn_down"] == by_role(near, "bytes")["blk.*.ffn_down"]
 
 

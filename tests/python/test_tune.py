@@ -91,7 +91,7 @@ def test_same_bits(tuned, run_weft, tinypy):
 
 def test_beam_variable(run_weft, tinypy, cache_dir):
     """BEAM=N searches when a model is loaded; the next run finds the results, and compiles nothing."""
-    few = ["--ids", "1,2,3"]                      # no plan for prompts is made: half the work
+    few = ["-v", "--ids", "1,2,3"]                # no plan for prompts is made: half the work
     plain = logprobs(run_weft, tinypy, "off", few)[0]
     assert logprobs(run_weft, tinypy, cache_dir, few, BEAM=1, BEAM_SKIP_MS=1)[0] == plain
     assert any(e["kind"] == "tuning" for e in list_cache(run_weft, cache_dir))

@@ -63,11 +63,12 @@ def test_the_file(page):
         assert marks[0] == "schedule" and marks[-1] == "decompose"
         assert all(0 <= n < len(k["record"]["nodes"]) for step in k["record"]["steps"] for n in step[1:])
         assert all(0 < back <= i for i, node in enumerate(k["record"]["nodes"]) for back in node[1:])
-    assert [m[0] for m in graph["record"]["marks"]] == ["model", "dots", "schedule"] and min(graph["tensors"]) >= 0
+    assert [m[0] for m in graph["record"]["marks"]] == ["model", "dots", "flash attention", "schedule"] and min(graph["tensors"]) >= 0
 
 
 def test_kernels(shown, run_weft, tinypy, tmp_path):
-    assert run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1", "--stats", tmp_path / "stats"]).returncode == 0
+    run = ["run", "-m", tinypy, "-c", "64", "-p", "x", "-n", "1", "--stats", tmp_path / "stats"]       # one page of the caches, as there
+    assert run_weft(run).returncode == 0
     stats = json.loads((tmp_path / "stats").read_text())
     assert text(shown, "h2") == f"{stats['kernels_per_token']:.0f} kernels per token"
     assert shown.eval("document.querySelectorAll('#list a').length") == shown.eval("document.querySelectorAll('#table tr.row').length") == shown.eval("nUnique")
