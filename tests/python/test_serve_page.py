@@ -20,7 +20,7 @@ SCRIPTS = {
 @pytest.fixture(scope="module")
 def server(weft, weft_env, tmp_path_factory):
     if not find():
-        pytest.skip("no Chromium")
+        pytest.fail("no Chromium: scripts/setup.sh test installs chromium-headless-shell")
     path = scripted.write(tmp_path_factory.mktemp("scripted") / "told.gguf", SCRIPTS, TEMPLATE, context=2000)
     with Server(weft, weft_env, path) as s:
         yield s
