@@ -80,20 +80,18 @@ static tensor *by_blocks(graph *g, tensor *x, int at, const softmax *f) {
   return t_permute(g, x, order);
 }
 
-static tensor *reshaped(graph *g, tensor *x, int n, uop *const *dims) { return t_reshape(g, x, n, dims); }
-
 static uop *rewrite_one(graph *g, const softmax *f) {
   const shape *old = f->out->shape;
   uop *one = uop_idx(g, 1), *const *h = f->s->shape->dim, *dv = f->v->shape->dim[HEAD_AXES + 1];
-  tensor *s = reshaped(g, f->s, HEAD_AXES + 1, (uop *[]){h[0], h[1], h[2], h[HEAD_AXES + 1]});
+  tensor *s = t_reshape(g, f->s, HEAD_AXES + 1, (uop *[]){h[0], h[1], h[2], h[HEAD_AXES + 1]});
   s = t_stage(g, by_blocks(g, s, HEAD_AXES, f), false);            // {blocks, tokens, kv, per, block}
   tensor *m = t_stage(g, t_op2(g, OP_MAX, t_reduce(g, s, OP_MAX, 1 + HEAD_AXES), t_float(g, -FLT_MAX)), true);
   tensor *e = t_stage(g, t_exp(g, t_sub(g, s, m)), false);
   tensor *l = t_stage(g, t_reduce(g, e, OP_ADD, 1 + HEAD_AXES), true);
   uop *in[] = {f->blocks, h[0], h[1], h[2], uop_idx(g, f->block), one}, *part[] = {f->blocks, h[0], h[1], h[2], dv};
-  tensor *o = t_reduce(g, t_mul(g, reshaped(g, e, 6, in), by_blocks(g, f->v, HEAD_AXES, f)), OP_ADD, 1 + HEAD_AXES);
-  o = t_contiguous(g, t_op2(g, OP_FDIV, reshaped(g, o, 5, part), t_op2(g, OP_MAX, l, t_float(g, FLT_MIN))));
-  tensor *most = t_reduce(g, m, OP_MAX, 0), *sink = f->sink ? reshaped(g, unmoved(f->sink), 5, (uop *[]){one, one, h[1], h[2], one}) : NULL;
+  tensor *o = t_reduce(g, t_mul(g, t_reshape(g, e, 6, in), by_blocks(g, f->v, HEAD_AXES, f)), OP_ADD, 1 + HEAD_AXES);
+  o = t_contiguous(g, t_op2(g, OP_FDIV, t_reshape(g, o, 5, part), t_op2(g, OP_MAX, l, t_float(g, FLT_MIN))));
+  tensor *most = t_reduce(g, m, OP_MAX, 0), *sink = f->sink ? t_reshape(g, unmoved(f->sink), 5, (uop *[]){one, one, h[1], h[2], one}) : NULL;
   if (sink) most = t_op2(g, OP_MAX, most, sink);
   tensor *w = t_mul(g, l, t_exp(g, t_sub(g, m, most))), *total = t_reduce(g, w, OP_ADD, 0);
   if (sink) total = t_add(g, total, t_exp(g, t_sub(g, sink, most)));
