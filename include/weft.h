@@ -210,6 +210,7 @@ typedef struct weft_options {
   int context;               /* positions of the KV cache; 0: as many as the model was trained for, or half,
                                 a quarter, ... of that where memory is short.  Reserved, not committed */
   int threads;               /* 0: what affinity, control group and cores suggest */
+  int prompt_threads;        /* for prompts; 0: as many */
   int chunk;                 /* positions of a prompt that are evaluated at once; 0: default */
   bool no_repack;            /* weights are read where they lie in the file: needs less memory while loading, several times slower */
   int repack_memory;         /* percent of its size by which a weight may grow when it is laid out for its kernel; 0: the default, 5.  With 50,

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 weft_options model_args_options(const struct model_args *a) {
-  return (weft_options){.context = (int)a->context, .threads = (int)a->threads, .chunk = (int)a->chunk, .exact = a->precision == 1,
+  return (weft_options){.context = (int)a->context, .threads = (int)a->threads, .prompt_threads = (int)a->prompt_threads, .chunk = (int)a->chunk, .exact = a->precision == 1,
                         .no_repack = a->no_repack, .repack_memory = (int)a->growth};
 }
 

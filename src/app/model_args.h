@@ -7,7 +7,7 @@
 
 struct model_args {
   const char *model;
-  int64_t context, threads, chunk, growth;      // 0: as the model or the machine says
+  int64_t context, threads, prompt_threads, chunk, growth;      // 0: as the model or the machine says
   bool no_repack, lock, quiet;
   int precision;
 };

@@ -237,6 +237,7 @@ static const struct option rows[] = {
   // ---- the machine
   GROUP(TALK | SERVE, "Machine"),
   INT(ONE, "-t, --threads", "N", "threads; 0: as many as help (default)", model.threads, 0, 1024, SAME),
+  INT(MODEL, "-tb, --threads-batch", "N", "threads for prompts; 0: as many (default)", model.prompt_threads, 0, 1024, SAME),
   TEXTS(BENCH, "-t, --threads", "LIST", "threads; 0: as many as help (default)", threads, SAME),
   INT(ONE, "-ub, --ubatch-size", "N", "tokens of a prompt evaluated at once, at most; 0: default", model.chunk, 0, 65536, SAME),
   TEXTS(BENCH, "-ub, --ubatch-size", "LIST", "tokens of a prompt evaluated at once; 0: default", chunks, SAME),
@@ -283,7 +284,6 @@ static const struct option rows[] = {
   IDLE(BENCH, "-fa, --flash-attn", "LIST", "attention is always made of the same kernels", .fine = "on|auto|1|-1"),
   IDLE(ONE, "-fa, --flash-attn", "[on|off|auto|1|0]", "attention is always made of the same kernels", .fine = "on|auto|1|-1"),
   IDLE(MODEL, "-b, --batch-size", "N", "prompts are evaluated in chunks of -ub"),
-  IDLE(MODEL, "-tb, --threads-batch", "N", "prompts take as many threads as -t says"),
   IDLE(MODEL, "-C, --cpu-mask, -Cr, --cpu-range, -Cb, --cpu-mask-batch, -Crb, --cpu-range-batch", "M", pinned, .fine = "0x0"),
   IDLE(MODEL, "--cpu-strict, --cpu-strict-batch", "<0|1>", pinned, .fine = "1"),
   IDLE(MODEL, "--prio, --prio-batch", "N", pinned, .fine = "0"),

@@ -34,15 +34,16 @@ static const struct { const char *name; int (*start)(device *, error *); } table
   {"CPU", cpu_start}, {"REF", ref_start}, {"NULL", null_start},
 };
 
-int device_open(int n_threads, device **out, error *err) {
+int device_open(int n_threads, int n_prompt, device **out, error *err) {
   const char *want = env_str(ENV_DEV);
   for (size_t i = 0; i < COUNT(table); i++) {
     if (strcmp(table[i].name, want)) continue;
     device *d = xcalloc(1, sizeof *d);
     d->name = table[i].name;
-    d->team = team_new(n_threads, err);
+    d->team = d->prompt_team = team_new(n_threads, err);
     if (!d->team || table[i].start(d, err)) { device_close(d); return -1; }
     d->n_threads = team_size(d->team);
+    if (n_prompt && n_prompt != d->n_threads && !(d->prompt_team = team_new(n_prompt, err))) { device_close(d); return -1; }
     *out = d;
     return 0;
   }
@@ -52,6 +53,7 @@ int device_open(int n_threads, device **out, error *err) {
 void device_close(device *d) {
   if (!d) return;
   cache_close(d->cache);
+  if (d->prompt_team != d->team) team_free(d->prompt_team);
   team_free(d->team);
   if (d->stop) d->stop(d);
   else free(d->state);

@@ -23,8 +23,8 @@ struct device {
   const char *name;
   target target;
   char key[512];             // everything outside the kernel that decides about the code: part of cache keys
-  int n_threads;
-  struct team *team;
+  int n_threads;             // of team
+  struct team *team, *prompt_team;     // the second one runs plans of prompts: the same one, unless that has another number of threads
   struct cache *cache;       // NULL: kernels of this device are not cached
   void (*prepare)(device *d);                                    // compiles will follow soon; may be NULL
   int (*compile)(device *d, device_kernel *k, error *err);       // k->p is there; thread-safe
@@ -33,8 +33,8 @@ struct device {
   void (*stop)(device *d);   // frees; NULL: free does
 };
 
-// Opens the device that DEV names. n_threads 0: the default. 0, or -1 and why not.
-int device_open(int n_threads, device **out, error *err);
+// Opens the device that DEV names. n_threads 0: the default; n_prompt, for prompts, 0: the same. 0, or -1 and why not.
+int device_open(int n_threads, int n_prompt, device **out, error *err);
 void device_close(device *d);
 
 typedef struct plan plan;
@@ -50,6 +50,7 @@ typedef struct plan_options {
   // much of all that is to be copied is done.
   void *(*stream)(void *ctx, int64_t id, uint64_t layout, int64_t size, bool *filled);
   void (*filled)(void *ctx, int64_t id, double from, double to, double done);
+  bool prompt;               // for the threads of prompts
 } plan_options;
 
 // Compiles all kernels of a schedule. The schedule's graph must outlive the plan. 0, or -1 and why not.
@@ -61,6 +62,7 @@ typedef struct plan_var { const char *name; int64_t value; } plan_var;
 void plan_run(plan *p, const plan_var *vars, int n_vars);
 typedef struct plan_stats { int kernels, dispatches, unique, compiled, tuned /* run as a search found them */, graph_ops; int64_t arena_bytes; double compile_ms, codegen_ms /* of that: rules, before any compiler */; } plan_stats;
 plan_stats plan_get_stats(const plan *p);
+struct team *plan_team(const plan *p);           // the threads that run it
 
 // A kernel of the plan (0 .. plan_stats.kernels - 1) with the bytes that it moves and the float operations that it does at these
 // values of the variables. Texts belong to the plan.

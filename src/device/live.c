@@ -543,7 +543,7 @@ static void *make_candidates(void *ctx) {
   // Of this thread alone. Not SCHED_IDLE: who closes the model waits for the candidate that is being compiled, and on a
   // machine that has become busy such a thread would hardly get on.
   setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), l->always ? LOW : LOWEST);
-  spare_open(&l->spare, "", l->p->d->n_threads);
+  spare_open(&l->spare, "", l->p->n_threads);
   if (llvm_version(&l->compiler, NULL)) { atomic_store(&l->state, "no compiler"); return NULL; }
   find_subjects(l);
   double last = 0;

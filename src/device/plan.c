@@ -289,11 +289,11 @@ static int fill_streams(plan *p, filling *fills, size_t n, const plan_options *o
     int64_t pieces = fills[i].s->bytes / FILL_PIECE + 1;
     for (int64_t at = 0; at < pieces; at++) {
       size_t from = (size_t)(fills[i].s->bytes / pieces * at), to = at + 1 == pieces ? (size_t)fills[i].s->bytes : (size_t)(fills[i].s->bytes / pieces * (at + 1));
-      if (!fills[i].s->n_fills) team_run(p->d->team, run_copy, &(copying){fills[i].at + from, fills[i].raw + from, to - from});
+      if (!fills[i].s->n_fills) team_run(p->team, run_copy, &(copying){fills[i].at + from, fills[i].raw + from, to - from});
       for (int j = 0; j < fills[i].s->n_fills; j++) {
         const device_kernel *k = &kernels[fills[i].kernel[j]];
         int64_t tiles = program_eval(k->p, k->p->tiles, NULL);
-        team_run(p->d->team, run_fill, &(fill_run){k, {fills[i].at, fills[i].raw}, tiles * at / pieces, tiles * (at + 1) / pieces});
+        team_run(p->team, run_fill, &(fill_run){k, {fills[i].at, fills[i].raw}, tiles * at / pieces, tiles * (at + 1) / pieces});
       }
       done += (double)fills[i].s->bytes / (double)pieces;
       if (o->filled) o->filled(o->ctx, fills[i].id, (double)at / (double)pieces, (double)(at + 1) / (double)pieces, done / all);
@@ -327,7 +327,7 @@ static int bind_streams(plan *p, const schedule *s, const plan_options *o, error
       void *at = o->stream ? o->stream(o->ctx, id, plan_layout(w), w->bytes, &filled) : NULL;
       if (!at && !(at = own_memory(p, (uint64_t)w->bytes, err))) { r = -1; break; }
       if (!filled) vec_push(&fills, ((filling){.s = w, .raw = t->bufs[w->param], .at = at, .id = id}));
-      for (int n = 0; n < p->d->n_threads; n++) t->bufs[n * t->n_bufs + w->param] = at;
+      for (int n = 0; n < p->n_threads; n++) t->bufs[n * t->n_bufs + w->param] = at;
     }
   }
   if (!r && fills.n) r = fill_streams(p, fills.at, fills.n, o, err);
@@ -344,6 +344,8 @@ static intptr_t temp_offset(const map *temps, int64_t id) {
 int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, plan **out, error *err) {
   plan *p = xcalloc(1, sizeof *p);
   p->d = d;
+  p->team = o->prompt ? d->prompt_team : d->team;
+  p->n_threads = team_size(p->team);
   p->g = g;
   p->mem = arena_new();
   map unique = {0};
@@ -357,7 +359,7 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
   int r = compile_all(d, g, asts.at, p->kernels, (int)asts.n, false, o, &p->stats, err) || plan_map_code(p->kernels, (int)asts.n, &p->code, err) ? -1 : 0;
   // the arena that all share, then one for each thread
   int64_t shared = (int64_t)round_up((size_t)s->arena_bytes, ARENA_ALIGN), own = (int64_t)round_up((size_t)s->each_bytes, ARENA_ALIGN);
-  p->stats.arena_bytes = shared + own * d->n_threads;
+  p->stats.arena_bytes = shared + own * p->n_threads;
   if (!r && p->stats.arena_bytes) {
     p->arena_at = memory_reserve((uint64_t)p->stats.arena_bytes, err);
     if (!p->arena_at) r = -1;
@@ -365,7 +367,7 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
   map temps = {0};
   for (int i = 0; i < s->n_temps; i++) map_set(&temps, (uint64_t)s->temps[i].id, (void *)(intptr_t)(s->temps[i].offset + (s->temps[i].each ? shared : 0)));
   p->steps = ARENA_ARRAY(p->mem, step, s->n_kernels);
-  p->parts = aligned_alloc(64, sizeof(part) * ((size_t)s->n_kernels * (size_t)d->n_threads + 1));
+  p->parts = aligned_alloc(64, sizeof(part) * ((size_t)s->n_kernels * (size_t)p->n_threads + 1));
   if (!p->parts) die("out of memory");
   for (int i = 0; i < s->n_kernels && !r; i++) {
     const sched_kernel *k = &s->kernels[i];
@@ -373,16 +375,16 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
     t->unique = (int)(intptr_t)map_ptr(&unique, k->ast);
     t->k = &p->kernels[t->unique];
     t->level = k->level;
-    t->parts = &p->parts[(size_t)i * (size_t)d->n_threads];
+    t->parts = &p->parts[(size_t)i * (size_t)p->n_threads];
     t->each = k->each;
     t->n_bufs = k->n_bufs;
-    t->bufs = ARENA_ARRAY(p->mem, unsigned char *, k->n_bufs * d->n_threads + 1);
+    t->bufs = ARENA_ARRAY(p->mem, unsigned char *, k->n_bufs * p->n_threads + 1);
     t->raw = ARENA_ARRAY(p->mem, unsigned char *, k->n_bufs + 1);
     for (int b = 0; b < k->n_bufs; b++) {
       bool temp = k->bufs[b] >= TEMP_IDS;
       intptr_t at = temp ? temp_offset(&temps, k->bufs[b]) : 0;
       unsigned char *first = temp ? (unsigned char *)p->arena_at + at : o->buffer(o->ctx, k->bufs[b]);
-      for (int j = 0; j < d->n_threads; j++) t->bufs[j * k->n_bufs + b] = first + (temp && at >= shared ? own * j : 0);
+      for (int j = 0; j < p->n_threads; j++) t->bufs[j * k->n_bufs + b] = first + (temp && at >= shared ? own * j : 0);
     }
     memcpy(t->raw, t->bufs, (size_t)k->n_bufs * sizeof *t->raw);
     if (o->role) o->role(o->ctx, k, t->role, sizeof t->role);
@@ -413,6 +415,7 @@ void plan_free(plan *p) {
 }
 
 plan_stats plan_get_stats(const plan *p) { return p->stats; }
+struct team *plan_team(const plan *p) { return p->team; }
 
 // --- running --------------------------------------------------------------------------------------------------------
 
@@ -431,7 +434,7 @@ static void set_vars(plan *p, const plan_var *vars, int n_vars) {
     step *t = &p->steps[i];
     plan_vars(t->k->p, vars, n_vars, t->vars);
     t->tiles = program_eval(t->k->p, t->k->p->tiles, t->vars);
-    for (int j = 0; j < p->d->n_threads; j++) atomic_store_explicit(&t->parts[j].next, 0, memory_order_relaxed);
+    for (int j = 0; j < p->n_threads; j++) atomic_store_explicit(&t->parts[j].next, 0, memory_order_relaxed);
   }
 }
 
@@ -461,7 +464,7 @@ static void run_step(const step *t, int number, int thread, int n) {
 void plan_replay(void *ctx, int thread, int n) {
   const plan *p = ctx;
   for (int i = 0; i < p->stats.kernels; i++) {
-    if (i && p->steps[i].level != p->steps[i - 1].level) team_barrier(p->d->team);
+    if (i && p->steps[i].level != p->steps[i - 1].level) team_barrier(p->team);
     run_step(&p->steps[i], i, thread, n);
   }
 }
@@ -471,11 +474,11 @@ static void run_one(void *ctx, int thread, int n) { run_step(((one_step *)ctx)->
 
 void plan_run(plan *p, const plan_var *vars, int n_vars) {
   set_vars(p, vars, n_vars);
-  if (debug_level() < 2) { team_run(p->d->team, plan_replay, p); return; }
+  if (debug_level() < 2) { team_run(p->team, plan_replay, p); return; }
   double all = 0;
   for (int i = 0; i < p->stats.kernels; i++) {
     double t = now_s();
-    team_run(p->d->team, run_one, &(one_step){&p->steps[i]});
+    team_run(p->team, run_one, &(one_step){&p->steps[i]});
     t = now_s() - t;
     all += t;
     const program *q = p->steps[i].k->p;
@@ -500,11 +503,11 @@ static void run_timed(void *ctx, int thread, int n) {
   double *mark = p->marks + (size_t)thread * p->n_marks;
   *mark++ = now_s();
   for (int i = 0; i < p->stats.kernels; i++) {
-    if (i && p->steps[i].level != p->steps[i - 1].level) { team_barrier(p->d->team); *mark++ = now_s(); }
+    if (i && p->steps[i].level != p->steps[i - 1].level) { team_barrier(p->team); *mark++ = now_s(); }
     run_step(&p->steps[i], i, thread, n);
     *mark++ = now_s();
   }
-  team_barrier(p->d->team);                                     // so that the last level ends like the others
+  team_barrier(p->team);                                     // so that the last level ends like the others
   *mark = now_s();
 }
 
@@ -516,7 +519,7 @@ static void run_watched(void *ctx, int thread, int n) {
   for (int i = 0; i <= p->stats.kernels; i++) {
     bool end = i == p->stats.kernels;
     if (end || (i && p->steps[i].level != p->steps[i - 1].level)) {
-      team_barrier(p->d->team);
+      team_barrier(p->team);
       double s = open ? now_s() - from : 0;
       for (int w = 0; w < WATCHES; w++) if (open >> w & 1) p->watched[w] += s;
       open = 0;
@@ -533,13 +536,13 @@ static void run_watched(void *ctx, int thread, int n) {
 void plan_run_watched(plan *p, const plan_var *vars, int n_vars) {
   memset(p->watched, 0, sizeof p->watched);
   set_vars(p, vars, n_vars);
-  team_run(p->d->team, run_watched, p);
+  team_run(p->team, run_watched, p);
 }
 
 // One level, kernels i .. i + count - 1, whose first mark is marks[at]: it lasts from thread 0's first mark to its next one behind
 // the barrier.
 static void share_level(const plan *p, int i, int count, size_t at, plan_times *out) {
-  int n = p->d->n_threads;
+  int n = p->n_threads;
   double busy = 0;
   for (int t = 0; t < n; t++) {
     const double *m = p->marks + (size_t)t * p->n_marks + at;
@@ -561,12 +564,12 @@ void plan_run_timed(plan *p, const plan_var *vars, int n_vars, plan_times *out) 
   size_t line = 64 / sizeof(double);                            // no two threads write to one cache line
   if (!p->marks) {
     p->n_marks = round_up((size_t)p->stats.kernels + (size_t)p->stats.dispatches + 1, line) + line;
-    p->marks = xmalloc((size_t)p->d->n_threads * p->n_marks * sizeof *p->marks);
-    memset(p->marks, 0, (size_t)p->d->n_threads * p->n_marks * sizeof *p->marks);
+    p->marks = xmalloc((size_t)p->n_threads * p->n_marks * sizeof *p->marks);
+    memset(p->marks, 0, (size_t)p->n_threads * p->n_marks * sizeof *p->marks);
   }
   double start = p->began = now_s();
   set_vars(p, vars, n_vars);
-  team_run(p->d->team, run_timed, p);
+  team_run(p->team, run_timed, p);
   out->us = out->overhead_us = (now_s() - start) * 1e6;
   size_t at = 0;
   for (int i = 0, count; i < p->stats.kernels; i += count) {
@@ -592,7 +595,7 @@ static void run_counted(void *ctx, int thread, int n) {
   int each = counters_n(w->c);
   uint64_t *at = w->got + (size_t)thread * (size_t)p->stats.kernels * (size_t)each, before[COUNTERS_MAX], after[COUNTERS_MAX];
   for (int i = 0; i < p->stats.kernels; i++) {
-    if (i && p->steps[i].level != p->steps[i - 1].level) team_barrier(p->d->team);
+    if (i && p->steps[i].level != p->steps[i - 1].level) team_barrier(p->team);
     counters_read(w->c, thread, before);
     run_step(&p->steps[i], i, thread, n);
     counters_read(w->c, thread, after);
@@ -602,12 +605,12 @@ static void run_counted(void *ctx, int thread, int n) {
 
 void plan_run_counted(plan *p, const plan_var *vars, int n_vars, const counters *c, double *out) {
   size_t n = (size_t)p->stats.kernels * (size_t)counters_n(c);
-  counting w = {p, c, xcalloc(n * (size_t)p->d->n_threads + 1, sizeof *w.got)};
+  counting w = {p, c, xcalloc(n * (size_t)p->n_threads + 1, sizeof *w.got)};
   set_vars(p, vars, n_vars);
-  team_run(p->d->team, run_counted, &w);
+  team_run(p->team, run_counted, &w);
   for (size_t i = 0; i < n; i++) {
     out[i] = 0;
-    for (int t = 0; t < p->d->n_threads; t++) out[i] += (double)w.got[(size_t)t * n + i];
+    for (int t = 0; t < p->n_threads; t++) out[i] += (double)w.got[(size_t)t * n + i];
   }
   free(w.got);
 }

@@ -24,6 +24,8 @@ typedef struct alternative { device_kernel k; code_image *code; } alternative;  
 
 struct plan {
   device *d;
+  struct team *team;             // that runs it, and how many those are
+  int n_threads;
   graph *g;
   arena *mem;
   device_kernel *kernels;

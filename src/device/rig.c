@@ -21,10 +21,10 @@ void rig_set_up(step *t, const device_kernel *k, const plan_var *vars, int n_var
 }
 
 void rig_run(rig *g, const device_kernel *k, const plan_var *vars) {
-  rig_set_up(&g->steps[0], k, vars, g->n_vars, g->alone ? 1 : g->p->d->n_threads);
+  rig_set_up(&g->steps[0], k, vars, g->n_vars, g->alone ? 1 : g->p->n_threads);
   g->row.stats.kernels = 1;
   if (g->alone) { plan_replay(&g->row, 0, 1); return; }
-  team_run(g->p->d->team, plan_replay, &g->row);
+  team_run(g->p->team, plan_replay, &g->row);
 }
 
 // --- what is read and written --------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ static bool is_large(const param *w) { return w->written && w->bytes > LARGE; }
 // What is written has a place for each thread: of some kernels every thread computes all.
 static uint64_t own_bytes(const param *w) { return round_up((size_t)w->bytes, 4096); }
 static uint64_t scratch_bytes(const rig *g, const param *w) {
-  return w->written ? own_bytes(w) * (uint64_t)(g->alone ? 1 : g->p->d->n_threads) : w->bytes;
+  return w->written ? own_bytes(w) * (uint64_t)(g->alone ? 1 : g->p->n_threads) : w->bytes;
 }
 
 static int find_memory(rig *g, error *err) {
@@ -181,7 +181,7 @@ static int find_memory(rig *g, error *err) {
 
 static int find_launches(rig *g, error *err) {
   const plan *p = g->p;
-  int n = 0, threads = g->alone ? 1 : p->d->n_threads, most = g->alone ? 1 : RIG_LAUNCHES;
+  int n = 0, threads = g->alone ? 1 : p->n_threads, most = g->alone ? 1 : RIG_LAUNCHES;
   double weights = 0;
   g->steps = xcalloc(RIG_LAUNCHES, sizeof *g->steps);
   g->parts = aligned_alloc(64, sizeof(part) * (size_t)RIG_LAUNCHES * (size_t)threads);
@@ -214,7 +214,7 @@ static int find_launches(rig *g, error *err) {
     g->steps[i].parts = g->parts + (size_t)i * (size_t)threads;
     g->steps[i].level = i;
   }
-  g->row = (plan){.d = p->d, .steps = g->steps};
+  g->row = (plan){.d = p->d, .team = p->team, .n_threads = p->n_threads, .steps = g->steps};
   if (!g->alone && weights > 0 && weights < 2.0 * RIG_FLUSH) {
     if (!(g->flush = memory_reserve(RIG_FLUSH, err))) return -1;
     memset(g->flush, 1, RIG_FLUSH);

@@ -115,14 +115,14 @@ static void read_area(void *ctx, int thread, int n) {
 }
 
 static double sample_at(hunt *g, const candidate *c, const plan_var *vars) {
-  if (g->r.flush) team_run(g->r.p->d->team, read_area, g->r.flush);
+  if (g->r.flush) team_run(g->r.p->team, read_area, g->r.flush);
   const made *m = c->code;
   if (g->at + g->r.n_launches > g->r.n_steps) g->at = 0;
-  for (int i = 0; i < g->r.n_launches; i++) rig_set_up(&g->r.steps[g->at + i], &m->k, vars, g->r.n_vars, g->r.p->d->n_threads);
+  for (int i = 0; i < g->r.n_launches; i++) rig_set_up(&g->r.steps[g->at + i], &m->k, vars, g->r.n_vars, g->r.p->n_threads);
   g->r.row.steps = g->r.steps + g->at;
   g->r.row.stats.kernels = g->r.n_launches;
   double t = now_s();
-  team_run(g->r.p->d->team, plan_replay, &g->r.row);
+  team_run(g->r.p->team, plan_replay, &g->r.row);
   g->r.row.steps = g->r.steps;
   g->at += g->r.n_launches;
   return (now_s() - t) * 1e6 / g->r.n_launches;
@@ -280,7 +280,7 @@ typedef VEC(opt_list) opt_lists;
 
 static int search_one(plan *p, int unique, const tune_options *o, double seconds, opt_lists *hints, hunt *g, tune_row *row) {
   g->o = o;
-  search_target s = {.t = &p->d->target, .ctx = g, .batch = 2 * p->d->n_threads, .make = make, .right = right, .sample = sample, .drop = drop, .progress = show_progress};
+  search_target s = {.t = &p->d->target, .ctx = g, .batch = 2 * p->n_threads, .make = make, .right = right, .sample = sample, .drop = drop, .progress = show_progress};
   int r = rig_open(&g->r, p, unique, false, o->vars, o->n_vars, &g->err);
   g->deep = !r && depends_on_depth(g);
   search_result found = {0};

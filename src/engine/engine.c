@@ -174,7 +174,7 @@ static int build(engine *e, stage *st, int64_t chunk, enum model_logits logits, 
   st->g = graph_new(NULL);
   make_schedule(e, chunk, logits, sums, st->g, &st->s);
   e->schedule_ms += (now_s() - began) * 1e3;
-  if (plan_build(e->d, st->g, &st->s, &(plan_options){.buffer = buffer, .ctx = e, .role = role, .progress = compiling, .stream = stream, .filled = filled}, &st->p, err)) return -1;
+  if (plan_build(e->d, st->g, &st->s, &(plan_options){.buffer = buffer, .ctx = e, .role = role, .progress = compiling, .stream = stream, .filled = filled, .prompt = chunk > 1}, &st->p, err)) return -1;
   plan_stats s = plan_get_stats(st->p);
   e->compile_ms += s.compile_ms;
   e->codegen_ms += s.codegen_ms;
@@ -194,7 +194,7 @@ static int start(engine *e, const char *path, error *err) {
   e->room = (int64_t)round_up((size_t)e->chunk, CHUNK_STEP);
   set_context(e, e->n_ctx);
   if (!e->o.n_ctx) fit_context(e);
-  if (reserve(e, err) || device_open(e->o.n_threads, &e->d, err)) return -1;
+  if (reserve(e, err) || device_open(e->o.n_threads, e->o.n_prompt_threads, &e->d, err)) return -1;
   if (e->o.no_repack) e->d->target.has_streams = false;
   e->d->target.stream_growth = e->o.repack_memory;
   if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING) machine_learn(e->d);

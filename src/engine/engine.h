@@ -15,6 +15,7 @@ typedef struct engine engine;
 struct engine_options {
   int n_ctx;              // positions of the KV cache; 0: as many as the model was trained for, or half of that, a quarter, ... where memory is short
   int n_threads;          // 0: what affinity, cgroup and cores suggest
+  int n_prompt_threads;   // for prompts; 0: as many
   int chunk;              // positions evaluated at once in a prompt; 0: default
   bool no_repack;         // weights stay as they lie in the file
   int repack_memory;      // percent by which one that is laid out anew may grow

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "device/limit.h"
+#include "device/team.h"
 #include "device/tuning.h"
 #include "graph/record.h"
 
@@ -46,6 +47,7 @@ static int measure(look *l, int prompt, int steps, int pos, timing *out, error *
   int n = prompt ? prompt : 1, n_vocab = engine_n_vocab(l->e);
   if (gguf_check_size(engine_gguf(l->e), err) || engine_plan(l->e, prompt, &l->p, &ids, err)) return -1;
   engine_settle(l->e);
+  l->n_threads = team_size(plan_team(l->p));
   size_t kernels = (size_t)plan_get_stats(l->p).kernels, lane = 2 * kernels, each = kernels * 2 + lane * (size_t)l->n_threads;
   timing *all = xcalloc((size_t)steps, sizeof *all);
   double *figures = xcalloc(each * (size_t)steps + 1, sizeof *figures);
@@ -215,7 +217,6 @@ int look_run(engine *e, int prompt, int steps, int pos, str *out, error *err) {
   if (steps < 1 || pos < 0 || prompt > engine_chunk(e) || (int64_t)pos + (prompt ? prompt : steps) > engine_n_ctx(e)) die("look_run: %d steps at %d of %d", steps, pos, engine_n_ctx(e));
   look l = {.e = e, .d = engine_device(e), .g = graph_new(NULL), .r = recorder_new(MOST_STEPS), .out = out};
   timing t = {0};
-  l.n_threads = l.d->n_threads;
   if (steps > MOST_RUNS) steps = MOST_RUNS;
   graph_record(l.g, l.r);
   engine_look(e, prompt, l.g, &l.s);

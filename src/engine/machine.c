@@ -52,7 +52,7 @@ static void look_at_profile(weft_machine *out) {
   machine_profile p;
   str s = {0};
   if (*env_str(ENV_PREFETCH)) str_addf(&s, "%s (PREFETCH)", env_str(ENV_PREFETCH));
-  else if (!device_open(0, &d, NULL)) {
+  else if (!device_open(0, 0, &d, NULL)) {
     if (machine_known(d, &p)) {
       machine_print_prefetch(&s, p.best);
       str_add(&s, " (GB/s of a product: ");

@@ -52,12 +52,12 @@ static void summarise(const plan *p, sample *samples, int n, const plan_var *var
 }
 
 // Hardware counters of a few more steps, each of n tokens at pos. Reading them takes time, so it is not done while times are taken.
-static void count_events(plan *p, engine *e, int n, int pos, struct profile *out) {
+static void count_events(plan *p, int n, int pos, struct profile *out) {
   enum { STEPS = 2 };
   counters *c;
   plan_stats s = plan_get_stats(p);
   plan_var vars[] = {{"n", n}, {"pos", pos}};
-  if (counters_open(engine_device(e)->team, counter_events, COUNTED, &c, &out->no_counters)) return;
+  if (counters_open(plan_team(p), counter_events, COUNTED, &c, &out->no_counters)) return;
   double *got = xcalloc((size_t)s.kernels * COUNTED + 1, sizeof *got);
   for (int i = 0; i < STEPS; i++) {
     plan_run_counted(p, vars, 2, c, got);
@@ -98,7 +98,7 @@ int profile_run(engine *e, int prompt, int steps, int pos, struct profile *out, 
     at += 2 * n_kernels;
   }
   if (!r) summarise(p, samples, steps, (plan_var[]){{"n", n}, {"pos", pos + (prompt ? 0 : steps / 2)}}, 2, out);
-  if (!r) count_events(p, e, n, pos, out);
+  if (!r) count_events(p, n, pos, out);
   free(samples); free(kept); free(us);
   if (out->n_rows) qsort(out->rows, out->n_rows, sizeof *out->rows, slowest_first);
   return r ? r : device_read_limit(engine_device(e), &out->limit_gb_s, err);

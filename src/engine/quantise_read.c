@@ -53,7 +53,7 @@ static int build(reader *r, way *s, uint64_t n_bytes, error *err) {
 int reader_floats(reader *r, const struct format *f, const unsigned char *raw, int64_t most, int64_t rows, int64_t cols, float *out, error *err) {
   way *s = NULL;
   uint64_t row;
-  if (!r->d && device_open(r->n_threads, &r->d, err)) return -1;
+  if (!r->d && device_open(r->n_threads, 0, &r->d, err)) return -1;
   if (!format_row_bytes(f, (uint64_t)cols, &row)) die("rows of %lld are no whole blocks of %s", (long long)cols, f->name);
   for (size_t i = 0; i < r->ways.n; i++)
     if (r->ways.at[i]->format == f && r->ways.at[i]->rows == most && r->ways.at[i]->cols == cols) s = r->ways.at[i];

@@ -150,7 +150,7 @@ int weft_cache_add_tuning(const weft_cache_entry *from, bool check_only, weft_er
   str_addf(&text, "opts %s\ncut %.9g\nus %.9g %.9g\nname %s\nrole %s\ncompiler %s\n", from->opts, from->cut_s, from->before_us, from->after_us, from->name, from->role, from->compiler);
   bool whole = !strchr(from->opts, '\n') && !strchr(from->name, '\n') && !strchr(from->role, '\n') && !strchr(from->compiler, '\n') && tuning_parse(text.at, text.n, &t);
   str_free(&text);
-  int r = whole ? device_open(1, &d, &e) : error_set(&e, "opts: no list of OptOps, or a name, role or time that cannot be: '%.200s'", from->opts);
+  int r = whole ? device_open(1, 0, &d, &e) : error_set(&e, "opts: no list of OptOps, or a name, role or time that cannot be: '%.200s'", from->opts);
   if (!r) r = tuning_import(d, from->machine, from->ir, &t, check_only, &e);
   device_close(d);
   return r ? fail(err, &e) : 0;

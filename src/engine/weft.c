@@ -437,9 +437,10 @@ int weft_model_open(const char *path, const weft_options *opt, weft_model **out,
   weft_options o = opt ? *opt : (weft_options){0};
   if (o.context < 0) FAIL(err, "the context is %d positions; it must be 0 or more", o.context);
   if (o.threads < 0 || o.threads > TEAM_MAX) FAIL(err, "%d threads were asked for; it must be 0 to %d", o.threads, TEAM_MAX);
+  if (o.prompt_threads < 0 || o.prompt_threads > TEAM_MAX) FAIL(err, "%d threads were asked for prompts; it must be 0 to %d", o.prompt_threads, TEAM_MAX);
   if (o.chunk < 0) FAIL(err, "the chunk is %d positions; it must be 0 or more", o.chunk);
   if (o.repack_memory < 0 || o.repack_memory > 1000) FAIL(err, "weights may grow by %d percent; it must be 0 to 1000", o.repack_memory);
-  struct engine_options eo = {.n_ctx = o.context, .n_threads = o.threads, .chunk = o.chunk, .exact = o.exact, .no_repack = o.no_repack, .repack_memory = o.repack_memory ? o.repack_memory : 5,
+  struct engine_options eo = {.n_ctx = o.context, .n_threads = o.threads, .n_prompt_threads = o.prompt_threads, .chunk = o.chunk, .exact = o.exact, .no_repack = o.no_repack, .repack_memory = o.repack_memory ? o.repack_memory : 5,
                               .progress = o.progress, .progress_ctx = o.progress_ctx};
   error e = {0};
   engine *eng = NULL;

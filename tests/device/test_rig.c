@@ -42,7 +42,7 @@ static void large_outputs(void **state) {
   schedule s[3];
   graph *g[3];
   plan *p[3];
-  if (device_open(2, &d, &err)) fail_msg("%s", err.text);
+  if (device_open(2, 0, &d, &err)) fail_msg("%s", err.text);
   void *memory[2] = {memory_reserve((uint64_t)ROWS * FEW * 4, &err), memory_reserve_plain((uint64_t)ROWS * COLS * 4,
       &err)};
   for (int i = 0; i < 3; i++) p[i] = make(d, g[i] = graph_new(NULL), &s[i], memory, i == 0 ? -1 : i == 1 ? 0 : FEW - 1);

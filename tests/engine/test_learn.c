@@ -21,7 +21,7 @@ static char folder[] = "/tmp/weft-learn-XXXXXX";
 static device *open_device(void) {
   device *d;
   error err = {0};
-  if (device_open(2, &d, &err)) fail_msg("%s", err.text);
+  if (device_open(2, 0, &d, &err)) fail_msg("%s", err.text);
   return d;
 }
 
@@ -90,7 +90,7 @@ static void test_told(void **state) {
     device *d;
     error err = {0};
     env_set(ENV_PREFETCH, bad[i]);
-    assert_int_equal(device_open(1, &d, &err), -1);
+    assert_int_equal(device_open(1, 0, &d, &err), -1);
     assert_non_null(strstr(err.text, bad[i]));
   }
   env_set(ENV_PREFETCH, "");

@@ -137,8 +137,19 @@ def test_a_random_seed_is_told_and_repeats(run):
 
 def test_threads_and_chunks_change_nothing(run):
     prompt = "import os\n\n\ndef main(argv):\n    for name in argv:\n        print(name, len(name))\n\n\nclass Reader:\n    def __init__(self"
-    outputs = {run("-p", prompt, "-n", "16", "-s", "3", *more).stdout for more in ([], ["-t", "1"], ["-t", "2"], ["-ub", "1"], ["-ub", "7"])}
+    outputs = {run("-p", prompt, "-n", "16", "-s", "3", *more).stdout
+               for more in ([], ["-t", "1"], ["-t", "2"], ["-ub", "1"], ["-ub", "7"], ["-t", "1", "-tb", "3"], ["-t", "2", "-tb", "1"])}
     assert len(outputs) == 1
+
+
+def test_prompts_take_threads_of_their_own(run_weft, tinypy):
+    """What the compiler's page says of a step: how many threads ran it, each of which has a lane with its times."""
+    def lanes(*more):
+        page = run_weft(["viz", tinypy, "--out", "-", "-n", "1", "-t", "1", *more]).out
+        overview = json.loads(re.search(r'<script[^>]* id="d0">(.*?)</script>', page, re.S)[1])
+        assert len(overview["lanes"]) == overview["threads"] and all(any(t > 0 for t in lane) for lane in overview["lanes"])
+        return overview["threads"]
+    assert (lanes("-tb", "3"), lanes("-p", "64", "-tb", "3"), lanes("-p", "64")) == (1, 3, 1)
 
 
 def test_greedy_ways(run):

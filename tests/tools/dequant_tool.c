@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
   if (fread(m.at[RAW], 1, n, stdin) != n || fgetc(stdin) != EOF) fail("stdin does not hold as many blocks", NULL);
   error err = {0};
   device *d;
-  if (device_open(1, &d, &err)) fail("", &err);
+  if (device_open(1, 0, &d, &err)) fail("", &err);
   graph *g = graph_new(NULL);
   tensor *w = dequant(g, f, RAW, rows, cols);
   uop *store = t_assign(g, t_reshape_i(g, t_buffer(g, OUT, DT_F32, rows * cols), 2, (int64_t[]){rows, cols}), w);
