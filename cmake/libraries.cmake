@@ -14,6 +14,9 @@ set(WEFT_LIBRARIES_serve PkgConfig::jansson PkgConfig::microhttpd)
 set(WEFT_LIBRARIES_app PkgConfig::jansson PkgConfig::libedit)
 set(WEFT_LIBRARIES_ALL Threads::Threads m ${CMAKE_DL_LIBS} ${WEFT_LIBRARIES_device} ${WEFT_LIBRARIES_text} ${WEFT_LIBRARIES_engine})
 
+# libcurl is opened at run time when a model is fetched; only its headers are needed here.
+find_path(WEFT_CURL_INCLUDE curl/curl.h REQUIRED)
+
 # OpenCL is used through its headers alone: the loader, libOpenCL.so.1, is opened at run time where there is one.
 find_path(WEFT_OPENCL_INCLUDE CL/cl.h REQUIRED)
 

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/manual.h"
+#include "app/pull.h"
 #include "base/confine.h"
 #include "base/env.h"
 #include "base/progress.h"
@@ -185,15 +186,20 @@ static int help_command(int argc, char **argv) {
 
 // A filter of system calls, on unless --no-sandbox comes before the command, or what was asked for needs another program.
 static const char *sandbox = "off";
-static bool sandbox_wanted;
+static bool sandbox_wanted, fetching;
 const char *sandbox_state(void) { return sandbox; }
 
 void enter_sandbox(bool (*confine)(void)) {
   if (sandbox_wanted && !confine()) sandbox = "off: this kernel has no seccomp filters";
 }
 
-// A server enters its own, once its socket listens.
-static void choose_sandbox(bool wanted, const char *command) {
+void sandbox_fetched(void) {
+  if (fetching) enter_sandbox(confine_to_files);
+  fetching = false;
+}
+
+// A server enters its own, once its socket listens; what is fetched first needs connections until then.
+static void choose_sandbox(bool wanted, const char *command, bool fetches) {
 #ifdef WEFT_SANITIZE
   wanted = false;           // the sanitizers run other programs
 #endif
@@ -201,7 +207,9 @@ static void choose_sandbox(bool wanted, const char *command) {
   if (!wanted) sandbox = "off: --no-sandbox";
   else if (!strcmp(env_str(ENV_RENDER), "c")) sandbox = "off: RENDER=c runs a C compiler";
   else sandbox = "on: no other programs, no connections, no writable code";
-  if (!command || strcmp(command, "serve")) enter_sandbox(confine_to_files);
+  if (command && !strcmp(command, "serve")) return;
+  fetching = fetches;
+  enter_sandbox(fetches ? confine_to_fetching : confine_to_files);
 }
 
 int talk_command(int argc, char **argv) {
@@ -225,7 +233,7 @@ int talk_command(int argc, char **argv) {
 // Whether the first word is no command but a model.
 static bool is_model(const char *word) {
   const char *dot = strrchr(word, '.');
-  return (dot && !strcmp(dot, ".gguf")) || !access(word, F_OK);
+  return (dot && !strcmp(dot, ".gguf")) || !access(word, F_OK) || pull_is_name(word);
 }
 
 static int dispatch(int argc, char **argv) {
@@ -258,7 +266,8 @@ int main(int argc, char **argv) {
   bool open = argc > 1 && !strcmp(argv[1], "--no-sandbox");
   argc -= open;
   argv += open;
-  choose_sandbox(!open, argc > 1 ? argv[1] : NULL);
+  const char *name = argc > 1 ? argv[1] : NULL;
+  choose_sandbox(!open, name, pull_asked(argc, argv) || (name && !strcmp(name, "pull")));
   int status = dispatch(argc, argv);
   if (fflush(stdout) && errno != EPIPE) return failed("stdout could not be written: %s", strerror(errno));
   return status;

@@ -8,10 +8,11 @@
 //   sampling_args.h  the sampler, for run and chat
 //   grammar_args.h   the grammar, for both as well
 //   out.h json.h     stdout, with errors that are noticed; JSON on it
+//   pull.h store.h http.h  models by name: from a registry, in a folder, over a network
 //   stats.h          the figures at the end of a run
 //   terminal.h       lines that people type
 //   perplexity.h     a text in chunks, for perplexity.c and divergence.c
-//   run.c chat.c serve.c bench.c perplexity.c quantize.c imatrix.c profile.c viz.c tune.c cache.c inspect.c tokenize.c template.c env.c: the commands
+//   run.c chat.c serve.c bench.c perplexity.c quantize.c imatrix.c models.c profile.c viz.c tune.c cache.c inspect.c tokenize.c template.c env.c: the commands
 #ifndef WEFT_APP_H
 #define WEFT_APP_H
 #include "app/settings.h"
@@ -36,6 +37,7 @@ int talk_command(int argc, char **argv);
 
 const char *sandbox_state(void);         // "on: ..." or "off: ...", for people
 void enter_sandbox(bool (*confine)(void));       // unless the user does without: for a command that needs one of its own
+void sandbox_fetched(void);             // what was to be fetched has come: from now on no connections
 double started_at(void);         // now_s() when the program started
 
 // Ctrl-C.  Until interrupt_catch it ends the program with status 130 at once; from then on the first one is noticed by

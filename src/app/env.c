@@ -7,10 +7,13 @@
 static const struct command command = {
   "env", "Shows the environment variables that Weft reads, and what it sees of this machine.", "[--json]", NULL, COMMAND_BIT(env), 0};
 
+// A secret is not shown.
+static const char *shown_value(enum env_var v) { return v == ENV_HF_TOKEN && *env_str(v) ? "(set)" : env_str(v); }
+
 static void show_variables(struct out *o) {
   int name = 0, value = 0, def = 0;
   for (int v = 0; v < ENV_COUNT; v++) {
-    int n = (int)strlen(env_name((enum env_var)v)), m = (int)strlen(env_str((enum env_var)v)), k = (int)strlen(env_default((enum env_var)v));
+    int n = (int)strlen(env_name((enum env_var)v)), m = (int)strlen(shown_value((enum env_var)v)), k = (int)strlen(env_default((enum env_var)v));
     if (n > name) name = n;
     if (m > value) value = m;
     if (k > def) def = k;
@@ -20,7 +23,7 @@ static void show_variables(struct out *o) {
   out_addf(o, "%-*s  %-*s  %-*s  %s\n", name, "name", value, "value", def, "default", "meaning");
   for (int i = 0; i < ENV_COUNT; i++) {
     enum env_var v = (enum env_var)i;
-    out_addf(o, "%-*s  %-*s  %-*s  %s\n", name, env_name(v), value, env_str(v), def, env_default(v), env_help(v));
+    out_addf(o, "%-*s  %-*s  %-*s  %s\n", name, env_name(v), value, shown_value(v), def, env_default(v), env_help(v));
   }
 }
 
@@ -62,7 +65,7 @@ static void show_json(struct out *o, const weft_machine *m) {
     enum env_var v = (enum env_var)i;
     json_t *row = json_object();
     size_t n;
-    char *value = weft_utf8(env_str(v), strlen(env_str(v)), &n);
+    char *value = weft_utf8(shown_value(v), strlen(shown_value(v)), &n);
     json_object_set_new(row, "value", json_stringn(value, n));
     json_object_set_new(row, "default", json_string(env_default(v)));
     json_object_set_new(row, "meaning", json_string(env_help(v)));

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "app/model_args.h"
 #include "app/app.h"
+#include "app/http.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,6 +11,24 @@
 weft_options model_args_options(const struct model_args *a) {
   return (weft_options){.context = (int)a->context, .threads = (int)a->threads, .prompt_threads = (int)a->prompt_threads, .chunk = (int)a->chunk, .exact = a->precision == 1,
                         .no_repack = a->no_repack, .repack_memory = (int)a->growth};
+}
+
+int model_args_fetch(struct model_args *a) {
+  str path = {0};
+  error err = {0};
+  bool named = a->model && pull_is_name(a->model), asked = a->from.repo || a->from.url;
+  int status = 0;
+  if (a->from.file && !a->from.repo && !named) status = usage_error("--hf-file (-hff) names a file of a repository: --hf-repo (-hf) is needed, too");
+  else if (asked && a->model) status = usage_error("a model was given, and another one with %s", a->from.url ? "--model-url" : "--hf-repo");
+  else if (asked || named) {
+    int got = asked ? pull_model(&a->from, false, a->quiet, &path, &err) : pull_name(a->model, &a->from, false, a->quiet, &path, &err);
+    if (got) { failed("%s", err.text); status = got == HTTP_INTERRUPTED ? EXIT_INTERRUPTED : EXIT_FAILED; }
+  } else if (a->model && access(a->model, F_OK)) {
+    pull_known(a->model, &path);           // a name of weft list; where it is none, opening says what is wrong
+  }
+  if (!status && path.n) a->model = a->fetched = xstrdup(path.at);
+  str_free(&path);
+  return status;
 }
 
 int model_args_open(const struct model_args *a, progress *bar, weft_model **out) {

@@ -13,9 +13,9 @@ enum {
   RUN = COMMAND_BIT(run), CHAT = COMMAND_BIT(chat), BENCH = COMMAND_BIT(bench), PROFILE = COMMAND_BIT(profile), VIZ = COMMAND_BIT(viz),
   TUNE = COMMAND_BIT(tune), CACHE = COMMAND_BIT(cache), INSPECT = COMMAND_BIT(inspect), TOKENIZE = COMMAND_BIT(tokenize),
   TEMPLATE = COMMAND_BIT(template), ENV = COMMAND_BIT(env), SERVE = COMMAND_BIT(serve), PERPLEXITY = COMMAND_BIT(perplexity), QUANTIZE = COMMAND_BIT(quantize),
-  IMATRIX = COMMAND_BIT(imatrix),
+  IMATRIX = COMMAND_BIT(imatrix), PULL = COMMAND_BIT(pull), LIST = COMMAND_BIT(list), RM = COMMAND_BIT(rm),
   TALK = RUN | CHAT, LOOK = PROFILE | VIZ | TUNE, ONE = TALK | LOOK | SERVE | PERPLEXITY | IMATRIX, MODEL = ONE | BENCH,
-  ANY = MODEL | CACHE | INSPECT | TOKENIZE | TEMPLATE | ENV | QUANTIZE
+  NAMED = MODEL | INSPECT | TOKENIZE | TEMPLATE, ANY = NAMED | CACHE | ENV | QUANTIZE | PULL | LIST | RM
 };
 
 #define AT(type, field) _Generic(((struct settings *)0)->field, type: offsetof(struct settings, field))
@@ -36,7 +36,7 @@ enum {
 #define BUT(text) .theirs = text
 #define MOST (INT32_MAX / 4)
 
-static const char no_gpu[] = "there is no GPU here", no_draft[] = "there are no draft models yet", no_download[] = "models are not downloaded yet; fetch the file, and give it with -m",
+static const char no_gpu[] = "there is no GPU here", no_draft[] = "there are no draft models yet",
   pinned[] = "threads keep to processors by themselves; taskset says to which, nice and chrt how urgently", as_in_file[] = "positions are computed as the model file says",
   mapped[] = "model files are mapped, and read as they are needed", no_adapters[] = "a model runs as its file has it; there are no adapters yet",
   no_kv_types[] = "the KV cache holds 16-bit floats, and nothing else yet", to_stderr[] = "messages go to stderr, one a line; -v says more, -q nothing",
@@ -58,6 +58,12 @@ static const struct option rows[] = {
   TEXT(ONE | INSPECT | TOKENIZE, "-m, --model", "FILE", "model, a GGUF file (of a split one, the first part)", model.model, SAME),
   TEXT(TEMPLATE, "-m, --model", "FILE", "the same", model.model),
   TEXTS(BENCH, "-m, --model", "FILE", "model, a GGUF file", models, SAME),
+  TEXT(NAMED, "-hf, -hfr, --hf-repo", "USER/REPO[:QUANT]", "a model of Hugging Face; fetched if it is not there", model.from.repo, SAME,
+       .more = "Without QUANT it is Q4_K_M, Q8_0 or what there is. 'weft list' shows what was fetched."),
+  TEXT(NAMED | PULL, "-hff, --hf-file", "FILE", "this file of that repository", model.from.file, SAME),
+  TEXT(NAMED, "-mu, --model-url", "ADDRESS", "the model at this address (https://...)", model.from.url, SAME),
+  TEXT(NAMED | PULL, "-hft, --hf-token", "TOKEN", "token for Hugging Face (default: HF_TOKEN)", model.from.token, SAME),
+  FLAG(NAMED, "--offline", "fetch nothing: only what is there", model.from.offline, SAME),
   TEXT(RUN, "-p, --prompt", "TEXT", "text to continue, taken literally", prompt, .more = "BOS is put before it where the model says so. No template is applied.",
        BUT("escapes such as \\n need `-e`"), .meant = "--text --input"),
   TEXT(CHAT, "-p, --prompt", "TEXT", "a message: it is answered, and that is all", prompt, .meant = "--message --question --ask", BUT("answers and ends; there, a conversation follows")),
@@ -248,6 +254,11 @@ static const struct option rows[] = {
   CHOICE(MODEL, "--precision", "fast|exact", "exact: no 8-bit activations (default fast)", model.precision),
   CHOICE(BENCH, "-o, --output", "md|json|jsonl|csv|sql", "format of the results (default md)", format, SAME),
   // ---- other commands
+  OPERAND(PULL, "NAME", "hf:USER/REPO[:QUANT], ollama:NAME[:TAG] or https://...", name),
+  OPERAND(RM, "NAME", "the model", name),
+  FLAG(RM, "-y, --yes", "do not ask", yes),
+  FLAG(LIST, "--json", "as JSON: name, path, bytes, changed (seconds since 1970), whole", json),
+  FLAG(PULL | RM, "-q, --quiet", "say nothing but errors", quiet),
   FLAG(TUNE, "--all", "show kernels with a small share as well, and every list of OptOps", all),
   FLAG(CACHE, "--tunings", "list, clear: tunings only", tunings),
   FLAG(CACHE, "--json", "list, verify: as JSON", json),
@@ -304,7 +315,6 @@ static const struct option rows[] = {
   IDLE(BENCH, "-mmp, --mmap, -dio, --direct-io", "<0|1>", mapped),
   IDLE(MODEL, "-lm, --load-mode, -lzm, --lazy-mode", "MODE", mapped, .fine = "auto|mmap"),
   IDLE(TALK, "--check-tensors", NULL, "figures that are no numbers end a run anyway", .fine = "*"),
-  IDLE(TALK, "--offline", NULL, "nothing here goes to the network", .fine = "*"),
   IDLE(TALK, "--log-file", "FILE", to_stderr),
   IDLE(TALK, "--log-jsonl, --no-log-jsonl", NULL, to_stderr),
   IDLE(TALK, "--log-colors", "[on|off|auto]", to_stderr, .fine = "auto|off"),
@@ -345,9 +355,8 @@ static const struct option rows[] = {
   REFUSED(TALK, "--override-kv", "KEY=TYPE:VALUE", "metadata is taken as the model file has it"),
   REFUSED(TALK, "--lora, --lora-scaled, --control-vector, --control-vector-scaled", "FILE", no_adapters),
   REFUSED(TALK, "--control-vector-layer-range", "START END", no_adapters),
-  REFUSED(MODEL, "-hf, -hfr, --hf-repo, -hff, --hf-file, -mu, --model-url, -dr, --docker-repo", "NAME", no_download),
-  REFUSED(MODEL, "-hft, --hf-token", "TOKEN", no_download),
-  REFUSED(TALK, "-cl, --cache-list", NULL, "models are files, wherever they lie; 'weft cache' shows compiled kernels"),
+  REFUSED(MODEL, "-dr, --docker-repo", "NAME", "models come from Hugging Face, ollama and addresses: 'weft pull'"),
+  REFUSED(TALK, "-cl, --cache-list", NULL, "'weft list' shows them"),
   REFUSED(MODEL, "--list-devices", NULL, "'weft env' shows this machine"),
   REFUSED(TALK, "--completion-bash", NULL, "'weft help --as bash' prints it"),
   REFUSED(TALK, "--adaptive-target", "N", "there is no adaptive-p sampler", .fine = "-1|-1.0|-1.00"),

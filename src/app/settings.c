@@ -25,7 +25,13 @@ bool settings_parse(struct settings *s, const struct command *c, int argc, char 
   if (result == ARGS_GO && idle.n && !s->quiet) fprintf(stderr, "weft: %s\n", str_c(&idle));
   s->model.quiet = s->quiet;
   str_free(&idle);
-  return result == ARGS_GO;
+  bool elsewhere = s->model.from.repo || s->model.from.url, takes_text = c->bit & (COMMAND_BIT(run) | COMMAND_BIT(chat));
+  if (elsewhere && takes_text && s->model.model && !s->text) { s->text = s->model.model; s->model.model = NULL; }   // the first free argument is no model then
+  if (c->bit != COMMAND_BIT(pull)) {
+    if (result == ARGS_GO) *status = model_args_fetch(&s->model);
+    sandbox_fetched();
+  }
+  return result == ARGS_GO && !*status;
 }
 
 bool settings_are_for(const struct command *other, const struct command *this, int argc, char **argv) {
@@ -55,6 +61,7 @@ void settings_free(struct settings *s) {
   struct texts *all[] = {&s->stops, &s->models, &s->prompts, &s->generations, &s->both, &s->depths, &s->threads, &s->chunks,
                          &s->quantize.types, &s->quantize.overrides, &s->quantize.include, &s->quantize.exclude, &s->serve.hosts, &s->serve.origins};
   for (size_t i = 0; i < COUNT(all); i++) texts_free(all[i]);
+  free(s->model.fetched);
   free(s->ids.at);
   free(s->force.at);
   free(s->detokenize.at);

@@ -16,6 +16,9 @@
   C(perplexity, "measure how well a model predicts a text") \
   C(quantize, "write a model file with fewer bits") \
   C(imatrix, "measure what matters, for quantize") \
+  C(pull, "fetch a model from Hugging Face, from ollama's registry, or from an address") \
+  C(list, "show the models that were fetched") \
+  C(rm, "remove one of them") \
   C(profile, "show where the time of a token goes") \
   C(viz, "write a page that shows what the compiler made of a model") \
   C(tune, "search for better kernels, and keep them") \
@@ -81,6 +84,9 @@ struct settings {
   // cache, inspect
   const char *action, *exchange;
   bool tunings, full;
+  // pull, rm
+  const char *name;
+  bool yes;
 };
 
 extern const struct options option_table;       // the table

@@ -34,6 +34,10 @@ static const int refused[] = {
   SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev,
 };
 static const int accepting[] = {SYS_accept, SYS_accept4};      // what a server does, and nobody else
+// What fetches something makes connections, which the system's names need more of (bind: the kernel is asked for addresses); none come to it.
+static const int refused_fetching[] = {
+  SYS_execve, SYS_execveat, SYS_listen, SYS_io_uring_setup, SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev,
+};
 
 // Their third argument is a protection.
 static const int mappings[] = {SYS_mmap, SYS_mprotect, SYS_pkey_mprotect};
@@ -85,18 +89,19 @@ static bool install(filter *f) {
   return !syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program);
 }
 
-static bool confine(bool server) {
+static bool confine(const int *list, size_t n, bool server) {
   filter f = {.n = 0};
   begin(&f);
-  add_calls(&f, refused, COUNT(refused), REFUSE);
+  add_calls(&f, list, n, REFUSE);
   if (!server) add_calls(&f, accepting, COUNT(accepting), REFUSE);
   add_mappings(&f, PROT_WRITE | PROT_EXEC);
   add_return(&f, ALLOW);
   return install(&f);
 }
 
-bool confine_to_files(void) { return confine(false); }
-bool confine_to_serving(void) { return confine(true); }
+bool confine_to_files(void) { return confine(refused, COUNT(refused), false); }
+bool confine_to_serving(void) { return confine(refused, COUNT(refused), true); }
+bool confine_to_fetching(void) { return confine(refused_fetching, COUNT(refused_fetching), false); }
 
 bool confine_to_computing(void) {
   filter f = {.n = 0};

@@ -10,6 +10,9 @@ bool confine_to_files(void);
 // The same for a server: connections that come to sockets which listen already are fine; none can be made, and no other socket.
 bool confine_to_serving(void);
 
+// The same, but connections can be made; none come in. confine_to_files may follow, when everything has come.
+bool confine_to_fetching(void);
+
 // Memory that is not executable, descriptors that are open, clocks, locks, and the end; nothing else.
 bool confine_to_computing(void);
 #endif

@@ -25,6 +25,11 @@
   E(XDG_CACHE_HOME, "", "where caches live (default $HOME/.cache)") \
   E(XDG_STATE_HOME, "", "where the history of weft chat lives (default $HOME/.local/state)") \
   E(HOME, "", "home folder, for the defaults of these two") \
+  E(LLAMA_CACHE, "", "folder for models that are fetched (default: llama.cpp's where that is there, else models in the cache)") \
+  E(HF_ENDPOINT, "https://huggingface.co", "where Hugging Face's models come from") \
+  E(MODEL_ENDPOINT, "", "the same, and before it: llama.cpp's name for it") \
+  E(HF_TOKEN, "", "token for models of Hugging Face that need one; it goes there and nowhere else") \
+  E(OLLAMA_REGISTRY, "https://registry.ollama.ai", "where ollama's models come from") \
   E(NO_COLOR, "", "if set, no colours")
 
 enum env_var {

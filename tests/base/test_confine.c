@@ -45,6 +45,26 @@ static int try_computing(void) {
   return 0;
 }
 
+// What fetches: it connects, and nobody connects to it. Behind it comes the filter of files.
+static int try_fetching(void) {
+  struct sockaddr_un a = {.sun_family = AF_UNIX,};
+  socklen_t n = sizeof a;
+  int at = socket(AF_UNIX, SOCK_STREAM, 0);
+  if (at < 0 || bind(at, (struct sockaddr *)&a, sizeof(sa_family_t)) || listen(at, 8) || getsockname(at, (struct sockaddr *)&a, &n)) return __LINE__;
+  if (!confine_to_fetching()) return 1;
+  int client = socket(AF_UNIX, SOCK_STREAM, 0);
+  if (client < 0 || connect(client, (struct sockaddr *)&a, n)) return __LINE__;
+  REFUSED(listen(at, 8));
+  REFUSED(accept(at, NULL, NULL));
+  REFUSED(execl("/bin/true", "true", (char *)NULL));
+  REFUSED(ptrace(PTRACE_TRACEME, 0, NULL, NULL));
+  REFUSED(mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  if (!confine_to_files()) return __LINE__;
+  REFUSED(socket(AF_UNIX, SOCK_STREAM, 0));
+  REFUSED(connect(client, (struct sockaddr *)&a, n));
+  return 0;
+}
+
 static void *nothing(void *p) { return p; }
 
 static int try_files(void) {
@@ -103,6 +123,7 @@ static void holds(int (*fn)(void)) {
 }
 
 static void files_only(void **state) { (void)state; holds(try_files); }
+static void fetching_only(void **state) { (void)state; holds(try_fetching); }
 static void serving_only(void **state) { (void)state; holds(try_serving); }
 static void computing_only(void **state) {
   (void)state;
@@ -113,6 +134,6 @@ static void computing_only(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(files_only), cmocka_unit_test(serving_only), cmocka_unit_test(computing_only)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(files_only), cmocka_unit_test(serving_only), cmocka_unit_test(fetching_only), cmocka_unit_test(computing_only)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

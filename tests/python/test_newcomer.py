@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from registry import Registry
+
 pexpect = pytest.importorskip("pexpect")
 
 OPTIONS = Path(__file__).with_name("llama_options.txt")
@@ -44,8 +46,8 @@ def model(tmp_path_factory, tinypy):
 @pytest.fixture
 def typed(weft, weft_env, model, tmp_path):
     """Types a line into a shell at a terminal; `weft` and MODEL in it are the program's and the model's."""
-    def start(line):
-        env = dict(weft_env, TERM="xterm", XDG_STATE_HOME=str(tmp_path / "state"), NO_COLOR="1")
+    def start(line, **more):
+        env = dict(weft_env, **more, TERM="xterm", XDG_STATE_HOME=str(tmp_path / "state"), NO_COLOR="1")
         line = re.sub(r"^(.*\| )?weft\b", lambda m: f"{m.group(1) or ''}{weft}", line).replace("MODEL", model)
         return pexpect.spawn("/bin/sh", ["-c", line], env=env, encoding="utf-8", timeout=60, dimensions=(50, 200), cwd=str(tmp_path))
     return start
@@ -78,12 +80,18 @@ ONCE = [('weft run -m MODEL -no-cnv --prompt "Once upon a time" -n 8', r"\d+ tok
         ('weft chat MODEL "Summarize this file: $(cat text.txt)" -n 8', r"written at|cut after"),
         ("cat text.txt | weft chat MODEL -n 8", r"cut after|\w")]
 
-NOT_THERE_YET = [("weft -hf ggml-org/gemma-3-1b-it-GGUF", "models are not downloaded yet"),
-                 ("weft chat -hf ggml-org/Qwen3.5-0.8B-GGUF:Q4_K_M", "models are not downloaded yet"),
-                 ("weft pull llama3.2", "unknown command 'pull'"),
-                 ("weft list", "unknown command 'list'"),
-                 ("weft rm llama3.2", "unknown command 'rm'"),
-                 ("weft run -m MODEL -p x -md MODEL", "there are no draft models yet"),
+# Models by name, from a server that has user/repo as Hugging Face has its repositories and tiny as ollama has its models.
+BY_NAME = [("weft run -hf user/repo -no-cnv -p Hello -n 4", r"fetching model-Q8_0.gguf(.|\n)*4 written at"),     # llama-cli -hf ggml-org/gemma-3-1b-it-GGUF
+           ('weft chat -hf user/repo:Q8_0 "Hello" -n 4', r"written at|cut after"),
+           ("weft bench -hf user/repo:Q8_0 -p 4 -n 2 -r 1", r"tg2 .* ± "),
+           ("weft pull tiny", r"fetching tiny:latest"),                                                            # ollama pull llama3.2
+           ("weft pull hf.co/user/repo:Q8_0", r"user_repo_model-Q8_0.gguf"),                                       # ollama run hf.co/...
+           ("weft pull tiny && $WEFT run tiny -no-cnv -p Hello -n 4", r"4 written at"),
+           ("weft pull tiny && $WEFT list", r"ollama_tiny_latest"),
+           ("weft pull tiny && $WEFT inspect tiny", r"llama"),                                                     # ollama show llama3.2
+           ("weft pull tiny && $WEFT rm tiny -y", r"removed ollama_tiny_latest")]
+
+NOT_THERE_YET = [("weft run -m MODEL -p x -md MODEL", "there are no draft models yet"),
                  ("weft run -m MODEL -p x --lora adapter.gguf", "there are no adapters yet"),
                  ("weft run -m MODEL -p x -ctk q8_0", "the KV cache holds 16-bit floats")]
 
@@ -106,6 +114,29 @@ def test_commands_that_end(typed, tmp_path, line, sees):
     (tmp_path / "text.txt").write_text("def add(a, b):\n    return a + b\n" * 20)
     text, status = until_the_end(typed(line))
     assert status == 0 and re.search(sees, text) and "error" not in text, text
+
+
+@pytest.mark.parametrize("line, sees", BY_NAME, ids=[line for line, _ in BY_NAME])
+def test_models_by_name(typed, weft, model, tmp_path, line, sees):
+    registry = Registry({"model-Q8_0.gguf": Path(model).read_bytes(), "tiny-Q8_0.gguf": Path(model).read_bytes()})
+    try:
+        text, status = until_the_end(typed(line, WEFT=weft, HF_ENDPOINT=registry.url, OLLAMA_REGISTRY=registry.url, LLAMA_CACHE=str(tmp_path / "models")))
+    finally:
+        registry.close()
+    assert status == 0 and re.search(sees, text) and "error" not in text, text
+
+
+def test_a_conversation_with_a_model_by_name(typed, model, tmp_path):
+    registry = Registry({"model-Q8_0.gguf": Path(model).read_bytes()})
+    try:
+        p = typed("weft -hf user/repo -n 6 -s 1", HF_ENDPOINT=registry.url, LLAMA_CACHE=str(tmp_path / "models"))
+        p.expect(PROMPT)
+        p.sendline("Hello")
+        p.expect("6 written at")
+        p.sendline("/bye")
+        assert until_the_end(p)[1] == 0
+    finally:
+        registry.close()
 
 
 @pytest.mark.parametrize("line, says", NOT_THERE_YET, ids=[line for line, _ in NOT_THERE_YET])

@@ -1,0 +1,432 @@
+// Texts and files from the network: see http.h.
+//
+// A transfer is a row of attempts, each of which goes on where the one before was cut.  Sizes and sums come from two sides (what the caller
+// knows, and what the server says), and every contradiction is an error.
+#define _GNU_SOURCE
+#define CURL_DISABLE_TYPECHECK
+#define CURL_DISABLE_DEPRECATION
+#include "app/http.h"
+#include "app/app.h"
+#include "base/sha256.h"
+#include <curl/curl.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { REDIRECTS = 10, CONNECT_S = 30, SILENCE_S = 60, ATTEMPTS = 3 /* without a byte */, TEXT = 256 };
+
+struct http {
+  void *library;
+  CURL *curl;
+  struct curl_slist *headers;
+  char why[CURL_ERROR_SIZE];
+  CURL *(*init)(void);
+  void (*cleanup)(CURL *);
+  void (*reset)(CURL *);
+  CURLcode (*set)(CURL *, CURLoption, ...), (*get)(CURL *, CURLINFO, ...), (*perform)(CURL *);
+  const char *(*text_of)(CURLcode);
+  struct curl_slist *(*add)(struct curl_slist *, const char *);
+  void (*free_list)(struct curl_slist *);
+};
+
+// ---- libcurl ------------------------------------------------------------------------------------------------------------
+
+static void *library(void) {
+  static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.so"};
+  void *l = NULL;
+  for (size_t i = 0; i < COUNT(names) && !l; i++) l = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+  return l;
+}
+
+int http_open(const char *token, http **out, error *err) {
+  http *h = xcalloc(1, sizeof *h);
+  h->library = library();
+  if (!h->library) {
+    free(h);
+    return error_set(err, "nothing can be fetched without libcurl; Debian and Ubuntu have it as libcurl4");
+  }
+  const struct { const char *name; void *to; } functions[] = {
+    {"curl_easy_init", &h->init}, {"curl_easy_cleanup", &h->cleanup}, {"curl_easy_reset", &h->reset}, {"curl_easy_setopt", &h->set}, {"curl_easy_getinfo", &h->get},
+    {"curl_easy_perform", &h->perform}, {"curl_easy_strerror", &h->text_of}, {"curl_slist_append", &h->add}, {"curl_slist_free_all", &h->free_list}};
+  for (size_t i = 0; i < COUNT(functions); i++) {
+    void *f = dlsym(h->library, functions[i].name);
+    if (!f) { int r = error_set(err, "libcurl has no %s", functions[i].name); dlclose(h->library); free(h); return r; }
+    memcpy(functions[i].to, &f, sizeof f);
+  }
+  if (token && *token) {
+    str line = {0};
+    str_addf(&line, "Authorization: Bearer %s", token);
+    h->headers = h->add(NULL, line.at);
+    str_free(&line);
+  }
+  h->curl = h->init();
+  if (!h->curl) die("libcurl: out of memory");
+  *out = h;
+  return 0;
+}
+
+void http_close(http *h) {
+  if (!h) return;
+  h->cleanup(h->curl);
+  h->free_list(h->headers);
+  dlclose(h->library);
+  free(h);
+}
+
+// What all requests have in common. Who began with https does not go on without.
+static void prepare(http *h, const char *url) {
+  bool safe = !strncasecmp(url, "https:", 6);
+  h->reset(h->curl);
+  h->why[0] = 0;
+  h->set(h->curl, CURLOPT_URL, url);
+  h->set(h->curl, CURLOPT_ERRORBUFFER, h->why);
+  h->set(h->curl, CURLOPT_USERAGENT, "weft/" WEFT_VERSION_STRING);
+  h->set(h->curl, CURLOPT_HTTPHEADER, h->headers);          // libcurl keeps Authorization from other hosts
+  h->set(h->curl, CURLOPT_FOLLOWLOCATION, 1L);
+  h->set(h->curl, CURLOPT_MAXREDIRS, (long)REDIRECTS);
+  h->set(h->curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+  h->set(h->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  h->set(h->curl, CURLOPT_LOW_SPEED_TIME, (long)SILENCE_S);
+  h->set(h->curl, CURLOPT_NOSIGNAL, 1L);
+  if (h->set(h->curl, CURLOPT_PROTOCOLS_STR, "http,https") || h->set(h->curl, CURLOPT_REDIR_PROTOCOLS_STR, safe ? "https" : "http,https")) {   // before 7.85
+    h->set(h->curl, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+    h->set(h->curl, CURLOPT_REDIR_PROTOCOLS, (long)(safe ? CURLPROTO_HTTPS : CURLPROTO_HTTP | CURLPROTO_HTTPS));
+  }
+}
+
+static const char *reason(const http *h, CURLcode code) { return h->why[0] ? h->why : h->text_of(code); }
+
+static int refused(const char *url, int status, error *err) {
+  switch (status) {
+  case 401: case 403: return error_set(err, "%.300s: not allowed (HTTP %d); a token in HF_TOKEN may help, and some models have terms to be accepted on their page", url, status);
+  case 404: return error_set(err, "%.300s: not there (HTTP 404)", url);
+  case 429: return error_set(err, "%.300s: the server wants fewer requests for a while (HTTP 429)", url);
+  default: return error_set(err, "%.300s: HTTP %d", url, status);
+  }
+}
+
+// ---- texts ----------------------------------------------------------------------------------------------------------------
+
+struct reading { str *to; size_t most; bool too_long; };
+
+static size_t take_text(char *at, size_t size, size_t n, void *ctx) {
+  struct reading *r = ctx;
+  if (r->to->n + size * n > r->most) { r->too_long = true; return 0; }
+  str_addn(r->to, at, size * n);
+  return size * n;
+}
+
+static int stop_if_asked(void *ctx, curl_off_t all, curl_off_t got, curl_off_t up_all, curl_off_t up) {
+  (void)ctx; (void)all; (void)got; (void)up_all; (void)up;
+  return interrupted();
+}
+
+int http_text(http *h, const char *url, size_t most, str *out, int *status, error *err) {
+  struct reading r = {out, most, false};
+  long code = 0;
+  *status = 0;
+  out->n = 0;
+  prepare(h, url);
+  h->set(h->curl, CURLOPT_WRITEFUNCTION, take_text);
+  h->set(h->curl, CURLOPT_WRITEDATA, &r);
+  h->set(h->curl, CURLOPT_XFERINFOFUNCTION, stop_if_asked);
+  h->set(h->curl, CURLOPT_NOPROGRESS, 0L);
+  CURLcode got = h->perform(h->curl);
+  h->get(h->curl, CURLINFO_RESPONSE_CODE, &code);
+  *status = (int)code;
+  if (r.too_long) return error_set(err, "%.300s: an answer of more than %zu bytes", url, most);
+  if (got && interrupted()) return HTTP_INTERRUPTED;
+  if (got) return error_set(err, "%.300s: %s", url, reason(h, got));
+  return code == 200 ? 0 : refused(url, (int)code, err);
+}
+
+// ---- files ----------------------------------------------------------------------------------------------------------------
+
+struct transfer {
+  http *h;
+  const struct http_file *f;
+  str part, tag_path;
+  int fd;
+  int64_t have, size, first;        // of the file: bytes that are there, bytes in all (-1: not known), where this run began
+  sha256 sum;
+  char wanted[65];                  // the sum that it should have, "": not known
+  char tag[TEXT];                   // ETag of what is there
+  // of the answer under way
+  long status;
+  bool begun;
+  char its_tag[TEXT];
+  int64_t its_length, its_first, its_all;
+  // for the bar
+  progress *bar;
+  double began;
+  bool final;                       // trying again is of no use
+  error *err;
+};
+
+static int stop(struct transfer *t) { t->final = true; return -1; }
+
+static void readable(char out[32], int64_t bytes) {
+  double n = (double)bytes;
+  if (n >= 1e9) snprintf(out, 32, "%.2f GB", n / 1e9);
+  else if (n >= 1e6) snprintf(out, 32, "%.1f MB", n / 1e6);
+  else if (n >= 1e4) snprintf(out, 32, "%.0f kB", n / 1e3);
+  else snprintf(out, 32, "%lld bytes", (long long)bytes);
+}
+
+// "1.20 GB of 4.60 GB"
+static void how_far(const struct transfer *t, char out[80]) {
+  char have[32], all[32];
+  readable(have, t->have);
+  readable(all, t->size);
+  if (t->size < 0) snprintf(out, 80, "%s", have);
+  else snprintf(out, 80, "%s of %s", have, all);
+}
+
+static int disk_error(struct transfer *t, int why) {
+  char far[80];
+  how_far(t, far);
+  error_set(t->err, "%s: %s; %s are kept in %.300s, and the same command goes on from there", t->f->shown,
+            why == ENOSPC ? "the disk is full" : why == EFBIG ? "files may not become that large (ulimit -f)" : strerror(why), far, t->part.at);
+  return stop(t);
+}
+
+// "W/" marks one that is too vague for Range.
+static void copy_tag(char *to, const char *text, size_t n) {
+  if (n >= 2 && !strncasecmp(text, "W/", 2)) n = 0;
+  snprintf(to, TEXT, "%.*s", (int)(n < TEXT ? n : 0), text);
+}
+
+// A value that is a SHA-256, perhaps in quotes.
+static void take_sum(char *to, const char *text, size_t n) {
+  if (n == 66 && *text == '"') { text++; n -= 2; }
+  if (n != 64 || strspn(text, "0123456789abcdefABCDEF") < 64) return;
+  for (size_t i = 0; i < 64; i++) to[i] = (char)(text[i] | (text[i] >= 'A' && text[i] <= 'F' ? 32 : 0));
+  to[64] = 0;
+}
+
+static bool is_header(const char *line, size_t n, const char *name, const char **value, size_t *length) {
+  size_t m = strlen(name);
+  if (n <= m || line[m] != ':' || strncasecmp(line, name, m)) return false;
+  for (*value = line + m + 1; *value < line + n && (**value == ' ' || **value == '\t'); ++*value) continue;
+  for (*length = (size_t)(line + n - *value); *length && strchr("\r\n ", (*value)[*length - 1]); --*length) continue;
+  return true;
+}
+
+static size_t take_header(char *line, size_t size, size_t count, void *ctx) {
+  struct transfer *t = ctx;
+  size_t n = size * count, length;
+  const char *value;
+  char number[64];
+  if (n > 5 && !strncmp(line, "HTTP/", 5)) {            // of the next one in a row of redirections
+    t->status = 0;
+    sscanf(line, "HTTP/%*s %ld", &t->status);
+    t->its_tag[0] = 0;
+    t->its_length = t->its_first = t->its_all = -1;
+    return n;
+  }
+  if (is_header(line, n, "etag", &value, &length)) copy_tag(t->its_tag, value, length);
+  else if (is_header(line, n, "x-linked-etag", &value, &length) && !t->f->sha256[0]) take_sum(t->wanted, value, length);    // Hugging Face's, before it redirects
+  else if (is_header(line, n, "content-length", &value, &length) || is_header(line, n, "content-range", &value, &length)) {
+    long long from, to, all;
+    snprintf(number, sizeof number, "%.*s", (int)(length < 63 ? length : 63), value);
+    if (sscanf(number, "bytes %lld-%lld/%lld", &from, &to, &all) == 3) { t->its_first = from; t->its_all = all; }
+    else if (number[0] >= '0' && number[0] <= '9') t->its_length = strtoll(number, NULL, 10);
+  }
+  return n;
+}
+
+// Everything from the beginning.
+static int start_over(struct transfer *t) {
+  if (ftruncate(t->fd, 0) || lseek(t->fd, 0, SEEK_SET)) return disk_error(t, errno);
+  t->have = 0;
+  sha256_begin(&t->sum);
+  return 0;
+}
+
+static int keep_tag(struct transfer *t) {
+  memcpy(t->tag, t->its_tag, sizeof t->tag);
+  int fd = open(t->tag_path.at, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (fd < 0) return disk_error(t, errno);
+  bool whole = write(fd, t->tag, strlen(t->tag)) == (ssize_t)strlen(t->tag);
+  if (close(fd) || !whole) return disk_error(t, errno ? errno : ENOSPC);
+  return 0;
+}
+
+// The answer has begun: is it what was asked for, and is there room for it?
+static int begin_body(struct transfer *t) {
+  struct statvfs disk;
+  char need[32], free_bytes[32];
+  t->begun = true;
+  if (t->status == 206 && t->its_first != t->have) { error_set(t->err, "%s: the server sends another part than was asked for", t->f->shown); return stop(t); }
+  if (t->status == 200 && t->have && start_over(t)) return -1;
+  int64_t all = t->status == 206 ? t->its_all : t->its_length;
+  if (t->f->size >= 0 && all >= 0 && all != t->f->size) {
+    error_set(t->err, "%s: the server has %lld bytes, and it should be %lld", t->f->shown, (long long)all, (long long)t->f->size);
+    return stop(t);
+  }
+  if (t->size < 0) t->size = all;
+  if (t->size >= 0 && !fstatvfs(t->fd, &disk) && (uint64_t)(t->size - t->have) / disk.f_frsize >= disk.f_bavail) {
+    readable(need, t->size - t->have);
+    readable(free_bytes, (int64_t)(disk.f_bavail * disk.f_frsize));
+    error_set(t->err, "%s: the disk is too full: %s are to come, and %s are free at %.300s", t->f->shown, need, free_bytes, t->part.at);
+    return stop(t);
+  }
+  return keep_tag(t);
+}
+
+static size_t take_body(char *at, size_t size, size_t count, void *ctx) {
+  struct transfer *t = ctx;
+  size_t n = size * count;
+  if (t->status != 200 && t->status != 206) return n;       // a page that says what is wrong
+  if (!t->begun && begin_body(t)) return 0;
+  if (t->size >= 0 && (int64_t)n > t->size - t->have) { error_set(t->err, "%s: the server sends more than the %lld bytes of the file", t->f->shown, (long long)t->size); stop(t); return 0; }
+  for (size_t done = 0; done < n;) {
+    ssize_t wrote = write(t->fd, at + done, n - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) { disk_error(t, errno); return 0; }
+    sha256_add(&t->sum, at + done, (size_t)wrote);
+    done += (size_t)wrote;
+    t->have += wrote;
+  }
+  return n;
+}
+
+static int show(void *ctx, curl_off_t all, curl_off_t got, curl_off_t up_all, curl_off_t up) {
+  (void)all; (void)got; (void)up_all; (void)up;
+  struct transfer *t = ctx;
+  char far[80], what[160];
+  double s = now_s() - t->began;
+  how_far(t, far);
+  snprintf(what, sizeof what, "%s, %.1f MB/s", far, s > 0 ? (double)(t->have - t->first) / s / 1e6 : 0);
+  progress_set(t->bar, what, t->size > 0 ? (double)t->have / (double)t->size : 0);
+  return interrupted();
+}
+
+// From where the file ends. 0: the server says that it is whole.
+static int attempt(struct transfer *t) {
+  http *h = t->h;
+  char range[64];
+  struct curl_slist *headers = NULL;
+  t->begun = false;
+  t->status = 0;
+  prepare(h, t->f->url);
+  h->set(h->curl, CURLOPT_HEADERFUNCTION, take_header);
+  h->set(h->curl, CURLOPT_HEADERDATA, t);
+  h->set(h->curl, CURLOPT_WRITEFUNCTION, take_body);
+  h->set(h->curl, CURLOPT_WRITEDATA, t);
+  h->set(h->curl, CURLOPT_XFERINFOFUNCTION, show);
+  h->set(h->curl, CURLOPT_XFERINFODATA, t);
+  h->set(h->curl, CURLOPT_NOPROGRESS, 0L);
+  if (t->have) {
+    str line = {0};
+    snprintf(range, sizeof range, "%lld-", (long long)t->have);
+    h->set(h->curl, CURLOPT_RANGE, range);
+    for (struct curl_slist *l = h->headers; l; l = l->next) headers = h->add(headers, l->data);
+    str_addf(&line, "If-Range: %s", t->tag);
+    if (t->tag[0]) headers = h->add(headers, line.at);
+    h->set(h->curl, CURLOPT_HTTPHEADER, headers);
+    str_free(&line);
+  }
+  CURLcode got = h->perform(h->curl);
+  h->free_list(headers);
+  if (t->final) return -1;
+  if (got && interrupted()) return HTTP_INTERRUPTED;
+  if (t->status == 416 && t->have) return t->have == t->size ? 0 : start_over(t) ? -1 : error_set(t->err, "%s: the server knows of no such part", t->f->shown);
+  if (t->status >= 400) {
+    refused(t->f->url, (int)t->status, t->err);
+    if (t->status < 500 && t->status != 429) stop(t);
+    return -1;
+  }
+  if (got) return error_set(t->err, "%s: %s", t->f->shown, reason(h, got));
+  if (t->status == 200 && !t->begun && begin_body(t)) return -1;          // of no bytes
+  if (t->size >= 0 && t->have < t->size) return error_set(t->err, "%s: the connection was cut", t->f->shown);
+  return 0;
+}
+
+// Opens what is there of the file, for nobody else, and sums it up.
+static int open_part(struct transfer *t) {
+  struct stat st;
+  t->fd = open(t->part.at, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (t->fd < 0 || fstat(t->fd, &st)) return error_set(t->err, "%.300s: %s", t->part.at, strerror(errno));
+  if (flock(t->fd, LOCK_EX | LOCK_NB)) return error_set(t->err, "%s is being fetched by another program just now", t->f->shown);
+  sha256_begin(&t->sum);
+  int tag = open(t->tag_path.at, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  ssize_t n = tag < 0 ? 0 : read(tag, t->tag, sizeof t->tag - 1);
+  t->tag[n > 0 ? n : 0] = 0;
+  if (tag >= 0) close(tag);
+  for (char *c = t->tag; *c; c++) if (*c < ' ') *c = 0;
+  // Without a tag nobody can tell whether the rest belongs to it, unless the sum will.
+  if ((!t->tag[0] && !t->wanted[0]) || (t->size >= 0 && st.st_size > t->size)) return start_over(t);
+  static char piece[1 << 16];
+  for (ssize_t got; (got = read(t->fd, piece, sizeof piece)) != 0; t->have += got) {
+    if (got < 0 && errno == EINTR) { got = 0; continue; }
+    if (got < 0) return error_set(t->err, "%.300s: %s", t->part.at, strerror(errno));
+    sha256_add(&t->sum, piece, (size_t)got);
+  }
+  t->first = t->have;
+  return 0;
+}
+
+static int finish(struct transfer *t) {
+  char got[65];
+  sha256 sum = t->sum;
+  sha256_end(&sum, got);
+  if (t->wanted[0] && strcmp(got, t->wanted)) {
+    unlink(t->part.at);
+    unlink(t->tag_path.at);
+    return error_set(t->err, "%s: it is not the file that was meant: its SHA-256 is %s, and it should be %s. It was removed", t->f->shown, got, t->wanted);
+  }
+  if (fsync(t->fd)) return disk_error(t, errno);
+  if (rename(t->part.at, t->f->path)) return error_set(t->err, "%.300s: cannot be given its name: %s", t->f->path, strerror(errno));
+  str tag = {0};                    // llama.cpp looks there whether its file is the one that the server has
+  str_addf(&tag, "%s.etag", t->f->path);
+  if (!t->tag[0] || rename(t->tag_path.at, tag.at)) unlink(t->tag_path.at);
+  str_free(&tag);
+  return 0;
+}
+
+static int fetch(struct transfer *t) {
+  if (open_part(t)) return -1;
+  t->began = now_s();
+  error first = {0};
+  error *out = t->err;
+  for (int tries = 0; !(t->size >= 0 && t->have == t->size && t->have);) {
+    int64_t before = t->have;
+    error why = {0};
+    t->err = &why;
+    int status = attempt(t);
+    t->err = out;
+    if (!status) break;
+    char far[80];
+    how_far(t, far);
+    if (status == HTTP_INTERRUPTED) { error_set(out, "stopped; %s are kept, and the same command goes on from there", far); return status; }
+    if (t->final) return error_set(out, "%s", why.text);
+    if (!first.text[0] || why.text[0]) first = why;
+    if (t->have > before) tries = 0;
+    else if (++tries == ATTEMPTS) return t->have ? error_set(out, "%.600s; %s are kept, and the same command goes on from there", first.text, far) : error_set(out, "%s", first.text);
+    else nanosleep(&(struct timespec){.tv_sec = tries}, NULL);
+  }
+  return finish(t);
+}
+
+int http_fetch(http *h, const struct http_file *f, progress *bar, error *err) {
+  struct transfer t = {.h = h, .f = f, .fd = -1, .size = f->size, .bar = bar, .err = err};
+  memcpy(t.wanted, f->sha256, sizeof t.wanted);
+  str_addf(&t.part, "%s.part", f->path);
+  str_addf(&t.tag_path, "%s.part.etag", f->path);
+  int status = fetch(&t);
+  struct stat st;
+  if (t.fd >= 0 && !t.have && !fstat(t.fd, &st) && !st.st_size) { unlink(t.part.at); unlink(t.tag_path.at); }      // nothing is worth keeping
+  if (t.fd >= 0) close(t.fd);
+  str_free(&t.part);
+  str_free(&t.tag_path);
+  return status;
+}

@@ -1,0 +1,122 @@
+// weft pull, list and rm: the models that were fetched by name.
+#define _GNU_SOURCE
+#include "app/app.h"
+#include "app/http.h"
+#include "app/json.h"
+#include "app/pull.h"
+#include "app/store.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const struct command pull_options = {
+  "pull", "Fetches a model, or the rest of one.", "NAME [options]",
+  "NAME is one of\n"
+  "  hf:USER/REPO, hf:USER/REPO:QUANT   Hugging Face; without QUANT it is Q4_K_M, Q8_0 or what there is\n"
+  "  ollama:NAME, ollama:NAME:TAG       ollama's registry\n"
+  "  https://...                        the file at this address\n"
+  "Without hf: and ollama: a name with a slash is Hugging Face's, and one without is ollama's.\n"
+  "What was cut goes on where it ended. Files are checked by their SHA-256 where it is known. They go to\n"
+  "llama.cpp's cache folder where there is one (LLAMA_CACHE, ~/.cache/llama.cpp), or else to\n"
+  "~/.cache/weft/models. All commands take such names in place of a file.\n", COMMAND_BIT(pull), 0};
+static const struct command list_options = {"list", "Shows the models that were fetched.", "[--json]", NULL, COMMAND_BIT(list), 0};
+static const struct command rm_options = {"rm", "Removes a model that was fetched.", "NAME [--yes]", "NAME as 'weft list' shows it, or as 'weft pull' took it.\n", COMMAND_BIT(rm), 0};
+
+int pull_command(int argc, char **argv) {
+  struct settings s;
+  str path = {0};
+  error err = {0};
+  int status;
+  if (settings_parse(&s, &pull_options, argc, argv, &status)) {
+    if (!s.name) status = usage_error("which model? 'weft pull hf:USER/REPO', for example");
+    else {
+      status = pull_name(s.name, &s.model.from, true, s.quiet, &path, &err);
+      status = status == HTTP_INTERRUPTED ? (failed("%s", err.text), EXIT_INTERRUPTED) : status ? failed("%s", err.text) : EXIT_OK;
+    }
+  }
+  str_free(&path);
+  settings_free(&s);
+  return status;
+}
+
+static void show_size(char out[32], uint64_t bytes) {
+  if (bytes >= 1000000000) snprintf(out, 32, "%.1f GB", (double)bytes / 1e9);
+  else snprintf(out, 32, "%.1f MB", (double)bytes / 1e6);
+}
+
+static void show_list(struct out *o, const stored_list *l) {
+  int width = 4;
+  for (size_t i = 0; i < l->n; i++) if ((int)strlen(l->at[i].name) > width) width = (int)strlen(l->at[i].name);
+  out_addf(o, "%-*s  %9s  %s\n", width, "NAME", "SIZE", "CHANGED");
+  for (size_t i = 0; i < l->n; i++) {
+    char size[32], when[32] = "-";
+    struct tm tm;
+    time_t t = (time_t)l->at[i].changed;
+    show_size(size, l->at[i].bytes);
+    if (localtime_r(&t, &tm)) strftime(when, sizeof when, "%Y-%m-%d %H:%M", &tm);
+    out_addf(o, "%-*s  %9s  %s%s\n", width, l->at[i].name, size, when, l->at[i].partial ? "  not whole: 'weft pull' goes on" : "");
+  }
+}
+
+int list_command(int argc, char **argv) {
+  struct settings s;
+  stored_list l = {0};
+  struct out o = {0};
+  int status;
+  if (!settings_parse(&s, &list_options, argc, argv, &status)) { settings_free(&s); return status; }
+  store_list(&l);
+  if (!s.json) show_list(&o, &l);
+  else {
+    json_t *all = json_array();
+    for (size_t i = 0; i < l.n; i++)
+      json_array_append_new(all, json_pack("{so so sI sI sb}", "name", json_text(l.at[i].name, strlen(l.at[i].name)), "path", json_text(l.at[i].path, strlen(l.at[i].path)),
+                                           "bytes", (json_int_t)l.at[i].bytes, "changed", (json_int_t)l.at[i].changed, "whole", !l.at[i].partial));
+    out_json(&o, all, JSON_INDENT(2));
+  }
+  store_free(&l);
+  settings_free(&s);
+  return out_end(&o, EXIT_OK);
+}
+
+// "y" and a newline.
+static bool agrees(const struct stored *m) {
+  char size[32], answer[16];
+  show_size(size, m->bytes);
+  fprintf(stderr, "weft: remove %s (%s)? [y/N] ", m->path, size);
+  return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+// The model of this name in the list, or by the name under which it was fetched.
+static int find(const stored_list *l, const char *name) {
+  str path = {0};
+  int i = store_find(l, name);
+  if (i < 0 && pull_known(name, &path))
+    for (size_t k = 0; k < l->n; k++) if (!strcmp(l->at[k].path, path.at)) i = (int)k;
+  str_free(&path);
+  return i;
+}
+
+static int remove_one(const struct settings *s) {
+  stored_list l = {0};
+  error err = {0};
+  int status = EXIT_OK;
+  if (!s->name) return usage_error("which model? 'weft list' shows them");
+  store_list(&l);
+  int i = find(&l, s->name);
+  if (i < 0) status = failed("there is no model '%s'; 'weft list' shows what there is", s->name);
+  else if (!s->yes && !isatty(STDIN_FILENO)) status = usage_error("--yes is needed where nobody can be asked");
+  else if (!s->yes && !agrees(&l.at[i])) status = failed("nothing was removed");
+  else if (store_remove(&l.at[i], &err)) status = failed("%s", err.text);
+  else if (!s->quiet) fprintf(stderr, "weft: removed %s\n", l.at[i].name);
+  store_free(&l);
+  return status;
+}
+
+int rm_command(int argc, char **argv) {
+  struct settings s;
+  int status;
+  if (settings_parse(&s, &rm_options, argc, argv, &status)) status = remove_one(&s);
+  settings_free(&s);
+  return status;
+}

@@ -1,0 +1,377 @@
+// Models by name: see pull.h.  A name becomes a row of files, each with its address, size and SHA-256 as far as the registry says them, and
+// those are fetched one after the other.
+#define _GNU_SOURCE
+#include "app/pull.h"
+#include "app/app.h"
+#include "app/http.h"
+#include "app/json.h"
+#include "app/store.h"
+#include "base/env.h"
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LISTING = 32 << 20, NAME = 128 };
+enum registry { HUGGING_FACE, OLLAMA, ADDRESS };
+
+// A name, taken apart: user/repo:tag, or an address.
+struct reference { enum registry kind; char user[NAME], repo[NAME], tag[NAME]; const char *file, *url; };
+struct wanted { str url, path; char *shown; int64_t size; char sha256[65]; };
+typedef VEC(struct wanted) wanted_list;
+
+static void wanted_free(wanted_list *l) {
+  for (size_t i = 0; i < l->n; i++) { str_free(&l->at[i].url); str_free(&l->at[i].path); free(l->at[i].shown); }
+  vec_free(l);
+}
+
+// ---- names ------------------------------------------------------------------------------------------------------------------
+
+static const struct { const char *text; enum registry kind; } prefixes[] = {
+  {"hf:", HUGGING_FACE}, {"hf.co/", HUGGING_FACE}, {"huggingface.co/", HUGGING_FACE}, {"ollama:", OLLAMA}, {"http://", ADDRESS}, {"https://", ADDRESS}};
+
+static size_t prefix_of(const char *text, enum registry *kind) {
+  for (size_t i = 0; i < COUNT(prefixes); i++) {
+    size_t n = strlen(prefixes[i].text);
+    if (!strncasecmp(text, prefixes[i].text, n)) { *kind = prefixes[i].kind; return n; }
+  }
+  return 0;
+}
+
+bool pull_is_name(const char *text) { enum registry k; return prefix_of(text, &k) > 0; }
+
+bool pull_asked(int argc, char **argv) {
+  static const char *const options[] = {"-hf", "-hfr", "--hf-repo", "-mu", "--model-url"};
+  for (int i = 1; i < argc; i++) {
+    if (pull_is_name(argv[i]) || (!strncmp(argv[i], "--model=", 8) && pull_is_name(argv[i] + 8))) return true;
+    for (size_t k = 0; k < COUNT(options); k++) {
+      size_t n = strlen(options[k]);
+      if (!strncmp(argv[i], options[k], n) && (!argv[i][n] || (n > 4 && argv[i][n] == '='))) return true;
+    }
+  }
+  return false;
+}
+
+static bool take_word(char *to, const char *text, size_t n) {
+  if (!n || n >= NAME || text[0] == '.' || text[0] == '-') return false;
+  for (size_t i = 0; i < n; i++) if (!isalnum((unsigned char)text[i]) && !strchr("-_.", text[i])) return false;
+  snprintf(to, NAME, "%.*s", (int)n, text);
+  return true;
+}
+
+// user/repo[:tag]; ollama's names may have no user.
+static int parse_name(const char *text, enum registry kind, struct reference *out, error *err) {
+  *out = (struct reference){.kind = kind};
+  const char *slash = strchr(text, '/'), *colon = strchr(slash ? slash : text, ':');
+  size_t end = colon ? (size_t)(colon - text) : strlen(text), from = slash ? (size_t)(slash - text) + 1 : 0;
+  bool fine = slash ? take_word(out->user, text, from - 1) : kind == OLLAMA;
+  if (!slash) snprintf(out->user, sizeof out->user, "library");
+  fine = fine && take_word(out->repo, text + from, end - from) && (!colon || take_word(out->tag, colon + 1, strlen(colon + 1)));
+  if (fine) return 0;
+  return kind == OLLAMA ? error_set(err, "'%.100s' is not a name of ollama's: it is NAME, NAME:TAG or USER/NAME:TAG", text)
+                        : error_set(err, "'%.100s' is not a repository of Hugging Face: it is USER/REPO or USER/REPO:QUANT, such as ggml-org/gemma-3-1b-it-GGUF:Q8_0", text);
+}
+
+// Without a prefix: a slash is Hugging Face's, and what has none is ollama's.
+static int parse_reference(const char *text, struct reference *out, error *err) {
+  enum registry kind = strchr(text, '/') ? HUGGING_FACE : OLLAMA;
+  size_t n = prefix_of(text, &kind);
+  if (kind == ADDRESS) { *out = (struct reference){.kind = ADDRESS, .url = text}; return 0; }
+  return parse_name(text + n, kind, out, err);
+}
+
+// ---- Hugging Face -------------------------------------------------------------------------------------------------------------
+
+static void endpoint(str *out) {
+  const char *at = *env_str(ENV_MODEL_ENDPOINT) ? env_str(ENV_MODEL_ENDPOINT) : env_str(ENV_HF_ENDPOINT);
+  str_add(out, at);
+  while (out->n && out->at[out->n - 1] == '/') out->at[--out->n] = 0;
+}
+
+static void add_escaped(str *out, const char *path) {
+  for (; *path; path++) {
+    if (isalnum((unsigned char)*path) || strchr("-_.~/", *path)) str_addc(out, *path);
+    else str_addf(out, "%%%02X", (unsigned char)*path);
+  }
+}
+
+static const char *base_name(const char *path) { const char *slash = strrchr(path, '/'); return slash ? slash + 1 : path; }
+
+// Whether a file is of this quantisation: its name has the word, and no longer one of which that is a part (Q4_K is not in Q4_K_M).
+static bool has_quant(const char *path, const char *quant) {
+  size_t n = strlen(quant);
+  for (const char *at = path; (at = strcasestr(at, quant)) != NULL; at++)
+    if ((at == path || !(isalnum((unsigned char)at[-1]) || at[-1] == '_')) && !isalnum((unsigned char)at[n]) && at[n] != '_') return true;
+  return false;
+}
+
+// A model, or the first part of one, and no image encoder.
+static bool is_model_file(const char *path) {
+  const char *name = base_name(path);
+  size_t n = strlen(name), stem;
+  int part, parts;
+  return n > 5 && !strcasecmp(name + n - 5, ".gguf") && strncasecmp(name, "mmproj", 6) && !(store_part(name, &part, &parts, &stem) && part > 1);
+}
+
+// Of the files of a repository the one that is meant: by its name, by the quantisation, or else Q4_K_M, Q8_0, or the first one.
+static const json_t *choose(const json_t *files, const struct reference *r, error *err) {
+  const char *usual[] = {"Q4_K_M", "Q8_0", ""};
+  if (r->tag[0] && strcmp(r->tag, "latest")) { usual[0] = r->tag; usual[1] = NULL; }
+  size_t i;
+  const json_t *f;
+  for (size_t k = 0; k < COUNT(usual) && usual[k]; k++)
+    json_array_foreach(files, i, f) {
+      const char *path = json_string_value(json_object_get(f, "path"));
+      if (!path) continue;
+      if (r->file ? !strcmp(path, r->file) : is_model_file(path) && (!usual[k][0] || has_quant(base_name(path), usual[k]))) return f;
+    }
+  str names = {0};
+  json_array_foreach(files, i, f) {
+    const char *path = json_string_value(json_object_get(f, "path"));
+    if (path && is_model_file(path) && names.n < 400) str_addf(&names, "%s%s", names.n ? ", " : "", path);
+  }
+  if (!names.n) error_set(err, "%s/%s has no GGUF file: somebody may offer it as USER/%s-GGUF", r->user, r->repo, r->repo);
+  else error_set(err, "%s/%s has no file %s; it has %s", r->user, r->repo, r->file ? r->file : r->tag, names.at);
+  str_free(&names);
+  return NULL;
+}
+
+static int add_hf_file(const struct reference *r, const json_t *f, wanted_list *out, error *err) {
+  const char *path = json_string_value(json_object_get(f, "path")), *sum = json_string_value(json_object_get(json_object_get(f, "lfs"), "oid"));
+  const json_t *size = json_object_get(f, "size");
+  struct wanted w = {.size = json_is_integer(size) && json_integer_value(size) >= 0 ? (int64_t)json_integer_value(size) : -1};
+  str name = {0};
+  str_addf(&name, "%s_%s_%s", r->user, r->repo, path);
+  int status = path[0] == '/' || path[0] == '.' ? error_set(err, "'%.100s' cannot be the name of a file here", path) : store_path(name.at, &w.path, err);
+  str_free(&name);
+  if (sum && strlen(sum) == 64 && strspn(sum, "0123456789abcdef") == 64) memcpy(w.sha256, sum, 65);
+  endpoint(&w.url);
+  str_addf(&w.url, "/%s/%s/resolve/main/", r->user, r->repo);
+  add_escaped(&w.url, path);
+  w.shown = xstrdup(path);
+  vec_push(out, w);
+  return status;
+}
+
+static int list_hf(http *h, const struct reference *r, wanted_list *out, error *err) {
+  str url = {0}, text = {0};
+  int code;
+  endpoint(&url);
+  str_addf(&url, "/api/models/%s/%s/tree/main?recursive=true", r->user, r->repo);
+  int status = http_text(h, url.at, LISTING, &text, &code, err);
+  if (status == -1 && (code == 404 || code == 401)) {
+    *err = (error){0};
+    error_set(err, "%s/%s: no such repository, or one that needs a token (HF_TOKEN)", r->user, r->repo);
+  }
+  json_t *files = status ? NULL : json_loadb(str_c(&text), text.n, 0, NULL);
+  if (!status && !json_is_array(files)) status = error_set(err, "%.300s: not a list of files", url.at);
+  const json_t *f = status ? NULL : choose(files, r, err);
+  if (!status && !f) status = -1;
+  if (!status) {
+    const char *first = json_string_value(json_object_get(f, "path"));
+    int part, parts;
+    size_t stem;
+    if (!store_part(first, &part, &parts, &stem)) status = add_hf_file(r, f, out, err);
+    else for (int i = 1; !status && i <= parts; i++) {
+      str name = {0};
+      str_addf(&name, "%.*s-%05d-of-%05d.gguf", (int)stem, first, i, parts);
+      const json_t *one = choose(files, &(struct reference){.kind = r->kind, .file = name.at}, NULL);
+      status = one ? add_hf_file(r, one, out, err) : error_set(err, "%s/%s lacks %s", r->user, r->repo, name.at);
+      str_free(&name);
+    }
+  }
+  json_decref(files);
+  str_free(&url);
+  str_free(&text);
+  return status;
+}
+
+// ---- ollama's registry ------------------------------------------------------------------------------------------------------------
+
+static void ollama_name(const struct reference *r, str *out) {
+  str_add(out, "ollama_");
+  if (strcmp(r->user, "library")) str_addf(out, "%s_", r->user);
+  str_addf(out, "%s_%s", r->repo, r->tag[0] ? r->tag : "latest");
+}
+
+static int list_ollama(http *h, const struct reference *r, wanted_list *out, error *err) {
+  str url = {0}, text = {0};
+  int code;
+  const char *tag = r->tag[0] ? r->tag : "latest";
+  str_addf(&url, "%s/v2/%s/%s/manifests/%s", env_str(ENV_OLLAMA_REGISTRY), r->user, r->repo, tag);
+  int status = http_text(h, url.at, LISTING, &text, &code, err);
+  if (status == -1 && code == 404) { *err = (error){0}; error_set(err, "%s:%s: ollama's registry has no such model", r->repo, tag); }
+  json_t *all = status ? NULL : json_loadb(str_c(&text), text.n, 0, NULL);
+  const json_t *layers = json_object_get(all, "layers"), *l;
+  size_t i;
+  bool found = false;
+  json_array_foreach(layers, i, l) {
+    const char *type = json_string_value(json_object_get(l, "mediaType")), *digest = json_string_value(json_object_get(l, "digest"));
+    const json_t *size = json_object_get(l, "size");
+    if (found || !type || strcmp(type, "application/vnd.ollama.image.model")) continue;
+    found = true;
+    if (!digest || strncmp(digest, "sha256:", 7) || strlen(digest) != 71 || strspn(digest + 7, "0123456789abcdef") != 64 || !json_is_integer(size) || json_integer_value(size) < 0) {
+      status = error_set(err, "%.300s: no SHA-256 and size of the model", url.at);
+      break;
+    }
+    struct wanted w = {.size = (int64_t)json_integer_value(size)};
+    str name = {0};
+    memcpy(w.sha256, digest + 7, 65);
+    str_addf(&w.url, "%s/v2/%s/%s/blobs/%s", env_str(ENV_OLLAMA_REGISTRY), r->user, r->repo, digest);
+    str_addf(&name, "%s:%s", r->repo, tag);
+    w.shown = xstrdup(name.at);
+    name.n = 0;
+    ollama_name(r, &name);
+    status = store_path(name.at, &w.path, err);
+    str_free(&name);
+    vec_push(out, w);
+  }
+  if (!status && !found) status = error_set(err, "%.300s: not a manifest with a model", url.at);
+  json_decref(all);
+  str_free(&url);
+  str_free(&text);
+  return status;
+}
+
+// ---- addresses --------------------------------------------------------------------------------------------------------------------
+
+// The file's name in an address, with %20 and the like as they are meant.
+static int list_address(const struct reference *r, wanted_list *out, error *err) {
+  const char *host = strstr(r->url, "://") + 3;
+  size_t n = strcspn(host, "?#");
+  str name = {0};
+  for (size_t i = 0; i < n; i++) {
+    unsigned c;
+    if (host[i] == '%' && i + 2 < n && sscanf(host + i + 1, "%2x", &c) == 1) { str_addc(&name, (char)c); i += 2; }
+    else str_addc(&name, host[i]);
+  }
+  const char *slash = strrchr(str_c(&name), '/');
+  struct wanted w = {.size = -1};
+  int status = slash && slash[1] ? store_path(slash + 1, &w.path, err) : error_set(err, "%.300s: an address without the name of a file", r->url);
+  str_add(&w.url, r->url);
+  w.shown = xstrdup(slash && slash[1] ? slash + 1 : r->url);
+  vec_push(out, w);
+  str_free(&name);
+  return status;
+}
+
+// ---- fetching -----------------------------------------------------------------------------------------------------------------------
+
+// Whether the file is there with this size, and with this sum as far as somebody noted it.
+static bool is_there(const struct wanted *w) {
+  struct stat st;
+  if (stat(w->path.at, &st) || (w->size >= 0 && st.st_size != w->size)) return false;
+  str tag = {0};
+  char noted[80] = "";
+  str_addf(&tag, "%s.etag", w->path.at);
+  FILE *f = fopen(tag.at, "re");
+  if (f) { if (!fgets(noted, sizeof noted, f)) noted[0] = 0; fclose(f); }
+  str_free(&tag);
+  const char *at = noted + (noted[0] == '"');
+  bool is_sum = strspn(at, "0123456789abcdef") == 64;
+  return !(is_sum && w->sha256[0]) || !strncmp(at, w->sha256, 64);
+}
+
+static int fetch_all(http *h, const wanted_list *l, bool again, bool quiet, error *err) {
+  int status = store_make(err);
+  for (size_t i = 0; !status && i < l->n; i++) {
+    const struct wanted *w = &l->at[i];
+    if (is_there(w) && (!again || w->size >= 0)) {
+      if (!quiet) fprintf(stderr, "weft: %s is there\n", w->path.at);
+      continue;
+    }
+    struct http_file f = {.url = w->url.at, .path = w->path.at, .shown = w->shown, .size = w->size};
+    memcpy(f.sha256, w->sha256, sizeof f.sha256);
+    progress bar = {0};
+    if (!quiet) { fprintf(stderr, "weft: fetching %s\n", w->shown); progress_begin(&bar); }
+    status = http_fetch(h, &f, &bar, err);
+    progress_end(&bar);
+    if (!status && !quiet) fprintf(stderr, "weft: %s\n", w->path.at);
+  }
+  return status;
+}
+
+static int pull(const struct reference *r, const char *token, bool again, bool quiet, str *path, error *err) {
+  wanted_list l = {0};
+  http *h;
+  if (!token || !*token) token = env_str(ENV_HF_TOKEN);
+  if (http_open(r->kind == HUGGING_FACE ? token : NULL, &h, err)) return -1;
+  interrupt_catch();
+  int status = r->kind == HUGGING_FACE ? list_hf(h, r, &l, err) : r->kind == OLLAMA ? list_ollama(h, r, &l, err) : list_address(r, &l, err);
+  if (!status) status = fetch_all(h, &l, again, quiet, err);
+  if (!status) { path->n = 0; str_add(path, l.at[0].path.at); }
+  interrupt_start();
+  http_close(h);
+  wanted_free(&l);
+  return status;
+}
+
+// What is there of a reference, by the names that its files have here.
+static bool known(const struct reference *r, str *path) {
+  stored_list l = {0};
+  str name = {0};
+  int found = -1;
+  if (r->kind == OLLAMA) ollama_name(r, &name);
+  else if (r->kind == HUGGING_FACE) str_addf(&name, "%s_%s_%s", r->user, r->repo, r->file ? r->file : "");
+  store_list(&l);
+  if (r->kind == HUGGING_FACE && !r->file) {
+    const char *usual[] = {"Q4_K_M", "Q8_0", ""};
+    if (r->tag[0] && strcmp(r->tag, "latest")) { usual[0] = r->tag; usual[1] = NULL; }
+    for (size_t k = 0; k < COUNT(usual) && usual[k] && found < 0; k++)
+      for (size_t i = 0; i < l.n && found < 0; i++)
+        if (!strncmp(l.at[i].name, name.at, name.n) && !l.at[i].partial && (!usual[k][0] || has_quant(l.at[i].name + name.n, usual[k]))) found = (int)i;
+  } else if (r->kind != ADDRESS) {
+    for (size_t i = 0; i < name.n; i++) if (name.at[i] == '/') name.at[i] = '_';
+    found = store_find(&l, name.at);
+  } else {
+    wanted_list w = {0};
+    error err = {0};
+    if (!list_address(r, &w, &err)) found = store_find(&l, base_name(w.at[0].path.at));
+    wanted_free(&w);
+  }
+  bool yes = found >= 0 && !l.at[found].partial;
+  if (yes) { path->n = 0; str_add(path, l.at[found].path); }
+  store_free(&l);
+  str_free(&name);
+  return yes;
+}
+
+static int get(const struct reference *r, const struct model_source *from, bool again, bool quiet, str *path, error *err) {
+  if ((!again || from->offline) && known(r, path)) return 0;
+  if (from->offline) return error_set(err, "%s: it was not fetched before, and --offline forbids it now", r->kind == ADDRESS ? r->url : r->repo);
+  return pull(r, from->token, again, quiet, path, err);
+}
+
+int pull_model(const struct model_source *from, bool again, bool quiet, str *path, error *err) {
+  struct reference r;
+  if (from->url) {
+    enum registry kind;
+    if (!prefix_of(from->url, &kind) || kind != ADDRESS) return error_set(err, "'%.100s' is no address: it begins with https:// or http://", from->url);
+    return get(&(struct reference){.kind = ADDRESS, .url = from->url}, from, again, quiet, path, err);
+  }
+  enum registry kind = HUGGING_FACE;
+  size_t n = prefix_of(from->repo, &kind);
+  if (parse_name(from->repo + (kind == HUGGING_FACE ? n : 0), HUGGING_FACE, &r, err)) return -1;
+  r.file = from->file;
+  return get(&r, from, again, quiet, path, err);
+}
+
+int pull_name(const char *name, const struct model_source *from, bool again, bool quiet, str *path, error *err) {
+  struct reference r;
+  if (parse_reference(name, &r, err)) return -1;
+  r.file = r.kind == HUGGING_FACE ? from->file : NULL;
+  return get(&r, from, again, quiet, path, err);
+}
+
+bool pull_known(const char *name, str *path) {
+  struct reference r;
+  stored_list l = {0};
+  store_list(&l);
+  int i = store_find(&l, name);
+  bool yes = i >= 0 && !l.at[i].partial;
+  if (yes) { path->n = 0; str_add(path, l.at[i].path); }
+  store_free(&l);
+  return yes || (!parse_reference(name, &r, NULL) && known(&r, path));
+}

@@ -1,0 +1,166 @@
+// The folder of models: see store.h.
+#define _GNU_SOURCE
+#include "app/store.h"
+#include "base/env.h"
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LONGEST = 200 };
+static const char model[] = ".gguf", part[] = ".part", tag[] = ".etag";
+
+static bool ends(const char *name, const char *with) {
+  size_t n = strlen(name), m = strlen(with);
+  return n > m && !strcasecmp(name + n - m, with);
+}
+
+static bool is_folder(const char *path) {
+  struct stat st;
+  return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+// $XDG_CACHE_HOME or ~/.cache, and a folder in it.
+static bool in_caches(str *out, const char *folder) {
+  const char *caches = env_str(ENV_XDG_CACHE_HOME), *home = env_str(ENV_HOME);
+  out->n = 0;
+  if (*caches == '/') str_addf(out, "%s/%s", caches, folder);
+  else if (*home == '/') str_addf(out, "%s/.cache/%s", home, folder);
+  else return false;
+  return true;
+}
+
+int store_folder(str *out, error *err) {
+  const char *theirs = env_str(ENV_LLAMA_CACHE), *ours = env_str(ENV_WEFT_CACHE);
+  out->n = 0;
+  if (*theirs) { str_add(out, theirs); while (out->n > 1 && out->at[out->n - 1] == '/') out->at[--out->n] = 0; return 0; }
+  if (in_caches(out, "llama.cpp") && is_folder(out->at)) return 0;
+  out->n = 0;
+  if (*ours == '/') str_addf(out, "%s/models", ours);
+  else if (!in_caches(out, "weft/models")) return error_set(err, "there is no place for models: neither LLAMA_CACHE, XDG_CACHE_HOME nor HOME is set");
+  return 0;
+}
+
+int store_make(error *err) {
+  str path = {0};
+  int status = store_folder(&path, err);
+  for (char *slash = path.at; !status && (slash = strchr(slash + 1, '/')) != NULL;) { *slash = 0; mkdir(path.at, 0777); *slash = '/'; }
+  if (!status && mkdir(path.at, 0777) && !is_folder(path.at)) status = error_set(err, "%.300s: %s", path.at, strerror(errno));
+  str_free(&path);
+  return status;
+}
+
+bool store_part(const char *name, int *number, int *of, size_t *stem) {
+  size_t n = strlen(name);
+  const char *at = n > 20 ? name + n - 20 : NULL;            // -00002-of-00005.gguf
+  int used = 0;
+  if (!at || strcasecmp(name + n - 5, model) || sscanf(at, "-%5d-of-%5d%n", number, of, &used) != 2 || used != 15) return false;
+  *stem = (size_t)(at - name);
+  return *number >= 1 && *of >= 1;
+}
+
+// ---- the list ---------------------------------------------------------------------------------------------------------------
+
+static int by_name(const void *a, const void *b) { return strcmp(((const struct stored *)a)->name, ((const struct stored *)b)->name); }
+
+// What a file of this name belongs to: a model's name without parts and ending. False: it is none.
+static bool belongs_to(const char *file, str *name, bool *partial, int *of) {
+  int number;
+  size_t stem = 0;
+  name->n = 0;
+  str_add(name, file);
+  *partial = ends(file, part);
+  *of = 1;
+  if (*partial) name->at[name->n -= sizeof part - 1] = 0;
+  if (!ends(name->at, model)) return false;
+  if (store_part(name->at, &number, of, &stem)) name->at[name->n = stem] = 0;
+  else name->at[name->n -= sizeof model - 1] = 0;
+  return true;
+}
+
+static struct stored *row_of(stored_list *l, const char *name) {
+  for (size_t i = 0; i < l->n; i++) if (!strcmp(l->at[i].name, name)) return &l->at[i];
+  vec_push(l, ((struct stored){.name = xstrdup(name)}));
+  return &l->at[l->n - 1];
+}
+
+static void add_file(stored_list *l, const char *folder, const char *file) {
+  str name = {0}, path = {0};
+  struct stat st;
+  bool partial;
+  int of;
+  str_addf(&path, "%s/%s", folder, file);
+  if (belongs_to(file, &name, &partial, &of) && !stat(path.at, &st) && S_ISREG(st.st_mode)) {
+    struct stored *row = row_of(l, name.at);
+    row->bytes += (uint64_t)st.st_size;
+    if (st.st_mtime > row->changed) row->changed = st.st_mtime;
+    row->missing = of - ++row->parts;
+    row->partial |= partial;
+    if (partial) path.at[path.n -= sizeof part - 1] = 0;
+    if (!row->path || strcmp(path.at, row->path) < 0) { free(row->path); row->path = xstrdup(path.at); }
+  }
+  str_free(&name);
+  str_free(&path);
+}
+
+void store_list(stored_list *out) {
+  str folder = {0};
+  DIR *d = store_folder(&folder, NULL) ? NULL : opendir(folder.at);
+  for (struct dirent *e; d && (e = readdir(d)) != NULL;) add_file(out, folder.at, e->d_name);
+  if (d) closedir(d);
+  if (out->n) qsort(out->at, out->n, sizeof *out->at, by_name);
+  for (size_t i = 0; i < out->n; i++) out->at[i].partial |= out->at[i].missing > 0;
+  str_free(&folder);
+}
+
+void store_free(stored_list *l) {
+  for (size_t i = 0; i < l->n; i++) { free(l->at[i].name); free(l->at[i].path); }
+  vec_free(l);
+}
+
+int store_find(const stored_list *l, const char *name) {
+  size_t n = strlen(name) - (ends(name, model) ? sizeof model - 1 : 0);
+  for (size_t i = 0; i < l->n; i++) if (strlen(l->at[i].name) == n && !strncmp(l->at[i].name, name, n)) return (int)i;
+  return -1;
+}
+
+int store_remove(const struct stored *s, error *err) {
+  str folder = {0}, name = {0}, path = {0};
+  bool partial;
+  int of, status = 0;
+  if (store_folder(&folder, err)) return -1;
+  DIR *d = opendir(folder.at);
+  for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
+    str file = {0};
+    str_add(&file, e->d_name);
+    if (ends(file.at, tag)) file.at[file.n -= sizeof tag - 1] = 0;
+    if (belongs_to(file.at, &name, &partial, &of) && !strcmp(name.at, s->name)) {
+      path.n = 0;
+      str_addf(&path, "%s/%s", folder.at, e->d_name);
+      if (unlink(path.at) && errno != ENOENT) status = error_set(err, "%.300s: %s", path.at, strerror(errno));
+    }
+    str_free(&file);
+  }
+  if (d) closedir(d);
+  str_free(&folder); str_free(&name); str_free(&path);
+  return status;
+}
+
+// ---- names ------------------------------------------------------------------------------------------------------------------
+
+// A slash becomes "_", as in llama.cpp's names; what else is not plain cannot be a name.
+int store_path(const char *name, str *out, error *err) {
+  if (store_folder(out, err)) return -1;
+  size_t n = strlen(name);
+  bool fine = n && n <= LONGEST && name[0] != '.' && name[0] != '/' && !strstr(name, "..");
+  for (size_t i = 0; fine && i < n; i++) fine = isalnum((unsigned char)name[i]) || strchr("-_.+=@/() ", name[i]);
+  if (!fine) return error_set(err, "'%.100s' cannot be the name of a file here", name);
+  str_addc(out, '/');
+  for (size_t i = 0; i < n; i++) str_addc(out, name[i] == '/' ? '_' : name[i]);
+  if (!ends(name, model)) str_add(out, model);
+  return 0;
+}

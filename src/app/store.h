@@ -1,0 +1,22 @@
+// store: the folder of models that were fetched, which is llama.cpp's where that is there.  Every name of a file in it is made here, of
+// letters that mean nothing to a file system, whatever a server calls it.
+#ifndef WEFT_STORE_H
+#define WEFT_STORE_H
+#include "base/str.h"
+
+struct stored { char *name, *path; uint64_t bytes; int64_t changed; int parts, missing; bool partial; };
+// name: of the file, without .gguf; path: of the first part; bytes: of all; changed: seconds since 1970; partial: something is still to come
+typedef VEC(struct stored) stored_list;
+
+int store_folder(str *out, error *err);              // which need not exist
+int store_make(error *err);                          // so that it does
+void store_list(stored_list *out);                   // sorted by name; store_free
+void store_free(stored_list *l);
+// The path for a file that is fetched.  -1: a name that cannot be.
+int store_path(const char *name, str *out, error *err);
+// The number of a name in the list, with .gguf or without; -1: there is none.
+int store_find(const stored_list *l, const char *name);
+int store_remove(const struct stored *s, error *err);        // all its parts, and what belongs to them
+// "x-00002-of-00005.gguf": true, with 2 and 5, and the length of "x". 
+bool store_part(const char *name, int *part, int *parts, size_t *stem);
+#endif

@@ -1,0 +1,100 @@
+"""A server with models: a repository user/repo as Hugging Face has them, a model tiny as ollama's registry has it, and plain addresses.
+
+It can cut a connection, send wrong bytes, redirect to another host, ask for a token, forget what a Range is, and lie about sizes.
+"""
+import hashlib
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Registry:
+    """files: {path in user/repo: bytes}; what goes wrong is set by the tests."""
+
+    def __init__(self, files, host="127.0.0.1"):
+        self.files, self.asked, self.cut_after, self.cuts, self.token = files, [], None, 0, None
+        self.wrong, self.redirect, self.no_range, self.tree, self.gone, self.length, self.etag = False, None, False, None, 0, None, True
+        registry = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *args):
+                pass
+
+            def do_GET(self):
+                registry.answer(self)
+
+        self.server = ThreadingHTTPServer((host, 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://{host}:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def send(self, h, status, body, headers=()):
+        h.send_response(status)
+        for name, value in headers:
+            h.send_header(name, value)
+        h.send_header("Content-Length", str(len(body)))
+        h.end_headers()
+        h.wfile.write(body)
+
+    def answer(self, h):
+        self.asked.append((h.path, dict(h.headers)))
+        if self.token and h.headers.get("Authorization") != f"Bearer {self.token}":
+            return self.send(h, 401, b"no")
+        if h.path.startswith("/api/models/user/repo/tree/main"):
+            tree = self.tree if self.tree is not None else [
+                {"type": "file", "path": path, "size": len(data), "lfs": {"oid": hashlib.sha256(data).hexdigest(), "size": len(data)}} for path, data in self.files.items()]
+            return self.send(h, 200, json.dumps(tree).encode())
+        if m := re.fullmatch(r"/v2/(library|user)/tiny/manifests/(latest|q8)", h.path):
+            data = self.files["tiny-Q8_0.gguf"]
+            layers = [{"mediaType": "application/vnd.ollama.image.template", "digest": "sha256:" + "0" * 64, "size": 3},
+                      {"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:" + hashlib.sha256(data).hexdigest(), "size": len(data)}]
+            return self.send(h, 200, json.dumps({"schemaVersion": 2, "layers": layers}).encode())
+        if m := re.fullmatch(r"/user/repo/resolve/main/(.*)", h.path):
+            return self.file(h, self.files.get(m[1]))
+        if m := re.fullmatch(r"/v2/library/tiny/blobs/sha256:([0-9a-f]+)", h.path):
+            return self.file(h, next((d for d in self.files.values() if hashlib.sha256(d).hexdigest() == m[1]), None))
+        if m := re.fullmatch(r"/plain/([^?]*)(\?.*)?", h.path):
+            return self.file(h, self.files.get(m[1]))
+        return self.send(h, 404, b"nothing")
+
+    def file(self, h, data):
+        if data is None:
+            return self.send(h, 404, b"nothing")
+        if self.redirect:
+            to, self.redirected = self.redirect, True
+            return self.send(h, 302, b"", [("Location", to + h.path), ("X-Linked-Etag", f'"{hashlib.sha256(data).hexdigest()}"')])
+        if self.gone:
+            self.gone -= 1
+            return self.send(h, 503, b"later")
+        tag = f'"{hashlib.md5(data).hexdigest()}"'
+        if self.wrong:
+            data = data[:-1] + bytes([data[-1] ^ 1])
+        first = 0
+        m = re.fullmatch(r"bytes=(\d+)-", h.headers.get("Range", ""))
+        if m and not self.no_range and h.headers.get("If-Range", tag) == tag:
+            first = int(m[1])
+            if first >= len(data):
+                return self.send(h, 416, b"")
+        h.send_response(206 if first else 200)
+        if first:
+            h.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
+        if self.etag:
+            h.send_header("ETag", tag)
+        h.send_header("Content-Length", str(self.length or len(data) - first))
+        h.end_headers()
+        rest = data[first:]
+        if self.cuts and self.cut_after is not None:
+            self.cuts -= 1
+            h.wfile.write(rest[:self.cut_after])
+            h.wfile.flush()
+            h.close_connection = True
+            return None
+        h.wfile.write(rest)
+        return None
