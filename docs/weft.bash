@@ -9,7 +9,7 @@ _weft() {
     return
   fi
   case "$command $before" in
-    "run -m"|"run --model"|"chat -m"|"chat --model"|"serve -m"|"serve --model"|"perplexity -m"|"perplexity --model"|"imatrix -m"|"imatrix --model"|"profile -m"|"profile --model"|"viz -m"|"viz --model"|"tune -m"|"tune --model"|"inspect -m"|"inspect --model"|"tokenize -m"|"tokenize --model")
+    "run -m"|"run --model"|"chat -m"|"chat --model"|"serve -m"|"serve --model"|"embed -m"|"embed --model"|"perplexity -m"|"perplexity --model"|"imatrix -m"|"imatrix --model"|"profile -m"|"profile --model"|"viz -m"|"viz --model"|"tune -m"|"tune --model"|"inspect -m"|"inspect --model"|"tokenize -m"|"tokenize --model")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
     "template -m"|"template --model")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gguf' -- "$word"); return;;
@@ -41,6 +41,10 @@ _weft() {
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
     "perplexity --kl-divergence-base"|"perplexity --save-all-logits")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
+    "embed --pooling")
+      words="model none mean cls last" files=no;;
+    "embed --embd-output-format")
+      words="text array json json+ raw" files=no;;
     "quantize --tensor-type-file")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
     "quantize --imatrix")
@@ -55,7 +59,7 @@ _weft() {
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
     "chat -co"|"chat --color")
       words="auto on off" files=no;;
-    "run --precision"|"chat --precision"|"serve --precision"|"bench --precision"|"perplexity --precision"|"imatrix --precision"|"profile --precision"|"viz --precision"|"tune --precision")
+    "run --precision"|"chat --precision"|"serve --precision"|"bench --precision"|"embed --precision"|"perplexity --precision"|"imatrix --precision"|"profile --precision"|"viz --precision"|"tune --precision")
       words="fast exact" files=no;;
     "bench -o"|"bench --output")
       words="md json jsonl csv sql" files=no;;

@@ -245,6 +245,26 @@ int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const floa
 typedef bool weft_row(void *ctx, size_t i, const float *logits);
 int weft_decode_rows(weft_model *m, const int32_t *ids, size_t n, int pos, size_t first, weft_row *row, void *ctx, weft_error *err);
 
+/* A text as a vector.  Any model can make one; some make nothing else: those see a text as a whole, and weft_decode refuses them. */
+enum weft_pooling {
+  WEFT_POOLING_MODEL = -1,   /* what the file says */
+  WEFT_POOLING_NONE,         /* a vector for each token */
+  WEFT_POOLING_MEAN,
+  WEFT_POOLING_CLS,          /* the first token's */
+  WEFT_POOLING_LAST
+};
+bool weft_model_only_embeds(const weft_model *m);
+int32_t weft_model_embedding_size(const weft_model *m);        /* elements of a vector */
+/* What the file says, or WEFT_POOLING_MODEL where it says nothing.  Fails where it asks for what is not known. */
+int weft_model_pooling(const weft_model *m, enum weft_pooling *pooling, weft_error *err);
+/* The vector of a text of n tokens (with those that the model puts around it), size floats; of WEFT_POOLING_NONE, and of _MODEL where the file says
+ * nothing, n of them, one after the other.  They are as the model makes them: see weft_embedding_normalize.  What the KV cache held is
+ * lost.  An error: no token, an id outside the vocabulary, more tokens than the context, a vector that holds what is no number. */
+int weft_embed(weft_model *m, const int32_t *ids, size_t n, enum weft_pooling pooling, float *out, weft_error *err);
+/* v / length, where the length is for p = 2 the usual one, for other p >= 1 the p-th root of the sum of |x|^p; p = 0: the largest |x| becomes
+ * 32760; p = -1: nothing changes.  A vector of zeros stays one. */
+void weft_embedding_normalize(float *v, size_t n, int p);
+
 /* Loading leaves some work for later, which is done bit by bit between tokens (weights move into huge pages: about a second per
  * 2 GB).  This does the rest of it now: for measurements of a steady state, or before a server says that it is ready. */
 void weft_model_settle(weft_model *m);

@@ -12,7 +12,7 @@
 //   stats.h          the figures at the end of a run
 //   terminal.h       lines that people type
 //   perplexity.h     a text in chunks, for perplexity.c and divergence.c
-//   run.c chat.c serve.c bench.c perplexity.c quantize.c imatrix.c models.c profile.c viz.c tune.c cache.c inspect.c tokenize.c template.c env.c: the commands
+//   run.c chat.c serve.c bench.c embed.c perplexity.c quantize.c imatrix.c models.c profile.c viz.c tune.c cache.c inspect.c tokenize.c template.c env.c: the commands
 #ifndef WEFT_APP_H
 #define WEFT_APP_H
 #include "app/settings.h"

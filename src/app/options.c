@@ -13,8 +13,8 @@ enum {
   RUN = COMMAND_BIT(run), CHAT = COMMAND_BIT(chat), BENCH = COMMAND_BIT(bench), PROFILE = COMMAND_BIT(profile), VIZ = COMMAND_BIT(viz),
   TUNE = COMMAND_BIT(tune), CACHE = COMMAND_BIT(cache), INSPECT = COMMAND_BIT(inspect), TOKENIZE = COMMAND_BIT(tokenize),
   TEMPLATE = COMMAND_BIT(template), ENV = COMMAND_BIT(env), SERVE = COMMAND_BIT(serve), PERPLEXITY = COMMAND_BIT(perplexity), QUANTIZE = COMMAND_BIT(quantize),
-  IMATRIX = COMMAND_BIT(imatrix), PULL = COMMAND_BIT(pull), LIST = COMMAND_BIT(list), RM = COMMAND_BIT(rm),
-  TALK = RUN | CHAT, LOOK = PROFILE | VIZ | TUNE, ONE = TALK | LOOK | SERVE | PERPLEXITY | IMATRIX, MODEL = ONE | BENCH,
+  IMATRIX = COMMAND_BIT(imatrix), PULL = COMMAND_BIT(pull), LIST = COMMAND_BIT(list), RM = COMMAND_BIT(rm), EMBED = COMMAND_BIT(embed),
+  TALK = RUN | CHAT, LOOK = PROFILE | VIZ | TUNE, ONE = TALK | LOOK | SERVE | PERPLEXITY | IMATRIX | EMBED, MODEL = ONE | BENCH,
   NAMED = MODEL | INSPECT | TOKENIZE | TEMPLATE, ANY = NAMED | CACHE | ENV | QUANTIZE | PULL | LIST | RM
 };
 
@@ -69,17 +69,19 @@ static const struct option rows[] = {
   TEXT(CHAT, "-p, --prompt", "TEXT", "a message: it is answered, and that is all", prompt, .meant = "--message --question --ask", BUT("answers and ends; there, a conversation follows")),
   TEXT(TOKENIZE, "-p, --prompt", "TEXT", "text to tokenize, taken literally", prompt),
   TEXT(PERPLEXITY, "-p, --prompt", "TEXT", "the text", prompt, SAME),
+  TEXT(EMBED, "-p, --prompt", "TEXT", "the text; each line is one", prompt, SAME, .meant = "--text --input"),
+  TEXT(EMBED, "-f, --file", "FILE", "texts, from a file (- is stdin)", file, SAME),
   TEXT(PERPLEXITY | IMATRIX, "-f, --file", "FILE", "the text, from a file (- is stdin)", file, SAME),
   TEXT(IMATRIX, "-o, --output, --output-file", "FILE", "the file to write (default imatrix.gguf)", imatrix.out, SAME),
   TEXT(TALK | TOKENIZE, "-f, --file, -bf, --binary-file", "FILE", "the same, from a file (- is stdin)", file, SAME),
   FLAG(TOKENIZE, "--stdin", "the same, from stdin", from_stdin, SAME),
-  IDS(RUN, "--ids", "the prompt as token ids, verbatim", ids),
+  IDS(RUN | EMBED, "--ids", "the prompt as token ids, verbatim", ids),
   FLAG(TOKENIZE, "--ids", "only the ids, on one line: [1, 2, 3]", only_ids, SAME),
-  FLAG(TALK | TOKENIZE, "-e, --escape", "\\n, \\t, \\\", \\\\, \\xHH in the text are escapes", escapes,
+  FLAG(TALK | TOKENIZE | EMBED, "-e, --escape", "\\n, \\t, \\\", \\\\, \\xHH in the text are escapes", escapes,
        .more = "For run and chat, in stop strings and in sequence breakers, too.", BUT("off unless it is given; there it is on")),
-  OFF(TALK | TOKENIZE, "--no-escape", "the text is taken literally (default)", escapes, SAME),
+  OFF(TALK | TOKENIZE | EMBED, "--no-escape", "the text is taken literally (default)", escapes, SAME),
   FLAG(RUN | TOKENIZE, "--no-bos", "no BOS before the text (default: as the model says)", no_bos, .more = "tokenize leaves out what goes at the end (EOS, SEP), too."),
-  FLAG(RUN | TOKENIZE | IMATRIX, "--parse-special", "control tokens in the text are those tokens, not text", parse_special, .more = "With --detokenize, they are shown."),
+  FLAG(RUN | TOKENIZE | IMATRIX | EMBED, "--parse-special", "control tokens in the text are those tokens, not text", parse_special, .more = "With --detokenize, they are shown."),
   IDS(TOKENIZE, "--detokenize", "print the text of these tokens, and nothing else", detokenize),
   // ---- conversations
   TEXT(CHAT, "-sys, --system-prompt", "TEXT", "what the model is told before the conversation", system, SAME, .meant = "--system --sys"),
@@ -130,6 +132,15 @@ static const struct option rows[] = {
   FLAG(PERPLEXITY, "--kl-divergence", "compare with that file instead", perplexity.compare, SAME,
        .more = "It holds the tokens as well. Shown are perplexities and their ratio, KL divergence with its distribution, the change of the probability of the token "
                "that comes, and how often both models find the same token likeliest."),
+  // ---- embed
+  INT(EMBED, "-c, --ctx-size", "N", "the longest text, in tokens; 0: as the model says (default)", model.context, 0, INT32_MAX, SAME),
+  CHOICE(EMBED, "--pooling", "model|none|mean|cls|last", "how a text's vector is made of those of its tokens\n(default: as the model says)", embed.pooling,
+         .more = "none: there is one for each token. cls: the first token's. last: the last one's.", BUT("there is no rank")),
+  INT(EMBED, "--embd-normalize", "N", "-1: no; 0: the largest element becomes 32760; 1: their sum\nbecomes 1; 2: the length does (default); more: that norm", embed.normalize, -1, 1000, SAME,
+      .meant = "--normalize"),
+  CHOICE(EMBED, "--embd-output-format", "text|array|json|json+|raw", "text is for people (default), raw a line for each vector", embed.format,
+         .more = "json is OpenAI's form, json+ has the cosine similarity of all pairs, too.", SAME, .meant = "--format --output-format"),
+  TEXT(EMBED, "--embd-separator", "TEXT", "what stands between two texts (default: a line end)", embed.separator, SAME, .meant = "--separator"),
   // ---- imatrix
   INT(IMATRIX, "-c, --ctx-size", "N", "tokens of a chunk (default 512)", model.context, 16, MOST, SAME),
   INT(IMATRIX, "--chunks", "N", "chunks to read, at most; -1: all (default)", imatrix.chunks, -1, INT32_MAX, SAME),
@@ -239,7 +250,7 @@ static const struct option rows[] = {
   CHOICE(CHAT, "-co, --color", "[auto|on|off]", "colours (default auto: in a terminal)", color, SAME),
   FLAG(CHAT, "--simple-io", "lines as they come, without editing and colours", simple_io, SAME),
   FLAG(TALK, "-v, --verbose, --log-verbose, --perf", "say what was loaded and compiled, and how fast", verbose, BUT("figures of loading, compiling and speed; DEBUG=1 to 7 says more")),
-  FLAG(TALK, "-q, --quiet, --log-disable", "say nothing but errors", quiet, SAME, .meant = "--silent"),
+  FLAG(TALK | EMBED, "-q, --quiet, --log-disable", "say nothing but errors", quiet, SAME, .meant = "--silent"),
   // ---- the machine
   GROUP(TALK | SERVE, "Machine"),
   INT(ONE, "-t, --threads", "N", "threads; 0: as many as help (default)", model.threads, 0, 1024, SAME),

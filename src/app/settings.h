@@ -13,6 +13,7 @@
   C(chat, "talk with a model in the terminal") \
   C(serve, "answer over HTTP: OpenAI's interface, and a page") \
   C(bench, "measure tokens per second") \
+  C(embed, "texts to vectors") \
   C(perplexity, "measure how well a model predicts a text") \
   C(quantize, "write a model file with fewer bits") \
   C(imatrix, "measure what matters, for quantize") \
@@ -40,6 +41,7 @@ enum color { COLOR_AUTO, COLOR_ON, COLOR_OFF };
 enum thinking { THINKING_AUTO, THINKING_ON, THINKING_OFF };
 
 struct perplexity_args { const char *base; int64_t chunks, stride, format; bool compare; };
+struct embed_args { const char *separator; int64_t normalize; int format, pooling; };
 struct imatrix_args { const char *out; int64_t chunks, from, every; };
 struct quantize_args {
   const char *in, *out, *type, *number, *output_type, *embedding_type, *types_file, *imatrix;
@@ -80,6 +82,7 @@ struct settings {
   struct perplexity_args perplexity;
   struct quantize_args quantize;
   struct imatrix_args imatrix;
+  struct embed_args embed;
   struct serve_args serve;
   // cache, inspect
   const char *action, *exchange;

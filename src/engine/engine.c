@@ -21,7 +21,7 @@ enum { WORTH_LEARNING = 64 << 20 /* bytes of weights: smaller models lie in cach
 enum { FEW = 4 /* tokens: one by one is quicker than a chunk */, DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, CHUNK_STEP = 64, CTX_STEP = 128 /* a page of the caches */, LEAST_CTX = 4096 };
 
 typedef struct stage { graph *g; schedule s; plan *p; } stage;
-typedef struct laid { weights w; enum layout *layouts; stage one, many, rows, sums; } laid;  // weights in a layout for each tensor, and the plans that read them
+typedef struct laid { weights w; enum layout *layouts; stage one, many, rows, sums, hidden; } laid;  // weights in a layout for each tensor, and the plans that read them
 
 struct engine {
   gguf *file;
@@ -39,6 +39,7 @@ struct engine {
   int32_t *history;                       // of a model with recurrent states: what was evaluated, to come back to an earlier position; else NULL
   int at;                                 // the position that follows what these states hold; -1: none
   float *logits, *rows;                   // of one position; of a chunk (NULL: nobody has asked)
+  float *hidden;                          // of a chunk, what the head would read; NULL: nobody has asked
   float **sums;                           // by id from BUF_SUMS on; NULL: nobody has asked
   double load_ms, compile_ms, schedule_ms, codegen_ms;
   live *live;                             // of now->one; NULL: it is not tuned while it runs
@@ -113,6 +114,7 @@ static void *buffer(void *ctx, int64_t id) {
   if (own == BUF_IDS) return e->ids;
   if (own == BUF_LOGITS) return e->logits;
   if (own == BUF_ROWS) return e->rows;
+  if (own == BUF_HIDDEN) return e->hidden;
   if (own >= BUF_SUMS) return sums_buffer(e, own - BUF_SUMS);
   return e->states[own - BUF_STATE];
 }
@@ -182,13 +184,22 @@ static int build(engine *e, stage *st, int64_t chunk, enum model_logits logits, 
   return 0;
 }
 
+static float *hidden_buffer(engine *e) { return e->hidden ? e->hidden : (e->hidden = xcalloc((size_t)(e->room * model_n_embd(e->m)) + 64, sizeof *e->hidden)); }
+
+// The plan that a model cannot do without: of one token, or of a whole text.
+static int build_first(engine *e, error *err) {
+  if (!model_is_encoder(e->m)) return build(e, &e->now->one, 1, LOGITS_LAST, false, err);
+  hidden_buffer(e);
+  return build(e, &e->now->one, e->room, LOGITS_HIDDEN, false, err);
+}
+
 static int start(engine *e, const char *path, error *err) {
   if (gguf_open(path, &e->file, err) || model_open(e->file, &e->m, err) || tokenizer_from_gguf(e->file, &e->tok, err)) return -1;
   engine_progress(e, "loading", 0.3);
   e->n_ctx = e->o.n_ctx ? e->o.n_ctx : model_n_ctx_train(e->m);
   if (model_n_ctx_max(e->m) && e->n_ctx > model_n_ctx_max(e->m))
     return error_set(err, "%s: a context of %d positions, but this model has learned %d", path, e->n_ctx, model_n_ctx_max(e->m));
-  e->chunk = e->o.chunk > 0 ? min_i64(e->o.chunk, MAX_CHUNK) : DEFAULT_CHUNK;
+  e->chunk = model_is_encoder(e->m) ? e->n_ctx : e->o.chunk > 0 ? min_i64(e->o.chunk, MAX_CHUNK) : DEFAULT_CHUNK;
   if (model_block(e->m)) e->chunk = min_i64(e->chunk, model_block(e->m));
   // room for a chunk that begins at the last position: then every index is in bounds whatever the two variables are
   e->room = (int64_t)round_up((size_t)e->chunk, CHUNK_STEP);
@@ -200,7 +211,7 @@ static int start(engine *e, const char *path, error *err) {
   if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING) machine_learn(e->d);
   e->now->layouts = layouts_known(e->d, e->file);
   if (e->d->target.has_streams && weights_open(&e->now->w, e->file, err)) return -1;
-  if (build(e, &e->now->one, 1, LOGITS_LAST, false, err)) return -1;
+  if (build_first(e, err)) return -1;
   if (e->d->target.has_streams) weights_read_ahead(&e->now->w);
   tune_from_env(e, false);
   const char *tune = env_str(ENV_WEFT_TUNE);
@@ -241,6 +252,7 @@ static void close_laid(laid *l) {
   close_stage(&l->many);
   close_stage(&l->rows);
   close_stage(&l->sums);
+  close_stage(&l->hidden);
   weights_free(&l->w);
   free(l->layouts);
   free(l);
@@ -256,7 +268,7 @@ void engine_close(engine *e) {
   for (size_t i = 0; e->sums && i < 2 * gguf_n_tensors(e->file); i++) free(e->sums[i]);
   free(e->sums);
   if (e->rows) memory_release(e->rows, rows_bytes(e));
-  free(e->states); free(e->promoted); free(e->ids); free(e->history); free(e->logits);
+  free(e->states); free(e->promoted); free(e->ids); free(e->history); free(e->logits); free(e->hidden);
   model_close(e->m);
   tokenizer_free(e->tok);
   gguf_close(e->file);
@@ -365,6 +377,22 @@ int engine_eval_sums(engine *e, const int32_t *ids, size_t n, engine_sums *see, 
   return 0;
 }
 
+int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row, void *ctx, error *err) {
+  bool whole = model_is_encoder(e->m);
+  stage *s = whole ? &e->now->one : &e->now->hidden;
+  hidden_buffer(e);
+  if (!s->p && build(e, s, e->room, LOGITS_HIDDEN, false, err)) return -1;
+  if (begin_eval(e, ids, n, 0, 0, err)) return -1;
+  bool go_on = true;
+  for (size_t at = 0, m; at < n && go_on; at += m) {
+    m = eval_chunk(e, s->p, ids + at, n - at, (int)at);
+    if (gguf_check_size(e->file, err)) return -1;
+    for (size_t i = 0; go_on && i < m; i++) go_on = row(ctx, at + i, e->hidden + i * (size_t)model_n_embd(e->m));
+  }
+  e->at = -1;
+  return 0;
+}
+
 int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err) {
   if (begin_eval(e, ids, n, pos, n > FEW ? n : 0, err)) return -1;
   eval(e, ids, n, pos);
@@ -391,6 +419,9 @@ void engine_stats(const engine *e, struct engine_stats *out) {
 
 device *engine_device(engine *e) { return e->d; }
 int engine_n_layer(const engine *e) { return model_n_layer(e->m); }
+int engine_n_embd(const engine *e) { return model_n_embd(e->m); }
+bool engine_is_encoder(const engine *e) { return model_is_encoder(e->m); }
+int engine_pooling(const engine *e) { return (int)model_pooling(e->m); }
 int engine_chunk(const engine *e) { return (int)e->chunk; }
 
 void engine_look(const engine *e, bool prompt, graph *g, schedule *s) { make_schedule(e, prompt ? e->room : 1, prompt ? LOGITS_NONE : LOGITS_LAST, false, g, s); }
@@ -417,7 +448,7 @@ int engine_lay_out(engine *e, const enum layout *layouts, error *err) {
   e->now->layouts = xcalloc(n + 1, sizeof *layouts);
   memcpy(e->now->layouts, layouts, n * sizeof *layouts);
   e->other = before;
-  if (!weights_open(&e->now->w, e->file, err) && !build(e, &e->now->one, 1, LOGITS_LAST, false, err)) return 0;
+  if (!weights_open(&e->now->w, e->file, err) && !build_first(e, err)) return 0;
   engine_swap(e);
   engine_drop_other(e);
   return -1;

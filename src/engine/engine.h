@@ -63,6 +63,13 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
 typedef bool engine_row(void *ctx, size_t i, const float *logits);
 int engine_eval_rows(engine *e, const int32_t *ids, size_t n, int pos, size_t first, engine_row *row, void *ctx, error *err);
 
+// Evaluates a text from position 0 on: row gets the engine_n_embd floats that the head would read of each token. Models that see a text as a whole
+// (engine_is_encoder) know no other way. What the cache held is lost.
+int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row, void *ctx, error *err);
+int engine_n_embd(const engine *e);
+bool engine_is_encoder(const engine *e);
+int engine_pooling(const engine *e);                 // enum model_pooling: how the file says that a text's vector is made
+
 // Evaluates a text from position 0 on. After each chunk, see gets the sums of squares over its m tokens of the inputs of each matrix (tensor t of the
 // file: ne0 of them; of experts' ne2 x ne0, and counts, how many tokens chose each: ne2; else counts is NULL).
 typedef void engine_sums(void *ctx, size_t t, const float *sums, const float *counts, size_t m);
@@ -90,6 +97,7 @@ int engine_n_layer(const engine *e);
 int engine_chunk(const engine *e);                   // tokens of a prompt that go through at once
 struct weft_model;
 engine *weft_model_engine(struct weft_model *m);     // of the public handle (weft.c)
+const engine *weft_model_peek(const struct weft_model *m);   // the same, for those that ask and run nothing
 struct weft_error;
 int weft_model_sums(struct weft_model *m, const int32_t *ids, size_t n, engine_sums *see, void *ctx, struct weft_error *err);   // the same: checks, and engine_eval_sums
 struct weft_vocab;

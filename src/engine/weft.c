@@ -467,8 +467,14 @@ int32_t weft_model_vocab_size(const weft_model *m) { return engine_n_vocab(m->e)
 int weft_model_context(const weft_model *m) { return engine_n_ctx(m->e); }
 int weft_model_threads(const weft_model *m) { return m->n_threads; }
 
+static int check_predicts(const weft_model *m, weft_error *err) {
+  if (engine_is_encoder(m->e)) FAIL(err, "%s: this model makes vectors of texts (weft embed); it predicts nothing", gguf_path(m->file.g));
+  return 0;
+}
+
 static int check_span(const weft_model *m, const int32_t *ids, size_t n, int pos, weft_error *err) {
   int n_ctx = engine_n_ctx(m->e);
+  if (check_predicts(m, err)) return -1;
   if (n == 0) FAIL(err, "there are no tokens to evaluate");
   if (pos < 0 || pos > m->n_kept) FAIL(err, "position %d does not follow the %d positions that were evaluated", pos, m->n_kept);
   if (n > (size_t)(n_ctx - pos)) FAIL(err, "%zu tokens from position %d on do not fit the context of %d", n, pos, n_ctx);
@@ -538,6 +544,8 @@ engine *weft_model_engine(weft_model *m) {
   return m->e;
 }
 
+const engine *weft_model_peek(const weft_model *m) { return m->e; }
+
 int weft_model_chunk(const weft_model *m) { return engine_chunk(m->e); }
 
 // The handle holds what the profile points into.
@@ -548,6 +556,7 @@ _Static_assert(offsetof(profile_handle, shown) == 0, "weft_profile_free gets the
 static int check_steps(const weft_model *m, int prompt, int steps, int pos, weft_error *err) {
   enum { MOST = 10000 };
   int n_ctx = engine_n_ctx(m->e), chunk = engine_chunk(m->e);
+  if (check_predicts(m, err)) return -1;
   if (steps < 1 || steps > MOST) FAIL(err, "%d steps were asked for; it must be 1 to %d", steps, MOST);
   if (prompt < 0 || prompt > chunk) FAIL(err, "a chunk of %d tokens was asked for; it must be 0 to %d", prompt, chunk);
   if (pos < 0 || pos > m->n_kept) FAIL(err, "position %d does not follow the %d positions that were evaluated", pos, m->n_kept);

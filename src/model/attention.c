@@ -65,7 +65,7 @@ int layers_share(loader *l) {
   return 0;
 }
 
-static int load(loader *l, layer *y) {
+int attention_weights(loader *l, layer *y) {
   model *m = l->m;
   unsigned f = m->arch->flags, bias = bias_if(l, HAS_QKV_BIAS);
   if (y->n_head < 1) return gguf_fail(l->f, key(l, "attention.head_count"), l->err, "is 0 for layer %d, which has attention", y->index);
@@ -98,7 +98,12 @@ static int load(loader *l, layer *y) {
   }
   if (m->arch->has & HAS_SUB_NORMS && want_vector(l, y, W_ATTN_SUB_NORM, (int64_t)y->n_head * y->v_dim, 0)) return -1;
   if (f & ARCH_SINKS && want_vector(l, y, W_ATTN_SINKS, y->n_head, m->arch->has & HAS_SINKS_MAYBE ? WANT_OPTIONAL : 0)) return -1;
-  int64_t spare = y->window ? KV_PAGE : 0;
+  return 0;
+}
+
+static int load(loader *l, layer *y) {
+  if (attention_weights(l, y)) return -1;
+  int64_t k = (int64_t)y->n_kv * y->head_dim, v = (int64_t)y->n_kv * y->v_dim, spare = y->window ? KV_PAGE : 0;
   state(l, y, DT_F16, k, k * spare);
   state(l, y, DT_F16, v, v * spare);
   return 0;
@@ -174,19 +179,24 @@ tensor *scores(build *b, const layer *y, tensor *q, tensor *K) {
   return t_reduce(g, t_mul(g, qs, ks), OP_ADD, 3);
 }
 
-// Scores of head h fall by slope(h) for each position between a token and what it sees. Slopes fall from head to head by the same factor,
-// 2^(-alibi / n) for n heads, the largest power of 2; heads beyond them have those that 2n heads would have in between.
-static tensor *leaning(build *b, const layer *y, tensor *s) {
+// Slopes {1, kv, heads / kv, 1, 1} by which scores of a head fall with the distance: from head to head by the same factor, 2^(-alibi / n)
+// for n heads, the largest power of 2; heads beyond them have those that 2n heads would have in between.
+tensor *alibi_slopes(const build *b, const layer *y) {
   graph *g = b->g;
-  if (b->m->alibi == 0) return s;
   int64_t n = 1, kv = y->n_kv;
   while (2 * n <= y->n_head) n *= 2;
   tensor *h = t_cast(g, t_iota(g, n_(b, y->n_head)), DT_F32);
   tensor *first = t_add(g, h, t_float(g, 1)), *between = t_sub(g, h, t_float(g, (double)n - 0.5));
   tensor *slope = t_op1(g, OP_EXP2, t_scale(g, t_where(g, t_op2(g, OP_CMPLT, h, t_float(g, (double)n)), first, between), -b->m->alibi / (double)n));
-  slope = t_reshape(g, slope, DIMS(n_(b, 1), n_(b, kv), n_(b, y->n_head / kv), n_(b, 1), n_(b, 1)));
+  return t_reshape(g, slope, DIMS(n_(b, 1), n_(b, kv), n_(b, y->n_head / kv), n_(b, 1), n_(b, 1)));
+}
+
+// Scores fall by that for each position between a token and what it sees.
+static tensor *leaning(build *b, const layer *y, tensor *s) {
+  graph *g = b->g;
+  if (b->m->alibi == 0) return s;
   tensor *own = t_reshape(g, t_add(g, t_iota(g, b->T), b->pos), DIMS(b->T, n_(b, 1), n_(b, 1), n_(b, 1), n_(b, 1))), *at = t_add(g, t_iota(g, seen(b, y)), seen_from(b, y));
-  return t_add(g, s, t_mul(g, slope, t_cast(g, t_sub(g, at, own), DT_F32)));
+  return t_add(g, s, t_mul(g, alibi_slopes(b, y), t_cast(g, t_sub(g, at, own), DT_F32)));
 }
 
 tensor *attend(build *b, const layer *y, tensor *s, tensor *V) {

@@ -71,6 +71,17 @@ static int load_sections(loader *l) {
   return 0;
 }
 
+// How a vector is made of a whole text, and whether a position sees what comes after it.
+static int load_pooling(loader *l) {
+  model *m = l->m;
+  m->pooling = POOLING_UNSAID;
+  if (has_key(l, "pooling_type") && key_count(l, "pooling_type", 0, POOLING_COUNT - 1, &m->pooling)) return -1;
+  if (!m->arch->encoder) return 0;
+  bool causal;
+  if (gguf_bool_opt(l->f, key(l, "attention.causal"), false, &causal, l->err)) return -1;
+  return causal ? gguf_fail(l->f, l->key, l->err, "true, but a model of this kind sees each text as a whole") : 0;
+}
+
 static int load_keys(loader *l) {
   model *m = l->m;
   if (key_count(l, "block_count", 1, MODEL_MAX_LAYERS, &m->n_layer) || key_count(l, "embedding_length", 1, 1 << 20, &m->n_embd) ||
@@ -85,8 +96,8 @@ static int load_keys(loader *l) {
   m->output_norm = W_OUTPUT_NORM;
   m->parallel = m->arch->flags & ARCH_PARALLEL;
   m->neox = m->arch->flags & ARCH_NEOX;
-  if (m->arch->flags & ARCH_POSITIONS) m->n_ctx_max = m->n_ctx_train;
-  return load_sections(l) || (m->arch->keys && m->arch->keys(l)) ? -1 : 0;
+  if (m->arch->flags & ARCH_POSITIONS || m->arch->encoder) m->n_ctx_max = m->n_ctx_train;
+  return load_sections(l) || load_pooling(l) || (m->arch->keys && m->arch->keys(l)) ? -1 : 0;
 }
 
 int want_norm(loader *l, layer *y, enum tensor_id id) {
@@ -107,6 +118,7 @@ static int load_ends(loader *l) {
   const gguf_value *tokens = gguf_find(l->f, "tokenizer.ggml.tokens");
   if (tokens && tokens->type == GGUF_ARRAY && tokens->a.n != (size_t)m->n_vocab)
     return gguf_fail(l->f, "tokenizer.ggml.tokens", l->err, "%zu tokens, but tensor 'token_embd.weight' has %d rows", tokens->a.n, m->n_vocab);
+  if (m->arch->encoder && encoder_load_ends(l)) return -1;
   return want_matrix(l, NULL, W_TOKEN_EMBD, m->n_embd, m->n_vocab, 0) || want_matrix(l, NULL, W_OUTPUT, m->n_embd, m->n_vocab, (m->arch->has & HAS_HEAD ? 0 : WANT_OPTIONAL) | bias_if(l, HAS_HEAD_BIAS)) ||
          want_norm(l, NULL, m->output_norm) || (m->arch->flags & ARCH_EMBD_NORM && want_norm(l, NULL, W_TOKEN_EMBD_NORM)) ||
          (m->arch->flags & ARCH_POSITIONS && want_matrix(l, NULL, W_POSITION_EMBD, m->n_embd, m->n_ctx_train, 0)) ? -1 : 0;
@@ -131,7 +143,7 @@ static int describe_layers(loader *l) {
   m->layers = xcalloc((size_t)m->n_layer, sizeof *m->layers);
   for (int i = 0; i < m->n_layer; i++) {
     layer *y = &m->layers[i];
-    *y = (layer){.index = i, .mixer = &part_attention, .ff = &part_dense, .n_head = (int)head[i], .n_kv = (int)kv[i], .head_dim = head_dim,
+    *y = (layer){.index = i, .mixer = m->arch->encoder ? &part_encoder_attention : &part_attention, .ff = &part_dense, .n_head = (int)head[i], .n_kv = (int)kv[i], .head_dim = head_dim,
                  .v_dim = v_dim, .n_ff = (int)ff[i], .rope = f & ARCH_POSITIONS || m->no_rope ? ROPE_NONE : ROPE_GLOBAL, .state = -1, .cut = -INFINITY};
     y->mixer_norm = f & ARCH_NO_PRE_NORMS ? W_NONE : W_ATTN_NORM;
     y->ff_norm = f & ARCH_NO_PRE_NORMS ? W_NONE : f & ARCH_FFN_NORM_LATE ? W_POST_ATTENTION_NORM : W_FFN_NORM;
@@ -142,18 +154,19 @@ static int describe_layers(loader *l) {
   return rope_load(l, head_dim) || layers_slide(l) || layers_share(l) ? -1 : 0;
 }
 
-static int load_part(loader *l, layer *y, const part *p, enum tensor_id before, enum tensor_id after) {
-  return p && (want_norm(l, y, before) || p->load(l, y) || want_norm(l, y, after)) ? -1 : 0;
+static int load_part(loader *l, layer *y, const part *p, enum tensor_id before, enum tensor_id after, enum tensor_id last) {
+  return p && (want_norm(l, y, before) || p->load(l, y) || want_norm(l, y, after) || want_norm(l, y, last)) ? -1 : 0;
 }
 
 static int load_layer(loader *l, layer *y) {
-  if (load_part(l, y, y->mixer, y->mixer_norm, y->mixer_post) || load_part(l, y, y->ff, y->ff_norm, y->ff_post)) return -1;
+  if (load_part(l, y, y->mixer, y->mixer_norm, y->mixer_post, y->mixer_last) || load_part(l, y, y->ff, y->ff_norm, y->ff_post, y->ff_last) ||
+      want_norm(l, y, y->mixer_again)) return -1;
   bool first = !y->index, scaled = l->m->layers[0].w[W_LAYER_OUTPUT_SCALE].weight;         // all layers have a factor, or none
   return l->m->arch->flags & ARCH_LAYER_SCALE && (first || scaled) ? want_vector(l, y, W_LAYER_OUTPUT_SCALE, 1, first ? WANT_OPTIONAL : 0) : 0;
 }
 
 static bool same_parts(const model *m, const layer *a, const layer *b) {
-  return a->mixer == b->mixer && a->ff == b->ff && (!(m->arch->flags & ARCH_V_MAYBE_K || m->arch->has & HAS_SINKS_MAYBE) || !a->window == !b->window);
+  return a->mixer == b->mixer && a->ff == b->ff && a->mixer_norm == b->mixer_norm && (!(m->arch->flags & ARCH_V_MAYBE_K || m->arch->has & HAS_SINKS_MAYBE) || !a->window == !b->window);
 }
 
 // Layers of the same parts have the same tensors: what may be absent is absent from all of them. Scales of whole tensors come with their types.
@@ -238,6 +251,9 @@ int model_n_layer(const model *m) { return m->n_layer; }
 int model_n_vocab(const model *m) { return m->n_vocab; }
 int model_n_ctx_train(const model *m) { return m->n_ctx_train; }
 int model_n_ctx_max(const model *m) { return m->n_ctx_max; }
+bool model_is_encoder(const model *m) { return m->arch->encoder; }
+int model_n_embd(const model *m) { return m->n_embd_out ? m->n_embd_out : m->n_embd; }
+enum model_pooling model_pooling(const model *m) { return m->pooling; }
 int model_n_states(const model *m) { return (int)m->states.n; }
 int model_block(const model *m) { return m->block; }
 bool model_is_recurrent(const model *m) { return m->recurrent; }

@@ -20,10 +20,15 @@ int model_n_layer(const model *m);
 int model_n_vocab(const model *m);
 int model_n_ctx_train(const model *m);
 int model_n_ctx_max(const model *m);                           // as many positions as it has learned; 0: any number
+// Whether it predicts nothing and sees a text as a whole: its graphs have no positions, only what LOGITS_HIDDEN says, and a run is one text.
+bool model_is_encoder(const model *m);
+int model_n_embd(const model *m);                              // elements of a vector that stands for a text
+enum model_pooling { POOLING_UNSAID = -1, POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_RANK, POOLING_COUNT };
+enum model_pooling model_pooling(const model *m);              // how such a vector is made of those of its tokens, as the file says
 
 // Buffers of the graphs are numbered: the file's tensors first, by index; then these.
 // BUF_STATE + i: state i, of model_n_states. BUF_SUMS + 2 t: of tensor t, see model_shape.sums.
-enum model_buffer { BUF_IDS, BUF_LOGITS, BUF_ROWS, BUF_STATE, BUF_SUMS = 1 << 16 };
+enum model_buffer { BUF_IDS, BUF_LOGITS, BUF_ROWS, BUF_HIDDEN, BUF_STATE, BUF_SUMS = 1 << 16 };
 static inline int64_t model_buffer_id(const gguf *file, int b) { return (int64_t)gguf_n_tensors(file) + b; }
 
 // What a sequence leaves behind from run to run: the caches of attention, and the fixed states of convolutions and recurrences. Whoever runs
@@ -37,7 +42,8 @@ int model_block(const model *m);                               // runs end at mu
 enum model_logits {
   LOGITS_NONE,               // only the states are filled
   LOGITS_LAST,               // of the last position, in BUF_LOGITS (F32, n_vocab)
-  LOGITS_ALL                 // of every position, in BUF_ROWS (F32, chunk x n_vocab)
+  LOGITS_ALL,                // of every position, in BUF_ROWS (F32, chunk x n_vocab)
+  LOGITS_HIDDEN              // none, but what the head would read of every position, in BUF_HIDDEN (F32, chunk x model_n_embd)
 };
 typedef struct model_shape {
   int64_t ctx;               // positions that the caches have room for (a multiple of 64)

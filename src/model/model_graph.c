@@ -70,19 +70,38 @@ static tensor *part_of(build *b, const layer *y, const part *p, tensor *x, enum 
   return scaled(b, out, b->m->residual_scale);
 }
 
+// What flows on is stored, and its norm where that is what flows on.
+static tensor *finished(const build *b, const layer *y, tensor *x, enum tensor_id last) {
+  x = t_contiguous(b->g, x);
+  return last ? t_contiguous(b->g, norm(b, y, last, x)) : x;
+}
+
 // What flows from layer to layer is stored, whatever that costs: sums over it then have one form for one token and for many.
 static tensor *through(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
+  tensor *in = x;
   b->router_in = b->m->arch->flags & ARCH_EARLY_ROUTER ? x : NULL;
   if (y->mixer && y->ff && b->m->parallel) {
-    tensor *in = norm(b, y, y->mixer_norm, x), *ff_in = y->ff_norm ? norm(b, y, y->ff_norm, x) : in;
-    return t_contiguous(g, t_add(g, t_add(g, x, part_of(b, y, y->mixer, in, y->mixer_post)), part_of(b, y, y->ff, ff_in, y->ff_post)));
+    tensor *read = norm(b, y, y->mixer_norm, x), *ff_in = y->ff_norm ? norm(b, y, y->ff_norm, x) : read;
+    return t_contiguous(g, t_add(g, t_add(g, x, part_of(b, y, y->mixer, read, y->mixer_post)), part_of(b, y, y->ff, ff_in, y->ff_post)));
   }
-  if (y->mixer) x = t_contiguous(g, t_add(g, x, part_of(b, y, y->mixer, norm(b, y, y->mixer_norm, x), y->mixer_post)));
-  if (y->ff) x = t_contiguous(g, t_add(g, x, part_of(b, y, y->ff, norm(b, y, y->ff_norm, x), y->ff_post)));
+  if (y->mixer) x = finished(b, y, t_add(g, x, part_of(b, y, y->mixer, norm(b, y, y->mixer_norm, x), y->mixer_post)), y->mixer_last);
+  if (y->mixer_again) x = finished(b, y, t_add(g, x, in), y->mixer_again);
+  if (y->ff) x = finished(b, y, t_add(g, x, part_of(b, y, y->ff, norm(b, y, y->ff_norm, x), y->ff_post)), y->ff_last);
   if (b->m->n_own) x = t_contiguous(g, t_add(g, x, per_layer_adds(b, y, x)));
   if (y->w[W_LAYER_OUTPUT_SCALE].weight) x = t_contiguous(g, t_mul(g, x, weight(b, y, W_LAYER_OUTPUT_SCALE)));
   return x;
+}
+
+// What the head would read, of every position.
+static tensor *hidden_of(const build *b, tensor *x) {
+  graph *g = b->g;
+  const model *m = b->m;
+  int64_t n = model_n_embd(m);
+  x = norm(b, NULL, m->output_norm, altup_leave(b, x));
+  if (m->w[W_DENSE_2].weight) x = linear(b, NULL, W_DENSE_3, t_contiguous(g, linear(b, NULL, W_DENSE_2, x)));       // of each token, as of their mean: both are linear
+  tensor *rows = t_reshape_i(g, t_buffer(g, model_buffer_id(m->file, BUF_HIDDEN), DT_F32, b->s->chunk * n), 2, (int64_t[]){b->s->chunk, n});
+  return t_assign(g, t_slice(g, rows, 0, uop_idx(g, 0), b->T), x);
 }
 
 // The head, and where its logits are stored.
@@ -104,18 +123,19 @@ uop *model_graph(const model *m, graph *g, const model_shape *s) {
   effects all = {0};
   build b = {.m = m, .s = s, .g = g, .ctx = s->ctx, .effects = &all, .kept = xcalloc((size_t)m->n_layer, sizeof *b.kept)};
   b.T = s->chunk > 1 ? uop_var(g, "n", 1, s->chunk) : uop_idx(g, 1);
-  b.pos = uop_var(g, "pos", 0, s->ctx - s->chunk);
+  b.pos = m->arch->encoder ? uop_idx(g, 0) : uop_var(g, "pos", 0, s->ctx - s->chunk);
   b.C = idx_add(g, b.pos, b.T);
   rope_tables(&b);
   tensor *ids = t_slice(g, t_buffer(g, model_buffer_id(m->file, BUF_IDS), DT_I32, s->chunk), 0, uop_idx(g, 0), b.T);
   tensor *x = scaled(&b, t_gather(g, weight(&b, NULL, W_TOKEN_EMBD), ids), m->embedding_scale);
-  if (m->arch->flags & ARCH_EMBD_NORM) x = norm(&b, NULL, W_TOKEN_EMBD_NORM, t_contiguous(g, x));
+  if (m->w[W_TOKEN_TYPES].weight) x = t_add(g, x, t_slice_i(g, weight(&b, NULL, W_TOKEN_TYPES), 0, 0, 1));      // all tokens of a text are of its first type
   if (m->w[W_POSITION_EMBD].weight) x = t_add(g, x, t_gather(g, weight(&b, NULL, W_POSITION_EMBD), t_add(g, t_iota(g, b.T), b.pos)));
+  if (m->arch->flags & ARCH_EMBD_NORM) x = norm(&b, NULL, W_TOKEN_EMBD_NORM, t_contiguous(g, x));
   x = t_contiguous(g, x);
   per_layer_enter(&b, ids, x);
   x = altup_enter(&b, x);
   for (int i = 0; i < m->n_layer; i++) x = m->n_rows ? altup_through(&b, &m->layers[i], x) : through(&b, &m->layers[i], x);
-  if (s->logits) vec_push(b.effects, logits_of(&b, x));
+  if (s->logits) vec_push(b.effects, s->logits == LOGITS_HIDDEN ? hidden_of(&b, x) : logits_of(&b, x));
   uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, all.at, all.n, (uarg){0});
   vec_free(&all);
   free(b.kept);

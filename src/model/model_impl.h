@@ -19,12 +19,14 @@ typedef struct build build;
 #define TENSORS(T) \
   /* of the model */ \
   T(TOKEN_EMBD, "token_embd") T(OUTPUT_NORM, "output_norm") T(OUTPUT, "output") T(POSITION_EMBD, "position_embd") T(TOKEN_EMBD_NORM, "token_embd_norm") \
+  T(TOKEN_TYPES, "token_types") T(DENSE_2, "dense_2") T(DENSE_3, "dense_3") \
   T(PER_LAYER_TOKEN_EMBD, "per_layer_token_embd") T(PER_LAYER_MODEL_PROJ, "per_layer_model_proj") T(PER_LAYER_PROJ_NORM, "per_layer_proj_norm") \
   T(ALTUP_PROJ, "altup_proj") T(ALTUP_UNEMBD_PROJ, "altup_unembd_proj") \
   T(ROPE_FREQS, "rope_freqs") T(ROPE_LONG, "rope_factors_long") T(ROPE_SHORT, "rope_factors_short") \
   /* norms of a layer */ \
   T(ATTN_NORM, "attn_norm") T(ATTN_NORM_2, "attn_norm_2") T(FFN_NORM, "ffn_norm") T(POST_ATTENTION_NORM, "post_attention_norm") T(POST_FFW_NORM, "post_ffw_norm") \
   T(POST_FFW_NORM_1, "post_ffw_norm_1") T(PRE_FFW_NORM_2, "pre_ffw_norm_2") T(POST_FFW_NORM_2, "post_ffw_norm_2") \
+  T(LAYER_OUTPUT_NORM, "layer_output_norm") \
   /* what a layer adds of its own embedding, and a factor of all that leaves it */ \
   T(INP_GATE, "inp_gate") T(PROJ, "proj") T(POST_NORM, "post_norm") T(LAYER_OUTPUT_SCALE, "layer_output_scale") \
   /* of a stream of several rows */ \
@@ -119,6 +121,7 @@ typedef struct arch {
   const char *name;
   unsigned flags, has;       // enum arch_flags, enum arch_has
   enum activation act;
+  bool encoder;              // each position sees the whole text, and there is no head: encoder.c
   int period;                // with a sliding window: all layers but every period-th have it, or an enum period; 0: files of this kind have none
   int (*keys)(loader *l);                // what else this kind reads or fixes, after the keys of all kinds; may be NULL
   int (*layer)(loader *l, layer *y);     // chooses the parts of a layer, which has attention and a dense feed-forward; NULL: leaves it at that
@@ -130,7 +133,7 @@ typedef struct part {
   int (*load)(loader *l, layer *y);                            // 0, or -1 and an error
   tensor *(*graph)(build *b, const layer *y, tensor *x);       // x {T, n_embd}, normed, to what is added to the stream
 } part;
-extern const part part_attention, part_shared_attention, part_attention_and_mamba2, part_mla, part_short_conv, part_mamba, part_mamba2, part_delta_net, part_linear, part_dense, part_moe, part_dense_and_moe;
+extern const part part_attention, part_encoder_attention, part_shared_attention, part_attention_and_mamba2, part_mla, part_short_conv, part_mamba, part_mamba2, part_delta_net, part_linear, part_dense, part_moe, part_dense_and_moe;
 
 // Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow pairs are, quick ones
 // are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn: factor of cos and sin.
@@ -162,6 +165,8 @@ struct layer {
   int index;
   const part *mixer, *ff;                                      // NULL: none
   enum tensor_id mixer_norm, mixer_post, ff_norm, ff_post;     // norms before and after them; W_NONE: none
+  enum tensor_id mixer_last, ff_last;                          // of the stream, when what they make is in it
+  enum tensor_id mixer_again;                                  // of that and the stream as it entered the layer, together
   int n_head, n_kv, head_dim, v_dim, n_ff;
   int taps;                                                    // of its convolution
   int window;                                                  // attention sees this many positions, its own included; 0: all
@@ -198,6 +203,7 @@ struct model {
   bool half_turns;           // where there is no window, half as many elements rotate as a file says
   bool bare_qk_norm;         // layers that rotate norm queries and keys behind it, without weights
   int n_ctx_max;             // positions that it can have; 0: any number
+  int pooling, n_embd_out;   // see model_pooling
   bool recurrent, no_rope, parallel, neox;                     // neox: rope rotates halves, not neighbours
   int block;                 // see model_block; 0: none
   enum tensor_id output_norm;
@@ -245,10 +251,12 @@ static inline unsigned bias_if(const loader *l, enum arch_has what) { return l->
 int state(loader *l, layer *y, enum dtype dt, int64_t per_position, int64_t fixed);
 
 int rope_load(loader *l, int head_dim);                        // rope.c
+int attention_weights(loader *l, layer *y);                    // attention.c: the tensors of attention
 int layers_slide(loader *l);                                   // attention.c: which layers have windows
 int layers_share(loader *l);                                   // and which read the keys and values of others
 int per_layer_load(loader *l);                                 // per_layer.c
 int altup_load(loader *l);                                     // altup.c
+int encoder_load_ends(loader *l);                              // encoder.c: what it has besides embedding and norms
 int want_norm(loader *l, layer *y, enum tensor_id id);         // model.c: of the stream; nothing for W_NONE
 
 // --- building -----------------------------------------------------------------------------------------------------------
@@ -305,6 +313,7 @@ tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t 
 tensor *store_keys(build *b, const layer *y, tensor *k);                            // k {T, kv, head_dim}, turned, into the layer's first state: K
 tensor *scores(build *b, const layer *y, tensor *q, tensor *K);
 tensor *attend(build *b, const layer *y, tensor *scores, tensor *V);
+tensor *alibi_slopes(const build *b, const layer *y);
 tensor *warmed(build *b, const layer *y, tensor *q);                                // q {T, heads, n}, larger where positions are far; q without a temperature
 
 // rope.c. x {T, heads, d}: pairs of its first elements turn by their angles, the rest stays; nothing turns where the layer has no rope.

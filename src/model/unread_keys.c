@@ -54,7 +54,6 @@ typedef struct harmless { const char *name; bool (*when)(loader *l, const gguf_v
 static const harmless table[] = {
   {"vocab_size", always, "the embedding has a row for each token"},
   {"tensor_data_layout", always, "a converter's note of where it took the order of rows from"},
-  {"pooling_type", always, "how a vector is made of a whole text"},
   {"embedding_length_out", always, "the length of a vector of a whole text"},
   {"dense_*", always, "what follows a vector of a whole text"},
   {"classifier.*", always, "of a classifier of whole texts"},

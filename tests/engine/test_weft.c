@@ -13,7 +13,7 @@
 
 enum { CONTEXT = 16 };
 
-struct engine { gguf *g; tokenizer *t; float *logits; int n_calls, fail_at; float poison; };
+struct engine { gguf *g; tokenizer *t; float *logits; int n_calls, fail_at, pooling; float poison; bool encoder; };
 static struct engine *last;      // so that a test can reach into the engine
 
 int engine_open(const char *path, const struct engine_options *opt, engine **out, error *err) {
@@ -74,6 +74,15 @@ void engine_stats(const engine *e, struct engine_stats *out) {
 }
 
 int engine_chunk(const engine *e) { (void)e; return 8; }
+int engine_n_embd(const engine *e) { (void)e; return 2; }
+bool engine_is_encoder(const engine *e) { return e->encoder; }
+int engine_pooling(const engine *e) { return e->pooling; }
+
+int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row, void *ctx, error *err) {
+  if (e->n_calls++ == e->fail_at) return error_set(err, "the engine failed");
+  for (size_t i = 0; i < n; i++) if (!row(ctx, i, (float[]){(float)ids[i], e->poison != 0 ? e->poison : (float)i})) return 0;
+  return 0;
+}
 
 int profile_run(engine *e, int prompt, int steps, int pos, struct profile *out, error *why) {
   *out = (struct profile){.rows = xcalloc(2, sizeof *out->rows), .n_rows = 2};
@@ -418,6 +427,71 @@ static void test_template(void **state) {
   weft_file_close(f);
 }
 
+static void test_embedding(void **state) {
+  (void)state;
+  weft_model *m = open_model();
+  const int32_t ids[] = {3, 5, 10};
+  float v[6];
+  enum weft_pooling how;
+  assert_int_equal(weft_model_embedding_size(m), 2);
+  assert_false(weft_model_only_embeds(m));
+  assert_int_equal(weft_embed(m, ids, 3, WEFT_POOLING_MEAN, v, &err), 0);
+  assert_true(v[0] == 6 && v[1] == 1);
+  assert_int_equal(weft_embed(m, ids, 3, WEFT_POOLING_CLS, v, &err), 0);
+  assert_true(v[0] == 3 && v[1] == 0);
+  assert_int_equal(weft_embed(m, ids, 3, WEFT_POOLING_LAST, v, &err), 0);
+  assert_true(v[0] == 10 && v[1] == 2);
+  last->pooling = WEFT_POOLING_MODEL;                   // the file says nothing: none
+  assert_int_equal(weft_embed(m, ids, 3, WEFT_POOLING_MODEL, v, &err), 0);
+  assert_true(v[0] == 3 && v[2] == 5 && v[5] == 2);
+  last->pooling = WEFT_POOLING_LAST;
+  assert_int_equal(weft_model_pooling(m, &how, &err), 0);
+  assert_int_equal(how, WEFT_POOLING_LAST);
+  last->pooling = 4;
+  assert_int_equal(weft_embed(m, ids, 3, WEFT_POOLING_MODEL, v, &err), -1);
+  mentions("ranks");
+  assert_int_equal(weft_embed(m, ids, 0, WEFT_POOLING_MEAN, v, &err), -1);
+  mentions("no tokens");
+  assert_int_equal(weft_embed(m, (int32_t[CONTEXT + 1]){0}, CONTEXT + 1, WEFT_POOLING_MEAN, v, &err), -1);
+  mentions("17 tokens does not fit the context of 16");
+  assert_int_equal(weft_embed(m, (const int32_t[]){-1}, 1, WEFT_POOLING_MEAN, v, &err), -1);
+  mentions("outside the vocabulary");
+  assert_int_equal(weft_embed(m, ids, 3, 7, v, &err), -1);
+  mentions("pooling 7");
+  last->poison = NAN;
+  assert_int_equal(weft_embed(m, ids, 3, WEFT_POOLING_MEAN, v, &err), -1);
+  mentions("weights are damaged");
+  last->poison = 0;
+  last->fail_at = last->n_calls;
+  assert_int_equal(weft_embed(m, ids, 3, WEFT_POOLING_MEAN, v, &err), -1);
+  mentions("the engine failed");
+  last->encoder = true;
+  assert_true(weft_model_only_embeds(m));
+  assert_int_equal(weft_decode(m, ids, 3, 0, NULL, &err), -1);
+  mentions("weft embed");
+  weft_model_close(m);
+}
+
+static void normalized(int p, float x, float y) {
+  float v[] = {3, -4};
+  weft_embedding_normalize(v, 2, p);
+  if (fabsf(v[0] - x) > 1e-6f * fabsf(x) || fabsf(v[1] - y) > 1e-6f * fabsf(y)) fail_msg("%d: %g %g", p, (double)v[0], (double)v[1]);
+}
+
+static void test_normalized(void **state) {
+  (void)state;
+  float zeros[2] = {0};
+  normalized(-1, 3, -4);
+  normalized(0, 24570, -32760);
+  normalized(1, 3 / 7.0f, -4 / 7.0f);
+  normalized(2, 0.6f, -0.8f);
+  normalized(3, 3 / 4.4979414f, -4 / 4.4979414f);
+  for (int p = -1; p < 4; p++) {
+    weft_embedding_normalize(zeros, 2, p);
+    assert_true(zeros[0] == 0 && zeros[1] == 0);
+  }
+}
+
 static void test_machine(void **state) {
   (void)state;
   assert_true(weft_default_threads() >= 1);
@@ -438,6 +512,8 @@ int main(void) {
     cmocka_unit_test(test_sampling),
     cmocka_unit_test(test_profile),
     cmocka_unit_test(test_template),
+    cmocka_unit_test(test_embedding),
+    cmocka_unit_test(test_normalized),
     cmocka_unit_test(test_machine),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,188 @@
+// weft embed: texts as vectors, in llama.cpp's forms. A text is what stands between two separators, by default a line; its vector is what the
+// model makes of each token, pooled as the model's file says and normalised. Without pooling each token has a vector of its own.
+#include "app/app.h"
+#include "app/model_args.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct command command = {
+  "embed", "Turns texts into vectors: near ones mean the same.", "FILE [-p TEXT | -f TEXTS | --ids 1,2,3] [options]",
+  "Each line is a text of its own; without -p, -f and --ids lines of stdin are.\n", COMMAND_BIT(embed), 0};
+
+enum format { FORMAT_TEXT, FORMAT_ARRAY, FORMAT_JSON, FORMAT_JSON_MORE, FORMAT_RAW };
+
+// All vectors, one after the other. Of a text there is one, or one for each token.
+struct vectors { weft_model *model; VEC(float) all; size_t size, n, n_texts; enum weft_pooling how; };
+
+static int add_ids(struct vectors *v, const struct settings *o, const int32_t *ids, size_t n_ids) {
+  weft_error err;
+  v->n_texts++;
+  size_t rows = v->how == WEFT_POOLING_NONE ? n_ids : 1, before = v->all.n;
+  for (size_t i = 0; i < rows * v->size; i++) vec_push(&v->all, 0);
+  int status = weft_embed(v->model, ids, n_ids, v->how, v->all.at + before, &err) ? failed("text %zu: %s", v->n_texts, err.text) : 0;
+  if (status) return status;
+  v->n += rows;
+  for (size_t i = 0; i < rows; i++) weft_embedding_normalize(v->all.at + before + i * v->size, v->size, (int)o->embed.normalize);
+  return interrupted() ? EXIT_INTERRUPTED : 0;
+}
+
+static int add_text(struct vectors *v, const struct settings *o, const char *text, size_t n) {
+  weft_error err;
+  int32_t *ids;
+  size_t n_ids;
+  if (weft_tokenize(weft_model_vocab(v->model), text, n, WEFT_ADD_SPECIAL | (o->parse_special ? WEFT_PARSE_SPECIAL : 0), &ids, &n_ids, &err))
+    return failed("%s", err.text);
+  int status = add_ids(v, o, ids, n_ids);
+  weft_free(ids);
+  return status;
+}
+
+static const char *find(const char *text, size_t n, const char *what, size_t n_what) {
+  for (; n >= n_what; text++, n--) if (!memcmp(text, what, n_what)) return text;
+  return NULL;
+}
+
+static int add_texts(struct vectors *v, const struct settings *o, const char *text, size_t n) {
+  const char *separator = o->embed.separator;
+  size_t n_sep = strlen(separator);
+  int status = 0;
+  for (const char *end = text + n; !status;) {
+    const char *next = n_sep ? find(text, (size_t)(end - text), separator, n_sep) : NULL;
+    status = add_text(v, o, text, (size_t)((next ? next : end) - text));
+    if (!next) break;
+    text = next + n_sep;
+  }
+  return status;
+}
+
+// ---- what is shown ----------------------------------------------------------------------------------------------------
+
+static const float *row(const struct vectors *v, size_t i) { return v->all.at + i * v->size; }
+
+static double cosine(const struct vectors *v, size_t i, size_t j) {
+  const float *a = row(v, i), *b = row(v, j);
+  double ab = 0, aa = 0, bb = 0;
+  for (size_t k = 0; k < v->size; k++) ab += (double)a[k] * b[k], aa += (double)a[k] * a[k], bb += (double)b[k] * b[k];
+  if (aa == 0 || bb == 0) return aa == 0 && bb == 0;
+  return ab / sqrt(aa * bb);
+}
+
+static void show_numbers(struct out *to, const struct vectors *v, size_t i, const char *between) {
+  for (size_t k = 0; k < v->size; k++) out_addf(to, "%s%.9g", k ? between : "", (double)row(v, i)[k]);
+}
+
+static void show_similarities(struct out *to, const struct vectors *v) {
+  out_addf(to, ",\n  \"cosineSimilarity\": [");
+  for (size_t i = 0; i < v->n; i++) {
+    out_addf(to, "%s[", i ? ",\n    " : "\n    ");
+    for (size_t j = 0; j < v->n; j++) out_addf(to, "%s%.6f", j ? ", " : "", cosine(v, i, j));
+    out_addf(to, "]");
+  }
+  out_addf(to, "\n  ]");
+}
+
+static void show_json(struct out *to, const struct vectors *v, bool more) {
+  out_addf(to, "{\n  \"object\": \"list\",\n  \"data\": [");
+  for (size_t i = 0; i < v->n; i++) {
+    out_addf(to, "%s\n    {\"object\": \"embedding\", \"index\": %zu, \"embedding\": [", i ? "," : "", i);
+    show_numbers(to, v, i, ", ");
+    out_addf(to, "]}");
+  }
+  out_addf(to, "\n  ]");
+  if (more && v->n > 1) show_similarities(to, v);
+  out_addf(to, "\n}\n");
+}
+
+static void show_array(struct out *to, const struct vectors *v) {
+  out_addf(to, "[");
+  for (size_t i = 0; i < v->n; i++) {
+    out_addf(to, "%s[", i ? ",\n" : "");
+    show_numbers(to, v, i, ",");
+    out_addf(to, "]");
+  }
+  out_addf(to, "]\n");
+}
+
+static void show_raw(struct out *to, const struct vectors *v) {
+  for (size_t i = 0; i < v->n; i++) {
+    show_numbers(to, v, i, " ");
+    out_addf(to, "\n");
+  }
+}
+
+// For people: of many vectors the beginnings, and how near they are.
+static void show_text(struct out *to, const struct vectors *v, bool whole_numbers) {
+  enum { SHOWN = 16 };
+  size_t n = v->n > 1 && v->size > SHOWN ? SHOWN : v->size;
+  for (size_t i = 0; i < v->n; i++) {
+    out_addf(to, "embedding %zu: ", i);
+    for (size_t k = 0; k < n; k++) out_addf(to, whole_numbers ? "%6.0f " : "%9.6f ", (double)row(v, i)[k]);
+    out_addf(to, n < v->size ? "...\n" : "\n");
+  }
+  if (v->n < 2 || v->how == WEFT_POOLING_NONE) return;
+  out_addf(to, "\ncosine similarity matrix:\n\n");
+  for (size_t i = 0; i < v->n; i++) {
+    for (size_t j = 0; j < v->n; j++) out_addf(to, "%6.2f ", cosine(v, i, j));
+    out_addf(to, "\n");
+  }
+}
+
+static void show(struct out *to, const struct vectors *v, const struct settings *o) {
+  switch ((enum format)o->embed.format) {
+  case FORMAT_TEXT: show_text(to, v, !o->embed.normalize); break;
+  case FORMAT_ARRAY: show_array(to, v); break;
+  case FORMAT_JSON: case FORMAT_JSON_MORE: show_json(to, v, o->embed.format == FORMAT_JSON_MORE); break;
+  case FORMAT_RAW: show_raw(to, v); break;
+  }
+}
+
+// ---- the command ------------------------------------------------------------------------------------------------------
+
+static int find_pooling(struct vectors *v, const struct settings *o) {
+  weft_error err;
+  v->how = (enum weft_pooling)(o->embed.pooling - 1);          // the table's choices stand in the order of weft.h
+  if (v->how == WEFT_POOLING_MODEL && weft_model_pooling(v->model, &v->how, &err)) return failed("%s", err.text);
+  if (v->how != WEFT_POOLING_MODEL) return 0;
+  v->how = WEFT_POOLING_NONE;
+  if (!o->quiet) fprintf(stderr, "weft: the file does not say how a vector is made of a whole text: here is one for each token (--pooling mean or last makes one)\n");
+  return 0;
+}
+
+static int embed(const struct settings *o, const char *text, size_t n) {
+  struct vectors v = {.n = 0};
+  struct out to = {0};
+  progress bar = {0};
+  int status = model_args_open(&o->model, &bar, &v.model);
+  if (!status) status = find_pooling(&v, o);
+  if (!status) {
+    interrupt_catch();
+    v.size = (size_t)weft_model_embedding_size(v.model);
+    status = o->ids.n ? add_ids(&v, o, o->ids.at, o->ids.n) : add_texts(&v, o, text, n);
+    progress_end(&bar);
+  }
+  if (!status) show(&to, &v, o);
+  status = out_end(&to, status);
+  vec_free(&v.all);
+  weft_model_close(v.model);
+  return status;
+}
+
+int embed_command(int argc, char **argv) {
+  struct settings o;
+  error err = {0};
+  char *text = NULL;
+  size_t n = 0;
+  int status;
+  if (!settings_parse(&o, &command, argc, argv, &status)) { settings_free(&o); return status; }
+  if (!o.model.model) status = usage_error("no model: give one with -m FILE");
+  else if ((o.prompt != NULL) + (o.file != NULL) + (o.ids.n > 0) > 1) status = usage_error("use one of -p, -f and --ids");
+  else if (!o.prompt && !o.ids.n && read_file(o.file ? o.file : "-", &text, &n, &err)) status = failed("%s", err.text);
+  if (o.prompt) { text = xstrdup(o.prompt); n = strlen(text); }
+  else if (text && n && text[n - 1] == '\n') n--;
+  if (!status && o.escapes) n = unescape(text, n);
+  if (!status) status = embed(&o, text, n);
+  free(text);
+  settings_free(&o);
+  return status;
+}

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""record_embedding.py: the vectors that llama.cpp makes with the files of make_encoder.py, and of make_model.py, for tests/records/embeddings.
+
+    record_embedding.py OUT_FOLDER [NAME ...]       default: all names
+
+Needs llama-cpp-python beside numpy and gguf.  For each file and each of some texts of token ids: the mean of all tokens' vectors, and those of
+the first and the last token, as they are before anything is normalised.
+"""
+import json
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+from llama_cpp import llama_cpp as lib
+
+import make_encoder
+import make_model
+
+LENGTHS = (1, 30, 200)
+PREDICTING = ["qwen3moe-q8_0", "gemma3", "lfm2", "llama-yarn"]   # models that predict make vectors, too
+
+
+def of_tokens(model, ids):
+    params = lib.llama_context_default_params()
+    params.n_ctx = params.n_batch = params.n_ubatch = 256
+    params.embeddings, params.pooling_type, params.n_threads, params.n_threads_batch, params.flash_attn_type = True, 0, 1, 1, 0
+    context = lib.llama_init_from_model(model, params)
+    batch = lib.llama_batch_init(len(ids), 0, 1)
+    batch.n_tokens = len(ids)
+    for i, token in enumerate(ids):
+        batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = token, i, 1, 0, 1
+    if lib.llama_decode(context, batch):
+        sys.exit("llama_decode failed")
+    n = lib.llama_model_n_embd(model)
+    rows = np.array([np.ctypeslib.as_array(lib.llama_get_embeddings_ith(context, i), (n,)).copy() for i in range(len(ids))])
+    lib.llama_free(context)
+    return rows
+
+
+def record(name, path):
+    params = lib.llama_model_default_params()
+    params.n_gpu_layers = 0
+    model = lib.llama_model_load_from_file(str(path).encode(), params)
+    n_vocab = (make_encoder.ENCODERS.get(name) or make_model.FAMILIES[name])["n_vocab"]
+    texts = []
+    for n in LENGTHS:
+        ids = [int(i) for i in np.random.default_rng([n, zlib.crc32(name.encode())]).integers(5, n_vocab - 2, n)]
+        rows = of_tokens(model, ids)
+        texts.append({"ids": ids, **{how: [float(f"{x:.6g}") for x in v] for how, v in (("mean", rows.astype(np.float64).mean(0)), ("cls", rows[0]), ("last", rows[-1]))}})
+    lib.llama_model_free(model)
+    return texts
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    for name in sys.argv[2:] or [*make_encoder.ENCODERS, *PREDICTING]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"{name}.gguf"
+            (make_encoder if name in make_encoder.ENCODERS else make_model).write(name, path)
+            texts = record(name, path)
+        (Path(sys.argv[1]) / f"{name}.json").write_text("[" + ",\n".join(json.dumps(t, separators=(",", ":")) for t in texts) + "]\n")
+        print(f"{name}: length {np.linalg.norm(texts[1]['mean']):.3g}")
+
+
+if __name__ == "__main__":
+    main()
