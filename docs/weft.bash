@@ -41,7 +41,7 @@ _weft() {
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
     "perplexity --kl-divergence-base"|"perplexity --save-all-logits")
       compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return;;
-    "embed --pooling")
+    "serve --pooling"|"embed --pooling")
       words="model none mean cls last" files=no;;
     "embed --embd-output-format")
       words="text array json json+ raw" files=no;;

@@ -177,6 +177,7 @@ complete -c weft -n '__fish_seen_subcommand_from serve' -l max-queue -x -d 'requ
 complete -c weft -n '__fish_seen_subcommand_from serve' -l max-queue-tokens -x -d 'tokens of their prompts; 0: eight contexts (default)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l max-body -x -d 'size of a request (default 32)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l drain -x -d 'time for answers to end after SIGTERM (default 30)'
+complete -c weft -n '__fish_seen_subcommand_from serve' -l pooling -x -a 'model none mean cls last' -d 'how a text\'s vector is made of those of its tokens (default: as the model says)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -s t -l threads -x -d 'threads; 0: as many as help (default)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -o tb -l threads-batch -x -d 'threads for prompts; 0: as many (default)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -o ub -l ubatch-size -x -d 'tokens of a prompt evaluated at once, at most; 0: default'

@@ -275,6 +275,7 @@ _weft() {
     '--max-queue-tokens[tokens of their prompts; 0\: eight contexts (default)]:N: '
     '--max-body[size of a request (default 32)]:MIB: '
     '--drain[time for answers to end after SIGTERM (default 30)]:SECONDS: '
+    '--pooling[how a text'\''s vector is made of those of its tokens (default\: as the model says)]:choice:(model none mean cls last)'
     '-t[threads; 0\: as many as help (default)]:N: '
     '--threads[threads; 0\: as many as help (default)]:N: '
     '-tb[threads for prompts; 0\: as many (default)]:N: '

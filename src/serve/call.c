@@ -206,9 +206,12 @@ static void fill_request(call *c, request *r) {
 }
 
 static int check_request(call *c, request *r) {
-  int n_ctx = weft_model_context(sched_model(c->s->sched));
+  const weft_model *m = sched_model(c->s->sched);
+  int n_ctx = weft_model_context(m);
   weft_sampler *s = NULL;
   weft_error err;
+  if (r->embeds) return 0;
+  if (weft_model_only_embeds(m)) return fault_set(&c->fault, 400, "model", "this model makes vectors of texts (/v1/embeddings); it predicts nothing");
   if (!r->prompt.n) return fault_set(&c->fault, 400, "prompt", "the prompt is empty");
   if (r->prompt.n >= (size_t)n_ctx) {
     c->fault.n_prompt = (int64_t)r->prompt.n;
@@ -216,7 +219,7 @@ static int check_request(call *c, request *r) {
     c->fault.code = "context_length_exceeded";
     return fault_set(&c->fault, 400, "prompt", "the prompt has %zu tokens and the context holds %d", r->prompt.n, n_ctx);
   }
-  if (weft_sampler_new(weft_model_vocab_size(sched_model(c->s->sched)), &r->sampling, &s, &err))
+  if (weft_sampler_new(weft_model_vocab_size(m), &r->sampling, &s, &err))
     return fault_set(&c->fault, 400, c->p.samplers ? "samplers" : NULL, "%s", err.text);
   weft_sampler_free(s);
   return 0;
@@ -258,6 +261,8 @@ static void release(call *c) {
     json_decref(h->calls);
     json_decref(h->scores);
     vec_free(&h->ids);
+    for (size_t k = 0; k < h->vectors.n; k++) free(h->vectors.at[k].at);
+    vec_free(&h->vectors);
   }
   free(c->choices);
   json_decref(c->prompt_scores);
@@ -349,7 +354,7 @@ void choice_take(struct choice *h, const struct part *p) {
   else str_addn(p->kind == WEFT_REASONING ? &h->reasoning : &h->content, str_c(&p->text), p->text.n);
 }
 
-static void take_in(call *c, const event *e, struct choice *h) {
+static void take_in(call *c, event *e, struct choice *h) {
   switch (e->kind) {
   case EVENT_PROMPT: break;
   case EVENT_PROMPT_TOKEN: if (e->request == c->requests.at[0] && !e->choice) json_array_append_new(c->prompt_scores, score_of(e)); break;
@@ -357,6 +362,10 @@ static void take_in(call *c, const event *e, struct choice *h) {
     if (e->id >= 0) vec_push(&h->ids, e->id);
     if (e->scored) json_array_append_new(h->scores, score_of(e));
     for (size_t i = 0; i < e->parts.n; i++) choice_take(h, &e->parts.at[i]);
+    break;
+  case EVENT_VECTOR:
+    vec_push(&h->vectors, ((struct vector){e->vector, e->n_vector}));
+    e->vector = NULL;
     break;
   case EVENT_END:
     h->ended = true;

@@ -7,15 +7,17 @@
 
 // What fields fill in, by whatever names.
 struct params {
-  int64_t max_tokens, n, seed, top_logprobs, n_top;
-  bool stream, include_usage, logprobs, echo, ignore_end, progress, return_tokens, no_parallel, raw, add_special, with_pieces;
+  int64_t max_tokens, n, seed, top_logprobs, n_top, normalize, dimensions;
+  bool stream, include_usage, logprobs, echo, ignore_end, progress, return_tokens, no_parallel, raw, add_special, with_pieces, truncate;
   weft_sampling sampling;
   double max_prompt_ms, max_answer_ms;
   json_t *prompt, *messages, *tools, *stop, *logit_bias, *grammar, *json_schema, *response_format, *variables, *tool_choice, *samplers, *model,
-    *stream_options, *parallel_calls, *system, *thinking, *suffix, *extra, *options, *format, *input, *tokens;
+    *stream_options, *parallel_calls, *system, *thinking, *suffix, *extra, *options, *format, *input, *tokens, *encoding;
 };
 struct params params_default(void);
 extern const struct fields sampling_fields;    // names that llama.cpp and OpenAI share
+
+struct vector { float *at; size_t n; };
 
 // What has come of one choice.
 struct choice {
@@ -23,6 +25,7 @@ struct choice {
   json_t *calls;                       // [{"id", "name", "arguments": text}]
   json_t *scores;                      // of each token: {"id", "logprob", "top": [[id, logprob]...]}
   token_ids ids;
+  VEC(struct vector) vectors;          // of texts, in their order
   bool ended;
   enum finish finish;
   const char *word;                    // the stop string that ended it

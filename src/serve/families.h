@@ -3,16 +3,18 @@
 #define WEFT_SERVE_FAMILIES_H
 #include "serve/call.h"
 
-extern const struct fields *const openai_completion_fields[], *const openai_chat_fields[], *const responses_fields[];
+extern const struct fields *const openai_completion_fields[], *const openai_chat_fields[], *const responses_fields[],
+  *const openai_embedding_fields[];
 void openai_models(server *s, exchange *x);
 void openai_model(server *s, exchange *x);
 void openai_completions(server *s, exchange *x);
 void openai_chat(server *s, exchange *x);
 void openai_responses(server *s, exchange *x);
+void openai_embeddings(server *s, exchange *x);
 int openai_tool_choice(call *c);       // of p.tool_choice and p.parallel_calls
 
 extern const struct fields *const llama_completion_fields[], *const llama_infill_fields[], *const llama_tokenize_fields[],
-  *const llama_detokenize_fields[], *const llama_template_fields[];
+  *const llama_detokenize_fields[], *const llama_template_fields[], *const llama_embedding_fields[];
 void llama_props(server *s, exchange *x);
 void llama_slots(server *s, exchange *x);
 void llama_tokenize(server *s, exchange *x);
@@ -20,16 +22,20 @@ void llama_detokenize(server *s, exchange *x);
 void llama_template(server *s, exchange *x);
 void llama_completion(server *s, exchange *x);
 void llama_infill(server *s, exchange *x);
+void llama_embedding(server *s, exchange *x);
 
 extern const struct fields *const anthropic_fields[];
 void anthropic_messages(server *s, exchange *x);
 void anthropic_count(server *s, exchange *x);
 
-extern const struct fields *const ollama_chat_fields[], *const ollama_generate_fields[], *const ollama_show_fields[];
+extern const struct fields *const ollama_chat_fields[], *const ollama_generate_fields[], *const ollama_show_fields[],
+  *const ollama_embed_fields[], *const ollama_embedding_fields[];
 void ollama_version(server *s, exchange *x);
 void ollama_tags(server *s, exchange *x);
 void ollama_ps(server *s, exchange *x);
 void ollama_show(server *s, exchange *x);
 void ollama_chat(server *s, exchange *x);
 void ollama_generate(server *s, exchange *x);
+void ollama_embed(server *s, exchange *x);
+void ollama_embedding(server *s, exchange *x);
 #endif

@@ -1,6 +1,7 @@
 // llama.cpp's endpoints, with its names of fields and figures.
 #include "serve/call.h"
 #include "serve/families.h"
+#include "serve/vector.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -323,5 +324,40 @@ void llama_infill(server *s, exchange *x) {
   if (!c) return;
   c->p.logprobs = c->p.n_top > 0;
   if (add_infill(c)) call_refuse(c);
+  else call_go(c);
+}
+
+// ---- /embedding: vectors of texts ------------------------------------------------------------------------------------------------------------
+
+static const struct field embedding_table[] = {
+  FJ(P, input, "content", F_ANY, "a text, token ids, or an array of such"),
+  FJ(P, input, "input", F_ANY, "the same"),
+  FI(P, normalize, "embd_normalize", -1, 1000, "-1: no; 0: the largest element becomes 32760; 2: the length becomes 1 (default); others: that norm does"),
+};
+static const struct fields embedding_fields = FIELDS(embedding_table);
+const struct fields *const llama_embedding_fields[] = {&embedding_fields, NULL};
+
+// Of each text an array of vectors: one, or without pooling one for each token, which is never normalised.
+static void embedding_finish(call *c) {
+  json_t *all = json_array();
+  bool pooled = c->requests.at[0]->pooling != WEFT_POOLING_NONE;
+  size_t n = c->choices[0].vectors.n, size = (size_t)weft_model_embedding_size(sched_model(c->s->sched));
+  for (size_t i = 0; i < n; i++) {
+    const float *v;
+    json_t *rows = json_array();
+    for (size_t k = 0, n_rows = call_vectors(c, i, pooled ? (int)c->p.normalize : -1, &v); k < n_rows; k++) json_array_append_new(rows, vector_numbers(c, v + k * size));
+    json_array_append_new(all, json_pack("{sI so}", "index", (json_int_t)i, "embedding", rows));
+  }
+  call_send(c, 200, all);
+}
+
+static const struct speaker embedding_speaker = {.finish = embedding_finish};
+
+void llama_embedding(server *s, exchange *x) {
+  call *c = call_new(s, x, &embedding_speaker, embedding_fields);
+  if (!c) return;
+  c->p.stream = false;
+  if (!json_object_get(c->body, "embd_normalize")) c->p.normalize = 2;
+  if (call_add_texts(c, c->p.input, "content", false, false)) call_refuse(c);
   else call_go(c);
 }

@@ -6,6 +6,7 @@
 #include <time.h>
 #include "serve/call.h"
 #include "serve/families.h"
+#include "serve/vector.h"
 
 static json_t *ollama_error(const fault *f) { return json_pack("{so}", "error", json_of_text(f->text, strlen(f->text))); }
 const struct family ollama_family = {"ollama", ollama_error};
@@ -104,7 +105,7 @@ void ollama_show(server *s, exchange *x) {
     answer_fault(s, x, &f);
   } else {
     if (!file_value(file, "tokenizer.chat_template", &template)) template = json_string("");
-    json_t *can = json_pack("[s]", "completion");
+    json_t *can = json_pack("[s]", weft_model_only_embeds(sched_model(s->sched)) ? "embedding" : "completion");
     if (s->tmpl) json_array_append_new(can, json_string("tools"));
     answer_json(x, 200, json_pack("{so so so so ss ss so}", "details", details(s), "model_info", model_info(file), "capabilities", can, "template", template,
                                   "parameters", "", "modelfile", "", "modified_at", time_text(s->started)));
@@ -268,4 +269,59 @@ void ollama_generate(server *s, exchange *x) {
   if (!c || answer_loaded(c, c->p.prompt && json_string_length(c->p.prompt))) return;
   if (add_prompt(c) || read_options(c)) call_refuse(c);
   else call_go(c);
+}
+
+// ---- vectors of texts ---------------------------------------------------------------------------------------------------------------------
+
+static const struct field embed_table[] = {
+  FJ(P, input, "input", F_ANY, "a text, or an array of texts"),
+  FB(P, truncate, "truncate", "a text that is too long is cut (default); false: it is refused"),
+  FI(P, dimensions, "dimensions", 0, INT32_MAX, "elements of a vector: as many as the model makes"),
+};
+static const struct fields embed_fields = FIELDS(embed_table);
+static const struct field embedding_table[] = {FJ(P, input, "prompt", F_TEXT, "a text")};
+static const struct fields embedding_fields = FIELDS(embedding_table);
+const struct fields *const ollama_embed_fields[] = {&embed_fields, NULL}, *const ollama_embedding_fields[] = {&embedding_fields, NULL};
+
+static void embed_finish(call *c) {
+  const struct timing *t = &c->choices[0].timing;
+  json_t *all = json_array();
+  for (size_t i = 0; i < c->choices[0].vectors.n; i++) {
+    const float *v;
+    call_vectors(c, i, 2, &v);
+    json_array_append_new(all, vector_numbers(c, v));
+  }
+  call_send(c, 200, json_pack("{ss so sI si sI}", "model", c->s->model_name, "embeddings", all, "total_duration", (json_int_t)(1e6 * t->prompt_ms), "load_duration", 0,
+                              "prompt_eval_count", (json_int_t)t->n_prompt));
+}
+
+static void embedding_finish(call *c) {
+  const float *v;
+  call_vectors(c, 0, -1, &v);
+  call_send(c, 200, json_pack("{so}", "embedding", vector_numbers(c, v)));
+}
+
+static const struct speaker embed_speaker = {.finish = embed_finish}, embedding_speaker = {.finish = embedding_finish};
+
+static void go_embed(call *c, const char *name) {
+  int32_t size = weft_model_embedding_size(sched_model(c->s->sched));
+  c->p.stream = false;
+  if (c->p.dimensions && c->p.dimensions != size) fault_set(&c->fault, 400, "dimensions", "'dimensions' is %lld, and this model's vectors have %d elements", (long long)c->p.dimensions, size);
+  if (c->fault.status || call_add_texts(c, c->p.input, name, true, c->p.truncate)) call_refuse(c);
+  else call_go(c);
+}
+
+void ollama_embed(server *s, exchange *x) {
+  call *c = call_new(s, x, &embed_speaker, embed_fields);
+  if (!c) return;
+  const json_t *truncate = json_object_get(c->body, "truncate");
+  c->p.truncate |= !truncate || json_is_null(truncate);
+  go_embed(c, "input");
+}
+
+void ollama_embedding(server *s, exchange *x) {
+  call *c = call_new(s, x, &embedding_speaker, embedding_fields);
+  if (!c) return;
+  c->p.truncate = true;
+  go_embed(c, "prompt");
 }

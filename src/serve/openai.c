@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "serve/call.h"
 #include "serve/families.h"
+#include "serve/vector.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -382,5 +383,62 @@ void openai_chat(server *s, exchange *x) {
   if (c->p.top_logprobs && !c->p.logprobs) fault_set(&c->fault, 400, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
   if (c->fault.status || read_stream_options(c) || openai_tool_choice(c) || call_add_chat(c, c->p.messages, c->p.tools, c->p.variables) || read_format(c))
     call_refuse(c);
+  else call_go(c);
+}
+
+// ---- /v1/embeddings -------------------------------------------------------------------------------------------------------------------
+
+static const struct field embedding_table[] = {
+  FJ(P, input, "input", F_ANY, "a text, token ids, or an array of such"),
+  FJ(P, encoding, "encoding_format", F_TEXT, "float (default), or base64 of 32-bit floats"),
+  FI(P, dimensions, "dimensions", 1, INT32_MAX, "elements of a vector: as many as the model makes"),
+};
+static const struct fields embedding_fields = FIELDS(embedding_table);
+const struct fields *const openai_embedding_fields[] = {&embedding_fields, NULL};
+
+static json_t *base64(const void *data, size_t n) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const unsigned char *in = data;
+  str s = {0};
+  for (size_t i = 0; i < n; i += 3) {
+    size_t left = n - i;
+    unsigned three = (unsigned)in[i] << 16 | (left > 1 ? (unsigned)in[i + 1] << 8 : 0) | (left > 2 ? in[i + 2] : 0);
+    for (unsigned k = 0; k < 4; k++) str_addc(&s, k <= left ? digits[three >> (18 - 6 * k) & 63] : '=');
+  }
+  json_t *text = json_stringn(str_c(&s), s.n);
+  str_free(&s);
+  return text;
+}
+
+static bool is_base64(const call *c) { return c->p.encoding && !strcmp(json_string_value(c->p.encoding), "base64"); }
+
+static void embeddings_finish(call *c) {
+  json_t *data = json_array();
+  size_t n = c->choices[0].vectors.n, bytes = (size_t)weft_model_embedding_size(sched_model(c->s->sched)) * sizeof(float);
+  for (size_t i = 0; i < n; i++) {
+    const float *v;
+    call_vectors(c, i, 2, &v);
+    json_array_append_new(data, json_pack("{ss sI so}", "object", "embedding", "index", (json_int_t)i, "embedding",
+                                          is_base64(c) ? base64(v, bytes) : vector_numbers(c, v)));
+  }
+  json_int_t read = call_prompt_tokens(c);
+  call_send(c, 200, json_pack("{ss so ss s{sI sI}}", "object", "list", "data", data, "model", c->s->model_name, "usage", "prompt_tokens", read, "total_tokens", read));
+}
+
+static int check_embedding(call *c) {
+  const char *form = c->p.encoding ? json_string_value(c->p.encoding) : "float";
+  int32_t size = weft_model_embedding_size(sched_model(c->s->sched));
+  if (strcmp(form, "float") && strcmp(form, "base64")) return fault_set(&c->fault, 400, "encoding_format", "'encoding_format' must be float or base64");
+  if (c->p.dimensions && c->p.dimensions != size) return fault_set(&c->fault, 400, "dimensions", "'dimensions' is %lld, and this model's vectors have %d elements", (long long)c->p.dimensions, size);
+  return 0;
+}
+
+static const struct speaker embedding_speaker = {.finish = embeddings_finish};
+
+void openai_embeddings(server *s, exchange *x) {
+  call *c = call_new(s, x, &embedding_speaker, embedding_fields);
+  if (!c) return;
+  c->p.stream = false;
+  if (check_embedding(c) || call_add_texts(c, c->p.input, "input", true, false)) call_refuse(c);
   else call_go(c);
 }

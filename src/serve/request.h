@@ -18,7 +18,7 @@ struct timing { int64_t n_prompt, n_cached, n_drawn; double prompt_ms, drawn_ms;
 
 typedef struct event {
   struct event *next;
-  enum event_kind { EVENT_PROMPT, EVENT_PROMPT_TOKEN, EVENT_TOKEN, EVENT_END, EVENT_FAILED } kind;
+  enum event_kind { EVENT_PROMPT, EVENT_PROMPT_TOKEN, EVENT_TOKEN, EVENT_VECTOR, EVENT_END, EVENT_FAILED } kind;
   struct request *request;
   int choice;                          // from 0 to n - 1 of its request
   int32_t id;                          // of a token; -1: text that was held back has come free
@@ -27,6 +27,8 @@ typedef struct event {
   weft_logprob *top;
   int32_t n_top;
   VEC(struct part) parts;
+  float *vector;                       // VECTOR: of the next text; without pooling one for each of its tokens
+  size_t n_vector;
   int64_t done, total;                 // PROMPT: positions, those that were cached included
   enum finish finish;                  // END
   int stop;                            //   WORD: which stop string
@@ -49,6 +51,9 @@ typedef struct request {
   char *prompt_text, *tools;
   bool scored, prompt_scored;          // log-probabilities of drawn tokens; of the prompt
   int32_t n_top;
+  bool embeds;                         // vectors of texts are wanted: `prompt` has the texts, one after another
+  VEC(size_t) lengths;                 //   of each
+  enum weft_pooling pooling;
   double max_prompt_s, max_answer_s;   // 0: as long as it takes
   int key;
   void (*event)(void *ctx, event *e);  // called on the thread of the steps; takes e over, and may not wait.  END of the last choice,

@@ -15,6 +15,7 @@ const struct route routes[] = {
   {"POST", "/v1/completions", false, true, &openai_family, openai_completions, openai_completion_fields, "continues texts"},
   {"POST", "/v1/chat/completions", false, true, &openai_family, openai_chat, openai_chat_fields, "answers a conversation"},
   {"POST", "/v1/responses", false, true, &openai_family, openai_responses, responses_fields, "the same, in OpenAI's newer form"},
+  {"POST", "/v1/embeddings", false, true, &openai_family, openai_embeddings, openai_embedding_fields, "vectors of texts"},
   {"GET", "/props", false, true, &llama_family, llama_props, NULL, "what the model and the server are"},
   {"GET", "/slots", false, true, &llama_family, llama_slots, NULL, "what is going on"},
   {"POST", "/tokenize", false, true, &llama_family, llama_tokenize, llama_tokenize_fields, "text to tokens"},
@@ -23,6 +24,8 @@ const struct route routes[] = {
   {"POST", "/completion", false, true, &llama_family, llama_completion, llama_completion_fields, "continues texts"},
   {"POST", "/completions", false, true, &llama_family, llama_completion, llama_completion_fields, "the same"},
   {"POST", "/infill", false, true, &llama_family, llama_infill, llama_infill_fields, "what stands between two texts"},
+  {"POST", "/embedding", false, true, &llama_family, llama_embedding, llama_embedding_fields, "vectors of texts"},
+  {"POST", "/embeddings", false, true, &llama_family, llama_embedding, llama_embedding_fields, "the same"},
   {"POST", "/v1/messages", false, true, &anthropic_family, anthropic_messages, anthropic_fields, "answers a conversation, as Anthropic's does"},
   {"POST", "/v1/messages/count_tokens", false, true, &anthropic_family, anthropic_count, anthropic_fields, "how long its prompt is"},
   {"GET", "/api/version", true, false, &ollama_family, ollama_version, NULL, "the version"},
@@ -31,6 +34,8 @@ const struct route routes[] = {
   {"POST", "/api/show", false, true, &ollama_family, ollama_show, ollama_show_fields, "what the model is"},
   {"POST", "/api/chat", false, true, &ollama_family, ollama_chat, ollama_chat_fields, "answers a conversation, as ollama does"},
   {"POST", "/api/generate", false, true, &ollama_family, ollama_generate, ollama_generate_fields, "answers a prompt, as ollama does"},
+  {"POST", "/api/embed", false, true, &ollama_family, ollama_embed, ollama_embed_fields, "vectors of texts, as ollama makes them"},
+  {"POST", "/api/embeddings", false, true, &ollama_family, ollama_embedding, ollama_embedding_fields, "the vector of a text, as it was in older versions"},
 };
 const size_t n_routes = COUNT(routes);
 

@@ -33,11 +33,13 @@ void event_free(event *e) {
   }
   vec_free(&e->parts);
   free(e->top);
+  free(e->vector);
   free(e);
 }
 
 void request_clear(request *r) {
   vec_free(&r->prompt);
+  vec_free(&r->lengths);
   vec_free(&r->biases);
   for (size_t i = 0; i < r->stops.n; i++) free(r->stops.at[i]);
   vec_free(&r->stops);

@@ -17,4 +17,8 @@ run *run_new(sequence *q, request *r, int choice);
 bool run_step(run *r);                 // false: it has ended, and said so in an event
 bool run_ended(const run *r, struct timing *out);    // after that; whether by an error
 void run_free(run *r);
+
+// vector.c: the vectors of a request's texts.  {.q, .r} begins; a step is a text.
+typedef struct vectors { sequence *q; request *r; size_t i, at; double start; struct timing timing; } vectors;
+bool vectors_step(vectors *v);         // false: it has ended, and said so in an event
 #endif

@@ -93,6 +93,15 @@ static void step_ended(sched *s) {
   pthread_mutex_unlock(&s->lock);
 }
 
+static void make_vectors(sched *s, request *r) {
+  vectors v = {.q = &s->seq, .r = r};
+  for (bool more = true; more; step_ended(s)) {
+    if (s->stop) r->cancelled = true;
+    more = vectors_step(&v);
+  }
+  count(s, &v.timing);
+}
+
 // All choices of a request, one after another: their prompt is evaluated once.  The request may be gone when the last event is out.
 static void serve(sched *s, request *r) {
   for (int64_t i = 0, n = r->n; i < n; i++) {
@@ -121,6 +130,7 @@ static void on_load(void *ctx, const char *what, double fraction) {
 static int warm_up(sched *s, weft_error *err) {
   int32_t ids[2] = {0, 0};
   int n = weft_model_context(s->seq.model) > 2 ? 2 : 1;
+  if (weft_model_only_embeds(s->seq.model)) return 0;
   if (weft_decode(s->seq.model, ids, (size_t)n, 0, NULL, err) || weft_decode(s->seq.model, ids, 1, 0, NULL, err)) return -1;
   weft_model_settle(s->seq.model);
   return 0;
@@ -143,7 +153,8 @@ static void *lead(void *arg) {
     s->c.running++;
     s->last_step = now_s();
     pthread_mutex_unlock(&s->lock);
-    serve(s, r);
+    if (r->embeds) make_vectors(s, r);
+    else serve(s, r);
     pthread_mutex_lock(&s->lock);
     s->c.running--;
   }

@@ -7,6 +7,7 @@
 //   prompt.c         conversations and texts to ids
 //   call.c           one message from its JSON to its answer, over ...
 //   sched.c run.c    ... requests: who is next, and one answer step by step
+//   vector.c         vectors of texts, all the way
 //   openai.c llama.c anthropic.c ollama.c responses.c: families of endpoints, each over calls
 //
 // Threads: one for the sockets, one that watches them, a few for JSON and text (pool.c), one that takes the steps of the model.
@@ -29,6 +30,7 @@ typedef struct serve_options {
   int64_t max_body, max_waiting_tokens;
   double drain_s;
   bool no_page;
+  enum weft_pooling pooling;           // of vectors of texts
 } serve_options;
 
 typedef struct serve serve;

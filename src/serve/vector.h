@@ -1,0 +1,12 @@
+// vector: vectors of texts, for the families of endpoints.  (The scheduler's part is in run.h.)
+#ifndef WEFT_SERVE_VECTOR_H
+#define WEFT_SERVE_VECTOR_H
+#include "serve/call.h"
+
+// `input` is a text, ids, or an array of these; then the call can go.  one: each text has one vector, so that the model has to
+// say how it is made.  truncate: a text that is too long is cut; otherwise it is refused.
+int call_add_texts(call *c, json_t *input, const char *name, bool one, bool truncate);
+// Of a choice that has ended: the vectors of its text i, each normalised as weft_embedding_normalize does.
+size_t call_vectors(const call *c, size_t i, int normalize, const float **at);
+json_t *vector_numbers(const call *c, const float *v);
+#endif
