@@ -206,6 +206,8 @@ void weft_answer_free(weft_answer *a);        /* NULL is fine */
 
 /* ---- Models ---------------------------------------------------------------------------------------------------------- */
 typedef struct weft_model weft_model;
+/* An adapter (LoRA), as llama.cpp has it in a GGUF file of its own: it changes what a model computes, by `scale`. */
+typedef struct weft_adapter { const char *path; double scale; } weft_adapter;
 typedef struct weft_options {
   int context;               /* positions of the KV cache; 0: as many as the model was trained for, or half,
                                 a quarter, ... of that where memory is short.  Reserved, not committed */
@@ -215,6 +217,8 @@ typedef struct weft_options {
   bool no_repack;            /* weights are read where they lie in the file: needs less memory while loading, several times slower */
   int repack_memory;         /* percent of its size by which a weight may grow when it is laid out for its kernel; 0: the default, 5.  With 50,
                               * IQ2_XXS, IQ3_XXS and IQ1_S are about twice as fast */
+  const weft_adapter *adapters;  /* all of them together */
+  size_t n_adapters;
   bool exact;                /* activations stay 32-bit floats: slower, and closer to plain arithmetic */
   /* "loading" or "compiling", 0..1; may be NULL.  Called while the model opens, and from weft_decode when that has something
    * to compile: progress_ctx must live as long as the model. */

@@ -4,13 +4,28 @@
 #include "app/app.h"
 #include "app/http.h"
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 weft_options model_args_options(const struct model_args *a) {
   return (weft_options){.context = (int)a->context, .threads = (int)a->threads, .prompt_threads = (int)a->prompt_threads, .chunk = (int)a->chunk, .exact = a->precision == 1,
-                        .no_repack = a->no_repack, .repack_memory = (int)a->growth};
+                        .no_repack = a->no_repack, .repack_memory = (int)a->growth, .adapters = a->adapters, .n_adapters = a->loras.n};
+}
+
+// A file may have a colon in its name.
+void model_args_adapters(struct model_args *a) {
+  a->adapters = xcalloc(a->loras.n + 1, sizeof *a->adapters);
+  for (size_t i = 0; i < a->loras.n; i++) {
+    char *path = a->loras.at[i], *colon = strrchr(path, ':'), *end;
+    a->adapters[i] = (weft_adapter){path, 1};
+    if (!colon || !access(path, F_OK)) continue;
+    double scale = strtod(colon + 1, &end);
+    if (end == colon + 1 || *end) continue;
+    *colon = 0;
+    a->adapters[i].scale = scale;
+  }
 }
 
 int model_args_fetch(struct model_args *a) {

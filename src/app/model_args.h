@@ -11,12 +11,15 @@ struct model_args {
   struct model_source from;
   char *fetched;                                // the path in `model`, where that was a name
   int64_t context, threads, prompt_threads, chunk, growth;      // 0: as the model or the machine says
+  struct texts loras;                           // FILE or FILE:SCALE
+  weft_adapter *adapters;                       // the same
   bool no_repack, lock, quiet;
   int precision;
 };
 
 // A model by name becomes the file of that model, which is fetched if it has to be. 0, or the exit status after a message.
 int model_args_fetch(struct model_args *a);
+void model_args_adapters(struct model_args *a);               // from what was typed
 weft_options model_args_options(const struct model_args *a);
 // With a progress bar, which the model may draw on whenever it compiles: bar has to live as long as it. 0, or the exit status after a message.
 int model_args_open(const struct model_args *a, progress *bar, weft_model **out);

@@ -38,7 +38,7 @@ enum {
 
 static const char no_gpu[] = "there is no GPU here", no_draft[] = "there are no draft models yet",
   pinned[] = "threads keep to processors by themselves; taskset says to which, nice and chrt how urgently", as_in_file[] = "positions are computed as the model file says",
-  mapped[] = "model files are mapped, and read as they are needed", no_adapters[] = "a model runs as its file has it; there are no adapters yet",
+  mapped[] = "model files are mapped, and read as they are needed", no_adapters[] = "there are no control vectors yet; --lora takes adapters",
   no_kv_types[] = "the KV cache holds 16-bit floats, and nothing else yet", to_stderr[] = "messages go to stderr, one a line; -v says more, -q nothing",
   surrounded[] = "the template says what stands around a message", one_process[] = "everything runs in this process", not_kept[] = "prompts are not kept on disk yet; in a chat, what was evaluated is not evaluated again",
   one_sequence[] = "there is one sequence at a time", warmed[] = "the first token needs no run before it; bench warms up each test";
@@ -259,6 +259,8 @@ static const struct option rows[] = {
   INT(ONE, "-ub, --ubatch-size", "N", "tokens of a prompt evaluated at once, at most; 0: default", model.chunk, 0, 65536, SAME),
   TEXTS(BENCH, "-ub, --ubatch-size", "LIST", "tokens of a prompt evaluated at once; 0: default", chunks, SAME),
   FLAG(MODEL & ~SERVE, "--mlock", "keep what is in memory there: no swapping", model.lock, SAME),
+  TEXTS(MODEL, "--lora, --lora-scaled", "FILE[:SCALE]", "an adapter (LoRA) for the model, more than once", model.loras, BUT("one file each time"), .meant = "--adapter",
+        .more = "SCALE (default 1) multiplies what it adds."),
   FLAG(MODEL, "-nr, --no-repack", "read weights where they lie in the file: less memory, slow", model.no_repack, SAME),
   INT(MODEL, "--repack-memory", "PCT", "percent by which weights may grow when they are laid\nout for their kernels (default 5)", model.growth, 1, 1000,
       .more = "With 50, IQ2_XXS, IQ3_XXS and IQ1_S are about twice as fast."),
@@ -364,7 +366,7 @@ static const struct option rows[] = {
   REFUSED(TALK, "--rope-scale, --rope-freq-base, --rope-freq-scale", "N", as_in_file),
   REFUSED(TALK, "--yarn-orig-ctx, --yarn-ext-factor, --yarn-attn-factor, --yarn-beta-slow, --yarn-beta-fast", "N", as_in_file, .fine = "0|-1|-1.0|-1.00"),
   REFUSED(TALK, "--override-kv", "KEY=TYPE:VALUE", "metadata is taken as the model file has it"),
-  REFUSED(TALK, "--lora, --lora-scaled, --control-vector, --control-vector-scaled", "FILE", no_adapters),
+  REFUSED(TALK, "--control-vector, --control-vector-scaled", "FILE", no_adapters),
   REFUSED(TALK, "--control-vector-layer-range", "START END", no_adapters),
   REFUSED(MODEL, "-dr, --docker-repo", "NAME", "models come from Hugging Face, ollama and addresses: 'weft pull'"),
   REFUSED(TALK, "-cl, --cache-list", NULL, "'weft list' shows them"),

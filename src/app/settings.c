@@ -24,6 +24,7 @@ bool settings_parse(struct settings *s, const struct command *c, int argc, char 
   *status = result == ARGS_BAD ? usage_error("%s", err.text) : EXIT_OK;
   if (result == ARGS_GO && idle.n && !s->quiet) fprintf(stderr, "weft: %s\n", str_c(&idle));
   s->model.quiet = s->quiet;
+  model_args_adapters(&s->model);
   str_free(&idle);
   bool elsewhere = s->model.from.repo || s->model.from.url, takes_text = c->bit & (COMMAND_BIT(run) | COMMAND_BIT(chat));
   if (elsewhere && takes_text && s->model.model && !s->text) { s->text = s->model.model; s->model.model = NULL; }   // the first free argument is no model then
@@ -59,9 +60,10 @@ const char *settings_model(const struct command *a, const struct command *b, int
 
 void settings_free(struct settings *s) {
   struct texts *all[] = {&s->stops, &s->models, &s->prompts, &s->generations, &s->both, &s->depths, &s->threads, &s->chunks,
-                         &s->quantize.types, &s->quantize.overrides, &s->quantize.include, &s->quantize.exclude, &s->serve.hosts, &s->serve.origins};
+                         &s->quantize.types, &s->quantize.overrides, &s->quantize.include, &s->quantize.exclude, &s->serve.hosts, &s->serve.origins, &s->model.loras};
   for (size_t i = 0; i < COUNT(all); i++) texts_free(all[i]);
   free(s->model.fetched);
+  free(s->model.adapters);
   free(s->ids.at);
   free(s->force.at);
   free(s->detokenize.at);

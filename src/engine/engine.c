@@ -115,6 +115,7 @@ static void *buffer(void *ctx, int64_t id) {
   if (own == BUF_LOGITS) return e->logits;
   if (own == BUF_ROWS) return e->rows;
   if (own == BUF_HIDDEN) return e->hidden;
+  if (own >= BUF_ADAPTER) return model_adapter_data(e->m, own - BUF_ADAPTER);
   if (own >= BUF_SUMS) return sums_buffer(e, own - BUF_SUMS);
   return e->states[own - BUF_STATE];
 }
@@ -137,7 +138,7 @@ static void role(void *ctx, const sched_kernel *k, char *out, size_t cap) {
   const engine *e = ctx;
   const gguf_tensor *best = largest_weight(e, k);
   bool cache = false;
-  for (int i = 0; i < k->n_bufs; i++) cache |= !codebook_is(k->bufs[i]) && k->bufs[i] < TEMP_IDS && k->bufs[i] - model_buffer_id(e->file, 0) >= BUF_STATE;
+  for (int i = 0; i < k->n_bufs; i++) cache |= !codebook_is(k->bufs[i]) && k->bufs[i] < TEMP_IDS && k->bufs[i] - model_buffer_id(e->file, 0) >= BUF_STATE && k->bufs[i] - model_buffer_id(e->file, 0) < BUF_SUMS;
   if (!best) { snprintf(out, cap, "%s", cache ? "attention" : "-"); return; }
   const char *name = best->name, *rest = name;
   if (!strncmp(name, "blk.", 4)) { rest = strchr(name + 4, '.'); rest = rest ? rest + 1 : name; }
@@ -195,6 +196,7 @@ static int build_first(engine *e, error *err) {
 
 static int start(engine *e, const char *path, error *err) {
   if (gguf_open(path, &e->file, err) || model_open(e->file, &e->m, err) || tokenizer_from_gguf(e->file, &e->tok, err)) return -1;
+  for (size_t i = 0; i < e->o.n_adapters; i++) if (model_adapt(e->m, e->o.adapters[i].path, e->o.adapters[i].scale, err)) return -1;
   engine_progress(e, "loading", 0.3);
   e->n_ctx = e->o.n_ctx ? e->o.n_ctx : model_n_ctx_train(e->m);
   if (model_n_ctx_max(e->m) && e->n_ctx > model_n_ctx_max(e->m))
@@ -211,7 +213,7 @@ static int start(engine *e, const char *path, error *err) {
   if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING) machine_learn(e->d);
   e->now->layouts = layouts_known(e->d, e->file);
   if (e->d->target.has_streams && weights_open(&e->now->w, e->file, err)) return -1;
-  if (build_first(e, err)) return -1;
+  if (build_first(e, err) || model_adapters_used(e->m, err)) return -1;
   if (e->d->target.has_streams) weights_read_ahead(&e->now->w);
   tune_from_env(e, false);
   const char *tune = env_str(ENV_WEFT_TUNE);
@@ -432,6 +434,7 @@ void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap) {
   else if (codebook_is(id)) snprintf(out, cap, "code book");
   else if (own < 0) snprintf(out, cap, "%s", gguf_tensor_at(e->file, (size_t)id)->name);
   else if (own < BUF_STATE) snprintf(out, cap, "%s", own == BUF_IDS ? "ids" : "logits");
+  else if (own >= BUF_ADAPTER) snprintf(out, cap, "adapter %s", gguf_tensor_at(e->file, (size_t)(own - BUF_ADAPTER) / 2)->name);
   else snprintf(out, cap, "state %lld", (long long)(own - BUF_STATE));
 }
 

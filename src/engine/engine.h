@@ -12,6 +12,7 @@
 
 typedef struct engine engine;
 
+struct engine_adapter { const char *path; double scale; };
 struct engine_options {
   int n_ctx;              // positions of the KV cache; 0: as many as the model was trained for, or half of that, a quarter, ... where memory is short
   int n_threads;          // 0: what affinity, cgroup and cores suggest
@@ -19,6 +20,8 @@ struct engine_options {
   int chunk;              // positions evaluated at once in a prompt; 0: default
   bool no_repack;         // weights stay as they lie in the file
   int repack_memory;      // percent by which one that is laid out anew may grow
+  const struct engine_adapter *adapters;   // LoRA files, and what they are multiplied with
+  size_t n_adapters;
   bool exact;             // activations stay f32: no integer dot products
   void (*progress)(void *ctx, const char *what, double fraction);   // may be NULL; what: "loading", "compiling"; 0..1
   void *progress_ctx;

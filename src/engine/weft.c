@@ -433,6 +433,7 @@ void weft_answer_free(weft_answer *a) { answer_free(a); }
 
 int weft_default_threads(void) { return team_default_threads(); }
 
+_Static_assert(sizeof(weft_adapter) == sizeof(struct engine_adapter) && offsetof(weft_adapter, scale) == offsetof(struct engine_adapter, scale), "weft_model_open hands the array on");
 int weft_model_open(const char *path, const weft_options *opt, weft_model **out, weft_error *err) {
   weft_options o = opt ? *opt : (weft_options){0};
   if (o.context < 0) FAIL(err, "the context is %d positions; it must be 0 or more", o.context);
@@ -440,7 +441,9 @@ int weft_model_open(const char *path, const weft_options *opt, weft_model **out,
   if (o.prompt_threads < 0 || o.prompt_threads > TEAM_MAX) FAIL(err, "%d threads were asked for prompts; it must be 0 to %d", o.prompt_threads, TEAM_MAX);
   if (o.chunk < 0) FAIL(err, "the chunk is %d positions; it must be 0 or more", o.chunk);
   if (o.repack_memory < 0 || o.repack_memory > 1000) FAIL(err, "weights may grow by %d percent; it must be 0 to 1000", o.repack_memory);
-  struct engine_options eo = {.n_ctx = o.context, .n_threads = o.threads, .n_prompt_threads = o.prompt_threads, .chunk = o.chunk, .exact = o.exact, .no_repack = o.no_repack, .repack_memory = o.repack_memory ? o.repack_memory : 5,
+  for (size_t i = 0; i < o.n_adapters; i++)
+    if (!isfinite(o.adapters[i].scale)) FAIL(err, "%s: the scale of an adapter must be a number, not %g", o.adapters[i].path, o.adapters[i].scale);
+  struct engine_options eo = {.adapters = (const struct engine_adapter *)o.adapters, .n_adapters = o.n_adapters, .n_ctx = o.context, .n_threads = o.threads, .n_prompt_threads = o.prompt_threads, .chunk = o.chunk, .exact = o.exact, .no_repack = o.no_repack, .repack_memory = o.repack_memory ? o.repack_memory : 5,
                               .progress = o.progress, .progress_ctx = o.progress_ctx};
   error e = {0};
   engine *eng = NULL;

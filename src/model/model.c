@@ -242,6 +242,7 @@ void model_key_uses(const gguf *file, const char **uses) {
 
 void model_close(model *m) {
   if (!m) return;
+  adapters_free(m);
   free(m->layers);
   vec_free(&m->states);
   free(m);

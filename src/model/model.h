@@ -27,9 +27,14 @@ enum model_pooling { POOLING_UNSAID = -1, POOLING_NONE, POOLING_MEAN, POOLING_CL
 enum model_pooling model_pooling(const model *m);              // how such a vector is made of those of its tokens, as the file says
 
 // Buffers of the graphs are numbered: the file's tensors first, by index; then these.
-// BUF_STATE + i: state i, of model_n_states. BUF_SUMS + 2 t: of tensor t, see model_shape.sums.
-enum model_buffer { BUF_IDS, BUF_LOGITS, BUF_ROWS, BUF_HIDDEN, BUF_STATE, BUF_SUMS = 1 << 16 };
+// BUF_ADAPTER + i: see model_adapter_data. BUF_STATE + i: state i, of model_n_states. BUF_SUMS + 2 t: of tensor t, see model_shape.sums.
+enum model_buffer { BUF_IDS, BUF_LOGITS, BUF_ROWS, BUF_HIDDEN, BUF_STATE, BUF_SUMS = 1 << 16, BUF_ADAPTER = 1 << 28 };
 static inline int64_t model_buffer_id(const gguf *file, int b) { return (int64_t)gguf_n_tensors(file) + b; }
+
+// Adds an adapter (a GGUF file of general.type "adapter") to what graphs compute from now on. 0, or -1 and what is wrong with it.
+int model_adapt(model *m, const char *path, double scale, error *err);
+void *model_adapter_data(const model *m, int64_t i);           // of buffer BUF_ADAPTER + i
+int model_adapters_used(const model *m, error *err);           // after model_graph: -1 where an adapter is for a weight that is in no such product
 
 // What a sequence leaves behind from run to run: the caches of attention, and the fixed states of convolutions and recurrences. Whoever runs
 // a graph gives each its memory, zeroed or not: what a run reads of it, an earlier one at a lower position has written.

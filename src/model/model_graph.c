@@ -38,6 +38,7 @@ tensor *linear(const build *b, const layer *y, enum tensor_id id, tensor *x) {
   tensor *out = t_matmul(b->g, x, weight(b, y, id));
   tensor *bias = tensor_at(b, r->bias), *scale = tensor_at(b, r->scale);      // scale: of the whole tensor, as NVFP4 files have them
   if (scale) out = t_mul(b->g, out, scale);
+  out = adapt(b, r->weight, x, out);
   return bias ? t_add(b->g, out, bias) : out;
 }
 

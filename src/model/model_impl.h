@@ -181,6 +181,7 @@ struct layer {
   tensor_refs w;
 };
 
+typedef struct adapted { int rank; float *a, *b; bool used; } adapted;   // adapter.c; rank 0: none
 typedef struct state_kind { enum dtype dtype; int64_t per_position, fixed; } state_kind;
 
 struct model {
@@ -210,6 +211,7 @@ struct model {
   tensor_refs w;
   layer *layers;
   VEC(state_kind) states;
+  adapted *adapted;          // of each tensor of the file; NULL: there are no adapters
 };
 
 // --- loading ------------------------------------------------------------------------------------------------------------
@@ -289,6 +291,9 @@ tensor *soft_cap(const build *b, tensor *x, double cap);                        
 tensor *activate(const build *b, const layer *y, tensor *x);                        // feed_forward.c: the architecture's activation
 tensor *state_buffer(const build *b, const layer *y, int i);                        // the layer's i-th
 
+// adapter.c: out, the product of a tensor (as in tensor_ref) with x, as adapters change it
+tensor *adapt(const build *b, int weight, tensor *x, tensor *out);
+void adapters_free(model *m);
 // per_layer.c: makes b->own; then what a layer adds to the stream
 void per_layer_enter(build *b, tensor *ids, tensor *x);
 tensor *per_layer_adds(build *b, const layer *y, tensor *x);
