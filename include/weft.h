@@ -217,6 +217,9 @@ typedef struct weft_options {
   bool no_repack;            /* weights are read where they lie in the file: needs less memory while loading, several times slower */
   int repack_memory;         /* percent of its size by which a weight may grow when it is laid out for its kernel; 0: the default, 5.  With 50,
                               * IQ2_XXS, IQ3_XXS and IQ1_S are about twice as fast */
+  const char *const *settings;   /* "key=type:value" (int, float, bool, str): metadata in place of the file's; "{arch}." at the beginning of a key is
+                                  * the architecture's name */
+  size_t n_settings;
   const weft_adapter *adapters;  /* all of them together */
   size_t n_adapters;
   bool exact;                /* activations stay 32-bit floats: slower, and closer to plain arithmetic */

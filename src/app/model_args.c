@@ -11,11 +11,12 @@
 
 weft_options model_args_options(const struct model_args *a) {
   return (weft_options){.context = (int)a->context, .threads = (int)a->threads, .prompt_threads = (int)a->prompt_threads, .chunk = (int)a->chunk, .exact = a->precision == 1,
-                        .no_repack = a->no_repack, .repack_memory = (int)a->growth, .adapters = a->adapters, .n_adapters = a->loras.n};
+                        .no_repack = a->no_repack, .repack_memory = (int)a->growth, .adapters = a->adapters, .n_adapters = a->loras.n,
+                        .settings = texts_of(&a->settings), .n_settings = a->settings.n};
 }
 
 // A file may have a colon in its name.
-void model_args_adapters(struct model_args *a) {
+static void find_adapters(struct model_args *a) {
   a->adapters = xcalloc(a->loras.n + 1, sizeof *a->adapters);
   for (size_t i = 0; i < a->loras.n; i++) {
     char *path = a->loras.at[i], *colon = strrchr(path, ':'), *end;
@@ -26,6 +27,30 @@ void model_args_adapters(struct model_args *a) {
     *colon = 0;
     a->adapters[i].scale = scale;
   }
+}
+
+static void set(struct model_args *a, bool given, const char *fmt, ...) {
+  va_list ap;
+  str s = {0};
+  if (!given) return;
+  va_start(ap, fmt);
+  str_vaddf(&s, fmt, ap);
+  va_end(ap);
+  vec_push(&a->settings, s.at);
+}
+
+void model_args_complete(struct model_args *a) {
+  static const char *const scalings[] = {NULL, "none", "linear", "yarn"};
+  find_adapters(a);
+  set(a, a->rope.scaling, "{arch}.rope.scaling.type=str:%s", scalings[a->rope.scaling]);
+  set(a, a->rope.scale > 0, "{arch}.rope.scaling.factor=float:%.17g", a->rope.scale);
+  set(a, a->rope.freq_scale > 0, "{arch}.rope.scaling.factor=float:%.17g", 1 / a->rope.freq_scale);
+  set(a, a->rope.base > 0, "{arch}.rope.freq_base=float:%.17g", a->rope.base);
+  set(a, a->rope.original > 0, "{arch}.rope.scaling.original_context_length=int:%lld", (long long)a->rope.original);
+  set(a, a->rope.ext >= 0, "{arch}.rope.scaling.yarn_ext_factor=float:%.17g", a->rope.ext);
+  set(a, a->rope.attn >= 0, "{arch}.rope.scaling.yarn_attn_factor=float:%.17g", a->rope.attn);
+  set(a, a->rope.slow >= 0, "{arch}.rope.scaling.yarn_beta_slow=float:%.17g", a->rope.slow);
+  set(a, a->rope.fast >= 0, "{arch}.rope.scaling.yarn_beta_fast=float:%.17g", a->rope.fast);
 }
 
 int model_args_fetch(struct model_args *a) {

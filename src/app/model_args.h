@@ -11,6 +11,8 @@ struct model_args {
   struct model_source from;
   char *fetched;                                // the path in `model`, where that was a name
   int64_t context, threads, prompt_threads, chunk, growth;      // 0: as the model or the machine says
+  struct texts settings;                        // metadata in place of the file's
+  struct { double scale, base, freq_scale, ext, attn, slow, fast; int64_t original; int scaling; } rope;      // of that what concerns RoPE; 0, or -1: as the file has it
   struct texts loras;                           // FILE or FILE:SCALE
   weft_adapter *adapters;                       // the same
   bool no_repack, lock, quiet;
@@ -19,7 +21,7 @@ struct model_args {
 
 // A model by name becomes the file of that model, which is fetched if it has to be. 0, or the exit status after a message.
 int model_args_fetch(struct model_args *a);
-void model_args_adapters(struct model_args *a);               // from what was typed
+void model_args_complete(struct model_args *a);               // adapters and metadata, from what was typed
 weft_options model_args_options(const struct model_args *a);
 // With a progress bar, which the model may draw on whenever it compiles: bar has to live as long as it. 0, or the exit status after a message.
 int model_args_open(const struct model_args *a, progress *bar, weft_model **out);

@@ -9,7 +9,7 @@ struct settings settings_new(void) {
   int beam = env_int(ENV_BEAM), skip = env_int(ENV_BEAM_SKIP_MS);
   struct settings s = {.count = -1, .benchmark = -1, .repetitions = 5, .steps = -1, .budget = 60, .beam = beam > 0 && beam <= 64 ? beam : 4,
                        .skip_ms = skip > 0 ? strtod(env_str(ENV_BEAM_SKIP_MS), NULL) : 0, .out = "weft-viz.html",
-                       .perplexity.chunks = -1, .embed = {.separator = "\n", .normalize = 2}, .imatrix = {.out = "imatrix.gguf", .chunks = -1}, .serve = {.port = 8080, .connections = 12000, .waiting = 64, .body_mib = 32, .drain = 30}};
+                       .model.rope = {.ext = -1, .attn = -1, .slow = -1, .fast = -1}, .perplexity.chunks = -1, .embed = {.separator = "\n", .normalize = 2}, .imatrix = {.out = "imatrix.gguf", .chunks = -1}, .serve = {.port = 8080, .connections = 12000, .waiting = 64, .body_mib = 32, .drain = 30}};
   sampling_defaults(&s.sampling);
   return s;
 }
@@ -24,7 +24,7 @@ bool settings_parse(struct settings *s, const struct command *c, int argc, char 
   *status = result == ARGS_BAD ? usage_error("%s", err.text) : EXIT_OK;
   if (result == ARGS_GO && idle.n && !s->quiet) fprintf(stderr, "weft: %s\n", str_c(&idle));
   s->model.quiet = s->quiet;
-  model_args_adapters(&s->model);
+  model_args_complete(&s->model);
   str_free(&idle);
   bool elsewhere = s->model.from.repo || s->model.from.url, takes_text = c->bit & (COMMAND_BIT(run) | COMMAND_BIT(chat));
   if (elsewhere && takes_text && s->model.model && !s->text) { s->text = s->model.model; s->model.model = NULL; }   // the first free argument is no model then
@@ -60,7 +60,7 @@ const char *settings_model(const struct command *a, const struct command *b, int
 
 void settings_free(struct settings *s) {
   struct texts *all[] = {&s->stops, &s->models, &s->prompts, &s->generations, &s->both, &s->depths, &s->threads, &s->chunks,
-                         &s->quantize.types, &s->quantize.overrides, &s->quantize.include, &s->quantize.exclude, &s->serve.hosts, &s->serve.origins, &s->model.loras};
+                         &s->quantize.types, &s->quantize.overrides, &s->quantize.include, &s->quantize.exclude, &s->serve.hosts, &s->serve.origins, &s->model.loras, &s->model.settings};
   for (size_t i = 0; i < COUNT(all); i++) texts_free(all[i]);
   free(s->model.fetched);
   free(s->model.adapters);

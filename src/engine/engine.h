@@ -20,6 +20,8 @@ struct engine_options {
   int chunk;              // positions evaluated at once in a prompt; 0: default
   bool no_repack;         // weights stay as they lie in the file
   int repack_memory;      // percent by which one that is laid out anew may grow
+  const char *const *settings;   // see gguf_set_text
+  size_t n_settings;
   const struct engine_adapter *adapters;   // LoRA files, and what they are multiplied with
   size_t n_adapters;
   bool exact;             // activations stay f32: no integer dot products

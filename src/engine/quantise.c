@@ -159,30 +159,21 @@ static int choose(job *j, error *err) {
 
 // "key=int:1": as llama.cpp has it, all integers are unsigned.
 static int override(gguf_head *h, const char *asked, error *err) {
-  const char *equals = strchr(asked, '='), *colon = equals ? strchr(equals, ':') : NULL, *v = colon ? colon + 1 : NULL;
-  char *end = NULL, *key;
+  size_t n;
+  gguf_value v;
+  if (gguf_parse_setting(asked, &n, &v, err)) return -1;
+  char *key = xstrdup(asked);
   int status = 0;
-  if (!colon || equals == asked) return error_set(err, "'%.100s' is not of the form key=type:value", asked);
-  key = xstrdup(asked);
-  key[equals - asked] = 0;
-  size_t n = (size_t)(colon - equals - 1);
-  errno = 0;
-  if (n == 3 && !memcmp(equals + 1, "int", n)) {
-    long long i = strtoll(v, &end, 10);
-    if (errno || i > UINT32_MAX || i < -(long long)UINT32_MAX) end = NULL;
-    else gguf_head_u32(h, key, (uint32_t)(i < 0 ? -i : i));
-  } else if (n == 5 && !memcmp(equals + 1, "float", n)) {
-    double f = strtod(v, &end);
-    gguf_head_f32(h, key, (float)f);
-  } else if (n == 4 && !memcmp(equals + 1, "bool", n)) {
-    bool yes = !strcmp(v, "true"), no = !strcmp(v, "false");
-    gguf_head_bool(h, key, yes);
-    if (yes || no) end = &key[strlen(asked)];
-  } else if (n == 3 && !memcmp(equals + 1, "str", n)) {
-    gguf_head_str(h, key, v, strlen(v));
-    end = &key[strlen(asked)];
-  } else status = error_set(err, "'%.100s': the type must be int, float, bool or str", asked);
-  if (!status && (!end || *end || !*v)) status = error_set(err, "'%.100s': '%.60s' is no such value", asked, v);
+  key[n] = 0;
+  switch (v.type) {
+  case GGUF_INT64:
+    if (v.i > UINT32_MAX || v.i < -(int64_t)UINT32_MAX) status = error_set(err, "'%.100s': '%.60s' is no such value", asked, strchr(asked + n, ':') + 1);
+    else gguf_head_u32(h, key, (uint32_t)(v.i < 0 ? -v.i : v.i));
+    break;
+  case GGUF_FLOAT64: gguf_head_f32(h, key, (float)v.f); break;
+  case GGUF_BOOL: gguf_head_bool(h, key, v.b); break;
+  default: gguf_head_str(h, key, v.s.at, v.s.n);
+  }
   free(key);
   return status;
 }

@@ -443,7 +443,7 @@ int weft_model_open(const char *path, const weft_options *opt, weft_model **out,
   if (o.repack_memory < 0 || o.repack_memory > 1000) FAIL(err, "weights may grow by %d percent; it must be 0 to 1000", o.repack_memory);
   for (size_t i = 0; i < o.n_adapters; i++)
     if (!isfinite(o.adapters[i].scale)) FAIL(err, "%s: the scale of an adapter must be a number, not %g", o.adapters[i].path, o.adapters[i].scale);
-  struct engine_options eo = {.adapters = (const struct engine_adapter *)o.adapters, .n_adapters = o.n_adapters, .n_ctx = o.context, .n_threads = o.threads, .n_prompt_threads = o.prompt_threads, .chunk = o.chunk, .exact = o.exact, .no_repack = o.no_repack, .repack_memory = o.repack_memory ? o.repack_memory : 5,
+  struct engine_options eo = {.settings = o.settings, .n_settings = o.n_settings, .adapters = (const struct engine_adapter *)o.adapters, .n_adapters = o.n_adapters, .n_ctx = o.context, .n_threads = o.threads, .n_prompt_threads = o.prompt_threads, .chunk = o.chunk, .exact = o.exact, .no_repack = o.no_repack, .repack_memory = o.repack_memory ? o.repack_memory : 5,
                               .progress = o.progress, .progress_ctx = o.progress_ctx};
   error e = {0};
   engine *eng = NULL;

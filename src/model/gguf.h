@@ -155,6 +155,12 @@ uint64_t gguf_file_bytes(const gguf *g);                    // sum of the sizes 
 size_t gguf_n_shards(const gguf *g);
 const gguf_shard *gguf_shard_at(const gguf *g, size_t i);
 
+// ---- Changes ----
+// gguf_set.c: "key=type:value" (type: int, float, bool, str) takes the place of what the file has, or stands beside it; "{arch}." at the beginning of a key
+// is the architecture's name. Before anybody has looked at keys: their numbers may change.
+int gguf_set_text(gguf *g, const char *asked, error *err);
+int gguf_parse_setting(const char *asked, size_t *key_len, gguf_value *out, error *err);   // INT64, FLOAT64, BOOL or STRING, which points into asked
+
 // ---- Messages and printing ----
 // error_set with "FILE: key 'KEY': " in front, for callers that find a value wrong; key NULL: "FILE: ".
 int gguf_fail(const gguf *g, const char *key, error *err, const char *fmt, ...) PRINTF_LIKE(4, 5);
