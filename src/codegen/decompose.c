@@ -158,21 +158,23 @@ static uop *floor_divide(graph *g, uop *u, uop *const *v, void *ctx) {
 
 // --- dot products ---------------------------------------------------------------------------------------------------
 
-// The multiplications and additions, where there is no instruction for them.
+// The multiplications and additions, where there is no instruction for them. Parts of a lane are taken by shifts: where words lie, bytes need not move.
 static uop *plain_dot(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v; (void)ctx;
   int n = u->lanes, k = u->src[1]->lanes / n;
-  uop *sum = u->src[0], *b = u->src[2];
-  char *lanes = xmalloc(2 * (size_t)n);
+  uop *sum = u->src[0], *b = u->src[2], *words = uop_new(g, OP_BITCAST, DT_U32, n, &u->src[1], 1, (uarg){0});
+  enum dtype signed_or_not = dtype_is_unsigned((enum dtype)u->src[1]->dt) ? DT_U32 : DT_I32;
   for (int j = 0; j < k; j++) {
-    for (int i = 0; i < n; i++) { lanes[2 * i] = (char)((k * i + j) & 255); lanes[2 * i + 1] = (char)((k * i + j) >> 8); }
-    uop *a = uop_new(g, OP_SHUFFLE, (enum dtype)u->src[1]->dt, n, &u->src[1], 1, (uarg){.s = lanes, .s_len = 2 * (size_t)n});
-    uop *top = uop_op2(g, OP_SHL, b, ki(g, DT_U32, n, (k - 1 - j) * 32 / k));          // part j as the highest bits
-    if (u->dt == DT_I32) a = mul(g, uop_cast(g, a, DT_I32), uop_op2(g, OP_SHR, uop_bitcast(g, top, DT_I32), ki(g, DT_I32, n, 24)));
-    else a = mul(g, uop_cast(g, uop_bitcast(g, a, DT_BF16), DT_F32), uop_bitcast(g, uop_op2(g, OP_AND, top, ki(g, DT_U32, n, 0xffff0000)), DT_F32));
-    sum = add(g, sum, a);
+    uop *up = ki(g, DT_U32, n, (k - 1 - j) * 32 / k), *down = ki(g, DT_U32, n, 24), *x = uop_op2(g, OP_SHL, words, up), *y = uop_op2(g, OP_SHL, b, up);      // part j as the highest bits
+    if (u->dt == DT_I32) {
+      x = uop_bitcast(g, uop_op2(g, OP_SHR, uop_bitcast(g, x, signed_or_not), uop_bitcast(g, down, signed_or_not)), DT_I32);
+      y = uop_op2(g, OP_SHR, uop_bitcast(g, y, DT_I32), uop_bitcast(g, down, DT_I32));
+    } else {
+      x = uop_bitcast(g, uop_op2(g, OP_AND, x, ki(g, DT_U32, n, 0xffff0000)), DT_F32);
+      y = uop_bitcast(g, uop_op2(g, OP_AND, y, ki(g, DT_U32, n, 0xffff0000)), DT_F32);
+    }
+    sum = add(g, sum, mul(g, x, y));
   }
-  free(lanes);
   return sum;
 }
 

@@ -1,10 +1,13 @@
-// The table of devices, and the plain ones: REF (the interpreter) and NULL. See device.h; the CPU is in cpu.c, plans in plan.c.
+// The table of devices, the plain ones: REF (the interpreter) and NULL, and memory of a device. See device.h; the CPU is in cpu.c, plans in plan.c.
 #include "device/device.h"
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
 #include "device/cache.h"
 #include "device/cpu.h"
+#include "device/host.h"
+#include "device/opencl.h"
+#include "device/plan_impl.h"
 #include "device/ref.h"
 #include "device/team.h"
 
@@ -31,7 +34,7 @@ static int null_start(device *d, error *err) {
 }
 
 static const struct { const char *name; int (*start)(device *, error *); } table[] = {
-  {"CPU", cpu_start}, {"REF", ref_start}, {"NULL", null_start},
+  {"CPU", cpu_start}, {"CL", cl_start}, {"REF", ref_start}, {"NULL", null_start},
 };
 
 int device_open(int n_threads, int n_prompt, device **out, error *err) {
@@ -40,6 +43,7 @@ int device_open(int n_threads, int n_prompt, device **out, error *err) {
     if (strcmp(table[i].name, want)) continue;
     device *d = xcalloc(1, sizeof *d);
     d->name = table[i].name;
+    d->run = &host_runtime;
     d->team = d->prompt_team = team_new(n_threads, err);
     if (!d->team || table[i].start(d, err)) { device_close(d); return -1; }
     d->n_threads = team_size(d->team);
@@ -47,7 +51,7 @@ int device_open(int n_threads, int n_prompt, device **out, error *err) {
     *out = d;
     return 0;
   }
-  return error_set(err, "DEV=%s is not a device that can run models (known: CPU, REF, NULL)", want);
+  return error_set(err, "DEV=%s is not a device that can run models (known: CPU, CL, REF, NULL)", want);
 }
 
 void device_close(device *d) {
@@ -59,3 +63,33 @@ void device_close(device *d) {
   else free(d->state);
   free(d);
 }
+
+// --- memory ---------------------------------------------------------------------------------------------------------
+
+// What failed first: a device that is lost fails at all that follows.
+void device_note(device *d, int r, const error *e) { if (r && !*d->lost.text) d->lost = *e; }
+
+void *device_alloc(device *d, uint64_t size, enum pages pages, error *err) { return d->run->alloc(d, size, pages, err); }
+void device_release(device *d, void *at, uint64_t size) { if (at) d->run->release(d, at, size); }
+
+void device_write(device *d, void *to, const void *from, size_t n) {
+  error e = {0};
+  device_note(d, d->run->write(d, to, from, n, &e), &e);
+}
+
+void device_read(device *d, void *to, const void *from, size_t n) {
+  error e = {0};
+  device_note(d, d->run->read(d, to, from, n, &e), &e);
+}
+
+void device_copy(device *d, void *to, const void *from, size_t n) {
+  error e = {0};
+  device_note(d, d->run->copy(d, to, from, n, &e), &e);
+}
+
+void device_fill(device *d, void *to, unsigned char value, size_t n) {
+  error e = {0};
+  device_note(d, d->run->fill(d, to, value, n, &e), &e);
+}
+
+int device_check(const device *d, error *err) { return *d->lost.text ? error_set(err, "%s", d->lost.text) : 0; }

@@ -32,7 +32,8 @@ static int measure(device *d, area *a, double *gb_s, error *err) {
   plan *p;
   int r = plan_build(d, g, &s, &(plan_options){.buffer = buffer, .ctx = a}, &p, err);
   if (!r) {
-    team_run(d->team, touch, a);
+    if (d->run->here) team_run(d->team, touch, a);
+    else device_fill(d, a->data, 1, (size_t)a->bytes);
     plan_run(p, NULL, 0);
     bool runs = a->sums[0] != 0;                                // the null device does not
     double best = 1e30, began = now_s();
@@ -58,9 +59,9 @@ int device_read_limit(device *d, double *gb_s, error *err) {
   if (!memory_available(&have, NULL)) while (mib > LEAST && (uint64_t)mib * MIB > have / 4) mib /= 2;
   area *a = xcalloc(1, sizeof *a);
   a->bytes = mib * MIB;
-  a->data = memory_reserve((uint64_t)a->bytes, err);
+  a->data = device_alloc(d, (uint64_t)a->bytes, PAGES_HUGE, err);
   int r = a->data ? measure(d, a, gb_s, err) : -1;
-  memory_release(a->data, (uint64_t)a->bytes);
+  device_release(d, a->data, (uint64_t)a->bytes);
   free(a);
   return r;
 }

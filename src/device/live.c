@@ -564,7 +564,7 @@ static void *make_candidates(void *ctx) {
 
 live *live_open(plan *p, bool always) {
   device *d = p->d;
-  if (!d->show || !d->cache || !cache_is_on(d->cache) || d->target.keeps_math) return NULL;
+  if (!d->run->here || !d->show || !d->cache || !cache_is_on(d->cache) || d->target.keeps_math) return NULL;
   if (env_int(ENV_NOOPT) || debug_level() >= 2) return NULL;
   live *l = xcalloc(1, sizeof *l);
   l->p = p;

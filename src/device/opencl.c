@@ -3,45 +3,17 @@
 // The functions used are declared once, in an X-macro that makes the table and the look-up; their types come from the
 // standard's headers.  Every call's status is checked; an error names the call and the code.
 #define _GNU_SOURCE
-#define CL_TARGET_OPENCL_VERSION 120
-#include "device/opencl.h"
-#include <CL/cl.h>
+#include "device/opencl_impl.h"
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
 #include "render/render.h"
 
-#define CL_FUNCTIONS(F) \
-  F(GetPlatformIDs) F(GetPlatformInfo) F(GetDeviceIDs) F(GetDeviceInfo) F(CreateContext) F(ReleaseContext) F(CreateCommandQueue) F(ReleaseCommandQueue) \
-  F(CreateProgramWithSource) F(BuildProgram) F(GetProgramBuildInfo) F(ReleaseProgram) F(CreateKernel) F(ReleaseKernel) F(SetKernelArg) \
-  F(CreateBuffer) F(ReleaseMemObject) F(EnqueueNDRangeKernel) F(EnqueueMapBuffer) F(EnqueueUnmapMemObject) F(Finish)
-
-struct cl {
-#define F(name) __typeof__(&cl##name) name;
-  CL_FUNCTIONS(F)
-#undef F
-  void *library;
-  cl_device_id device;
-  cl_context context;
-  cl_command_queue queue;
-  pthread_mutex_t lock;            // a kernel's arguments are state of the kernel
-  char name[256];
-  bool exact_divide;
-  size_t max_group, local_bytes;
-};
-
-struct cl_code {
-  cl *d;
-  const program *p;
-  cl_program program;
-  cl_kernel kernel;
-  bool tiles;                      // takes lo and hi
-};
-
 static const char *code_name(cl_int code) {
   switch (code) {
+  case -2: return "CL_DEVICE_NOT_AVAILABLE, the device is gone";
+  case -36: return "CL_INVALID_COMMAND_QUEUE, the device is gone";
   case -1: return "CL_DEVICE_NOT_FOUND";
   case -4: return "CL_MEM_OBJECT_ALLOCATION_FAILURE";
   case -5: return "CL_OUT_OF_RESOURCES";
@@ -59,7 +31,10 @@ static const char *code_name(cl_int code) {
   }
 }
 
-static int failed(error *err, const char *what, cl_int code) { return error_set(err, "OpenCL: %s: %s (%d)", what, code_name(code), (int)code); }
+int cl_failed(const cl *d, error *err, const char *what, cl_int code) {
+  const char *then = code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES || code == CL_OUT_OF_HOST_MEMORY ? "; a smaller model, context (-c) or chunk (-ub) needs less memory" : "";
+  return error_set(err, "OpenCL: %s: %s: %s (%d)%s", *d->name ? d->name : "no device yet", what, code_name(code), (int)code, then);
+}
 
 // ---- opening ----------------------------------------------------------------------------------------------------------
 
@@ -90,6 +65,50 @@ static int choose_device(cl *d, error *err) {
   return error_set(err, "OpenCL: %u drivers, but no GPU or CPU among their devices", n);
 }
 
+#define ASK(d, what, to) ((d)->GetDeviceInfo((d)->device, what, sizeof (to), &(to), NULL))
+
+// What the device is like: limits that it does not tell stay 0.
+static void ask(cl *d) {
+  cl_device_fp_config fp = 0;
+  cl_device_type type = 0;
+  cl_bool unified = CL_FALSE;
+  cl_ulong local = 0, most = 0, memory = 0, cache = 0;
+  cl_uint units = 0, lanes = 0;
+  ASK(d, CL_DEVICE_SINGLE_FP_CONFIG, fp);
+  ASK(d, CL_DEVICE_TYPE, type);
+  ASK(d, CL_DEVICE_HOST_UNIFIED_MEMORY, unified);
+  ASK(d, CL_DEVICE_LOCAL_MEM_SIZE, local);
+  ASK(d, CL_DEVICE_MAX_MEM_ALLOC_SIZE, most);
+  ASK(d, CL_DEVICE_GLOBAL_MEM_SIZE, memory);
+  ASK(d, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, cache);
+  ASK(d, CL_DEVICE_MAX_COMPUTE_UNITS, units);
+  ASK(d, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, lanes);
+  ASK(d, CL_DEVICE_MAX_WORK_GROUP_SIZE, d->max_group);
+  d->GetDeviceInfo(d->device, CL_DRIVER_VERSION, sizeof d->driver, d->driver, NULL);
+  d->driver[sizeof d->driver - 1] = 0;
+  d->exact_divide = fp & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
+  d->is_cpu = type & CL_DEVICE_TYPE_CPU;
+  d->unified = unified;
+  d->local_bytes = (size_t)local;
+  d->max_alloc = most;
+  d->memory = memory;
+  d->cache_bytes = cache;
+  d->units = (int)units;
+  d->float_lanes = (int)lanes;
+}
+
+// Whether the compiler is one of clang's kind is asked of it: by what the renderer would write.
+static bool knows_wide_vectors(cl *d) {
+  const char *text = "typedef uchar uchar64_at __attribute__((ext_vector_type(64), aligned(1)));\n"
+                     "__kernel void probe(__global uchar *p) { *(__global uchar64_at *)p = __builtin_shufflevector(*(__global uchar64_at *)(p + 1), *(__global uchar64_at *)p, "
+                     "63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, "
+                     "63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3); }\n";
+  cl_program p = d->CreateProgramWithSource(d->context, 1, &text, NULL, NULL);
+  bool yes = p && !d->BuildProgram(p, 1, &d->device, "-w", NULL, NULL);
+  if (p) d->ReleaseProgram(p);
+  return yes;
+}
+
 int cl_open(cl **out, error *err) {
   cl *d = xcalloc(1, sizeof *d);
   *out = NULL;
@@ -97,16 +116,11 @@ int cl_open(cl **out, error *err) {
   if (load(d, err) || choose_device(d, err)) { cl_close(d); return -1; }
   cl_int r = 0;
   d->context = d->CreateContext(NULL, 1, &d->device, NULL, NULL, &r);
-  if (!d->context) { failed(err, "creating a context", r); cl_close(d); return -1; }
+  if (!d->context) { cl_failed(d, err, "creating a context", r); cl_close(d); return -1; }
   d->queue = d->CreateCommandQueue(d->context, d->device, 0, &r);
-  if (!d->queue) { failed(err, "creating a queue", r); cl_close(d); return -1; }
-  cl_device_fp_config fp = 0;
-  cl_ulong local = 0;
-  d->GetDeviceInfo(d->device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof fp, &fp, NULL);
-  d->GetDeviceInfo(d->device, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL);
-  d->GetDeviceInfo(d->device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof d->max_group, &d->max_group, NULL);
-  d->exact_divide = fp & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
-  d->local_bytes = (size_t)local;
+  if (!d->queue) { cl_failed(d, err, "creating a queue", r); cl_close(d); return -1; }
+  ask(d);
+  d->wide = knows_wide_vectors(d);
   *out = d;
   return 0;
 }
@@ -114,9 +128,12 @@ int cl_open(cl **out, error *err) {
 void cl_close(cl *d) {
   if (!d) return;
   if (d->queue) d->ReleaseCommandQueue(d->queue);
+  if (d->timing) d->ReleaseCommandQueue(d->timing);
   if (d->context) d->ReleaseContext(d->context);
   // The loader stays loaded: drivers have threads and exit handlers that do not survive dlclose.
   pthread_mutex_destroy(&d->lock);
+  vec_free(&d->areas);
+  vec_free(&d->imports);
   free(d);
 }
 
@@ -144,28 +161,63 @@ static int build_failed(cl_code *k, const char *source, cl_int code, error *err)
   return error_set(err, "OpenCL: %s does not compile (%d): %s", k->p->name, (int)code, log);
 }
 
-static int build(cl_code *k, const char *source, error *err) {
+static const char *options(const cl *d) { return d->exact_divide ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2"; }
+
+static int finish(cl_code *k, const char *source, error *err) {
   cl *d = k->d;
-  cl_int r = 0;
-  k->program = d->CreateProgramWithSource(d->context, 1, &source, NULL, &r);
-  if (!k->program) return failed(err, "taking the source", r);
-  r = d->BuildProgram(k->program, 1, &d->device, d->exact_divide ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2", NULL, NULL);
+  cl_uint n = 0;
+  cl_int r = d->BuildProgram(k->program, 1, &d->device, options(d), NULL, NULL);
   if (r) return build_failed(k, source, r, err);
   k->kernel = d->CreateKernel(k->program, k->p->name, &r);
-  return k->kernel ? 0 : failed(err, k->p->name, r);
+  if (!k->kernel) return cl_failed(d, err, k->p->name, r);
+  r = d->GetKernelInfo(k->kernel, CL_KERNEL_NUM_ARGS, sizeof n, &n, NULL);
+  if (r) return cl_failed(d, err, k->p->name, r);
+  k->tiles = (int)n == cl_first_var(k) + k->p->n_vars + 2;
+  return 0;
 }
 
-cl_code *cl_compile(cl *d, const program *p, const char *source, error *err) {
+static cl_code *code_new(cl *d, const program *p, int n_bufs) {
   cl_code *k = xcalloc(1, sizeof *k);
   k->d = d;
   k->p = p;
-  for (size_t i = 0; i < p->n; i++) k->tiles |= p->at[i]->op == OP_RANGE && p->at[i]->b == AXIS_GLOBAL;
+  k->n_bufs = n_bufs;
+  return k;
+}
+
+cl_code *cl_compile(cl *d, const program *p, const char *source, error *err) {
+  cl_code *k = code_new(d, p, p->n_bufs);
+  cl_int r = 0;
   pthread_mutex_lock(&d->lock);
-  int r = build(k, source, err);
+  k->program = d->CreateProgramWithSource(d->context, 1, &source, NULL, &r);
+  r = k->program ? finish(k, source, err) : cl_failed(d, err, "taking the source", r);
   pthread_mutex_unlock(&d->lock);
   if (!r) return k;
   cl_code_free(k);
   return NULL;
+}
+
+cl_code *cl_from_binary(cl *d, const program *p, int n_bufs, const unsigned char *binary, size_t n, error *err) {
+  cl_code *k = code_new(d, p, n_bufs);
+  cl_int r = 0, status = 0;
+  pthread_mutex_lock(&d->lock);
+  k->program = d->CreateProgramWithBinary(d->context, 1, &d->device, &n, &binary, &status, &r);
+  r = k->program ? finish(k, "", err) : cl_failed(d, err, "taking a binary", r);
+  pthread_mutex_unlock(&d->lock);
+  if (!r) return k;
+  cl_code_free(k);
+  return NULL;
+}
+
+size_t cl_binary(const cl_code *k, unsigned char **out) {
+  const cl *d = k->d;
+  size_t n = 0;
+  *out = NULL;
+  if (d->GetProgramInfo(k->program, CL_PROGRAM_BINARY_SIZES, sizeof n, &n, NULL) || !n) return 0;
+  *out = xmalloc(n);
+  if (!d->GetProgramInfo(k->program, CL_PROGRAM_BINARIES, sizeof *out, out, NULL)) return n;
+  free(*out);
+  *out = NULL;
+  return 0;
 }
 
 void cl_code_free(cl_code *k) {
@@ -177,36 +229,49 @@ void cl_code_free(cl_code *k) {
 
 // ---- launching --------------------------------------------------------------------------------------------------------
 
-static int set_arguments(cl_code *k, const cl_mem *mem, const int64_t *vars, int64_t lo, int64_t hi, error *err) {
-  cl *d = k->d;
-  cl_uint at = 0;
-  cl_int r = 0;
-  for (int i = 0; i < k->p->n_bufs && !r; i++) r = d->SetKernelArg(k->kernel, at++, sizeof mem[i], &mem[i]);
-  for (int i = 0; i < k->p->n_vars && !r; i++) { cl_long v = vars[i]; r = d->SetKernelArg(k->kernel, at++, sizeof v, &v); }
-  for (int i = 0; i < (k->tiles ? 2 : 0) && !r; i++) { cl_long v = i ? hi : lo; r = d->SetKernelArg(k->kernel, at++, sizeof v, &v); }
-  return r ? failed(err, "setting an argument", r) : 0;
+cl_int cl_set_long(const cl_code *k, cl_kernel to, int at, int64_t value) {
+  cl_long v = value;
+  return k->d->SetKernelArg(to, (cl_uint)at, sizeof v, &v);
 }
 
-static int enqueue(cl_code *k, const int64_t *vars, error *err) {
-  size_t global[3] = {1, 1, 1}, local[3] = {1, 1, 1};
+cl_int cl_set_buffer(const cl_code *k, cl_kernel to, int number, cl_mem mem, int64_t offset) {
+  cl_int r = k->d->SetKernelArg(to, (cl_uint)number, sizeof mem, &mem);
+  return r ? r : cl_set_long(k, to, k->n_bufs + number, offset);
+}
+
+bool cl_sizes(const cl_code *k, const int64_t *vars, int64_t tiles, int parts, size_t *global, size_t *local) {
   for (int i = 0; i < 3; i++) {
     int64_t l = k->p->local[i] ? program_eval(k->p, k->p->local[i], vars) : 1, g = k->p->global[i] ? program_eval(k->p, k->p->global[i], vars) : 1;
-    if (l < 1 || g < 0) return error_set(err, "OpenCL: %s: %lld work-groups of %lld", k->p->name, (long long)g, (long long)l);
-    if (!g) return 0;                                        // nothing to do
+    if (!i && k->tiles) g = min_i64(tiles, parts);
+    if (l < 1 || g < 0) die("OpenCL: %s: %lld work-groups of %lld", k->p->name, (long long)g, (long long)l);
+    if (!g) return false;
     local[i] = (size_t)l;
     global[i] = (size_t)l * (size_t)g;
   }
-  cl_int r = k->d->EnqueueNDRangeKernel(k->d->queue, k->kernel, 3, NULL, global, local, 0, NULL, NULL);
-  return r ? failed(err, k->p->name, r) : 0;
+  return true;
+}
+
+static int enqueue(cl_code *k, const cl_mem *mem, const int64_t *vars, int64_t lo, int64_t hi, error *err) {
+  cl *d = k->d;
+  size_t global[3], local[3];
+  cl_int r = 0;
+  int at = cl_first_var(k);
+  if (!cl_sizes(k, vars, hi - lo, d->units, global, local)) return 0;
+  for (int i = 0; i < k->n_bufs && !r; i++) r = cl_set_buffer(k, k->kernel, i, mem[i], 0);
+  for (int i = 0; i < k->p->n_vars && !r; i++) r = cl_set_long(k, k->kernel, at++, vars[i]);
+  for (int i = 0; i < (k->tiles ? 2 : 0) && !r; i++) r = cl_set_long(k, k->kernel, at++, i ? hi : lo);
+  if (r) return cl_failed(d, err, "setting an argument", r);
+  r = d->EnqueueNDRangeKernel(d->queue, k->kernel, 3, NULL, global, local, 0, NULL, NULL);
+  return r ? cl_failed(d, err, k->p->name, r) : 0;
 }
 
 // Mapping a buffer makes the host's memory current.
 static int take_back(cl *d, cl_mem mem, size_t size, error *err) {
   cl_int r = 0;
   void *p = d->EnqueueMapBuffer(d->queue, mem, CL_TRUE, CL_MAP_READ, 0, size, 0, NULL, NULL, &r);
-  if (!p) return failed(err, "reading a buffer back", r);
+  if (!p) return cl_failed(d, err, "reading a buffer back", r);
   r = d->EnqueueUnmapMemObject(d->queue, mem, p, 0, NULL, NULL);
-  return r ? failed(err, "reading a buffer back", r) : 0;
+  return r ? cl_failed(d, err, "reading a buffer back", r) : 0;
 }
 
 static int launch(cl_code *k, cl_mem *mem, unsigned char *const *bufs, const size_t *sizes, const int64_t *vars, int64_t lo, int64_t hi, error *err) {
@@ -214,15 +279,15 @@ static int launch(cl_code *k, cl_mem *mem, unsigned char *const *bufs, const siz
   cl_int r = 0;
   for (int i = 0; i < k->p->n_bufs; i++) {
     mem[i] = d->CreateBuffer(d->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, sizes[i], bufs[i], &r);
-    if (!mem[i]) return failed(err, "giving a buffer to the device", r);
+    if (!mem[i]) return cl_failed(d, err, "giving a buffer to the device", r);
   }
-  if (set_arguments(k, mem, vars, lo, hi, err) || enqueue(k, vars, err)) return -1;
+  if (enqueue(k, mem, vars, lo, hi, err)) return -1;
   r = d->Finish(d->queue);
-  if (r) return failed(err, k->p->name, r);
+  if (r) return cl_failed(d, err, k->p->name, r);
   for (int i = 0; i < k->p->n_bufs; i++)
     if (k->p->bufs[i].written && take_back(d, mem[i], sizes[i], err)) return -1;
   r = d->Finish(d->queue);
-  return r ? failed(err, k->p->name, r) : 0;
+  return r ? cl_failed(d, err, k->p->name, r) : 0;
 }
 
 int cl_launch(cl_code *k, unsigned char *const *bufs, const size_t *sizes, const int64_t *vars, int64_t lo, int64_t hi, error *err) {

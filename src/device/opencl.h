@@ -1,8 +1,8 @@
 // OpenCL as a device (DEV=CL): kernels from the OpenCL renderer, compiled and run by whatever driver is installed.
 //
 // The loader, libOpenCL.so.1, is opened when cl_open is first called and not linked.  The first driver's first GPU or CPU is
-// taken.  Buffers stay the caller's memory: a launch hands it to the driver and takes it back, so host code and kernels may
-// take turns without copies to manage.  (Buffers that stay on the device are for later tuning.)
+// taken.  For a single kernel, buffers stay the caller's memory: cl_launch hands it to the driver and takes it back.  Plans have theirs
+// on the device (opencl_plan.c).
 #ifndef WEFT_DEVICE_OPENCL_H
 #define WEFT_DEVICE_OPENCL_H
 #include "codegen/program.h"
@@ -18,7 +18,13 @@ void cl_target(const cl *d, target *out);        // what codegen may ask of it
 // Compiles the source of p (from render_opencl).  NULL and err, with the driver's build log, if it does not compile.
 // p must outlive the kernel: a launch evaluates its sizes.
 cl_code *cl_compile(cl *d, const program *p, const char *source, error *err);
+// The driver's binary of a kernel, which is the caller's, and its size; 0: it has none to give. And a kernel from one.
+size_t cl_binary(const cl_code *k, unsigned char **out);
+cl_code *cl_from_binary(cl *d, const program *p, int n_bufs, const unsigned char *binary, size_t n, error *err);
 void cl_code_free(cl_code *k);                   // NULL is fine
+
+struct device;
+int cl_start(struct device *d, error *err);      // DEV=CL: opencl_plan.c
 
 // Runs the kernel and waits for it.  bufs: p->n_bufs pointers to host memory; sizes: their bytes, or NULL for what p says;
 // vars: p->n_vars values.  lo, hi: tiles, for a program with a tile loop; one with work-groups runs all of them.

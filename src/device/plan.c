@@ -1,7 +1,5 @@
-// Plans: capture and replay. Building compiles each different kernel once (many layers share one), all threads taking part;
-// running walks a flat array of {function, buffers, tiles} level by level. Every thread has its own part of every kernel's
-// tiles; who is done with his takes from the last quarter of the others', so that a thread that the machine holds up holds up nobody.
-// A level ends with one barrier: there is no queue, no lock and no allocation.
+// Plans: capture and replay. Building compiles each different kernel once (many layers share one), all threads taking part, and gives
+// every step its memory; running sets the variables and leaves the rest to the device's runtime (host.c, opencl_plan.c).
 #define _GNU_SOURCE
 #include "device/device.h"
 #include <dlfcn.h>
@@ -10,16 +8,15 @@
 #include <string.h>
 #include "base/env.h"
 #include "device/cache.h"
-#include "device/counters.h"
-#include "device/memory.h"
+#include "device/opencl.h"
 #include "device/plan_impl.h"
 #include "device/ref.h"
 #include "device/team.h"
 #include "device/tuning.h"
 
-enum { N_EXPRS = 3 /* in front of the variables in a cache entry */, ARENA_ALIGN = 4096 };
+enum { N_EXPRS = 9 /* in front of the variables in a cache entry */, ARENA_ALIGN = 4096 };
 
-// --- cache entries: "name\n", IR text of SINK(tiles, bytes, flops, vars...), NUL; for each stream "param bytes fills\n" and each of its fills, NUL;
+// --- cache entries: "name\n", IR text of SINK(tiles, bytes, flops, numbers of work-groups and their sizes, vars...), NUL; for each stream "param bytes fills\n" and each of its fills, NUL;
 // an empty line; packed code ----------------------------------------------------------------------------------------------
 
 void plan_machine(const device *d, str *line) {
@@ -41,7 +38,11 @@ static void cache_key(const device *d, uop *ast, bool filling, const char *opts,
 
 static void pack_entry(const device_kernel *k, str *out) {
   const program *p = k->p;
-  uop *src[N_EXPRS + MAX_VARS] = {p->tiles, p->bytes, p->flops};
+  uop *src[N_EXPRS + MAX_VARS] = {p->tiles, p->bytes, p->flops}, *one = uop_idx(p->graph, 1);
+  for (int i = 0; i < 3; i++) {
+    src[3 + i] = p->global[i] ? p->global[i] : one;
+    src[6 + i] = p->local[i] ? p->local[i] : one;
+  }
   for (int i = 0; i < p->n_vars; i++) src[N_EXPRS + i] = p->vars[i];
   uop *sink = uop_new(p->graph, OP_SINK, DT_VOID, 1, src, N_EXPRS + (size_t)p->n_vars, (uarg){0});
   str_addf(out, "%s\n", p->name);
@@ -103,6 +104,7 @@ static bool unpack_entry(const bytes *b, device_kernel *k) {
   p->tiles = sink->src[0];
   p->bytes = sink->src[1];
   p->flops = sink->src[2];
+  for (int i = 0; i < 3; i++) { p->global[i] = sink->src[3 + i]; p->local[i] = sink->src[6 + i]; }
   p->n_vars = (int)sink->nsrc - N_EXPRS;
   p->vars = ARENA_ARRAY(p->mem, uop *, sink->nsrc);
   for (int i = 0; i < p->n_vars; i++) p->vars[i] = sink->src[N_EXPRS + i];
@@ -165,6 +167,23 @@ static void compile_some(void *ctx, int thread, int n_threads) {
   }
 }
 
+static int count_buffers(uop *ast) {
+  int n = 0;
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &ast, 1);
+  for (size_t i = 0; i < l.n; i++) if (l.at[i]->op == OP_PARAM && l.at[i]->a >= n) n = (int)l.at[i]->a + 1;
+  arena_free(a);
+  return n;
+}
+
+// One that cannot be used is as if the cache had not had it.
+static bool taken(device *d, uop *ast, device_kernel *k) {
+  if (!d->run->take || d->run->take(d, k, count_buffers(ast))) return true;
+  plan_free_kernels(k, 1);
+  *k = (device_kernel){0};
+  return false;
+}
+
 static int compile_all(device *d, graph *g, uop **asts, device_kernel *kernels, int n, bool filling, const plan_options *o, plan_stats *stats, error *err) {
   jobs j = {.d = d, .g = g, .at = xcalloc((size_t)n, sizeof *j.at), .filling = filling, .o = o};
   str *keys = xcalloc((size_t)n, sizeof *keys);
@@ -179,7 +198,7 @@ static int compile_all(device *d, graph *g, uop **asts, device_kernel *kernels, 
       if (tuned) opts_print(&opts, t.opts, t.n);
       cache_key(d, asts[i], filling, tuned ? str_c(&opts) : NULL, &keys[i]);
       str_free(&opts);
-      if (debug_level() < 4 && cache_get(d->cache, keys[i].at, keys[i].n, &hit) && unpack_entry(&hit, &kernels[i])) { bytes_free(&hit); continue; }
+      if (debug_level() < 4 && cache_get(d->cache, keys[i].at, keys[i].n, &hit) && unpack_entry(&hit, &kernels[i]) && taken(d, asts[i], &kernels[i])) { bytes_free(&hit); continue; }
       bytes_free(&hit);
     }
     if (!j.n && d->prepare) d->prepare(d);
@@ -203,37 +222,12 @@ static int compile_all(device *d, graph *g, uop **asts, device_kernel *kernels, 
   return r;
 }
 
-// One mapping for the code of all kernels.
-int plan_map_code(device_kernel *kernels, int n, code_image **out, error *err) {
-  code_blob *blobs = xcalloc((size_t)n + 1, sizeof *blobs);
-  const code_blob **list = xcalloc((size_t)n + 1, sizeof *list);
-  int r = 0, any = 0;
-  for (int i = 0; i < n && !r; i++) {
-    if (!kernels[i].packed.n) continue;
-    list[any++] = &blobs[i];
-    r = code_blob_unpack(kernels[i].packed.at, kernels[i].packed.n, &blobs[i], err);
-  }
-  if (!r && any) {
-    *out = code_map(list, (size_t)any, err);
-    if (!*out) r = -1;
-    size_t m = 0;
-    for (int i = 0; i < n && !r; i++) {
-      if (!kernels[i].packed.n) continue;
-      code_fn f = code_find(*out, m++, kernels[i].p->name);
-      if (!f) r = error_set(err, "kernel %s: its code is missing", kernels[i].p->name);
-      kernels[i].fn = (kernel_fn *)f;
-    }
-  }
-  for (int i = 0; i < n; i++) { code_blob_free(&blobs[i]); bytes_free(&kernels[i].packed); }
-  free(blobs); free(list);
-  return r;
-}
-
 void plan_free_kernels(device_kernel *kernels, int n) {
   for (int i = 0; i < n; i++) {
     program_free(kernels[i].p);
     bytes_free(&kernels[i].packed);
     if (kernels[i].ref) ref_free(kernels[i].ref);
+    if (kernels[i].cl) cl_code_free(kernels[i].cl);
     if (kernels[i].library) dlclose(kernels[i].library);
   }
 }
@@ -242,8 +236,7 @@ void plan_free_kernels(device_kernel *kernels, int n) {
 
 enum { FILL_PIECE = 32 << 20 };                  // bytes of a stream that are filled before the file's pages are given back
 
-typedef struct filling { const program_stream *s; unsigned char *raw, *at; int64_t id; int kernel[COUNT(((program_stream *)NULL)->fill)]; } filling;
-typedef struct fill_run { const device_kernel *k; unsigned char *bufs[2]; int64_t lo, hi; } fill_run;
+typedef struct filling { const program_stream *s; unsigned char *raw, *at; uint64_t raw_bytes; int64_t id; int kernel[COUNT(((program_stream *)NULL)->fill)]; } filling;
 
 uint64_t plan_layout(const program_stream *s) {
   uint64_t h = (uint64_t)s->bytes;
@@ -251,28 +244,12 @@ uint64_t plan_layout(const program_stream *s) {
   return h;
 }
 
-static void run_fill(void *ctx, int thread, int n) {
-  const fill_run *f = ctx;
-  int64_t lo = f->lo + (f->hi - f->lo) * thread / n, hi = f->lo + (f->hi - f->lo) * (thread + 1) / n;
-  unsigned char *bufs[2] = {f->bufs[0], f->bufs[1]};
-  if (lo >= hi) return;
-  if (f->k->fn) f->k->fn(bufs, NULL, lo, hi);
-  else if (f->k->ref) ref_run(f->k->ref, bufs, NULL, lo, hi);
-}
-
-typedef struct copying { unsigned char *to; const unsigned char *from; size_t n; } copying;
-
-static void run_copy(void *ctx, int thread, int n) {
-  const copying *c = ctx;
-  size_t from = c->n * (size_t)thread / (size_t)n, to = c->n * ((size_t)thread + 1) / (size_t)n;
-  memcpy(c->to + from, c->from + from, to - from);
-}
-
 static int fill_streams(plan *p, filling *fills, size_t n, const plan_options *o, error *err) {
   graph *g = graph_new(NULL);
   map index = {0};
   VEC(uop *) asts = {0};
   error e = {0};
+  const runtime *run = p->d->run;
   for (size_t i = 0; i < n; i++)
     for (int j = 0; j < fills[i].s->n_fills; j++) {
       uop *ast = uop_parse(g, fills[i].s->fill[j], strlen(fills[i].s->fill[j]), &e);
@@ -282,18 +259,18 @@ static int fill_streams(plan *p, filling *fills, size_t n, const plan_options *o
     }
   device_kernel *kernels = xcalloc(asts.n + 1, sizeof *kernels);
   code_image *code = NULL;
-  int r = compile_all(p->d, g, asts.at, kernels, (int)asts.n, true, o, &p->stats, err) || plan_map_code(kernels, (int)asts.n, &code, err) ? -1 : 0;
+  int r = compile_all(p->d, g, asts.at, kernels, (int)asts.n, true, o, &p->stats, err) || p->d->run->link(p->d, kernels, (int)asts.n, &code, err) ? -1 : 0;
   double all = 0, done = 0;
   for (size_t i = 0; i < n; i++) all += (double)fills[i].s->bytes;
   for (size_t i = 0; i < n && !r; i++) {
     int64_t pieces = fills[i].s->bytes / FILL_PIECE + 1;
-    for (int64_t at = 0; at < pieces; at++) {
+    for (int64_t at = 0; at < pieces && !r; at++) {
       size_t from = (size_t)(fills[i].s->bytes / pieces * at), to = at + 1 == pieces ? (size_t)fills[i].s->bytes : (size_t)(fills[i].s->bytes / pieces * (at + 1));
-      if (!fills[i].s->n_fills) team_run(p->team, run_copy, &(copying){fills[i].at + from, fills[i].raw + from, to - from});
-      for (int j = 0; j < fills[i].s->n_fills; j++) {
+      if (!fills[i].s->n_fills) r = run->lay_out(p, NULL, fills[i].at, fills[i].raw, fills[i].raw_bytes, (int64_t)from, (int64_t)to, err);
+      for (int j = 0; j < fills[i].s->n_fills && !r; j++) {
         const device_kernel *k = &kernels[fills[i].kernel[j]];
         int64_t tiles = program_eval(k->p, k->p->tiles, NULL);
-        team_run(p->team, run_fill, &(fill_run){k, {fills[i].at, fills[i].raw}, tiles * at / pieces, tiles * (at + 1) / pieces});
+        r = run->lay_out(p, k, fills[i].at, fills[i].raw, fills[i].raw_bytes, tiles * at / pieces, tiles * (at + 1) / pieces, err);
       }
       done += (double)fills[i].s->bytes / (double)pieces;
       if (o->filled) o->filled(o->ctx, fills[i].id, (double)at / (double)pieces, (double)(at + 1) / (double)pieces, done / all);
@@ -308,8 +285,18 @@ static int fill_streams(plan *p, filling *fills, size_t n, const plan_options *o
   return r;
 }
 
+// Of argument `number` of a kernel; 0: it has none of that number.
+uint64_t plan_bytes(uop *ast, int number) {
+  uint64_t size = 0;
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &ast, 1);
+  for (size_t i = 0; i < l.n; i++) if (l.at[i]->op == OP_PARAM && l.at[i]->a == number) size = (uint64_t)l.at[i]->b * (uint64_t)dtype_size((enum dtype)l.at[i]->dt);
+  arena_free(a);
+  return size;
+}
+
 static void *own_memory(plan *p, uint64_t size, error *err) {
-  void *at = memory_reserve(size, err);
+  void *at = p->d->run->alloc(p->d, size, PAGES_HUGE, err);
   if (at) vec_push(&p->streams, ((own_stream){at, size}));
   return at;
 }
@@ -326,7 +313,7 @@ static int bind_streams(plan *p, const schedule *s, const plan_options *o, error
       bool filled = false;
       void *at = o->stream ? o->stream(o->ctx, id, plan_layout(w), w->bytes, &filled) : NULL;
       if (!at && !(at = own_memory(p, (uint64_t)w->bytes, err))) { r = -1; break; }
-      if (!filled) vec_push(&fills, ((filling){.s = w, .raw = t->bufs[w->param], .at = at, .id = id}));
+      if (!filled) vec_push(&fills, ((filling){.s = w, .raw = t->bufs[w->param], .raw_bytes = plan_bytes(s->kernels[i].ast, w->param), .at = at, .id = id}));
       for (int n = 0; n < p->n_threads; n++) t->bufs[n * t->n_bufs + w->param] = at;
     }
   }
@@ -356,12 +343,12 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
   p->kernels = xcalloc(asts.n, sizeof *p->kernels);
   p->asts = ARENA_ARRAY(p->mem, uop *, asts.n + 1);
   for (size_t i = 0; i < asts.n; i++) p->asts[i] = asts.at[i];
-  int r = compile_all(d, g, asts.at, p->kernels, (int)asts.n, false, o, &p->stats, err) || plan_map_code(p->kernels, (int)asts.n, &p->code, err) ? -1 : 0;
+  int r = compile_all(d, g, asts.at, p->kernels, (int)asts.n, false, o, &p->stats, err) || d->run->link(d, p->kernels, (int)asts.n, &p->code, err) ? -1 : 0;
   // the arena that all share, then one for each thread
   int64_t shared = (int64_t)round_up((size_t)s->arena_bytes, ARENA_ALIGN), own = (int64_t)round_up((size_t)s->each_bytes, ARENA_ALIGN);
   p->stats.arena_bytes = shared + own * p->n_threads;
   if (!r && p->stats.arena_bytes) {
-    p->arena_at = memory_reserve((uint64_t)p->stats.arena_bytes, err);
+    p->arena_at = d->run->alloc(d, (uint64_t)p->stats.arena_bytes, PAGES_HUGE, err);
     if (!p->arena_at) r = -1;
   }
   map temps = {0};
@@ -390,6 +377,7 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
     if (o->role) o->role(o->ctx, k, t->role, sizeof t->role);
   }
   if (!r) r = bind_streams(p, s, o, err);
+  if (!r && d->run->record) r = d->run->record(p, s, err);
   map_free(&temps);
   map_free(&unique);
   vec_free(&asts);
@@ -400,13 +388,14 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
 
 void plan_free(plan *p) {
   if (!p) return;
+  if (p->recorded) p->d->run->forget(p);
   code_unmap(p->code);
   plan_free_kernels(p->kernels, p->stats.unique);
   for (int i = 0; p->alternatives && i < p->stats.unique; i++) { plan_free_kernels(&p->alternatives[i].k, 1); code_unmap(p->alternatives[i].code); }
   free(p->alternatives);
-  for (size_t i = 0; i < p->streams.n; i++) memory_release(p->streams.at[i].at, p->streams.at[i].bytes);
+  for (size_t i = 0; i < p->streams.n; i++) p->d->run->release(p->d, p->streams.at[i].at, p->streams.at[i].bytes);
   vec_free(&p->streams);
-  memory_release(p->arena_at, (uint64_t)p->stats.arena_bytes);
+  p->d->run->release(p->d, p->arena_at, (uint64_t)p->stats.arena_bytes);
   free(p->kernels);
   free(p->marks);
   free(p->parts);
@@ -429,7 +418,7 @@ void plan_vars(const program *q, const plan_var *vars, int n_vars, int64_t *valu
   }
 }
 
-static void set_vars(plan *p, const plan_var *vars, int n_vars) {
+void plan_set_vars(plan *p, const plan_var *vars, int n_vars) {
   for (int i = 0; i < p->stats.kernels; i++) {
     step *t = &p->steps[i];
     plan_vars(t->k->p, vars, n_vars, t->vars);
@@ -438,57 +427,33 @@ static void set_vars(plan *p, const plan_var *vars, int n_vars) {
   }
 }
 
-static void run_part(const step *t, int thread, int64_t lo, int64_t hi) {
-  unsigned char **bufs = t->bufs + thread * t->n_bufs;
-  if (lo >= hi) return;
-  if (t->k->fn) t->k->fn(bufs, t->vars, lo, hi);
-  else if (t->k->ref) ref_run(t->k->ref, bufs, t->vars, lo, hi);
+void plan_run_timed(plan *p, const plan_var *vars, int n_vars, plan_times *out) {
+  error e = {0};
+  plan_set_vars(p, vars, n_vars);
+  int r = p->d->run->replay_timed(p, out, &e);
+  device_note(p->d, r, &e);
 }
 
-enum { PIECES = 8, MANY_TILES = 64 /* per thread: fewer are not worth sharing */ };
-
-static void run_step(const step *t, int number, int thread, int n) {
-  if (t->each) { run_part(t, thread, 0, t->tiles); return; }
-  if (t->tiles == 1) { if (number % n == thread) run_part(t, thread, 0, 1); return; }
-  int64_t from = t->tiles * thread / n, to = t->tiles * (thread + 1) / n;
-  if (n == 1 || t->tiles < MANY_TILES * n) { run_part(t, thread, from, to); return; }
-  run_part(t, thread, from, to - (to - from) / 4);
-  for (int i = 0; i < n; i++) {                  // own pieces first
-    int owner = (thread + i) % n;
-    int64_t end = t->tiles * (owner + 1) / n, rest = (end - t->tiles * owner / n) / 4, piece;
-    while ((piece = atomic_fetch_add_explicit(&t->parts[owner].next, 1, memory_order_relaxed)) < PIECES)
-      run_part(t, thread, end - rest + rest * piece / PIECES, end - rest + rest * (piece + 1) / PIECES);
+static void run_and_print(plan *p, const plan_var *vars, int n_vars) {
+  size_t n = (size_t)p->stats.kernels;
+  double *us = xcalloc(2 * n + 1, sizeof *us);
+  plan_times t = {.kernel_us = us, .kernel_wait_us = us + n};
+  plan_run_timed(p, vars, n_vars, &t);
+  for (size_t i = 0; i < n; i++) {
+    const program *q = p->steps[i].k->p;
+    fprintf(stderr, "%4d %-36s %-24s %9.1f us %8.2f GB/s %8.2f GFLOP/s\n", p->steps[i].level, q->name, p->steps[i].role, us[i],
+            (double)program_eval(q, q->bytes, p->steps[i].vars) / us[i] / 1e3, (double)program_eval(q, q->flops, p->steps[i].vars) / us[i] / 1e3);
   }
+  fprintf(stderr, "     %d kernels %61.1f us\n", p->stats.kernels, t.us);
+  free(us);
 }
-
-void plan_replay(void *ctx, int thread, int n) {
-  const plan *p = ctx;
-  for (int i = 0; i < p->stats.kernels; i++) {
-    if (i && p->steps[i].level != p->steps[i - 1].level) team_barrier(p->team);
-    run_step(&p->steps[i], i, thread, n);
-  }
-}
-
-typedef struct one_step { const step *t; } one_step;
-static void run_one(void *ctx, int thread, int n) { run_step(((one_step *)ctx)->t, 0, thread, n); }
 
 void plan_run(plan *p, const plan_var *vars, int n_vars) {
-  set_vars(p, vars, n_vars);
-  if (debug_level() < 2) { team_run(p->team, plan_replay, p); return; }
-  double all = 0;
-  for (int i = 0; i < p->stats.kernels; i++) {
-    double t = now_s();
-    team_run(p->team, run_one, &(one_step){&p->steps[i]});
-    t = now_s() - t;
-    all += t;
-    const program *q = p->steps[i].k->p;
-    fprintf(stderr, "%4d %-36s %-24s %9.1f us %8.2f GB/s %8.2f GFLOP/s\n", p->steps[i].level, q->name, p->steps[i].role, t * 1e6, 
-            (double)program_eval(q, q->bytes, p->steps[i].vars) / t / 1e9, (double)program_eval(q, q->flops, p->steps[i].vars) / t / 1e9);
-  }
-  fprintf(stderr, "     %d kernels %61.1f us\n", p->stats.kernels, all * 1e6);
+  error e = {0};
+  if (debug_level() >= 2) { run_and_print(p, vars, n_vars); return; }
+  plan_set_vars(p, vars, n_vars);
+  device_note(p->d, p->d->run->replay(p, &e), &e);
 }
-
-// --- timing ---------------------------------------------------------------------------------------------------------
 
 plan_kernel_info plan_kernel(const plan *p, int i, const plan_var *vars, int n_vars) {
   const step *t = &p->steps[i];
@@ -498,119 +463,3 @@ plan_kernel_info plan_kernel(const plan *p, int i, const plan_var *vars, int n_v
   return (plan_kernel_info){q->name, t->role, t->level, (double)program_eval(q, q->bytes, values), (double)program_eval(q, q->flops, values)};
 }
 
-static void run_timed(void *ctx, int thread, int n) {
-  const plan *p = ctx;
-  double *mark = p->marks + (size_t)thread * p->n_marks;
-  *mark++ = now_s();
-  for (int i = 0; i < p->stats.kernels; i++) {
-    if (i && p->steps[i].level != p->steps[i - 1].level) { team_barrier(p->team); *mark++ = now_s(); }
-    run_step(&p->steps[i], i, thread, n);
-    *mark++ = now_s();
-  }
-  team_barrier(p->team);                                     // so that the last level ends like the others
-  *mark = now_s();
-}
-
-// Thread 0 has the clock: of a level it counts from its first watched step to the end of the barrier.
-static void run_watched(void *ctx, int thread, int n) {
-  plan *p = ctx;
-  unsigned open = 0;
-  double from = 0;
-  for (int i = 0; i <= p->stats.kernels; i++) {
-    bool end = i == p->stats.kernels;
-    if (end || (i && p->steps[i].level != p->steps[i - 1].level)) {
-      team_barrier(p->team);
-      double s = open ? now_s() - from : 0;
-      for (int w = 0; w < WATCHES; w++) if (open >> w & 1) p->watched[w] += s;
-      open = 0;
-    }
-    if (end) break;
-    if (!thread && p->steps[i].watch) {
-      if (!open) from = now_s();
-      open |= 1u << (p->steps[i].watch - 1);
-    }
-    run_step(&p->steps[i], i, thread, n);
-  }
-}
-
-void plan_run_watched(plan *p, const plan_var *vars, int n_vars) {
-  memset(p->watched, 0, sizeof p->watched);
-  set_vars(p, vars, n_vars);
-  team_run(p->team, run_watched, p);
-}
-
-// One level, kernels i .. i + count - 1, whose first mark is marks[at]: it lasts from thread 0's first mark to its next one behind
-// the barrier.
-static void share_level(const plan *p, int i, int count, size_t at, plan_times *out) {
-  int n = p->n_threads;
-  double busy = 0;
-  for (int t = 0; t < n; t++) {
-    const double *m = p->marks + (size_t)t * p->n_marks + at;
-    busy += m[count] - m[0];
-  }
-  double all = p->marks[at + (size_t)count + 1] - p->marks[at], wait = all - busy / n;
-  if (wait < 0) wait = 0;
-  for (int k = 0; k < count; k++) {
-    double own = 0;
-    for (int t = 0; t < n; t++) own += p->marks[(size_t)t * p->n_marks + at + (size_t)k + 1] - p->marks[(size_t)t * p->n_marks + at + (size_t)k];
-    double share = busy > 0 ? own / busy : 1.0 / count;
-    out->kernel_us[i + k] = all * share * 1e6;
-    out->kernel_wait_us[i + k] = wait * share * 1e6;
-    out->overhead_us -= all * share * 1e6;
-  }
-}
-
-void plan_run_timed(plan *p, const plan_var *vars, int n_vars, plan_times *out) {
-  size_t line = 64 / sizeof(double);                            // no two threads write to one cache line
-  if (!p->marks) {
-    p->n_marks = round_up((size_t)p->stats.kernels + (size_t)p->stats.dispatches + 1, line) + line;
-    p->marks = xmalloc((size_t)p->n_threads * p->n_marks * sizeof *p->marks);
-    memset(p->marks, 0, (size_t)p->n_threads * p->n_marks * sizeof *p->marks);
-  }
-  double start = p->began = now_s();
-  set_vars(p, vars, n_vars);
-  team_run(p->team, run_timed, p);
-  out->us = out->overhead_us = (now_s() - start) * 1e6;
-  size_t at = 0;
-  for (int i = 0, count; i < p->stats.kernels; i += count) {
-    for (count = 1; i + count < p->stats.kernels && p->steps[i + count].level == p->steps[i].level;) count++;
-    share_level(p, i, count, at, out);
-    at += (size_t)count + 1;
-  }
-}
-
-void plan_lane(const plan *p, int i, int thread, double *from, double *to) {
-  const double *m = p->marks + (size_t)thread * p->n_marks + i + p->steps[i].level;      // one mark a kernel, and one more a level
-  *from = (m[0] - p->began) * 1e6;
-  *to = (m[1] - p->began) * 1e6;
-}
-
-// --- counting ---------------------------------------------------------------------------------------------------------------
-
-typedef struct counting { const plan *p; const counters *c; uint64_t *got; } counting;      // got: per thread, kernel and counter
-
-static void run_counted(void *ctx, int thread, int n) {
-  const counting *w = ctx;
-  const plan *p = w->p;
-  int each = counters_n(w->c);
-  uint64_t *at = w->got + (size_t)thread * (size_t)p->stats.kernels * (size_t)each, before[COUNTERS_MAX], after[COUNTERS_MAX];
-  for (int i = 0; i < p->stats.kernels; i++) {
-    if (i && p->steps[i].level != p->steps[i - 1].level) team_barrier(p->team);
-    counters_read(w->c, thread, before);
-    run_step(&p->steps[i], i, thread, n);
-    counters_read(w->c, thread, after);
-    for (int k = 0; k < each; k++) *at++ = after[k] - before[k];
-  }
-}
-
-void plan_run_counted(plan *p, const plan_var *vars, int n_vars, const counters *c, double *out) {
-  size_t n = (size_t)p->stats.kernels * (size_t)counters_n(c);
-  counting w = {p, c, xcalloc(n * (size_t)p->n_threads + 1, sizeof *w.got)};
-  set_vars(p, vars, n_vars);
-  team_run(p->team, run_counted, &w);
-  for (size_t i = 0; i < n; i++) {
-    out[i] = 0;
-    for (int t = 0; t < p->n_threads; t++) out[i] += (double)w.got[(size_t)t * n + i];
-  }
-  free(w.got);
-}

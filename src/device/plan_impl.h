@@ -37,16 +37,20 @@ struct plan {
   void *arena_at;
   double *marks;                 // of a timed run: the times that thread i noted, from marks + i * n_marks on; NULL until there is one
   size_t n_marks;
+  void *recorded;                // the runtime's
   double began;                  // the last timed run
   double watched[WATCHES];       // seconds of the last watched run, until all threads were through
   VEC(own_stream) streams;       // those that nobody else keeps
   plan_stats stats;
 };
 
-void plan_replay(void *ctx, int thread, int n);                                        // team_fn: all steps of the plan `ctx`
+void device_note(device *d, int r, const error *e);                                     // r: not 0 if *e says what failed
+void plan_set_vars(plan *p, const plan_var *vars, int n_vars);                         // in all steps
+void plan_replay(void *ctx, int thread, int n);                                        // team_fn: all steps of the plan `ctx`, on a device that is here
 void plan_run_watched(plan *p, const plan_var *vars, int n_vars);                      // plan_run that takes the time of steps that have a watch
 void plan_vars(const program *q, const plan_var *vars, int n_vars, int64_t *values);   // the values in the program's order
 uint64_t plan_layout(const program_stream *s);                                         // equal for equal layouts
+uint64_t plan_bytes(uop *ast, int number);                                             // of an argument of a kernel
 bool plan_same_layouts(const program *a, const program *b);
 int plan_map_code(device_kernel *kernels, int n, code_image **out, error *err);        // one mapping for the code of all; k.packed is used up
 void plan_free_kernels(device_kernel *kernels, int n);

@@ -332,7 +332,7 @@ static double look(plan *p, const tune_options *o, tune_row *rows) {
 
 int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err) {
   device *d = p->d;
-  if (!d->show || !d->cache || d->target.keeps_math) return error_set(err, "DEV=%s RENDER=%s has no kernels to tune", env_str(ENV_DEV), env_str(ENV_RENDER));
+  if (!d->run->here || !d->show || !d->cache || d->target.keeps_math) return error_set(err, "DEV=%s RENDER=%s has no kernels to tune", env_str(ENV_DEV), env_str(ENV_RENDER));
   if (env_int(ENV_NOOPT)) return error_set(err, "NOOPT=1 leaves nothing to tune");
   str compiler = {0};
   if (llvm_version(&compiler, err)) { str_free(&compiler); return -1; }

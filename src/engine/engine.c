@@ -90,7 +90,7 @@ static int reserve(engine *e, error *err) {
                      gguf_path(e->file), (double)gguf_file_bytes(e->file) / (1 << 30), (double)kv / (1 << 30), e->n_ctx, (double)have / (1 << 30));
   e->states = xcalloc((size_t)n, sizeof *e->states);
   e->promoted = xcalloc((size_t)n, sizeof *e->promoted);
-  for (int i = 0; i < n; i++) if (!(e->states[i] = memory_reserve_plain(state_bytes(e, i), err))) return -1;
+  for (int i = 0; i < n; i++) if (!(e->states[i] = device_alloc(e->d, state_bytes(e, i), PAGES_PLAIN, err))) return -1;
   e->ids = xcalloc((size_t)e->room, sizeof *e->ids);
   if (model_is_recurrent(e->m)) e->history = xcalloc((size_t)e->n_ctx, sizeof *e->history);
   e->logits = xcalloc((size_t)model_n_vocab(e->m) + 64, sizeof *e->logits);
@@ -106,6 +106,7 @@ static float *sums_buffer(engine *e, int64_t i) {
   return e->sums[i];
 }
 
+// The ids and what comes of them lie in this process's memory, on every device: a plan brings and fetches them.
 static void *buffer(void *ctx, int64_t id) {
   engine *e = ctx;
   int64_t own = id - model_buffer_id(e->file, 0);
@@ -209,12 +210,12 @@ static int start(engine *e, const char *path, error *err) {
   e->room = (int64_t)round_up((size_t)e->chunk, CHUNK_STEP);
   set_context(e, e->n_ctx);
   if (!e->o.n_ctx) fit_context(e);
-  if (reserve(e, err) || device_open(e->o.n_threads, e->o.n_prompt_threads, &e->d, err)) return -1;
+  if (device_open(e->o.n_threads, e->o.n_prompt_threads, &e->d, err) || reserve(e, err)) return -1;
   if (e->o.no_repack) e->d->target.has_streams = false;
   e->d->target.stream_growth = e->o.repack_memory;
   if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING) machine_learn(e->d);
   e->now->layouts = layouts_known(e->d, e->file);
-  if (e->d->target.has_streams && weights_open(&e->now->w, e->file, err)) return -1;
+  if (e->d->target.has_streams && weights_open(&e->now->w, e->file, e->d, err)) return -1;
   if (build_first(e, err) || model_adapters_used(e->m, err)) return -1;
   if (e->d->target.has_streams) weights_read_ahead(&e->now->w);
   tune_from_env(e, false);
@@ -267,8 +268,8 @@ void engine_close(engine *e) {
   stop_live(e);
   close_laid(e->now);
   close_laid(e->other);
+  if (e->states) for (int i = 0; i < model_n_states(e->m); i++) device_release(e->d, e->states[i], state_bytes(e, i));
   device_close(e->d);
-  if (e->states) for (int i = 0; i < model_n_states(e->m); i++) memory_release(e->states[i], state_bytes(e, i));
   for (size_t i = 0; e->sums && i < 2 * gguf_n_tensors(e->file); i++) free(e->sums[i]);
   free(e->sums);
   if (e->rows) memory_release(e->rows, rows_bytes(e));
@@ -290,7 +291,7 @@ enum { SETTLE_PERCENT = 5 };
 
 static bool settle_states(engine *e, double seconds) {
   double end = now_s() + seconds;
-  for (int i = 0; i < model_n_states(e->m); i++)
+  for (int i = 0; i < model_n_states(e->m) && e->d->run->here; i++)
     for (uint64_t full = state_bytes(e, i) / (uint64_t)e->ctx * (uint64_t)e->deepest; e->promoted[i] + MEMORY_ALIGN <= full; e->promoted[i] += MEMORY_ALIGN) {
       if (now_s() >= end) return false;
       if (!memory_promote((unsigned char *)e->states[i] + e->promoted[i], MEMORY_ALIGN)) { e->promoted[i] = state_bytes(e, i); break; }
@@ -333,11 +334,14 @@ static void eval(engine *e, const int32_t *ids, size_t n, int pos) {
   }
 }
 
+// Whether file and device are as they were.
+static int sound(const engine *e, error *err) { return gguf_check_size(e->file, err) || device_check(e->d, err) ? -1 : 0; }
+
 // Before n tokens from pos on are evaluated, of which `prompt` at least go through as a prompt: the plan for that, and a recurrent state as it was at pos.
 static int begin_eval(engine *e, const int32_t *ids, size_t n, int pos, size_t prompt, error *err) {
   if (!n || pos < 0 || n > (size_t)(e->n_ctx - pos)) die("engine_eval: %zu tokens at %d of %d", n, pos, e->n_ctx);
   for (size_t i = 0; i < n; i++) if (ids[i] < 0 || ids[i] >= model_n_vocab(e->m)) die("engine_eval: token %d of %d", ids[i], model_n_vocab(e->m));
-  if (gguf_check_size(e->file, err)) return -1;
+  if (sound(e, err)) return -1;
   bool again = e->history && pos && pos != e->at;        // what lies before pos is evaluated once more
   if ((prompt || (again && pos > FEW)) && !e->now->many.p) {
     if (build(e, &e->now->many, e->room, LOGITS_NONE, false, err)) return -1;
@@ -361,7 +365,7 @@ int engine_eval_rows(engine *e, const int32_t *ids, size_t n, int pos, size_t fi
   for (size_t m; at < n && go_on; at += m) {
     bool wanted = at >= first;
     m = eval_chunk(e, wanted ? e->now->rows.p : e->now->many.p, ids + at, (wanted ? n : first) - at, pos + (int)at);
-    if (gguf_check_size(e->file, err)) return -1;
+    if (sound(e, err)) return -1;
     for (size_t i = 0; wanted && go_on && i < m; i++) go_on = row(ctx, at + i, e->rows + i * n_vocab);
   }
   return e->at = pos + (int)at;
@@ -374,7 +378,7 @@ int engine_eval_sums(engine *e, const int32_t *ids, size_t n, engine_sums *see, 
   if (begin_eval(e, ids, n, 0, 0, err)) return -1;
   for (size_t at = 0, m; at < n; at += m) {
     m = eval_chunk(e, e->now->sums.p, ids + at, n - at, (int)at);
-    if (gguf_check_size(e->file, err)) return -1;
+    if (sound(e, err)) return -1;
     for (size_t t = 0; t < n_tensors; t++) if (e->sums[2 * t]) see(ctx, t, e->sums[2 * t], e->sums[2 * t + 1], m);
   }
   e->at = (int)n;
@@ -400,7 +404,7 @@ int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row,
 int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err) {
   if (begin_eval(e, ids, n, pos, n > FEW ? n : 0, err)) return -1;
   eval(e, ids, n, pos);
-  if (gguf_check_size(e->file, err)) return -1;
+  if (sound(e, err)) return -1;
   e->at = pos + (int)n;
   if (logits) *logits = e->logits;
   return 0;
@@ -453,7 +457,7 @@ int engine_lay_out(engine *e, const enum layout *layouts, error *err) {
   e->now->layouts = xcalloc(n + 1, sizeof *layouts);
   memcpy(e->now->layouts, layouts, n * sizeof *layouts);
   e->other = before;
-  if (!weights_open(&e->now->w, e->file, err) && !build_first(e, err)) return 0;
+  if (!weights_open(&e->now->w, e->file, e->d, err) && !build_first(e, err)) return 0;
   engine_swap(e);
   engine_drop_other(e);
   return -1;

@@ -272,7 +272,7 @@ int layouts_search(engine *e, const struct tune_settings *s, double seconds, lay
   int todo = 0, found = 0, r = 0;
   *rows = (layout_rows){0};
   device *d = engine_device(e);
-  if (!d->target.has_streams || !d->cache || env_int(ENV_NOOPT)) return 0;
+  if (!d->run->here || !d->target.has_streams || !d->cache || env_int(ENV_NOOPT)) return 0;
   l.ids = xcalloc(PROMPT + 1, sizeof *l.ids);
   for (int i = 0; i <= PROMPT; i++) l.ids[i] = (int32_t)(hash_u64((uint64_t)i, 7) % (uint64_t)engine_n_vocab(e));
   if (llvm_version(&compiler, err) || find_rows(&l, str_c(&compiler), &todo, err)) r = -1;

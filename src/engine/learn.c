@@ -163,7 +163,7 @@ void machine_keep(device *d, const machine_profile *p) {
 void machine_learn(device *d) {
   machine_profile m = {0};
   error err = {0};
-  if (!d->cache || !cache_is_on(d->cache) || !d->target.has_streams || !d->target.vector_bytes || env_int(ENV_NOOPT) || *env_str(ENV_PREFETCH)) return;
+  if (!d->run->here || !d->cache || !cache_is_on(d->cache) || !d->target.has_streams || !d->target.vector_bytes || env_int(ENV_NOOPT) || *env_str(ENV_PREFETCH)) return;
   if (!machine_known(d, &m)) {
     if (machine_look(d, &m, &err)) {
       if (debug_level()) fprintf(stderr, "weft: this machine was not measured: %s\n", err.text);

@@ -98,7 +98,9 @@ int profile_run(engine *e, int prompt, int steps, int pos, struct profile *out, 
     at += 2 * n_kernels;
   }
   if (!r) summarise(p, samples, steps, (plan_var[]){{"n", n}, {"pos", pos + (prompt ? 0 : steps / 2)}}, 2, out);
-  if (!r) count_events(p, n, pos, out);
+  device *d = engine_device(e);
+  if (!r && d->run->here) count_events(p, n, pos, out);
+  else error_set(&out->no_counters, "what runs on DEV=%s is not counted by this machine's processors", d->name);
   free(samples); free(kept); free(us);
   if (out->n_rows) qsort(out->rows, out->n_rows, sizeof *out->rows, slowest_first);
   return r ? r : device_read_limit(engine_device(e), &out->limit_gb_s, err);

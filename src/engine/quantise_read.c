@@ -8,7 +8,7 @@
 
 enum { RAW, OUT, PAST_END = 64 /* bytes that a kernel may read behind its input */ };
 
-typedef struct way { const struct format *format; int64_t rows, cols; graph *g; schedule s; plan *p; unsigned char *raw; float *out; } way;
+typedef struct way { const struct format *format; int64_t rows, cols; graph *g; schedule s; plan *p; uint64_t raw_bytes; unsigned char *raw /* the device's */; float *out; } way;
 struct reader { int n_threads; device *d; VEC(way *) ways; };
 
 reader *reader_new(int n_threads) {
@@ -17,16 +17,17 @@ reader *reader_new(int n_threads) {
   return r;
 }
 
-static void free_way(way *s) {
+static void free_way(device *d, way *s) {
   plan_free(s->p);
   if (s->g) graph_free(s->g);
-  free(s->raw); free(s->out);
+  device_release(d, s->raw, s->raw_bytes);
+  free(s->out);
   free(s);
 }
 
 void reader_free(reader *r) {
   if (!r) return;
-  for (size_t i = 0; i < r->ways.n; i++) free_way(r->ways.at[i]);
+  for (size_t i = 0; i < r->ways.n; i++) free_way(r->d, r->ways.at[i]);
   vec_free(&r->ways);
   device_close(r->d);
   free(r);
@@ -39,10 +40,11 @@ static void *buffer(void *ctx, int64_t id) {
 
 static int build(reader *r, way *s, uint64_t n_bytes, error *err) {
   uint64_t n = (uint64_t)s->rows * (uint64_t)s->cols;
-  s->raw = malloc(n_bytes + PAST_END);
+  s->raw_bytes = n_bytes + PAST_END;
+  s->raw = device_alloc(r->d, s->raw_bytes, PAGES_PLAIN, err);
   s->out = malloc(n * sizeof *s->out + PAST_END);
-  if (!s->raw || !s->out) return error_set(err, "no memory for %llu values at once", (unsigned long long)n);
-  memset(s->raw, 0, n_bytes + PAST_END);
+  if (!s->raw) return -1;
+  if (!s->out) return error_set(err, "no memory for %llu values at once", (unsigned long long)n);
   s->g = graph_new(NULL);
   tensor *w = dequant(s->g, s->format, RAW, s->rows, s->cols);
   uop *store = t_assign(s->g, t_reshape_i(s->g, t_buffer(s->g, OUT, DT_F32, s->rows * s->cols), 2, (int64_t[]){s->rows, s->cols}), w);
@@ -63,8 +65,9 @@ int reader_floats(reader *r, const struct format *f, const unsigned char *raw, i
     vec_push(&r->ways, s);
     if (build(r, s, row * (uint64_t)most, err)) return -1;
   }
-  memcpy(s->raw, raw, row * (uint64_t)rows);
+  device_write(r->d, s->raw, raw, row * (uint64_t)rows);
   plan_run(s->p, NULL, 0);
+  if (device_check(r->d, err)) return -1;
   memcpy(out, s->out, (size_t)(rows * cols) * sizeof *out);
   return 0;
 }

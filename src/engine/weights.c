@@ -23,14 +23,14 @@ static void stop_touching(weights *w) {
   w->touching = false;
 }
 
-int weights_open(weights *w, const gguf *file, error *err) {
+int weights_open(weights *w, const gguf *file, device *d, error *err) {
   uint64_t all = 0, n = gguf_n_tensors(file);
-  *w = (weights){.file = file};
+  *w = (weights){.file = file, .d = d};
   for (size_t i = 0; i < n; i++) {
     const gguf_tensor *t = gguf_tensor_at(file, i);
     if (t->n_dims >= 2 && !add_u64(all, round_up(t->nbytes, STREAM_ALIGN), &all)) return error_set(err, "%s: its tensors are larger than memory can be", gguf_path(file));
   }
-  if (!all) return 0;
+  if (!all || !d->run->here) return 0;
   w->size = all + all / 100 * SPARE_PERCENT;
   w->memory = memory_reserve_plain(w->size, err);
   if (!w->memory) return -1;
@@ -39,21 +39,22 @@ int weights_open(weights *w, const gguf *file, error *err) {
   return 0;
 }
 
-void *weights_stream(weights *w, int64_t tensor, uint64_t layout, int64_t size, bool *filled) {
+void *weights_stream(weights *w, int64_t number, uint64_t layout, int64_t size, bool *filled) {
   for (size_t i = 0; i < w->streams.n; i++)
-    if (w->streams.at[i].tensor == tensor && w->streams.at[i].layout == layout) { *filled = w->streams.at[i].filled; return w->streams.at[i].at; }
+    if (w->streams.at[i].tensor == number && w->streams.at[i].layout == layout) { *filled = w->streams.at[i].filled; return w->streams.at[i].at; }
   stop_touching(w);
   *filled = false;
   uint64_t need = round_up((size_t)size, STREAM_ALIGN);
-  if (need > w->size - w->used) return NULL;
-  unsigned char *at = w->memory + w->used;
-  w->used += need;
-  vec_push(&w->streams, ((weight_stream){tensor, layout, at, false}));
+  if (w->d->run->here && need > w->size - w->used) return NULL;
+  unsigned char *at = w->d->run->here ? w->memory + w->used : device_alloc(w->d, need, PAGES_PLAIN, NULL);
+  if (!at) return NULL;
+  w->used += w->d->run->here ? need : 0;
+  vec_push(&w->streams, ((weight_stream){number, layout, at, need, false}));
   return at;
 }
 
-void weights_filled(weights *w, int64_t tensor) {
-  for (size_t i = 0; i < w->streams.n; i++) if (w->streams.at[i].tensor == tensor) w->streams.at[i].filled = true;
+void weights_filled(weights *w, int64_t number) {
+  for (size_t i = 0; i < w->streams.n; i++) if (w->streams.at[i].tensor == number) w->streams.at[i].filled = true;
 }
 
 void weights_read_ahead(const weights *w) {
@@ -75,8 +76,8 @@ bool weights_settle(weights *w, double seconds) {
   return w->settled = true;
 }
 
-void weights_give_back(const weights *w, int64_t tensor, double from, double to) {
-  const gguf_tensor *t = gguf_tensor_at(w->file, (size_t)tensor);
+void weights_give_back(const weights *w, int64_t number, double from, double to) {
+  const gguf_tensor *t = gguf_tensor_at(w->file, (size_t)number);
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)t->data;
   uintptr_t first = (at + (uintptr_t)((double)t->nbytes * from) + page - 1) / page * page, end = (at + (uintptr_t)((double)t->nbytes * to)) / page * page;
   if (first < end) madvise((void *)first, end - first, MADV_DONTNEED);
@@ -85,6 +86,7 @@ void weights_give_back(const weights *w, int64_t tensor, double from, double to)
 void weights_free(weights *w) {
   stop_touching(w);
   memory_release(w->memory, w->size);
+  for (size_t i = 0; i < w->streams.n && !w->memory; i++) device_release(w->d, w->streams.at[i].at, w->streams.at[i].size);
   vec_free(&w->streams);
   *w = (weights){0};
 }

@@ -1,42 +1,56 @@
 // The OpenCL renderer: a program as OpenCL C 1.2.
 //
-// Arguments in order: a pointer per buffer, a long per variable, and, if the program has a tile loop (one made for a CPU),
-// the longs lo and hi.  LOCAL is __local memory, SPECIAL the number of the work-group or work-item.  The language has vectors
+// Arguments in order: a pointer per buffer, the bytes behind it at which each begins (many lie in one piece of the device's memory), a long per
+// variable, and, if the program has a tile loop (one made for a CPU), two longs: the tiles that all work-items share out.  LOCAL is __local memory, SPECIAL the number of the work-group or work-item.  The language has vectors
 // of 2, 4, 8 and 16 lanes and aligns elements, so what lies in memory at less than its alignment is loaded in the units of
-// that memory and its bits taken as a whole.  Half precision is storage only: no extension is needed for it.
+// that memory and its bits taken as a whole.  Compilers that are made of clang know vectors of any size and memory of any alignment: where
+// the device says that its compiler does (render_options.vector_bits of more than 128), vectors are as wide as that.  Half precision is storage only: no extension is needed for it.
 // Contraction is switched off; build with -cl-fp32-correctly-rounded-divide-sqrt where the device has it.
 #include "render/cstyle.h"
 #include <string.h>
 
 enum helper { HELP_HALVES = 1 };
+enum { STANDARD_LANES = 16, WIDE_LANES = 64, ANY_ALIGNMENT = 1 << 16 /* in a key of c->types */ };
 
 static const char *const scalars[DT_COUNT] = {
   [DT_BOOL] = "char", [DT_I8] = "char", [DT_U8] = "uchar", [DT_I16] = "short", [DT_U16] = "ushort", [DT_I32] = "int", [DT_U32] = "uint",
   [DT_I64] = "long", [DT_U64] = "ulong", [DT_IDX] = "long", [DT_F16] = "ushort", [DT_BF16] = "ushort", [DT_F32] = "float", [DT_F64] = "double"};
 
 static const char *type(cstyle *c, enum dtype d, int lanes) {
+  if (lanes > STANDARD_LANES) map_set(&c->types, (uint64_t)d | (uint64_t)lanes << 8, c);
   if (lanes == 1) return d == DT_BOOL ? "bool" : scalars[d];
   return cs_print(c, "%s%d", scalars[d], lanes);
 }
 
+static const char *as(cstyle *c, const char *x, enum dtype d, int lanes) {
+  if (lanes > STANDARD_LANES) return cs_print(c, "__builtin_astype(%s, %s)", cs_bare(c, x), type(c, d, lanes));
+  return cs_print(c, "as_%s(%s)", type(c, d, lanes), cs_bare(c, x));
+}
+
+static const char *converted(cstyle *c, const char *x, enum dtype d, int lanes) {
+  if (lanes > STANDARD_LANES) return cs_print(c, "__builtin_convertvector(%s, %s)", cs_bare(c, x), type(c, d, lanes));
+  return cs_print(c, "convert_%s(%s)", type(c, d, lanes), cs_bare(c, x));
+}
+
 static const char *reinterpret(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes) {
   if (lanes == 1 && !dtype_is_float(from) && !dtype_is_float(to)) return cs_print(c, "((%s)%s)", scalars[to], x);    // x may have been promoted to int
-  return cs_print(c, "as_%s(%s)", type(c, to, lanes), cs_bare(c, x));
+  return as(c, x, to, lanes);
 }
 
 static const char *convert(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes) {
   (void)from;
   if (lanes == 1) return cs_print(c, "((%s)%s)", type(c, to, 1), x);
-  return cs_print(c, "convert_%s(%s)", type(c, to, lanes), cs_bare(c, x));
+  return converted(c, x, to, lanes);
 }
 
 static const char *mask(cstyle *c, const char *x, int from_bytes, int to_bytes, int lanes) {
   if (from_bytes == to_bytes) return x;
-  return cs_print(c, "convert_%s(%s)", type(c, cs_int_of_size(to_bytes, false), lanes), cs_bare(c, x));
+  return converted(c, x, cs_int_of_size(to_bytes, false), lanes);
 }
 
 static const char *select(cstyle *c, const char *m, const char *x, const char *y, enum dtype d, int lanes) {
-  (void)d; (void)lanes;
+  (void)d;
+  if (lanes > STANDARD_LANES) return cs_print(c, "(%s ? %s : %s)", m, x, y);
   return cs_print(c, "select(%s, %s, %s)", cs_bare(c, y), cs_bare(c, x), cs_bare(c, m));
 }
 
@@ -50,12 +64,21 @@ static const char *build(cstyle *c, enum dtype d, int lanes, const char *const *
   return r;
 }
 
-static const char *extract(cstyle *c, const char *x, int lane) { return cs_print(c, "%s.s%x", x, lane); }
+static const char *extract(cstyle *c, const char *x, int lane) { return cs_print(c, lane < STANDARD_LANES ? "%s.s%x" : "%s[%d]", x, lane); }
+
+static const char *wide_shuffle(cstyle *c, const uop *u, const char *x, const char *y) {
+  str s = {0};
+  for (int i = 0; i < u->lanes; i++) str_addf(&s, ", %d", shuffle_lane(u, i));
+  const char *r = cs_print(c, "__builtin_shufflevector(%s, %s%s)", x, u->nsrc > 1 ? y : x, str_c(&s));
+  str_free(&s);
+  return r;
+}
 
 static const char *shuffle(cstyle *c, const uop *u, const char *x, const char *y) {
   int n = u->src[0]->lanes, first = shuffle_lane(u, 0);
   enum dtype d = (enum dtype)u->dt;
-  if (u->lanes == 1) return cs_print(c, d == DT_BOOL ? "(%s.s%x != 0)" : "%s.s%x", first < n ? x : y, first % n);
+  if (u->lanes == 1) return cs_print(c, d == DT_BOOL ? "(%s != 0)" : "%s", extract(c, first < n ? x : y, first % n));
+  if (n > STANDARD_LANES || u->lanes > STANDARD_LANES) return wide_shuffle(c, u, x, y);
   const char **lanes = ARENA_ARRAY(c->mem, const char *, u->lanes);
   bool one = true;
   str s = {0};
@@ -80,7 +103,7 @@ static const char *halves(cstyle *c, const char *x, bool to_f32, int lanes) {
   c->helpers |= HELP_HALVES;
   if (lanes == 1) return cs_print(c, "%s(%s)", f, cs_bare(c, x));
   x = cs_named(c, to_f32 ? DT_F16 : DT_F32, lanes, x);
-  const char *each[16];
+  const char *each[WIDE_LANES];
   for (int i = 0; i < lanes; i++) each[i] = cs_print(c, "%s(%s)", f, extract(c, x, i));
   return build(c, to_f32 ? DT_F32 : DT_F16, lanes, each);
 }
@@ -91,7 +114,7 @@ static const char *exactly(cstyle *c, const char *x, enum dtype d, int lanes) {
 }
 
 static const char *bitcast(cstyle *c, const uop *u, const char *x) {
-  return cs_print(c, "as_%s(%s)", type(c, (enum dtype)u->dt, u->lanes), exactly(c, x, (enum dtype)u->src[0]->dt, u->src[0]->lanes));
+  return as(c, exactly(c, x, (enum dtype)u->src[0]->dt, u->src[0]->lanes), (enum dtype)u->dt, u->lanes);
 }
 
 // ---- memory -----------------------------------------------------------------------------------------------------------
@@ -99,10 +122,19 @@ static const char *bitcast(cstyle *c, const uop *u, const char *x) {
 static const char *space(const uop *m) { return m->op == OP_PARAM ? "__global" : m->s ? "__private" : "__local"; }
 static enum dtype unit_of(const uop *m) { return cs_memory_dtype((enum dtype)m->dt); }
 
+static bool is_wide(const cstyle *c) { return c->d->max_lanes > STANDARD_LANES; }
+
+static const char *unaligned(cstyle *c, enum dtype d, int lanes) {
+  type(c, d, lanes);
+  map_set(&c->types, (uint64_t)d | (uint64_t)lanes << 8 | ANY_ALIGNMENT, c);
+  return cs_print(c, "%s%d_at", scalars[d], lanes);
+}
+
 // `lanes` elements of dtype d (as they lie in memory) from the address `at`, an expression.
 static const char *read_at(cstyle *c, const uop *m, const char *at, enum dtype d, int lanes) {
   enum dtype unit = unit_of(m);
   int per_lane = dtype_size(d) / dtype_size(unit);
+  if (is_wide(c) && lanes > 1) return cs_print(c, "(*(%s const %s *)(%s))", space(m), unaligned(c, d, lanes), at);
   if (per_lane == 0) {                                  // smaller than the memory's elements: aligned well enough
     const char *p = cs_print(c, "(%s const %s *)(%s)", space(m), scalars[d], at);
     return lanes == 1 ? cs_print(c, "(*(%s))", p) : cs_print(c, "vload%d(0, %s)", lanes, p);
@@ -113,7 +145,7 @@ static const char *read_at(cstyle *c, const uop *m, const char *at, enum dtype d
     const char *x = cs_print(c, "vload%d(0, %s)", units, at);
     return unit == d ? x : cs_print(c, "as_%s(%s)", type(c, d, lanes), x);
   }
-  const char *each[16];
+  const char *each[STANDARD_LANES];
   for (int i = 0; i < lanes; i++) each[i] = read_at(c, m, cs_print(c, "%s + %d", at, i * per_lane), d, 1);
   return build(c, d, lanes, each);
 }
@@ -121,6 +153,7 @@ static const char *read_at(cstyle *c, const uop *m, const char *at, enum dtype d
 static void write_at(cstyle *c, const uop *m, const char *at, enum dtype d, int lanes, const char *v) {
   enum dtype unit = unit_of(m);
   int per_lane = dtype_size(d) / dtype_size(unit);
+  if (is_wide(c) && lanes > 1) { cs_line(c, "*(%s %s *)(%s) = %s;", space(m), unaligned(c, d, lanes), at, cs_bare(c, v)); return; }
   if (per_lane == 0) {
     const char *p = cs_print(c, "(%s %s *)(%s)", space(m), scalars[d], at);
     if (lanes == 1) cs_line(c, "*(%s) = %s;", p, cs_bare(c, v));
@@ -148,7 +181,7 @@ static const char *load(cstyle *c, const uop *u) {
   enum dtype d = (enum dtype)u->dt, in = cs_memory_dtype(d);
   const char *x;
   if (index->lanes > 1) {
-    const char *each[16];
+    const char *each[WIDE_LANES];
     for (int i = 0; i < u->lanes; i++) each[i] = read_at(c, m, address(c, index, i), in, 1);
     x = build(c, in, u->lanes, each);
   } else if (u->lanes == 1 && unit_of(m) == in) x = cs_print(c, "%s[%s]", cs_buffer(c, m), cs_bare(c, cs_text(c, index)));
@@ -161,7 +194,7 @@ static void store(cstyle *c, const uop *u) {
   const uop *index = u->src[0], *m = render_memory(index), *what = u->src[1];
   enum dtype d = (enum dtype)what->dt, in = cs_memory_dtype(d);
   const char *v = cs_text(c, what);
-  if (d == DT_BOOL) v = what->lanes == 1 ? cs_print(c, "((uchar)%s)", v) : cs_print(c, "convert_uchar%d(-%s)", what->lanes, v);
+  if (d == DT_BOOL) v = what->lanes == 1 ? cs_print(c, "((uchar)%s)", v) : converted(c, cs_print(c, "-%s", v), DT_U8, what->lanes);
   if (index->lanes > 1) {
     v = cs_named(c, in, what->lanes, v);
     for (int i = 0; i < what->lanes; i++) write_at(c, m, address(c, index, i), in, 1, extract(c, v, i));
@@ -180,13 +213,14 @@ static int other(cstyle *c, const uop *u) {
   return 1;
 }
 
-static const dialect opencl_dialect = {
-  .name = "OpenCL", .long_suffix = "l", .max_lanes = 16, .names_operands = false,
-  .scalars = {[DT_BOOL] = "bool", [DT_I8] = "char", [DT_U8] = "uchar", [DT_I16] = "short", [DT_U16] = "ushort", [DT_I32] = "int", [DT_U32] = "uint",
-              [DT_I64] = "long", [DT_U64] = "ulong", [DT_IDX] = "long", [DT_F16] = "ushort", [DT_F32] = "float", [DT_F64] = "double"},
-  .type = type, .reinterpret = reinterpret, .convert = convert, .select = select, .mask = mask, .build = build, .extract = extract, .shuffle = shuffle,
-  .math = math, .halves = halves, .bitcast = bitcast, .load = load, .store = store, .other = other,
-};
+#define DIALECT(lanes) { \
+  .name = "OpenCL", .long_suffix = "l", .max_lanes = lanes, .names_operands = false, \
+  .scalars = {[DT_BOOL] = "bool", [DT_I8] = "char", [DT_U8] = "uchar", [DT_I16] = "short", [DT_U16] = "ushort", [DT_I32] = "int", [DT_U32] = "uint", \
+              [DT_I64] = "long", [DT_U64] = "ulong", [DT_IDX] = "long", [DT_F16] = "ushort", [DT_F32] = "float", [DT_F64] = "double"}, \
+  .type = type, .reinterpret = reinterpret, .convert = convert, .select = select, .mask = mask, .build = build, .extract = extract, .shuffle = shuffle, \
+  .math = math, .halves = halves, .bitcast = bitcast, .load = load, .store = store, .other = other, \
+}
+static const dialect dialects[] = {DIALECT(STANDARD_LANES), DIALECT(WIDE_LANES)};
 
 // ---- the file ---------------------------------------------------------------------------------------------------------
 
@@ -195,7 +229,7 @@ static bool group_size(const program *p, long long *size) {
     if (p->local[i] && p->local[i]->op != OP_CONST) return false;
     size[i] = p->local[i] ? p->local[i]->a : 1;
   }
-  return p->local[0] != NULL;
+  return true;
 }
 
 static void write_head(cstyle *c, str *out) {
@@ -209,6 +243,12 @@ static void write_head(cstyle *c, str *out) {
     if (u->op == OP_PARAM && u->a >= 0 && u->a < 64) params[u->a] = u;
   }
   if (f64) str_add(out, "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n");
+  for (size_t i = 0; i < c->types.cap; i++) {
+    uint64_t key = c->types.at[i].key;
+    int lanes = (int)(key >> 8 & 255);
+    if (c->types.at[i].used)
+      str_addf(out, "typedef %s %s%d%s __attribute__((ext_vector_type(%d)%s));\n", scalars[key & 255], scalars[key & 255], lanes, key & ANY_ALIGNMENT ? "_at" : "", lanes, key & ANY_ALIGNMENT ? ", aligned(1)" : "");
+  }
   str_add(out, "#pragma OPENCL FP_CONTRACT OFF\n\n");
   if (c->helpers & HELP_HALVES)
     str_add(out, "float f32_of_f16(ushort h) { return vload_half(0, (const half *)&h); }\n"
@@ -221,11 +261,18 @@ static void write_head(cstyle *c, str *out) {
   for (int a = 0; a < p->n_bufs; a++, comma = ", ") {
     const uop *u = params[a];
     bool written = u && render_is_written(p, u);
-    str_addf(out, "%s__global %s%s *restrict b%d", comma, written ? "" : "const ", u ? scalars[unit_of(u)] : "uchar", a);
+    str_addf(out, "%s__global %s%s *restrict m%d", comma, written ? "" : "const ", u ? scalars[unit_of(u)] : "uchar", a);
   }
+  for (int a = 0; a < p->n_bufs; a++) str_addf(out, ", long o%d", a);
   for (int v = 0; v < p->n_vars; v++, comma = ", ") str_addf(out, "%slong %s_arg", comma, cs_var(c, p->vars[v]));
-  if (tiles) str_addf(out, "%slong lo, long hi", comma);
+  if (tiles) str_addf(out, "%slong first, long last", comma);
   str_add(out, ") {\n");
+  for (int a = 0; a < p->n_bufs; a++) {
+    const uop *u = params[a];
+    const char *of = u && render_is_written(p, u) ? "" : "const ", *t = u ? scalars[unit_of(u)] : "uchar";
+    str_addf(out, "  __global %s%s *b%d = (__global %s%s *)((__global const uchar *)m%d + o%d);\n", of, t, a, of, t, a, a);
+  }
+  if (tiles) str_add(out, "  long item = get_global_id(0), items = get_global_size(0), lo = first + (last - first) * item / items, hi = first + (last - first) * (item + 1) / items;\n");
 }
 
 static void write_declarations(cstyle *c, str *out) {
@@ -241,10 +288,10 @@ static void write_declarations(cstyle *c, str *out) {
 }
 
 int render_opencl(const program *p, const render_options *opt, str *out, error *err) {
-  (void)opt;
+  bool wide = opt && opt->vector_bits > STANDARD_LANES * 8;
   if (p->n_bufs > 64) return error_set(err, "%s: %d buffers are too many for the OpenCL renderer", p->name, p->n_bufs);
   cstyle c;
-  int r = cs_program(&c, p, &opencl_dialect, 1, err);
+  int r = cs_program(&c, p, &dialects[wide], 1, err);
   if (!r) {
     write_head(&c, out);
     write_declarations(&c, out);

@@ -1,0 +1,390 @@
+// Models on OpenCL (DEV=CL): memory and plans of a device behind a driver.
+//
+// A piece of memory is a buffer of the driver's and a range of addresses of this process, in which nothing lies: so parts of it are named as
+// anywhere, and a kernel gets the buffer and the bytes behind its beginning. Where the device's memory is the host's, the buffer is made over
+// that range, and no page of it is there before it is touched; elsewhere the driver has the memory and fills it with zeros.
+//
+// Recording makes a kernel object for every step of a plan, with all its arguments set. A replay brings what comes from the host, patches the variables and the
+// numbers of tiles that have changed, enqueues all steps in order, fetches what the host is to see, and waits once.
+#define _GNU_SOURCE
+#include "device/opencl_impl.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "base/env.h"
+#include "device/cache.h"
+#include "device/code_version.h"
+#include "device/memory.h"
+#include "device/plan_impl.h"
+#include "render/render.h"
+
+enum { SLACK = 64 /* bytes behind a buffer that vectors may read */, PARTS = 8 /* of a kernel's tiles for each unit: one that is held up holds up few */ };
+
+// ---- memory -----------------------------------------------------------------------------------------------------------
+
+static void *no_access(uint64_t size, error *err) {
+  void *at = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at != MAP_FAILED) return at;
+  error_set(err, "no room for %.2f GiB of addresses", (double)size / 0x1p30);
+  return NULL;
+}
+
+static void give_back(const cl *d, void *at, uint64_t size) {
+  if (d->unified) memory_release(at, size);
+  else munmap(at, size);
+}
+
+static cl_int zeros(cl *d, cl_mem mem, uint64_t size) {
+  return d->EnqueueFillBuffer(d->queue, mem, &(unsigned char){0}, 1, 0, size, 0, NULL, NULL);
+}
+
+static void *alloc(device *dev, uint64_t bytes_wanted, enum pages pages, error *err) {
+  cl *d = dev->state;
+  cl_int r = 0;
+  uint64_t size = round_up(bytes_wanted + SLACK, 4096);
+  (void)pages;                                     // plain pages could become huge ones only while no kernel runs
+  if (d->max_alloc && size > d->max_alloc) {
+    error_set(err, "OpenCL: %s gives at most %.2f GiB in one piece, and %.2f GiB are needed; a smaller context (-c) or chunk (-ub) needs less", d->name, (double)d->max_alloc / 0x1p30,
+              (double)size / 0x1p30);
+    return NULL;
+  }
+  unsigned char *at = d->unified ? memory_reserve(size, err) : no_access(size, err);
+  if (!at) return NULL;
+  cl_mem mem = d->CreateBuffer(d->context, CL_MEM_READ_WRITE | (d->unified ? CL_MEM_USE_HOST_PTR : 0), size, d->unified ? at : NULL, &r);
+  if (mem && !d->unified) r = zeros(d, mem, size);
+  if (r || !mem) {
+    char what[64];
+    snprintf(what, sizeof what, "%.2f GiB of memory", (double)size / 0x1p30);
+    cl_failed(d, err, what, r);
+    if (mem) d->ReleaseMemObject(mem);
+    give_back(d, at, size);
+    return NULL;
+  }
+  vec_push(&d->areas, ((cl_area){at, size, mem}));
+  return at;
+}
+
+static void release(device *dev, void *at, uint64_t size) {
+  cl *d = dev->state;
+  (void)size;
+  for (size_t i = 0; i < d->areas.n; i++) {
+    if (d->areas.at[i].at != at) continue;
+    d->ReleaseMemObject(d->areas.at[i].mem);
+    give_back(d, at, d->areas.at[i].size);
+    d->areas.at[i] = d->areas.at[--d->areas.n];
+    return;
+  }
+}
+
+// The piece of memory that an address lies in; NULL: it is the host's.
+static const cl_area *area_of(const cl *d, const void *at) {
+  const unsigned char *a = at;
+  for (size_t i = 0; i < d->areas.n; i++) if (a >= d->areas.at[i].at && a < d->areas.at[i].at + d->areas.at[i].size) return &d->areas.at[i];
+  return NULL;
+}
+
+static const cl_area *must_lie(const cl *d, const void *at, size_t n, size_t *offset) {
+  const cl_area *a = area_of(d, at);
+  if (!a || n > a->size - (size_t)((const unsigned char *)at - a->at)) die("OpenCL: %zu bytes at %p are not the device's", n, at);
+  *offset = (size_t)((const unsigned char *)at - a->at);
+  return a;
+}
+
+static int done(const cl *d, const char *what, cl_int r, error *err) { return r ? cl_failed(d, err, what, r) : 0; }
+
+static int write_to(device *dev, void *to, const void *from, size_t n, error *err) {
+  cl *d = dev->state;
+  size_t at;
+  const cl_area *a = must_lie(d, to, n, &at);
+  return n ? done(d, "writing", d->EnqueueWriteBuffer(d->queue, a->mem, CL_TRUE, at, n, from, 0, NULL, NULL), err) : 0;
+}
+
+static int read_from(device *dev, void *to, const void *from, size_t n, error *err) {
+  cl *d = dev->state;
+  size_t at;
+  const cl_area *a = must_lie(d, from, n, &at);
+  return n ? done(d, "reading", d->EnqueueReadBuffer(d->queue, a->mem, CL_TRUE, at, n, to, 0, NULL, NULL), err) : 0;
+}
+
+static int copy(device *dev, void *to, const void *from, size_t n, error *err) {
+  cl *d = dev->state;
+  size_t x, y;
+  const cl_area *a = must_lie(d, from, n, &x), *b = must_lie(d, to, n, &y);
+  return n ? done(d, "copying", d->EnqueueCopyBuffer(d->queue, a->mem, b->mem, x, y, n, 0, NULL, NULL), err) : 0;
+}
+
+static int fill(device *dev, void *to, unsigned char value, size_t n, error *err) {
+  cl *d = dev->state;
+  size_t at;
+  const cl_area *a = must_lie(d, to, n, &at);
+  return n ? done(d, "filling", d->EnqueueFillBuffer(d->queue, a->mem, &value, 1, at, n, 0, NULL, NULL), err) : 0;
+}
+
+// Bytes of the host's that kernels only read: theirs where memory is one, else a copy.
+static cl_mem bring(cl *d, const void *from, uint64_t size, error *err) {
+  cl_int r = 0;
+  cl_mem mem = d->unified ? d->CreateBuffer(d->context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, size, (void *)(uintptr_t)from, &r)
+                          : d->CreateBuffer(d->context, CL_MEM_READ_ONLY, size + SLACK, NULL, &r);
+  if (mem && !d->unified) r = d->EnqueueWriteBuffer(d->queue, mem, CL_TRUE, 0, size, from, 0, NULL, NULL);
+  if (mem && !r) return mem;
+  if (mem) d->ReleaseMemObject(mem);
+  cl_failed(d, err, "bringing a weight to the device", r);
+  return NULL;
+}
+
+static cl_mem import(cl *d, const void *from, uint64_t size, error *err) {
+  for (size_t i = 0; i < d->imports.n; i++)
+    if (d->imports.at[i].at == from && d->imports.at[i].size == size) { d->imports.at[i].users++; return d->imports.at[i].mem; }
+  cl_mem mem = bring(d, from, size, err);
+  if (mem) vec_push(&d->imports, ((cl_import){from, size, mem, 1}));
+  return mem;
+}
+
+static void drop_import(cl *d, cl_mem mem) {
+  for (size_t i = 0; i < d->imports.n; i++) {
+    if (d->imports.at[i].mem != mem || --d->imports.at[i].users) continue;
+    d->ReleaseMemObject(mem);
+    d->imports.at[i] = d->imports.at[--d->imports.n];
+    return;
+  }
+}
+
+// ---- kernels ----------------------------------------------------------------------------------------------------------
+
+static int compile(device *dev, device_kernel *k, error *err) {
+  cl *d = dev->state;
+  str text = {0};
+  int r = render_opencl(k->p, &(render_options){.vector_bits = dev->target.vector_bytes * 8}, &text, err);
+  if (!r && debug_level() >= 4) fprintf(stderr, "--- source of %s\n%s\n", k->p->name, str_c(&text));
+  if (!r && !(k->cl = cl_compile(d, k->p, str_c(&text), err))) r = -1;
+  if (!r && dev->cache) k->packed.n = cl_binary(k->cl, &k->packed.at);
+  str_free(&text);
+  return r;
+}
+
+static int show(device *d, const program *p, str *source, str *assembly, error *err) {
+  (void)assembly;
+  return render_opencl(p, &(render_options){.vector_bits = d->target.vector_bytes * 8}, source, err);
+}
+
+static bool take(device *dev, device_kernel *k, int n_bufs) {
+  k->cl = cl_from_binary(dev->state, k->p, n_bufs, k->packed.at, k->packed.n, NULL);
+  return k->cl;
+}
+
+static int link_kernels(device *dev, device_kernel *kernels, int n, code_image **image, error *err) {
+  (void)dev; (void)image; (void)err;
+  for (int i = 0; i < n; i++) bytes_free(&kernels[i].packed);
+  return 0;
+}
+
+static int lay_out(plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes, int64_t lo, int64_t hi, error *err) {
+  cl *d = p->d->state;
+  size_t at, global[3], local[3];
+  const cl_area *to = must_lie(d, stream, k ? 1 : (size_t)hi, &at);
+  if (!k) return write_to(p->d, (unsigned char *)stream + lo, (const unsigned char *)raw + lo, (size_t)(hi - lo), err);
+  if (!cl_sizes(k->cl, NULL, hi - lo, d->units * PARTS, global, local)) return 0;
+  cl_mem from = bring(d, raw, raw_bytes, err);
+  if (!from) return -1;
+  cl_int r = cl_set_buffer(k->cl, k->cl->kernel, 0, to->mem, (int64_t)at);
+  if (!r) r = cl_set_buffer(k->cl, k->cl->kernel, 1, from, 0);
+  for (int i = 0; i < 2 && !r && k->cl->tiles; i++) r = cl_set_long(k->cl, k->cl->kernel, cl_first_var(k->cl) + i, i ? hi : lo);
+  if (!r) r = d->EnqueueNDRangeKernel(d->queue, k->cl->kernel, 3, NULL, global, local, 0, NULL, NULL);
+  if (!r) r = d->Finish(d->queue);
+  d->ReleaseMemObject(from);
+  return done(d, "laying out a weight", r, err);
+}
+
+// ---- plans ------------------------------------------------------------------------------------------------------------
+
+// Memory of the host's that a plan reads or writes.
+typedef struct guest { unsigned char *at; uint64_t size; cl_mem mem; bool in, out; } guest;
+typedef struct launch { cl_kernel kernel; int64_t vars[MAX_VARS], tiles; bool any; size_t global[3], local[3]; } launch;
+typedef struct recording { VEC(guest) guests; VEC(cl_mem) weights; launch *launches; } recording;
+
+static guest *guest_of(cl *d, recording *c, unsigned char *at, uint64_t size, error *err) {
+  cl_int r = 0;
+  for (size_t i = 0; i < c->guests.n; i++) if (c->guests.at[i].at == at && c->guests.at[i].size == size) return &c->guests.at[i];
+  cl_mem mem = d->CreateBuffer(d->context, CL_MEM_READ_WRITE, size + SLACK, NULL, &r);
+  if (mem) r = zeros(d, mem, size + SLACK);
+  if (mem) vec_push(&c->guests, ((guest){.at = at, .size = size, .mem = mem}));
+  if (r || !mem) { cl_failed(d, err, "memory for what comes and goes", r); return NULL; }
+  return &c->guests.at[c->guests.n - 1];
+}
+
+typedef struct argument { uint64_t size; bool weight, written; } argument;
+
+static void look_at_arguments(const sched_kernel *k, argument *args) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  for (size_t i = 0; i < l.n; i++) {
+    const uop *u = l.at[i];
+    if (u->op == OP_PARAM) args[u->a] = (argument){(uint64_t)u->b * (uint64_t)dtype_size((enum dtype)u->dt), is_weight(u), k->written[u->a]};
+  }
+  arena_free(a);
+}
+
+static int record_step(cl *d, recording *c, const step *t, const sched_kernel *k, launch *out, error *err) {
+  const cl_code *code = t->k->cl;
+  argument *args = xcalloc((size_t)k->n_bufs + 1, sizeof *args);
+  cl_int r = 0;
+  int bad = 0;
+  look_at_arguments(k, args);
+  out->kernel = d->CreateKernel(code->program, t->k->p->name, &r);
+  if (!out->kernel) bad = cl_failed(d, err, t->k->p->name, r);
+  for (int i = 0; i < code->n_bufs && !bad; i++) {
+    unsigned char *at = t->bufs[i];
+    const cl_area *a = area_of(d, at);
+    cl_mem mem = a ? a->mem : NULL;
+    if (!a && args[i].weight && !args[i].written) {
+      mem = import(d, at, args[i].size, err);
+      if (mem) vec_push(&c->weights, mem);
+    } else if (!a) {
+      guest *g = guest_of(d, c, at, args[i].size, err);
+      if (g) { mem = g->mem; g->in = true; g->out |= args[i].written; }
+    }
+    bad = !mem || done(d, "setting an argument", cl_set_buffer(code, out->kernel, i, mem, a ? at - a->at : 0), err) ? -1 : 0;
+  }
+  free(args);
+  return bad;
+}
+
+static int record(plan *p, const schedule *s, error *err) {
+  cl *d = p->d->state;
+  recording *c = xcalloc(1, sizeof *c);
+  p->recorded = c;
+  c->launches = xcalloc((size_t)s->n_kernels + 1, sizeof *c->launches);
+  for (int i = 0; i < s->n_kernels; i++) if (record_step(d, c, &p->steps[i], &s->kernels[i], &c->launches[i], err)) return -1;
+  return 0;
+}
+
+static void forget(plan *p) {
+  cl *d = p->d->state;
+  recording *c = p->recorded;
+  for (int i = 0; i < p->stats.kernels; i++) if (c->launches[i].kernel) d->ReleaseKernel(c->launches[i].kernel);
+  for (size_t i = 0; i < c->guests.n; i++) d->ReleaseMemObject(c->guests.at[i].mem);
+  for (size_t i = 0; i < c->weights.n; i++) drop_import(d, c->weights.at[i]);
+  vec_free(&c->guests);
+  vec_free(&c->weights);
+  free(c->launches);
+  free(c);
+}
+
+// What has changed since the last run.
+static cl_int patch(const cl *d, const step *t, launch *l) {
+  const cl_code *k = t->k->cl;
+  cl_int r = 0;
+  bool same = l->any && l->tiles == t->tiles;
+  int n = k->p->n_vars, at = cl_first_var(k);
+  for (int i = 0; i < n && !r; i++) {
+    if (l->any && l->vars[i] == t->vars[i]) continue;
+    r = cl_set_long(k, l->kernel, at + i, t->vars[i]);
+    l->vars[i] = t->vars[i];
+    same = false;
+  }
+  if (same || r) return r;
+  if (k->tiles) r = cl_set_long(k, l->kernel, at + n, 0);
+  if (k->tiles && !r) r = cl_set_long(k, l->kernel, at + n + 1, t->tiles);
+  if (!cl_sizes(k, t->vars, t->tiles, d->units * PARTS, l->global, l->local)) l->global[0] = 0;
+  l->tiles = t->tiles;
+  l->any = true;
+  return r;
+}
+
+static int run(plan *p, cl_command_queue queue, cl_event *events, error *err) {
+  cl *d = p->d->state;
+  recording *c = p->recorded;
+  cl_int r = 0;
+  for (size_t i = 0; i < c->guests.n && !r; i++) {
+    const guest *g = &c->guests.at[i];
+    if (g->in) r = d->EnqueueWriteBuffer(queue, g->mem, CL_FALSE, 0, g->size, g->at, 0, NULL, NULL);
+  }
+  if (r) return cl_failed(d, err, "writing", r);
+  for (int i = 0; i < p->stats.kernels; i++) {
+    launch *l = &c->launches[i];
+    r = patch(d, &p->steps[i], l);
+    if (!r && l->global[0]) r = d->EnqueueNDRangeKernel(queue, l->kernel, 3, NULL, l->global, l->local, 0, NULL, events ? &events[i] : NULL);
+    if (r) return cl_failed(d, err, p->steps[i].k->p->name, r);
+  }
+  for (size_t i = 0; i < c->guests.n && !r; i++) {
+    const guest *g = &c->guests.at[i];
+    if (g->out) r = d->EnqueueReadBuffer(queue, g->mem, CL_FALSE, 0, g->size, g->at, 0, NULL, NULL);
+  }
+  if (!r) r = d->Finish(queue);
+  return done(d, "running a plan", r, err);
+}
+
+static int replay(plan *p, error *err) { return run(p, ((cl *)p->d->state)->queue, NULL, err); }
+
+static void make_marks(plan *p) {
+  if (p->marks) return;
+  p->n_marks = (size_t)p->stats.kernels + (size_t)p->stats.dispatches + 1;
+  p->marks = xcalloc((size_t)p->n_threads * p->n_marks, sizeof *p->marks);
+}
+
+// By the device's own clock; lanes (plan_lane) are one, as if a single thread ran everything.
+static int replay_timed(plan *p, plan_times *out, error *err) {
+  cl *d = p->d->state;
+  cl_int r = 0;
+  size_t n = (size_t)p->stats.kernels;
+  if (!d->timing) d->timing = d->CreateCommandQueue(d->context, d->device, CL_QUEUE_PROFILING_ENABLE, &r);
+  if (!d->timing) return cl_failed(d, err, "creating a queue that takes times", r);
+  cl_event *events = xcalloc(n + 1, sizeof *events);
+  double start = now_s();
+  int bad = run(p, d->timing, events, err);
+  out->us = out->overhead_us = (now_s() - start) * 1e6;
+  make_marks(p);
+  p->began = 0;
+  cl_ulong first = 0;
+  for (size_t i = 0; i < n; i++) {
+    cl_ulong from = 0, to = 0;
+    out->kernel_us[i] = out->kernel_wait_us[i] = 0;
+    if (!events[i]) continue;
+    if (!bad && !d->GetEventProfilingInfo(events[i], CL_PROFILING_COMMAND_START, sizeof from, &from, NULL) && !d->GetEventProfilingInfo(events[i], CL_PROFILING_COMMAND_END, sizeof to, &to, NULL)) {
+      if (!first) first = from;
+      out->kernel_us[i] = (double)(to - from) * 1e-3;
+      out->overhead_us -= out->kernel_us[i];
+      double *m = p->marks + i + (size_t)p->steps[i].level;
+      m[0] = (double)(from - first) * 1e-9;
+      m[1] = (double)(to - first) * 1e-9;
+    }
+    d->ReleaseEvent(events[i]);
+  }
+  free(events);
+  return bad;
+}
+
+static const runtime opencl_runtime = {.alloc = alloc, .release = release, .write = write_to, .read = read_from, .copy = copy, .fill = fill, .take = take, .link = link_kernels,
+                                       .lay_out = lay_out, .record = record, .forget = forget, .replay = replay, .replay_timed = replay_timed};
+
+// ---- the device -------------------------------------------------------------------------------------------------------
+
+static void stop(device *d) { cl_close(d->state); }
+
+// Of a processor, each work-item is a core's worth of tiles with vectors of its own; elsewhere work-groups share memory. What is chosen are figures of the target.
+static int choose_target(const cl *d, target *t, error *err) {
+  const char *work = env_str(ENV_CL_WORK);
+  bool tiles = *work ? !strcmp(work, "tiles") : d->is_cpu;
+  if (*work && !tiles && strcmp(work, "groups")) return error_set(err, "CL_WORK=%s is no way to share out work (known: groups, tiles)", work);
+  cl_target(d, t);
+  t->has_streams = tiles;
+  t->cache_bytes = (int64_t)d->cache_bytes;
+  if (!tiles) return 0;
+  t->has_local = false;
+  t->vector_bytes = d->wide && d->float_lanes > 4 ? 4 * (int)min_i64(d->float_lanes, 16) : 16;
+  return 0;
+}
+
+int cl_start(device *d, error *err) {
+  cl *c = NULL;
+  if (cl_open(&c, err)) return -1;
+  d->state = c;
+  d->stop = stop;
+  if (choose_target(c, &d->target, err)) return -1;
+  d->run = &opencl_runtime;
+  d->compile = compile;
+  d->show = show;
+  snprintf(d->key, sizeof d->key, "opencl %s %s %s %d %d,%d", c->name, c->driver, d->target.has_local ? "groups" : "tiles", d->target.vector_bytes, d->target.max_group, d->target.max_local_bytes);
+  d->cache = cache_open(NULL, CODE_VERSION);
+  return 0;
+}
