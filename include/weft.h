@@ -562,8 +562,9 @@ typedef struct weft_machine {
   char prefetch[256];        /* how far ahead weights are asked for, as PREFETCH says it or as it was measured here ("8,t0: 21.3 GB/s; 0: 15.9; ..."); "" if neither */
   double barrier_ns;         /* until all threads have waited for one another; 0: not measured yet */
   int64_t cache_bytes;       /* of a core's own second cache */
+  char devices[2048];        /* what DEV may name, a line each: "CL: Portable Computing Language: pthread-...", or "CL: none: " and why */
 } weft_machine;
-/* Looks; loads LLVM to ask for its version, and opens the kernel cache. */
+/* Looks; asks drivers for devices, loads LLVM to ask for its version, and opens the kernel cache. */
 void weft_machine_look(weft_machine *out);
 int weft_default_threads(void);
 void weft_cpu_name(char *out, size_t cap);    /* "" if unknown */

@@ -54,6 +54,8 @@ static void show_machine(struct out *o, const weft_machine *m) {
   out_addf(o, "L2 cache  %lld KiB a core\n", (long long)(m->cache_bytes >> 10));
   out_addf(o, "prefetch  %s\n", m->prefetch[0] ? m->prefetch : "not measured yet: done when a large model is loaded");
   if (m->barrier_ns > 0) out_addf(o, "barrier   %.0f ns\n", m->barrier_ns);
+  for (const char *at = m->devices; *at; at += strcspn(at, "\n"), at += *at == '\n')
+    out_addf(o, "%s   %.*s\n", at == m->devices ? "devices" : "       ", (int)strcspn(at, "\n"), at);
   out_addf(o, "LLVM      %s\n", m->llvm);
   out_addf(o, "cache     %s\n", m->cache[0] ? m->cache : "off");
   out_addf(o, "sandbox   %s\n", sandbox_state());
@@ -84,6 +86,7 @@ static void show_json(struct out *o, const weft_machine *m) {
   json_object_set_new(machine, "barrier_ns", json_real(m->barrier_ns));
   json_object_set_new(machine, "llvm", m->has_llvm ? json_string(m->llvm) : json_null());
   json_object_set_new(machine, "cache", m->cache[0] ? json_string(m->cache) : json_null());
+  json_object_set_new(machine, "devices", json_string(m->devices));
   json_object_set_new(machine, "sandbox", json_string(sandbox_state()));
   json_object_set_new(all, "variables", variables);
   json_object_set_new(all, "machine", machine);

@@ -158,21 +158,22 @@ static uop *floor_divide(graph *g, uop *u, uop *const *v, void *ctx) {
 
 // --- dot products ---------------------------------------------------------------------------------------------------
 
-// The multiplications and additions, where there is no instruction for them. Parts of a lane are taken by shifts: where words lie, bytes need not move.
+// Part j of k of the words x: its highest bits, then, for integers, with its sign or without.
+static uop *part_of(graph *g, uop *x, int j, int k, enum dtype as) {
+  int n = x->lanes;
+  x = uop_op2(g, OP_SHL, x, ki(g, DT_U32, n, (k - 1 - j) * 32 / k));
+  if (as == DT_F32) return uop_bitcast(g, uop_op2(g, OP_AND, x, ki(g, DT_U32, n, 0xffff0000)), DT_F32);
+  return uop_bitcast(g, uop_op2(g, OP_SHR, uop_bitcast(g, x, as), ki(g, as, n, 24)), DT_I32);
+}
+
+// The multiplications and additions, where there is no instruction for them. Parts of a lane are taken by shifts: bytes need not move among lanes.
 static uop *plain_dot(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v; (void)ctx;
   int n = u->lanes, k = u->src[1]->lanes / n;
   uop *sum = u->src[0], *b = u->src[2], *words = uop_new(g, OP_BITCAST, DT_U32, n, &u->src[1], 1, (uarg){0});
-  enum dtype signed_or_not = dtype_is_unsigned((enum dtype)u->src[1]->dt) ? DT_U32 : DT_I32;
+  bool floats = u->dt != DT_I32, is_unsigned = dtype_is_unsigned((enum dtype)u->src[1]->dt);
   for (int j = 0; j < k; j++) {
-    uop *up = ki(g, DT_U32, n, (k - 1 - j) * 32 / k), *down = ki(g, DT_U32, n, 24), *x = uop_op2(g, OP_SHL, words, up), *y = uop_op2(g, OP_SHL, b, up);      // part j as the highest bits
-    if (u->dt == DT_I32) {
-      x = uop_bitcast(g, uop_op2(g, OP_SHR, uop_bitcast(g, x, signed_or_not), uop_bitcast(g, down, signed_or_not)), DT_I32);
-      y = uop_op2(g, OP_SHR, uop_bitcast(g, y, DT_I32), uop_bitcast(g, down, DT_I32));
-    } else {
-      x = uop_bitcast(g, uop_op2(g, OP_AND, x, ki(g, DT_U32, n, 0xffff0000)), DT_F32);
-      y = uop_bitcast(g, uop_op2(g, OP_AND, y, ki(g, DT_U32, n, 0xffff0000)), DT_F32);
-    }
+    uop *x = part_of(g, words, j, k, floats ? DT_F32 : is_unsigned ? DT_U32 : DT_I32), *y = part_of(g, b, j, k, floats ? DT_F32 : DT_I32);
     sum = add(g, sum, mul(g, x, y));
   }
   return sum;

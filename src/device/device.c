@@ -33,9 +33,34 @@ static int null_start(device *d, error *err) {
   return 0;
 }
 
-static const struct { const char *name; int (*start)(device *, error *); } table[] = {
-  {"CPU", cpu_start}, {"CL", cl_start}, {"REF", ref_start}, {"NULL", null_start},
+static int here(str *out, error *err) {
+  (void)err;
+  str_add(out, "this machine's processors");
+  return 0;
+}
+
+static int interpreter(str *out, error *err) {
+  (void)err;
+  str_add(out, "an interpreter in double precision");
+  return 0;
+}
+
+static int nothing(str *out, error *err) {
+  (void)err;
+  str_add(out, "compiles and counts only");
+  return 0;
+}
+
+static const struct { const char *name; int (*start)(device *, error *); int (*list)(str *, error *); } table[] = {
+  {"CPU", cpu_start, here}, {"CL", cl_start, cl_list}, {"REF", ref_start, interpreter}, {"NULL", null_start, nothing},
 };
+
+bool device_known(size_t i, const char **name, str *found, error *why) {
+  if (i >= COUNT(table)) return false;
+  *name = table[i].name;
+  table[i].list(found, why);
+  return true;
+}
 
 int device_open(int n_threads, int n_prompt, device **out, error *err) {
   const char *want = env_str(ENV_DEV);

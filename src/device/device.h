@@ -71,6 +71,9 @@ struct device {
 int device_open(int n_threads, int n_prompt, device **out, error *err);
 void device_close(device *d);
 
+// What DEV may name, by number: false past the end. found: what there is of it here, in words; empty: nothing, and why says what is missing.
+bool device_known(size_t i, const char **name, str *found, error *why);
+
 // Memory of the device: zeros; NULL and why not, with the numbers. Its addresses are addresses of this process, whatever the device is, so that a part
 // of it is named by adding to one. Where the device is not `here` nothing lies there, and only these functions, and plans, may look at what does.
 void *device_alloc(device *d, uint64_t size, enum pages pages, error *err);

@@ -48,21 +48,48 @@ static int load(cl *d, error *err) {
   return 0;
 }
 
+enum { MOST_DRIVERS = 16, MOST_DEVICES = 16 };
+
+static void name_device(const cl *d, cl_platform_id driver, cl_device_id id, char *out, size_t cap) {
+  char platform[120] = "", name[120] = "";
+  d->GetPlatformInfo(driver, CL_PLATFORM_NAME, sizeof platform, platform, NULL);
+  d->GetDeviceInfo(id, CL_DEVICE_NAME, sizeof name, name, NULL);
+  snprintf(out, cap, "%s: %s", platform, name);
+}
+
 static int choose_device(cl *d, error *err) {
-  cl_platform_id platforms[16];
+  cl_platform_id platforms[MOST_DRIVERS];
   cl_uint n = 0;
   cl_int r = d->GetPlatformIDs(COUNT(platforms), platforms, &n);
   if (r || !n) return error_set(err, "OpenCL: no driver is installed (%d): install one, such as pocl-opencl-icd", (int)r);
   for (cl_uint i = 0; i < n && i < COUNT(platforms); i++) {
     cl_uint found = 0;
     if (d->GetDeviceIDs(platforms[i], CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_CPU, 1, &d->device, &found) || !found) continue;
-    char platform[120] = "", device[120] = "";
-    d->GetPlatformInfo(platforms[i], CL_PLATFORM_NAME, sizeof platform, platform, NULL);
-    d->GetDeviceInfo(d->device, CL_DEVICE_NAME, sizeof device, device, NULL);
-    snprintf(d->name, sizeof d->name, "%s: %s", platform, device);
+    name_device(d, platforms[i], d->device, d->name, sizeof d->name);
     return 0;
   }
   return error_set(err, "OpenCL: %u drivers, but no GPU or CPU among their devices", n);
+}
+
+int cl_list(str *out, error *err) {
+  cl *d = xcalloc(1, sizeof *d);
+  cl_platform_id drivers[MOST_DRIVERS];
+  cl_device_id ids[MOST_DEVICES];
+  cl_uint n = 0, m;
+  pthread_mutex_init(&d->lock, NULL);
+  int r = load(d, err) || choose_device(d, err) ? -1 : 0;
+  if (!r) str_add(out, d->name);
+  if (!r && d->GetPlatformIDs(COUNT(drivers), drivers, &n)) n = 0;
+  for (cl_uint i = 0; i < n && i < COUNT(drivers); i++) {
+    if (d->GetDeviceIDs(drivers[i], CL_DEVICE_TYPE_ALL, COUNT(ids), ids, &m)) continue;
+    for (cl_uint j = 0; j < m && j < COUNT(ids); j++) {
+      char name[256];
+      name_device(d, drivers[i], ids[j], name, sizeof name);
+      if (ids[j] != d->device) str_addf(out, "; not used: %s", name);
+    }
+  }
+  cl_close(d);
+  return r;
 }
 
 #define ASK(d, what, to) ((d)->GetDeviceInfo((d)->device, what, sizeof (to), &(to), NULL))

@@ -5,6 +5,7 @@
 // on the device (opencl_plan.c).
 #ifndef WEFT_DEVICE_OPENCL_H
 #define WEFT_DEVICE_OPENCL_H
+#include "base/str.h"
 #include "codegen/program.h"
 
 typedef struct cl cl;                            // a device with its queue; may be used from several threads
@@ -25,6 +26,7 @@ void cl_code_free(cl_code *k);                   // NULL is fine
 
 struct device;
 int cl_start(struct device *d, error *err);      // DEV=CL: opencl_plan.c
+int cl_list(str *out, error *err);               // all devices of all drivers, the one that cl_open takes first; -1: there is none, and why
 
 // Runs the kernel and waits for it.  bufs: p->n_bufs pointers to host memory; sizes: their bytes, or NULL for what p says;
 // vars: p->n_vars values.  lo, hi: tiles, for a program with a tile loop; one with work-groups runs all of them.

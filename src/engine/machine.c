@@ -70,6 +70,22 @@ static void look_at_profile(weft_machine *out) {
   str_free(&s);
 }
 
+// "CPU: this machine's processors", a line for each.
+static void look_at_devices(weft_machine *out) {
+  str s = {0};
+  for (size_t i = 0;; i++) {
+    const char *name;
+    str found = {0};
+    error why = {0};
+    bool any = device_known(i, &name, &found, &why);
+    if (any) str_addf(&s, "%s%s: %s%s", i ? "\n" : "", name, found.n ? "" : "none: ", found.n ? str_c(&found) : why.text);
+    str_free(&found);
+    if (!any) break;
+  }
+  copy_text(out->devices, sizeof out->devices, str_c(&s));
+  str_free(&s);
+}
+
 void weft_machine_look(weft_machine *out) {
   memset(out, 0, sizeof *out);
   weft_cpu_name(out->cpu, sizeof out->cpu);
@@ -91,6 +107,7 @@ void weft_machine_look(weft_machine *out) {
   str_free(&version);
   out->cache_bytes = machine_cache_bytes();
   look_at_profile(out);
+  look_at_devices(out);
   cache *c = cache_open(NULL, weft_version());
   copy_text(out->cache, sizeof out->cache, cache_is_on(c) ? cache_file(c) : "");
   cache_close(c);
