@@ -350,6 +350,12 @@ static bool shares_loads(uop *reduce, uop *r) {
   return depends && shared;
 }
 
+// Of a number of tokens so many go together: as few tiles as there can be, and these of one size.
+static int token_tile(const uop *tokens) {
+  int64_t most = tokens->src[0]->vmax, tiles = (most + TOKEN_TILE - 1) / TOKEN_TILE;
+  return (int)((most + tiles - 1) / tiles);
+}
+
 static void register_tiles(kernel *k) {
   int count, budget;
   uop *m = main_reduce(k, &count);
@@ -379,7 +385,7 @@ static void register_tiles(kernel *k) {
     for (int amount = want; amount > 1; amount /= 2)
       if (rows[i]->src[0]->a % amount == 0 && amount <= budget && apply(k, OPT_UPCAST, rows[i], amount)) { done *= amount; want /= amount; break; }
   if (tokens) {
-    int amount = TOKEN_TILE;
+    int amount = token_tile(tokens);
     while (amount > 1 && amount * done > budget) amount /= 2;
     if (amount > 1) apply(k, OPT_UPCAST, tokens, amount);
   }
@@ -509,31 +515,41 @@ static void side_by_side(kernel *k) {
 }
 
 // Bytes of activations that one token's products read: what moves along a reduced range and not along rows.
-static int64_t bytes_of_token(const kernel *k, const uop *tokens) {
+static int64_t bytes_of_token(const kernel *k, const uop *tokens, int tile) {
   loads l;
   find_loads(k->ast->src[0]->src[1], &l);
   int64_t most = 0;
   for (int j = 0; j < l.n; j++) {
     const uop *at = l.at[j]->src[0];
     int64_t c = coefficient(at, tokens);
-    if (!is_weight(at->src[0]) && c > 0) most = max_i64(most, c * dtype_size((enum dtype)at->src[0]->dt) / TOKEN_TILE);
+    if (!is_weight(at->src[0]) && c > 0) most = max_i64(most, c * dtype_size((enum dtype)at->src[0]->dt) / tile);
   }
   return most;
 }
 
 // The loop over tiles of tokens (output axis `at`) goes inside those over rows: so a tile of rows is read from memory once, and the activations of all tokens
 // from the cache, which they have to fit: of more tokens than that, one part after the other.
-static void rows_outside(kernel *k, int at) {
+static void rows_outside(kernel *k, int at, int tile) {
   axes x;
   kernel_axes(k, &x);
   uop *tokens = x.at[at];
-  int64_t bytes = bytes_of_token(k, tokens), fit = bytes > 0 ? k->t->cache_bytes / 2 / (bytes * TOKEN_TILE) : 0;
+  int64_t bytes = bytes_of_token(k, tokens, tile), fit = bytes > 0 ? k->t->cache_bytes / 2 / (bytes * tile) : 0;
   if (tokens->b != AXIS_LOOP || (fit < 2 && tokens->src[0]->vmax > fit)) return;
   while (fit & (fit - 1)) fit &= fit - 1;
   if (tokens->src[0]->vmax > fit && kernel_apply(k, (opt){OPT_LOOP, at, (int)min_i64(fit, 1024)})) at++;
   kernel_axes(k, &x);
   for (int i = at + 1; i < x.n_out; i++)
     if (x.at[i]->b == AXIS_LOOP && x.at[i]->src[0]->op == OP_CONST && kernel_apply(k, (opt){OPT_SWAP, at, i})) at = i;
+}
+
+// Two products with so many tokens each have more sums than there are registers: one after the other, then. What they share, the tokens, lies in a cache.
+static bool part_products(kernel *k) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  bool did = false;
+  for (size_t i = 0; i < l.n && !did; i++) did = l.at[i]->op == OP_REDUCE && l.at[i]->dt == DT_F32 && !has_lane(l.at[i]) && depends_on_lane(l.at[i]) && kernel_separate(k, l.at[i]);
+  arena_free(a);
+  return did;
 }
 
 // Several tokens share what a row costs: those that read the same rows, which are all of a chunk, or of a tile of an expert's.
@@ -547,7 +563,11 @@ static void token_tiles(kernel *k) {
     if (r->b != AXIS_LOOP || (!symbolic && r->src[0]->a > TOKEN_TILE)) continue;
     for (int j = 0; j < l.n && !own_rows; j++) own_rows = streams(k, l.at[j]) && uop_depends(l.at[j]->src[0], r);
     if (own_rows) continue;
-    if (apply(k, OPT_UPCAST, r, symbolic ? TOKEN_TILE : 0) && symbolic) rows_outside(k, (int)i - 2);
+    int tile = symbolic ? token_tile(r) : 0;
+    if (apply(k, OPT_UPCAST, r, tile) && symbolic) {
+      while (part_products(k)) continue;
+      rows_outside(k, (int)i - 2, tile);
+    }
     return;
   }
 }

@@ -24,6 +24,9 @@ typedef struct frame {
   size_t n_accs;
 } frame;
 
+// An address near which a program reads or writes in many places: PARAM `memory` at element `at`, and constants further on.
+typedef struct anchor { const uop *memory, *at; int uses; const char *name; } anchor;
+
 typedef struct llvm {
   const program *p;
   const render_options *opt;
@@ -35,6 +38,7 @@ typedef struct llvm {
   smap intrinsics;                 // declaration -> itself
   str declarations;
   VEC(frame) frames;
+  VEC(anchor) anchors;
   const char *block;               // label of the block being filled
   int next_value, next_label;
   uint64_t written;                // bit a: PARAM a is stored to (the last bit: any PARAM from 63 up)
@@ -488,6 +492,51 @@ static void store_at(llvm *c, const uop *memory, const char *pointer, const char
   str_addf(text(c), "  store %s %s, ptr %s, align %d%s\n", type_of(c, d, lanes), v, pointer, dtype_size((enum dtype)memory->dt), access_notes(c, memory, false));
 }
 
+// ---- anchors ----------------------------------------------------------------------------------------------------------
+
+// Many accesses at constant distances from one address get that address in a register. LLVM would rather save the addition, and give each of
+// them two registers to add; an instruction that computes with memory is then two for many processors (of Intel, all that take a mask or a third operand).
+enum { MANY_USES = 8 };
+
+static anchor *anchor_of(llvm *c, const uop *index, int64_t *distance) {
+  const uop *at = index->src[1], *memory = render_memory(index);
+  *distance = 0;
+  if (at->op == OP_ADD && at->src[1]->op == OP_CONST) { *distance = at->src[1]->a; at = at->src[0]; }
+  for (size_t i = 0; i < c->anchors.n; i++) if (c->anchors.at[i].memory == memory && c->anchors.at[i].at == at) return &c->anchors.at[i];
+  vec_push(&c->anchors, ((anchor){.memory = memory, .at = at}));
+  return &c->anchors.at[c->anchors.n - 1];
+}
+
+static void find_anchors(llvm *c) {
+  int64_t distance;
+  size_t n = 0;
+  for (size_t i = 0; i < c->p->n; i++) {
+    const uop *u = c->p->at[i];
+    if (u->op == OP_INDEX && u->lanes == 1 && render_memory(u)->op == OP_PARAM && u->src[1]->op != OP_CONST) anchor_of(c, u, &distance)->uses++;
+  }
+  for (size_t i = 0; i < c->anchors.n; i++) if (c->anchors.at[i].uses >= MANY_USES) c->anchors.at[n++] = c->anchors.at[i];
+  c->anchors.n = n;
+}
+
+// Behind a node: the addresses of which it is the number of the element. No optimiser looks through the empty instruction.
+static void drop_anchors(llvm *c, const uop *u) {
+  for (size_t i = 0; i < c->anchors.n; i++) {
+    anchor *a = &c->anchors.at[i];
+    if (a->at == u) a->name = instr(c, "call ptr asm \"\", \"=r,0\"(ptr %s)", address(c, a->memory, index_as_i64(c, value(c, u), u)));
+  }
+}
+
+static const char *from_anchor(llvm *c, const uop *u) {
+  const uop *at = u->src[1], *memory = render_memory(u);
+  bool sum = at->op == OP_ADD && at->src[1]->op == OP_CONST;
+  for (size_t i = 0; i < c->anchors.n; i++) {
+    const anchor *a = &c->anchors.at[i];
+    if (a->memory != memory || a->at != (sum ? at->src[0] : at)) continue;
+    return sum ? instr(c, "getelementptr inbounds %s, ptr %s, i64 %lld", memory_type((enum dtype)memory->dt), a->name, (long long)at->src[1]->a) : a->name;
+  }
+  return NULL;
+}
+
 // the address of lane i of a vector INDEX, whose value is the vector of element numbers
 static const char *lane_address(llvm *c, const uop *index, int i) {
   const char *n = instr(c, "extractelement <%d x i64> %s, i64 %d", index->lanes, value(c, index), i);
@@ -633,6 +682,7 @@ static int node(llvm *c, size_t at) {
   case OP_PREFETCH: ask_ahead(c, u); return 0;
   case OP_LOAD: v = load(c, u); break;
   case OP_INDEX: {
+    if (u->lanes == 1 && (v = from_anchor(c, u))) break;
     const char *i = index_as_i64(c, value(c, u->src[1]), u->src[1]);
     v = u->lanes == 1 ? address(c, render_memory(u), i) : i;
     break;
@@ -698,8 +748,11 @@ static int body(llvm *c) {
   vec_push(&c->frames, bottom);
   label(c, "entry");
   if (arguments(c)) return -1;
-  for (size_t i = 0; i < c->p->n; i++)
+  find_anchors(c);
+  for (size_t i = 0; i < c->p->n; i++) {
     if (node(c, i)) return -1;
+    drop_anchors(c, c->p->at[i]);
+  }
   return 0;
 }
 
@@ -716,6 +769,7 @@ int render_llvm(const program *p, const render_options *opt, str *out, error *er
   }
   for (size_t i = 0; i < c.frames.n; i++) str_free(&c.frames.at[i].text);
   vec_free(&c.frames);
+  vec_free(&c.anchors);
   str_free(&c.declarations);
   map_free(&c.names);
   map_free(&c.chained); map_free(&c.places); map_free(&c.sums);
