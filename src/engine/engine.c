@@ -386,10 +386,10 @@ int engine_eval_sums(engine *e, const int32_t *ids, size_t n, engine_sums *see, 
 }
 
 int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row, void *ctx, error *err) {
-  bool whole = model_is_encoder(e->m);
-  stage *s = whole ? &e->now->one : &e->now->hidden;
+  bool whole = model_is_encoder(e->m), brief = whole && n <= DEFAULT_CHUNK && e->room > DEFAULT_CHUNK;       // tiles of few rows do for a short text
+  stage *s = whole && !brief ? &e->now->one : &e->now->hidden;
   hidden_buffer(e);
-  if (!s->p && build(e, s, e->room, LOGITS_HIDDEN, false, err)) return -1;
+  if (!s->p && build(e, s, brief ? DEFAULT_CHUNK : e->room, LOGITS_HIDDEN, false, err)) return -1;
   if (begin_eval(e, ids, n, 0, 0, err)) return -1;
   bool go_on = true;
   for (size_t at = 0, m; at < n && go_on; at += m) {
