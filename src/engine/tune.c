@@ -120,6 +120,10 @@ static int tune_part_run(engine *e, const struct tune_settings *s, bool prompt, 
   return 0;
 }
 
+static int check_searched(const engine *e, error *err) {
+  return engine_is_encoder(e) ? error_set(err, "%s: kernels of models that see a text as a whole are not searched yet", gguf_path(engine_gguf(e))) : 0;
+}
+
 static void layouts_progress(void *ctx, const char *what, double fraction) {
   const struct tune_settings *s = ctx;
   if (s->progress) s->progress(s->ctx, what, fraction * LAYOUTS_SHARE);
@@ -128,7 +132,7 @@ static void layouts_progress(void *ctx, const char *what, double fraction) {
 int tune_run(engine *e, const struct tune_settings *wanted, struct tune_part parts[2], layout_rows *layouts, error *err) {
   memset(parts, 0, 2 * sizeof *parts);
   *layouts = (layout_rows){0};
-  if (gguf_check_size(engine_gguf(e), err)) return -1;
+  if (check_searched(e, err) || gguf_check_size(engine_gguf(e), err)) return -1;
   device *d = engine_device(e);
   if (d->cache && !cache_is_on(d->cache)) return error_set(err, "the kernel cache is off: nothing that is found could be kept");
   struct tune_settings all = *wanted, trying = all, *s = &all;
@@ -150,7 +154,7 @@ void tune_from_env(engine *e, bool prompt) {
   error err = {0};
   struct tune_part part = {0};
   struct tune_settings s = {.width = width < MOST ? width : MOST, .skip_ms = strtod(env_str(ENV_BEAM_SKIP_MS), NULL), .progress = quiet_progress, .ctx = e};
-  if (width > 0 && tune_part_run(e, &s, prompt, SECONDS, &part, &err)) warning("no search for better kernels: %s", err.text);
+  if (width > 0 && (check_searched(e, &err) || tune_part_run(e, &s, prompt, SECONDS, &part, &err))) warning("no search for better kernels: %s", err.text);
   tune_part_free(&part);
 }
 

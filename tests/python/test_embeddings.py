@@ -151,6 +151,10 @@ def test_errors(run_weft, model):
     fails(run_weft, [*bert, "-p", "a", "--ids", "1"], "--ids", status=2)
     fails(run_weft, [*bert, "-p", "a", "--pooling", "most"], "--pooling", status=2)
     fails(run_weft, ["embed", "-p", "a"], "-m", status=2)
+    done = run_weft(["tune", "-m", model("bert"), "--budget", 1])
+    assert done.returncode == 1 and "not searched yet" in done.err, done.err
+    done = run_weft([*bert, "-p", "a"], env={"WEFT_TUNE": "now"})
+    assert done.returncode == 0 and "not searched yet" in done.err and done.stdout
     for command in (["run", "-p", "a", "-n", "1"], ["bench", "-p", "8", "-n", "0"], ["profile"]):
         done = run_weft([command[0], "-m", model("bert"), *command[1:]])
         assert done.returncode == 1 and "weft embed" in done.err, done.err
