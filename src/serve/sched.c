@@ -126,11 +126,16 @@ static void on_load(void *ctx, const char *what, double fraction) {
   if (s->o.model.progress) s->o.model.progress(s->o.model.progress_ctx, what, fraction);
 }
 
-// Kernels of single tokens and of prompts are made before anybody waits for them.
+// Kernels of single tokens and of prompts (of an encoder, of short texts) are made before anybody waits for them.
 static int warm_up(sched *s, weft_error *err) {
   int32_t ids[2] = {0, 0};
   int n = weft_model_context(s->seq.model) > 2 ? 2 : 1;
-  if (weft_model_only_embeds(s->seq.model)) return 0;
+  if (weft_model_only_embeds(s->seq.model)) {
+    float *v = xcalloc((size_t)weft_model_embedding_size(s->seq.model), sizeof *v);
+    int status = weft_embed(s->seq.model, ids, (size_t)n, WEFT_POOLING_MEAN, v, err);
+    free(v);
+    return status;
+  }
   if (weft_decode(s->seq.model, ids, (size_t)n, 0, NULL, err) || weft_decode(s->seq.model, ids, 1, 0, NULL, err)) return -1;
   weft_model_settle(s->seq.model);
   return 0;
