@@ -306,6 +306,29 @@ static void test_errors(void **state) {
   assert_string_equal(render_find("c")->suffix, ".c");
 }
 
+// Many accesses near one address share a register for it, in a loop and under a condition inside of it; few do not.
+static void test_near_addresses(void **state) {
+  (void)state;
+  for (int uses = 7; uses <= 8; uses++) {
+    rig *r = rig_new();
+    str text = {0};
+    error err = {0};
+    uop *x = rig_buf(r, DT_I8, 16 * 16), *y = rig_buf(r, DT_F32, 16), *z = rig_buf(r, DT_F32, 16);
+    uop *t = rig_range(r, cidx(r, 16), AXIS_GLOBAL), *near = rig2(r, OP_MUL, t, cidx(r, 16)), *sum = small_float(r, x, near, 1);
+    rig_store(r, rig_index(r, z, t), sum);
+    open_if(r, rig2(r, OP_CMPLT, t, cidx(r, 9)));
+    for (int i = 1; i < uses; i++) sum = rig2(r, OP_ADD, sum, small_float(r, x, rig2(r, OP_ADD, near, cidx(r, 2 * i)), 1));
+    rig_store(r, rig_index(r, y, t), sum);
+    close_if(r);
+    rig_end(r, t);
+    rig_check(r, "near", NULL, 0, 16, RIG_ALL, 0);
+    assert_int_equal(render_find("llvm")->render(rig_program(r, "near"), NULL, &text, &err), 0);
+    assert_int_equal(strstr(str_c(&text), "asm") != NULL, uses == 8);
+    str_free(&text);
+    rig_free(r);
+  }
+}
+
 // Equal programs give equal text, whatever was built before in the process.
 static void test_same_text(void **state) {
   (void)state;
@@ -330,6 +353,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_matvec), cmocka_unit_test(test_variables), cmocka_unit_test(test_conditions), cmocka_unit_test(test_order_of_memory),
     cmocka_unit_test(test_memory), cmocka_unit_test(test_vectors), cmocka_unit_test(test_wide), cmocka_unit_test(test_dot), cmocka_unit_test(test_dot_of_brains), cmocka_unit_test(test_bits), cmocka_unit_test(test_literals),
-    cmocka_unit_test(test_index32), cmocka_unit_test(test_errors), cmocka_unit_test(test_same_text)};
+    cmocka_unit_test(test_index32), cmocka_unit_test(test_errors), cmocka_unit_test(test_near_addresses), cmocka_unit_test(test_same_text)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
