@@ -24,7 +24,7 @@ esac
 cd "$(dirname "$0")/.."
 
 build_packages=(gcc libc6-dev cmake ninja-build pkg-config libpcre2-dev libutf8proc-dev libjansson-dev libsqlite3-dev
-                libedit-dev libmicrohttpd-dev libcurl4-openssl-dev opencl-c-headers python3-xstatic-dagre)
+                libmicrohttpd-dev libcurl4-openssl-dev opencl-c-headers python3-xstatic-dagre)
 # clang and its run-time library are for the sanitizer build, Chromium without windows for the page of weft viz, PoCL (an OpenCL for the CPU) for the OpenCL device, qemu to run code made for AArch64.
 test_packages=(clang libclang-rt-14-dev libcmocka-dev pocl-opencl-icd ocl-icd-libopencl1 python3 python3-venv
                qemu-user-static chromium-headless-shell)
@@ -111,6 +111,6 @@ schema_suite() {
 if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
   install_packages
 else
-  say "no apt here; needed: gcc or clang, cmake >= 3.25, ninja, pkg-config, pcre2, utf8proc, jansson, sqlite3, libedit, libmicrohttpd, CL/cl.h, LLVM 22 or 19"
+  say "no apt here; needed: gcc or clang, cmake >= 3.25, ninja, pkg-config, pcre2, utf8proc, jansson, sqlite3, libmicrohttpd, libcurl, CL/cl.h, LLVM 22 or 19"
 fi
 if [ "$what" = test ]; then python_environment; schema_suite; fi

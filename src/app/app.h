@@ -10,7 +10,7 @@
 //   out.h json.h     stdout, with errors that are noticed; JSON on it
 //   pull.h store.h http.h  models by name: from a registry, in a folder, over a network
 //   stats.h          the figures at the end of a run
-//   terminal.h       lines that people type
+//   terminal.h edit.h  what is shown in a chat, and lines that people type
 //   perplexity.h     a text in chunks, for perplexity.c and divergence.c
 //   run.c chat.c serve.c bench.c embed.c perplexity.c quantize.c imatrix.c models.c profile.c viz.c tune.c cache.c inspect.c tokenize.c template.c env.c: the commands
 #ifndef WEFT_APP_H

@@ -1,4 +1,4 @@
-// terminal: the lines that people type, with editing and a history (libedit), or plain ones where stdin is no terminal; and what is
+// terminal: the lines that people type, with editing and a history (edit.h), or plain ones where stdin is no terminal; and what is
 // shown to them, with colours or without.
 #ifndef WEFT_TERMINAL_H
 #define WEFT_TERMINAL_H

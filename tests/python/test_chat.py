@@ -29,7 +29,7 @@ def chat(run_weft, tinypy, template):
 
 
 class Terminal:
-    """A conversation in a pseudo terminal.  Colours and what libedit does to the cursor are taken out of what is seen."""
+    """A conversation in a pseudo terminal.  Colours and what is done to the cursor are taken out of what is seen."""
     escapes = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x08|\x0f|\x1b\([A-Z]")
 
     def __init__(self, weft, env, args):

@@ -35,7 +35,7 @@ def test_the_program_is_portable(installed):
         pytest.skip("no readelf")
     listing = subprocess.run(["readelf", "-d", installed / "bin" / "weft"], capture_output=True, text=True).stdout
     needed = {line.split("[")[1].split(".so")[0] for line in listing.splitlines() if "(NEEDED)" in line}
-    assert needed <= {"libc", "libm", "libpcre2-8", "libedit", "libmicrohttpd", "libutf8proc", "libjansson", "libsqlite3", "ld-linux-x86-64"}
+    assert needed <= {"libc", "libm", "libpcre2-8", "libmicrohttpd", "libutf8proc", "libjansson", "libsqlite3", "ld-linux-x86-64"}
 
 
 def test_pkg_config(installed, repo, weft_env, tmp_path):

@@ -1,0 +1,598 @@
+// Lines that people type: see edit.h.
+//
+// Keys change text and cursor, and when there is nothing more to read for the moment everything is drawn anew, from the row of the prompt on.
+#define _GNU_SOURCE
+#include "app/edit.h"
+#include "app/app.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+#include <utf8proc.h>
+
+enum { HISTORY = 1000, LONGEST = 1 << 24, PATIENCE_MS = 50 /* for the rest of a key */, TAB = 4 };
+typedef VEC(char *) lines;
+
+struct edit {
+  int in, out;
+  struct termios before;
+  sigset_t signals;            // while input is waited for
+  unsigned char buffer[4096];  // read, and not used yet
+  size_t at, n;
+  str text, cut;               // cut: what Ctrl-K and the like removed last
+  size_t cursor;               // a byte, at the edge of a sign
+  const char *prompt, *color;
+  int columns, rows;           // of the screen
+  int cursor_row;              // of what is drawn
+  VEC(int) widths;             // of the rows that are drawn
+  bool prompted;               // the prompt stands in the first of them
+  str drawn;                   // the text that is drawn, with the cursor behind it where at_end says so
+  bool at_end;
+  lines history;
+  size_t browsed;              // the entry that is shown; history.n: none
+  str mine;                    // what was typed before that
+  char *path;
+  bool searching;
+  str wanted;                  // by Ctrl-R
+};
+
+// ---- signs ------------------------------------------------------------------------------------------------------------
+
+static size_t character(const char *text, size_t n, size_t at, int32_t *out) {
+  utf8proc_ssize_t used = utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(n - at), out);
+  if (used > 0) return (size_t)used;
+  *out = 0xFFFD;
+  return 1;
+}
+
+static int columns_of(int32_t c) { return c == '\t' ? TAB : c == '\n' ? 0 : c >= 0x1F1E6 && c <= 0x1F1FF ? 2 : c == 0xFE0F ? 1 : utf8proc_charwidth(c); }
+
+// Where the sign that begins at `at` ends, and how wide it is at most: some terminals show its characters one after the other.
+static size_t sign(const char *text, size_t n, size_t at, int *width) {
+  int32_t c, next, state = 0;
+  size_t end = at + character(text, n, at, &c);
+  int w = columns_of(c);
+  while (end < n) {
+    size_t used = character(text, n, end, &next);
+    if (utf8proc_grapheme_break_stateful(c, next, &state)) break;
+    w += columns_of(next);
+    end += used;
+    c = next;
+  }
+  if (width) *width = w;
+  return end;
+}
+
+static size_t sign_before(const edit *e, size_t at) {
+  size_t from = 0;
+  for (size_t i = at; i > 0; i--) if (e->text.at[i - 1] == '\n') { from = i; break; }       // no sign reaches over a line's end
+  if (from == at) return at ? at - 1 : 0;
+  for (size_t end; (end = sign(e->text.at, e->text.n, from, NULL)) < at;) from = end;
+  return from;
+}
+
+static size_t sign_after(const edit *e, size_t at) { return at < e->text.n ? sign(e->text.at, e->text.n, at, NULL) : at; }
+
+static bool is_word(const edit *e, size_t at) {
+  int32_t c;
+  character(e->text.at, e->text.n, at, &c);
+  return c >= 128 ? utf8proc_category(c) != UTF8PROC_CATEGORY_ZS : (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
+}
+
+static size_t word_before(const edit *e, size_t at) {
+  size_t b;
+  while (at && !is_word(e, b = sign_before(e, at))) at = b;
+  while (at && is_word(e, b = sign_before(e, at))) at = b;
+  return at;
+}
+
+static size_t word_after(const edit *e, size_t at) {
+  while (at < e->text.n && !is_word(e, at)) at = sign_after(e, at);
+  while (at < e->text.n && is_word(e, at)) at = sign_after(e, at);
+  return at;
+}
+
+static size_t line_begin(const edit *e, size_t at) { while (at && e->text.at[at - 1] != '\n') at--; return at; }
+static size_t line_end(const edit *e, size_t at) { while (at < e->text.n && e->text.at[at] != '\n') at++; return at; }
+
+// ---- changes ------------------------------------------------------------------------------------------------------------
+
+static void replace(edit *e, size_t from, size_t to, const char *with, size_t n) {
+  str s = {0};
+  str_addn(&s, e->text.at, from);
+  str_addn(&s, with, n);
+  size_t cursor = s.n;
+  str_addn(&s, e->text.at + to, e->text.n - to);
+  str_free(&e->text);
+  e->text = s;
+  size_t edge = line_begin(e, cursor);                          // what was put in may have joined with what follows
+  while (edge < cursor) edge = sign(s.at, s.n, edge, NULL);
+  e->cursor = edge;
+}
+
+static void cut(edit *e, size_t from, size_t to) {
+  if (from == to) return;
+  e->cut.n = 0;
+  str_addn(&e->cut, e->text.at + from, to - from);
+  replace(e, from, to, "", 0);
+}
+
+static void set_text(edit *e, const char *text) {
+  replace(e, 0, e->text.n, text, strlen(text));
+}
+
+// Text as it came, without what a terminal would obey; line ends are newlines, and what is no UTF-8 becomes U+FFFD.
+static void clean(str *out, const char *text, size_t n) {
+  for (size_t at = 0, used; at < n; at += used) {
+    int32_t c;
+    used = character(text, n, at, &c);
+    if (c == '\r' && at + 1 < n && text[at + 1] == '\n') continue;
+    if (c == '\r' || c == '\n') str_addc(out, '\n');
+    else if (c == 0xFFFD) str_add(out, "\xEF\xBF\xBD");
+    else if (c == '\t' || (c >= ' ' && c != 127 && !(c >= 128 && c < 160))) str_addn(out, text + at, used);
+  }
+}
+
+static void put_in(edit *e, const char *text, size_t n) {
+  str s = {0};
+  clean(&s, text, n);
+  if (e->text.n + s.n <= LONGEST) replace(e, e->cursor, e->cursor, str_c(&s), s.n);
+  str_free(&s);
+}
+
+// ---- the screen -----------------------------------------------------------------------------------------------------------
+
+static void send(const edit *e, const str *s) {
+  for (size_t done = 0; done < s->n;) {
+    ssize_t n = write(e->out, s->at + done, s->n - done);
+    if (n > 0) done += (size_t)n;
+    else if (n < 0 && errno != EINTR) return;
+  }
+}
+
+static void measure(edit *e) {
+  struct winsize w = {0};
+  if (ioctl(e->out, TIOCGWINSZ, &w) || !w.ws_col) w = (struct winsize){.ws_col = 80, .ws_row = 24};
+  e->columns = w.ws_col;
+  e->rows = w.ws_row ? w.ws_row : 24;
+}
+
+struct row { size_t from, to; int width; };
+typedef VEC(struct row) row_list;
+
+// Rows of at most `columns`; the last one has room for the cursor behind it.
+static void break_rows(const edit *e, int first, row_list *out) {
+  struct row r = {0, 0, first};
+  for (size_t at = 0, end; at < e->text.n; at = end) {
+    int w;
+    end = sign(e->text.at, e->text.n, at, &w);
+    bool newline = e->text.at[at] == '\n';
+    if (newline || (r.width + w > e->columns && r.to > r.from)) {
+      vec_push(out, r);
+      r = (struct row){newline ? end : at, newline ? end : at, 0};
+      if (newline) continue;
+    }
+    r.to = end;
+    r.width += w;
+  }
+  vec_push(out, r);
+  if (r.width >= e->columns) vec_push(out, ((struct row){e->text.n, e->text.n, 0}));
+}
+
+static void add_shown(str *out, const edit *e, size_t from, size_t to) {
+  for (size_t i = from; i < to; i++) if (e->text.at[i] == '\t') str_addf(out, "%*s", TAB, ""); else str_addc(out, e->text.at[i]);
+}
+
+static void add_prompt(str *out, const edit *e) {
+  if (e->searching) str_addf(out, "(search: %s) ", str_c(&e->wanted));
+  else str_addf(out, "%s%s%s", e->color, e->prompt, *e->color ? "\033[0m" : "");
+}
+
+static int prompt_width(const edit *e) {
+  str s = {0};
+  int all = 0, w;
+  if (e->searching) str_addf(&s, "(search: %s) ", str_c(&e->wanted)); else str_add(&s, e->prompt);
+  for (size_t at = 0; at < s.n; all += w) at = sign(s.at, s.n, at, &w);
+  str_free(&s);
+  return all;
+}
+
+// A row of which the screen has become narrower than it was drawn is several now, in nearly all terminals.
+static int rows_above(const edit *e) {
+  int n = e->cursor_row;
+  for (int i = 0; i < e->cursor_row; i++) n += e->widths.at[i] > e->columns ? (e->widths.at[i] - 1) / e->columns : 0;
+  return n;
+}
+
+// What was added behind all that is drawn needs no more than itself, where there is room for it in the row.
+static bool draw_added(edit *e) {
+  size_t from = e->drawn.n, edge = from ? sign_before(e, from) : 0;
+  int all = e->widths.n ? e->widths.at[e->widths.n - 1] : 0, w;
+  if (!e->prompted || e->searching || !e->at_end || e->cursor < e->text.n || from > e->text.n || memcmp(e->drawn.at, e->text.at, from)) return false;
+  if (from && sign_after(e, edge) != from) return false;        // it joins with what stands there
+  for (size_t at = from; at < e->text.n; all += w) {
+    if (e->text.at[at] == '\n') return false;
+    at = sign(e->text.at, e->text.n, at, &w);
+  }
+  if (all >= e->columns) return false;
+  str s = {0};
+  add_shown(&s, e, from, e->text.n);
+  send(e, &s);
+  e->widths.at[e->widths.n - 1] = all;
+  str_addn(&e->drawn, e->text.at + from, e->text.n - from);
+  str_free(&s);
+  return true;
+}
+
+// To the beginning of the text in the row of the prompt.
+static void begin_first(str *out, const edit *e, bool again) {
+  str_addc(out, '\r');
+  if (again) str_addf(out, "\033[%dC", prompt_width(e));
+  else add_prompt(out, e);
+}
+
+static void draw(edit *e) {
+  if (draw_added(e)) return;
+  row_list rows = {0};
+  str s = {0};
+  int above = rows_above(e), row = 0;
+  break_rows(e, prompt_width(e), &rows);
+  while (row + 1 < (int)rows.n && e->cursor >= rows.at[row + 1].from) row++;
+  int shown = (int)rows.n < e->rows ? (int)rows.n : e->rows, first = row < shown ? 0 : row - shown + 1;      // a text that is longer than the screen: the end of what is before the cursor
+  str_add(&s, "\033[?25l\033[?7l");
+  if (above) str_addf(&s, "\033[%dA", above);
+  e->widths.n = 0;
+  for (int i = first; i < first + shown; i++) {
+    if (i) str_add(&s, i > first ? "\r\n" : "\r");
+    else begin_first(&s, e, e->prompted);
+    add_shown(&s, e, rows.at[i].from, rows.at[i].to);
+    str_add(&s, "\033[K");
+    vec_push(&e->widths, rows.at[i].width);
+  }
+  str_add(&s, "\033[J");
+  if (row < first + shown - 1 || e->cursor < rows.at[row].to) {
+    if (row < first + shown - 1) str_addf(&s, "\033[%dA", first + shown - 1 - row);
+    if (row) str_addc(&s, '\r'); else begin_first(&s, e, true);
+    add_shown(&s, e, rows.at[row].from, e->cursor);
+  }
+  str_add(&s, "\033[?7h\033[?25h");
+  e->cursor_row = row - first;
+  e->prompted = !first && !e->searching;
+  e->at_end = e->cursor == e->text.n;
+  e->drawn.n = 0;
+  str_addn(&e->drawn, str_c(&e->text), e->text.n);
+  send(e, &s);
+  str_free(&s);
+  vec_free(&rows);
+}
+
+// ---- the terminal -----------------------------------------------------------------------------------------------------------
+
+static volatile sig_atomic_t resized, continued;
+static void on_resize(int sig) { (void)sig; resized = 1; }
+static void on_continue(int sig) { (void)sig; continued = 1; }
+
+// Every key comes as it is; Ctrl-C and Ctrl-Z stay signals.
+static void take_keys(edit *e) {
+  struct termios t = e->before;
+  t.c_iflag &= ~(tcflag_t)(ICRNL | INLCR | IGNCR | IXON | ISTRIP);
+  t.c_lflag &= ~(tcflag_t)(ICANON | ECHO | IEXTEN);
+  t.c_cc[VMIN] = 1;
+  t.c_cc[VTIME] = 0;
+  t.c_cc[VQUIT] = _POSIX_VDISABLE;
+  tcsetattr(e->in, TCSADRAIN, &t);
+}
+
+// One byte. 1; 0 at the end; -1 on Ctrl-C; 2 where wait_ms (negative: no limit) is over.  Ctrl-C counts whenever it comes: the signal waits while a
+// key is worked on and is let through only while this waits for input. It takes with it what was typed before.
+static int get_byte(edit *e, int wait_ms, unsigned char *out) {
+  struct timespec limit = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L};
+  while (e->at == e->n) {
+    struct pollfd p = {.fd = e->in, .events = POLLIN};
+    if (interrupted()) return -1;
+    if (continued) { continued = 0; take_keys(e); resized = 1; }
+    if (resized) { resized = 0; e->prompted = false; measure(e); draw(e); }
+    int ready = ppoll(&p, 1, wait_ms < 0 ? NULL : &limit, &e->signals);
+    if (!ready) return 2;
+    if (ready < 0) { if (errno == EINTR) continue; return 0; }
+    ssize_t got = read(e->in, e->buffer, sizeof e->buffer);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (got <= 0) return 0;
+    e->at = 0;
+    e->n = (size_t)got;
+  }
+  *out = e->buffer[e->at++];
+  return 1;
+}
+
+// ---- history ------------------------------------------------------------------------------------------------------------------
+
+// A line of the file is an entry: its newlines are \n there, and a backslash is two.
+static void add_entry(lines *l, const char *text, size_t n) {
+  str s = {0};
+  for (size_t i = 0; i < n; i++) {
+    if (text[i] == '\\' && i + 1 < n) str_addc(&s, text[++i] == 'n' ? '\n' : text[i]);
+    else str_addc(&s, text[i]);
+  }
+  if (s.n) vec_push(l, s.at);
+}
+
+static void write_entry(FILE *f, const char *text) {
+  for (; *text; text++) fputs(*text == '\n' ? "\\n" : *text == '\\' ? "\\\\" : (char[]){*text, 0}, f);
+  fputc('\n', f);
+}
+
+static FILE *open_history(const edit *e, int how) {
+  int fd = e->path ? open(e->path, how | O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;      // never readable for others, not even for a moment
+  return fd < 0 ? NULL : fdopen(fd, "w");
+}
+
+// What is the same as an earlier entry takes its place.
+static void keep_once(lines *l, const char *text) {
+  for (size_t i = 0; i < l->n; i++)
+    if (!strcmp(l->at[i], text)) { free(l->at[i]); memmove(l->at + i, l->at + i + 1, (l->n - i - 1) * sizeof *l->at); l->n--; break; }
+}
+
+static void load(edit *e) {
+  char *text = NULL;
+  size_t n = 0, read_lines = 0;
+  error err = {0};
+  lines all = {0};
+  if (read_file(e->path, &text, &n, &err)) return;
+  for (char *at = text, *end; at < text + n; at = end + 1, read_lines++) {
+    if (!(end = memchr(at, '\n', (size_t)(text + n - at)))) end = text + n;
+    add_entry(&all, at, (size_t)(end - at));
+  }
+  free(text);
+  for (size_t i = all.n > HISTORY ? all.n - HISTORY : 0, k = 0; k < all.n; k++) {
+    if (k < i) { free(all.at[k]); continue; }
+    keep_once(&e->history, all.at[k]);
+    vec_push(&e->history, all.at[k]);
+  }
+  vec_free(&all);
+  FILE *f = read_lines > 2 * HISTORY ? open_history(e, O_TRUNC) : NULL;
+  for (size_t i = 0; f && i < e->history.n; i++) write_entry(f, e->history.at[i]);
+  if (f) fclose(f);
+}
+
+static void remember(edit *e, const char *text) {
+  if (!*text) return;
+  keep_once(&e->history, text);
+  vec_push(&e->history, xstrdup(text));
+  FILE *f = open_history(e, O_APPEND);           // by its own, so that two conversations at once both are kept
+  if (f) { write_entry(f, text); fclose(f); }
+}
+
+static void browse(edit *e, size_t to) {
+  if (e->browsed == e->history.n) { e->mine.n = 0; str_addn(&e->mine, e->text.at, e->text.n); }
+  e->browsed = to;
+  set_text(e, to == e->history.n ? str_c(&e->mine) : e->history.at[to]);
+}
+
+// Ctrl-R: the last entry before this one that has what is wanted.
+static void search_back(edit *e, size_t before) {
+  for (size_t i = before; i-- > 0;) {
+    const char *found = strstr(e->history.at[i], str_c(&e->wanted));
+    if (!found) continue;
+    browse(e, i);
+    e->cursor = (size_t)(found - e->history.at[i]);
+    return;
+  }
+}
+
+// ---- keys -------------------------------------------------------------------------------------------------------------------------
+
+enum key {
+  KEY_NONE, KEY_LEFT = 256, KEY_RIGHT, KEY_UP, KEY_DOWN, KEY_HOME, KEY_END, KEY_DELETE, KEY_WORD_LEFT, KEY_WORD_RIGHT, KEY_CUT_WORD, KEY_CUT_WORD_AFTER, KEY_NEWLINE, KEY_PASTE
+};
+enum { ESCAPE = 27 };
+#define WITH_CTRL(c) ((c) & 31)
+
+static const struct { const char *sent; enum key key; } sequences[] = {
+  {"[A", KEY_UP}, {"[B", KEY_DOWN}, {"[C", KEY_RIGHT}, {"[D", KEY_LEFT}, {"OA", KEY_UP}, {"OB", KEY_DOWN}, {"OC", KEY_RIGHT}, {"OD", KEY_LEFT},
+  {"[H", KEY_HOME}, {"[F", KEY_END}, {"OH", KEY_HOME}, {"OF", KEY_END}, {"[1~", KEY_HOME}, {"[4~", KEY_END}, {"[7~", KEY_HOME}, {"[8~", KEY_END}, {"[3~", KEY_DELETE},
+  {"[1;5D", KEY_WORD_LEFT}, {"[1;5C", KEY_WORD_RIGHT}, {"[1;3D", KEY_WORD_LEFT}, {"[1;3C", KEY_WORD_RIGHT}, {"[5D", KEY_WORD_LEFT}, {"[5C", KEY_WORD_RIGHT},
+  {"Od", KEY_WORD_LEFT}, {"Oc", KEY_WORD_RIGHT}, {"b", KEY_WORD_LEFT}, {"f", KEY_WORD_RIGHT}, {"d", KEY_CUT_WORD_AFTER}, {"[3;5~", KEY_CUT_WORD_AFTER},
+  {"\x7f", KEY_CUT_WORD}, {"\b", KEY_CUT_WORD}, {"\r", KEY_NEWLINE}, {"\n", KEY_NEWLINE}, {"[13;2u", KEY_NEWLINE}, {"[200~", KEY_PASTE}};
+
+// After an escape: the key that it begins; what nobody knows is none.
+static enum key escaped(edit *e) {
+  char seen[32] = "";
+  for (size_t n = 0; n < sizeof seen - 1;) {
+    unsigned char c;
+    if (get_byte(e, PATIENCE_MS, &c) != 1) return KEY_NONE;
+    seen[n++] = (char)c;
+    bool more = n == 1 ? c == '[' || c == 'O' : seen[0] == '[' && (c < 0x40 || c > 0x7e);
+    if (!more) break;
+  }
+  for (size_t i = 0; i < COUNT(sequences); i++) if (!strcmp(sequences[i].sent, seen)) return sequences[i].key;
+  return KEY_NONE;
+}
+
+// Everything up to the mark of its end, as one text.
+static int paste(edit *e) {
+  static const char end[] = "\033[201~";
+  enum { MARK = sizeof end - 1 };
+  str s = {0};
+  int got;
+  unsigned char c;
+  while ((got = get_byte(e, -1, &c)) == 1) {
+    if (s.n < LONGEST + MARK) str_addc(&s, (char)c);
+    if (c == '~' && s.n >= MARK && !memcmp(s.at + s.n - MARK, end, MARK)) { put_in(e, s.at, s.n - MARK); break; }
+  }
+  str_free(&s);
+  return got;
+}
+
+// A character that begins with this byte.
+static void typed(edit *e, unsigned char first) {
+  char s[4] = {(char)first};
+  size_t n = 1, all = first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  unsigned char c;
+  while (n < all && get_byte(e, PATIENCE_MS, &c) == 1) {
+    if ((c & 0xC0) != 0x80) { e->at--; break; }
+    s[n++] = (char)c;
+  }
+  if (e->searching) {
+    clean(&e->wanted, s, n);
+    search_back(e, e->history.n);
+  } else put_in(e, s, n);
+}
+
+// To the line above or below, as far to the right as signs go; at the edge of the text to another entry.
+static void go_line(edit *e, bool up) {
+  size_t begin = line_begin(e, e->cursor), n = 0;
+  for (size_t at = begin; at < e->cursor; at = sign_after(e, at)) n++;
+  if (up ? begin == 0 : line_end(e, e->cursor) == e->text.n) {
+    if (up && e->browsed) browse(e, e->browsed - 1);
+    else if (!up && e->browsed < e->history.n) browse(e, e->browsed + 1);
+    return;
+  }
+  e->cursor = up ? line_begin(e, begin - 1) : line_end(e, e->cursor) + 1;
+  for (size_t stop = line_end(e, e->cursor); n-- && e->cursor < stop;) e->cursor = sign_after(e, e->cursor);
+}
+
+static void move(edit *e, int key) {
+  switch (key) {
+  case KEY_LEFT: case WITH_CTRL('B'): e->cursor = sign_before(e, e->cursor); break;
+  case KEY_RIGHT: case WITH_CTRL('F'): e->cursor = sign_after(e, e->cursor); break;
+  case KEY_UP: case WITH_CTRL('P'): go_line(e, true); break;
+  case KEY_DOWN: case WITH_CTRL('N'): go_line(e, false); break;
+  case KEY_HOME: case WITH_CTRL('A'): e->cursor = line_begin(e, e->cursor); break;
+  case KEY_END: case WITH_CTRL('E'): e->cursor = line_end(e, e->cursor); break;
+  case KEY_WORD_LEFT: e->cursor = word_before(e, e->cursor); break;
+  case KEY_WORD_RIGHT: e->cursor = word_after(e, e->cursor); break;
+  case KEY_DELETE: replace(e, e->cursor, sign_after(e, e->cursor), "", 0); break;
+  case 127: case WITH_CTRL('H'): replace(e, sign_before(e, e->cursor), e->cursor, "", 0); break;
+  case KEY_CUT_WORD: cut(e, word_before(e, e->cursor), e->cursor); break;
+  case KEY_CUT_WORD_AFTER: cut(e, e->cursor, word_after(e, e->cursor)); break;
+  case WITH_CTRL('W'): {
+    size_t from = e->cursor;
+    while (from && strchr(" \t\n", e->text.at[from - 1])) from--;
+    while (from && !strchr(" \t\n", e->text.at[from - 1])) from--;
+    cut(e, from, e->cursor);
+    break;
+  }
+  case WITH_CTRL('K'): cut(e, e->cursor, line_end(e, e->cursor)); break;
+  case WITH_CTRL('U'): cut(e, line_begin(e, e->cursor), e->cursor); break;
+  case WITH_CTRL('Y'): put_in(e, str_c(&e->cut), e->cut.n); break;
+  case WITH_CTRL('L'): {
+    str s = {0};
+    str_add(&s, "\033[H\033[2J");
+    send(e, &s);
+    str_free(&s);
+    e->cursor_row = 0;
+    e->prompted = false;
+    break;
+  }
+  case KEY_NEWLINE: put_in(e, "\n", 1); break;
+  default: break;
+  }
+}
+
+// Ctrl-R looks further back; what is no text ends the search, and counts as the key that it is. True: that was all of this key.
+static bool search_key(edit *e, int key) {
+  if (key == WITH_CTRL('R')) {
+    if (e->searching) search_back(e, e->browsed);
+    else { e->searching = true; e->prompted = false; e->wanted.n = 0; str_add(&e->wanted, ""); }
+    return true;
+  }
+  if (!e->searching) return false;
+  if (key == 127 || key == WITH_CTRL('H')) {
+    while (e->wanted.n && (e->wanted.at[--e->wanted.n] & 0xC0) == 0x80) continue;
+    if (e->wanted.at) e->wanted.at[e->wanted.n] = 0;
+    return true;
+  }
+  e->searching = e->prompted = false;
+  if (key == WITH_CTRL('G')) { browse(e, e->history.n); return true; }
+  return key == KEY_NONE;
+}
+
+// Keys until the line is done.
+static enum edit_result work(edit *e) {
+  for (;;) {
+    unsigned char c;
+    if (e->at == e->n) draw(e);
+    int got = get_byte(e, -1, &c);
+    if (got != 1) return got < 0 ? EDIT_INTERRUPTED : EDIT_END;
+    if (c >= ' ' && c != 127) { typed(e, c); continue; }
+    int key = c == ESCAPE ? (int)escaped(e) : c;
+    if (interrupted()) return EDIT_INTERRUPTED;
+    if (search_key(e, key)) continue;
+    if (key == '\r' || key == '\n') return EDIT_LINE;
+    if (key == KEY_PASTE) { if ((got = paste(e)) != 1) return got < 0 ? EDIT_INTERRUPTED : EDIT_END; }
+    else if (key == WITH_CTRL('D') && !e->text.n) return EDIT_END;
+    else move(e, key == WITH_CTRL('D') ? (int)KEY_DELETE : key);
+  }
+}
+
+// ---- life -----------------------------------------------------------------------------------------------------------------------------
+
+edit *edit_new(int in, int out, const char *history) {
+  edit *e = xcalloc(1, sizeof *e);
+  e->in = in;
+  e->out = out;
+  e->path = history ? xstrdup(history) : NULL;
+  if (e->path) load(e);
+  struct sigaction resize = {.sa_handler = on_resize}, again = {.sa_handler = on_continue};
+  sigaction(SIGWINCH, &resize, NULL);
+  sigaction(SIGCONT, &again, NULL);
+  return e;
+}
+
+void edit_free(edit *e) {
+  if (!e) return;
+  for (size_t i = 0; i < e->history.n; i++) free(e->history.at[i]);
+  vec_free(&e->history);
+  vec_free(&e->widths);
+  str_free(&e->text); str_free(&e->cut); str_free(&e->mine); str_free(&e->wanted); str_free(&e->drawn);
+  free(e->path);
+  free(e);
+}
+
+enum edit_result edit_line(edit *e, const char *prompt, const char *color, const char *text, str *out) {
+  sigset_t held;
+  str codes = {0};
+  if (tcgetattr(e->in, &e->before)) return EDIT_END;
+  e->prompt = prompt;
+  e->color = color;
+  e->browsed = e->history.n;
+  e->searching = e->prompted = false;
+  e->cursor_row = 0;
+  e->widths.n = 0;
+  e->text.n = e->cursor = 0;
+  str_add(&e->text, "");
+  put_in(e, text, strlen(text));
+  sigemptyset(&held);
+  sigaddset(&held, SIGINT);
+  sigaddset(&held, SIGWINCH);
+  sigaddset(&held, SIGCONT);
+  sigprocmask(SIG_BLOCK, &held, &e->signals);
+  take_keys(e);
+  measure(e);
+  str_add(&codes, "\033[?2004h");                               // pastes come with marks around them
+  send(e, &codes);
+  enum edit_result result = work(e);
+  if (e->searching) e->searching = e->prompted = false;
+  e->cursor = e->text.n;
+  if (result != EDIT_INTERRUPTED) draw(e);
+  codes.n = 0;
+  str_add(&codes, result == EDIT_LINE ? "\033[?2004l\r\n" : "\033[?2004l");
+  send(e, &codes);
+  tcsetattr(e->in, TCSADRAIN, &e->before);
+  sigprocmask(SIG_SETMASK, &e->signals, NULL);
+  str_free(&codes);
+  if (result == EDIT_INTERRUPTED) e->at = e->n = 0;
+  if (result != EDIT_LINE) return result;
+  remember(e, e->text.at);
+  str_addn(out, e->text.at, e->text.n);
+  str_addc(out, '\n');
+  return EDIT_LINE;
+}
