@@ -131,7 +131,8 @@ int viz_command(int argc, char **argv) {
   if (o.steps < 0) o.steps = 16;
   if (!o.model.model) return usage_error("no model: give one with -m FILE");
   env_set(ENV_VIZ, "0");
-  o.model.context = o.depth + (o.chunk_of ? o.chunk_of : o.steps) + 1;
+  enum { BESIDE = 64 };                                         // tokens of a prompt, whose time stands beside that of a token
+  o.model.context = o.depth + max_i64((o.chunk_of ? o.chunk_of : o.steps) + 1, BESIDE);
   status = model_args_open(&o.model, &bar, &m);
   if (!status) status = look(&o, &bar, m);
   weft_model_close(m);

@@ -11,6 +11,8 @@
 
 enum { WARM_UP = 2, MOST_RUNS = 64 /* whose times are kept */, MOST_STEPS = 20000 /* of a recorder */, MOST_TEXT = 2 << 20 /* bytes of source or assembly */ };
 
+typedef struct pass_time { char name[48]; double s; } pass_time;
+
 typedef struct look {
   engine *e;
   graph *g;
@@ -22,6 +24,7 @@ typedef struct look {
   int *unique;               // per kernel: which of the different kernels it is
   uop **asts;
   str *out;
+  VEC(pass_time) passes;     // of all different kernels together
 } look;
 
 static void add_text(str *out, const char *key, const char *text) {
@@ -116,6 +119,53 @@ static void add_buffers(look *l, map *buffers) {
   str_free(&ids);
 }
 
+// Its kernels: [[role, dispatch, us, bytes, flops]...] of one step of the other plan: a chunk of a prompt beside a token, a token beside a chunk.
+static int add_other(look *l, double token_us, int prompt, int pos, error *err) {
+  enum { CHUNK = 64, RUNS = 3 };
+  const double PATIENCE_US = 5e6;                       // the interpreter needs seconds for a token
+  str *o = l->out;
+  plan *p;
+  int32_t *ids;
+  int n = prompt ? 1 : (int)min_i64(min_i64(CHUNK, engine_chunk(l->e)), engine_n_ctx(l->e) - pos), runs = RUNS;
+  if (n * token_us > PATIENCE_US) { n = (int)(PATIENCE_US / token_us) + 1; runs = 1; }
+  if (n < 1 || engine_plan(l->e, !prompt, &p, &ids, err)) return -1;
+  size_t kernels = (size_t)plan_get_stats(p).kernels;
+  double *us = xcalloc(2 * kernels + 1, sizeof *us), least = 0;
+  double *best = xcalloc(kernels + 1, sizeof *best);
+  plan_var vars[] = {{"n", n}, {"pos", pos}};
+  for (int i = 0; i < runs; i++) {
+    plan_times t = {.kernel_us = us, .kernel_wait_us = us + kernels};
+    for (int k = 0; k < n; k++) ids[k] = k % engine_n_vocab(l->e);
+    plan_run_timed(p, vars, 2, &t);
+    if (!i || t.us < least) { least = t.us; memcpy(best, us, kernels * sizeof *us); }
+  }
+  str_addf(o, ",\n\"other\":{\"tokens\":%d,\"us\":%.3f,\"kernels\":[", n, least);
+  for (size_t k = 0; k < kernels; k++) {
+    plan_kernel_info info = plan_kernel(p, (int)k, vars, 2);
+    str_add(o, k ? ",[" : "[");
+    str_add_json(o, info.role, strlen(info.role));
+    str_addf(o, ",%d,%.3f,%.0f,%.0f]", info.dispatch, best[k], info.bytes, info.flops);
+  }
+  str_add(o, "]}");
+  free(us); free(best);
+  return 0;
+}
+
+// passes: [[pass, us]...] of all different kernels; memory: bytes by kind.
+static void add_costs(look *l) {
+  struct engine_stats s;
+  str *o = l->out;
+  engine_stats(l->e, &s);
+  str_add(o, ",\n\"passes\":[");
+  for (size_t i = 0; i < l->passes.n; i++) {
+    str_add(o, i ? ",[" : "[");
+    str_add_json(o, l->passes.at[i].name, strlen(l->passes.at[i].name));
+    str_addf(o, ",%.1f]", l->passes.at[i].s * 1e6);
+  }
+  str_addf(o, "],\n\"memory\":{\"weights\":%llu,\"KV cache\":%llu,\"intermediates\":%lld},\"context\":%d", (unsigned long long)s.model_bytes, (unsigned long long)s.kv_bytes,
+           (long long)plan_get_stats(l->p).arena_bytes, engine_n_ctx(l->e));
+}
+
 // temps: [[buffer, dtype, elements, bytes, offset, first level, last level]...]; lanes: per thread [from, to, from, to, ...] in us, by kernel
 static void add_overview(look *l, const timing *t, int prompt, int pos, int steps) {
   str *o = l->out;
@@ -146,7 +196,8 @@ static void add_overview(look *l, const timing *t, int prompt, int pos, int step
     for (int k = 0; k < 2 * s.kernels; k++) str_addf(o, k ? ",%.2f" : "%.2f", t->lanes[(size_t)th * 2 * (size_t)s.kernels + (size_t)k]);
     str_addc(o, ']');
   }
-  str_add(o, "]}");
+  str_addc(o, ']');
+  add_costs(l);
   map_free(&buffers);
 }
 
@@ -163,6 +214,16 @@ static void add_graph(look *l) {
 
 // ---- kernels ----------------------------------------------------------------------------------------------------------------
 
+// OptOps are marks of their own, UPCAST(0,4), and one kind of pass here.
+static void add_pass(void *ctx, const char *name, double s) {
+  look *l = ctx;
+  if (strchr(name, '(')) name = "OptOps";
+  for (size_t i = 0; i < l->passes.n; i++) if (!strcmp(l->passes.at[i].name, name)) { l->passes.at[i].s += s; return; }
+  pass_time p = {.s = s};
+  snprintf(p.name, sizeof p.name, "%s", name);
+  vec_push(&l->passes, p);
+}
+
 // One different kernel: name, program (linear IR), source, assembly, streams [[parameter, bytes]...], and its record; search,
 // if there was one: whether it found something better, us of a launch before and after.
 static int add_kernel(look *l, uop *ast, error *err) {
@@ -171,7 +232,10 @@ static int add_kernel(look *l, uop *ast, error *err) {
   bool searched;
   program *p = plan_program(l->d, l->g, ast, r, &t, &searched);
   str source = {0}, assembly = {0}, text = {0}, *o = l->out;
+  record_passes(r, add_pass, l);
+  double began = now_s();
   int status = l->d->show ? l->d->show(l->d, p, &source, &assembly, err) : 0;
+  add_pass(l, "machine code", now_s() - began);
   if (!status) {
     program_print(&text, p);
     str_addc(o, '{');
@@ -224,20 +288,28 @@ int look_run(engine *e, int prompt, int steps, int pos, str *out, error *err) {
   find_unique(&l);
   int r = measure(&l, prompt, steps, pos, &t, err);
   if (!r && plan_get_stats(l.p).kernels != l.s.n_kernels) die("the graph came out differently the second time");
+  str each = {0};                                               // of the kernels, which come behind what they add up to
+  l.out = &each;
+  for (int i = 0; i < l.n_unique && !r; i++) {
+    size_t from = each.n;
+    engine_progress(e, "looking", (double)i / l.n_unique);
+    r = add_kernel(&l, l.asts[i], err);
+    end_line(&each, from);
+  }
+  l.out = out;
   if (!r) {
     size_t from = out->n;
     add_overview(&l, &t, prompt, pos, steps);
+    r = add_other(&l, t.us / (prompt ? prompt : 1), prompt, pos, err);
+    str_addc(out, '}');
     end_line(out, from);
     from = out->n;
     add_graph(&l);
     end_line(out, from);
+    str_addn(out, each.at, each.n);
   }
-  for (int i = 0; i < l.n_unique && !r; i++) {
-    size_t from = out->n;
-    engine_progress(e, "looking", (double)i / l.n_unique);
-    r = add_kernel(&l, l.asts[i], err);
-    end_line(out, from);
-  }
+  str_free(&each);
+  vec_free(&l.passes);
   free(t.kernel_us); free(l.unique); free(l.asts);
   recorder_free(l.r);
   graph_free(l.g);

@@ -5,10 +5,11 @@
 #include <string.h>
 
 typedef struct step { const char *pass; const ruleset *set; unsigned index; uop *from, *to; } step;
-typedef struct mark { char *name; uop *root; size_t steps; } mark;
+typedef struct mark { char *name; uop *root; size_t steps; double took; } mark;
 
 struct recorder {
   size_t most, lost;
+  double last;               // when the pass before ended
   VEC(step) steps;
   VEC(mark) marks;
 };
@@ -16,6 +17,7 @@ struct recorder {
 recorder *recorder_new(size_t most_steps) {
   recorder *r = xcalloc(1, sizeof *r);
   r->most = most_steps;
+  r->last = now_s();
   return r;
 }
 
@@ -35,8 +37,14 @@ void record_mark(graph *g, uop *root, const char *fmt, ...) {
   va_start(ap, fmt);
   str_vaddf(&s, fmt, ap);
   va_end(ap);
-  vec_push(&r->marks, ((mark){xstrdup(str_c(&s)), root, r->steps.n}));
+  double now = now_s();
+  vec_push(&r->marks, ((mark){xstrdup(str_c(&s)), root, r->steps.n, now - r->last}));
+  r->last = now;
   str_free(&s);
+}
+
+void record_passes(const recorder *r, void (*visit)(void *ctx, const char *name, double seconds), void *ctx) {
+  for (size_t i = 0; i < r->marks.n; i++) visit(ctx, r->marks.at[i].name, r->marks.at[i].took);
 }
 
 void record_step(recorder *r, const char *pass, const ruleset *s, unsigned index, uop *from, uop *to) {

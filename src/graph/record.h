@@ -12,6 +12,9 @@ void recorder_free(recorder *r);                 // NULL is fine
 void record_mark(graph *g, uop *root, const char *fmt, ...) PRINTF_LIKE(3, 4);     // a pass with this name has made root; nothing without a recorder
 void record_step(recorder *r, const char *pass, const ruleset *s, unsigned index, uop *from, uop *to);    // for rewrite.c; the texts are kept as pointers
 
+// How long each pass took, in order: since the mark before it, or since the recorder was made.
+void record_passes(const recorder *r, void (*visit)(void *ctx, const char *name, double seconds), void *ctx);
+
 // A JSON object: labels [text of a node without its sources], nodes [[label, for each source how many nodes before this one it stands...]], rules [[pass, table, line,
 // text, file below src/]], steps [[rule, node before, node after]] in order, marks [[pass, its result, steps until then]], lost (steps that were too many).
 // `numbers`, if not NULL, gets node -> its number + 1.

@@ -70,6 +70,7 @@ def test_kernels(shown, run_weft, tinypy, tmp_path):
     run = ["run", "-m", tinypy, "-c", "64", "-p", "x", "-n", "1", "--stats", tmp_path / "stats"]       # one page of the caches, as there
     assert run_weft(run).returncode == 0
     stats = json.loads((tmp_path / "stats").read_text())
+    view(shown, "kernels", "#table")
     assert text(shown, "h2") == f"{stats['kernels_per_token']:.0f} kernels per token"
     assert shown.eval("document.querySelectorAll('#list a').length") == shown.eval("document.querySelectorAll('#table tr.row').length") == shown.eval("nUnique")
     shown.click("nav a[data-view=graph]")
@@ -80,6 +81,7 @@ def test_kernels(shown, run_weft, tinypy, tmp_path):
 
 
 def test_a_click_shows_source_and_assembly(shown, page):
+    view(shown, "kernels", "#table")
     name = text(shown, "#table tr.row:nth-child(2) td.k")
     shown.click("#table tr.row:nth-child(2)")
     shown.until("document.querySelector('#source')")
@@ -142,7 +144,7 @@ def test_search_and_keys(shown):
     shown.until("location.hash.startsWith('#kernel/')")
     shown.press("p")
     shown.until("location.hash.endsWith('/program')")
-    shown.press("2")
+    shown.press("3")
     shown.until("document.querySelector('g.lane')")
     dark = shown.eval("document.documentElement.classList.contains('dark')")
     shown.press("t")
@@ -150,6 +152,78 @@ def test_search_and_keys(shown):
     shown.press("t")
     shown.press("?")
     assert shown.eval("document.querySelector('dialog').open")
+    assert "[object" not in text(shown, "dialog") and "searchj k" in re.sub(r" +", " ", text(shown, "dialog")).replace("next, previous kernel", "") and text(shown, "dialog kbd") == "/"
+
+
+def test_the_first_page(shown):
+    """Where the time goes, by part of the model: the pieces of a bar are as long as what they stand for, and a prompt stands beside a token."""
+    shown.until("document.querySelector('.stack')")
+    assert text(shown, "h2") == "Where does the time of a token go?"
+    assert shown.eval("[...document.querySelectorAll('.where h3')].map(h => h.textContent)") == ["A token", "A prompt, in chunks of 64 tokens", "Compiling", "Memory"]
+    widths = shown.eval("[...document.querySelectorAll('.where')].map(w => { const s = w.querySelector('.stack'); return [...s.children].reduce((x, c) => x + c.offsetWidth, 0) / s.offsetWidth })")
+    assert all(0.9 < w < 1.1 for w in widths), widths
+    parts = shown.eval("[...document.querySelectorAll('.where')].slice(0, 2).map(w => [...w.querySelectorAll('tbody tr td:first-child')].map(td => td.textContent))")
+    for names in parts:
+        assert {"embedding", "attention", "Q, K and V", "FFN down", "FFN up and gate", "attention output", "quantise activations"} <= set(names) and "-" not in names
+    assert "output" in parts[0] and shown.eval("over.passes.some(p => p[0] === 'machine code' && p[1] > 0) && over.memory.weights > 1e6 && over.memory['KV cache'] > 0")
+    assert shown.eval("new Set(kernels.map(k => colour(k.part))).size === new Set(kernels.map(k => k.part)).size")       # a colour each
+
+
+def test_columns_sort(shown):
+    view(shown, "kernels", "#table")
+    names = "[...document.querySelectorAll('#table tr.row td.k')].map(td => td.textContent)"
+    shown.eval("[...document.querySelectorAll('#table th button')].find(b => b.textContent.startsWith('kernel')).click()")
+    shown.until("location.hash === '#kernels/kernel'")
+    sorted_ = shown.eval(names)
+    assert sorted_ == shown.eval(names + ".sort((a, b) => a.localeCompare(b))")
+    shown.eval("[...document.querySelectorAll('#table th button')].find(b => b.textContent.startsWith('kernel')).click()")
+    shown.until("location.hash === '#kernels/-kernel'")
+    assert shown.eval(names) == sorted_[::-1] or shown.eval(names) != sorted_
+    shown.eval("[...document.querySelectorAll('#table th button')].find(b => b.textContent.startsWith('count')).click()")
+    shown.until("location.hash === '#kernels/count'")
+    counts = shown.eval("[...document.querySelectorAll('#table tr.row td:nth-child(4)')].map(td => +td.textContent)")
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_layers_are_drawn_once(shown):
+    view(shown, "graph", "svg g.node")
+    n, all_, layers = shown.eval("document.querySelectorAll('svg g.node').length"), shown.eval("kernels.length"), shown.eval("over.layers")
+    assert n < all_ * 2 / layers + 12 and f"× {layers}" in text(shown, "main svg")
+    shown.click(".tools button:first-child")
+    shown.until("document.querySelectorAll('svg g.node').length > %d" % n)
+
+
+def test_a_bar_says_what_it_is(shown):
+    view(shown, "timeline", "g.lane .bar")
+    shown.eval("[...document.querySelectorAll('g.lane .bar')].sort((a, b) => b.getAttribute('width') - a.getAttribute('width'))[0].dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+    shown.until("document.querySelector('#detail b')")
+    assert "thread " in text(shown, "#detail") and "GB/s" in text(shown, "#detail") and shown.eval("document.querySelector('#detail a').hash").startswith("#kernel/")
+    shown.eval("const b = document.querySelector('.bar.on').getBoundingClientRect(); document.querySelector('main svg').dispatchEvent(new WheelEvent('wheel', "
+               "{bubbles: true, cancelable: true, deltaY: -4000, clientX: (b.left + b.right) / 2, clientY: b.top + 5}))")
+    shown.until("document.querySelector('svg .said text')")          # there is room for it now
+    assert shown.eval("[...document.querySelectorAll('svg .said text')].every(t => kernels.some(k => k.part === t.textContent || k.part.startsWith(t.textContent.replace('…', ''))))")
+
+
+def test_rewrites_by_rule(shown, page):
+    u = max(range(len(data(page)) - 2), key=lambda i: len(data(page)[2 + i]["record"]["steps"]))
+    view(shown, f"kernel/{u}/rewrites/s/3", ".steps .fired a.on")
+    fired = shown.eval("[...document.querySelectorAll('.steps details[open] .fired')].map(f => [+f.querySelector('b').textContent.split(' ')[0], f.querySelectorAll('a').length])")
+    assert fired and all(n == links for n, links in fired) and [n for n, _ in fired] == sorted((n for n, _ in fired), reverse=True)
+    assert "→" in text(shown, ".steps a.on")
+
+
+@pytest.mark.parametrize("width", [390, 820, 1440])
+def test_it_fits(shown, width):
+    """Nothing is wider than the window, in any view; and text is no smaller than it was."""
+    shown.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+    try:
+        for hash in ("overview", "kernels", "timeline", "graph", "memory", "model", "kernel/2/source", "kernel/2/rewrites/p/1"):
+            view(shown, hash, "main h2")
+            assert shown.eval("document.documentElement.scrollWidth") <= width, hash
+        view(shown, "overview", ".stack")
+        assert shown.eval("[...document.querySelectorAll('.where td, .where p, h2')].every(x => parseFloat(getComputedStyle(x).fontSize) >= 12 && x.getBoundingClientRect().right <= innerWidth + 1)")
+    finally:
+        shown.call("Emulation.clearDeviceMetricsOverride")
 
 
 def test_a_hostile_name(window, run_weft, tinypy, tmp_path):
@@ -189,7 +263,7 @@ def test_other_ways(run_weft, tinypy, tmp_path):
     overview = data(tmp_path / "p")[0]
     assert overview["tokens"] == 16 and overview["depth"] == 20
     for env in ({"DEV": "NULL"}, {"DEV": "REF"}, {"RENDER": "c"}):
-        done = run_weft(["viz", "-m", tinypy, "--out", tmp_path / "p", "-n", "1"], env=env)
+        done = run_weft(["viz", "-m", tinypy, "--out", tmp_path / "p", "-n", "1"], env=env, timeout=400)      # a C compiler takes its time
         assert done.returncode == 0, done.err
         assert bool(data(tmp_path / "p")[3]["source"]) is (env == {"RENDER": "c"})
     assert run_weft(["viz", "-m", tinypy, "--out", "/dev/full", "-n", "1"]).returncode == 1

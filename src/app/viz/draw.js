@@ -2,7 +2,7 @@
 // has none) nodes stand in rows by their distance from the inputs.
 
 // A picture in a frame: drag moves, the wheel zooms, a double click shows everything. draw(g) fills the group and returns {width, height}.
-function canvas(parent, width, height, content, wide, focus) {
+function canvas(parent, width, height, content, wide, focus, fits) {
   const view = svg("g", {}, content), picture = svg("svg", {}, view), frame = el("div", {class: "canvas"}, picture);
   let x = 0, y = 0, zoom = 1, drag = null;
   const place = () => view.setAttribute("transform", wide ? `translate(${x},0) scale(${zoom},1)` : `translate(${x},${y}) scale(${zoom})`);
@@ -15,7 +15,7 @@ function canvas(parent, width, height, content, wide, focus) {
   };
   const readable = () => {                                                     // where not all fits, a part of it in letters that can be read
     all();
-    if (wide || zoom >= .8) return;
+    if (wide || fits || zoom >= .8) return;
     const w = frame.clientWidth, h = frame.clientHeight, at = focus ?? {x: width / 2, y: 0};
     zoom = .9;
     x = width * zoom < w ? (w - width * zoom) / 2 : Math.min(10, Math.max(w - 10 - width * zoom, w / 2 - at.x * zoom));

@@ -4,7 +4,7 @@ const tabs = {source: "Source and assembly", rewrites: "Rewrites", graph: "Graph
 
 function showKernel(main, unique, tab, rest) {
   const g = groupOf(unique), data = read(unique + 2), opts = data.record.marks.map(m => m[0]).filter(n => /^[A-Z]+\(/.test(n));
-  main.append(el("h2", {id: "kernel"}, g.roles.join(", ")), el("p", {class: "under"}, el("code", {}, g.name), `  ${g.count} launch${g.count > 1 ? "es" : ""}, ${time(g.us)} (${percent(g.us, over.step_us)}), ${number(g.us ? g.bytes / g.us / 1e3 : 0)} GB/s (${shareOfLimit(g.bytes, g.us)} of the limit)`,
+  main.append(el("h2", {id: "kernel"}, g.parts.join(", "), el("small", {}, "  " + g.roles.filter(r => r !== "-").join(", "))), el("p", {class: "under"}, el("code", {}, g.name), `  ${g.count} launch${g.count > 1 ? "es" : ""}, ${time(g.us)} (${percent(g.us, over.step_us)}), ${number(g.us ? g.bytes / g.us / 1e3 : 0)} GB/s (${shareOfLimit(g.bytes, g.us)} of the limit)`,
       data.streams.length ? `; reads ${data.streams.map(([p, n]) => `p${p} as a stream of ${size(n)}`).join(", ")}` : "", el("br"), "OptOps: ", el("code", {id: "opts"}, opts.join("  ") || "none"),
       data.search ? data.search[0] ? ` found by a search: ${time(data.search[1])} a launch before, ${time(data.search[2])} after` : " of the heuristic; a search found nothing better" : ""),
     el("div", {class: "tabs"}, Object.entries(tabs).map(([t, title]) => el("a", {href: `#kernel/${unique}/${t}`, class: t === tab ? "on" : null}, title))));
@@ -93,7 +93,18 @@ function showModel(main, rest) {
 function showRecord(main, record, base, rest) {
   const passes = passesOf(record), left = el("div", {class: "pane steps"}), right = el("div", {class: "pane"}), links = new Map();
   const where = n => { const [, table, line, , file] = record.rules[record.steps[n][0]]; return `${table}:${line}` + (file ? `  ${file}` : ""); };
-  const fill = (list, p) => { if (!list.children.length) for (let s = p.from; s < p.to; s++) { const a = el("a", {href: `#${base}/s/${s}`}, el("span", {}, String(s)), record.rules[record.steps[s][0]][3]); links.set(s, a); list.append(a); } };
+  // By rule, the one that fired most first; below it each node that it matched, with what it made of it.
+  const node = n => { const {op, arg} = label(record, n); return arg ? `${op} ${arg}` : op; };
+  const fill = (list, p) => {
+    if (list.children.length) return;
+    const by = new Map();
+    for (let s = p.from; s < p.to; s++) by.set(record.steps[s][0], [...by.get(record.steps[s][0]) ?? [], s]);
+    for (const [r, steps] of [...by].sort((a, b) => b[1].length - a[1].length)) {
+      const inner = el("div");
+      for (const s of steps) { const a = el("a", {href: `#${base}/s/${s}`}, el("span", {}, String(s)), `${node(record.steps[s][1])}  →  ${node(record.steps[s][2])}`); links.set(s, a); inner.append(a); }
+      list.append(el("details", {class: "fired", open: by.size === 1}, el("summary", {}, el("b", {}, `${steps.length} ×`), el("code", {}, record.rules[r][3])), inner));
+    }
+  };
   const folds = passes.map((p, i) => {
     const list = el("div"), n = p.to - p.from, changed = p.before !== p.root && p.before >= 0;
     const open = el("details", {ontoggle: () => fill(list, p)}, el("summary", {class: n ? null : "none", onclick: () => go(`${base}/p/${i}`)}, el("b", {}, p.name), el("span", {}, n ? `  ${n} step${n > 1 ? "s" : ""}` : changed ? "  built anew" : i ? "  nothing" : "")), list);
@@ -119,14 +130,15 @@ function showRecord(main, record, base, rest) {
     if (kind === "s" && record.steps[n]) {
       const i = passes.findIndex(p => n >= p.from && n < p.to);
       if (i >= 0) { folds[i].open.open = true; fill(folds[i].list, passes[i]); }
-      const a = links.get(n);
+      const a = links.get(n), fired = a?.closest(".fired");
+      if (fired) fired.open = true;
       a?.classList.add("on");
       a?.scrollIntoView({block: "nearest"});
       step(n);
     } else pass(Math.min(n, passes.length - 1));
   };
   main.step = by => { const [kind, n] = location.hash.split("/").slice(-2), at = kind === "s" ? +n + by : by > 0 ? passes[+n || 0]?.from ?? 0 : 0; if (record.steps[at]) go(`${base}/s/${at}`); };
-  const split = el("div", {class: "split", style: {"grid-template-columns": "minmax(0, 2fr) minmax(0, 3fr)"}}, left, right);
+  const split = el("div", {class: "split narrow"}, left, right);
   main.append(split);
   main.update(rest);
 }
@@ -144,13 +156,13 @@ function showNodesOfKernel(main, data, unique, [chosen]) {
 function showTensors(main, data, unique, [chosen]) {
   const model = read(1), record = model.record, list = groupOf(unique).all, k = list[Math.min(+chosen || 0, list.length - 1)], root = model.tensors[k.i];
   const maker = new Map(model.tensors.map((n, i) => [n, kernels[i]]));
-  main.append(el("div", {class: "tools"}, el("label", {}, "launch ", el("select", {onchange: e => go(`kernel/${unique}/tensors/${e.target.value}`)}, list.map((x, i) => el("option", {value: i, selected: x === k}, `${x.i}: dispatch ${x.level}, ${x.role}`)))), "Coloured frames are other kernels; click one to go there."));
+  main.append(el("div", {class: "tools"}, el("label", {}, "launch ", el("select", {onchange: e => go(`kernel/${unique}/tensors/${e.target.value}`)}, list.map((x, i) => el("option", {value: i, selected: x === k}, `${x.i}: dispatch ${x.level}, ${x.part}`)))), "Coloured frames are other kernels; click one to go there."));
   if (root < 0) { main.append(el("p", {}, "Its tensor was not recorded.")); return; }
   const stop = n => maker.has(n) || /^(BUFFER|AFTER)$/.test(label(record, n).op);
   const buffers = new Map(over.ids.map((id, i) => [id, over.buffers[i]]));
   const graph = nodeGraph(record, root, stop, n => {
     const m = maker.get(n), {op, arg} = label(record, n);
-    if (m && n !== root) return {lines: [m.role], fill: colour(m.role), href: `kernel/${m.unique}/tensors`};
+    if (m && n !== root) return {lines: [m.part], fill: colour(m.part), href: `kernel/${m.unique}/tensors`};
     return op === "BUFFER" ? {lines: [buffers.get(+arg.replace(/^raw /, "").split(" ")[0]) ?? ""]} : null;
   });
   drawGraph(main, graph.nodes, graph.edges, {focus: root});

@@ -8,12 +8,33 @@ const over = read(0);
 const kernels = over.kernels.map(([unique, level, role, buffers, us, wait, bytes, flops], i) => ({
   i, unique, level, role, us, wait, bytes, flops,
   reads: buffers.filter(b => b >= 0).map(b => over.buffers[b]), readIds: buffers.filter(b => b >= 0), writeIds: buffers.filter(b => b < 0).map(b => -1 - b)}));
+// What a kernel is for, in words, and its colour: one of each for a part of the model, the same in every view.
+const parts = [["embedding", 280], ["norm before attention", 175], ["Q, K and V", 215], ["attention", 195], ["attention output", 235], ["norm before the FFN", 160], ["FFN up and gate", 32], ["FFN down", 12],
+  ["router", 55], ["experts up and gate", 42], ["experts down", 2], ["last norm", 145], ["output", 320], ["quantise activations", 90], ["positions", 0], ["state", 262]];
+const partOf = {attn_norm: "norm before attention", attn_q: "Q, K and V", attn_k: "Q, K and V", attn_v: "Q, K and V", attn_qkv: "Q, K and V", attn_output: "attention output", ffn_norm: "norm before the FFN",
+  post_attention_norm: "norm before the FFN", ffn_gate: "FFN up and gate", ffn_up: "FFN up and gate", ffn_down: "FFN down", ffn_gate_inp: "router", ffn_gate_exps: "experts up and gate", ffn_up_exps: "experts up and gate",
+  ffn_gate_up_exps: "experts up and gate", ffn_down_exps: "experts down", output_norm: "last norm", output: "output", attention: "attention", attn_q_norm: "attention", attn_k_norm: "Q, K and V", ssm_in: "state", ssm_out: "state", ssm_conv1d: "state"};
+// A tied embedding is looked up at the beginning and multiplied at the end. What reads no weight: in the first dispatch angles of the positions, alone behind attention
+// what joins its parts, and else 8-bit numbers of activations.
+function nameParts(list) {
+  const levels = new Map(), last = list.at(-1)?.level ?? 0;
+  for (const k of list) levels.set(k.level, [...levels.get(k.level) ?? [], k]);
+  for (const k of list) {
+    const short = k.role.replace(/^blk\.\*\./, "");
+    if (k.role === "token_embd") k.part = k.level * 2 > last ? "output" : "embedding";
+    else if (k.role !== "-") k.part = partOf[short] ?? short.replaceAll("_", " ");
+    else if (!k.level) k.part = "positions";
+    else k.part = levels.get(k.level).length === 1 && levels.get(k.level - 1)?.some(x => x.part === "attention") ? "attention" : "quantise activations";
+  }
+  return list;
+}
+nameParts(kernels);
 const nUnique = 1 + Math.max(-1, ...kernels.map(k => k.unique));
 const names = Array.from({length: nUnique}, (_, u) => /"name":"((?:[^"\\]|\\.)*)"/.exec($("d" + (u + 2)).textContent.slice(0, 400))[1]);
 // Launches of one kernel, together.
 const groups = names.map((name, u) => {
   const all = kernels.filter(k => k.unique === u), sum = f => all.reduce((s, k) => s + k[f], 0);
-  return {u, name, all, roles: [...new Set(all.map(k => k.role))], count: all.length, us: sum("us"), wait: sum("wait"), bytes: sum("bytes"), flops: sum("flops")};
+  return {u, name, all, roles: [...new Set(all.map(k => k.role))], parts: [...new Set(all.map(k => k.part))], count: all.length, us: sum("us"), wait: sum("wait"), bytes: sum("bytes"), flops: sum("flops")};
 }).sort((a, b) => b.us - a.us);
 const groupOf = u => groups.find(g => g.u === u);
 
@@ -27,7 +48,7 @@ function make(node, props, children) {
     else if (k === "style") for (const [s, x] of Object.entries(v)) node.style.setProperty(s, x);
     else node.setAttribute(k, v === true ? "" : v);
   }
-  node.append(...children.flat().filter(c => c !== null && c !== undefined));
+  node.append(...children.flat(Infinity).filter(c => c !== null && c !== undefined));
   return node;
 }
 const el = (tag, props, ...children) => make(document.createElement(tag), props, children);
@@ -38,9 +59,9 @@ const size = b => b >= 1 << 30 ? number(b / (1 << 30), 2) + " GiB" : b >= 1 << 2
 const percent = (x, whole) => whole > 0 ? number(100 * x / whole, 1) + " %" : "-";
 const shareOfLimit = (bytes, us) => over.limit_gb_s > 0 && us > 0 ? number(100 * bytes / us / 1e3 / over.limit_gb_s, 0) + " %" : "-";
 const clear = node => { node.replaceChildren(); return node; };
-// A colour for a role, the same in every view; far apart for those that take most of the time.
-const hues = new Map([...new Set(groups.flatMap(g => g.roles))].filter(r => r !== "-").map((role, i) => [role, (215 + i * 137.5) % 360]));
-const colour = role => hues.has(role) ? `hsl(${hues.get(role).toFixed(0)} 55% var(--light))` : "hsl(0 0% var(--light))";
+const hues = new Map(parts);
+for (const [i, p] of [...new Set(kernels.map(k => k.part))].filter(p => !hues.has(p)).entries()) hues.set(p, (70 + i * 137.5) % 360);
+const colour = part => hues.has(part) ? `hsl(${hues.get(part).toFixed(0)} ${part === "positions" ? 0 : 55}% var(--light))` : "hsl(0 0% var(--light))";
 function tip(event, text) {
   const t = $("tip");
   t.style.display = text ? "block" : "none";
@@ -50,11 +71,12 @@ function tip(event, text) {
   t.style.top = Math.min(event.clientY + 14, innerHeight - t.offsetHeight - 8) + "px";
 }
 const hover = text => ({onmousemove: e => tip(e, typeof text === "function" ? text() : text), onmouseleave: e => tip(e, "")});
-const describe = k => `${k.role}   ${names[k.unique]}\nlaunch ${k.i} in dispatch ${k.level}, ${time(k.us)}, ${time(k.wait)} of it waiting\n${size(k.bytes)} moved, ${k.us ? number(k.bytes / k.us / 1e3) : 0} GB/s`;
+const describe = k => `${k.part} (${k.role})   ${names[k.unique]}\nlaunch ${k.i} in dispatch ${k.level}, ${time(k.us)}, ${time(k.wait)} of it waiting\n${size(k.bytes)} moved, ${k.us ? number(k.bytes / k.us / 1e3) : 0} GB/s`;
 
 // ---- which view -------------------------------------------------------------------------------------------------------------
 
 const views = {
+  overview: {title: "Overview", show: showOverview},
   kernels: {title: "Kernels", show: showKernels},
   timeline: {title: "Timeline", show: showTimeline},
   graph: {title: "Graph", show: showKernelGraph},
@@ -65,7 +87,7 @@ const go = hash => { location.hash = hash; };
 function route() {
   const [view, ...rest] = location.hash.slice(1).split("/");
   tip(null, "");
-  const shown = view === "kernel" && groupOf(+rest[0]) ? view : views[view] ? view : "kernels";
+  const shown = view === "kernel" && groupOf(+rest[0]) ? view : views[view] ? view : "overview";
   for (const a of $("nav").children) a.classList.toggle("on", a.dataset.view === shown || (shown === "kernel" && a.dataset.view === "kernels"));
   for (const a of $("list").children) {
     const on = shown === "kernel" && a.dataset.unique === rest[0];
@@ -85,21 +107,21 @@ function route() {
 // ---- the list at the side ---------------------------------------------------------------------------------------------------
 
 function matches(g, query) {
-  return query.split(/\s+/).every(w => g.name.toLowerCase().includes(w) || g.roles.some(r => r.toLowerCase().includes(w)) ||
+  return query.split(/\s+/).every(w => g.name.toLowerCase().includes(w) || [...g.roles, ...g.parts].some(r => r.toLowerCase().includes(w)) ||
     g.all.some(k => k.reads.some(b => b.toLowerCase().includes(w))) || (w.length > 2 && $("d" + (g.u + 2)).textContent.toLowerCase().includes(w)));
 }
 function fillList() {
   const query = $("search").value.trim().toLowerCase();
   const found = groups.filter(g => !query || matches(g, query));
   clear($("list")).append(...found.map(g => el("a", {href: `#kernel/${g.u}/source`, "data-unique": g.u, style: {"--share": 100 * g.us / (groups[0].us || 1) + "%"}, title: g.roles.join(", ")},
-    el("span", {class: "role"}, g.roles.join(", ")), el("span", {class: "us"}, time(g.us)),
+    el("span", {class: "role"}, el("i", {class: "dot", style: {background: colour(g.parts[0])}}), g.parts.join(", ")), el("span", {class: "us"}, time(g.us)),
     el("span", {class: "name"}, g.name), el("span", {class: "count"}, "× " + g.count))));
   if (!found.length) $("list").append(el("p", {class: "under", style: {padding: "8px 14px"}}, "Nothing has that."));
 }
 
 // ---- keys -------------------------------------------------------------------------------------------------------------------
 
-const keys = [["/", "search"], ["j  k", "next, previous kernel"], ["1 … 5", "the views above"], ["s r g m p", "of a kernel: source, rewrites, graph, tensors, program"], ["n  b", "next, previous step of the rewrites"],
+const keys = [["/", "search"], ["j  k", "next, previous kernel"], ["1 … 6", "the views above"], ["s r g m p", "of a kernel: source, rewrites, graph, tensors, program"], ["n  b", "next, previous step of the rewrites"],
   ["t", "dark or light"], ["?", "this help"]];
 function help() {
   const d = clear($("help"));
