@@ -42,11 +42,55 @@ static void add_wrapped(struct out *o, const char *text, int indent, size_t widt
   out_add(o, "\n", 1);
 }
 
+// What instructions change in kernels. Others are used where LLVM finds a place for them.
+static const struct { const char *name, *what; } features[] = {
+  {"x86-64", "128-bit vectors; products of bytes in plain arithmetic"},
+  {"x86-64-v2", "128-bit vectors; products of bytes in plain arithmetic"},
+  {"x86-64-v3", "256-bit vectors, multiply-add in one instruction, 16-bit floats converted by the processor; a dot product of bytes is two instructions"},
+  {"x86-64-v4", "512-bit vectors, with masks for what does not fill them"},
+  {"avx512vnni", "64 products of bytes and their sums in one instruction: quantised weights, in tokens and in prompts"},
+  {"avxvnni", "32 products of bytes and their sums in one instruction: quantised weights, in tokens and in prompts"},
+  {"avx512bf16", "32 products of BF16 and their sums in one instruction: prompts of BF16 models"},
+  {"armv8-a", "128-bit vectors; products of bytes in plain arithmetic"},
+  {"armv8.2-a", "128-bit vectors, and arithmetic on 16-bit floats"},
+  {"armv8.6-a", "128-bit vectors, products of bytes and of BF16"},
+  {"dotprod", "16 products of bytes and their sums in one instruction: quantised weights"},
+  {"i8mm", "products of small matrices of bytes"},
+};
+
+// Whether a word stands in a list with spaces.
+static bool has_word(const char *list, const char *word) {
+  size_t n = strlen(word);
+  for (const char *at = list; (at = strstr(at, word)) != NULL; at += n)
+    if ((at == list || at[-1] == ' ') && (!at[n] || at[n] == ' ')) return true;
+  return false;
+}
+
+static void show_features(struct out *o, const weft_machine *m) {
+  for (size_t i = 0; i < COUNT(features); i++) {
+    if (!has_word(m->features, features[i].name)) continue;
+    out_addf(o, "          %-11s ", features[i].name);
+    add_wrapped(o, features[i].what, 22, 90);
+  }
+}
+
+static void show_advice(struct out *o) {
+  char *advice = weft_machine_advice(weft_default_threads());
+  for (const char *at = advice; *at; at += strcspn(at, "\n") + 1) {
+    char line[512];
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+    out_addf(o, "advice    ");
+    add_wrapped(o, line, 10, 100);
+  }
+  weft_free(advice);
+}
+
 static void show_machine(struct out *o, const weft_machine *m) {
   out_addf(o, "\nversion   weft %s\n", weft_version());
   out_addf(o, "cpu       %s\n", m->cpu[0] ? m->cpu : "unknown");
   out_addf(o, "features  ");
   add_wrapped(o, m->features[0] ? m->features : "none that matter", 10, 100);
+  show_features(o, m);
   if (m->vector_bits) out_addf(o, "vectors   %d bits\n", m->vector_bits);
   out_addf(o, "threads   %d\n", m->threads);
   if (m->memory_total)
@@ -59,6 +103,7 @@ static void show_machine(struct out *o, const weft_machine *m) {
   out_addf(o, "LLVM      %s\n", m->llvm);
   out_addf(o, "cache     %s\n", m->cache[0] ? m->cache : "off");
   out_addf(o, "sandbox   %s\n", sandbox_state());
+  show_advice(o);
 }
 
 static void show_json(struct out *o, const weft_machine *m) {
@@ -77,6 +122,9 @@ static void show_json(struct out *o, const weft_machine *m) {
   json_object_set_new(machine, "version", json_string(weft_version()));
   json_object_set_new(machine, "cpu", json_string(m->cpu));
   json_object_set_new(machine, "features", json_string(m->features));
+  json_t *changes = json_object();
+  for (size_t i = 0; i < COUNT(features); i++) if (has_word(m->features, features[i].name)) json_object_set_new(changes, features[i].name, json_string(features[i].what));
+  json_object_set_new(machine, "changes", changes);
   json_object_set_new(machine, "vector_bits", json_integer(m->vector_bits));
   json_object_set_new(machine, "threads", json_integer(m->threads));
   json_object_set_new(machine, "memory_total", json_integer((json_int_t)m->memory_total));

@@ -288,7 +288,7 @@ static const struct option rows[] = {
   FLAG(CACHE, "--json", "list, verify: as JSON", json),
   FLAG(PROFILE, "--json", "as JSON (manual page: which keys)", json,
        .more = "An object with the keys token_us, step_us, step_tokens (1, or those of a chunk; the next ones are per step), limit_gb_s, overhead_us, wait_us, "
-               "kernels_per_token (dispatches), kernels_per_block, fusion_rate and kernels: an array of objects with name, role, count, us, wait_us, pct, gb_s, "
+               "kernels_per_token (dispatches), kernels_per_block, fusion_rate, advice (an array of sentences) and kernels: an array of objects with name, role, count, us, wait_us, pct, gb_s, "
                "gflop_s, limit_share (1 is the limit), bytes, flops, cycles, instructions, cache_misses and branch_misses (null where no_counters says why). "
                "us, bytes and flops are those of all launches together. Without a limit (DEV=REF or NULL), limit_gb_s and limit_share are null."),
   FLAG(TUNE, "--json", "as JSON (manual page: which keys)", json,

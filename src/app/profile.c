@@ -21,10 +21,12 @@ static const struct command command = {
   "           more than 100 % comes from a cache\n"
   "  IPC      instructions per cycle; misses: bytes that missed all caches, as a share of those read and\n"
   "           written. Both only where the processor's counters may be read (perf events)\n"
+  "Below stands what slows this machine down, where something does: huge pages that are off, more threads than\n"
+  "cores, other programs, a clock that saves power.\n"
   "Times are means over the half of the tokens that were neither fast nor slow. Overhead is what lies outside\n"
   "of all kernels.\n", COMMAND_BIT(profile), 0};
 
-struct profiler { struct settings o; weft_model *model; progress bar; struct out out; };
+struct profiler { struct settings o; weft_model *model; progress bar; struct out out; char *advice; };
 
 static double per_second(double amount, double us) { return us > 0 ? amount / us / 1e3 : 0; }        // in units of 10^9
 static double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
@@ -33,8 +35,16 @@ static double share(double part, double whole) { return whole > 0 ? part / whole
 
 static json_t *counted(const weft_profile *p, double x) { return p->no_counters ? json_null() : json_real(x); }
 
-static void show_json(struct out *to, const weft_profile *p) {
+// Its lines, each as a text.
+static json_t *json_lines(const char *text) {
+  json_t *all = json_array();
+  for (const char *at = text, *end; *at; at = end + 1) { end = strchr(at, '\n'); json_array_append_new(all, json_stringn(at, (size_t)(end - at))); }
+  return all;
+}
+
+static void show_json(struct out *to, const weft_profile *p, const char *advice) {
   json_t *all = json_object(), *rows = json_array();
+  json_object_set_new(all, "advice", json_lines(advice));
   json_object_set_new(all, "token_us", json_real(p->us / p->tokens));
   json_object_set_new(all, "step_us", json_real(p->us));
   json_object_set_new(all, "step_tokens", json_integer(p->tokens));
@@ -82,12 +92,12 @@ static void show_counters(struct out *to, const weft_kernel_time *k, const weft_
 }
 
 static void show_row(struct out *to, const char *role, const char *name, const weft_kernel_time *k, const weft_profile *p) {
-  out_addf(to, "%-22s %-36s %10.1f %5.1f%% %9.1f %8.2f %8.2f", role, name, k->us, 100 * share(k->us, p->us), k->wait_us, per_second(k->bytes, k->us), per_second(k->flops, k->us));
+  out_addf(to, "%-22s %-*s %10.1f %5.1f%% %9.1f %8.2f %8.2f", role, 36 + (strstr(name, "…") ? 2 : 0) /* bytes of one column */, name, k->us, 100 * share(k->us, p->us), k->wait_us, per_second(k->bytes, k->us), per_second(k->flops, k->us));
   show_limit(to, per_second(k->bytes, k->us), p->limit_gb_s);
   show_counters(to, k, p);
 }
 
-static void show(struct out *to, const struct settings *o, int threads, const weft_profile *p, const weft_stats *stats) {
+static void show(struct out *to, const struct settings *o, int threads, const weft_profile *p, const weft_stats *stats, const char *advice) {
   weft_kernel_time all = {0};
   if (o->chunk_of) out_addf(to, "a chunk of %d tokens", p->tokens);
   else out_addf(to, "one token");
@@ -96,8 +106,10 @@ static void show(struct out *to, const struct settings *o, int threads, const we
   out_addf(to, p->no_counters ? "\n" : " %6s %8s\n", "IPC", "misses");
   for (size_t i = 0; i < p->n_kernels; i++) {
     const weft_kernel_time *k = &p->kernels[i];
+    enum { WIDTH = 30 };
     char name[160];
-    snprintf(name, sizeof name, "%-30s %5d", k->name, k->count);
+    bool cut = strlen(k->name) > WIDTH;                         // --json has all of it
+    snprintf(name, sizeof name, "%-*.*s%s %5d", cut ? WIDTH - 1 : WIDTH, cut ? WIDTH - 1 : WIDTH, k->name, cut ? "…" : "", k->count);
     show_row(to, k->role, name, k, p);
     all.us += k->us;
     all.wait_us += k->wait_us;
@@ -115,6 +127,7 @@ static void show(struct out *to, const struct settings *o, int threads, const we
   if (p->no_counters) out_addf(to, "counters      %s\n", p->no_counters);
   out_addf(to, "kernels       %.0f dispatches, %.1f per block, %.1f operations each (fusion rate)\n", p->kernels_per_step, p->kernels_per_block, p->fusion_rate);
   if (!o->chunk_of && stats->kernels_tuned) out_addf(to, "tuning        %d of %d kernels run as a search found them\n", stats->kernels_tuned, stats->kernels);
+  for (const char *at = advice; *at; at += strcspn(at, "\n") + 1) out_addf(to, "advice        %.*s\n", (int)strcspn(at, "\n"), at);
 }
 
 // ---- measuring --------------------------------------------------------------------------------------------------------
@@ -146,8 +159,8 @@ static int measure(struct profiler *b) {
   if (status) return status;
   weft_stats stats;
   weft_model_stats(b->model, &stats);
-  if (b->o.json) show_json(&b->out, p);
-  else show(&b->out, &b->o, weft_model_threads(b->model), p, &stats);
+  if (b->o.json) show_json(&b->out, p, b->advice);
+  else show(&b->out, &b->o, weft_model_threads(b->model), p, &stats, b->advice);
   weft_profile_free(p);
   return interrupted() ? EXIT_INTERRUPTED : EXIT_OK;
 }
@@ -160,8 +173,10 @@ int profile_command(int argc, char **argv) {
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
   if (o->steps < 0) o->steps = o->chunk_of ? 8 : 32;
   o->model.context = o->depth + (o->chunk_of ? o->chunk_of : o->steps) + 1;
+  b.advice = weft_machine_advice(o->model.threads ? (int)o->model.threads : weft_default_threads());
   status = model_args_open(&o->model, &b.bar, &b.model);
   if (!status) status = measure(&b);
+  weft_free(b.advice);
   status = out_end(&b.out, status);
   weft_model_close(b.model);
   return status;

@@ -4,6 +4,7 @@
 #include "weft.h"
 #include "base/env.h"
 #include "base/str.h"
+#include "device/advice.h"
 #include "device/cache.h"
 #include "device/cpu_info.h"
 #include "device/llvm.h"
@@ -84,6 +85,13 @@ static void look_at_devices(weft_machine *out) {
   }
   copy_text(out->devices, sizeof out->devices, str_c(&s));
   str_free(&s);
+}
+
+char *weft_machine_advice(int threads) {
+  str s = {0};
+  str_add(&s, "");
+  advice("", threads, team_default_threads(), &s);
+  return s.at;
 }
 
 void weft_machine_look(weft_machine *out) {

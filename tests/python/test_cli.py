@@ -309,6 +309,8 @@ def test_env_json(run_weft):
     done = run_weft(["env", "--json"], env={"WEFT_CACHE": "off", "DEV": "REF"})
     assert done.returncode == 0
     env = json.loads(done.stdout)
+    changes, features = env["machine"]["changes"], env["machine"]["features"].split()      # what the features of this machine change
+    assert changes and set(changes) <= set(features) and features[0] in changes and all(len(text) > 20 for text in changes.values())
     assert env["variables"]["DEV"]["value"] == "REF" and env["variables"]["DEV"]["default"] == "CPU"
     assert env["machine"]["cache"] is None
     assert env["machine"]["threads"] >= 1 and env["machine"]["memory_total"] > 0

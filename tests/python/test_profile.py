@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-KEYS = {"token_us", "step_us", "step_tokens", "limit_gb_s", "overhead_us", "wait_us", "kernels_per_token", "kernels_per_block", "fusion_rate", "kernels", "no_counters"}
+KEYS = {"token_us", "step_us", "step_tokens", "limit_gb_s", "overhead_us", "wait_us", "kernels_per_token", "kernels_per_block", "fusion_rate", "kernels", "no_counters", "advice"}
 ROW = {"name", "role", "count", "us", "wait_us", "pct", "gb_s", "gflop_s", "limit_share", "bytes", "flops", "cycles", "instructions", "cache_misses", "branch_misses"}
 
 
@@ -104,6 +104,22 @@ def test_the_table(run_weft, tinypy):
     for words in ("role ", "blk.*.ffn_down ", "all kernels ", "overhead ", "token ", "memory limit ", "kernels  "):
         assert "\n" + words in done.out, words
     assert "a chunk of 8 tokens" in run_weft(["profile", "-m", tinypy, "-n", "1", "-p", "8"]).out
+
+
+def test_the_columns_stand_below_one_another(run_weft, tinypy):
+    """Whatever the length of a kernel's name."""
+    lines = run_weft(["profile", "-m", tinypy, "-n", "2"]).out.splitlines()
+    rows = [line for line in lines if line.endswith("%") and "overhead" not in line]
+    assert len(rows) > 5 and len({len(row) for row in rows}) == 1
+
+
+def test_advice(profile, run_weft, tinypy):
+    """More threads than cores is one thing that slows a machine down; what else there is depends on this one."""
+    cores = json.loads(run_weft(["env", "--json"]).out)["machine"]["threads"]
+    says = f"{cores + 1} threads share {cores} core"
+    assert any(line.startswith(says) for line in profile("-t", str(cores + 1))["advice"])
+    assert not any("threads share" in line for line in profile("-t", str(cores))["advice"])
+    assert f"advice        {says}" in run_weft(["profile", "-m", tinypy, "-n", "2", "-t", str(cores + 1)]).out
 
 
 def test_counters(profile, run_weft, tinypy):

@@ -1,0 +1,56 @@
+// What slows a machine down, from the files in which Linux says so: see advice.h.
+#include "device/advice.h"
+#include <string.h>
+#include "device/spare.h"
+
+// The first line of a file; false where there is none.
+static bool read_line(const char *root, const char *path, char out[256]) {
+  char whole[512];
+  snprintf(whole, sizeof whole, "%s%s", root, path);
+  FILE *f = fopen(whole, "re");
+  bool ok = f && fgets(out, 256, f);
+  if (f) fclose(f);
+  if (ok) out[strcspn(out, "\n")] = 0;
+  return ok;
+}
+
+static void huge_pages(const char *root, str *out) {
+  char line[256];
+  if (read_line(root, "/sys/kernel/mm/transparent_hugepage/enabled", line) && strstr(line, "[never]"))
+    str_add(out, "huge pages are off, and plain ones are slower to read; as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled\n");
+}
+
+static void threads_and_cores(int threads, int cores, str *out) {
+  if (threads > cores) str_addf(out, "%d threads share %d core%s, and wait for one another; -t %d is faster\n", threads, cores, cores == 1 ? "" : "s", cores);
+}
+
+static void others(const char *root, int threads, int cores, str *out) {
+  const double SOME = .5;
+  char line[256];
+  double load;
+  if (read_line(root, "/proc/loadavg", line) && sscanf(line, "%lf", &load) == 1 && load >= SOME && load + threads > cores + SOME)
+    str_addf(out, "the machine is busy: other programs wanted %.1f of %d core%s during the last minute, and figures are lower and less certain for it\n", load, cores, cores == 1 ? "" : "s");
+}
+
+// Two drivers choose the clock by themselves and call that powersave; there it is their preference that counts.
+static void clock_speed(const char *root, str *out) {
+  static const char folder[] = "/sys/devices/system/cpu/cpu0/cpufreq/";
+  char path[128], driver[256] = "", governor[256] = "", preference[256] = "";
+  const struct { const char *name; char *to; } files[] = {{"scaling_driver", driver}, {"scaling_governor", governor}, {"energy_performance_preference", preference}};
+  for (size_t i = 0; i < COUNT(files); i++) {
+    snprintf(path, sizeof path, "%s%s", folder, files[i].name);
+    read_line(root, path, files[i].to);
+  }
+  bool itself = !strcmp(driver, "intel_pstate") || !strncmp(driver, "amd-pstate", 10);
+  if (!strcmp(governor, "powersave") && !itself) str_add(out, "the clock is held low (governor powersave); as root: cpupower frequency-set -g performance\n");
+  else if (!strcmp(preference, "power") || !strcmp(preference, "balance_power"))
+    str_addf(out, "the clock is chosen to save power (energy_performance_preference %s); a power profile for performance is faster\n", preference);
+}
+
+void advice(const char *root, int threads, int cores, str *out) {
+  huge_pages(root, out);
+  threads_and_cores(threads, cores, out);
+  others(root, threads, cores, out);
+  clock_speed(root, out);
+  if (spare_on_battery(root)) str_add(out, "the machine runs on its battery, and may be slower for it\n");
+}
