@@ -71,6 +71,11 @@ int model_args_fetch(struct model_args *a) {
   return status;
 }
 
+// Whether a file that is not there was meant as the name of a model: it has no folder and no ending.
+static bool may_be_name(const char *model) {
+  return access(model, F_OK) && !strchr(model, '/') && !strstr(model, ".gguf");
+}
+
 int model_args_open(const struct model_args *a, progress *bar, weft_model **out) {
   weft_error err;
   weft_options options = model_args_options(a);
@@ -79,6 +84,7 @@ int model_args_open(const struct model_args *a, progress *bar, weft_model **out)
   if (!a->quiet) progress_begin(bar);
   int status = weft_model_open(a->model, &options, out, &err);
   progress_end(bar);
+  if (status && may_be_name(a->model)) return failed("%.200s: no such file, and no model that was fetched; 'weft pull %.200s' fetches one of that name", a->model, a->model);
   if (status) return failed("%s", err.text);
   // What is in memory stays there, and so does what comes into it of what is mapped or reserved so far: nothing is filled for it.
   if (a->lock && mlockall(MCL_CURRENT | MCL_ONFAULT)) warning("--mlock: memory cannot be locked: %s (ulimit -l says how much may be)", strerror(errno));

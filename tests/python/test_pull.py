@@ -101,6 +101,13 @@ def test_a_model_by_its_address(pull, registry):
     assert sum("/plain/" in path for path, _ in registry.asked) == 1
 
 
+def test_a_name_that_was_not_fetched(pull):
+    for command in (["run", "llama3.2", "-p", "x"], ["chat", "llama3.2:1b", "hello"]):
+        done = pull(*command)
+        assert done.returncode == 1 and f"'weft pull {command[1]}' fetches" in done.err
+    assert "No such file" in pull("run", "/nonexistent/llama3.2", "-p", "x").err and "No such file" in pull("run", "model.gguf", "-p", "x").err
+
+
 def test_offline_fetches_nothing(pull, registry):
     done = pull("run", "-hf", "user/repo:Q8_0", "-p", "x", "--offline")
     assert done.returncode == 1 and "--offline forbids it" in done.err and registry.asked == []
