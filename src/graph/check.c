@@ -158,12 +158,13 @@ static bool tensor(const node *v) {
 
 static bool conversion(const node *v) {
   enum dtype from = src_dt(v, 0);
-  if (!has_value(v) || from == DT_VOID || !same_lanes(v, 0)) return from != DT_VOID ? false : bad(v, "%s of a void", name(v));
+  bool words = v->op == OP_BITCAST && !v->src[0]->shape && from != DT_VOID && v->src[0]->lanes * dtype_size(from) == v->lanes * dtype_size(v->dt);    // lanes of a vector, taken together
+  if (!has_value(v) || from == DT_VOID || (!words && !same_lanes(v, 0))) return from != DT_VOID ? false : bad(v, "%s of a void", name(v));
   if (v->op == OP_CAST) return true;
   const shape *s = v->src[0]->shape;
   int a = dtype_size(from), b = dtype_size(v->dt);
   if (from == DT_IDX || v->dt == DT_IDX || from == DT_BOOL || v->dt == DT_BOOL) return bad(v, "BITCAST of an idx or a bool, which have no bits");
-  if (a == b) return true;
+  if (a == b || words) return true;
   int64_t bytes;
   if (!s || s->n < 1) return bad(v, "BITCAST of %s to %s", dtype_name(from), dtype_name(v->dt));
   const uop *last = s->dim[s->n - 1];
