@@ -3,7 +3,8 @@
  * The handles, each opaque:
  *   weft_file     a GGUF file, checked: its metadata and its table of tensors
  *   weft_vocab    the tokenizer that a file describes: text to tokens and back
- *   weft_model    a model that runs: weights, compiled kernels, and the KV cache of one sequence
+ *   weft_model    a model that runs: weights, compiled kernels, and the caches of its sequences
+ *   weft_sequence the positions that one conversation has left in the caches
  *   weft_sampler  from the logits of one position to a token
  *   weft_grammar  which tokens may come next, so that the text will be what a grammar, schema or regular expression describes
  *   weft_stream   from tokens, one at a time, to text in whole characters
@@ -271,6 +272,33 @@ int weft_embed(weft_model *m, const int32_t *ids, size_t n, enum weft_pooling po
 /* v / length, where the length is for p = 2 the usual one, for other p >= 1 the p-th root of the sum of |x|^p; p = 0: the largest |x| becomes
  * 32760; p = -1: nothing changes.  A vector of zeros stays one. */
 void weft_embedding_normalize(float *v, size_t n, int p);
+
+/* ---- Sequences --------------------------------------------------------------------------------------------------------
+ * A model can hold many sequences.  Each takes memory for the positions that it holds, in pages of 128, and gives it back when it ends;
+ * those that begin alike can share pages.  A step evaluates tokens of several sequences at once: weights are read once for all of
+ * them.  The logits of a sequence are the same, to the last bit, whatever else is in a step. */
+typedef struct weft_sequence weft_sequence;
+int weft_sequence_new(weft_model *m, weft_sequence **out, weft_error *err);    /* empty; freed before the model is closed */
+void weft_sequence_free(weft_sequence *q);    /* NULL is fine */
+/* Whether a sequence has states that go back to an earlier position only by evaluating what lies before it once more (recurrent layers). */
+bool weft_model_is_recurrent(const weft_model *m);
+int weft_sequence_length(const weft_sequence *q);              /* positions that it holds */
+void weft_sequence_cut(weft_sequence *q, int n);               /* forgets what lies from position n on */
+/* Another sequence that begins with the first n positions of q (n <= its length).  Pages are shared until one of the two writes to them. */
+int weft_sequence_fork(const weft_sequence *q, int n, weft_sequence **out, weft_error *err);
+/* Memory for n more tokens, so that a step will not fail for want of it.  -1: there is none; err has the numbers. */
+int weft_sequence_reserve(weft_sequence *q, size_t n, weft_error *err);
+typedef struct weft_tokens {
+  weft_sequence *sequence;   /* each of a step is another one */
+  const int32_t *ids;        /* n of them, behind what the sequence holds */
+  size_t n;
+  const float *logits;       /* out: for the token after the last one, valid until the model evaluates something else */
+} weft_tokens;
+/* At most as many parts as weft_model_chunk.  stop (may be NULL) is asked after each piece of a prompt.  0; 1: stop said so, and every sequence is
+ * as it was; -1: an unknown id, no room in the context or in memory (and every sequence is as it was), or damaged weights. */
+int weft_step(weft_model *m, weft_tokens *parts, size_t n_parts, bool (*stop)(void *ctx), void *ctx, weft_error *err);
+/* As weft_decode_rows, behind what the sequence holds. */
+int weft_sequence_rows(weft_sequence *q, const int32_t *ids, size_t n, size_t first, weft_row *row, void *ctx, weft_error *err);
 
 /* Loading leaves some work for later, which is done bit by bit between tokens (weights move into huge pages: about a second per
  * 2 GB).  This does the rest of it now: for measurements of a steady state, or before a server says that it is ready. */

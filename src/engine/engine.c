@@ -1,6 +1,6 @@
-// The engine: file, tokenizer, graphs, plans and the KV cache of one sequence. See engine.h. There are two plans: one for a single
-// token with logits, and one for a chunk of a prompt without; a prompt of n tokens goes through as chunks of n - 1 and the last
-// token alone. The second plan is made when a prompt first needs it.
+// The engine: file, tokenizer, graphs, plans, and the caches of all sequences. See engine.h. There is a plan for a single token with logits, one for a
+// chunk of a prompt without, and one for rows of several sequences; a prompt of n tokens goes through as chunks of n - 1 and the last
+// token alone, or among others' rows. All but the first are made when they are first needed.
 #include "engine/engine.h"
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "device/live.h"
 #include "device/memory.h"
+#include "engine/caches.h"
 #include "engine/layouts.h"
 #include "engine/learn.h"
 #include "engine/tune.h"
@@ -18,10 +19,12 @@
 #include "schedule/dots.h"
 
 enum { WORTH_LEARNING = 64 << 20 /* bytes of weights: smaller models lie in caches, where nothing need be asked for */ };
-enum { FEW = 4 /* tokens: one by one is quicker than a chunk */, DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, CHUNK_STEP = 64, CTX_STEP = 128 /* a page of the caches */, LEAST_CTX = 4096 };
+enum { FEW = 4 /* tokens: one by one is quicker than a chunk */, DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, CHUNK_STEP = 64, LEAST_CTX = 4096 };
+// Kernels know no context but the longest that a sequence can have, and no number of pages but the largest.
+enum { USUAL_CTX = 1 << 17, USUAL_PAGES = 1 << 13 };
 
 typedef struct stage { graph *g; schedule s; plan *p; } stage;
-typedef struct laid { weights w; enum layout *layouts; stage one, many, rows, sums, hidden; } laid;  // weights in a layout for each tensor, and the plans that read them
+typedef struct laid { weights w; enum layout *layouts; stage one, many, rows, apart, sums, hidden; } laid;  // weights in a layout for each tensor, and the plans that read them
 
 struct engine {
   gguf *file;
@@ -30,14 +33,11 @@ struct engine {
   device *d;
   struct engine_options o;
   int n_ctx;
-  int64_t ctx, chunk, room;               // positions of the cache as laid out; tokens of a chunk, and what its plan has room for
-  void **states;                          // caches of attention and other memory of the sequence
-  uint64_t *promoted;                     // bytes of each state that lie in huge pages
-  int64_t deepest;                        // positions that the states have held
+  int64_t ctx, chunk, room;               // positions that a sequence can have; tokens of a chunk, and what its plan has room for
+  caches caches;
+  sequence *own;                          // of callers who have none
   laid *now, *other;                      // other: while layouts are compared
-  int32_t *ids;
-  int32_t *history;                       // of a model with recurrent states: what was evaluated, to come back to an earlier position; else NULL
-  int at;                                 // the position that follows what these states hold; -1: none
+  int32_t *ids, *at, *pages, slot;        // what plans read: tokens, and where they stand (model_shape)
   float *logits, *rows;                   // of one position; of a chunk (NULL: nobody has asked)
   float *hidden;                          // of a chunk, what the head would read; NULL: nobody has asked
   float **sums;                           // by id from BUF_SUMS on; NULL: nobody has asked
@@ -53,19 +53,10 @@ void engine_progress(const engine *e, const char *what, double fraction) {
 
 // --- memory ---------------------------------------------------------------------------------------------------------
 
-static uint64_t state_bytes(const engine *e, int i) { return model_state_bytes(e->m, i, e->ctx); }
+// Of one whole context.
+static uint64_t kv_bytes(const engine *e) { return caches_bytes(e->m, (int64_t)round_up((size_t)e->n_ctx, CACHE_PAGE)); }
 
-// Of all states; UINT64_MAX where that is no number.
-static uint64_t kv_bytes(const engine *e) {
-  uint64_t sum = 0;
-  for (int i = 0; i < model_n_states(e->m); i++) if (!add_u64(sum, state_bytes(e, i), &sum)) return UINT64_MAX;
-  return sum;
-}
-
-static void set_context(engine *e, int n) {
-  e->n_ctx = n;
-  e->ctx = (int64_t)round_up((size_t)n + (size_t)e->room, CTX_STEP);
-}
+static int64_t page_table(const engine *e) { return e->ctx / CACHE_PAGE + 1; }
 
 static bool has_room(const engine *e) {
   uint64_t need, have;
@@ -75,24 +66,26 @@ static bool has_room(const engine *e) {
 // What nobody asked for may be less: many models were trained for more positions than a machine has memory for. Halves, so that a machine knows few kernels.
 static void fit_context(engine *e) {
   int wish = e->n_ctx;
-  while (e->n_ctx / 2 >= LEAST_CTX && !has_room(e)) set_context(e, e->n_ctx / 2);
+  while (e->n_ctx / 2 >= LEAST_CTX && !has_room(e)) e->n_ctx /= 2;
   if (e->n_ctx == wish) return;
   if (has_room(e)) warning("%s: a context of %d positions, as there is no memory for the %d that the model was trained for", gguf_path(e->file), e->n_ctx, wish);
-  else set_context(e, wish);
+  else e->n_ctx = wish;
 }
 
 static int reserve(engine *e, error *err) {
-  uint64_t kv = kv_bytes(e), need, have;
-  int n = model_n_states(e->m);
+  uint64_t kv = kv_bytes(e), need, have, all = UINT64_MAX;
   if (!add_u64(kv, gguf_file_bytes(e->file), &need)) return error_set(err, "%s: a KV cache for %d positions is too large", gguf_path(e->file), e->n_ctx);
   if (!memory_available(&have, NULL) && need > have)
     return error_set(err, "%s: %.2f GiB of model and %.2f GiB of KV cache for %d positions, but only %.2f GiB of memory are free; a smaller context (-c) needs less",
                      gguf_path(e->file), (double)gguf_file_bytes(e->file) / (1 << 30), (double)kv / (1 << 30), e->n_ctx, (double)have / (1 << 30));
-  e->states = xcalloc((size_t)n, sizeof *e->states);
-  e->promoted = xcalloc((size_t)n, sizeof *e->promoted);
-  for (int i = 0; i < n; i++) if (!(e->states[i] = device_alloc(e->d, state_bytes(e, i), PAGES_PLAIN, err))) return -1;
+  if (!memory_available(&have, NULL)) all = have - gguf_file_bytes(e->file);
+  // a chunk may begin at the last position: then every index is in bounds whatever the variables of a plan are
+  e->ctx = (int64_t)round_up((size_t)max_i64(max_i64(e->n_ctx, model_n_ctx_train(e->m)), USUAL_CTX) + (size_t)e->room, CACHE_PAGE);
+  int64_t least = (int64_t)round_up((size_t)e->n_ctx + (size_t)e->room, CACHE_PAGE) / CACHE_PAGE;
+  if (caches_open(&e->caches, e->m, e->d, e->d->run->here ? max_i64(USUAL_PAGES, 2 * e->ctx / CACHE_PAGE) : least, least, all, err) || sequence_new(&e->caches, &e->own, err)) return -1;
   e->ids = xcalloc((size_t)e->room, sizeof *e->ids);
-  if (model_is_recurrent(e->m)) e->history = xcalloc((size_t)e->n_ctx, sizeof *e->history);
+  e->at = xcalloc((size_t)e->room, sizeof *e->at);
+  e->pages = xcalloc((size_t)(e->room * page_table(e)), sizeof *e->pages);
   e->logits = xcalloc((size_t)model_n_vocab(e->m) + 64, sizeof *e->logits);
   return 0;
 }
@@ -113,12 +106,15 @@ static void *buffer(void *ctx, int64_t id) {
   if (codebook_is(id)) return codebook_data(id);
   if (own < 0) return (void *)(uintptr_t)gguf_tensor_at(e->file, (size_t)id)->data;
   if (own == BUF_IDS) return e->ids;
+  if (own == BUF_AT) return e->at;
+  if (own == BUF_PAGES) return e->pages;
+  if (own == BUF_SLOT) return &e->slot;
   if (own == BUF_LOGITS) return e->logits;
   if (own == BUF_ROWS) return e->rows;
   if (own == BUF_HIDDEN) return e->hidden;
   if (own >= BUF_ADAPTER) return model_adapter_data(e->m, own - BUF_ADAPTER);
   if (own >= BUF_SUMS) return sums_buffer(e, own - BUF_SUMS);
-  return e->states[own - BUF_STATE];
+  return e->caches.state[own - BUF_STATE];
 }
 
 // --- plans ----------------------------------------------------------------------------------------------------------
@@ -161,8 +157,16 @@ static void filled(void *ctx, int64_t id, double from, double to, double done) {
   engine_progress(e, "loading", done);
 }
 
-static void make_schedule(const engine *e, int64_t chunk, enum model_logits logits, bool sums, graph *g, schedule *s) {
-  uop *sink = model_graph(e->m, g, &(model_shape){.ctx = e->ctx, .n_ctx = e->n_ctx, .chunk = chunk, .logits = logits, .sums = sums, .exact = e->o.exact});
+// What a plan computes beside the caches.
+enum plan_kind { PLAN_ONE, PLAN_MANY, PLAN_ROWS, PLAN_APART, PLAN_SUMS, PLAN_HIDDEN, PLAN_BRIEF };
+
+static void make_schedule(const engine *e, enum plan_kind kind, graph *g, schedule *s) {
+  static const enum model_logits logits[] = {[PLAN_ONE] = LOGITS_LAST, [PLAN_ROWS] = LOGITS_ALL, [PLAN_APART] = LOGITS_ALL, [PLAN_SUMS] = LOGITS_NONE,
+                                             [PLAN_HIDDEN] = LOGITS_HIDDEN, [PLAN_BRIEF] = LOGITS_HIDDEN};
+  model_shape of = {.page = CACHE_PAGE, .pages = e->caches.n_pages, .slots = e->caches.slots, .ctx = e->ctx, .n_ctx = e->n_ctx,
+                       .apart = kind == PLAN_APART, .chunk = kind == PLAN_ONE ? 1 : kind == PLAN_BRIEF ? DEFAULT_CHUNK : e->room, .logits = logits[kind],
+                       .sums = kind == PLAN_SUMS, .exact = e->o.exact};
+  uop *sink = model_graph(e->m, g, &of);
   record_mark(g, sink, "model");
   const target *t = &e->d->target;
   if (!e->o.exact) sink = integer_dots(g, sink);
@@ -173,26 +177,34 @@ static void make_schedule(const engine *e, int64_t chunk, enum model_logits logi
   record_mark(g, sink, "schedule");
 }
 
-static int build(engine *e, stage *st, int64_t chunk, enum model_logits logits, bool sums, error *err) {
+// The plan that a model cannot do without: of one token, or of a whole text. It is `one`.
+static enum plan_kind first_plan(const engine *e) { return model_is_encoder(e->m) ? PLAN_HIDDEN : PLAN_ONE; }
+
+static stage *stage_of(const engine *e, enum plan_kind kind) {
+  laid *l = e->now;
+  if (kind == first_plan(e)) return &l->one;
+  return (stage *[]){[PLAN_MANY] = &l->many, [PLAN_ROWS] = &l->rows, [PLAN_APART] = &l->apart, [PLAN_SUMS] = &l->sums, [PLAN_HIDDEN] = &l->hidden, [PLAN_BRIEF] = &l->hidden}[kind];
+}
+
+static void hidden_buffer(engine *e) {
+  if (!e->hidden) e->hidden = xcalloc((size_t)(e->room * model_n_embd(e->m)) + 64, sizeof *e->hidden);
+}
+
+// Makes a plan, unless it is there.
+static int need(engine *e, enum plan_kind kind, error *err) {
+  stage *st = stage_of(e, kind);
+  if (st->p) return 0;
+  if (kind >= PLAN_HIDDEN) hidden_buffer(e);
   double began = now_s();
   st->g = graph_new(NULL);
-  make_schedule(e, chunk, logits, sums, st->g, &st->s);
+  make_schedule(e, kind, st->g, &st->s);
   e->schedule_ms += (now_s() - began) * 1e3;
-  if (plan_build(e->d, st->g, &st->s, &(plan_options){.buffer = buffer, .ctx = e, .role = role, .progress = compiling, .stream = stream, .filled = filled, .prompt = chunk > 1}, &st->p, err)) return -1;
+  if (plan_build(e->d, st->g, &st->s, &(plan_options){.buffer = buffer, .ctx = e, .role = role, .progress = compiling, .stream = stream, .filled = filled, .prompt = kind != PLAN_ONE && kind != PLAN_APART}, &st->p, err)) return -1;
   plan_stats s = plan_get_stats(st->p);
   e->compile_ms += s.compile_ms;
   e->codegen_ms += s.codegen_ms;
   e->compiled += s.compiled;
   return 0;
-}
-
-static float *hidden_buffer(engine *e) { return e->hidden ? e->hidden : (e->hidden = xcalloc((size_t)(e->room * model_n_embd(e->m)) + 64, sizeof *e->hidden)); }
-
-// The plan that a model cannot do without: of one token, or of a whole text.
-static int build_first(engine *e, error *err) {
-  if (!model_is_encoder(e->m)) return build(e, &e->now->one, 1, LOGITS_LAST, false, err);
-  hidden_buffer(e);
-  return build(e, &e->now->one, e->room, LOGITS_HIDDEN, false, err);
 }
 
 static int start(engine *e, const char *path, error *err) {
@@ -206,9 +218,7 @@ static int start(engine *e, const char *path, error *err) {
     return error_set(err, "%s: a context of %d positions, but this model has learned %d", path, e->n_ctx, model_n_ctx_max(e->m));
   e->chunk = model_is_encoder(e->m) ? e->n_ctx : e->o.chunk > 0 ? min_i64(e->o.chunk, MAX_CHUNK) : DEFAULT_CHUNK;
   if (model_block(e->m)) e->chunk = min_i64(e->chunk, model_block(e->m));
-  // room for a chunk that begins at the last position: then every index is in bounds whatever the two variables are
   e->room = (int64_t)round_up((size_t)e->chunk, CHUNK_STEP);
-  set_context(e, e->n_ctx);
   if (!e->o.n_ctx) fit_context(e);
   if (device_open(e->o.n_threads, e->o.n_prompt_threads, &e->d, err) || reserve(e, err)) return -1;
   if (e->o.no_repack) e->d->target.has_streams = false;
@@ -216,7 +226,7 @@ static int start(engine *e, const char *path, error *err) {
   if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING) machine_learn(e->d);
   e->now->layouts = layouts_known(e->d, e->file);
   if (e->d->target.has_streams && weights_open(&e->now->w, e->file, e->d, err)) return -1;
-  if (build_first(e, err) || model_adapters_used(e->m, err)) return -1;
+  if (need(e, first_plan(e), err) || model_adapters_used(e->m, err)) return -1;
   if (e->d->target.has_streams) weights_read_ahead(&e->now->w);
   tune_from_env(e, false);
   const char *tune = env_str(ENV_WEFT_TUNE);
@@ -256,6 +266,7 @@ static void close_laid(laid *l) {
   close_stage(&l->one);
   close_stage(&l->many);
   close_stage(&l->rows);
+  close_stage(&l->apart);
   close_stage(&l->sums);
   close_stage(&l->hidden);
   weights_free(&l->w);
@@ -268,12 +279,13 @@ void engine_close(engine *e) {
   stop_live(e);
   close_laid(e->now);
   close_laid(e->other);
-  if (e->states) for (int i = 0; i < model_n_states(e->m); i++) device_release(e->d, e->states[i], state_bytes(e, i));
+  sequence_free(e->own);
+  caches_close(&e->caches);
   device_close(e->d);
   for (size_t i = 0; e->sums && i < 2 * gguf_n_tensors(e->file); i++) free(e->sums[i]);
   free(e->sums);
   if (e->rows) memory_release(e->rows, rows_bytes(e));
-  free(e->states); free(e->promoted); free(e->ids); free(e->history); free(e->logits); free(e->hidden);
+  free(e->ids); free(e->at); free(e->pages); free(e->logits); free(e->hidden);
   model_close(e->m);
   tokenizer_free(e->tok);
   gguf_close(e->file);
@@ -289,29 +301,24 @@ int engine_n_ctx(const engine *e) { return e->n_ctx; }
 // part of the time that the runs take, so that no token waits for it. Caches follow as far as they are full.
 enum { SETTLE_PERCENT = 5 };
 
-static bool settle_states(engine *e, double seconds) {
-  double end = now_s() + seconds;
-  for (int i = 0; i < model_n_states(e->m) && e->d->run->here; i++)
-    for (uint64_t full = state_bytes(e, i) / (uint64_t)e->ctx * (uint64_t)e->deepest; e->promoted[i] + MEMORY_ALIGN <= full; e->promoted[i] += MEMORY_ALIGN) {
-      if (now_s() >= end) return false;
-      if (!memory_promote((unsigned char *)e->states[i] + e->promoted[i], MEMORY_ALIGN)) { e->promoted[i] = state_bytes(e, i); break; }
-    }
-  return true;
-}
-
-static void run(engine *e, plan *p, const plan_var *vars, int n_vars, int64_t positions) {
+static void run(engine *e, plan *p, const plan_var *vars, int n_vars) {
   double start = now_s();
   if (e->live && p == e->now->one.p) live_run(e->live, vars, n_vars);
   else plan_run(p, vars, n_vars);
-  e->deepest = max_i64(e->deepest, positions);
   double end = now_s();
   e->settle_s += (end - start) * SETTLE_PERCENT / 100;
   if (e->settle_s <= 0) return;
-  bool all = weights_settle(&e->now->w, e->settle_s) && settle_states(e, e->settle_s);
+  bool all = weights_settle(&e->now->w, e->settle_s) && caches_settle(&e->caches, e->settle_s);
   e->settle_s = all ? 0 : e->settle_s - (now_s() - end);
 }
 
-void engine_settle(engine *e) { while (!weights_settle(&e->now->w, 1) || !settle_states(e, 1)) continue; }
+void engine_settle(engine *e) { while (!weights_settle(&e->now->w, 1) || !caches_settle(&e->caches, 1)) continue; }
+
+// Where plans over one sequence find it.
+static void choose(engine *e, const sequence *q) {
+  if (q->pages.n) memcpy(e->pages, q->pages.at, q->pages.n * sizeof *e->pages);
+  e->slot = q->slot;
+}
 
 // As many of n tokens from pos on as go through at once. Returns their number.
 static size_t eval_chunk(engine *e, plan *p, const int32_t *ids, size_t n, int pos) {
@@ -319,47 +326,67 @@ static size_t eval_chunk(engine *e, plan *p, const int32_t *ids, size_t n, int p
   size_t m = n < (size_t)e->chunk ? n : (size_t)e->chunk;
   if (block && m > (size_t)(block - pos % block)) m = (size_t)(block - pos % block);
   memcpy(e->ids, ids, m * sizeof *ids);
-  run(e, p, (plan_var[]){{"n", (int64_t)m}, {"pos", pos}}, 2, pos + (int64_t)m);
+  run(e, p, (plan_var[]){{"n", (int64_t)m}, {"pos", pos}}, 2);
   return m;
 }
 
-static void eval(engine *e, const int32_t *ids, size_t n, int pos) {
-  while (n > FEW) {
-    size_t m = eval_chunk(e, e->now->many.p, ids, n - 1, pos);
-    ids += m; n -= m; pos += (int)m;
-  }
+static void eval_each(engine *e, const int32_t *ids, size_t n, int pos) {
   for (; n; ids++, n--, pos++) {
     e->ids[0] = ids[0];
-    run(e, e->now->one.p, (plan_var[]){{"pos", pos}}, 1, pos + 1);
+    run(e, e->now->one.p, &(plan_var){"pos", pos}, 1);
   }
 }
 
 // Whether file and device are as they were.
 static int sound(const engine *e, error *err) { return gguf_check_size(e->file, err) || device_check(e->d, err) ? -1 : 0; }
 
-// Before n tokens from pos on are evaluated, of which `prompt` at least go through as a prompt: the plan for that, and a recurrent state as it was at pos.
-static int begin_eval(engine *e, const int32_t *ids, size_t n, int pos, size_t prompt, error *err) {
-  if (!n || pos < 0 || n > (size_t)(e->n_ctx - pos)) die("engine_eval: %zu tokens at %d of %d", n, pos, e->n_ctx);
-  for (size_t i = 0; i < n; i++) if (ids[i] < 0 || ids[i] >= model_n_vocab(e->m)) die("engine_eval: token %d of %d", ids[i], model_n_vocab(e->m));
-  if (sound(e, err)) return -1;
-  bool again = e->history && pos && pos != e->at;        // what lies before pos is evaluated once more
-  if ((prompt || (again && pos > FEW)) && !e->now->many.p) {
-    if (build(e, &e->now->many, e->room, LOGITS_NONE, false, err)) return -1;
-    if (!pos) tune_from_env(e, true);                    // what the searches write is evaluated by the caller
+static void eval(engine *e, const int32_t *ids, size_t n, int pos) {
+  for (size_t m; n > FEW; ids += m, n -= m, pos += (int)m) m = eval_chunk(e, e->now->many.p, ids, n - 1, pos);
+  eval_each(e, ids, n, pos);
+}
+
+// Before n tokens from pos on are evaluated: memory for them, and a plan for prompts if one is needed (prompt: so many tokens go through it at least).
+static int prepare(engine *e, sequence *q, const int32_t *ids, size_t n, int pos, size_t prompt, error *err) {
+  if (!n || pos < 0 || n > (size_t)(e->n_ctx - pos)) die("engine: %zu tokens at %d of %d", n, pos, e->n_ctx);
+  for (size_t i = 0; i < n; i++) if (ids[i] < 0 || ids[i] >= model_n_vocab(e->m)) die("engine: token %d of %d", ids[i], model_n_vocab(e->m));
+  if (sound(e, err) || sequence_hold(q, pos, pos + (int)n, err)) return -1;
+  bool again = model_is_recurrent(e->m) && pos && pos != q->at;        // what lies before pos is evaluated once more
+  if ((!prompt && !(again && pos > FEW)) || e->now->many.p) return 0;
+  if (need(e, PLAN_MANY, err)) return -1;
+  if (q == e->own && !pos) {
+    choose(e, q);
+    tune_from_env(e, true);                              // what the searches write is evaluated by the caller
   }
-  if (again) eval(e, e->history, (size_t)pos, 0);
-  if (e->history) memcpy(e->history + pos, ids, n * sizeof *ids);
   return 0;
 }
 
-int engine_eval_rows(engine *e, const int32_t *ids, size_t n, int pos, size_t first, engine_row *row, void *ctx, error *err) {
-  if (first >= n) die("engine_eval_rows: from %zu of %zu tokens on", first, n);
-  if (!e->rows) {
-    error none = {0};
-    if (!(e->rows = memory_reserve_plain(rows_bytes(e), &none))) return error_set(err, "no memory for the logits of %lld positions: %s; a smaller chunk (-ub) needs less", (long long)e->chunk, none.text);
+// After that: this sequence is the one, with fixed states as they were at pos.
+static void begin(engine *e, sequence *q, const int32_t *ids, size_t n, int pos) {
+  choose(e, q);
+  if (model_is_recurrent(e->m)) {
+    if (pos && pos != q->at) eval(e, q->ids.at, (size_t)pos, 0);
+    q->ids.n = (size_t)pos;
+    for (size_t i = 0; i < n; i++) vec_push(&q->ids, ids[i]);
   }
-  if (!e->now->rows.p && build(e, &e->now->rows, e->room, LOGITS_ALL, false, err)) return -1;
-  if (begin_eval(e, ids, n, pos, first, err)) return -1;
+  q->n = q->at = pos + (int)n;
+}
+
+static int begin_eval(engine *e, sequence *q, const int32_t *ids, size_t n, int pos, size_t prompt, error *err) {
+  if (prepare(e, q, ids, n, pos, prompt, err)) return -1;
+  begin(e, q, ids, n, pos);
+  return 0;
+}
+
+static int need_rows(engine *e, error *err) {
+  error none = {0};
+  if (e->rows || (e->rows = memory_reserve_plain(rows_bytes(e), &none))) return 0;
+  return error_set(err, "no memory for the logits of %lld positions: %s; a smaller chunk (-ub) needs less", (long long)e->chunk, none.text);
+}
+
+int engine_eval_rows(engine *e, sequence *q, const int32_t *ids, size_t n, int pos, size_t first, engine_row *row, void *ctx, error *err) {
+  if (!q) q = e->own;
+  if (first >= n) die("engine_eval_rows: from %zu of %zu tokens on", first, n);
+  if (need_rows(e, err) || need(e, PLAN_ROWS, err) || begin_eval(e, q, ids, n, pos, first, err)) return -1;
   bool go_on = true;
   size_t at = 0, n_vocab = (size_t)model_n_vocab(e->m);
   for (size_t m; at < n && go_on; at += m) {
@@ -368,46 +395,87 @@ int engine_eval_rows(engine *e, const int32_t *ids, size_t n, int pos, size_t fi
     if (sound(e, err)) return -1;
     for (size_t i = 0; wanted && go_on && i < m; i++) go_on = row(ctx, at + i, e->rows + i * n_vocab);
   }
-  return e->at = pos + (int)at;
+  return q->n = q->at = pos + (int)at;
 }
 
 int engine_eval_sums(engine *e, const int32_t *ids, size_t n, engine_sums *see, void *ctx, error *err) {
   size_t n_tensors = gguf_n_tensors(e->file);
   if (!e->sums) e->sums = xcalloc(2 * n_tensors + 1, sizeof *e->sums);
-  if (!e->now->sums.p && build(e, &e->now->sums, e->room, LOGITS_NONE, true, err)) return -1;
-  if (begin_eval(e, ids, n, 0, 0, err)) return -1;
+  if (need(e, PLAN_SUMS, err) || begin_eval(e, e->own, ids, n, 0, 0, err)) return -1;
   for (size_t at = 0, m; at < n; at += m) {
     m = eval_chunk(e, e->now->sums.p, ids + at, n - at, (int)at);
     if (sound(e, err)) return -1;
     for (size_t t = 0; t < n_tensors; t++) if (e->sums[2 * t]) see(ctx, t, e->sums[2 * t], e->sums[2 * t + 1], m);
   }
-  e->at = (int)n;
   return 0;
 }
 
 int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row, void *ctx, error *err) {
-  bool whole = model_is_encoder(e->m), brief = whole && n <= DEFAULT_CHUNK && e->room > DEFAULT_CHUNK;       // tiles of few rows do for a short text
-  stage *s = whole && !brief ? &e->now->one : &e->now->hidden;
-  hidden_buffer(e);
-  if (!s->p && build(e, s, brief ? DEFAULT_CHUNK : e->room, LOGITS_HIDDEN, false, err)) return -1;
-  if (begin_eval(e, ids, n, 0, 0, err)) return -1;
+  bool brief = model_is_encoder(e->m) && n <= DEFAULT_CHUNK && e->room > DEFAULT_CHUNK;       // tiles of few rows do for a short text
+  enum plan_kind kind = brief ? PLAN_BRIEF : PLAN_HIDDEN;
+  if (need(e, kind, err) || begin_eval(e, e->own, ids, n, 0, 0, err)) return -1;
   bool go_on = true;
   for (size_t at = 0, m; at < n && go_on; at += m) {
-    m = eval_chunk(e, s->p, ids + at, n - at, (int)at);
-    if (gguf_check_size(e->file, err)) return -1;
+    m = eval_chunk(e, stage_of(e, kind)->p, ids + at, n - at, (int)at);
+    if (sound(e, err)) return -1;
     for (size_t i = 0; go_on && i < m; i++) go_on = row(ctx, at + i, e->hidden + i * (size_t)model_n_embd(e->m));
   }
-  e->at = -1;
+  e->own->at = -1;
   return 0;
 }
 
 int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err) {
-  if (begin_eval(e, ids, n, pos, n > FEW ? n : 0, err)) return -1;
+  if (begin_eval(e, e->own, ids, n, pos, n > FEW ? n : 0, err)) return -1;
   eval(e, ids, n, pos);
   if (sound(e, err)) return -1;
-  e->at = pos + (int)n;
   if (logits) *logits = e->logits;
   return 0;
+}
+
+// --- steps of several sequences -------------------------------------------------------------------------------------
+
+struct sequence *engine_sequence(engine *e) { return e->own; }
+int engine_sequence_new(engine *e, struct sequence **out, error *err) { return sequence_new(&e->caches, out, err); }
+
+// The last tokens of n parts, each of a sequence of its own, in one run; logits of part i go to row i.
+static void eval_apart(engine *e, const struct engine_part *parts, size_t n) {
+  size_t table = (size_t)page_table(e), deepest = 0;
+  for (size_t i = 0; i < n; i++) {
+    const sequence *q = parts[i].q;
+    e->ids[i] = parts[i].ids[parts[i].n - 1];
+    e->at[i] = q->n - 1;
+    memcpy(e->pages + i * table, q->pages.at, q->pages.n * sizeof *e->pages);
+    size_t held = (size_t)(q->n + CACHE_PAGE - 1) / CACHE_PAGE;
+    if (held > deepest) deepest = held;
+  }
+  run(e, e->now->apart.p, (plan_var[]){{"n", (int64_t)n}, {"pages", (int64_t)deepest}}, 2);
+}
+
+int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(void *ctx), void *ctx, error *err) {
+  bool fixed = model_is_recurrent(e->m);
+  if (n > (size_t)e->chunk) die("engine_step: %zu sequences of %lld at most", n, (long long)e->chunk);
+  if (need_rows(e, err) || (n > 1 && !fixed && need(e, PLAN_APART, err))) return -1;
+  for (size_t i = 0; i < n; i++) {
+    parts[i].from = parts[i].q->n;
+    if (prepare(e, parts[i].q, parts[i].ids, parts[i].n, parts[i].from, parts[i].n > FEW + 1 ? parts[i].n : 0, err)) return -1;
+  }
+  bool stopped = false;
+  for (size_t i = 0; i < n && !stopped; i++) {
+    struct engine_part *p = &parts[i];
+    size_t alone = n > 1 && !fixed ? 1 : 0, m, at = 0;                 // tokens left to the run of all
+    begin(e, p->q, p->ids, p->n, p->from);
+    for (; p->n - at > FEW + alone && !(stopped = stop && stop(ctx)); at += m) m = eval_chunk(e, e->now->many.p, p->ids + at, p->n - at - 1, p->from + (int)at);
+    if (!stopped) eval_each(e, p->ids + at, p->n - at - alone, p->from + (int)at);
+    if (!alone) memcpy(e->rows + i * (size_t)model_n_vocab(e->m), e->logits, (size_t)model_n_vocab(e->m) * sizeof *e->rows);
+  }
+  for (size_t i = 0; stopped && i < n; i++) {
+    sequence_cut(parts[i].q, parts[i].from);
+    parts[i].q->at = -1;
+  }
+  if (!stopped && n > 1 && !fixed) eval_apart(e, parts, n);
+  if (sound(e, err)) return -1;
+  for (size_t i = 0; i < n; i++) parts[i].logits = stopped ? NULL : e->rows + i * (size_t)model_n_vocab(e->m);
+  return stopped;
 }
 
 void engine_stats(const engine *e, struct engine_stats *out) {
@@ -428,11 +496,12 @@ void engine_stats(const engine *e, struct engine_stats *out) {
 device *engine_device(engine *e) { return e->d; }
 int engine_n_layer(const engine *e) { return model_n_layer(e->m); }
 int engine_n_embd(const engine *e) { return model_n_embd(e->m); }
+bool engine_is_recurrent(const engine *e) { return model_is_recurrent(e->m); }
 bool engine_is_encoder(const engine *e) { return model_is_encoder(e->m); }
 int engine_pooling(const engine *e) { return (int)model_pooling(e->m); }
 int engine_chunk(const engine *e) { return (int)e->chunk; }
 
-void engine_look(const engine *e, bool prompt, graph *g, schedule *s) { make_schedule(e, prompt ? e->room : 1, prompt ? LOGITS_NONE : LOGITS_LAST, false, g, s); }
+void engine_look(const engine *e, bool prompt, graph *g, schedule *s) { make_schedule(e, prompt ? PLAN_MANY : PLAN_ONE, g, s); }
 
 void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap) {
   int64_t own = id - model_buffer_id(e->file, 0);
@@ -457,7 +526,7 @@ int engine_lay_out(engine *e, const enum layout *layouts, error *err) {
   e->now->layouts = xcalloc(n + 1, sizeof *layouts);
   memcpy(e->now->layouts, layouts, n * sizeof *layouts);
   e->other = before;
-  if (!weights_open(&e->now->w, e->file, e->d, err) && !build_first(e, err)) return 0;
+  if (!weights_open(&e->now->w, e->file, e->d, err) && !need(e, first_plan(e), err)) return 0;
   engine_swap(e);
   engine_drop_other(e);
   return -1;
@@ -481,10 +550,11 @@ int64_t engine_weight_of(const engine *e, bool prompt, int launch) {
 }
 
 int engine_plan(engine *e, bool prompt, plan **p, int32_t **ids, error *err) {
-  if (prompt && !e->now->many.p && build(e, &e->now->many, e->room, LOGITS_NONE, false, err)) return -1;
+  if (need(e, prompt ? PLAN_MANY : PLAN_ONE, err) || sequence_hold(e->own, 0, e->n_ctx, err)) return -1;
+  choose(e, e->own);
   stop_live(e);             // its runs would be somebody else's
   *p = prompt ? e->now->many.p : e->now->one.p;
   *ids = e->ids;
-  e->at = -1;               // whoever runs plans by himself leaves behind what no sequence of ours has
+  e->own->at = -1;          // whoever runs plans by himself leaves behind what no sequence of ours has
   return 0;
 }

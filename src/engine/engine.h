@@ -1,5 +1,5 @@
 // engine: a model that runs.  A GGUF file goes in; token ids at positions go in after that, and the logits of the next token
-// come out.  The engine owns the mapped file, the tokenizer, the compiled plan and the KV cache of one sequence.
+// come out.  The engine owns the mapped file, the tokenizer, the compiled plans and the caches of all sequences.
 //
 // Invariant: results depend on the ids and their positions alone, not on how a prompt was cut into calls, on the chunk size
 // or on the number of threads.
@@ -66,12 +66,24 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
 // The same, with the logits of every token from ids[first] on (first < n): row gets those of the token after ids[i], n_vocab floats that are valid while it
 // runs. Returning false ends the evaluation there. The position that follows what was evaluated, or -1.
 typedef bool engine_row(void *ctx, size_t i, const float *logits);
-int engine_eval_rows(engine *e, const int32_t *ids, size_t n, int pos, size_t first, engine_row *row, void *ctx, error *err);
+struct sequence;                                     // NULL: that of callers who have none
+int engine_eval_rows(engine *e, struct sequence *q, const int32_t *ids, size_t n, int pos, size_t first, engine_row *row, void *ctx, error *err);
+
+// Sequences (caches.h) over one model: their pages lie in the same caches. A step evaluates the tokens of n parts, each of another sequence, behind what
+// that holds: pieces of prompts one after another, the last tokens of all of them in one run, so that weights are read once. Bits of a
+// sequence's logits do not depend on the others. n <= engine_chunk, and each part as engine_eval would have it.
+// 0: logits of each part's last token, valid until the next call. 1: stop (may be NULL; asked after each chunk) was true, and no sequence has changed. -1: none
+// has changed where there is no memory for a part; or the file is no longer what it was.
+struct engine_part { struct sequence *q; const int32_t *ids; size_t n; const float *logits; int from; };
+int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(void *ctx), void *ctx, error *err);
+struct sequence *engine_sequence(engine *e);         // that engine_eval and its like use
+int engine_sequence_new(engine *e, struct sequence **out, error *err);     // for sequence_free, before engine_close
 
 // Evaluates a text from position 0 on: row gets the engine_n_embd floats that the head would read of each token. Models that see a text as a whole
 // (engine_is_encoder) know no other way. What the cache held is lost.
 int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row, void *ctx, error *err);
 int engine_n_embd(const engine *e);
+bool engine_is_recurrent(const engine *e);           // see model_is_recurrent
 bool engine_is_encoder(const engine *e);
 int engine_pooling(const engine *e);                 // enum model_pooling: how the file says that a text's vector is made
 
@@ -102,8 +114,11 @@ int engine_n_layer(const engine *e);
 int engine_chunk(const engine *e);                   // tokens of a prompt that go through at once
 struct weft_model;
 engine *weft_model_engine(struct weft_model *m);     // of the public handle (weft.c)
+engine *weft_model_beside(struct weft_model *m);           // the same, for those that leave the model's own sequence alone
 const engine *weft_model_peek(const struct weft_model *m);   // the same, for those that ask and run nothing
 struct weft_error;
+int weft_check_ids(const int32_t *ids, size_t n, int32_t n_vocab, struct weft_error *err);         // of weft.c, too
+int weft_check_logits(const struct weft_model *m, const float *logits, int pos, error *e);
 int weft_model_sums(struct weft_model *m, const int32_t *ids, size_t n, engine_sums *see, void *ctx, struct weft_error *err);   // the same: checks, and engine_eval_sums
 struct weft_vocab;
 const struct tokenizer *weft_vocab_tokenizer(const struct weft_vocab *v);   // the same

@@ -256,7 +256,7 @@ int weft_tokenize(const weft_vocab *v, const char *text, size_t n, unsigned flag
 }
 
 // 0 if every id lies in 0..n_vocab-1.
-static int check_ids(const int32_t *ids, size_t n, int32_t n_vocab, weft_error *err) {
+int weft_check_ids(const int32_t *ids, size_t n, int32_t n_vocab, weft_error *err) {
   for (size_t i = 0; i < n; i++)
     if (ids[i] < 0 || ids[i] >= n_vocab)
       FAIL(err, "token id %d (number %zu of %zu) is outside the vocabulary: ids go from 0 to %d", ids[i], i + 1, n, n_vocab - 1);
@@ -289,7 +289,7 @@ void weft_encoder_free(weft_encoder *x) {
 }
 
 int weft_detokenize(const weft_vocab *v, const int32_t *ids, size_t n_ids, bool special, char **text, size_t *n, weft_error *err) {
-  if (check_ids(ids, n_ids, tokenizer_n_vocab(v->t), err)) return -1;
+  if (weft_check_ids(ids, n_ids, tokenizer_n_vocab(v->t), err)) return -1;
   str s = {0};
   str_add(&s, "");
   tokenizer_decode(v->t, ids, n_ids, special, &s);
@@ -481,11 +481,11 @@ static int check_span(const weft_model *m, const int32_t *ids, size_t n, int pos
   if (n == 0) FAIL(err, "there are no tokens to evaluate");
   if (pos < 0 || pos > m->n_kept) FAIL(err, "position %d does not follow the %d positions that were evaluated", pos, m->n_kept);
   if (n > (size_t)(n_ctx - pos)) FAIL(err, "%zu tokens from position %d on do not fit the context of %d", n, pos, n_ctx);
-  return check_ids(ids, n, engine_n_vocab(m->e), err);
+  return weft_check_ids(ids, n, engine_n_vocab(m->e), err);
 }
 
 // Of the token at position pos.
-static int check_logits(const weft_model *m, const float *logits, int pos, error *e) {
+int weft_check_logits(const weft_model *m, const float *logits, int pos, error *e) {
   for (int32_t i = 0; i < engine_n_vocab(m->e); i++)
     if (isnan(logits[i]) || logits[i] == INFINITY)
       return error_set(e, "%s: the logit of token %d at position %d is %s: the weights are damaged", gguf_path(m->file.g), i, pos,
@@ -501,7 +501,7 @@ int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const floa
   if (engine_eval(m->e, ids, n, pos, logits ? &out : NULL, &e)) return fail(err, &e);
   m->n_kept = pos + (int)n;
   if (!logits) return 0;
-  if (check_logits(m, out, pos + (int)n - 1, &e)) return fail(err, &e);
+  if (weft_check_logits(m, out, pos + (int)n - 1, &e)) return fail(err, &e);
   *logits = out;
   return 0;
 }
@@ -510,7 +510,7 @@ struct rows { const weft_model *m; int pos; weft_row *row; void *ctx; error e; }
 
 static bool checked_row(void *ctx, size_t i, const float *logits) {
   struct rows *r = ctx;
-  return !check_logits(r->m, logits, r->pos + (int)i, &r->e) && r->row(r->ctx, i, logits);
+  return !weft_check_logits(r->m, logits, r->pos + (int)i, &r->e) && r->row(r->ctx, i, logits);
 }
 
 int weft_decode_rows(weft_model *m, const int32_t *ids, size_t n, int pos, size_t first, weft_row *row, void *ctx, weft_error *err) {
@@ -518,7 +518,7 @@ int weft_decode_rows(weft_model *m, const int32_t *ids, size_t n, int pos, size_
   if (first >= n) FAIL(err, "logits from token %zu on are wanted, but there are %zu tokens", first, n);
   struct rows r = {.m = m, .pos = pos, .row = row, .ctx = ctx};
   m->n_kept = pos;
-  int at = engine_eval_rows(m->e, ids, n, pos, first, checked_row, &r, &r.e);
+  int at = engine_eval_rows(m->e, NULL, ids, n, pos, first, checked_row, &r, &r.e);
   if (at < 0 || r.e.text[0]) return fail(err, &r.e);
   m->n_kept = at;
   return 0;
@@ -542,6 +542,7 @@ void weft_model_stats(const weft_model *m, weft_stats *out) {
                       s.kv_bytes, s.peak_rss_bytes, s.kernels, s.kernels_tuned, s.tune_tried, s.tune_better, s.tune_cost, s.tune_state};
 }
 
+engine *weft_model_beside(weft_model *m) { return m->e; }
 engine *weft_model_engine(weft_model *m) {
   m->n_kept = 0;             // who asks runs the model
   return m->e;
@@ -644,7 +645,7 @@ void weft_sampler_free(weft_sampler *s) {
 }
 
 int weft_sampler_bias(weft_sampler *s, int32_t id, float bias, weft_error *err) {
-  if (check_ids(&id, 1, s->n_vocab, err)) return -1;
+  if (weft_check_ids(&id, 1, s->n_vocab, err)) return -1;
   if (isnan(bias) || bias == INFINITY) FAIL(err, "the bias of token %d is %g; it must be a number or -infinity", id, (double)bias);
   sampler_bias(s->s, id, bias);
   return 0;
@@ -663,7 +664,7 @@ int weft_sample(weft_sampler *s, const float *logits, int32_t *id, weft_error *e
 }
 
 int weft_accept(weft_sampler *s, int32_t id, weft_error *err) {
-  if (check_ids(&id, 1, s->n_vocab, err)) return -1;
+  if (weft_check_ids(&id, 1, s->n_vocab, err)) return -1;
   sampler_accept(s->s, id);
   return 0;
 }
@@ -689,7 +690,7 @@ void weft_stop_free(weft_stop *s) { stop_free(s); }
 _Static_assert(sizeof(weft_logprob) == sizeof(struct logprob) && offsetof(weft_logprob, logprob) == offsetof(struct logprob, logprob),
                "weft_logprobs hands the array on");
 int weft_logprobs(const float *logits, int32_t n, int32_t id, double *of_id, weft_logprob *top, int32_t n_top, weft_error *err) {
-  if (check_ids(&id, 1, n, err)) return -1;
+  if (weft_check_ids(&id, 1, n, err)) return -1;
   if (n_top < 0 || n_top > n) FAIL(err, "%d log-probabilities were asked for; the vocabulary has %d tokens", n_top, n);
   logprobs(logits, n, id, of_id, (struct logprob *)top, n_top);
   return 0;

@@ -181,7 +181,7 @@ tensor *t_silu(graph *g, tensor *x) {
 // --- memory ---------------------------------------------------------------------------------------------------------
 
 static tensor *base_of(tensor *view) {
-  while (op_flags((enum op)view->op) & OPF_MOVEMENT) view = view->src[0];
+  while (is_view(view)) view = view->src[0];
   if (view->op != OP_BUFFER && view->op != OP_AFTER) die("assign to %s", op_name((enum op)view->op));
   return view;
 }

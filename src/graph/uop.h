@@ -97,4 +97,6 @@ void uop_print_label(str *out, const uop *u);                    // op, dtype an
 uop *uop_parse(graph *g, const char *text, size_t n, error *err);// the last node defined; NULL and err on bad text
 
 static inline bool uop_is_int(const uop *u, int64_t v) { return u->op == OP_CONST && u->a == v && u->dt >= DT_BOOL && u->dt <= DT_IDX; }
+// Whether u shows elements of its first source in other places: what a buffer may be seen through when something is assigned to it.
+static inline bool is_view(const uop *u) { return (op_flags((enum op)u->op) & OPF_MOVEMENT) || u->op == OP_GATHER; }
 #endif

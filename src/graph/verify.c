@@ -112,7 +112,7 @@ static uop *range_counts(graph *g, uop *u, uop *const *v, void *ctx) {
 static uop *assigns_to_a_view(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g; (void)v;
   const uop *t = u->src[0];
-  while ((op_flags((enum op)t->op) & OPF_MOVEMENT) || t->op == OP_AFTER) t = t->src[0];
+  while (is_view(t) || t->op == OP_AFTER) t = t->src[0];
   return t->op == OP_BUFFER ? u : refuse(ctx, "ASSIGN to %s, which is no view of a BUFFER", op_name((enum op)t->op));
 }
 

@@ -5,10 +5,10 @@
 #include <math.h>
 #include "model/model_impl.h"
 
-// The K cache lies in pages of KV_PAGE positions, {page, kv, head_dim, position in page}: scores of neighbouring positions lie side
-// by side, and memory is touched as the context grows. Seen here as {kv, head_dim, ctx}. Attention sees whole pages: what lies behind the last
-// position is masked, as what comes later is, so that sums have parts that begin and end where pages do (schedule/flash.h).
-enum { KV_PAGE = 128, CACHE_K = 0, CACHE_V = 1 };
+// The K cache lies in pages {kv, head_dim, position in page}: scores of neighbouring positions lie side by side. Pages of the V cache are
+// {kv, position in page, v_dim}, so that a head of a page is read in one run. Attention sees whole pages: what lies behind the last position is
+// masked, as what comes later is, so that sums have parts that begin and end where pages do (schedule/flash.h).
+enum { CACHE_K = 0, CACHE_V = 1 };
 
 // Windows: a number of positions, and which layers have it: a period, or one number for each layer (1: it has).
 int layers_slide(loader *l) {
@@ -103,37 +103,57 @@ int attention_weights(loader *l, layer *y) {
 
 static int load(loader *l, layer *y) {
   if (attention_weights(l, y)) return -1;
-  int64_t k = (int64_t)y->n_kv * y->head_dim, v = (int64_t)y->n_kv * y->v_dim, spare = y->window ? KV_PAGE : 0;
-  state(l, y, DT_F16, k, k * spare);
-  state(l, y, DT_F16, v, v * spare);
+  state(l, y, DT_F16, (int64_t)y->n_kv * y->head_dim, 0);
+  state(l, y, DT_F16, (int64_t)y->n_kv * y->v_dim, 0);
   return 0;
 }
 
-// The positions that some token of this run sees: the first one, which begins a page, and how many, in whole pages. So a sum over them adds the same values in the
-// same order, and zeros, wherever the window stands. As intervals of `pos` see it they may end a page behind the context: room(y) has it.
+// The pages that some token of this run sees: the first one, and how many. So a sum over their positions adds the same values in the same order,
+// and zeros, wherever the window stands. As intervals of `pos` see it they may end a page behind the context: the table has room for it.
 static uop *behind(const build *b, const layer *y) { return uop_op2(b->g, OP_MAX, idx_sub(b->g, b->pos, n_(b, y->window - 1)), n_(b, 0)); }
-static uop *seen_from(const build *b, const layer *y) {
-  return y->window ? idx_mul(b->g, idx_div(b->g, behind(b, y), n_(b, KV_PAGE)), n_(b, KV_PAGE)) : n_(b, 0);
-}
-static uop *seen(const build *b, const layer *y) {
-  uop *page = n_(b, KV_PAGE), *n = b->C;
+static uop *first_page(const build *b, const layer *y) { return y->window && !b->s->apart ? idx_div(b->g, behind(b, y), n_(b, b->s->page)) : n_(b, 0); }
+static uop *n_pages(const build *b, const layer *y) {
+  uop *page = n_(b, b->s->page), *n = b->C;
+  if (b->s->apart) return b->n_pages;
   if (y->window) {
     uop *of_window = uop_op2(b->g, OP_MIN, b->pos, n_(b, y->window - 1));
     n = idx_add(b->g, idx_add(b->g, b->T, of_window), idx_mod(b->g, behind(b, y), page));
   }
-  return idx_mul(b->g, idx_div(b->g, idx_add(b->g, n, n_(b, KV_PAGE - 1)), page), page);
+  return idx_div(b->g, idx_add(b->g, n, n_(b, b->s->page - 1)), page);
 }
-static int64_t room(const build *b, const layer *y) { return b->ctx + (y->window ? KV_PAGE : 0); }
+static uop *seen(const build *b, const layer *y) { return idx_mul(b->g, n_pages(b, y), n_(b, b->s->page)); }
 
-static tensor *k_view(const build *b, const layer *y, tensor *cache) {
-  tensor *pages = t_reshape_i(b->g, cache, 4, (int64_t[]){room(b, y) / KV_PAGE, y->n_kv, y->head_dim, KV_PAGE});
-  return t_reshape_i(b->g, t_permute(b->g, pages, (int[]){1, 2, 0, 3}), 3, (int64_t[]){y->n_kv, y->head_dim, room(b, y)});
+// The position of each that is seen: {seen}
+static tensor *seen_at(const build *b, const layer *y) { return t_add(b->g, t_iota(b->g, seen(b, y)), idx_mul(b->g, first_page(b, y), n_(b, b->s->page))); }
+static tensor *own_at(const build *b) { return t_reshape(b->g, b->at, DIMS(b->T, n_(b, 1), n_(b, 1), n_(b, 1), n_(b, 1))); }
+
+// Rows of a cache whose pages are {kv, x, y}, with positions along axis `axis` of these three: seen as {all positions, kv, the other}.
+static tensor *rows_of(const build *b, tensor *cache, int64_t kv, int64_t d, int axis) {
+  int64_t page = b->s->page;
+  int64_t dims[4] = {b->s->pages, kv, axis == 1 ? page : d, axis == 1 ? d : page};
+  tensor *pages = t_permute(b->g, t_reshape_i(b->g, cache, 4, dims), axis == 1 ? (int[]){0, 2, 1, 3} : (int[]){0, 3, 1, 2});
+  return t_gather(b->g, t_reshape_i(b->g, pages, 3, (int64_t[]){b->s->pages * page, kv, d}), b->rows);
 }
+
+// The pages that are seen, {sequences, kv, x, y} for each: positions, along axis `axis` of these three, one behind the other.
+static tensor *seen_of(const build *b, const layer *y, tensor *cache, int64_t kv, int64_t d, int axis) {
+  graph *g = b->g;
+  int64_t page = b->s->page;
+  int64_t dims[4] = {b->s->pages, kv, axis == 1 ? page : d, axis == 1 ? d : page};
+  uop *n = n_pages(b, y), *sequences = b->s->apart ? b->T : n_(b, 1);
+  tensor *table = t_slice(g, b->pages, b->s->apart, first_page(b, y), n);
+  tensor *pages = t_gather(g, t_reshape_i(g, cache, 4, dims), t_reshape(g, table, DIMS(sequences, n)));
+  pages = t_permute(g, pages, axis == 1 ? (int[]){0, 2, 1, 3, 4} : (int[]){0, 2, 3, 1, 4});
+  return t_reshape(g, pages, 4, (uop *[]){sequences, n_(b, kv), axis == 1 ? seen(b, y) : n_(b, d), axis == 1 ? n_(b, d) : seen(b, y)});
+}
+
+static tensor *keys(const build *b, const layer *y, tensor *cache) { return seen_of(b, y, cache, y->n_kv, y->head_dim, 2); }
 
 tensor *store_keys(build *b, const layer *y, tensor *k) {
-  tensor *next = t_assign(b->g, t_slice(b->g, k_view(b, y, state_buffer(b, y, CACHE_K)), 2, b->pos, b->T), t_permute(b->g, k, (int[]){1, 2, 0}));
+  tensor *view = t_permute(b->g, rows_of(b, state_buffer(b, y, CACHE_K), y->n_kv, y->head_dim, 2), (int[]){1, 2, 0});
+  tensor *next = t_assign(b->g, view, t_permute(b->g, k, (int[]){1, 2, 0}));
   vec_push(b->effects, next);
-  return t_slice(b->g, k_view(b, y, next), 2, seen_from(b, y), seen(b, y));
+  return keys(b, y, next);
 }
 
 static tensor *store_k(build *b, const layer *y, tensor *k) {
@@ -141,30 +161,24 @@ static tensor *store_k(build *b, const layer *y, tensor *k) {
   int64_t half = y->head_dim / 2;
   if (!rope_whole(b, y, y->head_dim)) return store_keys(b, y, rope_turn(b, y, k, y->n_kv, y->head_dim));
   bool neox = b->m->neox;
-  tensor *view = t_slice(g, k_view(b, y, state_buffer(b, y, CACHE_K)), 2, b->pos, b->T);
+  tensor *view = t_permute(g, rows_of(b, state_buffer(b, y, CACHE_K), y->n_kv, y->head_dim, 2), (int[]){1, 2, 0});
   view = t_reshape(g, view, DIMS(n_(b, y->n_kv), n_(b, neox ? 2 : half), n_(b, neox ? half : 2), b->T));
   if (neox) view = t_swap(g, view, 1, 2);
   tensor *next = t_assign(g, view, t_permute(g, rope_pairs(b, y, k, y->n_kv, y->head_dim), (int[]){1, 2, 3, 0}));
   vec_push(b->effects, next);
-  return t_slice(g, k_view(b, y, next), 2, seen_from(b, y), seen(b, y));
-}
-
-// Pages of the V cache are {kv, position in page, v_dim}, so that a head of a page is read in one run. Seen here as {ctx, kv, v_dim}.
-static tensor *v_view(const build *b, const layer *y, tensor *cache) {
-  tensor *pages = t_reshape_i(b->g, cache, 4, (int64_t[]){room(b, y) / KV_PAGE, y->n_kv, KV_PAGE, y->v_dim});
-  return t_reshape_i(b->g, t_permute(b->g, pages, (int[]){0, 2, 1, 3}), 3, (int64_t[]){room(b, y), y->n_kv, y->v_dim});
+  return keys(b, y, next);
 }
 
 static tensor *store_v(build *b, const layer *y, tensor *v) {
-  tensor *next = t_assign(b->g, t_slice(b->g, v_view(b, y, state_buffer(b, y, CACHE_V)), 0, b->pos, b->T), v);
+  tensor *next = t_assign(b->g, rows_of(b, state_buffer(b, y, CACHE_V), y->n_kv, y->v_dim, 1), v);
   vec_push(b->effects, next);
-  return t_slice(b->g, v_view(b, y, next), 0, seen_from(b, y), seen(b, y));
+  return seen_of(b, y, next, y->n_kv, y->v_dim, 1);
 }
 
 // Scores of positions that a token does not see become -inf: later ones, and those that its window has left behind.
 static tensor *masked(build *b, const layer *y, tensor *s) {
   graph *g = b->g;
-  tensor *own = t_reshape(g, t_add(g, t_iota(g, b->T), b->pos), DIMS(b->T, n_(b, 1), n_(b, 1), n_(b, 1), n_(b, 1))), *at = t_add(g, t_iota(g, seen(b, y)), seen_from(b, y));
+  tensor *own = own_at(b), *at = seen_at(b, y);
   s = t_where(g, t_op2(g, OP_CMPLT, own, at), t_float(g, -INFINITY), s);
   if (!y->window) return s;
   tensor *first = t_sub(g, own, n_(b, y->window - 1));
@@ -172,10 +186,11 @@ static tensor *masked(build *b, const layer *y, tensor *s) {
   return t_where(g, t_op2(g, OP_CMPLT, at, first), t_float(g, -INFINITY), s);
 }
 
+// q {T, heads, d}, K {sequences, kv, d, seen}
 tensor *scores(build *b, const layer *y, tensor *q, tensor *K) {
   graph *g = b->g;
-  uop *kv = n_(b, y->n_kv), *per = n_(b, y->n_head / y->n_kv), *d = K->shape->dim[1], *one = n_(b, 1);
-  tensor *qs = t_reshape(g, t_stage(g, t_reshape(g, q, DIMS(b->T, kv, per, d)), false), DIMS(b->T, kv, per, d, one)), *ks = t_cast(g, t_reshape(g, K, DIMS(one, kv, one, d, K->shape->dim[2])), DT_F32);
+  uop *kv = n_(b, y->n_kv), *per = n_(b, y->n_head / y->n_kv), *d = K->shape->dim[2], *one = n_(b, 1);
+  tensor *qs = t_reshape(g, t_stage(g, t_reshape(g, q, DIMS(b->T, kv, per, d)), false), DIMS(b->T, kv, per, d, one)), *ks = t_cast(g, t_reshape(g, K, DIMS(K->shape->dim[0], kv, one, d, K->shape->dim[3])), DT_F32);
   return t_reduce(g, t_mul(g, qs, ks), OP_ADD, 3);
 }
 
@@ -195,10 +210,11 @@ tensor *alibi_slopes(const build *b, const layer *y) {
 static tensor *leaning(build *b, const layer *y, tensor *s) {
   graph *g = b->g;
   if (b->m->alibi == 0) return s;
-  tensor *own = t_reshape(g, t_add(g, t_iota(g, b->T), b->pos), DIMS(b->T, n_(b, 1), n_(b, 1), n_(b, 1), n_(b, 1))), *at = t_add(g, t_iota(g, seen(b, y)), seen_from(b, y));
+  tensor *own = own_at(b), *at = seen_at(b, y);
   return t_add(g, s, t_mul(g, alibi_slopes(b, y), t_cast(g, t_sub(g, at, own), DT_F32)));
 }
 
+// V {sequences, kv, seen, v_dim}
 tensor *attend(build *b, const layer *y, tensor *s, tensor *V) {
   graph *g = b->g;
   int64_t kv = y->n_kv, per = y->n_head / y->n_kv, dv = y->v_dim;
@@ -213,10 +229,11 @@ tensor *attend(build *b, const layer *y, tensor *s, tensor *V) {
   if (sink) total = t_add(g, total, t_exp(g, t_sub(g, sink, most)));
   total = t_reshape(g, total, DIMS(b->T, n_(b, kv), n_(b, per), n_(b, 1)));
   tensor *es = t_reshape(g, e, DIMS(b->T, n_(b, kv), n_(b, per), seen(b, y), n_(b, 1)));
-  tensor *vs = t_cast(g, t_reshape(g, t_swap(g, V, 0, 1), DIMS(n_(b, 1), n_(b, kv), n_(b, 1), seen(b, y), n_(b, dv))), DT_F32);
+  tensor *vs = t_cast(g, t_reshape(g, V, DIMS(V->shape->dim[0], n_(b, kv), n_(b, 1), seen(b, y), n_(b, dv))), DT_F32);
   // what lies behind the last position may be anything, and 0 times anything may be NaN
-  tensor *there = t_op2(g, OP_CMPLT, t_add(g, t_iota(g, seen(b, y)), seen_from(b, y)), b->C);
-  vs = t_where(g, t_reshape(g, there, DIMS(n_(b, 1), n_(b, 1), n_(b, 1), seen(b, y), n_(b, 1))), vs, t_float(g, 0));
+  tensor *at = t_reshape(g, seen_at(b, y), DIMS(n_(b, 1), n_(b, 1), n_(b, 1), seen(b, y), n_(b, 1)));
+  tensor *there = b->s->apart ? t_op2(g, OP_CMPLT, at, t_add(g, own_at(b), n_(b, 1))) : t_op2(g, OP_CMPLT, at, b->C);
+  vs = t_where(g, there, vs, t_float(g, 0));
   tensor *o = t_reshape(g, t_reduce(g, t_mul(g, es, vs), OP_ADD, 3), DIMS(b->T, n_(b, kv), n_(b, per), n_(b, dv)));
   return t_reshape(g, t_op2(g, OP_FDIV, o, total), DIMS(b->T, n_(b, y->n_head * dv)));
 }
@@ -226,7 +243,7 @@ tensor *warmed(build *b, const layer *y, tensor *q) {
   graph *g = b->g;
   if (b->m->temperature == 0 || (b->m->arch->flags & ARCH_CHUNKS && y->rope != ROPE_NONE)) return q;
   int64_t length = b->m->temperature_length ? b->m->temperature_length : b->m->n_ctx_rope;
-  tensor *at = t_cast(g, t_op2(g, OP_IDIV, t_add(g, t_iota(g, b->T), idx_add(g, b->pos, n_(b, b->m->temperature_from))), n_(b, length)), DT_F32);
+  tensor *at = t_cast(g, t_op2(g, OP_IDIV, t_add(g, b->at, n_(b, b->m->temperature_from)), n_(b, length)), DT_F32);
   tensor *by = t_scale(g, t_op1(g, OP_LOG2, t_add(g, at, t_float(g, 1))), M_LN2 * b->m->temperature);
   return t_mul(g, q, t_reshape(g, t_add(g, by, t_float(g, 1)), DIMS(b->T, n_(b, 1), n_(b, 1))));
 }

@@ -105,11 +105,11 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   tensor *c = t_contiguous(g, norm(b, y, W_ATTN_KV_A_NORM, t_slice_i(g, kv, 1, 0, a->latent)));
   tensor *k_pe = rope_turn(b, y, t_reshape(g, t_slice_i(g, kv, 1, a->latent, a->rope), DIMS(T, one, n_(b, a->rope))), 1, a->rope);
   tensor *K = store_keys(b, y, t_cat_last(g, t_reshape(g, c, DIMS(T, one, n_(b, a->latent))), k_pe));
-  tensor *V = t_permute(g, t_slice_i(g, K, 1, 0, a->latent), (int[]){2, 0, 1});
+  tensor *V = t_swap(g, t_slice_i(g, K, 2, 0, a->latent), 2, 3);
   tensor *q_c = key_side(b, y, t_slice_i(g, q, 2, 0, a->nope)), *q_pe = rope_turn(b, y, t_slice_i(g, q, 2, a->nope, a->rope), y->n_head, a->rope);
   q_c = warmed(b, y, q_c); q_pe = warmed(b, y, q_pe);
-  tensor *s = t_add(g, scores(b, y, query(b, q_c, a->scale), t_slice_i(g, K, 1, 0, a->latent)),
-                    scores(b, y, query(b, q_pe, a->scale), t_slice_i(g, K, 1, a->latent, a->rope)));
+  tensor *s = t_add(g, scores(b, y, query(b, q_c, a->scale), t_slice_i(g, K, 2, 0, a->latent)),
+                    scores(b, y, query(b, q_pe, a->scale), t_slice_i(g, K, 2, a->latent, a->rope)));
   tensor *o = attend(b, y, s, V);
   o = value_side(b, y, t_reshape(g, o, DIMS(T, heads, n_(b, a->latent))));
   return linear(b, y, W_ATTN_OUTPUT, t_reshape(g, o, DIMS(T, n_(b, (int64_t)y->n_head * a->v))));

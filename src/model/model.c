@@ -259,8 +259,10 @@ int model_n_states(const model *m) { return (int)m->states.n; }
 int model_block(const model *m) { return m->block; }
 bool model_is_recurrent(const model *m) { return m->recurrent; }
 
+bool model_state_is_paged(const model *m, int i) { return m->states.at[i].per_position != 0; }
+
 // Limits of the keys (2^14 heads of 2^14 elements, 2^30 positions) keep the product within 64 bits.
-uint64_t model_state_bytes(const model *m, int i, int64_t ctx) {
+uint64_t model_state_bytes(const model *m, int i, int64_t positions) {
   const state_kind *k = &m->states.at[i];
-  return (uint64_t)(k->per_position * ctx + k->fixed) * (uint64_t)dtype_size(k->dtype);
+  return (uint64_t)(k->per_position * positions + k->fixed) * (uint64_t)dtype_size(k->dtype);
 }

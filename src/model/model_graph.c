@@ -1,5 +1,5 @@
 // The decoder as a tensor graph: embedding, layers, head. Written as one would write it on paper; which of it becomes a kernel is the
-// scheduler's business. T: number of tokens in this run, C: number of positions seen so far.
+// scheduler's business.
 #include <stdlib.h>
 #include "model/dequant.h"
 #include "model/model_impl.h"
@@ -61,7 +61,13 @@ static tensor *scaled(const build *b, tensor *x, double by) { return by == 1 ? x
 
 tensor *state_buffer(const build *b, const layer *y, int i) {
   const state_kind *k = &b->m->states.at[y->state + i];
-  return t_buffer(b->g, model_buffer_id(b->m->file, BUF_STATE + y->state + i), k->dtype, k->per_position * b->ctx + k->fixed);
+  int64_t n = k->per_position ? k->per_position * b->s->page * b->s->pages : k->fixed * b->s->slots;
+  return t_buffer(b->g, model_buffer_id(b->m->file, BUF_STATE + y->state + i), k->dtype, n);
+}
+
+tensor *state_slot(const build *b, const layer *y, int i, tensor *all) {
+  int64_t n = b->m->states.at[y->state + i].fixed;
+  return t_reshape_i(b->g, t_gather(b->g, t_reshape_i(b->g, all, 2, (int64_t[]){b->s->slots, n}), b->slot), 1, &n);
 }
 
 // What a part adds to the stream.
@@ -120,17 +126,42 @@ static tensor *logits_of(const build *b, tensor *x) {
   return t_assign(g, t_slice(g, rows, 0, uop_idx(g, 0), b->T), logits);
 }
 
+// Where the tokens stand: their positions, and the pages of their sequences.
+static void find_positions(build *b) {
+  graph *g = b->g;
+  const model_shape *s = b->s;
+  int64_t table = s->ctx / s->page + 1;
+  tensor *pages = t_buffer(g, model_buffer_id(b->m->file, BUF_PAGES), DT_I32, s->apart ? s->chunk * table : table), *row = t_iota(g, b->T), *entry;
+  if (s->apart) {
+    tensor *at = t_cast(g, t_slice(g, t_buffer(g, model_buffer_id(b->m->file, BUF_AT), DT_I32, s->chunk), 0, uop_idx(g, 0), b->T), DT_IDX);
+    b->at = t_op2(g, OP_MIN, t_op2(g, OP_MAX, at, uop_idx(g, 0)), uop_idx(g, s->ctx - 1));
+    b->n_pages = uop_var(g, "pages", 1, table - 1);
+    b->pages = t_slice(g, t_reshape_i(g, pages, 2, (int64_t[]){s->chunk, table}), 0, uop_idx(g, 0), b->T);
+    entry = t_mul(g, row, uop_idx(g, table));
+  } else {
+    b->pos = b->m->arch->encoder ? uop_idx(g, 0) : uop_var(g, "pos", 0, s->ctx - s->chunk);
+    b->C = idx_add(g, b->pos, b->T);
+    b->at = t_add(g, row, b->pos);
+    b->slot = t_buffer(g, model_buffer_id(b->m->file, BUF_SLOT), DT_I32, 1);
+    b->pages = pages;
+    entry = NULL;
+  }
+  tensor *size = uop_idx(g, s->page), *nth = t_op2(g, OP_IDIV, b->at, size);
+  tensor *page = t_cast(g, t_gather(g, pages, entry ? t_add(g, entry, nth) : nth), DT_IDX), *last = uop_idx(g, s->pages - 1);
+  page = t_op2(g, OP_MIN, t_op2(g, OP_MAX, page, uop_idx(g, 0)), last);
+  b->rows = t_add(g, t_mul(g, page, size), t_op2(g, OP_MOD, b->at, size));
+}
+
 uop *model_graph(const model *m, graph *g, const model_shape *s) {
   effects all = {0};
-  build b = {.m = m, .s = s, .g = g, .ctx = s->ctx, .effects = &all, .kept = xcalloc((size_t)m->n_layer, sizeof *b.kept)};
+  build b = {.m = m, .s = s, .g = g, .effects = &all, .kept = xcalloc((size_t)m->n_layer, sizeof *b.kept)};
   b.T = s->chunk > 1 ? uop_var(g, "n", 1, s->chunk) : uop_idx(g, 1);
-  b.pos = m->arch->encoder ? uop_idx(g, 0) : uop_var(g, "pos", 0, s->ctx - s->chunk);
-  b.C = idx_add(g, b.pos, b.T);
+  find_positions(&b);
   rope_tables(&b);
   tensor *ids = t_slice(g, t_buffer(g, model_buffer_id(m->file, BUF_IDS), DT_I32, s->chunk), 0, uop_idx(g, 0), b.T);
   tensor *x = scaled(&b, t_gather(g, weight(&b, NULL, W_TOKEN_EMBD), ids), m->embedding_scale);
   if (m->w[W_TOKEN_TYPES].weight) x = t_add(g, x, t_slice_i(g, weight(&b, NULL, W_TOKEN_TYPES), 0, 0, 1));      // all tokens of a text are of its first type
-  if (m->w[W_POSITION_EMBD].weight) x = t_add(g, x, t_gather(g, weight(&b, NULL, W_POSITION_EMBD), t_add(g, t_iota(g, b.T), b.pos)));
+  if (m->w[W_POSITION_EMBD].weight) x = t_add(g, x, t_gather(g, weight(&b, NULL, W_POSITION_EMBD), b.at));
   if (m->arch->flags & ARCH_EMBD_NORM) x = norm(&b, NULL, W_TOKEN_EMBD_NORM, t_contiguous(g, x));
   x = t_contiguous(g, x);
   per_layer_enter(&b, ids, x);

@@ -182,7 +182,7 @@ struct layer {
 };
 
 typedef struct adapted { int rank; float *a, *b; bool used; } adapted;   // adapter.c; rank 0: none
-typedef struct state_kind { enum dtype dtype; int64_t per_position, fixed; } state_kind;
+typedef struct state_kind { enum dtype dtype; int64_t per_position, fixed; } state_kind;      // one of them is 0
 
 struct model {
   const gguf *file;
@@ -249,7 +249,7 @@ int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64
 static inline int want_matrix(loader *l, layer *y, enum tensor_id id, int64_t in, int64_t out, unsigned flags) { return want(l, y, id, in, out, 1, flags); }
 static inline int want_vector(loader *l, layer *y, enum tensor_id id, int64_t n, unsigned flags) { return want(l, y, id, n, 1, 1, flags | WANT_VECTOR); }
 static inline unsigned bias_if(const loader *l, enum arch_has what) { return l->m->arch->has & what ? WANT_BIAS : 0; }
-// A buffer of per_position * ctx + fixed elements; its number. A part with several asks for them one after the other in `load`.
+// A state of so many elements for each position, or (0) of a fixed number; its number. A part with several asks for them one after the other in `load`.
 int state(loader *l, layer *y, enum dtype dt, int64_t per_position, int64_t fixed);
 
 int rope_load(loader *l, int head_dim);                        // rope.c
@@ -268,8 +268,13 @@ struct build {
   const model *m;
   const model_shape *s;
   graph *g;
-  uop *T, *C, *pos;          // tokens of this run, positions seen when it has ended, position of its first token
-  int64_t ctx;
+  uop *T;                    // tokens of this run
+  uop *C, *pos;              // of a run over one sequence: positions seen when it has ended, position of its first token
+  uop *n_pages;              // of a run over several: pages that are looked at
+  tensor *at;                // {T}: positions
+  tensor *pages;             // {table} or {T, table}: pages of the sequence, or of each
+  tensor *slot;              // {1}: where the sequence's fixed states lie
+  tensor *rows;              // {T}: where keys and values go, as numbers of positions in all pages
   tensor *cos[ROPE_COUNT], *sin[ROPE_COUNT];      // {T, 1, rope dim / 2}
   tensor *router_in;         // what the router reads; NULL: what the experts do
   tensor *own;               // {T, layers, n_own}: see per_layer.c
@@ -289,7 +294,8 @@ void store_sums(const build *b, int weight, int which, tensor *sums);           
 tensor *norm(const build *b, const layer *y, enum tensor_id id, tensor *x);         // over the last axis; x for W_NONE
 tensor *soft_cap(const build *b, tensor *x, double cap);                            // cap * tanh(x / cap); x for 0
 tensor *activate(const build *b, const layer *y, tensor *x);                        // feed_forward.c: the architecture's activation
-tensor *state_buffer(const build *b, const layer *y, int i);                        // the layer's i-th
+tensor *state_buffer(const build *b, const layer *y, int i);                        // the layer's i-th: all its pages or slots
+tensor *state_slot(const build *b, const layer *y, int i, tensor *all);             // this sequence's of the latter
 
 // adapter.c: out, the product of a tensor (as in tensor_ref) with x, as adapters change it
 tensor *adapt(const build *b, int weight, tensor *x, tensor *out);

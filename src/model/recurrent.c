@@ -15,11 +15,11 @@
 
 tensor *state_rows(build *b, const layer *y, int i, int n, const int64_t *dims) {
   graph *g = b->g;
-  return t_where(g, t_op2(g, OP_CMPLT, b->pos, n_(b, 1)), t_float(g, 0), t_reshape_i(g, state_buffer(b, y, i), n, dims));
+  return t_where(g, t_op2(g, OP_CMPLT, b->pos, n_(b, 1)), t_float(g, 0), t_reshape_i(g, state_slot(b, y, i, state_buffer(b, y, i)), n, dims));
 }
 
 void state_store(build *b, const layer *y, int i, tensor *value) {
-  tensor *view = t_reshape(b->g, state_buffer(b, y, i), value->shape->n, value->shape->dim);
+  tensor *own = state_slot(b, y, i, state_buffer(b, y, i)), *view = t_reshape(b->g, own, value->shape->n, value->shape->dim);
   vec_push(b->effects, t_assign(b->g, view, value));
 }
 
@@ -54,16 +54,17 @@ static tensor *keep_rows(build *b, const layer *y, int i, const block *k, tensor
   const shape *s = x->shape;
   uop *dims[MAX_DIMS];
   for (int j = 0; j < s->n; j++) dims[j] = j ? s->dim[j] : n_(b, block_rows(k->size));
-  tensor *next = t_assign(g, t_slice(g, t_reshape(g, state_buffer(b, y, i), s->n, dims), 0, k->from, b->T), x);
+  tensor *own = t_reshape(g, state_slot(b, y, i, state_buffer(b, y, i)), s->n, dims);
+  tensor *next = t_assign(g, t_slice(g, own, 0, k->from, b->T), x);
   vec_push(b->effects, next);
-  return t_slice(g, t_reshape(g, next, s->n, dims), 0, n_(b, 0), all ? n_(b, k->size) : k->end);
+  return t_slice(g, t_reshape(g, state_slot(b, y, i, next), s->n, dims), 0, n_(b, 0), all ? n_(b, k->size) : k->end);
 }
 
 // The state at the block's first position: zeros where that is 0.
 static tensor *state_before(build *b, const layer *y, int i, const block *k, int n, const int64_t *dims) {
   graph *g = b->g;
   return t_where(g, t_op2(g, OP_CMPLT, b->pos, n_(b, k->size)), t_float(g, 0),
-                 t_reshape_i(g, state_buffer(b, y, i), n, dims));
+                 t_reshape_i(g, state_slot(b, y, i, state_buffer(b, y, i)), n, dims));
 }
 
 // Whether row s of the block, of `rows`, comes before token t of this run, or is it: {T, rows}
@@ -396,17 +397,18 @@ static tensor *rows_of_block(build *b, const block *k, tensor *x, tensor *earlie
 static tensor *solve(build *b, const layer *y, const block *k, tensor *A, tensor *r) {
   graph *g = b->g;
   uop *H = r->shape->dim[1], *V = r->shape->dim[2], *rows = n_(b, block_rows(k->size));
-  tensor *next = state_buffer(b, y, STATE_VALUE),
-         *known = t_slice_i(g, t_reshape(g, next, DIMS(rows, H, V)), 0, 0, k->size), *d[DELTA_BLOCK / SOLVED_AT_ONCE];
+  tensor *next = state_buffer(b, y, STATE_VALUE), *own = t_reshape(g, state_slot(b, y, STATE_VALUE, next), DIMS(rows, H, V)),
+         *known = t_slice_i(g, own, 0, 0, k->size), *d[DELTA_BLOCK / SOLVED_AT_ONCE];
   if (uop_is_int(b->T, 1)) return keep_rows(b, y, STATE_VALUE, k, solve_one(b, k, t_contiguous(g, A), r, known), false);
   r = rows_of_block(b, k, r, known);
   A = rows_of_block(b, k, A, NULL);
   for (int64_t from = 0; from < k->size; from += SOLVED_AT_ONCE) {
     tensor *some = d[from / SOLVED_AT_ONCE] = solve_some(b, A, r, d, from);
-    next = t_assign(g, t_slice_i(g, t_reshape(g, next, DIMS(rows, H, V)), 0, from, SOLVED_AT_ONCE), some);
+    next = t_assign(g, t_slice_i(g, own, 0, from, SOLVED_AT_ONCE), some);
     vec_push(b->effects, next);
+    own = t_reshape(g, state_slot(b, y, STATE_VALUE, next), DIMS(rows, H, V));
   }
-  return t_slice(g, t_reshape(g, next, DIMS(rows, H, V)), 0, n_(b, 0), k->end);
+  return t_slice(g, own, 0, n_(b, 0), k->end);
 }
 
 static tensor *delta_net(build *b, const layer *y, tensor *x) {

@@ -83,7 +83,7 @@ static void tables(build *b, const rope *r, tensor *factors, tensor **cos, tenso
   tensor *freq = t_op1(g, OP_EXP2, t_scale(g, i, -2.0 / r->dim * log2(r->base)));
   if (factors) factors = t_slice_i(g, factors, 0, 0, r->dim / 2);
   if (factors) freq = t_op2(g, OP_FDIV, freq, t_cast(g, factors, DT_F64));
-  tensor *p = t_cast(g, t_add(g, t_iota(g, b->T), b->pos), DT_F64);
+  tensor *p = t_cast(g, b->at, DT_F64);
   if (r->ramp != 0) {                   // 1 below `low`, 1/scale above `high`
     tensor *at = t_scale(g, t_add(g, i, uop_float(g, DT_F64, -r->low)), 1 / fmax(0.001, r->high - r->low));
     at = t_op2(g, OP_MIN, t_op2(g, OP_MAX, at, uop_float(g, DT_F64, 0)), uop_float(g, DT_F64, 1));

@@ -82,6 +82,8 @@ static void note_cost(const decide *d, const uop *u, fact *to) {
   else if (u->op == OP_EXPAND) c = cost_of(d, u->src[0]) * elements(u->src[0]->shape) / elements(u->shape);
   else if (u->op == OP_REDUCE_AXIS) c = (cost_of(d, u->src[0]) + 1) * elements(u->src[0]->shape) / elements(u->shape);
   else if (op_flags((enum op)u->op) & OPF_MOVEMENT) c = cost_of(d, u->src[0]);
+  else if (u->op == OP_GATHER)                      // a row is looked up once
+    c = cost_of(d, u->src[0]) + (c + cost_of(d, u->src[1])) * elements(u->src[1]->shape) / elements(u->shape);
   else for (size_t i = 0; i < u->nsrc; i++) if (u->src[i]->shape) c += cost_of(d, u->src[i]);
   to->cost = c;
 }
@@ -308,7 +310,7 @@ static void pass_on(decide *d, uop *u, const use *o) {
 }
 
 static uop *base_of(uop *view) {
-  while ((op_flags((enum op)view->op) & OPF_MOVEMENT) || view->op == OP_AFTER) view = view->src[0];
+  while (is_view(view) || view->op == OP_AFTER) view = view->src[0];
   return view;
 }
 
@@ -361,6 +363,16 @@ static void find_heights(fusion *f, const uop_list *order) {
   }
 }
 
+// What an assignment through a view reads to find its place.
+static void use_of_target(decide *d, uop *view, use *o) {
+  place at = o->at, p, q;
+  for (; is_view(view); view = view->src[0], at = p) {
+    if (view->op != OP_GATHER) { p = *moved_place(d, view, &at); continue; }
+    gather_place(view, &at, uop_idx(d->f->g, 0), &p, &q);
+    add_use(d, view->src[1], o, &q);
+  }
+}
+
 // One walk from the results back to the inputs.
 static void decide_all(decide *d, const uop_list *order, fact *facts) {
   for (size_t i = 0; i < order->n; i++) if (order->at[i]->shape) note_cost(d, order->at[i], &facts[i]);
@@ -372,6 +384,7 @@ static void decide_all(decide *d, const uop_list *order, fact *facts) {
       // a value that reads the memory it is stored to is finished first
       if (reads(d, u->src[1], base_of(u->src[0])) && !map_has(&d->f->stored, u->src[1])) store(d, u->src[1]);
       add_use(d, u->src[1], o, &o->at);
+      use_of_target(d, u->src[0], o);
       continue;
     }
     if (!u->shape || !f->uses) continue;

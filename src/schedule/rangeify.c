@@ -232,6 +232,13 @@ void lowering_free(lowering *l) {
   vec_free(&l->numbers);
 }
 
+void view_place(lowering *l, uop *u, const place *at, place *src) {
+  place ids;
+  if (u->op != OP_GATHER) { move_place(l->f->g, u, at, src); return; }
+  gather_place(u, at, NULL, src, &ids);
+  src->idx[0] = lower(l, u->src[1], &ids);
+}
+
 static uop *lower_new(lowering *l, uop *u, const place *at) {
   graph *g = l->f->g;
   bool made_here = u == l->self || (l->self && map_ptr(&l->f->home, u) == l->self);
@@ -245,7 +252,7 @@ static uop *lower_new(lowering *l, uop *u, const place *at) {
     uop *own = simplify(g, p.valid ? p.valid : uop_int(g, DT_BOOL, 1));
     return simplify(g, uop_op3(g, OP_WHERE, own, v, uop_const_like(g, v, 0)));
   }
-  if (flags & OPF_MOVEMENT) { move_place(g, u, at, &p); return lower(l, u->src[0], &p); }
+  if (is_view(u)) { view_place(l, u, at, &p); return lower(l, u->src[0], &p); }
   switch (u->op) {
   case OP_CONST: case OP_VAR: return u;
   case OP_BUFFER: case OP_AFTER: return load_from(g, base_buffer(u), u->shape, at, (enum dtype)u->dt);
@@ -254,12 +261,6 @@ static uop *lower_new(lowering *l, uop *u, const place *at) {
   case OP_STAGE: return lower_stage(l, u, at);
   case OP_REDUCE_AXIS: return lower_reduce(l, u, at);
   case OP_BITCAST: return lower_bitcast(l, u, at);
-  case OP_GATHER: {
-    place x, ids;
-    gather_place(u, at, NULL, &x, &ids);
-    x.idx[0] = lower(l, u->src[1], &ids);
-    return lower(l, u->src[0], &x);
-  }
   case OP_STACK: {
     place inner = *at;
     inner.n--;

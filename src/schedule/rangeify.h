@@ -26,6 +26,8 @@ typedef struct fusion {
 // The value of tensor u at a place, as an expression. `memo` is per kernel.
 typedef struct lowering { fusion *f; smap memo, stages; arena *mem; uop *self; VEC(int64_t) numbers; } lowering;
 uop *lower(lowering *l, uop *u, const place *at);
+// Where in its source a view (is_view) finds what it shows at `at`.
+void view_place(lowering *l, uop *u, const place *at, place *src);
 void lowering_free(lowering *l);
 
 // A STAGE at a place: an axis whose index is a loop over the kernel's results belongs to the tile; along the others all elements are computed and

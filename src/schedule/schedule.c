@@ -28,7 +28,7 @@ typedef struct builder {
 } builder;
 
 static uop *base_buffer(uop *view) {
-  while ((op_flags((enum op)view->op) & OPF_MOVEMENT) || view->op == OP_AFTER) view = view->src[0];
+  while (is_view(view) || view->op == OP_AFTER) view = view->src[0];
   return view;
 }
 
@@ -48,7 +48,7 @@ static uop *lower_kernel(builder *b, uop *root) {
   if (root->op == OP_ASSIGN) {
     uop *view = root->src[0];
     place p = at, q;
-    for (; op_flags((enum op)view->op) & OPF_MOVEMENT; view = view->src[0]) { move_place(g, view, &p, &q); p = q; }
+    for (; is_view(view); view = view->src[0], p = q) view_place(&l, view, &p, &q);
     if (p.valid) die("assign to a padded view");
     target = uop_index(g, base_buffer(view), flat_index(g, view->shape, &p));
     value = lower(&l, root->src[1], &at);
@@ -85,7 +85,7 @@ static void collect_deps(builder *b, uop *u, bool top, map *seen, int k) {
   // the target of a store is no value that it reads, but the stores that made its version come first
   if (u->op == OP_ASSIGN) {
     uop *view = u->src[0];
-    while (op_flags((enum op)view->op) & OPF_MOVEMENT) view = view->src[0];
+    for (; is_view(view); view = view->src[0]) if (view->op == OP_GATHER) collect_deps(b, view->src[1], false, seen, k);
     for (; view->op == OP_AFTER; view = view->src[0])
       for (size_t i = 1; i < view->nsrc; i++)
         if (map_get(&b->kernel_of, (uint64_t)(uintptr_t)view->src[i], &index)) vec_push(&raw->deps, (int)(intptr_t)index);
@@ -101,7 +101,7 @@ static void find_hazards(builder *b) {
     uop *root = b->kernels.at[i].root;
     if (root->op != OP_ASSIGN) continue;
     uop *view = root->src[0];
-    while (op_flags((enum op)view->op) & OPF_MOVEMENT) view = view->src[0];
+    while (is_view(view)) view = view->src[0];
     for (reader *r = map_ptr(&b->readers, view); r; r = r->next)
       if (r->kernel != (int)i) vec_push(&b->kernels.at[i].after, r->kernel);
   }

@@ -51,8 +51,9 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
   return 0;
 }
 
-int engine_eval_rows(engine *e, const int32_t *ids, size_t n, int pos, size_t first, engine_row *row, void *ctx, error *err) {
+int engine_eval_rows(engine *e, struct sequence *q, const int32_t *ids, size_t n, int pos, size_t first, engine_row *row, void *ctx, error *err) {
   const float *logits;
+  (void)q;
   for (size_t i = 0; i < n; i++) {
     if (engine_eval(e, ids + i, 1, pos + (int)i, &logits, err)) return -1;
     if (i >= first && !row(ctx, i, logits)) return pos + (int)i + 1;

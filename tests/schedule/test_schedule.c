@@ -378,7 +378,7 @@ static counts count(const shape_of *s, int layers, const char *quant, const char
   if (model_open(file_of, &m, &err)) fail_msg("%s", err.text);
   graph *g = graph_new(NULL);
   schedule sched;
-  uop *sink = model_graph(m, g, &(model_shape){.ctx = 4224, .chunk = chunk, .logits = chunk == 1});
+  uop *sink = model_graph(m, g, &(model_shape){.page = 128, .pages = 8192, .slots = 1, .ctx = 4224, .chunk = chunk, .logits = chunk == 1});
   schedule_graph(g, exact ? sink : integer_dots(g, sink), &sched);
   check_plan(&sched);
   map seen = {0};

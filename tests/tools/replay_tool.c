@@ -52,7 +52,7 @@ static void print_stage(const model *m, const char *stage, int64_t chunk, const 
   graph *g = graph_new(NULL);
   schedule s;
   map seen = {0};
-  schedule_graph(g, integer_dots(g, model_graph(m, g, &(model_shape){.ctx = CTX + 2 * CHUNK, .n_ctx = CTX, .chunk = chunk, .logits = chunk == 1})), &s);
+  schedule_graph(g, integer_dots(g, model_graph(m, g, &(model_shape){.page = 128, .pages = 8192, .slots = 1, .ctx = CTX + 2 * CHUNK, .n_ctx = CTX, .chunk = chunk, .logits = chunk == 1})), &s);
   for (int i = 0; i < s.n_kernels; i++) map_put(&seen, s.kernels[i].ast, (void *)((intptr_t)map_ptr(&seen, s.kernels[i].ast) + 1));
   for (int i = 0; i < s.n_kernels; i++) {
     intptr_t count = (intptr_t)map_ptr(&seen, s.kernels[i].ast);

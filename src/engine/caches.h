@@ -1,0 +1,50 @@
+// caches: the memory of what sequences leave behind from run to run: keys and values in pages (pages.h), fixed states in slots.
+//
+// Address space for all pages and slots is reserved once, so that no kernel depends on how long a context is; memory is taken when a page is
+// first written to, and goes back when nobody holds the page any more.
+#ifndef WEFT_CACHES_H
+#define WEFT_CACHES_H
+#include "engine/pages.h"
+#include "model/model.h"
+
+enum { CACHE_PAGE = 128 /* positions */, CACHE_SLOTS = 256 /* sequences of a model with fixed states */ };
+
+struct device;
+typedef struct caches {
+  const model *m;
+  struct device *d;          // whose memory it is
+  int64_t n_pages, slots;
+  void **state;              // of each: all pages or slots
+  uint64_t *promoted;        // bytes of each that lie in huge pages
+  page_pool pages;
+  bool *slot_used;
+  int n_slots;               // slots that were ever in use
+  int n_sequences;
+} caches;
+
+// Of one position in all states, and of the states of a sequence that are fixed. UINT64_MAX where that is no number.
+uint64_t caches_bytes(const model *m, int64_t positions);
+
+// Reserves n_pages, or (where the system refuses so much) as many as there can be, but at least_pages. limit: bytes that all pages may take.
+int caches_open(caches *c, const model *m, struct device *d, int64_t n_pages, int64_t least_pages, uint64_t limit, error *err);
+void caches_close(caches *c);                          // before the device is closed
+// Moves what is in use into huge pages, for so long at most; whether all of it lies there.
+bool caches_settle(caches *c, double seconds);
+
+typedef struct sequence {
+  caches *of;
+  page_list pages;
+  int slot;                  // of fixed states; 0 where there are none
+  int n;                     // positions that it holds
+  int at;                    // of a model with fixed states: the position that follows what these hold; -1: none
+  VEC(int32_t) ids;          // of such a model: what was evaluated, to come back to an earlier position
+} sequence;
+
+int sequence_new(caches *c, sequence **out, error *err);
+void sequence_free(sequence *q);                       // NULL is fine
+// Before positions from..to - 1 are written: pages for them that nobody else holds. -1: there are no more; what the sequence holds stays as it was.
+int sequence_hold(sequence *q, int from, int to, error *err);
+void sequence_cut(sequence *q, int n);                 // forgets the positions from n on
+// One that begins with the same n positions (n <= q->n): whole pages are shared, and the last one as well, until one of the two writes to it.
+int sequence_fork(const sequence *q, int n, sequence **out, error *err);
+#endif

@@ -1,0 +1,92 @@
+// Sequences and steps of the public API (include/weft.h): checks in front of the engine.
+#include "weft.h"
+#include <stdlib.h>
+#include <string.h>
+#include "engine/caches.h"
+#include "engine/engine.h"
+
+struct weft_sequence { weft_model *m; sequence *q; };
+
+static int fail(weft_error *out, const error *e) {
+  if (out) memcpy(out->text, e->text, sizeof out->text);
+  return -1;
+}
+#define FAIL(out, ...) do { error e_ = {0}; error_set(&e_, __VA_ARGS__); return fail(out, &e_); } while (0)
+
+int weft_sequence_new(weft_model *m, weft_sequence **out, weft_error *err) {
+  error e = {0};
+  sequence *q;
+  if (engine_sequence_new(weft_model_beside(m), &q, &e)) return fail(err, &e);
+  *out = xmalloc(sizeof **out);
+  **out = (weft_sequence){m, q};
+  return 0;
+}
+
+void weft_sequence_free(weft_sequence *q) {
+  if (!q) return;
+  sequence_free(q->q);
+  free(q);
+}
+
+bool weft_model_is_recurrent(const weft_model *m) { return engine_is_recurrent(weft_model_peek(m)); }
+int weft_sequence_length(const weft_sequence *q) { return q->q->n; }
+void weft_sequence_cut(weft_sequence *q, int n) { sequence_cut(q->q, n < 0 ? 0 : n); }
+
+int weft_sequence_fork(const weft_sequence *q, int n, weft_sequence **out, weft_error *err) {
+  error e = {0};
+  sequence *to;
+  if (sequence_fork(q->q, n, &to, &e)) return fail(err, &e);
+  *out = xmalloc(sizeof **out);
+  **out = (weft_sequence){q->m, to};
+  return 0;
+}
+
+// Whether n tokens may come behind what q holds.
+static int check_more(const weft_sequence *q, const int32_t *ids, size_t n, weft_error *err) {
+  int n_ctx = engine_n_ctx(weft_model_beside(q->m));
+  if (n == 0) FAIL(err, "there are no tokens to evaluate");
+  if (n > (size_t)(n_ctx - q->q->n)) FAIL(err, "%zu tokens from position %d on do not fit the context of %d", n, q->q->n, n_ctx);
+  return weft_check_ids(ids, n, engine_n_vocab(weft_model_beside(q->m)), err);
+}
+
+int weft_sequence_reserve(weft_sequence *q, size_t n, weft_error *err) {
+  error e = {0};
+  int n_ctx = engine_n_ctx(weft_model_beside(q->m)), from = q->q->n;
+  if (n > (size_t)(n_ctx - from)) FAIL(err, "%zu tokens from position %d on do not fit the context of %d", n, from, n_ctx);
+  return sequence_hold(q->q, from, from + (int)n, &e) ? fail(err, &e) : 0;
+}
+
+struct rows { const weft_model *m; int pos; weft_row *row; void *ctx; error e; };
+
+static bool checked_row(void *ctx, size_t i, const float *logits) {
+  struct rows *r = ctx;
+  return !weft_check_logits(r->m, logits, r->pos + (int)i, &r->e) && r->row(r->ctx, i, logits);
+}
+
+int weft_sequence_rows(weft_sequence *q, const int32_t *ids, size_t n, size_t first, weft_row *row, void *ctx, weft_error *err) {
+  if (check_more(q, ids, n, err)) return -1;
+  if (first >= n) FAIL(err, "logits from token %zu on are wanted, but there are %zu tokens", first, n);
+  struct rows r = {.m = q->m, .pos = q->q->n, .row = row, .ctx = ctx};
+  int at = engine_eval_rows(weft_model_beside(q->m), q->q, ids, n, q->q->n, first, checked_row, &r, &r.e);
+  return at < 0 || r.e.text[0] ? fail(err, &r.e) : 0;
+}
+
+int weft_step(weft_model *m, weft_tokens *parts, size_t n_parts, bool (*enough)(void *ctx), void *ctx, weft_error *err) {
+  if (!n_parts) FAIL(err, "a step of no sequences");
+  if (n_parts > (size_t)engine_chunk(weft_model_beside(m))) FAIL(err, "%zu sequences in a step; there can be %d", n_parts, engine_chunk(weft_model_beside(m)));
+  for (size_t i = 0; i < n_parts; i++) {
+    if (!parts[i].sequence || parts[i].sequence->m != m) FAIL(err, "part %zu is of no sequence of this model", i);
+    for (size_t j = 0; j < i; j++) if (parts[j].sequence == parts[i].sequence) FAIL(err, "parts %zu and %zu are of the same sequence", j, i);
+    if (check_more(parts[i].sequence, parts[i].ids, parts[i].n, err)) return -1;
+  }
+  error e = {0};
+  struct engine_part *p = xcalloc(n_parts, sizeof *p);
+  for (size_t i = 0; i < n_parts; i++) p[i] = (struct engine_part){.q = parts[i].sequence->q, .ids = parts[i].ids, .n = parts[i].n};
+  int status = engine_step(weft_model_beside(m), p, n_parts, enough, ctx, &e);
+  for (size_t i = 0; i < n_parts; i++) {
+    parts[i].logits = status ? NULL : p[i].logits;
+    if (!status && weft_check_logits(m, p[i].logits, p[i].q->n - 1, &e)) status = -1;
+  }
+  free(p);
+  return status < 0 ? fail(err, &e) : status;
+}

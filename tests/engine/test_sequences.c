@@ -1,0 +1,232 @@
+// Many sequences over one model: each has the logits that it would have alone, to the bit, however steps are put together, and gives back what
+// it took.
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/base.h"
+#include "engine/caches.h"
+#include "engine/engine.h"
+#include "engine/pages.h"
+#include "weft.h"
+
+enum { TEXTS = 5, MOST = 300, LIVE = 6, CHUNK = 64 };
+static const char *project = WEFT_SOURCE_DIR "/models/tinypy.gguf";
+
+static uint64_t state;
+static uint32_t below(uint32_t n) {
+  state = state * 6364136223846793005ull + 1442695040888963407ull;
+  return (uint32_t)(state >> 33) % n;
+}
+
+static weft_model *opened(const char *path, int threads) {
+  weft_model *m;
+  weft_error err;
+  if (weft_model_open(path, &(weft_options){.context = MOST + 10, .threads = threads, .chunk = CHUNK}, &m, &err)) fail_msg("%s", err.text);
+  return m;
+}
+
+typedef struct text { int32_t ids[MOST]; uint64_t hash[MOST]; int32_t n_vocab; } text;
+
+static uint64_t hash_of(const float *logits, int32_t n) { return hash_bytes(logits, (size_t)n * sizeof *logits, 1); }
+
+static bool note(void *ctx, size_t i, const float *logits) {
+  text *t = ctx;
+  t->hash[i] = hash_of(logits, t->n_vocab);
+  return true;
+}
+
+// Texts of which some begin alike, and what follows each of their tokens, one text after another.
+static void make_texts(weft_model *m, text *t) {
+  weft_error err;
+  for (int i = 0; i < TEXTS; i++) {
+    t[i].n_vocab = weft_model_vocab_size(m);
+    uint32_t same = i ? below(200) : 0;
+    for (uint32_t j = 0; j < MOST; j++) t[i].ids[j] = j < same ? t[0].ids[j] : (int32_t)below((uint32_t)t[i].n_vocab);
+    if (weft_decode_rows(m, t[i].ids, MOST, 0, 0, note, &t[i], &err)) fail_msg("%s", err.text);
+  }
+}
+
+static void same_bits(const char *path, int steps) {
+  weft_model *m = opened(path, 1 + (int)below(3));
+  weft_error err;
+  static text t[TEXTS];
+  struct { weft_sequence *q; int text; } live[LIVE] = {0};
+  make_texts(m, t);
+  for (int step = 0; step < steps; step++) {
+    weft_tokens parts[LIVE];
+    int of[LIVE], n = 0, last[LIVE];
+    for (int i = 0; i < LIVE; i++) {
+      if (live[i].q && (weft_sequence_length(live[i].q) == MOST || !below(12))) {
+        weft_sequence_free(live[i].q);
+        live[i].q = NULL;
+      }
+      int from = (int)below(LIVE);
+      if (!live[i].q && from != i && live[from].q && below(2)) {
+        int at = (int)below((uint32_t)weft_sequence_length(live[from].q) + 1);
+        if (weft_sequence_fork(live[from].q, at, &live[i].q, &err)) fail_msg("%s", err.text);
+        live[i].text = live[from].text;
+      } else if (!live[i].q) {
+        if (weft_sequence_new(m, &live[i].q, &err)) fail_msg("%s", err.text);
+        live[i].text = (int)below(TEXTS);
+      }
+      if (!below(10)) weft_sequence_cut(live[i].q, (int)below((uint32_t)weft_sequence_length(live[i].q) + 1));
+      int at = weft_sequence_length(live[i].q), most = MOST - at;
+      if (!most || !below(4)) continue;
+      int more = below(2) ? 1 : 1 + (int)below(below(3) ? 6 : 100);
+      if (more > most) more = most;
+      parts[n] = (weft_tokens){.sequence = live[i].q, .ids = t[live[i].text].ids + at, .n = (size_t)more};
+      of[n] = i;
+      last[n++] = at + more - 1;
+    }
+    if (!n) continue;
+    if (weft_step(m, parts, (size_t)n, NULL, NULL, &err)) fail_msg("%s", err.text);
+    for (int i = 0; i < n; i++) {
+      const text *of_it = &t[live[of[i]].text];
+      if (hash_of(parts[i].logits, of_it->n_vocab) != of_it->hash[last[i]])
+        fail_msg("%s: step %d: text %d, position %d, part %d of %d with %zu tokens differs", path, step, live[of[i]].text, last[i], i, n, parts[i].n);
+      assert_int_equal(weft_sequence_length(parts[i].sequence), last[i] + 1);
+    }
+  }
+  for (int i = 0; i < LIVE; i++) weft_sequence_free(live[i].q);
+  const float *logits;                                           // the model's own sequence is still what it was
+  if (weft_decode(m, t[TEXTS - 1].ids + MOST - 1, 1, MOST - 1, &logits, &err)) fail_msg("%s", err.text);
+  assert_int_equal(hash_of(logits, t->n_vocab), t[TEXTS - 1].hash[MOST - 1]);
+  weft_model_close(m);
+}
+
+static void of_the_demo_model(void **s) {
+  (void)s;
+  state = 7;
+  same_bits(project, 150);
+}
+
+static void of_other_models(void **s) {
+  (void)s;
+  char path[1024];
+  DIR *d = opendir(WEFT_SHARED_DIR "/models");
+  int n = 0;
+  state = 11;
+  for (struct dirent *e; d && (e = readdir(d));) {
+    size_t length = strlen(e->d_name);
+    if (length < 5 || strcmp(e->d_name + length - 5, ".gguf") || !strncmp(e->d_name, "tinypy", 6)) continue;
+    snprintf(path, sizeof path, "%s/models/%s", WEFT_SHARED_DIR, e->d_name);
+    same_bits(path, 40);
+    n++;
+  }
+  if (d) closedir(d);
+  if (!n) { print_message("skipped: there are no shared models\n"); skip(); }
+}
+
+static bool at_once(void *ctx) { ++*(int *)ctx; return true; }
+
+static void a_stopped_step_changes_nothing(void **s) {
+  (void)s;
+  weft_model *m = opened(project, 2);
+  weft_error err;
+  static text t[TEXTS];
+  weft_sequence *a, *b;
+  int asked = 0;
+  state = 3;
+  make_texts(m, t);
+  assert_int_equal(weft_sequence_new(m, &a, &err) | weft_sequence_new(m, &b, &err), 0);
+  weft_tokens parts[] = {{.sequence = a, .ids = t[0].ids, .n = 250}, {.sequence = b, .ids = t[1].ids, .n = 3}};
+  assert_int_equal(weft_step(m, parts, 2, at_once, &asked, &err), 1);
+  assert_int_equal(asked, 1);
+  assert_null(parts[0].logits);
+  assert_int_equal(weft_sequence_length(a) + weft_sequence_length(b), 0);
+  assert_int_equal(weft_step(m, parts, 2, NULL, NULL, &err), 0);
+  assert_int_equal(hash_of(parts[0].logits, t->n_vocab), t[0].hash[249]);
+  assert_int_equal(hash_of(parts[1].logits, t->n_vocab), t[1].hash[2]);
+  weft_sequence_free(a);
+  weft_sequence_free(b);
+  weft_model_close(m);
+}
+
+static void says_no_before_anything_changes(void **s) {
+  (void)s;
+  weft_model *m = opened(project, 1);
+  weft_error err;
+  weft_sequence *a, *b, *c;
+  assert_int_equal(weft_sequence_new(m, &a, &err) | weft_sequence_new(m, &b, &err), 0);
+  int32_t good[] = {5, 6, 7}, bad[] = {5, 1 << 30, 7};
+  static int32_t many[MOST + 20];
+  weft_tokens parts[] = {{.sequence = a, .ids = good, .n = 3}, {.sequence = b, .ids = bad, .n = 3}};
+  assert_int_equal(weft_step(m, parts, 2, NULL, NULL, &err), -1);
+  assert_non_null(strstr(err.text, "1073741824"));
+  parts[1] = (weft_tokens){.sequence = b, .ids = many, .n = MOST + 20};
+  assert_int_equal(weft_step(m, parts, 2, NULL, NULL, &err), -1);
+  assert_non_null(strstr(err.text, "do not fit the context"));
+  parts[1] = parts[0];
+  assert_int_equal(weft_step(m, parts, 2, NULL, NULL, &err), -1);
+  assert_non_null(strstr(err.text, "same sequence"));
+  parts[1] = (weft_tokens){.sequence = b, .ids = good, .n = 0};
+  assert_int_equal(weft_step(m, parts, 2, NULL, NULL, &err), -1);
+  assert_int_equal(weft_step(m, parts, 0, NULL, NULL, &err), -1);
+  assert_int_equal(weft_sequence_fork(a, 1, &c, &err), -1);
+  assert_int_equal(weft_sequence_reserve(a, MOST + 20, &err), -1);
+  assert_int_equal(weft_sequence_length(a) + weft_sequence_length(b), 0);
+  weft_sequence_free(a);
+  weft_sequence_free(b);
+  weft_model_close(m);
+}
+
+// Of the pages, and of the memory that they had.
+static void everything_goes_back(void **s) {
+  (void)s;
+  engine *e;
+  error err = {0};
+  if (engine_open(project, &(struct engine_options){.n_ctx = MOST + 10, .n_threads = 1, .chunk = CHUNK}, &e, &err)) fail_msg("%s", err.text);
+  const caches *c = engine_sequence(e)->of;
+  static int32_t ids[MOST];
+  for (int round = 0; round < 1000; round++) {
+    sequence *q, *p;
+    if (engine_sequence_new(e, &q, &err)) fail_msg("%s", err.text);
+    struct engine_part part = {.q = q, .ids = ids, .n = round % 100 ? 2 : MOST};
+    if (engine_step(e, &part, 1, NULL, NULL, &err)) fail_msg("%s", err.text);
+    if (sequence_fork(q, q->n, &p, &err)) fail_msg("%s", err.text);
+    assert_int_equal(c->pages.used, (q->n + CACHE_PAGE - 1) / CACHE_PAGE);             // none for the second
+    sequence_free(round % 2 ? q : p);
+    sequence_free(round % 2 ? p : q);
+    assert_int_equal(c->pages.used, 0);
+    assert_int_equal(c->n_sequences, 1);
+  }
+  assert_int_equal(c->pages.most, (MOST + CACHE_PAGE - 1) / CACHE_PAGE);
+  engine_close(e);
+}
+
+static void a_full_cache_is_an_error(void **s) {
+  (void)s;
+  engine *e;
+  error err = {0};
+  if (engine_open(project, &(struct engine_options){.n_ctx = MOST + 10, .n_threads = 1, .chunk = CHUNK}, &e, &err)) fail_msg("%s", err.text);
+  caches *c = engine_sequence(e)->of;
+  c->pages.limit = 3;
+  sequence *a, *b;
+  assert_int_equal(sequence_new(c, &a, &err) | sequence_new(c, &b, &err), 0);
+  assert_int_equal(sequence_hold(a, 0, 2 * CACHE_PAGE, &err), 0);
+  assert_int_equal(sequence_hold(b, 0, 2 * CACHE_PAGE, &err), -1);
+  assert_non_null(strstr(err.text, "all 3 pages of 128 positions"));
+  assert_int_equal(b->pages.n, 0);
+  assert_int_equal(c->pages.used, 2);
+  assert_int_equal(sequence_hold(b, 0, CACHE_PAGE, &err), 0);
+  sequence_free(a);
+  assert_int_equal(sequence_hold(b, CACHE_PAGE, 3 * CACHE_PAGE, &err), 0);
+  sequence_free(b);
+  engine_close(e);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(of_the_demo_model), cmocka_unit_test(of_other_models), cmocka_unit_test(a_stopped_step_changes_nothing),
+    cmocka_unit_test(says_no_before_anything_changes), cmocka_unit_test(everything_goes_back), cmocka_unit_test(a_full_cache_is_an_error),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
