@@ -195,6 +195,7 @@ complete -c weft -n '__fish_seen_subcommand_from serve' -l allow-host -x -d 'a n
 complete -c weft -n '__fish_seen_subcommand_from serve' -l allow-origin -x -d 'pages from there may ask, more than once'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l no-webui -l no-page -d 'no page at /'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l max-connections -x -d 'connections at once (default 12000, or what the system allows)'
+complete -c weft -n '__fish_seen_subcommand_from serve' -o np -l parallel -x -d 'answers in work at once; -1: the default, 16'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l max-queue -x -d 'requests that may wait; more get 429 (default 64)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l max-queue-tokens -x -d 'tokens of their prompts; 0: eight contexts (default)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l max-body -x -d 'size of a request (default 32)'

@@ -295,6 +295,8 @@ _weft() {
     '--no-webui[no page at /]'
     '--no-page[no page at /]'
     '--max-connections[connections at once (default 12000, or what the system allows)]:N: '
+    '-np[answers in work at once; -1\: the default, 16]:N: '
+    '--parallel[answers in work at once; -1\: the default, 16]:N: '
     '--max-queue[requests that may wait; more get 429 (default 64)]:N: '
     '--max-queue-tokens[tokens of their prompts; 0\: eight contexts (default)]:N: '
     '--max-body[size of a request (default 32)]:MIB: '

@@ -41,7 +41,7 @@ static const char no_gpu[] = "there is no GPU here", no_draft[] = "there are no 
   mapped[] = "model files are mapped, and read as they are needed", no_adapters[] = "there are no control vectors yet; --lora takes adapters",
   no_kv_types[] = "the KV cache holds 16-bit floats, and nothing else yet", to_stderr[] = "messages go to stderr, one a line; -v says more, -q nothing",
   surrounded[] = "the template says what stands around a message", one_process[] = "everything runs in this process", not_kept[] = "prompts are not kept on disk yet; in a chat, what was evaluated is not evaluated again",
-  one_sequence[] = "there is one sequence at a time", warmed[] = "the first token needs no run before it; bench warms up each test";
+  one_sequence[] = "this command has one sequence; serve and the library have many", warmed[] = "the first token needs no run before it; bench warms up each test";
 
 static const struct option rows[] = {
   GROUP(ANY, "Options"),
@@ -117,6 +117,7 @@ static const struct option rows[] = {
   FLAG(SERVE, "--no-webui, --no-page", "no page at /", serve.no_page, SAME),
   GROUP(SERVE, "Limits"),
   INT(SERVE, "--max-connections", "N", "connections at once (default 12000, or what the system allows)", serve.connections, 1, 1000000),
+  INT(SERVE, "-np, --parallel", "N", "answers in work at once; -1: the default, 16", serve.parallel, -1, 64, SAME),
   INT(SERVE, "--max-queue", "N", "requests that may wait; more get 429 (default 64)", serve.waiting, 1, 1000000),
   INT(SERVE, "--max-queue-tokens", "N", "tokens of their prompts; 0: eight contexts (default)", serve.waiting_tokens, 0, INT32_MAX),
   INT(SERVE, "--max-body", "MIB", "size of a request (default 32)", serve.body_mib, 1, 1024),
@@ -330,7 +331,7 @@ static const struct option rows[] = {
   IDLE(TALK, "--repack", NULL, "weights are laid out for their kernels anyway", .fine = "*"),
   IDLE(BENCH, "--repack", "<0|1>", "--no-repack says it", .fine = "1"),
   IDLE(TALK, "-dt, --defrag-thold", "N", "the cache has no holes", .fine = "*"),
-  IDLE(TALK | SERVE, "-np, --parallel", "N", one_sequence, .fine = "1|-1"),
+  IDLE(TALK, "-np, --parallel", "N", one_sequence, .fine = "1|-1"),
   IDLE(MODEL, "-rpc, --rpc", "SERVERS", one_process),
   IDLE(SERVE, "--mlock", NULL, "the server does not lock its memory yet"),
   IDLE(ONE, "--mmap", NULL, mapped, .fine = "*"),

@@ -51,7 +51,7 @@ struct quantize_args {
 };
 struct serve_args {
   const char *host, *alias, *key_file;
-  int64_t port, connections, waiting, waiting_tokens, body_mib, drain;
+  int64_t port, connections, parallel, waiting, waiting_tokens, body_mib, drain;
   bool no_key, no_page;
   struct texts hosts, origins;
 };

@@ -375,7 +375,7 @@ static void take_in(call *c, event *e, struct choice *h) {
     c->n_ended++;
     break;
   case EVENT_FAILED:
-    c->n_ended += (int)e->request->n - e->choice;
+    c->n_ended += e->request->embeds ? (int)e->request->n : 1;
     if (!c->failed) fault_set(&c->fault, 500, NULL, "%s", e->text);
     c->failed = true;
     break;

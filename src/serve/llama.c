@@ -51,7 +51,7 @@ void llama_props(server *s, exchange *x) {
   const weft_vocab *v = weft_model_vocab(m);
   struct params p = params_default();
   answer_json(x, 200, json_pack("{s{si so} si ss ss so so so ss s{sb sb}}", "default_generation_settings", "n_ctx", weft_model_context(m), "params",
-                                settings(&p), "total_slots", 1, "model_alias", s->model_name, "model_path", s->model_name, "chat_template",
+                                settings(&p), "total_slots", s->o->parallel, "model_alias", s->model_name, "model_path", s->model_name, "chat_template",
                                 file_text(weft_model_file(m), "tokenizer.chat_template"), "bos_token", token_text(s, weft_bos(v)), "eos_token",
                                 token_text(s, weft_eos(v)), "build_info", "b-weft-" WEFT_VERSION_STRING, "modalities", "vision", 0, "audio", 0));
 }
@@ -59,8 +59,11 @@ void llama_props(server *s, exchange *x) {
 void llama_slots(server *s, exchange *x) {
   struct sched_counts c;
   sched_counts(s->sched, &c);
-  answer_json(x, 200, json_pack("[{si si sb si si}]", "id", 0, "n_ctx", weft_model_context(sched_model(s->sched)), "is_processing", c.running > 0, "n_past",
-                                c.n_past, "n_waiting", c.waiting));
+  json_t *all = json_array();
+  for (int i = 0; i < s->o->parallel; i++)
+    json_array_append_new(all, json_pack("{si si sb si si}", "id", i, "n_ctx", weft_model_context(sched_model(s->sched)), "is_processing", i < c.n_live,
+                                         "n_past", i < c.n_live ? c.past[i] : 0, "n_waiting", c.waiting));
+  answer_json(x, 200, all);
 }
 
 // ---- tokens ---------------------------------------------------------------------------------------------------------------------------------

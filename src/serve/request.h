@@ -61,6 +61,7 @@ typedef struct request {
   // ---- the scheduler's
   atomic_bool cancelled;
   double arrived;
+  int begun;                           // choices
   struct request *next;
 } request;
 

@@ -1,18 +1,18 @@
-// One answer: see run.h.  What a sequence holds is kept as far as the prompt agrees with it; the rest of the prompt is evaluated in pieces of
-// about STEP_S, and then a token at a time is drawn, given to the grammar, the stop strings and the reader of answers, and evaluated.
+// One answer: see run.h. The prompt is evaluated behind what its sequence holds, in pieces, and then a token at a time is drawn, given to
+// the grammar, the stop strings and the reader of answers, and evaluated.
 // Invariant: what was evaluated is in `past`, also when a step fails or the client leaves.
 #include "serve/run.h"
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP_S 0.25          // of a piece of a prompt, at most: so long it takes until a client that left is noticed
-enum { PIECE = 64 };         // positions, of which a piece is a multiple
-
 struct run {
-  sequence *q;
+  weft_model *m;
   request *r;
   int choice;
-  bool began, fed_all, failed;
+  held held;
+  const float *logits;       // of the token to be drawn: while run_took runs
+  int32_t drawn_id;          // the last one, not evaluated yet
+  bool began, failed;
   size_t fed, kept;          // of the prompt: evaluated; of those, found in the sequence
   weft_sampler *sampler;
   weft_grammar *grammar;
@@ -68,11 +68,18 @@ static struct timing timing_of(const run *u) {
     .drawn_ms = u->answer_start ? 1000 * (now - u->answer_start) : 0};
 }
 
+void held_free(held *h) {
+  weft_sequence_free(h->sequence);
+  vec_free(&h->past);
+  *h = (held){0};
+}
+
 static bool fail(run *u, const weft_error *err) {
   event *e = new_event(u, EVENT_FAILED);
   snprintf(e->text, sizeof e->text, "%s", err->text);
   u->last = timing_of(u);
   u->failed = true;
+  u->r->cancelled = true;              // nobody waits for its other choices
   say(u, e);
   return false;
 }
@@ -131,10 +138,10 @@ static bool end(run *u, enum finish why, int stop) {
 
 static int make_sampler(run *u, weft_error *err) {
   request *r = u->r;
-  const weft_vocab *v = weft_model_vocab(u->q->model);
+  const weft_vocab *v = weft_model_vocab(u->m);
   weft_sampling s = r->sampling;
   s.seed += (uint64_t)u->choice;
-  if (weft_sampler_new(weft_model_vocab_size(u->q->model), &s, &u->sampler, err)) return -1;
+  if (weft_sampler_new(weft_model_vocab_size(u->m), &s, &u->sampler, err)) return -1;
   if (s.dry_multiplier > 0 && weft_sampler_breakers(u->sampler, v, NULL, 0, err)) return -1;
   for (size_t i = 0; i < r->biases.n; i++)
     if (weft_sampler_bias(u->sampler, r->biases.at[i].id, r->biases.at[i].bias, err)) return -1;
@@ -144,28 +151,32 @@ static int make_sampler(run *u, weft_error *err) {
 
 static int prepare(run *u, weft_error *err) {
   request *r = u->r;
-  sequence *q = u->q;
-  u->start = now_s();
-  u->began = true;
   if (make_sampler(u, err)) return -1;
   if (r->grammar) u->grammar = weft_grammar_clone(r->grammar);
-  u->stream = weft_stream_new(weft_model_vocab(q->model), r->chat);
+  u->stream = weft_stream_new(weft_model_vocab(u->m), r->chat);
   if (r->stops.n && weft_stop_new((const char *const *)r->stops.at, r->stops.n, &u->stop, err)) return -1;
-  if (r->chat && weft_answer_new(r->tmpl, r->prompt_text, strlen(r->prompt_text), r->tools, r->tools ? strlen(r->tools) : 0, &u->answer, err)) return -1;
-  size_t keep = 0;
-  if (!r->prompt_scored) while (keep < q->past.n && keep < r->prompt.n && q->past.at[keep] == r->prompt.at[keep]) keep++;
-  if (keep == r->prompt.n && (keep < q->past.n || !q->logits)) keep--;      // the logits of the last one are wanted
-  if (keep < q->past.n) q->logits = NULL;
-  q->past.n = keep;
-  u->fed = u->kept = keep;
-  u->fed_all = keep == r->prompt.n;
-  return 0;
+  return r->chat ? weft_answer_new(r->tmpl, r->prompt_text, strlen(r->prompt_text), r->tools, r->tools ? strlen(r->tools) : 0, &u->answer, err) : 0;
 }
 
-run *run_new(sequence *q, request *r, int choice) {
+run *run_new(weft_model *m, request *r, int choice) {
   run *u = xcalloc(1, sizeof *u);
-  *u = (run){.q = q, .r = r, .choice = choice};
+  *u = (run){.m = m, .r = r, .choice = choice, .drawn_id = -1};
   return u;
+}
+
+const request *run_request(const run *u) { return u->r; }
+size_t run_left(const run *u) { return u->r->prompt.n - u->fed; }
+held *run_held(run *u) { return u->began ? &u->held : NULL; }
+void run_fail(run *u, const weft_error *err) { fail(u, err); }
+void run_cancel(run *u) { u->r->cancelled = true; }
+
+bool run_begin(run *u, held *h) {
+  weft_error err;
+  u->start = now_s();
+  u->began = true;
+  u->held = *h;
+  u->fed = u->kept = h->past.n;
+  return prepare(u, &err) ? fail(u, &err) : true;
 }
 
 bool run_ended(const run *u, struct timing *out) {
@@ -173,7 +184,9 @@ bool run_ended(const run *u, struct timing *out) {
   return u->failed;
 }
 
-void run_free(run *u) {
+void run_free(run *u, held *out) {
+  if (out) *out = u->held;
+  else held_free(&u->held);
   weft_sampler_free(u->sampler);
   weft_grammar_free(u->grammar);
   weft_stream_free(u->stream);
@@ -184,27 +197,12 @@ void run_free(run *u) {
 
 // ---- the prompt ---------------------------------------------------------------------------------------------------------------
 
-static int evaluate(sequence *q, const int32_t *ids, size_t n, bool logits, weft_error *err) {
-  q->logits = NULL;
-  if (weft_decode(q->model, ids, n, (int)q->past.n, logits ? &q->logits : NULL, err)) return -1;
-  for (size_t i = 0; i < n; i++) vec_push(&q->past, ids[i]);
-  return 0;
-}
-
 static int score(const run *u, event *e, const float *logits, int32_t id, weft_error *err) {
-  int32_t n_vocab = weft_model_vocab_size(u->q->model);
+  int32_t n_vocab = weft_model_vocab_size(u->m);
   e->n_top = u->r->n_top < n_vocab ? u->r->n_top : n_vocab;
   e->top = e->n_top ? xmalloc((size_t)e->n_top * sizeof *e->top) : NULL;
   e->scored = true;
   return weft_logprobs(logits, n_vocab, id, &e->logprob, e->top, e->n_top, err);
-}
-
-static size_t piece_of(const run *u) {
-  size_t left = u->r->prompt.n - u->fed, most = (size_t)weft_model_chunk(u->q->model);
-  size_t n = (size_t)(u->q->prompt_rate * STEP_S) / PIECE * PIECE;
-  if (n < PIECE) n = PIECE;
-  if (n > most) n = most;
-  return n < left ? n : left;
 }
 
 // The token of the prompt that follows number `fed + i`, given all before it.
@@ -225,33 +223,18 @@ static int feed_scored(run *u, size_t n, weft_error *err) {
     e->id = ids[0];
     say(u, e);
   }
-  u->q->logits = NULL;
-  if (weft_decode_rows(u->q->model, ids, n, (int)u->fed, 0, on_row, u, err)) return -1;
-  for (size_t i = 0; i < n; i++) vec_push(&u->q->past, ids[i]);
-  return 0;
-}
-
-static int feed(run *u, weft_error *err) {
-  size_t n = piece_of(u), left = u->r->prompt.n - u->fed;
-  bool scored = u->r->prompt_scored && left > 1;
-  double began = now_s();
-  if (scored && n == left) n--;
-  if (scored ? feed_scored(u, n, err) : evaluate(u->q, u->r->prompt.at + u->fed, n, n == left, err)) return -1;
-  if (n >= PIECE) u->q->prompt_rate = (double)n / (now_s() - began);
+  if (weft_sequence_rows(u->held.sequence, ids, n, 0, on_row, u, err)) return -1;
+  for (size_t i = 0; i < n; i++) vec_push(&u->held.past, ids[i]);
   u->fed += n;
   return 0;
 }
 
-static bool prompt_step(run *u) {
-  weft_error err;
-  if (feed(u, &err)) return fail(u, &err);
-  u->fed_all = u->fed == u->r->prompt.n;
+static void say_progress(run *u) {
   event *e = new_event(u, EVENT_PROMPT);
   e->done = (int64_t)u->fed;
   e->total = (int64_t)u->r->prompt.n;
   e->timing = timing_of(u);
   say(u, e);
-  return true;
 }
 
 // ---- the answer ---------------------------------------------------------------------------------------------------------------
@@ -262,7 +245,7 @@ static int draw(run *u, int32_t *id, bool *constrained, weft_error *err) {
   *constrained = u->grammar && (!u->answer || weft_answer_in_content(u->answer));
   if (*constrained && weft_grammar_mask(u->grammar, &mask, err)) return -1;
   weft_sampler_mask(u->sampler, mask);
-  return weft_sample(u->sampler, u->q->logits, id, err);
+  return weft_sample(u->sampler, u->logits, id, err);
 }
 
 static void begin_answer(run *u) {
@@ -270,10 +253,11 @@ static void begin_answer(run *u) {
   for (size_t i = 0; i < u->r->prompt.n; i++) weft_accept(u->sampler, u->r->prompt.at[i], NULL);
 }
 
+// Draws a token. false: the answer has ended.
 static bool answer_step(run *u) {
   weft_error err;
   request *r = u->r;
-  const weft_vocab *v = weft_model_vocab(u->q->model);
+  const weft_vocab *v = weft_model_vocab(u->m);
   int32_t id;
   bool constrained;
   if (!u->answer_start) begin_answer(u);
@@ -286,7 +270,7 @@ static bool answer_step(run *u) {
   u->drawn++;
   event *e = new_event(u, EVENT_TOKEN);
   e->id = id;
-  if (r->scored && score(u, e, u->q->logits, id, &err)) { event_free(e); return fail(u, &err); }
+  if (r->scored && score(u, e, u->logits, id, &err)) { event_free(e); return fail(u, &err); }
   size_t n;
   int found = -1;
   const char *text = weft_stream_add(u->stream, id, &n);
@@ -296,15 +280,41 @@ static bool answer_step(run *u) {
   say(u, e);
   if (found >= 0) return end(u, FINISH_WORD, found);
   if (r->one_call && u->calls) return end(u, FINISH_STOP, -1);
-  if (u->q->past.n == (size_t)weft_model_context(u->q->model)) return end(u, FINISH_LENGTH, -1);
+  if (u->held.past.n == (size_t)weft_model_context(u->m)) return end(u, FINISH_LENGTH, -1);
   if (r->max_tokens >= 0 && u->drawn >= r->max_tokens) return end(u, FINISH_LENGTH, -1);
-  return evaluate(u->q, &id, 1, true, &err) ? fail(u, &err) : true;
+  u->drawn_id = id;
+  return true;
 }
 
-bool run_step(run *u) {
+bool run_offer(run *u, size_t most, weft_tokens *out) {
   weft_error err;
+  size_t left = run_left(u);
+  *out = (weft_tokens){.sequence = u->held.sequence};
   if (u->r->cancelled) return end(u, FINISH_GONE, -1);
-  if (!u->began && prepare(u, &err)) return fail(u, &err);
-  if (!u->fed_all && u->r->max_prompt_s > 0 && now_s() - u->start > u->r->max_prompt_s) return end(u, FINISH_TIME, -1);
-  return u->fed_all ? answer_step(u) : prompt_step(u);
+  if (left && u->r->max_prompt_s > 0 && now_s() - u->start > u->r->max_prompt_s) return end(u, FINISH_TIME, -1);
+  if (left && !most) return true;
+  if (!left) {
+    out->ids = &u->drawn_id;
+    out->n = 1;
+  } else if (u->r->prompt_scored && left > 1) {
+    if (feed_scored(u, most < left ? most : left - 1, &err)) return fail(u, &err);
+    say_progress(u);
+  } else {
+    out->ids = u->r->prompt.at + u->fed;
+    out->n = most < left ? most : left;
+  }
+  return true;
+}
+
+bool run_took(run *u, const weft_tokens *t) {
+  for (size_t i = 0; i < t->n; i++) vec_push(&u->held.past, t->ids[i]);
+  if (run_left(u)) {
+    u->fed += t->n;
+    say_progress(u);
+    if (run_left(u)) return true;
+  }
+  u->logits = t->logits;
+  bool more = answer_step(u);
+  u->logits = NULL;
+  return more;
 }

@@ -1,24 +1,32 @@
-// run: one answer to a request, step by step, over a sequence.  A step is a piece of the prompt or one token, so whoever leads can turn to
-// something else, or stop, after each.
+// run: one answer to a request. It says which tokens are to be evaluated next, and gets what the model makes of them: so whoever leads
+// can evaluate those of many runs at once, or turn to something else, or stop, after each step.
 #ifndef WEFT_SERVE_RUN_H
 #define WEFT_SERVE_RUN_H
 #include "serve/request.h"
 
-// The positions that a model holds.  There is one for a model today; a scheduler of many will have as many of these.
-typedef struct sequence {
-  weft_model *model;
-  token_ids past;                      // what it holds
-  const float *logits;                 // of the token after that; NULL: not known
-  double prompt_rate;                  // tokens of prompts per second, lately; 0: unknown
-} sequence;
+// A sequence, and the tokens that it holds.
+typedef struct held { weft_sequence *sequence; token_ids past; double used; } held;
+void held_free(held *h);
 
 typedef struct run run;
-run *run_new(sequence *q, request *r, int choice);
-bool run_step(run *r);                 // false: it has ended, and said so in an event
-bool run_ended(const run *r, struct timing *out);    // after that; whether by an error
-void run_free(run *r);
+run *run_new(weft_model *m, request *r, int choice);
+const request *run_request(const run *u);
+// h: what it goes on from, a beginning of its prompt; it is the run's from here on. false: the run has ended.
+bool run_begin(run *u, held *h);
+// Tokens of its prompt that are left to evaluate; 0: it is in its answer.
+size_t run_left(const run *u);
+// What is to be evaluated next, at most `most` tokens of a prompt. n 0: nothing in this step (a piece of a prompt whose tokens are scored is
+// evaluated here). false: it has ended, and said so in an event.
+bool run_offer(run *u, size_t most, weft_tokens *out);
+// That has been evaluated, with its logits. false: it has ended, and said so in an event.
+bool run_took(run *u, const weft_tokens *t);
+void run_fail(run *u, const weft_error *err);          // ends it
+void run_cancel(run *u);                               // it ends with the next run_offer
+held *run_held(run *u);                                // what it holds; NULL before run_begin
+bool run_ended(const run *u, struct timing *out);      // after that; whether by an error
+void run_free(run *u, held *out);                      // out (may be NULL): takes over what it holds
 
-// vector.c: the vectors of a request's texts.  {.q, .r} begins; a step is a text.
-typedef struct vectors { sequence *q; request *r; size_t i, at; double start; struct timing timing; } vectors;
+// vector.c: the vectors of a request's texts.  {.m, .r} begins; a step is a text.
+typedef struct vectors { weft_model *m; request *r; size_t i, at; double start; struct timing timing; } vectors;
 bool vectors_step(vectors *v);         // false: it has ended, and said so in an event
 #endif

@@ -8,7 +8,13 @@
 enum { QUANTUM = 1024 };               // tokens that a key gains each turn
 #define PATIENCE_S 10.0                // after so long the oldest of a key goes first
 
+// So long a step lasts, about, because of a prompt: alone, and where others see their answers come. And its tokens at least.
+#define STEP_S 0.25
+#define SHARED_STEP_S 0.1
+enum { PIECE = 64, SHARED_PIECE = 16 };
+
 struct queue { request *first; int64_t credit; };
+// live: answers in work; rest: sequences that nobody uses, the one last used at the end
 struct sched {
   struct sched_options o;
   weft_options model_options;
@@ -21,9 +27,13 @@ struct sched {
   atomic_bool stop;
   _Atomic enum sched_state state;
   weft_error why;
-  sequence seq;
+  weft_model *model;
+  VEC(run *) live;
+  VEC(held) rest;
+  VEC(vectors *) texts;
+  VEC(request *) opened;               // requests of whose choices some have not begun
   struct sched_counts c;
-  double last_step;
+  double last_step, prompt_rate, token_s;      // tokens of prompts per second, and a step without any, lately; 0: unknown
   _Atomic double loaded;
 };
 
@@ -34,10 +44,18 @@ static int64_t cost_of(const request *r) {
 
 // ---- the queues; the lock is held --------------------------------------------------------------------------------------------
 
-static size_t known(const sched *s, const request *r) {
+static size_t alike(const token_ids *x, const token_ids *y) {
   size_t n = 0;
-  while (n < r->prompt.n && n < s->seq.past.n && r->prompt.at[n] == s->seq.past.at[n]) n++;
+  while (n < x->n && n < y->n && x->at[n] == y->at[n]) n++;
   return n;
+}
+
+// How much of a prompt some sequence holds.
+static size_t known(const sched *s, const request *r) {
+  size_t most = 0, n;
+  for (size_t i = 0; i < s->rest.n; i++) if ((n = alike(&r->prompt, &s->rest.at[i].past)) > most) most = n;
+  for (size_t i = 0; i < s->live.n; i++) if ((n = alike(&r->prompt, &run_held(s->live.at[i])->past)) > most) most = n;
+  return most;
 }
 
 static request **best_of(sched *s, struct queue *q) {
@@ -85,38 +103,178 @@ static void count(sched *s, const struct timing *t) {
   pthread_mutex_unlock(&s->lock);
 }
 
-static void step_ended(sched *s) {
-  pthread_mutex_lock(&s->lock);
-  s->last_step = now_s();
-  s->c.steps++;
-  s->c.n_past = (int)s->seq.past.n;
-  pthread_mutex_unlock(&s->lock);
+// ---- sequences ----------------------------------------------------------------------------------------------------------------
+
+static void drop_rest(sched *s, size_t i) {
+  held_free(&s->rest.at[i]);
+  memmove(s->rest.at + i, s->rest.at + i + 1, (s->rest.n - i - 1) * sizeof *s->rest.at);
+  s->rest.n--;
 }
 
-static void make_vectors(sched *s, request *r) {
-  vectors v = {.q = &s->seq, .r = r};
-  for (bool more = true; more; step_ended(s)) {
-    if (s->stop) r->cancelled = true;
-    more = vectors_step(&v);
+static void keep_rest(sched *s, const held *h) {
+  if (!h->sequence) return;
+  vec_push(&s->rest, *h);
+  if (s->rest.n > (size_t)s->o.parallel) drop_rest(s, 0);
+}
+
+// The first n tokens of h in a sequence of its own.
+static int copy_of(const held *h, size_t n, held *out, weft_error *err) {
+  *out = (held){0};
+  if (weft_sequence_fork(h->sequence, (int)n, &out->sequence, err)) return -1;
+  for (size_t i = 0; i < n; i++) vec_push(&out->past, h->past.at[i]);
+  return 0;
+}
+
+static void cut(held *h, size_t n) {
+  weft_sequence_cut(h->sequence, (int)n);
+  h->past.n = n;
+}
+
+// What a prompt goes on from: of all sequences the one that holds most of it, itself if nobody uses it and little of it is lost, otherwise a copy
+// of its beginning. The logits of the last token are wanted, so that is left to evaluate.
+static int find_past(sched *s, const request *r, held *out, weft_error *err) {
+  size_t most = 0, at = 0, limit = r->prompt_scored ? 0 : r->prompt.n - 1;
+  const held *best = NULL;
+  bool whole = weft_model_is_recurrent(s->model);      // goes back only by evaluating once more
+  for (size_t i = 0; i < s->rest.n + s->live.n; i++) {
+    const held *h = i < s->rest.n ? &s->rest.at[i] : run_held(s->live.at[i - s->rest.n]);
+    size_t n = h ? alike(&r->prompt, &h->past) : 0;
+    if (n > limit) n = limit;
+    if (n <= most || (whole && n < h->past.n)) continue;
+    most = n;
+    at = i;
+    best = h;
   }
-  count(s, &v.timing);
+  if (best && at < s->rest.n && 2 * most > best->past.n) {
+    *out = s->rest.at[at];
+    s->rest.at[at] = (held){0};
+    drop_rest(s, at);
+    cut(out, most);
+    return 0;
+  }
+  if (best) return copy_of(best, most, out, err);
+  *out = (held){0};
+  return weft_sequence_new(s->model, &out->sequence, err);
 }
 
-// All choices of a request, one after another: their prompt is evaluated once.  The request may be gone when the last event is out.
-static void serve(sched *s, request *r) {
-  for (int64_t i = 0, n = r->n; i < n; i++) {
-    run *u = run_new(&s->seq, r, (int)i);
-    bool more = true;
-    while (more) {
-      if (s->stop) r->cancelled = true;
-      more = run_step(u);
-      step_ended(s);
-    }
-    struct timing t;
-    bool failed = run_ended(u, &t);
-    count(s, &t);
-    run_free(u);
-    if (failed) return;
+// Memory for n more tokens, where need be that of sequences which nobody uses.
+static int make_room(sched *s, weft_sequence *q, size_t n, weft_error *err) {
+  for (;;) {
+    if (!weft_sequence_reserve(q, n, err)) return 0;
+    if (!s->rest.n) return -1;
+    drop_rest(s, 0);
+  }
+}
+
+// ---- a step -------------------------------------------------------------------------------------------------------------------
+
+static void leave(sched *s, size_t i) {
+  run *u = s->live.at[i];
+  struct timing t;
+  held h = {0};
+  run_ended(u, &t);
+  count(s, &t);
+  run_free(u, &h);
+  s->live.at[i] = s->live.at[--s->live.n];
+  keep_rest(s, &h);
+}
+
+// Choices of a request begin one after another: the prompt is evaluated for the first one, and the others take up its pages. They have half of
+// all places at most, so that others' requests do not wait for all of them.
+static bool may_begin(const sched *s, const request *r) {
+  int n = 0;
+  for (size_t i = 0; i < s->live.n; i++) {
+    if (run_request(s->live.at[i]) != r) continue;
+    if (run_left(s->live.at[i]) > 1 || 2 * ++n >= s->o.parallel) return false;
+  }
+  return true;
+}
+
+// The next choice of a request. The request may be gone afterwards.
+static void begin_choice(sched *s, request *r) {
+  weft_error err;
+  held h;
+  run *u = run_new(s->model, r, r->begun++);
+  bool fits = !find_past(s, r, &h, &err);
+  if (!fits) run_fail(u, &err);
+  if (!fits || !run_begin(u, &h)) { run_free(u, NULL); return; }
+  vec_push(&s->live, u);
+}
+
+static void begin_choices(sched *s) {
+  for (size_t i = 0; i < s->opened.n;) {
+    request *r = s->opened.at[i];
+    if (s->live.n >= (size_t)s->o.parallel) return;
+    if (!may_begin(s, r)) { i++; continue; }
+    bool last = r->begun + 1 == r->n;
+    begin_choice(s, r);
+    if (!last) continue;
+    memmove(s->opened.at + i, s->opened.at + i + 1, (s->opened.n - i - 1) * sizeof *s->opened.at);
+    s->opened.n--;
+  }
+}
+
+// Which prompt is fed: the one with least left, so that a short one need not wait for a long one; but whoever has waited long goes first.
+static run *next_prompt(const sched *s) {
+  run *best = NULL;
+  double now = now_s();
+  for (size_t i = 0; i < s->live.n; i++) {
+    run *u = s->live.at[i];
+    if (run_request(u)->cancelled || !run_left(u)) continue;
+    if (now - run_request(u)->arrived > PATIENCE_S && (!best || run_request(u)->arrived < run_request(best)->arrived)) best = u;
+  }
+  for (size_t i = 0; i < s->live.n && !best; i++) if (run_left(s->live.at[i])) best = s->live.at[i];
+  for (size_t i = 0; i < s->live.n && best && now - run_request(best)->arrived <= PATIENCE_S; i++) {
+    run *u = s->live.at[i];
+    if (run_left(u) && run_left(u) < run_left(best)) best = u;
+  }
+  return best;
+}
+
+static size_t piece(const sched *s, bool shared) {
+  size_t least = shared ? SHARED_PIECE : PIECE, n = (size_t)(s->prompt_rate * (shared ? SHARED_STEP_S : STEP_S)) / least * least;
+  return n < least ? least : n;
+}
+
+// What the runs want next, in one evaluation: a token of each answer, and a piece of a prompt.
+static void step(sched *s) {
+  weft_tokens parts[SCHED_PARALLEL_MAX];
+  run *of[SCHED_PARALLEL_MAX], *fed = next_prompt(s);
+  size_t n = 0, tokens = 0;
+  bool shared = false;
+  weft_error err;
+  for (size_t i = 0; i < s->live.n; i++) shared |= !run_left(s->live.at[i]);
+  for (size_t i = 0; i < s->live.n;) {
+    run *u = s->live.at[i];
+    if (!run_offer(u, u == fed ? piece(s, shared) : 0, &parts[n])) { leave(s, i); continue; }
+    i++;
+    if (!parts[n].n) continue;
+    if (make_room(s, parts[n].sequence, parts[n].n, &err)) { run_fail(u, &err); leave(s, i - 1); i--; continue; }
+    if (run_left(u)) tokens = parts[n].n;
+    of[n++] = u;
+  }
+  if (!n) return;
+  double began = now_s();
+  bool failed = weft_step(s->model, parts, n, NULL, NULL, &err) != 0;
+  double took = now_s() - began;
+  if (!tokens) s->token_s = took;
+  else if (tokens >= SHARED_PIECE && took > s->token_s) s->prompt_rate = (double)tokens / (took - (shared ? s->token_s : 0));
+  for (size_t i = 0; i < n; i++) {
+    if (failed) run_fail(of[i], &err);
+    if (!failed && run_took(of[i], &parts[i])) continue;
+    size_t k = 0;
+    while (s->live.at[k] != of[i]) k++;
+    leave(s, k);
+  }
+}
+
+static void make_vectors(sched *s) {
+  for (size_t i = 0; i < s->texts.n;) {
+    vectors *v = s->texts.at[i];
+    if (vectors_step(v)) { i++; continue; }
+    count(s, &v->timing);
+    free(v);
+    s->texts.at[i] = s->texts.at[--s->texts.n];
   }
 }
 
@@ -126,42 +284,89 @@ static void on_load(void *ctx, const char *what, double fraction) {
   if (s->o.model.progress) s->o.model.progress(s->o.model.progress_ctx, what, fraction);
 }
 
+// Kernels of steps of several sequences, and of prompts.
+static int warm_up_steps(sched *s, weft_error *err) {
+  enum { N = 8 };
+  static const int32_t ids[N];
+  weft_tokens parts[2] = {{.ids = ids, .n = N}, {.ids = ids, .n = 1}};
+  int n = s->o.parallel > 1 ? 2 : 1, status = 0;
+  if (weft_model_context(s->model) < N) return 0;
+  for (int i = 0; i < n && !status; i++) status = weft_sequence_new(s->model, &parts[i].sequence, err);
+  if (!status) status = weft_step(s->model, parts, (size_t)n, NULL, NULL, err);
+  for (int i = 0; i < n; i++) weft_sequence_free(parts[i].sequence);
+  return status;
+}
+
 // Kernels of single tokens and of prompts (of an encoder, of short texts) are made before anybody waits for them.
 static int warm_up(sched *s, weft_error *err) {
   int32_t ids[2] = {0, 0};
-  int n = weft_model_context(s->seq.model) > 2 ? 2 : 1;
-  if (weft_model_only_embeds(s->seq.model)) {
-    float *v = xcalloc((size_t)weft_model_embedding_size(s->seq.model), sizeof *v);
-    int status = weft_embed(s->seq.model, ids, (size_t)n, WEFT_POOLING_MEAN, v, err);
+  int n = weft_model_context(s->model) > 2 ? 2 : 1;
+  if (weft_model_only_embeds(s->model)) {
+    float *v = xcalloc((size_t)weft_model_embedding_size(s->model), sizeof *v);
+    int status = weft_embed(s->model, ids, (size_t)n, WEFT_POOLING_MEAN, v, err);
     free(v);
     return status;
   }
-  if (weft_decode(s->seq.model, ids, (size_t)n, 0, NULL, err) || weft_decode(s->seq.model, ids, 1, 0, NULL, err)) return -1;
-  weft_model_settle(s->seq.model);
+  if (weft_decode(s->model, ids, (size_t)n, 0, NULL, err) || weft_decode(s->model, ids, 1, 0, NULL, err)) return -1;
+  if (warm_up_steps(s, err)) return -1;
+  weft_model_settle(s->model);
   return 0;
+}
+
+static void cancel_all(sched *s) {
+  for (size_t i = 0; i < s->live.n; i++) run_cancel(s->live.at[i]);
+  for (size_t i = 0; i < s->opened.n; i++) s->opened.at[i]->cancelled = true;
+  for (size_t i = 0; i < s->texts.n; i++) s->texts.at[i]->r->cancelled = true;
+}
+
+static int requests_in_work(const sched *s) {
+  size_t n = s->texts.n + s->opened.n;
+  for (size_t i = 0; i < s->live.n; i++) {
+    const request *r = run_request(s->live.at[i]);
+    bool counted = r->begun < r->n;                    // among the opened
+    for (size_t j = 0; j < i && !counted; j++) counted = run_request(s->live.at[j]) == r;
+    n += !counted;
+  }
+  return (int)n;
 }
 
 static void *lead(void *arg) {
   sched *s = arg;
   s->model_options.progress = on_load;
   s->model_options.progress_ctx = s;
-  int status = weft_model_open(s->o.path, &s->model_options, &s->seq.model, &s->why);
+  int status = weft_model_open(s->o.path, &s->model_options, &s->model, &s->why);
   if (!status) status = warm_up(s, &s->why);
   s->state = status ? SCHED_FAILED : SCHED_READY;
   pthread_mutex_lock(&s->lock);
-  if (!status && !s->o.max_tokens) s->c.most_tokens = 8ll * weft_model_context(s->seq.model);
+  if (!status && !s->o.max_tokens) s->c.most_tokens = 8ll * weft_model_context(s->model);
   while (!status) {
-    request *r = next_request(s);
-    if (!r && s->stop) break;
-    if (!r) { pthread_cond_wait(&s->more, &s->lock); continue; }
-    if (s->stop) r->cancelled = true;
-    s->c.running++;
-    s->last_step = now_s();
+    bool idle = !s->live.n && !s->texts.n && !s->opened.n;
+    while (s->live.n + s->opened.n + s->texts.n < (size_t)s->o.parallel) {
+      request *r = next_request(s);
+      if (!r) break;
+      if (r->embeds) {
+        vectors *v = xmalloc(sizeof *v);
+        *v = (vectors){.m = s->model, .r = r};
+        vec_push(&s->texts, v);
+      } else {
+        vec_push(&s->opened, r);
+      }
+      if (idle) s->last_step = now_s();
+      idle = false;
+    }
+    s->c.running = requests_in_work(s);
+    if (idle && s->stop) break;
+    if (idle) { pthread_cond_wait(&s->more, &s->lock); continue; }
     pthread_mutex_unlock(&s->lock);
-    if (r->embeds) make_vectors(s, r);
-    else serve(s, r);
+    if (s->stop) cancel_all(s);
+    begin_choices(s);
+    step(s);
+    make_vectors(s);
     pthread_mutex_lock(&s->lock);
-    s->c.running--;
+    s->last_step = now_s();
+    s->c.steps++;
+    s->c.n_live = (int)s->live.n;
+    for (size_t i = 0; i < s->live.n; i++) s->c.past[i] = (int)run_held(s->live.at[i])->past.n;
   }
   pthread_mutex_unlock(&s->lock);
   return NULL;
@@ -172,6 +377,8 @@ static void *lead(void *arg) {
 int sched_start(const struct sched_options *o, sched **out, error *err) {
   sched *s = xcalloc(1, sizeof *s);
   s->o = *o;
+  if (s->o.parallel < 1) s->o.parallel = 1;
+  if (s->o.parallel > SCHED_PARALLEL_MAX) s->o.parallel = SCHED_PARALLEL_MAX;
   s->model_options = o->model;
   s->c.most_tokens = o->max_tokens;
   s->queues = xcalloc((size_t)o->n_keys, sizeof *s->queues);
@@ -186,7 +393,7 @@ int sched_start(const struct sched_options *o, sched **out, error *err) {
 
 enum sched_state sched_state(sched *s) { return s->state; }
 const char *sched_error(sched *s) { return s->why.text; }
-weft_model *sched_model(sched *s) { return s->seq.model; }
+weft_model *sched_model(sched *s) { return s->model; }
 
 // How long it will take until some of what waits is done, for Retry-After.
 static int wait_s(const sched *s) {
@@ -272,8 +479,9 @@ void sched_stop(sched *s) {
 
 void sched_free(sched *s) {
   if (!s) return;
-  weft_model_close(s->seq.model);
-  vec_free(&s->seq.past);
+  for (size_t i = 0; i < s->rest.n; i++) held_free(&s->rest.at[i]);
+  vec_free(&s->rest); vec_free(&s->live); vec_free(&s->texts); vec_free(&s->opened);
+  weft_model_close(s->model);
   free(s->queues);
   pthread_mutex_destroy(&s->lock);
   pthread_cond_destroy(&s->more);

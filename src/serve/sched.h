@@ -2,24 +2,27 @@
 // many tokens, so that one who sends long prompts waits longer than one who sends short ones.  Within a key the request goes first whose
 // prompt the cache knows best, unless another has waited long.
 //
-// One thread opens the model and then takes all steps.  Today one request runs at a time; steps over many sequences will have the same interface:
-// submit, cancel, events.
+// One thread opens the model and then takes all steps.  A step evaluates a token of each answer that is in work, and a piece of a prompt as long as
+// the others' answers do not seem to stop.  Sequences are kept when their request has ended, and given to whoever's prompt begins like them.
 #ifndef WEFT_SERVE_SCHED_H
 #define WEFT_SERVE_SCHED_H
 #include "serve/request.h"
 
 typedef struct sched sched;
+enum { SCHED_PARALLEL_MAX = 64 };
 struct sched_options {
   const char *path;
   weft_options model;
   int n_keys;                          // queues
+  int parallel;                        // answers in work at once, at most SCHED_PARALLEL_MAX
   int max_waiting;                     // requests, of all keys together
   int64_t max_tokens;                  // of the prompts that wait; 0: eight contexts
 };
 enum sched_state { SCHED_LOADING, SCHED_READY, SCHED_FAILED };
 struct sched_counts {                  // since the start, and now
   double prompt_tokens, prompt_s, drawn_tokens, drawn_s, cached_tokens, steps;
-  int running, waiting, n_past;
+  int running, waiting, n_live;
+  int past[SCHED_PARALLEL_MAX];        // tokens that each of the n_live answers in work holds
   int64_t waiting_tokens, most_tokens, requests;
   double loaded;                       // 0..1, while the model loads
   double since_step;                   // seconds since a step ended, while something runs; otherwise 0

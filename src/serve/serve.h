@@ -27,6 +27,7 @@ typedef struct serve_options {
   const char *const *hosts, *const *origins;     // further names in Host; pages from elsewhere that may ask
   size_t n_hosts, n_origins;
   int max_connections, max_waiting, workers;
+  int parallel;                        // answers in work at once
   int64_t max_body, max_waiting_tokens;
   double drain_s;
   bool no_page;

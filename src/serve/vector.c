@@ -23,7 +23,7 @@ static bool over(vectors *v, event *e) {
 
 bool vectors_step(vectors *v) {
   request *r = v->r;
-  weft_model *m = v->q->model;
+  weft_model *m = v->m;
   if (!v->i) v->start = now_s();
   v->timing.prompt_ms = 1000 * (now_s() - v->start);
   if (r->cancelled || v->i == r->lengths.n) {
@@ -36,8 +36,6 @@ bool vectors_step(vectors *v) {
   weft_error err;
   e->n_vector = r->pooling == WEFT_POOLING_NONE ? n * size : size;
   e->vector = xmalloc(e->n_vector * sizeof *e->vector);
-  v->q->past.n = 0;                    // what the caches held is lost
-  v->q->logits = NULL;
   if (weft_embed(m, r->prompt.at + v->at, n, r->pooling, e->vector, &err)) {
     e->kind = EVENT_FAILED;
     snprintf(e->text, sizeof e->text, "%s", err.text);

@@ -51,7 +51,7 @@ def test_same_seed_same_tokens_cached_or_not(server):
     texts = {a["choices"][0]["text"] for a in (first, again, third)}
     assert len(texts) == 1 and first["choices"][0]["text"] != ask("def add(a, b):\n", 8)["choices"][0]["text"]
     assert again["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
-    assert third["usage"]["prompt_tokens_details"]["cached_tokens"] < again["usage"]["prompt_tokens_details"]["cached_tokens"]
+    assert third["usage"]["prompt_tokens_details"]["cached_tokens"] == again["usage"]["prompt_tokens_details"]["cached_tokens"]    # others do not take it
 
 
 def test_many_at_once(server):
@@ -242,20 +242,21 @@ def test_a_client_that_leaves_ends_its_work(server, stream):
     assert server.metric("llamacpp:n_decode_total") - drawn < 20000
 
 
-def test_a_client_that_leaves_while_it_waits(server):
-    with server.connect() as busy:
-        busy.sendall(request({"prompt": "def ", "max_tokens": 400, "n": 128, "ignore_eos": True}))
-        until(lambda: server.metric("llamacpp:requests_processing") == 1)
-        with server.connect() as waiting:
-            waiting.sendall(request({"prompt": "class ", "max_tokens": 4}))
-            until(lambda: server.metric("llamacpp:requests_deferred") == 1)
-        until(lambda: server.metric("llamacpp:requests_deferred") == 0)
-        assert server.metric("llamacpp:requests_processing") == 1
-    until(lambda: server.metric("llamacpp:requests_processing") == 0)
+def test_a_client_that_leaves_while_it_waits(weft, weft_env, tinypy):
+    with start(weft, weft_env, tinypy, "-np", "1") as s:
+        with s.connect() as busy:
+            busy.sendall(request({"prompt": "def ", "max_tokens": 400, "n": 128, "ignore_eos": True}))
+            until(lambda: s.metric("llamacpp:requests_processing") == 1)
+            with s.connect() as waiting:
+                waiting.sendall(request({"prompt": "class ", "max_tokens": 4}))
+                until(lambda: s.metric("llamacpp:requests_deferred") == 1)
+            until(lambda: s.metric("llamacpp:requests_deferred") == 0)
+            assert s.metric("llamacpp:requests_processing") == 1
+        until(lambda: s.metric("llamacpp:requests_processing") == 0)
 
 
 def test_too_many_wait(weft, weft_env, tinypy):
-    with start(weft, weft_env, tinypy, "--max-queue", "2") as s:
+    with start(weft, weft_env, tinypy, "--max-queue", "2", "-np", "1") as s:
         held = [s.connect() for _ in range(3)]
         for i, c in enumerate(held):
             c.sendall(request({"prompt": "def ", "max_tokens": 400, "n": 128, "ignore_eos": True}))
