@@ -194,6 +194,46 @@ void team_run(team *t, team_fn *fn, void *ctx) {
   if (pinned) sched_setaffinity(0, sizeof before, &before);
 }
 
+// Returns how this thread computed before.
+static uint64_t flush_subnormals(void) {
+  uint64_t before = 0;
+#if defined(__x86_64__)
+  enum { FLUSH_RESULTS = 0x8000, READ_AS_ZEROS = 0x40 };
+  uint32_t was, mode;
+  __asm__ volatile("stmxcsr %0" : "=m"(was));
+  mode = was | FLUSH_RESULTS | READ_AS_ZEROS;
+  __asm__ volatile("ldmxcsr %0" : : "m"(mode));
+  before = was;
+#elif defined(__aarch64__)
+  enum { FLUSH = 1 << 24 };
+  __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+  __asm__ volatile("msr fpcr, %0" : : "r"(before | FLUSH));
+#endif
+  return before;
+}
+
+static void compute_as(uint64_t before) {
+#if defined(__x86_64__)
+  uint32_t mode = (uint32_t)before;
+  __asm__ volatile("ldmxcsr %0" : : "m"(mode));
+#elif defined(__aarch64__)
+  __asm__ volatile("msr fpcr, %0" : : "r"(before));
+#else
+  (void)before;
+#endif
+}
+
+struct kernels { team_fn *fn; void *ctx; };
+
+static void compute(void *ctx, int thread, int n) {
+  const struct kernels *k = ctx;
+  uint64_t before = flush_subnormals();
+  k->fn(k->ctx, thread, n);
+  compute_as(before);
+}
+
+void team_compute(team *t, team_fn *fn, void *ctx) { team_run(t, compute, &(struct kernels){fn, ctx}); }
+
 team *team_new(int n_threads, error *err) {
   if (n_threads < 0 || n_threads > TEAM_MAX) {
     error_set(err, "threads: %d is not between 0 (automatic) and %d", n_threads, TEAM_MAX);
