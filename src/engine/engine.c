@@ -23,8 +23,23 @@ enum { FEW = 4 /* tokens: one by one is quicker than a chunk */, DEFAULT_CHUNK =
 // Kernels know no context but the longest that a sequence can have, and no number of pages but the largest.
 enum { USUAL_CTX = 1 << 17, USUAL_PAGES = 1 << 13 };
 
+// The plans of a model, what they compute beside the caches, and for how many tokens (0: as many as a chunk has). Tiles of tokens are as large as that,
+// so that a few tokens, and texts that are short, have plans of their own.
+enum plan_kind { PLAN_ONE, PLAN_MANY, PLAN_ROWS, PLAN_APART, PLAN_FEW_APART, PLAN_SUMS, PLAN_HIDDEN, PLAN_BRIEF, PLAN_COUNT };
+static const struct plan_row { enum model_logits logits; int tokens; bool apart, sums; } plan_rows[PLAN_COUNT] = {
+  [PLAN_ONE] = {LOGITS_LAST, 1},
+  [PLAN_MANY] = {LOGITS_NONE},
+  [PLAN_ROWS] = {LOGITS_ALL},
+  [PLAN_APART] = {LOGITS_ALL, .apart = true},
+  [PLAN_FEW_APART] = {LOGITS_ALL, FEW, .apart = true},
+  [PLAN_SUMS] = {LOGITS_NONE, .sums = true},
+  [PLAN_HIDDEN] = {LOGITS_HIDDEN},
+  [PLAN_BRIEF] = {LOGITS_HIDDEN, DEFAULT_CHUNK},
+};
+
 typedef struct stage { graph *g; schedule s; plan *p; } stage;
-typedef struct laid { weights w; enum layout *layouts; stage one, many, rows, apart, sums, hidden; } laid;  // weights in a layout for each tensor, and the plans that read them
+// Weights in a layout for each tensor, and the plans that read them.
+typedef struct laid { weights w; enum layout *layouts; stage plans[PLAN_COUNT]; } laid;
 
 struct engine {
   gguf *file;
@@ -42,7 +57,7 @@ struct engine {
   float *hidden;                          // of a chunk, what the head would read; NULL: nobody has asked
   float **sums;                           // by id from BUF_SUMS on; NULL: nobody has asked
   double load_ms, compile_ms, schedule_ms, codegen_ms;
-  live *live;                             // of now->one; NULL: it is not tuned while it runs
+  live *live;                             // of single tokens; NULL: it is not tuned while it runs
   double settle_s;                        // time that may be spent on moving weights into huge pages; negative: owed
   int64_t compiled;
 };
@@ -157,15 +172,10 @@ static void filled(void *ctx, int64_t id, double from, double to, double done) {
   engine_progress(e, "loading", done);
 }
 
-// What a plan computes beside the caches.
-enum plan_kind { PLAN_ONE, PLAN_MANY, PLAN_ROWS, PLAN_APART, PLAN_SUMS, PLAN_HIDDEN, PLAN_BRIEF };
-
 static void make_schedule(const engine *e, enum plan_kind kind, graph *g, schedule *s) {
-  static const enum model_logits logits[] = {[PLAN_ONE] = LOGITS_LAST, [PLAN_ROWS] = LOGITS_ALL, [PLAN_APART] = LOGITS_ALL, [PLAN_SUMS] = LOGITS_NONE,
-                                             [PLAN_HIDDEN] = LOGITS_HIDDEN, [PLAN_BRIEF] = LOGITS_HIDDEN};
+  const struct plan_row *r = &plan_rows[kind];
   model_shape of = {.page = CACHE_PAGE, .pages = e->caches.n_pages, .slots = e->caches.slots, .ctx = e->ctx, .n_ctx = e->n_ctx,
-                       .apart = kind == PLAN_APART, .chunk = kind == PLAN_ONE ? 1 : kind == PLAN_BRIEF ? DEFAULT_CHUNK : e->room, .logits = logits[kind],
-                       .sums = kind == PLAN_SUMS, .exact = e->o.exact};
+                    .chunk = r->tokens ? r->tokens : e->room, .apart = r->apart, .logits = r->logits, .sums = r->sums, .exact = e->o.exact};
   uop *sink = model_graph(e->m, g, &of);
   record_mark(g, sink, "model");
   const target *t = &e->d->target;
@@ -177,14 +187,9 @@ static void make_schedule(const engine *e, enum plan_kind kind, graph *g, schedu
   record_mark(g, sink, "schedule");
 }
 
-// The plan that a model cannot do without: of one token, or of a whole text. It is `one`.
+// The plan that a model cannot do without: of one token, or of a whole text.
 static enum plan_kind first_plan(const engine *e) { return model_is_encoder(e->m) ? PLAN_HIDDEN : PLAN_ONE; }
-
-static stage *stage_of(const engine *e, enum plan_kind kind) {
-  laid *l = e->now;
-  if (kind == first_plan(e)) return &l->one;
-  return (stage *[]){[PLAN_MANY] = &l->many, [PLAN_ROWS] = &l->rows, [PLAN_APART] = &l->apart, [PLAN_SUMS] = &l->sums, [PLAN_HIDDEN] = &l->hidden, [PLAN_BRIEF] = &l->hidden}[kind];
-}
+static plan *plan_of(const engine *e, enum plan_kind kind) { return e->now->plans[kind].p; }
 
 static void hidden_buffer(engine *e) {
   if (!e->hidden) e->hidden = xcalloc((size_t)(e->room * model_n_embd(e->m)) + 64, sizeof *e->hidden);
@@ -192,14 +197,14 @@ static void hidden_buffer(engine *e) {
 
 // Makes a plan, unless it is there.
 static int need(engine *e, enum plan_kind kind, error *err) {
-  stage *st = stage_of(e, kind);
+  stage *st = &e->now->plans[kind];
   if (st->p) return 0;
-  if (kind >= PLAN_HIDDEN) hidden_buffer(e);
+  if (plan_rows[kind].logits == LOGITS_HIDDEN) hidden_buffer(e);
   double began = now_s();
   st->g = graph_new(NULL);
   make_schedule(e, kind, st->g, &st->s);
   e->schedule_ms += (now_s() - began) * 1e3;
-  if (plan_build(e->d, st->g, &st->s, &(plan_options){.buffer = buffer, .ctx = e, .role = role, .progress = compiling, .stream = stream, .filled = filled, .prompt = kind != PLAN_ONE && kind != PLAN_APART}, &st->p, err)) return -1;
+  if (plan_build(e->d, st->g, &st->s, &(plan_options){.buffer = buffer, .ctx = e, .role = role, .progress = compiling, .stream = stream, .filled = filled, .prompt = kind != PLAN_ONE && !plan_rows[kind].apart}, &st->p, err)) return -1;
   plan_stats s = plan_get_stats(st->p);
   e->compile_ms += s.compile_ms;
   e->codegen_ms += s.codegen_ms;
@@ -231,7 +236,7 @@ static int start(engine *e, const char *path, error *err) {
   tune_from_env(e, false);
   const char *tune = env_str(ENV_WEFT_TUNE);
   bool always = !strcmp(tune, "always");
-  if (always || !strcmp(tune, "background")) e->live = live_open(e->now->one.p, always);
+  if (!model_is_encoder(e->m) && (always || !strcmp(tune, "background"))) e->live = live_open(plan_of(e, PLAN_ONE), always);
   return 0;
 }
 
@@ -263,12 +268,7 @@ static void close_stage(stage *s) {
 
 static void close_laid(laid *l) {
   if (!l) return;
-  close_stage(&l->one);
-  close_stage(&l->many);
-  close_stage(&l->rows);
-  close_stage(&l->apart);
-  close_stage(&l->sums);
-  close_stage(&l->hidden);
+  for (int i = 0; i < PLAN_COUNT; i++) close_stage(&l->plans[i]);
   weights_free(&l->w);
   free(l->layouts);
   free(l);
@@ -303,7 +303,7 @@ enum { SETTLE_PERCENT = 5 };
 
 static void run(engine *e, plan *p, const plan_var *vars, int n_vars) {
   double start = now_s();
-  if (e->live && p == e->now->one.p) live_run(e->live, vars, n_vars);
+  if (e->live && p == plan_of(e, PLAN_ONE)) live_run(e->live, vars, n_vars);
   else plan_run(p, vars, n_vars);
   double end = now_s();
   e->settle_s += (end - start) * SETTLE_PERCENT / 100;
@@ -333,7 +333,7 @@ static size_t eval_chunk(engine *e, plan *p, const int32_t *ids, size_t n, int p
 static void eval_each(engine *e, const int32_t *ids, size_t n, int pos) {
   for (; n; ids++, n--, pos++) {
     e->ids[0] = ids[0];
-    run(e, e->now->one.p, &(plan_var){"pos", pos}, 1);
+    run(e, plan_of(e, PLAN_ONE), &(plan_var){"pos", pos}, 1);
   }
 }
 
@@ -341,7 +341,7 @@ static void eval_each(engine *e, const int32_t *ids, size_t n, int pos) {
 static int sound(const engine *e, error *err) { return gguf_check_size(e->file, err) || device_check(e->d, err) ? -1 : 0; }
 
 static void eval(engine *e, const int32_t *ids, size_t n, int pos) {
-  for (size_t m; n > FEW; ids += m, n -= m, pos += (int)m) m = eval_chunk(e, e->now->many.p, ids, n - 1, pos);
+  for (size_t m; n > FEW; ids += m, n -= m, pos += (int)m) m = eval_chunk(e, plan_of(e, PLAN_MANY), ids, n - 1, pos);
   eval_each(e, ids, n, pos);
 }
 
@@ -351,7 +351,7 @@ static int prepare(engine *e, sequence *q, const int32_t *ids, size_t n, int pos
   for (size_t i = 0; i < n; i++) if (ids[i] < 0 || ids[i] >= model_n_vocab(e->m)) die("engine: token %d of %d", ids[i], model_n_vocab(e->m));
   if (sound(e, err) || sequence_hold(q, pos, pos + (int)n, err)) return -1;
   bool again = model_is_recurrent(e->m) && pos && pos != q->at;        // what lies before pos is evaluated once more
-  if ((!prompt && !(again && pos > FEW)) || e->now->many.p) return 0;
+  if ((!prompt && !(again && pos > FEW)) || plan_of(e, PLAN_MANY)) return 0;
   if (need(e, PLAN_MANY, err)) return -1;
   if (q == e->own && !pos) {
     choose(e, q);
@@ -391,7 +391,7 @@ int engine_eval_rows(engine *e, sequence *q, const int32_t *ids, size_t n, int p
   size_t at = 0, n_vocab = (size_t)model_n_vocab(e->m);
   for (size_t m; at < n && go_on; at += m) {
     bool wanted = at >= first;
-    m = eval_chunk(e, wanted ? e->now->rows.p : e->now->many.p, ids + at, (wanted ? n : first) - at, pos + (int)at);
+    m = eval_chunk(e, wanted ? plan_of(e, PLAN_ROWS) : plan_of(e, PLAN_MANY), ids + at, (wanted ? n : first) - at, pos + (int)at);
     if (sound(e, err)) return -1;
     for (size_t i = 0; wanted && go_on && i < m; i++) go_on = row(ctx, at + i, e->rows + i * n_vocab);
   }
@@ -403,7 +403,7 @@ int engine_eval_sums(engine *e, const int32_t *ids, size_t n, engine_sums *see, 
   if (!e->sums) e->sums = xcalloc(2 * n_tensors + 1, sizeof *e->sums);
   if (need(e, PLAN_SUMS, err) || begin_eval(e, e->own, ids, n, 0, 0, err)) return -1;
   for (size_t at = 0, m; at < n; at += m) {
-    m = eval_chunk(e, e->now->sums.p, ids + at, n - at, (int)at);
+    m = eval_chunk(e, plan_of(e, PLAN_SUMS), ids + at, n - at, (int)at);
     if (sound(e, err)) return -1;
     for (size_t t = 0; t < n_tensors; t++) if (e->sums[2 * t]) see(ctx, t, e->sums[2 * t], e->sums[2 * t + 1], m);
   }
@@ -416,7 +416,7 @@ int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row,
   if (need(e, kind, err) || begin_eval(e, e->own, ids, n, 0, 0, err)) return -1;
   bool go_on = true;
   for (size_t at = 0, m; at < n && go_on; at += m) {
-    m = eval_chunk(e, stage_of(e, kind)->p, ids + at, n - at, (int)at);
+    m = eval_chunk(e, plan_of(e, kind), ids + at, n - at, (int)at);
     if (sound(e, err)) return -1;
     for (size_t i = 0; go_on && i < m; i++) go_on = row(ctx, at + i, e->hidden + i * (size_t)model_n_embd(e->m));
   }
@@ -437,6 +437,8 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
 struct sequence *engine_sequence(engine *e) { return e->own; }
 int engine_sequence_new(engine *e, struct sequence **out, error *err) { return sequence_new(&e->caches, out, err); }
 
+static enum plan_kind apart_plan(size_t n) { return n <= FEW ? PLAN_FEW_APART : PLAN_APART; }
+
 // The last tokens of n parts, each of a sequence of its own, in one run; logits of part i go to row i.
 static void eval_apart(engine *e, const struct engine_part *parts, size_t n) {
   size_t table = (size_t)page_table(e), deepest = 0;
@@ -448,23 +450,24 @@ static void eval_apart(engine *e, const struct engine_part *parts, size_t n) {
     size_t held = (size_t)(q->n + CACHE_PAGE - 1) / CACHE_PAGE;
     if (held > deepest) deepest = held;
   }
-  run(e, e->now->apart.p, (plan_var[]){{"n", (int64_t)n}, {"pages", (int64_t)deepest}}, 2);
+  run(e, plan_of(e, apart_plan(n)), (plan_var[]){{"n", (int64_t)n}, {"pages", (int64_t)deepest}}, 2);
 }
 
 int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(void *ctx), void *ctx, error *err) {
   bool fixed = model_is_recurrent(e->m);
   if (n > (size_t)e->chunk) die("engine_step: %zu sequences of %lld at most", n, (long long)e->chunk);
-  if (need_rows(e, err) || (n > 1 && !fixed && need(e, PLAN_APART, err))) return -1;
+  if (need_rows(e, err) || (n > 1 && !fixed && need(e, apart_plan(n), err))) return -1;
+  size_t alone = n > 1 && !fixed ? 1 : 0;                              // tokens of each part that are left to the run of all
   for (size_t i = 0; i < n; i++) {
     parts[i].from = parts[i].q->n;
-    if (prepare(e, parts[i].q, parts[i].ids, parts[i].n, parts[i].from, parts[i].n > FEW + 1 ? parts[i].n : 0, err)) return -1;
+    if (prepare(e, parts[i].q, parts[i].ids, parts[i].n, parts[i].from, parts[i].n > FEW + alone ? parts[i].n : 0, err)) return -1;
   }
   bool stopped = false;
   for (size_t i = 0; i < n && !stopped; i++) {
     struct engine_part *p = &parts[i];
-    size_t alone = n > 1 && !fixed ? 1 : 0, m, at = 0;                 // tokens left to the run of all
+    size_t m, at = 0;
     begin(e, p->q, p->ids, p->n, p->from);
-    for (; p->n - at > FEW + alone && !(stopped = stop && stop(ctx)); at += m) m = eval_chunk(e, e->now->many.p, p->ids + at, p->n - at - 1, p->from + (int)at);
+    for (; p->n - at > FEW + alone && !(stopped = stop && stop(ctx)); at += m) m = eval_chunk(e, plan_of(e, PLAN_MANY), p->ids + at, p->n - at - 1, p->from + (int)at);
     if (!stopped) eval_each(e, p->ids + at, p->n - at - alone, p->from + (int)at);
     if (!alone) memcpy(e->rows + i * (size_t)model_n_vocab(e->m), e->logits, (size_t)model_n_vocab(e->m) * sizeof *e->rows);
   }
@@ -479,7 +482,7 @@ int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(voi
 }
 
 void engine_stats(const engine *e, struct engine_stats *out) {
-  plan_stats s = plan_get_stats(e->now->one.p);
+  plan_stats s = plan_get_stats(plan_of(e, first_plan(e)));
   live_stats l = {0};
   if (e->live) live_stats_get(e->live, &l);
   *out = (struct engine_stats){
@@ -544,7 +547,7 @@ void engine_drop_other(engine *e) {
 }
 
 int64_t engine_weight_of(const engine *e, bool prompt, int launch) {
-  const stage *s = prompt ? &e->now->many : &e->now->one;
+  const stage *s = &e->now->plans[prompt ? PLAN_MANY : PLAN_ONE];
   const gguf_tensor *t = largest_weight(e, &s->s.kernels[launch]);
   return t ? (int64_t)gguf_tensor_index(e->file, t) : -1;
 }
@@ -553,7 +556,7 @@ int engine_plan(engine *e, bool prompt, plan **p, int32_t **ids, error *err) {
   if (need(e, prompt ? PLAN_MANY : PLAN_ONE, err) || sequence_hold(e->own, 0, e->n_ctx, err)) return -1;
   choose(e, e->own);
   stop_live(e);             // its runs would be somebody else's
-  *p = prompt ? e->now->many.p : e->now->one.p;
+  *p = plan_of(e, prompt ? PLAN_MANY : PLAN_ONE);
   *ids = e->ids;
   e->own->at = -1;          // whoever runs plans by himself leaves behind what no sequence of ours has
   return 0;

@@ -284,14 +284,19 @@ static void on_load(void *ctx, const char *what, double fraction) {
   if (s->o.model.progress) s->o.model.progress(s->o.model.progress_ctx, what, fraction);
 }
 
-// Kernels of steps of several sequences, and of prompts.
+// Kernels of prompts, and of steps of few and of many sequences.
 static int warm_up_steps(sched *s, weft_error *err) {
-  enum { N = 8 };
+  enum { N = 8, SOME = 2, MORE = 5 };
   static const int32_t ids[N];
-  weft_tokens parts[2] = {{.ids = ids, .n = N}, {.ids = ids, .n = 1}};
-  int n = s->o.parallel > 1 ? 2 : 1, status = 0;
+  weft_tokens parts[MORE] = {{0}};
+  int n = s->o.parallel < MORE ? s->o.parallel : MORE, status = 0;
   if (weft_model_context(s->model) < N) return 0;
-  for (int i = 0; i < n && !status; i++) status = weft_sequence_new(s->model, &parts[i].sequence, err);
+  for (int i = 0; i < n && !status; i++) {
+    parts[i] = (weft_tokens){.ids = ids, .n = i ? 1 : N};
+    status = weft_sequence_new(s->model, &parts[i].sequence, err);
+  }
+  if (!status && n >= SOME) status = weft_step(s->model, parts, SOME, NULL, NULL, err);
+  parts[0].n = 1;
   if (!status) status = weft_step(s->model, parts, (size_t)n, NULL, NULL, err);
   for (int i = 0; i < n; i++) weft_sequence_free(parts[i].sequence);
   return status;
@@ -335,6 +340,7 @@ static void *lead(void *arg) {
   s->model_options.progress = on_load;
   s->model_options.progress_ctx = s;
   int status = weft_model_open(s->o.path, &s->model_options, &s->model, &s->why);
+  if (!status && s->o.parallel > weft_model_chunk(s->model)) s->o.parallel = weft_model_chunk(s->model);
   if (!status) status = warm_up(s, &s->why);
   s->state = status ? SCHED_FAILED : SCHED_READY;
   pthread_mutex_lock(&s->lock);

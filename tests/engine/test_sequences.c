@@ -150,6 +150,32 @@ static void a_stopped_step_changes_nothing(void **s) {
   weft_model_close(m);
 }
 
+// Nothing has been evaluated before: every plan is made when a step needs it.
+static void any_number_of_tokens_first(void **s) {
+  (void)s;
+  static text t[TEXTS];
+  weft_model *m = opened(project, 1);
+  weft_error err;
+  state = 5;
+  make_texts(m, t);
+  weft_model_close(m);
+  for (size_t n = 4; n <= 6; n++)              // few go one by one, more through a chunk
+    for (int n_parts = 1; n_parts <= 2; n_parts++) {
+      weft_tokens parts[2];
+      m = opened(project, 1);
+      for (int i = 0; i < n_parts; i++) {
+        parts[i] = (weft_tokens){.ids = t[i].ids, .n = n};
+        assert_int_equal(weft_sequence_new(m, &parts[i].sequence, &err), 0);
+      }
+      if (weft_step(m, parts, (size_t)n_parts, NULL, NULL, &err)) fail_msg("%s", err.text);
+      for (int i = 0; i < n_parts; i++) {
+        assert_int_equal(hash_of(parts[i].logits, t->n_vocab), t[i].hash[n - 1]);
+        weft_sequence_free(parts[i].sequence);
+      }
+      weft_model_close(m);
+    }
+}
+
 static void says_no_before_anything_changes(void **s) {
   (void)s;
   weft_model *m = opened(project, 1);
@@ -178,7 +204,6 @@ static void says_no_before_anything_changes(void **s) {
   weft_model_close(m);
 }
 
-// Of the pages, and of the memory that they had.
 static void everything_goes_back(void **s) {
   (void)s;
   engine *e;
@@ -226,6 +251,7 @@ static void a_full_cache_is_an_error(void **s) {
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(of_the_demo_model), cmocka_unit_test(of_other_models), cmocka_unit_test(a_stopped_step_changes_nothing),
+    cmocka_unit_test(any_number_of_tokens_first),
     cmocka_unit_test(says_no_before_anything_changes), cmocka_unit_test(everything_goes_back), cmocka_unit_test(a_full_cache_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
