@@ -1,5 +1,6 @@
 // weft bench: tokens per second, in llama-bench's terms.  A test is a prompt of p tokens, then g tokens one by one, at depth
-// d; its name is pp512, tg128 or pp512+tg128, with "@ d4096" where there is a depth.  Each test is warmed up, so that
+// d; its name is pp512, tg128 or pp512+tg128, with "@ d4096" where there is a depth and "x 8" where 8 sequences do so at once, which
+// is what llama-batched-bench measures: prompts one after another, then a token of each in every step.  Each test is warmed up, so that
 // compiling never counts, and then timed -r times.  Only evaluation is timed: no tokenizing, no sampling.  Whatever asks for
 // several values gives every combination, and a model is opened again only where model, threads or chunk change.
 #define _GNU_SOURCE
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+enum { MOST_SEQUENCES = 512 };
 enum format { FORMAT_MD, FORMAT_JSON, FORMAT_JSONL, FORMAT_CSV, FORMAT_SQL };
 
 static const struct command command = {
@@ -19,7 +21,7 @@ static const struct command command = {
   "LIST is 512, or 1,2,8, or a range: 16-64+16 (16 32 48 64) or 16-64*2 (16 32 64). Every combination of\n"
   "what the lists hold is measured; -m, the lists and -pg may be given several times.\n", COMMAND_BIT(bench), 0};
 
-struct test { const char *model; int chunk, n_prompt, n_gen, n_depth, n_threads; };
+struct test { const char *model; int chunk, n_prompt, n_gen, n_depth, n_threads, n_sequences; };
 struct result { struct test test; numbers ns; char began[24]; double avg_ns, sd_ns, avg_ts, sd_ts; };
 typedef VEC(struct test) tests;
 
@@ -30,6 +32,7 @@ struct bench {
   int model_width, test_width;       // columns of the table
   char cpu[128];
   int32_t *ids;              // random, enough for the longest test
+  VEC(weft_sequence *) sequences;    // of tests with several
   progress bar;
   double done, all;          // steps, for the bar
   struct out out;
@@ -50,7 +53,8 @@ static double deviation(const double *x, size_t n) {   // of a sample: n - 1
   return n > 1 ? sqrt(sum / (double)(n - 1)) : 0;
 }
 
-static double tokens_per_second(const struct test *t, int64_t ns) { return 1e9 * (t->n_prompt + t->n_gen) / (double)ns; }
+static double tokens_of(const struct test *t) { return (double)t->n_sequences * (t->n_prompt + t->n_gen); }
+static double tokens_per_second(const struct test *t, int64_t ns) { return 1e9 * tokens_of(t) / (double)ns; }
 
 static void summarise(struct result *r) {
   double *ns = xmalloc(r->ns.n * sizeof *ns), *ts = xmalloc(r->ns.n * sizeof *ts);
@@ -70,7 +74,8 @@ static void test_name(char *out, size_t cap, const struct test *t) {
   int n = 0;
   if (t->n_prompt && t->n_gen) n = snprintf(out, cap, "pp%d+tg%d", t->n_prompt, t->n_gen);
   else n = t->n_prompt ? snprintf(out, cap, "pp%d", t->n_prompt) : snprintf(out, cap, "tg%d", t->n_gen);
-  if (t->n_depth) snprintf(out + n, cap - (size_t)n, " @ d%d", t->n_depth);
+  if (t->n_depth) n += snprintf(out + n, cap - (size_t)n, " @ d%d", t->n_depth);
+  if (t->n_sequences > 1) snprintf(out + n, cap - (size_t)n, " x %d", t->n_sequences);
 }
 
 // ---- output -----------------------------------------------------------------------------------------------------------
@@ -141,6 +146,7 @@ static json_t *json_of(const struct bench *b, const struct result *r) {
   json_object_set_new(o, "n_prompt", json_integer(r->test.n_prompt));
   json_object_set_new(o, "n_gen", json_integer(r->test.n_gen));
   json_object_set_new(o, "n_depth", json_integer(r->test.n_depth));
+  json_object_set_new(o, "n_parallel", json_integer(r->test.n_sequences));
   json_object_set_new(o, "test_time", json_string(r->began));
   json_object_set_new(o, "avg_ns", json_integer((json_int_t)llround(r->avg_ns)));
   json_object_set_new(o, "stddev_ns", json_integer((json_int_t)llround(r->sd_ns)));
@@ -226,8 +232,54 @@ static void step(struct bench *b, int tokens) {
   progress_set(&b->bar, "measuring", b->done / b->all);
 }
 
+static void drop_sequences(struct bench *b) {
+  for (size_t i = 0; i < b->sequences.n; i++) weft_sequence_free(b->sequences.at[i]);
+  b->sequences.n = 0;
+}
+
+// The tokens from `at` on of sequence i; each has others.
+static weft_tokens tokens_at(const struct bench *b, int i, int n) {
+  weft_sequence *q = b->sequences.at[i];
+  return (weft_tokens){.sequence = q, .ids = b->ids + i + weft_sequence_length(q), .n = (size_t)n};
+}
+
+// Sequences that hold the depth.
+static int make_sequences(struct bench *b, const struct test *t) {
+  weft_error err;
+  drop_sequences(b);
+  for (int i = 0; i < t->n_sequences && !interrupted(); i++) {
+    weft_sequence *q;
+    if (weft_sequence_new(b->model, &q, &err)) return failed("%s", err.text);
+    vec_push(&b->sequences, q);
+    weft_tokens depth = tokens_at(b, i, t->n_depth);
+    if (t->n_depth && weft_step(b->model, &depth, 1, NULL, NULL, &err)) return failed("%s", err.text);
+  }
+  return 0;
+}
+
+static int evaluate_many(struct bench *b, const struct test *t, int64_t *ns) {
+  weft_error err;
+  weft_tokens *parts = xcalloc((size_t)t->n_sequences, sizeof *parts);
+  int status = 0;
+  for (int i = 0; i < t->n_sequences; i++) weft_sequence_cut(b->sequences.at[i], t->n_depth);
+  double began = now_s();
+  for (int i = 0; i < t->n_sequences && t->n_prompt && !status && !interrupted(); i++) {
+    parts[0] = tokens_at(b, i, t->n_prompt);
+    status = weft_step(b->model, parts, 1, NULL, NULL, &err);
+  }
+  for (int k = 0; k < t->n_gen && !status && !interrupted(); k++) {
+    for (int i = 0; i < t->n_sequences; i++) parts[i] = tokens_at(b, i, 1);
+    status = weft_step(b->model, parts, (size_t)t->n_sequences, NULL, NULL, &err);
+  }
+  *ns = (int64_t)llround(1e9 * (now_s() - began));
+  free(parts);
+  step(b, (int)tokens_of(t));
+  return status ? failed("%s", err.text) : 0;
+}
+
 static int evaluate(struct bench *b, const struct test *t, int64_t *ns) {
   weft_error err;
+  if (t->n_sequences > 1) return evaluate_many(b, t, ns);
   double began = now_s();
   int pos = t->n_depth;
   if (t->n_prompt && weft_decode(b->model, b->ids + pos, (size_t)t->n_prompt, pos, NULL, &err)) return failed("%s", err.text);
@@ -248,7 +300,9 @@ static int measure(struct bench *b, struct result *r) {
   time_t now = time(NULL);
   struct tm utc;
   strftime(r->began, sizeof r->began, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-  if (t->n_depth && weft_decode(b->model, b->ids, (size_t)t->n_depth, 0, NULL, &err)) return failed("%s", err.text);
+  if (t->n_sequences > weft_model_chunk(b->model)) return failed("-npl: %d sequences; a step has %d at most (-ub)", t->n_sequences, weft_model_chunk(b->model));
+  if (t->n_sequences > 1 && make_sequences(b, t)) return EXIT_FAILED;
+  if (t->n_sequences == 1 && t->n_depth && weft_decode(b->model, b->ids, (size_t)t->n_depth, 0, NULL, &err)) return failed("%s", err.text);
   if (warm.n_gen > 1) warm.n_gen = 2;
   int status = evaluate(b, &warm, &ns);
   weft_model_settle(b->model);
@@ -271,9 +325,10 @@ static int open_model(struct bench *b, const struct test *t, int n_ctx) {
   free(b->name);
   b->name = weft_file_summary(weft_model_file(b->model));
   free(b->ids);
-  b->ids = xmalloc((size_t)n_ctx * sizeof *b->ids);
+  int n_ids = n_ctx + MOST_SEQUENCES;
+  b->ids = xmalloc((size_t)n_ids * sizeof *b->ids);
   uint64_t seed = 1;
-  for (int i = 0; i < n_ctx; i++) b->ids[i] = (int32_t)((seed = hash_u64(seed, 7)) % (uint64_t)weft_model_vocab_size(b->model));
+  for (int i = 0; i < n_ids; i++) b->ids[i] = (int32_t)((seed = hash_u64(seed, 7)) % (uint64_t)weft_model_vocab_size(b->model));
   return 0;
 }
 
@@ -282,12 +337,13 @@ static int measure_all(struct bench *b, const tests *all) {
   for (size_t i = 0; i < all->n; i++) {
     const struct test *t = &all->at[i];
     n_ctx = (int)max_i64(n_ctx, (int64_t)t->n_depth + t->n_prompt + t->n_gen);
-    b->all += (double)(t->n_prompt + t->n_gen) * (double)b->o.repetitions + t->n_prompt + (t->n_gen > 1 ? 2 : t->n_gen);
+    b->all += tokens_of(t) * (double)b->o.repetitions + (double)t->n_sequences * (t->n_prompt + (t->n_gen > 1 ? 2 : t->n_gen));
   }
   const struct test *opened = NULL;
   for (size_t i = 0; !status && i < all->n; i++) {
     const struct test *t = &all->at[i];
     if (!opened || opened->model != t->model || opened->n_threads != t->n_threads || opened->chunk != t->chunk) {
+      drop_sequences(b);
       weft_model_close(b->model);
       b->model = NULL;
       if ((status = open_model(b, t, n_ctx))) break;
@@ -326,7 +382,7 @@ static int get_numbers(const char *name, const struct texts *given, int64_t othe
   return 0;
 }
 
-struct lists { numbers prompt, gen, depth, threads, chunk; };
+struct lists { numbers prompt, gen, depth, threads, chunk, sequences; };
 
 // The tests of one model, number of threads, chunk and depth: the prompts, then the generations, then -pg, as llama-bench orders them.
 static int add_tests(const struct settings *o, const struct lists *l, struct test base, tests *all, error *err) {
@@ -342,14 +398,16 @@ static int list_tests(const struct settings *o, tests *all, error *err) {
   struct lists l = {0};
   int status = get_numbers("-p", &o->prompts, 512, MOST, &l.prompt, err) || get_numbers("-n", &o->generations, 128, MOST, &l.gen, err) ||
                get_numbers("-d", &o->depths, 0, MOST, &l.depth, err) || get_numbers("-t", &o->threads, 0, 1024, &l.threads, err) ||
-               get_numbers("-ub", &o->chunks, 0, 65536, &l.chunk, err) ? -1 : 0;
+               get_numbers("-npl", &o->sequences, 1, MOST_SEQUENCES, &l.sequences, err) || get_numbers("-ub", &o->chunks, 0, 65536, &l.chunk, err) ? -1 : 0;
   for (size_t m = 0; !status && m < o->models.n; m++)
     for (size_t c = 0; !status && c < l.chunk.n; c++)
       for (size_t i = 0; !status && i < l.threads.n; i++)
         for (size_t j = 0; !status && j < l.depth.n; j++)
-          status = add_tests(o, &l, (struct test){.model = o->models.at[m], .chunk = (int)l.chunk.at[c], .n_depth = (int)l.depth.at[j],
-                                                  .n_threads = l.threads.at[i] ? (int)l.threads.at[i] : weft_default_threads()}, all, err);
-  vec_free(&l.prompt); vec_free(&l.gen); vec_free(&l.depth); vec_free(&l.threads); vec_free(&l.chunk);
+          for (size_t k = 0; !status && k < l.sequences.n; k++)
+            status = add_tests(o, &l, (struct test){.model = o->models.at[m], .chunk = (int)l.chunk.at[c], .n_depth = (int)l.depth.at[j],
+                                                    .n_sequences = l.sequences.at[k] ? (int)l.sequences.at[k] : 1,
+                                                    .n_threads = l.threads.at[i] ? (int)l.threads.at[i] : weft_default_threads()}, all, err);
+  vec_free(&l.prompt); vec_free(&l.gen); vec_free(&l.depth); vec_free(&l.threads); vec_free(&l.chunk); vec_free(&l.sequences);
   if (!status && !all->n) status = error_set(err, "nothing to measure: -p and -n are both 0");
   return status;
 }
@@ -379,6 +437,8 @@ int bench_command(int argc, char **argv) {
   status = out_end(&b.out, status);
   json_decref(b.results);
   viz_if_asked(b.model);
+  drop_sequences(&b);
+  vec_free(&b.sequences);
   weft_model_close(b.model);
   free(b.name);
   free(b.ids);

@@ -165,8 +165,9 @@ static const struct option rows[] = {
   INT(QUANTIZE, "--max-buffer-size", "MIB", "accepted; no more than a few rows are in memory", quantize.buffer, 1, INT32_MAX, SAME),
   INT(QUANTIZE, "-t, --threads", "N", "the same as THREADS", model.threads, 0, 1024, SAME),
   // ---- what is measured
-  TEXTS(BENCH, "-p, --n-prompt", "LIST", "tokens of a prompt; 0: no such test (default 512)", prompts, SAME),
-  TEXTS(BENCH, "-n, --n-gen", "LIST", "tokens to generate; 0: no such test (default 128)", generations, SAME),
+  TEXTS(BENCH, "-p, --n-prompt, -npp", "LIST", "tokens of a prompt; 0: no such test (default 512)", prompts, SAME),
+  TEXTS(BENCH, "-n, --n-gen, -ntg", "LIST", "tokens to generate; 0: no such test (default 128)", generations, SAME),
+  TEXTS(BENCH, "-npl, --n-parallel", "LIST", "sequences that do so at once (default 1)", sequences),
   TEXTS(BENCH, "-pg", "P,G", "one more test: a prompt of P and then G tokens", both, SAME),
   TEXTS(BENCH, "-d, --n-depth", "LIST", "tokens in the context before each test (default 0)", depths, SAME),
   INT(BENCH, "-r, --repetitions", "N", "how often each test is timed, after a warm-up (default 5)", repetitions, 1, 100000, SAME),

@@ -59,7 +59,7 @@ const char *settings_model(const struct command *a, const struct command *b, int
 }
 
 void settings_free(struct settings *s) {
-  struct texts *all[] = {&s->stops, &s->models, &s->prompts, &s->generations, &s->both, &s->depths, &s->threads, &s->chunks,
+  struct texts *all[] = {&s->stops, &s->models, &s->prompts, &s->generations, &s->both, &s->depths, &s->threads, &s->chunks, &s->sequences,
                          &s->quantize.types, &s->quantize.overrides, &s->quantize.include, &s->quantize.exclude, &s->serve.hosts, &s->serve.origins, &s->model.loras, &s->model.settings};
   for (size_t i = 0; i < COUNT(all); i++) texts_free(all[i]);
   free(s->model.fetched);

@@ -73,7 +73,7 @@ struct settings {
   bool no_generation_prompt, completion, single_turn, context_shift, no_rates, simple_io;
   int color, thinking;
   // measuring: bench, profile, viz, tune
-  struct texts models, prompts, generations, both, depths, threads, chunks;
+  struct texts models, prompts, generations, both, depths, threads, chunks, sequences;
   int64_t repetitions, delay, steps, chunk_of, depth, beam;
   double budget, skip_ms;
   int format;
