@@ -242,6 +242,29 @@ def test_a_client_that_leaves_ends_its_work(server, stream):
     assert server.metric("llamacpp:n_decode_total") - drawn < 20000
 
 
+def test_a_second_request_does_not_wait(server):
+    """Somebody's long answers go on, and a short one comes meanwhile."""
+    with server.connect() as busy:
+        busy.sendall(request({"prompt": "def ", "max_tokens": 450, "n": 100, "ignore_eos": True}))
+        until(lambda: server.metric("llamacpp:requests_processing") == 1)
+        short = {"prompt": "class A:\n" * 20, "max_tokens": 2, "temperature": 0}
+        among = server.ask("/v1/completions", short)[1]["choices"][0]["text"]
+        slots = server.ask("/slots")[1]
+        assert server.metric("llamacpp:requests_processing") == 1
+        assert len(slots) == 16 and sum(slot["is_processing"] for slot in slots) == 8       # half of all places for one request
+    until(lambda: server.metric("llamacpp:requests_processing") == 0)
+    assert server.ask("/v1/completions", short)[1]["choices"][0]["text"] == among
+
+
+def test_choices_share_the_prompt(server):
+    got = server.ask("/v1/completions", {"prompt": "import os\n" * 30, "max_tokens": 3, "n": 6, "temperature": 1})[1]
+    assert len(got["choices"]) == 6 and got["usage"]["completion_tokens"] == 18
+    before = server.metric("llamacpp:prompt_tokens_total")
+    server.ask("/v1/completions", {"prompt": "import sys\n" * 30, "max_tokens": 3, "n": 6, "temperature": 1})
+    prompt = got["usage"]["prompt_tokens"]
+    assert prompt <= server.metric("llamacpp:prompt_tokens_total") - before < 2 * prompt
+
+
 def test_a_client_that_leaves_while_it_waits(weft, weft_env, tinypy):
     with start(weft, weft_env, tinypy, "-np", "1") as s:
         with s.connect() as busy:
