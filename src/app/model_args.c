@@ -17,7 +17,7 @@ weft_options model_args_options(const struct model_args *a) {
 
 // A file may have a colon in its name.
 static void find_adapters(struct model_args *a) {
-  a->adapters = xcalloc(a->loras.n + 1, sizeof *a->adapters);
+  if (a->loras.n) a->adapters = xcalloc(a->loras.n, sizeof *a->adapters);
   for (size_t i = 0; i < a->loras.n; i++) {
     char *path = a->loras.at[i], *colon = strrchr(path, ':'), *end;
     a->adapters[i] = (weft_adapter){path, 1};
