@@ -27,14 +27,14 @@ enum { USUAL_CTX = 1 << 17, USUAL_PAGES = 1 << 13 };
 // so that a few tokens, and texts that are short, have plans of their own.
 enum plan_kind { PLAN_ONE, PLAN_MANY, PLAN_ROWS, PLAN_APART, PLAN_FEW_APART, PLAN_SUMS, PLAN_HIDDEN, PLAN_BRIEF, PLAN_COUNT };
 static const struct plan_row { enum model_logits logits; int tokens; bool apart, sums; } plan_rows[PLAN_COUNT] = {
-  [PLAN_ONE] = {LOGITS_LAST, 1},
-  [PLAN_MANY] = {LOGITS_NONE},
-  [PLAN_ROWS] = {LOGITS_ALL},
-  [PLAN_APART] = {LOGITS_ALL, .apart = true},
-  [PLAN_FEW_APART] = {LOGITS_ALL, FEW, .apart = true},
-  [PLAN_SUMS] = {LOGITS_NONE, .sums = true},
-  [PLAN_HIDDEN] = {LOGITS_HIDDEN},
-  [PLAN_BRIEF] = {LOGITS_HIDDEN, DEFAULT_CHUNK},
+  [PLAN_ONE] = {.logits = LOGITS_LAST, .tokens = 1},
+  [PLAN_MANY] = {.logits = LOGITS_NONE},
+  [PLAN_ROWS] = {.logits = LOGITS_ALL},
+  [PLAN_APART] = {.logits = LOGITS_ALL, .apart = true},
+  [PLAN_FEW_APART] = {.logits = LOGITS_ALL, .tokens = FEW, .apart = true},
+  [PLAN_SUMS] = {.logits = LOGITS_NONE, .sums = true},
+  [PLAN_HIDDEN] = {.logits = LOGITS_HIDDEN},
+  [PLAN_BRIEF] = {.logits = LOGITS_HIDDEN, .tokens = DEFAULT_CHUNK},
 };
 
 typedef struct stage { graph *g; schedule s; plan *p; } stage;
