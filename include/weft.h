@@ -327,7 +327,7 @@ void weft_model_stats(const weft_model *m, weft_stats *out);   /* as of now */
  * (in all layers) are one entry. */
 typedef struct weft_kernel_time {
   const char *name;          /* "r_48_16_8_4_8": r reduces, E does not; the sizes of its loops */
-  const char *role;          /* "blk.*.ffn_down": the weight that it reads; "attention"; "-" */
+  const char *role;          /* "blk.*.ffn_down": the weight that it reads; "attention", "output", "quantise activations", "positions" */
   int count;                 /* launches per step */
   double us;                 /* of all of them, until every thread had finished */
   double wait_us;            /* of that: threads waiting for one another, on average */

@@ -12,7 +12,7 @@ static const struct command command = {
   "profile", "Shows where the time of a token goes, kernel by kernel.", "-m FILE [options]",
   "Runs whole tokens with time stamps between the kernels, and prints a row for each kernel and part of the\n"
   "model, slowest first:\n"
-  "  role     the weight that it reads (blk.*: in every layer), 'attention', or '-'\n"
+  "  role     the weight that it reads (blk.*: in every layer), or what it does\n"
   "  count    launches per token, which the rest of the row adds up\n"
   "  us, %    time per token until all threads had finished, and its share of the token\n"
   "  wait     of that time, how long a thread waited for the others, on average\n"

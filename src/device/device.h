@@ -92,8 +92,8 @@ typedef struct plan_options {
   // before each run (a weight once, when it is built), and what it writes comes back behind it.
   void *(*buffer)(void *ctx, int64_t id);
   void *ctx;
-  // What the kernel is for ("blk.*.ffn_down"), for tables; may be NULL.
-  void (*role)(void *ctx, const sched_kernel *k, char *out, size_t cap);
+  // What kernel number i of the schedule is for ("blk.*.ffn_down"), for tables; may be NULL.
+  void (*role)(void *ctx, const schedule *s, int i, char *out, size_t cap);
   void (*progress)(void *ctx, double fraction);                  // compiling; may be NULL; called with `ctx`
   // Memory for weight `id` laid out in the way that `layout` (a hash) stands for: `bytes` bytes, NULL: the plan keeps it itself. *filled:
   // whether it holds the stream already. May be NULL. Then `filled` hears what has been copied, from .. to as fractions of the weight, and how

@@ -374,7 +374,7 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
       for (int j = 0; j < p->n_threads; j++) t->bufs[j * k->n_bufs + b] = first + (temp && at >= shared ? own * j : 0);
     }
     memcpy(t->raw, t->bufs, (size_t)k->n_bufs * sizeof *t->raw);
-    if (o->role) o->role(o->ctx, k, t->role, sizeof t->role);
+    if (o->role) o->role(o->ctx, s, i, t->role, sizeof t->role);
   }
   if (!r) r = bind_streams(p, s, o, err);
   if (!r && d->run->record) r = d->run->record(p, s, err);

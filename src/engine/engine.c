@@ -11,6 +11,7 @@
 #include "engine/caches.h"
 #include "engine/layouts.h"
 #include "engine/learn.h"
+#include "engine/roles.h"
 #include "engine/tune.h"
 #include "engine/weights.h"
 #include "graph/record.h"
@@ -134,29 +135,7 @@ static void *buffer(void *ctx, int64_t id) {
 
 // --- plans ----------------------------------------------------------------------------------------------------------
 
-// That the kernel reads; NULL: none.
-static const gguf_tensor *largest_weight(const engine *e, const sched_kernel *k) {
-  const gguf_tensor *best = NULL;
-  for (int i = 0; i < k->n_bufs; i++) {
-    if (codebook_is(k->bufs[i]) || k->bufs[i] >= model_buffer_id(e->file, 0)) continue;
-    const gguf_tensor *t = gguf_tensor_at(e->file, (size_t)k->bufs[i]);
-    if (!best || t->nbytes > best->nbytes) best = t;
-  }
-  return best;
-}
-
-// "blk.*.ffn_down" after the largest weight; "cache" or "-" where it reads none.
-static void role(void *ctx, const sched_kernel *k, char *out, size_t cap) {
-  const engine *e = ctx;
-  const gguf_tensor *best = largest_weight(e, k);
-  bool cache = false;
-  for (int i = 0; i < k->n_bufs; i++) cache |= !codebook_is(k->bufs[i]) && k->bufs[i] < TEMP_IDS && k->bufs[i] - model_buffer_id(e->file, 0) >= BUF_STATE && k->bufs[i] - model_buffer_id(e->file, 0) < BUF_SUMS;
-  if (!best) { snprintf(out, cap, "%s", cache ? "attention" : "-"); return; }
-  const char *name = best->name, *rest = name;
-  if (!strncmp(name, "blk.", 4)) { rest = strchr(name + 4, '.'); rest = rest ? rest + 1 : name; }
-  int n = (int)strcspn(rest, ".");
-  snprintf(out, cap, "%s%.*s", rest == name ? "" : "blk.*.", n, rest);
-}
+static void role(void *ctx, const schedule *s, int i, char *out, size_t cap) { roles_name(((const engine *)ctx)->file, s, i, out, cap); }
 
 static void compiling(void *ctx, double fraction) { engine_progress(ctx, "compiling", fraction); }
 
@@ -548,7 +527,7 @@ void engine_drop_other(engine *e) {
 
 int64_t engine_weight_of(const engine *e, bool prompt, int launch) {
   const stage *s = &e->now->plans[prompt ? PLAN_MANY : PLAN_ONE];
-  const gguf_tensor *t = largest_weight(e, &s->s.kernels[launch]);
+  const gguf_tensor *t = roles_weight(e->file, &s->s.kernels[launch]);
   return t ? (int64_t)gguf_tensor_index(e->file, t) : -1;
 }
 

@@ -67,6 +67,17 @@ def test_bytes_are_those_of_the_file(profile, run_weft, tinypy):
     assert 2 * n <= flops["blk.*.ffn_down"] <= 2.3 * n
 
 
+def test_every_kernel_says_what_it_is_for(profile, run_weft, tinypy):
+    """The embedding is at both ends of this model; what reads no weight has a name as well."""
+    p = profile("-n", "2", "-d", "200")
+    counts, read = by_role(p, "count"), by_role(p, "bytes")
+    embedding = next(t for t in json.loads(run_weft(["inspect", "-m", tinypy, "--json"]).out)["tensors"] if t["name"] == "token_embd.weight")
+    assert counts["token_embd"] == counts["output"] == 1 and read["token_embd"] < 1e4 and embedding["bytes"] <= read["output"] <= 1.1 * embedding["bytes"]
+    assert counts["positions"] == 2 and counts["quantise activations"] % 6 == 0 and counts["attention"] >= 12     # sine and cosine; at least two in each layer
+    assert set(counts) == {"token_embd", "output", "output_norm", "positions", "quantise activations", "attention",
+                           *("blk.*." + w for w in ("attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_down"))}
+
+
 def test_depth(profile):
     near, far = profile("-n", "2"), profile("-n", "2", "-d", "300")
     assert by_role(far, "bytes")["attention"] > 2.5 * by_role(near, "bytes")["attention"]      # three pages, not one

@@ -156,6 +156,13 @@ def test_search_and_keys(shown):
     assert "[object" not in text(shown, "dialog") and "searchj k" in re.sub(r" +", " ", text(shown, "dialog")).replace("next, previous kernel", "") and text(shown, "dialog kbd") == "/"
 
 
+@pytest.mark.parametrize("hash", ["constructor", "kernel/0/constructor", "kernel/0/graph/-1", "kernel/0/graph/x", "kernel/0/tensors/1.5", "model/p/-3", "kernels/%25zz", "kernel/-1"])
+def test_addresses_that_are_none(shown, hash):
+    """What nobody links to shows a page all the same, and complains of nothing."""
+    shown.eval("document.getElementById('main').textContent = ''")
+    view(shown, hash.replace("%25", "%"), "#main h2")
+
+
 def test_the_first_page(shown):
     """Where the time goes, by part of the model: the pieces of a bar are as long as what they stand for, and a prompt stands beside a token."""
     shown.until("document.querySelector('.stack')")

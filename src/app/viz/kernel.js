@@ -1,14 +1,16 @@
 // The views that look into one kernel, and the rewrites of the whole model, which are shown in the same way.
 
-const tabs = {source: "Source and assembly", rewrites: "Rewrites", graph: "Graph", tensors: "Tensors", program: "Program"};
+const tabs = {source: ["Source and assembly", showSource], rewrites: ["Rewrites", showRewrites], graph: ["Graph", showNodesOfKernel], tensors: ["Tensors", showTensors], program: ["Program", showProgram]};
+// The place in a list that an address means; what is none is the first.
+const placeIn = (list, text) => Math.max(0, Math.min(Math.trunc(+text) || 0, list.length - 1));
 
 function showKernel(main, unique, tab, rest) {
-  const g = groupOf(unique), data = read(unique + 2), opts = data.record.marks.map(m => m[0]).filter(n => /^[A-Z]+\(/.test(n));
-  main.append(el("h2", {id: "kernel"}, g.parts.join(", "), el("small", {}, "  " + g.roles.filter(r => r !== "-").join(", "))), el("p", {class: "under"}, el("code", {}, g.name), `  ${g.count} launch${g.count > 1 ? "es" : ""}, ${time(g.us)} (${percent(g.us, over.step_us)}), ${number(g.us ? g.bytes / g.us / 1e3 : 0)} GB/s (${shareOfLimit(g.bytes, g.us)} of the limit)`,
+  const g = groupOf(unique), shown = Object.hasOwn(tabs, tab) ? tab : "source", data = read(unique + 2), opts = data.record.marks.map(m => m[0]).filter(n => /^[A-Z]+\(/.test(n));
+  main.append(el("h2", {id: "kernel"}, g.parts.join(", "), el("small", {}, "  " + g.roles.join(", "))), el("p", {class: "under"}, el("code", {}, g.name), `  ${g.count} launch${g.count > 1 ? "es" : ""}, ${time(g.us)} (${percent(g.us, over.step_us)}), ${number(g.us ? g.bytes / g.us / 1e3 : 0)} GB/s (${shareOfLimit(g.bytes, g.us)} of the limit)`,
       data.streams.length ? `; reads ${data.streams.map(([p, n]) => `p${p} as a stream of ${size(n)}`).join(", ")}` : "", el("br"), "OptOps: ", el("code", {id: "opts"}, opts.join("  ") || "none"),
       data.search ? data.search[0] ? ` found by a search: ${time(data.search[1])} a launch before, ${time(data.search[2])} after` : " of the heuristic; a search found nothing better" : ""),
-    el("div", {class: "tabs"}, Object.entries(tabs).map(([t, title]) => el("a", {href: `#kernel/${unique}/${t}`, class: t === tab ? "on" : null}, title))));
-  ({source: showSource, rewrites: showRewrites, graph: showNodesOfKernel, tensors: showTensors, program: showProgram}[tab] ?? showSource)(main, data, unique, rest);
+    el("div", {class: "tabs"}, Object.entries(tabs).map(([t, [title]]) => el("a", {href: `#kernel/${unique}/${t}`, class: t === shown ? "on" : null}, title))));
+  tabs[shown][1](main, data, unique, rest);
 }
 
 // ---- source and assembly ----------------------------------------------------------------------------------------------------
@@ -135,7 +137,7 @@ function showRecord(main, record, base, rest) {
       a?.classList.add("on");
       a?.scrollIntoView({block: "nearest"});
       step(n);
-    } else pass(Math.min(n, passes.length - 1));
+    } else pass(placeIn(passes, n));
   };
   main.step = by => { const [kind, n] = location.hash.split("/").slice(-2), at = kind === "s" ? +n + by : by > 0 ? passes[+n || 0]?.from ?? 0 : 0; if (record.steps[at]) go(`${base}/s/${at}`); };
   const split = el("div", {class: "split narrow"}, left, right);
@@ -146,7 +148,7 @@ function showRecord(main, record, base, rest) {
 // ---- graphs -----------------------------------------------------------------------------------------------------------------
 
 function showNodesOfKernel(main, data, unique, [chosen]) {
-  const record = data.record, at = chosen === undefined ? 0 : Math.min(+chosen, record.marks.length - 1), root = record.marks[at][1];
+  const record = data.record, at = placeIn(record.marks, chosen), root = record.marks[at][1];
   const graph = nodeGraph(record, root, null, null);
   main.append(el("div", {class: "tools"}, el("label", {}, "after ", el("select", {onchange: e => go(`kernel/${unique}/graph/${e.target.value}`)}, record.marks.map(([n], i) => el("option", {value: i, selected: i === at}, n)))), `${reachable(record, root).size} nodes` + (graph.more ? `, of which ${graph.nodes.length} are shown` : "")));
   drawGraph(main, graph.nodes, graph.edges, {focus: root});
@@ -154,7 +156,7 @@ function showNodesOfKernel(main, data, unique, [chosen]) {
 
 // The part of the tensor graph that became this kernel: from the tensor that it stores down to tensors that others store and to buffers.
 function showTensors(main, data, unique, [chosen]) {
-  const model = read(1), record = model.record, list = groupOf(unique).all, k = list[Math.min(+chosen || 0, list.length - 1)], root = model.tensors[k.i];
+  const model = read(1), record = model.record, list = groupOf(unique).all, k = list[placeIn(list, chosen)], root = model.tensors[k.i];
   const maker = new Map(model.tensors.map((n, i) => [n, kernels[i]]));
   main.append(el("div", {class: "tools"}, el("label", {}, "launch ", el("select", {onchange: e => go(`kernel/${unique}/tensors/${e.target.value}`)}, list.map((x, i) => el("option", {value: i, selected: x === k}, `${x.i}: dispatch ${x.level}, ${x.part}`)))), "Coloured frames are other kernels; click one to go there."));
   if (root < 0) { main.append(el("p", {}, "Its tensor was not recorded.")); return; }

@@ -5,30 +5,16 @@
 const $ = id => document.getElementById(id);
 const read = (memory => i => memory[i] ??= JSON.parse($("d" + i).textContent))([]);
 const over = read(0);
-const kernels = over.kernels.map(([unique, level, role, buffers, us, wait, bytes, flops], i) => ({
-  i, unique, level, role, us, wait, bytes, flops,
-  reads: buffers.filter(b => b >= 0).map(b => over.buffers[b]), readIds: buffers.filter(b => b >= 0), writeIds: buffers.filter(b => b < 0).map(b => -1 - b)}));
 // What a kernel is for, in words, and its colour: one of each for a part of the model, the same in every view.
 const parts = [["embedding", 280], ["norm before attention", 175], ["Q, K and V", 215], ["attention", 195], ["attention output", 235], ["norm before the FFN", 160], ["FFN up and gate", 32], ["FFN down", 12],
   ["router", 55], ["experts up and gate", 42], ["experts down", 2], ["last norm", 145], ["output", 320], ["quantise activations", 90], ["positions", 0], ["state", 262]];
-const partOf = {attn_norm: "norm before attention", attn_q: "Q, K and V", attn_k: "Q, K and V", attn_v: "Q, K and V", attn_qkv: "Q, K and V", attn_output: "attention output", ffn_norm: "norm before the FFN",
+const partOf = new Map(Object.entries({attn_norm: "norm before attention", attn_q: "Q, K and V", attn_k: "Q, K and V", attn_v: "Q, K and V", attn_qkv: "Q, K and V", attn_output: "attention output", ffn_norm: "norm before the FFN",
   post_attention_norm: "norm before the FFN", ffn_gate: "FFN up and gate", ffn_up: "FFN up and gate", ffn_down: "FFN down", ffn_gate_inp: "router", ffn_gate_exps: "experts up and gate", ffn_up_exps: "experts up and gate",
-  ffn_gate_up_exps: "experts up and gate", ffn_down_exps: "experts down", output_norm: "last norm", output: "output", attention: "attention", attn_q_norm: "attention", attn_k_norm: "Q, K and V", ssm_in: "state", ssm_out: "state", ssm_conv1d: "state"};
-// A tied embedding is looked up at the beginning and multiplied at the end. What reads no weight: in the first dispatch angles of the positions, alone behind attention
-// what joins its parts, and else 8-bit numbers of activations.
-function nameParts(list) {
-  const levels = new Map(), last = list.at(-1)?.level ?? 0;
-  for (const k of list) levels.set(k.level, [...levels.get(k.level) ?? [], k]);
-  for (const k of list) {
-    const short = k.role.replace(/^blk\.\*\./, "");
-    if (k.role === "token_embd") k.part = k.level * 2 > last ? "output" : "embedding";
-    else if (k.role !== "-") k.part = partOf[short] ?? short.replaceAll("_", " ");
-    else if (!k.level) k.part = "positions";
-    else k.part = levels.get(k.level).length === 1 && levels.get(k.level - 1)?.some(x => x.part === "attention") ? "attention" : "quantise activations";
-  }
-  return list;
-}
-nameParts(kernels);
+  ffn_gate_up_exps: "experts up and gate", ffn_down_exps: "experts down", output_norm: "last norm", token_embd: "embedding", attn_q_norm: "attention", attn_k_norm: "Q, K and V", ssm_in: "state", ssm_out: "state", ssm_conv1d: "state"}));
+const partFor = (role, short = role.replace(/^blk\.\*\./, "")) => partOf.get(short) ?? short.replaceAll("_", " ");
+const kernels = over.kernels.map(([unique, level, role, buffers, us, wait, bytes, flops], i) => ({
+  i, unique, level, role, part: partFor(role), us, wait, bytes, flops,
+  reads: buffers.filter(b => b >= 0).map(b => over.buffers[b]), readIds: buffers.filter(b => b >= 0), writeIds: buffers.filter(b => b < 0).map(b => -1 - b)}));
 const nUnique = 1 + Math.max(-1, ...kernels.map(k => k.unique));
 const names = Array.from({length: nUnique}, (_, u) => /"name":"((?:[^"\\]|\\.)*)"/.exec($("d" + (u + 2)).textContent.slice(0, 400))[1]);
 // Launches of one kernel, together.
@@ -87,7 +73,7 @@ const go = hash => { location.hash = hash; };
 function route() {
   const [view, ...rest] = location.hash.slice(1).split("/");
   tip(null, "");
-  const shown = view === "kernel" && groupOf(+rest[0]) ? view : views[view] ? view : "overview";
+  const shown = view === "kernel" && groupOf(+rest[0]) || Object.hasOwn(views, view) ? view : "overview";
   for (const a of $("nav").children) a.classList.toggle("on", a.dataset.view === shown || (shown === "kernel" && a.dataset.view === "kernels"));
   for (const a of $("list").children) {
     const on = shown === "kernel" && a.dataset.unique === rest[0];

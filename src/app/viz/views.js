@@ -37,7 +37,7 @@ function amounts(title, note, pieces, show) {
 }
 
 function showOverview(main) {
-  const other = over.other, others = nameParts(other.kernels.map(([role, level, us, bytes, flops]) => ({role, level, us, bytes, flops})));
+  const other = over.other, others = other.kernels.map(([role, , us, bytes, flops]) => ({part: partFor(role), us, bytes, flops}));
   const one = n => n === 1, what = n => one(n) ? "A token" : `A prompt, in chunks of ${n} tokens`, per = (n, us) => `${time(us / n)} a token: ${number(1e6 * n / us)} tokens a second`;
   const mine = timeOf(what(over.tokens), per(over.tokens, over.step_us) + `, at depth ${over.depth}, on ${over.threads} thread${over.threads > 1 ? "s" : ""}`, kernels, over.step_us, over.tokens), theirs = timeOf(what(other.tokens), per(other.tokens, other.us), others, other.us, other.tokens);
   main.append(el("h2", {}, "Where does the time of a token go?"),
@@ -55,7 +55,7 @@ const less = (a, b) => typeof a === "string" ? a.localeCompare(b) : a - b;
 
 function showKernels(main, [sorted]) {
   const all = groups.reduce((s, g) => s + g.us, 0), sum = f => groups.reduce((s, g) => s + g[f], 0), worst = Math.max(...groups.map(g => g.us), 1e-9);
-  const at = columns.findIndex(([h]) => h && h === decodeURIComponent(sorted ?? "").replace(/^-/, "")), back = (sorted ?? "").startsWith("-"), by = columns[at < 0 ? 4 : at][1];
+  const at = columns.findIndex(([h]) => h && encodeURIComponent(h) === (sorted ?? "").replace(/^-/, "")), back = (sorted ?? "").startsWith("-"), by = columns[at < 0 ? 4 : at][1];
   const list = [...groups].sort((a, b) => less(by(a), by(b)) * (back ? -1 : 1)), head = ([h], i) => !h ? el("th", {}) : el("th", {class: i < 3 ? null : i > 5 && i < 9 ? "n wide" : "n", "aria-sort": i === (at < 0 ? 4 : at) ? back ? "descending" : "ascending" : null},
     el("button", {onclick: () => go(`kernels/${i === (at < 0 ? 4 : at) && !back ? "-" : ""}${encodeURIComponent(h)}`)}, h, i === (at < 0 ? 4 : at) ? back ? " ▴" : " ▾" : ""));
   const row = g => el("tr", {class: "row", "data-unique": g.u, onclick: () => go(`kernel/${g.u}/source`)},

@@ -1,0 +1,65 @@
+// What kernels are for: see roles.h.
+#include "engine/roles.h"
+#include "model/codebook.h"
+#include "model/model.h"
+#include <string.h>
+
+const gguf_tensor *roles_weight(const gguf *file, const sched_kernel *k) {
+  const gguf_tensor *best = NULL;
+  for (int i = 0; i < k->n_bufs; i++) {
+    if (codebook_is(k->bufs[i]) || k->bufs[i] >= model_buffer_id(file, 0)) continue;
+    const gguf_tensor *t = gguf_tensor_at(file, (size_t)k->bufs[i]);
+    if (!best || t->nbytes > best->nbytes) best = t;
+  }
+  return best;
+}
+
+// Whether it has one of the model's own buffers from this one up to `to`.
+static bool has(const gguf *file, const sched_kernel *k, int64_t from, int64_t to) {
+  for (int i = 0; i < k->n_bufs; i++) {
+    int64_t own = k->bufs[i] - model_buffer_id(file, 0);
+    if (!codebook_is(k->bufs[i]) && k->bufs[i] < TEMP_IDS && own >= from && own < to) return true;
+  }
+  return false;
+}
+
+// Numbers of 8 bits are made with the largest magnitude of a group, max(x, -x).
+static bool quantises(uop *ast) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &ast, 1);
+  bool found = false;
+  for (size_t i = 0; i < l.n; i++) found |= l.at[i]->op == OP_REDUCE && l.at[i]->a == OP_MAX && l.at[i]->src[0]->op == OP_MAX;
+  arena_free(a);
+  return found;
+}
+
+// The kernel that wrote what this one reads, the last one of several; -1: it reads nothing that others made.
+static int maker(const schedule *s, int kernel) {
+  const sched_kernel *k = &s->kernels[kernel];
+  for (int j = kernel - 1; j >= 0; j--)
+    for (int b = 0; b < s->kernels[j].n_bufs; b++) {
+      if (!s->kernels[j].written[b]) continue;
+      for (int i = 0; i < k->n_bufs; i++) if (!k->written[i] && k->bufs[i] >= TEMP_IDS && k->bufs[i] == s->kernels[j].bufs[b]) return j;
+    }
+  return -1;
+}
+
+// What reads no weight. State that is carried from token to token is attention's, or that of what recurs (ssm_...).
+static void name_other(const gguf *file, const schedule *s, int kernel, char *out, size_t cap) {
+  const sched_kernel *k = &s->kernels[kernel];
+  int from = maker(s, kernel);
+  bool kept = has(file, k, BUF_STATE, BUF_SUMS);
+  if (from >= 0 && !kept && quantises(k->ast)) snprintf(out, cap, "quantise activations");
+  else if (from >= 0) roles_name(file, s, from, out, cap);
+  else snprintf(out, cap, "positions");
+  if (kept) snprintf(out, cap, "%s", strstr(out, ".ssm_") ? "state" : "attention");
+}
+
+void roles_name(const gguf *file, const schedule *s, int kernel, char *out, size_t cap) {
+  const gguf_tensor *weight = roles_weight(file, &s->kernels[kernel]);
+  if (!weight) { name_other(file, s, kernel, out, cap); return; }
+  bool tied = !strcmp(weight->name, "token_embd.weight") && !has(file, &s->kernels[kernel], BUF_IDS, BUF_IDS + 1);      // the same matrix at both ends
+  const char *name = tied ? "output" : weight->name, *rest = name;
+  if (!strncmp(name, "blk.", 4)) { rest = strchr(name + 4, '.'); rest = rest ? rest + 1 : name; }
+  snprintf(out, cap, "%s%.*s", rest == name ? "" : "blk.*.", (int)strcspn(rest, "."), rest);
+}
