@@ -161,6 +161,28 @@ static int warmer(loader *l) {
 
 static int deepseek2(loader *l) { return without_mtp(l) || warmer(l) ? -1 : 0; }
 
+static int latent_layer(loader *l, layer *y) {
+  (void)l;
+  y->mixer = &part_mla;
+  return 0;
+}
+
+// A token reads the best so many positions before it. As long as there are not more, it reads all of them: that is what is done here, and how far a context goes.
+static int sparse(loader *l) {
+  if (key_count(l, "attention.indexer.top_k", 1, 1u << 30, &l->m->n_ctx_max)) return -1;
+  if (l->m->n_ctx_max >= l->m->n_ctx_train) l->m->n_ctx_max = 0;
+  return without_mtp(l);
+}
+
+// Layers without an indexer of their own go by what the one before them has chosen.
+static int sparse_layer(loader *l, layer *y) {
+  char name[64];
+  snprintf(name, sizeof name, "blk.%d.indexer.proj.weight", y->index);
+  y->mixer = y->index && !gguf_tensor_find(l->f, name) ? &part_mla : &part_mla_indexed;
+  y->moe.gating = GATING_SIGMOID;
+  return dense_first(l, y);
+}
+
 static int gptneox(loader *l) { return gguf_bool_opt(l->f, key(l, "use_parallel_residual"), true, &l->m->parallel, l->err); }
 
 static int ernie_moe(loader *l, layer *y) {
@@ -173,6 +195,12 @@ static int ernie_moe(loader *l, layer *y) {
 }
 
 static int hunyuan(loader *l) { return key_number_or(l, "rope.scaling.alpha", 0, 0, 1e6, &l->m->base_alpha); }
+
+// Of its four sections each counts the positions of a text.
+static int hunyuan_vl(loader *l) {
+  has_key(l, "rope.dimension_sections");
+  return hunyuan(l);
+}
 
 // Files of this kind count the rows of gate and up together.
 static int both_rows(loader *l, layer *y) {
@@ -373,6 +401,40 @@ static int bloom(loader *l) { return leans(l, 8); }
 // Of the two sizes the larger one does not rotate, and nothing in a file says so.
 static int baichuan(loader *l) { return l->m->n_layer == 40 ? leans(l, 8) : 0; }
 
+static int jais(loader *l) {
+  double bias;
+  return key_number_or(l, "attention.max_alibi_bias", 0, 0, 1e3, &bias) || leans(l, bias) ? -1 : 0;
+}
+
+static int jais_layer(loader *l, layer *y) {
+  l->m->attention_scale = 1.0 / y->head_dim;
+  return 0;
+}
+
+// Older files of this kind say none of these.
+static int grok(loader *l) {
+  model *m = l->m;
+  int length;
+  if (!has_key(l, "embedding_scale")) m->embedding_scale = 78.38367176906169;
+  if (!has_key(l, "logit_scale")) m->logit_scale = 0.5773502691896257;
+  if (!has_key(l, "attn_logit_softcapping")) m->attention_cap = 30;
+  if (key_number_or(l, "attention.output_scale", 0.08838834764831845, 1e-6, 1e6, &m->attention_scale) || key_count_or(l, "attention.temperature_length", 0, 0, 1u << 30, &length)) return -1;
+  if (length && length < m->n_ctx_train) m->n_ctx_max = length;         // behind it scores grow
+  return 0;
+}
+
+static int grok_layer(loader *l, layer *y) {
+  char name[64];
+  snprintf(name, sizeof name, "blk.%d.ffn_up.weight", y->index);
+  y->ff = gguf_tensor_find(l->f, name) ? &part_dense_with_moe : &part_moe;
+  snprintf(name, sizeof name, "blk.%d.layer_output_norm.weight", y->index);
+  y->mixer_post = W_ATTN_OUTPUT_NORM;
+  y->ff_post = gguf_tensor_find(l->f, name) ? W_LAYER_OUTPUT_NORM : W_POST_FFW_NORM;
+  y->moe.gating = GATING_SOFTMAX;
+  y->moe.norm = true;
+  return 0;
+}
+
 static int dbrx_layer(loader *l, layer *y) {
   y->ff_norm = W_ATTN_OUTPUT_NORM;
   return all_moe(l, y);
@@ -539,6 +601,20 @@ static const arch table[] = {
   {.name = "apertus", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_PLAIN_FFN, .has = HAS_HEAD, .act = ACT_XIELU, .layer = apertus_layer},
   {.name = "olmo", .flags = ARCH_LAYER_NORM | ARCH_BARE_NORMS, .keys = limits},
   {.name = "dbrx", .flags = ARCH_NEOX | ARCH_LAYER_NORM, .has = HAS_HEAD, .keys = limits, .layer = dbrx_layer},
+  {.name = "plm", .flags = ARCH_PLAIN_FFN, .act = ACT_RELU2, .layer = latent_layer},
+  {.name = "minicpm3", .flags = ARCH_NEOX | ARCH_LOGITS_DIVIDED, .keys = minicpm, .layer = latent_layer},
+  {.name = "deepseek32", .keys = sparse, .layer = sparse_layer},
+  {.name = "glm-dsa", .keys = sparse, .layer = sparse_layer},
+  {.name = "grok", .flags = ARCH_NEOX, .act = ACT_GELU, .keys = grok, .layer = grok_layer},
+  {.name = "codeshell", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .has = HAS_HEAD | HAS_BIASES, .act = ACT_GELU},
+  {.name = "refact", .keys = bloom},
+  {.name = "jais", .flags = ARCH_LAYER_NORM, .has = HAS_HEAD | HAS_BIASES, .keys = jais, .layer = jais_layer},
+  {.name = "jais2", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .has = HAS_BIASES, .act = ACT_RELU2},
+  {.name = "plamo", .flags = ARCH_NEOX | ARCH_PARALLEL, .has = HAS_HEAD, .layer = one_norm},
+  {.name = "pangu-embedded", .flags = ARCH_NEOX, .has = HAS_QKV_BIAS_MAYBE | HAS_OUT_BIAS},
+  {.name = "maincoder", .flags = ARCH_QK_NORM | ARCH_QK_NORM_LATE},
+  {.name = "hunyuan_vl", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_QK_NORM_LATE, .keys = hunyuan_vl},
+  {.name = "paddleocr", .flags = ARCH_SECTIONS},
   {.name = "baichuan", .has = HAS_HEAD, .keys = baichuan},
   {.name = "mpt", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_QK_NORM_ALL | ARCH_QK_NORM_MAYBE, .act = ACT_GELU, .keys = mpt},
   {.name = "bloom", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_EMBD_NORM, .has = HAS_BIASES, .act = ACT_GELU, .keys = bloom},

@@ -11,7 +11,7 @@ static int load(loader *l, layer *y) {
   bool gated = !(l->m->arch->flags & ARCH_PLAIN_FFN);
   unsigned bias = bias_if(l, HAS_FFN_BIAS);
   if (l->m->arch->has & HAS_SUB_NORMS && want_vector(l, y, W_FFN_SUB_NORM, f, 0)) return -1;
-  if (gated && want_matrix(l, y, W_FFN_GATE, d, f, WANT_OPTIONAL)) return -1;
+  if (gated && want_matrix(l, y, W_FFN_GATE, d, f, bias ? bias : WANT_OPTIONAL)) return -1;
   return want_matrix(l, y, W_FFN_UP, d, gated && !y->w[W_FFN_GATE].weight ? 2 * f : f, bias) || want_matrix(l, y, W_FFN_DOWN, f, d, bias) ? -1 : 0;
 }
 

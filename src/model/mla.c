@@ -116,3 +116,15 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
 }
 
 const part part_mla = {load, attention};
+
+// --- with an indexer, which chooses the positions that are read where there are more than so many (sparse() of arch.c): here there never are -------------
+
+static int indexed_load(loader *l, layer *y) {
+  int heads, n, rank;
+  if (load(l, y) || key_count(l, "attention.indexer.head_count", 1, 1 << 14, &heads) || key_count(l, "attention.indexer.key_length", 1, 1 << 14, &n) ||
+      key_count(l, "attention.q_lora_rank", 1, 1 << 20, &rank)) return -1;
+  return want_matrix(l, y, W_INDEXER_PROJ, l->m->n_embd, heads, 0) || want_matrix(l, y, W_INDEXER_K, l->m->n_embd, n, 0) || want_vector(l, y, W_INDEXER_K_NORM, n, WANT_BIAS) ||
+         want_matrix(l, y, W_INDEXER_Q_B, rank, (int64_t)heads * n, 0) ? -1 : 0;
+}
+
+const part part_mla_indexed = {indexed_load, attention};

@@ -39,6 +39,7 @@ typedef struct build build;
   T(SHORTCONV, "shortconv.conv") T(SHORTCONV_IN, "shortconv.in_proj") T(SHORTCONV_OUT, "shortconv.out_proj") \
   T(ATTN_Q_A, "attn_q_a") T(ATTN_Q_A_NORM, "attn_q_a_norm") T(ATTN_Q_B, "attn_q_b") T(ATTN_KV_A_MQA, "attn_kv_a_mqa") T(ATTN_KV_A_NORM, "attn_kv_a_norm") \
   T(ATTN_K_B, "attn_k_b") T(ATTN_V_B, "attn_v_b") T(ATTN_KV_B, "attn_kv_b") \
+  T(INDEXER_K, "indexer.attn_k") T(INDEXER_K_NORM, "indexer.k_norm") T(INDEXER_PROJ, "indexer.proj") T(INDEXER_Q_B, "indexer.attn_q_b") \
   T(SSM_IN, "ssm_in") T(SSM_CONV1D, "ssm_conv1d") T(SSM_DT, "ssm_dt") T(SSM_A, "ssm_a") T(SSM_D, "ssm_d") T(SSM_NORM, "ssm_norm") T(SSM_OUT, "ssm_out") \
   T(SSM_X, "ssm_x") T(SSM_DT_NORM, "ssm_dt_norm") T(SSM_B_NORM, "ssm_b_norm") T(SSM_C_NORM, "ssm_c_norm") \
   T(SSM_BA, "ssm_ba") T(SSM_BETA, "ssm_beta") T(SSM_ALPHA, "ssm_alpha") T(ATTN_GATE, "attn_gate") \
@@ -133,7 +134,7 @@ typedef struct part {
   int (*load)(loader *l, layer *y);                            // 0, or -1 and an error
   tensor *(*graph)(build *b, const layer *y, tensor *x);       // x {T, n_embd}, normed, to what is added to the stream
 } part;
-extern const part part_attention, part_encoder_attention, part_shared_attention, part_attention_and_mamba2, part_mla, part_short_conv, part_mamba, part_mamba2, part_delta_net, part_linear, part_dense, part_moe, part_dense_and_moe;
+extern const part part_attention, part_encoder_attention, part_shared_attention, part_attention_and_mamba2, part_mla, part_short_conv, part_mamba, part_mamba2, part_delta_net, part_linear, part_dense, part_moe, part_dense_and_moe, part_dense_with_moe, part_mla_indexed;
 
 // Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow pairs are, quick ones
 // are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn: factor of cos and sin.
@@ -148,6 +149,7 @@ typedef struct experts {
   enum gating gating;
   bool norm;                                                   // the weights of the chosen are divided by their sum
   bool clamped;                                                // gate and up are cut off, and the gated value is up + 1 times
+  double cap;                                                  // of the router's logits: see soft_cap; 0: none
   double limit, shared_limit;                                  // of what is gated: see gated() in moe.c; 0: none
   bool weighted_in;                                            // the weights multiply what the experts read; otherwise what they return
   int shared;                                                  // experts that every token goes through, where no key says how many

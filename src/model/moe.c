@@ -28,7 +28,8 @@ static int load_gating(loader *l, layer *y) {
   enum gating usual = e->gating ? e->gating : biased ? GATING_SIGMOID : GATING_SOFTMAX;         // some files with a bias do not say sigmoid
   if (key_count_or(l, "expert_gating_func", 0, 0, GATING_COUNT - 1, &gating)) return -1;
   e->gating = gating ? (enum gating)gating : usual;
-  if (gguf_bool_opt(l->f, key(l, "expert_weights_norm"), e->norm, &e->norm, l->err) || key_number_or(l, "expert_weights_scale", 1, 0, 1e6, &e->scale)) return -1;
+  if (gguf_bool_opt(l->f, key(l, "expert_weights_norm"), e->norm, &e->norm, l->err) || key_number_or(l, "expert_weights_scale", 1, 0, 1e6, &e->scale) ||
+      key_number_or(l, "router_logit_softcapping", 0, 0, 1e6, &e->cap)) return -1;
   if (e->scale == 0) e->scale = 1;
   if (key_count_or(l, "expert_group_count", 1, 0, MAX_EXPERTS, &e->groups) || key_count_or(l, "expert_group_used_count", (uint32_t)e->groups, 0, MAX_EXPERTS, &e->groups_used)) return -1;
   if (e->groups < 1) e->groups = 1;
@@ -135,7 +136,7 @@ static void route(const build *b, const layer *y, tensor *x, tensor **chosen, te
   graph *g = b->g;
   const experts *e = &y->moe;
   uop *T = b->T, *n = n_(b, e->n), *used = n_(b, e->used), *one = n_(b, 1);
-  tensor *logits = t_contiguous(g, router(b, y, x)), *p = gate(b, e, logits), *s = p;
+  tensor *logits = t_contiguous(g, soft_cap(b, router(b, y, x), e->cap)), *p = gate(b, e, logits), *s = p;
   bool biased = y->w[W_EXP_PROBS_B].bias;
   if (biased) s = t_add(g, p, bias(b, y, W_EXP_PROBS_B));
   else if (e->groups == 1) s = logits;                         // what a gate does not change the order of
@@ -305,3 +306,10 @@ static tensor *both(build *b, const layer *y, tensor *x) {
 }
 
 const part part_dense_and_moe = {load_both, both};
+
+// --- or added up and divided by the root of 2 (Grok) ---------------------------------------------------------------------------------
+
+static int load_with(loader *l, layer *y) { return part_dense.load(l, y) || load(l, y) ? -1 : 0; }
+static tensor *with(build *b, const layer *y, tensor *x) { return t_scale(b->g, t_add(b->g, part_dense.graph(b, y, x), mixture(b, y, x)), M_SQRT1_2); }
+
+const part part_dense_with_moe = {load_with, with};

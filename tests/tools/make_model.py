@@ -146,8 +146,8 @@ def dense(m, i):
     elif p.get("fused") and not p.get("gates"):
         m.matrix(b + "ffn_up", 2 * ffn, p["dim"])
     else:
-        m.matrix(b + "ffn_gate", ffn, p["dim"])
-        m.matrix(b + "ffn_up", ffn, p["dim"])
+        m.matrix(b + "ffn_gate", ffn, p["dim"], bias=p.get("bias"))
+        m.matrix(b + "ffn_up", ffn, p["dim"], bias=p.get("bias"))
     if p.get("sub_norms"):
         m.vector(b + "ffn_sub_norm.weight", ffn)
     m.matrix(b + "ffn_down", p["dim"], ffn, bias=p.get("bias"))
@@ -155,6 +155,12 @@ def dense(m, i):
 
 def layer(m, i, mixer=attention, ff=dense):
     p, b = m.p, f"blk.{i}."
+    if p.get("norms") == "grok":
+        for name in ("attn_norm", "attn_output_norm", "ffn_norm", "layer_output_norm"):
+            m.norm(b + name, p["dim"])
+        mixer(m, i)
+        ff(m, i)
+        return
     if p.get("norms", "pre") in ("pre", "both"):
         m.norm(b + "attn_norm", p["dim"])
     if p.get("second_norm"):
@@ -284,6 +290,8 @@ def dense_and_experts(m, i):
     p, b = m.p, f"blk.{i}."
     dense(m, i)
     experts(m, i)
+    if p["arch"] == "grok":
+        return
     for name in ("post_ffw_norm_1", "pre_ffw_norm_2", "post_ffw_norm_2"):
         m.norm(b + name, p["dim"])
     m.vector(b + "ffn_gate_inp.scale", p["dim"], 8.0, 1.0)
@@ -333,6 +341,14 @@ def latent_attention(m, i):
         m.weights(b + "k_b.weight", k.transpose(0, 2, 1))
         m.weights(b + "v_b.weight", values)
     m.matrix(b + "output", p["dim"], heads * v)
+    if p.get("indexer"):
+        n, size = p["indexer"]
+        b = f"blk.{i}.indexer."
+        m.matrix(b + "proj", n, p["dim"])
+        m.matrix(b + "attn_k", size, p["dim"])
+        m.vector(b + "k_norm.weight", size)
+        m.vector(b + "k_norm.bias", size, 0, 0.1)
+        m.matrix(b + "attn_q_b", n * size, p["q_rank"])
 
 
 def mla(heads, nope, turned, v, latent, legacy=False, q_rank=0, **more):
@@ -379,6 +395,8 @@ def ssm(inner, state, groups, heads, taps, **more):
 
 
 DELTA = {"full_attention_interval": 3, "rope.dimension_count": 32, "rope.dimension_sections": [6, 5, 5, 0]}
+
+INDEXER = {"attention.indexer.head_count": 2, "attention.indexer.key_length": 128, "attention.indexer.top_k": 128}
 
 GEMMA4 = dict(arch="gemma4", dim=160, heads=4, head_dim=128, swa_head_dim=64, ffn=256, tie=True, norms="both", qk_norm="head", qk_norm_mean=0.3, rope_freqs=True, layer_scale=True,
               no_key_length=True)
@@ -546,6 +564,24 @@ FAMILIES = {
     "olmo": family(arch="olmo", layers=2, layer_norm="empty", keys={"attention.clamp_kqv": 1.5}),
     "dbrx": with_experts(moe(6, 2, 96), arch="dbrx", layers=2, ffn=96, layer_norm="bare", fused=True, ffn_norm="attn_output_norm", no_key_length=True,
                          keys={"attention.clamp_kqv": 2.0}),
+    "plm": family(**{**mla(4, 64, 32, 64, 128, legacy=True), "arch": "plm", "layers": 2, "mix": "ll"}, tie=True, plain=True),
+    "minicpm3": family(**{**mla(4, 64, 32, 64, 128, legacy=True, q_rank=96), "arch": "minicpm3", "layers": 2, "mix": "ll"}, embd_gain=0.1,  factors=True, n_rot=32),
+    "glm-dsa": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_weights_norm=True, expert_weights_scale=2.5), seed=3, **{**mla(4, 64, 32, 64, 128, q_rank=96, **INDEXER),
+                            "arch": "glm-dsa"}, probs_b=True, indexer=(2, 128)),
+    "deepseek32": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5), **{
+                               **mla(4, 64, 32, 64, 128, q_rank=96, **{**INDEXER, **YARN, "rope.scaling.yarn_log_multiplier": 0.1}), "arch": "deepseek32"}, probs_b=True, indexer=(2, 128)),
+    "grok": with_experts(moe(4, 2, 96), arch="grok", layers=2, ffn=96, norms="grok", no_key_length=True),
+    "grok-dense": with_experts(moe(4, 2, 96), arch="grok", layers=2, norms="grok", beside=True, no_key_length=True, keys={
+        "embedding_scale": 2.0, "logit_scale": 0.5, "attention.output_scale": 0.1, "attn_logit_softcapping": 20.0, "final_logit_softcapping": 40.0}),
+    "codeshell": family(arch="codeshell", layers=2, layer_norm=True, fused=True, bias=True, plain=True, no_key_length=True),
+    "refact": family(arch="refact", layers=2, kv=1, no_key_length=True),
+    "jais": family(arch="jais", layers=2, kv=4, layer_norm=True, fused=True, gates=True, bias=True, no_key_length=True, keys={"attention.max_alibi_bias": 8.0}),
+    "jais2": family(arch="jais2", layers=2, layer_norm=True, qkv_bias=True, bias=True, plain=True),
+    "plamo": family(arch="plamo", layers=2, one_norm=True, no_key_length=True),
+    "pangu-embedded": family(arch="pangu-embedded", layers=2, qkv_bias=True, out_bias=True),
+    "maincoder": family(arch="maincoder", layers=2, qk_norm="head"),
+    "hunyuan_vl": family(arch="hunyuan_vl", layers=2, qk_norm="head", keys={"rope.dimension_sections": [8, 8, 8, 8]}),
+    "paddleocr": family(arch="paddleocr", layers=2, keys={"rope.dimension_sections": [16, 8, 8, 0]}),
     "baichuan": family(arch="baichuan", dim=96, layers=32, heads=4, kv=4, head_dim=24, ffn=128, n_vocab=301, keys={"rope.dimension_count": 24}),
     "baichuan-13b": family(arch="baichuan", dim=120, layers=40, heads=5, kv=5, head_dim=24, ffn=128, n_vocab=301, keys={"rope.dimension_count": 24}),
     "mpt": family(arch="mpt", layers=2, dim=384, heads=6, kv=6, layer_norm="bare", fused=True, plain=True, qkv_bias=False, tie=True, no_key_length=True,

@@ -108,11 +108,18 @@ def shape(name, rng):
 def mla(p, keys, draw, rng):
     heads, nope, turned, v, latent = int(rng.integers(1, 8)), draw(32, 64, 96, 128), draw(16, 32, 64), draw(32, 64, 96), draw(64, 128, 160, 256)
     legacy, q_rank = bool(rng.integers(2)), draw(0, 64, 96, 256)
+    if p["arch"] in ("plm", "minicpm3"):
+        legacy, q_rank = True, 0 if p["arch"] == "plm" else q_rank or 96
+    if "indexer" in p:
+        legacy, q_rank = False, q_rank or 96
     new = make_model.mla(heads, nope, turned, v, latent, legacy=legacy, q_rank=q_rank)
     for k in ("attention.key_length", "attention.value_length", "attention.key_length_mla", "attention.value_length_mla"):
         keys.pop(k, None)
+    del new["arch"]
     keys.update(new.pop("keys"))
     p.update(new)
+    if "n_rot" in p:
+        p["n_rot"] = turned
     p["layers"] = int(rng.integers(1, 4))
     p["mix"] = "l" * p["layers"]
 
