@@ -198,18 +198,23 @@ static int check_claimed(loader *l) {
   return 0;
 }
 
+// All names would be more than a message holds: those that begin alike.
+static int unknown(loader *l, gguf_string a) {
+  char text[96];
+  str alike = {0};
+  size_t n = 0;
+  for (; arch_at(n); n++)
+    if (a.n >= 3 && !strncmp(arch_at(n)->name, a.at, 3)) str_addf(&alike, "%s%s", alike.n ? ", " : "; alike: ", arch_at(n)->name);
+  gguf_fail(l->f, "general.architecture", l->err, "'%s' is not known (%zu others are%s)", gguf_quote(text, sizeof text, a.at, a.n), n, str_c(&alike));
+  str_free(&alike);
+  return -1;
+}
+
 static int load(loader *l) {
   gguf_string a;
-  char text[96];
   if (gguf_str(l->f, "general.architecture", &a, l->err)) return -1;
   l->m->arch = arch_find(a.at, a.n);
-  if (!l->m->arch) {
-    str known = {0};
-    for (size_t i = 0; arch_at(i); i++) str_addf(&known, "%s%s", i ? ", " : "", arch_at(i)->name);
-    gguf_fail(l->f, "general.architecture", l->err, "'%s' is not known (known: %s)", gguf_quote(text, sizeof text, a.at, a.n), str_c(&known));
-    str_free(&known);
-    return -1;
-  }
+  if (!l->m->arch) return unknown(l, a);
   if (load_keys(l) || describe_layers(l) || load_ends(l)) return -1;
   for (int i = 0; i < l->m->n_layer; i++) if (load_layer(l, &l->m->layers[i])) return -1;
   return per_layer_load(l) || altup_load(l) || check_claimed(l) || check_keys(l) || check_alike(l) ? -1 : 0;
