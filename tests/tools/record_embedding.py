@@ -4,7 +4,8 @@
     record_embedding.py OUT_FOLDER [NAME ...]       default: all names
 
 Needs llama-cpp-python beside numpy and gguf.  For each file and each of some texts of token ids: the mean of all tokens' vectors, and those of
-the first and the last token, as they are before anything is normalised.
+the first and the last token, as they are before anything is normalised.  Of quantised files also "floats": the same with the weights that they
+stand for as 32-bit floats, where no activation is rounded.
 """
 import json
 import sys
@@ -12,6 +13,7 @@ import tempfile
 import zlib
 from pathlib import Path
 
+import gguf
 import numpy as np
 from llama_cpp import llama_cpp as lib
 
@@ -39,16 +41,28 @@ def of_tokens(model, ids):
     return rows
 
 
+def shapes(name):
+    return make_encoder.ENCODERS if name in make_encoder.ENCODERS else make_model.FAMILIES
+
+
+def as_floats(kind):
+    """for make_model.py: matrices as floats that this type can hold"""
+    return lambda _, rows: (gguf.GGMLQuantizationType.F32, gguf.quants.dequantize(gguf.quants.quantize(rows, kind), kind)) if rows.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0] == 0 else None
+
+
+def pooled(rows):
+    return {how: [float(f"{x:.6g}") for x in v] for how, v in (("mean", rows.astype(np.float64).mean(0)), ("cls", rows[0]), ("last", rows[-1]))}
+
+
 def record(name, path):
     params = lib.llama_model_default_params()
     params.n_gpu_layers = 0
     model = lib.llama_model_load_from_file(str(path).encode(), params)
-    n_vocab = (make_encoder.ENCODERS.get(name) or make_model.FAMILIES[name])["n_vocab"]
+    n_vocab = shapes(name)[name]["n_vocab"]
     texts = []
     for n in LENGTHS:
         ids = [int(i) for i in np.random.default_rng([n, zlib.crc32(name.encode())]).integers(5, n_vocab - 2, n)]
-        rows = of_tokens(model, ids)
-        texts.append({"ids": ids, **{how: [float(f"{x:.6g}") for x in v] for how, v in (("mean", rows.astype(np.float64).mean(0)), ("cls", rows[0]), ("last", rows[-1]))}})
+        texts.append({"ids": ids, **pooled(of_tokens(model, ids))})
     lib.llama_model_free(model)
     return texts
 
@@ -58,9 +72,15 @@ def main():
         sys.exit(__doc__)
     for name in sys.argv[2:] or [*make_encoder.ENCODERS, *PREDICTING]:
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"{name}.gguf"
-            (make_encoder if name in make_encoder.ENCODERS else make_model).write(name, path)
+            path, shape = Path(folder) / f"{name}.gguf", shapes(name)[name]
+            write = (make_encoder if name in make_encoder.ENCODERS else make_model).write
+            write(name, path)
             texts = record(name, path)
+            if "quant" in shape:
+                shapes(name)[name] = {**shape, "quant": as_floats(gguf.GGMLQuantizationType[shape["quant"]])}
+                write(name, path)
+                for text, floats in zip(texts, record(name, path), strict=True):
+                    text["floats"] = {how: floats[how] for how in ("mean", "cls", "last")}
         (Path(sys.argv[1]) / f"{name}.json").write_text("[" + ",\n".join(json.dumps(t, separators=(",", ":")) for t in texts) + "]\n")
         print(f"{name}: length {np.linalg.norm(texts[1]['mean']):.3g}")
 
