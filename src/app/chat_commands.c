@@ -3,7 +3,7 @@
 #include "app/chat.h"
 #include "app/app.h"
 #include "app/json.h"
-#include <errno.h>
+#include "base/newfile.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,11 +85,16 @@ static int do_read(struct chat *c, const char *rest) {
 }
 
 static int do_save(struct chat *c, const char *rest) {
+  error err = {0};
+  newfile *f = NULL;
   if (!*rest) { terminal_note(c->term, "/save needs the name of a file"); return -1; }
-  FILE *f = fopen(rest, "we");
-  bool ok = f && !json_dumpf(c->messages, f, JSON_INDENT(2)) && fputc('\n', f) != EOF;
-  if (f && fclose(f)) ok = false;
-  if (!ok) { terminal_note(c->term, "%s: %s", rest, strerror(errno)); return -1; }
+  char *text = json_dumps(c->messages, JSON_INDENT(2));
+  int status = newfile_open(rest, &f, &err);
+  if (!status) status = newfile_add(f, text, strlen(text), &err) || newfile_add(f, "\n", 1, &err);
+  if (!status) status = newfile_commit(f, &err);
+  else newfile_discard(f);
+  free(text);
+  if (status) { terminal_note(c->term, "%s", err.text); return -1; }
   terminal_note(c->term, "(%zu messages are in %s)", json_array_size(c->messages), rest);
   return 0;
 }

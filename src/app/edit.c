@@ -23,6 +23,7 @@ typedef VEC(char *) lines;
 struct edit {
   int in, out;
   struct termios before;
+  struct sigaction others[4];  // what the signals did that end or stop the program
   sigset_t signals;            // while input is waited for
   unsigned char buffer[4096];  // read, and not used yet
   size_t at, n;
@@ -157,6 +158,13 @@ static void send(const edit *e, const str *s) {
   }
 }
 
+static void send_text(const edit *e, const char *text) {
+  str s = {0};
+  str_add(&s, text);
+  send(e, &s);
+  str_free(&s);
+}
+
 static void measure(edit *e) {
   struct winsize w = {0};
   if (ioctl(e->out, TIOCGWINSZ, &w) || !w.ws_col) w = (struct winsize){.ws_col = 80, .ws_row = 24};
@@ -275,9 +283,12 @@ static void draw(edit *e) {
 
 // ---- the terminal -----------------------------------------------------------------------------------------------------------
 
-static volatile sig_atomic_t resized, continued;
+static volatile sig_atomic_t resized, continued, asked;          // asked: the signal that wants the program to end or to stop
 static void on_resize(int sig) { (void)sig; resized = 1; }
 static void on_continue(int sig) { (void)sig; continued = 1; }
+static void on_ask(int sig) { asked = sig; }
+static const int asking[] = {SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
+_Static_assert(COUNT(asking) == COUNT(((edit *)0)->others), "each is kept");
 
 // Every key comes as it is; Ctrl-C and Ctrl-Z stay signals.
 static void take_keys(edit *e) {
@@ -288,6 +299,42 @@ static void take_keys(edit *e) {
   t.c_cc[VTIME] = 0;
   t.c_cc[VQUIT] = _POSIX_VDISABLE;
   tcsetattr(e->in, TCSADRAIN, &t);
+  send_text(e, "\033[?2004h");                                  // pastes come with marks around them
+}
+
+// Signals wait from here on while a key is worked on. Those that would end the program with the terminal as it is now are noted; what was ignored still is.
+static void take_terminal(edit *e) {
+  sigset_t held;
+  sigemptyset(&held);
+  sigaddset(&held, SIGINT);
+  sigaddset(&held, SIGWINCH);
+  sigaddset(&held, SIGCONT);
+  for (size_t i = 0; i < COUNT(asking); i++) sigaddset(&held, asking[i]);
+  sigprocmask(SIG_BLOCK, &held, &e->signals);
+  for (size_t i = 0; i < COUNT(asking); i++) {
+    struct sigaction note = {.sa_handler = on_ask};
+    sigaction(asking[i], NULL, &e->others[i]);
+    if (e->others[i].sa_handler != SIG_IGN) sigaction(asking[i], &note, NULL);
+  }
+  take_keys(e);
+}
+
+static void give_terminal_back(edit *e) {
+  send_text(e, "\033[?2004l");
+  tcsetattr(e->in, TCSADRAIN, &e->before);
+  for (size_t i = 0; i < COUNT(asking); i++) sigaction(asking[i], &e->others[i], NULL);
+  sigprocmask(SIG_SETMASK, &e->signals, NULL);
+}
+
+// The terminal as it was, and then the signal does what it does: it ends the program, or stops it until it is continued.
+static void obey(edit *e) {
+  int sig = asked;
+  asked = 0;
+  send_text(e, "\r\n");
+  give_terminal_back(e);
+  raise(sig);
+  take_terminal(e);
+  continued = 1;
 }
 
 // One byte. 1; 0 at the end; -1 on Ctrl-C; 2 where wait_ms (negative: no limit) is over.  Ctrl-C counts whenever it comes: the signal waits while a
@@ -297,7 +344,8 @@ static int get_byte(edit *e, int wait_ms, unsigned char *out) {
   while (e->at == e->n) {
     struct pollfd p = {.fd = e->in, .events = POLLIN};
     if (interrupted()) return -1;
-    if (continued) { continued = 0; take_keys(e); resized = 1; }
+    if (asked) obey(e);
+    if (continued) { continued = 0; take_keys(e); e->cursor_row = 0; resized = 1; }      // others may have written meanwhile
     if (resized) { resized = 0; e->prompted = false; measure(e); draw(e); }
     int ready = ppoll(&p, 1, wait_ms < 0 ? NULL : &limit, &e->signals);
     if (!ready) return 2;
@@ -329,9 +377,20 @@ static void write_entry(FILE *f, const char *text) {
   fputc('\n', f);
 }
 
-static FILE *open_history(const edit *e, int how) {
-  int fd = e->path ? open(e->path, how | O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;      // never readable for others, not even for a moment
+// Never readable for others, not even for a moment.
+static FILE *open_for_owner(const char *path, int how) {
+  int fd = path ? open(path, how | O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
   return fd < 0 ? NULL : fdopen(fd, "w");
+}
+
+// The whole history anew, under another name until it is there.
+static void rewrite_history(const edit *e) {
+  str path = {0};
+  str_addf(&path, "%s.%ld.part", e->path, (long)getpid());
+  FILE *f = open_for_owner(path.at, O_EXCL);
+  for (size_t i = 0; f && i < e->history.n; i++) write_entry(f, e->history.at[i]);
+  if (f && ((ferror(f) | fclose(f)) || rename(path.at, e->path))) unlink(path.at);
+  str_free(&path);
 }
 
 // What is the same as an earlier entry takes its place.
@@ -357,16 +416,14 @@ static void load(edit *e) {
     vec_push(&e->history, all.at[k]);
   }
   vec_free(&all);
-  FILE *f = read_lines > 2 * HISTORY ? open_history(e, O_TRUNC) : NULL;
-  for (size_t i = 0; f && i < e->history.n; i++) write_entry(f, e->history.at[i]);
-  if (f) fclose(f);
+  if (read_lines > 2 * HISTORY) rewrite_history(e);
 }
 
 static void remember(edit *e, const char *text) {
   if (!*text) return;
   keep_once(&e->history, text);
   vec_push(&e->history, xstrdup(text));
-  FILE *f = open_history(e, O_APPEND);           // by its own, so that two conversations at once both are kept
+  FILE *f = open_for_owner(e->path, O_APPEND);           // by its own, so that two conversations at once both are kept
   if (f) { write_entry(f, text); fclose(f); }
 }
 
@@ -416,17 +473,19 @@ static enum key escaped(edit *e) {
   return KEY_NONE;
 }
 
-// Everything up to the mark of its end, as one text.
+// Everything up to the mark of its end, as one text; of what is too long, nothing.
 static int paste(edit *e) {
   static const char end[] = "\033[201~";
   enum { MARK = sizeof end - 1 };
   str s = {0};
+  size_t seen = 0;                                               // of the mark
   int got;
   unsigned char c;
-  while ((got = get_byte(e, -1, &c)) == 1) {
+  while (seen < MARK && (got = get_byte(e, -1, &c)) == 1) {
+    seen = c == (unsigned char)end[seen] ? seen + 1 : c == ESCAPE;
     if (s.n < LONGEST + MARK) str_addc(&s, (char)c);
-    if (c == '~' && s.n >= MARK && !memcmp(s.at + s.n - MARK, end, MARK)) { put_in(e, s.at, s.n - MARK); break; }
   }
+  if (seen == MARK && s.n < LONGEST + MARK) put_in(e, s.at, s.n - MARK);
   str_free(&s);
   return got;
 }
@@ -483,15 +542,7 @@ static void move(edit *e, int key) {
   case WITH_CTRL('K'): cut(e, e->cursor, line_end(e, e->cursor)); break;
   case WITH_CTRL('U'): cut(e, line_begin(e, e->cursor), e->cursor); break;
   case WITH_CTRL('Y'): put_in(e, str_c(&e->cut), e->cut.n); break;
-  case WITH_CTRL('L'): {
-    str s = {0};
-    str_add(&s, "\033[H\033[2J");
-    send(e, &s);
-    str_free(&s);
-    e->cursor_row = 0;
-    e->prompted = false;
-    break;
-  }
+  case WITH_CTRL('L'): send_text(e, "\033[H\033[2J"); e->cursor_row = 0; e->prompted = false; break;
   case KEY_NEWLINE: put_in(e, "\n", 1); break;
   default: break;
   }
@@ -558,8 +609,6 @@ void edit_free(edit *e) {
 }
 
 enum edit_result edit_line(edit *e, const char *prompt, const char *color, const char *text, str *out) {
-  sigset_t held;
-  str codes = {0};
   if (tcgetattr(e->in, &e->before)) return EDIT_END;
   e->prompt = prompt;
   e->color = color;
@@ -570,25 +619,14 @@ enum edit_result edit_line(edit *e, const char *prompt, const char *color, const
   e->text.n = e->cursor = 0;
   str_add(&e->text, "");
   put_in(e, text, strlen(text));
-  sigemptyset(&held);
-  sigaddset(&held, SIGINT);
-  sigaddset(&held, SIGWINCH);
-  sigaddset(&held, SIGCONT);
-  sigprocmask(SIG_BLOCK, &held, &e->signals);
-  take_keys(e);
+  take_terminal(e);
   measure(e);
-  str_add(&codes, "\033[?2004h");                               // pastes come with marks around them
-  send(e, &codes);
   enum edit_result result = work(e);
   if (e->searching) e->searching = e->prompted = false;
   e->cursor = e->text.n;
   if (result != EDIT_INTERRUPTED) draw(e);
-  codes.n = 0;
-  str_add(&codes, result == EDIT_LINE ? "\033[?2004l\r\n" : "\033[?2004l");
-  send(e, &codes);
-  tcsetattr(e->in, TCSADRAIN, &e->before);
-  sigprocmask(SIG_SETMASK, &e->signals, NULL);
-  str_free(&codes);
+  if (result == EDIT_LINE) send_text(e, "\r\n");
+  give_terminal_back(e);
   if (result == EDIT_INTERRUPTED) e->at = e->n = 0;
   if (result != EDIT_LINE) return result;
   remember(e, e->text.at);

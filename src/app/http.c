@@ -225,9 +225,10 @@ static size_t take_header(char *line, size_t size, size_t count, void *ctx) {
   size_t n = size * count, length;
   const char *value;
   char number[64];
-  if (n > 5 && !strncmp(line, "HTTP/", 5)) {            // of the next one in a row of redirections
+  if (n > 5 && !memcmp(line, "HTTP/", 5)) {            // of the next one in a row of redirections; no text of libcurl's needs to end with a NUL
     t->status = 0;
-    sscanf(line, "HTTP/%*s %ld", &t->status);
+    snprintf(number, sizeof number, "%.*s", (int)(n < 63 ? n : 63), line);
+    sscanf(number, "HTTP/%*s %ld", &t->status);
     t->its_tag[0] = 0;
     t->its_length = t->its_first = t->its_all = -1;
     return n;
@@ -252,11 +253,15 @@ static int start_over(struct transfer *t) {
 }
 
 static int keep_tag(struct transfer *t) {
+  if (t->status == 206 && !t->its_tag[0]) return 0;           // what was asked for with ours
   memcpy(t->tag, t->its_tag, sizeof t->tag);
   int fd = open(t->tag_path.at, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd < 0) return disk_error(t, errno);
+  errno = ENOSPC;                                            // of a write that was short
   bool whole = write(fd, t->tag, strlen(t->tag)) == (ssize_t)strlen(t->tag);
-  if (close(fd) || !whole) return disk_error(t, errno ? errno : ENOSPC);
+  int why = errno;
+  if (close(fd) && whole) return disk_error(t, errno);
+  if (!whole) return disk_error(t, why);
   return 0;
 }
 
@@ -267,6 +272,7 @@ static int begin_body(struct transfer *t) {
   t->begun = true;
   if (t->status == 206 && t->its_first != t->have) { error_set(t->err, "%s: the server sends another part than was asked for", t->f->shown); return stop(t); }
   if (t->status == 200 && t->have && start_over(t)) return -1;
+  if (t->status == 200) t->size = t->f->size;                // it may be another file by now
   int64_t all = t->status == 206 ? t->its_all : t->its_length;
   if (t->f->size >= 0 && all >= 0 && all != t->f->size) {
     error_set(t->err, "%s: the server has %lld bytes, and it should be %lld", t->f->shown, (long long)all, (long long)t->f->size);
@@ -340,7 +346,7 @@ static int attempt(struct transfer *t) {
   if (t->final) return -1;
   if (got && interrupted()) return HTTP_INTERRUPTED;
   if (t->status == 416 && t->have) return t->have == t->size ? 0 : start_over(t) ? -1 : error_set(t->err, "%s: the server knows of no such part", t->f->shown);
-  if (t->status >= 400) {
+  if (t->status && t->status != 200 && t->status != 206 && !(got && t->status < 400)) {        // what is neither the file nor a cut on the way to it
     refused(t->f->url, (int)t->status, t->err);
     if (t->status < 500 && t->status != 429) stop(t);
     return -1;
@@ -353,10 +359,11 @@ static int attempt(struct transfer *t) {
 
 // Opens what is there of the file, for nobody else, and sums it up.
 static int open_part(struct transfer *t) {
-  struct stat st;
+  struct stat st, now;
   t->fd = open(t->part.at, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (t->fd < 0 || fstat(t->fd, &st)) return error_set(t->err, "%.300s: %s", t->part.at, strerror(errno));
-  if (flock(t->fd, LOCK_EX | LOCK_NB)) return error_set(t->err, "%s is being fetched by another program just now", t->f->shown);
+  if (flock(t->fd, LOCK_EX | LOCK_NB) || stat(t->part.at, &now) || now.st_ino != st.st_ino)          // or was, and has its name by now
+    return error_set(t->err, "%s is being fetched by another program just now", t->f->shown);
   sha256_begin(&t->sum);
   int tag = open(t->tag_path.at, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   ssize_t n = tag < 0 ? 0 : read(tag, t->tag, sizeof t->tag - 1);

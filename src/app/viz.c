@@ -4,12 +4,9 @@
 #include "app/app.h"
 #include "app/model_args.h"
 #include "base/env.h"
+#include "base/newfile.h"
 #include "base/progress.h"
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const struct command command = {
   "viz", "Writes a page that shows what the compiler made of a model.", "-m FILE [--out page.html] [options]",
@@ -43,33 +40,33 @@ static const char dagre_license[] =
   "IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE,\n"
   "ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE. */\n";
 #endif
-#define ADD(out, name) out_add(out, weft_##name, (size_t)(weft_##name##_end - weft_##name))
+#define ADD(out, name) str_addn(out, weft_##name, (size_t)(weft_##name##_end - weft_##name))
 
 // Each line of the facts is an element of its own, so that the page reads a kernel only when it is looked at.
-static void add_data(struct out *to, const char *facts) {
+static void add_data(str *to, const char *facts) {
   for (int i = 0; *facts; i++) {
     size_t n = strcspn(facts, "\n");
-    out_addf(to, "<script type=\"application/json\" id=\"d%d\">", i);
-    out_add(to, facts, n);
-    out_addf(to, "</script>\n");
+    str_addf(to, "<script type=\"application/json\" id=\"d%d\">", i);
+    str_addn(to, facts, n);
+    str_add(to, "</script>\n");
     facts += n + (facts[n] == '\n');
   }
 }
 
-static void add_part(struct out *to, const char *part, const char *facts) {
+static void add_part(str *to, const char *part, const char *facts) {
   if (!strncmp(part, "@css", 4)) ADD(to, page_css);
   if (!strncmp(part, "@data", 5)) add_data(to, facts);
-  if (!strncmp(part, "@script", 7)) { ADD(to, page_js); ADD(to, draw_js); ADD(to, expr_js); ADD(to, views_js); ADD(to, kernel_js); out_addf(to, "start();\n"); }
+  if (!strncmp(part, "@script", 7)) { ADD(to, page_js); ADD(to, draw_js); ADD(to, expr_js); ADD(to, views_js); ADD(to, kernel_js); str_add(to, "start();\n"); }
 #ifdef WEFT_DAGRE
-  if (!strncmp(part, "@layout", 7)) { out_addf(to, "%s", dagre_license); ADD(to, dagre_js); }
+  if (!strncmp(part, "@layout", 7)) { str_add(to, dagre_license); ADD(to, dagre_js); }
 #endif
 }
 
-static void add_page(struct out *to, const char *facts) {
+static void add_page(str *to, const char *facts) {
   for (const char *line = weft_page_html; line < weft_page_html_end;) {
     size_t n = strcspn(line, "\n") + 1;
     if (*line == '@') add_part(to, line, facts);
-    else out_add(to, line, n);
+    else str_addn(to, line, n);
     line += n;
   }
 }
@@ -77,18 +74,20 @@ static void add_page(struct out *to, const char *facts) {
 // ---- writing ----------------------------------------------------------------------------------------------------------------
 
 static int write_page(const char *path, const char *facts) {
-  struct out page = {0};
-  if (!strcmp(path, "-")) {
-    add_page(&page, facts);
-    return out_end(&page, EXIT_OK);
-  }
-  page.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (page.fd < 0) return failed("%s: %s", path, strerror(errno));
+  str page = {0};
+  error err = {0};
+  newfile *f = NULL;
+  int status = 0;
   add_page(&page, facts);
-  out_flush(&page);
-  if (close(page.fd) && !page.error) page.error = errno;
-  str_free(&page.pending);
-  return page.error ? failed("%s could not be written: %s", path, strerror(page.error)) : EXIT_OK;
+  if (!strcmp(path, "-")) {
+    struct out to = {.pending = page};
+    return out_end(&to, EXIT_OK);
+  }
+  if (newfile_open(path, &f, &err)) status = -1;
+  else if (newfile_add(f, page.at, page.n, &err)) { newfile_discard(f); status = -1; }
+  else status = newfile_commit(f, &err);
+  str_free(&page);
+  return status ? failed("%s", err.text) : EXIT_OK;
 }
 
 void viz_if_asked(weft_model *m) {

@@ -14,7 +14,7 @@ class Registry:
 
     def __init__(self, files, host="127.0.0.1"):
         self.files, self.asked, self.cut_after, self.cuts, self.token = files, [], None, 0, None
-        self.wrong, self.redirect, self.no_range, self.tree, self.gone, self.length, self.etag = False, None, False, None, 0, None, True
+        self.wrong, self.redirect, self.no_range, self.tree, self.gone, self.length, self.etag, self.odd, self.next = False, None, False, None, 0, None, True, None, None
         registry = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -70,6 +70,8 @@ class Registry:
         if self.redirect:
             to, self.redirected = self.redirect, True
             return self.send(h, 302, b"", [("Location", to + h.path), ("X-Linked-Etag", f'"{hashlib.sha256(data).hexdigest()}"')])
+        if self.odd:
+            return self.send(h, self.odd, b"")
         if self.gone:
             self.gone -= 1
             return self.send(h, 503, b"later")
@@ -95,6 +97,8 @@ class Registry:
             h.wfile.write(rest[:self.cut_after])
             h.wfile.flush()
             h.close_connection = True
+            if self.next:
+                self.files, self.next = self.next, None
             return None
         h.wfile.write(rest)
         return None

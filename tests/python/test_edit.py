@@ -2,7 +2,10 @@
 
 Terminals disagree about the width of a sign of several characters; two kinds are emulated, one that knows them and one that adds up their parts."""
 import json
+import os
 import re
+import signal
+import termios
 import time
 import unicodedata
 
@@ -140,7 +143,7 @@ class Typing:
         self.p.send("\r")
         self.p.expect(r"\d+/512 > ")
         self.p.send(f"/save {path}\r")
-        self.p.expect(r"\d+/512 > ")
+        self.p.expect(r"messages are in .*\d+/512 > ")
         return [m["content"] for m in json.loads(path.read_text())][::2]
 
 
@@ -291,10 +294,60 @@ def test_a_long_paste_is_quick(typing, tmp_path):
     assert time.time() - began < 10
 
 
+def test_a_paste_that_is_too_long(typing, tmp_path):
+    """Nothing of it is taken, and what is typed after it is."""
+    t = typing()
+    for piece in ("\x1b[200~", *["x" * (1 << 20)] * 16, "y\x1b[20\x1b[201~"):
+        t.p.send(piece)
+    assert t.keys("short").text(t.screen.row) == PROMPT + "short"
+    assert t.sent(tmp_path / "1") == ["short"]
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGQUIT"])
+def test_the_terminal_is_left_as_it_was(typing, name):
+    t = typing()
+    t.keys("half a li")
+    flags = termios.ECHO | termios.ICANON
+    assert not termios.tcgetattr(t.p.child_fd)[3] & flags
+    t.p.kill(getattr(signal, name))
+    said = t.p.read()
+    assert "\x1b[?2004l" in said and termios.tcgetattr(t.p.child_fd)[3] & flags == flags
+    t.p.wait()
+    assert t.p.signalstatus == getattr(signal, name)
+
+
+def test_ctrl_z_gives_the_terminal_back(weft, weft_env, tinypy, tmp_path):
+    """To a shell that does not take it by itself; and after fg the line is there again."""
+    (tmp_path / "t.jinja").write_text(TEMPLATE)
+    p = pexpect.spawn("sh", ["-c", 'set -m; "$@"; stty -a; echo stopped; fg', "sh", weft, "chat", tinypy, "--chat-template-file", str(tmp_path / "t.jinja"), "-q"],
+                      env=dict(weft_env, TERM="xterm", NO_COLOR="1", XDG_STATE_HOME=str(tmp_path)), encoding="utf-8", timeout=30, dimensions=(24, 80))
+    p.expect(PROMPT)
+    p.send("half a line")
+    p.expect("half a line")
+    p.send("\x1a")
+    p.expect(r"\x1b\[\?2004l")
+    p.expect("stopped")
+    assert " icanon" in p.before and " echo " in p.before
+    p.expect(r"\x1b\[\?2004h")
+    p.expect("half a line")
+    p.send("\x15/bye\r")
+    p.expect(pexpect.EOF)
+    p.close()
+
+
+def test_a_long_history_is_cut(typing, tmp_path):
+    """To its last thousand, in a file that only its owner can read, whatever happens meanwhile."""
+    (tmp_path / "state" / "weft").mkdir(parents=True)
+    history = tmp_path / "state" / "weft" / "chat_history"
+    history.write_text("".join(f"entry {i}\n" for i in range(2001)))
+    t = typing()
+    assert t.keys(UP).text(t.screen.row) == PROMPT + "entry 2000"
+    assert history.read_text().splitlines() == [f"entry {i}" for i in range(1001, 2001)] and history.stat().st_mode & 0o777 == 0o600
+    assert [f.name for f in history.parent.iterdir()] == ["chat_history"]
+
+
 def test_suspended_and_back(typing, weft):
     """Ctrl-Z and fg: the keys are taken again, and the line is drawn again."""
-    import os
-    import signal
     t = typing()
     t.keys("half a li")
     os.kill(t.p.pid, signal.SIGSTOP)

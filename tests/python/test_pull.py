@@ -151,6 +151,24 @@ def test_what_is_there_is_kept_and_gone_on_with_later(pull, registry, store, fil
     assert (store / "user_repo_tiny-Q4_K_M.gguf").read_bytes() == files["tiny-Q4_K_M.gguf"] and not part.exists()
 
 
+def test_another_file_while_it_is_fetched(pull, registry, store, files):
+    """Of another length, between two attempts: the second is all of the new one."""
+    other = files["tiny-Q4_K_M.gguf"][::-1] + b"and more"
+    registry.cuts, registry.cut_after, registry.next = 1, 1_000_000, {"tiny-Q4_K_M.gguf": other}
+    done = pull("pull", registry.url + "/plain/tiny-Q4_K_M.gguf")
+    assert done.returncode == 0, done.err
+    assert next(store.glob("*.gguf")).read_bytes() == other and ranges(registry) == ["bytes=1000000-"]
+
+
+@pytest.mark.parametrize("status", [204, 302, 303])
+def test_answers_that_are_no_file(pull, registry, store, status):
+    """Nothing, or elsewhere without saying where: no empty file is left that looks like a model."""
+    registry.odd = status
+    done = pull("pull", registry.url + "/plain/tiny-Q8_0.gguf")
+    assert done.returncode == 1 and f"HTTP {status}" in done.err, done.err
+    assert not store.exists() or not list(store.iterdir())
+
+
 def test_a_server_without_ranges_sends_all_again(pull, registry, store, files):
     registry.cut_after, registry.cuts, registry.no_range = 700_000, 1, True
     assert pull("pull", "user/repo:Q4_K_M").returncode == 0
