@@ -183,6 +183,37 @@ static int sparse_layer(loader *l, layer *y) {
   return dense_first(l, y);
 }
 
+static int bare_attention(loader *l) {
+  l->m->no_rope = true;
+  return 0;
+}
+
+// Layers without heads of keys have a recurrence. Attention tells positions apart by that alone.
+static int kimi_layer(loader *l, layer *y) {
+  if (!y->n_kv) y->mixer = &part_kda;
+  else y->mixer = &part_mla;
+  y->moe.norm = true;
+  return dense_first(l, y);
+}
+
+static int bailingmoe3_layer(loader *l, layer *y) {
+  bool safe;
+  if (gguf_bool_opt(l->f, key(l, "kda.safe_gate"), true, &safe, l->err) || key_number(l, "kda.gate_lower_bound", -1e3, 0, &y->least_decay)) return -1;
+  if (!safe) return gguf_fail(l->f, key(l, "kda.safe_gate"), l->err, "false is not supported");
+  y->safe_decay = true;
+  if (!y->n_kv) y->mixer = &part_kda;
+  else y->mixer = &part_mla;
+  return dense_first(l, y);
+}
+
+static int rwkv7_layer(loader *l, layer *y) {
+  (void)l;
+  y->mixer = &part_rwkv7;
+  y->ff = &part_channel_mix;
+  y->ff_norm = W_ATTN_NORM_2;
+  return 0;
+}
+
 static int gptneox(loader *l) { return gguf_bool_opt(l->f, key(l, "use_parallel_residual"), true, &l->m->parallel, l->err); }
 
 static int ernie_moe(loader *l, layer *y) {
@@ -253,11 +284,6 @@ static int mamba_layer(loader *l, layer *y) {
   (void)l;
   y->mixer = &part_mamba;
   y->ff = NULL;
-  return 0;
-}
-
-static int bare_attention(loader *l) {
-  l->m->no_rope = true;
   return 0;
 }
 
@@ -606,6 +632,9 @@ static const arch table[] = {
   {.name = "deepseek32", .keys = sparse, .layer = sparse_layer},
   {.name = "glm-dsa", .keys = sparse, .layer = sparse_layer},
   {.name = "grok", .flags = ARCH_NEOX, .act = ACT_GELU, .keys = grok, .layer = grok_layer},
+  {.name = "kimi-linear", .has = HAS_HEAD | HAS_PROBS_BIAS, .keys = bare_attention, .layer = kimi_layer},
+  {.name = "bailingmoe3", .flags = ARCH_OUT_GATE, .has = HAS_PROBS_BIAS, .keys = without_mtp, .layer = bailingmoe3_layer},
+  {.name = "rwkv7", .flags = ARCH_LAYER_NORM | ARCH_EMBD_NORM, .has = HAS_HEAD | HAS_NORM_BIAS, .act = ACT_RELU2, .keys = bare_attention, .layer = rwkv7_layer},
   {.name = "codeshell", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .has = HAS_HEAD | HAS_BIASES, .act = ACT_GELU},
   {.name = "refact", .keys = bloom},
   {.name = "jais", .flags = ARCH_LAYER_NORM, .has = HAS_HEAD | HAS_BIASES, .keys = jais, .layer = jais_layer},

@@ -26,6 +26,13 @@ tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t 
   return add ? t_add(g, sum, add) : sum;
 }
 
+tensor *row_before(build *b, const layer *y, int i, tensor *x) {
+  graph *g = b->g;
+  tensor *before = state_rows(b, y, i, 2, (int64_t[]){1, x->shape->dim[1]->a}), *rows = rows_at(b, before, x, t_iota(g, b->T));
+  state_store(b, y, i, t_contiguous(g, rows_at(b, before, x, t_add(g, t_iota(g, n_(b, 1)), b->T))));
+  return rows;
+}
+
 // --- the mixer of LFM2: a convolution between two gates --------------------------------------------------------------------
 
 static int load(loader *l, layer *y) {

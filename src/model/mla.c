@@ -48,6 +48,7 @@ static int load(loader *l, layer *y) {
       want(l, y, W_ATTN_K_B, a->nope, a->latent, heads, WANT_OPTIONAL)) return -1;
   if (y->w[W_ATTN_K_B].weight ? want(l, y, W_ATTN_V_B, a->latent, a->v, heads, 0) : want_matrix(l, y, W_ATTN_KV_B, a->latent, heads * (a->nope + a->v), 0)) return -1;
   if (want_matrix(l, y, W_ATTN_OUTPUT, heads * a->v, d, 0)) return -1;
+  if (l->m->arch->flags & ARCH_OUT_GATE && want_matrix(l, y, W_ATTN_GATE, d, heads, 0)) return -1;
   state(l, y, DT_F16, y->head_dim, 0);
   return 0;
 }
@@ -112,6 +113,7 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
                     scores(b, y, query(b, q_pe, a->scale), t_slice_i(g, K, 2, a->latent, a->rope)));
   tensor *o = attend(b, y, s, V);
   o = value_side(b, y, t_reshape(g, o, DIMS(T, heads, n_(b, a->latent))));
+  if (y->w[W_ATTN_GATE].weight) o = t_mul(g, o, t_reshape(g, sigmoid(g, t_contiguous(g, linear(b, y, W_ATTN_GATE, x))), DIMS(T, heads, one)));
   return linear(b, y, W_ATTN_OUTPUT, t_reshape(g, o, DIMS(T, n_(b, (int64_t)y->n_head * a->v))));
 }
 

@@ -16,7 +16,8 @@ static const char *const names[] = {
 static int check(loader *l, const char *name, const int64_t ne[3], bool optional, int *out) {
   const gguf_tensor *t = gguf_tensor_find(l->f, name);
   if (!t) return optional ? 0 : gguf_fail(l->f, NULL, l->err, "tensor '%s' is missing", name);
-  if (t->ne[0] != ne[0] || t->ne[1] != ne[1] || t->ne[2] != ne[2] || t->ne[3] != 1) {
+  int64_t last = t->ne[2] == 1 ? t->ne[3] : t->ne[2];                 // some stand on the fourth axis, and the third has one element
+  if (t->ne[0] != ne[0] || t->ne[1] != ne[1] || last != ne[2] || (t->ne[2] != 1 && t->ne[3] != 1)) {
     char third[32] = "";
     str why = {0};
     if (ne[2] != 1) snprintf(third, sizeof third, ", %lld", (long long)ne[2]);

@@ -7,7 +7,7 @@
 static tensor *tensor_at(const build *b, int at) {
   if (!at) return NULL;
   const gguf_tensor *t = gguf_tensor_at(b->m->file, (size_t)at - 1);
-  tensor *w = dequant(b->g, t->format, at - 1, t->ne[1], t->ne[0]);
+  tensor *w = dequant(b->g, t->format, at - 1, t->ne[1] * t->ne[2] * t->ne[3], t->ne[0]);
   return t->n_dims == 1 ? t_reshape(b->g, w, 1, &w->shape->dim[1]) : w;
 }
 

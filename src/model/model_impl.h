@@ -42,6 +42,13 @@ typedef struct build build;
   T(INDEXER_K, "indexer.attn_k") T(INDEXER_K_NORM, "indexer.k_norm") T(INDEXER_PROJ, "indexer.proj") T(INDEXER_Q_B, "indexer.attn_q_b") \
   T(SSM_IN, "ssm_in") T(SSM_CONV1D, "ssm_conv1d") T(SSM_DT, "ssm_dt") T(SSM_A, "ssm_a") T(SSM_D, "ssm_d") T(SSM_NORM, "ssm_norm") T(SSM_OUT, "ssm_out") \
   T(SSM_X, "ssm_x") T(SSM_DT_NORM, "ssm_dt_norm") T(SSM_B_NORM, "ssm_b_norm") T(SSM_C_NORM, "ssm_c_norm") \
+  T(SSM_CONV1D_Q, "ssm_conv1d_q") T(SSM_CONV1D_K, "ssm_conv1d_k") T(SSM_CONV1D_V, "ssm_conv1d_v") T(SSM_F_A, "ssm_f_a") T(SSM_F_B, "ssm_f_b") \
+  T(SSM_G_A, "ssm_g_a") T(SSM_G_B, "ssm_g_b") \
+  T(TIME_MIX_LERP_FUSED, "time_mix_lerp_fused") T(TIME_MIX_W1, "time_mix_w1") T(TIME_MIX_W2, "time_mix_w2") T(TIME_MIX_A1, "time_mix_a1") T(TIME_MIX_A2, "time_mix_a2") \
+  T(TIME_MIX_V1, "time_mix_v1") T(TIME_MIX_V2, "time_mix_v2") T(TIME_MIX_G1, "time_mix_g1") T(TIME_MIX_G2, "time_mix_g2") \
+  T(TIME_MIX_W0, "time_mix_w0") T(TIME_MIX_A0, "time_mix_a0") T(TIME_MIX_V0, "time_mix_v0") T(TIME_MIX_R_K, "time_mix_r_k") T(TIME_MIX_K_K, "time_mix_k_k") T(TIME_MIX_K_A, "time_mix_k_a") \
+  T(TIME_MIX_RECEPTANCE, "time_mix_receptance") T(TIME_MIX_KEY, "time_mix_key") T(TIME_MIX_VALUE, "time_mix_value") T(TIME_MIX_OUTPUT, "time_mix_output") T(TIME_MIX_LN, "time_mix_ln") \
+  T(CHANNEL_MIX_LERP_K, "channel_mix_lerp_k") T(CHANNEL_MIX_KEY, "channel_mix_key") T(CHANNEL_MIX_VALUE, "channel_mix_value") \
   T(SSM_BA, "ssm_ba") T(SSM_BETA, "ssm_beta") T(SSM_ALPHA, "ssm_alpha") T(ATTN_GATE, "attn_gate") \
   /* feed-forward */ \
   T(FFN_GATE, "ffn_gate") T(FFN_UP, "ffn_up") T(FFN_DOWN, "ffn_down") T(FFN_SUB_NORM, "ffn_sub_norm") \
@@ -134,7 +141,7 @@ typedef struct part {
   int (*load)(loader *l, layer *y);                            // 0, or -1 and an error
   tensor *(*graph)(build *b, const layer *y, tensor *x);       // x {T, n_embd}, normed, to what is added to the stream
 } part;
-extern const part part_attention, part_encoder_attention, part_shared_attention, part_attention_and_mamba2, part_mla, part_short_conv, part_mamba, part_mamba2, part_delta_net, part_linear, part_dense, part_moe, part_dense_and_moe, part_dense_with_moe, part_mla_indexed;
+extern const part part_attention, part_encoder_attention, part_shared_attention, part_attention_and_mamba2, part_mla, part_short_conv, part_mamba, part_mamba2, part_delta_net, part_linear, part_dense, part_moe, part_dense_and_moe, part_dense_with_moe, part_mla_indexed, part_kda, part_rwkv7, part_channel_mix;
 
 // Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow pairs are, quick ones
 // are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn: factor of cos and sin.
@@ -178,6 +185,8 @@ struct layer {
   ssm ssm;
   experts moe;
   xielu xielu;
+  bool safe_decay;                                             // of part_kda: no decay is below the exponential of least_decay
+  double least_decay;
   double cut;                                                  // of the gate only what is above mean + cut standard deviations is left; -infinity: all
   int state;                                                   // its first state; others follow
   tensor_refs w;
@@ -320,6 +329,7 @@ void state_store(build *b, const layer *y, int i, tensor *value);
 
 // convolution.c. x {T, D} convolved with `taps` rows of weight {D, taps} and its bias; state i has the taps - 1 rows before x.
 tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t taps, tensor *x);
+tensor *row_before(build *b, const layer *y, int i, tensor *x);                     // of each row of x {T, D}; state i has the last one of x
 
 // attention.c. Scores {T, kv, heads / kv, 1, C} of q {T, heads, n}, scaled, with K {kv, n, C} of the positions so far; then what they make of V {C, kv, v_dim}:
 // {T, heads * v_dim}. Both in the layer's numbers.

@@ -11,7 +11,7 @@
 #define _GNU_SOURCE
 #endif
 #include <math.h>
-#include "model/model_impl.h"
+#include "model/recurrent.h"
 
 tensor *state_rows(build *b, const layer *y, int i, int n, const int64_t *dims) {
   graph *g = b->g;
@@ -23,7 +23,7 @@ void state_store(build *b, const layer *y, int i, tensor *value) {
   vec_push(b->effects, t_assign(b->g, view, value));
 }
 
-static tensor *softplus(graph *g, tensor *x) {         // log(1 + exp x), of which nothing overflows
+tensor *softplus(graph *g, tensor *x) {         // log(1 + exp x), of which nothing overflows
   tensor *far = t_exp(g, t_op2(g, OP_MIN, x, t_op1(g, OP_NEG, x)));
   return t_add(g, t_op2(g, OP_MAX, x, t_float(g, 0)), t_scale(g, t_op1(g, OP_LOG2, t_add(g, far, t_float(g, 1))), M_LN2));
 }
@@ -31,25 +31,20 @@ static tensor *softplus(graph *g, tensor *x) {         // log(1 + exp x), of whi
 // --- rows of a block ------------------------------------------------------------------------------------------------------
 
 // RUN_ROOM: tokens that a run has at most, as intervals see it
-enum { MAMBA1_BLOCK = 16, MAMBA_BLOCK = 64, DELTA_BLOCK = 32, SOLVED_AT_ONCE = 8, RUN_ROOM = 64 };
+enum { MAMBA1_BLOCK = 16, MAMBA_BLOCK = 64, SOLVED_AT_ONCE = 8, RUN_ROOM = 64 };
 
-// Rows of this run: from .. end; full: whether the block ends with it
-typedef struct block { int64_t size; uop *from, *end; tensor *full; } block;
-
-static block block_of(build *b, int64_t size) {
+block block_of(build *b, int64_t size) {
   uop *from = idx_mod(b->g, b->pos, n_(b, size)), *end = idx_add(b->g, from, b->T);
   return (block){size, from, end, t_op2(b->g, OP_CMPLT, n_(b, size - 1), end)};
 }
 
 static int64_t block_rows(int64_t size) { return size + RUN_ROOM; }
 
-static int rows_state(loader *l, layer *y, int64_t size, int64_t width) {
+int rows_state(loader *l, layer *y, int64_t size, int64_t width) {
   return state(l, y, DT_F32, 0, block_rows(size) * width);
 }
 
-// Puts x {T, ...} behind the rows of earlier runs, in the layer's i-th state: all rows of the block so far {end, ...},
-// or (all) all that a block can have.
-static tensor *keep_rows(build *b, const layer *y, int i, const block *k, tensor *x, bool all) {
+tensor *keep_rows(build *b, const layer *y, int i, const block *k, tensor *x, bool all) {
   graph *g = b->g;
   const shape *s = x->shape;
   uop *dims[MAX_DIMS];
@@ -61,14 +56,14 @@ static tensor *keep_rows(build *b, const layer *y, int i, const block *k, tensor
 }
 
 // The state at the block's first position: zeros where that is 0.
-static tensor *state_before(build *b, const layer *y, int i, const block *k, int n, const int64_t *dims) {
+tensor *state_before(build *b, const layer *y, int i, const block *k, int n, const int64_t *dims) {
   graph *g = b->g;
   return t_where(g, t_op2(g, OP_CMPLT, b->pos, n_(b, k->size)), t_float(g, 0),
                  t_reshape_i(g, state_slot(b, y, i, state_buffer(b, y, i)), n, dims));
 }
 
 // Whether row s of the block, of `rows`, comes before token t of this run, or is it: {T, rows}
-static tensor *not_later(build *b, const block *k, uop *rows, bool itself) {
+tensor *not_later(build *b, const block *k, uop *rows, bool itself) {
   graph *g = b->g;
   tensor *t =
       t_add(g, t_reshape(g, t_iota(g, b->T), DIMS(b->T, n_(b, 1))), itself ? idx_add(g, k->from, n_(b, 1)) : k->from);
@@ -76,7 +71,7 @@ static tensor *not_later(build *b, const block *k, uop *rows, bool itself) {
 }
 
 // Logarithms of decays of the block's rows {end, H}, added up until each token of this run: {T, H}
-static tensor *added_up(build *b, const block *k, tensor *log_decay) {
+tensor *added_up(build *b, const block *k, tensor *log_decay) {
   graph *g = b->g;
   uop *h = log_decay->shape->dim[1], *one = n_(b, 1);
   tensor *seen = t_where(g, t_reshape(g, not_later(b, k, k->end, true), DIMS(b->T, k->end, one)),
@@ -95,14 +90,14 @@ static tensor *left_at(build *b, const block *k, tensor *sum, tensor *sums, bool
 }
 
 // Rows that go into the state: all of a block that ends with this run; else one, which counts nothing.
-static uop *rows_done(build *b, const block *k) {
+uop *rows_done(build *b, const block *k) {
   graph *g = b->g;
   uop *full = uop_op2(g, OP_MIN, idx_div(g, k->end, n_(b, k->size)), n_(b, 1));
   return uop_op2(g, OP_MAX, idx_mul(g, k->end, full), n_(b, 1));
 }
 
 // What of each such row is left when the block ends {rows, H}, and of the state before it {1, H}
-static tensor *left_at_end(build *b, const block *k, tensor *sum, tensor *sums, uop *rows, tensor **of_state) {
+tensor *left_at_end(build *b, const block *k, tensor *sum, tensor *sums, uop *rows, tensor **of_state) {
   graph *g = b->g;
   tensor *last = t_slice(g, sum, 0, idx_sub(g, b->T, n_(b, 1)), n_(b, 1));
   *of_state = t_contiguous(g, t_where(g, k->full, t_exp(g, last), t_float(g, 1)));
@@ -124,7 +119,6 @@ static int load_ssm(loader *l, layer *y) {
   state(l, y, DT_F32, 0, (int64_t)s->inner * s->state);
   return 0;
 }
-enum { STATE_CONV, STATE_SSM, STATE_DECAY, STATE_SUM, STATE_KEY, STATE_VALUE };     // the last four: rows of a block
 
 // Memory for the rows of blocks of this size, and a limit to what a run may have.
 static void load_rows(loader *l, layer *y, int64_t size, int64_t keys) {
@@ -394,7 +388,7 @@ static tensor *rows_of_block(build *b, const block *k, tensor *x, tensor *earlie
 }
 
 // d for r {T, H, v} and A {T, block, H}, which become rows of the layer's state; all of the block's so far {end, H, v}
-static tensor *solve(build *b, const layer *y, const block *k, tensor *A, tensor *r) {
+tensor *solve(build *b, const layer *y, const block *k, tensor *A, tensor *r) {
   graph *g = b->g;
   uop *H = r->shape->dim[1], *V = r->shape->dim[2], *rows = n_(b, block_rows(k->size));
   tensor *next = state_buffer(b, y, STATE_VALUE), *own = t_reshape(g, state_slot(b, y, STATE_VALUE, next), DIMS(rows, H, V)),

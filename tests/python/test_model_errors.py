@@ -106,7 +106,7 @@ ABSENT = {
     "output.weight": {"llama", "granite", "phi3", "qwen3moe", "gpt2", "qwen35", "qwen3next", "glm4moe", "deepseek2", "mamba2", "nemotron_h", "mistral3", "smollm3", "arcee",
                       "seed_oss", "exaone4", "glm4", "chatglm", "falcon", "starcoder", "ernie4_5-moe", "hunyuan-dense", "hunyuan-moe", "deepseek", "afmoe",
                       "bloom", "deci", "falcon-h1", "gemma3n", "gemma4", "granite_swa", "jamba", "llama4", "mamba", "mistral4", "nemotron_h_moe", "olmo", "qwen3vlmoe", "smallthinker",
-                      "deepseek32", "glm-dsa", "grok", "hunyuan_vl", "jais2", "maincoder", "minicpm3", "paddleocr", "pangu-embedded", "refact"},
+                      "bailingmoe3", "deepseek32", "glm-dsa", "grok", "hunyuan_vl", "jais2", "maincoder", "minicpm3", "paddleocr", "pangu-embedded", "refact"},
     "exp_probs_b.bias": {"deepseek32", "glm-dsa", "mimo2", "step35", "deepseek2", "dots1", "ernie4_5-moe", "bailingmoe2", "exaone-moe"},
     "ssm_conv1d.bias": {"falcon-h1", "granitehybrid", "nemotron_h", "nemotron_h_moe"},
     "ssm_norm.weight": {"falcon-h1"},

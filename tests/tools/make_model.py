@@ -239,6 +239,46 @@ def mamba(m, i):
     m.matrix(b + "out", p["dim"], inner)
 
 
+def kda(m, i):
+    p, b = m.p, f"blk.{i}."
+    heads, n, inner, safe = p["heads"], p["kda"], p["heads"] * p["kda"], p.get("kda_safe")
+    for name in ("q", "k", "v"):
+        m.matrix(f"{b}attn_{name}", inner, p["dim"], gain=1.5)
+        m.put(f"{b}ssm_conv1d_{name}.weight", m.normal(f"{b}conv1d_{name}", (inner, 1, 4), 0, 0.6))
+    for name in ("f", "g"):
+        m.matrix(f"{b}ssm_{name}_a", inner if safe else n, p["dim"])
+        if not safe:
+            m.matrix(f"{b}ssm_{name}_b", inner, n)
+    m.matrix(b + "ssm_beta", heads, p["dim"])
+    m.put(b + "ssm_a", (1 if safe else -1) * np.exp(m.normal(b + "a", (heads, 1), -1, 0.7)))
+    m.vector(b + "ssm_dt.bias", inner, -1, 1)
+    m.vector(b + "ssm_norm.weight", n)
+    m.matrix(b + "attn_output", p["dim"], inner)
+
+
+def rwkv7(m, i):
+    p, b, dim = m.p, f"blk.{i}.time_mix_", m.p["dim"]
+    m.put(b + "lerp_fused.weight", m.normal(b + "lerp", (6, 1, 1, dim), 0.5, 0.2))
+    for name, rank in (("w", 24), ("a", 16), ("v", 20 if i else 16), ("g", 40)):
+        m.matrix(f"{b}{name}1", rank, dim)
+        m.matrix(f"{b}{name}2", dim, rank)
+        if name != "g":
+            m.vector(f"{b}{name}0.weight", dim, 0, 0.7)
+    for name, mean in (("k_k", 0.8), ("k_a", 1.0), ("r_k", 0.0)):
+        m.vector(f"{b}{name}.weight", dim, mean, 0.2)
+    for name in ("key", "value", "receptance", "output"):
+        m.matrix(b + name, dim, dim)
+    m.vector(b + "ln.weight", dim)
+    m.vector(b + "ln.bias", dim, 0, 0.1)
+
+
+def channel_mix(m, i):
+    p, b = m.p, f"blk.{i}.channel_mix_"
+    m.put(b + "lerp_k.weight", m.normal(b + "lerp_k", (1, 1, p["dim"]), 0.5, 0.2))
+    m.matrix(b + "key", p["ffn"], p["dim"])
+    m.matrix(b + "value", p["dim"], p["ffn"])
+
+
 def only_output(m, i):
     m.matrix(f"blk.{i}.attn_output", m.p["dim"], m.p["dim"])
 
@@ -341,6 +381,8 @@ def latent_attention(m, i):
         m.weights(b + "k_b.weight", k.transpose(0, 2, 1))
         m.weights(b + "v_b.weight", values)
     m.matrix(b + "output", p["dim"], heads * v)
+    if p.get("mla_gate"):
+        m.matrix(b + "gate", heads, p["dim"])
     if p.get("indexer"):
         n, size = p["indexer"]
         b = f"blk.{i}.indexer."
@@ -378,7 +420,7 @@ def attention_and_mamba2(m, i):
     mamba2(m, i)
 
 
-MIXERS = {"s": mamba, "o": only_output, "h": attention_and_mamba2, "a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
+MIXERS = {"k": kda, "r": rwkv7, "s": mamba, "o": only_output, "h": attention_and_mamba2, "a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
 BASE = dict(arch="llama", dim=256, layers=3, heads=4, kv=2, head_dim=64, ffn=320, n_vocab=509, n_ctx=256)
 YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 32}
 FACTORS = {"rope.scaling.attn_factor": 1.19}
@@ -573,6 +615,14 @@ FAMILIES = {
     "grok": with_experts(moe(4, 2, 96), arch="grok", layers=2, ffn=96, norms="grok", no_key_length=True),
     "grok-dense": with_experts(moe(4, 2, 96), arch="grok", layers=2, norms="grok", beside=True, no_key_length=True, keys={
         "embedding_scale": 2.0, "logit_scale": 0.5, "attention.output_scale": 0.1, "attn_logit_softcapping": 20.0, "final_logit_softcapping": 40.0}),
+    "kimi-linear": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_scale=2.5), **{**mla(4, 64, 32, 64, 128, **{
+        "ssm.conv_kernel": 4, "kda.head_dim": 32}), "arch": "kimi-linear", "layers": 4, "mix": "kklk", "kv": [0, 0, 1, 0]}, probs_b=True, kda=32),
+    "bailingmoe3": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_scale=2.5, expert_weights_norm=True), **{**mla(
+        4, 64, 32, 64, 128, q_rank=96, **{"ssm.conv_kernel": 4, "kda.head_dim": 32, "kda.gate_lower_bound": -5.0, "kda.safe_gate": True}),
+        "arch": "bailingmoe3", "layers": 4, "mix": "kklk", "kv": [0, 0, 1, 0]}, probs_b=True, kda=32, kda_safe=True, mla_gate=True),
+    "rwkv7": family(arch="rwkv7", layers=3, dim=384, mix="rrr", heads=0, kv=0, layer_norm=True, embd_norm=True, ffn_norm="attn_norm_2", channel_mix=True, no_key_length=True, keys={
+        "wkv.head_size": 64, "attention.decay_lora_rank": 24, "attention.iclr_lora_rank": 16, "attention.value_residual_mix_lora_rank": 20, "attention.gate_lora_rank": 40,
+        "token_shift_count": 2}),
     "codeshell": family(arch="codeshell", layers=2, layer_norm=True, fused=True, bias=True, plain=True, no_key_length=True),
     "refact": family(arch="refact", layers=2, kv=1, no_key_length=True),
     "jais": family(arch="jais", layers=2, kv=4, layer_norm=True, fused=True, gates=True, bias=True, no_key_length=True, keys={"attention.max_alibi_bias": 8.0}),
@@ -624,7 +674,7 @@ def write(name, path, **changes):
             MIXERS[kind](m, i)
         else:
             chosen = p.get("experts") and i >= p.get("dense", 0) and (i + 1) % p.get("moe_step", 1) == 0
-            layer(m, i, MIXERS[kind], dense_and_experts if p.get("beside") else experts if chosen else dense)
+            layer(m, i, MIXERS[kind], channel_mix if p.get("channel_mix") else dense_and_experts if p.get("beside") else experts if chosen else dense)
     m.close()
 
 

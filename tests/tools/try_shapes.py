@@ -82,6 +82,10 @@ def shape(name, rng):
             p["n_rot"] = keys["rope.dimension_count"]
     elif "latent" in old:
         p["dim"] = draw(128, 192, 256, 384)
+    elif p.get("channel_mix"):
+        p["dim"], keys["wkv.head_size"] = draw(128, 192, 256, 384), draw(32, 64)
+        p["layers"] = int(rng.integers(1, 4))
+        p["mix"] = old["mix"][0] * p["layers"]
     if p.get("experts"):
         n = draw(2, 3, 5, 8, 16, 60, 128)
         used = int(rng.integers(1, min(n, 8) + 1))
@@ -110,7 +114,7 @@ def mla(p, keys, draw, rng):
     legacy, q_rank = bool(rng.integers(2)), draw(0, 64, 96, 256)
     if p["arch"] in ("plm", "minicpm3"):
         legacy, q_rank = True, 0 if p["arch"] == "plm" else q_rank or 96
-    if "indexer" in p:
+    if "indexer" in p or "kda" in p:
         legacy, q_rank = False, q_rank or 96
     new = make_model.mla(heads, nope, turned, v, latent, legacy=legacy, q_rank=q_rank)
     for k in ("attention.key_length", "attention.value_length", "attention.key_length_mla", "attention.value_length_mla"):
@@ -120,6 +124,12 @@ def mla(p, keys, draw, rng):
     p.update(new)
     if "n_rot" in p:
         p["n_rot"] = turned
+    if "kda" in p:
+        p["layers"] = int(rng.integers(1, 5))
+        p["mix"] = "k" + "".join(draw("k", "l") for _ in range(p["layers"] - 1))
+        p["kv"] = [int(kind == "l") for kind in p["mix"]]
+        p["kda"] = keys["kda.head_dim"] = draw(16, 32, 48, 64)
+        return
     p["layers"] = int(rng.integers(1, 4))
     p["mix"] = "l" * p["layers"]
 
