@@ -101,6 +101,7 @@ typedef struct plan_options {
   void *(*stream)(void *ctx, int64_t id, uint64_t layout, int64_t size, bool *filled);
   void (*filled)(void *ctx, int64_t id, double from, double to, double done);
   bool prompt;               // for the threads of prompts
+  bool flushes;              // numbers too small to be normal count as zeros while it runs, if the device can (team_compute)
 } plan_options;
 
 // Compiles all kernels of a schedule. The schedule's graph must outlive the plan. 0, or -1 and why not.

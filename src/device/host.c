@@ -89,7 +89,7 @@ static int lay_out(plan *p, const device_kernel *k, void *stream, const void *ra
   (void)raw_bytes; (void)err;
   unsigned char *from = (unsigned char *)(uintptr_t)raw;
   if (!k) team_run(p->team, run_copy, &(copying){(unsigned char *)stream + lo, from + lo, (size_t)(hi - lo)});
-  else team_compute(p->team, run_fill, &(fill_run){k, {stream, from}, lo, hi});
+  else team_run(p->team, run_fill, &(fill_run){k, {stream, from}, lo, hi});
   return 0;
 }
 
@@ -118,6 +118,8 @@ static void run_step(const step *t, int number, int thread, int n) {
   }
 }
 
+void plan_on_team(plan *p, team_fn *fn, void *ctx) { (p->flushes ? team_compute : team_run)(p->team, fn, ctx); }
+
 void plan_replay(void *ctx, int thread, int n) {
   const plan *p = ctx;
   for (int i = 0; i < p->stats.kernels; i++) {
@@ -128,7 +130,7 @@ void plan_replay(void *ctx, int thread, int n) {
 
 static int replay(plan *p, error *err) {
   (void)err;
-  team_compute(p->team, plan_replay, p);
+  plan_on_team(p, plan_replay, p);
   return 0;
 }
 
@@ -172,7 +174,7 @@ static void run_watched(void *ctx, int thread, int n) {
 void plan_run_watched(plan *p, const plan_var *vars, int n_vars) {
   memset(p->watched, 0, sizeof p->watched);
   plan_set_vars(p, vars, n_vars);
-  team_compute(p->team, run_watched, p);
+  plan_on_team(p, run_watched, p);
 }
 
 // One level, kernels i .. i + count - 1, whose first mark is marks[at]: it lasts from thread 0's first mark to its next one behind
@@ -205,7 +207,7 @@ static int replay_timed(plan *p, plan_times *out, error *err) {
     memset(p->marks, 0, (size_t)p->n_threads * p->n_marks * sizeof *p->marks);
   }
   double start = p->began = now_s();
-  team_compute(p->team, run_timed, p);
+  plan_on_team(p, run_timed, p);
   out->us = out->overhead_us = (now_s() - start) * 1e6;
   size_t at = 0;
   for (int i = 0, count; i < p->stats.kernels; i += count) {
@@ -244,7 +246,7 @@ void plan_run_counted(plan *p, const plan_var *vars, int n_vars, const counters 
   size_t n = (size_t)p->stats.kernels * (size_t)counters_n(c);
   counting w = {p, c, xcalloc(n * (size_t)p->n_threads + 1, sizeof *w.got)};
   plan_set_vars(p, vars, n_vars);
-  team_compute(p->team, run_counted, &w);
+  plan_on_team(p, run_counted, &w);
   for (size_t i = 0; i < n; i++) {
     out[i] = 0;
     for (int t = 0; t < p->n_threads; t++) out[i] += (double)w.got[(size_t)t * n + i];

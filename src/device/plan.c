@@ -333,6 +333,7 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
   p->d = d;
   p->team = o->prompt ? d->prompt_team : d->team;
   p->n_threads = team_size(p->team);
+  p->flushes = o->flushes;
   p->g = g;
   p->mem = arena_new();
   map unique = {0};

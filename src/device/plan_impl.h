@@ -2,6 +2,7 @@
 #ifndef WEFT_DEVICE_PLAN_IMPL_H
 #define WEFT_DEVICE_PLAN_IMPL_H
 #include "device/device.h"
+#include "device/team.h"
 
 enum { MAX_VARS = 8, WATCHES = 4 };
 
@@ -26,6 +27,7 @@ struct plan {
   device *d;
   struct team *team;             // that runs it, and how many those are
   int n_threads;
+  bool flushes;                  // plan_options.flushes
   graph *g;
   arena *mem;
   device_kernel *kernels;
@@ -46,6 +48,7 @@ struct plan {
 
 void device_note(device *d, int r, const error *e);                                     // r: not 0 if *e says what failed
 void plan_set_vars(plan *p, const plan_var *vars, int n_vars);                         // in all steps
+void plan_on_team(plan *p, team_fn *fn, void *ctx);                                    // on a device that is here: team_compute or team_run, as plan_options.flushes says
 void plan_replay(void *ctx, int thread, int n);                                        // team_fn: all steps of the plan `ctx`, on a device that is here
 void plan_run_watched(plan *p, const plan_var *vars, int n_vars);                      // plan_run that takes the time of steps that have a watch
 void plan_vars(const program *q, const plan_var *vars, int n_vars, int64_t *values);   // the values in the program's order

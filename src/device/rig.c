@@ -24,7 +24,7 @@ void rig_run(rig *g, const device_kernel *k, const plan_var *vars) {
   rig_set_up(&g->steps[0], k, vars, g->n_vars, g->alone ? 1 : g->p->n_threads);
   g->row.stats.kernels = 1;
   if (g->alone) { plan_replay(&g->row, 0, 1); return; }
-  team_compute(g->p->team, plan_replay, &g->row);
+  plan_on_team(g->p, plan_replay, &g->row);
 }
 
 // --- what is read and written --------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ static double sample_at(hunt *g, const candidate *c, const plan_var *vars) {
   g->r.row.steps = g->r.steps + g->at;
   g->r.row.stats.kernels = g->r.n_launches;
   double t = now_s();
-  team_compute(g->r.p->team, plan_replay, &g->r.row);
+  plan_on_team(g->r.p, plan_replay, &g->r.row);
   g->r.row.steps = g->r.steps;
   g->at += g->r.n_launches;
   return (now_s() - t) * 1e6 / g->r.n_launches;

@@ -183,7 +183,7 @@ static int need(engine *e, enum plan_kind kind, error *err) {
   st->g = graph_new(NULL);
   make_schedule(e, kind, st->g, &st->s);
   e->schedule_ms += (now_s() - began) * 1e3;
-  if (plan_build(e->d, st->g, &st->s, &(plan_options){.buffer = buffer, .ctx = e, .role = role, .progress = compiling, .stream = stream, .filled = filled, .prompt = kind != PLAN_ONE && !plan_rows[kind].apart}, &st->p, err)) return -1;
+  if (plan_build(e->d, st->g, &st->s, &(plan_options){.buffer = buffer, .ctx = e, .role = role, .progress = compiling, .stream = stream, .filled = filled, .prompt = kind != PLAN_ONE && !plan_rows[kind].apart, .flushes = true}, &st->p, err)) return -1;
   plan_stats s = plan_get_stats(st->p);
   e->compile_ms += s.compile_ms;
   e->codegen_ms += s.codegen_ms;
