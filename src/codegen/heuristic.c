@@ -351,8 +351,8 @@ static bool shares_loads(uop *reduce, uop *r) {
 }
 
 // Of a number of tokens so many go together: as few tiles as there can be, and these of one size.
-static int token_tile(const uop *tokens) {
-  int64_t most = tokens->src[0]->vmax, tiles = (most + TOKEN_TILE - 1) / TOKEN_TILE;
+static int token_tile(const kernel *k, const uop *tokens) {
+  int64_t most = tokens->src[0]->vmax, size = k->t->token_tile ? k->t->token_tile : TOKEN_TILE, tiles = (most + size - 1) / size;
   return (int)((most + tiles - 1) / tiles);
 }
 
@@ -385,7 +385,7 @@ static void register_tiles(kernel *k) {
     for (int amount = want; amount > 1; amount /= 2)
       if (rows[i]->src[0]->a % amount == 0 && amount <= budget && apply(k, OPT_UPCAST, rows[i], amount)) { done *= amount; want /= amount; break; }
   if (tokens) {
-    int amount = token_tile(tokens);
+    int amount = token_tile(k, tokens);
     while (amount > 1 && amount * done > budget) amount /= 2;
     if (amount > 1) apply(k, OPT_UPCAST, tokens, amount);
   }
@@ -563,7 +563,7 @@ static void token_tiles(kernel *k) {
     if (r->b != AXIS_LOOP || (!symbolic && r->src[0]->a > TOKEN_TILE)) continue;
     for (int j = 0; j < l.n && !own_rows; j++) own_rows = streams(k, l.at[j]) && uop_depends(l.at[j]->src[0], r);
     if (own_rows) continue;
-    int tile = symbolic ? token_tile(r) : 0;
+    int tile = symbolic ? token_tile(k, r) : 0;
     if (apply(k, OPT_UPCAST, r, tile) && symbolic) {
       while (part_products(k)) continue;
       rows_outside(k, (int)i - 2, tile);

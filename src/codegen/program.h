@@ -88,6 +88,7 @@ typedef struct target {
   bool has_local;                                  // work-groups: LOCAL, GROUP, BARRIER, SPECIAL
   bool keeps_math;                                 // takes EXP2, LOG2, SIN, RECIP, IDIV, MOD, BF16 as they are (the interpreter)
   bool index32;                                    // indices as I32 where the bounds allow (GPU); otherwise I64
+  int token_tile;                                  // tokens whose products are computed side by side at most; 0: what registers hold
   int max_local_bytes, max_group;                  // memory and work-items of a work-group
 } target;
 

@@ -5,7 +5,7 @@
 static const renderer table[] = {
   {"llvm", ".ll", {.name = "llvm", .vector_bytes = 16}, render_llvm},
   {"c", ".c", {.name = "c", .vector_bytes = 16}, render_c},
-  {"opencl", ".cl", {.name = "opencl", .vector_bytes = 16, .has_fma = true, .has_f16 = true, .has_local = true, .index32 = true,
+  {"opencl", ".cl", {.name = "opencl", .vector_bytes = 16, .has_fma = true, .has_f16 = true, .has_local = true, .index32 = true, .token_tile = 2,
                      .max_local_bytes = 32768, .max_group = 256}, render_opencl},
 };
 

@@ -29,9 +29,9 @@ def test_divergence():
     assert divergence(recorded, {0: math.log(.25), 1: math.log(.25), 2: math.log(.5)}) == pytest.approx(.5 * math.log(2) - .25 * math.log(2))
 
 
-def distributions(run_weft, path, prompt, forced, n_vocab, env=None):
+def distributions(run_weft, path, prompt, forced, n_vocab, env=None, timeout=300):
     done = run_weft(["run", "-m", path, "--ids", ",".join(map(str, prompt)), "--force", ",".join(map(str, forced)), "--json",
-                     "--top-logprobs", n_vocab], env=env, timeout=300)
+                     "--top-logprobs", n_vocab], env=env, timeout=timeout)
     assert done.returncode == 0, done.err
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["id"] for line in lines] == forced

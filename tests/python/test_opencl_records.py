@@ -16,7 +16,7 @@ def test_record(run_weft, shared_dir, name):
     record = json.loads(path.with_suffix(".json").read_text())
     kl, wrong = [], []
     for case in record["cases"][:1]:
-        ours = distributions(run_weft, path, case["prompt_ids"], case["tokens"], record["vocab_size"], env={"DEV": "CL"})
+        ours = distributions(run_weft, path, case["prompt_ids"], case["tokens"], record["vocab_size"], env={"DEV": "CL"}, timeout=900)
         case_kl, case_wrong = compare([step["top"] for step in case["steps"]], ours)
         kl += case_kl
         wrong += case_wrong
