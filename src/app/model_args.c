@@ -11,7 +11,7 @@
 
 weft_options model_args_options(const struct model_args *a) {
   return (weft_options){.context = (int)a->context, .threads = (int)a->threads, .prompt_threads = (int)a->prompt_threads, .chunk = (int)a->chunk, .exact = a->precision == 1,
-                        .no_repack = a->no_repack, .repack_memory = (int)a->growth, .adapters = a->adapters, .n_adapters = a->loras.n,
+                        .key_cache = a->key_cache, .value_cache = a->value_cache, .no_repack = a->no_repack, .repack_memory = (int)a->growth, .adapters = a->adapters, .n_adapters = a->loras.n,
                         .settings = texts_of(&a->settings), .n_settings = a->settings.n};
 }
 

@@ -13,6 +13,7 @@ struct model_args {
   int64_t context, threads, prompt_threads, chunk, growth;      // 0: as the model or the machine says
   struct texts settings;                        // metadata in place of the file's
   struct { double scale, base, freq_scale, ext, attn, slow, fast; int64_t original; int scaling; } rope;      // of that what concerns RoPE; 0, or -1: as the file has it
+  const char *key_cache, *value_cache;          // their types; NULL: the default
   struct texts loras;                           // FILE or FILE:SCALE
   weft_adapter *adapters;                       // the same
   bool no_repack, lock, quiet;

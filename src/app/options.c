@@ -39,7 +39,7 @@ enum {
 static const char no_gpu[] = "there is no GPU here", no_draft[] = "there are no draft models yet",
   pinned[] = "threads keep to processors by themselves; taskset says to which, nice and chrt how urgently", as_in_file[] = "positions are computed as the model file says",
   mapped[] = "model files are mapped, and read as they are needed", no_adapters[] = "there are no control vectors yet; --lora takes adapters",
-  no_kv_types[] = "the KV cache holds 16-bit floats, and nothing else yet", to_stderr[] = "messages go to stderr, one a line; -v says more, -q nothing",
+  to_stderr[] = "messages go to stderr, one a line; -v says more, -q nothing",
   surrounded[] = "the template says what stands around a message", one_process[] = "everything runs in this process", not_kept[] = "prompts are not kept on disk yet; in a chat, what was evaluated is not evaluated again",
   one_sequence[] = "this command has one sequence; serve and the library have many", warmed[] = "the first token needs no run before it; bench warms up each test";
 
@@ -263,6 +263,8 @@ static const struct option rows[] = {
   FLAG(MODEL & ~SERVE, "--mlock", "keep what is in memory there: no swapping", model.lock, SAME),
   TEXTS(MODEL, "--override-kv", "KEY=TYPE:VALUE", "metadata in place of the file's, more than once; TYPE: int, float,\nbool, str", model.settings, SAME,
         .more = "{arch}. at the beginning of KEY is the architecture's name."),
+  TEXT(MODEL, "-ctk, --cache-type-k", "TYPE", "how keys lie in the KV cache: f16 (default), f32, bf16, q8_0", model.key_cache, SAME),
+  TEXT(MODEL, "-ctv, --cache-type-v", "TYPE", "how values do", model.value_cache, SAME),
   CHOICE(MODEL, "--rope-scaling", "model|none|linear|yarn", "how positions beyond the trained context are scaled\n(default: as the model says)", model.rope.scaling, SAME),
   REAL(MODEL, "--rope-scale", "N", "the context becomes N times as long; 0: as the model says (default)", model.rope.scale, 0, 1e6, SAME),
   REAL(MODEL, "--rope-freq-scale", "X", "the same as 1/N", model.rope.freq_scale, 0, 1e3, SAME),
@@ -372,7 +374,6 @@ static const struct option rows[] = {
   IDLE(LOOK | PERPLEXITY | IMATRIX | SERVE, "-v, --verbose, -q, --quiet", NULL, "a bar shows how far it is", .fine = "*"),
 
   // ---- and what would change results, and cannot be had
-  REFUSED(MODEL, "-ctk, --cache-type-k, -ctv, --cache-type-v", "TYPE", no_kv_types, .fine = "f16", .idle = "f32|bf16"),
   REFUSED(TALK, "--spec-draft-type-k, -ctkd, --cache-type-k-draft, --spec-draft-type-v, -ctvd, --cache-type-v-draft", "TYPE", no_draft, .fine = "f16"),
   REFUSED(TALK, "-md, --model-draft, -hfd, --hf-repo-draft", "FILE", no_draft),
   REFUSED(TALK, "--control-vector, --control-vector-scaled", "FILE", no_adapters),

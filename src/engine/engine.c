@@ -194,7 +194,7 @@ static int need(engine *e, enum plan_kind kind, error *err) {
 static int start(engine *e, const char *path, error *err) {
   if (gguf_open(path, &e->file, err)) return -1;
   for (size_t i = 0; i < e->o.n_settings; i++) if (gguf_set_text(e->file, e->o.settings[i], err)) return -1;
-  if (model_open(e->file, &e->m, err) || tokenizer_from_gguf(e->file, &e->tok, err)) return -1;
+  if (model_open(e->file, e->o.kv, &e->m, err) || tokenizer_from_gguf(e->file, &e->tok, err)) return -1;
   for (size_t i = 0; i < e->o.n_adapters; i++) if (model_adapt(e->m, e->o.adapters[i].path, e->o.adapters[i].scale, err)) return -1;
   engine_progress(e, "loading", 0.3);
   e->n_ctx = e->o.n_ctx ? e->o.n_ctx : model_n_ctx_train(e->m);

@@ -7,7 +7,7 @@
 #ifndef WEFT_ENGINE_H
 #define WEFT_ENGINE_H
 #include "base/base.h"
-#include "model/gguf.h"
+#include "model/model.h"
 #include "text/text.h"
 
 typedef struct engine engine;
@@ -24,6 +24,7 @@ struct engine_options {
   size_t n_settings;
   const struct engine_adapter *adapters;   // LoRA files, and what they are multiplied with
   size_t n_adapters;
+  model_kv kv;            // how keys and values lie in the cache
   bool exact;             // activations stay f32: no integer dot products
   void (*progress)(void *ctx, const char *what, double fraction);   // may be NULL; what: "loading", "compiling"; 0..1
   void *progress_ctx;

@@ -205,7 +205,7 @@ int weft_file_can_run(const weft_file *f, weft_error *err) {
   error e = {0};
   model *m = NULL;
   tokenizer *t = NULL;
-  int failed = model_open(f->g, &m, &e) || tokenizer_from_gguf(f->g, &t, &e) || gguf_check_size(f->g, &e);
+  int failed = model_open(f->g, (model_kv){0}, &m, &e) || tokenizer_from_gguf(f->g, &t, &e) || gguf_check_size(f->g, &e);
   model_close(m);
   tokenizer_free(t);
   return failed ? fail_cut(f->g, err, &e) : 0;
@@ -443,7 +443,11 @@ int weft_model_open(const char *path, const weft_options *opt, weft_model **out,
   if (o.repack_memory < 0 || o.repack_memory > 1000) FAIL(err, "weights may grow by %d percent; it must be 0 to 1000", o.repack_memory);
   for (size_t i = 0; i < o.n_adapters; i++)
     if (!isfinite(o.adapters[i].scale)) FAIL(err, "%s: the scale of an adapter must be a number, not %g", o.adapters[i].path, o.adapters[i].scale);
-  struct engine_options eo = {.settings = o.settings, .n_settings = o.n_settings, .adapters = (const struct engine_adapter *)o.adapters, .n_adapters = o.n_adapters, .n_ctx = o.context, .n_threads = o.threads, .n_prompt_threads = o.prompt_threads, .chunk = o.chunk, .exact = o.exact, .no_repack = o.no_repack, .repack_memory = o.repack_memory ? o.repack_memory : 5,
+  const char *of[] = {o.key_cache ? o.key_cache : "f16", o.value_cache ? o.value_cache : "f16"};
+  int kv[COUNT(of)];
+  for (size_t i = 0; i < COUNT(of); i++)
+    if ((kv[i] = kv_type_named(of[i])) < 0) FAIL(err, "a cache of type %s is not known; it must be f16, f32, bf16 or q8_0", of[i]);
+  struct engine_options eo = {.kv = {(enum kv_type)kv[0], (enum kv_type)kv[1]}, .settings = o.settings, .n_settings = o.n_settings, .adapters = (const struct engine_adapter *)o.adapters, .n_adapters = o.n_adapters, .n_ctx = o.context, .n_threads = o.threads, .n_prompt_threads = o.prompt_threads, .chunk = o.chunk, .exact = o.exact, .no_repack = o.no_repack, .repack_memory = o.repack_memory ? o.repack_memory : 5,
                               .progress = o.progress, .progress_ctx = o.progress_ctx};
   error e = {0};
   engine *eng = NULL;

@@ -5,11 +5,6 @@
 #include <math.h>
 #include "model/model_impl.h"
 
-// The K cache lies in pages {kv, head_dim, position in page}: scores of neighbouring positions lie side by side. Pages of the V cache are
-// {kv, position in page, v_dim}, so that a head of a page is read in one run. Attention sees whole pages: what lies behind the last position is
-// masked, as what comes later is, so that sums have parts that begin and end where pages do (schedule/flash.h).
-enum { CACHE_K = 0, CACHE_V = 1 };
-
 // Windows: a number of positions, and which layers have it: a period, or one number for each layer (1: it has).
 int layers_slide(loader *l) {
   model *m = l->m;
@@ -103,82 +98,20 @@ int attention_weights(loader *l, layer *y) {
 
 static int load(loader *l, layer *y) {
   if (attention_weights(l, y)) return -1;
-  state(l, y, DT_F16, (int64_t)y->n_kv * y->head_dim, 0);
-  state(l, y, DT_F16, (int64_t)y->n_kv * y->v_dim, 0);
-  return 0;
+  return kv_load(l, y, KV_KEYS) || kv_load(l, y, KV_VALUES) ? -1 : 0;
 }
 
-// The pages that some token of this run sees: the first one, and how many. So a sum over their positions adds the same values in the same order,
-// and zeros, wherever the window stands. As intervals of `pos` see it they may end a page behind the context: the table has room for it.
-static uop *behind(const build *b, const layer *y) { return uop_op2(b->g, OP_MAX, idx_sub(b->g, b->pos, n_(b, y->window - 1)), n_(b, 0)); }
-static uop *first_page(const build *b, const layer *y) { return y->window && !b->s->apart ? idx_div(b->g, behind(b, y), n_(b, b->s->page)) : n_(b, 0); }
-static uop *n_pages(const build *b, const layer *y) {
-  uop *page = n_(b, b->s->page), *n = b->C;
-  if (b->s->apart) return b->n_pages;
-  if (y->window) {
-    uop *of_window = uop_op2(b->g, OP_MIN, b->pos, n_(b, y->window - 1));
-    n = idx_add(b->g, idx_add(b->g, b->T, of_window), idx_mod(b->g, behind(b, y), page));
-  }
-  return idx_div(b->g, idx_add(b->g, n, n_(b, b->s->page - 1)), page);
-}
-static uop *seen(const build *b, const layer *y) { return idx_mul(b->g, n_pages(b, y), n_(b, b->s->page)); }
-
-// The position of each that is seen: {seen}
-static tensor *seen_at(const build *b, const layer *y) { return t_add(b->g, t_iota(b->g, seen(b, y)), idx_mul(b->g, first_page(b, y), n_(b, b->s->page))); }
 static tensor *own_at(const build *b) { return t_reshape(b->g, b->at, DIMS(b->T, n_(b, 1), n_(b, 1), n_(b, 1), n_(b, 1))); }
 
-// Rows of a cache whose pages are {kv, x, y}, with positions along axis `axis` of these three: seen as {all positions, kv, the other}.
-static tensor *rows_of(const build *b, tensor *cache, int64_t kv, int64_t d, int axis) {
-  int64_t page = b->s->page;
-  int64_t dims[4] = {b->s->pages, kv, axis == 1 ? page : d, axis == 1 ? d : page};
-  tensor *pages = t_permute(b->g, t_reshape_i(b->g, cache, 4, dims), axis == 1 ? (int[]){0, 2, 1, 3} : (int[]){0, 3, 1, 2});
-  return t_gather(b->g, t_reshape_i(b->g, pages, 3, (int64_t[]){b->s->pages * page, kv, d}), b->rows);
-}
-
-// The pages that are seen, {sequences, kv, x, y} for each: positions, along axis `axis` of these three, one behind the other.
-static tensor *seen_of(const build *b, const layer *y, tensor *cache, int64_t kv, int64_t d, int axis) {
-  graph *g = b->g;
-  int64_t page = b->s->page;
-  int64_t dims[4] = {b->s->pages, kv, axis == 1 ? page : d, axis == 1 ? d : page};
-  uop *n = n_pages(b, y), *sequences = b->s->apart ? b->T : n_(b, 1);
-  tensor *table = t_slice(g, b->pages, b->s->apart, first_page(b, y), n);
-  tensor *pages = t_gather(g, t_reshape_i(g, cache, 4, dims), t_reshape(g, table, DIMS(sequences, n)));
-  pages = t_permute(g, pages, axis == 1 ? (int[]){0, 2, 1, 3, 4} : (int[]){0, 2, 3, 1, 4});
-  return t_reshape(g, pages, 4, (uop *[]){sequences, n_(b, kv), axis == 1 ? seen(b, y) : n_(b, d), axis == 1 ? n_(b, d) : seen(b, y)});
-}
-
-static tensor *keys(const build *b, const layer *y, tensor *cache) { return seen_of(b, y, cache, y->n_kv, y->head_dim, 2); }
-
-tensor *store_keys(build *b, const layer *y, tensor *k) {
-  tensor *view = t_permute(b->g, rows_of(b, state_buffer(b, y, CACHE_K), y->n_kv, y->head_dim, 2), (int[]){1, 2, 0});
-  tensor *next = t_assign(b->g, view, t_permute(b->g, k, (int[]){1, 2, 0}));
-  vec_push(b->effects, next);
-  return keys(b, y, next);
-}
-
 static tensor *store_k(build *b, const layer *y, tensor *k) {
-  graph *g = b->g;
-  int64_t half = y->head_dim / 2;
-  if (!rope_whole(b, y, y->head_dim)) return store_keys(b, y, rope_turn(b, y, k, y->n_kv, y->head_dim));
-  bool neox = b->m->neox;
-  tensor *view = t_permute(g, rows_of(b, state_buffer(b, y, CACHE_K), y->n_kv, y->head_dim, 2), (int[]){1, 2, 0});
-  view = t_reshape(g, view, DIMS(n_(b, y->n_kv), n_(b, neox ? 2 : half), n_(b, neox ? half : 2), b->T));
-  if (neox) view = t_swap(g, view, 1, 2);
-  tensor *next = t_assign(g, view, t_permute(g, rope_pairs(b, y, k, y->n_kv, y->head_dim), (int[]){1, 2, 3, 0}));
-  vec_push(b->effects, next);
-  return keys(b, y, next);
-}
-
-static tensor *store_v(build *b, const layer *y, tensor *v) {
-  tensor *next = t_assign(b->g, rows_of(b, state_buffer(b, y, CACHE_V), y->n_kv, y->v_dim, 1), v);
-  vec_push(b->effects, next);
-  return seen_of(b, y, next, y->n_kv, y->v_dim, 1);
+  if (!kv_is_float(b->m, KV_KEYS) || !rope_whole(b, y, y->head_dim)) return kv_store(b, y, KV_KEYS, rope_turn(b, y, k, y->n_kv, y->head_dim));
+  return kv_store_pairs(b, y, rope_pairs(b, y, k, y->n_kv, y->head_dim));
 }
 
 // Scores of positions that a token does not see become -inf: later ones, and those that its window has left behind.
 static tensor *masked(build *b, const layer *y, tensor *s) {
   graph *g = b->g;
-  tensor *own = own_at(b), *at = seen_at(b, y);
+  tensor *own = own_at(b), *at = kv_seen_at(b, y);
   s = t_where(g, t_op2(g, OP_CMPLT, own, at), t_float(g, -INFINITY), s);
   if (!y->window) return s;
   tensor *first = t_sub(g, own, n_(b, y->window - 1));
@@ -190,7 +123,7 @@ static tensor *masked(build *b, const layer *y, tensor *s) {
 tensor *scores(build *b, const layer *y, tensor *q, tensor *K) {
   graph *g = b->g;
   uop *kv = n_(b, y->n_kv), *per = n_(b, y->n_head / y->n_kv), *d = K->shape->dim[2], *one = n_(b, 1);
-  tensor *qs = t_reshape(g, t_stage(g, t_reshape(g, q, DIMS(b->T, kv, per, d)), false), DIMS(b->T, kv, per, d, one)), *ks = t_cast(g, t_reshape(g, K, DIMS(K->shape->dim[0], kv, one, d, K->shape->dim[3])), DT_F32);
+  tensor *qs = t_reshape(g, t_stage(g, t_reshape(g, q, DIMS(b->T, kv, per, d)), false), DIMS(b->T, kv, per, d, one)), *ks = t_reshape(g, K, DIMS(K->shape->dim[0], kv, one, d, K->shape->dim[3]));
   return t_reduce(g, t_mul(g, qs, ks), OP_ADD, 3);
 }
 
@@ -210,7 +143,7 @@ tensor *alibi_slopes(const build *b, const layer *y) {
 static tensor *leaning(build *b, const layer *y, tensor *s) {
   graph *g = b->g;
   if (b->m->alibi == 0) return s;
-  tensor *own = own_at(b), *at = seen_at(b, y);
+  tensor *own = own_at(b), *at = kv_seen_at(b, y);
   return t_add(g, s, t_mul(g, alibi_slopes(b, y), t_cast(g, t_sub(g, at, own), DT_F32)));
 }
 
@@ -228,10 +161,10 @@ tensor *attend(build *b, const layer *y, tensor *s, tensor *V) {
   tensor *e = t_exp(g, t_sub(g, s, most)), *total = t_reduce(g, e, OP_ADD, 4);
   if (sink) total = t_add(g, total, t_exp(g, t_sub(g, sink, most)));
   total = t_reshape(g, total, DIMS(b->T, n_(b, kv), n_(b, per), n_(b, 1)));
-  tensor *es = t_reshape(g, e, DIMS(b->T, n_(b, kv), n_(b, per), seen(b, y), n_(b, 1)));
-  tensor *vs = t_cast(g, t_reshape(g, V, DIMS(V->shape->dim[0], n_(b, kv), n_(b, 1), seen(b, y), n_(b, dv))), DT_F32);
+  tensor *es = t_reshape(g, e, DIMS(b->T, n_(b, kv), n_(b, per), kv_seen(b, y), n_(b, 1)));
+  tensor *vs = t_reshape(g, V, DIMS(V->shape->dim[0], n_(b, kv), n_(b, 1), kv_seen(b, y), n_(b, dv)));
   // what lies behind the last position may be anything, and 0 times anything may be NaN
-  tensor *at = t_reshape(g, seen_at(b, y), DIMS(n_(b, 1), n_(b, 1), n_(b, 1), seen(b, y), n_(b, 1)));
+  tensor *at = t_reshape(g, kv_seen_at(b, y), DIMS(n_(b, 1), n_(b, 1), n_(b, 1), kv_seen(b, y), n_(b, 1)));
   tensor *there = b->s->apart ? t_op2(g, OP_CMPLT, at, t_add(g, own_at(b), n_(b, 1))) : t_op2(g, OP_CMPLT, at, b->C);
   vs = t_where(g, there, vs, t_float(g, 0));
   tensor *o = t_reshape(g, t_reduce(g, t_mul(g, es, vs), OP_ADD, 3), DIMS(b->T, n_(b, kv), n_(b, per), n_(b, dv)));
@@ -289,12 +222,12 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   tensor *K, *V;
   if (late) {
     q = warmed(b, y, t_scale(g, norm(b, y, W_ATTN_Q_NORM, t_contiguous(g, rope_turn(b, y, q, y->n_head, d))), scale));
-    K = store_keys(b, y, norm(b, y, W_ATTN_K_NORM, t_contiguous(g, rope_turn(b, y, k, y->n_kv, d))));
+    K = kv_store(b, y, KV_KEYS, norm(b, y, W_ATTN_K_NORM, t_contiguous(g, rope_turn(b, y, k, y->n_kv, d))));
   } else {
     q = rope_turn(b, y, warmed(b, y, t_scale(g, q, scale)), y->n_head, d);
     K = store_k(b, y, k);
   }
-  V = store_v(b, y, v);
+  V = kv_store(b, y, KV_VALUES, v);
   b->kept[y->index] = (struct kept){K, V};
   tensor *out = attend(b, y, scores(b, y, q, K), V);
   if (y->w[W_ATTN_SUB_NORM].weight) out = norm(b, y, W_ATTN_SUB_NORM, t_contiguous(g, out));
@@ -322,7 +255,7 @@ static int hybrid_load(loader *l, layer *y) { return load(l, y) || part_mamba2.l
 
 static tensor *hybrid(build *b, const layer *y, tensor *x) {
   layer beside = *y;
-  beside.state += CACHE_V + 1;
+  beside.state += kv_states(b->m);
   return t_add(b->g, attention(b, y, x), part_mamba2.graph(b, &beside, x));
 }
 

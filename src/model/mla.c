@@ -49,8 +49,7 @@ static int load(loader *l, layer *y) {
   if (y->w[W_ATTN_K_B].weight ? want(l, y, W_ATTN_V_B, a->latent, a->v, heads, 0) : want_matrix(l, y, W_ATTN_KV_B, a->latent, heads * (a->nope + a->v), 0)) return -1;
   if (want_matrix(l, y, W_ATTN_OUTPUT, heads * a->v, d, 0)) return -1;
   if (l->m->arch->flags & ARCH_OUT_GATE && want_matrix(l, y, W_ATTN_GATE, d, heads, 0)) return -1;
-  state(l, y, DT_F16, y->head_dim, 0);
-  return 0;
+  return kv_load(l, y, KV_KEYS);
 }
 
 // A tensor as one matrix per head, {heads, rows, columns}
@@ -105,7 +104,7 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   tensor *kv = t_contiguous(g, linear(b, y, W_ATTN_KV_A_MQA, x));
   tensor *c = t_contiguous(g, norm(b, y, W_ATTN_KV_A_NORM, t_slice_i(g, kv, 1, 0, a->latent)));
   tensor *k_pe = rope_turn(b, y, t_reshape(g, t_slice_i(g, kv, 1, a->latent, a->rope), DIMS(T, one, n_(b, a->rope))), 1, a->rope);
-  tensor *K = store_keys(b, y, t_cat_last(g, t_reshape(g, c, DIMS(T, one, n_(b, a->latent))), k_pe));
+  tensor *K = kv_store(b, y, KV_KEYS, t_cat_last(g, t_reshape(g, c, DIMS(T, one, n_(b, a->latent))), k_pe));
   tensor *V = t_swap(g, t_slice_i(g, K, 2, 0, a->latent), 2, 3);
   tensor *q_c = key_side(b, y, t_slice_i(g, q, 2, 0, a->nope)), *q_pe = rope_turn(b, y, t_slice_i(g, q, 2, a->nope, a->rope), y->n_head, a->rope);
   q_c = warmed(b, y, q_c); q_pe = warmed(b, y, q_pe);

@@ -221,9 +221,10 @@ static int load(loader *l) {
   return per_layer_load(l) || altup_load(l) || check_claimed(l) || check_keys(l) || check_alike(l) ? -1 : 0;
 }
 
-static int open_with(const gguf *file, const char **uses, model **out, error *err) {
+static int open_with(const gguf *file, model_kv kv, const char **uses, model **out, error *err) {
   model *m = xcalloc(1, sizeof *m);
   m->file = file;
+  m->kv = kv;
   loader l = {.f = file, .m = m, .err = err, .claimed = xcalloc(gguf_n_tensors(file) + 1, sizeof *l.claimed), .uses = uses};
   int failed = load(&l);
   free(l.claimed);
@@ -232,9 +233,9 @@ static int open_with(const gguf *file, const char **uses, model **out, error *er
   return 0;
 }
 
-int model_open(const gguf *file, model **out, error *err) {
+int model_open(const gguf *file, model_kv kv, model **out, error *err) {
   const char **uses = xcalloc(gguf_n_kv(file) + 1, sizeof *uses);
-  int status = open_with(file, uses, out, err);
+  int status = open_with(file, kv, uses, out, err);
   free(uses);
   return status;
 }
@@ -242,7 +243,7 @@ int model_open(const gguf *file, model **out, error *err) {
 void model_key_uses(const gguf *file, const char **uses) {
   model *m = NULL;
   for (size_t i = 0; i < gguf_n_kv(file); i++) uses[i] = NULL;
-  open_with(file, uses, &m, NULL);
+  open_with(file, (model_kv){0}, uses, &m, NULL);
   model_close(m);
 }
 

@@ -8,8 +8,12 @@
 enum { MODEL_MAX_LAYERS = 512 };
 
 typedef struct model model;
+// How keys and values lie in the cache.
+enum kv_type { KV_F16, KV_F32, KV_BF16, KV_Q8_0, KV_TYPES };
+typedef struct model_kv { enum kv_type keys, values; } model_kv;
+int kv_type_named(const char *name);                           // "f16", ...: -1 where there is none of this name
 // Checks architecture, keys, tensor names, shapes and types. The file must stay open. 0, or -1 and what is wrong.
-int model_open(const gguf *file, model **out, error *err);
+int model_open(const gguf *file, model_kv kv, model **out, error *err);
 void model_close(model *m);
 // What becomes of each key when this file is opened, in uses[gguf_n_kv]: MODEL_KEY_READ, MODEL_KEY_REFUSED, or why it changes nothing (static
 // text); NULL: it is not under the architecture's name, or was not looked at before an error.

@@ -216,6 +216,7 @@ struct model {
   bool bare_qk_norm;         // layers that rotate norm queries and keys behind it, without weights
   int n_ctx_max;             // positions that it can have; 0: any number
   int pooling, n_embd_out;   // see model_pooling
+  model_kv kv;
   bool recurrent, no_rope, parallel, neox;                     // neox: rope rotates halves, not neighbours
   int block;                 // see model_block; 0: none
   enum tensor_id output_norm;
@@ -331,9 +332,19 @@ void state_store(build *b, const layer *y, int i, tensor *value);
 tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t taps, tensor *x);
 tensor *row_before(build *b, const layer *y, int i, tensor *x);                     // of each row of x {T, D}; state i has the last one of x
 
+// kv.c: the caches of keys and values of a layer, which are its first states. Adds the states of one; how many both have; whether it has one state of floats
+enum kv { KV_KEYS, KV_VALUES };
+int kv_load(loader *l, layer *y, enum kv kv);
+int kv_states(const model *m);
+bool kv_is_float(const model *m, enum kv kv);
+// Stores x {T, kv, d} of this run's positions, and returns all that its tokens see, as F32: keys {sequences, kv, d, seen}, values {sequences, kv, seen, d}.
+tensor *kv_store(build *b, const layer *y, enum kv kv, tensor *x);
+tensor *kv_store_pairs(build *b, const layer *y, tensor *pairs);                    // keys of floats, as rope_pairs gives them
+uop *kv_seen(const build *b, const layer *y);                                       // how many positions are seen, and which: {seen}
+tensor *kv_seen_at(const build *b, const layer *y);
+
 // attention.c. Scores {T, kv, heads / kv, 1, C} of q {T, heads, n}, scaled, with K {kv, n, C} of the positions so far; then what they make of V {C, kv, v_dim}:
 // {T, heads * v_dim}. Both in the layer's numbers.
-tensor *store_keys(build *b, const layer *y, tensor *k);                            // k {T, kv, head_dim}, turned, into the layer's first state: K
 tensor *scores(build *b, const layer *y, tensor *q, tensor *K);
 tensor *attend(build *b, const layer *y, tensor *scores, tensor *V);
 tensor *alibi_slopes(const build *b, const layer *y);

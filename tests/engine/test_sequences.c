@@ -26,12 +26,14 @@ static uint32_t below(uint32_t n) {
   return (uint32_t)(state >> 33) % n;
 }
 
-static weft_model *opened(const char *path, int threads) {
+static weft_model *opened_with(const char *path, int threads, const char *cache) {
   weft_model *m;
   weft_error err;
-  if (weft_model_open(path, &(weft_options){.context = MOST + 10, .threads = threads, .chunk = CHUNK}, &m, &err)) fail_msg("%s", err.text);
+  if (weft_model_open(path, &(weft_options){.context = MOST + 10, .threads = threads, .chunk = CHUNK, .key_cache = cache, .value_cache = cache}, &m, &err)) fail_msg("%s", err.text);
   return m;
 }
+
+static weft_model *opened(const char *path, int threads) { return opened_with(path, threads, NULL); }
 
 typedef struct text { int32_t ids[MOST]; uint64_t hash[MOST]; int32_t n_vocab; } text;
 
@@ -54,8 +56,8 @@ static void make_texts(weft_model *m, text *t) {
   }
 }
 
-static void same_bits(const char *path, int steps) {
-  weft_model *m = opened(path, 1 + (int)below(3));
+static void same_bits(const char *path, int steps, const char *cache) {
+  weft_model *m = opened_with(path, 1 + (int)below(3), cache);
   weft_error err;
   static text t[TEXTS];
   struct { weft_sequence *q; int text; } live[LIVE] = {0};
@@ -105,7 +107,9 @@ static void same_bits(const char *path, int steps) {
 static void of_the_demo_model(void **s) {
   (void)s;
   state = 7;
-  same_bits(project, 150);
+  same_bits(project, 150, NULL);
+  same_bits(project, 40, "q8_0");
+  same_bits(project, 20, "bf16");
 }
 
 static void of_other_models(void **s) {
@@ -118,7 +122,7 @@ static void of_other_models(void **s) {
     size_t length = strlen(e->d_name);
     if (length < 5 || strcmp(e->d_name + length - 5, ".gguf") || !strncmp(e->d_name, "tinypy", 6)) continue;
     snprintf(path, sizeof path, "%s/models/%s", WEFT_SHARED_DIR, e->d_name);
-    same_bits(path, 40);
+    same_bits(path, 40, NULL);
     n++;
   }
   if (d) closedir(d);

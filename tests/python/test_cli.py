@@ -80,7 +80,6 @@ USAGE = [
     (["run", "-m", "x", "-p", "a", "--ctx", "5"], "did you mean '--ctx-size'"),
     (["run", "-m", "x", "-p", "a", "--system", "5"], "did you mean '--system-prompt'"),
     (["run", "-m", "x", "-p", "a", "-o", "5"], "unknown option '-o'; 'weft run --help' lists them"),
-    (["run", "-m", "x", "-p", "a", "-ctk", "q8_0"], "-ctk q8_0 cannot be had: the KV cache holds 16-bit floats"),
     (["run", "-m", "x", "-p", "a", "-dr", "ai/model"], "cannot be had: models come from Hugging Face, ollama and addresses"),
     (["chat"], "no model"),
     (["chat", "x", "text", "-p", "a"], "more than once"),

@@ -78,6 +78,9 @@ def test_file_of_log_probabilities(measure, tmp_path):
     other = measure("--kl-divergence", "--kl-divergence-base", base, "--precision", "exact", file=None).out
     assert 1e-6 < float(re.search(r"Mean    KLD: +([-\d.]+)", other)[1]) < 5e-3
     assert len(re.findall(r"^ +\d+ +[\d.]+ ± ", other, re.M)) == 3
+    for kind, most in ("f32", 1e-3), ("bf16", 1e-3), ("q8_0", 1e-3):                     # of the cache, beside f16
+        cached = measure("--kl-divergence", "--kl-divergence-base", base, "-ctk", kind, "-ctv", kind, file=None).out
+        assert 1e-8 < float(re.search(r"Mean    KLD: +([-\d.]+)", cached)[1]) < most, kind
     assert float(re.search(r"Mean PPL\(base\) +: +([\d.]+)", other)[1]) == pytest.approx(ppl, rel=1e-3)
     for what, bad in {"cut": raw[:-1], "more": raw + b"\0", "not a file of log": b"_lagits_" + raw[8:], "vocabulary of": raw[:12] + b"\xff\xff\xff\x7f" + raw[16:], "no chunks": raw[:8] + struct.pack("<3i", 512, 0, 1) + raw[20:],
                       "token": raw[:20] + b"\xff\xff\xff\xff" + raw[24:]}.items():

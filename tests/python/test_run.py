@@ -515,3 +515,37 @@ def test_a_useless_cache_warns_once(run, tmp_path, cache_dir, damage):
     done = run("-p", "def ", "-n", "8", "--temp", "0", env={"WEFT_CACHE": folder})
     assert done.returncode == 0 and done.stdout == expected.stdout
     assert sum(line.startswith("weft: warning:") for line in done.err.splitlines()) == 1, done.err
+
+
+# ---- the cache -----------------------------------------------------------------------------------------------------------
+
+def test_another_context_compiles_nothing(run, cache_dir, tmp_path):
+    """Kernels know no length of a context: other lengths, and prompts of other lengths, find those of the first run."""
+    stats, compiled = tmp_path / "stats", []
+    for context, words in (300, 40), (500, 3), (2000, 90):
+        done = run("-p", "def f(x):\n" * words, "-n", "4", "-c", context, "--stats", stats, env={"WEFT_CACHE": cache_dir})
+        assert done.returncode == 0 or context == 300, done.err
+        compiled.append(json.loads(stats.read_text())["kernels_compiled"])
+    assert compiled[0] > 10 and compiled[1:] == [0, 0]
+
+
+def test_types_of_the_cache(run, tmp_path):
+    """Other numbers in the cache: the memory that it takes, and a token that is likely anyway."""
+    stats, bytes_of, texts = tmp_path / "stats", {}, set()
+    for kind in "f16", "f32", "bf16", "q8_0":
+        done = run("-p", "def add(a, b):\n    return", "-n", "3", "--temp", "0", "-ctk", kind, "-ctv", kind, "--stats", stats)
+        assert done.returncode == 0, done.err
+        bytes_of[kind] = json.loads(stats.read_text())["kv_bytes"]
+        texts.add(done.out)
+    assert bytes_of["f32"] == 2 * bytes_of["f16"] == 2 * bytes_of["bf16"] and bytes_of["q8_0"] == bytes_of["f16"] * 34 // 64
+    assert len(texts) == 1
+
+
+def test_unknown_type_of_the_cache(run):
+    assert "a cache of type q5_0 is not known; it must be f16, f32, bf16 or q8_0" in failed(run("-p", "x", "-ctk", "q5_0"))
+
+
+def test_heads_too_odd_for_groups(run_weft, make_model, tmp_path):
+    make_model.write("llama-linear", tmp_path / "small.gguf")
+    line = failed(run_weft(["run", "-m", tmp_path / "small.gguf", "-p", "x", "-n", "2", "-ctv", "q8_0"]))
+    assert "small.gguf" in line and "attention.value_length" in line and "80 is no multiple of 32, as a cache of type q8_0 needs" in line

@@ -375,7 +375,7 @@ static counts count(const shape_of *s, int layers, const char *quant, const char
   gguf *file_of = write_model(s, layers, quant, quant2);
   model *m = NULL;
   error err = {0};
-  if (model_open(file_of, &m, &err)) fail_msg("%s", err.text);
+  if (model_open(file_of, (model_kv){0}, &m, &err)) fail_msg("%s", err.text);
   graph *g = graph_new(NULL);
   schedule sched;
   uop *sink = model_graph(m, g, &(model_shape){.page = 128, .pages = 8192, .slots = 1, .ctx = 4224, .chunk = chunk, .logits = chunk == 1});

@@ -77,7 +77,7 @@ int main(int argc, char **argv) {
   gguf *file;
   model *m;
   if (argc != 3) fail("replay_tool MACHINE MODEL", NULL);
-  if (cpu_target_for(machine(argv[1], &has), &has, &c, &err) || gguf_open(argv[2], &file, &err) || model_open(file, &m, &err)) fail("", &err);
+  if (cpu_target_for(machine(argv[1], &has), &has, &c, &err) || gguf_open(argv[2], &file, &err) || model_open(file, (model_kv){0}, &m, &err)) fail("", &err);
   print_stage(m, "token", 1, &c);
   print_stage(m, "prompt", CHUNK, &c);
   model_close(m);

@@ -1,0 +1,146 @@
+// The caches of a layer's keys and values: how a number lies there, how rows are written and how pages are read. See model_impl.h.
+//
+// The K cache lies in pages {kv, head_dim, position in page}: scores of neighbouring positions lie side by side. Pages of the V cache are
+// {kv, position in page, v_dim}, so that a head of a page is read in one run. Attention sees whole pages: what lies behind the last position is
+// masked, as what comes later is, so that sums have parts that begin and end where pages do (schedule/flash.h).
+//
+// Numbers are floats, or (Q8_0) integers of 8 bits in groups of 32 of a head's, and one scale for each group in a cache of its own, which lies as
+// they do. That is the same expression as the format of weights has; who reads a group multiplies by its scale.
+#include "model/model_impl.h"
+#include <string.h>
+
+enum { GROUP = 32 };
+
+static const struct kind { const char *name; enum dtype dt; int states; } kinds[KV_TYPES] = {
+  [KV_F16] = {"f16", DT_F16, 1}, [KV_F32] = {"f32", DT_F32, 1}, [KV_BF16] = {"bf16", DT_BF16, 1}, [KV_Q8_0] = {"q8_0", DT_I8, 2},
+};
+
+int kv_type_named(const char *name) {
+  for (int i = 0; i < KV_TYPES; i++) if (!strcmp(kinds[i].name, name)) return i;
+  return -1;
+}
+
+static const struct kind *kind_of(const model *m, enum kv kv) { return &kinds[kv == KV_KEYS ? m->kv.keys : m->kv.values]; }
+static int64_t row_of(const layer *y, enum kv kv) { return kv == KV_KEYS ? y->head_dim : y->v_dim; }
+static int at(const model *m, enum kv kv) { return kv == KV_KEYS ? 0 : kind_of(m, KV_KEYS)->states; }
+
+int kv_states(const model *m) { return kind_of(m, KV_KEYS)->states + kind_of(m, KV_VALUES)->states; }
+
+int kv_load(loader *l, layer *y, enum kv kv) {
+  const struct kind *k = kind_of(l->m, kv);
+  int64_t d = row_of(y, kv);
+  if (k->states > 1 && d % GROUP)
+    return gguf_fail(l->f, key(l, kv == KV_KEYS ? "attention.key_length" : "attention.value_length"), l->err,
+                     "%lld is no multiple of %d, as a cache of type %s needs", (long long)d, GROUP, k->name);
+  state(l, y, k->dt, (int64_t)y->n_kv * d, 0);
+  if (k->states > 1) state(l, y, DT_F16, (int64_t)y->n_kv * d / GROUP, 0);
+  return 0;
+}
+
+bool kv_is_float(const model *m, enum kv kv) { return kind_of(m, kv)->states == 1; }
+
+// ---- pages --------------------------------------------------------------------------------------------------------------------------
+
+// The pages that some token of this run sees: the first one, and how many. So a sum over their positions adds the same values in the same order,
+// and zeros, wherever the window stands. As intervals of `pos` see it they may end a page behind the context: the table has room for it.
+static uop *behind(const build *b, const layer *y) { return uop_op2(b->g, OP_MAX, idx_sub(b->g, b->pos, n_(b, y->window - 1)), n_(b, 0)); }
+static uop *first_page(const build *b, const layer *y) { return y->window && !b->s->apart ? idx_div(b->g, behind(b, y), n_(b, b->s->page)) : n_(b, 0); }
+static uop *n_pages(const build *b, const layer *y) {
+  uop *page = n_(b, b->s->page), *n = b->C;
+  if (b->s->apart) return b->n_pages;
+  if (y->window) {
+    uop *of_window = uop_op2(b->g, OP_MIN, b->pos, n_(b, y->window - 1));
+    n = idx_add(b->g, idx_add(b->g, b->T, of_window), idx_mod(b->g, behind(b, y), page));
+  }
+  return idx_div(b->g, idx_add(b->g, n, n_(b, b->s->page - 1)), page);
+}
+
+uop *kv_seen(const build *b, const layer *y) { return idx_mul(b->g, n_pages(b, y), n_(b, b->s->page)); }
+
+tensor *kv_seen_at(const build *b, const layer *y) {
+  return t_add(b->g, t_iota(b->g, kv_seen(b, y)), idx_mul(b->g, first_page(b, y), n_(b, b->s->page)));
+}
+
+// A cache of rows of d elements, as its pages lie: {pages, kv, d, page}, or {pages, kv, page, d} of values.
+static void dims_of(const build *b, const layer *y, enum kv kv, int64_t d, int64_t dims[4]) {
+  bool values = kv == KV_VALUES;
+  int64_t page = b->s->page;
+  dims[0] = b->s->pages; dims[1] = y->n_kv; dims[2] = values ? page : d; dims[3] = values ? d : page;
+}
+
+// Where the rows of this run go, seen as {kv, d, T} for keys and {T, kv, d} for values: as they lie.
+static tensor *rows_of(const build *b, const layer *y, enum kv kv, tensor *cache, int64_t d) {
+  graph *g = b->g;
+  int64_t dims[4];
+  dims_of(b, y, kv, d, dims);
+  tensor *pages = t_permute(g, t_reshape_i(g, cache, 4, dims), kv == KV_VALUES ? (int[]){0, 2, 1, 3} : (int[]){0, 3, 1, 2});
+  tensor *rows = t_gather(g, t_reshape_i(g, pages, 3, (int64_t[]){b->s->pages * b->s->page, y->n_kv, d}), b->rows);
+  return kv == KV_VALUES ? rows : t_permute(g, rows, (int[]){1, 2, 0});
+}
+
+// The pages that are seen, one behind the other: {sequences, kv, d, seen}, or {sequences, kv, seen, d} of values.
+static tensor *seen_of(const build *b, const layer *y, enum kv kv, tensor *cache, int64_t d) {
+  graph *g = b->g;
+  int64_t dims[4];
+  bool values = kv == KV_VALUES;
+  uop *n = n_pages(b, y), *sequences = b->s->apart ? b->T : n_(b, 1), *seen = kv_seen(b, y);
+  dims_of(b, y, kv, d, dims);
+  tensor *table = t_slice(g, b->pages, b->s->apart, first_page(b, y), n);
+  tensor *pages = t_gather(g, t_reshape_i(g, cache, 4, dims), t_reshape(g, table, DIMS(sequences, n)));
+  pages = t_permute(g, pages, values ? (int[]){0, 2, 1, 3, 4} : (int[]){0, 2, 3, 1, 4});
+  return t_reshape(g, pages, 4, (uop *[]){sequences, n_(b, y->n_kv), values ? seen : n_(b, d), values ? n_(b, d) : seen});
+}
+
+static tensor *store(build *b, const layer *y, enum kv kv, int i, int64_t d, tensor *x) {
+  tensor *next = t_assign(b->g, rows_of(b, y, kv, state_buffer(b, y, at(b->m, kv) + i), d), kv == KV_VALUES ? x : t_permute(b->g, x, (int[]){1, 2, 0}));
+  vec_push(b->effects, next);
+  return seen_of(b, y, kv, next, d);
+}
+
+// x {T, kv, d}, d in groups: integers with |q| <= 127 of the same shape, and scales {T, kv, d / GROUP}
+static void to_int8(const build *b, const layer *y, tensor *x, int64_t d, tensor **q, tensor **scale) {
+  graph *g = b->g;
+  uop *kv = n_(b, y->n_kv), *groups = n_(b, d / GROUP);
+  tensor *in = t_reshape(g, t_contiguous(g, x), DIMS(b->T, kv, groups, n_(b, GROUP)));
+  tensor *most = t_contiguous(g, t_reduce(g, t_op2(g, OP_MAX, in, t_op1(g, OP_NEG, in)), OP_MAX, 3));
+  tensor *by = t_where(g, t_op2(g, OP_CMPLT, t_float(g, 0), most), t_op2(g, OP_FDIV, t_float(g, 127), most), t_float(g, 0));
+  tensor *rounded = t_cast(g, t_op1(g, OP_FLOOR, t_add(g, t_mul(g, in, by), t_float(g, 0.5))), DT_I8);
+  *q = t_reshape(g, rounded, DIMS(b->T, kv, n_(b, d)));
+  *scale = t_reshape(g, t_scale(g, most, 1.0 / 127), DIMS(b->T, kv, groups));
+}
+
+// What is seen of both, multiplied
+static tensor *in_groups(const build *b, const layer *y, enum kv kv, tensor *q, tensor *scale) {
+  graph *g = b->g;
+  int of = kv == KV_VALUES ? 3 : 2;                    // the axis of d
+  uop *groups = n_(b, row_of(y, kv) / GROUP), *dims[5];
+  for (int i = 0; i < 4; i++) dims[i < of ? i : i + 1] = q->shape->dim[i];
+  dims[of] = groups;
+  dims[of + 1] = n_(b, GROUP);
+  tensor *in = t_reshape(g, t_cast(g, q, DT_F32), 5, dims);
+  dims[of + 1] = n_(b, 1);
+  return t_reshape(g, t_mul(g, in, t_reshape(g, t_cast(g, scale, DT_F32), 5, dims)), 4, q->shape->dim);
+}
+
+tensor *kv_store(build *b, const layer *y, enum kv kv, tensor *x) {
+  graph *g = b->g;
+  int64_t d = row_of(y, kv);
+  if (kv_is_float(b->m, kv)) return t_cast(g, store(b, y, kv, 0, d, x), DT_F32);
+  tensor *q, *scale;
+  to_int8(b, y, x, d, &q, &scale);
+  q = store(b, y, kv, 0, d, q);
+  scale = store(b, y, kv, 1, d / GROUP, scale);
+  return in_groups(b, y, kv, q, scale);
+}
+
+tensor *kv_store_pairs(build *b, const layer *y, tensor *pairs) {
+  graph *g = b->g;
+  int64_t half = y->head_dim / 2;
+  bool neox = b->m->neox;
+  tensor *view = rows_of(b, y, KV_KEYS, state_buffer(b, y, 0), y->head_dim);
+  view = t_reshape(g, view, DIMS(n_(b, y->n_kv), n_(b, neox ? 2 : half), n_(b, neox ? half : 2), b->T));
+  if (neox) view = t_swap(g, view, 1, 2);
+  tensor *next = t_assign(g, view, t_permute(g, pairs, (int[]){1, 2, 3, 0}));
+  vec_push(b->effects, next);
+  return t_cast(g, seen_of(b, y, KV_KEYS, next, y->head_dim), DT_F32);
+}
