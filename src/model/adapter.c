@@ -58,7 +58,7 @@ static int check_pair(const gguf *f, const gguf_tensor *of, const gguf_tensor *a
   for (int i = 0; i < 2; i++) {
     const gguf_tensor *t = both[i];
     if (!readable(t)) return gguf_fail(f, NULL, err, "tensor '%s' has type %s; adapters are read in F32, F16, BF16 and Q8_0", t->name, t->format->name);
-    if (t->ne[2] != 1 || t->ne[3] != 1 || of->ne[2] != 1) return gguf_fail(f, NULL, err, "tensor '%s': adapters of experts are not supported", t->name);
+    if (t->ne[2] != 1 || t->ne[3] != 1 || of->ne[2] != 1 || of->ne[3] != 1) return gguf_fail(f, NULL, err, "tensor '%s': it is no matrix, or '%s' of the model is none: adapters of experts are not supported", t->name, of->name);
   }
   int64_t rank = a->ne[1];
   if (rank > MAX_RANK) return gguf_fail(f, NULL, err, "tensor '%s' has rank %lld, at most %d is taken", a->name, (long long)rank, MAX_RANK);

@@ -54,7 +54,7 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   tensor *qs = t_reshape(g, t_stage(g, t_reshape(g, q, DIMS(b->T, kv, per, n_(b, d))), false), DIMS(b->T, kv, per, n_(b, d), one));
   tensor *s = t_reduce(g, t_mul(g, qs, t_reshape(g, k, DIMS(one, kv, one, n_(b, d), rows))), OP_ADD, 3);
   tensor *own = t_reshape(g, t_iota(g, b->T), DIMS(b->T, one, one, one, one)), *at = t_iota(g, rows), *away = t_sub(g, at, own);
-  s = leaning(b, y, s, t_cast(g, away, DT_F32));
+  s = leaning(b, y, soft_cap(b, s, b->m->attention_cap), t_cast(g, away, DT_F32));
   s = t_where(g, t_op2(g, OP_CMPLT, at, b->T), s, t_float(g, -INFINITY));
   if (y->window) {              // half of it lies before a token, and half behind
     uop *half = n_(b, y->window / 2);

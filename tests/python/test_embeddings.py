@@ -57,6 +57,13 @@ def of_ids(ids):
     return ["--ids", ",".join(map(str, ids))]
 
 
+def test_a_cap_of_scores(vectors):
+    """With a cap of next to nothing a text is read evenly, as where scores are next to nothing."""
+    ids, cap, scale = of_ids([1, 2, 30, 45, 99, 7]), "nomic-bert.attn_logit_softcapping=float:1e-6", "nomic-bert.attention.scale=float:1e-6"
+    plain, capped, scaled = (vectors("nomic-bert", *ids, *more)[0] for more in ([], ["--override-kv", cap], ["--override-kv", scale]))
+    assert max(abs(a - b) for a, b in zip(capped, scaled, strict=True)) < 1e-4 < max(abs(a - b) for a, b in zip(capped, plain, strict=True))
+
+
 def test_every_encoder_has_a_record(make_encoder):
     assert set(make_encoder.ENCODERS) <= set(NAMES)
 
