@@ -214,6 +214,15 @@ static int rwkv7_layer(loader *l, layer *y) {
   return 0;
 }
 
+// Every few layers what leaves one is halved, and weights behind it are made for that.
+static int rwkv6_layer(loader *l, layer *y) {
+  int every;
+  if (key_count_or(l, "rescale_every_n_layers", 0, 0, MODEL_MAX_LAYERS, &every) || rwkv7_layer(l, y)) return -1;
+  y->mixer = &part_rwkv6;
+  y->halved = every && (y->index + 1) % every == 0;
+  return 0;
+}
+
 static int gptneox(loader *l) { return gguf_bool_opt(l->f, key(l, "use_parallel_residual"), true, &l->m->parallel, l->err); }
 
 static int ernie_moe(loader *l, layer *y) {
@@ -635,6 +644,7 @@ static const arch table[] = {
   {.name = "kimi-linear", .has = HAS_HEAD | HAS_PROBS_BIAS, .keys = bare_attention, .layer = kimi_layer},
   {.name = "bailingmoe3", .flags = ARCH_OUT_GATE, .has = HAS_PROBS_BIAS, .keys = without_mtp, .layer = bailingmoe3_layer},
   {.name = "rwkv7", .flags = ARCH_LAYER_NORM | ARCH_EMBD_NORM, .has = HAS_HEAD | HAS_NORM_BIAS, .act = ACT_RELU2, .keys = bare_attention, .layer = rwkv7_layer},
+  {.name = "rwkv6", .flags = ARCH_LAYER_NORM | ARCH_EMBD_NORM, .has = HAS_HEAD | HAS_NORM_BIAS, .act = ACT_RELU2, .keys = bare_attention, .layer = rwkv6_layer},
   {.name = "codeshell", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .has = HAS_HEAD | HAS_BIASES, .act = ACT_GELU},
   {.name = "refact", .keys = bloom},
   {.name = "jais", .flags = ARCH_LAYER_NORM, .has = HAS_HEAD | HAS_BIASES, .keys = jais, .layer = jais_layer},

@@ -136,7 +136,7 @@ const part part_kda = {kda_load, kda};
 // What a token makes is of itself and the token before it, mixed channel by channel. u(t) is what a(t) reads of the state before
 // this token; the state fades, and k(t) v(t) and b(t) u(t) are added.
 
-enum { RWKV_SHIFT = STATE_CONV, RWKV_B = STATE_MORE, RWKV_V, RWKV_FF_SHIFT };
+enum { RWKV_SHIFT = STATE_CONV, RWKV_B = STATE_MORE, RWKV_V };
 enum { LERP_R, LERP_W, LERP_K, LERP_V, LERP_A, LERP_G, LERPS };
 
 static int rank_of(loader *l, const char *rest, int *out) { return key_count(l, rest, 1, 1 << 16, out); }
@@ -224,20 +224,79 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
 
 const part part_rwkv7 = {rwkv7_load, rwkv7};
 
-// --- the feed-forward of RWKV: of a token and the one before it -------------------------------------------------------------
+// --- RWKV 6 -----------------------------------------------------------------------------------------------------------------
+// How much of the token before goes into each of the five is made of both. The state fades and k(t) v(t) is added; a token reads what was
+// there before it, and its own part times `first`.
+
+enum { MIX_W, MIX_K, MIX_V, MIX_R, MIX_G, MIXES };
+
+static int rwkv6_load(loader *l, layer *y) {
+  int n, extra, decay, shifts;
+  int64_t d = l->m->n_embd;
+  if (key_count(l, "wkv.head_size", 1, 1 << 12, &n) || rank_of(l, "time_mix_extra_dim", &extra) || rank_of(l, "time_decay_extra_dim", &decay) ||
+      key_count_or(l, "token_shift_count", 2, 2, 2, &shifts)) return -1;
+  if (d % n) return gguf_fail(l->f, key(l, "wkv.head_size"), l->err, "%d does not divide embedding_length = %lld", n, (long long)d);
+  heads h = {d / n, n, n};
+  y->n_head = (int)h.n;
+  y->head_dim = n;
+  if (want_matrix(l, y, W_TIME_MIX_W1, d, MIXES * (int64_t)extra, 0) || want(l, y, W_TIME_MIX_W2, extra, d, MIXES, 0) || want(l, y, W_TIME_MIX_LERP_X, d, 1, 1, 0) ||
+      want(l, y, W_TIME_MIX_LERP_FUSED, d, 1, MIXES, 0) || want_matrix(l, y, W_TIME_MIX_FIRST, n, h.n, 0) || want_vector(l, y, W_TIME_MIX_DECAY, d, 0) ||
+      want_matrix(l, y, W_TIME_MIX_DECAY_W1, d, decay, 0) || want_matrix(l, y, W_TIME_MIX_DECAY_W2, decay, d, 0) || want_matrix(l, y, W_TIME_MIX_GATE, d, d, 0)) return -1;
+  for (enum tensor_id id = W_TIME_MIX_RECEPTANCE; id <= W_TIME_MIX_OUTPUT; id++) if (want_matrix(l, y, id, d, d, 0)) return -1;
+  state(l, y, DT_F32, 0, d);
+  load_block(l, y, &h);
+  return want_vector(l, y, W_TIME_MIX_LN, d, WANT_BIAS);
+}
+
+static tensor *rwkv6(build *b, const layer *y, tensor *x) {
+  graph *g = b->g;
+  heads h = {y->n_head, y->head_dim, y->head_dim};
+  uop *one = n_(b, 1), *H = n_(b, h.n);
+  x = t_contiguous(g, x);
+  int64_t d = b->m->n_embd, extra = gguf_tensor_at(b->m->file, (size_t)y->w[W_TIME_MIX_W2].weight - 1)->ne[0];
+  tensor *step = t_contiguous(g, t_sub(g, row_before(b, y, RWKV_SHIFT, x), x)), *lerp = weight(b, y, W_TIME_MIX_LERP_FUSED), *w2 = weight(b, y, W_TIME_MIX_W2), *in[MIXES];
+  tensor *made = t_contiguous(g, tanh_of(g, linear(b, y, W_TIME_MIX_W1, mixed(b, x, step, weight(b, y, W_TIME_MIX_LERP_X)))));
+  for (int i = 0; i < MIXES; i++) {
+    tensor *by = t_matmul(g, t_contiguous(g, t_slice_i(g, made, 1, i * extra, extra)), t_slice_i(g, w2, 0, i * d, d));
+    in[i] = mixed(b, x, step, t_add(g, t_contiguous(g, by), t_reshape_i(g, t_slice_i(g, lerp, 0, i, 1), 1, &d)));
+  }
+  tensor *r = t_contiguous(g, linear(b, y, W_TIME_MIX_RECEPTANCE, in[MIX_R])), *k = t_contiguous(g, linear(b, y, W_TIME_MIX_KEY, in[MIX_K])),
+         *v = t_contiguous(g, linear(b, y, W_TIME_MIX_VALUE, in[MIX_V])), *gate = t_contiguous(g, t_silu(g, linear(b, y, W_TIME_MIX_GATE, in[MIX_G])));
+  tensor *w = linear(b, y, W_TIME_MIX_DECAY_W2, t_contiguous(g, tanh_of(g, linear(b, y, W_TIME_MIX_DECAY_W1, in[MIX_W]))));
+  w = t_contiguous(g, t_op1(g, OP_NEG, t_exp(g, t_add(g, w, weight(b, y, W_TIME_MIX_DECAY)))));
+  block blk = block_of(b, DELTA_BLOCK);
+  tensor *sum = added_up(b, &blk, keep_rows(b, y, STATE_DECAY, &blk, w, false)), *sums = keep_rows(b, y, STATE_SUM, &blk, sum, false), *before = t_contiguous(g, t_sub(g, sum, w));
+  tensor *keys = keep_rows(b, y, STATE_KEY, &blk, k, false), *values = split(b, keep_rows(b, y, STATE_VALUE, &blk, v, false), h.n, h.v);
+  tensor *S = state_before(b, y, STATE_SSM, &blk, 3, (int64_t[]){h.n, h.k, h.v});
+  tensor *own = t_reduce(g, t_mul(g, split(b, t_mul(g, r, k), h.n, h.k), t_reshape(g, weight(b, y, W_TIME_MIX_FIRST), DIMS(one, H, n_(b, h.k)))), OP_ADD, 2);
+  tensor *out = t_add(g, weighed(b, &h, meet(b, &blk, &h, r, before, keys, sums, false), values), read_state(b, &h, S, r, before));
+  out = t_add(g, out, t_mul(g, split(b, v, h.n, h.v), t_reshape(g, t_contiguous(g, own), DIMS(b->T, H, one))));
+  uop *rows = rows_done(b, &blk);
+  tensor *fades, *left = t_contiguous(g, left_at_end(b, &blk, sum, sums, rows, &fades));
+  tensor *kept = t_mul(g, S, t_reshape(g, fades, DIMS(H, n_(b, h.k), one)));
+  state_store(b, y, STATE_SSM, t_add(g, kept, written(b, &h, keys, values, left, rows)));
+  return linear(b, y, W_TIME_MIX_OUTPUT, t_contiguous(g, t_mul(g, heads_normed(b, y, out), gate)));
+}
+
+const part part_rwkv6 = {rwkv6_load, rwkv6};
+
+// --- the feed-forward of RWKV: of a token and the one before it; the older one has a gate --------------------------------------
 
 static int channel_load(loader *l, layer *y) {
   int64_t d = l->m->n_embd;
   if (!y->n_ff) return key_count(l, "feed_forward_length", 1, 1 << 24, &y->n_ff);
-  state(l, y, DT_F32, 0, d);
+  y->ff_state = state(l, y, DT_F32, 0, d) - y->state;
+  if (y->mixer == &part_rwkv6 && (want(l, y, W_CHANNEL_MIX_LERP_R, d, 1, 1, 0) || want_matrix(l, y, W_CHANNEL_MIX_RECEPTANCE, d, d, 0))) return -1;
   return want(l, y, W_CHANNEL_MIX_LERP_K, d, 1, 1, 0) || want_matrix(l, y, W_CHANNEL_MIX_KEY, d, y->n_ff, 0) || want_matrix(l, y, W_CHANNEL_MIX_VALUE, y->n_ff, d, 0) ? -1 : 0;
 }
 
 static tensor *channel_mix(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   x = t_contiguous(g, x);
-  tensor *step = t_sub(g, row_before(b, y, RWKV_FF_SHIFT, x), x), *k = linear(b, y, W_CHANNEL_MIX_KEY, mixed(b, x, step, weight(b, y, W_CHANNEL_MIX_LERP_K)));
-  return linear(b, y, W_CHANNEL_MIX_VALUE, t_contiguous(g, activate(b, y, k)));
+  tensor *step = t_contiguous(g, t_sub(g, row_before(b, y, y->ff_state, x), x)), *k = linear(b, y, W_CHANNEL_MIX_KEY, mixed(b, x, step, weight(b, y, W_CHANNEL_MIX_LERP_K)));
+  tensor *out = linear(b, y, W_CHANNEL_MIX_VALUE, t_contiguous(g, activate(b, y, k)));
+  if (!y->w[W_CHANNEL_MIX_RECEPTANCE].weight) return out;
+  return t_mul(g, out, sigmoid(g, linear(b, y, W_CHANNEL_MIX_RECEPTANCE, mixed(b, x, step, weight(b, y, W_CHANNEL_MIX_LERP_R)))));
 }
 
 const part part_channel_mix = {channel_load, channel_mix};

@@ -97,7 +97,7 @@ static tensor *through(build *b, const layer *y, tensor *x) {
   if (y->ff) x = finished(b, y, t_add(g, x, part_of(b, y, y->ff, norm(b, y, y->ff_norm, x), y->ff_post)), y->ff_last);
   if (b->m->n_own) x = t_contiguous(g, t_add(g, x, per_layer_adds(b, y, x)));
   if (y->w[W_LAYER_OUTPUT_SCALE].weight) x = t_contiguous(g, t_mul(g, x, weight(b, y, W_LAYER_OUTPUT_SCALE)));
-  return x;
+  return y->halved ? t_contiguous(g, t_scale(g, x, 0.5)) : x;
 }
 
 // What the head would read, of every position.

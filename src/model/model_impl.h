@@ -48,6 +48,8 @@ typedef struct build build;
   T(TIME_MIX_V1, "time_mix_v1") T(TIME_MIX_V2, "time_mix_v2") T(TIME_MIX_G1, "time_mix_g1") T(TIME_MIX_G2, "time_mix_g2") \
   T(TIME_MIX_W0, "time_mix_w0") T(TIME_MIX_A0, "time_mix_a0") T(TIME_MIX_V0, "time_mix_v0") T(TIME_MIX_R_K, "time_mix_r_k") T(TIME_MIX_K_K, "time_mix_k_k") T(TIME_MIX_K_A, "time_mix_k_a") \
   T(TIME_MIX_RECEPTANCE, "time_mix_receptance") T(TIME_MIX_KEY, "time_mix_key") T(TIME_MIX_VALUE, "time_mix_value") T(TIME_MIX_OUTPUT, "time_mix_output") T(TIME_MIX_LN, "time_mix_ln") \
+  T(TIME_MIX_LERP_X, "time_mix_lerp_x") T(TIME_MIX_FIRST, "time_mix_first") T(TIME_MIX_DECAY, "time_mix_decay") T(TIME_MIX_DECAY_W1, "time_mix_decay_w1") \
+  T(TIME_MIX_DECAY_W2, "time_mix_decay_w2") T(TIME_MIX_GATE, "time_mix_gate") T(CHANNEL_MIX_LERP_R, "channel_mix_lerp_r") T(CHANNEL_MIX_RECEPTANCE, "channel_mix_receptance") \
   T(CHANNEL_MIX_LERP_K, "channel_mix_lerp_k") T(CHANNEL_MIX_KEY, "channel_mix_key") T(CHANNEL_MIX_VALUE, "channel_mix_value") \
   T(SSM_BA, "ssm_ba") T(SSM_BETA, "ssm_beta") T(SSM_ALPHA, "ssm_alpha") T(ATTN_GATE, "attn_gate") \
   /* feed-forward */ \
@@ -141,7 +143,7 @@ typedef struct part {
   int (*load)(loader *l, layer *y);                            // 0, or -1 and an error
   tensor *(*graph)(build *b, const layer *y, tensor *x);       // x {T, n_embd}, normed, to what is added to the stream
 } part;
-extern const part part_attention, part_encoder_attention, part_shared_attention, part_attention_and_mamba2, part_mla, part_short_conv, part_mamba, part_mamba2, part_delta_net, part_linear, part_dense, part_moe, part_dense_and_moe, part_dense_with_moe, part_mla_indexed, part_kda, part_rwkv7, part_channel_mix;
+extern const part part_attention, part_encoder_attention, part_shared_attention, part_attention_and_mamba2, part_mla, part_short_conv, part_mamba, part_mamba2, part_delta_net, part_linear, part_dense, part_moe, part_dense_and_moe, part_dense_with_moe, part_mla_indexed, part_kda, part_rwkv7, part_rwkv6, part_channel_mix;
 
 // Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow pairs are, quick ones
 // are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn: factor of cos and sin.
@@ -188,7 +190,8 @@ struct layer {
   bool safe_decay;                                             // of part_kda: no decay is below the exponential of least_decay
   double least_decay;
   double cut;                                                  // of the gate only what is above mean + cut standard deviations is left; -infinity: all
-  int state;                                                   // its first state; others follow
+  bool halved;                                                 // what leaves it
+  int state, ff_state;                                         // its first state, others follow; which of them is its feed-forward's
   tensor_refs w;
 };
 

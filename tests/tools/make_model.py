@@ -272,8 +272,27 @@ def rwkv7(m, i):
     m.vector(b + "ln.bias", dim, 0, 0.1)
 
 
+def rwkv6(m, i):
+    p, b, dim = m.p, f"blk.{i}.time_mix_", m.p["dim"]
+    m.put(b + "lerp_x.weight", m.normal(b + "lerp_x", (1, 1, dim), 0.5, 0.2))
+    m.put(b + "lerp_fused.weight", m.normal(b + "lerp", (5, 1, 1, dim), 0.5, 0.2))
+    m.matrix(b + "w1", 5 * 16, dim)
+    m.matrix(b + "w2", dim, 16, gain=0.5, lead=(5,))
+    m.matrix(b + "decay_w1", 24, dim)
+    m.matrix(b + "decay_w2", dim, 24)
+    m.vector(b + "decay.weight", dim, -1, 1)
+    m.put(b + "first.weight", m.normal(b + "first", (dim // p["keys"]["wkv.head_size"], p["keys"]["wkv.head_size"]), 0.5, 0.3))
+    for name in ("key", "value", "receptance", "output", "gate"):
+        m.matrix(b + name, dim, dim)
+    m.vector(b + "ln.weight", dim)
+    m.vector(b + "ln.bias", dim, 0, 0.1)
+
+
 def channel_mix(m, i):
     p, b = m.p, f"blk.{i}.channel_mix_"
+    if p["arch"] == "rwkv6":
+        m.put(b + "lerp_r.weight", m.normal(b + "lerp_r", (1, 1, p["dim"]), 0.5, 0.2))
+        m.matrix(b + "receptance", p["dim"], p["dim"])
     m.put(b + "lerp_k.weight", m.normal(b + "lerp_k", (1, 1, p["dim"]), 0.5, 0.2))
     m.matrix(b + "key", p["ffn"], p["dim"])
     m.matrix(b + "value", p["dim"], p["ffn"])
@@ -420,7 +439,7 @@ def attention_and_mamba2(m, i):
     mamba2(m, i)
 
 
-MIXERS = {"k": kda, "r": rwkv7, "s": mamba, "o": only_output, "h": attention_and_mamba2, "a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
+MIXERS = {"k": kda, "r": rwkv7, "w": rwkv6, "s": mamba, "o": only_output, "h": attention_and_mamba2, "a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
 BASE = dict(arch="llama", dim=256, layers=3, heads=4, kv=2, head_dim=64, ffn=320, n_vocab=509, n_ctx=256)
 YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 32}
 FACTORS = {"rope.scaling.attn_factor": 1.19}
@@ -623,6 +642,8 @@ FAMILIES = {
     "rwkv7": family(arch="rwkv7", layers=3, dim=384, mix="rrr", heads=0, kv=0, layer_norm=True, embd_norm=True, ffn_norm="attn_norm_2", channel_mix=True, no_key_length=True, keys={
         "wkv.head_size": 64, "attention.decay_lora_rank": 24, "attention.iclr_lora_rank": 16, "attention.value_residual_mix_lora_rank": 20, "attention.gate_lora_rank": 40,
         "token_shift_count": 2}),
+    "rwkv6": family(arch="rwkv6", layers=3, dim=384, mix="www", heads=0, kv=0, layer_norm=True, embd_norm=True, ffn_norm="attn_norm_2", channel_mix=True, no_key_length=True, keys={
+        "wkv.head_size": 64, "time_mix_extra_dim": 16, "time_decay_extra_dim": 24, "rescale_every_n_layers": 2, "token_shift_count": 2}),
     "codeshell": family(arch="codeshell", layers=2, layer_norm=True, fused=True, bias=True, plain=True, no_key_length=True),
     "refact": family(arch="refact", layers=2, kv=1, no_key_length=True),
     "jais": family(arch="jais", layers=2, kv=4, layer_norm=True, fused=True, gates=True, bias=True, no_key_length=True, keys={"attention.max_alibi_bias": 8.0}),
