@@ -28,6 +28,9 @@ ENCODERS = {
                        **moe(4, 2, 192)[0]},
     "jina-bert-v2": encoder(arch="jina-bert-v2", types=2, bias=True, heads=6, kv=6, dim=192, qk_norm=True),
     "jina-bert-v2-code": encoder(arch="jina-bert-v2", types=2, bias=True, gate_in_up=True, again=True),
+    "jina-bert-v3": encoder(arch="jina-bert-v3", types=1, bias=True, plain=True, fused=True, keys={"rope.freq_base": 20000.0}),
+    "eurobert": encoder(arch="eurobert", kv=2, layer_norm=False, llama=True, no_key_length=False, keys={"rope.freq_base": 250000.0}),
+    "llama-embed": encoder(arch="llama-embed", kv=2, layer_norm=False, llama=True, no_key_length=False, keys={"rope.dimension_count": 32}),
     "modern-bert": encoder(arch="modern-bert", layers=5, layer_norm="bare", fused=True, gate_in_up=True, pre=True,
                            keys={"rope.freq_base": 160000.0, "rope.freq_base_swa": 10000.0, "attention.sliding_window": 32, "pooling_type": 2}),
     "gemma-embedding": encoder(arch="gemma-embedding", layers=7, heads=3, kv=1, head_dim=64, dim=160, layer_norm=False, no_key_length=False, gemma=True, dense=(224, 160),
@@ -76,7 +79,9 @@ def layer(m, i):
     p, b = m.p, f"blk.{i}."
     attention(m, b)
     feed_forward(m, i, b)
-    if p.get("pre") or p.get("gemma"):
+    if p.get("llama"):
+        names = ["attn_norm", "ffn_norm"]
+    elif p.get("pre") or p.get("gemma"):
         names = ["ffn_norm"] + ["attn_norm"] * (i > 0 or not p.get("pre")) + ["post_attention_norm", "post_ffw_norm"] * bool(p.get("gemma"))
     else:
         names = ["attn_output_norm", "layer_output_norm"] + ["attn_norm_2"] * bool(p.get("again"))
@@ -107,7 +112,7 @@ def write(name, path):
         m.vector("token_types.weight", (p["types"], p["dim"]), 0, 0.5)
     if p.get("positions"):
         m.vector("position_embd.weight", (p["n_ctx"], p["dim"]), 0, 0.5)
-    norm(m, "output_norm" if p.get("gemma") else "token_embd_norm", p["dim"])
+    norm(m, "output_norm" if p.get("gemma") or p.get("llama") else "token_embd_norm", p["dim"])
     if p.get("pre"):
         norm(m, "output_norm", p["dim"])
     if p.get("dense"):
