@@ -260,11 +260,12 @@ enum weft_pooling {
   WEFT_POOLING_NONE,         /* a vector for each token */
   WEFT_POOLING_MEAN,
   WEFT_POOLING_CLS,          /* the first token's */
-  WEFT_POOLING_LAST
+  WEFT_POOLING_LAST,
+  WEFT_POOLING_RANK          /* scores instead of a vector, of models that rank texts and make nothing else */
 };
 bool weft_model_only_embeds(const weft_model *m);
 int32_t weft_model_embedding_size(const weft_model *m);        /* elements of a vector */
-/* What the file says, or WEFT_POOLING_MODEL where it says nothing.  Fails where it asks for what is not known. */
+/* What the file says, or WEFT_POOLING_MODEL where it says nothing.  */
 int weft_model_pooling(const weft_model *m, enum weft_pooling *pooling, weft_error *err);
 /* The vector of a text of n tokens (with those that the model puts around it), size floats; of WEFT_POOLING_NONE, and of _MODEL where the file says
  * nothing, n of them, one after the other.  They are as the model makes them: see weft_embedding_normalize.  What the KV cache held is

@@ -8,7 +8,8 @@
 
 static const struct command command = {
   "embed", "Turns texts into vectors: near ones mean the same.", "FILE [-p TEXT | -f TEXTS | --ids 1,2,3] [options]",
-  "Each line is a text of its own; without -p, -f and --ids lines of stdin are.\n", COMMAND_BIT(embed), 0};
+  "Each line is a text of its own; without -p, -f and --ids lines of stdin are.\n"
+  "A model that ranks texts scores each by a question: a line has the question, a tab, and the text.\n", COMMAND_BIT(embed), 0};
 
 enum format { FORMAT_TEXT, FORMAT_ARRAY, FORMAT_JSON, FORMAT_JSON_MORE, FORMAT_RAW };
 
@@ -23,24 +24,83 @@ static int add_ids(struct vectors *v, const struct settings *o, const int32_t *i
   int status = weft_embed(v->model, ids, n_ids, v->how, v->all.at + before, &err) ? failed("text %zu: %s", v->n_texts, err.text) : 0;
   if (status) return status;
   v->n += rows;
-  for (size_t i = 0; i < rows; i++) weft_embedding_normalize(v->all.at + before + i * v->size, v->size, (int)o->embed.normalize);
+  for (size_t i = 0; i < rows && v->how != WEFT_POOLING_RANK; i++) weft_embedding_normalize(v->all.at + before + i * v->size, v->size, (int)o->embed.normalize);
   return interrupted() ? EXIT_INTERRUPTED : 0;
+}
+
+static const char *find(const char *text, size_t n, const char *what, size_t n_what) {
+  for (; n >= n_what; text++, n--) if (!memcmp(text, what, n_what)) return text;
+  return NULL;
+}
+
+// ---- a question and a text, which models that rank see together -------------------------------------------------------
+
+static bool key_of(const weft_model *m, const char *key, weft_value *out) {
+  size_t i;
+  const weft_file *f = weft_model_file(m);
+  return !weft_file_find(f, key, &i) && !weft_file_value(f, i, out);
+}
+
+typedef VEC(int32_t) id_list;
+
+static int add_tokens(const struct vectors *v, const char *text, size_t n, unsigned flags, id_list *all) {
+  weft_error err;
+  int32_t *ids, bos = weft_bos(weft_model_vocab(v->model));
+  size_t n_ids;
+  if (weft_tokenize(weft_model_vocab(v->model), text, n, flags, &ids, &n_ids, &err)) return failed("%s", err.text);
+  for (size_t i = all->n && n_ids && ids[0] == bos; i < n_ids; i++) vec_push(all, ids[i]);
+  weft_free(ids);
+  return 0;
+}
+
+// As the file's template for this says, if it has one.
+static int add_in_template(const struct vectors *v, const weft_value *template, const char *const pair[2], const size_t n[2], id_list *all) {
+  static const char *const places[] = {"{query}", "{document}"};
+  str s = {0};
+  for (const char *at = template->text, *end = at + template->n; at < end;) {
+    int which = -1;
+    for (int i = 0; i < 2; i++) if ((size_t)(end - at) >= strlen(places[i]) && !memcmp(at, places[i], strlen(places[i]))) which = i;
+    if (which < 0) { str_addc(&s, *at++); continue; }
+    str_addn(&s, pair[which], n[which]);
+    at += strlen(places[which]);
+  }
+  int status = add_tokens(v, str_c(&s), s.n, WEFT_ADD_SPECIAL | WEFT_PARSE_SPECIAL, all);
+  str_free(&s);
+  return status;
+}
+
+// The question and what ends a text, perhaps what separates two (add_sep_token), the text and what ends it.
+static int add_pair(struct vectors *v, const struct settings *o, const char *text, size_t n) {
+  const char *separator = o->embed.pair_separator, *found = *separator ? find(text, n, separator, strlen(separator)) : NULL;
+  weft_value template, model, sep, add;
+  id_list all = {0};
+  if (!found) return failed("text %zu: this model ranks a text by a question: both are needed, with %s between them", v->n_texts + 1, strcmp(separator, "\t") ? "what --cls-separator says" : "a tab (--cls-separator)");
+  const char *const pair[] = {text, found + strlen(separator)};
+  const size_t sizes[] = {(size_t)(found - text), (size_t)(text + n - pair[1])};
+  unsigned flags = WEFT_ADD_SPECIAL | (o->parse_special ? WEFT_PARSE_SPECIAL : 0);
+  int status = 0;
+  if (key_of(v->model, "tokenizer.chat_template.rerank", &template) && template.type == WEFT_STRING) status = add_in_template(v, &template, pair, sizes, &all);
+  else {
+    bool pieces = key_of(v->model, "tokenizer.ggml.model", &model) && model.type == WEFT_STRING && model.n == 4 && !memcmp(model.text, "bert", 4);    // which end with [SEP] already
+    status = add_tokens(v, pair[0], sizes[0], flags, &all);
+    if (!status && !pieces && key_of(v->model, "tokenizer.ggml.add_sep_token", &add) && add.u && key_of(v->model, "tokenizer.ggml.seperator_token_id", &sep)) vec_push(&all, (int32_t)sep.u);
+    if (!status) status = add_tokens(v, pair[1], sizes[1], flags, &all);
+  }
+  if (!status) status = add_ids(v, o, all.at, all.n);
+  vec_free(&all);
+  return status;
 }
 
 static int add_text(struct vectors *v, const struct settings *o, const char *text, size_t n) {
   weft_error err;
   int32_t *ids;
   size_t n_ids;
+  if (v->how == WEFT_POOLING_RANK) return add_pair(v, o, text, n);
   if (weft_tokenize(weft_model_vocab(v->model), text, n, WEFT_ADD_SPECIAL | (o->parse_special ? WEFT_PARSE_SPECIAL : 0), &ids, &n_ids, &err))
     return failed("%s", err.text);
   int status = add_ids(v, o, ids, n_ids);
   weft_free(ids);
   return status;
-}
-
-static const char *find(const char *text, size_t n, const char *what, size_t n_what) {
-  for (; n >= n_what; text++, n--) if (!memcmp(text, what, n_what)) return text;
-  return NULL;
 }
 
 static int add_texts(struct vectors *v, const struct settings *o, const char *text, size_t n) {
@@ -115,6 +175,10 @@ static void show_raw(struct out *to, const struct vectors *v) {
 static void show_text(struct out *to, const struct vectors *v, bool whole_numbers) {
   enum { SHOWN = 16 };
   size_t n = v->n > 1 && v->size > SHOWN ? SHOWN : v->size;
+  if (v->how == WEFT_POOLING_RANK) {
+    for (size_t i = 0; i < v->n; i++) out_addf(to, "rerank score %zu: %8.3f\n", i, (double)row(v, i)[0]);
+    return;
+  }
   for (size_t i = 0; i < v->n; i++) {
     out_addf(to, "embedding %zu: ", i);
     for (size_t k = 0; k < n; k++) out_addf(to, whole_numbers ? "%6.0f " : "%9.6f ", (double)row(v, i)[k]);

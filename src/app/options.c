@@ -135,8 +135,9 @@ static const struct option rows[] = {
                "that comes, and how often both models find the same token likeliest."),
   // ---- embed
   INT(EMBED, "-c, --ctx-size", "N", "the longest text, in tokens; 0: as the model says (default)", model.context, 0, INT32_MAX, SAME),
-  CHOICE(EMBED | SERVE, "--pooling", "model|none|mean|cls|last", "how a text's vector is made of those of its tokens\n(default: as the model says)", embed.pooling,
-         .more = "none: there is one for each token. cls: the first token's. last: the last one's.", BUT("there is no rank")),
+  CHOICE(EMBED | SERVE, "--pooling", "model|none|mean|cls|last|rank", "how a text's vector is made of those of its tokens\n(default: as the model says)", embed.pooling,
+         .more = "none: there is one for each token. cls: the first token's. last: the last one's. rank: scores instead, of models that have these.", SAME),
+  TEXT(EMBED, "--cls-separator", "TEXT", "what stands between a question and a text that is ranked (default: a tab)", embed.pair_separator, SAME),
   INT(EMBED, "--embd-normalize", "N", "-1: no; 0: the largest element becomes 32760; 1: their sum\nbecomes 1; 2: the length does (default); more: that norm", embed.normalize, -1, 1000, SAME,
       .meant = "--normalize"),
   CHOICE(EMBED, "--embd-output-format", "text|array|json|json+|raw", "text is for people (default), raw a line for each vector", embed.format,

@@ -41,7 +41,7 @@ enum color { COLOR_AUTO, COLOR_ON, COLOR_OFF };
 enum thinking { THINKING_AUTO, THINKING_ON, THINKING_OFF };
 
 struct perplexity_args { const char *base; int64_t chunks, stride, format; bool compare; };
-struct embed_args { const char *separator; int64_t normalize; int format, pooling; };
+struct embed_args { const char *separator, *pair_separator; int64_t normalize; int format, pooling; };
 struct imatrix_args { const char *out; int64_t chunks, from, every; };
 struct quantize_args {
   const char *in, *out, *type, *number, *output_type, *embedding_type, *types_file, *imatrix;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 _Static_assert((int)WEFT_POOLING_MODEL == POOLING_UNSAID && (int)WEFT_POOLING_NONE == POOLING_NONE && (int)WEFT_POOLING_MEAN == POOLING_MEAN &&
-               (int)WEFT_POOLING_CLS == POOLING_CLS && (int)WEFT_POOLING_LAST == POOLING_LAST, "weft.h numbers them as files do");
+               (int)WEFT_POOLING_CLS == POOLING_CLS && (int)WEFT_POOLING_LAST == POOLING_LAST && (int)WEFT_POOLING_RANK == POOLING_RANK, "weft.h numbers them as files do");
 
 static int fail(weft_error *out, const error *e) {
   if (out) memcpy(out->text, e->text, sizeof out->text);
@@ -20,9 +20,8 @@ bool weft_model_only_embeds(const weft_model *m) { return engine_is_encoder(weft
 int32_t weft_model_embedding_size(const weft_model *m) { return engine_n_embd(weft_model_peek(m)); }
 
 int weft_model_pooling(const weft_model *m, enum weft_pooling *pooling, weft_error *err) {
-  int said = engine_pooling(weft_model_peek(m));
-  if (said == POOLING_RANK) FAIL(err, "%s: this model ranks texts (pooling_type 4), which is not supported", gguf_path(engine_gguf(weft_model_peek(m))));
-  *pooling = (enum weft_pooling)said;
+  (void)err;
+  *pooling = (enum weft_pooling)engine_pooling(weft_model_peek(m));
   return 0;
 }
 
@@ -46,7 +45,10 @@ int weft_embed(weft_model *m, const int32_t *ids, size_t n, enum weft_pooling po
   int n_ctx = engine_n_ctx(e), n_vocab = engine_n_vocab(e);
   if (pooling == WEFT_POOLING_MODEL && weft_model_pooling(m, &pooling, err)) return -1;
   if (pooling == WEFT_POOLING_MODEL) pooling = WEFT_POOLING_NONE;
-  if (pooling < 0 || pooling > WEFT_POOLING_LAST) FAIL(err, "pooling %d is not known", (int)pooling);
+  bool ranks = engine_pooling(e) == POOLING_RANK;
+  if (ranks != (pooling == WEFT_POOLING_RANK)) FAIL(err, "%s: this model %s", gguf_path(engine_gguf(e)), ranks ? "ranks texts, and makes no vectors of them" : "makes vectors of texts, and does not rank them");
+  if (ranks) pooling = engine_is_encoder(e) ? WEFT_POOLING_CLS : WEFT_POOLING_LAST;
+  if (pooling < 0 || pooling > WEFT_POOLING_RANK) FAIL(err, "pooling %d is not known", (int)pooling);
   if (!n) FAIL(err, "there are no tokens to make a vector of");
   if (n > (size_t)n_ctx) FAIL(err, "a text of %zu tokens does not fit the context of %d", n, n_ctx);
   for (size_t i = 0; i < n; i++)

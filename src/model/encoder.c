@@ -19,6 +19,26 @@ int encoder_load_ends(loader *l) {
   return want_matrix(l, NULL, W_DENSE_2, m->n_embd, between, 0) || want_matrix(l, NULL, W_DENSE_3, between, m->n_embd_out, 0) ? -1 : 0;
 }
 
+// Files that rank texts: a layer, a product that makes scores, or both.
+int ranking_load(loader *l) {
+  model *m = l->m;
+  const gguf_tensor *first = gguf_tensor_find(l->f, "cls.weight"), *out = gguf_tensor_find(l->f, "cls.output.weight"), *last = out ? out : first;
+  if (m->pooling != POOLING_RANK) return 0;
+  if (!last) return gguf_fail(l->f, NULL, l->err, "tensors 'cls.weight' and 'cls.output.weight' are missing, and pooling_type 4 needs one of them");
+  if (gguf_tensor_find(l->f, "cls.norm.weight")) return gguf_fail(l->f, NULL, l->err, "it ranks texts through 'cls.norm.weight', which is not supported yet");
+  if (last->ne[1] > 1 << 20) return gguf_fail(l->f, NULL, l->err, "tensor '%s' makes %lld scores", last->name, (long long)last->ne[1]);
+  m->n_embd_out = (int)last->ne[1];
+  return (first && want_matrix(l, NULL, W_CLS, m->n_embd, first->ne[1], 0)) || (out && want_matrix(l, NULL, W_CLS_OUTPUT, first ? first->ne[1] : m->n_embd, out->ne[1], 0)) ? -1 : 0;
+}
+
+// Models that predict have a score for each of their answers, of which the first is yes: those are probabilities.
+tensor *ranking(const build *b, tensor *x) {
+  graph *g = b->g;
+  if (b->m->w[W_CLS].weight) x = soft_cap(b, t_contiguous(g, linear(b, NULL, W_CLS, x)), 1);             // tanh
+  if (b->m->w[W_CLS_OUTPUT].weight) x = linear(b, NULL, W_CLS_OUTPUT, t_contiguous(g, x));
+  return b->m->arch->encoder ? x : t_softmax(g, t_contiguous(g, x), 1);
+}
+
 // {T, heads, n} with rows up to the end of the last block: copies of the last row, which nobody sees.
 static tensor *whole_blocks(const build *b, tensor *x, uop *rows) { return t_gather(b->g, t_contiguous(b->g, x), t_iota(b->g, rows)); }
 

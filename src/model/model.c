@@ -119,7 +119,7 @@ static int load_ends(loader *l) {
   const gguf_value *tokens = gguf_find(l->f, "tokenizer.ggml.tokens");
   if (tokens && tokens->type == GGUF_ARRAY && tokens->a.n != (size_t)m->n_vocab)
     return gguf_fail(l->f, "tokenizer.ggml.tokens", l->err, "%zu tokens, but tensor 'token_embd.weight' has %d rows", tokens->a.n, m->n_vocab);
-  if (m->arch->encoder && encoder_load_ends(l)) return -1;
+  if ((m->arch->encoder && encoder_load_ends(l)) || ranking_load(l)) return -1;
   return want_matrix(l, NULL, W_TOKEN_EMBD, m->n_embd, m->n_vocab, 0) || want_matrix(l, NULL, W_OUTPUT, m->n_embd, m->n_vocab, (m->arch->has & HAS_HEAD ? 0 : WANT_OPTIONAL) | bias_if(l, HAS_HEAD_BIAS)) ||
          want_norm(l, NULL, m->output_norm) || (m->arch->flags & ARCH_EMBD_NORM && want_norm(l, NULL, W_TOKEN_EMBD_NORM)) ||
          (m->arch->flags & ARCH_POSITIONS && want_matrix(l, NULL, W_POSITION_EMBD, m->n_embd, m->n_ctx_train, 0)) ? -1 : 0;

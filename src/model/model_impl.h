@@ -19,7 +19,7 @@ typedef struct build build;
 #define TENSORS(T) \
   /* of the model */ \
   T(TOKEN_EMBD, "token_embd") T(OUTPUT_NORM, "output_norm") T(OUTPUT, "output") T(POSITION_EMBD, "position_embd") T(TOKEN_EMBD_NORM, "token_embd_norm") \
-  T(TOKEN_TYPES, "token_types") T(DENSE_2, "dense_2") T(DENSE_3, "dense_3") \
+  T(TOKEN_TYPES, "token_types") T(DENSE_2, "dense_2") T(DENSE_3, "dense_3") T(CLS, "cls") T(CLS_OUTPUT, "cls.output") \
   T(PER_LAYER_TOKEN_EMBD, "per_layer_token_embd") T(PER_LAYER_MODEL_PROJ, "per_layer_model_proj") T(PER_LAYER_PROJ_NORM, "per_layer_proj_norm") \
   T(ALTUP_PROJ, "altup_proj") T(ALTUP_UNEMBD_PROJ, "altup_unembd_proj") \
   T(ROPE_FREQS, "rope_freqs") T(ROPE_LONG, "rope_factors_long") T(ROPE_SHORT, "rope_factors_short") \
@@ -274,6 +274,8 @@ int layers_share(loader *l);                                   // and which read
 int per_layer_load(loader *l);                                 // per_layer.c
 int altup_load(loader *l);                                     // altup.c
 int encoder_load_ends(loader *l);                              // encoder.c: what it has besides embedding and norms
+int ranking_load(loader *l);                                   // encoder.c: what makes scores of vectors
+tensor *ranking(const build *b, tensor *x);
 int want_norm(loader *l, layer *y, enum tensor_id id);         // model.c: of the stream; nothing for W_NONE
 
 // --- building -----------------------------------------------------------------------------------------------------------

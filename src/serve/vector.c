@@ -55,6 +55,7 @@ static int find_pooling(call *c, bool one, enum weft_pooling *how) {
   *how = c->s->o->pooling;
   if (*how == WEFT_POOLING_MODEL && weft_model_pooling(sched_model(c->s->sched), how, &err)) return fault_set(&c->fault, 501, NULL, "%s", err.text);
   if (*how == WEFT_POOLING_MODEL) *how = WEFT_POOLING_NONE;
+  if (*how == WEFT_POOLING_RANK) return fault_set(&c->fault, 501, NULL, "this model ranks texts, and makes no vectors of them: 'weft embed' shows the scores of pairs");
   if (*how != WEFT_POOLING_NONE || !one) return 0;
   return fault_set(&c->fault, 400, NULL, "the model's file does not say how a vector is made of a whole text: start the server with --pooling mean, cls or last");
 }

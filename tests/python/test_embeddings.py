@@ -13,7 +13,8 @@ import pytest
 from test_model_errors import inspect, without
 
 RECORDS = Path(__file__).resolve().parents[1] / "records" / "embeddings"
-NAMES = sorted(path.stem for path in RECORDS.glob("*.json"))
+ALL = sorted(path.stem for path in RECORDS.glob("*.json"))
+NAMES, RANKING = [[n for n in ALL if n.endswith("-rank") is ranks] for ranks in (False, True)]
 PRECISE = {"nomic-bert": 2e-5}                                  # largest difference, of elements near 1
 AGREE = 0.9999
 
@@ -65,7 +66,7 @@ def test_a_cap_of_scores(vectors):
 
 
 def test_every_encoder_has_a_record(make_encoder):
-    assert set(make_encoder.ENCODERS) <= set(NAMES)
+    assert set(make_encoder.ENCODERS) <= set(ALL)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -85,6 +86,13 @@ def test_as_llama_cpp(vectors, name):
     print(f"{name}: 1 - cosine {1 - worst:.2g}, apart {apart:.2g}")
     assert worst >= (0.999999 if "floats" in text else AGREE)
     assert apart <= PRECISE.get(name, math.inf)
+
+
+@pytest.mark.parametrize("name", RANKING)
+def test_scores_as_llama_cpp(vectors, name):
+    """Of models that rank texts, with their own pooling. llama.cpp's GELU has 11 bits."""
+    for text in json.loads((RECORDS / f"{name}.json").read_text()):
+        assert vectors(name, *of_ids(text["ids"])) == [pytest.approx(text["rank"], abs=5e-4)] == vectors(name, *of_ids(text["ids"]), "--pooling", "rank")
 
 
 @pytest.mark.parametrize("name", ["bert", "modern-bert", "gemma3"])
@@ -128,6 +136,21 @@ def test_texts(vectors, run_weft, model, tmp_path):
     assert vectors("bert", "-p", "The cat walks!\\na dog", "-e") == two
 
 
+def test_pairs(vectors, run_weft, model):
+    """A question and a text, as the tokenizer joins two, or as the file's template says."""
+    def ids(name, text, *args):
+        return json.loads(run_weft(["tokenize", "-m", model(name), "-p", text, "--ids", *args]).out)
+    pair = ids("bert-rank", "The cat?") + ids("bert-rank", "a dog walks")[1:]
+    assert [pair.index(2), pair.count(2), pair.count(3), pair[-1]] == [0, 1, 2, 3]
+    expected = vectors("bert-rank", *of_ids(pair))
+    assert vectors("bert-rank", "-p", "The cat?\ta dog walks") == expected == vectors("bert-rank", "-p", "The cat? | a dog walks", "--cls-separator", " | ")
+    two = vectors("bert-rank", "-p", "The cat?\ta dog walks\nThe cat?\ta cat")
+    assert two[0] == expected[0] != two[1] and len(two) == 2
+    assert run_weft(["embed", "-m", model("bert-rank"), "-p", "The cat?\ta dog walks"]).out == f"rerank score 0: {expected[0][0]:8.3f}\n"
+    by_template = ids("qwen3-rank", "[CLS]does a dog walk: cat?[SEP]", "--parse-special")
+    assert vectors("qwen3-rank", "-p", "cat\ta dog") == vectors("qwen3-rank", *of_ids(by_template))
+
+
 def test_forms(run_weft, model):
     def embed(form, *args):
         done = run_weft(["embed", "-m", model("bert"), "-p", "a cat\na dog\na cat", "--embd-output-format", form, *args])
@@ -163,6 +186,9 @@ def test_errors(run_weft, model):
     fails(run_weft, [*bert, "-p", "a", "--ids", "1"], "--ids", status=2)
     fails(run_weft, [*bert, "-p", "a", "--pooling", "most"], "--pooling", status=2)
     fails(run_weft, ["embed", "-p", "a"], "-m", status=2)
+    fails(run_weft, [*bert, "-p", "a\tb", "--pooling", "rank"], "does not rank")
+    fails(run_weft, ["embed", "-m", model("bert-rank"), "-p", "a\tb", "--pooling", "mean"], "makes no vectors")
+    fails(run_weft, ["embed", "-m", model("bert-rank"), "-p", "a\tb\nb"], "text 2", "a tab")
     done = run_weft(["tune", "-m", model("bert"), "--budget", 1])
     assert done.returncode == 1 and "not searched yet" in done.err, done.err
     done = run_weft([*bert, "-p", "a"], env={"WEFT_TUNE": "now"})
@@ -173,10 +199,10 @@ def test_errors(run_weft, model):
 
 
 # What a model may lack.
-ABSENT = {"bert": {"token_types.weight"}, "nomic-bert-moe": {"token_types.weight"}, "jina-bert-v2": {"token_types.weight"}}
+ABSENT = {"bert": {"token_types.weight"}, "bert-rank": {"token_types.weight", "cls.bias", "cls.output.bias"}, "nomic-bert-moe": {"token_types.weight"}, "jina-bert-v2": {"token_types.weight"}}
 
 
-@pytest.mark.parametrize("name", ["bert", "nomic-bert-moe", "jina-bert-v2", "modern-bert", "gemma-embedding"])
+@pytest.mark.parametrize("name", ["bert", "bert-rank", "nomic-bert-moe", "jina-bert-v2", "modern-bert", "gemma-embedding"])
 def test_every_tensor_taken_out(run_weft, model, tmp_path, name):
     data, reader, path, accepted = model(name).read_bytes(), gguf.GGUFReader(model(name)), tmp_path / "m.gguf", set()
     for taken in [t.name for t in reader.tensors if not t.name.startswith("blk.") or t.name.startswith("blk.1.")]:

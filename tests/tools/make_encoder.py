@@ -33,6 +33,10 @@ ENCODERS = {
     "llama-embed": encoder(arch="llama-embed", kv=2, layer_norm=False, llama=True, no_key_length=False, keys={"rope.dimension_count": 32}),
     "modern-bert": encoder(arch="modern-bert", layers=5, layer_norm="bare", fused=True, gate_in_up=True, pre=True,
                            keys={"rope.freq_base": 160000.0, "rope.freq_base_swa": 10000.0, "attention.sliding_window": 32, "pooling_type": 2}),
+    "bert-rank": encoder(arch="bert", types=2, positions=True, bias=True, plain=True, wordpiece=True, cls=(128, 1), keys={"pooling_type": 4}),
+    "jina-bert-v2-rank": encoder(arch="jina-bert-v2", layers=2, types=2, bias=True, gate_in_up=True, cls=(1, 0), keys={"pooling_type": 4}),
+    "qwen3-rank": encoder(arch="qwen3", layers=2, layer_norm=False, no_key_length=False, llama=True, head_norms=True, cls=(0, 2), rerank="[CLS]does {document} walk: {query}?[SEP]",
+                          keys={"attention.causal": True, "pooling_type": 4, "classifier.output_labels": ["yes", "no"]}),
     "gemma-embedding": encoder(arch="gemma-embedding", layers=7, heads=3, kv=1, head_dim=64, dim=160, layer_norm=False, no_key_length=False, gemma=True, dense=(224, 160),
                                keys={"attention.sliding_window": 32, "rope.freq_base": 1000000.0, "dense_2_feat_in": 160, "dense_2_feat_out": 224, "dense_3_feat_in": 224,
                                      "dense_3_feat_out": 160}),
@@ -56,7 +60,7 @@ def attention(m, b):
     if p.get("qk_norm"):
         norm(m, b + "attn_q_norm", q)
         norm(m, b + "attn_k_norm", k)
-    if p.get("gemma"):
+    if p.get("gemma") or p.get("head_norms"):
         norm(m, b + "attn_q_norm", p["head_dim"])
         norm(m, b + "attn_k_norm", p["head_dim"])
     m.matrix(b + "attn_output", p["dim"], q, bias=p.get("bias"))
@@ -119,6 +123,14 @@ def write(name, path):
         between, out = p["dense"]
         m.matrix("dense_2", between, p["dim"])
         m.matrix("dense_3", out, between)
+    if p.get("rerank"):
+        m.w.add_string("tokenizer.chat_template.rerank", p["rerank"])
+    if p.get("cls"):
+        between, scores = p["cls"]
+        if between:
+            m.matrix("cls", between, p["dim"], bias=True)
+        if scores:
+            m.matrix("cls.output", scores, between or p["dim"], gain=2, bias=scores == 1)
     for i in range(p["layers"]):
         layer(m, i)
     m.close()

@@ -4,7 +4,8 @@
     record_embedding.py OUT_FOLDER [NAME ...]       default: all names
 
 Needs llama-cpp-python beside numpy and gguf.  For each file and each of some texts of token ids: the mean of all tokens' vectors, and those of
-the first and the last token, as they are before anything is normalised.  Of quantised files also "floats": the same with the weights that they
+the first and the last token, as they are before anything is normalised.  Of files that rank texts, their
+scores instead. Of quantised files also "floats": the same with the weights that they
 stand for as 32-bit floats, where no activation is rounded.
 """
 import json
@@ -41,6 +42,22 @@ def of_tokens(model, ids):
     return rows
 
 
+def ranked(model, ids, scores):
+    params = lib.llama_context_default_params()
+    params.n_ctx = params.n_batch = params.n_ubatch = 256
+    params.embeddings, params.pooling_type, params.n_threads, params.n_threads_batch, params.flash_attn_type = True, 4, 1, 1, 0
+    context = lib.llama_init_from_model(model, params)
+    batch = lib.llama_batch_init(len(ids), 0, 1)
+    batch.n_tokens = len(ids)
+    for i, token in enumerate(ids):
+        batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = token, i, 1, 0, 1
+    if lib.llama_decode(context, batch):
+        sys.exit("llama_decode failed")
+    found = [float(f"{x:.7g}") for x in np.ctypeslib.as_array(lib.llama_get_embeddings_seq(context, 0), (scores,))]
+    lib.llama_free(context)
+    return found
+
+
 def shapes(name):
     return make_encoder.ENCODERS if name in make_encoder.ENCODERS else make_model.FAMILIES
 
@@ -62,7 +79,8 @@ def record(name, path):
     texts = []
     for n in LENGTHS:
         ids = [int(i) for i in np.random.default_rng([n, zlib.crc32(name.encode())]).integers(5, n_vocab - 2, n)]
-        texts.append({"ids": ids, **pooled(of_tokens(model, ids))})
+        cls = shapes(name)[name].get("cls")
+        texts.append({"ids": ids, "rank": ranked(model, ids, cls[1] or cls[0])} if cls else {"ids": ids, **pooled(of_tokens(model, ids))})
     lib.llama_model_free(model)
     return texts
 
@@ -82,7 +100,7 @@ def main():
                 for text, floats in zip(texts, record(name, path), strict=True):
                     text["floats"] = {how: floats[how] for how in ("mean", "cls", "last")}
         (Path(sys.argv[1]) / f"{name}.json").write_text("[" + ",\n".join(json.dumps(t, separators=(",", ":")) for t in texts) + "]\n")
-        print(f"{name}: length {np.linalg.norm(texts[1]['mean']):.3g}")
+        print(f"{name}:", [t["rank"] for t in texts] if "rank" in texts[0] else f"length {np.linalg.norm(texts[1]['mean']):.3g}")
 
 
 if __name__ == "__main__":
