@@ -237,19 +237,20 @@ static int list_ollama(http *h, const struct reference *r, wanted_list *out, err
 
 // ---- addresses --------------------------------------------------------------------------------------------------------------------
 
-// The file's name in an address, with %20 and the like as they are meant.
+// All of an address is the name of its file here, as others have files of the same name: without who asks, what is asked, and %20 and the like.
 static int list_address(const struct reference *r, wanted_list *out, error *err) {
-  const char *host = strstr(r->url, "://") + 3;
+  const char *host = strstr(r->url, "://") + 3, *user = memchr(host, '@', strcspn(host, "/?#"));
+  if (user) host = user + 1;
   size_t n = strcspn(host, "?#");
   str name = {0};
   for (size_t i = 0; i < n; i++) {
     unsigned c;
     if (host[i] == '%' && i + 2 < n && sscanf(host + i + 1, "%2x", &c) == 1) { str_addc(&name, (char)c); i += 2; }
-    else str_addc(&name, host[i]);
+    else str_addc(&name, host[i] == ':' ? '_' : host[i]);
   }
   const char *slash = strrchr(str_c(&name), '/');
   struct wanted w = {.size = -1};
-  int status = slash && slash[1] ? store_path(slash + 1, &w.path, err) : error_set(err, "%.300s: an address without the name of a file", r->url);
+  int status = slash && slash[1] ? store_path(name.at, &w.path, err) : error_set(err, "%.300s: an address without the name of a file", r->url);
   str_add(&w.url, r->url);
   w.shown = xstrdup(slash && slash[1] ? slash + 1 : r->url);
   vec_push(out, w);

@@ -47,6 +47,11 @@ def ranges(registry):
     return [h["Range"] for path, h in registry.asked if "Range" in h]
 
 
+def named(store, registry, name):
+    """What is at an address is called after all of it."""
+    return store / f"{registry.url.removeprefix('http://').replace(':', '_')}_plain_{name}"
+
+
 # ---- what goes well ---------------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("name, file", [("hf:user/repo", "tiny-Q4_K_M.gguf"), ("user/repo:Q8_0", "tiny-Q8_0.gguf"), ("hf.co/user/repo:q4_k", "tiny-Q4_K.gguf"), ("huggingface.co/user/repo:Q4_K_M", "tiny-Q4_K_M.gguf")])
@@ -79,7 +84,18 @@ def test_ollama(pull, store, files, registry):
 def test_an_address(pull, store, files, registry):
     done = pull("pull", registry.url + "/plain/tiny-Q8_0.gguf?download=true")
     assert done.returncode == 0, done.err
-    assert (store / "tiny-Q8_0.gguf").read_bytes() == files["tiny-Q8_0.gguf"]
+    assert named(store, registry, "tiny-Q8_0.gguf").read_bytes() == files["tiny-Q8_0.gguf"]
+
+
+def test_two_addresses_with_files_of_one_name(pull, store, registry, files):
+    """Each is its own model; a name and a password in an address are not part of the file's."""
+    registry.files["other/tiny-Q8_0.gguf"] = files["tiny-Q4_K.gguf"]
+    for folder in ("", "other/"):
+        for _ in range(2):
+            pull("run", (registry.url + "/plain/" + folder + "tiny-Q8_0.gguf").replace("://", "://me:secret@"), "-p", "x", "-n", "1")
+    assert sum("/plain/" in path for path, _ in registry.asked) == 2
+    assert named(store, registry, "other_tiny-Q8_0.gguf").read_bytes() == files["tiny-Q4_K.gguf"]
+    assert named(store, registry, "tiny-Q8_0.gguf").read_bytes() == files["tiny-Q8_0.gguf"] and not any("secret" in f.name for f in store.iterdir())
 
 
 COMMANDS = [["run", "-p", "def", "-n", "2"], ["chat", "-n", "2", "hello"], ["bench", "-p", "2", "-n", "1", "-r", "1"], ["inspect"], ["tokenize", "-p", "x"], ["profile", "-n", "1"]]
@@ -188,7 +204,7 @@ def test_another_file_under_the_address_begins_anew(pull, registry, store, files
     registry.file, registry.gone = send, 0
     registry.files["tiny-Q4_K_M.gguf"] = other = files["tiny-Q4_K_M.gguf"][::-1]
     assert pull("pull", registry.url + "/plain/tiny-Q4_K_M.gguf").returncode == 0
-    assert (store / "tiny-Q4_K_M.gguf").read_bytes() == other
+    assert named(store, registry, "tiny-Q4_K_M.gguf").read_bytes() == other
 
 
 @pytest.mark.parametrize("name", ["user/repo:Q4_K_M", "ollama:tiny"])
