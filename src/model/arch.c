@@ -223,6 +223,11 @@ static int rwkv6_layer(loader *l, layer *y) {
   return 0;
 }
 
+static int phimoe_layer(loader *l, layer *y) {
+  y->moe.gating = GATING_NEAR;
+  return plain_moe(l, y);
+}
+
 static int gptneox(loader *l) { return gguf_bool_opt(l->f, key(l, "use_parallel_residual"), true, &l->m->parallel, l->err); }
 
 static int ernie_moe(loader *l, layer *y) {
@@ -236,7 +241,7 @@ static int ernie_moe(loader *l, layer *y) {
 
 static int hunyuan(loader *l) { return key_number_or(l, "rope.scaling.alpha", 0, 0, 1e6, &l->m->base_alpha); }
 
-// Of its four sections each counts the positions of a text.
+// Of its four sections each counts the positions of a text, as its authors have it; llama.cpp leaves the fourth at 0.
 static int hunyuan_vl(loader *l) {
   has_key(l, "rope.dimension_sections");
   return hunyuan(l);
@@ -645,6 +650,7 @@ static const arch table[] = {
   {.name = "bailingmoe3", .flags = ARCH_OUT_GATE, .has = HAS_PROBS_BIAS, .keys = without_mtp, .layer = bailingmoe3_layer},
   {.name = "rwkv7", .flags = ARCH_LAYER_NORM | ARCH_EMBD_NORM, .has = HAS_HEAD | HAS_NORM_BIAS, .act = ACT_RELU2, .keys = bare_attention, .layer = rwkv7_layer},
   {.name = "rwkv6", .flags = ARCH_LAYER_NORM | ARCH_EMBD_NORM, .has = HAS_HEAD | HAS_NORM_BIAS, .act = ACT_RELU2, .keys = bare_attention, .layer = rwkv6_layer},
+  {.name = "phimoe", .flags = ARCH_NEOX | ARCH_LAYER_NORM, .has = HAS_RMS_KEY | HAS_HEAD | HAS_HEAD_BIAS | HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS, .period = PERIOD_ALL, .layer = phimoe_layer},
   {.name = "codeshell", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .has = HAS_HEAD | HAS_BIASES, .act = ACT_GELU},
   {.name = "refact", .keys = bloom},
   {.name = "jais", .flags = ARCH_LAYER_NORM, .has = HAS_HEAD | HAS_BIASES, .keys = jais, .layer = jais_layer},

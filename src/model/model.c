@@ -87,7 +87,7 @@ static int load_keys(loader *l) {
   model *m = l->m;
   if (key_count(l, "block_count", 1, MODEL_MAX_LAYERS, &m->n_layer) || key_count(l, "embedding_length", 1, 1 << 20, &m->n_embd) ||
       key_count_or(l, "context_length", 2048, 1, 1u << 30, &m->n_ctx_train) ||
-      key_number(l, m->arch->flags & ARCH_LAYER_NORM ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-12, 1, &m->eps) ||
+      key_number(l, m->arch->flags & ARCH_LAYER_NORM && !(m->arch->has & HAS_RMS_KEY) ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-12, 1, &m->eps) ||
       load_factor(l, "embedding_scale", 1, &m->embedding_scale) || load_factor(l, "residual_scale", 1, &m->residual_scale) ||
       load_factor(l, "logit_scale", 1, &m->logit_scale) || load_factor(l, "attention.scale", 0, &m->attention_scale) ||
       load_factor(l, "attn_logit_softcapping", 0, &m->attention_cap) || load_factor(l, "final_logit_softcapping", 0, &m->logit_cap)) return -1;

@@ -123,6 +123,7 @@ enum arch_has {
   HAS_SUB_NORMS = 1 << 13,        // of what attention returns and of what is gated, before the last product
   HAS_SSM_NORMS = 1 << 14,        // of what mamba makes of its input
   HAS_ROUTER_SCALE = 1 << 12,     // the router reads the stream normed without weights, times a vector of its own
+  HAS_RMS_KEY = 1 << 17,          // its norms subtract the mean, and files call their epsilon that of others
   HAS_BIASES = HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS | HAS_FFN_BIAS,
 };
 enum activation { ACT_SILU, ACT_GELU, ACT_RELU2, ACT_RELU, ACT_XIELU };
@@ -151,7 +152,7 @@ typedef struct rope { int dim; double base, scale, low, high, ramp, attn; } rope
 enum rope_id { ROPE_GLOBAL, ROPE_SLIDING, ROPE_COUNT, ROPE_NONE = -1 };
 
 // What a router makes of its logits, and who is chosen: moe.c.
-enum gating { GATING_NONE, GATING_SOFTMAX, GATING_SIGMOID, GATING_SOFTMAX_CHOSEN /* over the chosen alone */, GATING_SQRT_SOFTPLUS, GATING_COUNT };
+enum gating { GATING_NONE, GATING_SOFTMAX, GATING_SIGMOID, GATING_SOFTMAX_CHOSEN /* over the chosen alone */, GATING_SQRT_SOFTPLUS, GATING_COUNT, GATING_NEAR /* no file says it: over those nearly as good, each time */ };
 typedef struct experts {
   int n, used, ff, shared_ff, groups, groups_used;             // ff: rows of an expert's gate; shared_ff: of the shared expert's, 0: none
   int latent;                                                  // experts read and write vectors of this length, made of the stream; 0: the stream

@@ -131,6 +131,18 @@ static tensor *router(const build *b, const layer *y, tensor *x) {
   return t_matmul(g, t_contiguous(g, x), weight(b, y, W_FFN_GATE_INP));
 }
 
+// Of choice k, with logit m (Phi's sparse mixer): its softmax among the experts that are not chosen before it and whose logits are below m by
+// at most a fiftieth of their own size, or of m. ranks {T, 1, n}, logits {T, n}, best {T, used}: those of the chosen
+static tensor *near(const build *b, const experts *e, tensor *ranks, tensor *logits, tensor *best) {
+  graph *g = b->g;
+  uop *used = n_(b, e->used), *one = n_(b, 1), *n = n_(b, e->n);
+  tensor *s = t_reshape(g, logits, DIMS(b->T, one, n)), *m = t_reshape(g, best, DIMS(b->T, used, one)), *below = t_sub(g, m, s);
+  tensor *size = t_op2(g, OP_MAX, t_op2(g, OP_MAX, s, t_op1(g, OP_NEG, s)), m);
+  tensor *far = less(g, t_scale(g, size, 0.02), below), *gone = less(g, ranks, t_reshape(g, iota(b, used), DIMS(one, used, one)));
+  tensor *left = t_where(g, t_op2(g, OP_OR, far, gone), t_float(g, 0), t_exp(g, t_op1(g, OP_NEG, below)));
+  return t_op1(g, OP_RECIP, t_contiguous(g, drop(g, t_reduce(g, left, OP_ADD, 2), 2)));
+}
+
 // chosen {T, used}, I32 in 0..n-1, and their weights {T, used}
 static void route(const build *b, const layer *y, tensor *x, tensor **chosen, tensor **weights) {
   graph *g = b->g;
@@ -146,6 +158,7 @@ static void route(const build *b, const layer *y, tensor *x, tensor **chosen, te
   tensor *row = t_op2(g, OP_MUL, t_reshape(g, t_iota(g, T), DIMS(T, one)), n);
   tensor *w = t_gather(g, t_reshape(g, p, DIMS(idx_mul(g, T, n))), t_add(g, row, t_cast(g, *chosen, DT_IDX)));
   if (e->gating == GATING_SOFTMAX_CHOSEN) w = t_softmax(g, w, 1);
+  if (e->gating == GATING_NEAR) w = near(b, e, r, logits, t_contiguous(g, w));
   if (e->norm) w = t_op2(g, OP_FDIV, w, t_op2(g, OP_MAX, t_reduce(g, w, OP_ADD, 1), t_float(g, 6.103515625e-5)));
   *weights = t_contiguous(g, t_scale(g, w, e->scale));
 }

@@ -187,7 +187,7 @@ def keys(m):
     p = m.p
     values = {"block_count": p["layers"], "context_length": p["n_ctx"], "embedding_length": p["dim"], "feed_forward_length": p["ffn"] * p.get("ffn_counted", 1),
               "attention.head_count": p["heads"], "attention.head_count_kv": p["kv"], "vocab_size": p["n_vocab"]}
-    values["attention.layer_norm_epsilon" if p.get("layer_norm") else "attention.layer_norm_rms_epsilon"] = 1e-5
+    values["attention.layer_norm_epsilon" if p.get("layer_norm") and not p.get("rms_key") else "attention.layer_norm_rms_epsilon"] = 1e-5
     if p.get("mamba"):
         values.update({"ssm.conv_kernel": 4, "ssm.inner_size": 2 * p["dim"], "ssm.state_size": p["mamba"]["state"], "ssm.time_step_rank": p["mamba"]["rank"]})
     if not p.get("no_key_length"):
@@ -644,6 +644,7 @@ FAMILIES = {
         "token_shift_count": 2}),
     "rwkv6": family(arch="rwkv6", layers=3, dim=384, mix="www", heads=0, kv=0, layer_norm=True, embd_norm=True, ffn_norm="attn_norm_2", channel_mix=True, no_key_length=True, keys={
         "wkv.head_size": 64, "time_mix_extra_dim": 16, "time_decay_extra_dim": 24, "rescale_every_n_layers": 2, "token_shift_count": 2}),
+    "phimoe": with_experts(moe(8, 2, 96), arch="phimoe", layers=2, ffn=96, layer_norm=True, rms_key=True, qkv_bias=True, out_bias=True, output_bias=True),
     "codeshell": family(arch="codeshell", layers=2, layer_norm=True, fused=True, bias=True, plain=True, no_key_length=True),
     "refact": family(arch="refact", layers=2, kv=1, no_key_length=True),
     "jais": family(arch="jais", layers=2, kv=4, layer_norm=True, fused=True, gates=True, bias=True, no_key_length=True, keys={"attention.max_alibi_bias": 8.0}),
@@ -651,7 +652,7 @@ FAMILIES = {
     "plamo": family(arch="plamo", layers=2, one_norm=True, no_key_length=True),
     "pangu-embedded": family(arch="pangu-embedded", layers=2, qkv_bias=True, out_bias=True),
     "maincoder": family(arch="maincoder", layers=2, qk_norm="head"),
-    "hunyuan_vl": family(arch="hunyuan_vl", layers=2, qk_norm="head", keys={"rope.dimension_sections": [8, 8, 8, 8]}),
+    "hunyuan_vl": family(arch="hunyuan_vl", layers=2, qk_norm="head", keys={"rope.dimension_sections": [8, 12, 12, 0]}),
     "paddleocr": family(arch="paddleocr", layers=2, keys={"rope.dimension_sections": [16, 8, 8, 0]}),
     "baichuan": family(arch="baichuan", dim=96, layers=32, heads=4, kv=4, head_dim=24, ffn=128, n_vocab=301, keys={"rope.dimension_count": 24}),
     "baichuan-13b": family(arch="baichuan", dim=120, layers=40, heads=5, kv=5, head_dim=24, ffn=128, n_vocab=301, keys={"rope.dimension_count": 24}),

@@ -16,6 +16,9 @@ import numpy as np
 from llama_cpp import Llama
 
 import make_model
+from phimoe import phimoe
+
+REFERENCES = {"phimoe": phimoe}         # where llama.cpp computes something else than the model's authors
 
 PROMPT, STEPS, TOP, EVERY = 40, 12, 10, 8
 
@@ -29,6 +32,8 @@ def distribution(logits):
 
 def record(name, path):
     p = make_model.FAMILIES[name]
+    if name in REFERENCES:
+        return record_with(REFERENCES[name](path), name, p)
     run = p.get("run_ctx", 64)
     model = Llama(str(path), n_ctx=run, n_batch=PROMPT, logits_all=True, n_gpu_layers=0, n_threads=2, flash_attn=False, verbose=False)
     rng = np.random.default_rng(zlib.crc32(name.encode()))
@@ -41,6 +46,18 @@ def record(name, path):
         tokens.append(steps[-1][0][0])
         model.eval(tokens[-1:])
     return {"n_ctx": run, "prompt": prompt, "tokens": tokens, "after": after, "steps": steps}
+
+
+def record_with(logits, name, p):
+    """The same of a function of all ids so far."""
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    prompt, steps, tokens = [int(i) for i in rng.integers(0, p["n_vocab"] - 2, PROMPT)], [], []
+    rows = logits(prompt)
+    after = {i + 1: distribution(rows[i]) for i in range(EVERY - 1, PROMPT - 1, EVERY)}
+    for _ in range(STEPS):
+        steps.append(distribution(logits(prompt + tokens)[-1]))
+        tokens.append(steps[-1][0][0])
+    return {"n_ctx": 64, "prompt": prompt, "tokens": tokens, "after": after, "steps": steps}
 
 
 def main():
