@@ -175,17 +175,16 @@ static int clear(bool tunings) {
   return EXIT_OK;
 }
 
-int cache_command(int argc, char **argv) {
-  struct settings o;
-  int status;
-  if (!settings_parse(&o, &command, argc, argv, &status)) return status;
-  if (!o.action) o.action = "list";
-  bool takes_file = !strcmp(o.action, "export") || !strcmp(o.action, "import");
-  if (takes_file && !o.exchange) return usage_error("weft cache %s: which file?", o.action);
-  if (!takes_file && o.exchange) return usage_error("weft cache %s takes no file, and '%s' was given", o.action, o.exchange);
-  if (!strcmp(o.action, "list") || !strcmp(o.action, "verify")) return list(&o);
-  if (!strcmp(o.action, "clear")) return clear(o.tunings);
-  if (!strcmp(o.action, "export")) return export_to(o.exchange);
-  if (!strcmp(o.action, "import")) return import_from(o.exchange);
-  return usage_error("weft cache '%s': it is list, verify, clear, export or import", o.action);
+static int act(struct settings *o) {
+  if (!o->action) o->action = "list";
+  bool takes_file = !strcmp(o->action, "export") || !strcmp(o->action, "import");
+  if (takes_file && !o->exchange) return usage_error("weft cache %s: which file?", o->action);
+  if (!takes_file && o->exchange) return usage_error("weft cache %s takes no file, and '%s' was given", o->action, o->exchange);
+  if (!strcmp(o->action, "list") || !strcmp(o->action, "verify")) return list(o);
+  if (!strcmp(o->action, "clear")) return clear(o->tunings);
+  if (!strcmp(o->action, "export")) return export_to(o->exchange);
+  if (!strcmp(o->action, "import")) return import_from(o->exchange);
+  return usage_error("weft cache '%s': it is list, verify, clear, export or import", o->action);
 }
+
+int cache_command(int argc, char **argv) { return settings_run(&command, argc, argv, act); }

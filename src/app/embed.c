@@ -232,21 +232,19 @@ static int embed(const struct settings *o, const char *text, size_t n) {
   return status;
 }
 
-int embed_command(int argc, char **argv) {
-  struct settings o;
+static int embed_all(struct settings *o) {
   error err = {0};
   char *text = NULL;
   size_t n = 0;
-  int status;
-  if (!settings_parse(&o, &command, argc, argv, &status)) { settings_free(&o); return status; }
-  if (!o.model.model) status = usage_error("no model: give one with -m FILE");
-  else if ((o.prompt != NULL) + (o.file != NULL) + (o.ids.n > 0) > 1) status = usage_error("use one of -p, -f and --ids");
-  else if (!o.prompt && !o.ids.n && read_file(o.file ? o.file : "-", &text, &n, &err)) status = failed("%s", err.text);
-  if (o.prompt) { text = xstrdup(o.prompt); n = strlen(text); }
+  if (!o->model.model) return usage_error("no model: give one with -m FILE");
+  if ((o->prompt != NULL) + (o->file != NULL) + (o->ids.n > 0) > 1) return usage_error("use one of -p, -f and --ids");
+  if (!o->prompt && !o->ids.n && read_file(o->file ? o->file : "-", &text, &n, &err)) return failed("%s", err.text);
+  if (o->prompt) { text = xstrdup(o->prompt); n = strlen(text); }
   else if (text && n && text[n - 1] == '\n') n--;
-  if (!status && o.escapes) n = unescape(text, n);
-  if (!status) status = embed(&o, text, n);
+  if (o->escapes) n = unescape(text, n);
+  int status = embed(o, text, n);
   free(text);
-  settings_free(&o);
   return status;
 }
+
+int embed_command(int argc, char **argv) { return settings_run(&command, argc, argv, embed_all); }

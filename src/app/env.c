@@ -141,14 +141,11 @@ static void show_json(struct out *o, const weft_machine *m) {
   out_json(o, all, JSON_INDENT(2));
 }
 
-int env_command(int argc, char **argv) {
-  struct settings s;
-  int status;
-  if (!settings_parse(&s, &command, argc, argv, &status)) return status;
+static int show(struct settings *s) {
   weft_machine machine;
   weft_machine_look(&machine);
   struct out o = {0};
-  if (s.json) {
+  if (s->json) {
     show_json(&o, &machine);
   } else {
     show_variables(&o);
@@ -156,3 +153,5 @@ int env_command(int argc, char **argv) {
   }
   return out_end(&o, EXIT_OK);
 }
+
+int env_command(int argc, char **argv) { return settings_run(&command, argc, argv, show); }

@@ -277,18 +277,17 @@ static void show_json(struct out *o, const weft_file *f) {
   weft_free(summary);
 }
 
-int inspect_command(int argc, char **argv) {
-  struct settings o;
-  int status;
-  if (!settings_parse(&o, &command, argc, argv, &status)) return status;
-  if (!o.model.model) return usage_error("no model: give one with -m FILE");
+static int inspect(struct settings *o) {
+  if (!o->model.model) return usage_error("no model: give one with -m FILE");
   weft_file *f;
   weft_error why;
-  if (weft_file_open(o.model.model, &f, &why)) return failed("%s", why.text);
+  if (weft_file_open(o->model.model, &f, &why)) return failed("%s", why.text);
   struct out to = {0};
-  if (o.json) show_json(&to, f);
-  else show(&to, f, o.full);
-  status = weft_file_check(f, &why) ? failed("%s", why.text) : EXIT_OK;
+  if (o->json) show_json(&to, f);
+  else show(&to, f, o->full);
+  int status = weft_file_check(f, &why) ? failed("%s", why.text) : EXIT_OK;
   weft_file_close(f);
   return out_end(&to, status);
 }
+
+int inspect_command(int argc, char **argv) { return settings_run(&command, argc, argv, inspect); }

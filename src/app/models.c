@@ -23,21 +23,15 @@ static const struct command pull_options = {
 static const struct command list_options = {"list", "Shows the models that were fetched.", "[--json]", NULL, COMMAND_BIT(list), 0};
 static const struct command rm_options = {"rm", "Removes a model that was fetched.", "NAME [--yes]", "NAME as 'weft list' shows it, or as 'weft pull' took it.\n", COMMAND_BIT(rm), 0};
 
-int pull_command(int argc, char **argv) {
-  struct settings s;
+static int fetch(struct settings *s) {
   str path = {0};
   error err = {0};
-  int status;
-  if (settings_parse(&s, &pull_options, argc, argv, &status)) {
-    if (!s.name) status = usage_error("which model? 'weft pull hf:USER/REPO', for example");
-    else {
-      status = pull_name(s.name, &s.model.from, true, s.quiet, &path, &err);
-      status = status == HTTP_INTERRUPTED ? (failed("%s", err.text), EXIT_INTERRUPTED) : status ? failed("%s", err.text) : EXIT_OK;
-    }
-  }
+  if (!s->name) return usage_error("which model? 'weft pull hf:USER/REPO', for example");
+  int got = pull_name(s->name, &s->model.from, true, s->quiet, &path, &err);
   str_free(&path);
-  settings_free(&s);
-  return status;
+  if (!got) return EXIT_OK;
+  failed("%s", err.text);
+  return got == HTTP_INTERRUPTED ? EXIT_INTERRUPTED : EXIT_FAILED;
 }
 
 static void show_size(char out[32], uint64_t bytes) {
@@ -59,14 +53,11 @@ static void show_list(struct out *o, const stored_list *l) {
   }
 }
 
-int list_command(int argc, char **argv) {
-  struct settings s;
+static int list(struct settings *s) {
   stored_list l = {0};
   struct out o = {0};
-  int status;
-  if (!settings_parse(&s, &list_options, argc, argv, &status)) { settings_free(&s); return status; }
   store_list(&l);
-  if (!s.json) show_list(&o, &l);
+  if (!s->json) show_list(&o, &l);
   else {
     json_t *all = json_array();
     for (size_t i = 0; i < l.n; i++)
@@ -75,7 +66,6 @@ int list_command(int argc, char **argv) {
     out_json(&o, all, JSON_INDENT(2));
   }
   store_free(&l);
-  settings_free(&s);
   return out_end(&o, EXIT_OK);
 }
 
@@ -97,7 +87,7 @@ static int find(const stored_list *l, const char *name) {
   return i;
 }
 
-static int remove_one(const struct settings *s) {
+static int remove_one(struct settings *s) {
   stored_list l = {0};
   error err = {0};
   int status = EXIT_OK;
@@ -113,10 +103,6 @@ static int remove_one(const struct settings *s) {
   return status;
 }
 
-int rm_command(int argc, char **argv) {
-  struct settings s;
-  int status;
-  if (settings_parse(&s, &rm_options, argc, argv, &status)) status = remove_one(&s);
-  settings_free(&s);
-  return status;
-}
+int pull_command(int argc, char **argv) { return settings_run(&pull_options, argc, argv, fetch); }
+int list_command(int argc, char **argv) { return settings_run(&list_options, argc, argv, list); }
+int rm_command(int argc, char **argv) { return settings_run(&rm_options, argc, argv, remove_one); }

@@ -165,19 +165,19 @@ static int measure(struct profiler *b) {
   return interrupted() ? EXIT_INTERRUPTED : EXIT_OK;
 }
 
-int profile_command(int argc, char **argv) {
-  struct profiler b = {0};
+static int profile(struct settings *of) {
+  struct profiler b = {.o = *of};
   struct settings *o = &b.o;
-  int status;
-  if (!settings_parse(o, &command, argc, argv, &status)) return status;
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
   if (o->steps < 0) o->steps = o->chunk_of ? 8 : 32;
   o->model.context = o->depth + (o->chunk_of ? o->chunk_of : o->steps) + 1;
   b.advice = weft_machine_advice(o->model.threads ? (int)o->model.threads : weft_default_threads());
-  status = model_args_open(&o->model, &b.bar, &b.model);
+  int status = model_args_open(&o->model, &b.bar, &b.model);
   if (!status) status = measure(&b);
   weft_free(b.advice);
   status = out_end(&b.out, status);
   weft_model_close(b.model);
   return status;
 }
+
+int profile_command(int argc, char **argv) { return settings_run(&command, argc, argv, profile); }

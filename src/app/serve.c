@@ -10,7 +10,7 @@ static const struct command command = {
   "Ctrl-C lets answers that have begun end first; a second one does not. A file of keys has one per line,\n"
   "KEY or NAME:KEY. GET /openapi.json lists what can be asked.\n", COMMAND_BIT(serve), 0};
 
-static int work(const struct settings *all) {
+static int work(struct settings *all) {
   const struct serve_args *a = &all->serve;
   enum { WORKERS = 2, PARALLEL = 16 };
   error err = {0};
@@ -31,9 +31,5 @@ static int work(const struct settings *all) {
 }
 
 int serve_command(int argc, char **argv) {
-  struct settings s;
-  int status;
-  if (settings_parse(&s, &command, argc, argv, &status)) status = work(&s);
-  settings_free(&s);
-  return status;
+  return settings_run(&command, argc, argv, work);
 }

@@ -69,3 +69,11 @@ void settings_free(struct settings *s) {
   free(s->detokenize.at);
   sampling_free(&s->sampling);
 }
+
+int settings_run(const struct command *c, int argc, char **argv, int (*work)(struct settings *s)) {
+  struct settings s;
+  int status;
+  if (settings_parse(&s, c, argc, argv, &status)) status = work(&s);
+  settings_free(&s);
+  return status;
+}

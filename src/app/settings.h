@@ -99,6 +99,8 @@ struct settings settings_new(void);
 // args_parse for a command of the table.  What was accepted and does nothing here is said in one line on stderr.  True: go on; otherwise
 // *status is what the command returns.  settings_free in any case.
 bool settings_parse(struct settings *s, const struct command *c, int argc, char **argv, int *status);
+// All of a command: parses, and where there is something to do does it. What the command returns.
+int settings_run(const struct command *c, int argc, char **argv, int (*work)(struct settings *s));
 
 // Looks at a command line before it is parsed.  Whether it has an option that this command lacks and the other one has, so that the other is meant.
 bool settings_are_for(const struct command *other, const struct command *this, int argc, char **argv);

@@ -80,13 +80,12 @@ static int work(const struct settings *o) {
   return out_end(&to, status);
 }
 
-int template_command(int argc, char **argv) {
-  struct settings o;
-  int status;
-  if (!settings_parse(&o, &command, argc, argv, &status)) return status;
-  if (o.template_file && o.model.model) return usage_error("-m %s: the template is to come from one file, and '%s' was given", o.model.model, o.template_file);
-  if (!o.template_file) o.template_file = o.model.model;
-  if (!o.template_file) return usage_error("no template; 'weft template FILE --messages JSON'");
-  if (!o.messages) return usage_error("no conversation; give it with --messages");
-  return work(&o);
+static int apply(struct settings *o) {
+  if (o->template_file && o->model.model) return usage_error("-m %s: the template is to come from one file, and '%s' was given", o->model.model, o->template_file);
+  if (!o->template_file) o->template_file = o->model.model;
+  if (!o->template_file) return usage_error("no template; 'weft template FILE --messages JSON'");
+  if (!o->messages) return usage_error("no conversation; give it with --messages");
+  return work(o);
 }
+
+int template_command(int argc, char **argv) { return settings_run(&command, argc, argv, apply); }

@@ -132,15 +132,11 @@ static int work(const struct settings *o) {
   return out_end(&to, status);
 }
 
-int tokenize_command(int argc, char **argv) {
-  struct settings o;
-  int status;
-  if (!settings_parse(&o, &command, argc, argv, &status)) { settings_free(&o); return status; }
-  int inputs = (o.prompt != NULL) + (o.file != NULL) + o.from_stdin + (o.detokenize.n > 0);
-  if (!o.model.model) status = usage_error("no model: give one with -m FILE");
-  else if (inputs != 1) status = usage_error(inputs ? "use one of -p, -f, --stdin and --detokenize"
-                                                    : "nothing to tokenize: give -p TEXT, -f FILE, --stdin or --detokenize 1,2,3");
-  else status = work(&o);
-  settings_free(&o);
-  return status;
+static int tokenize_it(struct settings *o) {
+  int inputs = (o->prompt != NULL) + (o->file != NULL) + o->from_stdin + (o->detokenize.n > 0);
+  if (!o->model.model) return usage_error("no model: give one with -m FILE");
+  if (inputs != 1) return usage_error(inputs ? "use one of -p, -f, --stdin and --detokenize" : "nothing to tokenize: give -p TEXT, -f FILE, --stdin or --detokenize 1,2,3");
+  return work(o);
 }
+
+int tokenize_command(int argc, char **argv) { return settings_run(&command, argc, argv, tokenize_it); }

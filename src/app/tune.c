@@ -156,11 +156,10 @@ static int tune(const struct settings *o, struct out *to) {
   return status;
 }
 
-int tune_command(int argc, char **argv) {
-  struct settings o;
+static int tune_all(struct settings *o) {
   struct out to = {0};
-  int status;
-  if (!settings_parse(&o, &command, argc, argv, &status)) return status;
-  if (!o.model.model) return usage_error("no model: give one with -m FILE");
-  return out_end(&to, tune(&o, &to));
+  if (!o->model.model) return usage_error("no model: give one with -m FILE");
+  return out_end(&to, tune(o, &to));
 }
+
+int tune_command(int argc, char **argv) { return settings_run(&command, argc, argv, tune_all); }

@@ -121,19 +121,18 @@ static int look(struct settings *o, progress *bar, weft_model *m) {
   return status;
 }
 
-int viz_command(int argc, char **argv) {
-  struct settings o;
+static int write_it(struct settings *o) {
   progress bar = {0};
   weft_model *m = NULL;
-  int status;
-  if (!settings_parse(&o, &command, argc, argv, &status)) return status;
-  if (o.steps < 0) o.steps = 16;
-  if (!o.model.model) return usage_error("no model: give one with -m FILE");
+  if (o->steps < 0) o->steps = 16;
+  if (!o->model.model) return usage_error("no model: give one with -m FILE");
   env_set(ENV_VIZ, "0");
   enum { BESIDE = 64 };                                         // tokens of a prompt, whose time stands beside that of a token
-  o.model.context = o.depth + max_i64((o.chunk_of ? o.chunk_of : o.steps) + 1, BESIDE);
-  status = model_args_open(&o.model, &bar, &m);
-  if (!status) status = look(&o, &bar, m);
+  o->model.context = o->depth + max_i64((o->chunk_of ? o->chunk_of : o->steps) + 1, BESIDE);
+  int status = model_args_open(&o->model, &bar, &m);
+  if (!status) status = look(o, &bar, m);
   weft_model_close(m);
   return status;
 }
+
+int viz_command(int argc, char **argv) { return settings_run(&command, argc, argv, write_it); }

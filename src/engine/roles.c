@@ -44,7 +44,7 @@ static int maker(const schedule *s, int kernel) {
   return -1;
 }
 
-// What reads no weight. State that is carried from token to token is attention's, or that of what recurs (ssm_...).
+// What reads no weight. State that is carried from token to token is attention's, or that of what recurs (ssm_..., time_mix...).
 static void name_other(const gguf *file, const schedule *s, int kernel, char *out, size_t cap) {
   const sched_kernel *k = &s->kernels[kernel];
   int from = maker(s, kernel);
@@ -52,7 +52,7 @@ static void name_other(const gguf *file, const schedule *s, int kernel, char *ou
   if (from >= 0 && !kept && quantises(k->ast)) snprintf(out, cap, "quantise activations");
   else if (from >= 0) roles_name(file, s, from, out, cap);
   else snprintf(out, cap, "positions");
-  if (kept) snprintf(out, cap, "%s", strstr(out, ".ssm_") ? "state" : "attention");
+  if (kept) snprintf(out, cap, "%s", strstr(out, ".ssm_") || strstr(out, "_mix") ? "state" : "attention");
 }
 
 void roles_name(const gguf *file, const schedule *s, int kernel, char *out, size_t cap) {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "device/spare.h"
+#include "device/made_up.h"
 
 static void figures(void **state) {
   (void)state;
@@ -25,18 +26,7 @@ static void figures(void **state) {
 
 static char root[64];
 
-static void put(const char *path, const char *text) {
-  char whole[512];
-  for (const char *at = path; (at = strchr(at + 1, '/'));) {
-    snprintf(whole, sizeof whole, "%s%.*s", root, (int)(at - path), path);
-    mkdir(whole, 0700);
-  }
-  snprintf(whole, sizeof whole, "%s%s", root, path);
-  FILE *f = fopen(whole, "we");
-  assert_non_null(f);
-  fputs(text, f);
-  fclose(f);
-}
+static void put(const char *path, const char *text) { made_up(root, path, text); }
 
 #define SUPPLY "/sys/class/power_supply/"
 
