@@ -288,6 +288,12 @@ int weft_sequence_length(const weft_sequence *q);              /* positions that
 void weft_sequence_cut(weft_sequence *q, int n);               /* forgets what lies from position n on */
 /* Another sequence that begins with the first n positions of q (n <= its length).  Pages are shared until one of the two writes to them. */
 int weft_sequence_fork(const weft_sequence *q, int n, weft_sequence **out, weft_error *err);
+/* What the caches hold of q goes to a file, which is written whole or not at all. ids: the tokens of its positions, weft_sequence_length of them.
+ * With recurrent layers: not right after q was cut. */
+int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *path, weft_error *err);
+/* A sequence that holds as many of these n tokens as the file's begin with (with recurrent layers: all of the file's, or none), as if they had been
+ * evaluated.  -1: the file is of another model, other options or another version, is damaged, or there is no memory; err names it. */
+int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *path, weft_sequence **out, weft_error *err);
 /* Memory for n more tokens, so that a step will not fail for want of it.  -1: there is none; err has the numbers. */
 int weft_sequence_reserve(weft_sequence *q, size_t n, weft_error *err);
 typedef struct weft_tokens {

@@ -5,10 +5,10 @@
 #include "device/device.h"
 #include "device/memory.h"
 
-static uint64_t page_bytes(const caches *c, int i) { return model_state_bytes(c->m, i, CACHE_PAGE); }
+uint64_t caches_piece(const caches *c, int i) { return model_state_bytes(c->m, i, CACHE_PAGE); }
 
 static uint64_t state_bytes(const caches *c, int i) {
-  return page_bytes(c, i) * (uint64_t)(model_state_is_paged(c->m, i) ? c->n_pages : c->slots);
+  return caches_piece(c, i) * (uint64_t)(model_state_is_paged(c->m, i) ? c->n_pages : c->slots);
 }
 
 uint64_t caches_bytes(const model *m, int64_t positions) {
@@ -57,7 +57,7 @@ void caches_close(caches *c) {
 bool caches_settle(caches *c, double seconds) {
   double end = now_s() + seconds;
   for (int i = 0; i < model_n_states(c->m) && c->d->run->here; i++) {
-    uint64_t full = page_bytes(c, i) * (uint64_t)(model_state_is_paged(c->m, i) ? c->pages.most : c->n_slots);
+    uint64_t full = caches_piece(c, i) * (uint64_t)(model_state_is_paged(c->m, i) ? c->pages.most : c->n_slots);
     for (; c->promoted[i] + MEMORY_ALIGN <= full; c->promoted[i] += MEMORY_ALIGN) {
       if (now_s() >= end) return false;
       if (memory_promote((unsigned char *)c->state[i] + c->promoted[i], MEMORY_ALIGN)) continue;
@@ -70,20 +70,20 @@ bool caches_settle(caches *c, double seconds) {
 
 // ---- sequences -------------------------------------------------------------------------------------------------------------
 
-static unsigned char *memory_of(const caches *c, int i, int number) {
-  return (unsigned char *)c->state[i] + (uint64_t)number * page_bytes(c, i);
+void *caches_at(const caches *c, int i, int number) {
+  return (unsigned char *)c->state[i] + (uint64_t)number * caches_piece(c, i);
 }
 
 // Of pages or slots first .. first + n - 1
 static void discard(caches *c, bool paged, int first, int n) {
   if (!c->d->run->here) return;
   for (int i = 0; i < model_n_states(c->m); i++)
-    if (model_state_is_paged(c->m, i) == paged) memory_discard(memory_of(c, i, first), (uint64_t)n * page_bytes(c, i));
+    if (model_state_is_paged(c->m, i) == paged) memory_discard(caches_at(c, i, first), (uint64_t)n * caches_piece(c, i));
 }
 
 static void copy(caches *c, bool paged, int from, int to) {
   for (int i = 0; i < model_n_states(c->m); i++)
-    if (model_state_is_paged(c->m, i) == paged) device_copy(c->d, memory_of(c, i, to), memory_of(c, i, from), page_bytes(c, i));
+    if (model_state_is_paged(c->m, i) == paged) device_copy(c->d, caches_at(c, i, to), caches_at(c, i, from), caches_piece(c, i));
 }
 
 int sequence_new(caches *c, sequence **out, error *err) {

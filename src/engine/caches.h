@@ -31,6 +31,10 @@ void caches_close(caches *c);                          // before the device is c
 // Moves what is in use into huge pages, for so long at most; whether all of it lies there.
 bool caches_settle(caches *c, double seconds);
 
+// What state i has of a page, or (not paged) of a slot: where, and how many bytes.
+void *caches_at(const caches *c, int i, int number);
+uint64_t caches_piece(const caches *c, int i);
+
 typedef struct sequence {
   caches *of;
   page_list pages;
@@ -47,4 +51,12 @@ int sequence_hold(sequence *q, int from, int to, error *err);
 void sequence_cut(sequence *q, int n);                 // forgets the positions from n on
 // One that begins with the same n positions (n <= q->n): whole pages are shared, and the last one as well, until one of the two writes to it.
 int sequence_fork(const sequence *q, int n, sequence **out, error *err);
+
+// sequence_file.c: a sequence in a file, written whole or not at all. ids: its tokens. of: a number for all that its values depend on.
+int sequence_save(const sequence *q, const int32_t *ids, uint64_t of, const char *path, error *err);
+// One that holds as many of the n tokens as the file begins with (fixed states: all of the file's, or none). most: positions that there may be.
+// -1: the file is of another model, of another version, or damaged; err names it and says what.
+int sequence_load(caches *c, const int32_t *ids, size_t n, int most, uint64_t of, const char *path, sequence **out, error *err);
+struct engine_options;
+uint64_t sequence_model(const gguf *file, const struct engine_options *o);
 #endif

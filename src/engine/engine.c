@@ -415,6 +415,12 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
 
 struct sequence *engine_sequence(engine *e) { return e->own; }
 int engine_sequence_new(engine *e, struct sequence **out, error *err) { return sequence_new(&e->caches, out, err); }
+int engine_sequence_save(const engine *e, const struct sequence *q, const int32_t *ids, const char *path, error *err) {
+  return sequence_save(q, ids, sequence_model(e->file, &e->o), path, err);
+}
+int engine_sequence_load(engine *e, const int32_t *ids, size_t n, const char *path, struct sequence **out, error *err) {
+  return sequence_load(&e->caches, ids, n, e->n_ctx, sequence_model(e->file, &e->o), path, out, err);
+}
 
 static enum plan_kind apart_plan(size_t n) { return n <= FEW ? PLAN_FEW_APART : PLAN_APART; }
 

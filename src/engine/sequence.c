@@ -41,6 +41,20 @@ int weft_sequence_fork(const weft_sequence *q, int n, weft_sequence **out, weft_
   return 0;
 }
 
+int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *path, weft_error *err) {
+  error e = {0};
+  return engine_sequence_save(weft_model_peek(q->m), q->q, ids, path, &e) ? fail(err, &e) : 0;
+}
+
+int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *path, weft_sequence **out, weft_error *err) {
+  error e = {0};
+  sequence *q;
+  if (engine_sequence_load(weft_model_beside(m), ids, n, path, &q, &e)) return fail(err, &e);
+  *out = xmalloc(sizeof **out);
+  **out = (weft_sequence){m, q};
+  return 0;
+}
+
 // Whether n tokens may come behind what q holds.
 static int check_more(const weft_sequence *q, const int32_t *ids, size_t n, weft_error *err) {
   int n_ctx = engine_n_ctx(weft_model_beside(q->m));

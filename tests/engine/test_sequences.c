@@ -252,11 +252,109 @@ static void a_full_cache_is_an_error(void **s) {
   engine_close(e);
 }
 
+static char folder[] = "/tmp/weft-sequences-XXXXXX";
+
+static const char *file_of(const char *name) {
+  static char path[100];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  return path;
+}
+
+static unsigned char *contents(const char *path, size_t *n) {
+  FILE *f = fopen(path, "rb");
+  assert_non_null(f);
+  fseek(f, 0, SEEK_END);
+  *n = (size_t)ftell(f);
+  rewind(f);
+  unsigned char *at = malloc(*n);
+  assert_int_equal(fread(at, 1, *n, f), *n);
+  fclose(f);
+  return at;
+}
+
+static void write_file(const char *path, const unsigned char *at, size_t n) {
+  FILE *f = fopen(path, "wb");
+  assert_non_null(f);
+  assert_int_equal(fwrite(at, 1, n, f), n);
+  fclose(f);
+}
+
+// Loads it for text t, which has to be refused, naming the file and with these words (NULL: any).
+static void refused(weft_model *m, const text *t, const char *path, const char *words) {
+  weft_sequence *q = NULL;
+  weft_error err = {""};
+  assert_int_equal(weft_sequence_load(m, t->ids, MOST, path, &q, &err), -1);
+  assert_null(q);
+  if (!strstr(err.text, path) || (words && !strstr(err.text, words))) fail_msg("'%s' does not say '%s' of %s", err.text, words ? words : "", path);
+}
+
+static void sequences_go_through_files(void **s) {
+  (void)s;
+  static text t[TEXTS];
+  weft_model *m = opened(project, 2), *other;
+  weft_error err;
+  weft_sequence *a, *b;
+  enum { HELD = 200 };
+  assert_non_null(mkdtemp(folder));
+  state = 13;
+  make_texts(m, t);
+  char path[100];
+  snprintf(path, sizeof path, "%s", file_of("a.sequence"));
+  assert_int_equal(weft_sequence_new(m, &a, &err), 0);
+  assert_int_equal(weft_step(m, &(weft_tokens){.sequence = a, .ids = t[0].ids, .n = HELD}, 1, NULL, NULL, &err), 0);
+  assert_int_equal(weft_sequence_reserve(a, 90, &err), 0);       // pages that hold nothing stay out
+  if (weft_sequence_save(a, t[0].ids, path, &err)) fail_msg("%s", err.text);
+  weft_sequence_free(a);
+  for (int i = 0; i < TEXTS; i++) {                            // those that begin like the first one take up as much of it
+    int same = 0;
+    while (same < HELD && t[i].ids[same] == t[0].ids[same]) same++;
+    if (weft_sequence_load(m, t[i].ids, MOST, path, &b, &err)) fail_msg("%s", err.text);
+    assert_int_equal(weft_sequence_length(b), same);
+    weft_tokens rest = {.sequence = b, .ids = t[i].ids + same, .n = (size_t)(MOST - same)};
+    assert_int_equal(weft_step(m, &rest, 1, NULL, NULL, &err), 0);
+    assert_int_equal(hash_of(rest.logits, t->n_vocab), t[i].hash[MOST - 1]);
+    weft_sequence_free(b);
+  }
+  size_t n;
+  unsigned char *at = contents(path, &n);
+  for (int i = 0; i < 100; i++) {                              // any bit that is flipped, and any end
+    size_t where = i < 48 ? (size_t)i : below((uint32_t)n);
+    unsigned char bit = (unsigned char)(1 << below(8));
+    at[where] ^= bit;
+    write_file(file_of("damaged"), at, n);
+    refused(m, &t[0], file_of("damaged"), NULL);
+    at[where] ^= bit;
+    write_file(file_of("short"), at, below((uint32_t)n));
+    refused(m, &t[0], file_of("short"), NULL);
+  }
+  free(at);
+  refused(m, &t[0], file_of("none"), "No such file");
+  refused(m, &t[0], folder, "is no file of a sequence");
+  other = opened_with(project, 1, "q8_0");
+  refused(other, &t[0], path, "is of another model, or of other settings of it");
+  weft_model_close(other);
+  if (weft_model_open(project, &(weft_options){.context = HELD - 1, .threads = 1}, &other, &err)) fail_msg("%s", err.text);
+  refused(other, &t[0], path, "has 200 positions, beyond the context of 199");
+  weft_model_close(other);
+  caches *c = engine_sequence(weft_model_beside(m))->of;
+  int used = c->pages.used, limit = c->pages.limit;
+  c->pages.limit = used + 1;
+  assert_int_equal(weft_sequence_load(m, t[0].ids, MOST, path, &b, &err), -1);
+  assert_non_null(strstr(err.text, "the cache is full"));
+  c->pages.limit = limit;
+  assert_int_equal(c->pages.used, used);
+  assert_int_equal(c->n_sequences, 1);
+  weft_model_close(m);
+  unlink(file_of("a.sequence")); unlink(file_of("damaged")); unlink(file_of("short"));
+  assert_int_equal(rmdir(folder), 0);                          // nothing else was left there
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(of_the_demo_model), cmocka_unit_test(of_other_models), cmocka_unit_test(a_stopped_step_changes_nothing),
     cmocka_unit_test(any_number_of_tokens_first),
     cmocka_unit_test(says_no_before_anything_changes), cmocka_unit_test(everything_goes_back), cmocka_unit_test(a_full_cache_is_an_error),
+    cmocka_unit_test(sequences_go_through_files),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
