@@ -448,9 +448,14 @@ static void test_embedding(void **state) {
   last->pooling = WEFT_POOLING_LAST;
   assert_int_equal(weft_model_pooling(m, &how, &err), 0);
   assert_int_equal(how, WEFT_POOLING_LAST);
-  last->pooling = 4;
-  assert_int_equal(weft_embed(m, ids, 3, WEFT_POOLING_MODEL, v, &err), -1);
-  mentions("ranks");
+  last->pooling = WEFT_POOLING_RANK;                    // scores, of what the last token saw
+  assert_int_equal(weft_embed(m, ids, 3, WEFT_POOLING_MODEL, v, &err), 0);
+  assert_true(v[0] == 10 && v[1] == 2);
+  assert_int_equal(weft_embed(m, ids, 3, WEFT_POOLING_MEAN, v, &err), -1);
+  mentions("ranks texts, and makes no vectors");
+  last->pooling = WEFT_POOLING_LAST;
+  assert_int_equal(weft_embed(m, ids, 3, WEFT_POOLING_RANK, v, &err), -1);
+  mentions("does not rank them");
   assert_int_equal(weft_embed(m, ids, 0, WEFT_POOLING_MEAN, v, &err), -1);
   mentions("no tokens");
   assert_int_equal(weft_embed(m, (int32_t[CONTEXT + 1]){0}, CONTEXT + 1, WEFT_POOLING_MEAN, v, &err), -1);
