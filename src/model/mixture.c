@@ -10,7 +10,7 @@
 #define MIXTURES(M) \
   M(F32, 0, F32) M(F16, 1, F16) M(BF16, 32, BF16) M(Q8_0, 7, Q8_0) M(Q6_K, 18, Q6_K) \
   M(Q5_K_M, 17, Q5_K) M(Q5_K_S, 16, Q5_K) M(Q5_1, 9, Q5_1) M(Q5_0, 8, Q5_0) M(Q4_K_M, 15, Q4_K) M(Q4_K_S, 14, Q4_K) M(Q4_1, 3, Q4_1) M(Q4_0, 2, Q4_0) \
-  M(IQ4_NL, 25, IQ4_NL) M(IQ4_XS, 30, IQ4_XS) M(MXFP4_MOE, 38, MXFP4) \
+  M(IQ4_NL, 25, IQ4_NL) M(IQ4_XS, 30, IQ4_XS) M(MXFP4_MOE, 38, MXFP4) M(NVFP4, 39, NVFP4) \
   M(Q3_K_L, 13, Q3_K) M(Q3_K_M, 12, Q3_K) M(Q3_K_S, 11, Q3_K) M(IQ3_M, 27, IQ3_S) M(IQ3_S, 26, IQ3_S) M(IQ3_XS, 22, IQ3_S) M(IQ3_XXS, 23, IQ3_XXS) \
   M(Q2_K, 10, Q2_K) M(Q2_K_S, 21, Q2_K) M(Q2_0, 41, Q2_0) M(IQ2_M, 29, IQ2_S) M(IQ2_S, 28, IQ2_XS) M(IQ2_XS, 20, IQ2_XS) M(IQ2_XXS, 19, IQ2_XXS) M(TQ2_0, 37, TQ2_0) \
   M(IQ1_M, 31, IQ1_M) M(IQ1_S, 24, IQ1_S) M(TQ1_0, 36, TQ1_0) M(Q1_0, 40, Q1_0)
@@ -218,6 +218,7 @@ static const struct format *smaller_blocks(const struct format *f, const gguf_te
     {FORMAT_IQ1_S, FORMAT_IQ4_NL}, {FORMAT_IQ1_M, FORMAT_IQ4_NL}, {FORMAT_IQ2_XXS, FORMAT_IQ4_NL}, {FORMAT_IQ2_XS, FORMAT_IQ4_NL}, {FORMAT_IQ2_S, FORMAT_IQ4_NL},
     {FORMAT_IQ3_XXS, FORMAT_IQ4_NL}, {FORMAT_IQ3_S, FORMAT_IQ4_NL}, {FORMAT_IQ4_XS, FORMAT_IQ4_NL}, {FORMAT_Q2_0, FORMAT_Q4_0}, {FORMAT_Q2_K, FORMAT_Q4_0},
     {FORMAT_Q3_K, FORMAT_Q4_0}, {FORMAT_TQ1_0, FORMAT_Q4_0}, {FORMAT_TQ2_0, FORMAT_Q4_0}, {FORMAT_Q4_K, FORMAT_Q5_0}, {FORMAT_Q5_K, FORMAT_Q5_1}, {FORMAT_Q6_K, FORMAT_Q8_0},
+    {FORMAT_NVFP4, FORMAT_IQ4_NL},
   };
   for (size_t i = 0; i < COUNT(smaller); i++)
     if (smaller[i].from == f->id && t->ne[0] % format_by_id(smaller[i].to)->block == 0) return format_by_id(smaller[i].to);

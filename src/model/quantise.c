@@ -155,6 +155,30 @@ static void mxfp4(const float *x, const float *w, int64_t n, unsigned char *out)
   }
 }
 
+// The positive float of four bits of exponent and three of mantissa that is nearest to v, the larger one of two; 0x7f,
+// no number, where that is too large.
+static unsigned char tiny_scale(float v) {
+  int e;
+  float m = frexpf(v, &e);                         // v = m 2^e, m from 1/2
+  // A mantissa that rounds up to 2 is the next exponent's first.
+  if (v > 0 && e > -6) return (unsigned char)clamp((e + 6) * 8 + (int)(m * 16 - 8 + .5f), 0, 0x7f);
+  return (unsigned char)clamp((int)(v * 512 + .5f), 0, 7);       // subnormal ones
+}
+
+static float tiny_scale_value(unsigned char code) {
+  return code < 8 ? (float)code / 512 : ldexpf((float)(8 + code % 8), code / 8 - 10);
+}
+
+static void nvfp4(const float *x, const float *w, int64_t n, unsigned char *out) {
+  (void)w;
+  for (int64_t b = 0; b < n / 64; b++, out += 36) for (int g = 0; g < 4; g++, x += 16) {
+    out[g] = tiny_scale(largest(x, 16) / 6);
+    float d = tiny_scale_value(out[g]) / 2;        // the values are doubled
+    for (int i = 0; i < 8; i++)
+      out[4 + 8 * g + i] = (unsigned char)(nearest_tiny_float(x[i], d) | nearest_tiny_float(x[i + 8], d) << 4);
+  }
+}
+
 // ---- three values -----------------------------------------------------------------------------------------------------
 
 static int ternary(float x, float inverse) { return (int)lroundf(x * inverse) + 1; }
@@ -210,12 +234,20 @@ static void q2_0(const float *x, const float *w, int64_t n, unsigned char *out) 
   }
 }
 
+// ---- scales that are no f16 as it stands -----------------------------------------------------------------------------
+
+typedef bool overflow(const unsigned char *block);
+// The f16 of IQ1_M lies in four places.
+static bool too_large_iq1_m(const unsigned char *b) { return (b[55] & 0x70) == 0x70 && (b[53] & 0xc0) == 0xc0; }
+static bool too_large_nvfp4(const unsigned char *b) { return memchr(b, 0x7f, 4) != NULL; }
+
 // ---- the table --------------------------------------------------------------------------------------------------------
 
 static const struct writer {
   quantiser *row;
   bool needs_weights;
   int halves, half[2];                             // f16 numbers in a block, and where they are
+  overflow *too_large;                             // of other scales; NULL: there are none
 } writers[] = {
   [FORMAT_F32] = {to_f32, .halves = 0}, [FORMAT_F16] = {to_f16, .halves = 1, .half = {0}}, [FORMAT_BF16] = {to_bf16, .halves = 0},
   [FORMAT_Q4_0] = {q4_0, .halves = 1, .half = {0}}, [FORMAT_Q4_1] = {q4_1, .halves = 2, .half = {0, 2}},
@@ -224,13 +256,14 @@ static const struct writer {
   [FORMAT_Q2_K] = {quantise_q2_k, .halves = 2, .half = {80, 82}}, [FORMAT_Q3_K] = {quantise_q3_k, .halves = 1, .half = {108}},
   [FORMAT_Q4_K] = {quantise_q4_k, .halves = 2, .half = {0, 2}}, [FORMAT_Q5_K] = {quantise_q5_k, .halves = 2, .half = {0, 2}},
   [FORMAT_Q6_K] = {quantise_q6_k, .halves = 1, .half = {208}},
-  [FORMAT_MXFP4] = {mxfp4, .halves = 0},
+  [FORMAT_MXFP4] = {mxfp4, .halves = 0}, [FORMAT_NVFP4] = {nvfp4, .too_large = too_large_nvfp4},
   [FORMAT_TQ1_0] = {tq1_0, .halves = 1, .half = {52}}, [FORMAT_TQ2_0] = {tq2_0, .halves = 1, .half = {64}},
   [FORMAT_Q1_0] = {q1_0, .halves = 1, .half = {0}}, [FORMAT_Q2_0] = {q2_0, .halves = 1, .half = {0}},
   [FORMAT_IQ2_XXS] = {quantise_iq2_xxs, true, .halves = 1, .half = {0}}, [FORMAT_IQ2_XS] = {quantise_iq2_xs, true, .halves = 1, .half = {0}},
   [FORMAT_IQ2_S] = {quantise_iq2_s, true, .halves = 1, .half = {0}}, [FORMAT_IQ3_XXS] = {quantise_iq3_xxs, true, .halves = 1, .half = {0}},
   [FORMAT_IQ3_S] = {quantise_iq3_s, .halves = 1, .half = {0}},
   [FORMAT_IQ1_S] = {quantise_iq1_s, true, .halves = 1, .half = {0}},
+  [FORMAT_IQ1_M] = {quantise_iq1_m, true, .too_large = too_large_iq1_m},
   [FORMAT_IQ4_NL] = {quantise_iq4_nl, .halves = 1, .half = {0}}, [FORMAT_IQ4_XS] = {quantise_iq4_xs, .halves = 1, .half = {0}},
 };
 
@@ -241,7 +274,9 @@ bool quantise_row(const struct format *f, const float *x, const float *weights, 
   const struct writer *w = &writers[f->id];
   if (!quantise_can(f) || n % f->block) die("%s cannot be written, or not a row of %lld", f->name, (long long)n);
   w->row(x, weights, n, out);
-  for (int64_t b = 0; b < n / f->block; b++, out += f->bytes)
+  for (int64_t b = 0; b < n / f->block; b++, out += f->bytes) {
     for (int i = 0; i < w->halves; i++) if ((out[w->half[i] + 1] & 0x7c) == 0x7c) return false;
+    if (w->too_large && w->too_large(out)) return false;
+  }
   return true;
 }

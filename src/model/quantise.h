@@ -1,6 +1,7 @@
 // quantise: rows of floats as blocks of a format, the way back from dequant.h.  A format that can be written has a row in the table of
-// quantise.c; the others can only be read.  How a block is chosen is fixed: files come out as those of llama.cpp, byte for byte (but for IQ3_S behind a
-// group of zeros, where that writes what follows to other places).
+// quantise.c; the others can only be read.  How a block is chosen is fixed: files come out as those of llama.cpp, byte
+// for byte.  Where they do not: IQ3_S behind a group of zeros, where that writes what follows to other places; NVFP4
+// with scales from 256 on, which that makes 448; IQ1_M where ways are equally good but for rounding, and in groups of zeros.
 //
 // Invariant: the result depends on one row's values and weights alone, in single precision and in the order that the code gives, so that
 // rows can be made by any number of threads.

@@ -298,7 +298,7 @@ GRID(iq2_s,    82, BOOK_IQ2_S,   8, 3, 1024, 1, 16, 9,  .1f, false, false, REFIT
 GRID(iq3_xxs,  98, BOOK_IQ3_XXS, 4, 8, 256,  2, 32, 15, .2f, true,  false, REFIT_OFF_GRID,   2, 0,    1e-8f,  1.0125f)
 GRID(iq3_s,   110, BOOK_IQ3_S,   4, 8, 512,  3, 32, 9,  .2f, false, false, REFIT_ALL_IF_OFF, 2, 0,    0,      1.033f)
 
-// ---- IQ1_S ------------------------------------------------------------------------------------------------------------
+// ---- IQ1 -------------------------------------------------------------------------------------------------------------
 
 static const struct grid_format format_iq1 = {BOOK_IQ1, 8, 3, 2048, 3, 32, .spread = 2};
 static struct grid grid_iq1 = {.f = &format_iq1, .once = PTHREAD_ONCE_INIT};
@@ -306,9 +306,9 @@ static void fill_iq1(void) { fill_grid(&grid_iq1); }
 
 struct thirds { float scale; int first, second, shift; };        // ascending, values up to `first` are the lowest, from `second` on the highest; shift: up or down
 
-// The numbers of 32 values in ascending order; equal ones as they stand.
-static void sort_values(const float *x, uint8_t *order) {
-  for (int i = 0; i < 32; i++) {
+// The numbers of n values in ascending order; equal ones as they stand.
+static void sort_values(const float *x, int n, uint8_t *order) {
+  for (int i = 0; i < n; i++) {
     int k = i;
     for (; k && x[order[k - 1]] > x[i]; k--) order[k] = order[k - 1];
     order[k] = (uint8_t)i;
@@ -367,7 +367,7 @@ static float fit_thirds(const float *x, const float *w, uint16_t *index, int *sh
   for (int i = 0; i < 32; i++) most = fmaxf(most, fabsf(x[i]));
   *shift = 1;
   if (most < 1e-12f) return 0;
-  sort_values(x, order);
+  sort_values(x, 32, order);
   if (!best_thirds(x, w, order, &t)) return 0;
   for (int j = 0; j < 32; j++) digits[order[j]] = j < t.first ? 0 : j < t.second ? 1 : 2;
   if (t.scale < 0) {
@@ -413,5 +413,113 @@ void quantise_iq1_s(const float *x, const float *weights, int64_t n, unsigned ch
     put_half(out, d * 1.125f);
     for (int k = 0; k < 8; k++)
       out[35 + 2 * k] |= (unsigned char)((clamp(nearest(.5f * (1 / d * scales[k] - 1)), 0, 7) | (shifts[k] < 0 ? 8 : 0)) << 4);
+  }
+}
+
+// ---- IQ1_M -----------------------------------------------------------------------------------------------------------
+
+// 16 values share a scale, and each half of them is moved up or down: bit 1 of `moves` says that the first goes down,
+// bit 0 the second.
+enum { HALVES = 16, MOVES = 4 };
+
+static int move_of(int moves, int half) { return moves >> (1 - half) & 1 ? -1 : 1; }
+
+// All ways to part 16 sorted values in three, and all moves: those with the least weighted error, as digits. Returns the
+// scale. Of ways that differ by rounding alone the first is taken, so that groups of equal values get scales that are alike.
+static float best_moved(const float *x, const float *w, uint8_t *digits, int *moves) {
+  static const float TIE = 1e-6f;
+  uint8_t order[HALVES];
+  float sum_x[2][HALVES + 1] = {{0}}, sum_w[2][HALVES + 1] = {{0}}, best = -INFINITY, scale = 0;       // of each half
+  int first = 0, second = 0;
+  sort_values(x, HALVES, order);
+  *moves = 0;
+  for (int j = 0; j < HALVES; j++) for (int h = 0; h < 2; h++) {
+    bool in = order[j] / 8 == h;
+    sum_x[h][j + 1] = sum_x[h][j] + (in ? w[order[j]] * x[order[j]] : 0);
+    sum_w[h][j + 1] = sum_w[h][j] + (in ? w[order[j]] : 0);
+  }
+  for (int a = 0; a <= HALVES; a++) for (int b = a; b <= HALVES; b++) {
+    struct moments m[2][2];                          // of each half, moved up and down
+    for (int h = 0; h < 2; h++) for (int down = 0; down < 2; down++) {
+      const float *sx = sum_x[h], *sw = sum_w[h];
+      float v[3];
+      shifted_values(down ? -1 : 1, v);
+      m[h][down].xq = sx[a] * v[0] + (sx[b] - sx[a]) * v[1] + (sx[HALVES] - sx[b]) * v[2];
+      m[h][down].qq = sw[a] * v[0] * v[0] + (sw[b] - sw[a]) * v[1] * v[1] + (sw[HALVES] - sw[b]) * v[2] * v[2];
+    }
+    for (int k = 0; k < MOVES; k++) {
+      float xq = m[0][k >> 1].xq + m[1][k & 1].xq, qq = m[0][k >> 1].qq + m[1][k & 1].qq;
+      if (!(qq > 0 && xq * xq > best * qq * (1 + TIE))) continue;
+      scale = xq / qq;
+      best = scale * xq;
+      first = a, second = b, *moves = k;
+    }
+  }
+  for (int j = 0; j < HALVES; j++) digits[order[j]] = j < first ? 0 : j < second ? 1 : 2;
+  if (scale >= 0) return scale;
+  for (int j = 0; j < HALVES; j++) digits[j] = (uint8_t)(2 - digits[j]);
+  *moves = MOVES - 1 - *moves;
+  return -scale;
+}
+
+// Sums over 16 values as two points stand for them, `times` as large.
+static void add_points(struct moments *m, const float *x, const float *w, const uint16_t *index, int moves, int times) {
+  float values[3];
+  for (int i = 0; i < HALVES; i++) {
+    shifted_values(move_of(moves, i / 8), values);
+    float q = values[grid_iq1.digits[index[i / 8]][i % 8]] * (float)times;
+    m->xq += w[i] * q * x[i];
+    m->qq += w[i] * q * q;
+  }
+}
+
+// The indices of two points, and the moves; returns the scale, 0 where there is nothing, with points nearest to it.
+static float fit_moved(const float *x, const float *w, uint16_t *index, int *moves) {
+  uint8_t digits[HALVES];
+  float most = 0, scale = 0, values[3];
+  bool moved = false;
+  for (int i = 0; i < HALVES; i++) most = fmaxf(most, fabsf(x[i]));
+  memset(digits, 1, sizeof digits);
+  *moves = 0;
+  if (most >= 1e-7f) scale = best_moved(x, w, digits, moves);
+  for (int k = 0; k < 2; k++) {
+    shifted_values(move_of(*moves, k), values);
+    index[k] = (uint16_t)nearest_point(&grid_iq1, x + 8 * k, w + 8 * k, digits + 8 * k, scale, values);
+    moved |= memcmp(grid_iq1.digits[index[k]], digits + 8 * k, 8) != 0;
+  }
+  struct moments m = {0, 0};
+  if (moved) add_points(&m, x, w, index, *moves, 1);
+  return m.xq > 0 && m.qq > 0 ? m.xq / m.qq : scale;
+}
+
+void quantise_iq1_m(const float *x, const float *weights, int64_t n, unsigned char *out) {
+  enum { GROUPS = SUPER / HALVES };
+  pthread_once(&grid_iq1.once, fill_iq1);
+  for (int64_t i = 0; i < n; i += SUPER, x += SUPER, out += 56) {
+    float w[SUPER], scales[GROUPS], most = 0, mean_square = 2 * sum_of_squares(x, SUPER) / SUPER;
+    uint16_t index[GROUPS][2], words[4] = {0};       // words: four scales, and a quarter of the bits of d
+    int moves[GROUPS];
+    struct moments all = {0, 0};
+    memset(out, 0, 56);
+    if (weights) row_weights(x, weights + i, SUPER, mean_square, w);
+    else for (int j = 0; j < SUPER; j++) w[j] = x[j] * x[j];
+    for (int k = 0; k < GROUPS; k++) {
+      scales[k] = fit_moved(x + HALVES * k, w + HALVES * k, index[k], &moves[k]);
+      if (scales[k] > most) most = scales[k];
+    }
+    if (most == 0) continue;
+    float d = most / 15, inverse = 1 / d;
+    for (int k = 0; k < GROUPS; k++) {
+      int scale = clamp(nearest(.5f * (inverse * scales[k] - 1)), 0, 7);
+      words[k / 4] |= (uint16_t)(scale << 3 * (k % 4));
+      for (int h = 0; h < 2; h++) {
+        out[2 * k + h] = (unsigned char)index[k][h];
+        out[32 + k] |= (unsigned char)((index[k][h] >> 8 | (move_of(moves[k], h) < 0 ? 8 : 0)) << 4 * h);
+      }
+      add_points(&all, x + HALVES * k, w + HALVES * k, index[k], moves[k], 2 * scale + 1);
+    }
+    uint16_t half = half_bits((all.qq > 0 ? all.xq / all.qq : d) * 1.1125f);
+    for (int k = 0; k < 4; k++) words[k] |= (uint16_t)((half >> 4 * k & 15) << 12);
+    memcpy(out + 48, words, sizeof words);
   }
 }

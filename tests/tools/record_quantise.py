@@ -3,8 +3,9 @@
 
     record_quantise.py OUT.json
 
-Needs llama-cpp-python beside numpy and gguf.  rows: hashes of blocks that `samples` below becomes, without weights, and with them.  files: hashes of
-models/tinypy.gguf as another type, whole files.  types: what the tensors of small models of several families become.
+Needs llama-cpp-python beside numpy and gguf.  rows: hashes of blocks that `samples` below becomes, without weights, and
+with them.  errors: where ways that are equally good differ by rounding alone, how far each row is from what it was, with
+the weights and without.  files: hashes of models/tinypy.gguf as another type, whole files.  types: what the tensors of small models of several families become.
 """
 import ctypes
 import glob
@@ -18,8 +19,11 @@ import gguf
 import numpy as np
 
 ROWS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4", "BF16", "F16",
-        "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S"]
+        "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "NVFP4"]
 WITH_WEIGHTS = {"IQ2_XXS", "IQ2_XS", "IQ1_S"}               # makes no others
+# Rows: behind a group of zeros that writes to other places; scales from 256 on come out as 448.
+WITHOUT = {"IQ3_S": slice(16), "NVFP4": 10}
+ERRORS = ["IQ1_M"]
 FILES = {"F16": 1, "BF16": 32, "Q8_0": 7, "Q6_K": 18, "Q5_K_M": 17, "Q5_K_S": 16, "Q5_1": 9, "Q5_0": 8, "Q4_K_M": 15, "Q4_K_S": 14, "Q4_1": 3, "Q4_0": 2, "IQ4_NL": 25, "IQ4_XS": 30,
          "MXFP4_MOE": 38, "Q3_K_L": 13, "Q3_K_M": 12, "Q3_K_S": 11, "Q2_K": 10, "TQ2_0": 37, "TQ1_0": 36, "Q1_0": 40, "Q2_0": 41, "IQ3_S": 26, "IQ3_M": 27}
 FAMILIES = ["mixtral", "falcon", "deepseek2-lite", "gemma3", "gpt2", "qwen3next"]
@@ -36,21 +40,39 @@ def samples():
     return x.astype(np.float32), rng.standard_gamma(.3, 1024).astype(np.float32)
 
 
-def record_rows(x, weights):
+def errors(blocks, kind, x, weights):
+    """Of each row: the weighted root of the mean square, and the plain one."""
+    miss = np.square(gguf.quants.dequantize(blocks, kind).astype(np.float64) - x)
+    return np.sqrt([(miss * weights).mean(1), miss.mean(1)])
+
+
+def chunks(name, x, weights):
     import llama_cpp
     lib = ctypes.CDLL(glob.glob(str(Path(llama_cpp.__file__).parent / "lib" / "libggml-base.*"))[0])
     lib.ggml_quantize_chunk.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
+    kind = gguf.GGMLQuantizationType[name]
+    block, size = gguf.GGML_QUANT_SIZES[kind]
+    made = np.zeros((x.shape[0], x.shape[1] // block * size), np.uint8)
+    lib.ggml_quantize_init(int(kind))
+    w = None if weights is None else weights.ctypes.data
+    lib.ggml_quantize_chunk(int(kind), x.ctypes.data, made.ctypes.data, 0, *x.shape, w)
+    return made
+
+
+def record_rows(x, weights):
     out = {}
     for name in ROWS:
-        block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]]
-        lib.ggml_quantize_init(int(gguf.GGMLQuantizationType[name]))
         for w in (None, weights)[name in WITH_WEIGHTS:]:
-            made = np.zeros((x.shape[0], x.shape[1] // block * size), np.uint8)
-            lib.ggml_quantize_chunk(int(gguf.GGMLQuantizationType[name]), x.ctypes.data, made.ctypes.data, 0, *x.shape, None if w is None else w.ctypes.data)
-            if name == "IQ3_S":                    # behind a group of zeros it writes to other places
-                made = made[16:]
+            made = chunks(name, x, w)
+            if name in WITHOUT:
+                made = np.delete(made, WITHOUT[name], 0)
             out[name if w is None else f"{name} weights"] = hashlib.sha256(made.tobytes()).hexdigest()
     return out
+
+
+def record_errors(x, weights):
+    found = {name: errors(chunks(name, x, weights), gguf.GGMLQuantizationType[name], x, weights) for name in ERRORS}
+    return {name: [[float(f"{e:.4g}") for e in row] for row in both] for name, both in found.items()}
 
 
 def quantise(path, out, file_type):
@@ -66,7 +88,7 @@ def main():
     quiet = ll.llama_log_callback(lambda *_: None)
     ll.llama_log_set(quiet, ctypes.c_void_p())
     ll.llama_backend_init()
-    record = {"rows": record_rows(*samples()), "files": {}, "types": {}}
+    record = {"rows": record_rows(*samples()), "errors": record_errors(*samples()), "files": {}, "types": {}}
     with tempfile.TemporaryDirectory() as folder:
         out, model = Path(folder) / "out.gguf", Path(folder) / "in.gguf"
         for name, number in FILES.items():
