@@ -436,6 +436,7 @@ typedef struct weft_quantized {            /* what becomes of a tensor */
   uint64_t bytes_from, bytes_to;
   bool misfit;               /* `to` took the place of a format whose blocks do not fit */
   bool needs_weights;        /* `to` is worthless without importance weights */
+  bool kept;                 /* an interrupted run made it */
 } weft_quantized;
 typedef struct weft_quantize_options {
   const char *type;          /* "Q4_K_M", "q8_0", ...: weft_quantize_type; NULL: only copy */
@@ -463,7 +464,10 @@ typedef struct weft_quantize_result {
   bool needs_weights;        /* (dry_run) some tensor would need importance weights */
   size_t n_weights, n_missed;/* tensors that importance weights are known for; those made without */
   bool stopped;              /* progress said so; there is no file */
+  size_t n_done, n_kept;     /* tensors that are whole; those of them that an interrupted run had made */
 } weft_quantize_result;
+/* The file appears whole or not at all. A run that is stopped or killed, or for which there is no room, leaves out.part
+ * and out.part.pieces: the next run with the same input and options checks what is there and goes on. */
 int weft_quantize(const char *in, const char *out, const weft_quantize_options *opt, weft_quantize_result *result, weft_error *err);
 /* Importance weights: sums of squares of what goes into each matrix, while a model reads texts.  m stays the caller's, and is used until the end. */
 typedef struct weft_imatrix weft_imatrix;

@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct quantizer { struct settings all; struct out out; progress bar; };
+struct quantizer { struct settings all; struct out out; progress bar; size_t n_kept; };
 
 static const struct command command = {
   "quantize", "Writes a model file with other formats in it.", "IN.gguf [OUT.gguf] TYPE [THREADS] [options]",
   "Without OUT.gguf the file is ggml-model-TYPE.gguf beside the first one. Which tensor gets which format, and\n"
-  "every byte, is as llama.cpp's tool of this name has it.\n", COMMAND_BIT(quantize), 0};
+  "every byte, is as llama.cpp's tool of this name has it. The file appears when it is whole; a run that was stopped\n"
+  "goes on when the same command is given again.\n", COMMAND_BIT(quantize), 0};
 
 // ---- output -----------------------------------------------------------------------------------------------------------
 
@@ -21,6 +22,13 @@ static void show(void *ctx, const weft_quantized *t) {
   int n = 0;
   for (uint32_t i = 0; i < t->n_dims; i++) n += snprintf(shape + n, sizeof shape - (size_t)n, "%s%lld", i ? " x " : "", (long long)t->shape[i]);
   progress_end(&q->bar);
+  if (t->kept) q->n_kept++;
+  else if (q->n_kept) {
+    fprintf(stderr, "weft: goes on from tensor %zu of %zu (%s): what an interrupted run made is sound\n",
+            t->number, t->count, t->name);
+    q->n_kept = 0;
+  }
+  if (t->kept) return;
   out_addf(&q->out, "[%4zu/%4zu] %-36s %-20s %7s", t->number, t->count, t->name, shape, t->from);
   if (strcmp(t->from, t->to)) out_addf(&q->out, " -> %-7s %9.2f -> %9.2f MiB%s\n", t->to, mib(t->bytes_from), mib(t->bytes_to), t->misfit ? "  (rows are no whole blocks of the wanted format)" : "");
   else out_addf(&q->out, "    %-7s %9s    %9.2f MiB\n", "", "", mib(t->bytes_to));
@@ -114,6 +122,7 @@ static int run(struct quantizer *q) {
   progress_begin(&q->bar);
   double began = now_s();
   int status = weft_quantize(o->in, out, &w, &r, &err) ? -1 : 0;
+  bool unfinished = status || r.stopped;
   progress_end(&q->bar);
   if (status) status = failed("%s", err.text);
   else if (r.stopped) status = q->out.error ? 0 : EXIT_INTERRUPTED;
@@ -121,6 +130,9 @@ static int run(struct quantizer *q) {
     show_end(q, &r, now_s() - began);
     if (own && !o->dry_run) fprintf(stderr, "weft: wrote %s\n", own);
   }
+  if (unfinished && r.n_done)
+    fprintf(stderr, "weft: %zu tensors are whole and kept beside %s, in .part: the same command goes on from there\n",
+            r.n_done, out);
   free(own);
   return status;
 }

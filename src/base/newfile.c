@@ -6,10 +6,12 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/siphash.h"
 
-enum { PENDING = 1 << 20 };
+enum { PENDING = 1 << 20, WHAT = 64, LINE = 34 /* "length hash", 16 digits each */ };
 
 struct newfile {
   char *path, *part;        // the wanted name, and the one until then (NULL: it is written to as it stands)
@@ -18,24 +20,43 @@ struct newfile {
   unsigned char *pending;
   size_t n;
   uint64_t bytes;
+  // With pieces:
+  char *list;               // the file that says which are whole; NULL: there are none
+  int list_fd;
+  bool kept;                // pieces of an earlier run may follow
+  uint64_t piece, hash;     // of the piece that is being added: where it begins, and what of it was written
+  off_t line;               // in the list, behind the last piece
 };
 
 static int failed(const newfile *f, const char *what, error *err) { return error_set(err, "%s: %s: %s", f->shown, what, strerror(errno)); }
 
-int newfile_open(const char *path, newfile **out, error *err) {
+static newfile *begin(const char *path, bool *special) {
   newfile *f = xcalloc(1, sizeof *f);
   struct stat st;
   size_t n;
-  bool special = !stat(path, &st) && !S_ISREG(st.st_mode);
+  *special = !stat(path, &st) && !S_ISREG(st.st_mode);
   char *real = realpath(path, NULL);               // a link stays one, and what it points at is replaced
   f->path = real ? real : xstrdup(path);
   n = strlen(f->path);
   f->shown = n > 300 ? f->path + n - 300 : f->path;
   f->pending = xmalloc(PENDING);
-  if (!special) {
-    f->part = xmalloc(n + 32);
-    snprintf(f->part, n + 32, "%s.%ld.part", f->path, (long)getpid());
-  }
+  f->list_fd = -1;
+  return f;
+}
+
+static char *beside(const newfile *f, const char *end) {
+  size_t n = strlen(f->path) + strlen(end) + 1;
+  char *s = xmalloc(n);
+  snprintf(s, n, "%s%s", f->path, end);
+  return s;
+}
+
+int newfile_open(const char *path, newfile **out, error *err) {
+  char end[32];
+  bool special;
+  newfile *f = begin(path, &special);
+  snprintf(end, sizeof end, ".%ld.part", (long)getpid());
+  if (!special) f->part = beside(f, end);
   f->fd = open(special ? f->path : f->part, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (special ? 0 : O_EXCL), 0666);
   if (f->fd < 0) {
     failed(f, "cannot be written", err);
@@ -48,7 +69,94 @@ int newfile_open(const char *path, newfile **out, error *err) {
   return 0;
 }
 
+// ---- pieces ---------------------------------------------------------------------------------------------------------
+
+// A chain over blocks of PENDING bytes, of which the last one of a piece is shorter.
+static uint64_t hash_on(uint64_t before, const void *p, size_t n) { return siphash(&(sip_key){{before, n}}, p, n); }
+
+static void list_line(char line[LINE + 1], uint64_t n, uint64_t hash) {
+  snprintf(line, LINE + 1, "%016llx %016llx\n", (unsigned long long)n, (unsigned long long)hash);
+}
+
+static bool read_at(int fd, void *to, size_t n, uint64_t at) {
+  for (size_t done = 0; done < n;) {
+    ssize_t m = pread(fd, (char *)to + done, n - done, (off_t)(at + done));
+    if (m > 0) done += (size_t)m;
+    else if (!m || errno != EINTR) return false;
+  }
+  return true;
+}
+
+static bool write_at(int fd, const void *from, size_t n, off_t at) {
+  for (size_t done = 0; done < n;) {
+    ssize_t m = pwrite(fd, (const char *)from + done, n - done, at + (off_t)done);
+    if (m > 0) done += (size_t)m;
+    else if (!m || errno != EINTR) return false;
+  }
+  return true;
+}
+
+// Ends the pieces that count: what is behind them goes.
+static bool drop_rest(newfile *f) {
+  f->kept = false;
+  off_t end = (off_t)f->piece;
+  return !ftruncate(f->list_fd, f->line) && !ftruncate(f->fd, end) && lseek(f->fd, end, SEEK_SET) == end;
+}
+
+static int open_pieces(newfile *f, const char *what, error *err) {
+  enum { FLAGS = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW };
+  char head[WHAT + 1];
+  struct stat own, there;
+  if ((f->fd = open(f->part, FLAGS, 0666)) < 0) return failed(f, "cannot be written", err);
+  // Nobody else has it, and it did not get its name just now.
+  if (flock(f->fd, LOCK_EX | LOCK_NB) || fstat(f->fd, &own) || stat(f->part, &there) || own.st_ino != there.st_ino)
+    return error_set(err, "%s: another run is writing this file", f->shown);
+  f->list = beside(f, ".part.pieces");
+  if ((f->list_fd = open(f->list, FLAGS, 0666)) < 0) return failed(f, "cannot be written", err);
+  f->line = sizeof head;
+  f->kept = read_at(f->list_fd, head, sizeof head, 0) && !memcmp(head, what, WHAT) && head[WHAT] == '\n';
+  if (f->kept) return 0;
+  memcpy(head, what, WHAT);
+  head[WHAT] = '\n';
+  return !drop_rest(f) || !write_at(f->list_fd, head, sizeof head, 0) ? failed(f, "cannot be written", err) : 0;
+}
+
+int newfile_resume(const char *path, const char *what, newfile **out, error *err) {
+  bool special;
+  newfile *f = begin(path, &special);
+  if (special) {
+    newfile_discard(f);
+    return newfile_open(path, out, err);
+  }
+  f->part = beside(f, ".part");
+  if (open_pieces(f, what, err)) {
+    newfile_leave(f);
+    return -1;
+  }
+  *out = f;
+  return 0;
+}
+
+bool newfile_kept(newfile *f, uint64_t n) {
+  char line[LINE + 1], wanted[LINE + 1];
+  uint64_t hash = 0;
+  if (!f->kept) return false;
+  bool sound = read_at(f->list_fd, line, LINE, (uint64_t)f->line);
+  for (uint64_t at = 0, m; sound && at < n; at += m) {
+    m = n - at < PENDING ? n - at : PENDING;
+    sound = read_at(f->fd, f->pending, (size_t)m, f->bytes + at);
+    if (sound) hash = hash_on(hash, f->pending, (size_t)m);
+  }
+  list_line(wanted, n, hash);
+  if (!sound || memcmp(line, wanted, LINE)) return false;
+  f->bytes = f->piece += n;
+  f->line += LINE;
+  return true;
+}
+
 static int flush(newfile *f, error *err) {
+  if (f->kept && !drop_rest(f)) return failed(f, "cannot be written", err);
+  if (f->list && f->n) f->hash = hash_on(f->hash, f->pending, f->n);
   for (size_t done = 0; done < f->n;) {
     ssize_t n = write(f->fd, f->pending + done, f->n - done);
     if (n >= 0) done += (size_t)n;
@@ -70,26 +178,48 @@ int newfile_add(newfile *f, const void *bytes, size_t n, error *err) {
   return 0;
 }
 
+int newfile_piece(newfile *f, error *err) {
+  char line[LINE + 1];
+  if (!f->list) return 0;
+  if (flush(f, err)) return -1;
+  list_line(line, f->bytes - f->piece, f->hash);
+  if (!write_at(f->list_fd, line, LINE, f->line)) return failed(f, "cannot be written", err);
+  f->line += LINE;
+  f->piece = f->bytes;
+  f->hash = 0;
+  return 0;
+}
+
 uint64_t newfile_bytes(const newfile *f) { return f->bytes; }
+const char *newfile_part(const newfile *f) { return f->list ? f->part : NULL; }
 
 int newfile_commit(newfile *f, error *err) {
   int status = flush(f, err);
   if (!status && f->part && fsync(f->fd)) status = failed(f, "cannot be written", err);
-  if (close(f->fd) && !status) status = failed(f, "cannot be written", err);
-  f->fd = -1;
+  // While it is locked nobody else takes the part of that name.
   if (!status && f->part && rename(f->part, f->path)) status = failed(f, "cannot be given its name", err);
   if (!status) {
     free(f->part);
     f->part = NULL;
   }
-  newfile_discard(f);
+  if (f->list && !status) unlink(f->list);
+  if (close(f->fd) && !status) status = failed(f, "cannot be written", err);
+  f->fd = -1;
+  if (f->list) newfile_leave(f);
+  else newfile_discard(f);
   return status;
 }
 
-void newfile_discard(newfile *f) {
+void newfile_leave(newfile *f) {
   if (!f) return;
   if (f->fd >= 0) close(f->fd);
-  if (f->part) unlink(f->part);
-  free(f->path); free(f->part); free(f->pending);
+  if (f->list_fd >= 0) close(f->list_fd);
+  free(f->path); free(f->part); free(f->list); free(f->pending);
   free(f);
+}
+
+void newfile_discard(newfile *f) {
+  if (f && f->part) unlink(f->part);
+  if (f && f->list) unlink(f->list);
+  newfile_leave(f);
 }

@@ -1,5 +1,6 @@
 // weft_quantize: a file of tensors into one of other formats.  What each tensor becomes is decided first (model/mixture.h), then the heads of
 // the new files are made, and then the tensors are read, turned into floats, quantised by all threads and written, a slab of rows at a time.
+// A run that is stopped, or ends for want of space, leaves what is whole; the same command goes on from there.
 // Look next: quantise_read.c (quantised tensors back to floats).
 #define _GNU_SOURCE
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/newfile.h"
+#include "base/sha256.h"
 #include "device/team.h"
 #include "model/gguf_write.h"
 #include "model/imatrix.h"
@@ -39,6 +41,7 @@ typedef struct job {
   float *values;                           // a slab of what is read of formats with blocks
   unsigned char *made;                     // and of what was made of it
   double done, all;                        // values
+  bool leave;                              // what is whole, for the next run
   weft_quantize_result *r;
 } job;
 
@@ -232,21 +235,50 @@ static int make_heads(job *j, const char *out, error *err) {
   return 0;
 }
 
-static int open_files(job *j, error *err) {
-  for (size_t i = 0; i < j->n_targets; i++) {
-    target *t = &j->targets[i];
-    struct stat in, out;
-    for (size_t k = 0; k < gguf_n_shards(j->in); k++)
-      if (!stat(gguf_shard_at(j->in, k)->path, &in) && !stat(t->path, &out) && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
-        return error_set(err, "%s: is the file that is read; write to another one", t->path);
-    if (newfile_open(t->path, &t->file, err)) return -1;
-    str head = {0};
-    gguf_head_bytes(t->head, &head);
-    int status = newfile_add(t->file, head.at, head.n, err);
-    str_free(&head);
-    if (status) return -1;
+// All that the new files depend on: this version, the files that are read, the weights, and what is to be written.
+static void identity(const job *j, const str *heads, char hex[65]) {
+  sha256 s;
+  struct stat st;
+  sha256_begin(&s);
+  sha256_add(&s, weft_version(), strlen(weft_version()));
+  for (size_t i = 0; i < gguf_n_shards(j->in); i++) {
+    if (stat(gguf_shard_at(j->in, i)->path, &st)) continue;
+    int64_t is[] = {(int64_t)st.st_dev, (int64_t)st.st_ino, st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
+    sha256_add(&s, is, sizeof is);
   }
-  return 0;
+  for (size_t i = 0; i < j->weights.n; i++) {
+    const imatrix_entry *w = &j->weights.at[i];
+    sha256_add(&s, w->name, strlen(w->name) + 1);
+    sha256_add(&s, w->weights, w->n * sizeof *w->weights);
+  }
+  for (size_t i = 0; i < j->n_targets; i++) sha256_add(&s, str_c(&heads[i]), heads[i].n);
+  sha256_end(&s, hex);
+}
+
+static int open_file(job *j, target *t, const char *what, const str *head, error *err) {
+  struct stat in, out;
+  for (size_t k = 0; k < gguf_n_shards(j->in); k++)
+    if (!stat(gguf_shard_at(j->in, k)->path, &in) && !stat(t->path, &out) && in.st_dev == out.st_dev &&
+        in.st_ino == out.st_ino)
+      return error_set(err, "%s: is the file that is read; write to another one", t->path);
+  if (newfile_resume(t->path, what, &t->file, err)) return -1;
+  if (newfile_kept(t->file, head->n)) return 0;
+  if (!newfile_add(t->file, head->at, head->n, err) && !newfile_piece(t->file, err)) return 0;
+  newfile_discard(t->file);
+  t->file = NULL;
+  return -1;
+}
+
+static int open_files(job *j, error *err) {
+  str *heads = xcalloc(j->n_targets, sizeof *heads);
+  char what[65];
+  int status = 0;
+  for (size_t i = 0; i < j->n_targets; i++) gguf_head_bytes(j->targets[i].head, &heads[i]);
+  identity(j, heads, what);
+  for (size_t i = 0; i < j->n_targets && !status; i++) status = open_file(j, &j->targets[i], what, &heads[i], err);
+  for (size_t i = 0; i < j->n_targets; i++) str_free(&heads[i]);
+  free(heads);
+  return status;
 }
 
 // ---- the tensors ------------------------------------------------------------------------------------------------------
@@ -286,6 +318,14 @@ static void quantise_piece(void *ctx, int thread, int n_threads) {
   free(own);
 }
 
+static bool worth_keeping(const job *j) { return j->r->n_done && newfile_part(j->targets[0].file); }
+
+// A disk that is full leaves what is whole; other errors would come again.
+static int unwritten(job *j) {
+  j->leave = worth_keeping(j);
+  return -1;
+}
+
 static bool go_on(job *j, double values) {
   j->done += values;
   if (j->o->progress && !j->o->progress(j->o->ctx, j->all > 0 ? j->done / j->all : 1)) j->r->stopped = true;
@@ -313,7 +353,7 @@ static int convert(job *j, const gguf_tensor *t, const struct format *to, newfil
     if (gguf_check_size(j->in, err)) return -1;
     if (s.bad >= 0) return gguf_fail(j->in, NULL, err, "tensor '%s': row %lld holds a value that is no number", t->name, (long long)(s.first + s.bad));
     if (s.large >= 0) return gguf_fail(j->in, NULL, err, "tensor '%s': row %lld has values that are too large for %s", t->name, (long long)(s.first + s.large), to->name);
-    if (newfile_add(file, j->made, (size_t)s.rows * s.row_to, err)) return -1;
+    if (newfile_add(file, j->made, (size_t)s.rows * s.row_to, err)) return unwritten(j);
     if (!go_on(j, (double)s.rows * (double)s.cols)) return 0;
   }
   return 0;
@@ -324,17 +364,19 @@ static int copy(job *j, const gguf_tensor *t, newfile *file, error *err) {
   double values = (double)t->ne[0] * (double)t->ne[1] * (double)t->ne[2] * (double)t->ne[3];
   for (size_t at = 0, n; at < t->nbytes; at += n) {
     n = t->nbytes - at < STEP ? t->nbytes - at : STEP;
-    if (newfile_add(file, (const unsigned char *)t->data + at, n, err) || gguf_check_size(j->in, err)) return -1;
+    if (newfile_add(file, (const unsigned char *)t->data + at, n, err)) return unwritten(j);
+    if (gguf_check_size(j->in, err)) return -1;
     if (!go_on(j, values * ((double)n / (double)t->nbytes))) return 0;
   }
   return 0;
 }
 
-static void tell(job *j, size_t i) {
+static void tell(job *j, size_t i, bool kept) {
   const gguf_tensor *t = j->tensors[i];
   const mixture_choice *c = &j->choices[i];
   weft_quantized q = {.number = i + 1, .count = j->n, .name = t->name, .from = t->format->name, .to = c->format->name, .n_dims = t->n_dims,
-                      .shape = {t->ne[0], t->ne[1], t->ne[2], t->ne[3]}, .bytes_from = t->nbytes, .bytes_to = j->bytes[i], .misfit = c->misfit, .needs_weights = c->needs_weights};
+                      .shape = {t->ne[0], t->ne[1], t->ne[2], t->ne[3]}, .bytes_from = t->nbytes, .bytes_to = j->bytes[i], .misfit = c->misfit, .needs_weights = c->needs_weights,
+                      .kept = kept};
   j->r->bytes_from += t->nbytes;
   j->r->bytes_to += j->bytes[i];
   j->r->misfits += c->misfit;
@@ -363,18 +405,32 @@ static int reserve(job *j, error *err) {
   return 0;
 }
 
-static int write_tensors(job *j, error *err) {
+static int write_tensor(job *j, size_t i, target *to, error *err) {
   static const char zeros[4096];
+  const gguf_tensor *t = j->tensors[i];
+  const struct format *f = j->choices[i].format;
+  if (t->format == f ? copy(j, t, to->file, err) : convert(j, t, f, to->file, err)) return -1;
+  if (j->r->stopped) return 0;
+  for (uint64_t left = gguf_head_padding(to->head, j->bytes[i]), n; left; left -= n) {
+    n = left < sizeof zeros ? left : sizeof zeros;
+    if (newfile_add(to->file, zeros, n, err)) return unwritten(j);
+  }
+  return newfile_piece(to->file, err) ? unwritten(j) : 0;
+}
+
+static int write_tensors(job *j, error *err) {
+  j->leave = false;
   for (size_t i = 0; i < j->n && !j->r->stopped; i++) {
     const gguf_tensor *t = j->tensors[i];
     target *to = &j->targets[j->n_targets > 1 ? t->shard : 0];
-    tell(j, i);
-    if (t->format == j->choices[i].format ? copy(j, t, to->file, err) : convert(j, t, j->choices[i].format, to->file, err)) return -1;
-    for (uint64_t left = gguf_head_padding(to->head, j->bytes[i]), n; left; left -= n) {
-      n = left < sizeof zeros ? left : sizeof zeros;
-      if (newfile_add(to->file, zeros, n, err)) return -1;
-    }
+    bool kept = newfile_kept(to->file, j->bytes[i] + gguf_head_padding(to->head, j->bytes[i]));
+    tell(j, i, kept);
+    if (kept) go_on(j, (double)t->ne[0] * (double)t->ne[1] * (double)t->ne[2] * (double)t->ne[3]);
+    else if (write_tensor(j, i, to, err)) return -1;
+    if (kept || !j->r->stopped) j->r->n_done++;
+    j->r->n_kept += kept;
   }
+  j->leave = worth_keeping(j);
   return 0;
 }
 
@@ -396,16 +452,18 @@ static int work(job *j, const char *in, const char *out, error *err) {
   if (!j->n) return gguf_fail(j->in, NULL, err, "has no tensors");
   if (read_weights(j, err) || choose(j, err) || make_heads(j, out ? out : "", err)) return -1;
   if (j->o->dry_run) {
-    for (size_t i = 0; i < j->n; i++) tell(j, i);
+    for (size_t i = 0; i < j->n; i++) tell(j, i, false);
     return 0;
   }
+  j->leave = true;
   if (reserve(j, err) || open_files(j, err) || write_tensors(j, err) || j->r->stopped) return j->r->stopped ? 0 : -1;
   return commit(j, err);
 }
 
 static void end(job *j) {
   for (size_t i = 0; i < j->n_targets; i++) {
-    newfile_discard(j->targets[i].file);
+    if (j->leave) newfile_leave(j->targets[i].file);
+    else newfile_discard(j->targets[i].file);
     gguf_head_free(j->targets[i].head);
     free(j->targets[i].path);
   }
@@ -424,6 +482,7 @@ int weft_quantize(const char *in, const char *out, const weft_quantize_options *
   *j.r = (weft_quantize_result){.stopped = false};
   int status = work(&j, in, out, &e);
   end(&j);
+  if (!j.leave) j.r->n_done = 0;
   if (status && err) memcpy(err->text, e.text, sizeof err->text);
   return status;
 }

@@ -1,4 +1,5 @@
 """weft quantize: the same bytes as llama.cpp (records) and as the gguf package, and files that appear whole or not at all."""
+import fcntl
 import hashlib
 import importlib.util
 import json
@@ -6,7 +7,9 @@ import os
 import resource
 import struct
 import subprocess
+import time
 from pathlib import Path
+from signal import SIGINT, SIGKILL
 
 import gguf
 import numpy as np
@@ -293,12 +296,76 @@ def test_what_cannot_be(quantize, floats, tinypy, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.fixture(scope="module")
+def many(floats):
+    """A model of 24 equally large tensors."""
+    return floats("many", {f"blk.{i}.attn_q.weight": (128, 1024) for i in range(24)})
+
+
+def kill_in_the_middle(command, pieces, wanted, signal):
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        while run.poll() is None and not (pieces.exists() and pieces.stat().st_size > wanted):
+            time.sleep(.001)
+        run.send_signal(signal)
+        return *run.communicate(), run.returncode
+
+
+def test_goes_on_after_a_kill(weft, quantize, many, tmp_path):
+    """The second run makes what the first has not, and no more; the file is that of a run in one go."""
+    quantize(many, tmp_path / "whole.gguf", "Q3_K", "1")
+    out, part, pieces = (tmp_path / f"out.gguf{end}" for end in ("", ".part", ".part.pieces"))
+    command = [weft, "quantize", many, out, "Q3_K", "1"]
+    for signal, most in (SIGKILL, 65 + 8 * 34), (SIGINT, 65 + 16 * 34):
+        _, err, code = kill_in_the_middle(command, pieces, most, signal)
+        assert code in (-SIGKILL, 130) and not out.exists() and part.exists()
+        n = (pieces.stat().st_size - 65) // 34 - 1             # without the head
+        assert 8 <= n < 24
+    assert f"{n} tensors are whole" in err
+    done = quantize(many, out, "Q3_K", "1")
+    assert out.read_bytes() == (tmp_path / "whole.gguf").read_bytes()
+    assert f"from tensor {n + 1} of 24" in done.err and done.out.count(" -> Q3_K") == 24 - n
+    assert {p.name for p in tmp_path.iterdir()} == {"out.gguf", "whole.gguf"}
+
+
+def test_checks_what_a_run_has_left(weft, quantize, many, tmp_path):
+    out, part, pieces = (tmp_path / f"out.gguf{end}" for end in ("", ".part", ".part.pieces"))
+    quantize(many, tmp_path / "whole.gguf", "Q3_K", "1")
+    kill_in_the_middle([weft, "quantize", many, out, "Q3_K", "1"], pieces, 65 + 12 * 34, SIGKILL)
+    left, lines = part.read_bytes(), pieces.read_bytes()
+    size, head = 128 * 1024 // 256 * 110, int(lines[65:81], 16)
+
+    def again(data, list_, kept, *args):
+        out.unlink(missing_ok=True)
+        part.write_bytes(data)
+        pieces.write_bytes(list_)
+        done = quantize(many, out, *(args or ("Q3_K", "1")))
+        assert args or out.read_bytes() == (tmp_path / "whole.gguf").read_bytes()
+        assert (f"from tensor {kept + 1} of" in done.err) == (kept > 0) and not part.exists() and not pieces.exists()
+    at = head + 5 * size + 1000
+    again(left[:at] + bytes([left[at] ^ 1]) + left[at + 1:], lines, 5)         # a byte is another one
+    again(left[:at], lines, 5)                                                 # the file has lost its end
+    again(left, lines[:65 + 34 * 4 + 20], 3)                                   # the list has
+    again(left, b"x" + lines[1:], 0)
+    again(b"", lines, 0)
+    again(left, lines, 0, "Q3_K", "--pure", "--override-kv", "a=int:1")        # other options
+    with open(part, "wb") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        assert "another run" in quantize(many, out, "Q3_K", status=1).err and part.exists()
+    part.unlink()
+    os.utime(many)                                                             # another input
+    again(left, lines, 0)
+
+
 def test_full_disks(quantize, tinypy, tmp_path):
     before = tmp_path / "out.gguf"
     before.write_text("what was there")
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
     assert "File too large" in quantize(tinypy, before, "F32", "--allow-requantize", status=1, preexec_fn=limit).err
-    assert before.read_text() == "what was there" and len(list(tmp_path.iterdir())) == 1
+    assert before.read_text() == "what was there"
+    quantize(tinypy, tmp_path / "whole.gguf", "F32", "--allow-requantize")
+    done = quantize(tinypy, before, "F32", "--allow-requantize")
+    assert "goes on from tensor" in done.err and before.read_bytes() == (tmp_path / "whole.gguf").read_bytes()
+    assert len(list(tmp_path.iterdir())) == 2
     if os.path.exists("/dev/full"):
         assert "No space left" in quantize(tinypy, "/dev/full", "F16", "--allow-requantize", status=1).err
 
