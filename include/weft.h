@@ -271,6 +271,10 @@ int weft_model_pooling(const weft_model *m, enum weft_pooling *pooling, weft_err
  * nothing, n of them, one after the other.  They are as the model makes them: see weft_embedding_normalize.  What the KV cache held is
  * lost.  An error: no token, an id outside the vocabulary, more tokens than the context, a vector that holds what is no number. */
 int weft_embed(weft_model *m, const int32_t *ids, size_t n, enum weft_pooling pooling, float *out, weft_error *err);
+/* A question and a text as the one text that a model which ranks sees: by the file's template for this, or one behind the
+ * other with what ends each.  parse_special: of both.  *ids is for weft_free. */
+int weft_tokenize_pair(const weft_model *m, const char *question, size_t n_question, const char *text, size_t n_text,
+                       bool parse_special, int32_t **ids, size_t *n_ids, weft_error *err);
 /* v / length, where the length is for p = 2 the usual one, for other p >= 1 the p-th root of the sum of |x|^p; p = 0: the largest |x| becomes
  * 32760; p = -1: nothing changes.  A vector of zeros stays one. */
 void weft_embedding_normalize(float *v, size_t n, int p);

@@ -35,59 +35,20 @@ static const char *find(const char *text, size_t n, const char *what, size_t n_w
 
 // ---- a question and a text, which models that rank see together -------------------------------------------------------
 
-static bool key_of(const weft_model *m, const char *key, weft_value *out) {
-  size_t i;
-  const weft_file *f = weft_model_file(m);
-  return !weft_file_find(f, key, &i) && !weft_file_value(f, i, out);
-}
-
-typedef VEC(int32_t) id_list;
-
-static int add_tokens(const struct vectors *v, const char *text, size_t n, unsigned flags, id_list *all) {
-  weft_error err;
-  int32_t *ids, bos = weft_bos(weft_model_vocab(v->model));
-  size_t n_ids;
-  if (weft_tokenize(weft_model_vocab(v->model), text, n, flags, &ids, &n_ids, &err)) return failed("%s", err.text);
-  for (size_t i = all->n && n_ids && ids[0] == bos; i < n_ids; i++) vec_push(all, ids[i]);
-  weft_free(ids);
-  return 0;
-}
-
-// As the file's template for this says, if it has one.
-static int add_in_template(const struct vectors *v, const weft_value *template, const char *const pair[2], const size_t n[2], id_list *all) {
-  static const char *const places[] = {"{query}", "{document}"};
-  str s = {0};
-  for (const char *at = template->text, *end = at + template->n; at < end;) {
-    int which = -1;
-    for (int i = 0; i < 2; i++) if ((size_t)(end - at) >= strlen(places[i]) && !memcmp(at, places[i], strlen(places[i]))) which = i;
-    if (which < 0) { str_addc(&s, *at++); continue; }
-    str_addn(&s, pair[which], n[which]);
-    at += strlen(places[which]);
-  }
-  int status = add_tokens(v, str_c(&s), s.n, WEFT_ADD_SPECIAL | WEFT_PARSE_SPECIAL, all);
-  str_free(&s);
-  return status;
-}
-
-// The question and what ends a text, perhaps what separates two (add_sep_token), the text and what ends it.
 static int add_pair(struct vectors *v, const struct settings *o, const char *text, size_t n) {
-  const char *separator = o->embed.pair_separator, *found = *separator ? find(text, n, separator, strlen(separator)) : NULL;
-  weft_value template, model, sep, add;
-  id_list all = {0};
-  if (!found) return failed("text %zu: this model ranks a text by a question: both are needed, with %s between them", v->n_texts + 1, strcmp(separator, "\t") ? "what --cls-separator says" : "a tab (--cls-separator)");
-  const char *const pair[] = {text, found + strlen(separator)};
-  const size_t sizes[] = {(size_t)(found - text), (size_t)(text + n - pair[1])};
-  unsigned flags = WEFT_ADD_SPECIAL | (o->parse_special ? WEFT_PARSE_SPECIAL : 0);
-  int status = 0;
-  if (key_of(v->model, "tokenizer.chat_template.rerank", &template) && template.type == WEFT_STRING) status = add_in_template(v, &template, pair, sizes, &all);
-  else {
-    bool pieces = key_of(v->model, "tokenizer.ggml.model", &model) && model.type == WEFT_STRING && model.n == 4 && !memcmp(model.text, "bert", 4);    // which end with [SEP] already
-    status = add_tokens(v, pair[0], sizes[0], flags, &all);
-    if (!status && !pieces && key_of(v->model, "tokenizer.ggml.add_sep_token", &add) && add.u && key_of(v->model, "tokenizer.ggml.seperator_token_id", &sep)) vec_push(&all, (int32_t)sep.u);
-    if (!status) status = add_tokens(v, pair[1], sizes[1], flags, &all);
-  }
-  if (!status) status = add_ids(v, o, all.at, all.n);
-  vec_free(&all);
+  const char *separator = o->embed.pair_separator;
+  const char *found = *separator ? find(text, n, separator, strlen(separator)) : NULL;
+  weft_error err;
+  int32_t *ids;
+  size_t n_ids;
+  if (!found)
+    return failed("text %zu: this model ranks a text by a question: both are needed, with %s between them",
+                  v->n_texts + 1, strcmp(separator, "\t") ? "what --cls-separator says" : "a tab (--cls-separator)");
+  const char *second = found + strlen(separator);
+  if (weft_tokenize_pair(v->model, text, (size_t)(found - text), second, (size_t)(text + n - second), o->parse_special,
+                         &ids, &n_ids, &err)) return failed("%s", err.text);
+  int status = add_ids(v, o, ids, n_ids);
+  weft_free(ids);
   return status;
 }
 

@@ -7,12 +7,13 @@
 
 // What fields fill in, by whatever names.
 struct params {
-  int64_t max_tokens, n, seed, top_logprobs, n_top, normalize, dimensions;
+  int64_t max_tokens, n, seed, top_logprobs, n_top, normalize, dimensions, most;
   bool stream, include_usage, logprobs, echo, ignore_end, progress, return_tokens, no_parallel, raw, add_special, with_pieces, truncate;
   weft_sampling sampling;
   double max_prompt_ms, max_answer_ms;
   json_t *prompt, *messages, *tools, *stop, *logit_bias, *grammar, *json_schema, *response_format, *variables, *tool_choice, *samplers, *model,
-    *stream_options, *parallel_calls, *system, *thinking, *suffix, *extra, *options, *format, *input, *tokens, *encoding;
+    *stream_options, *parallel_calls, *system, *thinking, *suffix, *extra, *options, *format, *input, *tokens, *encoding,
+    *query, *documents;
 };
 struct params params_default(void);
 extern const struct fields sampling_fields;    // names that llama.cpp and OpenAI share

@@ -11,6 +11,8 @@ void openai_completions(server *s, exchange *x);
 void openai_chat(server *s, exchange *x);
 void openai_responses(server *s, exchange *x);
 void openai_embeddings(server *s, exchange *x);
+extern const struct fields *const rerank_fields[];
+void rerank(server *s, exchange *x);
 int openai_tool_choice(call *c);       // of p.tool_choice and p.parallel_calls
 
 extern const struct fields *const llama_completion_fields[], *const llama_infill_fields[], *const llama_tokenize_fields[],

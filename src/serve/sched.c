@@ -307,8 +307,8 @@ static int warm_up(sched *s, weft_error *err) {
   int32_t ids[2] = {0, 0};
   int n = weft_model_context(s->model) > 2 ? 2 : 1;
   if (weft_model_only_embeds(s->model)) {
-    float *v = xcalloc((size_t)weft_model_embedding_size(s->model), sizeof *v);
-    int status = weft_embed(s->model, ids, (size_t)n, WEFT_POOLING_MEAN, v, err);
+    float *v = xcalloc((size_t)n * (size_t)weft_model_embedding_size(s->model), sizeof *v);
+    int status = weft_embed(s->model, ids, (size_t)n, WEFT_POOLING_MODEL, v, err);
     free(v);
     return status;
   }

@@ -8,6 +8,7 @@
 //   call.c           one message from its JSON to its answer, over ...
 //   sched.c run.c    ... requests: who is next, and one answer step by step
 //   vector.c         vectors of texts, all the way
+//   rerank.c         texts in the order in which they answer a question
 //   openai.c llama.c anthropic.c ollama.c responses.c: families of endpoints, each over calls
 //
 // Threads: one for the sockets, one that watches them, a few for JSON and text (pool.c), one that takes the steps of the model.

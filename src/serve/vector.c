@@ -48,6 +48,8 @@ bool vectors_step(vectors *v) {
   return true;
 }
 
+enum { MOST = 2048 };                  // texts at once
+
 // ---- from JSON ----------------------------------------------------------------------------------------------------------------------
 
 static int find_pooling(call *c, bool one, enum weft_pooling *how) {
@@ -55,7 +57,8 @@ static int find_pooling(call *c, bool one, enum weft_pooling *how) {
   *how = c->s->o->pooling;
   if (*how == WEFT_POOLING_MODEL && weft_model_pooling(sched_model(c->s->sched), how, &err)) return fault_set(&c->fault, 501, NULL, "%s", err.text);
   if (*how == WEFT_POOLING_MODEL) *how = WEFT_POOLING_NONE;
-  if (*how == WEFT_POOLING_RANK) return fault_set(&c->fault, 501, NULL, "this model ranks texts, and makes no vectors of them: 'weft embed' shows the scores of pairs");
+  if (*how == WEFT_POOLING_RANK)
+    return fault_set(&c->fault, 501, NULL, "this model ranks texts (/v1/rerank), and makes no vectors of them");
   if (*how != WEFT_POOLING_NONE || !one) return 0;
   return fault_set(&c->fault, 400, NULL, "the model's file does not say how a vector is made of a whole text: start the server with --pooling mean, cls or last");
 }
@@ -105,7 +108,6 @@ static int join(call *c, size_t from, const char *name, bool truncate) {
 }
 
 int call_add_texts(call *c, json_t *input, const char *name, bool one, bool truncate) {
-  enum { MOST = 2048 };
   json_t *text;
   size_t i, from = c->requests.n;
   bool ids = false;
@@ -123,6 +125,43 @@ int call_add_texts(call *c, json_t *input, const char *name, bool one, bool trun
   c->requests.at[from]->embeds = true;
   c->requests.at[from]->pooling = how;
   return join(c, from, name, truncate);
+}
+
+// ---- questions and texts ---------------------------------------------------------------------------------------------
+
+static int add_pair(call *c, size_t i, json_t *query, const json_t *text) {
+  weft_error err;
+  int32_t *ids;
+  size_t n;
+  if (json_is_object(text)) text = json_object_get(text, "text");
+  if (!json_is_string(text))
+    return fault_set(&c->fault, 400, "documents", "'documents[%zu]' must be a text, not %s", i, json_kind(text));
+  if (weft_tokenize_pair(sched_model(c->s->sched), json_string_value(query), json_string_length(query),
+                         json_string_value(text), json_string_length(text), false, &ids, &n, &err))
+    return fault_set(&c->fault, 400, "documents", "%s", err.text);
+  request *r = xcalloc(1, sizeof *r);
+  for (size_t k = 0; k < n; k++) vec_push(&r->prompt, ids[k]);
+  weft_free(ids);
+  vec_push(&c->requests, r);
+  return 0;
+}
+
+int call_add_pairs(call *c, json_t *query, json_t *documents) {
+  json_t *text;
+  size_t i, n = json_array_size(documents), from = c->requests.n;
+  enum weft_pooling how;
+  weft_error err;
+  if (weft_model_pooling(sched_model(c->s->sched), &how, &err)) return fault_set(&c->fault, 501, NULL, "%s", err.text);
+  if (how != WEFT_POOLING_RANK)
+    return fault_set(&c->fault, 501, NULL, "this model does not rank texts: its file does not say that its pooling is rank");
+  if (!query) return fault_set(&c->fault, 400, "query", "'query' is missing");
+  if (!documents) return fault_set(&c->fault, 400, "documents", "'documents' is missing");
+  if (!n || n > MOST)
+    return fault_set(&c->fault, 400, "documents", "'documents' must have from 1 to %d texts, not %zu", MOST, n);
+  json_array_foreach(documents, i, text) if (add_pair(c, i, query, text)) return -1;
+  c->requests.at[from]->embeds = true;
+  c->requests.at[from]->pooling = how;
+  return join(c, from, "documents", false);
 }
 
 // ---- to JSON ------------------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@
 // `input` is a text, ids, or an array of these; then the call can go.  one: each text has one vector, so that the model has to
 // say how it is made.  truncate: a text that is too long is cut; otherwise it is refused.
 int call_add_texts(call *c, json_t *input, const char *name, bool one, bool truncate);
+// The same for a question and each of some texts, by a model that ranks.
+int call_add_pairs(call *c, json_t *query, json_t *documents);
 // Of a choice that has ended: the vectors of its text i, each normalised as weft_embedding_normalize does.
 size_t call_vectors(const call *c, size_t i, int normalize, const float **at);
 json_t *vector_numbers(const call *c, const float *v);

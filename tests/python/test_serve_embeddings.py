@@ -12,15 +12,23 @@ openai = pytest.importorskip("openai")
 
 
 @pytest.fixture(scope="module")
-def model(repo, tmp_path_factory):
+def write(repo, tmp_path_factory):
     sys.path.insert(0, str(repo / "tests" / "tools"))
     spec = importlib.util.spec_from_file_location("make_encoder", repo / "tests" / "tools" / "make_encoder.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     sys.path.pop(0)
-    path = tmp_path_factory.mktemp("model") / "bert.gguf"
-    module.write("bert", path)
-    return path
+    folder = tmp_path_factory.mktemp("model")
+
+    def make(name):
+        module.write(name, folder / f"{name}.gguf")
+        return folder / f"{name}.gguf"
+    return make
+
+
+@pytest.fixture(scope="module")
+def model(write):
+    return write("bert")
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +105,40 @@ def test_ollama(server, vector):
         client.embed(model="bert", input="cat " * 500, truncate=False)
     with pytest.raises(ollama.ResponseError, match="dimensions"):
         client.embed(model="bert", input="cat", dimensions=7)
+
+
+@pytest.mark.parametrize("name", ["bert-rank", "qwen3-rank"])
+def test_rerank(weft, weft_env, run_weft, write, name):
+    path = write(name)
+    texts = ["a dog walks", "the cat", "a cat walks!", "dog dog dog"]
+    pairs = "\n".join(f"the cat?\t{t}" for t in texts)
+    done = run_weft(["embed", "-m", path, "--embd-output-format", "array", "-p", pairs])
+    scores = [v[0] for v in json.loads(done.stdout)]
+    order = sorted(range(4), key=lambda i: -scores[i])
+    with Server(weft, weft_env, path) as s:
+        for route in "/v1/rerank", "/rerank", "/v1/reranking", "/reranking":
+            status, answer = s.ask(route, {"query": "the cat?", "documents": texts})
+            assert status == 200 and [r["index"] for r in answer["results"]] == order, answer
+        assert near([r["relevance_score"] for r in answer["results"]], [scores[i] for i in order])
+        assert answer["usage"]["prompt_tokens"] == answer["usage"]["total_tokens"] > 20
+        status, answer = s.ask("/rerank", {"query": "the cat?", "documents": [{"text": t} for t in texts], "top_n": 2})
+        assert [r["index"] for r in answer["results"]] == order[:2]
+        for wrong, words in (({"documents": texts}, "'query' is missing"), ({"query": "a"}, "'documents' is missing"),
+                             ({"query": "a", "documents": []}, "from 1 to"),
+                             ({"query": 1, "documents": texts}, "query"), ({"query": "a", "documents": "b"}, "documents"),
+                             ({"query": "a", "documents": ["b", 3]}, "documents[1]"),
+                             ({"query": "a", "documents": texts, "top_n": 0}, "top_n"),
+                             ({"query": "a", "documents": ["b", "cat " * 5000]}, "context holds")):
+            status, answer = s.ask("/v1/rerank", wrong)
+            assert status == 400 and words in answer["error"]["message"], answer
+        status, answer = s.ask("/v1/embeddings", {"input": "a"})
+        assert status == 501 and "/v1/rerank" in answer["error"]["message"]
+
+
+def test_a_model_that_does_not_rank(server):
+    for route in "/v1/rerank", "/rerank":
+        status, answer = server.ask(route, {"query": "a", "documents": ["b"]})
+        assert status == 501 and "does not rank" in answer["error"]["message"], answer
 
 
 def test_a_model_that_predicts(weft, weft_env, run_weft, tinypy):

@@ -1,0 +1,50 @@
+// /v1/rerank: how well each of some texts answers a question, by models that rank texts.  In llama.cpp's form, which is Jina's.
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include "serve/families.h"
+#include "serve/vector.h"
+
+#define P struct params
+static const struct field table[] = {
+  FJ(P, query, "query", F_TEXT, "the question"),
+  FJ(P, documents, "documents", F_ARRAY, "texts, or objects with a text as \"text\""),
+  FI(P, most, "top_n", 1, INT32_MAX, "so many of the best (default: all)"),
+};
+static const struct fields fields = FIELDS(table);
+const struct fields *const rerank_fields[] = {&fields, NULL};
+
+struct scored { size_t i; float score; };
+static int by_score(const void *a, const void *b) {
+  const struct scored *x = a, *y = b;
+  if (x->score != y->score) return x->score > y->score ? -1 : 1;
+  return (x->i > y->i) - (x->i < y->i);
+}
+
+static void finish(call *c) {
+  size_t n = c->choices[0].vectors.n, most = c->p.most && (size_t)c->p.most < n ? (size_t)c->p.most : n;
+  struct scored *all = xcalloc(n + 1, sizeof *all);
+  json_t *results = json_array();
+  for (size_t i = 0; i < n; i++) {
+    const float *v;
+    call_vectors(c, i, -1, &v);
+    all[i] = (struct scored){i, v[0]};
+  }
+  qsort(all, n, sizeof *all, by_score);
+  for (size_t i = 0; i < most; i++)
+    json_array_append_new(results, json_pack("{sI sf}", "index", (json_int_t)all[i].i, "relevance_score", (double)all[i].score));
+  free(all);
+  json_int_t read = call_prompt_tokens(c);
+  call_send(c, 200, json_pack("{ss ss so s{sI sI}}", "object", "list", "model", c->s->model_name, "results", results,
+                              "usage", "prompt_tokens", read, "total_tokens", read));
+}
+
+static const struct speaker speaker = {.finish = finish};
+
+void rerank(server *s, exchange *x) {
+  call *c = call_new(s, x, &speaker, fields);
+  if (!c) return;
+  c->p.stream = false;
+  if (call_add_pairs(c, c->p.query, c->p.documents)) call_refuse(c);
+  else call_go(c);
+}
