@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct collector { struct settings o; weft_model *model; progress bar; };
+struct collector { const struct settings *o; weft_model *model; progress bar; };
 
 static const struct command command = {
   "imatrix", "Measures which inputs of a model's matrices matter, for weft quantize.", "-m FILE -f TEXT [-o OUT] [options]",
@@ -14,12 +14,14 @@ static const struct command command = {
 
 static int write_out(const struct collector *c, const weft_imatrix *w) {
   weft_error err;
-  return weft_imatrix_write(w, c->o.imatrix.out, c->o.file, (int)c->o.model.context, &err) ? failed("%s", err.text) : 0;
+  const struct settings *o = c->o;
+  int status = weft_imatrix_write(w, o->imatrix.out, o->file, (int)o->model.context, &err);
+  return status ? failed("%s", err.text) : 0;
 }
 
 static int collect(struct collector *c, const int32_t *ids, int64_t n_chunks) {
   weft_error err;
-  const struct settings *o = &c->o;
+  const struct settings *o = c->o;
   size_t size = (size_t)o->model.context;
   const weft_vocab *v = weft_model_vocab(c->model);
   int32_t *chunk = xcalloc(size, sizeof *chunk), *first;
@@ -50,7 +52,7 @@ static int collect(struct collector *c, const int32_t *ids, int64_t n_chunks) {
 }
 
 static int read_and_collect(struct collector *c) {
-  const struct settings *o = &c->o;
+  const struct settings *o = c->o;
   weft_error err;
   error e = {0};
   char *text;
@@ -68,19 +70,16 @@ static int read_and_collect(struct collector *c) {
   return status;
 }
 
-int imatrix_command(int argc, char **argv) {
-  struct collector c;
-  struct settings *o = &c.o;
-  int status;
-  if (!settings_parse(o, &command, argc, argv, &status)) return status;
-  c.model = NULL;
+static int measure(struct settings *o) {
+  struct collector c = {.o = o};
   if (!o->model.context) o->model.context = 512;
-  if (!o->model.model) status = usage_error("no model: give one with -m FILE");
-  else if (!o->file) status = usage_error("no text: give a file with -f FILE");
-  else if (!o->imatrix.chunks) status = usage_error("--chunks 0: there is nothing to read");
-  else status = model_args_open(&o->model, &c.bar, &c.model);
+  if (!o->model.model) return usage_error("no model: give one with -m FILE");
+  if (!o->file) return usage_error("no text: give a file with -f FILE");
+  if (!o->imatrix.chunks) return usage_error("--chunks 0: there is nothing to read");
+  int status = model_args_open(&o->model, &c.bar, &c.model);
   if (!status) status = read_and_collect(&c);
   weft_model_close(c.model);
-  settings_free(o);
   return status;
 }
+
+int imatrix_command(int argc, char **argv) { return settings_run(&command, argc, argv, measure); }

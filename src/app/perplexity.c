@@ -176,22 +176,22 @@ static int check(const struct settings *o) {
   return 0;
 }
 
-int perplexity_command(int argc, char **argv) {
-  struct settings o;
+static int measure_it(struct settings *o) {
   struct perplexity p = {.nll = 0};
   error err = {0};
-  int status;
-  if (!settings_parse(&o, &command, argc, argv, &status)) return status;
-  if (!o.model.context) o.model.context = 512;
-  status = check(&o);
+  if (!o->model.context) o->model.context = 512;
+  int status = check(o);
   if (status) return status;
-  struct model_args how = o.model;
-  if (o.perplexity.compare && base_context(o.perplexity.base, &how.context, &err)) return failed("%s", err.text);
-  how.context += o.perplexity.stride / 2;
-  status = model_args_open(&how, &p.r.bar, &p.r.model);
-  if (!status) status = run(&o, &p);
+  int64_t context = o->model.context;
+  if (o->perplexity.compare && base_context(o->perplexity.base, &o->model.context, &err)) return failed("%s", err.text);
+  o->model.context += o->perplexity.stride / 2;
+  status = model_args_open(&o->model, &p.r.bar, &p.r.model);
+  o->model.context = context;
+  if (!status) status = run(o, &p);
   status = out_end(&p.r.out, status);
   weft_model_close(p.r.model);
   free(p.r.tokens);
   return status;
 }
+
+int perplexity_command(int argc, char **argv) { return settings_run(&command, argc, argv, measure_it); }
