@@ -221,10 +221,10 @@ static int rows_above(const edit *e) {
 
 // What was added behind all that is drawn needs no more than itself, where there is room for it in the row.
 static bool draw_added(edit *e) {
-  size_t from = e->drawn.n, edge = from ? sign_before(e, from) : 0;
+  size_t from = e->drawn.n;
   int all = e->widths.n ? e->widths.at[e->widths.n - 1] : 0, w;
   if (!e->prompted || e->searching || !e->at_end || e->cursor < e->text.n || from > e->text.n || memcmp(e->drawn.at, e->text.at, from)) return false;
-  if (from && sign_after(e, edge) != from) return false;        // it joins with what stands there
+  if (from && sign_after(e, sign_before(e, from)) != from) return false;        // it joins with what stands there
   for (size_t at = from; at < e->text.n; all += w) {
     if (e->text.at[at] == '\n') return false;
     at = sign(e->text.at, e->text.n, at, &w);
