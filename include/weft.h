@@ -298,6 +298,8 @@ int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *p
 /* A sequence that holds as many of these n tokens as the file's begin with (with recurrent layers: all of the file's, or none), as if they had been
  * evaluated.  -1: the file is of another model, other options or another version, is damaged, or there is no memory; err names it. */
 int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *path, weft_sequence **out, weft_error *err);
+/* The tokens of such a file; *ids are for weft_free, also when *n is 0.  -1: as above. */
+int weft_sequence_tokens(const weft_model *m, const char *path, int32_t **ids, size_t *n, weft_error *err);
 /* Memory for n more tokens, so that a step will not fail for want of it.  -1: there is none; err has the numbers. */
 int weft_sequence_reserve(weft_sequence *q, size_t n, weft_error *err);
 typedef struct weft_tokens {

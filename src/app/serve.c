@@ -20,7 +20,8 @@ static int work(struct settings *all) {
     .model = model_args_options(&all->model), .key_file = a->key_file, .no_key = a->no_key, .hosts = texts_of(&a->hosts), .n_hosts = a->hosts.n,
     .origins = texts_of(&a->origins), .n_origins = a->origins.n, .max_connections = (int)a->connections, .max_waiting = (int)a->waiting,
     .parallel = a->parallel > 0 ? (int)a->parallel : PARALLEL,
-    .max_waiting_tokens = a->waiting_tokens, .max_body = a->body_mib << 20, .drain_s = (double)a->drain, .workers = WORKERS, .no_page = a->no_page,
+    .max_waiting_tokens = a->waiting_tokens, .max_body = a->body_mib << 20, .drain_s = (double)a->drain, .workers = WORKERS,
+    .keep = a->keep, .keep_bytes = a->keep_mib << 20, .no_page = a->no_page,
     .pooling = (enum weft_pooling)(all->embed.pooling - 1)};
   if (!all->model.model) return usage_error("no model: give one with -m FILE");
   if (serve_open(&o, &s, &err)) return failed("%s", err.text);

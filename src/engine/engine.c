@@ -418,6 +418,9 @@ int engine_sequence_new(engine *e, struct sequence **out, error *err) { return s
 int engine_sequence_save(const engine *e, const struct sequence *q, const int32_t *ids, const char *path, error *err) {
   return sequence_save(q, ids, sequence_model(e->file, &e->o), path, err);
 }
+int engine_sequence_tokens(const engine *e, const char *path, int32_t **ids, size_t *n, error *err) {
+  return sequence_tokens(&e->caches, e->n_ctx, sequence_model(e->file, &e->o), path, ids, n, err);
+}
 int engine_sequence_load(engine *e, const int32_t *ids, size_t n, const char *path, struct sequence **out, error *err) {
   return sequence_load(&e->caches, ids, n, e->n_ctx, sequence_model(e->file, &e->o), path, out, err);
 }

@@ -46,6 +46,11 @@ int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *p
   return engine_sequence_save(weft_model_peek(q->m), q->q, ids, path, &e) ? fail(err, &e) : 0;
 }
 
+int weft_sequence_tokens(const weft_model *m, const char *path, int32_t **ids, size_t *n, weft_error *err) {
+  error e = {0};
+  return engine_sequence_tokens(weft_model_peek(m), path, ids, n, &e) ? fail(err, &e) : 0;
+}
+
 int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *path, weft_sequence **out, weft_error *err) {
   error e = {0};
   sequence *q;

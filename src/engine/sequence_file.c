@@ -127,15 +127,24 @@ static int check(const reading *r, const head *h, const head *ours, int most) {
   return 0;
 }
 
-static int load(const reading *r, caches *c, const head *h, const int32_t *ids, size_t n, sequence **out) {
-  size_t same = 0;
-  int32_t *theirs = malloc(h->n * sizeof *theirs + 1);
+// Opens r->path, and reads its head and tokens.
+static int begin(reading *r, const caches *c, int most, uint64_t of, head *h, int32_t **ids) {
+  struct stat s;
+  head ours = head_of(c, of, 0);
+  *ids = NULL;
+  r->f = fopen(r->path, "rb");
+  if (!r->f) return error_set(r->err, "%s: %s", r->path, strerror(errno));
+  if (fstat(fileno(r->f), &s) || !S_ISREG(s.st_mode) || s.st_size < (off_t)sizeof *h) return error_set(r->err, "%s: is no file of a sequence", r->path);
+  if (get(r, h, sizeof *h, "head", 0) || check(r, h, &ours, most)) return -1;
+  *ids = malloc(h->n * sizeof **ids + 1);
+  if (!*ids) return error_set(r->err, "%s: no memory for %u tokens", r->path, h->n);
+  return get(r, *ids, h->n * sizeof **ids, "list of tokens", 0);
+}
+
+static int load(const reading *r, caches *c, const head *h, const int32_t *theirs, size_t same, sequence **out) {
   unsigned char *piece = malloc(h->page_bytes > h->fixed_bytes ? h->page_bytes : h->fixed_bytes + 1);
-  int status = theirs && piece ? get(r, theirs, h->n * sizeof *theirs, "list of tokens", 0) : error_set(r->err, "%s: no memory for what it holds", r->path);
-  while (!status && same < n && same < h->n && theirs[same] == ids[same]) same++;
-  if (model_is_recurrent(c->m) && same < h->n) same = 0;
-  if (!status) status = sequence_new(c, out, r->err);
-  sequence *q = status ? NULL : *out;
+  sequence *q = NULL;
+  int status = piece ? sequence_new(c, &q, r->err) : error_set(r->err, "%s: no memory for a page of it", r->path);
   if (!status) status = sequence_hold(q, 0, (int)same, r->err);
   for (size_t i = 0; i < n_pages(same) && !status; i++) {
     status = get(r, piece, h->page_bytes, "page", i);
@@ -146,25 +155,36 @@ static int load(const reading *r, caches *c, const head *h, const int32_t *ids, 
     if (!status) scatter(c, false, q->slot, piece);
   }
   free(piece);
-  if (status) { sequence_free(q); free(theirs); return -1; }
+  if (status) { sequence_free(q); return -1; }
   q->n = (int)same;
   if (model_is_recurrent(c->m)) {
     q->at = same ? (int)same : -1;
     for (size_t i = 0; i < same; i++) vec_push(&q->ids, theirs[i]);
   }
-  free(theirs);
+  *out = q;
   return 0;
 }
 
 int sequence_load(caches *c, const int32_t *ids, size_t n, int most, uint64_t of, const char *path, sequence **out, error *err) {
-  struct stat s;
-  head h, ours = head_of(c, of, 0);
-  reading r = {fopen(path, "rb"), path, err};
-  if (!r.f) return error_set(err, "%s: %s", path, strerror(errno));
-  int status = fstat(fileno(r.f), &s) || !S_ISREG(s.st_mode) ? error_set(err, "%s: is no file of a sequence", path) : 0;
-  if (!status && s.st_size < (off_t)sizeof h) status = error_set(err, "%s: is no file of a sequence: %lld bytes", path, (long long)s.st_size);
-  if (!status) status = get(&r, &h, sizeof h, "head", 0) || check(&r, &h, &ours, most) ? -1 : 0;
-  if (!status) status = load(&r, c, &h, ids, n, out);
-  fclose(r.f);
+  head h;
+  int32_t *theirs;
+  size_t same = 0;
+  reading r = {.path = path, .err = err};
+  int status = begin(&r, c, most, of, &h, &theirs);
+  while (!status && same < n && same < h.n && theirs[same] == ids[same]) same++;
+  if (!status && model_is_recurrent(c->m) && same < h.n) same = 0;
+  if (!status) status = load(&r, c, &h, theirs, same, out);
+  free(theirs);
+  if (r.f) fclose(r.f);
   return status;
+}
+
+int sequence_tokens(const caches *c, int most, uint64_t of, const char *path, int32_t **ids, size_t *n, error *err) {
+  head h;
+  reading r = {.path = path, .err = err};
+  int status = begin(&r, c, most, of, &h, ids);
+  if (r.f) fclose(r.f);
+  if (status) { free(*ids); return -1; }
+  *n = h.n;
+  return 0;
 }

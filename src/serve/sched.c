@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include "serve/run.h"
+#include "serve/keep.h"
 
 enum { QUANTUM = 1024 };               // tokens that a key gains each turn
 #define PATIENCE_S 10.0                // after so long the oldest of a key goes first
@@ -30,6 +30,7 @@ struct sched {
   weft_model *model;
   VEC(run *) live;
   VEC(held) rest;
+  keep keep;
   VEC(vectors *) texts;
   VEC(request *) opened;               // requests of whose choices some have not begun
   struct sched_counts c;
@@ -130,6 +131,24 @@ static void cut(held *h, size_t n) {
   h->past.n = n;
 }
 
+// From a file, where one has much more of the prompt than what is in memory.
+static bool take_up(sched *s, const request *r, size_t limit, size_t most, held *out) {
+  enum { WORTH = 64 };
+  size_t at, n = keep_find(&s->keep, &r->prompt, limit, &at);
+  weft_error err;
+  if (n < most + WORTH) return false;
+  while (keep_load(&s->keep, at, &r->prompt, n, out, &err)) {
+    if (strstr(err.text, s->keep.files.at[at].path)) {          // it is the file, not memory
+      warning("%s", err.text);
+      keep_drop(&s->keep, at);
+      return false;
+    }
+    if (!s->rest.n) return false;
+    drop_rest(s, 0);
+  }
+  return true;
+}
+
 // What a prompt goes on from: of all sequences the one that holds most of it, itself if nobody uses it and little of it is lost, otherwise a copy
 // of its beginning. The logits of the last token are wanted, so that is left to evaluate.
 static int find_past(sched *s, const request *r, held *out, weft_error *err) {
@@ -145,6 +164,7 @@ static int find_past(sched *s, const request *r, held *out, weft_error *err) {
     at = i;
     best = h;
   }
+  if (take_up(s, r, limit, most, out)) return 0;
   if (best && at < s->rest.n && 2 * most > best->past.n) {
     *out = s->rest.at[at];
     s->rest.at[at] = (held){0};
@@ -342,6 +362,7 @@ static void *lead(void *arg) {
   int status = weft_model_open(s->o.path, &s->model_options, &s->model, &s->why);
   if (!status && s->o.parallel > weft_model_chunk(s->model)) s->o.parallel = weft_model_chunk(s->model);
   if (!status) status = warm_up(s, &s->why);
+  if (!status) keep_open(&s->keep, s->o.keep, s->model);
   s->state = status ? SCHED_FAILED : SCHED_READY;
   pthread_mutex_lock(&s->lock);
   if (!status && !s->o.max_tokens) s->c.most_tokens = 8ll * weft_model_context(s->model);
@@ -485,7 +506,12 @@ void sched_stop(sched *s) {
 
 void sched_free(sched *s) {
   if (!s) return;
-  for (size_t i = 0; i < s->rest.n; i++) held_free(&s->rest.at[i]);
+  for (size_t i = 0; i < s->rest.n; i++) {
+    keep_save(&s->keep, &s->rest.at[i]);
+    held_free(&s->rest.at[i]);
+  }
+  keep_trim(&s->keep, s->o.keep_bytes);
+  keep_close(&s->keep);
   vec_free(&s->rest); vec_free(&s->live); vec_free(&s->texts); vec_free(&s->opened);
   weft_model_close(s->model);
   free(s->queues);

@@ -17,6 +17,8 @@ struct sched_options {
   int parallel;                        // answers in work at once, at most SCHED_PARALLEL_MAX
   int max_waiting;                     // requests, of all keys together
   int64_t max_tokens;                  // of the prompts that wait; 0: eight contexts
+  const char *keep;                    // folder for sequences from one run to the next (keep.h); NULL: none
+  uint64_t keep_bytes;                 // of all files there
 };
 enum sched_state { SCHED_LOADING, SCHED_READY, SCHED_FAILED };
 struct sched_counts {                  // since the start, and now

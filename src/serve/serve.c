@@ -245,7 +245,8 @@ static int start(serve *v, error *err) {
   s->model_name = model_name(o);
   s->used = xcalloc((size_t)n_keys, sizeof *s->used);
   pthread_mutex_init(&s->lock, NULL);
-  struct sched_options so = {.path = o->model_path, .model = o->model, .n_keys = n_keys, .parallel = o->parallel, .max_waiting = o->max_waiting, .max_tokens = o->max_waiting_tokens};
+  struct sched_options so = {.path = o->model_path, .model = o->model, .n_keys = n_keys, .parallel = o->parallel, .max_waiting = o->max_waiting, .max_tokens = o->max_waiting_tokens,
+                             .keep = o->keep, .keep_bytes = (uint64_t)o->keep_bytes};
   struct http_options ho = {.listen_fd = v->fd, .max_connections = o->max_connections, .max_body = (size_t)o->max_body, .header_s = 10, .body_s = 30,
                             .idle_s = 75, .write_s = 60, .begin = on_begin, .ready = on_ready, .ctx = s};
   if (pool_start(o->workers, &s->pool, err) || sched_start(&so, &s->sched, err) || http_start(&ho, &s->http, err)) return -1;

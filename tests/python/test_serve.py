@@ -306,6 +306,49 @@ def test_an_end_that_waits_for_answers(weft, weft_env, tinypy):
         assert s.process.wait(60) == 0
 
 
+def test_prompts_are_taken_up_after_a_restart(weft, weft_env, tinypy, tmp_path):
+    """What was evaluated is found again by the next server, gives the same bits, and stays within its folder's size; damaged files are recomputed."""
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    prompt = "def f(x):\n    return x + 1\n" * 25
+    ask = lambda s, text: s.ask("/v1/completions", {"prompt": text, "max_tokens": 20, "seed": 3, "temperature": 1, "logprobs": 1})[1]
+    cached = lambda answer: answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    def once(text, *args):
+        with start(weft, weft_env, tinypy, "--keep-in", folder, *args) as s:
+            answers = [ask(s, t) for t in text]
+            assert s.end() == 0
+        return answers, s.said
+
+    (first,), _ = once([prompt])
+    file, = folder.iterdir()
+    assert first["usage"]["prompt_tokens"] > 250 and cached(first) == 0
+    (again, other), said = once([prompt, prompt[:200]])
+    assert cached(again) >= first["usage"]["prompt_tokens"] - 1 and again["choices"] == first["choices"]
+    assert cached(other) > 40 and not any("warning" in line for line in said)
+    kept, short = sorted(folder.iterdir(), key=lambda f: f != file)      # the first prompt with its answer is there already
+    assert kept == file
+    short.unlink()
+    data = bytearray(kept.read_bytes())
+    data[-100] ^= 1
+    kept.write_bytes(data)
+    (anew,), said = once([prompt])
+    assert cached(anew) == 0 and anew["choices"] == first["choices"]
+    assert any(kept.name in line and "damaged" in line for line in said)
+    once(["class Other:\n    pass\n" * 40], "--keep-size", "2")      # both do not fit: the newer one stays
+    newer, = folder.iterdir()
+    assert newer.name != kept.name and newer.stat().st_size <= 2 << 20
+    (last,), said = once([prompt], "-ctk", "q8_0")               # other options: nothing fits
+    assert cached(last) == 0 and any("of another model, or of other settings" in line for line in said)
+
+
+def test_a_folder_that_is_not_there(weft, weft_env, tinypy, tmp_path):
+    with start(weft, weft_env, tinypy, "--keep-in", tmp_path / "none") as s:
+        assert s.ask("/v1/completions", {"prompt": "x = " * 60, "max_tokens": 1})[0] == 200
+        assert s.end() == 0
+    assert any("--keep-in" in line and "No such file" in line for line in s.said)
+
+
 def test_a_second_signal_does_not_wait(weft, weft_env, tinypy):
     with start(weft, weft_env, tinypy) as s, s.connect() as c:
         c.sendall(request({"prompt": "def ", "max_tokens": 450, "n": 128, "ignore_eos": True, "stream": True}))
