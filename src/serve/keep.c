@@ -29,6 +29,7 @@ static void forget(keep *k, size_t at, bool removed) {
 void keep_open(keep *k, const char *folder, weft_model *m) {
   *k = (keep){.folder = folder, .m = m};
   DIR *d = folder ? opendir(folder) : NULL;
+  if (folder) umask(077);                // prompts are in these files, and this program writes no others
   if (folder && !d) warning("--keep-in %s: %s: nothing is taken up from there", folder, strerror(errno));
   for (struct dirent *e; d && (e = readdir(d));) {
     size_t n = strlen(e->d_name);

@@ -322,6 +322,7 @@ def test_prompts_are_taken_up_after_a_restart(weft, weft_env, tinypy, tmp_path):
 
     (first,), _ = once([prompt])
     file, = folder.iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
     assert first["usage"]["prompt_tokens"] > 250 and cached(first) == 0
     (again, other), said = once([prompt, prompt[:200]])
     assert cached(again) >= first["usage"]["prompt_tokens"] - 1 and again["choices"] == first["choices"]
