@@ -279,6 +279,20 @@ int weft_tokenize_pair(const weft_model *m, const char *question, size_t n_quest
  * 32760; p = -1: nothing changes.  A vector of zeros stays one. */
 void weft_embedding_normalize(float *v, size_t n, int p);
 
+/* ---- Tokens ahead ------------------------------------------------------------------------------------------------------
+ * Where a text repeats what it said before, the tokens that follow can be guessed and evaluated together with the one that was drawn, which costs
+ * little more.  Logits are what weft_decode would give, to the last bit: whoever draws takes no notice. */
+typedef struct weft_ahead weft_ahead;
+enum weft_guessing { WEFT_GUESS_NEVER, WEFT_GUESS_WHERE_IT_PAYS, WEFT_GUESS_ALWAYS /* wherever something can be guessed: for tests */ };
+/* Nothing is ever guessed for models with recurrent layers.  Freed before the model is closed. */
+weft_ahead *weft_ahead_new(weft_model *m, enum weft_guessing how);
+void weft_ahead_free(weft_ahead *a);          /* NULL is fine */
+/* weft_decode of one token at `pos`, behind past[0 .. pos - 1], which the KV cache holds.  *logits are valid until the model evaluates something
+ * else.  How often it guesses depends on what guesses have won: they may cost a hundredth of the time where they win nothing. */
+int weft_ahead_decode(weft_ahead *a, const int32_t *past, int pos, int32_t id, const float **logits, weft_error *err);
+typedef struct weft_ahead_counts { uint64_t guessed, taken; } weft_ahead_counts;        /* tokens; taken: that were drawn indeed */
+weft_ahead_counts weft_ahead_count(const weft_ahead *a);
+
 /* ---- Sequences --------------------------------------------------------------------------------------------------------
  * A model can hold many sequences.  Each takes memory for the positions that it holds, in pages of 128, and gives it back when it ends;
  * those that begin alike can share pages.  A step evaluates tokens of several sequences at once: weights are read once for all of

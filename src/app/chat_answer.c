@@ -209,7 +209,7 @@ static enum ending generate(struct chat *c, weft_error *err) {
     ended = feed(c, text, n, false);
     if (ended) break;
     if (c->past.n == n_ctx) { why = FULL; break; }
-    if (weft_decode(c->model, &id, 1, (int)c->past.n, &c->logits, err)) { why = BROKEN; break; }
+    if (weft_ahead_decode(c->ahead, c->past.at, (int)c->past.n, id, &c->logits, err)) { why = BROKEN; break; }
     vec_push(&c->past, id);
   }
   text = weft_stream_end(c->stream, &n);

@@ -241,6 +241,7 @@ static const struct option rows[] = {
                "timings: prompt_n, prompt_per_second, predicted_n, predicted_per_second."),
   INT(RUN, "--top-logprobs", "N", "entries of \"top\", up to the whole vocabulary (default 0)", top_logprobs, 0, INT32_MAX),
   IDS(RUN, "--force", "emit these tokens instead of sampling", force),
+  FLAG(TALK, "--no-guess", "evaluate every token by itself, also where the text repeats itself", no_guess, .more = "Tokens are the same with or without."),
   FLAG(RUN, "-sp, --special", "show control tokens in the text", special, SAME),
   FLAG(RUN, "--display-prompt", "show the prompt before the text", display_prompt, BUT("off unless it is given; there it is on"), .meant = "--echo"),
   OFF(RUN, "--no-display-prompt", "do not (default)", display_prompt, SAME),

@@ -37,6 +37,8 @@ struct run {
   size_t n_prompt;
   int pos;                   // tokens evaluated
   const float *logits;       // of the next token
+  weft_ahead *ahead;
+  int32_t *past;             // tokens evaluated
   weft_logprob *top;         // o.top_logprobs entries
   struct run_stats stats;
   progress bar;              // the model may draw on it whenever it compiles
@@ -137,7 +139,7 @@ static int prefill(struct run *r) {
     size_t left = r->n_prompt - (size_t)r->pos, n = left < PIECE ? left : PIECE;
     progress_set(&r->bar, "prompt", (double)r->pos / (double)r->n_prompt);
     if (weft_decode(r->model, r->prompt + r->pos, n, r->pos, n == left ? &r->logits : NULL, &err)) status = EXIT_FAILED;
-    else r->pos += (int)n;
+    for (size_t i = 0; !status && i < n; i++, r->pos++) r->past[r->pos] = r->prompt[r->pos];
   }
   progress_end(&r->bar);
   r->stats.n_prompt = (size_t)r->pos;
@@ -147,14 +149,13 @@ static int prefill(struct run *r) {
 }
 
 static int decode_step(struct run *r, int32_t id, weft_error *err) {
-  bool first = r->stats.n_decode == 0;   // a plan that is made at its first use compiles there
-  double compiled = first ? compile_ms(r) : 0, began = now_s();
-  int status = weft_decode(r->model, &id, 1, r->pos, &r->logits, err);
+  double compiled = compile_ms(r), began = now_s();     // a plan that is made at its first use compiles there
+  int status = weft_ahead_decode(r->ahead, r->past, r->pos, id, &r->logits, err);
   progress_end(&r->bar);
   if (status) return -1;
-  r->stats.decode_s += now_s() - began - (first ? (compile_ms(r) - compiled) / 1000 : 0);
+  r->stats.decode_s += now_s() - began - (compile_ms(r) - compiled) / 1000;
   r->stats.n_decode++;
-  r->pos++;
+  r->past[r->pos++] = id;
   return 0;
 }
 
@@ -258,6 +259,8 @@ static int open_model(struct run *r) {
   if (r->o.top_logprobs > r->n_vocab) r->o.top_logprobs = r->n_vocab;
   r->top = xcalloc((size_t)r->o.top_logprobs, sizeof *r->top);
   r->stream = weft_stream_new(r->vocab, r->o.special);
+  r->ahead = weft_ahead_new(r->model, r->o.no_guess || r->o.benchmark >= 0 ? WEFT_GUESS_NEVER : WEFT_GUESS_WHERE_IT_PAYS);
+  r->past = xcalloc((size_t)weft_model_context(r->model) + 1, sizeof *r->past);
   if (sampling_new(&r->o.sampling, r->vocab, r->n_vocab, &r->sampler, &err)) return failed("%s", err.text);
   if (grammar_args_open(&r->o.grammar, r->vocab, r->n_vocab, &r->grammar, &err)) return failed("%s", err.text);
   if (r->o.stops.n && weft_stop_new(texts_of(&r->o.stops), r->o.stops.n, &r->stop, &err)) return failed("%s", err.text);
@@ -283,6 +286,7 @@ static bool on_the_same_line(const struct run *r) {
 // The figures, on stderr and in the file of --stats.  The exit status.
 static int report(struct run *r, int status) {
   weft_model_stats(r->model, &r->stats.model);
+  r->stats.ahead = weft_ahead_count(r->ahead);
   if (!r->out.error && !r->o.quiet) {
     fputs(on_the_same_line(r) ? "\n" : "", stderr);
     if (r->o.verbose) stats_print(&r->stats, stderr);
@@ -324,6 +328,8 @@ int run_command(int argc, char **argv) {
   }
   status = run(&r);
   status = out_end(&r.out, status);
+  weft_ahead_free(r.ahead);
+  free(r.past);
   weft_stream_free(r.stream);
   weft_stop_free(r.stop);
   weft_sampler_free(r.sampler);

@@ -66,7 +66,7 @@ struct settings {
   const char *prompt, *text, *file;                 // text: the prompt without a name
   struct ids ids, force, detokenize;
   struct texts stops;
-  bool escapes, no_bos, parse_special, from_stdin, only_ids, special, display_prompt, verbose_prompt;
+  bool escapes, no_bos, no_guess, parse_special, from_stdin, only_ids, special, display_prompt, verbose_prompt;
   int64_t count, top_logprobs, benchmark;
   const char *stats;
   // conversations: chat, template

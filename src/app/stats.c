@@ -26,6 +26,8 @@ void stats_print(const struct run_stats *s, FILE *to) {
   fprintf(to, "     %6lld kernel%s; scheduling %.1f ms, loops by rules %.1f ms\n", (long long)m->kernels_compiled, m->kernels_compiled == 1 ? "" : "s", m->schedule_ms, m->codegen_ms);
   print_rate(to, "prompt", s->n_prompt, s->prompt_s);
   print_rate(to, "decode", s->n_decode, s->decode_s);
+  if (s->ahead.guessed)
+    fprintf(to, "%-8s %8llu token%s guessed, %llu right\n", "ahead", (unsigned long long)s->ahead.guessed, s->ahead.guessed == 1 ? " " : "s", (unsigned long long)s->ahead.taken);
   if (m->kernels_per_token > 0)
     fprintf(to, "%-8s %8.0f per token, %.1f per block, %.1f operations each (fusion rate)\n", "kernels", m->kernels_per_token,
             m->kernels_per_block, m->fusion_rate);
@@ -68,6 +70,8 @@ int stats_write(const struct run_stats *s, const char *path, error *err) {
   json_object_set_new(o, "ttft_ms", figure(s->first_token_s < 0 ? -1 : 1000 * s->first_token_s));
   json_object_set_new(o, "prompt_tps", figure(rate(s->n_prompt, s->prompt_s)));
   json_object_set_new(o, "decode_tps", figure(rate(s->n_decode, s->decode_s)));
+  json_object_set_new(o, "guessed", json_integer((json_int_t)s->ahead.guessed));
+  json_object_set_new(o, "guessed_right", json_integer((json_int_t)s->ahead.taken));
   json_object_set_new(o, "kernels_per_token", figure(m->kernels_per_token));
   json_object_set_new(o, "kernels_per_block", figure(m->kernels_per_block));
   json_object_set_new(o, "fusion_rate", figure(m->fusion_rate));

@@ -78,6 +78,7 @@ int engine_eval_rows(engine *e, struct sequence *q, const int32_t *ids, size_t n
 struct engine_part { struct sequence *q; const int32_t *ids; size_t n; const float *logits; int from; };
 int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(void *ctx), void *ctx, error *err);
 struct sequence *engine_sequence(engine *e);         // that engine_eval and its like use
+uint64_t engine_evaluations(const engine *e);       // how often that was evaluated so far
 int engine_sequence_new(engine *e, struct sequence **out, error *err);     // for sequence_free, before engine_close
 int engine_sequence_save(const engine *e, const struct sequence *q, const int32_t *ids, const char *path, error *err);      // see caches.h
 int engine_sequence_tokens(const engine *e, const char *path, int32_t **ids, size_t *n, error *err);

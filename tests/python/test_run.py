@@ -11,7 +11,7 @@ import time
 import pytest
 
 STATS = {"load_ms", "compile_ms", "schedule_ms", "codegen_ms", "kernels_compiled", "ttft_ms", "prompt_tps", "decode_tps", "kernels_per_token", "kernels_per_block",
-         "fusion_rate", "peak_rss_bytes", "kv_bytes", "kernels_tuned", "tune_tried", "tune_better", "tune_cost", "tune_state"}
+         "fusion_rate", "guessed", "guessed_right", "peak_rss_bytes", "kv_bytes", "kernels_tuned", "tune_tried", "tune_better", "tune_cost", "tune_state"}
 
 
 def lines_of(done):
@@ -336,7 +336,7 @@ def test_stats(run, tmp_path):
     assert set(stats) == STATS and stats.pop("tune_state") is None
     for name, value in stats.items():
         assert isinstance(value, (int, float)) and value >= 0, name
-    for name in ("load_ms", "ttft_ms", "prompt_tps", "decode_tps", "kernels_per_token", "kernels_per_block", "fusion_rate", "peak_rss_bytes",
+    for name in ("load_ms", "ttft_ms", "prompt_tps", "decode_tps", "kernels_per_token", "kernels_per_block", "fusion_rate", "guessed", "guessed_right", "peak_rss_bytes",
                  "kv_bytes"):
         assert stats[name] > 0, name
     assert stats["peak_rss_bytes"] > 1 << 20
@@ -549,3 +549,18 @@ def test_heads_too_odd_for_groups(run_weft, make_model, tmp_path):
     make_model.write("llama-linear", tmp_path / "small.gguf")
     line = failed(run_weft(["run", "-m", tmp_path / "small.gguf", "-p", "x", "-n", "2", "-ctv", "q8_0"]))
     assert "small.gguf" in line and "attention.value_length" in line and "80 is no multiple of 32, as a cache of type q8_0 needs" in line
+
+
+# ---- tokens ahead --------------------------------------------------------------------------------------------------------
+
+def test_guesses_change_nothing(run, tmp_path):
+    """A text that repeats itself: with guesses and without the same tokens and log-probabilities, to the last digit."""
+    stats, texts = tmp_path / "stats", set()
+    block = [40, 41, 300, 301, 77, 500, 612, 20, 21, 22, 1000, 1001]
+    for more in [], ["--no-guess"]:
+        done = run("--ids", ",".join(map(str, block)), "--force", ",".join(map(str, block * 6)), "--json", "--top-logprobs", "3", "--stats", stats, *more)
+        texts.add(done.out)
+        figures = json.loads(stats.read_text())
+        assert len(lines_of(done)) == 72 and figures["guessed_right"] <= figures["guessed"]
+        assert (figures["guessed"] == 0) == bool(more)
+    assert len(texts) == 1

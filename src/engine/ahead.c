@@ -1,0 +1,148 @@
+// Tokens evaluated ahead: what follows is guessed from what the text said after the same words before, and a guess costs little, since many
+// tokens share one reading of the weights. See include/weft.h. Whoever draws tokens takes no notice: a guess that is not drawn is dropped.
+#include <stdlib.h>
+#include <string.h>
+#include "base/base.h"
+#include "base/map.h"
+#include "engine/engine.h"
+#include "weft.h"
+
+enum { GRAM = 3 /* tokens that have to agree */, ROWS = 8, LOOKS = 16 /* earlier places to look at */, LONG = 8 /* agreeing tokens that hardly lie */, MOST = 32 };
+
+struct weft_ahead {
+  weft_model *m;
+  int32_t n_vocab;
+  enum weft_guessing how;
+  VEC(int32_t) ids, before;             // the text; of the token where a gram ends: 1 + where it ended before, 0: nowhere
+  map last;                             // by the hash of a gram: 1 + where it ended last
+  float *rows;                          // logits behind ids[0 .. n - 1], evaluated from position `pos` on; the next one is `at`
+  int32_t next[ROWS];
+  size_t n, at;
+  int pos;
+  uint64_t evaluations;                 // of the model when that was done: another one may have changed what the cache holds
+  double one, many;                     // seconds of a step, lately; 0: unknown
+  double balance;                       // seconds won so far, and a hundredth of all to spend
+  weft_ahead_counts counts;
+};
+
+weft_ahead *weft_ahead_new(weft_model *m, enum weft_guessing how) {
+  weft_ahead *a = xcalloc(1, sizeof *a);
+  a->m = m;
+  a->n_vocab = weft_model_vocab_size(m);
+  a->how = weft_model_is_recurrent(m) || weft_model_only_embeds(m) ? WEFT_GUESS_NEVER : how;
+  return a;
+}
+
+void weft_ahead_free(weft_ahead *a) {
+  if (!a) return;
+  vec_free(&a->ids); vec_free(&a->before);
+  map_free(&a->last);
+  free(a->rows);
+  free(a);
+}
+
+weft_ahead_counts weft_ahead_count(const weft_ahead *a) { return a->counts; }
+
+// ---- guessing -------------------------------------------------------------------------------------------------------------
+
+static void learn(weft_ahead *a, int32_t id) {
+  vec_push(&a->ids, id);
+  vec_push(&a->before, 0);
+  size_t n = a->ids.n;
+  if (n < GRAM) return;
+  uint64_t gram = hash_bytes(a->ids.at + n - GRAM, GRAM * sizeof id, 1) | 1;
+  void *at;
+  if (map_get(&a->last, gram, &at)) a->before.at[n - 1] = (int32_t)(intptr_t)at;
+  map_set(&a->last, gram, (void *)(intptr_t)n);
+}
+
+// The text is ids[0 .. n - 1]: mostly what was learned, and a little more.
+static void follow(weft_ahead *a, const int32_t *ids, size_t n) {
+  if (n < a->ids.n || (a->ids.n && memcmp(ids, a->ids.at, a->ids.n * sizeof *ids))) {
+    a->ids.n = a->before.n = 0;
+    map_free(&a->last);
+    a->last = (map){0};
+  }
+  while (a->ids.n < n) learn(a, ids[a->ids.n]);
+}
+
+// How many tokens before and at these two places agree.
+static size_t agree(const weft_ahead *a, size_t x, size_t y) {
+  size_t n = 0;
+  while (n < MOST && n <= x && a->ids.at[x - n] == a->ids.at[y - n]) n++;
+  return n;
+}
+
+// What came behind the place that agrees longest with the end of the text. Returns how many tokens agree; 0: there is no such place.
+static size_t guess(const weft_ahead *a, int32_t *out, size_t n_out) {
+  size_t end = a->ids.n - 1, best = 0, from = 0, at = (size_t)a->before.at[end];
+  for (int i = 0; at && i < LOOKS; i++, at = (size_t)a->before.at[at - 1]) {
+    size_t n = agree(a, at - 1, end);
+    if (n > best) { best = n; from = at; }
+  }
+  if (best < GRAM) return 0;
+  for (size_t i = 0; i < n_out; i++) out[i] = from + i <= end ? a->ids.at[from + i] : out[from + i - end - 1];
+  return best;
+}
+
+// ---- evaluating -------------------------------------------------------------------------------------------------------------
+
+static bool keep_row(void *ctx, size_t i, const float *logits) {
+  weft_ahead *a = ctx;
+  memcpy(a->rows + i * (size_t)a->n_vocab, logits, (size_t)a->n_vocab * sizeof *logits);
+  return true;
+}
+
+// Seconds that went into plans: not what a step costs
+static double compiled_s(const weft_ahead *a) {
+  weft_stats s;
+  weft_model_stats(a->m, &s);
+  return (s.compile_ms + s.schedule_ms) / 1000;
+}
+
+static void blend(double *mean, double value) { *mean = *mean > 0 ? 0.8 * *mean + 0.2 * value : value; }
+
+// Whether a guess is worth its try: it may cost what guesses have won, and a hundredth of the time.
+static bool pays(const weft_ahead *a, size_t agrees) {
+  double cost = a->many > a->one ? a->many - a->one : a->one;
+  return a->how == WEFT_GUESS_ALWAYS || (a->one > 0 && (agrees >= LONG ? a->balance > -5 * a->one : a->balance >= cost));
+}
+
+int weft_ahead_decode(weft_ahead *a, const int32_t *past, int pos, int32_t id, const float **logits, weft_error *err) {
+  const engine *e = weft_model_peek(a->m);
+  if (a->at < a->n && a->pos + (int)a->at == pos && a->next[a->at] == id && a->evaluations == engine_evaluations(e)) {
+    *logits = a->rows + a->at++ * (size_t)a->n_vocab;
+    a->balance += a->one;
+    a->counts.taken++;
+    return 0;
+  }
+  a->n = 0;
+  int room = weft_model_context(a->m) - pos;
+  bool ahead = false;
+  if (a->how != WEFT_GUESS_NEVER && pos >= 0) {
+    follow(a, past, (size_t)pos);
+    learn(a, id);
+    a->next[0] = id;
+    size_t agrees = room >= ROWS ? guess(a, a->next + 1, ROWS - 1) : 0;
+    ahead = agrees && pays(a, agrees);
+  }
+  double compiled = compiled_s(a), began = now_s();
+  if (!ahead) {
+    if (weft_decode(a->m, &id, 1, pos, logits, err)) return -1;
+    blend(&a->one, now_s() - began - (compiled_s(a) - compiled));
+    a->balance += 0.01 * a->one;
+    return 0;
+  }
+  if (!a->rows) a->rows = xmalloc(ROWS * (size_t)a->n_vocab * sizeof *a->rows);
+  if (weft_decode_rows(a->m, a->next, ROWS, pos, 0, keep_row, a, err)) return -1;
+  double took = now_s() - began - (compiled_s(a) - compiled);
+  if (a->many > 0) a->balance -= took - a->one;          // the first one touches memory that nobody has used
+  blend(&a->many, took);
+  a->counts.guessed += ROWS - 1;
+  a->evaluations = engine_evaluations(e);
+  a->pos = pos;
+  a->n = ROWS;
+  a->at = 1;
+  *logits = a->rows;
+  return 0;
+}

@@ -1,0 +1,101 @@
+// Tokens evaluated ahead: logits are those of single steps, to the bit, wherever a text goes on from and whoever else uses the model meanwhile.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+#include "base/base.h"
+#include "weft.h"
+
+enum { N = 400, CTX = 420 };
+static const char *project = WEFT_SOURCE_DIR "/models/tinypy.gguf";
+
+static uint64_t state;
+static uint32_t below(uint32_t n) {
+  state = state * 6364136223846793005ull + 1442695040888963407ull;
+  return (uint32_t)(state >> 33) % n;
+}
+
+static int32_t ids[N], n_vocab;
+static uint64_t want[N];
+
+static uint64_t hash_of(const float *logits) { return hash_bytes(logits, (size_t)n_vocab * sizeof *logits, 1); }
+static bool note(void *ctx, size_t i, const float *logits) { (void)ctx; want[i] = hash_of(logits); return true; }
+
+// Text in which pieces come again, some of them changed a little.
+static void make_text(void) {
+  for (int n = 0; n < N;) {
+    int from = n > 30 && below(4) ? (int)below((uint32_t)n - 20) : -1, more = 3 + (int)below(40);
+    for (int i = 0; i < more && n < N; i++, n++) ids[n] = from >= 0 && below(30) ? ids[from + i] : (int32_t)below((uint32_t)n_vocab);
+  }
+}
+
+static weft_model *opened(int threads) {
+  weft_model *m;
+  weft_error err;
+  if (weft_model_open(project, &(weft_options){.context = CTX, .threads = threads}, &m, &err)) fail_msg("%s", err.text);
+  n_vocab = weft_model_vocab_size(m);
+  return m;
+}
+
+static void same_bits(void **s) {
+  (void)s;
+  weft_error err;
+  state = 17;
+  weft_model *m = opened(2);
+  make_text();
+  if (weft_decode_rows(m, ids, N, 0, 0, note, NULL, &err)) fail_msg("%s", err.text);
+  for (int how = WEFT_GUESS_NEVER; how <= WEFT_GUESS_ALWAYS; how++) {
+    weft_ahead *a = weft_ahead_new(m, (enum weft_guessing)how);
+    const float *logits;
+    for (int round = 0; round < 30; round++) {
+      int pos = (int)below(N - 1), to = pos + 1 + (int)below((uint32_t)(N - pos - 1) / 2 + 1);      // goes back, or takes up another beginning
+      if (pos && weft_decode(m, ids, (size_t)pos, 0, NULL, &err)) fail_msg("%s", err.text);
+      for (; pos < to; pos++) {
+        if (weft_ahead_decode(a, ids, pos, ids[pos], &logits, &err)) fail_msg("%s", err.text);
+        if (hash_of(logits) != want[pos]) fail_msg("way %d, round %d: other logits behind position %d", how, round, pos);
+        if (below(40) || !pos) continue;
+        int32_t other = (int32_t)below((uint32_t)n_vocab);                                          // somebody writes over what lies there
+        if (weft_decode(m, &other, 1, pos, NULL, &err) || weft_decode(m, ids + pos, 1, pos, NULL, &err)) fail_msg("%s", err.text);
+      }
+    }
+    weft_ahead_counts c = weft_ahead_count(a);
+    assert_true(c.taken <= c.guessed && (how == WEFT_GUESS_NEVER ? !c.guessed : true));
+    if (how == WEFT_GUESS_ALWAYS) assert_true(c.guessed > 500 && c.taken > 200);
+    weft_ahead_free(a);
+  }
+  weft_model_close(m);
+}
+
+// Another text at the same place, and the end of the context.
+static void other_texts(void **s) {
+  (void)s;
+  weft_error err;
+  weft_model *m = opened(1);
+  weft_ahead *a = weft_ahead_new(m, WEFT_GUESS_ALWAYS);
+  static int32_t text[CTX];
+  const float *logits;
+  for (int round = 0; round < 3; round++) {
+    for (int i = 0; i < CTX; i++) text[i] = 5 + (i * (round + 1)) % 11;
+    for (int i = 0; i < CTX; i++) {
+      if (weft_ahead_decode(a, text, i, text[i], &logits, &err)) fail_msg("%s", err.text);
+      uint64_t ahead = hash_of(logits);
+      if (i % 97 != 96) continue;
+      if (weft_decode(m, text, (size_t)i + 1, 0, &logits, &err)) fail_msg("%s", err.text);
+      assert_int_equal(hash_of(logits), ahead);
+    }
+    assert_int_equal(weft_ahead_decode(a, text, CTX, 5, &logits, &err), -1);
+  }
+  assert_true(weft_ahead_count(a).taken > CTX);
+  assert_int_equal(weft_ahead_decode(a, text, 10, n_vocab, &logits, &err), -1);
+  assert_non_null(strstr(err.text, "outside the vocabulary"));
+  weft_ahead_free(a);
+  weft_ahead_free(NULL);
+  weft_model_close(m);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits), cmocka_unit_test(other_texts)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
