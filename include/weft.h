@@ -286,8 +286,11 @@ typedef struct weft_ahead weft_ahead;
 enum weft_guessing { WEFT_GUESS_NEVER, WEFT_GUESS_WHERE_IT_PAYS, WEFT_GUESS_ALWAYS /* wherever something can be guessed: for tests */ };
 /* Nothing is ever guessed for models with recurrent layers.  Freed before the model is closed. */
 weft_ahead *weft_ahead_new(weft_model *m, enum weft_guessing how);
+/* The same for a sequence (below).  It may hold guesses that were wrong, behind what was asked for, until it is cut. */
+struct weft_sequence;
+weft_ahead *weft_ahead_of_sequence(weft_model *m, struct weft_sequence *q, enum weft_guessing how);
 void weft_ahead_free(weft_ahead *a);          /* NULL is fine */
-/* weft_decode of one token at `pos`, behind past[0 .. pos - 1], which the KV cache holds.  *logits are valid until the model evaluates something
+/* weft_decode of one token at `pos`, behind past[0 .. pos - 1], which the KV cache (the sequence) holds.  *logits are valid until the model evaluates something
  * else.  How often it guesses depends on what guesses have won: they may cost a hundredth of the time where they win nothing. */
 int weft_ahead_decode(weft_ahead *a, const int32_t *past, int pos, int32_t id, const float **logits, weft_error *err);
 typedef struct weft_ahead_counts { uint64_t guessed, taken; } weft_ahead_counts;        /* tokens; taken: that were drawn indeed */

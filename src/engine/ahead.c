@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/base.h"
 #include "base/map.h"
+#include "engine/caches.h"
 #include "engine/engine.h"
 #include "weft.h"
 
@@ -11,6 +12,7 @@ enum { GRAM = 3 /* tokens that have to agree */, ROWS = 8, LOOKS = 16 /* earlier
 
 struct weft_ahead {
   weft_model *m;
+  weft_sequence *q;                     // NULL: weft_decode's
   int32_t n_vocab;
   enum weft_guessing how;
   VEC(int32_t) ids, before;             // the text; of the token where a gram ends: 1 + where it ended before, 0: nowhere
@@ -25,13 +27,16 @@ struct weft_ahead {
   weft_ahead_counts counts;
 };
 
-weft_ahead *weft_ahead_new(weft_model *m, enum weft_guessing how) {
+weft_ahead *weft_ahead_of_sequence(weft_model *m, weft_sequence *q, enum weft_guessing how) {
   weft_ahead *a = xcalloc(1, sizeof *a);
   a->m = m;
+  a->q = q;
   a->n_vocab = weft_model_vocab_size(m);
   a->how = weft_model_is_recurrent(m) || weft_model_only_embeds(m) ? WEFT_GUESS_NEVER : how;
   return a;
 }
+
+weft_ahead *weft_ahead_new(weft_model *m, enum weft_guessing how) { return weft_ahead_of_sequence(m, NULL, how); }
 
 void weft_ahead_free(weft_ahead *a) {
   if (!a) return;
@@ -108,9 +113,24 @@ static bool pays(const weft_ahead *a, size_t agrees) {
   return a->how == WEFT_GUESS_ALWAYS || (a->one > 0 && (agrees >= LONG ? a->balance > -5 * a->one : a->balance >= cost));
 }
 
+static int one_step(weft_ahead *a, int32_t id, int pos, const float **logits, weft_error *err) {
+  weft_tokens t = {.sequence = a->q, .ids = &id, .n = 1};
+  if (!a->q) return weft_decode(a->m, &id, 1, pos, logits, err);
+  weft_sequence_cut(a->q, pos);
+  if (weft_step(a->m, &t, 1, NULL, NULL, err)) return -1;
+  *logits = t.logits;
+  return 0;
+}
+
+static int many_steps(weft_ahead *a, int pos, weft_error *err) {
+  if (!a->q) return weft_decode_rows(a->m, a->next, ROWS, pos, 0, keep_row, a, err);
+  weft_sequence_cut(a->q, pos);
+  return weft_sequence_rows(a->q, a->next, ROWS, 0, keep_row, a, err);
+}
+
 int weft_ahead_decode(weft_ahead *a, const int32_t *past, int pos, int32_t id, const float **logits, weft_error *err) {
-  const engine *e = weft_model_peek(a->m);
-  if (a->at < a->n && a->pos + (int)a->at == pos && a->next[a->at] == id && a->evaluations == engine_evaluations(e)) {
+  const sequence *q = a->q ? weft_sequence_of(a->q) : engine_sequence(weft_model_beside(a->m));
+  if (a->at < a->n && a->pos + (int)a->at == pos && a->next[a->at] == id && a->evaluations == q->evaluations && q->n > pos) {
     *logits = a->rows + a->at++ * (size_t)a->n_vocab;
     a->balance += a->one;
     a->counts.taken++;
@@ -124,22 +144,22 @@ int weft_ahead_decode(weft_ahead *a, const int32_t *past, int pos, int32_t id, c
     learn(a, id);
     a->next[0] = id;
     size_t agrees = room >= ROWS ? guess(a, a->next + 1, ROWS - 1) : 0;
-    ahead = agrees && pays(a, agrees);
+    ahead = agrees && pays(a, agrees) && (!a->q || (weft_sequence_cut(a->q, pos), !weft_sequence_reserve(a->q, ROWS, NULL)));
   }
   double compiled = compiled_s(a), began = now_s();
   if (!ahead) {
-    if (weft_decode(a->m, &id, 1, pos, logits, err)) return -1;
+    if (one_step(a, id, pos, logits, err)) return -1;
     blend(&a->one, now_s() - began - (compiled_s(a) - compiled));
     a->balance += 0.01 * a->one;
     return 0;
   }
   if (!a->rows) a->rows = xmalloc(ROWS * (size_t)a->n_vocab * sizeof *a->rows);
-  if (weft_decode_rows(a->m, a->next, ROWS, pos, 0, keep_row, a, err)) return -1;
+  if (many_steps(a, pos, err)) return -1;
   double took = now_s() - began - (compiled_s(a) - compiled);
   if (a->many > 0) a->balance -= took - a->one;          // the first one touches memory that nobody has used
   blend(&a->many, took);
   a->counts.guessed += ROWS - 1;
-  a->evaluations = engine_evaluations(e);
+  a->evaluations = q->evaluations;
   a->pos = pos;
   a->n = ROWS;
   a->at = 1;

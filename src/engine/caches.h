@@ -40,6 +40,7 @@ typedef struct sequence {
   page_list pages;
   int slot;                  // of fixed states; 0 where there are none
   int n;                     // positions that it holds
+  uint64_t evaluations;      // how often it was evaluated so far
   int at;                    // of a model with fixed states: the position that follows what these hold; -1: none
   VEC(int32_t) ids;          // of such a model: what was evaluated, to come back to an earlier position
 } sequence;

@@ -61,7 +61,6 @@ struct engine {
   live *live;                             // of single tokens; NULL: it is not tuned while it runs
   double settle_s;                        // time that may be spent on moving weights into huge pages; negative: owed
   int64_t compiled;
-  uint64_t evaluations;                   // of `own`
 };
 
 void engine_progress(const engine *e, const char *what, double fraction) {
@@ -349,7 +348,7 @@ static void begin(engine *e, sequence *q, const int32_t *ids, size_t n, int pos)
     for (size_t i = 0; i < n; i++) vec_push(&q->ids, ids[i]);
   }
   q->n = q->at = pos + (int)n;
-  if (q == e->own) e->evaluations++;
+  q->evaluations++;
 }
 
 static int begin_eval(engine *e, sequence *q, const int32_t *ids, size_t n, int pos, size_t prompt, error *err) {
@@ -416,7 +415,6 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
 // --- steps of several sequences -------------------------------------------------------------------------------------
 
 struct sequence *engine_sequence(engine *e) { return e->own; }
-uint64_t engine_evaluations(const engine *e) { return e->evaluations; }
 int engine_sequence_new(engine *e, struct sequence **out, error *err) { return sequence_new(&e->caches, out, err); }
 int engine_sequence_save(const engine *e, const struct sequence *q, const int32_t *ids, const char *path, error *err) {
   return sequence_save(q, ids, sequence_model(e->file, &e->o), path, err);

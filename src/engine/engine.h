@@ -78,7 +78,6 @@ int engine_eval_rows(engine *e, struct sequence *q, const int32_t *ids, size_t n
 struct engine_part { struct sequence *q; const int32_t *ids; size_t n; const float *logits; int from; };
 int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(void *ctx), void *ctx, error *err);
 struct sequence *engine_sequence(engine *e);         // that engine_eval and its like use
-uint64_t engine_evaluations(const engine *e);       // how often that was evaluated so far
 int engine_sequence_new(engine *e, struct sequence **out, error *err);     // for sequence_free, before engine_close
 int engine_sequence_save(const engine *e, const struct sequence *q, const int32_t *ids, const char *path, error *err);      // see caches.h
 int engine_sequence_tokens(const engine *e, const char *path, int32_t **ids, size_t *n, error *err);
@@ -120,6 +119,8 @@ int engine_chunk(const engine *e);                   // tokens of a prompt that 
 struct weft_model;
 engine *weft_model_engine(struct weft_model *m);     // of the public handle (weft.c)
 engine *weft_model_beside(struct weft_model *m);           // the same, for those that leave the model's own sequence alone
+struct weft_sequence;
+struct sequence *weft_sequence_of(struct weft_sequence *q);      // what its handle stands for
 const engine *weft_model_peek(const struct weft_model *m);   // the same, for those that ask and run nothing
 struct weft_error;
 int weft_check_ids(const int32_t *ids, size_t n, int32_t n_vocab, struct weft_error *err);         // of weft.c, too

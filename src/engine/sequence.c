@@ -22,6 +22,8 @@ int weft_sequence_new(weft_model *m, weft_sequence **out, weft_error *err) {
   return 0;
 }
 
+sequence *weft_sequence_of(weft_sequence *q) { return q->q; }
+
 void weft_sequence_free(weft_sequence *q) {
   if (!q) return;
   sequence_free(q->q);

@@ -75,10 +75,15 @@ static json_t *usage(const call *c) {
 
 json_t *timings_object(const struct timing *t) {
   json_int_t n = t->n_prompt - t->n_cached;
-  return json_pack("{sI sI sf sf sf sI sf sf sf}", "cache_n", (json_int_t)t->n_cached, "prompt_n", n, "prompt_ms", t->prompt_ms,
+  json_t *o = json_pack("{sI sI sf sf sf sI sf sf sf}", "cache_n", (json_int_t)t->n_cached, "prompt_n", n, "prompt_ms", t->prompt_ms,
                    "prompt_per_token_ms", n ? t->prompt_ms / (double)n : 0, "prompt_per_second", t->prompt_ms > 0 ? 1000 * (double)n / t->prompt_ms : 0,
                    "predicted_n", (json_int_t)t->n_drawn, "predicted_ms", t->drawn_ms, "predicted_per_token_ms",
                    t->n_drawn ? t->drawn_ms / (double)t->n_drawn : 0, "predicted_per_second", t->drawn_ms > 0 ? 1000 * (double)t->n_drawn / t->drawn_ms : 0);
+  if (t->ahead.guessed) {
+    json_object_set_new(o, "draft_n", json_integer((json_int_t)t->ahead.guessed));
+    json_object_set_new(o, "draft_n_accepted", json_integer((json_int_t)t->ahead.taken));
+  }
+  return o;
 }
 
 static json_t *head(const call *c, const char *object) {

@@ -14,7 +14,7 @@ enum finish { FINISH_STOP, FINISH_WORD, FINISH_LENGTH, FINISH_CALLS, FINISH_TIME
 
 struct part { enum weft_part_kind kind; str text; char *name, *id; };
 
-struct timing { int64_t n_prompt, n_cached, n_drawn; double prompt_ms, drawn_ms; };
+struct timing { int64_t n_prompt, n_cached, n_drawn; double prompt_ms, drawn_ms; weft_ahead_counts ahead; };
 
 typedef struct event {
   struct event *next;

@@ -14,6 +14,7 @@ struct run {
   int32_t drawn_id;          // the last one, not evaluated yet
   bool began, failed;
   size_t fed, kept;          // of the prompt: evaluated; of those, found in the sequence
+  weft_ahead *ahead;
   weft_sampler *sampler;
   weft_grammar *grammar;
   weft_stream *stream;
@@ -65,7 +66,7 @@ static struct timing timing_of(const run *u) {
   double now = now_s(), until = u->answer_start ? u->answer_start : now;
   return (struct timing){
     .n_prompt = (int64_t)u->r->prompt.n, .n_cached = (int64_t)u->kept, .n_drawn = u->drawn, .prompt_ms = 1000 * (until - u->start),
-    .drawn_ms = u->answer_start ? 1000 * (now - u->answer_start) : 0};
+    .drawn_ms = u->answer_start ? 1000 * (now - u->answer_start) : 0, .ahead = u->ahead ? weft_ahead_count(u->ahead) : (weft_ahead_counts){0}};
 }
 
 void held_free(held *h) {
@@ -176,6 +177,7 @@ bool run_begin(run *u, held *h) {
   u->began = true;
   u->held = *h;
   u->fed = u->kept = h->past.n;
+  u->ahead = weft_ahead_of_sequence(u->m, h->sequence, WEFT_GUESS_WHERE_IT_PAYS);
   return prepare(u, &err) ? fail(u, &err) : true;
 }
 
@@ -185,6 +187,8 @@ bool run_ended(const run *u, struct timing *out) {
 }
 
 void run_free(run *u, held *out) {
+  weft_ahead_free(u->ahead);
+  if (out && u->began) run_settle(u);
   if (out) *out = u->held;
   else held_free(&u->held);
   weft_sampler_free(u->sampler);
@@ -305,6 +309,12 @@ bool run_offer(run *u, size_t most, weft_tokens *out) {
   }
   return true;
 }
+
+int run_evaluate(run *u, weft_tokens *t, weft_error *err) {
+  return weft_ahead_decode(u->ahead, u->held.past.at, (int)u->held.past.n, t->ids[0], &t->logits, err);
+}
+
+void run_settle(run *u) { weft_sequence_cut(u->held.sequence, (int)u->held.past.n); }
 
 bool run_took(run *u, const weft_tokens *t) {
   for (size_t i = 0; i < t->n; i++) vec_push(&u->held.past, t->ids[i]);

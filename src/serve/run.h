@@ -18,6 +18,9 @@ size_t run_left(const run *u);
 // What is to be evaluated next, at most `most` tokens of a prompt. n 0: nothing in this step (a piece of a prompt whose tokens are scored is
 // evaluated here). false: it has ended, and said so in an event.
 bool run_offer(run *u, size_t most, weft_tokens *out);
+// Evaluates a token of its answer that was offered, and what is guessed to follow with it: to be used where nobody else is waiting. 0, or -1 and why not.
+int run_evaluate(run *u, weft_tokens *t, weft_error *err);
+void run_settle(run *u);                               // before its tokens are evaluated in any other way: drops what was guessed
 // That has been evaluated, with its logits. false: it has ended, and said so in an event.
 bool run_took(run *u, const weft_tokens *t);
 void run_fail(run *u, const weft_error *err);          // ends it

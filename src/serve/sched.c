@@ -275,7 +275,10 @@ static void step(sched *s) {
   }
   if (!n) return;
   double began = now_s();
-  bool failed = weft_step(s->model, parts, n, NULL, NULL, &err) != 0;
+  bool alone = n == 1 && !tokens && !s->opened.n && !s->texts.n, failed;
+  for (size_t i = 0; !alone && i < n; i++) run_settle(of[i]);
+  if (alone) failed = run_evaluate(of[0], &parts[0], &err) != 0;
+  else failed = weft_step(s->model, parts, n, NULL, NULL, &err) != 0;
   double took = now_s() - began;
   if (!tokens) s->token_s = took;
   else if (tokens >= SHARED_PIECE && took > s->token_s) s->prompt_rate = (double)tokens / (took - (shared ? s->token_s : 0));

@@ -336,7 +336,7 @@ def test_stats(run, tmp_path):
     assert set(stats) == STATS and stats.pop("tune_state") is None
     for name, value in stats.items():
         assert isinstance(value, (int, float)) and value >= 0, name
-    for name in ("load_ms", "ttft_ms", "prompt_tps", "decode_tps", "kernels_per_token", "kernels_per_block", "fusion_rate", "guessed", "guessed_right", "peak_rss_bytes",
+    for name in ("load_ms", "ttft_ms", "prompt_tps", "decode_tps", "kernels_per_token", "kernels_per_block", "fusion_rate", "peak_rss_bytes",
                  "kv_bytes"):
         assert stats[name] > 0, name
     assert stats["peak_rss_bytes"] > 1 << 20
