@@ -313,7 +313,7 @@ int weft_sequence_fork(const weft_sequence *q, int n, weft_sequence **out, weft_
  * With recurrent layers: not right after q was cut. */
 int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *path, weft_error *err);
 /* A sequence that holds as many of these n tokens as the file's begin with (with recurrent layers: all of the file's, or none), as if they had been
- * evaluated.  -1: the file is of another model, other options or another version, is damaged, or there is no memory; err names it. */
+ * evaluated.  -2: the file is of another model, other options or another version, or damaged, and err names it; -1: there is no memory. */
 int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *path, weft_sequence **out, weft_error *err);
 /* The tokens of such a file; *ids are for weft_free, also when *n is 0.  -1: as above. */
 int weft_sequence_tokens(const weft_model *m, const char *path, int32_t **ids, size_t *n, weft_error *err);

@@ -56,7 +56,7 @@ int sequence_fork(const sequence *q, int n, sequence **out, error *err);
 // sequence_file.c: a sequence in a file, written whole or not at all. ids: its tokens. of: a number for all that its values depend on.
 int sequence_save(const sequence *q, const int32_t *ids, uint64_t of, const char *path, error *err);
 // One that holds as many of the n tokens as the file begins with (fixed states: all of the file's, or none). most: positions that there may be.
-// -1: the file is of another model, of another version, or damaged; err names it and says what.
+// -2: the file is of another model, of another version, or damaged, and err names it; -1: something else failed.
 int sequence_load(caches *c, const int32_t *ids, size_t n, int most, uint64_t of, const char *path, sequence **out, error *err);
 int sequence_tokens(const caches *c, int most, uint64_t of, const char *path, int32_t **ids, size_t *n, error *err);       // *ids: for free
 struct engine_options;

@@ -50,13 +50,16 @@ int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *p
 
 int weft_sequence_tokens(const weft_model *m, const char *path, int32_t **ids, size_t *n, weft_error *err) {
   error e = {0};
-  return engine_sequence_tokens(weft_model_peek(m), path, ids, n, &e) ? fail(err, &e) : 0;
+  int status = engine_sequence_tokens(weft_model_peek(m), path, ids, n, &e);
+  if (status) fail(err, &e);
+  return status;
 }
 
 int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *path, weft_sequence **out, weft_error *err) {
   error e = {0};
   sequence *q;
-  if (engine_sequence_load(weft_model_beside(m), ids, n, path, &q, &e)) return fail(err, &e);
+  int status = engine_sequence_load(weft_model_beside(m), ids, n, path, &q, &e);
+  if (status) { fail(err, &e); return status; }
   *out = xmalloc(sizeof **out);
   **out = (weft_sequence){m, q};
   return 0;

@@ -4,6 +4,7 @@
 // Behind each of these parts stands its hash, and a file is written whole or not at all, so that a damaged one is known by the part that is.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,12 +102,25 @@ int sequence_save(const sequence *q, const int32_t *ids, uint64_t of, const char
 
 typedef struct reading { FILE *f; const char *path; error *err; } reading;
 
+enum { BAD_FILE = -2 };                // and -1: something else failed
+
+static int bad(const reading *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static int bad(const reading *r, const char *fmt, ...) {
+  va_list ap;
+  char text[300];
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  error_set(r->err, "%s: %s", r->path, text);
+  return BAD_FILE;
+}
+
 static int get(const reading *r, void *to, size_t n, const char *what, size_t number) {
   uint64_t sum;
   if (fread(to, 1, n, r->f) != n || fread(&sum, 1, sizeof sum, r->f) != sizeof sum)
-    return error_set(r->err, "%s: ends in the middle of %s %zu", r->path, what, number);
+    return bad(r, "ends in the middle of %s %zu", what, number);
   if (sum == hash_bytes(to, n, VERSION)) return 0;
-  return error_set(r->err, "%s: damaged: %s %zu is not what was written", r->path, what, number);
+  return bad(r, "damaged: %s %zu is not what was written", what, number);
 }
 
 static void scatter(caches *c, bool paged, int number, const unsigned char *from) {
@@ -119,11 +133,11 @@ static void scatter(caches *c, bool paged, int number, const unsigned char *from
 }
 
 static int check(const reading *r, const head *h, const head *ours, int most) {
-  if (memcmp(h->magic, magic, sizeof magic)) return error_set(r->err, "%s: is no file of a sequence", r->path);
-  if (h->version != VERSION) return error_set(r->err, "%s: is of version %u; this program reads version %d", r->path, h->version, VERSION);
+  if (memcmp(h->magic, magic, sizeof magic)) return bad(r, "is no file of a sequence");
+  if (h->version != VERSION) return bad(r, "is of version %u; this program reads version %d", h->version, VERSION);
   if (h->model != ours->model || h->page != ours->page || h->page_bytes != ours->page_bytes || h->fixed_bytes != ours->fixed_bytes)
-    return error_set(r->err, "%s: is of another model, or of other settings of it", r->path);
-  if (h->n > (uint32_t)most) return error_set(r->err, "%s: has %u positions, beyond the context of %d", r->path, h->n, most);
+    return bad(r, "is of another model, or of other settings of it");
+  if (h->n > (uint32_t)most) return bad(r, "has %u positions, beyond the context of %d", h->n, most);
   return 0;
 }
 
@@ -133,9 +147,11 @@ static int begin(reading *r, const caches *c, int most, uint64_t of, head *h, in
   head ours = head_of(c, of, 0);
   *ids = NULL;
   r->f = fopen(r->path, "rb");
-  if (!r->f) return error_set(r->err, "%s: %s", r->path, strerror(errno));
-  if (fstat(fileno(r->f), &s) || !S_ISREG(s.st_mode) || s.st_size < (off_t)sizeof *h) return error_set(r->err, "%s: is no file of a sequence", r->path);
-  if (get(r, h, sizeof *h, "head", 0) || check(r, h, &ours, most)) return -1;
+  if (!r->f) return bad(r, "%s", strerror(errno));
+  if (fstat(fileno(r->f), &s) || !S_ISREG(s.st_mode) || s.st_size < (off_t)sizeof *h) return bad(r, "is no file of a sequence");
+  int status = get(r, h, sizeof *h, "head", 0);
+  if (!status) status = check(r, h, &ours, most);
+  if (status) return status;
   *ids = malloc(h->n * sizeof **ids + 1);
   if (!*ids) return error_set(r->err, "%s: no memory for %u tokens", r->path, h->n);
   return get(r, *ids, h->n * sizeof **ids, "list of tokens", 0);
@@ -155,7 +171,7 @@ static int load(const reading *r, caches *c, const head *h, const int32_t *their
     if (!status) scatter(c, false, q->slot, piece);
   }
   free(piece);
-  if (status) { sequence_free(q); return -1; }
+  if (status) { sequence_free(q); return status; }
   q->n = (int)same;
   if (model_is_recurrent(c->m)) {
     q->at = same ? (int)same : -1;
@@ -184,7 +200,7 @@ int sequence_tokens(const caches *c, int most, uint64_t of, const char *path, in
   reading r = {.path = path, .err = err};
   int status = begin(&r, c, most, of, &h, ids);
   if (r.f) fclose(r.f);
-  if (status) { free(*ids); return -1; }
+  if (status) { free(*ids); return status; }
   *n = h.n;
   return 0;
 }

@@ -68,7 +68,8 @@ size_t keep_find(const keep *k, const token_ids *prompt, size_t most, size_t *at
 
 int keep_load(keep *k, size_t at, const token_ids *prompt, size_t n, held *out, weft_error *err) {
   *out = (held){0};
-  if (weft_sequence_load(k->m, prompt->at, n, k->files.at[at].path, &out->sequence, err)) return -1;
+  int status = weft_sequence_load(k->m, prompt->at, n, k->files.at[at].path, &out->sequence, err);
+  if (status) return status;
   for (size_t i = 0; i < (size_t)weft_sequence_length(out->sequence); i++) vec_push(&out->past, prompt->at[i]);
   return 0;
 }

@@ -14,7 +14,7 @@ void keep_open(keep *k, const char *folder, weft_model *m);
 void keep_close(keep *k);
 // How many tokens of a prompt, at most `most`, the file that has most of them has; *at: that file.
 size_t keep_find(const keep *k, const token_ids *prompt, size_t most, size_t *at);
-// That sequence, of the prompt's first n tokens. -1: there is no memory for it, or the file is damaged.
+// That sequence, of the prompt's first n tokens. -1: there is no memory for it; -2: the file is of no use.
 int keep_load(keep *k, size_t at, const token_ids *prompt, size_t n, held *out, weft_error *err);
 void keep_drop(keep *k, size_t at);                    // removes the file
 // Writes h to a file, unless it is short or there is one that has all of it; files that hold a beginning of it go.

@@ -137,8 +137,8 @@ static bool take_up(sched *s, const request *r, size_t limit, size_t most, held 
   size_t at, n = keep_find(&s->keep, &r->prompt, limit, &at);
   weft_error err;
   if (n < most + WORTH) return false;
-  while (keep_load(&s->keep, at, &r->prompt, n, out, &err)) {
-    if (strstr(err.text, s->keep.files.at[at].path)) {          // it is the file, not memory
+  for (int failed; (failed = keep_load(&s->keep, at, &r->prompt, n, out, &err)) != 0;) {
+    if (failed == -2) {
       warning("%s", err.text);
       keep_drop(&s->keep, at);
       return false;
@@ -280,8 +280,8 @@ static void step(sched *s) {
   if (alone) failed = run_evaluate(of[0], &parts[0], &err) != 0;
   else failed = weft_step(s->model, parts, n, NULL, NULL, &err) != 0;
   double took = now_s() - began;
-  if (!tokens) s->token_s = took;
-  else if (tokens >= SHARED_PIECE && took > s->token_s) s->prompt_rate = (double)tokens / (took - (shared ? s->token_s : 0));
+  if (!tokens && (!alone || took > s->token_s / 2)) s->token_s = took;          // less: a guess was right
+  if (tokens >= SHARED_PIECE && took > s->token_s) s->prompt_rate = (double)tokens / (took - (shared ? s->token_s : 0));
   for (size_t i = 0; i < n; i++) {
     if (failed) run_fail(of[i], &err);
     if (!failed && run_took(of[i], &parts[i])) continue;

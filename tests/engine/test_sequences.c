@@ -283,7 +283,7 @@ static void write_file(const char *path, const unsigned char *at, size_t n) {
 static void refused(weft_model *m, const text *t, const char *path, const char *words) {
   weft_sequence *q = NULL;
   weft_error err = {""};
-  assert_int_equal(weft_sequence_load(m, t->ids, MOST, path, &q, &err), -1);
+  assert_int_equal(weft_sequence_load(m, t->ids, MOST, path, &q, &err), -2);
   assert_null(q);
   if (!strstr(err.text, path) || (words && !strstr(err.text, words))) fail_msg("'%s' does not say '%s' of %s", err.text, words ? words : "", path);
 }
