@@ -7,6 +7,7 @@ _weft() {
     'run:continue a text'
     'chat:talk with a model in the terminal'
     'serve:answer over HTTP\: OpenAI'\''s interface, and a page'
+    'loadtest:measure a server'
     'bench:measure tokens per second'
     'embed:texts to vectors'
     'perplexity:measure how well a model predicts a text'
@@ -340,6 +341,17 @@ _weft() {
     '--no-repack[read weights where they lie in the file\: less memory, slow]'
     '--repack-memory[percent by which weights may grow when they are laid out for their kernels (default 5)]:PCT: '
     '--precision[exact\: no 8-bit activations (default fast)]:choice:(fast exact)'
+    );;
+  loadtest) options=(
+    '-j[clients at once (default 4)]:N: '
+    '--clients[clients at once (default 4)]:N: '
+    '-n[requests of all of them (default 24)]:N: '
+    '--requests[requests of all of them (default 24)]:N: '
+    '--prompt[words of a long prompt; a word is a token or two (default 256)]:N: '
+    '--tokens[tokens of an answer (default 32)]:N: '
+    '--model[which model is asked, where a server has several]:NAME: '
+    '--api-key[the key that requests carry]:KEY: '
+    '--json[figures as JSON, for programs]'
     );;
   bench) options=(
     '*-m[model, a GGUF file]:FILE:_files -g "*.gguf"'

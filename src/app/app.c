@@ -269,7 +269,7 @@ int main(int argc, char **argv) {
   argc -= open;
   argv += open;
   const char *name = argc > 1 ? argv[1] : NULL;
-  choose_sandbox(!open, name, pull_asked(argc, argv) || (name && !strcmp(name, "pull")));
+  choose_sandbox(!open, name, pull_asked(argc, argv) || (name && (!strcmp(name, "pull") || !strcmp(name, "loadtest"))));
   int status = dispatch(argc, argv);
   if (fflush(stdout) && errno != EPIPE) return failed("stdout could not be written: %s", strerror(errno));
   return status;

@@ -13,7 +13,7 @@ enum {
   RUN = COMMAND_BIT(run), CHAT = COMMAND_BIT(chat), BENCH = COMMAND_BIT(bench), PROFILE = COMMAND_BIT(profile), VIZ = COMMAND_BIT(viz),
   TUNE = COMMAND_BIT(tune), CACHE = COMMAND_BIT(cache), INSPECT = COMMAND_BIT(inspect), TOKENIZE = COMMAND_BIT(tokenize),
   TEMPLATE = COMMAND_BIT(template), ENV = COMMAND_BIT(env), SERVE = COMMAND_BIT(serve), PERPLEXITY = COMMAND_BIT(perplexity), QUANTIZE = COMMAND_BIT(quantize),
-  IMATRIX = COMMAND_BIT(imatrix), PULL = COMMAND_BIT(pull), LIST = COMMAND_BIT(list), RM = COMMAND_BIT(rm), EMBED = COMMAND_BIT(embed),
+  IMATRIX = COMMAND_BIT(imatrix), PULL = COMMAND_BIT(pull), LOADTEST = COMMAND_BIT(loadtest), LIST = COMMAND_BIT(list), RM = COMMAND_BIT(rm), EMBED = COMMAND_BIT(embed),
   TALK = RUN | CHAT, LOOK = PROFILE | VIZ | TUNE, ONE = TALK | LOOK | SERVE | PERPLEXITY | IMATRIX | EMBED, MODEL = ONE | BENCH,
   NAMED = MODEL | INSPECT | TOKENIZE | TEMPLATE, ANY = NAMED | CACHE | ENV | QUANTIZE | PULL | LIST | RM
 };
@@ -124,6 +124,15 @@ static const struct option rows[] = {
   TEXT(SERVE, "--keep-in", "DIR", "folder for what prompts leave in the KV cache: written when the server ends,\ntaken up by the next one where prompts begin alike", serve.keep),
   INT(SERVE, "--keep-size", "MIB", "of all files there at most; the oldest go first (default 4096)", serve.keep_mib, 0, 1 << 30),
   INT(SERVE, "--drain", "SECONDS", "time for answers to end after SIGTERM (default 30)", serve.drain, 0, 86400),
+  // ---- loadtest
+  OPERAND(LOADTEST, "URL", "the server: http://127.0.0.1:8080", loadtest.url),
+  INT(LOADTEST, "-j, --clients", "N", "clients at once (default 4)", loadtest.clients, 1, 256),
+  INT(LOADTEST, "-n, --requests", "N", "requests of all of them (default 24)", loadtest.requests, 1, 100000),
+  INT(LOADTEST, "--prompt", "N", "words of a long prompt; a word is a token or two (default 256)", loadtest.prompt, 1, 100000),
+  INT(LOADTEST, "--tokens", "N", "tokens of an answer (default 32)", loadtest.tokens, 1, 100000),
+  TEXT(LOADTEST, "--model", "NAME", "which model is asked, where a server has several", loadtest.model),
+  TEXT(LOADTEST, "--api-key", "KEY", "the key that requests carry", loadtest.key),
+  FLAG(LOADTEST, "--json", "figures as JSON, for programs", loadtest.json),
   // ---- perplexity
   INT(PERPLEXITY, "-c, --ctx-size", "N", "tokens of a chunk (default 512)", model.context, 4, MOST, SAME, .more = "The text must be two chunks long at least."),
   INT(PERPLEXITY, "--chunks", "N", "chunks to measure, at most; -1: all (default)", perplexity.chunks, -1, INT32_MAX, SAME),

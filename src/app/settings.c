@@ -9,7 +9,7 @@ struct settings settings_new(void) {
   int beam = env_int(ENV_BEAM), skip = env_int(ENV_BEAM_SKIP_MS);
   struct settings s = {.count = -1, .benchmark = -1, .repetitions = 5, .steps = -1, .budget = 60, .beam = beam > 0 && beam <= 64 ? beam : 4,
                        .skip_ms = skip > 0 ? strtod(env_str(ENV_BEAM_SKIP_MS), NULL) : 0, .out = "weft-viz.html",
-                       .model.rope = {.ext = -1, .attn = -1, .slow = -1, .fast = -1}, .perplexity.chunks = -1, .embed = {.separator = "\n", .pair_separator = "\t", .normalize = 2}, .imatrix = {.out = "imatrix.gguf", .chunks = -1}, .serve = {.port = 8080, .connections = 12000, .waiting = 64, .body_mib = 32, .drain = 30, .keep_mib = 4096}};
+                       .model.rope = {.ext = -1, .attn = -1, .slow = -1, .fast = -1}, .perplexity.chunks = -1, .embed = {.separator = "\n", .pair_separator = "\t", .normalize = 2}, .imatrix = {.out = "imatrix.gguf", .chunks = -1}, .loadtest = {.clients = 4, .requests = 24, .prompt = 256, .tokens = 32}, .serve = {.port = 8080, .connections = 12000, .waiting = 64, .body_mib = 32, .drain = 30, .keep_mib = 4096}};
   sampling_defaults(&s.sampling);
   return s;
 }
@@ -28,7 +28,7 @@ bool settings_parse(struct settings *s, const struct command *c, int argc, char 
   str_free(&idle);
   bool elsewhere = s->model.from.repo || s->model.from.url, takes_text = c->bit & (COMMAND_BIT(run) | COMMAND_BIT(chat));
   if (elsewhere && takes_text && s->model.model && !s->text) { s->text = s->model.model; s->model.model = NULL; }   // the first free argument is no model then
-  if (c->bit != COMMAND_BIT(pull)) {
+  if (!(c->bit & (COMMAND_BIT(pull) | COMMAND_BIT(loadtest)))) {
     if (result == ARGS_GO) *status = model_args_fetch(&s->model);
     sandbox_fetched();
   }

@@ -12,6 +12,7 @@
   C(run, "continue a text") \
   C(chat, "talk with a model in the terminal") \
   C(serve, "answer over HTTP: OpenAI's interface, and a page") \
+  C(loadtest, "measure a server") \
   C(bench, "measure tokens per second") \
   C(embed, "texts to vectors") \
   C(perplexity, "measure how well a model predicts a text") \
@@ -57,6 +58,8 @@ struct serve_args {
   struct texts hosts, origins;
 };
 
+struct loadtest_args { const char *url, *model, *key; int64_t clients, requests, prompt, tokens; bool json; };
+
 struct settings {
   struct model_args model;
   struct sampling_args sampling;
@@ -84,6 +87,7 @@ struct settings {
   struct quantize_args quantize;
   struct imatrix_args imatrix;
   struct embed_args embed;
+  struct loadtest_args loadtest;
   struct serve_args serve;
   // cache, inspect
   const char *action, *exchange;

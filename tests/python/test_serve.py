@@ -343,6 +343,25 @@ def test_prompts_are_taken_up_after_a_restart(weft, weft_env, tinypy, tmp_path):
     assert cached(last) == 0 and any("of another model, or of other settings" in line for line in said)
 
 
+def test_loadtest(server, run_weft):
+    done = run_weft(["loadtest", server.url, "-j", "3", "-n", "7", "--prompt", "40", "--tokens", "9", "--json"])
+    assert done.returncode == 0, done.err
+    got = json.loads(done.out)
+    assert (got["clients"], got["answers"], got["failed"], got["tokens"]) == (3, 7, 0, 63)
+    assert 0 < got["first_token"]["p50_ms"] <= got["first_token"]["max_ms"] <= got["answer"]["max_ms"] <= 1000 * got["seconds"]
+    table = run_weft(["loadtest", server.url + "/", "-n", "2", "--prompt", "9", "--tokens", "4"]).out
+    assert "4 clients, 2 answers, 8 tokens in" in table and "| between tokens, ms" in table and len({len(line) for line in table.splitlines()[2:]}) == 1
+
+
+@pytest.mark.parametrize("args, status, words", [
+    (["http://example.com"], 2, "example.com is another machine"), (["127.0.0.1:80"], 2, "begins with http://"), ([], 2, "no server"),
+    (["http://[::1:80"], 2, "']' is missing"), (["http://127.0.0.1:1"], 1, "127.0.0.1, port 1: Connection refused"), (["http://127.0.0.1:x"], 1, "127.0.0.1: "),
+    (["SERVER/nowhere"], 1, "status 404"), (["SERVER", "--prompt", "9000"], 1, "status 400: {")])
+def test_loadtest_that_fails(server, run_weft, args, status, words):
+    done = run_weft(["loadtest", *[a.replace("SERVER", server.url) for a in args]])
+    assert done.returncode == status and done.stdout == b"" and words in done.err and done.err.count("weft: error") == 1, done.err
+
+
 def test_a_folder_that_is_not_there(weft, weft_env, tinypy, tmp_path):
     with start(weft, weft_env, tinypy, "--keep-in", tmp_path / "none") as s:
         assert s.ask("/v1/completions", {"prompt": "x = " * 60, "max_tokens": 1})[0] == 200
