@@ -343,6 +343,16 @@ def test_prompts_are_taken_up_after_a_restart(weft, weft_env, tinypy, tmp_path):
     assert cached(last) == 0 and any("of another model, or of other settings" in line for line in said)
 
 
+def test_large_integers_leave_others_alone(weft, weft_env, tinypy, tmp_path):
+    path = tmp_path / "t.jinja"
+    path.write_text("{{ small }} {{ list }} {{ text }} {{ edge }} {{ large > 1e29 }} {{ messages[0].content }}")
+    with start(weft, weft_env, tinypy, "--chat-template-file", path) as s:
+        text = 'a "99999999999999999999999" \\'
+        status, got = s.ask("/apply-template", {"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": {
+            "small": 3, "list": [1, -20, 2.5], "large": 10**30, "more": -10**40, "edge": 2**63 - 1, "text": text}})
+        assert status == 200 and got["prompt"] == f"3 [1, -20, 2.5] {text} 9223372036854775807 True x", got
+
+
 def test_loadtest(server, run_weft):
     done = run_weft(["loadtest", server.url, "-j", "3", "-n", "7", "--prompt", "40", "--tokens", "9", "--json"])
     assert done.returncode == 0, done.err
