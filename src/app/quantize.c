@@ -9,8 +9,8 @@ struct quantizer { struct settings all; struct out out; progress bar; size_t n_k
 static const struct command command = {
   "quantize", "Writes a model file with other formats in it.", "IN.gguf [OUT.gguf] TYPE [THREADS] [options]",
   "Without OUT.gguf the file is ggml-model-TYPE.gguf beside the first one. Which tensor gets which format, and\n"
-  "every byte, is as llama.cpp's tool of this name has it. The file appears when it is whole; a run that was stopped\n"
-  "goes on when the same command is given again.\n", COMMAND_BIT(quantize), 0};
+  "every byte, is as llama.cpp's tool of this name has it. The file appears when it is whole; a run that was\n"
+  "stopped goes on when the same command is given again.\n", COMMAND_BIT(quantize), 0};
 
 // ---- output -----------------------------------------------------------------------------------------------------------
 
