@@ -13,12 +13,6 @@
 enum { LEAST = 64 /* tokens: fewer are soon evaluated again */ };
 static const char suffix[] = ".sequence";
 
-static size_t alike(const int32_t *x, size_t n, const token_ids *y) {
-  size_t i = 0;
-  while (i < n && i < y->n && x[i] == y->at[i]) i++;
-  return i;
-}
-
 static void forget(keep *k, size_t at, bool removed) {
   if (removed) unlink(k->files.at[at].path);
   free(k->files.at[at].path);
@@ -58,7 +52,7 @@ size_t keep_find(const keep *k, const token_ids *prompt, size_t most, size_t *at
   size_t best = 0;
   bool whole = k->files.n && weft_model_is_recurrent(k->m);
   for (size_t i = 0; i < k->files.n; i++) {
-    size_t n = alike(prompt->at, most, &k->files.at[i].ids);
+    size_t n = (size_t)min_i64((int64_t)alike(prompt, &k->files.at[i].ids), (int64_t)most);
     if (n <= best || (whole && n < k->files.at[i].ids.n)) continue;
     best = n;
     *at = i;
@@ -78,14 +72,14 @@ void keep_drop(keep *k, size_t at) { forget(k, at, true); }
 
 void keep_save(keep *k, const held *h) {
   if (!k->folder || h->past.n < LEAST) return;
-  for (size_t i = 0; i < k->files.n; i++) if (alike(h->past.at, h->past.n, &k->files.at[i].ids) == h->past.n) return;
+  for (size_t i = 0; i < k->files.n; i++) if (alike(&h->past, &k->files.at[i].ids) == h->past.n) return;
   str path = {0};
   weft_error err;
   str_addf(&path, "%s/%016llx%s", k->folder, (unsigned long long)hash_bytes(h->past.at, h->past.n * sizeof *h->past.at, 0), suffix);
   if (weft_sequence_save(h->sequence, h->past.at, str_c(&path), &err)) {
     warning("%s", err.text);
   } else {
-    for (size_t i = k->files.n; i-- > 0;) if (alike(h->past.at, h->past.n, &k->files.at[i].ids) == k->files.at[i].ids.n) forget(k, i, true);
+    for (size_t i = k->files.n; i-- > 0;) if (alike(&h->past, &k->files.at[i].ids) == k->files.at[i].ids.n) forget(k, i, true);
     struct kept new = {.path = xstrdup(str_c(&path))};
     for (size_t i = 0; i < h->past.n; i++) vec_push(&new.ids, h->past.at[i]);
     vec_push(&k->files, new);

@@ -8,6 +8,13 @@
 typedef struct held { weft_sequence *sequence; token_ids past; double used; } held;
 void held_free(held *h);
 
+// How many tokens both begin with.
+static inline size_t alike(const token_ids *x, const token_ids *y) {
+  size_t i = 0;
+  while (i < x->n && i < y->n && x->at[i] == y->at[i]) i++;
+  return i;
+}
+
 typedef struct run run;
 run *run_new(weft_model *m, request *r, int choice);
 const request *run_request(const run *u);

@@ -45,12 +45,6 @@ static int64_t cost_of(const request *r) {
 
 // ---- the queues; the lock is held --------------------------------------------------------------------------------------------
 
-static size_t alike(const token_ids *x, const token_ids *y) {
-  size_t n = 0;
-  while (n < x->n && n < y->n && x->at[n] == y->at[n]) n++;
-  return n;
-}
-
 // How much of a prompt some sequence holds.
 static size_t known(const sched *s, const request *r) {
   size_t most = 0, n;
