@@ -25,10 +25,11 @@ LENGTHS = (1, 30, 200)
 PREDICTING = ["qwen3moe-q8_0", "gemma3", "lfm2", "llama-yarn"]   # models that predict make vectors, too
 
 
-def of_tokens(model, ids):
+def decoded(model, ids, pooling, read):
+    """what read(context) makes of it when a text has been evaluated with this pooling"""
     params = lib.llama_context_default_params()
     params.n_ctx = params.n_batch = params.n_ubatch = 256
-    params.embeddings, params.pooling_type, params.n_threads, params.n_threads_batch, params.flash_attn_type = True, 0, 1, 1, 0
+    params.embeddings, params.pooling_type, params.n_threads, params.n_threads_batch, params.flash_attn_type = True, pooling, 1, 1, 0
     context = lib.llama_init_from_model(model, params)
     batch = lib.llama_batch_init(len(ids), 0, 1)
     batch.n_tokens = len(ids)
@@ -36,26 +37,18 @@ def of_tokens(model, ids):
         batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = token, i, 1, 0, 1
     if lib.llama_decode(context, batch):
         sys.exit("llama_decode failed")
-    n = lib.llama_model_n_embd(model)
-    rows = np.array([np.ctypeslib.as_array(lib.llama_get_embeddings_ith(context, i), (n,)).copy() for i in range(len(ids))])
+    found = read(context)
     lib.llama_free(context)
-    return rows
+    return found
+
+
+def of_tokens(model, ids):
+    n = lib.llama_model_n_embd(model)
+    return decoded(model, ids, 0, lambda c: np.array([np.ctypeslib.as_array(lib.llama_get_embeddings_ith(c, i), (n,)).copy() for i in range(len(ids))]))
 
 
 def ranked(model, ids, scores):
-    params = lib.llama_context_default_params()
-    params.n_ctx = params.n_batch = params.n_ubatch = 256
-    params.embeddings, params.pooling_type, params.n_threads, params.n_threads_batch, params.flash_attn_type = True, 4, 1, 1, 0
-    context = lib.llama_init_from_model(model, params)
-    batch = lib.llama_batch_init(len(ids), 0, 1)
-    batch.n_tokens = len(ids)
-    for i, token in enumerate(ids):
-        batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = token, i, 1, 0, 1
-    if lib.llama_decode(context, batch):
-        sys.exit("llama_decode failed")
-    found = [float(f"{x:.7g}") for x in np.ctypeslib.as_array(lib.llama_get_embeddings_seq(context, 0), (scores,))]
-    lib.llama_free(context)
-    return found
+    return decoded(model, ids, 4, lambda c: [float(f"{x:.7g}") for x in np.ctypeslib.as_array(lib.llama_get_embeddings_seq(c, 0), (scores,))])
 
 
 def shapes(name):
