@@ -18,8 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Processor families: LLVM's name for each, and its triple; the machine's own is initialised with the library, others when they are asked for.
-static struct family { const char *name, *triple; void *target; } families[] = {{"X86", "x86_64-unknown-linux-gnu", NULL}, {"AArch64", "aarch64-unknown-linux-gnu", NULL}};
+// Processor families: LLVM's name for each, its triple, and whether its code is text (PTX is assembled by the driver); the machine's own is initialised with the library, others when they are asked for.
+static struct family { const char *name, *triple; bool text; void *target; } families[] = {
+  {"X86", "x86_64-unknown-linux-gnu", false, NULL}, {"AArch64", "aarch64-unknown-linux-gnu", false, NULL}, {"NVPTX", "nvptx64-nvidia-cuda", true, NULL}};
 #if defined(__x86_64__)
 enum { OWN = 0 };
 #elif defined(__aarch64__)
@@ -110,7 +111,7 @@ static bool find(void *in, const char *name, void *slot, error *err) {
 // LLVM's code for one processor family.
 static int start_family(struct family *f, void *in, error *err) {
   static const char *const steps[] = {"TargetInfo", "Target", "TargetMC", "AsmPrinter", "AsmParser"};
-  for (size_t i = 0; i < COUNT(steps); i++) {
+  for (size_t i = 0; i < COUNT(steps) - f->text /* what it prints it need not read */; i++) {
     char name[64];
     void (*initialize)(void);
     snprintf(name, sizeof name, "Initialize%s%s", f->name, steps[i]);
@@ -261,7 +262,7 @@ static int compile(struct job *j) {
     str_addn(j->assembly, L.GetBufferStart(buffer), L.GetBufferSize(buffer));
     L.DisposeMemoryBuffer(buffer);
   }
-  if (emit(j, OBJECT_FILE, j->module, &buffer)) return -1;
+  if (emit(j, j->family->text ? ASSEMBLY_FILE : OBJECT_FILE, j->module, &buffer)) return -1;
   size_t n = L.GetBufferSize(buffer);
   *j->object = (bytes){xmalloc(n), n};
   memcpy(j->object->at, L.GetBufferStart(buffer), n);

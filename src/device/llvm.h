@@ -14,7 +14,8 @@
 // if not NULL, gets the text of the code appended, in LLVM's syntax.  On error -1, with LLVM's message and, for a syntax
 // error, the line it complains of.  LLVM never prints and never ends the process from here.
 int llvm_compile(const char *ir_text, const char *cpu, const char *features, bytes *object, str *assembly, error *err);
-// The same for another processor family, by its triple ("aarch64-unknown-linux-gnu"; NULL: this machine's).
+// The same for another processor family, by its triple ("aarch64-unknown-linux-gnu"; NULL: this machine's).  For "nvptx64-nvidia-cuda" the
+// object is a text, PTX, without a NUL at its end.
 int llvm_compile_for(const char *triple, const char *ir_text, const char *cpu, const char *features, bytes *object, str *assembly, error *err);
 
 // Appends "22.1.8" and loads the library if need be.  -1 and a message that says which package to install if there is none.

@@ -7,6 +7,9 @@
 // What the optimiser needs to know is said in metadata: each PARAM is an alias scope of its own (distinct PARAMs do not
 // overlap if one of them is written), and loads from PARAMs that this program does not write are invariant.
 // No floating-point flags anywhere: the text computes what the program says.  Nothing here becomes a call.
+//
+// What differs from one kind of machine to another is a row of `machines`: a processor, which is given an array of pointers and a range
+// of tiles, and NVPTX, LLVM's target for NVIDIA's GPUs, which is given one argument after the other and launched over work-groups.
 #include "render/render.h"
 #include "graph/half.h"
 #include <stdlib.h>
@@ -27,7 +30,22 @@ typedef struct frame {
 // An address near which a program reads or writes in many places: PARAM `memory` at element `at`, and constants further on.
 typedef struct anchor { const uop *memory, *at; int uses; const char *name; } anchor;
 
+// How a kernel is called, and where its memory is.
+typedef struct machine {
+  const char *convention;          // before the type of the function
+  const char *param, *shared;      // types of pointers to PARAMs, and to the memory of a work-group
+  bool launched;                   // over work-groups: arguments one by one; otherwise pointers and variables in arrays, and tiles lo..hi-1
+  int aligned;                     // bytes at a multiple of which PARAMs and LOCALs begin; 0: no more is said than the size of their elements
+  const char *group, *item;        // names of the intrinsics that give the numbers of a work-group and of an item in it, but for the axis
+  const char *barrier;             // of a work-group
+} machine;
+
+static const machine processor = {.convention = "", .param = "ptr", .shared = "ptr"};
+static const machine nvptx = {.convention = "ptx_kernel ", .param = "ptr addrspace(1)", .shared = "ptr addrspace(3)", .launched = true, .aligned = 16,
+                              .group = "nvvm.read.ptx.sreg.ctaid", .item = "nvvm.read.ptx.sreg.tid", .barrier = "nvvm.barrier0"};
+
 typedef struct llvm {
+  const machine *m;
   const program *p;
   const render_options *opt;
   error *err;
@@ -35,8 +53,9 @@ typedef struct llvm {
   size_t *match;
   map names;                       // uop -> text of its value; for ACC, its value at this place
   map chained, places, sums;       // of DOTs: see dot_sum
+  map zeros;                       // see render_zeros
   smap intrinsics;                 // declaration -> itself
-  str declarations;
+  str declarations, globals;
   VEC(frame) frames;
   VEC(anchor) anchors;
   const char *block;               // label of the block being filled
@@ -454,7 +473,7 @@ static bool is_written(const llvm *c, const uop *param) { return c->written >> (
 // Metadata: !0 is empty, !1 the domain of the scopes; PARAM a has the scope !(3a+2), the list of it !(3a+3) and the list of
 // all others !(3a+4).
 static const char *access_notes(llvm *c, const uop *param, bool load) {
-  if (param->op == OP_LOCAL) return "";                // on the stack: LLVM knows who writes there
+  if (param->op == OP_LOCAL) return "";                // no pointer but its own leads there: LLVM knows who writes
   const char *alone = c->p->n_bufs > 1 ? arena_printf(c->mem, ", !noalias !%lld", (long long)(3 * param->a + 4)) : "";
   return arena_printf(c->mem, ", !alias.scope !%lld%s%s", (long long)(3 * param->a + 3), alone, load && !is_written(c, param) && !is_stream(param) ? ", !invariant.load !0" : "");
 }
@@ -474,22 +493,36 @@ static const char *index_as_i64(llvm *c, const char *x, const uop *index) {
   return cast(c, x, (enum dtype)index->dt, DT_I64, index->lanes);
 }
 
+static bool is_shared(const llvm *c, const uop *memory) { return c->m->launched && memory->op == OP_LOCAL && !memory->s; }
+static const char *pointer_to(const llvm *c, const uop *memory) { return memory->op == OP_PARAM ? c->m->param : is_shared(c, memory) ? c->m->shared : "ptr"; }
+
 static const char *address(llvm *c, const uop *memory, const char *i64) {
-  return instr(c, "getelementptr inbounds %s, ptr %s, i64 %s", memory_type((enum dtype)memory->dt), value(c, memory), i64);
+  return instr(c, "getelementptr inbounds %s, %s %s, i64 %s", memory_type((enum dtype)memory->dt), pointer_to(c, memory), value(c, memory), i64);
+}
+
+// What is known of an address: the size of an element; more where memory begins at a multiple of more and the number of the element is one, too.
+static int alignment(llvm *c, const uop *index) {
+  const uop *memory = render_memory(index);
+  int size = dtype_size((enum dtype)memory->dt);
+  if (!c->m->aligned || index->lanes > 1) return size;
+  return (int)min_i64(c->m->aligned, (int64_t)size << min_i64(render_zeros(index->src[1], &c->zeros), 8));
 }
 
 // What the hardware's prefetchers follow is a stream that is read from its beginning to its end. "volatile" keeps LLVM's scheduler from moving loads by a thousand bytes, which
 // costs a third of the memory's speed.
-static const char *load_at(llvm *c, const uop *memory, const char *pointer, enum dtype d, int lanes) {
+static const char *load_at(llvm *c, const uop *index, const char *pointer, enum dtype d, int lanes) {
+  const uop *memory = render_memory(index);
   bool is_bool = d == DT_BOOL;
   const char *ty = type_of(c, is_bool ? DT_U8 : d, lanes);
-  const char *v = instr(c, "load%s %s, ptr %s, align %d%s", c->p->in_order && is_stream(memory) ? " volatile" : "", ty, pointer, dtype_size((enum dtype)memory->dt), access_notes(c, memory, true));
+  const char *v = instr(c, "load%s %s, %s %s, align %d%s", c->p->in_order && is_stream(memory) ? " volatile" : "", ty, pointer_to(c, memory), pointer, alignment(c, index),
+                        access_notes(c, memory, true));
   return is_bool ? cast(c, v, DT_U8, DT_BOOL, lanes) : v;
 }
 
-static void store_at(llvm *c, const uop *memory, const char *pointer, const char *v, enum dtype d, int lanes) {
+static void store_at(llvm *c, const uop *index, const char *pointer, const char *v, enum dtype d, int lanes) {
+  const uop *memory = render_memory(index);
   if (d == DT_BOOL) { v = cast(c, v, DT_BOOL, DT_U8, lanes); d = DT_U8; }
-  str_addf(text(c), "  store %s %s, ptr %s, align %d%s\n", type_of(c, d, lanes), v, pointer, dtype_size((enum dtype)memory->dt), access_notes(c, memory, false));
+  str_addf(text(c), "  store %s %s, %s %s, align %d%s\n", type_of(c, d, lanes), v, pointer_to(c, memory), pointer, alignment(c, index), access_notes(c, memory, false));
 }
 
 // ---- anchors ----------------------------------------------------------------------------------------------------------
@@ -510,6 +543,7 @@ static anchor *anchor_of(llvm *c, const uop *index, int64_t *distance) {
 static void find_anchors(llvm *c) {
   int64_t distance;
   size_t n = 0;
+  if (c->m->launched) return;                    // a thread of a GPU has registers to spare, and constants in its addresses
   for (size_t i = 0; i < c->p->n; i++) {
     const uop *u = c->p->at[i];
     if (u->op == OP_INDEX && u->lanes == 1 && render_memory(u)->op == OP_PARAM && u->src[1]->op != OP_CONST) anchor_of(c, u, &distance)->uses++;
@@ -544,12 +578,12 @@ static const char *lane_address(llvm *c, const uop *index, int i) {
 }
 
 static const char *load(llvm *c, const uop *u) {
-  const uop *index = u->src[0], *memory = render_memory(index);
+  const uop *index = u->src[0];
   enum dtype d = (enum dtype)u->dt;
-  if (index->lanes == 1) return load_at(c, memory, value(c, index), d, u->lanes);
+  if (index->lanes == 1) return load_at(c, index, value(c, index), d, u->lanes);
   const char *v = "poison";
   for (int i = 0; i < u->lanes; i++) {
-    const char *one = load_at(c, memory, lane_address(c, index, i), d, 1);
+    const char *one = load_at(c, index, lane_address(c, index, i), d, 1);
     v = instr(c, "insertelement %s %s, %s %s, i64 %d", type(c, u), v, scalar_type(d), one, i);
   }
   return v;
@@ -564,13 +598,13 @@ static void ask_ahead(llvm *c, const uop *u) {
 }
 
 static void store(llvm *c, const uop *u) {
-  const uop *index = u->src[0], *memory = render_memory(index), *what = u->src[1];
+  const uop *index = u->src[0], *what = u->src[1];
   enum dtype d = (enum dtype)what->dt;
   const char *v = value(c, what);
-  if (index->lanes == 1) { store_at(c, memory, value(c, index), v, d, what->lanes); return; }
+  if (index->lanes == 1) { store_at(c, index, value(c, index), v, d, what->lanes); return; }
   for (int i = 0; i < what->lanes; i++) {
     const char *one = instr(c, "extractelement %s %s, i64 %d", type(c, what), v, i);
-    store_at(c, memory, lane_address(c, index, i), one, d, 1);
+    store_at(c, index, lane_address(c, index, i), one, d, 1);
   }
 }
 
@@ -660,6 +694,37 @@ static void close_if(llvm *c) {
   }
 }
 
+// ---- work-groups ------------------------------------------------------------------------------------------------------
+
+// What takes no arguments.
+static void declare_without(llvm *c, const char *result, const char *name) {
+  char *kept = arena_printf(c->mem, "declare %s @llvm.%s()\n", result, name);
+  if (smap_set(&c->intrinsics, kept, strlen(kept), kept)) str_add(&c->declarations, kept);
+}
+
+static void barrier(llvm *c) {
+  declare_without(c, "void", c->m->barrier);
+  str_addf(text(c), "  call void @llvm.%s()\n", c->m->barrier);
+}
+
+// A number that the launch gives, below u->b.
+static const char *special(llvm *c, const uop *u) {
+  if (!c->m->launched || u->s_len != 2 || (u->s[0] != 'g' && u->s[0] != 'l') || u->s[1] < '0' || u->s[1] > '2') return NULL;
+  const char *name = arena_printf(c->mem, "%s.%c", u->s[0] == 'g' ? c->m->group : c->m->item, 'x' + u->s[1] - '0');
+  const char *range = u->b > 0 && u->b < INT32_MAX ? arena_printf(c->mem, "range(i32 0, %lld) ", (long long)u->b) : "";
+  declare_without(c, "i32", name);
+  return cast(c, instr(c, "call %si32 @llvm.%s()", range, name), DT_U32, (enum dtype)u->dt, 1);
+}
+
+// Memory of a work-group is the module's, all else an item's own.
+static const char *local(llvm *c, const uop *u) {
+  const char *ty = memory_type((enum dtype)u->dt), *name;
+  if (!is_shared(c, u)) return instr(c, "alloca [%lld x %s], align 64", (long long)u->b, ty);
+  name = arena_printf(c->mem, "@shared%lld", (long long)u->a);
+  str_addf(&c->globals, "%s = internal addrspace(3) global [%lld x %s] undef, align 16\n", name, (long long)u->b, ty);
+  return name;
+}
+
 // ---- the program ------------------------------------------------------------------------------------------------------
 
 static int refuse(llvm *c, const uop *u) {
@@ -671,15 +736,23 @@ static int node(llvm *c, size_t at) {
   const char *v = NULL;
   switch (u->op) {
   case OP_CONST: case OP_PARAM: case OP_VAR: case OP_LANE: case OP_SINK: return 0;         // named before, or where they are used
-  case OP_LOCAL: v = instr(c, "alloca [%lld x %s], align 64", (long long)u->b, memory_type((enum dtype)u->dt)); break;
-  case OP_RANGE: open_range(c, at); return 0;
+  case OP_LOCAL: v = local(c, u); break;
+  case OP_SPECIAL: v = special(c, u); break;
+  case OP_BARRIER:
+    if (!c->m->barrier) return refuse(c, u);
+    barrier(c);
+    return 0;
+  case OP_RANGE:
+    if (c->m->launched && u->b == AXIS_GLOBAL) return refuse(c, u);      // tiles lo..hi-1 are a processor's
+    open_range(c, at);
+    return 0;
   case OP_END: close_range(c); return 0;
   case OP_IF: open_if(c, at); return 0;
   case OP_ENDIF: close_if(c); return 0;
   case OP_ACC: define(c, u, value(c, u->src[0])); return 0;
   case OP_SET: define(c, u->src[0], value(c, u->src[1])); return 0;
   case OP_STORE: store(c, u); return 0;
-  case OP_PREFETCH: ask_ahead(c, u); return 0;
+  case OP_PREFETCH: if (!c->m->launched) ask_ahead(c, u); return 0;
   case OP_LOAD: v = load(c, u); break;
   case OP_INDEX: {
     if (u->lanes == 1 && (v = from_anchor(c, u))) break;
@@ -706,7 +779,7 @@ static int node(llvm *c, size_t at) {
   return 0;
 }
 
-// The arguments: pointers and variables, loaded once.
+// The arguments, and where they stand in arrays, loaded once.
 static int arguments(llvm *c) {
   const program *p = c->p;
   for (size_t i = 0; i < p->n; i++) {
@@ -714,25 +787,42 @@ static int arguments(llvm *c) {
     if (u->op == OP_STORE && render_memory(u->src[0])->op == OP_PARAM) c->written |= 1ull << (render_memory(u->src[0])->a < 63 ? render_memory(u->src[0])->a : 63);
     if (u->op == OP_PARAM && !map_has(&c->names, u)) {
       if (u->a < 0 || u->a >= p->n_bufs) return error_set(c->err, "%s: PARAM %lld of %d", p->name, (long long)u->a, p->n_bufs);
-      str_addf(text(c), "  %%b%lld.at = getelementptr inbounds ptr, ptr %%bufs, i64 %lld\n", (long long)u->a, (long long)u->a);
-      str_addf(text(c), "  %%b%lld = load ptr, ptr %%b%lld.at, align 8, !invariant.load !0, !nonnull !0\n", (long long)u->a, (long long)u->a);
+      if (!c->m->launched) {
+        str_addf(text(c), "  %%b%lld.at = getelementptr inbounds ptr, ptr %%bufs, i64 %lld\n", (long long)u->a, (long long)u->a);
+        str_addf(text(c), "  %%b%lld = load ptr, ptr %%b%lld.at, align 8, !invariant.load !0, !nonnull !0\n", (long long)u->a, (long long)u->a);
+      }
       define(c, u, arena_printf(c->mem, "%%b%lld", (long long)u->a));
     }
     if (u->op == OP_VAR && !map_has(&c->names, u)) {
       int k = render_var(p, u);
       if (k < 0) return error_set(c->err, "%s: the variable %.*s is no argument", p->name, (int)u->s_len, u->s);
-      const char *at = instr(c, "getelementptr inbounds i64, ptr %%vars, i64 %d", k);
-      const char *v = instr(c, "load i64, ptr %s, align 8, !invariant.load !0, !noundef !0", at);
+      const char *v = arena_printf(c->mem, "%%x%d", k);
+      if (!c->m->launched) {
+        const char *at = instr(c, "getelementptr inbounds i64, ptr %%vars, i64 %d", k);
+        v = instr(c, "load i64, ptr %s, align 8, !invariant.load !0, !noundef !0", at);
+      }
       define(c, u, cast(c, v, DT_I64, (enum dtype)u->dt, 1));
     }
   }
   return 0;
 }
 
+static bool all_constant(uop *const *sizes) {
+  for (int i = 0; i < 3; i++) if (sizes[i] && sizes[i]->op != OP_CONST) return false;
+  return true;
+}
+
 // Where registers are wider than what the ABI aligns the stack to, kernels align it themselves. LLVM decides that before
 // it knows what is spilled; without this line each access to a spilled vector of 64 bytes touches two lines of the cache.
-static void write_attributes(const render_options *o, str *out) {
+static void write_attributes(const llvm *c, str *out) {
+  const render_options *o = c->opt;
+  const program *p = c->p;
   str_add(out, "attributes #0 = { nounwind \"no-builtins\" \"frame-pointer\"=\"none\"");
+  if (c->m->launched && p->local[0] && all_constant(p->local)) {
+    str_add(out, " \"nvvm.reqntid\"=\"");
+    for (int i = 0; i < 3; i++) str_addf(out, "%s%lld", i ? "," : "", p->local[i] ? (long long)p->local[i]->a : 1);
+    str_addc(out, '"');
+  }
   if (o && o->vector_bits > 128) str_addf(out, " alignstack=%d", o->vector_bits / 8);
   if (o && o->cpu && *o->cpu) str_addf(out, " \"target-cpu\"=\"%s\"", o->cpu);
   if (o && o->features && *o->features) str_addf(out, " \"target-features\"=\"%s\"", o->features);
@@ -756,24 +846,41 @@ static int body(llvm *c) {
   return 0;
 }
 
-int render_llvm(const program *p, const render_options *opt, str *out, error *err) {
-  llvm c = {.p = p, .opt = opt, .err = err, .mem = arena_new()};
+static void write_head(const llvm *c, str *out) {
+  const program *p = c->p;
+  str_addf(out, "define %svoid @%s(", c->m->convention, p->name);
+  if (c->m->launched) {
+    const char *comma = "";
+    for (int a = 0; a < p->n_bufs; a++, comma = ", ") str_addf(out, "%s%s noalias align %d %%b%d", comma, c->m->param, c->m->aligned, a);
+    for (int v = 0; v < p->n_vars; v++, comma = ", ") str_addf(out, "%si64 %%x%d", comma, v);
+  } else str_add(out, "ptr noalias readonly %bufs, ptr noalias readonly %vars, i64 %lo, i64 %hi");
+  str_add(out, ") #0 {\n");
+}
+
+static int render_for(const machine *m, const program *p, const render_options *opt, str *out, error *err) {
+  llvm c = {.m = m, .p = p, .opt = opt, .err = err, .mem = arena_new()};
   int r = body(&c);
   if (!r) {
-    str_addf(out, "define void @%s(ptr noalias readonly %%bufs, ptr noalias readonly %%vars, i64 %%lo, i64 %%hi) #0 {\n", p->name);
+    str_addn(out, str_c(&c.globals), c.globals.n);
+    write_head(&c, out);
     str_addn(out, str_c(&c.frames.at[0].text), c.frames.at[0].text.n);
     str_add(out, "  ret void\n}\n\n");
     str_addn(out, str_c(&c.declarations), c.declarations.n);
-    write_attributes(opt, out);
+    write_attributes(&c, out);
     write_metadata(&c, out);
   }
   for (size_t i = 0; i < c.frames.n; i++) str_free(&c.frames.at[i].text);
   vec_free(&c.frames);
   vec_free(&c.anchors);
   str_free(&c.declarations);
+  str_free(&c.globals);
   map_free(&c.names);
+  map_free(&c.zeros);
   map_free(&c.chained); map_free(&c.places); map_free(&c.sums);
   smap_free(&c.intrinsics);
   arena_free(c.mem);
   return r;
 }
+
+int render_llvm(const program *p, const render_options *opt, str *out, error *err) { return render_for(&processor, p, opt, out, err); }
+int render_nvptx(const program *p, const render_options *opt, str *out, error *err) { return render_for(&nvptx, p, opt, out, err); }

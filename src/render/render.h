@@ -30,6 +30,7 @@ const renderer *render_find(const char *name);         // NULL if there is none 
 const renderer *render_at(size_t i);                   // the table, in order; NULL past its end
 
 int render_llvm(const program *p, const render_options *opt, str *out, error *err);
+int render_nvptx(const program *p, const render_options *opt, str *out, error *err);      // LLVM IR for its NVPTX target
 int render_c(const program *p, const render_options *opt, str *out, error *err);
 int render_opencl(const program *p, const render_options *opt, str *out, error *err);
 
@@ -42,5 +43,6 @@ bool render_is_written(const program *p, const uop *memory);             // is t
 int render_var(const program *p, const uop *var);                        // the number of a VAR among the arguments, by name; -1: none
 const uop *render_memory(const uop *index);                              // the PARAM or LOCAL below an INDEX
 int shuffle_lane(const uop *shuffle, int i);                             // the source lane of result lane i
+int render_zeros(const uop *integer, map *memo);                         // so many bits at its end are 0, whatever it is; memo: of earlier answers
 static inline bool is_pow2(int64_t n) { return n > 0 && !(n & (n - 1)); }
 #endif
