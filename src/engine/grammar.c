@@ -1,9 +1,9 @@
-// The part of the public API about constrained output: grammars with a matcher each, over text/grammar.h.
-#include "text/grammar.h"
+// The part of the public API about constrained output: grammars with a matcher each, over grammar/grammar.h.
+#include "grammar/grammar.h"
 #include "engine/engine.h"
-#include "text/gbnf.h"
-#include "text/regex.h"
-#include "text/schema.h"
+#include "grammar/gbnf.h"
+#include "grammar/regex.h"
+#include "grammar/schema.h"
 #include "weft.h"
 #include <stdlib.h>
 #include <string.h>

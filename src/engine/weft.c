@@ -12,8 +12,8 @@
 #include "engine/stop.h"
 #include "model/gguf.h"
 #include "model/model.h"
-#include "text/answer.h"
-#include "text/chat_template.h"
+#include "chat/answer.h"
+#include "chat/chat.h"
 #include "text/text.h"
 #include <limits.h>
 #include <math.h>

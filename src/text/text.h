@@ -12,7 +12,7 @@
 //   unigram.h, charsmap.h, plamo2.h   the best sum of scores, and SentencePiece's normalisation
 //   wordpiece.h, rwkv.h   the longest token that fits
 //   trie.h         what those share: the tokens that begin at a place
-//   chat_template.h, jinja.h   a conversation as a prompt, by the template of a model; a language, on its own
+//   chat.h, jinja.h   a conversation as a prompt, by the template of a model; a language, on its own
 //   grammar.h      what may be generated: grammars (gbnf.h), JSON schemas (schema.h) and regular expressions (regex.h) as masks of tokens
 //   answer.h       what a chat model writes, as reasoning, content and calls of tools
 //   decode.c       tokens to text;  vocab.h: the tokens themselves;  unicode.h, utf8.h: characters;  text_gguf.c: reads the keys of a file

@@ -1,6 +1,6 @@
 // Fuzzes the taking apart of answers: the input is a template, after a NUL the end of a prompt, after another one what a model
 // writes.  The parts must be the same whole and in pieces, valid UTF-8 where the text is, and arguments must be JSON objects.
-#include "text/answer.h"
+#include "chat/answer.h"
 #include "text/utf8.h"
 #include <jansson.h>
 #include <stdlib.h>

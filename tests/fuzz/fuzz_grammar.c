@@ -2,8 +2,8 @@
 // a grammar; then each token that its mask allows must be allowed by its bytes as well, and the other way round.
 #define _GNU_SOURCE
 #include "grammar_common.h"
-#include "text/gbnf.h"
-#include "text/regex.h"
+#include "grammar/gbnf.h"
+#include "grammar/regex.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

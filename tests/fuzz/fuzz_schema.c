@@ -2,7 +2,7 @@
 // that it calls complete must be JSON.
 #define _GNU_SOURCE
 #include "grammar_common.h"
-#include "text/schema.h"
+#include "grammar/schema.h"
 #include <jansson.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,6 +1,6 @@
 // Fuzzes chat templates: the input is a template and, after a NUL, a text that the conversation contains.  Whatever they are,
 // parsing and rendering end within their limits, with an error that names a line or with valid UTF-8.
-#include "text/jinja.h"
+#include "chat/jinja.h"
 #include "text/utf8.h"
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 // which every token is asked for twice, by the mask and by its bytes.
 #ifndef WEFT_FUZZ_GRAMMAR_COMMON_H
 #define WEFT_FUZZ_GRAMMAR_COMMON_H
-#include "text/grammar.h"
+#include "grammar/grammar.h"
 #include "../text/small_vocab.h"
 
 // All bytes, some longer tokens, a control token and one that ends a generation.

@@ -1,7 +1,7 @@
 // Takes answers apart, for tests/python/test_answer.py: reads a JSON array of {"template", "prompt", "tools", "text", "piece"} from stdin and
 // prints for each the parts: [["content", TEXT], ["reasoning", TEXT], ["call", NAME, ARGUMENTS, ID], ...].  The text is given in pieces
 // of `piece` bytes or a little more, so that they end with a character; parts of one kind that follow one another are joined.
-#include "text/answer.h"
+#include "chat/answer.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,9 +7,9 @@
 // the walk in hexadecimal after "end " (the grammar ended it) or "cut "; "yes", "no" or "prefix".  "time" repeats the walk's figures.
 #define _GNU_SOURCE
 #include "model/gguf.h"
-#include "text/gbnf.h"
-#include "text/regex.h"
-#include "text/schema.h"
+#include "grammar/gbnf.h"
+#include "grammar/regex.h"
+#include "grammar/schema.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -1,0 +1,419 @@
+// The stream of an answer: see answer.h.  The tables say which markers there are; answer_new chooses those that the template
+// mentions; the rest is a small machine that looks for the markers that mean something where it is.
+#include "chat/answer.h"
+#include "chat/answer_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+// ---- the formats ------------------------------------------------------------------------------------------------------
+
+// Around reasoning.  sign: stands in the template, NULL: begin.  always: watched for whatever the template is.
+static const struct think_marks { const char *begin, *end, *sign; bool always; } thinks[] = {
+  {"<think>", "</think>", NULL, true},
+  {"[THINK]", "[/THINK]", NULL, false},
+  {"<seed:think>", "</seed:think>", NULL, false},
+  {"<mm:think>", "</mm:think>", NULL, false},
+  {"<think:opensource>", "</think:opensource>", ":opensource", false},
+  {"<thinking>", "</thinking>", NULL, false},
+  {"<reasoning>", "</reasoning>", NULL, false},
+  {"<|START_THINKING|>", "<|END_THINKING|>", NULL, false},
+  {"<|inner_prefix|>", "<|inner_suffix|>", NULL, false},
+  {"<|channel>thought", "<channel|>", NULL, false},
+  {"<|think|>", "<|end|>", "<|think|>\n<|content|>", false},
+  {"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", NULL, false},
+};
+
+#define SEP "<\xEF\xBD\x9C" "tool\xE2\x96\x81sep\xEF\xBD\x9C>"
+#define DEEPSEEK(what) "<\xEF\xBD\x9C" "tool\xE2\x96\x81" what "\xEF\xBD\x9C>"
+#define DSML "\xEF\xBD\x9C" "DSML\xEF\xBD\x9C"
+#define MINIMAX "]<]minimax[>["
+static const struct call_marks formats[] = {
+  {.open = "<tool_call>", .close = "</tool_call>"},
+  {.open = "<tool_calls>", .close = "</tool_calls>"},
+  {.open = "<function=", .close = "</function>", .flags = MARKS_KEEP},
+  {.open = "<seed:tool_call>", .close = "</seed:tool_call>"},
+  {.open = "<minimax:tool_call>", .close = "</minimax:tool_call>"},
+  {.open = MINIMAX "<tool_call>", .close = MINIMAX "</tool_call>", .sign = MINIMAX, .strip = MINIMAX},
+  {.open = "<tool_call:opensource>", .close = "</tool_call:opensource>", .sign = ":opensource", .strip = ":opensource",
+   .wrap = "<tool_calls:opensource>\n</tool_calls:opensource>"},
+  {.open = "<" DSML "tool_calls>", .close = "</" DSML "tool_calls>", .sign = DSML, .strip = DSML},
+  {.open = "<" DSML "function_calls>", .close = "</" DSML "function_calls>", .sign = DSML, .strip = DSML},
+  {.open = DEEPSEEK("call\xE2\x96\x81" "begin"), .close = DEEPSEEK("call\xE2\x96\x81" "end"), .before_name = SEP, .after_name = SEP,
+   .wrap = DEEPSEEK("calls\xE2\x96\x81" "begin") "\n" DEEPSEEK("calls\xE2\x96\x81" "end")},
+  {.open = "<|tool_call_begin|>", .close = "<|tool_call_end|>", .sign = "<|tool_calls_section_begin|>", .after_name = "<|tool_call_argument_begin|>",
+   .wrap = "<|tool_calls_section_begin|>\n<|tool_calls_section_end|>"},
+  {.open = "<|tool_call:begin|>", .close = "<|tool_call:end|>", .before_name = "<|tool_call:name|>", .after_name = "<|tool_call:args|>",
+   .wrap = "<|tool_calls|>\n<|calls|>\n<|begin|>assistant\n<|content|>\n<|end|>"},
+  {.open = "<|tool_call_start|>", .close = "<|tool_call_end|>", .sign = "<|tool_call_start|>\n<|tool_list_start|>"},
+  {.open = "<|tools_prefix|>", .close = "<|tools_suffix|>"},
+  {.open = "<|START_ACTION|>", .close = "<|END_ACTION|>", .wrap = "<|START_RESPONSE|>\n<|END_RESPONSE|>\n<|START_TEXT|>\n<|END_TEXT|>"},
+  {.open = "<|function_call|>", .close = "<|message_sep|>"},
+  {.open = "<|message_sep|>\n\nfunction call<|role_sep|>\n", .close = "<|message_sep|>", .sign = "'role': 'function call'"},
+  {.open = "<TOOLCALL>", .close = "</TOOLCALL>"},
+  {.open = "<function_calls>", .close = "</function_calls>"},
+  {.open = "<|tool_call>", .close = "<tool_call|>"},
+  {.open = "<|tool_call|>", .strip = "<|/tool_call|>"},
+  {.open = "[TOOL_CALLS]", .after_name = "[CALL_ID]\n[ARGS]"},
+  {.open = "<|python_tag|>", .flags = MARKS_CODE},
+  {.open = "{", .sign = "{\"name\": function name", .flags = MARKS_KEEP | MARKS_FIRST},
+};
+// Where a template mentions none of them: those that models without special tokens have learnt.
+static const char *const generic[] = {"<tool_call>", "[TOOL_CALLS]", "<function=", "<|tool_call|>", "<|python_tag|>", "{"};
+
+// Formats in which each part of an answer has a header: to whom it goes, or on which channel.
+static const struct channel_marks {
+  const char *sign, *start, *begin, *header_end, *ends;   // begin: how prompts end that leave the first header to the model
+  struct call_marks call;
+  bool name_only;            // the header is a tool's name, or "all"
+} channels[] = {
+  {"<|channel|>", "<|start|>", "<|start|>assistant", "<|message|>", "<|end|>\n<|call|>\n<|return|>", {0}, false},
+  {"<|eom|>", "<|start|>", "<|start|>assistant", "<|message|>", "<|eom|>\n<|eot|>", {.strip = "atem:"}, false},
+  {">>>", ">>>", ">>>", "\n", "", {0}, true},
+};
+
+// ---- the machine ------------------------------------------------------------------------------------------------------
+
+enum mode { IN_CONTENT, IN_REASONING, IN_HEADER, IN_CALL };
+enum action { THINK, UNTHINK, OPEN, CLOSE, DROP, START, HEADER_END, END };
+struct mark { const char *text; size_t n; enum action action; const void *of; };
+struct own_part { answer_part p; str text; };
+
+enum { MAX_HEADER = 512 };
+
+struct weft_answer {
+  VEC(struct mark) marks;
+  bool begins[256];                      // bytes with which some mark begins
+  const struct channel_marks *channel;   // NULL: the format has none
+  json_t *tools;
+  enum mode mode;
+  const void *of;                        // the row of thinks or formats whose end is awaited
+  bool in_channel;                       // a call whose name a header gave
+  bool started;                          // the header began with a control token: cut short it is nothing
+  str name;                              // that name
+  bool first;                            // no content and no call so far
+  bool skip;                             // white space is skipped
+  str held;                              // perhaps a marker's beginning
+  str space;                             // white space that is dropped where a marker follows
+  str before;                            // what stood before the inside of a call or of a header: it comes back where that is none
+  str body;                              // of a header or a call
+  VEC(struct own_part) own;
+  VEC(answer_part) parts;
+  calls calls;                           // of this round: parts point to them
+  int n_calls;
+};
+
+static bool contains(text_view v, const char *what, size_t n) {
+  for (const char *at = v.at; v.n >= n && (at = memchr(at, what[0], (size_t)(v.at + v.n - at))) && (size_t)(v.at + v.n - at) >= n; at++)
+    if (!memcmp(at, what, n)) return true;
+  return false;
+}
+
+// Whether one of the lines of `lines` stands in the template.
+static bool mentions(text_view tmpl, const char *lines) {
+  for (; lines && *lines; lines += *lines == '\n') {
+    size_t n = strcspn(lines, "\n");
+    if (tmpl.at && contains(tmpl, lines, n)) return true;
+    lines += n;
+  }
+  return false;
+}
+
+static bool mentions_all(text_view tmpl, const char *lines) {
+  for (; *lines; lines += *lines == '\n') {
+    size_t n = strcspn(lines, "\n");
+    if (!tmpl.at || !contains(tmpl, lines, n)) return false;
+    lines += n;
+  }
+  return true;
+}
+
+static void add_marks(answer *a, const char *lines, enum action action, const void *of, bool whole) {
+  for (; lines && *lines; lines += *lines == '\n') {
+    size_t n = whole ? strlen(lines) : strcspn(lines, "\n");
+    vec_push(&a->marks, ((struct mark){lines, n, action, of}));
+    a->begins[(unsigned char)lines[0]] = true;
+    lines += n;
+  }
+}
+
+static void add_format(answer *a, const struct call_marks *f) {
+  add_marks(a, f->open, OPEN, f, true);
+  add_marks(a, f->close, CLOSE, f, true);
+  add_marks(a, f->wrap, DROP, f, false);
+}
+
+static bool ends_with(text_view v, const char *what) {
+  size_t n = strlen(what);
+  while (v.n && strchr(" \n\t\r", v.at[v.n - 1]) && v.at[v.n - 1]) v.n--;
+  return v.n >= n && !memcmp(v.at + v.n - n, what, n);
+}
+
+static void choose(answer *a, text_view tmpl, text_view prompt) {
+  for (size_t i = 0; i < COUNT(channels) && !a->channel; i++) if (mentions(tmpl, channels[i].sign)) a->channel = &channels[i];
+  if (a->channel) {
+    add_marks(a, a->channel->start, START, NULL, true);
+    add_marks(a, a->channel->header_end, HEADER_END, NULL, true);
+    add_marks(a, a->channel->ends, END, NULL, false);
+    if (ends_with(prompt, a->channel->begin)) a->mode = IN_HEADER;
+    return;
+  }
+  for (size_t i = 0; i < COUNT(thinks); i++) {
+    if (!thinks[i].always && !mentions_all(tmpl, thinks[i].sign ? thinks[i].sign : thinks[i].begin)) continue;
+    add_marks(a, thinks[i].begin, THINK, &thinks[i], true);
+    add_marks(a, thinks[i].end, UNTHINK, &thinks[i], true);
+    if (ends_with(prompt, thinks[i].begin)) { a->mode = IN_REASONING; a->of = &thinks[i]; }
+  }
+  if (!a->tools) return;
+  size_t had = a->marks.n;
+  for (size_t i = 0; i < COUNT(formats); i++) if (mentions(tmpl, formats[i].sign ? formats[i].sign : formats[i].open)) add_format(a, &formats[i]);
+  for (size_t i = 0; a->marks.n == had && i < COUNT(formats); i++)
+    for (size_t j = 0; j < COUNT(generic); j++) if (!strcmp(formats[i].open, generic[j])) { add_format(a, &formats[i]); had = a->marks.n; }
+}
+
+int answer_new(text_view tmpl, text_view prompt, text_view tools, answer **out, error *err) {
+  json_t *t = tools.at ? json_loadb(tools.at, tools.n, 0, NULL) : NULL;
+  if (tools.at && !json_is_array(t)) { json_decref(t); return error_set(err, "tools: expected a JSON array"); }
+  answer *a = xcalloc(1, sizeof *a);
+  a->tools = t;
+  a->first = a->skip = true;
+  choose(a, tmpl, prompt);
+  *out = a;
+  return 0;
+}
+
+static void clear_parts(answer *a) {
+  for (size_t i = 0; i < a->own.n; i++) str_free(&a->own.at[i].text);
+  a->own.n = a->parts.n = 0;
+  calls_free(&a->calls);
+}
+
+void answer_free(answer *a) {
+  if (!a) return;
+  clear_parts(a);
+  vec_free(&a->own);
+  vec_free(&a->parts);
+  vec_free(&a->marks);
+  str_free(&a->name);
+  str_free(&a->held);
+  str_free(&a->space);
+  str_free(&a->before);
+  str_free(&a->body);
+  json_decref(a->tools);
+  free(a);
+}
+
+static void emit(answer *a, enum answer_kind kind, const char *text, size_t n) {
+  if (!n) return;
+  if (!a->own.n || a->own.at[a->own.n - 1].p.kind != kind) vec_push(&a->own, ((struct own_part){.p.kind = kind}));
+  str_addn(&a->own.at[a->own.n - 1].text, text, n);
+}
+
+// Text that belongs to no marker.
+static void put(answer *a, const char *text, size_t n) {
+  if (a->mode == IN_HEADER || a->mode == IN_CALL) { str_addn(&a->body, text, n); return; }
+  for (size_t i = 0; i < n; i++) {
+    bool space = text[i] == ' ' || text[i] == '\n' || text[i] == '\t' || text[i] == '\r';
+    if (space) { if (!a->skip) str_addc(&a->space, text[i]); continue; }
+    enum answer_kind kind = a->mode == IN_CONTENT ? ANSWER_CONTENT : ANSWER_REASONING;
+    emit(a, kind, a->space.at, a->space.n);
+    emit(a, kind, text + i, 1);
+    a->space.n = 0;
+    a->skip = false;
+    if (a->mode == IN_CONTENT) a->first = false;
+  }
+}
+
+static void enter(answer *a, enum mode mode) {
+  a->mode = mode;
+  a->skip = true;
+  a->space.n = a->body.n = 0;
+}
+
+// Into a header or a call, after white space that is to come back with it.
+static void begin(answer *a, enum mode mode) {
+  a->before.n = 0;
+  str_addn(&a->before, str_c(&a->space), a->space.n);
+  enter(a, mode);
+}
+
+// What looked like a call or a header was none: it is content, as it stands.
+static void no_call(answer *a) {
+  str all = {0};
+  str_addn(&all, str_c(&a->before), a->before.n);
+  str_addn(&all, str_c(&a->body), a->body.n);
+  enter(a, IN_CONTENT);
+  a->skip = a->first;
+  put(a, str_c(&all), all.n);
+  str_free(&all);
+}
+
+// The end of a call, as `close` or as the end of the text.
+static void finish_call(answer *a, const char *close, size_t n_close) {
+  const struct call_marks *f = a->in_channel ? &a->channel->call : a->of;
+  bool keep = f->flags & MARKS_KEEP;
+  size_t had = a->calls.n;
+  if (keep) str_addn(&a->body, close, n_close);
+  int status = answer_read_calls(f, a->in_channel ? a->name.at : NULL, str_c(&a->body), a->body.n, a->tools, &a->calls);
+  if (status) {                          // no call: what was written
+    if (!keep && !a->in_channel) str_addn(&a->body, close, n_close);
+    no_call(a);
+    return;
+  }
+  for (size_t i = had; i < a->calls.n; i++) {
+    if (!a->calls.at[i].id) {            // nine letters and digits: Mistral's templates want that
+      char id[32];
+      snprintf(id, sizeof id, "call%05d", a->n_calls % 100000);
+      a->calls.at[i].id = xstrdup(id);
+    }
+    a->n_calls++;
+    vec_push(&a->own, ((struct own_part){.p.kind = ANSWER_CALL}));
+  }
+  a->first = false;
+  enter(a, IN_CONTENT);
+}
+
+static bool is_word(const char *at, size_t n, const char *word) { return n == strlen(word) && !memcmp(at, word, n); }
+
+// "assistant<|channel|>commentary to=functions.NAME", "analysis", " to=self"
+static void read_header(answer *a) {
+  const char *header = str_c(&a->body), *to = strstr(header, "to=");
+  while (*header == ' ' || *header == '\n') header++;
+  const char *name = to ? to + 3 : "";
+  size_t n = strcspn(name, " \n\t<");
+  bool reasoning = strstr(header, "analysis") || is_word(name, n, "self");
+  if (n && !is_word(name, n, "self") && !is_word(name, n, "all") && !is_word(name, n, "user")) {
+    a->name.n = 0;
+    str_addn(&a->name, name, n);
+    enter(a, IN_CALL);
+    a->in_channel = true;
+    return;
+  }
+  enter(a, reasoning ? IN_REASONING : IN_CONTENT);
+}
+
+// A tool's name, or "all".  Whatever else stands in such a line is text that only looks like a header: ">>> " is common.
+static void read_name(answer *a, const struct mark *end) {
+  const char *name = str_c(&a->body);
+  bool tool = answer_knows_tool(a->tools, (text_view){name, a->body.n}) || (a->tools && is_word(name, a->body.n, "python"));
+  if (is_word(name, a->body.n, "all")) { enter(a, IN_CONTENT); return; }
+  a->name.n = 0;
+  str_addn(&a->name, name, a->body.n);
+  str_addn(&a->body, end->text, end->n);
+  if (!tool) { no_call(a); return; }
+  str_addn(&a->before, a->body.at, a->body.n);
+  enter(a, IN_CALL);
+  a->in_channel = true;
+}
+
+static bool means_something(const answer *a, const struct mark *m) {
+  bool token = m->text[0] == '[' || !strncmp(m->text, "<|", 2);
+  switch (m->action) {
+  case THINK: return a->mode == IN_CONTENT && (a->first || token);
+  case UNTHINK: return a->mode == IN_REASONING && a->of == m->of;
+  case OPEN:
+    if (a->mode == IN_CALL) return a->of == m->of && !((const struct call_marks *)m->of)->close && !(((const struct call_marks *)m->of)->flags & MARKS_KEEP);
+    return a->mode == IN_CONTENT && (a->first || !(((const struct call_marks *)m->of)->flags & MARKS_FIRST));
+  case CLOSE: return a->mode == IN_CALL && !a->in_channel && a->of == m->of;
+  case DROP: return a->mode == IN_CONTENT;
+  case START: return a->mode != IN_HEADER;
+  case HEADER_END: return a->mode == IN_HEADER;
+  case END: return a->mode != IN_HEADER;
+  }
+  return false;
+}
+
+static void act(answer *a, const struct mark *m) {
+  if (a->mode == IN_CALL) finish_call(a, m->text, m->action == CLOSE ? m->n : 0);
+  switch (m->action) {
+  case THINK: enter(a, IN_REASONING); a->of = m->of; break;
+  case UNTHINK: case DROP: case END: enter(a, IN_CONTENT); break;
+  case OPEN: {
+    const struct call_marks *f = m->of;
+    begin(a, IN_CALL);
+    a->in_channel = false;
+    a->of = f;
+    str_addn(f->flags & MARKS_KEEP ? &a->body : &a->before, m->text, m->n);
+    break;
+  }
+  case CLOSE: break;
+  case START:
+    begin(a, IN_HEADER);
+    a->started = !a->channel->name_only;
+    if (!a->started) str_addn(&a->before, m->text, m->n);
+    break;
+  case HEADER_END: if (a->channel->name_only) read_name(a, m); else read_header(a); break;
+  }
+}
+
+// The longest marker at text[0..n), or NULL.  *more: a longer text might be one.
+static const struct mark *mark_at(const answer *a, const char *text, size_t n, bool *more) {
+  const struct mark *best = NULL;
+  *more = false;
+  if (!a->begins[(unsigned char)text[0]]) return NULL;
+  for (size_t i = 0; i < a->marks.n; i++) {
+    const struct mark *m = &a->marks.at[i];
+    if (m->text[0] != text[0] || memcmp(text, m->text, n < m->n ? n : m->n) || !means_something(a, m)) continue;
+    if (n < m->n) *more = true;
+    else if (!best || m->n > best->n) best = m;
+  }
+  return best;
+}
+
+static void run(answer *a, bool last) {
+  size_t at = 0, plain = 0;
+  while (at < a->held.n) {
+    bool more;
+    const struct mark *m = mark_at(a, a->held.at + at, a->held.n - at, &more);
+    if (more && !last) break;
+    if (!m) {
+      at++;
+      if (a->first || a->mode == IN_HEADER) { put(a, a->held.at + plain, at - plain); plain = at; }   // what counts as first changes here
+      if (a->mode == IN_HEADER && a->body.n > MAX_HEADER) no_call(a);
+      continue;
+    }
+    put(a, a->held.at + plain, at - plain);
+    plain = at += m->n;
+    act(a, m);
+  }
+  if (at > plain) put(a, a->held.at + plain, at - plain);
+  if (at) memmove(a->held.at, a->held.at + at, a->held.n - at);
+  a->held.n -= at;
+}
+
+static size_t give(answer *a, const answer_part **parts) {
+  size_t n_calls = 0;
+  for (size_t i = 0; i < a->own.n; i++) {
+    answer_part p = a->own.at[i].p;
+    if (p.kind == ANSWER_CALL) {
+      const struct call *c = &a->calls.at[n_calls++];
+      p.name = c->name, p.id = c->id, p.text = c->arguments, p.n = strlen(c->arguments);
+    } else {
+      p.text = str_c(&a->own.at[i].text), p.n = a->own.at[i].text.n;
+    }
+    vec_push(&a->parts, p);
+  }
+  *parts = a->parts.at;
+  return a->parts.n;
+}
+
+size_t answer_add(answer *a, const char *text, size_t n, const answer_part **parts) {
+  clear_parts(a);
+  str_addn(&a->held, text, n);
+  run(a, false);
+  return give(a, parts);
+}
+
+// Inside of what may be a call without a marker, too: JSON that a grammar asked for begins the same way.
+bool answer_in_content(const answer *a) {
+  return a->mode == IN_CONTENT || (a->mode == IN_CALL && !a->in_channel && ((const struct call_marks *)a->of)->flags & MARKS_FIRST);
+}
+
+size_t answer_end(answer *a, const answer_part **parts) {
+  clear_parts(a);
+  run(a, true);
+  if (a->mode == IN_CALL) finish_call(a, "", 0);
+  if (a->mode == IN_HEADER && !a->started) no_call(a);   // no part ever began
+  if (a->mode == IN_CONTENT) emit(a, ANSWER_CONTENT, a->space.at, a->space.n);
+  a->space.n = 0;
+  return give(a, parts);
+}

@@ -1,0 +1,29 @@
+// chat: a conversation as a prompt, by the template of a model.
+//
+// Templates are given what transformers gives them: messages, tools and documents (none where there are none),
+// add_generation_prompt, bos_token and eos_token, and whatever else the caller adds.  Look next: jinja.h for the language, answer.h for the way
+// back: what a model wrote, as reasoning, text and calls of tools.
+#ifndef WEFT_CHAT_CHAT_H
+#define WEFT_CHAT_CHAT_H
+#include "chat/jinja.h"
+#include "text/text.h"
+
+#define CHAT_MAX_JSON (32u << 20)       // bytes of messages, of tools, of variables
+
+typedef struct chat_input {
+  text_view messages;        // JSON: an array of objects
+  text_view tools;           // JSON: an array; at NULL: none
+  text_view variables;       // JSON: an object; its members are variables of the template.  at NULL: none
+  text_view bos, eos;        // at NULL: the template does not have them
+  bool no_generation_prompt;
+  const char *now;           // "2026-01-31", "2026-01-31 23:59:59"; NULL: the local time
+} chat_input;
+
+// Appends the prompt.  source begins messages about the template.  -1 and a message with source and line, or naming the input.
+int chat_render(const jinja *t, const char *source, const chat_input *in, str *out, error *err);
+
+// The template in a model file, as the file has it: that for tools where `tools` and the file has one of its own.
+int chat_template_from_gguf(const gguf *g, bool tools, text_view *out, error *err);
+// The text of the token that a key (tokenizer.ggml.bos_token_id) names; at NULL where the file has none.
+int chat_token_from_gguf(const gguf *g, const char *key, text_view *out, error *err);
+#endif

@@ -1,0 +1,115 @@
+// The filter wordwrap: lines of at most so many characters, as Python's textwrap makes them.
+//
+// A line of the text is cut into chunks: white space, words, and parts of words that end at a hyphen between letters or at a dash.  Chunks
+// then fill lines; white space goes where a line ends or begins, and a chunk longer than a line is cut, after a hyphen if it has one.
+#include "chat/jinja_text.h"
+#include "text/utf8.h"
+#include <utf8proc.h>
+
+struct wrap { jrun *r; const uint32_t *c; size_t n, width; bool cut, hyphens; jval between; str *out; };
+struct chunk { size_t from, end; };
+typedef struct chunks { struct chunk *at; size_t n, cap; } chunks;
+
+static bool is_blank(uint32_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+static bool is_letter(uint32_t c) { return j_is_word(c) && utf8proc_category((utf8proc_int32_t)c) != UTF8PROC_CATEGORY_ND; }
+static bool before_dash(uint32_t c) { return j_is_word(c) || (c && c < 128 && strchr("!\"'&.,?", (int)c)); }
+static bool letter_at(const struct wrap *w, size_t i) { return i < w->n && is_letter(w->c[i]); }
+static bool hyphen_at(const struct wrap *w, size_t i) { return i < w->n && w->c[i] == '-'; }
+
+// The length of a dash at i: two or more hyphens between words.
+static size_t dash(const struct wrap *w, size_t i) {
+  size_t end = i;
+  if (!i || !before_dash(w->c[i - 1])) return 0;
+  while (hyphen_at(w, end)) end++;
+  return end - i >= 2 && end < w->n && j_is_word(w->c[end]) ? end - i : 0;
+}
+
+// A word may be parted after the hyphen at i: two letters, or a letter, a hyphen and a letter, on both sides.
+static bool parts_at(const struct wrap *w, size_t i) {
+  if (!hyphen_at(w, i) || i < 2 || !letter_at(w, i - 1)) return false;
+  if (!(letter_at(w, i - 2) || (i > 2 && hyphen_at(w, i - 2) && letter_at(w, i - 3)))) return false;
+  return letter_at(w, i + 1) && (letter_at(w, i + 2) || (hyphen_at(w, i + 2) && letter_at(w, i + 3)));
+}
+
+static size_t chunk_end(const struct wrap *w, size_t i) {
+  bool blank = is_blank(w->c[i]);
+  size_t end = i + 1;
+  if (blank || !w->hyphens) {
+    while (end < w->n && is_blank(w->c[end]) == blank) end++;
+    return end;
+  }
+  if (dash(w, i)) return i + dash(w, i);
+  for (; end < w->n && !is_blank(w->c[end]) && !dash(w, end); end++)
+    if (parts_at(w, end)) return end + 1;
+  return end;
+}
+
+static bool all_space(const struct wrap *w, struct chunk k) {
+  while (k.from < k.end && j_is_space(w->c[k.from])) k.from++;
+  return k.from == k.end;
+}
+
+// How much of a chunk that is longer than a line goes into the `room` that is left: up to its last hyphen there, unless nothing else is before that.
+static size_t head_of(const struct wrap *w, struct chunk k, size_t room) {
+  size_t last = room, other = 0;
+  if (!w->hyphens) return room;
+  while (last && w->c[k.from + last - 1] != '-') last--;
+  while (other < last && w->c[k.from + other] == '-') other++;
+  return last && other + 1 < last ? last : room;
+}
+
+static void put(struct wrap *w, struct chunk line, bool first) {
+  if (!first) j_add(w->r, w->out, w->between);
+  for (size_t i = line.from; i < line.end; i++) {
+    char b[4];
+    str_addn(w->out, b, (size_t)utf8_put(w->c[i], b));
+  }
+  j_guard(w->r, w->out);
+}
+
+static void fill(struct wrap *w, const chunks *all) {
+  struct chunk *k = all->at, *end = all->at + all->n;
+  for (bool first = true; k < end;) {
+    if (!first && all_space(w, *k) && ++k == end) break;
+    struct chunk line = {k->from, k->from}, last = line;
+    size_t count = 0;
+    for (; k < end && line.end - line.from + (k->end - k->from) <= w->width; k++, count++) last = *k, line.end = k->end;
+    if (k < end && k->end - k->from > w->width && (w->cut || !count)) {
+      size_t take = w->cut ? head_of(w, *k, w->width - (line.end - line.from)) : k->end - k->from;
+      last = (struct chunk){k->from, k->from + take};
+      line.end = k->from = last.end;
+      count++;
+      if (!w->cut) k++;
+    }
+    if (count && all_space(w, last)) { line.end = last.from; count--; }
+    if (!count) continue;
+    put(w, line, first);
+    first = false;
+  }
+}
+
+jval j_wordwrap(jrun *r, jval text, int64_t width, bool cut, bool hyphens, jval between) {
+  jlist *lines = j_split_lines(r, text, false);
+  struct wrap w = {.r = r, .width = width > 0 ? (size_t)width : 0, .cut = cut, .hyphens = hyphens, .between = between, .out = j_scratch(r)};
+  for (size_t i = 0; i < lines->n; i++) {
+    jstr *s = lines->at[i].s;
+    chunks all = {0};
+    if (width <= 0) jinja_fail(r, "invalid width %lld (must be > 0)", (long long)width);
+    uint32_t *c = jinja_array(r, j_chars(r, s), sizeof *c);
+    jinja_charge(r, 8 * s->n);
+    w.n = 0;
+    for (size_t at = 0, len; at < s->n; at += len) {
+      len = (size_t)utf8_next(s->at + at, s->n - at);
+      c[w.n++] = utf8_code_point(s->at + at, (int)len);
+    }
+    w.c = c;
+    for (size_t at = 0; at < w.n;) {
+      struct chunk k = {at, chunk_end(&w, at)};
+      jpush(r, &all, k);
+      at = k.end;
+    }
+    if (i) j_add(r, w.out, between);
+    fill(&w, &all);
+  }
+  return j_scratch_end(r);
+}

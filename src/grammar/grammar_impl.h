@@ -1,0 +1,87 @@
+// grammar_impl: what the passes of grammar_compile hand to one another, and the machine that they make.  See grammar.h.
+//
+// A machine is one table of states.  A state has edges on bytes, edges on tokens, and calls: of a callee, after whose end a
+// state of the caller follows.  A callee is a rule, the body of a counted repetition, or such a repetition itself, a loop.
+// A loop has no automaton of its own: it enters the one loop state of its body with two counts, of repetitions that are still
+// needed and of those that are still possible.  So all loops over one body share their states, and masks, whatever they count.
+#ifndef WEFT_GRAMMAR_IMPL_H
+#define WEFT_GRAMMAR_IMPL_H
+#include "grammar/grammar.h"
+
+#define NO_STATE UINT32_MAX
+#define INLINE_DEPTH 64                       // rules in rules in rules that are put where they are called
+
+struct g_edge { uint32_t to; uint8_t lo, hi; };
+struct g_call { uint32_t callee, ret; };      // callee CALL_NONE: just goes on at ret
+struct g_token { int32_t id; bool negated; uint32_t to; };
+#define CALL_NONE UINT32_MAX
+struct g_state {
+  uint32_t edge0, call0, token0;              // first of its edges, calls, token edges
+  uint32_t n_edges, n_calls, n_tokens;
+  uint32_t loop;                              // the body's callee, if this is a loop state; else NO_STATE
+  bool accept;                                // the callee may end here
+  bool last;                                  // and does nothing else
+  bool many;                                  // edges overlap
+};
+typedef VEC(struct g_state) g_states;
+typedef VEC(struct g_edge) g_edges;
+typedef VEC(struct g_call) g_calls;
+typedef VEC(struct g_token) g_tokens;
+typedef struct automaton { g_states states; g_edges edges; g_calls calls; g_tokens tokens; } automaton;   // state 0 is the first
+void automaton_free(automaton *a);
+
+struct g_callee {
+  uint32_t start;                             // NO_STATE: not made yet
+  bool loop, nullable;
+  bool plain;                                 // a body that says by itself where it ends: calls nothing, and no text of it begins another
+  uint32_t body, min, max;                    // of a loop; body is a callee
+  uint32_t loop_state;                        // of a body: the state of its loops; NO_STATE: it has none
+};
+
+struct grammar {
+  automaton a;
+  VEC(struct g_callee) callees;
+  uint32_t root;                              // a callee
+  uint8_t class_of[256];                      // bytes that no edge tells apart are one class
+  uint32_t n_classes;
+};
+
+// ---- compiling --------------------------------------------------------------------------------------------------------
+
+// Nondeterministic automata, as they are built.
+enum nfa_kind { NFA_EPS, NFA_BYTE, NFA_CALL, NFA_TOKEN };
+struct nfa_edge { uint32_t to, next, arg; uint8_t kind, lo, hi; bool negated; };   // arg: callee or token
+typedef struct nfa { VEC(struct nfa_edge) edges; VEC(uint32_t) first; } nfa;       // first edge of each state, or NO_STATE
+uint32_t nfa_state(nfa *n);
+void nfa_edge(nfa *n, uint32_t from, struct nfa_edge e);
+void nfa_free(nfa *n);
+
+struct body { const gx *x; uint32_t rule; };   // what a callee is made of (NULL: a loop), and the rule that it comes from
+
+typedef struct compiler {
+  const grammar_source *src;
+  grammar *g;
+  bool *recursive;                            // [rules]
+  uint32_t *callee_of_rule;                   // [rules] or NO_STATE
+  VEC(struct body) bodies;                    // [callees]
+  struct loop_entry { const gx *body; uint32_t callee; } *loops;   // hash table of bodies
+  size_t n_loops, cap_loops;
+  uint32_t rule;                              // being built, for messages
+  uint64_t work;                              // steps that may still be spent on making automata deterministic, for the whole grammar
+  error *err;
+} compiler;
+
+void grammar_check(compiler *c);              // sizes, recursion
+bool grammar_inlines(const compiler *c, int32_t rule);
+uint32_t grammar_callee(compiler *c, const gx *body, int32_t rule);            // of a rule, or (rule -1) of a body
+uint32_t grammar_loop(compiler *c, const gx *body, uint32_t min, uint32_t max);
+int grammar_fail(const compiler *c, const char *fmt, ...) PRINTF_LIKE(2, 3);   // "line 3: rule 'a': ..."
+// From an expression to states: adds paths from one state to another.  regular: everything in place, no calls.
+int nfa_build(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, bool regular, int depth);
+// Deterministic.  False: more than `limit` states, or no work is left.
+bool dfa_make(const nfa *n, uint32_t start, uint32_t end, uint32_t limit, uint64_t *work, automaton *out);
+// The states as they are, the first of which is number 0: where a deterministic automaton were too large.
+void nfa_keep(const nfa *n, uint32_t end, automaton *out);
+// Adds paths for what both, or the first and not the second, of two deterministic automata accept.  False: too large.
+bool dfa_product(const automaton *a, const automaton *b, bool minus, uint64_t *work, nfa *out, uint32_t from, uint32_t to);
+#endif

@@ -1,0 +1,619 @@
+// Regular expressions: see regex.h for the syntax.  A parser makes a tree; then the tree becomes an expression of a grammar.
+//
+// Anchors.  A search that is not anchored is "anything, the match, anything".  That is put in on the way from the tree to the
+// expression: every node is told whether it stands at the left or right end of the whole, and whether an anchor has stood
+// there already.  So anchors work wherever an alternative begins or ends, as in "(^|,)a"; elsewhere they are refused.
+#include "grammar/regex.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+enum rx_kind { RX_SET, RX_SEQ, RX_ALT, RX_REPEAT, RX_BEGIN, RX_END };
+typedef struct rx rx;
+struct rx {
+  enum rx_kind kind;
+  rx **sub;
+  size_t n, at;                  // at: where in the pattern
+  charset set;                   // in the arena
+  uint32_t min, max;
+  bool anchored;                 // an anchor is part of it
+};
+typedef VEC(rx *) rx_list;
+
+// A set of characters as the dialects have it: those that all agree on, and those that any has.
+typedef struct two_sets { charset sure, maybe; } two_sets;
+
+struct parser {
+  const char *text;
+  size_t at, n;
+  grammar_source *src;
+  arena *mem;
+  regex_class each;
+  void *ctx;
+  bool search, fold, dot_all;
+  int depth;
+  size_t ranges, nodes;
+  error *err;
+};
+
+static rx *bad(struct parser *p, size_t at, const char *fmt, ...) PRINTF_LIKE(3, 4);
+static rx *bad(struct parser *p, size_t at, const char *fmt, ...) {
+  char text[300];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  error_set(p->err, "regular expression, offset %zu: %s", at, text);
+  return NULL;
+}
+
+static bool is(const struct parser *p, const char *s) { size_t n = strlen(s); return p->n - p->at >= n && !memcmp(p->text + p->at, s, n); }
+static bool eat(struct parser *p, const char *s) { return is(p, s) ? (p->at += strlen(s), true) : false; }
+static char peek(const struct parser *p) { return p->at < p->n ? p->text[p->at] : 0; }
+
+static rx *node(struct parser *p, enum rx_kind kind, size_t at) {
+  if (++p->nodes > GRAMMAR_NODES_MAX) return bad(p, at, "more than %u parts", GRAMMAR_NODES_MAX);
+  rx *x = ARENA_NEW(p->mem, rx);
+  x->kind = kind;
+  x->at = at;
+  return x;
+}
+
+static rx *with_list(struct parser *p, enum rx_kind kind, size_t at, rx_list *list) {
+  rx *x = list->n == 1 ? list->at[0] : node(p, kind, at);
+  if (x && list->n != 1) {
+    x->n = list->n;
+    x->sub = ARENA_ARRAY(p->mem, rx *, list->n + 1);
+    for (size_t i = 0; i < list->n; i++) { x->sub[i] = list->at[i]; x->anchored = x->anchored || list->at[i]->anchored; }
+  }
+  vec_free(list);
+  return x;
+}
+
+// Takes the set.
+static rx *set_node(struct parser *p, size_t at, charset *set) {
+  if (p->fold) charset_fold(set);
+  charset_normalise(set);
+  p->ranges += set->n;
+  rx *x = p->ranges > GRAMMAR_NODES_MAX ? bad(p, at, "more than %u ranges of characters", GRAMMAR_NODES_MAX) : node(p, RX_SET, at);
+  if (x && set->n) x->set.at = memcpy(ARENA_ARRAY(p->mem, struct gx_range, set->n), set->at, set->n * sizeof *set->at);
+  if (x) x->set.n = set->n;
+  charset_free(set);
+  return x;
+}
+
+// ---- characters and classes -------------------------------------------------------------------------------------------
+
+// Characters by general category, found out once, when first asked for: it takes milliseconds, and a schema may have thousands of patterns.
+static charset by_category[32];
+static pthread_once_t categories_once = PTHREAD_ONCE_INIT;
+
+static void load_categories(void) {
+  for (uint32_t cp = 0; cp <= 0x10FFFF; cp++) {
+    charset *s = &by_category[(unsigned)utf8proc_category((utf8proc_int32_t)cp) & 31];
+    if (s->n && s->at[s->n - 1].hi + 1 == cp) s->at[s->n - 1].hi = cp;
+    else charset_add(s, cp, cp);
+  }
+}
+
+static const char categories[][3] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
+                                     "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
+_Static_assert(UTF8PROC_CATEGORY_LU == 1 && UTF8PROC_CATEGORY_ND == 9 && UTF8PROC_CATEGORY_PC == 12 && UTF8PROC_CATEGORY_CO == 29, "in the order of utf8proc");
+
+// Adds the characters of a category: "Lu", or of all that begin with "L".
+static bool add_category(charset *out, const char *name, size_t n) {
+  bool known = false;
+  pthread_once(&categories_once, load_categories);
+  for (size_t i = 0; i < COUNT(categories); i++) {
+    if (n < 1 || n > 2 || memcmp(categories[i], name, n)) continue;
+    known = true;
+    charset_add_all(out, &by_category[i]);
+  }
+  return known;
+}
+
+static void two_negate(two_sets *s) {
+  charset old = s->sure;
+  s->sure = s->maybe;
+  s->maybe = old;
+  charset_negate(&s->sure);
+  charset_negate(&s->maybe);
+}
+
+static void two_free(two_sets *s) {
+  charset_free(&s->sure);
+  charset_free(&s->maybe);
+}
+
+static void two_add(two_sets *s, uint32_t lo, uint32_t hi) {
+  charset_add(&s->sure, lo, hi);
+  charset_add(&s->maybe, lo, hi);
+}
+
+// Takes what from holds.
+static void two_join(two_sets *s, two_sets *from) {
+  charset_add_all(&s->sure, &from->sure);
+  charset_add_all(&s->maybe, &from->maybe);
+  two_free(from);
+}
+
+// \d \s \w \h and their negations.
+static bool class_escape(char c, two_sets *s) {
+  switch (c | 32) {
+  case 'd':
+    two_add(s, '0', '9');
+    add_category(&s->maybe, "Nd", 2);
+    break;
+  case 'w':
+    two_add(s, '0', '9'); two_add(s, 'A', 'Z'); two_add(s, 'a', 'z'); two_add(s, '_', '_');
+    add_category(&s->maybe, "L", 1); add_category(&s->maybe, "M", 1); add_category(&s->maybe, "N", 1); add_category(&s->maybe, "Pc", 2);
+    charset_add(&s->maybe, 0x24B6, 0x24E9);
+    break;
+  case 's':
+    two_add(s, '\t', '\r'); two_add(s, ' ', ' ');
+    charset_add(&s->maybe, 0x1C, 0x1F); charset_add(&s->maybe, 0x85, 0x85); charset_add(&s->maybe, 0xFEFF, 0xFEFF); charset_add(&s->maybe, 0x180E, 0x180E);
+    add_category(&s->maybe, "Z", 1);
+    break;
+  case 'h':
+    two_add(s, '\t', '\t'); two_add(s, ' ', ' '); two_add(s, 0xA0, 0xA0);
+    add_category(&s->maybe, "Zs", 2);
+    charset_add(&s->maybe, 0x180E, 0x180E);
+    break;
+  default: return false;
+  }
+  if (c < 'a') two_negate(s);
+  return true;
+}
+
+static rx *hex(struct parser *p, size_t from, size_t least, size_t most, bool braced, uint32_t *out) {
+  uint32_t x = 0;
+  size_t digits = 0;
+  for (; digits < most; digits++, p->at++) {
+    char c = peek(p), lower = (char)(c | 32);
+    if (c >= '0' && c <= '9') x = x * 16 + (uint32_t)(c - '0');
+    else if (lower >= 'a' && lower <= 'f') x = x * 16 + (uint32_t)(lower - 'a' + 10);
+    else break;
+  }
+  if (digits < least || (braced && !eat(p, "}"))) return bad(p, from, "an escape that lacks hexadecimal digits");
+  if (x > 0x10FFFF) return bad(p, from, "U+%04X is not a character", x);
+  *out = x;
+  return ARENA_NEW(p->mem, rx);   // anything but NULL
+}
+
+// \p{L}, \pL, \P{Lu}, \p{^L}; the backslash and the p have been read.
+static bool property(struct parser *p, bool negated, two_sets *out) {
+  size_t from = p->at - 2;
+  const char *name = p->text + p->at;
+  size_t n = 1;
+  if (eat(p, "{")) {
+    negated ^= eat(p, "^");
+    name = p->text + p->at;
+    for (n = 0; p->at + n < p->n && name[n] != '}';) n++;
+    p->at += n;
+    if (!eat(p, "}")) return bad(p, from, "a property that is not closed by '}'"), false;
+  } else {
+    if (p->at < p->n) p->at++;
+    else n = 0;
+  }
+  static const char *const prefixes[] = {"gc=", "General_Category="};
+  for (size_t i = 0; i < COUNT(prefixes); i++)
+    if (n > strlen(prefixes[i]) && !memcmp(name, prefixes[i], strlen(prefixes[i]))) { name += strlen(prefixes[i]); n -= strlen(prefixes[i]); }
+  bool any = n == 3 && !memcmp(name, "Any", 3), ascii = n == 5 && !memcmp(name, "ASCII", 5);
+  if (any) charset_add(&out->sure, 0, 0x10FFFF);
+  else if (ascii) charset_add(&out->sure, 0, 0x7F);
+  else if (!add_category(&out->sure, name, n))
+    return bad(p, from, "the property '%.*s' is not known: general categories are, such as L or Nd", (int)(n > 40 ? 40 : n), name), false;
+  charset_add_all(&out->maybe, &out->sure);
+  if (negated) two_negate(out);
+  return true;
+}
+
+// What a backslash begins, in a class or outside: a set, or one character.  False: an error.
+static bool escape(struct parser *p, bool in_class, two_sets *set, bool *is_set, uint32_t *cp) {
+  size_t from = p->at++;
+  *is_set = false;
+  if (p->at == p->n) return bad(p, from, "a backslash at the end"), false;
+  char c = p->text[p->at];
+  if (p->search && c && strchr("hHaeQEAzZU", c)) return bad(p, from, "\\%c is not ECMAScript", c), false;
+  if (class_escape(c, set)) { p->at++; *is_set = true; return true; }
+  if ((unsigned char)c >= 128) return bad(p, from, "an unknown escape"), false;
+  p->at++;
+  static const char letters[] = "nrtfvae", values[] = "\n\r\t\f\v\a\x1B";
+  const char *known = strchr(letters, c);
+  if (known) { *cp = (uint32_t)values[known - letters]; return true; }
+  switch (c) {
+  case 'p': case 'P': *is_set = true; return property(p, c == 'P', set);
+  case 'x': return (eat(p, "{") ? hex(p, from, 1, 6, true, cp) : hex(p, from, 2, 2, false, cp)) != NULL;
+  case 'u': {
+    if (eat(p, "{")) return hex(p, from, 1, 6, true, cp) != NULL;
+    if (!hex(p, from, 4, 4, false, cp)) return false;
+    uint32_t low;
+    if (*cp < 0xD800 || *cp > 0xDBFF || !eat(p, "\\u")) return true;   // a pair is one character
+    if (!hex(p, from, 4, 4, false, &low)) return false;
+    if (low < 0xDC00 || low > 0xDFFF) return bad(p, from, "half of a surrogate pair"), false;
+    *cp = 0x10000 + ((*cp - 0xD800) << 10) + (low - 0xDC00);
+    return true;
+  }
+  case 'U': return hex(p, from, 8, 8, false, cp) != NULL;
+  case 'c':
+    c = peek(p);
+    if (!((c | 32) >= 'a' && (c | 32) <= 'z')) return bad(p, from, "\\c needs a letter"), false;
+    p->at++;
+    *cp = (uint32_t)(c & 31);
+    return true;
+  case '0':
+    if (peek(p) >= '0' && peek(p) <= '9') return bad(p, from, "an octal escape: write \\xHH"), false;
+    *cp = 0;
+    return true;
+  case 'b':
+    if (in_class) { *cp = '\b'; return true; }
+    return bad(p, from, "a word boundary, \\b, is not supported: it looks at both sides of a place"), false;
+  case 'B': return bad(p, from, "\\B is not supported: it looks at both sides of a place"), false;
+  case 'k': case 'g': return bad(p, from, "a reference to a group, \\%c: what it matches is not regular", c), false;
+  default: break;
+  }
+  if (c >= '1' && c <= '9') return bad(p, from, "a back-reference, \\%c: what it matches is not regular", c), false;
+  if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) return bad(p, from, "unknown escape: \\%c", c), false;
+  *cp = (unsigned char)c;
+  return true;
+}
+
+static bool literal(struct parser *p, uint32_t *cp) {
+  int len = utf8_next(p->text + p->at, p->n - p->at);
+  if (len <= 0) return bad(p, p->at, "byte 0x%02X is not UTF-8", (unsigned)(unsigned char)p->text[p->at]), false;
+  *cp = utf8_code_point(p->text + p->at, len);
+  p->at += (size_t)len;
+  return true;
+}
+
+static bool posix(struct parser *p, two_sets *s) {
+  static const struct { const char *name, *ranges; } table[] = {
+    {"alpha", "azAZ"}, {"digit", "09"}, {"alnum", "azAZ09"}, {"upper", "AZ"}, {"lower", "az"}, {"xdigit", "09afAF"}, {"space", "\t\r  "},
+    {"blank", "\t\t  "}, {"punct", "!/:@[`{~"}, {"print", " ~"}, {"graph", "!~"}, {"cntrl", "\x01\x1F\x7F\x7F"}, {"word", "azAZ09__"}, {"ascii", "\x01\x7F"}};
+  size_t from = p->at;
+  if (p->search) return bad(p, from, "[:alpha:] and the like are not ECMAScript"), false;
+  p->at += 2;
+  bool negated = eat(p, "^");
+  for (size_t i = 0; i < COUNT(table); i++) {
+    char whole[16];
+    snprintf(whole, sizeof whole, "%s:]", table[i].name);
+    if (!eat(p, whole)) continue;
+    two_sets own = {{0}, {0}};
+    for (const char *r = table[i].ranges; *r; r += 2) two_add(&own, (uint32_t)(r[0] == 1 ? 0 : r[0]), (uint32_t)r[1]);
+    if (negated) two_negate(&own);
+    two_join(s, &own);
+    return true;
+  }
+  return bad(p, from, "an unknown class of characters"), false;
+}
+
+static rx *class(struct parser *p) {
+  size_t from = p->at++, many = 4096;
+  two_sets s = {{0}, {0}};
+  bool negated = eat(p, "^");
+  if (peek(p) == ']') return bad(p, from, "']' at the beginning of a class means different things in different dialects: write \\]");
+  for (;;) {
+    two_sets set = {{0}, {0}};
+    bool is_set = false;
+    uint32_t lo = 0, hi;
+    if (s.maybe.n > many) {                    // so many may be the same ones again and again
+      charset_normalise(&s.sure);
+      charset_normalise(&s.maybe);
+      many = 2 * s.maybe.n + 4096;
+    }
+    if (p->at == p->n) { bad(p, from, "a class that is not closed by ']'"); goto fail; }
+    if (eat(p, "]")) break;
+    if (is(p, "[:")) { if (!posix(p, &s)) goto fail; continue; }
+    if (is(p, "\\Q") || is(p, "&&") || is(p, "--")) { bad(p, p->at, "%.2s in a class is not supported", p->text + p->at); goto fail; }
+    if (peek(p) == '\\' ? !escape(p, true, &set, &is_set, &lo) : !literal(p, &lo)) { two_free(&set); goto fail; }
+    if (is_set) {
+      p->ranges += (set.sure.n + set.maybe.n) / 16;
+      two_join(&s, &set);
+      if (p->ranges > GRAMMAR_NODES_MAX) { bad(p, from, "more than %u ranges of characters", GRAMMAR_NODES_MAX); goto fail; }
+      continue;
+    }
+    hi = lo;
+    if (peek(p) == '-' && p->at + 1 < p->n && p->text[p->at + 1] != ']') {
+      p->at++;
+      if (peek(p) == '\\' ? !escape(p, true, &set, &is_set, &hi) : !literal(p, &hi)) { two_free(&set); goto fail; }
+      if (is_set) { two_free(&set); bad(p, from, "a range that ends in a class"); goto fail; }
+      if (hi < lo) { bad(p, from, "a range from U+%04X down to U+%04X", lo, hi); goto fail; }
+    }
+    two_add(&s, lo, hi);
+  }
+  if (p->fold) { charset_fold(&s.sure); charset_fold(&s.maybe); }
+  if (negated) two_negate(&s);
+  charset_free(&s.maybe);
+  bool fold = p->fold;
+  p->fold = false;               // it has been done, before the negation
+  rx *x = set_node(p, from, &s.sure);
+  p->fold = fold;
+  return x;
+fail:
+  two_free(&s);
+  return NULL;
+}
+
+// ---- the tree ---------------------------------------------------------------------------------------------------------
+
+static rx *alternatives(struct parser *p);
+static rx *repeated(struct parser *p, rx *x);
+
+// For a comment or a switch, which are not there for a repetition after them: dialects look for what stands before.
+static rx *nothing(struct parser *p, size_t at) {
+  char c = peek(p);
+  if (c && strchr("*+?{", c)) return bad(p, p->at, "a repetition after a comment, a switch or \\Q\\E: write it before");
+  return node(p, RX_SEQ, at);
+}
+
+static rx *one_character(struct parser *p, size_t at, uint32_t cp) {
+  charset s = {0};
+  charset_add(&s, cp, cp);
+  return set_node(p, at, &s);
+}
+
+static rx *quoted(struct parser *p) {       // \Q...\E
+  size_t from = p->at;
+  rx_list all = {0};
+  for (p->at += 2; p->at < p->n && !eat(p, "\\E");) {
+    uint32_t cp;
+    size_t at = p->at;
+    rx *x = literal(p, &cp) ? one_character(p, at, cp) : NULL;
+    if (!x) { vec_free(&all); return NULL; }
+    vec_push(&all, x);
+  }
+  if (!all.n) return nothing(p, from);
+  rx *last = repeated(p, all.at[all.n - 1]);       // a repetition after \E is that of the last character
+  if (!last) { vec_free(&all); return NULL; }
+  all.at[all.n - 1] = last;
+  return with_list(p, RX_SEQ, from, &all);
+}
+
+// Letters that switch something, up to ':' or ')'.  False: an error.
+static bool flags(struct parser *p, size_t from) {
+  for (bool on = true;; p->at++) {
+    char c = peek(p);
+    if (c == '-' && on) on = false;
+    else if (c == 'i') p->fold = on;
+    else if (c == 's') p->dot_all = on;
+    else if (c == ')' || c == ':') return true;
+    else return bad(p, from, "(?%c: this kind of group is not supported", c >= 32 && c < 127 ? c : '?'), false;
+  }
+}
+
+static rx *group(struct parser *p) {
+  size_t from = p->at++;
+  bool fold = p->fold, dot_all = p->dot_all;
+  static const struct { const char *begin, *what; } refused[] = {
+    {"?=", "a look-ahead"}, {"?!", "a negative look-ahead"}, {"?<=", "a look-behind"}, {"?<!", "a negative look-behind"}, {"?>", "an atomic group"},
+    {"?(", "a condition"}, {"?R", "recursion"}, {"?&", "recursion"}, {"?P=", "a back-reference"}, {"?P>", "recursion"}, {"?|", "a branch reset"}, {"*", "a verb"}};
+  for (size_t i = 0; i < COUNT(refused); i++)
+    if (is(p, refused[i].begin)) return bad(p, from, "%s, (%s, is not supported: a grammar of tokens has to be regular here", refused[i].what, refused[i].begin);
+  if (eat(p, "?#")) {
+    while (p->at < p->n && peek(p) != ')') p->at++;
+    return eat(p, ")") ? nothing(p, from) : bad(p, from, "a comment that is not closed by ')'");
+  }
+  if (eat(p, "?P<") || eat(p, "?<") || eat(p, "?'")) {
+    char close = p->text[p->at - 1] == '<' ? '>' : '\'';
+    while (p->at < p->n && peek(p) != close && peek(p) != ')') p->at++;
+    if (peek(p) != close) return bad(p, from, "a group whose name is not closed");
+    p->at++;
+  } else if (eat(p, "?")) {
+    if (!flags(p, from)) return NULL;
+    if (eat(p, ")")) return nothing(p, from);           // for the rest of the group around it
+    p->at++;
+  }
+  if (++p->depth > GRAMMAR_DEPTH_MAX) return bad(p, from, "groups in groups, more than %d deep", GRAMMAR_DEPTH_MAX);
+  rx *x = alternatives(p);
+  p->depth--;
+  p->fold = fold;
+  p->dot_all = dot_all;
+  if (x && !eat(p, ")")) return bad(p, from, "a group that is not closed by ')'");
+  return x;
+}
+
+static rx *atom(struct parser *p) {
+  size_t from = p->at;
+  uint32_t cp;
+  switch (p->text[p->at]) {
+  case '(': return group(p);
+  case '[': return class(p);
+  case '*': case '+': case '?': return bad(p, from, "nothing stands before '%c' that could be repeated", p->text[from]);
+  case '^': case '$': {
+    rx *x = node(p, p->text[p->at++] == '^' ? RX_BEGIN : RX_END, from);
+    if (x) x->anchored = true;
+    return x;
+  }
+  case '.': {
+    charset s = {0};
+    p->at++;
+    if (!p->dot_all) { charset_add(&s, '\n', '\n'); charset_add(&s, '\r', '\r'); charset_add(&s, 0x2028, 0x2029); }
+    charset_negate(&s);
+    return set_node(p, from, &s);
+  }
+  case '\\': {
+    two_sets set = {{0}, {0}};
+    bool is_set, begin = is(p, "\\A");
+    if (p->search) begin = false;
+    else if (begin || is(p, "\\z") || is(p, "\\Z")) {
+      p->at += 2;
+      rx *x = node(p, begin ? RX_BEGIN : RX_END, from);
+      if (x) x->anchored = true;
+      return x;
+    }
+    if (!p->search && is(p, "\\Q")) return quoted(p);
+    if (!escape(p, false, &set, &is_set, &cp)) { two_free(&set); return NULL; }
+    if (!is_set) return one_character(p, from, cp);
+    charset_free(&set.maybe);
+    return set_node(p, from, &set.sure);
+  }
+  default: return literal(p, &cp) ? one_character(p, from, cp) : NULL;
+  }
+}
+
+// {m}, {m,}, {m,n}; anything else is no count: then nothing is read.  -1: an error.
+static int counts(struct parser *p, uint32_t *min, uint32_t *max) {
+  size_t from = p->at++;
+  uint64_t n[2] = {0, GRAMMAR_INF};
+  if (is(p, ",") && p->at + 1 < p->n && p->text[p->at + 1] >= '0' && p->text[p->at + 1] <= '9')
+    return bad(p, from, "{,n} means different things in different dialects: write {0,n}"), -1;
+  for (int i = 0; i < 2; i++) {
+    bool digits = peek(p) >= '0' && peek(p) <= '9';
+    if (!digits && !i) { p->at = from; return 0; }
+    if (digits) n[i] = 0;
+    for (; peek(p) >= '0' && peek(p) <= '9'; p->at++) {
+      n[i] = n[i] * 10 + (uint64_t)(peek(p) - '0');
+      if (n[i] >= GRAMMAR_INF) return bad(p, from, "a count above %u", GRAMMAR_INF - 1), -1;
+    }
+    if (!i && !eat(p, ",")) { n[1] = n[0]; break; }
+  }
+  if (!eat(p, "}")) { p->at = from; return 0; }
+  if (n[1] < n[0]) return bad(p, from, "at least %llu and at most %llu times", (unsigned long long)n[0], (unsigned long long)n[1]), -1;
+  *min = (uint32_t)n[0];
+  *max = (uint32_t)n[1];
+  return 1;
+}
+
+static rx *repeated(struct parser *p, rx *x) {
+  for (;; ) {
+    size_t from = p->at;
+    uint32_t min = 0, max = GRAMMAR_INF;
+    if (eat(p, "*")) { }
+    else if (eat(p, "+")) min = 1;
+    else if (eat(p, "?")) max = 1;
+    else if (peek(p) == '{') {
+      int is_count = counts(p, &min, &max);
+      if (is_count < 0) return NULL;
+      if (!is_count) return x;
+    } else {
+      return x;
+    }
+    if (eat(p, "+")) return bad(p, from, "possessive repetition is not supported: what it matches depends on what it gives up");
+    eat(p, "?");                 // lazy: the same texts
+    if (peek(p) == '*' || peek(p) == '?') return bad(p, p->at, "nothing stands before '%c' that could be repeated", peek(p));
+    rx *sub[1] = {x}, *r = node(p, RX_REPEAT, from);
+    if (!r) return NULL;
+    r->sub = memcpy(ARENA_ARRAY(p->mem, rx *, 1), sub, sizeof sub);
+    r->n = 1;
+    r->min = min;
+    r->max = max;
+    r->anchored = x->anchored;
+    x = r;
+  }
+}
+
+static rx *alternatives(struct parser *p) {
+  rx_list all = {0}, seq = {0};
+  size_t from = p->at;
+  for (;;) {
+    while (p->at < p->n && peek(p) != '|' && peek(p) != ')') {
+      rx *x = atom(p);
+      if (x) x = repeated(p, x);
+      if (!x) { vec_free(&all); vec_free(&seq); return NULL; }
+      if (x->kind != RX_SEQ || x->n) vec_push(&seq, x);     // what is empty, such as (?i), must not hide an anchor
+    }
+    rx *x = with_list(p, RX_SEQ, from, &seq);
+    if (!x) { vec_free(&all); return NULL; }
+    vec_push(&all, x);
+    if (!eat(p, "|")) break;
+  }
+  return with_list(p, RX_ALT, from, &all);
+}
+
+// ---- from the tree to an expression -----------------------------------------------------------------------------------
+
+// What stands at a side of a node: something else; the end of the pattern; the end of the pattern, and an anchor has said so.
+enum side { SIDE_INNER, SIDE_OPEN, SIDE_ANCHORED };
+
+static gx *of_set(struct parser *p, const charset *set) { return p->each ? p->each(p->ctx, p->src, set) : gx_class(p->src, set); }
+
+static gx *anything(struct parser *p) {
+  charset all = {0};
+  charset_negate(&all);
+  gx *x = gx_repeat(p->src, of_set(p, &all), 0, GRAMMAR_INF);
+  charset_free(&all);
+  return x;
+}
+
+static gx *between(struct parser *p, gx *x, enum side left, enum side right) {
+  gx *parts[3];
+  size_t n = 0;
+  if (!x) return NULL;
+  if (left == SIDE_OPEN && p->search) parts[n++] = anything(p);
+  parts[n++] = x;
+  if (right == SIDE_OPEN && p->search) parts[n++] = anything(p);
+  return gx_seq(p->src, parts, n);
+}
+
+static gx *convert(struct parser *p, const rx *x, enum side left, enum side right) {
+  VEC(gx *) list = {0};
+  gx *out = NULL;
+  if (p->src->too_large) { bad(p, x->at, "more than %u parts", GRAMMAR_NODES_MAX); return NULL; }
+  switch (x->kind) {
+  case RX_SET: return between(p, of_set(p, &x->set), left, right);
+  case RX_REPEAT:
+    if (x->min == 1 && x->max == 1) return convert(p, x->sub[0], left, right);
+    if (x->anchored) { bad(p, x->at, "an anchor in something that is repeated"); return NULL; }
+    out = convert(p, x->sub[0], SIDE_INNER, SIDE_INNER);
+    return out ? between(p, gx_repeat(p->src, out, x->min, x->max), left, right) : NULL;
+  case RX_BEGIN: case RX_END:
+    if (x->kind == RX_BEGIN ? !left : !right) {
+      bad(p, x->at, "an anchor that does not stand at the %s of an alternative", x->kind == RX_BEGIN ? "beginning" : "end");
+      return NULL;
+    }
+    if (x->kind == RX_BEGIN) left = SIDE_ANCHORED;
+    else right = SIDE_ANCHORED;
+    return between(p, gx_empty(p->src), left == SIDE_ANCHORED ? SIDE_INNER : left, right == SIDE_ANCHORED ? SIDE_INNER : right);
+  case RX_ALT:
+    for (size_t i = 0; i < x->n; i++) {
+      if (!(out = convert(p, x->sub[i], left, right))) break;
+      vec_push(&list, out);
+    }
+    if (out) out = gx_alt(p->src, list.at, list.n);
+    break;
+  case RX_SEQ: {
+    size_t from = 0, end = x->n;
+    for (; left && from < end && x->sub[from]->kind == RX_BEGIN; from++) left = SIDE_ANCHORED;
+    for (; right && end > from && x->sub[end - 1]->kind == RX_END; end--) right = SIDE_ANCHORED;
+    if (from == end) { out = between(p, gx_empty(p->src), left, right); break; }
+    for (size_t i = from; i < end; i++) {
+      if (!(out = convert(p, x->sub[i], i == from ? left : SIDE_INNER, i + 1 == end ? right : SIDE_INNER))) break;
+      vec_push(&list, out);
+    }
+    if (out) out = gx_seq(p->src, list.at, list.n);
+    break;
+  }
+  }
+  vec_free(&list);
+  return out;
+}
+
+gx *regex_parse(grammar_source *s, const char *text, size_t n, bool search, regex_class each, void *ctx, error *err) {
+  struct parser p = {.text = text, .n = n, .src = s, .mem = arena_new(), .each = each, .ctx = ctx, .search = search, .err = err};
+  gx *x = NULL;
+  if (n > GRAMMAR_SOURCE_MAX) {
+    error_set(err, "a regular expression of %zu bytes (the limit is %u)", n, GRAMMAR_SOURCE_MAX);
+  } else {
+    rx *tree = alternatives(&p);
+    if (tree && p.at < n) tree = bad(&p, p.at, "a ')' that closes nothing");
+    if (tree) x = convert(&p, tree, SIDE_OPEN, SIDE_OPEN);
+    if (x && s->too_large) { bad(&p, 0, "more than %u parts", GRAMMAR_NODES_MAX); x = NULL; }
+  }
+  arena_free(p.mem);
+  return x;
+}
+
+int grammar_from_regex(const char *text, size_t n, grammar **out, error *err) {
+  grammar_source s;
+  grammar_source_init(&s);
+  int status = -1;
+  int32_t root = grammar_rule_new(&s, "the regular expression", 22, 0);
+  gx *x = regex_parse(&s, text, n, false, NULL, NULL, err);
+  if (x) {
+    s.rules.at[root].body = x;
+    status = grammar_compile(&s, root, out, err);
+  }
+  grammar_source_free(&s);
+  return status;
+}

@@ -1,0 +1,323 @@
+// Is a value valid?  Asked of the values of enum and const, whose grammar is the list of those that are; and of pairs of alternatives of
+// oneOf, of which it has to be known that nothing matches both.
+#include "grammar/schema_impl.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool schema_equal(const json_t *a, const json_t *b) {
+  if (json_is_number(a) && json_is_number(b)) {
+    if (json_is_integer(a) && json_is_integer(b)) return json_integer_value(a) == json_integer_value(b);
+    return json_number_value(a) == json_number_value(b);
+  }
+  if (json_typeof(a) != json_typeof(b)) return false;
+  if (json_is_array(a)) {
+    if (json_array_size(a) != json_array_size(b)) return false;
+    for (size_t i = 0; i < json_array_size(a); i++)
+      if (!schema_equal(json_array_get(a, i), json_array_get(b, i))) return false;
+    return true;
+  }
+  if (json_is_object(a)) {
+    json_t *unshared = (json_t *)(uintptr_t)a;
+    if (json_object_size(a) != json_object_size(b)) return false;
+    for (void *it = json_object_iter(unshared); it; it = json_object_iter_next(unshared, it)) {
+      const json_t *other = json_object_get(b, json_object_iter_key(it));
+      if (!other || !schema_equal(json_object_iter_value(it), other)) return false;
+    }
+    return true;
+  }
+  return json_equal(a, b);
+}
+
+// ---- lists of values --------------------------------------------------------------------------------------------------
+
+// Values by their hash, so that looking one up takes no walk: first[hash] is the number + 1 of one of them, next[number] that of another.
+struct listing { smap first; uint32_t *next; hash_key key; struct listing *older; };
+
+// Equal values have equal hashes: numbers count as floats, the members of an object in any order.
+static uint64_t hash_of(hash_key k, const json_t *v) {
+  uint64_t h[3] = {json_is_number(v) ? JSON_REAL : (uint64_t)json_typeof(v)};
+  if (json_is_string(v)) h[1] = hash_keyed(k, json_string_value(v), json_string_length(v));
+  if (json_is_number(v)) {
+    double x = json_number_value(v) + 0.0;                 // one zero
+    memcpy(&h[1], &x, sizeof x);
+  }
+  for (size_t i = 0; i < json_array_size(v); i++) {
+    h[2] = hash_of(k, json_array_get(v, i));
+    h[1] = hash_keyed(k, h, sizeof h);
+  }
+  json_t *unshared = (json_t *)(uintptr_t)v;
+  for (void *it = json_object_iter(unshared); it; it = json_object_iter_next(unshared, it)) {
+    const char *name = json_object_iter_key(it);
+    uint64_t member[2] = {hash_keyed(k, name, strlen(name)), hash_of(k, json_object_iter_value(it))};
+    h[1] += hash_keyed(k, member, sizeof member);
+  }
+  return hash_keyed(k, h, sizeof h);
+}
+
+static struct listing *listing_of(schema *s, const json_t *values) {
+  struct listing *l = map_ptr(&s->listings, values);
+  if (l) return l;
+  size_t n = json_array_size(values);
+  l = xcalloc(1, sizeof *l);
+  l->key = hash_key_new();
+  l->next = xcalloc(n, sizeof *l->next);
+  l->older = s->listed;
+  s->listed = l;
+  map_put(&s->listings, values, l);
+  for (size_t i = 0; i < n; i++) {
+    uint64_t *h = ARENA_ARRAY(s->src.mem, uint64_t, 1);
+    void *before = NULL;
+    *h = hash_of(l->key, json_array_get(values, i));
+    smap_get(&l->first, (const char *)h, sizeof *h, &before);
+    l->next[i] = (uint32_t)(uintptr_t)before;
+    smap_set(&l->first, (const char *)h, sizeof *h, (void *)(uintptr_t)(i + 1));
+  }
+  return l;
+}
+
+static bool is_listed(schema *s, const json_t *v, const json_t *values) {
+  struct listing *l = listing_of(s, values);
+  uint64_t h = hash_of(l->key, v);
+  void *at = NULL;
+  smap_get(&l->first, (const char *)&h, sizeof h, &at);
+  for (uint32_t i = (uint32_t)(uintptr_t)at; i; i = l->next[i - 1])
+    if (schema_equal(v, json_array_get(values, i - 1))) return true;
+  return false;
+}
+
+static bool all_differ(schema *s, const json_t *values) {
+  struct listing *l = listing_of(s, values);
+  for (size_t i = 0; i < json_array_size(values); i++)
+    for (uint32_t k = l->next[i]; k; k = l->next[k - 1])
+      if (schema_equal(json_array_get(values, i), json_array_get(values, k - 1))) return false;
+  return true;
+}
+
+void schema_listings_free(schema *s) {
+  for (struct listing *l = s->listed, *older; l; l = older) {
+    older = l->older;
+    smap_free(&l->first);
+    free(l->next);
+    free(l);
+  }
+  map_free(&s->listings);
+}
+
+// ---- by type ----------------------------------------------------------------------------------------------------------
+
+static int check_number(const schema *s, const json_t *v, const json_t *node) {
+  static const char *const names[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"};
+  double x = json_number_value(v);
+  for (size_t i = 0; i < COUNT(names); i++) {
+    const json_t *b = json_object_get(node, names[i]);
+    if (!b || (json_is_boolean(b) && (i == 2 || i == 3))) continue;
+    if (!json_is_number(b)) return schema_fail(s, node, names[i], "expected a number");
+    double y = json_number_value(b);
+    bool strict = (i == 0 && json_is_true(json_object_get(node, "exclusiveMinimum"))) || (i == 1 && json_is_true(json_object_get(node, "exclusiveMaximum")));
+    bool ok = i == 0 ? x >= y : i == 1 ? x <= y : i == 2 ? x > y : i == 3 ? x < y : y > 0 && fmod(x, y) == 0;
+    if (!ok || (strict && x == y)) return 0;
+  }
+  return 1;
+}
+
+static int check_string(schema *s, const json_t *v, const json_t *node) {
+  const char *text = json_string_value(v);
+  size_t n = json_string_length(v), letters = 0;
+  const json_t *pattern = json_object_get(node, "pattern"), *format = json_object_get(node, "format");
+  for (size_t i = 0; i < n; i++) letters += ((unsigned char)text[i] & 0xC0) != 0x80;
+  uint32_t bound;
+  int has = schema_count(s, node, "minLength", &bound);
+  if (has < 0 || (has && letters < bound)) return has < 0 ? -1 : 0;
+  has = schema_count(s, node, "maxLength", &bound);
+  if (has < 0 || (has && letters > bound)) return has < 0 ? -1 : 0;
+  int ok = 1;
+  if (json_is_string(pattern)) ok = schema_pattern_matches(s, node, "pattern", json_string_value(pattern), json_string_length(pattern), text, n);
+  if (ok > 0 && json_is_string(format)) ok = schema_pattern_matches(s, node, "format", json_string_value(format), 0, text, n);
+  return ok;
+}
+
+static int check_array(schema *s, const json_t *v, const json_t *node, int depth) {
+  json_t *items = json_object_get(node, "items"), *prefix = json_object_get(node, "prefixItems"), *rest = items;
+  size_t n = json_array_size(v);
+  if (json_is_array(items)) { prefix = items; rest = json_object_get(node, "additionalItems"); }
+  uint32_t bound;
+  int has = schema_count(s, node, "minItems", &bound);
+  if (has < 0 || (has && n < bound)) return has < 0 ? -1 : 0;
+  has = schema_count(s, node, "maxItems", &bound);
+  if (has < 0 || (has && n > bound)) return has < 0 ? -1 : 0;
+  for (size_t i = 0; i < n; i++) {
+    json_t *own = i < json_array_size(prefix) ? json_array_get(prefix, i) : rest;
+    int ok = own ? schema_check(s, json_array_get(v, i), own, false, depth + 1) : 1;
+    if (ok <= 0) return ok;
+  }
+  return !json_is_true(json_object_get(node, "uniqueItems")) || all_differ(s, v);
+}
+
+static int check_object(schema *s, json_t *v, const json_t *node, int depth) {
+  json_t *required = json_object_get(node, "required"), *p = json_object_get(node, "properties"), *pp = json_object_get(node, "patternProperties");
+  json_t *ap = json_object_get(node, "additionalProperties"), *names = json_object_get(node, "propertyNames");
+  for (size_t i = 0; i < json_array_size(required); i++) {
+    const char *name = json_string_value(json_array_get(required, i));
+    if (name && !json_object_get(v, name)) return 0;
+  }
+  uint32_t bound;
+  int has = schema_count(s, node, "minProperties", &bound);
+  if (has < 0 || (has && json_object_size(v) < bound)) return has < 0 ? -1 : 0;
+  has = schema_count(s, node, "maxProperties", &bound);
+  if (has < 0 || (has && json_object_size(v) > bound)) return has < 0 ? -1 : 0;
+  for (void *it = json_object_iter(v); it; it = json_object_iter_next(v, it)) {
+    const char *name = json_object_iter_key(it);
+    json_t *value = json_object_iter_value(it), *own = json_object_get(p, name);
+    bool known = own != NULL;
+    int ok = own ? schema_check(s, value, own, false, depth + 1) : 1;
+    for (void *pit = json_object_iter(pp); pit && ok > 0; pit = json_object_iter_next(pp, pit)) {
+      const char *pattern = json_object_iter_key(pit);
+      int matches = schema_pattern_matches(s, node, "patternProperties", pattern, strlen(pattern), name, strlen(name));
+      if (matches < 0) return -1;
+      if (!matches) continue;
+      known = true;
+      ok = schema_check(s, value, json_object_iter_value(pit), false, depth + 1);
+    }
+    if (ok > 0 && !known && ap) ok = schema_check(s, value, ap, false, depth + 1);
+    if (ok > 0 && names) {
+      json_t *text = json_string(name);
+      ok = schema_check(s, text, names, false, depth + 1);
+      json_decref(text);
+    }
+    if (ok <= 0) return ok;
+  }
+  return 1;
+}
+
+int schema_check(schema *s, const json_t *v, json_t *node, bool plain, int depth) {
+  if (json_is_true(node)) return 1;
+  if (json_is_false(node)) return 0;
+  if (!json_is_object(node)) return schema_fail(s, node, NULL, "a schema is an object, true or false");
+  if (depth > SCHEMA_DEPTH_MAX || ++s->work > 1000000) return schema_fail(s, node, NULL, "a value of enum or const is checked by too many schemas in one another");
+  unsigned types;
+  if (schema_types(s, node, &types)) return -1;
+  if (!(types & schema_type_of(v))) return 0;
+  json_t *constant = json_object_get(node, "const"), *values = json_object_get(node, "enum"), *target;
+  if (constant && !schema_equal(v, constant)) return 0;
+  if (values && !is_listed(s, v, values)) return 0;
+  json_t *unshared = (json_t *)(uintptr_t)v;
+  int ok = json_is_number(v) ? check_number(s, v, node) : json_is_string(v) ? check_string(s, v, node) :
+           json_is_array(v) ? check_array(s, v, node, depth) : json_is_object(v) ? check_object(s, unshared, node, depth) : 1;
+  if (ok <= 0 || plain) return ok;
+  if (schema_ref(s, node, &target)) return -1;
+  if (target && (ok = schema_check(s, v, target, false, depth + 1)) <= 0) return ok;
+  static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
+  for (int k = 0; k < 3; k++) {
+    const json_t *list = json_object_get(node, lists[k]);
+    size_t valid = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+      ok = schema_check(s, v, json_array_get(list, i), false, depth + 1);
+      if (ok < 0) return -1;
+      valid += (size_t)ok;
+    }
+    if (list && (k == 0 ? valid < json_array_size(list) : k == 1 ? !valid : valid != 1)) return 0;
+  }
+  static const char *const refused[] = {"not", "if", "contains", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedItems", "unevaluatedProperties"};
+  for (size_t i = 0; i < COUNT(refused); i++)
+    if (json_object_get(node, refused[i])) return schema_fail(s, node, refused[i], "not supported");
+  return 1;
+}
+
+// ---- alternatives -----------------------------------------------------------------------------------------------------
+
+static bool only_has(const json_t *node, const char *const *names, size_t n) {
+  static const char *const notes[] = {"title", "description", "default", "examples", "$comment", "deprecated", "$schema", "$defs", "definitions", "$anchor"};
+  json_t *unshared = (json_t *)(uintptr_t)node;
+  for (void *it = json_object_iter(unshared); it; it = json_object_iter_next(unshared, it)) {
+    bool known = false;
+    for (size_t i = 0; i < COUNT(notes) && !known; i++) known = !strcmp(json_object_iter_key(it), notes[i]);
+    for (size_t i = 0; i < n && !known; i++) known = !strcmp(json_object_iter_key(it), names[i]);
+    if (!known) return false;
+  }
+  return true;
+}
+
+// Follows references.  *pure: nothing else is said on the way.
+static json_t *resolved(const schema *s, json_t *node, bool *pure) {
+  static const char *const ref = "$ref";
+  json_t *target;
+  *pure = true;
+  for (int i = 0; i < 20 && json_is_object(node); i++) {
+    if (schema_ref(s, node, &target) || !target) break;
+    *pure = *pure && only_has(node, &ref, 1);
+    node = target;
+  }
+  return node;
+}
+
+static bool requires(const json_t *node, const char *name) {
+  const json_t *required = json_object_get(node, "required");
+  for (size_t i = 0; i < json_array_size(required); i++) {
+    const char *r = json_string_value(json_array_get(required, i));
+    if (r && !strcmp(r, name)) return true;
+  }
+  return false;
+}
+
+static bool range(const json_t *node, const char *least, const char *most, double *lo, double *hi) {
+  const json_t *a = json_object_get(node, least), *b = json_object_get(node, most);
+  *lo = json_is_number(a) ? json_number_value(a) : -INFINITY;
+  *hi = json_is_number(b) ? json_number_value(b) : INFINITY;
+  return a || b;
+}
+
+int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json_t *around, int depth) {
+  static const char *const of_objects[] = {"type", "properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties", "maxProperties"};
+  static const char *const of_owners[] = {"oneOf", "type", "required", "minProperties", "maxProperties", "$id"};
+  unsigned ta, tb;
+  bool pure_a, pure_b;
+  a = resolved(s, a, &pure_a);
+  b = resolved(s, b, &pure_b);
+  s->compared += 1 + json_object_size(json_object_get(a, "properties")) / 8;
+  if (s->compared > SCHEMA_COMPARED_MAX) return schema_fail(s, a, NULL, "the alternatives of oneOf are too many to be compared with one another");
+  if (json_is_false(a) || json_is_false(b)) return 1;
+  if (!json_is_object(a) || !json_is_object(b) || depth > 8) return 0;
+  if (schema_types(s, a, &ta) || schema_types(s, b, &tb)) return -1;
+  json_t *constant = json_object_get(a, "const"), *values = json_object_get(a, "enum");
+  if (constant || json_is_array(values)) {                 // none of the values of a
+    size_t n = constant ? 1 : json_array_size(values);
+    for (size_t i = 0; i < n; i++) {
+      int valid = schema_check(s, constant ? constant : json_array_get(values, i), b, false, 0);
+      if (valid) return valid < 0 ? -1 : 0;
+    }
+    return 1;
+  }
+  if (json_object_get(b, "const") || json_object_get(b, "enum")) return schema_excludes(s, b, a, within, NULL, depth + 1);
+  // What a lets through is narrower than what is valid where nothing but a and around speak of the value: without a type, but spoken of as
+  // an object, it is written as one; and it has the members that are named.
+  bool alone = around && pure_a && only_has(a, of_objects, COUNT(of_objects)) && only_has(around, of_owners, COUNT(of_owners));
+  if (ta == T_ALL && within == T_ALL && alone && json_object_get(a, "properties")) ta = T_OBJECT;
+  ta &= within;
+  if (!(ta & tb)) return 1;
+  double al, ah, bl, bh;
+  if (!(ta & tb & ~(unsigned)T_NUMBER) && range(a, "minimum", "maximum", &al, &ah) && range(b, "minimum", "maximum", &bl, &bh) && (ah < bl || bh < al)) return 1;
+  if ((ta & tb) == T_STRING && range(a, "minLength", "maxLength", &al, &ah) && range(b, "minLength", "maxLength", &bl, &bh) && (ah < bl || bh < al)) return 1;
+  if ((ta & tb) == T_ARRAY && range(a, "minItems", "maxItems", &al, &ah) && range(b, "minItems", "maxItems", &bl, &bh) && (ah < bl || bh < al)) return 1;
+  if ((ta & tb) != T_OBJECT) return 0;
+  json_t *pa = json_object_get(a, "properties"), *pb = json_object_get(b, "properties"), *required = json_object_get(b, "required");
+  for (void *it = json_object_iter(pa); it; it = json_object_iter_next(pa, it)) {      // a member that both have, and that differs
+    const char *name = json_object_iter_key(it);
+    json_t *other = json_object_get(pb, name);
+    if (!other || !requires(a, name) || !requires(b, name)) continue;
+    int apart = schema_excludes(s, json_object_iter_value(it), other, T_ALL, NULL, depth + 1);
+    if (apart) return apart;
+  }
+  for (size_t i = 0; i < json_array_size(required); i++) {                             // a member that b needs and a cannot have
+    const char *name = json_string_value(json_array_get(required, i));
+    const json_t *ap = json_object_get(a, "additionalProperties");
+    bool closed = json_is_false(ap) || (alone && !ap && json_object_size(pa) && name && !requires(a, name) && !requires(around, name));
+    if (name && closed && !json_object_get(pa, name) && !json_object_get(a, "patternProperties")) return 1;
+  }
+  required = json_object_get(a, "required");
+  for (size_t i = 0; i < json_array_size(required); i++) {                             // one that a always has and b forbids
+    const char *name = json_string_value(json_array_get(required, i));
+    if (name && json_is_false(json_object_get(b, "additionalProperties")) && !json_object_get(pb, name) && !json_object_get(b, "patternProperties")) return 1;
+  }
+  return 0;
+}

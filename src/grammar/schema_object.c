@@ -1,0 +1,399 @@
+// Objects and arrays: members in the order of the schema, each with the schemas that apply to it, and items by their place.
+//
+// Members that the schema does not name come last.  Their names are any but those that it names; with patternProperties the
+// schemas of such a member depend on which of the patterns its name matches, so there is one alternative for each combination.
+#include "grammar/schema_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define PATTERNS_MAX 5
+
+// ---- objects ----------------------------------------------------------------------------------------------------------
+
+struct member { const char *name; bool required; };
+struct pattern { const char *text; const json_t *owner; json_t *value; };
+struct object {
+  const nodes *set;
+  VEC(struct member) members;
+  VEC(struct pattern) patterns;
+  bool named, spoken, no_others;   // some schema names members; says what others may be; allows none
+  bool evaluated;                  // a member must be spoken of by some schema (unevaluatedProperties)
+  uint32_t min, max, n_required;
+};
+
+static struct member *member_of(struct object *o, const char *name) {
+  for (size_t i = 0; i < o->members.n; i++)
+    if (!strcmp(o->members.at[i].name, name)) return &o->members.at[i];
+  vec_push(&o->members, ((struct member){name, false}));
+  return &o->members.at[o->members.n - 1];
+}
+
+static int gather(schema *s, struct object *o) {
+  for (size_t i = 0; i < o->set->n; i++) {
+    json_t *node = o->set->at[i], *p = json_object_get(node, "properties"), *pp = json_object_get(node, "patternProperties");
+    json_t *ap = json_object_get(node, "additionalProperties");
+    uint32_t n;
+    if (p && !json_is_object(p)) return schema_fail(s, node, "properties", "expected an object of schemas");
+    if (pp && !json_is_object(pp)) return schema_fail(s, node, "patternProperties", "expected an object of schemas");
+    for (void *it = json_object_iter(p); it; it = json_object_iter_next(p, it)) {
+      member_of(o, json_object_iter_key(it));
+      if (++s->work > 1000000 || o->members.n > 2000) return schema_fail(s, node, "properties", "more than 2000 members, or too many in all");
+    }
+    for (void *it = json_object_iter(pp); it; it = json_object_iter_next(pp, it))
+      vec_push(&o->patterns, ((struct pattern){json_object_iter_key(it), node, json_object_iter_value(it)}));
+    json_t *unevaluated = json_object_get(node, "unevaluatedProperties");
+    if (unevaluated && !json_is_true(unevaluated)) {
+      if (!json_is_false(unevaluated) || i || !s->single)
+        return schema_fail(s, node, "unevaluatedProperties", "supported is false, and only in a schema that no other one includes");
+      for (size_t k = 0; k < o->set->n; k++)
+        if (json_object_get(o->set->at[k], "dependencies")) return schema_fail(s, node, "unevaluatedProperties", "not supported beside dependencies, which is a keyword of older drafts: use dependentSchemas");
+      o->named = o->evaluated = true;
+    }
+    if (json_object_size(p)) o->named = true;
+    if (json_is_false(ap) && !json_object_size(pp)) o->no_others = true;
+    else if (ap || pp) o->spoken = true;
+    int has = schema_count(s, node, "minProperties", &n);
+    if (has < 0) return -1;
+    if (has && n > o->min) o->min = n;
+    has = schema_count(s, node, "maxProperties", &n);
+    if (has < 0) return -1;
+    if (has && n < o->max) o->max = n;
+  }
+  for (size_t i = 0; i < o->set->n; i++) {
+    json_t *node = o->set->at[i], *required = json_object_get(node, "required");
+    if (required && json_is_boolean(required)) return schema_fail(s, node, "required", "expected an array of names (a flag of a member is what draft 3 had)");
+    if (required && !json_is_array(required)) return schema_fail(s, node, "required", "expected an array of names");
+    for (size_t k = 0; k < json_array_size(required); k++) {
+      const char *name = json_string_value(json_array_get(required, k));
+      if (!name || strlen(name) != json_string_length(json_array_get(required, k))) return schema_fail(s, node, "required", "item %zu is not a name", k);
+      if (o->members.n > 2000) return schema_fail(s, node, "required", "more than 2000 members");
+      member_of(o, name)->required = true;
+    }
+  }
+  for (size_t i = 0; i < o->members.n; i++) o->n_required += o->members.at[i].required;
+  if (o->patterns.n > PATTERNS_MAX) return schema_fail(s, o->patterns.at[0].owner, "patternProperties", "more than %d patterns for one object are not supported", PATTERNS_MAX);
+  return 0;
+}
+
+// The schemas of a member's value.  matched: which patterns its name matches.  0: such a member is not allowed.
+static int value_schemas(schema *s, const struct object *o, const char *name, unsigned matched, nodes *out) {
+  bool spoken = false;
+  for (size_t i = 0; i < o->set->n; i++) {
+    json_t *node = o->set->at[i], *own = name ? json_object_get(json_object_get(node, "properties"), name) : NULL;
+    bool known = own != NULL;
+    if (own) vec_push(out, own);
+    for (size_t k = 0; k < o->patterns.n; k++) {
+      if (o->patterns.at[k].owner != node || !(matched >> k & 1)) continue;
+      vec_push(out, o->patterns.at[k].value);
+      known = true;
+    }
+    json_t *ap = json_object_get(node, "additionalProperties");
+    if (!known && ap) vec_push(out, ap);
+    spoken = spoken || known || ap;
+  }
+  if (o->evaluated && !spoken) return 0;
+  for (size_t i = 0; i < out->n; i++) {
+    if (json_is_false(out->at[i])) return 0;
+    if (!json_is_object(out->at[i]) && !json_is_true(out->at[i])) return schema_fail(s, out->at[i], NULL, "a schema is an object, true or false");
+  }
+  return 1;
+}
+
+static gx *member(schema *s, gx *name, const nodes *schemas) {
+  gx *value = schema_value(s, schemas);
+  return value ? GX_SEQ_OF(&s->src, name, gx_text(&s->src, ":"), s->space, value) : NULL;
+}
+
+// *out NULL: a member that is not allowed, and need not be.
+static int named_member(schema *s, const struct object *o, const struct member *m, gx **out) {
+  nodes schemas = {0};
+  unsigned matched = 0;
+  int status = 1;
+  *out = NULL;
+  for (size_t k = 0; k < o->patterns.n && status >= 0; k++) {
+    const struct pattern *p = &o->patterns.at[k];
+    status = schema_pattern_matches(s, p->owner, "patternProperties", p->text, strlen(p->text), m->name, strlen(m->name));
+    if (status > 0) matched |= 1u << k;
+  }
+  for (size_t i = 0; i < o->set->n && status >= 0; i++) {
+    json_t *names = json_object_get(o->set->at[i], "propertyNames"), *name = json_string(m->name);
+    if (names) {
+      int valid = schema_check(s, name, names, false, 0);
+      if (valid < 0) status = -1;
+      else if (!valid) {
+        if (m->required) *out = schema_empty(s, o->set->at[i], "propertyNames", "it does not allow a member that is required");
+        json_decref(name);
+        vec_free(&schemas);
+        return 0;
+      }
+    }
+    json_decref(name);
+  }
+  if (status >= 0) status = value_schemas(s, o, m->name, matched, &schemas);
+  if (status == 0 && m->required) *out = schema_empty(s, o->set->at[0], "required", "a member is required that is not allowed");
+  if (status > 0) {
+    str text = {0};
+    schema_quoted(&text, m->name, strlen(m->name));
+    *out = member(s, gx_bytes(&s->src, text.at, text.n), &schemas);
+    str_free(&text);
+    if (!*out) status = -1;
+  }
+  vec_free(&schemas);
+  return status < 0 ? -1 : 0;
+}
+
+// Names of members that are not named by the schema: NULL where propertyNames cannot be honoured.
+static gx *other_names(schema *s, const struct object *o, unsigned matched) {
+  grammar_source *g = &s->src;
+  gx *name = schema_letters(s);
+  for (size_t i = 0; i < o->set->n; i++) {
+    json_t *names = json_object_get(o->set->at[i], "propertyNames"), *target = NULL;
+    for (int depth = 0; json_is_object(names) && json_object_get(names, "$ref"); depth++) {
+      if (depth > SCHEMA_DEPTH_MAX || json_object_size(names) != 1) { schema_fail(s, names, "$ref", "not supported for names of members"); return NULL; }
+      if (schema_ref(s, names, &target)) return NULL;
+      names = target;
+    }
+    if (!names || json_is_true(names)) continue;
+    if (json_is_false(names)) return gx_never(g);
+    static const char *const supported[] = {"type", "minLength", "maxLength", "pattern", "format", "title", "description", "$comment", "enum", "const"};
+    for (void *it = json_object_iter(names); it; it = json_object_iter_next(names, it)) {
+      size_t k = 0;
+      while (k < COUNT(supported) && strcmp(supported[k], json_object_iter_key(it))) k++;
+      if (k == COUNT(supported)) { schema_fail(s, names, json_object_iter_key(it), "not supported for names of members"); return NULL; }
+    }
+    unsigned types;
+    gx *content;
+    nodes own = {0};
+    if (!json_is_object(names)) { schema_fail(s, o->set->at[i], "propertyNames", "a schema is an object, true or false"); return NULL; }
+    if (schema_types(s, names, &types)) return NULL;
+    if (!(types & T_STRING)) return gx_never(g);
+    vec_push(&own, names);
+    int status = schema_content(s, &own, &content);
+    vec_free(&own);
+    if (status) return NULL;
+    if (content) name = gx_and(g, name, content);
+    static const char *const lists[] = {"enum", "const"};
+    for (size_t which = 0; which < COUNT(lists); which++) {
+      const json_t *values = json_object_get(names, lists[which]);
+      VEC(gx *) list = {0};
+      str text = {0};
+      for (size_t k = 0; values && k < (which ? 1 : json_array_size(values)); k++) {
+        const json_t *v = which ? values : json_array_get(values, k);
+        if (!json_is_string(v)) continue;
+        text.n = 0;
+        schema_quoted(&text, json_string_value(v), json_string_length(v));
+        vec_push(&list, gx_bytes(g, text.at + 1, text.n - 2));
+      }
+      if (values) name = gx_and(g, name, gx_alt(g, list.at, list.n));
+      vec_free(&list);
+      str_free(&text);
+    }
+  }
+  for (size_t k = 0; k < o->patterns.n; k++) {
+    gx *p = schema_pattern(s, o->patterns.at[k].owner, "patternProperties", o->patterns.at[k].text, strlen(o->patterns.at[k].text));
+    if (!p) return NULL;
+    name = matched >> k & 1 ? gx_and(g, name, p) : gx_minus(g, name, p);
+  }
+  if (o->members.n) {
+    VEC(gx *) list = {0};
+    str text = {0};
+    for (size_t i = 0; i < o->members.n; i++) {
+      text.n = 0;
+      schema_quoted(&text, o->members.at[i].name, strlen(o->members.at[i].name));
+      vec_push(&list, gx_bytes(g, text.at + 1, text.n - 2));
+    }
+    name = gx_minus(g, name, gx_alt(g, list.at, list.n));
+    vec_free(&list);
+    str_free(&text);
+  }
+  return GX_SEQ_OF(g, s->quote, name, s->quote);
+}
+
+// Members that are not named.  *out NULL: there are none.
+static int other_members(schema *s, const struct object *o, gx **out) {
+  *out = NULL;
+  if (o->no_others || (o->named && !o->spoken)) return 0;
+  VEC(gx *) list = {0};
+  int status = 0;
+  for (unsigned matched = 0; matched < 1u << o->patterns.n && !status; matched++) {
+    nodes schemas = {0};
+    int allowed = value_schemas(s, o, NULL, matched, &schemas);
+    // Beside patterns, members that match none are allowed only where that is said, as everywhere.
+    if (allowed > 0 && !matched && o->patterns.n) {
+      bool said = false;
+      for (size_t i = 0; i < o->set->n; i++) said = said || json_object_get(o->set->at[i], "additionalProperties");
+      if (!said) allowed = 0;
+    }
+    if (allowed < 0) status = -1;
+    if (allowed > 0) {
+      gx *name = other_names(s, o, matched), *x = name ? member(s, name, &schemas) : NULL;
+      if (!x) status = -1;
+      else vec_push(&list, x);
+    }
+    vec_free(&schemas);
+  }
+  if (!status && list.n) *out = gx_alt(&s->src, list.at, list.n);
+  vec_free(&list);
+  return status;
+}
+
+gx *schema_object(schema *s, const nodes *set) {
+  struct object o = {.set = set, .max = GRAMMAR_INF};
+  grammar_source *g = &s->src;
+  gx *out = NULL, *rest = NULL;
+  VEC(gx *) items = {0};
+  VEC(bool) required = {0};
+  int status = gather(s, &o);
+  for (size_t i = 0; i < o.members.n && !status; i++) {
+    gx *x;
+    status = named_member(s, &o, &o.members.at[i], &x);
+    if (status || !x) continue;
+    vec_push(&items, x);
+    vec_push(&required, o.members.at[i].required);
+  }
+  if (!status) status = other_members(s, &o, &rest);
+  if (!status && rest && o.min > o.n_required && o.min > 1)   // a name that comes twice is one member
+    status = schema_fail(s, set->at[0], "minProperties", "not supported above 1 and above the number of required members, where other members are allowed");
+  if (!status && (o.max < o.n_required || (!rest && o.min > items.n)))
+    out = schema_empty(s, set->at[0], NULL, "no object has enough members and not too many (required, minProperties, maxProperties)");
+  else if (!status)
+    out = GX_SEQ_OF(g, gx_text(g, "{"), s->space, gx_list(g, items.at, required.at, items.n, s->comma, rest, o.min, o.max), s->space, gx_text(g, "}"));
+  vec_free(&items);
+  vec_free(&required);
+  vec_free(&o.members);
+  vec_free(&o.patterns);
+  return out;
+}
+
+// ---- arrays -----------------------------------------------------------------------------------------------------------
+
+// The schemas of item i.  0: there may be none.
+static int item_schemas(schema *s, const nodes *set, size_t i, nodes *out) {
+  for (size_t k = 0; k < set->n; k++) {
+    json_t *items = json_object_get(set->at[k], "items"), *prefix = json_object_get(set->at[k], "prefixItems"), *rest = items;
+    if (json_is_array(items)) { prefix = items; rest = json_object_get(set->at[k], "additionalItems"); }   // before draft 2020-12
+    json_t *own = i < json_array_size(prefix) ? json_array_get(prefix, i) : rest;
+    if (own) vec_push(out, own);
+  }
+  for (size_t k = 0; k < out->n; k++) {
+    if (json_is_false(out->at[k])) return 0;
+    if (!json_is_object(out->at[k]) && !json_is_true(out->at[k])) return schema_fail(s, out->at[k], NULL, "a schema is an object, true or false");
+  }
+  return 1;
+}
+
+// The different values that items may have, if the schema names them, in an array to be freed.  NULL: it does not, or something fails.
+static json_t *item_values(schema *s, const nodes *schemas) {
+  json_t *node = schemas->n ? schemas->at[0] : NULL, *target = NULL, *from = NULL, *values = json_array();
+  for (int hops = 0; node && hops < SCHEMA_DEPTH_MAX && !schema_ref(s, node, &target) && target; hops++) node = target;
+  json_t *type = json_object_get(node, "type"), *constant = json_object_get(node, "const"), *list = json_object_get(node, "enum");
+  if (constant) from = json_pack("[O]", constant);
+  else if (list) from = json_incref(list);
+  else if (json_is_string(type) && !strcmp(json_string_value(type), "boolean")) from = json_pack("[b, b]", 0, 1);
+  int ok = from ? 1 : -1;
+  for (size_t i = 0; i < json_array_size(from) && ok >= 0; i++) {
+    json_t *value = json_array_get(from, i);
+    ok = 1;
+    for (size_t k = 0; k < schemas->n && ok > 0; k++) ok = schema_check(s, value, schemas->at[k], false, 0);
+    for (size_t k = 0; k < json_array_size(values) && ok > 0; k++) ok = !schema_equal(value, json_array_get(values, k));
+    if (ok > 0) json_array_append(values, value);
+  }
+  json_decref(from);
+  if (ok < 0) { json_decref(values); return NULL; }
+  return values;
+}
+
+// uniqueItems: where items are a few values, one rule for each set of those that have been used already says what may follow.
+static gx *distinct(schema *s, const nodes *set, size_t prefix, uint32_t min, uint32_t max) {
+  enum { MOST = 8 };
+  static const char why[] = "not supported, unless items has an enum of at most 8 values: a grammar cannot compare items";
+  grammar_source *g = &s->src;
+  nodes schemas = {0};
+  json_t *values = NULL, *owner = set->at[0];
+  for (size_t i = 0; i < set->n; i++) if (json_is_true(json_object_get(set->at[i], "uniqueItems"))) owner = set->at[i];
+  int status = prefix ? 0 : item_schemas(s, set, 0, &schemas);
+  if (status > 0 && schema_value(s, &schemas)) values = item_values(s, &schemas);     // the value's rule is made for the sake of its errors
+  vec_free(&schemas);
+  size_t n = json_array_size(values), sets = (size_t)1 << n;
+  if (!n || n > MOST) {
+    json_decref(values);
+    if (!s->err->text[0]) schema_fail(s, owner, "uniqueItems", why);
+    return NULL;
+  }
+  gx *literal[MOST];
+  int32_t rule[1 << MOST];
+  for (size_t i = 0; i < n; i++) literal[i] = schema_literal(s, json_array_get(values, i));
+  json_decref(values);
+  for (size_t used = 0; used < sets; used++)
+    if ((rule[used] = grammar_rule_new(g, "items", 5, 0)) < 0) { schema_fail(s, owner, NULL, "the schema needs more than %u rules", GRAMMAR_RULES_MAX); return NULL; }
+  for (size_t used = 0; used < sets; used++) {
+    gx *ways[MOST + 1];
+    size_t n_ways = 0, count = (size_t)__builtin_popcountll(used);
+    for (size_t i = 0; i < n && count < max; i++) {
+      if (used >> i & 1) continue;
+      gx *next = gx_rule(g, rule[used | (size_t)1 << i]);
+      ways[n_ways++] = count ? GX_SEQ_OF(g, s->comma, literal[i], next) : GX_SEQ_OF(g, literal[i], next);
+    }
+    if (count >= min) ways[n_ways++] = gx_empty(g);
+    g->rules.at[rule[used]].body = gx_alt(g, ways, n_ways);
+  }
+  return GX_SEQ_OF(g, gx_text(g, "["), s->space, gx_rule(g, rule[0]), s->space, gx_text(g, "]"));
+}
+
+gx *schema_array(schema *s, const nodes *set) {
+  grammar_source *g = &s->src;
+  uint32_t min = 0, max = GRAMMAR_INF;
+  size_t prefix = 0;
+  for (size_t i = 0; i < set->n; i++) {
+    json_t *node = set->at[i], *p = json_object_get(node, "prefixItems"), *items = json_object_get(node, "items"), *unique = json_object_get(node, "uniqueItems");
+    uint32_t n;
+    if (p && !json_is_array(p)) { schema_fail(s, node, "prefixItems", "expected an array of schemas"); return NULL; }
+    if (json_is_array(items)) p = items;
+    if (json_array_size(p) > prefix) prefix = json_array_size(p);
+    int has = schema_count(s, node, "minItems", &n);
+    if (has > 0 && n > min) min = n;
+    if (has >= 0) has = schema_count(s, node, "maxItems", &n);
+    if (has > 0 && n < max) max = n;
+    if (has < 0) return NULL;
+    if (unique && !json_is_boolean(unique)) { schema_fail(s, node, "uniqueItems", "expected true or false"); return NULL; }
+  }
+  for (size_t i = 0; i < set->n; i++)
+    if (max > 1 && json_is_true(json_object_get(set->at[i], "uniqueItems"))) return distinct(s, set, prefix, min, max);
+  if (prefix > 150) { schema_fail(s, set->at[0], "prefixItems", "more than 150 are not supported"); return NULL; }
+  // Items up to the first that may not be.
+  VEC(gx *) items = {0};
+  gx *rest = NULL, *out = NULL;
+  int allowed = 1;
+  for (size_t i = 0; i <= prefix && allowed > 0; i++) {
+    nodes schemas = {0};
+    allowed = item_schemas(s, set, i, &schemas);
+    gx *x = allowed > 0 ? schema_value(s, &schemas) : NULL;
+    vec_free(&schemas);
+    if (allowed > 0 && !x) allowed = -1;
+    if (allowed <= 0) continue;
+    if (i < prefix) vec_push(&items, x);
+    else rest = x;
+  }
+  if (!allowed && items.n < max) max = (uint32_t)items.n;
+  if (allowed >= 0 && min > max) out = schema_empty(s, set->at[0], NULL, "no array has enough items and not too many (minItems, maxItems)");
+  else if (allowed >= 0) {
+    uint32_t n = (uint32_t)items.n < max ? (uint32_t)items.n : max;
+    gx *tail = gx_empty(g);
+    if (rest && max > n) {         // after the first n: with a comma each, but for the very first
+      uint32_t least = min > n ? min - n : 0, most = max == GRAMMAR_INF ? max : max - n;
+      gx *more = GX_SEQ_OF(g, s->comma, rest);
+      if (n) tail = gx_repeat(g, more, least, most);
+      else {
+        tail = GX_SEQ_OF(g, rest, gx_repeat(g, more, least ? least - 1 : 0, most == GRAMMAR_INF ? most : most - 1));
+        if (!least) tail = gx_repeat(g, tail, 0, 1);
+      }
+    }
+    for (uint32_t i = n; i-- > 0;) {
+      tail = i ? GX_SEQ_OF(g, s->comma, items.at[i], tail) : GX_SEQ_OF(g, items.at[i], tail);
+      if (i >= min) tail = gx_repeat(g, tail, 0, 1);
+    }
+    out = GX_SEQ_OF(g, gx_text(g, "["), s->space, tail, s->space, gx_text(g, "]"));
+  }
+  vec_free(&items);
+  return out;
+}

@@ -1,0 +1,265 @@
+// Bytes from strangers: vocabularies, templates, schemas and texts that were made to cost much.  Each is tried in two sizes, in a process
+// of its own: the larger takes about as many times the processor time as it is larger, and memory stays within four times the
+// input and 64 MB.
+#define _GNU_SOURCE
+#include "chat/chat.h"
+#include "grammar/schema.h"
+#include "text/small_vocab.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+typedef size_t job(size_t n);   // does n units of work; returns the bytes of the input, so that the whole of it is `n` of them
+
+struct cost { double seconds; size_t input, memory; };
+
+static double seconds_of(const struct rusage *u) {
+  return (double)u->ru_utime.tv_sec + (double)u->ru_stime.tv_sec + 1e-6 * (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec);
+}
+
+// In a child, since only that tells how much memory it was at most.
+static struct cost run(job *work, size_t n) {
+  int pipes[2], status;
+  size_t input = 0;
+  struct rusage used;
+  assert_int_equal(pipe(pipes), 0);
+  fflush(NULL);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (!child) {
+    input = work(n);
+    _exit(write(pipes[1], &input, sizeof input) == sizeof input ? 0 : 1);
+  }
+  close(pipes[1]);
+  bool told = read(pipes[0], &input, sizeof input) == sizeof input;
+  close(pipes[0]);
+  assert_int_equal(wait4(child, &status, 0, &used), child);
+  if (!told || status) fail_msg("the work of size %zu ended with status %d", n, status);
+  return (struct cost){seconds_of(&used), input, (size_t)used.ru_maxrss * 1024};
+}
+
+static size_t nothing(size_t n) { (void)n; return 0; }
+
+// Twice the size: 2.6 times the time and a fifth of a second at most.  Figures that small are noise, and a busy machine may slow one of the two runs: then both
+// are made again.  Work that grows with the square gives four times, of seconds, every time.
+enum { TRIES = 3 };
+static void grows_evenly(const char *what, job *work, size_t n) {
+  bool sanitized = getenv("WEFT_SANITIZED");
+  struct cost base = run(nothing, 0), once = run(work, n), twice = run(work, 2 * n);
+  for (int i = 1; i < TRIES && twice.seconds > 2.6 * once.seconds + 0.2; i++) {
+    once = run(work, n);
+    twice = run(work, 2 * n);
+  }
+  size_t memory = twice.memory > base.memory ? twice.memory - base.memory : 0;
+  print_message("%-28s %8.1f KB %6.2f s, %8.1f KB %6.2f s, %7.1f MB\n", what, (double)once.input / 1e3, once.seconds, (double)twice.input / 1e3, twice.seconds, (double)memory / 1e6);
+  if (twice.seconds > 2.6 * once.seconds + 0.2) fail_msg("%s: %.2f s, and of twice the size %.2f s", what, once.seconds, twice.seconds);
+  if (!sanitized && memory > 4 * twice.input + (64u << 20)) fail_msg("%s: %zu bytes of memory for %zu of input", what, memory, twice.input);
+}
+
+// ---- vocabularies -----------------------------------------------------------------------------------------------------
+
+// Special tokens of 250 bytes each, n in all; their bytes are such that (node, byte) pairs, as a trie numbers them, have hashes that lie
+// beside each other under the hash that everybody knows.
+static size_t special_chains(size_t n) {
+  small s;
+  small_init(&s, "llama", NULL);
+  small_bytes_spm(&s);
+  size_t node = 1, slots = 32;
+  while (slots < 2 * 250 * n) slots *= 2;
+  for (size_t i = 0; i < n; i++) {
+    char text[250];
+    for (size_t k = 0; k < sizeof text; k++, node++) {
+      size_t best = SIZE_MAX;
+      for (unsigned b = 1; b < 256; b++) {
+        size_t slot = hash_u64((uint64_t)node << 8 | b, 0) & (slots - 1);
+        if (k && slot < best) best = slot, text[k] = (char)b;
+      }
+      if (!k) text[k] = (char)(1 + i % 255);
+    }
+    memcpy(text + 1, &i, 3);   // no two are alike
+    small_addn(&s, text, sizeof text, TOKEN_CONTROL, 0);
+  }
+  tokenizer *t = small_make(&s);
+  int32_t *ids;
+  size_t n_ids;
+  assert_int_equal(tokenizer_encode(t, "a", 1, false, true, &ids, &n_ids, NULL), 0);
+  tokenizer_free(t);
+  return 250 * n;
+}
+
+static void test_special_tokens(void **state) {
+  (void)state;
+  grows_evenly("special tokens", special_chains, 500);
+}
+
+// ---- templates --------------------------------------------------------------------------------------------------------
+
+static size_t render(const str *text, const json_t *value) {
+  jinja *t;
+  error err = {0};
+  str out = {0};
+  jinja_var v = {"v", value};
+  if (jinja_parse(text->at, text->n, &t, &err)) die("%s", err.text);
+  if (jinja_render(t, &v, 1, NULL, NULL, &out, &err)) die("%s", err.text);
+  str_free(&out);
+  jinja_free(t);
+  return text->n;
+}
+
+static size_t names(size_t n) {
+  str s = {0};
+  for (size_t i = 0; i < n; i++) str_addf(&s, "{%% set n%zx = 1 %%}", i);
+  for (size_t i = 0; i < n; i++) str_addf(&s, "{{ n%zx }}", i);
+  return render(&s, NULL);
+}
+
+static void test_names(void **state) {
+  (void)state;
+  grows_evenly("names of a template", names, 30000);
+}
+
+// Keys whose hashes lie beside each other under the hash that everybody knows.
+static size_t colliding_keys(size_t n) {
+  json_t *o = json_object();
+  size_t slots = 32;
+  while (slots < 2 * n) slots *= 2;
+  for (uint64_t i = 0, k = 0; k < n; i++) {
+    char key[24];
+    size_t len = (size_t)snprintf(key, sizeof key, "key%llx", (unsigned long long)i);
+    if ((hash_bytes(key, len, 1) & (slots - 1)) >= slots / 256) continue;
+    json_object_set_new(o, key, json_null());
+    k++;
+  }
+  str s = {0};
+  str_add(&s, "{% for k in v %}{{ v[k] and '' }}{% endfor %}");
+  render(&s, o);
+  json_decref(o);
+  return 12 * n;
+}
+
+static void test_colliding_keys(void **state) {
+  (void)state;
+  grows_evenly("keys that collide", colliding_keys, 16000);
+}
+
+// What a step may cost: each of these stays within a few times the steps of a plain loop, whatever it does to large texts.
+static void test_steps(void **state) {
+  (void)state;
+  static const char *const work[] = {
+    "s.islower()", "u.isalnum()", "m.istitle()", "s | wordcount", "m | wordcount", "k in s", "s.find(k)", "s.rfind(k)", "s.count('a')", "s.lower()", "u.upper()",
+    "s.replace('a', 'b')", "s.strip('ab')", "s.splitlines()", "m.split()", "u[400000:]", "s | escape", "s | tojson", "u | urlencode", "s | striptags", "s | string | pprint",
+    "1.1e300 | string", "'%.1000f' % 1e300", "'a'.center(100000)", "'ab' * 500000", "'[1,2,3]' | from_json", "s.expandtabs()", "s | int", "m.title()", "m | title", "'x'.upper()",
+    "[i, j] | sort", "l | join", "l | sum", "l | select('none') | list", "l | max", "l | list | length", "''.join(q)", "-1 in l", "l | string", "strftime_now('%c')", "'%s' % i", "'{}'.format(i)", "dict(a=1)", "5 | filesizeformat"};
+  jinja_limits limits = jinja_limits_default();
+  limits.steps = 8 << 20, limits.memory = 96 << 20;
+  struct tm now = {.tm_year = 126, .tm_mday = 1};
+  double plain = 0;
+  for (size_t i = 0; i <= COUNT(work); i++) {
+    str s = {0};
+    error err = {0};
+    jinja *t;
+    str_addf(&s, "{%% set s = 'a' * 300000 %%}{%% set m = 'Ab ' * 100000 %%}{%% set u = '\u00e9' * 500000 %%}{%% set l = range(10000) | list %%}{%% set q = [''] * 10000 %%}"
+             "{%% set k = 'a' * 128 ~ 'b' ~ 'a' * 127 %%}{%% for i in range(100000) %%}{%% for j in range(1000) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}{%% endfor %%}", i ? work[i - 1] : "i == j");
+    assert_int_equal(jinja_parse(s.at, s.n, &t, &err), 0);
+    double before = small_cpu_s();
+    s.n = 0;
+    assert_int_equal(jinja_render(t, NULL, 0, &now, &limits, &s, &err), -1);
+    double took = small_cpu_s() - before;
+    assert_true(strstr(err.text, "steps") || strstr(err.text, "bytes"));
+    if (!i) plain = took;
+    double most = strstr(err.text, "bytes") ? 12 : 6;   // what fills the memory ends sooner than the steps
+    if (took > most * plain + 0.1) fail_msg("%s: %.2f s for the steps that take a plain loop %.2f s (%s)", work[i - 1], took, plain, err.text);
+    jinja_free(t);
+    str_free(&s);
+  }
+}
+
+// However much text is under way, in blocks within blocks, it counts.
+static size_t captured(size_t n) {
+  str s = {0};
+  str_add(&s, "{% set s = '&' * 4000000 %}");
+  for (size_t i = 0; i < n; i++) str_add(&s, "{% filter escape %}{{ s | escape }}");
+  for (size_t i = 0; i < n; i++) str_add(&s, "{% endfilter %}");
+  jinja *t;
+  error err = {0};
+  str out = {0};
+  if (jinja_parse(s.at, s.n, &t, &err)) die("%s", err.text);
+  if (!jinja_render(t, NULL, 0, NULL, NULL, &out, &err) || !strstr(err.text, "bytes")) die("captured: '%s'", err.text);
+  jinja_free(t);
+  return s.n;
+}
+
+static void test_captured(void **state) {
+  (void)state;
+  struct cost base = run(nothing, 0), used = run(captured, 200);
+  print_message("text within text: %.0f MB\n", (double)(used.memory - base.memory) / 1e6);
+  if (!getenv("WEFT_SANITIZED")) assert_true(used.memory - base.memory < jinja_limits_default().memory * 5 / 4);
+}
+
+// Four megabytes of nothing but tags: refused, or parsed within the limit.
+static size_t tags(size_t n) {
+  str s = {0};
+  for (size_t i = 0; i < n; i++) str_add(&s, "{{a}}");
+  jinja *t = NULL;
+  error err = {0};
+  if (jinja_parse(s.at, s.n, &t, &err) && !strstr(err.text, "bytes")) die("%s", err.text);
+  jinja_free(t);
+  return s.n;
+}
+
+static void test_tags(void **state) {
+  (void)state;
+  grows_evenly("tags of a template", tags, 400000);
+}
+
+// ---- schemas ----------------------------------------------------------------------------------------------------------
+
+static size_t compile_enum(size_t n, const char *form) {
+  str s = {0};
+  error err = {0};
+  grammar *g = NULL;
+  str_add(&s, "{\"enum\": [");
+  for (size_t i = 0; i < n; i++) {
+    str_add(&s, i ? "," : "");
+    str_addf(&s, strcmp(form, "object") ? strcmp(form, "number") ? "\"item%08llx\"" : "%llu" : "{\"a\":%llu}", (unsigned long long)hash_u64(i, 7) >> 32);
+  }
+  str_add(&s, "]}");
+  if (grammar_from_schema(s.at, s.n, &g, &err) && !strstr(err.text, "more than")) die("%s", err.text);   // too many states, or parts
+  grammar_free(g);
+  return s.n;
+}
+
+static size_t enum_of_texts(size_t n) { return compile_enum(n, "text"); }
+static size_t enum_of_numbers(size_t n) { return compile_enum(n, "number"); }
+static size_t enum_of_objects(size_t n) { return compile_enum(n, "object"); }
+
+static size_t unique_items(size_t n) {
+  str s = {0};
+  error err = {0};
+  grammar *g = NULL;
+  str_add(&s, "{\"uniqueItems\": true, \"const\": [");
+  for (size_t i = 0; i < n; i++) str_addf(&s, "%s%zu", i ? "," : "", i);
+  str_add(&s, "]}");
+  if (grammar_from_schema(s.at, s.n, &g, &err)) die("%s", err.text);
+  grammar_free(g);
+  return s.n;
+}
+
+static void test_enums(void **state) {
+  (void)state;
+  grows_evenly("enum of texts", enum_of_texts, 15000);
+  grows_evenly("enum of numbers", enum_of_numbers, 15000);
+  grows_evenly("enum of objects", enum_of_objects, 15000);
+  grows_evenly("an array of unique items", unique_items, 15000);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_special_tokens), cmocka_unit_test(test_names), cmocka_unit_test(test_colliding_keys),
+    cmocka_unit_test(test_steps), cmocka_unit_test(test_captured), cmocka_unit_test(test_tags), cmocka_unit_test(test_enums),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
