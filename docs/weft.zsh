@@ -280,8 +280,8 @@ _weft() {
     '--precision[exact\: no 8-bit activations (default fast)]:choice:(fast exact)'
     );;
   serve) options=(
-    '-m[model, a GGUF file (of a split one, the first part)]:FILE:_files -g "*.gguf"'
-    '--model[model, a GGUF file (of a split one, the first part)]:FILE:_files -g "*.gguf"'
+    '*-m[model, a GGUF file; more than once for several, all loaded at the start]:FILE:_files -g "*.gguf"'
+    '*--model[model, a GGUF file; more than once for several, all loaded at the start]:FILE:_files -g "*.gguf"'
     '-hf[a model of Hugging Face; fetched if it is not there]:USER/REPO\[\:QUANT\]: '
     '-hfr[a model of Hugging Face; fetched if it is not there]:USER/REPO\[\:QUANT\]: '
     '--hf-repo[a model of Hugging Face; fetched if it is not there]:USER/REPO\[\:QUANT\]: '
@@ -297,6 +297,11 @@ _weft() {
     '--alias[the name of the model for clients (default\: that of the file)]:NAME: '
     '-c[size of the context in tokens; 0\: as the model says (default)]:N: '
     '--ctx-size[size of the context in tokens; 0\: as the model says (default)]:N: '
+    '--models-dir[models of this folder are loaded when a request names one]:DIR: '
+    '--models-max[models loaded at once; 0\: as many as memory has room for (default 4)]:N: '
+    '--sleep-idle-seconds[a model that nobody uses goes after so long; -1\: it stays (default)]:N: '
+    '--no-models-autoload[load no model but where a request says ?autoload=true]'
+    '--models-autoload[load what is asked for (default)]'
     '--host[listens there, or at the path of a socket (default 127.0.0.1)]:ADDRESS: '
     '--port[port; 0\: any that is free (default 8080)]:N: '
     '--api-key-file[keys, one of which a request has to carry]:FILE:_files'

@@ -629,6 +629,7 @@ typedef struct weft_machine {
 } weft_machine;
 /* Looks; asks drivers for devices, loads LLVM to ask for its version, and opens the kernel cache. */
 void weft_machine_look(weft_machine *out);
+uint64_t weft_memory_available(void);         /* bytes that programs can still have, the system's file cache counted as free; UINT64_MAX if unknown */
 int weft_default_threads(void);
 /* What makes this machine slower than it has to be for so many threads (huge pages that are off, other programs, a slow clock, ...), and what to
  * do about it: lines, "" where all is well; for weft_free.  To be asked before a model runs: other programs are those of the last minute. */

@@ -9,7 +9,7 @@ struct settings settings_new(void) {
   int beam = env_int(ENV_BEAM), skip = env_int(ENV_BEAM_SKIP_MS);
   struct settings s = {.count = -1, .benchmark = -1, .repetitions = 5, .steps = -1, .budget = 60, .beam = beam > 0 && beam <= 64 ? beam : 4,
                        .skip_ms = skip > 0 ? strtod(env_str(ENV_BEAM_SKIP_MS), NULL) : 0, .out = "weft-viz.html",
-                       .model.rope = {.ext = -1, .attn = -1, .slow = -1, .fast = -1}, .perplexity.chunks = -1, .embed = {.separator = "\n", .pair_separator = "\t", .normalize = 2}, .imatrix = {.out = "imatrix.gguf", .chunks = -1}, .loadtest = {.clients = 4, .requests = 24, .prompt = 256, .tokens = 32}, .serve = {.port = 8080, .connections = 12000, .waiting = 64, .body_mib = 32, .drain = 30, .keep_mib = 4096}};
+                       .model.rope = {.ext = -1, .attn = -1, .slow = -1, .fast = -1}, .perplexity.chunks = -1, .embed = {.separator = "\n", .pair_separator = "\t", .normalize = 2}, .imatrix = {.out = "imatrix.gguf", .chunks = -1}, .loadtest = {.clients = 4, .requests = 24, .prompt = 256, .tokens = 32}, .serve = {.autoload = true, .models_max = 4, .idle = -1, .port = 8080, .connections = 12000, .waiting = 64, .body_mib = 32, .drain = 30, .keep_mib = 4096}};
   sampling_defaults(&s.sampling);
   return s;
 }

@@ -54,7 +54,9 @@ struct serve_args {
   const char *host, *alias, *key_file;
   int64_t port, connections, parallel, waiting, waiting_tokens, body_mib, drain, keep_mib;
   const char *keep;
-  bool no_key, no_page;
+  bool no_key, no_page, autoload;
+  const char *models_dir;
+  int64_t models_max, idle;
   struct texts hosts, origins;
 };
 

@@ -94,6 +94,11 @@ char *weft_machine_advice(int threads) {
   return s.at;
 }
 
+uint64_t weft_memory_available(void) {
+  uint64_t left;
+  return memory_available(&left, NULL) ? UINT64_MAX : left;
+}
+
 void weft_machine_look(weft_machine *out) {
   memset(out, 0, sizeof *out);
   weft_cpu_name(out->cpu, sizeof out->cpu);

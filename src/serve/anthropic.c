@@ -172,7 +172,7 @@ static json_t *usage(const call *c, const struct timing *t) {
 }
 
 static json_t *message(const call *c, json_t *content, const char *reason, const char *word, const struct timing *t) {
-  return json_pack("{ss ss ss ss so ss? ss? so}", "id", c->id, "type", "message", "role", "assistant", "model", c->s->model_name, "content", content,
+  return json_pack("{ss ss ss ss so ss? ss? so}", "id", c->id, "type", "message", "role", "assistant", "model", c->m->name, "content", content,
                    "stop_reason", reason, "stop_sequence", word, "usage", usage(c, t));
 }
 

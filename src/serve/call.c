@@ -43,7 +43,8 @@ static const struct field sampling_table[] = {
   FR(P, max_answer_ms, "t_max_predict_ms", 0, 1e9, "milliseconds for the answer; 0: as long as it takes"),
   FB(P, stream, "stream", "the answer comes as it is made"),
   FB(P, progress, "return_progress", "a stream tells how much of the prompt has been read"),
-  FJ(P, model, "model", F_TEXT, "the name of the model; any is taken, as there is one"),
+  FJ(P, model, "model", F_TEXT, "the name of the model; where the server has one, any is taken"),
+  FJ(P, keep_alive, "keep_alive", F_ANY, "how long the model stays loaded then: seconds, or a text like \"5m\"; negative: for ever"),
 };
 const struct fields sampling_fields = FIELDS(sampling_table);
 
@@ -53,15 +54,41 @@ struct params params_default(void) {
 
 // ---- reading ------------------------------------------------------------------------------------------------------------------------
 
+// Seconds: a number of them, or a text like "5m", "1h30m" or "-1". Negative: for ever.
+static int read_keep_alive(const json_t *v, double *out, fault *f) {
+  static const struct { const char *name; double seconds; } units[] = {{"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
+  const char *text = json_string_value(v);
+  double sum = 0, sign = 1;
+  if (json_is_number(v)) return read_real(v, "keep_alive", -1e9, 1e9, out, f);
+  if (text && (*text == '-' || *text == '+')) sign = *text++ == '-' ? -1 : 1;
+  if (text && *text && strspn(text, "0123456789") == strlen(text) && strlen(text) < 10) { *out = sign * strtod(text, NULL); return 0; }
+  bool fine = text && *text;
+  while (fine && *text) {
+    char *end;
+    size_t i = 0, digits = strspn(text, "0123456789.");
+    double n = strtod(text, &end);
+    while (i < COUNT(units) && strncmp(end, units[i].name, strlen(units[i].name))) i++;
+    fine = digits && digits < 10 && end == text + digits && i < COUNT(units);
+    if (!fine) break;
+    sum += n * units[i].seconds;
+    text = end + strlen(units[i].name);
+  }
+  *out = sign * sum;
+  return fine ? 0 : fault_set(f, 400, "keep_alive", "'keep_alive' must be a number of seconds, or a text like \"5m\"");
+}
+
 static int read_body(call *c, struct fields own) {
-  if (!(c->body = json_body(&c->x->body, &c->fault))) return -1;
+  double keep_s;
   if (fields_read(c->body, "", sampling_fields, &c->p, &c->fault)) return -1;
+  if (c->p.keep_alive && read_keep_alive(c->p.keep_alive, &keep_s, &c->fault)) return -1;
+  shelf_keep(c->s->shelf, c->m, c->p.keep_alive ? &keep_s : NULL);
   return fields_read(c->body, "", own, &c->p, &c->fault);
 }
 
 call *call_new(server *s, exchange *x, const struct speaker *speak, struct fields own) {
   call *c = xcalloc(1, sizeof *c);
-  *c = (call){.s = s, .x = exchange_hold(x), .speak = speak, .p = params_default(), .created = (int64_t)time(NULL), .refs = 1};
+  struct asked *asked = asked_of(x);
+  *c = (call){.s = s, .m = asked->m, .body = json_incref(asked->body), .x = exchange_hold(x), .speak = speak, .p = params_default(), .created = (int64_t)time(NULL), .refs = 1};
   c->last = &c->first;
   pthread_mutex_init(&c->lock, NULL);
   if (!read_body(c, own)) return c;
@@ -91,7 +118,7 @@ int call_stops(call *c, const json_t *stop, const char *name) {
 }
 
 static int open_grammar(call *c, bool schema, const char *text, size_t n, const char *name) {
-  const weft_model *m = sched_model(c->s->sched);
+  const weft_model *m = c->m->model;
   weft_error err;
   if (weft_vocab_size(weft_model_vocab(m)) != weft_model_vocab_size(m))
     return fault_set(&c->fault, 400, name, "'%s': this model's vocabulary has gaps, so that answers cannot be constrained", name);
@@ -129,7 +156,7 @@ static int bias_text(call *c, const char *text, size_t n, double bias) {
   weft_error err;
   int32_t *ids;
   size_t n_ids;
-  if (weft_tokenize(weft_model_vocab(sched_model(c->s->sched)), text, n, WEFT_PARSE_SPECIAL, &ids, &n_ids, &err))
+  if (weft_tokenize(weft_model_vocab(c->m->model), text, n, WEFT_PARSE_SPECIAL, &ids, &n_ids, &err))
     return fault_set(&c->fault, 400, "logit_bias", "%s", err.text);
   for (size_t i = 0; i < n_ids; i++) add_bias(c, ids[i], bias);
   weft_free(ids);
@@ -137,7 +164,7 @@ static int bias_text(call *c, const char *text, size_t n, double bias) {
 }
 
 static int bias_id(call *c, int64_t id, double bias) {
-  int32_t n = weft_model_vocab_size(sched_model(c->s->sched));
+  int32_t n = weft_model_vocab_size(c->m->model);
   if (id < 0 || id >= n) return fault_set(&c->fault, 400, "logit_bias", "'logit_bias' has token %lld; ids go from 0 to %d", (long long)id, n - 1);
   add_bias(c, (int32_t)id, bias);
   return 0;
@@ -206,7 +233,7 @@ static void fill_request(call *c, request *r) {
 }
 
 static int check_request(call *c, request *r) {
-  const weft_model *m = sched_model(c->s->sched);
+  const weft_model *m = c->m->model;
   int n_ctx = weft_model_context(m);
   weft_sampler *s = NULL;
   weft_error err;
@@ -287,7 +314,7 @@ void call_answer(call *c, json_t *o) {
 
 static void on_gone(void *ctx) {
   call *c = ctx;
-  for (size_t i = 0; i < c->requests.n; i++) sched_cancel(c->s->sched, c->requests.at[i]);
+  for (size_t i = 0; i < c->requests.n; i++) sched_cancel(c->m->sched, c->requests.at[i]);
 }
 
 static void on_event(void *ctx, event *e);
@@ -308,7 +335,7 @@ void call_go(call *c) {
   }
   c->refs++;                           // this function's; the other one is that of the last event
   c->scheduled = true;                 // nothing is written before the stream begins
-  if (sched_submit(c->s->sched, c->requests.at, c->requests.n, &c->fault)) {
+  if (sched_submit(c->m->sched, c->requests.at, c->requests.n, &c->fault)) {
     c->refs--;
     call_refuse(c);
     return;
@@ -433,9 +460,9 @@ void call_line(call *c, const char *before, json_t *o, const char *after) {
   json_decref(o);
 }
 
-json_t *piece_text(const server *s, int32_t id) {
+json_t *piece_text(const served *m, int32_t id) {
   size_t n;
-  char *text = weft_piece(weft_model_vocab(sched_model(s->sched)), id, true, &n);
+  char *text = weft_piece(weft_model_vocab(m->model), id, true, &n);
   json_t *made = json_of_text(text, n);
   weft_free(text);
   return made;

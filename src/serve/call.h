@@ -13,7 +13,7 @@ struct params {
   double max_prompt_ms, max_answer_ms;
   json_t *prompt, *messages, *tools, *stop, *logit_bias, *grammar, *json_schema, *response_format, *variables, *tool_choice, *samplers, *model,
     *stream_options, *parallel_calls, *system, *thinking, *suffix, *extra, *options, *format, *input, *tokens, *encoding,
-    *query, *documents;
+    *query, *documents, *keep_alive;
 };
 struct params params_default(void);
 extern const struct fields sampling_fields;    // names that llama.cpp and OpenAI share
@@ -44,6 +44,7 @@ struct speaker {
 
 struct call {
   server *s;
+  served *m;                           // the model; x holds it
   exchange *x;
   const struct speaker *speak;
   struct params p;
@@ -86,9 +87,9 @@ void call_refuse(call *c);             // answers c->fault, in the family's form
 void choice_take(struct choice *h, const struct part *p);                   // adds it to what has come
 void call_send(call *c, int status, json_t *o);                            // a whole answer; takes o
 void call_line(call *c, const char *before, json_t *o, const char *after); // into the stream; takes o
-json_t *piece_text(const server *s, int32_t id);                           // the text of a token
+json_t *piece_text(const served *m, int32_t id);                           // the text of a token
 const char *finish_name(enum finish f);                                    // as OpenAI calls it
 json_t *timings_object(const struct timing *t);                            // as llama.cpp has it
-json_t *chat_logprob(const server *s, const json_t *score);                // of a token, as OpenAI has it
+json_t *chat_logprob(const served *m, const json_t *score);                // of a token, as OpenAI has it
 int64_t call_prompt_tokens(const call *c), call_drawn(const call *c), call_cached(const call *c);
 #endif

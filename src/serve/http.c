@@ -38,6 +38,7 @@ exchange *exchange_hold(exchange *x) {
 
 void exchange_drop(exchange *x) {
   if (__atomic_sub_fetch(&x->refs, 1, __ATOMIC_ACQ_REL)) return;
+  if (x->own_free) x->own_free(x->own);
   pthread_mutex_destroy(&x->lock);
   free(x->method);
   free(x->path);
@@ -80,6 +81,10 @@ void exchange_when_gone(exchange *x, void (*fn)(void *), void *ctx) {
 
 const char *exchange_asked(const exchange *x, const char *name) {
   return MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, name);
+}
+
+const char *exchange_query(const exchange *x, const char *name) {
+  return MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, name);
 }
 
 void exchange_header(exchange *x, const char *name, const char *fmt, ...) {

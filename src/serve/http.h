@@ -32,6 +32,8 @@ struct exchange {
   int key;                             // who asks: an index of guard's names; -1: nobody in particular
   const struct route *route;           // both set by `begin`
   const char *allowed_origin;
+  void *own;                           // of those who answer, with what frees it
+  void (*own_free)(void *own);
   // ---- the rest belongs to http.c
   http *h;
   struct connection *conn;
@@ -57,6 +59,7 @@ int http_busy(http *h);                // messages that are not answered to the 
 
 // A header of the message, or NULL.  Only from `begin`.
 const char *exchange_asked(const exchange *x, const char *name);
+const char *exchange_query(const exchange *x, const char *name);         // the same of what stands behind the ? of its path
 void exchange_header(exchange *x, const char *name, const char *fmt, ...) PRINTF_LIKE(3, 4);   // before the answer begins
 void exchange_send(exchange *x, int status, const char *type, const char *body, size_t n);     // the whole answer
 // The answer comes bit by bit.  ping: text that is sent when nothing else has been for a while, or NULL.

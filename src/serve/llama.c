@@ -36,7 +36,7 @@ static json_t *file_text(const weft_file *f, const char *key) {
   return json_of_text(v.text, v.n);
 }
 
-static json_t *token_text(const server *s, int32_t id) { return id < 0 ? json_string("") : piece_text(s, id); }
+static json_t *token_text(const served *m, int32_t id) { return id < 0 ? json_string("") : piece_text(m, id); }
 
 static json_t *settings(const struct params *p) {
   const weft_sampling *s = &p->sampling;
@@ -46,22 +46,34 @@ static json_t *settings(const struct params *p) {
                    "xtc_threshold", s->xtc_threshold, "mirostat", s->mirostat, "top_n_sigma", s->top_n_sigma, "seed", (json_int_t)s->seed);
 }
 
+// Of a server with several models, none of which was named.
+static json_t *props_of_all(const server *s) {
+  struct params p = params_default();
+  return json_pack("{ss s{si so} si ss ss ss}", "role", "router", "default_generation_settings", "n_ctx", s->o->model.context, "params", settings(&p),
+                   "total_slots", s->o->parallel, "model_alias", "weft", "model_path", "none", "build_info", "b-weft-" WEFT_VERSION_STRING);
+}
+
 void llama_props(server *s, exchange *x) {
-  weft_model *m = sched_model(s->sched);
+  fault none = {0};
+  if (!asked_of(x)->model && !shelf_find(s->shelf, NULL, &none)) { answer_json(x, 200, props_of_all(s)); return; }
+  if (!model_for(s, x)) return;
+  const served *at = asked_of(x)->m;
+  weft_model *m = at->model;
   const weft_vocab *v = weft_model_vocab(m);
   struct params p = params_default();
   answer_json(x, 200, json_pack("{s{si so} si ss ss so so so ss s{sb sb}}", "default_generation_settings", "n_ctx", weft_model_context(m), "params",
-                                settings(&p), "total_slots", s->o->parallel, "model_alias", s->model_name, "model_path", s->model_name, "chat_template",
-                                file_text(weft_model_file(m), "tokenizer.chat_template"), "bos_token", token_text(s, weft_bos(v)), "eos_token",
-                                token_text(s, weft_eos(v)), "build_info", "b-weft-" WEFT_VERSION_STRING, "modalities", "vision", 0, "audio", 0));
+                                settings(&p), "total_slots", s->o->parallel, "model_alias", at->name, "model_path", at->name, "chat_template",
+                                file_text(weft_model_file(m), "tokenizer.chat_template"), "bos_token", token_text(at, weft_bos(v)), "eos_token",
+                                token_text(at, weft_eos(v)), "build_info", "b-weft-" WEFT_VERSION_STRING, "modalities", "vision", 0, "audio", 0));
 }
 
 void llama_slots(server *s, exchange *x) {
   struct sched_counts c;
-  sched_counts(s->sched, &c);
+  const served *m = asked_of(x)->m;
+  sched_counts(m->sched, &c);
   json_t *all = json_array();
   for (int i = 0; i < s->o->parallel; i++)
-    json_array_append_new(all, json_pack("{si si sb si si}", "id", i, "n_ctx", weft_model_context(sched_model(s->sched)), "is_processing", i < c.n_live,
+    json_array_append_new(all, json_pack("{si si sb si si}", "id", i, "n_ctx", weft_model_context(m->model), "is_processing", i < c.n_live,
                                          "n_past", i < c.n_live ? c.past[i] : 0, "n_waiting", c.waiting));
   answer_json(x, 200, all);
 }
@@ -79,18 +91,16 @@ static const struct fields tokenize_fields = FIELDS(tokenize_table);
 const struct fields *const llama_tokenize_fields[] = {&tokenize_fields, NULL};
 
 // A small request: its body, its fields, and an answer or a fault.
-static void small(server *s, exchange *x, struct fields fields, struct params *p, json_t *(*answer)(server *, struct params *, fault *)) {
+static void small(server *s, exchange *x, struct fields fields, struct params *p, json_t *(*answer)(const served *, struct params *, fault *)) {
   fault f = {0};
-  json_t *body = json_body(&x->body, &f), *made = NULL;
-  if (body && !fields_read(body, "", fields, p, &f)) made = answer(s, p, &f);
+  json_t *made = fields_read(asked_of(x)->body, "", fields, p, &f) ? NULL : answer(asked_of(x)->m, p, &f);
   if (made) answer_json(x, 200, made);
   else answer_fault(s, x, &f);
-  json_decref(body);
 }
 
-static json_t *piece_object(const server *s, int32_t id) {
+static json_t *piece_object(const served *m, int32_t id) {
   size_t n;
-  char *text = weft_piece(weft_model_vocab(sched_model(s->sched)), id, true, &n);
+  char *text = weft_piece(weft_model_vocab(m->model), id, true, &n);
   json_t *piece = json_stringn(text, n);
   if (!piece) {                        // a part of a character: its bytes
     piece = json_array();
@@ -100,18 +110,18 @@ static json_t *piece_object(const server *s, int32_t id) {
   return json_pack("{si so}", "id", (int)id, "piece", piece);
 }
 
-static json_t *tokenized(server *s, struct params *p, fault *f) {
+static json_t *tokenized(const served *m, struct params *p, fault *f) {
   weft_error err;
   int32_t *ids;
   size_t n;
   const char *text = p->input ? json_string_value(p->input) : "";
   unsigned flags = (p->add_special ? WEFT_ADD_SPECIAL : 0u) | (p->raw ? WEFT_PARSE_SPECIAL : 0u);
-  if (weft_tokenize(weft_model_vocab(sched_model(s->sched)), text, p->input ? json_string_length(p->input) : 0, flags, &ids, &n, &err)) {
+  if (weft_tokenize(weft_model_vocab(m->model), text, p->input ? json_string_length(p->input) : 0, flags, &ids, &n, &err)) {
     fault_set(f, 400, "content", "%s", err.text);
     return NULL;
   }
   json_t *all = json_array();
-  for (size_t i = 0; i < n; i++) json_array_append_new(all, p->with_pieces ? piece_object(s, ids[i]) : json_integer(ids[i]));
+  for (size_t i = 0; i < n; i++) json_array_append_new(all, p->with_pieces ? piece_object(m, ids[i]) : json_integer(ids[i]));
   weft_free(ids);
   return json_pack("{so}", "tokens", all);
 }
@@ -125,8 +135,8 @@ static const struct field detokenize_table[] = {FJ(P, tokens, "tokens", F_ARRAY,
 static const struct fields detokenize_fields = FIELDS(detokenize_table);
 const struct fields *const llama_detokenize_fields[] = {&detokenize_fields, NULL};
 
-static json_t *detokenized(server *s, struct params *p, fault *f) {
-  const weft_vocab *v = weft_model_vocab(sched_model(s->sched));
+static json_t *detokenized(const served *m, struct params *p, fault *f) {
+  const weft_vocab *v = weft_model_vocab(m->model);
   token_ids ids = {0};
   json_t *one, *made = NULL;
   size_t i, n;
@@ -197,7 +207,7 @@ static json_t *probabilities(const call *c, int i, bool last) {
   const json_t *scores = c->choices[i].scores;
   size_t n = json_array_size(scores);
   json_t *all = json_array();
-  for (size_t k = last && n ? n - 1 : 0; k < n; k++) json_array_append_new(all, chat_logprob(c->s, json_array_get(scores, k)));
+  for (size_t k = last && n ? n - 1 : 0; k < n; k++) json_array_append_new(all, chat_logprob(c->m, json_array_get(scores, k)));
   return all;
 }
 
@@ -207,7 +217,7 @@ static json_t *final_object(const call *c, int i, bool whole) {
   const request *r = c->requests.at[i / (int)c->p.n];
   json_t *o = json_pack("{si so so si sb ss sI sI so sb sb ss ss sI so}", "index", i, "content",
                         whole ? json_of_text(str_c(&h->content), h->content.n) : json_string(""), "tokens",
-                        whole && c->p.return_tokens ? ids_array(&h->ids) : json_array(), "id_slot", 0, "stop", 1, "model", c->s->model_name,
+                        whole && c->p.return_tokens ? ids_array(&h->ids) : json_array(), "id_slot", 0, "stop", 1, "model", c->m->name,
                         "tokens_predicted", (json_int_t)h->timing.n_drawn, "tokens_evaluated", (json_int_t)r->prompt.n, "generation_settings",
                         settings(&c->p), "truncated", 0, "has_new_line", h->content.n && memchr(h->content.at, '\n', h->content.n) != NULL, "stop_type",
                         stop_type(h->finish), "stopping_word", h->word ? h->word : "", "tokens_cached",
@@ -297,7 +307,7 @@ static int add_extra(call *c, json_t *all, int64_t separator) {
 }
 
 static int add_infill(call *c) {
-  const weft_model *m = sched_model(c->s->sched);
+  const weft_model *m = c->m->model;
   const weft_file *f = weft_model_file(m);
   int64_t before = file_token(f, "tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id");
   int64_t after = file_token(f, "tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id");
@@ -344,7 +354,7 @@ const struct fields *const llama_embedding_fields[] = {&embedding_fields, NULL};
 static void embedding_finish(call *c) {
   json_t *all = json_array();
   bool pooled = c->requests.at[0]->pooling != WEFT_POOLING_NONE;
-  size_t n = c->choices[0].vectors.n, size = (size_t)weft_model_embedding_size(sched_model(c->s->sched));
+  size_t n = c->choices[0].vectors.n, size = (size_t)weft_model_embedding_size(c->m->model);
   for (size_t i = 0; i < n; i++) {
     const float *v;
     json_t *rows = json_array();

@@ -38,33 +38,27 @@ static const json_t *file_value(const weft_file *f, const char *key, json_t **ma
   return *made;
 }
 
-static json_t *details(const server *s) {
-  json_t *arch;
-  const weft_file *f = weft_model_file(sched_model(s->sched));
+static json_t *details(const served *m) {
   char size[32];
-  double n = (double)weft_file_n_params(f);
-  const char *last = strrchr(s->summary, ' ');
+  double n = (double)m->n_params;
+  const char *last = strrchr(m->summary, ' ');
   snprintf(size, sizeof size, n >= 1e9 ? "%.1fB" : "%.1fM", n >= 1e9 ? n / 1e9 : n / 1e6);
-  const char *name = json_string_value(file_value(f, "general.architecture", &arch));
-  json_t *o = json_pack("{ss ss ss s[s] ss ss}", "parent_model", "", "format", "gguf", "family", name ? name : "", "families", name ? name : "",
-                        "parameter_size", size, "quantization_level", last ? last + 1 : "");
-  json_decref(arch);
-  return o;
+  return json_pack("{ss ss ss s[s] ss ss}", "parent_model", "", "format", "gguf", "family", m->arch, "families", m->arch, "parameter_size", size,
+                   "quantization_level", last ? last + 1 : "");
 }
 
 // Something that changes with the file, though it is no hash of its bytes: that would mean reading all of them.
-static void digest(const server *s, char *out, size_t cap) {
-  const weft_file *f = weft_model_file(sched_model(s->sched));
-  uint64_t h = hash_bytes(s->summary, strlen(s->summary), weft_file_bytes(f)), k = hash_u64(h, weft_file_n_keys(f));
+static void digest(const served *m, char *out, size_t cap) {
+  uint64_t h = hash_bytes(m->summary, strlen(m->summary), m->file_bytes), k = hash_u64(h, m->n_keys);
   snprintf(out, cap, "%016llx%016llx%016llx%016llx", (unsigned long long)h, (unsigned long long)k, (unsigned long long)hash_u64(k, h),
            (unsigned long long)hash_u64(h, k));
 }
 
-static json_t *model_entry(const server *s) {
+static json_t *model_entry(const served *m) {
   char sum[72];
-  digest(s, sum, sizeof sum);
-  return json_pack("{ss ss so sI ss so}", "name", s->model_name, "model", s->model_name, "modified_at", time_text(s->started), "size",
-                   (json_int_t)weft_file_bytes(weft_model_file(sched_model(s->sched))), "digest", sum, "details", details(s));
+  digest(m, sum, sizeof sum);
+  return json_pack("{ss ss so sI ss so}", "name", m->name, "model", m->name, "modified_at", time_text(m->changed), "size",
+                   (json_int_t)m->file_bytes, "digest", sum, "details", details(m));
 }
 
 void ollama_version(server *s, exchange *x) {
@@ -72,18 +66,33 @@ void ollama_version(server *s, exchange *x) {
   answer_json(x, 200, json_pack("{ss}", "version", weft_version()));
 }
 
-void ollama_tags(server *s, exchange *x) { answer_json(x, 200, json_pack("{s[o]}", "models", model_entry(s))); }
+static void add_tag(void *ctx, served *m) { json_array_append_new(ctx, model_entry(m)); }
+
+void ollama_tags(server *s, exchange *x) {
+  json_t *all = json_array();
+  shelf_each(s->shelf, add_tag, all);
+  answer_json(x, 200, json_pack("{so}", "models", all));
+}
+
+static void add_loaded(void *ctx, served *m) {
+  enum { CENTURY = 1000000000 };       // seconds and more: as long as the server runs
+  if (m->state != SERVED_IN) return;
+  json_t *o = model_entry(m);
+  double until = shelf_until(m);
+  json_object_set_new(o, "expires_at", time_text(until > 0 ? (int64_t)until : (int64_t)time(NULL) + 3 * (int64_t)CENTURY));
+  json_object_set_new(o, "size_vram", json_integer(0));
+  json_object_set_new(o, "context_length", json_integer(weft_model_context(m->model)));
+  json_array_append_new(ctx, o);
+}
 
 void ollama_ps(server *s, exchange *x) {
-  json_t *m = model_entry(s);
-  json_object_set_new(m, "expires_at", time_text((int64_t)time(NULL) + 365 * 86400));
-  json_object_set_new(m, "size_vram", json_integer(0));
-  json_object_set_new(m, "context_length", json_integer(weft_model_context(sched_model(s->sched))));
-  answer_json(x, 200, json_pack("{s[o]}", "models", m));
+  json_t *all = json_array();
+  shelf_each(s->shelf, add_loaded, all);
+  answer_json(x, 200, json_pack("{so}", "models", all));
 }
 
 #define P struct params
-static const struct field show_table[] = {FJ(P, model, "model", F_TEXT, "the model; any name is taken"), FJ(P, input, "name", F_TEXT, "the same")};
+static const struct field show_table[] = {FJ(P, model, "model", F_TEXT, "the model; where the server has one, any name is taken"), FJ(P, input, "name", F_TEXT, "the same")};
 static const struct fields show_fields = FIELDS(show_table);
 const struct fields *const ollama_show_fields[] = {&show_fields, NULL};
 
@@ -96,27 +105,31 @@ static json_t *model_info(const weft_file *f) {
   return o;
 }
 
+// From the file: nothing is loaded for it.
 void ollama_show(server *s, exchange *x) {
   fault f = {0};
-  const weft_file *file = weft_model_file(sched_model(s->sched));
-  json_t *body = json_body(&x->body, &f), *template;
   struct params p = {0};
-  if (!body || fields_read(body, "", show_fields, &p, &f)) {
-    answer_fault(s, x, &f);
-  } else {
-    if (!file_value(file, "tokenizer.chat_template", &template)) template = json_string("");
-    json_t *can = json_pack("[s]", weft_model_only_embeds(sched_model(s->sched)) ? "embedding" : "completion");
-    if (s->tmpl) json_array_append_new(can, json_string("tools"));
-    answer_json(x, 200, json_pack("{so so so so ss ss so}", "details", details(s), "model_info", model_info(file), "capabilities", can, "template", template,
-                                  "parameters", "", "modelfile", "", "modified_at", time_text(s->started)));
-  }
-  json_decref(body);
+  weft_file *file = NULL;
+  weft_error err;
+  json_t *template;
+  size_t i;
+  served *m = NULL;
+  if (fields_read(asked_of(x)->body, "", show_fields, &p, &f)) m = NULL;
+  else m = shelf_find(s->shelf, asked_of(x)->model ? asked_of(x)->model : json_string_value(p.input), &f);
+  if (m && weft_file_open(m->path, &file, &err)) fault_set(&f, 500, NULL, "%s", err.text);
+  if (f.status) { answer_fault(s, x, &f); return; }
+  if (!file_value(file, "tokenizer.chat_template", &template)) template = json_string("");
+  json_t *can = json_pack("[s]", weft_file_find(file, "tokenizer.ggml.model", &i) || strstr(m->arch, "bert") ? "embedding" : "completion");
+  if (json_string_length(template)) json_array_append_new(can, json_string("tools"));
+  answer_json(x, 200, json_pack("{so so so so ss ss so}", "details", details(m), "model_info", model_info(file), "capabilities", can, "template", template,
+                                "parameters", "", "modelfile", "", "modified_at", time_text(m->changed)));
+  weft_file_close(file);
 }
 
 // ---- fields -----------------------------------------------------------------------------------------------------------------------------
 
 #define SHARED \
-  FJ(P, model, "model", F_TEXT, "the model; any name is taken"), \
+  FJ(P, model, "model", F_TEXT, "the model; where the server has one, any name is taken"), \
   FB(P, stream, "stream", "lines as the answer is made (default true)"), \
   FJ(P, options, "options", F_OBJECT, "num_predict, temperature, seed, stop and the like"), \
   FJ(P, format, "format", F_ANY, "json, or a schema of the answer"), \
@@ -174,7 +187,7 @@ static int add_prompt(call *c) {
   if (c->p.suffix && json_string_length(c->p.suffix)) return fault_set(&c->fault, 400, "suffix", "'suffix' is not supported here; /infill takes one");
   if (json_array_size(json_object_get(c->body, "images"))) return fault_set(&c->fault, 400, "images", "'images': only text is understood");
   const char *text = json_string_value(c->p.prompt);
-  if (c->p.raw || !c->s->tmpl) return call_add_text(c, text, json_string_length(c->p.prompt), c->p.raw);
+  if (c->p.raw || !c->m->tmpl) return call_add_text(c, text, json_string_length(c->p.prompt), c->p.raw);
   json_t *messages = json_array();
   if (c->p.system) json_array_append_new(messages, json_pack("{ss sO}", "role", "system", "content", c->p.system));
   json_array_append_new(messages, json_pack("{ss sO}", "role", "user", "content", c->p.prompt));
@@ -199,15 +212,18 @@ static json_t *calls_of(const json_t *calls) {
   return all;
 }
 
-static json_t *line(const call *c, const str *content, const str *reasoning, json_t *calls) {
-  json_t *text = json_of_text(str_c(content), content->n), *o = json_pack("{ss so sb}", "model", c->s->model_name, "created_at", time_text((int64_t)time(NULL)), "done", 0);
-  bool chat = c->p.messages != NULL;
+static json_t *line_of(const char *model, bool chat, const str *content, const str *reasoning, json_t *calls) {
+  json_t *text = json_of_text(str_c(content), content->n), *o = json_pack("{ss so sb}", "model", model, "created_at", time_text((int64_t)time(NULL)), "done", 0);
   json_t *in = chat ? json_pack("{ss so}", "role", "assistant", "content", text) : o;
   if (chat) json_object_set_new(o, "message", in);
   else json_object_set_new(o, "response", text);
   if (reasoning->n) json_object_set_new(in, "thinking", json_of_text(reasoning->at, reasoning->n));
   if (json_array_size(calls)) json_object_set_new(in, "tool_calls", calls_of(calls));
   return o;
+}
+
+static json_t *line(const call *c, const str *content, const str *reasoning, json_t *calls) {
+  return line_of(c->m->name, c->p.messages != NULL, content, reasoning, calls);
 }
 
 static void add_end(const call *c, json_t *o) {
@@ -246,7 +262,28 @@ static void on_failed(call *c, const char *text) { call_line(c, "", json_pack("{
 
 static const struct speaker speaker = {"application/x-ndjson", NULL, NULL, on_event, on_finish, on_failed};
 
-// A request without a prompt asks whether the model is loaded.
+// A request without a prompt loads the model, or with a keep_alive of 0 unloads it.
+static bool is_goodbye(const json_t *body) {
+  const json_t *keep = json_object_get(body, "keep_alive"), *prompt = json_object_get(body, "prompt");
+  bool none = json_is_number(keep) ? json_number_value(keep) == 0 : json_is_string(keep) && !strspn(json_string_value(keep), "123456789-+.") &&
+                                                                       *json_string_value(keep) == '0';
+  return none && !json_string_length(prompt) && !json_array_size(json_object_get(body, "messages"));
+}
+
+static bool answer_goodbye(server *s, exchange *x, bool chat) {
+  const struct asked *a = asked_of(x);
+  const str empty = {0};
+  fault f = {0};
+  if (!is_goodbye(a->body)) return false;
+  const served *m = shelf_find(s->shelf, a->model, &f);
+  if (!m || shelf_unload(s->shelf, a->model, &f)) { answer_fault(s, x, &f); return true; }
+  json_t *o = line_of(m->name, chat, &empty, &empty, NULL);
+  json_object_set_new(o, "done", json_true());
+  json_object_set_new(o, "done_reason", json_string("unload"));
+  answer_json(x, 200, o);
+  return true;
+}
+
 static bool answer_loaded(call *c, bool asked) {
   const str empty = {0};
   if (asked) return false;
@@ -258,6 +295,7 @@ static bool answer_loaded(call *c, bool asked) {
 }
 
 void ollama_chat(server *s, exchange *x) {
+  if (answer_goodbye(s, x, true) || !model_for(s, x)) return;
   call *c = call_new(s, x, &speaker, chat_fields);
   if (!c || answer_loaded(c, json_array_size(c->p.messages) > 0)) return;
   if (adapt(c) || add_chat(c, c->p.messages) || read_options(c)) call_refuse(c);
@@ -265,6 +303,7 @@ void ollama_chat(server *s, exchange *x) {
 }
 
 void ollama_generate(server *s, exchange *x) {
+  if (answer_goodbye(s, x, false) || !model_for(s, x)) return;
   call *c = call_new(s, x, &speaker, generate_fields);
   if (!c || answer_loaded(c, c->p.prompt && json_string_length(c->p.prompt))) return;
   if (add_prompt(c) || read_options(c)) call_refuse(c);
@@ -291,7 +330,7 @@ static void embed_finish(call *c) {
     call_vectors(c, i, 2, &v);
     json_array_append_new(all, vector_numbers(c, v));
   }
-  call_send(c, 200, json_pack("{ss so sI si sI}", "model", c->s->model_name, "embeddings", all, "total_duration", (json_int_t)(1e6 * t->prompt_ms), "load_duration", 0,
+  call_send(c, 200, json_pack("{ss so sI si sI}", "model", c->m->name, "embeddings", all, "total_duration", (json_int_t)(1e6 * t->prompt_ms), "load_duration", 0,
                               "prompt_eval_count", (json_int_t)t->n_prompt));
 }
 
@@ -304,7 +343,7 @@ static void embedding_finish(call *c) {
 static const struct speaker embed_speaker = {.finish = embed_finish}, embedding_speaker = {.finish = embedding_finish};
 
 static void go_embed(call *c, const char *name) {
-  int32_t size = weft_model_embedding_size(sched_model(c->s->sched));
+  int32_t size = weft_model_embedding_size(c->m->model);
   c->p.stream = false;
   if (c->p.dimensions && c->p.dimensions != size) fault_set(&c->fault, 400, "dimensions", "'dimensions' is %lld, and this model's vectors have %d elements", (long long)c->p.dimensions, size);
   if (c->fault.status || call_add_texts(c, c->p.input, name, true, c->p.truncate)) call_refuse(c);

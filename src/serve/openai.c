@@ -33,24 +33,41 @@ const struct family openai_family = {"OpenAI", openai_error};
 
 // ---- the model ------------------------------------------------------------------------------------------------------------------------
 
-static json_t *model_object(server *s) {
-  const weft_model *m = sched_model(s->sched);
-  const weft_file *f = weft_model_file(m);
-  int n_ctx = weft_model_context(m);
-  return json_pack("{ss ss sI ss si s{si si sI sI ss}}", "id", s->model_name, "object", "model", "created", (json_int_t)s->started, "owned_by", "weft",
-                   "max_model_len", n_ctx, "meta", "n_ctx", n_ctx, "n_vocab", (int)weft_model_vocab_size(m), "n_params", (json_int_t)weft_file_n_params(f),
-                   "size", (json_int_t)weft_file_tensor_bytes(f), "description", s->summary);
+struct listing { server *s; json_t *all; };
+
+static json_t *model_object(const server *s, const served *m) {
+  static const char *const states[] = {"unloaded", "loading", "loading", "loaded", "unloaded", "unloaded"};
+  int64_t asked = s->o->model.context, n_ctx = m->state == SERVED_IN ? weft_model_context(m->model) : asked ? asked : m->n_trained;
+  json_t *o = json_pack("{ss ss sI ss sI s{ss} s{sI sI sI ss}}", "id", m->name, "object", "model", "created", (json_int_t)m->changed, "owned_by", "weft",
+                        "max_model_len", (json_int_t)n_ctx, "status", "value", states[m->state], "meta", "n_ctx", (json_int_t)n_ctx, "n_params",
+                        (json_int_t)m->n_params, "size", (json_int_t)m->tensor_bytes, "description", m->summary);
+  if (m->state == SERVED_FAILED) json_object_set_new(json_object_get(o, "status"), "failed", json_true());
+  if (m->state == SERVED_IN) json_object_set_new(json_object_get(o, "meta"), "n_vocab", json_integer(weft_model_vocab_size(m->model)));
+  return o;
 }
 
-void openai_models(server *s, exchange *x) { answer_json(x, 200, json_pack("{ss s[o]}", "object", "list", "data", model_object(s))); }
+static void add_model(void *ctx, served *m) {
+  struct listing *l = ctx;
+  json_array_append_new(l->all, model_object(l->s, m));
+}
+
+static json_t *models(server *s) {
+  struct listing l = {s, json_array()};
+  shelf_each(s->shelf, add_model, &l);
+  return l.all;
+}
+
+void openai_models(server *s, exchange *x) { answer_json(x, 200, json_pack("{ss so}", "object", "list", "data", models(s))); }
 
 void openai_model(server *s, exchange *x) {
   fault f = {0};
   const char *name = asked_path(x, x->route);
-  if (!strcmp(name, s->model_name)) { answer_json(x, 200, model_object(s)); return; }
-  f.code = "model_not_found";
-  fault_set(&f, 404, "model", "there is no model '%.200s'; this server has '%.200s'", name, s->model_name);
-  answer_fault(s, x, &f);
+  json_t *all = models(s), *one, *found = NULL;
+  size_t i;
+  json_array_foreach(all, i, one) if (!strcmp(name, json_string_value(json_object_get(one, "id")))) found = one;
+  if (found) answer_json(x, 200, json_incref(found));
+  else if (shelf_unknown(s->shelf, name, &f)) answer_fault(s, x, &f);
+  json_decref(all);
 }
 
 // ---- what both have -------------------------------------------------------------------------------------------------------------------
@@ -87,7 +104,7 @@ json_t *timings_object(const struct timing *t) {
 }
 
 static json_t *head(const call *c, const char *object) {
-  return json_pack("{ss ss sI ss ss}", "id", c->id, "object", object, "created", (json_int_t)c->created, "model", c->s->model_name,
+  return json_pack("{ss ss sI ss ss}", "id", c->id, "object", object, "created", (json_int_t)c->created, "model", c->m->name,
                    "system_fingerprint", "b-weft-" WEFT_VERSION_STRING);
 }
 
@@ -131,12 +148,12 @@ struct legacy { json_t *tokens, *logprobs, *top, *offsets; int64_t offset; };
 
 static struct legacy legacy_new(int64_t offset) { return (struct legacy){json_array(), json_array(), json_array(), json_array(), offset}; }
 
-static void legacy_add(const server *s, struct legacy *l, const json_t *score) {
-  json_t *text = piece_text(s, (int32_t)json_integer_value(json_object_get(score, "id"))), *logprob = json_object_get(score, "logprob"), *pair;
+static void legacy_add(const served *m, struct legacy *l, const json_t *score) {
+  json_t *text = piece_text(m, (int32_t)json_integer_value(json_object_get(score, "id"))), *logprob = json_object_get(score, "logprob"), *pair;
   size_t i;
   json_t *top = json_object();
   json_array_foreach(json_object_get(score, "top"), i, pair) {
-    json_t *name = piece_text(s, (int32_t)json_integer_value(json_array_get(pair, 0)));
+    json_t *name = piece_text(m, (int32_t)json_integer_value(json_array_get(pair, 0)));
     if (!json_object_get(top, json_string_value(name))) json_object_set(top, json_string_value(name), json_array_get(pair, 1));
     json_decref(name);
   }
@@ -157,8 +174,8 @@ static json_t *completion_logprobs(const call *c, int i) {
   size_t k;
   json_t *score;
   if (!c->p.logprobs) return json_null();
-  if (c->p.echo && i < (int)c->p.n) json_array_foreach(c->prompt_scores, k, score) legacy_add(c->s, &l, score);
-  json_array_foreach(c->choices[i].scores, k, score) legacy_add(c->s, &l, score);
+  if (c->p.echo && i < (int)c->p.n) json_array_foreach(c->prompt_scores, k, score) legacy_add(c->m, &l, score);
+  json_array_foreach(c->choices[i].scores, k, score) legacy_add(c->m, &l, score);
   return legacy_object(l);
 }
 
@@ -178,7 +195,7 @@ static void add_prompt_text(const call *c, int i, str *out) {
   const request *r = c->requests.at[i / (int)c->p.n];
   char *text;
   size_t n;
-  if (weft_detokenize(weft_model_vocab(sched_model(c->s->sched)), r->prompt.at, r->prompt.n, false, &text, &n, NULL)) return;
+  if (weft_detokenize(weft_model_vocab(c->m->model), r->prompt.at, r->prompt.n, false, &text, &n, NULL)) return;
   str_addn(out, text, n);
   weft_free(text);
 }
@@ -205,7 +222,7 @@ static void completion_event(call *c, const event *e, int i) {
   struct legacy l = legacy_new((int64_t)c->choices[i].content.n);
   str text = {0};
   for (size_t k = 0; k < e->parts.n; k++) str_addn(&text, str_c(&e->parts.at[k].text), e->parts.at[k].text.n);
-  if (e->scored) legacy_add(c->s, &l, json_array_get(c->choices[i].scores, json_array_size(c->choices[i].scores) - 1));
+  if (e->scored) legacy_add(c->m, &l, json_array_get(c->choices[i].scores, json_array_size(c->choices[i].scores) - 1));
   json_t *logprobs = legacy_object(l);
   if (e->kind == EVENT_END) send_completion(c, completion_choice(i, json_string(""), json_null(), finish_name(e->finish)), &e->timing);
   else if (e->kind == EVENT_TOKEN && (text.n || e->scored))
@@ -257,19 +274,19 @@ static const struct field chat_table[] = {
 static const struct fields chat_fields = FIELDS(chat_table);
 const struct fields *const openai_chat_fields[] = {&chat_fields, &sampling_fields, NULL};
 
-static json_t *token_object(const server *s, const json_t *id, const json_t *logprob) {
-  json_t *text = piece_text(s, (int32_t)json_integer_value(id)), *bytes = json_array();
+static json_t *token_object(const served *m, const json_t *id, const json_t *logprob) {
+  json_t *text = piece_text(m, (int32_t)json_integer_value(id)), *bytes = json_array();
   size_t n;
-  char *raw = weft_piece(weft_model_vocab(sched_model(s->sched)), (int32_t)json_integer_value(id), true, &n);
+  char *raw = weft_piece(weft_model_vocab(m->model), (int32_t)json_integer_value(id), true, &n);
   for (size_t i = 0; i < n; i++) json_array_append_new(bytes, json_integer((unsigned char)raw[i]));
   weft_free(raw);
   return json_pack("{so sO so sO}", "token", text, "logprob", logprob, "bytes", bytes, "id", id);
 }
 
-json_t *chat_logprob(const server *s, const json_t *score) {
-  json_t *o = token_object(s, json_object_get(score, "id"), json_object_get(score, "logprob")), *top = json_array(), *pair;
+json_t *chat_logprob(const served *m, const json_t *score) {
+  json_t *o = token_object(m, json_object_get(score, "id"), json_object_get(score, "logprob")), *top = json_array(), *pair;
   size_t i;
-  json_array_foreach(json_object_get(score, "top"), i, pair) json_array_append_new(top, token_object(s, json_array_get(pair, 0), json_array_get(pair, 1)));
+  json_array_foreach(json_object_get(score, "top"), i, pair) json_array_append_new(top, token_object(m, json_array_get(pair, 0), json_array_get(pair, 1)));
   json_object_set_new(o, "top_logprobs", top);
   return o;
 }
@@ -279,7 +296,7 @@ static json_t *chat_logprobs(const call *c, int i, bool last) {
   json_t *all = json_array();
   if (!c->p.logprobs) { json_decref(all); return json_null(); }
   size_t n = json_array_size(scores);
-  for (size_t k = last && n ? n - 1 : 0; k < n; k++) json_array_append_new(all, chat_logprob(c->s, json_array_get(scores, k)));
+  for (size_t k = last && n ? n - 1 : 0; k < n; k++) json_array_append_new(all, chat_logprob(c->m, json_array_get(scores, k)));
   return json_pack("{so sn}", "content", all, "refusal");
 }
 
@@ -419,7 +436,7 @@ static bool is_base64(const call *c) { return c->p.encoding && !strcmp(json_stri
 
 static void embeddings_finish(call *c) {
   json_t *data = json_array();
-  size_t n = c->choices[0].vectors.n, bytes = (size_t)weft_model_embedding_size(sched_model(c->s->sched)) * sizeof(float);
+  size_t n = c->choices[0].vectors.n, bytes = (size_t)weft_model_embedding_size(c->m->model) * sizeof(float);
   for (size_t i = 0; i < n; i++) {
     const float *v;
     call_vectors(c, i, 2, &v);
@@ -427,12 +444,12 @@ static void embeddings_finish(call *c) {
                                           is_base64(c) ? base64(v, bytes) : vector_numbers(c, v)));
   }
   json_int_t read = call_prompt_tokens(c);
-  call_send(c, 200, json_pack("{ss so ss s{sI sI}}", "object", "list", "data", data, "model", c->s->model_name, "usage", "prompt_tokens", read, "total_tokens", read));
+  call_send(c, 200, json_pack("{ss so ss s{sI sI}}", "object", "list", "data", data, "model", c->m->name, "usage", "prompt_tokens", read, "total_tokens", read));
 }
 
 static int check_embedding(call *c) {
   const char *form = c->p.encoding ? json_string_value(c->p.encoding) : "float";
-  int32_t size = weft_model_embedding_size(sched_model(c->s->sched));
+  int32_t size = weft_model_embedding_size(c->m->model);
   if (strcmp(form, "float") && strcmp(form, "base64")) return fault_set(&c->fault, 400, "encoding_format", "'encoding_format' must be float or base64");
   if (c->p.dimensions && c->p.dimensions != size) return fault_set(&c->fault, 400, "dimensions", "'dimensions' is %lld, and this model's vectors have %d elements", (long long)c->p.dimensions, size);
   return 0;

@@ -15,7 +15,7 @@ static int add_text(call *c, request *r, const char *text, size_t n, unsigned fl
   weft_error err;
   int32_t *ids;
   size_t n_ids;
-  if (weft_tokenize(weft_model_vocab(sched_model(c->s->sched)), text, n, flags, &ids, &n_ids, &err))
+  if (weft_tokenize(weft_model_vocab(c->m->model), text, n, flags, &ids, &n_ids, &err))
     return fault_set(&c->fault, 400, "prompt", "%s", err.text);
   for (size_t i = 0; i < n_ids; i++) vec_push(&r->prompt, ids[i]);
   weft_free(ids);
@@ -28,7 +28,7 @@ int call_add_text(call *c, const char *text, size_t n, bool parse_special) {
 
 static int add_id(call *c, request *r, const json_t *v, const char *name) {
   int64_t id;
-  if (read_int(v, name, 0, weft_model_vocab_size(sched_model(c->s->sched)) - 1, &id, &c->fault)) return -1;
+  if (read_int(v, name, 0, weft_model_vocab_size(c->m->model) - 1, &id, &c->fault)) return -1;
   vec_push(&r->prompt, (int32_t)id);
   return 0;
 }
@@ -150,12 +150,12 @@ static char *dump(const json_t *v, size_t *n) {
 }
 
 int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables) {
-  server *s = c->s;
+  const served *its = c->m;
   size_t i;
   json_t *m;
   if (tools && !json_array_size(tools)) tools = NULL;
-  const weft_template *t = tools && s->tool_tmpl ? s->tool_tmpl : s->tmpl;
-  if (!t) return fault_set(&c->fault, 400, "messages", "%s", s->no_tmpl.text);
+  const weft_template *t = tools && its->tool_tmpl ? its->tool_tmpl : its->tmpl;
+  if (!t) return fault_set(&c->fault, 400, "messages", "%s", its->no_tmpl.text);
   if (!json_is_array(messages) || !json_array_size(messages)) return fault_set(&c->fault, 400, "messages", "'messages' must be an array with messages");
   json_array_foreach(messages, i, m) if (check_message(c, i, m)) return -1;
   if (check_tools(c, tools)) return -1;
@@ -166,8 +166,8 @@ int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables) {
   int32_t *ids = NULL;
   r->tools = dump(tools, &n_tools);
   weft_chat chat = {.messages = json, .n_messages = n_messages, .tools = r->tools, .n_tools = n_tools, .variables = more,
-                    .n_variables = n_variables, .bos = s->bos, .eos = s->eos};
-  int status = weft_template_encode(t, weft_model_vocab(sched_model(s->sched)), &chat, &text, &n_text, &ids, &n_ids, &err);
+                    .n_variables = n_variables, .bos = its->bos, .eos = its->eos};
+  int status = weft_template_encode(t, weft_model_vocab(its->model), &chat, &text, &n_text, &ids, &n_ids, &err);
   free(json);
   free(more);
   if (status) return fault_set(&c->fault, 400, "messages", "%s", err.text);

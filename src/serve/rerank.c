@@ -35,7 +35,7 @@ static void finish(call *c) {
     json_array_append_new(results, json_pack("{sI sf}", "index", (json_int_t)all[i].i, "relevance_score", (double)all[i].score));
   free(all);
   json_int_t read = call_prompt_tokens(c);
-  call_send(c, 200, json_pack("{ss ss so s{sI sI}}", "object", "list", "model", c->s->model_name, "results", results,
+  call_send(c, 200, json_pack("{ss ss so s{sI sI}}", "object", "list", "model", c->m->name, "results", results,
                               "usage", "prompt_tokens", read, "total_tokens", read));
 }
 

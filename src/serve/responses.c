@@ -116,7 +116,7 @@ static json_t *usage(const call *c) {
 static json_t *response(const call *c, const char *status, json_t *output) {
   bool ended = c->choices[0].ended, cut = ended && finish_name(c->choices[0].finish)[0] == 'l';
   json_t *o = json_pack("{ss ss sI ss ss so sn so sb so so sf sf s{} so}", "id", c->id, "object", "response", "created_at", (json_int_t)c->created, "status",
-                        status, "model", c->s->model_name, "output", output, "error", "incomplete_details",
+                        status, "model", c->m->name, "output", output, "error", "incomplete_details",
                         cut ? json_pack("{ss}", "reason", "max_output_tokens") : json_null(), "parallel_tool_calls", !c->p.no_parallel, "tool_choice",
                         c->p.tool_choice ? json_incref(c->p.tool_choice) : json_string("auto"), "tools",
                         c->p.tools ? json_incref(c->p.tools) : json_array(), "temperature", c->p.sampling.temp, "top_p", c->p.sampling.top_p, "metadata",

@@ -360,9 +360,10 @@ static void *lead(void *arg) {
   if (!status && s->o.parallel > weft_model_chunk(s->model)) s->o.parallel = weft_model_chunk(s->model);
   if (!status) status = warm_up(s, &s->why);
   if (!status) keep_open(&s->keep, s->o.keep, s->model);
-  s->state = status ? SCHED_FAILED : SCHED_READY;
-  pthread_mutex_lock(&s->lock);
   if (!status && !s->o.max_tokens) s->c.most_tokens = 8ll * weft_model_context(s->model);
+  s->state = status ? SCHED_FAILED : SCHED_READY;
+  s->o.loaded(s->o.ctx);
+  pthread_mutex_lock(&s->lock);
   while (!status) {
     bool idle = !s->live.n && !s->texts.n && !s->opened.n;
     while (s->live.n + s->opened.n + s->texts.n < (size_t)s->o.parallel) {
@@ -383,9 +384,11 @@ static void *lead(void *arg) {
     if (idle) { pthread_cond_wait(&s->more, &s->lock); continue; }
     pthread_mutex_unlock(&s->lock);
     if (s->stop) cancel_all(s);
+    turn_take(s->o.turn);
     begin_choices(s);
     step(s);
     make_vectors(s);
+    turn_give(s->o.turn);
     pthread_mutex_lock(&s->lock);
     s->last_step = now_s();
     s->c.steps++;

@@ -7,6 +7,7 @@
 #ifndef WEFT_SERVE_SCHED_H
 #define WEFT_SERVE_SCHED_H
 #include "serve/request.h"
+#include "serve/turn.h"
 
 typedef struct sched sched;
 enum { SCHED_PARALLEL_MAX = 64 };
@@ -19,6 +20,9 @@ struct sched_options {
   int64_t max_tokens;                  // of the prompts that wait; 0: eight contexts
   const char *keep;                    // folder for sequences from one run to the next (keep.h); NULL: none
   uint64_t keep_bytes;                 // of all files there
+  turn *turn;                          // of all that compute
+  void (*loaded)(void *ctx);           // the model is there, or cannot be
+  void *ctx;
 };
 enum sched_state { SCHED_LOADING, SCHED_READY, SCHED_FAILED };
 struct sched_counts {                  // since the start, and now

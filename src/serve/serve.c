@@ -130,6 +130,29 @@ static int preflight(exchange *x) {
   return -1;
 }
 
+static void asked_free(void *own) {
+  struct asked *a = own;
+  if (a->m) shelf_give(a->s->shelf, a->m);
+  json_decref(a->body);
+  free(a->model);
+  free(a);
+}
+
+// Seconds of "Prefer: wait=10"; negative: nothing is said.
+static double wait_asked(const char *prefer) {
+  const char *at = prefer ? strstr(prefer, "wait=") : NULL;
+  return at ? strtod(at + 5, NULL) : -1;
+}
+
+static void look_at_asked(server *s, exchange *x) {
+  struct asked *a = xcalloc(1, sizeof *a);
+  const char *model = exchange_query(x, "model"), *load = exchange_query(x, "autoload");
+  *a = (struct asked){.s = s, .model = model && *model ? xstrdup(model) : NULL, .load = load ? !strcmp(load, "true") || !strcmp(load, "1") : !s->o->no_autoload,
+                      .wait_s = wait_asked(exchange_asked(x, "Prefer"))};
+  x->own = a;
+  x->own_free = asked_free;
+}
+
 // Who asks, from where, for what: in this order, before a body is read.
 static int on_begin(void *ctx, exchange *x) {
   server *s = ctx;
@@ -150,22 +173,37 @@ static int on_begin(void *ctx, exchange *x) {
   }
   if (!x->route) return refused(s, x, 404, "there is nothing at this path; /openapi.json lists what there is");
   if (!strcmp(x->route->method, "POST") && (type || origin) && !is_json(type)) return refused(s, x, 415, "Content-Type must be application/json");
+  look_at_asked(s, x);
   return 0;
 }
 
-static bool is_ready(server *s);
-
 struct job { server *s; exchange *x; };
+
+static int look_at_body(exchange *x, fault *f) {
+  struct asked *a = asked_of(x);
+  if (!x->route->tables || a->body) return 0;
+  if (!(a->body = json_body(&x->body, f))) return -1;
+  const json_t *name = json_object_get(a->body, "model");
+  if (json_string_length(name) && strlen(json_string_value(name)) != json_string_length(name)) return fault_set(f, 400, "model", "'model' has a NUL");
+  if (!a->model && json_string_length(name)) a->model = xstrdup(json_string_value(name));
+  return 0;
+}
+
+bool model_for(server *s, exchange *x) {
+  struct asked *a = asked_of(x);
+  fault f = {0};
+  if (a->m) return true;
+  int status = shelf_take(s->shelf, x, &(struct wanted){a->model, a->load, a->wait_s}, &a->m, &f);
+  if (status < 0) answer_fault(s, x, &f);
+  return !status;
+}
+
 static void handle(void *ctx) {
   struct job j = *(struct job *)ctx;
+  fault f = {0};
   free(ctx);
-  if (j.x->route->needs_model && !is_ready(j.s)) {
-    fault f = {.retry_s = 2};
-    fault_set(&f, 503, NULL, "Loading model");
-    answer_fault(j.s, j.x, &f);
-  } else {
-    j.x->route->handle(j.s, j.x);
-  }
+  if (look_at_body(j.x, &f)) answer_fault(j.s, j.x, &f);
+  else if (!j.x->route->needs_model || model_for(j.s, j.x)) j.x->route->handle(j.s, j.x);
   exchange_drop(j.x);
 }
 
@@ -175,63 +213,12 @@ static void on_ready(void *ctx, exchange *x) {
   pool_add(j->s->pool, handle, j);
 }
 
-// ---- what is known once the model is there ----------------------------------------------------------------------------------------------
-
-static char *file_name(const char *path) {
-  const char *slash = strrchr(path, '/');
-  char *name = xstrdup(slash ? slash + 1 : path);
-  size_t n = strlen(name);
-  if (n > 5 && !strcmp(name + n - 5, ".gguf")) name[n - 5] = 0;
-  return name;
-}
-
-// Names of files are any bytes; what is answered is UTF-8.
-static char *model_name(const serve_options *o) {
-  size_t n;
-  char *name = o->alias ? xstrdup(o->alias) : file_name(o->model_path), *valid = weft_utf8(name, strlen(name), &n);
-  free(name);
-  return valid;
-}
-
-static int open_template_file(server *s, const char *path) {
-  enum { MOST = 1 << 20 };
-  FILE *f = fopen(path, "re");
-  char *text = xmalloc(MOST);
-  size_t n = f ? fread(text, 1, MOST, f) : 0;
-  int status = f ? weft_template_open(text, n, path, &s->tmpl, &s->no_tmpl) : -1;
-  if (!f) snprintf(s->no_tmpl.text, sizeof s->no_tmpl.text, "%s: %s", path, strerror(errno));
-  if (f) fclose(f);
-  free(text);
-  if (status) return -1;
-  const weft_vocab *v = weft_model_vocab(sched_model(s->sched));
-  s->bos = weft_piece(v, weft_bos(v), true, &n);
-  s->eos = weft_piece(v, weft_eos(v), true, &n);
-  return 0;
-}
-
-// A model without a template is no error: it still continues texts.
-static int look_at_model(server *s, error *err) {
-  const weft_file *f = weft_model_file(sched_model(s->sched));
-  weft_error none;
-  s->summary = weft_file_summary(f);
-  if (s->o->template_file) {
-    if (open_template_file(s, s->o->template_file)) return error_set(err, "%s", s->no_tmpl.text);
-  } else if (!weft_template_of_file(f, false, &s->tmpl, &s->no_tmpl)) {
-    if (weft_template_of_file(f, true, &s->tool_tmpl, &none)) s->tool_tmpl = NULL;
-  } else {
-    s->tmpl = NULL;
-  }
-  pthread_mutex_lock(&s->lock);
-  s->ready = true;
-  pthread_mutex_unlock(&s->lock);
-  return 0;
-}
-
-static bool is_ready(server *s) {
-  pthread_mutex_lock(&s->lock);
-  bool ready = s->ready;
-  pthread_mutex_unlock(&s->lock);
-  return ready;
+// The model that it waited for is there: it goes through the pool once more.
+static void on_model(void *ctx, exchange *x, served *m, const fault *f) {
+  asked_of(x)->m = m;
+  if (m) { on_ready(ctx, x); return; }
+  answer_fault(ctx, x, f);
+  exchange_drop(x);
 }
 
 // ---- start and end --------------------------------------------------------------------------------------------------------------------
@@ -242,16 +229,13 @@ static int start(serve *v, error *err) {
   int n_keys = guard_keys(s->guard) ? guard_keys(s->guard) : 1;
   s->o = o;
   s->started = (int64_t)time(NULL);
-  s->model_name = model_name(o);
   s->used = xcalloc((size_t)n_keys, sizeof *s->used);
-  pthread_mutex_init(&s->lock, NULL);
-  struct sched_options so = {.path = o->model_path, .model = o->model, .n_keys = n_keys, .parallel = o->parallel, .max_waiting = o->max_waiting, .max_tokens = o->max_waiting_tokens,
-                             .keep = o->keep, .keep_bytes = (uint64_t)o->keep_bytes};
+  struct shelf_options so = {.o = o, .n_keys = n_keys, .ready = on_model, .ctx = s};
   struct http_options ho = {.listen_fd = v->fd, .max_connections = o->max_connections, .max_body = (size_t)o->max_body, .header_s = 10, .body_s = 30,
                             .idle_s = 75, .write_s = 60, .begin = on_begin, .ready = on_ready, .ctx = s};
-  if (pool_start(o->workers, &s->pool, err) || sched_start(&so, &s->sched, err) || http_start(&ho, &s->http, err)) return -1;
+  if (pool_start(o->workers, &s->pool, err) || shelf_open(&so, &s->shelf, err) || http_start(&ho, &s->http, err)) return -1;
   v->fd = -1;                          // http's now
-  return 0;
+  return shelf_start(s->shelf, err);
 }
 
 // A signal that came within so long; 0: none.
@@ -262,14 +246,12 @@ static int wait_signal(const sigset_t *set, double seconds) {
 }
 
 static int until_signal(serve *v, const sigset_t *set, error *err) {
-  server *s = &v->s;
   bool known = false;
   while (!wait_signal(set, 0.1)) {
-    if (known) continue;
-    if (sched_state(s->sched) == SCHED_FAILED) return error_set(err, "%s", sched_error(s->sched));
-    known = sched_state(s->sched) == SCHED_READY;
-    if (known && look_at_model(s, err)) return -1;
-    if (known) fprintf(stderr, "weft: ready: %s\n", s->summary);
+    int ready = known ? 1 : shelf_ready(v->s.shelf, err);
+    if (ready < 0) return -1;
+    if (ready && !known && !v->o.n_models) fprintf(stderr, "weft: ready: models of %s\n", v->o.models_dir);
+    known = ready;
   }
   return 0;
 }
@@ -277,31 +259,20 @@ static int until_signal(serve *v, const sigset_t *set, error *err) {
 // What runs may end; a second signal, or time, cuts it short.
 static void drain(serve *v, const sigset_t *set) {
   double until = now_s() + v->o.drain_s;
-  struct sched_counts c;
-  if (sched_state(v->s.sched) == SCHED_LOADING) {      // nobody waits for anything, and loading cannot be stopped
-    remove_socket(v);
-    _exit(0);
-  }
-  sched_drain(v->s.sched);
+  shelf_drain(v->s.shelf);
   http_quiet(v->s.http);
-  do {
-    sched_counts(v->s.sched, &c);
-    if (!c.running && !c.waiting && !http_busy(v->s.http)) break;
-  } while (now_s() < until && !wait_signal(set, 0.05));
+  while ((shelf_busy(v->s.shelf) || http_busy(v->s.http)) && now_s() < until && !wait_signal(set, 0.05)) continue;
 }
 
 static void stop(serve *v) {
   server *s = &v->s;
-  sched_stop(s->sched);
+  if (!shelf_stop(s->shelf)) {         // a model loads: that cannot be stopped, and nobody waits for it
+    remove_socket(v);
+    _exit(0);
+  }
   http_stop(s->http);                  // from here on nobody asks for anything
   pool_stop(s->pool);
-  sched_free(s->sched);
-  weft_template_close(s->tmpl);
-  weft_template_close(s->tool_tmpl);
-  weft_free(s->bos);
-  weft_free(s->eos);
-  weft_free(s->summary);
-  weft_free(s->model_name);
+  shelf_free(s->shelf);
   free(s->used);
 }
 

@@ -5,20 +5,27 @@
 //   routes.c         the table of routes; /openapi.json is made from it
 //   fields.c         JSON by tables of fields, with faults that name them
 //   prompt.c         conversations and texts to ids
+//   shelf.c turn.c   the models, which of them are in memory, and whose turn it is to compute
 //   call.c           one message from its JSON to its answer, over ...
 //   sched.c run.c    ... requests: who is next, and one answer step by step
 //   vector.c         vectors of texts, all the way
 //   rerank.c         texts in the order in which they answer a question
 //   openai.c llama.c anthropic.c ollama.c responses.c: families of endpoints, each over calls
 //
-// Threads: one for the sockets, one that watches them, a few for JSON and text (pool.c), one that takes the steps of the model.
+// Threads: one for the sockets, one that watches them, a few for JSON and text (pool.c), one that loads and
+// unloads models, and of each model that is loaded one that takes its steps.
 #ifndef WEFT_SERVE_H
 #define WEFT_SERVE_H
 #include "base/base.h"
 #include "weft.h"
 
 typedef struct serve_options {
-  const char *model_path, *alias;      // alias: the name of the model for clients; NULL: that of the file
+  const char *const *models, *alias;   // paths of those that are loaded at the start; alias: the first one's name for clients; NULL: that of the file
+  size_t n_models;
+  const char *models_dir;              // others are loaded from here when they are asked for; NULL
+  int models_max;                      // loaded at once; 0: as many as there is memory for
+  double idle_s;                       // a model that nobody uses goes after so long; negative: never
+  bool no_autoload;                    // nothing is loaded but what is asked for explicitly
   weft_options model;
   const char *template_file;
   const char *host;                    // an address, or the path of a socket (with a / in it); NULL: 127.0.0.1

@@ -8,24 +8,29 @@
 #include "serve/pool.h"
 #include "serve/sched.h"
 #include "serve/serve.h"
+#include "serve/shelf.h"
 
 typedef struct server {
   const serve_options *o;
   http *http;
   pool *pool;
-  sched *sched;
+  shelf *shelf;
   guard *guard;
-  pthread_mutex_t lock;
-  weft_template *tmpl, *tool_tmpl;     // once the model is there; NULL: it has none, and why
-  weft_error no_tmpl;
-  char *bos, *eos;                     // of the vocabulary, for a template from a file
-  char *model_name, *summary;
   int64_t started;                     // Unix time
   _Atomic int64_t answered[6];         // by status / 100
   int64_t *used;                       // tokens, by key
   _Atomic uint64_t last_id;
-  bool ready;
 } server;
+
+// What a message asks for, beside its route: in `own` of its exchange.
+struct asked {
+  server *s;
+  char *model;                         // of the query, or of the body; NULL: it says nothing of that
+  bool load;                           // a model that is not there may be loaded for it
+  double wait_s;                       // it waits so long for that; negative: as long as it takes
+  json_t *body;                        // where the route has tables of fields
+  served *m;                           // held until the exchange is gone
+};
 
 // How a group of endpoints says that something is wrong.
 struct family { const char *name; json_t *(*error)(const fault *f); };
@@ -34,7 +39,7 @@ extern const struct family openai_family, llama_family, anthropic_family, ollama
 struct route {
   const char *method, *path;           // a path that ends in * stands for all that begin so
   bool open;                           // needs no key, ever
-  bool needs_model;                    // 503 until it is loaded
+  bool needs_model;                    // handled once the model that it names is there
   const struct family *family;
   void (*handle)(server *s, exchange *x);        // on a thread of the pool; answers x, or hands it on
   const struct fields *const *tables;  // of the body, NULL at their end; NULL: none is read
@@ -44,6 +49,9 @@ extern const struct route routes[];
 extern const size_t n_routes;
 // NULL: there is none; *allow: which methods this path has, or NULL.
 const struct route *route_find(const char *method, const char *path, const char **allow);
+
+static inline struct asked *asked_of(const exchange *x) { return x->own; }
+bool model_for(server *s, exchange *x);          // the model that x wants is there, as asked_of(x)->m. false: x is somebody else's now
 
 void answer_json(exchange *x, int status, json_t *o);                    // takes o
 void answer_fault(server *s, exchange *x, const fault *f);

@@ -27,9 +27,10 @@ void new_id(server *s, const char *prefix, char *out, size_t cap) {
 void handle_health(server *s, exchange *x) {
   struct sched_counts c;
   fault f = {0};
-  sched_counts(s->sched, &c);
+  error err = {0};
+  shelf_counts(s->shelf, &c);
   exchange_header(x, "Process-Start-Time-Unix", "%lld", (long long)s->started);
-  if (sched_state(s->sched) != SCHED_READY) fault_set(&f, 503, NULL, "Loading model");
+  if (shelf_ready(s->shelf, &err) != 1) fault_set(&f, 503, NULL, "Loading model");
   else if (c.since_step > STALLED_S) fault_set(&f, 503, NULL, "no step has ended for %.0f seconds", c.since_step);
   if (f.status) answer_fault(s, x, &f);
   else answer_json(x, 200, json_pack("{ss}", "status", "ok"));
@@ -55,7 +56,7 @@ static double rate(double n, double seconds) { return seconds > 0 ? n / seconds 
 void handle_metrics(server *s, exchange *x) {
   struct sched_counts c;
   str out = {0};
-  sched_counts(s->sched, &c);
+  shelf_counts(s->shelf, &c);
   metric(&out, "llamacpp:prompt_tokens_total", "counter", "Number of prompt tokens processed.", c.prompt_tokens);
   metric(&out, "llamacpp:prompt_seconds_total", "counter", "Prompt process time.", c.prompt_s);
   metric(&out, "llamacpp:tokens_predicted_total", "counter", "Number of generation tokens processed.", c.drawn_tokens);

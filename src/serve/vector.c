@@ -55,7 +55,7 @@ enum { MOST = 2048 };                  // texts at once
 static int find_pooling(call *c, bool one, enum weft_pooling *how) {
   weft_error err;
   *how = c->s->o->pooling;
-  if (*how == WEFT_POOLING_MODEL && weft_model_pooling(sched_model(c->s->sched), how, &err)) return fault_set(&c->fault, 501, NULL, "%s", err.text);
+  if (*how == WEFT_POOLING_MODEL && weft_model_pooling(c->m->model, how, &err)) return fault_set(&c->fault, 501, NULL, "%s", err.text);
   if (*how == WEFT_POOLING_MODEL) *how = WEFT_POOLING_NONE;
   if (*how == WEFT_POOLING_RANK)
     return fault_set(&c->fault, 501, NULL, "this model ranks texts (/v1/rerank), and makes no vectors of them");
@@ -82,7 +82,7 @@ static int too_long(call *c, const char *name, size_t i, size_t n, size_t n_ctx)
 
 // Texts were added as requests of their own: they become one.
 static int join(call *c, size_t from, const char *name, bool truncate) {
-  const weft_model *m = sched_model(c->s->sched);
+  const weft_model *m = c->m->model;
   size_t n_ctx = (size_t)weft_model_context(m), end = truncate ? tail(weft_model_vocab(m)) : 0;
   request *all = c->requests.at[from];
   token_ids ids = {0};
@@ -136,7 +136,7 @@ static int add_pair(call *c, size_t i, json_t *query, const json_t *text) {
   if (json_is_object(text)) text = json_object_get(text, "text");
   if (!json_is_string(text))
     return fault_set(&c->fault, 400, "documents", "'documents[%zu]' must be a text, not %s", i, json_kind(text));
-  if (weft_tokenize_pair(sched_model(c->s->sched), json_string_value(query), json_string_length(query),
+  if (weft_tokenize_pair(c->m->model, json_string_value(query), json_string_length(query),
                          json_string_value(text), json_string_length(text), false, &ids, &n, &err))
     return fault_set(&c->fault, 400, "documents", "%s", err.text);
   request *r = xcalloc(1, sizeof *r);
@@ -151,7 +151,7 @@ int call_add_pairs(call *c, json_t *query, json_t *documents) {
   size_t i, n = json_array_size(documents), from = c->requests.n;
   enum weft_pooling how;
   weft_error err;
-  if (weft_model_pooling(sched_model(c->s->sched), &how, &err)) return fault_set(&c->fault, 501, NULL, "%s", err.text);
+  if (weft_model_pooling(c->m->model, &how, &err)) return fault_set(&c->fault, 501, NULL, "%s", err.text);
   if (how != WEFT_POOLING_RANK)
     return fault_set(&c->fault, 501, NULL, "this model does not rank texts: its file does not say that its pooling is rank");
   if (!query) return fault_set(&c->fault, 400, "query", "'query' is missing");
@@ -168,7 +168,7 @@ int call_add_pairs(call *c, json_t *query, json_t *documents) {
 
 size_t call_vectors(const call *c, size_t i, int normalize, const float **at) {
   const struct vector *v = &c->choices[0].vectors.at[i];
-  size_t size = (size_t)weft_model_embedding_size(sched_model(c->s->sched));
+  size_t size = (size_t)weft_model_embedding_size(c->m->model);
   for (size_t k = 0; k < v->n; k += size) weft_embedding_normalize(v->at + k, size, normalize);
   *at = v->at;
   return v->n / size;
@@ -176,6 +176,6 @@ size_t call_vectors(const call *c, size_t i, int normalize, const float **at) {
 
 json_t *vector_numbers(const call *c, const float *v) {
   json_t *all = json_array();
-  for (int32_t i = 0, n = weft_model_embedding_size(sched_model(c->s->sched)); i < n; i++) json_array_append_new(all, json_real((double)v[i]));
+  for (int32_t i = 0, n = weft_model_embedding_size(c->m->model); i < n; i++) json_array_append_new(all, json_real((double)v[i]));
   return all;
 }

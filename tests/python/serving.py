@@ -14,7 +14,7 @@ TEMPLATE = "{% for m in messages %}# {{ m.role }}\n{{ m.content }}\n{% endfor %}
 
 class Server:
     def __init__(self, weft, env, model, *args, options=()):
-        command = [weft, *options, "serve", "-m", model, *([] if "--host" in args else ["--port", "0"]), *map(str, args)]
+        command = [weft, *options, "serve", *(["-m", str(model)] if model else []), *([] if "--host" in args else ["--port", "0"]), *map(str, args)]
         self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.said, self.url, self.is_ready = [], None, threading.Event()
         self.listens = threading.Event()
@@ -72,9 +72,10 @@ class Server:
     def raw(self, data, more=b"", wait=True):
         """What comes back for these bytes, until the server closes or an answer is there."""
         with self.connect() as s:
-            s.sendall(data)
-            if more:
-                s.sendall(more)
+            with contextlib.suppress(ConnectionError):       # it may have refused what it has read, and not read the rest
+                s.sendall(data)
+                if more:
+                    s.sendall(more)
             got = b""
             with contextlib.suppress(ConnectionError, socket.timeout):
                 while b"\r\n\r\n" not in got if wait else True:

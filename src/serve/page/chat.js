@@ -5,7 +5,7 @@ const $ = (id) => document.getElementById(id);
 const PRESETS = { exact: { temperature: 0 }, balanced: { temperature: 0.7, top_p: 0.9 }, free: { temperature: 1.1, min_p: 0.05, top_p: 1 } };
 const NUMBERS = ["temperature", "top_p", "top_k", "min_p", "repeat_penalty", "max_tokens", "seed"];
 const settings = JSON.parse(localStorage.getItem("weft-settings") || "{}");
-let current = newConversation(), running = null, context = 0, attached = [], ready = false;
+let current = newConversation(), running = null, context = 0, attached = [], ready = false, models = [];
 
 function keepSettings() { localStorage.setItem("weft-settings", JSON.stringify(settings)); }
 function notice(text) { $("notice").textContent = text; $("notice").hidden = !text; }
@@ -20,14 +20,25 @@ async function ask(path) {
   return body;
 }
 
+// The model that answers from now on. One that is not loaded yet is when it is asked.
+function choose() {
+  const chosen = models.find((m) => m.id === settings.model);
+  context = chosen?.meta.n_ctx || 0;
+  $("model").textContent = document.title = chosen?.id || "Weft";
+  $("model").hidden = models.length > 1;
+  $("models").value = settings.model;
+}
+
 // Until the model is there; the page can be used meanwhile.
 async function connect() {
   for (;;) {
     try {
       await ask("/health");
-      const props = await ask("/props");
-      context = props.default_generation_settings.n_ctx;
-      $("model").textContent = document.title = props.model_alias;
+      models = (await ask("/v1/models")).data;
+      if (!models.some((m) => m.id === settings.model)) settings.model = models[0]?.id;
+      $("models").replaceChildren(...models.map((m) => element("option", { value: m.id }, m.id)));
+      $("models").hidden = models.length < 2;
+      choose();
       ready = true;
       notice("");
       drawGauge();
@@ -159,6 +170,7 @@ function request(parent) {
     if (!n.error) messages.splice(current.system ? 1 : 0, 0, { role: n.role, content: n.content, ...(n.reasoning ? { reasoning_content: n.reasoning } : {}) });
   }
   for (const name of NUMBERS) if (settings[name] != null && settings[name] !== "") wanted[name] = settings[name];
+  if (settings.model) wanted.model = settings.model;
   if (settings.probabilities) Object.assign(wanted, { logprobs: true, top_logprobs: 5 });
   return wanted;
 }
@@ -350,6 +362,7 @@ function wireSettings() {
     fillSettings();
   });
   $("probabilities").addEventListener("change", (e) => { settings.probabilities = e.target.checked; keepSettings(); draw(); });
+  $("models").addEventListener("change", (e) => { settings.model = e.target.value; keepSettings(); choose(); drawGauge(); });
   $("key").addEventListener("change", (e) => { settings.key = e.target.value; keepSettings(); connect(); });
   $("system").addEventListener("change", (e) => { current.system = e.target.value; if (path(current).length) store.save(current); });
 }

@@ -1,0 +1,622 @@
+// Which models there are, and which of them are in memory: see shelf.h.
+#define _GNU_SOURCE
+#include "serve/shelf.h"
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define PATIENCE_S 10.0      // a model that was wanted for so long is waited for by the requests of the one whose place it takes
+#define LOOK_S 1.0           // the folder is looked at once in so long
+static const uint64_t ROOM = 256ull << 20;       // bytes that a model needs beside its weights, at least
+
+struct shelf {
+  struct shelf_options o;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  pthread_t keeper;
+  bool started, stop, draining;
+  VEC(served *) all;
+  VEC(served *) wanted;                // in the order in which they were asked for
+  double wanted_since, looked;         // of the first one
+  served *giving_way;                  // new requests of it wait, so that its place comes free
+  turn turn;
+  struct sched_counts past;            // of models that have gone
+  error failed;                        // why one of the command line could not be loaded
+};
+
+// ---- files --------------------------------------------------------------------------------------------------------------------
+
+// Names of files are any bytes; what is answered is UTF-8.
+static char *valid_name(const char *text, size_t n) {
+  char *copy = xmalloc(n + 1);
+  memcpy(copy, text, n);
+  copy[n] = 0;
+  char *valid = weft_utf8(copy, n, &n);
+  free(copy);
+  return valid;
+}
+
+// "x.gguf" and "x-00001-of-00003.gguf": the length of x; 0: no first part of a model.
+static size_t stem(const char *file) {
+  static const char end[] = ".gguf";
+  size_t n = strlen(file);
+  int part, parts, used = 0;
+  if (n < sizeof end || strcmp(file + n - (sizeof end - 1), end)) return 0;
+  n -= sizeof end - 1;
+  if (n <= 15 || sscanf(file + n - 15, "-%5d-of-%5d.%n", &part, &parts, &used) != 2 || used != 16) return n;
+  return part == 1 ? n - 15 : 0;
+}
+
+static char *name_of(const char *path) {
+  const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+  size_t n = stem(file);
+  return valid_name(file, n ? n : strlen(file));
+}
+
+static char *text_of(const weft_file *f, const char *key) {
+  size_t i;
+  weft_value v;
+  if (weft_file_find(f, key, &i) || weft_file_value(f, i, &v) || v.type != WEFT_STRING) return xstrdup("");
+  return weft_utf8(v.text, v.n, &i);
+}
+
+static int64_t trained(const weft_file *f, const char *arch) {
+  char key[128];
+  size_t i;
+  weft_value v;
+  snprintf(key, sizeof key, "%.64s.context_length", arch);
+  return weft_file_find(f, key, &i) || weft_file_value(f, i, &v) || v.u > INT32_MAX ? 0 : (int64_t)v.u;
+}
+
+static void forget_file(served *m) {
+  free(m->summary); free(m->arch); free(m->why);
+  m->summary = m->arch = m->why = NULL;
+  m->broken = false;
+}
+
+static void broken(served *m, const char *why) {
+  m->broken = true;
+  m->why = xstrdup(why);
+  if (!m->named) warning("%s", why);
+}
+
+// Learns what is in the file, without loading it.
+static void look_at_file(served *m) {
+  weft_file *f;
+  weft_error err;
+  forget_file(m);
+  if (weft_file_open(m->path, &f, &err)) { broken(m, err.text); return; }
+  m->summary = weft_file_summary(f);
+  m->arch = text_of(f, "general.architecture");
+  m->file_bytes = weft_file_bytes(f);
+  m->tensor_bytes = weft_file_tensor_bytes(f);
+  m->n_params = weft_file_n_params(f);
+  m->n_keys = weft_file_n_keys(f);
+  m->n_trained = trained(f, m->arch);
+  if (weft_file_can_run(f, &err)) broken(m, err.text);
+  weft_file_close(f);
+}
+
+static served *by_path(const shelf *sh, const char *path) {
+  for (size_t i = 0; i < sh->all.n; i++) if (!strcmp(sh->all.at[i]->path, path)) return sh->all.at[i];
+  return NULL;
+}
+
+// One that is in the list, or a new one. What is in memory is looked at again when it has gone.
+static served *add_file(shelf *sh, const char *path, bool named) {
+  struct stat st = {0};
+  served *m = by_path(sh, path);
+  int there = stat(path, &st);
+  int64_t changed = (int64_t)st.st_mtim.tv_sec ^ (int64_t)st.st_mtim.tv_nsec << 32 ^ (int64_t)st.st_size << 8;
+  if (!m && there) return NULL;
+  if (!m) {
+    m = xcalloc(1, sizeof *m);
+    *m = (served){.path = xstrdup(path), .name = name_of(path), .named = named, .keep_s = sh->o.o->idle_s};
+    vec_push(&sh->all, m);
+  }
+  m->seen = !there;
+  if (there || (m->summary || m->why ? m->stamp == changed : false) || (m->state != SERVED_OUT && m->state != SERVED_FAILED)) return m;
+  m->stamp = changed;
+  m->changed = (int64_t)st.st_mtim.tv_sec;
+  look_at_file(m);
+  return m;
+}
+
+static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static int look_at_folder(shelf *sh, error *err) {
+  const char *folder = sh->o.o->models_dir;
+  VEC(char *) files = {0};
+  DIR *d = folder ? opendir(folder) : NULL;
+  if (!folder) return 0;
+  if (!d) return error_set(err, "--models-dir %s: %s", folder, strerror(errno));
+  for (struct dirent *e; (e = readdir(d));) if (*e->d_name != '.' && stem(e->d_name)) vec_push(&files, xstrdup(e->d_name));
+  closedir(d);
+  if (files.n) qsort(files.at, files.n, sizeof *files.at, by_text);
+  for (size_t i = 0; i < sh->all.n; i++) sh->all.at[i]->seen = sh->all.at[i]->named;
+  for (size_t i = 0; i < files.n; i++) {
+    str path = {0};
+    str_addf(&path, "%s/%s", folder, files.at[i]);
+    add_file(sh, str_c(&path), false);
+    str_free(&path);
+    free(files.at[i]);
+  }
+  vec_free(&files);
+  sh->looked = now_s();
+  return 0;
+}
+
+static bool usable(const served *m) { return m->state == SERVED_IN || m->state == SERVED_LOADING || (m->seen && !m->broken); }
+
+// ---- the list; the lock is held -------------------------------------------------------------------------------------------------
+
+static void look_again(shelf *sh) {
+  error err = {0};
+  if (now_s() - sh->looked > LOOK_S && look_at_folder(sh, &err)) warning("%s", err.text);
+}
+
+// ollama's programs say "NAME:latest".
+static bool is_called(const served *m, const char *name) {
+  size_t n = strlen(m->name);
+  return !strncmp(m->name, name, n) && (!name[n] || !strcmp(name + n, ":latest"));
+}
+
+static served *called(const shelf *sh, const char *name) {
+  for (size_t i = 0; i < sh->all.n; i++) if (usable(sh->all.at[i]) && is_called(sh->all.at[i], name)) return sh->all.at[i];
+  return NULL;
+}
+
+static bool is_alone(const shelf *sh) { return !sh->o.o->models_dir && sh->all.n == 1; }
+
+static int unknown(const shelf *sh, const char *name, fault *f) {
+  str names = {0};
+  for (size_t i = 0; i < sh->all.n && names.n < 600; i++)
+    if (usable(sh->all.at[i])) str_addf(&names, "%s'%s'", names.n ? ", " : "", sh->all.at[i]->name);
+  str_c(&names);
+  if (!name) fault_set(f, 400, "model", "'model' is missing; this server has %s", names.n ? names.at : "none");
+  else {
+    f->code = "model_not_found";
+    fault_set(f, 404, "model", "there is no model '%.200s'; this server has %s", name, names.n ? names.at : "none");
+  }
+  str_free(&names);
+  return -1;
+}
+
+// A server that has one model takes any name for it.
+static served *find(shelf *sh, const char *name, fault *f) {
+  served *m = NULL, *only = NULL;
+  size_t n = 0;
+  if (is_alone(sh)) return sh->all.at[0];
+  if (!name || !(m = called(sh, name))) look_again(sh);
+  if (name && !m) m = called(sh, name);
+  for (size_t i = 0; i < sh->all.n && !name; i++) {
+    if (!usable(sh->all.at[i])) continue;
+    if (sh->all.at[i]->named) return sh->all.at[i];
+    only = sh->all.at[i];
+    n++;
+  }
+  if (!name && n == 1) m = only;
+  if (!m) unknown(sh, name, f);
+  return m;
+}
+
+static void want(shelf *sh, served *m) {
+  if (m->state == SERVED_IN || m->state == SERVED_WANTED || m->state == SERVED_LOADING) return;
+  if (m->state != SERVED_LEAVING) m->state = SERVED_WANTED;
+  for (size_t i = 0; i < sh->wanted.n; i++) if (sh->wanted.at[i] == m) return;
+  if (!sh->wanted.n) sh->wanted_since = now_s();
+  vec_push(&sh->wanted, m);
+  pthread_cond_signal(&sh->changed);
+}
+
+static size_t n_waiting(const shelf *sh) {
+  size_t n = 0;
+  for (size_t i = 0; i < sh->all.n; i++) n += sh->all.at[i]->waiting.n;
+  return n;
+}
+
+static int not_now(fault *f, int retry_s, const char *why) {
+  f->retry_s = retry_s;
+  return fault_set(f, 503, NULL, "%s", why);
+}
+
+static int wait_for(shelf *sh, served *m, exchange *x, const struct wanted *w, fault *f) {
+  bool soon = m->state == SERVED_WANTED || m->state == SERVED_LOADING, starts = m->named && !m->was_in;
+  if (!soon && !starts && !w->load) return fault_set(f, 503, "model", "the model '%.200s' is not loaded", m->name);
+  want(sh, m);
+  if (starts || w->wait_s == 0) return not_now(f, 2, "Loading model");
+  if (n_waiting(sh) >= (size_t)sh->o.o->max_waiting) {
+    f->retry_s = 5;
+    return fault_set(f, 429, NULL, "%zu requests wait for models already", n_waiting(sh));
+  }
+  vec_push(&m->waiting, ((struct waiter){exchange_hold(x), w->wait_s < 0 ? INFINITY : now_s() + w->wait_s}));
+  pthread_cond_signal(&sh->changed);
+  return 1;
+}
+
+int shelf_take(shelf *sh, exchange *x, const struct wanted *w, served **out, fault *f) {
+  pthread_mutex_lock(&sh->lock);
+  served *m = find(sh, w->name, f);
+  int status = m ? 0 : -1;
+  if (m && sh->draining) status = not_now(f, 5, "the server is ending");
+  else if (m && (m->state != SERVED_IN || m == sh->giving_way)) status = wait_for(sh, m, x, w, f);
+  if (!status) {
+    m->users++;
+    *out = m;
+  }
+  pthread_mutex_unlock(&sh->lock);
+  return status;
+}
+
+void shelf_give(shelf *sh, served *m) {
+  pthread_mutex_lock(&sh->lock);
+  m->used = now_s();
+  if (!--m->users) pthread_cond_signal(&sh->changed);
+  pthread_mutex_unlock(&sh->lock);
+}
+
+void shelf_keep(shelf *sh, served *m, const double *seconds) {
+  pthread_mutex_lock(&sh->lock);
+  m->keep_s = seconds ? *seconds : sh->o.o->idle_s;
+  pthread_mutex_unlock(&sh->lock);
+}
+
+int shelf_unload(shelf *sh, const char *name, fault *f) {
+  pthread_mutex_lock(&sh->lock);
+  served *m = find(sh, name, f);
+  if (m) m->keep_s = 0;
+  pthread_cond_signal(&sh->changed);
+  pthread_mutex_unlock(&sh->lock);
+  return m ? 0 : -1;
+}
+
+served *shelf_find(shelf *sh, const char *name, fault *f) {
+  pthread_mutex_lock(&sh->lock);
+  served *m = find(sh, name, f);
+  pthread_mutex_unlock(&sh->lock);
+  return m;
+}
+
+int shelf_unknown(shelf *sh, const char *name, fault *f) {
+  pthread_mutex_lock(&sh->lock);
+  unknown(sh, name, f);
+  pthread_mutex_unlock(&sh->lock);
+  return -1;
+}
+
+void shelf_each(shelf *sh, void (*fn)(void *ctx, served *m), void *ctx) {
+  pthread_mutex_lock(&sh->lock);
+  look_again(sh);
+  for (size_t i = 0; i < sh->all.n; i++) if (usable(sh->all.at[i])) fn(ctx, sh->all.at[i]);
+  pthread_mutex_unlock(&sh->lock);
+}
+
+double shelf_until(const served *m) {
+  if (m->keep_s < 0) return 0;
+  double from = m->users ? now_s() : m->used;
+  return (double)time(NULL) + from + m->keep_s - now_s();
+}
+
+static void add_counts(struct sched_counts *to, const struct sched_counts *c) {
+  to->prompt_tokens += c->prompt_tokens;
+  to->prompt_s += c->prompt_s;
+  to->drawn_tokens += c->drawn_tokens;
+  to->drawn_s += c->drawn_s;
+  to->cached_tokens += c->cached_tokens;
+  to->steps += c->steps;
+  to->running += c->running;
+  to->waiting += c->waiting;
+  to->waiting_tokens += c->waiting_tokens;
+  to->requests += c->requests;
+  if (c->since_step > to->since_step) to->since_step = c->since_step;
+}
+
+static bool has_sched(const served *m) { return m->state == SERVED_IN || m->state == SERVED_LOADING; }
+
+void shelf_counts(shelf *sh, struct sched_counts *out) {
+  struct sched_counts c;
+  pthread_mutex_lock(&sh->lock);
+  *out = sh->past;
+  for (size_t i = 0; i < sh->all.n; i++) {
+    if (!has_sched(sh->all.at[i])) continue;
+    sched_counts(sh->all.at[i]->sched, &c);
+    add_counts(out, &c);
+  }
+  pthread_mutex_unlock(&sh->lock);
+}
+
+// ---- into memory and out of it: the keeper's; the lock is held ------------------------------------------------------------------------
+
+static void on_loaded(void *ctx) {
+  shelf *sh = ctx;
+  pthread_mutex_lock(&sh->lock);
+  pthread_cond_signal(&sh->changed);
+  pthread_mutex_unlock(&sh->lock);
+}
+
+static void load(shelf *sh, served *m) {
+  const serve_options *o = sh->o.o;
+  error err = {0};
+  struct sched_options so = {
+    .path = m->path, .model = o->model, .n_keys = sh->o.n_keys, .parallel = o->parallel, .max_waiting = o->max_waiting,
+    .max_tokens = o->max_waiting_tokens, .keep = o->keep, .keep_bytes = (uint64_t)o->keep_bytes, .turn = &sh->turn, .loaded = on_loaded, .ctx = sh};
+  m->state = SERVED_LOADING;
+  if (!sched_start(&so, &m->sched, &err)) return;
+  m->state = SERVED_FAILED;
+  free(m->why);
+  m->why = xstrdup(err.text);
+}
+
+static int open_template_file(served *m, const char *path) {
+  enum { MOST = 1 << 20 };
+  FILE *f = fopen(path, "re");
+  char *text = xmalloc(MOST);
+  size_t n = f ? fread(text, 1, MOST, f) : 0;
+  int status = f ? weft_template_open(text, n, path, &m->tmpl, &m->no_tmpl) : -1;
+  if (!f) snprintf(m->no_tmpl.text, sizeof m->no_tmpl.text, "%s: %s", path, strerror(errno));
+  if (f) fclose(f);
+  free(text);
+  if (status) { m->tmpl = NULL; return -1; }
+  const weft_vocab *v = weft_model_vocab(m->model);
+  m->bos = weft_piece(v, weft_bos(v), true, &n);
+  m->eos = weft_piece(v, weft_eos(v), true, &n);
+  return 0;
+}
+
+// A model without a template is no error: it still continues texts.
+static int look_at_model(const shelf *sh, served *m) {
+  weft_error none;
+  const weft_file *f = weft_model_file(m->model);
+  if (sh->o.o->template_file) return open_template_file(m, sh->o.o->template_file);
+  if (weft_template_of_file(f, false, &m->tmpl, &m->no_tmpl)) m->tmpl = NULL;
+  else if (weft_template_of_file(f, true, &m->tool_tmpl, &none)) m->tool_tmpl = NULL;
+  return 0;
+}
+
+static void release_waiting(shelf *sh, served *m, const fault *f) {
+  if (!f) m->users += (int)m->waiting.n;
+  for (size_t i = 0; i < m->waiting.n; i++) sh->o.ready(sh->o.ctx, m->waiting.at[i].x, f ? NULL : m, f);
+  m->waiting.n = 0;
+}
+
+// Gives up everything that loading made. The lock is let go meanwhile.
+static void take_out(shelf *sh, served *m) {
+  struct sched_counts c;
+  m->state = SERVED_LEAVING;
+  pthread_mutex_unlock(&sh->lock);
+  sched_stop(m->sched);
+  sched_counts(m->sched, &c);
+  sched_free(m->sched);
+  weft_template_close(m->tmpl);
+  weft_template_close(m->tool_tmpl);
+  weft_free(m->bos);
+  weft_free(m->eos);
+  pthread_mutex_lock(&sh->lock);
+  c.running = c.waiting = 0;
+  c.waiting_tokens = 0;
+  c.since_step = 0;
+  add_counts(&sh->past, &c);
+  m->sched = NULL;
+  m->model = NULL;
+  m->tmpl = m->tool_tmpl = NULL;
+  m->bos = m->eos = NULL;
+  m->state = SERVED_OUT;
+  m->stamp = 0;                        // the file may be another one by now
+  if (sh->giving_way == m) sh->giving_way = NULL;
+  if (m->waiting.n) want(sh, m);
+}
+
+static void cannot(shelf *sh, served *m) {
+  fault f = {0};
+  fault_set(&f, 500, "model", "the model '%.200s' cannot be loaded: %.700s", m->name, m->why);
+  if (m->named && !m->was_in) error_set(&sh->failed, "%s", m->why);
+  else warning("%s", m->why);
+  release_waiting(sh, m, &f);
+}
+
+static void arrived(shelf *sh, served *m) {
+  bool fine = sched_state(m->sched) == SCHED_READY;
+  char *why = NULL;
+  if (fine) {
+    m->model = sched_model(m->sched);
+    if (look_at_model(sh, m)) why = xstrdup(m->no_tmpl.text);
+  } else {
+    why = xstrdup(sched_error(m->sched));
+  }
+  if (why) {
+    free(m->why);
+    m->why = why;
+    cannot(sh, m);
+    take_out(sh, m);
+    if (m->state == SERVED_OUT) m->state = SERVED_FAILED;
+    return;
+  }
+  m->state = SERVED_IN;
+  m->used = now_s();
+  m->keep_s = sh->o.o->idle_s;
+  if (!m->was_in || !m->named) fprintf(stderr, "weft: ready: %s%s%s\n", is_alone(sh) ? "" : m->name, is_alone(sh) ? "" : ": ", m->summary);
+  m->was_in = true;
+  release_waiting(sh, m, NULL);
+}
+
+static served *idle_longest(const shelf *sh) {
+  served *best = NULL;
+  for (size_t i = 0; i < sh->all.n; i++) {
+    served *m = sh->all.at[i];
+    if (m->state == SERVED_IN && !m->users && (!best || m->used < best->used)) best = m;
+  }
+  return best;
+}
+
+// Whether there is a place for a model; one that nobody uses makes it.
+static bool has_place(shelf *sh, const served *m) {
+  for (;;) {
+    size_t n = 0;
+    served *last = NULL;
+    for (size_t i = 0; i < sh->all.n; i++) {
+      served *other = sh->all.at[i];
+      if (other->state != SERVED_IN) continue;
+      n++;
+      if (!last || other->used < last->used) last = other;
+    }
+    bool full = sh->o.o->models_max && n >= (size_t)sh->o.o->models_max;
+    if (!n || (!full && weft_memory_available() >= m->tensor_bytes + ROOM)) return true;
+    served *idle = idle_longest(sh);
+    if (!idle) {
+      if (!sh->giving_way && now_s() - sh->wanted_since > PATIENCE_S) sh->giving_way = last;
+      return false;
+    }
+    take_out(sh, idle);
+  }
+}
+
+static void end_waiting(shelf *sh, served *m, double now) {
+  fault f = {.retry_s = 2};
+  fault_set(&f, 503, NULL, "Loading model");
+  for (size_t i = 0; i < m->waiting.n;) {
+    if (m->waiting.at[i].until > now) { i++; continue; }
+    sh->o.ready(sh->o.ctx, m->waiting.at[i].x, NULL, &f);
+    m->waiting.at[i] = m->waiting.at[--m->waiting.n];
+  }
+}
+
+static bool is_over(const served *m, double now) {
+  return m->state == SERVED_IN && !m->users && m->keep_s >= 0 && now - m->used >= m->keep_s;
+}
+
+// One thing that is to be done; false: nothing is.
+static bool one_thing(shelf *sh) {
+  double now = now_s();
+  bool loading = false;
+  for (size_t i = 0; i < sh->all.n; i++) {
+    served *m = sh->all.at[i];
+    end_waiting(sh, m, now);
+    if (m->state == SERVED_LOADING && sched_state(m->sched) != SCHED_LOADING) { arrived(sh, m); return true; }
+    if (is_over(m, now) || (m == sh->giving_way && !m->users)) { take_out(sh, m); return true; }
+    loading |= m->state == SERVED_LOADING;
+  }
+  if (loading || !sh->wanted.n) return false;
+  served *m = sh->wanted.at[0];
+  if (!has_place(sh, m)) return false;
+  if (!sh->wanted.n || sh->stop) return true;          // the lock was let go meanwhile
+  memmove(sh->wanted.at, sh->wanted.at + 1, --sh->wanted.n * sizeof *sh->wanted.at);
+  sh->wanted_since = now_s();
+  load(sh, m);
+  if (m->state == SERVED_FAILED) cannot(sh, m);
+  return true;
+}
+
+static void *keep(void *arg) {
+  shelf *sh = arg;
+  pthread_mutex_lock(&sh->lock);
+  while (!sh->stop) {
+    if (one_thing(sh)) continue;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 100000000;
+    if (until.tv_nsec >= 1000000000) { until.tv_sec++; until.tv_nsec -= 1000000000; }
+    pthread_cond_timedwait(&sh->changed, &sh->lock, &until);
+  }
+  pthread_mutex_unlock(&sh->lock);
+  return NULL;
+}
+
+// ---- the server's ---------------------------------------------------------------------------------------------------------------
+
+int shelf_open(const struct shelf_options *o, shelf **out, error *err) {
+  shelf *sh = xcalloc(1, sizeof *sh);
+  sh->o = *o;
+  pthread_mutex_init(&sh->lock, NULL);
+  pthread_cond_init(&sh->changed, NULL);
+  turn_init(&sh->turn);
+  *out = sh;
+  for (size_t i = 0; i < o->o->n_models; i++) {
+    served *m = add_file(sh, o->o->models[i], true);
+    if (!m) return error_set(err, "%s: %s", o->o->models[i], strerror(errno));
+    if (m->broken) return error_set(err, "%s", m->why);
+    if (i || !o->o->alias) continue;
+    weft_free(m->name);
+    m->name = valid_name(o->o->alias, strlen(o->o->alias));
+  }
+  return look_at_folder(sh, err);
+}
+
+int shelf_start(shelf *sh, error *err) {
+  pthread_mutex_lock(&sh->lock);
+  for (size_t i = 0; i < sh->all.n; i++) if (sh->all.at[i]->named) want(sh, sh->all.at[i]);
+  pthread_mutex_unlock(&sh->lock);
+  if (pthread_create(&sh->keeper, NULL, keep, sh)) return error_set(err, "no thread could be made for the models");
+  sh->started = true;
+  return 0;
+}
+
+int shelf_ready(shelf *sh, error *err) {
+  pthread_mutex_lock(&sh->lock);
+  int status = 1;
+  for (size_t i = 0; i < sh->all.n; i++) if (sh->all.at[i]->named && !sh->all.at[i]->was_in) status = 0;
+  if (sh->failed.text[0]) status = error_set(err, "%s", sh->failed.text);
+  pthread_mutex_unlock(&sh->lock);
+  return status;
+}
+
+bool shelf_busy(shelf *sh) {
+  struct sched_counts c;
+  shelf_counts(sh, &c);
+  return c.running || c.waiting;
+}
+
+void shelf_drain(shelf *sh) {
+  fault f = {.retry_s = 5};
+  fault_set(&f, 503, NULL, "the server is ending");
+  pthread_mutex_lock(&sh->lock);
+  sh->draining = true;
+  for (size_t i = 0; i < sh->all.n; i++) {
+    release_waiting(sh, sh->all.at[i], &f);
+    if (has_sched(sh->all.at[i])) sched_drain(sh->all.at[i]->sched);
+  }
+  sh->wanted.n = 0;
+  pthread_mutex_unlock(&sh->lock);
+}
+
+bool shelf_stop(shelf *sh) {
+  bool all = true;
+  if (!sh) return true;
+  pthread_mutex_lock(&sh->lock);
+  sh->stop = true;
+  pthread_cond_signal(&sh->changed);
+  pthread_mutex_unlock(&sh->lock);
+  if (sh->started) pthread_join(sh->keeper, NULL);
+  for (size_t i = 0; i < sh->all.n; i++) {
+    served *m = sh->all.at[i];
+    if (m->state == SERVED_LOADING && sched_state(m->sched) == SCHED_LOADING) all = false;
+    else if (has_sched(m)) sched_stop(m->sched);
+  }
+  return all;
+}
+
+void shelf_free(shelf *sh) {
+  if (!sh) return;
+  for (size_t i = 0; i < sh->all.n; i++) {
+    served *m = sh->all.at[i];
+    sched_free(m->sched);
+    weft_template_close(m->tmpl);
+    weft_template_close(m->tool_tmpl);
+    weft_free(m->bos);
+    weft_free(m->eos);
+    forget_file(m);
+    weft_free(m->name);
+    free(m->path);
+    vec_free(&m->waiting);
+    free(m);
+  }
+  vec_free(&sh->all);
+  vec_free(&sh->wanted);
+  turn_destroy(&sh->turn);
+  pthread_mutex_destroy(&sh->lock);
+  pthread_cond_destroy(&sh->changed);
+  free(sh);
+}
