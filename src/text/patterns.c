@@ -19,13 +19,14 @@
 #define SIGNS " ?[^" SPACES "\\p{L}\\p{N}]+"
 
 #define GPT2 ENDINGS_LOWER "| ?\\p{L}+| ?\\p{N}+|" SIGNS "|" SPACE_RUNS
-#define GPT4(digits) ENDINGS "|" LETTERS "|" digits "|" SIGNS "[\\r\\n]*|" LINES_AND_SPACE_RUNS
+// Where a number stands, nothing else of these can match; as the first alternative it needs no PCRE2 (pretokenize.c).
+#define GPT4(digits) digits "|" ENDINGS "|" LETTERS "|" SIGNS "[\\r\\n]*|" LINES_AND_SPACE_RUNS
 
 // Words that change from capitals to small letters end there ("parseJSON" is two).
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define CASED(endings, digits) \
-  "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" endings "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" endings "|" digits \
+  digits "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" endings "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" endings \
   "|" SIGNS "[\\r\\n/]*|" LINES_AND_SPACE_RUNS
 
 #define HAN_KANA "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+"
@@ -58,7 +59,7 @@ static const char *const youtu[] = {
   "\\x{3001}-\\x{303F}\\x{FE30}-\\x{FE4F}]+|[\\x{3105}-\\x{312F}]+|" HAN_KANA,
   CASED(ENDINGS "?", "\\p{N}"), NULL};
 static const char *const qwen35[] = {
-  ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" SPACES "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" LINES_AND_SPACE_RUNS, NULL};
+  "\\p{N}|" ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+| ?[^" SPACES "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" LINES_AND_SPACE_RUNS, NULL};
 static const char *const deepseek_llm[] = {
   "@newline", LAST_OF(SPACE) SPACE "?[" DEEPSEEK_LETTERS "]+",
   LAST_OF("[\\t-\\r ]") SPACE "?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}]+",
@@ -68,14 +69,14 @@ static const char *const deepseek3[] = {"@three-numbers", HAN_KANA, DEEPSEEK3, N
 static const char *const falcon[] = {"[\\p{P}$+<=>^~|`]+", GPT2, "[0-9][0-9][0-9]", NULL};
 static const char *const fallback[] = {"[\\p{P}$+<=>^~|]+", GPT2, "@numbers", "[0-9][0-9][0-9]", NULL};
 static const char *const bailing[] = {
-  "'(?:[sSdDmMtT\\x{17F}]|[lL][lL]|[vV][eE]|[rR][eE])|" LETTERS "|\\p{N}|" SIGNS "[\\r\\n]*|" SPACE "*[\\r\\n]|" SPACE_RUNS, NULL};
+  "\\p{N}|'(?:[sSdDmMtT\\x{17F}]|[lL][lL]|[vV][eE]|[rR][eE])|" LETTERS "|" SIGNS "[\\r\\n]*|" SPACE "*[\\r\\n]|" SPACE_RUNS, NULL};
 static const char *const seed[] = {
-  ENDINGS "|" LETTERS "|\\p{N}| ?[^" SPACES "\\p{L}\\p{N}\\r\\n]+|" LINES_AND_SPACE_RUNS, NULL};
+  "\\p{N}|" ENDINGS "|" LETTERS "| ?[^" SPACES "\\p{L}\\p{N}\\r\\n]+|" LINES_AND_SPACE_RUNS, NULL};
 static const char *const minicpm5[] = {"@three-numbers", GPT4("\\p{N}+"), NULL};
 static const char *const laguna[] = {"[^\\n]+|[\\n]+", GPT4("\\p{N}"), NULL};
 static const char *const lines[] = {"[^\\n]+|[\\n]+", NULL};
 static const char *const whitespace[] = {"[^" SPACES "]+", NULL};
-static const char *const ufakzeka[] = {LETTERS "|\\p{N}|" SIGNS "[\\r\\n]*|" LINES_AND_SPACE_RUNS, NULL};
+static const char *const ufakzeka[] = {"\\p{N}|" LETTERS "|" SIGNS "[\\r\\n]*|" LINES_AND_SPACE_RUNS, NULL};
 static const char *const spark[] = {
   "@three-numbers", HAN_KANA,
   "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+|[\\r\\n]|" SPACE_RUNS,
@@ -84,7 +85,7 @@ static const char *const spark[] = {
 // no newline can follow any more.
 #define SPACES_OF(n) SPACE "{" n "}(?![^" SPACES "])|"
 static const char *const jais2[] = {
-  ENDINGS "|" LETTERS "|\\p{N}{1,3}|" SIGNS "[\\r\\n]*|(?<![" SPACES "])" SPACE "*[\\r\\n]+|(?<=[\\r\\n])" SPACE "*[\\r\\n]+|"
+  "\\p{N}{1,3}|" ENDINGS "|" LETTERS "|" SIGNS "[\\r\\n]*|(?<![" SPACES "])" SPACE "*[\\r\\n]+|(?<=[\\r\\n])" SPACE "*[\\r\\n]+|"
   SPACES_OF("512") SPACES_OF("256") SPACES_OF("128") SPACES_OF("64") SPACES_OF("32") SPACES_OF("16") SPACES_OF("8") SPACES_OF("4")
   SPACES_OF("1,2") SPACE, NULL};
 #define BLOOM " ?[^(" SPACES "|.,!?\\x{2026}\\x{3002}\\x{FF0C}\\x{3001}\\x{964}\\x{6D4}\\x{60C})]+"
@@ -94,7 +95,7 @@ static const char *const chameleon[] = {
   "<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", "[\\t\\n]|    |  ", "@number", "[\\p{P}!-/:-@\\[-`{-~]", GPT2, NULL};
 // A word may have single spaces inside, each before a letter.
 static const char *const exaone_moe[] = {
-  ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}(?:[\\p{L}\\p{M}]++| (?=\\p{L}))*+|\\p{N}|" SIGNS "[\\r\\n/]?|" SPACE "*[\\r\\n]|" SPACE_RUNS, NULL};
+  "\\p{N}|" ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}(?:[\\p{L}\\p{M}]++| (?=\\p{L}))*+|" SIGNS "[\\r\\n/]?|" SPACE "*[\\r\\n]|" SPACE_RUNS, NULL};
 // Chinese characters are words of their own; no other word has any.
 #define NOT_HAN "\\p{sc:Han}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}"
 #define UPPER_NOT_HAN "[^\\p{Ll}" NOT_HAN "]"

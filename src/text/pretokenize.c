@@ -29,7 +29,20 @@ static const struct native {
 };
 
 #define PATTERNS_MAX 8
-struct pretokenizer { const pretokenizer_row *row; pcre2_code *code[PATTERNS_MAX]; const struct native *native[PATTERNS_MAX]; size_t n; };
+struct pretokenizer {
+  const pretokenizer_row *row;
+  pcre2_code *code[PATTERNS_MAX];
+  const struct native *native[PATTERNS_MAX];
+  size_t numbers[PATTERNS_MAX];   // how many of them a match takes that begins with one; 0: PCRE2 knows
+  size_t n;
+};
+
+// Alternatives are tried in order: where the first one takes numbers and a match begins with one, no other is asked.
+static size_t first_takes(const char *pattern) {
+  static const struct { const char *first; size_t most; } heads[] = {{"\\p{N}|", 1}, {"\\p{N}{1,3}|", 3}, {"\\p{N}+|", SIZE_MAX}};
+  for (size_t i = 0; i < COUNT(heads); i++) if (!strncmp(pattern, heads[i].first, strlen(heads[i].first))) return heads[i].most;
+  return 0;
+}
 
 static const struct native *native_find(const char *name) {
   for (size_t i = 0; i < COUNT(natives); i++)
@@ -43,6 +56,7 @@ int pretokenizer_new(const pretokenizer_row *row, pretokenizer **out, error *err
   for (; row->patterns[p->n]; p->n++) {
     if (p->n == PATTERNS_MAX) die("pretokenizer %s has too many patterns", row->name);
     if (row->patterns[p->n][0] == '@') { p->native[p->n] = native_find(row->patterns[p->n]); continue; }
+    p->numbers[p->n] = first_takes(row->patterns[p->n]);
     int code;
     size_t at;
     p->code[p->n] = pcre2_compile((PCRE2_SPTR)row->patterns[p->n], PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code, &at, NULL);
@@ -62,11 +76,18 @@ void pretokenizer_free(pretokenizer *p) {
   free(p);
 }
 
+// Short pieces that the patterns from a level on leave whole: what they make of a piece depends on its bytes alone, and texts repeat them.
+// (Numbers of three digits above all, which two more patterns would look at in vain.)
+struct whole { uint64_t bytes; size_t n, level; };
+enum { WHOLES = 256 };
+
 // One call of pretokenizer_split.  `seen` is what the patterns see, `text` what the words are cut from.
 struct split {
   const pretokenizer *p;
   const char *text, *seen;
   size_t settled;               // end of the last word
+  size_t words;                 // so far
+  struct whole whole[WHOLES];
   pcre2_match_data *match;
   pcre2_match_context *limits;
   pretokenizer_word *word;
@@ -75,11 +96,19 @@ struct split {
 };
 
 static int cut(struct split *s, size_t level, size_t at, size_t end, bool open);
+static int cut_by(struct split *s, size_t level, size_t at, size_t end, bool open);
 
 static uint32_t point_at(const struct split *s, size_t at, size_t end, size_t *next) {
   int len = utf8_next(s->seen + at, end - at);            // valid: see substitute
   *next = at + (size_t)len;
   return utf8_code_point(s->seen + at, len);
+}
+
+// Bytes of the numbers from `at` on, `most` of them at most.
+static size_t numbers_at(const struct split *s, size_t at, size_t end, size_t most) {
+  size_t stop = at;
+  for (size_t next; most-- && stop < end && unicode_is_number(point_at(s, stop, end, &next)); stop = next) continue;
+  return stop - at;
 }
 
 static int cut_threes(struct split *s, size_t level, size_t at, size_t end, bool open) {
@@ -121,6 +150,12 @@ static int cut_runs(struct split *s, size_t level, size_t at, size_t end, bool o
   return cut(s, level + 1, done, end, open);
 }
 
+static struct whole whole_of(const struct split *s, size_t level, size_t at, size_t end) {
+  struct whole w = {0, end - at, level};
+  memcpy(&w.bytes, s->seen + at, end - at);
+  return w;
+}
+
 // Cuts [at, end) with pattern `level` and hands the pieces to the next one.  open: the piece may go on after `end`.
 static int cut(struct split *s, size_t level, size_t at, size_t end, bool open) {
   if (at == end) return 0;
@@ -128,11 +163,29 @@ static int cut(struct split *s, size_t level, size_t at, size_t end, bool open) 
   if (level == s->p->n || (single && level && !open)) {
     if (open) return 0;
     s->settled = end;
+    s->words++;
     return s->word(s->ctx, s->text + at, end - at) ? -1 : 0;
   }
+  if (!level || open || end - at > sizeof(uint64_t)) return cut_by(s, level, at, end, open);
+  struct whole w = whole_of(s, level, at, end), *known = &s->whole[hash_u64(w.bytes, w.level) % WHOLES];
+  if (known->bytes == w.bytes && known->n == w.n && known->level == w.level) return cut(s, s->p->n, at, end, false);
+  size_t before = s->words;
+  if (cut_by(s, level, at, end, false)) return -1;
+  if (s->words == before + 1) *known = w;
+  return 0;
+}
+
+static int cut_by(struct split *s, size_t level, size_t at, size_t end, bool open) {
   if (s->p->native[level]) return (s->p->native[level]->most ? cut_runs : cut_threes)(s, level, at, end, open);
   size_t done = at;
   while (done < end) {
+    size_t stop = done + numbers_at(s, done, end, s->p->numbers[level]);
+    if (stop > done) {
+      if (open && stop == end && s->p->numbers[level] > 1) return 0;   // more may come
+      if (cut(s, level + 1, done, stop, false)) return -1;
+      done = stop;
+      continue;
+    }
     int rc = pcre2_match(s->p->code[level], (PCRE2_SPTR)(s->seen + at), end - at, done - at,
                          PCRE2_NO_UTF_CHECK | (open ? PCRE2_PARTIAL_HARD : 0), s->match, s->limits);
     if (rc == PCRE2_ERROR_NOMATCH) break;
@@ -143,7 +196,8 @@ static int cut(struct split *s, size_t level, size_t at, size_t end, bool open) 
       pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
       return error_set(s->err, "pre-tokenizer '%s' gave up at byte %zu of the text: %s", s->p->row->name, done, why);
     }
-    size_t begin = at + span[0], stop = at + span[1];   // match data is shared: deeper levels overwrite it
+    size_t begin = at + span[0];                        // match data is shared: deeper levels overwrite it
+    stop = at + span[1];
     if (begin == stop || begin < done) die("pre-tokenizer '%s', pattern %zu: bad match", s->p->row->name, level);
     if (cut(s, level + 1, done, begin, false) || cut(s, level + 1, begin, stop, false)) return -1;
     done = stop;
@@ -167,7 +221,8 @@ static char *substitute(const char *text, size_t n) {
 
 int pretokenizer_split(const pretokenizer *p, const char *text, size_t n, bool open, size_t *settled, pretokenizer_word *word, void *ctx, error *err) {
   char *copy = substitute(text, n);
-  struct split s = {p, text, copy ? copy : text, 0, pcre2_match_data_create(1, NULL), pcre2_match_context_create(NULL), word, ctx, err};
+  struct split s = {.p = p, .text = text, .seen = copy ? copy : text, .match = pcre2_match_data_create(1, NULL),
+                    .limits = pcre2_match_context_create(NULL), .word = word, .ctx = ctx, .err = err};
   if (!s.match || !s.limits) {
     pcre2_match_data_free(s.match);
     pcre2_match_context_free(s.limits);

@@ -110,33 +110,24 @@ static inline double small_encoding_s(const tokenizer *t, const char *text, size
   free(ids);
   return small_cpu_s() - start;
 }
-// Encodes four megabytes of one character, and two.  How fast machines are differs, and a busy one slows even processor time down: so the
-// larger text may take 2.6 times the time of the smaller, and at most four times that of as many bytes of words that are all different,
-// or the pace of ten megabytes in two seconds where that is more.  Under the sanitizers, which slow one path more than another, 24 s
-// instead of four times the words.  Three tries.
+// Encodes four megabytes of one character, and two.  The larger text may take 2.6 times the time of the smaller, for which times that
+// are too short to tell count as equal, and ten megabytes two seconds on a usual machine: this one may be as slow as two of its kind
+// and a half, since how fast machines are differs, and a busy one slows even processor time down (24 s under the sanitizers).  Three
+// tries.
 static inline void small_one_character(const tokenizer *t, const char *what, const char *unit) {
   size_t n = 4000000, len = strlen(unit);
-  char *text = xmalloc(n), *words = xmalloc(n);
-  uint64_t draw = 1;
-  for (size_t i = 0; i < n; i++) {
-    draw = hash_u64(draw, i);
-    text[i] = unit[i % len];
-    words[i] = draw % 6 ? (char)('a' + draw / 6 % 26) : ' ';
-  }
-  double half = 0, took = 0, usual = 0;
+  char *text = xmalloc(n);
+  for (size_t i = 0; i < n; i++) text[i] = unit[i % len];
+  double half = 0, took = 0, most = getenv("WEFT_SANITIZED") ? 24 : 2;
   bool good = false;
   for (int tries = 0; tries < 3 && !good; tries++) {
     half = small_encoding_s(t, text, n / 2 / len * len);
     took = small_encoding_s(t, text, n);
-    good = took <= 0.8;
     if (took == HUGE_VAL) die("%s: no tokens for '%s'", what, unit);
-    if (good) continue;
-    usual = small_encoding_s(t, words, n);
-    good = took <= 2.6 * half && took <= (getenv("WEFT_SANITIZED") ? 24 : 4 * usual);
+    good = took <= most && took <= 2.6 * half + 0.1;
   }
-  if (!good) die("%s: 4 MB of '%s' took %.2f s, 2 MB %.2f s, and 4 MB of words %.2f s", what, unit, took, half, usual);
+  if (!good) die("%s: 4 MB of '%s' took %.2f s, 2 MB %.2f s", what, unit, took, half);
   free(text);
-  free(words);
 }
 
 static inline void small_free(small *s, tokenizer *t) {
