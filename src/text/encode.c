@@ -23,6 +23,7 @@ struct text_encoder {
   bool begun, failed;           // of this text: BOS is out; an error has been
   merger m;
   word_cache words;
+  trie_cost found, cut;         // what special tokens and the others have cost
   token_list out;
   error *err;
   // What waits:
@@ -59,10 +60,10 @@ static int encode_some(text_encoder *x, const char *text, size_t n, bool open, s
   switch (x->t->v.kind) {
     case VOCAB_BPE: case VOCAB_CHARS: return pretokenizer_split(e->pre, text, n, open, settled, encode_word, x, x->err);
     case VOCAB_SPM: return spm_encode(&e->spm, &x->m, &x->words, text, n, first, open, settled, &x->out, x->err);
-    case VOCAB_WORDPIECE: return wordpiece_encode(&e->wordpiece, text, n, open, settled, &x->out, x->err);
-    case VOCAB_UNIGRAM: return unigram_encode(&e->unigram, &x->unigram, text, n, open, settled, &x->out, x->err);
-    case VOCAB_RWKV: return rwkv_encode(&e->rwkv, text, n, open, settled, &x->out, x->err);
-    case VOCAB_PLAMO2: return plamo2_encode(&e->plamo2, text, n, first, open, settled, &x->out, x->err);
+    case VOCAB_WORDPIECE: return wordpiece_encode(&e->wordpiece, text, n, open, settled, &x->cut, &x->out, x->err);
+    case VOCAB_UNIGRAM: return unigram_encode(&e->unigram, &x->unigram, text, n, open, settled, &x->cut, &x->out, x->err);
+    case VOCAB_RWKV: return rwkv_encode(&e->rwkv, text, n, open, settled, &x->cut, &x->out, x->err);
+    case VOCAB_PLAMO2: return plamo2_encode(&e->plamo2, text, n, first, open, settled, &x->cut, &x->out, x->err);
     case VOCAB_OTHER: break;
   }
   die("no encoder for vocabulary kind %d", (int)x->t->v.kind);
@@ -144,10 +145,12 @@ static int encode(text_encoder *x, const char *text, size_t n, bool open, size_t
   int32_t id = -1;
   if (!x->begun && x->add_special && x->t->add_bos) vec_push(&x->out, v->role[ROLE_bos]);
   x->begun = true;
+  x->found.bytes += n;
   for (;;) {
     while (x->blanks_go && from < n && is_blank(text[from])) from++;
     if (from < n) x->blanks_go = false;
-    enum special_found found = special_next(&x->e->special, text, n, from, x->parse_special, open, &at, &id);
+    enum special_found found = special_next(&x->e->special, text, n, from, x->parse_special, open, &x->found, &at, &id);
+    if (found == SPECIAL_COSTLY) return trie_refuse(v->source, x->err);
     size_t end = found == SPECIAL_NONE ? n : at;
     if (found != SPECIAL_FOUND) {
       // White space before a special token may turn out to belong to it.
@@ -168,6 +171,7 @@ static int encode(text_encoder *x, const char *text, size_t n, bool open, size_t
   if (x->add_special && x->t->add_sep) vec_push(&x->out, v->role[ROLE_sep]);
   if (x->add_special && x->t->add_eos) vec_push(&x->out, v->role[ROLE_eos]);
   x->begun = x->blanks_go = false;
+  x->found = x->cut = (trie_cost){0};
   return 0;
 }
 

@@ -36,43 +36,56 @@ static int put_bytes(const plamo2 *p, const char *text, size_t n, token_list *ou
 
 // The best way through a whole text leads through every place that no token crosses, and what follows such a place adds the same
 // cost to all ways before it: the text up to there can be encoded by itself.
-static int encode_settled(const plamo2 *p, const char *text, size_t n, token_list *out, error *err) {
-  // For each place the least cost of what follows, and the length of the first token of the way there.
-  int64_t *cost = xmalloc((n + 1) * sizeof *cost);
-  int32_t *first = xmalloc((n + 1) * sizeof *first);      // a token, or minus the length of a character
-  cost[n] = 0;
-  for (size_t at = n, from; at > 0; at = from) {
+// The costs of places that a token from here can reach.
+enum { RING = 2 * TRIE_BYTES_MAX };
+#define NO_WAY (INT64_MAX / 2)        // more than any text costs
+#define AT(place) cost[(place) % RING]
+
+static int encode_settled(const plamo2 *p, const char *text, size_t n, trie_cost *steps, token_list *out, error *err) {
+  // For each place the least cost of what follows, and the length of the first token of the way there, or minus that of a character.
+  const trie tokens = p->tokens;                          // copies, which no store changes
+  const int64_t *own = p->cost;
+  int64_t cost[RING];
+  int16_t *first = xmalloc((n + 1) * sizeof *first);
+  AT(n) = 0;
+  for (size_t at = n, from; at > 0 && !trie_too_costly(steps); at = from) {
     from = at - 1;
     for (size_t back = 2; back <= 4 && back <= at; back++)
       if (utf8_next(text + at - back, back) == (int)back) { from = at - back; break; }
-    int64_t best = cost[at] + UNKNOWN_COST;
-    first[from] = -(int32_t)(at - from);
-    for (size_t i = from + 1; i < at; i++) { cost[i] = INT64_MAX; first[i] = 0; }   // inside of a character: no way leads here
+    int64_t best = AT(at) + UNKNOWN_COST;
+    int length = -(int)(at - from);
+    for (size_t i = from + 1; i < at; i++) { AT(i) = NO_WAY; first[i] = 0; }     // inside of a character: no way leads here
     uint32_t node = 0;
-    for (size_t end = from; end < n && (node = trie_step(&p->tokens, node, (unsigned char)text[end]));) {
-      int32_t id = p->tokens.value[node];
-      if (cost[++end] == INT64_MAX || id < 0 || cost[end] + p->cost[id] > best) continue;
-      best = cost[end] + p->cost[id];
-      first[from] = id;
+    size_t end = from;
+    while (end < n && (node = trie_step(&tokens, node, (unsigned char)text[end]))) {
+      int32_t id = tokens.value[node];
+      end++;
+      if (id < 0 || AT(end) + own[id] > best) continue;
+      best = AT(end) + own[id];
+      length = (int)(end - from);
     }
-    cost[from] = best;
+    steps->steps += end - from;
+    AT(from) = best;
+    first[from] = (int16_t)length;
   }
-  int bad = 0;
+  int bad = trie_too_costly(steps) ? trie_refuse(p->v->source, err) : 0;
   for (size_t at = 0; at < n && !bad;) {
-    int32_t id = first[at];
-    if (id >= 0) { vec_push(out, id); at += p->v->token[id].n; }
-    else { bad = put_bytes(p, text + at, (size_t)-id, out, err); at += (size_t)-id; }
+    int length = first[at];
+    if (length > 0) vec_push(out, p->tokens.value[trie_walk(&p->tokens, 0, text + at, (size_t)length)]);
+    else bad = put_bytes(p, text + at, (size_t)-length, out, err);
+    at += (size_t)abs(length);
   }
-  free(cost);
   free(first);
   return bad;
 }
 
-int plamo2_encode(const plamo2 *p, const char *text, size_t n, bool first, bool open, size_t *settled, token_list *out, error *err) {
+int plamo2_encode(const plamo2 *p, const char *text, size_t n, bool first, bool open, size_t *settled, trie_cost *steps,
+                  token_list *out, error *err) {
   size_t mark = first && n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0;
   *settled = 0;
-  size_t end = open ? mark + trie_uncrossed(&p->tokens, text + mark, n - mark) : n;
-  if (encode_settled(p, text + mark, end - mark, out, err)) return -1;
+  steps->bytes += n;
+  size_t end = open ? mark + trie_uncrossed(&p->tokens, text + mark, n - mark, steps) : n;
+  if (encode_settled(p, text + mark, end - mark, steps, out, err)) return -1;
   *settled = end;
   return 0;
 }

@@ -18,5 +18,6 @@ typedef struct plamo2 {
 int plamo2_init(plamo2 *p, const vocab *v, arena *mem, error *err);        // v must live as long as p
 // Appends the tokens of a stretch of text.  -1 where a byte has no token and the model no unknown token.  first: the stretch begins
 // here.  open: it may go on (after whole characters); *settled bytes have been encoded.
-int plamo2_encode(const plamo2 *p, const char *text, size_t n, bool first, bool open, size_t *settled, token_list *out, error *err);
+int plamo2_encode(const plamo2 *p, const char *text, size_t n, bool first, bool open, size_t *settled, trie_cost *steps,
+                  token_list *out, error *err);
 #endif

@@ -36,13 +36,17 @@ int rwkv_init(rwkv *r, const vocab *v, arena *mem, error *err) {
   return bad;
 }
 
-int rwkv_encode(const rwkv *r, const char *text, size_t n, bool open, size_t *settled, token_list *out, error *err) {
+int rwkv_encode(const rwkv *r, const char *text, size_t n, bool open, size_t *settled, trie_cost *cost, token_list *out,
+                error *err) {
+  cost->bytes += n;
   for (size_t at = *settled = 0; at < n; *settled = at) {
     int32_t id = -1;
     size_t length = 1, i = at;
     uint32_t node = 0;
     for (; i < n && (node = trie_step(&r->tokens, node, (unsigned char)text[i])); i++)
       if (r->tokens.value[node] >= 0) { id = r->tokens.value[node]; length = i + 1 - at; }
+    cost->steps += i - at;
+    if (trie_too_costly(cost)) return trie_refuse(r->v->source, err);
     if (i == n && open) return 0;
     if (id < 0) id = vocab_unknown(r->v);
     if (id < 0) return vocab_no_token(r->v, text + at, 1, err);

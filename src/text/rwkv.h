@@ -12,6 +12,7 @@ typedef struct rwkv { const vocab *v; trie tokens; } rwkv;
 int rwkv_init(rwkv *r, const vocab *v, arena *mem, error *err);            // v must live as long as r
 // Appends the tokens of a stretch of text.  -1 where a byte has no token and the model no unknown token.  open: the text may go on;
 // *settled bytes have been encoded, up to where a token reaches the end or a longer one might.
-int rwkv_encode(const rwkv *r, const char *text, size_t n, bool open, size_t *settled, token_list *out, error *err);
+int rwkv_encode(const rwkv *r, const char *text, size_t n, bool open, size_t *settled, trie_cost *cost, token_list *out,
+                error *err);
 void rwkv_unescape(text_view text, str *out);                              // a token's text as bytes
 #endif

@@ -17,11 +17,11 @@ int special_init(special_set *s, const vocab *v, arena *mem, error *err) {
 }
 
 // *cut: the text ended before the search did.
-static int32_t longest_at(const special_set *s, const char *text, size_t n, bool parse_special, bool *cut) {
+static int32_t longest_at(const special_set *s, const char *text, size_t n, bool parse_special, trie_cost *cost, bool *cut) {
   int32_t best = -1;
   uint32_t node = s->first[(unsigned char)text[0]];
   *cut = false;
-  for (size_t i = 1; node; node = trie_step(&s->tokens, node, (unsigned char)text[i++])) {
+  for (size_t i = 1; node; node = trie_step(&s->tokens, node, (unsigned char)text[i++]), cost->steps++) {
     int32_t id = s->tokens.value[node];
     if (id >= 0 && (parse_special || s->v->type[id] == TOKEN_USER_DEFINED)) best = id;
     if (i == n) { *cut = true; break; }
@@ -29,11 +29,13 @@ static int32_t longest_at(const special_set *s, const char *text, size_t n, bool
   return best;
 }
 
-enum special_found special_next(const special_set *s, const char *text, size_t n, size_t from, bool parse_special, bool open, size_t *at, int32_t *id) {
+enum special_found special_next(const special_set *s, const char *text, size_t n, size_t from, bool parse_special, bool open,
+                                trie_cost *cost, size_t *at, int32_t *id) {
   for (size_t i = from; i < n; i++) {
     if (!s->first[(unsigned char)text[i]]) continue;
     bool cut;
-    int32_t found = longest_at(s, text + i, n - i, parse_special, &cut);
+    int32_t found = longest_at(s, text + i, n - i, parse_special, cost, &cut);
+    if (trie_too_costly(cost)) return SPECIAL_COSTLY;
     if (found < 0 && !(open && cut)) continue;
     *at = i;
     *id = found;

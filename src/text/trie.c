@@ -78,13 +78,18 @@ int trie_build(trie *t, trie_item *items, size_t n, arena *mem, error *err) {
   return 0;
 }
 
-size_t trie_uncrossed(const trie *t, const char *text, size_t n) {
+int trie_refuse(const char *source, error *err) {
+  return error_set(err, "%stokenizer.ggml.tokens makes this text take more than %d steps for each of its bytes", source, TRIE_STEPS_PER_BYTE);
+}
+
+size_t trie_uncrossed(const trie *t, const char *text, size_t n, trie_cost *cost) {
   size_t last = 0, reach = 0;                             // no string so far ends past reach
-  for (size_t at = 0; at < n;) {
+  for (size_t at = 0; at < n && !trie_too_costly(cost);) {
     if (reach <= at) last = at;
     size_t end = at;
     for (uint32_t node = 0; end < n && (node = trie_step(t, node, (unsigned char)text[end]));)
       if (end++, t->value[node] >= 0 && end > reach) reach = end;
+    cost->steps += end - at;
     if (end == n) break;                                  // a longer one may come
     int len = utf8_next(text + at, n - at);
     at += len > 0 ? (size_t)len : 1;

@@ -6,6 +6,9 @@
 // Strings longer than TRIE_BYTES_MAX are left out: a text's position then costs a bounded number of steps, whatever the
 // vocabulary.  Of equal strings the first one counts.
 //
+// That bound is far above what real vocabularies take, a few steps for each byte of a text: one whose strings are made to be long and
+// to begin everywhere takes a thousand.  So steps are counted, and a text that takes too many of them is refused.
+//
 // Invariant: node 0 is the root and nobody's child, so 0 also says that there is no child.  Look next: unigram.h.
 #ifndef WEFT_TRIE_H
 #define WEFT_TRIE_H
@@ -24,6 +27,14 @@ typedef struct trie {
   int32_t *value;               // [n] of the string that ends here, or -1
 } trie;
 
+// The steps that a text has taken, and its bytes so far (those that are looked at again count again).  {0}: none yet.
+typedef struct trie_cost { uint64_t steps, bytes; } trie_cost;
+#define TRIE_STEPS_FREE (1u << 25)
+#define TRIE_STEPS_PER_BYTE 32
+// -1 and a message; source: what stands before it, as in vocab.h.
+int trie_refuse(const char *source, error *err);
+static inline bool trie_too_costly(const trie_cost *c) { return c->steps > TRIE_STEPS_FREE + TRIE_STEPS_PER_BYTE * c->bytes; }
+
 // Sorts items; empty texts are left out.  -1 and a message where the texts have more than TRIE_TOTAL_MAX bytes together.
 int trie_build(trie *t, trie_item *items, size_t n, arena *mem, error *err);
 
@@ -41,7 +52,7 @@ static inline uint32_t trie_step(const trie *t, uint32_t node, unsigned char byt
 }
 // The last place in a text, at the beginning of a character, that no string of t reaches over, wherever it begins and however the
 // text goes on: where only whole strings and characters are put together, what is on one side cannot change the other.
-size_t trie_uncrossed(const trie *t, const char *text, size_t n);
+size_t trie_uncrossed(const trie *t, const char *text, size_t n, trie_cost *cost);
 static inline uint32_t trie_walk(const trie *t, uint32_t node, const char *text, size_t n) {
   for (size_t i = 0; i < n; i++)
     if (!(node = trie_step(t, node, (unsigned char)text[i]))) return 0;

@@ -9,18 +9,20 @@
 
 #define UNKNOWN_COSTS 10.0
 
-static double score_of(const vocab *v, int32_t id) {
-  double score = v->score ? v->score[id] : 0;
+static float score_of(const vocab *v, int32_t id) {
+  float score = v->score ? v->score[id] : 0;
   return score > FLT_MAX ? FLT_MAX : score < -FLT_MAX ? -FLT_MAX : score;   // sums of these stay numbers
 }
 
 int unigram_init(unigram *u, const vocab *v, const charsmap *map, bool space_prefix, bool single_spaces, arena *mem, error *err) {
   *u = (unigram){.v = v, .map = *map, .space_prefix = space_prefix, .single_spaces = single_spaces, .bytes = true, .unknown = vocab_unknown_word(v)};
   double worst = DBL_MAX;
+  u->score = ARENA_ARRAY(mem, float, (size_t)v->n + 1);
   trie_item *items = xmalloc(((size_t)v->n + 1) * sizeof *items);
   size_t n = 0;
   for (int32_t id = 0; id < v->n; id++) {
-    if (v->type[id] == TOKEN_NORMAL && score_of(v, id) < worst) worst = score_of(v, id);
+    u->score[id] = score_of(v, id);
+    if (v->type[id] == TOKEN_NORMAL && u->score[id] < worst) worst = u->score[id];
     if (vocab_merges_to(v, id)) items[n++] = (trie_item){v->token[id], id};
   }
   u->unknown_score = (worst == DBL_MAX ? 0 : worst) - UNKNOWN_COSTS;
@@ -85,16 +87,17 @@ int unigram_normalize(const unigram *u, unigram_state *s, const char *text, size
 
 // ---- The best way ----
 
-struct place { double score; uint32_t from; int32_t id; };     // id: the last token of the best way here; UNREACHED, or an unknown character
-enum { UNREACHED = -2, UNKNOWN_CHARACTER = -1 };
+// What is kept of a place: the length of the last token of the best way there, which takes two bytes, and as long as tokens may still reach
+// it, the score of that way.
+enum { UNREACHED = 0, UNKNOWN_CHARACTER = 1 << 15, RING = 2 * TRIE_BYTES_MAX };
 
 struct search {
   const unigram *u;
   unigram_state *state;
   const char *text;
   token_list *out;
-  VEC(struct place) best;       // [place - base]
-  VEC(uint32_t) way;            // ends of tokens, backwards
+  VEC(uint16_t) last;           // [place - base] that length, and whether it is that of an unknown character
+  double score[RING];           // [place % RING]
   size_t base;
 };
 
@@ -113,31 +116,51 @@ static int put_unknown(struct search *s, const char *text, size_t n, error *err)
 
 // All ways lead through `place`: puts out the best one from base to there, and begins anew.
 static int settle(struct search *s, size_t place, error *err) {
-  s->way.n = 0;
-  for (uint32_t p = (uint32_t)(place - s->base); p; p = s->best.at[p].from) vec_push(&s->way, p);
-  for (size_t i = s->way.n; i-- > 0;) {
-    struct place *p = &s->best.at[s->way.at[i]];
-    if (p->id >= 0) { vec_push(s->out, p->id); s->state->last_unknown = false; }
-    else if (put_unknown(s, s->text + s->base + p->from, s->way.at[i] - p->from, err)) return -1;
+  const trie *t = &s->u->tokens;
+  uint16_t *way = s->last.at, next = 0, own;
+  // The way leads backwards; so that it can be walked from its beginning, each place on it gets the length that leads on.
+  for (size_t p = place - s->base;; p -= next & ~UNKNOWN_CHARACTER) {
+    own = way[p], way[p] = next, next = own;
+    if (!p) break;
+  }
+  for (size_t p = 0, n; p < place - s->base; p += n) {
+    const char *at = s->text + s->base + p;
+    n = way[p] & ~UNKNOWN_CHARACTER;
+    if (way[p] & UNKNOWN_CHARACTER) { if (put_unknown(s, at, n, err)) return -1; continue; }
+    vec_push(s->out, t->value[trie_walk(t, 0, at, n)]);
+    s->state->last_unknown = false;
   }
   s->base = place;
-  s->best.n = 1;
-  s->best.at[0] = (struct place){0, 0, UNREACHED};
+  s->last.n = 1;
+  s->last.at[0] = UNREACHED;
+  s->score[place % RING] = 0;
   return 0;
 }
 
-static void offer(struct search *s, size_t from, size_t to, int32_t id, double score) {
-  while (s->best.n <= to - s->base) vec_push(&s->best, ((struct place){0, 0, UNREACHED}));
-  struct place *p = &s->best.at[to - s->base];
-  score += s->best.at[from - s->base].score;
-  if (p->id == UNREACHED || score > p->score) *p = (struct place){score, (uint32_t)(from - s->base), id};
+// Places up to `to` are within reach.
+static void reach_to(struct search *s, size_t to) {
+  while (s->last.n <= to - s->base) {
+    s->score[(s->base + s->last.n) % RING] = -INFINITY;
+    vec_push(&s->last, UNREACHED);
+  }
 }
 
-int unigram_encode(const unigram *u, unigram_state *state, const char *normal, size_t n, bool open, size_t *settled, token_list *out, error *err) {
+static inline void offer(struct search *s, size_t to, double score, size_t how) {
+  if (score <= s->score[to % RING]) return;
+  s->score[to % RING] = score;
+  s->last.at[to - s->base] = (uint16_t)how;
+}
+
+int unigram_encode(const unigram *u, unigram_state *state, const char *normal, size_t n, bool open, size_t *settled,
+                   trie_cost *cost, token_list *out, error *err) {
   struct search s = {.u = u, .state = state, .text = normal, .out = out};
+  const trie tokens = u->tokens;                          // copies, which no store changes
+  const float *scores = u->score;
   size_t reach = 0;                                       // no token so far ends past reach
-  int bad = n >= UINT32_MAX ? error_set(err, "a text of %zu bytes after normalising is too long to encode at once", n) : 0;
-  vec_push(&s.best, ((struct place){0, 0, UNREACHED}));
+  int bad = 0;
+  reach_to(&s, 0);
+  s.score[0] = 0;
+  cost->bytes += n;
   for (size_t at = 0; at < n && !bad;) {
     if (at == reach && at > s.base && (bad = settle(&s, at, err))) break;
     int len = utf8_next(s.text + at, n - at);
@@ -146,24 +169,28 @@ int unigram_encode(const unigram *u, unigram_state *state, const char *normal, s
     bool whole = false;                                   // a token is just this character
     uint32_t node = 0;
     size_t end = at;
-    for (; end < n && (node = trie_step(&u->tokens, node, (unsigned char)s.text[end]));) {
-      int32_t id = u->tokens.value[node];
+    double score = s.score[at % RING];                    // there is always a way: a character by itself
+    for (; end < n && (node = trie_step(&tokens, node, (unsigned char)normal[end]));) {
+      int32_t id = tokens.value[node];
       end++;
       if (id < 0) continue;
       whole |= end == next;
       if (end > reach) reach = end;
-      offer(&s, at, end, id, score_of(u->v, id));
+      if (end - s.base >= s.last.n) reach_to(&s, end);
+      offer(&s, end, score + (double)scores[id], end - at);
     }
+    cost->steps += end - at;
+    if (trie_too_costly(cost)) bad = trie_refuse(u->v->source, err);
     if (end == n && open) reach = SIZE_MAX;               // a longer one may come
     if (!whole) {
       if (next > reach) reach = next;
-      offer(&s, at, next, UNKNOWN_CHARACTER, u->unknown_score);
+      if (next - s.base >= s.last.n) reach_to(&s, next);
+      offer(&s, next, score + u->unknown_score, (next - at) | UNKNOWN_CHARACTER);
     }
     at = next;
   }
   if (!bad && !open && n > s.base) bad = settle(&s, n, err);
   *settled = s.base;
-  vec_free(&s.best);
-  vec_free(&s.way);
+  vec_free(&s.last);
   return bad;
 }

@@ -6,7 +6,7 @@
 // A character that is no token costs ten more than the worst token and becomes its bytes, if the vocabulary has all of them,
 // or the unknown token, one for all such characters in a row.
 //
-// strlen of a replacement and the steps through a trie are bounded by the model, so time is linear in the text.
+// Replacements are bounded by the model, and the steps through the trie are counted (trie.h), so time is linear in the text.
 // Invariant: no token but NORMAL ones and their like (vocab_merges_to) comes from text.  Look next: charsmap.h, trie.h, decode.c.
 #ifndef WEFT_UNIGRAM_H
 #define WEFT_UNIGRAM_H
@@ -23,6 +23,7 @@ typedef struct unigram {
   bool bytes;                   // all 256 are there
   bool space_prefix;            // a space goes before the text and after each special token
   bool single_spaces;           // runs of spaces become one; those at the ends go
+  float *score;                 // [id]
   double unknown_score;
 } unigram;
 
@@ -39,5 +40,6 @@ int unigram_init(unigram *u, const vocab *v, const charsmap *map, bool space_pre
 int unigram_normalize(const unigram *u, unigram_state *s, const char *text, size_t n, bool open, size_t *taken, str *out, error *err);
 // Appends the tokens of normalised text.  -1 where a character has no token and the model none for that.  open: the text may go on;
 // *settled bytes have been encoded.
-int unigram_encode(const unigram *u, unigram_state *s, const char *normal, size_t n, bool open, size_t *settled, token_list *out, error *err);
+int unigram_encode(const unigram *u, unigram_state *state, const char *normal, size_t n, bool open, size_t *settled,
+                   trie_cost *cost, token_list *out, error *err);
 #endif

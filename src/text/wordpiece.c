@@ -46,7 +46,7 @@ static bool stands_alone(uint32_t cp) {
   return unicode_is_punctuation(cp);
 }
 
-static int put_word(const wordpiece *w, const char *word, size_t n, size_t characters, token_list *out, error *err) {
+static int put_word(const wordpiece *w, const char *word, size_t n, size_t characters, trie_cost *cost, token_list *out, error *err) {
   size_t before = out->n;
   const trie *t = &w->tokens;
   for (size_t at = 0; at < n;) {
@@ -56,8 +56,11 @@ static int put_word(const wordpiece *w, const char *word, size_t n, size_t chara
     bool bar = at && n - at >= 3 && !memcmp(word + at, SPM_SPACE, 3);
     uint32_t node = at ? 0 : w->begins;
     if (!at && !node) break;
-    for (size_t i = at; i < n && (!bar || i < at + 3) && (node = trie_step(t, node, (unsigned char)word[i])); i++)
+    size_t i = at;
+    for (; i < n && (!bar || i < at + 3) && (node = trie_step(t, node, (unsigned char)word[i])); i++)
       if (t->value[node] >= 0) { id = t->value[node]; length = i + 1 - at; }
+    cost->steps += i - at;
+    if (trie_too_costly(cost)) return trie_refuse(w->v->source, err);
     if (id < 0 || characters > WORDPIECE_CHARACTERS_MAX) break;
     vec_push(out, id);
     if ((at += length) == n) return 0;
@@ -71,7 +74,7 @@ static int put_word(const wordpiece *w, const char *word, size_t n, size_t chara
 // A piece with characters beyond ASCII.
 struct piece { str clean, plain, word; };
 
-static int put_piece(const wordpiece *w, const char *raw, size_t n_raw, struct piece *p, token_list *out, error *err) {
+static int put_piece(const wordpiece *w, const char *raw, size_t n_raw, struct piece *p, trie_cost *cost, token_list *out, error *err) {
   const str *text = &p->clean;
   p->clean.n = p->plain.n = p->word.n = 0;
   clean(raw, n_raw, &p->clean);
@@ -89,34 +92,34 @@ static int put_piece(const wordpiece *w, const char *raw, size_t n_raw, struct p
     int n_small = w->lowercase ? unicode_lower(cp, small) : 1;
     bool alone = stands_alone(small[0]), space = unicode_is_space(cp);
     if (p->word.n && (alone || space)) {
-      bad = put_word(w, p->word.at, p->word.n, characters, out, err);
+      bad = put_word(w, p->word.at, p->word.n, characters, cost, out, err);
       p->word.n = characters = 0;
     }
     if (space || bad) continue;
     for (int k = 0; k < n_small; k++) put(&p->word, small[k]);
     characters += (size_t)n_small;
-    if (alone) { bad = put_word(w, p->word.at, p->word.n, characters, out, err); p->word.n = characters = 0; }
+    if (alone) { bad = put_word(w, p->word.at, p->word.n, characters, cost, out, err); p->word.n = characters = 0; }
   }
   return bad;
 }
 
 // The same for ASCII alone, where no character is more than one byte and nothing has accents.
-static int put_ascii(const wordpiece *w, const char *raw, size_t n_raw, str *word, token_list *out, error *err) {
+static int put_ascii(const wordpiece *w, const char *raw, size_t n_raw, str *word, trie_cost *cost, token_list *out, error *err) {
   word->n = 0;
   for (size_t i = 0; i < n_raw; i++) {
     unsigned char c = (unsigned char)raw[i];
     if (c < ' ' || c == 0x7F) continue;
     bool alone = stands_alone(c);
     if (alone && word->n) {
-      if (put_word(w, word->at, word->n, word->n, out, err)) return -1;
+      if (put_word(w, word->at, word->n, word->n, cost, out, err)) return -1;
       word->n = 0;
     }
     str_addc(word, (char)(w->lowercase && c >= 'A' && c <= 'Z' ? c + 32 : c));
     if (!alone) continue;
-    if (put_word(w, word->at, word->n, word->n, out, err)) return -1;
+    if (put_word(w, word->at, word->n, word->n, cost, out, err)) return -1;
     word->n = 0;
   }
-  return word->n ? put_word(w, word->at, word->n, word->n, out, err) : 0;
+  return word->n ? put_word(w, word->at, word->n, word->n, cost, out, err) : 0;
 }
 
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
@@ -135,15 +138,16 @@ static size_t last_end(const char *text, size_t n) {
 }
 
 // White space ends words and composes with nothing, so what stands between is cleaned by itself: most of it is ASCII.
-int wordpiece_encode(const wordpiece *w, const char *raw, size_t n, bool open, size_t *settled, token_list *out, error *err) {
+int wordpiece_encode(const wordpiece *w, const char *raw, size_t n, bool open, size_t *settled, trie_cost *cost, token_list *out, error *err) {
   struct piece p = {0};
   int bad = 0;
   if (open) n = last_end(raw, n);
   *settled = n;
+  cost->bytes += n;
   for (size_t i = 0, end; i < n && !bad; i = end + 1) {
     unsigned char high = 0;
     for (end = i; end < n && !is_blank(raw[end]); end++) high |= (unsigned char)raw[end];
-    bad = high < 0x80 ? put_ascii(w, raw + i, end - i, &p.word, out, err) : put_piece(w, raw + i, end - i, &p, out, err);
+    bad = high < 0x80 ? put_ascii(w, raw + i, end - i, &p.word, cost, out, err) : put_piece(w, raw + i, end - i, &p, cost, out, err);
   }
   str_free(&p.clean), str_free(&p.plain), str_free(&p.word);
   return bad;

@@ -25,5 +25,5 @@ typedef struct wordpiece {
 int wordpiece_init(wordpiece *w, const vocab *v, bool lowercase, bool strip_accents, arena *mem, error *err);   // v must live as long as w
 // Appends the tokens of a stretch of text.  -1 for a word that has no tokens, where the model has no unknown one.  open: the text may
 // go on; *settled bytes have been encoded.
-int wordpiece_encode(const wordpiece *w, const char *text, size_t n, bool open, size_t *settled, token_list *out, error *err);
+int wordpiece_encode(const wordpiece *w, const char *text, size_t n, bool open, size_t *settled, trie_cost *cost, token_list *out, error *err);
 #endif

@@ -5,6 +5,7 @@
 #include "chat/chat.h"
 #include "grammar/schema.h"
 #include "text/small_vocab.h"
+#include "text/spm.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/resource.h>
@@ -93,6 +94,51 @@ static size_t special_chains(size_t n) {
 static void test_special_tokens(void **state) {
   (void)state;
   grows_evenly("special tokens", special_chains, 500);
+}
+
+// Vocabularies whose tokens begin at every place of a text and are long: one letter again and again, up to `longest` times. What would
+// take a thousand steps for each byte is refused, before it takes much longer than the most that real ones take.
+static size_t overlapping(size_t n, const char *model, size_t longest, enum token_type type, size_t begins) {
+  small s;
+  small_init(&s, model, NULL);
+  small_add(&s, "<unk>", TOKEN_UNKNOWN, 0);
+  char *text = xmalloc(n + longest + 4), *run = text + begins;
+  memcpy(text, SPM_SPACE, begins);
+  memset(run, 'a', longest + 1);
+  run[longest] = 'b';                                      // the whole of it never comes
+  small_addn(&s, text, begins + longest + 1, type, 1);
+  for (size_t k = 1; k <= longest; k++) small_addn(&s, text, begins + k, k > 1 ? type : TOKEN_NORMAL, -(float)(longest - k));
+  if (begins) for (size_t k = 1; k <= longest; k++) small_addn(&s, run, k, TOKEN_NORMAL, 0);
+  tokenizer *t = small_make(&s);
+  int32_t *ids;
+  size_t n_ids;
+  error err = {0};
+  memset(text, 'a', n);
+  for (size_t i = 99; begins && i < n; i += 100) text[i] = ' ';
+  if (!tokenizer_encode(t, text, n, false, true, &ids, &n_ids, &err)) free(ids);
+  else if (!strstr(err.text, "steps") || longest <= 32) die("%s", err.text);
+  free(text);
+  small_free(&s, t);
+  return n + longest * longest / 2;
+}
+
+static size_t long_unigram(size_t n) { return overlapping(n, "t5", 1023, TOKEN_NORMAL, 0); }
+static size_t short_unigram(size_t n) { return overlapping(n, "t5", 32, TOKEN_NORMAL, 0); }
+static size_t long_plamo2(size_t n) { return overlapping(n, "plamo2", 1023, TOKEN_NORMAL, 0); }
+static size_t short_plamo2(size_t n) { return overlapping(n, "plamo2", 32, TOKEN_NORMAL, 0); }
+static size_t long_rwkv(size_t n) { return overlapping(n, "rwkv", 1023, TOKEN_NORMAL, 0); }
+static size_t long_special(size_t n) { return overlapping(n, "rwkv", 255, TOKEN_CONTROL, 0); }
+static size_t long_wordpiece(size_t n) { return overlapping(n, "bert", 1020, TOKEN_NORMAL, 3); }
+
+static void test_overlapping_tokens(void **state) {
+  (void)state;
+  grows_evenly("long tokens, Unigram", long_unigram, 1500000);
+  grows_evenly("shorter tokens, Unigram", short_unigram, 1500000);
+  grows_evenly("long tokens, PLaMo-2", long_plamo2, 1500000);
+  grows_evenly("shorter tokens, PLaMo-2", short_plamo2, 1500000);
+  grows_evenly("long tokens, RWKV", long_rwkv, 1500000);
+  grows_evenly("long special tokens", long_special, 1500000);
+  grows_evenly("long tokens, WordPiece", long_wordpiece, 1500000);
 }
 
 // ---- templates --------------------------------------------------------------------------------------------------------
@@ -258,7 +304,7 @@ static void test_enums(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_special_tokens), cmocka_unit_test(test_names), cmocka_unit_test(test_colliding_keys),
+    cmocka_unit_test(test_special_tokens), cmocka_unit_test(test_overlapping_tokens), cmocka_unit_test(test_names), cmocka_unit_test(test_colliding_keys),
     cmocka_unit_test(test_steps), cmocka_unit_test(test_captured), cmocka_unit_test(test_tags), cmocka_unit_test(test_enums),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
