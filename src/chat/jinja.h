@@ -4,7 +4,7 @@
 // tag, tojson without HTML escapes, raise_exception, strftime_now), and values print as Python prints them: one space more
 // in a prompt and a model answers worse, so the Python package is what the tests compare with.  What goes beyond: lists and
 // dicts can be changed by their methods, and the filter from_json, because templates written for other engines use both.
-// The filter random draws the same items in each run.  Left out, each with an error of its own: include, import, extends, urlize, lipsum;
+// The filter random draws the same items in each run.  Left out, each with an error of its own: include, import, extends, lipsum;
 // integers past 64 bits.
 //
 // A template is a program from strangers.  It can compute and nothing else: no attribute leads out of its values, and each

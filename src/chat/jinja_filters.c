@@ -645,7 +645,40 @@ FILTER(f_random) {
   return j_item(r, v, j_int((int64_t)(hash_u64(r->drawn++, 0) % (uint64_t)n)));
 }
 
-FILTER(f_refused) { IGNORE; (void)v; jinja_fail(r, "this filter is not supported"); }
+// The words of `rel` and those that links always have, each once and in order; and where they open.
+static jval link_attributes(jrun *r, jval nofollow, jval target, jval rel) {
+  jlist *words = j_list(r, 2), *keys = j_list(r, 2);
+  if (given(rel) && j_true(r, rel)) {
+    const jstr *s = j_need_str(r, "rel", rel).s;
+    for (size_t i = j_skip_space(s->at, 0, s->n), end; i < s->n; i = j_skip_space(s->at, end, s->n)) {
+      end = j_skip_word(s->at, i, s->n);
+      j_push(r, words, j_str(r, s->at + i, end - i));
+    }
+  }
+  if (given(nofollow) && j_true(r, nofollow)) j_push(r, words, j_text(r, "nofollow"));
+  j_push(r, words, j_text(r, "noopener"));
+  for (size_t i = 0; i < words->n; i++) j_push(r, keys, words->at[i]);
+  j_sort(r, keys->at, words->at, words->n, false);
+  str *out = j_scratch(r);
+  for (size_t i = 0; i < words->n; i++) {
+    if (i && j_eq(r, words->at[i - 1], words->at[i])) continue;
+    str_add(out, i ? " " : " rel=\"");
+    j_add(r, out, j_escape(r, words->at[i]));
+  }
+  str_addc(out, '"');
+  if (given(target) && j_true(r, target)) {
+    str_add(out, " target=\"");
+    j_add(r, out, j_escape(r, target));
+    str_addc(out, '"');
+  }
+  return j_scratch_end(r);
+}
+
+FILTER(f_urlize) {
+  (void)a;
+  int64_t most = given_some(arg[0]) ? j_need_int(r, "trim_url_limit", arg[0]) : 0;
+  return j_urlize(r, v, given_some(arg[0]) ? &most : NULL, link_attributes(r, arg[1], arg[2], arg[3]), arg[4]);
+}
 
 // ---- the table --------------------------------------------------------------------------------------------------------
 
@@ -665,7 +698,8 @@ const struct jfilter_row *j_filter(const char *name, size_t n) {
     {"sort", f_sort, "reverse case_sensitive attribute", 0}, {"string", f_string, "", 0}, {"striptags", f_striptags, "", 0},
     {"sum", f_sum, "attribute start", 0}, {"title", f_title, "", 0}, {"tojson", f_tojson, "ensure_ascii indent separators sort_keys", 0},
     {"trim", f_trim, "chars", 0}, {"truncate", f_truncate, "length killwords end leeway", 0}, {"unique", f_unique, "case_sensitive attribute", 0},
-    {"upper", f_upper, "", 0}, {"urlencode", f_urlencode, "", 0}, {"urlize", f_refused, NULL, 0}, {"wordcount", f_wordcount, "", 0},
+    {"upper", f_upper, "", 0}, {"urlencode", f_urlencode, "", 0},
+    {"urlize", f_urlize, "trim_url_limit nofollow target rel extra_schemes", 0}, {"wordcount", f_wordcount, "", 0},
     {"wordwrap", f_wordwrap, "width break_long_words wrapstring break_on_hyphens", 0}, {"xmlattr", f_xmlattr, "autospace", 0},
   };
   for (size_t i = 0; i < COUNT(filters); i++) if (strlen(filters[i].name) == n && !memcmp(filters[i].name, name, n)) return &filters[i];

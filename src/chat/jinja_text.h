@@ -19,6 +19,8 @@ jval j_replace(jrun *r, jval v, jval old, jval new, int64_t most);   // most < 0
 jval j_pad(jrun *r, jval v, int64_t width, jval fill, int64_t left);   // to width code points, `left` of the missing ones in front
 
 jval j_wordwrap(jrun *r, jval text, int64_t width, bool cut, bool hyphens, jval between);   // jinja_wrap.c
+// most: characters of an address that are shown, NULL for all; attributes: of each link; schemes: absent, none or a list of others.
+jval j_urlize(jrun *r, jval text, const int64_t *most, jval attributes, jval schemes);       // jinja_urlize.c
 
 typedef enum jcase { CASE_LOWER, CASE_UPPER, CASE_TITLE, CASE_CAPITAL, CASE_SWAP, CASE_FOLD } jcase;
 jval j_case(jrun *r, jval v, jcase how);

@@ -12,6 +12,7 @@ DATA = {
 }
 
 CASES = [
+    "{{ 'see (http://example.com/a_(b)), www.x.org. or <mail@x.org> & mailto:a@b.cd' | urlize }}|{{ html | urlize }}|{{ missing | urlize }}|{{ 7 | urlize }}|{{ none | urlize }}",
     "{% set t = 'Look, goof-ball -- use the -b option! It is well-known--or so they say--that a-b-c extra-long-hyphenated-words wrap.' %}{% for w in [1, 2, 3, 5, 8, 13, 21, 34, 79] %}{{ t | wordwrap(w) }}|{{ t | wordwrap(w, false) }}|{{ t | wordwrap(w, true, '/') }}|{{ t | wordwrap(w, break_on_hyphens=false) }}#{% endfor %}",
     "{% for w in [1, 4, 7] %}{{ '  lead  and   trail \u00a0 \t x\n\nnext  line\r\n' | wordwrap(w) }}|{{ uni | wordwrap(w) }}|{{ '-----a--b---cc-dd-e-f --x y-- \u00e9t\u00e9-\u00e9t\u00e9 1-2 a1-b2' | wordwrap(w) }}#{% endfor %}{{ '' | wordwrap }}{{ 'a' | wordwrap }}",
     "{% set x = 1 %}{% block a %}[{{ x }}{% block b %}b{% endblock %}]{% endblock %}{{ self.a() }}{{ self.b() }}{{ self.a() | upper }}",
@@ -124,6 +125,7 @@ CASES = [
 ]
 
 FAILS = [
+    "{{ 'x' | urlize(extra_schemes=['a:']) }}", "{{ 'x' | urlize(extra_schemes=['ab']) }}", "{{ 'x' | urlize(extra_schemes=['ab:///']) }}",
     "{% if n if n else n %}{% endif %}", "{% if no %}{% elif n if n %}{% endif %}",
     "{% for i in nums %}{% generation %}{% break %}{% endgeneration %}{% endfor %}",
     "{{ undefd.foo }}", "{{ undefd + 1 }}", "{{ 1 + undefd }}", "{{ 'a' + 1 }}", "{{ 1 + 'a' }}", "{{ [1] + (2,) }}", "{{ 'a' - 'b' }}", "{{ 1 / 0 }}", "{{ 1 // 0 }}", "{{ 1 % 0 }}", "{{ 1.0 % 0 }}", "{{ none + 1 }}", "{{ 1 < 'a' }}", "{{ none < 1 }}",

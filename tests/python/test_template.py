@@ -1,6 +1,7 @@
 """Chat templates: weft template against Python's jinja2, on every template in the shared folder and on a corpus of small ones."""
 import json
 import os
+import random
 import re
 import struct
 import threading
@@ -70,6 +71,35 @@ def test_language(run_weft, tmp_path, template):
     assert not isinstance(want, Exception), want
     difference = compare(run_weft, want, file, messages, variables=DATA)
     assert difference is None, difference
+
+
+PARTS = ["http://", "https://", "HTTPS://", "www.", "WWW.", "mailto:", "ftp://", "tel:", "git+ssh://", "example", "a", "xn--fsq", "b-c", "%41", "x_y",
+         "1", "192", "168", "1234", "dead", "beef", "::", "com", "org", "info", "int", "museum", "COM", ".", ".", ".", ",", ":", ":80", ":123456",
+         "/", "?", "#", "/p/q?r=s#t", "@", "@", "(", ")", "<", ">", "[", "]", "&lt;", "&gt;", "&", "'", '"', "-", "--", "!", "é", "ſ", "\u0131", "\u212a", "日本",
+         "٣", "²", " ", "\n", "\u00a0", "\x1c", "www", "wiki_(x)", "a@b.c", "user@example.com", "http://[1:2:3:4:5:6:7:8]", "[::1]", "http://1.2.3.4"]
+WAYS = ["", "(5)", "(0)", "(-3)", "(nofollow=true)", "(10, true, '_blank')", "(rel='me \"you\" me')", "(target='', rel='zz aa')", "(none, extra_schemes=['ftp://', 'tel:', 'git+ssh:'])",
+        "(extra_schemes=[])"]
+
+
+def test_addresses(run_weft, tmp_path):
+    """What looks like one, or nearly: texts of random parts, as links of every kind. WEFT_URLS: how many (default 20,000)."""
+    seed = random.Random(5)
+    texts = ["".join(seed.choices(PARTS, k=seed.randint(1, 9))) for _ in range(int(os.environ.get("WEFT_URLS") or 20000))]
+    links, wrong = 0, []
+    for i in range(0, len(texts), 2000):
+        some = texts[i:i + 2000]
+        for way in seed.sample(WAYS, 3):
+            template = "{% for t in texts %}{{ t | urlize" + way + " | tojson }}{{ (t | safe) | urlize" + way + " | tojson }}\n{% endfor %}"
+            (tmp_path / "t.jinja").write_text(template)
+            want = reference.reference(template, [], variables={"texts": some})
+            done = run_weft(args_of(tmp_path / "t.jinja", [], variables={"texts": some}))
+            assert done.returncode == 0, done.err
+            have = done.stdout.decode().splitlines()
+            assert len(have) == len(want.splitlines())
+            links += want.count("<a href")
+            wrong += [f"{way}: {t!r}\n  weft   {h}\n  jinja2 {w}" for t, h, w in zip(some, have, want.splitlines()) if h != w]
+    assert not wrong, f"{len(wrong)} differ\n" + "\n".join(wrong[:10])
+    assert links > len(texts) / 5
 
 
 @pytest.mark.parametrize("template", FAILS)
