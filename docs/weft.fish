@@ -211,7 +211,7 @@ complete -c weft -n '__fish_seen_subcommand_from serve' -o np -l parallel -x -d 
 complete -c weft -n '__fish_seen_subcommand_from serve' -l max-queue -x -d 'requests that may wait; more get 429 (default 64)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l max-queue-tokens -x -d 'tokens of their prompts; 0: eight contexts (default)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l max-body -x -d 'size of a request (default 32)'
-complete -c weft -n '__fish_seen_subcommand_from serve' -l keep-in -x -d 'folder for what prompts leave in the KV cache: written when the server ends, taken up by the next one where prompts begin alike'
+complete -c weft -n '__fish_seen_subcommand_from serve' -l keep-in -x -d 'folder for what prompts leave in the KV cache: written a second later, taken up where prompts begin alike'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l keep-size -x -d 'of all files there at most; the oldest go first (default 4096)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l drain -x -d 'time for answers to end after SIGTERM (default 30)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l pooling -x -a 'model none mean cls last rank' -d 'how a text\'s vector is made of those of its tokens (default: as the model says)'

@@ -316,7 +316,7 @@ _weft() {
     '--max-queue[requests that may wait; more get 429 (default 64)]:N: '
     '--max-queue-tokens[tokens of their prompts; 0\: eight contexts (default)]:N: '
     '--max-body[size of a request (default 32)]:MIB: '
-    '--keep-in[folder for what prompts leave in the KV cache\: written when the server ends, taken up by the next one where prompts begin alike]:DIR: '
+    '--keep-in[folder for what prompts leave in the KV cache\: written a second later, taken up where prompts begin alike]:DIR: '
     '--keep-size[of all files there at most; the oldest go first (default 4096)]:MIB: '
     '--drain[time for answers to end after SIGTERM (default 30)]:SECONDS: '
     '--pooling[how a text'\''s vector is made of those of its tokens (default\: as the model says)]:choice:(model none mean cls last rank)'

@@ -310,7 +310,7 @@ void weft_sequence_cut(weft_sequence *q, int n);               /* forgets what l
 /* Another sequence that begins with the first n positions of q (n <= its length).  Pages are shared until one of the two writes to them. */
 int weft_sequence_fork(const weft_sequence *q, int n, weft_sequence **out, weft_error *err);
 /* What the caches hold of q goes to a file, which is written whole or not at all. ids: the tokens of its positions, weft_sequence_length of them.
- * With recurrent layers: not right after q was cut. */
+ * With recurrent layers: not right after q was cut. Others of the model may be evaluated meanwhile, on another thread, forks of q among them. */
 int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *path, weft_error *err);
 /* A sequence that holds as many of these n tokens as the file's begin with (with recurrent layers: all of the file's, or none), as if they had been
  * evaluated.  -2: the file is of another model, other options or another version, or damaged, and err names it; -1: there is no memory. */

@@ -128,7 +128,7 @@ static const struct option rows[] = {
   INT(SERVE, "--max-queue", "N", "requests that may wait; more get 429 (default 64)", serve.waiting, 1, 1000000),
   INT(SERVE, "--max-queue-tokens", "N", "tokens of their prompts; 0: eight contexts (default)", serve.waiting_tokens, 0, INT32_MAX),
   INT(SERVE, "--max-body", "MIB", "size of a request (default 32)", serve.body_mib, 1, 1024),
-  TEXT(SERVE, "--keep-in", "DIR", "folder for what prompts leave in the KV cache: written when the server ends,\ntaken up by the next one where prompts begin alike", serve.keep),
+  TEXT(SERVE, "--keep-in", "DIR", "folder for what prompts leave in the KV cache: written a\nsecond later, taken up where prompts begin alike", serve.keep),
   INT(SERVE, "--keep-size", "MIB", "of all files there at most; the oldest go first (default 4096)", serve.keep_mib, 0, 1 << 30),
   INT(SERVE, "--drain", "SECONDS", "time for answers to end after SIGTERM (default 30)", serve.drain, 0, 86400),
   // ---- loadtest

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/base.h"
@@ -20,32 +21,56 @@ static void forget(keep *k, size_t at, bool removed) {
   k->files.at[at] = k->files.at[--k->files.n];
 }
 
-void keep_open(keep *k, const char *folder, weft_model *m) {
-  *k = (keep){.folder = folder, .m = m};
+// "0123abcd-...": of a model with this name.
+static bool is_ours(const keep *k, const char *file) {
+  char tag[16];
+  size_t n = strlen(file), end = sizeof suffix - 1;
+  snprintf(tag, sizeof tag, "%08x-", k->tag);
+  return n > end && !strcmp(file + n - end, suffix) && !strncmp(file, tag, strlen(tag));
+}
+
+static void *write_files(void *arg);
+
+static void start_writer(keep *k) {
+  pthread_mutex_init(&k->lock, NULL);
+  pthread_cond_init(&k->changed, NULL);
+  k->started = !pthread_create(&k->writer, NULL, write_files, k);
+  if (!k->started) warning("--keep-in %s: no thread could be made: files are written at the end", k->folder);
+}
+
+// What a server left that was ended while it wrote.
+static void remove_part(const char *path, const char *file) {
+  size_t n = strlen(file);
+  if (strstr(file, suffix) && n > 5 && !strcmp(file + n - 5, ".part")) unlink(path);
+}
+
+static void add_file(keep *k, const char *path) {
+  struct kept new = {0};
+  weft_error err;
+  int32_t *ids;
+  size_t n;
+  if (weft_sequence_tokens(k->m, path, &ids, &n, &err)) { warning("%s", err.text); return; }
+  new.path = xstrdup(path);
+  for (size_t i = 0; i < n; i++) vec_push(&new.ids, ids[i]);
+  vec_push(&k->files, new);
+  weft_free(ids);
+}
+
+void keep_open(keep *k, const char *folder, uint64_t bytes, const char *name, weft_model *m) {
+  *k = (keep){.folder = folder, .bytes = bytes, .tag = (uint32_t)hash_bytes(name, strlen(name), 0), .m = m};
   DIR *d = folder ? opendir(folder) : NULL;
-  if (folder) umask(077);                // prompts are in these files, and this program writes no others
-  if (folder && !d) warning("--keep-in %s: %s: nothing is taken up from there", folder, strerror(errno));
+  if (!folder) return;
+  umask(077);                          // prompts are in these files, and this program writes no others
+  if (!d) warning("--keep-in %s: %s: nothing is taken up from there", folder, strerror(errno));
   for (struct dirent *e; d && (e = readdir(d));) {
-    size_t n = strlen(e->d_name);
-    if (n <= sizeof suffix - 1 || strcmp(e->d_name + n - (sizeof suffix - 1), suffix)) continue;
     str path = {0};
-    struct kept new = {0};
-    weft_error err;
-    int32_t *ids;
     str_addf(&path, "%s/%s", folder, e->d_name);
-    if (weft_sequence_tokens(m, str_c(&path), &ids, &n, &err)) { warning("%s", err.text); str_free(&path); continue; }
-    new.path = xstrdup(str_c(&path));
-    for (size_t i = 0; i < n; i++) vec_push(&new.ids, ids[i]);
-    vec_push(&k->files, new);
-    weft_free(ids);
+    if (is_ours(k, e->d_name)) add_file(k, str_c(&path));
+    else remove_part(str_c(&path), e->d_name);
     str_free(&path);
   }
   if (d) closedir(d);
-}
-
-void keep_close(keep *k) {
-  while (k->files.n) forget(k, 0, false);
-  vec_free(&k->files);
+  start_writer(k);
 }
 
 size_t keep_find(const keep *k, const token_ids *prompt, size_t most, size_t *at) {
@@ -70,37 +95,133 @@ int keep_load(keep *k, size_t at, const token_ids *prompt, size_t n, held *out, 
 
 void keep_drop(keep *k, size_t at) { forget(k, at, true); }
 
-void keep_save(keep *k, const held *h) {
-  if (!k->folder || h->past.n < LEAST) return;
-  for (size_t i = 0; i < k->files.n; i++) if (alike(&h->past, &k->files.at[i].ids) == h->past.n) return;
-  str path = {0};
-  weft_error err;
-  str_addf(&path, "%s/%016llx%s", k->folder, (unsigned long long)hash_bytes(h->past.at, h->past.n * sizeof *h->past.at, 0), suffix);
-  if (weft_sequence_save(h->sequence, h->past.at, str_c(&path), &err)) {
-    warning("%s", err.text);
-  } else {
-    for (size_t i = k->files.n; i-- > 0;) if (alike(&h->past, &k->files.at[i].ids) == k->files.at[i].ids.n) forget(k, i, true);
-    struct kept new = {.path = xstrdup(str_c(&path))};
-    for (size_t i = 0; i < h->past.n; i++) vec_push(&new.ids, h->past.at[i]);
-    vec_push(&k->files, new);
+// ---- writing --------------------------------------------------------------------------------------------------------------------
+
+static void *write_files(void *arg) {
+  keep *k = arg;
+  setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
+  pthread_mutex_lock(&k->lock);
+  while (!k->stop) {
+    if (k->state != KEEP_WRITES) { pthread_cond_wait(&k->changed, &k->lock); continue; }
+    pthread_mutex_unlock(&k->lock);
+    double began = now_s();
+    k->why.text[0] = 0;
+    weft_sequence_save(k->job.sequence, k->job.past.at, k->path, &k->why);
+    k->took_s = now_s() - began;
+    pthread_mutex_lock(&k->lock);
+    k->state = KEEP_WRITTEN;
+    pthread_cond_broadcast(&k->changed);
   }
-  str_free(&path);
+  pthread_mutex_unlock(&k->lock);
+  return NULL;
 }
 
-void keep_trim(keep *k, uint64_t bytes) {
+// Files of all models, those first that were written first, until no more than k->bytes are left.
+static void trim(keep *k) {
   for (;;) {
     uint64_t all = 0;
-    size_t oldest = 0;
+    str oldest = {0};
     struct timespec first = {0};
-    for (size_t i = 0; i < k->files.n; i++) {
+    DIR *d = opendir(k->folder);
+    for (struct dirent *e; d && (e = readdir(d));) {
       struct stat s;
-      if (stat(k->files.at[i].path, &s)) continue;
-      all += (uint64_t)s.st_size;
-      if (i && (s.st_mtim.tv_sec > first.tv_sec || (s.st_mtim.tv_sec == first.tv_sec && s.st_mtim.tv_nsec >= first.tv_nsec))) continue;
-      first = s.st_mtim;
-      oldest = i;
+      str path = {0};
+      size_t n = strlen(e->d_name), end = sizeof suffix - 1;
+      str_addf(&path, "%s/%s", k->folder, e->d_name);
+      if (n > end && !strcmp(e->d_name + n - end, suffix) && !stat(str_c(&path), &s)) {
+        all += (uint64_t)s.st_size;
+        if (!oldest.n || s.st_mtim.tv_sec < first.tv_sec || (s.st_mtim.tv_sec == first.tv_sec && s.st_mtim.tv_nsec < first.tv_nsec)) {
+          first = s.st_mtim;
+          oldest.n = 0;
+          str_add(&oldest, str_c(&path));
+        }
+      }
+      str_free(&path);
     }
-    if (all <= bytes || !k->files.n) return;
-    forget(k, oldest, true);
+    if (d) closedir(d);
+    bool fits = all <= k->bytes || !oldest.n;
+    size_t i = 0;
+    while (!fits && i < k->files.n && strcmp(k->files.at[i].path, oldest.at)) i++;
+    if (!fits && i < k->files.n) forget(k, i, true);
+    else if (!fits && unlink(oldest.at)) fits = true;
+    str_free(&oldest);
+    if (fits) return;
   }
+}
+
+// It is in this file now.
+static void add_written(keep *k, char *path, const token_ids *ids) {
+  for (size_t i = k->files.n; i-- > 0;)
+    if (alike(ids, &k->files.at[i].ids) == k->files.at[i].ids.n) forget(k, i, strcmp(k->files.at[i].path, path) != 0);
+  struct kept new = {.path = path};
+  for (size_t i = 0; i < ids->n; i++) vec_push(&new.ids, ids->at[i]);
+  vec_push(&k->files, new);
+  trim(k);
+}
+
+static bool has(const keep *k, const token_ids *ids) {
+  for (size_t i = 0; i < k->files.n; i++) if (alike(ids, &k->files.at[i].ids) == ids->n) return true;
+  return false;
+}
+
+static char *path_for(const keep *k, const token_ids *ids) {
+  str path = {0};
+  str_addf(&path, "%s/%08x-%016llx%s", k->folder, k->tag, (unsigned long long)hash_bytes(ids->at, ids->n * sizeof *ids->at, 0), suffix);
+  return path.at;
+}
+
+bool keep_busy(keep *k) { return k->started && k->state != KEEP_FREE; }
+
+void keep_collect(keep *k) {
+  if (!keep_busy(k)) return;
+  pthread_mutex_lock(&k->lock);
+  bool done = k->state == KEEP_WRITTEN;
+  pthread_mutex_unlock(&k->lock);
+  if (!done) return;
+  if (k->why.text[0]) { warning("%s", k->why.text); free(k->path); }
+  else add_written(k, k->path, &k->job.past);
+  held_free(&k->job);
+  k->not_before = now_s() + 4 * k->took_s;
+  k->state = KEEP_FREE;
+}
+
+static bool needs_none(const keep *k, const held *h) { return h->past.n < LEAST || has(k, &h->past); }
+
+void keep_offer(keep *k, held *h) {
+  weft_error err;
+  if (h->kept || !k->started || keep_busy(k) || now_s() < k->not_before) return;
+  h->kept = true;
+  if (needs_none(k, h) || weft_sequence_fork(h->sequence, (int)h->past.n, &k->job.sequence, &err)) return;
+  for (size_t i = 0; i < h->past.n; i++) vec_push(&k->job.past, h->past.at[i]);
+  k->path = path_for(k, &h->past);
+  pthread_mutex_lock(&k->lock);
+  k->state = KEEP_WRITES;
+  pthread_cond_broadcast(&k->changed);
+  pthread_mutex_unlock(&k->lock);
+}
+
+void keep_finish(keep *k, held *h) {
+  weft_error err;
+  if (!k->folder || h->kept || needs_none(k, h)) return;
+  char *path = path_for(k, &h->past);
+  if (!weft_sequence_save(h->sequence, h->past.at, path, &err)) { add_written(k, path, &h->past); return; }
+  warning("%s", err.text);
+  free(path);
+}
+
+void keep_close(keep *k) {
+  if (k->started) {
+    pthread_mutex_lock(&k->lock);
+    while (k->state == KEEP_WRITES) pthread_cond_wait(&k->changed, &k->lock);
+    k->stop = true;
+    pthread_cond_broadcast(&k->changed);
+    pthread_mutex_unlock(&k->lock);
+    keep_collect(k);
+    pthread_join(k->writer, NULL);
+    pthread_mutex_destroy(&k->lock);
+    pthread_cond_destroy(&k->changed);
+    k->started = false;
+  }
+  while (k->files.n) forget(k, 0, false);
+  vec_free(&k->files);
 }

@@ -5,7 +5,8 @@
 #include "serve/request.h"
 
 // A sequence, and the tokens that it holds.
-typedef struct held { weft_sequence *sequence; token_ids past; double used; } held;
+// kept: a file has all of it, or will soon.
+typedef struct held { weft_sequence *sequence; token_ids past; double used; bool kept; } held;
 void held_free(held *h);
 
 // How many tokens both begin with.

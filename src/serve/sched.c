@@ -1,11 +1,14 @@
 // Queues, and the thread that takes steps: see sched.h.
+#define _GNU_SOURCE
 #include "serve/sched.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "serve/keep.h"
 
 enum { QUANTUM = 1024 };               // tokens that a key gains each turn
+#define QUIET_S 1.0                    // for so long nobody has used a sequence that is written to a file
 #define PATIENCE_S 10.0                // after so long the oldest of a key goes first
 
 // So long a step lasts, about, because of a prompt: alone, and where others see their answers come. And its tokens at least.
@@ -109,7 +112,37 @@ static void drop_rest(sched *s, size_t i) {
 static void keep_rest(sched *s, const held *h) {
   if (!h->sequence) return;
   vec_push(&s->rest, *h);
-  if (s->rest.n > (size_t)s->o.parallel) drop_rest(s, 0);
+  s->rest.at[s->rest.n - 1].used = now_s();
+  s->rest.at[s->rest.n - 1].kept = false;
+  if (s->rest.n <= (size_t)s->o.parallel) return;
+  keep_offer(&s->keep, &s->rest.at[0]);
+  drop_rest(s, 0);
+}
+
+// Of those that nobody uses, what is not in a file yet goes there; at once it would be written anew with every turn of a conversation.
+static void keep_some(sched *s) {
+  double now = now_s();
+  keep_collect(&s->keep);
+  for (size_t i = 0; i < s->rest.n; i++) if (now - s->rest.at[i].used > QUIET_S) keep_offer(&s->keep, &s->rest.at[i]);
+}
+
+static bool keeps_some(sched *s) {
+  bool some = keep_busy(&s->keep);
+  for (size_t i = 0; s->keep.started && i < s->rest.n; i++) some |= !s->rest.at[i].kept;
+  return some;
+}
+
+// Until something comes, or until there may be something to keep. The lock is held.
+static void wait_for_more(sched *s) {
+  struct timespec until;
+  if (!keeps_some(s)) { pthread_cond_wait(&s->more, &s->lock); return; }
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += 200000000;
+  if (until.tv_nsec >= 1000000000) { until.tv_sec++; until.tv_nsec -= 1000000000; }
+  pthread_cond_timedwait(&s->more, &s->lock, &until);
+  pthread_mutex_unlock(&s->lock);
+  keep_some(s);
+  pthread_mutex_lock(&s->lock);
 }
 
 // The first n tokens of h in a sequence of its own.
@@ -359,7 +392,7 @@ static void *lead(void *arg) {
   int status = weft_model_open(s->o.path, &s->model_options, &s->model, &s->why);
   if (!status && s->o.parallel > weft_model_chunk(s->model)) s->o.parallel = weft_model_chunk(s->model);
   if (!status) status = warm_up(s, &s->why);
-  if (!status) keep_open(&s->keep, s->o.keep, s->model);
+  if (!status) keep_open(&s->keep, s->o.keep, s->o.keep_bytes, s->o.name, s->model);
   if (!status && !s->o.max_tokens) s->c.most_tokens = 8ll * weft_model_context(s->model);
   s->state = status ? SCHED_FAILED : SCHED_READY;
   s->o.loaded(s->o.ctx);
@@ -381,7 +414,7 @@ static void *lead(void *arg) {
     }
     s->c.running = requests_in_work(s);
     if (idle && s->stop) break;
-    if (idle) { pthread_cond_wait(&s->more, &s->lock); continue; }
+    if (idle) { wait_for_more(s); continue; }
     pthread_mutex_unlock(&s->lock);
     if (s->stop) cancel_all(s);
     turn_take(s->o.turn);
@@ -389,6 +422,7 @@ static void *lead(void *arg) {
     step(s);
     make_vectors(s);
     turn_give(s->o.turn);
+    keep_some(s);
     pthread_mutex_lock(&s->lock);
     s->last_step = now_s();
     s->c.steps++;
@@ -507,10 +541,9 @@ void sched_stop(sched *s) {
 void sched_free(sched *s) {
   if (!s) return;
   for (size_t i = 0; i < s->rest.n; i++) {
-    keep_save(&s->keep, &s->rest.at[i]);
+    keep_finish(&s->keep, &s->rest.at[i]);
     held_free(&s->rest.at[i]);
   }
-  keep_trim(&s->keep, s->o.keep_bytes);
   keep_close(&s->keep);
   vec_free(&s->rest); vec_free(&s->live); vec_free(&s->texts); vec_free(&s->opened);
   weft_model_close(s->model);

@@ -20,6 +20,7 @@ struct sched_options {
   int64_t max_tokens;                  // of the prompts that wait; 0: eight contexts
   const char *keep;                    // folder for sequences from one run to the next (keep.h); NULL: none
   uint64_t keep_bytes;                 // of all files there
+  const char *name;                    // of the model
   turn *turn;                          // of all that compute
   void (*loaded)(void *ctx);           // the model is there, or cannot be
   void *ctx;

@@ -343,7 +343,7 @@ static void load(shelf *sh, served *m) {
   error err = {0};
   struct sched_options so = {
     .path = m->path, .model = o->model, .n_keys = sh->o.n_keys, .parallel = o->parallel, .max_waiting = o->max_waiting,
-    .max_tokens = o->max_waiting_tokens, .keep = o->keep, .keep_bytes = (uint64_t)o->keep_bytes, .turn = &sh->turn, .loaded = on_loaded, .ctx = sh};
+    .max_tokens = o->max_waiting_tokens, .keep = o->keep, .keep_bytes = (uint64_t)o->keep_bytes, .name = m->name, .turn = &sh->turn, .loaded = on_loaded, .ctx = sh};
   m->state = SERVED_LOADING;
   if (!sched_start(&so, &m->sched, &err)) return;
   m->state = SERVED_FAILED;

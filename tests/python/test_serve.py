@@ -343,6 +343,35 @@ def test_prompts_are_taken_up_after_a_restart(weft, weft_env, tinypy, tmp_path):
     assert cached(last) == 0 and any("of another model, or of other settings" in line for line in said)
 
 
+def test_kept_caches_outlive_a_kill(weft, weft_env, tinypy, tmp_path):
+    """What has been quiet for a second is in a file, also while somebody else is served; a file that was half written does no harm."""
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    (folder / "1-2.sequence.77.part").write_bytes(b"half")
+    prompt = "def f(x):\n    return x + 1\n" * 25
+    ask = lambda s, text: s.ask("/v1/completions", {"prompt": text, "max_tokens": 20, "seed": 3, "temperature": 1, "logprobs": 1})[1]
+    cached = lambda answer: answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+    with start(weft, weft_env, tinypy, "--keep-in", folder) as s, s.connect() as c:
+        first = ask(s, prompt)
+        c.sendall(request({"prompt": "class A:", "max_tokens": 450, "n": 128, "ignore_eos": True, "stream": True}))
+        until(lambda: len(list(folder.glob("*.sequence"))) == 1)
+        assert s.metric("llamacpp:requests_processing") == 1
+        time.sleep(0.3)
+        assert len(list(folder.iterdir())) == 1              # the same is not written again, and the half file has gone
+        kept, = folder.iterdir()
+        s.process.kill()
+        s.process.wait()
+    with start(weft, weft_env, tinypy, "--keep-in", folder) as s:
+        again = ask(s, prompt + first["choices"][0]["text"] + "\nclass B:")
+        assert cached(again) >= first["usage"]["prompt_tokens"]
+        until(lambda: any(f != kept and f.suffix == ".sequence" for f in folder.iterdir()))
+        s.process.kill()
+        s.process.wait()
+    with start(weft, weft_env, tinypy, "--keep-in", folder) as s:
+        again = ask(s, prompt)
+        assert again["choices"] == first["choices"] and cached(again) >= first["usage"]["prompt_tokens"] - 1
+
+
 def test_large_integers_leave_others_alone(weft, weft_env, tinypy, tmp_path):
     path = tmp_path / "t.jinja"
     path.write_text("{{ small }} {{ list }} {{ text }} {{ edge }} {{ large > 1e29 }} {{ messages[0].content }}")
