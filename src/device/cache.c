@@ -165,6 +165,14 @@ static bool trusted_files(cache *c) {
 
 enum secret { SECRET_READ, SECRET_NONE, SECRET_DAMAGED, SECRET_REFUSED };
 
+// The first n bytes of a file, or as many as it has; -1: they could not be read.
+static ssize_t read_up_to(int fd, char *to, size_t n) {
+  size_t done = 0;
+  for (ssize_t got = 1; got && done < n; done += (size_t)got)
+    if ((got = read(fd, to + done, n - done)) < 0) return -1;
+  return (ssize_t)done;
+}
+
 static enum secret read_secret(cache *c) {
   struct stat st;
   int fd = openat(c->dir, "key", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -174,8 +182,13 @@ static enum secret read_secret(cache *c) {
     if (fd >= 0) close(fd);
     return SECRET_REFUSED;
   }
-  ssize_t n = read(fd, &c->secret, sizeof c->secret);
+  ssize_t n = read_up_to(fd, (char *)&c->secret, sizeof c->secret);
+  int why = errno;
   close(fd);
+  if (n < 0) {                         // not damaged: a new one in its place would make all entries worthless
+    refuse(c, "key", strerror(why));
+    return SECRET_REFUSED;
+  }
   // Root may let others read what it compiled: its folder is safe without a secret.
   if (st.st_uid != 0 && st.st_mode & (S_IRGRP | S_IROTH)) {
     refuse(c, "key", "can be read by other users: remove it");
