@@ -49,11 +49,9 @@ static amount size_of(uop *range) {
 }
 
 static amount iterations(graph *g, uop *u) {
-  map m = {0};
-  free_ranges(u, &m);
+  const uop_list l = uop_ranges(u);
   amount n = {1, NULL};
-  for (size_t i = 0; i < m.cap; i++) if (m.at[i].used) n = times(g, n, size_of((uop *)(uintptr_t)m.at[i].key));
-  map_free(&m);
+  for (size_t i = 0; i < l.n; i++) n = times(g, n, size_of(l.at[i]));
   return n;
 }
 

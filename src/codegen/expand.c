@@ -50,7 +50,7 @@ static uop *own_part(graph *g, const group_ctx *c, uop *reduce, int64_t *n) {
   *n = 1;
   for (size_t i = 2; i < c->store->nsrc; i++) {
     uop *r = c->store->src[i];
-    if (r->b != AXIS_LOCAL && (r->b != AXIS_UPCAST || !uop_depends(reduce, r))) continue;
+    if (r->b != AXIS_LOCAL && (r->b != AXIS_UPCAST || !uop_varies(reduce, r))) continue;
     at = idx_add(g, idx_mul(g, at, r->src[0]), r);
     *n *= r->src[0]->a;
   }
@@ -102,12 +102,10 @@ typedef struct stage_copies { uop *store, *first, *lane; int64_t n, lanes; } sta
 typedef struct stages { VEC(stage_copies) at; } stages;
 
 static void find_copies(graph *g, uop *store, stage_copies *c) {
-  map free_of = {0};
-  free_ranges(store, &free_of);
   *c = (stage_copies){.store = store, .first = uop_idx(g, 0), .n = 1, .lanes = 1};
   VEC(uop *) ranges = {0};
-  for (size_t i = 0; i < free_of.cap; i++) if (free_of.at[i].used) vec_push(&ranges, (uop *)(uintptr_t)free_of.at[i].key);
-  for (size_t i = 1; i < ranges.n; i++)                 // by number: maps have no order
+  for (size_t i = 0; i < uop_ranges(store).n; i++) vec_push(&ranges, uop_ranges(store).at[i]);
+  for (size_t i = 1; i < ranges.n; i++)                 // by number
     for (size_t j = i; j > 0 && ranges.at[j]->a < ranges.at[j - 1]->a; j--) { uop *t = ranges.at[j]; ranges.at[j] = ranges.at[j - 1]; ranges.at[j - 1] = t; }
   for (size_t i = 0; i < ranges.n; i++) {
     uop *r = ranges.at[i];
@@ -117,7 +115,6 @@ static void find_copies(graph *g, uop *store, stage_copies *c) {
     c->n *= r->src[0]->a;
   }
   vec_free(&ranges);
-  map_free(&free_of);
 }
 
 static uop *own_place(graph *g, uop *u, uop **s, void *ctx) {
@@ -265,10 +262,10 @@ static bool even_steps(graph *g, uop *i, uop **base, int64_t *step) {
   for (int t = 0; t < s.n; t++) if (s.atom[t]->op == OP_RANGE && s.atom[t]->b == AXIS_LANE) { if (lane >= 0) return false; lane = t; }
   if (lane < 0) return false;
   uop *r = s.atom[lane];
-  if (cond && uop_depends(cond, r)) return false;
+  if (cond && uop_varies(cond, r)) return false;
   *step = s.coeff[lane];
   s.coeff[lane] = 0;
-  for (int t = 0; t < s.n; t++) if (t != lane && uop_depends(s.atom[t], r)) return false;
+  for (int t = 0; t < s.n; t++) if (t != lane && uop_varies(s.atom[t], r)) return false;
   int n = 0;
   for (int t = 0; t < s.n; t++) if (s.coeff[t]) { s.atom[n] = s.atom[t]; s.coeff[n++] = s.coeff[t]; }
   s.n = n;

@@ -46,7 +46,7 @@ static int lanes_that_fit(const kernel *k, const uop *r) {
 // How an access moves along the lanes of range r, when r is cut into pieces of `lanes`.
 static enum stride stride_of(kernel *k, const uop *access, uop *r, int lanes, enum dtype dt) {
   uop *i = access->src[1];
-  if (!uop_depends(i, r)) return FIXED;
+  if (!uop_varies(i, r)) return FIXED;
   graph *g = k->g;
   uop *lane = uop_range(g, uop_idx(g, lanes), -1, AXIS_LANE), *piece = uop_range(g, idx_div(g, r->src[0], uop_idx(g, lanes)), -2, AXIS_LOOP);
   map m = {0};
@@ -54,7 +54,7 @@ static enum stride stride_of(kernel *k, const uop *access, uop *r, int lanes, en
   i = simplify(g, uop_substitute(g, i, &m));
   map_free(&m);
   if (i->op == OP_WHERE) {
-    if (uop_depends(i->src[0], lane)) return JUMPS;
+    if (uop_varies(i->src[0], lane)) return JUMPS;
     i = i->src[1];
   }
   idx_sum s;
@@ -62,7 +62,7 @@ static enum stride stride_of(kernel *k, const uop *access, uop *r, int lanes, en
   enum stride found = FIXED;
   for (int t = 0; t < s.n; t++) {
     if (s.atom[t] == lane) { if (s.coeff[t] * dtype_size((enum dtype)access->src[0]->dt) != dtype_size(dt)) return JUMPS; found = CONTIGUOUS; }
-    else if (uop_depends(s.atom[t], lane)) return JUMPS;
+    else if (uop_varies(s.atom[t], lane)) return JUMPS;
   }
   return found;
 }
@@ -84,12 +84,12 @@ static bool apply(kernel *k, enum opt_kind kind, const uop *r, int amount) {
 static int64_t coefficient(const uop *index, const uop *r) {
   uop *i = index->src[1];
   idx_sum s;
-  if (!uop_depends(i, r)) return 0;
+  if (!uop_varies(i, r)) return 0;
   if (!idx_sum_of(i, &s)) return -1;
   int64_t c = 0;
   for (int t = 0; t < s.n; t++) {
     if (s.atom[t] == r) c = s.coeff[t];
-    else if (uop_depends(s.atom[t], r)) return -1;
+    else if (uop_varies(s.atom[t], r)) return -1;
   }
   return c;
 }
@@ -115,8 +115,8 @@ static bool dot_fits(const kernel *k, const uop *reduce, const uop *lane, const 
   bool together = false;
   for (int i = 0; i < l.n; i++) {
     uop *at = l.at[i]->src[0]->src[1];
-    if (streams(k, l.at[i])) together |= uop_depends(at, lane);
-    else if (dtype_size((enum dtype)l.at[i]->dt) != 1 || uop_depends(at, lane) || uop_depends(at, inner)) return false;
+    if (streams(k, l.at[i])) together |= uop_varies(at, lane);
+    else if (dtype_size((enum dtype)l.at[i]->dt) != 1 || uop_varies(at, lane) || uop_varies(at, inner)) return false;
   }
   return together;
 }
@@ -146,7 +146,7 @@ static bool dot_lanes(kernel *k) {
         if (bound && x.at[r]->src[0]->op == OP_CONST && x.at[o]->src[0]->op == OP_CONST && lanes_that_fit(k, x.at[o]) > 1 && dot_fits(k, u, x.at[o], x.at[r])) { lane = o; inner = r; dot = u; }
       }
   }
-  bool ok = lane >= 0 && uop_depends(store->src[0], x.at[lane]);          // results may be stored one by one: a row costs more than its store
+  bool ok = lane >= 0 && uop_varies(store->src[0], x.at[lane]);          // results may be stored one by one: a row costs more than its store
   for (size_t i = 0; ok && i < l.n; i++)
     if (l.at[i]->op == OP_LOAD && !streams(k, l.at[i]))
       ok = stride_of(k, l.at[i]->src[0], x.at[lane], lanes_that_fit(k, x.at[lane]), (enum dtype)l.at[i]->dt) != JUMPS;
@@ -171,7 +171,7 @@ static bool sum_has_lanes(kernel *k, uop *r) {
   for (size_t i = 0; i < l.n && !any; i++) {
     uop *u = l.at[i];
     if (u->op != OP_REDUCE || u->a != OP_ADD || !dtype_is_float((enum dtype)u->dt)) continue;
-    any = uop_depends(u->src[0], r) && reduce_lanes(k, u);
+    any = uop_varies(u->src[0], r) && reduce_lanes(k, u);
   }
   arena_free(a);
   return any;
@@ -209,7 +209,7 @@ static uop *row_lanes(kernel *k) {
   for (size_t i = store->nsrc; i-- > 2;) {
     uop *r = store->src[i];
     int n = lanes_that_fit(k, r), rows = 0;
-    bool ok = r->b == AXIS_LOOP && n == k->t->vector_bytes / 4 && r->src[0]->op == OP_CONST && uop_depends(store->src[0], r);
+    bool ok = r->b == AXIS_LOOP && n == k->t->vector_bytes / 4 && r->src[0]->op == OP_CONST && uop_varies(store->src[0], r);
     for (int j = 0; ok && j < l.n; j++) {
       bool jumps = stride_of(k, l.at[j]->src[0], r, n, (enum dtype)l.at[j]->dt) == JUMPS;
       rows += jumps;
@@ -240,32 +240,22 @@ static uop *reduce_lanes(kernel *k, uop *reduce) {
   return best;
 }
 
-static bool depends_on_lane(uop *u) {
-  map m = {0};
-  free_ranges(u, &m);
-  bool hit = false;
-  for (size_t i = 0; i < m.cap; i++)
-    if (m.at[i].used && ((const uop *)(uintptr_t)m.at[i].key)->b == AXIS_LANE) hit = true;
-  map_free(&m);
-  return hit;
-}
-
 static bool lane_one_reduce(kernel *k) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
   bool did = false;
   for (size_t i = 0; i < l.n && !did; i++) {
     uop *u = l.at[i];
-    if (u->op != OP_REDUCE || has_lane(u) || depends_on_lane(u)) continue;
+    if (u->op != OP_REDUCE || has_lane(u) || uop_has_axis(u, AXIS_LANE)) continue;
     // a reduction inside that is not finished per lane would mix two kinds of lanes
     bool nested = false;
-    for (size_t j = 0; j < i; j++) nested |= l.at[j]->op == OP_REDUCE && l.at[j] != u && has_lane(l.at[j]) && depends_on_lane(l.at[j]);
+    for (size_t j = 0; j < i; j++) nested |= l.at[j]->op == OP_REDUCE && l.at[j] != u && has_lane(l.at[j]) && uop_has_axis(l.at[j], AXIS_LANE);
     uop *r = nested ? NULL : reduce_lanes(k, u);
     if (!r) continue;
     // a range shared with a reduction that is laid in lanes another way is no range for lanes: part them
     bool apart = false;
     for (size_t j = 0; j < l.n && !apart; j++)
-      apart = l.at[j]->op == OP_REDUCE && l.at[j] != u && binds(l.at[j], r) && (has_lane(l.at[j]) || depends_on_lane(l.at[j]));
+      apart = l.at[j]->op == OP_REDUCE && l.at[j] != u && binds(l.at[j], r) && (has_lane(l.at[j]) || uop_has_axis(l.at[j], AXIS_LANE));
     did = apart ? kernel_separate(k, u) : apply(k, OPT_LANES, r, lanes_that_fit(k, r));
   }
   arena_free(a);
@@ -280,7 +270,7 @@ enum { MAX_UNROLL = 16, DENSE_UNROLL = 4, MAX_ACCUMULATORS = 16, TOKEN_TILE = 8 
 static int outputs_of(const kernel *k, const uop *reduce) {
   const uop *store = k->ast->src[0];
   int n = 0;
-  for (size_t i = 2; i < store->nsrc; i++) n += uop_depends(reduce->src[0], store->src[i]);
+  for (size_t i = 2; i < store->nsrc; i++) n += uop_varies(reduce->src[0], store->src[i]);
   return n;
 }
 
@@ -344,8 +334,8 @@ static bool shares_loads(uop *reduce, uop *r) {
   find_loads(reduce->src[0], &l);
   bool depends = false, shared = false;
   for (int j = 0; j < l.n; j++) {
-    if (uop_depends(l.at[j], r)) { depends = true; continue; }       // a stage's element, too, where the stage does
-    for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++) shared |= uop_depends(l.at[j]->src[0], reduce->src[i]);
+    if (uop_varies(l.at[j], r)) { depends = true; continue; }       // a stage's element, too, where the stage does
+    for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++) shared |= uop_varies(l.at[j]->src[0], reduce->src[i]);
   }
   return depends && shared;
 }
@@ -369,7 +359,7 @@ static void register_tiles(kernel *k) {
     uop *r = store->src[i];
     if (r->b == AXIS_UPCAST) {
       unrolled *= (int)r->src[0]->a;
-      if (uop_depends(m->src[0], r)) budget /= (int)r->src[0]->a;
+      if (uop_varies(m->src[0], r)) budget /= (int)r->src[0]->a;
     }
     if (r->b != AXIS_LOOP || !map_has(&tiles, r) || !shares_loads(m, r)) continue;
     if (r->src[0]->op != OP_CONST) tokens = r;
@@ -394,7 +384,7 @@ static void register_tiles(kernel *k) {
 // Is r in nothing but addresses that grow evenly with it? A shift or a choice by a loop's counter costs what a constant
 // would not.
 static bool only_in_addresses(uop *u, uop *r, map *seen) {
-  if (map_has(seen, u) || !uop_depends(u, r)) return true;
+  if (map_has(seen, u) || !uop_varies(u, r)) return true;
   map_put(seen, u, u);
   if (u->op == OP_LOAD) return coefficient(u->src[0], r) >= 0;
   if (u == r) return false;
@@ -421,8 +411,8 @@ static bool shares_bytes(kernel *k, uop *reduce, uop *r) {
     find_loads(u->src[0], &l);
     for (int j = 0; j < l.n && !shared; j++) {
       uop *at = l.at[j]->src[0]->src[1], *buffer = l.at[j]->src[0]->src[0];
-      if (!is_weight(buffer) || uop_depends(at, r) || !reads(&own, buffer)) continue;
-      for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) shared |= uop_depends(at, u->src[i]);
+      if (!is_weight(buffer) || uop_varies(at, r) || !reads(&own, buffer)) continue;
+      for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) shared |= uop_varies(at, u->src[i]);
     }
   }
   arena_free(a);
@@ -464,7 +454,7 @@ static int sums_in_lanes(const kernel *k, bool *floats) {
   int n = 0;
   *floats = false;
   for (size_t i = 0; i < l.n; i++) {
-    if (l.at[i]->op != OP_REDUCE || has_lane(l.at[i]) || !depends_on_lane(l.at[i])) continue;
+    if (l.at[i]->op != OP_REDUCE || has_lane(l.at[i]) || !uop_has_axis(l.at[i], AXIS_LANE)) continue;
     n++;
     *floats |= l.at[i]->dt == DT_F32;
   }
@@ -547,7 +537,7 @@ static bool part_products(kernel *k) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
   bool did = false;
-  for (size_t i = 0; i < l.n && !did; i++) did = l.at[i]->op == OP_REDUCE && l.at[i]->dt == DT_F32 && !has_lane(l.at[i]) && depends_on_lane(l.at[i]) && kernel_separate(k, l.at[i]);
+  for (size_t i = 0; i < l.n && !did; i++) did = l.at[i]->op == OP_REDUCE && l.at[i]->dt == DT_F32 && !has_lane(l.at[i]) && uop_has_axis(l.at[i], AXIS_LANE) && kernel_separate(k, l.at[i]);
   arena_free(a);
   return did;
 }
@@ -561,7 +551,7 @@ static void token_tiles(kernel *k) {
     uop *r = store->src[i];
     bool symbolic = r->src[0]->op != OP_CONST, own_rows = false;
     if (r->b != AXIS_LOOP || (!symbolic && r->src[0]->a > TOKEN_TILE)) continue;
-    for (int j = 0; j < l.n && !own_rows; j++) own_rows = streams(k, l.at[j]) && uop_depends(l.at[j]->src[0], r);
+    for (int j = 0; j < l.n && !own_rows; j++) own_rows = streams(k, l.at[j]) && uop_varies(l.at[j]->src[0], r);
     if (own_rows) continue;
     int tile = symbolic ? token_tile(k, r) : 0;
     if (apply(k, OPT_UPCAST, r, tile) && symbolic) {

@@ -17,7 +17,6 @@ typedef struct linear {
   graph *g;
   const target *t;
   map bits;                  // RANGE -> its bit
-  map sets;                  // node -> set of ranges that it depends on
   map kinds;                 // node -> what it computes, whatever the addresses
   map firsts;                // node -> 1 + the first byte of a stream that it reads in the first iteration
   map opened;                // ranges whose loop has been opened before: the next one gets a fresh number
@@ -28,22 +27,21 @@ typedef struct linear {
   int64_t next_range, next_acc;
 } linear;
 
-static uint64_t set_of(const linear *l, const uop *u) { return (uint64_t)(uintptr_t)map_ptr(&l->sets, u); }
-static void find_sets(linear *l) {
+static uint64_t set_of(const linear *l, const uop *u) {
+  const uop_list r = uop_ranges(u);
+  uint64_t s = 0;
+  for (size_t i = 0; i < r.n; i++) s |= (uint64_t)(uintptr_t)map_ptr(&l->bits, r.at[i]);
+  return s;
+}
+
+static void number_ranges(linear *l) {
   int n = 0;
   for (size_t i = 0; i < l->all.n; i++) {
     uop *u = l->all.at[i];
-    uint64_t s = 0;
-    if (u->op == OP_RANGE) {
-      if (n == 64) die("a kernel with more than 64 ranges");
-      s = 1ull << n++;
-      map_put(&l->bits, u, (void *)(uintptr_t)s);
-      l->next_range = max_i64(l->next_range, u->a + 1);
-    }
-    for (size_t j = 0; j < u->nsrc; j++) s |= set_of(l, u->src[j]);
-    if (u->op == OP_REDUCE || u->op == OP_STORE)
-      for (size_t j = (size_t)uop_first_range(u); j < u->nsrc; j++) s &= ~(uint64_t)(uintptr_t)map_ptr(&l->bits, u->src[j]);
-    map_put(&l->sets, u, (void *)(uintptr_t)s);
+    if (u->op != OP_RANGE) continue;
+    if (n == 64) die("a kernel with more than 64 ranges");
+    map_put(&l->bits, u, (void *)(uintptr_t)(1ull << n++));
+    l->next_range = max_i64(l->next_range, u->a + 1);
   }
 }
 
@@ -234,13 +232,6 @@ static uop *known(const linear *l, const uop *u) {
   return NULL;
 }
 
-static void find_set(linear *l, uop *u) {            // of a node made here (constants)
-  if (map_has(&l->sets, u)) return;
-  uint64_t s = 0;
-  for (size_t i = 0; i < u->nsrc; i++) { find_set(l, u->src[i]); s |= set_of(l, u->src[i]); }
-  map_put(&l->sets, u, (void *)(uintptr_t)s);
-}
-
 // A load of memory that is read in long runs asks for each line of which it reads the first byte (in the first iteration: later ones are as far apart), some KiB further on.
 static void ask_ahead(linear *l, region *r, uop *load) {
   uop *index = load->src[0];
@@ -253,7 +244,6 @@ static void ask_ahead(linear *l, region *r, uop *load) {
 static uop *emit(linear *l, uop *u) {
   uop *hit = known(l, u);
   if (hit) return hit;
-  find_set(l, u);
   int where = target_region(l, set_of(l, u));
   if (u->op == OP_REDUCE || is_stage(u)) { emit_reductions(l, &u, 1, where); return known(l, u); }
   uop *few[8], **s = u->nsrc <= 8 ? few : xmalloc(u->nsrc * sizeof *s);
@@ -301,7 +291,6 @@ static void emit_side_by_side(linear *l, uop *const *u, size_t n) {
     while (j < rest.n && rest.at[j] != u[i]) j++;
     if (j < rest.n) continue;
     vec_push(&rest, u[i]);
-    find_set(l, u[i]);
     alike &= kind_of(l, u[i]) == kind_of(l, rest.at[0]) && target_region(l, set_of(l, u[i])) == target_region(l, set_of(l, rest.at[0]));
   }
   uop *first = rest.n > 1 && alike ? rest.at[0] : NULL;
@@ -362,7 +351,7 @@ void linearize(graph *g, uop *ast, const target *t, program *p) {
   arena *a = arena_new();
   linear l = {.g = g, .t = t, .depth = 1, .ahead = p->ahead};
   l.all = uop_toposort(a, &ast, 1);
-  find_sets(&l);
+  number_ranges(&l);
   // parameters first, so that every program declares its arguments in order
   for (int n = 0; n < p->n_bufs; n++)
     for (size_t i = 0; i < l.all.n; i++) if (l.all.at[i]->op == OP_PARAM && l.all.at[i]->a == n) emit(&l, l.all.at[i]);
@@ -375,6 +364,6 @@ void linearize(graph *g, uop *ast, const target *t, program *p) {
   memcpy(p->at, l.stack[0].code.at, p->n * sizeof *p->at);
   vec_free(&l.stack[0].code);
   map_free(&l.stack[0].done);
-  map_free(&l.bits); map_free(&l.sets); map_free(&l.kinds); map_free(&l.firsts); map_free(&l.opened);
+  map_free(&l.bits); map_free(&l.kinds); map_free(&l.firsts); map_free(&l.opened);
   arena_free(a);
 }

@@ -61,34 +61,6 @@ void kernel_axes(const kernel *k, axes *out) {
   arena_free(a);
 }
 
-void free_ranges(uop *u, map *out) {
-  // a node's free ranges: those of its sources, less what it binds. Done for all nodes below, each once.
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &u, 1);
-  map index = {0};                                     // RANGE -> bit
-  int n = 0;
-  uop *ranges[64];
-  for (size_t i = 0; i < l.n; i++)
-    if (l.at[i]->op == OP_RANGE) {
-      if (n == 64) die("a kernel with more than 64 ranges");
-      ranges[n] = l.at[i];
-      map_put(&index, l.at[i], (void *)(uintptr_t)(1ull << n++));
-    }
-  map sets = {0};
-  for (size_t i = 0; i < l.n; i++) {
-    uop *x = l.at[i];
-    uint64_t s = x->op == OP_RANGE ? (uint64_t)(uintptr_t)map_ptr(&index, x) : 0;
-    for (size_t j = 0; j < x->nsrc; j++) s |= (uint64_t)(uintptr_t)map_ptr(&sets, x->src[j]);
-    if (x->op == OP_REDUCE || x->op == OP_STORE)
-      for (uint32_t j = (uint32_t)uop_first_range(x); j < x->nsrc; j++) s &= ~(uint64_t)(uintptr_t)map_ptr(&index, x->src[j]);
-    map_put(&sets, x, (void *)(uintptr_t)s);
-  }
-  uint64_t s = (uint64_t)(uintptr_t)map_ptr(&sets, u);
-  for (int i = 0; i < n; i++) if (s >> i & 1) map_put(out, ranges[i], (void *)1);
-  map_free(&index); map_free(&sets);
-  arena_free(a);
-}
-
 uop *monoid_identity(graph *g, const uop *like, enum op op) {
   bool f = dtype_is_float((enum dtype)like->dt);
   switch (op) {
@@ -174,7 +146,7 @@ bool dot_operands(uop *product, enum dtype acc, const uop *lane, uop **a, uop **
   if (product->op != OP_MUL || product->dt != acc || product->src[0]->op != OP_CAST || product->src[1]->op != OP_CAST) return false;
   *a = product->src[0]->src[0];
   *x = product->src[1]->src[0];
-  if ((*a)->dt == DT_I8 || (acc == DT_F32 && lane && !uop_depends(*a, lane))) { uop *t = *a; *a = *x; *x = t; }
+  if ((*a)->dt == DT_I8 || (acc == DT_F32 && lane && !uop_varies(*a, lane))) { uop *t = *a; *a = *x; *x = t; }
   bool types = acc == DT_I32 ? (*a)->dt == DT_U8 && (*x)->dt == DT_I8 : acc == DT_F32 && (*a)->dt == DT_BF16 && (*x)->dt == DT_BF16;
   return types && (*x)->op == OP_LOAD;
 }
@@ -192,7 +164,7 @@ static bool dots_over(const kernel *k, const uop *lane, const uop *inner) {
     for (int j = 0; binds && j < uop_first_range(u) && fit; j++) {
       uop *w, *x;
       fit = u->a == OP_ADD && dot_operands(u->src[j], (enum dtype)u->dt, lane, &w, &x);
-      fit = fit && x->src[0]->src[1]->op != OP_WHERE && (!lane || (uop_depends(w, lane) && !uop_depends(x, lane)));
+      fit = fit && x->src[0]->src[1]->op != OP_WHERE && (!lane || (uop_varies(w, lane) && !uop_varies(x, lane)));
     }
   }
   arena_free(a);
@@ -328,12 +300,9 @@ static bool lanes_meet(const kernel *k, const uop *r) {
     bool binds = false, laid = false, inside = false;
     for (size_t j = (size_t)uop_first_range(u); j < u->nsrc; j++) { binds |= u->src[j] == r; laid |= u->src[j]->b == AXIS_LANE; }
     if (!binds && !laid) continue;
-    map free_of = {0};
-    for (int j = 0; j < uop_first_range(u); j++) free_ranges(u->src[j], &free_of);
-    for (size_t j = 0; j < free_of.cap; j++)
-      inside |= free_of.at[j].used && ((const uop *)(uintptr_t)free_of.at[j].key)->b == AXIS_LANE;
-    meet = (laid && map_has(&free_of, r)) || (binds && inside);
-    map_free(&free_of);
+    bool along = false;
+    for (int j = 0; j < uop_first_range(u); j++) { inside |= uop_has_axis(u->src[j], AXIS_LANE); along |= uop_varies(u->src[j], r); }
+    meet = (laid && along) || (binds && inside);
   }
   arena_free(a);
   return meet;
@@ -476,10 +445,7 @@ typedef struct common { map *out; int n; uop **at; bool *ok; } common;
 
 static void keep_common(uop *reduce, void *ctx) {
   common *c = ctx;
-  map free_of = {0};
-  free_ranges(reduce, &free_of);
-  for (int i = 0; i < c->n; i++) c->ok[i] &= map_has(&free_of, c->at[i]);
-  map_free(&free_of);
+  for (int i = 0; i < c->n; i++) c->ok[i] &= uop_varies(reduce, c->at[i]);
 }
 
 void kernel_tile_ranges(const kernel *k, map *out) {

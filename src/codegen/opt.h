@@ -53,13 +53,8 @@ void kernel_make_tiles(kernel *k);
 // Output ranges that every outermost REDUCE and every stage depends on: splitting these among threads repeats neither.
 void kernel_tile_ranges(const kernel *k, map *out);
 
-// Where the ranges begin in the sources of a STORE or REDUCE; of another op: the number of its sources.
-static inline int uop_first_range(const uop *u) { return u->op == OP_STORE ? 2 : u->op == OP_REDUCE ? (u->b ? (int)u->b : 1) : (int)u->nsrc; }
-
 // Decisions.
 void heuristic(kernel *k, bool by_memory);        // good without search (heuristic.c); by_memory: memory decides the kernel's time
-// Ranges that u depends on (free: those bound by a REDUCE or STORE inside do not count): marks them in the map.
-void free_ranges(uop *u, map *out);
 // Is `product`, a term of a sum of type acc, CAST(a) * CAST(x) as a DOT takes it: a unsigned bytes and x a load of signed ones (acc I32), or both BF16
 // (acc F32), where a is what depends on `lane` (NULL: either)?
 bool dot_operands(uop *product, enum dtype acc, const uop *lane, uop **a, uop **x);

@@ -89,6 +89,53 @@ static uint64_t node_hash(const uop *u) {
   return h;
 }
 
+// --- ranges ---------------------------------------------------------------------------------------------------------
+
+static bool is_in(const uop_list *l, const uop *range) {
+  for (size_t i = 0; i < l->n; i++) if (l->at[i] == range) return true;
+  return false;
+}
+
+static bool binds(const uop *u, const uop *range) {
+  for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) if (u->src[i] == range) return true;
+  return false;
+}
+
+// Nodes that depend on as many ranges as one of their sources share its list.
+static const uop_list *ranges_of(graph *g, uop *u) {
+  const uop_list *most = NULL;
+  bool same = u->op != OP_RANGE && (size_t)uop_first_range(u) == u->nsrc;
+  size_t all = u->op == OP_RANGE;
+  for (size_t i = 0; i < u->nsrc; i++) {
+    const uop_list *l = u->src[i]->ranges;
+    if (!l) continue;
+    all += l->n;
+    if (!most || l->n > most->n) most = l;
+  }
+  if (!all) return NULL;
+  for (size_t i = 0; same && i < u->nsrc; i++) {
+    const uop_list *l = u->src[i]->ranges;
+    for (size_t j = 0; l && l != most && same && j < l->n; j++) same = is_in(most, l->at[j]);
+  }
+  if (same) return most;
+  uop_list *to = ARENA_NEW(g->mem, uop_list);
+  to->at = ARENA_ARRAY(g->mem, uop *, all);
+  if (u->op == OP_RANGE) to->at[to->n++] = u;
+  for (size_t i = 0; i < u->nsrc; i++) {
+    const uop_list l = uop_ranges(u->src[i]);
+    for (size_t j = 0; j < l.n; j++) if (!is_in(to, l.at[j]) && !binds(u, l.at[j])) to->at[to->n++] = l.at[j];
+  }
+  return to->n ? to : NULL;
+}
+
+bool uop_has_axis(const uop *u, enum axis_kind kind) {
+  const uop_list l = uop_ranges(u);
+  for (size_t i = 0; i < l.n; i++) if (l.at[i]->b == kind) return true;
+  return false;
+}
+
+// --- nodes ----------------------------------------------------------------------------------------------------------
+
 // By what a node is found again. Unlike the structural hash it tells layers apart: their equal nodes are not in each other's way.
 static uint64_t identity(const uop *u) {
   uint64_t h = (uint64_t)u->op | (uint64_t)u->dt << 8 | (uint64_t)u->lanes << 16 | (uint64_t)u->nsrc << 32;
@@ -158,6 +205,7 @@ uop *uop_new(graph *g, enum op op, enum dtype dt, int lanes, uop *const *src, si
     found->vmin = b.lo; found->vmax = b.hi;
     if (sb != few) free(sb);
     found->shape = shape_derive(g, found);
+    found->ranges = ranges_of(g, found);
     size_t i = key & (g->cap - 1);
     while (g->table[i].u) i = (i + 1) & (g->cap - 1);
     g->table[i] = (struct entry){key, found};
@@ -286,15 +334,6 @@ static uop_list sorted(arena *a, uop *const *roots, size_t n, const map *stop) {
 }
 
 uop_list uop_toposort(arena *a, uop *const *roots, size_t n) { return sorted(a, roots, n, NULL); }
-
-bool uop_depends(uop *u, const uop *on) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &u, 1);
-  bool hit = false;
-  for (size_t i = 0; i < l.n && !hit; i++) hit = l.at[i] == on;
-  arena_free(a);
-  return hit;
-}
 
 uop *uop_substitute(graph *g, uop *u, const map *m) {
   arena *a = arena_new();

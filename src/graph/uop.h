@@ -16,6 +16,7 @@ typedef struct uop uop;
 typedef struct graph graph;
 enum { MAX_DIMS = 8 };
 typedef struct shape { int n; uop *dim[MAX_DIMS]; } shape;     // interned: equal shapes are one pointer
+typedef struct uop_list { uop **at; size_t n; } uop_list;
 
 struct uop {
   uint8_t op, dt;            // enum op, enum dtype
@@ -27,6 +28,7 @@ struct uop {
   uint32_t s_len, id;        // id: order of creation in its graph
   int64_t vmin, vmax;        // sound bounds of an integer or BOOL value (every lane); INT64_MIN/MAX where unknown
   const shape *shape;        // of a tensor; NULL for a scalar (which broadcasts against any tensor)
+  const uop_list *ranges;    // see uop_ranges(); NULL: none
   uop *src[];
 };
 
@@ -84,9 +86,20 @@ const shape *shape_new(graph *g, int n, uop *const *dim);
 int64_t shape_max_elems(const shape *s);                         // product of the dims' upper bounds; dies on overflow
 
 // Nodes below the roots in dependency order, sources first, each once.  The array lives in the arena.
-typedef struct uop_list { uop **at; size_t n; } uop_list;
 uop_list uop_toposort(arena *a, uop *const *roots, size_t n);
-bool uop_depends(uop *u, const uop *on);                         // is `on` below u (or u itself)?
+// Where the ranges begin in the sources of a STORE or REDUCE, which binds them; of another op: the number of its sources.
+static inline int uop_first_range(const uop *u) {
+  return u->op == OP_STORE ? 2 : u->op == OP_REDUCE ? (u->b ? (int)u->b : 1) : (int)u->nsrc;
+}
+// The RANGEs that the value of u depends on, each once, in the order in which they are met from the first source on: itself, those of
+// its sources, less what it binds. They are noted when the node is made: asking costs nothing.
+static inline uop_list uop_ranges(const uop *u) { return u->ranges ? *u->ranges : (uop_list){0}; }
+static inline bool uop_varies(const uop *u, const uop *range) {  // is `range` one of them?
+  const uop_list l = uop_ranges(u);
+  for (size_t i = 0; i < l.n; i++) if (l.at[i] == range) return true;
+  return false;
+}
+bool uop_has_axis(const uop *u, enum axis_kind kind);            // is one of them of this kind?
 // u with each key of the map (uop* -> uop*) replaced; nodes above are rebuilt by the plain constructor.
 uop *uop_substitute(graph *g, uop *u, const map *m);
 

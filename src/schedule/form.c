@@ -67,9 +67,9 @@ static void note_product(forms *f, uop *u) {
 
 static bool moves_along(uop *i, uop *r) {            // by one element, or not at all
   idx_sum s;
-  if (!uop_depends(i, r)) return true;
+  if (!uop_varies(i, r)) return true;
   if (!idx_sum_of(i, &s)) return false;
-  for (int t = 0; t < s.n; t++) if (s.atom[t] == r ? s.coeff[t] != 1 : uop_depends(s.atom[t], r)) return false;
+  for (int t = 0; t < s.n; t++) if (s.atom[t] == r ? s.coeff[t] != 1 : uop_varies(s.atom[t], r)) return false;
   return true;
 }
 
@@ -79,16 +79,16 @@ static bool lies_along(forms *f, uop *u, const place *at, uop *r) {
   place p, q;
   if (!u->shape) return true;
   if (is_leaf(u) || u->op == OP_REDUCE_AXIS)
-    return !(at->valid && uop_depends(at->valid, r)) && moves_along(simplify(g, flat_index(g, u->shape, at)), r);
+    return !(at->valid && uop_varies(at->valid, r)) && moves_along(simplify(g, flat_index(g, u->shape, at)), r);
   if (is_movement(u)) { move_place(g, u, at, &p); return lies_along(f, u->src[0], &p, r); }
   p = *at;
   switch (u->op) {
   case OP_IOTA: return true;
   case OP_GATHER:
     gather_place(u, at, uop_idx(g, 0), &p, &q);
-    for (int i = 0; i < q.n; i++) if (uop_depends(q.idx[i], r)) return false;
+    for (int i = 0; i < q.n; i++) if (uop_varies(q.idx[i], r)) return false;
     return lies_along(f, u->src[0], &p, r);
-  case OP_STACK: p.n--; if (uop_depends(at->idx[p.n], r)) return false; break;
+  case OP_STACK: p.n--; if (uop_varies(at->idx[p.n], r)) return false; break;
   case OP_BITCAST: if (dtype_size((enum dtype)u->dt) != dtype_size((enum dtype)u->src[0]->dt)) return false; break;
   default: break;
   }

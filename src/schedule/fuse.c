@@ -104,40 +104,34 @@ static void add_use(decide *d, uop *u, const use *from, const place *at) {
   to->uses = n;
 }
 
-static void mark_ranges(const uop *e, map *seen) {
-  if (map_has(seen, e)) return;
-  map_put(seen, e, (void *)1);
-  for (size_t i = 0; i < e->nsrc; i++) if (e->op != OP_RANGE) mark_ranges(e->src[i], seen);
+// Does the place depend on that loop?
+static bool varies(const place *at, const uop *loop) {
+  for (int i = 0; i < at->n; i++) if (uop_varies(at->idx[i], loop)) return true;
+  return false;
 }
 
 // How often this use is evaluated, for each time that the kernel runs.
 static double evaluations(const use *u) {
-  map seen = {0};
-  for (int i = 0; i < u->at.n; i++) mark_ranges(u->at.idx[i], &seen);
   int deepest = -1;
   double n = 1;
-  for (int i = 0; i < u->n_loops; i++) if (map_has(&seen, u->loops[i])) deepest = i;
+  for (int i = 0; i < u->n_loops; i++) if (varies(&u->at, u->loops[i])) deepest = i;
   int shared = 0;
   for (int i = 0; i <= deepest; i++) {
     double s = size_of(u->loops[i]->src[0]);
     // lanes and register tiles over up to two output ranges share what does not depend on them
     double tile = i == u->n_outputs - 1 ? LANES_AND_TILE : TILE;
-    if (!u->staged && i < u->n_outputs && !map_has(&seen, u->loops[i]) && shared < 2 && s > 1) { s /= s < tile ? s : tile; shared++; }
+    if (!u->staged && i < u->n_outputs && !varies(&u->at, u->loops[i]) && shared < 2 && s > 1) { s /= s < tile ? s : tile; shared++; }
     n *= s;
   }
-  map_free(&seen);
   return n;
 }
 
 // Loops around the innermost range that the place depends on: what is deeper does not repeat it.
 static void hoist(use *u) {
-  map seen = {0};
-  for (int i = 0; i < u->at.n; i++) mark_ranges(u->at.idx[i], &seen);
   int keep = 0;
-  for (int i = 0; i < u->n_loops; i++) if (map_has(&seen, u->loops[i])) keep = i + 1;
+  for (int i = 0; i < u->n_loops; i++) if (varies(&u->at, u->loops[i])) keep = i + 1;
   u->n_loops = keep;
   if (u->n_outputs > keep) u->n_outputs = keep;
-  map_free(&seen);
 }
 
 static bool must_store(const uop *u) { return u->op == OP_CONTIGUOUS; }
@@ -164,12 +158,7 @@ static void note_constant(const decide *d, const uop *u, fact *to) {
 static bool inside_a_reduction(const uop *u, const fact *f) {
   if (u->op != OP_REDUCE_AXIS || !dtype_is_float((enum dtype)u->dt)) return false;
   for (use *o = f->uses; o; o = o->next) {
-    map seen = {0};
-    bool hit = false;
-    for (int i = 0; i < o->at.n; i++) mark_ranges(o->at.idx[i], &seen);
-    for (int i = o->n_outputs; i < o->n_loops; i++) hit |= map_has(&seen, o->loops[i]);
-    map_free(&seen);
-    if (hit) return true;
+    for (int i = o->n_outputs; i < o->n_loops; i++) if (varies(&o->at, o->loops[i])) return true;
   }
   return false;
 }
@@ -234,15 +223,15 @@ static void drop_loop(use *o, const uop *r) {
 // Where a tile that uses the STAGE at o's place computes it: its loops around, and loops over all that it needs.
 static const use *stage_use(decide *d, uop *u, const use *o) {
   uint64_t key[2 + MAX_DIMS] = {(uint64_t)(uintptr_t)u, (uint64_t)(uintptr_t)o->kernel};
-  map seen = {0};
+  place tile = {0};
   void *hit;
   for (int i = 0; i < o->at.n; i++)
-    if (belongs_to_tile(o->at.idx[i])) { key[2 + i] = (uint64_t)(uintptr_t)o->at.idx[i]; mark_ranges(o->at.idx[i], &seen); }
+    if (belongs_to_tile(o->at.idx[i])) { key[2 + i] = (uint64_t)(uintptr_t)o->at.idx[i]; tile.idx[tile.n++] = o->at.idx[i]; }
   if (!smap_get(&d->staged, (const char *)key, sizeof key, &hit)) {
     use *in = ARENA_NEW(d->mem, use);
     *in = *o;
     in->n_loops = 0;
-    for (int i = 0; i < o->n_outputs; i++) if (map_has(&seen, o->loops[i])) in->n_loops = i + 1;
+    for (int i = 0; i < o->n_outputs; i++) if (varies(&tile, o->loops[i])) in->n_loops = i + 1;
     for (int i = 0; i < o->at.n; i++) {
       if (belongs_to_tile(o->at.idx[i])) continue;
       in->at.idx[i] = uop_range(d->f->g, u->shape->dim[i], o->kernel->next_range++, AXIS_REDUCE);
@@ -253,7 +242,6 @@ static const use *stage_use(decide *d, uop *u, const use *o) {
     smap_set(&d->staged, memcpy(arena_alloc(d->mem, sizeof key), key, sizeof key), sizeof key, in);
     hit = in;
   }
-  map_free(&seen);
   return hit;
 }
 

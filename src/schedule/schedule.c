@@ -118,28 +118,15 @@ static void find_deps(builder *b) {
 
 // --- small kernels --------------------------------------------------------------------------------------------------
 
-enum { EACH_ELEMENTS = 1 << 14, EACH_STEPS = 1 << 17, EACH_WEIGHTS = 1 << 16, MANY_RANGES = 64 };
+enum { EACH_ELEMENTS = 1 << 14, EACH_STEPS = 1 << 17, EACH_WEIGHTS = 1 << 16 };
 
-typedef struct loops { uop *range[MANY_RANGES]; int n; double steps; bool known; map memo; } loops;      // steps: of all reductions; memo: node -> its free ranges
-
-static uint64_t free_in(loops *l, uop *u) {
-  void *hit;
-  if (map_get(&l->memo, (uint64_t)(uintptr_t)u, &hit)) return (uint64_t)(uintptr_t)hit;
-  uint64_t mask = 0, own = 0;
-  if (u->op == OP_RANGE) {
-    l->known &= u->src[0]->op == OP_CONST && l->n < MANY_RANGES;
-    if (l->known) { mask = 1ull << l->n; l->range[l->n++] = u; }
-  } else {
-    for (size_t i = 0; i < u->nsrc; i++) *((u->op == OP_REDUCE && i) || (u->op == OP_STORE && i > 1) ? &own : &mask) |= free_in(l, u->src[i]);
-  }
-  if (u->op == OP_REDUCE) {
-    double n = 1;
-    for (int i = 0; i < l->n; i++) if ((mask | own) >> i & 1) n *= (double)l->range[i]->src[0]->a;
-    l->steps += n;
-  }
-  mask &= ~own;
-  map_put(&l->memo, u, (void *)(uintptr_t)mask);
-  return mask;
+// Steps of a reduction in all, with those of the loops around it, whose ends are constants.
+static double steps_of(const uop *reduce) {
+  double n = 1;
+  const uop_list around = uop_ranges(reduce);
+  for (size_t i = 0; i < around.n; i++) n *= (double)around.at[i]->src[0]->a;
+  for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++) n *= (double)reduce->src[i]->src[0]->a;
+  return n;
 }
 
 // Is it less work for every thread to do all of it than for all to wait for each other?
@@ -151,14 +138,15 @@ static bool is_small(const builder *b, const uop *root, uop *store) {
     n *= (double)root->shape->dim[i]->a;
   }
   if (n > EACH_ELEMENTS) return false;
-  loops l = {.known = true};
-  free_in(&l, store->src[1]);
-  map_free(&l.memo);
-  bool small = l.known && l.steps <= EACH_STEPS;
   uop_list all = uop_toposort(b->mem, &store, 1);
-  for (size_t i = 0; i < all.n; i++)
-    if (all.at[i]->op == OP_BUFFER && all.at[i]->s && all.at[i]->b * dtype_size((enum dtype)all.at[i]->dt) > EACH_WEIGHTS) small = false;
-  return small;
+  double steps = 0;
+  for (size_t i = 0; i < all.n; i++) {
+    const uop *u = all.at[i];
+    if (u->op == OP_BUFFER && u->s && u->b * dtype_size((enum dtype)u->dt) > EACH_WEIGHTS) return false;
+    if (u->op == OP_RANGE && u->src[0]->op != OP_CONST) return false;
+    if (u->op == OP_REDUCE) steps += steps_of(u);
+  }
+  return steps <= EACH_STEPS;
 }
 
 static int level_of(builder *b, int i, unsigned char *state) {
