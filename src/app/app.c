@@ -203,11 +203,11 @@ static void choose_sandbox(bool wanted, const char *command, bool fetches) {
 #ifdef WEFT_SANITIZE
   wanted = false;           // the sanitizers run other programs
 #endif
-  bool compiler = !strcmp(env_str(ENV_RENDER), "c"), driver = !strcmp(env_str(ENV_DEV), "CL");
+  bool compiler = !strcmp(env_str(ENV_RENDER), "c"), cuda = !strcmp(env_str(ENV_DEV), "CUDA"), driver = cuda || !strcmp(env_str(ENV_DEV), "CL");
   sandbox_wanted = wanted && !compiler && !driver;
   if (!wanted) sandbox = "off: --no-sandbox";
   else if (compiler) sandbox = "off: RENDER=c runs a C compiler";
-  else if (driver) sandbox = "off: DEV=CL, as drivers run compilers, linkers and services";
+  else if (driver) sandbox = cuda ? "off: DEV=CUDA, as the driver opens devices, runs programs and makes code" : "off: DEV=CL, as drivers run compilers, linkers and services";
   else sandbox = "on: no other programs, no connections, no writable code";
   if (command && !strcmp(command, "serve")) return;
   fetching = fetches;

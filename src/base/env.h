@@ -16,7 +16,7 @@
   E(MV_BLOCKSIZE, "4", "matvec: rows of a work-group (where there is LOCAL)") \
   E(MV_ROWS_PER_THREAD, "4", "matvec: rows that one thread computes at once") \
   E(PREFETCH, "", "how far ahead streams of weights are asked for: KiB[,t0|t1|t2|nta], 0: not at all (default: what this machine likes)") \
-  E(DEV, "CPU", "device: CPU, CL (OpenCL), REF (f64 interpreter), NULL (compiles and counts only)") \
+  E(DEV, "CPU", "device: CPU, CL (OpenCL), CUDA (NVIDIA's GPUs), REF (f64 interpreter), NULL (compiles and counts only)") \
   E(CL_WORK, "", "how DEV=CL shares out work: groups (work-items that share memory) or tiles (a work-item is a core); default: what suits the device") \
   E(RENDER, "llvm", "how CPU kernels are made: llvm, or c (by the system's C compiler)") \
   E(ISOLATE, "1", "0: LLVM compiles inside this process, not in a child of it that can do nothing else") \

@@ -347,6 +347,23 @@ static void emit_store(linear *l, uop *st) {
   }
 }
 
+// What items share in a loop, they share anew in its next turn: none may begin that while others still read. So a loop with a barrier ends with one.
+static void end_with_barriers(linear *l, program *p) {
+  bool has[MAX_DEPTH] = {false};
+  VEC(uop *) code = {0};
+  int depth = 0;
+  for (size_t i = 0; i < p->n; i++) {
+    uop *u = p->at[i];
+    if (u->op == OP_BARRIER) for (int d = 0; d < depth; d++) has[d] = true;
+    if (u->op == OP_RANGE) has[depth++] = false;
+    if (u->op == OP_END && has[--depth]) vec_push(&code, uop_new(l->g, OP_BARRIER, DT_VOID, 1, NULL, 0, (uarg){.a = (int64_t)i}));
+    vec_push(&code, u);
+  }
+  p->n = code.n;
+  p->at = memcpy(ARENA_ARRAY(p->mem, uop *, code.n), code.at, code.n * sizeof *code.at);
+  vec_free(&code);
+}
+
 void linearize(graph *g, uop *ast, const target *t, program *p) {
   arena *a = arena_new();
   linear l = {.g = g, .t = t, .depth = 1, .ahead = p->ahead};
@@ -362,6 +379,7 @@ void linearize(graph *g, uop *ast, const target *t, program *p) {
   p->n = l.stack[0].code.n;
   p->at = ARENA_ARRAY(p->mem, uop *, p->n);
   memcpy(p->at, l.stack[0].code.at, p->n * sizeof *p->at);
+  if (t->has_local) end_with_barriers(&l, p);
   vec_free(&l.stack[0].code);
   map_free(&l.stack[0].done);
   map_free(&l.bits); map_free(&l.kinds); map_free(&l.firsts); map_free(&l.opened);

@@ -32,7 +32,7 @@
 enum { MAGIC = 0x43544657, OBJECT_MAX = 256 << 20, TEXT_MAX = 1 << 30 };
 
 // Whether it is wanted; bytes of the texts, with their NULs.
-struct request { uint32_t magic, assembly, ir, cpu, features; };
+struct request { uint32_t magic, assembly, triple, ir, cpu, features; };
 // Bytes of each, which follow; of texts without NULs.
 struct reply { uint32_t magic, failed, object, assembly, error; };
 
@@ -85,18 +85,18 @@ static char *recv_text(int fd, uint32_t n) {
 }
 
 static void answer(int fd, const struct request *q) {
-  char *ir = recv_text(fd, q->ir), *cpu = recv_text(fd, q->cpu), *features = recv_text(fd, q->features);
+  char *triple = recv_text(fd, q->triple), *ir = recv_text(fd, q->ir), *cpu = recv_text(fd, q->cpu), *features = recv_text(fd, q->features);
   bytes object = {0};
   str assembly = {0};
   error err = {0};
-  bool failed = llvm_compile(ir, cpu, features, &object, q->assembly ? &assembly : NULL, &err) != 0;
+  bool failed = llvm_compile_for(*triple ? triple : NULL, ir, cpu, features, &object, q->assembly ? &assembly : NULL, &err) != 0;
   struct reply r = {MAGIC, failed, (uint32_t)object.n, (uint32_t)assembly.n, (uint32_t)strlen(err.text)};
   if (object.n > OBJECT_MAX || assembly.n > TEXT_MAX) _exit(3);
   struct iovec part[] = {{&r, sizeof r}, {object.at, object.n}, {assembly.at, assembly.n}, {err.text, r.error}};
   if (!send_all(fd, part, COUNT(part))) _exit(0);
   bytes_free(&object);
   str_free(&assembly);
-  free(ir); free(cpu); free(features);
+  free(triple); free(ir); free(cpu); free(features);
 }
 
 // Requests of one socket, until the parent closes it: then it has gone, or needs no compiler any more.
@@ -267,12 +267,12 @@ static enum outcome give(compiler *c, int i, bool answered, bool again, error *e
   return r;
 }
 
-static bool ask(int fd, char *const text[3], struct reply *r, bytes *object, str *assembly, error *err) {
-  uint32_t n[3];
-  for (int i = 0; i < 3; i++) n[i] = (uint32_t)strlen(text[i]) + 1;
-  struct request q = {MAGIC, assembly != NULL, n[0], n[1], n[2]};
+static bool ask(int fd, char *const text[4], struct reply *r, bytes *object, str *assembly, error *err) {
+  uint32_t n[4];
+  for (int i = 0; i < 4; i++) n[i] = (uint32_t)strlen(text[i]) + 1;
+  struct request q = {MAGIC, assembly != NULL, n[0], n[1], n[2], n[3]};
   char why[sizeof err->text] = "";
-  struct iovec part[] = {{&q, sizeof q}, {text[0], q.ir}, {text[1], q.cpu}, {text[2], q.features}};
+  struct iovec part[] = {{&q, sizeof q}, {text[0], q.triple}, {text[1], q.ir}, {text[2], q.cpu}, {text[3], q.features}};
   if (!send_all(fd, part, COUNT(part))) return false;
   if (!recv_all(fd, r, sizeof *r) || r->magic != MAGIC) return false;
   if (r->object > OBJECT_MAX || r->assembly > TEXT_MAX || r->error >= sizeof why) return false;
@@ -294,15 +294,20 @@ void compiler_wake(compiler *c) {
 
 int compiler_run(compiler *c, const char *ir_text, const char *cpu, const char *features, bytes *object, str *assembly,
                  error *err) {
+  return compiler_run_for(c, NULL, ir_text, cpu, features, object, assembly, err);
+}
+
+int compiler_run_for(compiler *c, const char *triple, const char *ir_text, const char *cpu, const char *features,
+                     bytes *object, str *assembly, error *err) {
   // Read only: iovec knows no const.
-  char *const text[] = {(char *)(uintptr_t)ir_text, (char *)(uintptr_t)cpu, (char *)(uintptr_t)features};
+  char *const text[] = {(char *)(uintptr_t)(triple ? triple : ""), (char *)(uintptr_t)ir_text, (char *)(uintptr_t)cpu, (char *)(uintptr_t)features};
   *object = (bytes){0};
   for (int tries = 0;; tries++) {
     error why = {0};
     struct reply r = {0};
     int i = take(c, &why);
     if (i < 0 && why.text[0]) return error_set(err, "%s", why.text);
-    if (i < 0) return llvm_compile(ir_text, cpu, features, object, assembly, err);
+    if (i < 0) return llvm_compile_for(triple, ir_text, cpu, features, object, assembly, err);
     bool answered = ask(c->fd[i], text, &r, object, assembly, &why);
     enum outcome o = give(c, i, answered, !tries, &why);
     if (o == AGAIN) continue;

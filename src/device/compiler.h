@@ -22,6 +22,9 @@ void compiler_wake(compiler *c);        // makes the child, which loads LLVM mea
 // As llvm_compile.  -1 also where the child ended: err says how.
 int compiler_run(compiler *c, const char *ir_text, const char *cpu, const char *features, bytes *object, str *assembly,
                  error *err);
+// As llvm_compile_for.
+int compiler_run_for(compiler *c, const char *triple, const char *ir_text, const char *cpu, const char *features,
+                     bytes *object, str *assembly, error *err);
 long compiler_process(compiler *c);     // id of the child; 0 where there is none
 void compiler_free(compiler *c);        // no compile may be running; NULL is fine
 #endif

@@ -5,6 +5,7 @@
 #include "base/env.h"
 #include "device/cache.h"
 #include "device/cpu.h"
+#include "device/cuda.h"
 #include "device/host.h"
 #include "device/opencl.h"
 #include "device/plan_impl.h"
@@ -52,7 +53,7 @@ static int nothing(str *out, error *err) {
 }
 
 static const struct { const char *name; int (*start)(device *, error *); int (*list)(str *, error *); } table[] = {
-  {"CPU", cpu_start, here}, {"CL", cl_start, cl_list}, {"REF", ref_start, interpreter}, {"NULL", null_start, nothing},
+  {"CPU", cpu_start, here}, {"CL", cl_start, cl_list}, {"CUDA", cuda_start, cuda_list}, {"REF", ref_start, interpreter}, {"NULL", null_start, nothing},
 };
 
 bool device_known(size_t i, const char **name, str *found, error *why) {
@@ -76,7 +77,7 @@ int device_open(int n_threads, int n_prompt, device **out, error *err) {
     *out = d;
     return 0;
   }
-  return error_set(err, "DEV=%s is not a device that can run models (known: CPU, CL, REF, NULL)", want);
+  return error_set(err, "DEV=%s is not a device that can run models (known: CPU, CL, CUDA, REF, NULL)", want);
 }
 
 void device_close(device *d) {

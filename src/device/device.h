@@ -1,8 +1,8 @@
 // device: running schedules. A device owns memory, turns programs into something that runs there, and replays plans: a plan is a schedule on a
 // device, with kernels compiled (or taken from the cache), intermediates placed, and everything recorded in a flat array in which only the values of
 // variables change from run to run.
-// A device is a struct of functions in two halves: how kernels are made (cpu.c, opencl_device.c, and the plain ones in device.c), and a `runtime`,
-// which has the memory and runs the plans: host.c for all devices that are in this process, opencl_plan.c for those behind OpenCL.
+// A device is a struct of functions in two halves: how kernels are made (cpu.c, opencl.c, cuda.c, and the plain ones in device.c), and a `runtime`,
+// which has the memory and runs the plans: host.c for all devices that are in this process, opencl_plan.c for those behind OpenCL, cuda_plan.c for NVIDIA's.
 // docs/porting.md says what a new one has to bring.
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
@@ -16,10 +16,11 @@ typedef void kernel_fn(unsigned char **bufs, const int64_t *vars, int64_t lo, in
 // What a device makes of a program. Exactly one of the ways to run is set; none for the null device.
 typedef struct device_kernel {
   program *p;                // name, tiles, vars, estimates; for a kernel from the cache without its nodes
-  bytes packed;              // what the cache keeps (CPU: a code_blob, code.h; OpenCL: the driver's binary) until the kernel is linked; may be empty
+  bytes packed;              // what the cache keeps (CPU: a code_blob, code.h; OpenCL: the driver's binary; CUDA: PTX) until the kernel is linked; may be empty
   kernel_fn *fn;             // CPU: set when the code is mapped
   struct ref_kernel *ref;
   struct cl_code *cl;
+  struct cuda_code *cuda;
   void *library;             // CPU with RENDER=c: from dlopen
 } device_kernel;
 
@@ -42,7 +43,7 @@ typedef struct runtime {
   bool (*take)(device *d, device_kernel *k, int n_bufs);
   // Makes kernels that were compiled, or came from the cache (k.packed, which is used up), ready to run. The image, if there is one, is the caller's.
   int (*link)(device *d, device_kernel *kernels, int n, code_image **image, error *err);
-  // Runs a filling kernel over tiles lo..hi-1: from a weight as it lies in the file (host memory, raw_bytes) to its stream (the device's). No kernel: copies bytes lo..hi-1.
+  // Runs a filling kernel over tiles lo..hi-1: from a weight as it lies in the file (host memory, raw_bytes) to its stream (the device's). No kernel: copies bytes lo..hi-1. NULL where the target has no streams.
   int (*lay_out)(struct plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes, int64_t lo, int64_t hi, error *err);
   // A plan whose steps all have kernels and memory: all that need not be done again for every run. May be NULL; then so is forget.
   int (*record)(struct plan *p, const schedule *s, error *err);

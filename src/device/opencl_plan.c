@@ -212,24 +212,12 @@ static guest *guest_of(cl *d, recording *c, unsigned char *at, uint64_t size, er
   return &c->guests.at[c->guests.n - 1];
 }
 
-typedef struct argument { uint64_t size; bool weight, written; } argument;
-
-static void look_at_arguments(const sched_kernel *k, argument *args) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
-  for (size_t i = 0; i < l.n; i++) {
-    const uop *u = l.at[i];
-    if (u->op == OP_PARAM) args[u->a] = (argument){(uint64_t)u->b * (uint64_t)dtype_size((enum dtype)u->dt), is_weight(u), k->written[u->a]};
-  }
-  arena_free(a);
-}
-
 static int record_step(cl *d, recording *c, const step *t, const sched_kernel *k, launch *out, error *err) {
   const cl_code *code = t->k->cl;
-  argument *args = xcalloc((size_t)k->n_bufs + 1, sizeof *args);
+  plan_argument *args = xcalloc((size_t)k->n_bufs + 1, sizeof *args);
   cl_int r = 0;
   int bad = 0;
-  look_at_arguments(k, args);
+  plan_arguments(k, args);
   out->kernel = d->CreateKernel(code->program, t->k->p->name, &r);
   if (!out->kernel) bad = cl_failed(d, err, t->k->p->name, r);
   for (int i = 0; i < code->n_bufs && !bad; i++) {
@@ -316,12 +304,6 @@ static int run(plan *p, cl_command_queue queue, cl_event *events, error *err) {
 
 static int replay(plan *p, error *err) { return run(p, ((cl *)p->d->state)->queue, NULL, err); }
 
-static void make_marks(plan *p) {
-  if (p->marks) return;
-  p->n_marks = (size_t)p->stats.kernels + (size_t)p->stats.dispatches + 1;
-  p->marks = xcalloc((size_t)p->n_threads * p->n_marks, sizeof *p->marks);
-}
-
 // By the device's own clock; lanes (plan_lane) are one, as if a single thread ran everything.
 static int replay_timed(plan *p, plan_times *out, error *err) {
   cl *d = p->d->state;
@@ -333,7 +315,7 @@ static int replay_timed(plan *p, plan_times *out, error *err) {
   double start = now_s();
   int bad = run(p, d->timing, events, err);
   out->us = out->overhead_us = (now_s() - start) * 1e6;
-  make_marks(p);
+  plan_make_marks(p);
   p->began = 0;
   cl_ulong first = 0;
   for (size_t i = 0; i < n; i++) {

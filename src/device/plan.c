@@ -1,5 +1,5 @@
 // Plans: capture and replay. Building compiles each different kernel once (many layers share one), all threads taking part, and gives
-// every step its memory; running sets the variables and leaves the rest to the device's runtime (host.c, opencl_plan.c).
+// every step its memory; running sets the variables and leaves the rest to the device's runtime (host.c, opencl_plan.c, cuda_plan.c).
 #define _GNU_SOURCE
 #include "device/device.h"
 #include <dlfcn.h>
@@ -8,6 +8,7 @@
 #include <string.h>
 #include "base/env.h"
 #include "device/cache.h"
+#include "device/cuda.h"
 #include "device/opencl.h"
 #include "device/plan_impl.h"
 #include "device/ref.h"
@@ -228,6 +229,7 @@ void plan_free_kernels(device_kernel *kernels, int n) {
     bytes_free(&kernels[i].packed);
     if (kernels[i].ref) ref_free(kernels[i].ref);
     if (kernels[i].cl) cl_code_free(kernels[i].cl);
+    if (kernels[i].cuda) cuda_code_free(kernels[i].cuda);
     if (kernels[i].library) dlclose(kernels[i].library);
   }
 }
@@ -293,6 +295,16 @@ uint64_t plan_bytes(uop *ast, int number) {
   for (size_t i = 0; i < l.n; i++) if (l.at[i]->op == OP_PARAM && l.at[i]->a == number) size = (uint64_t)l.at[i]->b * (uint64_t)dtype_size((enum dtype)l.at[i]->dt);
   arena_free(a);
   return size;
+}
+
+void plan_arguments(const sched_kernel *k, plan_argument *args) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  for (size_t i = 0; i < l.n; i++) {
+    const uop *u = l.at[i];
+    if (u->op == OP_PARAM) args[u->a] = (plan_argument){(uint64_t)u->b * (uint64_t)dtype_size((enum dtype)u->dt), is_weight(u), k->written[u->a]};
+  }
+  arena_free(a);
 }
 
 static void *own_memory(plan *p, uint64_t size, error *err) {
@@ -426,6 +438,12 @@ void plan_set_vars(plan *p, const plan_var *vars, int n_vars) {
     t->tiles = program_eval(t->k->p, t->k->p->tiles, t->vars);
     for (int j = 0; j < p->n_threads; j++) atomic_store_explicit(&t->parts[j].next, 0, memory_order_relaxed);
   }
+}
+
+void plan_make_marks(plan *p) {
+  if (p->marks) return;
+  p->n_marks = (size_t)p->stats.kernels + (size_t)p->stats.dispatches + 1;
+  p->marks = xcalloc((size_t)p->n_threads * p->n_marks, sizeof *p->marks);
 }
 
 void plan_run_timed(plan *p, const plan_var *vars, int n_vars, plan_times *out) {

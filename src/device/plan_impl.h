@@ -46,6 +46,10 @@ struct plan {
   plan_stats stats;
 };
 
+typedef struct plan_argument { uint64_t size; bool weight, written; } plan_argument;
+void plan_arguments(const sched_kernel *k, plan_argument *args);                        // of a kernel, by number: k->n_bufs entries
+void plan_make_marks(plan *p);                                                          // for a runtime that takes all times in one lane; does nothing where they are there
+
 void device_note(device *d, int r, const error *e);                                     // r: not 0 if *e says what failed
 void plan_set_vars(plan *p, const plan_var *vars, int n_vars);                         // in all steps
 void plan_on_team(plan *p, team_fn *fn, void *ctx);                                    // on a device that is here: team_compute or team_run, as plan_options.flushes says

@@ -36,12 +36,13 @@ typedef struct machine {
   const char *param, *shared;      // types of pointers to PARAMs, and to the memory of a work-group
   bool launched;                   // over work-groups: arguments one by one; otherwise pointers and variables in arrays, and tiles lo..hi-1
   int aligned;                     // bytes at a multiple of which PARAMs and LOCALs begin; 0: no more is said than the size of their elements
+  int registers, most_registers;   // 32 bits each: that a unit has for all items that it runs at once, and that one of these may have
   const char *group, *item;        // names of the intrinsics that give the numbers of a work-group and of an item in it, but for the axis
   const char *barrier;             // of a work-group
 } machine;
 
 static const machine processor = {.convention = "", .param = "ptr", .shared = "ptr"};
-static const machine nvptx = {.convention = "ptx_kernel ", .param = "ptr addrspace(1)", .shared = "ptr addrspace(3)", .launched = true, .aligned = 16,
+static const machine nvptx = {.convention = "ptx_kernel ", .param = "ptr addrspace(1)", .shared = "ptr addrspace(3)", .launched = true, .aligned = 16, .registers = 65536, .most_registers = 128,
                               .group = "nvvm.read.ptx.sreg.ctaid", .item = "nvvm.read.ptx.sreg.tid", .barrier = "nvvm.barrier0"};
 
 typedef struct llvm {
@@ -740,7 +741,7 @@ static int node(llvm *c, size_t at) {
   case OP_SPECIAL: v = special(c, u); break;
   case OP_BARRIER:
     if (!c->m->barrier) return refuse(c, u);
-    barrier(c);
+    if (render_needs_barrier(c->p, at)) barrier(c);
     return 0;
   case OP_RANGE:
     if (c->m->launched && u->b == AXIS_GLOBAL) return refuse(c, u);      // tiles lo..hi-1 are a processor's
@@ -820,8 +821,14 @@ static void write_attributes(const llvm *c, str *out) {
   str_add(out, "attributes #0 = { nounwind \"no-builtins\" \"frame-pointer\"=\"none\"");
   if (c->m->launched && p->local[0] && all_constant(p->local)) {
     str_add(out, " \"nvvm.reqntid\"=\"");
-    for (int i = 0; i < 3; i++) str_addf(out, "%s%lld", i ? "," : "", p->local[i] ? (long long)p->local[i]->a : 1);
-    str_addc(out, '"');
+    int64_t items = 1;
+    for (int i = 0; i < 3; i++) {
+      int64_t n = p->local[i] ? p->local[i]->a : 1;
+      str_addf(out, "%s%lld", i ? "," : "", (long long)n);
+      items *= n;
+    }
+    // left to itself, the assembler gives a small work-group so few that something is spilled
+    str_addf(out, "\" \"nvvm.maxnreg\"=\"%lld\"", (long long)min_i64(c->m->registers / items, c->m->most_registers));
   }
   if (o && o->vector_bits > 128) str_addf(out, " alignstack=%d", o->vector_bits / 8);
   if (o && o->cpu && *o->cpu) str_addf(out, " \"target-cpu\"=\"%s\"", o->cpu);

@@ -42,6 +42,16 @@ bool render_is_written(const program *p, const uop *memory) {
   return false;
 }
 
+bool render_needs_barrier(const program *p, size_t at) {
+  while (at--) {
+    const uop *u = p->at[at];
+    if (u->op == OP_BARRIER) return false;
+    if (u->op == OP_RANGE || u->op == OP_END || u->op == OP_IF || u->op == OP_ENDIF) return true;
+    if ((u->op == OP_LOAD || u->op == OP_STORE) && render_memory(u->src[0])->op == OP_LOCAL) return true;
+  }
+  return true;
+}
+
 int render_var(const program *p, const uop *var) {
   for (int i = 0; i < p->n_vars; i++)
     if (p->vars[i]->s_len == var->s_len && !memcmp(p->vars[i]->s, var->s, var->s_len)) return i;

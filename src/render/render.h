@@ -42,6 +42,8 @@ int render_match(const program *p, arena *mem, size_t **match, error *err);
 bool render_is_written(const program *p, const uop *memory);             // is there a STORE to this PARAM or LOCAL?
 int render_var(const program *p, const uop *var);                        // the number of a VAR among the arguments, by name; -1: none
 const uop *render_memory(const uop *index);                              // the PARAM or LOCAL below an INDEX
+// Whether a BARRIER has something to part from what follows: not where another one stands before, and nothing uses the work-group's memory in between.
+bool render_needs_barrier(const program *p, size_t at);
 int shuffle_lane(const uop *shuffle, int i);                             // the source lane of result lane i
 int render_zeros(const uop *integer, map *memo);                         // so many bits at its end are 0, whatever it is; memo: of earlier answers
 static inline bool is_pow2(int64_t n) { return n > 0 && !(n & (n - 1)); }

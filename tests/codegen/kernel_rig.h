@@ -15,6 +15,7 @@
 #include "base/env.h"
 #include "codegen/codegen.h"
 #include "codegen/tensor_eval.h"
+#include "fake_cuda/ptx.h"
 #include "model/codebook.h"
 #include "schedule/schedule.h"
 
@@ -154,12 +155,12 @@ static inline void kt_expect(kt *t, const int64_t *values, kt_memory *want) {
 
 // ---- back ends ----------------------------------------------------------------------------------------------------------
 
-enum kt_way { KT_REF, KT_LLVM, KT_C, KT_CL };
+enum kt_way { KT_REF, KT_LLVM, KT_C, KT_CL, KT_PTX };
 typedef struct kt_backend { const char *name; enum kt_way way; target t; cpu_target cpu; codegen_options o; } kt_backend;
 
 enum { KT_FILLS = 16 };
 // A compiled kernel, and those that fill the streams that it reads: in the order of p->streams and their `fill`s.
-typedef struct kt_code { program *p; ref_kernel *ref; backend_kernel native; cl_code *cl; graph *fills_of; struct kt_code *fills; int n_fills; } kt_code;
+typedef struct kt_code { program *p; ref_kernel *ref; backend_kernel native; cl_code *cl; ptx *ptx; graph *fills_of; struct kt_code *fills; int n_fills; } kt_code;
 
 static inline cl *kt_cl(void) {                   // opened by the first use and closed by nobody: drivers keep threads
   static cl *device;
@@ -209,6 +210,62 @@ static inline backend_kernel kt_llvm(const program *p, const cpu_target *c) {
   return k;
 }
 
+// What NVIDIA's driver would get, for the processor that reads it in its place (fake_cuda/ptx.c).
+static inline ptx *kt_ptx(const program *p) {
+  error err = {0};
+  str text = {0};
+  bytes object = {0};
+  char why[400];
+  if (render_nvptx(p, NULL, &text, &err)) rig_fail("render", &err, NULL);
+  if (llvm_compile_for("nvptx64-nvidia-cuda", str_c(&text), "sm_80", "", &object, NULL, &err)) rig_fail("llvm", &err, str_c(&text));
+  str_free(&text);
+  str_addn(&text, (const char *)object.at, object.n);
+  ptx *k = ptx_read(str_c(&text), why, sizeof why);
+  if (!k) { error_set(&err, "%s", why); rig_fail("ptx", &err, str_c(&text)); }
+  if (debug_level() >= 7) fprintf(stderr, "%s", str_c(&text));
+  bytes_free(&object);
+  str_free(&text);
+  return k;
+}
+
+typedef struct kt_areas { unsigned char *at[KT_BUFS + KT_KERNELS]; size_t size[KT_BUFS + KT_KERNELS]; int n; } kt_areas;
+static kt_areas kt_given;                         // to the kernel that runs: its buffers, and not a byte more
+
+static inline bool kt_may(uint64_t at, size_t n) {
+  for (int i = 0; i < kt_given.n; i++) {
+    uint64_t start = (uint64_t)(uintptr_t)kt_given.at[i];
+    if (at >= start && n <= kt_given.size[i] && at - start <= kt_given.size[i] - n) return true;
+  }
+  return false;
+}
+
+// Buffers begin at multiples of 16 bytes there, other than here.
+static inline void kt_run_ptx(const ptx *k, const program *p, unsigned char **bufs, const int64_t *vars) {
+  uint64_t params[KT_BUFS + KT_KERNELS + KT_VARS];
+  unsigned grid[3], block[3];
+  char why[400] = "";
+  int64_t groups = 1;
+  kt_given.n = p->n_bufs;
+  for (int i = 0; i < p->n_bufs; i++) {
+    size_t n = (size_t)p->bufs[i].elems * (size_t)dtype_size(p->bufs[i].dt);
+    kt_given.size[i] = n;
+    kt_given.at[i] = aligned_alloc(16, round_up(n + 1, 16));
+    if (n) memcpy(kt_given.at[i], bufs[i], n);
+    params[i] = (uint64_t)(uintptr_t)kt_given.at[i];
+  }
+  for (int i = 0; i < p->n_vars; i++) params[p->n_bufs + i] = (uint64_t)vars[i];
+  for (int i = 0; i < 3; i++) {
+    grid[i] = p->global[i] ? (unsigned)program_eval(p, p->global[i], vars) : 1;
+    block[i] = p->local[i] ? (unsigned)program_eval(p, p->local[i], vars) : 1;
+    groups *= grid[i];
+  }
+  if (groups && ptx_run(k, grid, block, params, kt_may, why, sizeof why)) die("%s", why);
+  for (int i = 0; i < p->n_bufs; i++) {
+    if (p->bufs[i].written) memcpy(bufs[i], kt_given.at[i], kt_given.size[i]);
+    free(kt_given.at[i]);
+  }
+}
+
 static inline kt_code kt_compile_program(program *p, const kt_backend *b) {
   kt_code c = {.p = p};
   error err = {0};
@@ -217,6 +274,7 @@ static inline kt_code kt_compile_program(program *p, const kt_backend *b) {
   case KT_REF: c.ref = ref_compile(c.p); break;
   case KT_LLVM: c.native = kt_llvm(c.p, &b->cpu); break;
   case KT_C: c.native = rig_cc(c.p, "cc -Wno-psabi"); break;
+  case KT_PTX: c.ptx = kt_ptx(c.p); break;
   case KT_CL:
     if (render_opencl(c.p, NULL, &text, &err)) rig_fail("render", &err, NULL);
     c.cl = cl_compile(kt_cl(), c.p, str_c(&text), &err);
@@ -250,12 +308,14 @@ static inline void kt_code_free(kt_code *c) {
   if (c->ref) ref_free(c->ref);
   rig_drop(&c->native);
   cl_code_free(c->cl);
+  ptx_free(c->ptx);
   program_free(c->p);
 }
 
 static inline void kt_launch(const kt_code *c, unsigned char **bufs, const int64_t *vars) {
   int64_t tiles = program_eval(c->p, c->p->tiles, vars);
   error err = {0};
+  if (c->ptx) { kt_run_ptx(c->ptx, c->p, bufs, vars); return; }
   if (c->cl) {
     if (cl_launch(c->cl, bufs, NULL, vars, 0, tiles, &err)) rig_fail("launch", &err, NULL);
     return;

@@ -38,7 +38,7 @@ static void product(const char *format, str *ptx) {
 
 static void test_product(void **state) {
   (void)state;
-  static const char *const there[] = {".target sm_80", ".visible .entry r_", ".param .u64 .ptr .global .align 16", ".reqntid", ".shared .align 16", "%tid.x", "%ctaid.x", "bar.sync",
+  static const char *const there[] = {".target sm_80", ".visible .entry r_", ".param .u64 .ptr .global .align 16", ".reqntid", ".maxnreg 128", ".shared .align 16", "%tid.x", "%ctaid.x", "bar.sync",
                                       "ld.global.nc", "st.shared", "fma.rn.f32", "ld.global.nc.b16" /* a scale, which lies at an even byte */};
   static const char *const nowhere[] = {"call", ".local", ".extern", "ld.b", "st.b" /* of memory in no address space */, "add.f32", "mul.f32" /* which ptxas may fuse */, ".approx", ".ftz"};
   str ptx = {0};

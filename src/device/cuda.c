@@ -1,0 +1,138 @@
+// NVIDIA's driver through its library: see cuda.h.
+#define _GNU_SOURCE
+#include "device/cuda_impl.h"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include "device/compiler.h"
+#include "render/render.h"
+
+enum { MOST_DEVICES = 16 };
+
+// What LLVM makes kernels for, by compute capability. PTX for one runs on all that are newer, so a GPU that is not here gets the newest one below it.
+static const struct { int capability; const char *name; } machines[] = {{90, "sm_90"}, {89, "sm_89"}, {87, "sm_87"}, {86, "sm_86"}, {80, "sm_80"}, {75, "sm_75"}, {70, "sm_70"}, {61, "sm_61"},
+                                                                         {60, "sm_60"}, {52, "sm_52"}, {50, "sm_50"}};
+
+int cuda_failed(const cuda *c, error *err, const char *what, cuda_status s) {
+  const char *text = NULL;
+  if (!c->GetErrorName || c->GetErrorName(s, &text) || !text) text = "error";
+  return error_set(err, "CUDA: %s: %s: %s (%d)%s", *c->name ? c->name : "no device yet", what, text, s, s == CUDA_NO_MEMORY ? "; a smaller model, context (-c) or chunk (-ub) needs less memory" : "");
+}
+
+// ---- opening ----------------------------------------------------------------------------------------------------------
+
+static int load(cuda *c, error *err) {
+  c->library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (!c->library) return error_set(err, "CUDA needs NVIDIA's driver, and its library libcuda.so.1 is not here: install the driver (nothing else of CUDA is needed)");
+#define F(fn, symbol, arguments) \
+  { void *p = dlsym(c->library, symbol); memcpy(&c->fn, &p, sizeof p); if (!p) return error_set(err, "NVIDIA's driver lacks the function %s: a newer driver (470 or later) has it", symbol); }
+  CUDA_FUNCTIONS(F)
+#undef F
+  return 0;
+}
+
+static int choose_device(cuda *c, error *err) {
+  int n = 0;
+  cuda_status s = c->Init(0);
+  if (!s) s = c->DeviceGetCount(&n);
+  if (s == CUDA_NO_DEVICE || (!s && !n)) return error_set(err, "CUDA: NVIDIA's driver finds no GPU: does nvidia-smi list one, and may this process open /dev/nvidia*?");
+  if (!s) s = c->DeviceGet(&c->device, 0);
+  if (!s) s = c->DeviceGetName(c->name, sizeof c->name, c->device);
+  c->name[sizeof c->name - 1] = 0;
+  return s ? cuda_failed(c, err, "starting the driver", s) : 0;
+}
+
+static int attribute(cuda *c, int what, int *out) { return c->DeviceGetAttribute(out, what, c->device); }
+
+static int ask(cuda *c, error *err) {
+  int major = 0, minor = 0, one_addressing = 0;
+  cuda_status s = attribute(c, CUDA_MAJOR, &major);
+  if (!s) s = attribute(c, CUDA_MINOR, &minor);
+  if (!s) s = attribute(c, CUDA_MOST_ITEMS, &c->max_items);
+  if (!s) s = attribute(c, CUDA_SHARED_BYTES, &c->shared_bytes);
+  if (!s) s = attribute(c, CUDA_UNITS, &c->units);
+  if (!s) s = attribute(c, CUDA_L2_BYTES, &c->cache_bytes);
+  if (!s) s = attribute(c, CUDA_ONE_ADDRESSING, &one_addressing);
+  if (!s) s = c->DeviceTotalMem(&c->memory, c->device);
+  if (!s) s = c->DriverGetVersion(&c->driver);
+  if (s) return cuda_failed(c, err, "asking what it is like", s);
+  if (!one_addressing) return error_set(err, "CUDA: %s has addresses of its own, which Weft cannot use", c->name);
+  c->capability = 10 * major + minor;
+  for (size_t i = 0; i < COUNT(machines) && !c->sm; i++) if (machines[i].capability <= c->capability) c->sm = machines[i].name;
+  return c->sm ? 0 : error_set(err, "CUDA: %s is too old (compute capability %d.%d; 5.0 is needed)", c->name, major, minor);
+}
+
+int cuda_open(cuda **out, error *err) {
+  cuda *c = xcalloc(1, sizeof *c);
+  cuda_status s = 0;
+  *out = NULL;
+  if (load(c, err) || choose_device(c, err) || ask(c, err)) { cuda_close(c); return -1; }
+  s = c->DevicePrimaryCtxRetain(&c->context, c->device);
+  if (!s) s = c->CtxSetCurrent(c->context);
+  if (!s) s = c->StreamCreate(&c->stream, CUDA_STREAM_APART);
+  if (s) { cuda_failed(c, err, "taking the device", s); cuda_close(c); return -1; }
+  *out = c;
+  return 0;
+}
+
+void cuda_close(cuda *c) {
+  if (!c) return;
+  if (c->stream) c->StreamDestroy(c->stream);
+  if (c->context) c->DevicePrimaryCtxRelease(c->device);
+  compiler_free(c->llvm);
+  // The library stays loaded: drivers have threads and exit handlers that do not survive dlclose.
+  vec_free(&c->areas);
+  vec_free(&c->imports);
+  free(c);
+}
+
+int cuda_list(str *out, error *err) {
+  cuda *c = xcalloc(1, sizeof *c);
+  int n = 0, r = load(c, err) || choose_device(c, err) || ask(c, err) ? -1 : 0;
+  if (!r) str_addf(out, "%s, compute capability %d.%d, %.1f GiB, kernels for %s", c->name, c->capability / 10, c->capability % 10, (double)c->memory / 0x1p30, c->sm);
+  if (!r && c->DeviceGetCount(&n)) n = 1;
+  for (int i = 1; i < n && i < MOST_DEVICES; i++) {
+    cuda_device other;
+    char name[128] = "";
+    if (!c->DeviceGet(&other, i) && !c->DeviceGetName(name, sizeof name - 1, other)) str_addf(out, "; not used: %s", name);
+  }
+  cuda_close(c);
+  return r;
+}
+
+int cuda_enter(cuda *c, error *err) {
+  cuda_status s = c->CtxSetCurrent(c->context);
+  return s ? cuda_failed(c, err, "using the device", s) : 0;
+}
+
+void cuda_target(const cuda *c, target *out) {
+  *out = render_find("nvptx")->target;
+  out->max_group = (int)min_i64(c->max_items, 1024);
+  out->max_local_bytes = c->shared_bytes;
+  out->cache_bytes = c->cache_bytes;
+}
+
+// ---- kernels ----------------------------------------------------------------------------------------------------------
+
+cuda_code *cuda_load(cuda *c, const program *p, int n_bufs, const char *ptx, error *err) {
+  char log[800] = "";
+  int options[] = {CUDA_LOG, CUDA_LOG_BYTES};
+  void *values[] = {log, (void *)(uintptr_t)(sizeof log - 1)};
+  cuda_code *k = xcalloc(1, sizeof *k);
+  k->c = c;
+  k->n_bufs = n_bufs;
+  cuda_status s = c->ModuleLoadDataEx(&k->module, ptx, COUNT(options), options, values);
+  if (!s) s = c->ModuleGetFunction(&k->function, k->module, p->name);
+  if (!s) return k;
+  if (s == CUDA_PTX_TOO_NEW) error_set(err, "CUDA: %s: the driver is too old for its kernels (PTX for %s): a newer driver is needed", c->name, c->sm);
+  else if (s == CUDA_BAD_PTX && *log) error_set(err, "CUDA: %s does not assemble: %s", p->name, log);
+  else cuda_failed(c, err, p->name, s);
+  cuda_code_free(k);
+  return NULL;
+}
+
+void cuda_code_free(cuda_code *k) {
+  if (!k) return;
+  if (k->module) k->c->ModuleUnload(k->module);
+  free(k);
+}

@@ -1,0 +1,398 @@
+// Models on NVIDIA's GPUs (DEV=CUDA): memory and plans. See cuda.h.
+//
+// A plan becomes one graph of the driver's: a node for each kernel, which waits for those of the level before. A replay brings what comes from the host,
+// patches the nodes whose variables or numbers of work-groups have changed, launches the graph, fetches what the host is to see, and waits once. Where some kernel has
+// nothing to do (a node must have work), or each kernel's time is asked for, kernels are launched one after the other instead.
+#define _GNU_SOURCE
+#include "device/cuda_impl.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/env.h"
+#include "device/cache.h"
+#include "device/code_version.h"
+#include "device/compiler.h"
+#include "device/plan_impl.h"
+#include "render/render.h"
+
+#define TRIPLE "nvptx64-nvidia-cuda"
+enum { SLACK = 64 /* bytes behind a buffer that wide loads may read */, ALIGNED = 16 /* what kernels assume of addresses (render/llvm.c) */, IDLE_S = 5 /* after which the compiler's process ends */ };
+
+static int done(const cuda *c, const char *what, cuda_status s, error *err) { return s ? cuda_failed(c, err, what, s) : 0; }
+static cuda_address address_of(const void *at) { return (cuda_address)(uintptr_t)at; }
+
+// ---- memory -----------------------------------------------------------------------------------------------------------
+
+// Bytes that are zeros.
+static unsigned char *allocate(cuda *c, uint64_t size, error *err) {
+  cuda_address at = 0;
+  cuda_status s = c->MemAlloc(&at, size);
+  if (!s) s = c->MemsetD8Async(at, 0, size, c->stream);
+  if (!s) return (unsigned char *)(uintptr_t)at;
+  char what[64];
+  snprintf(what, sizeof what, "%.2f GiB of memory", (double)size / 0x1p30);
+  cuda_failed(c, err, what, s);
+  if (at) c->MemFree(at);
+  return NULL;
+}
+
+static void *alloc(device *dev, uint64_t bytes_wanted, enum pages pages, error *err) {
+  cuda *c = dev->state;
+  (void)pages;
+  uint64_t size = round_up(bytes_wanted + SLACK, 4096);
+  unsigned char *at = cuda_enter(c, err) ? NULL : allocate(c, size, err);
+  if (at) vec_push(&c->areas, ((cuda_area){at, size}));
+  return at;
+}
+
+static void release(device *dev, void *at, uint64_t size) {
+  cuda *c = dev->state;
+  (void)size;
+  for (size_t i = 0; i < c->areas.n; i++) {
+    if (c->areas.at[i].at != at) continue;
+    if (!cuda_enter(c, NULL)) c->MemFree(address_of(at));
+    c->areas.at[i] = c->areas.at[--c->areas.n];
+    return;
+  }
+}
+
+// The piece of memory that an address lies in; NULL: it is the host's.
+static const cuda_area *area_of(const cuda *c, const void *at) {
+  const unsigned char *a = at;
+  for (size_t i = 0; i < c->areas.n; i++) if (a >= c->areas.at[i].at && a < c->areas.at[i].at + c->areas.at[i].size) return &c->areas.at[i];
+  return NULL;
+}
+
+static cuda_address must_lie(const cuda *c, const void *at, size_t n) {
+  const cuda_area *a = area_of(c, at);
+  if (!a || n > a->size - (size_t)((const unsigned char *)at - a->at)) die("CUDA: %zu bytes at %p are not the device's", n, at);
+  return address_of(at);
+}
+
+static int write_to(device *dev, void *to, const void *from, size_t n, error *err) {
+  cuda *c = dev->state;
+  if (!n) return 0;
+  if (cuda_enter(c, err)) return -1;
+  cuda_status s = c->MemcpyHtoDAsync(must_lie(c, to, n), from, n, c->stream);
+  return done(c, "writing", s ? s : c->StreamSynchronize(c->stream), err);
+}
+
+static int read_from(device *dev, void *to, const void *from, size_t n, error *err) {
+  cuda *c = dev->state;
+  if (!n) return 0;
+  if (cuda_enter(c, err)) return -1;
+  cuda_status s = c->MemcpyDtoHAsync(to, must_lie(c, from, n), n, c->stream);
+  return done(c, "reading", s ? s : c->StreamSynchronize(c->stream), err);
+}
+
+static int copy(device *dev, void *to, const void *from, size_t n, error *err) {
+  cuda *c = dev->state;
+  if (!n) return 0;
+  if (cuda_enter(c, err)) return -1;
+  return done(c, "copying", c->MemcpyDtoDAsync(must_lie(c, to, n), must_lie(c, from, n), n, c->stream), err);
+}
+
+static int fill(device *dev, void *to, unsigned char value, size_t n, error *err) {
+  cuda *c = dev->state;
+  if (!n) return 0;
+  if (cuda_enter(c, err)) return -1;
+  return done(c, "filling", c->MemsetD8Async(must_lie(c, to, n), value, n, c->stream), err);
+}
+
+// A weight as it lies in the host's memory, which plans share.
+static unsigned char *import(cuda *c, const void *from, uint64_t size, error *err) {
+  for (size_t i = 0; i < c->imports.n; i++)
+    if (c->imports.at[i].from == from && c->imports.at[i].size == size) { c->imports.at[i].users++; return c->imports.at[i].at; }
+  unsigned char *at = allocate(c, size + SLACK, err);
+  if (!at) return NULL;
+  cuda_status s = c->MemcpyHtoDAsync(address_of(at), from, size, c->stream);
+  if (s) { cuda_failed(c, err, "bringing a weight to the device", s); c->MemFree(address_of(at)); return NULL; }
+  vec_push(&c->imports, ((cuda_import){from, at, size, 1}));
+  return at;
+}
+
+static void drop_import(cuda *c, unsigned char *at) {
+  for (size_t i = 0; i < c->imports.n; i++) {
+    if (c->imports.at[i].at != at || --c->imports.at[i].users) continue;
+    c->MemFree(address_of(at));
+    c->imports.at[i] = c->imports.at[--c->imports.n];
+    return;
+  }
+}
+
+// ---- kernels ----------------------------------------------------------------------------------------------------------
+
+static int make_text(cuda *c, const program *p, str *source, bytes *ptx, error *err) {
+  int r = render_nvptx(p, NULL, source, err);
+  return r ? r : compiler_run_for(c->llvm, TRIPLE, str_c(source), c->sm, "", ptx, NULL, err);
+}
+
+static int compile(device *dev, device_kernel *k, error *err) {
+  str source = {0};
+  bytes ptx = {0};
+  int r = make_text(dev->state, k->p, &source, &ptx, err);
+  if (debug_level() >= 4) fprintf(stderr, "--- source of %s\n%s\n", k->p->name, str_c(&source));
+  if (!r && debug_level() >= 7) fprintf(stderr, "--- assembly of %s\n%.*s\n", k->p->name, (int)ptx.n, (const char *)ptx.at);
+  if (!r) {                                        // with a NUL, which the driver wants
+    k->packed = (bytes){xmalloc(ptx.n + 1), ptx.n + 1};
+    memcpy(k->packed.at, ptx.at, ptx.n);
+    k->packed.at[ptx.n] = 0;
+  }
+  bytes_free(&ptx);
+  str_free(&source);
+  return r;
+}
+
+static int show(device *d, const program *p, str *source, str *assembly, error *err) {
+  bytes ptx = {0};
+  int r = make_text(d->state, p, source, &ptx, err);
+  if (!r && assembly) str_addn(assembly, (const char *)ptx.at, ptx.n);
+  bytes_free(&ptx);
+  return r;
+}
+
+// How many buffers it takes is not in the cache.
+static bool take(device *dev, device_kernel *k, int n_bufs) {
+  if (!k->packed.n || k->packed.at[k->packed.n - 1] || cuda_enter(dev->state, NULL)) return false;
+  k->cuda = cuda_load(dev->state, k->p, n_bufs, (const char *)k->packed.at, NULL);
+  return k->cuda;
+}
+
+static int link_kernels(device *dev, device_kernel *kernels, int n, code_image **image, error *err) {
+  (void)image;
+  if (cuda_enter(dev->state, err)) return -1;
+  for (int i = 0; i < n; i++) {
+    if (!kernels[i].cuda && !(kernels[i].cuda = cuda_load(dev->state, kernels[i].p, kernels[i].p->n_bufs, (const char *)kernels[i].packed.at, err))) return -1;
+    bytes_free(&kernels[i].packed);
+  }
+  return 0;
+}
+
+static void prepare(device *d) { compiler_wake(((const cuda *)d->state)->llvm); }
+
+// ---- plans ------------------------------------------------------------------------------------------------------------
+
+// Memory of the host's that a plan reads or writes, and its place on the device.
+typedef struct guest { unsigned char *at, *here; uint64_t size; bool in, out; } guest;
+typedef struct launch {
+  cuda_kernel_node what;
+  cuda_address *bufs;
+  const plan_argument *args;       // and what each of them is
+  int n_bufs;
+  int64_t vars[MAX_VARS];
+  cuda_node node;
+  bool known, empty, stale;        // vars are set; there is nothing to do; the graph's node has not heard of the last change
+} launch;
+typedef struct recording { VEC(guest) guests; VEC(unsigned char *) weights; launch *launches; arena *mem; cuda_graph graph; cuda_exec exec; } recording;
+
+static guest *guest_of(cuda *c, recording *r, unsigned char *at, uint64_t size, error *err) {
+  for (size_t i = 0; i < r->guests.n; i++) if (r->guests.at[i].at == at && r->guests.at[i].size == size) return &r->guests.at[i];
+  unsigned char *here = allocate(c, size + SLACK, err);
+  if (!here) return NULL;
+  vec_push(&r->guests, ((guest){.at = at, .here = here, .size = size}));
+  return &r->guests.at[r->guests.n - 1];
+}
+
+// Where an argument of a kernel lies on the device.
+static unsigned char *place(cuda *c, recording *r, unsigned char *at, const plan_argument *what, error *err) {
+  if (area_of(c, at)) return at;
+  if (what->weight && !what->written) {
+    unsigned char *here = import(c, at, what->size, err);
+    if (here) vec_push(&r->weights, here);
+    return here;
+  }
+  guest *g = guest_of(c, r, at, what->size, err);
+  if (!g) return NULL;
+  g->in = true;
+  g->out |= what->written;
+  return g->here;
+}
+
+static int record_step(cuda *c, recording *r, const step *t, const sched_kernel *k, launch *out, error *err) {
+  const cuda_code *code = t->k->cuda;
+  int n = code->n_bufs, n_vars = t->k->p->n_vars;
+  plan_argument *args = ARENA_ARRAY(r->mem, plan_argument, k->n_bufs + 1);
+  plan_arguments(k, args);
+  out->args = args;
+  out->n_bufs = n;
+  out->bufs = ARENA_ARRAY(r->mem, cuda_address, n + 1);
+  out->what = (cuda_kernel_node){.function = code->function, .arguments = ARENA_ARRAY(r->mem, void *, n + n_vars + 1)};
+  for (int i = 0; i < n; i++) {
+    unsigned char *here = place(c, r, t->bufs[i], &args[i], err);
+    if (!here) return -1;
+    if ((uintptr_t)here % ALIGNED) die("CUDA: %s: buffer %d begins at %p, which is no multiple of %d", t->k->p->name, i, (void *)here, ALIGNED);
+    out->bufs[i] = address_of(here);
+    out->what.arguments[i] = &out->bufs[i];
+  }
+  for (int i = 0; i < n_vars; i++) out->what.arguments[n + i] = &out->vars[i];
+  return 0;
+}
+
+static int record(plan *p, const schedule *s, error *err) {
+  cuda *c = p->d->state;
+  recording *r = xcalloc(1, sizeof *r);
+  p->recorded = r;
+  r->mem = arena_new();
+  r->launches = ARENA_ARRAY(r->mem, launch, s->n_kernels + 1);
+  memset(r->launches, 0, ((size_t)s->n_kernels + 1) * sizeof *r->launches);
+  if (cuda_enter(c, err)) return -1;
+  for (int i = 0; i < s->n_kernels; i++) if (record_step(c, r, &p->steps[i], &s->kernels[i], &r->launches[i], err)) return -1;
+  return 0;
+}
+
+static void forget(plan *p) {
+  cuda *c = p->d->state;
+  recording *r = p->recorded;
+  if (!cuda_enter(c, NULL)) {
+    if (r->exec) c->GraphExecDestroy(r->exec);
+    if (r->graph) c->GraphDestroy(r->graph);
+    for (size_t i = 0; i < r->guests.n; i++) c->MemFree(address_of(r->guests.at[i].here));
+    for (size_t i = 0; i < r->weights.n; i++) drop_import(c, r->weights.at[i]);
+  }
+  vec_free(&r->guests);
+  vec_free(&r->weights);
+  arena_free(r->mem);
+  free(r);
+}
+
+// What has changed since the last run.
+static void patch(const step *t, launch *l) {
+  const program *p = t->k->p;
+  if (l->known && !memcmp(l->vars, t->vars, (size_t)p->n_vars * sizeof *l->vars)) return;
+  memcpy(l->vars, t->vars, (size_t)p->n_vars * sizeof *l->vars);
+  l->empty = false;
+  for (int i = 0; i < 3; i++) {
+    int64_t items = p->local[i] ? program_eval(p, p->local[i], t->vars) : 1, groups = p->global[i] ? program_eval(p, p->global[i], t->vars) : 1;
+    if (items < 1 || groups < 0 || groups > INT32_MAX) die("CUDA: %s: %lld work-groups of %lld", p->name, (long long)groups, (long long)items);
+    l->what.block[i] = (unsigned)items;
+    l->what.grid[i] = (unsigned)groups;
+    l->empty |= !groups;
+  }
+  l->stale = l->known;
+  l->known = true;
+}
+
+// Whether one of them writes where the other one reads or writes.
+static bool share(const launch *x, const launch *y) {
+  for (int i = 0; i < x->n_bufs; i++)
+    for (int j = 0; j < y->n_bufs; j++)
+      if ((x->args[i].written || y->args[j].written) && x->bufs[i] < y->bufs[j] + y->args[j].size && y->bufs[j] < x->bufs[i] + x->args[i].size) return true;
+  return false;
+}
+
+// Each node waits for those of the level before, and for those in its own that come first (step.each) and share memory with it.
+static cuda_status make_graph(cuda *c, const plan *p, recording *r) {
+  int n = p->stats.kernels, before = 0, first = 0;
+  cuda_node *after = xcalloc((size_t)n + 1, sizeof *after);
+  cuda_status s = c->GraphCreate(&r->graph, 0);
+  for (int i = 0; i < n && !s; i++) {
+    size_t edges = 0;
+    if (i && p->steps[i].level != p->steps[i - 1].level) { before = first; first = i; }
+    for (int j = before; j < i; j++)
+      if (j < first || (p->steps[j].each && share(&r->launches[i], &r->launches[j]))) after[edges++] = r->launches[j].node;
+    s = c->GraphAddKernelNode(&r->launches[i].node, r->graph, after, edges, &r->launches[i].what);
+  }
+  free(after);
+  return s ? s : c->GraphInstantiate(&r->exec, r->graph, 0);
+}
+
+static cuda_status launch_graph(cuda *c, const plan *p, recording *r) {
+  cuda_status s = r->exec ? 0 : make_graph(c, p, r);
+  for (int i = 0; i < p->stats.kernels && !s; i++) {
+    launch *l = &r->launches[i];
+    if (l->stale) s = c->GraphExecKernelNodeSetParams(r->exec, l->node, &l->what);
+    l->stale = false;
+  }
+  return s ? s : c->GraphLaunch(r->exec, c->stream);
+}
+
+// events: one more than kernels, or NULL.
+static cuda_status launch_each(cuda *c, const plan *p, recording *r, cuda_event *events, int *failed) {
+  cuda_status s = events ? c->EventRecord(events[0], c->stream) : 0;
+  for (int i = 0; i < p->stats.kernels && !s; i++) {
+    const cuda_kernel_node *w = &r->launches[i].what;
+    *failed = i;
+    if (!r->launches[i].empty)
+      s = c->LaunchKernel(w->function, w->grid[0], w->grid[1], w->grid[2], w->block[0], w->block[1], w->block[2], 0, c->stream, w->arguments, NULL);
+    if (events && !s) s = c->EventRecord(events[i + 1], c->stream);
+  }
+  return s;
+}
+
+static int run(plan *p, cuda_event *events, error *err) {
+  cuda *c = p->d->state;
+  recording *r = p->recorded;
+  cuda_status s = 0;
+  bool empty = false;
+  int failed = -1;
+  if (cuda_enter(c, err)) return -1;
+  for (size_t i = 0; i < r->guests.n && !s; i++) {
+    const guest *g = &r->guests.at[i];
+    if (g->in) s = c->MemcpyHtoDAsync(address_of(g->here), g->at, g->size, c->stream);
+  }
+  if (s) return cuda_failed(c, err, "writing", s);
+  for (int i = 0; i < p->stats.kernels; i++) {
+    patch(&p->steps[i], &r->launches[i]);
+    empty |= r->launches[i].empty;
+  }
+  s = events || empty ? launch_each(c, p, r, events, &failed) : launch_graph(c, p, r);
+  if (s) return cuda_failed(c, err, failed >= 0 ? p->steps[failed].k->p->name : "launching a plan", s);
+  for (size_t i = 0; i < r->guests.n && !s; i++) {
+    const guest *g = &r->guests.at[i];
+    if (g->out) s = c->MemcpyDtoHAsync(g->at, address_of(g->here), g->size, c->stream);
+  }
+  return done(c, "running a plan", s ? s : c->StreamSynchronize(c->stream), err);
+}
+
+static int replay(plan *p, error *err) { return run(p, NULL, err); }
+
+// By the device's own clock; lanes (plan_lane) are one, as if a single thread ran everything.
+static int replay_timed(plan *p, plan_times *out, error *err) {
+  cuda *c = p->d->state;
+  size_t n = (size_t)p->stats.kernels, made = 0;
+  if (cuda_enter(c, err)) return -1;
+  cuda_event *events = xcalloc(n + 1, sizeof *events);
+  cuda_status s = 0;
+  while (made <= n && !(s = c->EventCreate(&events[made], 0))) made++;
+  double start = now_s();
+  int bad = s ? cuda_failed(c, err, "making an event", s) : run(p, events, err);
+  out->us = out->overhead_us = (now_s() - start) * 1e6;
+  plan_make_marks(p);
+  p->began = 0;
+  double at = 0;
+  for (size_t i = 0; i < n; i++) {
+    float ms = 0;
+    if (!bad && c->EventElapsedTime(&ms, events[i], events[i + 1])) ms = 0;
+    out->kernel_us[i] = (double)ms * 1e3;
+    out->kernel_wait_us[i] = 0;
+    out->overhead_us -= out->kernel_us[i];
+    double *m = p->marks + i + (size_t)p->steps[i].level;
+    m[0] = at;
+    m[1] = at += (double)ms * 1e-3;
+  }
+  while (made) c->EventDestroy(events[--made]);
+  free(events);
+  return bad;
+}
+
+static const runtime cuda_runtime = {.alloc = alloc, .release = release, .write = write_to, .read = read_from, .copy = copy, .fill = fill, .take = take, .link = link_kernels,
+                                     .record = record, .forget = forget, .replay = replay, .replay_timed = replay_timed};
+
+// ---- the device -------------------------------------------------------------------------------------------------------
+
+static void stop(device *d) { cuda_close(d->state); }
+
+int cuda_start(device *d, error *err) {
+  cuda *c = NULL;
+  if (cuda_open(&c, err)) return -1;
+  d->state = c;
+  d->stop = stop;
+  cuda_target(c, &d->target);
+  c->llvm = compiler_new(team_size(d->team) + 1, IDLE_S);      // one more for a thread that is not of the team
+  d->run = &cuda_runtime;
+  d->prepare = prepare;
+  d->compile = compile;
+  d->show = show;
+  snprintf(d->key, sizeof d->key, "nvptx %s %d,%d", c->sm, d->target.max_group, d->target.max_local_bytes);
+  d->cache = cache_open(NULL, CODE_VERSION);
+  return 0;
+}

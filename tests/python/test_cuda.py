@@ -1,0 +1,159 @@
+"""NVIDIA's GPUs (DEV=CUDA) without one: the driver's library is tests/fake_cuda, which checks every call and runs the kernels' PTX.
+
+What the driver would get also goes through ptxas (PyPI: nvidia-cuda-nvcc-cu12), NVIDIA's own assembler: registers, spills and shared memory are
+written to ptxas.txt of the build folder, and a kernel that spills while one token is computed fails.
+"""
+import importlib.util
+import json
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+ARCHS = ["sm_80", "sm_87", "sm_90", "sm_120"]
+MODELS = ["tiny-deepseek2-mla", "tinypy-q4_0", "tinypy-q4_k_m", "tinypy-q6_k"]
+ONE = "1"                                                # a token alone, and so many that they are a prompt
+PROMPT = ",".join(str(3 + i % 7) for i in range(40))
+
+
+@pytest.fixture(scope="session")
+def fake(weft):
+    folder = Path(weft).parent / "tests" / "fake_cuda"
+    if not (folder / "libcuda.so.1").exists():
+        pytest.fail(f"no library in {folder}: run scripts/build.sh --tests")
+    return str(folder)
+
+
+@pytest.fixture
+def on_fake(run_weft, fake, tmp_path):
+    """Runs the command with the false driver; gives what run_weft gives, and the lines of the driver's log."""
+    def run(args, **env):
+        log = tmp_path / "log"
+        log.unlink(missing_ok=True)
+        done = run_weft(args, env={"DEV": "CUDA", "LD_LIBRARY_PATH": fake, "FAKE_CUDA_LOG": str(log), **env}, timeout=600)
+        return done, log.read_text().splitlines() if log.exists() else []
+    return run
+
+
+def tokens(done):
+    assert done.returncode == 0, done.err
+    return [(step["id"], step["logprob"]) for step in map(json.loads, done.out.splitlines())]
+
+
+def generate(path, ids, n):
+    return ["run", "-m", str(path), "--ids", ids, "-n", str(n), "--temp", "0", "--json", "--ignore-eos"]
+
+
+def test_same_tokens(run_weft, on_fake, shared_dir):
+    path = shared_dir / "models" / "tiny-llama.gguf"
+    done, log = on_fake(generate(path, ONE, 2))
+    assert [line for line in log if line.startswith("fault")] == []
+    expected = tokens(run_weft(generate(path, ONE, 2)))
+    for (ours, logprob), (theirs, other) in zip(tokens(done), expected, strict=True):
+        assert ours == theirs and abs(logprob - other) < 1e-4
+    # one graph for all tokens, of which only variables change, and nothing is left behind
+    assert sum(line.startswith("graph of") for line in log) == 1
+    assert log.count("graph launch") == 2
+    assert not any(line.startswith("launch ") for line in log)
+    patched = [line.split()[1] for line in log if line.startswith("patch")]
+    assert patched and not any(name == "r_48_4_4_8_16_2" for name in patched)
+    assert log[-1] == "left: 0 pieces of memory, 0 modules, 0 streams, 0 events, 0 graphs, 0 executables"
+
+
+def test_kernels_from_the_cache(on_fake, shared_dir, tmp_path):
+    path = shared_dir / "models" / "tiny-llama.gguf"
+    env = {"FAKE_CUDA_RUN": "0", "WEFT_CACHE": str(tmp_path / "cache")}
+    args = [*generate(path, ONE, 1), "--stats", str(tmp_path / "stats")]
+    made = []
+    for _ in range(2):
+        done, log = on_fake(args, **env)
+        assert done.returncode == 0, done.err
+        assert not any(line.startswith("fault") for line in log)
+        made.append(json.loads((tmp_path / "stats").read_text())["kernels_compiled"])
+    assert made[0] > 10 and made[1] == 0
+
+
+def test_times(on_fake, shared_dir):
+    path = shared_dir / "models" / "tiny-llama.gguf"
+    done, log = on_fake(["profile", "-m", str(path), "-n", "1", "--json"], FAKE_CUDA_RUN="0")
+    assert done.returncode == 0, done.err
+    assert any(line.startswith("launch r_") for line in log) and not any(line.startswith("fault") for line in log)
+    assert log[-1].startswith("left: 0 pieces of memory, 0 modules, 0 streams, 0 events")
+
+
+SENTENCES = [
+    ({"FAKE_CUDA_DEVICES": "0"}, "CUDA: NVIDIA's driver finds no GPU: does nvidia-smi list one, and may this process open /dev/nvidia*?"),
+    ({"FAKE_CUDA_SM": "35"}, "CUDA: Fake GPU 0 is too old (compute capability 3.5; 5.0 is needed)"),
+    ({"FAKE_CUDA_MEMORY": "100000"}, "CUDA_ERROR_OUT_OF_MEMORY (2); a smaller model, context (-c) or chunk (-ub) needs less memory"),
+    ({"FAKE_CUDA_FAIL": "cuInit:1:999"}, "CUDA: no device yet: starting the driver: error (999)"),
+    ({"FAKE_CUDA_FAIL": "cuModuleLoadDataEx:1:222"}, "the driver is too old for its kernels (PTX for sm_90): a newer driver is needed"),
+    ({"FAKE_CUDA_FAIL": "cuGraphLaunch:1:700"}, "launching a plan: CUDA_ERROR_ILLEGAL_ADDRESS (700)"),
+    ({"FAKE_CUDA_FAIL": "cuStreamSynchronize:1:719"}, "CUDA_ERROR_LAUNCH_FAILED (719)"),
+]
+
+
+@pytest.mark.parametrize(("env", "sentence"), SENTENCES, ids=[sentence[:30] for _, sentence in SENTENCES])
+def test_what_fails_is_one_sentence(on_fake, shared_dir, env, sentence):
+    done, _ = on_fake(generate(shared_dir / "models" / "tiny-llama.gguf", ONE, 1), FAKE_CUDA_RUN="0", **env)
+    assert done.returncode == 1
+    assert sentence in done.err and done.err.strip().count("\n") == 0
+
+
+def test_no_driver(run_weft, shared_dir):
+    done = run_weft(generate(shared_dir / "models" / "tiny-llama.gguf", ONE, 1), env={"DEV": "CUDA"})
+    if done.returncode == 0:
+        pytest.skip("there is a driver here")
+    assert done.err.strip() == "weft: error: CUDA needs NVIDIA's driver, and its library libcuda.so.1 is not here: install the driver (nothing else of CUDA is needed)"
+
+
+def test_env(run_weft, on_fake):
+    done, _ = on_fake(["env"], FAKE_CUDA_SM="87", FAKE_CUDA_DEVICES="2")
+    assert "CUDA: Fake GPU 0, compute capability 8.7, 4.0 GiB, kernels for sm_87; not used: Fake GPU 1" in done.out
+    assert "kernels for sm_90" in on_fake(["env"], FAKE_CUDA_SM="120")[0].out          # the newest that is older runs there
+
+
+# ---- ptxas ----------------------------------------------------------------------------------------------------------------
+
+
+def find_ptxas():
+    spec = importlib.util.find_spec("nvidia.cuda_nvcc") if importlib.util.find_spec("nvidia") else None
+    for folder in spec.submodule_search_locations if spec else []:
+        if (path := Path(folder) / "bin" / "ptxas").exists():
+            return path
+    pytest.skip("no ptxas: pip install nvidia-cuda-nvcc-cu12")
+
+
+def assemble(ptxas, path, arch):
+    done = subprocess.run([ptxas, f"-arch={arch}", "-v", path, "-o", "/dev/null"], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, f"{path.name} for {arch}: {done.stderr}"
+
+    def number(pattern):
+        found = re.search(pattern, done.stderr)
+        return int(found[1]) if found else 0
+    return number(r"Used (\d+) registers"), number(r"(\d+) bytes spill stores"), number(r"(\d+) bytes stack frame"), number(r"(\d+) bytes smem")
+
+
+def test_ptxas(on_fake, shared_dir, weft, tmp_path):
+    ptxas, kernels = find_ptxas(), {}
+    for model in MODELS:
+        for what, ids in (("token", ONE), ("prompt", PROMPT)):
+            folder = tmp_path / model / what
+            folder.mkdir(parents=True)
+            done, _ = on_fake(generate(shared_dir / "models" / f"{model}.gguf", ids, 1), FAKE_CUDA_RUN="0", FAKE_CUDA_PTX=str(folder), FAKE_CUDA_SM="80")
+            assert done.returncode == 0, done.err
+            for path in sorted(folder.iterdir()):
+                kernels.setdefault(path.read_text(), (model, what, path))
+    jobs = [(name, arch) for name in kernels.values() for arch in (ARCHS if name[1] == "token" else ARCHS[:1])]
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda job: assemble(ptxas, job[0][2], job[1]), jobs))
+    lines, spilled = [f"{'kernel':44} {'model':20} {'for':7} {'arch':7} registers  spilled  stack  shared"], []
+    for ((model, what, path), arch), (registers, spills, stack, shared) in zip(jobs, results, strict=True):
+        lines.append(f"{path.stem[5:]:44} {model:20} {what:7} {arch:7} {registers:9} {spills:8} {stack:6} {shared:7}")
+        if what == "token" and spills:
+            spilled.append(lines[-1])
+    (Path(weft).parent / "ptxas.txt").write_text("\n".join(lines) + "\n")
+    print(f"{len(kernels)} kernels, {len(jobs)} times assembled")
+    assert len(kernels) > 50
+    assert not spilled, "\n".join(spilled)
