@@ -519,6 +519,8 @@ typedef struct weft_cache_entry {
 } weft_cache_entry;
 /* Visits every entry until visit returns false; texts are borrowed until then. */
 int weft_cache_each(bool (*visit)(const weft_cache_entry *e, void *ctx), void *ctx, weft_error *err);
+/* The folder of the cache, made if it is not there, for weft_free; NULL where there is none. */
+char *weft_cache_folder(void);
 int weft_cache_clear(bool tunings_only, int64_t *removed, weft_error *err);
 /* Adds a tuning (name, role, machine, compiler, ir, opts and times count).  Checked: made for this machine and settings, a kernel's IR, OptOps that exist.  Whether they suit the kernel
  * is checked when a model needs it; a list that does not is not used.  check_only: adds nothing. */

@@ -193,6 +193,10 @@ void enter_sandbox(bool (*confine)(void)) {
   if (sandbox_wanted && !confine()) sandbox = "off: this kernel has no seccomp filters";
 }
 
+void enter_files(const confine_file *files, size_t n) {
+  if (sandbox_wanted) confine_to(files, n);
+}
+
 void sandbox_fetched(void) {
   if (fetching) enter_sandbox(confine_to_files);
   fetching = false;
@@ -208,7 +212,8 @@ static void choose_sandbox(bool wanted, const char *command, bool fetches) {
   if (!wanted) sandbox = "off: --no-sandbox";
   else if (compiler) sandbox = "off: RENDER=c runs a C compiler";
   else if (driver) sandbox = cuda ? "off: DEV=CUDA, as the driver opens devices, runs programs and makes code" : "off: DEV=CL, as drivers run compilers, linkers and services";
-  else sandbox = "on: no other programs, no connections, no writable code";
+  else if (confine_knows_files()) sandbox = "on: no other programs, no connections, no writable code, no files but those of the command";
+  else sandbox = "on: no other programs, no connections, no writable code; this kernel has no Landlock, which keeps to files";
   if (command && !strcmp(command, "serve")) return;
   fetching = fetches;
   enter_sandbox(fetches ? confine_to_fetching : confine_to_files);

@@ -9,6 +9,7 @@
 //   grammar_args.h   the grammar, for both as well
 //   out.h json.h     stdout, with errors that are noticed; JSON on it
 //   pull.h store.h http.h  models by name: from a registry, in a folder, over a network
+//   files.c          which files a command may open
 //   stats.h          the figures at the end of a run
 //   terminal.h edit.h  what is shown in a chat, and lines that people type
 //   perplexity.h     a text in chunks, for perplexity.c and divergence.c
@@ -17,6 +18,7 @@
 #define WEFT_APP_H
 #include "app/settings.h"
 #include "app/out.h"
+#include "base/confine.h"
 #include "base/progress.h"
 #include "weft.h"
 
@@ -37,6 +39,8 @@ int talk_command(int argc, char **argv);
 
 const char *sandbox_state(void);         // "on: ..." or "off: ...", for people
 void enter_sandbox(bool (*confine)(void));       // unless the user does without: for a command that needs one of its own
+void keep_to_files(const struct settings *s);    // no files from now on but what the settings name (files.c); before there are threads
+void enter_files(const confine_file *files, size_t n);     // the same for a list
 void sandbox_fetched(void);             // what was to be fetched has come: from now on no connections
 double started_at(void);         // now_s() when the program started
 

@@ -326,6 +326,7 @@ int run_command(int argc, char **argv) {
     settings_free(&r.o);
     return conversation ? talk_command(argc, argv) : status;
   }
+  keep_to_files(&r.o);
   status = run(&r);
   status = out_end(&r.out, status);
   weft_ahead_free(r.ahead);

@@ -32,6 +32,7 @@ static int work(struct settings *all) {
   serve *s;
   int missing = find_models(all);
   if (missing) return missing;
+  keep_to_files(all);
   serve_options o = {
     .models = texts_of(&all->models), .n_models = all->models.n, .models_dir = a->models_dir, .models_max = (int)a->models_max,
     .idle_s = (double)a->idle, .no_autoload = !a->autoload, .alias = a->alias, .template_file = all->template_file, .host = a->host, .port = (int)a->port,

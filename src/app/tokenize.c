@@ -136,6 +136,7 @@ static int tokenize_it(struct settings *o) {
   int inputs = (o->prompt != NULL) + (o->file != NULL) + o->from_stdin + (o->detokenize.n > 0);
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
   if (inputs != 1) return usage_error(inputs ? "use one of -p, -f, --stdin and --detokenize" : "nothing to tokenize: give -p TEXT, -f FILE, --stdin or --detokenize 1,2,3");
+  keep_to_files(o);
   return work(o);
 }
 

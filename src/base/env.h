@@ -46,5 +46,6 @@ const char *env_default(enum env_var v);
 const char *env_str(enum env_var v);             // the value in force; never NULL
 int env_int(enum env_var v);                     // the same as a number; 0 where it is none
 void env_set(enum env_var v, const char *value); // overrides; the text is copied.  NULL: back to the environment
+const char *env_library_path(void);               // where the system's loader looks besides, folders with colons between
 static inline int debug_level(void) { return env_int(ENV_DEBUG); }
 #endif

@@ -109,8 +109,10 @@ static int open_pieces(newfile *f, const char *what, error *err) {
   struct stat own, there;
   if ((f->fd = open(f->part, FLAGS, 0666)) < 0) return failed(f, "cannot be written", err);
   // Nobody else has it, and it did not get its name just now.
-  if (flock(f->fd, LOCK_EX | LOCK_NB) || fstat(f->fd, &own) || stat(f->part, &there) || own.st_ino != there.st_ino)
-    return error_set(err, "%s: another run is writing this file", f->shown);
+  bool mine = !flock(f->fd, LOCK_EX | LOCK_NB);
+  if (!mine && errno != EWOULDBLOCK) return failed(f, "cannot be locked", err);
+  if (mine && (fstat(f->fd, &own) || stat(f->part, &there))) return failed(f, "cannot be examined", err);
+  if (!mine || own.st_ino != there.st_ino) return error_set(err, "%s: another run is writing this file", f->shown);
   f->list = beside(f, ".part.pieces");
   if ((f->list_fd = open(f->list, FLAGS, 0666)) < 0) return failed(f, "cannot be written", err);
   f->line = sizeof head;
@@ -119,6 +121,16 @@ static int open_pieces(newfile *f, const char *what, error *err) {
   memcpy(head, what, WHAT);
   head[WHAT] = '\n';
   return !drop_rest(f) || !write_at(f->list_fd, head, sizeof head, 0) ? failed(f, "cannot be written", err) : 0;
+}
+
+// An empty part is of no use to anybody, but to a run that has just made it.
+static void drop_empty(newfile *f) {
+  struct stat own, there;
+  if (f->fd < 0 || flock(f->fd, LOCK_EX | LOCK_NB) || fstat(f->fd, &own) || own.st_size) return;
+  if (!stat(f->part, &there) && own.st_ino == there.st_ino) {
+    unlink(f->part);
+    if (f->list) unlink(f->list);
+  }
 }
 
 int newfile_resume(const char *path, const char *what, newfile **out, error *err) {
@@ -130,6 +142,7 @@ int newfile_resume(const char *path, const char *what, newfile **out, error *err
   }
   f->part = beside(f, ".part");
   if (open_pieces(f, what, err)) {
+    drop_empty(f);
     newfile_leave(f);
     return -1;
   }

@@ -90,22 +90,27 @@ static void turn_off(cache *c) {
 
 // ------------------------------------------------------------------------------------------------- the folder and trust
 
-static bool default_folder(cache *c) {
+static bool name_folder(str *out) {
   const char *given = env_str(ENV_WEFT_CACHE), *xdg = env_str(ENV_XDG_CACHE_HOME), *home = env_str(ENV_HOME);
-  if (*given) str_add(&c->folder, given);
-  else if (*xdg == '/') str_addf(&c->folder, "%s/weft", xdg);       // the standard says to ignore relative ones
-  else if (*home == '/') str_addf(&c->folder, "%s/.cache/weft", home);
-  else warn(c, "kernels are not cached: neither WEFT_CACHE, XDG_CACHE_HOME nor HOME is set to an absolute path");
-  return c->folder.n > 0;
+  if (*given) str_add(out, given);
+  else if (*xdg == '/') str_addf(out, "%s/weft", xdg);       // the standard says to ignore relative ones
+  else if (*home == '/') str_addf(out, "%s/.cache/weft", home);
+  return out->n > 0;
 }
 
-static void make_folders(cache *c) {
+static bool default_folder(cache *c) {
+  if (name_folder(&c->folder)) return true;
+  warn(c, "kernels are not cached: neither WEFT_CACHE, XDG_CACHE_HOME nor HOME is set to an absolute path");
+  return false;
+}
+
+static void make_folders(const str *folder) {
   str part = {0};
-  const char *at = c->folder.at;
+  const char *at = folder->at;
   do {
     at = strchr(at + 1, '/');
     part.n = 0;
-    str_addn(&part, c->folder.at, at ? (size_t)(at - c->folder.at) : c->folder.n);
+    str_addn(&part, folder->at, at ? (size_t)(at - folder->at) : folder->n);
     mkdir(part.at, 0700);               // what was there before, or could not be made, shows when it is opened
   } while (at && at[1]);
   str_free(&part);
@@ -132,7 +137,7 @@ static bool refuse(cache *c, const char *name, const char *fault) {
 }
 
 static bool open_folder(cache *c) {
-  make_folders(c);
+  make_folders(&c->folder);
   struct stat link, st;
   c->dir = above_standard(open(c->folder.at, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (c->dir < 0 && errno == ENOTDIR && !stat(c->folder.at, &st)) return refuse(c, "", "is not a folder");
@@ -323,6 +328,13 @@ static bool lock_shared(cache *c) {
   warn(c, "kernels are not cached: another process holds '%s'", c->folder.at);
   turn_off(c);
   return false;
+}
+
+char *cache_folder(void) {
+  str folder = {0};
+  if (name_folder(&folder) && strcmp(folder.at, "off")) make_folders(&folder);
+  else str_free(&folder), folder.at = NULL;
+  return folder.at;
 }
 
 cache *cache_open(const char *folder, const char *version) {

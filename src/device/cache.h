@@ -15,6 +15,7 @@ typedef struct cache cache;
 // `folder`: NULL for the default (WEFT_CACHE, or weft in XDG_CACHE_HOME, or $HOME/.cache/weft); "off" for no cache.  `version`
 // names the code that makes the entries: entries of another version are misses.  Never NULL, never fails (it warns).
 cache *cache_open(const char *folder, const char *version);
+char *cache_folder(void);               // the default one, made if it is not there; NULL: none
 void cache_close(cache *c);             // flushes; NULL is fine
 bool cache_is_on(cache *c);             // false after "off" or a warning that ended its use
 

@@ -132,6 +132,8 @@ int weft_cache_each(bool (*fn)(const weft_cache_entry *e, void *ctx), void *ctx,
   return r ? fail(err, &e) : 0;
 }
 
+char *weft_cache_folder(void) { return cache_folder(); }
+
 int weft_cache_clear(bool tunings_only, int64_t *removed, weft_error *err) {
   error e = {0};
   int64_t n = 0;

@@ -8,11 +8,13 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -111,20 +113,99 @@ static int try_serving(void) {
   return 0;
 }
 
-static void holds(int (*fn)(void)) {
+// Files: one folder to read, one to write, one file to write, and what else lies beside them.
+static int make(const char *folder, const char *name) {
+  char path[256];
+  snprintf(path, sizeof path, "%s%s", folder, name);
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  if (fd >= 0) close(fd);
+  return fd >= 0 ? 0 : -1;
+}
+
+static int opens(const char *folder, const char *name, int how) {
+  char path[256];
+  snprintf(path, sizeof path, "%s%s", folder, name);
+  int fd = open(path, how, 0600);
+  if (fd >= 0) close(fd);
+  return fd >= 0 ? 0 : -1;
+}
+
+static void *read_besides(void *folder) { return opens(folder, "/other", O_RDONLY) ? folder : NULL; }
+
+#define DENIED(call) do { errno = 0; if ((call) != -1 || (errno != EACCES && errno != EXDEV)) return __LINE__; } while (0)
+
+static char top[] = "/tmp/weft-confine-XXXXXX";      // made and removed by the parent
+
+static int try_paths(void) {
+  char r[64], w[64], from[64], to[64], link_path[64];
+  snprintf(r, sizeof r, "%s/r", top), snprintf(w, sizeof w, "%s/w", top), snprintf(from, sizeof from, "%s/w/a", top), snprintf(to, sizeof to, "%s/w/b", top);
+  snprintf(link_path, sizeof link_path, "%s/r/link", top);
+  char other[64], single[64], missing[64];
+  snprintf(other, sizeof other, "%s/other", top), snprintf(single, sizeof single, "%s/single", top), snprintf(missing, sizeof missing, "%s/none", top);
+  if (mkdir(r, 0700) || mkdir(w, 0700) || make(r, "/x") || make(top, "/other") || make(top, "/single") || symlink(other, link_path)) return __LINE__;
+  int held = open(other, O_RDONLY);                                                                     // before
+  const confine_file files[] = {{r, false}, {w, true}, {single, true}, {missing, false}};
+  if (!confine_to(files, COUNT(files))) return __LINE__;
+  pthread_t id;
+  void *refused = NULL;
+  char byte;
+  if (opens(r, "/x", O_RDONLY) || opens(top, "/single", O_RDWR | O_TRUNC) || make(w, "/a") || opens(w, "/a", O_RDWR)) return __LINE__;
+  if (rename(from, to) || unlink(to) || read(held, &byte, 1) < 0) return __LINE__;
+  if (pthread_create(&id, NULL, read_besides, top) || pthread_join(id, &refused) || !refused) return __LINE__;
+  DENIED(opens(top, "/other", O_RDONLY));
+  DENIED(opens(top, "/other", O_WRONLY));
+  DENIED(opens("/etc/passwd", "", O_RDONLY));
+  DENIED(opens(r, "/x", O_WRONLY));
+  DENIED(opens(r, "/x", O_RDONLY | O_TRUNC));
+  DENIED(opens(r, "/link", O_RDONLY));                                                                  // leads out
+  DENIED(make(r, "/y"));
+  DENIED(make(top, "/y"));
+  DENIED(unlink(single));
+  DENIED(mkdir(from, 0700));
+  DENIED(symlink(other, from));
+  DENIED(opens(top, "", O_RDONLY | O_DIRECTORY));
+  if (make(w, "/a")) return __LINE__;
+  snprintf(to, sizeof to, "%s/a", top);
+  DENIED(rename(from, to));
+  pid_t child = fork();                                                                                 // which inherits it
+  if (!child) _exit(opens(top, "/other", O_RDONLY) ? 7 : 0);
+  int status;
+  if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 7) return __LINE__;
+  return 0;
+}
+
+static int outcome(int (*fn)(void)) {
   fflush(NULL);
   pid_t child = fork();
   if (!child) _exit(fn() & 255);
   int status;
   waitpid(child, &status, 0);
   assert_true(WIFEXITED(status));
-  if (WEXITSTATUS(status) == 1) skip();                      // a kernel without such filters
-  assert_int_equal(WEXITSTATUS(status), 0);
+  return WEXITSTATUS(status);
+}
+
+static void holds(int (*fn)(void)) {
+  int status = outcome(fn);
+  if (status == 1) skip();                                   // a kernel without such filters
+  assert_int_equal(status, 0);
 }
 
 static void files_only(void **state) { (void)state; holds(try_files); }
 static void fetching_only(void **state) { (void)state; holds(try_fetching); }
 static void serving_only(void **state) { (void)state; holds(try_serving); }
+static void paths_only(void **state) {
+  (void)state;
+  if (!confine_knows_files()) { print_message("skipped: this kernel has no Landlock\n"); skip(); }
+  static const char *const made[] = {"/r/x", "/r/link", "/w/a", "/w/b", "/single", "/other", "/r", "/w", ""};
+  assert_non_null(mkdtemp(top));
+  int status = outcome(try_paths);
+  for (size_t i = 0; i < COUNT(made); i++) {
+    char path[64];
+    snprintf(path, sizeof path, "%s%s", top, made[i]);
+    remove(path);
+  }
+  assert_int_equal(status, 0);
+}
 static void computing_only(void **state) {
   (void)state;
 #ifdef WEFT_SANITIZE
@@ -134,6 +215,6 @@ static void computing_only(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(files_only), cmocka_unit_test(serving_only), cmocka_unit_test(fetching_only), cmocka_unit_test(computing_only)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(files_only), cmocka_unit_test(paths_only), cmocka_unit_test(serving_only), cmocka_unit_test(fetching_only), cmocka_unit_test(computing_only)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ def test_a_call_that_fails(tool, cache, weft, weft_env, run_weft, tinypy, tmp_pa
             wrong = f"no message: {err!r}"
         elif left and not (writes and done.returncode and left == {"out.part", "out.part.pieces"}):
             wrong = f"left behind: {left}"
-        elif writes and done.returncode and (folder / "out").exists():
+        elif writes and done.returncode and (folder / "out").exists() and (folder / "out").read_bytes() != good[1]:
             wrong = "failed, and left the file"
         elif writes and not done.returncode and good and (folder / "out").read_bytes() != good[1]:
             wrong = "the file is not what it should be"

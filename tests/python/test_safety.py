@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from serving import Server
 
 
 @pytest.fixture
@@ -217,3 +218,27 @@ def test_the_sandbox(weft, weft_env, tinypy, warm, run_weft, sanitized):
     assert "sandbox   on: " in run_weft(["env"]).out
     assert "sandbox   off: --no-sandbox" in run_weft(["--no-sandbox", "env"]).out
     assert run_weft(["run", "-m", tinypy, "-p", "def ", "-n", "2"], env={"RENDER": "c"}).returncode == 0
+
+
+def test_a_server_keeps_to_its_files(weft, weft_env, tinypy, tmp_path, run_weft, sanitized):
+    """A link that comes into the folder of models while it runs, and leads out of it: not followed. One that was there before is."""
+    if sanitized or "no Landlock" in run_weft(["env"]).out:
+        pytest.skip("a build with sanitizers, or a kernel without Landlock")
+    shutil.copy(tinypy, tmp_path / "elsewhere.gguf")
+    shutil.copy(tinypy, tmp_path / "besides.gguf")
+    for options, refused in (([], True), (["--no-sandbox"], False)):
+        folder = tmp_path / f"models{refused}"
+        folder.mkdir()
+        (folder / "linked.gguf").symlink_to(tmp_path / "besides.gguf")
+        with Server(weft, weft_env, None, "--models-dir", folder, options=options) as server:
+            ask = lambda name: server.ask("/v1/completions", {"model": name, "prompt": "def ", "max_tokens": 1})
+            assert ask("linked")[0] == 200
+            (folder / "later.gguf").symlink_to(tmp_path / "elsewhere.gguf")
+            shutil.copy(tinypy, folder / "copied.gguf")
+            end = time.monotonic() + 60
+            while ask("copied")[0] != 200:  # until the folder is looked at again
+                assert time.monotonic() < end
+                time.sleep(0.1)
+            status, answer = ask("later")
+            assert (status != 200) == refused, answer
+            assert not refused or "no model" in str(answer), answer

@@ -1,0 +1,106 @@
+// The files that a command may open, from when its arguments are known: those that it was given, the kernel cache, and of the system what a
+// program needs to run (its libraries, what the kernel says of the machine). Nothing else, whatever the bytes of a model make of this program.
+// Not for commands that are told file names while they run (chat), or that write what they were told (quantize, pull, cache and their like).
+#define _GNU_SOURCE
+#include "app/app.h"
+#include "app/store.h"
+#include "base/arena.h"
+#include "base/confine.h"
+#include "base/env.h"
+#include <dirent.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct files { confine_file *at; size_t n, cap; arena *names; } files;
+
+static void add(files *l, const char *path, bool writes) {
+  if (path && *path) vec_push(l, ((confine_file){arena_strndup(l->names, path, strlen(path)), writes}));
+}
+
+static char *folder_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  str s = {0};
+  str_addn(&s, slash ? path : ".", slash ? (size_t)(slash - path) + (slash == path) : 1);
+  return s.at;
+}
+
+static void add_folder_of(files *l, const char *path, bool writes) {
+  char *folder = folder_of(path);
+  add(l, folder, writes);
+  free(folder);
+}
+
+// Files of a folder may be links to others.
+static void add_folder(files *l, const char *path) {
+  add(l, path, false);
+  DIR *d = path ? opendir(path) : NULL;
+  for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
+    if (e->d_type != DT_LNK && e->d_type != DT_UNKNOWN) continue;
+    str file = {0};
+    str_addf(&file, "%s/%s", path, e->d_name);
+    if (e->d_name[0] != '.') add(l, file.at, false);
+    str_free(&file);
+  }
+  if (d) closedir(d);
+}
+
+// Of a split model all parts.
+static void add_model(files *l, const char *path) {
+  int number, of;
+  size_t stem;
+  add(l, path, false);
+  if (!path || !store_part(path, &number, &of, &stem)) return;
+  char *folder = folder_of(path);
+  add_folder(l, folder);
+  free(folder);
+}
+
+static int add_library(struct dl_phdr_info *info, size_t size, void *ctx) {
+  (void)size;
+  if (info->dlpi_name && info->dlpi_name[0] == '/') add_folder_of(ctx, info->dlpi_name, false);   // the compiler's lies where others do
+  return 0;
+}
+
+static void add_system(files *l) {
+  static const char *const reads[] = {
+    "/usr", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/gnu/store", "/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/localtime", "/sys",
+    "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/sys", "/dev/urandom", "/dev/zero"};
+  for (size_t i = 0; i < COUNT(reads); i++) add(l, reads[i], false);
+  add(l, "/dev/null", true);
+  dl_iterate_phdr(add_library, l);
+  for (const char *at = env_library_path(); *at; at += strcspn(at, ":;"), at += *at != 0) {
+    str folder = {0};
+    str_addn(&folder, at, strcspn(at, ":;"));
+    add(l, str_c(&folder), false);
+    str_free(&folder);
+  }
+}
+
+static void add_given(files *l, const struct settings *s) {
+  add_model(l, s->model.model);
+  for (size_t i = 0; i < s->models.n; i++) add_model(l, s->models.at[i]);
+  for (size_t i = 0; i < s->model.loras.n; i++) add_model(l, s->model.adapters[i].path);
+  const char *const reads[] = {s->file, s->template_file, s->grammar.gbnf_file, s->grammar.schema_file, s->serve.key_file,
+                               s->messages, s->tools, s->variables};   // the last three: JSON, or the name of a file with it
+  for (size_t i = 0; i < COUNT(reads); i++) add(l, reads[i], false);
+  if (s->serve.models_dir) add_folder(l, s->serve.models_dir);
+  add(l, s->serve.keep, true);
+  if (s->serve.host && strchr(s->serve.host, '/')) add_folder_of(l, s->serve.host, true);   // a socket among files
+  const char *page = env_str(ENV_VIZ);
+  if (s->stats) add_folder_of(l, s->stats, true);                   // they are made at the end
+  if (*page && strcmp(page, "0")) add_folder_of(l, page, true);
+}
+
+void keep_to_files(const struct settings *s) {
+  files l = {.names = arena_new()};
+  char *cache = weft_cache_folder();
+  add_system(&l);
+  add_given(&l, s);
+  add(&l, cache, true);
+  enter_files(l.at, l.n);
+  vec_free(&l);
+  arena_free(l.names);
+  weft_free(cache);
+}
