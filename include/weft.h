@@ -293,6 +293,14 @@ void weft_ahead_free(weft_ahead *a);          /* NULL is fine */
 /* weft_decode of one token at `pos`, behind past[0 .. pos - 1], which the KV cache (the sequence) holds.  *logits are valid until the model evaluates something
  * else.  How often it guesses depends on what guesses have won: they may cost a hundredth of the time where they win nothing. */
 int weft_ahead_decode(weft_ahead *a, const int32_t *past, int pos, int32_t id, const float **logits, weft_error *err);
+/* The same in steps of several sequences (weft_step), which the caller takes.  Before one: logits behind token id at pos, where a guess has been evaluated
+ * and was right, valid until weft_ahead_evaluated; NULL: they have to be evaluated. */
+const float *weft_ahead_known(weft_ahead *a, int pos, int32_t id);
+/* Then: how many tokens the step is to have of this sequence (1, or more where the guess is worth it), all of their rows, and which (*ids, with id first).
+ * value_s: seconds that a token of this sequence costs now; extra_s: about what the guessed ones would make the step longer by.  Memory for them is reserved. */
+size_t weft_ahead_guess(weft_ahead *a, const int32_t *past, int pos, int32_t id, double value_s, double extra_s, const int32_t **ids);
+/* And after it, where there were more: the rows, which are copied, and what it really was longer by. */
+void weft_ahead_evaluated(weft_ahead *a, int pos, const float *rows, double extra_s);
 typedef struct weft_ahead_counts { uint64_t guessed, taken; } weft_ahead_counts;        /* tokens; taken: that were drawn indeed */
 weft_ahead_counts weft_ahead_count(const weft_ahead *a);
 
@@ -324,8 +332,10 @@ typedef struct weft_tokens {
   const int32_t *ids;        /* n of them, behind what the sequence holds */
   size_t n;
   const float *logits;       /* out: for the token after the last one, valid until the model evaluates something else */
+  size_t rows;               /* 0 and 1: that. More: for those after so many of the last ones, a row of weft_model_vocab_size behind the other;
+                                not with recurrent layers */
 } weft_tokens;
-/* At most as many parts as weft_model_chunk.  stop (may be NULL) is asked after each piece of a prompt.  0; 1: stop said so, and every sequence is
+/* At most as many rows of all parts together as weft_model_chunk.  stop (may be NULL) is asked after each piece of a prompt.  0; 1: stop said so, and every sequence is
  * as it was; -1: an unknown id, no room in the context or in memory (and every sequence is as it was), or damaged weights. */
 int weft_step(weft_model *m, weft_tokens *parts, size_t n_parts, bool (*stop)(void *ctx), void *ctx, weft_error *err);
 /* As weft_decode_rows, behind what the sequence holds. */

@@ -128,24 +128,58 @@ static int many_steps(weft_ahead *a, int pos, weft_error *err) {
   return weft_sequence_rows(a->q, a->next, ROWS, 0, keep_row, a, err);
 }
 
+// The rows for `pos` and what was guessed behind it are there.
+static void keep_rows(weft_ahead *a, int pos, const sequence *q) {
+  a->counts.guessed += ROWS - 1;
+  a->evaluations = q->evaluations;
+  a->pos = pos;
+  a->n = ROWS;
+  a->at = 1;
+}
+
+static const sequence *its_sequence(const weft_ahead *a) { return a->q ? weft_sequence_of(a->q) : engine_sequence(weft_model_beside(a->m)); }
+
+const float *weft_ahead_known(weft_ahead *a, int pos, int32_t id) {
+  const sequence *q = its_sequence(a);
+  if (a->at >= a->n || a->pos + (int)a->at != pos || a->next[a->at] != id || a->evaluations != q->evaluations || q->n <= pos) {
+    a->n = 0;
+    return NULL;
+  }
+  a->balance += a->one;
+  a->counts.taken++;
+  return a->rows + a->at++ * (size_t)a->n_vocab;
+}
+
+// Whether what is guessed behind `id` is to be evaluated, too: it is in `next` then.
+static bool looks_ahead(weft_ahead *a, const int32_t *past, int pos, int32_t id) {
+  if (a->how == WEFT_GUESS_NEVER || pos < 0) return false;
+  follow(a, past, (size_t)pos);
+  learn(a, id);
+  a->next[0] = id;
+  size_t agrees = weft_model_context(a->m) - pos >= ROWS ? guess(a, a->next + 1, ROWS - 1) : 0;
+  return agrees && pays(a, agrees) && (!a->q || (weft_sequence_cut(a->q, pos), !weft_sequence_reserve(a->q, ROWS, NULL)));
+}
+
+size_t weft_ahead_guess(weft_ahead *a, const int32_t *past, int pos, int32_t id, double value_s, double extra_s, const int32_t **ids) {
+  a->one = value_s;
+  a->many = value_s + extra_s;
+  bool ahead = looks_ahead(a, past, pos, id);
+  if (!ahead) a->balance += 0.01 * value_s;
+  a->next[0] = id;
+  *ids = a->next;
+  return ahead ? ROWS : 1;
+}
+
+void weft_ahead_evaluated(weft_ahead *a, int pos, const float *rows, double extra_s) {
+  if (!a->rows) a->rows = xmalloc(ROWS * (size_t)a->n_vocab * sizeof *a->rows);
+  memcpy(a->rows, rows, ROWS * (size_t)a->n_vocab * sizeof *a->rows);
+  a->balance -= extra_s;
+  keep_rows(a, pos, its_sequence(a));
+}
+
 int weft_ahead_decode(weft_ahead *a, const int32_t *past, int pos, int32_t id, const float **logits, weft_error *err) {
-  const sequence *q = a->q ? weft_sequence_of(a->q) : engine_sequence(weft_model_beside(a->m));
-  if (a->at < a->n && a->pos + (int)a->at == pos && a->next[a->at] == id && a->evaluations == q->evaluations && q->n > pos) {
-    *logits = a->rows + a->at++ * (size_t)a->n_vocab;
-    a->balance += a->one;
-    a->counts.taken++;
-    return 0;
-  }
-  a->n = 0;
-  int room = weft_model_context(a->m) - pos;
-  bool ahead = false;
-  if (a->how != WEFT_GUESS_NEVER && pos >= 0) {
-    follow(a, past, (size_t)pos);
-    learn(a, id);
-    a->next[0] = id;
-    size_t agrees = room >= ROWS ? guess(a, a->next + 1, ROWS - 1) : 0;
-    ahead = agrees && pays(a, agrees) && (!a->q || (weft_sequence_cut(a->q, pos), !weft_sequence_reserve(a->q, ROWS, NULL)));
-  }
+  if ((*logits = weft_ahead_known(a, pos, id))) return 0;
+  bool ahead = looks_ahead(a, past, pos, id);
   double compiled = compiled_s(a), began = now_s();
   if (!ahead) {
     if (one_step(a, id, pos, logits, err)) return -1;
@@ -158,11 +192,7 @@ int weft_ahead_decode(weft_ahead *a, const int32_t *past, int pos, int32_t id, c
   double took = now_s() - began - (compiled_s(a) - compiled);
   if (a->many > 0) a->balance -= took - a->one;          // the first one touches memory that nobody has used
   blend(&a->many, took);
-  a->counts.guessed += ROWS - 1;
-  a->evaluations = q->evaluations;
-  a->pos = pos;
-  a->n = ROWS;
-  a->at = 1;
+  keep_rows(a, pos, its_sequence(a));
   *logits = a->rows;
   return 0;
 }

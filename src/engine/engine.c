@@ -428,45 +428,51 @@ int engine_sequence_load(engine *e, const int32_t *ids, size_t n, const char *pa
 
 static enum plan_kind apart_plan(size_t n) { return n <= FEW ? PLAN_FEW_APART : PLAN_APART; }
 
-// The last tokens of n parts, each of a sequence of its own, in one run; logits of part i go to row i.
+// The last tokens of n parts, each a row with the pages of its sequence, in one run. What all rows add to the caches is there before any of them
+// looks, and each looks at no position beyond its own: so several may be of one sequence.
 static void eval_apart(engine *e, const struct engine_part *parts, size_t n) {
-  size_t table = (size_t)page_table(e), deepest = 0;
+  size_t table = (size_t)page_table(e), deepest = 0, rows = 0;
   for (size_t i = 0; i < n; i++) {
     const sequence *q = parts[i].q;
-    e->ids[i] = parts[i].ids[parts[i].n - 1];
-    e->at[i] = q->n - 1;
-    memcpy(e->pages + i * table, q->pages.at, q->pages.n * sizeof *e->pages);
+    for (size_t k = parts[i].rows; k > 0; k--, rows++) {
+      e->ids[rows] = parts[i].ids[parts[i].n - k];
+      e->at[rows] = q->n - (int)k;
+      memcpy(e->pages + rows * table, q->pages.at, q->pages.n * sizeof *e->pages);
+    }
     size_t held = (size_t)(q->n + CACHE_PAGE - 1) / CACHE_PAGE;
     if (held > deepest) deepest = held;
   }
-  run(e, plan_of(e, apart_plan(n)), (plan_var[]){{"n", (int64_t)n}, {"pages", (int64_t)deepest}}, 2);
+  run(e, plan_of(e, apart_plan(rows)), (plan_var[]){{"n", (int64_t)rows}, {"pages", (int64_t)deepest}}, 2);
 }
 
 int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(void *ctx), void *ctx, error *err) {
   bool fixed = model_is_recurrent(e->m);
-  if (n > (size_t)e->chunk) die("engine_step: %zu sequences of %lld at most", n, (long long)e->chunk);
-  if (need_rows(e, err) || (n > 1 && !fixed && need(e, apart_plan(n), err))) return -1;
-  size_t alone = n > 1 && !fixed ? 1 : 0;                              // tokens of each part that are left to the run of all
+  size_t rows = 0, before = 0, n_vocab = (size_t)model_n_vocab(e->m);
+  for (size_t i = 0; i < n; i++) rows += parts[i].rows;
+  if (rows > (size_t)e->chunk || (fixed && rows != n)) die("engine_step: %zu rows of %zu sequences, %lld at most", rows, n, (long long)e->chunk);
+  bool together = rows > 1 && !fixed;                                  // the last tokens of all parts are left to one run
+  if (need_rows(e, err) || (together && need(e, apart_plan(rows), err))) return -1;
   for (size_t i = 0; i < n; i++) {
+    size_t alone = together ? parts[i].rows : 0;
     parts[i].from = parts[i].q->n;
     if (prepare(e, parts[i].q, parts[i].ids, parts[i].n, parts[i].from, parts[i].n > FEW + alone ? parts[i].n : 0, err)) return -1;
   }
   bool stopped = false;
   for (size_t i = 0; i < n && !stopped; i++) {
     struct engine_part *p = &parts[i];
-    size_t m, at = 0;
+    size_t m, at = 0, alone = together ? p->rows : 0;
     begin(e, p->q, p->ids, p->n, p->from);
     for (; p->n - at > FEW + alone && !(stopped = stop && stop(ctx)); at += m) m = eval_chunk(e, plan_of(e, PLAN_MANY), p->ids + at, p->n - at - 1, p->from + (int)at);
     if (!stopped) eval_each(e, p->ids + at, p->n - at - alone, p->from + (int)at);
-    if (!alone) memcpy(e->rows + i * (size_t)model_n_vocab(e->m), e->logits, (size_t)model_n_vocab(e->m) * sizeof *e->rows);
+    if (!together) memcpy(e->rows + i * n_vocab, e->logits, n_vocab * sizeof *e->rows);
   }
   for (size_t i = 0; stopped && i < n; i++) {
     sequence_cut(parts[i].q, parts[i].from);
     parts[i].q->at = -1;
   }
-  if (!stopped && n > 1 && !fixed) eval_apart(e, parts, n);
+  if (!stopped && together) eval_apart(e, parts, n);
   if (sound(e, err)) return -1;
-  for (size_t i = 0; i < n; i++) parts[i].logits = stopped ? NULL : e->rows + i * (size_t)model_n_vocab(e->m);
+  for (size_t i = 0; i < n; before += parts[i++].rows) parts[i].logits = stopped ? NULL : e->rows + before * n_vocab;
   return stopped;
 }
 

@@ -97,19 +97,24 @@ int weft_sequence_rows(weft_sequence *q, const int32_t *ids, size_t n, size_t fi
 
 int weft_step(weft_model *m, weft_tokens *parts, size_t n_parts, bool (*enough)(void *ctx), void *ctx, weft_error *err) {
   if (!n_parts) FAIL(err, "a step of no sequences");
-  if (n_parts > (size_t)engine_chunk(weft_model_beside(m))) FAIL(err, "%zu sequences in a step; there can be %d", n_parts, engine_chunk(weft_model_beside(m)));
+  size_t rows = 0;
+  for (size_t i = 0; i < n_parts; i++) rows += parts[i].rows ? parts[i].rows : 1;
+  if (rows > (size_t)engine_chunk(weft_model_beside(m))) FAIL(err, "%zu rows in a step; there can be %d", rows, engine_chunk(weft_model_beside(m)));
   for (size_t i = 0; i < n_parts; i++) {
     if (!parts[i].sequence || parts[i].sequence->m != m) FAIL(err, "part %zu is of no sequence of this model", i);
     for (size_t j = 0; j < i; j++) if (parts[j].sequence == parts[i].sequence) FAIL(err, "parts %zu and %zu are of the same sequence", j, i);
     if (check_more(parts[i].sequence, parts[i].ids, parts[i].n, err)) return -1;
+    if (parts[i].rows > parts[i].n) FAIL(err, "logits of %zu tokens are wanted, but part %zu has %zu", parts[i].rows, i, parts[i].n);
+    if (parts[i].rows > 1 && weft_model_is_recurrent(m)) FAIL(err, "part %zu: with recurrent layers a step has logits of the last token only", i);
   }
   error e = {0};
   struct engine_part *p = xcalloc(n_parts, sizeof *p);
-  for (size_t i = 0; i < n_parts; i++) p[i] = (struct engine_part){.q = parts[i].sequence->q, .ids = parts[i].ids, .n = parts[i].n};
+  for (size_t i = 0; i < n_parts; i++) p[i] = (struct engine_part){.q = parts[i].sequence->q, .ids = parts[i].ids, .n = parts[i].n, .rows = parts[i].rows ? parts[i].rows : 1};
   int status = engine_step(weft_model_beside(m), p, n_parts, enough, ctx, &e);
   for (size_t i = 0; i < n_parts; i++) {
     parts[i].logits = status ? NULL : p[i].logits;
-    if (!status && weft_check_logits(m, p[i].logits, p[i].q->n - 1, &e)) status = -1;
+    for (size_t k = 0; k < p[i].rows && !status; k++)
+      if (weft_check_logits(m, p[i].logits + k * (size_t)engine_n_vocab(weft_model_peek(m)), p[i].q->n - (int)(p[i].rows - k), &e)) status = -1;
   }
   free(p);
   return status < 0 ? fail(err, &e) : status;

@@ -314,6 +314,25 @@ int run_evaluate(run *u, weft_tokens *t, weft_error *err) {
   return weft_ahead_decode(u->ahead, u->held.past.at, (int)u->held.past.n, t->ids[0], &t->logits, err);
 }
 
+bool run_advance(run *u) {
+  const float *known;
+  while (!run_left(u) && u->drawn_id >= 0 && !u->r->cancelled && (known = weft_ahead_known(u->ahead, (int)u->held.past.n, u->drawn_id))) {
+    weft_tokens t = {.sequence = u->held.sequence, .ids = &u->drawn_id, .n = 1, .logits = known};
+    if (!run_took(u, &t)) return false;
+  }
+  return true;
+}
+
+void run_guess(run *u, weft_tokens *t, double value_s, double extra_s) {
+  size_t n = weft_ahead_guess(u->ahead, u->held.past.at, (int)u->held.past.n, u->drawn_id, value_s, extra_s, &t->ids);
+  t->n = t->rows = n;
+}
+
+void run_guessed(run *u, weft_tokens *t, double extra_s) {
+  if (t->n > 1) weft_ahead_evaluated(u->ahead, (int)u->held.past.n, t->logits, extra_s);
+  t->n = 1;
+}
+
 void run_settle(run *u) { weft_sequence_cut(u->held.sequence, (int)u->held.past.n); }
 
 bool run_took(run *u, const weft_tokens *t) {

@@ -8,6 +8,7 @@
 #include "serve/keep.h"
 
 enum { QUANTUM = 1024 };               // tokens that a key gains each turn
+enum { SCHED_ROWS = 64 };              // of a step, guessed ones included
 #define QUIET_S 1.0                    // for so long nobody has used a sequence that is written to a file
 #define PATIENCE_S 10.0                // after so long the oldest of a key goes first
 
@@ -37,6 +38,9 @@ struct sched {
   VEC(vectors *) texts;
   VEC(request *) opened;               // requests of whose choices some have not begun
   struct sched_counts c;
+  double rows_s[SCHED_ROWS + 1];       // seconds of a step of so many rows, lately; 0: unknown
+  int rows_met[SCHED_ROWS + 1];
+  double lent_s;                       // that guesses of some may still cost others
   double last_step, prompt_rate, token_s;      // tokens of prompts per second, and a step without any, lately; 0: unknown
   _Atomic double loaded;
 };
@@ -283,34 +287,89 @@ static size_t piece(const sched *s, bool shared) {
   return n < least ? least : n;
 }
 
-// What the runs want next, in one evaluation: a token of each answer, and a piece of a prompt.
+// Answers go on with tokens whose guesses were right.
+static void advance(sched *s) {
+  for (size_t i = 0; i < s->live.n;) {
+    if (run_advance(s->live.at[i])) i++;
+    else leave(s, i);
+  }
+}
+
+// Seconds of a step of so many rows without a prompt, as measured; where it has not been, as if a row more cost as much as the others did.
+static double rows_cost(const sched *s, size_t n) {
+  size_t below = n < SCHED_ROWS ? n : SCHED_ROWS;
+  while (below && s->rows_s[below] <= 0) below--;
+  return below ? s->rows_s[below] * (double)n / (double)below : 0;
+}
+
+static void learn_cost(sched *s, size_t n, double took) {
+  if (n > SCHED_ROWS) return;
+  double *at = &s->rows_s[n];
+  if (s->rows_met[n]++) *at = *at > 0 && took < 4 * *at ? 0.8 * *at + 0.2 * took : took;      // the first one makes plans and touches memory
+}
+
+// Each answer may bring what is guessed to follow, as far as that pays. Where some bring nothing, they would only wait for the rows of the others:
+// that may take a fiftieth of the time. Returns the rows of the step.
+static size_t guess_rows(sched *s, weft_tokens *parts, run **of, size_t n) {
+  enum { MOST = 8 };                   // tokens that a guess adds at most
+  size_t rows = n, guessing = 0, chunk = (size_t)weft_model_chunk(s->model);
+  for (size_t i = 0; i < n; i++) {
+    if (rows + MOST > SCHED_ROWS || rows + MOST > chunk) break;
+    run_settle(of[i]);
+    run_guess(of[i], &parts[i], rows_cost(s, n) / (double)n, rows_cost(s, rows + MOST - 1) - rows_cost(s, rows));
+    rows += parts[i].n - 1;
+    guessing += parts[i].n > 1;
+  }
+  if (guessing == n || rows_cost(s, rows) - rows_cost(s, n) <= s->lent_s) return rows;
+  for (size_t i = 0; i < n; i++) parts[i].n = parts[i].rows = 1;
+  return n;
+}
+
+// A step of n answers took so long. A fiftieth of the time is what guesses of some may cost the others.
+static void lend(sched *s, weft_tokens *parts, size_t n, double took, double plain) {
+  bool all = true, some = false;
+  for (size_t i = 0; i < n; i++) all &= parts[i].n > 1, some |= parts[i].n > 1;
+  s->lent_s += 0.02 * took;
+  if (some && !all && took > plain) s->lent_s -= took - plain;
+  if (s->lent_s > 1) s->lent_s = 1;
+}
+
+// What the runs want next, in one evaluation: a token of each answer, with what is guessed to follow it, and a piece of a prompt.
 static void step(sched *s) {
   weft_tokens parts[SCHED_PARALLEL_MAX];
-  run *of[SCHED_PARALLEL_MAX], *fed = next_prompt(s);
-  size_t n = 0, tokens = 0;
+  run *of[SCHED_PARALLEL_MAX];
+  size_t n = 0, tokens = 0, rows;
   bool shared = false;
   weft_error err;
+  advance(s);
+  run *fed = next_prompt(s);
   for (size_t i = 0; i < s->live.n; i++) shared |= !run_left(s->live.at[i]);
   for (size_t i = 0; i < s->live.n;) {
     run *u = s->live.at[i];
     if (!run_offer(u, u == fed ? piece(s, shared) : 0, &parts[n])) { leave(s, i); continue; }
     i++;
     if (!parts[n].n) continue;
+    run_settle(u);
     if (make_room(s, parts[n].sequence, parts[n].n, &err)) { run_fail(u, &err); leave(s, i - 1); i--; continue; }
     if (run_left(u)) tokens = parts[n].n;
     of[n++] = u;
   }
   if (!n) return;
-  double began = now_s();
   bool alone = n == 1 && !tokens && !s->opened.n && !s->texts.n, failed;
-  for (size_t i = 0; !alone && i < n; i++) run_settle(of[i]);
+  rows = tokens || alone ? n : guess_rows(s, parts, of, n);
+  double began = now_s(), plain = rows_cost(s, n);
   if (alone) failed = run_evaluate(of[0], &parts[0], &err) != 0;
   else failed = weft_step(s->model, parts, n, NULL, NULL, &err) != 0;
   double took = now_s() - began;
-  if (!tokens && (!alone || took > s->token_s / 2)) s->token_s = took;          // less: a guess was right
+  if (!tokens && !alone) {
+    learn_cost(s, rows, took);
+    lend(s, parts, n, took, plain);
+  }
+  if (!tokens && rows == n && (!alone || took < 2 * s->token_s || s->token_s <= 0)) s->token_s = took;      // more: guesses were evaluated, too
   if (tokens >= SHARED_PIECE && took > s->token_s) s->prompt_rate = (double)tokens / (took - (shared ? s->token_s : 0));
   for (size_t i = 0; i < n; i++) {
     if (failed) run_fail(of[i], &err);
+    else if (rows > n && parts[i].rows) run_guessed(of[i], &parts[i], plain > 0 && took > plain ? (took - plain) * (double)(parts[i].n - 1) / (double)(rows - n) : 0);
     if (!failed && run_took(of[i], &parts[i])) continue;
     size_t k = 0;
     while (s->live.at[k] != of[i]) k++;

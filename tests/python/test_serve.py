@@ -278,6 +278,23 @@ def test_a_client_that_leaves_while_it_waits(weft, weft_env, tinypy):
         until(lambda: s.metric("llamacpp:requests_processing") == 0)
 
 
+def test_guesses_among_several_change_nothing(server):
+    """Answers that repeat their prompts, several at once: each as it is alone, with and without luck, and some tokens were guessed."""
+    import concurrent.futures as futures
+    text = "def add(a, b):\n    return a + b\n\n" * 8
+    asks = [{"prompt": text + f"# {i}\n" + text[:40], "n_predict": 120, "seed": i, "temperature": 0.7 * (i % 2), "ignore_eos": True, "n_probs": 1}
+            for i in range(6)]
+    ask = lambda a: server.ask("/completion", a)[1]
+    what = lambda got: (got["content"], got["completion_probabilities"])
+    alone = [what(ask(a)) for a in asks]
+    with futures.ThreadPoolExecutor(6) as pool:
+        for _ in range(2):
+            together = list(pool.map(ask, asks))
+            assert [what(got) for got in together] == alone
+    drawn = [got["timings"] for got in together]
+    assert sum(t.get("draft_n_accepted", 0) for t in drawn) > 0 and all(t.get("draft_n_accepted", 0) <= t.get("draft_n", 0) for t in drawn)
+
+
 def test_too_many_wait(weft, weft_env, tinypy):
     with start(weft, weft_env, tinypy, "--max-queue", "2", "-np", "1") as s:
         held = [s.connect() for _ in range(3)]
