@@ -234,6 +234,7 @@ complete -c weft -n '__fish_seen_subcommand_from serve' -l lora -l lora-scaled -
 complete -c weft -n '__fish_seen_subcommand_from serve' -o nr -l no-repack -d 'read weights where they lie in the file: less memory, slow'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l repack-memory -x -d 'percent by which weights may grow when they are laid out for their kernels (default 5)'
 complete -c weft -n '__fish_seen_subcommand_from serve' -l precision -x -a 'fast exact' -d 'exact: no 8-bit activations (default fast)'
+complete -c weft -n '__fish_seen_subcommand_from loadtest' -l html -r -d 'a page with the figures, drawn; it needs nothing else'
 complete -c weft -n '__fish_seen_subcommand_from loadtest' -s j -l clients -x -d 'clients at once (default 4)'
 complete -c weft -n '__fish_seen_subcommand_from loadtest' -s n -l requests -x -d 'requests of all of them (default 24)'
 complete -c weft -n '__fish_seen_subcommand_from loadtest' -l prompt -x -d 'words of a long prompt; a word is a token or two (default 256)'

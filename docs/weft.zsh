@@ -348,6 +348,7 @@ _weft() {
     '--precision[exact\: no 8-bit activations (default fast)]:choice:(fast exact)'
     );;
   loadtest) options=(
+    '--html[a page with the figures, drawn; it needs nothing else]:FILE:_files'
     '-j[clients at once (default 4)]:N: '
     '--clients[clients at once (default 4)]:N: '
     '-n[requests of all of them (default 24)]:N: '

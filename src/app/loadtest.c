@@ -5,6 +5,7 @@
 #include "app/json.h"
 #include "app/out.h"
 #include "app/settings.h"
+#include "base/newfile.h"
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -227,6 +228,46 @@ static void row(struct out *o, const char *what, const seconds *s) {
   out_addf(o, "| %-21s | %9.1f | %9.1f | %9.1f | %9.1f |\n", what, 1e3 * share(s, 0.5), 1e3 * share(s, 0.9), 1e3 * share(s, 0.99), 1e3 * share(s, 1));
 }
 
+// How many of a hundred came within how long, as a line: x is the share, y the time up to the longest one.
+static void draw_curve(str *s, const char *what, const seconds *of) {
+  enum { W = 640, H = 220, LEFT = 60, BOTTOM = 30, POINTS = 200 };
+  double most = share(of, 1) > 0 ? share(of, 1) : 1;
+  str_addf(s, "<figure><figcaption>%s</figcaption><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s by share of all\">", what, W + LEFT + 10, H + BOTTOM + 10, what);
+  for (int i = 0; i <= 4; i++) {
+    double y = 5 + H * (1 - i / 4.0);
+    str_addf(s, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" class=\"end\">%.1f</text>", LEFT, LEFT + W, y, y, LEFT - 6, y + 4, 1e3 * most * i / 4);
+    str_addf(s, "<text x=\"%d\" y=\"%d\" class=\"middle\">%d %%</text>", LEFT + W * i / 4, H + BOTTOM, 25 * i);
+  }
+  str_add(s, "<polyline points=\"");
+  for (int i = 0; i <= POINTS; i++)
+    str_addf(s, "%.1f,%.1f ", LEFT + W * (double)i / POINTS, 5 + H * (1 - share(of, (double)i / POINTS) / most));
+  str_add(s, "\"/></svg></figure>\n");
+}
+
+static int write_page(const load *l, double took, seconds *const *all, const char *const *names, size_t n, error *err) {
+  static const char style[] =
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}"
+    "table{border-collapse:collapse}td,th{padding:.2rem .8rem;text-align:right;border-bottom:1px solid #ccc}th:first-child,td:first-child{text-align:left}"
+    "figure{margin:2rem 0}svg{width:100%}polyline{fill:none;stroke:#06c;stroke-width:2}.grid{stroke:#ddd}text{font-size:12px;fill:currentColor}.end{text-anchor:end}"
+    ".middle{text-anchor:middle}@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}.grid{stroke:#444}polyline{stroke:#6af}}";
+  str s = {0};
+  newfile *f;
+  str_addf(&s, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Load test</title><style>%s</style>\n", style);
+  str_addf(&s, "<h1>Load test</h1><p>%lld clients, %lld answers, %lld failed, %lld tokens in %.1f s: <b>%.1f tokens per second</b></p>\n", (long long)l->o->clients,
+           (long long)l->ended, (long long)l->failed, (long long)l->tokens, took, (double)l->tokens / took);
+  str_add(&s, "<table><tr><th></th><th>median</th><th>90 %</th><th>99 %</th><th>most</th></tr>\n");
+  for (size_t i = 0; i < n; i++)
+    str_addf(&s, "<tr><td>%s</td><td>%.1f</td><td>%.1f</td><td>%.1f</td><td>%.1f</td></tr>\n", names[i], 1e3 * share(all[i], 0.5), 1e3 * share(all[i], 0.9),
+             1e3 * share(all[i], 0.99), 1e3 * share(all[i], 1));
+  str_add(&s, "</table>\n");
+  for (size_t i = 0; i < n; i++) draw_curve(&s, names[i], all[i]);
+  int status = newfile_open(l->o->html, &f, err);
+  if (!status && newfile_add(f, s.at, s.n, err)) { newfile_discard(f); status = -1; }
+  else if (!status) status = newfile_commit(f, err);
+  str_free(&s);
+  return status;
+}
+
 static int report(load *l, double took) {
   struct out out = {0};
   const struct loadtest_args *a = l->o;
@@ -244,6 +285,8 @@ static int report(load *l, double took) {
     for (size_t i = 0; i < COUNT(all); i++) row(&out, names[i], all[i]);
   }
   int status = out_end(&out, EXIT_OK);
+  error err = {0};
+  if (a->html && write_page(l, took, all, names, COUNT(all), &err)) return failed("%s", err.text);
   if (l->failed) return failed("%lld of %lld requests failed; the first one: %s", (long long)l->failed, (long long)(l->ended + l->failed), l->why);
   return status ? status : interrupted() ? EXIT_INTERRUPTED : EXIT_OK;
 }

@@ -133,6 +133,7 @@ static const struct option rows[] = {
   INT(SERVE, "--drain", "SECONDS", "time for answers to end after SIGTERM (default 30)", serve.drain, 0, 86400),
   // ---- loadtest
   OPERAND(LOADTEST, "URL", "the server: http://127.0.0.1:8080", loadtest.url),
+  TEXT(LOADTEST, "--html", "FILE", "a page with the figures, drawn; it needs nothing else", loadtest.html),
   INT(LOADTEST, "-j, --clients", "N", "clients at once (default 4)", loadtest.clients, 1, 256),
   INT(LOADTEST, "-n, --requests", "N", "requests of all of them (default 24)", loadtest.requests, 1, 100000),
   INT(LOADTEST, "--prompt", "N", "words of a long prompt; a word is a token or two (default 256)", loadtest.prompt, 1, 100000),

@@ -60,7 +60,7 @@ struct serve_args {
   struct texts hosts, origins;
 };
 
-struct loadtest_args { const char *url, *model, *key; int64_t clients, requests, prompt, tokens; bool json; };
+struct loadtest_args { const char *url, *model, *key, *html; int64_t clients, requests, prompt, tokens; bool json; };
 
 struct settings {
   struct model_args model;
