@@ -16,8 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 #include "serve/server.h"
+#include "serve/systemd.h"
 
-struct serve { serve_options o; server s; int fd; char address[256]; bool remote; };
+struct serve { serve_options o; server s; int fd; char address[256]; bool remote, given; notifier notify; };      // given: the socket is that of who started us
 
 // ---- the socket ---------------------------------------------------------------------------------------------------------------------
 
@@ -64,6 +65,28 @@ static int listen_tcp(serve *v, const char *host, int port, error *err) {
   return 0;
 }
 
+// One that listens already.
+static void listen_given(serve *v, int fd) {
+  struct sockaddr_storage a = {0};
+  socklen_t n = sizeof a;
+  char host[INET6_ADDRSTRLEN] = "";
+  v->fd = fd;
+  v->given = true;
+  if (getsockname(fd, (struct sockaddr *)&a, &n)) return;
+  if (a.ss_family == AF_UNIX) { snprintf(v->address, sizeof v->address, "unix:%s", ((struct sockaddr_un *)&a)->sun_path); return; }
+  bool v6 = a.ss_family == AF_INET6;
+  v->remote = !is_loopback((struct sockaddr *)&a);
+  inet_ntop(a.ss_family, v6 ? (void *)&((struct sockaddr_in6 *)&a)->sin6_addr : (void *)&((struct sockaddr_in *)&a)->sin_addr, host, sizeof host);
+  snprintf(v->address, sizeof v->address, v6 ? "http://[%s]:%d" : "http://%s:%d", host, bound_port(fd));
+}
+
+static int open_socket(serve *v, const char *host, error *err) {
+  int given;
+  if (systemd_socket(&given, err)) return -1;
+  if (given >= 0) { listen_given(v, given); return 0; }
+  return strchr(host, '/') ? listen_unix(v, host, err) : listen_tcp(v, host, v->o.port, err);
+}
+
 // As many descriptors as the system lets this process have: a connection takes one.
 static int descriptors(int wanted) {
   struct rlimit r;
@@ -78,10 +101,11 @@ int serve_open(const serve_options *o, serve **out, error *err) {
   serve *v = xcalloc(1, sizeof *v);
   v->o = *o;
   v->fd = -1;
+  v->notify = systemd_notifier();
   struct guard_options g = {o->key_file, o->hosts, o->origins, o->n_hosts, o->n_origins};
   const char *host = o->host ? o->host : "127.0.0.1";
   int status = guard_open(&g, &v->s.guard, err);
-  if (!status) status = strchr(host, '/') ? listen_unix(v, host, err) : listen_tcp(v, host, o->port, err);
+  if (!status) status = open_socket(v, host, err);
   if (!status && v->remote && !guard_keys(v->s.guard) && !o->no_key)
     status = error_set(err, "%s can be reached from other machines: give keys with --api-key-file, or say --no-key", v->address);
   v->o.max_connections = descriptors(o->max_connections);
@@ -94,13 +118,14 @@ int serve_open(const serve_options *o, serve **out, error *err) {
 const char *serve_address(const serve *v) { return v->address; }
 
 static void remove_socket(const serve *v) {
-  if (v->o.host && strchr(v->o.host, '/') && v->address[0]) unlink(v->o.host);
+  if (!v->given && v->o.host && strchr(v->o.host, '/') && v->address[0]) unlink(v->o.host);
 }
 
 void serve_close(serve *v) {
   if (!v) return;
   if (v->fd >= 0) close(v->fd);
   remove_socket(v);
+  systemd_close(&v->notify);
   guard_free(v->s.guard);
   free(v);
 }
@@ -250,6 +275,8 @@ static int until_signal(serve *v, const sigset_t *set, error *err) {
   while (!wait_signal(set, 0.1)) {
     int ready = known ? 1 : shelf_ready(v->s.shelf, err);
     if (ready < 0) return -1;
+    systemd_tick(&v->notify, !ready, server_is_well(&v->s));
+    if (ready && !known) systemd_say(&v->notify, "READY=1\nSTATUS=ready");
     if (ready && !known && !v->o.n_models) fprintf(stderr, "weft: ready: models of %s\n", v->o.models_dir);
     known = ready;
   }
@@ -259,9 +286,10 @@ static int until_signal(serve *v, const sigset_t *set, error *err) {
 // What runs may end; a second signal, or time, cuts it short.
 static void drain(serve *v, const sigset_t *set) {
   double until = now_s() + v->o.drain_s;
+  systemd_say(&v->notify, "STOPPING=1");
   shelf_drain(v->s.shelf);
   http_quiet(v->s.http);
-  while ((shelf_busy(v->s.shelf) || http_busy(v->s.http)) && now_s() < until && !wait_signal(set, 0.05)) continue;
+  while ((shelf_busy(v->s.shelf) || http_busy(v->s.http)) && now_s() < until && !wait_signal(set, 0.05)) systemd_tick(&v->notify, false, server_is_well(&v->s));
 }
 
 static void stop(serve *v) {

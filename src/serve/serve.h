@@ -1,6 +1,7 @@
 // serve: the engine behind an HTTP server.  A user of the library like any other (weft.h), made of
 //
 //   http.c watch.c   connections, messages, answers; who has left
+//   systemd.c        a socket from systemd, and messages to it
 //   guard.c          who may ask: Host, Origin, keys
 //   routes.c         the table of routes; /openapi.json is made from it
 //   fields.c         JSON by tables of fields, with faults that name them

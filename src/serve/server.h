@@ -59,6 +59,7 @@ void new_id(server *s, const char *prefix, char *out, size_t cap);       // "cha
 const char *asked_path(const exchange *x, const struct route *r);        // what stood for *
 
 // Handlers of no family.
+bool server_is_well(server *s);        // steps are taken where something runs
 void handle_health(server *s, exchange *x);
 void handle_metrics(server *s, exchange *x);
 void handle_openapi(server *s, exchange *x);

@@ -24,6 +24,12 @@ void new_id(server *s, const char *prefix, char *out, size_t cap) {
   snprintf(out, cap, "%s%08llx%08llx", prefix, (unsigned long long)(s->started & 0xffffffff), (unsigned long long)++s->last_id);
 }
 
+bool server_is_well(server *s) {
+  struct sched_counts c;
+  shelf_counts(s->shelf, &c);
+  return c.since_step <= STALLED_S;
+}
+
 void handle_health(server *s, exchange *x) {
   struct sched_counts c;
   fault f = {0};

@@ -21,7 +21,7 @@ def installed(weft, tmp_path_factory):
 
 def test_what_is_installed(installed):
     files = {path.relative_to(installed).parts[0] + "/" + path.name for path in installed.rglob("*") if path.is_file()}
-    assert files == {"bin/weft", "lib/libweft.a", "lib/weft.pc", "include/weft.h", "share/weft.1", "share/weft", "share/_weft", "share/weft.fish"}
+    assert files == {"bin/weft", "lib/libweft.a", "lib/weft.pc", "lib/weft.service", "lib/weft.socket", "include/weft.h", "share/weft.1", "share/weft", "share/_weft", "share/weft.fish"}
 
 
 def test_the_installed_command_runs(installed, weft_env):
