@@ -329,6 +329,7 @@ void call_go(call *c) {
     c->choices[i].scores = json_array();
   }
   c->prompt_scores = json_array();
+  for (size_t i = 0; i < c->requests.n; i++) json_array_append_new(c->prompt_scores, json_array());
   for (size_t i = 0; i < c->requests.n; i++) {
     c->requests.at[i]->event = on_event;
     c->requests.at[i]->ctx = c;
@@ -384,7 +385,9 @@ void choice_take(struct choice *h, const struct part *p) {
 static void take_in(call *c, event *e, struct choice *h) {
   switch (e->kind) {
   case EVENT_PROMPT: break;
-  case EVENT_PROMPT_TOKEN: if (e->request == c->requests.at[0] && !e->choice) json_array_append_new(c->prompt_scores, score_of(e)); break;
+  case EVENT_PROMPT_TOKEN:
+    if (!e->choice) json_array_append_new(json_array_get(c->prompt_scores, (size_t)((h - c->choices) / e->request->n)), score_of(e));
+    break;
   case EVENT_TOKEN:
     if (e->id >= 0) vec_push(&h->ids, e->id);
     if (e->scored) json_array_append_new(h->scores, score_of(e));

@@ -54,7 +54,7 @@ struct call {
   VEC(request *) requests;
   struct choice *choices;
   int n_choices, n_ended;
-  json_t *prompt_scores;               // of the first request, as `scores`; the first token has no log-probability
+  json_t *prompt_scores;               // of each request an array as `scores`; the first token has no log-probability
   bool failed;
   fault fault;
   int sent_calls[128];                 // of a stream: calls that each choice has made

@@ -174,7 +174,7 @@ static json_t *completion_logprobs(const call *c, int i) {
   size_t k;
   json_t *score;
   if (!c->p.logprobs) return json_null();
-  if (c->p.echo && i < (int)c->p.n) json_array_foreach(c->prompt_scores, k, score) legacy_add(c->m, &l, score);
+  if (c->p.echo) json_array_foreach(json_array_get(c->prompt_scores, (size_t)(i / (int)c->p.n)), k, score) legacy_add(c->m, &l, score);
   json_array_foreach(c->choices[i].scores, k, score) legacy_add(c->m, &l, score);
   return legacy_object(l);
 }

@@ -308,3 +308,29 @@ def test_llama_rest(server):
     assert server.ask("/slots")[1][0]["n_ctx"] == 2048
     assert server.ask("/infill", {"input_prefix": "a", "input_suffix": "b"})[0] == 400
     assert "add" in server.ask("/apply-template", {"messages": user("1"), "tools": [ADD]})[1]["prompt"]
+
+
+# ---- lm-eval --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_what_lm_eval_asks(weft, weft_env, tinypy, run_weft):
+    """A task of two questions by loglikelihood, as lm-eval 0.4.13's local-completions asks and reads it: prompts as ids, several at once, echo and
+    logprobs. Each sum is that of the model, and greedy is said where it is so."""
+    with Server(weft, weft_env, tinypy) as s:
+        ids = lambda text: s.ask("/tokenize", {"content": text})[1]["tokens"]
+        greedy = s.ask("/v1/completions", {"prompt": ids("def add(a, b):\n"), "max_tokens": 3, "temperature": 0, "logprobs": 1})[1]["choices"][0]["text"]
+        pairs = [("def add(a, b):\n", greedy), ("def add(a, b):\n", "    import sys"), ("x = ", "1"), ("x = ", "class")]
+        pairs = [(ids(context), ids(answer)) for context, answer in pairs]
+        status, got = s.ask("/v1/completions", {"model": "any", "prompt": [c + a for c, a in pairs], "temperature": 0, "max_tokens": 1, "logprobs": 1,
+                                                "seed": 1234, "echo": True})
+        assert status == 200 and [c["index"] for c in got["choices"]] == [0, 1, 2, 3]
+        results = []
+        for choice, (context, _) in zip(got["choices"], pairs):
+            own = choice["logprobs"]["token_logprobs"][len(context):-1]
+            best = [max(top.values()) for top in choice["logprobs"]["top_logprobs"][len(context):-1]]
+            results.append((sum(own), own == best))
+        for (total, _), (context, answer) in zip(results, pairs):
+            done = run_weft(["run", "-m", tinypy, "--ids", ",".join(map(str, context)), "--force", ",".join(map(str, answer)), "--json"])
+            assert total == pytest.approx(sum(json.loads(line)["logprob"] for line in done.out.splitlines()), abs=1e-3)
+        assert results[0][1] and not results[1][1] and results[0][0] > results[1][0]
+        assert s.ask("/v1/completions", {"model": "any", "prompt": [c for c, _ in pairs[:1]], "max_tokens": 5, "temperature": 0, "stop": ["\n\n"], "seed": 1234})[0] == 200
