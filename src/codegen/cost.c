@@ -6,7 +6,7 @@
 // Operations. Every elementwise op on floats and every step of a reduction, once per iteration of the loops that it hangs on; products of
 // integers that are summed up count like those of floats.
 //
-// Sizes that hang on variables stay expressions (plan.c evaluates them for each run), as sums of constant x expression.
+// Sizes that hang on variables stay expressions (replay.c evaluates them for each run), as sums of constant x expression.
 #include "codegen/cost.h"
 #include "codegen/opt.h"
 #include "graph/symbolic.h"

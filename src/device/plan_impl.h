@@ -1,4 +1,5 @@
-// What plan.c and search.c share: how a plan looks inside. Nobody else includes this.
+// How a plan looks inside, for the files that build it (plan.c, plan_kernels.c, plan_streams.c) or run it (replay.c, host.c, opencl_plan.c, cuda_plan.c), and for
+// those that look for better kernels (rig.h).
 #ifndef WEFT_DEVICE_PLAN_IMPL_H
 #define WEFT_DEVICE_PLAN_IMPL_H
 #include "device/device.h"
@@ -59,6 +60,10 @@ void plan_vars(const program *q, const plan_var *vars, int n_vars, int64_t *valu
 uint64_t plan_layout(const program_stream *s);                                         // equal for equal layouts
 uint64_t plan_bytes(uop *ast, int number);                                             // of an argument of a kernel
 bool plan_same_layouts(const program *a, const program *b);
+// Kernels for the sinks `asts`, from the cache or compiled; filling: such as lay weights out. Adds to *stats. 0; -1: err says which failed.
+int plan_compile(device *d, graph *g, uop **asts, device_kernel *kernels, int n, bool filling, const plan_options *o, plan_stats *stats, error *err);
+// Gives every step whose kernel reads streams their memory, and fills those that are new. 0, or -1 with err.
+int plan_bind_streams(plan *p, const schedule *s, const plan_options *o, error *err);
 int plan_map_code(device_kernel *kernels, int n, code_image **out, error *err);        // one mapping for the code of all; k.packed is used up
 void plan_free_kernels(device_kernel *kernels, int n);
 // The kernel's entry in the cache; opts: the list of a tuning, or NULL.

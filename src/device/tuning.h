@@ -20,7 +20,7 @@ typedef struct tuning {
   char compiler[32];         // "22.1.8": with another one the search is worth repeating; until then its result is used
 } tuning;
 
-// The program that plan_build makes of a kernel, made once more; r hears of it. *t, if *searched: how a search for it ended. (plan.c)
+// The program that plan_build makes of a kernel, made once more; r hears of it. *t, if *searched: how a search for it ended. (plan_kernels.c)
 struct recorder;
 program *plan_program(const device *d, graph *g, uop *ast, struct recorder *r, tuning *t, bool *searched);
 
@@ -39,6 +39,6 @@ bool tuning_parse(const char *text, size_t n, tuning *out);
 // What a key says, for tables, export and import: the machine part (a line) and the kernel's IR. False: no such key.
 bool tuning_key_parts(const void *key, size_t n, const char **machine, size_t *machine_n, const char **ir, size_t *ir_n);
 // Puts a tuning that comes from elsewhere, if its IR is that of a kernel and it was made for this machine and version. Whether its list suits the kernel is asked
-// when a model has such a kernel (plan.c), as for any tuning. -1 and why not.
+// when a model has such a kernel (plan_kernels.c), as for any tuning. -1 and why not.
 int tuning_import(device *d, const char *machine, const char *ir, const tuning *t, bool check_only, error *err);
 #endif
