@@ -412,7 +412,7 @@ static const struct option rows[] = {
   REFUSED(TALK, "--reasoning-format", "FORMAT", "reasoning is told from content in every format that is known", .fine = "auto|deepseek"),
   REFUSED(TALK, "--reasoning-budget", "N", "there is no limit on reasoning; -rea off leaves it out", .fine = "-1"),
   REFUSED(TALK, "--skip-chat-parsing", NULL, "answers are taken apart; 'weft run' shows them as they come"),
-  REFUSED(BENCH, "-embd, --embeddings", "<0|1>", "there are no embeddings yet", .fine = "0"),
+  REFUSED(BENCH, "-embd, --embeddings", "<0|1>", "it times tokens; weft embed makes vectors of texts", .fine = "0"),
 };
 
 const struct options option_table = {rows, COUNT(rows)};

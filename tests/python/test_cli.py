@@ -124,7 +124,7 @@ USAGE = [
     (["tokenize", "-m", "x", "--detokenize", "1;2"], "--detokenize"),
     (["template"], "no template"),
     (["template", "x"], "no conversation"),
-    (["bench", "-m", "x", "-embd", "1"], "no embeddings"),
+    (["bench", "-m", "x", "-embd", "1"], "weft embed"),
     (["help", "--as", "x"], "man, bash, zsh, fish or llama.cpp"),
     (["help", "--as", "man", "x"], "needs a command"),
     (["template", "x", "y", "--messages", "[]"], "unexpected argument 'y'"),
