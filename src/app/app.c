@@ -1,5 +1,5 @@
-// The weft command: a table of commands, and what they share (messages, Ctrl-C, reading files).  Start here, then read the
-// file of a command.
+// The weft command: a table of commands, and what they share (messages, Ctrl-C, reading files).  Start here, then read
+// the file of a command.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/manual.h"
@@ -22,7 +22,7 @@ static const struct { const char *name, *what; int (*run)(int argc, char **argv)
 #undef C
 };
 
-// ---- messages ---------------------------------------------------------------------------------------------------------
+// ---- messages -------------------------------------------------------------------------------------------------------
 
 // One line whatever the text holds: file names may contain newlines.
 static void message(const char *fmt, va_list ap) {
@@ -52,7 +52,7 @@ int usage_error(const char *fmt, ...) {
 
 void show_progress(void *ctx, const char *what, double fraction) { progress_set(ctx, what, fraction); }
 
-// ---- the process ------------------------------------------------------------------------------------------------------
+// ---- the process ----------------------------------------------------------------------------------------------------
 
 static double start_time;                       // set once, in main
 static volatile sig_atomic_t n_interrupts;      // the only way for a signal to say anything
@@ -89,7 +89,7 @@ void show_tokens(const weft_vocab *v, const int32_t *ids, size_t n) {
   }
 }
 
-// ---- text that comes in -----------------------------------------------------------------------------------------------
+// ---- text that comes in ---------------------------------------------------------------------------------------------
 
 enum { READ_STEP = 1 << 16, READ_MAX = 1 << 30 };
 
@@ -133,7 +133,8 @@ size_t unescape(char *text, size_t n) {
     if (found) {
       text[put++] = to[found - from];
       i++;
-    } else if (text[i] == '\\' && i + 3 < n && text[i + 1] == 'x' && hex_digit(text[i + 2]) >= 0 && hex_digit(text[i + 3]) >= 0) {
+    } else if (text[i] == '\\' && i + 3 < n && text[i + 1] == 'x' && hex_digit(text[i + 2]) >= 0 &&
+               hex_digit(text[i + 3]) >= 0) {
       text[put++] = (char)(hex_digit(text[i + 2]) * 16 + hex_digit(text[i + 3]));
       i += 3;
     } else {
@@ -148,7 +149,7 @@ void unescape_texts(struct texts *t) {
   for (size_t i = 0; i < t->n; i++) unescape(t->at[i], strlen(t->at[i]));
 }
 
-// ---- main -------------------------------------------------------------------------------------------------------------
+// ---- main -----------------------------------------------------------------------------------------------------------
 
 static void print_help(FILE *to) {
   fputs("weft COMMAND [options]\n\nRuns large language models from GGUF files.\n\nCommands\n", to);
@@ -184,7 +185,8 @@ static int help_command(int argc, char **argv) {
   return run_named(argv[1], 2, (char *[]){argv[1], flag, NULL});
 }
 
-// A filter of system calls, on unless --no-sandbox comes before the command, or what was asked for needs another program.
+// A filter of system calls, on unless --no-sandbox comes before the command, or what was asked for needs another
+// program.
 static const char *sandbox = "off";
 static bool sandbox_wanted, fetching;
 const char *sandbox_state(void) { return sandbox; }
@@ -207,13 +209,19 @@ static void choose_sandbox(bool wanted, const char *command, bool fetches) {
 #ifdef WEFT_SANITIZE
   wanted = false;           // the sanitizers run other programs
 #endif
-  bool compiler = !strcmp(env_str(ENV_RENDER), "c"), cuda = !strcmp(env_str(ENV_DEV), "CUDA"), driver = cuda || !strcmp(env_str(ENV_DEV), "CL");
+  bool compiler = !strcmp(env_str(ENV_RENDER), "c"), cuda = !strcmp(env_str(ENV_DEV), "CUDA"),
+       driver = cuda || !strcmp(env_str(ENV_DEV), "CL");
   sandbox_wanted = wanted && !compiler && !driver;
   if (!wanted) sandbox = "off: --no-sandbox";
   else if (compiler) sandbox = "off: RENDER=c runs a C compiler";
-  else if (driver) sandbox = cuda ? "off: DEV=CUDA, as the driver opens devices, runs programs and makes code" : "off: DEV=CL, as drivers run compilers, linkers and services";
-  else if (confine_knows_files()) sandbox = "on: no other programs, no connections, no writable code, no files but those of the command";
-  else sandbox = "on: no other programs, no connections, no writable code; this kernel has no Landlock, which keeps to files";
+  else if (driver)
+    sandbox = cuda ? "off: DEV=CUDA, as the driver opens devices, runs programs and makes code"
+                   : "off: DEV=CL, as drivers run compilers, linkers and services";
+  else if (confine_knows_files())
+    sandbox = "on: no other programs, no connections, no writable code, no files but those of the command";
+  else
+    sandbox =
+      "on: no other programs, no connections, no writable code; this kernel has no Landlock, which keeps to files";
   if (command && !strcmp(command, "serve")) return;
   fetching = fetches;
   enter_sandbox(fetches ? confine_to_fetching : confine_to_files);
@@ -222,7 +230,8 @@ static void choose_sandbox(bool wanted, const char *command, bool fetches) {
 int talk_command(int argc, char **argv) {
   const char *path = settings_model(&chat_options, &run_options, argc, argv);
   weft_file *f = NULL;
-  bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO), plain = path && !weft_file_open(path, &f, NULL) && !model_has_template(f);
+  bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO),
+       plain = path && !weft_file_open(path, &f, NULL) && !model_has_template(f);
   weft_file_close(f);
   if (settings_are_for(&run_options, &chat_options, argc, argv) || (plain && !terminal)) return run_command(argc, argv);
   if (!plain || settings_are_for(&chat_options, &run_options, argc, argv)) return chat_command(argc, argv);
@@ -249,12 +258,13 @@ static int dispatch(int argc, char **argv) {
   if (!strcmp(first, "--version") || !strcmp(first, "version")) { printf("weft %s\n", weft_version()); return EXIT_OK; }
   if (!strcmp(first, "-h") || !strcmp(first, "--help")) { print_help(stdout); return EXIT_OK; }
   if (!strcmp(first, "help")) return help_command(argc - 1, argv + 1);
-  for (size_t i = 0; i < COUNT(commands); i++) if (!strcmp(commands[i].name, first)) return commands[i].run(argc - 1, argv + 1);
+  for (size_t i = 0; i < COUNT(commands); i++)
+    if (!strcmp(commands[i].name, first)) return commands[i].run(argc - 1, argv + 1);
   return first[0] == '-' || is_model(first) ? talk_command(argc, argv) : unknown_command(first);
 }
 
-// Where the caller has closed standard descriptors, the next files to be opened would get their numbers, and what is printed would
-// end up in them.  In the wrong direction, so that using them fails as it would have.
+// Where the caller has closed standard descriptors, the next files to be opened would get their numbers, and what is
+// printed would end up in them.  In the wrong direction, so that using them fails as it would have.
 static void hold_standard_descriptors(void) {
   for (int fd = 0; fd >= 0 && fd <= 2;) {
     fd = 0;

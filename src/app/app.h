@@ -1,5 +1,5 @@
-// app: the weft command.  app.c has the table of commands; each command is one file.  The command is a user of the library
-// like any other: it includes weft.h and, for what C lacks, base/.
+// app: the weft command.  app.c has the table of commands; each command is one file.  The command is a user of the
+// library like any other: it includes weft.h and, for what C lacks, base/.
 //
 //   args.h           options from a table: parsing, and the help
 //   settings.h       the list of commands, and what all their options can say; options.c has the table
@@ -13,7 +13,8 @@
 //   stats.h          the figures at the end of a run
 //   terminal.h edit.h  what is shown in a chat, and lines that people type
 //   perplexity.h     a text in chunks, for perplexity.c and divergence.c
-//   run.c chat.c serve.c bench.c embed.c perplexity.c quantize.c imatrix.c models.c profile.c viz.c tune.c cache.c inspect.c tokenize.c template.c env.c: the commands
+//   run.c chat.c serve.c bench.c embed.c perplexity.c quantize.c imatrix.c models.c profile.c viz.c tune.c cache.c
+//   inspect.c tokenize.c template.c env.c: the commands
 #ifndef WEFT_APP_H
 #define WEFT_APP_H
 #include "app/settings.h"
@@ -34,12 +35,15 @@ COMMANDS(C)
 #undef C
 
 extern const struct command run_options, chat_options;
-// A command line without a command, or one of run without a prompt: a conversation, by the model's template if it has one.
+// A command line without a command, or one of run without a prompt: a conversation, by the model's template if it has
+// one.
 int talk_command(int argc, char **argv);
 
 const char *sandbox_state(void);         // "on: ..." or "off: ...", for people
-void enter_sandbox(bool (*confine)(void));       // unless the user does without: for a command that needs one of its own
-void keep_to_files(const struct settings *s);    // no files from now on but what the settings name (files.c); before there are threads
+// unless the user does without: for a command that needs one of its own
+void enter_sandbox(bool (*confine)(void));
+// no files from now on but what the settings name (files.c); before there are threads
+void keep_to_files(const struct settings *s);
 void enter_files(const confine_file *files, size_t n);     // the same for a list
 void sandbox_fetched(void);             // what was to be fetched has come: from now on no connections
 double started_at(void);         // now_s() when the program started
@@ -60,7 +64,8 @@ void unescape_texts(struct texts *t);
 int fill_context(weft_model *m, int depth, progress *bar);
 // The tokens of a prompt on stderr, one a line.
 void show_tokens(const weft_vocab *v, const int32_t *ids, size_t n);
-// For commands that run a model, before they close it (NULL is fine): writes the page of weft viz where VIZ asks for one.
+// For commands that run a model, before they close it (NULL is fine): writes the page of weft viz where VIZ asks for
+// one.
 void viz_if_asked(weft_model *m);
 
 // weft_options.progress, its context being a struct progress.

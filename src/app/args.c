@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- the nearest word -------------------------------------------------------------------------------------------------
+// ---- the nearest word -----------------------------------------------------------------------------------------------
 
 enum { LONGEST = 40 };
 
@@ -22,7 +22,8 @@ static size_t distance(const char *a, const char *b) {
       size_t best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
       if (d[i - 1][j] + 1 < best) best = d[i - 1][j] + 1;
       if (d[i][j - 1] + 1 < best) best = d[i][j - 1] + 1;
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best) best = d[i - 2][j - 2] + 1;
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
+        best = d[i - 2][j - 2] + 1;
       d[i][j] = best;
     }
   }
@@ -43,7 +44,7 @@ const char *args_nearest(const char *typed, const char *const *words, size_t n) 
   return best;
 }
 
-// ---- values -----------------------------------------------------------------------------------------------------------
+// ---- values ---------------------------------------------------------------------------------------------------------
 
 static int parse_int(const char *text, int64_t *out) {
   char *end;
@@ -79,7 +80,8 @@ int args_ids(const char *text, struct ids *out, error *err) {
     int64_t id = -1;
     snprintf(word, sizeof word, "%.*s", (int)(n < 15 ? n : 15), at);
     if (!n) return error_set(err, "no token id stands before '%.40s'", at);
-    if (n > 10 || parse_int(word, &id) || id < 0 || id > INT32_MAX) return error_set(err, "'%.*s' is not a token id", (int)(n < 40 ? n : 40), at);
+    if (n > 10 || parse_int(word, &id) || id < 0 || id > INT32_MAX)
+      return error_set(err, "'%.*s' is not a token id", (int)(n < 40 ? n : 40), at);
     vec_push(out, (int32_t)id);
     at += n + strspn(at + n, blank);
     comma = *at == ',';
@@ -101,8 +103,10 @@ static int one_range(const char *name, const char *text, int64_t min, int64_t ma
              (sscanf(text, "%lld-%lld%c%lld%n", &first, &last, &how, &step, &n) == 4 && !text[n])))
     return error_set(err, "%s: '%s' is neither a number nor a range (such as 1,2 or 16-64+16)", name, text);
   if (first < min || last > max || first > last) {
-    if (max >= INT32_MAX) return error_set(err, "%s: '%s' must be %lld or more, in ascending order", name, text, (long long)min);
-    return error_set(err, "%s: '%s' must lie between %lld and %lld, in ascending order", name, text, (long long)min, (long long)max);
+    if (max >= INT32_MAX)
+      return error_set(err, "%s: '%s' must be %lld or more, in ascending order", name, text, (long long)min);
+    return error_set(err, "%s: '%s' must lie between %lld and %lld, in ascending order", name, text, (long long)min,
+                     (long long)max);
   }
   if (!((how == '+' && step >= 1) || (how == '*' && step >= 2 && first >= 1)) || step > INT32_MAX)
     return error_set(err, "%s: '%s' never reaches its end", name, text);
@@ -139,7 +143,9 @@ static int find_choice(const char *choices, const char *text) {
 }
 
 // Whether a text is one of the words between bars; "*" is all of them.
-static bool listed(const char *words, const char *text) { return words && (!strcmp(words, "*") || find_choice(words, text) >= 0); }
+static bool listed(const char *words, const char *text) {
+  return words && (!strcmp(words, "*") || find_choice(words, text) >= 0);
+}
 
 // Whether each element of a list such as "0,1" is one of these words or those.
 static bool all_listed(const char *words, const char *more, const char *text) {
@@ -204,7 +210,8 @@ static int take(const struct option *o, void *base, const char *name, const char
   }
   case OPT_CHOICE:
     if (!text) text = "on";
-    if ((choice = find_choice(o->value, text)) < 0) return error_set(err, "%s must be one of %s, not '%s'", name, o->value, text);
+    if ((choice = find_choice(o->value, text)) < 0)
+      return error_set(err, "%s must be one of %s, not '%s'", name, o->value, text);
     *(int *)to = choice;
     break;
   case OPT_TEXTS: { struct texts *t = to; vec_push(t, xstrdup(text)); break; }
@@ -212,7 +219,7 @@ static int take(const struct option *o, void *base, const char *name, const char
   return 0;
 }
 
-// ---- names ------------------------------------------------------------------------------------------------------------
+// ---- names ----------------------------------------------------------------------------------------------------------
 
 static bool each_word(const char *words, bool (*visit)(void *ctx, const char *name, size_t n), void *ctx) {
   for (const char *at = words; at && *at; at += strspn(at, ", ")) {
@@ -235,7 +242,8 @@ static bool same_name(void *ctx, const char *name, size_t n) {
 
 static const struct option *find_option(const struct command *c, struct options table, const char *name, size_t len) {
   for (size_t i = 0; i < table.n; i++)
-    if ((table.at[i].commands & c->bit) && args_each_name(&table.at[i], same_name, &(struct typed){name, len})) return &table.at[i];
+    if ((table.at[i].commands & c->bit) && args_each_name(&table.at[i], same_name, &(struct typed){name, len}))
+      return &table.at[i];
   return NULL;
 }
 
@@ -256,14 +264,17 @@ bool args_takes_value(const struct option *o) { return o && o->value && o->value
 // The next argument without a name that the command takes, or NULL.
 static const struct option *free_operand(const struct command *c, struct options table, const void *base) {
   for (size_t i = 0; i < table.n; i++)
-    if (table.at[i].kind == OPT_OPERAND && (table.at[i].commands & c->bit) && !*(const char *const *)((const char *)base + table.at[i].to)) return &table.at[i];
+    if (table.at[i].kind == OPT_OPERAND && (table.at[i].commands & c->bit) &&
+        !*(const char *const *)((const char *)base + table.at[i].to))
+      return &table.at[i];
   return NULL;
 }
 
-// ---- suggestions --------------------------------------------------------------------------------------------------------
+// ---- suggestions ----------------------------------------------------------------------------------------------------
 
-// What was typed for an unknown option, and the best name for it so far.  A word that people use for an option (`meant`) counts like its
-// name; a short name is too short to be a likely slip of anything, and the opposite of what was typed is no help.
+// What was typed for an unknown option, and the best name for it so far.  A word that people use for an option
+// (`meant`) counts like its name; a short name is too short to be a likely slip of anything, and the opposite of what
+// was typed is no help.
 struct guess { const char *typed; const struct option *of; char name[LONGEST + 2], near[LONGEST + 2]; size_t far; };
 
 static bool negated(const char *name) { return !strncmp(name, "--no-", 5); }
@@ -305,12 +316,15 @@ static int unknown_option(const struct command *c, struct options table, const c
   return error_set(err, "unknown option '%.*s'; 'weft %s --help' lists them", (int)len, typed, c->name);
 }
 
-// ---- parsing ------------------------------------------------------------------------------------------------------------
+// ---- parsing --------------------------------------------------------------------------------------------------------
 
-static bool asks_for_help(const char *arg) { return !strcmp(arg, "-h") || !strcmp(arg, "--help") || !strcmp(arg, "--usage"); }
+static bool asks_for_help(const char *arg) {
+  return !strcmp(arg, "-h") || !strcmp(arg, "--help") || !strcmp(arg, "--usage");
+}
 
 // One option with its values, at argv[*i].
-static int take_option(const struct command *c, struct options table, void *to, int argc, char **argv, int *i, str *idle, error *err) {
+static int take_option(const struct command *c, struct options table, void *to, int argc, char **argv, int *i,
+                       str *idle, error *err) {
   const char *arg = argv[*i], *equals = strncmp(arg, "--", 2) ? NULL : strchr(arg, '=');
   size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
   const struct option *o = find_option(c, table, arg, len);
@@ -322,10 +336,12 @@ static int take_option(const struct command *c, struct options table, void *to, 
   if (value && !o->value) return error_set(err, "%s takes no value", name);
   if (!value && *i + n >= argc) return error_set(err, "%s needs a value: %s", name, o->value);
   if (!value && n) { value = argv[*i + 1]; *i += n; }
-  return o->kind == OPT_IDLE || o->kind == OPT_REFUSED ? take_foreign(o, name, value, idle, err) : take(o, to, name, value, err);
+  return o->kind == OPT_IDLE || o->kind == OPT_REFUSED ? take_foreign(o, name, value, idle, err)
+                                                       : take(o, to, name, value, err);
 }
 
-enum args_result args_parse(const struct command *c, struct options table, void *to, int argc, char **argv, str *idle, error *err) {
+enum args_result args_parse(const struct command *c, struct options table, void *to, int argc, char **argv, str *idle,
+                            error *err) {
   for (int i = 1; i < argc; i++) {
     if (!asks_for_help(argv[i]) || (i > 1 && args_takes_value(args_find(c, table, argv[i - 1])))) continue;
     args_help(c, table, stdout);
@@ -344,7 +360,7 @@ enum args_result args_parse(const struct command *c, struct options table, void 
   return ARGS_GO;
 }
 
-// ---- help -------------------------------------------------------------------------------------------------------------
+// ---- help -----------------------------------------------------------------------------------------------------------
 
 enum { HELP_COLUMN = 34, HELP_WIDTH = 100 };
 
@@ -368,7 +384,8 @@ static bool print_name(void *ctx, const char *name, size_t n) {
   return false;
 }
 
-static void print_names(const struct command *c, struct options table, enum opt_kind kind, const char *title, FILE *to) {
+static void print_names(const struct command *c, struct options table, enum opt_kind kind, const char *title,
+                        FILE *to) {
   struct wrapping w = {to, 0};
   for (size_t i = 0; i < table.n; i++) {
     if (table.at[i].kind != kind || !(table.at[i].commands & c->bit)) continue;

@@ -1,17 +1,27 @@
-// args: options of the commands, from a table that is parser, help, manual, completion and docs/from-llama.cpp.md at once.
+// args: options of the commands, from a table that is parser, help, manual, completion and docs/from-llama.cpp.md at
+// once.
 //
-// options.c has the table; a row says which commands it is for and where in `struct settings` its value goes.  Defaults are what
-// stands there before.  Long options take "--name value" and "--name=value".  Options of llama.cpp that mean nothing here are rows
-// too: they are accepted with a reason, or refused with one.
+// options.c has the table; a row says which commands it is for and where in `struct settings` its value goes.  Defaults
+// are what stands there before.  Long options take "--name value" and "--name=value".  Options of llama.cpp that mean
+// nothing here are rows too: they are accepted with a reason, or refused with one.
 #ifndef WEFT_ARGS_H
 #define WEFT_ARGS_H
 #include "base/base.h"
 #include "base/str.h"
 
 enum opt_kind {
-  OPT_GROUP, OPT_OPERAND, OPT_FLAG, OPT_OFF /* a flag that sets false */, OPT_TEXT, OPT_INT, OPT_REAL, OPT_IDS, OPT_CHOICE, OPT_TEXTS,
-  OPT_IDLE,                 // accepted; does nothing here
-  OPT_REFUSED               // cannot be had here
+  OPT_GROUP,
+  OPT_OPERAND,
+  OPT_FLAG,
+  OPT_OFF /* a flag that sets false */,
+  OPT_TEXT,
+  OPT_INT,
+  OPT_REAL,
+  OPT_IDS,
+  OPT_CHOICE,
+  OPT_TEXTS,
+  OPT_IDLE,  // accepted; does nothing here
+  OPT_REFUSED  // cannot be had here
 };
 
 struct ids { int32_t *at; size_t n, cap; };       // token ids; at is for free()
@@ -20,15 +30,20 @@ struct texts { char **at; size_t n, cap; };        // copies, of an option that 
 struct option {
   enum opt_kind kind;
   unsigned commands;        // bits: 1 << enum command_id
-  const char *names;        // "-n, --predict, --count"; of a GROUP its title, of an OPERAND (an argument without a name) what it is
-  const char *value;        // "N"; for CHOICE the choices, "md|json"; "A B": two values; "[on|off]": one of these or none; NULL: no value
+  // "-n, --predict, --count"; of a GROUP its title, of an OPERAND (an argument without a name) what it is
+  const char *names;
+  // "N"; for CHOICE the choices, "md|json"; "A B": two values; "[on|off]": one of these or none; NULL: no value
+  const char *value;
   const char *help;         // lines are broken where they stand; of IDLE and REFUSED the reason, the rest of a sentence
-  size_t to;                // offset of the value: FLAG and OFF bool, TEXT and OPERAND const char *, INT int64_t, REAL double, IDS struct ids, CHOICE int, TEXTS struct texts
+  // offset of the value: FLAG and OFF bool, TEXT and OPERAND const char *, INT int64_t, REAL double, IDS struct ids,
+  // CHOICE int, TEXTS struct texts
+  size_t to;
   double min, max;          // of INT and REAL, inclusive
   const char *more;         // further sentences for the manual, or NULL
   const char *meant;        // words that people type for it, "--max-tokens --max-new-tokens", or NULL
   const char *theirs;       // llama.cpp has it: "" with the same meaning, or what differs; NULL: it has not
-  // Of IDLE and REFUSED, values "a|b": fine are those that ask for what is so anyway ("*": all), idle those that change nothing.
+  // Of IDLE and REFUSED, values "a|b": fine are those that ask for what is so anyway ("*": all), idle those that change
+  // nothing.
   const char *fine, *idle;
 };
 
@@ -43,15 +58,17 @@ struct command {
 };
 
 enum args_result { ARGS_GO, ARGS_HELP, ARGS_BAD };
-// Reads argv[1..argc) into `to`, by the rows of the table that are for this command.  HELP: -h or --help was given (and printed to
-// stdout).  BAD: err says what is wrong.  idle: what was accepted and does nothing, with reasons, as one sentence; empty: nothing was.
+// Reads argv[1..argc) into `to`, by the rows of the table that are for this command.  HELP: -h or --help was given (and
+// printed to stdout).  BAD: err says what is wrong.  idle: what was accepted and does nothing, with reasons, as one
+// sentence; empty: nothing was.
 struct options { const struct option *at; size_t n; };
-enum args_result args_parse(const struct command *c, struct options table, void *to, int argc, char **argv, str *idle, error *err);
+enum args_result args_parse(const struct command *c, struct options table, void *to, int argc, char **argv, str *idle,
+                            error *err);
 void args_help(const struct command *c, struct options table, FILE *to);
 // Calls visit with each name of an option until it returns true; returns whether it did.
 bool args_each_name(const struct option *o, bool (*visit)(void *ctx, const char *name, size_t n), void *ctx);
-// The row of a command for an argument that is an option ("--name" or "--name=value"), or NULL; for a look at a command line before it is
-// parsed.  Whether an option takes the argument that follows as its value.
+// The row of a command for an argument that is an option ("--name" or "--name=value"), or NULL; for a look at a command
+// line before it is parsed.  Whether an option takes the argument that follows as its value.
 const struct option *args_find(const struct command *c, struct options table, const char *arg);
 bool args_takes_value(const struct option *o);
 

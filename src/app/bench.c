@@ -1,8 +1,9 @@
-// weft bench: tokens per second, in llama-bench's terms.  A test is a prompt of p tokens, then g tokens one by one, at depth
-// d; its name is pp512, tg128 or pp512+tg128, with "@ d4096" where there is a depth and "x 8" where 8 sequences do so at once, which
-// is what llama-batched-bench measures: prompts one after another, then a token of each in every step.  Each test is warmed up, so that
-// compiling never counts, and then timed -r times.  Only evaluation is timed: no tokenizing, no sampling.  Whatever asks for
-// several values gives every combination, and a model is opened again only where model, threads or chunk change.
+// weft bench: tokens per second, in llama-bench's terms.  A test is a prompt of p tokens, then g tokens one by one, at
+// depth d; its name is pp512, tg128 or pp512+tg128, with "@ d4096" where there is a depth and "x 8" where 8 sequences
+// do so at once, which is what llama-batched-bench measures: prompts one after another, then a token of each in every
+// step.  Each test is warmed up, so that compiling never counts, and then timed -r times.  Only evaluation is timed: no
+// tokenizing, no sampling.  Whatever asks for several values gives every combination, and a model is opened again only
+// where model, threads or chunk change.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "base/progress.h"
@@ -39,7 +40,7 @@ struct bench {
   json_t *results;           // of --output json
 };
 
-// ---- figures ----------------------------------------------------------------------------------------------------------
+// ---- figures --------------------------------------------------------------------------------------------------------
 
 static double mean(const double *x, size_t n) {
   double sum = 0;
@@ -78,9 +79,10 @@ static void test_name(char *out, size_t cap, const struct test *t) {
   if (t->n_sequences > 1) snprintf(out + n, cap - (size_t)n, " x %d", t->n_sequences);
 }
 
-// ---- output -----------------------------------------------------------------------------------------------------------
+// ---- output ---------------------------------------------------------------------------------------------------------
 
-// The table takes 100 columns: what the widest test and a usual speed leave is for the model, whose name is cut where it is longer.
+// The table takes 100 columns: what the widest test and a usual speed leave is for the model, whose name is cut where
+// it is longer.
 enum { TABLE = 100, SIZE = 10, PARAMS = 8, BACKEND = 7, THREADS = 7, SPEED = 15, BARS = 3 * 7 + 1, SHORTEST = 8 };
 
 static void set_widths(struct bench *b, const tests *all) {
@@ -94,11 +96,12 @@ static void set_widths(struct bench *b, const tests *all) {
 }
 
 static void begin_md(struct bench *b) {
-  static const char line[] = "-----------------------------------------------------------------------------------------------------";
-  out_addf(&b->out, "| %-*s | %*s | %*s | %-*s | %*s | %*s | %*s |\n", b->model_width, "model", SIZE, "size", PARAMS, "params", BACKEND, "backend", THREADS, "threads",
-           b->test_width, "test", SPEED, "t/s");
-  out_addf(&b->out, "| %.*s | %.*s: | %.*s: | %.*s | %.*s: | %.*s: | %.*s: |\n", b->model_width, line, SIZE - 1, line, PARAMS - 1, line, BACKEND, line, THREADS - 1, line,
-           b->test_width - 1, line, SPEED - 1, line);
+  static const char line[] =
+    "-----------------------------------------------------------------------------------------------------";
+  out_addf(&b->out, "| %-*s | %*s | %*s | %-*s | %*s | %*s | %*s |\n", b->model_width, "model", SIZE, "size", PARAMS,
+           "params", BACKEND, "backend", THREADS, "threads", b->test_width, "test", SPEED, "t/s");
+  out_addf(&b->out, "| %.*s | %.*s: | %.*s: | %.*s | %.*s: | %.*s: | %.*s: |\n", b->model_width, line, SIZE - 1, line,
+           PARAMS - 1, line, BACKEND, line, THREADS - 1, line, b->test_width - 1, line, SPEED - 1, line);
 }
 
 static void amount(char *out, size_t cap, double x, double step, const char *const units[4]) {
@@ -117,8 +120,8 @@ static void add_md(struct bench *b, const struct result *r) {
   // "±" is two bytes and one column: the field is one wider.
   int digits = r->avg_ts >= 10000 ? 0 : r->avg_ts >= 1000 ? 1 : 2;
   snprintf(ts, sizeof ts, "%.*f ± %.*f", digits, r->avg_ts, digits, r->sd_ts);
-  out_addf(&b->out, "| %-*.*s | %*s | %*s | %-*s | %*s | %*s | %*s |\n", b->model_width, b->model_width, b->name, SIZE, size, PARAMS, params, BACKEND, "CPU", THREADS, threads,
-           b->test_width, test, SPEED + 1, ts);
+  out_addf(&b->out, "| %-*.*s | %*s | %*s | %-*s | %*s | %*s | %*s |\n", b->model_width, b->model_width, b->name, SIZE,
+           size, PARAMS, params, BACKEND, "CPU", THREADS, threads, b->test_width, test, SPEED + 1, ts);
 }
 
 static json_t *array_of(const struct result *r, bool speeds) {
@@ -130,21 +133,25 @@ static json_t *array_of(const struct result *r, bool speeds) {
 
 static const char *kv_type(const char *given) { return given ? given : "f16"; }
 
-// Everything that llama-bench says of a result, by its names and in its order, so that what reads its output reads this.  What means nothing
-// here has the value that it has there on a machine without a GPU.
+// Everything that llama-bench says of a result, by its names and in its order, so that what reads its output reads
+// this.  What means nothing here has the value that it has there on a machine without a GPU.
 static json_t *json_of(const struct bench *b, const struct result *r) {
   const weft_file *f = weft_model_file(b->model);
-  json_t *o = json_pack("{ss si ss ss ss ss ss}", "build_commit", weft_version(), "build_number", 0, "cpu_info", b->cpu, "gpu_info", "", "backends", "CPU",
-                        "model_filename", r->test.model, "model_type", b->name);
+  json_t *o = json_pack("{ss si ss ss ss ss ss}", "build_commit", weft_version(), "build_number", 0, "cpu_info", b->cpu,
+                        "gpu_info", "", "backends", "CPU", "model_filename", r->test.model, "model_type", b->name);
   json_object_set_new(o, "model_size", json_integer((json_int_t)weft_file_tensor_bytes(f)));
   json_object_set_new(o, "model_n_params", json_integer((json_int_t)weft_file_n_params(f)));
   json_object_set_new(o, "n_batch", json_integer(weft_model_chunk(b->model)));
   json_object_set_new(o, "n_ubatch", json_integer(weft_model_chunk(b->model)));
   json_object_set_new(o, "n_threads", json_integer(r->test.n_threads));
-  json_object_update_new(o, json_pack("{ss sb si ss ss si si ss si sb si ss ss ss ss ss sb sb si sb sb si si}", "cpu_mask", "0x0", "cpu_strict", 0, "poll", 50, "type_k", kv_type(b->o.model.key_cache), "type_v", kv_type(b->o.model.value_cache),
-                                      "n_gpu_layers", 0, "n_cpu_moe", 0, "split_mode", "none", "main_gpu", 0, "no_kv_offload", 0, "flash_attn", 1, "devices", "auto",
-                                      "tensor_split", "0.00", "tensor_buft_overrides", "none", "load_mode", "mmap", "lazy_mode", "auto", "use_mmap", 1, "embeddings", 0,
-                                      "no_op_offload", 0, "no_host", 0, "repack", !b->o.model.no_repack, "fit_target", 0, "fit_min_ctx", 0));
+  json_object_update_new(o,
+                         json_pack("{ss sb si ss ss si si ss si sb si ss ss ss ss ss sb sb si sb sb si si}", "cpu_mask",
+                                   "0x0", "cpu_strict", 0, "poll", 50, "type_k", kv_type(b->o.model.key_cache),
+                                   "type_v", kv_type(b->o.model.value_cache), "n_gpu_layers", 0, "n_cpu_moe", 0,
+                                   "split_mode", "none", "main_gpu", 0, "no_kv_offload", 0, "flash_attn", 1, "devices",
+                                   "auto", "tensor_split", "0.00", "tensor_buft_overrides", "none", "load_mode", "mmap",
+                                   "lazy_mode", "auto", "use_mmap", 1, "embeddings", 0, "no_op_offload", 0, "no_host",
+                                   0, "repack", !b->o.model.no_repack, "fit_target", 0, "fit_min_ctx", 0));
   json_object_set_new(o, "n_prompt", json_integer(r->test.n_prompt));
   json_object_set_new(o, "n_gen", json_integer(r->test.n_gen));
   json_object_set_new(o, "n_depth", json_integer(r->test.n_depth));
@@ -159,7 +166,9 @@ static json_t *json_of(const struct bench *b, const struct result *r) {
   return o;
 }
 
-static double number_of(const json_t *value) { return json_is_boolean(value) ? json_is_true(value) : json_number_value(value); }
+static double number_of(const json_t *value) {
+  return json_is_boolean(value) ? json_is_true(value) : json_number_value(value);
+}
 
 // A text as SQL and CSV write it: in quotes, those inside doubled.
 static void add_quoted(struct bench *b, const char *text, char quote) {
@@ -189,13 +198,21 @@ static void add_sql(struct bench *b, json_t *o, bool first) {
   json_t *value;
   if (first) {
     out_addf(&b->out, "CREATE TABLE IF NOT EXISTS llama_bench (\n");
-    json_object_foreach(o, key, value)
-      if (!json_is_array(value)) { out_addf(&b->out, "%s  %s %s", between, key, json_is_string(value) ? "TEXT" : json_is_real(value) ? "REAL" : "INTEGER"); between = ",\n"; }
+    json_object_foreach(o, key, value) if (!json_is_array(value)) {
+      out_addf(&b->out, "%s  %s %s", between, key,
+               json_is_string(value) ? "TEXT"
+               : json_is_real(value) ? "REAL"
+                                     : "INTEGER");
+      between = ",\n";
+    }
     out_addf(&b->out, "\n);\n\n");
   }
   out_addf(&b->out, "INSERT INTO llama_bench (");
   between = "";
-  json_object_foreach(o, key, value) if (!json_is_array(value)) { out_addf(&b->out, "%s%s", between, key); between = ", "; }
+  json_object_foreach(o, key, value) if (!json_is_array(value)) {
+    out_addf(&b->out, "%s%s", between, key);
+    between = ", ";
+  }
   out_addf(&b->out, ") VALUES (");
   between = "";
   json_object_foreach(o, key, value) {
@@ -227,7 +244,7 @@ static void show(struct bench *b, const struct result *r, bool first) {
   out_flush(&b->out);
 }
 
-// ---- measuring --------------------------------------------------------------------------------------------------------
+// ---- measuring ------------------------------------------------------------------------------------------------------
 
 static void step(struct bench *b, int tokens) {
   b->done += tokens;
@@ -284,7 +301,8 @@ static int evaluate(struct bench *b, const struct test *t, int64_t *ns) {
   if (t->n_sequences > 1) return evaluate_many(b, t, ns);
   double began = now_s();
   int pos = t->n_depth;
-  if (t->n_prompt && weft_decode(b->model, b->ids + pos, (size_t)t->n_prompt, pos, NULL, &err)) return failed("%s", err.text);
+  if (t->n_prompt && weft_decode(b->model, b->ids + pos, (size_t)t->n_prompt, pos, NULL, &err))
+    return failed("%s", err.text);
   pos += t->n_prompt;
   for (int i = 0; i < t->n_gen && !interrupted(); i++, pos++)
     if (weft_decode(b->model, b->ids + pos, 1, pos, NULL, &err)) return failed("%s", err.text);
@@ -302,9 +320,11 @@ static int measure(struct bench *b, struct result *r) {
   time_t now = time(NULL);
   struct tm utc;
   strftime(r->began, sizeof r->began, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-  if (t->n_sequences > weft_model_chunk(b->model)) return failed("-npl: %d sequences; a step has %d at most (-ub)", t->n_sequences, weft_model_chunk(b->model));
+  if (t->n_sequences > weft_model_chunk(b->model))
+    return failed("-npl: %d sequences; a step has %d at most (-ub)", t->n_sequences, weft_model_chunk(b->model));
   if (t->n_sequences > 1 && make_sequences(b, t)) return EXIT_FAILED;
-  if (t->n_sequences == 1 && t->n_depth && weft_decode(b->model, b->ids, (size_t)t->n_depth, 0, NULL, &err)) return failed("%s", err.text);
+  if (t->n_sequences == 1 && t->n_depth && weft_decode(b->model, b->ids, (size_t)t->n_depth, 0, NULL, &err))
+    return failed("%s", err.text);
   if (warm.n_gen > 1) warm.n_gen = 2;
   int status = evaluate(b, &warm, &ns);
   weft_model_settle(b->model);
@@ -330,7 +350,8 @@ static int open_model(struct bench *b, const struct test *t, int n_ctx) {
   int n_ids = n_ctx + MOST_SEQUENCES;
   b->ids = xmalloc((size_t)n_ids * sizeof *b->ids);
   uint64_t seed = 1;
-  for (int i = 0; i < n_ids; i++) b->ids[i] = (int32_t)((seed = hash_u64(seed, 7)) % (uint64_t)weft_model_vocab_size(b->model));
+  for (int i = 0; i < n_ids; i++)
+    b->ids[i] = (int32_t)((seed = hash_u64(seed, 7)) % (uint64_t)weft_model_vocab_size(b->model));
   return 0;
 }
 
@@ -339,7 +360,8 @@ static int measure_all(struct bench *b, const tests *all) {
   for (size_t i = 0; i < all->n; i++) {
     const struct test *t = &all->at[i];
     n_ctx = (int)max_i64(n_ctx, (int64_t)t->n_depth + t->n_prompt + t->n_gen);
-    b->all += tokens_of(t) * (double)b->o.repetitions + (double)t->n_sequences * (t->n_prompt + (t->n_gen > 1 ? 2 : t->n_gen));
+    b->all +=
+      tokens_of(t) * (double)b->o.repetitions + (double)t->n_sequences * (t->n_prompt + (t->n_gen > 1 ? 2 : t->n_gen));
   }
   const struct test *opened = NULL;
   for (size_t i = 0; !status && i < all->n; i++) {
@@ -354,7 +376,8 @@ static int measure_all(struct bench *b, const tests *all) {
       progress_begin(&b->bar);
     }
     struct result r = {.test = *t};
-    for (double until = now_s() + (double)b->o.delay; now_s() < until && !interrupted();) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    for (double until = now_s() + (double)b->o.delay; now_s() < until && !interrupted();)
+      nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     status = measure(b, &r);
     progress_end(&b->bar);
     if (!status) show(b, &r, i == 0);
@@ -364,12 +387,13 @@ static int measure_all(struct bench *b, const tests *all) {
   return status;
 }
 
-// ---- tests ------------------------------------------------------------------------------------------------------------
+// ---- tests ----------------------------------------------------------------------------------------------------------
 
 static int add_pairs(tests *all, struct test t, const char *text, error *err) {
   long long p, g;
   char after;
-  if (sscanf(text, "%lld,%lld%c", &p, &g, &after) != 2 || p < 0 || g < 0 || p > INT32_MAX / 4 || g > INT32_MAX / 4 || p + g == 0)
+  if (sscanf(text, "%lld,%lld%c", &p, &g, &after) != 2 || p < 0 || g < 0 || p > INT32_MAX / 4 || g > INT32_MAX / 4 ||
+      p + g == 0)
     return error_set(err, "-pg needs two lengths, such as 512,128, not '%s'", text);
   t.n_prompt = (int)p;
   t.n_gen = (int)g;
@@ -378,7 +402,8 @@ static int add_pairs(tests *all, struct test t, const char *text, error *err) {
 }
 
 // All numbers of an option, or `otherwise` where it was not given.
-static int get_numbers(const char *name, const struct texts *given, int64_t otherwise, int64_t max, numbers *out, error *err) {
+static int get_numbers(const char *name, const struct texts *given, int64_t otherwise, int64_t max, numbers *out,
+                       error *err) {
   for (size_t i = 0; i < given->n; i++) if (args_numbers(name, given->at[i], 0, max, out, err)) return -1;
   if (!given->n) vec_push(out, otherwise);
   return 0;
@@ -386,10 +411,21 @@ static int get_numbers(const char *name, const struct texts *given, int64_t othe
 
 struct lists { numbers prompt, gen, depth, threads, chunk, sequences; };
 
-// The tests of one model, number of threads, chunk and depth: the prompts, then the generations, then -pg, as llama-bench orders them.
+// The tests of one model, number of threads, chunk and depth: the prompts, then the generations, then -pg, as
+// llama-bench orders them.
 static int add_tests(const struct settings *o, const struct lists *l, struct test base, tests *all, error *err) {
-  for (size_t k = 0; k < l->prompt.n; k++) if (l->prompt.at[k]) { struct test t = base; t.n_prompt = (int)l->prompt.at[k]; vec_push(all, t); }
-  for (size_t k = 0; k < l->gen.n; k++) if (l->gen.at[k]) { struct test t = base; t.n_gen = (int)l->gen.at[k]; vec_push(all, t); }
+  for (size_t k = 0; k < l->prompt.n; k++)
+    if (l->prompt.at[k]) {
+      struct test t = base;
+      t.n_prompt = (int)l->prompt.at[k];
+      vec_push(all, t);
+    }
+  for (size_t k = 0; k < l->gen.n; k++)
+    if (l->gen.at[k]) {
+      struct test t = base;
+      t.n_gen = (int)l->gen.at[k];
+      vec_push(all, t);
+    }
   for (size_t k = 0; k < o->both.n; k++) if (add_pairs(all, base, o->both.at[k], err)) return -1;
   return all->n > 100000 ? error_set(err, "these lists make more than 100000 tests") : 0;
 }
@@ -398,18 +434,33 @@ static int add_tests(const struct settings *o, const struct lists *l, struct tes
 static int list_tests(const struct settings *o, tests *all, error *err) {
   enum { MOST = INT32_MAX / 4 };
   struct lists l = {0};
-  int status = get_numbers("-p", &o->prompts, 512, MOST, &l.prompt, err) || get_numbers("-n", &o->generations, 128, MOST, &l.gen, err) ||
-               get_numbers("-d", &o->depths, 0, MOST, &l.depth, err) || get_numbers("-t", &o->threads, 0, 1024, &l.threads, err) ||
-               get_numbers("-npl", &o->sequences, 1, MOST_SEQUENCES, &l.sequences, err) || get_numbers("-ub", &o->chunks, 0, 65536, &l.chunk, err) ? -1 : 0;
+  int status = get_numbers("-p", &o->prompts, 512, MOST, &l.prompt, err) ||
+                   get_numbers("-n", &o->generations, 128, MOST, &l.gen, err) ||
+                   get_numbers("-d", &o->depths, 0, MOST, &l.depth, err) ||
+                   get_numbers("-t", &o->threads, 0, 1024, &l.threads, err) ||
+                   get_numbers("-npl", &o->sequences, 1, MOST_SEQUENCES, &l.sequences, err) ||
+                   get_numbers("-ub", &o->chunks, 0, 65536, &l.chunk, err)
+                 ? -1
+                 : 0;
   for (size_t m = 0; !status && m < o->models.n; m++)
     for (size_t c = 0; !status && c < l.chunk.n; c++)
       for (size_t i = 0; !status && i < l.threads.n; i++)
         for (size_t j = 0; !status && j < l.depth.n; j++)
           for (size_t k = 0; !status && k < l.sequences.n; k++)
-            status = add_tests(o, &l, (struct test){.model = o->models.at[m], .chunk = (int)l.chunk.at[c], .n_depth = (int)l.depth.at[j],
-                                                    .n_sequences = l.sequences.at[k] ? (int)l.sequences.at[k] : 1,
-                                                    .n_threads = l.threads.at[i] ? (int)l.threads.at[i] : weft_default_threads()}, all, err);
-  vec_free(&l.prompt); vec_free(&l.gen); vec_free(&l.depth); vec_free(&l.threads); vec_free(&l.chunk); vec_free(&l.sequences);
+            status =
+              add_tests(o, &l,
+                        (struct test){.model = o->models.at[m],
+                                      .chunk = (int)l.chunk.at[c],
+                                      .n_depth = (int)l.depth.at[j],
+                                      .n_sequences = l.sequences.at[k] ? (int)l.sequences.at[k] : 1,
+                                      .n_threads = l.threads.at[i] ? (int)l.threads.at[i] : weft_default_threads()},
+                        all, err);
+  vec_free(&l.prompt);
+  vec_free(&l.gen);
+  vec_free(&l.depth);
+  vec_free(&l.threads);
+  vec_free(&l.chunk);
+  vec_free(&l.sequences);
   if (!status && !all->n) status = error_set(err, "nothing to measure: -p and -n are both 0");
   return status;
 }
@@ -419,7 +470,11 @@ static int bench(struct bench *b) {
   tests all = {0};
   if (b->o.model.model) {                // the one without a name comes first
     vec_push(&b->o.models, xstrdup(b->o.model.model));
-    for (size_t i = b->o.models.n - 1; i; i--) { char *last = b->o.models.at[i]; b->o.models.at[i] = b->o.models.at[i - 1]; b->o.models.at[i - 1] = last; }
+    for (size_t i = b->o.models.n - 1; i; i--) {
+      char *last = b->o.models.at[i];
+      b->o.models.at[i] = b->o.models.at[i - 1];
+      b->o.models.at[i - 1] = last;
+    }
   }
   if (!b->o.models.n) return usage_error("no model: give one with -m FILE");
   if (list_tests(&b->o, &all, &err)) { vec_free(&all); return usage_error("%s", err.text); }
@@ -428,7 +483,8 @@ static int bench(struct bench *b) {
   set_widths(b, &all);
   keep_to_files(&b->o);
   int status = measure_all(b, &all);
-  if (b->results && status != EXIT_FAILED) out_json(&b->out, json_incref(b->results), JSON_INDENT(2) | JSON_REAL_PRECISION(10));
+  if (b->results && status != EXIT_FAILED)
+    out_json(&b->out, json_incref(b->results), JSON_INDENT(2) | JSON_REAL_PRECISION(10));
   vec_free(&all);
   return status;
 }

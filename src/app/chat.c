@@ -1,4 +1,5 @@
-// weft chat: a conversation, in the terminal or with one message from the command line.  chat.h says which file does what.
+// weft chat: a conversation, in the terminal or with one message from the command line.  chat.h says which file does
+// what.
 #define _GNU_SOURCE
 #include "app/chat.h"
 #include "app/app.h"
@@ -18,7 +19,7 @@ const struct command chat_options = {
   "Names of --chat-template: chatml, llama3, gemma, mistral-v7 and the others that llama.cpp knows; none: the\n"
   "messages as they are.\n", COMMAND_BIT(chat), COMMAND_BIT(run)};
 
-// ---- messages ---------------------------------------------------------------------------------------------------------
+// ---- messages -------------------------------------------------------------------------------------------------------
 
 bool chat_has_role(const json_t *message, const char *role) {
   const char *r = json_string_value(json_object_get(message, "role"));
@@ -33,7 +34,7 @@ void chat_set_system(struct chat *c, const char *text, size_t n) {
   if (n) json_array_insert_new(c->messages, 0, json_pack("{ss so}", "role", "system", "content", json_text(text, n)));
 }
 
-// ---- the conversation -------------------------------------------------------------------------------------------------
+// ---- the conversation -----------------------------------------------------------------------------------------------
 
 // Answers a text of the user, after what /read left for it.
 static int ask(struct chat *c, const char *text, size_t n) {
@@ -92,7 +93,7 @@ static int answer_one(struct chat *c) {
   return interrupted() ? EXIT_INTERRUPTED : status || c->broken ? EXIT_FAILED : EXIT_OK;
 }
 
-// ---- life -------------------------------------------------------------------------------------------------------------
+// ---- life -----------------------------------------------------------------------------------------------------------
 
 // A template of our own: the model's BOS stands before it, where the model wants one.
 static int open_named(struct chat *c, const char *name, weft_error *err) {
@@ -105,7 +106,8 @@ static int open_named(struct chat *c, const char *name, weft_error *err) {
   if (!text) {
     str names = {0};
     chat_template_names(&names);
-    snprintf(err->text, sizeof err->text, "--chat-template: '%.100s' is no file, and no name that is known: %.700s", name, str_c(&names));
+    snprintf(err->text, sizeof err->text, "--chat-template: '%.100s' is no file, and no name that is known: %.700s",
+             name, str_c(&names));
     str_free(&names);
     return -1;
   }
@@ -133,7 +135,9 @@ static int open_template(struct chat *c, weft_error *err) {
   if (c->o.template_file) return open_file(c, c->o.template_file, err);
   const char *name = c->o.template_name ? c->o.template_name : "chatml";
   if (!access(name, R_OK)) return open_file(c, name, err);
-  if (!c->o.template_name && !c->o.quiet) warning("this file has no chat template: messages are written as ChatML, which the model may not know (--chat-template)");
+  if (!c->o.template_name && !c->o.quiet)
+    warning(
+      "this file has no chat template: messages are written as ChatML, which the model may not know (--chat-template)");
   return open_named(c, name, err);
 }
 
@@ -148,14 +152,16 @@ static int read_json(const char *option, const char *arg, json_type type, char *
   bool right = o && json_typeof(o) == type;
   json_decref(o);
   if (right) return 0;
-  return error_set(err, "%s: %s", option, o ? type == JSON_ARRAY ? "expected a JSON array" : "expected a JSON object" : e.text);
+  return error_set(err, "%s: %s", option,
+                   o ? type == JSON_ARRAY ? "expected a JSON array" : "expected a JSON object" : e.text);
 }
 
 // Adds what -rea and --reasoning-effort say to the variables of the template.
 static void add_variables(struct chat *c) {
   if (c->o.thinking == THINKING_AUTO && !c->o.effort) return;
   json_t *all = c->variables ? json_loadb(c->variables, c->n_variables, JSON_ALLOW_NUL, NULL) : json_object();
-  if (c->o.thinking != THINKING_AUTO) json_object_set_new(all, "enable_thinking", json_boolean(c->o.thinking == THINKING_ON));
+  if (c->o.thinking != THINKING_AUTO)
+    json_object_set_new(all, "enable_thinking", json_boolean(c->o.thinking == THINKING_ON));
   if (c->o.effort) json_object_set_new(all, "reasoning_effort", json_string(c->o.effort));
   free(c->variables);
   c->variables = json_dumps(all, JSON_COMPACT);
@@ -196,9 +202,10 @@ static void greet(const struct chat *c) {
   weft_value name;
   size_t i;
   char *what = weft_file_summary(f);
-  bool named = !weft_file_find(f, "general.name", &i) && !weft_file_value(f, i, &name) && name.type == WEFT_STRING && name.n;
-  terminal_note(c->term, "%.*s%s%s%s, a context of %d tokens", named ? (int)(name.n < 80 ? name.n : 80) : 0, named ? name.text : "", named ? " (" : "", what,
-                named ? ")" : "", weft_model_context(c->model));
+  bool named =
+    !weft_file_find(f, "general.name", &i) && !weft_file_value(f, i, &name) && name.type == WEFT_STRING && name.n;
+  terminal_note(c->term, "%.*s%s%s%s, a context of %d tokens", named ? (int)(name.n < 80 ? name.n : 80) : 0,
+                named ? name.text : "", named ? " (" : "", what, named ? ")" : "", weft_model_context(c->model));
   terminal_note(c->term, "/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends the conversation");
   weft_free(what);
 }
@@ -206,12 +213,16 @@ static void greet(const struct chat *c) {
 static int chat(struct chat *c) {
   error err = {0};
   if (!c->o.model.model) return usage_error("no model: 'weft chat FILE', or -m FILE");
-  if (c->o.text && c->o.prompt) return usage_error("the message is given more than once: with -p, and as '%.60s'", c->o.text);
+  if (c->o.text && c->o.prompt)
+    return usage_error("the message is given more than once: with -p, and as '%.60s'", c->o.text);
   if (c->o.text) c->o.prompt = c->o.text;
   if (c->o.escapes) unescape_texts(&c->o.stops);
-  if (grammar_args_check(&c->o.grammar, c->o.sampling.ignore_end, &err) || sampling_check(&c->o.sampling, c->o.escapes, &err)) return usage_error("%s", err.text);
+  if (grammar_args_check(&c->o.grammar, c->o.sampling.ignore_end, &err) ||
+      sampling_check(&c->o.sampling, c->o.escapes, &err))
+    return usage_error("%s", err.text);
   if (read_json("--tools", c->o.tools, JSON_ARRAY, &c->tools, &c->n_tools, &err) ||
-      read_json("--chat-template-kwargs", c->o.variables, JSON_OBJECT, &c->variables, &c->n_variables, &err)) return failed("%s", err.text);
+      read_json("--chat-template-kwargs", c->o.variables, JSON_OBJECT, &c->variables, &c->n_variables, &err))
+    return failed("%s", err.text);
   add_variables(c);
   c->messages = json_array();
   int status = set_system(c);
@@ -231,7 +242,8 @@ int chat_command(int argc, char **argv) {
   bool parsed = settings_parse(&c.o, &chat_options, argc, argv, &status);
   if (parsed && c.o.completion) {
     settings_free(&c.o);
-    if (settings_are_for(&chat_options, &run_options, argc, argv)) return usage_error("-no-cnv: among these options are some of a conversation");
+    if (settings_are_for(&chat_options, &run_options, argc, argv))
+      return usage_error("-no-cnv: among these options are some of a conversation");
     return run_command(argc, argv);
   }
   if (parsed) status = chat(&c);

@@ -1,6 +1,6 @@
-// The answers of weft chat: see chat.h.  Every one is made the same way: the messages become a prompt by the template, what of it the KV
-// cache already holds is kept (ids are compared), the rest is evaluated, and tokens are drawn until the model ends its turn.  The text
-// is taken apart into reasoning, content and calls of tools while it comes.
+// The answers of weft chat: see chat.h.  Every one is made the same way: the messages become a prompt by the template,
+// what of it the KV cache already holds is kept (ids are compared), the rest is evaluated, and tokens are drawn until
+// the model ends its turn.  The text is taken apart into reasoning, content and calls of tools while it comes.
 #define _GNU_SOURCE
 #include "app/chat.h"
 #include "app/app.h"
@@ -9,14 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- the prompt -------------------------------------------------------------------------------------------------------
+// ---- the prompt -----------------------------------------------------------------------------------------------------
 
 // The ids of the conversation, with the beginning of an answer; prepares to take that apart.
 static int make_prompt(struct chat *c, struct ids *out, weft_error *err) {
   char *json = json_dumps(c->messages, JSON_COMPACT), *text = NULL;
   size_t n = 0;
-  weft_chat chat = {.messages = json, .n_messages = strlen(json), .tools = c->tools, .n_tools = c->n_tools, .variables = c->variables,
-                    .n_variables = c->n_variables, .bos = c->bos, .eos = c->eos};
+  weft_chat chat = {.messages = json,
+                    .n_messages = strlen(json),
+                    .tools = c->tools,
+                    .n_tools = c->n_tools,
+                    .variables = c->variables,
+                    .n_variables = c->n_variables,
+                    .bos = c->bos,
+                    .eos = c->eos};
   free(out->at);
   *out = (struct ids){0};
   int status = weft_template_encode(c->tmpl, c->vocab, &chat, &text, &n, &out->at, &out->n, err);
@@ -29,7 +35,7 @@ static int make_prompt(struct chat *c, struct ids *out, weft_error *err) {
   return status;
 }
 
-// ---- evaluation -------------------------------------------------------------------------------------------------------
+// ---- evaluation -----------------------------------------------------------------------------------------------------
 
 static double compile_ms(const struct chat *c) {
   weft_stats s;
@@ -37,10 +43,11 @@ static double compile_ms(const struct chat *c) {
   return s.compile_ms;
 }
 
-// Takes the oldest turn out of the conversation: from the first message after the system prompt to the next one of the user.
-// Returns how many messages that were; 0: there is only one turn.
+// Takes the oldest turn out of the conversation: from the first message after the system prompt to the next one of the
+// user. Returns how many messages that were; 0: there is only one turn.
 static size_t forget_turn(struct chat *c) {
-  size_t from = chat_has_role(json_array_get(c->messages, 0), "system"), n = json_array_size(c->messages), to = from + 1;
+  size_t from = chat_has_role(json_array_get(c->messages, 0), "system"), n = json_array_size(c->messages),
+         to = from + 1;
   while (to < n && !chat_has_role(json_array_get(c->messages, to), "user")) to++;
   if (to >= n) return 0;
   for (size_t i = from; i < to; i++) json_array_remove(c->messages, from);
@@ -52,7 +59,8 @@ static bool may_forget(const struct chat *c, size_t n, size_t n_ctx) {
   str line = {0};
   if (c->o.context_shift || !terminal_interactive(c->term)) return c->o.context_shift;
   terminal_note(c->term, "The conversation has %zu tokens and the context holds %zu.", n, n_ctx);
-  bool yes = terminal_read(c->term, "Forget the oldest turns? [Y/n] ", &line) == INPUT_TEXT && (!line.n || line.at[0] == 'y' || line.at[0] == 'Y');
+  bool yes = terminal_read(c->term, "Forget the oldest turns? [Y/n] ", &line) == INPUT_TEXT &&
+             (!line.n || line.at[0] == 'y' || line.at[0] == 'Y');
   str_free(&line);
   interrupt_catch();
   return yes;
@@ -74,8 +82,9 @@ static bool would_fit(struct chat *c, const json_t *all, size_t n_ctx, weft_erro
   return fits;
 }
 
-// A prompt that leaves room for an answer: a quarter of the context, or what -n says.  What is too long loses its oldest turns, if it may,
-// and then so many that half of the context is free, for each time all that is left is evaluated again.
+// A prompt that leaves room for an answer: a quarter of the context, or what -n says.  What is too long loses its
+// oldest turns, if it may, and then so many that half of the context is free, for each time all that is left is
+// evaluated again.
 static int make_room(struct chat *c, struct ids *ids, weft_error *err) {
   size_t n_ctx = (size_t)weft_model_context(c->model), room = n_ctx / 4, gone = 0, some;
   if (make_prompt(c, ids, err)) return -1;
@@ -100,7 +109,10 @@ enum { PIECE = 512 };        // tokens between two looks at Ctrl-C
 static int evaluate(struct chat *c, const struct ids *ids, weft_error *err) {
   size_t keep = 0, n_ctx = (size_t)weft_model_context(c->model);
   if (ids->n >= n_ctx) {
-    snprintf(err->text, sizeof err->text, "the conversation has %zu tokens and the context holds %zu: shorten it (/clear), or give more with -c, or --context-shift", ids->n, n_ctx);
+    snprintf(err->text, sizeof err->text,
+             "the conversation has %zu tokens and the context holds %zu: shorten it (/clear), or give more with -c, or "
+             "--context-shift",
+             ids->n, n_ctx);
     return -1;
   }
   if (!ids->n) {
@@ -130,7 +142,7 @@ static int evaluate(struct chat *c, const struct ids *ids, weft_error *err) {
   return interrupted() ? 1 : 0;
 }
 
-// ---- an answer --------------------------------------------------------------------------------------------------------
+// ---- an answer ------------------------------------------------------------------------------------------------------
 
 static void show_call(struct chat *c, const weft_part *p) {
   str line = {0};
@@ -147,8 +159,8 @@ static void show_parts(struct chat *c, const weft_part *parts, size_t n) {
     const weft_part *p = &parts[i];
     if (p->kind == WEFT_CALL) {
       if (show) show_call(c, p);
-      json_array_append_new(c->calls, json_pack("{ss ss s{ss so}}", "id", p->id, "type", "function", "function", "name", p->name,
-                                                "arguments", json_loadb(p->text, p->n, 0, NULL)));
+      json_array_append_new(c->calls, json_pack("{ss ss s{ss so}}", "id", p->id, "type", "function", "function", "name",
+                                                p->name, "arguments", json_loadb(p->text, p->n, 0, NULL)));
     } else if (p->kind == WEFT_REASONING) {
       str_addn(&c->reasoning, p->text, p->n);
       if (show && terminal_interactive(c->term)) terminal_show(c->term, STYLE_DIM, p->text, p->n);
@@ -233,9 +245,12 @@ static double per_second(size_t n, double seconds) { return seconds > 0 ? (doubl
 static void show_json(struct chat *c, enum ending why) {
   static const char *const reasons[] = {"stop", "stopped", "length", "length", "error"};
   json_t *m = message_of(c);
-  json_object_set_new(m, "finish_reason", json_string(why == ENDED && json_array_size(c->calls) ? "tool_calls" : reasons[why]));
-  json_object_set_new(m, "timings", json_pack("{sI sf sI sf}", "prompt_n", (json_int_t)c->n_prompt, "prompt_per_second", per_second(c->n_prompt, c->prompt_s),
-                                              "predicted_n", (json_int_t)c->n_answer, "predicted_per_second", per_second(c->n_answer, c->answer_s)));
+  json_object_set_new(m, "finish_reason",
+                      json_string(why == ENDED && json_array_size(c->calls) ? "tool_calls" : reasons[why]));
+  json_object_set_new(m, "timings",
+                      json_pack("{sI sf sI sf}", "prompt_n", (json_int_t)c->n_prompt, "prompt_per_second",
+                                per_second(c->n_prompt, c->prompt_s), "predicted_n", (json_int_t)c->n_answer,
+                                "predicted_per_second", per_second(c->n_answer, c->answer_s)));
   char *line = json_dumps(m, JSON_COMPACT | JSON_REAL_PRECISION(6));
   terminal_show(c->term, STYLE_PLAIN, line, strlen(line));
   terminal_show(c->term, STYLE_PLAIN, "\n", 1);
@@ -249,10 +264,12 @@ static void say_ending(struct chat *c, enum ending why, const weft_error *err) {
   else if (why == STOPPED && !quiet) terminal_note(c->term, "(stopped after %zu tokens)", c->n_answer);
   else if (why == CUT && !quiet) terminal_note(c->term, "(cut after %zu tokens: -n)", c->n_answer);
   else if (why == FULL && !quiet)
-    terminal_note(c->term, "weft: the context of %d tokens is full: the answer ends here (/clear, or more with -c)", weft_model_context(c->model));
+    terminal_note(c->term, "weft: the context of %d tokens is full: the answer ends here (/clear, or more with -c)",
+                  weft_model_context(c->model));
   char read[32], written[32];
   if (!quiet && (c->o.verbose || (terminal_interactive(c->term) && !c->o.no_rates)))
-    terminal_note(c->term, "(%zu tokens read%s, %zu written%s)", c->n_prompt, stats_rate(read, sizeof read, c->n_prompt, c->prompt_s), c->n_answer,
+    terminal_note(c->term, "(%zu tokens read%s, %zu written%s)", c->n_prompt,
+                  stats_rate(read, sizeof read, c->n_prompt, c->prompt_s), c->n_answer,
                   stats_rate(written, sizeof written, c->n_answer, c->answer_s));
 }
 
@@ -277,7 +294,10 @@ int chat_respond(struct chat *c) {
   if (status) { json_decref(c->messages); c->messages = json_incref(before); }
   json_decref(before);
   if (status < 0) { terminal_note(c->term, "weft: error: %s", err.text); return -1; }
-  if (status > 0) { terminal_note(c->term, "(stopped before the answer began: the conversation is as it was)"); return -1; }
+  if (status > 0) {
+    terminal_note(c->term, "(stopped before the answer began: the conversation is as it was)");
+    return -1;
+  }
   enum ending why = generate(c, &err);
   terminal_newline(c->term);
   if (c->o.json) show_json(c, why);

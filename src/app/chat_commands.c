@@ -1,4 +1,5 @@
-// What a line that begins with / does in weft chat: a table of commands, each a function that gets the rest of the line.
+// What a line that begins with / does in weft chat: a table of commands, each a function that gets the rest of the
+// line.
 #define _GNU_SOURCE
 #include "app/chat.h"
 #include "app/app.h"
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- commands ---------------------------------------------------------------------------------------------------------
+// ---- commands -------------------------------------------------------------------------------------------------------
 
 typedef int (*doing)(struct chat *c, const char *rest);   // 1: the conversation ends; -1: it failed
 
@@ -36,7 +37,10 @@ static int do_clear(struct chat *c, const char *rest) {
 
 static int do_regen(struct chat *c, const char *rest) {
   (void)rest;
-  if (!chat_has_role(chat_last(c), "assistant")) { terminal_note(c->term, "there is no answer to make again"); return -1; }
+  if (!chat_has_role(chat_last(c), "assistant")) {
+    terminal_note(c->term, "there is no answer to make again");
+    return -1;
+  }
   json_t *before = json_incref(chat_last(c));
   chat_drop_last(c);
   int status = chat_respond(c);
@@ -45,7 +49,8 @@ static int do_regen(struct chat *c, const char *rest) {
   return status;
 }
 
-// The last message of the user again, to be edited and answered in place of the old one: TEXT, or what is made of it on the line.
+// The last message of the user again, to be edited and answered in place of the old one: TEXT, or what is made of it on
+// the line.
 static int do_edit(struct chat *c, const char *rest) {
   size_t n = json_array_size(c->messages);
   while (n && !chat_has_role(json_array_get(c->messages, n - 1), "user")) n--;
@@ -111,7 +116,8 @@ static json_t *read_messages(const char *path, error *err) {
   free(text);
   if (!all) { error_set(err, "%s: line %d: %s", path, e.line, e.text); return NULL; }
   if (!json_is_array(all)) error_set(err, "%s: expected a JSON array of messages", path);
-  json_array_foreach(all, i, m) if (!json_is_string(json_object_get(m, "role"))) error_set(err, "%s: message %zu has no role", path, i);
+  json_array_foreach(all, i, m) if (!json_is_string(json_object_get(m, "role")))
+    error_set(err, "%s: message %zu has no role", path, i);
   if (!err->text[0]) return all;
   json_decref(all);
   return NULL;
@@ -132,10 +138,12 @@ static int do_load(struct chat *c, const char *rest) {
 static int do_tool(struct chat *c, const char *rest) {
   size_t n = json_array_size(c->messages), results = 0;
   while (n && chat_has_role(json_array_get(c->messages, n - 1), "tool")) { n--; results++; }
-  const json_t *calls = n ? json_object_get(json_array_get(c->messages, n - 1), "tool_calls") : NULL, *call = json_array_get(calls, results);
+  const json_t *calls = n ? json_object_get(json_array_get(c->messages, n - 1), "tool_calls") : NULL,
+               *call = json_array_get(calls, results);
   if (!call) { terminal_note(c->term, "no call waits for a result"); return -1; }
-  json_t *message = json_pack("{ss so sO* sO*}", "role", "tool", "content", json_text(rest, strlen(rest)), "tool_call_id", json_object_get(call, "id"),
-                              "name", json_object_get(json_object_get(call, "function"), "name"));
+  json_t *message =
+    json_pack("{ss so sO* sO*}", "role", "tool", "content", json_text(rest, strlen(rest)), "tool_call_id",
+              json_object_get(call, "id"), "name", json_object_get(json_object_get(call, "function"), "name"));
   if (results + 1 == json_array_size(calls)) return chat_say(c, message);
   json_array_append_new(c->messages, message);
   terminal_note(c->term, "(%zu more to come)", json_array_size(calls) - results - 1);
@@ -150,11 +158,15 @@ static int do_stats(struct chat *c, const char *rest) {
     return 0;
   }
   weft_model_stats(c->model, &s);
-  terminal_note(c->term, "context  %8zu of %d tokens, %zu messages", c->used, weft_model_context(c->model), json_array_size(c->messages));
-  terminal_note(c->term, "prompt   %8zu tokens evaluated, %zu kept, %.1f tok/s", c->n_prompt, c->n_kept, c->prompt_s > 0 ? (double)c->n_prompt / c->prompt_s : 0);
-  terminal_note(c->term, "answer   %8zu tokens, %.1f tok/s", c->n_answer, c->answer_s > 0 ? (double)c->n_answer / c->answer_s : 0);
+  terminal_note(c->term, "context  %8zu of %d tokens, %zu messages", c->used, weft_model_context(c->model),
+                json_array_size(c->messages));
+  terminal_note(c->term, "prompt   %8zu tokens evaluated, %zu kept, %.1f tok/s", c->n_prompt, c->n_kept,
+                c->prompt_s > 0 ? (double)c->n_prompt / c->prompt_s : 0);
+  terminal_note(c->term, "answer   %8zu tokens, %.1f tok/s", c->n_answer,
+                c->answer_s > 0 ? (double)c->n_answer / c->answer_s : 0);
   terminal_note(c->term, "all      %8zu tokens of prompts, %zu of answers", c->total_prompt, c->total_answer);
-  terminal_note(c->term, "memory   %8.1f MiB peak, %.1f MiB reserved for the KV cache", (double)s.peak_rss_bytes / 0x1p20, (double)s.kv_bytes / 0x1p20);
+  terminal_note(c->term, "memory   %8.1f MiB peak, %.1f MiB reserved for the KV cache",
+                (double)s.peak_rss_bytes / 0x1p20, (double)s.kv_bytes / 0x1p20);
   if (c->o.sampling.temp > 0) terminal_note(c->term, "seed     %8lld", (long long)c->o.sampling.seed);
   return 0;
 }
@@ -187,7 +199,8 @@ static int do_help(struct chat *c, const char *rest) {
     snprintf(name, sizeof name, "/%s %s", commands[i].name, commands[i].value);
     terminal_note(c->term, "%-15s %s", name, commands[i].what);
   }
-  terminal_note(c->term, "A line that ends with \\ goes on in the next one; \"\"\" begins and ends a message of several lines; a paste stays together.");
+  terminal_note(c->term, "A line that ends with \\ goes on in the next one; \"\"\" begins and ends a message of "
+                         "several lines; a paste stays together.");
   return 0;
 }
 
@@ -201,7 +214,8 @@ int chat_run_line(struct chat *c, const char *line) {
     if (!strcmp(word, names[i])) return commands[i].run(c, rest);
   }
   const char *near = args_nearest(word, names, COUNT(names));
-  terminal_note(c->term, near ? "there is no /%s; did you mean /%s?" : "there is no /%s; /help lists the commands", word, near);
+  terminal_note(c->term, near ? "there is no /%s; did you mean /%s?" : "there is no /%s; /help lists the commands",
+                word, near);
   return -1;
 }
 

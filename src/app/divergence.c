@@ -1,8 +1,8 @@
-// weft perplexity, two models: log-probabilities of all tokens in a file, and the statistics of another model beside them.  The file is
-// llama.cpp's, little-endian: "_logits_", then as 32-bit integers the tokens of a chunk, the size of the vocabulary, the number of chunks
-// and all tokens; then, for each chunk, rows for the tokens whose successor is scored: two floats, a step and the least log-probability,
-// and a 16-bit multiple of the step for each token of the vocabulary (an even number of them).  What is 16 below the best one or lower
-// counts as that low.
+// weft perplexity, two models: log-probabilities of all tokens in a file, and the statistics of another model beside
+// them.  The file is llama.cpp's, little-endian: "_logits_", then as 32-bit integers the tokens of a chunk, the size of
+// the vocabulary, the number of chunks and all tokens; then, for each chunk, rows for the tokens whose successor is
+// scored: two floats, a step and the least log-probability, and a 16-bit multiple of the step for each token of the
+// vocabulary (an even number of them).  What is 16 below the best one or lower counts as that low.
 #define _GNU_SOURCE
 #include "app/perplexity.h"
 #include "base/mapped.h"
@@ -22,11 +22,12 @@ static size_t row_bytes(int32_t n_vocab) { return 8 + 2 * (((size_t)n_vocab + 1)
 static int first_scored(int size) { return size / 2; }
 static size_t rows_of(int size) { return (size_t)(size - 1 - first_scored(size)); }
 
-// ---- writing ----------------------------------------------------------------------------------------------------------
+// ---- writing --------------------------------------------------------------------------------------------------------
 
 struct base { newfile *file; int32_t n_vocab; unsigned char *row; };
 
-int base_create(const char *path, int size, int32_t n_vocab, int32_t n_chunks, const int32_t *ids, struct base **out, error *err) {
+int base_create(const char *path, int size, int32_t n_vocab, int32_t n_chunks, const int32_t *ids, struct base **out,
+                error *err) {
   newfile *f;
   if (newfile_open(path, &f, err)) return -1;
   int32_t sizes[3] = {size, n_vocab, n_chunks};
@@ -60,7 +61,7 @@ int base_finish(struct base *b, bool good, error *err) {
   return status;
 }
 
-// ---- reading ----------------------------------------------------------------------------------------------------------
+// ---- reading --------------------------------------------------------------------------------------------------------
 
 struct given { mapped *map; int fd; const unsigned char *bytes; int32_t size, n_vocab, n_chunks; };
 
@@ -74,12 +75,15 @@ static int check_given(const struct given *g, uint64_t bytes, const char *path, 
   uint64_t tokens, rows, all;
   if (memcmp(g->bytes, magic, sizeof magic)) return error_set(err, "%s: not a file of log-probabilities", path);
   if (g->size < 4 || g->n_vocab < 1 || g->n_chunks < 1)
-    return error_set(err, "%s: %d chunks of %d tokens of a vocabulary of %d: the file is damaged", path, g->n_chunks, g->size, g->n_vocab);
-  bool fits = mul_u64((uint64_t)g->size * sizeof(int32_t), (uint64_t)g->n_chunks, &tokens) && mul_u64(rows_of(g->size) * (uint64_t)g->n_chunks, row_bytes(g->n_vocab), &rows) &&
+    return error_set(err, "%s: %d chunks of %d tokens of a vocabulary of %d: the file is damaged", path, g->n_chunks,
+                     g->size, g->n_vocab);
+  bool fits = mul_u64((uint64_t)g->size * sizeof(int32_t), (uint64_t)g->n_chunks, &tokens) &&
+              mul_u64(rows_of(g->size) * (uint64_t)g->n_chunks, row_bytes(g->n_vocab), &rows) &&
               add_u64(tokens, rows, &all) && add_u64(all, HEADER, &all);
   if (!fits || all != bytes)
-    return error_set(err, "%s: has %llu bytes, but %d chunks of %d tokens of a vocabulary of %d need %llu: it is cut or damaged", path, (unsigned long long)bytes, g->n_chunks,
-                     g->size, g->n_vocab, fits ? (unsigned long long)all : 0ull);
+    return error_set(
+      err, "%s: has %llu bytes, but %d chunks of %d tokens of a vocabulary of %d need %llu: it is cut or damaged", path,
+      (unsigned long long)bytes, g->n_chunks, g->size, g->n_vocab, fits ? (unsigned long long)all : 0ull);
   return 0;
 }
 
@@ -88,7 +92,8 @@ static int open_given(const char *path, struct given *g, error *err) {
   *g = (struct given){.fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)};
   if (g->fd < 0 || fstat(g->fd, &st)) error_set(err, "%s: %s", path, strerror(errno));
   else if (!S_ISREG(st.st_mode) || st.st_size < HEADER) error_set(err, "%s: not a file of log-probabilities", path);
-  else if (!(g->map = mapped_open(g->fd, (size_t)st.st_size))) error_set(err, "%s: cannot be mapped: %s", path, strerror(errno));
+  else if (!(g->map = mapped_open(g->fd, (size_t)st.st_size)))
+    error_set(err, "%s: cannot be mapped: %s", path, strerror(errno));
   else {
     g->bytes = mapped_bytes(g->map);
     memcpy(&g->size, g->bytes + 8, 4);
@@ -108,7 +113,7 @@ int base_context(const char *path, int64_t *size, error *err) {
   return 0;
 }
 
-// ---- comparing --------------------------------------------------------------------------------------------------------
+// ---- comparing ------------------------------------------------------------------------------------------------------
 
 struct sums { double x, xx; };                       // of values, and of their squares
 static void sums_add(struct sums *s, double x) { s->x += x; s->xx += x * x; }
@@ -139,7 +144,10 @@ static void compare_row(struct run *r, size_t i, const float *logits, int32_t ne
   (void)i;
   memcpy(head, c->row, sizeof head);
   c->row += row_bytes(r->n_vocab);
-  if (!isfinite(head[0]) || !isfinite(head[1]) || head[0] < 0) { error_set(&r->err, "%s: a log-probability is no number: the file is damaged", c->path); return; }
+  if (!isfinite(head[0]) || !isfinite(head[1]) || head[0] < 0) {
+    error_set(&r->err, "%s: a log-probability is no number: the file is damaged", c->path);
+    return;
+  }
   float log_sum = (float)s.log_sum, all = s.max + log_sum, nll = all - logits[next], nll_base = 0;
   double kl = 0;
   for (int32_t t = 0; t < r->n_vocab; t++) {
@@ -189,8 +197,11 @@ static void show_chunk(struct run *r, int32_t i) {
   const struct comparison *c = r->ctx;
   struct estimate ppl = power(mean(&c->nll, c->count)), ratio = log_ratio(c), kl = mean(&c->kl, c->count);
   struct estimate rms = percent(root(mean(&c->diff2, c->count))), top = percent(same_top(c));
-  if (!i) out_addf(&r->out, "\nchunk             PPL               ln(PPL(Q)/PPL(base))          KL Divergence              Δp RMS            Same top p\n");
-  out_addf(&r->out, "%4d    %9.4f ± %9.4f    %10.5f ± %10.5f    %10.5f ± %10.5f", i + 1, ppl.value, ppl.error, ratio.value, ratio.error, kl.value, kl.error);
+  if (!i)
+    out_addf(&r->out, "\nchunk             PPL               ln(PPL(Q)/PPL(base))          KL Divergence              "
+                      "Δp RMS            Same top p\n");
+  out_addf(&r->out, "%4d    %9.4f ± %9.4f    %10.5f ± %10.5f    %10.5f ± %10.5f", i + 1, ppl.value, ppl.error,
+           ratio.value, ratio.error, kl.value, kl.error);
   out_addf(&r->out, "    %6.3f ± %6.3f %%    %6.3f ± %6.3f %%\n", rms.value, rms.error, top.value, top.error);
 }
 
@@ -206,9 +217,12 @@ static double percentile(const float *x, size_t n, double fraction) {
   return i + 1 < n ? (1 - (at - (double)i)) * x[i] + (at - (double)i) * x[i + 1] : x[n - 1];
 }
 
-static const struct { const char *name; double at; bool of_kl; } levels[] = {
-  {"Maximum", 1, true}, {"99.9%  ", .999, true}, {"99.0%  ", .99, true}, {"95.0%  ", .95, true}, {"90.0%  ", .9, true}, {"75.0%  ", .75, false}, {"Median ", .5, true},
-  {"25.0%  ", .25, false}, {"10.0%  ", .1, true}, {" 5.0%  ", .05, true}, {" 1.0%  ", .01, true}, {" 0.1%  ", .001, true}, {"Minimum", 0, true},
+static const struct { const char *name; double at; bool of_kl;
+} levels[] = {
+  {"Maximum", 1, true},  {"99.9%  ", .999, true}, {"99.0%  ", .99, true}, {"95.0%  ", .95, true},
+  {"90.0%  ", .9, true}, {"75.0%  ", .75, false}, {"Median ", .5, true},  {"25.0%  ", .25, false},
+  {"10.0%  ", .1, true}, {" 5.0%  ", .05, true},  {" 1.0%  ", .01, true}, {" 0.1%  ", .001, true},
+  {"Minimum", 0, true},
 };
 
 static void show_statistics(struct run *r, struct comparison *c) {
@@ -218,7 +232,8 @@ static void show_statistics(struct run *r, struct comparison *c) {
   out_addf(o, "\n====== Perplexity statistics ======\n");
   out_addf(o, "Mean PPL(Q)                   : %10.6f ± %10.6f\n", pq.value, pq.error);
   out_addf(o, "Mean PPL(base)                : %10.6f ± %10.6f\n", pb.value, pb.error);
-  out_addf(o, "Cor(ln(PPL(Q)), ln(PPL(base))): %6.2f%%\n", q.error > 0 && b.error > 0 ? 100 * covariance(c) / (q.error * b.error) : 0);
+  out_addf(o, "Cor(ln(PPL(Q)), ln(PPL(base))): %6.2f%%\n",
+           q.error > 0 && b.error > 0 ? 100 * covariance(c) / (q.error * b.error) : 0);
   out_addf(o, "Mean ln(PPL(Q)/PPL(base))     : %10.6f ± %10.6f\n", ratio.value, ratio.error);
   e = power(ratio);
   out_addf(o, "Mean PPL(Q)/PPL(base)         : %10.6f ± %10.6f\n", e.value, e.error);
@@ -228,10 +243,12 @@ static void show_statistics(struct run *r, struct comparison *c) {
   qsort(c->diffs, n, sizeof *c->diffs, by_size);
   e = mean(&c->kl, n);
   out_addf(o, "\n====== KL divergence statistics ======\nMean    KLD: %10.6f ± %10.6f\n", e.value, e.error);
-  for (size_t i = 0; i < COUNT(levels); i++) if (levels[i].of_kl) out_addf(o, "%s KLD: %10.6f\n", levels[i].name, percentile(c->kls, n, levels[i].at));
+  for (size_t i = 0; i < COUNT(levels); i++)
+    if (levels[i].of_kl) out_addf(o, "%s KLD: %10.6f\n", levels[i].name, percentile(c->kls, n, levels[i].at));
   e = percent(mean(&c->diff, n));
   out_addf(o, "\n====== Token probability statistics ======\nMean    Δp: %6.3f ± %5.3f %%\n", e.value, e.error);
-  for (size_t i = 0; i < COUNT(levels); i++) out_addf(o, "%s Δp: %6.3f%%\n", levels[i].name, 100 * percentile(c->diffs, n, levels[i].at));
+  for (size_t i = 0; i < COUNT(levels); i++)
+    out_addf(o, "%s Δp: %6.3f%%\n", levels[i].name, 100 * percentile(c->diffs, n, levels[i].at));
   e = percent(root(mean(&c->diff2, n)));
   out_addf(o, "RMS Δp    : %6.3f ± %5.3f %%\n", e.value, e.error);
   e = percent(same_top(c));
@@ -240,7 +257,9 @@ static void show_statistics(struct run *r, struct comparison *c) {
 
 static int compare(struct run *r, struct comparison *c) {
   const struct given *g = c->given;
-  if (g->n_vocab != r->n_vocab) return failed("%s: made by a model with %d tokens in its vocabulary; this one has %d", c->path, g->n_vocab, r->n_vocab);
+  if (g->n_vocab != r->n_vocab)
+    return failed("%s: made by a model with %d tokens in its vocabulary; this one has %d", c->path, g->n_vocab,
+                  r->n_vocab);
   size_t n_ids = (size_t)g->size * (size_t)g->n_chunks, rows = rows_of(g->size) * (size_t)g->n_chunks;
   int32_t *ids = xmalloc(n_ids * sizeof *ids);
   memcpy(ids, g->bytes + HEADER, n_ids * sizeof *ids);
@@ -255,10 +274,12 @@ static int compare(struct run *r, struct comparison *c) {
   c->diffs = xcalloc(rows, sizeof *c->diffs);
   int status = 0;
   for (size_t i = 0; i < n_ids && !status; i++)
-    if (ids[i] < 0 || ids[i] >= r->n_vocab) status = failed("%s: token %d does not exist: the file is damaged", c->path, ids[i]);
+    if (ids[i] < 0 || ids[i] >= r->n_vocab)
+      status = failed("%s: token %d does not exist: the file is damaged", c->path, ids[i]);
   fprintf(stderr, "weft: comparing %d chunks of %d tokens\n", g->n_chunks, g->size);
   if (!status) status = each_chunk(r, g->n_chunks, ids, (size_t)g->size);
-  if (!status && !mapped_is_whole(g->map)) status = failed("%s: a part of it could not be read: somebody cut it, or its disk failed", c->path);
+  if (!status && !mapped_is_whole(g->map))
+    status = failed("%s: a part of it could not be read: somebody cut it, or its disk failed", c->path);
   if (!status && c->count >= 100) show_statistics(r, c);          // of fewer, statistics say nothing
   free(ids); free(c->kls); free(c->diffs);
   return status;

@@ -1,6 +1,7 @@
 // Lines that people type: see edit.h.
 //
-// Keys change text and cursor, and when there is nothing more to read for the moment everything is drawn anew, from the row of the prompt on.
+// Keys change text and cursor, and when there is nothing more to read for the moment everything is drawn anew, from the
+// row of the prompt on.
 #define _GNU_SOURCE
 #include "app/edit.h"
 #include "app/app.h"
@@ -44,7 +45,7 @@ struct edit {
   str wanted;                  // by Ctrl-R
 };
 
-// ---- signs ------------------------------------------------------------------------------------------------------------
+// ---- signs ----------------------------------------------------------------------------------------------------------
 
 static size_t character(const char *text, size_t n, size_t at, int32_t *out) {
   utf8proc_ssize_t used = utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(n - at), out);
@@ -53,9 +54,12 @@ static size_t character(const char *text, size_t n, size_t at, int32_t *out) {
   return 1;
 }
 
-static int columns_of(int32_t c) { return c == '\t' ? TAB : c == '\n' ? 0 : c >= 0x1F1E6 && c <= 0x1F1FF ? 2 : c == 0xFE0F ? 1 : utf8proc_charwidth(c); }
+static int columns_of(int32_t c) {
+  return c == '\t' ? TAB : c == '\n' ? 0 : c >= 0x1F1E6 && c <= 0x1F1FF ? 2 : c == 0xFE0F ? 1 : utf8proc_charwidth(c);
+}
 
-// Where the sign that begins at `at` ends, and how wide it is at most: some terminals show its characters one after the other.
+// Where the sign that begins at `at` ends, and how wide it is at most: some terminals show its characters one after the
+// other.
 static size_t sign(const char *text, size_t n, size_t at, int *width) {
   int32_t c, next, state = 0;
   size_t end = at + character(text, n, at, &c);
@@ -73,18 +77,22 @@ static size_t sign(const char *text, size_t n, size_t at, int *width) {
 
 static size_t sign_before(const edit *e, size_t at) {
   size_t from = 0;
-  for (size_t i = at; i > 0; i--) if (e->text.at[i - 1] == '\n') { from = i; break; }       // no sign reaches over a line's end
+  // no sign reaches over a line's end
+  for (size_t i = at; i > 0; i--) if (e->text.at[i - 1] == '\n') { from = i; break; }
   if (from == at) return at ? at - 1 : 0;
   for (size_t end; (end = sign(e->text.at, e->text.n, from, NULL)) < at;) from = end;
   return from;
 }
 
-static size_t sign_after(const edit *e, size_t at) { return at < e->text.n ? sign(e->text.at, e->text.n, at, NULL) : at; }
+static size_t sign_after(const edit *e, size_t at) {
+  return at < e->text.n ? sign(e->text.at, e->text.n, at, NULL) : at;
+}
 
 static bool is_word(const edit *e, size_t at) {
   int32_t c;
   character(e->text.at, e->text.n, at, &c);
-  return c >= 128 ? utf8proc_category(c) != UTF8PROC_CATEGORY_ZS : (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
+  return c >= 128 ? utf8proc_category(c) != UTF8PROC_CATEGORY_ZS
+                  : (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
 }
 
 static size_t word_before(const edit *e, size_t at) {
@@ -103,7 +111,7 @@ static size_t word_after(const edit *e, size_t at) {
 static size_t line_begin(const edit *e, size_t at) { while (at && e->text.at[at - 1] != '\n') at--; return at; }
 static size_t line_end(const edit *e, size_t at) { while (at < e->text.n && e->text.at[at] != '\n') at++; return at; }
 
-// ---- changes ------------------------------------------------------------------------------------------------------------
+// ---- changes --------------------------------------------------------------------------------------------------------
 
 static void replace(edit *e, size_t from, size_t to, const char *with, size_t n) {
   str s = {0};
@@ -148,7 +156,7 @@ static void put_in(edit *e, const char *text, size_t n) {
   str_free(&s);
 }
 
-// ---- the screen -----------------------------------------------------------------------------------------------------------
+// ---- the screen -----------------------------------------------------------------------------------------------------
 
 static void send(const edit *e, const str *s) {
   for (size_t done = 0; done < s->n;) {
@@ -195,7 +203,9 @@ static void break_rows(const edit *e, int first, row_list *out) {
 }
 
 static void add_shown(str *out, const edit *e, size_t from, size_t to) {
-  for (size_t i = from; i < to; i++) if (e->text.at[i] == '\t') str_addf(out, "%*s", TAB, ""); else str_addc(out, e->text.at[i]);
+  for (size_t i = from; i < to; i++)
+    if (e->text.at[i] == '\t') str_addf(out, "%*s", TAB, "");
+    else str_addc(out, e->text.at[i]);
 }
 
 static void add_prompt(str *out, const edit *e) {
@@ -223,7 +233,9 @@ static int rows_above(const edit *e) {
 static bool draw_added(edit *e) {
   size_t from = e->drawn.n;
   int all = e->widths.n ? e->widths.at[e->widths.n - 1] : 0, w;
-  if (!e->prompted || e->searching || !e->at_end || e->cursor < e->text.n || from > e->text.n || memcmp(e->drawn.at, e->text.at, from)) return false;
+  if (!e->prompted || e->searching || !e->at_end || e->cursor < e->text.n || from > e->text.n ||
+      memcmp(e->drawn.at, e->text.at, from))
+    return false;
   if (from && sign_after(e, sign_before(e, from)) != from) return false;        // it joins with what stands there
   for (size_t at = from; at < e->text.n; all += w) {
     if (e->text.at[at] == '\n') return false;
@@ -253,7 +265,8 @@ static void draw(edit *e) {
   int above = rows_above(e), row = 0;
   break_rows(e, prompt_width(e), &rows);
   while (row + 1 < (int)rows.n && e->cursor >= rows.at[row + 1].from) row++;
-  int shown = (int)rows.n < e->rows ? (int)rows.n : e->rows, first = row < shown ? 0 : row - shown + 1;      // a text that is longer than the screen: the end of what is before the cursor
+  // a text that is longer than the screen: the end of what is before the cursor
+  int shown = (int)rows.n < e->rows ? (int)rows.n : e->rows, first = row < shown ? 0 : row - shown + 1;
   str_add(&s, "\033[?25l\033[?7l");
   if (above) str_addf(&s, "\033[%dA", above);
   e->widths.n = 0;
@@ -281,9 +294,10 @@ static void draw(edit *e) {
   vec_free(&rows);
 }
 
-// ---- the terminal -----------------------------------------------------------------------------------------------------------
+// ---- the terminal ---------------------------------------------------------------------------------------------------
 
-static volatile sig_atomic_t resized, continued, asked;          // asked: the signal that wants the program to end or to stop
+// asked: the signal that wants the program to end or to stop
+static volatile sig_atomic_t resized, continued, asked;
 static void on_resize(int sig) { (void)sig; resized = 1; }
 static void on_continue(int sig) { (void)sig; continued = 1; }
 static void on_ask(int sig) { asked = sig; }
@@ -302,7 +316,8 @@ static void take_keys(edit *e) {
   send_text(e, "\033[?2004h");                                  // pastes come with marks around them
 }
 
-// Signals wait from here on while a key is worked on. Those that would end the program with the terminal as it is now are noted; what was ignored still is.
+// Signals wait from here on while a key is worked on. Those that would end the program with the terminal as it is now
+// are noted; what was ignored still is.
 static void take_terminal(edit *e) {
   sigset_t held;
   sigemptyset(&held);
@@ -326,7 +341,8 @@ static void give_terminal_back(edit *e) {
   sigprocmask(SIG_SETMASK, &e->signals, NULL);
 }
 
-// The terminal as it was, and then the signal does what it does: it ends the program, or stops it until it is continued.
+// The terminal as it was, and then the signal does what it does: it ends the program, or stops it until it is
+// continued.
 static void obey(edit *e) {
   int sig = asked;
   asked = 0;
@@ -337,15 +353,17 @@ static void obey(edit *e) {
   continued = 1;
 }
 
-// One byte. 1; 0 at the end; -1 on Ctrl-C; 2 where wait_ms (negative: no limit) is over.  Ctrl-C counts whenever it comes: the signal waits while a
-// key is worked on and is let through only while this waits for input. It takes with it what was typed before.
+// One byte. 1; 0 at the end; -1 on Ctrl-C; 2 where wait_ms (negative: no limit) is over.  Ctrl-C counts whenever it
+// comes: the signal waits while a key is worked on and is let through only while this waits for input. It takes with it
+// what was typed before.
 static int get_byte(edit *e, int wait_ms, unsigned char *out) {
   struct timespec limit = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L};
   while (e->at == e->n) {
     struct pollfd p = {.fd = e->in, .events = POLLIN};
     if (interrupted()) return -1;
     if (asked) obey(e);
-    if (continued) { continued = 0; take_keys(e); e->cursor_row = 0; resized = 1; }      // others may have written meanwhile
+    // others may have written meanwhile
+    if (continued) { continued = 0; take_keys(e); e->cursor_row = 0; resized = 1; }
     if (resized) { resized = 0; e->prompted = false; measure(e); draw(e); }
     int ready = ppoll(&p, 1, wait_ms < 0 ? NULL : &limit, &e->signals);
     if (!ready) return 2;
@@ -360,7 +378,7 @@ static int get_byte(edit *e, int wait_ms, unsigned char *out) {
   return 1;
 }
 
-// ---- history ------------------------------------------------------------------------------------------------------------------
+// ---- history --------------------------------------------------------------------------------------------------------
 
 // A line of the file is an entry: its newlines are \n there, and a backslash is two.
 static void add_entry(lines *l, const char *text, size_t n) {
@@ -396,7 +414,12 @@ static void rewrite_history(const edit *e) {
 // What is the same as an earlier entry takes its place.
 static void keep_once(lines *l, const char *text) {
   for (size_t i = 0; i < l->n; i++)
-    if (!strcmp(l->at[i], text)) { free(l->at[i]); memmove(l->at + i, l->at + i + 1, (l->n - i - 1) * sizeof *l->at); l->n--; break; }
+    if (!strcmp(l->at[i], text)) {
+      free(l->at[i]);
+      memmove(l->at + i, l->at + i + 1, (l->n - i - 1) * sizeof *l->at);
+      l->n--;
+      break;
+    }
 }
 
 static void load(edit *e) {
@@ -444,20 +467,63 @@ static void search_back(edit *e, size_t before) {
   }
 }
 
-// ---- keys -------------------------------------------------------------------------------------------------------------------------
+// ---- keys -----------------------------------------------------------------------------------------------------------
 
 enum key {
-  KEY_NONE, KEY_LEFT = 256, KEY_RIGHT, KEY_UP, KEY_DOWN, KEY_HOME, KEY_END, KEY_DELETE, KEY_WORD_LEFT, KEY_WORD_RIGHT, KEY_CUT_WORD, KEY_CUT_WORD_AFTER, KEY_NEWLINE, KEY_PASTE
+  KEY_NONE,
+  KEY_LEFT = 256,
+  KEY_RIGHT,
+  KEY_UP,
+  KEY_DOWN,
+  KEY_HOME,
+  KEY_END,
+  KEY_DELETE,
+  KEY_WORD_LEFT,
+  KEY_WORD_RIGHT,
+  KEY_CUT_WORD,
+  KEY_CUT_WORD_AFTER,
+  KEY_NEWLINE,
+  KEY_PASTE
 };
 enum { ESCAPE = 27 };
 #define WITH_CTRL(c) ((c) & 31)
 
-static const struct { const char *sent; enum key key; } sequences[] = {
-  {"[A", KEY_UP}, {"[B", KEY_DOWN}, {"[C", KEY_RIGHT}, {"[D", KEY_LEFT}, {"OA", KEY_UP}, {"OB", KEY_DOWN}, {"OC", KEY_RIGHT}, {"OD", KEY_LEFT},
-  {"[H", KEY_HOME}, {"[F", KEY_END}, {"OH", KEY_HOME}, {"OF", KEY_END}, {"[1~", KEY_HOME}, {"[4~", KEY_END}, {"[7~", KEY_HOME}, {"[8~", KEY_END}, {"[3~", KEY_DELETE},
-  {"[1;5D", KEY_WORD_LEFT}, {"[1;5C", KEY_WORD_RIGHT}, {"[1;3D", KEY_WORD_LEFT}, {"[1;3C", KEY_WORD_RIGHT}, {"[5D", KEY_WORD_LEFT}, {"[5C", KEY_WORD_RIGHT},
-  {"Od", KEY_WORD_LEFT}, {"Oc", KEY_WORD_RIGHT}, {"b", KEY_WORD_LEFT}, {"f", KEY_WORD_RIGHT}, {"d", KEY_CUT_WORD_AFTER}, {"[3;5~", KEY_CUT_WORD_AFTER},
-  {"\x7f", KEY_CUT_WORD}, {"\b", KEY_CUT_WORD}, {"\r", KEY_NEWLINE}, {"\n", KEY_NEWLINE}, {"[13;2u", KEY_NEWLINE}, {"[200~", KEY_PASTE}};
+static const struct { const char *sent; enum key key;
+} sequences[] = {{"[A", KEY_UP},
+                 {"[B", KEY_DOWN},
+                 {"[C", KEY_RIGHT},
+                 {"[D", KEY_LEFT},
+                 {"OA", KEY_UP},
+                 {"OB", KEY_DOWN},
+                 {"OC", KEY_RIGHT},
+                 {"OD", KEY_LEFT},
+                 {"[H", KEY_HOME},
+                 {"[F", KEY_END},
+                 {"OH", KEY_HOME},
+                 {"OF", KEY_END},
+                 {"[1~", KEY_HOME},
+                 {"[4~", KEY_END},
+                 {"[7~", KEY_HOME},
+                 {"[8~", KEY_END},
+                 {"[3~", KEY_DELETE},
+                 {"[1;5D", KEY_WORD_LEFT},
+                 {"[1;5C", KEY_WORD_RIGHT},
+                 {"[1;3D", KEY_WORD_LEFT},
+                 {"[1;3C", KEY_WORD_RIGHT},
+                 {"[5D", KEY_WORD_LEFT},
+                 {"[5C", KEY_WORD_RIGHT},
+                 {"Od", KEY_WORD_LEFT},
+                 {"Oc", KEY_WORD_RIGHT},
+                 {"b", KEY_WORD_LEFT},
+                 {"f", KEY_WORD_RIGHT},
+                 {"d", KEY_CUT_WORD_AFTER},
+                 {"[3;5~", KEY_CUT_WORD_AFTER},
+                 {"\x7f", KEY_CUT_WORD},
+                 {"\b", KEY_CUT_WORD},
+                 {"\r", KEY_NEWLINE},
+                 {"\n", KEY_NEWLINE},
+                 {"[13;2u", KEY_NEWLINE},
+                 {"[200~", KEY_PASTE}};
 
 // After an escape: the key that it begins; what nobody knows is none.
 static enum key escaped(edit *e) {
@@ -548,7 +614,8 @@ static void move(edit *e, int key) {
   }
 }
 
-// Ctrl-R looks further back; what is no text ends the search, and counts as the key that it is. True: that was all of this key.
+// Ctrl-R looks further back; what is no text ends the search, and counts as the key that it is. True: that was all of
+// this key.
 static bool search_key(edit *e, int key) {
   if (key == WITH_CTRL('R')) {
     if (e->searching) search_back(e, e->browsed);
@@ -584,7 +651,7 @@ static enum edit_result work(edit *e) {
   }
 }
 
-// ---- life -----------------------------------------------------------------------------------------------------------------------------
+// ---- life -----------------------------------------------------------------------------------------------------------
 
 edit *edit_new(int in, int out, const char *history) {
   edit *e = xcalloc(1, sizeof *e);

@@ -1,5 +1,6 @@
-// weft embed: texts as vectors, in llama.cpp's forms. A text is what stands between two separators, by default a line; its vector is what the
-// model makes of each token, pooled as the model's file says and normalised. Without pooling each token has a vector of its own.
+// weft embed: texts as vectors, in llama.cpp's forms. A text is what stands between two separators, by default a line;
+// its vector is what the model makes of each token, pooled as the model's file says and normalised. Without pooling
+// each token has a vector of its own.
 #include "app/app.h"
 #include "app/model_args.h"
 #include <math.h>
@@ -7,9 +8,13 @@
 #include <string.h>
 
 static const struct command command = {
-  "embed", "Turns texts into vectors: near ones mean the same.", "FILE [-p TEXT | -f TEXTS | --ids 1,2,3] [options]",
+  "embed",
+  "Turns texts into vectors: near ones mean the same.",
+  "FILE [-p TEXT | -f TEXTS | --ids 1,2,3] [options]",
   "Each line is a text of its own; without -p, -f and --ids lines of stdin are.\n"
-  "A model that ranks texts scores each by a question: a line has the question, a tab, and the text.\n", COMMAND_BIT(embed), 0};
+  "A model that ranks texts scores each by a question: a line has the question, a tab, and the text.\n",
+  COMMAND_BIT(embed),
+  0};
 
 enum format { FORMAT_TEXT, FORMAT_ARRAY, FORMAT_JSON, FORMAT_JSON_MORE, FORMAT_RAW };
 
@@ -21,10 +26,13 @@ static int add_ids(struct vectors *v, const struct settings *o, const int32_t *i
   v->n_texts++;
   size_t rows = v->how == WEFT_POOLING_NONE ? n_ids : 1, before = v->all.n;
   for (size_t i = 0; i < rows * v->size; i++) vec_push(&v->all, 0);
-  int status = weft_embed(v->model, ids, n_ids, v->how, v->all.at + before, &err) ? failed("text %zu: %s", v->n_texts, err.text) : 0;
+  int status = weft_embed(v->model, ids, n_ids, v->how, v->all.at + before, &err)
+                 ? failed("text %zu: %s", v->n_texts, err.text)
+                 : 0;
   if (status) return status;
   v->n += rows;
-  for (size_t i = 0; i < rows && v->how != WEFT_POOLING_RANK; i++) weft_embedding_normalize(v->all.at + before + i * v->size, v->size, (int)o->embed.normalize);
+  for (size_t i = 0; i < rows && v->how != WEFT_POOLING_RANK; i++)
+    weft_embedding_normalize(v->all.at + before + i * v->size, v->size, (int)o->embed.normalize);
   return interrupted() ? EXIT_INTERRUPTED : 0;
 }
 
@@ -33,7 +41,7 @@ static const char *find(const char *text, size_t n, const char *what, size_t n_w
   return NULL;
 }
 
-// ---- a question and a text, which models that rank see together -------------------------------------------------------
+// ---- a question and a text, which models that rank see together -----------------------------------------------------
 
 static int add_pair(struct vectors *v, const struct settings *o, const char *text, size_t n) {
   const char *separator = o->embed.pair_separator;
@@ -57,7 +65,8 @@ static int add_text(struct vectors *v, const struct settings *o, const char *tex
   int32_t *ids;
   size_t n_ids;
   if (v->how == WEFT_POOLING_RANK) return add_pair(v, o, text, n);
-  if (weft_tokenize(weft_model_vocab(v->model), text, n, WEFT_ADD_SPECIAL | (o->parse_special ? WEFT_PARSE_SPECIAL : 0), &ids, &n_ids, &err))
+  if (weft_tokenize(weft_model_vocab(v->model), text, n, WEFT_ADD_SPECIAL | (o->parse_special ? WEFT_PARSE_SPECIAL : 0),
+                    &ids, &n_ids, &err))
     return failed("%s", err.text);
   int status = add_ids(v, o, ids, n_ids);
   weft_free(ids);
@@ -77,7 +86,7 @@ static int add_texts(struct vectors *v, const struct settings *o, const char *te
   return status;
 }
 
-// ---- what is shown ----------------------------------------------------------------------------------------------------
+// ---- what is shown --------------------------------------------------------------------------------------------------
 
 static const float *row(const struct vectors *v, size_t i) { return v->all.at + i * v->size; }
 
@@ -162,7 +171,7 @@ static void show(struct out *to, const struct vectors *v, const struct settings 
   }
 }
 
-// ---- the command ------------------------------------------------------------------------------------------------------
+// ---- the command ----------------------------------------------------------------------------------------------------
 
 static int find_pooling(struct vectors *v, const struct settings *o) {
   weft_error err;
@@ -170,7 +179,9 @@ static int find_pooling(struct vectors *v, const struct settings *o) {
   if (v->how == WEFT_POOLING_MODEL && weft_model_pooling(v->model, &v->how, &err)) return failed("%s", err.text);
   if (v->how != WEFT_POOLING_MODEL) return 0;
   v->how = WEFT_POOLING_NONE;
-  if (!o->quiet) fprintf(stderr, "weft: the file does not say how a vector is made of a whole text: here is one for each token (--pooling mean or last makes one)\n");
+  if (!o->quiet)
+    fprintf(stderr, "weft: the file does not say how a vector is made of a whole text: here is one for each token "
+                    "(--pooling mean or last makes one)\n");
   return 0;
 }
 

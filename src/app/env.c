@@ -5,7 +5,12 @@
 #include <string.h>
 
 static const struct command command = {
-  "env", "Shows the environment variables that Weft reads, and what it sees of this machine.", "[--json]", NULL, COMMAND_BIT(env), 0};
+  "env",
+  "Shows the environment variables that Weft reads, and what it sees of this machine.",
+  "[--json]",
+  NULL,
+  COMMAND_BIT(env),
+  0};
 
 // A secret is not shown.
 static const char *shown_value(enum env_var v) { return v == ENV_HF_TOKEN && *env_str(v) ? "(set)" : env_str(v); }
@@ -13,7 +18,8 @@ static const char *shown_value(enum env_var v) { return v == ENV_HF_TOKEN && *en
 static void show_variables(struct out *o) {
   int name = 0, value = 0, def = 0;
   for (int v = 0; v < ENV_COUNT; v++) {
-    int n = (int)strlen(env_name((enum env_var)v)), m = (int)strlen(shown_value((enum env_var)v)), k = (int)strlen(env_default((enum env_var)v));
+    int n = (int)strlen(env_name((enum env_var)v)), m = (int)strlen(shown_value((enum env_var)v)),
+        k = (int)strlen(env_default((enum env_var)v));
     if (n > name) name = n;
     if (m > value) value = m;
     if (k > def) def = k;
@@ -43,10 +49,12 @@ static void add_wrapped(struct out *o, const char *text, int indent, size_t widt
 }
 
 // What instructions change in kernels. Others are used where LLVM finds a place for them.
-static const struct { const char *name, *what; } features[] = {
+static const struct { const char *name, *what;
+} features[] = {
   {"x86-64", "128-bit vectors; products of bytes in plain arithmetic"},
   {"x86-64-v2", "128-bit vectors; products of bytes in plain arithmetic"},
-  {"x86-64-v3", "256-bit vectors, multiply-add in one instruction, 16-bit floats converted by the processor; a dot product of bytes is two instructions"},
+  {"x86-64-v3", "256-bit vectors, multiply-add in one instruction, 16-bit floats converted by the processor; a dot "
+                "product of bytes is two instructions"},
   {"x86-64-v4", "512-bit vectors, with masks for what does not fill them"},
   {"avx512vnni", "64 products of bytes and their sums in one instruction: quantised weights, in tokens and in prompts"},
   {"avxvnni", "32 products of bytes and their sums in one instruction: quantised weights, in tokens and in prompts"},
@@ -94,7 +102,8 @@ static void show_machine(struct out *o, const weft_machine *m) {
   if (m->vector_bits) out_addf(o, "vectors   %d bits\n", m->vector_bits);
   out_addf(o, "threads   %d\n", m->threads);
   if (m->memory_total)
-    out_addf(o, "memory    %.1f GiB, %.1f GiB free\n", (double)m->memory_total / 0x1p30, (double)m->memory_available / 0x1p30);
+    out_addf(o, "memory    %.1f GiB, %.1f GiB free\n", (double)m->memory_total / 0x1p30,
+             (double)m->memory_available / 0x1p30);
   out_addf(o, "L2 cache  %lld KiB a core\n", (long long)(m->cache_bytes >> 10));
   out_addf(o, "prefetch  %s\n", m->prefetch[0] ? m->prefetch : "not measured yet: done when a large model is loaded");
   if (m->barrier_ns > 0) out_addf(o, "barrier   %.0f ns\n", m->barrier_ns);
@@ -123,7 +132,9 @@ static void show_json(struct out *o, const weft_machine *m) {
   json_object_set_new(machine, "cpu", json_string(m->cpu));
   json_object_set_new(machine, "features", json_string(m->features));
   json_t *changes = json_object();
-  for (size_t i = 0; i < COUNT(features); i++) if (has_word(m->features, features[i].name)) json_object_set_new(changes, features[i].name, json_string(features[i].what));
+  for (size_t i = 0; i < COUNT(features); i++)
+    if (has_word(m->features, features[i].name))
+      json_object_set_new(changes, features[i].name, json_string(features[i].what));
   json_object_set_new(machine, "changes", changes);
   json_object_set_new(machine, "vector_bits", json_integer(m->vector_bits));
   json_object_set_new(machine, "threads", json_integer(m->threads));

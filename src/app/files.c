@@ -1,6 +1,7 @@
-// The files that a command may open, from when its arguments are known: those that it was given, the kernel cache, and of the system what a
-// program needs to run (its libraries, what the kernel says of the machine). Nothing else, whatever the bytes of a model make of this program.
-// Not for commands that are told file names while they run (chat), or that write what they were told (quantize, pull, cache and their like).
+// The files that a command may open, from when its arguments are known: those that it was given, the kernel cache, and
+// of the system what a program needs to run (its libraries, what the kernel says of the machine). Nothing else,
+// whatever the bytes of a model make of this program. Not for commands that are told file names while they run (chat),
+// or that write what they were told (quantize, pull, cache and their like).
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/store.h"
@@ -59,14 +60,31 @@ static void add_model(files *l, const char *path) {
 
 static int add_library(struct dl_phdr_info *info, size_t size, void *ctx) {
   (void)size;
-  if (info->dlpi_name && info->dlpi_name[0] == '/') add_folder_of(ctx, info->dlpi_name, false);   // the compiler's lies where others do
+  // the compiler's lies where others do
+  if (info->dlpi_name && info->dlpi_name[0] == '/') add_folder_of(ctx, info->dlpi_name, false);
   return 0;
 }
 
 static void add_system(files *l) {
-  static const char *const reads[] = {
-    "/usr", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/gnu/store", "/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/localtime", "/sys",
-    "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/sys", "/dev/urandom", "/dev/zero"};
+  static const char *const reads[] = {"/usr",
+                                      "/lib",
+                                      "/lib32",
+                                      "/lib64",
+                                      "/opt",
+                                      "/nix/store",
+                                      "/gnu/store",
+                                      "/etc/ld.so.cache",
+                                      "/etc/ld.so.preload",
+                                      "/etc/localtime",
+                                      "/sys",
+                                      "/proc/self",
+                                      "/proc/cpuinfo",
+                                      "/proc/meminfo",
+                                      "/proc/stat",
+                                      "/proc/loadavg",
+                                      "/proc/sys",
+                                      "/dev/urandom",
+                                      "/dev/zero"};
   for (size_t i = 0; i < COUNT(reads); i++) add(l, reads[i], false);
   add(l, "/dev/null", true);
   dl_iterate_phdr(add_library, l);
@@ -82,8 +100,10 @@ static void add_given(files *l, const struct settings *s) {
   add_model(l, s->model.model);
   for (size_t i = 0; i < s->models.n; i++) add_model(l, s->models.at[i]);
   for (size_t i = 0; i < s->model.loras.n; i++) add_model(l, s->model.adapters[i].path);
-  const char *const reads[] = {s->file, s->template_file, s->grammar.gbnf_file, s->grammar.schema_file, s->serve.key_file,
-                               s->messages, s->tools, s->variables};   // the last three: JSON, or the name of a file with it
+  const char *const reads[] = {s->file, s->template_file, s->grammar.gbnf_file, s->grammar.schema_file,
+                               s->serve.key_file,
+                               // the last three: JSON, or the name of a file with it
+                               s->messages, s->tools, s->variables};
   for (size_t i = 0; i < COUNT(reads); i++) add(l, reads[i], false);
   if (s->serve.models_dir) add_folder(l, s->serve.models_dir);
   add(l, s->serve.keep, true);

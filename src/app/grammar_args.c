@@ -4,29 +4,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int given(const struct grammar_args *a) { return !!a->gbnf + !!a->gbnf_file + !!a->schema + !!a->schema_file + !!a->regex; }
+static int given(const struct grammar_args *a) {
+  return !!a->gbnf + !!a->gbnf_file + !!a->schema + !!a->schema_file + !!a->regex;
+}
 
 int grammar_args_check(const struct grammar_args *a, bool ignore_end, error *err) {
-  if (given(a) > 1) return error_set(err, "the output is constrained more than once: use one of --grammar, --grammar-file, -j, -jf and --regex");
-  if (given(a) && ignore_end) return error_set(err, "--ignore-eos and a grammar: what the grammar describes has an end");
+  if (given(a) > 1)
+    return error_set(
+      err, "the output is constrained more than once: use one of --grammar, --grammar-file, -j, -jf and --regex");
+  if (given(a) && ignore_end)
+    return error_set(err, "--ignore-eos and a grammar: what the grammar describes has an end");
   return 0;
 }
 
-int grammar_args_open(const struct grammar_args *a, const weft_vocab *vocab, int32_t n_vocab, weft_grammar **out, weft_error *err) {
-  const char *file = a->gbnf_file ? a->gbnf_file : a->schema_file, *text = a->gbnf ? a->gbnf : a->schema ? a->schema : a->regex;
+int grammar_args_open(const struct grammar_args *a, const weft_vocab *vocab, int32_t n_vocab, weft_grammar **out,
+                      weft_error *err) {
+  const char *file = a->gbnf_file ? a->gbnf_file : a->schema_file, *text = a->gbnf     ? a->gbnf
+                                                                           : a->schema ? a->schema
+                                                                                       : a->regex;
   char *owned = NULL;
   size_t n = text ? strlen(text) : 0;
   error e = {0};
   weft_error why = {{0}};
   *out = NULL;
   if (!given(a)) return 0;
-  if (weft_vocab_size(vocab) != n_vocab) error_set(&e, "a grammar needs as many tokens in the vocabulary (%d) as the model has logits (%d)", weft_vocab_size(vocab), n_vocab);
+  if (weft_vocab_size(vocab) != n_vocab)
+    error_set(&e, "a grammar needs as many tokens in the vocabulary (%d) as the model has logits (%d)",
+              weft_vocab_size(vocab), n_vocab);
   else if (file && read_file(file, &owned, &n, &e)) owned = NULL;
   else {
     if (owned) text = owned;
-    int status = a->gbnf || a->gbnf_file ? weft_grammar_open_gbnf(vocab, text, n, out, &why) :
-                 a->regex ? weft_grammar_open_regex(vocab, text, n, out, &why) : weft_grammar_open_json_schema(vocab, text, n, out, &why);
-    if (status) error_set(&e, "%.60s%s%.900s", file ? file : a->gbnf ? "--grammar" : a->schema ? "--json-schema" : "--regex", ": ", why.text);
+    int status = a->gbnf || a->gbnf_file ? weft_grammar_open_gbnf(vocab, text, n, out, &why)
+                 : a->regex              ? weft_grammar_open_regex(vocab, text, n, out, &why)
+                                         : weft_grammar_open_json_schema(vocab, text, n, out, &why);
+    if (status)
+      error_set(&e, "%.60s%s%.900s",
+                file        ? file
+                : a->gbnf   ? "--grammar"
+                : a->schema ? "--json-schema"
+                            : "--regex",
+                ": ", why.text);
   }
   free(owned);
   if (e.text[0] && err) memcpy(err->text, e.text, sizeof err->text);

@@ -7,6 +7,8 @@
 struct grammar_args { const char *gbnf, *gbnf_file, *schema, *schema_file, *regex; };
 
 int grammar_args_check(const struct grammar_args *a, bool ignore_end, error *err);  // what a row cannot say
-// *out NULL: none of the options was given.  -1: a grammar, schema or expression that is refused, or a file that cannot be read.
-int grammar_args_open(const struct grammar_args *a, const weft_vocab *vocab, int32_t n_vocab, weft_grammar **out, weft_error *err);
+// *out NULL: none of the options was given.  -1: a grammar, schema or expression that is refused, or a file that cannot
+// be read.
+int grammar_args_open(const struct grammar_args *a, const weft_vocab *vocab, int32_t n_vocab, weft_grammar **out,
+                      weft_error *err);
 #endif

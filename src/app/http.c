@@ -1,7 +1,7 @@
 // Texts and files from the network: see http.h.
 //
-// A transfer is a row of attempts, each of which goes on where the one before was cut.  Sizes and sums come from two sides (what the caller
-// knows, and what the server says), and every contradiction is an error.
+// A transfer is a row of attempts, each of which goes on where the one before was cut.  Sizes and sums come from two
+// sides (what the caller knows, and what the server says), and every contradiction is an error.
 #define _GNU_SOURCE
 #define CURL_DISABLE_TYPECHECK
 #define CURL_DISABLE_DEPRECATION
@@ -37,7 +37,7 @@ struct http {
   void (*free_list)(struct curl_slist *);
 };
 
-// ---- libcurl ------------------------------------------------------------------------------------------------------------
+// ---- libcurl --------------------------------------------------------------------------------------------------------
 
 static void *library(void) {
   static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.so"};
@@ -53,9 +53,11 @@ int http_open(const char *token, http **out, error *err) {
     free(h);
     return error_set(err, "nothing can be fetched without libcurl; Debian and Ubuntu have it as libcurl4");
   }
-  const struct { const char *name; void *to; } functions[] = {
-    {"curl_easy_init", &h->init}, {"curl_easy_cleanup", &h->cleanup}, {"curl_easy_reset", &h->reset}, {"curl_easy_setopt", &h->set}, {"curl_easy_getinfo", &h->get},
-    {"curl_easy_perform", &h->perform}, {"curl_easy_strerror", &h->text_of}, {"curl_slist_append", &h->add}, {"curl_slist_free_all", &h->free_list}};
+  const struct { const char *name; void *to;
+  } functions[] = {
+    {"curl_easy_init", &h->init},        {"curl_easy_cleanup", &h->cleanup}, {"curl_easy_reset", &h->reset},
+    {"curl_easy_setopt", &h->set},       {"curl_easy_getinfo", &h->get},     {"curl_easy_perform", &h->perform},
+    {"curl_easy_strerror", &h->text_of}, {"curl_slist_append", &h->add},     {"curl_slist_free_all", &h->free_list}};
   for (size_t i = 0; i < COUNT(functions); i++) {
     void *f = dlsym(h->library, functions[i].name);
     if (!f) { int r = error_set(err, "libcurl has no %s", functions[i].name); dlclose(h->library); free(h); return r; }
@@ -96,7 +98,9 @@ static void prepare(http *h, const char *url) {
   h->set(h->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
   h->set(h->curl, CURLOPT_LOW_SPEED_TIME, (long)SILENCE_S);
   h->set(h->curl, CURLOPT_NOSIGNAL, 1L);
-  if (h->set(h->curl, CURLOPT_PROTOCOLS_STR, "http,https") || h->set(h->curl, CURLOPT_REDIR_PROTOCOLS_STR, safe ? "https" : "http,https")) {   // before 7.85
+  // before 7.85
+  if (h->set(h->curl, CURLOPT_PROTOCOLS_STR, "http,https") ||
+      h->set(h->curl, CURLOPT_REDIR_PROTOCOLS_STR, safe ? "https" : "http,https")) {
     h->set(h->curl, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
     h->set(h->curl, CURLOPT_REDIR_PROTOCOLS, (long)(safe ? CURLPROTO_HTTPS : CURLPROTO_HTTP | CURLPROTO_HTTPS));
   }
@@ -106,14 +110,19 @@ static const char *reason(const http *h, CURLcode code) { return h->why[0] ? h->
 
 static int refused(const char *url, int status, error *err) {
   switch (status) {
-  case 401: case 403: return error_set(err, "%.300s: not allowed (HTTP %d); a token in HF_TOKEN may help, and some models have terms to be accepted on their page", url, status);
+  case 401:
+  case 403:
+    return error_set(err,
+                     "%.300s: not allowed (HTTP %d); a token in HF_TOKEN may help, and some models have terms to be "
+                     "accepted on their page",
+                     url, status);
   case 404: return error_set(err, "%.300s: not there (HTTP 404)", url);
   case 429: return error_set(err, "%.300s: the server wants fewer requests for a while (HTTP 429)", url);
   default: return error_set(err, "%.300s: HTTP %d", url, status);
   }
 }
 
-// ---- texts ----------------------------------------------------------------------------------------------------------------
+// ---- texts ----------------------------------------------------------------------------------------------------------
 
 struct reading { str *to; size_t most; bool too_long; };
 
@@ -148,14 +157,15 @@ int http_text(http *h, const char *url, size_t most, str *out, int *status, erro
   return code == 200 ? 0 : refused(url, (int)code, err);
 }
 
-// ---- files ----------------------------------------------------------------------------------------------------------------
+// ---- files ----------------------------------------------------------------------------------------------------------
 
 struct transfer {
   http *h;
   const struct http_file *f;
   str part, tag_path;
   int fd;
-  int64_t have, size, first;        // of the file: bytes that are there, bytes in all (-1: not known), where this run began
+  // of the file: bytes that are there, bytes in all (-1: not known), where this run began
+  int64_t have, size, first;
   sha256 sum;
   char wanted[65];                  // the sum that it should have, "": not known
   char tag[TEXT];                   // ETag of what is there
@@ -194,7 +204,10 @@ static int disk_error(struct transfer *t, int why) {
   char far[80];
   how_far(t, far);
   error_set(t->err, "%s: %s; %s are kept in %.300s, and the same command goes on from there", t->f->shown,
-            why == ENOSPC ? "the disk is full" : why == EFBIG ? "files may not become that large (ulimit -f)" : strerror(why), far, t->part.at);
+            why == ENOSPC  ? "the disk is full"
+            : why == EFBIG ? "files may not become that large (ulimit -f)"
+                           : strerror(why),
+            far, t->part.at);
   return stop(t);
 }
 
@@ -225,7 +238,8 @@ static size_t take_header(char *line, size_t size, size_t count, void *ctx) {
   size_t n = size * count, length;
   const char *value;
   char number[64];
-  if (n > 5 && !memcmp(line, "HTTP/", 5)) {            // of the next one in a row of redirections; no text of libcurl's needs to end with a NUL
+  // of the next one in a row of redirections; no text of libcurl's needs to end with a NUL
+  if (n > 5 && !memcmp(line, "HTTP/", 5)) {
     t->status = 0;
     snprintf(number, sizeof number, "%.*s", (int)(n < 63 ? n : 63), line);
     sscanf(number, "HTTP/%*s %ld", &t->status);
@@ -234,8 +248,10 @@ static size_t take_header(char *line, size_t size, size_t count, void *ctx) {
     return n;
   }
   if (is_header(line, n, "etag", &value, &length)) copy_tag(t->its_tag, value, length);
-  else if (is_header(line, n, "x-linked-etag", &value, &length) && !t->f->sha256[0]) take_sum(t->wanted, value, length);    // Hugging Face's, before it redirects
-  else if (is_header(line, n, "content-length", &value, &length) || is_header(line, n, "content-range", &value, &length)) {
+  else if (is_header(line, n, "x-linked-etag", &value, &length) && !t->f->sha256[0])
+    take_sum(t->wanted, value, length);  // Hugging Face's, before it redirects
+  else if (is_header(line, n, "content-length", &value, &length) ||
+           is_header(line, n, "content-range", &value, &length)) {
     long long from, to, all;
     snprintf(number, sizeof number, "%.*s", (int)(length < 63 ? length : 63), value);
     if (sscanf(number, "bytes %lld-%lld/%lld", &from, &to, &all) == 3) { t->its_first = from; t->its_all = all; }
@@ -270,19 +286,24 @@ static int begin_body(struct transfer *t) {
   struct statvfs disk;
   char need[32], free_bytes[32];
   t->begun = true;
-  if (t->status == 206 && t->its_first != t->have) { error_set(t->err, "%s: the server sends another part than was asked for", t->f->shown); return stop(t); }
+  if (t->status == 206 && t->its_first != t->have) {
+    error_set(t->err, "%s: the server sends another part than was asked for", t->f->shown);
+    return stop(t);
+  }
   if (t->status == 200 && t->have && start_over(t)) return -1;
   if (t->status == 200) t->size = t->f->size;                // it may be another file by now
   int64_t all = t->status == 206 ? t->its_all : t->its_length;
   if (t->f->size >= 0 && all >= 0 && all != t->f->size) {
-    error_set(t->err, "%s: the server has %lld bytes, and it should be %lld", t->f->shown, (long long)all, (long long)t->f->size);
+    error_set(t->err, "%s: the server has %lld bytes, and it should be %lld", t->f->shown, (long long)all,
+              (long long)t->f->size);
     return stop(t);
   }
   if (t->size < 0) t->size = all;
   if (t->size >= 0 && !fstatvfs(t->fd, &disk) && (uint64_t)(t->size - t->have) / disk.f_frsize >= disk.f_bavail) {
     readable(need, t->size - t->have);
     readable(free_bytes, (int64_t)(disk.f_bavail * disk.f_frsize));
-    error_set(t->err, "%s: the disk is too full: %s are to come, and %s are free at %.300s", t->f->shown, need, free_bytes, t->part.at);
+    error_set(t->err, "%s: the disk is too full: %s are to come, and %s are free at %.300s", t->f->shown, need,
+              free_bytes, t->part.at);
     return stop(t);
   }
   return keep_tag(t);
@@ -293,7 +314,11 @@ static size_t take_body(char *at, size_t size, size_t count, void *ctx) {
   size_t n = size * count;
   if (t->status != 200 && t->status != 206) return n;       // a page that says what is wrong
   if (!t->begun && begin_body(t)) return 0;
-  if (t->size >= 0 && (int64_t)n > t->size - t->have) { error_set(t->err, "%s: the server sends more than the %lld bytes of the file", t->f->shown, (long long)t->size); stop(t); return 0; }
+  if (t->size >= 0 && (int64_t)n > t->size - t->have) {
+    error_set(t->err, "%s: the server sends more than the %lld bytes of the file", t->f->shown, (long long)t->size);
+    stop(t);
+    return 0;
+  }
   for (size_t done = 0; done < n;) {
     ssize_t wrote = write(t->fd, at + done, n - done);
     if (wrote < 0 && errno == EINTR) continue;
@@ -345,8 +370,12 @@ static int attempt(struct transfer *t) {
   h->free_list(headers);
   if (t->final) return -1;
   if (got && interrupted()) return HTTP_INTERRUPTED;
-  if (t->status == 416 && t->have) return t->have == t->size ? 0 : start_over(t) ? -1 : error_set(t->err, "%s: the server knows of no such part", t->f->shown);
-  if (t->status && t->status != 200 && t->status != 206 && !(got && t->status < 400)) {        // what is neither the file nor a cut on the way to it
+  if (t->status == 416 && t->have)
+    return t->have == t->size ? 0
+           : start_over(t)    ? -1
+                              : error_set(t->err, "%s: the server knows of no such part", t->f->shown);
+  // what is neither the file nor a cut on the way to it
+  if (t->status && t->status != 200 && t->status != 206 && !(got && t->status < 400)) {
     refused(t->f->url, (int)t->status, t->err);
     if (t->status < 500 && t->status != 429) stop(t);
     return -1;
@@ -362,7 +391,8 @@ static int open_part(struct transfer *t) {
   struct stat st, now;
   t->fd = open(t->part.at, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (t->fd < 0 || fstat(t->fd, &st)) return error_set(t->err, "%.300s: %s", t->part.at, strerror(errno));
-  if (flock(t->fd, LOCK_EX | LOCK_NB) || stat(t->part.at, &now) || now.st_ino != st.st_ino)          // or was, and has its name by now
+  // or was, and has its name by now
+  if (flock(t->fd, LOCK_EX | LOCK_NB) || stat(t->part.at, &now) || now.st_ino != st.st_ino)
     return error_set(t->err, "%s is being fetched by another program just now", t->f->shown);
   sha256_begin(&t->sum);
   int tag = open(t->tag_path.at, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -389,10 +419,13 @@ static int finish(struct transfer *t) {
   if (t->wanted[0] && strcmp(got, t->wanted)) {
     unlink(t->part.at);
     unlink(t->tag_path.at);
-    return error_set(t->err, "%s: it is not the file that was meant: its SHA-256 is %s, and it should be %s. It was removed", t->f->shown, got, t->wanted);
+    return error_set(t->err,
+                     "%s: it is not the file that was meant: its SHA-256 is %s, and it should be %s. It was removed",
+                     t->f->shown, got, t->wanted);
   }
   if (fsync(t->fd)) return disk_error(t, errno);
-  if (rename(t->part.at, t->f->path)) return error_set(t->err, "%.300s: cannot be given its name: %s", t->f->path, strerror(errno));
+  if (rename(t->part.at, t->f->path))
+    return error_set(t->err, "%.300s: cannot be given its name: %s", t->f->path, strerror(errno));
   str tag = {0};                    // llama.cpp looks there whether its file is the one that the server has
   str_addf(&tag, "%s.etag", t->f->path);
   if (!t->tag[0] || rename(t->tag_path.at, tag.at)) unlink(t->tag_path.at);
@@ -414,11 +447,16 @@ static int fetch(struct transfer *t) {
     if (!status) break;
     char far[80];
     how_far(t, far);
-    if (status == HTTP_INTERRUPTED) { error_set(out, "stopped; %s are kept, and the same command goes on from there", far); return status; }
+    if (status == HTTP_INTERRUPTED) {
+      error_set(out, "stopped; %s are kept, and the same command goes on from there", far);
+      return status;
+    }
     if (t->final) return error_set(out, "%s", why.text);
     if (!first.text[0] || why.text[0]) first = why;
     if (t->have > before) tries = 0;
-    else if (++tries == ATTEMPTS) return t->have ? error_set(out, "%.600s; %s are kept, and the same command goes on from there", first.text, far) : error_set(out, "%s", first.text);
+    else if (++tries == ATTEMPTS)
+      return t->have ? error_set(out, "%.600s; %s are kept, and the same command goes on from there", first.text, far)
+                     : error_set(out, "%s", first.text);
     else nanosleep(&(struct timespec){.tv_sec = tries}, NULL);
   }
   return finish(t);
@@ -431,7 +469,8 @@ int http_fetch(http *h, const struct http_file *f, progress *bar, error *err) {
   str_addf(&t.tag_path, "%s.part.etag", f->path);
   int status = fetch(&t);
   struct stat st;
-  if (t.fd >= 0 && !t.have && !fstat(t.fd, &st) && !st.st_size) { unlink(t.part.at); unlink(t.tag_path.at); }      // nothing is worth keeping
+  // nothing is worth keeping
+  if (t.fd >= 0 && !t.have && !fstat(t.fd, &st) && !st.st_size) { unlink(t.part.at); unlink(t.tag_path.at); }
   if (t.fd >= 0) close(t.fd);
   str_free(&t.part);
   str_free(&t.tag_path);

@@ -1,14 +1,17 @@
-// http: texts and files from the network, through libcurl, which is loaded when something is to be fetched and never else.
+// http: texts and files from the network, through libcurl, which is loaded when something is to be fetched and never
+// else.
 //
-// A file comes under the name PATH.part, of which not a byte is lost: what is there is asked for no more (Range, and If-Range with the ETag
-// in PATH.part.etag).  It becomes PATH when it is whole, has the size and the SHA-256 that it should have, and lies on the disk.
+// A file comes under the name PATH.part, of which not a byte is lost: what is there is asked for no more (Range, and
+// If-Range with the ETag in PATH.part.etag).  It becomes PATH when it is whole, has the size and the SHA-256 that it
+// should have, and lies on the disk.
 #ifndef WEFT_HTTP_H
 #define WEFT_HTTP_H
 #include "base/progress.h"
 #include "base/str.h"
 
 typedef struct http http;
-// The token goes to the host of an address and to no other, wherever that may redirect. NULL: none. -1 and why not: there is no libcurl.
+// The token goes to the host of an address and to no other, wherever that may redirect. NULL: none. -1 and why not:
+// there is no libcurl.
 int http_open(const char *token, http **out, error *err);
 void http_close(http *h);                            // NULL is fine
 
@@ -20,7 +23,8 @@ struct http_file {
   int64_t size;                                      // -1: not known
   char sha256[65];                                   // "": not known, unless the server says it
 };
-// 0, or -1 and why not: PATH.part is kept then, unless it is the wrong file.  INTERRUPTED: Ctrl-C (app.h), with err saying what is there.
+// 0, or -1 and why not: PATH.part is kept then, unless it is the wrong file.  INTERRUPTED: Ctrl-C (app.h), with err
+// saying what is there.
 enum { HTTP_INTERRUPTED = -2 };
 int http_fetch(http *h, const struct http_file *f, progress *bar, error *err);
 #endif

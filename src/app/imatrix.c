@@ -1,5 +1,5 @@
-// weft imatrix: importance weights for weft quantize.  A model reads a text, chunk by chunk, and the sums of squares of what goes into each matrix are
-// written to a file.
+// weft imatrix: importance weights for weft quantize.  A model reads a text, chunk by chunk, and the sums of squares of
+// what goes into each matrix are written to a file.
 #include "app/app.h"
 #include "app/model_args.h"
 #include <stdlib.h>
@@ -8,9 +8,13 @@
 struct collector { const struct settings *o; weft_model *model; progress bar; };
 
 static const struct command command = {
-  "imatrix", "Measures which inputs of a model's matrices matter, for weft quantize.", "-m FILE -f TEXT [-o OUT] [options]",
+  "imatrix",
+  "Measures which inputs of a model's matrices matter, for weft quantize.",
+  "-m FILE -f TEXT [-o OUT] [options]",
   "The text is cut into chunks of -c tokens, each of which is read alone; a few hundred of 512 are enough.\n"
-  "The file is llama.cpp's (GGUF), and weft quantize --imatrix reads it.\n", COMMAND_BIT(imatrix), 0};
+  "The file is llama.cpp's (GGUF), and weft quantize --imatrix reads it.\n",
+  COMMAND_BIT(imatrix),
+  0};
 
 static int write_out(const struct collector *c, const weft_imatrix *w) {
   weft_error err;
@@ -39,12 +43,15 @@ static int collect(struct collector *c, const int32_t *ids, int64_t n_chunks) {
     if (weft_imatrix_add(w, chunk, size, &err)) status = failed("%s", err.text);
     else if (o->imatrix.every && (i + 1) % o->imatrix.every == 0 && i + 1 < n_chunks) status = write_out(c, w);
     int left = (int)((now_s() - began) / (double)(i + 1) * (double)(n_chunks - i - 1));
-    snprintf(text, sizeof text, "chunk %lld of %lld, %d:%02d left", (long long)i + 1, (long long)n_chunks, left / 60, left % 60);
+    snprintf(text, sizeof text, "chunk %lld of %lld, %d:%02d left", (long long)i + 1, (long long)n_chunks, left / 60,
+             left % 60);
     progress_set(&c->bar, text, (double)(i + 1) / (double)n_chunks);
   }
   progress_end(&c->bar);
   if (!status && interrupted()) status = EXIT_INTERRUPTED;
-  if (!status && !(status = write_out(c, w))) fprintf(stderr, "weft: wrote %s: %lld chunks of %zu tokens, %.1f s\n", o->imatrix.out, (long long)n_chunks, size, now_s() - began);
+  if (!status && !(status = write_out(c, w)))
+    fprintf(stderr, "weft: wrote %s: %lld chunks of %zu tokens, %.1f s\n", o->imatrix.out, (long long)n_chunks, size,
+            now_s() - began);
   weft_imatrix_free(w);
   weft_free(first);
   free(chunk);
@@ -60,11 +67,15 @@ static int read_and_collect(struct collector *c) {
   size_t len, n;
   if (read_file(o->file, &text, &len, &e)) return failed("%s", e.text);
   if (len && text[len - 1] == '\n') len--;
-  int status = weft_tokenize(weft_model_vocab(c->model), text, len, WEFT_ADD_SPECIAL | (o->parse_special ? WEFT_PARSE_SPECIAL : 0), &ids, &n, &err);
+  int status = weft_tokenize(weft_model_vocab(c->model), text, len,
+                             WEFT_ADD_SPECIAL | (o->parse_special ? WEFT_PARSE_SPECIAL : 0), &ids, &n, &err);
   free(text);
   if (status) return failed("%s", err.text);
-  int64_t most = (int64_t)(n / (size_t)o->model.context) - o->imatrix.from, chunks = o->imatrix.chunks >= 0 && o->imatrix.chunks < most ? o->imatrix.chunks : most;
-  if (chunks < 1) status = failed("the text is %zu tokens: no chunk of %lld from number %lld on", n, (long long)o->model.context, (long long)o->imatrix.from);
+  int64_t most = (int64_t)(n / (size_t)o->model.context) - o->imatrix.from,
+          chunks = o->imatrix.chunks >= 0 && o->imatrix.chunks < most ? o->imatrix.chunks : most;
+  if (chunks < 1)
+    status = failed("the text is %zu tokens: no chunk of %lld from number %lld on", n, (long long)o->model.context,
+                    (long long)o->imatrix.from);
   else status = collect(c, ids, chunks);
   weft_free(ids);
   return status;

@@ -1,5 +1,5 @@
-// weft inspect: what a GGUF file holds and whether it can run, for people or as JSON.  Works on any file that passes the checks, with or without
-// tensors, of any architecture.
+// weft inspect: what a GGUF file holds and whether it can run, for people or as JSON.  Works on any file that passes
+// the checks, with or without tensors, of any architecture.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include <math.h>
@@ -7,7 +7,12 @@
 #include <string.h>
 
 static const struct command command = {
-  "inspect", "Shows the metadata and the tensors of a GGUF file, and says whether it can run.", "FILE [--json]", NULL, COMMAND_BIT(inspect), 0};
+  "inspect",
+  "Shows the metadata and the tensors of a GGUF file, and says whether it can run.",
+  "FILE [--json]",
+  NULL,
+  COMMAND_BIT(inspect),
+  0};
 
 enum { SHOWN_ITEMS = 8, WIDEST_NAME = 56 };
 
@@ -21,7 +26,7 @@ static void size_text(char *out, size_t cap, uint64_t bytes) {
   snprintf(out, cap, i ? "%.2f %s" : "%.0f %s", x, units[i]);
 }
 
-// ---- for people -------------------------------------------------------------------------------------------------------
+// ---- for people -----------------------------------------------------------------------------------------------------
 
 static void type_text(char *out, size_t cap, const weft_value *v) {
   if (v->type == WEFT_ARRAY) snprintf(out, cap, "%s[%zu]", weft_type_name(v->elem), v->n);
@@ -54,8 +59,9 @@ static void show_metadata(struct out *o, const weft_file *f, bool full) {
     type_text(type, sizeof type, &v);
     char *text = weft_file_value_text(f, i, full ? 0 : SHOWN_ITEMS);
     const char *not_read = uses[i] && strcmp(uses[i], "read") ? uses[i] : NULL;
-    out_addf(o, "  %-*s  %-*s  %s%s%s%s\n", width_of(longest), one_line(o, &line, weft_file_key(f, i)), (int)longest_type, type, text, not_read ? "  (not read: " : "",
-             not_read ? not_read : "", not_read ? ")" : "");
+    out_addf(o, "  %-*s  %-*s  %s%s%s%s\n", width_of(longest), one_line(o, &line, weft_file_key(f, i)),
+             (int)longest_type, type, text, not_read ? "  (not read: " : "", not_read ? not_read : "",
+             not_read ? ")" : "");
     weft_free(text);
   }
   weft_free(uses);
@@ -101,14 +107,17 @@ static totals count_types(const weft_file *f) {
 static void total_line(struct out *o, const char *type, size_t n, uint64_t elements, uint64_t bytes) {
   char size[32];
   size_text(size, sizeof size, bytes);
-  out_addf(o, "  %-7s  %5zu tensor%s  %14llu elements  %12s\n", type, n, n == 1 ? " " : "s", (unsigned long long)elements, size);
+  out_addf(o, "  %-7s  %5zu tensor%s  %14llu elements  %12s\n", type, n, n == 1 ? " " : "s",
+           (unsigned long long)elements, size);
 }
 
 static void show_totals(struct out *o, const weft_file *f) {
   out_addf(o, "\nTotals\n");
   totals all = count_types(f);
-  for (size_t i = 0; all.n > 1 && i < all.n; i++) total_line(o, all.at[i].type, all.at[i].n, all.at[i].elements, all.at[i].bytes);
-  total_line(o, all.n == 1 ? all.at[0].type : "all", weft_file_n_tensors(f), weft_file_n_params(f), weft_file_tensor_bytes(f));
+  for (size_t i = 0; all.n > 1 && i < all.n; i++)
+    total_line(o, all.at[i].type, all.at[i].n, all.at[i].elements, all.at[i].bytes);
+  total_line(o, all.n == 1 ? all.at[0].type : "all", weft_file_n_tensors(f), weft_file_n_params(f),
+             weft_file_tensor_bytes(f));
   vec_free(&all);
 }
 
@@ -116,7 +125,8 @@ static void show(struct out *o, const weft_file *f, bool full) {
   char *summary = weft_file_summary(f), size[32];
   size_text(size, sizeof size, weft_file_bytes(f));
   str line = {0};
-  out_addf(o, "%s\n%s, %s, GGUF version %u", one_line(o, &line, weft_file_path(f)), summary, size, weft_file_version(f));
+  out_addf(o, "%s\n%s, %s, GGUF version %u", one_line(o, &line, weft_file_path(f)), summary, size,
+           weft_file_version(f));
   if (weft_file_n_parts(f) > 1) out_addf(o, ", %zu parts", weft_file_n_parts(f));
   weft_error why;
   if (weft_file_can_run(f, &why)) out_addf(o, "\ncannot run: %s\n", one_line(o, &line, why.text));
@@ -128,7 +138,7 @@ static void show(struct out *o, const weft_file *f, bool full) {
   show_totals(o, f);
 }
 
-// ---- as JSON ----------------------------------------------------------------------------------------------------------
+// ---- as JSON --------------------------------------------------------------------------------------------------------
 
 // Piece by piece: an array may have a hundred million elements, and a tree of them would take forty times the file.
 
@@ -165,8 +175,14 @@ static void member(struct json_at *j, const char *key) {
   out_add(j->o, ": ", 2);
 }
 
-static void member_text(struct json_at *j, const char *key, const char *text) { member(j, key); text_json(j, text, strlen(text)); }
-static void member_number(struct json_at *j, const char *key, uint64_t n) { member(j, key); out_addf(j->o, "%llu", (unsigned long long)n); }
+static void member_text(struct json_at *j, const char *key, const char *text) {
+  member(j, key);
+  text_json(j, text, strlen(text));
+}
+static void member_number(struct json_at *j, const char *key, uint64_t n) {
+  member(j, key);
+  out_addf(j->o, "%llu", (unsigned long long)n);
+}
 
 static void real_json(struct json_at *j, double x) {
   char text[40];
@@ -176,7 +192,10 @@ static void real_json(struct json_at *j, double x) {
 
 static void scalar_json(struct json_at *j, const weft_value *v) {
   switch (v->type) {
-  case WEFT_UINT8: case WEFT_UINT16: case WEFT_UINT32: case WEFT_UINT64: out_addf(j->o, "%llu", (unsigned long long)v->u); return;
+  case WEFT_UINT8:
+  case WEFT_UINT16:
+  case WEFT_UINT32:
+  case WEFT_UINT64: out_addf(j->o, "%llu", (unsigned long long)v->u); return;
   case WEFT_INT8: case WEFT_INT16: case WEFT_INT32: case WEFT_INT64: out_addf(j->o, "%lld", (long long)v->i); return;
   case WEFT_FLOAT32: case WEFT_FLOAT64:
     if (isfinite(v->f)) { real_json(j, v->f); return; }

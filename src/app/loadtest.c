@@ -1,5 +1,5 @@
-// weft loadtest: what a server gives several clients at once. Each client sends one prompt after another and reads the answer as a stream; what is
-// measured is when its first token comes, and how long the pauses between tokens are.
+// weft loadtest: what a server gives several clients at once. Each client sends one prompt after another and reads the
+// answer as a stream; what is measured is when its first token comes, and how long the pauses between tokens are.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/json.h"
@@ -19,10 +19,14 @@
 #include <unistd.h>
 
 static const struct command command = {
-  "loadtest", "Measures a server: tokens per second, and how long clients wait.", "URL [options]",
+  "loadtest",
+  "Measures a server: tokens per second, and how long clients wait.",
+  "URL [options]",
   "URL is that of an OpenAI-compatible server on this machine (http://127.0.0.1:8080); others are refused.\n"
-  "A third of the prompts is long, the others have a quarter of its length. Texts are random words, so none is known to the server.\n",
-  COMMAND_BIT(loadtest), 0};
+  "A third of the prompts is long, the others have a quarter of its length. Texts are random words, so none is known "
+  "to the server.\n",
+  COMMAND_BIT(loadtest),
+  0};
 
 enum { LINE = 1 << 16, WAIT_S = 600 };
 
@@ -39,7 +43,7 @@ typedef struct load {
 
 typedef struct client { load *l; pthread_t thread; uint64_t random; int fd; char buffer[LINE]; size_t n; } client;
 
-// ---- addresses ------------------------------------------------------------------------------------------------------------
+// ---- addresses ------------------------------------------------------------------------------------------------------
 
 // "http://127.0.0.1:8080/any" into host, port and path. 0 or the exit status.
 static int read_url(load *l, const char *url) {
@@ -50,7 +54,8 @@ static int read_url(load *l, const char *url) {
   if (six && !stop) return usage_error("'%.100s' is no address of a server: ']' is missing", url);
   const char *host = at + six, *host_end = stop ? stop : end, *port = six ? stop + 1 : host_end;
   if (port < end && *port++ != ':') return usage_error("'%.100s' is no address of a server", url);
-  if (host == host_end || (size_t)(host_end - host) >= sizeof l->host || (size_t)(end - port) >= sizeof l->port) return usage_error("'%.100s' is no address of a server", url);
+  if (host == host_end || (size_t)(host_end - host) >= sizeof l->host || (size_t)(end - port) >= sizeof l->port)
+    return usage_error("'%.100s' is no address of a server", url);
   snprintf(l->host, sizeof l->host, "%.*s", (int)(host_end - host), host);
   snprintf(l->port, sizeof l->port, "%.*s", (int)(end - port), port);
   if (!*l->port) snprintf(l->port, sizeof l->port, "80");
@@ -59,13 +64,15 @@ static int read_url(load *l, const char *url) {
   if (n >= sizeof l->path - 32) return usage_error("'%.100s' is too long an address", url);
   snprintf(l->path, sizeof l->path, "%.*s/v1/completions", (int)n, n ? slash : "");
   if (strcmp(l->host, "localhost") && strcmp(l->host, "::1") && strncmp(l->host, "127.", 4))
-    return usage_error("%s is another machine: a load test asks servers of this one alone (127.0.0.1, localhost)", l->host);
+    return usage_error("%s is another machine: a load test asks servers of this one alone (127.0.0.1, localhost)",
+                       l->host);
   return 0;
 }
 
 // A connection; -1 and why not.
 static int connect_to(const load *l, char *why, size_t cap) {
-  struct addrinfo *all, want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | (strcmp(l->host, "localhost") ? AI_NUMERICHOST : 0)};
+  struct addrinfo *all, want = {.ai_socktype = SOCK_STREAM,
+                                .ai_flags = AI_NUMERICSERV | (strcmp(l->host, "localhost") ? AI_NUMERICHOST : 0)};
   int fd = -1, bad = getaddrinfo(l->host, l->port, &want, &all);
   if (bad) { snprintf(why, cap, "%s: %s", l->host, gai_strerror(bad)); return -1; }
   for (struct addrinfo *a = all; a && fd < 0; a = a->ai_next) {
@@ -81,7 +88,7 @@ static int connect_to(const load *l, char *why, size_t cap) {
   return fd;
 }
 
-// ---- a request ------------------------------------------------------------------------------------------------------------
+// ---- a request ------------------------------------------------------------------------------------------------------
 
 static uint32_t draw(client *c, uint32_t below) {
   c->random = c->random * 6364136223846793005ull + 1442695040888963407ull;
@@ -110,12 +117,15 @@ static bool send_all(int fd, const char *at, size_t n) {
 
 static bool ask(client *c, int64_t n_prompt) {
   char *text = prompt_of(c, n_prompt);
-  json_t *o = json_pack("{ss sI sb sf sb s{sb}}", "prompt", text, "max_tokens", (json_int_t)c->l->o->tokens, "stream", 1, "temperature", 0.0, "ignore_eos", 1,
-                        "stream_options", "include_usage", 1);
+  json_t *o = json_pack("{ss sI sb sf sb s{sb}}", "prompt", text, "max_tokens", (json_int_t)c->l->o->tokens, "stream",
+                        1, "temperature", 0.0, "ignore_eos", 1, "stream_options", "include_usage", 1);
   if (c->l->o->model) json_object_set_new(o, "model", json_string(c->l->o->model));
   char *body = json_dumps(o, JSON_COMPACT);
   str s = {0};
-  str_addf(&s, "POST %s HTTP/1.1\r\nHost: %s:%s\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %zu\r\n", c->l->path, c->l->host, c->l->port, strlen(body));
+  str_addf(
+    &s,
+    "POST %s HTTP/1.1\r\nHost: %s:%s\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %zu\r\n",
+    c->l->path, c->l->host, c->l->port, strlen(body));
   if (c->l->o->key) str_addf(&s, "Authorization: Bearer %s\r\n", c->l->o->key);
   str_addf(&s, "\r\n%s", body);
   bool good = send_all(c->fd, str_c(&s), s.n);
@@ -126,7 +136,8 @@ static bool ask(client *c, int64_t n_prompt) {
   return good;
 }
 
-// The next line of the answer, without its end: also sizes of chunks, which nobody takes for data. NULL: there is no more.
+// The next line of the answer, without its end: also sizes of chunks, which nobody takes for data. NULL: there is no
+// more.
 static char *next_line(client *c, char line[LINE]) {
   for (;;) {
     char *end = memchr(c->buffer, '\n', c->n);
@@ -170,7 +181,9 @@ static void read_answer(client *c, double start, answer *a) {
     json_decref(o);
   }
   a->whole = now_s() - start;
-  if (!a->whole_came && !*a->why) snprintf(a->why, sizeof a->why, status ? "status %d, and the answer ended too soon" : "there was no answer", status);
+  if (!a->whole_came && !*a->why)
+    snprintf(a->why, sizeof a->why, status ? "status %d, and the answer ended too soon" : "there was no answer",
+             status);
   free(line);
 }
 
@@ -209,7 +222,7 @@ static void *work(void *arg) {
   }
 }
 
-// ---- figures --------------------------------------------------------------------------------------------------------------
+// ---- figures --------------------------------------------------------------------------------------------------------
 
 static int by_size(const void *x, const void *y) {
   double a = *(const double *)x, b = *(const double *)y;
@@ -221,21 +234,28 @@ static double share(const seconds *s, double part) {           // sorted
 }
 
 static json_t *figures(const seconds *s) {
-  return json_pack("{sf sf sf sf}", "p50_ms", 1e3 * share(s, 0.5), "p90_ms", 1e3 * share(s, 0.9), "p99_ms", 1e3 * share(s, 0.99), "max_ms", 1e3 * share(s, 1));
+  return json_pack("{sf sf sf sf}", "p50_ms", 1e3 * share(s, 0.5), "p90_ms", 1e3 * share(s, 0.9), "p99_ms",
+                   1e3 * share(s, 0.99), "max_ms", 1e3 * share(s, 1));
 }
 
 static void row(struct out *o, const char *what, const seconds *s) {
-  out_addf(o, "| %-21s | %9.1f | %9.1f | %9.1f | %9.1f |\n", what, 1e3 * share(s, 0.5), 1e3 * share(s, 0.9), 1e3 * share(s, 0.99), 1e3 * share(s, 1));
+  out_addf(o, "| %-21s | %9.1f | %9.1f | %9.1f | %9.1f |\n", what, 1e3 * share(s, 0.5), 1e3 * share(s, 0.9),
+           1e3 * share(s, 0.99), 1e3 * share(s, 1));
 }
 
 // How many of a hundred came within how long, as a line: x is the share, y the time up to the longest one.
 static void draw_curve(str *s, const char *what, const seconds *of) {
   enum { W = 640, H = 220, LEFT = 60, BOTTOM = 30, POINTS = 200 };
   double most = share(of, 1) > 0 ? share(of, 1) : 1;
-  str_addf(s, "<figure><figcaption>%s</figcaption><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s by share of all\">", what, W + LEFT + 10, H + BOTTOM + 10, what);
+  str_addf(
+    s, "<figure><figcaption>%s</figcaption><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s by share of all\">",
+    what, W + LEFT + 10, H + BOTTOM + 10, what);
   for (int i = 0; i <= 4; i++) {
     double y = 5 + H * (1 - i / 4.0);
-    str_addf(s, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" class=\"end\">%.1f</text>", LEFT, LEFT + W, y, y, LEFT - 6, y + 4, 1e3 * most * i / 4);
+    str_addf(s,
+             "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" "
+             "class=\"end\">%.1f</text>",
+             LEFT, LEFT + W, y, y, LEFT - 6, y + 4, 1e3 * most * i / 4);
     str_addf(s, "<text x=\"%d\" y=\"%d\" class=\"middle\">%d %%</text>", LEFT + W * i / 4, H + BOTTOM, 25 * i);
   }
   str_add(s, "<polyline points=\"");
@@ -246,19 +266,30 @@ static void draw_curve(str *s, const char *what, const seconds *of) {
 
 static int write_page(const load *l, double took, seconds *const *all, const char *const *names, size_t n, error *err) {
   static const char style[] =
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}"
-    "table{border-collapse:collapse}td,th{padding:.2rem .8rem;text-align:right;border-bottom:1px solid #ccc}th:first-child,td:first-child{text-align:left}"
-    "figure{margin:2rem 0}svg{width:100%}polyline{fill:none;stroke:#06c;stroke-width:2}.grid{stroke:#ddd}text{font-size:12px;fill:currentColor}.end{text-anchor:end}"
-    ".middle{text-anchor:middle}@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}.grid{stroke:#444}polyline{stroke:#6af}}";
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 "
+    "1rem;color:#222;background:#fff}"
+    "table{border-collapse:collapse}td,th{padding:.2rem .8rem;text-align:right;border-bottom:1px solid "
+    "#ccc}th:first-child,td:first-child{text-align:left}"
+    "figure{margin:2rem "
+    "0}svg{width:100%}polyline{fill:none;stroke:#06c;stroke-width:2}.grid{stroke:#ddd}text{font-size:12px;fill:"
+    "currentColor}.end{text-anchor:end}"
+    ".middle{text-anchor:middle}@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}.grid{stroke:#444}"
+    "polyline{stroke:#6af}}";
   str s = {0};
   newfile *f;
-  str_addf(&s, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Load test</title><style>%s</style>\n", style);
-  str_addf(&s, "<h1>Load test</h1><p>%lld clients, %lld answers, %lld failed, %lld tokens in %.1f s: <b>%.1f tokens per second</b></p>\n", (long long)l->o->clients,
-           (long long)l->ended, (long long)l->failed, (long long)l->tokens, took, (double)l->tokens / took);
+  str_addf(&s,
+           "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
+           "content=\"width=device-width, initial-scale=1\"><title>Load test</title><style>%s</style>\n",
+           style);
+  str_addf(&s,
+           "<h1>Load test</h1><p>%lld clients, %lld answers, %lld failed, %lld tokens in %.1f s: <b>%.1f tokens per "
+           "second</b></p>\n",
+           (long long)l->o->clients, (long long)l->ended, (long long)l->failed, (long long)l->tokens, took,
+           (double)l->tokens / took);
   str_add(&s, "<table><tr><th></th><th>median</th><th>90 %</th><th>99 %</th><th>most</th></tr>\n");
   for (size_t i = 0; i < n; i++)
-    str_addf(&s, "<tr><td>%s</td><td>%.1f</td><td>%.1f</td><td>%.1f</td><td>%.1f</td></tr>\n", names[i], 1e3 * share(all[i], 0.5), 1e3 * share(all[i], 0.9),
-             1e3 * share(all[i], 0.99), 1e3 * share(all[i], 1));
+    str_addf(&s, "<tr><td>%s</td><td>%.1f</td><td>%.1f</td><td>%.1f</td><td>%.1f</td></tr>\n", names[i],
+             1e3 * share(all[i], 0.5), 1e3 * share(all[i], 0.9), 1e3 * share(all[i], 0.99), 1e3 * share(all[i], 1));
   str_add(&s, "</table>\n");
   for (size_t i = 0; i < n; i++) draw_curve(&s, names[i], all[i]);
   int status = newfile_open(l->o->html, &f, err);
@@ -272,22 +303,32 @@ static int report(load *l, double took) {
   struct out out = {0};
   const struct loadtest_args *a = l->o;
   seconds *all[] = {&l->first, &l->gaps, &l->whole};
-  static const char *const names[] = {"first token, ms", "between tokens, ms", "whole answer, ms"}, *const keys[] = {"first_token", "between_tokens", "answer"};
+  static const char *const names[] = {"first token, ms", "between tokens, ms", "whole answer, ms"}, *const keys[] = {
+                                                                                                      "first_token",
+                                                                                                      "between_tokens",
+                                                                                                      "answer"};
   for (size_t i = 0; i < COUNT(all); i++) if (all[i]->n) qsort(all[i]->at, all[i]->n, sizeof *all[i]->at, by_size);
   if (a->json) {
-    json_t *o = json_pack("{sI sI sI sI sf sf}", "clients", (json_int_t)a->clients, "answers", (json_int_t)l->ended, "failed", (json_int_t)l->failed, "tokens", (json_int_t)l->tokens,
-                          "seconds", took, "tokens_per_second", (double)l->tokens / took);
+    json_t *o = json_pack("{sI sI sI sI sf sf}", "clients", (json_int_t)a->clients, "answers", (json_int_t)l->ended,
+                          "failed", (json_int_t)l->failed, "tokens", (json_int_t)l->tokens, "seconds", took,
+                          "tokens_per_second", (double)l->tokens / took);
     for (size_t i = 0; i < COUNT(all); i++) json_object_set_new(o, keys[i], figures(all[i]));
     out_json(&out, o, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
   } else if (l->ended) {
-    out_addf(&out, "%lld clients, %lld answers, %lld tokens in %.1f s: %.1f tokens per second\n\n", (long long)a->clients, (long long)l->ended, (long long)l->tokens, took, (double)l->tokens / took);
-    out_addf(&out, "| %-21s | %9s | %9s | %9s | %9s |\n| --------------------- | --------: | --------: | --------: | --------: |\n", "", "median", "90 %", "99 %", "most");
+    out_addf(&out, "%lld clients, %lld answers, %lld tokens in %.1f s: %.1f tokens per second\n\n",
+             (long long)a->clients, (long long)l->ended, (long long)l->tokens, took, (double)l->tokens / took);
+    out_addf(
+      &out,
+      "| %-21s | %9s | %9s | %9s | %9s |\n| --------------------- | --------: | --------: | --------: | --------: |\n",
+      "", "median", "90 %", "99 %", "most");
     for (size_t i = 0; i < COUNT(all); i++) row(&out, names[i], all[i]);
   }
   int status = out_end(&out, EXIT_OK);
   error err = {0};
   if (a->html && write_page(l, took, all, names, COUNT(all), &err)) return failed("%s", err.text);
-  if (l->failed) return failed("%lld of %lld requests failed; the first one: %s", (long long)l->failed, (long long)(l->ended + l->failed), l->why);
+  if (l->failed)
+    return failed("%lld of %lld requests failed; the first one: %s", (long long)l->failed,
+                  (long long)(l->ended + l->failed), l->why);
   return status ? status : interrupted() ? EXIT_INTERRUPTED : EXIT_OK;
 }
 

@@ -13,11 +13,16 @@ static const struct { const char *name, *what; } commands[] = {
 };
 
 static bool is_for(const struct option *o, size_t command) { return (o->commands >> command) & 1; }
-static bool does_something(const struct option *o) { return o->kind != OPT_GROUP && o->kind != OPT_OPERAND && o->kind != OPT_IDLE && o->kind != OPT_REFUSED; }
-static bool is_multiple_choice(const struct option *o) { return o->value && strchr(o->value, '|') && !strstr(o->value, "FILE") && o->kind != OPT_TEXTS; }
+static bool does_something(const struct option *o) {
+  return o->kind != OPT_GROUP && o->kind != OPT_OPERAND && o->kind != OPT_IDLE && o->kind != OPT_REFUSED;
+}
+static bool is_multiple_choice(const struct option *o) {
+  return o->value && strchr(o->value, '|') && !strstr(o->value, "FILE") && o->kind != OPT_TEXTS;
+}
 static bool is_model(const struct option *o) { return does_something(o) && !strncmp(o->names, "-m, --model", 11); }
 static bool takes_file(const struct option *o) {
-  return o->value && (strstr(o->value, "FILE") || !strcmp(o->value, "PAGE") || !strcmp(o->value, "JSON") || (!strcmp(o->value, "TEXT") && strstr(o->names, "file")));
+  return o->value && (strstr(o->value, "FILE") || !strcmp(o->value, "PAGE") || !strcmp(o->value, "JSON") ||
+                      (!strcmp(o->value, "TEXT") && strstr(o->names, "file")));
 }
 
 // The choices of "[a|b]" or "a|b", with a space between.
@@ -44,7 +49,7 @@ static void add_names(str *to, const struct option *o, const char *before, const
   args_each_name(o, add_name, &(struct listing){to, before, after, between, false});
 }
 
-// ---- the manual page ----------------------------------------------------------------------------------------------------
+// ---- the manual page ------------------------------------------------------------------------------------------------
 
 static void print_roff(const char *text, size_t n) {
   if (n && (*text == '.' || *text == '\'')) printf("\\&");
@@ -89,7 +94,8 @@ static void print_man(size_t command) {
     str_free(&head);
     str_free(&text);
   }
-  print_roff_names(command, OPT_IDLE, "Options of llama.cpp that are accepted without effect, with a line that says why");
+  print_roff_names(command, OPT_IDLE,
+                   "Options of llama.cpp that are accepted without effect, with a line that says why");
   print_roff_names(command, OPT_REFUSED, "Options of llama.cpp that are refused, with the reason");
 }
 
@@ -105,10 +111,11 @@ static void print_environment(void) {
   }
 }
 
-// ---- docs/from-llama.cpp.md ---------------------------------------------------------------------------------------------
+// ---- docs/from-llama.cpp.md -----------------------------------------------------------------------------------------
 
 static void add_commands(str *to, const struct option *o) {
-  for (size_t c = 0, some = 0; c < COUNT(commands); c++) if (is_for(o, c)) str_addf(to, "%s%s", some++ ? ", " : "", commands[c].name);
+  for (size_t c = 0, some = 0; c < COUNT(commands); c++)
+    if (is_for(o, c)) str_addf(to, "%s%s", some++ ? ", " : "", commands[c].name);
 }
 
 static void print_cell(const char *text) {
@@ -139,7 +146,8 @@ static void print_theirs(const char *title, const char *column, bool (*belongs)(
     if (!o->theirs || !belongs(o)) continue;
     str what = {0};
     bool foreign = o->kind == OPT_IDLE || o->kind == OPT_REFUSED;
-    if (foreign && o->fine && *o->fine && strcmp(o->fine, "*")) str_addf(&what, "%s (`%s` is so anyway)", o->help, o->fine);
+    if (foreign && o->fine && *o->fine && strcmp(o->fine, "*"))
+      str_addf(&what, "%s (`%s` is so anyway)", o->help, o->fine);
     else if (foreign && o->fine && *o->fine) str_addf(&what, "%s; nothing is said", o->help);
     else str_add(&what, *o->theirs ? o->theirs : o->help);
     print_row(o, what.at);
@@ -159,19 +167,22 @@ static void print_llama(void) {
   print_theirs("The same", "what it does", is_same);
 }
 
-// ---- shells -------------------------------------------------------------------------------------------------------------
+// ---- shells ---------------------------------------------------------------------------------------------------------
 
 static void print_bash(void) {
-  printf("# Completion of weft for bash: source this file, or install it as /usr/share/bash-completion/completions/weft.\n"
-         "# Made from the program's table of options by scripts/docs.sh.\n"
-         "_weft() {\n"
-         "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} words= files=yes\n"
-         "  COMPREPLY=()\n"
-         "  if [ \"$COMP_CWORD\" -eq 1 ] || { [ \"$COMP_CWORD\" -eq 2 ] && [ \"$before\" = help ]; }; then\n"
-         "    words=\"");
+  printf(
+    "# Completion of weft for bash: source this file, or install it as /usr/share/bash-completion/completions/weft.\n"
+    "# Made from the program's table of options by scripts/docs.sh.\n"
+    "_weft() {\n"
+    "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} words= "
+    "files=yes\n"
+    "  COMPREPLY=()\n"
+    "  if [ \"$COMP_CWORD\" -eq 1 ] || { [ \"$COMP_CWORD\" -eq 2 ] && [ \"$before\" = help ]; }; then\n"
+    "    words=\"");
   for (size_t c = 0; c < COUNT(commands); c++) printf("%s ", commands[c].name);
   printf("help --help --version\"\n"
-         "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\"; [ \"$before\" = help ] || compgen -f -X '!*.gguf' -- \"$word\")\n"
+         "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\"; [ \"$before\" = help ] || compgen -f -X "
+         "'!*.gguf' -- \"$word\")\n"
          "    return\n"
          "  fi\n"
          "  case \"$command $before\" in\n");
@@ -189,9 +200,12 @@ static void print_bash(void) {
     }
     if (is_multiple_choice(o)) add_choices(&words, o);
     printf("    %s)\n", patterns.at);
-    if (is_model(o)) printf("      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- \"$word\"; compgen -f -X '!*.gguf' -- \"$word\"); return;;\n");
+    if (is_model(o))
+      printf("      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- \"$word\"; compgen -f -X "
+             "'!*.gguf' -- \"$word\"); return;;\n");
     else if (words.n) printf("      words=\"%s\" files=no;;\n", words.at);
-    else printf("      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- \"$word\"); return;;\n");
+    else
+      printf("      compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- \"$word\"); return;;\n");
     str_free(&patterns);
     str_free(&words);
   }
@@ -199,13 +213,18 @@ static void print_bash(void) {
   for (size_t c = 0; c < COUNT(commands); c++) {
     str words = {0};
     for (size_t i = 0; i < option_table.n; i++)
-      if (is_for(&option_table.at[i], c) && does_something(&option_table.at[i])) { add_names(&words, &option_table.at[i], "", "", " "); str_addc(&words, ' '); }
-    printf("    %s) words=\"%s%s--help\";;\n", commands[c].name, c == COMMAND_cache ? "list verify clear export import " : "", str_c(&words));
+      if (is_for(&option_table.at[i], c) && does_something(&option_table.at[i])) {
+        add_names(&words, &option_table.at[i], "", "", " ");
+        str_addc(&words, ' ');
+      }
+    printf("    %s) words=\"%s%s--help\";;\n", commands[c].name,
+           c == COMMAND_cache ? "list verify clear export import " : "", str_c(&words));
     str_free(&words);
   }
   printf("  esac\n"
          "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
-         "  case \"$files$word\" in yes-*|no*) ;; *) compopt -o filenames 2>/dev/null; mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- \"$word\");; esac\n"
+         "  case \"$files$word\" in yes-*|no*) ;; *) compopt -o filenames 2>/dev/null; mapfile -t -O ${#COMPREPLY[@]} "
+         "COMPREPLY < <(compgen -f -- \"$word\");; esac\n"
          "}\n"
          "complete -F _weft weft\n");
 }
@@ -238,21 +257,25 @@ static bool print_zsh_option(void *ctx, const char *name, size_t n) {
 }
 
 static void print_zsh(void) {
-  printf("#compdef weft\n# Completion of weft for zsh: put it into a folder of $fpath as _weft.\n# Made from the program's table of options by scripts/docs.sh.\n"
+  printf("#compdef weft\n# Completion of weft for zsh: put it into a folder of $fpath as _weft.\n# Made from the "
+         "program's table of options by scripts/docs.sh.\n"
          "_weft() {\n  local -a commands options\n  commands=(\n");
   for (size_t c = 0; c < COUNT(commands); c++) {
     printf("    '%s:", commands[c].name);
     print_zsh_text(commands[c].what);
     printf("'\n");
   }
-  printf("  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    _files -g '*.gguf'\n    return\n  fi\n  case $words[2] in\n");
+  printf("  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    _files -g '*.gguf'\n    return\n  "
+         "fi\n  case $words[2] in\n");
   for (size_t c = 0; c < COUNT(commands); c++) {
     printf("  %s) options=(\n", commands[c].name);
     for (size_t i = 0; i < option_table.n; i++)
-      if (is_for(&option_table.at[i], c) && does_something(&option_table.at[i])) args_each_name(&option_table.at[i], print_zsh_option, &(struct each){&option_table.at[i]});
+      if (is_for(&option_table.at[i], c) && does_something(&option_table.at[i]))
+        args_each_name(&option_table.at[i], print_zsh_option, &(struct each){&option_table.at[i]});
     printf("    );;\n");
   }
-  printf("  esac\n  shift words\n  (( CURRENT-- ))\n  _arguments -S $options '(- *)--help[the options]' '*:file:_files'\n}\n_weft \"$@\"\n");
+  printf("  esac\n  shift words\n  (( CURRENT-- ))\n  _arguments -S $options '(- *)--help[the options]' "
+         "'*:file:_files'\n}\n_weft \"$@\"\n");
 }
 
 static bool print_fish_name(void *ctx, const char *name, size_t n) {
@@ -270,7 +293,8 @@ static void print_fish_text(const char *text) {
 }
 
 static void print_fish(void) {
-  printf("# Completion of weft for fish: put it into ~/.config/fish/completions.\n# Made from the program's table of options by scripts/docs.sh.\n");
+  printf("# Completion of weft for fish: put it into ~/.config/fish/completions.\n# Made from the program's table of "
+         "options by scripts/docs.sh.\n");
   for (size_t c = 0; c < COUNT(commands); c++) {
     printf("complete -c weft -n __fish_use_subcommand -f -a %s -d '", commands[c].name);
     print_fish_text(commands[c].what);
@@ -300,10 +324,15 @@ int manual_print(const char *kind, const char *command) {
   else if (!strcmp(kind, "zsh")) print_zsh();
   else if (!strcmp(kind, "fish")) print_fish();
   else if (!strcmp(kind, "llama.cpp")) print_llama();
-  else if (strcmp(kind, "man")) return usage_error("weft help --as '%s': it is man, bash, zsh, fish or llama.cpp", kind);
+  else if (strcmp(kind, "man"))
+    return usage_error("weft help --as '%s': it is man, bash, zsh, fish or llama.cpp", kind);
   else if (command && !strcmp(command, "environment")) print_environment();
   else {
-    for (size_t c = 0; c < COUNT(commands); c++) if (command && !strcmp(commands[c].name, command)) { print_man(c); return EXIT_OK; }
+    for (size_t c = 0; c < COUNT(commands); c++)
+      if (command && !strcmp(commands[c].name, command)) {
+        print_man(c);
+        return EXIT_OK;
+      }
     return usage_error("weft help --as man needs a command, or 'environment'");
   }
   return EXIT_OK;

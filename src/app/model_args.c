@@ -10,9 +10,19 @@
 #include <unistd.h>
 
 weft_options model_args_options(const struct model_args *a) {
-  return (weft_options){.context = (int)a->context, .threads = (int)a->threads, .prompt_threads = (int)a->prompt_threads, .chunk = (int)a->chunk, .exact = a->precision == 1,
-                        .key_cache = a->key_cache, .value_cache = a->value_cache, .no_repack = a->no_repack, .repack_memory = (int)a->growth, .adapters = a->adapters, .n_adapters = a->loras.n,
-                        .settings = texts_of(&a->settings), .n_settings = a->settings.n};
+  return (weft_options){.context = (int)a->context,
+                        .threads = (int)a->threads,
+                        .prompt_threads = (int)a->prompt_threads,
+                        .chunk = (int)a->chunk,
+                        .exact = a->precision == 1,
+                        .key_cache = a->key_cache,
+                        .value_cache = a->value_cache,
+                        .no_repack = a->no_repack,
+                        .repack_memory = (int)a->growth,
+                        .adapters = a->adapters,
+                        .n_adapters = a->loras.n,
+                        .settings = texts_of(&a->settings),
+                        .n_settings = a->settings.n};
 }
 
 // A file may have a colon in its name.
@@ -58,10 +68,13 @@ int model_args_fetch(struct model_args *a) {
   error err = {0};
   bool named = a->model && pull_is_name(a->model), asked = a->from.repo || a->from.url;
   int status = 0;
-  if (a->from.file && !a->from.repo && !named) status = usage_error("--hf-file (-hff) names a file of a repository: --hf-repo (-hf) is needed, too");
-  else if (asked && a->model) status = usage_error("a model was given, and another one with %s", a->from.url ? "--model-url" : "--hf-repo");
+  if (a->from.file && !a->from.repo && !named)
+    status = usage_error("--hf-file (-hff) names a file of a repository: --hf-repo (-hf) is needed, too");
+  else if (asked && a->model)
+    status = usage_error("a model was given, and another one with %s", a->from.url ? "--model-url" : "--hf-repo");
   else if (asked || named) {
-    int got = asked ? pull_model(&a->from, false, a->quiet, &path, &err) : pull_name(a->model, &a->from, false, a->quiet, &path, &err);
+    int got = asked ? pull_model(&a->from, false, a->quiet, &path, &err)
+                    : pull_name(a->model, &a->from, false, a->quiet, &path, &err);
     if (got) { failed("%s", err.text); status = got == HTTP_INTERRUPTED ? EXIT_INTERRUPTED : EXIT_FAILED; }
   } else if (a->model && access(a->model, F_OK)) {
     pull_known(a->model, &path);           // a name of weft list; where it is none, opening says what is wrong
@@ -84,10 +97,14 @@ int model_args_open(const struct model_args *a, progress *bar, weft_model **out)
   if (!a->quiet) progress_begin(bar);
   int status = weft_model_open(a->model, &options, out, &err);
   progress_end(bar);
-  if (status && may_be_name(a->model)) return failed("%.200s: no such file, and no model that was fetched; 'weft pull %.200s' fetches one of that name", a->model, a->model);
+  if (status && may_be_name(a->model))
+    return failed("%.200s: no such file, and no model that was fetched; 'weft pull %.200s' fetches one of that name",
+                  a->model, a->model);
   if (status) return failed("%s", err.text);
-  // What is in memory stays there, and so does what comes into it of what is mapped or reserved so far: nothing is filled for it.
-  if (a->lock && mlockall(MCL_CURRENT | MCL_ONFAULT)) warning("--mlock: memory cannot be locked: %s (ulimit -l says how much may be)", strerror(errno));
+  // What is in memory stays there, and so does what comes into it of what is mapped or reserved so far: nothing is
+  // filled for it.
+  if (a->lock && mlockall(MCL_CURRENT | MCL_ONFAULT))
+    warning("--mlock: memory cannot be locked: %s (ulimit -l says how much may be)", strerror(errno));
   return 0;
 }
 
@@ -96,7 +113,8 @@ static uint64_t number_of(const weft_file *f, const char *key) {
   weft_value arch, v;
   size_t i;
   char name[128];
-  if (weft_file_find(f, "general.architecture", &i) || weft_file_value(f, i, &arch) || arch.type != WEFT_STRING) return 0;
+  if (weft_file_find(f, "general.architecture", &i) || weft_file_value(f, i, &arch) || arch.type != WEFT_STRING)
+    return 0;
   snprintf(name, sizeof name, "%.*s.%s", (int)(arch.n < 64 ? arch.n : 64), arch.text, key);
   return weft_file_find(f, name, &i) || weft_file_value(f, i, &v) ? 0 : v.u;
 }
@@ -104,7 +122,8 @@ static uint64_t number_of(const weft_file *f, const char *key) {
 void model_args_warn(const struct model_args *a, const weft_model *m) {
   uint64_t trained = number_of(weft_model_file(m), "context_length");
   if (trained && (uint64_t)a->context > trained)
-    warning("-c %lld: the model was trained for %llu tokens, and may lose the thread beyond them", (long long)a->context, (unsigned long long)trained);
+    warning("-c %lld: the model was trained for %llu tokens, and may lose the thread beyond them",
+            (long long)a->context, (unsigned long long)trained);
 }
 
 bool model_has_template(const weft_file *f) {

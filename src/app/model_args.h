@@ -12,7 +12,8 @@ struct model_args {
   char *fetched;                                // the path in `model`, where that was a name
   int64_t context, threads, prompt_threads, chunk, growth;      // 0: as the model or the machine says
   struct texts settings;                        // metadata in place of the file's
-  struct { double scale, base, freq_scale, ext, attn, slow, fast; int64_t original; int scaling; } rope;      // of that what concerns RoPE; 0, or -1: as the file has it
+  // of that what concerns RoPE; 0, or -1: as the file has it
+  struct { double scale, base, freq_scale, ext, attn, slow, fast; int64_t original; int scaling; } rope;
   const char *key_cache, *value_cache;          // their types; NULL: the default
   struct texts loras;                           // FILE or FILE:SCALE
   weft_adapter *adapters;                       // the same
@@ -20,11 +21,13 @@ struct model_args {
   int precision;
 };
 
-// A model by name becomes the file of that model, which is fetched if it has to be. 0, or the exit status after a message.
+// A model by name becomes the file of that model, which is fetched if it has to be. 0, or the exit status after a
+// message.
 int model_args_fetch(struct model_args *a);
 void model_args_complete(struct model_args *a);               // adapters and metadata, from what was typed
 weft_options model_args_options(const struct model_args *a);
-// With a progress bar, which the model may draw on whenever it compiles: bar has to live as long as it. 0, or the exit status after a message.
+// With a progress bar, which the model may draw on whenever it compiles: bar has to live as long as it. 0, or the exit
+// status after a message.
 int model_args_open(const struct model_args *a, progress *bar, weft_model **out);
 // Says so where more context is asked for than the model was trained for.
 void model_args_warn(const struct model_args *a, const weft_model *m);

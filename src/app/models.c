@@ -20,8 +20,14 @@ static const struct command pull_options = {
   "What was cut goes on where it ended. Files are checked by their SHA-256 where it is known. They go to\n"
   "llama.cpp's cache folder where there is one (LLAMA_CACHE, ~/.cache/llama.cpp), or else to\n"
   "~/.cache/weft/models. All commands take such names in place of a file.\n", COMMAND_BIT(pull), 0};
-static const struct command list_options = {"list", "Shows the models that were fetched.", "[--json]", NULL, COMMAND_BIT(list), 0};
-static const struct command rm_options = {"rm", "Removes a model that was fetched.", "NAME [--yes]", "NAME as 'weft list' shows it, or as 'weft pull' took it.\n", COMMAND_BIT(rm), 0};
+static const struct command list_options = {
+  "list", "Shows the models that were fetched.", "[--json]", NULL, COMMAND_BIT(list), 0};
+static const struct command rm_options = {"rm",
+                                          "Removes a model that was fetched.",
+                                          "NAME [--yes]",
+                                          "NAME as 'weft list' shows it, or as 'weft pull' took it.\n",
+                                          COMMAND_BIT(rm),
+                                          0};
 
 static int fetch(struct settings *s) {
   str path = {0};
@@ -49,7 +55,8 @@ static void show_list(struct out *o, const stored_list *l) {
     time_t t = (time_t)l->at[i].changed;
     show_size(size, l->at[i].bytes);
     if (localtime_r(&t, &tm)) strftime(when, sizeof when, "%Y-%m-%d %H:%M", &tm);
-    out_addf(o, "%-*s  %9s  %s%s\n", width, l->at[i].name, size, when, l->at[i].partial ? "  not whole: 'weft pull' goes on" : "");
+    out_addf(o, "%-*s  %9s  %s%s\n", width, l->at[i].name, size, when,
+             l->at[i].partial ? "  not whole: 'weft pull' goes on" : "");
   }
 }
 
@@ -61,8 +68,10 @@ static int list(struct settings *s) {
   else {
     json_t *all = json_array();
     for (size_t i = 0; i < l.n; i++)
-      json_array_append_new(all, json_pack("{so so sI sI sb}", "name", json_text(l.at[i].name, strlen(l.at[i].name)), "path", json_text(l.at[i].path, strlen(l.at[i].path)),
-                                           "bytes", (json_int_t)l.at[i].bytes, "changed", (json_int_t)l.at[i].changed, "whole", !l.at[i].partial));
+      json_array_append_new(all,
+                            json_pack("{so so sI sI sb}", "name", json_text(l.at[i].name, strlen(l.at[i].name)), "path",
+                                      json_text(l.at[i].path, strlen(l.at[i].path)), "bytes", (json_int_t)l.at[i].bytes,
+                                      "changed", (json_int_t)l.at[i].changed, "whole", !l.at[i].partial));
     out_json(&o, all, JSON_INDENT(2));
   }
   store_free(&l);

@@ -28,7 +28,8 @@ static void clean(struct out *o, size_t from) {
   size_t put = from;
   for (size_t i = from; i < o->pending.n; i++) {
     unsigned char c = (unsigned char)at[i];
-    bool inside = o->rest && (c & 0xC0) == 0x80, drop = c < 0x80 ? (c < ' ' && c != '\n' && c != '\t') || c == 127 : c < 0xA0 && !inside;
+    bool inside = o->rest && (c & 0xC0) == 0x80,
+         drop = c < 0x80 ? (c < ' ' && c != '\n' && c != '\t') || c == 127 : c < 0xA0 && !inside;
     if (inside && o->lead == 0xC2 && c < 0xA0) {
       if (put) put--;                      // its first byte; where that is out already, it stands for nothing
       drop = true;

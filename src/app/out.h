@@ -1,9 +1,10 @@
-// out: stdout, collected and written in large pieces.  A pipe that was closed at the other end is no error: what is left is
-// dropped in silence and the command ends well.  Anything else (a full disk) ends it with a message and status 1.
+// out: stdout, collected and written in large pieces.  A pipe that was closed at the other end is no error: what is
+// left is dropped in silence and the command ends well.  Anything else (a full disk) ends it with a message and status
+// 1.
 //
-// What commands print comes from strangers: names and texts of files, and what a model says.  A terminal obeys control characters, so
-// none but newline and tab gets to one: C0, DEL and C1 (U+0080 to U+009F, and bytes of these values that are no UTF-8) are left out
-// here, whoever prints.  A pipe and a file get the bytes as they are.
+// What commands print comes from strangers: names and texts of files, and what a model says.  A terminal obeys control
+// characters, so none but newline and tab gets to one: C0, DEL and C1 (U+0080 to U+009F, and bytes of these values that
+// are no UTF-8) are left out here, whoever prints.  A pipe and a file get the bytes as they are.
 #ifndef WEFT_OUT_H
 #define WEFT_OUT_H
 #include "base/str.h"
@@ -19,6 +20,7 @@ void out_add(struct out *o, const char *text, size_t n);
 void out_addf(struct out *o, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void out_code(struct out *o, const char *code);   // a control sequence of our own: a colour
 bool out_terminal(struct out *o);
-bool out_flush(struct out *o);             // writes what is pending; false: it failed, now or before, and the work may stop
+// writes what is pending; false: it failed, now or before, and the work may stop
+bool out_flush(struct out *o);
 int out_end(struct out *o, int status);    // flushes and frees; the exit status: `status`, or 1 after a message
 #endif

@@ -1,7 +1,8 @@
-// weft perplexity: how well a model predicts a text, in llama.cpp's terms.  The text is cut into chunks of the context's size; each is
-// evaluated alone, with BOS in its first place where the model wants one, and the tokens of its second half are scored.  Perplexity is
-// e to the mean of -log p.  With --kl-divergence-base the log-probabilities of all tokens are kept in a file (llama.cpp's format), and
-// with --kl-divergence another model is compared with such a file: divergence.c has that part.
+// weft perplexity: how well a model predicts a text, in llama.cpp's terms.  The text is cut into chunks of the
+// context's size; each is evaluated alone, with BOS in its first place where the model wants one, and the tokens of its
+// second half are scored.  Perplexity is e to the mean of -log p.  With --kl-divergence-base the log-probabilities of
+// all tokens are kept in a file (llama.cpp's format), and with --kl-divergence another model is compared with such a
+// file: divergence.c has that part.
 #include "app/perplexity.h"
 #include "app/model_args.h"
 #include <math.h>
@@ -9,15 +10,19 @@
 #include <string.h>
 
 static const struct command command = {
-  "perplexity", "Measures how well a model predicts a text.", "FILE -f TEXT [options]",
+  "perplexity",
+  "Measures how well a model predicts a text.",
+  "FILE -f TEXT [options]",
   "The text is cut into chunks of -c tokens. Of each, the second half is predicted token by token; the\n"
   "perplexity is e to the mean of -log(p). Lines and numbers are those of llama.cpp:\n"
   "  [1]8.1,[2]9.3,...   after each chunk, of all tokens up to there\n"
   "  Final estimate: PPL = 9.1 +/- 0.2\n"
   "Two models are compared in two runs: one writes the log-probabilities of all tokens with\n"
-  "--kl-divergence-base, the other reads that file as well, with --kl-divergence; it takes text and -c from it.\n", COMMAND_BIT(perplexity), 0};
+  "--kl-divergence-base, the other reads that file as well, with --kl-divergence; it takes text and -c from it.\n",
+  COMMAND_BIT(perplexity),
+  0};
 
-// ---- one chunk --------------------------------------------------------------------------------------------------------
+// ---- one chunk ------------------------------------------------------------------------------------------------------
 
 struct summary log_softmax(const float *logits, int32_t n) {
   struct summary s = {.max = logits[0], .min = logits[0]};
@@ -48,7 +53,8 @@ int each_chunk(struct run *r, int32_t n_chunks, const int32_t *ids, size_t step)
     r->chunk = ids + (size_t)i * step;
     memcpy(r->tokens, r->chunk, (size_t)r->size * sizeof *ids);
     if (r->bos >= 0) r->tokens[0] = r->bos;
-    if (weft_decode_rows(r->model, r->tokens, (size_t)r->size - 1, 0, (size_t)r->first, score_row, r, &err)) status = failed("%s", err.text);
+    if (weft_decode_rows(r->model, r->tokens, (size_t)r->size - 1, 0, (size_t)r->first, score_row, r, &err))
+      status = failed("%s", err.text);
     else if (interrupted()) status = EXIT_INTERRUPTED;
     else if (r->err.text[0]) status = failed("%s", r->err.text);
     if (status) break;
@@ -66,7 +72,7 @@ int each_chunk(struct run *r, int32_t n_chunks, const int32_t *ids, size_t step)
   return status;
 }
 
-// ---- perplexity -------------------------------------------------------------------------------------------------------
+// ---- perplexity -----------------------------------------------------------------------------------------------------
 
 struct perplexity { struct run r; double nll, nll2; int64_t count, format, step; struct base *base; };
 
@@ -85,7 +91,9 @@ static void add_chunk(struct run *r, int32_t i) {
   const struct perplexity *p = r->ctx;
   double mean = p->nll / (double)p->count, spread = p->nll2 / (double)p->count - mean * mean;
   if (!p->format) out_addf(&r->out, "[%d]%.4f,", i + 1, exp(mean));
-  else out_addf(&r->out, "%8lld  %.4f  %4f  %4f\n", (long long)(i * p->step), exp(mean), mean, spread > 0 && p->count > 1 ? sqrt(spread / (double)(p->count - 1)) : 0);
+  else
+    out_addf(&r->out, "%8lld  %.4f  %4f  %4f\n", (long long)(i * p->step), exp(mean), mean,
+             spread > 0 && p->count > 1 ? sqrt(spread / (double)(p->count - 1)) : 0);
 }
 
 static int measure(struct perplexity *p, int32_t n_chunks, const int32_t *ids, const char *base) {
@@ -99,11 +107,12 @@ static int measure(struct perplexity *p, int32_t n_chunks, const int32_t *ids, c
   if (p->base && base_finish(p->base, !status, &err) && !status) status = failed("%s", err.text);
   if (status) return status;
   double mean = p->nll / (double)p->count, spread = p->nll2 / (double)p->count - mean * mean;
-  out_addf(&r->out, "\nFinal estimate: PPL = %.4f +/- %.5f\n", exp(mean), spread > 0 && p->count > 1 ? sqrt(spread / (double)(p->count - 1)) * exp(mean) : 0);
+  out_addf(&r->out, "\nFinal estimate: PPL = %.4f +/- %.5f\n", exp(mean),
+           spread > 0 && p->count > 1 ? sqrt(spread / (double)(p->count - 1)) * exp(mean) : 0);
   return 0;
 }
 
-// ---- the text ---------------------------------------------------------------------------------------------------------
+// ---- the text -------------------------------------------------------------------------------------------------------
 
 // BOS where the model puts it in front of a text, otherwise -1. Models that end a text with EOS are not for this.
 static int find_bos(const weft_vocab *v, int32_t *bos) {
@@ -124,19 +133,24 @@ static int read_text(const struct settings *o, const weft_vocab *v, int32_t **id
   size_t len = o->prompt ? strlen(o->prompt) : 0;
   if (o->file && read_file(o->file, &text, &len, &e)) return failed("%s", e.text);
   if (text && len && text[len - 1] == '\n') len--;             // as llama.cpp reads files
-  int status = weft_tokenize(v, text ? text : o->prompt, len, WEFT_ADD_SPECIAL, ids, n, &err) ? failed("%s", err.text) : 0;
+  int status =
+    weft_tokenize(v, text ? text : o->prompt, len, WEFT_ADD_SPECIAL, ids, n, &err) ? failed("%s", err.text) : 0;
   free(text);
   return status;
 }
 
 // How many chunks there are in a text; 0 after a message.
 static int32_t count_chunks(const struct settings *o, size_t n, size_t size) {
-  size_t most = o->perplexity.stride ? (n > size ? (n - size + (size_t)o->perplexity.stride - 1) / (size_t)o->perplexity.stride : 0) : n / size;
+  size_t most = o->perplexity.stride
+                  ? (n > size ? (n - size + (size_t)o->perplexity.stride - 1) / (size_t)o->perplexity.stride : 0)
+                  : n / size;
   if (n < 2 * (size_t)o->model.context || !most) {
-    failed("the text is %zu tokens; with a context of %lld it must be %lld at least", n, (long long)o->model.context, 2 * (long long)o->model.context);
+    failed("the text is %zu tokens; with a context of %lld it must be %lld at least", n, (long long)o->model.context,
+           2 * (long long)o->model.context);
     return 0;
   }
-  return (int32_t)(o->perplexity.chunks >= 0 && (size_t)o->perplexity.chunks < most ? (size_t)o->perplexity.chunks : most);
+  return (int32_t)(o->perplexity.chunks >= 0 && (size_t)o->perplexity.chunks < most ? (size_t)o->perplexity.chunks
+                                                                                    : most);
 }
 
 static int run(const struct settings *o, struct perplexity *p) {
@@ -152,7 +166,8 @@ static int run(const struct settings *o, struct perplexity *p) {
   r->first = o->perplexity.stride ? r->size - (int)o->perplexity.stride - 1 : r->size / 2;
   p->format = o->perplexity.format;
   p->step = o->perplexity.stride ? o->perplexity.stride : r->size;
-  if (o->perplexity.stride) r->bos = -1;                                   // llama.cpp puts none there, either: windows overlap
+  // llama.cpp puts none there, either: windows overlap
+  if (o->perplexity.stride) r->bos = -1;
   r->tokens = xcalloc((size_t)r->size, sizeof *r->tokens);
   status = read_text(o, v, &ids, &n);
   int32_t n_chunks = status ? 0 : count_chunks(o, n, (size_t)r->size);
@@ -167,11 +182,18 @@ static int run(const struct settings *o, struct perplexity *p) {
 
 static int check(const struct settings *o) {
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
-  if (o->perplexity.compare && !o->perplexity.base) return usage_error("--kl-divergence needs the file to compare with: --kl-divergence-base FILE");
-  if (o->perplexity.compare && o->perplexity.stride) return usage_error("--kl-divergence and --ppl-stride: the file was made without strides");
-  if (o->perplexity.base && o->perplexity.stride) return usage_error("--kl-divergence-base and --ppl-stride: the file has no place for strides");
-  if (!o->perplexity.compare && !o->file == !o->prompt) return usage_error(o->file ? "a text with -f and another one with -p: give one of them" : "no text: give a file with -f FILE");
-  if (o->perplexity.stride && o->perplexity.stride + 1 > o->model.context + o->perplexity.stride / 2) return usage_error("--ppl-stride %lld is more than a context of %lld can score", (long long)o->perplexity.stride, (long long)o->model.context);
+  if (o->perplexity.compare && !o->perplexity.base)
+    return usage_error("--kl-divergence needs the file to compare with: --kl-divergence-base FILE");
+  if (o->perplexity.compare && o->perplexity.stride)
+    return usage_error("--kl-divergence and --ppl-stride: the file was made without strides");
+  if (o->perplexity.base && o->perplexity.stride)
+    return usage_error("--kl-divergence-base and --ppl-stride: the file has no place for strides");
+  if (!o->perplexity.compare && !o->file == !o->prompt)
+    return usage_error(o->file ? "a text with -f and another one with -p: give one of them"
+                               : "no text: give a file with -f FILE");
+  if (o->perplexity.stride && o->perplexity.stride + 1 > o->model.context + o->perplexity.stride / 2)
+    return usage_error("--ppl-stride %lld is more than a context of %lld can score", (long long)o->perplexity.stride,
+                       (long long)o->model.context);
   if (!o->perplexity.chunks) return usage_error("--chunks 0: there is nothing to measure");
   return 0;
 }

@@ -20,12 +20,14 @@ struct run {
 // Chunk i begins at ids[i * step]. 0, or the exit status after a message.
 int each_chunk(struct run *r, int32_t n_chunks, const int32_t *ids, size_t step);
 
-struct summary { float max, min; int32_t top; double log_sum; };    // log_sum: of e^(logit - max); top: the first one that is max
+// log_sum: of e^(logit - max); top: the first one that is max
+struct summary { float max, min; int32_t top; double log_sum; };
 struct summary log_softmax(const float *logits, int32_t n);
 
 // divergence.c: a file of log-probabilities. base_finish frees b, and keeps the file only if `good`.
 struct base;
-int base_create(const char *path, int size, int32_t n_vocab, int32_t n_chunks, const int32_t *ids, struct base **out, error *err);
+int base_create(const char *path, int size, int32_t n_vocab, int32_t n_chunks, const int32_t *ids, struct base **out,
+                error *err);
 void base_add(struct base *b, const float *logits, const struct summary *s, error *err);
 int base_finish(struct base *b, bool good, error *err);
 int base_context(const char *path, int64_t *size, error *err);     // tokens of a chunk in that file

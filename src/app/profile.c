@@ -1,6 +1,6 @@
-// weft profile: where the time of a token (or of a chunk of a prompt) goes, kernel by kernel.  The library measures inside of
-// whole steps, so that the rows add up to what a step really takes; this file fills the context, prints the table and
-// holds every row against what memory allows.
+// weft profile: where the time of a token (or of a chunk of a prompt) goes, kernel by kernel.  The library measures
+// inside of whole steps, so that the rows add up to what a step really takes; this file fills the context, prints the
+// table and holds every row against what memory allows.
 #include "app/app.h"
 #include "base/progress.h"
 #include "app/json.h"
@@ -31,14 +31,17 @@ struct profiler { struct settings o; weft_model *model; progress bar; struct out
 static double per_second(double amount, double us) { return us > 0 ? amount / us / 1e3 : 0; }        // in units of 10^9
 static double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-// ---- output -----------------------------------------------------------------------------------------------------------
+// ---- output ---------------------------------------------------------------------------------------------------------
 
 static json_t *counted(const weft_profile *p, double x) { return p->no_counters ? json_null() : json_real(x); }
 
 // Its lines, each as a text.
 static json_t *json_lines(const char *text) {
   json_t *all = json_array();
-  for (const char *at = text, *end; *at; at = end + 1) { end = strchr(at, '\n'); json_array_append_new(all, json_stringn(at, (size_t)(end - at))); }
+  for (const char *at = text, *end; *at; at = end + 1) {
+    end = strchr(at, '\n');
+    json_array_append_new(all, json_stringn(at, (size_t)(end - at)));
+  }
   return all;
 }
 
@@ -66,7 +69,8 @@ static void show_json(struct out *to, const weft_profile *p, const char *advice)
     json_object_set_new(o, "pct", json_real(100 * share(k->us, p->us)));
     json_object_set_new(o, "gb_s", json_real(per_second(k->bytes, k->us)));
     json_object_set_new(o, "gflop_s", json_real(per_second(k->flops, k->us)));
-    json_object_set_new(o, "limit_share", p->limit_gb_s > 0 ? json_real(per_second(k->bytes, k->us) / p->limit_gb_s) : json_null());
+    json_object_set_new(o, "limit_share",
+                        p->limit_gb_s > 0 ? json_real(per_second(k->bytes, k->us) / p->limit_gb_s) : json_null());
     json_object_set_new(o, "bytes", json_real(k->bytes));
     json_object_set_new(o, "flops", json_real(k->flops));
     json_object_set_new(o, "cycles", counted(p, k->cycles));
@@ -87,29 +91,37 @@ static void show_limit(struct out *to, double gb_s, double limit) {
 // Instructions a cycle, and the bytes of cache lines that came from memory beside those that were asked for.
 static void show_counters(struct out *to, const weft_kernel_time *k, const weft_profile *p) {
   enum { LINE = 64 };
-  if (!p->no_counters) out_addf(to, " %6.2f %7.0f%%", share(k->instructions, k->cycles), 100 * share(LINE * k->cache_misses, k->bytes));
+  if (!p->no_counters)
+    out_addf(to, " %6.2f %7.0f%%", share(k->instructions, k->cycles), 100 * share(LINE * k->cache_misses, k->bytes));
   out_addf(to, "\n");
 }
 
-static void show_row(struct out *to, const char *role, const char *name, const weft_kernel_time *k, const weft_profile *p) {
-  out_addf(to, "%-22s %-*s %10.1f %5.1f%% %9.1f %8.2f %8.2f", role, 36 + (strstr(name, "…") ? 2 : 0) /* bytes of one column */, name, k->us, 100 * share(k->us, p->us), k->wait_us, per_second(k->bytes, k->us), per_second(k->flops, k->us));
+static void show_row(struct out *to, const char *role, const char *name, const weft_kernel_time *k,
+                     const weft_profile *p) {
+  out_addf(to, "%-22s %-*s %10.1f %5.1f%% %9.1f %8.2f %8.2f", role,
+           36 + (strstr(name, "…") ? 2 : 0) /* bytes of one column */, name, k->us, 100 * share(k->us, p->us),
+           k->wait_us, per_second(k->bytes, k->us), per_second(k->flops, k->us));
   show_limit(to, per_second(k->bytes, k->us), p->limit_gb_s);
   show_counters(to, k, p);
 }
 
-static void show(struct out *to, const struct settings *o, int threads, const weft_profile *p, const weft_stats *stats, const char *advice) {
+static void show(struct out *to, const struct settings *o, int threads, const weft_profile *p, const weft_stats *stats,
+                 const char *advice) {
   weft_kernel_time all = {0};
   if (o->chunk_of) out_addf(to, "a chunk of %d tokens", p->tokens);
   else out_addf(to, "one token");
-  out_addf(to, " at depth %lld, %d thread%s, mean of %lld\n\n", (long long)o->depth, threads, threads == 1 ? "" : "s", (long long)(o->steps - 2 * (o->steps / 4)));
-  out_addf(to, "%-22s %-30s %5s %10s %6s %9s %8s %8s %7s", "role", "kernel", "count", "us", "%", "wait", "GB/s", "GFLOP/s", "limit");
+  out_addf(to, " at depth %lld, %d thread%s, mean of %lld\n\n", (long long)o->depth, threads, threads == 1 ? "" : "s",
+           (long long)(o->steps - 2 * (o->steps / 4)));
+  out_addf(to, "%-22s %-30s %5s %10s %6s %9s %8s %8s %7s", "role", "kernel", "count", "us", "%", "wait", "GB/s",
+           "GFLOP/s", "limit");
   out_addf(to, p->no_counters ? "\n" : " %6s %8s\n", "IPC", "misses");
   for (size_t i = 0; i < p->n_kernels; i++) {
     const weft_kernel_time *k = &p->kernels[i];
     enum { WIDTH = 30 };
     char name[160];
     bool cut = strlen(k->name) > WIDTH;                         // --json has all of it
-    snprintf(name, sizeof name, "%-*.*s%s %5d", cut ? WIDTH - 1 : WIDTH, cut ? WIDTH - 1 : WIDTH, k->name, cut ? "…" : "", k->count);
+    snprintf(name, sizeof name, "%-*.*s%s %5d", cut ? WIDTH - 1 : WIDTH, cut ? WIDTH - 1 : WIDTH, k->name,
+             cut ? "…" : "", k->count);
     show_row(to, k->role, name, k, p);
     all.us += k->us;
     all.wait_us += k->wait_us;
@@ -122,15 +134,20 @@ static void show(struct out *to, const struct settings *o, int threads, const we
   out_addf(to, "\n");
   show_row(to, "all kernels", "", &all, p);
   out_addf(to, "%-59s %10.1f %5.1f%%\n", "overhead", p->overhead_us, 100 * share(p->overhead_us, p->us));
-  out_addf(to, "%-59s %10.1f %5.1f%%   %.1f tokens per second\n\n", o->chunk_of ? "chunk" : "token", p->us, 100.0, 1e6 * share(p->tokens, p->us));
-  if (p->limit_gb_s > 0) out_addf(to, "memory limit  %.1f GB/s (streaming reads, huge pages, the same threads)\n", p->limit_gb_s);
+  out_addf(to, "%-59s %10.1f %5.1f%%   %.1f tokens per second\n\n", o->chunk_of ? "chunk" : "token", p->us, 100.0,
+           1e6 * share(p->tokens, p->us));
+  if (p->limit_gb_s > 0)
+    out_addf(to, "memory limit  %.1f GB/s (streaming reads, huge pages, the same threads)\n", p->limit_gb_s);
   if (p->no_counters) out_addf(to, "counters      %s\n", p->no_counters);
-  out_addf(to, "kernels       %.0f dispatches, %.1f per block, %.1f operations each (fusion rate)\n", p->kernels_per_step, p->kernels_per_block, p->fusion_rate);
-  if (!o->chunk_of && stats->kernels_tuned) out_addf(to, "tuning        %d of %d kernels run as a search found them\n", stats->kernels_tuned, stats->kernels);
-  for (const char *at = advice; *at; at += strcspn(at, "\n") + 1) out_addf(to, "advice        %.*s\n", (int)strcspn(at, "\n"), at);
+  out_addf(to, "kernels       %.0f dispatches, %.1f per block, %.1f operations each (fusion rate)\n",
+           p->kernels_per_step, p->kernels_per_block, p->fusion_rate);
+  if (!o->chunk_of && stats->kernels_tuned)
+    out_addf(to, "tuning        %d of %d kernels run as a search found them\n", stats->kernels_tuned, stats->kernels);
+  for (const char *at = advice; *at; at += strcspn(at, "\n") + 1)
+    out_addf(to, "advice        %.*s\n", (int)strcspn(at, "\n"), at);
 }
 
-// ---- measuring --------------------------------------------------------------------------------------------------------
+// ---- measuring ------------------------------------------------------------------------------------------------------
 
 int fill_context(weft_model *m, int depth, progress *bar) {
   enum { STEP = 512 };
@@ -154,7 +171,8 @@ static int measure(struct profiler *b) {
   progress_begin(&b->bar);
   int status = fill_context(b->model, (int)b->o.depth, &b->bar);
   if (!status && b->o.chunk_of > weft_model_chunk(b->model)) b->o.chunk_of = weft_model_chunk(b->model);
-  if (!status && weft_profile_model(b->model, (int)b->o.chunk_of, (int)b->o.steps, (int)b->o.depth, &p, &err)) status = failed("%s", err.text);
+  if (!status && weft_profile_model(b->model, (int)b->o.chunk_of, (int)b->o.steps, (int)b->o.depth, &p, &err))
+    status = failed("%s", err.text);
   progress_end(&b->bar);
   if (status) return status;
   weft_stats stats;

@@ -1,5 +1,5 @@
-// Models by name: see pull.h.  A name becomes a row of files, each with its address, size and SHA-256 as far as the registry says them, and
-// those are fetched one after the other.
+// Models by name: see pull.h.  A name becomes a row of files, each with its address, size and SHA-256 as far as the
+// registry says them, and those are fetched one after the other.
 #define _GNU_SOURCE
 #include "app/pull.h"
 #include "app/app.h"
@@ -27,10 +27,11 @@ static void wanted_free(wanted_list *l) {
   vec_free(l);
 }
 
-// ---- names ------------------------------------------------------------------------------------------------------------------
+// ---- names ----------------------------------------------------------------------------------------------------------
 
-static const struct { const char *text; enum registry kind; } prefixes[] = {
-  {"hf:", HUGGING_FACE}, {"hf.co/", HUGGING_FACE}, {"huggingface.co/", HUGGING_FACE}, {"ollama:", OLLAMA}, {"http://", ADDRESS}, {"https://", ADDRESS}};
+static const struct { const char *text; enum registry kind;
+} prefixes[] = {{"hf:", HUGGING_FACE}, {"hf.co/", HUGGING_FACE}, {"huggingface.co/", HUGGING_FACE},
+                {"ollama:", OLLAMA},   {"http://", ADDRESS},     {"https://", ADDRESS}};
 
 static size_t prefix_of(const char *text, enum registry *kind) {
   for (size_t i = 0; i < COUNT(prefixes); i++) {
@@ -68,10 +69,15 @@ static int parse_name(const char *text, enum registry kind, struct reference *ou
   size_t end = colon ? (size_t)(colon - text) : strlen(text), from = slash ? (size_t)(slash - text) + 1 : 0;
   bool fine = slash ? take_word(out->user, text, from - 1) : kind == OLLAMA;
   if (!slash) snprintf(out->user, sizeof out->user, "library");
-  fine = fine && take_word(out->repo, text + from, end - from) && (!colon || take_word(out->tag, colon + 1, strlen(colon + 1)));
+  fine = fine && take_word(out->repo, text + from, end - from) &&
+         (!colon || take_word(out->tag, colon + 1, strlen(colon + 1)));
   if (fine) return 0;
-  return kind == OLLAMA ? error_set(err, "'%.100s' is not a name of ollama's: it is NAME, NAME:TAG or USER/NAME:TAG", text)
-                        : error_set(err, "'%.100s' is not a repository of Hugging Face: it is USER/REPO or USER/REPO:QUANT, such as ggml-org/gemma-3-1b-it-GGUF:Q8_0", text);
+  return kind == OLLAMA
+           ? error_set(err, "'%.100s' is not a name of ollama's: it is NAME, NAME:TAG or USER/NAME:TAG", text)
+           : error_set(err,
+                       "'%.100s' is not a repository of Hugging Face: it is USER/REPO or USER/REPO:QUANT, such as "
+                       "ggml-org/gemma-3-1b-it-GGUF:Q8_0",
+                       text);
 }
 
 // Without a prefix: a slash is Hugging Face's, and what has none is ollama's.
@@ -82,7 +88,7 @@ static int parse_reference(const char *text, struct reference *out, error *err) 
   return parse_name(text + n, kind, out, err);
 }
 
-// ---- Hugging Face -------------------------------------------------------------------------------------------------------------
+// ---- Hugging Face ---------------------------------------------------------------------------------------------------
 
 static void endpoint(str *out) {
   const char *at = *env_str(ENV_MODEL_ENDPOINT) ? env_str(ENV_MODEL_ENDPOINT) : env_str(ENV_HF_ENDPOINT);
@@ -97,13 +103,19 @@ static void add_escaped(str *out, const char *path) {
   }
 }
 
-static const char *base_name(const char *path) { const char *slash = strrchr(path, '/'); return slash ? slash + 1 : path; }
+static const char *base_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
 
-// Whether a file is of this quantisation: its name has the word, and no longer one of which that is a part (Q4_K is not in Q4_K_M).
+// Whether a file is of this quantisation: its name has the word, and no longer one of which that is a part (Q4_K is not
+// in Q4_K_M).
 static bool has_quant(const char *path, const char *quant) {
   size_t n = strlen(quant);
   for (const char *at = path; (at = strcasestr(at, quant)) != NULL; at++)
-    if ((at == path || !(isalnum((unsigned char)at[-1]) || at[-1] == '_')) && !isalnum((unsigned char)at[n]) && at[n] != '_') return true;
+    if ((at == path || !(isalnum((unsigned char)at[-1]) || at[-1] == '_')) && !isalnum((unsigned char)at[n]) &&
+        at[n] != '_')
+      return true;
   return false;
 }
 
@@ -112,10 +124,12 @@ static bool is_model_file(const char *path) {
   const char *name = base_name(path);
   size_t n = strlen(name), stem;
   int part, parts;
-  return n > 5 && !strcasecmp(name + n - 5, ".gguf") && strncasecmp(name, "mmproj", 6) && !(store_part(name, &part, &parts, &stem) && part > 1);
+  return n > 5 && !strcasecmp(name + n - 5, ".gguf") && strncasecmp(name, "mmproj", 6) &&
+         !(store_part(name, &part, &parts, &stem) && part > 1);
 }
 
-// Of the files of a repository the one that is meant: by its name, by the quantisation, or else Q4_K_M, Q8_0, or the first one.
+// Of the files of a repository the one that is meant: by its name, by the quantisation, or else Q4_K_M, Q8_0, or the
+// first one.
 static const json_t *choose(const json_t *files, const struct reference *r, error *err) {
   const char *usual[] = {"Q4_K_M", "Q8_0", ""};
   if (r->tag[0] && strcmp(r->tag, "latest")) { usual[0] = r->tag; usual[1] = NULL; }
@@ -125,26 +139,32 @@ static const json_t *choose(const json_t *files, const struct reference *r, erro
     json_array_foreach(files, i, f) {
       const char *path = json_string_value(json_object_get(f, "path"));
       if (!path) continue;
-      if (r->file ? !strcmp(path, r->file) : is_model_file(path) && (!usual[k][0] || has_quant(base_name(path), usual[k]))) return f;
+      if (r->file ? !strcmp(path, r->file)
+                  : is_model_file(path) && (!usual[k][0] || has_quant(base_name(path), usual[k])))
+        return f;
     }
   str names = {0};
   json_array_foreach(files, i, f) {
     const char *path = json_string_value(json_object_get(f, "path"));
     if (path && is_model_file(path) && names.n < 400) str_addf(&names, "%s%s", names.n ? ", " : "", path);
   }
-  if (!names.n) error_set(err, "%s/%s has no GGUF file: somebody may offer it as USER/%s-GGUF", r->user, r->repo, r->repo);
+  if (!names.n)
+    error_set(err, "%s/%s has no GGUF file: somebody may offer it as USER/%s-GGUF", r->user, r->repo, r->repo);
   else error_set(err, "%s/%s has no file %s; it has %s", r->user, r->repo, r->file ? r->file : r->tag, names.at);
   str_free(&names);
   return NULL;
 }
 
 static int add_hf_file(const struct reference *r, const json_t *f, wanted_list *out, error *err) {
-  const char *path = json_string_value(json_object_get(f, "path")), *sum = json_string_value(json_object_get(json_object_get(f, "lfs"), "oid"));
+  const char *path = json_string_value(json_object_get(f, "path")),
+             *sum = json_string_value(json_object_get(json_object_get(f, "lfs"), "oid"));
   const json_t *size = json_object_get(f, "size");
-  struct wanted w = {.size = json_is_integer(size) && json_integer_value(size) >= 0 ? (int64_t)json_integer_value(size) : -1};
+  struct wanted w = {.size =
+                       json_is_integer(size) && json_integer_value(size) >= 0 ? (int64_t)json_integer_value(size) : -1};
   str name = {0};
   str_addf(&name, "%s_%s_%s", r->user, r->repo, path);
-  int status = path[0] == '/' || path[0] == '.' ? error_set(err, "'%.100s' cannot be the name of a file here", path) : store_path(name.at, &w.path, err);
+  int status = path[0] == '/' || path[0] == '.' ? error_set(err, "'%.100s' cannot be the name of a file here", path)
+                                                : store_path(name.at, &w.path, err);
   str_free(&name);
   if (sum && strlen(sum) == 64 && strspn(sum, "0123456789abcdef") == 64) memcpy(w.sha256, sum, 65);
   endpoint(&w.url);
@@ -188,7 +208,7 @@ static int list_hf(http *h, const struct reference *r, wanted_list *out, error *
   return status;
 }
 
-// ---- ollama's registry ------------------------------------------------------------------------------------------------------------
+// ---- ollama's registry ----------------------------------------------------------------------------------------------
 
 static void ollama_name(const struct reference *r, str *out) {
   str_add(out, "ollama_");
@@ -202,17 +222,22 @@ static int list_ollama(http *h, const struct reference *r, wanted_list *out, err
   const char *tag = r->tag[0] ? r->tag : "latest";
   str_addf(&url, "%s/v2/%s/%s/manifests/%s", env_str(ENV_OLLAMA_REGISTRY), r->user, r->repo, tag);
   int status = http_text(h, url.at, LISTING, &text, &code, err);
-  if (status == -1 && code == 404) { *err = (error){0}; error_set(err, "%s:%s: ollama's registry has no such model", r->repo, tag); }
+  if (status == -1 && code == 404) {
+    *err = (error){0};
+    error_set(err, "%s:%s: ollama's registry has no such model", r->repo, tag);
+  }
   json_t *all = status ? NULL : json_loadb(str_c(&text), text.n, 0, NULL);
   const json_t *layers = json_object_get(all, "layers"), *l;
   size_t i;
   bool found = false;
   json_array_foreach(layers, i, l) {
-    const char *type = json_string_value(json_object_get(l, "mediaType")), *digest = json_string_value(json_object_get(l, "digest"));
+    const char *type = json_string_value(json_object_get(l, "mediaType")),
+               *digest = json_string_value(json_object_get(l, "digest"));
     const json_t *size = json_object_get(l, "size");
     if (found || !type || strcmp(type, "application/vnd.ollama.image.model")) continue;
     found = true;
-    if (!digest || strncmp(digest, "sha256:", 7) || strlen(digest) != 71 || strspn(digest + 7, "0123456789abcdef") != 64 || !json_is_integer(size) || json_integer_value(size) < 0) {
+    if (!digest || strncmp(digest, "sha256:", 7) || strlen(digest) != 71 ||
+        strspn(digest + 7, "0123456789abcdef") != 64 || !json_is_integer(size) || json_integer_value(size) < 0) {
       status = error_set(err, "%.300s: no SHA-256 and size of the model", url.at);
       break;
     }
@@ -235,9 +260,10 @@ static int list_ollama(http *h, const struct reference *r, wanted_list *out, err
   return status;
 }
 
-// ---- addresses --------------------------------------------------------------------------------------------------------------------
+// ---- addresses ------------------------------------------------------------------------------------------------------
 
-// All of an address is the name of its file here, as others have files of the same name: without who asks, what is asked, and %20 and the like.
+// All of an address is the name of its file here, as others have files of the same name: without who asks, what is
+// asked, and %20 and the like.
 static int list_address(const struct reference *r, wanted_list *out, error *err) {
   const char *host = strstr(r->url, "://") + 3, *user = memchr(host, '@', strcspn(host, "/?#"));
   if (user) host = user + 1;
@@ -250,7 +276,8 @@ static int list_address(const struct reference *r, wanted_list *out, error *err)
   }
   const char *slash = strrchr(str_c(&name), '/');
   struct wanted w = {.size = -1};
-  int status = slash && slash[1] ? store_path(name.at, &w.path, err) : error_set(err, "%.300s: an address without the name of a file", r->url);
+  int status = slash && slash[1] ? store_path(name.at, &w.path, err)
+                                 : error_set(err, "%.300s: an address without the name of a file", r->url);
   str_add(&w.url, r->url);
   w.shown = xstrdup(slash && slash[1] ? slash + 1 : r->url);
   vec_push(out, w);
@@ -258,7 +285,7 @@ static int list_address(const struct reference *r, wanted_list *out, error *err)
   return status;
 }
 
-// ---- fetching -----------------------------------------------------------------------------------------------------------------------
+// ---- fetching -------------------------------------------------------------------------------------------------------
 
 // Whether the file is there with this size, and with this sum as far as somebody noted it.
 static bool is_there(const struct wanted *w) {
@@ -300,7 +327,9 @@ static int pull(const struct reference *r, const char *token, bool again, bool q
   if (!token || !*token) token = env_str(ENV_HF_TOKEN);
   if (http_open(r->kind == HUGGING_FACE ? token : NULL, &h, err)) return -1;
   interrupt_catch();
-  int status = r->kind == HUGGING_FACE ? list_hf(h, r, &l, err) : r->kind == OLLAMA ? list_ollama(h, r, &l, err) : list_address(r, &l, err);
+  int status = r->kind == HUGGING_FACE ? list_hf(h, r, &l, err)
+               : r->kind == OLLAMA     ? list_ollama(h, r, &l, err)
+                                       : list_address(r, &l, err);
   if (!status) status = fetch_all(h, &l, again, quiet, err);
   if (!status) { path->n = 0; str_add(path, l.at[0].path.at); }
   interrupt_start();
@@ -322,7 +351,9 @@ static bool known(const struct reference *r, str *path) {
     if (r->tag[0] && strcmp(r->tag, "latest")) { usual[0] = r->tag; usual[1] = NULL; }
     for (size_t k = 0; k < COUNT(usual) && usual[k] && found < 0; k++)
       for (size_t i = 0; i < l.n && found < 0; i++)
-        if (!strncmp(l.at[i].name, name.at, name.n) && !l.at[i].partial && (!usual[k][0] || has_quant(l.at[i].name + name.n, usual[k]))) found = (int)i;
+        if (!strncmp(l.at[i].name, name.at, name.n) && !l.at[i].partial &&
+            (!usual[k][0] || has_quant(l.at[i].name + name.n, usual[k])))
+          found = (int)i;
   } else if (r->kind != ADDRESS) {
     for (size_t i = 0; i < name.n; i++) if (name.at[i] == '/') name.at[i] = '_';
     found = store_find(&l, name.at);
@@ -339,9 +370,12 @@ static bool known(const struct reference *r, str *path) {
   return yes;
 }
 
-static int get(const struct reference *r, const struct model_source *from, bool again, bool quiet, str *path, error *err) {
+static int get(const struct reference *r, const struct model_source *from, bool again, bool quiet, str *path,
+               error *err) {
   if ((!again || from->offline) && known(r, path)) return 0;
-  if (from->offline) return error_set(err, "%s: it was not fetched before, and --offline forbids it now", r->kind == ADDRESS ? r->url : r->repo);
+  if (from->offline)
+    return error_set(err, "%s: it was not fetched before, and --offline forbids it now",
+                     r->kind == ADDRESS ? r->url : r->repo);
   return pull(r, from->token, again, quiet, path, err);
 }
 
@@ -349,7 +383,8 @@ int pull_model(const struct model_source *from, bool again, bool quiet, str *pat
   struct reference r;
   if (from->url) {
     enum registry kind;
-    if (!prefix_of(from->url, &kind) || kind != ADDRESS) return error_set(err, "'%.100s' is no address: it begins with https:// or http://", from->url);
+    if (!prefix_of(from->url, &kind) || kind != ADDRESS)
+      return error_set(err, "'%.100s' is no address: it begins with https:// or http://", from->url);
     return get(&(struct reference){.kind = ADDRESS, .url = from->url}, from, again, quiet, path, err);
   }
   enum registry kind = HUGGING_FACE;

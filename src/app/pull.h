@@ -1,4 +1,5 @@
-// pull: models by name, from Hugging Face, from ollama's registry, or from an address; and what was fetched before by the same names.
+// pull: models by name, from Hugging Face, from ollama's registry, or from an address; and what was fetched before by
+// the same names.
 #ifndef WEFT_PULL_H
 #define WEFT_PULL_H
 #include "base/str.h"
@@ -12,7 +13,8 @@ bool pull_is_name(const char *text);
 // Whether a command line asks for something that may have to be fetched.
 bool pull_asked(int argc, char **argv);
 
-// The path of a model. again: looks whether the server has another one, too; otherwise what is there is good. 0, -1 and why not, or HTTP_INTERRUPTED.
+// The path of a model. again: looks whether the server has another one, too; otherwise what is there is good. 0, -1 and
+// why not, or HTTP_INTERRUPTED.
 int pull_model(const struct model_source *from, bool again, bool quiet, str *path, error *err);
 // The same for a name; `from` says token and offline.
 int pull_name(const char *name, const struct model_source *from, bool again, bool quiet, str *path, error *err);

@@ -1,5 +1,5 @@
-// weft quantize: a model file with other formats in it.  The library does the work; this file reads the arguments of llama.cpp's tool of that name,
-// in its order or with options anywhere, and prints a line for each tensor.
+// weft quantize: a model file with other formats in it.  The library does the work; this file reads the arguments of
+// llama.cpp's tool of that name, in its order or with options anywhere, and prints a line for each tensor.
 #include "app/app.h"
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@ static const struct command command = {
   "every byte, is as llama.cpp's tool of this name has it. The file appears when it is whole; a run that was\n"
   "stopped goes on when the same command is given again.\n", COMMAND_BIT(quantize), 0};
 
-// ---- output -----------------------------------------------------------------------------------------------------------
+// ---- output ---------------------------------------------------------------------------------------------------------
 
 static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 
@@ -20,7 +20,8 @@ static void show(void *ctx, const weft_quantized *t) {
   struct quantizer *q = ctx;
   char shape[96];
   int n = 0;
-  for (uint32_t i = 0; i < t->n_dims; i++) n += snprintf(shape + n, sizeof shape - (size_t)n, "%s%lld", i ? " x " : "", (long long)t->shape[i]);
+  for (uint32_t i = 0; i < t->n_dims; i++)
+    n += snprintf(shape + n, sizeof shape - (size_t)n, "%s%lld", i ? " x " : "", (long long)t->shape[i]);
   progress_end(&q->bar);
   if (t->kept) q->n_kept++;
   else if (q->n_kept) {
@@ -30,7 +31,9 @@ static void show(void *ctx, const weft_quantized *t) {
   }
   if (t->kept) return;
   out_addf(&q->out, "[%4zu/%4zu] %-36s %-20s %7s", t->number, t->count, t->name, shape, t->from);
-  if (strcmp(t->from, t->to)) out_addf(&q->out, " -> %-7s %9.2f -> %9.2f MiB%s\n", t->to, mib(t->bytes_from), mib(t->bytes_to), t->misfit ? "  (rows are no whole blocks of the wanted format)" : "");
+  if (strcmp(t->from, t->to))
+    out_addf(&q->out, " -> %-7s %9.2f -> %9.2f MiB%s\n", t->to, mib(t->bytes_from), mib(t->bytes_to),
+             t->misfit ? "  (rows are no whole blocks of the wanted format)" : "");
   else out_addf(&q->out, "    %-7s %9s    %9.2f MiB\n", "", "", mib(t->bytes_to));
   out_flush(&q->out);
 }
@@ -41,18 +44,27 @@ static bool advance(void *ctx, double fraction) {
   return !interrupted() && !q->out.error;
 }
 
-static double bits(uint64_t bytes, const weft_quantize_result *r) { return r->n_params ? 8 * (double)bytes / (double)r->n_params : 0; }
+static double bits(uint64_t bytes, const weft_quantize_result *r) {
+  return r->n_params ? 8 * (double)bytes / (double)r->n_params : 0;
+}
 
 static void show_end(struct quantizer *q, const weft_quantize_result *r, double seconds) {
   out_addf(&q->out, "\nmodel size  %10.2f MiB (%.2f bits a weight)\n", mib(r->bytes_from), bits(r->bytes_from, r));
   out_addf(&q->out, "quant size  %10.2f MiB (%.2f bits a weight)\n", mib(r->bytes_to), bits(r->bytes_to, r));
-  if (r->misfits) fprintf(stderr, "weft: warning: %zu tensors have rows that are no whole blocks of the wanted format, and got another one\n", r->misfits);
-  if (r->n_missed) fprintf(stderr, "weft: warning: %zu tensors were quantised without importance weights: the file has none for them\n", r->n_missed);
-  if (q->all.quantize.dry_run && r->needs_weights && !r->n_weights) fprintf(stderr, "weft: warning: this type needs importance weights (--imatrix)\n");
+  if (r->misfits)
+    fprintf(stderr,
+            "weft: warning: %zu tensors have rows that are no whole blocks of the wanted format, and got another one\n",
+            r->misfits);
+  if (r->n_missed)
+    fprintf(stderr,
+            "weft: warning: %zu tensors were quantised without importance weights: the file has none for them\n",
+            r->n_missed);
+  if (q->all.quantize.dry_run && r->needs_weights && !r->n_weights)
+    fprintf(stderr, "weft: warning: this type needs importance weights (--imatrix)\n");
   if (!q->all.quantize.dry_run) fprintf(stderr, "weft: %.1f s\n", seconds);
 }
 
-// ---- the command line -------------------------------------------------------------------------------------------------
+// ---- the command line -----------------------------------------------------------------------------------------------
 
 static bool is_copy(const char *type) { return !strcmp(type, "COPY") || !strcmp(type, "copy"); }
 static bool is_type(const char *text) { return is_copy(text) || weft_quantize_find(text); }
@@ -95,13 +107,16 @@ static int usage(struct settings *all) {
     o->out = NULL;
   }
   if (!o->type) return usage_error("'%s' is not a type, and none follows; 'weft quantize --help' lists them", o->out);
-  if (!is_type(o->type)) return usage_error("'%s' is not a type that can be written; 'weft quantize --help' lists them", o->type);
+  if (!is_type(o->type))
+    return usage_error("'%s' is not a type that can be written; 'weft quantize --help' lists them", o->type);
   if (o->include.n && o->exclude.n) return usage_error("--include-weights and --exclude-weights: use one of them");
-  if ((o->include.n || o->exclude.n) && !o->imatrix) return usage_error("there are no weights to choose from: give them with --imatrix");
+  if ((o->include.n || o->exclude.n) && !o->imatrix)
+    return usage_error("there are no weights to choose from: give them with --imatrix");
   if (!o->number) return 0;
   char *end;
   long n = strtol(o->number, &end, 10);
-  if (end == o->number || *end || n < 0 || n > 1024) return usage_error("'%s' is not a number of threads from 0 to 1024", o->number);
+  if (end == o->number || *end || n < 0 || n > 1024)
+    return usage_error("'%s' is not a number of threads from 0 to 1024", o->number);
   all->model.threads = n;
   return 0;
 }
@@ -113,10 +128,27 @@ static int run(struct quantizer *q) {
   char *own = o->out ? NULL : beside(o);
   const char *out = own ? own : o->out;
   weft_quantize_options w = {
-    .type = is_copy(o->type) ? NULL : o->type, .threads = (int)q->all.model.threads, .allow_requantize = o->requantize, .leave_output = o->leave_output, .pure = o->pure,
-    .keep_split = o->keep_split, .dry_run = o->dry_run, .output_type = o->output_type, .embedding_type = o->embedding_type,
-    .tensor_types = texts_of(&o->types), .n_tensor_types = o->types.n, .overrides = texts_of(&o->overrides), .n_overrides = o->overrides.n, .imatrix = o->imatrix,
-    .include = texts_of(&o->include), .n_include = o->include.n, .exclude = texts_of(&o->exclude), .n_exclude = o->exclude.n, .progress = advance, .tensor = show, .ctx = q,
+    .type = is_copy(o->type) ? NULL : o->type,
+    .threads = (int)q->all.model.threads,
+    .allow_requantize = o->requantize,
+    .leave_output = o->leave_output,
+    .pure = o->pure,
+    .keep_split = o->keep_split,
+    .dry_run = o->dry_run,
+    .output_type = o->output_type,
+    .embedding_type = o->embedding_type,
+    .tensor_types = texts_of(&o->types),
+    .n_tensor_types = o->types.n,
+    .overrides = texts_of(&o->overrides),
+    .n_overrides = o->overrides.n,
+    .imatrix = o->imatrix,
+    .include = texts_of(&o->include),
+    .n_include = o->include.n,
+    .exclude = texts_of(&o->exclude),
+    .n_exclude = o->exclude.n,
+    .progress = advance,
+    .tensor = show,
+    .ctx = q,
   };
   interrupt_catch();
   progress_begin(&q->bar);

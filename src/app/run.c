@@ -15,11 +15,14 @@
 #include <unistd.h>
 
 const struct command run_options = {
-  "run", "Continues a text.  The generated text goes to stdout, everything else to stderr.",
+  "run",
+  "Continues a text.  The generated text goes to stdout, everything else to stderr.",
   "FILE (-p TEXT | -f FILE | --ids 1,2,3) [options]",
   "Generation stops at the model's end-of-generation token, after -n tokens, or when the context is full.\n"
   "Ctrl-C stops it after the current token and prints the figures; a second Ctrl-C ends the program.\n"
-  "Without a prompt, a pipe is the text to continue; at a terminal, a conversation begins.\n", COMMAND_BIT(run), COMMAND_BIT(chat)};
+  "Without a prompt, a pipe is the text to continue; at a terminal, a conversation begins.\n",
+  COMMAND_BIT(run),
+  COMMAND_BIT(chat)};
 
 // One run, from the command line to the figures.
 struct run {
@@ -45,7 +48,7 @@ struct run {
   struct out out;
 };
 
-// ---- options ----------------------------------------------------------------------------------------------------------
+// ---- options --------------------------------------------------------------------------------------------------------
 
 // Whether a whole text waits on stdin: a pipe or a file, no terminal and not nothing.
 static bool text_is_piped(void) {
@@ -71,15 +74,18 @@ static int check(struct settings *o) {
   }
   if (o->force.n && (o->count < 0 || (uint64_t)o->count > o->force.n)) o->count = (int64_t)o->force.n;
   if (o->escapes) unescape_texts(&o->stops);
-  return grammar_args_check(&o->grammar, o->sampling.ignore_end, &err) || sampling_check(&o->sampling, o->escapes, &err) ? usage_error("%s", err.text) : 0;
+  return grammar_args_check(&o->grammar, o->sampling.ignore_end, &err) || sampling_check(&o->sampling, o->escapes, &err)
+           ? usage_error("%s", err.text)
+           : 0;
 }
 
 // Whether there is nothing to continue, and somebody at a terminal who could say something.
 static bool is_conversation(const struct settings *o) {
-  return o->model.model && !o->prompt && !o->text && !o->file && !o->ids.n && o->benchmark < 0 && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+  return o->model.model && !o->prompt && !o->text && !o->file && !o->ids.n && o->benchmark < 0 &&
+         isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
 }
 
-// ---- prompt -----------------------------------------------------------------------------------------------------------
+// ---- prompt ---------------------------------------------------------------------------------------------------------
 
 static int prompt_text(struct run *r, char **text, size_t *n, error *err) {
   if (r->o.file) {
@@ -111,15 +117,18 @@ static int make_prompt(struct run *r, const char *text, size_t n_text) {
   }
   int n_ctx = weft_model_context(r->model);
   if (r->n_prompt > (size_t)n_ctx)
-    return failed("the prompt has %zu tokens and the context holds %d: shorten the prompt, or give more with -c", r->n_prompt, n_ctx);
+    return failed("the prompt has %zu tokens and the context holds %d: shorten the prompt, or give more with -c",
+                  r->n_prompt, n_ctx);
   for (size_t i = 0; i < r->n_prompt; i++)
-    if (r->prompt[i] >= r->n_vocab) return failed("--ids: token %d is outside the vocabulary of %d", r->prompt[i], r->n_vocab);
+    if (r->prompt[i] >= r->n_vocab)
+      return failed("--ids: token %d is outside the vocabulary of %d", r->prompt[i], r->n_vocab);
   for (size_t i = 0; i < r->o.force.n; i++)
-    if (r->o.force.at[i] >= r->n_vocab) return failed("--force: token %d is outside the vocabulary of %d", r->o.force.at[i], r->n_vocab);
+    if (r->o.force.at[i] >= r->n_vocab)
+      return failed("--force: token %d is outside the vocabulary of %d", r->o.force.at[i], r->n_vocab);
   return 0;
 }
 
-// ---- evaluation -------------------------------------------------------------------------------------------------------
+// ---- evaluation -----------------------------------------------------------------------------------------------------
 
 static double compile_ms(const struct run *r) {
   weft_stats s;
@@ -159,7 +168,7 @@ static int decode_step(struct run *r, int32_t id, weft_error *err) {
   return 0;
 }
 
-// ---- output -----------------------------------------------------------------------------------------------------------
+// ---- output ---------------------------------------------------------------------------------------------------------
 
 static json_t *json_logprob(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
@@ -181,7 +190,8 @@ static void emit_json(struct run *r, int32_t id, const char *text, size_t n) {
   out_json(&r->out, o, JSON_COMPACT | JSON_REAL_PRECISION(9));
 }
 
-// The text that a token completes: whole characters, and nothing that may belong to a stop string.  last: nothing comes after it.
+// The text that a token completes: whole characters, and nothing that may belong to a stop string.  last: nothing comes
+// after it.
 static void text_of(struct run *r, int32_t id, bool last, str *text) {
   size_t n;
   const char *piece = weft_stream_add(r->stream, id, &n);
@@ -212,7 +222,7 @@ static bool emit(struct run *r, int32_t id, bool last) {
   return out_flush(&r->out);
 }
 
-// ---- the loop ---------------------------------------------------------------------------------------------------------
+// ---- the loop -------------------------------------------------------------------------------------------------------
 
 // Draws a token that the grammar, if there is one, allows.
 static int draw(struct run *r, int32_t *id, weft_error *err) {
@@ -237,7 +247,8 @@ static int generate(struct run *r) {
     weft_accept(r->sampler, id, NULL);
     made++;
     r->stats.n_written++;
-    bool full = r->pos == weft_model_context(r->model), end = !forced && !r->o.sampling.ignore_end && weft_is_end(r->vocab, id);
+    bool full = r->pos == weft_model_context(r->model),
+         end = !forced && !r->o.sampling.ignore_end && weft_is_end(r->vocab, id);
     bool ended = !forced && r->grammar && weft_grammar_ended(r->grammar);
     bool last = end || ended || made == r->o.count || full;
     if (!emit(r, id, last)) return interrupted() ? EXIT_INTERRUPTED : 0;
@@ -259,7 +270,8 @@ static int open_model(struct run *r) {
   if (r->o.top_logprobs > r->n_vocab) r->o.top_logprobs = r->n_vocab;
   r->top = xcalloc((size_t)r->o.top_logprobs, sizeof *r->top);
   r->stream = weft_stream_new(r->vocab, r->o.special);
-  r->ahead = weft_ahead_new(r->model, r->o.no_guess || r->o.benchmark >= 0 ? WEFT_GUESS_NEVER : WEFT_GUESS_WHERE_IT_PAYS);
+  r->ahead =
+    weft_ahead_new(r->model, r->o.no_guess || r->o.benchmark >= 0 ? WEFT_GUESS_NEVER : WEFT_GUESS_WHERE_IT_PAYS);
   r->past = xcalloc((size_t)weft_model_context(r->model) + 1, sizeof *r->past);
   if (sampling_new(&r->o.sampling, r->vocab, r->n_vocab, &r->sampler, &err)) return failed("%s", err.text);
   if (grammar_args_open(&r->o.grammar, r->vocab, r->n_vocab, &r->grammar, &err)) return failed("%s", err.text);
@@ -279,8 +291,8 @@ static void show_prompt(struct run *r) {
 // Whether what is printed next on stderr would stand behind the text, on its last line.
 static bool on_the_same_line(const struct run *r) {
   struct stat out, err;
-  return !r->o.json && r->o.benchmark < 0 && r->last != '\n' && !fstat(STDOUT_FILENO, &out) && !fstat(STDERR_FILENO, &err) &&
-         out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+  return !r->o.json && r->o.benchmark < 0 && r->last != '\n' && !fstat(STDOUT_FILENO, &out) &&
+         !fstat(STDERR_FILENO, &err) && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
 }
 
 // The figures, on stderr and in the file of --stats.  The exit status.
@@ -320,7 +332,8 @@ int run_command(int argc, char **argv) {
   struct run r = {.stats.first_token_s = -1};
   int status;
   if (settings_are_for(&chat_options, &run_options, argc, argv)) return chat_command(argc, argv);
-  bool parsed = settings_parse(&r.o, &run_options, argc, argv, &status), conversation = parsed && is_conversation(&r.o) && !settings_are_for(&run_options, &chat_options, argc, argv);
+  bool parsed = settings_parse(&r.o, &run_options, argc, argv, &status),
+       conversation = parsed && is_conversation(&r.o) && !settings_are_for(&run_options, &chat_options, argc, argv);
   if (parsed && !conversation) status = check(&r.o);
   if (!parsed || conversation || status) {
     settings_free(&r.o);

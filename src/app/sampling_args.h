@@ -14,8 +14,10 @@ struct sampling_args {
 };
 
 void sampling_defaults(struct sampling_args *a);
-// Checks what a row cannot say, and draws a seed where none was given.  escapes: \n in a sequence breaker is a newline.  -1 and why not.
+// Checks what a row cannot say, and draws a seed where none was given.  escapes: \n in a sequence breaker is a newline.
+// -1 and why not.
 int sampling_check(struct sampling_args *a, bool escapes, error *err);
-int sampling_new(const struct sampling_args *a, const weft_vocab *vocab, int32_t n_vocab, weft_sampler **out, weft_error *err);
+int sampling_new(const struct sampling_args *a, const weft_vocab *vocab, int32_t n_vocab, weft_sampler **out,
+                 weft_error *err);
 void sampling_free(struct sampling_args *a);
 #endif

@@ -13,7 +13,8 @@ static const struct command command = {
 
 // The paths of the models; names of those that were fetched are such, too.
 static int find_models(struct settings *all) {
-  if (all->model.model) vec_push(&all->models, xstrdup(all->model.model));        // the one without an option, fetched already
+  // the one without an option, fetched already
+  if (all->model.model) vec_push(&all->models, xstrdup(all->model.model));
   for (size_t i = 0; i < all->models.n; i++) {
     struct model_args one = {.model = all->models.at[i], .quiet = all->quiet};
     int status = model_args_fetch(&one);
@@ -22,7 +23,9 @@ static int find_models(struct settings *all) {
     free(all->models.at[i]);
     all->models.at[i] = one.fetched;
   }
-  return all->models.n || all->serve.models_dir ? EXIT_OK : usage_error("no model: give one with -m FILE, or a folder with --models-dir DIR");
+  return all->models.n || all->serve.models_dir
+           ? EXIT_OK
+           : usage_error("no model: give one with -m FILE, or a folder with --models-dir DIR");
 }
 
 static int work(struct settings *all) {
@@ -33,15 +36,34 @@ static int work(struct settings *all) {
   int missing = find_models(all);
   if (missing) return missing;
   keep_to_files(all);
-  serve_options o = {
-    .models = texts_of(&all->models), .n_models = all->models.n, .models_dir = a->models_dir, .models_max = (int)a->models_max,
-    .idle_s = (double)a->idle, .no_autoload = !a->autoload, .alias = a->alias, .template_file = all->template_file, .host = a->host, .port = (int)a->port,
-    .model = model_args_options(&all->model), .key_file = a->key_file, .no_key = a->no_key, .hosts = texts_of(&a->hosts), .n_hosts = a->hosts.n,
-    .origins = texts_of(&a->origins), .n_origins = a->origins.n, .max_connections = (int)a->connections, .max_waiting = (int)a->waiting,
-    .parallel = a->parallel > 0 ? (int)a->parallel : PARALLEL,
-    .max_waiting_tokens = a->waiting_tokens, .max_body = a->body_mib << 20, .drain_s = (double)a->drain, .workers = WORKERS,
-    .keep = a->keep, .keep_bytes = a->keep_mib << 20, .no_page = a->no_page,
-    .pooling = (enum weft_pooling)(all->embed.pooling - 1)};
+  serve_options o = {.models = texts_of(&all->models),
+                     .n_models = all->models.n,
+                     .models_dir = a->models_dir,
+                     .models_max = (int)a->models_max,
+                     .idle_s = (double)a->idle,
+                     .no_autoload = !a->autoload,
+                     .alias = a->alias,
+                     .template_file = all->template_file,
+                     .host = a->host,
+                     .port = (int)a->port,
+                     .model = model_args_options(&all->model),
+                     .key_file = a->key_file,
+                     .no_key = a->no_key,
+                     .hosts = texts_of(&a->hosts),
+                     .n_hosts = a->hosts.n,
+                     .origins = texts_of(&a->origins),
+                     .n_origins = a->origins.n,
+                     .max_connections = (int)a->connections,
+                     .max_waiting = (int)a->waiting,
+                     .parallel = a->parallel > 0 ? (int)a->parallel : PARALLEL,
+                     .max_waiting_tokens = a->waiting_tokens,
+                     .max_body = a->body_mib << 20,
+                     .drain_s = (double)a->drain,
+                     .workers = WORKERS,
+                     .keep = a->keep,
+                     .keep_bytes = a->keep_mib << 20,
+                     .no_page = a->no_page,
+                     .pooling = (enum weft_pooling)(all->embed.pooling - 1)};
   if (serve_open(&o, &s, &err)) return failed("%s", err.text);
   enter_sandbox(confine_to_serving);
   int status = serve_run(s, &err);

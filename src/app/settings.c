@@ -7,9 +7,28 @@
 
 struct settings settings_new(void) {
   int beam = env_int(ENV_BEAM), skip = env_int(ENV_BEAM_SKIP_MS);
-  struct settings s = {.count = -1, .benchmark = -1, .repetitions = 5, .steps = -1, .budget = 60, .beam = beam > 0 && beam <= 64 ? beam : 4,
-                       .skip_ms = skip > 0 ? strtod(env_str(ENV_BEAM_SKIP_MS), NULL) : 0, .out = "weft-viz.html",
-                       .model.rope = {.ext = -1, .attn = -1, .slow = -1, .fast = -1}, .perplexity.chunks = -1, .embed = {.separator = "\n", .pair_separator = "\t", .normalize = 2}, .imatrix = {.out = "imatrix.gguf", .chunks = -1}, .loadtest = {.clients = 4, .requests = 24, .prompt = 256, .tokens = 32}, .serve = {.autoload = true, .models_max = 4, .idle = -1, .port = 8080, .connections = 12000, .waiting = 64, .body_mib = 32, .drain = 30, .keep_mib = 4096}};
+  struct settings s = {.count = -1,
+                       .benchmark = -1,
+                       .repetitions = 5,
+                       .steps = -1,
+                       .budget = 60,
+                       .beam = beam > 0 && beam <= 64 ? beam : 4,
+                       .skip_ms = skip > 0 ? strtod(env_str(ENV_BEAM_SKIP_MS), NULL) : 0,
+                       .out = "weft-viz.html",
+                       .model.rope = {.ext = -1, .attn = -1, .slow = -1, .fast = -1},
+                       .perplexity.chunks = -1,
+                       .embed = {.separator = "\n", .pair_separator = "\t", .normalize = 2},
+                       .imatrix = {.out = "imatrix.gguf", .chunks = -1},
+                       .loadtest = {.clients = 4, .requests = 24, .prompt = 256, .tokens = 32},
+                       .serve = {.autoload = true,
+                                 .models_max = 4,
+                                 .idle = -1,
+                                 .port = 8080,
+                                 .connections = 12000,
+                                 .waiting = 64,
+                                 .body_mib = 32,
+                                 .drain = 30,
+                                 .keep_mib = 4096}};
   sampling_defaults(&s.sampling);
   return s;
 }
@@ -19,15 +38,21 @@ bool settings_parse(struct settings *s, const struct command *c, int argc, char 
   error err = {0};
   *s = settings_new();
   for (int i = 1; i < argc; i++)
-    if (!strcmp(argv[i], "--version") && !(i > 1 && args_takes_value(args_find(c, option_table, argv[i - 1])))) { printf("weft %s\n", weft_version()); *status = EXIT_OK; return false; }
+    if (!strcmp(argv[i], "--version") && !(i > 1 && args_takes_value(args_find(c, option_table, argv[i - 1])))) {
+      printf("weft %s\n", weft_version());
+      *status = EXIT_OK;
+      return false;
+    }
   enum args_result result = args_parse(c, option_table, s, argc, argv, &idle, &err);
   *status = result == ARGS_BAD ? usage_error("%s", err.text) : EXIT_OK;
   if (result == ARGS_GO && idle.n && !s->quiet) fprintf(stderr, "weft: %s\n", str_c(&idle));
   s->model.quiet = s->quiet;
   model_args_complete(&s->model);
   str_free(&idle);
-  bool elsewhere = s->model.from.repo || s->model.from.url, takes_text = c->bit & (COMMAND_BIT(run) | COMMAND_BIT(chat));
-  if (elsewhere && takes_text && s->model.model && !s->text) { s->text = s->model.model; s->model.model = NULL; }   // the first free argument is no model then
+  bool elsewhere = s->model.from.repo || s->model.from.url,
+       takes_text = c->bit & (COMMAND_BIT(run) | COMMAND_BIT(chat));
+  // the first free argument is no model then
+  if (elsewhere && takes_text && s->model.model && !s->text) { s->text = s->model.model; s->model.model = NULL; }
   if (!(c->bit & (COMMAND_BIT(pull) | COMMAND_BIT(loadtest)))) {
     if (result == ARGS_GO) *status = model_args_fetch(&s->model);
     sandbox_fetched();
@@ -38,7 +63,8 @@ bool settings_parse(struct settings *s, const struct command *c, int argc, char 
 bool settings_are_for(const struct command *other, const struct command *this, int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     if (argv[i][0] != '-') continue;
-    const struct option *mine = args_find(this, option_table, argv[i]), *theirs = args_find(other, option_table, argv[i]);
+    const struct option *mine = args_find(this, option_table, argv[i]),
+                        *theirs = args_find(other, option_table, argv[i]);
     if (!mine && theirs) return true;
     if (args_takes_value(mine) && !strchr(argv[i], '=')) i++;
   }
@@ -59,8 +85,23 @@ const char *settings_model(const struct command *a, const struct command *b, int
 }
 
 void settings_free(struct settings *s) {
-  struct texts *all[] = {&s->stops, &s->models, &s->prompts, &s->generations, &s->both, &s->depths, &s->threads, &s->chunks, &s->sequences,
-                         &s->quantize.types, &s->quantize.overrides, &s->quantize.include, &s->quantize.exclude, &s->serve.hosts, &s->serve.origins, &s->model.loras, &s->model.settings};
+  struct texts *all[] = {&s->stops,
+                         &s->models,
+                         &s->prompts,
+                         &s->generations,
+                         &s->both,
+                         &s->depths,
+                         &s->threads,
+                         &s->chunks,
+                         &s->sequences,
+                         &s->quantize.types,
+                         &s->quantize.overrides,
+                         &s->quantize.include,
+                         &s->quantize.exclude,
+                         &s->serve.hosts,
+                         &s->serve.origins,
+                         &s->model.loras,
+                         &s->model.settings};
   for (size_t i = 0; i < COUNT(all); i++) texts_free(all[i]);
   free(s->model.fetched);
   free(s->model.adapters);

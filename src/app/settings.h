@@ -1,5 +1,5 @@
-// settings: what the command line can say, for all commands together.  A row of the table in options.c says which commands take it;
-// the rest stays as settings_new has it.
+// settings: what the command line can say, for all commands together.  A row of the table in options.c says which
+// commands take it; the rest stays as settings_new has it.
 #ifndef WEFT_APP_SETTINGS_H
 #define WEFT_APP_SETTINGS_H
 #include "app/args.h"
@@ -75,7 +75,8 @@ struct settings {
   int64_t count, top_logprobs, benchmark;
   const char *stats;
   // conversations: chat, template
-  const char *system, *system_file, *template_name, *template_file, *variables, *tools, *messages, *bos, *eos, *now, *effort;
+  const char *system, *system_file, *template_name, *template_file, *variables, *tools, *messages, *bos, *eos, *now,
+    *effort;
   bool no_generation_prompt, completion, single_turn, context_shift, no_rates, simple_io;
   int color, thinking;
   // measuring: bench, profile, viz, tune
@@ -103,13 +104,14 @@ extern const struct options option_table;       // the table
 
 // The defaults of every command.
 struct settings settings_new(void);
-// args_parse for a command of the table.  What was accepted and does nothing here is said in one line on stderr.  True: go on; otherwise
-// *status is what the command returns.  settings_free in any case.
+// args_parse for a command of the table.  What was accepted and does nothing here is said in one line on stderr.  True:
+// go on; otherwise *status is what the command returns.  settings_free in any case.
 bool settings_parse(struct settings *s, const struct command *c, int argc, char **argv, int *status);
 // All of a command: parses, and where there is something to do does it. What the command returns.
 int settings_run(const struct command *c, int argc, char **argv, int (*work)(struct settings *s));
 
-// Looks at a command line before it is parsed.  Whether it has an option that this command lacks and the other one has, so that the other is meant.
+// Looks at a command line before it is parsed.  Whether it has an option that this command lacks and the other one has,
+// so that the other is meant.
 bool settings_are_for(const struct command *other, const struct command *this, int argc, char **argv);
 // The model that it names, for either of two commands; NULL: none.
 const char *settings_model(const struct command *a, const struct command *b, int argc, char **argv);

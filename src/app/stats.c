@@ -23,17 +23,21 @@ void stats_print(const struct run_stats *s, FILE *to) {
   print_time(to, "load", m->load_ms);
   fputc('\n', to);
   print_time(to, "compile", m->compile_ms);
-  fprintf(to, "     %6lld kernel%s; scheduling %.1f ms, loops by rules %.1f ms\n", (long long)m->kernels_compiled, m->kernels_compiled == 1 ? "" : "s", m->schedule_ms, m->codegen_ms);
+  fprintf(to, "     %6lld kernel%s; scheduling %.1f ms, loops by rules %.1f ms\n", (long long)m->kernels_compiled,
+          m->kernels_compiled == 1 ? "" : "s", m->schedule_ms, m->codegen_ms);
   print_rate(to, "prompt", s->n_prompt, s->prompt_s);
   print_rate(to, "decode", s->n_decode, s->decode_s);
   if (s->ahead.guessed)
-    fprintf(to, "%-8s %8llu token%s guessed, %llu right\n", "ahead", (unsigned long long)s->ahead.guessed, s->ahead.guessed == 1 ? " " : "s", (unsigned long long)s->ahead.taken);
+    fprintf(to, "%-8s %8llu token%s guessed, %llu right\n", "ahead", (unsigned long long)s->ahead.guessed,
+            s->ahead.guessed == 1 ? " " : "s", (unsigned long long)s->ahead.taken);
   if (m->kernels_per_token > 0)
-    fprintf(to, "%-8s %8.0f per token, %.1f per block, %.1f operations each (fusion rate)\n", "kernels", m->kernels_per_token,
-            m->kernels_per_block, m->fusion_rate);
+    fprintf(to, "%-8s %8.0f per token, %.1f per block, %.1f operations each (fusion rate)\n", "kernels",
+            m->kernels_per_token, m->kernels_per_block, m->fusion_rate);
   if (m->kernels_tuned || m->tune_state) {
     fprintf(to, "%-8s %8d of %d kernels from earlier searches", "tuning", m->kernels_tuned, m->kernels);
-    if (m->tune_state) fprintf(to, "; now %d tried, %d better, %.2f %% of the time (%s)", m->tune_tried, m->tune_better, 100 * m->tune_cost, m->tune_state);
+    if (m->tune_state)
+      fprintf(to, "; now %d tried, %d better, %.2f %% of the time (%s)", m->tune_tried, m->tune_better,
+              100 * m->tune_cost, m->tune_state);
     fputc('\n', to);
   }
   fprintf(to, "%-8s %8.1f MiB peak, %.1f MiB reserved for the KV cache\n", "memory", (double)m->peak_rss_bytes / 0x1p20,
@@ -50,8 +54,9 @@ const char *stats_rate(char *out, size_t cap, size_t n, double seconds) {
 
 void stats_line(const struct run_stats *s, int64_t seed, FILE *to) {
   char read[32], written[32];
-  fprintf(to, "%zu token%s read%s, %zu written%s", s->n_prompt, s->n_prompt == 1 ? "" : "s", stats_rate(read, sizeof read, s->n_prompt, s->prompt_s),
-          s->n_written, stats_rate(written, sizeof written, s->n_decode, s->decode_s));
+  fprintf(to, "%zu token%s read%s, %zu written%s", s->n_prompt, s->n_prompt == 1 ? "" : "s",
+          stats_rate(read, sizeof read, s->n_prompt, s->prompt_s), s->n_written,
+          stats_rate(written, sizeof written, s->n_decode, s->decode_s));
   if (seed >= 0) fprintf(to, ", seed %lld", (long long)seed);
   fputc('\n', to);
 }

@@ -37,19 +37,29 @@ static bool in_caches(str *out, const char *folder) {
 int store_folder(str *out, error *err) {
   const char *theirs = env_str(ENV_LLAMA_CACHE), *ours = env_str(ENV_WEFT_CACHE);
   out->n = 0;
-  if (*theirs) { str_add(out, theirs); while (out->n > 1 && out->at[out->n - 1] == '/') out->at[--out->n] = 0; return 0; }
+  if (*theirs) {
+    str_add(out, theirs);
+    while (out->n > 1 && out->at[out->n - 1] == '/') out->at[--out->n] = 0;
+    return 0;
+  }
   if (in_caches(out, "llama.cpp") && is_folder(out->at)) return 0;
   out->n = 0;
   if (*ours == '/') str_addf(out, "%s/models", ours);
-  else if (!in_caches(out, "weft/models")) return error_set(err, "there is no place for models: neither LLAMA_CACHE, XDG_CACHE_HOME nor HOME is set");
+  else if (!in_caches(out, "weft/models"))
+    return error_set(err, "there is no place for models: neither LLAMA_CACHE, XDG_CACHE_HOME nor HOME is set");
   return 0;
 }
 
 int store_make(error *err) {
   str path = {0};
   int status = store_folder(&path, err);
-  for (char *slash = path.at; !status && (slash = strchr(slash + 1, '/')) != NULL;) { *slash = 0; mkdir(path.at, 0777); *slash = '/'; }
-  if (!status && mkdir(path.at, 0777) && !is_folder(path.at)) status = error_set(err, "%.300s: %s", path.at, strerror(errno));
+  for (char *slash = path.at; !status && (slash = strchr(slash + 1, '/')) != NULL;) {
+    *slash = 0;
+    mkdir(path.at, 0777);
+    *slash = '/';
+  }
+  if (!status && mkdir(path.at, 0777) && !is_folder(path.at))
+    status = error_set(err, "%.300s: %s", path.at, strerror(errno));
   str_free(&path);
   return status;
 }
@@ -58,14 +68,17 @@ bool store_part(const char *name, int *number, int *of, size_t *stem) {
   size_t n = strlen(name);
   const char *at = n > 20 ? name + n - 20 : NULL;            // -00002-of-00005.gguf
   int used = 0;
-  if (!at || strcasecmp(name + n - 5, model) || sscanf(at, "-%5d-of-%5d%n", number, of, &used) != 2 || used != 15) return false;
+  if (!at || strcasecmp(name + n - 5, model) || sscanf(at, "-%5d-of-%5d%n", number, of, &used) != 2 || used != 15)
+    return false;
   *stem = (size_t)(at - name);
   return *number >= 1 && *of >= 1;
 }
 
-// ---- the list ---------------------------------------------------------------------------------------------------------------
+// ---- the list -------------------------------------------------------------------------------------------------------
 
-static int by_name(const void *a, const void *b) { return strcmp(((const struct stored *)a)->name, ((const struct stored *)b)->name); }
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const struct stored *)a)->name, ((const struct stored *)b)->name);
+}
 
 // What a file of this name belongs to: a model's name without parts and ending. False: it is none.
 static bool belongs_to(const char *file, str *name, bool *partial, int *of) {
@@ -150,7 +163,7 @@ int store_remove(const struct stored *s, error *err) {
   return status;
 }
 
-// ---- names ------------------------------------------------------------------------------------------------------------------
+// ---- names ----------------------------------------------------------------------------------------------------------
 
 // A slash becomes "_", as in llama.cpp's names; what else is not plain cannot be a name.
 int store_path(const char *name, str *out, error *err) {

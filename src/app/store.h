@@ -1,11 +1,12 @@
-// store: the folder of models that were fetched, which is llama.cpp's where that is there.  Every name of a file in it is made here, of
-// letters that mean nothing to a file system, whatever a server calls it.
+// store: the folder of models that were fetched, which is llama.cpp's where that is there.  Every name of a file in it
+// is made here, of letters that mean nothing to a file system, whatever a server calls it.
 #ifndef WEFT_STORE_H
 #define WEFT_STORE_H
 #include "base/str.h"
 
 struct stored { char *name, *path; uint64_t bytes; int64_t changed; int parts, missing; bool partial; };
-// name: of the file, without .gguf; path: of the first part; bytes: of all; changed: seconds since 1970; partial: something is still to come
+// name: of the file, without .gguf; path: of the first part; bytes: of all; changed: seconds since 1970; partial:
+// something is still to come
 typedef VEC(struct stored) stored_list;
 
 int store_folder(str *out, error *err);              // which need not exist

@@ -8,9 +8,13 @@
 #include <unistd.h>
 
 static const struct command command = {
-  "template", "Prints what a chat template makes of a conversation, and nothing else.", "FILE --messages JSON [options]",
+  "template",
+  "Prints what a chat template makes of a conversation, and nothing else.",
+  "FILE --messages JSON [options]",
   "JSON is the text itself, or the name of a file that holds it (- is stdin).\n"
-  "\n  weft template model.gguf --messages '[{\"role\": \"user\", \"content\": \"Hello\"}]'\n", COMMAND_BIT(template), 0};
+  "\n  weft template model.gguf --messages '[{\"role\": \"user\", \"content\": \"Hello\"}]'\n",
+  COMMAND_BIT(template),
+  0};
 
 // A pipe is no model, and what is read from it is gone.
 static bool is_gguf(const char *path) {
@@ -81,7 +85,9 @@ static int work(const struct settings *o) {
 }
 
 static int apply(struct settings *o) {
-  if (o->template_file && o->model.model) return usage_error("-m %s: the template is to come from one file, and '%s' was given", o->model.model, o->template_file);
+  if (o->template_file && o->model.model)
+    return usage_error("-m %s: the template is to come from one file, and '%s' was given", o->model.model,
+                       o->template_file);
   if (!o->template_file) o->template_file = o->model.model;
   if (!o->template_file) return usage_error("no template; 'weft template FILE --messages JSON'");
   if (!o->messages) return usage_error("no conversation; give it with --messages");

@@ -22,7 +22,7 @@ struct terminal {
   struct out out;
 };
 
-// ---- history ----------------------------------------------------------------------------------------------------------
+// ---- history --------------------------------------------------------------------------------------------------------
 
 // The path of the history, whose folder is made if it has to be: only for its owner, since it holds what people wrote.
 static char *history_path(void) {
@@ -71,7 +71,7 @@ void terminal_free(terminal *t) {
 
 bool terminal_interactive(const terminal *t) { return t->interactive; }
 
-// ---- in ---------------------------------------------------------------------------------------------------------------
+// ---- in -------------------------------------------------------------------------------------------------------------
 
 // One line with its newline, if it has one.
 static enum input read_line(terminal *t, const char *prompt, str *out) {
@@ -141,7 +141,7 @@ enum input terminal_read(terminal *t, const char *prompt, str *out) {
   return INPUT_TEXT;
 }
 
-// ---- out --------------------------------------------------------------------------------------------------------------
+// ---- out ------------------------------------------------------------------------------------------------------------
 
 static void set_style(terminal *t, enum style style) {
   static const char *const codes[] = {"\033[0m", "\033[0;2m", "\033[0;36m", "\033[0;33m", "\033[1;32m"};

@@ -1,5 +1,5 @@
-// terminal: the lines that people type, with editing and a history (edit.h), or plain ones where stdin is no terminal; and what is
-// shown to them, with colours or without.
+// terminal: the lines that people type, with editing and a history (edit.h), or plain ones where stdin is no terminal;
+// and what is shown to them, with colours or without.
 #ifndef WEFT_TERMINAL_H
 #define WEFT_TERMINAL_H
 #include "base/base.h"
@@ -13,8 +13,8 @@ void terminal_free(terminal *t);                 // writes the history
 bool terminal_interactive(const terminal *t);    // lines can be edited
 
 enum input { INPUT_TEXT, INPUT_END, INPUT_INTERRUPTED };
-// What is typed after prompt, without the last newline: one line, or several where lines end with \, stand between """ and """, or are
-// pasted together.  INTERRUPTED: Ctrl-C; nothing was typed then.
+// What is typed after prompt, without the last newline: one line, or several where lines end with \, stand between """
+// and """, or are pasted together.  INTERRUPTED: Ctrl-C; nothing was typed then.
 enum input terminal_read(terminal *t, const char *prompt, str *out);
 // The same where this text stands on the line to begin with.  Needs terminal_interactive.
 enum input terminal_edit(terminal *t, const char *prompt, const char *text, str *out);

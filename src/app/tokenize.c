@@ -1,5 +1,5 @@
-// weft tokenize: text to tokens, and back.  Works on files that hold a vocabulary and no tensors, and on texts of any length: these are
-// encoded as they are read, and tokens go out as they come.
+// weft tokenize: text to tokens, and back.  Works on files that hold a vocabulary and no tensors, and on texts of any
+// length: these are encoded as they are read, and tokens go out as they come.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include <errno.h>
@@ -10,11 +10,15 @@
 
 enum { READ_STEP = 1 << 16 };
 
-static const struct command command = {
-  "tokenize", "Turns text into tokens, one a line, or tokens into text.", "FILE (-p TEXT | -f FILE | --stdin | --detokenize 1,2,3)",
-  NULL, COMMAND_BIT(tokenize), 0};
+static const struct command command = {"tokenize",
+                                       "Turns text into tokens, one a line, or tokens into text.",
+                                       "FILE (-p TEXT | -f FILE | --stdin | --detokenize 1,2,3)",
+                                       NULL,
+                                       COMMAND_BIT(tokenize),
+                                       0};
 
-// A token's bytes so that they fit a line and no two look alike: control characters, backslashes and broken UTF-8 as escapes.
+// A token's bytes so that they fit a line and no two look alike: control characters, backslashes and broken UTF-8 as
+// escapes.
 static void add_piece(struct out *o, const char *piece, size_t n) {
   size_t n_valid;
   char *valid = weft_utf8(piece, n, &n_valid);
@@ -26,7 +30,8 @@ static void add_piece(struct out *o, const char *piece, size_t n) {
     else if (c == '\t') out_addf(o, "\\t");
     else if (c == '\r') out_addf(o, "\\r");
     else if (c == '\\') out_addf(o, "\\\\");
-    else if (whole && c == 0xC2 && (unsigned char)piece[i + 1] < 0xA0) out_addf(o, "\\xC2\\x%02X", (unsigned)(unsigned char)piece[++i]);   // U+0080 to U+009F
+    else if (whole && c == 0xC2 && (unsigned char)piece[i + 1] < 0xA0)
+      out_addf(o, "\\xC2\\x%02X", (unsigned)(unsigned char)piece[++i]);  // U+0080 to U+009F
     else if (c < 32 || c == 127 || (!whole && c >= 128)) out_addf(o, "\\x%02X", c);
     else out_add(o, piece + i, 1);
   }
@@ -94,8 +99,11 @@ static int tokenize(const struct settings *o, const weft_vocab *v, struct out *t
   const char *file = o->from_stdin ? "-" : o->file;
   const int32_t *ids;
   size_t n_ids;
-  if (weft_encoder_new(v, (o->no_bos ? 0 : WEFT_ADD_SPECIAL) | (o->parse_special ? WEFT_PARSE_SPECIAL : 0), &e, &err)) return failed("%s", err.text);
-  int status = o->escapes ? add_unescaped(&s, e, file) : file ? add_file(&s, e, file) : add(&s, e, o->prompt, strlen(o->prompt));
+  if (weft_encoder_new(v, (o->no_bos ? 0 : WEFT_ADD_SPECIAL) | (o->parse_special ? WEFT_PARSE_SPECIAL : 0), &e, &err))
+    return failed("%s", err.text);
+  int status = o->escapes ? add_unescaped(&s, e, file)
+               : file     ? add_file(&s, e, file)
+                          : add(&s, e, o->prompt, strlen(o->prompt));
   if (!status && weft_encoder_end(e, &ids, &n_ids, &err)) status = failed("%s", err.text);
   if (!status) {
     show(&s, ids, n_ids);
@@ -109,7 +117,8 @@ static int detokenize(const struct settings *o, const weft_vocab *v, struct out 
   weft_error err;
   char *text;
   size_t n;
-  if (weft_detokenize(v, o->detokenize.at, o->detokenize.n, o->parse_special, &text, &n, &err)) return failed("%s", err.text);
+  if (weft_detokenize(v, o->detokenize.at, o->detokenize.n, o->parse_special, &text, &n, &err))
+    return failed("%s", err.text);
   out_add(to, text, n);
   if (isatty(STDOUT_FILENO)) out_add(to, "\n", 1);
   weft_free(text);
@@ -135,7 +144,9 @@ static int work(const struct settings *o) {
 static int tokenize_it(struct settings *o) {
   int inputs = (o->prompt != NULL) + (o->file != NULL) + o->from_stdin + (o->detokenize.n > 0);
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
-  if (inputs != 1) return usage_error(inputs ? "use one of -p, -f, --stdin and --detokenize" : "nothing to tokenize: give -p TEXT, -f FILE, --stdin or --detokenize 1,2,3");
+  if (inputs != 1)
+    return usage_error(inputs ? "use one of -p, -f, --stdin and --detokenize"
+                              : "nothing to tokenize: give -p TEXT, -f FILE, --stdin or --detokenize 1,2,3");
   keep_to_files(o);
   return work(o);
 }

@@ -1,5 +1,5 @@
-// weft tune: looks for better kernels than the rules choose, ahead of time, and says what it found.  The searching is the library's
-// (weft_tune); this file prints the table.
+// weft tune: looks for better kernels than the rules choose, ahead of time, and says what it found.  The searching is
+// the library's (weft_tune); this file prints the table.
 #include "app/app.h"
 #include "base/env.h"
 #include "base/progress.h"
@@ -10,16 +10,21 @@
 #include <string.h>
 
 static const struct command command = {
-  "tune", "Searches for better kernels, and keeps those that make the model faster.", "-m FILE [options]",
+  "tune",
+  "Searches for better kernels, and keeps those that make the model faster.",
+  "-m FILE [options]",
   "For every kernel that takes a share of a token's time (or a prompt's) worth it, tries other loops than the rules\n"
   "chose: on the model's own weights, cold as they are in a token, in turns with the kernel that there is. A\n"
   "candidate counts only if it computes the same bits. What was found is then tried in whole tokens, with and\n"
   "without in turns, and kept only if they take less time. Results go into the kernel cache, and every later run\n"
-  "on this machine uses them; a second tuning finds them there. BEAM=N before 'weft run' does the same when a model is\n"
+  "on this machine uses them; a second tuning finds them there. BEAM=N before 'weft run' does the same when a model "
+  "is\n"
   "loaded. Columns:\n"
   "  before, after   microseconds of a launch by itself; ratio: after over before\n"
   "  tried           lists of OptOps; code: of them, those that gave code not seen before\n"
-  "  cut short       time was up: with a --budget that gives it half as much again, the search goes on\n", COMMAND_BIT(tune), 0};
+  "  cut short       time was up: with a --budget that gives it half as much again, the search goes on\n",
+  COMMAND_BIT(tune),
+  0};
 
 static const char *outcome(const weft_tuned_kernel *k) {
   switch (k->state) {
@@ -47,31 +52,35 @@ static const char *layout_outcome(const weft_tuned_layout *w) {
 static const char *const layout_states[] = {"known", "not_tried", "same", "dropped", "better"};
 static const char *const states[] = {"small", "known", "not_run", "no_gain", "dropped", "better"};
 
-// ---- output -------------------------------------------------------------------------------------------------------------
+// ---- output ---------------------------------------------------------------------------------------------------------
 
 static void show_gain(struct out *to, const char *what, int tokens, const double us[2]) {
   if (us[0] <= 0) return;
   out_addf(to, "%-8s %10.1f us -> %10.1f us", what, us[0], us[1]);
-  out_addf(to, "   %7.1f -> %7.1f tokens per second (%.3f x)\n", 1e6 * tokens / us[0], 1e6 * tokens / us[1], us[0] / us[1]);
+  out_addf(to, "   %7.1f -> %7.1f tokens per second (%.3f x)\n", 1e6 * tokens / us[0], 1e6 * tokens / us[1],
+           us[0] / us[1]);
 }
 
 static void show_layouts(struct out *to, const weft_tuned *t, bool all) {
   for (size_t i = 0; i < t->n_layouts; i++) {
     const weft_tuned_layout *w = &t->layouts[i];
     if (w->state == WEFT_LAYOUT_NOT_TRIED && !all) continue;
-    out_addf(to, "layout %-20s %-34s %12.1f%% %21s %6.2f  %*s%s: %s\n", w->role, w->weight, 100 * w->share, "", w->ratio, 14, "", w->layout, layout_outcome(w));
+    out_addf(to, "layout %-20s %-34s %12.1f%% %21s %6.2f  %*s%s: %s\n", w->role, w->weight, 100 * w->share, "",
+             w->ratio, 14, "", w->layout, layout_outcome(w));
   }
   if (t->layouts_why[0]) out_addf(to, "%s\n", t->layouts_why);
 }
 
 static void show(struct out *to, const weft_tuned *t, bool all) {
   int count[WEFT_TUNE_BETTER + 1] = {0};
-  out_addf(to, "%-6s %-20s %-34s %5s %6s %10s %10s %6s %6s %5s  %s\n", "", "role", "kernel", "count", "share", "before us", "after us", "ratio", "tried", "code", "outcome");
+  out_addf(to, "%-6s %-20s %-34s %5s %6s %10s %10s %6s %6s %5s  %s\n", "", "role", "kernel", "count", "share",
+           "before us", "after us", "ratio", "tried", "code", "outcome");
   for (size_t i = 0; i < t->n_kernels; i++) {
     const weft_tuned_kernel *k = &t->kernels[i];
     count[k->state]++;
     if (k->state == WEFT_TUNE_SMALL && !all) continue;
-    out_addf(to, "%-6s %-20s %-34s %5d %5.1f%%", k->prompt ? "prompt" : "token", k->role, k->name, k->count, 100 * k->share);
+    out_addf(to, "%-6s %-20s %-34s %5d %5.1f%%", k->prompt ? "prompt" : "token", k->role, k->name, k->count,
+             100 * k->share);
     if (k->before_us > 0) out_addf(to, " %10.1f %10.1f %6.2f", k->before_us, k->after_us, k->after_us / k->before_us);
     else out_addf(to, " %10s %10s %6s", "-", "-", "-");
     out_addf(to, " %6d %5d  %s%s", k->tried, k->compiled, outcome(k), k->cut_short ? ", cut short" : "");
@@ -80,14 +89,18 @@ static void show(struct out *to, const weft_tuned *t, bool all) {
     if (k->opts[0] && (all || k->state == WEFT_TUNE_BETTER)) out_addf(to, "       %s\n", k->opts);
   }
   show_layouts(to, t, all);
-  out_addf(to, "\n%d better, %d dropped in the model, %d as they were, %d known from the cache, %d not searched, %d too small to matter; %.1f s\n", count[WEFT_TUNE_BETTER],
-           count[WEFT_TUNE_DROPPED], count[WEFT_TUNE_NO_GAIN], count[WEFT_TUNE_KNOWN], count[WEFT_TUNE_NOT_RUN], count[WEFT_TUNE_SMALL], t->seconds);
+  out_addf(to,
+           "\n%d better, %d dropped in the model, %d as they were, %d known from the cache, %d not searched, %d too "
+           "small to matter; %.1f s\n",
+           count[WEFT_TUNE_BETTER], count[WEFT_TUNE_DROPPED], count[WEFT_TUNE_NO_GAIN], count[WEFT_TUNE_KNOWN],
+           count[WEFT_TUNE_NOT_RUN], count[WEFT_TUNE_SMALL], t->seconds);
   show_gain(to, "layouts", 1, t->layouts_token_us);
   show_gain(to, "... prompt", t->chunk, t->layouts_chunk_us);
   show_gain(to, "token", 1, t->token_us);
   if (t->limit_gb_s > 0) {
     double gb_s[2] = {t->token_bytes / t->token_us[0] / 1e3, t->token_bytes / t->token_us[1] / 1e3};
-    out_addf(to, "%-8s %10.1f GB/s -> %8.1f GB/s of %.1f GB/s that memory gave meanwhile (%.0f %% -> %.0f %%)\n", "memory", gb_s[0], gb_s[1], t->limit_gb_s, 100 * gb_s[0] / t->limit_gb_s, 100 * gb_s[1] / t->limit_gb_s);
+    out_addf(to, "%-8s %10.1f GB/s -> %8.1f GB/s of %.1f GB/s that memory gave meanwhile (%.0f %% -> %.0f %%)\n",
+             "memory", gb_s[0], gb_s[1], t->limit_gb_s, 100 * gb_s[0] / t->limit_gb_s, 100 * gb_s[1] / t->limit_gb_s);
   }
   show_gain(to, "prompt", t->chunk, t->chunk_us);
 }
@@ -125,13 +138,15 @@ static void show_json(struct out *to, const weft_tuned *t) {
   rows = json_array();
   for (size_t i = 0; i < t->n_layouts; i++) {
     const weft_tuned_layout *w = &t->layouts[i];
-    json_array_append_new(rows, json_pack("{ss,ss,ss,ss,sf,sf}", "weight", w->weight, "role", w->role, "layout", w->layout, "state", layout_states[w->state], "share", w->share, "ratio", w->ratio));
+    json_array_append_new(rows,
+                          json_pack("{ss,ss,ss,ss,sf,sf}", "weight", w->weight, "role", w->role, "layout", w->layout,
+                                    "state", layout_states[w->state], "share", w->share, "ratio", w->ratio));
   }
   json_object_set_new(all, "layouts", rows);
   out_json(to, all, JSON_INDENT(1) | JSON_REAL_PRECISION(8));
 }
 
-// ---- the work -----------------------------------------------------------------------------------------------------------
+// ---- the work -------------------------------------------------------------------------------------------------------
 
 static int tune(const struct settings *o, struct out *to) {
   weft_error err;
@@ -143,7 +158,14 @@ static int tune(const struct settings *o, struct out *to) {
   int status = model_args_open(&o->model, &bar, &model);
   if (status) return status;
   progress_begin(&bar);
-  weft_tune_options tuning = {.beam = (int)o->beam, .seconds = o->budget, .skip_ms = o->skip_ms, .no_prompt = o->no_prompt, .no_layouts = o->no_layouts, .depth = (int)o->depth, .progress = show_progress, .progress_ctx = &bar};
+  weft_tune_options tuning = {.beam = (int)o->beam,
+                              .seconds = o->budget,
+                              .skip_ms = o->skip_ms,
+                              .no_prompt = o->no_prompt,
+                              .no_layouts = o->no_layouts,
+                              .depth = (int)o->depth,
+                              .progress = show_progress,
+                              .progress_ctx = &bar};
   status = weft_tune(model, &tuning, &t, &err);
   progress_end(&bar);
   if (status) status = failed("%s", err.text);

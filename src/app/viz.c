@@ -1,5 +1,6 @@
-// weft viz: everything that the compiler did with a model, as one HTML page that needs nothing else, no network either. The library gives the facts as
-// JSON, the page (src/app/viz/) draws them; this file puts both together. With VIZ=1 other commands leave such a page behind when they end.
+// weft viz: everything that the compiler did with a model, as one HTML page that needs nothing else, no network either.
+// The library gives the facts as JSON, the page (src/app/viz/) draws them; this file puts both together. With VIZ=1
+// other commands leave such a page behind when they end.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/model_args.h"
@@ -16,10 +17,11 @@ static const struct command command = {
   "and says which keys it knows when ? is pressed. VIZ=1 (or VIZ=page.html) makes run, chat and bench write\n"
   "one when they end.\n", COMMAND_BIT(viz), 0};
 
-// ---- what the page is made of: files of src/app/viz/, and dagre, which lays graphs out --------------------------------------------
+// ---- what the page is made of: files of src/app/viz/, and dagre, which lays graphs out ------------------------------
 
 #define ASSET(name, path) \
-  __asm__(".section .rodata\n.globl weft_" #name "\nweft_" #name ":\n.incbin \"" path "\"\n.globl weft_" #name "_end\nweft_" #name "_end:\n.byte 0\n.previous\n"); \
+  __asm__(".section .rodata\n.globl weft_" #name "\nweft_" #name ":\n.incbin \"" path "\"\n.globl weft_" #name \
+  "_end\nweft_" #name "_end:\n.byte 0\n.previous\n"); \
   extern const char weft_##name[], weft_##name##_end[]
 ASSET(page_html, WEFT_VIZ_DIR "/page.html");
 ASSET(page_css, WEFT_VIZ_DIR "/page.css");
@@ -31,13 +33,20 @@ ASSET(kernel_js, WEFT_VIZ_DIR "/kernel.js");
 #ifdef WEFT_DAGRE
 ASSET(dagre_js, WEFT_DAGRE);
 static const char dagre_license[] =
-  "/* dagre: Copyright (c) 2012-2014 Chris Pettitt; with parts Copyright (c) 2012-2013 The Dojo Foundation, (c) 2009-2013 Jeremy Ashkenas, DocumentCloud and\n"
-  "Investigative Reporters & Editors. Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation\n"
-  "files (the \"Software\"), to deal in the Software without restriction, including without limitation the rights to use, copy, modify, merge, publish, distribute,\n"
-  "sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is furnished to do so, subject to the following conditions: The above\n"
-  "copyright notice and this permission notice shall be included in all copies or substantial portions of the Software. THE SOFTWARE IS PROVIDED \"AS IS\", WITHOUT\n"
-  "WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT.\n"
-  "IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE,\n"
+  "/* dagre: Copyright (c) 2012-2014 Chris Pettitt; with parts Copyright (c) 2012-2013 The Dojo Foundation, (c) "
+  "2009-2013 Jeremy Ashkenas, DocumentCloud and\n"
+  "Investigative Reporters & Editors. Permission is hereby granted, free of charge, to any person obtaining a copy of "
+  "this software and associated documentation\n"
+  "files (the \"Software\"), to deal in the Software without restriction, including without limitation the rights to "
+  "use, copy, modify, merge, publish, distribute,\n"
+  "sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is furnished to do so, "
+  "subject to the following conditions: The above\n"
+  "copyright notice and this permission notice shall be included in all copies or substantial portions of the "
+  "Software. THE SOFTWARE IS PROVIDED \"AS IS\", WITHOUT\n"
+  "WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS "
+  "FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT.\n"
+  "IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN "
+  "AN ACTION OF CONTRACT, TORT OR OTHERWISE,\n"
   "ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE. */\n";
 #endif
 #define ADD(out, name) str_addn(out, weft_##name, (size_t)(weft_##name##_end - weft_##name))
@@ -56,7 +65,14 @@ static void add_data(str *to, const char *facts) {
 static void add_part(str *to, const char *part, const char *facts) {
   if (!strncmp(part, "@css", 4)) ADD(to, page_css);
   if (!strncmp(part, "@data", 5)) add_data(to, facts);
-  if (!strncmp(part, "@script", 7)) { ADD(to, page_js); ADD(to, draw_js); ADD(to, expr_js); ADD(to, views_js); ADD(to, kernel_js); str_add(to, "start();\n"); }
+  if (!strncmp(part, "@script", 7)) {
+    ADD(to, page_js);
+    ADD(to, draw_js);
+    ADD(to, expr_js);
+    ADD(to, views_js);
+    ADD(to, kernel_js);
+    str_add(to, "start();\n");
+  }
 #ifdef WEFT_DAGRE
   if (!strncmp(part, "@layout", 7)) { str_add(to, dagre_license); ADD(to, dagre_js); }
 #endif
@@ -71,7 +87,7 @@ static void add_page(str *to, const char *facts) {
   }
 }
 
-// ---- writing ----------------------------------------------------------------------------------------------------------------
+// ---- writing --------------------------------------------------------------------------------------------------------
 
 static int write_page(const char *path, const char *facts) {
   str page = {0};
@@ -112,7 +128,8 @@ static int look(struct settings *o, progress *bar, weft_model *m) {
   progress_begin(bar);
   int status = fill_context(m, (int)o->depth, bar);
   if (!status && o->chunk_of > weft_model_chunk(m)) o->chunk_of = weft_model_chunk(m);
-  if (!status && weft_model_look(m, (int)o->chunk_of, (int)o->steps, (int)o->depth, &facts, &n, &err)) status = failed("%s", err.text);
+  if (!status && weft_model_look(m, (int)o->chunk_of, (int)o->steps, (int)o->depth, &facts, &n, &err))
+    status = failed("%s", err.text);
   progress_end(bar);
   if (status) return status;
   status = write_page(o->out, facts);
@@ -127,7 +144,8 @@ static int write_it(struct settings *o) {
   if (o->steps < 0) o->steps = 16;
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
   env_set(ENV_VIZ, "0");
-  enum { BESIDE = 64 };                                         // tokens of a prompt, whose time stands beside that of a token
+  // tokens of a prompt, whose time stands beside that of a token
+  enum { BESIDE = 64 };
   o->model.context = o->depth + max_i64((o->chunk_of ? o->chunk_of : o->steps) + 1, BESIDE);
   int status = model_args_open(&o->model, &bar, &m);
   if (!status) status = look(o, &bar, m);

@@ -68,7 +68,10 @@ uint64_t hash_bytes(const void *p, size_t n, uint64_t seed) {
   return n ? hash_u64(w, h) : h;
 }
 
-static int by_size(const void *x, const void *y) { double a = *(const double *)x, b = *(const double *)y; return (a > b) - (a < b); }
+static int by_size(const void *x, const void *y) {
+  double a = *(const double *)x, b = *(const double *)y;
+  return (a > b) - (a < b);
+}
 
 double median(double *at, int n) {
   qsort(at, (size_t)n, sizeof *at, by_size);

@@ -19,25 +19,58 @@
 #define die(...) die_at(__FILE__, __LINE__, __VA_ARGS__)
 NORETURN void die_at(const char *file, int line, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
-// The text of what went wrong with a file, a request or a device.  The first error wins: later ones do not overwrite it.
+// The text of what went wrong with a file, a request or a device.  The first error wins: later ones do not overwrite
+// it.
 typedef struct error { char text[1024]; } error;
 // Formats into e (which may be NULL) and returns -1, so that `return error_set(e, ...)` reads well.
 int error_set(error *e, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 // Checked arithmetic: true and *out set when the exact result fits; false (and *out untouched) when it does not.
-static inline bool add_u64(uint64_t a, uint64_t b, uint64_t *out) { uint64_t r; if (__builtin_add_overflow(a, b, &r)) return false; *out = r; return true; }
-static inline bool mul_u64(uint64_t a, uint64_t b, uint64_t *out) { uint64_t r; if (__builtin_mul_overflow(a, b, &r)) return false; *out = r; return true; }
-static inline bool add_i64(int64_t a, int64_t b, int64_t *out) { int64_t r; if (__builtin_add_overflow(a, b, &r)) return false; *out = r; return true; }
-static inline bool sub_i64(int64_t a, int64_t b, int64_t *out) { int64_t r; if (__builtin_sub_overflow(a, b, &r)) return false; *out = r; return true; }
-static inline bool mul_i64(int64_t a, int64_t b, int64_t *out) { int64_t r; if (__builtin_mul_overflow(a, b, &r)) return false; *out = r; return true; }
+static inline bool add_u64(uint64_t a, uint64_t b, uint64_t *out) {
+  uint64_t r;
+  if (__builtin_add_overflow(a, b, &r)) return false;
+  *out = r;
+  return true;
+}
+static inline bool mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
+  uint64_t r;
+  if (__builtin_mul_overflow(a, b, &r)) return false;
+  *out = r;
+  return true;
+}
+static inline bool add_i64(int64_t a, int64_t b, int64_t *out) {
+  int64_t r;
+  if (__builtin_add_overflow(a, b, &r)) return false;
+  *out = r;
+  return true;
+}
+static inline bool sub_i64(int64_t a, int64_t b, int64_t *out) {
+  int64_t r;
+  if (__builtin_sub_overflow(a, b, &r)) return false;
+  *out = r;
+  return true;
+}
+static inline bool mul_i64(int64_t a, int64_t b, int64_t *out) {
+  int64_t r;
+  if (__builtin_mul_overflow(a, b, &r)) return false;
+  *out = r;
+  return true;
+}
 
 static inline int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t floordiv_i64(int64_t a, int64_t b) { int64_t q = a / b; return q - ((a % b != 0) && ((a < 0) != (b < 0))); }
-static inline int64_t floormod_i64(int64_t a, int64_t b) { int64_t r = a % b; return r && (r < 0) != (b < 0) ? r + b : r; }
+static inline int64_t floordiv_i64(int64_t a, int64_t b) {
+  int64_t q = a / b;
+  return q - ((a % b != 0) && ((a < 0) != (b < 0)));
+}
+static inline int64_t floormod_i64(int64_t a, int64_t b) {
+  int64_t r = a % b;
+  return r && (r < 0) != (b < 0) ? r + b : r;
+}
 static inline size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-// Allocation that cannot return NULL: it ends the program with a sentence when memory is gone.  Ownership: caller, free().
+// Allocation that cannot return NULL: it ends the program with a sentence when memory is gone.  Ownership: caller,
+// free().
 void *xmalloc(size_t n);
 void *xcalloc(size_t n, size_t size);
 void *xrealloc(void *p, size_t n);
@@ -46,14 +79,20 @@ char *xstrdup(const char *s);
 // A growing array: VEC(int) v = {0}; vec_push(&v, 3); v.at[i]; vec_free(&v).
 #define VEC(T) struct { T *at; size_t n, cap; }
 #define vec_push(v, x) \
-  do { if ((v)->n == (v)->cap) { (v)->cap = (v)->cap ? (v)->cap * 2 : 8; (v)->at = xrealloc((v)->at, (v)->cap * sizeof *(v)->at); } \
+  do { if ((v)->n == (v)->cap) { (v)->cap = (v)->cap ? (v)->cap * 2 : 8; (v)->at = \
+  xrealloc((v)->at, (v)->cap * sizeof *(v)->at); } \
        (v)->at[(v)->n++] = (x); } while (0)
 #define vec_free(v) do { free((v)->at); (v)->at = NULL; (v)->n = (v)->cap = 0; } while (0)
 
 // 64-bit hash of bytes (not cryptographic); seed lets hashes chain.  Stable across runs, machines and versions.
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
 static inline uint64_t hash_u64(uint64_t x, uint64_t seed) {
-  x ^= seed + 0x9e3779b97f4a7c15ull; x ^= x >> 30; x *= 0xbf58476d1ce4e5b9ull; x ^= x >> 27; x *= 0x94d049bb133111ebull; return x ^ (x >> 31);
+  x ^= seed + 0x9e3779b97f4a7c15ull;
+  x ^= x >> 30;
+  x *= 0xbf58476d1ce4e5b9ull;
+  x ^= x >> 27;
+  x *= 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
 }
 
 double median(double *at, int n);          // of n > 0 numbers, which are sorted

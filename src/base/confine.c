@@ -34,7 +34,8 @@ static const int refused[] = {
   SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev,
 };
 static const int accepting[] = {SYS_accept, SYS_accept4};      // what a server does, and nobody else
-// What fetches something makes connections, which the system's names need more of (bind: the kernel is asked for addresses); none come to it.
+// What fetches something makes connections, which the system's names need more of (bind: the kernel is asked for
+// addresses); none come to it.
 static const int refused_fetching[] = {
   SYS_execve, SYS_execveat, SYS_listen, SYS_io_uring_setup, SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev,
 };
@@ -86,7 +87,8 @@ static void add_mappings(filter *f, unsigned protections) {
 static bool install(filter *f) {
   struct sock_fprog program = {f->n, f->at};
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return false;
-  return !syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program);
+  return !syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW,
+                  &program);
 }
 
 static bool confine(const int *list, size_t n, bool server) {

@@ -1,4 +1,5 @@
-// Which files may still be opened: Landlock, by its three system calls, as the C library has no functions for them. See confine.h.
+// Which files may still be opened: Landlock, by its three system calls, as the C library has no functions for them. See
+// confine.h.
 #define _GNU_SOURCE
 #include "base/confine.h"
 #include <fcntl.h>
@@ -10,15 +11,28 @@
 // As the kernel defines them: its header may be older than itself.
 enum { CREATE_RULESET = 444, ADD_RULE, RESTRICT_SELF, VERSION_ASKED = 1, PATH_BENEATH = 1 };
 enum {
-  WRITE_FILE = 1 << 1, READ_FILE = 1 << 2, READ_DIR = 1 << 3, REMOVE_DIR = 1 << 4, REMOVE_FILE = 1 << 5, MAKE_CHAR = 1 << 6, MAKE_DIR = 1 << 7,
-  MAKE_REG = 1 << 8, MAKE_SOCK = 1 << 9, MAKE_FIFO = 1 << 10, MAKE_BLOCK = 1 << 11, MAKE_SYM = 1 << 12, REFER = 1 << 13, TRUNCATE = 1 << 14,
+  WRITE_FILE = 1 << 1,
+  READ_FILE = 1 << 2,
+  READ_DIR = 1 << 3,
+  REMOVE_DIR = 1 << 4,
+  REMOVE_FILE = 1 << 5,
+  MAKE_CHAR = 1 << 6,
+  MAKE_DIR = 1 << 7,
+  MAKE_REG = 1 << 8,
+  MAKE_SOCK = 1 << 9,
+  MAKE_FIFO = 1 << 10,
+  MAKE_BLOCK = 1 << 11,
+  MAKE_SYM = 1 << 12,
+  REFER = 1 << 13,
+  TRUNCATE = 1 << 14,
 };
 struct ruleset { uint64_t handled; };
 struct rule { uint64_t allowed; int32_t fd; } __attribute__((packed));
 
 // Of versions that are later than the one asked for nothing is used. REFER is refused wherever it is not named.
 static uint64_t known_rights(long version) {
-  uint64_t all = WRITE_FILE | READ_FILE | READ_DIR | REMOVE_DIR | REMOVE_FILE | MAKE_CHAR | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_BLOCK | MAKE_SYM;
+  uint64_t all = WRITE_FILE | READ_FILE | READ_DIR | REMOVE_DIR | REMOVE_FILE | MAKE_CHAR | MAKE_DIR | MAKE_REG |
+                 MAKE_SOCK | MAKE_FIFO | MAKE_BLOCK | MAKE_SYM;
   return all | (version >= 2 ? REFER : 0) | (version >= 3 ? TRUNCATE : 0);
 }
 
@@ -26,12 +40,14 @@ static long version(void) { return syscall(CREATE_RULESET, NULL, (size_t)0, VERS
 
 bool confine_knows_files(void) { return version() >= 1; }
 
-// What cannot be opened, or has no place in a file system (a pipe), needs no rule: it stays out of reach, or is open to all.
+// What cannot be opened, or has no place in a file system (a pipe), needs no rule: it stays out of reach, or is open to
+// all.
 static void allow(int ruleset, uint64_t known, const confine_file *f) {
   struct stat st;
   struct rule r = {f->writes ? WRITE_FILE | READ_FILE | TRUNCATE : READ_FILE, open(f->path, O_PATH | O_CLOEXEC)};
   if (r.fd < 0) return;
-  if (!fstat(r.fd, &st) && S_ISDIR(st.st_mode)) r.allowed |= READ_DIR | (f->writes ? REMOVE_FILE | MAKE_REG | MAKE_SOCK : 0);
+  if (!fstat(r.fd, &st) && S_ISDIR(st.st_mode))
+    r.allowed |= READ_DIR | (f->writes ? REMOVE_FILE | MAKE_REG | MAKE_SOCK : 0);
   r.allowed &= known;
   syscall(ADD_RULE, ruleset, PATH_BENEATH, &r, 0);
   close(r.fd);

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The upper half of a product depends on all bits of the key: one multiplication, enough for pointers and small numbers.
+// The upper half of a product depends on all bits of the key: one multiplication, enough for pointers and small
+// numbers.
 static struct map_entry *map_slot(const map *m, uint64_t key) {
   size_t i = (key * 0x9e3779b97f4a7c15ull >> 32 ^ key >> 32) & (m->cap - 1);
   while (m->at[i].used && m->at[i].key != key) i = (i + 1) & (m->cap - 1);
@@ -50,7 +51,8 @@ void map_free(map *m) {
 
 static size_t smap_slot(const smap *m, const char *key, size_t len, uint64_t hash) {
   size_t i = hash & (m->cap - 1);
-  while (m->at[i].key && !(m->at[i].hash == hash && m->at[i].len == len && !memcmp(m->at[i].key, key, len))) i = (i + 1) & (m->cap - 1);
+  while (m->at[i].key && !(m->at[i].hash == hash && m->at[i].len == len && !memcmp(m->at[i].key, key, len)))
+    i = (i + 1) & (m->cap - 1);
   return i;
 }
 

@@ -28,7 +28,9 @@ struct newfile {
   off_t line;               // in the list, behind the last piece
 };
 
-static int failed(const newfile *f, const char *what, error *err) { return error_set(err, "%s: %s: %s", f->shown, what, strerror(errno)); }
+static int failed(const newfile *f, const char *what, error *err) {
+  return error_set(err, "%s: %s: %s", f->shown, what, strerror(errno));
+}
 
 static newfile *begin(const char *path, bool *special) {
   newfile *f = xcalloc(1, sizeof *f);

@@ -1,9 +1,10 @@
-// A file that is written whole or not at all: under a name of its own beside the wanted one, which it takes when everything is on the disk.
-// Until then nobody sees it, and what stood there before stays. (A pipe or a device that stands there already is written to as it is.)
+// A file that is written whole or not at all: under a name of its own beside the wanted one, which it takes when
+// everything is on the disk. Until then nobody sees it, and what stood there before stays. (A pipe or a device that
+// stands there already is written to as it is.)
 //
 // A file that takes long to make may be left, in pieces, and taken up again: NAME.part has the bytes, NAME.part.pieces
-// says for whom, and of each whole piece its length and hash. Pieces are checked before they count; all behind the first
-// that is not as it was is made again.
+// says for whom, and of each whole piece its length and hash. Pieces are checked before they count; all behind the
+// first that is not as it was is made again.
 #ifndef WEFT_NEWFILE_H
 #define WEFT_NEWFILE_H
 #include "base/base.h"

@@ -49,10 +49,16 @@ void str_free(str *s) {
 
 // Bytes of the well-formed UTF-8 character at p, 0 if there is none (overlong forms and surrogates are none).
 static size_t character(const unsigned char *p, size_t n) {
-  size_t k = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : p[0] >= 0xe0 && p[0] < 0xf0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
+  size_t k = p[0] < 0x80                   ? 1
+             : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
+             : p[0] >= 0xe0 && p[0] < 0xf0 ? 3
+             : p[0] >= 0xf0 && p[0] < 0xf5 ? 4
+                                           : 0;
   if (!k || k > n) return 0;
   for (size_t i = 1; i < k; i++) if ((p[i] & 0xc0) != 0x80) return 0;
-  if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f)) return 0;
+  if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf0 && p[1] < 0x90) ||
+      (p[0] == 0xf4 && p[1] > 0x8f))
+    return 0;
   return k;
 }
 

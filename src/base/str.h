@@ -1,4 +1,5 @@
-// Growing byte strings.  Always NUL-terminated (at is never NULL after the first call that adds), n does not count the NUL.
+// Growing byte strings.  Always NUL-terminated (at is never NULL after the first call that adds), n does not count the
+// NUL.
 #ifndef WEFT_STR_H
 #define WEFT_STR_H
 #include "base/base.h"
@@ -9,7 +10,8 @@ void str_addn(str *s, const void *bytes, size_t n);
 void str_addc(str *s, char c);
 void str_addf(str *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void str_vaddf(str *s, const char *fmt, va_list ap);
-void str_add_json(str *s, const char *text, size_t n);      // as a JSON string, in quotes: broken UTF-8 becomes U+FFFD; no '<', so that it is safe inside of an HTML script
+void str_add_json(str *s, const char *text, size_t n);  // as a JSON string, in quotes: broken UTF-8 becomes U+FFFD; no
+                                                        // '<', so that it is safe inside of an HTML script
 // Control characters (U+0080 to U+009F, too) become spaces, since a terminal obeys them; lines: but for line ends.
 void str_blank_controls(str *s, bool lines);
 // "weft: warning: ..." on stderr, on one line whatever paths and names are in it.

@@ -1,11 +1,11 @@
-// The stream of an answer: see answer.h.  The tables say which markers there are; answer_new chooses those that the template
-// mentions; the rest is a small machine that looks for the markers that mean something where it is.
+// The stream of an answer: see answer.h.  The tables say which markers there are; answer_new chooses those that the
+// template mentions; the rest is a small machine that looks for the markers that mean something where it is.
 #include "chat/answer.h"
 #include "chat/answer_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
-// ---- the formats ------------------------------------------------------------------------------------------------------
+// ---- the formats ----------------------------------------------------------------------------------------------------
 
 // Around reasoning.  sign: stands in the template, NULL: begin.  always: watched for whatever the template is.
 static const struct think_marks { const char *begin, *end, *sign; bool always; } thinks[] = {
@@ -34,21 +34,41 @@ static const struct call_marks formats[] = {
   {.open = "<seed:tool_call>", .close = "</seed:tool_call>"},
   {.open = "<minimax:tool_call>", .close = "</minimax:tool_call>"},
   {.open = MINIMAX "<tool_call>", .close = MINIMAX "</tool_call>", .sign = MINIMAX, .strip = MINIMAX},
-  {.open = "<tool_call:opensource>", .close = "</tool_call:opensource>", .sign = ":opensource", .strip = ":opensource",
+  {.open = "<tool_call:opensource>",
+   .close = "</tool_call:opensource>",
+   .sign = ":opensource",
+   .strip = ":opensource",
    .wrap = "<tool_calls:opensource>\n</tool_calls:opensource>"},
   {.open = "<" DSML "tool_calls>", .close = "</" DSML "tool_calls>", .sign = DSML, .strip = DSML},
   {.open = "<" DSML "function_calls>", .close = "</" DSML "function_calls>", .sign = DSML, .strip = DSML},
-  {.open = DEEPSEEK("call\xE2\x96\x81" "begin"), .close = DEEPSEEK("call\xE2\x96\x81" "end"), .before_name = SEP, .after_name = SEP,
-   .wrap = DEEPSEEK("calls\xE2\x96\x81" "begin") "\n" DEEPSEEK("calls\xE2\x96\x81" "end")},
-  {.open = "<|tool_call_begin|>", .close = "<|tool_call_end|>", .sign = "<|tool_calls_section_begin|>", .after_name = "<|tool_call_argument_begin|>",
+  {.open = DEEPSEEK("call\xE2\x96\x81"
+                    "begin"),
+   .close = DEEPSEEK("call\xE2\x96\x81"
+                     "end"),
+   .before_name = SEP,
+   .after_name = SEP,
+   .wrap = DEEPSEEK("calls\xE2\x96\x81"
+                    "begin") "\n" DEEPSEEK("calls\xE2\x96\x81"
+                                           "end")},
+  {.open = "<|tool_call_begin|>",
+   .close = "<|tool_call_end|>",
+   .sign = "<|tool_calls_section_begin|>",
+   .after_name = "<|tool_call_argument_begin|>",
    .wrap = "<|tool_calls_section_begin|>\n<|tool_calls_section_end|>"},
-  {.open = "<|tool_call:begin|>", .close = "<|tool_call:end|>", .before_name = "<|tool_call:name|>", .after_name = "<|tool_call:args|>",
+  {.open = "<|tool_call:begin|>",
+   .close = "<|tool_call:end|>",
+   .before_name = "<|tool_call:name|>",
+   .after_name = "<|tool_call:args|>",
    .wrap = "<|tool_calls|>\n<|calls|>\n<|begin|>assistant\n<|content|>\n<|end|>"},
   {.open = "<|tool_call_start|>", .close = "<|tool_call_end|>", .sign = "<|tool_call_start|>\n<|tool_list_start|>"},
   {.open = "<|tools_prefix|>", .close = "<|tools_suffix|>"},
-  {.open = "<|START_ACTION|>", .close = "<|END_ACTION|>", .wrap = "<|START_RESPONSE|>\n<|END_RESPONSE|>\n<|START_TEXT|>\n<|END_TEXT|>"},
+  {.open = "<|START_ACTION|>",
+   .close = "<|END_ACTION|>",
+   .wrap = "<|START_RESPONSE|>\n<|END_RESPONSE|>\n<|START_TEXT|>\n<|END_TEXT|>"},
   {.open = "<|function_call|>", .close = "<|message_sep|>"},
-  {.open = "<|message_sep|>\n\nfunction call<|role_sep|>\n", .close = "<|message_sep|>", .sign = "'role': 'function call'"},
+  {.open = "<|message_sep|>\n\nfunction call<|role_sep|>\n",
+   .close = "<|message_sep|>",
+   .sign = "'role': 'function call'"},
   {.open = "<TOOLCALL>", .close = "</TOOLCALL>"},
   {.open = "<function_calls>", .close = "</function_calls>"},
   {.open = "<|tool_call>", .close = "<tool_call|>"},
@@ -58,11 +78,13 @@ static const struct call_marks formats[] = {
   {.open = "{", .sign = "{\"name\": function name", .flags = MARKS_KEEP | MARKS_FIRST},
 };
 // Where a template mentions none of them: those that models without special tokens have learnt.
-static const char *const generic[] = {"<tool_call>", "[TOOL_CALLS]", "<function=", "<|tool_call|>", "<|python_tag|>", "{"};
+static const char *const generic[] = {
+  "<tool_call>", "[TOOL_CALLS]", "<function=", "<|tool_call|>", "<|python_tag|>", "{"};
 
 // Formats in which each part of an answer has a header: to whom it goes, or on which channel.
 static const struct channel_marks {
-  const char *sign, *start, *begin, *header_end, *ends;   // begin: how prompts end that leave the first header to the model
+  // begin: how prompts end that leave the first header to the model
+  const char *sign, *start, *begin, *header_end, *ends;
   struct call_marks call;
   bool name_only;            // the header is a tool's name, or "all"
 } channels[] = {
@@ -71,7 +93,7 @@ static const struct channel_marks {
   {">>>", ">>>", ">>>", "\n", "", {0}, true},
 };
 
-// ---- the machine ------------------------------------------------------------------------------------------------------
+// ---- the machine ----------------------------------------------------------------------------------------------------
 
 enum mode { IN_CONTENT, IN_REASONING, IN_HEADER, IN_CALL };
 enum action { THINK, UNTHINK, OPEN, CLOSE, DROP, START, HEADER_END, END };
@@ -94,7 +116,8 @@ struct weft_answer {
   bool skip;                             // white space is skipped
   str held;                              // perhaps a marker's beginning
   str space;                             // white space that is dropped where a marker follows
-  str before;                            // what stood before the inside of a call or of a header: it comes back where that is none
+  // what stood before the inside of a call or of a header: it comes back where that is none
+  str before;
   str body;                              // of a header or a call
   VEC(struct own_part) own;
   VEC(answer_part) parts;
@@ -103,7 +126,8 @@ struct weft_answer {
 };
 
 static bool contains(text_view v, const char *what, size_t n) {
-  for (const char *at = v.at; v.n >= n && (at = memchr(at, what[0], (size_t)(v.at + v.n - at))) && (size_t)(v.at + v.n - at) >= n; at++)
+  for (const char *at = v.at;
+       v.n >= n && (at = memchr(at, what[0], (size_t)(v.at + v.n - at))) && (size_t)(v.at + v.n - at) >= n; at++)
     if (!memcmp(at, what, n)) return true;
   return false;
 }
@@ -149,7 +173,8 @@ static bool ends_with(text_view v, const char *what) {
 }
 
 static void choose(answer *a, text_view tmpl, text_view prompt) {
-  for (size_t i = 0; i < COUNT(channels) && !a->channel; i++) if (mentions(tmpl, channels[i].sign)) a->channel = &channels[i];
+  for (size_t i = 0; i < COUNT(channels) && !a->channel; i++)
+    if (mentions(tmpl, channels[i].sign)) a->channel = &channels[i];
   if (a->channel) {
     add_marks(a, a->channel->start, START, NULL, true);
     add_marks(a, a->channel->header_end, HEADER_END, NULL, true);
@@ -165,9 +190,14 @@ static void choose(answer *a, text_view tmpl, text_view prompt) {
   }
   if (!a->tools) return;
   size_t had = a->marks.n;
-  for (size_t i = 0; i < COUNT(formats); i++) if (mentions(tmpl, formats[i].sign ? formats[i].sign : formats[i].open)) add_format(a, &formats[i]);
+  for (size_t i = 0; i < COUNT(formats); i++)
+    if (mentions(tmpl, formats[i].sign ? formats[i].sign : formats[i].open)) add_format(a, &formats[i]);
   for (size_t i = 0; a->marks.n == had && i < COUNT(formats); i++)
-    for (size_t j = 0; j < COUNT(generic); j++) if (!strcmp(formats[i].open, generic[j])) { add_format(a, &formats[i]); had = a->marks.n; }
+    for (size_t j = 0; j < COUNT(generic); j++)
+      if (!strcmp(formats[i].open, generic[j])) {
+        add_format(a, &formats[i]);
+        had = a->marks.n;
+      }
 }
 
 int answer_new(text_view tmpl, text_view prompt, text_view tools, answer **out, error *err) {
@@ -291,10 +321,12 @@ static void read_header(answer *a) {
   enter(a, reasoning ? IN_REASONING : IN_CONTENT);
 }
 
-// A tool's name, or "all".  Whatever else stands in such a line is text that only looks like a header: ">>> " is common.
+// A tool's name, or "all".  Whatever else stands in such a line is text that only looks like a header: ">>> " is
+// common.
 static void read_name(answer *a, const struct mark *end) {
   const char *name = str_c(&a->body);
-  bool tool = answer_knows_tool(a->tools, (text_view){name, a->body.n}) || (a->tools && is_word(name, a->body.n, "python"));
+  bool tool =
+    answer_knows_tool(a->tools, (text_view){name, a->body.n}) || (a->tools && is_word(name, a->body.n, "python"));
   if (is_word(name, a->body.n, "all")) { enter(a, IN_CONTENT); return; }
   a->name.n = 0;
   str_addn(&a->name, name, a->body.n);
@@ -311,7 +343,9 @@ static bool means_something(const answer *a, const struct mark *m) {
   case THINK: return a->mode == IN_CONTENT && (a->first || token);
   case UNTHINK: return a->mode == IN_REASONING && a->of == m->of;
   case OPEN:
-    if (a->mode == IN_CALL) return a->of == m->of && !((const struct call_marks *)m->of)->close && !(((const struct call_marks *)m->of)->flags & MARKS_KEEP);
+    if (a->mode == IN_CALL)
+      return a->of == m->of && !((const struct call_marks *)m->of)->close &&
+             !(((const struct call_marks *)m->of)->flags & MARKS_KEEP);
     return a->mode == IN_CONTENT && (a->first || !(((const struct call_marks *)m->of)->flags & MARKS_FIRST));
   case CLOSE: return a->mode == IN_CALL && !a->in_channel && a->of == m->of;
   case DROP: return a->mode == IN_CONTENT;
@@ -367,7 +401,8 @@ static void run(answer *a, bool last) {
     if (more && !last) break;
     if (!m) {
       at++;
-      if (a->first || a->mode == IN_HEADER) { put(a, a->held.at + plain, at - plain); plain = at; }   // what counts as first changes here
+      // what counts as first changes here
+      if (a->first || a->mode == IN_HEADER) { put(a, a->held.at + plain, at - plain); plain = at; }
       if (a->mode == IN_HEADER && a->body.n > MAX_HEADER) no_call(a);
       continue;
     }
@@ -405,7 +440,8 @@ size_t answer_add(answer *a, const char *text, size_t n, const answer_part **par
 
 // Inside of what may be a call without a marker, too: JSON that a grammar asked for begins the same way.
 bool answer_in_content(const answer *a) {
-  return a->mode == IN_CONTENT || (a->mode == IN_CALL && !a->in_channel && ((const struct call_marks *)a->of)->flags & MARKS_FIRST);
+  return a->mode == IN_CONTENT ||
+         (a->mode == IN_CALL && !a->in_channel && ((const struct call_marks *)a->of)->flags & MARKS_FIRST);
 }
 
 size_t answer_end(answer *a, const answer_part **parts) {

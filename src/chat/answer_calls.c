@@ -21,10 +21,13 @@ void calls_free(calls *c) {
   vec_free(c);
 }
 
-// ---- views ------------------------------------------------------------------------------------------------------------
+// ---- views ----------------------------------------------------------------------------------------------------------
 
 static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-static bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.' || c == '$' || c == '/' || c == ':'; }
+static bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+         c == '.' || c == '$' || c == '/' || c == ':';
+}
 
 static text_view trim(text_view v) {
   while (v.n && is_space(v.at[0])) { v.at++; v.n--; }
@@ -32,7 +35,10 @@ static text_view trim(text_view v) {
   return v;
 }
 
-static bool begins(text_view v, const char *with) { size_t n = strlen(with); return v.n >= n && !memcmp(v.at, with, n); }
+static bool begins(text_view v, const char *with) {
+  size_t n = strlen(with);
+  return v.n >= n && !memcmp(v.at, with, n);
+}
 static text_view after(text_view v, size_t n) { return (text_view){v.at + n, v.n - n}; }
 
 static const char *find(text_view v, const char *what) {
@@ -54,7 +60,7 @@ static bool upto(text_view *v, const char *end, text_view *out) {
   return true;
 }
 
-// ---- calls ------------------------------------------------------------------------------------------------------------
+// ---- calls ----------------------------------------------------------------------------------------------------------
 
 static char *copy(text_view v) {
   char *s = xmalloc(v.n + 1);
@@ -114,7 +120,8 @@ static bool allows(const json_t *schema, const char *type, int depth) {
     const json_t *list = json_object_get(schema, lists[k]);
     for (size_t i = 0; i < json_array_size(list); i++) {
       const json_t *one = json_array_get(list, i);
-      if (json_is_string(one) ? !strcmp(json_string_value(one), type) : depth < 8 && allows(one, type, depth + 1)) return true;
+      if (json_is_string(one) ? !strcmp(json_string_value(one), type) : depth < 8 && allows(one, type, depth + 1))
+        return true;
     }
   }
   return false;
@@ -147,8 +154,10 @@ static json_t *typed(text_view v, bool string, const json_t *schema) {
   if (is_text(schema, v)) string = true;
   if (!string) value = json_loadb(trim(v).at, trim(v).n, JSON_DECODE_ANY, NULL);
   if (!string && !value) value = python_value(v);
-  if (value && json_is_string(value) && !type) { json_decref(value); value = NULL; }   // "\"x\"" without a description: as it stands
-  if (!value && v.n && v.at[0] == '\n') v = after(v, 1);                               // values may stand on lines of their own
+  // "\"x\"" without a description: as it stands
+  if (value && json_is_string(value) && !type) { json_decref(value); value = NULL; }
+  // values may stand on lines of their own
+  if (!value && v.n && v.at[0] == '\n') v = after(v, 1);
   if (!value && v.n && v.at[v.n - 1] == '\n') v.n--;
   return value ? value : json_stringn(v.at, v.n);
 }
@@ -159,7 +168,7 @@ static int set(json_t *object, text_view key, json_t *value) {
   return -1;
 }
 
-// ---- JSON -------------------------------------------------------------------------------------------------------------
+// ---- JSON -----------------------------------------------------------------------------------------------------------
 
 static text_view string_of(const json_t *s) { return (text_view){json_string_value(s), json_string_length(s)}; }
 
@@ -171,7 +180,8 @@ static int json_call(const json_t *o, calls *out) {
   if (!name && json_is_string(f)) name = f;
   static const char *const keys[] = {"arguments", "parameters", "args"};
   for (size_t i = 0; i < COUNT(keys) && !args; i++) args = json_object_get(o, keys[i]);
-  if (json_is_null(args) || (json_is_string(args) && !json_string_length(args))) args = NULL;   // of tools that take none
+  // of tools that take none
+  if (json_is_null(args) || (json_is_string(args) && !json_string_length(args))) args = NULL;
   if (!id) id = json_object_get(o, "tool_call_id");
   if (!name && json_object_size(o) == 1) {          // {"NAME": {...}}
     const char *key = json_object_iter_key(json_object_iter((json_t *)(uintptr_t)o));
@@ -180,7 +190,9 @@ static int json_call(const json_t *o, calls *out) {
   }
   if (!json_is_string(name)) return -1;
   json_t *parsed = json_is_string(args) ? json_loads(json_string_value(args), 0, NULL) : args ? NULL : json_object();
-  int status = json_is_object(parsed ? parsed : args) ? add(out, string_of(name), id ? string_of(id) : (text_view){0}, parsed ? parsed : args) : -1;
+  int status = json_is_object(parsed ? parsed : args)
+                 ? add(out, string_of(name), id ? string_of(id) : (text_view){0}, parsed ? parsed : args)
+                 : -1;
   json_decref(parsed);
   return status;
 }
@@ -243,7 +255,7 @@ static int name_then_json(const struct call_marks *m, text_view v, calls *out) {
   return 0;
 }
 
-// ---- XML --------------------------------------------------------------------------------------------------------------
+// ---- XML ------------------------------------------------------------------------------------------------------------
 
 // <function=NAME> ... </function>, with v behind "<function=".
 static int function_call(text_view *v, const json_t *tools, calls *out) {
@@ -328,7 +340,8 @@ static int elements(text_view v, text_view tool, const json_t *tools, json_t *ar
     if (!ended) return -1;
     key = attribute(tag);
     const json_t *schema = parameter_of(tools, tool, key);
-    json_t *got = n == tag.n ? nested(value, schema, depth) : typed(value, find(tag, "string=\"true\"") != NULL, schema);
+    json_t *got =
+      n == tag.n ? nested(value, schema, depth) : typed(value, find(tag, "string=\"true\"") != NULL, schema);
     bool item = n == 4 && !memcmp(tag.at, "item", 4);
     if (json_is_array(args) && !item) { json_decref(got); return -1; }
     if (json_is_array(args) ? json_array_append_new(args, got) : set(args, key, got)) return -1;
@@ -368,7 +381,11 @@ static int key_value_call(text_view v, const json_t *tools, calls *out) {
     text_view key, value, between;
     if (!begins(v, "<arg_key>")) { status = -1; break; }
     v = after(v, 9);
-    if (!upto(&v, "</arg_key>", &key) || !upto(&v, "<arg_value>", &between) || trim(between).n || !upto(&v, "</arg_value>", &value)) { status = -1; break; }
+    if (!upto(&v, "</arg_key>", &key) || !upto(&v, "<arg_value>", &between) || trim(between).n ||
+        !upto(&v, "</arg_value>", &value)) {
+      status = -1;
+      break;
+    }
     key = trim(key);
     status = set(args, key, typed(value, false, parameter_of(tools, name, key)));
   }
@@ -377,7 +394,7 @@ static int key_value_call(text_view v, const json_t *tools, calls *out) {
   return status;
 }
 
-// ---- Python, and JSON with bare keys ------------------------------------------------------------------------------------
+// ---- Python, and JSON with bare keys --------------------------------------------------------------------------------
 
 static void skip_space(text_view *v) { while (v->n && is_space(v->at[0])) *v = after(*v, 1); }
 static bool take(text_view *v, const char *what) {
@@ -463,14 +480,18 @@ static json_t *list(text_view *v, const char *end, int depth) {
   json_t *array = json_array();
   while (!take(v, end)) {
     json_t *value = literal(v, depth);
-    if (!value || json_array_append_new(array, value) || (!take(v, ",") && !begins(*v, end))) { json_decref(array); return NULL; }
+    if (!value || json_array_append_new(array, value) || (!take(v, ",") && !begins(*v, end))) {
+      json_decref(array);
+      return NULL;
+    }
   }
   return array;
 }
 
 static json_t *literal(text_view *v, int depth) {
-  static const struct { const char *word; json_type type; } constants[] = {
-    {"True", JSON_TRUE}, {"true", JSON_TRUE}, {"False", JSON_FALSE}, {"false", JSON_FALSE}, {"None", JSON_NULL}, {"null", JSON_NULL}};
+  static const struct { const char *word; json_type type;
+  } constants[] = {{"True", JSON_TRUE},   {"true", JSON_TRUE}, {"False", JSON_FALSE},
+                   {"false", JSON_FALSE}, {"None", JSON_NULL}, {"null", JSON_NULL}};
   skip_space(v);
   if (!v->n || depth > MAX_DEPTH) return NULL;
   if (v->at[0] == '"' || v->at[0] == '\'' || begins(*v, QUOTE)) return quoted(v);
@@ -519,7 +540,7 @@ static int bare_calls(text_view v, calls *out) {
   return trim(v).n ? -1 : 0;
 }
 
-// ---- which one --------------------------------------------------------------------------------------------------------
+// ---- which one ------------------------------------------------------------------------------------------------------
 
 static int read_named(const char *name, text_view v, const json_t *tools, calls *out) {
   if (v.n && v.at[0] == '<') return invoke_calls(v, tools, out);
@@ -552,7 +573,8 @@ static int read(const struct call_marks *m, text_view v, const json_t *tools, ca
   size_t had = out->n;
   if (memchr(v.at, '(', v.n) && !python_calls(v, !(m->flags & MARKS_CODE), out)) return 0;
   while (out->n > had) { struct call *c = &out->at[--out->n]; free(c->name); free(c->id); free(c->arguments); }
-  if (!(m->flags & MARKS_CODE)) return memchr(v.at, '{', v.n) ? name_then_json(m, v, out) : key_value_call(v, tools, out);
+  if (!(m->flags & MARKS_CODE))
+    return memchr(v.at, '{', v.n) ? name_then_json(m, v, out) : key_value_call(v, tools, out);
   json_t *args = json_object();
   json_object_set_new(args, "code", json_stringn(v.at, v.n));
   int status = add(out, (text_view){"python", 6}, (text_view){0}, args);
@@ -567,7 +589,8 @@ static void strip(const struct call_marks *m, text_view v, str *out) {
   str_addn(out, v.at, v.n);
 }
 
-int answer_read_calls(const struct call_marks *marks, const char *name, const char *text, size_t n, const json_t *tools, calls *out) {
+int answer_read_calls(const struct call_marks *marks, const char *name, const char *text, size_t n, const json_t *tools,
+                      calls *out) {
   str plain = {0};
   calls read_ones = {0};
   if (memchr(text, 0, n)) return -1;     // JSON strings with NUL in them come to no good

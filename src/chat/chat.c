@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- input ------------------------------------------------------------------------------------------------------------
+// ---- input ----------------------------------------------------------------------------------------------------------
 
 static int parse(const char *what, text_view text, json_type type, json_t **out, error *err) {
   json_error_t e;
@@ -43,10 +43,15 @@ static int parse_now(const char *text, struct tm *out, error *err) {
   return 0;
 }
 
-// ---- rendering --------------------------------------------------------------------------------------------------------
+// ---- rendering ------------------------------------------------------------------------------------------------------
 
 enum { MAX_VARS = 256 };
-struct input { json_t *messages, *tools, *variables, *generation, *bos, *eos; jinja_var var[MAX_VARS]; size_t n; struct tm now; };
+struct input {
+  json_t *messages, *tools, *variables, *generation, *bos, *eos;
+  jinja_var var[MAX_VARS];
+  size_t n;
+  struct tm now;
+};
 
 static void add(struct input *x, const char *name, const json_t *value) { x->var[x->n++] = (jinja_var){name, value}; }
 
@@ -60,8 +65,11 @@ static int add_variables(struct input *x, error *err) {
   const char *name;
   json_t *value;
   json_object_foreach(x->variables, name, value) {
-    static const char *const own[] = {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "loop", "caller", "self", "varargs", "kwargs"};
-    for (size_t i = 0; i < COUNT(own); i++) if (!strcmp(name, own[i])) return error_set(err, "variables: '%s' has a place of its own", name);
+    static const char *const own[] = {
+      "messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "loop", "caller", "self",
+      "varargs",  "kwargs"};
+    for (size_t i = 0; i < COUNT(own); i++)
+      if (!strcmp(name, own[i])) return error_set(err, "variables: '%s' has a place of its own", name);
     if (jinja_is_global(name)) return error_set(err, "variables: '%.60s' is a function of templates", name);
     drop(x, name);                         // documents: none, unless they are given
     if (x->n == MAX_VARS) return error_set(err, "variables: more than %d", MAX_VARS - 6);
@@ -99,7 +107,8 @@ int chat_render(const jinja *t, const char *source, const chat_input *in, str *o
   error inner = {0};
   int status = read_input(in, x, err);
   if (!status) status = jinja_render(t, x->var, x->n, &x->now, NULL, out, &inner);
-  if (status && !x->tools && strstr(inner.text, "None")) {   // templates for tools alone loop over them unasked: for those, undefined is better than none
+  // templates for tools alone loop over them unasked: for those, undefined is better than none
+  if (status && !x->tools && strstr(inner.text, "None")) {
     drop(x, "tools");
     status = jinja_render(t, x->var, x->n, &x->now, NULL, out, NULL);
   }
@@ -110,7 +119,7 @@ int chat_render(const jinja *t, const char *source, const chat_input *in, str *o
   return status;
 }
 
-// ---- model files ------------------------------------------------------------------------------------------------------
+// ---- model files ----------------------------------------------------------------------------------------------------
 
 int chat_template_from_gguf(const gguf *g, bool tools, text_view *out, error *err) {
   static const char plain[] = "tokenizer.chat_template", for_tools[] = "tokenizer.chat_template.tool_use";

@@ -1,8 +1,8 @@
 // chat: a conversation as a prompt, by the template of a model.
 //
 // Templates are given what transformers gives them: messages, tools and documents (none where there are none),
-// add_generation_prompt, bos_token and eos_token, and whatever else the caller adds.  Look next: jinja.h for the language, answer.h for the way
-// back: what a model wrote, as reasoning, text and calls of tools.
+// add_generation_prompt, bos_token and eos_token, and whatever else the caller adds.  Look next: jinja.h for the
+// language, answer.h for the way back: what a model wrote, as reasoning, text and calls of tools.
 #ifndef WEFT_CHAT_CHAT_H
 #define WEFT_CHAT_CHAT_H
 #include "chat/jinja.h"
@@ -19,7 +19,8 @@ typedef struct chat_input {
   const char *now;           // "2026-01-31", "2026-01-31 23:59:59"; NULL: the local time
 } chat_input;
 
-// Appends the prompt.  source begins messages about the template.  -1 and a message with source and line, or naming the input.
+// Appends the prompt.  source begins messages about the template.  -1 and a message with source and line, or naming the
+// input.
 int chat_render(const jinja *t, const char *source, const chat_input *in, str *out, error *err);
 
 // The template in a model file, as the file has it: that for tools where `tools` and the file has one of its own.

@@ -1,16 +1,16 @@
 // jinja: the template language in which model files say how a conversation becomes a prompt.
 //
-// The language is that of Jinja 3.1 as transformers sets it up (trim_blocks, lstrip_blocks, loop controls, the generation
-// tag, tojson without HTML escapes, raise_exception, strftime_now), and values print as Python prints them: one space more
-// in a prompt and a model answers worse, so the Python package is what the tests compare with.  What goes beyond: lists and
-// dicts can be changed by their methods, and the filter from_json, because templates written for other engines use both.
-// The filter random draws the same items in each run.  Left out, each with an error of its own: include, import, extends, lipsum;
-// integers past 64 bits.
+// The language is that of Jinja 3.1 as transformers sets it up (trim_blocks, lstrip_blocks, loop controls, the
+// generation tag, tojson without HTML escapes, raise_exception, strftime_now), and values print as Python prints them:
+// one space more in a prompt and a model answers worse, so the Python package is what the tests compare with.  What
+// goes beyond: lists and dicts can be changed by their methods, and the filter from_json, because templates written for
+// other engines use both. The filter random draws the same items in each run.  Left out, each with an error of its own:
+// include, import, extends, lipsum; integers past 64 bits.
 //
-// A template is a program from strangers.  It can compute and nothing else: no attribute leads out of its values, and each
-// of the limits below ends it with an error that names the template's line.
-// Invariant: a jinja never changes after jinja_parse, so any number of threads may render it at once.
-// Look next: jinja_impl.h (nodes and values), jinja_lex.c, jinja_parse.c, jinja_eval.c; chat.h for conversations.
+// A template is a program from strangers.  It can compute and nothing else: no attribute leads out of its values, and
+// each of the limits below ends it with an error that names the template's line. Invariant: a jinja never changes after
+// jinja_parse, so any number of threads may render it at once. Look next: jinja_impl.h (nodes and values), jinja_lex.c,
+// jinja_parse.c, jinja_eval.c; chat.h for conversations.
 #ifndef WEFT_JINJA_H
 #define WEFT_JINJA_H
 #include "base/base.h"
@@ -22,7 +22,8 @@
 #define JINJA_MAX_PARSE_DEPTH 500       // expressions and statements inside each other in its text
 
 typedef struct jinja_limits {
-  uint64_t steps;            // a node evaluated, an element visited; as many for other work as take that time, some ten nanoseconds each
+  // a node evaluated, an element visited; as many for other work as take that time, some ten nanoseconds each
+  uint64_t steps;
   size_t memory;             // bytes of values, and of texts that are being made; nothing is freed before the end
   size_t output;             // bytes of text
   int depth;                 // of macros, statements and expressions inside each other, and of values
@@ -35,8 +36,9 @@ typedef struct jinja jinja;
 // Text (UTF-8) to a template, for jinja_free.  -1 and "line N: reason".
 int jinja_parse(const char *text, size_t n, jinja **out, error *err);
 void jinja_free(jinja *t);                               // NULL is fine
-// Appends the text that the template makes of these variables.  now: the local time that strftime_now formats; limits NULL:
-// the default ones.  -1 and "line N: reason"; then nothing is appended.
-int jinja_render(const jinja *t, const jinja_var *vars, size_t n_vars, const struct tm *now, const jinja_limits *limits, str *out, error *err);
+// Appends the text that the template makes of these variables.  now: the local time that strftime_now formats; limits
+// NULL: the default ones.  -1 and "line N: reason"; then nothing is appended.
+int jinja_render(const jinja *t, const jinja_var *vars, size_t n_vars, const struct tm *now, const jinja_limits *limits,
+                 str *out, error *err);
 bool jinja_is_global(const char *name);                  // a function that templates find without being given it
 #endif

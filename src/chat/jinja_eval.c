@@ -1,9 +1,9 @@
 // The interpreter: evaluates expressions, executes statements, calls macros.
 //
-// Scopes are those of Jinja: a loop, a macro, a call, with, filter and set blocks have one of their own, `if` has none; what
-// is set inside is gone outside.  A macro sees the scope it was defined in as that is when it is called.  Output goes to the
-// innermost capture: a macro's text, a block's text, or the prompt itself.
-// Look next: jinja_ops.c, jinja_filters.c, jinja_methods.c.
+// Scopes are those of Jinja: a loop, a macro, a call, with, filter and set blocks have one of their own, `if` has none;
+// what is set inside is gone outside.  A macro sees the scope it was defined in as that is when it is called.  Output
+// goes to the innermost capture: a macro's text, a block's text, or the prompt itself. Look next: jinja_ops.c,
+// jinja_filters.c, jinja_methods.c.
 #include "chat/jinja_impl.h"
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ typedef enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } flow;
 static jval eval(jrun *r, jscope *s, const jnode *n);
 static flow execute(jrun *r, jscope *s, const jnodes *body);
 
-// ---- scopes -----------------------------------------------------------------------------------------------------------
+// ---- scopes ---------------------------------------------------------------------------------------------------------
 
 static jscope *scope_new(jrun *r, jscope *up) {
   jscope *s = jinja_alloc(r, sizeof *s);
@@ -22,7 +22,8 @@ static jscope *scope_new(jrun *r, jscope *up) {
 
 enum { FEW = 8 };            // names that are looked for one after the other
 
-// Where the index has the number of a name, or would have it.  Equal names are one pointer, and pointers are nobody's choice.
+// Where the index has the number of a name, or would have it.  Equal names are one pointer, and pointers are nobody's
+// choice.
 static uint32_t *place(const jscope *s, const jstr *name) {
   size_t i = hash_u64((uint64_t)(uintptr_t)name, 0) & (s->n_index - 1);
   while (s->index[i] && s->at[s->index[i] - 1].name != name) i = (i + 1) & (s->n_index - 1);
@@ -89,13 +90,14 @@ static void assign(jrun *r, jscope *s, const jnode *to, jval v) {
   for (size_t i = 0; i < l->n; i++) assign(r, s, to->list.at[i], l->at[i]);
 }
 
-// ---- calls ------------------------------------------------------------------------------------------------------------
+// ---- calls ----------------------------------------------------------------------------------------------------------
 
 struct arglist { jlist pos; struct { jkw *at; size_t n, cap; } kw; };
 
 static void add_kw(jrun *r, struct arglist *a, const jstr *name, jval v) {
   for (size_t i = 0; i < a->kw.n; i++)
-    if (j_same(a->kw.at[i].name, name)) jinja_fail(r, "got multiple values for keyword argument '%.*s'", (int)(name->n > 100 ? 100 : name->n), name->at);
+    if (j_same(a->kw.at[i].name, name))
+      jinja_fail(r, "got multiple values for keyword argument '%.*s'", (int)(name->n > 100 ? 100 : name->n), name->at);
   jkw kw = {name, v};
   jinja_charge(r, (a->kw.n + 1) * (name->n / 16 + 1));
   jpush(r, &a->kw, kw);
@@ -121,7 +123,11 @@ static jargs arguments(jrun *r, jscope *s, const jnode *n, struct arglist *a) {
 
 static const jval *take_kw(jrun *r, const jargs *a, const jstr *name, bool *used) {
   jinja_charge(r, a->n_kw * (name->n / 16 + 1));
-  for (size_t i = 0; i < a->n_kw; i++) if (!used[i] && j_same(a->kw[i].name, name)) { used[i] = true; return &a->kw[i].v; }
+  for (size_t i = 0; i < a->n_kw; i++)
+    if (!used[i] && j_same(a->kw[i].name, name)) {
+      used[i] = true;
+      return &a->kw[i].v;
+    }
   return NULL;
 }
 
@@ -137,7 +143,8 @@ static jval call_macro(jrun *r, const struct jmacro *m, const jargs *a) {
     if (name == r->t->caller) has_caller = true;
     if (given) set(r, s, name, *given);
     else if (n->named.at[i].value) set(r, s, name, eval(r, s, n->named.at[i].value));
-    else set(r, s, name, j_undef(r, "parameter '%.*s' was not provided", (int)(name->n > 100 ? 100 : name->n), name->at));
+    else
+      set(r, s, name, j_undef(r, "parameter '%.*s' was not provided", (int)(name->n > 100 ? 100 : name->n), name->at));
   }
   if (n->flag && !has_caller) {
     const jval *caller = take_kw(r, a, r->t->caller, used);
@@ -146,11 +153,14 @@ static jval call_macro(jrun *r, const struct jmacro *m, const jargs *a) {
   r->line = line;
   if (n->uses_kwargs) {
     jdict *d = j_dict(r);
-    for (size_t i = 0; i < a->n_kw; i++) if (!used[i]) j_dict_set(r, d, j_str(r, a->kw[i].name->at, a->kw[i].name->n), a->kw[i].v);
+    for (size_t i = 0; i < a->n_kw; i++)
+      if (!used[i]) j_dict_set(r, d, j_str(r, a->kw[i].name->at, a->kw[i].name->n), a->kw[i].v);
     set(r, s, r->t->kwargs, j_of_dict(d));
   } else {
     for (size_t i = 0; i < a->n_kw; i++)
-      if (!used[i]) jinja_fail(r, "macro '%.*s' takes no keyword argument '%.*s'", namelen, n->name->at, (int)a->kw[i].name->n, a->kw[i].name->at);
+      if (!used[i])
+        jinja_fail(r, "macro '%.*s' takes no keyword argument '%.*s'", namelen, n->name->at, (int)a->kw[i].name->n,
+                   a->kw[i].name->at);
   }
   if (n->uses_varargs) {
     jlist *l = j_list(r, 0);
@@ -166,7 +176,7 @@ static jval call_macro(jrun *r, const struct jmacro *m, const jargs *a) {
   return j_scratch_end(r);
 }
 
-// ---- loops ------------------------------------------------------------------------------------------------------------
+// ---- loops ----------------------------------------------------------------------------------------------------------
 
 // The next item that passes the loop's condition, which is evaluated only now: it may depend on what the body did.
 static bool fetch(jrun *r, struct jloop *l, jval *out) {
@@ -206,8 +216,15 @@ static size_t loop_length(jrun *r, struct jloop *l) {
 
 static flow run_loop(jrun *r, jscope *outer, const jnode *n, jval items, int depth) {
   struct jloop *l = jinja_alloc(r, sizeof *l);
-  *l = (struct jloop){.node = n, .condition = n->c, .outer = outer, .scope = scope_new(r, outer), .source = j_items(r, items), .depth = depth,
-                      .changed = {.type = J_ABSENT}, .previous = {.type = J_ABSENT}, .current = {.type = J_ABSENT}};
+  *l = (struct jloop){.node = n,
+                      .condition = n->c,
+                      .outer = outer,
+                      .scope = scope_new(r, outer),
+                      .source = j_items(r, items),
+                      .depth = depth,
+                      .changed = {.type = J_ABSENT},
+                      .previous = {.type = J_ABSENT},
+                      .current = {.type = J_ABSENT}};
   bool completed = false;                  // Jinja's else runs where no pass through the body reached its end
   jval v, self = {.type = J_LOOP, .loop = l};
   while (l->has_after ? (v = l->after, l->has_after = false, true) : fetch(r, l, &v)) {
@@ -235,7 +252,8 @@ jval j_loop_attr(jrun *r, struct jloop *l, const jstr *name) {
   if (j_is(name, "length")) return j_int((int64_t)loop_length(r, l));
   if (j_is(name, "revindex")) return j_int((int64_t)(loop_length(r, l) - l->index));
   if (j_is(name, "revindex0")) return j_int((int64_t)(loop_length(r, l) - l->index) - 1);
-  if (j_is(name, "previtem")) return l->previous.type == J_ABSENT ? j_undef(r, "there is no previous item") : l->previous;
+  if (j_is(name, "previtem"))
+    return l->previous.type == J_ABSENT ? j_undef(r, "there is no previous item") : l->previous;
   if (j_is(name, "nextitem")) return next_item(r, l);
   if (j_is(name, "depth")) return j_int(l->depth + 1);
   if (j_is(name, "depth0")) return j_int(l->depth);
@@ -275,7 +293,7 @@ jval j_call(jrun *r, jval fn, const jargs *a) {
   }
 }
 
-// ---- expressions ------------------------------------------------------------------------------------------------------
+// ---- expressions ----------------------------------------------------------------------------------------------------
 
 static jval collection(jrun *r, jscope *s, const jnode *n) {
   jlist *l = j_list(r, n->list.n);
@@ -427,12 +445,13 @@ static jval eval(jrun *r, jscope *s, const jnode *n) {
   return v;
 }
 
-// ---- statements -------------------------------------------------------------------------------------------------------
+// ---- statements -----------------------------------------------------------------------------------------------------
 
 static void print(jrun *r, jval v) {
   str *out = &r->capture->text;
   j_add(r, out, v);
-  if (!r->capture->up && out->n > r->max.output) jinja_fail(r, "the template makes more than %zu bytes of text", r->max.output);
+  if (!r->capture->up && out->n > r->max.output)
+    jinja_fail(r, "the template makes more than %zu bytes of text", r->max.output);
 }
 
 static flow for_statement(jrun *r, jscope *s, const jnode *n) {
@@ -524,9 +543,11 @@ static flow execute(jrun *r, jscope *s, const jnodes *body) {
   return f;
 }
 
-// ---- the run ----------------------------------------------------------------------------------------------------------
+// ---- the run --------------------------------------------------------------------------------------------------------
 
-jinja_limits jinja_limits_default(void) { return (jinja_limits){.steps = 100u << 20, .memory = 256u << 20, .output = 64u << 20, .depth = 2000}; }
+jinja_limits jinja_limits_default(void) {
+  return (jinja_limits){.steps = 100u << 20, .memory = 256u << 20, .output = 64u << 20, .depth = 2000};
+}
 
 static void run(jrun *r, const jinja_var *vars, size_t n) {
   jscope *s = scope_new(r, NULL);
@@ -547,7 +568,8 @@ static void run(jrun *r, const jinja_var *vars, size_t n) {
   execute(r, top, &r->t->body);
 }
 
-int jinja_render(const jinja *t, const jinja_var *vars, size_t n, const struct tm *now, const jinja_limits *limits, str *out, error *err) {
+int jinja_render(const jinja *t, const jinja_var *vars, size_t n, const struct tm *now, const jinja_limits *limits,
+                 str *out, error *err) {
   error unwanted = {0};
   jrun *r = xcalloc(1, sizeof *r);
   r->mem = arena_new();

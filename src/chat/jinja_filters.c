@@ -13,10 +13,12 @@
 
 static bool given(jval v) { return v.type != J_ABSENT; }
 static bool given_some(jval v) { return v.type != J_ABSENT && v.type != J_NONE; }
-static int64_t int_or(jrun *r, const char *what, jval v, int64_t otherwise) { return given(v) ? j_need_int(r, what, v) : otherwise; }
+static int64_t int_or(jrun *r, const char *what, jval v, int64_t otherwise) {
+  return given(v) ? j_need_int(r, what, v) : otherwise;
+}
 static jval text_or(jrun *r, jval v, const char *otherwise) { return given(v) ? j_to_str(r, v) : j_text(r, otherwise); }
 
-// ---- attributes of items ------------------------------------------------------------------------------------------------
+// ---- attributes of items --------------------------------------------------------------------------------------------
 
 // "a.b.0" of an item: each part an attribute, or an index where it is a number.
 static jval attribute(jrun *r, jval item, jval path, jval otherwise) {
@@ -39,7 +41,9 @@ static jval attribute(jrun *r, jval item, jval path, jval otherwise) {
   return item;
 }
 
-static jval caseless(jrun *r, jval v, bool case_sensitive) { return v.type == J_STR && !case_sensitive ? j_case(r, v, CASE_LOWER) : v; }
+static jval caseless(jrun *r, jval v, bool case_sensitive) {
+  return v.type == J_STR && !case_sensitive ? j_case(r, v, CASE_LOWER) : v;
+}
 
 // What items are ordered by, as a list: an attribute, several ("a,b"), or the items themselves.
 static jval sort_key(jrun *r, jval item, jval path, bool case_sensitive) {
@@ -60,7 +64,10 @@ static jval sort_key(jrun *r, jval item, jval path, bool case_sensitive) {
 static jlist *sorted(jrun *r, jlist *items, jval path, bool case_sensitive, bool reverse) {
   jlist *l = j_list(r, items->n);
   jval *keys = jinja_array(r, items->n, sizeof *keys);
-  for (size_t i = 0; i < items->n; i++) { j_push(r, l, items->at[i]); keys[i] = sort_key(r, items->at[i], path, case_sensitive); }
+  for (size_t i = 0; i < items->n; i++) {
+    j_push(r, l, items->at[i]);
+    keys[i] = sort_key(r, items->at[i], path, case_sensitive);
+  }
   j_sort(r, keys, l->at, l->n, reverse);
   return l;
 }
@@ -75,7 +82,8 @@ FILTER(f_dictsort) {
   if (v.type == J_UNDEF) j_use_undef(r, v);
   if (v.type != J_DICT) jinja_fail(r, "dictsort: expected a mapping, not %s", j_type_name(v));
   bool by_value = given(arg[1]) && arg[1].type == J_STR && j_is(arg[1].s, "value");
-  if (given(arg[1]) && !by_value && !(arg[1].type == J_STR && j_is(arg[1].s, "key"))) jinja_fail(r, "You can only sort by either \"key\" or \"value\"");
+  if (given(arg[1]) && !by_value && !(arg[1].type == J_STR && j_is(arg[1].s, "key")))
+    jinja_fail(r, "You can only sort by either \"key\" or \"value\"");
   v.type = J_VIEW, v.what = 'i';
   return j_of_list(sorted(r, j_items(r, v), j_int(by_value), j_true(r, arg[0]), int_or(r, "reverse", arg[2], 0)));
 }
@@ -86,7 +94,10 @@ FILTER(f_groupby) {
   bool cased = j_true(r, arg[2]);
   jlist *items = j_items(r, v), *l = j_list(r, items->n), *out = j_list(r, 0);
   jval *keys = jinja_array(r, items->n, sizeof *keys);
-  for (size_t i = 0; i < items->n; i++) { j_push(r, l, items->at[i]); keys[i] = caseless(r, attribute(r, items->at[i], path, arg[1]), cased); }
+  for (size_t i = 0; i < items->n; i++) {
+    j_push(r, l, items->at[i]);
+    keys[i] = caseless(r, attribute(r, items->at[i], path, arg[1]), cased);
+  }
   j_sort(r, keys, l->at, l->n, false);
   for (size_t i = 0; i < l->n;) {
     jlist *group = j_list(r, 0);
@@ -144,7 +155,7 @@ FILTER(f_attr) {
   return j_method(r, v, name.s, &out) ? out : j_undef(r, "'dict object' has no attribute '%.*s'", VIEW_ARGS(name));
 }
 
-// ---- choosing and mapping -------------------------------------------------------------------------------------------------
+// ---- choosing and mapping -------------------------------------------------------------------------------------------
 
 static jval choose(jrun *r, jval v, const jargs *a, bool by_attribute, bool wanted) {
   size_t used = by_attribute;
@@ -180,7 +191,9 @@ FILTER(f_map) {
     for (size_t i = 0; i < a->n_kw; i++) {
       if (j_is(a->kw[i].name, "attribute")) path = a->kw[i].v;
       else if (j_is(a->kw[i].name, "default")) otherwise = a->kw[i].v;
-      else jinja_fail(r, "map: unexpected keyword argument '%.*s'", (int)(a->kw[i].name->n > 100 ? 100 : a->kw[i].name->n), a->kw[i].name->at);
+      else
+        jinja_fail(r, "map: unexpected keyword argument '%.*s'", (int)(a->kw[i].name->n > 100 ? 100 : a->kw[i].name->n),
+                   a->kw[i].name->at);
     }
     if (!given(path)) jinja_fail(r, "map requires a filter argument");
     for (size_t i = 0; i < items->n; i++) j_push(r, l, attribute(r, items->at[i], path, otherwise));
@@ -196,7 +209,7 @@ FILTER(f_map) {
   return j_iter(r, "generator", l);
 }
 
-// ---- sequences --------------------------------------------------------------------------------------------------------
+// ---- sequences ------------------------------------------------------------------------------------------------------
 
 FILTER(f_length) {
   IGNORE;
@@ -207,7 +220,8 @@ FILTER(f_length) {
 
 FILTER(f_first) {
   IGNORE;
-  if (v.type == J_ITER) return v.it->at < v.it->items->n ? v.it->items->at[v.it->at++] : j_undef(r, "No first item, sequence was empty.");
+  if (v.type == J_ITER)
+    return v.it->at < v.it->items->n ? v.it->items->at[v.it->at++] : j_undef(r, "No first item, sequence was empty.");
   jlist *l = j_items(r, v);
   return l->n ? l->at[0] : j_undef(r, "No first item, sequence was empty.");
 }
@@ -286,7 +300,7 @@ FILTER(f_slice) {
   return j_iter(r, "generator", out);
 }
 
-// ---- numbers ----------------------------------------------------------------------------------------------------------
+// ---- numbers --------------------------------------------------------------------------------------------------------
 
 FILTER(f_abs) {
   IGNORE;
@@ -300,7 +314,8 @@ static bool number_text(jrun *r, const jstr *s, char *buf, size_t cap) {
   jinja_charge(r, s->n / 2);
   size_t from = j_skip_space(s->at, 0, s->n), to = j_back_space(s->at, from, s->n), n = 0;
   for (size_t i = from; i < to; i++) {
-    bool between = i > from && i + 1 < to && s->at[i - 1] != '_' && s->at[i + 1] != '_' && s->at[i - 1] != '+' && s->at[i - 1] != '-';
+    bool between = i > from && i + 1 < to && s->at[i - 1] != '_' && s->at[i + 1] != '_' && s->at[i - 1] != '+' &&
+                   s->at[i - 1] != '-';
     if (s->at[i] == '_') { if (!between) return false; continue; }
     if (n + 1 >= cap || !s->at[i]) return false;
     buf[n++] = s->at[i];
@@ -323,14 +338,16 @@ static bool parse_int(jrun *r, const jstr *s, int base, int64_t *out) {
   char buf[400], *end;
   if (!number_text(r, s, buf, sizeof buf)) return false;
   char *digits = buf + (buf[0] == '+' || buf[0] == '-'), prefix = (char)(digits[0] == '0' ? digits[1] | 32 : 0);
-  bool prefixed = (prefix == 'x' && (base == 16 || base == 0)) || (prefix == 'b' && (base == 2 || base == 0)) || (prefix == 'o' && (base == 8 || base == 0));
+  bool prefixed = (prefix == 'x' && (base == 16 || base == 0)) || (prefix == 'b' && (base == 2 || base == 0)) ||
+                  (prefix == 'o' && (base == 8 || base == 0));
   if (base == 0) base = !prefixed ? 10 : prefix == 'x' ? 16 : prefix == 'b' ? 2 : 8;
   bool negative = buf[0] == '-';
   if (prefixed) digits += 2;
   if (!((*digits >= '0' && *digits <= '9') || ((*digits | 32) >= 'a' && (*digits | 32) <= 'z'))) return false;
   unsigned long long n = strtoull(digits, &end, base);
   if (*end || end == digits) return false;
-  if (strlen(digits) > 62 || n > (negative ? (uint64_t)1 << 63 : INT64_MAX)) jinja_fail(r, "the integer %.40s does not fit 64 bits", buf);
+  if (strlen(digits) > 62 || n > (negative ? (uint64_t)1 << 63 : INT64_MAX))
+    jinja_fail(r, "the integer %.40s does not fit 64 bits", buf);
   *out = negative ? (int64_t)(0 - n) : (int64_t)n;
   return true;
 }
@@ -382,7 +399,8 @@ FILTER(f_round) {
   int64_t places = int_or(r, "precision", arg[0], 0);
   jval how = text_or(r, arg[1], "common");
   if (places > 300 || places < -300) jinja_fail(r, "round: a precision of %lld", (long long)places);
-  if (!j_is(how.s, "common") && !j_is(how.s, "ceil") && !j_is(how.s, "floor")) jinja_fail(r, "method must be common, ceil or floor");
+  if (!j_is(how.s, "common") && !j_is(how.s, "ceil") && !j_is(how.s, "floor"))
+    jinja_fail(r, "method must be common, ceil or floor");
   if (!j_is(how.s, "common")) {
     double unit = pow(10, (double)places), f = j_need_num(r, "round", v) * unit;
     return j_float((j_is(how.s, "ceil") ? ceil(f) : floor(f)) / unit);
@@ -407,7 +425,8 @@ FILTER(f_filesizeformat) {
   double n, base = binary ? 1024 : 1000;
   if (v.type == J_STR) { if (!parse_float(r, v.s, &n)) jinja_fail(r, "filesizeformat: expected a number"); }
   else n = j_need_num(r, "filesizeformat", v);
-  static const char *const units[2][8] = {{"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"}, {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}};
+  static const char *const units[2][8] = {{"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"},
+                                          {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}};
   str *s = j_scratch(r);
   if (n == 1) str_add(s, "1 Byte");
   else if (n < base && isinf(n)) jinja_fail(r, "cannot convert float infinity to integer");
@@ -421,7 +440,7 @@ FILTER(f_filesizeformat) {
   return j_scratch_end(r);
 }
 
-// ---- text -------------------------------------------------------------------------------------------------------------
+// ---- text -----------------------------------------------------------------------------------------------------------
 
 FILTER(f_lower) { (void)arg, (void)a; return j_case(r, j_to_str(r, v), CASE_LOWER); }
 FILTER(f_upper) { (void)arg, (void)a; return j_case(r, j_to_str(r, v), CASE_UPPER); }
@@ -433,7 +452,12 @@ FILTER(f_forceescape) { (void)arg, (void)a; v = j_to_str(r, v); v.safe = false; 
 FILTER(f_safe) { (void)arg, (void)a; v = j_to_str(r, v); v.safe = true; return v; }
 FILTER(f_tojson) { (void)a; return j_to_json(r, v, arg[0], arg[1], arg[2], arg[3]); }
 FILTER(f_from_json) { (void)arg, (void)a; return j_from_json(r, j_need_str(r, "from_json", v)); }
-FILTER(f_default) { IGNORE; return v.type == J_UNDEF || (given(arg[1]) && j_true(r, arg[1]) && !j_true(r, v)) ? (given(arg[0]) ? arg[0] : j_text(r, "")) : v; }
+FILTER(f_default) {
+  IGNORE;
+  return v.type == J_UNDEF || (given(arg[1]) && j_true(r, arg[1]) && !j_true(r, v))
+           ? (given(arg[0]) ? arg[0] : j_text(r, ""))
+           : v;
+}
 
 static bool between_words(const jstr *s, size_t i, size_t *len) {
   *len = (size_t)utf8_next(s->at + i, s->n - i);
@@ -462,7 +486,8 @@ FILTER(f_replace) {
   (void)a;
   jval text = j_to_str(r, v);
   text.safe = false;
-  return j_replace(r, text, j_to_str(r, arg[0]), j_to_str(r, arg[1]), given_some(arg[2]) ? j_need_int(r, "replace", arg[2]) : -1);
+  return j_replace(r, text, j_to_str(r, arg[0]), j_to_str(r, arg[1]),
+                   given_some(arg[2]) ? j_need_int(r, "replace", arg[2]) : -1);
 }
 
 FILTER(f_center) {
@@ -476,7 +501,9 @@ FILTER(f_indent) {
   (void)a;
   if (v.type == J_UNDEF) j_use_undef(r, v);
   j_need_str(r, "indent", v);
-  jval by = given(arg[0]) && arg[0].type == J_STR ? arg[0] : j_binary(r, '*', j_text(r, " "), j_int(int_or(r, "width", arg[0], 4)));
+  jval by = given(arg[0]) && arg[0].type == J_STR
+              ? arg[0]
+              : j_binary(r, '*', j_text(r, " "), j_int(int_or(r, "width", arg[0], 4)));
   bool blank = j_true(r, arg[2]);
   jlist *lines = j_split_lines(r, j_concat(r, j_like(v, j_none()), j_text(r, "\n")), false);
   str *s = j_scratch(r);
@@ -505,7 +532,8 @@ FILTER(f_format) {
 FILTER(f_truncate) {
   (void)a;
   jval text = v, end = text_or(r, arg[2], "...");
-  int64_t length = int_or(r, "length", arg[0], 255), leeway = given_some(arg[3]) ? j_need_int(r, "leeway", arg[3]) : 5, n_end = (int64_t)j_chars(r, end.s);
+  int64_t length = int_or(r, "length", arg[0], 255), leeway = given_some(arg[3]) ? j_need_int(r, "leeway", arg[3]) : 5,
+          n_end = (int64_t)j_chars(r, end.s);
   if (length < n_end) jinja_fail(r, "expected length >= %lld, got %lld", (long long)n_end, (long long)length);
   if (leeway < 0) jinja_fail(r, "expected leeway >= 0, got %lld", (long long)leeway);
   int64_t n = j_len(r, v);
@@ -544,7 +572,8 @@ static void add_url(jrun *r, str *s, jval v, bool plus) {
   jinja_charge(r, text.s->n);
   for (size_t i = 0; i < text.s->n; i++) {
     unsigned char c = (unsigned char)text.s->at[i];
-    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("_.-~", c)) || (c == '/' && !plus);
+    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                 (c && strchr("_.-~", c)) || (c == '/' && !plus);
     if (plain) str_addc(s, (char)c);
     else if (c == ' ' && plus) str_addc(s, '+');
     else str_addn(s, (const char[]){'%', hex[c >> 4], hex[c & 15]}, 3);
@@ -580,7 +609,8 @@ FILTER(f_xmlattr) {
     if (x.type == J_NONE || x.type == J_UNDEF) continue;
     key = j_to_str(r, key);
     for (size_t k = 0; k < key.s->n; k++)
-      if (strchr(" \t\n\f\r/>=", key.s->at[k])) jinja_fail(r, "Invalid character in attribute name: '%.*s'", VIEW_ARGS(key));
+      if (strchr(" \t\n\f\r/>=", key.s->at[k]))
+        jinja_fail(r, "Invalid character in attribute name: '%.*s'", VIEW_ARGS(key));
     if (s->n || !given(arg[0]) || j_true(r, arg[0])) str_addc(s, ' ');
     j_add(r, s, j_escape(r, key));
     str_add(s, "=\"");
@@ -606,14 +636,16 @@ FILTER(f_striptags) {
   }
   jval bare = j_scratch_end(r);
   str *out = j_scratch(r);
-  static const char *const known[][2] = {{"&amp;", "&"}, {"&lt;", "<"}, {"&gt;", ">"}, {"&#39;", "'"}, {"&#34;", "\""}, {"&quot;", "\""}};
+  static const char *const known[][2] = {{"&amp;", "&"}, {"&lt;", "<"},   {"&gt;", ">"},
+                                         {"&#39;", "'"}, {"&#34;", "\""}, {"&quot;", "\""}};
   at = bare.s->at, n = bare.s->n;
   for (size_t i = j_skip_space(at, 0, n); i < n;) {
     size_t end = j_skip_word(at, i, n);
     if (out->n) str_addc(out, ' ');
     while (i < end) {
       size_t k = 0;
-      while (k < COUNT(known) && !(end - i >= strlen(known[k][0]) && !memcmp(at + i, known[k][0], strlen(known[k][0])))) k++;
+      while (k < COUNT(known) && !(end - i >= strlen(known[k][0]) && !memcmp(at + i, known[k][0], strlen(known[k][0]))))
+        k++;
       if (k < COUNT(known)) { str_add(out, known[k][1]); i += strlen(known[k][0]); }
       else str_addc(out, at[i++]);
     }
@@ -633,10 +665,12 @@ FILTER(f_wordwrap) {
   (void)a;
   j_need_str(r, "wordwrap", v);
   bool cut = !given(arg[1]) || j_true(r, arg[1]), hyphens = !given(arg[3]) || j_true(r, arg[3]);
-  return j_wordwrap(r, v, int_or(r, "width", arg[0], 79), cut, hyphens, given_some(arg[2]) ? j_need_str(r, "wrapstring", arg[2]) : j_text(r, "\n"));
+  return j_wordwrap(r, v, int_or(r, "width", arg[0], 79), cut, hyphens,
+                    given_some(arg[2]) ? j_need_str(r, "wrapstring", arg[2]) : j_text(r, "\n"));
 }
 
-// The same draws in each run: a prompt that differs from time to time could neither be tested nor be found in a cache of prompts.
+// The same draws in each run: a prompt that differs from time to time could neither be tested nor be found in a cache
+// of prompts.
 FILTER(f_random) {
   IGNORE;
   int64_t n = j_len(r, v);
@@ -680,29 +714,68 @@ FILTER(f_urlize) {
   return j_urlize(r, v, given_some(arg[0]) ? &most : NULL, link_attributes(r, arg[1], arg[2], arg[3]), arg[4]);
 }
 
-// ---- the table --------------------------------------------------------------------------------------------------------
+// ---- the table ------------------------------------------------------------------------------------------------------
 
 const struct jfilter_row *j_filter(const char *name, size_t n) {
   static const struct jfilter_row filters[] = {
-    {"abs", f_abs, "", 0}, {"attr", f_attr, "name", 1}, {"batch", f_batch, "linecount fill_with", 1}, {"capitalize", f_capitalize, "", 0},
-    {"center", f_center, "width", 0}, {"count", f_length, "", 0}, {"d", f_default, "default_value boolean", 0},
-    {"default", f_default, "default_value boolean", 0}, {"dictsort", f_dictsort, "case_sensitive by reverse", 0}, {"e", f_escape, "", 0},
-    {"escape", f_escape, "", 0}, {"filesizeformat", f_filesizeformat, "binary", 0}, {"first", f_first, "", 0}, {"float", f_float, "default", 0},
-    {"forceescape", f_forceescape, "", 0}, {"format", f_format, NULL, 0}, {"from_json", f_from_json, "", 0},
-    {"groupby", f_groupby, "attribute default case_sensitive", 1}, {"indent", f_indent, "width first blank", 0}, {"int", f_int, "default base", 0},
-    {"items", f_items, "", 0}, {"join", f_join, "d attribute", 0}, {"last", f_last, "", 0}, {"length", f_length, "", 0}, {"list", f_list, "", 0},
-    {"lower", f_lower, "", 0}, {"map", f_map, NULL, 0}, {"max", f_max, "case_sensitive attribute", 0}, {"min", f_min, "case_sensitive attribute", 0},
-    {"pprint", f_pprint, "", 0}, {"random", f_random, "", 0}, {"reject", f_reject, NULL, 0}, {"rejectattr", f_rejectattr, NULL, 0},
-    {"replace", f_replace, "old new count", 2}, {"reverse", f_reverse, "", 0}, {"round", f_round, "precision method", 0}, {"safe", f_safe, "", 0},
-    {"select", f_select, NULL, 0}, {"selectattr", f_selectattr, NULL, 0}, {"slice", f_slice, "slices fill_with", 1},
-    {"sort", f_sort, "reverse case_sensitive attribute", 0}, {"string", f_string, "", 0}, {"striptags", f_striptags, "", 0},
-    {"sum", f_sum, "attribute start", 0}, {"title", f_title, "", 0}, {"tojson", f_tojson, "ensure_ascii indent separators sort_keys", 0},
-    {"trim", f_trim, "chars", 0}, {"truncate", f_truncate, "length killwords end leeway", 0}, {"unique", f_unique, "case_sensitive attribute", 0},
-    {"upper", f_upper, "", 0}, {"urlencode", f_urlencode, "", 0},
-    {"urlize", f_urlize, "trim_url_limit nofollow target rel extra_schemes", 0}, {"wordcount", f_wordcount, "", 0},
-    {"wordwrap", f_wordwrap, "width break_long_words wrapstring break_on_hyphens", 0}, {"xmlattr", f_xmlattr, "autospace", 0},
+    {"abs", f_abs, "", 0},
+    {"attr", f_attr, "name", 1},
+    {"batch", f_batch, "linecount fill_with", 1},
+    {"capitalize", f_capitalize, "", 0},
+    {"center", f_center, "width", 0},
+    {"count", f_length, "", 0},
+    {"d", f_default, "default_value boolean", 0},
+    {"default", f_default, "default_value boolean", 0},
+    {"dictsort", f_dictsort, "case_sensitive by reverse", 0},
+    {"e", f_escape, "", 0},
+    {"escape", f_escape, "", 0},
+    {"filesizeformat", f_filesizeformat, "binary", 0},
+    {"first", f_first, "", 0},
+    {"float", f_float, "default", 0},
+    {"forceescape", f_forceescape, "", 0},
+    {"format", f_format, NULL, 0},
+    {"from_json", f_from_json, "", 0},
+    {"groupby", f_groupby, "attribute default case_sensitive", 1},
+    {"indent", f_indent, "width first blank", 0},
+    {"int", f_int, "default base", 0},
+    {"items", f_items, "", 0},
+    {"join", f_join, "d attribute", 0},
+    {"last", f_last, "", 0},
+    {"length", f_length, "", 0},
+    {"list", f_list, "", 0},
+    {"lower", f_lower, "", 0},
+    {"map", f_map, NULL, 0},
+    {"max", f_max, "case_sensitive attribute", 0},
+    {"min", f_min, "case_sensitive attribute", 0},
+    {"pprint", f_pprint, "", 0},
+    {"random", f_random, "", 0},
+    {"reject", f_reject, NULL, 0},
+    {"rejectattr", f_rejectattr, NULL, 0},
+    {"replace", f_replace, "old new count", 2},
+    {"reverse", f_reverse, "", 0},
+    {"round", f_round, "precision method", 0},
+    {"safe", f_safe, "", 0},
+    {"select", f_select, NULL, 0},
+    {"selectattr", f_selectattr, NULL, 0},
+    {"slice", f_slice, "slices fill_with", 1},
+    {"sort", f_sort, "reverse case_sensitive attribute", 0},
+    {"string", f_string, "", 0},
+    {"striptags", f_striptags, "", 0},
+    {"sum", f_sum, "attribute start", 0},
+    {"title", f_title, "", 0},
+    {"tojson", f_tojson, "ensure_ascii indent separators sort_keys", 0},
+    {"trim", f_trim, "chars", 0},
+    {"truncate", f_truncate, "length killwords end leeway", 0},
+    {"unique", f_unique, "case_sensitive attribute", 0},
+    {"upper", f_upper, "", 0},
+    {"urlencode", f_urlencode, "", 0},
+    {"urlize", f_urlize, "trim_url_limit nofollow target rel extra_schemes", 0},
+    {"wordcount", f_wordcount, "", 0},
+    {"wordwrap", f_wordwrap, "width break_long_words wrapstring break_on_hyphens", 0},
+    {"xmlattr", f_xmlattr, "autospace", 0},
   };
-  for (size_t i = 0; i < COUNT(filters); i++) if (strlen(filters[i].name) == n && !memcmp(filters[i].name, name, n)) return &filters[i];
+  for (size_t i = 0; i < COUNT(filters); i++)
+    if (strlen(filters[i].name) == n && !memcmp(filters[i].name, name, n)) return &filters[i];
   return NULL;
 }
 

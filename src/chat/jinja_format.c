@@ -1,7 +1,7 @@
 // Numbers and dates as text, and Python's two ways of putting values into a text: "%s" % x and "{}".format(x).
 //
-// A float prints as the shortest decimal that reads back as the same float.  Widths and precisions are limited: padding is
-// the cheapest way to ask for much text.
+// A float prints as the shortest decimal that reads back as the same float.  Widths and precisions are limited: padding
+// is the cheapest way to ask for much text.
 #define _GNU_SOURCE
 #include "chat/jinja_impl.h"
 #include "text/utf8.h"
@@ -13,11 +13,12 @@
 
 enum { MAX_WIDTH = 1 << 20, MAX_PRECISION = 1000 };
 
-// ---- characters -------------------------------------------------------------------------------------------------------
+// ---- characters -----------------------------------------------------------------------------------------------------
 
 bool j_is_space(uint32_t c) {
   if (c < 128) return c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x1F);
-  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
+         c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 bool j_is_printable(uint32_t c) {
@@ -26,14 +27,14 @@ bool j_is_printable(uint32_t c) {
   return !(k >= UTF8PROC_CATEGORY_ZS && k <= UTF8PROC_CATEGORY_CO) && k != UTF8PROC_CATEGORY_CN;
 }
 
-// ---- floats -----------------------------------------------------------------------------------------------------------
+// ---- floats ---------------------------------------------------------------------------------------------------------
 
 void j_add_float(jrun *r, str *s, double f) {
   char buf[40];
   if (isnan(f)) { str_add(s, "nan"); return; }
   if (isinf(f)) { str_add(s, f < 0 ? "-inf" : "inf"); return; }
-  // 15 digits hold any decimal of up to 15 digits: where they are enough, the shortest text is theirs without the zeros at the end.  That
-  // is not so of the smallest floats, which have fewer bits.
+  // 15 digits hold any decimal of up to 15 digits: where they are enough, the shortest text is theirs without the zeros
+  // at the end.  That is not so of the smallest floats, which have fewer bits.
   int digits = fabs(f) < DBL_MIN ? 0 : 14;
   jinja_charge(r, digits ? 128 : 1024);
   do snprintf(buf, sizeof buf, "%.*e", digits, f); while (strtod(buf, NULL) != f && ++digits < 17);
@@ -47,7 +48,7 @@ void j_add_float(jrun *r, str *s, double f) {
   str_addf(s, "%.*e", digits, f);   // two digits of exponent at least: as Python has it
 }
 
-// ---- specifications -----------------------------------------------------------------------------------------------------
+// ---- specifications -------------------------------------------------------------------------------------------------
 
 struct spec {
   uint32_t fill;
@@ -66,7 +67,8 @@ static void add_cp(str *s, uint32_t cp, int64_t times) {
 }
 
 // Appends text (of a number: digits after `lead` bytes of sign and prefix) padded to the width.
-static void add_padded(jrun *r, str *s, const struct spec *f, const char *text, size_t n, size_t lead, char default_align) {
+static void add_padded(jrun *r, str *s, const struct spec *f, const char *text, size_t n, size_t lead,
+                       char default_align) {
   jstr t = {text, n, SIZE_MAX, NULL};
   int64_t missing = f->width - (int64_t)j_chars(r, &t);
   char align = f->align ? f->align : default_align;
@@ -152,7 +154,8 @@ static void number_text(jrun *r, str *s, const struct spec *f, jval v, size_t *l
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
     str_addf(s, fmt, precision, d);
 #pragma GCC diagnostic pop
-    if (!type && !memchr(s->at + *lead, '.', s->n - *lead) && !memchr(s->at + *lead, 'e', s->n - *lead)) str_add(s, ".0");
+    if (!type && !memchr(s->at + *lead, '.', s->n - *lead) && !memchr(s->at + *lead, 'e', s->n - *lead))
+      str_add(s, ".0");
   }
   if (f->group) group_digits(s, *lead, f->group, 3);
   jinja_charge(r, 64 + 2 * s->n);
@@ -172,7 +175,7 @@ static void add_string(jrun *r, str *s, const struct spec *f, jval v, char defau
   add_padded(r, s, f, v.s->at, n, 0, default_align);
 }
 
-// ---- % ----------------------------------------------------------------------------------------------------------------
+// ---- % --------------------------------------------------------------------------------------------------------------
 
 struct percent { jrun *r; jval args; size_t next, n; bool mapping; };
 
@@ -184,7 +187,10 @@ static jval percent_arg(struct percent *p) {
 static int64_t percent_size(struct percent *p, const char *at, size_t n, size_t *i) {
   int64_t v = 0;
   if (*i < n && at[*i] == '*') { ++*i; return j_need_int(p->r, "* in a format", percent_arg(p)); }
-  while (*i < n && at[*i] >= '0' && at[*i] <= '9') { v = v * 10 + at[(*i)++] - '0'; if (v > MAX_WIDTH) jinja_fail(p->r, "a width of more than %d", MAX_WIDTH); }
+  while (*i < n && at[*i] >= '0' && at[*i] <= '9') {
+    v = v * 10 + at[(*i)++] - '0';
+    if (v > MAX_WIDTH) jinja_fail(p->r, "a width of more than %d", MAX_WIDTH);
+  }
   return v;
 }
 
@@ -206,7 +212,8 @@ static void percent_value(struct percent *p, str *s, struct spec *f, char c, jva
     char b[4];
     int n = 0;
     if (v.type == J_STR && j_chars(r, v.s) == 1) { add_string(r, s, f, v, default_align); return; }
-    if (j_is_whole(v) && j_whole(v) >= 0 && j_whole(v) < 0x110000 && (j_whole(v) < 0xD800 || j_whole(v) > 0xDFFF)) n = utf8_put((uint32_t)j_whole(v), b);
+    if (j_is_whole(v) && j_whole(v) >= 0 && j_whole(v) < 0x110000 && (j_whole(v) < 0xD800 || j_whole(v) > 0xDFFF))
+      n = utf8_put((uint32_t)j_whole(v), b);
     if (!n) jinja_fail(r, "%%c requires int or char");
     add_padded(r, s, f, b, (size_t)n, 0, default_align);
     return;
@@ -256,7 +263,8 @@ jval j_percent(jrun *r, jval fmt, jval args) {
       while (i < n && (open += (at[i] == '(') - (at[i] == ')'))) i++;
       if (i >= n) jinja_fail(r, "incomplete format key");
       if (args.type != J_DICT) jinja_fail(r, "format requires a mapping");
-      if (!j_dict_get_text(r, args.d, at + from, i - from, &v)) jinja_fail(r, "the mapping of a format has no '%.*s'", (int)(i - from > 100 ? 100 : i - from), at + from);
+      if (!j_dict_get_text(r, args.d, at + from, i - from, &v))
+        jinja_fail(r, "the mapping of a format has no '%.*s'", (int)(i - from > 100 ? 100 : i - from), at + from);
       i++;
       p.next = 1;
     }
@@ -276,7 +284,8 @@ jval j_percent(jrun *r, jval fmt, jval args) {
     if (i >= n) jinja_fail(r, "incomplete format");
     char c = at[i++];
     if (c == '%') { str_addc(s, '%'); continue; }
-    if (!c || !strchr("sracdiuoxXeEfFgG", c)) jinja_fail(r, "unsupported format character '%c' (0x%02x)", c > ' ' ? c : '?', (unsigned char)c);
+    if (!c || !strchr("sracdiuoxXeEfFgG", c))
+      jinja_fail(r, "unsupported format character '%c' (0x%02x)", c > ' ' ? c : '?', (unsigned char)c);
     if (v.type == J_ABSENT) v = percent_arg(&p);
     percent_value(&p, s, &f, c, v, fmt.safe);
     j_guard(r, s);
@@ -285,14 +294,18 @@ jval j_percent(jrun *r, jval fmt, jval args) {
   return j_like(j_scratch_end(r), fmt);
 }
 
-// ---- format() -----------------------------------------------------------------------------------------------------------
+// ---- format() -------------------------------------------------------------------------------------------------------
 
 static struct spec parse_spec(jrun *r, const char *at, size_t n) {
   struct spec f = {.fill = ' ', .precision = -1};
   size_t i = 0, len = n ? (size_t)utf8_next(at, n) : 0;
   bool zero = false, filled = false;
-  if (n > len && len && strchr("<>=^", at[len]) && at[len]) { f.fill = utf8_code_point(at, (int)len); f.align = at[len]; i = len + 1; filled = true; }
-  else if (n && at[0] && strchr("<>=^", at[0])) f.align = at[i++];
+  if (n > len && len && strchr("<>=^", at[len]) && at[len]) {
+    f.fill = utf8_code_point(at, (int)len);
+    f.align = at[len];
+    i = len + 1;
+    filled = true;
+  } else if (n && at[0] && strchr("<>=^", at[0])) f.align = at[i++];
   if (i < n && at[i] && strchr("+- ", at[i])) f.sign = at[i++];
   if (i < n && at[i] == '#') { f.alternate = true; i++; }
   if (i < n && at[i] == '0') { zero = true; i++; }
@@ -301,11 +314,15 @@ static struct spec parse_spec(jrun *r, const char *at, size_t n) {
   if (i < n && at[i] == '.') {
     size_t from = ++i;
     f.precision = 0;
-    for (; i < n && at[i] >= '0' && at[i] <= '9'; i++) { f.precision = f.precision * 10 + at[i] - '0'; check_sizes(r, &f); }
+    for (; i < n && at[i] >= '0' && at[i] <= '9'; i++) {
+      f.precision = f.precision * 10 + at[i] - '0';
+      check_sizes(r, &f);
+    }
     if (i == from) jinja_fail(r, "a format specification without digits after '.'");
   }
   if (i < n) f.type = at[i++];
-  if (i < n || (f.type && !strchr("bcdeEfFgGnosxX%", f.type))) jinja_fail(r, "invalid format specification '%.*s'", (int)(n > 100 ? 100 : n), at);
+  if (i < n || (f.type && !strchr("bcdeEfFgGnosxX%", f.type)))
+    jinja_fail(r, "invalid format specification '%.*s'", (int)(n > 100 ? 100 : n), at);
   if (zero && !filled) f.fill = '0';
   if (zero && !f.align) f.align = '=';
   return f;
@@ -327,13 +344,16 @@ static void format_value(jrun *r, str *s, jval v, const char *at, size_t n) {
   if (f.type == 's') jinja_fail(r, "unknown format code 's' for a number");
   if (f.type == 'c') {
     char b[4];
-    if (!j_is_whole(v) || j_whole(v) < 0 || j_whole(v) > 0x10FFFF || (j_whole(v) >= 0xD800 && j_whole(v) < 0xE000)) jinja_fail(r, "this number is no character");
+    if (!j_is_whole(v) || j_whole(v) < 0 || j_whole(v) > 0x10FFFF || (j_whole(v) >= 0xD800 && j_whole(v) < 0xE000))
+      jinja_fail(r, "this number is no character");
     int len = utf8_put((uint32_t)j_whole(v), b);
     add_padded(r, s, &f, b, (size_t)len, 0, '<');
     return;
   }
-  if (v.type == J_FLOAT && f.type && strchr("bdoxX", f.type)) jinja_fail(r, "unknown format code '%c' for a float", f.type);
-  if (j_is_whole(v) && f.precision >= 0 && (!f.type || strchr("bdoxXn", f.type))) jinja_fail(r, "no precision in the format of an integer");
+  if (v.type == J_FLOAT && f.type && strchr("bdoxX", f.type))
+    jinja_fail(r, "unknown format code '%c' for a float", f.type);
+  if (j_is_whole(v) && f.precision >= 0 && (!f.type || strchr("bdoxXn", f.type)))
+    jinja_fail(r, "no precision in the format of an integer");
   add_number(r, s, &f, v);
 }
 
@@ -355,10 +375,12 @@ static jval field_value(struct format *x, const char *at, size_t n) {
     if (i == 0 ? x->numbered : x->automatic > 0) jinja_fail(r, "a format mixes numbered and unnumbered fields");
     if (i == 0) number = x->automatic++;
     else x->numbered = true;
-    if (number >= (int64_t)x->a->n) jinja_fail(r, "replacement index %lld out of range for positional args", (long long)number);
+    if (number >= (int64_t)x->a->n)
+      jinja_fail(r, "replacement index %lld out of range for positional args", (long long)number);
     v = x->a->pos[number];
   } else {
-    for (size_t k = 0; k < x->a->n_kw; k++) if (x->a->kw[k].name->n == i && !memcmp(x->a->kw[k].name->at, at, i)) v = x->a->kw[k].v;
+    for (size_t k = 0; k < x->a->n_kw; k++)
+      if (x->a->kw[k].name->n == i && !memcmp(x->a->kw[k].name->at, at, i)) v = x->a->kw[k].v;
     if (v.type == J_ABSENT) jinja_fail(r, "a format names '%.*s', which was not given", (int)(i > 100 ? 100 : i), at);
   }
   while (i < n) {
@@ -397,7 +419,8 @@ static void format_text(struct format *x, str *s, const char *at, size_t n, bool
     jval v = field_value(x, at + from, name - from);
     if (name < end && at[name] == '!') {
       char how = name + 1 < end ? at[name + 1] : 0;
-      if (!(how == 'r' || how == 's') || (name + 2 < end && at[name + 2] != ':')) jinja_fail(r, "a conversion in a format is !r or !s");
+      if (!(how == 'r' || how == 's') || (name + 2 < end && at[name + 2] != ':'))
+        jinja_fail(r, "a conversion in a format is !r or !s");
       str *text = j_scratch(r);
       if (how == 'r') j_add_repr(r, text, v);
       else j_add(r, text, v);
@@ -432,7 +455,7 @@ jval j_format_method(jrun *r, jval self, const jargs *a) {
   return j_like(j_scratch_end(r), self);
 }
 
-// ---- dates ------------------------------------------------------------------------------------------------------------
+// ---- dates ----------------------------------------------------------------------------------------------------------
 
 // Python hands a naive time to the C library, but for the zone, which is empty, and the microseconds.
 jval j_strftime(jrun *r, jval fmt) {

@@ -1,12 +1,13 @@
 // jinja_impl: what the jinja_*.c files share and nobody else includes: values, nodes, and the run that owns them.
 //
-// A run (of the parser or of the interpreter) owns an arena and the limits.  Whatever goes wrong calls jinja_fail, which
-// leaves by longjmp to where the run began; all memory is the run's, so nothing has to be unwound, and the code between
-// reads like the language it implements.  Every loop over what a template or its data controls pays with jinja_charge.
+// A run (of the parser or of the interpreter) owns an arena and the limits.  Whatever goes wrong calls jinja_fail,
+// which leaves by longjmp to where the run began; all memory is the run's, so nothing has to be unwound, and the code
+// between reads like the language it implements.  Every loop over what a template or its data controls pays with
+// jinja_charge.
 //
 // Values are Python's: immutable numbers and strings, lists and dicts by reference, iterators that are consumed once.
-// Strings are UTF-8 and count in code points.  A string may own the end of a buffer with room behind it: appending to it
-// then copies only what is appended, so that a template which builds its text with `~` in a loop stays linear.
+// Strings are UTF-8 and count in code points.  A string may own the end of a buffer with room behind it: appending to
+// it then copies only what is appended, so that a template which builds its text with `~` in a loop stays linear.
 #ifndef WEFT_JINJA_IMPL_H
 #define WEFT_JINJA_IMPL_H
 #include "base/arena.h"
@@ -15,7 +16,7 @@
 #include <setjmp.h>
 #include <string.h>
 
-// ---- values -----------------------------------------------------------------------------------------------------------
+// ---- values ---------------------------------------------------------------------------------------------------------
 
 typedef enum jtype {
   J_ABSENT,                  // an argument that was not given; never seen by a template
@@ -25,7 +26,8 @@ typedef enum jtype {
 } jtype;
 
 typedef struct jbuf { char *at; size_t used, cap; } jbuf;
-typedef struct jstr { const char *at; size_t n; size_t chars; jbuf *buf; } jstr;   // chars: code points, SIZE_MAX where not counted yet
+// chars: code points, SIZE_MAX where not counted yet
+typedef struct jstr { const char *at; size_t n; size_t chars; jbuf *buf; } jstr;
 typedef struct jval jval;
 typedef struct jlist { jval *at; size_t n, cap; } jlist;
 typedef struct jdict jdict;
@@ -57,7 +59,8 @@ struct jval {
 };
 
 struct jentry { jval key, val; uint64_t hash; };
-struct jdict { struct jentry *at; size_t n, cap; uint32_t *slot; size_t n_slots; };   // slot: index + 1, only for more than 8 entries
+// slot: index + 1, only for more than 8 entries
+struct jdict { struct jentry *at; size_t n, cap; uint32_t *slot; size_t n_slots; };
 struct jundef { const char *message; };                        // what to say when it is used
 struct jrange { int64_t start, stop, step, n; };
 struct jiter { const char *kind; jlist *items; size_t at; };   // "generator", consumed from at on
@@ -84,14 +87,45 @@ struct jloop {
   jval changed;              // arguments of the last changed()
 };
 
-// ---- nodes ------------------------------------------------------------------------------------------------------------
+// ---- nodes ----------------------------------------------------------------------------------------------------------
 
 typedef enum jkind {
   // expressions
-  N_CONST, N_NAME, N_LIST, N_TUPLE, N_DICT, N_ATTR, N_ITEM, N_SLICE, N_CALL, N_FILTER, N_TEST, N_NOT, N_NEG, N_POS, N_BINARY, N_CONCAT, N_COMPARE,
-  N_AND, N_OR, N_COND,
+  N_CONST,
+  N_NAME,
+  N_LIST,
+  N_TUPLE,
+  N_DICT,
+  N_ATTR,
+  N_ITEM,
+  N_SLICE,
+  N_CALL,
+  N_FILTER,
+  N_TEST,
+  N_NOT,
+  N_NEG,
+  N_POS,
+  N_BINARY,
+  N_CONCAT,
+  N_COMPARE,
+  N_AND,
+  N_OR,
+  N_COND,
   // statements
-  N_DATA, N_PRINT, N_IF, N_FOR, N_SET, N_SET_BLOCK, N_MACRO, N_CALL_BLOCK, N_FILTER_BLOCK, N_WITH, N_SCOPE, N_BREAK, N_CONTINUE, N_REFUSED
+  N_DATA,
+  N_PRINT,
+  N_IF,
+  N_FOR,
+  N_SET,
+  N_SET_BLOCK,
+  N_MACRO,
+  N_CALL_BLOCK,
+  N_FILTER_BLOCK,
+  N_WITH,
+  N_SCOPE,
+  N_BREAK,
+  N_CONTINUE,
+  N_REFUSED
 } jkind;
 
 typedef struct jnodes { jnode **at; uint32_t n, cap; } jnodes;
@@ -120,12 +154,19 @@ struct jnode {
 // op of BINARY is one of "+-*/%", 'f' (floor division) and '^' (power); op of COMPARE (list: operands; ops in name):
 // '<' '>' 'l' (<=) 'g' (>=) '=' '!' 'i' (in) 'n' (not in).
 
-struct jinja { arena *mem; jnodes body, blocks; const jstr *loop, *caller, *varargs, *kwargs, *self; struct jnames *names; };   // blocks: macros, for self.NAME()
+// blocks: macros, for self.NAME()
+struct jinja {
+  arena *mem;
+  jnodes body, blocks;
+  const jstr *loop, *caller, *varargs, *kwargs, *self;
+  struct jnames *names;
+};
 
-// ---- a run ------------------------------------------------------------------------------------------------------------
+// ---- a run ----------------------------------------------------------------------------------------------------------
 
 typedef struct jslot { const jstr *name; jval v; } jslot;
-struct jscope { jscope *up; jslot *at; size_t n, cap; uint32_t *index; size_t n_index; };   // index: by name, for more than 8
+// index: by name, for more than 8
+struct jscope { jscope *up; jslot *at; size_t n, cap; uint32_t *index; size_t n_index; };
 
 struct jrun {
   arena *mem;
@@ -158,7 +199,7 @@ void *jinja_grow(jrun *r, void *at, size_t n, size_t *cap, size_t size);   // ro
   do { size_t cap_ = (v)->cap; (v)->at = jinja_grow(r, (v)->at, (v)->n, &cap_, sizeof *(v)->at); \
        (v)->cap = (__typeof__((v)->cap))cap_; (v)->at[(v)->n++] = (x); } while (0)
 
-// ---- jinja_value.c ----------------------------------------------------------------------------------------------------
+// ---- jinja_value.c --------------------------------------------------------------------------------------------------
 
 static inline jval j_none(void) { return (jval){.type = J_NONE}; }
 static inline jval j_absent(void) { return (jval){.type = J_ABSENT}; }
@@ -199,12 +240,14 @@ bool j_dict_remove(jrun *r, jdict *d, jval key, jval *out);
 const char *j_type_name(jval v);                            // Python's: "str", "NoneType"
 bool j_true(jrun *r, jval v);
 bool j_eq(jrun *r, jval a, jval b);
-bool j_less(jrun *r, const char *op, jval a, jval b, bool or_equal);   // a < b or a <= b; fails where Python has no order
+// a < b or a <= b; fails where Python has no order
+bool j_less(jrun *r, const char *op, jval a, jval b, bool or_equal);
 bool j_in(jrun *r, jval item, jval container);
 int64_t j_range_at(const struct jrange *g, int64_t i);       // item i of n
 int64_t j_len(jrun *r, jval v);                             // -1: has none
 bool j_iterable(jval v);
-jlist *j_items(jrun *r, jval v);                            // what a loop over v sees; consumes an iterator.  Not to be changed.
+// what a loop over v sees; consumes an iterator.  Not to be changed.
+jlist *j_items(jrun *r, jval v);
 jval j_iter(jrun *r, const char *kind, jlist *items);
 jval j_view_item(jrun *r, jval view, size_t i);
 void j_add(jrun *r, str *s, jval v);                        // str(v)
@@ -225,7 +268,7 @@ str *j_scratch(jrun *r);
 jval j_scratch_end(jrun *r);                                // what was written, as a value
 void j_scratch_drop(jrun *r);
 
-// ---- jinja_format.c ---------------------------------------------------------------------------------------------------
+// ---- jinja_format.c -------------------------------------------------------------------------------------------------
 
 void j_add_float(jrun *r, str *s, double f);                // repr
 bool j_is_space(uint32_t cp);                               // str.isspace
@@ -234,13 +277,13 @@ jval j_percent(jrun *r, jval fmt, jval args);               // fmt % args
 jval j_format_method(jrun *r, jval self, const jargs *a);   // "{}".format()
 jval j_strftime(jrun *r, jval fmt);
 
-// ---- jinja_json.c -----------------------------------------------------------------------------------------------------
+// ---- jinja_json.c ---------------------------------------------------------------------------------------------------
 
 jval j_of_json(jrun *r, const json_t *j);
 jval j_from_json(jrun *r, jval text);
 jval j_to_json(jrun *r, jval v, jval ensure_ascii, jval indent, jval separators, jval sort_keys);
 
-// ---- jinja_methods.c, jinja_filters.c, jinja_tests.c ---------------------------------------------------------------------
+// ---- jinja_methods.c, jinja_filters.c, jinja_tests.c ----------------------------------------------------------------
 
 typedef jval jmethod_fn(jrun *r, jval self, const jval *arg, const jargs *a);
 // params: names separated by blanks; NULL: the function reads `a` itself.  at_least: how many must be given.
@@ -248,14 +291,15 @@ struct jmethod_row { uint8_t type; const char *name; jmethod_fn *call; const cha
 struct jfilter_row { const char *name; jmethod_fn *call; const char *params; uint8_t at_least; };
 struct jtest_row { const char *name; bool (*call)(jrun *r, jval v, const jval *arg); uint8_t n_args; };
 bool j_method(jrun *r, jval self, const jstr *name, jval *out);
-jval j_call_row(jrun *r, const char *what, const char *name, jmethod_fn *fn, const char *params, size_t at_least, jval self, const jargs *a);
+jval j_call_row(jrun *r, const char *what, const char *name, jmethod_fn *fn, const char *params, size_t at_least,
+                jval self, const jargs *a);
 const struct jfunc *j_global(const char *name, size_t n);
 const struct jfilter_row *j_filter(const char *name, size_t n);
 const struct jtest_row *j_test(const char *name, size_t n);
 bool j_run_test(jrun *r, const struct jtest_row *row, jval v, const jargs *a);
 jval j_run_filter(jrun *r, const struct jfilter_row *row, jval v, const jargs *a);
 
-// ---- jinja_ops.c ------------------------------------------------------------------------------------------------------
+// ---- jinja_ops.c ----------------------------------------------------------------------------------------------------
 
 jval j_binary(jrun *r, int op, jval a, jval b);
 jval j_attr(jrun *r, jval v, const jstr *name);             // v.name
@@ -265,7 +309,7 @@ int64_t j_need_int(jrun *r, const char *what, jval v);
 double j_need_num(jrun *r, const char *what, jval v);
 jval j_need_str(jrun *r, const char *what, jval v);
 
-// ---- jinja_eval.c -----------------------------------------------------------------------------------------------------
+// ---- jinja_eval.c ---------------------------------------------------------------------------------------------------
 
 jval j_call(jrun *r, jval fn, const jargs *a);
 jval j_loop_attr(jrun *r, struct jloop *l, const jstr *name);

@@ -3,7 +3,7 @@
 #include "text/utf8.h"
 #include <math.h>
 
-// ---- in ---------------------------------------------------------------------------------------------------------------
+// ---- in -------------------------------------------------------------------------------------------------------------
 
 jval j_of_json(jrun *r, const json_t *j) {
   jinja_charge(r, 1);
@@ -38,7 +38,8 @@ jval j_from_json(jrun *r, jval text) {
   json_error_t e;
   if (text.s->n > JINJA_MAX_SOURCE) jinja_fail(r, "from_json: a text of %zu bytes", text.s->n);
   jinja_charge(r, 4 * text.s->n);
-  r->held = json_loadb(text.s->at, text.s->n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);   // held: freed as well where the conversion fails
+  // held: freed as well where the conversion fails
+  r->held = json_loadb(text.s->at, text.s->n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
   if (!r->held) jinja_fail(r, "from_json: %s at byte %d", e.text, e.position);
   jval v = j_of_json(r, r->held);
   json_decref(r->held);
@@ -46,9 +47,17 @@ jval j_from_json(jrun *r, jval text) {
   return v;
 }
 
-// ---- out --------------------------------------------------------------------------------------------------------------
+// ---- out ------------------------------------------------------------------------------------------------------------
 
-struct json_out { jrun *r; str *s; bool ascii, sorted; const char *indent, *item, *key; size_t n_indent, n_item, n_key; bool broken; int level; };
+struct json_out {
+  jrun *r;
+  str *s;
+  bool ascii, sorted;
+  const char *indent, *item, *key;
+  size_t n_indent, n_item, n_key;
+  bool broken;
+  int level;
+};
 
 static void add_string(struct json_out *o, const jstr *text) {
   static const char from[] = "\"\\\n\r\t\f\b", to[] = "\"\\nrtfb";
@@ -65,7 +74,8 @@ static void add_string(struct json_out *o, const jstr *text) {
     else {
       uint32_t cp = utf8_code_point(text->at + i, len);
       jinja_charge(o->r, 8);
-      if (cp > 0xFFFF) str_addf(o->s, "\\u%04x\\u%04x", (unsigned)(0xD7C0 + (cp >> 10)), (unsigned)(0xDC00 + (cp & 0x3FF)));
+      if (cp > 0xFFFF)
+        str_addf(o->s, "\\u%04x\\u%04x", (unsigned)(0xD7C0 + (cp >> 10)), (unsigned)(0xDC00 + (cp & 0x3FF)));
       else str_addf(o->s, "\\u%04x", (unsigned)cp);
     }
     i += (size_t)len;
@@ -91,7 +101,8 @@ static void add(struct json_out *o, jval v);
 
 static void add_key(struct json_out *o, jval k) {
   if (k.type == J_STR) { add_string(o, k.s); return; }
-  if (k.type != J_NONE && !j_is_num(k)) jinja_fail(o->r, "keys must be str, int, float, bool or None, not %s", j_type_name(k));
+  if (k.type != J_NONE && !j_is_num(k))
+    jinja_fail(o->r, "keys must be str, int, float, bool or None, not %s", j_type_name(k));
   str_addc(o->s, '"');
   add(o, k);
   str_addc(o->s, '"');
@@ -160,8 +171,10 @@ jval j_to_json(jrun *r, jval v, jval ensure_ascii, jval indent, jval separators,
   }
   if (o.broken) o.item = ",", o.n_item = 1;
   if (separators.type != J_ABSENT && separators.type != J_NONE) {
-    if ((separators.type != J_LIST && separators.type != J_TUPLE) || separators.l->n != 2) jinja_fail(r, "separators of tojson: expected two texts");
-    jval item = j_need_str(r, "separators of tojson", separators.l->at[0]), key = j_need_str(r, "separators of tojson", separators.l->at[1]);
+    if ((separators.type != J_LIST && separators.type != J_TUPLE) || separators.l->n != 2)
+      jinja_fail(r, "separators of tojson: expected two texts");
+    jval item = j_need_str(r, "separators of tojson", separators.l->at[0]),
+         key = j_need_str(r, "separators of tojson", separators.l->at[1]);
     o.item = item.s->at, o.n_item = item.s->n;
     o.key = key.s->at, o.n_key = key.s->n;
   }

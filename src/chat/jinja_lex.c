@@ -1,9 +1,9 @@
 // The lexer: text outside of tags is data; inside there are names, numbers, strings and operators.
 //
-// Whitespace follows Jinja's settings trim_blocks and lstrip_blocks: the newline after a block or comment goes, and so does
-// the blank space between the beginning of a line and a block or comment.  "-" inside a delimiter removes all space on that
-// side, "+" keeps what the settings would remove.  First of all line ends become \n, and one at the very end goes.
-// A "}}" or "%}" ends a tag only where no bracket is open: {{ {'a': {}} }} is one tag.
+// Whitespace follows Jinja's settings trim_blocks and lstrip_blocks: the newline after a block or comment goes, and so
+// does the blank space between the beginning of a line and a block or comment.  "-" inside a delimiter removes all
+// space on that side, "+" keeps what the settings would remove.  First of all line ends become \n, and one at the very
+// end goes. A "}}" or "%}" ends a tag only where no bracket is open: {{ {'a': {}} }} is one tag.
 #include "chat/jinja_lex.h"
 #include "text/utf8.h"
 #include <errno.h>
@@ -19,7 +19,7 @@ typedef struct lexer {
   size_t n_open;
 } lexer;
 
-// ---- characters -------------------------------------------------------------------------------------------------------
+// ---- characters -----------------------------------------------------------------------------------------------------
 
 static uint32_t char_at(const lexer *x, size_t i, size_t *len) {
   int k = utf8_next(x->s + i, x->n - i);
@@ -52,8 +52,11 @@ static size_t name_char(const lexer *x, size_t i) {
   if (c < 128) return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || digit((char)c);
   size_t len;
   utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)char_at(x, i, &len));
-  return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO) || (k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO) ||
-         k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC ? len : 0;
+  return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO) ||
+             (k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO) || k == UTF8PROC_CATEGORY_MN ||
+             k == UTF8PROC_CATEGORY_MC
+           ? len
+           : 0;
 }
 
 static bool is_at(const lexer *x, size_t i, const char *text) {
@@ -72,7 +75,7 @@ static jtoken *add(lexer *x, jtoken_kind kind) {
   return &x->out->at[x->out->n - 1];
 }
 
-// ---- numbers and strings ------------------------------------------------------------------------------------------------
+// ---- numbers and strings --------------------------------------------------------------------------------------------
 
 // (\d+_)*\d+ from i on; where it ends, or i.
 static size_t digits(const lexer *x, size_t i) {
@@ -112,13 +115,20 @@ static void number(lexer *x) {
   }
   int base = 10;
   if (!real && s[from] == '0') {
-    static const struct { char letter; int base; const char *digits; } bases[] = {{'b', 2, "01"}, {'o', 8, "01234567"}, {'x', 16, "0123456789abcdefABCDEF"}};
+    static const struct {
+      char letter;
+      int base;
+      const char *digits;
+    } bases[] = {{'b', 2, "01"}, {'o', 8, "01234567"}, {'x', 16, "0123456789abcdefABCDEF"}};
     end = from + 1;
     while (end < x->n && (s[end] == '0' || (s[end] == '_' && end + 1 < x->n && s[end + 1] == '0'))) end++;
     for (size_t b = 0; b < COUNT(bases); b++) {
       if (from + 1 >= x->n || (s[from + 1] | 32) != bases[b].letter) continue;
       size_t k = from + 2;
-      while (k < x->n && s[k] && (strchr(bases[b].digits, s[k]) || (s[k] == '_' && k + 1 < x->n && s[k + 1] && strchr(bases[b].digits, s[k + 1])))) k++;
+      while (k < x->n && s[k] &&
+             (strchr(bases[b].digits, s[k]) ||
+              (s[k] == '_' && k + 1 < x->n && s[k + 1] && strchr(bases[b].digits, s[k + 1]))))
+        k++;
       if (k > from + 2) { base = bases[b].base; end = k; }
     }
   }
@@ -155,7 +165,8 @@ static void unescape(lexer *x, const char *s, size_t n, str *out) {
       if (d < 0) jinja_fail(x->r, "\\%c in a string needs %d hexadecimal digits", c, wide);
       v = v << 4 | (uint32_t)d;
     }
-    if (v > 0x10FFFF || (v >= 0xD800 && v < 0xE000)) jinja_fail(x->r, "\\%c in a string: U+%04X is no character", c, (unsigned)v);
+    if (v > 0x10FFFF || (v >= 0xD800 && v < 0xE000))
+      jinja_fail(x->r, "\\%c in a string: U+%04X is no character", c, (unsigned)v);
     char b[4];
     str_addn(out, b, (size_t)utf8_put(v, b));
   }
@@ -177,7 +188,7 @@ static void string(lexer *x) {
   move_to(x, end + 1);
 }
 
-// ---- inside a tag -----------------------------------------------------------------------------------------------------
+// ---- inside a tag ---------------------------------------------------------------------------------------------------
 
 static void operator(lexer *x) {
   static const char two[][3] = {"//", "**", "==", "!=", ">=", "<="}, one[] = "+-*/%~[](){}><=.:|,;";
@@ -234,7 +245,7 @@ static void tag(lexer *x, bool block) {
   }
 }
 
-// ---- outside of tags ----------------------------------------------------------------------------------------------------
+// ---- outside of tags ------------------------------------------------------------------------------------------------
 
 static void data(lexer *x, size_t from, size_t end) {
   if (from == end) return;

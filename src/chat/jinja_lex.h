@@ -3,7 +3,18 @@
 #define WEFT_JINJA_LEX_H
 #include "chat/jinja_impl.h"
 
-typedef enum jtoken_kind { TK_DATA, TK_VAR_BEGIN, TK_VAR_END, TK_BLOCK_BEGIN, TK_BLOCK_END, TK_NAME, TK_STRING, TK_NUMBER, TK_OP, TK_END } jtoken_kind;
+typedef enum jtoken_kind {
+  TK_DATA,
+  TK_VAR_BEGIN,
+  TK_VAR_END,
+  TK_BLOCK_BEGIN,
+  TK_BLOCK_END,
+  TK_NAME,
+  TK_STRING,
+  TK_NUMBER,
+  TK_OP,
+  TK_END
+} jtoken_kind;
 typedef struct jtoken {
   int line;
   uint8_t kind;              // jtoken_kind

@@ -1,7 +1,7 @@
 // Methods of strings, lists, dicts and loops, and the global functions.
 //
-// A table says which type has which method and what its parameters are called.  Methods of strings count in code points;
-// letters change case as Unicode says, in full ("ß" becomes "SS").
+// A table says which type has which method and what its parameters are called.  Methods of strings count in code
+// points; letters change case as Unicode says, in full ("ß" becomes "SS").
 #define _GNU_SOURCE
 #include "chat/jinja_impl.h"
 #include "chat/jinja_text.h"
@@ -11,9 +11,11 @@
 
 static bool given(jval v) { return v.type != J_ABSENT && v.type != J_NONE; }
 
-// ---- parts of strings ---------------------------------------------------------------------------------------------------
+// ---- parts of strings -----------------------------------------------------------------------------------------------
 
-static jval part(jrun *r, jval self, size_t from, size_t to) { return j_like(j_str(r, self.s->at + from, to - from), self); }
+static jval part(jrun *r, jval self, size_t from, size_t to) {
+  return j_like(j_str(r, self.s->at + from, to - from), self);
+}
 
 static jval strip(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return j_strip(r, self, arg[0], 3); }
 static jval lstrip(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return j_strip(r, self, arg[0], 1); }
@@ -52,7 +54,8 @@ static jval split_at(jrun *r, jval self, const jval *arg, bool right) {
   if (!right) {
     size_t from = 0;
     for (;;) {
-      const char *hit = most >= 0 && (int64_t)l->n >= most ? NULL : j_search(s->at + from, s->n - from, sep->at, sep->n);
+      const char *hit =
+        most >= 0 && (int64_t)l->n >= most ? NULL : j_search(s->at + from, s->n - from, sep->at, sep->n);
       if (!hit) break;
       j_push(r, l, part(r, self, from, (size_t)(hit - s->at)));
       from = (size_t)(hit - s->at) + sep->n;
@@ -72,8 +75,14 @@ static jval split_at(jrun *r, jval self, const jval *arg, bool right) {
   return j_of_list(l);
 }
 
-static jval split(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return split_at(r, self, arg, false); }
-static jval rsplit(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return split_at(r, self, arg, true); }
+static jval split(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)a;
+  return split_at(r, self, arg, false);
+}
+static jval rsplit(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)a;
+  return split_at(r, self, arg, true);
+}
 
 static jval three(jrun *r, jval a, jval b, jval c) {
   jlist *l = j_list(r, 3);
@@ -88,15 +97,25 @@ static jval partition_at(jrun *r, jval self, jval sep, bool right) {
   j_need_str(r, "partition", sep);
   if (!sep.s->n) jinja_fail(r, "empty separator");
   jinja_charge(r, s->n / 4);
-  const char *hit = right ? j_search_back(r, s->at, s->n, sep.s->at, sep.s->n) : j_search(s->at, s->n, sep.s->at, sep.s->n);
+  const char *hit =
+    right ? j_search_back(r, s->at, s->n, sep.s->at, sep.s->n) : j_search(s->at, s->n, sep.s->at, sep.s->n);
   if (!hit) return right ? three(r, j_text(r, ""), j_text(r, ""), self) : three(r, self, j_text(r, ""), j_text(r, ""));
   size_t at = (size_t)(hit - s->at);
   return three(r, part(r, self, 0, at), sep, part(r, self, at + sep.s->n, s->n));
 }
 
-static jval partition(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return partition_at(r, self, arg[0], false); }
-static jval rpartition(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return partition_at(r, self, arg[0], true); }
-static jval splitlines(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return j_of_list(j_split_lines(r, self, arg[0].type != J_ABSENT && j_need_int(r, "keepends", arg[0]))); }
+static jval partition(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)a;
+  return partition_at(r, self, arg[0], false);
+}
+static jval rpartition(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)a;
+  return partition_at(r, self, arg[0], true);
+}
+static jval splitlines(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)a;
+  return j_of_list(j_split_lines(r, self, arg[0].type != J_ABSENT && j_need_int(r, "keepends", arg[0])));
+}
 
 static jval removeprefix(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
@@ -112,11 +131,12 @@ static jval removesuffix(jrun *r, jval self, const jval *arg, const jargs *a) {
   return p->n <= s->n && !memcmp(s->at + s->n - p->n, p->at, p->n) ? part(r, self, 0, s->n - p->n) : self;
 }
 
-// ---- searching in strings -------------------------------------------------------------------------------------------------
+// ---- searching in strings -------------------------------------------------------------------------------------------
 
 // The bytes [*from, *to) of code points start..end, as for slices.  False where start lies behind the string.
 static bool window(jrun *r, jval self, jval start, jval end, size_t *from, size_t *to) {
-  int64_t n = (int64_t)j_chars(r, self.s), a = given(start) ? j_need_int(r, "start", start) : 0, b = given(end) ? j_need_int(r, "end", end) : n;
+  int64_t n = (int64_t)j_chars(r, self.s), a = given(start) ? j_need_int(r, "start", start) : 0,
+          b = given(end) ? j_need_int(r, "end", end) : n;
   if (a < 0) a = a < -n ? 0 : a + n;
   if (b < 0) b = b < -n ? 0 : b + n;
   if (b > n) b = n;
@@ -131,22 +151,36 @@ static int64_t search(jrun *r, jval self, const jval *arg, bool back) {
   const jstr *what = j_need_str(r, "find", arg[0]).s;
   if (!window(r, self, arg[1], arg[2], &from, &to)) return -1;
   jinja_charge(r, (to - from) / 4);
-  const char *in = self.s->at + from, *hit = back ? j_search_back(r, in, to - from, what->at, what->n) : what->n ? j_search(in, to - from, what->at, what->n) : in;
+  const char *in = self.s->at + from, *hit = back      ? j_search_back(r, in, to - from, what->at, what->n)
+                                             : what->n ? j_search(in, to - from, what->at, what->n)
+                                                       : in;
   if (!hit) return -1;
   jstr before = {self.s->at, (size_t)(hit - self.s->at), SIZE_MAX, NULL};
   return (int64_t)j_chars(r, &before);
 }
 
-static jval find(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return j_int(search(r, self, arg, false)); }
-static jval rfind(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return j_int(search(r, self, arg, true)); }
+static jval find(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)a;
+  return j_int(search(r, self, arg, false));
+}
+static jval rfind(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)a;
+  return j_int(search(r, self, arg, true));
+}
 
 static jval found(jrun *r, int64_t at) {
   if (at < 0) jinja_fail(r, "substring not found");
   return j_int(at);
 }
 
-static jval index_of(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return found(r, search(r, self, arg, false)); }
-static jval last_index(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return found(r, search(r, self, arg, true)); }
+static jval index_of(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)a;
+  return found(r, search(r, self, arg, false));
+}
+static jval last_index(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)a;
+  return found(r, search(r, self, arg, true));
+}
 
 static jval count(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
@@ -156,7 +190,8 @@ static jval count(jrun *r, jval self, const jval *arg, const jargs *a) {
   if (!window(r, self, arg[1], arg[2], &from, &to)) return j_int(0);
   jinja_charge(r, (to - from) / 4);
   if (!what->n) { jstr s = {self.s->at + from, to - from, SIZE_MAX, NULL}; return j_int((int64_t)j_chars(r, &s) + 1); }
-  for (const char *hit; (hit = j_search(self.s->at + from, to - from, what->at, what->n)); n++, jinja_charge(r, 1)) from = (size_t)(hit - self.s->at) + what->n;
+  for (const char *hit; (hit = j_search(self.s->at + from, to - from, what->at, what->n)); n++, jinja_charge(r, 1))
+    from = (size_t)(hit - self.s->at) + what->n;
   return j_int(n);
 }
 
@@ -173,14 +208,21 @@ static jval with_affix(jrun *r, jval self, const jval *arg, bool start) {
   return j_bool(false);
 }
 
-static jval startswith(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return with_affix(r, self, arg, true); }
-static jval endswith(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return with_affix(r, self, arg, false); }
+static jval startswith(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)a;
+  return with_affix(r, self, arg, true);
+}
+static jval endswith(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)a;
+  return with_affix(r, self, arg, false);
+}
 
 static jval replace(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
   jval new = j_need_str(r, "replace", arg[1]);
   if (self.safe) new = j_escape(r, new);
-  return j_replace(r, self, j_need_str(r, "replace", arg[0]), new, arg[2].type == J_ABSENT ? -1 : j_need_int(r, "replace", arg[2]));
+  return j_replace(r, self, j_need_str(r, "replace", arg[0]), new,
+                   arg[2].type == J_ABSENT ? -1 : j_need_int(r, "replace", arg[2]));
 }
 
 static jval join(jrun *r, jval self, const jval *arg, const jargs *a) {
@@ -197,13 +239,16 @@ static jval join(jrun *r, jval self, const jval *arg, const jargs *a) {
   return j_like(j_scratch_end(r), self);
 }
 
-// ---- padding ----------------------------------------------------------------------------------------------------------
+// ---- padding --------------------------------------------------------------------------------------------------------
 
 static jval pad(jrun *r, jval self, const jval *arg, char side) {
   int64_t width = max_i64(j_need_int(r, "width", arg[0]), 0), n = (int64_t)j_chars(r, self.s);
   jval fill = arg[1].type == J_ABSENT ? j_text(r, " ") : j_need_str(r, "fill", arg[1]);
   if (j_chars(r, fill.s) != 1) jinja_fail(r, "The fill character must be exactly one character long");
-  return j_pad(r, self, width, fill, side == 'l' ? 0 : side == 'r' ? width - n : (width - n) / 2 + ((width - n) & width & 1));
+  return j_pad(r, self, width, fill,
+               side == 'l'   ? 0
+               : side == 'r' ? width - n
+                             : (width - n) / 2 + ((width - n) & width & 1));
 }
 
 static jval center(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; return pad(r, self, arg, 'c'); }
@@ -214,7 +259,8 @@ static jval zfill(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
   int64_t width = max_i64(j_need_int(r, "width", arg[0]), 0), n = (int64_t)j_chars(r, self.s);
   bool sign = self.s->n && (self.s->at[0] == '-' || self.s->at[0] == '+');
-  jval digits = sign ? part(r, self, 1, self.s->n) : self, padded = j_pad(r, digits, width - sign, j_text(r, "0"), width - n);
+  jval digits = sign ? part(r, self, 1, self.s->n) : self,
+       padded = j_pad(r, digits, width - sign, j_text(r, "0"), width - n);
   return sign && width > n ? j_concat(r, part(r, self, 0, 1), padded) : width > n ? padded : self;
 }
 
@@ -226,7 +272,11 @@ static jval expandtabs(jrun *r, jval self, const jval *arg, const jargs *a) {
   jinja_charge(r, self.s->n / 2);
   for (size_t i = 0; i < self.s->n; i++) {
     char c = self.s->at[i];
-    if (c != '\t') { str_addc(s, c); column = c == '\n' || c == '\r' ? 0 : column + (((unsigned char)c & 0xC0) != 0x80); continue; }
+    if (c != '\t') {
+      str_addc(s, c);
+      column = c == '\n' || c == '\r' ? 0 : column + (((unsigned char)c & 0xC0) != 0x80);
+      continue;
+    }
     if (size <= 0) continue;
     int64_t blanks = size - column % size;
     column += blanks;
@@ -237,24 +287,53 @@ static jval expandtabs(jrun *r, jval self, const jval *arg, const jargs *a) {
   return j_like(j_scratch_end(r), self);
 }
 
-static jval format(jrun *r, jval self, const jval *arg, const jargs *a) { (void)arg; return j_format_method(r, self, a); }
+static jval format(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)arg;
+  return j_format_method(r, self, a);
+}
 
-// ---- letters ----------------------------------------------------------------------------------------------------------
+// ---- letters --------------------------------------------------------------------------------------------------------
 
-static jval lower(jrun *r, jval self, const jval *arg, const jargs *a) { (void)arg, (void)a; return j_case(r, self, CASE_LOWER); }
-static jval upper(jrun *r, jval self, const jval *arg, const jargs *a) { (void)arg, (void)a; return j_case(r, self, CASE_UPPER); }
-static jval title(jrun *r, jval self, const jval *arg, const jargs *a) { (void)arg, (void)a; return j_case(r, self, CASE_TITLE); }
-static jval capitalize(jrun *r, jval self, const jval *arg, const jargs *a) { (void)arg, (void)a; return j_case(r, self, CASE_CAPITAL); }
-static jval swapcase(jrun *r, jval self, const jval *arg, const jargs *a) { (void)arg, (void)a; return j_case(r, self, CASE_SWAP); }
-static jval casefold(jrun *r, jval self, const jval *arg, const jargs *a) { (void)arg, (void)a; return j_case(r, self, CASE_FOLD); }
+static jval lower(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)arg, (void)a;
+  return j_case(r, self, CASE_LOWER);
+}
+static jval upper(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)arg, (void)a;
+  return j_case(r, self, CASE_UPPER);
+}
+static jval title(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)arg, (void)a;
+  return j_case(r, self, CASE_TITLE);
+}
+static jval capitalize(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)arg, (void)a;
+  return j_case(r, self, CASE_CAPITAL);
+}
+static jval swapcase(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)arg, (void)a;
+  return j_case(r, self, CASE_SWAP);
+}
+static jval casefold(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)arg, (void)a;
+  return j_case(r, self, CASE_FOLD);
+}
 
-#define IS(name) static jval str_##name(jrun *r, jval self, const jval *arg, const jargs *a) { (void)arg, (void)a; return j_bool(j_str_##name(r, self.s)); }
-IS(isalnum) IS(isalpha) IS(isascii) IS(isdecimal) IS(isdigit) IS(isidentifier) IS(islower) IS(isnumeric) IS(isprintable) IS(isspace) IS(istitle) IS(isupper)
+#define IS(name) static jval str_##name(jrun *r, jval self, const jval *arg, const jargs *a) \
+  { (void)arg, (void)a; return j_bool(j_str_##name(r, self.s)); }
+IS(isalnum)
+IS(isalpha) IS(isascii) IS(isdecimal) IS(isdigit) IS(isidentifier) IS(islower) IS(isnumeric) IS(isprintable) IS(isspace)
+  IS(istitle) IS(isupper)
 #undef IS
 
-// ---- lists ------------------------------------------------------------------------------------------------------------
+  // ---- lists
+  // ----------------------------------------------------------------------------------------------------------
 
-static jval append(jrun *r, jval self, const jval *arg, const jargs *a) { (void)a; j_push(r, self.l, arg[0]); return j_none(); }
+  static jval append(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)a;
+  j_push(r, self.l, arg[0]);
+  return j_none();
+}
 
 static jval extend(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
@@ -334,7 +413,11 @@ static jval list_copy(jrun *r, jval self, const jval *arg, const jargs *a) {
   return j_of_list(l);
 }
 
-static jval list_clear(jrun *r, jval self, const jval *arg, const jargs *a) { (void)r, (void)arg, (void)a; self.l->n = 0; return j_none(); }
+static jval list_clear(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)r, (void)arg, (void)a;
+  self.l->n = 0;
+  return j_none();
+}
 
 static jval list_sort(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
@@ -344,12 +427,21 @@ static jval list_sort(jrun *r, jval self, const jval *arg, const jargs *a) {
   return j_none();
 }
 
-// ---- dicts ------------------------------------------------------------------------------------------------------------
+// ---- dicts ----------------------------------------------------------------------------------------------------------
 
 static jval view(jval self, char what) { self.type = J_VIEW; self.what = (uint8_t)what; return self; }
-static jval keys(jrun *r, jval self, const jval *arg, const jargs *a) { (void)r, (void)arg, (void)a; return view(self, 'k'); }
-static jval values(jrun *r, jval self, const jval *arg, const jargs *a) { (void)r, (void)arg, (void)a; return view(self, 'v'); }
-static jval items(jrun *r, jval self, const jval *arg, const jargs *a) { (void)r, (void)arg, (void)a; return view(self, 'i'); }
+static jval keys(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)r, (void)arg, (void)a;
+  return view(self, 'k');
+}
+static jval values(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)r, (void)arg, (void)a;
+  return view(self, 'v');
+}
+static jval items(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)r, (void)arg, (void)a;
+  return view(self, 'i');
+}
 
 static jval get(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)a;
@@ -366,7 +458,8 @@ static void update_from(jrun *r, jdict *d, jval from) {
   jlist *l = j_items(r, from);
   for (size_t i = 0; i < l->n; i++) {
     jlist *pair = j_items(r, l->at[i]);
-    if (pair->n != 2) jinja_fail(r, "dictionary update sequence element #%zu has length %zu; 2 is required", i, pair->n);
+    if (pair->n != 2)
+      jinja_fail(r, "dictionary update sequence element #%zu has length %zu; 2 is required", i, pair->n);
     j_dict_set(r, d, pair->at[0], pair->at[1]);
   }
 }
@@ -408,7 +501,11 @@ static jval setdefault(jrun *r, jval self, const jval *arg, const jargs *a) {
   return v;
 }
 
-static jval dict_clear(jrun *r, jval self, const jval *arg, const jargs *a) { (void)r, (void)arg, (void)a; *self.d = (jdict){0}; return j_none(); }
+static jval dict_clear(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)r, (void)arg, (void)a;
+  *self.d = (jdict){0};
+  return j_none();
+}
 
 static jval dict_copy(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)arg, (void)a;
@@ -417,7 +514,7 @@ static jval dict_copy(jrun *r, jval self, const jval *arg, const jargs *a) {
   return j_of_dict(d);
 }
 
-// ---- loops and cyclers ------------------------------------------------------------------------------------------------
+// ---- loops and cyclers ----------------------------------------------------------------------------------------------
 
 static jval loop_cycle(jrun *r, jval self, const jval *arg, const jargs *a) {
   (void)arg;
@@ -442,38 +539,90 @@ static jval cycler_next(jrun *r, jval self, const jval *arg, const jargs *a) {
   return v;
 }
 
-static jval cycler_reset(jrun *r, jval self, const jval *arg, const jargs *a) { (void)r, (void)arg, (void)a; self.cycle->at = 0; return j_none(); }
-static jval is_integer(jrun *r, jval self, const jval *arg, const jargs *a) { (void)r, (void)arg, (void)a; return j_bool(isfinite(self.f) && self.f == floor(self.f)); }
+static jval cycler_reset(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)r, (void)arg, (void)a;
+  self.cycle->at = 0;
+  return j_none();
+}
+static jval is_integer(jrun *r, jval self, const jval *arg, const jargs *a) {
+  (void)r, (void)arg, (void)a;
+  return j_bool(isfinite(self.f) && self.f == floor(self.f));
+}
 
-// ---- the table --------------------------------------------------------------------------------------------------------
+// ---- the table ------------------------------------------------------------------------------------------------------
 
 static const struct jmethod_row methods[] = {
-  {J_STR, "strip", strip, "chars", 0}, {J_STR, "lstrip", lstrip, "chars", 0}, {J_STR, "rstrip", rstrip, "chars", 0},
-  {J_STR, "split", split, "sep maxsplit", 0}, {J_STR, "rsplit", rsplit, "sep maxsplit", 0}, {J_STR, "splitlines", splitlines, "keepends", 0},
-  {J_STR, "partition", partition, "sep", 1}, {J_STR, "rpartition", rpartition, "sep", 1},
-  {J_STR, "removeprefix", removeprefix, "prefix", 1}, {J_STR, "removesuffix", removesuffix, "suffix", 1},
-  {J_STR, "find", find, "sub start end", 1}, {J_STR, "rfind", rfind, "sub start end", 1}, {J_STR, "index", index_of, "sub start end", 1},
-  {J_STR, "rindex", last_index, "sub start end", 1}, {J_STR, "count", count, "sub start end", 1},
-  {J_STR, "startswith", startswith, "prefix start end", 1}, {J_STR, "endswith", endswith, "suffix start end", 1},
-  {J_STR, "replace", replace, "old new count", 2}, {J_STR, "join", join, "iterable", 1}, {J_STR, "format", format, NULL, 0},
-  {J_STR, "center", center, "width fillchar", 1}, {J_STR, "ljust", ljust, "width fillchar", 1}, {J_STR, "rjust", rjust, "width fillchar", 1},
-  {J_STR, "zfill", zfill, "width", 1}, {J_STR, "expandtabs", expandtabs, "tabsize", 0},
-  {J_STR, "lower", lower, "", 0}, {J_STR, "upper", upper, "", 0}, {J_STR, "title", title, "", 0}, {J_STR, "capitalize", capitalize, "", 0},
-  {J_STR, "swapcase", swapcase, "", 0}, {J_STR, "casefold", casefold, "", 0},
-  {J_STR, "isalnum", str_isalnum, "", 0}, {J_STR, "isalpha", str_isalpha, "", 0}, {J_STR, "isascii", str_isascii, "", 0}, {J_STR, "isdecimal", str_isdecimal, "", 0},
-  {J_STR, "isdigit", str_isdigit, "", 0}, {J_STR, "isidentifier", str_isidentifier, "", 0}, {J_STR, "islower", str_islower, "", 0},
-  {J_STR, "isnumeric", str_isnumeric, "", 0}, {J_STR, "isprintable", str_isprintable, "", 0}, {J_STR, "isspace", str_isspace, "", 0},
-  {J_STR, "istitle", str_istitle, "", 0}, {J_STR, "isupper", str_isupper, "", 0},
-  {J_LIST, "append", append, "object", 1}, {J_LIST, "extend", extend, "iterable", 1}, {J_LIST, "insert", insert, "index object", 2},
-  {J_LIST, "pop", pop, "index", 0}, {J_LIST, "remove", remove_item, "value", 1}, {J_LIST, "index", list_index, "value", 1},
-  {J_LIST, "count", list_count, "value", 1}, {J_LIST, "reverse", list_reverse, "", 0}, {J_LIST, "copy", list_copy, "", 0},
-  {J_LIST, "clear", list_clear, "", 0}, {J_LIST, "sort", list_sort, "reverse", 0},
-  {J_TUPLE, "index", list_index, "value", 1}, {J_TUPLE, "count", list_count, "value", 1},
-  {J_DICT, "get", get, "key default", 1}, {J_DICT, "keys", keys, "", 0}, {J_DICT, "values", values, "", 0}, {J_DICT, "items", items, "", 0},
-  {J_DICT, "update", update, NULL, 0}, {J_DICT, "pop", dict_pop, "key default", 1}, {J_DICT, "popitem", popitem, "", 0},
-  {J_DICT, "setdefault", setdefault, "key default", 1}, {J_DICT, "clear", dict_clear, "", 0}, {J_DICT, "copy", dict_copy, "", 0},
-  {J_LOOP, "cycle", loop_cycle, NULL, 0}, {J_LOOP, "changed", loop_changed, NULL, 0},
-  {J_CYCLER, "next", cycler_next, "", 0}, {J_CYCLER, "reset", cycler_reset, "", 0}, {J_FLOAT, "is_integer", is_integer, "", 0},
+  {J_STR, "strip", strip, "chars", 0},
+  {J_STR, "lstrip", lstrip, "chars", 0},
+  {J_STR, "rstrip", rstrip, "chars", 0},
+  {J_STR, "split", split, "sep maxsplit", 0},
+  {J_STR, "rsplit", rsplit, "sep maxsplit", 0},
+  {J_STR, "splitlines", splitlines, "keepends", 0},
+  {J_STR, "partition", partition, "sep", 1},
+  {J_STR, "rpartition", rpartition, "sep", 1},
+  {J_STR, "removeprefix", removeprefix, "prefix", 1},
+  {J_STR, "removesuffix", removesuffix, "suffix", 1},
+  {J_STR, "find", find, "sub start end", 1},
+  {J_STR, "rfind", rfind, "sub start end", 1},
+  {J_STR, "index", index_of, "sub start end", 1},
+  {J_STR, "rindex", last_index, "sub start end", 1},
+  {J_STR, "count", count, "sub start end", 1},
+  {J_STR, "startswith", startswith, "prefix start end", 1},
+  {J_STR, "endswith", endswith, "suffix start end", 1},
+  {J_STR, "replace", replace, "old new count", 2},
+  {J_STR, "join", join, "iterable", 1},
+  {J_STR, "format", format, NULL, 0},
+  {J_STR, "center", center, "width fillchar", 1},
+  {J_STR, "ljust", ljust, "width fillchar", 1},
+  {J_STR, "rjust", rjust, "width fillchar", 1},
+  {J_STR, "zfill", zfill, "width", 1},
+  {J_STR, "expandtabs", expandtabs, "tabsize", 0},
+  {J_STR, "lower", lower, "", 0},
+  {J_STR, "upper", upper, "", 0},
+  {J_STR, "title", title, "", 0},
+  {J_STR, "capitalize", capitalize, "", 0},
+  {J_STR, "swapcase", swapcase, "", 0},
+  {J_STR, "casefold", casefold, "", 0},
+  {J_STR, "isalnum", str_isalnum, "", 0},
+  {J_STR, "isalpha", str_isalpha, "", 0},
+  {J_STR, "isascii", str_isascii, "", 0},
+  {J_STR, "isdecimal", str_isdecimal, "", 0},
+  {J_STR, "isdigit", str_isdigit, "", 0},
+  {J_STR, "isidentifier", str_isidentifier, "", 0},
+  {J_STR, "islower", str_islower, "", 0},
+  {J_STR, "isnumeric", str_isnumeric, "", 0},
+  {J_STR, "isprintable", str_isprintable, "", 0},
+  {J_STR, "isspace", str_isspace, "", 0},
+  {J_STR, "istitle", str_istitle, "", 0},
+  {J_STR, "isupper", str_isupper, "", 0},
+  {J_LIST, "append", append, "object", 1},
+  {J_LIST, "extend", extend, "iterable", 1},
+  {J_LIST, "insert", insert, "index object", 2},
+  {J_LIST, "pop", pop, "index", 0},
+  {J_LIST, "remove", remove_item, "value", 1},
+  {J_LIST, "index", list_index, "value", 1},
+  {J_LIST, "count", list_count, "value", 1},
+  {J_LIST, "reverse", list_reverse, "", 0},
+  {J_LIST, "copy", list_copy, "", 0},
+  {J_LIST, "clear", list_clear, "", 0},
+  {J_LIST, "sort", list_sort, "reverse", 0},
+  {J_TUPLE, "index", list_index, "value", 1},
+  {J_TUPLE, "count", list_count, "value", 1},
+  {J_DICT, "get", get, "key default", 1},
+  {J_DICT, "keys", keys, "", 0},
+  {J_DICT, "values", values, "", 0},
+  {J_DICT, "items", items, "", 0},
+  {J_DICT, "update", update, NULL, 0},
+  {J_DICT, "pop", dict_pop, "key default", 1},
+  {J_DICT, "popitem", popitem, "", 0},
+  {J_DICT, "setdefault", setdefault, "key default", 1},
+  {J_DICT, "clear", dict_clear, "", 0},
+  {J_DICT, "copy", dict_copy, "", 0},
+  {J_LOOP, "cycle", loop_cycle, NULL, 0},
+  {J_LOOP, "changed", loop_changed, NULL, 0},
+  {J_CYCLER, "next", cycler_next, "", 0},
+  {J_CYCLER, "reset", cycler_reset, "", 0},
+  {J_FLOAT, "is_integer", is_integer, "", 0},
 };
 
 bool j_method(jrun *r, jval self, const jstr *name, jval *out) {
@@ -501,7 +650,8 @@ static int parameter(const char *params, const jstr *name, size_t *n) {
 
 // Arguments to parameters: by position, then by name.
 enum { MAX_PARAMS = 6 };
-jval j_call_row(jrun *r, const char *what, const char *name, jmethod_fn *fn, const char *params, size_t at_least, jval self, const jargs *a) {
+jval j_call_row(jrun *r, const char *what, const char *name, jmethod_fn *fn, const char *params, size_t at_least,
+                jval self, const jargs *a) {
   jval arg[MAX_PARAMS] = {{.type = J_ABSENT}};
   if (!params) return fn(r, self, arg, a);
   size_t n;
@@ -516,11 +666,12 @@ jval j_call_row(jrun *r, const char *what, const char *name, jmethod_fn *fn, con
     if (arg[k].type != J_ABSENT) jinja_fail(r, "%s: got multiple values for argument '%.*s'", name, len, kw->at);
     arg[k] = a->kw[i].v;
   }
-  for (size_t i = 0; i < at_least; i++) if (arg[i].type == J_ABSENT) jinja_fail(r, "%s: argument %zu is missing", name, i + 1);
+  for (size_t i = 0; i < at_least; i++)
+    if (arg[i].type == J_ABSENT) jinja_fail(r, "%s: argument %zu is missing", name, i + 1);
   return fn(r, self, arg, a);
 }
 
-// ---- global functions -------------------------------------------------------------------------------------------------
+// ---- global functions -----------------------------------------------------------------------------------------------
 
 static jval range(jrun *r, const jargs *a) {
   if (!a->n || a->n > 3 || a->n_kw) jinja_fail(r, "range takes 1 to 3 arguments, %zu given", a->n);
@@ -528,7 +679,8 @@ static jval range(jrun *r, const jargs *a) {
   for (size_t i = 0; i < a->n; i++) v[i] = j_need_int(r, "range", a->pos[i]);
   if (a->n == 1) { v[1] = v[0]; v[0] = 0; }
   if (!v[2]) jinja_fail(r, "range() arg 3 must not be zero");
-  __int128 span = v[2] > 0 ? (__int128)v[1] - v[0] : (__int128)v[0] - v[1], step = v[2] > 0 ? (__int128)v[2] : -(__int128)v[2];
+  __int128 span = v[2] > 0 ? (__int128)v[1] - v[0] : (__int128)v[0] - v[1],
+           step = v[2] > 0 ? (__int128)v[2] : -(__int128)v[2];
   __int128 n = span > 0 ? (span + step - 1) / step : 0;
   if (n > 100000) jinja_fail(r, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (100000).");
   struct jrange *made = jinja_alloc(r, sizeof *made);
@@ -575,14 +727,18 @@ static jval strftime_now(jrun *r, const jargs *a) {
   return j_strftime(r, j_need_str(r, "strftime_now", a->n ? a->pos[0] : a->kw[0].v));
 }
 
-static jval lipsum(jrun *r, const jargs *a) { (void)a; jinja_fail(r, "lipsum is not supported: prompts are no place for random text"); }
+static jval lipsum(jrun *r, const jargs *a) {
+  (void)a;
+  jinja_fail(r, "lipsum is not supported: prompts are no place for random text");
+}
 
 const struct jfunc *j_global(const char *name, size_t n) {
   static const struct jfunc globals[] = {
     {"range", range}, {"dict", dict}, {"namespace", namespace}, {"joiner", joiner}, {"cycler", cycler},
     {"raise_exception", raise_exception}, {"strftime_now", strftime_now}, {"lipsum", lipsum},
   };
-  for (size_t i = 0; i < COUNT(globals); i++) if (strlen(globals[i].name) == n && !memcmp(globals[i].name, name, n)) return &globals[i];
+  for (size_t i = 0; i < COUNT(globals); i++)
+    if (strlen(globals[i].name) == n && !memcmp(globals[i].name, name, n)) return &globals[i];
   return NULL;
 }
 

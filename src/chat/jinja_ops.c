@@ -1,5 +1,5 @@
-// Operators, attributes and items, with Python's rules: integers floor, negative indices count from the end, and what an
-// object does not have is an undefined value that says so when it is used.
+// Operators, attributes and items, with Python's rules: integers floor, negative indices count from the end, and what
+// an object does not have is an undefined value that says so when it is used.
 #include "chat/jinja_impl.h"
 #include "text/utf8.h"
 #include <math.h>
@@ -22,7 +22,7 @@ jval j_need_str(jrun *r, const char *what, jval v) {
   return v;
 }
 
-// ---- arithmetic -------------------------------------------------------------------------------------------------------
+// ---- arithmetic -----------------------------------------------------------------------------------------------------
 
 NORETURN static void too_large(jrun *r) { jinja_fail(r, "an integer does not fit 64 bits"); }
 
@@ -42,14 +42,18 @@ static jval whole(jrun *r, int op, int64_t a, int64_t b) {
     case '+': if (!add_i64(a, b, &v)) too_large(r); break;
     case '-': if (!sub_i64(a, b, &v)) too_large(r); break;
     case '*': if (!mul_i64(a, b, &v)) too_large(r); break;
-    case '/': if (!b) jinja_fail(r, "division by zero"); return j_float((double)((long double)a / (long double)b));   // the operands as they are
+    // the operands as they are
+    case '/': if (!b) jinja_fail(r, "division by zero"); return j_float((double)((long double)a / (long double)b));
     case 'f': case '%':
       if (!b) jinja_fail(r, "integer division or modulo by zero");
       if (b == -1) { if (op == '%') break; if (!sub_i64(0, a, &v)) too_large(r); break; }
       v = op == 'f' ? floordiv_i64(a, b) : floormod_i64(a, b);
       break;
     default:
-      if (b < 0) { if (!a) jinja_fail(r, "0 cannot be raised to a negative power"); return j_float(pow((double)a, (double)b)); }
+      if (b < 0) {
+        if (!a) jinja_fail(r, "0 cannot be raised to a negative power");
+        return j_float(pow((double)a, (double)b));
+      }
       v = whole_power(r, a, b);
   }
   return j_int(v);
@@ -73,7 +77,8 @@ static jval real(jrun *r, int op, double a, double b) {
     }
     default:
       if (a == 0 && b < 0) jinja_fail(r, "0.0 cannot be raised to a negative power");
-      if (a < 0 && isfinite(a) && isfinite(b) && b != floor(b)) jinja_fail(r, "a negative number has no real power %g", b);
+      if (a < 0 && isfinite(a) && isfinite(b) && b != floor(b))
+        jinja_fail(r, "a negative number has no real power %g", b);
       if (isfinite(a) && isfinite(b) && !isfinite(pow(a, b))) jinja_fail(r, "numerical result out of range");
       return j_float(pow(a, b));
   }
@@ -83,7 +88,8 @@ static jval repeat(jrun *r, jval v, int64_t times) {
   if (times < 0) times = 0;
   if (v.type == J_STR) {
     if (v.s->n == 0 || times == 0) return j_like(j_text(r, ""), v);
-    if ((uint64_t)times > r->max.memory / v.s->n) jinja_fail(r, "a text of %zu bytes times %lld is too long", v.s->n, (long long)times);
+    if ((uint64_t)times > r->max.memory / v.s->n)
+      jinja_fail(r, "a text of %zu bytes times %lld is too long", v.s->n, (long long)times);
     size_t n = v.s->n * (size_t)times;
     char *at = jinja_alloc(r, n + 1);
     jinja_charge(r, n / 16);
@@ -123,18 +129,25 @@ jval j_binary(jrun *r, int op, jval a, jval b) {
   }
   if (op == '+' && lists && a.type == b.type) return join_lists(r, a, b);
   if (op == '*' && (a.type == J_STR || lists) && j_is_whole(b)) return repeat(r, a, j_whole(b));
-  if (op == '*' && (b.type == J_STR || b.type == J_LIST || b.type == J_TUPLE) && j_is_whole(a)) return repeat(r, b, j_whole(a));
-  if (op == '+' && (a.type == J_STR || lists)) jinja_fail(r, "can only concatenate %s (not \"%s\") to %s", j_type_name(a), j_type_name(b), j_type_name(a));
+  if (op == '*' && (b.type == J_STR || b.type == J_LIST || b.type == J_TUPLE) && j_is_whole(a))
+    return repeat(r, b, j_whole(a));
+  if (op == '+' && (a.type == J_STR || lists))
+    jinja_fail(r, "can only concatenate %s (not \"%s\") to %s", j_type_name(a), j_type_name(b), j_type_name(a));
   char one[2] = {(char)op, 0};
-  jinja_fail(r, "unsupported operand type(s) for %s: '%s' and '%s'", op == 'f' ? "//" : op == '^' ? "**" : one, j_type_name(a), j_type_name(b));
+  jinja_fail(r, "unsupported operand type(s) for %s: '%s' and '%s'",
+             op == 'f'   ? "//"
+             : op == '^' ? "**"
+                         : one,
+             j_type_name(a), j_type_name(b));
 }
 
-// ---- attributes and items -----------------------------------------------------------------------------------------------
+// ---- attributes and items -------------------------------------------------------------------------------------------
 
 static jval missing(jrun *r, jval v, const jstr *name) {
   const char *type = v.type == J_NONE ? "None" : j_type_name(v);
   int n = name->n > 100 ? 100 : (int)name->n;
-  if (name->n > 1 && name->at[0] == '_' && name->at[1] == '_') return j_undef(r, "access to attribute '%.*s' of '%s' object is unsafe", n, name->at, type);
+  if (name->n > 1 && name->at[0] == '_' && name->at[1] == '_')
+    return j_undef(r, "access to attribute '%.*s' of '%s' object is unsafe", n, name->at, type);
   return j_undef(r, "'%s%s' has no attribute '%.*s'", type, v.type == J_NONE ? "" : " object", n, name->at);
 }
 
@@ -209,7 +222,7 @@ jval j_item(jrun *r, jval v, jval key) {
   return out;
 }
 
-// ---- slices -----------------------------------------------------------------------------------------------------------
+// ---- slices ---------------------------------------------------------------------------------------------------------
 
 static int64_t bound(jrun *r, jval v, int64_t n, int64_t step, int64_t otherwise) {
   if (v.type == J_ABSENT || v.type == J_NONE) return otherwise;
@@ -231,7 +244,8 @@ static int64_t narrow(jrun *r, __int128 v) {
 // A part of a range is a range, whose ends and step need not be among the numbers of the first.
 static jval part_of_range(jrun *r, const struct jrange *of, int64_t n, jval start, jval stop, int64_t step) {
   int64_t from = bound(r, start, n, step, step < 0 ? n - 1 : 0), to = bound(r, stop, n, step, step < 0 ? -1 : n);
-  __int128 span = step > 0 ? (__int128)to - from : (__int128)from - to, by = step > 0 ? (__int128)step : -(__int128)step;
+  __int128 span = step > 0 ? (__int128)to - from : (__int128)from - to,
+           by = step > 0 ? (__int128)step : -(__int128)step;
   struct jrange *made = jinja_alloc(r, sizeof *made);
   made->n = span > 0 ? (int64_t)((span + by - 1) / by) : 0;
   made->start = narrow(r, of->start + (__int128)from * of->step);
@@ -242,8 +256,10 @@ static jval part_of_range(jrun *r, const struct jrange *of, int64_t n, jval star
 
 jval j_slice(jrun *r, jval v, jval start, jval stop, jval by) {
   if (v.type == J_UNDEF) j_use_undef(r, v);
-  if (v.type == J_DICT) jinja_fail(r, "unhashable type: 'slice'");   // unlike an index, a slice is Python's own business: no undefined value
-  if (v.type != J_STR && v.type != J_LIST && v.type != J_TUPLE && v.type != J_RANGE) jinja_fail(r, "'%s' object is not subscriptable", j_type_name(v));
+  // unlike an index, a slice is Python's own business: no undefined value
+  if (v.type == J_DICT) jinja_fail(r, "unhashable type: 'slice'");
+  if (v.type != J_STR && v.type != J_LIST && v.type != J_TUPLE && v.type != J_RANGE)
+    jinja_fail(r, "'%s' object is not subscriptable", j_type_name(v));
   int64_t n = j_len(r, v), step = by.type == J_ABSENT || by.type == J_NONE ? 1 : j_need_int(r, "a slice", by);
   if (!step) jinja_fail(r, "slice step cannot be zero");
   if (v.type == J_RANGE) return part_of_range(r, v.r, n, start, stop, step);

@@ -1,9 +1,9 @@
 // The parser: tokens to nodes, by recursive descent, one function per level of precedence.
 //
-// From loosest to tightest: if-else, or, and, not, comparisons and in, + -, ~, * / // %, **, sign, then what follows a value
-// (.name [item] (call)) and filters and tests.  That order is Jinja's own: `a ~ b + c` is `(a ~ b) + c`, and a sign binds
-// tighter than a filter.  Depth is counted, so that no text can exhaust the stack.
-// Names are interned: everywhere else a name is compared by its pointer.
+// From loosest to tightest: if-else, or, and, not, comparisons and in, + -, ~, * / // %, **, sign, then what follows a
+// value (.name [item] (call)) and filters and tests.  That order is Jinja's own: `a ~ b + c` is `(a ~ b) + c`, and a
+// sign binds tighter than a filter.  Depth is counted, so that no text can exhaust the stack. Names are interned:
+// everywhere else a name is compared by its pointer.
 #include "chat/jinja_lex.h"
 #include <stdlib.h>
 
@@ -22,10 +22,12 @@ static jnode *primary(parser *p);
 static jnode *postfix(parser *p, jnode *n);
 static void body(parser *p, jnodes *out, const char *const *ends);
 
-// ---- tokens -----------------------------------------------------------------------------------------------------------
+// ---- tokens ---------------------------------------------------------------------------------------------------------
 
 static bool is_op(const parser *p, const char *op) { return p->at->kind == TK_OP && !strcmp(p->at->op, op); }
-static bool token_is_name(const jtoken *t, const char *name) { return t->kind == TK_NAME && t->n == strlen(name) && !memcmp(t->at, name, t->n); }
+static bool token_is_name(const jtoken *t, const char *name) {
+  return t->kind == TK_NAME && t->n == strlen(name) && !memcmp(t->at, name, t->n);
+}
 static bool is_name(const parser *p, const char *name) { return token_is_name(p->at, name); }
 
 static const jtoken *next(parser *p) {
@@ -82,7 +84,7 @@ static jnode *node2(parser *p, jkind kind, jnode *a, jnode *b) {
   return n;
 }
 
-// ---- values -----------------------------------------------------------------------------------------------------------
+// ---- values ---------------------------------------------------------------------------------------------------------
 
 // A name that is read: what a macro takes beyond its parameters shows in the names that its body uses.
 static jnode *name_node(parser *p, const jstr *name) {
@@ -100,7 +102,8 @@ static jnode *name_node(parser *p, const jstr *name) {
 static jnode *tuple(parser *p, jnode *(*part)(parser *), bool bracketed, const char *stop_name) {
   jnode *first = NULL, *n = NULL;
   for (;;) {
-    bool ended = p->at->kind == TK_VAR_END || p->at->kind == TK_BLOCK_END || is_op(p, ")") || (stop_name && is_name(p, stop_name));
+    bool ended =
+      p->at->kind == TK_VAR_END || p->at->kind == TK_BLOCK_END || is_op(p, ")") || (stop_name && is_name(p, stop_name));
     if (ended) break;
     jnode *item = part(p);
     if (!first) first = item;
@@ -154,7 +157,10 @@ static jnode *primary(parser *p) {
   const jtoken *t = p->at;
   if (t->kind == TK_NAME) {
     next(p);
-    static const struct { const char *name; int what; } known[] = {{"true", 1}, {"True", 1}, {"false", 0}, {"False", 0}, {"none", 2}, {"None", 2}};
+    static const struct {
+      const char *name;
+      int what;
+    } known[] = {{"true", 1}, {"True", 1}, {"false", 0}, {"False", 0}, {"none", 2}, {"None", 2}};
     for (size_t i = 0; i < COUNT(known); i++)
       if (token_is_name(t, known[i].name)) return constant(p, known[i].what == 2 ? j_none() : j_bool(known[i].what));
     jnode *n = name_node(p, j_intern(p->r, &p->t->names, t->at, t->n));
@@ -303,8 +309,8 @@ static jnode *test_node(parser *p, jnode *of) {
   jtoken_kind k = p->at->kind;
   if (is_op(p, "(")) {
     call_args(p, n);
-  } else if ((k == TK_NAME && !is_name(p, "else") && !is_name(p, "or") && !is_name(p, "and")) || k == TK_STRING || k == TK_NUMBER || is_op(p, "[") ||
-             is_op(p, "{")) {
+  } else if ((k == TK_NAME && !is_name(p, "else") && !is_name(p, "or") && !is_name(p, "and")) || k == TK_STRING ||
+             k == TK_NUMBER || is_op(p, "[") || is_op(p, "{")) {
     if (is_name(p, "is")) jinja_fail(p->r, "tests cannot be chained with 'is'");
     jnode *arg = postfix(p, primary(p));
     jpush(p->r, &n->list, arg);
@@ -325,7 +331,7 @@ static jnode *filters(parser *p, jnode *n) {
   return n;
 }
 
-// ---- operators, from the tightest ---------------------------------------------------------------------------------------
+// ---- operators, from the tightest -----------------------------------------------------------------------------------
 
 static jnode *unary(parser *p, bool with_filters) {
   jinja_enter(p->r);
@@ -392,7 +398,10 @@ static jnode *sum(parser *p) {
 }
 
 static int compare_op(parser *p) {
-  static const struct { const char *text; int op; } ops[] = {{"==", '='}, {"!=", '!'}, {"<", '<'}, {"<=", 'l'}, {">", '>'}, {">=", 'g'}};
+  static const struct {
+    const char *text;
+    int op;
+  } ops[] = {{"==", '='}, {"!=", '!'}, {"<", '<'}, {"<=", 'l'}, {">", '>'}, {">=", 'g'}};
   for (size_t i = 0; i < COUNT(ops); i++) if (skip_op(p, ops[i].text)) return ops[i].op;
   if (skip_name(p, "in")) return 'i';
   if (is_name(p, "not") && token_is_name(p->at + 1, "in")) { next(p); next(p); return 'n'; }
@@ -452,7 +461,7 @@ static jnode *expression(parser *p) {
   return n;
 }
 
-// ---- statements -------------------------------------------------------------------------------------------------------
+// ---- statements -----------------------------------------------------------------------------------------------------
 
 static bool is_target(const jnode *n) {
   if (n->kind == N_NAME || (n->kind == N_ATTR && n->flag)) return true;
@@ -489,7 +498,8 @@ static void block_body(parser *p, jnodes *out, const char *const *ends, const ch
   jinja_enter(p->r);
   body(p, out, ends);
   jinja_leave(p->r);
-  if (p->at->kind == TK_END) jinja_fail(p->r, "the template ends before '%s' of the '%s' in line %d", ends[0], opened, line);
+  if (p->at->kind == TK_END)
+    jinja_fail(p->r, "the template ends before '%s' of the '%s' in line %d", ends[0], opened, line);
 }
 
 static void simple_body(parser *p, jnodes *out, const char *end, const char *opened, int line) {
@@ -505,7 +515,10 @@ static jnode *plain_tuple(parser *p) {
   if (is_op(p, ",")) {
     jnode *all = node(p, N_TUPLE);
     jpush(p->r, &all->list, n);
-    while (skip_op(p, ",") && p->at->kind != TK_BLOCK_END) { jnode *more = disjunction(p); jpush(p->r, &all->list, more); }
+    while (skip_op(p, ",") && p->at->kind != TK_BLOCK_END) {
+      jnode *more = disjunction(p);
+      jpush(p->r, &all->list, more);
+    }
     n = all;
   }
   jinja_leave(p->r);
@@ -567,7 +580,8 @@ static void signature(parser *p, jnode *n) {
     if (n->named.n) need_op(p, ",");
     struct jparam a = {need_name(p), NULL};
     if (skip_op(p, "=")) a.value = expression(p);
-    else if (n->named.n && n->named.at[n->named.n - 1].value) jinja_fail(p->r, "a parameter without a default after one with a default");
+    else if (n->named.n && n->named.at[n->named.n - 1].value)
+      jinja_fail(p->r, "a parameter without a default after one with a default");
     jpush(p->r, &n->named, a);
   }
   need_op(p, ")");
@@ -673,7 +687,8 @@ static jnode *statement(parser *p, jnodes *out) {
   }
   if (skip_name(p, "autoescape")) {
     jnode *n = node(p, N_SCOPE), *on = expression(p);
-    if (on->kind != N_CONST || on->value.type != J_BOOL || on->value.b) jinja_fail(p->r, "autoescape is not supported: prompts are no HTML");
+    if (on->kind != N_CONST || on->value.type != J_BOOL || on->value.b)
+      jinja_fail(p->r, "autoescape is not supported: prompts are no HTML");
     simple_body(p, &n->list, "endautoescape", "autoescape", line);
     return n;
   }
@@ -738,7 +753,8 @@ int jinja_parse(const char *text, size_t n, jinja **out, error *err) {
   r->mem = arena_new();
   r->key = hash_key_new();
   r->err = err;
-  r->max = (jinja_limits){.steps = UINT64_MAX, .memory = 4 * n + PARSE_MEMORY, .output = 1 << 30, .depth = JINJA_MAX_PARSE_DEPTH};
+  r->max = (jinja_limits){
+    .steps = UINT64_MAX, .memory = 4 * n + PARSE_MEMORY, .output = 1 << 30, .depth = JINJA_MAX_PARSE_DEPTH};
   jtokens *tokens = xcalloc(1, sizeof *tokens);
   int status = -1;
   if (!setjmp(r->leave)) {

@@ -1,5 +1,5 @@
-// Strings as Unicode text: see jinja_text.h.  Properties come from utf8proc; the few letters whose other case is more than
-// one letter stand in a table here.
+// Strings as Unicode text: see jinja_text.h.  Properties come from utf8proc; the few letters whose other case is more
+// than one letter stand in a table here.
 #define _GNU_SOURCE
 #include "chat/jinja_text.h"
 #include "text/utf8.h"
@@ -70,8 +70,10 @@ jval j_strip(jrun *r, jval v, jval chars, int sides) {
     jinja_charge(r, (from + v.s->n - to) / 2);
   } else {
     j_need_str(r, "strip", chars);
-    while (sides & 1 && from < to && among(r, chars.s, at + from, (size_t)utf8_next(at + from, to - from))) from += (size_t)utf8_next(at + from, to - from);
-    while (sides & 2 && to > from && among(r, chars.s, at + before(at, from, to), to - before(at, from, to))) to = before(at, from, to);
+    while (sides & 1 && from < to && among(r, chars.s, at + from, (size_t)utf8_next(at + from, to - from)))
+      from += (size_t)utf8_next(at + from, to - from);
+    while (sides & 2 && to > from && among(r, chars.s, at + before(at, from, to), to - before(at, from, to)))
+      to = before(at, from, to);
   }
   return from == 0 && to == v.s->n ? v : j_like(j_str(r, at + from, to - from), v);
 }
@@ -82,7 +84,8 @@ static size_t line_end(const char *at, size_t i, size_t n) {
   if (c == '\r') return i + 1 < n && at[i + 1] == '\n' ? 2 : 1;
   if ((c >= '\n' && c <= '\f') || (c >= 0x1C && c <= 0x1E)) return 1;
   if (c == 0xC2 && i + 1 < n && (unsigned char)at[i + 1] == 0x85) return 2;
-  return c == 0xE2 && i + 2 < n && (unsigned char)at[i + 1] == 0x80 && ((unsigned char)at[i + 2] & 0xFE) == 0xA8 ? 3 : 0;
+  return c == 0xE2 && i + 2 < n && (unsigned char)at[i + 1] == 0x80 && ((unsigned char)at[i + 2] & 0xFE) == 0xA8 ? 3
+                                                                                                                 : 0;
 }
 
 jlist *j_split_lines(jrun *r, jval v, bool keep_ends) {
@@ -133,7 +136,7 @@ jval j_pad(jrun *r, jval v, int64_t width, jval fill, int64_t left) {
   return j_like(j_concat(r, j_concat(r, front, v), end), v);
 }
 
-// ---- letters ----------------------------------------------------------------------------------------------------------
+// ---- letters --------------------------------------------------------------------------------------------------------
 
 static utf8proc_category_t category(uint32_t c) { return utf8proc_category((utf8proc_int32_t)c); }
 static bool is_letter(uint32_t c) { return category(c) >= UTF8PROC_CATEGORY_LU && category(c) <= UTF8PROC_CATEGORY_LO; }
@@ -144,16 +147,18 @@ static bool is_number(uint32_t c) { return category(c) >= UTF8PROC_CATEGORY_ND &
 bool j_is_word(uint32_t c) { return c == '_' || is_letter(c) || is_number(c); }
 
 static bool is_digit(uint32_t c) {
-  return category(c) == UTF8PROC_CATEGORY_ND || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
-         (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468);
+  return category(c) == UTF8PROC_CATEGORY_ND || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 ||
+         (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468);
 }
 
 // Letters that become several: in upper case, and as the beginning of a word.
-static const struct { uint16_t from; const char *upper, *title; } special[] = {
-  {0xDF, "SS", "Ss"}, {0x149, "ʼN", "ʼN"}, {0x1F0, "J̌", "J̌"}, {0x390, "Ϊ́", "Ϊ́"}, {0x3B0, "Ϋ́", "Ϋ́"}, {0x587, "ԵՒ", "Եւ"}, {0x1E96, "H̱", "H̱"},
-  {0x1E97, "T̈", "T̈"}, {0x1E98, "W̊", "W̊"}, {0x1E99, "Y̊", "Y̊"}, {0x1E9A, "Aʾ", "Aʾ"}, {0xFB00, "FF", "Ff"}, {0xFB01, "FI", "Fi"}, {0xFB02, "FL", "Fl"},
-  {0xFB03, "FFI", "Ffi"}, {0xFB04, "FFL", "Ffl"}, {0xFB05, "ST", "St"}, {0xFB06, "ST", "St"}, {0xFB13, "ՄՆ", "Մն"}, {0xFB14, "ՄԵ", "Մե"},
-  {0xFB15, "ՄԻ", "Մի"}, {0xFB16, "ՎՆ", "Վն"}, {0xFB17, "ՄԽ", "Մխ"},
+static const struct { uint16_t from; const char *upper, *title;
+} special[] = {
+  {0xDF, "SS", "Ss"},     {0x149, "ʼN", "ʼN"},  {0x1F0, "J̌", "J̌"},    {0x390, "Ϊ́", "Ϊ́"},    {0x3B0, "Ϋ́", "Ϋ́"},
+  {0x587, "ԵՒ", "Եւ"},    {0x1E96, "H̱", "H̱"},   {0x1E97, "T̈", "T̈"},   {0x1E98, "W̊", "W̊"},   {0x1E99, "Y̊", "Y̊"},
+  {0x1E9A, "Aʾ", "Aʾ"},   {0xFB00, "FF", "Ff"}, {0xFB01, "FI", "Fi"}, {0xFB02, "FL", "Fl"}, {0xFB03, "FFI", "Ffi"},
+  {0xFB04, "FFL", "Ffl"}, {0xFB05, "ST", "St"}, {0xFB06, "ST", "St"}, {0xFB13, "ՄՆ", "Մն"}, {0xFB14, "ՄԵ", "Մե"},
+  {0xFB15, "ՄԻ", "Մի"},   {0xFB16, "ՎՆ", "Վն"}, {0xFB17, "ՄԽ", "Մխ"},
 };
 
 static void add_cp(str *s, uint32_t c) {
@@ -162,14 +167,19 @@ static void add_cp(str *s, uint32_t c) {
 }
 
 static void add_upper(str *s, uint32_t c, bool title) {
-  for (size_t i = 0; i < COUNT(special) && c >= 0xDF; i++) if (special[i].from == c) { str_add(s, title ? special[i].title : special[i].upper); return; }
+  for (size_t i = 0; i < COUNT(special) && c >= 0xDF; i++)
+    if (special[i].from == c) {
+      str_add(s, title ? special[i].title : special[i].upper);
+      return;
+    }
   add_cp(s, (uint32_t)(title ? utf8proc_totitle((utf8proc_int32_t)c) : utf8proc_toupper((utf8proc_int32_t)c)));
 }
 
 static bool ignorable(uint32_t c) {
   utf8proc_category_t k = category(c);
-  return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_ME || k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_LM || k == UTF8PROC_CATEGORY_SK ||
-         c == '\'' || c == '.' || c == ':' || c == 0xB7 || c == 0x2019;
+  return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_ME || k == UTF8PROC_CATEGORY_CF ||
+         k == UTF8PROC_CATEGORY_LM || k == UTF8PROC_CATEGORY_SK || c == '\'' || c == '.' || c == ':' || c == 0xB7 ||
+         c == 0x2019;
 }
 
 // A capital sigma becomes a final one where a letter stands before it and none after it.
@@ -211,14 +221,18 @@ jval j_case(jrun *r, jval v, jcase how) {
       case CASE_UPPER: add_upper(out, c, false); break;
       case CASE_FOLD: add_folded(out, c); break;
       case CASE_CAPITAL: if (i == 0) add_upper(out, c, true); else add_lower(out, s, i, c); break;
-      case CASE_SWAP: if (is_upper(c)) add_lower(out, s, i, c); else if (is_lower(c)) add_upper(out, c, false); else add_cp(out, c); break;
+      case CASE_SWAP:
+        if (is_upper(c)) add_lower(out, s, i, c);
+        else if (is_lower(c)) add_upper(out, c, false);
+        else add_cp(out, c);
+        break;
       case CASE_TITLE: if (inside) add_lower(out, s, i, c); else add_upper(out, c, true); inside = is_cased(c); break;
     }
   }
   return j_like(j_scratch_end(r), v);
 }
 
-// ---- what a string consists of --------------------------------------------------------------------------------------------
+// ---- what a string consists of --------------------------------------------------------------------------------------
 
 static bool all(jrun *r, const jstr *s, bool (*is)(uint32_t c)) {
   size_t len;
@@ -230,7 +244,9 @@ static bool all(jrun *r, const jstr *s, bool (*is)(uint32_t c)) {
 static bool is_alnum(uint32_t c) { return is_letter(c) || is_number(c); }
 static bool is_ascii(uint32_t c) { return c < 128; }
 static bool is_decimal(uint32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }
-static bool is_name(uint32_t c) { return j_is_word(c) || category(c) == UTF8PROC_CATEGORY_MN || category(c) == UTF8PROC_CATEGORY_MC; }
+static bool is_name(uint32_t c) {
+  return j_is_word(c) || category(c) == UTF8PROC_CATEGORY_MN || category(c) == UTF8PROC_CATEGORY_MC;
+}
 
 bool j_str_isalnum(jrun *r, const jstr *s) { return all(r, s, is_alnum); }
 bool j_str_isalpha(jrun *r, const jstr *s) { return all(r, s, is_letter); }

@@ -16,17 +16,23 @@ const char *j_search_back(jrun *r, const char *at, size_t n, const char *what, s
 jval j_strip(jrun *r, jval v, jval chars, int sides);       // 1: left, 2: right; chars absent or none: spaces
 jlist *j_split_lines(jrun *r, jval v, bool keep_ends);
 jval j_replace(jrun *r, jval v, jval old, jval new, int64_t most);   // most < 0: all
-jval j_pad(jrun *r, jval v, int64_t width, jval fill, int64_t left);   // to width code points, `left` of the missing ones in front
+// to width code points, `left` of the missing ones in front
+jval j_pad(jrun *r, jval v, int64_t width, jval fill, int64_t left);
 
 jval j_wordwrap(jrun *r, jval text, int64_t width, bool cut, bool hyphens, jval between);   // jinja_wrap.c
-// most: characters of an address that are shown, NULL for all; attributes: of each link; schemes: absent, none or a list of others.
+// most: characters of an address that are shown, NULL for all; attributes: of each link; schemes: absent, none or a
+// list of others.
 jval j_urlize(jrun *r, jval text, const int64_t *most, jval attributes, jval schemes);       // jinja_urlize.c
 
 typedef enum jcase { CASE_LOWER, CASE_UPPER, CASE_TITLE, CASE_CAPITAL, CASE_SWAP, CASE_FOLD } jcase;
 jval j_case(jrun *r, jval v, jcase how);
-bool j_str_isalnum(jrun *r, const jstr *s), j_str_isalpha(jrun *r, const jstr *s), j_str_isascii(jrun *r, const jstr *s);
-bool j_str_isdecimal(jrun *r, const jstr *s), j_str_isdigit(jrun *r, const jstr *s), j_str_isidentifier(jrun *r, const jstr *s);
-bool j_str_islower(jrun *r, const jstr *s), j_str_isnumeric(jrun *r, const jstr *s), j_str_isprintable(jrun *r, const jstr *s);
-bool j_str_isspace(jrun *r, const jstr *s), j_str_istitle(jrun *r, const jstr *s), j_str_isupper(jrun *r, const jstr *s);
+bool j_str_isalnum(jrun *r, const jstr *s), j_str_isalpha(jrun *r, const jstr *s),
+  j_str_isascii(jrun *r, const jstr *s);
+bool j_str_isdecimal(jrun *r, const jstr *s), j_str_isdigit(jrun *r, const jstr *s),
+  j_str_isidentifier(jrun *r, const jstr *s);
+bool j_str_islower(jrun *r, const jstr *s), j_str_isnumeric(jrun *r, const jstr *s),
+  j_str_isprintable(jrun *r, const jstr *s);
+bool j_str_isspace(jrun *r, const jstr *s), j_str_istitle(jrun *r, const jstr *s),
+  j_str_isupper(jrun *r, const jstr *s);
 bool j_is_word(uint32_t cp);                                // \w
 #endif

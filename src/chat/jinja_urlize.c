@@ -1,8 +1,9 @@
 // The filter urlize: what looks like an address in a text becomes a link, as Jinja finds addresses.
 //
-// The text is escaped, and its words are looked at one by one: brackets before a word and signs behind it do not belong to an address, but
-// for those that close what was opened inside of it. Jinja says with regular expressions what an address is. They are walked by hand here:
-// no part of them can begin with what the part before it may end with, so a walk takes one step for each character, and never goes back.
+// The text is escaped, and its words are looked at one by one: brackets before a word and signs behind it do not belong
+// to an address, but for those that close what was opened inside of it. Jinja says with regular expressions what an
+// address is. They are walked by hand here: no part of them can begin with what the part before it may end with, so a
+// walk takes one step for each character, and never goes back.
 #include "chat/jinja_text.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -43,7 +44,7 @@ static size_t count(struct view v, const char *what) {
   return n;
 }
 
-// ---- what an address is -----------------------------------------------------------------------------------------------
+// ---- what an address is ---------------------------------------------------------------------------------------------
 
 // A port, then a path, a query or nothing.
 static bool is_rest(struct view v, size_t at) {
@@ -60,7 +61,8 @@ static bool in_range(size_t n, size_t least, size_t most) { return n >= least &&
 // Names with dots between them, the last of letters or of a written-out one of other scripts.
 static bool is_host(struct view v, size_t at) {
   for (;;) {
-    size_t n = run_of(v, at, is_letter), coded = has(v, at, "xn--", true) ? run_of(v, at + 4, is_name_without_hyphens) : 0;
+    size_t n = run_of(v, at, is_letter),
+           coded = has(v, at, "xn--", true) ? run_of(v, at + 4, is_name_without_hyphens) : 0;
     if (in_range(n, 2, 63) && is_rest(v, at + n)) return true;
     if (in_range(coded, 2, 59) && is_rest(v, at + 4 + coded)) return true;
     n = run_of(v, at, is_name);
@@ -76,7 +78,8 @@ static bool is_known_host(struct view v) {
     size_t n = run_of(v, at, is_name);
     if (!in_range(n, 2, 63) || !is_char(v, at + n, '.')) return false;
     at += n + 1;
-    for (size_t i = 0; i < COUNT(last); i++) if (has(v, at, last[i], true) && is_rest(v, at + strlen(last[i]))) return true;
+    for (size_t i = 0; i < COUNT(last); i++)
+      if (has(v, at, last[i], true) && is_rest(v, at + strlen(last[i]))) return true;
   }
 }
 
@@ -123,7 +126,7 @@ static bool is_address(struct view v) {
   return dot > at && dot < v.end && v.c[dot - 1] == '.';
 }
 
-// ---- words ------------------------------------------------------------------------------------------------------------
+// ---- words ----------------------------------------------------------------------------------------------------------
 
 static void put(struct link *k, struct view v) {
   for (size_t i = v.from; i < v.end; i++) {
@@ -133,7 +136,8 @@ static void put(struct link *k, struct view v) {
   j_guard(k->r, k->out);
 }
 
-static void put_link(struct link *k, const char *before, struct view to, bool attributes, struct view shown, bool trims) {
+static void put_link(struct link *k, const char *before, struct view to, bool attributes, struct view shown,
+                     bool trims) {
   int64_t n = (int64_t)(shown.end - shown.from);
   str_addf(k->out, "<a href=\"%s", before);
   put(k, to);
@@ -177,7 +181,9 @@ static void put_word(struct link *k, struct view v) {
   v.from = head.end;
   for (tail.from = v.end; tail.from > v.from;) {
     uint32_t c = v.c[tail.from - 1];
-    size_t n = c == ')' || c == '>' || c == '.' || c == ',' ? 1 : tail.from - v.from >= 4 && has(v, tail.from - 4, "&gt;", false) ? 4 : 0;
+    size_t n = c == ')' || c == '>' || c == '.' || c == ','                      ? 1
+               : tail.from - v.from >= 4 && has(v, tail.from - 4, "&gt;", false) ? 4
+                                                                                 : 0;
     if (!n) break;
     tail.from -= n;
   }
@@ -195,14 +201,17 @@ static void put_word(struct link *k, struct view v) {
   bool written = has(v, v.from, "mailto:", false);
   if (written) mail.from += 7;
   put(k, head);
-  if (is_web(v)) put_link(k, has(v, v.from, "https://", false) || has(v, v.from, "http://", false) ? "" : "https://", v, true, v, true);
+  if (is_web(v))
+    put_link(k, has(v, v.from, "https://", false) || has(v, v.from, "http://", false) ? "" : "https://", v, true, v,
+             true);
   else if (written && is_address(mail)) put_link(k, "", v, false, mail, false);
-  else if (!has(v, v.from, "www.", false) && !is_char(v, v.from, '@') && !count(v, ":") && is_address(v)) put_link(k, "mailto:", v, false, v, false);
+  else if (!has(v, v.from, "www.", false) && !is_char(v, v.from, '@') && !count(v, ":") && is_address(v))
+    put_link(k, "mailto:", v, false, v, false);
   else if (!put_other_scheme(k, v)) put(k, v);
   put(k, tail);
 }
 
-// ---- the filter -------------------------------------------------------------------------------------------------------
+// ---- the filter -----------------------------------------------------------------------------------------------------
 
 static uint32_t *characters(jrun *r, jval text, size_t *n) {
   uint32_t *c = jinja_array(r, j_chars(r, text.s), sizeof *c);
@@ -228,7 +237,8 @@ static jval need_schemes(jrun *r, jval given) {
 }
 
 jval j_urlize(jrun *r, jval text, const int64_t *most, jval attributes, jval schemes) {
-  struct link k = {.r = r, .attributes = attributes, .schemes = need_schemes(r, schemes), .trims = most, .most = most ? *most : 0};
+  struct link k = {
+    .r = r, .attributes = attributes, .schemes = need_schemes(r, schemes), .trims = most, .most = most ? *most : 0};
   struct view v = {.from = 0};
   text = j_escape(r, text);
   jinja_charge(r, 8 * text.s->n);

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-// ---- the run ----------------------------------------------------------------------------------------------------------
+// ---- the run --------------------------------------------------------------------------------------------------------
 
 void jinja_fail(jrun *r, const char *fmt, ...) {
   char text[sizeof r->err->text - 32];
@@ -20,7 +20,8 @@ void jinja_fail(jrun *r, const char *fmt, ...) {
 }
 
 void jinja_charge(jrun *r, uint64_t n) {
-  if (n > r->max.steps - r->steps) jinja_fail(r, "the template takes more than %llu steps", (unsigned long long)r->max.steps);
+  if (n > r->max.steps - r->steps)
+    jinja_fail(r, "the template takes more than %llu steps", (unsigned long long)r->max.steps);
   r->steps += n;
 }
 
@@ -35,7 +36,8 @@ static uintptr_t stack_end(void) {
   return (uintptr_t)end;
 }
 
-// Every level takes stack, and a thread may have little of it: what is left is looked at now and then, with room to spare.
+// Every level takes stack, and a thread may have little of it: what is left is looked at now and then, with room to
+// spare.
 enum { STACK_EVERY = 8, STACK_SPARE = 96 << 10 };
 
 void jinja_enter(jrun *r) {
@@ -46,7 +48,9 @@ void jinja_enter(jrun *r) {
     jinja_fail(r, "%d levels inside each other, and the stack has no room for more", r->depth);
 }
 
-NORETURN static void too_much(jrun *r) { jinja_fail(r, "the values of the template need more than %zu bytes", r->max.memory); }
+NORETURN static void too_much(jrun *r) {
+  jinja_fail(r, "the values of the template need more than %zu bytes", r->max.memory);
+}
 
 void jinja_room(jrun *r, size_t n) {
   size_t used = arena_bytes(r->mem) + (r->capture ? r->capture->below + r->capture->text.n : 0);
@@ -96,7 +100,7 @@ jval j_scratch_end(jrun *r) {
   return v;
 }
 
-// ---- strings ----------------------------------------------------------------------------------------------------------
+// ---- strings --------------------------------------------------------------------------------------------------------
 
 static jstr *str_at(jrun *r, const char *at, size_t n) {
   jstr *s = jinja_alloc(r, sizeof *s);
@@ -137,7 +141,8 @@ size_t j_offset(jrun *r, jstr *s, size_t chars) {
   return i;
 }
 
-// Appends in place where a's bytes are the last of a buffer with room; else the result gets a buffer with room, once it is long.
+// Appends in place where a's bytes are the last of a buffer with room; else the result gets a buffer with room, once it
+// is long.
 jval j_concat(jrun *r, jval a, jval b) {
   if (!a.s->n) return b;
   if (!b.s->n) return a;
@@ -175,7 +180,7 @@ jval j_undef(jrun *r, const char *fmt, ...) {
 
 void j_use_undef(jrun *r, jval v) { jinja_fail(r, "%s", v.u->message); }
 
-// ---- names ------------------------------------------------------------------------------------------------------------
+// ---- names ----------------------------------------------------------------------------------------------------------
 
 struct jnames { const jstr **at; size_t n, cap; hash_key key; };   // a hash table, at most half full
 
@@ -207,7 +212,7 @@ const jstr *j_intern(jrun *r, struct jnames **names, const char *at, size_t n) {
 
 const jstr *j_known_name(const jinja *t, const char *name) { return *name_place(t->names, name, strlen(name)); }
 
-// ---- lists and dicts ----------------------------------------------------------------------------------------------------
+// ---- lists and dicts ------------------------------------------------------------------------------------------------
 
 jlist *j_list(jrun *r, size_t n_hint) {
   jlist *l = jinja_alloc(r, sizeof *l);
@@ -227,7 +232,9 @@ jval j_pair(jrun *r, jval a, jval b) {
 
 jdict *j_dict(jrun *r) { return jinja_alloc(r, sizeof(jdict)); }
 
-static uint64_t hash_number(const jrun *r, uint64_t x, uint64_t what) { return hash_keyed(r->key, (const uint64_t[]){x, what}, 16); }
+static uint64_t hash_number(const jrun *r, uint64_t x, uint64_t what) {
+  return hash_keyed(r->key, (const uint64_t[]){x, what}, 16);
+}
 
 // Equal values have equal hashes: 1, 1.0 and True are one key.
 static uint64_t hash(jrun *r, jval v) {
@@ -235,7 +242,8 @@ static uint64_t hash(jrun *r, jval v) {
     case J_STR: jinja_charge(r, v.s->n / 16); return hash_keyed(r->key, v.s->at, v.s->n);
     case J_BOOL: case J_INT: return hash_number(r, (uint64_t)j_whole(v), 2);
     case J_FLOAT: {
-      if (v.f >= -9.2e18 && v.f <= 9.2e18 && v.f == (double)(int64_t)v.f) return hash_number(r, (uint64_t)(int64_t)v.f, 2);
+      if (v.f >= -9.2e18 && v.f <= 9.2e18 && v.f == (double)(int64_t)v.f)
+        return hash_number(r, (uint64_t)(int64_t)v.f, 2);
       uint64_t bits;
       memcpy(&bits, &v.f, 8);
       return hash_number(r, bits, 3);
@@ -313,7 +321,7 @@ bool j_dict_remove(jrun *r, jdict *d, jval key, jval *out) {
   return true;
 }
 
-// ---- what a value is ----------------------------------------------------------------------------------------------------
+// ---- what a value is ------------------------------------------------------------------------------------------------
 
 const char *j_type_name(jval v) {
   switch (v.type) {
@@ -351,7 +359,9 @@ int64_t j_len(jrun *r, jval v) {
 }
 
 // Modulo 2^64, since i steps may be more than 63 bits hold where the item itself is not.
-int64_t j_range_at(const struct jrange *g, int64_t i) { return (int64_t)((uint64_t)g->start + (uint64_t)i * (uint64_t)g->step); }
+int64_t j_range_at(const struct jrange *g, int64_t i) {
+  return (int64_t)((uint64_t)g->start + (uint64_t)i * (uint64_t)g->step);
+}
 
 bool j_true(jrun *r, jval v) {
   switch (v.type) {
@@ -366,7 +376,8 @@ bool j_true(jrun *r, jval v) {
 
 static bool same_whole_float(jval a, jval b, long double *x, long double *y) {
   if (!j_is_num(a) || !j_is_num(b)) return false;
-  *x = a.type == J_FLOAT ? (long double)a.f : (long double)j_whole(a);   // exact: a long double holds any 64-bit integer
+  // exact: a long double holds any 64-bit integer
+  *x = a.type == J_FLOAT ? (long double)a.f : (long double)j_whole(a);
   *y = b.type == J_FLOAT ? (long double)b.f : (long double)j_whole(b);
   return true;
 }
@@ -399,7 +410,9 @@ bool j_eq(jrun *r, jval a, jval b) {
     case J_LIST: case J_TUPLE: same = a.l == b.l || lists_equal(r, a.l, b.l); break;
     case J_DICT: same = a.d == b.d || dicts_equal(r, a.d, b.d); break;
     case J_VIEW: same = a.what == b.what && a.d == b.d; break;
-    case J_RANGE: same = a.r->n == b.r->n && (a.r->n == 0 || (a.r->start == b.r->start && (a.r->n == 1 || a.r->step == b.r->step))); break;
+    case J_RANGE:
+      same = a.r->n == b.r->n && (a.r->n == 0 || (a.r->start == b.r->start && (a.r->n == 1 || a.r->step == b.r->step)));
+      break;
     default: same = a.d == b.d; break;
   }
   jinja_leave(r);
@@ -433,7 +446,8 @@ bool j_less(jrun *r, const char *op, jval a, jval b, bool or_equal) {
 bool j_in(jrun *r, jval item, jval in) {
   jval unused;
   if (in.type == J_STR) {
-    if (item.type == J_UNDEF) jinja_fail(r, "'in <string>' requires string as left operand, not Undefined (%s)", item.u->message);
+    if (item.type == J_UNDEF)
+      jinja_fail(r, "'in <string>' requires string as left operand, not Undefined (%s)", item.u->message);
     if (item.type != J_STR) jinja_fail(r, "'in <string>' requires string as left operand, not %s", j_type_name(item));
     jinja_charge(r, in.s->n / 4);
     return !item.s->n || memmem(in.s->at, in.s->n, item.s->at, item.s->n);
@@ -449,7 +463,7 @@ bool j_in(jrun *r, jval item, jval in) {
   return false;
 }
 
-// ---- iteration --------------------------------------------------------------------------------------------------------
+// ---- iteration ------------------------------------------------------------------------------------------------------
 
 bool j_iterable(jval v) {
   return v.type == J_UNDEF || (v.type >= J_STR && v.type <= J_ITER) || v.type == J_LOOP;
@@ -518,7 +532,7 @@ void j_sort(jrun *r, jval *keys, jval *vals, size_t n, bool reverse) {
   merge(r, keys, vals, jinja_array(r, n, sizeof *keys), jinja_array(r, n, sizeof *vals), n, reverse);
 }
 
-// ---- printing ---------------------------------------------------------------------------------------------------------
+// ---- printing -------------------------------------------------------------------------------------------------------
 
 static void add_quoted(jrun *r, str *s, const jstr *text) {
   bool single = memchr(text->at, '\'', text->n), twice = memchr(text->at, '"', text->n);
@@ -582,7 +596,10 @@ void j_add_repr(jrun *r, str *s, jval v) {
   jinja_charge(r, 1);
   j_guard(r, s);
   if (container && printing(r, v.d)) {
-    str_add(s, v.type == J_LIST ? "[...]" : v.type == J_TUPLE ? "(...)" : v.type == J_DICT ? "{...}" : "<Namespace {...}>");
+    str_add(s, v.type == J_LIST    ? "[...]"
+               : v.type == J_TUPLE ? "(...)"
+               : v.type == J_DICT  ? "{...}"
+                                   : "<Namespace {...}>");
     return;
   }
   jinja_enter(r);
@@ -643,7 +660,12 @@ jval j_escape(jrun *r, jval v) {
   jinja_charge(r, text.s->n / 2);
   for (size_t i = 0; i < text.s->n; i++) {
     char c = text.s->at[i];
-    const char *as = c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '\'' ? "&#39;" : c == '"' ? "&#34;" : NULL;
+    const char *as = c == '&'    ? "&amp;"
+                     : c == '<'  ? "&lt;"
+                     : c == '>'  ? "&gt;"
+                     : c == '\'' ? "&#39;"
+                     : c == '"'  ? "&#34;"
+                                 : NULL;
     if (as) str_add(s, as);
     else str_addc(s, c);
     j_watch(r, s, &next);

@@ -1,7 +1,8 @@
 // The filter wordwrap: lines of at most so many characters, as Python's textwrap makes them.
 //
-// A line of the text is cut into chunks: white space, words, and parts of words that end at a hyphen between letters or at a dash.  Chunks
-// then fill lines; white space goes where a line ends or begins, and a chunk longer than a line is cut, after a hyphen if it has one.
+// A line of the text is cut into chunks: white space, words, and parts of words that end at a hyphen between letters or
+// at a dash.  Chunks then fill lines; white space goes where a line ends or begins, and a chunk longer than a line is
+// cut, after a hyphen if it has one.
 #include "chat/jinja_text.h"
 #include "text/utf8.h"
 #include <utf8proc.h>
@@ -11,7 +12,9 @@ struct chunk { size_t from, end; };
 typedef struct chunks { struct chunk *at; size_t n, cap; } chunks;
 
 static bool is_blank(uint32_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-static bool is_letter(uint32_t c) { return j_is_word(c) && utf8proc_category((utf8proc_int32_t)c) != UTF8PROC_CATEGORY_ND; }
+static bool is_letter(uint32_t c) {
+  return j_is_word(c) && utf8proc_category((utf8proc_int32_t)c) != UTF8PROC_CATEGORY_ND;
+}
 static bool before_dash(uint32_t c) { return j_is_word(c) || (c && c < 128 && strchr("!\"'&.,?", (int)c)); }
 static bool letter_at(const struct wrap *w, size_t i) { return i < w->n && is_letter(w->c[i]); }
 static bool hyphen_at(const struct wrap *w, size_t i) { return i < w->n && w->c[i] == '-'; }
@@ -49,7 +52,8 @@ static bool all_space(const struct wrap *w, struct chunk k) {
   return k.from == k.end;
 }
 
-// How much of a chunk that is longer than a line goes into the `room` that is left: up to its last hyphen there, unless nothing else is before that.
+// How much of a chunk that is longer than a line goes into the `room` that is left: up to its last hyphen there, unless
+// nothing else is before that.
 static size_t head_of(const struct wrap *w, struct chunk k, size_t room) {
   size_t last = room, other = 0;
   if (!w->hyphens) return room;
@@ -90,7 +94,12 @@ static void fill(struct wrap *w, const chunks *all) {
 
 jval j_wordwrap(jrun *r, jval text, int64_t width, bool cut, bool hyphens, jval between) {
   jlist *lines = j_split_lines(r, text, false);
-  struct wrap w = {.r = r, .width = width > 0 ? (size_t)width : 0, .cut = cut, .hyphens = hyphens, .between = between, .out = j_scratch(r)};
+  struct wrap w = {.r = r,
+                   .width = width > 0 ? (size_t)width : 0,
+                   .cut = cut,
+                   .hyphens = hyphens,
+                   .between = between,
+                   .out = j_scratch(r)};
   for (size_t i = 0; i < lines->n; i++) {
     jstr *s = lines->at[i].s;
     chunks all = {0};

@@ -71,7 +71,8 @@ static void find_arguments(uop *ast, program *p) {
   arena_free(a);
 }
 
-// On a machine with work-groups, GLOBAL, LOCAL and GROUP ranges are numbers that the launch gives; a store after a GROUP is one item's.
+// On a machine with work-groups, GLOBAL, LOCAL and GROUP ranges are numbers that the launch gives; a store after a
+// GROUP is one item's.
 static uop *special_axes(kernel *k, program *p) {
   graph *g = k->g;
   uop *only_first = NULL;
@@ -91,20 +92,23 @@ static uop *special_axes(kernel *k, program *p) {
     map_put(&specials, r, s);
     if (r->b == AXIS_GROUP) only_first = bool_and(g, only_first, idx_lt(g, s, uop_idx(g, 1)));
   }
-  uop *store = uop_substitute(g, expand_groups(g, k->ast)->src[0], &specials), *src[2 + MAX_AXES] = {store->src[0], store->src[1]};
+  uop *store = uop_substitute(g, expand_groups(g, k->ast)->src[0], &specials),
+      *src[2 + MAX_AXES] = {store->src[0], store->src[1]};
   map_free(&specials);
   size_t n = 2;
   for (size_t i = 2; i < store->nsrc; i++) if (store->src[i]->op == OP_RANGE) src[n++] = store->src[i];
   if (only_first) {
     uop *i = src[0]->src[1], *valid = only_first;
     if (i->op == OP_WHERE) { valid = bool_and(g, i->src[0], valid); i = i->src[1]; }
-    src[0] = uop_index(g, src[0]->src[0], uop_op3(g, OP_WHERE, valid, i, uop_new(g, OP_INVALID, DT_IDX, 1, NULL, 0, (uarg){0})));
+    src[0] = uop_index(g, src[0]->src[0],
+                       uop_op3(g, OP_WHERE, valid, i, uop_new(g, OP_INVALID, DT_IDX, 1, NULL, 0, (uarg){0})));
   }
   store = uop_new(g, OP_STORE, DT_VOID, 1, src, n, (uarg){0});
   return simplify(g, uop_new(g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0}));
 }
 
-// A core does some 20 operations on 8-bit integers or more in the time in which memory gives it a byte. One token's products with a weight need 2 to 10, a chunk's 100 and more.
+// A core does some 20 operations on 8-bit integers or more in the time in which memory gives it a byte. One token's
+// products with a weight need 2 to 10, a chunk's 100 and more.
 enum { FLOPS_PER_BYTE = 16 };
 
 static void optimise(kernel *k, const program *p, const codegen_options *o) {
@@ -143,12 +147,14 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   dump("expanded", u);
   u = decompose(g, u, t);                               check(g, u, STAGE_OPTIMISED, "decompose");
   p->tiles = uop_idx(g, 1);
-  for (size_t i = 2; i < u->src[0]->nsrc; i++) if (u->src[0]->src[i]->b == AXIS_GLOBAL) p->tiles = u->src[0]->src[i]->src[0];
+  for (size_t i = 2; i < u->src[0]->nsrc; i++)
+    if (u->src[0]->src[i]->b == AXIS_GLOBAL) p->tiles = u->src[0]->src[i]->src[0];
   linearize(g, u, t, p);
   if (env_int(ENV_SPEC)) verify_program(g, p->at, p->n, "linearize");
   if (debug_level() >= 3) {
     fprintf(stderr, "kernel %s:", p->name);
-    for (int i = 0; i < k.n_applied; i++) fprintf(stderr, " %s(%d, %d)", opt_name(k.applied[i].kind), k.applied[i].axis, k.applied[i].amount);
+    for (int i = 0; i < k.n_applied; i++)
+      fprintf(stderr, " %s(%d, %d)", opt_name(k.applied[i].kind), k.applied[i].axis, k.applied[i].amount);
     fputc('\n', stderr);
   }
   graph_record(g, NULL);
@@ -166,7 +172,8 @@ program *codegen_filling(graph *parent, uop *ast, const target *t) {
   p->tiles = store->nsrc > 2 && store->src[2]->b == AXIS_GLOBAL ? store->src[2]->src[0] : uop_idx(g, 1);
   p->bytes = uop_idx(g, 2 * p->bufs[0].elems);
   p->flops = uop_idx(g, 0);
-  snprintf(p->name, sizeof p->name, "fill_%lld_%lld_%u", (long long)p->tiles->a, (long long)(p->bufs[0].elems / p->tiles->a), ast->nsrc);
+  snprintf(p->name, sizeof p->name, "fill_%lld_%lld_%u", (long long)p->tiles->a,
+           (long long)(p->bufs[0].elems / p->tiles->a), ast->nsrc);
   dump("filling kernel", ast);                          check(g, ast, STAGE_OPTIMISED, "filling kernel");
   linearize(g, decompose(g, ast, t), t, p);
   return p;

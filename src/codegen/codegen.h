@@ -6,13 +6,14 @@
 
 typedef struct codegen_options {
   bool noopt;                // no heuristic: loops as they are scheduled
-  const opt *opts;           // if not NULL: these instead of the heuristic (n_opts of them); one that cannot be applied is skipped
+  // if not NULL: these instead of the heuristic (n_opts of them); one that cannot be applied is skipped
+  const opt *opts;
   int n_opts;
   struct recorder *record;   // if not NULL: hears of every pass and every rule that fires
 } codegen_options;
 
-// The pipeline of this folder. `ast`: SINK(STORE...) over PARAMs, from schedule/. The program is the caller's (program_free);
-// its nodes live in a graph of its own. Never fails: what is in the ast was verified.
+// The pipeline of this folder. `ast`: SINK(STORE...) over PARAMs, from schedule/. The program is the caller's
+// (program_free); its nodes live in a graph of its own. Never fails: what is in the ast was verified.
 program *codegen(graph *parent, uop *ast, const target *t, const codegen_options *o);
 // The same for a filling kernel of a program_stream: its loops and lanes are decided already.
 program *codegen_filling(graph *parent, uop *ast, const target *t);

@@ -1,12 +1,15 @@
-// Estimates for tables: see cost.h. What is counted is what the loops as scheduled need, whatever the optimiser makes of them later.
+// Estimates for tables: see cost.h. What is counted is what the loops as scheduled need, whatever the optimiser makes
+// of them later.
 //
-// Bytes. Each buffer counts once per launch for what is touched of it. How many elements an INDEX touches follows from its views of the
-// ranges: r touches all of it, r % 16 sixteen, r // 16 a sixteenth; r % 16 and r // 16 together all of it again. Accesses to one buffer with the
-// same number and the same bounds are the same elements read twice (a softmax reads its scores for the maximum and for the sum), others add up, to no more than the buffer.
-// Operations. Every elementwise op on floats and every step of a reduction, once per iteration of the loops that it hangs on; products of
+// Bytes. Each buffer counts once per launch for what is touched of it. How many elements an INDEX touches follows from
+// its views of the ranges: r touches all of it, r % 16 sixteen, r // 16 a sixteenth; r % 16 and r // 16 together all of
+// it again. Accesses to one buffer with the same number and the same bounds are the same elements read twice (a softmax
+// reads its scores for the maximum and for the sum), others add up, to no more than the buffer. Operations. Every
+// elementwise op on floats and every step of a reduction, once per iteration of the loops that it hangs on; products of
 // integers that are summed up count like those of floats.
 //
-// Sizes that hang on variables stay expressions (replay.c evaluates them for each run), as sums of constant x expression.
+// Sizes that hang on variables stay expressions (replay.c evaluates them for each run), as sums of constant x
+// expression.
 #include "codegen/cost.h"
 #include "codegen/opt.h"
 #include "graph/symbolic.h"
@@ -15,11 +18,14 @@ typedef struct amount { double n; uop *by; } amount;                    // n * b
 enum { MAX_TERMS = 8, MAX_VIEWS = 64, MAX_INDEXES = 64, NOMINAL = 128 };
 typedef struct sum { amount at[MAX_TERMS]; int n; } sum;
 
-static amount times(graph *g, amount a, amount b) { return (amount){a.n * b.n, a.by && b.by ? idx_mul(g, a.by, b.by) : a.by ? a.by : b.by}; }
+static amount times(graph *g, amount a, amount b) {
+  return (amount){a.n * b.n, a.by && b.by ? idx_mul(g, a.by, b.by) : a.by ? a.by : b.by};
+}
 
 static void add(sum *s, amount a) {
   for (int i = 0; i < s->n; i++) if (s->at[i].by == a.by) { s->at[i].n += a.n; return; }
-  if (s->n == MAX_TERMS) return;                                        // more different expressions than any kernel has
+  // more different expressions than any kernel has
+  if (s->n == MAX_TERMS) return;
   s->at[s->n++] = a;
 }
 
@@ -27,7 +33,8 @@ static uop *whole(graph *g, double n) { return uop_idx(g, n < 1e18 ? (int64_t)n 
 
 static uop *sum_expr(graph *g, const sum *s) {
   uop *u = uop_idx(g, 0);
-  for (int i = 0; i < s->n; i++) u = idx_add(g, u, s->at[i].by ? idx_mul(g, whole(g, s->at[i].n), s->at[i].by) : whole(g, s->at[i].n));
+  for (int i = 0; i < s->n; i++)
+    u = idx_add(g, u, s->at[i].by ? idx_mul(g, whole(g, s->at[i].n), s->at[i].by) : whole(g, s->at[i].n));
   return u;
 }
 
@@ -78,7 +85,8 @@ static amount view_values(graph *g, uop *u) {
   amount x = view_values(g, u->src[0]);
   int64_t c = u->src[1]->a;
   if (u->op == OP_MOD) return x.by || x.n > (double)c ? (amount){(double)c, NULL} : x;
-  if (x.by) return (amount){1, idx_div(g, idx_add(g, idx_mul(g, whole(g, x.n), x.by), uop_idx(g, c - 1)), uop_idx(g, c))};
+  if (x.by)
+    return (amount){1, idx_div(g, idx_add(g, idx_mul(g, whole(g, x.n), x.by), uop_idx(g, c - 1)), uop_idx(g, c))};
   return (amount){(double)(((int64_t)x.n + c - 1) / c), NULL};
 }
 
@@ -118,16 +126,20 @@ void kernel_cost(graph *g, uop *ast, program *p) {
     uop *u = l.at[i];
     uop *at = u->op == OP_LOAD || u->op == OP_STORE ? u->src[0] : NULL;
     if (at && at->src[0]->op == OP_PARAM) {
-      enum dtype dt = (enum dtype)(u->op == OP_LOAD ? u->dt : u->src[1]->dt);         // may be wider than the buffer's: a scale among bytes
+      // may be wider than the buffer's: a scale among bytes
+      enum dtype dt = (enum dtype)(u->op == OP_LOAD ? u->dt : u->src[1]->dt);
       seen s = {at->src[0]->a, at->src[1]->vmin, at->src[1]->vmax, touched(g, at->src[1])};
       bool again = false;
-      for (int k = 0; k < n_known; k++) again |= known[k].buf == s.buf && known[k].vmin == s.vmin && known[k].vmax == s.vmax && known[k].n.n == s.n.n && known[k].n.by == s.n.by;
+      for (int k = 0; k < n_known; k++)
+        again |= known[k].buf == s.buf && known[k].vmin == s.vmin && known[k].vmax == s.vmax && known[k].n.n == s.n.n &&
+                 known[k].n.by == s.n.by;
       if (n_known < MAX_INDEXES) known[n_known++] = s;
       s.n.n *= (double)dtype_size(dt);
       if (!again) add(&bytes[s.buf], s.n);
     }
     bool summed = u->op == OP_REDUCE && u->src[0]->op == OP_MUL && !dtype_is_float((enum dtype)u->dt);
-    if (u->op == OP_REDUCE || (dtype_is_float((enum dtype)u->dt) && (op_flags((enum op)u->op) & OPF_ELEMENTWISE) && u->op != OP_WHERE)) {
+    if (u->op == OP_REDUCE ||
+        (dtype_is_float((enum dtype)u->dt) && (op_flags((enum op)u->op) & OPF_ELEMENTWISE) && u->op != OP_WHERE)) {
       amount n = iterations(g, u->op == OP_REDUCE ? u->src[0] : u);
       if (summed) n.n *= 2;
       add(&flops, n);

@@ -1,4 +1,5 @@
-// cost: how many bytes a kernel moves and how many operations it does, as expressions over its variables. For tables; nothing is decided by it.
+// cost: how many bytes a kernel moves and how many operations it does, as expressions over its variables. For tables;
+// nothing is decided by it.
 #ifndef WEFT_COST_H
 #define WEFT_COST_H
 #include "codegen/program.h"

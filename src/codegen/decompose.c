@@ -1,9 +1,10 @@
-// Late rules. Transcendental functions become polynomials (no kernel calls a library), floor division becomes shifts and C's
-// division, half floats become integer arithmetic where the machine cannot convert them, BF16 always does; IDX becomes I64 or I32.
+// Late rules. Transcendental functions become polynomials (no kernel calls a library), floor division becomes shifts
+// and C's division, half floats become integer arithmetic where the machine cannot convert them, BF16 always does; IDX
+// becomes I64 or I32.
 //
-// exp2: x = n + f with n = nearest integer and |f| <= 1/2; 2^f by a polynomial (Taylor in ln 2, enough terms for the type), 2^n
-// by adding n to the exponent's bits. sin: reduction by pi/2
-// in three parts (Cody-Waite), then the two Taylor polynomials. log2: exponent, and atanh series on the mantissa.
+// exp2: x = n + f with n = nearest integer and |f| <= 1/2; 2^f by a polynomial (Taylor in ln 2, enough terms for the
+// type), 2^n by adding n to the exponent's bits. sin: reduction by pi/2 in three parts (Cody-Waite), then the two
+// Taylor polynomials. log2: exponent, and atanh series on the mantissa.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -37,14 +38,15 @@ static int mantissa_bits(enum dtype d) { return d == DT_F64 ? 52 : 23; }
 static int exponent_bias(enum dtype d) { return d == DT_F64 ? 1023 : 127; }
 static enum dtype int_of(enum dtype d) { return d == DT_F64 ? DT_I64 : DT_I32; }
 
-// n whole goes into the bits of the exponent, where p = 2^f, about 1, has its own: no multiplication. The largest x is an
-// exact power and becomes infinity by that. What would be subnormal is made 2^64 times too large, and rounded once.
+// n whole goes into the bits of the exponent, where p = 2^f, about 1, has its own: no multiplication. The largest x is
+// an exact power and becomes infinity by that. What would be subnormal is made 2^64 times too large, and rounded once.
 static uop *make_exp2(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v;
   enum dtype d = (enum dtype)u->dt, i = int_of(d);
   if (d != DT_F32 && d != DT_F64) return NULL;
   int m = mantissa_bits(d), lanes = u->lanes, terms = d == DT_F64 ? 14 : 8;
-  double most = exponent_bias(d) + 1, least = -most - m, c[16];          // infinity; less than half of the smallest number
+  // infinity; less than half of the smallest number
+  double most = exponent_bias(d) + 1, least = -most - m, c[16];
   c[0] = 1;
   for (int j = 1; j < terms; j++) c[j] = c[j - 1] * M_LN2 / j;
   uop *x = u->src[0], *top = k(g, x, most), *bottom = k(g, x, least);
@@ -54,8 +56,8 @@ static uop *make_exp2(graph *g, uop *u, uop *const *v, void *ctx) {
   uop *p = horner(g, sub(g, y, n), c, terms, ctx);
   uop *small = lt(g, n, k(g, x, 3 - most));
   whole = where(g, small, add(g, whole, ki(g, i, lanes, 64)), whole);
-  // what is less than any number has p = 1, whose exponent this takes away: 0, which may be multiplied. A product that vanishes takes processors a
-  // hundred times as long, and softmax has many.
+  // what is less than any number has p = 1, whose exponent this takes away: 0, which may be multiplied. A product that
+  // vanishes takes processors a hundred times as long, and softmax has many.
   whole = where(g, lt(g, bottom, y), whole, ki(g, i, lanes, -exponent_bias(d)));
   uop *r = uop_bitcast(g, add(g, uop_bitcast(g, p, i), mul(g, whole, ki(g, i, lanes, (int64_t)1 << m))), d);
   r = where(g, small, mul(g, r, k(g, x, 0x1p-64)), r);
@@ -73,7 +75,8 @@ static uop *make_log2(graph *g, uop *u, uop *const *v, void *ctx) {
   uop *y = where(g, small, mul(g, x, k(g, x, lift)), x);
   uop *bits = uop_bitcast(g, y, i);
   uop *e = sub(g, uop_op2(g, OP_SHR, bits, ki(g, i, x->lanes, m)), ki(g, i, x->lanes, exponent_bias(d)));
-  uop *frac = uop_op2(g, OP_OR, uop_op2(g, OP_AND, bits, ki(g, i, x->lanes, ((int64_t)1 << m) - 1)), ki(g, i, x->lanes, (int64_t)exponent_bias(d) << m));
+  uop *frac = uop_op2(g, OP_OR, uop_op2(g, OP_AND, bits, ki(g, i, x->lanes, ((int64_t)1 << m) - 1)),
+                      ki(g, i, x->lanes, (int64_t)exponent_bias(d) << m));
   uop *f = uop_bitcast(g, frac, d);                                    // in [1, 2)
   uop *big = lt(g, k(g, x, M_SQRT2), f);
   f = where(g, big, mul(g, f, k(g, x, 0.5)), f);
@@ -93,7 +96,8 @@ static uop *make_log2(graph *g, uop *u, uop *const *v, void *ctx) {
 static uop *make_sin(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v;
   enum dtype d = (enum dtype)u->dt;
-  if (d == DT_F32) return uop_cast(g, uop_op1(g, OP_SIN, uop_cast(g, u->src[0], DT_F64)), DT_F32);   // angles need the precision
+  // angles need the precision
+  if (d == DT_F32) return uop_cast(g, uop_op1(g, OP_SIN, uop_cast(g, u->src[0], DT_F64)), DT_F32);
   if (d != DT_F64) return NULL;
   uop *x = u->src[0];
   uop *n = uop_op1(g, OP_FLOOR, add(g, mul(g, x, k(g, x, M_2_PI)), k(g, x, 0.5)));
@@ -145,7 +149,8 @@ static uop *floor_divide(graph *g, uop *u, uop *const *v, void *ctx) {
   enum dtype d = (enum dtype)u->dt;
   if (c->op == OP_CONST && c->a > 0 && !(c->a & (c->a - 1)) && (x->vmin >= 0 || !dtype_is_unsigned(d))) {
     int shift = __builtin_ctzll((unsigned long long)c->a);
-    return divides ? uop_op2(g, OP_SHR, x, ki(g, d, u->lanes, shift)) : uop_op2(g, OP_AND, x, ki(g, d, u->lanes, c->a - 1));
+    return divides ? uop_op2(g, OP_SHR, x, ki(g, d, u->lanes, shift))
+                   : uop_op2(g, OP_AND, x, ki(g, d, u->lanes, c->a - 1));
   }
   if ((x->vmin >= 0 && y->vmin > 0) || dtype_is_unsigned(d)) return uop_op2(g, divides ? OP_CDIV : OP_CMOD, x, y);
   // C rounds to zero: where the remainder is not 0 and the signs differ, one less
@@ -166,14 +171,19 @@ static uop *part_of(graph *g, uop *x, int j, int k, enum dtype as) {
   return uop_bitcast(g, uop_op2(g, OP_SHR, uop_bitcast(g, x, as), ki(g, as, n, 24)), DT_I32);
 }
 
-// The multiplications and additions, where there is no instruction for them. Parts of a lane are taken by shifts: bytes need not move among lanes.
+// The multiplications and additions, where there is no instruction for them. Parts of a lane are taken by shifts: bytes
+// need not move among lanes.
 static uop *plain_dot(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v; (void)ctx;
   int n = u->lanes, k = u->src[1]->lanes / n;
   uop *sum = u->src[0], *b = u->src[2], *words = uop_new(g, OP_BITCAST, DT_U32, n, &u->src[1], 1, (uarg){0});
   bool floats = u->dt != DT_I32, is_unsigned = dtype_is_unsigned((enum dtype)u->src[1]->dt);
   for (int j = 0; j < k; j++) {
-    uop *x = part_of(g, words, j, k, floats ? DT_F32 : is_unsigned ? DT_U32 : DT_I32), *y = part_of(g, b, j, k, floats ? DT_F32 : DT_I32);
+    uop *x = part_of(g, words, j, k,
+                     floats        ? DT_F32
+                     : is_unsigned ? DT_U32
+                                   : DT_I32),
+        *y = part_of(g, b, j, k, floats ? DT_F32 : DT_I32);
     sum = add(g, sum, mul(g, x, y));
   }
   return sum;
@@ -193,8 +203,10 @@ static uop *f16_to_f32(graph *g, uop *u, uop *const *v, void *ctx) {
   // exponent moved by 112; subnormals are small integers times 2^-24; infinities and NaNs get the largest exponent
   uop *normal = uop_op2(g, OP_ADD, uop_op2(g, OP_SHL, mag, ki(g, DT_U32, n, 13)), ki(g, DT_U32, n, 112u << 23));
   uop *special = uop_op2(g, OP_OR, uop_op2(g, OP_SHL, mag, ki(g, DT_U32, n, 13)), ki(g, DT_U32, n, 0x7f800000));
-  uop *sub_normal = uop_bitcast(g, mul(g, uop_cast(g, mag, DT_F32), uop_splat(g, uop_float(g, DT_F32, 0x1p-24), n)), DT_U32);
-  uop *bits = where(g, lt(g, mag, ki(g, DT_U32, n, 0x400)), sub_normal, where(g, lt(g, mag, ki(g, DT_U32, n, 0x7c00)), normal, special));
+  uop *sub_normal =
+    uop_bitcast(g, mul(g, uop_cast(g, mag, DT_F32), uop_splat(g, uop_float(g, DT_F32, 0x1p-24), n)), DT_U32);
+  uop *bits = where(g, lt(g, mag, ki(g, DT_U32, n, 0x400)), sub_normal,
+                    where(g, lt(g, mag, ki(g, DT_U32, n, 0x7c00)), normal, special));
   return uop_bitcast(g, uop_op2(g, OP_OR, bits, sign), DT_F32);
 }
 
@@ -214,8 +226,11 @@ static uop *f32_to_f16(graph *g, uop *u, uop *const *v, void *ctx) {
   uop *lifted = add(g, uop_bitcast(g, mag, DT_F32), uop_splat(g, uop_float(g, DT_F32, 0.5), n));
   uop *sub_normal = sub(g, uop_bitcast(g, lifted, DT_U32), ki(g, DT_U32, n, 0x3f000000));
   uop *nan = lt(g, ki(g, DT_U32, n, 0x7f800000), mag);
-  uop *r = where(g, lt(g, mag, ki(g, DT_U32, n, 113u << 23)), sub_normal, where(g, lt(g, mag, ki(g, DT_U32, n, 0x477ff000)), normal, ki(g, DT_U32, n, 0x7c00)));
-  uop *payload = uop_op2(g, OP_OR, uop_op2(g, OP_AND, uop_op2(g, OP_SHR, mag, ki(g, DT_U32, n, 13)), ki(g, DT_U32, n, 0x3ff)), ki(g, DT_U32, n, 0x7e00));
+  uop *r = where(g, lt(g, mag, ki(g, DT_U32, n, 113u << 23)), sub_normal,
+                 where(g, lt(g, mag, ki(g, DT_U32, n, 0x477ff000)), normal, ki(g, DT_U32, n, 0x7c00)));
+  uop *payload =
+    uop_op2(g, OP_OR, uop_op2(g, OP_AND, uop_op2(g, OP_SHR, mag, ki(g, DT_U32, n, 13)), ki(g, DT_U32, n, 0x3ff)),
+            ki(g, DT_U32, n, 0x7e00));
   r = where(g, nan, payload, r);
   return uop_bitcast(g, uop_cast(g, uop_op2(g, OP_OR, r, sign), DT_U16), DT_F16);
 }
@@ -232,7 +247,8 @@ static uop *bf16_to_float(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v; (void)ctx;
   uop *x = u->src[0];
   if (x->dt != DT_BF16) return NULL;
-  uop *f = uop_bitcast(g, uop_op2(g, OP_SHL, uop_cast(g, uop_bitcast(g, x, DT_U16), DT_U32), ki(g, DT_U32, u->lanes, 16)), DT_F32);
+  uop *f = uop_bitcast(
+    g, uop_op2(g, OP_SHL, uop_cast(g, uop_bitcast(g, x, DT_U16), DT_U32), ki(g, DT_U32, u->lanes, 16)), DT_F32);
   return uop_cast(g, f, (enum dtype)u->dt);
 }
 
@@ -297,11 +313,14 @@ RULES_END(late_dot)
 
 static bool all_fit_i32(const uop_list *l) {
   for (size_t i = 0; i < l->n; i++)
-    if (l->at[i]->dt == DT_IDX && l->at[i]->op != OP_INVALID && (l->at[i]->vmin < INT32_MIN || l->at[i]->vmax > INT32_MAX)) return false;
+    if (l->at[i]->dt == DT_IDX && l->at[i]->op != OP_INVALID &&
+        (l->at[i]->vmin < INT32_MIN || l->at[i]->vmax > INT32_MAX))
+      return false;
   return true;
 }
 
-// IDX -> I64 or I32. Every IDX node is rebuilt with that type; casts to and from it become casts between integers. BF16 memory is U16.
+// IDX -> I64 or I32. Every IDX node is rebuilt with that type; casts to and from it become casts between integers. BF16
+// memory is U16.
 static uop *machine_types(graph *g, uop *root, const target *t) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &root, 1);
@@ -313,7 +332,8 @@ static uop *machine_types(graph *g, uop *root, const target *t) {
     enum dtype dt = u->dt == DT_IDX ? idx : u->dt == DT_BF16 ? DT_U16 : (enum dtype)u->dt;
     if (u->op == OP_CAST && s[0]->dt == dt) to = s[0];
     else if (u->op == OP_BITCAST && s[0]->dt == dt) to = s[0];
-    else if (u->op == OP_VAR && idx == DT_I32) to = uop_cast(g, uop_new(g, OP_VAR, DT_I64, 1, NULL, 0, (uarg){u->a, u->b, u->s, u->s_len}), idx);
+    else if (u->op == OP_VAR && idx == DT_I32)
+      to = uop_cast(g, uop_new(g, OP_VAR, DT_I64, 1, NULL, 0, (uarg){u->a, u->b, u->s, u->s_len}), idx);
     else to = uop_new(g, (enum op)u->op, dt, u->lanes, s, u->nsrc, (uarg){u->a, u->b, u->s, u->s_len});
     map_put(&done, u, to);
   }

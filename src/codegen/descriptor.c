@@ -1,16 +1,17 @@
 // The table of descriptors: see descriptor.h.
 //
-// x86. vpdpbusd does it all; before it there is pmaddubsw, which adds two neighbouring products in 16 bits and saturates, and
-// pmaddwd, which adds two neighbouring products of 16-bit numbers in 32. The first is taken where it provably does not
-// saturate; then its sums are added up in 16 bits as long as they fit, and pmaddwd by ones brings them to 32. Otherwise even
-// and odd bytes are widened in place, by masks and shifts, and pmaddwd does both.
+// x86. vpdpbusd does it all; before it there is pmaddubsw, which adds two neighbouring products in 16 bits and
+// saturates, and pmaddwd, which adds two neighbouring products of 16-bit numbers in 32. The first is taken where it
+// provably does not saturate; then its sums are added up in 16 bits as long as they fit, and pmaddwd by ones brings
+// them to 32. Otherwise even and odd bytes are widened in place, by masks and shifts, and pmaddwd does both.
 //
-// AArch64. udot and sdot want operands of one kind: a code of at most seven bits is both. usdot takes all. A larger code than 127
-// is moved down by 128, which is added again as 64 * b + 64 * b. Without those instructions products are made in 16 bits, where one always fits,
-// and added up there as long as that is so.
+// AArch64. udot and sdot want operands of one kind: a code of at most seven bits is both. usdot takes all. A larger
+// code than 127 is moved down by 128, which is added again as 64 * b + 64 * b. Without those instructions products are
+// made in 16 bits, where one always fits, and added up there as long as that is so.
 //
-// BF16. Pairs of products are added up in F32; vdpbf16ps and bfdot differ in how they round and take the smallest numbers for zero. Without them
-// there is no row: converting is a shift, and multiplying and adding F32 as fast as anything else.
+// BF16. Pairs of products are added up in F32; vdpbf16ps and bfdot differ in how they round and take the smallest
+// numbers for zero. Without them there is no row: converting is a shift, and multiplying and adding F32 as fast as
+// anything else.
 #include "codegen/descriptor.h"
 #include <string.h>
 
@@ -27,47 +28,63 @@
 #define KIND DT_U8, DT_I8, DT_I32
 #define BRAIN 2, DT_BF16, DT_BF16, DT_F32, 0, 0
 
-#define VPDPBUSD {"bitcast " B " $a to " D, "call " D " @llvm.x86.avx512.vpdpbusd.{bits}(" D " $acc, " D " $1, " D " $b)"}
+#define VPDPBUSD {"bitcast " B " $a to " D, "call " D " @llvm.x86.avx512.vpdpbusd.{bits}(" D " $acc, " D " $1, " D \
+  " $b)"}
 #define PMADDUBSW(name) {"bitcast " D " $b to " B, "call " W " @llvm.x86." name "(" B " $a, " B " $1)"}
 #define PMADDWD(name, x, y) "call " D " @llvm.x86." name "(" W " " x ", " W " " y ")"
 #define BY_ONES(name) {PMADDWD(name, "$a", EVERY("i16", "1")), "add " D " $acc, $1"}
 #define WIDENED(name) { \
     "bitcast " B " $a to " W, "and " W " $1," EVERY("i16", "255"), "lshr " W " $1," EVERY("i16", "8"), \
-    "bitcast " D " $b to " W, "shl " W " $4," EVERY("i16", "8"), "ashr " W " $5," EVERY("i16", "8"), "ashr " W " $4," EVERY("i16", "8"), \
+    "bitcast " D " $b to " W, "shl " W " $4," EVERY("i16", "8"), "ashr " W " $5," EVERY("i16", "8"), \
+    "ashr " W " $4," EVERY("i16", "8"), \
     PMADDWD(name, "$2", "$6"), PMADDWD(name, "$3", "$7"), "add " D " $8, $9", "add " D " $acc, $10"}
 
-#define DOT(which, acc, x, y) "call " D " @llvm.aarch64.neon." which ".v4i32.v16i8(" D " " acc ", " B " " x ", " B " " y ")"
-#define PRODUCTS(widen_a) {"bitcast " D " $b to " B, widen_a " " B " $a to " P, "sext " B " $1 to " P, "mul " P " $2, $3"}
+#define DOT(which, acc, x, y) "call " D " @llvm.aarch64.neon." which ".v4i32.v16i8(" D " " acc ", " B " " x ", " B \
+  " " y ")"
+#define PRODUCTS(widen_a) {"bitcast " D " $b to " B, widen_a " " B " $a to " P, "sext " B " $1 to " P, \
+  "mul " P " $2, $3"}
 #define ADD_PAIRS(x) "call " D " @llvm.aarch64.neon.saddlp.v4i32.v8i16(" H " " x ")"
 #define ADD_FOURS { \
     "shufflevector " P " $a, " P " poison, <8 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7>", \
     "shufflevector " P " $a, " P " poison, <8 x i32> <i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15>", \
-    ADD_PAIRS("$1"), ADD_PAIRS("$2"), "call " D " @llvm.aarch64.neon.addp.v4i32(" D " $3, " D " $4)", "add " D " $acc, $5"}
+    ADD_PAIRS("$1"), ADD_PAIRS("$2"), "call " D " @llvm.aarch64.neon.addp.v4i32(" D " $3, " D " $4)", \
+    "add " D " $acc, $5"}
 
-#define PAIRS(name) {"bitcast " W " $a to " BRAINS, "bitcast " D " $b to " BRAINS, "call " F " @llvm." name "(" F " $acc, " BRAINS " $1, " BRAINS " $2)"}
+#define PAIRS(name) {"bitcast " W " $a to " BRAINS, "bitcast " D " $b to " BRAINS, \
+  "call " F " @llvm." name "(" F " $acc, " BRAINS " $1, " BRAINS " $2)"}
 
 static const descriptor table[] = {
-  {"avx512-vnni",       "avx512vnni avx512bw",       1, 16, 4, KIND, 255, 0, VPDPBUSD, {0}},
-  {"avx512-vnni-256",   "avx512vnni avx512vl",       1, 8,  4, KIND, 255, 0, VPDPBUSD, {0}},
-  {"avx512-vnni-128",   "avx512vnni avx512vl",       1, 4,  4, KIND, 255, 0, VPDPBUSD, {0}},
-  {"avx-vnni",          "avxvnni avx2",              1, 8,  4, KIND, 255, 0, VPDPBUSD, {0}},
-  {"avx-vnni-128",      "avxvnni avx2",              1, 4,  4, KIND, 255, 0, VPDPBUSD, {0}},
-  {"avx512-pairs",      "avx512bw",                  1, 16, 4, KIND, 127, 2, PMADDUBSW("avx512.pmaddubs.w.512"), BY_ONES("avx512.pmaddw.d.512")},
-  {"avx512-wide",       "avx512bw",                  1, 16, 4, KIND, 255, 0, WIDENED("avx512.pmaddw.d.512"), {0}},
-  {"avx2-pairs",        "avx2",                      1, 8,  4, KIND, 127, 2, PMADDUBSW("avx2.pmadd.ub.sw"), BY_ONES("avx2.pmadd.wd")},
-  {"avx2-wide",         "avx2",                      1, 8,  4, KIND, 255, 0, WIDENED("avx2.pmadd.wd"), {0}},
-  {"ssse3-pairs",       "ssse3",                     1, 4,  4, KIND, 127, 2, PMADDUBSW("ssse3.pmadd.ub.sw.128"), BY_ONES("sse2.pmadd.wd")},
-  {"sse2-wide",         "sse2",                      1, 4,  4, KIND, 255, 0, WIDENED("sse2.pmadd.wd"), {0}},
-  {"neon-i8mm",         "i8mm",                      1, 4,  4, KIND, 255, 0, {"bitcast " D " $b to " B, DOT("usdot", "$acc", "$a", "$1")}, {0}},
-  {"neon-dotprod",      "dotprod",                   1, 4,  4, KIND, 127, 0, {"bitcast " D " $b to " B, DOT("sdot", "$acc", "$a", "$1")}, {0}},
-  {"neon-dotprod-moved", "dotprod",                  1, 4,  4, KIND, 255, 0, {"bitcast " D " $b to " B, "xor " B " $a," EVERY("i8", "-128"), DOT("sdot", "$acc", "$2", "$1"),
-                                                                     DOT("sdot", "$3", "$1", EVERY("i8", "64")), DOT("sdot", "$4", "$1", EVERY("i8", "64"))}, {0}},
-  {"neon-signed",       "neon",                      1, 4,  4, KIND, 127, 1, PRODUCTS("sext"), ADD_FOURS},
-  {"neon",              "neon",                      1, 4,  4, KIND, 255, 1, PRODUCTS("zext"), ADD_FOURS},
-  {"avx512-bf16",       "avx512bf16",                1, 16, BRAIN, PAIRS("x86.avx512bf16.dpbf16ps.512"), {0}},
-  {"avx512-bf16-256",   "avx512bf16 avx512vl",       1, 8,  BRAIN, PAIRS("x86.avx512bf16.dpbf16ps.256"), {0}},
-  {"avx512-bf16-128",   "avx512bf16 avx512vl",       1, 4,  BRAIN, PAIRS("x86.avx512bf16.dpbf16ps.128"), {0}},
-  {"neon-bf16",         "bf16",                      1, 4,  BRAIN, PAIRS("aarch64.neon.bfdot.v4f32.v8bf16"), {0}},
+  {"avx512-vnni", "avx512vnni avx512bw", 1, 16, 4, KIND, 255, 0, VPDPBUSD, {0}},
+  {"avx512-vnni-256", "avx512vnni avx512vl", 1, 8, 4, KIND, 255, 0, VPDPBUSD, {0}},
+  {"avx512-vnni-128", "avx512vnni avx512vl", 1, 4, 4, KIND, 255, 0, VPDPBUSD, {0}},
+  {"avx-vnni", "avxvnni avx2", 1, 8, 4, KIND, 255, 0, VPDPBUSD, {0}},
+  {"avx-vnni-128", "avxvnni avx2", 1, 4, 4, KIND, 255, 0, VPDPBUSD, {0}},
+  {"avx512-pairs", "avx512bw", 1, 16, 4, KIND, 127, 2, PMADDUBSW("avx512.pmaddubs.w.512"),
+   BY_ONES("avx512.pmaddw.d.512")},
+  {"avx512-wide", "avx512bw", 1, 16, 4, KIND, 255, 0, WIDENED("avx512.pmaddw.d.512"), {0}},
+  {"avx2-pairs", "avx2", 1, 8, 4, KIND, 127, 2, PMADDUBSW("avx2.pmadd.ub.sw"), BY_ONES("avx2.pmadd.wd")},
+  {"avx2-wide", "avx2", 1, 8, 4, KIND, 255, 0, WIDENED("avx2.pmadd.wd"), {0}},
+  {"ssse3-pairs", "ssse3", 1, 4, 4, KIND, 127, 2, PMADDUBSW("ssse3.pmadd.ub.sw.128"), BY_ONES("sse2.pmadd.wd")},
+  {"sse2-wide", "sse2", 1, 4, 4, KIND, 255, 0, WIDENED("sse2.pmadd.wd"), {0}},
+  {"neon-i8mm", "i8mm", 1, 4, 4, KIND, 255, 0, {"bitcast " D " $b to " B, DOT("usdot", "$acc", "$a", "$1")}, {0}},
+  {"neon-dotprod", "dotprod", 1, 4, 4, KIND, 127, 0, {"bitcast " D " $b to " B, DOT("sdot", "$acc", "$a", "$1")}, {0}},
+  {"neon-dotprod-moved",
+   "dotprod",
+   1,
+   4,
+   4,
+   KIND,
+   255,
+   0,
+   {"bitcast " D " $b to " B, "xor " B " $a," EVERY("i8", "-128"), DOT("sdot", "$acc", "$2", "$1"),
+    DOT("sdot", "$3", "$1", EVERY("i8", "64")), DOT("sdot", "$4", "$1", EVERY("i8", "64"))},
+   {0}},
+  {"neon-signed", "neon", 1, 4, 4, KIND, 127, 1, PRODUCTS("sext"), ADD_FOURS},
+  {"neon", "neon", 1, 4, 4, KIND, 255, 1, PRODUCTS("zext"), ADD_FOURS},
+  {"avx512-bf16", "avx512bf16", 1, 16, BRAIN, PAIRS("x86.avx512bf16.dpbf16ps.512"), {0}},
+  {"avx512-bf16-256", "avx512bf16 avx512vl", 1, 8, BRAIN, PAIRS("x86.avx512bf16.dpbf16ps.256"), {0}},
+  {"avx512-bf16-128", "avx512bf16 avx512vl", 1, 4, BRAIN, PAIRS("x86.avx512bf16.dpbf16ps.128"), {0}},
+  {"neon-bf16", "bf16", 1, 4, BRAIN, PAIRS("aarch64.neon.bfdot.v4f32.v8bf16"), {0}},
 };
 _Static_assert(COUNT(table) <= 64, "a descriptor_set is 64 bits");
 
@@ -93,12 +110,16 @@ descriptor_set descriptors_where(bool (*has)(const void *machine, const char *fe
   return set;
 }
 
-int64_t descriptor_steps(const descriptor *d, int64_t a_max) { return d->products ? 32767 / (d->products * max_i64(a_max, 1) * 128) : 1; }
+int64_t descriptor_steps(const descriptor *d, int64_t a_max) {
+  return d->products ? 32767 / (d->products * max_i64(a_max, 1) * 128) : 1;
+}
 
 const descriptor *descriptor_find(descriptor_set set, enum dtype acc, int n, int64_t a_max) {
   for (size_t i = 0; i < COUNT(table); i++) {
     const descriptor *d = &table[i];
-    if ((set >> i & 1) && d->acc == acc && d->n == n && (acc != DT_I32 || (a_max <= d->a_max && descriptor_steps(d, a_max) >= 1))) return d;
+    if ((set >> i & 1) && d->acc == acc && d->n == n &&
+        (acc != DT_I32 || (a_max <= d->a_max && descriptor_steps(d, a_max) >= 1)))
+      return d;
   }
   return NULL;
 }
@@ -106,6 +127,7 @@ const descriptor *descriptor_find(descriptor_set set, enum dtype acc, int n, int
 int descriptor_lanes(descriptor_set set, enum dtype acc, int most, int64_t size) {
   int best = 0;
   for (size_t i = 0; i < COUNT(table); i++)
-    if ((set >> i & 1) && table[i].acc == acc && table[i].n <= most && table[i].n > best && size % table[i].n == 0) best = table[i].n;
+    if ((set >> i & 1) && table[i].acc == acc && table[i].n <= most && table[i].n > best && size % table[i].n == 0)
+      best = table[i].n;
   return best;
 }

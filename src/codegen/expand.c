@@ -1,7 +1,8 @@
-// Expansion of axis kinds. UPCAST and UNROLL are plain substitution: the expression is copied with the range replaced by each
-// of its numbers, and hash-consing makes the copies share whatever does not depend on it. LANE turns the expressions that
-// depend on it into vectors, bottom up: a load whose address grows by one element per lane is one wide load, what does not
-// depend on the lane stays scalar until it meets a vector, and a reduction over lanes keeps partial sums in lanes until the end.
+// Expansion of axis kinds. UPCAST and UNROLL are plain substitution: the expression is copied with the range replaced
+// by each of its numbers, and hash-consing makes the copies share whatever does not depend on it. LANE turns the
+// expressions that depend on it into vectors, bottom up: a load whose address grows by one element per lane is one wide
+// load, what does not depend on the lane stays scalar until it meets a vector, and a reduction over lanes keeps partial
+// sums in lanes until the end.
 #include "codegen/expand.h"
 #include <stdlib.h>
 #include "codegen/opt.h"
@@ -40,9 +41,8 @@ uop *expand_gates(graph *g, uop *ast) { return rebuild(g, ast, gate, NULL); }
 
 // --- groups ---------------------------------------------------------------------------------------------------------
 
-// REDUCE over a GROUP range: every work-item reduces its share, stores the partial result in work-group memory, and after a
-// barrier each adds up all of them.
-// Every item, and every copy of it, has a place of its own.
+// REDUCE over a GROUP range: every work-item reduces its share, stores the partial result in work-group memory, and
+// after a barrier each adds up all of them. Every item, and every copy of it, has a place of its own.
 typedef struct group_ctx { const uop *store; int64_t next_local, next_range; } group_ctx;
 
 static uop *own_part(graph *g, const group_ctx *c, uop *reduce, int64_t *n) {
@@ -69,7 +69,9 @@ static uop *group(graph *g, uop *u, uop **s, void *ctx) {
     else keep[n++] = s[i];
   }
   if (!n_groups) return uop_with_src(g, u, s);
-  uop *partial = n > (size_t)uop_first_range(u) || uop_first_range(u) > 1 ? uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, keep, n, (uarg){.a = u->a, .b = u->b}) : keep[0];
+  uop *partial = n > (size_t)uop_first_range(u) || uop_first_range(u) > 1
+                   ? uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, keep, n, (uarg){.a = u->a, .b = u->b})
+                   : keep[0];
   int64_t size = 1;
   uop *mine = uop_idx(g, 0), *others = uop_idx(g, 0), *again[8];
   for (int i = 0; i < n_groups; i++) {
@@ -82,9 +84,11 @@ static uop *group(graph *g, uop *u, uop **s, void *ctx) {
   int64_t parts;
   uop *base = idx_mul(g, own_part(g, c, u, &parts), uop_idx(g, size));
   uop *mem = uop_new(g, OP_LOCAL, (enum dtype)u->dt, 1, NULL, 0, (uarg){.a = c->next_local++, .b = size * parts});
-  uop *store = uop_new(g, OP_STORE, DT_VOID, 1, (uop *[]){uop_index(g, mem, idx_add(g, base, mine)), partial}, 2, (uarg){0});
+  uop *store =
+    uop_new(g, OP_STORE, DT_VOID, 1, (uop *[]){uop_index(g, mem, idx_add(g, base, mine)), partial}, 2, (uarg){0});
   uop *barrier = uop_new(g, OP_BARRIER, DT_VOID, 1, &store, 1, (uarg){0});
-  uop *load = uop_new(g, OP_LOAD, (enum dtype)u->dt, 1, (uop *[]){uop_index(g, mem, idx_add(g, base, others)), barrier}, 2, (uarg){0});
+  uop *load = uop_new(g, OP_LOAD, (enum dtype)u->dt, 1, (uop *[]){uop_index(g, mem, idx_add(g, base, others)), barrier},
+                      2, (uarg){0});
   uop *src[9] = {load};
   for (int i = 0; i < n_groups; i++) src[1 + i] = again[i];
   return uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, src, 1 + (size_t)n_groups, (uarg){.a = u->a});
@@ -97,7 +101,8 @@ uop *expand_groups(graph *g, uop *ast) {
 
 // --- stages ---------------------------------------------------------------------------------------------------------
 
-// A stage that is copied, for the steps of an UPCAST range or the lanes of an output, has a place for each copy; lanes lie side by side.
+// A stage that is copied, for the steps of an UPCAST range or the lanes of an output, has a place for each copy; lanes
+// lie side by side.
 typedef struct stage_copies { uop *store, *first, *lane; int64_t n, lanes; } stage_copies;
 typedef struct stages { VEC(stage_copies) at; } stages;
 
@@ -106,7 +111,11 @@ static void find_copies(graph *g, uop *store, stage_copies *c) {
   VEC(uop *) ranges = {0};
   for (size_t i = 0; i < uop_ranges(store).n; i++) vec_push(&ranges, uop_ranges(store).at[i]);
   for (size_t i = 1; i < ranges.n; i++)                 // by number
-    for (size_t j = i; j > 0 && ranges.at[j]->a < ranges.at[j - 1]->a; j--) { uop *t = ranges.at[j]; ranges.at[j] = ranges.at[j - 1]; ranges.at[j - 1] = t; }
+    for (size_t j = i; j > 0 && ranges.at[j]->a < ranges.at[j - 1]->a; j--) {
+      uop *t = ranges.at[j];
+      ranges.at[j] = ranges.at[j - 1];
+      ranges.at[j - 1] = t;
+    }
   for (size_t i = 0; i < ranges.n; i++) {
     uop *r = ranges.at[i];
     if (r->b == AXIS_LANE) { c->lane = r; c->lanes = r->src[0]->a; }
@@ -127,7 +136,8 @@ static uop *own_place(graph *g, uop *u, uop **s, void *ctx) {
   const uop *mem = u->src[0];
   uop *at = idx_add(g, v->src[1], idx_mul(g, c->first, uop_idx(g, mem->b)));
   if (c->lane) at = idx_add(g, idx_mul(g, at, uop_idx(g, c->lanes)), c->lane);
-  uop *own = uop_new(g, OP_LOCAL, (enum dtype)mem->dt, 1, NULL, 0, (uarg){mem->a, mem->b * c->n * c->lanes, mem->s, mem->s_len});
+  uop *own =
+    uop_new(g, OP_LOCAL, (enum dtype)mem->dt, 1, NULL, 0, (uarg){mem->a, mem->b * c->n * c->lanes, mem->s, mem->s_len});
   return uop_index(g, own, simplify(g, at));
 }
 
@@ -212,7 +222,8 @@ static uop *unroll(graph *g, uop *u, uop **s, void *ctx) {
   }
   int64_t count = (int64_t)values.n;
   for (size_t i = 0; i < n; i++) vec_push(&values, ranges[i]);
-  uop *r = uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, values.at, values.n, (uarg){.a = u->a, .b = count > 1 ? count : 0});
+  uop *r =
+    uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, values.at, values.n, (uarg){.a = u->a, .b = count > 1 ? count : 0});
   vec_free(&values);
   return r;
 }
@@ -223,7 +234,8 @@ uop *expand_unrolls(graph *g, uop *ast) {
   vec_push(&stores, ast->src[0]);
   for (;;) {
     uop *r = NULL;
-    for (size_t i = 2; i < stores.at[0]->nsrc && !r; i++) if (stores.at[0]->src[i]->b == AXIS_UPCAST) r = stores.at[0]->src[i];
+    for (size_t i = 2; i < stores.at[0]->nsrc && !r; i++)
+      if (stores.at[0]->src[i]->b == AXIS_UPCAST) r = stores.at[0]->src[i];
     if (!r) break;
     VEC(uop *) more = {0};
     for (size_t v = 0; v < stores.n; v++) {
@@ -234,7 +246,8 @@ uop *expand_unrolls(graph *g, uop *ast) {
       uop *without = uop_new(g, OP_STORE, DT_VOID, 1, src, n, (uarg){0});
       for (int64_t k = 0; k < r->src[0]->a; k++) {
         uop *one = with_number(g, without, r, k);
-        if (one->src[0]->src[1]->op != OP_INVALID) vec_push(&more, one);               // a copy that lies outside altogether
+        // a copy that lies outside altogether
+        if (one->src[0]->src[1]->op != OP_INVALID) vec_push(&more, one);
       }
     }
     vec_free(&stores);
@@ -248,18 +261,24 @@ uop *expand_unrolls(graph *g, uop *ast) {
 // --- lanes ----------------------------------------------------------------------------------------------------------
 
 static uop *lane_of(const uop *list, size_t from) {
-  for (size_t i = from; i < list->nsrc; i++) if (list->src[i]->op == OP_RANGE && list->src[i]->b == AXIS_LANE) return list->src[i];
+  for (size_t i = from; i < list->nsrc; i++)
+    if (list->src[i]->op == OP_RANGE && list->src[i]->b == AXIS_LANE) return list->src[i];
   return NULL;
 }
 
-// The LANE range below an index expression (there is at most one), if the address grows evenly along it: base and step in elements.
+// The LANE range below an index expression (there is at most one), if the address grows evenly along it: base and step
+// in elements.
 static bool even_steps(graph *g, uop *i, uop **base, int64_t *step) {
   uop *cond = NULL;
   if (i->op == OP_WHERE) { cond = i->src[0]; i = i->src[1]; }
   idx_sum s;
   if (!idx_sum_of(i, &s)) return false;
   int lane = -1;
-  for (int t = 0; t < s.n; t++) if (s.atom[t]->op == OP_RANGE && s.atom[t]->b == AXIS_LANE) { if (lane >= 0) return false; lane = t; }
+  for (int t = 0; t < s.n; t++)
+    if (s.atom[t]->op == OP_RANGE && s.atom[t]->b == AXIS_LANE) {
+      if (lane >= 0) return false;
+      lane = t;
+    }
   if (lane < 0) return false;
   uop *r = s.atom[lane];
   if (cond && uop_varies(cond, r)) return false;
@@ -274,7 +293,8 @@ static bool even_steps(graph *g, uop *i, uop **base, int64_t *step) {
   return true;
 }
 
-// An INDEX in lanes: a scalar address where consecutive lanes are consecutive elements of `dt`, otherwise one address per lane.
+// An INDEX in lanes: a scalar address where consecutive lanes are consecutive elements of `dt`, otherwise one address
+// per lane.
 static uop *lane_index(graph *g, uop *index, uop *vector_index, enum dtype dt, int lanes) {
   uop *base;
   int64_t step;
@@ -286,8 +306,9 @@ static uop *lane_index(graph *g, uop *index, uop *vector_index, enum dtype dt, i
 
 static uop *to_lanes(graph *g, uop *u, uop **s, void *ctx);
 
-// The product of a DOT reduction: CAST(a) * CAST(x), where a depends on the lane and on the inner range, and x is a load of numbers that are
-// consecutive along the inner range. k neighbours at a time: one lane number runs through rows and inner range.
+// The product of a DOT reduction: CAST(a) * CAST(x), where a depends on the lane and on the inner range, and x is a
+// load of numbers that are consecutive along the inner range. k neighbours at a time: one lane number runs through rows
+// and inner range.
 static uop *dot_product(graph *g, uop *product, enum dtype acc, uop *inner) {
   uop *a, *x, *lane = NULL;
   int k = dot_products(acc);
@@ -316,20 +337,23 @@ static uop *dot_reduce(graph *g, uop *u, uop **s, uop *inner) {
   for (int i = 0; i < uop_first_range(u); i++) vec_push(&src, dot_product(g, u->src[i], (enum dtype)u->dt, inner));
   int lanes = src.at[0]->lanes;
   for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) if (u->src[i] != inner) vec_push(&src, s[i]);
-  uop *r = src.n == 1 ? src.at[0] : uop_new(g, OP_REDUCE, (enum dtype)u->dt, lanes, src.at, src.n, (uarg){.a = OP_ADD, .b = u->b});
+  uop *r = src.n == 1 ? src.at[0]
+                      : uop_new(g, OP_REDUCE, (enum dtype)u->dt, lanes, src.at, src.n, (uarg){.a = OP_ADD, .b = u->b});
   vec_free(&src);
   return r;
 }
 
 static uop *lane_reduce(graph *g, uop *u, uop **s) {
-  for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) if (u->src[i]->b == AXIS_DOT) return dot_reduce(g, u, s, u->src[i]);
+  for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++)
+    if (u->src[i]->b == AXIS_DOT) return dot_reduce(g, u, s, u->src[i]);
   uop *lane = lane_of(u, (size_t)uop_first_range(u));
   VEC(uop *) src = {0};
   int lanes = lane ? (int)lane->src[0]->a : 1;
   for (int i = 0; i < uop_first_range(u); i++) lanes = s[i]->lanes > lanes ? s[i]->lanes : lanes;
   for (int i = 0; i < uop_first_range(u); i++) vec_push(&src, uop_splat(g, s[i], lanes));
   for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) if (u->src[i] != lane) vec_push(&src, s[i]);
-  uop *r = src.n == 1 ? src.at[0] : uop_new(g, OP_REDUCE, (enum dtype)u->dt, lanes, src.at, src.n, (uarg){.a = u->a, .b = u->b});
+  uop *r = src.n == 1 ? src.at[0]
+                      : uop_new(g, OP_REDUCE, (enum dtype)u->dt, lanes, src.at, src.n, (uarg){.a = u->a, .b = u->b});
   vec_free(&src);
   return lane ? uop_new(g, OP_HREDUCE, (enum dtype)u->dt, 1, &r, 1, (uarg){.a = u->a}) : r;
 }
@@ -355,7 +379,9 @@ static uop *to_lanes(graph *g, uop *u, uop **s, void *ctx) {
   int lanes = 1;
   for (size_t i = 0; i < u->nsrc; i++) lanes = s[i]->lanes > lanes ? s[i]->lanes : lanes;
   switch (u->op) {
-  case OP_RANGE: return u->b == AXIS_LANE ? uop_new(g, OP_LANE, DT_IDX, (int)u->src[0]->a, NULL, 0, (uarg){0}) : uop_with_src(g, u, s);
+  case OP_RANGE:
+    return u->b == AXIS_LANE ? uop_new(g, OP_LANE, DT_IDX, (int)u->src[0]->a, NULL, 0, (uarg){0})
+                             : uop_with_src(g, u, s);
   case OP_REDUCE: return lane_reduce(g, u, s);
   case OP_LOAD: {
     if (lanes == 1) return uop_with_src(g, u, s);
@@ -390,7 +416,9 @@ static uop *to_lanes(graph *g, uop *u, uop **s, void *ctx) {
   }
   if (lanes == 1) return uop_with_src(g, u, s);
   if (!(op_flags((enum op)u->op) & OPF_ELEMENTWISE)) die("%s of vectors", op_name((enum op)u->op));
-  return u->nsrc == 1 ? uop_op1(g, (enum op)u->op, s[0]) : u->nsrc == 2 ? uop_op2(g, (enum op)u->op, s[0], s[1]) : uop_op3(g, (enum op)u->op, s[0], s[1], s[2]);
+  return u->nsrc == 1   ? uop_op1(g, (enum op)u->op, s[0])
+         : u->nsrc == 2 ? uop_op2(g, (enum op)u->op, s[0], s[1])
+                        : uop_op3(g, (enum op)u->op, s[0], s[1], s[2]);
 }
 
 uop *expand_lanes(graph *g, uop *ast) { return rebuild(g, ast, to_lanes, NULL); }

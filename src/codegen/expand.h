@@ -4,7 +4,8 @@
 #include "codegen/opt.h"
 uop *expand_gates(graph *g, uop *ast);            // loads under a condition become loads that are always safe
 uop *expand_groups(graph *g, uop *ast);           // GROUP: partial results through work-group memory
-uop *expand_stages(graph *g, uop *ast);           // stages that UPCAST or an output's lanes copy: each copy has memory of its own
+// stages that UPCAST or an output's lanes copy: each copy has memory of its own
+uop *expand_stages(graph *g, uop *ast);
 uop *expand_unrolls(graph *g, uop *ast);          // UNROLL: a REDUCE of several values; UPCAST: several STOREs
 uop *expand_lanes(graph *g, uop *ast);            // LANE: vectors
 #endif

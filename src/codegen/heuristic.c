@@ -1,14 +1,17 @@
-// Good loops without search. The questions are asked of the index expressions, not of op patterns: which ranges does the index
-// of each load depend on, and with which stride? So a matvec is found through casts, multiplies and whole dequantisations.
+// Good loops without search. The questions are asked of the index expressions, not of op patterns: which ranges does
+// the index of each load depend on, and with which stride? So a matvec is found through casts, multiplies and whole
+// dequantisations.
 //
-// 1. Lanes: rows of a dot product; rows of a weight of floats that may be laid anew; an output range along which every access is contiguous
-//    or constant; otherwise, per reduction, a reduced range of that kind (partial sums in lanes, added at the end).
+// 1. Lanes: rows of a dot product; rows of a weight of floats that may be laid anew; an output range along which every
+//    access is contiguous or constant; otherwise, per reduction, a reduced range of that kind (partial sums in lanes,
+//    added at the end).
 // 2. Ranges that came from a format's block structure are unrolled: codes that share bytes share loads.
-// 3. Output ranges that no reduction depends on and that are small are unrolled, so that what they share is computed once.
-// 4. Register tiles: output ranges that some load inside the reduction does not depend on; several at once share that load.
-//    MV_ROWS_PER_THREAD is the size for rows.
-// The structure of a reduction (1, 2) depends on the reduced ranges and the weight alone, never on batch, position or threads:
-// the order of float additions is the same for one token and for many.
+// 3. Output ranges that no reduction depends on and that are small are unrolled, so that what they share is computed
+//    once.
+// 4. Register tiles: output ranges that some load inside the reduction does not depend on; several at once share that
+//    load. MV_ROWS_PER_THREAD is the size for rows.
+// The structure of a reduction (1, 2) depends on the reduced ranges and the weight alone, never on batch, position or
+// threads: the order of float additions is the same for one token and for many.
 #include "codegen/opt.h"
 #include <string.h>
 #include "base/env.h"
@@ -48,7 +51,8 @@ static enum stride stride_of(kernel *k, const uop *access, uop *r, int lanes, en
   uop *i = access->src[1];
   if (!uop_varies(i, r)) return FIXED;
   graph *g = k->g;
-  uop *lane = uop_range(g, uop_idx(g, lanes), -1, AXIS_LANE), *piece = uop_range(g, idx_div(g, r->src[0], uop_idx(g, lanes)), -2, AXIS_LOOP);
+  uop *lane = uop_range(g, uop_idx(g, lanes), -1, AXIS_LANE),
+      *piece = uop_range(g, idx_div(g, r->src[0], uop_idx(g, lanes)), -2, AXIS_LOOP);
   map m = {0};
   map_put(&m, r, idx_add(g, idx_mul(g, piece, uop_idx(g, lanes)), lane));
   i = simplify(g, uop_substitute(g, i, &m));
@@ -61,8 +65,10 @@ static enum stride stride_of(kernel *k, const uop *access, uop *r, int lanes, en
   if (!idx_sum_of(i, &s)) return JUMPS;
   enum stride found = FIXED;
   for (int t = 0; t < s.n; t++) {
-    if (s.atom[t] == lane) { if (s.coeff[t] * dtype_size((enum dtype)access->src[0]->dt) != dtype_size(dt)) return JUMPS; found = CONTIGUOUS; }
-    else if (uop_varies(s.atom[t], lane)) return JUMPS;
+    if (s.atom[t] == lane) {
+      if (s.coeff[t] * dtype_size((enum dtype)access->src[0]->dt) != dtype_size(dt)) return JUMPS;
+      found = CONTIGUOUS;
+    } else if (uop_varies(s.atom[t], lane)) return JUMPS;
   }
   return found;
 }
@@ -101,12 +107,16 @@ static bool streams(const kernel *k, const uop *load) {
 }
 
 // Is this sum one of products such that several steps of `inner` are one instruction in each lane of `lane`?
-// Only the layout of a stream puts those operands side by side; other ones must be bytes, the same for all lanes and steps.
+// Only the layout of a stream puts those operands side by side; other ones must be bytes, the same for all lanes and
+// steps.
 static bool dot_fits(const kernel *k, const uop *reduce, const uop *lane, const uop *inner) {
   enum dtype acc = (enum dtype)reduce->dt;
   uop *a, *x;
-  if (reduce->a != OP_ADD || !dot_operands(reduce->src[0], acc, lane, &a, &x) || x->src[0]->src[0]->dt != x->dt || inner->src[0]->a % dot_products(acc)) return false;
-  if (acc != DT_I32 && descriptor_lanes(k->t->descriptors, acc, k->t->vector_bytes / 4, lane->src[0]->a) < 4) return false;
+  if (reduce->a != OP_ADD || !dot_operands(reduce->src[0], acc, lane, &a, &x) || x->src[0]->src[0]->dt != x->dt ||
+      inner->src[0]->a % dot_products(acc))
+    return false;
+  if (acc != DT_I32 && descriptor_lanes(k->t->descriptors, acc, k->t->vector_bytes / 4, lane->src[0]->a) < 4)
+    return false;
   if (coefficient(x->src[0], inner) != 1 || coefficient(x->src[0], lane) != 0) return false;
   loads l = {.n = 0};
   map seen = {0};
@@ -126,8 +136,8 @@ static bool binds(const uop *reduce, const uop *r) {
   return false;
 }
 
-// A dot-product instruction, if some integer reduction over an axis of four and some output axis fit it, and all other memory that is read
-// moves along that output axis by one element or not at all.
+// A dot-product instruction, if some integer reduction over an axis of four and some output axis fit it, and all other
+// memory that is read moves along that output axis by one element or not at all.
 static bool dot_lanes(kernel *k) {
   axes x;
   kernel_axes(k, &x);
@@ -143,17 +153,25 @@ static bool dot_lanes(kernel *k) {
       for (int r = x.n_out; r < x.n && lane < 0; r++) {
         bool bound = false;
         for (size_t j = (size_t)uop_first_range(u); j < u->nsrc; j++) bound |= u->src[j] == x.at[r];
-        if (bound && x.at[r]->src[0]->op == OP_CONST && x.at[o]->src[0]->op == OP_CONST && lanes_that_fit(k, x.at[o]) > 1 && dot_fits(k, u, x.at[o], x.at[r])) { lane = o; inner = r; dot = u; }
+        if (bound && x.at[r]->src[0]->op == OP_CONST && x.at[o]->src[0]->op == OP_CONST &&
+            lanes_that_fit(k, x.at[o]) > 1 && dot_fits(k, u, x.at[o], x.at[r])) {
+          lane = o;
+          inner = r;
+          dot = u;
+        }
       }
   }
-  bool ok = lane >= 0 && uop_varies(store->src[0], x.at[lane]);          // results may be stored one by one: a row costs more than its store
+  // results may be stored one by one: a row costs more than its store
+  bool ok = lane >= 0 && uop_varies(store->src[0], x.at[lane]);
   for (size_t i = 0; ok && i < l.n; i++)
     if (l.at[i]->op == OP_LOAD && !streams(k, l.at[i]))
       ok = stride_of(k, l.at[i]->src[0], x.at[lane], lanes_that_fit(k, x.at[lane]), (enum dtype)l.at[i]->dt) != JUMPS;
   // a reduction over the same range that is no dot product gets ranges of its own
   uop *other = NULL;
   for (size_t i = 0; ok && i < l.n && !other; i++)
-    if (l.at[i]->op == OP_REDUCE && l.at[i] != dot && binds(l.at[i], x.at[inner]) && !dot_fits(k, l.at[i], x.at[lane], x.at[inner])) other = l.at[i];
+    if (l.at[i]->op == OP_REDUCE && l.at[i] != dot && binds(l.at[i], x.at[inner]) &&
+        !dot_fits(k, l.at[i], x.at[lane], x.at[inner]))
+      other = l.at[i];
   arena_free(a);
   if (other && kernel_separate(k, other)) return dot_lanes(k);
   return ok && kernel_apply(k, (opt){OPT_TC, lane, inner});
@@ -186,10 +204,12 @@ static uop *output_lanes(kernel *k) {
     if (r->b != AXIS_LOOP || lanes_that_fit(k, r) == 1) continue;
     if (stride_of(k, store->src[0], r, lanes_that_fit(k, r), (enum dtype)store->src[1]->dt) != CONTIGUOUS) continue;
     bool ok = true;
-    for (int j = 0; ok && j < l.n; j++) ok = stride_of(k, l.at[j]->src[0], r, lanes_that_fit(k, r), (enum dtype)l.at[j]->dt) != JUMPS;
-    // A symbolic size is padded: only where that needs no guard. It may be a number of tokens: one token has no such range,
-    // and its sums must be laid in the same way.
-    if (r->src[0]->op != OP_CONST) ok = ok && store->src[0]->src[0]->s && r->src[0]->vmax % lanes_that_fit(k, r) == 0 && !sum_has_lanes(k, r);
+    for (int j = 0; ok && j < l.n; j++)
+      ok = stride_of(k, l.at[j]->src[0], r, lanes_that_fit(k, r), (enum dtype)l.at[j]->dt) != JUMPS;
+    // A symbolic size is padded: only where that needs no guard. It may be a number of tokens: one token has no such
+    // range, and its sums must be laid in the same way.
+    if (r->src[0]->op != OP_CONST)
+      ok = ok && store->src[0]->src[0]->s && r->src[0]->vmax % lanes_that_fit(k, r) == 0 && !sum_has_lanes(k, r);
     if (ok) return r;
   }
   return NULL;
@@ -197,11 +217,13 @@ static uop *output_lanes(kernel *k) {
 
 
 static bool has_lane(const uop *reduce) {
-  for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++) if (reduce->src[i]->b == AXIS_LANE) return true;
+  for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++)
+    if (reduce->src[i]->b == AXIS_LANE) return true;
   return false;
 }
 
-// An output range whose steps are rows of a weight of floats: laid anew, they lie side by side. All else that is read moves along it by one element or not at all.
+// An output range whose steps are rows of a weight of floats: laid anew, they lie side by side. All else that is read
+// moves along it by one element or not at all.
 static uop *row_lanes(kernel *k) {
   uop *store = k->ast->src[0];
   loads l;
@@ -209,18 +231,21 @@ static uop *row_lanes(kernel *k) {
   for (size_t i = store->nsrc; i-- > 2;) {
     uop *r = store->src[i];
     int n = lanes_that_fit(k, r), rows = 0;
-    bool ok = r->b == AXIS_LOOP && n == k->t->vector_bytes / 4 && r->src[0]->op == OP_CONST && uop_varies(store->src[0], r);
+    bool ok =
+      r->b == AXIS_LOOP && n == k->t->vector_bytes / 4 && r->src[0]->op == OP_CONST && uop_varies(store->src[0], r);
     for (int j = 0; ok && j < l.n; j++) {
       bool jumps = stride_of(k, l.at[j]->src[0], r, n, (enum dtype)l.at[j]->dt) == JUMPS;
       rows += jumps;
-      ok = !jumps || (streams(k, l.at[j]) && dtype_is_float((enum dtype)l.at[j]->dt) && l.at[j]->dt == l.at[j]->src[0]->src[0]->dt);
+      ok = !jumps || (streams(k, l.at[j]) && dtype_is_float((enum dtype)l.at[j]->dt) &&
+                      l.at[j]->dt == l.at[j]->src[0]->src[0]->dt);
     }
     if (ok && rows) return r;
   }
   return NULL;
 }
 
-// The best range of a reduction to lay in lanes: every load of its body contiguous or constant along it; the largest such.
+// The best range of a reduction to lay in lanes: every load of its body contiguous or constant along it; the largest
+// such.
 static uop *reduce_lanes(kernel *k, uop *reduce) {
   loads l;
   find_loads(reduce->src[0], &l);
@@ -249,13 +274,15 @@ static bool lane_one_reduce(kernel *k) {
     if (u->op != OP_REDUCE || has_lane(u) || uop_has_axis(u, AXIS_LANE)) continue;
     // a reduction inside that is not finished per lane would mix two kinds of lanes
     bool nested = false;
-    for (size_t j = 0; j < i; j++) nested |= l.at[j]->op == OP_REDUCE && l.at[j] != u && has_lane(l.at[j]) && uop_has_axis(l.at[j], AXIS_LANE);
+    for (size_t j = 0; j < i; j++)
+      nested |= l.at[j]->op == OP_REDUCE && l.at[j] != u && has_lane(l.at[j]) && uop_has_axis(l.at[j], AXIS_LANE);
     uop *r = nested ? NULL : reduce_lanes(k, u);
     if (!r) continue;
     // a range shared with a reduction that is laid in lanes another way is no range for lanes: part them
     bool apart = false;
     for (size_t j = 0; j < l.n && !apart; j++)
-      apart = l.at[j]->op == OP_REDUCE && l.at[j] != u && binds(l.at[j], r) && (has_lane(l.at[j]) || uop_has_axis(l.at[j], AXIS_LANE));
+      apart = l.at[j]->op == OP_REDUCE && l.at[j] != u && binds(l.at[j], r) &&
+              (has_lane(l.at[j]) || uop_has_axis(l.at[j], AXIS_LANE));
     did = apart ? kernel_separate(k, u) : apply(k, OPT_LANES, r, lanes_that_fit(k, r));
   }
   arena_free(a);
@@ -274,8 +301,8 @@ static int outputs_of(const kernel *k, const uop *reduce) {
   return n;
 }
 
-// The longest; of equal ones that which makes most of the output (the sum over values, not the one that it is divided by), and of those
-// the outer one: the product, not the norm of what it multiplies.
+// The longest; of equal ones that which makes most of the output (the sum over values, not the one that it is divided
+// by), and of those the outer one: the product, not the norm of what it multiplies.
 static uop *main_reduce(kernel *k, int *count) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -285,17 +312,19 @@ static uop *main_reduce(kernel *k, int *count) {
   for (size_t i = 0; i < l.n; i++) {
     if (l.at[i]->op != OP_REDUCE) continue;
     double n = 1;
-    for (size_t j = (size_t)uop_first_range(l.at[i]); j < l.at[i]->nsrc; j++) n *= (double)l.at[i]->src[j]->src[0]->vmax;
+    for (size_t j = (size_t)uop_first_range(l.at[i]); j < l.at[i]->nsrc; j++)
+      n *= (double)l.at[i]->src[j]->src[0]->vmax;
     if (n > most || !best || (n == most && outputs_of(k, l.at[i]) >= outputs_of(k, best))) { most = n; best = l.at[i]; }
   }
   for (size_t i = 0; best && i < l.n; i++)
-    *count += l.at[i]->op == OP_REDUCE && l.at[i]->nsrc == best->nsrc && l.at[i]->src[l.at[i]->nsrc - 1] == best->src[best->nsrc - 1];
+    *count += l.at[i]->op == OP_REDUCE && l.at[i]->nsrc == best->nsrc &&
+              l.at[i]->src[l.at[i]->nsrc - 1] == best->src[best->nsrc - 1];
   arena_free(a);
   return best;
 }
 
-// Unrolling goes from the innermost range outwards and stops at the first long one, which is unrolled in part: so the terms are
-// still added in ascending order, however the range was cut.
+// Unrolling goes from the innermost range outwards and stops at the first long one, which is unrolled in part: so the
+// terms are still added in ascending order, however the range was cut.
 static void unroll_blocks(kernel *k) {
   for (;;) {
     int count;
@@ -322,7 +351,8 @@ static void upcast_inner(kernel *k) {
     uop *store = k->ast->src[0];
     for (size_t i = 2; i < store->nsrc && !again; i++) {
       uop *r = store->src[i];
-      if (r->b == AXIS_LOOP && !map_has(&tiles, r) && r->src[0]->op == OP_CONST && r->src[0]->a <= 4) again = apply(k, OPT_UPCAST, r, 0);
+      if (r->b == AXIS_LOOP && !map_has(&tiles, r) && r->src[0]->op == OP_CONST && r->src[0]->a <= 4)
+        again = apply(k, OPT_UPCAST, r, 0);
     }
     map_free(&tiles);
   }
@@ -335,14 +365,16 @@ static bool shares_loads(uop *reduce, uop *r) {
   bool depends = false, shared = false;
   for (int j = 0; j < l.n; j++) {
     if (uop_varies(l.at[j], r)) { depends = true; continue; }       // a stage's element, too, where the stage does
-    for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++) shared |= uop_varies(l.at[j]->src[0], reduce->src[i]);
+    for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++)
+      shared |= uop_varies(l.at[j]->src[0], reduce->src[i]);
   }
   return depends && shared;
 }
 
 // Of a number of tokens so many go together: as few tiles as there can be, and these of one size.
 static int token_tile(const kernel *k, const uop *tokens) {
-  int64_t most = tokens->src[0]->vmax, size = k->t->token_tile ? k->t->token_tile : TOKEN_TILE, tiles = (most + size - 1) / size;
+  int64_t most = tokens->src[0]->vmax, size = k->t->token_tile ? k->t->token_tile : TOKEN_TILE,
+          tiles = (most + size - 1) / size;
   return (int)((most + tiles - 1) / tiles);
 }
 
@@ -373,7 +405,11 @@ static void register_tiles(kernel *k) {
   else want = 1;
   for (int i = 0; i < n && want > 1; i++)
     for (int amount = want; amount > 1; amount /= 2)
-      if (rows[i]->src[0]->a % amount == 0 && amount <= budget && apply(k, OPT_UPCAST, rows[i], amount)) { done *= amount; want /= amount; break; }
+      if (rows[i]->src[0]->a % amount == 0 && amount <= budget && apply(k, OPT_UPCAST, rows[i], amount)) {
+        done *= amount;
+        want /= amount;
+        break;
+      }
   if (tokens) {
     int amount = token_tile(k, tokens);
     while (amount > 1 && amount * done > budget) amount /= 2;
@@ -419,8 +455,9 @@ static bool shares_bytes(kernel *k, uop *reduce, uop *r) {
   return shared;
 }
 
-// Is this range of a sum of integers one to unroll? Not one whose steps have nothing in common: a loop costs little, while
-// LLVM orders long blocks badly, keeps their values on the stack, and takes long. The sum that a DOT is in is unrolled.
+// Is this range of a sum of integers one to unroll? Not one whose steps have nothing in common: a loop costs little,
+// while LLVM orders long blocks badly, keeps their values on the stack, and takes long. The sum that a DOT is in is
+// unrolled.
 static bool worth_unrolling(kernel *k, uop *reduce, uop *r) {
   if (r->b != AXIS_REDUCE || r->src[0]->op != OP_CONST || r->src[0]->a > MAX_UNROLL) return false;
   for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++)
@@ -462,40 +499,52 @@ static int sums_in_lanes(const kernel *k, bool *floats) {
   return n;
 }
 
-// A sum of floats waits for its last step: two vectors of rows at once are two sums, and share x. No steps are unrolled: each sum's would lie
-// together in the stream, and be read in turns.
+// A sum of floats waits for its last step: two vectors of rows at once are two sums, and share x. No steps are
+// unrolled: each sum's would lie together in the stream, and be read in turns.
 static void two_sums(kernel *k) {
   axes x;
   bool floats;
   kernel_axes(k, &x);
   if (sums_in_lanes(k, &floats) > 1 || !floats) return;
   for (int i = 0; i + 1 < x.n_out; i++)
-    if (x.at[i]->b == AXIS_LOOP && x.at[i + 1]->b == AXIS_LANE && x.at[i]->src[0]->op == OP_CONST && x.at[i]->src[0]->a % 2 == 0) { apply(k, OPT_UPCAST, x.at[i], 2); return; }
+    if (x.at[i]->b == AXIS_LOOP && x.at[i + 1]->b == AXIS_LANE && x.at[i]->src[0]->op == OP_CONST &&
+        x.at[i]->src[0]->a % 2 == 0) {
+      apply(k, OPT_UPCAST, x.at[i], 2);
+      return;
+    }
 }
 
-// Where a vector holds half of the rows that lie side by side, both halves at once: they share x. Not where each lane has several products already.
+// Where a vector holds half of the rows that lie side by side, both halves at once: they share x. Not where each lane
+// has several products already.
 static void both_halves(kernel *k) {
   uop *store = k->ast->src[0];
   int dots = 0;
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
   for (size_t i = 0; i < l.n; i++)
-    for (size_t j = 0; j < l.at[i]->nsrc; j++) dots += l.at[i]->op == OP_REDUCE && l.at[i]->src[j]->op == OP_RANGE && l.at[i]->src[j]->b == AXIS_DOT;
+    for (size_t j = 0; j < l.at[i]->nsrc; j++)
+      dots += l.at[i]->op == OP_REDUCE && l.at[i]->src[j]->op == OP_RANGE && l.at[i]->src[j]->b == AXIS_DOT;
   arena_free(a);
   if (dots > 1) return;
   for (size_t i = 2; i + 1 < store->nsrc; i++) {
     uop *r = store->src[i];
-    if (r->b == AXIS_LOOP && uop_is_int(r->src[0], 2) && store->src[i + 1]->b == AXIS_LANE) { apply(k, OPT_UPCAST, r, 0); return; }
+    if (r->b == AXIS_LOOP && uop_is_int(r->src[0], 2) && store->src[i + 1]->b == AXIS_LANE) {
+      apply(k, OPT_UPCAST, r, 0);
+      return;
+    }
   }
 }
 
-// Tiles of rows that lie side by side in memory (stream.h) are computed side by side, where there is but one token: then a weight is read in one run.
+// Tiles of rows that lie side by side in memory (stream.h) are computed side by side, where there is but one token:
+// then a weight is read in one run.
 static void side_by_side(kernel *k) {
   uop *store = k->ast->src[0], *row = NULL;
   int tiles = 1;
   loads l;
   find_loads(store->src[1], &l);
-  for (int j = 0; j < l.n; j++) if (streams(k, l.at[j]) && layout_tiles(layout_of(l.at[j]->src[0]->src[0])) > tiles) tiles = layout_tiles(layout_of(l.at[j]->src[0]->src[0]));
+  for (int j = 0; j < l.n; j++)
+    if (streams(k, l.at[j]) && layout_tiles(layout_of(l.at[j]->src[0]->src[0])) > tiles)
+      tiles = layout_tiles(layout_of(l.at[j]->src[0]->src[0]));
   for (size_t i = 2; tiles > 1 && i < store->nsrc; i++) {
     uop *r = store->src[i];
     if (r->b == AXIS_UPCAST || r->src[0]->op != OP_CONST) return;
@@ -517,8 +566,9 @@ static int64_t bytes_of_token(const kernel *k, const uop *tokens, int tile) {
   return most;
 }
 
-// The loop over tiles of tokens (output axis `at`) goes inside those over rows: so a tile of rows is read from memory once, and the activations of all tokens
-// from the cache, which they have to fit: of more tokens than that, one part after the other.
+// The loop over tiles of tokens (output axis `at`) goes inside those over rows: so a tile of rows is read from memory
+// once, and the activations of all tokens from the cache, which they have to fit: of more tokens than that, one part
+// after the other.
 static void rows_outside(kernel *k, int at, int tile) {
   axes x;
   kernel_axes(k, &x);
@@ -532,17 +582,21 @@ static void rows_outside(kernel *k, int at, int tile) {
     if (x.at[i]->b == AXIS_LOOP && x.at[i]->src[0]->op == OP_CONST && kernel_apply(k, (opt){OPT_SWAP, at, i})) at = i;
 }
 
-// Two products with so many tokens each have more sums than there are registers: one after the other, then. What they share, the tokens, lies in a cache.
+// Two products with so many tokens each have more sums than there are registers: one after the other, then. What they
+// share, the tokens, lies in a cache.
 static bool part_products(kernel *k) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
   bool did = false;
-  for (size_t i = 0; i < l.n && !did; i++) did = l.at[i]->op == OP_REDUCE && l.at[i]->dt == DT_F32 && !has_lane(l.at[i]) && uop_has_axis(l.at[i], AXIS_LANE) && kernel_separate(k, l.at[i]);
+  for (size_t i = 0; i < l.n && !did; i++)
+    did = l.at[i]->op == OP_REDUCE && l.at[i]->dt == DT_F32 && !has_lane(l.at[i]) && uop_has_axis(l.at[i], AXIS_LANE) &&
+          kernel_separate(k, l.at[i]);
   arena_free(a);
   return did;
 }
 
-// Several tokens share what a row costs: those that read the same rows, which are all of a chunk, or of a tile of an expert's.
+// Several tokens share what a row costs: those that read the same rows, which are all of a chunk, or of a tile of an
+// expert's.
 static void token_tiles(kernel *k) {
   uop *store = k->ast->src[0];
   loads l;
@@ -570,7 +624,10 @@ static void unroll_copy(kernel *k) {
   for (size_t i = 2; i < store->nsrc; i++) {
     uop *r = store->src[i];
     if (r->b == AXIS_LANE) return;
-    if (r->b == AXIS_LOOP && r->src[0]->op == OP_CONST && r->src[0]->a <= 16 && coefficient(store->src[0], r) == 1) { apply(k, OPT_UPCAST, r, 0); return; }
+    if (r->b == AXIS_LOOP && r->src[0]->op == OP_CONST && r->src[0]->a <= 16 && coefficient(store->src[0], r) == 1) {
+      apply(k, OPT_UPCAST, r, 0);
+      return;
+    }
   }
 }
 
@@ -584,18 +641,23 @@ static void unroll_choices(kernel *k) {
   if (n > 4 && n == r->src[0]->a) apply(k, OPT_UPCAST, r, 0);
 }
 
-// Where there are work-groups: a row is shared by MV_THREADS_PER_ROW items, MV_BLOCKSIZE rows are in a group, each item has
-// MV_ROWS_PER_THREAD of them; sizes are halved until they divide. Without a reduction, neighbours go to neighbouring items.
+// Where there are work-groups: a row is shared by MV_THREADS_PER_ROW items, MV_BLOCKSIZE rows are in a group, each item
+// has MV_ROWS_PER_THREAD of them; sizes are halved until they divide. Without a reduction, neighbours go to
+// neighbouring items.
 static void work_groups(kernel *k) {
   uop *store = k->ast->src[0];
-  int count, per_row = env_int(ENV_MV_THREADS_PER_ROW), block = env_int(ENV_MV_BLOCKSIZE), rows = env_int(ENV_MV_ROWS_PER_THREAD);
+  int count, per_row = env_int(ENV_MV_THREADS_PER_ROW), block = env_int(ENV_MV_BLOCKSIZE),
+             rows = env_int(ENV_MV_ROWS_PER_THREAD);
   uop *m = main_reduce(k, &count), *row = NULL;
   for (size_t i = 2; i < store->nsrc; i++)
-    if (store->src[i]->b == AXIS_LOOP && store->src[i]->src[0]->op == OP_CONST && (!m || shares_loads(m, store->src[i]))) row = store->src[i];
+    if (store->src[i]->b == AXIS_LOOP && store->src[i]->src[0]->op == OP_CONST &&
+        (!m || shares_loads(m, store->src[i])))
+      row = store->src[i];
   if (!m) { per_row = 0; rows = 1; block = 32; }
   if (m && per_row > 1) {
     uop *r = m->src[m->nsrc - 1];
-    while (r->src[0]->op == OP_CONST && per_row > 1 && (r->src[0]->a % per_row || r->src[0]->a == per_row)) per_row /= 2;
+    while (r->src[0]->op == OP_CONST && per_row > 1 && (r->src[0]->a % per_row || r->src[0]->a == per_row))
+      per_row /= 2;
     if (r->src[0]->op == OP_CONST && per_row > 1) apply(k, OPT_GROUP, r, per_row);
   }
   if (!row) return;
@@ -628,7 +690,8 @@ static uop *stage_lane(kernel *k, uop *store) {
   for (size_t i = store->nsrc; i-- > 2;) {
     uop *r = store->src[i];
     int n = lanes_that_fit(k, r);
-    bool ok = r->b == AXIS_REDUCE && n > 1 && stride_of(k, store->src[0], r, n, (enum dtype)store->src[1]->dt) == CONTIGUOUS;
+    bool ok =
+      r->b == AXIS_REDUCE && n > 1 && stride_of(k, store->src[0], r, n, (enum dtype)store->src[1]->dt) == CONTIGUOUS;
     for (int j = 0; ok && j < l.n; j++) ok = stride_of(k, l.at[j]->src[0], r, n, (enum dtype)l.at[j]->dt) != JUMPS;
     if (ok) return r;
   }
@@ -661,7 +724,8 @@ static uop *reduce_inside(uop *u) {
   return reduce;
 }
 
-// Short loops of a stage, and those over vectors of one whose elements are sums: so many sums share what they read. True if it did.
+// Short loops of a stage, and those over vectors of one whose elements are sums: so many sums share what they read.
+// True if it did.
 static bool unroll_one_stage(kernel *k, int sums) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
@@ -685,7 +749,8 @@ static bool unroll_one_stage(kernel *k, int sums) {
 
 enum { STAGE_COPIES = 4 };
 
-// Loops around stages become copies of these: rows (queries of one head of keys), then tokens, whose sums share what they read.
+// Loops around stages become copies of these: rows (queries of one head of keys), then tokens, whose sums share what
+// they read.
 static int copy_stages(kernel *k) {
   map tiles = {0};
   axes x;
@@ -708,9 +773,11 @@ static int copy_stages(kernel *k) {
   for (int i = 0; i < n; i++) {
     int64_t amount = STAGE_COPIES / copies;
     while (amount > 1 && fixed[i]->src[0]->a % amount) amount--;
-    if (amount > 1 && apply(k, OPT_UPCAST, fixed[i], fixed[i]->src[0]->a == amount ? 0 : (int)amount)) copies *= (int)amount;
+    if (amount > 1 && apply(k, OPT_UPCAST, fixed[i], fixed[i]->src[0]->a == amount ? 0 : (int)amount))
+      copies *= (int)amount;
   }
-  if (tokens && STAGE_COPIES / copies > 1 && apply(k, OPT_UPCAST, tokens, STAGE_COPIES / copies)) copies *= STAGE_COPIES / copies;
+  if (tokens && STAGE_COPIES / copies > 1 && apply(k, OPT_UPCAST, tokens, STAGE_COPIES / copies))
+    copies *= STAGE_COPIES / copies;
   return copies;
 }
 
@@ -726,7 +793,8 @@ static void staged(kernel *k) {
   while (unroll_one_stage(k, sums)) {}
   axes x;
   kernel_axes(k, &x);
-  for (int i = x.n_out; i-- > 0;) {                     // what is left of the output: vectors of one row, which share a stage's elements
+  // what is left of the output: vectors of one row, which share a stage's elements
+  for (int i = x.n_out; i-- > 0;) {
     uop *r = x.at[i];
     map tiles = {0};
     kernel_tile_ranges(k, &tiles);

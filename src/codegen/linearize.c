@@ -1,9 +1,9 @@
-// Linearisation. A program is a tree of regions, one per loop; every node goes to the outermost open region in which all ranges
-// that it depends on are open, so that whatever a loop does not change is computed before it. A REDUCE becomes a variable in
-// the region where it belongs, and a loop that updates it; reductions over the same ranges in the same region share the loop.
-// Code of a region is collected apart and joins its parent when the loop is closed: what is hoisted comes before the loop.
-// Of several operands, the one that reads the earlier part of a stream comes first: a stream is laid out in this order (stream.c), and memory is fast where it is
-// read byte after byte.
+// Linearisation. A program is a tree of regions, one per loop; every node goes to the outermost open region in which
+// all ranges that it depends on are open, so that whatever a loop does not change is computed before it. A REDUCE
+// becomes a variable in the region where it belongs, and a loop that updates it; reductions over the same ranges in the
+// same region share the loop. Code of a region is collected apart and joins its parent when the loop is closed: what is
+// hoisted comes before the loop. Of several operands, the one that reads the earlier part of a stream comes first: a
+// stream is laid out in this order (stream.c), and memory is fast where it is read byte after byte.
 #include "codegen/linearize.h"
 #include <stdlib.h>
 #include <string.h>
@@ -124,8 +124,9 @@ static uop *combine(linear *l, region *r, const uop *reduce, uop *acc, uop *valu
   return u;
 }
 
-// Several sums take their v-th values: what these need is computed side by side first, so that what they share (a weight that several tokens
-// multiply, an activation that several rows do) is used by all of them at once and need not be kept.
+// Several sums take their v-th values: what these need is computed side by side first, so that what they share (a
+// weight that several tokens multiply, an activation that several rows do) is used by all of them at once and need not
+// be kept.
 static void combine_all(linear *l, region *r, uop *const *reduce, uop **acc, size_t n, int v) {
   VEC(uop *) operands[2] = {0};
   for (size_t i = 0; i < n; i++) {
@@ -140,7 +141,8 @@ static void combine_all(linear *l, region *r, uop *const *reduce, uop **acc, siz
   }
   bool second = operands[1].n && first_byte(l, operands[1].at[0]) < first_byte(l, operands[0].at[0]);
   for (int k = 0; k < 2; k++) emit_side_by_side(l, operands[k ^ second].at, operands[k ^ second].n);
-  for (size_t i = 0; i < n; i++) if (v < uop_first_range(reduce[i])) acc[i] = combine(l, r, reduce[i], acc[i], reduce[i]->src[v]);
+  for (size_t i = 0; i < n; i++)
+    if (v < uop_first_range(reduce[i])) acc[i] = combine(l, r, reduce[i], acc[i], reduce[i]->src[v]);
   for (int k = 0; k < 2; k++) vec_free(&operands[k]);
 }
 
@@ -170,7 +172,8 @@ static void emit_reduces(linear *l, uop *first, int where) {
   uop **acc = xcalloc(group.n, sizeof *acc), **cur = xcalloc(group.n, sizeof *cur);
   for (size_t i = 0; i < group.n; i++) {
     uop *init = emit(l, monoid_identity(l->g, group.at[i], (enum op)group.at[i]->a));
-    acc[i] = cur[i] = uop_new(l->g, OP_ACC, (enum dtype)group.at[i]->dt, group.at[i]->lanes, &init, 1, (uarg){.a = l->next_acc++});
+    acc[i] = cur[i] =
+      uop_new(l->g, OP_ACC, (enum dtype)group.at[i]->dt, group.at[i]->lanes, &init, 1, (uarg){.a = l->next_acc++});
     append(&l->stack[where], acc[i]);
   }
   int opened = 0;
@@ -181,7 +184,8 @@ static void emit_reduces(linear *l, uop *first, int where) {
     for (size_t i = 0; i < group.n; i++) more |= v + 1 < uop_first_range(group.at[i]);
     combine_all(l, body, group.at, cur, group.n, v);
   }
-  for (size_t i = 0; i < group.n; i++) append(body, uop_new(l->g, OP_SET, DT_VOID, 1, (uop *[]){acc[i], cur[i]}, 2, (uarg){0}));
+  for (size_t i = 0; i < group.n; i++)
+    append(body, uop_new(l->g, OP_SET, DT_VOID, 1, (uop *[]){acc[i], cur[i]}, 2, (uarg){0}));
   while (opened--) close_loop(l);
   for (size_t i = 0; i < group.n; i++) map_put(&l->stack[where].done, group.at[i], acc[i]);
   free(acc); free(cur);
@@ -232,13 +236,16 @@ static uop *known(const linear *l, const uop *u) {
   return NULL;
 }
 
-// A load of memory that is read in long runs asks for each line of which it reads the first byte (in the first iteration: later ones are as far apart), some KiB further on.
+// A load of memory that is read in long runs asks for each line of which it reads the first byte (in the first
+// iteration: later ones are as far apart), some KiB further on.
 static void ask_ahead(linear *l, region *r, uop *load) {
   uop *index = load->src[0];
   if (!is_long_run(index->src[0]) || index->lanes > 1) return;
-  int64_t at = index->src[1]->vmin * dtype_size((enum dtype)index->dt), end = at + (int64_t)load->lanes * dtype_size((enum dtype)load->dt);
+  int64_t at = index->src[1]->vmin * dtype_size((enum dtype)index->dt),
+          end = at + (int64_t)load->lanes * dtype_size((enum dtype)load->dt);
   for (int64_t line = (at + LINE - 1) / LINE * LINE; line < end; line += LINE)
-    append(r, uop_new(l->g, OP_PREFETCH, DT_VOID, 1, &index, 1, (uarg){.a = line - at + l->ahead.kib * 1024, .b = l->ahead.hint}));
+    append(r, uop_new(l->g, OP_PREFETCH, DT_VOID, 1, &index, 1,
+                      (uarg){.a = line - at + l->ahead.kib * 1024, .b = l->ahead.hint}));
 }
 
 static uop *emit(linear *l, uop *u) {
@@ -251,10 +258,13 @@ static uop *emit(linear *l, uop *u) {
   order_operands(l, u, order);
   for (size_t i = 0; i < u->nsrc; i++) s[order[i]] = emit(l, u->src[order[i]]);
   size_t n = u->nsrc;
-  while (u->op == OP_LOAD && n > 1 && is_stage(s[n - 1])) n--;       // it stands before, which is all that it needs to do
-  uop *to = u->nsrc ? uop_new(l->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, s, n, (uarg){u->a, u->b, u->s, u->s_len}) : u;
+  // it stands before, which is all that it needs to do
+  while (u->op == OP_LOAD && n > 1 && is_stage(s[n - 1])) n--;
+  uop *to =
+    u->nsrc ? uop_new(l->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, s, n, (uarg){u->a, u->b, u->s, u->s_len}) : u;
   if (s != few) { free(s); free(order); }
-  if (n < u->nsrc) {                                   // loads after different stores may be one, when these are left out
+  // loads after different stores may be one, when these are left out
+  if (n < u->nsrc) {
     hit = known(l, to);
     if (hit) { map_put(&l->stack[where].done, u, hit); return hit; }
     map_put(&l->stack[where].done, to, to);
@@ -271,12 +281,17 @@ static uint64_t kind_of(linear *l, const uop *u) {
   if (hit) return (uint64_t)(uintptr_t)hit;
   uint64_t h = hash_u64(u->op, (uint64_t)u->dt << 16 | (uint64_t)u->lanes), all = 0;
   bool commutes = op_flags((enum op)u->op) & OPF_COMMUTATIVE;
-  size_t n = u->op == OP_INDEX ? 1 : u->op == OP_RANGE || u->op == OP_CONST || u->op == OP_REDUCE || u->op == OP_DOT ? 0 : u->nsrc;
+  size_t n = u->op == OP_INDEX                                                                 ? 1
+             : u->op == OP_RANGE || u->op == OP_CONST || u->op == OP_REDUCE || u->op == OP_DOT ? 0
+                                                                                               : u->nsrc;
   for (size_t i = 0; i < n; i++) {
     uint64_t k = kind_of(l, u->src[i]);
     if (commutes) all += k; else h = hash_u64(h, k);
   }
-  h = hash_u64(h, all + (u->op == OP_REDUCE ? hash_u64((uint64_t)u->a, u->nsrc) : u->op == OP_EXTRACT ? (uint64_t)u->a : 0)) | 1;
+  h = hash_u64(h, all + (u->op == OP_REDUCE    ? hash_u64((uint64_t)u->a, u->nsrc)
+                         : u->op == OP_EXTRACT ? (uint64_t)u->a
+                                               : 0)) |
+      1;
   map_put(&l->kinds, u, (void *)(uintptr_t)h);
   return h;
 }
@@ -291,7 +306,8 @@ static void emit_side_by_side(linear *l, uop *const *u, size_t n) {
     while (j < rest.n && rest.at[j] != u[i]) j++;
     if (j < rest.n) continue;
     vec_push(&rest, u[i]);
-    alike &= kind_of(l, u[i]) == kind_of(l, rest.at[0]) && target_region(l, set_of(l, u[i])) == target_region(l, set_of(l, rest.at[0]));
+    alike &= kind_of(l, u[i]) == kind_of(l, rest.at[0]) &&
+             target_region(l, set_of(l, u[i])) == target_region(l, set_of(l, rest.at[0]));
   }
   uop *first = rest.n > 1 && alike ? rest.at[0] : NULL;
   if (first && is_chain(first)) emit_reductions(l, rest.at, rest.n, target_region(l, set_of(l, first)));
@@ -303,7 +319,8 @@ static void emit_side_by_side(linear *l, uop *const *u, size_t n) {
       operand.n = 0;
       for (size_t i = 0; i < rest.n; i++) {
         const uop *v = rest.at[i];
-        bool turned = (op_flags((enum op)v->op) & OPF_COMMUTATIVE) && kind_of(l, v->src[0]) != kind_of(l, first->src[0]);
+        bool turned =
+          (op_flags((enum op)v->op) & OPF_COMMUTATIVE) && kind_of(l, v->src[0]) != kind_of(l, first->src[0]);
         vec_push(&operand, v->src[turned ? 1 - j : j]);
       }
       emit_side_by_side(l, operand.at, operand.n);
@@ -338,7 +355,10 @@ static uop *lane(linear *l, uop *v, int i) {
 
 static void emit_store(linear *l, uop *st) {
   uop *index = st->src[0], *i = index->src[1], *value = emit(l, st->src[1]), *mem = emit(l, index->src[0]);
-  if (i->op != OP_WHERE || uop_unsplat(i->src[2])->op != OP_INVALID) { guarded(l, NULL, emit(l, index), value); return; }
+  if (i->op != OP_WHERE || uop_unsplat(i->src[2])->op != OP_INVALID) {
+    guarded(l, NULL, emit(l, index), value);
+    return;
+  }
   uop *cond = emit(l, i->src[0]), *at = emit(l, i->src[1]);
   for (int k = 0; k < value->lanes; k++) {
     uop *address = uop_index(l->g, mem, lane(l, at, k)), *c = lane(l, cond, k);
@@ -347,7 +367,8 @@ static void emit_store(linear *l, uop *st) {
   }
 }
 
-// What items share in a loop, they share anew in its next turn: none may begin that while others still read. So a loop with a barrier ends with one.
+// What items share in a loop, they share anew in its next turn: none may begin that while others still read. So a loop
+// with a barrier ends with one.
 static void end_with_barriers(linear *l, program *p) {
   bool has[MAX_DEPTH] = {false};
   VEC(uop *) code = {0};
@@ -356,7 +377,8 @@ static void end_with_barriers(linear *l, program *p) {
     uop *u = p->at[i];
     if (u->op == OP_BARRIER) for (int d = 0; d < depth; d++) has[d] = true;
     if (u->op == OP_RANGE) has[depth++] = false;
-    if (u->op == OP_END && has[--depth]) vec_push(&code, uop_new(l->g, OP_BARRIER, DT_VOID, 1, NULL, 0, (uarg){.a = (int64_t)i}));
+    if (u->op == OP_END && has[--depth])
+      vec_push(&code, uop_new(l->g, OP_BARRIER, DT_VOID, 1, NULL, 0, (uarg){.a = (int64_t)i}));
     vec_push(&code, u);
   }
   p->n = code.n;

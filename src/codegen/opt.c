@@ -1,5 +1,6 @@
-// OptOps on a kernel's ranges: see opt.h. A kernel is an expression; opts substitute ranges in it and nothing else, so any
-// sequence of them computes the same function. Ranges are bound by REDUCE and STORE, whose lists follow the substitution.
+// OptOps on a kernel's ranges: see opt.h. A kernel is an expression; opts substitute ranges in it and nothing else, so
+// any sequence of them computes the same function. Ranges are bound by REDUCE and STORE, whose lists follow the
+// substitution.
 #include "codegen/opt.h"
 #include <math.h>
 #include <stdlib.h>
@@ -9,12 +10,15 @@
 #include "graph/verify.h"
 
 const char *opt_name(enum opt_kind k) {
-  static const char *const names[] = {"UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD", "ORDER", "DESCRIPTOR", "LAYOUT", "PREFETCH"};
+  static const char *const names[] = {"UPCAST", "UNROLL", "LANES",      "LOCAL",  "GROUP",   "GROUPTOP",
+                                      "THREAD", "LOOP",   "TC",         "SWAP",   "BLOCKS",  "SEPARATE",
+                                      "FOLD",   "ORDER",  "DESCRIPTOR", "LAYOUT", "PREFETCH"};
   return names[k];
 }
 
 void opts_print(str *out, const opt *opts, int n) {
-  for (int i = 0; i < n; i++) str_addf(out, "%s%s(%d, %d)", i ? " " : "", opt_name(opts[i].kind), opts[i].axis, opts[i].amount);
+  for (int i = 0; i < n; i++)
+    str_addf(out, "%s%s(%d, %d)", i ? " " : "", opt_name(opts[i].kind), opts[i].axis, opts[i].amount);
 }
 
 bool opts_parse(const char *text, opt *out, int most, int *n) {
@@ -57,7 +61,11 @@ void kernel_axes(const kernel *k, axes *out) {
     }
   }
   for (int i = out->n_out + 1; i < out->n; i++)
-    for (int j = i; j > out->n_out && out->at[j]->a < out->at[j - 1]->a; j--) { uop *t = out->at[j]; out->at[j] = out->at[j - 1]; out->at[j - 1] = t; }
+    for (int j = i; j > out->n_out && out->at[j]->a < out->at[j - 1]->a; j--) {
+      uop *t = out->at[j];
+      out->at[j] = out->at[j - 1];
+      out->at[j - 1] = t;
+    }
   arena_free(a);
 }
 
@@ -66,14 +74,18 @@ uop *monoid_identity(graph *g, const uop *like, enum op op) {
   switch (op) {
   case OP_ADD: return uop_const_like(g, like, 0);
   case OP_MUL: return uop_const_like(g, like, 1);
-  case OP_MAX: return f ? uop_const_like(g, like, -INFINITY) : uop_splat(g, uop_int(g, (enum dtype)like->dt, dtype_min((enum dtype)like->dt)), like->lanes);
-  case OP_MIN: return f ? uop_const_like(g, like, INFINITY) : uop_splat(g, uop_int(g, (enum dtype)like->dt, dtype_max((enum dtype)like->dt)), like->lanes);
+  case OP_MAX:
+    return f ? uop_const_like(g, like, -INFINITY)
+             : uop_splat(g, uop_int(g, (enum dtype)like->dt, dtype_min((enum dtype)like->dt)), like->lanes);
+  case OP_MIN:
+    return f ? uop_const_like(g, like, INFINITY)
+             : uop_splat(g, uop_int(g, (enum dtype)like->dt, dtype_max((enum dtype)like->dt)), like->lanes);
   default: die("%s is no monoid", op_name(op));
   }
 }
 
-// Rebuilds everything with range r replaced by `expr`; lists that bound r bind `fresh` instead. `valid` (or NULL): where the new ranges
-// stay inside the old one.
+// Rebuilds everything with range r replaced by `expr`; lists that bound r bind `fresh` instead. `valid` (or NULL):
+// where the new ranges stay inside the old one.
 typedef struct change { uop *r, *expr, *fresh[2], *valid; int n; bool guard_stores; } change;
 
 static uop *rebind(kernel *k, const uop *u, uop **s, const change *c) {
@@ -83,11 +95,13 @@ static uop *rebind(kernel *k, const uop *u, uop **s, const change *c) {
   for (size_t i = values; i < u->nsrc; i++) binds |= u->src[i] == c->r;
   for (size_t i = 0; i < values; i++) out[n++] = s[i];
   if (binds && c->valid && u->op == OP_REDUCE)
-    for (size_t i = 0; i < values; i++) out[i] = uop_op3(k->g, OP_WHERE, c->valid, out[i], monoid_identity(k->g, out[i], (enum op)u->a));
+    for (size_t i = 0; i < values; i++)
+      out[i] = uop_op3(k->g, OP_WHERE, c->valid, out[i], monoid_identity(k->g, out[i], (enum op)u->a));
   if (binds && c->valid && u->op == OP_STORE && c->guard_stores) {
     uop *i = out[0]->src[1], *valid = c->valid;
     if (i->op == OP_WHERE) { valid = bool_and(k->g, i->src[0], valid); i = i->src[1]; }
-    out[0] = uop_index(k->g, out[0]->src[0], uop_op3(k->g, OP_WHERE, valid, i, uop_new(k->g, OP_INVALID, DT_IDX, 1, NULL, 0, (uarg){0})));
+    out[0] = uop_index(k->g, out[0]->src[0],
+                       uop_op3(k->g, OP_WHERE, valid, i, uop_new(k->g, OP_INVALID, DT_IDX, 1, NULL, 0, (uarg){0})));
   }
   for (size_t i = values; i < u->nsrc; i++) {
     if (u->src[i] != c->r) { if (s[i]->op == OP_RANGE) out[n++] = s[i]; continue; }
@@ -99,7 +113,8 @@ static uop *rebind(kernel *k, const uop *u, uop **s, const change *c) {
 
 static uop *guard_load(kernel *k, uop *load, const change *c) {
   uop *index = load->src[0], *buf = index->src[0], *i = index->src[1];
-  int64_t tail = (dtype_size((enum dtype)load->dt) + dtype_size((enum dtype)buf->dt) - 1) / dtype_size((enum dtype)buf->dt);
+  int64_t tail =
+    (dtype_size((enum dtype)load->dt) + dtype_size((enum dtype)buf->dt) - 1) / dtype_size((enum dtype)buf->dt);
   uop *valid = c->valid, *inside = i->op == OP_WHERE ? i->src[1] : i;
   if (!valid || inside->vmax + tail <= buf->b) return load;
   if (i->op == OP_WHERE) { valid = bool_and(k->g, i->src[0], valid); i = inside; }
@@ -118,7 +133,8 @@ static void replace(kernel *k, const change *c) {
     else if (u->op == OP_REDUCE || u->op == OP_STORE) to = rebind(k, u, s, c);
     else to = uop_with_src(k->g, u, s);
     if (to != u && to->op == OP_LOAD) {
-      if (to->src[0]->src[1]->op != OP_WHERE) to = uop_load_from(k->g, to, uop_index(k->g, to->src[0]->src[0], simplify(k->g, to->src[0]->src[1])), 1);
+      if (to->src[0]->src[1]->op != OP_WHERE)
+        to = uop_load_from(k->g, to, uop_index(k->g, to->src[0]->src[0], simplify(k->g, to->src[0]->src[1])), 1);
       to = guard_load(k, to, c);
     }
     map_put(&done, u, to);
@@ -143,11 +159,13 @@ static bool has_guards(const kernel *k) {
 }
 
 bool dot_operands(uop *product, enum dtype acc, const uop *lane, uop **a, uop **x) {
-  if (product->op != OP_MUL || product->dt != acc || product->src[0]->op != OP_CAST || product->src[1]->op != OP_CAST) return false;
+  if (product->op != OP_MUL || product->dt != acc || product->src[0]->op != OP_CAST || product->src[1]->op != OP_CAST)
+    return false;
   *a = product->src[0]->src[0];
   *x = product->src[1]->src[0];
   if ((*a)->dt == DT_I8 || (acc == DT_F32 && lane && !uop_varies(*a, lane))) { uop *t = *a; *a = *x; *x = t; }
-  bool types = acc == DT_I32 ? (*a)->dt == DT_U8 && (*x)->dt == DT_I8 : acc == DT_F32 && (*a)->dt == DT_BF16 && (*x)->dt == DT_BF16;
+  bool types = acc == DT_I32 ? (*a)->dt == DT_U8 && (*x)->dt == DT_I8
+                             : acc == DT_F32 && (*a)->dt == DT_BF16 && (*x)->dt == DT_BF16;
   return types && (*x)->op == OP_LOAD;
 }
 
@@ -160,7 +178,8 @@ static bool dots_over(const kernel *k, const uop *lane, const uop *inner) {
   for (size_t i = 0; i < l.n && fit; i++) {
     const uop *u = l.at[i];
     bool binds = false;
-    for (size_t j = (size_t)uop_first_range(u); u->op == OP_REDUCE && j < u->nsrc; j++) binds |= inner ? u->src[j] == inner : u->src[j]->b == AXIS_DOT;
+    for (size_t j = (size_t)uop_first_range(u); u->op == OP_REDUCE && j < u->nsrc; j++)
+      binds |= inner ? u->src[j] == inner : u->src[j]->b == AXIS_DOT;
     for (int j = 0; binds && j < uop_first_range(u) && fit; j++) {
       uop *w, *x;
       fit = u->a == OP_ADD && dot_operands(u->src[j], (enum dtype)u->dt, lane, &w, &x);
@@ -207,7 +226,9 @@ static void change_kind(kernel *k, uop *r, enum axis_kind kind) {
 }
 
 static enum axis_kind kind_of(enum opt_kind o) {
-  static const enum axis_kind kinds[] = {AXIS_UPCAST, AXIS_UNROLL, AXIS_LANE, AXIS_LOCAL, AXIS_GROUP, AXIS_GROUP, AXIS_THREAD, AXIS_LOOP, AXIS_LANE, AXIS_LOOP, AXIS_LOOP, AXIS_LOOP, AXIS_LOOP, AXIS_LOOP};
+  static const enum axis_kind kinds[] = {AXIS_UPCAST, AXIS_UNROLL, AXIS_LANE, AXIS_LOCAL, AXIS_GROUP,
+                                         AXIS_GROUP,  AXIS_THREAD, AXIS_LOOP, AXIS_LANE,  AXIS_LOOP,
+                                         AXIS_LOOP,   AXIS_LOOP,   AXIS_LOOP, AXIS_LOOP};
   return kinds[o];
 }
 
@@ -222,7 +243,8 @@ static enum dtype summed_type(const kernel *k, const uop *r) {
   uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
   enum dtype dt = DT_I32;
   for (size_t i = 0; i < l.n; i++)
-    for (size_t j = (size_t)uop_first_range(l.at[i]); l.at[i]->op == OP_REDUCE && j < l.at[i]->nsrc; j++) if (l.at[i]->src[j] == r) dt = (enum dtype)l.at[i]->dt;
+    for (size_t j = (size_t)uop_first_range(l.at[i]); l.at[i]->op == OP_REDUCE && j < l.at[i]->nsrc; j++)
+      if (l.at[i]->src[j] == r) dt = (enum dtype)l.at[i]->dt;
   arena_free(a);
   return dt;
 }
@@ -232,7 +254,9 @@ static bool apply_tc(kernel *k, const axes *x, opt o) {
   if (o.axis < 0 || o.axis >= x->n_out || o.amount < x->n_out || o.amount >= x->n) return false;
   uop *lane = x->at[o.axis], *inner = x->at[o.amount];
   int64_t n = k->t->vector_bytes / 4;
-  if (lane->b != AXIS_LOOP || inner->b != AXIS_REDUCE || inner->src[0]->op != OP_CONST || n < 4 || lane->src[0]->op != OP_CONST) return false;
+  if (lane->b != AXIS_LOOP || inner->b != AXIS_REDUCE || inner->src[0]->op != OP_CONST || n < 4 ||
+      lane->src[0]->op != OP_CONST)
+    return false;
   enum dtype acc = summed_type(k, inner);
   int products = dot_products(acc);
   if (k->t->descriptors) n = descriptor_lanes(k->t->descriptors, acc, (int)n, lane->src[0]->a);
@@ -269,7 +293,9 @@ static bool apply_descriptor(kernel *k, const axes *x, opt o) {
   bool dots = false;
   if (o.axis || o.amount < 0 || o.amount > 64 || !k->t->descriptors || k->without) return false;
   if (o.amount && !(k->t->descriptors >> (o.amount - 1) & 1)) return false;
-  for (int i = 0; i < x->n; i++) dots |= x->at[i]->b == AXIS_DOT && (!o.amount || uop_is_int(x->at[i]->src[0], descriptor_at((size_t)o.amount - 1)->k));
+  for (int i = 0; i < x->n; i++)
+    dots |=
+      x->at[i]->b == AXIS_DOT && (!o.amount || uop_is_int(x->at[i]->src[0], descriptor_at((size_t)o.amount - 1)->k));
   if (!dots) return false;
   k->without = ~(o.amount ? (descriptor_set)1 << (o.amount - 1) : 0);
   k->applied[k->n_applied++] = o;
@@ -289,7 +315,8 @@ static bool apply_swap(kernel *k, const axes *x, opt o) {
   return true;
 }
 
-// An expression has lanes along one axis: a reduction laid in lanes along another axis inside one over r would have both.
+// An expression has lanes along one axis: a reduction laid in lanes along another axis inside one over r would have
+// both.
 static bool lanes_meet(const kernel *k, const uop *r) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
@@ -298,10 +325,16 @@ static bool lanes_meet(const kernel *k, const uop *r) {
     uop *u = l.at[i];
     if (u->op != OP_REDUCE) continue;
     bool binds = false, laid = false, inside = false;
-    for (size_t j = (size_t)uop_first_range(u); j < u->nsrc; j++) { binds |= u->src[j] == r; laid |= u->src[j]->b == AXIS_LANE; }
+    for (size_t j = (size_t)uop_first_range(u); j < u->nsrc; j++) {
+      binds |= u->src[j] == r;
+      laid |= u->src[j]->b == AXIS_LANE;
+    }
     if (!binds && !laid) continue;
     bool along = false;
-    for (int j = 0; j < uop_first_range(u); j++) { inside |= uop_has_axis(u->src[j], AXIS_LANE); along |= uop_varies(u->src[j], r); }
+    for (int j = 0; j < uop_first_range(u); j++) {
+      inside |= uop_has_axis(u->src[j], AXIS_LANE);
+      along |= uop_varies(u->src[j], r);
+    }
     meet = (laid && along) || (binds && inside);
   }
   arena_free(a);
@@ -338,7 +371,9 @@ static bool try_opt(kernel *k, opt o) {
     k->applied[k->n_applied++] = o;
     return k->order = true;
   case OPT_PREFETCH:
-    if (k->ahead.kib || !(kernel_streams(k) || has_long_runs(k)) || o.axis < 1 || o.axis > MOST_PREFETCH_KIB || o.amount < 0 || o.amount >= PREFETCH_HINTS) return false;
+    if (k->ahead.kib || !(kernel_streams(k) || has_long_runs(k)) || o.axis < 1 || o.axis > MOST_PREFETCH_KIB ||
+        o.amount < 0 || o.amount >= PREFETCH_HINTS)
+      return false;
     k->applied[k->n_applied++] = o;
     k->ahead = (prefetch){o.axis, o.amount};
     return true;
@@ -357,7 +392,8 @@ static bool try_opt(kernel *k, opt o) {
   int64_t amount = o.amount;
   if (!amount) { if (end->op != OP_CONST) return false; amount = end->a; }
   if (amount < 2 || amount > 1024) return false;
-  if (o.kind == OPT_LANES && ((amount & (amount - 1)) || lanes_meet(k, r) || (!reduces && in_lanes(&x, x.n_out)))) return false;
+  if (o.kind == OPT_LANES && ((amount & (amount - 1)) || lanes_meet(k, r) || (!reduces && in_lanes(&x, x.n_out))))
+    return false;
   if ((o.kind == OPT_UPCAST || o.kind == OPT_UNROLL) && amount > 64) return false;
   if (end->op == OP_CONST && end->a == amount) change_kind(k, r, kind_of(o.kind));
   else if (!split(k, r, amount, kind_of(o.kind), o.kind == OPT_GROUPTOP)) return false;
@@ -379,7 +415,8 @@ bool kernel_separate(kernel *k, uop *reduce) {
   int number = 0;
   for (size_t i = 0; i < l.n && l.at[i] != reduce; i++) number += l.at[i]->op == OP_REDUCE;
   for (size_t i = 0; i < l.n && k->n_applied < (int)COUNT(k->applied); i++)
-    for (size_t j = (size_t)uop_first_range(l.at[i]); l.at[i] != reduce && l.at[i]->op == OP_REDUCE && j < l.at[i]->nsrc; j++)
+    for (size_t j = (size_t)uop_first_range(l.at[i]);
+         l.at[i] != reduce && l.at[i]->op == OP_REDUCE && j < l.at[i]->nsrc; j++)
       for (size_t m = values; m < reduce->nsrc; m++) shared |= l.at[i]->src[j] == reduce->src[m];
   arena_free(a);
   uop *src[64];
@@ -390,7 +427,9 @@ bool kernel_separate(kernel *k, uop *reduce) {
     map_put(&ranges, reduce->src[i], src[i]);
   }
   for (size_t i = 0; i < values; i++) src[i] = uop_substitute(k->g, reduce->src[i], &ranges);
-  map_put(&whole, reduce, uop_new(k->g, OP_REDUCE, (enum dtype)reduce->dt, reduce->lanes, src, reduce->nsrc, (uarg){reduce->a, reduce->b, NULL, 0}));
+  map_put(&whole, reduce,
+          uop_new(k->g, OP_REDUCE, (enum dtype)reduce->dt, reduce->lanes, src, reduce->nsrc,
+                  (uarg){reduce->a, reduce->b, NULL, 0}));
   k->ast = simplify(k->g, uop_substitute(k->g, k->ast, &whole));
   map_free(&ranges); map_free(&whole);
   k->applied[k->n_applied++] = (opt){OPT_SEPARATE, number, 0};
@@ -482,7 +521,8 @@ void kernel_make_tiles(kernel *k) {
   // where accesses are guarded, plain ranges are what bounds can be proven of: no flattening
   if (n > 1 && has_guards(k)) { tiles = fixed[0]->src[0]->a; n = 1; }
   // inner ranges stay loops as long as enough tiles are left: less index arithmetic, longer runs
-  while (n > 1 && fixed[n - 1]->b != AXIS_THREAD && tiles / fixed[n - 1]->src[0]->a >= MANY_TILES) tiles /= fixed[--n]->src[0]->a;
+  while (n > 1 && fixed[n - 1]->b != AXIS_THREAD && tiles / fixed[n - 1]->src[0]->a >= MANY_TILES)
+    tiles /= fixed[--n]->src[0]->a;
   if (n && (tiles >= ENOUGH_TILES || !symbolic)) {
     uop *tile = uop_range(g, uop_idx(g, tiles), k->next_range++, AXIS_GLOBAL);
     int64_t stride = 1;

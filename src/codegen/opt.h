@@ -5,17 +5,39 @@
 #include "codegen/program.h"
 #include "graph/symbolic.h"
 
-enum opt_kind { OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOCAL, OPT_GROUP, OPT_GROUPTOP, OPT_THREAD, OPT_LOOP, OPT_TC, OPT_SWAP, OPT_BLOCKS, OPT_SEPARATE, OPT_FOLD, OPT_ORDER, OPT_DESCRIPTOR, OPT_LAYOUT, OPT_PREFETCH, OPT_COUNT };
+enum opt_kind {
+  OPT_UPCAST,
+  OPT_UNROLL,
+  OPT_LANES,
+  OPT_LOCAL,
+  OPT_GROUP,
+  OPT_GROUPTOP,
+  OPT_THREAD,
+  OPT_LOOP,
+  OPT_TC,
+  OPT_SWAP,
+  OPT_BLOCKS,
+  OPT_SEPARATE,
+  OPT_FOLD,
+  OPT_ORDER,
+  OPT_DESCRIPTOR,
+  OPT_LAYOUT,
+  OPT_PREFETCH,
+  OPT_COUNT
+};
 
-// axis: index into kernel_axes at the time when the opt is applied. amount 0: the whole axis. TC: axis is the output axis that is laid
-// in lanes, amount the reduced axis of which the dot-product instruction adds up four neighbours. SWAP: axis and amount, two output axes, change places
-// in the loop order. THREAD (whole axis): its steps are tiles that threads share, whatever the reductions inside. There is no PADTO of its own:
-// an amount that does not divide a size pads it. BLOCKS: kernel_split_on_constants. SEPARATE: kernel_separate of REDUCE number `axis` in
-// topological order. FOLD: streams are laid out as if copies of rows and blocks were iterations of their loops (stream.c). ORDER: the compiler has to leave loads of
-// streams in the order of the program (program.in_order). DESCRIPTOR: the dot products that TC made are written with row amount - 1 of the table of
-// descriptors, in as many pieces as it has too few lanes, or (0) without any, in plain arithmetic; without it, with the first row that fits. LAYOUT is none of a kernel, but of a weight (layouts of stream.h), and refused. PREFETCH: loads of
-// streams ask for the bytes `axis` KiB further on, with hint `amount` (prefetch_hint); it changes no value. A list says
-// all that was done to a kernel, so that the heuristic's own list, applied again, gives its kernel again.
+// axis: index into kernel_axes at the time when the opt is applied. amount 0: the whole axis. TC: axis is the output
+// axis that is laid in lanes, amount the reduced axis of which the dot-product instruction adds up four neighbours.
+// SWAP: axis and amount, two output axes, change places in the loop order. THREAD (whole axis): its steps are tiles
+// that threads share, whatever the reductions inside. There is no PADTO of its own: an amount that does not divide a
+// size pads it. BLOCKS: kernel_split_on_constants. SEPARATE: kernel_separate of REDUCE number `axis` in topological
+// order. FOLD: streams are laid out as if copies of rows and blocks were iterations of their loops (stream.c). ORDER:
+// the compiler has to leave loads of streams in the order of the program (program.in_order). DESCRIPTOR: the dot
+// products that TC made are written with row amount - 1 of the table of descriptors, in as many pieces as it has too
+// few lanes, or (0) without any, in plain arithmetic; without it, with the first row that fits. LAYOUT is none of a
+// kernel, but of a weight (layouts of stream.h), and refused. PREFETCH: loads of streams ask for the bytes `axis` KiB
+// further on, with hint `amount` (prefetch_hint); it changes no value. A list says all that was done to a kernel, so
+// that the heuristic's own list, applied again, gives its kernel again.
 typedef struct opt { enum opt_kind kind; int axis, amount; } opt;
 
 enum { MOST_PREFETCH_KIB = 64 };
@@ -33,7 +55,8 @@ typedef struct kernel {
 } kernel;
 
 enum { MAX_AXES = 48 };
-// Output ranges in STORE order, then those of reductions and stages (STOREs inside of the value, see rangeify.h) by number.
+// Output ranges in STORE order, then those of reductions and stages (STOREs inside of the value, see rangeify.h) by
+// number.
 typedef struct axes { int n, n_out; uop *at[MAX_AXES]; } axes;
 
 void kernel_init(kernel *k, graph *g, uop *ast, const target *t);
@@ -41,12 +64,14 @@ void kernel_axes(const kernel *k, axes *out);
 // False (and nothing changed) where the opt makes no sense: amount does not fit, axis is of another kind.
 // A size that `amount` does not divide is padded: reductions are masked, stores guarded where it matters.
 bool kernel_apply(kernel *k, opt o);
-void kernel_split_on_constants(kernel *k);        // ranges under div and mod by constants are split there: block structure reappears
+// ranges under div and mod by constants are split there: block structure reappears
+void kernel_split_on_constants(kernel *k);
 const char *opt_name(enum opt_kind k);
 void opts_print(str *out, const opt *opts, int n);                             // "BLOCKS(0, 0) TC(0, 1) UNROLL(8, 0)"
 bool opts_parse(const char *text, opt *out, int most, int *n);                 // the inverse; false: no such list
 
-// Gives a REDUCE ranges of its own where it shares them with another one (a loop less to share, a freedom more). True if it did.
+// Gives a REDUCE ranges of its own where it shares them with another one (a loop less to share, a freedom more). True
+// if it did.
 bool kernel_separate(kernel *k, uop *reduce);
 // What is left of the output ranges becomes tiles that threads share (one GLOBAL range) or plain loops.
 void kernel_make_tiles(kernel *k);
@@ -54,10 +79,12 @@ void kernel_make_tiles(kernel *k);
 void kernel_tile_ranges(const kernel *k, map *out);
 
 // Decisions.
-void heuristic(kernel *k, bool by_memory);        // good without search (heuristic.c); by_memory: memory decides the kernel's time
-// Is `product`, a term of a sum of type acc, CAST(a) * CAST(x) as a DOT takes it: a unsigned bytes and x a load of signed ones (acc I32), or both BF16
-// (acc F32), where a is what depends on `lane` (NULL: either)?
+void heuristic(kernel *k,
+               bool by_memory);  // good without search (heuristic.c); by_memory: memory decides the kernel's time
+// Is `product`, a term of a sum of type acc, CAST(a) * CAST(x) as a DOT takes it: a unsigned bytes and x a load of
+// signed ones (acc I32), or both BF16 (acc F32), where a is what depends on `lane` (NULL: either)?
 bool dot_operands(uop *product, enum dtype acc, const uop *lane, uop **a, uop **x);
-static inline int dot_products(enum dtype acc) { return acc == DT_I32 ? 4 : 2; }       // that a DOT adds up in each lane
+// that a DOT adds up in each lane
+static inline int dot_products(enum dtype acc) { return acc == DT_I32 ? 4 : 2; }
 uop *monoid_identity(graph *g, const uop *like, enum op op);     // x op identity = x; dtype and lanes of `like`
 #endif

@@ -1,32 +1,35 @@
-// program: what codegen hands to a renderer: a linear list of uops, in order, each after its sources; and what a device needs
-// to launch it.
+// program: what codegen hands to a renderer: a linear list of uops, in order, each after its sources; and what a device
+// needs to launch it.
 //
 // The linear form
-// - Leaves: PARAM (a: argument number, b: elements; dtype: of the elements; memory), LOCAL (work-group memory), VAR (an argument,
-//   int64, in the order of `vars`), CONST, LANE, SPECIAL (GPU only: s = "g0".."g2", "l0".."l2").
-// - dtypes: BOOL I8..U64 F16 F32 F64 (never IDX, never BF16; F16 occurs only in LOAD, STORE, BITCAST and CAST from/to F32).
-//   `lanes` > 1 is a vector; all sources of an elementwise op have the same lanes (SPLAT makes them so). Vectors may be wider
-//   than the machine's. A vector BOOL is a mask.
-// - Elementwise ops that reach a renderer: CAST BITCAST NEG SQRT TRUNC FLOOR ADD SUB MUL FDIV CDIV CMOD MAX MIN AND OR XOR SHL SHR
-//   CMPLT CMPEQ CMPNE WHERE FMA DOT (these two only if the target has them). Integers wrap; compare and SHR are signed or unsigned by dtype;
-//   MAX/MIN on floats: WHERE(x < y, y, x) / WHERE(y < x, y, x); CMPNE is true for NaN, CMPLT and CMPEQ false; float to integer CAST truncates (out
-//   of range: any value, no trap); BOOL to number gives 0 or 1; number to BOOL is != 0. AND OR XOR also on BOOL. RECIP EXP2 LOG2 SIN IDIV MOD are gone, except
-//   for the interpreter (DEV=REF), which gets them as they are.
+// - Leaves: PARAM (a: argument number, b: elements; dtype: of the elements; memory), LOCAL (work-group memory), VAR (an
+//   argument, int64, in the order of `vars`), CONST, LANE, SPECIAL (GPU only: s = "g0".."g2", "l0".."l2").
+// - dtypes: BOOL I8..U64 F16 F32 F64 (never IDX, never BF16; F16 occurs only in LOAD, STORE, BITCAST and CAST from/to
+//   F32). `lanes` > 1 is a vector; all sources of an elementwise op have the same lanes (SPLAT makes them so). Vectors
+//   may be wider than the machine's. A vector BOOL is a mask.
+// - Elementwise ops that reach a renderer: CAST BITCAST NEG SQRT TRUNC FLOOR ADD SUB MUL FDIV CDIV CMOD MAX MIN AND OR
+//   XOR SHL SHR CMPLT CMPEQ CMPNE WHERE FMA DOT (these two only if the target has them). Integers wrap; compare and SHR
+//   are signed or unsigned by dtype; MAX/MIN on floats: WHERE(x < y, y, x) / WHERE(y < x, y, x); CMPNE is true for NaN,
+//   CMPLT and CMPEQ false; float to integer CAST truncates (out of range: any value, no trap); BOOL to number gives 0
+//   or 1; number to BOOL is != 0. AND OR XOR also on BOOL. RECIP EXP2 LOG2 SIN IDIV MOD are gone, except for the
+//   interpreter (DEV=REF), which gets them as they are.
 // - Loads of a stream (a PARAM named so) stand in the order in which its bytes lie.
-// - INDEX(mem, i): an address, i in elements of mem's dtype (LOCAL, PARAM), I64 or I32. LOAD(INDEX): dtype and lanes say what is
-//   read there. If the INDEX is scalar, `lanes` consecutive elements of the LOAD's dtype starting at the address (unaligned: align 1 x element size
-//   of mem is all that is known); if the INDEX has lanes (a vector of element numbers), one element each (gather). LOAD's dtype may be wider or other than mem's.
-//   STORE(INDEX, value): the same, the other way round (scatter for a vector INDEX). Addresses are always in bounds. Further sources of a LOAD or BARRIER
-//   only say what comes first. A buffer that is stored to may also be loaded by the same program.
-// - RANGE(end) opens a loop `for (i = 0; i < end; i++)` and is its counter inside; END(range) closes it. The RANGE of kind AXIS_GLOBAL, if
-//   any, is the tile loop: on a CPU it runs from the argument lo to the argument hi instead of 0..end. Values made inside a
-//   loop are used only inside.
+// - INDEX(mem, i): an address, i in elements of mem's dtype (LOCAL, PARAM), I64 or I32. LOAD(INDEX): dtype and lanes
+//   say what is read there. If the INDEX is scalar, `lanes` consecutive elements of the LOAD's dtype starting at the
+//   address (unaligned: align 1 x element size of mem is all that is known); if the INDEX has lanes (a vector of
+//   element numbers), one element each (gather). LOAD's dtype may be wider or other than mem's. STORE(INDEX, value):
+//   the same, the other way round (scatter for a vector INDEX). Addresses are always in bounds. Further sources of a
+//   LOAD or BARRIER only say what comes first. A buffer that is stored to may also be loaded by the same program.
+// - RANGE(end) opens a loop `for (i = 0; i < end; i++)` and is its counter inside; END(range) closes it. The RANGE of
+//   kind AXIS_GLOBAL, if any, is the tile loop: on a CPU it runs from the argument lo to the argument hi instead of
+//   0..end. Values made inside a loop are used only inside.
 // - ACC(init) declares a variable; SET(acc, value) assigns; ACC as a source is the variable's value at that place.
-// - PREFETCH(INDEX): caches are asked for the bytes `a` behind the address, which need not exist, with hint `b` (enum prefetch_hint).
+// - PREFETCH(INDEX): caches are asked for the bytes `a` behind the address, which need not exist, with hint `b` (enum
+//   prefetch_hint).
 // - A node may appear in the list more than once, in loops that lie side by side: it is computed anew there.
 // - IF(cond) .. ENDIF; no values made inside are used outside.
-// - SHUFFLE: see ops.h. EXTRACT: one lane. STACK: scalars to a vector. HREDUCE(op): halves: v = lo-half op hi-half until one lane
-//   is left. BARRIER: all work-items of the work-group (GPU only).
+// - SHUFFLE: see ops.h. EXTRACT: one lane. STACK: scalars to a vector. HREDUCE(op): halves: v = lo-half op hi-half
+//   until one lane is left. BARRIER: all work-items of the work-group (GPU only).
 //
 // On a CPU a kernel is `void name(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi)`: tiles lo..hi-1.
 #ifndef WEFT_PROGRAM_H
@@ -35,21 +38,24 @@
 #include "graph/uop.h"
 #include <string.h>
 
-// A weight that the program reads as a stream: argument `param` is not the file's bytes but a copy of `bytes` bytes, which these filling
-// kernels make: IR text of SINK(STORE...) with the stream as argument 0 and the file's bytes as argument 1, for codegen_filling. No filling kernel: the bytes as they are.
+// A weight that the program reads as a stream: argument `param` is not the file's bytes but a copy of `bytes` bytes,
+// which these filling kernels make: IR text of SINK(STORE...) with the stream as argument 0 and the file's bytes as
+// argument 1, for codegen_filling. No filling kernel: the bytes as they are.
 typedef struct program_stream { int param, n_fills; int64_t bytes; const char *fill[4]; } program_stream;
-// Such an argument; and that of a kernel before codegen, which is called "weight" and may become one (stream.h has the layouts).
+// Such an argument; and that of a kernel before codegen, which is called "weight" and may become one (stream.h has the
+// layouts).
 static inline bool is_stream(const uop *u) { return u->op == OP_PARAM && u->s && !strcmp(u->s, "stream"); }
 static inline bool is_weight(const uop *u) { return u->op == OP_PARAM && u->s && !strncmp(u->s, "weight", 6); }
 
-// Memory that is read in long runs, from beginning to end, and is too large to stay in a cache: streams, and what outlives a run, as KV caches do.
+// Memory that is read in long runs, from beginning to end, and is too large to stay in a cache: streams, and what
+// outlives a run, as KV caches do.
 enum { LONG_RUN_BYTES = 1 << 20 };
 static inline bool is_long_run(const uop *u) {
   return is_stream(u) || (u->op == OP_PARAM && !u->s && u->b > LONG_RUN_BYTES / dtype_size((enum dtype)u->dt));
 }
 
-// How far ahead of its loads a program asks for bytes of such memory (OptOp PREFETCH), and which caches these go to: all, all but the
-// first, the last alone, or as few as possible. 0 KiB: not at all.
+// How far ahead of its loads a program asks for bytes of such memory (OptOp PREFETCH), and which caches these go to:
+// all, all but the first, the last alone, or as few as possible. 0 KiB: not at all.
 enum prefetch_hint { PREFETCH_T0, PREFETCH_T1, PREFETCH_T2, PREFETCH_NTA, PREFETCH_HINTS };
 typedef struct prefetch { int kib, hint; } prefetch;
 
@@ -61,12 +67,15 @@ typedef struct program {
   int n_bufs;
   uop **vars;                                      // VAR nodes, sorted by name
   int n_vars;
-  uop *tiles;                                      // CPU: number of tiles, an IDX expression over vars (CONST 1 if there is no GLOBAL)
+  // CPU: number of tiles, an IDX expression over vars (CONST 1 if there is no GLOBAL)
+  uop *tiles;
   uop *global[3], *local[3];                       // GPU: number of work-groups and of work-items in one; NULL on a CPU
-  uop *bytes, *flops;                              // moved and done by one launch, IDX expressions over vars: estimates, for tables (cost.h)
+  // moved and done by one launch, IDX expressions over vars: estimates, for tables (cost.h)
+  uop *bytes, *flops;
   program_stream streams[8];
   int n_streams;
-  bool in_order;                                   // loads of streams are to be made in the order in which they stand (OptOp ORDER)
+  // loads of streams are to be made in the order in which they stand (OptOp ORDER)
+  bool in_order;
   prefetch ahead;
   descriptor_set without;                          // descriptors that are not to be used (OptOp DESCRIPTOR)
   const struct opt *applied;                       // the OptOps (opt.h) that made these loops
@@ -80,19 +89,24 @@ typedef struct target {
   const char *name;                                // part of cache keys
   int vector_bytes;                                // width of a vector register; 0: no vectors wanted (scalar code)
   bool has_fma, has_f16, lacks_round;              // FMA; CAST between F16 and F32; no FLOOR and TRUNC
-  prefetch ahead;                                  // of streams (of this machine: the heuristic's default for OptOp PREFETCH)
+  // of streams (of this machine: the heuristic's default for OptOp PREFETCH)
+  prefetch ahead;
   int64_t cache_bytes;                             // of a core's own second cache
   descriptor_set descriptors;                      // dot-product instructions; none: DOT becomes plain arithmetic
   bool has_streams;                                // weights may be laid out anew at load (stream.c)
   int stream_growth;                               // by how many percent that may make one larger
   bool has_local;                                  // work-groups: LOCAL, GROUP, BARRIER, SPECIAL
-  bool keeps_math;                                 // takes EXP2, LOG2, SIN, RECIP, IDIV, MOD, BF16 as they are (the interpreter)
+  // takes EXP2, LOG2, SIN, RECIP, IDIV, MOD, BF16 as they are (the interpreter)
+  bool keeps_math;
   bool index32;                                    // indices as I32 where the bounds allow (GPU); otherwise I64
-  int token_tile;                                  // tokens whose products are computed side by side at most; 0: what registers hold
+  // tokens whose products are computed side by side at most; 0: what registers hold
+  int token_tile;
   int max_local_bytes, max_group;                  // memory and work-items of a work-group
 } target;
 
-int64_t program_eval(const program *p, const uop *expr, const int64_t *vars);   // an IDX expression over the VARs, vars in p's order
-void program_print(str *out, const program *p);                                 // one line per uop, indented by loops (DEBUG=5)
+// an IDX expression over the VARs, vars in p's order
+int64_t program_eval(const program *p, const uop *expr, const int64_t *vars);
+// one line per uop, indented by loops (DEBUG=5)
+void program_print(str *out, const program *p);
 void program_free(program *p);
 #endif

@@ -1,13 +1,15 @@
 // BEAM search over OptOps: see search.h.
 //
-// The beam begins with the heuristic's list and with its beginnings; an action adds one op, or cuts a lane or tile in another way. Candidates are made in
-// batches, raced against the heuristic's kernel in turns, so that a disturbance of the machine hits all of them, and losers leave a race early. What survives is
-// compared with the reference, and the best `width` go on to the next round. A round without gain ends the search.
+// The beam begins with the heuristic's list and with its beginnings; an action adds one op, or cuts a lane or tile in
+// another way. Candidates are made in batches, raced against the heuristic's kernel in turns, so that a disturbance of
+// the machine hits all of them, and losers leave a race early. What survives is compared with the reference, and the
+// best `width` go on to the next round. A round without gain ends the search.
 //
-// Order of sums. A tuned kernel must not change a bit of what the heuristic's computes, or one token and many would not agree any more
-// (DESIGN: the order of a float reduction depends on the reduced length alone). So
+// Order of sums. A tuned kernel must not change a bit of what the heuristic's computes, or one token and many would not
+// agree any more (DESIGN: the order of a float reduction depends on the reduced length alone). So
 // - what lays a reduction in lanes, and everything before it, is taken from the heuristic's list as it is;
-// - a float reduction is unrolled from its innermost range outwards: its terms stay in ascending order (in_order below);
+// - a float reduction is unrolled from its innermost range outwards: its terms stay in ascending order (in_order
+//   below);
 // - what is changed otherwise are output ranges and integer sums, which are exact in any order;
 // - and the device compares outputs bit by bit.
 #include "codegen/search.h"
@@ -35,7 +37,7 @@ typedef struct search {
   search_result *out;
 } search;
 
-// --- what a list makes of a kernel ------------------------------------------------------------------------------------
+// --- what a list makes of a kernel -----------------------------------------------------------------------------------
 
 static bool replay(kernel *k, graph *g, uop *ast, const target *t, const opt *opts, int n) {
   kernel_init(k, g, simplify(g, ast), t);
@@ -51,7 +53,9 @@ static int64_t copies_of(kernel *k) {
   return n;
 }
 
-static bool reorders(const uop *u) { return u->op == OP_REDUCE && dtype_is_float((enum dtype)u->dt) && u->a != OP_MAX && u->a != OP_MIN; }
+static bool reorders(const uop *u) {
+  return u->op == OP_REDUCE && dtype_is_float((enum dtype)u->dt) && u->a != OP_MAX && u->a != OP_MIN;
+}
 
 // Ascending order: once a range is unrolled, all further in are unrolled or lanes.
 static bool in_order(kernel *k) {
@@ -78,7 +82,8 @@ static int prefix_of(graph *g, uop *ast, const target *t, const opt *opts, int n
   for (int i = 0; i < n; i++) {
     kernel_axes(&k, &x);
     enum opt_kind kind = opts[i].kind;
-    if (kind == OPT_BLOCKS || kind == OPT_SEPARATE || kind == OPT_TC || (kind == OPT_LANES && opts[i].axis >= x.n_out)) prefix = i + 1;
+    if (kind == OPT_BLOCKS || kind == OPT_SEPARATE || kind == OPT_TC || (kind == OPT_LANES && opts[i].axis >= x.n_out))
+      prefix = i + 1;
     if (!kernel_apply(&k, opts[i])) break;
   }
   return prefix;
@@ -91,7 +96,8 @@ static void lanes_text(kernel *k, str *out) {
   int64_t count[1025] = {0};
   for (size_t i = 0; i < l.n; i++)
     for (size_t j = (size_t)uop_first_range(l.at[i]); reorders(l.at[i]) && j < l.at[i]->nsrc; j++)
-      if (l.at[i]->src[j]->b == AXIS_LANE || l.at[i]->src[j]->b == AXIS_GROUP) count[min_i64(l.at[i]->src[j]->src[0]->a, 1024)]++;
+      if (l.at[i]->src[j]->b == AXIS_LANE || l.at[i]->src[j]->b == AXIS_GROUP)
+        count[min_i64(l.at[i]->src[j]->src[0]->a, 1024)]++;
   for (int i = 0; i < (int)COUNT(count); i++) if (count[i]) str_addf(out, "%d:%lld ", i, (long long)count[i]);
   arena_free(a);
 }
@@ -110,9 +116,11 @@ bool search_allows(graph *parent, uop *ast, const target *t, const opt *opts, in
   heuristic(&h, false);
   int prefix = prefix_of(g, ast, t, h.applied, h.n_applied);
   bool ok = true;
-  if (n < prefix || memcmp(opts, h.applied, (size_t)prefix * sizeof *opts)) ok = refuse(why, "it does not begin as the heuristic does");
+  if (n < prefix || memcmp(opts, h.applied, (size_t)prefix * sizeof *opts))
+    ok = refuse(why, "it does not begin as the heuristic does");
   if (ok && !replay(&k, g, ast, t, opts, n)) ok = refuse(why, "one of its OptOps cannot be applied");
-  if (ok && copies_of(&k) > max_i64(MAX_COPIES, copies_of(&h) * COPIES_MORE)) ok = refuse(why, "it makes too many copies of the body");
+  if (ok && copies_of(&k) > max_i64(MAX_COPIES, copies_of(&h) * COPIES_MORE))
+    ok = refuse(why, "it makes too many copies of the body");
   if (ok && !in_order(&k)) ok = refuse(why, "it changes the order of a sum of floats");
   if (ok) {
     lanes_text(&k, &mine);
@@ -124,10 +132,11 @@ bool search_allows(graph *parent, uop *ast, const target *t, const opt *opts, in
   return ok;
 }
 
-// --- candidates -------------------------------------------------------------------------------------------------------
+// --- candidates ------------------------------------------------------------------------------------------------------
 
 static bool known(const search *s, const opt *opts, int n) {
-  for (size_t i = 0; i < s->all.n; i++) if (s->all.at[i]->n == n && !memcmp(s->all.at[i]->opts, opts, (size_t)n * sizeof *opts)) return true;
+  for (size_t i = 0; i < s->all.n; i++)
+    if (s->all.at[i]->n == n && !memcmp(s->all.at[i]->opts, opts, (size_t)n * sizeof *opts)) return true;
   return false;
 }
 
@@ -159,7 +168,8 @@ static bool is_manner(enum opt_kind kind) { return kind == OPT_ORDER || kind == 
 
 // `from` and one more op.
 static void extend(search *s, candidates *to, const opt *from, int n) {
-  static const prefetch aheads[] = {{4, PREFETCH_T0}, {8, PREFETCH_T0}, {16, PREFETCH_T0}, {8, PREFETCH_NTA}, {2, PREFETCH_T0}};
+  static const prefetch aheads[] = {
+    {4, PREFETCH_T0}, {8, PREFETCH_T0}, {16, PREFETCH_T0}, {8, PREFETCH_NTA}, {2, PREFETCH_T0}};
   static const int upcasts[] = {2, 4, 8, 3, 6, 12, 16}, unrolls[] = {0, 2, 4, 8}, lanes[] = {16, 8, 32, 4};
   graph *g = graph_new(s->parent);
   kernel k;
@@ -171,22 +181,40 @@ static void extend(search *s, candidates *to, const opt *from, int n) {
   for (int i = 0; i < n; i++) in_lanes |= from[i].kind == OPT_LANES || from[i].kind == OPT_TC;
   kernel_axes(&k, &x);
   for (size_t m = 0; !in_lanes && m < COUNT(lanes); m++)
-    for (int i = x.n_out; i-- > 0;) { o[n] = (opt){OPT_LANES, i, lanes[m]}; if (x.at[i]->b == AXIS_LOOP) add(s, to, o, n + 1); }
+    for (int i = x.n_out; i-- > 0;) {
+      o[n] = (opt){OPT_LANES, i, lanes[m]};
+      if (x.at[i]->b == AXIS_LOOP) add(s, to, o, n + 1);
+    }
   for (int i = 0; i < x.n_out; i++)
-    for (int j = i + 1; j < x.n_out; j++) { o[n] = (opt){OPT_SWAP, i, j}; if (x.at[i]->b == AXIS_LOOP && x.at[j]->b == AXIS_LOOP) add(s, to, o, n + 1); }
+    for (int j = i + 1; j < x.n_out; j++) {
+      o[n] = (opt){OPT_SWAP, i, j};
+      if (x.at[i]->b == AXIS_LOOP && x.at[j]->b == AXIS_LOOP) add(s, to, o, n + 1);
+    }
   for (size_t m = 0; m < COUNT(upcasts); m++)
-    for (int i = 0; i < x.n_out; i++) { o[n] = (opt){OPT_UPCAST, i, upcasts[m]}; if (x.at[i]->b == AXIS_LOOP) add(s, to, o, n + 1); }
+    for (int i = 0; i < x.n_out; i++) {
+      o[n] = (opt){OPT_UPCAST, i, upcasts[m]};
+      if (x.at[i]->b == AXIS_LOOP) add(s, to, o, n + 1);
+    }
   for (size_t m = 0; m < COUNT(unrolls); m++)
-    for (int i = x.n; i-- > x.n_out;) { o[n] = (opt){OPT_UNROLL, i, unrolls[m]}; if (x.at[i]->b == AXIS_REDUCE) add(s, to, o, n + 1); }
+    for (int i = x.n; i-- > x.n_out;) {
+      o[n] = (opt){OPT_UNROLL, i, unrolls[m]};
+      if (x.at[i]->b == AXIS_REDUCE) add(s, to, o, n + 1);
+    }
   if (k.order) {
     add(s, to, o, without_kind(from, n, OPT_ORDER, o));
     if (n) memcpy(o, from, (size_t)n * sizeof *o);
   } else { o[n] = (opt){OPT_ORDER, 0, 0}; add(s, to, o, n + 1); }
   int bare = without_kind(from, n, OPT_PREFETCH, o);
   add(s, to, o, bare);
-  for (size_t m = 0; m < COUNT(aheads); m++) { o[bare] = (opt){OPT_PREFETCH, aheads[m].kib, aheads[m].hint}; add(s, to, o, bare + 1); }
+  for (size_t m = 0; m < COUNT(aheads); m++) {
+    o[bare] = (opt){OPT_PREFETCH, aheads[m].kib, aheads[m].hint};
+    add(s, to, o, bare + 1);
+  }
   if (n) memcpy(o, from, (size_t)n * sizeof *o);
-  for (int i = 0; i < x.n_out; i++) { o[n] = (opt){OPT_THREAD, i, 0}; if (x.at[i]->b == AXIS_LOOP && x.n_out > 1) add(s, to, o, n + 1); }
+  for (int i = 0; i < x.n_out; i++) {
+    o[n] = (opt){OPT_THREAD, i, 0};
+    if (x.at[i]->b == AXIS_LOOP && x.n_out > 1) add(s, to, o, n + 1);
+  }
   if (s->s->t->has_local)
     for (int i = 0; i < x.n; i++)
       for (int m = 2; m <= 32; m *= 4) {
@@ -195,7 +223,10 @@ static void extend(search *s, candidates *to, const opt *from, int n) {
         o[n].kind = OPT_GROUPTOP;
         if (i >= x.n_out) add(s, to, o, n + 1);
       }
-  for (int row = 0; descriptor_at((size_t)row); row++) { o[n] = (opt){OPT_DESCRIPTOR, 0, row + 1}; add(s, to, o, n + 1); }
+  for (int row = 0; descriptor_at((size_t)row); row++) {
+    o[n] = (opt){OPT_DESCRIPTOR, 0, row + 1};
+    add(s, to, o, n + 1);
+  }
   o[n] = (opt){OPT_DESCRIPTOR, 0, 0};
   add(s, to, o, n + 1);
   graph_free(g);
@@ -203,10 +234,10 @@ static void extend(search *s, candidates *to, const opt *from, int n) {
 
 static double left(const search *s) { return s->o->seconds - (now_s() - s->began); }
 
-// --- races ------------------------------------------------------------------------------------------------------------
+// --- races -----------------------------------------------------------------------------------------------------------
 
-// All run in turns with the heuristic's kernel. A score is the median of a candidate's ratios to it or the ratio of the least times, whichever is worse:
-// noise makes runs slower, never faster, so both have to say that it is faster.
+// All run in turns with the heuristic's kernel. A score is the median of a candidate's ratios to it or the ratio of the
+// least times, whichever is worse: noise makes runs slower, never faster, so both have to say that it is faster.
 static void race(search *s, candidate *const *c, int n, int rounds) {
   struct lane { double ratio[FINAL_RACE], least; int n; bool out; } *at = xcalloc((size_t)n + 1, sizeof *at);
   double base_least = 1e30;
@@ -232,7 +263,7 @@ static void race(search *s, candidate *const *c, int n, int rounds) {
   free(at);
 }
 
-// --- rounds -----------------------------------------------------------------------------------------------------------
+// --- rounds ----------------------------------------------------------------------------------------------------------
 
 static int by_score(const void *x, const void *y) {
   const candidate *a = *(candidate *const *)x, *b = *(candidate *const *)y;
@@ -351,7 +382,8 @@ static void set_bounds(search *s, const opt *own, int n) {
 
 // By the last op, if the list is no shorter than `n`.
 static int rank_of(const opt_list *l, int n) {
-  static const enum opt_kind first[] = {OPT_PREFETCH, OPT_SWAP, OPT_ORDER, OPT_UNROLL, OPT_UPCAST, OPT_THREAD, OPT_DESCRIPTOR};
+  static const enum opt_kind first[] = {OPT_PREFETCH, OPT_SWAP,   OPT_ORDER,     OPT_UNROLL,
+                                        OPT_UPCAST,   OPT_THREAD, OPT_DESCRIPTOR};
   int i = 0;
   while (i < (int)COUNT(first) && (l->n < n || !l->n || first[i] != l->opts[l->n - 1].kind)) i++;
   return i;
@@ -378,10 +410,12 @@ int search_neighbours(graph *parent, uop *ast, const target *t, const opt *from,
 }
 
 int search_kernel(graph *parent, uop *ast, const search_target *t, const search_options *o, search_result *out) {
-  search s = {.parent = parent, .ast = ast, .s = t, .o = o, .began = now_s(), .out = out, .base = xcalloc(1, sizeof *s.base)};
+  search s = {
+    .parent = parent, .ast = ast, .s = t, .o = o, .began = now_s(), .out = out, .base = xcalloc(1, sizeof *s.base)};
   *out = (search_result){.score = 1};
   t->make(t->ctx, &s.base, 1);
-  s.batch = now_s() - s.began > SLOW_S && t->batch > 1 ? t->batch / 2 : t->batch;       // what compiles slowly is done in smaller steps
+  // what compiles slowly is done in smaller steps
+  s.batch = now_s() - s.began > SLOW_S && t->batch > 1 ? t->batch / 2 : t->batch;
   int r = s.base->code ? 0 : -1;
   if (!r) {
     const program *p = s.base->p;

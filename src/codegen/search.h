@@ -1,7 +1,7 @@
 // search: better OptOps for one kernel than the heuristic's, by trying them out (BEAM).
 //
-// A search knows kernels and lists of OptOps, and asks a device for everything that needs a machine: code, times, and whether a
-// candidate computes what it should. The device fills in a search_target (device/search.c).
+// A search knows kernels and lists of OptOps, and asks a device for everything that needs a machine: code, times, and
+// whether a candidate computes what it should. The device fills in a search_target (device/search.c).
 #ifndef WEFT_SEARCH_H
 #define WEFT_SEARCH_H
 #include "codegen/codegen.h"
@@ -22,7 +22,8 @@ typedef struct search_target {
   const target *t;
   void *ctx;
   int batch;                                                     // candidates that are worth compiling at once
-  void (*make)(void *ctx, candidate *const *c, int n);           // program and code of each; the first ever is the heuristic's (n == 0 opts)
+  // program and code of each; the first ever is the heuristic's (n == 0 opts)
+  void (*make)(void *ctx, candidate *const *c, int n);
   bool (*right)(void *ctx, candidate *c);                        // the same bits as the heuristic's kernel
   double (*sample)(void *ctx, const candidate *c);               // microseconds of one run over cold weights
   void (*drop)(void *ctx, candidate *c);                         // its code is not needed any more
@@ -49,11 +50,11 @@ typedef struct search_result {
 int search_kernel(graph *parent, uop *ast, const search_target *s, const search_options *o, search_result *out);
 void search_free(const search_target *s, candidate *c);
 
-// What a search would try first behind `from` (the list of a kernel that there is): lists with one more op, or with the last ones left out, those first that cost
-// little and often gain. At most `most`; the number of them.
+// What a search would try first behind `from` (the list of a kernel that there is): lists with one more op, or with the
+// last ones left out, those first that cost little and often gain. At most `most`; the number of them.
 int search_neighbours(graph *parent, uop *ast, const target *t, const opt *from, int n, opt_list *out, int most);
 
-// Whether a list may stand in for the heuristic's: every op applies, no float reduction adds up in another order than the heuristic's does,
-// and the code stays of a reasonable size. If not, `why` (may be NULL) says what is wrong.
+// Whether a list may stand in for the heuristic's: every op applies, no float reduction adds up in another order than
+// the heuristic's does, and the code stays of a reasonable size. If not, `why` (may be NULL) says what is wrong.
 bool search_allows(graph *parent, uop *ast, const target *t, const opt *opts, int n, str *why);
 #endif

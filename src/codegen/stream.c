@@ -1,17 +1,21 @@
-// Where the bytes lie decides everything: a kernel whose lanes are rows gathers its weight from rows that are far apart. So the weight is
-// laid out anew at load: what an iteration of the loop nest reads, in the order in which it reads it, one iteration after the other,
-// one ascending stream. The layout is derived from the kernel's own loads and knows no format: each wide load of a weight becomes an item at
-// a fixed place of the iteration's share, and a filling kernel, made of the same addresses, copies the items there once.
+// Where the bytes lie decides everything: a kernel whose lanes are rows gathers its weight from rows that are far
+// apart. So the weight is laid out anew at load: what an iteration of the loop nest reads, in the order in which it
+// reads it, one iteration after the other, one ascending stream. The layout is derived from the kernel's own loads and
+// knows no format: each wide load of a weight becomes an item at a fixed place of the iteration's share, and a filling
+// kernel, made of the same addresses, copies the items there once.
 //
-// This is done for a weight only if all of its loads are of that kind: addresses that are a sum of multiples of the loop counters, a
-// constant, and something that the lane alone decides. The order of items is that of the reduction's terms and, within a term, of addresses, which
-// does not depend on how activations are indexed: one token or many, the stream is the same.
+// This is done for a weight only if all of its loads are of that kind: addresses that are a sum of multiples of the
+// loop counters, a constant, and something that the lane alone decides. The order of items is that of the reduction's
+// terms and, within a term, of addresses, which does not depend on how activations are indexed: one token or many, the
+// stream is the same.
 //
-// A weight may be one of several that lie one after another (experts), and which one a loaded number: a term of the address that is a multiple of a
-// bounded value. That value counts as a loop around all others, of as many steps as it has values: the stream has one expert after the other.
+// A weight may be one of several that lie one after another (experts), and which one a loaded number: a term of the
+// address that is a multiple of a bounded value. That value counts as a loop around all others, of as many steps as it
+// has values: the stream has one expert after the other.
 //
-// A large weight of which an iteration reads several rows is treated in the same way. One whose rows are read one after the other anyway needs no
-// other order, but huge pages: its stream is the file's bytes. Not where a run reads little of it (one token's row of an embedding).
+// A large weight of which an iteration reads several rows is treated in the same way. One whose rows are read one after
+// the other anyway needs no other order, but huge pages: its stream is the file's bytes. Not where a run reads little
+// of it (one token's row of an embedding).
 #include "codegen/stream.h"
 #include <stdlib.h>
 #include <string.h>
@@ -22,22 +26,27 @@ enum { MAX_ITEMS = 1024, MAX_LANES = 256, MAX_DEPTH = 8, LARGE = 1 << 20 };
 
 typedef struct item {
   uop *load;                                            // or what takes its place: an expression of loads
-  uop *value;                                           // computed when the stream is filled, over the file's bytes and loop_range()s; NULL: copied
+  // computed when the stream is filled, over the file's bytes and loop_range()s; NULL: copied
+  uop *value;
   enum dtype dt;                                        // in the stream
   int64_t base, stride[MAX_DEPTH], lane[MAX_LANES];     // bytes: constant part, per step of each loop, per lane
   int64_t key;                                          // the order of items within a term: that of their bases
   int64_t at, bytes;                                    // place and size in an iteration's share
-  int lanes, repeat;                                    // elements in the stream; each goes to `repeat` neighbouring lanes
+  // elements in the stream; each goes to `repeat` neighbouring lanes
+  int lanes, repeat;
   unsigned loops;                                       // the loops that it depends on
-  int like, copy[MAX_DEPTH];                            // folded: 1 + the item whose place it shares, `copy` iterations further in each loop
+  // folded: 1 + the item whose place it shares, `copy` iterations further in each loop
+  int like, copy[MAX_DEPTH];
 } item;
 
 typedef struct plan {
   graph *g;
-  uop *param, *loop[MAX_DEPTH];                         // RANGEs or parts of one; before them, what chooses among matrices
+  // RANGEs or parts of one; before them, what chooses among matrices
+  uop *param, *loop[MAX_DEPTH];
   int64_t size[MAX_DEPTH], folded[MAX_DEPTH];           // iterations; how many copies became iterations (1: none)
   int n_loops, n_rows;                                  // n_rows: loops up to the last one of the rows
-  int row, tiles;                                       // the loop of which so many neighbours lie side by side; -1, 1: none
+  // the loop of which so many neighbours lie side by side; -1, 1: none
+  int row, tiles;
   VEC(item) items;
   map index;                                            // LOAD -> 1 + item
 } plan;
@@ -49,13 +58,18 @@ static uop *scalar_of(graph *g, uop *u, uop *lane, map *memo) {
   uop *hit = map_ptr(memo, u);
   if (hit) return hit;
   uop *r, *s[3];
-  if (u->lanes > 1 && u->op != OP_LANE && u->op != OP_SPLAT && u->op != OP_CONST && !(op_flags((enum op)u->op) & OPF_ELEMENTWISE)) return NULL;
+  if (u->lanes > 1 && u->op != OP_LANE && u->op != OP_SPLAT && u->op != OP_CONST &&
+      !(op_flags((enum op)u->op) & OPF_ELEMENTWISE))
+    return NULL;
   if (u->op == OP_LANE) r = lane;
   else if (u->op == OP_SPLAT) r = u->src[0];
   else if (u->lanes == 1) r = u;
   else {
     for (size_t i = 0; i < u->nsrc; i++) if (!(s[i] = scalar_of(g, u->src[i], lane, memo))) return NULL;
-    r = u->op == OP_CONST ? uop_idx(g, u->a) : u->nsrc == 1 ? uop_op1(g, (enum op)u->op, s[0]) : u->nsrc == 2 ? uop_op2(g, (enum op)u->op, s[0], s[1]) : uop_op3(g, (enum op)u->op, s[0], s[1], s[2]);
+    r = u->op == OP_CONST ? uop_idx(g, u->a)
+        : u->nsrc == 1    ? uop_op1(g, (enum op)u->op, s[0])
+        : u->nsrc == 2    ? uop_op2(g, (enum op)u->op, s[0], s[1])
+                          : uop_op3(g, (enum op)u->op, s[0], s[1], s[2]);
   }
   map_put(memo, u, r);
   return r;
@@ -129,13 +143,15 @@ static bool describe(plan *p, uop *load, item *it) {
 
 // --- folding --------------------------------------------------------------------------------------------------------
 //
-// Rows computed side by side and blocks unrolled are copies of the loads, a step of s apart where the loop that they were cut from has steps of
-// n s. Folded, n copies are n iterations of that loop, and the layout is the one that the kernel would have without them: two kernels that differ in such
-// cuts alone then read one stream.
+// Rows computed side by side and blocks unrolled are copies of the loads, a step of s apart where the loop that they
+// were cut from has steps of n s. Folded, n copies are n iterations of that loop, and the layout is the one that the
+// kernel would have without them: two kernels that differ in such cuts alone then read one stream.
 
 static bool same_item(const plan *p, const item *a, const item *b, int64_t step) {
-  return a->base + step == b->base && a->loops == b->loops && a->lanes == b->lanes && a->repeat == b->repeat && a->bytes == b->bytes && a->load->dt == b->load->dt &&
-         !memcmp(a->stride, b->stride, (size_t)p->n_loops * sizeof *a->stride) && !memcmp(a->lane, b->lane, (size_t)a->lanes * sizeof *a->lane);
+  return a->base + step == b->base && a->loops == b->loops && a->lanes == b->lanes && a->repeat == b->repeat &&
+         a->bytes == b->bytes && a->load->dt == b->load->dt &&
+         !memcmp(a->stride, b->stride, (size_t)p->n_loops * sizeof *a->stride) &&
+         !memcmp(a->lane, b->lane, (size_t)a->lanes * sizeof *a->lane);
 }
 
 static item *copy_of(plan *p, const item *it, int64_t step) {
@@ -193,7 +209,8 @@ static int64_t lowest(plan *p, uop *u, map *memo) {
   return low;
 }
 
-typedef struct order { plan *p; map low, seen; int64_t *share; } order;     // share: bytes so far of an iteration, by set of loops
+// share: bytes so far of an iteration, by set of loops
+typedef struct order { plan *p; map low, seen; int64_t *share; } order;
 
 static void place(order *o, uop *u) {
   if (map_has(&o->seen, u) || lowest(o->p, u, &o->low) == INT64_MAX) return;
@@ -210,7 +227,11 @@ static void place(order *o, uop *u) {
   memcpy(s, u->src, u->nsrc * sizeof *s);
   if (u->op != OP_REDUCE && u->op != OP_SINK)               // terms keep their order; other operands by address
     for (size_t a = 1; a < u->nsrc; a++)
-      for (size_t b = a; b > 0 && lowest(o->p, s[b], &o->low) < lowest(o->p, s[b - 1], &o->low); b--) { uop *t = s[b]; s[b] = s[b - 1]; s[b - 1] = t; }
+      for (size_t b = a; b > 0 && lowest(o->p, s[b], &o->low) < lowest(o->p, s[b - 1], &o->low); b--) {
+        uop *t = s[b];
+        s[b] = s[b - 1];
+        s[b - 1] = t;
+      }
   for (size_t k = 0; k < u->nsrc; k++) place(o, s[k]);
   if (s != few) free(s);
 }
@@ -230,17 +251,24 @@ static int64_t unit_of(const item *it, int size, int least) {
 }
 
 // The copy of one item: `count` units, evenly apart in the file; or, where they are not, unit number `only` alone.
-static uop *copy(plan *p, const item *it, uop **ranges, int n, uop *lane, int64_t unit, int64_t step, int only, int64_t start, int64_t share, const int64_t *flat, int row, int64_t stream_bytes) {
+static uop *copy(plan *p, const item *it, uop **ranges, int n, uop *lane, int64_t unit, int64_t step, int only,
+                 int64_t start, int64_t share, const int64_t *flat, int row, int64_t stream_bytes) {
   graph *g = p->g;
   int per = (int)(unit / dtype_size((enum dtype)it->load->dt)), raw_unit = dtype_size((enum dtype)p->param->dt);
   uop *to = uop_idx(g, start + it->at + only * unit), *from = uop_idx(g, (it->base + it->lane[only * per]) / raw_unit);
   for (int i = 0; i < n; i++) {
     uop *r = ranges[i], *tiles = uop_idx(g, p->tiles);
-    if (i == row) { to = idx_add(g, to, idx_mul(g, idx_mod(g, r, tiles), uop_idx(g, share))); r = idx_div(g, r, tiles); }
+    if (i == row) {
+      to = idx_add(g, to, idx_mul(g, idx_mod(g, r, tiles), uop_idx(g, share)));
+      r = idx_div(g, r, tiles);
+    }
     to = idx_add(g, to, idx_mul(g, r, uop_idx(g, flat[i] * share)));
     from = idx_add(g, from, idx_mul(g, ranges[i], uop_idx(g, it->stride[i] / raw_unit)));
   }
-  if (lane) { to = idx_add(g, to, idx_mul(g, lane, uop_idx(g, unit))); from = idx_add(g, from, idx_mul(g, lane, uop_idx(g, step / raw_unit))); }
+  if (lane) {
+    to = idx_add(g, to, idx_mul(g, lane, uop_idx(g, unit)));
+    from = idx_add(g, from, idx_mul(g, lane, uop_idx(g, step / raw_unit)));
+  }
   uop *stream = uop_new(g, OP_PARAM, DT_U8, 1, NULL, 0, (uarg){.a = 0, .b = stream_bytes});
   uop *raw = uop_new(g, OP_PARAM, (enum dtype)p->param->dt, 1, NULL, 0, (uarg){.a = 1, .b = p->param->b});
   uop *src[3 + MAX_DEPTH];
@@ -252,7 +280,8 @@ static uop *copy(plan *p, const item *it, uop **ranges, int n, uop *lane, int64_
   return uop_new(g, OP_STORE, DT_VOID, 1, src, k, (uarg){0});
 }
 
-// Neighbouring loops through which all items go as through one are one: how a kernel cuts its loops does not change the stream.
+// Neighbouring loops through which all items go as through one are one: how a kernel cuts its loops does not change the
+// stream.
 static int merge_loops(plan *p, unsigned set, int64_t *size, int *row) {
   int n = 0, of[MAX_DEPTH];
   *row = -1;
@@ -291,7 +320,8 @@ static uop *loop_range(plan *p, int k) { return uop_range(p->g, uop_idx(p->g, p-
 // One filling kernel for all values that are computed.
 static void fill_values(plan *p, program *prog, program_stream *out, unsigned set, int64_t start, int64_t share) {
   graph *g = p->g;
-  uop *src[2 + MAX_DEPTH], *flat = uop_idx(g, 0), *stream = uop_new(g, OP_PARAM, DT_U8, 1, NULL, 0, (uarg){.a = 0, .b = out->bytes});
+  uop *src[2 + MAX_DEPTH], *flat = uop_idx(g, 0),
+                           *stream = uop_new(g, OP_PARAM, DT_U8, 1, NULL, 0, (uarg){.a = 0, .b = out->bytes});
   map ranges = {0};
   size_t n = 2;
   for (int k = 0; k < p->n_loops; k++) {
@@ -321,8 +351,11 @@ static void fill_set(plan *p, program *prog, program_stream *out, unsigned set, 
   for (int i = n; i-- > 0; f *= size[i]) flat[i] = i >= row ? f * p->tiles : f;
   for (int i = 0; i < n; i++) ranges[i] = uop_range(g, uop_idx(g, size[i]), i, i ? AXIS_LOOP : AXIS_GLOBAL);
   map done = {0};
-  for (size_t first = 0; first < p->items.n; first++) {       // one filling kernel for all items with equally many evenly spaced units
-    if (p->items.at[first].loops != set || p->items.at[first].like || p->items.at[first].value || map_has(&done, &p->items.at[first])) continue;
+  // one filling kernel for all items with equally many evenly spaced units
+  for (size_t first = 0; first < p->items.n; first++) {
+    if (p->items.at[first].loops != set || p->items.at[first].like || p->items.at[first].value ||
+        map_has(&done, &p->items.at[first]))
+      continue;
     VEC(uop *) stores = {0};
     int64_t units = 0;
     uop *lane = NULL;
@@ -330,7 +363,8 @@ static void fill_set(plan *p, program *prog, program_stream *out, unsigned set, 
       item *it = &p->items.at[k];
       if (it->loops != set || it->like || it->value || map_has(&done, it)) continue;
       int esize = dtype_size((enum dtype)it->load->dt);
-      int64_t unit = unit_of(it, esize, raw_unit), count = it->bytes / unit, step = count > 1 ? it->lane[unit / esize] : 0;
+      int64_t unit = unit_of(it, esize, raw_unit), count = it->bytes / unit,
+              step = count > 1 ? it->lane[unit / esize] : 0;
       bool even = true;
       for (int64_t i = 0; i < count; i++) even &= it->lane[i * unit / esize] == i * step;
       if (!even || count == 1) count = 1;
@@ -374,7 +408,9 @@ static void find_atoms(plan *p, uop *load, map *seen, uop **atom, int *n) {
 }
 
 static void add_loop(plan *p, uop *u) {
-  if (u->vmin != 0 || u->vmax == INT64_MAX || (u->op == OP_RANGE && u->src[0]->op != OP_CONST) || p->n_loops == MAX_DEPTH) return;
+  if (u->vmin != 0 || u->vmax == INT64_MAX || (u->op == OP_RANGE && u->src[0]->op != OP_CONST) ||
+      p->n_loops == MAX_DEPTH)
+    return;
   p->loop[p->n_loops] = u;
   p->size[p->n_loops++] = u->vmax + 1;
 }
@@ -385,14 +421,20 @@ static void find_loops(plan *p, const uop_list *l, uop *ast) {
   map seen = {0};
   uop *atom[MAX_DEPTH];
   int n = 0;
-  for (size_t i = 0; i < l->n; i++) if (l->at[i]->op == OP_LOAD && l->at[i]->src[0]->src[0] == p->param) find_atoms(p, l->at[i], &seen, atom, &n);
+  for (size_t i = 0; i < l->n; i++)
+    if (l->at[i]->op == OP_LOAD && l->at[i]->src[0]->src[0] == p->param) find_atoms(p, l->at[i], &seen, atom, &n);
   map_free(&seen);
   for (int i = 0; i < n; i++) if (!viewed(atom[i])) add_loop(p, atom[i]);
   vec_push(&binders, ast->src[0]);
-  for (size_t i = l->n; i-- > 0;) if (l->at[i]->op == OP_REDUCE) vec_push(&binders, l->at[i]);        // outer loops first
+  // outer loops first
+  for (size_t i = l->n; i-- > 0;) if (l->at[i]->op == OP_REDUCE) vec_push(&binders, l->at[i]);
   for (size_t i = 0; i < binders.n; i++)
     for (size_t j = (size_t)uop_first_range(binders.at[i]); j < binders.at[i]->nsrc; j++)
-      for (int k = 0; k < n; k++) if (viewed(atom[k]) == binders.at[i]->src[j] && loop_of(p, atom[k]) < 0) { add_loop(p, atom[k]); if (!i) p->n_rows = p->n_loops; }
+      for (int k = 0; k < n; k++)
+        if (viewed(atom[k]) == binders.at[i]->src[j] && loop_of(p, atom[k]) < 0) {
+          add_loop(p, atom[k]);
+          if (!i) p->n_rows = p->n_loops;
+        }
   vec_free(&binders);
 }
 
@@ -452,7 +494,9 @@ static int by_place(const void *x, const void *y) {
   return a->loops != b->loops ? (a->loops < b->loops ? -1 : 1) : (a->at > b->at) - (a->at < b->at);
 }
 
-static int by_base(const void *x, const void *y) { return (((const item *)x)->base > ((const item *)y)->base) - (((const item *)x)->base < ((const item *)y)->base); }
+static int by_base(const void *x, const void *y) {
+  return (((const item *)x)->base > ((const item *)y)->base) - (((const item *)x)->base < ((const item *)y)->base);
+}
 
 // Does an iteration read one run of bytes?
 static bool one_run(plan *p) {
@@ -460,7 +504,8 @@ static bool one_run(plan *p) {
   memcpy(it, p->items.at, p->items.n * sizeof *it);
   qsort(it, p->items.n, sizeof *it, by_base);
   bool one = true;
-  for (size_t i = 1; i < p->items.n; i++) one &= it[i].base == it[i - 1].base + it[i - 1].bytes && it[i].loops == it[0].loops;
+  for (size_t i = 1; i < p->items.n; i++)
+    one &= it[i].base == it[i - 1].base + it[i - 1].bytes && it[i].loops == it[0].loops;
   free(it);
   return one;
 }
@@ -488,7 +533,8 @@ static void set_tiles(plan *p) {
   const int64_t *stride = p->items.at[0].stride;
   p->row = -1;
   p->tiles = 1;
-  for (int k = 0; k < p->n_rows; k++) if (!has_load(p->loop[k]) && stride[k] > 0 && (p->row < 0 || stride[k] < stride[p->row])) p->row = k;
+  for (int k = 0; k < p->n_rows; k++)
+    if (!has_load(p->loop[k]) && stride[k] > 0 && (p->row < 0 || stride[k] < stride[p->row])) p->row = k;
   bool ok = tiles > 1 && p->row >= 0 && p->size[p->row] % tiles == 0;
   for (size_t i = 0; ok && i < p->items.n; i++) ok = p->items.at[i].like || (p->items.at[i].loops >> p->row & 1);
   if (ok) p->tiles = tiles;
@@ -497,17 +543,29 @@ static void set_tiles(plan *p) {
 
 // --- values ---------------------------------------------------------------------------------------------------------
 //
-// What hangs on the weight alone can be computed when its stream is filled (LAYOUT_VALUES): scales of six bits become bytes, and if memory may grow by so
-// much, codes do. Candidates are the largest such expressions, less conversions and repetitions, kept as the smallest type that their bounds allow.
-// Those that share loads go together: what they take has to be paid for by the loads that nobody else needs.
+// What hangs on the weight alone can be computed when its stream is filled (LAYOUT_VALUES): scales of six bits become
+// bytes, and if memory may grow by so much, codes do. Candidates are the largest such expressions, less conversions and
+// repetitions, kept as the smallest type that their bounds allow. Those that share loads go together: what they take
+// has to be paid for by the loads that nobody else needs.
 
-typedef struct candidate { uop *u, *value; size_t load; int group; enum dtype dt; unsigned loops; int64_t base; uint64_t kind; } candidate;
+typedef struct candidate {
+  uop *u, *value;
+  size_t load;
+  int group;
+  enum dtype dt;
+  unsigned loops;
+  int64_t base;
+  uint64_t kind;
+} candidate;
 typedef struct group { int64_t growth; bool ok; } group;
 
 static enum dtype smallest(const uop *u) {
   static const enum dtype types[] = {DT_U8, DT_I8, DT_U16, DT_I16};
   if (dtype_is_int((enum dtype)u->dt))
-    for (size_t i = 0; i < COUNT(types); i++) if (u->vmin >= dtype_min(types[i]) && u->vmax <= dtype_max(types[i]) && dtype_size(types[i]) <= dtype_size((enum dtype)u->dt)) return types[i];
+    for (size_t i = 0; i < COUNT(types); i++)
+      if (u->vmin >= dtype_min(types[i]) && u->vmax <= dtype_max(types[i]) &&
+          dtype_size(types[i]) <= dtype_size((enum dtype)u->dt))
+        return types[i];
   return (enum dtype)u->dt;
 }
 
@@ -518,12 +576,18 @@ static bool of_weight(const plan *p, const uop *u, const map *pure) {
   if (u->op == OP_LOAD) return map_has(&p->index, u);
   if (u->lanes == 1 || (u->op != OP_SHUFFLE && !(op_flags((enum op)u->op) & OPF_ELEMENTWISE))) return false;
   bool any = false;
-  for (size_t i = 0; i < u->nsrc; i++) { any |= map_has(pure, u->src[i]); if (!map_has(pure, u->src[i]) && !is_constant(u->src[i])) return false; }
+  for (size_t i = 0; i < u->nsrc; i++) {
+    any |= map_has(pure, u->src[i]);
+    if (!map_has(pure, u->src[i]) && !is_constant(u->src[i])) return false;
+  }
   return any;
 }
 
 static uop *bare(uop *u, const map *pure) {
-  while ((u->op == OP_SHUFFLE && u->nsrc == 1 && u->src[0]->lanes < u->lanes) || (u->op == OP_CAST && map_has(pure, u->src[0]) && dtype_is_int((enum dtype)u->src[0]->dt) && dtype_size((enum dtype)u->src[0]->dt) <= dtype_size((enum dtype)u->dt))) u = u->src[0];
+  while ((u->op == OP_SHUFFLE && u->nsrc == 1 && u->src[0]->lanes < u->lanes) ||
+         (u->op == OP_CAST && map_has(pure, u->src[0]) && dtype_is_int((enum dtype)u->src[0]->dt) &&
+          dtype_size((enum dtype)u->src[0]->dt) <= dtype_size((enum dtype)u->dt)))
+    u = u->src[0];
   return u;
 }
 
@@ -559,16 +623,24 @@ static uop *canonical(plan *p, uop *u, map *kinds, map *memo) {
     int unit = dtype_size((enum dtype)p->param->dt), n = it->lanes;
     int64_t step = n > 1 ? it->lane[1] : 0;
     for (int l = 0; l < n; l++) if (it->lane[l] != l * step || step % unit) return NULL;
-    uop *at = uop_idx(g, it->base / unit), *raw = uop_new(g, OP_PARAM, (enum dtype)p->param->dt, 1, NULL, 0, (uarg){.a = 1, .b = p->param->b});
-    for (int k = 0; k < p->n_loops; k++) if (it->loops >> k & 1) at = idx_add(g, at, idx_mul(g, loop_range(p, k), uop_idx(g, it->stride[k] / unit)));
+    uop *at = uop_idx(g, it->base / unit),
+        *raw = uop_new(g, OP_PARAM, (enum dtype)p->param->dt, 1, NULL, 0, (uarg){.a = 1, .b = p->param->b});
+    for (int k = 0; k < p->n_loops; k++)
+      if (it->loops >> k & 1) at = idx_add(g, at, idx_mul(g, loop_range(p, k), uop_idx(g, it->stride[k] / unit)));
     if (n > 1 && step != dtype_size((enum dtype)u->dt))
-      at = uop_op2(g, OP_ADD, uop_splat(g, at, n), uop_op2(g, OP_MUL, uop_new(g, OP_LANE, DT_IDX, n, NULL, 0, (uarg){0}), uop_splat(g, uop_idx(g, step / unit), n)));
+      at = uop_op2(g, OP_ADD, uop_splat(g, at, n),
+                   uop_op2(g, OP_MUL, uop_new(g, OP_LANE, DT_IDX, n, NULL, 0, (uarg){0}),
+                           uop_splat(g, uop_idx(g, step / unit), n)));
     uop *load = uop_load(g, uop_index(g, raw, at), (enum dtype)u->dt, n);
     hit = it->repeat > 1 ? repeated(g, load, it->repeat) : load;
   } else {
     if (u->nsrc > COUNT(s)) return NULL;
     for (size_t i = 0; i < u->nsrc; i++) if (!(s[i] = canonical(p, u->src[i], kinds, memo))) return NULL;
-    if ((op_flags((enum op)u->op) & OPF_COMMUTATIVE) && kind_of(p, u->src[0], kinds) > kind_of(p, u->src[1], kinds)) { uop *t = s[0]; s[0] = s[1]; s[1] = t; }
+    if ((op_flags((enum op)u->op) & OPF_COMMUTATIVE) && kind_of(p, u->src[0], kinds) > kind_of(p, u->src[1], kinds)) {
+      uop *t = s[0];
+      s[0] = s[1];
+      s[1] = t;
+    }
     hit = uop_with_src(g, u, s);
   }
   map_put(memo, u, hit);
@@ -594,7 +666,10 @@ static void compute_values(plan *p, const uop_list *l, int64_t room) {
       if (!map_has(&pure, u)) continue;
       u = bare(u, &pure);
       if (u->op == OP_LOAD) kept[(uintptr_t)map_ptr(&p->index, u) - 1] = true;
-      else if (!map_has(&wanted, u)) { map_put(&wanted, u, u); vec_push(&c, ((candidate){.u = u, .dt = smallest(u), .base = INT64_MAX})); }
+      else if (!map_has(&wanted, u)) {
+        map_put(&wanted, u, u);
+        vec_push(&c, ((candidate){.u = u, .dt = smallest(u), .base = INT64_MAX}));
+      }
     }
   for (size_t i = 0; i < c.n; i++) {
     candidate *x = &c.at[i];
@@ -618,7 +693,8 @@ static void compute_values(plan *p, const uop_list *l, int64_t room) {
   if (c.n) qsort(c.at, c.n, sizeof *c.at, by_bytes);
   group *groups = xcalloc(n, sizeof *groups);
   for (size_t i = 0; i < n; i++) groups[i].ok = true;
-  for (size_t i = 0; i < n; i++) if (!kept[i]) groups[of[i]].growth -= p->items.at[i].bytes * times(p, p->items.at[i].loops);
+  for (size_t i = 0; i < n; i++)
+    if (!kept[i]) groups[of[i]].growth -= p->items.at[i].bytes * times(p, p->items.at[i].loops);
   for (size_t i = 0; i < c.n; i++) {
     candidate *x = &c.at[i];
     x->group = of[x->load];
@@ -629,13 +705,22 @@ static void compute_values(plan *p, const uop_list *l, int64_t room) {
   VEC(item) items = {0};
   for (;;) {                                            // the cheapest group first
     int best = -1;
-    for (size_t i = 0; i < c.n; i++) if (groups[c.at[i].group].ok && (best < 0 || groups[c.at[i].group].growth < groups[best].growth)) best = c.at[i].group;
+    for (size_t i = 0; i < c.n; i++)
+      if (groups[c.at[i].group].ok && (best < 0 || groups[c.at[i].group].growth < groups[best].growth))
+        best = c.at[i].group;
     if (best < 0 || groups[best].growth > room) break;
     room -= groups[best].growth;
     groups[best].ok = false;
     for (size_t i = 0; i < c.n; i++)
       if (c.at[i].group == best)
-        vec_push(&items, ((item){.load = c.at[i].u, .value = c.at[i].value, .dt = c.at[i].dt, .key = c.at[i].base * MAX_ITEMS + min_i64((int64_t)i, MAX_ITEMS - 1), .loops = c.at[i].loops, .lanes = c.at[i].u->lanes, .repeat = 1, .bytes = (int64_t)c.at[i].u->lanes * dtype_size(c.at[i].dt)}));
+        vec_push(&items, ((item){.load = c.at[i].u,
+                                 .value = c.at[i].value,
+                                 .dt = c.at[i].dt,
+                                 .key = c.at[i].base * MAX_ITEMS + min_i64((int64_t)i, MAX_ITEMS - 1),
+                                 .loops = c.at[i].loops,
+                                 .lanes = c.at[i].u->lanes,
+                                 .repeat = 1,
+                                 .bytes = (int64_t)c.at[i].u->lanes * dtype_size(c.at[i].dt)}));
     for (size_t i = 0; i < n; i++) if (of[i] == best && !kept[i]) of[i] = -1;           // not in the stream any more
   }
   for (size_t i = 0; i < n; i++) if (of[i] >= 0) vec_push(&items, p->items.at[i]);
@@ -657,12 +742,16 @@ static uop *stream_weight(graph *g, uop *ast, const target *t, program *prog, uo
   int64_t raw = param->b * dtype_size((enum dtype)param->dt);
   bool scattered = false, known = find_items(&p, &l, &scattered) && prog->n_streams < (int)COUNT(prog->streams);
   if (known && raw >= LARGE) scattered |= !one_run(&p);
-  if (known && !scattered && raw >= LARGE && read_at_once(&p) >= LARGE) prog->streams[prog->n_streams++] = (program_stream){.param = (int)param->a, .bytes = raw};     // as it lies
+  // as it lies
+  if (known && !scattered && raw >= LARGE && read_at_once(&p) >= LARGE)
+    prog->streams[prog->n_streams++] = (program_stream){.param = (int)param->a, .bytes = raw};
   if (known && scattered && fold) fold_copies(&p);
-  else if (known && scattered && layout_of(param) == LAYOUT_VALUES) compute_values(&p, &l, raw / 100 * t->stream_growth);
+  else if (known && scattered && layout_of(param) == LAYOUT_VALUES)
+    compute_values(&p, &l, raw / 100 * t->stream_growth);
   if (known && scattered) {
     set_tiles(&p);
-    int64_t *share = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH), *start = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH), bytes = 0;
+    int64_t *share = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH), *start = ARENA_ARRAY(a, int64_t, 1 << MAX_DEPTH),
+            bytes = 0;
     order o = {.p = &p, .share = share};
     place(&o, ast);
     map_free(&o.low); map_free(&o.seen);
@@ -677,7 +766,8 @@ static uop *stream_weight(graph *g, uop *ast, const target *t, program *prog, uo
       *out = (program_stream){.param = (int)param->a, .bytes = bytes};
       ast = replace_loads(&p, ast, start, share, bytes);
       qsort(p.items.at, p.items.n, sizeof *p.items.at, by_place);        // `index` is not used any more
-      for (unsigned set = 0; set < 1u << p.n_loops; set++) if (share[set]) fill_set(&p, prog, out, set, start[set], share[set]);
+      for (unsigned set = 0; set < 1u << p.n_loops; set++)
+        if (share[set]) fill_set(&p, prog, out, set, start[set], share[set]);
       prog->bufs[param->a] = (struct program_buf){.dt = DT_U8, .elems = bytes, .read = true};
     }
   }
@@ -689,8 +779,12 @@ static uop *stream_weight(graph *g, uop *ast, const target *t, program *prog, uo
 
 // --- layouts --------------------------------------------------------------------------------------------------------
 
-static const struct { const char *name, *weight; int tiles; } layouts[LAYOUT_COUNT] = {
-  {"stream", "weight", 1}, {"file", "weight:file", 1}, {"tiles2", "weight:tiles2", 2}, {"tiles4", "weight:tiles4", 4}, {"values", "weight:values", 1}};
+static const struct { const char *name, *weight; int tiles;
+} layouts[LAYOUT_COUNT] = {{"stream", "weight", 1},
+                           {"file", "weight:file", 1},
+                           {"tiles2", "weight:tiles2", 2},
+                           {"tiles4", "weight:tiles4", 4},
+                           {"values", "weight:values", 1}};
 
 const char *layout_name(enum layout l) { return layouts[l].name; }
 int layout_tiles(enum layout l) { return layouts[l].tiles; }
@@ -708,7 +802,9 @@ uop *layouts_set(graph *g, uop *ast, const enum layout *of, int n) {
   for (size_t i = 0; i < l.n; i++)
     if (is_weight(l.at[i]) && l.at[i]->a < n && of[l.at[i]->a] != LAYOUT_STREAM) {
       const char *name = layouts[of[l.at[i]->a]].weight;
-      map_put(&m, l.at[i], uop_new(g, OP_PARAM, (enum dtype)l.at[i]->dt, 1, NULL, 0, (uarg){l.at[i]->a, l.at[i]->b, name, strlen(name)}));
+      map_put(
+        &m, l.at[i],
+        uop_new(g, OP_PARAM, (enum dtype)l.at[i]->dt, 1, NULL, 0, (uarg){l.at[i]->a, l.at[i]->b, name, strlen(name)}));
     }
   if (m.n) ast = uop_substitute(g, ast, &m);
   map_free(&m);
@@ -723,7 +819,8 @@ uop *make_streams(graph *g, uop *ast, const target *t, program *p, bool fold) {
   for (size_t i = 0; i < l.n; i++)
     if (is_weight(l.at[i])) vec_push(&weights, l.at[i]);
   arena_free(a);
-  for (size_t i = 0; i < weights.n; i++) if (layout_of(weights.at[i]) != LAYOUT_FILE) ast = stream_weight(g, ast, t, p, weights.at[i], fold);
+  for (size_t i = 0; i < weights.n; i++)
+    if (layout_of(weights.at[i]) != LAYOUT_FILE) ast = stream_weight(g, ast, t, p, weights.at[i], fold);
   vec_free(&weights);
   return ast;
 }

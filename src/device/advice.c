@@ -17,34 +17,49 @@ static bool read_line(const char *root, const char *path, char out[256]) {
 static void huge_pages(const char *root, str *out) {
   char line[256];
   if (read_line(root, "/sys/kernel/mm/transparent_hugepage/enabled", line) && strstr(line, "[never]"))
-    str_add(out, "huge pages are off, and plain ones are slower to read; as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled\n");
+    str_add(out, "huge pages are off, and plain ones are slower to read; as root: echo madvise > "
+                 "/sys/kernel/mm/transparent_hugepage/enabled\n");
 }
 
 static void threads_and_cores(int threads, int cores, str *out) {
-  if (threads > cores) str_addf(out, "%d threads share %d core%s, and wait for one another; -t %d is faster\n", threads, cores, cores == 1 ? "" : "s", cores);
+  if (threads > cores)
+    str_addf(out, "%d threads share %d core%s, and wait for one another; -t %d is faster\n", threads, cores,
+             cores == 1 ? "" : "s", cores);
 }
 
 static void others(const char *root, int threads, int cores, str *out) {
   const double SOME = .5;
   char line[256];
   double load;
-  if (read_line(root, "/proc/loadavg", line) && sscanf(line, "%lf", &load) == 1 && load >= SOME && load + threads > cores + SOME)
-    str_addf(out, "the machine is busy: other programs wanted %.1f of %d core%s during the last minute, and figures are lower and less certain for it\n", load, cores, cores == 1 ? "" : "s");
+  if (read_line(root, "/proc/loadavg", line) && sscanf(line, "%lf", &load) == 1 && load >= SOME &&
+      load + threads > cores + SOME)
+    str_addf(out,
+             "the machine is busy: other programs wanted %.1f of %d core%s during the last minute, and figures are "
+             "lower and less certain for it\n",
+             load, cores, cores == 1 ? "" : "s");
 }
 
 // Two drivers choose the clock by themselves and call that powersave; there it is their preference that counts.
 static void clock_speed(const char *root, str *out) {
   static const char folder[] = "/sys/devices/system/cpu/cpu0/cpufreq/";
   char path[128], driver[256] = "", governor[256] = "", preference[256] = "";
-  const struct { const char *name; char *to; } files[] = {{"scaling_driver", driver}, {"scaling_governor", governor}, {"energy_performance_preference", preference}};
+  const struct {
+    const char *name;
+    char *to;
+  } files[] = {
+    {"scaling_driver", driver}, {"scaling_governor", governor}, {"energy_performance_preference", preference}};
   for (size_t i = 0; i < COUNT(files); i++) {
     snprintf(path, sizeof path, "%s%s", folder, files[i].name);
     read_line(root, path, files[i].to);
   }
   bool itself = !strcmp(driver, "intel_pstate") || !strncmp(driver, "amd-pstate", 10);
-  if (!strcmp(governor, "powersave") && !itself) str_add(out, "the clock is held low (governor powersave); as root: cpupower frequency-set -g performance\n");
+  if (!strcmp(governor, "powersave") && !itself)
+    str_add(out, "the clock is held low (governor powersave); as root: cpupower frequency-set -g performance\n");
   else if (!strcmp(preference, "power") || !strcmp(preference, "balance_power"))
-    str_addf(out, "the clock is chosen to save power (energy_performance_preference %s); a power profile for performance is faster\n", preference);
+    str_addf(out,
+             "the clock is chosen to save power (energy_performance_preference %s); a power profile for performance is "
+             "faster\n",
+             preference);
 }
 
 void advice(const char *root, int threads, int cores, str *out) {

@@ -1,18 +1,19 @@
 // The disk cache on SQLite: see cache.h.
 //
-// One table, whose row number is the 64-bit hash of version and key: one look-up, no second index.  The row holds the whole key, which
-// is compared; two keys with one hash would take turns, each a miss for the other, and never be mistaken for each other.
+// One table, whose row number is the 64-bit hash of version and key: one look-up, no second index.  The row holds the
+// whole key, which is compared; two keys with one hash would take turns, each a miss for the other, and never be
+// mistaken for each other.
 //
-// What lies here is executed, so two things stand between it and other users.  The folder, the database, its journals (which
-// SQLite replays) and the lock belong to this user or to root, and nobody else may write to them: the folder is opened, and
-// all the rest is checked and opened through its descriptor, so that a folder put in its place meanwhile changes nothing.
-// And each row ends in a tag, a hash with a secret (the file "key" beside the database, mode 600) of version, key and value:
-// a row that was not written under this key is a miss, wherever it came from.
+// What lies here is executed, so two things stand between it and other users.  The folder, the database, its journals
+// (which SQLite replays) and the lock belong to this user or to root, and nobody else may write to them: the folder is
+// opened, and all the rest is checked and opened through its descriptor, so that a folder put in its place meanwhile
+// changes nothing. And each row ends in a tag, a hash with a secret (the file "key" beside the database, mode 600) of
+// version, key and value: a row that was not written under this key is a miss, wherever it came from.
 //
-// The journal is the classic rollback journal, not WAL: a reader then opens one file and recovers nothing, which is what a
-// warm start does, and killing a writer leaves a journal that the next one rolls back.  synchronous=OFF: nothing waits for the disk.
-// That matters only when power is lost, which may damage the database; damage is found (by SQLite, or by an entry's
-// tag) and repaired by starting afresh, which costs one compile.
+// The journal is the classic rollback journal, not WAL: a reader then opens one file and recovers nothing, which is
+// what a warm start does, and killing a writer leaves a journal that the next one rolls back.  synchronous=OFF: nothing
+// waits for the disk. That matters only when power is lost, which may damage the database; damage is found (by SQLite,
+// or by an entry's tag) and repaired by starting afresh, which costs one compile.
 //
 // Starting afresh removes the file, which must not happen under another process's feet: every open cache holds a shared
 // flock on `lock` beside the database, and only a process that gets it exclusively removes anything.
@@ -43,7 +44,8 @@ struct cache {
   pthread_mutex_t mutex;
   char *version;
   str folder, file;                     // as people know them
-  int dir, lock;                        // descriptors: the folder; the lock file, -1 if there is none (a read-only folder)
+  // descriptors: the folder; the lock file, -1 if there is none (a read-only folder)
+  int dir, lock;
   sip_key secret;
   sqlite3 *db;                          // NULL: off
   sqlite3_stmt *select;
@@ -88,7 +90,8 @@ static void turn_off(cache *c) {
   c->lock = c->dir = -1;
 }
 
-// ------------------------------------------------------------------------------------------------- the folder and trust
+// ------------------------------------------------------------------------------------------------- the folder and
+// trust
 
 static bool name_folder(str *out) {
   const char *given = env_str(ENV_WEFT_CACHE), *xdg = env_str(ENV_XDG_CACHE_HOME), *home = env_str(ENV_HOME);
@@ -124,7 +127,8 @@ static int above_standard(int fd) {
   return moved;
 }
 
-// What is wrong with what `st` describes, if anybody but this user and root could have put contents there; NULL: nothing.
+// What is wrong with what `st` describes, if anybody but this user and root could have put contents there; NULL:
+// nothing.
 static const char *fault_of(const struct stat *st, mode_t kind) {
   if (st->st_uid != geteuid() && st->st_uid != 0) return "belongs to another user";
   if ((st->st_mode & S_IFMT) != kind) return kind == S_IFDIR ? "is not a folder" : "is not a file";
@@ -145,13 +149,14 @@ static bool open_folder(cache *c) {
     warn(c, "kernels are not cached: the folder '%s' cannot be made: %s", c->folder.at, strerror(errno));
     return false;
   }
-  if (link.st_uid != geteuid() && link.st_uid != 0 && S_ISLNK(link.st_mode)) return refuse(c, "", "is a link that belongs to another user");
+  if (link.st_uid != geteuid() && link.st_uid != 0 && S_ISLNK(link.st_mode))
+    return refuse(c, "", "is a link that belongs to another user");
   const char *fault = fault_of(&st, S_IFDIR);
   return fault ? refuse(c, "", fault) : true;
 }
 
-// The files that SQLite opens by itself, and whatever else is used: nobody else may have written them.  Once this is known, the
-// folder keeps others from putting new ones there.
+// The files that SQLite opens by itself, and whatever else is used: nobody else may have written them.  Once this is
+// known, the folder keeps others from putting new ones there.
 static bool trusted_files(cache *c) {
   static const char *const names[] = {DATABASE, DATABASE "-journal", DATABASE "-wal", DATABASE "-shm", "lock", "key"};
   for (size_t i = 0; i < COUNT(names); i++) {
@@ -202,8 +207,8 @@ static enum secret read_secret(cache *c) {
   return n == (ssize_t)sizeof c->secret && st.st_size == n ? SECRET_READ : SECRET_DAMAGED;
 }
 
-// Written under another name and then linked, or put in the place of a damaged one: whoever reads a key reads a whole one.
-// Where two processes make one at the same time, the first keeps its own.
+// Written under another name and then linked, or put in the place of a damaged one: whoever reads a key reads a whole
+// one. Where two processes make one at the same time, the first keeps its own.
 static void make_secret(cache *c, bool replace) {
   char name[64];
   sip_key secret;
@@ -225,18 +230,20 @@ static bool need_secret(cache *c) {
     make_secret(c, r == SECRET_DAMAGED);
     r = read_secret(c);
   }
-  if (r == SECRET_NONE || r == SECRET_DAMAGED) warn(c, "kernels are not cached: the folder '%s' cannot be written", c->folder.at);
+  if (r == SECRET_NONE || r == SECRET_DAMAGED)
+    warn(c, "kernels are not cached: the folder '%s' cannot be written", c->folder.at);
   return r == SECRET_READ;
 }
 
 // ------------------------------------------------------------------------------------------------------- the database
 
-static const char make_table[] =
-  "CREATE TABLE IF NOT EXISTS kernel(hash INTEGER PRIMARY KEY, key BLOB NOT NULL, value BLOB NOT NULL, tag INTEGER NOT NULL,"
-  " created INTEGER NOT NULL, version TEXT NOT NULL)";
+static const char make_table[] = "CREATE TABLE IF NOT EXISTS kernel(hash INTEGER PRIMARY KEY, key BLOB NOT NULL, value "
+                                 "BLOB NOT NULL, tag INTEGER NOT NULL,"
+                                 " created INTEGER NOT NULL, version TEXT NOT NULL)";
 static const char select_one[] = "SELECT key, value, tag, version FROM kernel WHERE hash = ?";
 
-// SQLite's own way to files, except that names stay as they are: a folder's descriptor would be resolved to its name again.
+// SQLite's own way to files, except that names stay as they are: a folder's descriptor would be resolved to its name
+// again.
 static sqlite3_vfs vfs;
 static pthread_once_t vfs_once = PTHREAD_ONCE_INIT;
 
@@ -254,14 +261,17 @@ static void make_vfs(void) {
 }
 
 static int connect_once(cache *c) {
-  if (!c->read_only) {          // SQLite would make it with the mode that umask leaves; an existing one is not opened (closing it would drop SQLite's locks)
+  // SQLite would make it with the mode that umask leaves; an existing one is not opened (closing it would drop SQLite's
+  // locks)
+  if (!c->read_only) {
     int fd = openat(c->dir, DATABASE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0) close(fd);
   }
   char path[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d/" DATABASE, c->dir);
   pthread_once(&vfs_once, make_vfs);
-  int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW | (c->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW |
+              (c->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   int r = sqlite3_open_v2(path, &c->db, flags, "weft");
   if (r != SQLITE_OK) return r;
   sqlite3_extended_result_codes(c->db, 0);
@@ -302,7 +312,8 @@ static int connect(cache *c) {
   }
   if (r == SQLITE_OK) return r;
   if (r == SQLITE_BUSY || r == SQLITE_LOCKED) warn(c, "kernels are not cached: another process holds '%s'", c->file.at);
-  else if (c->read_only && r == SQLITE_CANTOPEN) warn(c, "kernels are not cached: the folder '%s' cannot be written", c->folder.at);
+  else if (c->read_only && r == SQLITE_CANTOPEN)
+    warn(c, "kernels are not cached: the folder '%s' cannot be written", c->folder.at);
   else warn(c, "kernels are not cached: '%s': %s", c->file.at, sqlite3_errstr(r));
   turn_off(c);
   return r;
@@ -322,7 +333,8 @@ static void on_failure(cache *c, int r, const char *doing) {
 // Waits no longer than a busy database would make us wait.
 static bool lock_shared(cache *c) {
   for (int ms = 0; ms < BUSY_MS; ms += 10) {
-    if (!flock(c->lock, LOCK_SH | LOCK_NB) || errno != EWOULDBLOCK) return true;     // a file system without locks: do without
+    // a file system without locks: do without
+    if (!flock(c->lock, LOCK_SH | LOCK_NB) || errno != EWOULDBLOCK) return true;
     nanosleep(&(struct timespec){0, 10 * 1000000}, NULL);
   }
   warn(c, "kernels are not cached: another process holds '%s'", c->folder.at);
@@ -397,7 +409,8 @@ static int64_t tag_of(const cache *c, const char *version, const void *key, size
 static bool row_matches(cache *c, sqlite3_stmt *s, const void *key, size_t n) {
   const void *k = sqlite3_column_blob(s, 0), *v = sqlite3_column_blob(s, 1);
   const char *version = (const char *)sqlite3_column_text(s, 3);
-  return version && !strcmp(version, c->version) && (size_t)sqlite3_column_bytes(s, 0) == n && (!n || (k && !memcmp(k, key, n))) &&
+  return version && !strcmp(version, c->version) && (size_t)sqlite3_column_bytes(s, 0) == n &&
+         (!n || (k && !memcmp(k, key, n))) &&
          tag_of(c, version, key, n, v, (size_t)sqlite3_column_bytes(s, 1)) == sqlite3_column_int64(s, 2);
 }
 
@@ -485,31 +498,44 @@ void cache_put(cache *c, const void *key, size_t n, const void *value, size_t va
     if (!c->pending.n) c->pending_since = now_s();
     vec_push(&c->pending, e);
     c->pending_bytes += n + value_n;
-    if (c->pending.n >= PENDING_MAX || c->pending_bytes > PENDING_BYTES_MAX || now_s() - c->pending_since > PENDING_S) flush(c);
+    if (c->pending.n >= PENDING_MAX || c->pending_bytes > PENDING_BYTES_MAX || now_s() - c->pending_since > PENDING_S)
+      flush(c);
   }
   pthread_mutex_unlock(&c->mutex);
 }
 
 // ------------------------------------------------------------------------------------------------------ list and clear
 
-static int not_on(const cache *c, error *err) { return error_set(err, "the kernel cache is off%s%s", c->folder.n ? ": " : "", str_c(&c->folder)); }
+static int not_on(const cache *c, error *err) {
+  return error_set(err, "the kernel cache is off%s%s", c->folder.n ? ": " : "", str_c(&c->folder));
+}
 
 int cache_each(cache *c, bool (*visit)(const cache_entry *e, void *ctx), void *ctx, error *err) {
   pthread_mutex_lock(&c->mutex);
   flush(c);
   sqlite3_stmt *s = NULL;
-  int r = c->db ? sqlite3_prepare_v2(c->db, "SELECT key, value, tag, version, created, hash FROM kernel ORDER BY created, hash", -1, &s, NULL) : 0;
+  int r =
+    c->db ? sqlite3_prepare_v2(
+              c->db, "SELECT key, value, tag, version, created, hash FROM kernel ORDER BY created, hash", -1, &s, NULL)
+          : 0;
   int result = c->db ? 0 : not_on(c, err);
   if (c->db && r == SQLITE_OK)
     while ((r = sqlite3_step(s)) == SQLITE_ROW) {
       const char *version = (const char *)sqlite3_column_text(s, 3);
-      cache_entry e = {sqlite3_column_blob(s, 0), sqlite3_column_blob(s, 1), (size_t)sqlite3_column_bytes(s, 0), (size_t)sqlite3_column_bytes(s, 1), sqlite3_column_int64(s, 4),
-                       version ? version : "", false};
+      cache_entry e = {sqlite3_column_blob(s, 0),
+                       sqlite3_column_blob(s, 1),
+                       (size_t)sqlite3_column_bytes(s, 0),
+                       (size_t)sqlite3_column_bytes(s, 1),
+                       sqlite3_column_int64(s, 4),
+                       version ? version : "",
+                       false};
       int64_t hash = hash_key(e.version, e.key, e.key_n);
-      e.sound = hash == sqlite3_column_int64(s, 5) && tag_of(c, e.version, e.key, e.key_n, e.value, e.value_n) == sqlite3_column_int64(s, 2);
+      e.sound = hash == sqlite3_column_int64(s, 5) &&
+                tag_of(c, e.version, e.key, e.key_n, e.value, e.value_n) == sqlite3_column_int64(s, 2);
       if (!visit(&e, ctx)) { r = SQLITE_DONE; break; }
     }
-  if (c->db && r != SQLITE_DONE) result = error_set(err, "the kernel cache '%s' cannot be read: %s", c->file.at, sqlite3_errstr(r));
+  if (c->db && r != SQLITE_DONE)
+    result = error_set(err, "the kernel cache '%s' cannot be read: %s", c->file.at, sqlite3_errstr(r));
   sqlite3_finalize(s);
   pthread_mutex_unlock(&c->mutex);
   return result;
@@ -534,7 +560,8 @@ int cache_remove(cache *c, const void *prefix, size_t n, int64_t *removed, error
     sqlite3_finalize(s);
     if (removed) *removed = sqlite3_changes(c->db);
     if (r == SQLITE_OK) r = sqlite3_exec(c->db, "VACUUM", NULL, NULL, NULL);
-    if (r != SQLITE_OK) result = error_set(err, "the kernel cache '%s' cannot be cleared: %s", c->file.at, sqlite3_errstr(r));
+    if (r != SQLITE_OK)
+      result = error_set(err, "the kernel cache '%s' cannot be cleared: %s", c->file.at, sqlite3_errstr(r));
   }
   pthread_mutex_unlock(&c->mutex);
   return result;

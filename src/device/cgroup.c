@@ -1,8 +1,8 @@
 // Reading control groups: see cgroup.h.
 //
-// /proc/self/cgroup says which group the process is in, one line per hierarchy ("0::/path" is version 2, "4:memory:/path" version
-// 1); /proc/self/mountinfo says where each hierarchy is mounted and which part of it ("root").  In a container the path often
-// does not exist below the mount; then the mount's own files are the container's limits.
+// /proc/self/cgroup says which group the process is in, one line per hierarchy ("0::/path" is version 2,
+// "4:memory:/path" version 1); /proc/self/mountinfo says where each hierarchy is mounted and which part of it ("root").
+// In a container the path often does not exist below the mount; then the mount's own files are the container's limits.
 #define _GNU_SOURCE
 #include "device/cgroup.h"
 #include "base/str.h"
@@ -34,7 +34,8 @@ static bool read_in(const char *folder, const char *name, str *out) {
 static bool lists(const char *list, size_t n, const char *word) {
   size_t len = strlen(word);
   for (size_t i = 0; i + len <= n; i++)
-    if ((!i || list[i - 1] == ',') && !memcmp(list + i, word, len) && (i + len == n || list[i + len] == ',')) return true;
+    if ((!i || list[i - 1] == ',') && !memcmp(list + i, word, len) && (i + len == n || list[i + len] == ','))
+      return true;
   return false;
 }
 
@@ -48,7 +49,8 @@ static char *next_line(char **at) {
   return line;
 }
 
-// This process's group in the hierarchy of a controller (version 2 if controller is NULL): its path within the hierarchy.
+// This process's group in the hierarchy of a controller (version 2 if controller is NULL): its path within the
+// hierarchy.
 static bool group_path(const char *root, const char *controller, str *out) {
   str text = {0};
   bool found = false;
@@ -81,7 +83,8 @@ static bool mount_of(const char *root, const char *controller, str *point, str *
       strtok_r(NULL, " ", &save);
       options = strtok_r(NULL, " ", &save);
       if (n < 5 || !type) continue;
-      found = controller ? !strcmp(type, "cgroup") && options && lists(options, strlen(options), controller) : !strcmp(type, "cgroup2");
+      found = controller ? !strcmp(type, "cgroup") && options && lists(options, strlen(options), controller)
+                         : !strcmp(type, "cgroup2");
       if (found) { str_add(shown, field[3]); str_addf(point, "%s%s", root, field[4]); }
     }
   str_free(&text);
@@ -121,13 +124,16 @@ static void tighten(double *least, double quota, double period) {
 static void visit_cpu_v2(const char *folder, void *ctx) {
   str text = {0};
   double quota, period;
-  if (read_in(folder, "cpu.max", &text) && sscanf(text.at, "%lf %lf", &quota, &period) == 2) tighten(ctx, quota, period);   // "max 100000" does not scan
+  // "max 100000" does not scan
+  if (read_in(folder, "cpu.max", &text) && sscanf(text.at, "%lf %lf", &quota, &period) == 2)
+    tighten(ctx, quota, period);
   str_free(&text);
 }
 
 static void visit_cpu_v1(const char *folder, void *ctx) {
   str quota = {0}, period = {0};
-  if (read_in(folder, "cpu.cfs_quota_us", &quota) && read_in(folder, "cpu.cfs_period_us", &period)) tighten(ctx, atof(quota.at), atof(period.at));
+  if (read_in(folder, "cpu.cfs_quota_us", &quota) && read_in(folder, "cpu.cfs_period_us", &period))
+    tighten(ctx, atof(quota.at), atof(period.at));
   str_free(&quota);
   str_free(&period);
 }

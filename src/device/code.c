@@ -1,5 +1,6 @@
-// Packing of code and mapping it executable: see code.h.  There is no pool of pages that grows kernel by kernel: it would
-// need its pages writable again.  A plan maps all of its kernels at once, which also packs them into few TLB entries.
+// Packing of code and mapping it executable: see code.h.  There is no pool of pages that grows kernel by kernel: it
+// would need its pages writable again.  A plan maps all of its kernels at once, which also packs them into few TLB
+// entries.
 #define _GNU_SOURCE
 #include "device/code.h"
 #include <errno.h>
@@ -73,7 +74,8 @@ int code_blob_unpack(const uint8_t *p, size_t n, code_blob *out, error *err) {
   if (!take_u32(&r, &magic) || !take_u32(&r, &family) || !take_u32(&r, &code_n) || !take_u32(&r, &symbols))
     return error_set(err, "packed code: %zu bytes are too few", n);
   if (magic != MAGIC) return error_set(err, "packed code: does not begin with its magic number (0x%08x)", magic);
-  if (family != FAMILY) return error_set(err, "packed code: made for another processor family (ELF machine %u)", family);
+  if (family != FAMILY)
+    return error_set(err, "packed code: made for another processor family (ELF machine %u)", family);
   for (uint32_t i = 0; i < symbols; i++) {
     uint32_t offset, len;
     if (!take_u32(&r, &offset) || !take_u32(&r, &len) || len > r.left || offset >= code_n || memchr(r.at, 0, len)) {

@@ -85,11 +85,13 @@ static char *recv_text(int fd, uint32_t n) {
 }
 
 static void answer(int fd, const struct request *q) {
-  char *triple = recv_text(fd, q->triple), *ir = recv_text(fd, q->ir), *cpu = recv_text(fd, q->cpu), *features = recv_text(fd, q->features);
+  char *triple = recv_text(fd, q->triple), *ir = recv_text(fd, q->ir), *cpu = recv_text(fd, q->cpu),
+       *features = recv_text(fd, q->features);
   bytes object = {0};
   str assembly = {0};
   error err = {0};
-  bool failed = llvm_compile_for(*triple ? triple : NULL, ir, cpu, features, &object, q->assembly ? &assembly : NULL, &err) != 0;
+  bool failed =
+    llvm_compile_for(*triple ? triple : NULL, ir, cpu, features, &object, q->assembly ? &assembly : NULL, &err) != 0;
   struct reply r = {MAGIC, failed, (uint32_t)object.n, (uint32_t)assembly.n, (uint32_t)strlen(err.text)};
   if (object.n > OBJECT_MAX || assembly.n > TEXT_MAX) _exit(3);
   struct iovec part[] = {{&r, sizeof r}, {object.at, object.n}, {assembly.at, assembly.n}, {err.text, r.error}};
@@ -224,7 +226,9 @@ static void note_end(compiler *c) {
   static const char who[] = "the process that compiles kernels", reason[] = "out of memory, or a fault in LLVM";
   if (got != c->child) error_set(&c->why, "%s has ended", who);
   else if (!WIFSIGNALED(status)) error_set(&c->why, "%s ended with status %d: %s", who, WEXITSTATUS(status), reason);
-  else error_set(&c->why, "%s was ended by signal %d (%s): %s", who, WTERMSIG(status), strsignal(WTERMSIG(status)), reason);
+  else
+    error_set(&c->why, "%s was ended by signal %d (%s): %s", who, WTERMSIG(status), strsignal(WTERMSIG(status)),
+              reason);
 }
 
 static void forget(compiler *c) {
@@ -300,7 +304,8 @@ int compiler_run(compiler *c, const char *ir_text, const char *cpu, const char *
 int compiler_run_for(compiler *c, const char *triple, const char *ir_text, const char *cpu, const char *features,
                      bytes *object, str *assembly, error *err) {
   // Read only: iovec knows no const.
-  char *const text[] = {(char *)(uintptr_t)(triple ? triple : ""), (char *)(uintptr_t)ir_text, (char *)(uintptr_t)cpu, (char *)(uintptr_t)features};
+  char *const text[] = {(char *)(uintptr_t)(triple ? triple : ""), (char *)(uintptr_t)ir_text, (char *)(uintptr_t)cpu,
+                        (char *)(uintptr_t)features};
   *object = (bytes){0};
   for (int tries = 0;; tries++) {
     error why = {0};

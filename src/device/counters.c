@@ -1,4 +1,5 @@
-// Counters: see counters.h. Each thread has a group of events, which are counted together or not at all, so that their ratios mean something.
+// Counters: see counters.h. Each thread has a group of events, which are counted together or not at all, so that their
+// ratios mean something.
 #define _GNU_SOURCE
 #include "device/counters.h"
 #include <errno.h>
@@ -21,15 +22,22 @@ static void open_group(void *ctx, int thread, int n_threads) {
   counters *c = ctx;
   group *g = &c->groups[thread];
   for (int i = 0; i < c->n && !g->error; i++) {
-    struct perf_event_attr a = {.type = c->events[i].type, .size = sizeof a, .config = c->events[i].config, .read_format = PERF_FORMAT_GROUP, .exclude_kernel = 1, .exclude_hv = 1};
+    struct perf_event_attr a = {.type = c->events[i].type,
+                                .size = sizeof a,
+                                .config = c->events[i].config,
+                                .read_format = PERF_FORMAT_GROUP,
+                                .exclude_kernel = 1,
+                                .exclude_hv = 1};
     g->fd[i] = (int)syscall(SYS_perf_event_open, &a, 0, -1, i ? g->fd[0] : -1, PERF_FLAG_FD_CLOEXEC);
     if (g->fd[i] < 0) g->error = errno;
   }
 }
 
 static int explain(int number, error *err) {
-  if (number == EACCES || number == EPERM) return error_set(err, "perf events are not permitted here (%s; see kernel.perf_event_paranoid)", strerror(number));
-  if (number == ENOENT || number == ENODEV || number == EOPNOTSUPP) return error_set(err, "this machine has no hardware counters, or does not let them through");
+  if (number == EACCES || number == EPERM)
+    return error_set(err, "perf events are not permitted here (%s; see kernel.perf_event_paranoid)", strerror(number));
+  if (number == ENOENT || number == ENODEV || number == EOPNOTSUPP)
+    return error_set(err, "this machine has no hardware counters, or does not let them through");
   return error_set(err, "perf_event_open: %s", strerror(number));
 }
 
@@ -47,7 +55,9 @@ int counters_open(team *t, const counter_event *events, int n, counters **out, e
 
 void counters_close(counters *c) {
   if (!c) return;
-  for (int i = 0; i < c->n_threads; i++) for (int k = 0; k < COUNTERS_MAX; k++) if (c->groups[i].fd[k] >= 0) close(c->groups[i].fd[k]);
+  for (int i = 0; i < c->n_threads; i++)
+    for (int k = 0; k < COUNTERS_MAX; k++)
+      if (c->groups[i].fd[k] >= 0) close(c->groups[i].fd[k]);
   free(c->groups);
   free(c);
 }

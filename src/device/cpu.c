@@ -1,6 +1,6 @@
-// The CPU device: see cpu.h. A program becomes LLVM IR text, an object, and a position-independent blob (elf.h) that any process can
-// map; blobs are what the cache keeps. The C way is for reading and for a second opinion, so it takes the plain road: a
-// file, `cc`, dlopen; its kernels are not cached.
+// The CPU device: see cpu.h. A program becomes LLVM IR text, an object, and a position-independent blob (elf.h) that
+// any process can map; blobs are what the cache keeps. The C way is for reading and for a second opinion, so it takes
+// the plain road: a file, `cc`, dlopen; its kernels are not cached.
 #define _GNU_SOURCE
 #include "device/cpu.h"
 #include <dlfcn.h>
@@ -23,7 +23,9 @@ enum { IDLE_S = 5 };           // after which the compiler's process ends
 
 typedef struct cpu { cpu_target t; const renderer *r; render_options o; compiler *llvm; } cpu;
 
-static void show(const char *what, const program *p, const str *text) { fprintf(stderr, "--- %s of %s\n%s\n", what, p->name, str_c(text)); }
+static void show(const char *what, const program *p, const str *text) {
+  fprintf(stderr, "--- %s of %s\n%s\n", what, p->name, str_c(text));
+}
 
 static int with_llvm(device *d, device_kernel *k, error *err) {
   const cpu *c = d->state;
@@ -32,7 +34,9 @@ static int with_llvm(device *d, device_kernel *k, error *err) {
   code_blob blob = {0};
   int r = c->r->render(k->p, &c->o, &text, err);
   if (!r && debug_level() >= 4) show("source", k->p, &text);
-  if (!r) r = compiler_run(c->llvm, str_c(&text), c->t.cpu, c->t.features, &object, debug_level() >= 7 ? &assembly : NULL, err);
+  if (!r)
+    r =
+      compiler_run(c->llvm, str_c(&text), c->t.cpu, c->t.features, &object, debug_level() >= 7 ? &assembly : NULL, err);
   if (!r && debug_level() >= 7) show("assembly", k->p, &assembly);
   if (!r) r = elf_link(object.at, object.n, &blob, err);
   if (!r) code_blob_pack(&blob, &k->packed);
@@ -61,7 +65,8 @@ static int run_cc(const char *in, const char *out, error *err) {
   pid_t pid = fork();
   if (pid < 0) return error_set(err, "RENDER=c: cannot start the C compiler");
   if (!pid) {
-    execlp("cc", "cc", "-O2", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi", "-shared", "-fPIC", in, "-o", out, "-lm", (char *)NULL);
+    execlp("cc", "cc", "-O2", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi", "-shared", "-fPIC",
+           in, "-o", out, "-lm", (char *)NULL);
     _exit(127);
   }
   int status;
@@ -109,7 +114,8 @@ int cpu_start(device *d, error *err) {
   const char *way = env_str(ENV_RENDER);
   c->r = render_find(way);
   bool llvm = !strcmp(way, "llvm");
-  if (!c->r || (!llvm && strcmp(way, "c"))) return error_set(err, "RENDER=%s makes no CPU kernels (known: llvm, c)", way);
+  if (!c->r || (!llvm && strcmp(way, "c")))
+    return error_set(err, "RENDER=%s makes no CPU kernels (known: llvm, c)", way);
   c->o = (render_options){c->t.cpu, c->t.features, c->t.tune, c->t.vector_bits, c->t.descriptors};
   d->target = c->r->target;
   d->target.vector_bytes = c->t.vector_bits / 8;

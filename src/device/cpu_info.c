@@ -11,7 +11,8 @@
 struct feature { size_t offset; const char *llvm; unsigned leaf, sub; int reg; unsigned bit; int state, level; };
 enum { EAX, EBX, ECX, EDX };
 static const struct feature features_of_x86[] = {
-#define F(field, llvm, leaf, sub, reg, bit, state, level) {offsetof(cpu_features, field), llvm, leaf, sub, reg, bit, state, level},
+#define F(field, llvm, leaf, sub, reg, bit, state, level) {offsetof(cpu_features, field), llvm, leaf, sub, reg, bit, \
+  state, level},
   CPU_FEATURES(F)
 #undef F
 };
@@ -22,11 +23,15 @@ static const struct arm_feature arm_features[] = {
 #undef F
 };
 enum { LEVEL_MAX = 4 };
-static const char *const levels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"}, *const arm_levels[] = {"armv8-a", "armv8.2-a", "armv8.6-a"};
+static const char *const levels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"}, *const arm_levels[] = {
+                                                                                         "armv8-a", "armv8.2-a",
+                                                                                         "armv8.6-a"};
 
 static bool get(const cpu_features *c, const struct feature *f) { return *(const bool *)((const char *)c + f->offset); }
 static void set(cpu_features *c, const struct feature *f, bool v) { *(bool *)((char *)c + f->offset) = v; }
-static bool arm_get(const cpu_features *c, const struct arm_feature *f) { return *(const bool *)((const char *)c + f->offset); }
+static bool arm_get(const cpu_features *c, const struct arm_feature *f) {
+  return *(const bool *)((const char *)c + f->offset);
+}
 static void arm_set(cpu_features *c, const struct arm_feature *f, bool v) { *(bool *)((char *)c + f->offset) = v; }
 
 void cpu_detect(cpu_features *out) {
@@ -54,7 +59,9 @@ void cpu_detect(cpu_features *out) {
   }
 #elif defined(__aarch64__)
   out->arm = true;
-  for (size_t i = 0; i < COUNT(arm_features); i++) arm_set(out, &arm_features[i], getauxval(arm_features[i].word == 1 ? AT_HWCAP : AT_HWCAP2) >> arm_features[i].bit & 1);
+  for (size_t i = 0; i < COUNT(arm_features); i++)
+    arm_set(out, &arm_features[i],
+            getauxval(arm_features[i].word == 1 ? AT_HWCAP : AT_HWCAP2) >> arm_features[i].bit & 1);
 #endif
 }
 
@@ -70,7 +77,8 @@ static int level_of(const cpu_features *have, int wanted, const char **missing) 
   return level;
 }
 
-// Instruction costs to plan by.  The newest processors take the name of an older relative that every supported LLVM knows.
+// Instruction costs to plan by.  The newest processors take the name of an older relative that every supported LLVM
+// knows.
 static const char *tune_for(const cpu_features *c) {
   if (c->amd && c->family >= 0x19) return c->avx512f ? "znver4" : "znver3";
   if (c->amd && c->family == 0x17) return "znver2";
@@ -83,8 +91,10 @@ static const char *tune_for(const cpu_features *c) {
 static bool has_feature(const void *features, const char *name) {
   const cpu_features *c = features;
   if (!strcmp(name, c->arm ? "neon" : "sse2")) return true;
-  for (size_t i = 0; !c->arm && i < COUNT(features_of_x86); i++) if (!strcmp(features_of_x86[i].llvm, name)) return get(c, &features_of_x86[i]);
-  for (size_t i = 0; c->arm && i < COUNT(arm_features); i++) if (!strcmp(arm_features[i].llvm, name)) return arm_get(c, &arm_features[i]);
+  for (size_t i = 0; !c->arm && i < COUNT(features_of_x86); i++)
+    if (!strcmp(features_of_x86[i].llvm, name)) return get(c, &features_of_x86[i]);
+  for (size_t i = 0; c->arm && i < COUNT(arm_features); i++)
+    if (!strcmp(arm_features[i].llvm, name)) return arm_get(c, &arm_features[i]);
   return false;
 }
 
@@ -99,7 +109,8 @@ static void finish(cpu_target *t, int level) {
   const cpu_features *has = &t->has;
   if (has->arm) {
     snprintf(t->cpu, sizeof t->cpu, "generic");
-    for (size_t i = 0; i < COUNT(arm_features); i++) if (arm_get(has, &arm_features[i])) add_feature(t, arm_features[i].llvm);
+    for (size_t i = 0; i < COUNT(arm_features); i++)
+      if (arm_get(has, &arm_features[i])) add_feature(t, arm_features[i].llvm);
     t->vector_bits = 128;
     t->fma = t->f16 = t->round = true;
     t->triple = "aarch64-unknown-linux-gnu";
@@ -120,11 +131,13 @@ static void finish(cpu_target *t, int level) {
 static int arm_target_for(const char *spec, const cpu_features *have, cpu_target *out, error *err) {
   int level = 0;
   for (size_t i = 0; i < COUNT(arm_levels); i++) if (!strcmp(spec, arm_levels[i])) level = (int)i + 1;
-  if (!level && strcmp(spec, "native")) return error_set(err, "WEFT_CPU: '%s' is not one of native, armv8-a, armv8.2-a, armv8.6-a", spec);
+  if (!level && strcmp(spec, "native"))
+    return error_set(err, "WEFT_CPU: '%s' is not one of native, armv8-a, armv8.2-a, armv8.6-a", spec);
   out->has.arm = true;
   for (size_t i = 0; i < COUNT(arm_features); i++) {
     const struct arm_feature *f = &arm_features[i];
-    if (level && f->level <= level && !arm_get(have, f)) return error_set(err, "WEFT_CPU: this machine cannot run %s: it lacks %s", spec, f->llvm);
+    if (level && f->level <= level && !arm_get(have, f))
+      return error_set(err, "WEFT_CPU: this machine cannot run %s: it lacks %s", spec, f->llvm);
     arm_set(&out->has, f, arm_get(have, f) && (!level || f->level <= level));
   }
   finish(out, level);
@@ -139,18 +152,24 @@ int cpu_target_for(const char *spec, const cpu_features *have, cpu_target *out, 
     if (level < 1) level = 1;
     out->has = *have;
     // Some of AVX-512 without the rest (or without the system's support) is not worth a case of its own anywhere else.
-    for (size_t i = 0; i < COUNT(features_of_x86); i++) if (level < 4 && features_of_x86[i].state == 2) set(&out->has, &features_of_x86[i], false);
-    if (!out->has.avx) for (size_t i = 0; i < COUNT(features_of_x86); i++) if (features_of_x86[i].state) set(&out->has, &features_of_x86[i], false);
+    for (size_t i = 0; i < COUNT(features_of_x86); i++)
+      if (level < 4 && features_of_x86[i].state == 2) set(&out->has, &features_of_x86[i], false);
+    if (!out->has.avx)
+      for (size_t i = 0; i < COUNT(features_of_x86); i++)
+        if (features_of_x86[i].state) set(&out->has, &features_of_x86[i], false);
     snprintf(out->tune, sizeof out->tune, "%s", tune_for(&out->has));
     finish(out, level);
     return 0;
   }
   int level = 0;
   for (size_t i = 0; i < COUNT(levels); i++) if (!strcmp(spec, levels[i])) level = (int)i + 1;
-  if (!level) return error_set(err, "WEFT_CPU: '%s' is not one of native, x86-64, x86-64-v2, x86-64-v3, x86-64-v4", spec);
+  if (!level)
+    return error_set(err, "WEFT_CPU: '%s' is not one of native, x86-64, x86-64-v2, x86-64-v3, x86-64-v4", spec);
   const char *missing;
-  if (level_of(have, level, &missing) < level) return error_set(err, "WEFT_CPU: this machine cannot run %s: it lacks %s", spec, missing);
-  for (size_t i = 0; i < COUNT(features_of_x86); i++) set(&out->has, &features_of_x86[i], features_of_x86[i].level <= level);
+  if (level_of(have, level, &missing) < level)
+    return error_set(err, "WEFT_CPU: this machine cannot run %s: it lacks %s", spec, missing);
+  for (size_t i = 0; i < COUNT(features_of_x86); i++)
+    set(&out->has, &features_of_x86[i], features_of_x86[i].level <= level);
   finish(out, level);
   return 0;
 }

@@ -1,14 +1,16 @@
 // Which instructions kernels may use: what this machine has, what WEFT_CPU allows, and how LLVM calls it.
 //
-// Found by asking the processor itself (x86-64; and whether the operating system keeps its registers) or the system (AArch64), never
-// through LLVM: a start that compiles nothing does not load LLVM.  One table for each family is the list of features;
-// everything comes from them. Both tables are there on every machine, so that tests can make code for the other family.
+// Found by asking the processor itself (x86-64; and whether the operating system keeps its registers) or the system
+// (AArch64), never through LLVM: a start that compiles nothing does not load LLVM.  One table for each family is the
+// list of features; everything comes from them. Both tables are there on every machine, so that tests can make code for
+// the other family.
 #ifndef WEFT_DEVICE_CPU_INFO_H
 #define WEFT_DEVICE_CPU_INFO_H
 #include "codegen/descriptor.h"
 
-// field, LLVM's name, cpuid leaf, subleaf, register, bit, state the system must keep (0 none, 1 AVX, 2 AVX-512), the level
-// of x86-64 that includes it (5: none does).  Names must be known to every supported LLVM: an unknown one makes it print.
+// field, LLVM's name, cpuid leaf, subleaf, register, bit, state the system must keep (0 none, 1 AVX, 2 AVX-512), the
+// level of x86-64 that includes it (5: none does).  Names must be known to every supported LLVM: an unknown one makes
+// it print.
 #define CPU_FEATURES(F) \
   F(sse3,         "sse3",            1,           0, ECX, 0,  0, 2) \
   F(ssse3,        "ssse3",           1,           0, ECX, 9,  0, 2) \
@@ -41,8 +43,8 @@
   F(gfni,         "gfni",            7,           0, ECX, 8,  1, 5) \
   F(avxvnni,      "avxvnni",         7,           1, EAX, 4,  1, 5)
 
-// field, LLVM's name, word and bit of Linux's AT_HWCAP (1) and AT_HWCAP2 (2), and the least that has it: 2 armv8.2-a as it is here used
-// (with what most processors of that time have), 3 armv8.6-a, 4 not by itself.
+// field, LLVM's name, word and bit of Linux's AT_HWCAP (1) and AT_HWCAP2 (2), and the least that has it: 2 armv8.2-a as
+// it is here used (with what most processors of that time have), 3 armv8.6-a, 4 not by itself.
 #define ARM_FEATURES(F) \
   F(fphp,         "fullfp16",        1, 9,  2) \
   F(asimddp,      "dotprod",         1, 20, 2) \
@@ -66,16 +68,19 @@ void cpu_detect(cpu_features *out);
 typedef struct cpu_target {
   cpu_features has;                     // what kernels may use: no more than the machine has
   int vector_bits;                      // widest vector worth using: 128, 256 or 512
-  bool fma, f16, round;                 // one instruction for: multiply and add; half precision from and to single; rounding
+  // one instruction for: multiply and add; half precision from and to single; rounding
+  bool fma, f16, round;
   descriptor_set descriptors;           // dot-product instructions
   const char *triple;                   // LLVM's name of the processor family and system
   char cpu[24], features[320];          // LLVM's cpu name and feature list ("+f16c,+fma"), for llvm_compile
-  char tune[24];                        // value for the function attribute "tune-cpu"; "" if none is better than the default
+  // value for the function attribute "tune-cpu"; "" if none is better than the default
+  char tune[24];
   char key[384];                        // all of the above as one line, the same in every run: part of cache keys
 } cpu_target;
 
-// `spec` is native or a level of the family of `have`: x86-64, x86-64-v2, x86-64-v3, x86-64-v4; armv8-a, armv8.2-a (with dotprod), armv8.6-a (with
-// i8mm).  An unknown name, and more than `have` offers, are errors whose message lists the valid names or the first thing missing.
+// `spec` is native or a level of the family of `have`: x86-64, x86-64-v2, x86-64-v3, x86-64-v4; armv8-a, armv8.2-a
+// (with dotprod), armv8.6-a (with i8mm).  An unknown name, and more than `have` offers, are errors whose message lists
+// the valid names or the first thing missing.
 int cpu_target_for(const char *spec, const cpu_features *have, cpu_target *out, error *err);
 int cpu_target_from_env(cpu_target *out, error *err);      // WEFT_CPU on this machine
 #endif

@@ -9,23 +9,31 @@
 
 enum { MOST_DEVICES = 16 };
 
-// What LLVM makes kernels for, by compute capability. PTX for one runs on all that are newer, so a GPU that is not here gets the newest one below it.
-static const struct { int capability; const char *name; } machines[] = {{90, "sm_90"}, {89, "sm_89"}, {87, "sm_87"}, {86, "sm_86"}, {80, "sm_80"}, {75, "sm_75"}, {70, "sm_70"}, {61, "sm_61"},
-                                                                         {60, "sm_60"}, {52, "sm_52"}, {50, "sm_50"}};
+// What LLVM makes kernels for, by compute capability. PTX for one runs on all that are newer, so a GPU that is not here
+// gets the newest one below it.
+static const struct {
+  int capability;
+  const char *name;
+} machines[] = {{90, "sm_90"}, {89, "sm_89"}, {87, "sm_87"}, {86, "sm_86"}, {80, "sm_80"}, {75, "sm_75"},
+                {70, "sm_70"}, {61, "sm_61"}, {60, "sm_60"}, {52, "sm_52"}, {50, "sm_50"}};
 
 int cuda_failed(const cuda *c, error *err, const char *what, cuda_status s) {
   const char *text = NULL;
   if (!c->GetErrorName || c->GetErrorName(s, &text) || !text) text = "error";
-  return error_set(err, "CUDA: %s: %s: %s (%d)%s", *c->name ? c->name : "no device yet", what, text, s, s == CUDA_NO_MEMORY ? "; a smaller model, context (-c) or chunk (-ub) needs less memory" : "");
+  return error_set(err, "CUDA: %s: %s: %s (%d)%s", *c->name ? c->name : "no device yet", what, text, s,
+                   s == CUDA_NO_MEMORY ? "; a smaller model, context (-c) or chunk (-ub) needs less memory" : "");
 }
 
-// ---- opening ----------------------------------------------------------------------------------------------------------
+// ---- opening --------------------------------------------------------------------------------------------------------
 
 static int load(cuda *c, error *err) {
   c->library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-  if (!c->library) return error_set(err, "CUDA needs NVIDIA's driver, and its library libcuda.so.1 is not here: install the driver (nothing else of CUDA is needed)");
+  if (!c->library)
+    return error_set(err, "CUDA needs NVIDIA's driver, and its library libcuda.so.1 is not here: install the driver "
+                          "(nothing else of CUDA is needed)");
 #define F(fn, symbol, arguments) \
-  { void *p = dlsym(c->library, symbol); memcpy(&c->fn, &p, sizeof p); if (!p) return error_set(err, "NVIDIA's driver lacks the function %s: a newer driver (470 or later) has it", symbol); }
+  { void *p = dlsym(c->library, symbol); memcpy(&c->fn, &p, sizeof p); if (!p) return \
+  error_set(err, "NVIDIA's driver lacks the function %s: a newer driver (470 or later) has it", symbol); }
   CUDA_FUNCTIONS(F)
 #undef F
   return 0;
@@ -35,7 +43,9 @@ static int choose_device(cuda *c, error *err) {
   int n = 0;
   cuda_status s = c->Init(0);
   if (!s) s = c->DeviceGetCount(&n);
-  if (s == CUDA_NO_DEVICE || (!s && !n)) return error_set(err, "CUDA: NVIDIA's driver finds no GPU: does nvidia-smi list one, and may this process open /dev/nvidia*?");
+  if (s == CUDA_NO_DEVICE || (!s && !n))
+    return error_set(
+      err, "CUDA: NVIDIA's driver finds no GPU: does nvidia-smi list one, and may this process open /dev/nvidia*?");
   if (!s) s = c->DeviceGet(&c->device, 0);
   if (!s) s = c->DeviceGetName(c->name, sizeof c->name, c->device);
   c->name[sizeof c->name - 1] = 0;
@@ -58,8 +68,10 @@ static int ask(cuda *c, error *err) {
   if (s) return cuda_failed(c, err, "asking what it is like", s);
   if (!one_addressing) return error_set(err, "CUDA: %s has addresses of its own, which Weft cannot use", c->name);
   c->capability = 10 * major + minor;
-  for (size_t i = 0; i < COUNT(machines) && !c->sm; i++) if (machines[i].capability <= c->capability) c->sm = machines[i].name;
-  return c->sm ? 0 : error_set(err, "CUDA: %s is too old (compute capability %d.%d; 5.0 is needed)", c->name, major, minor);
+  for (size_t i = 0; i < COUNT(machines) && !c->sm; i++)
+    if (machines[i].capability <= c->capability) c->sm = machines[i].name;
+  return c->sm ? 0
+               : error_set(err, "CUDA: %s is too old (compute capability %d.%d; 5.0 is needed)", c->name, major, minor);
 }
 
 int cuda_open(cuda **out, error *err) {
@@ -89,12 +101,15 @@ void cuda_close(cuda *c) {
 int cuda_list(str *out, error *err) {
   cuda *c = xcalloc(1, sizeof *c);
   int n = 0, r = load(c, err) || choose_device(c, err) || ask(c, err) ? -1 : 0;
-  if (!r) str_addf(out, "%s, compute capability %d.%d, %.1f GiB, kernels for %s", c->name, c->capability / 10, c->capability % 10, (double)c->memory / 0x1p30, c->sm);
+  if (!r)
+    str_addf(out, "%s, compute capability %d.%d, %.1f GiB, kernels for %s", c->name, c->capability / 10,
+             c->capability % 10, (double)c->memory / 0x1p30, c->sm);
   if (!r && c->DeviceGetCount(&n)) n = 1;
   for (int i = 1; i < n && i < MOST_DEVICES; i++) {
     cuda_device other;
     char name[128] = "";
-    if (!c->DeviceGet(&other, i) && !c->DeviceGetName(name, sizeof name - 1, other)) str_addf(out, "; not used: %s", name);
+    if (!c->DeviceGet(&other, i) && !c->DeviceGetName(name, sizeof name - 1, other))
+      str_addf(out, "; not used: %s", name);
   }
   cuda_close(c);
   return r;
@@ -112,7 +127,7 @@ void cuda_target(const cuda *c, target *out) {
   out->cache_bytes = c->cache_bytes;
 }
 
-// ---- kernels ----------------------------------------------------------------------------------------------------------
+// ---- kernels --------------------------------------------------------------------------------------------------------
 
 cuda_code *cuda_load(cuda *c, const program *p, int n_bufs, const char *ptx, error *err) {
   char log[800] = "";
@@ -124,7 +139,9 @@ cuda_code *cuda_load(cuda *c, const program *p, int n_bufs, const char *ptx, err
   cuda_status s = c->ModuleLoadDataEx(&k->module, ptx, COUNT(options), options, values);
   if (!s) s = c->ModuleGetFunction(&k->function, k->module, p->name);
   if (!s) return k;
-  if (s == CUDA_PTX_TOO_NEW) error_set(err, "CUDA: %s: the driver is too old for its kernels (PTX for %s): a newer driver is needed", c->name, c->sm);
+  if (s == CUDA_PTX_TOO_NEW)
+    error_set(err, "CUDA: %s: the driver is too old for its kernels (PTX for %s): a newer driver is needed", c->name,
+              c->sm);
   else if (s == CUDA_BAD_PTX && *log) error_set(err, "CUDA: %s does not assemble: %s", p->name, log);
   else cuda_failed(c, err, p->name, s);
   cuda_code_free(k);

@@ -1,7 +1,8 @@
-// The functions of NVIDIA's driver library, libcuda.so.1, that Weft calls: declared here from the public description of the driver API, since nobody needs
-// its headers to build, or anything but the driver to run.
+// The functions of NVIDIA's driver library, libcuda.so.1, that Weft calls: declared here from the public description of
+// the driver API, since nobody needs its headers to build, or anything but the driver to run.
 //
-// Results are numbers of errors, 0 is none.  A device's addresses are addresses of this process, too (unified addressing): nothing else has one of them.
+// Results are numbers of errors, 0 is none.  A device's addresses are addresses of this process, too (unified
+// addressing): nothing else has one of them.
 #ifndef WEFT_DEVICE_CUDA_DRIVER_H
 #define WEFT_DEVICE_CUDA_DRIVER_H
 #include <stddef.h>
@@ -18,7 +19,8 @@ typedef struct CUgraph_st *cuda_graph;
 typedef struct CUgraphNode_st *cuda_node;
 typedef struct CUgraphExec_st *cuda_exec;
 
-// A kernel in a graph: the first form of the driver's structure, which cuGraphAddKernelNode and cuGraphExecKernelNodeSetParams without a suffix take.
+// A kernel in a graph: the first form of the driver's structure, which cuGraphAddKernelNode and
+// cuGraphExecKernelNodeSetParams without a suffix take.
 typedef struct cuda_kernel_node {
   cuda_function function;
   unsigned grid[3], block[3], shared_bytes;
@@ -27,7 +29,15 @@ typedef struct cuda_kernel_node {
 
 enum { CUDA_NO_MEMORY = 2, CUDA_NO_DEVICE = 100, CUDA_BAD_PTX = 218, CUDA_PTX_TOO_NEW = 222 };
 // What cuDeviceGetAttribute can be asked for.
-enum { CUDA_MOST_ITEMS = 1 /* of a work-group */, CUDA_SHARED_BYTES = 8 /* of a work-group */, CUDA_UNITS = 16, CUDA_L2_BYTES = 38, CUDA_ONE_ADDRESSING = 41, CUDA_MAJOR = 75, CUDA_MINOR = 76 };
+enum {
+  CUDA_MOST_ITEMS = 1 /* of a work-group */,
+  CUDA_SHARED_BYTES = 8 /* of a work-group */,
+  CUDA_UNITS = 16,
+  CUDA_L2_BYTES = 38,
+  CUDA_ONE_ADDRESSING = 41,
+  CUDA_MAJOR = 75,
+  CUDA_MINOR = 76
+};
 enum { CUDA_LOG = 5, CUDA_LOG_BYTES = 6 };  // options of cuModuleLoadDataEx: what the assembler says of an error
 enum { CUDA_STREAM_APART = 1 /* does not wait for others */ };
 
@@ -44,7 +54,8 @@ enum { CUDA_STREAM_APART = 1 /* does not wait for others */ };
   F(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (cuda_context *out, cuda_device d)) \
   F(DevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (cuda_device d)) \
   F(CtxSetCurrent, "cuCtxSetCurrent", (cuda_context c)) \
-  F(ModuleLoadDataEx, "cuModuleLoadDataEx", (cuda_module *out, const void *image, unsigned n, int *options, void **values)) \
+  F(ModuleLoadDataEx, "cuModuleLoadDataEx", (cuda_module *out, const void *image, unsigned n, int *options, \
+  void **values)) \
   F(ModuleUnload, "cuModuleUnload", (cuda_module m)) \
   F(ModuleGetFunction, "cuModuleGetFunction", (cuda_function *out, cuda_module m, const char *name)) \
   F(MemAlloc, "cuMemAlloc_v2", (cuda_address *out, size_t n)) \
@@ -56,16 +67,19 @@ enum { CUDA_STREAM_APART = 1 /* does not wait for others */ };
   F(StreamCreate, "cuStreamCreate", (cuda_stream *out, unsigned flags)) \
   F(StreamDestroy, "cuStreamDestroy_v2", (cuda_stream s)) \
   F(StreamSynchronize, "cuStreamSynchronize", (cuda_stream s)) \
-  F(LaunchKernel, "cuLaunchKernel", (cuda_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared_bytes, cuda_stream s, void **arguments, void **extra)) \
+  F(LaunchKernel, "cuLaunchKernel", (cuda_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, \
+  unsigned by, unsigned bz, unsigned shared_bytes, cuda_stream s, void **arguments, void **extra)) \
   F(EventCreate, "cuEventCreate", (cuda_event *out, unsigned flags)) \
   F(EventDestroy, "cuEventDestroy_v2", (cuda_event e)) \
   F(EventRecord, "cuEventRecord", (cuda_event e, cuda_stream s)) \
   F(EventElapsedTime, "cuEventElapsedTime", (float *ms, cuda_event from, cuda_event to)) \
   F(GraphCreate, "cuGraphCreate", (cuda_graph *out, unsigned flags)) \
   F(GraphDestroy, "cuGraphDestroy", (cuda_graph g)) \
-  F(GraphAddKernelNode, "cuGraphAddKernelNode", (cuda_node *out, cuda_graph g, const cuda_node *after, size_t n, const cuda_kernel_node *what)) \
+  F(GraphAddKernelNode, "cuGraphAddKernelNode", (cuda_node *out, cuda_graph g, const cuda_node *after, size_t n, \
+  const cuda_kernel_node *what)) \
   F(GraphInstantiate, "cuGraphInstantiateWithFlags", (cuda_exec *out, cuda_graph g, unsigned long long flags)) \
-  F(GraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams", (cuda_exec x, cuda_node n, const cuda_kernel_node *what)) \
+  F(GraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams", \
+  (cuda_exec x, cuda_node n, const cuda_kernel_node *what)) \
   F(GraphExecDestroy, "cuGraphExecDestroy", (cuda_exec x)) \
   F(GraphLaunch, "cuGraphLaunch", (cuda_exec x, cuda_stream s))
 #endif

@@ -17,13 +17,15 @@ typedef struct cuda {
   cuda_context context;            // the device's primary one: all threads may use it, after making it current
   cuda_stream stream;
   char name[128];
-  const char *sm;                  // LLVM's name of what kernels are made for: the newest that it knows and the GPU runs
+  // LLVM's name of what kernels are made for: the newest that it knows and the GPU runs
+  const char *sm;
   int capability, driver;          // 89 for compute capability 8.9; of the driver's interface, 12040 for 12.4
   int max_items, shared_bytes, units, cache_bytes;
   size_t memory;
   struct compiler *llvm;
   VEC(cuda_area) areas;            // memory by its addresses
-  VEC(cuda_import) imports;        // weights that plans read, brought as they lie in the host's memory, by their addresses there
+  // weights that plans read, brought as they lie in the host's memory, by their addresses there
+  VEC(cuda_import) imports;
 } cuda;
 
 struct cuda_code {
@@ -36,7 +38,8 @@ struct cuda_code {
 int cuda_open(cuda **out, error *err);           // -1 and a sentence that says what to install, or what failed
 void cuda_close(cuda *c);                        // after all its kernels are freed; NULL is fine
 int cuda_enter(cuda *c, error *err);             // before any other call of a thread that may be new
-int cuda_failed(const cuda *c, error *err, const char *what, cuda_status s);  // -1, and a sentence that names the device, what it was about and the error
+// -1, and a sentence that names the device, what it was about and the error
+int cuda_failed(const cuda *c, error *err, const char *what, cuda_status s);
 void cuda_target(const cuda *c, target *out);    // what codegen may ask of it
 // Has the driver assemble a kernel (PTX, with a NUL at its end). NULL and err, with what the assembler says.
 cuda_code *cuda_load(cuda *c, const program *p, int n_bufs, const char *ptx, error *err);

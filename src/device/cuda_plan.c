@@ -1,8 +1,9 @@
 // Models on NVIDIA's GPUs (DEV=CUDA): memory and plans. See cuda.h.
 //
-// A plan becomes one graph of the driver's: a node for each kernel, which waits for those of the level before. A replay brings what comes from the host,
-// patches the nodes whose variables or numbers of work-groups have changed, launches the graph, fetches what the host is to see, and waits once. Where some kernel has
-// nothing to do (a node must have work), or each kernel's time is asked for, kernels are launched one after the other instead.
+// A plan becomes one graph of the driver's: a node for each kernel, which waits for those of the level before. A replay
+// brings what comes from the host, patches the nodes whose variables or numbers of work-groups have changed, launches
+// the graph, fetches what the host is to see, and waits once. Where some kernel has nothing to do (a node must have
+// work), or each kernel's time is asked for, kernels are launched one after the other instead.
 #define _GNU_SOURCE
 #include "device/cuda_impl.h"
 #include <stdlib.h>
@@ -15,12 +16,18 @@
 #include "render/render.h"
 
 #define TRIPLE "nvptx64-nvidia-cuda"
-enum { SLACK = 64 /* bytes behind a buffer that wide loads may read */, ALIGNED = 16 /* what kernels assume of addresses (render/llvm.c) */, IDLE_S = 5 /* after which the compiler's process ends */ };
+enum {
+  SLACK = 64 /* bytes behind a buffer that wide loads may read */,
+  ALIGNED = 16 /* what kernels assume of addresses (render/llvm.c) */,
+  IDLE_S = 5 /* after which the compiler's process ends */
+};
 
-static int done(const cuda *c, const char *what, cuda_status s, error *err) { return s ? cuda_failed(c, err, what, s) : 0; }
+static int done(const cuda *c, const char *what, cuda_status s, error *err) {
+  return s ? cuda_failed(c, err, what, s) : 0;
+}
 static cuda_address address_of(const void *at) { return (cuda_address)(uintptr_t)at; }
 
-// ---- memory -----------------------------------------------------------------------------------------------------------
+// ---- memory ---------------------------------------------------------------------------------------------------------
 
 // Bytes that are zeros.
 static unsigned char *allocate(cuda *c, uint64_t size, error *err) {
@@ -58,13 +65,15 @@ static void release(device *dev, void *at, uint64_t size) {
 // The piece of memory that an address lies in; NULL: it is the host's.
 static const cuda_area *area_of(const cuda *c, const void *at) {
   const unsigned char *a = at;
-  for (size_t i = 0; i < c->areas.n; i++) if (a >= c->areas.at[i].at && a < c->areas.at[i].at + c->areas.at[i].size) return &c->areas.at[i];
+  for (size_t i = 0; i < c->areas.n; i++)
+    if (a >= c->areas.at[i].at && a < c->areas.at[i].at + c->areas.at[i].size) return &c->areas.at[i];
   return NULL;
 }
 
 static cuda_address must_lie(const cuda *c, const void *at, size_t n) {
   const cuda_area *a = area_of(c, at);
-  if (!a || n > a->size - (size_t)((const unsigned char *)at - a->at)) die("CUDA: %zu bytes at %p are not the device's", n, at);
+  if (!a || n > a->size - (size_t)((const unsigned char *)at - a->at))
+    die("CUDA: %zu bytes at %p are not the device's", n, at);
   return address_of(at);
 }
 
@@ -101,7 +110,10 @@ static int fill(device *dev, void *to, unsigned char value, size_t n, error *err
 // A weight as it lies in the host's memory, which plans share.
 static unsigned char *import(cuda *c, const void *from, uint64_t size, error *err) {
   for (size_t i = 0; i < c->imports.n; i++)
-    if (c->imports.at[i].from == from && c->imports.at[i].size == size) { c->imports.at[i].users++; return c->imports.at[i].at; }
+    if (c->imports.at[i].from == from && c->imports.at[i].size == size) {
+      c->imports.at[i].users++;
+      return c->imports.at[i].at;
+    }
   unsigned char *at = allocate(c, size + SLACK, err);
   if (!at) return NULL;
   cuda_status s = c->MemcpyHtoDAsync(address_of(at), from, size, c->stream);
@@ -119,7 +131,7 @@ static void drop_import(cuda *c, unsigned char *at) {
   }
 }
 
-// ---- kernels ----------------------------------------------------------------------------------------------------------
+// ---- kernels --------------------------------------------------------------------------------------------------------
 
 static int make_text(cuda *c, const program *p, str *source, bytes *ptx, error *err) {
   int r = render_nvptx(p, NULL, source, err);
@@ -131,7 +143,8 @@ static int compile(device *dev, device_kernel *k, error *err) {
   bytes ptx = {0};
   int r = make_text(dev->state, k->p, &source, &ptx, err);
   if (debug_level() >= 4) fprintf(stderr, "--- source of %s\n%s\n", k->p->name, str_c(&source));
-  if (!r && debug_level() >= 7) fprintf(stderr, "--- assembly of %s\n%.*s\n", k->p->name, (int)ptx.n, (const char *)ptx.at);
+  if (!r && debug_level() >= 7)
+    fprintf(stderr, "--- assembly of %s\n%.*s\n", k->p->name, (int)ptx.n, (const char *)ptx.at);
   if (!r) {                                        // with a NUL, which the driver wants
     k->packed = (bytes){xmalloc(ptx.n + 1), ptx.n + 1};
     memcpy(k->packed.at, ptx.at, ptx.n);
@@ -161,7 +174,9 @@ static int link_kernels(device *dev, device_kernel *kernels, int n, code_image *
   (void)image;
   if (cuda_enter(dev->state, err)) return -1;
   for (int i = 0; i < n; i++) {
-    if (!kernels[i].cuda && !(kernels[i].cuda = cuda_load(dev->state, kernels[i].p, kernels[i].p->n_bufs, (const char *)kernels[i].packed.at, err))) return -1;
+    if (!kernels[i].cuda && !(kernels[i].cuda = cuda_load(dev->state, kernels[i].p, kernels[i].p->n_bufs,
+                                                          (const char *)kernels[i].packed.at, err)))
+      return -1;
     bytes_free(&kernels[i].packed);
   }
   return 0;
@@ -169,7 +184,7 @@ static int link_kernels(device *dev, device_kernel *kernels, int n, code_image *
 
 static void prepare(device *d) { compiler_wake(((const cuda *)d->state)->llvm); }
 
-// ---- plans ------------------------------------------------------------------------------------------------------------
+// ---- plans ----------------------------------------------------------------------------------------------------------
 
 // Memory of the host's that a plan reads or writes, and its place on the device.
 typedef struct guest { unsigned char *at, *here; uint64_t size; bool in, out; } guest;
@@ -180,12 +195,21 @@ typedef struct launch {
   int n_bufs;
   int64_t vars[MAX_VARS];
   cuda_node node;
-  bool known, empty, stale;        // vars are set; there is nothing to do; the graph's node has not heard of the last change
+  // vars are set; there is nothing to do; the graph's node has not heard of the last change
+  bool known, empty, stale;
 } launch;
-typedef struct recording { VEC(guest) guests; VEC(unsigned char *) weights; launch *launches; arena *mem; cuda_graph graph; cuda_exec exec; } recording;
+typedef struct recording {
+  VEC(guest) guests;
+  VEC(unsigned char *) weights;
+  launch *launches;
+  arena *mem;
+  cuda_graph graph;
+  cuda_exec exec;
+} recording;
 
 static guest *guest_of(cuda *c, recording *r, unsigned char *at, uint64_t size, error *err) {
-  for (size_t i = 0; i < r->guests.n; i++) if (r->guests.at[i].at == at && r->guests.at[i].size == size) return &r->guests.at[i];
+  for (size_t i = 0; i < r->guests.n; i++)
+    if (r->guests.at[i].at == at && r->guests.at[i].size == size) return &r->guests.at[i];
   unsigned char *here = allocate(c, size + SLACK, err);
   if (!here) return NULL;
   vec_push(&r->guests, ((guest){.at = at, .here = here, .size = size}));
@@ -219,7 +243,8 @@ static int record_step(cuda *c, recording *r, const step *t, const sched_kernel 
   for (int i = 0; i < n; i++) {
     unsigned char *here = place(c, r, t->bufs[i], &args[i], err);
     if (!here) return -1;
-    if ((uintptr_t)here % ALIGNED) die("CUDA: %s: buffer %d begins at %p, which is no multiple of %d", t->k->p->name, i, (void *)here, ALIGNED);
+    if ((uintptr_t)here % ALIGNED)
+      die("CUDA: %s: buffer %d begins at %p, which is no multiple of %d", t->k->p->name, i, (void *)here, ALIGNED);
     out->bufs[i] = address_of(here);
     out->what.arguments[i] = &out->bufs[i];
   }
@@ -235,7 +260,8 @@ static int record(plan *p, const schedule *s, error *err) {
   r->launches = ARENA_ARRAY(r->mem, launch, s->n_kernels + 1);
   memset(r->launches, 0, ((size_t)s->n_kernels + 1) * sizeof *r->launches);
   if (cuda_enter(c, err)) return -1;
-  for (int i = 0; i < s->n_kernels; i++) if (record_step(c, r, &p->steps[i], &s->kernels[i], &r->launches[i], err)) return -1;
+  for (int i = 0; i < s->n_kernels; i++)
+    if (record_step(c, r, &p->steps[i], &s->kernels[i], &r->launches[i], err)) return -1;
   return 0;
 }
 
@@ -261,8 +287,10 @@ static void patch(const step *t, launch *l) {
   memcpy(l->vars, t->vars, (size_t)p->n_vars * sizeof *l->vars);
   l->empty = false;
   for (int i = 0; i < 3; i++) {
-    int64_t items = p->local[i] ? program_eval(p, p->local[i], t->vars) : 1, groups = p->global[i] ? program_eval(p, p->global[i], t->vars) : 1;
-    if (items < 1 || groups < 0 || groups > INT32_MAX) die("CUDA: %s: %lld work-groups of %lld", p->name, (long long)groups, (long long)items);
+    int64_t items = p->local[i] ? program_eval(p, p->local[i], t->vars) : 1,
+            groups = p->global[i] ? program_eval(p, p->global[i], t->vars) : 1;
+    if (items < 1 || groups < 0 || groups > INT32_MAX)
+      die("CUDA: %s: %lld work-groups of %lld", p->name, (long long)groups, (long long)items);
     l->what.block[i] = (unsigned)items;
     l->what.grid[i] = (unsigned)groups;
     l->empty |= !groups;
@@ -275,11 +303,14 @@ static void patch(const step *t, launch *l) {
 static bool share(const launch *x, const launch *y) {
   for (int i = 0; i < x->n_bufs; i++)
     for (int j = 0; j < y->n_bufs; j++)
-      if ((x->args[i].written || y->args[j].written) && x->bufs[i] < y->bufs[j] + y->args[j].size && y->bufs[j] < x->bufs[i] + x->args[i].size) return true;
+      if ((x->args[i].written || y->args[j].written) && x->bufs[i] < y->bufs[j] + y->args[j].size &&
+          y->bufs[j] < x->bufs[i] + x->args[i].size)
+        return true;
   return false;
 }
 
-// Each node waits for those of the level before, and for those in its own that come first (step.each) and share memory with it.
+// Each node waits for those of the level before, and for those in its own that come first (step.each) and share memory
+// with it.
 static cuda_status make_graph(cuda *c, const plan *p, recording *r) {
   int n = p->stats.kernels, before = 0, first = 0;
   cuda_node *after = xcalloc((size_t)n + 1, sizeof *after);
@@ -288,7 +319,8 @@ static cuda_status make_graph(cuda *c, const plan *p, recording *r) {
     size_t edges = 0;
     if (i && p->steps[i].level != p->steps[i - 1].level) { before = first; first = i; }
     for (int j = before; j < i; j++)
-      if (j < first || (p->steps[j].each && share(&r->launches[i], &r->launches[j]))) after[edges++] = r->launches[j].node;
+      if (j < first || (p->steps[j].each && share(&r->launches[i], &r->launches[j])))
+        after[edges++] = r->launches[j].node;
     s = c->GraphAddKernelNode(&r->launches[i].node, r->graph, after, edges, &r->launches[i].what);
   }
   free(after);
@@ -312,7 +344,8 @@ static cuda_status launch_each(cuda *c, const plan *p, recording *r, cuda_event 
     const cuda_kernel_node *w = &r->launches[i].what;
     *failed = i;
     if (!r->launches[i].empty)
-      s = c->LaunchKernel(w->function, w->grid[0], w->grid[1], w->grid[2], w->block[0], w->block[1], w->block[2], 0, c->stream, w->arguments, NULL);
+      s = c->LaunchKernel(w->function, w->grid[0], w->grid[1], w->grid[2], w->block[0], w->block[1], w->block[2], 0,
+                          c->stream, w->arguments, NULL);
     if (events && !s) s = c->EventRecord(events[i + 1], c->stream);
   }
   return s;
@@ -374,10 +407,20 @@ static int replay_timed(plan *p, plan_times *out, error *err) {
   return bad;
 }
 
-static const runtime cuda_runtime = {.alloc = alloc, .release = release, .write = write_to, .read = read_from, .copy = copy, .fill = fill, .take = take, .link = link_kernels,
-                                     .record = record, .forget = forget, .replay = replay, .replay_timed = replay_timed};
+static const runtime cuda_runtime = {.alloc = alloc,
+                                     .release = release,
+                                     .write = write_to,
+                                     .read = read_from,
+                                     .copy = copy,
+                                     .fill = fill,
+                                     .take = take,
+                                     .link = link_kernels,
+                                     .record = record,
+                                     .forget = forget,
+                                     .replay = replay,
+                                     .replay_timed = replay_timed};
 
-// ---- the device -------------------------------------------------------------------------------------------------------
+// ---- the device -----------------------------------------------------------------------------------------------------
 
 static void stop(device *d) { cuda_close(d->state); }
 

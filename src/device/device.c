@@ -1,4 +1,5 @@
-// The table of devices, the plain ones: REF (the interpreter) and NULL, and memory of a device. See device.h; the CPU is in cpu.c, plans in plan.c.
+// The table of devices, the plain ones: REF (the interpreter) and NULL, and memory of a device. See device.h; the CPU
+// is in cpu.c, plans in plan.c.
 #include "device/device.h"
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +53,10 @@ static int nothing(str *out, error *err) {
   return 0;
 }
 
-static const struct { const char *name; int (*start)(device *, error *); int (*list)(str *, error *); } table[] = {
-  {"CPU", cpu_start, here}, {"CL", cl_start, cl_list}, {"CUDA", cuda_start, cuda_list}, {"REF", ref_start, interpreter}, {"NULL", null_start, nothing},
+static const struct { const char *name; int (*start)(device *, error *); int (*list)(str *, error *);
+} table[] = {
+  {"CPU", cpu_start, here},        {"CL", cl_start, cl_list},     {"CUDA", cuda_start, cuda_list},
+  {"REF", ref_start, interpreter}, {"NULL", null_start, nothing},
 };
 
 bool device_known(size_t i, const char **name, str *found, error *why) {
@@ -73,7 +76,10 @@ int device_open(int n_threads, int n_prompt, device **out, error *err) {
     d->team = d->prompt_team = team_new(n_threads, err);
     if (!d->team || table[i].start(d, err)) { device_close(d); return -1; }
     d->n_threads = team_size(d->team);
-    if (n_prompt && n_prompt != d->n_threads && !(d->prompt_team = team_new(n_prompt, err))) { device_close(d); return -1; }
+    if (n_prompt && n_prompt != d->n_threads && !(d->prompt_team = team_new(n_prompt, err))) {
+      device_close(d);
+      return -1;
+    }
     *out = d;
     return 0;
   }
@@ -95,7 +101,9 @@ void device_close(device *d) {
 // What failed first: a device that is lost fails at all that follows.
 void device_note(device *d, int r, const error *e) { if (r && !*d->lost.text) d->lost = *e; }
 
-void *device_alloc(device *d, uint64_t size, enum pages pages, error *err) { return d->run->alloc(d, size, pages, err); }
+void *device_alloc(device *d, uint64_t size, enum pages pages, error *err) {
+  return d->run->alloc(d, size, pages, err);
+}
 void device_release(device *d, void *at, uint64_t size) { if (at) d->run->release(d, at, size); }
 
 void device_write(device *d, void *to, const void *from, size_t n) {

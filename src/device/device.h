@@ -1,9 +1,9 @@
-// device: running schedules. A device owns memory, turns programs into something that runs there, and replays plans: a plan is a schedule on a
-// device, with kernels compiled (or taken from the cache), intermediates placed, and everything recorded in a flat array in which only the values of
-// variables change from run to run.
-// A device is a struct of functions in two halves: how kernels are made (cpu.c, opencl.c, cuda.c, and the plain ones in device.c), and a `runtime`,
-// which has the memory and runs the plans: host.c for all devices that are in this process, opencl_plan.c for those behind OpenCL, cuda_plan.c for NVIDIA's.
-// docs/porting.md says what a new one has to bring.
+// device: running schedules. A device owns memory, turns programs into something that runs there, and replays plans: a
+// plan is a schedule on a device, with kernels compiled (or taken from the cache), intermediates placed, and everything
+// recorded in a flat array in which only the values of variables change from run to run. A device is a struct of
+// functions in two halves: how kernels are made (cpu.c, opencl.c, cuda.c, and the plain ones in device.c), and a
+// `runtime`, which has the memory and runs the plans: host.c for all devices that are in this process, opencl_plan.c
+// for those behind OpenCL, cuda_plan.c for NVIDIA's. docs/porting.md says what a new one has to bring.
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
 #include "codegen/codegen.h"
@@ -16,7 +16,9 @@ typedef void kernel_fn(unsigned char **bufs, const int64_t *vars, int64_t lo, in
 // What a device makes of a program. Exactly one of the ways to run is set; none for the null device.
 typedef struct device_kernel {
   program *p;                // name, tiles, vars, estimates; for a kernel from the cache without its nodes
-  bytes packed;              // what the cache keeps (CPU: a code_blob, code.h; OpenCL: the driver's binary; CUDA: PTX) until the kernel is linked; may be empty
+  // what the cache keeps (CPU: a code_blob, code.h; OpenCL: the driver's binary; CUDA: PTX) until the kernel is linked;
+  // may be empty
+  bytes packed;
   kernel_fn *fn;             // CPU: set when the code is mapped
   struct ref_kernel *ref;
   struct cl_code *cl;
@@ -24,7 +26,8 @@ typedef struct device_kernel {
   void *library;             // CPU with RENDER=c: from dlopen
 } device_kernel;
 
-// How memory is best laid in pages where it is this machine's: huge ones at once, or plain ones that may become huge (memory.h).
+// How memory is best laid in pages where it is this machine's: huge ones at once, or plain ones that may become huge
+// (memory.h).
 enum pages { PAGES_HUGE, PAGES_PLAIN };
 
 struct plan;
@@ -32,23 +35,31 @@ struct plan_times;
 struct plan_options;
 // Memory and plans of a device. Functions that return int: 0, or -1 and why not.
 typedef struct runtime {
-  bool here;                 // its memory is this process's: whoever has an address may read and write there, and no piece of memory need be brought
+  // its memory is this process's: whoever has an address may read and write there, and no piece of memory need be
+  // brought
+  bool here;
   void *(*alloc)(device *d, uint64_t size, enum pages pages, error *err);
   void (*release)(device *d, void *at, uint64_t size);
   int (*write)(device *d, void *to, const void *from, size_t n, error *err);
   int (*read)(device *d, void *to, const void *from, size_t n, error *err);
   int (*copy)(device *d, void *to, const void *from, size_t n, error *err);
   int (*fill)(device *d, void *to, unsigned char value, size_t n, error *err);
-  // Whether a kernel from the cache, with so many buffers, can be used: else it is compiled anew. NULL: link sees to it.
+  // Whether a kernel from the cache, with so many buffers, can be used: else it is compiled anew. NULL: link sees to
+  // it.
   bool (*take)(device *d, device_kernel *k, int n_bufs);
-  // Makes kernels that were compiled, or came from the cache (k.packed, which is used up), ready to run. The image, if there is one, is the caller's.
+  // Makes kernels that were compiled, or came from the cache (k.packed, which is used up), ready to run. The image, if
+  // there is one, is the caller's.
   int (*link)(device *d, device_kernel *kernels, int n, code_image **image, error *err);
-  // Runs a filling kernel over tiles lo..hi-1: from a weight as it lies in the file (host memory, raw_bytes) to its stream (the device's). No kernel: copies bytes lo..hi-1. NULL where the target has no streams.
-  int (*lay_out)(struct plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes, int64_t lo, int64_t hi, error *err);
-  // A plan whose steps all have kernels and memory: all that need not be done again for every run. May be NULL; then so is forget.
+  // Runs a filling kernel over tiles lo..hi-1: from a weight as it lies in the file (host memory, raw_bytes) to its
+  // stream (the device's). No kernel: copies bytes lo..hi-1. NULL where the target has no streams.
+  int (*lay_out)(struct plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes, int64_t lo,
+                 int64_t hi, error *err);
+  // A plan whose steps all have kernels and memory: all that need not be done again for every run. May be NULL; then so
+  // is forget.
   int (*record)(struct plan *p, const schedule *s, error *err);
   void (*forget)(struct plan *p);
-  int (*replay)(struct plan *p, error *err);                                   // once; the steps' variables and tiles are set
+  // once; the steps' variables and tiles are set
+  int (*replay)(struct plan *p, error *err);
   int (*replay_timed)(struct plan *p, struct plan_times *out, error *err);     // the same, and how long all steps took
 } runtime;
 
@@ -57,13 +68,15 @@ struct device {
   target target;
   char key[512];             // everything outside the kernel that decides about the code: part of cache keys
   int n_threads;             // of team
-  struct team *team, *prompt_team;     // the second one runs plans of prompts: the same one, unless that has another number of threads
+  // the second one runs plans of prompts: the same one, unless that has another number of threads
+  struct team *team, *prompt_team;
   struct cache *cache;       // NULL: kernels of this device are not cached
   const runtime *run;
   error lost;                // what failed first on the device; no text: nothing has
   void (*prepare)(device *d);                                    // compiles will follow soon; may be NULL
   int (*compile)(device *d, device_kernel *k, error *err);       // k->p is there; thread-safe
-  int (*show)(device *d, const program *p, str *source, str *assembly, error *err);      // the texts that compile goes through (assembly may be NULL); NULL: there are none
+  // the texts that compile goes through (assembly may be NULL); NULL: there are none
+  int (*show)(device *d, const program *p, str *source, str *assembly, error *err);
   void *state;               // the device's own, which
   void (*stop)(device *d);   // frees; NULL: free does
 };
@@ -72,37 +85,41 @@ struct device {
 int device_open(int n_threads, int n_prompt, device **out, error *err);
 void device_close(device *d);
 
-// What DEV may name, by number: false past the end. found: what there is of it here, in words; empty: nothing, and why says what is missing.
+// What DEV may name, by number: false past the end. found: what there is of it here, in words; empty: nothing, and why
+// says what is missing.
 bool device_known(size_t i, const char **name, str *found, error *why);
 
-// Memory of the device: zeros; NULL and why not, with the numbers. Its addresses are addresses of this process, whatever the device is, so that a part
-// of it is named by adding to one. Where the device is not `here` nothing lies there, and only these functions, and plans, may look at what does.
+// Memory of the device: zeros; NULL and why not, with the numbers. Its addresses are addresses of this process,
+// whatever the device is, so that a part of it is named by adding to one. Where the device is not `here` nothing lies
+// there, and only these functions, and plans, may look at what does.
 void *device_alloc(device *d, uint64_t size, enum pages pages, error *err);
 void device_release(device *d, void *at, uint64_t size);        // of device_alloc, the same size; NULL is fine
 void device_write(device *d, void *to, const void *from, size_t n);
 void device_read(device *d, void *to, const void *from, size_t n);
 void device_copy(device *d, void *to, const void *from, size_t n);
 void device_fill(device *d, void *to, unsigned char value, size_t n);
-// Whether all that was asked of it until now (the above, and runs of plans) has been done: 0, or -1 and why not. A device that was lost stays so: it is the error of
-// every request.
+// Whether all that was asked of it until now (the above, and runs of plans) has been done: 0, or -1 and why not. A
+// device that was lost stays so: it is the error of every request.
 int device_check(const device *d, error *err);
 
 typedef struct plan plan;
 typedef struct plan_options {
-  // Memory of buffer `id` (a number below TEMP_IDS); lives as long as the plan. The device's, or this process's: then the plan brings what it reads there
-  // before each run (a weight once, when it is built), and what it writes comes back behind it.
+  // Memory of buffer `id` (a number below TEMP_IDS); lives as long as the plan. The device's, or this process's: then
+  // the plan brings what it reads there before each run (a weight once, when it is built), and what it writes comes
+  // back behind it.
   void *(*buffer)(void *ctx, int64_t id);
   void *ctx;
   // What kernel number i of the schedule is for ("blk.*.ffn_down"), for tables; may be NULL.
   void (*role)(void *ctx, const schedule *s, int i, char *out, size_t cap);
   void (*progress)(void *ctx, double fraction);                  // compiling; may be NULL; called with `ctx`
-  // Memory for weight `id` laid out in the way that `layout` (a hash) stands for: `bytes` bytes, NULL: the plan keeps it itself. *filled:
-  // whether it holds the stream already. May be NULL. Then `filled` hears what has been copied, from .. to as fractions of the weight, and how
-  // much of all that is to be copied is done.
+  // Memory for weight `id` laid out in the way that `layout` (a hash) stands for: `bytes` bytes, NULL: the plan keeps
+  // it itself. *filled: whether it holds the stream already. May be NULL. Then `filled` hears what has been copied,
+  // from .. to as fractions of the weight, and how much of all that is to be copied is done.
   void *(*stream)(void *ctx, int64_t id, uint64_t layout, int64_t size, bool *filled);
   void (*filled)(void *ctx, int64_t id, double from, double to, double done);
   bool prompt;               // for the threads of prompts
-  bool flushes;              // numbers too small to be normal count as zeros while it runs, if the device can (team_compute)
+  // numbers too small to be normal count as zeros while it runs, if the device can (team_compute)
+  bool flushes;
 } plan_options;
 
 // Compiles all kernels of a schedule. The schedule's graph must outlive the plan. 0, or -1 and why not.
@@ -110,24 +127,32 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
 void plan_free(plan *p);
 
 typedef struct plan_var { const char *name; int64_t value; } plan_var;
-// Runs everything once, on all of the device; returns when it is done. Every variable of the graph must be given. device_check says whether it was done.
+// Runs everything once, on all of the device; returns when it is done. Every variable of the graph must be given.
+// device_check says whether it was done.
 void plan_run(plan *p, const plan_var *vars, int n_vars);
-typedef struct plan_stats { int kernels, dispatches, unique, compiled, tuned /* run as a search found them */, graph_ops; int64_t arena_bytes; double compile_ms, codegen_ms /* of that: rules, before any compiler */; } plan_stats;
+typedef struct plan_stats {
+  int kernels, dispatches, unique, compiled, tuned /* run as a search found them */, graph_ops;
+  int64_t arena_bytes;
+  double compile_ms, codegen_ms /* of that: rules, before any compiler */;
+} plan_stats;
 plan_stats plan_get_stats(const plan *p);
 struct team *plan_team(const plan *p);           // the threads that run it
 
-// A kernel of the plan (0 .. plan_stats.kernels - 1) with the bytes that it moves and the float operations that it does at these
-// values of the variables. Texts belong to the plan.
+// A kernel of the plan (0 .. plan_stats.kernels - 1) with the bytes that it moves and the float operations that it does
+// at these values of the variables. Texts belong to the plan.
 typedef struct plan_kernel_info { const char *name, *role; int dispatch; double bytes, flops; } plan_kernel_info;
 plan_kernel_info plan_kernel(const plan *p, int i, const plan_var *vars, int n_vars);
 
-// plan_run with time stamps, which cost two looks at the clock per kernel. All times are in microseconds and add up: us is overhead_us (before the
-// first dispatch and behind the last) and the sum of kernel_us. A dispatch lasts until thread 0 is through the barrier behind it; kernels
-// that share a dispatch share its time in proportion to what all threads together spent in each. kernel_wait_us is the part of
-// kernel_us in which a thread waited for others, on average over the threads.
+// plan_run with time stamps, which cost two looks at the clock per kernel. All times are in microseconds and add up: us
+// is overhead_us (before the first dispatch and behind the last) and the sum of kernel_us. A dispatch lasts until
+// thread 0 is through the barrier behind it; kernels that share a dispatch share its time in proportion to what all
+// threads together spent in each. kernel_wait_us is the part of kernel_us in which a thread waited for others, on
+// average over the threads.
 typedef struct plan_times { double us, overhead_us, *kernel_us, *kernel_wait_us; } plan_times;
-void plan_run_timed(plan *p, const plan_var *vars, int n_vars, plan_times *out);      // the arrays: the caller's, plan_stats.kernels entries
-// plan_run with counters (counters.h) read around every kernel, on a device that is here. out: for each kernel counters_n sums over the threads; waiting for one another is not in them.
+void plan_run_timed(plan *p, const plan_var *vars, int n_vars,
+                    plan_times *out);  // the arrays: the caller's, plan_stats.kernels entries
+// plan_run with counters (counters.h) read around every kernel, on a device that is here. out: for each kernel
+// counters_n sums over the threads; waiting for one another is not in them.
 struct counters;
 void plan_run_counted(plan *p, const plan_var *vars, int n_vars, const struct counters *c, double *out);
 // When a thread began and ended its part of kernel i in the last plan_run_timed, in microseconds since that began.

@@ -1,8 +1,9 @@
 // Linking a kernel's object file: see elf.h.
 //
-// Three steps, one function each: `read_headers` finds the sections and the symbol table, `lay_out` gives every section of code
-// or constants its place in the blob, `relocate` patches the references.  The object is never trusted: every offset and
-// count is checked against the file before use, and the structures are copied out because nothing in it need be aligned.
+// Three steps, one function each: `read_headers` finds the sections and the symbol table, `lay_out` gives every section
+// of code or constants its place in the blob, `relocate` patches the references.  The object is never trusted: every
+// offset and count is checked against the file before use, and the structures are copied out because nothing in it need
+// be aligned.
 #include "device/elf.h"
 #include <elf.h>
 #include <stdlib.h>
@@ -37,11 +38,14 @@ static int read_headers(struct linker *l) {
   Elf64_Ehdr e;
   if (l->n < sizeof e) return error_set(l->err, "object: %zu bytes are too few", l->n);
   memcpy(&e, l->p, sizeof e);
-  if (memcmp(e.e_ident, ELFMAG, SELFMAG) || e.e_ident[EI_CLASS] != ELFCLASS64 || e.e_ident[EI_DATA] != ELFDATA2LSB || e.e_type != ET_REL)
+  if (memcmp(e.e_ident, ELFMAG, SELFMAG) || e.e_ident[EI_CLASS] != ELFCLASS64 || e.e_ident[EI_DATA] != ELFDATA2LSB ||
+      e.e_type != ET_REL)
     return error_set(l->err, "object: not a 64-bit little-endian relocatable ELF file");
-  if (e.e_machine != EM_X86_64 && e.e_machine != EM_AARCH64) return error_set(l->err, "object: for ELF machine %u, not x86-64 or AArch64", e.e_machine);
+  if (e.e_machine != EM_X86_64 && e.e_machine != EM_AARCH64)
+    return error_set(l->err, "object: for ELF machine %u, not x86-64 or AArch64", e.e_machine);
   l->machine = e.e_machine;
-  if (e.e_shentsize != sizeof(Elf64_Shdr) || !e.e_shnum || !inside(l, e.e_shoff, (uint64_t)e.e_shnum * sizeof(Elf64_Shdr)))
+  if (e.e_shentsize != sizeof(Elf64_Shdr) || !e.e_shnum ||
+      !inside(l, e.e_shoff, (uint64_t)e.e_shnum * sizeof(Elf64_Shdr)))
     return error_set(l->err, "object: the section table lies outside of the file");
   l->section_n = e.e_shnum;
   l->sections = xcalloc(l->section_n, sizeof *l->sections);
@@ -51,14 +55,16 @@ static int read_headers(struct linker *l) {
     if (s->h.sh_type != SHT_NOBITS && s->h.sh_type != SHT_NULL && !inside(l, s->h.sh_offset, s->h.sh_size))
       return error_set(l->err, "object: section %zu lies outside of the file", i);
   }
-  if (e.e_shstrndx >= l->section_n || l->sections[e.e_shstrndx].h.sh_type != SHT_STRTAB) return error_set(l->err, "object: no section names");
+  if (e.e_shstrndx >= l->section_n || l->sections[e.e_shstrndx].h.sh_type != SHT_STRTAB)
+    return error_set(l->err, "object: no section names");
   for (size_t i = 0; i < l->section_n; i++) {
     struct section *s = &l->sections[i];
     s->name = string_at(l, &l->sections[e.e_shstrndx], s->h.sh_name);
     if (!s->name) return error_set(l->err, "object: the name of section %zu lies outside of the name table", i);
     if (s->h.sh_type != SHT_SYMTAB) continue;
     if (l->symbols) return error_set(l->err, "object: two symbol tables");
-    if (s->h.sh_entsize != sizeof(Elf64_Sym) || s->h.sh_link >= l->section_n || l->sections[s->h.sh_link].h.sh_type != SHT_STRTAB)
+    if (s->h.sh_entsize != sizeof(Elf64_Sym) || s->h.sh_link >= l->section_n ||
+        l->sections[s->h.sh_link].h.sh_type != SHT_STRTAB)
       return error_set(l->err, "object: the symbol table is damaged");
     l->symbols = l->p + s->h.sh_offset;
     l->symbol_n = s->h.sh_size / sizeof(Elf64_Sym);
@@ -69,7 +75,8 @@ static int read_headers(struct linker *l) {
 
 // What the blob holds: sections that are loaded, but for unwind tables (nothing unwinds through a kernel).
 static bool is_loaded(const struct section *s) {
-  return (s->h.sh_flags & SHF_ALLOC) && s->h.sh_size && s->h.sh_type != SHT_NOTE && strcmp(s->name, ".eh_frame") && s->h.sh_type != SHT_X86_64_UNWIND;
+  return (s->h.sh_flags & SHF_ALLOC) && s->h.sh_size && s->h.sh_type != SHT_NOTE && strcmp(s->name, ".eh_frame") &&
+         s->h.sh_type != SHT_X86_64_UNWIND;
 }
 
 static int place(struct linker *l, bool executable, uint64_t *size) {
@@ -79,13 +86,16 @@ static int place(struct linker *l, bool executable, uint64_t *size) {
     bool constant = !strncmp(s->name, ".data.rel.ro", 12);   // constants that hold addresses; their relocations decide
     if ((s->h.sh_flags & (SHF_WRITE | SHF_TLS) && !constant) || s->h.sh_type == SHT_NOBITS)
       return error_set(l->err, "object: section '%s' is writable data, which a kernel must not have", s->name);
-    if (s->h.sh_type != SHT_PROGBITS) return error_set(l->err, "object: section '%s' has the unexpected type %u", s->name, s->h.sh_type);
+    if (s->h.sh_type != SHT_PROGBITS)
+      return error_set(l->err, "object: section '%s' has the unexpected type %u", s->name, s->h.sh_type);
     uint64_t align = s->h.sh_addralign < SECTION_GAP ? SECTION_GAP : s->h.sh_addralign;
     if (align & (align - 1) || align > CODE_ALIGN)
-      return error_set(l->err, "object: section '%s' asks for an alignment of %llu bytes", s->name, (unsigned long long)s->h.sh_addralign);
+      return error_set(l->err, "object: section '%s' asks for an alignment of %llu bytes", s->name,
+                       (unsigned long long)s->h.sh_addralign);
     s->at = (*size + align - 1) / align * align;
     s->placed = true;
-    if (s->h.sh_size > BLOB_MAX || s->at + s->h.sh_size > BLOB_MAX) return error_set(l->err, "object: more than %d bytes of code and constants", BLOB_MAX);
+    if (s->h.sh_size > BLOB_MAX || s->at + s->h.sh_size > BLOB_MAX)
+      return error_set(l->err, "object: more than %d bytes of code and constants", BLOB_MAX);
     *size = s->at + s->h.sh_size;
   }
   return 0;
@@ -98,36 +108,44 @@ static int lay_out(struct linker *l) {
   if (place(l, false, &size)) return -1;
   l->out->code = (bytes){xcalloc(size, 1), size};
   for (size_t i = 0; i < l->section_n; i++)
-    if (l->sections[i].placed) memcpy(l->out->code.at + l->sections[i].at, l->p + l->sections[i].h.sh_offset, l->sections[i].h.sh_size);
+    if (l->sections[i].placed)
+      memcpy(l->out->code.at + l->sections[i].at, l->p + l->sections[i].h.sh_offset, l->sections[i].h.sh_size);
   return 0;
 }
 
 // Where a symbol lies in the blob.
 static int resolve(const struct linker *l, uint64_t index, Elf64_Sym *sym, uint64_t *at) {
-  if (index >= l->symbol_n) return error_set(l->err, "object: a relocation names symbol %llu of %zu", (unsigned long long)index, l->symbol_n);
+  if (index >= l->symbol_n)
+    return error_set(l->err, "object: a relocation names symbol %llu of %zu", (unsigned long long)index, l->symbol_n);
   memcpy(sym, l->symbols + index * sizeof *sym, sizeof *sym);
   const char *name = string_at(l, l->symbol_names, sym->st_name);
-  if (!name) return error_set(l->err, "object: the name of symbol %llu lies outside of the name table", (unsigned long long)index);
-  if (sym->st_shndx == SHN_UNDEF) return error_set(l->err, "the kernel needs '%s', which it does not define: a kernel must call nothing", name);
-  if (sym->st_shndx >= l->section_n || !l->sections[sym->st_shndx].placed || ELF64_ST_TYPE(sym->st_info) == STT_GNU_IFUNC)
+  if (!name)
+    return error_set(l->err, "object: the name of symbol %llu lies outside of the name table",
+                     (unsigned long long)index);
+  if (sym->st_shndx == SHN_UNDEF)
+    return error_set(l->err, "the kernel needs '%s', which it does not define: a kernel must call nothing", name);
+  if (sym->st_shndx >= l->section_n || !l->sections[sym->st_shndx].placed ||
+      ELF64_ST_TYPE(sym->st_info) == STT_GNU_IFUNC)
     return error_set(l->err, "object: symbol '%s' is neither code nor a constant of the kernel", name);
   const struct section *s = &l->sections[sym->st_shndx];
-  if (sym->st_value > s->h.sh_size) return error_set(l->err, "object: symbol '%s' lies outside of its section '%s'", name, s->name);
+  if (sym->st_value > s->h.sh_size)
+    return error_set(l->err, "object: symbol '%s' lies outside of its section '%s'", name, s->name);
   *at = s->at + sym->st_value;
   return 0;
 }
 
 // ------------------------------------------------------------------------------------------------------- relocations
 
-// One place to patch.  place: offset in the blob; room: bytes from there to the end of its section; delta: target - place;
-// page_delta: the same between the 4 KiB pages they lie in; target: the target's offset.
+// One place to patch.  place: offset in the blob; room: bytes from there to the end of its section; delta: target -
+// place; page_delta: the same between the 4 KiB pages they lie in; target: the target's offset.
 struct patch { uint8_t *at; uint64_t room; int64_t target, delta, page_delta; uint32_t type; };
 
 static const char unfit[] = "object: relocation type %u in '%s': %s";
 
 static int patch_number(struct linker *l, const struct patch *x, const char *section, unsigned size) {
   if (x->room < size) return error_set(l->err, unfit, x->type, section, "it lies outside of its section");
-  if (size == 4 && x->delta != (int32_t)x->delta) return error_set(l->err, unfit, x->type, section, "the distance does not fit 32 bits");
+  if (size == 4 && x->delta != (int32_t)x->delta)
+    return error_set(l->err, unfit, x->type, section, "the distance does not fit 32 bits");
   memcpy(x->at, &x->delta, size);
   return 0;
 }
@@ -138,15 +156,18 @@ static int patch_x86(struct linker *l, const struct patch *x, const char *sectio
     case R_X86_64_PC32: case R_X86_64_PLT32: return patch_number(l, x, section, 4);
     case R_X86_64_PC64: return patch_number(l, x, section, 8);
     case R_X86_64_64: case R_X86_64_32: case R_X86_64_32S:
-      return error_set(l->err, unfit, x->type, section, "an absolute address, which position-independent code cannot hold");
+      return error_set(l->err, unfit, x->type, section,
+                       "an absolute address, which position-independent code cannot hold");
     case R_X86_64_GOTPCREL: case R_X86_64_GOTPCRELX: case R_X86_64_REX_GOTPCRELX:
-      return error_set(l->err, unfit, x->type, section, "it goes through a global offset table (make the global private or internal)");
+      return error_set(l->err, unfit, x->type, section,
+                       "it goes through a global offset table (make the global private or internal)");
     default: return error_set(l->err, unfit, x->type, section, "not supported");
   }
 }
 
 // The immediate of an AArch64 instruction: `width` bits at bit `low`, of value >> shift.
-static int patch_bits(struct linker *l, const struct patch *x, const char *section, int64_t value, unsigned shift, unsigned width, unsigned low) {
+static int patch_bits(struct linker *l, const struct patch *x, const char *section, int64_t value, unsigned shift,
+                      unsigned width, unsigned low) {
   if (x->room < 4) return error_set(l->err, unfit, x->type, section, "it lies outside of its section");
   if (value & ((1 << shift) - 1)) return error_set(l->err, unfit, x->type, section, "the address is not aligned");
   uint32_t instruction, mask = ((1u << width) - 1) << low;
@@ -162,12 +183,14 @@ static int patch_aarch64(struct linker *l, const struct patch *x, const char *se
     case R_AARCH64_NONE: return 0;
     case R_AARCH64_PREL32: return patch_number(l, x, section, 4);
     case R_AARCH64_PREL64: return patch_number(l, x, section, 8);
-    case R_AARCH64_CALL26: case R_AARCH64_JUMP26: return patch_bits(l, x, section, x->delta, 2, 26, 0);   // BLOB_MAX is in reach
+    // BLOB_MAX is in reach
+    case R_AARCH64_CALL26: case R_AARCH64_JUMP26: return patch_bits(l, x, section, x->delta, 2, 26, 0);
     case R_AARCH64_ADR_PREL_PG_HI21: {          // the number of pages, low 2 bits apart from the rest
       int64_t pages = x->page_delta / 4096;
       return patch_bits(l, x, section, pages & 3, 0, 2, 29) || patch_bits(l, x, section, pages >> 2, 0, 19, 5) ? -1 : 0;
     }
-    case R_AARCH64_ADD_ABS_LO12_NC: case R_AARCH64_LDST8_ABS_LO12_NC: return patch_bits(l, x, section, low12, 0, 12, 10);
+    case R_AARCH64_ADD_ABS_LO12_NC:
+    case R_AARCH64_LDST8_ABS_LO12_NC: return patch_bits(l, x, section, low12, 0, 12, 10);
     case R_AARCH64_LDST16_ABS_LO12_NC: return patch_bits(l, x, section, low12, 1, 12, 10);
     case R_AARCH64_LDST32_ABS_LO12_NC: return patch_bits(l, x, section, low12, 2, 12, 10);
     case R_AARCH64_LDST64_ABS_LO12_NC: return patch_bits(l, x, section, low12, 3, 12, 10);
@@ -182,7 +205,8 @@ static int relocate_section(struct linker *l, const struct section *table, const
   for (uint64_t i = 0; i < table->h.sh_size / sizeof(Elf64_Rela); i++) {
     Elf64_Rela r;
     memcpy(&r, l->p + table->h.sh_offset + i * sizeof r, sizeof r);
-    if (r.r_offset > into->h.sh_size) return error_set(l->err, "object: a relocation lies outside of its section '%s'", into->name);
+    if (r.r_offset > into->h.sh_size)
+      return error_set(l->err, "object: a relocation lies outside of its section '%s'", into->name);
     if (ELF64_R_TYPE(r.r_info) == 0) continue;
     Elf64_Sym sym;
     uint64_t symbol_at;
@@ -190,8 +214,9 @@ static int relocate_section(struct linker *l, const struct section *table, const
     int64_t place = (int64_t)(into->at + r.r_offset), target;
     if (!add_i64((int64_t)symbol_at, r.r_addend, &target) || target < -BLOB_MAX || target > BLOB_MAX)
       return error_set(l->err, "object: a relocation in '%s' points outside of the kernel", into->name);
-    struct patch x = {l->out->code.at + place, into->h.sh_size - r.r_offset, target, target - place, (target & ~4095LL) - (place & ~4095LL),
-                      (uint32_t)ELF64_R_TYPE(r.r_info)};
+    struct patch x = {
+      l->out->code.at + place, into->h.sh_size - r.r_offset,           target,
+      target - place,          (target & ~4095LL) - (place & ~4095LL), (uint32_t)ELF64_R_TYPE(r.r_info)};
     if (l->machine == EM_X86_64 ? patch_x86(l, &x, into->name) : patch_aarch64(l, &x, into->name)) return -1;
   }
   return 0;
@@ -201,7 +226,9 @@ static int relocate(struct linker *l) {
   for (size_t i = 0; i < l->section_n; i++) {
     const struct section *table = &l->sections[i];
     if (table->h.sh_type != SHT_RELA && table->h.sh_type != SHT_REL) continue;
-    if (table->h.sh_info >= l->section_n) return error_set(l->err, "object: the relocations '%s' are for section %u of %zu", table->name, table->h.sh_info, l->section_n);
+    if (table->h.sh_info >= l->section_n)
+      return error_set(l->err, "object: the relocations '%s' are for section %u of %zu", table->name, table->h.sh_info,
+                       l->section_n);
     if (l->sections[table->h.sh_info].placed && relocate_section(l, table, &l->sections[table->h.sh_info])) return -1;
   }
   return 0;
@@ -211,12 +238,14 @@ static int list_functions(struct linker *l) {
   for (size_t i = 1; i < l->symbol_n; i++) {
     Elf64_Sym sym;
     memcpy(&sym, l->symbols + i * sizeof sym, sizeof sym);
-    if (ELF64_ST_BIND(sym.st_info) == STB_LOCAL || ELF64_ST_TYPE(sym.st_info) != STT_FUNC || sym.st_shndx == SHN_UNDEF) continue;
+    if (ELF64_ST_BIND(sym.st_info) == STB_LOCAL || ELF64_ST_TYPE(sym.st_info) != STT_FUNC || sym.st_shndx == SHN_UNDEF)
+      continue;
     uint64_t at;
     if (resolve(l, i, &sym, &at)) return -1;
     const char *name = string_at(l, l->symbol_names, sym.st_name);
     const struct section *s = &l->sections[sym.st_shndx];
-    if (!(s->h.sh_flags & SHF_EXECINSTR) || sym.st_value >= s->h.sh_size) return error_set(l->err, "object: function '%s' does not lie in code", name);
+    if (!(s->h.sh_flags & SHF_EXECINSTR) || sym.st_value >= s->h.sh_size)
+      return error_set(l->err, "object: function '%s' does not lie in code", name);
     code_symbol entry = {xstrdup(name), (uint32_t)at};
     vec_push(&l->out->symbols, entry);
   }

@@ -1,6 +1,7 @@
-// Devices in this process (CPU, REF, NULL): their memory is memory, kernels are functions or interpreted, and the team replays plans. Every thread has its own
-// part of every kernel's tiles; who is done with his takes from the last quarter of the others', so that a thread that the machine holds up holds up nobody.
-// A level ends with one barrier: there is no queue, no lock and no allocation.
+// Devices in this process (CPU, REF, NULL): their memory is memory, kernels are functions or interpreted, and the team
+// replays plans. Every thread has its own part of every kernel's tiles; who is done with his takes from the last
+// quarter of the others', so that a thread that the machine holds up holds up nobody. A level ends with one barrier:
+// there is no queue, no lock and no allocation.
 #define _GNU_SOURCE
 #include "device/host.h"
 #include <stdatomic.h>
@@ -85,7 +86,8 @@ static void run_copy(void *ctx, int thread, int n) {
   memcpy(c->to + from, c->from + from, to - from);
 }
 
-static int lay_out(plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes, int64_t lo, int64_t hi, error *err) {
+static int lay_out(plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes, int64_t lo,
+                   int64_t hi, error *err) {
   (void)raw_bytes; (void)err;
   unsigned char *from = (unsigned char *)(uintptr_t)raw;
   if (!k) team_run(p->team, run_copy, &(copying){(unsigned char *)stream + lo, from + lo, (size_t)(hi - lo)});
@@ -177,8 +179,8 @@ void plan_run_watched(plan *p, const plan_var *vars, int n_vars) {
   plan_on_team(p, run_watched, p);
 }
 
-// One level, kernels i .. i + count - 1, whose first mark is marks[at]: it lasts from thread 0's first mark to its next one behind
-// the barrier.
+// One level, kernels i .. i + count - 1, whose first mark is marks[at]: it lasts from thread 0's first mark to its next
+// one behind the barrier.
 static void share_level(const plan *p, int i, int count, size_t at, plan_times *out) {
   int n = p->n_threads;
   double busy = 0;
@@ -190,7 +192,8 @@ static void share_level(const plan *p, int i, int count, size_t at, plan_times *
   if (wait < 0) wait = 0;
   for (int k = 0; k < count; k++) {
     double own = 0;
-    for (int t = 0; t < n; t++) own += p->marks[(size_t)t * p->n_marks + at + (size_t)k + 1] - p->marks[(size_t)t * p->n_marks + at + (size_t)k];
+    for (int t = 0; t < n; t++)
+      own += p->marks[(size_t)t * p->n_marks + at + (size_t)k + 1] - p->marks[(size_t)t * p->n_marks + at + (size_t)k];
     double share = busy > 0 ? own / busy : 1.0 / count;
     out->kernel_us[i + k] = all * share * 1e6;
     out->kernel_wait_us[i + k] = wait * share * 1e6;
@@ -219,20 +222,23 @@ static int replay_timed(plan *p, plan_times *out, error *err) {
 }
 
 void plan_lane(const plan *p, int i, int thread, double *from, double *to) {
-  const double *m = p->marks + (size_t)thread * p->n_marks + i + p->steps[i].level;      // one mark a kernel, and one more a level
+  // one mark a kernel, and one more a level
+  const double *m = p->marks + (size_t)thread * p->n_marks + i + p->steps[i].level;
   *from = (m[0] - p->began) * 1e6;
   *to = (m[1] - p->began) * 1e6;
 }
 
-// --- counting ---------------------------------------------------------------------------------------------------------------
+// --- counting --------------------------------------------------------------------------------------------------------
 
-typedef struct counting { const plan *p; const counters *c; uint64_t *got; } counting;      // got: per thread, kernel and counter
+// got: per thread, kernel and counter
+typedef struct counting { const plan *p; const counters *c; uint64_t *got; } counting;
 
 static void run_counted(void *ctx, int thread, int n) {
   const counting *w = ctx;
   const plan *p = w->p;
   int each = counters_n(w->c);
-  uint64_t *at = w->got + (size_t)thread * (size_t)p->stats.kernels * (size_t)each, before[COUNTERS_MAX], after[COUNTERS_MAX];
+  uint64_t *at = w->got + (size_t)thread * (size_t)p->stats.kernels * (size_t)each, before[COUNTERS_MAX],
+           after[COUNTERS_MAX];
   for (int i = 0; i < p->stats.kernels; i++) {
     if (i && p->steps[i].level != p->steps[i - 1].level) team_barrier(p->team);
     counters_read(w->c, thread, before);
@@ -254,5 +260,14 @@ void plan_run_counted(plan *p, const plan_var *vars, int n_vars, const counters 
   free(w.got);
 }
 
-const runtime host_runtime = {.here = true, .alloc = alloc, .release = release, .write = copy, .read = copy, .copy = copy, .fill = fill,
-                              .link = link_kernels, .lay_out = lay_out, .replay = replay, .replay_timed = replay_timed};
+const runtime host_runtime = {.here = true,
+                              .alloc = alloc,
+                              .release = release,
+                              .write = copy,
+                              .read = copy,
+                              .copy = copy,
+                              .fill = fill,
+                              .link = link_kernels,
+                              .lay_out = lay_out,
+                              .replay = replay,
+                              .replay_timed = replay_timed};

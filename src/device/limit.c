@@ -1,6 +1,6 @@
-// The memory limit: see limit.h. The reading kernel is made like any other: the sums of the rows of a matrix of 32-bit integers, which
-// the optimiser lays out in lanes and shares among the threads. So it is what the compiler makes of a pure stream,
-// with the same threads and huge pages as the kernels that are held against it.
+// The memory limit: see limit.h. The reading kernel is made like any other: the sums of the rows of a matrix of 32-bit
+// integers, which the optimiser lays out in lanes and shares among the threads. So it is what the compiler makes of a
+// pure stream, with the same threads and huge pages as the kernels that are held against it.
 #include "device/limit.h"
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,9 @@ static int measure(device *d, area *a, double *gb_s, error *err) {
       if (t < best) best = t;
     }
     if (runs) *gb_s = (double)a->bytes / best / 1e9;
-    for (int64_t i = 0; runs && i < rows; i++) if (a->sums[i] != (int32_t)(0x01010101u * COLS)) r = error_set(err, "the memory limit: a sum of %d words is %d", COLS, a->sums[i]);
+    for (int64_t i = 0; runs && i < rows; i++)
+      if (a->sums[i] != (int32_t)(0x01010101u * COLS))
+        r = error_set(err, "the memory limit: a sum of %d words is %d", COLS, a->sums[i]);
     plan_free(p);
   }
   graph_free(g);

@@ -1,14 +1,15 @@
 // LLVM through its C API: see llvm.h.
 //
-// The library is found by soname, newest supported first, with RTLD_LOCAL: an OpenCL driver in the same process brings an
-// LLVM of its own, and the two must not see each other's symbols (Debian's builds also version every symbol).  RTLD_DEEPBIND
-// would add nothing to that and the address sanitizer refuses it.  The functions are declared here with opaque pointers, in one
-// X-macro that makes both the table and the look-up.  The table is filled once and constant from then on: the one process-wide
-// state here, because a library is loaded once per process by nature.
+// The library is found by soname, newest supported first, with RTLD_LOCAL: an OpenCL driver in the same process brings
+// an LLVM of its own, and the two must not see each other's symbols (Debian's builds also version every symbol).
+// RTLD_DEEPBIND would add nothing to that and the address sanitizer refuses it.  The functions are declared here with
+// opaque pointers, in one X-macro that makes both the table and the look-up.  The table is filled once and constant
+// from then on: the one process-wide state here, because a library is loaded once per process by nature.
 //
-// LLVM reports in four ways, and each ends in the caller's `struct error`: parse messages, verifier messages, diagnostics (a
-// handler per context), and "fatal errors" (an instruction that cannot be selected), after which LLVM would exit.  The
-// fatal handler leaves by longjmp; the context in use is then abandoned, a leak that only a broken compiler sees.
+// LLVM reports in four ways, and each ends in the caller's `struct error`: parse messages, verifier messages,
+// diagnostics (a handler per context), and "fatal errors" (an instruction that cannot be selected), after which LLVM
+// would exit.  The fatal handler leaves by longjmp; the context in use is then abandoned, a leak that only a broken
+// compiler sees.
 #define _GNU_SOURCE
 #include "device/llvm.h"
 #include <dlfcn.h>
@@ -18,9 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Processor families: LLVM's name for each, its triple, and whether its code is text (PTX is assembled by the driver); the machine's own is initialised with the library, others when they are asked for.
-static struct family { const char *name, *triple; bool text; void *target; } families[] = {
-  {"X86", "x86_64-unknown-linux-gnu", false, NULL}, {"AArch64", "aarch64-unknown-linux-gnu", false, NULL}, {"NVPTX", "nvptx64-nvidia-cuda", true, NULL}};
+// Processor families: LLVM's name for each, its triple, and whether its code is text (PTX is assembled by the driver);
+// the machine's own is initialised with the library, others when they are asked for.
+static struct family { const char *name, *triple; bool text; void *target;
+} families[] = {{"X86", "x86_64-unknown-linux-gnu", false, NULL},
+                {"AArch64", "aarch64-unknown-linux-gnu", false, NULL},
+                {"NVPTX", "nvptx64-nvidia-cuda", true, NULL}};
 #if defined(__x86_64__)
 enum { OWN = 0 };
 #elif defined(__aarch64__)
@@ -29,12 +33,21 @@ enum { OWN = 1 };
 #error "this processor family needs its row here"
 #endif
 
-// What runs over the IR before instruction selection.  Kernels arrive nearly final: loops and vectors are already as they should
-// be, so no inlining, vectorising or unrolling; what pays is folding of address arithmetic, hoisting it out of loops and
-// sharing equal loads.  Nothing here may invent a library call (loop-idiom would).
-#define PASSES "function(early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-simplifycfg,licm<allowspeculation>)," \
+// What runs over the IR before instruction selection.  Kernels arrive nearly final: loops and vectors are already as
+// they should be, so no inlining, vectorising or unrolling; what pays is folding of address arithmetic, hoisting it out
+// of loops and sharing equal loads.  Nothing here may invent a library call (loop-idiom would).
+#define PASSES "function(early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-simplifycfg," \
+  "licm<allowspeculation>)," \
                "gvn<no-load-pre>,instcombine<no-verify-fixpoint>,simplifycfg)"
-enum { CODEGEN_LEVEL = 2, RELOC_PIC = 2, CODE_MODEL_SMALL = 3, ASSEMBLY_FILE = 0, OBJECT_FILE = 1, VERIFY_RETURNS_STATUS = 2, SEVERITY_ERROR = 0 };
+enum {
+  CODEGEN_LEVEL = 2,
+  RELOC_PIC = 2,
+  CODE_MODEL_SMALL = 3,
+  ASSEMBLY_FILE = 0,
+  OBJECT_FILE = 1,
+  VERIFY_RETURNS_STATUS = 2,
+  SEVERITY_ERROR = 0
+};
 
 static const char *const sonames[] = {
   "libLLVM.so.22.1", "libLLVM-22.so.1", "libLLVM-22.so", "libLLVM.so.21.1", "libLLVM-21.so.1", "libLLVM-21.so",
@@ -49,7 +62,8 @@ typedef void fatal_fn(const char *reason);
   F(void, GetVersion, (unsigned *major, unsigned *minor, unsigned *patch)) \
   F(void, InstallFatalErrorHandler, (fatal_fn *handler)) \
   F(int, GetTargetFromTriple, (const char *triple, void **target, char **message)) \
-  F(void *, CreateTargetMachine, (void *target, const char *triple, const char *cpu, const char *features, int level, int reloc, int model)) \
+  F(void *, CreateTargetMachine, (void *target, const char *triple, const char *cpu, const char *features, int level, \
+  int reloc, int model)) \
   F(void, DisposeTargetMachine, (void *machine)) \
   F(void *, CreateTargetDataLayout, (void *machine)) \
   F(void, DisposeTargetData, (void *layout)) \
@@ -137,8 +151,10 @@ static void load(void) {
     if (!in && !first[0]) { const char *e = dlerror(); snprintf(first, sizeof first, "%s", e ? e : "unknown error"); }
   }
   if (!in) {
-    error_set(&load_error, "compiling kernels needs the LLVM library, and none of version 22 to 19 could be loaded (%s): "
-              "install the package libllvm22 (or libllvm19)", first);
+    error_set(&load_error,
+              "compiling kernels needs the LLVM library, and none of version 22 to 19 could be loaded (%s): "
+              "install the package libllvm22 (or libllvm19)",
+              first);
     return;
   }
 #define F(result, name, arguments) if (!find(in, #name, &L.name, &load_error)) return;
@@ -203,7 +219,10 @@ static void on_diagnostic(void *info, void *context) {
 
 static int fail(struct job *j, const char *stage, char *message) {
   for (size_t n = message ? strlen(message) : 0; n && message[n - 1] == '\n'; n--) message[n - 1] = 0;
-  error_set(j->err, "LLVM: %s: %s", stage, message && *message ? message : j->complaints.n ? str_c(&j->complaints) : "no reason given");
+  error_set(j->err, "LLVM: %s: %s", stage,
+            message && *message ? message
+            : j->complaints.n   ? str_c(&j->complaints)
+                                : "no reason given");
   if (message) L.DisposeMessage(message);
   return -1;
 }
@@ -241,7 +260,8 @@ static int optimise(struct job *j) {
 // Emission changes the module, so a second emission needs a copy.
 static int emit(struct job *j, int kind, void *module, void **buffer) {
   char *message = NULL;
-  if (L.TargetMachineEmitToMemoryBuffer(j->machine, module, kind, &message, buffer)) return fail(j, "no code could be made", message);
+  if (L.TargetMachineEmitToMemoryBuffer(j->machine, module, kind, &message, buffer))
+    return fail(j, "no code could be made", message);
   if (j->complaints.n) {
     L.DisposeMemoryBuffer(*buffer);
     return fail(j, "no code could be made", NULL);
@@ -250,7 +270,8 @@ static int emit(struct job *j, int kind, void *module, void **buffer) {
 }
 
 static int compile(struct job *j) {
-  j->machine = L.CreateTargetMachine(j->family->target, j->family->triple, j->cpu, j->features, CODEGEN_LEVEL, RELOC_PIC, CODE_MODEL_SMALL);
+  j->machine = L.CreateTargetMachine(j->family->target, j->family->triple, j->cpu, j->features, CODEGEN_LEVEL,
+                                     RELOC_PIC, CODE_MODEL_SMALL);
   if (!j->machine) return error_set(j->err, "LLVM: no target machine for cpu '%s' with '%s'", j->cpu, j->features);
   if (parse(j) || optimise(j)) return -1;
   void *buffer;
@@ -288,11 +309,18 @@ int llvm_compile(const char *ir_text, const char *cpu, const char *features, byt
   return llvm_compile_for(NULL, ir_text, cpu, features, object, assembly, err);
 }
 
-int llvm_compile_for(const char *triple, const char *ir_text, const char *cpu, const char *features, bytes *object, str *assembly, error *err) {
+int llvm_compile_for(const char *triple, const char *ir_text, const char *cpu, const char *features, bytes *object,
+                     str *assembly, error *err) {
   *object = (bytes){0};
   const struct family *family;
   if (need_family(triple, &family, err)) return -1;
-  struct job j = {.family = family, .ir = ir_text, .cpu = cpu, .features = features, .object = object, .assembly = assembly, .err = err};
+  struct job j = {.family = family,
+                  .ir = ir_text,
+                  .cpu = cpu,
+                  .features = features,
+                  .object = object,
+                  .assembly = assembly,
+                  .err = err};
   j.context = L.ContextCreate();
   L.ContextSetDiagnosticHandler(j.context, on_diagnostic, &j);
   int r = compile_guarded(&j);

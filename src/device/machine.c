@@ -1,4 +1,5 @@
-// Facts about this processor: see machine.h. What has to be measured is measured by engine/machine.c, which has products to measure with.
+// Facts about this processor: see machine.h. What has to be measured is measured by engine/machine.c, which has
+// products to measure with.
 #include "device/machine.h"
 #include <stdlib.h>
 #include <string.h>
@@ -39,5 +40,6 @@ int machine_prefetch_from_env(prefetch *out, bool *set, error *err) {
   const char *text = env_str(ENV_PREFETCH);
   *set = *text;
   if (!*text || machine_parse_prefetch(text, out)) return 0;
-  return error_set(err, "PREFETCH: '%s' is not KiB[,HINT], with 0 to %d KiB and the hint t0, t1, t2 or nta", text, MOST_PREFETCH_KIB);
+  return error_set(err, "PREFETCH: '%s' is not KiB[,HINT], with 0 to %d KiB and the hint t0, t1, t2 or nta", text,
+                   MOST_PREFETCH_KIB);
 }

@@ -26,14 +26,18 @@ static void *reserve(uint64_t size, error *err) {
   if (p == MAP_FAILED) {
     const char *why = strerror(errno);
     uint64_t available;
-    if (memory_available(&available, NULL)) error_set(err, "memory: reserving %llu bytes failed: %s", (unsigned long long)size, why);
-    else error_set(err, "memory: reserving %llu bytes failed: %s (%llu are available)", (unsigned long long)size, why, (unsigned long long)available);
+    if (memory_available(&available, NULL))
+      error_set(err, "memory: reserving %llu bytes failed: %s", (unsigned long long)size, why);
+    else
+      error_set(err, "memory: reserving %llu bytes failed: %s (%llu are available)", (unsigned long long)size, why,
+                (unsigned long long)available);
     return NULL;
   }
   uint64_t before = (MEMORY_ALIGN - (uintptr_t)p % MEMORY_ALIGN) % MEMORY_ALIGN;
   if (before) munmap(p, before);
   if (MEMORY_ALIGN - before) munmap(p + before + wanted, MEMORY_ALIGN - before);
-  madvise(p + before, wanted, MADV_DONTFORK);        // a child has no use for weights, and sharing them would slow down every first write here
+  // a child has no use for weights, and sharing them would slow down every first write here
+  madvise(p + before, wanted, MADV_DONTFORK);
   return p + before;
 }
 
@@ -44,14 +48,16 @@ void *memory_reserve(uint64_t size, error *err) {
 }
 
 bool memory_promote(void *p, uint64_t size) {
-  return !madvise(p, size, MADV_HUGEPAGE) && (!madvise(p, size, MADV_COLLAPSE) || errno == ENOMEM || errno == EAGAIN || errno == EBUSY);
+  return !madvise(p, size, MADV_HUGEPAGE) &&
+         (!madvise(p, size, MADV_COLLAPSE) || errno == ENOMEM || errno == EAGAIN || errno == EBUSY);
 }
 
 void *memory_reserve_plain(uint64_t size, error *err) {
   uint8_t *p = reserve(size, err);
   if (!p) return NULL;
   *p = 0;
-  bool can = memory_promote(p, MEMORY_ALIGN);            // whether the kernel can is tried on the first piece, which becomes plain again
+  // whether the kernel can is tried on the first piece, which becomes plain again
+  bool can = memory_promote(p, MEMORY_ALIGN);
   if (can) memory_discard(p, MEMORY_ALIGN);
   madvise(p, area_size(size), can ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
   return p;
@@ -62,7 +68,8 @@ void memory_release(void *p, uint64_t size) {
 }
 
 void memory_discard(void *p, uint64_t size) {
-  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)p + page - 1) / page * page, to = ((uintptr_t)p + size) / page * page;
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)p + page - 1) / page * page,
+            to = ((uintptr_t)p + size) / page * page;
   if (from < to) madvise((uint8_t *)p + (from - (uintptr_t)p), to - from, MADV_DONTNEED);
 }
 

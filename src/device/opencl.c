@@ -32,17 +32,24 @@ static const char *code_name(cl_int code) {
 }
 
 int cl_failed(const cl *d, error *err, const char *what, cl_int code) {
-  const char *then = code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES || code == CL_OUT_OF_HOST_MEMORY ? "; a smaller model, context (-c) or chunk (-ub) needs less memory" : "";
-  return error_set(err, "OpenCL: %s: %s: %s (%d)%s", *d->name ? d->name : "no device yet", what, code_name(code), (int)code, then);
+  const char *then =
+    code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES || code == CL_OUT_OF_HOST_MEMORY
+      ? "; a smaller model, context (-c) or chunk (-ub) needs less memory"
+      : "";
+  return error_set(err, "OpenCL: %s: %s: %s (%d)%s", *d->name ? d->name : "no device yet", what, code_name(code),
+                   (int)code, then);
 }
 
-// ---- opening ----------------------------------------------------------------------------------------------------------
+// ---- opening --------------------------------------------------------------------------------------------------------
 
 static int load(cl *d, error *err) {
   d->library = dlopen("libOpenCL.so.1", RTLD_LAZY | RTLD_LOCAL);
-  if (!d->library) return error_set(err, "OpenCL needs its loader, libOpenCL.so.1: install ocl-icd-libopencl1 and a driver such as pocl-opencl-icd");
+  if (!d->library)
+    return error_set(
+      err, "OpenCL needs its loader, libOpenCL.so.1: install ocl-icd-libopencl1 and a driver such as pocl-opencl-icd");
 #define F(fn) \
-  { void *p = dlsym(d->library, "cl" #fn); memcpy(&d->fn, &p, sizeof p); if (!p) return error_set(err, "the OpenCL loader lacks cl" #fn); }
+  { void *p = dlsym(d->library, "cl" #fn); memcpy(&d->fn, &p, sizeof p); if (!p) return \
+  error_set(err, "the OpenCL loader lacks cl" #fn); }
   CL_FUNCTIONS(F)
 #undef F
   return 0;
@@ -61,10 +68,12 @@ static int choose_device(cl *d, error *err) {
   cl_platform_id platforms[MOST_DRIVERS];
   cl_uint n = 0;
   cl_int r = d->GetPlatformIDs(COUNT(platforms), platforms, &n);
-  if (r || !n) return error_set(err, "OpenCL: no driver is installed (%d): install one, such as pocl-opencl-icd", (int)r);
+  if (r || !n)
+    return error_set(err, "OpenCL: no driver is installed (%d): install one, such as pocl-opencl-icd", (int)r);
   for (cl_uint i = 0; i < n && i < COUNT(platforms); i++) {
     cl_uint found = 0;
-    if (d->GetDeviceIDs(platforms[i], CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_CPU, 1, &d->device, &found) || !found) continue;
+    if (d->GetDeviceIDs(platforms[i], CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_CPU, 1, &d->device, &found) || !found)
+      continue;
     name_device(d, platforms[i], d->device, d->name, sizeof d->name);
     return 0;
   }
@@ -126,10 +135,13 @@ static void ask(cl *d) {
 
 // Whether the compiler is one of clang's kind is asked of it: by what the renderer would write.
 static bool knows_wide_vectors(cl *d) {
-  const char *text = "typedef uchar uchar64_at __attribute__((ext_vector_type(64), aligned(1)));\n"
-                     "__kernel void probe(__global uchar *p) { *(__global uchar64_at *)p = __builtin_shufflevector(*(__global uchar64_at *)(p + 1), *(__global uchar64_at *)p, "
-                     "63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, "
-                     "63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3); }\n";
+  const char *text =
+    "typedef uchar uchar64_at __attribute__((ext_vector_type(64), aligned(1)));\n"
+    "__kernel void probe(__global uchar *p) { *(__global uchar64_at *)p = __builtin_shufflevector(*(__global "
+    "uchar64_at *)(p + 1), *(__global uchar64_at *)p, "
+    "63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, "
+    "63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3, 63, 62, 61, 60, 0, 1, 2, 3); "
+    "}\n";
   cl_program p = d->CreateProgramWithSource(d->context, 1, &text, NULL, NULL);
   bool yes = p && !d->BuildProgram(p, 1, &d->device, "-w", NULL, NULL);
   if (p) d->ReleaseProgram(p);
@@ -172,7 +184,7 @@ void cl_target(const cl *d, target *out) {
   out->max_group = (int)min_i64((int64_t)d->max_group, 1024);
 }
 
-// ---- compiling --------------------------------------------------------------------------------------------------------
+// ---- compiling ------------------------------------------------------------------------------------------------------
 
 static int build_failed(cl_code *k, const char *source, cl_int code, error *err) {
   char log[800] = "";
@@ -188,7 +200,9 @@ static int build_failed(cl_code *k, const char *source, cl_int code, error *err)
   return error_set(err, "OpenCL: %s does not compile (%d): %s", k->p->name, (int)code, log);
 }
 
-static const char *options(const cl *d) { return d->exact_divide ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2"; }
+static const char *options(const cl *d) {
+  return d->exact_divide ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2";
+}
 
 static int finish(cl_code *k, const char *source, error *err) {
   cl *d = k->d;
@@ -254,7 +268,7 @@ void cl_code_free(cl_code *k) {
   free(k);
 }
 
-// ---- launching --------------------------------------------------------------------------------------------------------
+// ---- launching ------------------------------------------------------------------------------------------------------
 
 cl_int cl_set_long(const cl_code *k, cl_kernel to, int at, int64_t value) {
   cl_long v = value;
@@ -268,7 +282,8 @@ cl_int cl_set_buffer(const cl_code *k, cl_kernel to, int number, cl_mem mem, int
 
 bool cl_sizes(const cl_code *k, const int64_t *vars, int64_t tiles, int parts, size_t *global, size_t *local) {
   for (int i = 0; i < 3; i++) {
-    int64_t l = k->p->local[i] ? program_eval(k->p, k->p->local[i], vars) : 1, g = k->p->global[i] ? program_eval(k->p, k->p->global[i], vars) : 1;
+    int64_t l = k->p->local[i] ? program_eval(k->p, k->p->local[i], vars) : 1,
+            g = k->p->global[i] ? program_eval(k->p, k->p->global[i], vars) : 1;
     if (!i && k->tiles) g = min_i64(tiles, parts);
     if (l < 1 || g < 0) die("OpenCL: %s: %lld work-groups of %lld", k->p->name, (long long)g, (long long)l);
     if (!g) return false;
@@ -301,7 +316,8 @@ static int take_back(cl *d, cl_mem mem, size_t size, error *err) {
   return r ? cl_failed(d, err, "reading a buffer back", r) : 0;
 }
 
-static int launch(cl_code *k, cl_mem *mem, unsigned char *const *bufs, const size_t *sizes, const int64_t *vars, int64_t lo, int64_t hi, error *err) {
+static int launch(cl_code *k, cl_mem *mem, unsigned char *const *bufs, const size_t *sizes, const int64_t *vars,
+                  int64_t lo, int64_t hi, error *err) {
   cl *d = k->d;
   cl_int r = 0;
   for (int i = 0; i < k->p->n_bufs; i++) {
@@ -317,11 +333,13 @@ static int launch(cl_code *k, cl_mem *mem, unsigned char *const *bufs, const siz
   return r ? cl_failed(d, err, k->p->name, r) : 0;
 }
 
-int cl_launch(cl_code *k, unsigned char *const *bufs, const size_t *sizes, const int64_t *vars, int64_t lo, int64_t hi, error *err) {
+int cl_launch(cl_code *k, unsigned char *const *bufs, const size_t *sizes, const int64_t *vars, int64_t lo, int64_t hi,
+              error *err) {
   const program *p = k->p;
   cl_mem *mem = xcalloc((size_t)p->n_bufs + 1, sizeof *mem);
   size_t *bytes = xcalloc((size_t)p->n_bufs + 1, sizeof *bytes);
-  for (int i = 0; i < p->n_bufs; i++) bytes[i] = sizes ? sizes[i] : (size_t)p->bufs[i].elems * (size_t)dtype_size(p->bufs[i].dt);
+  for (int i = 0; i < p->n_bufs; i++)
+    bytes[i] = sizes ? sizes[i] : (size_t)p->bufs[i].elems * (size_t)dtype_size(p->bufs[i].dt);
   pthread_mutex_lock(&k->d->lock);
   int r = launch(k, mem, bufs, bytes, vars, lo, hi, err);
   for (int i = 0; i < p->n_bufs; i++)

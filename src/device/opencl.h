@@ -1,8 +1,8 @@
 // OpenCL as a device (DEV=CL): kernels from the OpenCL renderer, compiled and run by whatever driver is installed.
 //
-// The loader, libOpenCL.so.1, is opened when cl_open is first called and not linked.  The first driver's first GPU or CPU is
-// taken.  For a single kernel, buffers stay the caller's memory: cl_launch hands it to the driver and takes it back.  Plans have theirs
-// on the device (opencl_plan.c).
+// The loader, libOpenCL.so.1, is opened when cl_open is first called and not linked.  The first driver's first GPU or
+// CPU is taken.  For a single kernel, buffers stay the caller's memory: cl_launch hands it to the driver and takes it
+// back.  Plans have theirs on the device (opencl_plan.c).
 #ifndef WEFT_DEVICE_OPENCL_H
 #define WEFT_DEVICE_OPENCL_H
 #include "base/str.h"
@@ -26,9 +26,11 @@ void cl_code_free(cl_code *k);                   // NULL is fine
 
 struct device;
 int cl_start(struct device *d, error *err);      // DEV=CL: opencl_plan.c
-int cl_list(str *out, error *err);               // all devices of all drivers, the one that cl_open takes first; -1: there is none, and why
+// all devices of all drivers, the one that cl_open takes first; -1: there is none, and why
+int cl_list(str *out, error *err);
 
-// Runs the kernel and waits for it.  bufs: p->n_bufs pointers to host memory; sizes: their bytes, or NULL for what p says;
-// vars: p->n_vars values.  lo, hi: tiles, for a program with a tile loop; one with work-groups runs all of them.
-int cl_launch(cl_code *k, unsigned char *const *bufs, const size_t *sizes, const int64_t *vars, int64_t lo, int64_t hi, error *err);
+// Runs the kernel and waits for it.  bufs: p->n_bufs pointers to host memory; sizes: their bytes, or NULL for what p
+// says; vars: p->n_vars values.  lo, hi: tiles, for a program with a tile loop; one with work-groups runs all of them.
+int cl_launch(cl_code *k, unsigned char *const *bufs, const size_t *sizes, const int64_t *vars, int64_t lo, int64_t hi,
+              error *err);
 #endif

@@ -7,8 +7,10 @@
 #include "device/opencl.h"
 
 #define CL_FUNCTIONS(F) \
-  F(GetPlatformIDs) F(GetPlatformInfo) F(GetDeviceIDs) F(GetDeviceInfo) F(CreateContext) F(ReleaseContext) F(CreateCommandQueue) F(ReleaseCommandQueue) \
-  F(CreateProgramWithSource) F(CreateProgramWithBinary) F(BuildProgram) F(GetProgramBuildInfo) F(GetProgramInfo) F(ReleaseProgram) \
+  F(GetPlatformIDs) F(GetPlatformInfo) F(GetDeviceIDs) F(GetDeviceInfo) F(CreateContext) F(ReleaseContext) \
+  F(CreateCommandQueue) F(ReleaseCommandQueue) \
+  F(CreateProgramWithSource) F(CreateProgramWithBinary) F(BuildProgram) F(GetProgramBuildInfo) F(GetProgramInfo) \
+  F(ReleaseProgram) \
   F(CreateKernel) F(ReleaseKernel) F(SetKernelArg) F(GetKernelInfo) F(GetEventProfilingInfo) F(ReleaseEvent) \
   F(CreateBuffer) F(ReleaseMemObject) F(EnqueueNDRangeKernel) F(EnqueueMapBuffer) F(EnqueueUnmapMemObject) \
   F(EnqueueReadBuffer) F(EnqueueWriteBuffer) F(EnqueueCopyBuffer) F(EnqueueFillBuffer) F(Finish)
@@ -26,7 +28,8 @@ struct cl {
   cl_command_queue queue, timing;  // in order, both; timing: made by the first run that is timed, with time stamps
   pthread_mutex_t lock;            // a kernel's arguments are state of the kernel
   char name[256], driver[120];     // name: "driver: device"
-  bool exact_divide, unified, is_cpu, wide;      // unified: its memory is the host's; wide: its compiler knows vectors of any size
+  // unified: its memory is the host's; wide: its compiler knows vectors of any size
+  bool exact_divide, unified, is_cpu, wide;
   size_t max_group, local_bytes;
   uint64_t max_alloc, memory, cache_bytes;
   int units, float_lanes;          // that compute; that its vectors have
@@ -43,8 +46,10 @@ struct cl_code {
   bool tiles;                      // takes lo and hi
 };
 
-int cl_failed(const cl *d, error *err, const char *what, cl_int code);        // -1, and a sentence that names the device, what it was about and the code
-// The arguments of a kernel stand in this order: buffers, the bytes by which each begins later, variables, and lo and hi if it has tiles.
+int cl_failed(const cl *d, error *err, const char *what,
+              cl_int code);  // -1, and a sentence that names the device, what it was about and the code
+// The arguments of a kernel stand in this order: buffers, the bytes by which each begins later, variables, and lo and
+// hi if it has tiles.
 cl_int cl_set_buffer(const cl_code *k, cl_kernel to, int number, cl_mem mem, int64_t offset);
 cl_int cl_set_long(const cl_code *k, cl_kernel to, int at, int64_t value);
 static inline int cl_first_var(const cl_code *k) { return 2 * k->n_bufs; }

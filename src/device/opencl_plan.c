@@ -1,11 +1,13 @@
 // Models on OpenCL (DEV=CL): memory and plans of a device behind a driver.
 //
-// A piece of memory is a buffer of the driver's and a range of addresses of this process, in which nothing lies: so parts of it are named as
-// anywhere, and a kernel gets the buffer and the bytes behind its beginning. Where the device's memory is the host's, the buffer is made over
-// that range, and no page of it is there before it is touched; elsewhere the driver has the memory and fills it with zeros.
+// A piece of memory is a buffer of the driver's and a range of addresses of this process, in which nothing lies: so
+// parts of it are named as anywhere, and a kernel gets the buffer and the bytes behind its beginning. Where the
+// device's memory is the host's, the buffer is made over that range, and no page of it is there before it is touched;
+// elsewhere the driver has the memory and fills it with zeros.
 //
-// Recording makes a kernel object for every step of a plan, with all its arguments set. A replay brings what comes from the host, patches the variables and the
-// numbers of tiles that have changed, enqueues all steps in order, fetches what the host is to see, and waits once.
+// Recording makes a kernel object for every step of a plan, with all its arguments set. A replay brings what comes from
+// the host, patches the variables and the numbers of tiles that have changed, enqueues all steps in order, fetches what
+// the host is to see, and waits once.
 #define _GNU_SOURCE
 #include "device/opencl_impl.h"
 #include <stdlib.h>
@@ -18,9 +20,12 @@
 #include "device/plan_impl.h"
 #include "render/render.h"
 
-enum { SLACK = 64 /* bytes behind a buffer that vectors may read */, PARTS = 8 /* of a kernel's tiles for each unit: one that is held up holds up few */ };
+enum {
+  SLACK = 64 /* bytes behind a buffer that vectors may read */,
+  PARTS = 8 /* of a kernel's tiles for each unit: one that is held up holds up few */
+};
 
-// ---- memory -----------------------------------------------------------------------------------------------------------
+// ---- memory ---------------------------------------------------------------------------------------------------------
 
 static void *no_access(uint64_t size, error *err) {
   void *at = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -44,13 +49,16 @@ static void *alloc(device *dev, uint64_t bytes_wanted, enum pages pages, error *
   uint64_t size = round_up(bytes_wanted + SLACK, 4096);
   (void)pages;                                     // plain pages could become huge ones only while no kernel runs
   if (d->max_alloc && size > d->max_alloc) {
-    error_set(err, "OpenCL: %s gives at most %.2f GiB in one piece, and %.2f GiB are needed; a smaller context (-c) or chunk (-ub) needs less", d->name, (double)d->max_alloc / 0x1p30,
-              (double)size / 0x1p30);
+    error_set(err,
+              "OpenCL: %s gives at most %.2f GiB in one piece, and %.2f GiB are needed; a smaller context (-c) or "
+              "chunk (-ub) needs less",
+              d->name, (double)d->max_alloc / 0x1p30, (double)size / 0x1p30);
     return NULL;
   }
   unsigned char *at = d->unified ? memory_reserve(size, err) : no_access(size, err);
   if (!at) return NULL;
-  cl_mem mem = d->CreateBuffer(d->context, CL_MEM_READ_WRITE | (d->unified ? CL_MEM_USE_HOST_PTR : 0), size, d->unified ? at : NULL, &r);
+  cl_mem mem = d->CreateBuffer(d->context, CL_MEM_READ_WRITE | (d->unified ? CL_MEM_USE_HOST_PTR : 0), size,
+                               d->unified ? at : NULL, &r);
   if (mem && !d->unified) r = zeros(d, mem, size);
   if (r || !mem) {
     char what[64];
@@ -79,13 +87,15 @@ static void release(device *dev, void *at, uint64_t size) {
 // The piece of memory that an address lies in; NULL: it is the host's.
 static const cl_area *area_of(const cl *d, const void *at) {
   const unsigned char *a = at;
-  for (size_t i = 0; i < d->areas.n; i++) if (a >= d->areas.at[i].at && a < d->areas.at[i].at + d->areas.at[i].size) return &d->areas.at[i];
+  for (size_t i = 0; i < d->areas.n; i++)
+    if (a >= d->areas.at[i].at && a < d->areas.at[i].at + d->areas.at[i].size) return &d->areas.at[i];
   return NULL;
 }
 
 static const cl_area *must_lie(const cl *d, const void *at, size_t n, size_t *offset) {
   const cl_area *a = area_of(d, at);
-  if (!a || n > a->size - (size_t)((const unsigned char *)at - a->at)) die("OpenCL: %zu bytes at %p are not the device's", n, at);
+  if (!a || n > a->size - (size_t)((const unsigned char *)at - a->at))
+    die("OpenCL: %zu bytes at %p are not the device's", n, at);
   *offset = (size_t)((const unsigned char *)at - a->at);
   return a;
 }
@@ -123,8 +133,9 @@ static int fill(device *dev, void *to, unsigned char value, size_t n, error *err
 // Bytes of the host's that kernels only read: theirs where memory is one, else a copy.
 static cl_mem bring(cl *d, const void *from, uint64_t size, error *err) {
   cl_int r = 0;
-  cl_mem mem = d->unified ? d->CreateBuffer(d->context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, size, (void *)(uintptr_t)from, &r)
-                          : d->CreateBuffer(d->context, CL_MEM_READ_ONLY, size + SLACK, NULL, &r);
+  cl_mem mem =
+    d->unified ? d->CreateBuffer(d->context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, size, (void *)(uintptr_t)from, &r)
+               : d->CreateBuffer(d->context, CL_MEM_READ_ONLY, size + SLACK, NULL, &r);
   if (mem && !d->unified) r = d->EnqueueWriteBuffer(d->queue, mem, CL_TRUE, 0, size, from, 0, NULL, NULL);
   if (mem && !r) return mem;
   if (mem) d->ReleaseMemObject(mem);
@@ -134,7 +145,10 @@ static cl_mem bring(cl *d, const void *from, uint64_t size, error *err) {
 
 static cl_mem import(cl *d, const void *from, uint64_t size, error *err) {
   for (size_t i = 0; i < d->imports.n; i++)
-    if (d->imports.at[i].at == from && d->imports.at[i].size == size) { d->imports.at[i].users++; return d->imports.at[i].mem; }
+    if (d->imports.at[i].at == from && d->imports.at[i].size == size) {
+      d->imports.at[i].users++;
+      return d->imports.at[i].mem;
+    }
   cl_mem mem = bring(d, from, size, err);
   if (mem) vec_push(&d->imports, ((cl_import){from, size, mem, 1}));
   return mem;
@@ -149,7 +163,7 @@ static void drop_import(cl *d, cl_mem mem) {
   }
 }
 
-// ---- kernels ----------------------------------------------------------------------------------------------------------
+// ---- kernels --------------------------------------------------------------------------------------------------------
 
 static int compile(device *dev, device_kernel *k, error *err) {
   cl *d = dev->state;
@@ -178,7 +192,8 @@ static int link_kernels(device *dev, device_kernel *kernels, int n, code_image *
   return 0;
 }
 
-static int lay_out(plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes, int64_t lo, int64_t hi, error *err) {
+static int lay_out(plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes, int64_t lo,
+                   int64_t hi, error *err) {
   cl *d = p->d->state;
   size_t at, global[3], local[3];
   const cl_area *to = must_lie(d, stream, k ? 1 : (size_t)hi, &at);
@@ -188,14 +203,15 @@ static int lay_out(plan *p, const device_kernel *k, void *stream, const void *ra
   if (!from) return -1;
   cl_int r = cl_set_buffer(k->cl, k->cl->kernel, 0, to->mem, (int64_t)at);
   if (!r) r = cl_set_buffer(k->cl, k->cl->kernel, 1, from, 0);
-  for (int i = 0; i < 2 && !r && k->cl->tiles; i++) r = cl_set_long(k->cl, k->cl->kernel, cl_first_var(k->cl) + i, i ? hi : lo);
+  for (int i = 0; i < 2 && !r && k->cl->tiles; i++)
+    r = cl_set_long(k->cl, k->cl->kernel, cl_first_var(k->cl) + i, i ? hi : lo);
   if (!r) r = d->EnqueueNDRangeKernel(d->queue, k->cl->kernel, 3, NULL, global, local, 0, NULL, NULL);
   if (!r) r = d->Finish(d->queue);
   d->ReleaseMemObject(from);
   return done(d, "laying out a weight", r, err);
 }
 
-// ---- plans ------------------------------------------------------------------------------------------------------------
+// ---- plans ----------------------------------------------------------------------------------------------------------
 
 // Memory of the host's that a plan reads or writes.
 typedef struct guest { unsigned char *at; uint64_t size; cl_mem mem; bool in, out; } guest;
@@ -204,7 +220,8 @@ typedef struct recording { VEC(guest) guests; VEC(cl_mem) weights; launch *launc
 
 static guest *guest_of(cl *d, recording *c, unsigned char *at, uint64_t size, error *err) {
   cl_int r = 0;
-  for (size_t i = 0; i < c->guests.n; i++) if (c->guests.at[i].at == at && c->guests.at[i].size == size) return &c->guests.at[i];
+  for (size_t i = 0; i < c->guests.n; i++)
+    if (c->guests.at[i].at == at && c->guests.at[i].size == size) return &c->guests.at[i];
   cl_mem mem = d->CreateBuffer(d->context, CL_MEM_READ_WRITE, size + SLACK, NULL, &r);
   if (mem) r = zeros(d, mem, size + SLACK);
   if (mem) vec_push(&c->guests, ((guest){.at = at, .size = size, .mem = mem}));
@@ -231,7 +248,8 @@ static int record_step(cl *d, recording *c, const step *t, const sched_kernel *k
       guest *g = guest_of(d, c, at, args[i].size, err);
       if (g) { mem = g->mem; g->in = true; g->out |= args[i].written; }
     }
-    bad = !mem || done(d, "setting an argument", cl_set_buffer(code, out->kernel, i, mem, a ? at - a->at : 0), err) ? -1 : 0;
+    bad = !mem || done(d, "setting an argument", cl_set_buffer(code, out->kernel, i, mem, a ? at - a->at : 0), err) ? -1
+                                                                                                                    : 0;
   }
   free(args);
   return bad;
@@ -242,7 +260,8 @@ static int record(plan *p, const schedule *s, error *err) {
   recording *c = xcalloc(1, sizeof *c);
   p->recorded = c;
   c->launches = xcalloc((size_t)s->n_kernels + 1, sizeof *c->launches);
-  for (int i = 0; i < s->n_kernels; i++) if (record_step(d, c, &p->steps[i], &s->kernels[i], &c->launches[i], err)) return -1;
+  for (int i = 0; i < s->n_kernels; i++)
+    if (record_step(d, c, &p->steps[i], &s->kernels[i], &c->launches[i], err)) return -1;
   return 0;
 }
 
@@ -291,7 +310,8 @@ static int run(plan *p, cl_command_queue queue, cl_event *events, error *err) {
   for (int i = 0; i < p->stats.kernels; i++) {
     launch *l = &c->launches[i];
     r = patch(d, &p->steps[i], l);
-    if (!r && l->global[0]) r = d->EnqueueNDRangeKernel(queue, l->kernel, 3, NULL, l->global, l->local, 0, NULL, events ? &events[i] : NULL);
+    if (!r && l->global[0])
+      r = d->EnqueueNDRangeKernel(queue, l->kernel, 3, NULL, l->global, l->local, 0, NULL, events ? &events[i] : NULL);
     if (r) return cl_failed(d, err, p->steps[i].k->p->name, r);
   }
   for (size_t i = 0; i < c->guests.n && !r; i++) {
@@ -322,7 +342,8 @@ static int replay_timed(plan *p, plan_times *out, error *err) {
     cl_ulong from = 0, to = 0;
     out->kernel_us[i] = out->kernel_wait_us[i] = 0;
     if (!events[i]) continue;
-    if (!bad && !d->GetEventProfilingInfo(events[i], CL_PROFILING_COMMAND_START, sizeof from, &from, NULL) && !d->GetEventProfilingInfo(events[i], CL_PROFILING_COMMAND_END, sizeof to, &to, NULL)) {
+    if (!bad && !d->GetEventProfilingInfo(events[i], CL_PROFILING_COMMAND_START, sizeof from, &from, NULL) &&
+        !d->GetEventProfilingInfo(events[i], CL_PROFILING_COMMAND_END, sizeof to, &to, NULL)) {
       if (!first) first = from;
       out->kernel_us[i] = (double)(to - from) * 1e-3;
       out->overhead_us -= out->kernel_us[i];
@@ -336,18 +357,31 @@ static int replay_timed(plan *p, plan_times *out, error *err) {
   return bad;
 }
 
-static const runtime opencl_runtime = {.alloc = alloc, .release = release, .write = write_to, .read = read_from, .copy = copy, .fill = fill, .take = take, .link = link_kernels,
-                                       .lay_out = lay_out, .record = record, .forget = forget, .replay = replay, .replay_timed = replay_timed};
+static const runtime opencl_runtime = {.alloc = alloc,
+                                       .release = release,
+                                       .write = write_to,
+                                       .read = read_from,
+                                       .copy = copy,
+                                       .fill = fill,
+                                       .take = take,
+                                       .link = link_kernels,
+                                       .lay_out = lay_out,
+                                       .record = record,
+                                       .forget = forget,
+                                       .replay = replay,
+                                       .replay_timed = replay_timed};
 
-// ---- the device -------------------------------------------------------------------------------------------------------
+// ---- the device -----------------------------------------------------------------------------------------------------
 
 static void stop(device *d) { cl_close(d->state); }
 
-// Of a processor, each work-item is a core's worth of tiles with vectors of its own; elsewhere work-groups share memory. What is chosen are figures of the target.
+// Of a processor, each work-item is a core's worth of tiles with vectors of its own; elsewhere work-groups share
+// memory. What is chosen are figures of the target.
 static int choose_target(const cl *d, target *t, error *err) {
   const char *work = env_str(ENV_CL_WORK);
   bool tiles = *work ? !strcmp(work, "tiles") : d->is_cpu;
-  if (*work && !tiles && strcmp(work, "groups")) return error_set(err, "CL_WORK=%s is no way to share out work (known: groups, tiles)", work);
+  if (*work && !tiles && strcmp(work, "groups"))
+    return error_set(err, "CL_WORK=%s is no way to share out work (known: groups, tiles)", work);
   cl_target(d, t);
   t->has_streams = tiles;
   t->cache_bytes = (int64_t)d->cache_bytes;
@@ -366,7 +400,9 @@ int cl_start(device *d, error *err) {
   d->run = &opencl_runtime;
   d->compile = compile;
   d->show = show;
-  snprintf(d->key, sizeof d->key, "opencl %s %s %s %d %d,%d", c->name, c->driver, d->target.has_local ? "groups" : "tiles", d->target.vector_bytes, d->target.max_group, d->target.max_local_bytes);
+  snprintf(d->key, sizeof d->key, "opencl %s %s %s %d %d,%d", c->name, c->driver,
+           d->target.has_local ? "groups" : "tiles", d->target.vector_bytes, d->target.max_group,
+           d->target.max_local_bytes);
   d->cache = cache_open(NULL, CODE_VERSION);
   return 0;
 }

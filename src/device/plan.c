@@ -1,5 +1,5 @@
-// Plans: capture and replay. Building compiles each different kernel once (many layers share one; plan_kernels.c), gives every step its
-// memory and lays weights out (plan_streams.c); replay.c runs what was built.
+// Plans: capture and replay. Building compiles each different kernel once (many layers share one; plan_kernels.c),
+// gives every step its memory and lays weights out (plan_streams.c); replay.c runs what was built.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,9 @@ void plan_arguments(const sched_kernel *k, plan_argument *args) {
   uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
   for (size_t i = 0; i < l.n; i++) {
     const uop *u = l.at[i];
-    if (u->op == OP_PARAM) args[u->a] = (plan_argument){(uint64_t)u->b * (uint64_t)dtype_size((enum dtype)u->dt), is_weight(u), k->written[u->a]};
+    if (u->op == OP_PARAM)
+      args[u->a] =
+        (plan_argument){(uint64_t)u->b * (uint64_t)dtype_size((enum dtype)u->dt), is_weight(u), k->written[u->a]};
   }
   arena_free(a);
 }
@@ -34,21 +36,33 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
   map unique = {0};
   VEC(uop *) asts = {0};
   for (int i = 0; i < s->n_kernels; i++)
-    if (!map_has(&unique, s->kernels[i].ast)) { map_put(&unique, s->kernels[i].ast, (void *)(intptr_t)asts.n); vec_push(&asts, s->kernels[i].ast); }
-  p->stats = (plan_stats){.kernels = s->n_kernels, .dispatches = s->n_levels, .unique = (int)asts.n, .graph_ops = s->graph_ops, .arena_bytes = s->arena_bytes};
+    if (!map_has(&unique, s->kernels[i].ast)) {
+      map_put(&unique, s->kernels[i].ast, (void *)(intptr_t)asts.n);
+      vec_push(&asts, s->kernels[i].ast);
+    }
+  p->stats = (plan_stats){.kernels = s->n_kernels,
+                          .dispatches = s->n_levels,
+                          .unique = (int)asts.n,
+                          .graph_ops = s->graph_ops,
+                          .arena_bytes = s->arena_bytes};
   p->kernels = xcalloc(asts.n, sizeof *p->kernels);
   p->asts = ARENA_ARRAY(p->mem, uop *, asts.n + 1);
   for (size_t i = 0; i < asts.n; i++) p->asts[i] = asts.at[i];
-  int r = plan_compile(d, g, asts.at, p->kernels, (int)asts.n, false, o, &p->stats, err) || d->run->link(d, p->kernels, (int)asts.n, &p->code, err) ? -1 : 0;
+  int r = plan_compile(d, g, asts.at, p->kernels, (int)asts.n, false, o, &p->stats, err) ||
+              d->run->link(d, p->kernels, (int)asts.n, &p->code, err)
+            ? -1
+            : 0;
   // the arena that all share, then one for each thread
-  int64_t shared = (int64_t)round_up((size_t)s->arena_bytes, ARENA_ALIGN), own = (int64_t)round_up((size_t)s->each_bytes, ARENA_ALIGN);
+  int64_t shared = (int64_t)round_up((size_t)s->arena_bytes, ARENA_ALIGN),
+          own = (int64_t)round_up((size_t)s->each_bytes, ARENA_ALIGN);
   p->stats.arena_bytes = shared + own * p->n_threads;
   if (!r && p->stats.arena_bytes) {
     p->arena_at = d->run->alloc(d, (uint64_t)p->stats.arena_bytes, PAGES_HUGE, err);
     if (!p->arena_at) r = -1;
   }
   map temps = {0};
-  for (int i = 0; i < s->n_temps; i++) map_set(&temps, (uint64_t)s->temps[i].id, (void *)(intptr_t)(s->temps[i].offset + (s->temps[i].each ? shared : 0)));
+  for (int i = 0; i < s->n_temps; i++)
+    map_set(&temps, (uint64_t)s->temps[i].id, (void *)(intptr_t)(s->temps[i].offset + (s->temps[i].each ? shared : 0)));
   p->steps = ARENA_ARRAY(p->mem, step, s->n_kernels);
   p->parts = aligned_alloc(64, sizeof(part) * ((size_t)s->n_kernels * (size_t)p->n_threads + 1));
   if (!p->parts) die("out of memory");
@@ -87,7 +101,10 @@ void plan_free(plan *p) {
   if (p->recorded) p->d->run->forget(p);
   code_unmap(p->code);
   plan_free_kernels(p->kernels, p->stats.unique);
-  for (int i = 0; p->alternatives && i < p->stats.unique; i++) { plan_free_kernels(&p->alternatives[i].k, 1); code_unmap(p->alternatives[i].code); }
+  for (int i = 0; p->alternatives && i < p->stats.unique; i++) {
+    plan_free_kernels(&p->alternatives[i].k, 1);
+    code_unmap(p->alternatives[i].code);
+  }
   free(p->alternatives);
   for (size_t i = 0; i < p->streams.n; i++) p->d->run->release(p->d, p->streams.at[i].at, p->streams.at[i].bytes);
   vec_free(&p->streams);

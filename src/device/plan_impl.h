@@ -1,5 +1,5 @@
-// How a plan looks inside, for the files that build it (plan.c, plan_kernels.c, plan_streams.c) or run it (replay.c, host.c, opencl_plan.c, cuda_plan.c), and for
-// those that look for better kernels (rig.h).
+// How a plan looks inside, for the files that build it (plan.c, plan_kernels.c, plan_streams.c) or run it (replay.c,
+// host.c, opencl_plan.c, cuda_plan.c), and for those that look for better kernels (rig.h).
 #ifndef WEFT_DEVICE_PLAN_IMPL_H
 #define WEFT_DEVICE_PLAN_IMPL_H
 #include "device/device.h"
@@ -11,7 +11,8 @@ typedef struct part { _Alignas(64) _Atomic int next; } part;      // pieces of a
 
 typedef struct step {
   const device_kernel *k;
-  unsigned char **bufs, **raw;   // n_bufs for each thread; raw: those of the first, before streams took the place of weights
+  // n_bufs for each thread; raw: those of the first, before streams took the place of weights
+  unsigned char **bufs, **raw;
   int n_bufs;
   bool each;                     // every thread does all of it
   part *parts;                   // per thread
@@ -22,7 +23,8 @@ typedef struct step {
 } step;
 
 typedef struct own_stream { void *at; uint64_t bytes; } own_stream;
-typedef struct alternative { device_kernel k; code_image *code; } alternative;       // of a kernel, found by a search; no k.p: none
+// of a kernel, found by a search; no k.p: none
+typedef struct alternative { device_kernel k; code_image *code; } alternative;
 
 struct plan {
   device *d;
@@ -38,7 +40,8 @@ struct plan {
   part *parts;
   code_image *code;
   void *arena_at;
-  double *marks;                 // of a timed run: the times that thread i noted, from marks + i * n_marks on; NULL until there is one
+  // of a timed run: the times that thread i noted, from marks + i * n_marks on; NULL until there is one
+  double *marks;
   size_t n_marks;
   void *recorded;                // the runtime's
   double began;                  // the last timed run
@@ -48,26 +51,38 @@ struct plan {
 };
 
 typedef struct plan_argument { uint64_t size; bool weight, written; } plan_argument;
-void plan_arguments(const sched_kernel *k, plan_argument *args);                        // of a kernel, by number: k->n_bufs entries
-void plan_make_marks(plan *p);                                                          // for a runtime that takes all times in one lane; does nothing where they are there
+// of a kernel, by number: k->n_bufs entries
+void plan_arguments(const sched_kernel *k, plan_argument *args);
+// for a runtime that takes all times in one lane; does nothing where they are there
+void plan_make_marks(plan *p);
 
-void device_note(device *d, int r, const error *e);                                     // r: not 0 if *e says what failed
+// r: not 0 if *e says what failed
+void device_note(device *d, int r, const error *e);
 void plan_set_vars(plan *p, const plan_var *vars, int n_vars);                         // in all steps
-void plan_on_team(plan *p, team_fn *fn, void *ctx);                                    // on a device that is here: team_compute or team_run, as plan_options.flushes says
-void plan_replay(void *ctx, int thread, int n);                                        // team_fn: all steps of the plan `ctx`, on a device that is here
-void plan_run_watched(plan *p, const plan_var *vars, int n_vars);                      // plan_run that takes the time of steps that have a watch
-void plan_vars(const program *q, const plan_var *vars, int n_vars, int64_t *values);   // the values in the program's order
+// on a device that is here: team_compute or team_run, as plan_options.flushes says
+void plan_on_team(plan *p, team_fn *fn, void *ctx);
+// team_fn: all steps of the plan `ctx`, on a device that is here
+void plan_replay(void *ctx, int thread, int n);
+// plan_run that takes the time of steps that have a watch
+void plan_run_watched(plan *p, const plan_var *vars, int n_vars);
+// the values in the program's order
+void plan_vars(const program *q, const plan_var *vars, int n_vars, int64_t *values);
 uint64_t plan_layout(const program_stream *s);                                         // equal for equal layouts
 uint64_t plan_bytes(uop *ast, int number);                                             // of an argument of a kernel
 bool plan_same_layouts(const program *a, const program *b);
-// Kernels for the sinks `asts`, from the cache or compiled; filling: such as lay weights out. Adds to *stats. 0; -1: err says which failed.
-int plan_compile(device *d, graph *g, uop **asts, device_kernel *kernels, int n, bool filling, const plan_options *o, plan_stats *stats, error *err);
+// Kernels for the sinks `asts`, from the cache or compiled; filling: such as lay weights out. Adds to *stats. 0; -1:
+// err says which failed.
+int plan_compile(device *d, graph *g, uop **asts, device_kernel *kernels, int n, bool filling, const plan_options *o,
+                 plan_stats *stats, error *err);
 // Gives every step whose kernel reads streams their memory, and fills those that are new. 0, or -1 with err.
 int plan_bind_streams(plan *p, const schedule *s, const plan_options *o, error *err);
-int plan_map_code(device_kernel *kernels, int n, code_image **out, error *err);        // one mapping for the code of all; k.packed is used up
+// one mapping for the code of all; k.packed is used up
+int plan_map_code(device_kernel *kernels, int n, code_image **out, error *err);
 void plan_free_kernels(device_kernel *kernels, int n);
 // The kernel's entry in the cache; opts: the list of a tuning, or NULL.
 void plan_remember(device *d, uop *ast, const char *opts, const device_kernel *k);
-void plan_machine(const device *d, str *line);                                         // all of that but the kernel: a line
-void plan_key(const device *d, uop *ast, str *key);                                    // what decides about a kernel's code, but for the tuning
+// all of that but the kernel: a line
+void plan_machine(const device *d, str *line);
+// what decides about a kernel's code, but for the tuning
+void plan_key(const device *d, uop *ast, str *key);
 #endif

@@ -1,5 +1,5 @@
-// The kernels of a plan: taken from the cache, or made by codegen (as a tuning says where there is one) and compiled by all threads.
-// See plan_impl.h.
+// The kernels of a plan: taken from the cache, or made by codegen (as a tuning says where there is one) and compiled by
+// all threads. See plan_impl.h.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -14,12 +14,15 @@
 
 enum { N_EXPRS = 9 };            // in front of the variables in a cache entry
 
-// --- cache entries: "name\n", IR text of SINK(tiles, bytes, flops, numbers of work-groups and their sizes, vars...), NUL; for each stream "param bytes fills\n" and each of its fills, NUL;
-// an empty line; packed code ----------------------------------------------------------------------------------------------
+// --- cache entries: "name\n", IR text of SINK(tiles, bytes, flops, numbers of work-groups and their sizes, vars...),
+// NUL; for each stream "param bytes fills\n" and each of its fills, NUL; an empty line; packed code
+// ----------------------------------------------------------------------------------------------
 
 void plan_machine(const device *d, str *line) {
-  str_addf(line, "streams %d %s MV=%d,%d,%d NOOPT=%d ahead %d,%d cache %lld\n", d->target.has_streams ? d->target.stream_growth : -1, d->key, env_int(ENV_MV_THREADS_PER_ROW), env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT),
-    d->target.ahead.kib, d->target.ahead.hint, (long long)d->target.cache_bytes);
+  str_addf(line, "streams %d %s MV=%d,%d,%d NOOPT=%d ahead %d,%d cache %lld\n",
+           d->target.has_streams ? d->target.stream_growth : -1, d->key, env_int(ENV_MV_THREADS_PER_ROW),
+           env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT), d->target.ahead.kib,
+           d->target.ahead.hint, (long long)d->target.cache_bytes);
 }
 
 void plan_key(const device *d, uop *ast, str *key) {
@@ -76,7 +79,9 @@ static const char *unpack_streams(const char *at, const char *end, program *p) {
     const char *line = memchr(at, '\n', (size_t)(end - at));
     program_stream *s = &p->streams[p->n_streams];
     long long n;
-    if (!line || p->n_streams == (int)COUNT(p->streams) || sscanf(at, "%d %lld %d", &s->param, &n, &s->n_fills) != 3 || s->n_fills < 0 || s->n_fills > (int)COUNT(s->fill)) return NULL;
+    if (!line || p->n_streams == (int)COUNT(p->streams) || sscanf(at, "%d %lld %d", &s->param, &n, &s->n_fills) != 3 ||
+        s->n_fills < 0 || s->n_fills > (int)COUNT(s->fill))
+      return NULL;
     s->bytes = n;
     at = line + 1;
     for (int j = 0; j < s->n_fills; j++) {
@@ -98,7 +103,11 @@ static bool unpack_entry(const bytes *b, device_kernel *k) {
   p->graph = graph_new(NULL);
   p->mem = graph_arena(p->graph);
   uop *sink = end ? uop_parse(p->graph, line + 1, (size_t)(end - line - 1), &e) : NULL;
-  if (!sink || sink->op != OP_SINK || sink->nsrc < N_EXPRS || sink->nsrc > N_EXPRS + MAX_VARS || sscanf(text, "%95s", p->name) != 1) { program_free(p); return false; }
+  if (!sink || sink->op != OP_SINK || sink->nsrc < N_EXPRS || sink->nsrc > N_EXPRS + MAX_VARS ||
+      sscanf(text, "%95s", p->name) != 1) {
+    program_free(p);
+    return false;
+  }
   p->tiles = sink->src[0];
   p->bytes = sink->src[1];
   p->flops = sink->src[2];
@@ -143,7 +152,8 @@ program *plan_program(const device *d, graph *g, uop *ast, struct recorder *r, t
 
 static void compile_one(jobs *j, job *one) {
   double start = now_s();
-  one->k->p = j->filling ? codegen_filling(j->g, one->ast, &j->d->target) : make_program(j->d, j->g, one->ast, one->tuned ? &one->t : NULL, NULL);
+  one->k->p = j->filling ? codegen_filling(j->g, one->ast, &j->d->target)
+                         : make_program(j->d, j->g, one->ast, one->tuned ? &one->t : NULL, NULL);
   if (one->k->p->n_vars > MAX_VARS) die("a kernel with more than %d variables", MAX_VARS);
   one->codegen_s = now_s() - start;
   one->failed = j->d->compile(j->d, one->k, &one->err) != 0;
@@ -176,7 +186,8 @@ static bool taken(device *d, uop *ast, device_kernel *k) {
   return false;
 }
 
-int plan_compile(device *d, graph *g, uop **asts, device_kernel *kernels, int n, bool filling, const plan_options *o, plan_stats *stats, error *err) {
+int plan_compile(device *d, graph *g, uop **asts, device_kernel *kernels, int n, bool filling, const plan_options *o,
+                 plan_stats *stats, error *err) {
   jobs j = {.d = d, .g = g, .at = xcalloc((size_t)n, sizeof *j.at), .filling = filling, .o = o};
   str *keys = xcalloc((size_t)n, sizeof *keys);
   double start = now_s();
@@ -190,7 +201,11 @@ int plan_compile(device *d, graph *g, uop **asts, device_kernel *kernels, int n,
       if (tuned) opts_print(&opts, t.opts, t.n);
       cache_key(d, asts[i], filling, tuned ? str_c(&opts) : NULL, &keys[i]);
       str_free(&opts);
-      if (debug_level() < 4 && cache_get(d->cache, keys[i].at, keys[i].n, &hit) && unpack_entry(&hit, &kernels[i]) && taken(d, asts[i], &kernels[i])) { bytes_free(&hit); continue; }
+      if (debug_level() < 4 && cache_get(d->cache, keys[i].at, keys[i].n, &hit) && unpack_entry(&hit, &kernels[i]) &&
+          taken(d, asts[i], &kernels[i])) {
+        bytes_free(&hit);
+        continue;
+      }
       bytes_free(&hit);
     }
     if (!j.n && d->prepare) d->prepare(d);

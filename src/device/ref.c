@@ -19,38 +19,67 @@ typedef union slot { double f; int64_t i; } slot;
 #define WRAPPING(X) X(ADD, x + y) X(SUB, x - y) X(MUL, x * y) X(SHL, y < 64 ? x << y : 0) X(NEG, 0 - x) X(WRAP, x)
 // Operations on integers that need no wrapping; x and y are int64_t (U: for unsigned 64-bit numbers, ux and uy).
 #define PLAIN(X) \
-  X(AND, x & y) X(OR, x | y) X(XOR, x ^ y) X(MAX, x < y ? y : x) X(MIN, y < x ? y : x) X(SHR, x >> (y & 63)) X(CMPLT, x < y) X(CMPEQ, x == y) \
-  X(CMPNE, x != y) X(MAXU, ux < uy ? y : x) X(MINU, uy < ux ? y : x) X(SHRU, (int64_t)(ux >> (y & 63))) X(CMPLTU, ux < uy) X(NONZERO, x != 0)
+  X(AND, x & y) X(OR, x | y) X(XOR, x ^ y) X(MAX, x < y ? y : x) X(MIN, y < x ? y : x) X(SHR, x >> (y & 63)) \
+  X(CMPLT, x < y) X(CMPEQ, x == y) \
+  X(CMPNE, x != y) X(MAXU, ux < uy ? y : x) X(MINU, uy < ux ? y : x) X(SHRU, (int64_t)(ux >> (y & 63))) \
+  X(CMPLTU, ux < uy) X(NONZERO, x != 0)
 // Operations on floats.
 #define FLOATS(X) \
-  X(FADD, x + y) X(FSUB, x - y) X(FMUL, x * y) X(FDIV, x / y) X(FMAX, x < y ? y : x) X(FMIN, y < x ? y : x) X(FNEG, -x) X(RECIP, 1 / x) \
+  X(FADD, x + y) X(FSUB, x - y) X(FMUL, x * y) X(FDIV, x / y) X(FMAX, x < y ? y : x) X(FMIN, y < x ? y : x) \
+  X(FNEG, -x) X(RECIP, 1 / x) \
   X(SQRT, sqrt(x)) X(EXP2, exp2(x)) X(LOG2, log2(x)) X(SIN, sin(x)) X(TRUNC, trunc(x)) X(FLOOR, floor(x))
 #define FLOAT_COMPARES(X) X(FCMPLT, x < y) X(FCMPEQ, x == y) X(FCMPNE, x != y) X(FNONZERO, x != 0)
 // Division, which has no value for a zero; w: whether the dtype is U64.
-#define DIVISIONS(X) X(IDIV, floordiv_i64(x, y), ux / uy) X(MOD, floormod_i64(x, y), ux % uy) X(CDIV, x / y, ux / uy) X(CMOD, x % y, ux % uy)
+#define DIVISIONS(X) X(IDIV, floordiv_i64(x, y), ux / uy) X(MOD, floormod_i64(x, y), ux % uy) X(CDIV, x / y, ux / uy) \
+  X(CMOD, x % y, ux % uy)
 // Memory dtypes with the size of an element.
-#define MEMORIES(X) X(BOOL, 1) X(I8, 1) X(U8, 1) X(I16, 2) X(U16, 2) X(I32, 4) X(U32, 4) X(I64, 8) X(U64, 8) X(IDX, 8) X(F16, 2) X(BF16, 2) X(F32, 4) X(F64, 8)
+#define MEMORIES(X) X(BOOL, 1) X(I8, 1) X(U8, 1) X(I16, 2) X(U16, 2) X(I32, 4) X(U32, 4) X(I64, 8) X(U64, 8) \
+  X(IDX, 8) X(F16, 2) X(BF16, 2) X(F32, 4) X(F64, 8)
 
 enum code {
-#define X(name, ...) C_##name, C_##name##_S, C_##name##_U,      // as it is (64 bits), sign-extended, zero-extended from fewer bits
+// as it is (64 bits), sign-extended, zero-extended from fewer bits
+#define X(name, ...) C_##name, C_##name##_S, C_##name##_U,
   WRAPPING(X)
 #undef X
 #define X(name, ...) C_##name,
-  PLAIN(X) FLOATS(X) FLOAT_COMPARES(X) DIVISIONS(X)
+    PLAIN(X) FLOATS(X) FLOAT_COMPARES(X) DIVISIONS(X)
 #undef X
 #define X(name, size) C_LOAD_##name, C_STORE_##name, C_GATHER_##name, C_SCATTER_##name,
-  MEMORIES(X)
+      MEMORIES(X)
 #undef X
-  C_MOVE, C_SPLAT, C_PICK, C_WHERE, C_FMA, C_DOT, C_DOT_F, C_FROM_I64, C_FROM_U64, C_TO_INT, C_TO_HALF, C_BITCAST, C_RANGE, C_END, C_IF, C_STOP
+        C_MOVE,
+  C_SPLAT,
+  C_PICK,
+  C_WHERE,
+  C_FMA,
+  C_DOT,
+  C_DOT_F,
+  C_FROM_I64,
+  C_FROM_U64,
+  C_TO_INT,
+  C_TO_HALF,
+  C_BITCAST,
+  C_RANGE,
+  C_END,
+  C_IF,
+  C_STOP
 };
 
-typedef struct place { int64_t elems, bytes; int buf, elem_size; const char *text; } place;            // memory, and the node that accesses it
+// memory, and the node that accesses it
+typedef struct place { int64_t elems, bytes; int buf, elem_size; const char *text; } place;
 typedef struct bitcast { enum dtype from, to; int n_from, n_to; } bitcast;
 
 typedef struct insn {
   uint16_t code, n;                      // n: lanes
   uint32_t dst, a, b, c;                 // slots
-  union { int64_t bits; size_t jump; const place *place; const uint32_t *pick; const bitcast *cast; const char *text; } arg;
+  union {
+    int64_t bits;
+    size_t jump;
+    const place *place;
+    const uint32_t *pick;
+    const bitcast *cast;
+    const char *text;
+  } arg;
 } insn;
 
 struct ref_kernel {
@@ -64,7 +93,7 @@ struct ref_kernel {
   uint32_t lo, hi;
 };
 
-// ---- values in memory -------------------------------------------------------------------------------------------------
+// ---- values in memory -----------------------------------------------------------------------------------------------
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
@@ -89,7 +118,15 @@ ALWAYS_INLINE slot read_as(enum dtype d, const unsigned char *p) {
   case DT_I32: READ(int32_t, i)
   case DT_U32: READ(uint32_t, i)
   case DT_F16: { uint16_t h; memcpy(&h, p, 2); r.f = double_of_f16(h); break; }
-  case DT_BF16: { uint16_t h; memcpy(&h, p, 2); uint32_t w = (uint32_t)h << 16; float f; memcpy(&f, &w, 4); r.f = (double)f; break; }
+  case DT_BF16: {
+    uint16_t h;
+    memcpy(&h, p, 2);
+    uint32_t w = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &w, 4);
+    r.f = (double)f;
+    break;
+  }
   case DT_F32: { float f; memcpy(&f, p, 4); r.f = (double)f; break; }
   default: memcpy(&r, p, 8);
   }
@@ -111,12 +148,16 @@ ALWAYS_INLINE void write_as(enum dtype d, unsigned char *p, slot v) {
 }
 
 static NORETURN void out_of_bounds(const ref_kernel *k, const place *m, int64_t i, int64_t size) {
-  die("%s: %lld bytes at element %lld of buffer %d, which has %lld: %s", k->name, (long long)size, (long long)i, m->buf, (long long)m->elems, m->text);
+  die("%s: %lld bytes at element %lld of buffer %d, which has %lld: %s", k->name, (long long)size, (long long)i, m->buf,
+      (long long)m->elems, m->text);
 }
 
-static NORETURN void divided_by_zero(const ref_kernel *k, const insn *o) { die("%s: division by zero: %s", k->name, o->arg.text); }
+static NORETURN void divided_by_zero(const ref_kernel *k, const insn *o) {
+  die("%s: division by zero: %s", k->name, o->arg.text);
+}
 
-ALWAYS_INLINE unsigned char *at(const ref_kernel *k, const place *m, unsigned char *const *bufs, int64_t i, int64_t size) {
+ALWAYS_INLINE unsigned char *at(const ref_kernel *k, const place *m, unsigned char *const *bufs, int64_t i,
+                                int64_t size) {
   if (i < 0 || i >= m->elems || m->bytes - i * m->elem_size < size) out_of_bounds(k, m, i, size);
   return bufs[m->buf] + i * m->elem_size;
 }
@@ -148,7 +189,7 @@ static double dot_of_brains(double sum, const slot *a, int64_t b) {
   return sum;
 }
 
-// ---- running ----------------------------------------------------------------------------------------------------------
+// ---- running --------------------------------------------------------------------------------------------------------
 
 static void execute(const ref_kernel *k, slot *s, unsigned char *const *bufs) {
   const insn *code = k->code.at;
@@ -159,13 +200,17 @@ static void execute(const ref_kernel *k, slot *s, unsigned char *const *bufs) {
     switch ((enum code)o->code) {
 #define EACH(statement) for (size_t l = 0; l < n; l++) { statement; } break
 #define X(name, expr) \
-    case C_##name: EACH(uint64_t x = (uint64_t)a[l].i; uint64_t y = (uint64_t)b[l].i; (void)y; dst[l].i = (int64_t)(expr)); \
-    case C_##name##_S: EACH(uint64_t x = (uint64_t)a[l].i; uint64_t y = (uint64_t)b[l].i; (void)y; dst[l].i = (int64_t)((expr) << o->arg.bits) >> o->arg.bits); \
-    case C_##name##_U: EACH(uint64_t x = (uint64_t)a[l].i; uint64_t y = (uint64_t)b[l].i; (void)y; dst[l].i = (int64_t)((expr) << o->arg.bits >> o->arg.bits));
+    case C_##name: EACH(uint64_t x = (uint64_t)a[l].i; uint64_t y = (uint64_t)b[l].i; (void)y; dst[l].i = \
+    (int64_t)(expr)); \
+    case C_##name##_S: EACH(uint64_t x = (uint64_t)a[l].i; uint64_t y = (uint64_t)b[l].i; (void)y; dst[l].i = \
+    (int64_t)((expr) << o->arg.bits) >> o->arg.bits); \
+    case C_##name##_U: EACH(uint64_t x = (uint64_t)a[l].i; uint64_t y = (uint64_t)b[l].i; (void)y; dst[l].i = \
+    (int64_t)((expr) << o->arg.bits >> o->arg.bits));
     WRAPPING(X)
 #undef X
 #define X(name, expr) \
-    case C_##name: EACH(int64_t x = a[l].i; int64_t y = b[l].i; uint64_t ux = (uint64_t)x; uint64_t uy = (uint64_t)y; (void)ux; (void)uy; dst[l].i = (expr));
+    case C_##name: EACH(int64_t x = a[l].i; int64_t y = b[l].i; uint64_t ux = (uint64_t)x; uint64_t uy = (uint64_t)y; \
+    (void)ux; (void)uy; dst[l].i = (expr));
     PLAIN(X)
 #undef X
 #define X(name, expr) case C_##name: EACH(double x = a[l].f; double y = b[l].f; (void)y; dst[l].f = (expr));
@@ -177,7 +222,8 @@ static void execute(const ref_kernel *k, slot *s, unsigned char *const *bufs) {
 #define X(name, expr, uexpr) \
     case C_##name: EACH(int64_t x = a[l].i; int64_t y = b[l].i; uint64_t ux = (uint64_t)x; uint64_t uy = (uint64_t)y; \
       if (!y) divided_by_zero(k, o); \
-      dst[l].i = o->c ? (int64_t)(uexpr) : y == -1 ? (int64_t)(C_##name == C_IDIV || C_##name == C_CDIV ? 0 - ux : 0) : (expr));
+      dst[l].i = o->c ? (int64_t)(uexpr) : y == -1 ? (int64_t)(C_##name == C_IDIV || C_##name == C_CDIV ? 0 - ux : 0) \
+      : (expr));
     DIVISIONS(X)
 #undef X
 #define X(name, size) \
@@ -236,7 +282,7 @@ void ref_run(const ref_kernel *k, unsigned char *const *bufs, const int64_t *var
   if (s != few) free(s);
 }
 
-// ---- compiling --------------------------------------------------------------------------------------------------------
+// ---- compiling ------------------------------------------------------------------------------------------------------
 
 typedef struct ref {
   const program *p;
@@ -398,7 +444,8 @@ static uint32_t bits_as(ref *c, const uop *x, enum dtype to, int lanes) {
 }
 
 static void bit_cast(ref *c, const uop *u, const uop *x) {
-  if (x->lanes > 256 || u->lanes > 256 || x->lanes * dtype_size((enum dtype)x->dt) != u->lanes * dtype_size((enum dtype)u->dt))
+  if (x->lanes > 256 || u->lanes > 256 ||
+      x->lanes * dtype_size((enum dtype)x->dt) != u->lanes * dtype_size((enum dtype)u->dt))
     die("%s: bitcast of %d to %d lanes: %s", c->p->name, x->lanes, u->lanes, text_of(c, u));
   bind(c, u, bits_as(c, x, (enum dtype)u->dt, u->lanes));
 }
@@ -410,12 +457,14 @@ static void elementwise(ref *c, const uop *u) {
   bool integer = !dtype_is_float((enum dtype)u->dt);
   uint32_t s[3] = {0};
   for (size_t i = 0; i < u->nsrc; i++) {
-    if (u->src[i]->lanes != u->lanes) die("%s: source %zu has %d lanes: %s", c->p->name, i, u->src[i]->lanes, text_of(c, u));
+    if (u->src[i]->lanes != u->lanes)
+      die("%s: source %zu has %d lanes: %s", c->p->name, i, u->src[i]->lanes, text_of(c, u));
     s[i] = slot_of(c, u->src[i]);
   }
   if (integer && (u->op == OP_TRUNC || u->op == OP_FLOOR)) { pass_on(c, u, x, s[0]); return; }
   uint32_t d = new_slots(c, u->lanes);
-  if (u->op == OP_WHERE || (u->op == OP_FMA && !integer)) emit(c, u->op == OP_WHERE ? C_WHERE : C_FMA, u->lanes, d, s[0], s[1])->c = s[2];
+  if (u->op == OP_WHERE || (u->op == OP_FMA && !integer))
+    emit(c, u->op == OP_WHERE ? C_WHERE : C_FMA, u->lanes, d, s[0], s[1])->c = s[2];
   else if (u->op == OP_FMA) {
     arithmetic(c, u, OP_MUL, (enum dtype)u->dt, u->lanes, d, s[0], s[1]);
     arithmetic(c, u, OP_ADD, (enum dtype)u->dt, u->lanes, d, d, s[2]);
@@ -429,15 +478,18 @@ static void hreduce(ref *c, const uop *u) {
   uint32_t from = slot_of(c, x);
   if (x->lanes == 1) { pass_on(c, u, x, from); return; }
   uint32_t d = new_slots(c, x->lanes / 2);
-  for (int n = x->lanes / 2; n; n /= 2, from = d) arithmetic(c, u, (enum op)u->a, (enum dtype)u->dt, n, d, from, from + (uint32_t)n);
+  for (int n = x->lanes / 2; n; n /= 2, from = d)
+    arithmetic(c, u, (enum op)u->a, (enum dtype)u->dt, n, d, from, from + (uint32_t)n);
   bind(c, u, d);
 }
 
 static void dot(ref *c, const uop *u) {
   const uop *x = u->src[1];
   bool floats = u->dt == DT_F32;
-  if (x->lanes != (floats ? 2 : 4) * u->lanes) die("%s: %d operands for %d lanes: %s", c->p->name, x->lanes, u->lanes, text_of(c, u));
-  uint32_t a = slot_of(c, u->src[0]), b = x->dt == DT_BF16 ? bits_as(c, x, DT_U16, x->lanes) : slot_of(c, x), codes = slot_of(c, u->src[2]), d = new_slots(c, u->lanes);
+  if (x->lanes != (floats ? 2 : 4) * u->lanes)
+    die("%s: %d operands for %d lanes: %s", c->p->name, x->lanes, u->lanes, text_of(c, u));
+  uint32_t a = slot_of(c, u->src[0]), b = x->dt == DT_BF16 ? bits_as(c, x, DT_U16, x->lanes) : slot_of(c, x),
+           codes = slot_of(c, u->src[2]), d = new_slots(c, u->lanes);
   emit(c, floats ? C_DOT_F : C_DOT, u->lanes, d, a, b)->c = codes;
   bind(c, u, d);
 }
@@ -478,7 +530,8 @@ static void access_memory(ref *c, const uop *u) {
   };
   bool store = u->op == OP_STORE;
   const uop *index = u->src[0], *v = store ? u->src[1] : u;
-  if (!first[v->dt] || (index->lanes > 1 && index->lanes != v->lanes)) die("%s: the interpreter cannot do %s", c->p->name, text_of(c, u));
+  if (!first[v->dt] || (index->lanes > 1 && index->lanes != v->lanes))
+    die("%s: the interpreter cannot do %s", c->p->name, text_of(c, u));
   enum code code = (enum code)(first[v->dt] + store + (index->lanes > 1 ? 2 : 0));
   uint32_t i = slot_of(c, index->src[1]), value = store ? slot_of(c, v) : 0, d = store ? 0 : new_slots(c, u->lanes);
   const place *p = place_of(c, u);
@@ -488,10 +541,13 @@ static void access_memory(ref *c, const uop *u) {
 
 // Did the last instruction make this value, and for one use only?
 static bool just_made(ref *c, const uop *v, uint32_t s) {
-  if (!c->k->code.n || (uintptr_t)map_ptr(&c->uses, v) != 1 || !(op_flags((enum op)v->op) & OPF_ELEMENTWISE)) return false;
-  if (v->op == OP_CAST || v->op == OP_BITCAST || v->op == OP_TRUNC || v->op == OP_FLOOR) return false;    // may share their source's slot
+  if (!c->k->code.n || (uintptr_t)map_ptr(&c->uses, v) != 1 || !(op_flags((enum op)v->op) & OPF_ELEMENTWISE))
+    return false;
+  // may share their source's slot
+  if (v->op == OP_CAST || v->op == OP_BITCAST || v->op == OP_TRUNC || v->op == OP_FLOOR) return false;
   const insn *last = &c->k->code.at[c->k->code.n - 1];
-  return last->dst == s && last->n == v->lanes && last->a != s && last->b != s && (last->code < C_LOAD_BOOL || last->code == C_WHERE || last->code == C_FMA);
+  return last->dst == s && last->n == v->lanes && last->a != s && last->b != s &&
+         (last->code < C_LOAD_BOOL || last->code == C_WHERE || last->code == C_FMA);
 }
 
 static void set(ref *c, const uop *u) {
@@ -506,7 +562,8 @@ static void open_range(ref *c, const uop *u, size_t pos) {
   else {
     uint32_t from = slot_of(c, u->src[0]);
     first = new_slots(c, 1);
-    end = u->src[0]->op == OP_ACC ? new_slots(c, 1) : from;           // a variable may be set inside; the end is what it was here
+    // a variable may be set inside; the end is what it was here
+    end = u->src[0]->op == OP_ACC ? new_slots(c, 1) : from;
     if (end != from) emit(c, C_MOVE, 1, end, from, from);
   }
   bind(c, u, d);
@@ -538,7 +595,12 @@ static void node(ref *c, size_t pos) {
   case OP_RANGE: open_range(c, u, pos); return;
   case OP_IF: c->first[pos] = c->k->code.n; emit(c, C_IF, 1, 0, slot_of(c, u->src[0]), 0); return;
   case OP_END: case OP_ENDIF: close(c, pos); return;
-  case OP_ACC: { uint32_t d = new_slots(c, u->lanes), s = slot_of(c, u->src[0]); emit(c, C_MOVE, u->lanes, d, s, s); bind(c, u, d); return; }
+  case OP_ACC: {
+    uint32_t d = new_slots(c, u->lanes), s = slot_of(c, u->src[0]);
+    emit(c, C_MOVE, u->lanes, d, s, s);
+    bind(c, u, d);
+    return;
+  }
   case OP_SET: set(c, u); return;
   case OP_SPLAT: {
     if (u->src[0]->op == OP_CONST) return;
@@ -552,7 +614,8 @@ static void node(ref *c, size_t pos) {
   case OP_DOT: dot(c, u); return;
   case OP_HREDUCE: hreduce(c, u); return;
   default:
-    if (!(op_flags((enum op)u->op) & OPF_ELEMENTWISE)) die("%s: the interpreter has no %s", c->p->name, op_name((enum op)u->op));
+    if (!(op_flags((enum op)u->op) & OPF_ELEMENTWISE))
+      die("%s: the interpreter has no %s", c->p->name, op_name((enum op)u->op));
     elementwise(c, u);
   }
 }
@@ -569,7 +632,8 @@ ref_kernel *ref_compile(const program *p) {
   k->hi = new_slots(&c, 1);
   for (int i = 0; i < p->n_vars; i++) vec_push(&k->vars, UINT32_MAX);
   for (size_t i = 0; i < p->n; i++)
-    for (size_t j = 0; j < p->at[i]->nsrc; j++) map_put(&c.uses, p->at[i]->src[j], (void *)((uintptr_t)map_ptr(&c.uses, p->at[i]->src[j]) + 1));
+    for (size_t j = 0; j < p->at[i]->nsrc; j++)
+      map_put(&c.uses, p->at[i]->src[j], (void *)((uintptr_t)map_ptr(&c.uses, p->at[i]->src[j]) + 1));
   for (size_t i = 0; i < p->n; i++) node(&c, i);
   emit(&c, C_STOP, 1, 0, 0, 0);
   k->n_bufs = p->n_bufs;

@@ -11,7 +11,8 @@ void plan_vars(const program *q, const plan_var *vars, int n_vars, int64_t *valu
     int j = 0;
     while (j < n_vars && strcmp(vars[j].name, q->vars[v]->s)) j++;
     if (j == n_vars) die("plan: no value for variable %s", q->vars[v]->s);
-    if (vars[j].value < q->vars[v]->a || vars[j].value > q->vars[v]->b) die("plan: %s = %lld is out of its bounds", vars[j].name, (long long)vars[j].value);
+    if (vars[j].value < q->vars[v]->a || vars[j].value > q->vars[v]->b)
+      die("plan: %s = %lld is out of its bounds", vars[j].name, (long long)vars[j].value);
     values[v] = vars[j].value;
   }
 }
@@ -45,8 +46,9 @@ static void run_and_print(plan *p, const plan_var *vars, int n_vars) {
   plan_run_timed(p, vars, n_vars, &t);
   for (size_t i = 0; i < n; i++) {
     const program *q = p->steps[i].k->p;
-    fprintf(stderr, "%4d %-36s %-24s %9.1f us %8.2f GB/s %8.2f GFLOP/s\n", p->steps[i].level, q->name, p->steps[i].role, us[i],
-            (double)program_eval(q, q->bytes, p->steps[i].vars) / us[i] / 1e3, (double)program_eval(q, q->flops, p->steps[i].vars) / us[i] / 1e3);
+    fprintf(stderr, "%4d %-36s %-24s %9.1f us %8.2f GB/s %8.2f GFLOP/s\n", p->steps[i].level, q->name, p->steps[i].role,
+            us[i], (double)program_eval(q, q->bytes, p->steps[i].vars) / us[i] / 1e3,
+            (double)program_eval(q, q->flops, p->steps[i].vars) / us[i] / 1e3);
   }
   fprintf(stderr, "     %d kernels %61.1f us\n", p->stats.kernels, t.us);
   free(us);
@@ -64,5 +66,6 @@ plan_kernel_info plan_kernel(const plan *p, int i, const plan_var *vars, int n_v
   const program *q = t->k->p;
   int64_t values[MAX_VARS];
   plan_vars(q, vars, n_vars, values);
-  return (plan_kernel_info){q->name, t->role, t->level, (double)program_eval(q, q->bytes, values), (double)program_eval(q, q->flops, values)};
+  return (plan_kernel_info){q->name, t->role, t->level, (double)program_eval(q, q->bytes, values),
+                            (double)program_eval(q, q->flops, values)};
 }

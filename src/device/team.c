@@ -1,14 +1,14 @@
 // Threads, barriers and where they run: see team.h.
 //
-// Two events are waited for: a new job (`job` counts them) and the end of a barrier (`generation` counts those).  Waiting is always
-// the same: spin while there is hope, then sleep in a futex on the counter.  The waker adds to the counter and enters the
-// kernel only if somebody sleeps.  A sleeper announces itself in `sleepers` and the kernel compares the counter again before it
-// sleeps, so that no wake-up is lost: either the waker sees the sleeper or the sleeper sees the new count.  The end of a job is a
-// barrier like any other.
+// Two events are waited for: a new job (`job` counts them) and the end of a barrier (`generation` counts those).
+// Waiting is always the same: spin while there is hope, then sleep in a futex on the counter.  The waker adds to the
+// counter and enters the kernel only if somebody sleeps.  A sleeper announces itself in `sleepers` and the kernel
+// compares the counter again before it sleeps, so that no wake-up is lost: either the waker sees the sleeper or the
+// sleeper sees the new count.  The end of a job is a barrier like any other.
 //
-// How long to spin: with a processor for every thread, whoever is waited for is running, and milliseconds of spinning are
-// cheaper than waking up late.  Without (more threads than processors, or a small share of time), whoever is waited for may
-// wait for our processor: yield at once and sleep soon.
+// How long to spin: with a processor for every thread, whoever is waited for is running, and milliseconds of spinning
+// are cheaper than waking up late.  Without (more threads than processors, or a small share of time), whoever is waited
+// for may wait for our processor: yield at once and sleep soon.
 #define _GNU_SOURCE
 #include "device/team.h"
 #include "device/cgroup.h"
@@ -24,7 +24,8 @@
 #include <unistd.h>
 
 static const double SPIN_S = 2e-3, SPIN_CROWDED_S = 50e-6;      // within a job
-static const double POLITE_S = 100e-6;                          // after this, other programs that want the processor may have it
+// after this, other programs that want the processor may have it
+static const double POLITE_S = 100e-6;
 static const double IDLE_S = 1e-3;                              // between jobs: sampling a token takes less
 
 struct counter { _Alignas(64) _Atomic uint32_t count; _Atomic uint32_t sleepers; };   // a cache line of its own
@@ -53,10 +54,14 @@ static void relax(void) {
 #endif
 }
 
-static void futex_wait(_Atomic uint32_t *at, uint32_t value) { syscall(SYS_futex, at, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0); }
+static void futex_wait(_Atomic uint32_t *at, uint32_t value) {
+  syscall(SYS_futex, at, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
 static void futex_wake_all(_Atomic uint32_t *at) { syscall(SYS_futex, at, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0); }
 
-static bool is_past(struct counter *c, uint32_t old) { return atomic_load_explicit(&c->count, memory_order_acquire) != old; }
+static bool is_past(struct counter *c, uint32_t old) {
+  return atomic_load_explicit(&c->count, memory_order_acquire) != old;
+}
 
 static void sleep_until_past(struct counter *c, uint32_t old) {
   atomic_fetch_add(&c->sleepers, 1);
@@ -88,7 +93,8 @@ static void count_up(struct counter *c) {
 
 void team_barrier(team *t) {
   if (t->n == 1) return;
-  uint32_t generation = atomic_load_explicit(&t->generation.count, memory_order_relaxed);   // cannot move before we arrive
+  // cannot move before we arrive
+  uint32_t generation = atomic_load_explicit(&t->generation.count, memory_order_relaxed);
   if (atomic_fetch_add_explicit(&t->arrived, 1, memory_order_acq_rel) + 1 == (uint32_t)t->n) {
     atomic_store_explicit(&t->arrived, 0, memory_order_relaxed);                            // published by count_up
     count_up(&t->generation);
@@ -108,7 +114,8 @@ static bool read_number(const char *path, int *out) {
   return ok;
 }
 
-// The processors that this process may use, the first hardware thread of every core before the others.  Caller: free(*cpus).
+// The processors that this process may use, the first hardware thread of every core before the others.  Caller:
+// free(*cpus).
 static void list_cpus(int **cpus, int *n, int *cores) {
   cpu_set_t mask;
   *cpus = xcalloc(CPU_SETSIZE, sizeof **cpus);
@@ -121,7 +128,8 @@ static void list_cpus(int **cpus, int *n, int *cores) {
     return;
   }
   int *second = xcalloc(CPU_SETSIZE, sizeof *second), seconds = 0;
-  cpu_set_t taken;                                              // cores that have a processor in the list, by their first one
+  // cores that have a processor in the list, by their first one
+  cpu_set_t taken;
   CPU_ZERO(&taken);
   for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
     if (!CPU_ISSET(cpu, &mask)) continue;
@@ -151,8 +159,8 @@ int team_default_threads(void) {
   return default_threads(cores);
 }
 
-// Gives thread i the processor cpus[i].  The list is turned so that it begins where the caller runs now: two programs that both use
-// fewer threads than there are processors then do not both settle on the first ones.
+// Gives thread i the processor cpus[i].  The list is turned so that it begins where the caller runs now: two programs
+// that both use fewer threads than there are processors then do not both settle on the first ones.
 static void choose_cpus(team *t, int *cpus, int n_cpus, int cores) {
   int ring = t->n <= cores ? cores : n_cpus, start = 0, here = sched_getcpu();
   for (int i = 0; i < ring; i++) if (cpus[i] == here) start = i;
@@ -167,7 +175,8 @@ static void pin(int cpu) {
   sched_setaffinity(0, sizeof mask, &mask);     // best effort
 }
 
-// ----------------------------------------------------------------------------------------------------------------- jobs
+// -----------------------------------------------------------------------------------------------------------------
+// jobs
 
 static void *work(void *p) {
   struct worker *w = p;
@@ -252,7 +261,8 @@ team *team_new(int n_threads, error *err) {
   t->workers = xcalloc((size_t)t->n, sizeof *t->workers);
   sigset_t all, before;                         // signals (Ctrl-C) are for the program's own threads
   sigfillset(&all);
-  // What a thread itself causes must reach it: a blocked one ends the program, though there may be a handler (base/mapped.h).
+  // What a thread itself causes must reach it: a blocked one ends the program, though there may be a handler
+  // (base/mapped.h).
   static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP};
   for (size_t i = 0; i < COUNT(own); i++) sigdelset(&all, own[i]);
   pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -1,12 +1,14 @@
 // Searches on a plan: see tune.h. This file fills in what codegen/search.h asks of a device.
 //
-// Timing. A candidate runs as it will run in the model: on all threads, over the model's own weights, launch after launch through the layers that share
-// the kernel, so that its weights are as cold as they are in a token; where all of them together might stay in a cache, a larger area is read first. Everything
-// that is no weight (activations, the KV cache, logits) is scratch memory with random contents: a search changes nothing of the engine's.
+// Timing. A candidate runs as it will run in the model: on all threads, over the model's own weights, launch after
+// launch through the layers that share the kernel, so that its weights are as cold as they are in a token; where all of
+// them together might stay in a cache, a larger area is read first. Everything that is no weight (activations, the KV
+// cache, logits) is scratch memory with random contents: a search changes nothing of the engine's.
 //
-// Trust. The heuristic's kernel is compared with the kernel as it was scheduled (NOOPT: no lanes, no unrolling, bytes as they lie in the file), within rounding; a
-// candidate has to give the same bits as the heuristic's kernel, for the values that are timed and for others. Where a size is padded, lanes beyond it hold anything:
-// which elements count is what the plain kernel writes, found by running it on two different backgrounds.
+// Trust. The heuristic's kernel is compared with the kernel as it was scheduled (NOOPT: no lanes, no unrolling, bytes
+// as they lie in the file), within rounding; a candidate has to give the same bits as the heuristic's kernel, for the
+// values that are timed and for others. Where a size is padded, lanes beyond it hold anything: which elements count is
+// what the plain kernel writes, found by running it on two different backgrounds.
 #include "device/tune.h"
 #include <math.h>
 #include <stdatomic.h>
@@ -19,7 +21,8 @@
 #include "device/team.h"
 
 enum { WARM_UPS = 1, LOOKS = 3, NODES_MORE = 4, FEW_NODES = 3000 };
-static const double LEAST_SHARE = 0.004, LEAST_S = 0.3, MUCH_LONGER = 1.5, ENOUGH_US = 300, TOO_MUCH_US = 30000, PLAIN_FLOPS = 1.2e9;
+static const double LEAST_SHARE = 0.004, LEAST_S = 0.3, MUCH_LONGER = 1.5, ENOUGH_US = 300, TOO_MUCH_US = 30000,
+                    PLAIN_FLOPS = 1.2e9;
 
 typedef struct made { device_kernel k; code_image *image; bytes packed; } made;      // candidate.code
 
@@ -34,9 +37,17 @@ typedef struct hunt {
   error err;
 } hunt;
 
-// --- code -------------------------------------------------------------------------------------------------------------
+// --- code ------------------------------------------------------------------------------------------------------------
 
-typedef struct making { hunt *g; candidate *const *c; int n; _Atomic int next; bool code; uint64_t *hash; bool *skip; } making;
+typedef struct making {
+  hunt *g;
+  candidate *const *c;
+  int n;
+  _Atomic int next;
+  bool code;
+  uint64_t *hash;
+  bool *skip;
+} making;
 
 static program *program_of(const hunt *g, candidate *c) {
   const target *t = &g->r.p->d->target;
@@ -62,9 +73,12 @@ static void make_some(void *ctx, int thread, int n_threads) {
     str text = {0};
     c->p = program_of(m->g, c);
     const program *base = m->g->base ? m->g->base->p : c->p;
-    m->skip[i] = !plan_same_layouts(c->p, base) || c->p->n > base->n * NODES_MORE + FEW_NODES || d->show(d, c->p, &text, NULL, NULL);
+    m->skip[i] = !plan_same_layouts(c->p, base) || c->p->n > base->n * NODES_MORE + FEW_NODES ||
+                 d->show(d, c->p, &text, NULL, NULL);
     m->hash[i] = hash_bytes(text.at, text.n, 1);
-    if (m->skip[i] && debug_level() >= 3) fprintf(stderr, "search: %s: %s\n", c->p->name, !plan_same_layouts(c->p, base) ? "wants another layout" : "too long");
+    if (m->skip[i] && debug_level() >= 3)
+      fprintf(stderr, "search: %s: %s\n", c->p->name,
+              !plan_same_layouts(c->p, base) ? "wants another layout" : "too long");
     str_free(&text);
   }
 }
@@ -81,7 +95,8 @@ static void drop(void *ctx, candidate *c) {
 }
 
 static void make_all(hunt *g, candidate *const *c, int n) {
-  making m = {.g = g, .c = c, .n = n, .hash = xcalloc((size_t)n, sizeof *m.hash), .skip = xcalloc((size_t)n, sizeof *m.skip)};
+  making m = {
+    .g = g, .c = c, .n = n, .hash = xcalloc((size_t)n, sizeof *m.hash), .skip = xcalloc((size_t)n, sizeof *m.skip)};
   team_run(g->r.p->d->team, make_some, &m);
   for (int i = 0; i < n; i++) {
     if (!m.skip[i] && map_get(&g->seen, m.hash[i], NULL)) m.skip[i] = true;
@@ -95,7 +110,8 @@ static void make_all(hunt *g, candidate *const *c, int n) {
   for (int i = 0; i < n; i++) {
     made *code = c[i]->code;
     if (!m.skip[i]) {
-      code->packed = (bytes){memcpy(xmalloc(code->k.packed.n + 1), code->k.packed.at, code->k.packed.n), code->k.packed.n};
+      code->packed =
+        (bytes){memcpy(xmalloc(code->k.packed.n + 1), code->k.packed.at, code->k.packed.n), code->k.packed.n};
       m.skip[i] = plan_map_code(&code->k, 1, &code->image, NULL) != 0;
     }
     if (m.skip[i]) drop(g, c[i]);
@@ -103,11 +119,12 @@ static void make_all(hunt *g, candidate *const *c, int n) {
   free(m.hash); free(m.skip);
 }
 
-// --- runs -------------------------------------------------------------------------------------------------------------
+// --- runs ------------------------------------------------------------------------------------------------------------
 
 static void read_area(void *ctx, int thread, int n) {
   const uint64_t *at = ctx;
-  size_t words = RIG_FLUSH / sizeof *at, from = words * (size_t)thread / (size_t)n, to = words * ((size_t)thread + 1) / (size_t)n;
+  size_t words = RIG_FLUSH / sizeof *at, from = words * (size_t)thread / (size_t)n,
+         to = words * ((size_t)thread + 1) / (size_t)n;
   uint64_t sum = 0;
   for (size_t i = from; i < to; i += 8) sum += at[i];
   atomic_signal_fence(memory_order_seq_cst);
@@ -118,7 +135,8 @@ static double sample_at(hunt *g, const candidate *c, const plan_var *vars) {
   if (g->r.flush) team_run(g->r.p->team, read_area, g->r.flush);
   const made *m = c->code;
   if (g->at + g->r.n_launches > g->r.n_steps) g->at = 0;
-  for (int i = 0; i < g->r.n_launches; i++) rig_set_up(&g->r.steps[g->at + i], &m->k, vars, g->r.n_vars, g->r.p->n_threads);
+  for (int i = 0; i < g->r.n_launches; i++)
+    rig_set_up(&g->r.steps[g->at + i], &m->k, vars, g->r.n_vars, g->r.p->n_threads);
   g->r.row.steps = g->r.steps + g->at;
   g->r.row.stats.kernels = g->r.n_launches;
   double t = now_s();
@@ -147,7 +165,7 @@ static bool depends_on_depth(const hunt *g) {
   return depends;
 }
 
-// --- right and wrong --------------------------------------------------------------------------------------------------
+// --- right and wrong -------------------------------------------------------------------------------------------------
 
 static bool right(void *ctx, candidate *c) {
   hunt *g = ctx;
@@ -171,15 +189,23 @@ static double number(enum dtype dt, const unsigned char *at) {
   switch (dt) {
   case DT_F32: memcpy(&f, at, 4); return (double)f;
   case DT_F64: memcpy(&d, at, 8); return d;
-  case DT_F16: memcpy(&h, at, 2); { uint32_t e = h >> 10 & 31, m = h & 1023; d = e == 31 ? INFINITY : ldexp(e ? m + 1024 : m, (int)(e ? e : 1) - 25); } return h >> 15 ? -d : d;
+  case DT_F16:
+    memcpy(&h, at, 2);
+    {
+      uint32_t e = h >> 10 & 31, m = h & 1023;
+      d = e == 31 ? INFINITY : ldexp(e ? m + 1024 : m, (int)(e ? e : 1) - 25);
+    }
+    return h >> 15 ? -d : d;
   case DT_I8: return (double)(int8_t)*at;
   case DT_U8: case DT_BOOL: return (double)*at;
   case DT_I32: memcpy(&i, at, 4); return (double)i;
-  default: return 0;                                       // other types hold nothing that is computed in floats: see close_to
+  // other types hold nothing that is computed in floats: see close_to
+  default: return 0;
   }
 }
 
-// Is what the heuristic's kernel gave (in scratch) what the plain one gave (saved), within rounding? Codes that were rounded from sums of floats may be one apart.
+// Is what the heuristic's kernel gave (in scratch) what the plain one gave (saved), within rounding? Codes that were
+// rounded from sums of floats may be one apart.
 static bool close_to(const hunt *g, int mask) {
   for (int i = 0; i < g->r.n_params; i++) {
     const param *w = &g->r.params[i];
@@ -189,7 +215,10 @@ static bool close_to(const hunt *g, int mask) {
     for (uint64_t b = 0, from, to = 0; rig_piece(w, &from, &to);) for (b = from; b < to; b += (uint64_t)size) {
       if (w->mask[mask] && !w->mask[mask][b]) continue;
       double x = number(w->dt, w->saved + b), y = number(w->dt, w->scratch + b);
-      if (!isfinite(x) || !isfinite(y)) { if (memcmp(w->saved + b, w->scratch + b, (size_t)size) && !(isnan(x) && isnan(y))) return false; continue; }
+      if (!isfinite(x) || !isfinite(y)) {
+        if (memcmp(w->saved + b, w->scratch + b, (size_t)size) && !(isnan(x) && isnan(y))) return false;
+        continue;
+      }
       error2 += (x - y) * (x - y);
       sum2 += x * x;
       n++;
@@ -220,7 +249,8 @@ static bool compare_plain(hunt *g, const device_kernel *plain, const plan_var *v
   for (int i = 0; i < g->r.n_params; i++) {
     param *w = &g->r.params[i];
     int size = dtype_size(w->dt);
-    for (uint64_t b = 0; w->mask[mask] && b < w->bytes; b += (uint64_t)size) memset(w->mask[mask] + b, !memcmp(w->saved + b, w->scratch + b, (size_t)size), (size_t)size);
+    for (uint64_t b = 0; w->mask[mask] && b < w->bytes; b += (uint64_t)size)
+      memset(w->mask[mask] + b, !memcmp(w->saved + b, w->scratch + b, (size_t)size), (size_t)size);
   }
   const made *base = g->base->code;
   rig_background(&g->r, 0);
@@ -234,12 +264,16 @@ static int reference(hunt *g) {
   target t = d->target;
   t.has_streams = false;
   made m = {.k.p = codegen(g->r.p->g, g->r.ast, &t, &(codegen_options){.noopt = true})};
-  int r = plain_fits(g, m.k.p, g->r.small) ? 0 : error_set(&g->err, "its plain form would run for too long to compare with");
+  int r =
+    plain_fits(g, m.k.p, g->r.small) ? 0 : error_set(&g->err, "its plain form would run for too long to compare with");
   if (!r && (d->compile(d, &m.k, &g->err) || plan_map_code(&m.k, 1, &m.image, &g->err))) r = -1;
-  if (!r && !compare_plain(g, &m.k, g->r.small, SMALL)) r = error_set(&g->err, "the heuristic's kernel and the plain one disagree");
+  if (!r && !compare_plain(g, &m.k, g->r.small, SMALL))
+    r = error_set(&g->err, "the heuristic's kernel and the plain one disagree");
   bool both = !r && plain_fits(g, m.k.p, g->r.timed);
-  if (both && !compare_plain(g, &m.k, g->r.timed, TIMED)) r = error_set(&g->err, "the heuristic's kernel and the plain one disagree");
-  for (int i = 0; !r && !both && i < g->r.n_params; i++) if (g->r.params[i].mask[TIMED]) memset(g->r.params[i].mask[TIMED], 1, g->r.params[i].bytes);
+  if (both && !compare_plain(g, &m.k, g->r.timed, TIMED))
+    r = error_set(&g->err, "the heuristic's kernel and the plain one disagree");
+  for (int i = 0; !r && !both && i < g->r.n_params; i++)
+    if (g->r.params[i].mask[TIMED]) memset(g->r.params[i].mask[TIMED], 1, g->r.params[i].bytes);
   code_unmap(m.image);
   plan_free_kernels(&m.k, 1);
   return r;
@@ -252,7 +286,8 @@ static void make(void *ctx, candidate *const *c, int n) {
   if (g->base || !c[0]->code) return;
   g->base = c[0];
   if (reference(g)) { drop(g, c[0]); return; }
-  double us = sample(g, c[0]) * g->r.n_launches;               // launches enough for a clock to measure, and no more than it takes
+  // launches enough for a clock to measure, and no more than it takes
+  double us = sample(g, c[0]) * g->r.n_launches;
   for (; !g->r.flush && us < ENOUGH_US && g->r.n_launches * 2 <= RIG_LAUNCHES; us *= 2) g->r.n_launches *= 2;
   for (; us > TOO_MUCH_US && g->r.n_launches > 1; us /= 2) g->r.n_launches = (g->r.n_launches + 1) / 2;
   g->r.n_steps = g->r.n_steps > g->r.n_launches ? g->r.n_steps : g->r.n_launches;
@@ -278,13 +313,23 @@ static void keep_alternative(plan *p, int unique, const search_target *s, candid
 
 typedef VEC(opt_list) opt_lists;
 
-static int search_one(plan *p, int unique, const tune_options *o, double seconds, opt_lists *hints, hunt *g, tune_row *row) {
+static int search_one(plan *p, int unique, const tune_options *o, double seconds, opt_lists *hints, hunt *g,
+                      tune_row *row) {
   g->o = o;
-  search_target s = {.t = &p->d->target, .ctx = g, .batch = 2 * p->n_threads, .make = make, .right = right, .sample = sample, .drop = drop, .progress = show_progress};
+  search_target s = {.t = &p->d->target,
+                     .ctx = g,
+                     .batch = 2 * p->n_threads,
+                     .make = make,
+                     .right = right,
+                     .sample = sample,
+                     .drop = drop,
+                     .progress = show_progress};
   int r = rig_open(&g->r, p, unique, false, o->vars, o->n_vars, &g->err);
   g->deep = !r && depends_on_depth(g);
   search_result found = {0};
-  if (!r && search_kernel(p->g, g->r.ast, &s, &(search_options){o->width, seconds, o->skip_ms * 1e3, hints->at, (int)hints->n}, &found)) r = error_set(&g->err, "the heuristic's kernel cannot be made");
+  if (!r && search_kernel(p->g, g->r.ast, &s,
+                          &(search_options){o->width, seconds, o->skip_ms * 1e3, hints->at, (int)hints->n}, &found))
+    r = error_set(&g->err, "the heuristic's kernel cannot be made");
   row->before_us = found.heuristic_us;
   row->after_us = found.us;
   row->tried = found.tried;
@@ -292,7 +337,11 @@ static int search_one(plan *p, int unique, const tune_options *o, double seconds
   row->wrong = found.wrong;
   row->cut_s = found.cut ? seconds : 0;
   row->state = r ? TUNE_NOT_RUN : found.best ? TUNE_BETTER : TUNE_NO_GAIN;
-  if (!r && !found.tried && !(o->skip_ms > 0 && found.heuristic_us <= o->skip_ms * 1e3)) { r = -1; error_set(&g->err, "no time left"); row->state = TUNE_NOT_RUN; }
+  if (!r && !found.tried && !(o->skip_ms > 0 && found.heuristic_us <= o->skip_ms * 1e3)) {
+    r = -1;
+    error_set(&g->err, "no time left");
+    row->state = TUNE_NOT_RUN;
+  }
   if (r) snprintf(row->why, sizeof row->why, "%s", g->err.text);
   if (r) row->cut_s = 0;
   if (found.best) {
@@ -306,7 +355,7 @@ static int search_one(plan *p, int unique, const tune_options *o, double seconds
   return r;
 }
 
-// --- a plan -----------------------------------------------------------------------------------------------------------
+// --- a plan ----------------------------------------------------------------------------------------------------------
 
 // Shares, names and roles, from a few timed runs.
 static double look(plan *p, const tune_options *o, tune_row *rows) {
@@ -323,7 +372,10 @@ static double look(plan *p, const tune_options *o, tune_row *rows) {
   for (int i = 0; i < p->stats.unique; i++) all += sum[i];
   for (size_t i = 0; i < n; i++) {
     tune_row *row = &rows[p->steps[i].unique];
-    if (!row->count++) { snprintf(row->name, sizeof row->name, "%s", p->steps[i].k->p->name); snprintf(row->role, sizeof row->role, "%s", p->steps[i].role); }
+    if (!row->count++) {
+      snprintf(row->name, sizeof row->name, "%s", p->steps[i].k->p->name);
+      snprintf(row->role, sizeof row->role, "%s", p->steps[i].role);
+    }
   }
   for (int i = 0; i < p->stats.unique; i++) rows[i].share = all > 0 ? sum[i] / all : 0;
   free(us); free(sum);
@@ -332,7 +384,8 @@ static double look(plan *p, const tune_options *o, tune_row *rows) {
 
 int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err) {
   device *d = p->d;
-  if (!d->run->here || !d->show || !d->cache || d->target.keeps_math) return error_set(err, "DEV=%s RENDER=%s has no kernels to tune", env_str(ENV_DEV), env_str(ENV_RENDER));
+  if (!d->run->here || !d->show || !d->cache || d->target.keeps_math)
+    return error_set(err, "DEV=%s RENDER=%s has no kernels to tune", env_str(ENV_DEV), env_str(ENV_RENDER));
   if (env_int(ENV_NOOPT)) return error_set(err, "NOOPT=1 leaves nothing to tune");
   str compiler = {0};
   if (llvm_version(&compiler, err)) { str_free(&compiler); return -1; }
@@ -343,7 +396,9 @@ int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err) {
   for (int i = 0; i < p->stats.unique; i++) if (rows[i].share >= LEAST_SHARE) all += sqrt(rows[i].share);
   for (int i = 0; i < p->stats.unique; i++) {
     tuning t;
-    bool found = tuning_get(d, p->asts[i], &t), longer = found && t.cut_s > 0 && rows[i].share >= LEAST_SHARE && o->seconds * sqrt(rows[i].share) / all >= t.cut_s * MUCH_LONGER;
+    bool found = tuning_get(d, p->asts[i], &t),
+         longer = found && t.cut_s > 0 && rows[i].share >= LEAST_SHARE &&
+                  o->seconds * sqrt(rows[i].share) / all >= t.cut_s * MUCH_LONGER;
     if (found && t.better) {                                  // a search that goes on begins with what there is
       opt_list won = {.n = t.n};
       memcpy(won.opts, t.opts, sizeof won.opts);
@@ -366,7 +421,8 @@ int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err) {
     order[at] = i;
     todo += sqrt(rows[i].share);
   }
-  double until = now_s() + (todo > 0 ? o->seconds * todo / (todo + known) : 0);         // what is known leaves its time unused
+  // what is known leaves its time unused
+  double until = now_s() + (todo > 0 ? o->seconds * todo / (todo + known) : 0);
   for (int i = 0; i < n; i++) {
     tune_row *row = &rows[order[i]];
     double weight = sqrt(row->share), left = until - now_s(), rest = 0;
@@ -409,12 +465,16 @@ void plan_keep(plan *p, tune_row *rows) {
       row->state = TUNE_KNOWN;
       str_free(&row->opts);
       opts_print(&row->opts, t.opts, t.n);
-    } else t = (tuning){.better = row->state == TUNE_BETTER, .before_us = row->before_us, .after_us = row->state == TUNE_BETTER ? row->after_us : row->before_us};
+    } else
+      t = (tuning){.better = row->state == TUNE_BETTER,
+                   .before_us = row->before_us,
+                   .after_us = row->state == TUNE_BETTER ? row->after_us : row->before_us};
     t.cut_s = row->cut_s;
     snprintf(t.name, sizeof t.name, "%s", row->name);
     snprintf(t.role, sizeof t.role, "%s", row->role);
     snprintf(t.compiler, sizeof t.compiler, "%s", str_c(&compiler));
-    if (t.better && !opts_parse(str_c(&row->opts), t.opts, MOST_OPTS, &t.n)) die("a list of OptOps that does not read back: %s", str_c(&row->opts));
+    if (t.better && !opts_parse(str_c(&row->opts), t.opts, MOST_OPTS, &t.n))
+      die("a list of OptOps that does not read back: %s", str_c(&row->opts));
     tuning_put(p->d, p->asts[i], &t);
     if (row->state == TUNE_BETTER) plan_remember(p->d, p->asts[i], str_c(&row->opts), &p->alternatives[i].k);
   }

@@ -1,4 +1,5 @@
-// tune: searching for better kernels of a plan (codegen/search.h) on its own weights, and trying what was found in whole runs of it.
+// tune: searching for better kernels of a plan (codegen/search.h) on its own weights, and trying what was found in
+// whole runs of it.
 #ifndef WEFT_DEVICE_TUNE_H
 #define WEFT_DEVICE_TUNE_H
 #include "device/device.h"
@@ -32,20 +33,22 @@ typedef struct tune_options {
   double seconds, skip_ms;   // time for all of it; a launch this fast is fast enough (0: none is)
   const plan_var *vars;      // values for measuring: where they are largest, what they are in use
   int n_vars;
-  const plan_var *deep;      // other values, of the same variables: a kernel that depends on them is timed at both; NULL: there are none
+  // other values, of the same variables: a kernel that depends on them is timed at both; NULL: there are none
+  const plan_var *deep;
   void (*progress)(void *ctx, double fraction);
   void *ctx;
 } tune_options;
 
-// Searches for every kernel of the plan that takes a share of its time worth it; what is found is an alternative. The plan is run a few times: what it writes is lost.
-// rows: the caller's, plan_stats.unique entries, zeroed; tune_rows_free. 0, or -1 and why not.
+// Searches for every kernel of the plan that takes a share of its time worth it; what is found is an alternative. The
+// plan is run a few times: what it writes is lost. rows: the caller's, plan_stats.unique entries, zeroed;
+// tune_rows_free. 0, or -1 and why not.
 int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err);
 // Whether kernel `unique` (-1: every one) runs as its alternative (what was found), if it has one.
 void plan_choose(plan *p, int unique, bool found);
 bool plan_has_alternative(const plan *p, int unique);
-int plan_unique(const plan *p, int launch);                       // number of the kernel of a launch (plan_run_timed counts launches)
-// Writes what became of the searches into the cache: rows in state BETTER with their lists, NO_GAIN and DROPPED as "the heuristic's"; what was dropped in favour of an
-// earlier search's list leaves that one, and becomes KNOWN.
+int plan_unique(const plan *p, int launch);  // number of the kernel of a launch (plan_run_timed counts launches)
+// Writes what became of the searches into the cache: rows in state BETTER with their lists, NO_GAIN and DROPPED as "the
+// heuristic's"; what was dropped in favour of an earlier search's list leaves that one, and becomes KNOWN.
 void plan_keep(plan *p, tune_row *rows);
 void tune_rows_free(tune_row *rows, int n);
 #endif

@@ -1,7 +1,8 @@
 // Tunings in the kernel cache: see tuning.h.
 //
-// An entry's key is "tuning ", a line on the machine, the kernel's IR; its value a few lines of text. Both are read by people too (weft cache
-// export), and nothing in them is trusted: a list of OptOps is applied only as far as search_allows goes along.
+// An entry's key is "tuning ", a line on the machine, the kernel's IR; its value a few lines of text. Both are read by
+// people too (weft cache export), and nothing in them is trusted: a list of OptOps is applied only as far as
+// search_allows goes along.
 #include "device/tuning.h"
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,8 @@ void tuning_print(str *out, const tuning *t) {
   else str_add(out, "heuristic");
   if (t->cut_s > 0) str_addf(out, "\ncut %.9g", t->cut_s);
   if (t->done[0]) str_addf(out, "\ndone %s", t->done);
-  str_addf(out, "\nus %.9g %.9g\nname %s\nrole %s\ncompiler %s\n", t->before_us, t->after_us, t->name, t->role, t->compiler);
+  str_addf(out, "\nus %.9g %.9g\nname %s\nrole %s\ncompiler %s\n", t->before_us, t->after_us, t->name, t->role,
+           t->compiler);
 }
 
 // The value of line "word value", cut at the end of the line.
@@ -52,11 +54,17 @@ bool tuning_parse(const char *text, size_t n, tuning *out) {
   if (n >= sizeof copy || memchr(text, 0, n)) return false;
   memcpy(copy, text, n);
   copy[n] = 0;
-  if (!line_of(copy, "opts", opts, sizeof opts) || !line_of(copy, "us", us, sizeof us) || sscanf(us, "%lf %lf", &out->before_us, &out->after_us) != 2) return false;
-  if (line_of(copy, "cut", us, sizeof us) && (sscanf(us, "%lf", &out->cut_s) != 1 || !(out->cut_s >= 0 && out->cut_s < 1e9))) return false;
+  if (!line_of(copy, "opts", opts, sizeof opts) || !line_of(copy, "us", us, sizeof us) ||
+      sscanf(us, "%lf %lf", &out->before_us, &out->after_us) != 2)
+    return false;
+  if (line_of(copy, "cut", us, sizeof us) &&
+      (sscanf(us, "%lf", &out->cut_s) != 1 || !(out->cut_s >= 0 && out->cut_s < 1e9)))
+    return false;
   if (line_of(copy, "done", out->done, sizeof out->done) && out->done[strspn(out->done, "01")]) return false;
   if (!(out->before_us >= 0 && out->before_us < 1e12 && out->after_us >= 0 && out->after_us < 1e12)) return false;
-  if (!line_of(copy, "name", out->name, sizeof out->name) || !line_of(copy, "role", out->role, sizeof out->role) || !line_of(copy, "compiler", out->compiler, sizeof out->compiler)) return false;
+  if (!line_of(copy, "name", out->name, sizeof out->name) || !line_of(copy, "role", out->role, sizeof out->role) ||
+      !line_of(copy, "compiler", out->compiler, sizeof out->compiler))
+    return false;
   out->better = strcmp(opts, "heuristic") != 0;
   return !out->better || opts_parse(opts, out->opts, MOST_OPTS, &out->n);
 }
@@ -74,9 +82,13 @@ static bool get(const device *d, uop *ast, const char *weight, tuning *out) {
 
 bool tuning_get(const device *d, uop *ast, tuning *out) { return get(d, ast, NULL, out); }
 
-static bool is_layout(const tuning *t) { return !t->better || (t->n == 1 && t->opts[0].kind == OPT_LAYOUT && t->opts[0].amount < LAYOUT_COUNT); }
+static bool is_layout(const tuning *t) {
+  return !t->better || (t->n == 1 && t->opts[0].kind == OPT_LAYOUT && t->opts[0].amount < LAYOUT_COUNT);
+}
 
-bool tuning_get_layout(const device *d, const char *weight, tuning *out) { return get(d, NULL, weight, out) && is_layout(out); }
+bool tuning_get_layout(const device *d, const char *weight, tuning *out) {
+  return get(d, NULL, weight, out) && is_layout(out);
+}
 
 static void put(device *d, uop *ast, const char *weight, const tuning *t) {
   if (!d->cache) return;
@@ -92,7 +104,8 @@ void tuning_put_layout(device *d, const char *weight, const tuning *t) { put(d, 
 
 bool tuning_is_key(const void *key, size_t n) { return n >= sizeof word - 1 && !memcmp(key, word, sizeof word - 1); }
 
-bool tuning_key_parts(const void *key, size_t n, const char **machine, size_t *machine_n, const char **ir, size_t *ir_n) {
+bool tuning_key_parts(const void *key, size_t n, const char **machine, size_t *machine_n, const char **ir,
+                      size_t *ir_n) {
   if (!tuning_is_key(key, n)) return false;
   const char *at = (const char *)key + sizeof word - 1, *line = memchr(at, '\n', n - (sizeof word - 1));
   if (!line) return false;
@@ -106,7 +119,8 @@ bool tuning_key_parts(const void *key, size_t n, const char **machine, size_t *m
 // Where the IR of a kernel would be there may be a weight: a line.
 static bool weight_name(const char *ir, char *out, size_t cap) {
   int end = 0;
-  if (sscanf(ir, "weight %*31[A-Z0-9_] %*19[0-9] %*19[0-9] %*19[0-9]%n", &end) || !end || strcmp(ir + end, "\n")) return false;
+  if (sscanf(ir, "weight %*31[A-Z0-9_] %*19[0-9] %*19[0-9] %*19[0-9]%n", &end) || !end || strcmp(ir + end, "\n"))
+    return false;
   snprintf(out, cap, "%.*s", end, ir);
   return (size_t)end < cap;
 }
@@ -122,7 +136,8 @@ int tuning_import(device *d, const char *machine, const char *ir, const tuning *
   uop *ast = weight ? NULL : uop_parse(g, ir, strlen(ir), &e);
   plan_machine(d, &key);
   size_t n = key.n - 1;                              // without the end of the line
-  if (n != strlen(machine) || strncmp(machine, key.at, n)) r = error_set(err, "made for '%s', and this machine is '%.*s'", machine, (int)n, key.at);
+  if (n != strlen(machine) || strncmp(machine, key.at, n))
+    r = error_set(err, "made for '%s', and this machine is '%.*s'", machine, (int)n, key.at);
   else if (weight) { if (!is_layout(t)) r = error_set(err, "opts: not the layout of a weight"); }
   else if (!ast) r = error_set(err, "ir: %s", e.text);
   else if (ast->op != OP_SINK || ast->nsrc != 1 || ast->src[0]->op != OP_STORE) r = error_set(err, "ir: not a kernel");

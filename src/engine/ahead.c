@@ -1,5 +1,6 @@
-// Tokens evaluated ahead: what follows is guessed from what the text said after the same words before, and a guess costs little, since many
-// tokens share one reading of the weights. See include/weft.h. Whoever draws tokens takes no notice: a guess that is not drawn is dropped.
+// Tokens evaluated ahead: what follows is guessed from what the text said after the same words before, and a guess
+// costs little, since many tokens share one reading of the weights. See include/weft.h. Whoever draws tokens takes no
+// notice: a guess that is not drawn is dropped.
 #include <stdlib.h>
 #include <string.h>
 #include "base/base.h"
@@ -8,20 +9,29 @@
 #include "engine/engine.h"
 #include "weft.h"
 
-enum { GRAM = 3 /* tokens that have to agree */, ROWS = 8, LOOKS = 16 /* earlier places to look at */, LONG = 8 /* agreeing tokens that hardly lie */, MOST = 32 };
+enum {
+  GRAM = 3 /* tokens that have to agree */,
+  ROWS = 8,
+  LOOKS = 16 /* earlier places to look at */,
+  LONG = 8 /* agreeing tokens that hardly lie */,
+  MOST = 32
+};
 
 struct weft_ahead {
   weft_model *m;
   weft_sequence *q;                     // NULL: weft_decode's
   int32_t n_vocab;
   enum weft_guessing how;
-  VEC(int32_t) ids, before;             // the text; of the token where a gram ends: 1 + where it ended before, 0: nowhere
+  // the text; of the token where a gram ends: 1 + where it ended before, 0: nowhere
+  VEC(int32_t) ids, before;
   map last;                             // by the hash of a gram: 1 + where it ended last
-  float *rows;                          // logits behind ids[0 .. n - 1], evaluated from position `pos` on; the next one is `at`
+  // logits behind ids[0 .. n - 1], evaluated from position `pos` on; the next one is `at`
+  float *rows;
   int32_t next[ROWS];
   size_t n, at;
   int pos;
-  uint64_t evaluations;                 // of the model when that was done: another one may have changed what the cache holds
+  // of the model when that was done: another one may have changed what the cache holds
+  uint64_t evaluations;
   double one, many;                     // seconds of a step, lately; 0: unknown
   double balance;                       // seconds won so far, and a hundredth of all to spend
   weft_ahead_counts counts;
@@ -48,7 +58,7 @@ void weft_ahead_free(weft_ahead *a) {
 
 weft_ahead_counts weft_ahead_count(const weft_ahead *a) { return a->counts; }
 
-// ---- guessing -------------------------------------------------------------------------------------------------------------
+// ---- guessing -------------------------------------------------------------------------------------------------------
 
 static void learn(weft_ahead *a, int32_t id) {
   vec_push(&a->ids, id);
@@ -78,7 +88,8 @@ static size_t agree(const weft_ahead *a, size_t x, size_t y) {
   return n;
 }
 
-// What came behind the place that agrees longest with the end of the text. Returns how many tokens agree; 0: there is no such place.
+// What came behind the place that agrees longest with the end of the text. Returns how many tokens agree; 0: there is
+// no such place.
 static size_t guess(const weft_ahead *a, int32_t *out, size_t n_out) {
   size_t end = a->ids.n - 1, best = 0, from = 0, at = (size_t)a->before.at[end];
   for (int i = 0; at && i < LOOKS; i++, at = (size_t)a->before.at[at - 1]) {
@@ -90,7 +101,7 @@ static size_t guess(const weft_ahead *a, int32_t *out, size_t n_out) {
   return best;
 }
 
-// ---- evaluating -------------------------------------------------------------------------------------------------------------
+// ---- evaluating -----------------------------------------------------------------------------------------------------
 
 static bool keep_row(void *ctx, size_t i, const float *logits) {
   weft_ahead *a = ctx;
@@ -110,7 +121,8 @@ static void blend(double *mean, double value) { *mean = *mean > 0 ? 0.8 * *mean 
 // Whether a guess is worth its try: it may cost what guesses have won, and a hundredth of the time.
 static bool pays(const weft_ahead *a, size_t agrees) {
   double cost = a->many > a->one ? a->many - a->one : a->one;
-  return a->how == WEFT_GUESS_ALWAYS || (a->one > 0 && (agrees >= LONG ? a->balance > -5 * a->one : a->balance >= cost));
+  return a->how == WEFT_GUESS_ALWAYS ||
+         (a->one > 0 && (agrees >= LONG ? a->balance > -5 * a->one : a->balance >= cost));
 }
 
 static int one_step(weft_ahead *a, int32_t id, int pos, const float **logits, weft_error *err) {
@@ -137,11 +149,14 @@ static void keep_rows(weft_ahead *a, int pos, const sequence *q) {
   a->at = 1;
 }
 
-static const sequence *its_sequence(const weft_ahead *a) { return a->q ? weft_sequence_of(a->q) : engine_sequence(weft_model_beside(a->m)); }
+static const sequence *its_sequence(const weft_ahead *a) {
+  return a->q ? weft_sequence_of(a->q) : engine_sequence(weft_model_beside(a->m));
+}
 
 const float *weft_ahead_known(weft_ahead *a, int pos, int32_t id) {
   const sequence *q = its_sequence(a);
-  if (a->at >= a->n || a->pos + (int)a->at != pos || a->next[a->at] != id || a->evaluations != q->evaluations || q->n <= pos) {
+  if (a->at >= a->n || a->pos + (int)a->at != pos || a->next[a->at] != id || a->evaluations != q->evaluations ||
+      q->n <= pos) {
     a->n = 0;
     return NULL;
   }
@@ -157,10 +172,12 @@ static bool looks_ahead(weft_ahead *a, const int32_t *past, int pos, int32_t id)
   learn(a, id);
   a->next[0] = id;
   size_t agrees = weft_model_context(a->m) - pos >= ROWS ? guess(a, a->next + 1, ROWS - 1) : 0;
-  return agrees && pays(a, agrees) && (!a->q || (weft_sequence_cut(a->q, pos), !weft_sequence_reserve(a->q, ROWS, NULL)));
+  return agrees && pays(a, agrees) &&
+         (!a->q || (weft_sequence_cut(a->q, pos), !weft_sequence_reserve(a->q, ROWS, NULL)));
 }
 
-size_t weft_ahead_guess(weft_ahead *a, const int32_t *past, int pos, int32_t id, double value_s, double extra_s, const int32_t **ids) {
+size_t weft_ahead_guess(weft_ahead *a, const int32_t *past, int pos, int32_t id, double value_s, double extra_s,
+                        const int32_t **ids) {
   a->one = value_s;
   a->many = value_s + extra_s;
   bool ahead = looks_ahead(a, past, pos, id);

@@ -32,7 +32,8 @@ static int reserve(caches *c, error *err) {
   return 0;
 }
 
-int caches_open(caches *c, const model *m, device *d, int64_t n_pages, int64_t least_pages, uint64_t limit, error *err) {
+int caches_open(caches *c, const model *m, device *d, int64_t n_pages, int64_t least_pages, uint64_t limit,
+                error *err) {
   uint64_t each = caches_bytes(m, CACHE_PAGE) - caches_bytes(m, 0);
   *c = (caches){.m = m, .d = d, .n_pages = n_pages, .slots = model_is_recurrent(m) ? CACHE_SLOTS : 1};
   while (reserve(c, err)) {
@@ -68,7 +69,7 @@ bool caches_settle(caches *c, double seconds) {
   return true;
 }
 
-// ---- sequences -------------------------------------------------------------------------------------------------------------
+// ---- sequences ------------------------------------------------------------------------------------------------------
 
 void *caches_at(const caches *c, int i, int number) {
   return (unsigned char *)c->state[i] + (uint64_t)number * caches_piece(c, i);
@@ -78,12 +79,14 @@ void *caches_at(const caches *c, int i, int number) {
 static void discard(caches *c, bool paged, int first, int n) {
   if (!c->d->run->here) return;
   for (int i = 0; i < model_n_states(c->m); i++)
-    if (model_state_is_paged(c->m, i) == paged) memory_discard(caches_at(c, i, first), (uint64_t)n * caches_piece(c, i));
+    if (model_state_is_paged(c->m, i) == paged)
+      memory_discard(caches_at(c, i, first), (uint64_t)n * caches_piece(c, i));
 }
 
 static void copy(caches *c, bool paged, int from, int to) {
   for (int i = 0; i < model_n_states(c->m); i++)
-    if (model_state_is_paged(c->m, i) == paged) device_copy(c->d, caches_at(c, i, to), caches_at(c, i, from), caches_piece(c, i));
+    if (model_state_is_paged(c->m, i) == paged)
+      device_copy(c->d, caches_at(c, i, to), caches_at(c, i, from), caches_piece(c, i));
 }
 
 int sequence_new(caches *c, sequence **out, error *err) {
@@ -126,7 +129,9 @@ void sequence_free(sequence *q) {
 }
 
 static int no_page(const caches *c, error *err) {
-  return error_set(err, "the cache is full: %d sequences hold all %d pages of %d positions; a shorter context, or fewer sequences at once, need less",
+  return error_set(err,
+                   "the cache is full: %d sequences hold all %d pages of %d positions; a shorter context, or fewer "
+                   "sequences at once, need less",
                    c->n_sequences, c->pages.limit, CACHE_PAGE);
 }
 

@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert((int)WEFT_POOLING_MODEL == POOLING_UNSAID && (int)WEFT_POOLING_NONE == POOLING_NONE && (int)WEFT_POOLING_MEAN == POOLING_MEAN &&
-               (int)WEFT_POOLING_CLS == POOLING_CLS && (int)WEFT_POOLING_LAST == POOLING_LAST && (int)WEFT_POOLING_RANK == POOLING_RANK, "weft.h numbers them as files do");
+_Static_assert((int)WEFT_POOLING_MODEL == POOLING_UNSAID && (int)WEFT_POOLING_NONE == POOLING_NONE &&
+                 (int)WEFT_POOLING_MEAN == POOLING_MEAN && (int)WEFT_POOLING_CLS == POOLING_CLS &&
+                 (int)WEFT_POOLING_LAST == POOLING_LAST && (int)WEFT_POOLING_RANK == POOLING_RANK,
+               "weft.h numbers them as files do");
 
 static int fail(weft_error *out, const error *e) {
   if (out) memcpy(out->text, e->text, sizeof out->text);
@@ -31,7 +33,8 @@ static bool add_row(void *ctx, size_t i, const float *row) {
   struct pool *p = ctx;
   for (size_t k = 0; k < p->size; k++)
     if (!isfinite(row[k])) {
-      error_set(&p->e, "%s: element %zu of the vector of token %zu is no number: the weights are damaged", p->path, k, i);
+      error_set(&p->e, "%s: element %zu of the vector of token %zu is no number: the weights are damaged", p->path, k,
+                i);
       return false;
     }
   if (p->how == WEFT_POOLING_NONE) memcpy(p->out + i * p->size, row, p->size * sizeof *row);
@@ -46,14 +49,19 @@ int weft_embed(weft_model *m, const int32_t *ids, size_t n, enum weft_pooling po
   if (pooling == WEFT_POOLING_MODEL && weft_model_pooling(m, &pooling, err)) return -1;
   if (pooling == WEFT_POOLING_MODEL) pooling = WEFT_POOLING_NONE;
   bool ranks = engine_pooling(e) == POOLING_RANK;
-  if (ranks != (pooling == WEFT_POOLING_RANK)) FAIL(err, "%s: this model %s", gguf_path(engine_gguf(e)), ranks ? "ranks texts, and makes no vectors of them" : "makes vectors of texts, and does not rank them");
+  if (ranks != (pooling == WEFT_POOLING_RANK))
+    FAIL(err, "%s: this model %s", gguf_path(engine_gguf(e)),
+         ranks ? "ranks texts, and makes no vectors of them" : "makes vectors of texts, and does not rank them");
   if (ranks) pooling = engine_is_encoder(e) ? WEFT_POOLING_CLS : WEFT_POOLING_LAST;
   if (pooling < 0 || pooling > WEFT_POOLING_RANK) FAIL(err, "pooling %d is not known", (int)pooling);
   if (!n) FAIL(err, "there are no tokens to make a vector of");
   if (n > (size_t)n_ctx) FAIL(err, "a text of %zu tokens does not fit the context of %d", n, n_ctx);
   for (size_t i = 0; i < n; i++)
-    if (ids[i] < 0 || ids[i] >= n_vocab) FAIL(err, "token id %d (number %zu of %zu) is outside the vocabulary: ids go from 0 to %d", ids[i], i + 1, n, n_vocab - 1);
-  struct pool p = {.path = gguf_path(engine_gguf(e)), .how = pooling, .size = (size_t)engine_n_embd(e), .n = n, .out = out};
+    if (ids[i] < 0 || ids[i] >= n_vocab)
+      FAIL(err, "token id %d (number %zu of %zu) is outside the vocabulary: ids go from 0 to %d", ids[i], i + 1, n,
+           n_vocab - 1);
+  struct pool p = {
+    .path = gguf_path(engine_gguf(e)), .how = pooling, .size = (size_t)engine_n_embd(e), .n = n, .out = out};
   p.sum = xcalloc(p.size, sizeof *p.sum);
   int failed = engine_eval_hidden(e, ids, n, add_row, &p, &p.e);
   if (pooling == WEFT_POOLING_MEAN) for (size_t k = 0; k < p.size; k++) out[k] = (float)(p.sum[k] / (double)n);

@@ -1,6 +1,7 @@
-// The engine: file, tokenizer, graphs, plans, and the caches of all sequences. See engine.h. There is a plan for a single token with logits, one for a
-// chunk of a prompt without, and one for rows of several sequences; a prompt of n tokens goes through as chunks of n - 1 and the last
-// token alone, or among others' rows. All but the first are made when they are first needed.
+// The engine: file, tokenizer, graphs, plans, and the caches of all sequences. See engine.h. There is a plan for a
+// single token with logits, one for a chunk of a prompt without, and one for rows of several sequences; a prompt of n
+// tokens goes through as chunks of n - 1 and the last token alone, or among others' rows. All but the first are made
+// when they are first needed.
 #include "engine/engine.h"
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +20,32 @@
 #include "model/model.h"
 #include "schedule/dots.h"
 
-enum { WORTH_LEARNING = 64 << 20 /* bytes of weights: smaller models lie in caches, where nothing need be asked for */ };
-enum { FEW = 4 /* tokens: one by one is quicker than a chunk */, DEFAULT_CHUNK = 64, MAX_CHUNK = 4096, CHUNK_STEP = 64, LEAST_CTX = 4096 };
+enum {
+  WORTH_LEARNING = 64 << 20 /* bytes of weights: smaller models lie in caches, where nothing need be asked for */
+};
+enum {
+  FEW = 4 /* tokens: one by one is quicker than a chunk */,
+  DEFAULT_CHUNK = 64,
+  MAX_CHUNK = 4096,
+  CHUNK_STEP = 64,
+  LEAST_CTX = 4096
+};
 // Kernels know no context but the longest that a sequence can have, and no number of pages but the largest.
 enum { USUAL_CTX = 1 << 17, USUAL_PAGES = 1 << 13 };
 
-// The plans of a model, what they compute beside the caches, and for how many tokens (0: as many as a chunk has). Tiles of tokens are as large as that,
-// so that a few tokens, and texts that are short, have plans of their own.
-enum plan_kind { PLAN_ONE, PLAN_MANY, PLAN_ROWS, PLAN_APART, PLAN_FEW_APART, PLAN_SUMS, PLAN_HIDDEN, PLAN_BRIEF, PLAN_COUNT };
+// The plans of a model, what they compute beside the caches, and for how many tokens (0: as many as a chunk has). Tiles
+// of tokens are as large as that, so that a few tokens, and texts that are short, have plans of their own.
+enum plan_kind {
+  PLAN_ONE,
+  PLAN_MANY,
+  PLAN_ROWS,
+  PLAN_APART,
+  PLAN_FEW_APART,
+  PLAN_SUMS,
+  PLAN_HIDDEN,
+  PLAN_BRIEF,
+  PLAN_COUNT
+};
 static const struct plan_row { enum model_logits logits; int tokens; bool apart, sums; } plan_rows[PLAN_COUNT] = {
   [PLAN_ONE] = {.logits = LOGITS_LAST, .tokens = 1},
   [PLAN_MANY] = {.logits = LOGITS_NONE},
@@ -49,7 +68,8 @@ struct engine {
   device *d;
   struct engine_options o;
   int n_ctx;
-  int64_t ctx, chunk, room;               // positions that a sequence can have; tokens of a chunk, and what its plan has room for
+  // positions that a sequence can have; tokens of a chunk, and what its plan has room for
+  int64_t ctx, chunk, room;
   caches caches;
   sequence *own;                          // of callers who have none
   laid *now, *other;                      // other: while layouts are compared
@@ -70,7 +90,9 @@ void engine_progress(const engine *e, const char *what, double fraction) {
 // --- memory ---------------------------------------------------------------------------------------------------------
 
 // Of one whole context.
-static uint64_t kv_bytes(const engine *e) { return caches_bytes(e->m, (int64_t)round_up((size_t)e->n_ctx, CACHE_PAGE)); }
+static uint64_t kv_bytes(const engine *e) {
+  return caches_bytes(e->m, (int64_t)round_up((size_t)e->n_ctx, CACHE_PAGE));
+}
 
 static int64_t page_table(const engine *e) { return e->ctx / CACHE_PAGE + 1; }
 
@@ -79,26 +101,37 @@ static bool has_room(const engine *e) {
   return add_u64(kv_bytes(e), gguf_file_bytes(e->file), &need) && (memory_available(&have, NULL) || need <= have);
 }
 
-// What nobody asked for may be less: many models were trained for more positions than a machine has memory for. Halves, so that a machine knows few kernels.
+// What nobody asked for may be less: many models were trained for more positions than a machine has memory for. Halves,
+// so that a machine knows few kernels.
 static void fit_context(engine *e) {
   int wish = e->n_ctx;
   while (e->n_ctx / 2 >= LEAST_CTX && !has_room(e)) e->n_ctx /= 2;
   if (e->n_ctx == wish) return;
-  if (has_room(e)) warning("%s: a context of %d positions, as there is no memory for the %d that the model was trained for", gguf_path(e->file), e->n_ctx, wish);
+  if (has_room(e))
+    warning("%s: a context of %d positions, as there is no memory for the %d that the model was trained for",
+            gguf_path(e->file), e->n_ctx, wish);
   else e->n_ctx = wish;
 }
 
 static int reserve(engine *e, error *err) {
   uint64_t kv = kv_bytes(e), need, have, all = UINT64_MAX;
-  if (!add_u64(kv, gguf_file_bytes(e->file), &need)) return error_set(err, "%s: a KV cache for %d positions is too large", gguf_path(e->file), e->n_ctx);
+  if (!add_u64(kv, gguf_file_bytes(e->file), &need))
+    return error_set(err, "%s: a KV cache for %d positions is too large", gguf_path(e->file), e->n_ctx);
   if (!memory_available(&have, NULL) && need > have)
-    return error_set(err, "%s: %.2f GiB of model and %.2f GiB of KV cache for %d positions, but only %.2f GiB of memory are free; a smaller context (-c) needs less",
-                     gguf_path(e->file), (double)gguf_file_bytes(e->file) / (1 << 30), (double)kv / (1 << 30), e->n_ctx, (double)have / (1 << 30));
+    return error_set(err,
+                     "%s: %.2f GiB of model and %.2f GiB of KV cache for %d positions, but only %.2f GiB of memory are "
+                     "free; a smaller context (-c) needs less",
+                     gguf_path(e->file), (double)gguf_file_bytes(e->file) / (1 << 30), (double)kv / (1 << 30), e->n_ctx,
+                     (double)have / (1 << 30));
   if (!memory_available(&have, NULL)) all = have - gguf_file_bytes(e->file);
   // a chunk may begin at the last position: then every index is in bounds whatever the variables of a plan are
-  e->ctx = (int64_t)round_up((size_t)max_i64(max_i64(e->n_ctx, model_n_ctx_train(e->m)), USUAL_CTX) + (size_t)e->room, CACHE_PAGE);
+  e->ctx = (int64_t)round_up((size_t)max_i64(max_i64(e->n_ctx, model_n_ctx_train(e->m)), USUAL_CTX) + (size_t)e->room,
+                             CACHE_PAGE);
   int64_t least = (int64_t)round_up((size_t)e->n_ctx + (size_t)e->room, CACHE_PAGE) / CACHE_PAGE;
-  if (caches_open(&e->caches, e->m, e->d, e->d->run->here ? max_i64(USUAL_PAGES, 2 * e->ctx / CACHE_PAGE) : least, least, all, err) || sequence_new(&e->caches, &e->own, err)) return -1;
+  if (caches_open(&e->caches, e->m, e->d, e->d->run->here ? max_i64(USUAL_PAGES, 2 * e->ctx / CACHE_PAGE) : least,
+                  least, all, err) ||
+      sequence_new(&e->caches, &e->own, err))
+    return -1;
   e->ids = xcalloc((size_t)e->room, sizeof *e->ids);
   e->at = xcalloc((size_t)e->room, sizeof *e->at);
   e->pages = xcalloc((size_t)(e->room * page_table(e)), sizeof *e->pages);
@@ -106,7 +139,9 @@ static int reserve(engine *e, error *err) {
   return 0;
 }
 
-static uint64_t rows_bytes(const engine *e) { return (uint64_t)e->room * (uint64_t)model_n_vocab(e->m) * sizeof *e->rows; }
+static uint64_t rows_bytes(const engine *e) {
+  return (uint64_t)e->room * (uint64_t)model_n_vocab(e->m) * sizeof *e->rows;
+}
 
 // Sums of squares for a tensor, or the counts of its experts.
 static float *sums_buffer(engine *e, int64_t i) {
@@ -135,7 +170,9 @@ static void *buffer(void *ctx, int64_t id) {
 
 // --- plans ----------------------------------------------------------------------------------------------------------
 
-static void role(void *ctx, const schedule *s, int i, char *out, size_t cap) { roles_name(((const engine *)ctx)->file, s, i, out, cap); }
+static void role(void *ctx, const schedule *s, int i, char *out, size_t cap) {
+  roles_name(((const engine *)ctx)->file, s, i, out, cap);
+}
 
 static void compiling(void *ctx, double fraction) { engine_progress(ctx, "compiling", fraction); }
 
@@ -153,13 +190,23 @@ static void filled(void *ctx, int64_t id, double from, double to, double done) {
 
 static void make_schedule(const engine *e, enum plan_kind kind, graph *g, schedule *s) {
   const struct plan_row *r = &plan_rows[kind];
-  model_shape of = {.page = CACHE_PAGE, .pages = e->caches.n_pages, .slots = e->caches.slots, .ctx = e->ctx, .n_ctx = e->n_ctx,
-                    .chunk = r->tokens ? r->tokens : e->room, .apart = r->apart, .logits = r->logits, .sums = r->sums, .exact = e->o.exact};
+  model_shape of = {.page = CACHE_PAGE,
+                    .pages = e->caches.n_pages,
+                    .slots = e->caches.slots,
+                    .ctx = e->ctx,
+                    .n_ctx = e->n_ctx,
+                    .chunk = r->tokens ? r->tokens : e->room,
+                    .apart = r->apart,
+                    .logits = r->logits,
+                    .sums = r->sums,
+                    .exact = e->o.exact};
   uop *sink = model_graph(e->m, g, &of);
   record_mark(g, sink, "model");
   const target *t = &e->d->target;
   if (!e->o.exact) sink = integer_dots(g, sink);
-  if (!e->o.exact && t->has_streams && descriptor_lanes(t->descriptors, DT_F32, t->vector_bytes / 4, t->vector_bytes / 4)) sink = brain_dots(g, sink);
+  if (!e->o.exact && t->has_streams &&
+      descriptor_lanes(t->descriptors, DT_F32, t->vector_bytes / 4, t->vector_bytes / 4))
+    sink = brain_dots(g, sink);
   record_mark(g, sink, "dots");
   schedule_graph(g, sink, s);
   for (int i = 0; i < s->n_kernels; i++) s->kernels[i].ast = layouts_apply(g, e->file, e->now->layouts, &s->kernels[i]);
@@ -183,7 +230,17 @@ static int need(engine *e, enum plan_kind kind, error *err) {
   st->g = graph_new(NULL);
   make_schedule(e, kind, st->g, &st->s);
   e->schedule_ms += (now_s() - began) * 1e3;
-  if (plan_build(e->d, st->g, &st->s, &(plan_options){.buffer = buffer, .ctx = e, .role = role, .progress = compiling, .stream = stream, .filled = filled, .prompt = kind != PLAN_ONE && !plan_rows[kind].apart, .flushes = true}, &st->p, err)) return -1;
+  if (plan_build(e->d, st->g, &st->s,
+                 &(plan_options){.buffer = buffer,
+                                 .ctx = e,
+                                 .role = role,
+                                 .progress = compiling,
+                                 .stream = stream,
+                                 .filled = filled,
+                                 .prompt = kind != PLAN_ONE && !plan_rows[kind].apart,
+                                 .flushes = true},
+                 &st->p, err))
+    return -1;
   plan_stats s = plan_get_stats(st->p);
   e->compile_ms += s.compile_ms;
   e->codegen_ms += s.codegen_ms;
@@ -195,11 +252,13 @@ static int start(engine *e, const char *path, error *err) {
   if (gguf_open(path, &e->file, err)) return -1;
   for (size_t i = 0; i < e->o.n_settings; i++) if (gguf_set_text(e->file, e->o.settings[i], err)) return -1;
   if (model_open(e->file, e->o.kv, &e->m, err) || tokenizer_from_gguf(e->file, &e->tok, err)) return -1;
-  for (size_t i = 0; i < e->o.n_adapters; i++) if (model_adapt(e->m, e->o.adapters[i].path, e->o.adapters[i].scale, err)) return -1;
+  for (size_t i = 0; i < e->o.n_adapters; i++)
+    if (model_adapt(e->m, e->o.adapters[i].path, e->o.adapters[i].scale, err)) return -1;
   engine_progress(e, "loading", 0.3);
   e->n_ctx = e->o.n_ctx ? e->o.n_ctx : model_n_ctx_train(e->m);
   if (model_n_ctx_max(e->m) && e->n_ctx > model_n_ctx_max(e->m))
-    return error_set(err, "%s: a context of %d positions, but this model has learned %d", path, e->n_ctx, model_n_ctx_max(e->m));
+    return error_set(err, "%s: a context of %d positions, but this model has learned %d", path, e->n_ctx,
+                     model_n_ctx_max(e->m));
   e->chunk = model_is_encoder(e->m) ? e->n_ctx : e->o.chunk > 0 ? min_i64(e->o.chunk, MAX_CHUNK) : DEFAULT_CHUNK;
   if (model_block(e->m)) e->chunk = min_i64(e->chunk, model_block(e->m));
   e->room = (int64_t)round_up((size_t)e->chunk, CHUNK_STEP);
@@ -215,7 +274,8 @@ static int start(engine *e, const char *path, error *err) {
   tune_from_env(e, false);
   const char *tune = env_str(ENV_WEFT_TUNE);
   bool always = !strcmp(tune, "always");
-  if (!model_is_encoder(e->m) && (always || !strcmp(tune, "background"))) e->live = live_open(plan_of(e, PLAN_ONE), always);
+  if (!model_is_encoder(e->m) && (always || !strcmp(tune, "background")))
+    e->live = live_open(plan_of(e, PLAN_ONE), always);
   return 0;
 }
 
@@ -226,7 +286,8 @@ int engine_open(const char *path, const struct engine_options *options, engine *
   if (options) e->o = *options;
   error why = {0};
   if (start(e, path, &why) || gguf_check_size(e->file, &why)) {
-    if (!e->file || !gguf_check_size(e->file, err)) error_set(err, "%s", why.text);       // of a file that was cut: that, and not what its zeros look like
+    // of a file that was cut: that, and not what its zeros look like
+    if (!e->file || !gguf_check_size(e->file, err)) error_set(err, "%s", why.text);
     engine_close(e);
     return -1;
   }
@@ -276,8 +337,9 @@ const tokenizer *engine_tokenizer(const engine *e) { return e->tok; }
 int engine_n_vocab(const engine *e) { return model_n_vocab(e->m); }
 int engine_n_ctx(const engine *e) { return e->n_ctx; }
 
-// Memory is plain pages at first, which cost little to touch, and moves into huge ones, which are quicker to read, between runs: in a small
-// part of the time that the runs take, so that no token waits for it. Caches follow as far as they are full.
+// Memory is plain pages at first, which cost little to touch, and moves into huge ones, which are quicker to read,
+// between runs: in a small part of the time that the runs take, so that no token waits for it. Caches follow as far as
+// they are full.
 enum { SETTLE_PERCENT = 5 };
 
 static void run(engine *e, plan *p, const plan_var *vars, int n_vars) {
@@ -317,17 +379,21 @@ static void eval_each(engine *e, const int32_t *ids, size_t n, int pos) {
 }
 
 // Whether file and device are as they were.
-static int sound(const engine *e, error *err) { return gguf_check_size(e->file, err) || device_check(e->d, err) ? -1 : 0; }
+static int sound(const engine *e, error *err) {
+  return gguf_check_size(e->file, err) || device_check(e->d, err) ? -1 : 0;
+}
 
 static void eval(engine *e, const int32_t *ids, size_t n, int pos) {
   for (size_t m; n > FEW; ids += m, n -= m, pos += (int)m) m = eval_chunk(e, plan_of(e, PLAN_MANY), ids, n - 1, pos);
   eval_each(e, ids, n, pos);
 }
 
-// Before n tokens from pos on are evaluated: memory for them, and a plan for prompts if one is needed (prompt: so many tokens go through it at least).
+// Before n tokens from pos on are evaluated: memory for them, and a plan for prompts if one is needed (prompt: so many
+// tokens go through it at least).
 static int prepare(engine *e, sequence *q, const int32_t *ids, size_t n, int pos, size_t prompt, error *err) {
   if (!n || pos < 0 || n > (size_t)(e->n_ctx - pos)) die("engine: %zu tokens at %d of %d", n, pos, e->n_ctx);
-  for (size_t i = 0; i < n; i++) if (ids[i] < 0 || ids[i] >= model_n_vocab(e->m)) die("engine: token %d of %d", ids[i], model_n_vocab(e->m));
+  for (size_t i = 0; i < n; i++)
+    if (ids[i] < 0 || ids[i] >= model_n_vocab(e->m)) die("engine: token %d of %d", ids[i], model_n_vocab(e->m));
   if (sound(e, err) || sequence_hold(q, pos, pos + (int)n, err)) return -1;
   bool again = model_is_recurrent(e->m) && pos && pos != q->at;        // what lies before pos is evaluated once more
   if ((!prompt && !(again && pos > FEW)) || plan_of(e, PLAN_MANY)) return 0;
@@ -360,10 +426,12 @@ static int begin_eval(engine *e, sequence *q, const int32_t *ids, size_t n, int 
 static int need_rows(engine *e, error *err) {
   error none = {0};
   if (e->rows || (e->rows = memory_reserve_plain(rows_bytes(e), &none))) return 0;
-  return error_set(err, "no memory for the logits of %lld positions: %s; a smaller chunk (-ub) needs less", (long long)e->chunk, none.text);
+  return error_set(err, "no memory for the logits of %lld positions: %s; a smaller chunk (-ub) needs less",
+                   (long long)e->chunk, none.text);
 }
 
-int engine_eval_rows(engine *e, sequence *q, const int32_t *ids, size_t n, int pos, size_t first, engine_row *row, void *ctx, error *err) {
+int engine_eval_rows(engine *e, sequence *q, const int32_t *ids, size_t n, int pos, size_t first, engine_row *row,
+                     void *ctx, error *err) {
   if (!q) q = e->own;
   if (first >= n) die("engine_eval_rows: from %zu of %zu tokens on", first, n);
   if (need_rows(e, err) || need(e, PLAN_ROWS, err) || begin_eval(e, q, ids, n, pos, first, err)) return -1;
@@ -371,7 +439,8 @@ int engine_eval_rows(engine *e, sequence *q, const int32_t *ids, size_t n, int p
   size_t at = 0, n_vocab = (size_t)model_n_vocab(e->m);
   for (size_t m; at < n && go_on; at += m) {
     bool wanted = at >= first;
-    m = eval_chunk(e, wanted ? plan_of(e, PLAN_ROWS) : plan_of(e, PLAN_MANY), ids + at, (wanted ? n : first) - at, pos + (int)at);
+    m = eval_chunk(e, wanted ? plan_of(e, PLAN_ROWS) : plan_of(e, PLAN_MANY), ids + at, (wanted ? n : first) - at,
+                   pos + (int)at);
     if (sound(e, err)) return -1;
     for (size_t i = 0; wanted && go_on && i < m; i++) go_on = row(ctx, at + i, e->rows + i * n_vocab);
   }
@@ -391,7 +460,8 @@ int engine_eval_sums(engine *e, const int32_t *ids, size_t n, engine_sums *see, 
 }
 
 int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row, void *ctx, error *err) {
-  bool brief = model_is_encoder(e->m) && n <= DEFAULT_CHUNK && e->room > DEFAULT_CHUNK;       // tiles of few rows do for a short text
+  // tiles of few rows do for a short text
+  bool brief = model_is_encoder(e->m) && n <= DEFAULT_CHUNK && e->room > DEFAULT_CHUNK;
   enum plan_kind kind = brief ? PLAN_BRIEF : PLAN_HIDDEN;
   if (need(e, kind, err) || begin_eval(e, e->own, ids, n, 0, 0, err)) return -1;
   bool go_on = true;
@@ -428,8 +498,8 @@ int engine_sequence_load(engine *e, const int32_t *ids, size_t n, const char *pa
 
 static enum plan_kind apart_plan(size_t n) { return n <= FEW ? PLAN_FEW_APART : PLAN_APART; }
 
-// The last tokens of n parts, each a row with the pages of its sequence, in one run. What all rows add to the caches is there before any of them
-// looks, and each looks at no position beyond its own: so several may be of one sequence.
+// The last tokens of n parts, each a row with the pages of its sequence, in one run. What all rows add to the caches is
+// there before any of them looks, and each looks at no position beyond its own: so several may be of one sequence.
 static void eval_apart(engine *e, const struct engine_part *parts, size_t n) {
   size_t table = (size_t)page_table(e), deepest = 0, rows = 0;
   for (size_t i = 0; i < n; i++) {
@@ -449,20 +519,24 @@ int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(voi
   bool fixed = model_is_recurrent(e->m);
   size_t rows = 0, before = 0, n_vocab = (size_t)model_n_vocab(e->m);
   for (size_t i = 0; i < n; i++) rows += parts[i].rows;
-  if (rows > (size_t)e->chunk || (fixed && rows != n)) die("engine_step: %zu rows of %zu sequences, %lld at most", rows, n, (long long)e->chunk);
-  bool together = rows > 1 && !fixed;                                  // the last tokens of all parts are left to one run
+  if (rows > (size_t)e->chunk || (fixed && rows != n))
+    die("engine_step: %zu rows of %zu sequences, %lld at most", rows, n, (long long)e->chunk);
+  // the last tokens of all parts are left to one run
+  bool together = rows > 1 && !fixed;
   if (need_rows(e, err) || (together && need(e, apart_plan(rows), err))) return -1;
   for (size_t i = 0; i < n; i++) {
     size_t alone = together ? parts[i].rows : 0;
     parts[i].from = parts[i].q->n;
-    if (prepare(e, parts[i].q, parts[i].ids, parts[i].n, parts[i].from, parts[i].n > FEW + alone ? parts[i].n : 0, err)) return -1;
+    if (prepare(e, parts[i].q, parts[i].ids, parts[i].n, parts[i].from, parts[i].n > FEW + alone ? parts[i].n : 0, err))
+      return -1;
   }
   bool stopped = false;
   for (size_t i = 0; i < n && !stopped; i++) {
     struct engine_part *p = &parts[i];
     size_t m, at = 0, alone = together ? p->rows : 0;
     begin(e, p->q, p->ids, p->n, p->from);
-    for (; p->n - at > FEW + alone && !(stopped = stop && stop(ctx)); at += m) m = eval_chunk(e, plan_of(e, PLAN_MANY), p->ids + at, p->n - at - 1, p->from + (int)at);
+    for (; p->n - at > FEW + alone && !(stopped = stop && stop(ctx)); at += m)
+      m = eval_chunk(e, plan_of(e, PLAN_MANY), p->ids + at, p->n - at - 1, p->from + (int)at);
     if (!stopped) eval_each(e, p->ids + at, p->n - at - alone, p->from + (int)at);
     if (!together) memcpy(e->rows + i * n_vocab, e->logits, n_vocab * sizeof *e->rows);
   }
@@ -481,12 +555,23 @@ void engine_stats(const engine *e, struct engine_stats *out) {
   live_stats l = {0};
   if (e->live) live_stats_get(e->live, &l);
   *out = (struct engine_stats){
-    .load_ms = e->load_ms, .compile_ms = e->compile_ms, .schedule_ms = e->schedule_ms, .codegen_ms = e->codegen_ms, .kernels_compiled = e->compiled,
-    .kernels_per_token = s.dispatches, .kernels_per_block = (double)s.dispatches / model_n_layer(e->m),
+    .load_ms = e->load_ms,
+    .compile_ms = e->compile_ms,
+    .schedule_ms = e->schedule_ms,
+    .codegen_ms = e->codegen_ms,
+    .kernels_compiled = e->compiled,
+    .kernels_per_token = s.dispatches,
+    .kernels_per_block = (double)s.dispatches / model_n_layer(e->m),
     .fusion_rate = s.dispatches ? (double)s.graph_ops / s.dispatches : 0,
-    .kv_bytes = kv_bytes(e), .peak_rss_bytes = memory_peak_rss(),
-    .n_params = gguf_n_params(e->file), .model_bytes = gguf_tensor_bytes(e->file),
-    .kernels = s.unique, .kernels_tuned = s.tuned, .tune_tried = l.tried, .tune_better = l.better, .tune_state = l.state,
+    .kv_bytes = kv_bytes(e),
+    .peak_rss_bytes = memory_peak_rss(),
+    .n_params = gguf_n_params(e->file),
+    .model_bytes = gguf_tensor_bytes(e->file),
+    .kernels = s.unique,
+    .kernels_tuned = s.tuned,
+    .tune_tried = l.tried,
+    .tune_better = l.better,
+    .tune_state = l.state,
     .tune_cost = l.ran_s > 0 ? (l.lost_s + l.made_s) / l.ran_s : 0,
   };
 }
@@ -499,7 +584,9 @@ bool engine_is_encoder(const engine *e) { return model_is_encoder(e->m); }
 int engine_pooling(const engine *e) { return (int)model_pooling(e->m); }
 int engine_chunk(const engine *e) { return (int)e->chunk; }
 
-void engine_look(const engine *e, bool prompt, graph *g, schedule *s) { make_schedule(e, prompt ? PLAN_MANY : PLAN_ONE, g, s); }
+void engine_look(const engine *e, bool prompt, graph *g, schedule *s) {
+  make_schedule(e, prompt ? PLAN_MANY : PLAN_ONE, g, s);
+}
 
 void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap) {
   int64_t own = id - model_buffer_id(e->file, 0);
@@ -507,7 +594,8 @@ void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap) {
   else if (codebook_is(id)) snprintf(out, cap, "code book");
   else if (own < 0) snprintf(out, cap, "%s", gguf_tensor_at(e->file, (size_t)id)->name);
   else if (own < BUF_STATE) snprintf(out, cap, "%s", own == BUF_IDS ? "ids" : "logits");
-  else if (own >= BUF_ADAPTER) snprintf(out, cap, "adapter %s", gguf_tensor_at(e->file, (size_t)(own - BUF_ADAPTER) / 2)->name);
+  else if (own >= BUF_ADAPTER)
+    snprintf(out, cap, "adapter %s", gguf_tensor_at(e->file, (size_t)(own - BUF_ADAPTER) / 2)->name);
   else snprintf(out, cap, "state %lld", (long long)(own - BUF_STATE));
 }
 

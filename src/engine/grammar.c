@@ -46,7 +46,8 @@ int weft_grammar_open_gbnf(const weft_vocab *v, const char *text, size_t n, weft
   return open_grammar(v, g, &e, out, err);
 }
 
-int weft_grammar_open_json_schema(const weft_vocab *v, const char *text, size_t n, weft_grammar **out, weft_error *err) {
+int weft_grammar_open_json_schema(const weft_vocab *v, const char *text, size_t n, weft_grammar **out,
+                                  weft_error *err) {
   grammar *g = NULL;
   error e = {0};
   (void)grammar_from_schema(text, n, &g, &e);
@@ -91,6 +92,7 @@ int weft_grammar_accept(weft_grammar *g, int32_t id, weft_error *err) {
 int weft_grammar_accept_text(weft_grammar *g, const char *text, size_t n, weft_error *err) {
   error e = {0};
   bool ok = false;
-  if (!matcher_bytes(g->m, text, n, &ok, &e) && !ok) error_set(&e, "the grammar does not allow this text of %zu bytes here", n);
+  if (!matcher_bytes(g->m, text, n, &ok, &e) && !ok)
+    error_set(&e, "the grammar does not allow this text of %zu bytes here", n);
   return e.text[0] ? fail(err, &e) : 0;
 }

@@ -1,5 +1,6 @@
-// weft_imatrix: importance weights, collected while a model reads texts and written in llama.cpp's format (model/imatrix.h reads it): for a tensor NAME
-// the sums of squares of its inputs as NAME.in_sum2, and how many tokens they are of as NAME.counts; of experts' for each.
+// weft_imatrix: importance weights, collected while a model reads texts and written in llama.cpp's format
+// (model/imatrix.h reads it): for a tensor NAME the sums of squares of its inputs as NAME.in_sum2, and how many tokens
+// they are of as NAME.counts; of experts' for each.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,9 +50,11 @@ int weft_imatrix_add(weft_imatrix *w, const int32_t *ids, size_t n, weft_error *
   return 0;
 }
 
-// ---- the file ---------------------------------------------------------------------------------------------------------
+// ---- the file -------------------------------------------------------------------------------------------------------
 
-static int by_name(const void *a, const void *b) { return strcmp((*(const gguf_tensor *const *)a)->name, (*(const gguf_tensor *const *)b)->name); }
+static int by_name(const void *a, const void *b) {
+  return strcmp((*(const gguf_tensor *const *)a)->name, (*(const gguf_tensor *const *)b)->name);
+}
 
 static int add_head(gguf_head *h, const gguf_tensor *t, error *err) {
   char name[GGUF_MAX_NAME + 16];
@@ -59,10 +62,12 @@ static int add_head(gguf_head *h, const gguf_tensor *t, error *err) {
   int64_t sums[2] = {t->ne[0], t->ne[2]}, counts[2] = {1, t->ne[2]};
   const struct format *f = format_by_id(FORMAT_F32);
   snprintf(name, sizeof name, "%s.counts", t->name);
-  if (strlen(name) > GGUF_MAX_NAME) return error_set(err, "tensor '%s': its name leaves no room for '.in_sum2'", t->name);
+  if (strlen(name) > GGUF_MAX_NAME)
+    return error_set(err, "tensor '%s': its name leaves no room for '.in_sum2'", t->name);
   if (gguf_head_tensor(h, name, 2, counts, f, &bytes, err)) return -1;
   snprintf(name, sizeof name, "%s.in_sum2", t->name);
-  if (strlen(name) > GGUF_MAX_NAME) return error_set(err, "tensor '%s': its name leaves no room for '.in_sum2'", t->name);
+  if (strlen(name) > GGUF_MAX_NAME)
+    return error_set(err, "tensor '%s': its name leaves no room for '.in_sum2'", t->name);
   return gguf_head_tensor(h, name, 2, sums, f, &bytes, err);
 }
 
@@ -75,7 +80,8 @@ static int add_floats(newfile *f, const gguf_head *h, const double *x, size_t n,
   return newfile_add(f, zeros, (size_t)gguf_head_padding(h, n * sizeof(float)), err);
 }
 
-static int write_file(const weft_imatrix *w, newfile *f, const gguf_head *h, const gguf_tensor *const *order, size_t n, error *err) {
+static int write_file(const weft_imatrix *w, newfile *f, const gguf_head *h, const gguf_tensor *const *order, size_t n,
+                      error *err) {
   str head = {0};
   gguf_head_bytes(h, &head);
   int status = newfile_add(f, head.at, head.n, err);
@@ -83,7 +89,10 @@ static int write_file(const weft_imatrix *w, newfile *f, const gguf_head *h, con
   for (size_t i = 0; i < n && !status; i++) {
     const gguf_tensor *t = order[i];
     size_t at = gguf_tensor_index(w->g, t);
-    status = add_floats(f, h, w->counts[at], (size_t)t->ne[2], err) || add_floats(f, h, w->sums[at], (size_t)t->ne[0] * (size_t)t->ne[2], err) ? -1 : 0;
+    status = add_floats(f, h, w->counts[at], (size_t)t->ne[2], err) ||
+                 add_floats(f, h, w->sums[at], (size_t)t->ne[0] * (size_t)t->ne[2], err)
+               ? -1
+               : 0;
   }
   return status;
 }
@@ -92,7 +101,9 @@ static int write_file(const weft_imatrix *w, newfile *f, const gguf_head *h, con
 static int check(const weft_imatrix *w, const gguf_tensor *t, error *err) {
   size_t at = gguf_tensor_index(w->g, t);
   for (int64_t k = 0; k < t->ne[0] * t->ne[2]; k++)
-    if (!isfinite((float)w->sums[at][k])) return gguf_fail(w->g, NULL, err, "tensor '%s': input %lld was no number, or too large: the weights are damaged", t->name, (long long)(k % t->ne[0]));
+    if (!isfinite((float)w->sums[at][k]))
+      return gguf_fail(w->g, NULL, err, "tensor '%s': input %lld was no number, or too large: the weights are damaged",
+                       t->name, (long long)(k % t->ne[0]));
   return 0;
 }
 

@@ -1,11 +1,13 @@
 // Layouts of weights: see layouts.h.
 //
-// A layout belongs to a weight, not to a kernel: a token's kernel reads it and so does a prompt's, and memory holds it once. So it is part of what is
-// scheduled (the name of the weight's PARAM), every kernel follows it, and the choice is made for all weights of a format and size together.
+// A layout belongs to a weight, not to a kernel: a token's kernel reads it and so does a prompt's, and memory holds it
+// once. So it is part of what is scheduled (the name of the weight's PARAM), every kernel follows it, and the choice is
+// made for all weights of a format and size together.
 //
-// The search holds the model twice. For every other layout there is a second set of weights, all in that layout, with plans of their own, and
-// tokens run through both sets in turns; by the time stamps of its kernels each format and size finds its best layout. What won so is then put together
-// and tried as it would be used: the same logits, bit by bit, behind a prompt and behind single tokens; tokens faster, prompts no slower.
+// The search holds the model twice. For every other layout there is a second set of weights, all in that layout, with
+// plans of their own, and tokens run through both sets in turns; by the time stamps of its kernels each format and size
+// finds its best layout. What won so is then put together and tried as it would be used: the same logits, bit by bit,
+// behind a prompt and behind single tokens; tokens faster, prompts no slower.
 #include "engine/layouts.h"
 #include <math.h>
 #include <stdlib.h>
@@ -18,15 +20,19 @@
 #include "model/model.h"
 
 enum { TURNS = 7, FINAL_TURNS = 9, LOOKS = 3, TEXT = 96, PROMPT = 40 };
-static const double LEAST_SHARE = 0.03, GAIN = 0.985, MIN_GAIN = 0.998, NO_LOSS = 1.01, MUCH_LONGER = 1.5, ROOM = 1.1, MARGIN = 512 << 20;
+static const double LEAST_SHARE = 0.03, GAIN = 0.985, MIN_GAIN = 0.998, NO_LOSS = 1.01, MUCH_LONGER = 1.5, ROOM = 1.1,
+                    MARGIN = 512 << 20;
 
-// --- what is known ----------------------------------------------------------------------------------------------------
+// --- what is known ---------------------------------------------------------------------------------------------------
 
 static void name_of(const gguf_tensor *t, char out[TEXT]) {
-  snprintf(out, TEXT, "weight %s %lld %lld %lld", t->format->name, (long long)t->ne[0], (long long)t->ne[1], (long long)(t->ne[2] * t->ne[3]));
+  snprintf(out, TEXT, "weight %s %lld %lld %lld", t->format->name, (long long)t->ne[0], (long long)t->ne[1],
+           (long long)(t->ne[2] * t->ne[3]));
 }
 
-static bool same_shape(const gguf_tensor *a, const gguf_tensor *b) { return a->format == b->format && !memcmp(a->ne, b->ne, sizeof a->ne); }
+static bool same_shape(const gguf_tensor *a, const gguf_tensor *b) {
+  return a->format == b->format && !memcmp(a->ne, b->ne, sizeof a->ne);
+}
 
 enum layout *layouts_known(const device *d, const gguf *file) {
   size_t n = gguf_n_tensors(file);
@@ -55,7 +61,7 @@ uop *layouts_apply(graph *g, const gguf *file, const enum layout *of, const sche
   return any ? layouts_set(g, k->ast, args, (int)min_i64(k->n_bufs, COUNT(args))) : k->ast;
 }
 
-// --- the search -------------------------------------------------------------------------------------------------------
+// --- the search ------------------------------------------------------------------------------------------------------
 
 typedef struct side { plan *p; double *us; } side;               // us: of each kernel, in the last run
 typedef struct layout_search {
@@ -107,20 +113,27 @@ static int find_rows(layout_search *l, const char *compiler, int *todo, error *e
   for (int i = 0; i < st.kernels; i++) {
     int64_t t = engine_weight_of(e, false, i);
     all += x.us[i];
-    l->row_of[i] = t < 0 || gguf_tensor_at(engine_gguf(e), (size_t)t)->n_dims < 2 ? -1 : row_named(l->rows, gguf_tensor_at(engine_gguf(e), (size_t)t));
+    l->row_of[i] = t < 0 || gguf_tensor_at(engine_gguf(e), (size_t)t)->n_dims < 2
+                     ? -1
+                     : row_named(l->rows, gguf_tensor_at(engine_gguf(e), (size_t)t));
     if (l->row_of[i] < 0) continue;
     layout_row *row = &l->rows->at.at[l->row_of[i]];
     row->layout = engine_layouts(e)[t];
     row->tensor = t;
     row->share += x.us[i];
-    if (x.us[i] > role_us[l->row_of[i]]) { role_us[l->row_of[i]] = x.us[i]; snprintf(row->role, sizeof row->role, "%s", plan_kernel(x.p, i, &(plan_var){"pos", l->s->depth}, 1).role); }
+    if (x.us[i] > role_us[l->row_of[i]]) {
+      role_us[l->row_of[i]] = x.us[i];
+      snprintf(row->role, sizeof row->role, "%s", plan_kernel(x.p, i, &(plan_var){"pos", l->s->depth}, 1).role);
+    }
   }
   for (size_t i = 0; i < l->rows->at.n; i++) {
     layout_row *row = &l->rows->at.at[i];
     tuning known;
     row->share /= all > 0 ? all : 1;
     row->state = LAYOUT_NOT_TRIED;
-    if (tuning_get_layout(engine_device(e), row->weight, &known) && !strcmp(known.compiler, compiler) && !(known.cut_s > 0 && l->seconds >= known.cut_s * MUCH_LONGER)) row->state = LAYOUT_KNOWN;
+    if (tuning_get_layout(engine_device(e), row->weight, &known) && !strcmp(known.compiler, compiler) &&
+        !(known.cut_s > 0 && l->seconds >= known.cut_s * MUCH_LONGER))
+      row->state = LAYOUT_KNOWN;
     else if (row->share >= LEAST_SHARE) { row->state = LAYOUT_SAME; ++*todo; }
   }
   free(x.us); free(role_us);
@@ -131,7 +144,8 @@ static bool tried(const layout_row *row) { return row->state == LAYOUT_SAME || r
 
 // Whether this is news for any row.
 static bool differs(const layout_search *l, enum layout layout) {
-  for (size_t i = 0; i < l->rows->at.n; i++) if (tried(&l->rows->at.at[i]) && engine_layouts(l->e)[l->rows->at.at[i].tensor] != layout) return true;
+  for (size_t i = 0; i < l->rows->at.n; i++)
+    if (tried(&l->rows->at.at[i]) && engine_layouts(l->e)[l->rows->at.at[i].tensor] != layout) return true;
   return false;
 }
 
@@ -170,16 +184,19 @@ static int try_layout(layout_search *l, enum layout layout, error *err) {
   double *sums = xcalloc(2 * TURNS * n + 1, sizeof *sums);
   x.us = xcalloc((size_t)kernels + 1, sizeof *x.us);
   for (; turns < TURNS && (turns < 3 || !late(l)); turns++)
-    for (int other = 0; other < 2; other++) {                      // the new layouts, then those in use; afterwards the new ones are in use again
+    // the new layouts, then those in use; afterwards the new ones are in use again
+    for (int other = 0; other < 2; other++) {
       timed(l, &x, err);
-      for (int i = 0; i < kernels; i++) if (l->row_of[i] >= 0) sums[((size_t)l->row_of[i] * 2 + (size_t)other) * TURNS + (size_t)turns] += x.us[i];
+      for (int i = 0; i < kernels; i++)
+        if (l->row_of[i] >= 0) sums[((size_t)l->row_of[i] * 2 + (size_t)other) * TURNS + (size_t)turns] += x.us[i];
       engine_swap(l->e);
     }
   for (size_t i = 0; i < n; i++) {
     layout_row *row = &l->rows->at.at[i];
     double ratio[TURNS];
     if (!tried(row)) continue;
-    double least[2] = {1e30, 1e30};                               // noise makes runs slower, never faster: the middle and the fastest have to agree
+    // noise makes runs slower, never faster: the middle and the fastest have to agree
+    double least[2] = {1e30, 1e30};
     for (int k = 0; k < turns; k++) {
       const double us[2] = {sums[i * 2 * TURNS + (size_t)k], sums[(i * 2 + 1) * TURNS + (size_t)k]};
       ratio[k] = us[0] / us[1];
@@ -214,7 +231,8 @@ static bool same_logits(const layout_search *l, error *err) {
   bool ok = true;
   for (int other = 0; other < 2; other++) {
     for (int part = 0; part < 2 && ok; part++) {
-      ok = prompt > 0 && !engine_eval(e, part ? l->ids + prompt : l->ids, part ? 1 : (size_t)prompt, part ? prompt : 0, &now, err);
+      ok = prompt > 0 &&
+           !engine_eval(e, part ? l->ids + prompt : l->ids, part ? 1 : (size_t)prompt, part ? prompt : 0, &now, err);
       if (ok) memcpy(kept + (size_t)(2 * other + part) * n, now, n * sizeof *now);
     }
     engine_swap(e);
@@ -249,7 +267,10 @@ static void keep_rows(const layout_search *l, const char *compiler) {
   for (size_t i = 0; i < l->rows->at.n; i++) {
     const layout_row *row = &l->rows->at.at[i];
     if (!tried(row) && row->state != LAYOUT_DROPPED) continue;
-    tuning t = {.better = row->state == LAYOUT_BETTER, .n = 1, .opts = {{OPT_LAYOUT, 0, (int)row->layout}}, .cut_s = l->cut ? l->seconds : 0};
+    tuning t = {.better = row->state == LAYOUT_BETTER,
+                .n = 1,
+                .opts = {{OPT_LAYOUT, 0, (int)row->layout}},
+                .cut_s = l->cut ? l->seconds : 0};
     snprintf(t.name, sizeof t.name, "%s", row->weight);
     snprintf(t.role, sizeof t.role, "%s", row->role);
     snprintf(t.compiler, sizeof t.compiler, "%s", compiler);
@@ -262,7 +283,9 @@ static bool room_for_two(layout_search *l) {
   uint64_t have;
   double need = (double)gguf_tensor_bytes(engine_gguf(l->e)) * ROOM + MARGIN;
   if (memory_available(&have, NULL) || need <= (double)have) return true;
-  snprintf(l->rows->why, sizeof l->rows->why, "layouts: the weights do not fit into memory twice (%.1f GiB more, of which %.1f are free)", need / 0x1p30, (double)have / 0x1p30);
+  snprintf(l->rows->why, sizeof l->rows->why,
+           "layouts: the weights do not fit into memory twice (%.1f GiB more, of which %.1f are free)", need / 0x1p30,
+           (double)have / 0x1p30);
   return false;
 }
 
@@ -282,12 +305,15 @@ int layouts_search(engine *e, const struct tune_settings *s, double seconds, lay
     error e2 = {0};                              // what cannot be made or held is not in use: no reason to tune nothing
     for (int i = 0; i < LAYOUT_COUNT && !(l.cut = late(&l)); i++) {
       progress(&l, (double)i / (LAYOUT_COUNT + 1));
-      if (differs(&l, (enum layout)i) && try_layout(&l, (enum layout)i, &e2)) snprintf(rows->why, sizeof rows->why, "layout %s: %.*s", layout_name((enum layout)i), (int)sizeof rows->why - 32, e2.text);
+      if (differs(&l, (enum layout)i) && try_layout(&l, (enum layout)i, &e2))
+        snprintf(rows->why, sizeof rows->why, "layout %s: %.*s", layout_name((enum layout)i),
+                 (int)sizeof rows->why - 32, e2.text);
     }
     for (size_t i = 0; i < rows->at.n; i++) found += rows->at.at[i].state == LAYOUT_BETTER;
     progress(&l, (double)LAYOUT_COUNT / (LAYOUT_COUNT + 1));
     bool kept = found && try_together(&l, &e2) > 0;
-    for (size_t i = 0; i < rows->at.n && !kept; i++) if (rows->at.at[i].state == LAYOUT_BETTER) rows->at.at[i].state = LAYOUT_DROPPED;
+    for (size_t i = 0; i < rows->at.n && !kept; i++)
+      if (rows->at.at[i].state == LAYOUT_BETTER) rows->at.at[i].state = LAYOUT_DROPPED;
     keep_rows(&l, str_c(&compiler));
   }
   free(l.ids); free(l.row_of);

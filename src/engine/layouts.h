@@ -1,4 +1,5 @@
-// layouts: how each weight of a model lies in memory (codegen/stream.h), as an earlier search found it; and that search.
+// layouts: how each weight of a model lies in memory (codegen/stream.h), as an earlier search found it; and that
+// search.
 #ifndef WEFT_ENGINE_LAYOUTS_H
 #define WEFT_ENGINE_LAYOUTS_H
 #include "codegen/stream.h"
@@ -13,7 +14,13 @@ enum layout *layouts_known(const struct device *d, const gguf *file);
 // The kernel of a schedule with its weights laid out so.
 uop *layouts_apply(graph *g, const gguf *file, const enum layout *of, const sched_kernel *k);
 
-enum layout_state { LAYOUT_KNOWN /* from the cache */, LAYOUT_NOT_TRIED /* why */, LAYOUT_SAME /* nothing is better */, LAYOUT_DROPPED /* better alone, not in the model */, LAYOUT_BETTER };
+enum layout_state {
+  LAYOUT_KNOWN /* from the cache */,
+  LAYOUT_NOT_TRIED /* why */,
+  LAYOUT_SAME /* nothing is better */,
+  LAYOUT_DROPPED /* better alone, not in the model */,
+  LAYOUT_BETTER
+};
 // Weights of one format and size.
 typedef struct layout_row {
   char weight[96], role[64]; // "weight Q6_K 2048 8192 1"; the role of the kernel that reads most of them
@@ -21,7 +28,8 @@ typedef struct layout_row {
   double share;              // of a token's time that the kernels take which read them
   enum layout_state state;
   enum layout layout;        // the best one that was tried, or the one that is in use
-  double ratio;              // a token's time in those kernels over what it is with what was in use; 1: nothing is better
+  // a token's time in those kernels over what it is with what was in use; 1: nothing is better
+  double ratio;
 } layout_row;
 typedef struct layout_rows {
   VEC(layout_row) at;
@@ -29,7 +37,8 @@ typedef struct layout_rows {
   double token[2], chunk[2]; // microseconds before and after, where something was tried in the model (else 0)
 } layout_rows;
 
-// Tries other layouts for the weights that take a share of a token's time worth it, and goes on with what makes tokens faster and prompts no slower.
-// Both layouts are in memory for a while. 0, or -1 and why not; rows: the caller's, vec_free(&rows.at).
+// Tries other layouts for the weights that take a share of a token's time worth it, and goes on with what makes tokens
+// faster and prompts no slower. Both layouts are in memory for a while. 0, or -1 and why not; rows: the caller's,
+// vec_free(&rows.at).
 int layouts_search(engine *e, const struct tune_settings *s, double seconds, layout_rows *rows, error *err);
 #endif

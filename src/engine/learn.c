@@ -15,10 +15,16 @@
 
 // Q6_K: of all formats the one whose products read from most places at once, and so the one that gains or loses most.
 enum { COLS = 2048, ROWS = 65536, BLOCK = 256, BLOCK_BYTES = 210, ROUNDS = 7, BARRIERS = 2000 };
-static const prefetch ways[LEARN_WAYS] = {{0, 0}, {2, PREFETCH_T0}, {4, PREFETCH_T0}, {8, PREFETCH_T0}, {8, PREFETCH_NTA}};
+static const prefetch ways[LEARN_WAYS] = {
+  {0, 0}, {2, PREFETCH_T0}, {4, PREFETCH_T0}, {8, PREFETCH_T0}, {8, PREFETCH_NTA}};
 static const double LEAST_GAIN = 1.03, AT_MOST_S = 0.4, BUSY = 0.8;
 
-typedef struct probe { unsigned char *weight, *stream; float x[COLS], y[ROWS]; uint64_t bytes, stream_bytes; bool filled; } probe;
+typedef struct probe {
+  unsigned char *weight, *stream;
+  float x[COLS], y[ROWS];
+  uint64_t bytes, stream_bytes;
+  bool filled;
+} probe;
 
 static void make_key(const device *d, str *key) {
   char cpu[128];
@@ -31,8 +37,11 @@ static bool parse(const char *text, machine_profile *out) {
   char word[32];
   int used;
   *out = (machine_profile){0};
-  if (sscanf(text, "best %31s barrier %lf%n", word, &out->barrier_ns, &used) != 2 || !machine_parse_prefetch(word, &out->best)) return false;
-  for (text += used; out->n < LEARN_WAYS && sscanf(text, " %31s %lf%n", word, &out->tried[out->n].gb_s, &used) == 2; text += used)
+  if (sscanf(text, "best %31s barrier %lf%n", word, &out->barrier_ns, &used) != 2 ||
+      !machine_parse_prefetch(word, &out->best))
+    return false;
+  for (text += used; out->n < LEARN_WAYS && sscanf(text, " %31s %lf%n", word, &out->tried[out->n].gb_s, &used) == 2;
+       text += used)
     if (!machine_parse_prefetch(word, &out->tried[out->n++].with)) return false;
   return true;
 }
@@ -89,7 +98,8 @@ static int make(device *d, probe *p, way *w, error *err) {
   tensor *out = t_assign(w->g, t_buffer(w->g, 2, DT_F32, ROWS), t_reshape_i(w->g, y, 1, (int64_t[]){ROWS}));
   schedule_graph(w->g, integer_dots(w->g, uop_new(w->g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0})), &w->s);
   w->best_s = 1e30;
-  return plan_build(d, w->g, &w->s, &(plan_options){.buffer = buffer, .ctx = p, .stream = stream, .filled = was_filled}, &w->p, err);
+  return plan_build(d, w->g, &w->s, &(plan_options){.buffer = buffer, .ctx = p, .stream = stream, .filled = was_filled},
+                    &w->p, err);
 }
 
 static void wait_often(void *ctx, int thread, int n) {
@@ -112,7 +122,8 @@ static int measure(device *d, probe *p, machine_profile *out, error *err) {
     r = make(d, p, &w[i], err);
   }
   d->target.ahead = before;
-  for (int i = 0; i < LEARN_WAYS && !r; i++) plan_run(w[i].p, NULL, 0);      // the first runs wake threads and touch memory
+  // the first runs wake threads and touch memory
+  for (int i = 0; i < LEARN_WAYS && !r; i++) plan_run(w[i].p, NULL, 0);
   double began = now_s(), spent = processor_s();
   for (int round = 0; round < ROUNDS && !r && (round < 2 || now_s() - began < AT_MOST_S); round++)
     for (int i = 0; i < LEARN_WAYS; i++) {
@@ -143,7 +154,8 @@ int machine_look(device *d, machine_profile *out, error *err) {
   p->stream_bytes = p->bytes + p->bytes / 10;
   int r = 0;
   if (!memory_available(&have, NULL) && have / 4 < p->stream_bytes) r = error_set(err, "too little memory");
-  if (!r && (!(p->weight = memory_reserve_plain(p->bytes, err)) || !(p->stream = memory_reserve(p->stream_bytes, err)))) r = -1;
+  if (!r && (!(p->weight = memory_reserve_plain(p->bytes, err)) || !(p->stream = memory_reserve(p->stream_bytes, err))))
+    r = -1;
   if (!r) r = measure(d, p, out, err);
   if (p->weight) memory_release(p->weight, p->bytes);
   if (p->stream) memory_release(p->stream, p->stream_bytes);
@@ -163,7 +175,9 @@ void machine_keep(device *d, const machine_profile *p) {
 void machine_learn(device *d) {
   machine_profile m = {0};
   error err = {0};
-  if (!d->run->here || !d->cache || !cache_is_on(d->cache) || !d->target.has_streams || !d->target.vector_bytes || env_int(ENV_NOOPT) || *env_str(ENV_PREFETCH)) return;
+  if (!d->run->here || !d->cache || !cache_is_on(d->cache) || !d->target.has_streams || !d->target.vector_bytes ||
+      env_int(ENV_NOOPT) || *env_str(ENV_PREFETCH))
+    return;
   if (!machine_known(d, &m)) {
     if (machine_look(d, &m, &err)) {
       if (debug_level()) fprintf(stderr, "weft: this machine was not measured: %s\n", err.text);

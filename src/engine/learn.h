@@ -1,7 +1,8 @@
 // learn: what has to be measured about this machine, once, before rules can take it for a default (device/machine.h).
 //
-// A product of one token with a matrix far larger than the caches is compiled several times, each time asking for the weights at another distance
-// ahead, and these kernels run in turns. What wins by a margin becomes the default of OptOp PREFETCH for this machine, and is kept in the kernel cache.
+// A product of one token with a matrix far larger than the caches is compiled several times, each time asking for the
+// weights at another distance ahead, and these kernels run in turns. What wins by a margin becomes the default of OptOp
+// PREFETCH for this machine, and is kept in the kernel cache.
 #ifndef WEFT_ENGINE_LEARN_H
 #define WEFT_ENGINE_LEARN_H
 #include "device/device.h"
@@ -15,12 +16,13 @@ typedef struct machine_profile {
   double barrier_ns;                       // all threads of the device waiting for one another once
 } machine_profile;
 
-// What the cache knows of this machine; false: nothing. Where PREFETCH says what to do, or nothing could be kept, there is nothing to know.
+// What the cache knows of this machine; false: nothing. Where PREFETCH says what to do, or nothing could be kept, there
+// is nothing to know.
 bool machine_known(const device *d, machine_profile *out);
 // Measures it (under a second). 0, or -1 and why not.
 int machine_look(device *d, machine_profile *out, error *err);
 void machine_keep(device *d, const machine_profile *p);                // in the cache
-// Makes what is known the default of d, or what is measured now. That is kept, unless other programs are busy: then the next start measures again.
-// Without a cache nothing is measured.
+// Makes what is known the default of d, or what is measured now. That is kept, unless other programs are busy: then the
+// next start measures again. Without a cache nothing is measured.
 void machine_learn(device *d);
 #endif

@@ -1,5 +1,6 @@
-// Looking: see look.h. Nothing was recorded while the model was opened; graph, schedule and kernels are made a second time, with recorders, and
-// come out as they are in the plan, because making them depends on nothing but the model. Times come from the plan itself.
+// Looking: see look.h. Nothing was recorded while the model was opened; graph, schedule and kernels are made a second
+// time, with recorders, and come out as they are in the plan, because making them depends on nothing but the model.
+// Times come from the plan itself.
 #include "engine/look.h"
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +10,12 @@
 #include "device/tuning.h"
 #include "graph/record.h"
 
-enum { WARM_UP = 2, MOST_RUNS = 64 /* whose times are kept */, MOST_STEPS = 20000 /* of a recorder */, MOST_TEXT = 2 << 20 /* bytes of source or assembly */ };
+enum {
+  WARM_UP = 2,
+  MOST_RUNS = 64 /* whose times are kept */,
+  MOST_STEPS = 20000 /* of a recorder */,
+  MOST_TEXT = 2 << 20 /* bytes of source or assembly */
+};
 
 typedef struct pass_time { char name[48]; double s; } pass_time;
 
@@ -35,9 +41,10 @@ static void add_text(str *out, const char *key, const char *text) {
 
 static void add_number(str *out, double x) { str_addf(out, isfinite(x) ? "%.7g" : "null", x); }
 
-// ---- the timeline -----------------------------------------------------------------------------------------------------------
+// ---- the timeline ---------------------------------------------------------------------------------------------------
 
-typedef struct timing { double us, overhead_us; double *kernel_us, *wait_us, *lanes; } timing;       // lanes: per thread and kernel from, to
+// lanes: per thread and kernel from, to
+typedef struct timing { double us, overhead_us; double *kernel_us, *wait_us, *lanes; } timing;
 
 static int by_time(const void *x, const void *y) {
   const timing *a = x, *b = y;
@@ -51,7 +58,8 @@ static int measure(look *l, int prompt, int steps, int pos, timing *out, error *
   if (gguf_check_size(engine_gguf(l->e), err) || engine_plan(l->e, prompt, &l->p, &ids, err)) return -1;
   engine_settle(l->e);
   l->n_threads = team_size(plan_team(l->p));
-  size_t kernels = (size_t)plan_get_stats(l->p).kernels, lane = 2 * kernels, each = kernels * 2 + lane * (size_t)l->n_threads;
+  size_t kernels = (size_t)plan_get_stats(l->p).kernels, lane = 2 * kernels,
+         each = kernels * 2 + lane * (size_t)l->n_threads;
   timing *all = xcalloc((size_t)steps, sizeof *all);
   double *figures = xcalloc(each * (size_t)steps + 1, sizeof *figures);
   uint64_t seed = 1;
@@ -65,7 +73,8 @@ static int measure(look *l, int prompt, int steps, int pos, timing *out, error *
     t->us = times.us;
     t->overhead_us = times.overhead_us;
     for (int th = 0; th < l->n_threads; th++)
-      for (size_t k = 0; k < kernels; k++) plan_lane(l->p, (int)k, th, &t->lanes[(size_t)th * lane + 2 * k], &t->lanes[(size_t)th * lane + 2 * k + 1]);
+      for (size_t k = 0; k < kernels; k++)
+        plan_lane(l->p, (int)k, th, &t->lanes[(size_t)th * lane + 2 * k], &t->lanes[(size_t)th * lane + 2 * k + 1]);
   }
   qsort(all, (size_t)steps, sizeof *all, by_time);
   *out = all[steps / 2];
@@ -77,7 +86,7 @@ static int measure(look *l, int prompt, int steps, int pos, timing *out, error *
   return 0;
 }
 
-// ---- the overview -----------------------------------------------------------------------------------------------------------
+// ---- the overview ---------------------------------------------------------------------------------------------------
 
 // kernels: [[which, level, role, [buffers, those written as -1 - number], us, wait_us, bytes, flops]...]
 static void add_kernels(look *l, const timing *t, const map *buffers, const plan_var *vars) {
@@ -99,7 +108,8 @@ static void add_kernels(look *l, const timing *t, const map *buffers, const plan
   str_addc(o, ']');
 }
 
-// buffers: [name...], in the order in which kernels first mention them; ids: the numbers that they have in the tensor graph
+// buffers: [name...], in the order in which kernels first mention them; ids: the numbers that they have in the tensor
+// graph
 static void add_buffers(look *l, map *buffers) {
   size_t n = 0;
   str ids = {0};
@@ -119,7 +129,8 @@ static void add_buffers(look *l, map *buffers) {
   str_free(&ids);
 }
 
-// Its kernels: [[role, dispatch, us, bytes, flops]...] of one step of the other plan: a chunk of a prompt beside a token, a token beside a chunk.
+// Its kernels: [[role, dispatch, us, bytes, flops]...] of one step of the other plan: a chunk of a prompt beside a
+// token, a token beside a chunk.
 static int add_other(look *l, double token_us, int prompt, int pos, error *err) {
   enum { CHUNK = 64, RUNS = 3 };
   const double PATIENCE_US = 5e6;                       // the interpreter needs seconds for a token
@@ -162,11 +173,13 @@ static void add_costs(look *l) {
     str_add_json(o, l->passes.at[i].name, strlen(l->passes.at[i].name));
     str_addf(o, ",%.1f]", l->passes.at[i].s * 1e6);
   }
-  str_addf(o, "],\n\"memory\":{\"weights\":%llu,\"KV cache\":%llu,\"intermediates\":%lld},\"context\":%d", (unsigned long long)s.model_bytes, (unsigned long long)s.kv_bytes,
+  str_addf(o, "],\n\"memory\":{\"weights\":%llu,\"KV cache\":%llu,\"intermediates\":%lld},\"context\":%d",
+           (unsigned long long)s.model_bytes, (unsigned long long)s.kv_bytes,
            (long long)plan_get_stats(l->p).arena_bytes, engine_n_ctx(l->e));
 }
 
-// temps: [[buffer, dtype, elements, bytes, offset, first level, last level]...]; lanes: per thread [from, to, from, to, ...] in us, by kernel
+// temps: [[buffer, dtype, elements, bytes, offset, first level, last level]...]; lanes: per thread [from, to, from, to,
+// ...] in us, by kernel
 static void add_overview(look *l, const timing *t, int prompt, int pos, int steps) {
   str *o = l->out;
   plan_stats s = plan_get_stats(l->p);
@@ -176,8 +189,11 @@ static void add_overview(look *l, const timing *t, int prompt, int pos, int step
   if (device_read_limit(l->d, &limit, &e)) limit = 0;
   str_addc(o, '{');
   add_text(o, "path", gguf_path(engine_gguf(l->e)));
-  str_addf(o, ",\"threads\":%d,\"tokens\":%d,\"depth\":%d,\"dispatches\":%d,\"graph_ops\":%d,\"layers\":%d,\"arena_bytes\":%lld,\"limit_gb_s\":", l->n_threads, prompt ? prompt : 1, pos,
-           s.dispatches, s.graph_ops, engine_n_layer(l->e), (long long)s.arena_bytes);
+  str_addf(o,
+           ",\"threads\":%d,\"tokens\":%d,\"depth\":%d,\"dispatches\":%d,\"graph_ops\":%d,\"layers\":%d,\"arena_"
+           "bytes\":%lld,\"limit_gb_s\":",
+           l->n_threads, prompt ? prompt : 1, pos, s.dispatches, s.graph_ops, engine_n_layer(l->e),
+           (long long)s.arena_bytes);
   add_number(o, limit);
   str_addf(o, ",\"step_us\":%.3f,\"overhead_us\":%.3f,", t->us, t->overhead_us);
   add_text(o, "key", l->d->key);
@@ -188,12 +204,14 @@ static void add_overview(look *l, const timing *t, int prompt, int pos, int step
     const sched_temp *w = &l->s.temps[i];
     void *at = NULL;
     map_get(&buffers, (uint64_t)w->id, &at);
-    str_addf(o, i ? ",[%ld,\"%s\",%lld,%lld,%lld,%d,%d]" : "[%ld,\"%s\",%lld,%lld,%lld,%d,%d]", (long)(intptr_t)at, dtype_name(w->dt), (long long)w->elems, (long long)w->bytes, (long long)w->offset, w->first, w->last);
+    str_addf(o, i ? ",[%ld,\"%s\",%lld,%lld,%lld,%d,%d]" : "[%ld,\"%s\",%lld,%lld,%lld,%d,%d]", (long)(intptr_t)at,
+             dtype_name(w->dt), (long long)w->elems, (long long)w->bytes, (long long)w->offset, w->first, w->last);
   }
   str_add(o, "],\n\"lanes\":[");
   for (int th = 0; th < l->n_threads; th++) {
     str_add(o, th ? ",\n[" : "[");
-    for (int k = 0; k < 2 * s.kernels; k++) str_addf(o, k ? ",%.2f" : "%.2f", t->lanes[(size_t)th * 2 * (size_t)s.kernels + (size_t)k]);
+    for (int k = 0; k < 2 * s.kernels; k++)
+      str_addf(o, k ? ",%.2f" : "%.2f", t->lanes[(size_t)th * 2 * (size_t)s.kernels + (size_t)k]);
     str_addc(o, ']');
   }
   str_addc(o, ']');
@@ -201,18 +219,20 @@ static void add_overview(look *l, const timing *t, int prompt, int pos, int step
   map_free(&buffers);
 }
 
-// The tensor graph as it was given, after the dot products were rewritten, and as it was scheduled; tensors: the node that each kernel stores.
+// The tensor graph as it was given, after the dot products were rewritten, and as it was scheduled; tensors: the node
+// that each kernel stores.
 static void add_graph(look *l) {
   map numbers = {0};
   str_add(l->out, "{\"record\":");
   record_write(l->r, l->out, &numbers);
   str_add(l->out, ",\n\"tensors\":[");
-  for (int i = 0; i < l->s.n_kernels; i++) str_addf(l->out, i ? ",%ld" : "%ld", (long)(uintptr_t)map_ptr(&numbers, l->s.kernels[i].tensor) - 1);
+  for (int i = 0; i < l->s.n_kernels; i++)
+    str_addf(l->out, i ? ",%ld" : "%ld", (long)(uintptr_t)map_ptr(&numbers, l->s.kernels[i].tensor) - 1);
   str_add(l->out, "]}");
   map_free(&numbers);
 }
 
-// ---- kernels ----------------------------------------------------------------------------------------------------------------
+// ---- kernels --------------------------------------------------------------------------------------------------------
 
 // OptOps are marks of their own, UPCAST(0,4), and one kind of pass here.
 static void add_pass(void *ctx, const char *name, double s) {
@@ -224,8 +244,8 @@ static void add_pass(void *ctx, const char *name, double s) {
   vec_push(&l->passes, p);
 }
 
-// One different kernel: name, program (linear IR), source, assembly, streams [[parameter, bytes]...], and its record; search,
-// if there was one: whether it found something better, us of a launch before and after.
+// One different kernel: name, program (linear IR), source, assembly, streams [[parameter, bytes]...], and its record;
+// search, if there was one: whether it found something better, us of a launch before and after.
 static int add_kernel(look *l, uop *ast, error *err) {
   recorder *r = recorder_new(MOST_STEPS);
   tuning t;
@@ -248,7 +268,8 @@ static int add_kernel(look *l, uop *ast, error *err) {
     add_text(o, "assembly", str_c(&assembly));
     if (searched) str_addf(o, ",\"search\":[%s,%.3f,%.3f]", t.better ? "true" : "false", t.before_us, t.after_us);
     str_add(o, ",\"streams\":[");
-    for (int i = 0; i < p->n_streams; i++) str_addf(o, i ? ",[%d,%lld]" : "[%d,%lld]", p->streams[i].param, (long long)p->streams[i].bytes);
+    for (int i = 0; i < p->n_streams; i++)
+      str_addf(o, i ? ",[%d,%lld]" : "[%d,%lld]", p->streams[i].param, (long long)p->streams[i].bytes);
     str_add(o, "],\n\"record\":");
     record_write(r, o, NULL);
     str_addc(o, '}');
@@ -278,7 +299,8 @@ static void end_line(str *out, size_t from) {
 }
 
 int look_run(engine *e, int prompt, int steps, int pos, str *out, error *err) {
-  if (steps < 1 || pos < 0 || prompt > engine_chunk(e) || (int64_t)pos + (prompt ? prompt : steps) > engine_n_ctx(e)) die("look_run: %d steps at %d of %d", steps, pos, engine_n_ctx(e));
+  if (steps < 1 || pos < 0 || prompt > engine_chunk(e) || (int64_t)pos + (prompt ? prompt : steps) > engine_n_ctx(e))
+    die("look_run: %d steps at %d of %d", steps, pos, engine_n_ctx(e));
   look l = {.e = e, .d = engine_device(e), .g = graph_new(NULL), .r = recorder_new(MOST_STEPS), .out = out};
   timing t = {0};
   if (steps > MOST_RUNS) steps = MOST_RUNS;

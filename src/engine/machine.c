@@ -1,5 +1,5 @@
-// What this machine is and what Weft will use of it, for `weft env`: every fact comes from the folder that acts on it, so
-// that the table shows what is so rather than what should be.
+// What this machine is and what Weft will use of it, for `weft env`: every fact comes from the folder that acts on it,
+// so that the table shows what is so rather than what should be.
 #define _GNU_SOURCE
 #include "weft.h"
 #include "base/env.h"
@@ -79,7 +79,8 @@ static void look_at_devices(weft_machine *out) {
     str found = {0};
     error why = {0};
     bool any = device_known(i, &name, &found, &why);
-    if (any) str_addf(&s, "%s%s: %s%s", i ? "\n" : "", name, found.n ? "" : "none: ", found.n ? str_c(&found) : why.text);
+    if (any)
+      str_addf(&s, "%s%s: %s%s", i ? "\n" : "", name, found.n ? "" : "none: ", found.n ? str_c(&found) : why.text);
     str_free(&found);
     if (!any) break;
   }

@@ -1,5 +1,6 @@
-// pages: which sequence holds which pages of the caches. A page has room for a number of positions in every layer; a sequence finds its own through
-// a table. A page may be held by several sequences whose first positions are the same: whoever writes to it then takes a copy first.
+// pages: which sequence holds which pages of the caches. A page has room for a number of positions in every layer; a
+// sequence finds its own through a table. A page may be held by several sequences whose first positions are the same:
+// whoever writes to it then takes a copy first.
 //
 // Nothing here touches the memory itself: pages are numbers.
 #ifndef WEFT_PAGES_H

@@ -1,5 +1,5 @@
-// Profiles: see profile.h. Steps are run one after another and all their times kept; then the middle half is averaged and
-// launches of equal kernels in equal roles become one row.
+// Profiles: see profile.h. Steps are run one after another and all their times kept; then the middle half is averaged
+// and launches of equal kernels in equal roles become one row.
 #include "engine/profile.h"
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,8 @@ static int slowest_first(const void *x, const void *y) {
 }
 
 static struct profile_row *row_of(struct profile *out, const plan_kernel_info *k) {
-  for (size_t i = 0; i < out->n_rows; i++) if (!strcmp(out->rows[i].name, k->name) && !strcmp(out->rows[i].role, k->role)) return &out->rows[i];
+  for (size_t i = 0; i < out->n_rows; i++)
+    if (!strcmp(out->rows[i].name, k->name) && !strcmp(out->rows[i].role, k->role)) return &out->rows[i];
   struct profile_row *r = &out->rows[out->n_rows++];
   *r = (struct profile_row){0};
   snprintf(r->name, sizeof r->name, "%s", k->name);
@@ -36,7 +37,10 @@ static void summarise(const plan *p, sample *samples, int n, const plan_var *var
   double part = 1.0 / (to - from);
   plan_stats s = plan_get_stats(p);
   out->rows = xcalloc((size_t)s.kernels + 1, sizeof *out->rows);
-  for (int i = from; i < to; i++) { out->us += samples[i].us * part; out->overhead_us += samples[i].overhead_us * part; }
+  for (int i = from; i < to; i++) {
+    out->us += samples[i].us * part;
+    out->overhead_us += samples[i].overhead_us * part;
+  }
   for (int k = 0; k < s.kernels; k++) {
     plan_kernel_info info = plan_kernel(p, k, vars, n_vars);
     struct profile_row *r = row_of(out, &info);
@@ -51,7 +55,8 @@ static void summarise(const plan *p, sample *samples, int n, const plan_var *var
   }
 }
 
-// Hardware counters of a few more steps, each of n tokens at pos. Reading them takes time, so it is not done while times are taken.
+// Hardware counters of a few more steps, each of n tokens at pos. Reading them takes time, so it is not done while
+// times are taken.
 static void count_events(plan *p, int n, int pos, struct profile *out) {
   enum { STEPS = 2 };
   counters *c;
@@ -76,7 +81,8 @@ int profile_run(engine *e, int prompt, int steps, int pos, struct profile *out, 
   int32_t *ids;
   int n = prompt ? prompt : 1, n_vocab = engine_n_vocab(e);
   *out = (struct profile){.tokens = n, .n_layer = engine_n_layer(e)};
-  if (steps < 1 || pos < 0 || n > engine_chunk(e) || (int64_t)pos + (prompt ? n : steps) > engine_n_ctx(e)) die("profile_run: %d steps of %d tokens at %d of %d", steps, n, pos, engine_n_ctx(e));
+  if (steps < 1 || pos < 0 || n > engine_chunk(e) || (int64_t)pos + (prompt ? n : steps) > engine_n_ctx(e))
+    die("profile_run: %d steps of %d tokens at %d of %d", steps, n, pos, engine_n_ctx(e));
   if (engine_plan(e, prompt, &p, &ids, err)) return -1;
   engine_settle(e);
   plan_stats s = plan_get_stats(p);

@@ -1,5 +1,5 @@
-// Conversations as tokens: weft_template_encode of the public API.  What people say stays text: where it spells a control token, BREAK is put
-// inside before the template sees it, and the prompt is tokenised in pieces there.
+// Conversations as tokens: weft_template_encode of the public API.  What people say stays text: where it spells a
+// control token, BREAK is put inside before the template sees it, and the prompt is tokenised in pieces there.
 // Invariant: control tokens in the ids come from the template alone.
 #define _GNU_SOURCE
 #include <jansson.h>
@@ -108,8 +108,8 @@ static int tokenize_pieces(const weft_vocab *v, str *text, id_list *out, weft_er
   }
 }
 
-int weft_template_encode(const weft_template *t, const weft_vocab *v, const weft_chat *c, char **text, size_t *n, int32_t **ids, size_t *n_ids,
-                         weft_error *err) {
+int weft_template_encode(const weft_template *t, const weft_vocab *v, const weft_chat *c, char **text, size_t *n,
+                         int32_t **ids, size_t *n_ids, weft_error *err) {
   if (!c->messages) return fail(err, "there are no messages");
   char *messages = defused(v, c->messages, c->n_messages, err), *rendered = NULL;
   size_t n_rendered = 0;

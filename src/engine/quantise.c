@@ -1,7 +1,8 @@
-// weft_quantize: a file of tensors into one of other formats.  What each tensor becomes is decided first (model/mixture.h), then the heads of
-// the new files are made, and then the tensors are read, turned into floats, quantised by all threads and written, a slab of rows at a time.
-// A run that is stopped, or ends for want of space, leaves what is whole; the same command goes on from there.
-// Look next: quantise_read.c (quantised tensors back to floats).
+// weft_quantize: a file of tensors into one of other formats.  What each tensor becomes is decided first
+// (model/mixture.h), then the heads of the new files are made, and then the tensors are read, turned into floats,
+// quantised by all threads and written, a slab of rows at a time. A run that is stopped, or ends for want of space,
+// leaves what is whole; the same command goes on from there. Look next: quantise_read.c (quantised tensors back to
+// floats).
 #define _GNU_SOURCE
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "engine/quantise.h"
@@ -21,7 +22,10 @@
 #include "model/quantise.h"
 #include "weft.h"
 
-enum { SLAB = 1 << 22 /* values in memory at once */, PIECE = 1 << 14 /* values that a thread takes at once, at least */ };
+enum {
+  SLAB = 1 << 22 /* values in memory at once */,
+  PIECE = 1 << 14 /* values that a thread takes at once, at least */
+};
 
 typedef struct target { gguf_head *head; newfile *file; char *path; } target;
 
@@ -45,12 +49,13 @@ typedef struct job {
   weft_quantize_result *r;
 } job;
 
-// ---- what is asked for ------------------------------------------------------------------------------------------------
+// ---- what is asked for ----------------------------------------------------------------------------------------------
 
 static const struct format *writable(const char *name, const char *what, error *err) {
   const struct format *f = format_by_name(name);
   if (f && quantise_can(f)) return f;
-  error_set(err, f ? "%s: tensors cannot be written as %s" : "%s: '%.60s' is not a format of tensors", what, f ? f->name : name);
+  error_set(err, f ? "%s: tensors cannot be written as %s" : "%s: '%.60s' is not a format of tensors", what,
+            f ? f->name : name);
   return NULL;
 }
 
@@ -59,7 +64,8 @@ static int read_wish(job *j, error *err) {
   mixture_wish *w = &j->wish;
   w->pure = o->pure;
   w->leave_output = o->leave_output;
-  if (o->type && !mixture_find(o->type, &w->of)) return error_set(err, "'%.60s' is not a type that can be written", o->type);
+  if (o->type && !mixture_find(o->type, &w->of))
+    return error_set(err, "'%.60s' is not a type that can be written", o->type);
   if (o->output_type && !(w->output = writable(o->output_type, "output.weight", err))) return -1;
   return o->embedding_type && !(w->embedding = writable(o->embedding_type, "token_embd.weight", err)) ? -1 : 0;
 }
@@ -78,14 +84,15 @@ static int read_weights(job *j, error *err) {
   if (imatrix_open(o->imatrix, m, err)) return -1;
   for (size_t i = 0; i < m->n; i++) {
     const char *name = m->at[i].name;
-    if (o->n_include ? found_in(name, o->include, o->n_include) : !found_in(name, o->exclude, o->n_exclude)) m->at[n++] = m->at[i];
+    if (o->n_include ? found_in(name, o->include, o->n_include) : !found_in(name, o->exclude, o->n_exclude))
+      m->at[n++] = m->at[i];
   }
   j->wish.weighted = n > 0;
   j->r->n_weights = m->n = n;
   return 0;
 }
 
-// ---- which tensors become what ----------------------------------------------------------------------------------------
+// ---- which tensors become what --------------------------------------------------------------------------------------
 
 static int layer_in(const char *name) {
   int layer = -1;
@@ -100,7 +107,8 @@ static int by_layer(const void *a, const void *b) {
 }
 static int by_place(const void *a, const void *b) {
   const gguf_tensor *x = *(const gguf_tensor *const *)a, *y = *(const gguf_tensor *const *)b;
-  return x->shard != y->shard ? (x->shard > y->shard) - (x->shard < y->shard) : (x->offset > y->offset) - (x->offset < y->offset);
+  return x->shard != y->shard ? (x->shard > y->shard) - (x->shard < y->shard)
+                              : (x->offset > y->offset) - (x->offset < y->offset);
 }
 
 // For each tensor the format that the first matching expression asks for.
@@ -111,7 +119,8 @@ static int match_names(const job *j, const char *asked, const struct format **ma
   if (!equals || equals == asked) return error_set(err, "'%.100s' is not of the form expression=format", asked);
   const struct format *f = writable(equals + 1, "a tensor", err);
   if (!f) return -1;
-  pcre2_code *re = pcre2_compile((PCRE2_SPTR)asked, (PCRE2_SIZE)(equals - asked), PCRE2_UTF | PCRE2_CASELESS, &code, &at, NULL);
+  pcre2_code *re =
+    pcre2_compile((PCRE2_SPTR)asked, (PCRE2_SIZE)(equals - asked), PCRE2_UTF | PCRE2_CASELESS, &code, &at, NULL);
   if (!re) {
     PCRE2_UCHAR why[128] = "";
     pcre2_get_error_message(code, why, sizeof why);
@@ -119,7 +128,8 @@ static int match_names(const job *j, const char *asked, const struct format **ma
   }
   pcre2_match_data *m = pcre2_match_data_create_from_pattern(re, NULL);
   for (size_t i = 0; i < j->n; i++)
-    if (!manual[i] && pcre2_match(re, (PCRE2_SPTR)j->tensors[i]->name, PCRE2_ZERO_TERMINATED, 0, 0, m, NULL) >= 0) manual[i] = f;
+    if (!manual[i] && pcre2_match(re, (PCRE2_SPTR)j->tensors[i]->name, PCRE2_ZERO_TERMINATED, 0, 0, m, NULL) >= 0)
+      manual[i] = f;
   pcre2_match_data_free(m);
   pcre2_code_free(re);
   return 0;
@@ -128,15 +138,23 @@ static int match_names(const job *j, const char *asked, const struct format **ma
 // Whether this one can become what was chosen.
 static int check_choice(const job *j, const gguf_tensor *t, const mixture_choice *c, error *err) {
   if (c->format == t->format) return 0;
-  if (!t->format->computes) return gguf_fail(j->in, NULL, err, "tensor '%s' is %s, which cannot be converted", t->name, t->format->name);
-  if (!quantise_can(c->format)) return gguf_fail(j->in, NULL, err, "tensor '%s' would be %s, which cannot be written", t->name, c->format->name);
+  if (!t->format->computes)
+    return gguf_fail(j->in, NULL, err, "tensor '%s' is %s, which cannot be converted", t->name, t->format->name);
+  if (!quantise_can(c->format))
+    return gguf_fail(j->in, NULL, err, "tensor '%s' would be %s, which cannot be written", t->name, c->format->name);
   if (t->format->block > 1 && !j->o->allow_requantize)
-    return gguf_fail(j->in, NULL, err, "tensor '%s' is quantised already (%s): take the original file, or --allow-requantize, which loses more", t->name, t->format->name);
+    return gguf_fail(
+      j->in, NULL, err,
+      "tensor '%s' is quantised already (%s): take the original file, or --allow-requantize, which loses more", t->name,
+      t->format->name);
   const imatrix_entry *w = j->weights.mem ? imatrix_find(&j->weights, t->name) : NULL;
   if (w && w->n != (uint64_t)t->ne[0] * (uint64_t)t->ne[2] && strcmp(t->name, "token_embd.weight"))
-    return error_set(err, "%s: %zu weights for tensor '%s', which has %lld inputs: they are those of another model", j->o->imatrix, w->n, t->name, (long long)(t->ne[0] * t->ne[2]));
+    return error_set(err, "%s: %zu weights for tensor '%s', which has %lld inputs: they are those of another model",
+                     j->o->imatrix, w->n, t->name, (long long)(t->ne[0] * t->ne[2]));
   if (c->needs_weights && !w && !j->o->dry_run)
-    return gguf_fail(j->in, NULL, err, "tensor '%s' as %s is worthless without importance weights: give them with --imatrix", t->name, c->format->name);
+    return gguf_fail(j->in, NULL, err,
+                     "tensor '%s' as %s is worthless without importance weights: give them with --imatrix", t->name,
+                     c->format->name);
   return 0;
 }
 
@@ -158,7 +176,7 @@ static int choose(job *j, error *err) {
   return status;
 }
 
-// ---- the heads of the new files ---------------------------------------------------------------------------------------
+// ---- the heads of the new files -------------------------------------------------------------------------------------
 
 // "key=int:1": as llama.cpp has it, all integers are unsigned.
 static int override(gguf_head *h, const char *asked, error *err) {
@@ -170,7 +188,8 @@ static int override(gguf_head *h, const char *asked, error *err) {
   key[n] = 0;
   switch (v.type) {
   case GGUF_INT64:
-    if (v.i > UINT32_MAX || v.i < -(int64_t)UINT32_MAX) status = error_set(err, "'%.100s': '%.60s' is no such value", asked, strchr(asked + n, ':') + 1);
+    if (v.i > UINT32_MAX || v.i < -(int64_t)UINT32_MAX)
+      status = error_set(err, "'%.100s': '%.60s' is no such value", asked, strchr(asked + n, ':') + 1);
     else gguf_head_u32(h, key, (uint32_t)(v.i < 0 ? -v.i : v.i));
     break;
   case GGUF_FLOAT64: gguf_head_f32(h, key, (float)v.f); break;
@@ -229,7 +248,9 @@ static int make_heads(job *j, const char *out, error *err) {
   }
   for (size_t i = 0; i < j->n; i++) {
     const gguf_tensor *t = j->tensors[i];
-    if (gguf_head_tensor(j->targets[split ? t->shard : 0].head, t->name, t->n_dims, t->ne, j->choices[i].format, &j->bytes[i], err)) return -1;
+    if (gguf_head_tensor(j->targets[split ? t->shard : 0].head, t->name, t->n_dims, t->ne, j->choices[i].format,
+                         &j->bytes[i], err))
+      return -1;
     j->all += (double)t->ne[0] * (double)t->ne[1] * (double)t->ne[2] * (double)t->ne[3];
   }
   return 0;
@@ -281,7 +302,7 @@ static int open_files(job *j, error *err) {
   return status;
 }
 
-// ---- the tensors ------------------------------------------------------------------------------------------------------
+// ---- the tensors ----------------------------------------------------------------------------------------------------
 
 // A slab of rows, and where its parts come from and go to.
 typedef struct slab {
@@ -332,15 +353,25 @@ static bool go_on(job *j, double values) {
   return !j->r->stopped;
 }
 
-static int64_t slab_rows(const gguf_tensor *t) { return max_i64(1, min_i64(t->ne[1] * t->ne[2] * t->ne[3], SLAB / t->ne[0])); }
+static int64_t slab_rows(const gguf_tensor *t) {
+  return max_i64(1, min_i64(t->ne[1] * t->ne[2] * t->ne[3], SLAB / t->ne[0]));
+}
 
 static int convert(job *j, const gguf_tensor *t, const struct format *to, newfile *file, error *err) {
   const imatrix_entry *w = j->weights.mem ? imatrix_find(&j->weights, t->name) : NULL;
   int64_t rows = t->ne[1] * t->ne[2] * t->ne[3], most = slab_rows(t);
-  slab s = {.from = t->format, .to = to, .out = j->made, .cols = t->ne[0], .per_matrix = t->ne[1], .matrices = t->ne[2], .bad = -1, .large = -1};
+  slab s = {.from = t->format,
+            .to = to,
+            .out = j->made,
+            .cols = t->ne[0],
+            .per_matrix = t->ne[1],
+            .matrices = t->ne[2],
+            .bad = -1,
+            .large = -1};
   bool fits = w && w->n == (uint64_t)t->ne[0] * (uint64_t)t->ne[2];
   s.weights = fits ? w->weights : NULL;
-  j->r->n_missed += j->weights.n && !fits && strcmp(t->name, "token_embd.weight") && strcmp(t->name, "output.weight");       // which files never have
+  // which files never have
+  j->r->n_missed += j->weights.n && !fits && strcmp(t->name, "token_embd.weight") && strcmp(t->name, "output.weight");
   format_row_bytes(t->format, (uint64_t)s.cols, &s.row_from);
   format_row_bytes(to, (uint64_t)s.cols, &s.row_to);
   for (; s.first < rows; s.first += s.rows) {
@@ -351,8 +382,12 @@ static int convert(job *j, const gguf_tensor *t, const struct format *to, newfil
     if (s.values && reader_floats(j->reader, t->format, s.raw, most, s.rows, s.cols, j->values, err)) return -1;
     team_run(j->team, quantise_piece, &s);
     if (gguf_check_size(j->in, err)) return -1;
-    if (s.bad >= 0) return gguf_fail(j->in, NULL, err, "tensor '%s': row %lld holds a value that is no number", t->name, (long long)(s.first + s.bad));
-    if (s.large >= 0) return gguf_fail(j->in, NULL, err, "tensor '%s': row %lld has values that are too large for %s", t->name, (long long)(s.first + s.large), to->name);
+    if (s.bad >= 0)
+      return gguf_fail(j->in, NULL, err, "tensor '%s': row %lld holds a value that is no number", t->name,
+                       (long long)(s.first + s.bad));
+    if (s.large >= 0)
+      return gguf_fail(j->in, NULL, err, "tensor '%s': row %lld has values that are too large for %s", t->name,
+                       (long long)(s.first + s.large), to->name);
     if (newfile_add(file, j->made, (size_t)s.rows * s.row_to, err)) return unwritten(j);
     if (!go_on(j, (double)s.rows * (double)s.cols)) return 0;
   }
@@ -374,8 +409,17 @@ static int copy(job *j, const gguf_tensor *t, newfile *file, error *err) {
 static void tell(job *j, size_t i, bool kept) {
   const gguf_tensor *t = j->tensors[i];
   const mixture_choice *c = &j->choices[i];
-  weft_quantized q = {.number = i + 1, .count = j->n, .name = t->name, .from = t->format->name, .to = c->format->name, .n_dims = t->n_dims,
-                      .shape = {t->ne[0], t->ne[1], t->ne[2], t->ne[3]}, .bytes_from = t->nbytes, .bytes_to = j->bytes[i], .misfit = c->misfit, .needs_weights = c->needs_weights,
+  weft_quantized q = {.number = i + 1,
+                      .count = j->n,
+                      .name = t->name,
+                      .from = t->format->name,
+                      .to = c->format->name,
+                      .n_dims = t->n_dims,
+                      .shape = {t->ne[0], t->ne[1], t->ne[2], t->ne[3]},
+                      .bytes_from = t->nbytes,
+                      .bytes_to = j->bytes[i],
+                      .misfit = c->misfit,
+                      .needs_weights = c->needs_weights,
                       .kept = kept};
   j->r->bytes_from += t->nbytes;
   j->r->bytes_to += j->bytes[i];
@@ -398,7 +442,9 @@ static int reserve(job *j, error *err) {
   }
   j->made = malloc(made + 1);
   j->values = malloc(values * sizeof *j->values + 1);
-  if (!j->made || !j->values) return error_set(err, "no memory for %llu bytes of one row", (unsigned long long)(made + values * sizeof *j->values));
+  if (!j->made || !j->values)
+    return error_set(err, "no memory for %llu bytes of one row",
+                     (unsigned long long)(made + values * sizeof *j->values));
   j->team = team_new(j->o->threads, err);
   if (!j->team) return -1;
   j->reader = reader_new(team_size(j->team));
@@ -434,7 +480,7 @@ static int write_tensors(job *j, error *err) {
   return 0;
 }
 
-// ---- all of it --------------------------------------------------------------------------------------------------------
+// ---- all of it ------------------------------------------------------------------------------------------------------
 
 static int commit(job *j, error *err) {
   int status = 0;
@@ -474,7 +520,8 @@ static void end(job *j) {
   gguf_close(j->in);
 }
 
-int weft_quantize(const char *in, const char *out, const weft_quantize_options *opt, weft_quantize_result *result, weft_error *err) {
+int weft_quantize(const char *in, const char *out, const weft_quantize_options *opt, weft_quantize_result *result,
+                  weft_error *err) {
   static const weft_quantize_options none = {.type = NULL};
   weft_quantize_result unseen;
   error e = {0};

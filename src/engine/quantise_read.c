@@ -1,4 +1,5 @@
-// Quantised rows as floats: a graph with one format's expression, scheduled, compiled and run as any other. Plans are kept: models have few different ones.
+// Quantised rows as floats: a graph with one format's expression, scheduled, compiled and run as any other. Plans are
+// kept: models have few different ones.
 #include "engine/quantise.h"
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,16 @@
 
 enum { RAW, OUT, PAST_END = 64 /* bytes that a kernel may read behind its input */ };
 
-typedef struct way { const struct format *format; int64_t rows, cols; graph *g; schedule s; plan *p; uint64_t raw_bytes; unsigned char *raw /* the device's */; float *out; } way;
+typedef struct way {
+  const struct format *format;
+  int64_t rows, cols;
+  graph *g;
+  schedule s;
+  plan *p;
+  uint64_t raw_bytes;
+  unsigned char *raw /* the device's */;
+  float *out;
+} way;
 struct reader { int n_threads; device *d; VEC(way *) ways; };
 
 reader *reader_new(int n_threads) {
@@ -47,16 +57,19 @@ static int build(reader *r, way *s, uint64_t n_bytes, error *err) {
   if (!s->out) return error_set(err, "no memory for %llu values at once", (unsigned long long)n);
   s->g = graph_new(NULL);
   tensor *w = dequant(s->g, s->format, RAW, s->rows, s->cols);
-  uop *store = t_assign(s->g, t_reshape_i(s->g, t_buffer(s->g, OUT, DT_F32, s->rows * s->cols), 2, (int64_t[]){s->rows, s->cols}), w);
+  uop *store = t_assign(
+    s->g, t_reshape_i(s->g, t_buffer(s->g, OUT, DT_F32, s->rows * s->cols), 2, (int64_t[]){s->rows, s->cols}), w);
   schedule_graph(s->g, uop_new(s->g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0}), &s->s);
   return plan_build(r->d, s->g, &s->s, &(plan_options){.buffer = buffer, .ctx = s}, &s->p, err);
 }
 
-int reader_floats(reader *r, const struct format *f, const unsigned char *raw, int64_t most, int64_t rows, int64_t cols, float *out, error *err) {
+int reader_floats(reader *r, const struct format *f, const unsigned char *raw, int64_t most, int64_t rows, int64_t cols,
+                  float *out, error *err) {
   way *s = NULL;
   uint64_t row;
   if (!r->d && device_open(r->n_threads, 0, &r->d, err)) return -1;
-  if (!format_row_bytes(f, (uint64_t)cols, &row)) die("rows of %lld are no whole blocks of %s", (long long)cols, f->name);
+  if (!format_row_bytes(f, (uint64_t)cols, &row))
+    die("rows of %lld are no whole blocks of %s", (long long)cols, f->name);
   for (size_t i = 0; i < r->ways.n; i++)
     if (r->ways.at[i]->format == f && r->ways.at[i]->rows == most && r->ways.at[i]->cols == cols) s = r->ways.at[i];
   if (!s) {

@@ -28,7 +28,8 @@ static bool quantises(uop *ast) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &ast, 1);
   bool found = false;
-  for (size_t i = 0; i < l.n; i++) found |= l.at[i]->op == OP_REDUCE && l.at[i]->a == OP_MAX && l.at[i]->src[0]->op == OP_MAX;
+  for (size_t i = 0; i < l.n; i++)
+    found |= l.at[i]->op == OP_REDUCE && l.at[i]->a == OP_MAX && l.at[i]->src[0]->op == OP_MAX;
   arena_free(a);
   return found;
 }
@@ -39,12 +40,14 @@ static int maker(const schedule *s, int kernel) {
   for (int j = kernel - 1; j >= 0; j--)
     for (int b = 0; b < s->kernels[j].n_bufs; b++) {
       if (!s->kernels[j].written[b]) continue;
-      for (int i = 0; i < k->n_bufs; i++) if (!k->written[i] && k->bufs[i] >= TEMP_IDS && k->bufs[i] == s->kernels[j].bufs[b]) return j;
+      for (int i = 0; i < k->n_bufs; i++)
+        if (!k->written[i] && k->bufs[i] >= TEMP_IDS && k->bufs[i] == s->kernels[j].bufs[b]) return j;
     }
   return -1;
 }
 
-// What reads no weight. State that is carried from token to token is attention's, or that of what recurs (ssm_..., time_mix...).
+// What reads no weight. State that is carried from token to token is attention's, or that of what recurs (ssm_...,
+// time_mix...).
 static void name_other(const gguf *file, const schedule *s, int kernel, char *out, size_t cap) {
   const sched_kernel *k = &s->kernels[kernel];
   int from = maker(s, kernel);
@@ -58,7 +61,8 @@ static void name_other(const gguf *file, const schedule *s, int kernel, char *ou
 void roles_name(const gguf *file, const schedule *s, int kernel, char *out, size_t cap) {
   const gguf_tensor *weight = roles_weight(file, &s->kernels[kernel]);
   if (!weight) { name_other(file, s, kernel, out, cap); return; }
-  bool tied = !strcmp(weight->name, "token_embd.weight") && !has(file, &s->kernels[kernel], BUF_IDS, BUF_IDS + 1);      // the same matrix at both ends
+  // the same matrix at both ends
+  bool tied = !strcmp(weight->name, "token_embd.weight") && !has(file, &s->kernels[kernel], BUF_IDS, BUF_IDS + 1);
   const char *name = tied ? "output" : weight->name, *rest = name;
   if (!strncmp(name, "blk.", 4)) { rest = strchr(name + 4, '.'); rest = rest ? rest + 1 : name; }
   snprintf(out, cap, "%s%.*s", rest == name ? "" : "blk.*.", (int)strcspn(rest, "."), rest);

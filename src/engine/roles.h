@@ -6,7 +6,7 @@
 
 // The largest weight that a kernel reads; NULL: it reads none.
 const gguf_tensor *roles_weight(const gguf *file, const sched_kernel *k);
-// "blk.*.ffn_down" after that weight; "attention", "state", "output", "positions", "quantise activations"; or the role of
-// the kernel that it goes on with.
+// "blk.*.ffn_down" after that weight; "attention", "state", "output", "positions", "quantise activations"; or the role
+// of the kernel that it goes on with.
 void roles_name(const gguf *file, const schedule *s, int kernel, char *out, size_t cap);
 #endif

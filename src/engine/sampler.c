@@ -1,12 +1,12 @@
-// Sampling: see sampler.h.  This file has the table of stages, the candidates in their two forms, and the draw.  Adding a
-// stage is a row of the table and its function in sampler_stages.c.
+// Sampling: see sampler.h.  This file has the table of stages, the candidates in their two forms, and the draw.  Adding
+// a stage is a row of the table and its function in sampler_stages.c.
 #include "engine/sampler_impl.h"
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-// ---- the chain --------------------------------------------------------------------------------------------------------
+// ---- the chain ------------------------------------------------------------------------------------------------------
 
 struct stage {
   const char *names;         // the first one is shown
@@ -42,7 +42,8 @@ static const struct stage stages[] = {
   {"temperature|temp",              't', true,  has_temperature, stage_temperature},
 };
 enum { TEMPERATURE = COUNT(stages) - 1 };
-static const struct stage mirostat_stages[] = {{"mirostat", 0, true, NULL, stage_mirostat}, {"mirostat_v2", 0, true, NULL, stage_mirostat_2}};
+static const struct stage mirostat_stages[] = {{"mirostat", 0, true, NULL, stage_mirostat},
+                                               {"mirostat_v2", 0, true, NULL, stage_mirostat_2}};
 
 // Whether name[0..n) is one of a stage's names; - and _ are the same.
 static bool has_name(const char *names, const char *name, size_t n) {
@@ -58,7 +59,9 @@ static bool has_name(const char *names, const char *name, size_t n) {
 static int unknown_stage(const char *name, size_t n, bool letter, error *err) {
   str known = {0};
   for (size_t i = 0; i < COUNT(stages); i++) {
-    if (letter) str_addf(&known, "%s%c = %.*s", i ? ", " : "", stages[i].letter, (int)strcspn(stages[i].names, "|"), stages[i].names);
+    if (letter)
+      str_addf(&known, "%s%c = %.*s", i ? ", " : "", stages[i].letter, (int)strcspn(stages[i].names, "|"),
+               stages[i].names);
     else str_addf(&known, "%s%.*s", i ? ", " : "", (int)strcspn(stages[i].names, "|"), stages[i].names);
   }
   error_set(err, "there is no sampler '%.*s' (known: %s)", (int)(n < 40 ? n : 40), name, known.at);
@@ -118,7 +121,7 @@ static int make_chain(sampler *s, error *err) {
   return 0;
 }
 
-// ---- order ------------------------------------------------------------------------------------------------------------
+// ---- order ----------------------------------------------------------------------------------------------------------
 
 bool cand_better(struct cand a, struct cand b) { return a.logit > b.logit || (a.logit == b.logit && a.id < b.id); }
 
@@ -160,7 +163,7 @@ void best_first(struct cand *c, size_t n, size_t k) {
   heap_to_list(c, k);
 }
 
-// ---- candidates -------------------------------------------------------------------------------------------------------
+// ---- candidates -----------------------------------------------------------------------------------------------------
 
 enum { BLOCK = 16 };
 
@@ -171,7 +174,9 @@ static bool block_reaches(const float *x, float floor) {
   return any;
 }
 
-static struct cand cand_of(const float *x, size_t id) { return (struct cand){x[id] > FLT_MAX ? FLT_MAX : x[id], (int32_t)id}; }
+static struct cand cand_of(const float *x, size_t id) {
+  return (struct cand){x[id] > FLT_MAX ? FLT_MAX : x[id], (int32_t)id};
+}
 
 float *sampler_editable(sampler *s) {
   if (!s->own) s->own = xmalloc((size_t)s->n_vocab * sizeof *s->own);
@@ -197,7 +202,8 @@ void sampler_list(sampler *s, double floor) {
   }
 }
 
-// The k best of a dense draw, as a list in order.  A heap of the k best so far; hardly any block reaches the worst of them.
+// The k best of a dense draw, as a list in order.  A heap of the k best so far; hardly any block reaches the worst of
+// them.
 static void list_best(sampler *s, size_t k) {
   size_t n = (size_t)s->n_vocab, i = 0;
   struct cand *c = s->c;
@@ -248,7 +254,8 @@ static void sort_list(sampler *s) {
   for (size_t i = 0; i < n; i++) sorted[i] = s->c[from[i]];
   for (size_t i = 0, end; i < n; i = end) {
     bool in_order = true;
-    for (end = i + 1; end < n && s->keys[from[end]] == s->keys[from[i]]; end++) in_order &= cand_better(sorted[end - 1], sorted[end]);
+    for (end = i + 1; end < n && s->keys[from[end]] == s->keys[from[i]]; end++)
+      in_order &= cand_better(sorted[end - 1], sorted[end]);
     if (!in_order) best_first(sorted + i, end - i, end - i);
   }
   memcpy(s->c, sorted, n * sizeof *sorted);
@@ -305,10 +312,11 @@ void sampler_keep_marked(sampler *s) {
   s->n_sorted = sorted;
 }
 
-// ---- the best that together weigh enough -------------------------------------------------------------------------------
+// ---- the best that together weigh enough ----------------------------------------------------------------------------
 //
-// Nothing is sorted: the weights of candidates are added up by the first bits of their logits, from above to where the target is reached, then
-// within those that share these bits by the next ones.  What shares all the bits of a float is put in order, which is hardly ever more than one.
+// Nothing is sorted: the weights of candidates are added up by the first bits of their logits, from above to where the
+// target is reached, then within those that share these bits by the next ones.  What shares all the bits of a float is
+// put in order, which is hardly ever more than one.
 
 // The last step: of the candidates open[0..n), which look alike, some.
 static void keep_some(sampler *s, const struct cand *by, size_t n, double sum, double target, bool over) {
@@ -360,7 +368,7 @@ void sampler_keep_until(sampler *s, const struct cand *by, double target, bool o
   sampler_keep_marked(s);
 }
 
-// ---- what stages ask for -----------------------------------------------------------------------------------------------
+// ---- what stages ask for --------------------------------------------------------------------------------------------
 
 void sampler_note(sampler *s, int32_t id, int32_t note) {
   if (!s->notes[id]) vec_push(&s->noted, id);
@@ -391,7 +399,7 @@ size_t sampler_window(const sampler *s, int32_t last_n) {
   return last_n < 0 || (size_t)last_n > s->past.n ? s->past.n : (size_t)last_n;
 }
 
-// ---- a draw -----------------------------------------------------------------------------------------------------------
+// ---- a draw ---------------------------------------------------------------------------------------------------------
 
 static void ban(sampler *s) {
   if (!s->own) s->own = xmalloc((size_t)s->n_vocab * sizeof *s->own);
@@ -445,33 +453,59 @@ int32_t sampler_sample(sampler *s, const float *logits) {
   return s->n ? draw(s) : -1;
 }
 
-// ---- life -------------------------------------------------------------------------------------------------------------
+// ---- life -----------------------------------------------------------------------------------------------------------
 
 struct sampler_params sampler_default(void) {
-  return (struct sampler_params){
-    .temp = .8, .dynatemp_exponent = 1, .top_k = 40, .top_p = .95, .min_p = .05, .typical_p = 1, .top_n_sigma = -1, .xtc_threshold = .1,
-    .repeat_penalty = 1, .repeat_last_n = 64, .dry_base = 1.75, .dry_allowed_length = 2, .dry_last_n = -1, .mirostat_tau = 5,
-    .mirostat_eta = .1};
+  return (struct sampler_params){.temp = .8,
+                                 .dynatemp_exponent = 1,
+                                 .top_k = 40,
+                                 .top_p = .95,
+                                 .min_p = .05,
+                                 .typical_p = 1,
+                                 .top_n_sigma = -1,
+                                 .xtc_threshold = .1,
+                                 .repeat_penalty = 1,
+                                 .repeat_last_n = 64,
+                                 .dry_base = 1.75,
+                                 .dry_allowed_length = 2,
+                                 .dry_last_n = -1,
+                                 .mirostat_tau = 5,
+                                 .mirostat_eta = .1};
 }
 
 static int check(params p, error *err) {
-  const struct { const char *what; double is, min, max; } rows[] = {
-    {"the temperature", p->temp, 0, 1e6}, {"the range of the dynamic temperature", p->dynatemp_range, 0, 1e6},
+  const struct { const char *what; double is, min, max;
+  } rows[] = {
+    {"the temperature", p->temp, 0, 1e6},
+    {"the range of the dynamic temperature", p->dynatemp_range, 0, 1e6},
     {"the exponent of the dynamic temperature", p->dynatemp_exponent, 0, 1e3},
-    {"top-p", p->top_p, 0, 1}, {"min-p", p->min_p, 0, 1}, {"typical-p", p->typical_p, 0, 1}, {"top-n-sigma", p->top_n_sigma, -1e6, 1e6},
-    {"the XTC probability", p->xtc_probability, 0, 1}, {"the XTC threshold", p->xtc_threshold, 0, 1},
-    {"the repeat penalty", p->repeat_penalty, 1e-6, 1e6}, {"the frequency penalty", p->frequency_penalty, -1e6, 1e6},
-    {"the presence penalty", p->presence_penalty, -1e6, 1e6}, {"repeat-last-n", p->repeat_last_n, -1, INT32_MAX},
-    {"the DRY multiplier", p->dry_multiplier, 0, 1e6}, {"the DRY base", p->dry_base, 1, 1e6},
-    {"the DRY allowed length", p->dry_allowed_length, 0, INT32_MAX}, {"DRY's last-n", p->dry_last_n, -1, INT32_MAX},
-    {"mirostat", p->mirostat, 0, 2}, {"mirostat's tau", p->mirostat_tau, 0, 1e3}, {"mirostat's eta", p->mirostat_eta, 0, 1e3},
+    {"top-p", p->top_p, 0, 1},
+    {"min-p", p->min_p, 0, 1},
+    {"typical-p", p->typical_p, 0, 1},
+    {"top-n-sigma", p->top_n_sigma, -1e6, 1e6},
+    {"the XTC probability", p->xtc_probability, 0, 1},
+    {"the XTC threshold", p->xtc_threshold, 0, 1},
+    {"the repeat penalty", p->repeat_penalty, 1e-6, 1e6},
+    {"the frequency penalty", p->frequency_penalty, -1e6, 1e6},
+    {"the presence penalty", p->presence_penalty, -1e6, 1e6},
+    {"repeat-last-n", p->repeat_last_n, -1, INT32_MAX},
+    {"the DRY multiplier", p->dry_multiplier, 0, 1e6},
+    {"the DRY base", p->dry_base, 1, 1e6},
+    {"the DRY allowed length", p->dry_allowed_length, 0, INT32_MAX},
+    {"DRY's last-n", p->dry_last_n, -1, INT32_MAX},
+    {"mirostat", p->mirostat, 0, 2},
+    {"mirostat's tau", p->mirostat_tau, 0, 1e3},
+    {"mirostat's eta", p->mirostat_eta, 0, 1e3},
   };
   for (size_t i = 0; i < COUNT(rows); i++) {
     if (rows[i].is >= rows[i].min && rows[i].is <= rows[i].max) continue;
-    if (rows[i].max >= INT32_MAX) return error_set(err, "%s is %.10g; it must be %g or more", rows[i].what, rows[i].is, rows[i].min);
-    return error_set(err, "%s is %.10g; it must lie between %g and %g", rows[i].what, rows[i].is, rows[i].min, rows[i].max);
+    if (rows[i].max >= INT32_MAX)
+      return error_set(err, "%s is %.10g; it must be %g or more", rows[i].what, rows[i].is, rows[i].min);
+    return error_set(err, "%s is %.10g; it must lie between %g and %g", rows[i].what, rows[i].is, rows[i].min,
+                     rows[i].max);
   }
-  if (p->temp > 0 && p->temp < 1e-6) return error_set(err, "the temperature is %g; it must be 0, or 0.000001 or more", p->temp);
+  if (p->temp > 0 && p->temp < 1e-6)
+    return error_set(err, "the temperature is %g; it must be 0, or 0.000001 or more", p->temp);
   return 0;
 }
 
@@ -486,7 +520,9 @@ int sampler_new(const struct sampler_params *p, int32_t n_vocab, sampler **out, 
   s->mu = 2 * p->mirostat_tau;
   rng_seed(&s->rng, p->seed);
   for (int i = 0; i < s->n_stages; i++) {
-    int32_t last_n = s->chain[i]->run == stage_penalties ? p->repeat_last_n : s->chain[i]->run == stage_dry ? p->dry_last_n : 0;
+    int32_t last_n = s->chain[i]->run == stage_penalties ? p->repeat_last_n
+                     : s->chain[i]->run == stage_dry     ? p->dry_last_n
+                                                         : 0;
     size_t wanted = last_n < 0 ? SIZE_MAX : (size_t)last_n;
     if (wanted > s->keep) s->keep = wanted;
   }
@@ -534,7 +570,8 @@ int sampler_breakers(sampler *s, const tokenizer *t, const char *const *texts, s
   if (n > MOST) return error_set(err, "there are %zu DRY sequence breakers; %d are allowed", n, MOST);
   for (size_t i = 0; i < n; i++) {
     size_t len = strlen(texts[i]);
-    if (!len || len > LONGEST) return error_set(err, "a DRY sequence breaker has %zu bytes; it must have 1 to %d", len, LONGEST);
+    if (!len || len > LONGEST)
+      return error_set(err, "a DRY sequence breaker has %zu bytes; it must have 1 to %d", len, LONGEST);
   }
   free_breakers(s);
   s->vocab = t;
@@ -565,7 +602,7 @@ void sampler_reset(sampler *s) {
   s->mu = 2 * s->p.mirostat_tau;
 }
 
-// ---- log-probabilities ------------------------------------------------------------------------------------------------
+// ---- log-probabilities ----------------------------------------------------------------------------------------------
 
 void logprobs(const float *logits, int32_t n, int32_t id, double *of_id, struct logprob *top, int32_t n_top) {
   double max = -INFINITY, sum = 0;

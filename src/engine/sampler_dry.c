@@ -1,10 +1,11 @@
-// DRY ("don't repeat yourself"): a token that would continue a repetition is penalised, the more the longer the repetition.
-// If the last n tokens of the text stood somewhere before, with token t after them, drawing t would make n + 1 repeated
-// tokens; for the longest such n the penalty is multiplier * base^(n - allowed length).  Sequence breakers ("\n") limit n:
-// what is repeated must lie after the last of them, so that the structure of a dialogue is no repetition.
+// DRY ("don't repeat yourself"): a token that would continue a repetition is penalised, the more the longer the
+// repetition. If the last n tokens of the text stood somewhere before, with token t after them, drawing t would make n
+// + 1 repeated tokens; for the longest such n the penalty is multiplier * base^(n - allowed length).  Sequence breakers
+// ("\n") limit n: what is repeated must lie after the last of them, so that the structure of a dialogue is no
+// repetition.
 //
-// All n are found in linear time: the Z function of the reversed text gives for each place how many tokens before it are
-// those at the end.
+// All n are found in linear time: the Z function of the reversed text gives for each place how many tokens before it
+// are those at the end.
 #include "engine/sampler_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,8 @@ void dry_accept(sampler *s, int32_t id, bool *breaks) {
   for (size_t b = 0; b < s->breakers.n && !*breaks; b++) {
     const str *text = &s->breakers.at[b];
     size_t first = before + 1 > text->n ? before + 1 - text->n : 0;   // so that it ends in the new piece
-    for (size_t at = first; at + text->n <= s->tail.n && !*breaks; at++) *breaks = !memcmp(s->tail.at + at, text->at, text->n);
+    for (size_t at = first; at + text->n <= s->tail.n && !*breaks; at++)
+      *breaks = !memcmp(s->tail.at + at, text->at, text->n);
   }
   size_t keep = s->longest_breaker - 1;
   if (s->tail.n > keep) {

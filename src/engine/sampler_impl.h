@@ -1,8 +1,8 @@
 // The sampler's inside: what sampler.c (the chain, the draw), sampler_stages.c and sampler_dry.c share.
 //
-// A draw begins *dense*: x holds one logit for each id, at first the caller's array itself, a copy from the first change on.
-// The first stage that drops tokens turns what it leaves into a *list*, c[0..n), whose first n_sorted entries are the best ones
-// in order.  Most stages never see more than the few dozen tokens that top-k left.
+// A draw begins *dense*: x holds one logit for each id, at first the caller's array itself, a copy from the first
+// change on. The first stage that drops tokens turns what it leaves into a *list*, c[0..n), whose first n_sorted
+// entries are the best ones in order.  Most stages never see more than the few dozen tokens that top-k left.
 #ifndef WEFT_SAMPLER_IMPL_H
 #define WEFT_SAMPLER_IMPL_H
 #include "engine/sampler.h"
@@ -12,7 +12,8 @@ struct cand { double logit; int32_t id; };
 struct bias { int32_t id; float add; };
 struct past { int32_t id; bool breaks; };        // a token of the text; breaks: a sequence breaker ends in it
 
-enum { MAX_STAGES = 32, MANY = 1000 };             // from MANY candidates on a list is sorted by digits, below by a heap
+// from MANY candidates on a list is sorted by digits, below by a heap
+enum { MAX_STAGES = 32, MANY = 1000 };
 struct stage;
 
 struct sampler {
@@ -55,7 +56,8 @@ double sampler_max(const sampler *s);            // the best logit; -INFINITY if
 double sampler_weigh(sampler *s);                // weights[i] = e^(logit - max) of the list; returns their sum
 void sampler_keep_above(sampler *s, double floor);   // drops the logits below floor, never the best one
 void sampler_keep_marked(sampler *s);            // drops the candidates whose weight is negative
-// Keeps the fewest of the list, best first by `by` (the list itself, or other logits for the same ids), whose weights together reach target, or (over) exceed it.
+// Keeps the fewest of the list, best first by `by` (the list itself, or other logits for the same ids), whose weights
+// together reach target, or (over) exceed it.
 void sampler_keep_until(sampler *s, const struct cand *by, double target, bool over);
 // Every token with a note gets the logit change(s, logit, note); then there are no notes.
 void sampler_apply_notes(sampler *s, double (*change)(const sampler *s, double logit, int32_t note));

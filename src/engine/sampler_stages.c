@@ -1,5 +1,5 @@
-// The stages of sampling: see sampler.h for what each parameter means, sampler.c for the table, sampler_impl.h for the two
-// forms of the candidates.  Every stage leaves at least one candidate.
+// The stages of sampling: see sampler.h for what each parameter means, sampler.c for the table, sampler_impl.h for the
+// two forms of the candidates.  Every stage leaves at least one candidate.
 #include "engine/sampler_impl.h"
 #include <float.h>
 #include <math.h>
@@ -24,7 +24,8 @@ static double finite_logit(const sampler *s, size_t i) {
   return s->dense && x > FLT_MAX ? FLT_MAX : x;
 }
 
-// Tang et al., "Top-n-sigma: Not All Logits Are You Need", 2024: most logits are noise around a mean, and what is far above it is not.
+// Tang et al., "Top-n-sigma: Not All Logits Are You Need", 2024: most logits are noise around a mean, and what is far
+// above it is not.
 void stage_top_n_sigma(sampler *s) {
   double sum = 0, squares = 0, n = 0, max = sampler_max(s);
   size_t count = s->dense ? (size_t)s->n_vocab : s->n;
@@ -89,7 +90,9 @@ static double dynamic_temperature(sampler *s) {
   for (size_t i = 0; i < s->n; i++)
     if (s->weights[i] > 0) entropy += s->weights[i] / sum * (log_sum + max - s->c[i].logit);
   double openness = entropy / stable_log((double)s->n);
-  return low + (high - low) * (openness > 0 ? stable_pow(openness, s->p.dynatemp_exponent) : s->p.dynatemp_exponent > 0 ? 0 : 1);
+  return low + (high - low) * (openness > 0                 ? stable_pow(openness, s->p.dynatemp_exponent)
+                               : s->p.dynatemp_exponent > 0 ? 0
+                                                            : 1);
 }
 
 void stage_temperature(sampler *s) {
@@ -104,9 +107,9 @@ void stage_temperature(sampler *s) {
   for (size_t i = 0; i < s->n; i++) s->c[i].logit /= temp;
 }
 
-// Mirostat (Basu et al., 2021): keeps the surprise of what is drawn near tau bits.  The first version estimates the exponent of
-// Zipf's law from the likeliest hundred and takes the k for which the expected surprise is mu; the second takes all tokens
-// with less surprise than mu.  The draw then corrects mu.
+// Mirostat (Basu et al., 2021): keeps the surprise of what is drawn near tau bits.  The first version estimates the
+// exponent of Zipf's law from the likeliest hundred and takes the k for which the expected surprise is mu; the second
+// takes all tokens with less surprise than mu.  The draw then corrects mu.
 void stage_mirostat(sampler *s) {
   enum { LOOK = 100 };
   if (s->dense) sampler_list(s, -INFINITY);
@@ -119,7 +122,8 @@ void stage_mirostat(sampler *s) {
   }
   double zipf = products / squares, eps = zipf - 1;
   if (s->n < 2 || !(zipf > 1e-9)) return;          // no slope: all are equally likely
-  double base = fabs(eps) < 1e-9 ? stable_pow(2, s->mu) / stable_log(s->n_vocab) : eps * stable_pow(2, s->mu) / (1 - stable_pow(s->n_vocab, -eps));
+  double base = fabs(eps) < 1e-9 ? stable_pow(2, s->mu) / stable_log(s->n_vocab)
+                                 : eps * stable_pow(2, s->mu) / (1 - stable_pow(s->n_vocab, -eps));
   double k = stable_pow(base, 1 / zipf);
   if (!(k < (double)s->n)) return;
   size_t kept = k > 1 ? (size_t)k : 1;

@@ -55,7 +55,8 @@ int weft_sequence_tokens(const weft_model *m, const char *path, int32_t **ids, s
   return status;
 }
 
-int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *path, weft_sequence **out, weft_error *err) {
+int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *path, weft_sequence **out,
+                       weft_error *err) {
   error e = {0};
   sequence *q;
   int status = engine_sequence_load(weft_model_beside(m), ids, n, path, &q, &e);
@@ -69,14 +70,16 @@ int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *
 static int check_more(const weft_sequence *q, const int32_t *ids, size_t n, weft_error *err) {
   int n_ctx = engine_n_ctx(weft_model_beside(q->m));
   if (n == 0) FAIL(err, "there are no tokens to evaluate");
-  if (n > (size_t)(n_ctx - q->q->n)) FAIL(err, "%zu tokens from position %d on do not fit the context of %d", n, q->q->n, n_ctx);
+  if (n > (size_t)(n_ctx - q->q->n))
+    FAIL(err, "%zu tokens from position %d on do not fit the context of %d", n, q->q->n, n_ctx);
   return weft_check_ids(ids, n, engine_n_vocab(weft_model_beside(q->m)), err);
 }
 
 int weft_sequence_reserve(weft_sequence *q, size_t n, weft_error *err) {
   error e = {0};
   int n_ctx = engine_n_ctx(weft_model_beside(q->m)), from = q->q->n;
-  if (n > (size_t)(n_ctx - from)) FAIL(err, "%zu tokens from position %d on do not fit the context of %d", n, from, n_ctx);
+  if (n > (size_t)(n_ctx - from))
+    FAIL(err, "%zu tokens from position %d on do not fit the context of %d", n, from, n_ctx);
   return sequence_hold(q->q, from, from + (int)n, &e) ? fail(err, &e) : 0;
 }
 
@@ -87,7 +90,8 @@ static bool checked_row(void *ctx, size_t i, const float *logits) {
   return !weft_check_logits(r->m, logits, r->pos + (int)i, &r->e) && r->row(r->ctx, i, logits);
 }
 
-int weft_sequence_rows(weft_sequence *q, const int32_t *ids, size_t n, size_t first, weft_row *row, void *ctx, weft_error *err) {
+int weft_sequence_rows(weft_sequence *q, const int32_t *ids, size_t n, size_t first, weft_row *row, void *ctx,
+                       weft_error *err) {
   if (check_more(q, ids, n, err)) return -1;
   if (first >= n) FAIL(err, "logits from token %zu on are wanted, but there are %zu tokens", first, n);
   struct rows r = {.m = q->m, .pos = q->q->n, .row = row, .ctx = ctx};
@@ -95,26 +99,35 @@ int weft_sequence_rows(weft_sequence *q, const int32_t *ids, size_t n, size_t fi
   return at < 0 || r.e.text[0] ? fail(err, &r.e) : 0;
 }
 
-int weft_step(weft_model *m, weft_tokens *parts, size_t n_parts, bool (*enough)(void *ctx), void *ctx, weft_error *err) {
+int weft_step(weft_model *m, weft_tokens *parts, size_t n_parts, bool (*enough)(void *ctx), void *ctx,
+              weft_error *err) {
   if (!n_parts) FAIL(err, "a step of no sequences");
   size_t rows = 0;
   for (size_t i = 0; i < n_parts; i++) rows += parts[i].rows ? parts[i].rows : 1;
-  if (rows > (size_t)engine_chunk(weft_model_beside(m))) FAIL(err, "%zu rows in a step; there can be %d", rows, engine_chunk(weft_model_beside(m)));
+  if (rows > (size_t)engine_chunk(weft_model_beside(m)))
+    FAIL(err, "%zu rows in a step; there can be %d", rows, engine_chunk(weft_model_beside(m)));
   for (size_t i = 0; i < n_parts; i++) {
     if (!parts[i].sequence || parts[i].sequence->m != m) FAIL(err, "part %zu is of no sequence of this model", i);
-    for (size_t j = 0; j < i; j++) if (parts[j].sequence == parts[i].sequence) FAIL(err, "parts %zu and %zu are of the same sequence", j, i);
+    for (size_t j = 0; j < i; j++)
+      if (parts[j].sequence == parts[i].sequence) FAIL(err, "parts %zu and %zu are of the same sequence", j, i);
     if (check_more(parts[i].sequence, parts[i].ids, parts[i].n, err)) return -1;
-    if (parts[i].rows > parts[i].n) FAIL(err, "logits of %zu tokens are wanted, but part %zu has %zu", parts[i].rows, i, parts[i].n);
-    if (parts[i].rows > 1 && weft_model_is_recurrent(m)) FAIL(err, "part %zu: with recurrent layers a step has logits of the last token only", i);
+    if (parts[i].rows > parts[i].n)
+      FAIL(err, "logits of %zu tokens are wanted, but part %zu has %zu", parts[i].rows, i, parts[i].n);
+    if (parts[i].rows > 1 && weft_model_is_recurrent(m))
+      FAIL(err, "part %zu: with recurrent layers a step has logits of the last token only", i);
   }
   error e = {0};
   struct engine_part *p = xcalloc(n_parts, sizeof *p);
-  for (size_t i = 0; i < n_parts; i++) p[i] = (struct engine_part){.q = parts[i].sequence->q, .ids = parts[i].ids, .n = parts[i].n, .rows = parts[i].rows ? parts[i].rows : 1};
+  for (size_t i = 0; i < n_parts; i++)
+    p[i] = (struct engine_part){
+      .q = parts[i].sequence->q, .ids = parts[i].ids, .n = parts[i].n, .rows = parts[i].rows ? parts[i].rows : 1};
   int status = engine_step(weft_model_beside(m), p, n_parts, enough, ctx, &e);
   for (size_t i = 0; i < n_parts; i++) {
     parts[i].logits = status ? NULL : p[i].logits;
     for (size_t k = 0; k < p[i].rows && !status; k++)
-      if (weft_check_logits(m, p[i].logits + k * (size_t)engine_n_vocab(weft_model_peek(m)), p[i].q->n - (int)(p[i].rows - k), &e)) status = -1;
+      if (weft_check_logits(m, p[i].logits + k * (size_t)engine_n_vocab(weft_model_peek(m)),
+                            p[i].q->n - (int)(p[i].rows - k), &e))
+        status = -1;
   }
   free(p);
   return status < 0 ? fail(err, &e) : status;

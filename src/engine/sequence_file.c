@@ -1,7 +1,8 @@
 // Sequences in files: what the caches hold of one, for a later process with the same model. See caches.h.
 //
-// A file is a head, the tokens, and then page by page what each state has of it; of models with fixed states also those. Numbers are this machine's.
-// Behind each of these parts stands its hash, and a file is written whole or not at all, so that a damaged one is known by the part that is.
+// A file is a head, the tokens, and then page by page what each state has of it; of models with fixed states also
+// those. Numbers are this machine's. Behind each of these parts stands its hash, and a file is written whole or not at
+// all, so that a damaged one is known by the part that is.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdarg.h>
@@ -48,14 +49,19 @@ uint64_t sequence_model(const gguf *file, const struct engine_options *o) {
 
 static head head_of(const caches *c, uint64_t of, int n) {
   uint64_t fixed = caches_bytes(c->m, 0);
-  head h = {.version = VERSION, .page = CACHE_PAGE, .model = of, .page_bytes = caches_bytes(c->m, CACHE_PAGE) - fixed, .fixed_bytes = fixed, .n = (uint32_t)n};
+  head h = {.version = VERSION,
+            .page = CACHE_PAGE,
+            .model = of,
+            .page_bytes = caches_bytes(c->m, CACHE_PAGE) - fixed,
+            .fixed_bytes = fixed,
+            .n = (uint32_t)n};
   memcpy(h.magic, magic, sizeof magic);
   return h;
 }
 
 static size_t n_pages(size_t n) { return (n + CACHE_PAGE - 1) / CACHE_PAGE; }
 
-// ---- writing --------------------------------------------------------------------------------------------------------------
+// ---- writing --------------------------------------------------------------------------------------------------------
 
 static int add(newfile *f, const void *at, size_t n, error *err) {
   uint64_t sum = hash_bytes(at, n, VERSION);
@@ -91,14 +97,16 @@ static int save(const sequence *q, const int32_t *ids, const head *h, newfile *f
 int sequence_save(const sequence *q, const int32_t *ids, uint64_t of, const char *path, error *err) {
   head h = head_of(q->of, of, q->n);
   newfile *f;
-  if (model_is_recurrent(q->of->m) && q->at != q->n) return error_set(err, "%s: the states of this sequence are those of another position than its last one, %d", path, q->n);
+  if (model_is_recurrent(q->of->m) && q->at != q->n)
+    return error_set(err, "%s: the states of this sequence are those of another position than its last one, %d", path,
+                     q->n);
   if (newfile_open(path, &f, err)) return -1;
   if (!save(q, ids, &h, f, err)) return newfile_commit(f, err);
   newfile_discard(f);
   return -1;
 }
 
-// ---- reading --------------------------------------------------------------------------------------------------------------
+// ---- reading --------------------------------------------------------------------------------------------------------
 
 typedef struct reading { FILE *f; const char *path; error *err; } reading;
 
@@ -135,7 +143,8 @@ static void scatter(caches *c, bool paged, int number, const unsigned char *from
 static int check(const reading *r, const head *h, const head *ours, int most) {
   if (memcmp(h->magic, magic, sizeof magic)) return bad(r, "is no file of a sequence");
   if (h->version != VERSION) return bad(r, "is of version %u; this program reads version %d", h->version, VERSION);
-  if (h->model != ours->model || h->page != ours->page || h->page_bytes != ours->page_bytes || h->fixed_bytes != ours->fixed_bytes)
+  if (h->model != ours->model || h->page != ours->page || h->page_bytes != ours->page_bytes ||
+      h->fixed_bytes != ours->fixed_bytes)
     return bad(r, "is of another model, or of other settings of it");
   if (h->n > (uint32_t)most) return bad(r, "has %u positions, beyond the context of %d", h->n, most);
   return 0;
@@ -148,7 +157,8 @@ static int begin(reading *r, const caches *c, int most, uint64_t of, head *h, in
   *ids = NULL;
   r->f = fopen(r->path, "rb");
   if (!r->f) return bad(r, "%s", strerror(errno));
-  if (fstat(fileno(r->f), &s) || !S_ISREG(s.st_mode) || s.st_size < (off_t)sizeof *h) return bad(r, "is no file of a sequence");
+  if (fstat(fileno(r->f), &s) || !S_ISREG(s.st_mode) || s.st_size < (off_t)sizeof *h)
+    return bad(r, "is no file of a sequence");
   int status = get(r, h, sizeof *h, "head", 0);
   if (!status) status = check(r, h, &ours, most);
   if (status) return status;
@@ -181,7 +191,8 @@ static int load(const reading *r, caches *c, const head *h, const int32_t *their
   return 0;
 }
 
-int sequence_load(caches *c, const int32_t *ids, size_t n, int most, uint64_t of, const char *path, sequence **out, error *err) {
+int sequence_load(caches *c, const int32_t *ids, size_t n, int most, uint64_t of, const char *path, sequence **out,
+                  error *err) {
   head h;
   int32_t *theirs;
   size_t same = 0;

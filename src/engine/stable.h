@@ -1,5 +1,6 @@
-// stable: numbers that are the same on every machine.  libm's exp, log and pow differ between versions in the last bit, which
-// could tip a draw; these use nothing but IEEE additions, multiplications and divisions.  The generator is xoshiro256++.
+// stable: numbers that are the same on every machine.  libm's exp, log and pow differ between versions in the last bit,
+// which could tip a draw; these use nothing but IEEE additions, multiplications and divisions.  The generator is
+// xoshiro256++.
 #ifndef WEFT_STABLE_H
 #define WEFT_STABLE_H
 #include "base/base.h"

@@ -15,7 +15,8 @@ int stop_new(const char *const *texts, size_t n, stop **out, error *err) {
   if (n > MOST) return error_set(err, "there are %zu stop strings; %d are allowed", n, MOST);
   for (size_t i = 0; i < n; i++) {
     size_t len = strlen(texts[i]);
-    if (!len || len > LONGEST) return error_set(err, "stop string %zu has %zu bytes; it must have 1 to %d", i + 1, len, LONGEST);
+    if (!len || len > LONGEST)
+      return error_set(err, "stop string %zu has %zu bytes; it must have 1 to %d", i + 1, len, LONGEST);
   }
   stop *s = xcalloc(1, sizeof *s);
   for (size_t i = 0; i < n; i++) {
@@ -36,7 +37,8 @@ void stop_free(stop *s) {
   free(s);
 }
 
-// The stop string that is complete first, the longest of those that end there: as if the text came byte by byte.  -1: none.
+// The stop string that is complete first, the longest of those that end there: as if the text came byte by byte.  -1:
+// none.
 static int first_complete(const stop *s, size_t *begin) {
   int found = -1;
   for (size_t end = 1; found < 0 && end <= s->held.n; end++) {

@@ -1,7 +1,8 @@
-// Tuning a model: see tune.h. A kernel that is faster by itself may be none in the model, where its neighbours decide what is in the caches. So what the
-// searches found is tried in whole runs of the plan, with and without in turns: first each kernel has to be faster there by its own time stamps, then
-// all that is left together has to make the run shorter (the median of the ratios of neighbouring runs: a machine's speed changes by the
-// minute). What fails is dropped, and the cache remembers that, too.
+// Tuning a model: see tune.h. A kernel that is faster by itself may be none in the model, where its neighbours decide
+// what is in the caches. So what the searches found is tried in whole runs of the plan, with and without in turns:
+// first each kernel has to be faster there by its own time stamps, then all that is left together has to make the run
+// shorter (the median of the ratios of neighbouring runs: a machine's speed changes by the minute). What fails is
+// dropped, and the cache remembers that, too.
 #include "engine/tune.h"
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +13,17 @@
 enum { TURNS = 9, FINAL_TURNS = 12, LOOKS = 3, DEEP = 4096 };
 static const double PROMPT_SHARE = .5, SEARCHES = .86, LAYOUTS_SHARE = .15, MIN_GAIN = 0.998, TURNS_S = 6;
 
-// A plan to be tuned. Progress: searching takes SEARCHES of its share of the bar, single kernels in the model and all together the rest.
+// A plan to be tuned. Progress: searching takes SEARCHES of its share of the bar, single kernels in the model and all
+// together the rest.
 typedef struct trial { plan *p; plan_var vars[2]; int n_vars; const struct tune_settings *s; bool prompt; } trial;
 
 static void show_progress(const trial *t, double fraction) {
   const struct tune_settings *s = t->s;
   double part = !s->prompt ? 1 : t->prompt ? PROMPT_SHARE : 1 - PROMPT_SHARE, from = t->prompt ? 1 - PROMPT_SHARE : 0;
   fraction = from + part * fraction;
-  if (s->progress) s->progress(s->ctx, t->prompt ? "tuning prompts" : "tuning tokens", s->layouts ? LAYOUTS_SHARE + (1 - LAYOUTS_SHARE) * fraction : fraction);
+  if (s->progress)
+    s->progress(s->ctx, t->prompt ? "tuning prompts" : "tuning tokens",
+                s->layouts ? LAYOUTS_SHARE + (1 - LAYOUTS_SHARE) * fraction : fraction);
 }
 
 static void searching(void *ctx, double fraction) { show_progress(ctx, fraction * SEARCHES); }
@@ -33,7 +37,8 @@ static double run_us(const trial *t) {
 // Each kernel's own time in whole runs, with what was found and without, in turns. Drops what is not faster there.
 static void try_each(const trial *t, struct tune_part *part) {
   plan_stats s = plan_get_stats(t->p);
-  double *us = xcalloc(2 * (size_t)s.kernels + 1, sizeof *us), *sums = xcalloc((size_t)(2 * TURNS * s.unique) + 1, sizeof *sums), began = now_s();
+  double *us = xcalloc(2 * (size_t)s.kernels + 1, sizeof *us),
+         *sums = xcalloc((size_t)(2 * TURNS * s.unique) + 1, sizeof *sums), began = now_s();
   double ratio[TURNS];
   int turns = 0;
   for (; turns < TURNS && (turns < 3 || now_s() - began < TURNS_S); turns++) {
@@ -60,13 +65,16 @@ static void choose(const trial *t, const struct tune_part *part, bool found) {
   for (int i = 0; i < part->n_rows; i++) plan_choose(t->p, i, found && part->rows[i].state == TUNE_BETTER);
 }
 
-// All that is left together, in turns with the heuristic's kernels, beside what memory allows meanwhile. Drops all of it where the runs do not get shorter.
+// All that is left together, in turns with the heuristic's kernels, beside what memory allows meanwhile. Drops all of
+// it where the runs do not get shorter.
 static int try_all(engine *e, const trial *t, struct tune_part *part, bool any, error *err) {
   double us[2][FINAL_TURNS], ratio[FINAL_TURNS], limit[LOOKS], began = now_s();
   int turns = 0, looks = 0;
   for (; turns < FINAL_TURNS && (turns < 3 || now_s() - began < (any ? TURNS_S : TURNS_S / 3)); turns++) {
     show_progress(t, (1 + SEARCHES) / 2 + (1 - SEARCHES) / 2 * turns / FINAL_TURNS);
-    if (turns % (FINAL_TURNS / LOOKS) == 0 && looks < LOOKS && !part->prompt && device_read_limit(engine_device(e), &limit[looks++], err)) return -1;
+    if (turns % (FINAL_TURNS / LOOKS) == 0 && looks < LOOKS && !part->prompt &&
+        device_read_limit(engine_device(e), &limit[looks++], err))
+      return -1;
     for (int found = 0; found < (any ? 2 : 1); found++) {
       choose(t, part, found);
       us[found][turns] = run_us(t);
@@ -79,7 +87,8 @@ static int try_all(engine *e, const trial *t, struct tune_part *part, bool any, 
   part->limit_gb_s = looks ? median(limit, looks) : 0;
   for (int i = 0; i < plan_get_stats(t->p).kernels; i++) part->bytes += plan_kernel(t->p, i, t->vars, t->n_vars).bytes;
   bool shorter = median(ratio, turns) < MIN_GAIN && part->after_us < part->before_us * MIN_GAIN;
-  for (int i = 0; any && !shorter && i < part->n_rows; i++) if (part->rows[i].state == TUNE_BETTER) part->rows[i].state = TUNE_DROPPED;
+  for (int i = 0; any && !shorter && i < part->n_rows; i++)
+    if (part->rows[i].state == TUNE_BETTER) part->rows[i].state = TUNE_DROPPED;
   return 0;
 }
 
@@ -88,7 +97,8 @@ static void random_ids(const engine *e, int32_t *ids, int n) {
   for (int i = 0; i < n; i++) ids[i] = (int32_t)((seed = hash_u64(seed, 7)) % (uint64_t)engine_n_vocab(e));
 }
 
-static int tune_part_run(engine *e, const struct tune_settings *s, bool prompt, double seconds, struct tune_part *part, error *err) {
+static int tune_part_run(engine *e, const struct tune_settings *s, bool prompt, double seconds, struct tune_part *part,
+                         error *err) {
   trial t;
   int32_t *ids;
   double began = now_s();
@@ -102,7 +112,8 @@ static int tune_part_run(engine *e, const struct tune_settings *s, bool prompt, 
   t.s = s;
   t.prompt = prompt;
   random_ids(e, ids, prompt ? n : 1);
-  *part = (struct tune_part){.prompt = prompt, .rows = xcalloc((size_t)stats.unique + 1, sizeof *part->rows), .n_rows = stats.unique};
+  *part = (struct tune_part){
+    .prompt = prompt, .rows = xcalloc((size_t)stats.unique + 1, sizeof *part->rows), .n_rows = stats.unique};
   tune_options o = {.width = s->width, .seconds = seconds, .skip_ms = s->skip_ms, .vars = t.vars, .n_vars = t.n_vars,
                     .progress = searching, .ctx = &t};
   int64_t deep = min_i64(DEEP, engine_n_ctx(e) - n);
@@ -121,7 +132,9 @@ static int tune_part_run(engine *e, const struct tune_settings *s, bool prompt, 
 }
 
 static int check_searched(const engine *e, error *err) {
-  return engine_is_encoder(e) ? error_set(err, "%s: kernels of models that see a text as a whole are not searched yet", gguf_path(engine_gguf(e))) : 0;
+  return engine_is_encoder(e) ? error_set(err, "%s: kernels of models that see a text as a whole are not searched yet",
+                                          gguf_path(engine_gguf(e)))
+                              : 0;
 }
 
 static void layouts_progress(void *ctx, const char *what, double fraction) {
@@ -129,18 +142,21 @@ static void layouts_progress(void *ctx, const char *what, double fraction) {
   if (s->progress) s->progress(s->ctx, what, fraction * LAYOUTS_SHARE);
 }
 
-int tune_run(engine *e, const struct tune_settings *wanted, struct tune_part parts[2], layout_rows *layouts, error *err) {
+int tune_run(engine *e, const struct tune_settings *wanted, struct tune_part parts[2], layout_rows *layouts,
+             error *err) {
   memset(parts, 0, 2 * sizeof *parts);
   *layouts = (layout_rows){0};
   if (check_searched(e, err) || gguf_check_size(engine_gguf(e), err)) return -1;
   device *d = engine_device(e);
-  if (d->cache && !cache_is_on(d->cache)) return error_set(err, "the kernel cache is off: nothing that is found could be kept");
+  if (d->cache && !cache_is_on(d->cache))
+    return error_set(err, "the kernel cache is off: nothing that is found could be kept");
   struct tune_settings all = *wanted, trying = all, *s = &all;
   trying.progress = layouts_progress;
   trying.ctx = (void *)(uintptr_t)wanted;
   double began = now_s();
   if (s->layouts && layouts_search(e, &trying, s->seconds * LAYOUTS_SHARE, layouts, err)) return -1;
-  s->layouts = s->layouts && now_s() - began > s->seconds * LAYOUTS_SHARE / 4;         // else nothing was tried, and the bar begins at 0
+  // else nothing was tried, and the bar begins at 0
+  s->layouts = s->layouts && now_s() - began > s->seconds * LAYOUTS_SHARE / 4;
   if (s->layouts) s->seconds *= 1 - LAYOUTS_SHARE;
   if (tune_part_run(e, s, false, s->prompt ? s->seconds * (1 - PROMPT_SHARE) : s->seconds, &parts[0], err)) return -1;
   return s->prompt ? tune_part_run(e, s, true, s->seconds * PROMPT_SHARE, &parts[1], err) : 0;
@@ -153,8 +169,12 @@ void tune_from_env(engine *e, bool prompt) {
   int width = env_int(ENV_BEAM) ? env_int(ENV_BEAM) : !strcmp(env_str(ENV_WEFT_TUNE), "now") ? WIDTH : 0;
   error err = {0};
   struct tune_part part = {0};
-  struct tune_settings s = {.width = width < MOST ? width : MOST, .skip_ms = strtod(env_str(ENV_BEAM_SKIP_MS), NULL), .progress = quiet_progress, .ctx = e};
-  if (width > 0 && (check_searched(e, &err) || tune_part_run(e, &s, prompt, SECONDS, &part, &err))) warning("no search for better kernels: %s", err.text);
+  struct tune_settings s = {.width = width < MOST ? width : MOST,
+                            .skip_ms = strtod(env_str(ENV_BEAM_SKIP_MS), NULL),
+                            .progress = quiet_progress,
+                            .ctx = e};
+  if (width > 0 && (check_searched(e, &err) || tune_part_run(e, &s, prompt, SECONDS, &part, &err)))
+    warning("no search for better kernels: %s", err.text);
   tune_part_free(&part);
 }
 

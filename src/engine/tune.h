@@ -24,11 +24,12 @@ struct tune_settings {
   void *ctx;
 };
 
-// Tunes the plan for single tokens (parts[0]) and, if wanted, that for prompts (parts[1]), writes the results into the kernel cache and goes on with the
-// better kernels. The KV cache holds nothing of use afterwards. 0, or -1 and why not; tune_part_free for both in any case.
-// layouts: the caller's, vec_free(&layouts->at) in any case.
+// Tunes the plan for single tokens (parts[0]) and, if wanted, that for prompts (parts[1]), writes the results into the
+// kernel cache and goes on with the better kernels. The KV cache holds nothing of use afterwards. 0, or -1 and why not;
+// tune_part_free for both in any case. layouts: the caller's, vec_free(&layouts->at) in any case.
 int tune_run(engine *e, const struct tune_settings *s, struct tune_part parts[2], layout_rows *layouts, error *err);
-// BEAM=N: the same for one of the two plans, which has just been made; nothing has been evaluated yet. Never fails: what goes wrong is a warning.
+// BEAM=N: the same for one of the two plans, which has just been made; nothing has been evaluated yet. Never fails:
+// what goes wrong is a warning.
 void tune_from_env(engine *e, bool prompt);
 void tune_part_free(struct tune_part *p);
 #endif

@@ -10,10 +10,16 @@ static int fail(weft_error *out, const error *e) {
   return -1;
 }
 
-// ---- tuning -------------------------------------------------------------------------------------------------------------
+// ---- tuning ---------------------------------------------------------------------------------------------------------
 
 enum { DEFAULT_BEAM = 4, DEFAULT_SECONDS = 60, MOST_BEAM = 64 };
-typedef struct tuned_handle { weft_tuned shown; struct tune_part parts[2]; layout_rows layouts; weft_tuned_layout *weights; weft_tuned_kernel kernels[]; } tuned_handle;
+typedef struct tuned_handle {
+  weft_tuned shown;
+  struct tune_part parts[2];
+  layout_rows layouts;
+  weft_tuned_layout *weights;
+  weft_tuned_kernel kernels[];
+} tuned_handle;
 _Static_assert(offsetof(tuned_handle, shown) == 0, "weft_tuned_free gets the address of the handle");
 
 static int by_share(const void *x, const void *y) {
@@ -28,11 +34,20 @@ int weft_tune(weft_model *m, const weft_tune_options *options, weft_tuned **out,
   struct tune_part parts[2];
   layout_rows layouts;
   double began = now_s();
-  if (o.beam < 0 || o.beam > MOST_BEAM || !(o.seconds >= 0) || !(o.skip_ms >= 0)) error_set(&e, "tuning: the beam must be 0 to %d, and times 0 or more", MOST_BEAM);
-  else if (o.depth < 0 || o.depth + weft_model_chunk(m) > weft_model_context(m)) error_set(&e, "tuning: a chunk of %d positions at depth %d does not fit the context of %d", weft_model_chunk(m), o.depth, weft_model_context(m));
+  if (o.beam < 0 || o.beam > MOST_BEAM || !(o.seconds >= 0) || !(o.skip_ms >= 0))
+    error_set(&e, "tuning: the beam must be 0 to %d, and times 0 or more", MOST_BEAM);
+  else if (o.depth < 0 || o.depth + weft_model_chunk(m) > weft_model_context(m))
+    error_set(&e, "tuning: a chunk of %d positions at depth %d does not fit the context of %d", weft_model_chunk(m),
+              o.depth, weft_model_context(m));
   if (e.text[0]) return fail(err, &e);
-  struct tune_settings s = {.width = o.beam ? o.beam : DEFAULT_BEAM, .seconds = o.seconds > 0 ? o.seconds : DEFAULT_SECONDS, .skip_ms = o.skip_ms, .prompt = !o.no_prompt, .layouts = !o.no_layouts, .depth = o.depth,
-                            .progress = o.progress, .ctx = o.progress_ctx};
+  struct tune_settings s = {.width = o.beam ? o.beam : DEFAULT_BEAM,
+                            .seconds = o.seconds > 0 ? o.seconds : DEFAULT_SECONDS,
+                            .skip_ms = o.skip_ms,
+                            .prompt = !o.no_prompt,
+                            .layouts = !o.no_layouts,
+                            .depth = o.depth,
+                            .progress = o.progress,
+                            .ctx = o.progress_ctx};
   int r = tune_run(weft_model_engine(m), &s, parts, &layouts, &e);
   tuned_handle *h = xcalloc(1, sizeof *h + (size_t)(parts[0].n_rows + parts[1].n_rows) * sizeof *h->kernels);
   memcpy(h->parts, parts, sizeof parts);
@@ -43,12 +58,15 @@ int weft_tune(weft_model *m, const weft_tune_options *options, weft_tuned **out,
   for (int p = 0; p < 2; p++)
     for (int i = 0; i < parts[p].n_rows; i++) {
       const tune_row *row = &parts[p].rows[i];
-      h->kernels[t->n_kernels++] = (weft_tuned_kernel){row->name, row->role, p == 1, row->count, row->share, (enum weft_tune_state)row->state, row->before_us, row->after_us,
-                                                       row->tried, row->compiled, row->wrong, str_c(&row->opts), row->why, row->cut_s > 0};
+      h->kernels[t->n_kernels++] = (weft_tuned_kernel){
+        row->name,      row->role,     p == 1,     row->count,    row->share, (enum weft_tune_state)row->state,
+        row->before_us, row->after_us, row->tried, row->compiled, row->wrong, str_c(&row->opts),
+        row->why,       row->cut_s > 0};
     }
   for (size_t i = 0; i < layouts.at.n; i++) {
     const layout_row *row = &h->layouts.at.at[i];
-    h->weights[i] = (weft_tuned_layout){row->weight, row->role, layout_name(row->layout), (enum weft_layout_state)row->state, row->share, row->ratio};
+    h->weights[i] = (weft_tuned_layout){
+      row->weight, row->role, layout_name(row->layout), (enum weft_layout_state)row->state, row->share, row->ratio};
   }
   t->layouts = h->weights;
   t->n_layouts = layouts.at.n;
@@ -76,7 +94,7 @@ void weft_tuned_free(weft_tuned *t) {
   free(h);
 }
 
-// ---- the cache ----------------------------------------------------------------------------------------------------------
+// ---- the cache ------------------------------------------------------------------------------------------------------
 
 typedef struct visit { bool (*fn)(const weft_cache_entry *e, void *ctx); void *ctx; } visit;
 
@@ -95,12 +113,19 @@ static bool show_entry(const cache_entry *c, void *ctx) {
   const char *machine, *ir;
   size_t machine_n, ir_n;
   char *texts[2] = {NULL, NULL};
-  weft_cache_entry e = {.kind = "kernel", .name = name, .role = "", .bytes = c->key_n + c->value_n, .created = c->created, .sound = c->sound, .current = !strcmp(c->version, tuning_version())};
+  weft_cache_entry e = {.kind = "kernel",
+                        .name = name,
+                        .role = "",
+                        .bytes = c->key_n + c->value_n,
+                        .created = c->created,
+                        .sound = c->sound,
+                        .current = !strcmp(c->version, tuning_version())};
   if (c->key_n > 8 && !memcmp(c->key, "filling ", 8)) e.kind = "filling";
   if (c->key_n > 8 && !memcmp(c->key, "machine ", 8)) e.kind = "machine";
   else if (tuning_is_key(c->key, c->key_n)) {
     e.kind = "tuning";
-    bool whole = tuning_key_parts(c->key, c->key_n, &machine, &machine_n, &ir, &ir_n) && tuning_parse(c->value, c->value_n, &t);
+    bool whole =
+      tuning_key_parts(c->key, c->key_n, &machine, &machine_n, &ir, &ir_n) && tuning_parse(c->value, c->value_n, &t);
     e.sound = e.sound && whole;
     if (whole) {
       e.machine = texts[0] = copy_of(machine, machine_n);
@@ -149,10 +174,14 @@ int weft_cache_add_tuning(const weft_cache_entry *from, bool check_only, weft_er
   device *d = NULL;
   tuning t;
   str text = {0};
-  str_addf(&text, "opts %s\ncut %.9g\nus %.9g %.9g\nname %s\nrole %s\ncompiler %s\n", from->opts, from->cut_s, from->before_us, from->after_us, from->name, from->role, from->compiler);
-  bool whole = !strchr(from->opts, '\n') && !strchr(from->name, '\n') && !strchr(from->role, '\n') && !strchr(from->compiler, '\n') && tuning_parse(text.at, text.n, &t);
+  str_addf(&text, "opts %s\ncut %.9g\nus %.9g %.9g\nname %s\nrole %s\ncompiler %s\n", from->opts, from->cut_s,
+           from->before_us, from->after_us, from->name, from->role, from->compiler);
+  bool whole = !strchr(from->opts, '\n') && !strchr(from->name, '\n') && !strchr(from->role, '\n') &&
+               !strchr(from->compiler, '\n') && tuning_parse(text.at, text.n, &t);
   str_free(&text);
-  int r = whole ? device_open(1, 0, &d, &e) : error_set(&e, "opts: no list of OptOps, or a name, role or time that cannot be: '%.200s'", from->opts);
+  int r = whole
+            ? device_open(1, 0, &d, &e)
+            : error_set(&e, "opts: no list of OptOps, or a name, role or time that cannot be: '%.200s'", from->opts);
   if (!r) r = tuning_import(d, from->machine, from->ir, &t, check_only, &e);
   device_close(d);
   return r ? fail(err, &e) : 0;

@@ -1,6 +1,6 @@
 // The public API (include/weft.h) on top of the folders below: every function checks what came from outside, calls one
-// function of the engine, the tokenizer or the GGUF reader, and hands its error on.  The machine's facts are in machine.c.
-// Invariant: what gets past this file is in range; below it a wrong id or position is a broken invariant.
+// function of the engine, the tokenizer or the GGUF reader, and hands its error on.  The machine's facts are in
+// machine.c. Invariant: what gets past this file is in range; below it a wrong id or position is a broken invariant.
 #include "weft.h"
 #include "base/base.h"
 #include "base/str.h"
@@ -47,7 +47,8 @@ static int fail(weft_error *out, const error *e) {
   return -1;
 }
 _Static_assert(sizeof((weft_error *)0)->text == sizeof((error *)0)->text, "errors are copied whole");
-// The same where what was wrong may be that the file was cut: then that is said, and not what the zeros in its place look like.
+// The same where what was wrong may be that the file was cut: then that is said, and not what the zeros in its place
+// look like.
 static int fail_cut(const gguf *g, weft_error *out, const error *e) {
   error cut = {0};
   return fail(out, gguf_check_size(g, &cut) ? &cut : e);
@@ -64,7 +65,7 @@ char *weft_utf8(const char *text, size_t n, size_t *n_out) {
   return s.at;
 }
 
-// ---- files ------------------------------------------------------------------------------------------------------------
+// ---- files ----------------------------------------------------------------------------------------------------------
 
 int weft_file_open(const char *path, weft_file **out, weft_error *err) {
   error e = {0};
@@ -113,7 +114,9 @@ static weft_value value_of(const gguf_value *v) {
   return out;
 }
 
-const char *weft_file_key(const weft_file *f, size_t i) { return i < gguf_n_kv(f->g) ? gguf_kv_at(f->g, i)->key : NULL; }
+const char *weft_file_key(const weft_file *f, size_t i) {
+  return i < gguf_n_kv(f->g) ? gguf_kv_at(f->g, i)->key : NULL;
+}
 
 int weft_file_value(const weft_file *f, size_t i, weft_value *out) {
   if (i >= gguf_n_kv(f->g)) return -1;
@@ -194,7 +197,9 @@ char *weft_file_summary(const weft_file *f) {
   else if (n >= 1e6) str_addf(&s, " %.1fM ", n / 1e6);
   else str_addf(&s, " %.0fK ", n / 1e3);
   uint32_t type;
-  const char *called = gguf_find(f->g, "general.file_type") && !gguf_u32(f->g, "general.file_type", &type, NULL) ? format_mixture_name(type) : NULL;
+  const char *called = gguf_find(f->g, "general.file_type") && !gguf_u32(f->g, "general.file_type", &type, NULL)
+                         ? format_mixture_name(type)
+                         : NULL;
   if (!called) str_add(&s, format->name);
   else if (!strncmp(called, format->name, strlen(format->name))) str_add(&s, called);
   else str_addf(&s, "%s (mostly %s)", called, format->name);
@@ -205,7 +210,8 @@ int weft_file_can_run(const weft_file *f, weft_error *err) {
   error e = {0};
   model *m = NULL;
   tokenizer *t = NULL;
-  int failed = model_open(f->g, (model_kv){0}, &m, &e) || tokenizer_from_gguf(f->g, &t, &e) || gguf_check_size(f->g, &e);
+  int failed =
+    model_open(f->g, (model_kv){0}, &m, &e) || tokenizer_from_gguf(f->g, &t, &e) || gguf_check_size(f->g, &e);
   model_close(m);
   tokenizer_free(t);
   return failed ? fail_cut(f->g, err, &e) : 0;
@@ -222,7 +228,7 @@ const char **weft_file_key_uses(const weft_file *f) {
   return uses;
 }
 
-// ---- vocabulary -------------------------------------------------------------------------------------------------------
+// ---- vocabulary -----------------------------------------------------------------------------------------------------
 
 int weft_vocab_open(const weft_file *f, weft_vocab **out, weft_error *err) {
   error e = {0};
@@ -245,9 +251,11 @@ bool weft_is_end(const weft_vocab *v, int32_t id) { return tokenizer_is_eog(v->t
 int32_t weft_bos(const weft_vocab *v) { return tokenizer_role(v->t, ROLE_bos); }
 int32_t weft_eos(const weft_vocab *v) { return tokenizer_role(v->t, ROLE_eos); }
 
-int weft_tokenize(const weft_vocab *v, const char *text, size_t n, unsigned flags, int32_t **ids, size_t *n_ids, weft_error *err) {
+int weft_tokenize(const weft_vocab *v, const char *text, size_t n, unsigned flags, int32_t **ids, size_t *n_ids,
+                  weft_error *err) {
   error e = {0};
-  if (tokenizer_encode(v->t, text, n, flags & WEFT_ADD_SPECIAL, flags & WEFT_PARSE_SPECIAL, ids, n_ids, &e)) return fail_cut(v->g, err, &e);
+  if (tokenizer_encode(v->t, text, n, flags & WEFT_ADD_SPECIAL, flags & WEFT_PARSE_SPECIAL, ids, n_ids, &e))
+    return fail_cut(v->g, err, &e);
   if (!gguf_check_size(v->g, &e)) return 0;
   free(*ids);
   *ids = NULL;
@@ -259,7 +267,8 @@ int weft_tokenize(const weft_vocab *v, const char *text, size_t n, unsigned flag
 int weft_check_ids(const int32_t *ids, size_t n, int32_t n_vocab, weft_error *err) {
   for (size_t i = 0; i < n; i++)
     if (ids[i] < 0 || ids[i] >= n_vocab)
-      FAIL(err, "token id %d (number %zu of %zu) is outside the vocabulary: ids go from 0 to %d", ids[i], i + 1, n, n_vocab - 1);
+      FAIL(err, "token id %d (number %zu of %zu) is outside the vocabulary: ids go from 0 to %d", ids[i], i + 1, n,
+           n_vocab - 1);
   return 0;
 }
 
@@ -288,7 +297,8 @@ void weft_encoder_free(weft_encoder *x) {
   free(x);
 }
 
-int weft_detokenize(const weft_vocab *v, const int32_t *ids, size_t n_ids, bool special, char **text, size_t *n, weft_error *err) {
+int weft_detokenize(const weft_vocab *v, const int32_t *ids, size_t n_ids, bool special, char **text, size_t *n,
+                    weft_error *err) {
   if (weft_check_ids(ids, n_ids, tokenizer_n_vocab(v->t), err)) return -1;
   str s = {0};
   str_add(&s, "");
@@ -347,7 +357,7 @@ void weft_stream_free(weft_stream *s) {
   free(s);
 }
 
-// ---- chat templates -----------------------------------------------------------------------------------------------------
+// ---- chat templates -------------------------------------------------------------------------------------------------
 
 struct weft_template { jinja *t; char *name, *bos, *eos, *text; size_t n_bos, n_eos, n_text; };
 
@@ -375,8 +385,10 @@ int weft_template_open(const char *text, size_t n, const char *name, weft_templa
 int weft_template_of_file(const weft_file *f, bool tools, weft_template **out, weft_error *err) {
   error e = {0};
   text_view text, bos, eos;
-  if (chat_template_from_gguf(f->g, tools, &text, &e) || chat_token_from_gguf(f->g, "tokenizer.ggml.bos_token_id", &bos, &e) ||
-      chat_token_from_gguf(f->g, "tokenizer.ggml.eos_token_id", &eos, &e)) return fail_cut(f->g, err, &e);
+  if (chat_template_from_gguf(f->g, tools, &text, &e) ||
+      chat_token_from_gguf(f->g, "tokenizer.ggml.bos_token_id", &bos, &e) ||
+      chat_token_from_gguf(f->g, "tokenizer.ggml.eos_token_id", &eos, &e))
+    return fail_cut(f->g, err, &e);
   str name = {0};
   str_addf(&name, "%s: chat template", gguf_path(f->g));
   int status = new_template(text, str_c(&name), out, err);
@@ -402,8 +414,11 @@ void weft_template_close(weft_template *t) {
 }
 
 int weft_template_render(const weft_template *t, const weft_chat *c, char **text, size_t *n, weft_error *err) {
-  chat_input in = {.messages = {c->messages, c->n_messages}, .tools = {c->tools, c->n_tools}, .variables = {c->variables, c->n_variables},
-                   .no_generation_prompt = c->no_generation_prompt, .now = c->now};
+  chat_input in = {.messages = {c->messages, c->n_messages},
+                   .tools = {c->tools, c->n_tools},
+                   .variables = {c->variables, c->n_variables},
+                   .no_generation_prompt = c->no_generation_prompt,
+                   .now = c->now};
   in.bos = c->bos ? (text_view){c->bos, strlen(c->bos)} : (text_view){t->bos, t->n_bos};
   in.eos = c->eos ? (text_view){c->eos, strlen(c->eos)} : (text_view){t->eos, t->n_eos};
   error e = {0};
@@ -417,38 +432,63 @@ int weft_template_render(const weft_template *t, const weft_chat *c, char **text
 }
 
 _Static_assert(sizeof(weft_part) == sizeof(answer_part) && offsetof(weft_part, text) == offsetof(answer_part, text) &&
-               offsetof(weft_part, id) == offsetof(answer_part, id) && (int)WEFT_CALL == (int)ANSWER_CALL, "parts are handed on");
-int weft_answer_new(const weft_template *t, const char *prompt, size_t n_prompt, const char *tools, size_t n_tools, weft_answer **out, weft_error *err) {
+                 offsetof(weft_part, id) == offsetof(answer_part, id) && (int)WEFT_CALL == (int)ANSWER_CALL,
+               "parts are handed on");
+int weft_answer_new(const weft_template *t, const char *prompt, size_t n_prompt, const char *tools, size_t n_tools,
+                    weft_answer **out, weft_error *err) {
   error e = {0};
   text_view text = {t ? t->text : NULL, t ? t->n_text : 0};
-  return answer_new(text, (text_view){prompt, prompt ? n_prompt : 0}, (text_view){tools, n_tools}, out, &e) ? fail(err, &e) : 0;
+  return answer_new(text, (text_view){prompt, prompt ? n_prompt : 0}, (text_view){tools, n_tools}, out, &e)
+           ? fail(err, &e)
+           : 0;
 }
 
-size_t weft_answer_add(weft_answer *a, const char *text, size_t n, const weft_part **parts) { return answer_add(a, text, n, (const answer_part **)parts); }
+size_t weft_answer_add(weft_answer *a, const char *text, size_t n, const weft_part **parts) {
+  return answer_add(a, text, n, (const answer_part **)parts);
+}
 size_t weft_answer_end(weft_answer *a, const weft_part **parts) { return answer_end(a, (const answer_part **)parts); }
 bool weft_answer_in_content(const weft_answer *a) { return answer_in_content(a); }
 void weft_answer_free(weft_answer *a) { answer_free(a); }
 
-// ---- models -----------------------------------------------------------------------------------------------------------
+// ---- models ---------------------------------------------------------------------------------------------------------
 
 int weft_default_threads(void) { return team_default_threads(); }
 
-_Static_assert(sizeof(weft_adapter) == sizeof(struct engine_adapter) && offsetof(weft_adapter, scale) == offsetof(struct engine_adapter, scale), "weft_model_open hands the array on");
+_Static_assert(sizeof(weft_adapter) == sizeof(struct engine_adapter) &&
+                 offsetof(weft_adapter, scale) == offsetof(struct engine_adapter, scale),
+               "weft_model_open hands the array on");
 int weft_model_open(const char *path, const weft_options *opt, weft_model **out, weft_error *err) {
   weft_options o = opt ? *opt : (weft_options){0};
   if (o.context < 0) FAIL(err, "the context is %d positions; it must be 0 or more", o.context);
-  if (o.threads < 0 || o.threads > TEAM_MAX) FAIL(err, "%d threads were asked for; it must be 0 to %d", o.threads, TEAM_MAX);
-  if (o.prompt_threads < 0 || o.prompt_threads > TEAM_MAX) FAIL(err, "%d threads were asked for prompts; it must be 0 to %d", o.prompt_threads, TEAM_MAX);
+  if (o.threads < 0 || o.threads > TEAM_MAX)
+    FAIL(err, "%d threads were asked for; it must be 0 to %d", o.threads, TEAM_MAX);
+  if (o.prompt_threads < 0 || o.prompt_threads > TEAM_MAX)
+    FAIL(err, "%d threads were asked for prompts; it must be 0 to %d", o.prompt_threads, TEAM_MAX);
   if (o.chunk < 0) FAIL(err, "the chunk is %d positions; it must be 0 or more", o.chunk);
-  if (o.repack_memory < 0 || o.repack_memory > 1000) FAIL(err, "weights may grow by %d percent; it must be 0 to 1000", o.repack_memory);
+  if (o.repack_memory < 0 || o.repack_memory > 1000)
+    FAIL(err, "weights may grow by %d percent; it must be 0 to 1000", o.repack_memory);
   for (size_t i = 0; i < o.n_adapters; i++)
-    if (!isfinite(o.adapters[i].scale)) FAIL(err, "%s: the scale of an adapter must be a number, not %g", o.adapters[i].path, o.adapters[i].scale);
+    if (!isfinite(o.adapters[i].scale))
+      FAIL(err, "%s: the scale of an adapter must be a number, not %g", o.adapters[i].path, o.adapters[i].scale);
   const char *of[] = {o.key_cache ? o.key_cache : "f16", o.value_cache ? o.value_cache : "f16"};
   int kv[COUNT(of)];
   for (size_t i = 0; i < COUNT(of); i++)
-    if ((kv[i] = kv_type_named(of[i])) < 0) FAIL(err, "a cache of type %s is not known; it must be f16, f32, bf16 or q8_0", of[i]);
-  struct engine_options eo = {.kv = {(enum kv_type)kv[0], (enum kv_type)kv[1]}, .settings = o.settings, .n_settings = o.n_settings, .adapters = (const struct engine_adapter *)o.adapters, .n_adapters = o.n_adapters, .n_ctx = o.context, .n_threads = o.threads, .n_prompt_threads = o.prompt_threads, .chunk = o.chunk, .exact = o.exact, .no_repack = o.no_repack, .repack_memory = o.repack_memory ? o.repack_memory : 5,
-                              .progress = o.progress, .progress_ctx = o.progress_ctx};
+    if ((kv[i] = kv_type_named(of[i])) < 0)
+      FAIL(err, "a cache of type %s is not known; it must be f16, f32, bf16 or q8_0", of[i]);
+  struct engine_options eo = {.kv = {(enum kv_type)kv[0], (enum kv_type)kv[1]},
+                              .settings = o.settings,
+                              .n_settings = o.n_settings,
+                              .adapters = (const struct engine_adapter *)o.adapters,
+                              .n_adapters = o.n_adapters,
+                              .n_ctx = o.context,
+                              .n_threads = o.threads,
+                              .n_prompt_threads = o.prompt_threads,
+                              .chunk = o.chunk,
+                              .exact = o.exact,
+                              .no_repack = o.no_repack,
+                              .repack_memory = o.repack_memory ? o.repack_memory : 5,
+                              .progress = o.progress,
+                              .progress_ctx = o.progress_ctx};
   error e = {0};
   engine *eng = NULL;
   if (engine_open(path, &eo, &eng, &e)) return fail(err, &e);
@@ -475,7 +515,8 @@ int weft_model_context(const weft_model *m) { return engine_n_ctx(m->e); }
 int weft_model_threads(const weft_model *m) { return m->n_threads; }
 
 static int check_predicts(const weft_model *m, weft_error *err) {
-  if (engine_is_encoder(m->e)) FAIL(err, "%s: this model makes vectors of texts (weft embed); it predicts nothing", gguf_path(m->file.g));
+  if (engine_is_encoder(m->e))
+    FAIL(err, "%s: this model makes vectors of texts (weft embed); it predicts nothing", gguf_path(m->file.g));
   return 0;
 }
 
@@ -483,8 +524,10 @@ static int check_span(const weft_model *m, const int32_t *ids, size_t n, int pos
   int n_ctx = engine_n_ctx(m->e);
   if (check_predicts(m, err)) return -1;
   if (n == 0) FAIL(err, "there are no tokens to evaluate");
-  if (pos < 0 || pos > m->n_kept) FAIL(err, "position %d does not follow the %d positions that were evaluated", pos, m->n_kept);
-  if (n > (size_t)(n_ctx - pos)) FAIL(err, "%zu tokens from position %d on do not fit the context of %d", n, pos, n_ctx);
+  if (pos < 0 || pos > m->n_kept)
+    FAIL(err, "position %d does not follow the %d positions that were evaluated", pos, m->n_kept);
+  if (n > (size_t)(n_ctx - pos))
+    FAIL(err, "%zu tokens from position %d on do not fit the context of %d", n, pos, n_ctx);
   return weft_check_ids(ids, n, engine_n_vocab(m->e), err);
 }
 
@@ -492,8 +535,8 @@ static int check_span(const weft_model *m, const int32_t *ids, size_t n, int pos
 int weft_check_logits(const weft_model *m, const float *logits, int pos, error *e) {
   for (int32_t i = 0; i < engine_n_vocab(m->e); i++)
     if (isnan(logits[i]) || logits[i] == INFINITY)
-      return error_set(e, "%s: the logit of token %d at position %d is %s: the weights are damaged", gguf_path(m->file.g), i, pos,
-                       isnan(logits[i]) ? "not a number" : "infinite");
+      return error_set(e, "%s: the logit of token %d at position %d is %s: the weights are damaged",
+                       gguf_path(m->file.g), i, pos, isnan(logits[i]) ? "not a number" : "infinite");
   return 0;
 }
 
@@ -517,7 +560,8 @@ static bool checked_row(void *ctx, size_t i, const float *logits) {
   return !weft_check_logits(r->m, logits, r->pos + (int)i, &r->e) && r->row(r->ctx, i, logits);
 }
 
-int weft_decode_rows(weft_model *m, const int32_t *ids, size_t n, int pos, size_t first, weft_row *row, void *ctx, weft_error *err) {
+int weft_decode_rows(weft_model *m, const int32_t *ids, size_t n, int pos, size_t first, weft_row *row, void *ctx,
+                     weft_error *err) {
   if (check_span(m, ids, n, pos, err)) return -1;
   if (first >= n) FAIL(err, "logits from token %zu on are wanted, but there are %zu tokens", first, n);
   struct rows r = {.m = m, .pos = pos, .row = row, .ctx = ctx};
@@ -542,8 +586,10 @@ void weft_model_settle(weft_model *m) { engine_settle(m->e); }
 void weft_model_stats(const weft_model *m, weft_stats *out) {
   struct engine_stats s = {0};
   engine_stats(m->e, &s);
-  *out = (weft_stats){s.load_ms, s.compile_ms, s.schedule_ms, s.codegen_ms, s.kernels_compiled, s.kernels_per_token, s.kernels_per_block, s.fusion_rate,
-                      s.kv_bytes, s.peak_rss_bytes, s.kernels, s.kernels_tuned, s.tune_tried, s.tune_better, s.tune_cost, s.tune_state};
+  *out = (weft_stats){s.load_ms,          s.compile_ms,        s.schedule_ms,       s.codegen_ms,
+                      s.kernels_compiled, s.kernels_per_token, s.kernels_per_block, s.fusion_rate,
+                      s.kv_bytes,         s.peak_rss_bytes,    s.kernels,           s.kernels_tuned,
+                      s.tune_tried,       s.tune_better,       s.tune_cost,         s.tune_state};
 }
 
 engine *weft_model_beside(weft_model *m) { return m->e; }
@@ -567,7 +613,8 @@ static int check_steps(const weft_model *m, int prompt, int steps, int pos, weft
   if (check_predicts(m, err)) return -1;
   if (steps < 1 || steps > MOST) FAIL(err, "%d steps were asked for; it must be 1 to %d", steps, MOST);
   if (prompt < 0 || prompt > chunk) FAIL(err, "a chunk of %d tokens was asked for; it must be 0 to %d", prompt, chunk);
-  if (pos < 0 || pos > m->n_kept) FAIL(err, "position %d does not follow the %d positions that were evaluated", pos, m->n_kept);
+  if (pos < 0 || pos > m->n_kept)
+    FAIL(err, "position %d does not follow the %d positions that were evaluated", pos, m->n_kept);
   int n = prompt ? prompt : steps;
   if (n > n_ctx - pos) FAIL(err, "%d tokens from position %d on do not fit the context of %d", n, pos, n_ctx);
   return 0;
@@ -583,12 +630,29 @@ int weft_profile_model(weft_model *m, int prompt, int steps, int pos, weft_profi
   h->p = p;
   for (size_t i = 0; i < p.n_rows; i++) {
     const struct profile_row *r = &p.rows[i];
-    h->kernels[i] = (weft_kernel_time){r->name, r->role, r->count, r->us, r->wait_us, r->bytes, r->flops,
-                                       r->counted[COUNTED_CYCLES], r->counted[COUNTED_INSTRUCTIONS], r->counted[COUNTED_CACHE_MISSES], r->counted[COUNTED_BRANCH_MISSES]};
+    h->kernels[i] = (weft_kernel_time){r->name,
+                                       r->role,
+                                       r->count,
+                                       r->us,
+                                       r->wait_us,
+                                       r->bytes,
+                                       r->flops,
+                                       r->counted[COUNTED_CYCLES],
+                                       r->counted[COUNTED_INSTRUCTIONS],
+                                       r->counted[COUNTED_CACHE_MISSES],
+                                       r->counted[COUNTED_BRANCH_MISSES]};
   }
-  h->shown = (weft_profile){.tokens = p.tokens, .us = p.us, .overhead_us = p.overhead_us, .wait_us = p.wait_us, .no_counters = h->p.no_counters.text[0] ? h->p.no_counters.text : NULL, .limit_gb_s = p.limit_gb_s,
-                            .kernels_per_step = p.dispatches, .kernels_per_block = (double)p.dispatches / p.n_layer,
-                            .fusion_rate = p.dispatches ? (double)p.graph_ops / p.dispatches : 0, .kernels = h->kernels, .n_kernels = p.n_rows};
+  h->shown = (weft_profile){.tokens = p.tokens,
+                            .us = p.us,
+                            .overhead_us = p.overhead_us,
+                            .wait_us = p.wait_us,
+                            .no_counters = h->p.no_counters.text[0] ? h->p.no_counters.text : NULL,
+                            .limit_gb_s = p.limit_gb_s,
+                            .kernels_per_step = p.dispatches,
+                            .kernels_per_block = (double)p.dispatches / p.n_layer,
+                            .fusion_rate = p.dispatches ? (double)p.graph_ops / p.dispatches : 0,
+                            .kernels = h->kernels,
+                            .n_kernels = p.n_rows};
   *out = &h->shown;
   return 0;
 }
@@ -610,12 +674,14 @@ void weft_profile_free(weft_profile *p) {
   free(p);
 }
 
-// ---- sampling ---------------------------------------------------------------------------------------------------------
+// ---- sampling -------------------------------------------------------------------------------------------------------
 
 // weft_sampling and sampler_params have the same fields.
 #define SAMPLING(F) \
-  F(temp) F(dynatemp_range) F(dynatemp_exponent) F(top_k) F(top_p) F(min_p) F(typical_p) F(top_n_sigma) F(xtc_probability) F(xtc_threshold) \
-  F(repeat_penalty) F(frequency_penalty) F(presence_penalty) F(repeat_last_n) F(dry_multiplier) F(dry_base) F(dry_allowed_length) F(dry_last_n) \
+  F(temp) F(dynatemp_range) F(dynatemp_exponent) F(top_k) F(top_p) F(min_p) F(typical_p) F(top_n_sigma) \
+  F(xtc_probability) F(xtc_threshold) \
+  F(repeat_penalty) F(frequency_penalty) F(presence_penalty) F(repeat_last_n) F(dry_multiplier) F(dry_base) \
+  F(dry_allowed_length) F(dry_last_n) \
   F(mirostat) F(mirostat_tau) F(mirostat_eta) F(seed) F(samplers) F(sampler_seq)
 #define F(field) .field = from.field,
 weft_sampling weft_sampling_default(void) {
@@ -650,7 +716,8 @@ void weft_sampler_free(weft_sampler *s) {
 
 int weft_sampler_bias(weft_sampler *s, int32_t id, float bias, weft_error *err) {
   if (weft_check_ids(&id, 1, s->n_vocab, err)) return -1;
-  if (isnan(bias) || bias == INFINITY) FAIL(err, "the bias of token %d is %g; it must be a number or -infinity", id, (double)bias);
+  if (isnan(bias) || bias == INFINITY)
+    FAIL(err, "the bias of token %d is %g; it must be a number or -infinity", id, (double)bias);
   sampler_bias(s->s, id, bias);
   return 0;
 }
@@ -687,13 +754,17 @@ int weft_stop_new(const char *const *texts, size_t n, weft_stop **out, weft_erro
   return stop_new(texts, n, out, &e) ? fail(err, &e) : 0;
 }
 
-const char *weft_stop_add(weft_stop *s, const char *text, size_t n, size_t *n_out, int *found) { return stop_add(s, text, n, n_out, found); }
+const char *weft_stop_add(weft_stop *s, const char *text, size_t n, size_t *n_out, int *found) {
+  return stop_add(s, text, n, n_out, found);
+}
 const char *weft_stop_end(weft_stop *s, size_t *n_out) { return stop_end(s, n_out); }
 void weft_stop_free(weft_stop *s) { stop_free(s); }
 
-_Static_assert(sizeof(weft_logprob) == sizeof(struct logprob) && offsetof(weft_logprob, logprob) == offsetof(struct logprob, logprob),
+_Static_assert(sizeof(weft_logprob) == sizeof(struct logprob) &&
+                 offsetof(weft_logprob, logprob) == offsetof(struct logprob, logprob),
                "weft_logprobs hands the array on");
-int weft_logprobs(const float *logits, int32_t n, int32_t id, double *of_id, weft_logprob *top, int32_t n_top, weft_error *err) {
+int weft_logprobs(const float *logits, int32_t n, int32_t id, double *of_id, weft_logprob *top, int32_t n_top,
+                  weft_error *err) {
   if (weft_check_ids(&id, 1, n, err)) return -1;
   if (n_top < 0 || n_top > n) FAIL(err, "%d log-probabilities were asked for; the vocabulary has %d tokens", n_top, n);
   logprobs(logits, n, id, of_id, (struct logprob *)top, n_top);

@@ -7,12 +7,17 @@
 #include <unistd.h>
 #include "device/memory.h"
 
-enum { STREAM_ALIGN = 4096, SPARE_PERCENT = 30, READ_AHEAD = 1 << 17 /* the system reads no more for one request than its device's limit */ };
+enum {
+  STREAM_ALIGN = 4096,
+  SPARE_PERCENT = 30,
+  READ_AHEAD = 1 << 17 /* the system reads no more for one request than its device's limit */
+};
 
 static void *touch(void *ctx) {
   weights *w = ctx;
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-  for (uint64_t at = 0; at < w->wanted && !atomic_load_explicit(&w->enough, memory_order_relaxed); at += page) ((volatile unsigned char *)w->memory)[at] = 0;
+  for (uint64_t at = 0; at < w->wanted && !atomic_load_explicit(&w->enough, memory_order_relaxed); at += page)
+    ((volatile unsigned char *)w->memory)[at] = 0;
   return NULL;
 }
 
@@ -28,7 +33,8 @@ int weights_open(weights *w, const gguf *file, device *d, error *err) {
   *w = (weights){.file = file, .d = d};
   for (size_t i = 0; i < n; i++) {
     const gguf_tensor *t = gguf_tensor_at(file, i);
-    if (t->n_dims >= 2 && !add_u64(all, round_up(t->nbytes, STREAM_ALIGN), &all)) return error_set(err, "%s: its tensors are larger than memory can be", gguf_path(file));
+    if (t->n_dims >= 2 && !add_u64(all, round_up(t->nbytes, STREAM_ALIGN), &all))
+      return error_set(err, "%s: its tensors are larger than memory can be", gguf_path(file));
   }
   if (!all || !d->run->here) return 0;
   w->size = all + all / 100 * SPARE_PERCENT;
@@ -41,7 +47,10 @@ int weights_open(weights *w, const gguf *file, device *d, error *err) {
 
 void *weights_stream(weights *w, int64_t number, uint64_t layout, int64_t size, bool *filled) {
   for (size_t i = 0; i < w->streams.n; i++)
-    if (w->streams.at[i].tensor == number && w->streams.at[i].layout == layout) { *filled = w->streams.at[i].filled; return w->streams.at[i].at; }
+    if (w->streams.at[i].tensor == number && w->streams.at[i].layout == layout) {
+      *filled = w->streams.at[i].filled;
+      return w->streams.at[i].at;
+    }
   stop_touching(w);
   *filled = false;
   uint64_t need = round_up((size_t)size, STREAM_ALIGN);
@@ -64,13 +73,16 @@ void weights_read_ahead(const weights *w) {
     bool streamed = t->n_dims < 2;
     for (size_t j = 0; j < w->streams.n && !streamed; j++) streamed = w->streams.at[j].tensor == (int64_t)i;
     uintptr_t at = (uintptr_t)t->data / page * page, end = (uintptr_t)t->data + t->nbytes;
-    for (; !streamed && at < end; at += READ_AHEAD) madvise((void *)at, end - at < READ_AHEAD ? end - at : READ_AHEAD, MADV_WILLNEED);
+    for (; !streamed && at < end; at += READ_AHEAD)
+      madvise((void *)at, end - at < READ_AHEAD ? end - at : READ_AHEAD, MADV_WILLNEED);
   }
 }
 
 bool weights_settle(weights *w, double seconds) {
-  for (double end = now_s() + seconds; w->promoted + MEMORY_ALIGN <= w->used && now_s() < end; w->promoted += MEMORY_ALIGN)
-    if (!memory_promote(w->memory + w->promoted, MEMORY_ALIGN)) { w->promoted = w->used; break; }      // no huge pages to be had: they stay as they are
+  for (double end = now_s() + seconds; w->promoted + MEMORY_ALIGN <= w->used && now_s() < end;
+       w->promoted += MEMORY_ALIGN)
+    // no huge pages to be had: they stay as they are
+    if (!memory_promote(w->memory + w->promoted, MEMORY_ALIGN)) { w->promoted = w->used; break; }
   if (w->promoted + MEMORY_ALIGN <= w->used) return false;
   if (w->used && !w->settled) weights_read_ahead(w);           // what moving has driven out of memory
   return w->settled = true;
@@ -79,14 +91,16 @@ bool weights_settle(weights *w, double seconds) {
 void weights_give_back(const weights *w, int64_t number, double from, double to) {
   const gguf_tensor *t = gguf_tensor_at(w->file, (size_t)number);
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)t->data;
-  uintptr_t first = (at + (uintptr_t)((double)t->nbytes * from) + page - 1) / page * page, end = (at + (uintptr_t)((double)t->nbytes * to)) / page * page;
+  uintptr_t first = (at + (uintptr_t)((double)t->nbytes * from) + page - 1) / page * page,
+            end = (at + (uintptr_t)((double)t->nbytes * to)) / page * page;
   if (first < end) madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
 void weights_free(weights *w) {
   stop_touching(w);
   memory_release(w->memory, w->size);
-  for (size_t i = 0; i < w->streams.n && !w->memory; i++) device_release(w->d, w->streams.at[i].at, w->streams.at[i].size);
+  for (size_t i = 0; i < w->streams.n && !w->memory; i++)
+    device_release(w->d, w->streams.at[i].at, w->streams.at[i].size);
   vec_free(&w->streams);
   *w = (weights){0};
 }

@@ -1,15 +1,23 @@
-// Weights in memory: the file's bytes as they lie, or laid out for the kernels that read them (codegen/stream.c), each layout once.
+// Weights in memory: the file's bytes as they lie, or laid out for the kernels that read them (codegen/stream.c), each
+// layout once.
 #ifndef WEFT_ENGINE_WEIGHTS_H
 #define WEFT_ENGINE_WEIGHTS_H
 #include <pthread.h>
 #include "device/device.h"
 #include "model/gguf.h"
 
-typedef struct weight_stream { int64_t tensor; uint64_t layout; unsigned char *at; uint64_t size; bool filled; } weight_stream;
+typedef struct weight_stream {
+  int64_t tensor;
+  uint64_t layout;
+  unsigned char *at;
+  uint64_t size;
+  bool filled;
+} weight_stream;
 typedef struct weights {
   const gguf *file;
   device *d;
-  unsigned char *memory;     // one area for all streams; NULL where the device has its memory elsewhere: then each has one of its own
+  // one area for all streams; NULL where the device has its memory elsewhere: then each has one of its own
+  unsigned char *memory;
   uint64_t size, used, promoted;       // of the bytes used, those from the beginning on that lie in huge pages
   VEC(weight_stream) streams;
   pthread_t toucher;         // touches memory from its beginning on while the engine is still looking at graphs
@@ -18,21 +26,22 @@ typedef struct weights {
   uint64_t wanted;           // bytes that streams of all tensors may take together
 } weights;
 
-// Reserves room for streams of all tensors of the file. From here on until the first stream is asked for, a thread touches memory
-// that streams will fill, since the system needs longer to find a page than the engine to write it. w stays where it is. 0, or -1 and why not;
-// weights_free in any case.
+// Reserves room for streams of all tensors of the file. From here on until the first stream is asked for, a thread
+// touches memory that streams will fill, since the system needs longer to find a page than the engine to write it. w
+// stays where it is. 0, or -1 and why not; weights_free in any case.
 int weights_open(weights *w, const gguf *file, device *d, error *err);
 void weights_free(weights *w);
 // Memory for tensor `number` in a layout, found (*filled) or new; NULL where there is no room.
 // It counts as filled from the call of weights_filled on: a filling that failed is not taken for a stream later.
 void *weights_stream(weights *w, int64_t number, uint64_t layout, int64_t size, bool *filled);
 void weights_filled(weights *w, int64_t number);
-// Loading writes plain pages, which the machine has at hand; reading is faster from huge ones. Moves weights into huge pages for about so
-// many seconds; true when nothing is left to move. Not while a kernel runs.
+// Loading writes plain pages, which the machine has at hand; reading is faster from huge ones. Moves weights into huge
+// pages for about so many seconds; true when nothing is left to move. Not while a kernel runs.
 bool weights_settle(weights *w, double seconds);
-// The part from .. to (fractions) of the tensor is not read from the file any more: its pages are given back, so that file and stream are
-// never both resident.
+// The part from .. to (fractions) of the tensor is not read from the file any more: its pages are given back, so that
+// file and stream are never both resident.
 void weights_give_back(const weights *w, int64_t number, double from, double to);
-// Once everything is filled: what is left to read from the file as it lies, an embedding's rows, begins to come into memory, before a token waits for it.
+// Once everything is filled: what is left to read from the file as it lies, an embedding's rows, begins to come into
+// memory, before a token waits for it.
 void weights_read_ahead(const weights *w);
 #endif

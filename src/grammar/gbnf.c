@@ -1,5 +1,5 @@
-// Reading GBNF, by recursive descent: see gbnf.h.  Rules get their numbers where their names first appear, so a rule may be used before it
-// is defined; what is never defined is found at the end.
+// Reading GBNF, by recursive descent: see gbnf.h.  Rules get their numbers where their names first appear, so a rule
+// may be used before it is defined; what is never defined is found at the end.
 #include "grammar/gbnf.h"
 #include "base/map.h"
 #include <stdlib.h>
@@ -57,7 +57,9 @@ static void space(struct reader *r, bool lines) {
   }
 }
 
-static bool word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_'; }
+static bool word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+}
 
 // The rule of the name that begins here, or -1.
 static int32_t name(struct reader *r, const char **from, size_t *n) {
@@ -177,14 +179,23 @@ static gx *token(struct reader *r) {
     uint32_t id;
     r->at += 2;
     if (number(r, &id)) return NULL;
-    if (!eat(r, ']') || !eat(r, '>')) { bad(r, "expected ]> after the id of a token, found %s", here(r, what)); return NULL; }
-    if (id >= (uint32_t)tokenizer_n_vocab(r->t)) { bad(r, "token %u is outside the vocabulary of %d", id, tokenizer_n_vocab(r->t)); return NULL; }
+    if (!eat(r, ']') || !eat(r, '>')) {
+      bad(r, "expected ]> after the id of a token, found %s", here(r, what));
+      return NULL;
+    }
+    if (id >= (uint32_t)tokenizer_n_vocab(r->t)) {
+      bad(r, "token %u is outside the vocabulary of %d", id, tokenizer_n_vocab(r->t));
+      return NULL;
+    }
     return gx_token(&r->src, (int32_t)id, negated);
   }
   while (r->at < r->end && *r->at != '>' && *r->at != '\n' && *r->at != '\r') r->at++;
   if (!eat(r, '>')) { bad(r, "a token that is not closed by '>'"); return NULL; }
   int32_t id = tokenizer_find(r->t, from, (size_t)(r->at - from));
-  if (id < 0) { bad(r, "%.*s is not a token of this vocabulary", (int)(r->at - from > 100 ? 100 : r->at - from), from); return NULL; }
+  if (id < 0) {
+    bad(r, "%.*s is not a token of this vocabulary", (int)(r->at - from > 100 ? 100 : r->at - from), from);
+    return NULL;
+  }
   return gx_token(&r->src, id, negated);
 }
 
@@ -197,10 +208,21 @@ static gx *item(struct reader *r) {
   switch (*r->at) {
   case '"': return literal(r);
   case '[': return class(r);
-  case '.': r->at++; { charset all = {0}; charset_negate(&all); gx *x = gx_class(&r->src, &all); charset_free(&all); return x; }
+  case '.':
+    r->at++;
+    {
+      charset all = {0};
+      charset_negate(&all);
+      gx *x = gx_class(&r->src, &all);
+      charset_free(&all);
+      return x;
+    }
   case '<': case '!': return token(r);
   case '(': {
-    if (++r->depth > GRAMMAR_DEPTH_MAX) { bad(r, "parentheses in parentheses, more than %d deep", GRAMMAR_DEPTH_MAX); return NULL; }
+    if (++r->depth > GRAMMAR_DEPTH_MAX) {
+      bad(r, "parentheses in parentheses, more than %d deep", GRAMMAR_DEPTH_MAX);
+      return NULL;
+    }
     r->at++;
     gx *x = alternatives(r, true);
     r->depth--;
@@ -275,15 +297,19 @@ static int rule(struct reader *r) {
   int32_t id = name(r, &from, &n);
   if (id < 0) return -1;
   space(r, false);
-  if (r->end - r->at < 3 || memcmp(r->at, "::=", 3)) return bad(r, "expected '::=' after '%.*s', found %s", (int)(n > 100 ? 100 : n), from, here(r, what));
+  if (r->end - r->at < 3 || memcmp(r->at, "::=", 3))
+    return bad(r, "expected '::=' after '%.*s', found %s", (int)(n > 100 ? 100 : n), from, here(r, what));
   r->at += 3;
-  if (r->src.rules.at[id].body) return bad(r, "rule '%.200s' is defined twice, first in line %u", r->src.rules.at[id].name, r->src.rules.at[id].line);
+  if (r->src.rules.at[id].body)
+    return bad(r, "rule '%.200s' is defined twice, first in line %u", r->src.rules.at[id].name,
+               r->src.rules.at[id].line);
   gx *x = alternatives(r, false);
   if (!x) return -1;
   if (r->src.too_large) return bad(r, "the grammar has more than %u parts", GRAMMAR_NODES_MAX);
   r->src.rules.at[id].body = x;
   r->src.rules.at[id].line = line;
-  if (r->at < r->end && *r->at != '\n' && *r->at != '\r') return bad(r, "expected the end of rule '%.*s', found %s", (int)(n > 100 ? 100 : n), from, here(r, what));
+  if (r->at < r->end && *r->at != '\n' && *r->at != '\r')
+    return bad(r, "expected the end of rule '%.*s', found %s", (int)(n > 100 ? 100 : n), from, here(r, what));
   return 0;
 }
 
@@ -296,7 +322,8 @@ int grammar_from_gbnf(const char *text, size_t n, const tokenizer *t, grammar **
   void *root = NULL;
   if (!status && !smap_get(&r.names, "root", 4, &root)) status = error_set(err, "the grammar has no rule 'root'");
   for (size_t i = 0; i < r.src.rules.n && !status; i++)
-    if (!r.src.rules.at[i].body) status = error_set(err, "line %u: rule '%.200s' is not defined", r.src.rules.at[i].line, r.src.rules.at[i].name);
+    if (!r.src.rules.at[i].body)
+      status = error_set(err, "line %u: rule '%.200s' is not defined", r.src.rules.at[i].line, r.src.rules.at[i].name);
   if (!status) status = grammar_compile(&r.src, (int32_t)((uintptr_t)root - 1), out, err);
   smap_free(&r.names);
   grammar_source_free(&r.src);

@@ -1,4 +1,5 @@
-// gbnf: grammars as llama.cpp writes them.  One rule a line, "name ::= alternatives"; the rule `root` is what a text must match.
+// gbnf: grammars as llama.cpp writes them.  One rule a line, "name ::= alternatives"; the rule `root` is what a text
+// must match.
 //
 //   "text"  [a-z]  [^\n]  .      characters; escapes \n \r \t \\ \" \[ \] \- \xHH \uHHHH \UHHHHHHHH
 //   a b   a | b   ( ... )        sequence, alternatives (which may be empty), group
@@ -6,7 +7,8 @@
 //   <text>  <[7]>  !<text>       one token of the vocabulary, by its text or its id; any other token of text than that
 //   # ...                        comment
 //
-// A rule ends with its line, but goes on inside of parentheses and after "|" and "::=", and within a literal or class.  Errors name line and column.
+// A rule ends with its line, but goes on inside of parentheses and after "|" and "::=", and within a literal or class.
+// Errors name line and column.
 #ifndef WEFT_GBNF_H
 #define WEFT_GBNF_H
 #include "grammar/grammar.h"

@@ -1,6 +1,7 @@
-// Compiling a grammar: see grammar.h for the passes.  What is done here: callees are numbered as they are first called, each is
-// built, made deterministic and appended to the machine's table; then it is found out which states can be finished at all, and
-// what leads to others is cut; then which callees match the empty text; then bytes are put into classes.
+// Compiling a grammar: see grammar.h for the passes.  What is done here: callees are numbered as they are first called,
+// each is built, made deterministic and appended to the machine's table; then it is found out which states can be
+// finished at all, and what leads to others is cut; then which callees match the empty text; then bytes are put into
+// classes.
 #include "grammar/grammar_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ int grammar_fail(const compiler *c, const char *fmt, ...) {
   return error_set(c->err, "%.200s: %s", r->name, text);
 }
 
-// ---- callees ----------------------------------------------------------------------------------------------------------
+// ---- callees --------------------------------------------------------------------------------------------------------
 
 static uint32_t add_callee(compiler *c, const gx *body, uint32_t rule) {
   vec_push(&c->g->callees, ((struct g_callee){.start = NO_STATE, .loop_state = NO_STATE}));
@@ -52,7 +53,8 @@ static uint32_t callee_of_body(compiler *c, const gx *body) {
 
 uint32_t grammar_callee(compiler *c, const gx *body, int32_t rule) {
   if (rule < 0) return callee_of_body(c, body);
-  if (c->callee_of_rule[rule] == NO_STATE) c->callee_of_rule[rule] = add_callee(c, c->src->rules.at[rule].body, (uint32_t)rule);
+  if (c->callee_of_rule[rule] == NO_STATE)
+    c->callee_of_rule[rule] = add_callee(c, c->src->rules.at[rule].body, (uint32_t)rule);
   return c->callee_of_rule[rule];
 }
 
@@ -72,10 +74,11 @@ uint32_t grammar_loop(compiler *c, const gx *body, uint32_t min, uint32_t max) {
   return callee;
 }
 
-// ---- the machine ------------------------------------------------------------------------------------------------------
+// ---- the machine ----------------------------------------------------------------------------------------------------
 
 static void append(automaton *to, const automaton *part) {
-  uint32_t base = (uint32_t)to->states.n, edges = (uint32_t)to->edges.n, calls = (uint32_t)to->calls.n, tokens = (uint32_t)to->tokens.n;
+  uint32_t base = (uint32_t)to->states.n, edges = (uint32_t)to->edges.n, calls = (uint32_t)to->calls.n,
+           tokens = (uint32_t)to->tokens.n;
   for (size_t i = 0; i < part->states.n; i++) {
     struct g_state s = part->states.at[i];
     s.edge0 += edges;
@@ -88,7 +91,8 @@ static void append(automaton *to, const automaton *part) {
     e.to += base;
     vec_push(&to->edges, e);
   }
-  for (size_t i = 0; i < part->calls.n; i++) vec_push(&to->calls, ((struct g_call){part->calls.at[i].callee, part->calls.at[i].ret + base}));
+  for (size_t i = 0; i < part->calls.n; i++)
+    vec_push(&to->calls, ((struct g_call){part->calls.at[i].callee, part->calls.at[i].ret + base}));
   for (size_t i = 0; i < part->tokens.n; i++) {
     struct g_token t = part->tokens.at[i];
     t.to += base;
@@ -135,19 +139,23 @@ static int build_all(compiler *c) {
 
 struct link { uint32_t key, from; };
 
-// What holds of a state if it accepts, or if after one of its edges, or after a call of a callee of which it holds too: with edges on bytes it
-// is "a text can be finished from here", without them "the empty text is enough".  From the states of which it holds backwards.
+// What holds of a state if it accepts, or if after one of its edges, or after a call of a callee of which it holds too:
+// with edges on bytes it is "a text can be finished from here", without them "the empty text is enough".  From the
+// states of which it holds backwards.
 static bool *holds(const grammar *g, bool with_edges, bool *callee_holds) {
   uint32_t n = (uint32_t)g->a.states.n, nc = (uint32_t)g->callees.n;
   bool *yes = xcalloc(n, 1), changed = true;
-  uint32_t *first = xcalloc((size_t)n + 1, sizeof *first), *who = NULL, *of_callee = xcalloc((size_t)nc + 1, sizeof *of_callee), *callers = NULL;
+  uint32_t *first = xcalloc((size_t)n + 1, sizeof *first), *who = NULL,
+           *of_callee = xcalloc((size_t)nc + 1, sizeof *of_callee), *callers = NULL;
   VEC(struct link) links = {0};   // by state: who goes there; by callee: who calls it
   for (int pass = 0; pass < 2; pass++) {
     links.n = 0;
     for (uint32_t s = 0; s < n; s++) {
       const struct g_state *st = &g->a.states.at[s];
-      for (uint32_t i = 0; with_edges && !pass && i < st->n_edges; i++) vec_push(&links, ((struct link){g->a.edges.at[st->edge0 + i].to, s}));
-      for (uint32_t i = 0; with_edges && !pass && i < st->n_tokens; i++) vec_push(&links, ((struct link){g->a.tokens.at[st->token0 + i].to, s}));
+      for (uint32_t i = 0; with_edges && !pass && i < st->n_edges; i++)
+        vec_push(&links, ((struct link){g->a.edges.at[st->edge0 + i].to, s}));
+      for (uint32_t i = 0; with_edges && !pass && i < st->n_tokens; i++)
+        vec_push(&links, ((struct link){g->a.tokens.at[st->token0 + i].to, s}));
       for (uint32_t i = 0; i < st->n_calls; i++) {
         struct g_call call = g->a.calls.at[st->call0 + i];
         if (!pass) vec_push(&links, ((struct link){call.ret, s}));
@@ -196,7 +204,10 @@ static bool *holds(const grammar *g, bool with_edges, bool *callee_holds) {
         uint32_t from = callers[i];
         const struct g_state *st = &g->a.states.at[from];
         for (uint32_t j = 0; j < st->n_calls && !yes[from]; j++)
-          if (g->a.calls.at[st->call0 + j].callee == k && yes[g->a.calls.at[st->call0 + j].ret]) { yes[from] = true; vec_push(&todo, from); }
+          if (g->a.calls.at[st->call0 + j].callee == k && yes[g->a.calls.at[st->call0 + j].ret]) {
+            yes[from] = true;
+            vec_push(&todo, from);
+          }
       }
     }
   }
@@ -219,7 +230,8 @@ static void trim(grammar *g) {
     n = 0;
     for (uint32_t i = 0; i < st->n_calls; i++) {
       struct g_call call = g->a.calls.at[st->call0 + i];
-      if (lives[call.ret] && (call.callee == CALL_NONE || callee_lives[call.callee])) g->a.calls.at[st->call0 + n++] = call;
+      if (lives[call.ret] && (call.callee == CALL_NONE || callee_lives[call.callee]))
+        g->a.calls.at[st->call0 + n++] = call;
     }
     st->n_calls = n;
     n = 0;
@@ -282,8 +294,13 @@ static void classify(grammar *g) {
 
 int grammar_compile(const grammar_source *s, int32_t root, grammar **out, error *err) {
   if (s->too_large) return error_set(err, "the grammar has more than %u parts", GRAMMAR_NODES_MAX);
-  compiler c = {.src = s, .g = xcalloc(1, sizeof *c.g), .recursive = xcalloc(s->rules.n, 1),
-                .callee_of_rule = xcalloc(s->rules.n, sizeof *c.callee_of_rule), .rule = (uint32_t)root, .work = WORK_MAX, .err = err};
+  compiler c = {.src = s,
+                .g = xcalloc(1, sizeof *c.g),
+                .recursive = xcalloc(s->rules.n, 1),
+                .callee_of_rule = xcalloc(s->rules.n, sizeof *c.callee_of_rule),
+                .rule = (uint32_t)root,
+                .work = WORK_MAX,
+                .err = err};
   memset(c.callee_of_rule, 0xFF, s->rules.n * sizeof *c.callee_of_rule);
   grammar_check(&c);
   c.g->root = grammar_callee(&c, NULL, root);
@@ -294,7 +311,8 @@ int grammar_compile(const grammar_source *s, int32_t root, grammar **out, error 
     if (c.g->root != NO_STATE) find_plain(c.g);
     classify(c.g);
     c.rule = (uint32_t)root;
-    if (c.g->root == NO_STATE) status = grammar_fail(&c, "matches nothing: no text that begins so can ever be finished");
+    if (c.g->root == NO_STATE)
+      status = grammar_fail(&c, "matches nothing: no text that begins so can ever be finished");
   }
   vec_free(&c.bodies);
   free(c.loops);

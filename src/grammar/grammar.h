@@ -1,21 +1,23 @@
 // grammar: which texts may be generated, and after each token, which tokens may come next.
 //
-// A grammar is written by a front end (gbnf.h, regex.h, schema.h) as rules whose bodies are expressions (gx) over code points:
-// literals, classes, sequences, alternatives, counted repetitions, calls of rules.  It is context-free: rules may call each
-// other and themselves in any way, to the left too.  Compiling and matching go through these files:
+// A grammar is written by a front end (gbnf.h, regex.h, schema.h) as rules whose bodies are expressions (gx) over code
+// points: literals, classes, sequences, alternatives, counted repetitions, calls of rules.  It is context-free: rules
+// may call each other and themselves in any way, to the left too.  Compiling and matching go through these files:
 //
 //   grammar_build.c    expressions and sets of characters
 //   grammar_check.c    which rules exist, end, match the empty text, recur; how large they are
-//   grammar_nfa.c      expressions -> automata over bytes (UTF-8), one for each rule; small rules are put where they are called
-//   grammar_dfa.c      each automaton made deterministic and trimmed; calls of rules are symbols like bytes; intersections
+//   grammar_nfa.c      expressions -> automata over bytes (UTF-8), one for each rule; small rules are put where they
+//                      are called
+//   grammar_dfa.c      each automaton made deterministic and trimmed; calls of rules are symbols like bytes;
+//                      intersections
 //   grammar_match.c    all rules' automata together with a stack: the state after some text (machine.h)
 //   grammar_mask.c     a state and the vocabulary's tokens: which are allowed
 //
 // Promises:
-//  - After any accepted text there is a continuation that the grammar accepts: what cannot be finished is cut away beforehand,
-//    and a grammar that accepts nothing at all is refused.
-//  - Time and memory have limits whatever the grammar: GRAMMAR_* below.  Beyond them is an error, at compiling or, for a
-//    grammar that is ambiguous without end, when the matcher meets it.
+//  - After any accepted text there is a continuation that the grammar accepts: what cannot be finished is cut away
+//    beforehand, and a grammar that accepts nothing at all is refused.
+//  - Time and memory have limits whatever the grammar: GRAMMAR_* below.  Beyond them is an error, at compiling or, for
+//    a grammar that is ambiguous without end, when the matcher meets it.
 //  - Counts are counted, not expanded: "x{1,1000000}" costs no more than "x{1,9}".
 #ifndef WEFT_GRAMMAR_H
 #define WEFT_GRAMMAR_H
@@ -31,7 +33,7 @@
 #define GRAMMAR_STATES_MAX (1u << 19)      // of all automata, and of each on the way
 #define GRAMMAR_INF UINT32_MAX             // a repetition without an upper bound
 
-// ---- building ---------------------------------------------------------------------------------------------------------
+// ---- building -------------------------------------------------------------------------------------------------------
 
 struct gx_range { uint32_t lo, hi; };                       // code points, both included
 typedef struct charset { struct gx_range *at; size_t n, cap; } charset;   // {0}: none.  For charset_free
@@ -65,7 +67,8 @@ struct gx {
   int32_t id;                    // RULE, TOKEN: which; LIST: items
   union { gx **sub; const char *text; const struct gx_range *ranges; };
   const bool *required;          // LIST
-  uint32_t size, longest;        // states that its automaton takes, about, and bytes of its longest text (grammar_check.c)
+  // states that its automaton takes, about, and bytes of its longest text (grammar_check.c)
+  uint32_t size, longest;
   uint32_t seen;
 };
 
@@ -79,7 +82,8 @@ typedef struct grammar_source {
 } grammar_source;
 void grammar_source_init(grammar_source *s);
 void grammar_source_free(grammar_source *s);
-int32_t grammar_rule_new(grammar_source *s, const char *name, size_t n, uint32_t line);   // its body is to be set; -1: too many
+// its body is to be set; -1: too many
+int32_t grammar_rule_new(grammar_source *s, const char *name, size_t n, uint32_t line);
 
 gx *gx_empty(grammar_source *s);
 gx *gx_never(grammar_source *s);                                        // matches nothing
@@ -95,21 +99,23 @@ gx *gx_token(grammar_source *s, int32_t id, bool negated);
 gx *gx_and(grammar_source *s, gx *a, gx *b);
 gx *gx_minus(grammar_source *s, gx *a, gx *b);
 gx *gx_multiple(grammar_source *s, uint32_t of);
-// Items in this order, with sep between them; those that are not required may be left out.  rest (may be NULL) may follow any
-// number of times.  Of all of them there are at least min and at most max (GRAMMAR_INF: any number).
-gx *gx_list(grammar_source *s, gx *const *items, const bool *required, size_t n, gx *sep, gx *rest, uint32_t min, uint32_t max);
+// Items in this order, with sep between them; those that are not required may be left out.  rest (may be NULL) may
+// follow any number of times.  Of all of them there are at least min and at most max (GRAMMAR_INF: any number).
+gx *gx_list(grammar_source *s, gx *const *items, const bool *required, size_t n, gx *sep, gx *rest, uint32_t min,
+            uint32_t max);
 #define GX_SEQ_OF(s, ...) gx_seq(s, (gx *[]){__VA_ARGS__}, sizeof((gx *[]){__VA_ARGS__}) / sizeof(gx *))
 #define GX_ALT_OF(s, ...) gx_alt(s, (gx *[]){__VA_ARGS__}, sizeof((gx *[]){__VA_ARGS__}) / sizeof(gx *))
 
-// ---- compiling --------------------------------------------------------------------------------------------------------
+// ---- compiling ------------------------------------------------------------------------------------------------------
 
 typedef struct grammar grammar;            // does not change; any number of threads may use one
-// From rules, the first of which is `root`.  -1 and a message that names rule and line.  The source may be freed afterwards.
+// From rules, the first of which is `root`.  -1 and a message that names rule and line.  The source may be freed
+// afterwards.
 int grammar_compile(const grammar_source *s, int32_t root, grammar **out, error *err);
 void grammar_free(grammar *g);             // NULL is fine
 uint32_t grammar_n_states(const grammar *g);
 
-// ---- matching ---------------------------------------------------------------------------------------------------------
+// ---- matching -------------------------------------------------------------------------------------------------------
 
 // The tokens of a vocabulary, laid out for masks.
 typedef struct grammar_vocab grammar_vocab;
@@ -120,20 +126,22 @@ bool grammar_vocab_ends(const grammar_vocab *v, int32_t id);
 int32_t grammar_vocab_size(const grammar_vocab *v);
 size_t grammar_vocab_longest(const grammar_vocab *v);
 
-// A matcher: a place in a text that the grammar describes.  Copies are cheap and share what was computed.  A matcher and its
-// copies are used by one thread at a time.
+// A matcher: a place in a text that the grammar describes.  Copies are cheap and share what was computed.  A matcher
+// and its copies are used by one thread at a time.
 typedef struct matcher matcher;
-// v may be NULL: then there are no masks, and matcher_bytes alone moves on.  g and v must live as long.  -1: too ambiguous.
+// v may be NULL: then there are no masks, and matcher_bytes alone moves on.  g and v must live as long.  -1: too
+// ambiguous.
 int matcher_new(const grammar *g, const grammar_vocab *v, matcher **out, error *err);
 matcher *matcher_clone(const matcher *m);
 void matcher_free(matcher *m);             // NULL is fine
 void matcher_reset(matcher *m);
-// Moves on over bytes.  *ok: whether the grammar allows them here; where it does not, nothing has changed.  -1: too ambiguous.
+// Moves on over bytes.  *ok: whether the grammar allows them here; where it does not, nothing has changed.  -1: too
+// ambiguous.
 int matcher_bytes(matcher *m, const char *text, size_t n, bool *ok, error *err);
 bool matcher_complete(const matcher *m);   // the text may end here
 bool matcher_can_go_on(const matcher *m);  // more text may follow
-// The tokens that may come next: bit id % 64 of word id / 64, (n + 63) / 64 words for n tokens.  Valid until the next call.
-// Tokens that end a generation are in it where the text may end.  -1: too ambiguous.
+// The tokens that may come next: bit id % 64 of word id / 64, (n + 63) / 64 words for n tokens.  Valid until the next
+// call. Tokens that end a generation are in it where the text may end.  -1: too ambiguous.
 int matcher_mask(matcher *m, const uint64_t **mask, error *err);
 // Moves on over a token.  -1 and an error where the mask lacks it, or the grammar is too ambiguous.
 int matcher_accept(matcher *m, int32_t id, error *err);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- sets of characters -----------------------------------------------------------------------------------------------
+// ---- sets of characters ---------------------------------------------------------------------------------------------
 
 void charset_add(charset *s, uint32_t lo, uint32_t hi) { vec_push(s, ((struct gx_range){lo, hi})); }
 
@@ -68,7 +68,8 @@ void charset_negate(charset *s) {
   charset_normalise(s);
 }
 
-// Capital letters and their small ones, the plain pairs alone: one character that becomes one other.  Once by the capital, once by the small one.
+// Capital letters and their small ones, the plain pairs alone: one character that becomes one other.  Once by the
+// capital, once by the small one.
 struct other_case { uint32_t from, to; };
 static struct { VEC(struct other_case) by_capital, by_small; } cases;
 static pthread_once_t cases_once = PTHREAD_ONCE_INIT;
@@ -124,7 +125,7 @@ bool charset_has(const charset *s, uint32_t cp) {
   return from < s->n && s->at[from].lo <= cp;
 }
 
-// ---- expressions ------------------------------------------------------------------------------------------------------
+// ---- expressions ----------------------------------------------------------------------------------------------------
 
 void grammar_source_init(grammar_source *s) { *s = (grammar_source){.mem = arena_new()}; }
 
@@ -140,7 +141,8 @@ int32_t grammar_rule_new(grammar_source *s, const char *name, size_t n, uint32_t
   return (int32_t)(s->rules.n - 1);
 }
 
-// Every expression and every one of its parts counts, so the limit also bounds memory.  Beyond it all expressions are one.
+// Every expression and every one of its parts counts, so the limit also bounds memory.  Beyond it all expressions are
+// one.
 static gx *node(grammar_source *s, enum gx_kind kind, size_t parts) {
   if (parts >= GRAMMAR_NODES_MAX - s->nodes) s->too_large = true;
   if (s->too_large) {
@@ -167,7 +169,8 @@ gx *gx_text(grammar_source *s, const char *text) { return gx_bytes(s, text, strl
 
 gx *gx_class(grammar_source *s, const charset *set) {
   gx *x = node(s, GX_CLASS, set->n);
-  if (!s->too_large && set->n) x->ranges = memcpy(ARENA_ARRAY(s->mem, struct gx_range, set->n), set->at, set->n * sizeof *set->at);
+  if (!s->too_large && set->n)
+    x->ranges = memcpy(ARENA_ARRAY(s->mem, struct gx_range, set->n), set->at, set->n * sizeof *set->at);
   return x;
 }
 
@@ -224,7 +227,8 @@ gx *gx_multiple(grammar_source *s, uint32_t of) {
 }
 
 // sub: the items (id of them), the separator, and, where there is one, the rest.
-gx *gx_list(grammar_source *s, gx *const *items, const bool *required, size_t n, gx *sep, gx *rest, uint32_t min, uint32_t max) {
+gx *gx_list(grammar_source *s, gx *const *items, const bool *required, size_t n, gx *sep, gx *rest, uint32_t min,
+            uint32_t max) {
   gx *x = node(s, GX_LIST, n + 1 + (rest != NULL));
   if (s->too_large) return x;
   bool *needed = ARENA_ARRAY(s->mem, bool, n + 1);

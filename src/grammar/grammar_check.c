@@ -1,6 +1,7 @@
-// Before compiling: which rules call themselves by way of others, and how large rules are.  Both decide which rules are put
-// where they are called: small ones that are not recursive, and parts of words (a character of a string, a digit).  Rules with
-// a body of some size stay rules, so that all places that call them share their states, and with them the masks of tokens.
+// Before compiling: which rules call themselves by way of others, and how large rules are.  Both decide which rules are
+// put where they are called: small ones that are not recursive, and parts of words (a character of a string, a digit).
+// Rules with a body of some size stay rules, so that all places that call them share their states, and with them the
+// masks of tokens.
 #include "grammar/grammar_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,8 @@ static void each_call(gx *x, uint32_t seen, void (*fn)(void *, int32_t), void *c
   if (x->seen == seen) return;
   x->seen = seen;
   if (x->kind == GX_RULE) { fn(ctx, x->id); return; }
-  bool has_sub = x->kind == GX_SEQ || x->kind == GX_ALT || x->kind == GX_REPEAT || x->kind == GX_LIST || x->kind == GX_AND || x->kind == GX_MINUS;
+  bool has_sub = x->kind == GX_SEQ || x->kind == GX_ALT || x->kind == GX_REPEAT || x->kind == GX_LIST ||
+                 x->kind == GX_AND || x->kind == GX_MINUS;
   for (uint32_t i = 0; has_sub && i < x->n; i++) each_call(x->sub[i], seen, fn, ctx);
 }
 
@@ -33,7 +35,8 @@ static uint32_t class_longest(const gx *x) {
   return hi < 0x80 ? 1 : hi < 0x800 ? 2 : hi < 0x10000 ? 3 : 4;
 }
 
-// Fills in size and longest of x and what it is made of.  The rules that it calls have been measured, unless they are recursive.
+// Fills in size and longest of x and what it is made of.  The rules that it calls have been measured, unless they are
+// recursive.
 static void measure(const compiler *c, gx *x, uint32_t seen) {
   if (x->seen == seen) return;
   x->seen = seen;
@@ -87,7 +90,7 @@ bool grammar_inlines(const compiler *c, int32_t rule) {
   return !c->recursive[rule] && (body->size <= SMALL || (body->longest <= WORD_BYTES && body->size <= WORD_STATES));
 }
 
-// ---- recursion: Tarjan's strongly connected components, without recursion of its own ------------------------------------
+// ---- recursion: Tarjan's strongly connected components, without recursion of its own --------------------------------
 
 struct calls { VEC(int32_t) to; };
 static void add_call(void *ctx, int32_t rule) {

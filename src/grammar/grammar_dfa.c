@@ -1,7 +1,7 @@
 // Automata made deterministic by the subset construction, trimmed, and intersected.
 //
-// Calls and tokens are symbols of their own: a state may call several callees, and each of them once.  So a rule is in one of
-// its states wherever its calls do not begin alike, and the masks of tokens are computed for few states.
+// Calls and tokens are symbols of their own: a state may call several callees, and each of them once.  So a rule is in
+// one of its states wherever its calls do not begin alike, and the masks of tokens are computed for few states.
 //
 // Invariant: in what leaves this file every state can be reached from state 0, and state 0 exists.
 #include "grammar/grammar_impl.h"
@@ -96,7 +96,8 @@ static void byte_edges(struct maker *m, struct set s) {
         if (edge->kind == NFA_BYTE && edge->lo <= lo && lo <= edge->hi) collect(m, edge->to);
       }
     if (!m->members.n) continue;
-    struct g_edge *last = m->out->edges.n > m->out->states.at[m->out->states.n - 1].edge0 ? &m->out->edges.at[m->out->edges.n - 1] : NULL;
+    struct g_edge *last =
+      m->out->edges.n > m->out->states.at[m->out->states.n - 1].edge0 ? &m->out->edges.at[m->out->edges.n - 1] : NULL;
     uint32_t to = set_end(m);
     if (last && last->to == to && last->hi + 1u == lo) last->hi = (uint8_t)hi;
     else vec_push(&m->out->edges, ((struct g_edge){to, (uint8_t)lo, (uint8_t)hi}));
@@ -120,7 +121,10 @@ static void other_edges(struct maker *m, struct set s) {
 }
 
 static void state_begin(automaton *a) {
-  vec_push(&a->states, ((struct g_state){.edge0 = (uint32_t)a->edges.n, .call0 = (uint32_t)a->calls.n, .token0 = (uint32_t)a->tokens.n, .loop = NO_STATE}));
+  vec_push(&a->states, ((struct g_state){.edge0 = (uint32_t)a->edges.n,
+                                         .call0 = (uint32_t)a->calls.n,
+                                         .token0 = (uint32_t)a->tokens.n,
+                                         .loop = NO_STATE}));
 }
 static void state_end(automaton *a) {
   struct g_state *s = &a->states.at[a->states.n - 1];
@@ -133,13 +137,15 @@ static bool *what_matters(const nfa *n, uint32_t end) {
   bool *matters = xcalloc(n->first.n, 1);
   for (uint32_t i = 0; i < n->first.n; i++) {
     matters[i] = i == end;
-    for (uint32_t e = n->first.at[i]; e != NO_STATE && !matters[i]; e = n->edges.at[e].next) matters[i] = n->edges.at[e].kind != NFA_EPS;
+    for (uint32_t e = n->first.at[i]; e != NO_STATE && !matters[i]; e = n->edges.at[e].next)
+      matters[i] = n->edges.at[e].kind != NFA_EPS;
   }
   return matters;
 }
 
 bool dfa_make(const nfa *n, uint32_t start, uint32_t end, uint32_t limit, uint64_t *work, automaton *out) {
-  struct maker m = {.n = n, .work = work, .out = out, .mem = arena_new(), .stamps = xcalloc(n->first.n, sizeof *m.stamps)};
+  struct maker m = {
+    .n = n, .work = work, .out = out, .mem = arena_new(), .stamps = xcalloc(n->first.n, sizeof *m.stamps)};
   m.matters = what_matters(n, end);
   *out = (automaton){0};
   set_begin(&m);
@@ -178,14 +184,15 @@ void nfa_keep(const nfa *n, uint32_t end, automaton *out) {
     for (uint32_t e = n->first.at[i]; e != NO_STATE; e = n->edges.at[e].next) {
       const struct nfa_edge *edge = &n->edges.at[e];
       if (edge->kind == NFA_BYTE) vec_push(&out->edges, ((struct g_edge){edge->to, edge->lo, edge->hi}));
-      else if (edge->kind == NFA_TOKEN) vec_push(&out->tokens, ((struct g_token){(int32_t)edge->arg, edge->negated, edge->to}));
+      else if (edge->kind == NFA_TOKEN)
+        vec_push(&out->tokens, ((struct g_token){(int32_t)edge->arg, edge->negated, edge->to}));
       else vec_push(&out->calls, ((struct g_call){edge->kind == NFA_CALL ? edge->arg : CALL_NONE, edge->to}));
     }
     state_end(out);
   }
 }
 
-// ---- products ---------------------------------------------------------------------------------------------------------
+// ---- products -------------------------------------------------------------------------------------------------------
 
 // The state of `a` after byte, or NO_STATE.
 static uint32_t after(const automaton *a, uint32_t state, unsigned byte) {
@@ -198,7 +205,8 @@ static uint32_t after(const automaton *a, uint32_t state, unsigned byte) {
 
 struct pair { uint32_t a, b, state; };
 
-bool dfa_product(const automaton *a, const automaton *b, bool minus, uint64_t *work, nfa *out, uint32_t from, uint32_t to) {
+bool dfa_product(const automaton *a, const automaton *b, bool minus, uint64_t *work, nfa *out, uint32_t from,
+                 uint32_t to) {
   map ids = {0};
   VEC(struct pair) pairs = {0};
   bool fits = true;
@@ -207,7 +215,8 @@ bool dfa_product(const automaton *a, const automaton *b, bool minus, uint64_t *w
   for (size_t i = 0; i < pairs.n && fits; i++) {
     struct pair p = pairs.at[i];
     bool accepts_b = p.b != NO_STATE && b->states.at[p.b].accept;
-    if (a->states.at[p.a].accept && accepts_b != minus) nfa_edge(out, p.state, (struct nfa_edge){.to = to, .kind = NFA_EPS});
+    if (a->states.at[p.a].accept && accepts_b != minus)
+      nfa_edge(out, p.state, (struct nfa_edge){.to = to, .kind = NFA_EPS});
     const struct g_state *s = &a->states.at[p.a];
     for (uint32_t e = s->edge0; e < s->edge0 + s->n_edges; e++)
       for (unsigned lo = a->edges.at[e].lo, hi; lo <= a->edges.at[e].hi; lo = hi + 1) {

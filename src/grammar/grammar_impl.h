@@ -1,9 +1,10 @@
 // grammar_impl: what the passes of grammar_compile hand to one another, and the machine that they make.  See grammar.h.
 //
-// A machine is one table of states.  A state has edges on bytes, edges on tokens, and calls: of a callee, after whose end a
-// state of the caller follows.  A callee is a rule, the body of a counted repetition, or such a repetition itself, a loop.
-// A loop has no automaton of its own: it enters the one loop state of its body with two counts, of repetitions that are still
-// needed and of those that are still possible.  So all loops over one body share their states, and masks, whatever they count.
+// A machine is one table of states.  A state has edges on bytes, edges on tokens, and calls: of a callee, after whose
+// end a state of the caller follows.  A callee is a rule, the body of a counted repetition, or such a repetition
+// itself, a loop. A loop has no automaton of its own: it enters the one loop state of its body with two counts, of
+// repetitions that are still needed and of those that are still possible.  So all loops over one body share their
+// states, and masks, whatever they count.
 #ifndef WEFT_GRAMMAR_IMPL_H
 #define WEFT_GRAMMAR_IMPL_H
 #include "grammar/grammar.h"
@@ -27,13 +28,15 @@ typedef VEC(struct g_state) g_states;
 typedef VEC(struct g_edge) g_edges;
 typedef VEC(struct g_call) g_calls;
 typedef VEC(struct g_token) g_tokens;
-typedef struct automaton { g_states states; g_edges edges; g_calls calls; g_tokens tokens; } automaton;   // state 0 is the first
+// state 0 is the first
+typedef struct automaton { g_states states; g_edges edges; g_calls calls; g_tokens tokens; } automaton;
 void automaton_free(automaton *a);
 
 struct g_callee {
   uint32_t start;                             // NO_STATE: not made yet
   bool loop, nullable;
-  bool plain;                                 // a body that says by itself where it ends: calls nothing, and no text of it begins another
+  // a body that says by itself where it ends: calls nothing, and no text of it begins another
+  bool plain;
   uint32_t body, min, max;                    // of a loop; body is a callee
   uint32_t loop_state;                        // of a body: the state of its loops; NO_STATE: it has none
 };
@@ -46,17 +49,19 @@ struct grammar {
   uint32_t n_classes;
 };
 
-// ---- compiling --------------------------------------------------------------------------------------------------------
+// ---- compiling ------------------------------------------------------------------------------------------------------
 
 // Nondeterministic automata, as they are built.
 enum nfa_kind { NFA_EPS, NFA_BYTE, NFA_CALL, NFA_TOKEN };
 struct nfa_edge { uint32_t to, next, arg; uint8_t kind, lo, hi; bool negated; };   // arg: callee or token
-typedef struct nfa { VEC(struct nfa_edge) edges; VEC(uint32_t) first; } nfa;       // first edge of each state, or NO_STATE
+// first edge of each state, or NO_STATE
+typedef struct nfa { VEC(struct nfa_edge) edges; VEC(uint32_t) first; } nfa;
 uint32_t nfa_state(nfa *n);
 void nfa_edge(nfa *n, uint32_t from, struct nfa_edge e);
 void nfa_free(nfa *n);
 
-struct body { const gx *x; uint32_t rule; };   // what a callee is made of (NULL: a loop), and the rule that it comes from
+// what a callee is made of (NULL: a loop), and the rule that it comes from
+struct body { const gx *x; uint32_t rule; };
 
 typedef struct compiler {
   const grammar_source *src;
@@ -67,7 +72,8 @@ typedef struct compiler {
   struct loop_entry { const gx *body; uint32_t callee; } *loops;   // hash table of bodies
   size_t n_loops, cap_loops;
   uint32_t rule;                              // being built, for messages
-  uint64_t work;                              // steps that may still be spent on making automata deterministic, for the whole grammar
+  // steps that may still be spent on making automata deterministic, for the whole grammar
+  uint64_t work;
   error *err;
 } compiler;
 
@@ -83,5 +89,6 @@ bool dfa_make(const nfa *n, uint32_t start, uint32_t end, uint32_t limit, uint64
 // The states as they are, the first of which is number 0: where a deterministic automaton were too large.
 void nfa_keep(const nfa *n, uint32_t end, automaton *out);
 // Adds paths for what both, or the first and not the second, of two deterministic automata accept.  False: too large.
-bool dfa_product(const automaton *a, const automaton *b, bool minus, uint64_t *work, nfa *out, uint32_t from, uint32_t to);
+bool dfa_product(const automaton *a, const automaton *b, bool minus, uint64_t *work, nfa *out, uint32_t from,
+                 uint32_t to);
 #endif

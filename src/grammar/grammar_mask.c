@@ -1,17 +1,18 @@
 // Which tokens may come next: the vocabulary as tries, and walks over them with the machine.
 //
-// Most of what a state allows does not depend on what is below it on the stack.  So a mask is put together from pieces.  A piece
-// belongs to one state of the machine's table: from there, and with a frame of which nothing is known, it says which tokens
-// fit until that frame ends, and at which nodes of the trie it ends.  Only what follows those nodes is walked with the actual frame,
-// and only where a byte comes with which it can go on: nodes are listed by byte.
-// All strings of a document share the piece "inside of a string", whatever they are part of.
+// Most of what a state allows does not depend on what is below it on the stack.  So a mask is put together from pieces.
+// A piece belongs to one state of the machine's table: from there, and with a frame of which nothing is known, it says
+// which tokens fit until that frame ends, and at which nodes of the trie it ends.  Only what follows those nodes is
+// walked with the actual frame, and only where a byte comes with which it can go on: nodes are listed by byte. All
+// strings of a document share the piece "inside of a string", whatever they are part of.
 //
-// A counted repetition puts its counts into the frame, which would make every position in a text of bounded length a new one.  But
-// counts that no token can exhaust are all alike.  Tokens lie in three tries by length, and for each, counts above the longest
-// token of that trie are taken for infinite.  For all others there is one more piece, which says of each token how many rounds it
-// has to begin, and of each node at which the repetition may end, after how many.
+// A counted repetition puts its counts into the frame, which would make every position in a text of bounded length a
+// new one.  But counts that no token can exhaust are all alike.  Tokens lie in three tries by length, and for each,
+// counts above the longest token of that trie are taken for infinite.  For all others there is one more piece, which
+// says of each token how many rounds it has to begin, and of each node at which the repetition may end, after how many.
 //
-// A walk passes by whole subtries where it can: where a state stays what it is for each byte that occurs there, as within words in a string.
+// A walk passes by whole subtries where it can: where a state stays what it is for each byte that occurs there, as
+// within words in a string.
 #include "grammar/grammar_machine.h"
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +20,15 @@
 enum { PARTS = 3 };
 static const size_t part_bytes[PARTS] = {8, 24, SIZE_MAX};     // longest token of each
 
-// Nodes in preorder: the subtree of node i is i .. skip[i] - 1.  byte0[b] .. byte0[b + 1] - 1 are the places in by_byte of the nodes of byte b.
-struct part { uint32_t n, longest, *skip, *token0, *parent, *by_byte, byte0[257]; uint64_t *below; uint16_t *depth; uint8_t *byte; int32_t *tokens; };
+// Nodes in preorder: the subtree of node i is i .. skip[i] - 1.  byte0[b] .. byte0[b + 1] - 1 are the places in by_byte
+// of the nodes of byte b.
+struct part {
+  uint32_t n, longest, *skip, *token0, *parent, *by_byte, byte0[257];
+  uint64_t *below;
+  uint16_t *depth;
+  uint8_t *byte;
+  int32_t *tokens;
+};
 struct grammar_vocab {
   uint8_t group[256];                // bytes in 64 groups: each node knows those that it and its subtree contain
   int32_t n;
@@ -31,7 +39,8 @@ struct grammar_vocab {
   str bytes;
 };
 
-enum { CHARS = 62, BROKEN };           // groups: of bytes above 0x7F, where a character may stand so, and of those that cut one or are none
+// groups: of bytes above 0x7F, where a character may stand so, and of those that cut one or are none
+enum { CHARS = 62, BROKEN };
 
 struct token { const char *at; size_t n; int32_t id; };
 
@@ -44,7 +53,8 @@ static int by_bytes(const void *pa, const void *pb) {
 }
 
 static uint8_t group_of(unsigned char b) {
-  static const char alone[] = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ \t\n\r0", *const among[] = {"123456789", "abcdef", "ABCDEF"};
+  static const char alone[] = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ \t\n\r0", *const among[] = {"123456789", "abcdef",
+                                                                                              "ABCDEF"};
   static const unsigned char upto[] = {0x1F, 'Z', 'z', 0x7F};
   const char *at = b ? strchr(alone, b) : NULL;
   if (at) return (uint8_t)(at - alone);
@@ -58,14 +68,21 @@ static uint8_t group_of(unsigned char b) {
 // Within a character of several bytes: how many are still to come, and what the next may be.
 enum { WHOLE, ONE, TWO, THREE, AFTER_E0, AFTER_ED, AFTER_F0, AFTER_F4, NO_CHAR };
 static uint8_t utf8_go(uint8_t at, uint8_t b) {
-  static const struct { uint8_t lo, hi, then; } next[] = {
-    [ONE] = {0x80, 0xBF, WHOLE}, [TWO] = {0x80, 0xBF, ONE}, [THREE] = {0x80, 0xBF, TWO},
-    [AFTER_E0] = {0xA0, 0xBF, ONE}, [AFTER_ED] = {0x80, 0x9F, ONE}, [AFTER_F0] = {0x90, 0xBF, TWO}, [AFTER_F4] = {0x80, 0x8F, TWO}};
+  static const struct { uint8_t lo, hi, then;
+  } next[] = {[ONE] = {0x80, 0xBF, WHOLE},    [TWO] = {0x80, 0xBF, ONE},      [THREE] = {0x80, 0xBF, TWO},
+              [AFTER_E0] = {0xA0, 0xBF, ONE}, [AFTER_ED] = {0x80, 0x9F, ONE}, [AFTER_F0] = {0x90, 0xBF, TWO},
+              [AFTER_F4] = {0x80, 0x8F, TWO}};
   if (b < 0x80) return WHOLE;
   if (at == NO_CHAR) return at;
   if (at != WHOLE) return b >= next[at].lo && b <= next[at].hi ? next[at].then : NO_CHAR;
   if (b < 0xC2 || b > 0xF4) return NO_CHAR;
-  return b < 0xE0 ? ONE : b == 0xE0 ? AFTER_E0 : b == 0xED ? AFTER_ED : b < 0xF0 ? TWO : b == 0xF0 ? AFTER_F0 : b < 0xF4 ? THREE : AFTER_F4;
+  return b < 0xE0    ? ONE
+         : b == 0xE0 ? AFTER_E0
+         : b == 0xED ? AFTER_ED
+         : b < 0xF0  ? TWO
+         : b == 0xF0 ? AFTER_F0
+         : b < 0xF4  ? THREE
+                     : AFTER_F4;
 }
 
 // What follows from the nodes: who is above, which bytes are below, where each byte is.
@@ -147,7 +164,8 @@ int grammar_vocab_new(const tokenizer *t, grammar_vocab **out, error *err) {
     size_t count = 0, shortest = k ? part_bytes[k - 1] : 0;
     for (int32_t i = 0; i < n; i++) {
       size_t bytes = v->at[i + 1] - v->at[i];
-      if (bytes > shortest && bytes <= part_bytes[k]) tokens[count++] = (struct token){v->bytes.at + v->at[i], bytes, i};
+      if (bytes > shortest && bytes <= part_bytes[k])
+        tokens[count++] = (struct token){v->bytes.at + v->at[i], bytes, i};
     }
     part_build(&v->part[k], tokens, count, v->group);
   }
@@ -160,7 +178,14 @@ void grammar_vocab_free(grammar_vocab *v) {
   if (!v) return;
   for (int k = 0; k < PARTS; k++) {
     struct part *p = &v->part[k];
-    free(p->skip); free(p->token0); free(p->parent); free(p->by_byte); free(p->below); free(p->depth); free(p->byte); free(p->tokens);
+    free(p->skip);
+    free(p->token0);
+    free(p->parent);
+    free(p->by_byte);
+    free(p->below);
+    free(p->depth);
+    free(p->byte);
+    free(p->tokens);
   }
   free(v->ends);
   free(v->text);
@@ -177,14 +202,15 @@ bool grammar_vocab_ends(const grammar_vocab *v, int32_t id) { return v->ends[id 
 int32_t grammar_vocab_size(const grammar_vocab *v) { return v->n; }
 size_t grammar_vocab_longest(const grammar_vocab *v) { return v->longest; }
 
-// ---- walks ------------------------------------------------------------------------------------------------------------
+// ---- walks ----------------------------------------------------------------------------------------------------------
 
-// What a walk finds: tokens as bits and, if counted, in the store's list with the rounds that they need; the nodes from .. to - 1 at which the unknown
-// frame ends, after so many rounds, or for a plain loop the rounds + 1 by node.
+// What a walk finds: tokens as bits and, if counted, in the store's list with the rounds that they need; the nodes from
+// .. to - 1 at which the unknown frame ends, after so many rounds, or for a plain loop the rounds + 1 by node.
 struct pop { uint32_t from, to, rounds; };
 struct finds { uint64_t *bits; bool counted, pop; uint32_t n_ids; VEC(struct pop) pops; uint16_t *ends; };
 
-// How many rounds of the COUNTED loop below them frames leave, at most.  Frames refer to lower numbers and to their group.
+// How many rounds of the COUNTED loop below them frames leave, at most.  Frames refer to lower numbers and to their
+// group.
 static uint32_t rounds_left(store *s, uint32_t frame) {
   while (s->rounds_left.n <= frame) {
     uint32_t first = (uint32_t)s->rounds_left.n, n = s->frames.at[first].group_n;
@@ -228,14 +254,17 @@ static bool chars_stay(store *s, uint32_t home) {
       size_t k = 0;
       while (k < n && (met[k].state != to || met[k].utf8 != utf8)) k++;
       if (k < n) continue;
-      if (to == STATE_DEAD || utf8 == WHOLE || n == COUNT(met) || s->states.at[to].pops || rounds_of(s, to) != rounds_of(s, home)) return false;
+      if (to == STATE_DEAD || utf8 == WHOLE || n == COUNT(met) || s->states.at[to].pops ||
+          rounds_of(s, to) != rounds_of(s, home))
+        return false;
       met[n].state = to;
       met[n++].utf8 = utf8;
     }
   return true;
 }
 
-// The groups of bytes after which a state is still the same: asked for large subtries, and found out for states that are often met there.
+// The groups of bytes after which a state is still the same: asked for large subtries, and found out for states that
+// are often met there.
 static uint64_t stays(store *s, uint32_t state) {
   enum { OFTEN = 4 };
   struct mstate *m = &s->states.at[state];
@@ -243,7 +272,8 @@ static uint64_t stays(store *s, uint32_t state) {
   if (m->asked++ < OFTEN) return 0;
   uint64_t moves = (uint64_t)1 << BROKEN | (uint64_t)!chars_stay(s, state) << CHARS;
   for (int b = 0; b < 0x80; b++)
-    if (!(moves >> s->v->group[b] & 1) && store_go(s, state, (unsigned char)b) != state) moves |= (uint64_t)1 << s->v->group[b];
+    if (!(moves >> s->v->group[b] & 1) && store_go(s, state, (unsigned char)b) != state)
+      moves |= (uint64_t)1 << s->v->group[b];
   return s->states.at[state].stays = ~moves;
 }
 
@@ -293,8 +323,8 @@ static void walk(store *s, const struct part *p, uint32_t from, uint32_t end, ui
   spend_walk(s, visited);
 }
 
-// The same over all nodes, for a loop whose body is plain, walked without counts: there, the rounds are the ends on the way.  A node at which the
-// first of them ends is in round 0 still.
+// The same over all nodes, for a loop whose body is plain, walked without counts: there, the rounds are the ends on the
+// way.  A node at which the first of them ends is in round 0 still.
 static void walk_plain(store *s, const struct part *p, uint32_t state, struct finds *f) {
   enum { LARGE = 8 };
   s->walk[0] = state;
@@ -320,20 +350,24 @@ static void walk_plain(store *s, const struct part *p, uint32_t state, struct fi
   spend_walk(s, p->n);
 }
 
-// ---- pieces -----------------------------------------------------------------------------------------------------------
+// ---- pieces ---------------------------------------------------------------------------------------------------------
 
 // Tokens as bits, or as ids where they are few or have rounds.
-struct piece { uint64_t *bits; int32_t *ids; uint16_t *rounds, *ends; uint32_t n_ids, most, n_pops; struct pop *pops; };   // most: of the rounds
+// most: of the rounds
+struct piece { uint64_t *bits; int32_t *ids; uint16_t *rounds, *ends; uint32_t n_ids, most, n_pops; struct pop *pops; };
 struct piece_key { uint32_t q, loop, min, max, part; };
 
-static const struct g_callee *loop_body(const store *s, uint32_t loop) { return &s->g->callees.at[s->g->a.states.at[loop].loop]; }
+static const struct g_callee *loop_body(const store *s, uint32_t loop) {
+  return &s->g->callees.at[s->g->a.states.at[loop].loop];
+}
 
 static struct piece *piece_new(store *s, struct piece_key key) {
   const struct part *p = &s->v->part[key.part];
   size_t words = s->v->words;
   const struct g_callee *body = key.loop == NO_STATE ? NULL : loop_body(s, key.loop);
   bool plain = body && body->plain;
-  struct place frame = {key.loop, key.min, plain ? GRAMMAR_INF : key.max, FRAME_UNKNOWN}, at = {key.q, 0, 0, FRAME_UNKNOWN};
+  struct place frame = {key.loop, key.min, plain ? GRAMMAR_INF : key.max, FRAME_UNKNOWN},
+               at = {key.q, 0, 0, FRAME_UNKNOWN};
   if (body) at.frame = store_frame(s, &frame, 1);
   struct place places[2] = {at};
   uint32_t state = store_state(s, places, 1, false, false);
@@ -364,7 +398,8 @@ static struct piece *piece_new(store *s, struct piece_key key) {
 // Adds the tokens that need at most `rounds` rounds of a loop.
 static void add_found(const store *s, const struct piece *piece, uint32_t rounds, uint64_t *mask) {
   if (piece->rounds && rounds < piece->most)
-    for (uint32_t i = 0; i < piece->n_ids; i++) mask[piece->ids[i] / 64] |= (uint64_t)(piece->rounds[i] <= rounds) << piece->ids[i] % 64;
+    for (uint32_t i = 0; i < piece->n_ids; i++)
+      mask[piece->ids[i] / 64] |= (uint64_t)(piece->rounds[i] <= rounds) << piece->ids[i] % 64;
   else if (piece->bits)
     for (size_t i = 0; i < s->v->words; i++) mask[i] |= piece->bits[i];
   else
@@ -390,7 +425,8 @@ static bool pops_at(const struct piece *piece, uint32_t node, const struct place
 }
 
 // Adds the tokens that go on after a piece's end: in `follow`.
-static void add_after(store *s, const struct part *p, const struct piece *piece, const struct place *loop, uint32_t follow, uint64_t *mask) {
+static void add_after(store *s, const struct part *p, const struct piece *piece, const struct place *loop,
+                      uint32_t follow, uint64_t *mask) {
   struct finds f = {.bits = mask};
   uint32_t total = 0;
   bool goes[256];
@@ -412,9 +448,10 @@ static void add_after(store *s, const struct part *p, const struct piece *piece,
     }
 }
 
-// Adds what the state q allows in front of a frame.  loop (may be NULL): the frame is that of a loop's body, and this is the place after it.
-// What follows the frame's end are the places after[0 .. n - 1].
-static void add_pieces(store *s, uint32_t q, const struct place *loop, const struct place *after, size_t n, uint64_t *mask) {
+// Adds what the state q allows in front of a frame.  loop (may be NULL): the frame is that of a loop's body, and this
+// is the place after it. What follows the frame's end are the places after[0 .. n - 1].
+static void add_pieces(store *s, uint32_t q, const struct place *loop, const struct place *after, size_t n,
+                       uint64_t *mask) {
   uint32_t follow = STATE_NONE;
   for (uint32_t k = 0; k < PARTS && !s->failed; k++) {
     const struct part *p = &s->v->part[k];

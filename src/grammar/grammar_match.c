@@ -1,8 +1,8 @@
-// The matcher: see grammar_machine.h for what a state is.  A step takes the edges of all places and then closes the result: calls
-// are entered, what has ended returns to its frame's places.
+// The matcher: see grammar_machine.h for what a state is.  A step takes the edges of all places and then closes the
+// result: calls are entered, what has ended returns to its frame's places.
 //
-// A callee that may match nothing is also skipped where it is called, and a frame of this very step never ends in this step: that
-// is the same, and ends with left recursion and with loops of nothing.
+// A callee that may match nothing is also skipped where it is called, and a frame of this very step never ends in this
+// step: that is the same, and ends with left recursion and with loops of nothing.
 #include "grammar/grammar_machine.h"
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #define MEMORY_TIDY (64u << 20)      // bytes that are not tidied up
 #define MEMORY_MAX (256u << 20)      // bytes at which a call gives up
 
-// ---- numbers for frames and states ------------------------------------------------------------------------------------
+// ---- numbers for frames and states ----------------------------------------------------------------------------------
 
 static int by_place(const void *pa, const void *pb) {
   const struct place *a = pa, *b = pb;
@@ -54,8 +54,8 @@ uint32_t store_frame(store *s, struct place *places, size_t n) {
   return id;
 }
 
-// Frames that refer to one another, as one: key holds for each its callee, how many places, and those, where FRAME_LOCAL marks numbers
-// within the group.  The number of the first.
+// Frames that refer to one another, as one: key holds for each its callee, how many places, and those, where
+// FRAME_LOCAL marks numbers within the group.  The number of the first.
 static uint32_t store_group(store *s, const uint32_t *key, size_t words, uint32_t group_n) {
   void *found = NULL;
   if (smap_get(&s->frame_ids, (const char *)key, words * sizeof *key, &found)) return (uint32_t)(uintptr_t)found;
@@ -103,7 +103,7 @@ uint32_t store_union(store *s, uint32_t a, uint32_t b) {
   return id;
 }
 
-// ---- closing a set of places ------------------------------------------------------------------------------------------
+// ---- closing a set of places ----------------------------------------------------------------------------------------
 
 static void closure_begin(store *s) {
   s->places.n = 0;
@@ -193,7 +193,8 @@ static void visit(store *s, struct place p) {
   }
 }
 
-// The places that a local frame takes over from others, which may have done so themselves.  Afterwards it has heirs of nobody.
+// The places that a local frame takes over from others, which may have done so themselves.  Afterwards it has heirs of
+// nobody.
 static void inherit(store *s, uint32_t which) {
   struct local *heir = &s->locals.at[which];
   if (!heir->heirs_of.n) return;
@@ -230,8 +231,8 @@ static void sort_by_callee(store *s, uint32_t *ids, size_t n) {   // few, or the
     }
 }
 
-// Numbers for the local frames that some place needs: those whose places lie in frames that have numbers, one after the other; what then is left
-// refers to itself.
+// Numbers for the local frames that some place needs: those whose places lie in frames that have numbers, one after the
+// other; what then is left refers to itself.
 static void number_locals(store *s) {
   for (uint32_t i = 0; i < s->n_locals && !s->failed; i++) inherit(s, i);
   s->stack.n = 0;
@@ -308,7 +309,8 @@ static uint32_t closure_end(store *s) {
   if (!s->failed) number_locals(s);
   if (s->failed) return STATE_DEAD;
   for (size_t i = 0; i < s->kept.n; i++)
-    if (s->kept.at[i].frame & FRAME_LOCAL) s->kept.at[i].frame = s->locals.at[s->kept.at[i].frame & ~FRAME_LOCAL].number;
+    if (s->kept.at[i].frame & FRAME_LOCAL)
+      s->kept.at[i].frame = s->locals.at[s->kept.at[i].frame & ~FRAME_LOCAL].number;
   return store_state(s, s->kept.at, s->kept.n, s->ends, s->pops);
 }
 
@@ -333,7 +335,8 @@ uint32_t store_step(store *s, uint32_t state, unsigned char byte) {
       else end = middle;
     }
     for (; from < end; from++)
-      if (edges[from].lo <= byte && byte <= edges[from].hi) add(s, ((struct place){edges[from].to, 0, 0, m.at[i].frame}));
+      if (edges[from].lo <= byte && byte <= edges[from].hi)
+        add(s, ((struct place){edges[from].to, 0, 0, m.at[i].frame}));
   }
   uint32_t to = s->places.n ? closure_end(s) : STATE_DEAD;
   if (s->failed) return STATE_DEAD;
@@ -345,7 +348,7 @@ uint32_t store_step(store *s, uint32_t state, unsigned char byte) {
   return to;
 }
 
-// ---- the store --------------------------------------------------------------------------------------------------------
+// ---- the store ------------------------------------------------------------------------------------------------------
 
 static void store_clear(store *s) {
   smap_free(&s->frame_ids);
@@ -404,7 +407,9 @@ static void store_tidy(store *s) {
         vec_push(&key, p.q); vec_push(&key, p.min); vec_push(&key, p.max); vec_push(&key, p.frame);
       }
     }
-    uint32_t id = f->group_n == 1 && f->n && !(places.at[0].frame & FRAME_LOCAL) ? store_frame(s, places.at, places.n) : store_group(s, key.at, key.n, f->group_n);
+    uint32_t id = f->group_n == 1 && f->n && !(places.at[0].frame & FRAME_LOCAL)
+                    ? store_frame(s, places.at, places.n)
+                    : store_group(s, key.at, key.n, f->group_n);
     for (uint32_t k = 0; k < f->group_n; k++) renamed[i + k] = id + k;
   }
   for (size_t i = 0; i < s->matchers.n; i++) {
@@ -440,7 +445,7 @@ int store_failed(error *err) {
   return error_set(err, "the grammar is too ambiguous here: too many ways to read the text so far");
 }
 
-// ---- matchers ---------------------------------------------------------------------------------------------------------
+// ---- matchers -------------------------------------------------------------------------------------------------------
 
 int matcher_new(const grammar *g, const grammar_vocab *v, matcher **out, error *err) {
   store *s = xcalloc(1, sizeof *s);
@@ -535,7 +540,8 @@ bool matcher_can_go_on(const matcher *m) { return !m->finished && m->s->states.a
 int matcher_accept(matcher *m, int32_t id, error *err) {
   store *s = m->s;
   store_begin(s);
-  if (!s->v || id < 0 || id >= grammar_vocab_size(s->v)) return error_set(err, "token %d is outside the vocabulary", id);
+  if (!s->v || id < 0 || id >= grammar_vocab_size(s->v))
+    return error_set(err, "token %d is outside the vocabulary", id);
   if (m->finished) return error_set(err, "token %d: the text that the grammar describes has ended already", id);
   if (grammar_vocab_ends(s->v, id) && s->states.at[m->state].ends) { m->finished = true; return 0; }
   size_t n = 0;

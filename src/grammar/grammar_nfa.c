@@ -1,7 +1,8 @@
-// From expressions to nondeterministic automata over bytes: Thompson's construction, with characters as their UTF-8 bytes.
+// From expressions to nondeterministic automata over bytes: Thompson's construction, with characters as their UTF-8
+// bytes.
 //
-// Repetitions with counts are expanded while that is small; otherwise they become loops, which count.  Where an expression has
-// to be regular (a part of an intersection) everything is expanded, or the grammar is refused.
+// Repetitions with counts are expanded while that is small; otherwise they become loops, which count.  Where an
+// expression has to be regular (a part of an intersection) everything is expanded, or the grammar is refused.
 #include "grammar/grammar_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -29,10 +30,11 @@ static void bytes(nfa *n, uint32_t from, uint32_t to, unsigned lo, unsigned hi) 
   nfa_edge(n, from, (struct nfa_edge){.to = to, .kind = NFA_BYTE, .lo = (uint8_t)lo, .hi = (uint8_t)hi});
 }
 
-// ---- characters -------------------------------------------------------------------------------------------------------
+// ---- characters -----------------------------------------------------------------------------------------------------
 
-// All characters lo..hi of `left` bytes, the first of which begins with the bits of `lead`.  The bytes of a range are those of its
-// ends where they agree; where they do not, it is a lower part, a middle of whole blocks and an upper part.
+// All characters lo..hi of `left` bytes, the first of which begins with the bits of `lead`.  The bytes of a range are
+// those of its ends where they agree; where they do not, it is a lower part, a middle of whole blocks and an upper
+// part.
 static void utf8_range(nfa *n, uint32_t from, uint32_t to, uint32_t lo, uint32_t hi, int left, unsigned lead) {
   uint32_t bits = 6u * (uint32_t)(left - 1), rest = ((uint32_t)1 << bits) - 1;
   if (left == 1) { bytes(n, from, to, lead | lo, lead | hi); return; }
@@ -59,7 +61,7 @@ static void characters(nfa *n, uint32_t from, uint32_t to, uint32_t lo, uint32_t
   }
 }
 
-// ---- expressions ------------------------------------------------------------------------------------------------------
+// ---- expressions ----------------------------------------------------------------------------------------------------
 
 static int build(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, bool regular, int depth) {
   return nfa_build(c, n, x, from, to, regular, depth);
@@ -72,7 +74,8 @@ static int list(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, bo
   for (uint32_t i = 0; i < items; i++) needed += x->required[i];
   uint32_t min = x->min <= needed ? 0 : x->min, max = x->max >= items && !rest ? GRAMMAR_INF : x->max;
   uint32_t counts = max != GRAMMAR_INF ? max : min > 1 ? min : 1;
-  if ((uint64_t)(items + 1) * (counts + 1) > GRAMMAR_STATES_MAX / 4) return grammar_fail(c, "%u entries of which %u may be are too many to count", items, counts);
+  if ((uint64_t)(items + 1) * (counts + 1) > GRAMMAR_STATES_MAX / 4)
+    return grammar_fail(c, "%u entries of which %u may be are too many to count", items, counts);
   uint32_t width = counts + 1, first = (uint32_t)n->first.n;
   for (uint32_t i = 0; i < (items + 1) * width; i++) nfa_state(n);
   eps(n, from, first);
@@ -101,7 +104,8 @@ static int repeat(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, 
     return 0;
   }
   if ((uint64_t)of->size * written > GRAMMAR_STATES_MAX / 4)
-    return grammar_fail(c, "a repetition of up to %u times in a pattern that is intersected with others is too large", written);
+    return grammar_fail(c, "a repetition of up to %u times in a pattern that is intersected with others is too large",
+                        written);
   for (uint32_t i = 0; i < written; i++) {   // may a part be left out, all after it is
     uint32_t next = nfa_state(n);
     if (i >= min) eps(n, from, to);
@@ -137,7 +141,8 @@ static int product(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to,
 }
 
 int nfa_build(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, bool regular, int depth) {
-  if (n->first.n > GRAMMAR_STATES_MAX || n->edges.n > 4 * GRAMMAR_STATES_MAX) return grammar_fail(c, "needs more than %u states", GRAMMAR_STATES_MAX);
+  if (n->first.n > GRAMMAR_STATES_MAX || n->edges.n > 4 * GRAMMAR_STATES_MAX)
+    return grammar_fail(c, "needs more than %u states", GRAMMAR_STATES_MAX);
   switch (x->kind) {
   case GX_EMPTY: eps(n, from, to); return 0;
   case GX_BYTES:
@@ -164,7 +169,8 @@ int nfa_build(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, bool
   case GX_REPEAT: return repeat(c, n, x, from, to, regular, depth);
   case GX_LIST: return list(c, n, x, from, to, regular, depth);
   case GX_RULE:
-    if (depth < INLINE_DEPTH && grammar_inlines(c, x->id)) return build(c, n, c->src->rules.at[x->id].body, from, to, regular, depth + 1);
+    if (depth < INLINE_DEPTH && grammar_inlines(c, x->id))
+      return build(c, n, c->src->rules.at[x->id].body, from, to, regular, depth + 1);
     if (regular) return grammar_fail(c, "a rule in a pattern that is intersected with others");
     nfa_edge(n, from, (struct nfa_edge){.to = to, .kind = NFA_CALL, .arg = grammar_callee(c, NULL, x->id)});
     return 0;

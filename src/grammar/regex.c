@@ -1,8 +1,11 @@
-// Regular expressions: see regex.h for the syntax.  A parser makes a tree; then the tree becomes an expression of a grammar.
+// Regular expressions: see regex.h for the syntax.  A parser makes a tree; then the tree becomes an expression of a
+// grammar.
 //
-// Anchors.  A search that is not anchored is "anything, the match, anything".  That is put in on the way from the tree to the
-// expression: every node is told whether it stands at the left or right end of the whole, and whether an anchor has stood
-// there already.  So anchors work wherever an alternative begins or ends, as in "(^|,)a"; elsewhere they are refused.
+// Anchors.  A search that is not anchored is "anything, the match, anything".  That is put in on the way from the tree
+//           to the
+// expression: every node is told whether it stands at the left or right end of the whole, and whether an anchor has
+// stood there already.  So anchors work wherever an alternative begins or ends, as in "(^|,)a"; elsewhere they are
+// refused.
 #include "grammar/regex.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -48,7 +51,10 @@ static rx *bad(struct parser *p, size_t at, const char *fmt, ...) {
   return NULL;
 }
 
-static bool is(const struct parser *p, const char *s) { size_t n = strlen(s); return p->n - p->at >= n && !memcmp(p->text + p->at, s, n); }
+static bool is(const struct parser *p, const char *s) {
+  size_t n = strlen(s);
+  return p->n - p->at >= n && !memcmp(p->text + p->at, s, n);
+}
 static bool eat(struct parser *p, const char *s) { return is(p, s) ? (p->at += strlen(s), true) : false; }
 static char peek(const struct parser *p) { return p->at < p->n ? p->text[p->at] : 0; }
 
@@ -65,7 +71,10 @@ static rx *with_list(struct parser *p, enum rx_kind kind, size_t at, rx_list *li
   if (x && list->n != 1) {
     x->n = list->n;
     x->sub = ARENA_ARRAY(p->mem, rx *, list->n + 1);
-    for (size_t i = 0; i < list->n; i++) { x->sub[i] = list->at[i]; x->anchored = x->anchored || list->at[i]->anchored; }
+    for (size_t i = 0; i < list->n; i++) {
+      x->sub[i] = list->at[i];
+      x->anchored = x->anchored || list->at[i]->anchored;
+    }
   }
   vec_free(list);
   return x;
@@ -76,16 +85,18 @@ static rx *set_node(struct parser *p, size_t at, charset *set) {
   if (p->fold) charset_fold(set);
   charset_normalise(set);
   p->ranges += set->n;
-  rx *x = p->ranges > GRAMMAR_NODES_MAX ? bad(p, at, "more than %u ranges of characters", GRAMMAR_NODES_MAX) : node(p, RX_SET, at);
+  rx *x = p->ranges > GRAMMAR_NODES_MAX ? bad(p, at, "more than %u ranges of characters", GRAMMAR_NODES_MAX)
+                                        : node(p, RX_SET, at);
   if (x && set->n) x->set.at = memcpy(ARENA_ARRAY(p->mem, struct gx_range, set->n), set->at, set->n * sizeof *set->at);
   if (x) x->set.n = set->n;
   charset_free(set);
   return x;
 }
 
-// ---- characters and classes -------------------------------------------------------------------------------------------
+// ---- characters and classes -----------------------------------------------------------------------------------------
 
-// Characters by general category, found out once, when first asked for: it takes milliseconds, and a schema may have thousands of patterns.
+// Characters by general category, found out once, when first asked for: it takes milliseconds, and a schema may have
+// thousands of patterns.
 static charset by_category[32];
 static pthread_once_t categories_once = PTHREAD_ONCE_INIT;
 
@@ -97,9 +108,12 @@ static void load_categories(void) {
   }
 }
 
-static const char categories[][3] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
-                                     "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
-_Static_assert(UTF8PROC_CATEGORY_LU == 1 && UTF8PROC_CATEGORY_ND == 9 && UTF8PROC_CATEGORY_PC == 12 && UTF8PROC_CATEGORY_CO == 29, "in the order of utf8proc");
+static const char categories[][3] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd",
+                                     "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm",
+                                     "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
+_Static_assert(UTF8PROC_CATEGORY_LU == 1 && UTF8PROC_CATEGORY_ND == 9 && UTF8PROC_CATEGORY_PC == 12 &&
+                 UTF8PROC_CATEGORY_CO == 29,
+               "in the order of utf8proc");
 
 // Adds the characters of a category: "Lu", or of all that begin with "L".
 static bool add_category(charset *out, const char *name, size_t n) {
@@ -147,12 +161,18 @@ static bool class_escape(char c, two_sets *s) {
     break;
   case 'w':
     two_add(s, '0', '9'); two_add(s, 'A', 'Z'); two_add(s, 'a', 'z'); two_add(s, '_', '_');
-    add_category(&s->maybe, "L", 1); add_category(&s->maybe, "M", 1); add_category(&s->maybe, "N", 1); add_category(&s->maybe, "Pc", 2);
+    add_category(&s->maybe, "L", 1);
+    add_category(&s->maybe, "M", 1);
+    add_category(&s->maybe, "N", 1);
+    add_category(&s->maybe, "Pc", 2);
     charset_add(&s->maybe, 0x24B6, 0x24E9);
     break;
   case 's':
     two_add(s, '\t', '\r'); two_add(s, ' ', ' ');
-    charset_add(&s->maybe, 0x1C, 0x1F); charset_add(&s->maybe, 0x85, 0x85); charset_add(&s->maybe, 0xFEFF, 0xFEFF); charset_add(&s->maybe, 0x180E, 0x180E);
+    charset_add(&s->maybe, 0x1C, 0x1F);
+    charset_add(&s->maybe, 0x85, 0x85);
+    charset_add(&s->maybe, 0xFEFF, 0xFEFF);
+    charset_add(&s->maybe, 0x180E, 0x180E);
     add_category(&s->maybe, "Z", 1);
     break;
   case 'h':
@@ -198,12 +218,17 @@ static bool property(struct parser *p, bool negated, two_sets *out) {
   }
   static const char *const prefixes[] = {"gc=", "General_Category="};
   for (size_t i = 0; i < COUNT(prefixes); i++)
-    if (n > strlen(prefixes[i]) && !memcmp(name, prefixes[i], strlen(prefixes[i]))) { name += strlen(prefixes[i]); n -= strlen(prefixes[i]); }
+    if (n > strlen(prefixes[i]) && !memcmp(name, prefixes[i], strlen(prefixes[i]))) {
+      name += strlen(prefixes[i]);
+      n -= strlen(prefixes[i]);
+    }
   bool any = n == 3 && !memcmp(name, "Any", 3), ascii = n == 5 && !memcmp(name, "ASCII", 5);
   if (any) charset_add(&out->sure, 0, 0x10FFFF);
   else if (ascii) charset_add(&out->sure, 0, 0x7F);
   else if (!add_category(&out->sure, name, n))
-    return bad(p, from, "the property '%.*s' is not known: general categories are, such as L or Nd", (int)(n > 40 ? 40 : n), name), false;
+    return bad(p, from, "the property '%.*s' is not known: general categories are, such as L or Nd",
+               (int)(n > 40 ? 40 : n), name),
+           false;
   charset_add_all(&out->maybe, &out->sure);
   if (negated) two_negate(out);
   return true;
@@ -268,9 +293,11 @@ static bool literal(struct parser *p, uint32_t *cp) {
 }
 
 static bool posix(struct parser *p, two_sets *s) {
-  static const struct { const char *name, *ranges; } table[] = {
-    {"alpha", "azAZ"}, {"digit", "09"}, {"alnum", "azAZ09"}, {"upper", "AZ"}, {"lower", "az"}, {"xdigit", "09afAF"}, {"space", "\t\r  "},
-    {"blank", "\t\t  "}, {"punct", "!/:@[`{~"}, {"print", " ~"}, {"graph", "!~"}, {"cntrl", "\x01\x1F\x7F\x7F"}, {"word", "azAZ09__"}, {"ascii", "\x01\x7F"}};
+  static const struct { const char *name, *ranges;
+  } table[] = {{"alpha", "azAZ"},     {"digit", "09"},      {"alnum", "azAZ09"}, {"upper", "AZ"},
+               {"lower", "az"},       {"xdigit", "09afAF"}, {"space", "\t\r  "}, {"blank", "\t\t  "},
+               {"punct", "!/:@[`{~"}, {"print", " ~"},      {"graph", "!~"},     {"cntrl", "\x01\x1F\x7F\x7F"},
+               {"word", "azAZ09__"},  {"ascii", "\x01\x7F"}};
   size_t from = p->at;
   if (p->search) return bad(p, from, "[:alpha:] and the like are not ECMAScript"), false;
   p->at += 2;
@@ -292,7 +319,8 @@ static rx *class(struct parser *p) {
   size_t from = p->at++, many = 4096;
   two_sets s = {{0}, {0}};
   bool negated = eat(p, "^");
-  if (peek(p) == ']') return bad(p, from, "']' at the beginning of a class means different things in different dialects: write \\]");
+  if (peek(p) == ']')
+    return bad(p, from, "']' at the beginning of a class means different things in different dialects: write \\]");
   for (;;) {
     two_sets set = {{0}, {0}};
     bool is_set = false;
@@ -305,12 +333,18 @@ static rx *class(struct parser *p) {
     if (p->at == p->n) { bad(p, from, "a class that is not closed by ']'"); goto fail; }
     if (eat(p, "]")) break;
     if (is(p, "[:")) { if (!posix(p, &s)) goto fail; continue; }
-    if (is(p, "\\Q") || is(p, "&&") || is(p, "--")) { bad(p, p->at, "%.2s in a class is not supported", p->text + p->at); goto fail; }
+    if (is(p, "\\Q") || is(p, "&&") || is(p, "--")) {
+      bad(p, p->at, "%.2s in a class is not supported", p->text + p->at);
+      goto fail;
+    }
     if (peek(p) == '\\' ? !escape(p, true, &set, &is_set, &lo) : !literal(p, &lo)) { two_free(&set); goto fail; }
     if (is_set) {
       p->ranges += (set.sure.n + set.maybe.n) / 16;
       two_join(&s, &set);
-      if (p->ranges > GRAMMAR_NODES_MAX) { bad(p, from, "more than %u ranges of characters", GRAMMAR_NODES_MAX); goto fail; }
+      if (p->ranges > GRAMMAR_NODES_MAX) {
+        bad(p, from, "more than %u ranges of characters", GRAMMAR_NODES_MAX);
+        goto fail;
+      }
       continue;
     }
     hi = lo;
@@ -335,7 +369,7 @@ fail:
   return NULL;
 }
 
-// ---- the tree ---------------------------------------------------------------------------------------------------------
+// ---- the tree -------------------------------------------------------------------------------------------------------
 
 static rx *alternatives(struct parser *p);
 static rx *repeated(struct parser *p, rx *x);
@@ -385,11 +419,17 @@ static bool flags(struct parser *p, size_t from) {
 static rx *group(struct parser *p) {
   size_t from = p->at++;
   bool fold = p->fold, dot_all = p->dot_all;
-  static const struct { const char *begin, *what; } refused[] = {
-    {"?=", "a look-ahead"}, {"?!", "a negative look-ahead"}, {"?<=", "a look-behind"}, {"?<!", "a negative look-behind"}, {"?>", "an atomic group"},
-    {"?(", "a condition"}, {"?R", "recursion"}, {"?&", "recursion"}, {"?P=", "a back-reference"}, {"?P>", "recursion"}, {"?|", "a branch reset"}, {"*", "a verb"}};
+  static const struct { const char *begin, *what;
+  } refused[] = {{"?=", "a look-ahead"},      {"?!", "a negative look-ahead"},
+                 {"?<=", "a look-behind"},    {"?<!", "a negative look-behind"},
+                 {"?>", "an atomic group"},   {"?(", "a condition"},
+                 {"?R", "recursion"},         {"?&", "recursion"},
+                 {"?P=", "a back-reference"}, {"?P>", "recursion"},
+                 {"?|", "a branch reset"},    {"*", "a verb"}};
   for (size_t i = 0; i < COUNT(refused); i++)
-    if (is(p, refused[i].begin)) return bad(p, from, "%s, (%s, is not supported: a grammar of tokens has to be regular here", refused[i].what, refused[i].begin);
+    if (is(p, refused[i].begin))
+      return bad(p, from, "%s, (%s, is not supported: a grammar of tokens has to be regular here", refused[i].what,
+                 refused[i].begin);
   if (eat(p, "?#")) {
     while (p->at < p->n && peek(p) != ')') p->at++;
     return eat(p, ")") ? nothing(p, from) : bad(p, from, "a comment that is not closed by ')'");
@@ -469,7 +509,8 @@ static int counts(struct parser *p, uint32_t *min, uint32_t *max) {
     if (!i && !eat(p, ",")) { n[1] = n[0]; break; }
   }
   if (!eat(p, "}")) { p->at = from; return 0; }
-  if (n[1] < n[0]) return bad(p, from, "at least %llu and at most %llu times", (unsigned long long)n[0], (unsigned long long)n[1]), -1;
+  if (n[1] < n[0])
+    return bad(p, from, "at least %llu and at most %llu times", (unsigned long long)n[0], (unsigned long long)n[1]), -1;
   *min = (uint32_t)n[0];
   *max = (uint32_t)n[1];
   return 1;
@@ -489,9 +530,11 @@ static rx *repeated(struct parser *p, rx *x) {
     } else {
       return x;
     }
-    if (eat(p, "+")) return bad(p, from, "possessive repetition is not supported: what it matches depends on what it gives up");
+    if (eat(p, "+"))
+      return bad(p, from, "possessive repetition is not supported: what it matches depends on what it gives up");
     eat(p, "?");                 // lazy: the same texts
-    if (peek(p) == '*' || peek(p) == '?') return bad(p, p->at, "nothing stands before '%c' that could be repeated", peek(p));
+    if (peek(p) == '*' || peek(p) == '?')
+      return bad(p, p->at, "nothing stands before '%c' that could be repeated", peek(p));
     rx *sub[1] = {x}, *r = node(p, RX_REPEAT, from);
     if (!r) return NULL;
     r->sub = memcpy(ARENA_ARRAY(p->mem, rx *, 1), sub, sizeof sub);
@@ -521,12 +564,15 @@ static rx *alternatives(struct parser *p) {
   return with_list(p, RX_ALT, from, &all);
 }
 
-// ---- from the tree to an expression -----------------------------------------------------------------------------------
+// ---- from the tree to an expression ---------------------------------------------------------------------------------
 
-// What stands at a side of a node: something else; the end of the pattern; the end of the pattern, and an anchor has said so.
+// What stands at a side of a node: something else; the end of the pattern; the end of the pattern, and an anchor has
+// said so.
 enum side { SIDE_INNER, SIDE_OPEN, SIDE_ANCHORED };
 
-static gx *of_set(struct parser *p, const charset *set) { return p->each ? p->each(p->ctx, p->src, set) : gx_class(p->src, set); }
+static gx *of_set(struct parser *p, const charset *set) {
+  return p->each ? p->each(p->ctx, p->src, set) : gx_class(p->src, set);
+}
 
 static gx *anything(struct parser *p) {
   charset all = {0};
@@ -559,12 +605,14 @@ static gx *convert(struct parser *p, const rx *x, enum side left, enum side righ
     return out ? between(p, gx_repeat(p->src, out, x->min, x->max), left, right) : NULL;
   case RX_BEGIN: case RX_END:
     if (x->kind == RX_BEGIN ? !left : !right) {
-      bad(p, x->at, "an anchor that does not stand at the %s of an alternative", x->kind == RX_BEGIN ? "beginning" : "end");
+      bad(p, x->at, "an anchor that does not stand at the %s of an alternative",
+          x->kind == RX_BEGIN ? "beginning" : "end");
       return NULL;
     }
     if (x->kind == RX_BEGIN) left = SIDE_ANCHORED;
     else right = SIDE_ANCHORED;
-    return between(p, gx_empty(p->src), left == SIDE_ANCHORED ? SIDE_INNER : left, right == SIDE_ANCHORED ? SIDE_INNER : right);
+    return between(p, gx_empty(p->src), left == SIDE_ANCHORED ? SIDE_INNER : left,
+                   right == SIDE_ANCHORED ? SIDE_INNER : right);
   case RX_ALT:
     for (size_t i = 0; i < x->n; i++) {
       if (!(out = convert(p, x->sub[i], left, right))) break;
@@ -590,7 +638,8 @@ static gx *convert(struct parser *p, const rx *x, enum side left, enum side righ
 }
 
 gx *regex_parse(grammar_source *s, const char *text, size_t n, bool search, regex_class each, void *ctx, error *err) {
-  struct parser p = {.text = text, .n = n, .src = s, .mem = arena_new(), .each = each, .ctx = ctx, .search = search, .err = err};
+  struct parser p = {
+    .text = text, .n = n, .src = s, .mem = arena_new(), .each = each, .ctx = ctx, .search = search, .err = err};
   gx *x = NULL;
   if (n > GRAMMAR_SOURCE_MAX) {
     error_set(err, "a regular expression of %zu bytes (the limit is %u)", n, GRAMMAR_SOURCE_MAX);

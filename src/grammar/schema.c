@@ -1,19 +1,20 @@
 // JSON schema as a grammar: see docs/grammars.md for what a user may expect.
 //
-// To one value several schemas can apply: the one that is written where the value stands, those that it refers to, and those of allOf.
-// Such a set of schemas becomes one rule.  Sets are remembered, so a schema that refers to itself becomes a rule that calls itself.
-// anyOf and oneOf part a set into several, one for each choice.  The keywords of all schemas in a set are then taken
-// together: the smallest maximum, the members of all.
+// To one value several schemas can apply: the one that is written where the value stands, those that it refers to, and
+// those of allOf. Such a set of schemas becomes one rule.  Sets are remembered, so a schema that refers to itself
+// becomes a rule that calls itself. anyOf and oneOf part a set into several, one for each choice.  The keywords of all
+// schemas in a set are then taken together: the smallest maximum, the members of all.
 //
-// What the grammar lets through is valid.  The other way round it is narrower where JSON leaves a choice that matters to nobody: members
-// stand in the order of the schema, white space is bounded, numbers have a bounded number of digits, and strings that have to match
-// something escape only what has to be escaped.  What cannot be had in this way is an error that names schema and keyword.
+// What the grammar lets through is valid.  The other way round it is narrower where JSON leaves a choice that matters
+// to nobody: members stand in the order of the schema, white space is bounded, numbers have a bounded number of digits,
+// and strings that have to match something escape only what has to be escaped.  What cannot be had in this way is an
+// error that names schema and keyword.
 #include "grammar/schema_impl.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-// ---- errors -----------------------------------------------------------------------------------------------------------
+// ---- errors ---------------------------------------------------------------------------------------------------------
 
 // The way from `from` to `to`, as a JSON pointer.
 static bool pointer_to(const json_t *from, const json_t *to, str *out) {
@@ -60,22 +61,71 @@ gx *schema_empty(schema *s, const json_t *at, const char *keyword, const char *w
   return gx_never(&s->src);
 }
 
-// ---- keywords ---------------------------------------------------------------------------------------------------------
+// ---- keywords -------------------------------------------------------------------------------------------------------
 
 enum family { F_APPLIES, F_ANY, F_NOTE, F_NUMBER, F_STRING, F_ARRAY, F_OBJECT, F_REFUSED };
-static const struct { const char *name; enum family family; const char *why; } keywords[] = {
-  {"$ref", F_APPLIES, 0}, {"allOf", F_APPLIES, 0}, {"anyOf", F_APPLIES, 0}, {"oneOf", F_APPLIES, 0},
-  {"type", F_ANY, 0}, {"enum", F_ANY, 0}, {"const", F_ANY, 0},
-  {"$schema", F_NOTE, 0}, {"$id", F_NOTE, 0}, {"id", F_NOTE, 0}, {"$anchor", F_NOTE, 0}, {"$comment", F_NOTE, 0}, {"$defs", F_NOTE, 0}, {"definitions", F_NOTE, 0},
-  {"$vocabulary", F_NOTE, 0}, {"$dynamicAnchor", F_NOTE, 0}, {"$recursiveAnchor", F_NOTE, 0}, {"title", F_NOTE, 0}, {"description", F_NOTE, 0}, {"default", F_NOTE, 0}, {"examples", F_NOTE, 0},
-  {"example", F_NOTE, 0}, {"deprecated", F_NOTE, 0}, {"readOnly", F_NOTE, 0}, {"writeOnly", F_NOTE, 0}, {"contentEncoding", F_NOTE, 0},
-  {"contentMediaType", F_NOTE, 0}, {"contentSchema", F_NOTE, 0}, {"strict", F_NOTE, 0}, {"discriminator", F_NOTE, 0}, {"then", F_NOTE, 0}, {"else", F_NOTE, 0}, {"minContains", F_NOTE, 0}, {"maxContains", F_NOTE, 0},
-  {"minimum", F_NUMBER, 0}, {"maximum", F_NUMBER, 0}, {"exclusiveMinimum", F_NUMBER, 0}, {"exclusiveMaximum", F_NUMBER, 0}, {"multipleOf", F_NUMBER, 0},
-  {"minLength", F_STRING, 0}, {"maxLength", F_STRING, 0}, {"pattern", F_STRING, 0}, {"format", F_STRING, 0},
-  {"items", F_ARRAY, 0}, {"prefixItems", F_ARRAY, 0}, {"additionalItems", F_ARRAY, 0}, {"minItems", F_ARRAY, 0}, {"maxItems", F_ARRAY, 0}, {"uniqueItems", F_ARRAY, 0},
-  {"properties", F_OBJECT, 0}, {"required", F_OBJECT, 0}, {"additionalProperties", F_OBJECT, 0}, {"patternProperties", F_OBJECT, 0},
-  {"propertyNames", F_OBJECT, 0}, {"minProperties", F_OBJECT, 0}, {"maxProperties", F_OBJECT, 0}, {"unevaluatedProperties", F_OBJECT, 0},
-  {"dependencies", F_OBJECT, 0}, {"dependentRequired", F_OBJECT, 0}, {"dependentSchemas", F_OBJECT, 0},
+static const struct { const char *name; enum family family; const char *why;
+} keywords[] = {
+  {"$ref", F_APPLIES, 0},
+  {"allOf", F_APPLIES, 0},
+  {"anyOf", F_APPLIES, 0},
+  {"oneOf", F_APPLIES, 0},
+  {"type", F_ANY, 0},
+  {"enum", F_ANY, 0},
+  {"const", F_ANY, 0},
+  {"$schema", F_NOTE, 0},
+  {"$id", F_NOTE, 0},
+  {"id", F_NOTE, 0},
+  {"$anchor", F_NOTE, 0},
+  {"$comment", F_NOTE, 0},
+  {"$defs", F_NOTE, 0},
+  {"definitions", F_NOTE, 0},
+  {"$vocabulary", F_NOTE, 0},
+  {"$dynamicAnchor", F_NOTE, 0},
+  {"$recursiveAnchor", F_NOTE, 0},
+  {"title", F_NOTE, 0},
+  {"description", F_NOTE, 0},
+  {"default", F_NOTE, 0},
+  {"examples", F_NOTE, 0},
+  {"example", F_NOTE, 0},
+  {"deprecated", F_NOTE, 0},
+  {"readOnly", F_NOTE, 0},
+  {"writeOnly", F_NOTE, 0},
+  {"contentEncoding", F_NOTE, 0},
+  {"contentMediaType", F_NOTE, 0},
+  {"contentSchema", F_NOTE, 0},
+  {"strict", F_NOTE, 0},
+  {"discriminator", F_NOTE, 0},
+  {"then", F_NOTE, 0},
+  {"else", F_NOTE, 0},
+  {"minContains", F_NOTE, 0},
+  {"maxContains", F_NOTE, 0},
+  {"minimum", F_NUMBER, 0},
+  {"maximum", F_NUMBER, 0},
+  {"exclusiveMinimum", F_NUMBER, 0},
+  {"exclusiveMaximum", F_NUMBER, 0},
+  {"multipleOf", F_NUMBER, 0},
+  {"minLength", F_STRING, 0},
+  {"maxLength", F_STRING, 0},
+  {"pattern", F_STRING, 0},
+  {"format", F_STRING, 0},
+  {"items", F_ARRAY, 0},
+  {"prefixItems", F_ARRAY, 0},
+  {"additionalItems", F_ARRAY, 0},
+  {"minItems", F_ARRAY, 0},
+  {"maxItems", F_ARRAY, 0},
+  {"uniqueItems", F_ARRAY, 0},
+  {"properties", F_OBJECT, 0},
+  {"required", F_OBJECT, 0},
+  {"additionalProperties", F_OBJECT, 0},
+  {"patternProperties", F_OBJECT, 0},
+  {"propertyNames", F_OBJECT, 0},
+  {"minProperties", F_OBJECT, 0},
+  {"maxProperties", F_OBJECT, 0},
+  {"unevaluatedProperties", F_OBJECT, 0},
+  {"dependencies", F_OBJECT, 0},
+  {"dependentRequired", F_OBJECT, 0},
+  {"dependentSchemas", F_OBJECT, 0},
   {"not", F_REFUSED, "what a value must not be is not supported"},
   {"if", F_REFUSED, "conditions are not supported: write the cases as anyOf"},
   {"contains", F_REFUSED, "not supported: which of the items is meant is not known while they are written"},
@@ -96,7 +146,8 @@ static int keywords_of(const schema *s, json_t *node, unsigned *families) {
       return schema_fail(s, node, name, "this keyword is not known");
     }
     if (keywords[i].family == F_REFUSED) {
-      bool no_effect = (!strcmp(name, "not") && json_is_false(value)) || (!strcmp(name, "if") && !json_object_get(node, "then") && !json_object_get(node, "else")) ||
+      bool no_effect = (!strcmp(name, "not") && json_is_false(value)) ||
+                       (!strcmp(name, "if") && !json_object_get(node, "then") && !json_object_get(node, "else")) ||
                        (!strcmp(name, "unevaluatedItems") && json_is_true(value));
       if (!no_effect) return schema_fail(s, node, name, "%s", keywords[i].why);
       continue;
@@ -112,7 +163,8 @@ int schema_count(const schema *s, const json_t *node, const char *keyword, uint3
   const json_t *v = json_object_get(node, keyword);
   if (!v) return 0;
   double x = json_number_value(v);
-  if (!json_is_number(v) || x < 0 || x > 4294967294.0 || x != (double)(uint32_t)x) return schema_fail(s, node, keyword, "expected a whole number from 0 to 4294967294");
+  if (!json_is_number(v) || x < 0 || x > 4294967294.0 || x != (double)(uint32_t)x)
+    return schema_fail(s, node, keyword, "expected a whole number from 0 to 4294967294");
   *out = (uint32_t)x;
   return 1;
 }
@@ -130,8 +182,11 @@ unsigned schema_type_of(const json_t *v) {
 }
 
 static unsigned type_named(const char *name) {
-  static const struct { const char *name; unsigned bits; } types[] = {{"null", T_NULL}, {"boolean", T_BOOL}, {"integer", T_INTEGER}, {"number", T_NUMBER},
-                                                                        {"string", T_STRING}, {"array", T_ARRAY}, {"object", T_OBJECT}};
+  static const struct {
+    const char *name;
+    unsigned bits;
+  } types[] = {{"null", T_NULL},     {"boolean", T_BOOL}, {"integer", T_INTEGER}, {"number", T_NUMBER},
+               {"string", T_STRING}, {"array", T_ARRAY},  {"object", T_OBJECT}};
   for (size_t i = 0; name && i < COUNT(types); i++)
     if (!strcmp(types[i].name, name)) return types[i].bits;
   return 0;
@@ -145,7 +200,8 @@ int schema_types(const schema *s, const json_t *node, unsigned *types) {
     *types = type_named(json_string_value(t));
     return *types ? 0 : schema_fail(s, node, "type", "there is no type '%.60s'", json_string_value(t));
   }
-  if (!json_is_array(t) || !json_array_size(t)) return schema_fail(s, node, "type", "expected the name of a type, or an array of such");
+  if (!json_is_array(t) || !json_array_size(t))
+    return schema_fail(s, node, "type", "expected the name of a type, or an array of such");
   *types = 0;
   for (size_t i = 0; i < json_array_size(t); i++) {
     unsigned one = type_named(json_string_value(json_array_get(t, i)));
@@ -155,17 +211,21 @@ int schema_types(const schema *s, const json_t *node, unsigned *types) {
   return 0;
 }
 
-// ---- references -------------------------------------------------------------------------------------------------------
+// ---- references -----------------------------------------------------------------------------------------------------
 
-// Finds the schemas that have names ($anchor), and the references within schemas that have an $id of their own: those start from there and
-// not from the root, so they are marked to be refused.  What const and its like hold are no schemas.
+// Finds the schemas that have names ($anchor), and the references within schemas that have an $id of their own: those
+// start from there and not from the root, so they are marked to be refused.  What const and its like hold are no
+// schemas.
 static void survey(schema *s, json_t *from, bool schemas, bool embedded) {
   static const char *const data[] = {"const", "enum", "default", "examples", "example"};
-  static const char *const maps[] = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"};
+  static const char *const maps[] = {"properties",  "patternProperties", "$defs",
+                                     "definitions", "dependentSchemas",  "dependencies"};
   for (size_t i = 0; i < json_array_size(from); i++) survey(s, json_array_get(from, i), true, embedded);
   if (!json_is_object(from)) return;
   if (schemas) {
-    const char *id = json_string_value(json_object_get(from, "$id")), *names[3] = {json_string_value(json_object_get(from, "$anchor")), json_string_value(json_object_get(from, "$dynamicAnchor"))};
+    const char *id = json_string_value(json_object_get(from, "$id")),
+               *names[3] = {json_string_value(json_object_get(from, "$anchor")),
+                            json_string_value(json_object_get(from, "$dynamicAnchor"))};
     if (!id) id = json_string_value(json_object_get(from, "id"));      // draft 4
     if (id && *id == '#') names[2] = id + 1;                           // before draft 2019-09
     else if (id && *id && from != s->root) embedded = true;
@@ -194,13 +254,15 @@ int schema_ref(const schema *s, const json_t *node, json_t **target) {
   if (!to) return schema_fail(s, node, "$ref", "expected a text");
   if (id && *id && !strncmp(to, id, strlen(id)) && (to[strlen(id)] == '#' || !to[strlen(id)])) to += strlen(id);
   if (*to && *to != '#') return schema_fail(s, node, "$ref", "'%.100s' points out of this document", to);
-  if (map_has(&s->elsewhere, node)) return schema_fail(s, node, "$ref", "within a schema that has an $id of its own, references are not supported");
+  if (map_has(&s->elsewhere, node))
+    return schema_fail(s, node, "$ref", "within a schema that has an $id of its own, references are not supported");
   json_t *at = s->root;
   if (*to == '#') to++;
   if (*to && *to != '/') {
     void *named = NULL;
     bool known = smap_get(&s->anchors, to, strlen(to), &named);
-    if (!named) return schema_fail(s, node, "$ref", "there is %s '%.100s'", known ? "more than one $anchor" : "no $anchor", to);
+    if (!named)
+      return schema_fail(s, node, "$ref", "there is %s '%.100s'", known ? "more than one $anchor" : "no $anchor", to);
     at = named;
     to = "";
   }
@@ -212,12 +274,15 @@ int schema_ref(const schema *s, const json_t *node, json_t **target) {
     for (to++; *to && *to != '/'; to++) {
       unsigned byte;
       if (*to == '~' && (to[1] == '0' || to[1] == '1')) str_addc(&part, *++to == '0' ? '~' : '/');
-      else if (*to == '%' && sscanf(to + 1, "%2x", &byte) == 1 && to[1] && to[2]) { str_addc(&part, (char)byte); to += 2; }
-      else str_addc(&part, *to);
+      else if (*to == '%' && sscanf(to + 1, "%2x", &byte) == 1 && to[1] && to[2]) {
+        str_addc(&part, (char)byte);
+        to += 2;
+      } else str_addc(&part, *to);
     }
     part.at[part.n] = 0;
     if (json_is_object(at)) at = json_object_get(at, part.at);
-    else if (json_is_array(at) && part.n && strspn(part.at, "0123456789") == part.n && part.n < 10) at = json_array_get(at, (size_t)atol(part.at));
+    else if (json_is_array(at) && part.n && strspn(part.at, "0123456789") == part.n && part.n < 10)
+      at = json_array_get(at, (size_t)atol(part.at));
     else at = NULL;
   }
   str_free(&part);
@@ -226,7 +291,7 @@ int schema_ref(const schema *s, const json_t *node, json_t **target) {
   return 0;
 }
 
-// ---- sets of schemas --------------------------------------------------------------------------------------------------
+// ---- sets of schemas ------------------------------------------------------------------------------------------------
 
 static int by_address(const void *pa, const void *pb) {
   uintptr_t a = (uintptr_t)*(json_t *const *)pa, b = (uintptr_t)*(json_t *const *)pb;
@@ -256,7 +321,8 @@ gx *schema_value(schema *s, const nodes *set) {
   }
   if (!sorted.n) return schema_any(s);
   size_t bytes = n * sizeof(json_t *), at = hash_bytes(sorted.at, bytes, 0) & (s->cap_memo - 1);
-  while (s->memo[at].set.at && (s->memo[at].set.n != n || memcmp(s->memo[at].set.at, sorted.at, bytes))) at = (at + 1) & (s->cap_memo - 1);
+  while (s->memo[at].set.at && (s->memo[at].set.n != n || memcmp(s->memo[at].set.at, sorted.at, bytes)))
+    at = (at + 1) & (s->cap_memo - 1);
   if (s->memo[at].set.at) {
     vec_free(&sorted);
     return gx_rule(&s->src, s->memo[at].rule);
@@ -280,25 +346,32 @@ struct way { const json_t *node; const struct way *from; };
 struct choice { json_t *array, *owner; bool one; const struct way *way; };
 struct plan { nodes plain; VEC(struct choice) choices; bool never; };
 
-// Members that depend on others: each is a choice between an object without that member and one with what it asks for, written as schemas.
+// Members that depend on others: each is a choice between an object without that member and one with what it asks for,
+// written as schemas.
 static int dependent(schema *s, struct plan *p, json_t *node, const struct way *way) {
   static const char *const names[] = {"dependentRequired", "dependentSchemas", "dependencies"};
   void *known = map_ptr(&s->made_of, node);
   json_t *all = known ? known : json_array();
   for (size_t k = 0; k < COUNT(names) && !known; k++) {
     json_t *deps = json_object_get(node, names[k]);
-    if (deps && !json_is_object(deps)) { json_decref(all); return schema_fail(s, node, names[k], "expected an object"); }
+    if (deps && !json_is_object(deps)) {
+      json_decref(all);
+      return schema_fail(s, node, names[k], "expected an object");
+    }
     for (void *it = json_object_iter(deps); it; it = json_object_iter_next(deps, it)) {
       const char *name = json_object_iter_key(it);
-      json_t *what = json_object_iter_value(it), *asked = json_is_array(what) ? json_pack("{s:o}", "required", json_deep_copy(what)) : json_incref(what);
-      json_array_append_new(all, json_pack("[{s:{s:b}}, {s:[{s:[s]}, o]}]", "properties", name, 0, "allOf", "required", name, asked));
+      json_t *what = json_object_iter_value(it),
+             *asked = json_is_array(what) ? json_pack("{s:o}", "required", json_deep_copy(what)) : json_incref(what);
+      json_array_append_new(
+        all, json_pack("[{s:{s:b}}, {s:[{s:[s]}, o]}]", "properties", name, 0, "allOf", "required", name, asked));
     }
   }
   if (!known) {
     map_put(&s->made_of, node, all);
     vec_push(&s->made, all);
   }
-  for (size_t i = 0; i < json_array_size(all); i++) vec_push(&p->choices, ((struct choice){json_array_get(all, i), node, false, way}));
+  for (size_t i = 0; i < json_array_size(all); i++)
+    vec_push(&p->choices, ((struct choice){json_array_get(all, i), node, false, way}));
   return 0;
 }
 
@@ -312,10 +385,14 @@ static int expand(schema *s, struct plan *p, json_t *node, const struct way *fro
   }
   if (!json_is_object(node)) return schema_fail(s, node, NULL, "a schema is an object, true or false");
   for (const struct way *w = from; w; w = w->from) {
-    if (w->node == node) return schema_fail(s, node, NULL, "this schema applies itself to the same value, without end ($ref)");
-    if (++depth > SCHEMA_DEPTH_MAX) return schema_fail(s, node, NULL, "more than %d schemas that lead to one another for one value", SCHEMA_DEPTH_MAX);
+    if (w->node == node)
+      return schema_fail(s, node, NULL, "this schema applies itself to the same value, without end ($ref)");
+    if (++depth > SCHEMA_DEPTH_MAX)
+      return schema_fail(s, node, NULL, "more than %d schemas that lead to one another for one value",
+                         SCHEMA_DEPTH_MAX);
   }
-  if (++s->work > 1000000) return schema_fail(s, node, NULL, "the schema is too large: its parts apply to one another too often");
+  if (++s->work > 1000000)
+    return schema_fail(s, node, NULL, "the schema is too large: its parts apply to one another too often");
   struct way *way = ARENA_NEW(s->src.mem, struct way);
   *way = (struct way){node, from};
   bool known = false;
@@ -324,12 +401,16 @@ static int expand(schema *s, struct plan *p, json_t *node, const struct way *fro
   vec_push(&p->plain, node);
   json_t *target;
   if (schema_ref(s, node, &target) || (target && expand(s, p, target, way))) return -1;
-  if ((json_object_get(node, "dependentRequired") || json_object_get(node, "dependentSchemas") || json_object_get(node, "dependencies")) && dependent(s, p, node, way)) return -1;
+  if ((json_object_get(node, "dependentRequired") || json_object_get(node, "dependentSchemas") ||
+       json_object_get(node, "dependencies")) &&
+      dependent(s, p, node, way))
+    return -1;
   static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
   for (int k = 0; k < 3; k++) {
     json_t *list = json_object_get(node, lists[k]);
     if (!list) continue;
-    if (!json_is_array(list) || !json_array_size(list)) return schema_fail(s, node, lists[k], "expected an array of schemas");
+    if (!json_is_array(list) || !json_array_size(list))
+      return schema_fail(s, node, lists[k], "expected an array of schemas");
     if (k) vec_push(&p->choices, ((struct choice){list, node, k == 2, way}));
     for (size_t i = 0; !k && i < json_array_size(list); i++)
       if (expand(s, p, json_array_get(list, i), way)) return -1;
@@ -339,7 +420,8 @@ static int expand(schema *s, struct plan *p, json_t *node, const struct way *fro
 
 static gx *leaf(schema *s, const nodes *set);
 
-// The alternatives of oneOf have to exclude one another: whether a value matches only one of them cannot be seen while it is written.
+// The alternatives of oneOf have to exclude one another: whether a value matches only one of them cannot be seen while
+// it is written.
 static int tell_apart(schema *s, const struct plan *p, const struct choice *c) {
   const json_t *around = p->plain.n == 1 && p->choices.n == 1 ? c->owner : NULL;
   unsigned within = T_ALL, types;
@@ -352,7 +434,11 @@ static int tell_apart(schema *s, const struct plan *p, const struct choice *c) {
       if (i == k) continue;
       int apart = schema_excludes(s, json_array_get(c->array, i), json_array_get(c->array, k), within, around, 0);
       if (apart < 0) return -1;
-      if (!apart) return schema_fail(s, c->owner, "oneOf", "alternatives %zu and %zu are not seen to exclude one another: use anyOf, or a member with different const values", i < k ? i : k, i < k ? k : i);
+      if (!apart)
+        return schema_fail(s, c->owner, "oneOf",
+                           "alternatives %zu and %zu are not seen to exclude one another: use anyOf, or a member with "
+                           "different const values",
+                           i < k ? i : k, i < k ? k : i);
     }
   return 0;
 }
@@ -361,7 +447,8 @@ static gx *branches(schema *s, const struct plan *p, size_t done, size_t *count)
   if (p->never) return gx_never(&s->src);
   if (done == p->choices.n) {
     if (++*count > SCHEMA_BRANCHES_MAX) {
-      schema_fail(s, p->plain.at[0], NULL, "more than %d combinations of alternatives for one value", SCHEMA_BRANCHES_MAX);
+      schema_fail(s, p->plain.at[0], NULL, "more than %d combinations of alternatives for one value",
+                  SCHEMA_BRANCHES_MAX);
       return NULL;
     }
     return leaf(s, &p->plain);
@@ -385,22 +472,28 @@ static gx *branches(schema *s, const struct plan *p, size_t done, size_t *count)
   return out;
 }
 
-// ---- values -----------------------------------------------------------------------------------------------------------
+// ---- values ---------------------------------------------------------------------------------------------------------
 
 gx *schema_any(schema *s) {
   if (s->any >= 0) return gx_rule(&s->src, s->any);
   s->any = grammar_rule_new(&s->src, "value", 5, 0);
-  if (s->any < 0) { schema_fail(s, s->root, NULL, "the schema needs more than %u rules", GRAMMAR_RULES_MAX); return NULL; }
+  if (s->any < 0) {
+    schema_fail(s, s->root, NULL, "the schema needs more than %u rules", GRAMMAR_RULES_MAX);
+    return NULL;
+  }
   nodes none = {0};
   grammar_source *g = &s->src;
   gx *self = gx_rule(g, s->any), *string = schema_string(s, &none);
   if (!string) return NULL;
   gx *member = GX_SEQ_OF(g, string, gx_text(g, ":"), s->space, self);
-  gx *object = GX_SEQ_OF(g, gx_text(g, "{"), s->space, gx_list(g, NULL, NULL, 0, s->comma, member, 0, GRAMMAR_INF), s->space, gx_text(g, "}"));
-  gx *array = GX_SEQ_OF(g, gx_text(g, "["), s->space, gx_list(g, NULL, NULL, 0, s->comma, self, 0, GRAMMAR_INF), s->space, gx_text(g, "]"));
+  gx *object = GX_SEQ_OF(g, gx_text(g, "{"), s->space, gx_list(g, NULL, NULL, 0, s->comma, member, 0, GRAMMAR_INF),
+                         s->space, gx_text(g, "}"));
+  gx *array = GX_SEQ_OF(g, gx_text(g, "["), s->space, gx_list(g, NULL, NULL, 0, s->comma, self, 0, GRAMMAR_INF),
+                        s->space, gx_text(g, "]"));
   gx *number = schema_number(s, &none, false);
   if (!number) return NULL;
-  s->src.rules.at[s->any].body = GX_ALT_OF(g, object, array, string, number, gx_text(g, "true"), gx_text(g, "false"), gx_text(g, "null"));
+  s->src.rules.at[s->any].body =
+    GX_ALT_OF(g, object, array, string, number, gx_text(g, "true"), gx_text(g, "false"), gx_text(g, "null"));
   return gx_rule(g, s->any);
 }
 
@@ -463,12 +556,17 @@ static int listed(schema *s, const nodes *set, gx **out) {
   for (size_t i = 0; i < set->n && !one; i++) {
     json_t *constant = json_object_get(set->at[i], "const"), *values = json_object_get(set->at[i], "enum");
     if (values && (!json_is_array(values))) return schema_fail(s, set->at[i], "enum", "expected an array of values");
-    if (constant || (values && !from)) { from = constant ? constant : values; owner = set->at[i]; one = constant != NULL; }
+    if (constant || (values && !from)) {
+      from = constant ? constant : values;
+      owner = set->at[i];
+      one = constant != NULL;
+    }
   }
   if (!from) return 0;
   for (size_t i = 0; i < set->n; i++) {
     const json_t *unevaluated = json_object_get(set->at[i], "unevaluatedProperties");
-    if (unevaluated && !json_is_true(unevaluated)) return schema_fail(s, set->at[i], "unevaluatedProperties", "not supported beside enum and const");
+    if (unevaluated && !json_is_true(unevaluated))
+      return schema_fail(s, set->at[i], "unevaluatedProperties", "not supported beside enum and const");
   }
   VEC(gx *) list = {0};
   for (size_t i = 0; i < (one ? 1 : json_array_size(from)); i++) {
@@ -478,7 +576,8 @@ static int listed(schema *s, const nodes *set, gx **out) {
     if (valid < 0) { vec_free(&list); return -1; }
     if (valid) vec_push(&list, schema_literal(s, value));
   }
-  *out = list.n ? gx_alt(&s->src, list.at, list.n) : schema_empty(s, owner, one ? "const" : "enum", "no value of it is allowed by the rest of the schema");
+  *out = list.n ? gx_alt(&s->src, list.at, list.n)
+                : schema_empty(s, owner, one ? "const" : "enum", "no value of it is allowed by the rest of the schema");
   vec_free(&list);
   return 0;
 }
@@ -500,7 +599,11 @@ static gx *leaf(schema *s, const nodes *set) {
   // Keywords of one type alone, and no type: that one is meant, as people write it.
   if (types == T_ALL) {
     unsigned of = families & (1u << F_NUMBER | 1u << F_STRING | 1u << F_ARRAY | 1u << F_OBJECT);
-    types = of == 1u << F_NUMBER ? T_NUMBER : of == 1u << F_STRING ? T_STRING : of == 1u << F_ARRAY ? T_ARRAY : of == 1u << F_OBJECT ? T_OBJECT : T_ALL;
+    types = of == 1u << F_NUMBER   ? T_NUMBER
+            : of == 1u << F_STRING ? T_STRING
+            : of == 1u << F_ARRAY  ? T_ARRAY
+            : of == 1u << F_OBJECT ? T_OBJECT
+                                   : T_ALL;
     if (!of) return schema_any(s);
   }
   if (types & T_OBJECT && !(list[n++] = schema_object(s, set))) return NULL;
@@ -512,7 +615,7 @@ static gx *leaf(schema *s, const nodes *set) {
   return gx_alt(g, list, n);
 }
 
-// ---- the whole --------------------------------------------------------------------------------------------------------
+// ---- the whole ------------------------------------------------------------------------------------------------------
 
 static void pieces(schema *s) {
   grammar_source *g = &s->src;
@@ -521,7 +624,8 @@ static void pieces(schema *s) {
   charset_add(&blank, '\t', '\t');
   charset_normalise(&blank);
   gx *newline = gx_text(g, "\n");
-  s->space = GX_ALT_OF(g, gx_empty(g), gx_text(g, " "), GX_SEQ_OF(g, newline, gx_repeat(g, newline, 0, 1), gx_repeat(g, gx_class(g, &blank), 0, 20)));
+  s->space = GX_ALT_OF(g, gx_empty(g), gx_text(g, " "),
+                       GX_SEQ_OF(g, newline, gx_repeat(g, newline, 0, 1), gx_repeat(g, gx_class(g, &blank), 0, 20)));
   charset_free(&blank);
   int32_t space = grammar_rule_new(g, "space", 5, 0);
   s->src.rules.at[space].body = s->space;
@@ -534,8 +638,10 @@ static void pieces(schema *s) {
 int grammar_from_schema(const char *text, size_t n, grammar **out, error *err) {
   if (n > GRAMMAR_SOURCE_MAX) return error_set(err, "a schema of %zu bytes (the limit is %u)", n, GRAMMAR_SOURCE_MAX);
   json_error_t json;
-  schema s = {.err = err, .root = json_loadb(text, n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &json)};
-  if (!s.root) return error_set(err, "the schema is not JSON: line %d, column %d: %s", json.line, json.column, json.text);
+  schema s = {.err = err,
+              .root = json_loadb(text, n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &json)};
+  if (!s.root)
+    return error_set(err, "the schema is not JSON: line %d, column %d: %s", json.line, json.column, json.text);
   grammar_source_init(&s.src);
   int32_t root = grammar_rule_new(&s.src, "the schema", 10, 0);
   pieces(&s);
@@ -555,7 +661,8 @@ int grammar_from_schema(const char *text, size_t n, grammar **out, error *err) {
     if (!status && !plan.never && !plan.plain.n) body = schema_any(&s);
     else if (!status) body = branches(&s, &plan, 0, &count);
     if (!body) status = -1;
-    else if (s.src.too_large) status = schema_fail(&s, job.set.at[0], NULL, "the schema's grammar has more than %u parts", GRAMMAR_NODES_MAX);
+    else if (s.src.too_large)
+      status = schema_fail(&s, job.set.at[0], NULL, "the schema's grammar has more than %u parts", GRAMMAR_NODES_MAX);
     s.src.rules.at[job.rule].body = body;
     vec_free(&plan.plain);
     vec_free(&plan.choices);

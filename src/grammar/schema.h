@@ -1,4 +1,5 @@
-// schema: JSON schemas as grammars of the JSON texts that they accept.  See schema.c for what is supported, and docs/grammars.md.
+// schema: JSON schemas as grammars of the JSON texts that they accept.  See schema.c for what is supported, and
+// docs/grammars.md.
 #ifndef WEFT_SCHEMA_H
 #define WEFT_SCHEMA_H
 #include "grammar/grammar.h"

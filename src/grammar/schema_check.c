@@ -1,5 +1,5 @@
-// Is a value valid?  Asked of the values of enum and const, whose grammar is the list of those that are; and of pairs of alternatives of
-// oneOf, of which it has to be known that nothing matches both.
+// Is a value valid?  Asked of the values of enum and const, whose grammar is the list of those that are; and of pairs
+// of alternatives of oneOf, of which it has to be known that nothing matches both.
 #include "grammar/schema_impl.h"
 #include <math.h>
 #include <stdlib.h>
@@ -29,9 +29,10 @@ bool schema_equal(const json_t *a, const json_t *b) {
   return json_equal(a, b);
 }
 
-// ---- lists of values --------------------------------------------------------------------------------------------------
+// ---- lists of values ------------------------------------------------------------------------------------------------
 
-// Values by their hash, so that looking one up takes no walk: first[hash] is the number + 1 of one of them, next[number] that of another.
+// Values by their hash, so that looking one up takes no walk: first[hash] is the number + 1 of one of them,
+// next[number] that of another.
 struct listing { smap first; uint32_t *next; hash_key key; struct listing *older; };
 
 // Equal values have equal hashes: numbers count as floats, the members of an object in any order.
@@ -104,7 +105,7 @@ void schema_listings_free(schema *s) {
   map_free(&s->listings);
 }
 
-// ---- by type ----------------------------------------------------------------------------------------------------------
+// ---- by type --------------------------------------------------------------------------------------------------------
 
 static int check_number(const schema *s, const json_t *v, const json_t *node) {
   static const char *const names[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"};
@@ -114,7 +115,8 @@ static int check_number(const schema *s, const json_t *v, const json_t *node) {
     if (!b || (json_is_boolean(b) && (i == 2 || i == 3))) continue;
     if (!json_is_number(b)) return schema_fail(s, node, names[i], "expected a number");
     double y = json_number_value(b);
-    bool strict = (i == 0 && json_is_true(json_object_get(node, "exclusiveMinimum"))) || (i == 1 && json_is_true(json_object_get(node, "exclusiveMaximum")));
+    bool strict = (i == 0 && json_is_true(json_object_get(node, "exclusiveMinimum"))) ||
+                  (i == 1 && json_is_true(json_object_get(node, "exclusiveMaximum")));
     bool ok = i == 0 ? x >= y : i == 1 ? x <= y : i == 2 ? x > y : i == 3 ? x < y : y > 0 && fmod(x, y) == 0;
     if (!ok || (strict && x == y)) return 0;
   }
@@ -132,8 +134,10 @@ static int check_string(schema *s, const json_t *v, const json_t *node) {
   has = schema_count(s, node, "maxLength", &bound);
   if (has < 0 || (has && letters > bound)) return has < 0 ? -1 : 0;
   int ok = 1;
-  if (json_is_string(pattern)) ok = schema_pattern_matches(s, node, "pattern", json_string_value(pattern), json_string_length(pattern), text, n);
-  if (ok > 0 && json_is_string(format)) ok = schema_pattern_matches(s, node, "format", json_string_value(format), 0, text, n);
+  if (json_is_string(pattern))
+    ok = schema_pattern_matches(s, node, "pattern", json_string_value(pattern), json_string_length(pattern), text, n);
+  if (ok > 0 && json_is_string(format))
+    ok = schema_pattern_matches(s, node, "format", json_string_value(format), 0, text, n);
   return ok;
 }
 
@@ -155,7 +159,8 @@ static int check_array(schema *s, const json_t *v, const json_t *node, int depth
 }
 
 static int check_object(schema *s, json_t *v, const json_t *node, int depth) {
-  json_t *required = json_object_get(node, "required"), *p = json_object_get(node, "properties"), *pp = json_object_get(node, "patternProperties");
+  json_t *required = json_object_get(node, "required"), *p = json_object_get(node, "properties"),
+         *pp = json_object_get(node, "patternProperties");
   json_t *ap = json_object_get(node, "additionalProperties"), *names = json_object_get(node, "propertyNames");
   for (size_t i = 0; i < json_array_size(required); i++) {
     const char *name = json_string_value(json_array_get(required, i));
@@ -194,7 +199,8 @@ int schema_check(schema *s, const json_t *v, json_t *node, bool plain, int depth
   if (json_is_true(node)) return 1;
   if (json_is_false(node)) return 0;
   if (!json_is_object(node)) return schema_fail(s, node, NULL, "a schema is an object, true or false");
-  if (depth > SCHEMA_DEPTH_MAX || ++s->work > 1000000) return schema_fail(s, node, NULL, "a value of enum or const is checked by too many schemas in one another");
+  if (depth > SCHEMA_DEPTH_MAX || ++s->work > 1000000)
+    return schema_fail(s, node, NULL, "a value of enum or const is checked by too many schemas in one another");
   unsigned types;
   if (schema_types(s, node, &types)) return -1;
   if (!(types & schema_type_of(v))) return 0;
@@ -202,8 +208,11 @@ int schema_check(schema *s, const json_t *v, json_t *node, bool plain, int depth
   if (constant && !schema_equal(v, constant)) return 0;
   if (values && !is_listed(s, v, values)) return 0;
   json_t *unshared = (json_t *)(uintptr_t)v;
-  int ok = json_is_number(v) ? check_number(s, v, node) : json_is_string(v) ? check_string(s, v, node) :
-           json_is_array(v) ? check_array(s, v, node, depth) : json_is_object(v) ? check_object(s, unshared, node, depth) : 1;
+  int ok = json_is_number(v)   ? check_number(s, v, node)
+           : json_is_string(v) ? check_string(s, v, node)
+           : json_is_array(v)  ? check_array(s, v, node, depth)
+           : json_is_object(v) ? check_object(s, unshared, node, depth)
+                               : 1;
   if (ok <= 0 || plain) return ok;
   if (schema_ref(s, node, &target)) return -1;
   if (target && (ok = schema_check(s, v, target, false, depth + 1)) <= 0) return ok;
@@ -218,16 +227,24 @@ int schema_check(schema *s, const json_t *v, json_t *node, bool plain, int depth
     }
     if (list && (k == 0 ? valid < json_array_size(list) : k == 1 ? !valid : valid != 1)) return 0;
   }
-  static const char *const refused[] = {"not", "if", "contains", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedItems", "unevaluatedProperties"};
+  static const char *const refused[] = {"not",
+                                        "if",
+                                        "contains",
+                                        "dependentRequired",
+                                        "dependentSchemas",
+                                        "dependencies",
+                                        "unevaluatedItems",
+                                        "unevaluatedProperties"};
   for (size_t i = 0; i < COUNT(refused); i++)
     if (json_object_get(node, refused[i])) return schema_fail(s, node, refused[i], "not supported");
   return 1;
 }
 
-// ---- alternatives -----------------------------------------------------------------------------------------------------
+// ---- alternatives ---------------------------------------------------------------------------------------------------
 
 static bool only_has(const json_t *node, const char *const *names, size_t n) {
-  static const char *const notes[] = {"title", "description", "default", "examples", "$comment", "deprecated", "$schema", "$defs", "definitions", "$anchor"};
+  static const char *const notes[] = {"title",      "description", "default", "examples",    "$comment",
+                                      "deprecated", "$schema",     "$defs",   "definitions", "$anchor"};
   json_t *unshared = (json_t *)(uintptr_t)node;
   for (void *it = json_object_iter(unshared); it; it = json_object_iter_next(unshared, it)) {
     bool known = false;
@@ -268,14 +285,17 @@ static bool range(const json_t *node, const char *least, const char *most, doubl
 }
 
 int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json_t *around, int depth) {
-  static const char *const of_objects[] = {"type", "properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties", "maxProperties"};
+  static const char *const of_objects[] = {
+    "type",          "properties",    "required",     "additionalProperties", "patternProperties",
+    "propertyNames", "minProperties", "maxProperties"};
   static const char *const of_owners[] = {"oneOf", "type", "required", "minProperties", "maxProperties", "$id"};
   unsigned ta, tb;
   bool pure_a, pure_b;
   a = resolved(s, a, &pure_a);
   b = resolved(s, b, &pure_b);
   s->compared += 1 + json_object_size(json_object_get(a, "properties")) / 8;
-  if (s->compared > SCHEMA_COMPARED_MAX) return schema_fail(s, a, NULL, "the alternatives of oneOf are too many to be compared with one another");
+  if (s->compared > SCHEMA_COMPARED_MAX)
+    return schema_fail(s, a, NULL, "the alternatives of oneOf are too many to be compared with one another");
   if (json_is_false(a) || json_is_false(b)) return 1;
   if (!json_is_object(a) || !json_is_object(b) || depth > 8) return 0;
   if (schema_types(s, a, &ta) || schema_types(s, b, &tb)) return -1;
@@ -288,36 +308,51 @@ int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json
     }
     return 1;
   }
-  if (json_object_get(b, "const") || json_object_get(b, "enum")) return schema_excludes(s, b, a, within, NULL, depth + 1);
-  // What a lets through is narrower than what is valid where nothing but a and around speak of the value: without a type, but spoken of as
-  // an object, it is written as one; and it has the members that are named.
-  bool alone = around && pure_a && only_has(a, of_objects, COUNT(of_objects)) && only_has(around, of_owners, COUNT(of_owners));
+  if (json_object_get(b, "const") || json_object_get(b, "enum"))
+    return schema_excludes(s, b, a, within, NULL, depth + 1);
+  // What a lets through is narrower than what is valid where nothing but a and around speak of the value: without a
+  // type, but spoken of as an object, it is written as one; and it has the members that are named.
+  bool alone =
+    around && pure_a && only_has(a, of_objects, COUNT(of_objects)) && only_has(around, of_owners, COUNT(of_owners));
   if (ta == T_ALL && within == T_ALL && alone && json_object_get(a, "properties")) ta = T_OBJECT;
   ta &= within;
   if (!(ta & tb)) return 1;
   double al, ah, bl, bh;
-  if (!(ta & tb & ~(unsigned)T_NUMBER) && range(a, "minimum", "maximum", &al, &ah) && range(b, "minimum", "maximum", &bl, &bh) && (ah < bl || bh < al)) return 1;
-  if ((ta & tb) == T_STRING && range(a, "minLength", "maxLength", &al, &ah) && range(b, "minLength", "maxLength", &bl, &bh) && (ah < bl || bh < al)) return 1;
-  if ((ta & tb) == T_ARRAY && range(a, "minItems", "maxItems", &al, &ah) && range(b, "minItems", "maxItems", &bl, &bh) && (ah < bl || bh < al)) return 1;
+  if (!(ta & tb & ~(unsigned)T_NUMBER) && range(a, "minimum", "maximum", &al, &ah) &&
+      range(b, "minimum", "maximum", &bl, &bh) && (ah < bl || bh < al))
+    return 1;
+  if ((ta & tb) == T_STRING && range(a, "minLength", "maxLength", &al, &ah) &&
+      range(b, "minLength", "maxLength", &bl, &bh) && (ah < bl || bh < al))
+    return 1;
+  if ((ta & tb) == T_ARRAY && range(a, "minItems", "maxItems", &al, &ah) &&
+      range(b, "minItems", "maxItems", &bl, &bh) && (ah < bl || bh < al))
+    return 1;
   if ((ta & tb) != T_OBJECT) return 0;
-  json_t *pa = json_object_get(a, "properties"), *pb = json_object_get(b, "properties"), *required = json_object_get(b, "required");
-  for (void *it = json_object_iter(pa); it; it = json_object_iter_next(pa, it)) {      // a member that both have, and that differs
+  json_t *pa = json_object_get(a, "properties"), *pb = json_object_get(b, "properties"),
+         *required = json_object_get(b, "required");
+  // a member that both have, and that differs
+  for (void *it = json_object_iter(pa); it; it = json_object_iter_next(pa, it)) {
     const char *name = json_object_iter_key(it);
     json_t *other = json_object_get(pb, name);
     if (!other || !requires(a, name) || !requires(b, name)) continue;
     int apart = schema_excludes(s, json_object_iter_value(it), other, T_ALL, NULL, depth + 1);
     if (apart) return apart;
   }
-  for (size_t i = 0; i < json_array_size(required); i++) {                             // a member that b needs and a cannot have
+  // a member that b needs and a cannot have
+  for (size_t i = 0; i < json_array_size(required); i++) {
     const char *name = json_string_value(json_array_get(required, i));
     const json_t *ap = json_object_get(a, "additionalProperties");
-    bool closed = json_is_false(ap) || (alone && !ap && json_object_size(pa) && name && !requires(a, name) && !requires(around, name));
+    bool closed = json_is_false(ap) ||
+                  (alone && !ap && json_object_size(pa) && name && !requires(a, name) && !requires(around, name));
     if (name && closed && !json_object_get(pa, name) && !json_object_get(a, "patternProperties")) return 1;
   }
   required = json_object_get(a, "required");
-  for (size_t i = 0; i < json_array_size(required); i++) {                             // one that a always has and b forbids
+  // one that a always has and b forbids
+  for (size_t i = 0; i < json_array_size(required); i++) {
     const char *name = json_string_value(json_array_get(required, i));
-    if (name && json_is_false(json_object_get(b, "additionalProperties")) && !json_object_get(pb, name) && !json_object_get(b, "patternProperties")) return 1;
+    if (name && json_is_false(json_object_get(b, "additionalProperties")) && !json_object_get(pb, name) &&
+        !json_object_get(b, "patternProperties"))
+      return 1;
   }
   return 0;
 }

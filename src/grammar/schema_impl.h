@@ -1,6 +1,7 @@
-// schema_impl: what the files of JSON schema share.  schema.c holds the whole: which schemas apply to a value, and one rule for
-// each such set; schema_object.c objects and arrays; schema_string.c strings and formats; schema_number.c numbers; schema_check.c
-// whether a given value is valid (for enum and const, and for telling the alternatives of oneOf apart).
+// schema_impl: what the files of JSON schema share.  schema.c holds the whole: which schemas apply to a value, and one
+// rule for each such set; schema_object.c objects and arrays; schema_string.c strings and formats; schema_number.c
+// numbers; schema_check.c whether a given value is valid (for enum and const, and for telling the alternatives of oneOf
+// apart).
 #ifndef WEFT_SCHEMA_IMPL_H
 #define WEFT_SCHEMA_IMPL_H
 #include "base/map.h"
@@ -11,7 +12,17 @@
 #define SCHEMA_BRANCHES_MAX 2000      // combinations of alternatives for one value
 #define SCHEMA_COMPARED_MAX 4000000   // pairs of alternatives of oneOf, in all
 
-enum { T_NULL = 1, T_BOOL = 2, T_INTEGER = 4, T_FRACTION = 8, T_STRING = 16, T_ARRAY = 32, T_OBJECT = 64, T_NUMBER = T_INTEGER | T_FRACTION, T_ALL = 127 };
+enum {
+  T_NULL = 1,
+  T_BOOL = 2,
+  T_INTEGER = 4,
+  T_FRACTION = 8,
+  T_STRING = 16,
+  T_ARRAY = 32,
+  T_OBJECT = 64,
+  T_NUMBER = T_INTEGER | T_FRACTION,
+  T_ALL = 127
+};
 
 // Schemas that all apply to one value.  Nodes borrow from the schema.
 typedef struct nodes { json_t **at; size_t n, cap; } nodes;
@@ -37,7 +48,8 @@ typedef struct schema {
   struct listing *listed;             // all of them, the last one first
   uint64_t work;                      // schemas looked at
   uint64_t compared;                  // pairs of alternatives of oneOf
-  const json_t *empty;                // the first of which no value is valid, and why: no error where others may be chosen
+  // the first of which no value is valid, and why: no error where others may be chosen
+  const json_t *empty;
   const char *empty_keyword, *empty_what;
 } schema;
 
@@ -48,10 +60,12 @@ gx *schema_empty(schema *s, const json_t *at, const char *keyword, const char *w
 gx *schema_value(schema *s, const nodes *set);                // a value that all of these accept.  NULL: an error
 gx *schema_any(schema *s);
 gx *schema_literal(schema *s, const json_t *value);           // this value, with white space where others have it
-int schema_ref(const schema *s, const json_t *node, json_t **target);   // of $ref; 0 also where there is none (*target NULL)
+// of $ref; 0 also where there is none (*target NULL)
+int schema_ref(const schema *s, const json_t *node, json_t **target);
 int schema_types(const schema *s, const json_t *node, unsigned *types); // what its `type` allows
 unsigned schema_type_of(const json_t *value);
-int schema_count(const schema *s, const json_t *node, const char *keyword, uint32_t *out);   // 1: it has that keyword, a count; 0: not; -1
+// 1: it has that keyword, a count; 0: not; -1
+int schema_count(const schema *s, const json_t *node, const char *keyword, uint32_t *out);
 
 gx *schema_object(schema *s, const nodes *set);
 gx *schema_array(schema *s, const nodes *set);
@@ -65,14 +79,17 @@ void schema_quoted(str *out, const char *text, size_t n);     // a string as it 
 
 // 1: valid, 0: not, -1: an error.  plain: without $ref, allOf, anyOf and oneOf.
 int schema_check(schema *s, const json_t *value, json_t *node, bool plain, int depth);
-int schema_pattern_matches(schema *s, const json_t *node, const char *keyword, const char *pattern, size_t n_pattern, const char *text, size_t n);
+int schema_pattern_matches(schema *s, const json_t *node, const char *keyword, const char *pattern, size_t n_pattern,
+                           const char *text, size_t n);
 void schema_patterns_free(schema *s);
 void schema_listings_free(schema *s);
 bool schema_equal(const json_t *a, const json_t *b);          // 1 equals 1.0
-// 1: no value that `a` describes is valid under `b`, 0: there may be one, -1.  within: the types that the value may have anyhow.  around: the one schema that
-// applies to the value beside `a`; NULL: there may be others.
+// 1: no value that `a` describes is valid under `b`, 0: there may be one, -1.  within: the types that the value may
+// have anyhow.  around: the one schema that applies to the value beside `a`; NULL: there may be others.
 int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json_t *around, int depth);
-// The regular expression of a format, NULL where it is not known.  types: which types it speaks of; 0: it says nothing that restricts.
+// The regular expression of a format, NULL where it is not known.  types: which types it speaks of; 0: it says nothing
+// that restricts.
 const char *schema_format(const char *name, unsigned *types);
-bool schema_integer_format(const char *name, double *lo, double *hi);       // whether it is one of integers, and what it allows
+// whether it is one of integers, and what it allows
+bool schema_integer_format(const char *name, double *lo, double *hi);
 #endif

@@ -1,8 +1,8 @@
 // Numbers: bounds and multiples, over the decimal digits as they are written.
 //
-// Bounds are compared digit by digit: "at least 37" is a longer number, or one that begins with 3 and goes on with 7 or more, or
-// begins with 4 or more.  A number with bounds has no exponent.  Fractions are compared in the same way, to a number of digits
-// at which no two decimals are the same double.
+// Bounds are compared digit by digit: "at least 37" is a longer number, or one that begins with 3 and goes on with 7 or
+// more, or begins with 4 or more.  A number with bounds has no exponent.  Fractions are compared in the same way, to a
+// number of digits at which no two decimals are the same double.
 #include "grammar/schema_impl.h"
 #include <math.h>
 #include <stdlib.h>
@@ -12,10 +12,12 @@
 #define BIG 999999999999999999ll   // 18 nines
 #define WHOLE_DIGITS 15            // before the point, of a number with bounds
 
-static gx *digits(grammar_source *g, uint32_t min, uint32_t max) { return gx_repeat(g, gx_range(g, '0', '9'), min, max); }
+static gx *digits(grammar_source *g, uint32_t min, uint32_t max) {
+  return gx_repeat(g, gx_range(g, '0', '9'), min, max);
+}
 static gx *digit(grammar_source *g, int lo, int hi) { return gx_range(g, (uint32_t)('0' + lo), (uint32_t)('0' + hi)); }
 
-// ---- integers ---------------------------------------------------------------------------------------------------------
+// ---- integers -------------------------------------------------------------------------------------------------------
 
 static gx *at_least(grammar_source *g, const char *a, uint32_t n) {       // n digits that are no less than those of a
   if (strspn(a, "0") >= n) return digits(g, n, n);
@@ -57,7 +59,7 @@ static gx *between(grammar_source *g, uint64_t a, uint64_t b) {
   return gx_alt(g, list, k);
 }
 
-// ---- bounds -----------------------------------------------------------------------------------------------------------
+// ---- bounds ---------------------------------------------------------------------------------------------------------
 
 struct bounds { double lo, hi; bool lo_strict, hi_strict, any; uint32_t multiples[8]; size_t n_multiples; };
 
@@ -67,8 +69,10 @@ static int bound(schema *s, const json_t *node, const char *keyword, bool upper,
   if (!json_is_number(v)) return schema_fail(s, node, keyword, "expected a number");
   double x = json_number_value(v);
   b->any = true;
-  if (json_is_integer(v) && (json_integer_value(v) > (1ll << 53) || json_integer_value(v) < -(1ll << 53))) {   // not exact as a double
-    if (json_integer_value(v) <= BIG && json_integer_value(v) >= -BIG) return schema_fail(s, node, keyword, "a bound between 2^53 and 10^18 is not supported");
+  // not exact as a double
+  if (json_is_integer(v) && (json_integer_value(v) > (1ll << 53) || json_integer_value(v) < -(1ll << 53))) {
+    if (json_integer_value(v) <= BIG && json_integer_value(v) >= -BIG)
+      return schema_fail(s, node, keyword, "a bound between 2^53 and 10^18 is not supported");
   }
   if (upper ? x < b->hi || (x == b->hi && strict) : x > b->lo || (x == b->lo && strict)) {
     if (upper) { b->hi = x; b->hi_strict = strict; }
@@ -78,9 +82,17 @@ static int bound(schema *s, const json_t *node, const char *keyword, bool upper,
 }
 
 // The formats of integers and what they allow; those of 64 bits have more digits than are written.
-static const struct { const char *format; double lo, hi; } ranges[] = {
-  {"int8", -128, 127}, {"int16", -32768, 32767}, {"int32", -2147483648.0, 2147483647}, {"int64", -INFINITY, INFINITY}, {"int", -INFINITY, INFINITY},
-  {"uint8", 0, 255}, {"uint16", 0, 65535}, {"uint32", 0, 4294967295}, {"uint64", 0, INFINITY}, {"uint", 0, INFINITY}};
+static const struct { const char *format; double lo, hi;
+} ranges[] = {{"int8", -128, 127},
+              {"int16", -32768, 32767},
+              {"int32", -2147483648.0, 2147483647},
+              {"int64", -INFINITY, INFINITY},
+              {"int", -INFINITY, INFINITY},
+              {"uint8", 0, 255},
+              {"uint16", 0, 65535},
+              {"uint32", 0, 4294967295},
+              {"uint64", 0, INFINITY},
+              {"uint", 0, INFINITY}};
 
 bool schema_integer_format(const char *name, double *lo, double *hi) {
   for (size_t i = 0; i < COUNT(ranges); i++) {
@@ -95,14 +107,18 @@ bool schema_integer_format(const char *name, double *lo, double *hi) {
 static int gather(schema *s, const nodes *set, struct bounds *b) {
   *b = (struct bounds){.lo = -INFINITY, .hi = INFINITY};
   for (size_t i = 0; i < set->n; i++) {
-    json_t *node = set->at[i], *strict[2] = {json_object_get(node, "exclusiveMinimum"), json_object_get(node, "exclusiveMaximum")};
+    json_t *node = set->at[i],
+           *strict[2] = {json_object_get(node, "exclusiveMinimum"), json_object_get(node, "exclusiveMaximum")};
     // In draft 4 these two were flags of the bounds beside them.
-    if (bound(s, node, "minimum", false, json_is_true(strict[0]), b) || bound(s, node, "maximum", true, json_is_true(strict[1]), b)) return -1;
+    if (bound(s, node, "minimum", false, json_is_true(strict[0]), b) ||
+        bound(s, node, "maximum", true, json_is_true(strict[1]), b))
+      return -1;
     if (!json_is_boolean(strict[0]) && bound(s, node, "exclusiveMinimum", false, true, b)) return -1;
     if (!json_is_boolean(strict[1]) && bound(s, node, "exclusiveMaximum", true, true, b)) return -1;
     const char *format = json_string_value(json_object_get(node, "format"));
     unsigned types;
-    if (format && !schema_format(format, &types)) return schema_fail(s, node, "format", "the format '%.60s' is not supported", format);
+    if (format && !schema_format(format, &types))
+      return schema_fail(s, node, "format", "the format '%.60s' is not supported", format);
     double lo, hi;
     if (format && schema_integer_format(format, &lo, &hi)) {
       b->any |= isfinite(lo) || isfinite(hi);
@@ -113,8 +129,10 @@ static int gather(schema *s, const nodes *set, struct bounds *b) {
     if (!m) continue;
     double x = json_number_value(m);
     if (!json_is_number(m) || !(x > 0)) return schema_fail(s, node, "multipleOf", "expected a number above 0");
-    if (x != floor(x) || x > 10000) return schema_fail(s, node, "multipleOf", "only whole numbers up to 10000 are supported");
-    if (b->n_multiples == COUNT(b->multiples)) return schema_fail(s, node, "multipleOf", "too many of them apply to one value");
+    if (x != floor(x) || x > 10000)
+      return schema_fail(s, node, "multipleOf", "only whole numbers up to 10000 are supported");
+    if (b->n_multiples == COUNT(b->multiples))
+      return schema_fail(s, node, "multipleOf", "too many of them apply to one value");
     b->multiples[b->n_multiples++] = (uint32_t)x;
   }
   return 0;
@@ -126,7 +144,9 @@ static gx *multiples(schema *s, const struct bounds *b, gx *x) {
   return x;
 }
 
-static gx *empty_range(schema *s, const nodes *set) { return schema_empty(s, set->at[0], NULL, "no number is within the bounds (minimum, maximum)"); }
+static gx *empty_range(schema *s, const nodes *set) {
+  return schema_empty(s, set->at[0], NULL, "no number is within the bounds (minimum, maximum)");
+}
 
 static gx *integer_within(schema *s, const nodes *set, const struct bounds *b) {
   grammar_source *g = &s->src;
@@ -138,11 +158,12 @@ static gx *integer_within(schema *s, const nodes *set, const struct bounds *b) {
   gx *list[2];
   size_t n = 0;
   if (hi >= 0) list[n++] = multiples(s, b, between(g, lo > 0 ? (uint64_t)lo : 0, (uint64_t)hi));
-  if (lo < 0) list[n++] = GX_SEQ_OF(g, gx_text(g, "-"), multiples(s, b, between(g, hi < 0 ? (uint64_t)-hi : 1, (uint64_t)-lo)));
+  if (lo < 0)
+    list[n++] = GX_SEQ_OF(g, gx_text(g, "-"), multiples(s, b, between(g, hi < 0 ? (uint64_t)-hi : 1, (uint64_t)-lo)));
   return gx_alt(g, list, n);
 }
 
-// ---- numbers with a fraction ------------------------------------------------------------------------------------------
+// ---- numbers with a fraction ----------------------------------------------------------------------------------------
 
 // The digits of a bound's magnitude, and how many digits a fraction may have.
 struct decimal { uint64_t whole; char fraction[64]; uint32_t n; bool strict; };
@@ -162,8 +183,11 @@ static int decimal_of(double x, bool strict, struct decimal *d) {
   return 0;
 }
 
-// Whether a decimal with n digits after the point that is not x may be read as x.  That of x itself lies up to half a step beside x.
-static bool alike(double x, uint32_t n) { return (nextafter(fabs(x), INFINITY) - fabs(x)) * (x == floor(x) ? .5 : 1) > pow(10, -(double)n); }
+// Whether a decimal with n digits after the point that is not x may be read as x.  That of x itself lies up to half a
+// step beside x.
+static bool alike(double x, uint32_t n) {
+  return (nextafter(fabs(x), INFINITY) - fabs(x)) * (x == floor(x) ? .5 : 1) > pow(10, -(double)n);
+}
 
 static void pad(struct decimal *d, uint32_t n) {
   for (size_t i = strlen(d->fraction); i < n; i++) d->fraction[i] = '0';
@@ -187,10 +211,13 @@ static gx *fraction_to(grammar_source *g, const struct decimal *d, uint32_t i) {
   if (zeros(d, i)) return d->strict ? gx_never(g) : gx_repeat(g, digit(g, 0, 0), 0, left);
   int c = d->fraction[i] - '0';
   gx *same = GX_SEQ_OF(g, digit(g, c, c), fraction_to(g, d, i + 1)), *end = gx_empty(g);
-  return c == 0 ? GX_ALT_OF(g, end, same) : GX_ALT_OF(g, end, same, GX_SEQ_OF(g, digit(g, 0, c - 1), digits(g, 0, left - 1)));
+  return c == 0 ? GX_ALT_OF(g, end, same)
+                : GX_ALT_OF(g, end, same, GX_SEQ_OF(g, digit(g, 0, c - 1), digits(g, 0, left - 1)));
 }
 
-static gx *with_fraction(grammar_source *g, gx *whole, uint32_t n) { return GX_SEQ_OF(g, whole, gx_repeat(g, GX_SEQ_OF(g, gx_text(g, "."), digits(g, 1, n)), 0, 1)); }
+static gx *with_fraction(grammar_source *g, gx *whole, uint32_t n) {
+  return GX_SEQ_OF(g, whole, gx_repeat(g, GX_SEQ_OF(g, gx_text(g, "."), digits(g, 1, n)), 0, 1));
+}
 
 static gx *whole_part(grammar_source *g, uint64_t x) {
   char text[24];
@@ -199,7 +226,9 @@ static gx *whole_part(grammar_source *g, uint64_t x) {
 }
 
 // "." and at least one digit: of what `after` describes, which may be nothing.
-static gx *point(grammar_source *g, gx *after, uint32_t n) { return GX_SEQ_OF(g, gx_text(g, "."), gx_and(g, after, digits(g, 1, n))); }
+static gx *point(grammar_source *g, gx *after, uint32_t n) {
+  return GX_SEQ_OF(g, gx_text(g, "."), gx_and(g, after, digits(g, 1, n)));
+}
 
 static gx *no_less(grammar_source *g, const struct decimal *d) {
   gx *list[3];
@@ -229,18 +258,24 @@ static gx *fraction_within(schema *s, const nodes *set, const struct bounds *b) 
   grammar_source *g = &s->src;
   struct decimal lo = {0}, hi = {0}, zero = {.strict = true};
   bool has_lo = b->lo > -1e15, has_hi = b->hi < 1e15;
-  if (b->lo > b->hi || (b->lo == b->hi && (b->lo_strict || b->hi_strict)) || b->lo >= 1e15 || b->hi <= -1e15) return empty_range(s, set);
+  if (b->lo > b->hi || (b->lo == b->hi && (b->lo_strict || b->hi_strict)) || b->lo >= 1e15 || b->hi <= -1e15)
+    return empty_range(s, set);
   if ((has_lo && decimal_of(b->lo, b->lo_strict, &lo)) || (has_hi && decimal_of(b->hi, b->hi_strict, &hi))) {
-    schema_fail(s, set->at[0], NULL, "a bound (minimum, maximum) with more than 15 digits before or 25 after the point");
+    schema_fail(s, set->at[0], NULL,
+                "a bound (minimum, maximum) with more than 15 digits before or 25 after the point");
     return NULL;
   }
-  uint32_t n = 6, longest = (uint32_t)(strlen(lo.fraction) > strlen(hi.fraction) ? strlen(lo.fraction) : strlen(hi.fraction));
+  uint32_t n = 6,
+           longest = (uint32_t)(strlen(lo.fraction) > strlen(hi.fraction) ? strlen(lo.fraction) : strlen(hi.fraction));
   uint64_t most = lo.whole > hi.whole ? lo.whole : hi.whole;
   for (uint64_t x = 1000000000; x <= most && n > 1; x *= 10) n--;      // 15 digits in all where a bound is near
   if (longest > n) n = longest;
   // A number just beside a bound that is not allowed itself must not be read as the bound.
   if ((has_lo && b->lo_strict && alike(b->lo, n)) || (has_hi && b->hi_strict && alike(b->hi, n))) {
-    schema_fail(s, set->at[0], NULL, "an exclusive bound, and bounds with %u digits after the point: numbers beside it would be read as the bound itself", n);
+    schema_fail(s, set->at[0], NULL,
+                "an exclusive bound, and bounds with %u digits after the point: numbers beside it would be read as the "
+                "bound itself",
+                n);
     return NULL;
   }
   pad(&lo, n);
@@ -263,7 +298,8 @@ gx *schema_number(schema *s, const nodes *set, bool integer) {
   grammar_source *g = &s->src;
   struct bounds b;
   if (gather(s, set, &b)) return NULL;
-  for (size_t i = 0; i < b.n_multiples && !integer; i++) integer = b.multiples[i] > 0;   // multiples of whole numbers are whole
+  // multiples of whole numbers are whole
+  for (size_t i = 0; i < b.n_multiples && !integer; i++) integer = b.multiples[i] > 0;
   if (integer) return integer_within(s, set, &b);
   if (b.any) return fraction_within(s, set, &b);
   gx *whole = GX_ALT_OF(g, gx_text(g, "0"), GX_SEQ_OF(g, digit(g, 1, 9), digits(g, 0, INT_DIGITS - 1)));

@@ -1,14 +1,16 @@
-// Objects and arrays: members in the order of the schema, each with the schemas that apply to it, and items by their place.
+// Objects and arrays: members in the order of the schema, each with the schemas that apply to it, and items by their
+// place.
 //
-// Members that the schema does not name come last.  Their names are any but those that it names; with patternProperties the
-// schemas of such a member depend on which of the patterns its name matches, so there is one alternative for each combination.
+// Members that the schema does not name come last.  Their names are any but those that it names; with patternProperties
+// the schemas of such a member depend on which of the patterns its name matches, so there is one alternative for each
+// combination.
 #include "grammar/schema_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
 #define PATTERNS_MAX 5
 
-// ---- objects ----------------------------------------------------------------------------------------------------------
+// ---- objects --------------------------------------------------------------------------------------------------------
 
 struct member { const char *name; bool required; };
 struct pattern { const char *text; const json_t *owner; json_t *value; };
@@ -30,23 +32,29 @@ static struct member *member_of(struct object *o, const char *name) {
 
 static int gather(schema *s, struct object *o) {
   for (size_t i = 0; i < o->set->n; i++) {
-    json_t *node = o->set->at[i], *p = json_object_get(node, "properties"), *pp = json_object_get(node, "patternProperties");
+    json_t *node = o->set->at[i], *p = json_object_get(node, "properties"),
+           *pp = json_object_get(node, "patternProperties");
     json_t *ap = json_object_get(node, "additionalProperties");
     uint32_t n;
     if (p && !json_is_object(p)) return schema_fail(s, node, "properties", "expected an object of schemas");
     if (pp && !json_is_object(pp)) return schema_fail(s, node, "patternProperties", "expected an object of schemas");
     for (void *it = json_object_iter(p); it; it = json_object_iter_next(p, it)) {
       member_of(o, json_object_iter_key(it));
-      if (++s->work > 1000000 || o->members.n > 2000) return schema_fail(s, node, "properties", "more than 2000 members, or too many in all");
+      if (++s->work > 1000000 || o->members.n > 2000)
+        return schema_fail(s, node, "properties", "more than 2000 members, or too many in all");
     }
     for (void *it = json_object_iter(pp); it; it = json_object_iter_next(pp, it))
       vec_push(&o->patterns, ((struct pattern){json_object_iter_key(it), node, json_object_iter_value(it)}));
     json_t *unevaluated = json_object_get(node, "unevaluatedProperties");
     if (unevaluated && !json_is_true(unevaluated)) {
       if (!json_is_false(unevaluated) || i || !s->single)
-        return schema_fail(s, node, "unevaluatedProperties", "supported is false, and only in a schema that no other one includes");
+        return schema_fail(s, node, "unevaluatedProperties",
+                           "supported is false, and only in a schema that no other one includes");
       for (size_t k = 0; k < o->set->n; k++)
-        if (json_object_get(o->set->at[k], "dependencies")) return schema_fail(s, node, "unevaluatedProperties", "not supported beside dependencies, which is a keyword of older drafts: use dependentSchemas");
+        if (json_object_get(o->set->at[k], "dependencies"))
+          return schema_fail(
+            s, node, "unevaluatedProperties",
+            "not supported beside dependencies, which is a keyword of older drafts: use dependentSchemas");
       o->named = o->evaluated = true;
     }
     if (json_object_size(p)) o->named = true;
@@ -61,17 +69,21 @@ static int gather(schema *s, struct object *o) {
   }
   for (size_t i = 0; i < o->set->n; i++) {
     json_t *node = o->set->at[i], *required = json_object_get(node, "required");
-    if (required && json_is_boolean(required)) return schema_fail(s, node, "required", "expected an array of names (a flag of a member is what draft 3 had)");
+    if (required && json_is_boolean(required))
+      return schema_fail(s, node, "required", "expected an array of names (a flag of a member is what draft 3 had)");
     if (required && !json_is_array(required)) return schema_fail(s, node, "required", "expected an array of names");
     for (size_t k = 0; k < json_array_size(required); k++) {
       const char *name = json_string_value(json_array_get(required, k));
-      if (!name || strlen(name) != json_string_length(json_array_get(required, k))) return schema_fail(s, node, "required", "item %zu is not a name", k);
+      if (!name || strlen(name) != json_string_length(json_array_get(required, k)))
+        return schema_fail(s, node, "required", "item %zu is not a name", k);
       if (o->members.n > 2000) return schema_fail(s, node, "required", "more than 2000 members");
       member_of(o, name)->required = true;
     }
   }
   for (size_t i = 0; i < o->members.n; i++) o->n_required += o->members.at[i].required;
-  if (o->patterns.n > PATTERNS_MAX) return schema_fail(s, o->patterns.at[0].owner, "patternProperties", "more than %d patterns for one object are not supported", PATTERNS_MAX);
+  if (o->patterns.n > PATTERNS_MAX)
+    return schema_fail(s, o->patterns.at[0].owner, "patternProperties",
+                       "more than %d patterns for one object are not supported", PATTERNS_MAX);
   return 0;
 }
 
@@ -94,7 +106,8 @@ static int value_schemas(schema *s, const struct object *o, const char *name, un
   if (o->evaluated && !spoken) return 0;
   for (size_t i = 0; i < out->n; i++) {
     if (json_is_false(out->at[i])) return 0;
-    if (!json_is_object(out->at[i]) && !json_is_true(out->at[i])) return schema_fail(s, out->at[i], NULL, "a schema is an object, true or false");
+    if (!json_is_object(out->at[i]) && !json_is_true(out->at[i]))
+      return schema_fail(s, out->at[i], NULL, "a schema is an object, true or false");
   }
   return 1;
 }
@@ -112,7 +125,8 @@ static int named_member(schema *s, const struct object *o, const struct member *
   *out = NULL;
   for (size_t k = 0; k < o->patterns.n && status >= 0; k++) {
     const struct pattern *p = &o->patterns.at[k];
-    status = schema_pattern_matches(s, p->owner, "patternProperties", p->text, strlen(p->text), m->name, strlen(m->name));
+    status =
+      schema_pattern_matches(s, p->owner, "patternProperties", p->text, strlen(p->text), m->name, strlen(m->name));
     if (status > 0) matched |= 1u << k;
   }
   for (size_t i = 0; i < o->set->n && status >= 0; i++) {
@@ -121,7 +135,8 @@ static int named_member(schema *s, const struct object *o, const struct member *
       int valid = schema_check(s, name, names, false, 0);
       if (valid < 0) status = -1;
       else if (!valid) {
-        if (m->required) *out = schema_empty(s, o->set->at[i], "propertyNames", "it does not allow a member that is required");
+        if (m->required)
+          *out = schema_empty(s, o->set->at[i], "propertyNames", "it does not allow a member that is required");
         json_decref(name);
         vec_free(&schemas);
         return 0;
@@ -130,7 +145,8 @@ static int named_member(schema *s, const struct object *o, const struct member *
     json_decref(name);
   }
   if (status >= 0) status = value_schemas(s, o, m->name, matched, &schemas);
-  if (status == 0 && m->required) *out = schema_empty(s, o->set->at[0], "required", "a member is required that is not allowed");
+  if (status == 0 && m->required)
+    *out = schema_empty(s, o->set->at[0], "required", "a member is required that is not allowed");
   if (status > 0) {
     str text = {0};
     schema_quoted(&text, m->name, strlen(m->name));
@@ -149,22 +165,32 @@ static gx *other_names(schema *s, const struct object *o, unsigned matched) {
   for (size_t i = 0; i < o->set->n; i++) {
     json_t *names = json_object_get(o->set->at[i], "propertyNames"), *target = NULL;
     for (int depth = 0; json_is_object(names) && json_object_get(names, "$ref"); depth++) {
-      if (depth > SCHEMA_DEPTH_MAX || json_object_size(names) != 1) { schema_fail(s, names, "$ref", "not supported for names of members"); return NULL; }
+      if (depth > SCHEMA_DEPTH_MAX || json_object_size(names) != 1) {
+        schema_fail(s, names, "$ref", "not supported for names of members");
+        return NULL;
+      }
       if (schema_ref(s, names, &target)) return NULL;
       names = target;
     }
     if (!names || json_is_true(names)) continue;
     if (json_is_false(names)) return gx_never(g);
-    static const char *const supported[] = {"type", "minLength", "maxLength", "pattern", "format", "title", "description", "$comment", "enum", "const"};
+    static const char *const supported[] = {"type",  "minLength",   "maxLength", "pattern", "format",
+                                            "title", "description", "$comment",  "enum",    "const"};
     for (void *it = json_object_iter(names); it; it = json_object_iter_next(names, it)) {
       size_t k = 0;
       while (k < COUNT(supported) && strcmp(supported[k], json_object_iter_key(it))) k++;
-      if (k == COUNT(supported)) { schema_fail(s, names, json_object_iter_key(it), "not supported for names of members"); return NULL; }
+      if (k == COUNT(supported)) {
+        schema_fail(s, names, json_object_iter_key(it), "not supported for names of members");
+        return NULL;
+      }
     }
     unsigned types;
     gx *content;
     nodes own = {0};
-    if (!json_is_object(names)) { schema_fail(s, o->set->at[i], "propertyNames", "a schema is an object, true or false"); return NULL; }
+    if (!json_is_object(names)) {
+      schema_fail(s, o->set->at[i], "propertyNames", "a schema is an object, true or false");
+      return NULL;
+    }
     if (schema_types(s, names, &types)) return NULL;
     if (!(types & T_STRING)) return gx_never(g);
     vec_push(&own, names);
@@ -190,7 +216,8 @@ static gx *other_names(schema *s, const struct object *o, unsigned matched) {
     }
   }
   for (size_t k = 0; k < o->patterns.n; k++) {
-    gx *p = schema_pattern(s, o->patterns.at[k].owner, "patternProperties", o->patterns.at[k].text, strlen(o->patterns.at[k].text));
+    gx *p = schema_pattern(s, o->patterns.at[k].owner, "patternProperties", o->patterns.at[k].text,
+                           strlen(o->patterns.at[k].text));
     if (!p) return NULL;
     name = matched >> k & 1 ? gx_and(g, name, p) : gx_minus(g, name, p);
   }
@@ -253,11 +280,16 @@ gx *schema_object(schema *s, const nodes *set) {
   }
   if (!status) status = other_members(s, &o, &rest);
   if (!status && rest && o.min > o.n_required && o.min > 1)   // a name that comes twice is one member
-    status = schema_fail(s, set->at[0], "minProperties", "not supported above 1 and above the number of required members, where other members are allowed");
+    status =
+      schema_fail(s, set->at[0], "minProperties",
+                  "not supported above 1 and above the number of required members, where other members are allowed");
   if (!status && (o.max < o.n_required || (!rest && o.min > items.n)))
-    out = schema_empty(s, set->at[0], NULL, "no object has enough members and not too many (required, minProperties, maxProperties)");
+    out = schema_empty(s, set->at[0], NULL,
+                       "no object has enough members and not too many (required, minProperties, maxProperties)");
   else if (!status)
-    out = GX_SEQ_OF(g, gx_text(g, "{"), s->space, gx_list(g, items.at, required.at, items.n, s->comma, rest, o.min, o.max), s->space, gx_text(g, "}"));
+    out =
+      GX_SEQ_OF(g, gx_text(g, "{"), s->space, gx_list(g, items.at, required.at, items.n, s->comma, rest, o.min, o.max),
+                s->space, gx_text(g, "}"));
   vec_free(&items);
   vec_free(&required);
   vec_free(&o.members);
@@ -265,28 +297,33 @@ gx *schema_object(schema *s, const nodes *set) {
   return out;
 }
 
-// ---- arrays -----------------------------------------------------------------------------------------------------------
+// ---- arrays ---------------------------------------------------------------------------------------------------------
 
 // The schemas of item i.  0: there may be none.
 static int item_schemas(schema *s, const nodes *set, size_t i, nodes *out) {
   for (size_t k = 0; k < set->n; k++) {
-    json_t *items = json_object_get(set->at[k], "items"), *prefix = json_object_get(set->at[k], "prefixItems"), *rest = items;
-    if (json_is_array(items)) { prefix = items; rest = json_object_get(set->at[k], "additionalItems"); }   // before draft 2020-12
+    json_t *items = json_object_get(set->at[k], "items"), *prefix = json_object_get(set->at[k], "prefixItems"),
+           *rest = items;
+    // before draft 2020-12
+    if (json_is_array(items)) { prefix = items; rest = json_object_get(set->at[k], "additionalItems"); }
     json_t *own = i < json_array_size(prefix) ? json_array_get(prefix, i) : rest;
     if (own) vec_push(out, own);
   }
   for (size_t k = 0; k < out->n; k++) {
     if (json_is_false(out->at[k])) return 0;
-    if (!json_is_object(out->at[k]) && !json_is_true(out->at[k])) return schema_fail(s, out->at[k], NULL, "a schema is an object, true or false");
+    if (!json_is_object(out->at[k]) && !json_is_true(out->at[k]))
+      return schema_fail(s, out->at[k], NULL, "a schema is an object, true or false");
   }
   return 1;
 }
 
-// The different values that items may have, if the schema names them, in an array to be freed.  NULL: it does not, or something fails.
+// The different values that items may have, if the schema names them, in an array to be freed.  NULL: it does not, or
+// something fails.
 static json_t *item_values(schema *s, const nodes *schemas) {
   json_t *node = schemas->n ? schemas->at[0] : NULL, *target = NULL, *from = NULL, *values = json_array();
   for (int hops = 0; node && hops < SCHEMA_DEPTH_MAX && !schema_ref(s, node, &target) && target; hops++) node = target;
-  json_t *type = json_object_get(node, "type"), *constant = json_object_get(node, "const"), *list = json_object_get(node, "enum");
+  json_t *type = json_object_get(node, "type"), *constant = json_object_get(node, "const"),
+         *list = json_object_get(node, "enum");
   if (constant) from = json_pack("[O]", constant);
   else if (list) from = json_incref(list);
   else if (json_is_string(type) && !strcmp(json_string_value(type), "boolean")) from = json_pack("[b, b]", 0, 1);
@@ -303,16 +340,19 @@ static json_t *item_values(schema *s, const nodes *schemas) {
   return values;
 }
 
-// uniqueItems: where items are a few values, one rule for each set of those that have been used already says what may follow.
+// uniqueItems: where items are a few values, one rule for each set of those that have been used already says what may
+// follow.
 static gx *distinct(schema *s, const nodes *set, size_t prefix, uint32_t min, uint32_t max) {
   enum { MOST = 8 };
-  static const char why[] = "not supported, unless items has an enum of at most 8 values: a grammar cannot compare items";
+  static const char why[] =
+    "not supported, unless items has an enum of at most 8 values: a grammar cannot compare items";
   grammar_source *g = &s->src;
   nodes schemas = {0};
   json_t *values = NULL, *owner = set->at[0];
   for (size_t i = 0; i < set->n; i++) if (json_is_true(json_object_get(set->at[i], "uniqueItems"))) owner = set->at[i];
   int status = prefix ? 0 : item_schemas(s, set, 0, &schemas);
-  if (status > 0 && schema_value(s, &schemas)) values = item_values(s, &schemas);     // the value's rule is made for the sake of its errors
+  // the value's rule is made for the sake of its errors
+  if (status > 0 && schema_value(s, &schemas)) values = item_values(s, &schemas);
   vec_free(&schemas);
   size_t n = json_array_size(values), sets = (size_t)1 << n;
   if (!n || n > MOST) {
@@ -325,7 +365,10 @@ static gx *distinct(schema *s, const nodes *set, size_t prefix, uint32_t min, ui
   for (size_t i = 0; i < n; i++) literal[i] = schema_literal(s, json_array_get(values, i));
   json_decref(values);
   for (size_t used = 0; used < sets; used++)
-    if ((rule[used] = grammar_rule_new(g, "items", 5, 0)) < 0) { schema_fail(s, owner, NULL, "the schema needs more than %u rules", GRAMMAR_RULES_MAX); return NULL; }
+    if ((rule[used] = grammar_rule_new(g, "items", 5, 0)) < 0) {
+      schema_fail(s, owner, NULL, "the schema needs more than %u rules", GRAMMAR_RULES_MAX);
+      return NULL;
+    }
   for (size_t used = 0; used < sets; used++) {
     gx *ways[MOST + 1];
     size_t n_ways = 0, count = (size_t)__builtin_popcountll(used);
@@ -345,7 +388,8 @@ gx *schema_array(schema *s, const nodes *set) {
   uint32_t min = 0, max = GRAMMAR_INF;
   size_t prefix = 0;
   for (size_t i = 0; i < set->n; i++) {
-    json_t *node = set->at[i], *p = json_object_get(node, "prefixItems"), *items = json_object_get(node, "items"), *unique = json_object_get(node, "uniqueItems");
+    json_t *node = set->at[i], *p = json_object_get(node, "prefixItems"), *items = json_object_get(node, "items"),
+           *unique = json_object_get(node, "uniqueItems");
     uint32_t n;
     if (p && !json_is_array(p)) { schema_fail(s, node, "prefixItems", "expected an array of schemas"); return NULL; }
     if (json_is_array(items)) p = items;
@@ -355,7 +399,10 @@ gx *schema_array(schema *s, const nodes *set) {
     if (has >= 0) has = schema_count(s, node, "maxItems", &n);
     if (has > 0 && n < max) max = n;
     if (has < 0) return NULL;
-    if (unique && !json_is_boolean(unique)) { schema_fail(s, node, "uniqueItems", "expected true or false"); return NULL; }
+    if (unique && !json_is_boolean(unique)) {
+      schema_fail(s, node, "uniqueItems", "expected true or false");
+      return NULL;
+    }
   }
   for (size_t i = 0; i < set->n; i++)
     if (max > 1 && json_is_true(json_object_get(set->at[i], "uniqueItems"))) return distinct(s, set, prefix, min, max);
@@ -375,7 +422,8 @@ gx *schema_array(schema *s, const nodes *set) {
     else rest = x;
   }
   if (!allowed && items.n < max) max = (uint32_t)items.n;
-  if (allowed >= 0 && min > max) out = schema_empty(s, set->at[0], NULL, "no array has enough items and not too many (minItems, maxItems)");
+  if (allowed >= 0 && min > max)
+    out = schema_empty(s, set->at[0], NULL, "no array has enough items and not too many (minItems, maxItems)");
   else if (allowed >= 0) {
     uint32_t n = (uint32_t)items.n < max ? (uint32_t)items.n : max;
     gx *tail = gx_empty(g);

@@ -1,14 +1,14 @@
 // Strings: lengths, patterns, formats.
 //
-// A string of which nothing is demanded but its length may be written with any escapes.  Where its text matters (a pattern, a format,
-// the name of a member), a character stands for itself, and only those that have to be escaped are, in the shortest way: so a
-// pattern's automaton runs over what is written.
+// A string of which nothing is demanded but its length may be written with any escapes.  Where its text matters (a
+// pattern, a format, the name of a member), a character stands for itself, and only those that have to be escaped are,
+// in the shortest way: so a pattern's automaton runs over what is written.
 #include "grammar/regex.h"
 #include "grammar/schema_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
-// ---- characters -------------------------------------------------------------------------------------------------------
+// ---- characters -----------------------------------------------------------------------------------------------------
 
 static const char short_from[] = "\"\\\b\f\n\r\t", short_to[] = "\"\\bfnrt";
 
@@ -31,7 +31,8 @@ static gx *written(void *ctx, grammar_source *g, const charset *set) {
   for (size_t i = 0; i < set->n; i++) {
     static const struct gx_range whole[] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x10FFFF}};
     for (size_t k = 0; k < COUNT(whole); k++) {
-      uint32_t lo = set->at[i].lo > whole[k].lo ? set->at[i].lo : whole[k].lo, hi = set->at[i].hi < whole[k].hi ? set->at[i].hi : whole[k].hi;
+      uint32_t lo = set->at[i].lo > whole[k].lo ? set->at[i].lo : whole[k].lo,
+               hi = set->at[i].hi < whole[k].hi ? set->at[i].hi : whole[k].hi;
       if (lo <= hi) charset_add(&plain, lo, hi);
     }
   }
@@ -81,42 +82,60 @@ static gx *letter(schema *s) {
   gx *hex = one_of(g, "09afAF"), *d = one_of(g, "ddDD"), *not_d = one_of(g, "09acefACEF");
   gx *single = GX_ALT_OF(g, GX_SEQ_OF(g, not_d, hex, hex, hex), GX_SEQ_OF(g, d, one_of(g, "07"), hex, hex));
   gx *pair = GX_SEQ_OF(g, d, one_of(g, "89abAB"), hex, hex, gx_text(g, "\\u"), d, one_of(g, "cfCF"), hex, hex);
-  gx *escape = GX_SEQ_OF(g, gx_text(g, "\\"), GX_ALT_OF(g, one_of(g, "\"\"\\\\//bbffnnrrtt"), GX_SEQ_OF(g, gx_text(g, "u"), GX_ALT_OF(g, single, pair))));
+  gx *escape = GX_SEQ_OF(
+    g, gx_text(g, "\\"),
+    GX_ALT_OF(g, one_of(g, "\"\"\\\\//bbffnnrrtt"), GX_SEQ_OF(g, gx_text(g, "u"), GX_ALT_OF(g, single, pair))));
   s->letter = GX_ALT_OF(g, gx_class(g, &plain), escape);
   charset_free(&plain);
   return s->letter;
 }
 
-// ---- formats ----------------------------------------------------------------------------------------------------------
+// ---- formats --------------------------------------------------------------------------------------------------------
 
 #define YEAR "(?:[1-9]\\d{3}|0[1-9]\\d\\d|00[1-9]\\d|000[1-9])"
 #define LEAP "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[2468][048]|[13579][26]|0[48])00)"
-#define DATE "(?:" YEAR "-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|1\\d|2[0-8]))|" LEAP "-02-29)"
+#define DATE "(?:" YEAR "-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|" \
+  "02-(?:0[1-9]|1\\d|2[0-8]))|" LEAP "-02-29)"
 #define TIME "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,6})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
 #define OCTET "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
 #define IPV4 OCTET "(?:\\." OCTET "){3}"
 #define H16 "[0-9a-fA-F]{1,4}"
-#define IPV6 "(?:(?:" H16 ":){7}" H16 "|(?:" H16 ":){1,7}:|(?:" H16 ":){1,6}:" H16 "|(?:" H16 ":){1,5}(?::" H16 "){1,2}|(?:" H16 ":){1,4}(?::" H16 "){1,3}|(?:" \
+#define IPV6 "(?:(?:" H16 ":){7}" H16 "|(?:" H16 ":){1,7}:|(?:" H16 ":){1,6}:" H16 "|(?:" H16 ":){1,5}(?::" H16 \
+  "){1,2}|(?:" H16 ":){1,4}(?::" H16 "){1,3}|(?:" \
   H16 ":){1,3}(?::" H16 "){1,4}|(?:" H16 ":){1,2}(?::" H16 "){1,5}|" H16 ":(?::" H16 "){1,6}|:(?::" H16 "){1,7}|::)"
 #define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,30}[A-Za-z0-9])?"
 #define HOST LABEL "(?:\\." LABEL "){0,3}"
 #define PCHAR "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
 #define TAIL "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
-#define URI "[A-Za-z][A-Za-z0-9+.-]{0,15}:(?://(?:[A-Za-z0-9._~-]+@)?" HOST "(?::\\d{1,4})?(?:/" PCHAR "*)*|(?:/(?:" PCHAR "+(?:/" PCHAR "*)*)?|" PCHAR "+(?:/" PCHAR "*)*))" TAIL
+#define URI "[A-Za-z][A-Za-z0-9+.-]{0,15}:(?://(?:[A-Za-z0-9._~-]+@)?" HOST "(?::\\d{1,4})?(?:/" PCHAR "*)*|(?:/(?:" \
+  PCHAR "+(?:/" PCHAR "*)*)?|" PCHAR "+(?:/" PCHAR "*)*))" TAIL
 #define ATEXT "[A-Za-z0-9_+-]+"
 
-static const struct { const char *name; unsigned types; const char *regex; } formats[] = {
-  {"date", T_STRING, DATE}, {"time", T_STRING, TIME}, {"date-time", T_STRING, DATE "T" TIME},
-  {"duration", T_STRING, "P(?:\\d{1,4}W|\\d{1,4}Y(?:\\d{1,2}M(?:\\d{1,3}D)?)?(?:T" "(?:\\d{1,3}H(?:\\d{1,3}M(?:\\d{1,3}S)?)?|\\d{1,3}M(?:\\d{1,3}S)?|\\d{1,3}S))?"
-    "|\\d{1,2}M(?:\\d{1,3}D)?(?:T(?:\\d{1,3}H(?:\\d{1,3}M(?:\\d{1,3}S)?)?|\\d{1,3}M(?:\\d{1,3}S)?|\\d{1,3}S))?|\\d{1,3}D(?:T(?:\\d{1,3}H(?:\\d{1,3}M(?:\\d{1,3}S)?)?|\\d{1,3}M(?:\\d{1,3}S)?|\\d{1,3}S))?"
-    "|T(?:\\d{1,3}H(?:\\d{1,3}M(?:\\d{1,3}S)?)?|\\d{1,3}M(?:\\d{1,3}S)?|\\d{1,3}S))"},
+static const struct { const char *name; unsigned types; const char *regex;
+} formats[] = {
+  {"date", T_STRING, DATE},
+  {"time", T_STRING, TIME},
+  {"date-time", T_STRING, DATE "T" TIME},
+  {"duration", T_STRING,
+   "P(?:\\d{1,4}W|\\d{1,4}Y(?:\\d{1,2}M(?:\\d{1,3}D)?)?(?:T"
+   "(?:\\d{1,3}H(?:\\d{1,3}M(?:\\d{1,3}S)?)?|\\d{1,3}M(?:\\d{1,3}S)?|\\d{1,3}S))?"
+   "|\\d{1,2}M(?:\\d{1,3}D)?(?:T(?:\\d{1,3}H(?:\\d{1,3}M(?:\\d{1,3}S)?)?|\\d{1,3}M(?:\\d{1,3}S)?|\\d{1,3}S))?|\\d{1,3}"
+   "D(?:T(?:\\d{1,3}H(?:\\d{1,3}M(?:\\d{1,3}S)?)?|\\d{1,3}M(?:\\d{1,3}S)?|\\d{1,3}S))?"
+   "|T(?:\\d{1,3}H(?:\\d{1,3}M(?:\\d{1,3}S)?)?|\\d{1,3}M(?:\\d{1,3}S)?|\\d{1,3}S))"},
   {"uuid", T_STRING, "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"},
   {"email", T_STRING, ATEXT "(?:\\." ATEXT ")*@" LABEL "(?:\\." LABEL "){0,2}\\.[A-Za-z]{2,10}"},
-  {"hostname", T_STRING, HOST}, {"ipv4", T_STRING, IPV4}, {"ipv6", T_STRING, IPV6},
-  {"uri", T_STRING, URI}, {"iri", T_STRING, URI}, {"url", T_STRING, "https?://" HOST "(?::\\d{1,4})?(?:/" PCHAR "*)*" TAIL},
+  {"hostname", T_STRING, HOST},
+  {"ipv4", T_STRING, IPV4},
+  {"ipv6", T_STRING, IPV6},
+  {"uri", T_STRING, URI},
+  {"iri", T_STRING, URI},
+  {"url", T_STRING, "https?://" HOST "(?::\\d{1,4})?(?:/" PCHAR "*)*" TAIL},
   {"uri-reference", T_STRING, "(?:" URI "|(?:/(?:" PCHAR "+(?:/" PCHAR "*)*)?)?" TAIL ")"},
-  {"json-pointer", T_STRING, "(?:/(?:[^~/]|~[01])*)*"}, {"relative-json-pointer", T_STRING, "(?:0|[1-9]\\d{0,5})(?:#|(?:/(?:[^~/]|~[01])*)*)"},
-  {"float", 0, ""}, {"double", 0, ""}, {"password", 0, ""},
+  {"json-pointer", T_STRING, "(?:/(?:[^~/]|~[01])*)*"},
+  {"relative-json-pointer", T_STRING, "(?:0|[1-9]\\d{0,5})(?:#|(?:/(?:[^~/]|~[01])*)*)"},
+  {"float", 0, ""},
+  {"double", 0, ""},
+  {"password", 0, ""},
 };
 
 const char *schema_format(const char *name, unsigned *types) {
@@ -131,7 +150,7 @@ const char *schema_format(const char *name, unsigned *types) {
   return integer ? "" : NULL;
 }
 
-// ---- strings ----------------------------------------------------------------------------------------------------------
+// ---- strings --------------------------------------------------------------------------------------------------------
 
 gx *schema_pattern(schema *s, const json_t *node, const char *keyword, const char *text, size_t n) {
   error why = {0};
@@ -166,7 +185,8 @@ static int demands(schema *s, const nodes *set, uint32_t *min, uint32_t *max, gx
       unsigned types;
       if (!json_is_string(format)) return schema_fail(s, node, "format", "expected a text");
       const char *regex = schema_format(json_string_value(format), &types);
-      if (!regex) return schema_fail(s, node, "format", "the format '%.60s' is not supported", json_string_value(format));
+      if (!regex)
+        return schema_fail(s, node, "format", "the format '%.60s' is not supported", json_string_value(format));
       if (!(types & T_STRING)) continue;
       error why = {0};
       gx *x = regex_parse(&s->src, regex, strlen(regex), false, written, NULL, &why);
@@ -174,7 +194,8 @@ static int demands(schema *s, const nodes *set, uint32_t *min, uint32_t *max, gx
       *out = both(s, *out, x);
     }
   }
-  if (*min > *max) *out = schema_empty(s, set->at[0], NULL, "no string is long enough and short enough (minLength, maxLength)");
+  if (*min > *max)
+    *out = schema_empty(s, set->at[0], NULL, "no string is long enough and short enough (minLength, maxLength)");
   return 0;
 }
 
@@ -200,13 +221,18 @@ gx *schema_string(schema *s, const nodes *set) {
   }
   if (s->string < 0) {
     s->string = grammar_rule_new(&s->src, "string", 6, 0);
-    if (s->string < 0) { schema_fail(s, s->root, NULL, "the schema needs more than %u rules", GRAMMAR_RULES_MAX); return NULL; }
-    s->src.rules.at[s->string].body = GX_SEQ_OF(&s->src, s->quote, gx_repeat(&s->src, letter(s), 0, GRAMMAR_INF), s->quote);
+    if (s->string < 0) {
+      schema_fail(s, s->root, NULL, "the schema needs more than %u rules", GRAMMAR_RULES_MAX);
+      return NULL;
+    }
+    s->src.rules.at[s->string].body =
+      GX_SEQ_OF(&s->src, s->quote, gx_repeat(&s->src, letter(s), 0, GRAMMAR_INF), s->quote);
   }
   return gx_rule(&s->src, s->string);
 }
 
-// Patterns are compiled once for all the texts that are held against them: values of enum, names of members.  NULL: it is wrong, or too large.
+// Patterns are compiled once for all the texts that are held against them: values of enum, names of members.  NULL: it
+// is wrong, or too large.
 static const grammar *pattern_grammar(schema *s, const char *pattern, size_t n, bool search, error *why) {
   enum { KEPT = 64, COST = 2000 };            // COST: compiling one may take milliseconds, so work limits how many are
   for (size_t i = 0; i < s->compiled.n; i++) {
@@ -237,7 +263,8 @@ void schema_patterns_free(schema *s) {
 }
 
 // Whether a text matches, by the same means: a grammar of the pattern over the text as it would be written.
-static int matches(schema *s, const json_t *node, const char *keyword, const char *pattern, size_t n_pattern, bool search, const char *text, size_t n) {
+static int matches(schema *s, const json_t *node, const char *keyword, const char *pattern, size_t n_pattern,
+                   bool search, const char *text, size_t n) {
   matcher *m = NULL;
   error why = {0};
   int result = -1;
@@ -248,7 +275,8 @@ static int matches(schema *s, const json_t *node, const char *keyword, const cha
   return result < 0 ? schema_fail(s, node, keyword, "%s", why.text) : result;
 }
 
-int schema_pattern_matches(schema *s, const json_t *node, const char *keyword, const char *pattern, size_t n_pattern, const char *text, size_t n) {
+int schema_pattern_matches(schema *s, const json_t *node, const char *keyword, const char *pattern, size_t n_pattern,
+                           const char *text, size_t n) {
   if (!strcmp(keyword, "format")) {
     unsigned types;
     const char *regex = schema_format(pattern, &types);

@@ -1,5 +1,6 @@
-// Interval arithmetic over the IR: bounds_of gives [lo, hi] of a node from those of its sources.  Sound for every op: where
-// a result might wrap around its dtype, the whole range of the dtype is given.  Floats have no bounds (all of int64).
+// Interval arithmetic over the IR: bounds_of gives [lo, hi] of a node from those of its sources.  Sound for every op:
+// where a result might wrap around its dtype, the whole range of the dtype is given.  Floats have no bounds (all of
+// int64).
 #include "graph/bounds.h"
 
 static const bounds unknown = {INT64_MIN, INT64_MAX};
@@ -13,7 +14,8 @@ static bounds fit(enum dtype d, bool exact, int64_t lo, int64_t hi) {
 
 static bounds mul(enum dtype d, bounds x, bounds y) {
   int64_t p[4], lo = INT64_MAX, hi = INT64_MIN;
-  bool ok = mul_i64(x.lo, y.lo, &p[0]) && mul_i64(x.lo, y.hi, &p[1]) && mul_i64(x.hi, y.lo, &p[2]) && mul_i64(x.hi, y.hi, &p[3]);
+  bool ok = mul_i64(x.lo, y.lo, &p[0]) && mul_i64(x.lo, y.hi, &p[1]) && mul_i64(x.hi, y.lo, &p[2]) &&
+            mul_i64(x.hi, y.hi, &p[3]);
   for (int i = 0; ok && i < 4; i++) { lo = min_i64(lo, p[i]); hi = max_i64(hi, p[i]); }
   return fit(d, ok, lo, hi);
 }
@@ -57,7 +59,8 @@ static bounds reduce(const uop *u, bounds x, const bounds *src) {
   }
   size_t values = u->b > 1 ? (size_t)u->b : 1;
   for (size_t i = 1; i < values; i++) {
-    if (is_unknown(src[i]) || !add_i64(r.lo, src[i].lo, &r.lo) || !add_i64(r.hi, src[i].hi, &r.hi)) return of_dtype(u->dt);
+    if (is_unknown(src[i]) || !add_i64(r.lo, src[i].lo, &r.lo) || !add_i64(r.hi, src[i].hi, &r.hi))
+      return of_dtype(u->dt);
   }
   for (size_t i = values; i < u->nsrc; i++) {         // between 0 and end iterations of each range
     if (src[i].hi == INT64_MAX) return of_dtype(u->dt);
@@ -79,19 +82,36 @@ bounds bounds_of(const uop *u, const bounds *s) {
   if (d == DT_VOID || dtype_is_float(d)) return unknown;
   int64_t lo = 0, hi = 0;
   bool exact;
-  if (d == DT_U64 && u->nsrc == 2 && (s[0].lo < 0 || s[1].lo < 0))      // bounds of U64 are of its bits as a signed number: order and quotients need both >= 0
-    switch (u->op) { case OP_IDIV: case OP_CDIV: case OP_MOD: case OP_CMOD: case OP_MAX: case OP_MIN: return of_dtype(d); default: break; }
+  // bounds of U64 are of its bits as a signed number: order and quotients need both >= 0
+  if (d == DT_U64 && u->nsrc == 2 && (s[0].lo < 0 || s[1].lo < 0)) switch (u->op) {
+    case OP_IDIV:
+    case OP_CDIV:
+    case OP_MOD:
+    case OP_CMOD:
+    case OP_MAX:
+    case OP_MIN: return of_dtype(d);
+    default: break;
+    }
   switch (u->op) {
   case OP_CONST: return d == DT_U64 && u->a < 0 ? unknown : (bounds){u->a, u->a};
   case OP_VAR: return (bounds){u->a, u->b};
   case OP_SPECIAL: return (bounds){0, u->b - 1};
   case OP_LANE: return (bounds){0, u->lanes - 1};
-  case OP_RANGE: case OP_IOTA: return (bounds){0, s[0].hi == INT64_MAX || s[0].hi < 1 ? (s[0].hi < 1 ? 0 : INT64_MAX) : s[0].hi - 1};
+  case OP_RANGE:
+  case OP_IOTA: return (bounds){0, s[0].hi == INT64_MAX || s[0].hi < 1 ? (s[0].hi < 1 ? 0 : INT64_MAX) : s[0].hi - 1};
   case OP_CAST:
     if (u->src[0]->dt == DT_BOOL) return s[0];
     if (!dtype_is_int((enum dtype)u->src[0]->dt)) return of_dtype(d);
     return fit(d, !(u->src[0]->dt == DT_U64 && is_unknown(s[0])), s[0].lo, s[0].hi);
-  case OP_RESHAPE: case OP_PERMUTE: case OP_EXPAND: case OP_SHRINK: case OP_FLIP: case OP_GATHER: case OP_AFTER: case OP_CONTIGUOUS: case OP_STAGE:
+  case OP_RESHAPE:
+  case OP_PERMUTE:
+  case OP_EXPAND:
+  case OP_SHRINK:
+  case OP_FLIP:
+  case OP_GATHER:
+  case OP_AFTER:
+  case OP_CONTIGUOUS:
+  case OP_STAGE:
   case OP_SPLAT: case OP_EXTRACT: return s[0];
   case OP_PAD: return (bounds){min_i64(0, s[0].lo), max_i64(0, s[0].hi)};
   case OP_STACK: case OP_SHUFFLE:
@@ -125,7 +145,8 @@ bounds bounds_of(const uop *u, const bounds *s) {
     return mul(d, s[0], (bounds){(int64_t)1 << s[1].lo, (int64_t)1 << s[1].hi});
   case OP_SHR:
     if (s[1].lo < 0 || s[1].hi > 62 || (d == DT_U64 && s[0].lo < 0)) return of_dtype(d);
-    return (bounds){s[0].lo < 0 ? s[0].lo >> s[1].lo : s[0].lo >> s[1].hi, s[0].hi < 0 ? s[0].hi >> s[1].hi : s[0].hi >> s[1].lo};
+    return (bounds){s[0].lo < 0 ? s[0].lo >> s[1].lo : s[0].lo >> s[1].hi,
+                    s[0].hi < 0 ? s[0].hi >> s[1].hi : s[0].hi >> s[1].lo};
   case OP_CMPLT: case OP_CMPEQ: case OP_CMPNE: return compare(u, s[0], s[1]);
   case OP_WHERE:
     if (u->src[2]->op == OP_INVALID) return s[1];
@@ -143,7 +164,11 @@ typedef struct known { uop *u; bounds b; } known;
 
 static void learn(uop *cond, known *k, int *n, int cap) {
   if (cond->op == OP_SPLAT) { learn(cond->src[0], k, n, cap); return; }
-  if (cond->op == OP_AND && cond->dt == DT_BOOL) { learn(cond->src[0], k, n, cap); learn(cond->src[1], k, n, cap); return; }
+  if (cond->op == OP_AND && cond->dt == DT_BOOL) {
+    learn(cond->src[0], k, n, cap);
+    learn(cond->src[1], k, n, cap);
+    return;
+  }
   if (cond->op != OP_CMPLT || *n + 2 > cap || !dtype_is_int((enum dtype)cond->src[0]->dt)) return;
   uop *x = cond->src[0], *y = cond->src[1];
   if (y->vmax != INT64_MAX) k[(*n)++] = (known){x, {INT64_MIN, y->vmax - 1}};
@@ -164,7 +189,8 @@ static bounds refine(uop *u, const known *k, int n, map *seen, arena *mem) {
     if (k[i].u == u) r = (bounds){max_i64(r.lo, k[i].b.lo), min_i64(r.hi, k[i].b.hi)};
     // knowing  c*x < n  or  x + c < n  says something of x, too
     const uop *e = k[i].u;
-    while (e != u && (e->op == OP_ADD || e->op == OP_MUL) && e->src[1]->op == OP_CONST && (e->dt == DT_IDX || e->dt == DT_I64 || e->dt == DT_I32)) {
+    while (e != u && (e->op == OP_ADD || e->op == OP_MUL) && e->src[1]->op == OP_CONST &&
+           (e->dt == DT_IDX || e->dt == DT_I64 || e->dt == DT_I32)) {
       const uop *inner = e->src[0];
       if (inner != u) { e = inner; continue; }
       int64_t c = e->src[1]->a, v;
@@ -178,7 +204,8 @@ static bounds refine(uop *u, const known *k, int n, map *seen, arena *mem) {
       break;
     }
   }
-  if (r.lo > r.hi) r = (bounds){u->vmin, u->vmax};    // the condition never holds: anything is true, but intervals stay intervals
+  // the condition never holds: anything is true, but intervals stay intervals
+  if (r.lo > r.hi) r = (bounds){u->vmin, u->vmax};
   bounds *keep = ARENA_NEW(mem, bounds);
   *keep = r;
   map_put(seen, u, keep);

@@ -73,8 +73,11 @@ uint16_t half_from_double(double v, int mant_bits, int exp_bits) {
 }
 
 double half_to_double(uint16_t h, int mant_bits, int exp_bits) {
-  int bias = (1 << (exp_bits - 1)) - 1, emax = (1 << exp_bits) - 1, e = h >> mant_bits & emax, m = h & ((1 << mant_bits) - 1);
-  double v = e == emax ? (m ? NAN : INFINITY) : e ? ldexp(1.0 + ldexp(m, -mant_bits), e - bias) : ldexp(m, 1 - bias - mant_bits);
+  int bias = (1 << (exp_bits - 1)) - 1, emax = (1 << exp_bits) - 1, e = h >> mant_bits & emax,
+      m = h & ((1 << mant_bits) - 1);
+  double v = e == emax ? (m ? NAN : INFINITY)
+             : e       ? ldexp(1.0 + ldexp(m, -mant_bits), e - bias)
+                       : ldexp(m, 1 - bias - mant_bits);
   return h >> 15 ? -v : v;
 }
 

@@ -1,7 +1,8 @@
-// The meaning of the elementwise ops, in plain C on the host.  Invariant: values in and out are canonical, that is integers
-// wrapped and floats rounded to their dtype.  Add, subtract, multiply, divide and square root of 16- and 32-bit floats are made
-// in double and rounded once more: double has more than twice their bits, so the result is the correctly rounded one.
-// To add an elementwise op, give it a case in float_op, int_op or both.  eval_expr is for tests: it is simple, not fast.
+// The meaning of the elementwise ops, in plain C on the host.  Invariant: values in and out are canonical, that is
+// integers wrapped and floats rounded to their dtype.  Add, subtract, multiply, divide and square root of 16- and
+// 32-bit floats are made in double and rounded once more: double has more than twice their bits, so the result is the
+// correctly rounded one. To add an elementwise op, give it a case in float_op, int_op or both.  eval_expr is for tests:
+// it is simple, not fast.
 #include "graph/eval.h"
 #include <math.h>
 #include <stdlib.h>
@@ -107,7 +108,8 @@ static bool int_op(enum op op, enum dtype d, const evalue *s, evalue *out) {
   if (op_arity(op) >= 2) y = s[1].i;
   uy = (uint64_t)y;
   bool fits = true, below = d == DT_U64 ? ux < uy : x < y;
-  switch (op) {                                        // IDX is exact: a result that overflows has no value; others wrap
+  // IDX is exact: a result that overflows has no value; others wrap
+  switch (op) {
   case OP_NEG: r = (int64_t)(0 - ux); fits = x != INT64_MIN; break;
   case OP_ADD: r = (int64_t)(ux + uy); fits = add_i64(x, y, &r); break;
   case OP_SUB: r = (int64_t)(ux - uy); fits = sub_i64(x, y, &r); break;
@@ -144,7 +146,8 @@ static bool compare(enum op op, enum dtype d, const evalue *s, evalue *out) {
 }
 
 bool eval_op(enum op op, enum dtype dt, enum dtype src_dt, const evalue *src, size_t n, evalue *out) {
-  if (!(op_flags(op) & OPF_ELEMENTWISE) || n != (size_t)op_arity(op) || dt == DT_VOID || src_dt == DT_VOID) return false;
+  if (!(op_flags(op) & OPF_ELEMENTWISE) || n != (size_t)op_arity(op) || dt == DT_VOID || src_dt == DT_VOID)
+    return false;
   if (op_flags(op) & OPF_COMPARE) return compare(op, src_dt, src, out);
   switch (op) {
   case OP_CAST: return cast(dt, src_dt, src[0], out);
@@ -159,7 +162,9 @@ evalue eval_of_const(const uop *u) {
   return (evalue){.i = u->a};
 }
 
-uop *eval_to_const(graph *g, enum dtype dt, evalue v) { return dtype_is_float(dt) ? uop_float(g, dt, v.f) : uop_int(g, dt, v.i); }
+uop *eval_to_const(graph *g, enum dtype dt, evalue v) {
+  return dtype_is_float(dt) ? uop_float(g, dt, v.f) : uop_int(g, dt, v.i);
+}
 
 static enum dtype operand_dtype(const uop *u) { return (enum dtype)u->src[u->op == OP_WHERE ? 1 : 0]->dt; }
 
@@ -189,11 +194,12 @@ static lanes new_lanes(arena *mem, size_t n) { return (lanes){ARENA_ARRAY(mem, e
 
 static lanes eval_node(const walk *w, const map *fixed, map *done, uop *u);
 
-// Where operands leave the value of a node open: a NaN loses its bits in a BITCAST; which operand MAX and MIN give when one is a
-// NaN, or when they are zeros of different signs, depends on their order, which the graph may change.
+// Where operands leave the value of a node open: a NaN loses its bits in a BITCAST; which operand MAX and MIN give when
+// one is a NaN, or when they are zeros of different signs, depends on their order, which the graph may change.
 static bool is_open(const uop *u, const evalue *s, evalue r) {
   enum dtype from = operand_dtype(u);
-  if (u->op == OP_BITCAST) return (dtype_is_float(from) && isnan(s[0].f)) || (dtype_is_float((enum dtype)u->dt) && isnan(r.f));
+  if (u->op == OP_BITCAST)
+    return (dtype_is_float(from) && isnan(s[0].f)) || (dtype_is_float((enum dtype)u->dt) && isnan(r.f));
   if ((u->op != OP_MAX && u->op != OP_MIN) || !dtype_is_float(from)) return false;
   return isnan(s[0].f) || isnan(s[1].f) || (s[0].f == s[1].f && signbit(s[0].f) != signbit(s[1].f));
 }
@@ -211,7 +217,8 @@ static lanes eval_elementwise(const walk *w, const map *fixed, map *done, uop *u
       bool unused = u->op == OP_WHERE && i && s[0].ok[u->src[0]->lanes == 1 ? 0 : l] && (v[0].i ? i == 2 : i == 1);
       ok &= unused || s[i].ok[sl];
     }
-    r.ok[l] = ok && eval_op((enum op)u->op, (enum dtype)u->dt, operand_dtype(u), v, u->nsrc, &r.v[l]) && !is_open(u, v, r.v[l]);
+    r.ok[l] =
+      ok && eval_op((enum op)u->op, (enum dtype)u->dt, operand_dtype(u), v, u->nsrc, &r.v[l]) && !is_open(u, v, r.v[l]);
   }
   return r;
 }
@@ -237,7 +244,8 @@ static bool reduce_values(const walk *w, const map *fixed, uop *u, bool *first, 
   return ok;
 }
 
-// One axis after another: src[k], src[k+1], ... are the ranges; each step fixes one of them and evaluates what is below.
+// One axis after another: src[k], src[k+1], ... are the ranges; each step fixes one of them and evaluates what is
+// below.
 static bool reduce_from(const walk *w, const map *fixed, uop *u, size_t k, bool *first, lanes acc) {
   if (k == u->nsrc) return reduce_values(w, fixed, u, first, acc);
   map done = {0};
@@ -263,7 +271,9 @@ static bool identity(const uop *u, evalue *out) {       // what an empty reducti
   switch (u->a) {
   case OP_ADD: *out = f ? (evalue){.f = 0} : (evalue){.i = 0}; return true;
   case OP_MUL: *out = f ? (evalue){.f = 1} : (evalue){.i = 1}; return true;
-  case OP_MAX: *out = f ? (evalue){.f = -INFINITY} : (evalue){.i = dtype_min((enum dtype)u->dt)}; return u->dt != DT_U64;
+  case OP_MAX:
+    *out = f ? (evalue){.f = -INFINITY} : (evalue){.i = dtype_min((enum dtype)u->dt)};
+    return u->dt != DT_U64;
   case OP_MIN: *out = f ? (evalue){.f = INFINITY} : (evalue){.i = dtype_max((enum dtype)u->dt)}; return u->dt != DT_U64;
   default: return false;
   }
@@ -322,7 +332,13 @@ static lanes eval_new(const walk *w, const map *fixed, map *done, uop *u) {
   lanes r, x;
   switch (u->op) {
   case OP_CONST: r = new_lanes(w->mem, 1); r.v[0] = eval_of_const(u); r.ok[0] = true; return r;
-  case OP_LANE: r = new_lanes(w->mem, u->lanes); for (int l = 0; l < u->lanes; l++) { r.v[l].i = l; r.ok[l] = true; } return r;
+  case OP_LANE:
+    r = new_lanes(w->mem, u->lanes);
+    for (int l = 0; l < u->lanes; l++) {
+      r.v[l].i = l;
+      r.ok[l] = true;
+    }
+    return r;
   case OP_SPLAT:
     r = new_lanes(w->mem, u->lanes);
     x = eval_node(w, fixed, done, u->src[0]);
@@ -330,7 +346,11 @@ static lanes eval_new(const walk *w, const map *fixed, map *done, uop *u) {
     return r;
   case OP_STACK:
     r = new_lanes(w->mem, u->lanes);
-    for (size_t i = 0; i < u->nsrc && u->nsrc == u->lanes; i++) { x = eval_node(w, fixed, done, u->src[i]); r.v[i] = x.v[0]; r.ok[i] = x.ok[0]; }
+    for (size_t i = 0; i < u->nsrc && u->nsrc == u->lanes; i++) {
+      x = eval_node(w, fixed, done, u->src[i]);
+      r.v[i] = x.v[0];
+      r.ok[i] = x.ok[0];
+    }
     return r;
   case OP_EXTRACT:
     r = new_lanes(w->mem, 1);

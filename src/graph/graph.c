@@ -1,5 +1,5 @@
-// The lazy tensor API: see graph.h. Everything here is written with the nodes of ops.h; derived operations (softmax, norm)
-// are plain compositions, with nothing that the scheduler would recognise by name.
+// The lazy tensor API: see graph.h. Everything here is written with the nodes of ops.h; derived operations (softmax,
+// norm) are plain compositions, with nothing that the scheduler would recognise by name.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -7,8 +7,12 @@
 #include <math.h>
 #include <string.h>
 
-tensor *t_buffer(graph *g, int64_t id, enum dtype dt, int64_t elems) { return uop_new(g, OP_BUFFER, dt, 1, NULL, 0, (uarg){.a = id, .b = elems}); }
-tensor *t_weight(graph *g, int64_t id, enum dtype dt, int64_t elems) { return uop_new(g, OP_BUFFER, dt, 1, NULL, 0, (uarg){id, elems, "weight", 6}); }
+tensor *t_buffer(graph *g, int64_t id, enum dtype dt, int64_t elems) {
+  return uop_new(g, OP_BUFFER, dt, 1, NULL, 0, (uarg){.a = id, .b = elems});
+}
+tensor *t_weight(graph *g, int64_t id, enum dtype dt, int64_t elems) {
+  return uop_new(g, OP_BUFFER, dt, 1, NULL, 0, (uarg){id, elems, "weight", 6});
+}
 tensor *t_float(graph *g, double v) { return uop_float(g, DT_F32, v); }
 tensor *t_iota(graph *g, uop *n) { return uop_new(g, OP_IOTA, DT_IDX, 1, &n, 1, (uarg){0}); }
 
@@ -84,7 +88,9 @@ tensor *t_slice(graph *g, tensor *x, int axis, uop *offset, uop *size) {
   return node(g, OP_SHRINK, x, 2 * x->shape->n, d, (uarg){0});
 }
 
-tensor *t_slice_i(graph *g, tensor *x, int axis, int64_t offset, int64_t size) { return t_slice(g, x, axis, uop_idx(g, offset), uop_idx(g, size)); }
+tensor *t_slice_i(graph *g, tensor *x, int axis, int64_t offset, int64_t size) {
+  return t_slice(g, x, axis, uop_idx(g, offset), uop_idx(g, size));
+}
 tensor *t_flip(graph *g, tensor *x, int axis) { return node(g, OP_FLIP, x, 0, NULL, (uarg){.a = 1 << axis}); }
 
 tensor *t_cat_last(graph *g, tensor *a, tensor *b) {
@@ -100,7 +106,9 @@ tensor *t_gather(graph *g, tensor *x, tensor *ids) {
   return uop_new(g, OP_GATHER, (enum dtype)x->dt, 1, (uop *[]){x, i}, 2, (uarg){0});
 }
 
-tensor *t_stack_last(graph *g, tensor *const *x, int n) { return uop_new(g, OP_STACK, (enum dtype)x[0]->dt, 1, x, (size_t)n, (uarg){0}); }
+tensor *t_stack_last(graph *g, tensor *const *x, int n) {
+  return uop_new(g, OP_STACK, (enum dtype)x[0]->dt, 1, x, (size_t)n, (uarg){0});
+}
 
 // --- elementwise ----------------------------------------------------------------------------------------------------
 
@@ -109,8 +117,10 @@ static const shape *common_shape(graph *g, const shape *s, const shape *t) {
   int n = s->n > t->n ? s->n : t->n;
   uop *d[MAX_DIMS];
   for (int i = 0; i < n; i++) {
-    uop *a = i < n - s->n ? uop_idx(g, 1) : s->dim[i - (n - s->n)], *b = i < n - t->n ? uop_idx(g, 1) : t->dim[i - (n - t->n)];
-    if (a != b && !uop_is_int(a, 1) && !uop_is_int(b, 1)) die("shapes do not broadcast (axis %d: %lld, %lld)", i, (long long)a->vmax, (long long)b->vmax);
+    uop *a = i < n - s->n ? uop_idx(g, 1) : s->dim[i - (n - s->n)],
+        *b = i < n - t->n ? uop_idx(g, 1) : t->dim[i - (n - t->n)];
+    if (a != b && !uop_is_int(a, 1) && !uop_is_int(b, 1))
+      die("shapes do not broadcast (axis %d: %lld, %lld)", i, (long long)a->vmax, (long long)b->vmax);
     d[i] = uop_is_int(a, 1) ? b : a;
   }
   return shape_new(g, n, d);
@@ -193,5 +203,7 @@ tensor *t_assign(graph *g, tensor *view, tensor *value) {
   return uop_new(g, OP_AFTER, (enum dtype)base->dt, 1, (uop *[]){base, store}, 2, (uarg){0});
 }
 
-tensor *t_stage(graph *g, tensor *x, bool shared) { return uop_new(g, OP_STAGE, (enum dtype)x->dt, 1, &x, 1, (uarg){.a = shared}); }
+tensor *t_stage(graph *g, tensor *x, bool shared) {
+  return uop_new(g, OP_STAGE, (enum dtype)x->dt, 1, &x, 1, (uarg){.a = shared});
+}
 tensor *t_contiguous(graph *g, tensor *x) { return uop_new(g, OP_CONTIGUOUS, (enum dtype)x->dt, 1, &x, 1, (uarg){0}); }

@@ -1,6 +1,6 @@
-// graph: the lazy tensor API, the way into the pipeline.  A tensor is a uop with a shape; nothing is computed here, and no
-// data moves: every function returns a node.  Dims are IDX expressions, so that a size may be symbolic (`pos`, chunk length).
-// Scalars (shape NULL) broadcast against any tensor; tensors broadcast as in numpy.
+// graph: the lazy tensor API, the way into the pipeline.  A tensor is a uop with a shape; nothing is computed here, and
+// no data moves: every function returns a node.  Dims are IDX expressions, so that a size may be symbolic (`pos`, chunk
+// length). Scalars (shape NULL) broadcast against any tensor; tensors broadcast as in numpy.
 #ifndef WEFT_GRAPH_H
 #define WEFT_GRAPH_H
 #include "graph/rewrite.h"
@@ -9,8 +9,10 @@
 
 typedef uop tensor;
 
-tensor *t_buffer(graph *g, int64_t id, enum dtype dt, int64_t elems);         // memory, shape {elems}; ids are the caller's
-tensor *t_weight(graph *g, int64_t id, enum dtype dt, int64_t elems);         // the same, never written: what depends on weights alone is constant
+// memory, shape {elems}; ids are the caller's
+tensor *t_buffer(graph *g, int64_t id, enum dtype dt, int64_t elems);
+// the same, never written: what depends on weights alone is constant
+tensor *t_weight(graph *g, int64_t id, enum dtype dt, int64_t elems);
 tensor *t_float(graph *g, double v);                                          // F32 scalar
 tensor *t_iota(graph *g, uop *n);                                             // IDX {n}: 0, 1, ...
 // Movement. dims arrays hold IDX nodes.
@@ -24,7 +26,8 @@ tensor *t_slice(graph *g, tensor *x, int axis, uop *offset, uop *size);
 tensor *t_slice_i(graph *g, tensor *x, int axis, int64_t offset, int64_t size);
 tensor *t_flip(graph *g, tensor *x, int axis);
 tensor *t_cat_last(graph *g, tensor *a, tensor *b);                           // one after the other along the last axis
-tensor *t_gather(graph *g, tensor *x, tensor *ids);                           // x[ids[..], ...]; ids are clamped to x's rows
+// x[ids[..], ...]; ids are clamped to x's rows
+tensor *t_gather(graph *g, tensor *x, tensor *ids);
 tensor *t_stack_last(graph *g, tensor *const *x, int n);                      // a new last axis of size n
 // Elementwise, with broadcasting; both sides of one dtype.
 tensor *t_op1(graph *g, enum op op, tensor *x);
@@ -36,7 +39,7 @@ tensor *t_mul(graph *g, tensor *x, tensor *y);
 tensor *t_scale(graph *g, tensor *x, double by);                              // times a constant of x's dtype
 tensor *t_exp(graph *g, tensor *x);
 tensor *t_cast(graph *g, tensor *x, enum dtype dt);
-tensor *t_bitcast(graph *g, tensor *x, enum dtype dt);                        // the last axis shrinks or grows with the sizes
+tensor *t_bitcast(graph *g, tensor *x, enum dtype dt);  // the last axis shrinks or grows with the sizes
 // Reductions along one axis, which keeps size 1.
 tensor *t_reduce(graph *g, tensor *x, enum op op, int axis);
 tensor *t_softmax(graph *g, tensor *x, int axis);
@@ -48,8 +51,8 @@ tensor *t_silu(graph *g, tensor *x);
 // returns the next version of the whole buffer: reading from the result reads what was stored.
 tensor *t_assign(graph *g, tensor *view, tensor *value);
 tensor *t_contiguous(graph *g, tensor *x);
-// x, computed at the tile of the kernel that reads it, once for all that the tile needs of it: see OP_STAGE and rangeify.h. shared: one kernel does
-// so, and leaves it in memory for the others.
+// x, computed at the tile of the kernel that reads it, once for all that the tile needs of it: see OP_STAGE and
+// rangeify.h. shared: one kernel does so, and leaves it in memory for the others.
 tensor *t_stage(graph *g, tensor *x, bool shared);
 
 tensor *t_broadcast(graph *g, tensor *x, const shape *s);                     // to a shape

@@ -1,6 +1,6 @@
 // The op table: every op of the IR, from tensors to instructions, stands here once.  Enum, names, verifier, printer and
-// parser come from it.  To add an elementwise op: a row here, its meaning in eval.c, and a line in each renderer's table
-// (or a rule in codegen/decompose.c that expresses it by other ops, and then no renderer needs to know it).
+// parser come from it.  To add an elementwise op: a row here, its meaning in eval.c, and a line in each renderer's
+// table (or a rule in codegen/decompose.c that expresses it by other ops, and then no renderer needs to know it).
 #ifndef WEFT_OPS_H
 #define WEFT_OPS_H
 
@@ -20,8 +20,10 @@ enum op_flags {
   /* leaves */ \
   O(CONST, 0, 0)            /* a: integer value, or the bits of a double where the dtype is a float */ \
   O(VAR, 0, 0)              /* s: name, a..b: bounds; a symbolic integer such as the position */ \
-  O(BUFFER, 0, 0)           /* a: id, b: number of elements, s: "weight" if it never changes; memory with a name, shape {b} */ \
-  O(PARAM, 0, 0)            /* a: argument number of a kernel, b: number of elements, s: "temp" where nobody minds what lies beyond a symbolic size */ \
+  O(BUFFER, 0, 0)           /* a: id, b: number of elements, s: "weight" if it never changes; memory with a name, \
+  shape {b} */ \
+  O(PARAM, 0, 0)            /* a: argument number of a kernel, b: number of elements, \
+  s: "temp" where nobody minds what lies beyond a symbolic size */ \
   O(INVALID, 0, 0)          /* the index that is not there: WHERE(cond, i, INVALID) */ \
   /* movement: dims are IDX-typed sources, so that they may be symbolic */ \
   O(RESHAPE, -1, OPF_MOVEMENT)   /* x, d0, d1, ... */ \
@@ -37,7 +39,8 @@ enum op_flags {
   O(ASSIGN, 2, OPF_ORDERED)      /* view of a buffer, value: stores the value there */ \
   O(AFTER, -1, 0)           /* x, effects...: x as it is when the effects have happened; a version of a buffer */ \
   O(CONTIGUOUS, 1, 0)       /* a hint: better stored than recomputed */ \
-  O(STAGE, 1, 0)            /* x, computed at the tile that reads it, once for all of that tile; a: 1: other kernels read it from memory */ \
+  O(STAGE, 1, 0)            /* x, computed at the tile that reads it, \
+  once for all of that tile; a: 1: other kernels read it from memory */ \
   O(STACK, -1, 0)           /* tensors of one shape become the last axis; in a kernel, scalars become a vector */ \
   /* conversion */ \
   O(CAST, 1, OPF_ELEMENTWISE) \
@@ -71,29 +74,35 @@ enum op_flags {
   O(CMPNE, 2, OPF_ELEMENTWISE | OPF_COMPARE | OPF_COMMUTATIVE) \
   O(WHERE, 3, OPF_ELEMENTWISE)   /* cond, a, b */ \
   O(FMA, 3, OPF_ELEMENTWISE)     /* a*b+c, rounded once; made late, only where the machine has it */ \
-  O(DOT, 3, 0)              /* sums of products within lanes: acc[i] + sum over j < k of a[k i + j] * part j of b[i], b U32 of n lanes. acc I32: k = 4, a U8, parts I8; acc F32: k = 2, a and parts BF16 (or its bits, U16); made late */ \
+  O(DOT, 3, 0)              /* sums of products within lanes: acc[i] + sum over j < k of a[k i + j] * part j of b[i], \
+  b U32 of n lanes. acc I32: k = 4, a U8, parts I8; acc F32: k = 2, a and parts BF16 (or its bits, U16); made late */ \
   /* kernels */ \
   O(RANGE, 1, 0)            /* end; a: number, b: enum axis_kind: counts 0 .. end-1 */ \
   O(INDEX, 2, 0)            /* buffer, element number (in elements of the buffer's dtype): an address */ \
-  O(LOAD, -1, OPF_UNSAFE)   /* INDEX, effects that come first...; may have another dtype than the buffer: bytes reinterpreted */ \
+  O(LOAD, -1, OPF_UNSAFE)   /* INDEX, effects that come first...; may have another dtype than the buffer: bytes \
+  reinterpreted */ \
   O(STORE, -1, OPF_ORDERED) /* INDEX, value, output ranges... */ \
   O(REDUCE, -1, 0)          /* x, ranges...; a: operator */ \
   O(SINK, -1, OPF_ORDERED)  /* the roots of a kernel or of a graph */ \
   /* vectors */ \
   O(LANE, 0, 0)             /* the IDX vector 0, 1, ..., lanes-1 */ \
   O(SPLAT, 1, 0)            /* a scalar in every lane */ \
-  O(SHUFFLE, -1, 0)         /* one or two vectors of n lanes; s: one lane number (0..2n-1) per result lane, two bytes each, low byte first */ \
+  O(SHUFFLE, -1, 0)         /* one or two vectors of n lanes; s: one lane number (0..2n-1) per result lane, \
+  two bytes each, low byte first */ \
   O(EXTRACT, 1, 0)          /* a: lane */ \
   O(HREDUCE, 1, 0)          /* a: operator; all lanes to one, halves first: lane i with lane i+n/2 */ \
   /* linear programs */ \
-  O(ACC, 1, OPF_ORDERED)         /* initial value; a: number: a variable; used as a source it means its value at that place */ \
+  O(ACC, 1, OPF_ORDERED)         /* initial value; a: number: a variable; used as a source it means its value at that \
+  place */ \
   O(SET, 2, OPF_ORDERED)         /* ACC, value */ \
   O(END, 1, OPF_ORDERED)         /* closes the loop of a RANGE */ \
   O(IF, 1, OPF_ORDERED)          /* condition */ \
   O(ENDIF, 0, OPF_ORDERED) \
-  O(LOCAL, 0, 0)            /* a: number, b: elements: memory of a work-group; s: "tile": of one tile, which one thread computes */ \
+  O(LOCAL, 0, 0)            /* a: number, b: elements: memory of a work-group; s: "tile": of one tile, \
+  which one thread computes */ \
   O(BARRIER, -1, OPF_ORDERED)    /* of the work-group; sources come first */ \
-  O(PREFETCH, 1, OPF_ORDERED)    /* INDEX; a: bytes behind that address, b: hint (codegen/program.h): caches ask for them; no effect */ \
+  O(PREFETCH, 1, OPF_ORDERED)    /* INDEX; a: bytes behind that address, \
+  b: hint (codegen/program.h): caches ask for them; no effect */ \
   O(SPECIAL, 0, 0)          /* s: "g0".."g2" work-group number, "l0".."l2" work-item number; b: bound */
 
 enum op {
@@ -105,6 +114,18 @@ enum op {
 _Static_assert(OP_COUNT <= 128, "op sets are two 64-bit words");
 
 // What a loop over a range becomes.
-enum axis_kind { AXIS_GLOBAL, AXIS_THREAD, AXIS_LOCAL, AXIS_GROUP, AXIS_REDUCE, AXIS_UPCAST, AXIS_UNROLL, AXIS_LANE, AXIS_LOOP, AXIS_DOT, AXIS_COUNT };
+enum axis_kind {
+  AXIS_GLOBAL,
+  AXIS_THREAD,
+  AXIS_LOCAL,
+  AXIS_GROUP,
+  AXIS_REDUCE,
+  AXIS_UPCAST,
+  AXIS_UNROLL,
+  AXIS_LANE,
+  AXIS_LOOP,
+  AXIS_DOT,
+  AXIS_COUNT
+};
 
 #endif

@@ -5,9 +5,10 @@
 //   %2 = RANGE.idx %1 [0 LOOP]          sources are nodes defined above
 //   %3 = INDEX.f32 %0 %2                ; a semicolon starts a comment
 //
-// How an op's argument prints is one row of `styles`.  Arguments that the style cannot express print as [raw a b "text"], so that
-// every node reads back; printing what was parsed gives the same text.  The dtype of a void op is left out.  The parser takes
-// text from anywhere: it asks check.c before it builds a node, and reports what is wrong with the line's number.
+// How an op's argument prints is one row of `styles`.  Arguments that the style cannot express print as [raw a b
+// "text"], so that every node reads back; printing what was parsed gives the same text.  The dtype of a void op is left
+// out.  The parser takes text from anywhere: it asks check.c before it builds a node, and reports what is wrong with
+// the line's number.
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -50,10 +51,12 @@ static enum style style_of(enum op op) {
 
 // The dtype of an op that is written without one.
 static enum dtype default_dtype(enum op op) {
-  return op == OP_VAR || op == OP_RANGE || op == OP_IOTA || op == OP_LANE || op == OP_SPECIAL || op == OP_INVALID ? DT_IDX : DT_VOID;
+  return op == OP_VAR || op == OP_RANGE || op == OP_IOTA || op == OP_LANE || op == OP_SPECIAL || op == OP_INVALID
+           ? DT_IDX
+           : DT_VOID;
 }
 
-// --- printing -------------------------------------------------------------------------------------------------------------
+// --- printing --------------------------------------------------------------------------------------------------------
 
 static void add_quoted(str *out, const char *s, size_t n) {
   str_addc(out, '"');
@@ -78,7 +81,8 @@ static void add_number(str *out, enum dtype d, int64_t a) {
   memcpy(&v, &a, 8);
   if (isinf(v)) str_add(out, v < 0 ? "-inf" : "inf");
   else if (double_bits(NAN) == (uint64_t)a) str_add(out, "nan");
-  else if (isnan(v) || double_bits(dtype_round(d, v)) != (uint64_t)a) str_addf(out, "0x%016llx", (unsigned long long)a);   // its bits
+  else if (isnan(v) || double_bits(dtype_round(d, v)) != (uint64_t)a)
+    str_addf(out, "0x%016llx", (unsigned long long)a);  // its bits
   else {
     char few[40];
     for (int digits = 1; digits <= 17; digits++) {      // the shortest decimal that reads back
@@ -125,7 +129,11 @@ static void add_arg(str *out, const uop *u) {
   switch (st) {
   case S_NONE: return;
   case S_CONST: str_addc(out, ' '); add_number(out, (enum dtype)u->dt, u->a); return;
-  case S_VAR: str_addc(out, ' '); add_quoted(out, u->s, u->s_len); str_addf(out, " %lld..%lld", (long long)u->a, (long long)u->b); return;
+  case S_VAR:
+    str_addc(out, ' ');
+    add_quoted(out, u->s, u->s_len);
+    str_addf(out, " %lld..%lld", (long long)u->a, (long long)u->b);
+    return;
   case S_BOUND: str_addc(out, ' '); add_quoted(out, u->s, u->s_len); str_addf(out, " %lld", (long long)u->b); return;
   default: break;
   }
@@ -142,14 +150,16 @@ static void add_arg(str *out, const uop *u) {
     break;
   case S_OP_AXES: str_add(out, op_name((enum op)u->a)); add_axes(out, u->b); break;
   default:                                              // S_LANES
-    for (size_t i = 0; i + 1 < u->s_len; i += 2) str_addf(out, i ? " %d" : "%d", (unsigned char)u->s[i] | (unsigned char)u->s[i + 1] << 8);
+    for (size_t i = 0; i + 1 < u->s_len; i += 2)
+      str_addf(out, i ? " %d" : "%d", (unsigned char)u->s[i] | (unsigned char)u->s[i + 1] << 8);
   }
   str_addc(out, ']');
 }
 
 static void add_op(str *out, const uop *u) {
   str_add(out, op_name((enum op)u->op));
-  if (u->dt != DT_VOID || default_dtype((enum op)u->op) != DT_VOID || u->lanes != 1) str_addf(out, ".%s", dtype_name((enum dtype)u->dt));
+  if (u->dt != DT_VOID || default_dtype((enum op)u->op) != DT_VOID || u->lanes != 1)
+    str_addf(out, ".%s", dtype_name((enum dtype)u->dt));
   if (u->lanes != 1) str_addf(out, "x%d", u->lanes);
 }
 
@@ -178,7 +188,7 @@ void uop_print(str *out, uop *const *roots, size_t n) {
   arena_free(mem);
 }
 
-// --- for people -----------------------------------------------------------------------------------------------------------
+// --- for people ------------------------------------------------------------------------------------------------------
 
 static const char *infix(enum op op) {
   switch (op) {
@@ -236,7 +246,11 @@ static void print_expr(str *out, const uop *u, int depth, size_t limit) {
   switch (u->op) {
   case OP_CONST: add_number(out, (enum dtype)u->dt, u->a); return;
   case OP_VAR: case OP_SPECIAL: str_addn(out, u->s ? u->s : "?", u->s ? u->s_len : 1); return;
-  case OP_PARAM: case OP_BUFFER: case OP_LOCAL: str_addf(out, "%s%lld", u->op == OP_PARAM ? "p" : u->op == OP_BUFFER ? "b" : "l", (long long)u->a); return;
+  case OP_PARAM:
+  case OP_BUFFER:
+  case OP_LOCAL:
+    str_addf(out, "%s%lld", u->op == OP_PARAM ? "p" : u->op == OP_BUFFER ? "b" : "l", (long long)u->a);
+    return;
   case OP_RANGE:
     str_addf(out, "r%lld", (long long)u->a);
     if (u->src[0]->op == OP_CONST) str_addf(out, "_%lld", (long long)u->src[0]->a);
@@ -269,7 +283,7 @@ static void print_expr(str *out, const uop *u, int depth, size_t limit) {
 
 void uop_print_expr(str *out, const uop *u) { print_expr(out, u, 16, out->n + 2000); }
 
-// --- parsing --------------------------------------------------------------------------------------------------------------
+// --- parsing ---------------------------------------------------------------------------------------------------------
 
 typedef struct parser {
   graph *g;
@@ -290,7 +304,9 @@ static void complain(parser *ps, const char *fmt, ...) {
   error_set(ps->err, "line %d: %s", ps->line, text);
 }
 
-static void skip_blanks(parser *ps) { while (ps->p < ps->end && (*ps->p == ' ' || *ps->p == '\t' || *ps->p == '\r')) ps->p++; }
+static void skip_blanks(parser *ps) {
+  while (ps->p < ps->end && (*ps->p == ' ' || *ps->p == '\t' || *ps->p == '\r')) ps->p++;
+}
 
 static bool take(parser *ps, char c) {
   skip_blanks(ps);
@@ -306,7 +322,9 @@ static bool expect(parser *ps, char c) {
 }
 
 typedef struct word { const char *at; size_t n; } word;
-static bool is_word_char(char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || strchr("_.+-", c); }
+static bool is_word_char(char c) {
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || strchr("_.+-", c);
+}
 
 static word take_word(parser *ps) {
   skip_blanks(ps);
@@ -333,7 +351,12 @@ static bool word_to_int(parser *ps, word w, int64_t *out) {
 
 static bool take_int(parser *ps, int64_t *out) { return word_to_int(ps, take_word(ps), out); }
 
-static int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; }
+static int hex_digit(char c) {
+  return c >= '0' && c <= '9'   ? c - '0'
+         : c >= 'a' && c <= 'f' ? c - 'a' + 10
+         : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                : -1;
+}
 
 static bool take_quoted(parser *ps, uarg *arg) {
   if (!expect(ps, '"')) return false;
@@ -499,7 +522,8 @@ static bool take_head(parser *ps, enum op *op, enum dtype *dt, int *lanes) {
     *lanes = (int)n;
     type.n = (size_t)(by - type.at);
   }
-  return dtype_parse(type.at, type.n, dt) || fail(ps, "unknown dtype '%.*s'", (int)(type.n < 40 ? type.n : 40), type.at);
+  return dtype_parse(type.at, type.n, dt) ||
+         fail(ps, "unknown dtype '%.*s'", (int)(type.n < 40 ? type.n : 40), type.at);
 }
 
 static bool take_node_number(parser *ps, int64_t *n) {

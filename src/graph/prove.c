@@ -1,8 +1,9 @@
-// Proofs that an index stays in bounds.  Whatever stage the expression comes from, it is first read back as a scalar IDX
-// expression (a vector stands for any of its lanes: LANE becomes a variable, or a number below EXTRACT; shifts and masks become
-// division and remainder again; what is no index arithmetic becomes an opaque variable with the node's bounds) and simplified.
-// Then its bounds are those of a sum, improved by what is known: a condition is a sum S <= K, and i = m*S + rest with m > 0 gives
-// i <= m*K + max(rest), for m < 0 a lower bound.  Everything is sound; what cannot be proven gets wide bounds.
+// Proofs that an index stays in bounds.  Whatever stage the expression comes from, it is first read back as a scalar
+// IDX expression (a vector stands for any of its lanes: LANE becomes a variable, or a number below EXTRACT; shifts and
+// masks become division and remainder again; what is no index arithmetic becomes an opaque variable with the node's
+// bounds) and simplified. Then its bounds are those of a sum, improved by what is known: a condition is a sum S <= K,
+// and i = m*S + rest with m > 0 gives i <= m*K + max(rest), for m < 0 a lower bound.  Everything is sound; what cannot
+// be proven gets wide bounds.
 #include "graph/prove.h"
 #include "graph/symbolic.h"
 
@@ -11,7 +12,7 @@ enum { ANY_LANE = -1, MAX_FACTS = 32, MAX_SPLITS = 4 };
 void prover_begin(prover *p, graph *g) { *p = (prover){.g = g}; }
 void prover_end(prover *p) { map_free(&p->memo); }
 
-// --- reading back -----------------------------------------------------------------------------------------------------------
+// --- reading back ----------------------------------------------------------------------------------------------------
 
 static bool is_index_dt(enum dtype d) { return d == DT_IDX || d == DT_I64 || d == DT_I32; }
 
@@ -24,10 +25,13 @@ static uop *opaque(prover *p, uop *u, int lane) {       // equal nodes in equal 
   return uop_var(p->g, name, u->vmin, u->vmax);
 }
 
-// The exact value of what a machine computes in 32 or 64 bits, if that cannot wrap; otherwise nothing is known but the node's bounds.
+// The exact value of what a machine computes in 32 or 64 bits, if that cannot wrap; otherwise nothing is known but the
+// node's bounds.
 static uop *exact(prover *p, uop *u, uop *r, int lane) {
-  if (u->dt == DT_IDX || u->dt == DT_BOOL || u->op == OP_INVALID || u->op == OP_WHERE) return r;       // the branches of a WHERE were looked at
-  bool wraps = r->vmin == INT64_MIN || r->vmax == INT64_MAX || r->vmin < dtype_min((enum dtype)u->dt) || r->vmax > dtype_max((enum dtype)u->dt);
+  // the branches of a WHERE were looked at
+  if (u->dt == DT_IDX || u->dt == DT_BOOL || u->op == OP_INVALID || u->op == OP_WHERE) return r;
+  bool wraps = r->vmin == INT64_MIN || r->vmax == INT64_MAX || r->vmin < dtype_min((enum dtype)u->dt) ||
+               r->vmax > dtype_max((enum dtype)u->dt);
   return wraps ? opaque(p, u, lane) : r;
 }
 
@@ -35,7 +39,9 @@ static uop *read_shift(prover *p, uop *u, int lane) {   // SHR, SHL by a constan
   const uop *c = uop_unsplat(u->src[1]);
   if (c->op != OP_CONST || c->a < 0) return opaque(p, u, lane);
   uop *x = read_back(p, u->src[0], lane);
-  if (u->op == OP_AND) return c->a < INT64_MAX && (c->a & (c->a + 1)) == 0 ? uop_op2(p->g, OP_MOD, x, uop_idx(p->g, c->a + 1)) : opaque(p, u, lane);
+  if (u->op == OP_AND)
+    return c->a < INT64_MAX && (c->a & (c->a + 1)) == 0 ? uop_op2(p->g, OP_MOD, x, uop_idx(p->g, c->a + 1))
+                                                        : opaque(p, u, lane);
   if (c->a > 61) return opaque(p, u, lane);
   return uop_op2(p->g, u->op == OP_SHR ? OP_IDIV : OP_MUL, x, uop_idx(p->g, (int64_t)1 << c->a));
 }
@@ -49,7 +55,9 @@ static uop *read_operator(prover *p, uop *u, int lane) {
     if (s[0]->vmin < 0 || s[1]->vmin <= 0) return opaque(p, u, lane);
     op = op == OP_CDIV ? OP_IDIV : OP_MOD;
   }
-  return u->nsrc == 1 ? uop_op1(g, op, s[0]) : u->nsrc == 2 ? uop_op2(g, op, s[0], s[1]) : uop_op3(g, op, s[0], s[1], s[2]);
+  return u->nsrc == 1   ? uop_op1(g, op, s[0])
+         : u->nsrc == 2 ? uop_op2(g, op, s[0], s[1])
+                        : uop_op3(g, op, s[0], s[1], s[2]);
 }
 
 static uop *read_new(prover *p, uop *u, int lane) {
@@ -60,14 +68,26 @@ static uop *read_new(prover *p, uop *u, int lane) {
   case OP_CONST: return logic ? u : uop_idx(g, u->a);
   case OP_INVALID: return uop_new(g, OP_INVALID, DT_IDX, 1, NULL, 0, (uarg){0});
   case OP_VAR: return uop_new(g, OP_VAR, DT_IDX, 1, NULL, 0, (uarg){u->a, u->b, u->s, u->s_len});
-  case OP_RANGE: return uop_new(g, OP_RANGE, DT_IDX, 1, (uop *[]){read_back(p, u->src[0], ANY_LANE)}, 1, (uarg){.a = u->a, .b = u->b});
+  case OP_RANGE:
+    return uop_new(g, OP_RANGE, DT_IDX, 1, (uop *[]){read_back(p, u->src[0], ANY_LANE)}, 1,
+                   (uarg){.a = u->a, .b = u->b});
   case OP_LANE: return lane == ANY_LANE ? uop_var(g, "#lane", 0, u->lanes - 1) : uop_idx(g, lane);
   case OP_SPLAT: return read_back(p, u->src[0], lane);
   case OP_EXTRACT: return read_back(p, u->src[0], (int)u->a);
-  case OP_CAST: return index && is_index_dt((enum dtype)u->src[0]->dt) ? read_back(p, u->src[0], lane) : opaque(p, u, lane);
+  case OP_CAST:
+    return index && is_index_dt((enum dtype)u->src[0]->dt) ? read_back(p, u->src[0], lane) : opaque(p, u, lane);
   case OP_SHR: case OP_SHL: return read_shift(p, u, lane);
   case OP_AND: return logic ? read_operator(p, u, lane) : read_shift(p, u, lane);
-  case OP_NEG: case OP_ADD: case OP_SUB: case OP_MUL: case OP_IDIV: case OP_MOD: case OP_CDIV: case OP_CMOD: case OP_MAX: case OP_MIN:
+  case OP_NEG:
+  case OP_ADD:
+  case OP_SUB:
+  case OP_MUL:
+  case OP_IDIV:
+  case OP_MOD:
+  case OP_CDIV:
+  case OP_CMOD:
+  case OP_MAX:
+  case OP_MIN:
   case OP_OR: case OP_XOR: case OP_WHERE: return read_operator(p, u, lane);
   case OP_CMPLT: case OP_CMPEQ: case OP_CMPNE: {
     enum dtype d = (enum dtype)u->src[0]->dt;
@@ -89,7 +109,7 @@ static uop *read_back(prover *p, uop *u, int lane) {
 
 void prover_assume(prover *p, uop *cond) { p->cond = cond ? simplify(p->g, read_back(p, cond, ANY_LANE)) : NULL; }
 
-// --- sums under conditions --------------------------------------------------------------------------------------------------
+// --- sums under conditions -------------------------------------------------------------------------------------------
 
 typedef struct fact { idx_sum s; int64_t max; } fact;   // s (without constant) <= max
 
@@ -103,17 +123,25 @@ static void less(graph *g, uop *x, uop *y, fact *f, int *n) {             // x <
 }
 
 static void find_facts(graph *g, uop *cond, fact *f, int *n) {
-  if (cond->op == OP_AND && cond->dt == DT_BOOL) { find_facts(g, cond->src[0], f, n); find_facts(g, cond->src[1], f, n); return; }
+  if (cond->op == OP_AND && cond->dt == DT_BOOL) {
+    find_facts(g, cond->src[0], f, n);
+    find_facts(g, cond->src[1], f, n);
+    return;
+  }
   if (cond->op == OP_CMPLT && cond->src[0]->dt == DT_IDX) less(g, cond->src[0], cond->src[1], f, n);
 }
 
 // A range stays below its end, also where that is symbolic.
 static void find_range_facts(graph *g, const idx_sum *s, fact *f, int *n) {
   for (int i = 0; i < s->n; i++)
-    if (s->atom[i]->op == OP_RANGE && s->atom[i]->src[0]->op != OP_CONST && s->atom[i]->src[0]->dt == DT_IDX) less(g, s->atom[i], s->atom[i]->src[0], f, n);
+    if (s->atom[i]->op == OP_RANGE && s->atom[i]->src[0]->op != OP_CONST && s->atom[i]->src[0]->dt == DT_IDX)
+      less(g, s->atom[i], s->atom[i]->src[0], f, n);
 }
 
-static bool add_scaled(int64_t *sum, int64_t by, int64_t v) { int64_t t; return mul_i64(by, v, &t) && add_i64(*sum, t, sum); }
+static bool add_scaled(int64_t *sum, int64_t by, int64_t v) {
+  int64_t t;
+  return mul_i64(by, v, &t) && add_i64(*sum, t, sum);
+}
 
 // Bounds of a sum from those of its atoms; false for a side that is unknown.
 static void plain(const idx_sum *s, uop *cond, bool *has_lo, int64_t *lo, bool *has_hi, int64_t *hi) {
@@ -160,7 +188,9 @@ static bounds bounds_of_sum(prover *p, const idx_sum *s, uop *cond) {
         idx_sum rest;
         bool rl, rh;
         int64_t l, h;
-        if (s->atom[i] != facts[f].s.atom[k] || !m || m * c != s->coeff[i] || !minus_scaled(s, &facts[f].s, m, &rest) || !mul_i64(m, facts[f].max, &edge)) continue;
+        if (s->atom[i] != facts[f].s.atom[k] || !m || m * c != s->coeff[i] || !minus_scaled(s, &facts[f].s, m, &rest) ||
+            !mul_i64(m, facts[f].max, &edge))
+          continue;
         plain(&rest, cond, &rl, &l, &rh, &h);
         if (m > 0 && rh && add_i64(h, edge, &h) && (!has_hi || h < hi)) { hi = h; has_hi = true; }
         if (m < 0 && rl && add_i64(l, edge, &l) && (!has_lo || l > lo)) { lo = l; has_lo = true; }
@@ -168,7 +198,7 @@ static bounds bounds_of_sum(prover *p, const idx_sum *s, uop *cond) {
   return (bounds){has_lo ? lo : INT64_MIN, has_hi ? hi : INT64_MAX};
 }
 
-// --- choices ----------------------------------------------------------------------------------------------------------------
+// --- choices ---------------------------------------------------------------------------------------------------------
 
 static uop *both(graph *g, uop *p, uop *q) { return !p ? q : !q ? p : simplify(g, uop_op2(g, OP_AND, p, q)); }
 

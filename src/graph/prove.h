@@ -3,13 +3,14 @@
 #define WEFT_PROVE_H
 #include "graph/bounds.h"
 
-typedef struct prover { graph *g; map memo; uop *cond; } prover;      // zero memo to begin with; cond: NULL, or what prover_assume said
+// zero memo to begin with; cond: NULL, or what prover_assume said
+typedef struct prover { graph *g; map memo; uop *cond; } prover;
 
 void prover_begin(prover *p, graph *g);          // g: for scratch nodes
 void prover_end(prover *p);
 // From here on `cond` (a BOOL expression of any stage, or NULL) is known to hold, and nothing else.
 void prover_assume(prover *p, uop *cond);
-// Bounds of an index expression of any stage: scalar or in lanes (then of all of them), IDX or of a machine's integers.  Where it
-// is INVALID it is no index and does not count; lo > hi says that it never is one.
+// Bounds of an index expression of any stage: scalar or in lanes (then of all of them), IDX or of a machine's integers.
+// Where it is INVALID it is no index and does not count; lo > hi says that it never is one.
 bounds prove_index(prover *p, uop *i);
 #endif

@@ -1,5 +1,5 @@
-// Recording rewrites: see record.h. Nodes are shared and never change, so that all states that a graph went through are one table of
-// nodes; a step is two numbers, and a page that shows it finds the difference by itself.
+// Recording rewrites: see record.h. Nodes are shared and never change, so that all states that a graph went through are
+// one table of nodes; a step is two numbers, and a page that shows it finds the difference by itself.
 #include "graph/record.h"
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ void record_step(recorder *r, const char *pass, const ruleset *s, unsigned index
   else r->lost++;
 }
 
-// --- writing ----------------------------------------------------------------------------------------------------------------
+// --- writing ---------------------------------------------------------------------------------------------------------
 
 typedef struct labels { smap index; size_t n; arena *mem; } labels;
 
@@ -89,7 +89,9 @@ static void write_nodes(const uop_list *l, map *numbers, str *out) {
   arena_free(names.mem);
 }
 
-static bool same_rule(const step *a, const step *b) { return a->set == b->set && a->index == b->index && !strcmp(a->pass, b->pass); }
+static bool same_rule(const step *a, const step *b) {
+  return a->set == b->set && a->index == b->index && !strcmp(a->pass, b->pass);
+}
 
 static void write_steps(const recorder *r, const map *numbers, str *out) {
   VEC(const step *) rules = {0};                      // few hundred at most
@@ -107,7 +109,8 @@ static void write_steps(const recorder *r, const map *numbers, str *out) {
       str_addf(out, ",\"%s\",%d,", s->set->name, fired->line);
       str_add_json(out, fired->text, strlen(fired->text));
       const char *file = strstr(s->set->file, "src/");
-      for (const char *next; file && (next = strstr(file + 1, "/src/"));) file = next + 1;      // the last one: nothing of the build machine
+      // the last one: nothing of the build machine
+      for (const char *next; file && (next = strstr(file + 1, "/src/"));) file = next + 1;
       str_addc(out, ',');
       str_add_json(out, file ? file + 4 : "", file ? strlen(file + 4) : 0);
       str_addc(out, ']');
@@ -124,7 +127,10 @@ void record_write(const recorder *r, str *out, map *numbers) {
   map own = {0}, *found = numbers ? numbers : &own;
   arena *mem = arena_new();
   for (size_t i = 0; i < r->marks.n; i++) vec_push(&roots, r->marks.at[i].root);
-  for (size_t i = 0; i < r->steps.n; i++) { vec_push(&roots, r->steps.at[i].from); vec_push(&roots, r->steps.at[i].to); }
+  for (size_t i = 0; i < r->steps.n; i++) {
+    vec_push(&roots, r->steps.at[i].from);
+    vec_push(&roots, r->steps.at[i].to);
+  }
   uop_list l = uop_toposort(mem, roots.at, roots.n);
   str_addc(out, '{');
   write_nodes(&l, found, out);

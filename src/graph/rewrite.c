@@ -64,7 +64,10 @@ static uop *build(graph *g, const pat *p, const uop *like, uop *const *v) {
   uop *u;
   if (p->op == OP_CAST) u = uop_cast(g, s[0], p->dt ? (enum dtype)p->dt : (enum dtype)like->dt);
   else if (p->op == OP_BITCAST) u = uop_bitcast(g, s[0], p->dt ? (enum dtype)p->dt : (enum dtype)like->dt);
-  else u = p->nsrc == 1 ? uop_op1(g, (enum op)p->op, s[0]) : p->nsrc == 2 ? uop_op2(g, (enum op)p->op, s[0], s[1]) : uop_op3(g, (enum op)p->op, s[0], s[1], s[2]);
+  else
+    u = p->nsrc == 1   ? uop_op1(g, (enum op)p->op, s[0])
+        : p->nsrc == 2 ? uop_op2(g, (enum op)p->op, s[0], s[1])
+                       : uop_op3(g, (enum op)p->op, s[0], s[1], s[2]);
   uop *folded = eval_const(g, u);
   return folded ? folded : u;
 }
@@ -73,8 +76,8 @@ uop *rule_apply(graph *g, const rule *r, uop *u, uop *const *v, void *ctx) {
   uop *to = r->fn ? r->fn(g, u, v, ctx) : build(g, r->rhs, u, v);
   if (to == u || (!r->fn && to->shape != u->shape)) return NULL;       // a bare constant has no shape
   if (to && (to->dt != u->dt || to->lanes != u->lanes) && !(to->op == OP_SINK || u->op == OP_SINK))
-    die("rule '%s' turned %s.%sx%d into %s.%sx%d", r->text, op_name((enum op)u->op), dtype_name((enum dtype)u->dt), u->lanes,
-        op_name((enum op)to->op), dtype_name((enum dtype)to->dt), to->lanes);
+    die("rule '%s' turned %s.%sx%d into %s.%sx%d", r->text, op_name((enum op)u->op), dtype_name((enum dtype)u->dt),
+        u->lanes, op_name((enum op)to->op), dtype_name((enum dtype)to->dt), to->lanes);
   return to;
 }
 
@@ -82,7 +85,8 @@ static void trace(const ruleset *s, const rule *r, const uop *u, const uop *to, 
   str before = {0}, after = {0};
   uop_print_expr(&before, u);
   uop_print_expr(&after, to);
-  fprintf(stderr, "%s: %s:%d  %s\n    %.300s\n    %.300s\n", pass, s->name, r->line, r->text, str_c(&before), str_c(&after));
+  fprintf(stderr, "%s: %s:%d  %s\n    %.300s\n    %.300s\n", pass, s->name, r->line, r->text, str_c(&before),
+          str_c(&after));
   str_free(&before); str_free(&after);
 }
 

@@ -9,20 +9,25 @@
 //   u = graph_rewrite(g, u, PM(symbolic, movement), ctx, "initial symbolic");
 //
 // The laws
-// - A rule keeps dtype, lanes and shape. Rewriting shrinks or canonicalises, so it ends: no rule is the inverse of another,
-//   none only swaps operands (ops.h says what commutes; patterns try both orders).
-// - A repeated variable means the same node. x y z w match anything, c0 c1 c2 only constants (also a constant in every lane).
-// - Tables are for INTS, FLOATS, BOOLS or ANYTHING (by the dtype of the node; for comparisons, of what is compared). Float rules are bit-exact, except in
-//   tables marked REASSOCIATING. Rules that expand live in tables and passes of their own.
-// - The right side of R is built from the variables; constants fold. F calls a function: it returns the replacement, or NULL for no match.
+// - A rule keeps dtype, lanes and shape. Rewriting shrinks or canonicalises, so it ends: no rule is the inverse of
+//   another, none only swaps operands (ops.h says what commutes; patterns try both orders).
+// - A repeated variable means the same node. x y z w match anything, c0 c1 c2 only constants (also a constant in every
+//   lane).
+// - Tables are for INTS, FLOATS, BOOLS or ANYTHING (by the dtype of the node; for comparisons, of what is compared).
+//   Float rules are bit-exact, except in tables marked REASSOCIATING. Rules that expand live in tables and passes of
+//   their own.
+// - The right side of R is built from the variables; constants fold. F calls a function: it returns the replacement, or
+//   NULL for no match.
 // - A rule keeps its own text and line: traces (DEBUG=6) print it as written, and how often it fired.
 //
-// The macros of the pattern language (ADD(x, y), K(0), ...) are in rules.h, to be included last, by files that hold tables.
+// The macros of the pattern language (ADD(x, y), K(0), ...) are in rules.h, to be included last, by files that hold
+// tables.
 #ifndef WEFT_REWRITE_H
 #define WEFT_REWRITE_H
 #include "graph/uop.h"
 
-enum { PAT_VAR = 200, PAT_CONST, PAT_INT };       // ops of patterns beside enum op: any node, any constant, the constant `k`
+// ops of patterns beside enum op: any node, any constant, the constant `k`
+enum { PAT_VAR = 200, PAT_CONST, PAT_INT };
 enum { MAX_PAT_VARS = 8 };
 
 typedef struct pat {
@@ -57,9 +62,11 @@ typedef struct ruleset {
 
 #define PM(...) (const ruleset *const[]){__VA_ARGS__, NULL}
 
-// Applies the tables, sources first, until nothing matches. ctx goes to the F functions. `pass` names the pass in traces.
+// Applies the tables, sources first, until nothing matches. ctx goes to the F functions. `pass` names the pass in
+// traces.
 uop *graph_rewrite(graph *g, uop *root, const ruleset *const *sets, void *ctx, const char *pass);
-// The same with a memory of results: node -> its fixed point. For tables whose F functions look at nothing but the node.
+// The same with a memory of results: node -> its fixed point. For tables whose F functions look at nothing but the
+// node.
 uop *graph_rewrite_memo(graph *g, uop *root, const ruleset *const *sets, void *ctx, const char *pass, map *memo);
 // The first rule that matches node u itself, applied once; NULL if none does.
 uop *rewrite_once(graph *g, uop *u, const ruleset *const *sets, void *ctx, const char *pass);

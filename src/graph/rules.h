@@ -8,7 +8,8 @@
 #define P3(o, ...) (&(const pat){.op = OP_##o, .nsrc = 3, .src = {__VA_ARGS__}})
 #define P0(o) (&(const pat){.op = OP_##o, .nsrc = 0})
 #define K(v) (&(const pat){.op = PAT_INT, .k = (v)})
-#define AS(o, slot_var, ...) (&(const pat){.op = OP_##o, .var = slot_var, .nsrc = COUNT(((const pat *[]){__VA_ARGS__})), .src = {__VA_ARGS__}})
+#define AS(o, slot_var, ...) (&(const pat){.op = OP_##o, .var = slot_var, \
+  .nsrc = COUNT(((const pat *[]){__VA_ARGS__})), .src = {__VA_ARGS__}})
 #define CAST_TO(d, p) (&(const pat){.op = OP_CAST, .nsrc = 1, .dt = DT_##d, .src = {p}})
 
 #define CAST(p) P1(CAST, p)

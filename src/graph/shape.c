@@ -84,7 +84,9 @@ const shape *shape_derive(graph *g, const uop *u) {
   switch (u->op) {
   case OP_BUFFER: { uop *n = uop_idx(g, u->b); return shape_new(g, 1, &n); }
   case OP_RESHAPE: need(u); return dims_from_sources(g, u);
-  case OP_EXPAND: if (need(u)->n != (int)u->nsrc - 1) die("EXPAND of another number of axes"); return dims_from_sources(g, u);
+  case OP_EXPAND:
+    if (need(u)->n != (int)u->nsrc - 1) die("EXPAND of another number of axes");
+    return dims_from_sources(g, u);
   case OP_PERMUTE: return permuted(g, u);
   case OP_PAD: return padded(g, u);
   case OP_SHRINK: return shrunk(g, u);

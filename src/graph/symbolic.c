@@ -1,6 +1,7 @@
-// Simplification. Index expressions have a normal form: a sum of atoms with constant coefficients, in the order of their
-// hashes. Divisions and remainders by constants are taken apart over that sum: what is divisible leaves, what is provably
-// small vanishes, common factors cancel; that is how the block structure of a quantised format reappears when a range is split.
+// Simplification. Index expressions have a normal form: a sum of atoms with constant coefficients, in the order of
+// their hashes. Divisions and remainders by constants are taken apart over that sum: what is divisible leaves, what is
+// provably small vanishes, common factors cancel; that is how the block structure of a quantised format reappears when
+// a range is split.
 #include "graph/symbolic.h"
 #include <stdlib.h>
 #include "graph/eval.h"
@@ -26,7 +27,9 @@ static bool flatten(uop *u, int64_t by, idx_sum *s) {
   return add_term(s, u, by);
 }
 
-static int by_hash(const uop *p, const uop *q) { return p->hash < q->hash ? -1 : p->hash > q->hash ? 1 : p->id < q->id ? -1 : p->id > q->id; }
+static int by_hash(const uop *p, const uop *q) {
+  return p->hash < q->hash ? -1 : p->hash > q->hash ? 1 : p->id < q->id ? -1 : p->id > q->id;
+}
 
 static void normalise(idx_sum *s) {
   int n = 0;
@@ -82,7 +85,8 @@ static bool recombine(graph *g, idx_sum *s) {
       uop *t = s->atom[j], *to = NULL;
       int64_t cd;
       if (t == q) to = m->src[0];
-      else if (t->op == OP_MOD && t->src[0] == q && t->src[1]->op == OP_CONST && mul_i64(c, t->src[1]->a, &cd)) to = idx_mod(g, m->src[0], uop_idx(g, cd));
+      else if (t->op == OP_MOD && t->src[0] == q && t->src[1]->op == OP_CONST && mul_i64(c, t->src[1]->a, &cd))
+        to = idx_mod(g, m->src[0], uop_idx(g, cd));
       if (!to) continue;
       int64_t factor = s->coeff[i];
       s->coeff[i] = s->coeff[j] = 0;
@@ -118,7 +122,8 @@ static void split_sum(const idx_sum *s, int64_t c, idx_sum *quot, idx_sum *rest)
   rest->constant = floormod_i64(s->constant, c);
   for (int i = 0; i < s->n; i++) {
     int64_t q = floordiv_i64(s->coeff[i], c), r = floormod_i64(s->coeff[i], c);
-    if (r && q && s->coeff[i] < 0) { q = 0; r = s->coeff[i]; }          // keep -x/c as it is: -1 = c*(-1) + (c-1) helps nobody
+    // keep -x/c as it is: -1 = c*(-1) + (c-1) helps nobody
+    if (r && q && s->coeff[i] < 0) { q = 0; r = s->coeff[i]; }
     if (q) { quot->atom[quot->n] = s->atom[i]; quot->coeff[quot->n++] = q; }
     if (r) { rest->atom[rest->n] = s->atom[i]; rest->coeff[rest->n++] = r; }
   }
@@ -152,7 +157,8 @@ static uop *divide_sum(graph *g, uop *u, uop *const *v, void *ctx) {
   int64_t c = u->src[1]->a, lo, hi, both;
   if (c <= 0) return NULL;
   if (c == 1) return n;
-  if (n->op == OP_IDIV && n->src[1]->op == OP_CONST && n->src[1]->a > 0 && mul_i64(n->src[1]->a, c, &both)) return idx_div(g, n->src[0], uop_idx(g, both));
+  if (n->op == OP_IDIV && n->src[1]->op == OP_CONST && n->src[1]->a > 0 && mul_i64(n->src[1]->a, c, &both))
+    return idx_div(g, n->src[0], uop_idx(g, both));
   if (n->op == OP_MOD && n->src[1]->op == OP_CONST && n->src[1]->a > 0 && n->src[1]->a % c == 0)
     return idx_mod(g, idx_div(g, n->src[0], u->src[1]), uop_idx(g, n->src[1]->a / c));
   idx_sum s, quot, rest, A, B;
@@ -177,7 +183,8 @@ static uop *remainder_sum(graph *g, uop *u, uop *const *v, void *ctx) {
   int64_t c = u->src[1]->a, lo, hi;
   if (c <= 0) return NULL;
   if (c == 1) return uop_idx(g, 0);
-  if (n->op == OP_MOD && n->src[1]->op == OP_CONST && n->src[1]->a > 0 && n->src[1]->a % c == 0) return idx_mod(g, n->src[0], u->src[1]);
+  if (n->op == OP_MOD && n->src[1]->op == OP_CONST && n->src[1]->a > 0 && n->src[1]->a % c == 0)
+    return idx_mod(g, n->src[0], u->src[1]);
   idx_sum s, quot, rest, A, B;
   if (!idx_sum_of(n, &s)) return NULL;
   split_sum(&s, c, &quot, &rest);
@@ -209,7 +216,8 @@ static uop *compare_sum(graph *g, uop *u, uop *const *v, void *ctx) {
   }
   uop *q = u->src[0];
   int64_t product;
-  if (q->op == OP_IDIV && q->src[1]->op == OP_CONST && q->src[1]->a > 0 && u->src[1]->op == OP_CONST && mul_i64(q->src[1]->a, u->src[1]->a, &product))
+  if (q->op == OP_IDIV && q->src[1]->op == OP_CONST && q->src[1]->a > 0 && u->src[1]->op == OP_CONST &&
+      mul_i64(q->src[1]->a, u->src[1]->a, &product))
     return idx_lt(g, q->src[0], uop_idx(g, product));                  // x // c < k  is  x < c k
   if (u->src[1]->op != OP_CONST) {
     // a < b with a constant part moves it to one side, and equal atoms cancel: only if something was gained
@@ -240,8 +248,10 @@ static uop *fold(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v; (void)ctx;
   unsigned f = op_flags((enum op)u->op);
   if (!(f & OPF_ELEMENTWISE) && u->op != OP_RANGE && u->op != OP_SPLAT) return NULL;
-  bool guards = u->op == OP_WHERE && uop_unsplat(u->src[2])->op == OP_INVALID;        // its bounds are those of the index that may not be there
-  if (u->op != OP_SPLAT && !guards && u->vmin == u->vmax && (dtype_is_int((enum dtype)u->dt) || u->dt == DT_BOOL) && !u->shape)
+  // its bounds are those of the index that may not be there
+  bool guards = u->op == OP_WHERE && uop_unsplat(u->src[2])->op == OP_INVALID;
+  if (u->op != OP_SPLAT && !guards && u->vmin == u->vmax && (dtype_is_int((enum dtype)u->dt) || u->dt == DT_BOOL) &&
+      !u->shape)
     return uop_splat(g, uop_int(g, (enum dtype)u->dt, u->vmin), u->lanes);
   if (!(f & OPF_ELEMENTWISE)) return NULL;
   for (size_t i = 0; i < u->nsrc; i++) if (uop_unsplat(u->src[i])->op != OP_CONST) return NULL;
@@ -271,7 +281,8 @@ static uop *fold_cast(graph *g, uop *u, uop *const *v, void *ctx) {
   if (in->op != OP_CAST) return NULL;
   enum dtype from = (enum dtype)in->src[0]->dt, mid = (enum dtype)in->dt, to = (enum dtype)u->dt;
   // the middle type keeps every value of the first: drop it
-  bool ints = dtype_is_int(from) && dtype_is_int(mid) && dtype_is_int(to) && in->src[0]->vmin >= dtype_min(mid) && in->src[0]->vmax <= dtype_max(mid) && mid != DT_U64;
+  bool ints = dtype_is_int(from) && dtype_is_int(mid) && dtype_is_int(to) && in->src[0]->vmin >= dtype_min(mid) &&
+              in->src[0]->vmax <= dtype_max(mid) && mid != DT_U64;
   bool floats = dtype_is_float(from) && ((mid == DT_F32 && from != DT_F64) || mid == DT_F64) && (dtype_is_float(to));
   bool back = to == from && floats;
   if (ints || back) return uop_cast(g, in->src[0], to);
@@ -371,7 +382,9 @@ RULES_END(float_exact)
 
 static const ruleset *const all_symbolic[] = {SYMBOLIC, NULL};
 
-uop *simplify(graph *g, uop *u) { return graph_rewrite_memo(g, u, all_symbolic, NULL, "simplify", graph_simplified(g)); }
+uop *simplify(graph *g, uop *u) {
+  return graph_rewrite_memo(g, u, all_symbolic, NULL, "simplify", graph_simplified(g));
+}
 
 static uop *settle(graph *g, uop *u) {               // the sources are simplified: only the top has to be
   uop *first = u, *known = map_ptr(graph_simplified(g), u);

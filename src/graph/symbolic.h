@@ -1,5 +1,5 @@
-// Simplification of expressions: the tables `symbolic` (integers, conditions) and `float_exact` (bit-exact float rules), and
-// index arithmetic that simplifies as it builds.
+// Simplification of expressions: the tables `symbolic` (integers, conditions) and `float_exact` (bit-exact float
+// rules), and index arithmetic that simplifies as it builds.
 #ifndef WEFT_SYMBOLIC_H
 #define WEFT_SYMBOLIC_H
 #include "graph/rewrite.h"

@@ -1,5 +1,5 @@
-// Construction and hash-consing of nodes: see uop.h.  Invariant: two live nodes of a graph (or its parents) never have the
-// same op, dtype, lanes, sources and argument.  Shapes of tensor ops are derived in shape.c, bounds in bounds.c.
+// Construction and hash-consing of nodes: see uop.h.  Invariant: two live nodes of a graph (or its parents) never have
+// the same op, dtype, lanes, sources and argument.  Shapes of tensor ops are derived in shape.c, bounds in bounds.c.
 #include "graph/uop.h"
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,8 @@ const char *op_name(enum op op) { return ops[op].name; }
 int op_arity(enum op op) { return ops[op].arity; }
 unsigned op_flags(enum op op) { return ops[op].flags; }
 const char *axis_kind_name(enum axis_kind k) {
-  static const char *const names[] = {"GLOBAL", "THREAD", "LOCAL", "GROUP", "REDUCE", "UPCAST", "UNROLL", "LANE", "LOOP", "DOT"};
+  static const char *const names[] = {"GLOBAL", "THREAD", "LOCAL", "GROUP", "REDUCE",
+                                      "UPCAST", "UNROLL", "LANE",  "LOOP",  "DOT"};
   return names[k];
 }
 
@@ -82,7 +83,8 @@ const shape *shape_new(graph *g, int n, uop *const *dim) {
 
 static uint64_t node_hash(const uop *u) {
   uint64_t h = hash_u64((uint64_t)u->op | (uint64_t)u->dt << 8 | (uint64_t)u->lanes << 16 | (uint64_t)u->nsrc << 32, 7);
-  if (u->op != OP_BUFFER) h = hash_u64((uint64_t)u->a, h);      // layers differ in their buffers' ids only: they shall look alike
+  // layers differ in their buffers' ids only: they shall look alike
+  if (u->op != OP_BUFFER) h = hash_u64((uint64_t)u->a, h);
   h = hash_u64((uint64_t)u->b, h);
   if (u->s) h = hash_bytes(u->s, u->s_len, h);
   for (size_t i = 0; i < u->nsrc; i++) h = hash_u64(u->src[i]->hash, h);
@@ -136,7 +138,8 @@ bool uop_has_axis(const uop *u, enum axis_kind kind) {
 
 // --- nodes ----------------------------------------------------------------------------------------------------------
 
-// By what a node is found again. Unlike the structural hash it tells layers apart: their equal nodes are not in each other's way.
+// By what a node is found again. Unlike the structural hash it tells layers apart: their equal nodes are not in each
+// other's way.
 static uint64_t identity(const uop *u) {
   uint64_t h = (uint64_t)u->op | (uint64_t)u->dt << 8 | (uint64_t)u->lanes << 16 | (uint64_t)u->nsrc << 32;
   uint64_t rest[3] = {(uint64_t)u->a, (uint64_t)u->b, (uint64_t)(uintptr_t)u->s};
@@ -186,7 +189,11 @@ uop *uop_new(graph *g, enum op op, enum dtype dt, int lanes, uop *const *src, si
     if (!src[i]) die("%s: source %zu is missing", op_name(op), i);
     t->src[i] = src[i];
   }
-  if ((op_flags(op) & OPF_COMMUTATIVE) && out_of_order(t->src[0], t->src[1])) { uop *x = t->src[0]; t->src[0] = t->src[1]; t->src[1] = x; }
+  if ((op_flags(op) & OPF_COMMUTATIVE) && out_of_order(t->src[0], t->src[1])) {
+    uop *x = t->src[0];
+    t->src[0] = t->src[1];
+    t->src[1] = x;
+  }
   uint64_t key = identity(t);
   uop *found = NULL;
   for (graph *p = g; p && !found; p = p->parent)
@@ -200,7 +207,8 @@ uop *uop_new(graph *g, enum op op, enum dtype dt, int lanes, uop *const *src, si
     found->id = (uint32_t)g->n;
     bounds few[16], *sb = nsrc <= 16 ? few : xmalloc(nsrc * sizeof *sb);
     for (size_t i = 0; i < nsrc; i++) sb[i] = (bounds){src[i]->vmin, src[i]->vmax};
-    for (size_t i = 0; i < 2 && i < nsrc; i++) sb[i] = (bounds){found->src[i]->vmin, found->src[i]->vmax};   // after the swap
+    // after the swap
+    for (size_t i = 0; i < 2 && i < nsrc; i++) sb[i] = (bounds){found->src[i]->vmin, found->src[i]->vmax};
     bounds b = bounds_of(found, sb);
     found->vmin = b.lo; found->vmax = b.hi;
     if (sb != few) free(sb);
@@ -234,7 +242,8 @@ static uop *elementwise(graph *g, enum op op, uop **s, size_t n) {
   for (size_t i = 0; i < n; i++) if (s[i]->op != OP_INVALID) s[i] = uop_splat(g, s[i], lanes);
   if (n >= 2 && op != OP_SHL && op != OP_SHR) {
     const uop *x = s[n - 2], *y = s[n - 1];
-    if (x->dt != y->dt) die("%s of %s and %s", op_name(op), dtype_name((enum dtype)x->dt), dtype_name((enum dtype)y->dt));
+    if (x->dt != y->dt)
+      die("%s of %s and %s", op_name(op), dtype_name((enum dtype)x->dt), dtype_name((enum dtype)y->dt));
   }
   return uop_new(g, op, result_dtype(op, s), lanes, s, n, (uarg){0});
 }
@@ -258,7 +267,9 @@ uop *uop_float(graph *g, enum dtype dt, double v) {
   return uop_new(g, OP_CONST, dt, 1, NULL, 0, (uarg){.a = bits});
 }
 
-uop *uop_const_like(graph *g, const uop *u, double v) { return uop_splat(g, uop_float(g, (enum dtype)u->dt, v), u->lanes); }
+uop *uop_const_like(graph *g, const uop *u, double v) {
+  return uop_splat(g, uop_float(g, (enum dtype)u->dt, v), u->lanes);
+}
 
 double uop_const_float(const uop *u) {
   if (u->op != OP_CONST) die("uop_const_float of %s", op_name((enum op)u->op));
@@ -282,7 +293,8 @@ uop *uop_cast(graph *g, uop *x, enum dtype dt) {
 
 uop *uop_bitcast(graph *g, uop *x, enum dtype dt) {
   if (x->dt == dt) return x;
-  if (!x->shape && dtype_size((enum dtype)x->dt) != dtype_size(dt)) die("bitcast of %s to %s", dtype_name((enum dtype)x->dt), dtype_name(dt));
+  if (!x->shape && dtype_size((enum dtype)x->dt) != dtype_size(dt))
+    die("bitcast of %s to %s", dtype_name((enum dtype)x->dt), dtype_name(dt));
   return uop_new(g, OP_BITCAST, dt, x->lanes, &x, 1, (uarg){0});
 }
 
@@ -301,7 +313,9 @@ uop *uop_load_from(graph *g, const uop *load, uop *index, int lanes) {
   for (size_t i = 1; i < load->nsrc; i++) src[i] = load->src[i];
   return uop_new(g, OP_LOAD, (enum dtype)load->dt, lanes, src, load->nsrc, (uarg){0});
 }
-uop *uop_load(graph *g, uop *index, enum dtype dt, int lanes) { return uop_new(g, OP_LOAD, dt, lanes, &index, 1, (uarg){0}); }
+uop *uop_load(graph *g, uop *index, enum dtype dt, int lanes) {
+  return uop_new(g, OP_LOAD, dt, lanes, &index, 1, (uarg){0});
+}
 
 uop *uop_splat(graph *g, uop *x, int lanes) {
   if (x->lanes == lanes) return x;

@@ -1,7 +1,7 @@
 // uop: the one node type of the IR, from tensors to instructions: an op, a dtype, sources, an argument.  Nodes are
-// hash-consed within a graph, so equal expressions are one pointer and comparison is pointer equality.  A graph may have a
-// parent (a compile inside a model): its nodes may point into the parent, never back.  Nodes are never changed or freed
-// alone; graph_free frees all.  Structural hashes are stable across runs, so anything ordered by them is, too.
+// hash-consed within a graph, so equal expressions are one pointer and comparison is pointer equality.  A graph may
+// have a parent (a compile inside a model): its nodes may point into the parent, never back.  Nodes are never changed
+// or freed alone; graph_free frees all.  Structural hashes are stable across runs, so anything ordered by them is, too.
 #ifndef WEFT_UOP_H
 #define WEFT_UOP_H
 #include "base/arena.h"
@@ -9,7 +9,24 @@
 #include "base/str.h"
 #include "graph/ops.h"
 
-enum dtype { DT_VOID, DT_BOOL, DT_I8, DT_U8, DT_I16, DT_U16, DT_I32, DT_U32, DT_I64, DT_U64, DT_IDX, DT_F16, DT_BF16, DT_F32, DT_F64, DT_COUNT };
+enum dtype {
+  DT_VOID,
+  DT_BOOL,
+  DT_I8,
+  DT_U8,
+  DT_I16,
+  DT_U16,
+  DT_I32,
+  DT_U32,
+  DT_I64,
+  DT_U64,
+  DT_IDX,
+  DT_F16,
+  DT_BF16,
+  DT_F32,
+  DT_F64,
+  DT_COUNT
+};
 // IDX is the type of index arithmetic: exact integers; codegen picks 32 or 64 bits from the bounds.
 
 typedef struct uop uop;
@@ -47,19 +64,22 @@ typedef struct uarg { int64_t a, b; const char *s; size_t s_len; } uarg;
 uop *uop_new(graph *g, enum op op, enum dtype dt, int lanes, uop *const *src, size_t nsrc, uarg arg);
 uop *uop_with_src(graph *g, const uop *u, uop *const *src);      // the same node over other sources (same number)
 uop *uop_op1(graph *g, enum op op, uop *x);                      // elementwise; result dtype follows the sources
-uop *uop_op2(graph *g, enum op op, uop *x, uop *y);              // scalar sources are splatted where the other is a vector
+// scalar sources are splatted where the other is a vector
+uop *uop_op2(graph *g, enum op op, uop *x, uop *y);
 uop *uop_op3(graph *g, enum op op, uop *x, uop *y, uop *z);
 uop *uop_int(graph *g, enum dtype dt, int64_t v);                // CONST; wraps to the dtype
 uop *uop_float(graph *g, enum dtype dt, double v);               // CONST; rounded to the dtype
 uop *uop_idx(graph *g, int64_t v);                               // CONST of IDX
-uop *uop_const_like(graph *g, const uop *u, double v);           // CONST of u's dtype, splat to its lanes; v must be exact for integers
+// CONST of u's dtype, splat to its lanes; v must be exact for integers
+uop *uop_const_like(graph *g, const uop *u, double v);
 uop *uop_var(graph *g, const char *name, int64_t lo, int64_t hi);
 uop *uop_cast(graph *g, uop *x, enum dtype dt);                  // x itself if it has that dtype
 uop *uop_bitcast(graph *g, uop *x, enum dtype dt);               // same size
 uop *uop_range(graph *g, uop *end, int64_t number, enum axis_kind kind);
 uop *uop_index(graph *g, uop *buf, uop *idx);
 uop *uop_load(graph *g, uop *index, enum dtype dt, int lanes);
-uop *uop_load_from(graph *g, const uop *load, uop *index, int lanes);         // `load` at another address: after the same effects
+// `load` at another address: after the same effects
+uop *uop_load_from(graph *g, const uop *load, uop *index, int lanes);
 uop *uop_splat(graph *g, uop *x, int lanes);                     // x itself if it has as many lanes
 
 static inline bool uop_is_const(const uop *u) { return u->op == OP_CONST; }
@@ -87,12 +107,13 @@ int64_t shape_max_elems(const shape *s);                         // product of t
 
 // Nodes below the roots in dependency order, sources first, each once.  The array lives in the arena.
 uop_list uop_toposort(arena *a, uop *const *roots, size_t n);
-// Where the ranges begin in the sources of a STORE or REDUCE, which binds them; of another op: the number of its sources.
+// Where the ranges begin in the sources of a STORE or REDUCE, which binds them; of another op: the number of its
+// sources.
 static inline int uop_first_range(const uop *u) {
   return u->op == OP_STORE ? 2 : u->op == OP_REDUCE ? (u->b ? (int)u->b : 1) : (int)u->nsrc;
 }
-// The RANGEs that the value of u depends on, each once, in the order in which they are met from the first source on: itself, those of
-// its sources, less what it binds. They are noted when the node is made: asking costs nothing.
+// The RANGEs that the value of u depends on, each once, in the order in which they are met from the first source on:
+// itself, those of its sources, less what it binds. They are noted when the node is made: asking costs nothing.
 static inline uop_list uop_ranges(const uop *u) { return u->ranges ? *u->ranges : (uop_list){0}; }
 static inline bool uop_varies(const uop *u, const uop *range) {  // is `range` one of them?
   const uop_list l = uop_ranges(u);
@@ -109,7 +130,10 @@ void uop_print_expr(str *out, const uop *u);                     // on one line,
 void uop_print_label(str *out, const uop *u);                    // op, dtype and argument, as uop_print writes them
 uop *uop_parse(graph *g, const char *text, size_t n, error *err);// the last node defined; NULL and err on bad text
 
-static inline bool uop_is_int(const uop *u, int64_t v) { return u->op == OP_CONST && u->a == v && u->dt >= DT_BOOL && u->dt <= DT_IDX; }
-// Whether u shows elements of its first source in other places: what a buffer may be seen through when something is assigned to it.
+static inline bool uop_is_int(const uop *u, int64_t v) {
+  return u->op == OP_CONST && u->a == v && u->dt >= DT_BOOL && u->dt <= DT_IDX;
+}
+// Whether u shows elements of its first source in other places: what a buffer may be seen through when something is
+// assigned to it.
 static inline bool is_view(const uop *u) { return (op_flags((enum op)u->op) & OPF_MOVEMENT) || u->op == OP_GATHER; }
 #endif

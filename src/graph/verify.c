@@ -1,10 +1,11 @@
-// The verifier is a set of rule tables in the language of rewrite.h, read in another way: a rule that matches a node and whose
-// function gives the node back says "this is fine".  A node that no rule of its stage calls fine is an error; the functions
-// that looked at it and refused say why.  The dtypes, lanes and arguments of each op are the law of check.c, which comes first.
+// The verifier is a set of rule tables in the language of rewrite.h, read in another way: a rule that matches a node
+// and whose function gives the node back says "this is fine".  A node that no rule of its stage calls fine is an error;
+// the functions that looked at it and refused say why.  The dtypes, lanes and arguments of each op are the law of
+// check.c, which comes first.
 //
-// Two properties are of a whole graph.  Every RANGE that a value hangs on is bound: by a REDUCE or a STORE on the way to the
-// root (GROUP and LOCAL ranges are work-items: they are bound by the launch).  And every access is in bounds, for all values of
-// the variables: the interval of its index, where its condition holds, lies within the memory.
+// Two properties are of a whole graph.  Every RANGE that a value hangs on is bound: by a REDUCE or a STORE on the way
+// to the root (GROUP and LOCAL ranges are work-items: they are bound by the launch).  And every access is in bounds,
+// for all values of the variables: the interval of its index, where its condition holds, lies within the memory.
 #include "graph/verify.h"
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static uop *refuse(void *ctx, const char *fmt, ...) {
   return NULL;
 }
 
-// --- accesses -------------------------------------------------------------------------------------------------------------
+// --- accesses --------------------------------------------------------------------------------------------------------
 
 static const uop *memory_of(const uop *u) {
   while (u->op == OP_AFTER) u = u->src[0];
@@ -44,10 +45,13 @@ static bool inside(context *c, uop *index, int64_t bytes) {
   for (int turn = 0; turn < 2; turn++) {
     if (turn) b = prove_index(&c->prover, index->src[1]);              // only if the node's own bounds do not tell
     if (b.lo > b.hi) return true;
-    if (b.lo >= 0 && mul_i64(mem->b, unit, &size) && mul_i64(b.hi, unit, &last) && add_i64(last, bytes, &last) && last <= size) return true;
+    if (b.lo >= 0 && mul_i64(mem->b, unit, &size) && mul_i64(b.hi, unit, &last) && add_i64(last, bytes, &last) &&
+        last <= size)
+      return true;
   }
-  refuse(c, "not proven in bounds: %lld bytes at element %lld..%lld of %s %lld, which has %lld elements of %s", (long long)bytes, (long long)b.lo,
-         (long long)b.hi, op_name((enum op)mem->op), (long long)mem->a, (long long)mem->b, dtype_name((enum dtype)mem->dt));
+  refuse(c, "not proven in bounds: %lld bytes at element %lld..%lld of %s %lld, which has %lld elements of %s",
+         (long long)bytes, (long long)b.lo, (long long)b.hi, op_name((enum op)mem->op), (long long)mem->a,
+         (long long)mem->b, dtype_name((enum dtype)mem->dt));
   return false;
 }
 
@@ -60,7 +64,8 @@ static uop *load_inside(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g; (void)v;
   if (u->op != OP_LOAD) return NULL;
   for (size_t i = 1; i < u->nsrc; i++)
-    if (u->src[i]->op != OP_BARRIER && u->src[i]->op != OP_STORE) return refuse(ctx, "LOAD waits for %s, which has no effect", op_name((enum op)u->src[i]->op));
+    if (u->src[i]->op != OP_BARRIER && u->src[i]->op != OP_STORE)
+      return refuse(ctx, "LOAD waits for %s, which has no effect", op_name((enum op)u->src[i]->op));
   return inside(ctx, u->src[0], access_bytes(u->src[0], u)) ? u : NULL;
 }
 
@@ -70,7 +75,7 @@ static uop *store_inside(graph *g, uop *u, uop *const *v, void *ctx) {
   return inside(ctx, u->src[0], access_bytes(u->src[0], u->src[1])) ? u : NULL;
 }
 
-// --- what may stand where -------------------------------------------------------------------------------------------------
+// --- what may stand where --------------------------------------------------------------------------------------------
 
 static uop *fine(graph *g, uop *u, uop *const *v, void *ctx) { (void)g; (void)v; (void)ctx; return u; }
 
@@ -105,7 +110,8 @@ static uop *one_lane(graph *g, uop *u, uop *const *v, void *ctx) {
 
 static uop *range_counts(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g; (void)v;
-  if (u->src[0]->vmin < 0) return refuse(ctx, "the end of RANGE %lld may be negative: %lld", (long long)u->a, (long long)u->src[0]->vmin);
+  if (u->src[0]->vmin < 0)
+    return refuse(ctx, "the end of RANGE %lld may be negative: %lld", (long long)u->a, (long long)u->src[0]->vmin);
   return u;
 }
 
@@ -120,21 +126,33 @@ static uop *after_effects(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g; (void)v;
   if (u->op != OP_AFTER) return NULL;
   for (size_t i = 1; i < u->nsrc; i++)
-    if (u->src[i]->op != OP_ASSIGN && u->src[i]->op != OP_AFTER) return refuse(ctx, "AFTER %s, which has no effect", op_name((enum op)u->src[i]->op));
+    if (u->src[i]->op != OP_ASSIGN && u->src[i]->op != OP_AFTER)
+      return refuse(ctx, "AFTER %s, which has no effect", op_name((enum op)u->src[i]->op));
   return u;
 }
 
-static uop *sink(graph *g, uop *u, uop *const *v, void *ctx) { (void)g; (void)v; (void)ctx; return u->op == OP_SINK ? u : NULL; }
+static uop *sink(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g;
+  (void)v;
+  (void)ctx;
+  return u->op == OP_SINK ? u : NULL;
+}
 
 static uop *sink_of_stores(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g; (void)v;
   if (u->op != OP_SINK) return NULL;
   for (size_t i = 0; i < u->nsrc; i++)
-    if (u->src[i]->op != OP_STORE) return refuse(ctx, "a kernel that ends in %s and not in STOREs", op_name((enum op)u->src[i]->op));
+    if (u->src[i]->op != OP_STORE)
+      return refuse(ctx, "a kernel that ends in %s and not in STOREs", op_name((enum op)u->src[i]->op));
   return u;
 }
 
-static uop *stack_of_tensors(graph *g, uop *u, uop *const *v, void *ctx) { (void)g; (void)v; (void)ctx; return u->op == OP_STACK && u->shape ? u : NULL; }
+static uop *stack_of_tensors(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g;
+  (void)v;
+  (void)ctx;
+  return u->op == OP_STACK && u->shape ? u : NULL;
+}
 
 static uop *reduction(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g; (void)v;
@@ -153,8 +171,18 @@ static uop *vector_of_scalars(graph *g, uop *u, uop *const *v, void *ctx) {
   return u->shape ? refuse(ctx, "a tensor in a kernel") : u;
 }
 
-static uop *shuffle(graph *g, uop *u, uop *const *v, void *ctx) { (void)g; (void)v; (void)ctx; return u->op == OP_SHUFFLE ? u : NULL; }
-static uop *barrier(graph *g, uop *u, uop *const *v, void *ctx) { (void)g; (void)v; (void)ctx; return u->op == OP_BARRIER ? u : NULL; }
+static uop *shuffle(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g;
+  (void)v;
+  (void)ctx;
+  return u->op == OP_SHUFFLE ? u : NULL;
+}
+static uop *barrier(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g;
+  (void)v;
+  (void)ctx;
+  return u->op == OP_BARRIER ? u : NULL;
+}
 
 #include "graph/rules.h"
 
@@ -237,9 +265,10 @@ static const ruleset *const spec_of_stage[STAGE_COUNT][4] = {
   [STAGE_OPTIMISED] = {&spec_leaves, &spec_vectors, &spec_reductions},
   [STAGE_LINEAR] = {&spec_leaves, &spec_vectors, &spec_program},
 };
-static const char *const stage_names[STAGE_COUNT] = {"a tensor graph", "a kernel", "an optimised kernel", "a linear program"};
+static const char *const stage_names[STAGE_COUNT] = {"a tensor graph", "a kernel", "an optimised kernel",
+                                                     "a linear program"};
 
-// --- one node -------------------------------------------------------------------------------------------------------------
+// --- one node --------------------------------------------------------------------------------------------------------
 
 static void show(str *why, uop *u) {
   str_add(why, "\n  ");
@@ -269,7 +298,8 @@ static bool node_ok(context *c, uop *u, enum stage stage) {
     }
   c->why = why;
   if (!allowed) {
-    str_addf(why, "%s is not what the spec of %s allows%s", op_name((enum op)u->op), stage_names[stage], str_c(&reasons));
+    str_addf(why, "%s is not what the spec of %s allows%s", op_name((enum op)u->op), stage_names[stage],
+             str_c(&reasons));
     if (!reasons.n) {
       str_add(why, "\n    no rule of");
       for (int i = 0; i < 4 && sets[i]; i++) str_addf(why, " %s", sets[i]->name);
@@ -281,7 +311,7 @@ static bool node_ok(context *c, uop *u, enum stage stage) {
   return allowed;
 }
 
-// --- ranges are bound -----------------------------------------------------------------------------------------------------
+// --- ranges are bound ------------------------------------------------------------------------------------------------
 
 static size_t first_bound(const uop *u) {               // sources from here on are the ranges that u binds
   if (u->op == OP_STORE) return 2;
@@ -342,7 +372,7 @@ bool verify_graph_ok(graph *g, uop *root, enum stage stage, str *why) {
   return ok;
 }
 
-// --- programs -------------------------------------------------------------------------------------------------------------
+// --- programs --------------------------------------------------------------------------------------------------------
 
 enum { MAX_OPEN = 256 };
 
@@ -393,13 +423,16 @@ static bool close_scope(program_check *p, uop *u) {
 
 static bool step(program_check *p, uop *u) {
   bool again = map_has(&p->defined, u);
-  if (again && u->op != OP_ENDIF && !(u->op == OP_IF)) return wrong(p, u, u->op == OP_RANGE ? "the loop is opened twice" : "stands twice");
+  if (again && u->op != OP_ENDIF && !(u->op == OP_IF))
+    return wrong(p, u, u->op == OP_RANGE ? "the loop is opened twice" : "stands twice");
   for (size_t i = 0; i < u->nsrc; i++) {
     if (!map_has(&p->defined, u->src[i])) return wrong(p, u, "a source comes later, or never");
     bool closes = u->op == OP_END && i == 0;
-    if (!closes && !is_leaf(u->src[i]) && !in_scope(p, u->src[i])) return wrong(p, u, "a source was made in a loop or IF that is closed");
+    if (!closes && !is_leaf(u->src[i]) && !in_scope(p, u->src[i]))
+      return wrong(p, u, "a source was made in a loop or IF that is closed");
   }
-  if (!p->has_idx && (u->dt == DT_IDX || u->dt == DT_BF16)) return wrong(p, u, "IDX or BF16 in a program for a machine");
+  if (!p->has_idx && (u->dt == DT_IDX || u->dt == DT_BF16))
+    return wrong(p, u, "IDX or BF16 in a program for a machine");
   if (!node_ok(&p->c, u, STAGE_LINEAR)) return false;
   if ((u->op == OP_RANGE || u->op == OP_IF) && !open_scope(p, u)) return false;
   if ((u->op == OP_END || u->op == OP_ENDIF) && !close_scope(p, u)) return false;
@@ -411,7 +444,8 @@ bool verify_program_ok(graph *g, uop *const *at, size_t n, str *why) {
   program_check *p = xcalloc(1, sizeof *p);
   p->c = (context){.g = graph_new(g), .why = why};
   prover_begin(&p->c.prover, p->c.g);
-  for (size_t i = 0; i < n; i++) p->has_idx |= at[i]->dt == DT_IDX;      // the interpreter keeps exact integers, and then BF16 as well
+  // the interpreter keeps exact integers, and then BF16 as well
+  for (size_t i = 0; i < n; i++) p->has_idx |= at[i]->dt == DT_IDX;
   bool ok = true;
   for (size_t i = 0; i < n && ok; i++) ok = step(p, at[i]);
   if (ok && p->depth) ok = wrong(p, p->open[p->depth], "is never closed");
@@ -422,7 +456,7 @@ bool verify_program_ok(graph *g, uop *const *at, size_t n, str *why) {
   return ok;
 }
 
-// --- with the last word -----------------------------------------------------------------------------------------------------
+// --- with the last word ----------------------------------------------------------------------------------------------
 
 static void or_die(bool ok, str *why, const char *pass) {
   if (!ok) die("after '%s': %s", pass, str_c(why));

@@ -1,6 +1,7 @@
-// Alternating updates (Gemma 3n): the stream is several rows, of which a layer computes one. Before a layer all rows are predicted, each as a sum of
-// all; afterwards what the layer has made of the active one, beyond its prediction, corrects them all. Coefficients are made of the active row. Beside
-// attention runs a product of two thin matrices (LAuReL), and a layer's own embedding goes to the rows that it did not compute.
+// Alternating updates (Gemma 3n): the stream is several rows, of which a layer computes one. Before a layer all rows
+// are predicted, each as a sum of all; afterwards what the layer has made of the active one, beyond its prediction,
+// corrects them all. Coefficients are made of the active row. Beside attention runs a product of two thin matrices
+// (LAuReL), and a layer's own embedding goes to the rows that it did not compute.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -17,9 +18,11 @@ int altup_load(loader *l) {
   if (want(l, NULL, W_ALTUP_PROJ, d, d, n - 1, 0) || want(l, NULL, W_ALTUP_UNEMBD_PROJ, d, d, n - 1, 0)) return -1;
   for (int i = 0; i < m->n_layer; i++) {
     layer *y = &m->layers[i];
-    if (want_matrix(l, y, W_ALTUP_ROUTER, d, n, 0) || want_vector(l, y, W_ALTUP_ROUTER_NORM, d, 0) || want_matrix(l, y, W_ALTUP_PREDICT_COEF, n, n * n, 0) ||
-        want_matrix(l, y, W_ALTUP_CORRECT_COEF, n, n, 0) || want_vector(l, y, W_ALTUP_CORRECT_SCALE, d, 0) || want_matrix(l, y, W_LAUREL_L, d, LAUREL_RANK, 0) ||
-        want_matrix(l, y, W_LAUREL_R, LAUREL_RANK, d, 0) || want_vector(l, y, W_LAUREL_POST_NORM, d, 0)) return -1;
+    if (want_matrix(l, y, W_ALTUP_ROUTER, d, n, 0) || want_vector(l, y, W_ALTUP_ROUTER_NORM, d, 0) ||
+        want_matrix(l, y, W_ALTUP_PREDICT_COEF, n, n * n, 0) || want_matrix(l, y, W_ALTUP_CORRECT_COEF, n, n, 0) ||
+        want_vector(l, y, W_ALTUP_CORRECT_SCALE, d, 0) || want_matrix(l, y, W_LAUREL_L, d, LAUREL_RANK, 0) ||
+        want_matrix(l, y, W_LAUREL_R, LAUREL_RANK, d, 0) || want_vector(l, y, W_LAUREL_POST_NORM, d, 0))
+      return -1;
   }
   return 0;
 }
@@ -31,15 +34,19 @@ static tensor *matrix(const build *b, enum tensor_id id, int64_t i) {
   return t_slice_i(b->g, all, 0, i * d, d);
 }
 
-static tensor *row(const build *b, tensor *x, int64_t i) { return t_reshape(b->g, t_slice_i(b->g, x, 1, i, 1), DIMS(x->shape->dim[0], x->shape->dim[2])); }
+static tensor *row(const build *b, tensor *x, int64_t i) {
+  return t_reshape(b->g, t_slice_i(b->g, x, 1, i, 1), DIMS(x->shape->dim[0], x->shape->dim[2]));
+}
 
 // x, as large as `like`
 static tensor *as_large(const build *b, tensor *x, tensor *like) {
   graph *g = b->g;
   double n = b->m->n_embd;
   x = t_contiguous(g, x);
-  tensor *is = t_scale(g, t_reduce(g, t_mul(g, x, x), OP_ADD, 1), 1 / n), *wanted = t_scale(g, t_reduce(g, t_mul(g, like, like), OP_ADD, 1), 1 / n);
-  return t_mul(g, x, t_contiguous(g, t_op1(g, OP_SQRT, t_op2(g, OP_FDIV, wanted, t_op2(g, OP_MAX, is, t_float(g, 1e-5))))));
+  tensor *is = t_scale(g, t_reduce(g, t_mul(g, x, x), OP_ADD, 1), 1 / n),
+         *wanted = t_scale(g, t_reduce(g, t_mul(g, like, like), OP_ADD, 1), 1 / n);
+  return t_mul(g, x,
+               t_contiguous(g, t_op1(g, OP_SQRT, t_op2(g, OP_FDIV, wanted, t_op2(g, OP_MAX, is, t_float(g, 1e-5))))));
 }
 
 tensor *altup_enter(build *b, tensor *x) {
@@ -56,7 +63,9 @@ tensor *altup_leave(const build *b, tensor *x) {
   int n = b->m->n_rows;
   if (!n) return x;
   tensor *first = t_contiguous(g, row(b, x, 0)), *sum = first;
-  for (int i = 1; i < n; i++) sum = t_add(g, sum, as_large(b, t_matmul(g, t_contiguous(g, row(b, x, i)), matrix(b, W_ALTUP_UNEMBD_PROJ, i - 1)), first));
+  for (int i = 1; i < n; i++)
+    sum = t_add(g, sum,
+                as_large(b, t_matmul(g, t_contiguous(g, row(b, x, i)), matrix(b, W_ALTUP_UNEMBD_PROJ, i - 1)), first));
   return t_contiguous(g, t_scale(g, sum, 1.0 / n));
 }
 
@@ -71,23 +80,29 @@ static tensor *predicted(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   uop *n = n_(b, b->m->n_rows), *d = n_(b, b->m->n_embd), *one = n_(b, 1);
   tensor *by = t_contiguous(g, linear(b, y, W_ALTUP_PREDICT_COEF, modalities(b, y, t_contiguous(g, row(b, x, 0)))));
-  tensor *sum = t_reduce(g, t_mul(g, t_reshape(g, by, DIMS(b->T, n, n, one)), t_reshape(g, x, DIMS(b->T, one, n, d))), OP_ADD, 2);
+  tensor *sum =
+    t_reduce(g, t_mul(g, t_reshape(g, by, DIMS(b->T, n, n, one)), t_reshape(g, x, DIMS(b->T, one, n, d))), OP_ADD, 2);
   return t_contiguous(g, t_add(g, x, t_reshape(g, sum, DIMS(b->T, n, d))));
 }
 
 tensor *altup_through(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   uop *n = n_(b, b->m->n_rows), *d = n_(b, b->m->n_embd), *one = n_(b, 1);
-  tensor *rows = predicted(b, y, x), *active = t_contiguous(g, row(b, rows, 0)), *in = t_contiguous(g, norm(b, y, y->mixer_norm, active));
+  tensor *rows = predicted(b, y, x), *active = t_contiguous(g, row(b, rows, 0)),
+         *in = t_contiguous(g, norm(b, y, y->mixer_norm, active));
   tensor *thin = linear(b, y, W_LAUREL_R, t_contiguous(g, linear(b, y, W_LAUREL_L, in)));
   thin = t_add(g, in, norm(b, y, W_LAUREL_POST_NORM, t_contiguous(g, thin)));
   tensor *mixed = t_add(g, active, norm(b, y, y->mixer_post, t_contiguous(g, y->mixer->graph(b, y, in))));
   mixed = t_contiguous(g, t_scale(g, t_add(g, mixed, thin), M_SQRT1_2));
-  tensor *made = t_contiguous(g, t_add(g, mixed, norm(b, y, y->ff_post, t_contiguous(g, y->ff->graph(b, y, norm(b, y, y->ff_norm, mixed))))));
+  tensor *made = t_contiguous(
+    g, t_add(g, mixed, norm(b, y, y->ff_post, t_contiguous(g, y->ff->graph(b, y, norm(b, y, y->ff_norm, mixed))))));
   tensor *by = t_add(g, t_contiguous(g, linear(b, y, W_ALTUP_CORRECT_COEF, modalities(b, y, made))), t_float(g, 1));
-  tensor *beyond = t_mul(g, t_reshape(g, t_sub(g, made, active), DIMS(b->T, one, d)), t_reshape(g, by, DIMS(b->T, n, one)));
+  tensor *beyond =
+    t_mul(g, t_reshape(g, t_sub(g, made, active), DIMS(b->T, one, d)), t_reshape(g, by, DIMS(b->T, n, one)));
   rows = t_contiguous(g, t_add(g, rows, beyond));
-  tensor *own = t_contiguous(g, per_layer_adds(b, y, t_contiguous(g, t_mul(g, row(b, rows, 0), weight(b, y, W_ALTUP_CORRECT_SCALE)))));
-  tensor *others = t_op2(g, OP_CMPLT, t_float(g, 0.5), t_reshape(g, t_cast(g, t_iota(g, n), DT_F32), DIMS(one, n, one)));
+  tensor *own = t_contiguous(
+    g, per_layer_adds(b, y, t_contiguous(g, t_mul(g, row(b, rows, 0), weight(b, y, W_ALTUP_CORRECT_SCALE)))));
+  tensor *others =
+    t_op2(g, OP_CMPLT, t_float(g, 0.5), t_reshape(g, t_cast(g, t_iota(g, n), DT_F32), DIMS(one, n, one)));
   return t_contiguous(g, t_add(g, rows, t_where(g, others, t_reshape(g, own, DIMS(b->T, one, d)), t_float(g, 0))));
 }

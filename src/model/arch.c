@@ -1,5 +1,5 @@
-// The table of architectures. A row says how a family differs from the plain decoder that model_graph.c builds; hyper-parameters come
-// from the file, under the architecture's name.
+// The table of architectures. A row says how a family differs from the plain decoder that model_graph.c builds;
+// hyper-parameters come from the file, under the architecture's name.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -86,17 +86,25 @@ static int qwen3next_layer(loader *l, layer *y) {
   int interval;
   uint32_t each[MODEL_MAX_LAYERS];
   bool listed = has_key(l, "attention.recurrent_layers");
-  if (key_count_or(l, "full_attention_interval", 4, 1, MODEL_MAX_LAYERS, &interval) || (listed && key_flags(l, "attention.recurrent_layers", each))) return -1;
+  if (key_count_or(l, "full_attention_interval", 4, 1, MODEL_MAX_LAYERS, &interval) ||
+      (listed && key_flags(l, "attention.recurrent_layers", each)))
+    return -1;
   if (listed ? each[y->index] != 0 : (y->index + 1) % interval != 0) y->mixer = &part_delta_net;
   return experts_if_any(l, y);
 }
 
 enum { QWEN3NEXT = ARCH_NEOX | ARCH_QK_NORM | ARCH_GATED_Q | ARCH_FFN_NORM_LATE | ARCH_SECTIONS };
-enum { GEMMA2 = ARCH_NEOX | ARCH_POST_NORMS, OLMO2 = ARCH_NEOX | ARCH_QK_NORM_ALL | ARCH_NO_PRE_NORMS | ARCH_POST_NORMS | ARCH_SWA_PLAIN_ROPE };
+enum {
+  GEMMA2 = ARCH_NEOX | ARCH_POST_NORMS,
+  OLMO2 = ARCH_NEOX | ARCH_QK_NORM_ALL | ARCH_NO_PRE_NORMS | ARCH_POST_NORMS | ARCH_SWA_PLAIN_ROPE
+};
 
 enum { GEMMA3N = GEMMA2 | ARCH_QK_NORM | ARCH_SWA_PLAIN_ROPE | ARCH_SHARED_KV | ARCH_V_NORM };
 enum { STEP35 = ARCH_NEOX | ARCH_QK_NORM_MAYBE | ARCH_OUT_GATE | ARCH_SWA_PLAIN_ROPE };
-enum { GEMMA4 = GEMMA2 | ARCH_QK_NORM | ARCH_SWA_PLAIN_ROPE | ARCH_SHARED_KV | ARCH_V_NORM | ARCH_V_MAYBE_K | ARCH_LAYER_SCALE };
+enum {
+  GEMMA4 =
+    GEMMA2 | ARCH_QK_NORM | ARCH_SWA_PLAIN_ROPE | ARCH_SHARED_KV | ARCH_V_NORM | ARCH_V_MAYBE_K | ARCH_LAYER_SCALE
+};
 enum { COHERE2MOE = ARCH_LAYER_NORM | ARCH_PARALLEL | ARCH_GLOBAL_FIRST | ARCH_GLOBAL_NO_ROPE | ARCH_DENSE_ROPE };
 
 static int all_moe(loader *l, layer *y) {
@@ -111,7 +119,8 @@ static int without_mtp(loader *l) {
   int more, of;
   if (key_count_or(l, "nextn_predict_layers", 0, 0, (uint32_t)l->m->n_layer - 1, &more)) return -1;
   l->m->n_layer -= more;
-  for (size_t i = 0; more && i < gguf_n_tensors(l->f); i++) l->claimed[i] |= sscanf(gguf_tensor_at(l->f, i)->name, "blk.%d.", &of) == 1 && of >= l->m->n_layer;
+  for (size_t i = 0; more && i < gguf_n_tensors(l->f); i++)
+    l->claimed[i] |= sscanf(gguf_tensor_at(l->f, i)->name, "blk.%d.", &of) == 1 && of >= l->m->n_layer;
   return 0;
 }
 
@@ -167,7 +176,8 @@ static int latent_layer(loader *l, layer *y) {
   return 0;
 }
 
-// A token reads the best so many positions before it. As long as there are not more, it reads all of them: that is what is done here, and how far a context goes.
+// A token reads the best so many positions before it. As long as there are not more, it reads all of them: that is what
+// is done here, and how far a context goes.
 static int sparse(loader *l) {
   if (key_count(l, "attention.indexer.top_k", 1, 1u << 30, &l->m->n_ctx_max)) return -1;
   if (l->m->n_ctx_max >= l->m->n_ctx_train) l->m->n_ctx_max = 0;
@@ -198,7 +208,9 @@ static int kimi_layer(loader *l, layer *y) {
 
 static int bailingmoe3_layer(loader *l, layer *y) {
   bool safe;
-  if (gguf_bool_opt(l->f, key(l, "kda.safe_gate"), true, &safe, l->err) || key_number(l, "kda.gate_lower_bound", -1e3, 0, &y->least_decay)) return -1;
+  if (gguf_bool_opt(l->f, key(l, "kda.safe_gate"), true, &safe, l->err) ||
+      key_number(l, "kda.gate_lower_bound", -1e3, 0, &y->least_decay))
+    return -1;
   if (!safe) return gguf_fail(l->f, key(l, "kda.safe_gate"), l->err, "false is not supported");
   y->safe_decay = true;
   if (!y->n_kv) y->mixer = &part_kda;
@@ -228,11 +240,15 @@ static int phimoe_layer(loader *l, layer *y) {
   return plain_moe(l, y);
 }
 
-static int gptneox(loader *l) { return gguf_bool_opt(l->f, key(l, "use_parallel_residual"), true, &l->m->parallel, l->err); }
+static int gptneox(loader *l) {
+  return gguf_bool_opt(l->f, key(l, "use_parallel_residual"), true, &l->m->parallel, l->err);
+}
 
 static int ernie_moe(loader *l, layer *y) {
   int dense, step;
-  if (key_count_or(l, "leading_dense_block_count", 0, 0, MODEL_MAX_LAYERS, &dense) || key_count_or(l, "interleave_moe_layer_step", 1, 1, MODEL_MAX_LAYERS, &step)) return -1;
+  if (key_count_or(l, "leading_dense_block_count", 0, 0, MODEL_MAX_LAYERS, &dense) ||
+      key_count_or(l, "interleave_moe_layer_step", 1, 1, MODEL_MAX_LAYERS, &step))
+    return -1;
   y->moe.gating = GATING_SOFTMAX;
   y->moe.norm = true;
   if (y->index >= dense && (y->index + 1) % step == 0) y->ff = &part_moe;
@@ -270,7 +286,8 @@ static int falcon(loader *l, layer *y) {
   return 0;
 }
 
-// Of these some have no second norm: attention and feed-forward both read what the first one made. Files' word for that says so of all of them.
+// Of these some have no second norm: attention and feed-forward both read what the first one made. Files' word for that
+// says so of all of them.
 static int stablelm(loader *l, layer *y) {
   char name[64];
   snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", y->index);
@@ -381,8 +398,11 @@ static int gemma3n(loader *l) {
   int active;
   m->base_swa = 10000;
   if (!has_key(l, "final_logit_softcapping")) m->logit_cap = 30;
-  return key_count_or(l, "embedding_length_per_layer_input", 256, 1, 1 << 16, &m->n_own) || key_count_or(l, "altup.num_inputs", 4, 2, MAX_STREAM_ROWS, &m->n_rows) ||
-         key_count_or(l, "altup.active_idx", 0, 0, 0, &active) || unscaled(l) ? -1 : 0;
+  return key_count_or(l, "embedding_length_per_layer_input", 256, 1, 1 << 16, &m->n_own) ||
+             key_count_or(l, "altup.num_inputs", 4, 2, MAX_STREAM_ROWS, &m->n_rows) ||
+             key_count_or(l, "altup.active_idx", 0, 0, 0, &active) || unscaled(l)
+           ? -1
+           : 0;
 }
 
 static int gemma3n_layer(loader *l, layer *y) {
@@ -402,11 +422,14 @@ static int gemma4_layer(loader *l, layer *y) {
   return 0;
 }
 
-// Chunks of 8192 positions, and what goes with them, stand in no file. The model of 128 experts has no norms of queries.
+// Chunks of 8192 positions, and what goes with them, stand in no file. The model of 128 experts has no norms of
+// queries.
 static int llama4(loader *l) {
   model *m = l->m;
   int n, window;
-  if (key_count(l, "expert_count", 1, 1 << 20, &n) || key_count_or(l, "attention.sliding_window", 8192, 1, 1u << 30, &window)) return -1;
+  if (key_count(l, "expert_count", 1, 1 << 20, &n) ||
+      key_count_or(l, "attention.sliding_window", 8192, 1, 1u << 30, &window))
+    return -1;
   m->bare_qk_norm = n != 128;
   m->window = m->temperature_length = 8192;
   m->temperature = 0.1;
@@ -458,7 +481,9 @@ static int grok(loader *l) {
   if (!has_key(l, "embedding_scale")) m->embedding_scale = 78.38367176906169;
   if (!has_key(l, "logit_scale")) m->logit_scale = 0.5773502691896257;
   if (!has_key(l, "attn_logit_softcapping")) m->attention_cap = 30;
-  if (key_number_or(l, "attention.output_scale", 0.08838834764831845, 1e-6, 1e6, &m->attention_scale) || key_count_or(l, "attention.temperature_length", 0, 0, 1u << 30, &length)) return -1;
+  if (key_number_or(l, "attention.output_scale", 0.08838834764831845, 1e-6, 1e6, &m->attention_scale) ||
+      key_count_or(l, "attention.temperature_length", 0, 0, 1u << 30, &length))
+    return -1;
   if (length && length < m->n_ctx_train) m->n_ctx_max = length;         // behind it scores grow
   return 0;
 }
@@ -510,8 +535,11 @@ static int nemotron_h_moe_layer(loader *l, layer *y) {
 static int apertus_layer(loader *l, layer *y) {
   xielu *p = &y->xielu;
   double n, up;
-  if (number_at(l, file_key(l, "xielu.alpha_n"), y->index, -1e3, 1e3, &n) || number_at(l, file_key(l, "xielu.alpha_p"), y->index, -1e3, 1e3, &up) ||
-      number_at(l, file_key(l, "xielu.beta"), y->index, -1e3, 1e3, &p->slope) || number_at(l, file_key(l, "xielu.eps"), y->index, -1e3, 0, &p->edge)) return -1;
+  if (number_at(l, file_key(l, "xielu.alpha_n"), y->index, -1e3, 1e3, &n) ||
+      number_at(l, file_key(l, "xielu.alpha_p"), y->index, -1e3, 1e3, &up) ||
+      number_at(l, file_key(l, "xielu.beta"), y->index, -1e3, 1e3, &p->slope) ||
+      number_at(l, file_key(l, "xielu.eps"), y->index, -1e3, 0, &p->edge))
+    return -1;
   p->positive = log1p(exp(up));
   p->negative = p->slope + log1p(exp(n));
   return 0;
@@ -559,8 +587,14 @@ static int gemma_embedding(loader *l) {
   return gemma(l);
 }
 
-enum { BERT = ARCH_LAYER_NORM | ARCH_NO_PRE_NORMS | ARCH_EMBD_NORM, MODERN_BERT = ARCH_LAYER_NORM | ARCH_EMBD_NORM | ARCH_NEOX | ARCH_GLOBAL_FIRST };
-enum { JINA_BERT_V2 = BERT | ARCH_QK_NORM_ALL | ARCH_QK_NORM_MAYBE, GEMMA_EMBEDDING = GEMMA2 | ARCH_QK_NORM | ARCH_SWA_PLAIN_ROPE };
+enum {
+  BERT = ARCH_LAYER_NORM | ARCH_NO_PRE_NORMS | ARCH_EMBD_NORM,
+  MODERN_BERT = ARCH_LAYER_NORM | ARCH_EMBD_NORM | ARCH_NEOX | ARCH_GLOBAL_FIRST
+};
+enum {
+  JINA_BERT_V2 = BERT | ARCH_QK_NORM_ALL | ARCH_QK_NORM_MAYBE,
+  GEMMA_EMBEDDING = GEMMA2 | ARCH_QK_NORM | ARCH_SWA_PLAIN_ROPE
+};
 
 static const arch table[] = {
   {.name = "llama", .period = PERIOD_ALL, .layer = experts_if_any},
@@ -569,21 +603,41 @@ static const arch table[] = {
   {.name = "granite", .flags = ARCH_LOGITS_DIVIDED, .keys = granite, .layer = experts_if_any},
   {.name = "granitehybrid", .flags = ARCH_LOGITS_DIVIDED, .keys = granite, .layer = granitehybrid_layer},
   {.name = "nemotron_h", .flags = ARCH_PLAIN_FFN, .act = ACT_RELU2, .layer = nemotron_h_layer},
-  {.name = "qwen3next", .flags = QWEN3NEXT | ARCH_DELTA_NEIGHBOURS, .has = HAS_SHARED_GATE, .keys = without_mtp, .layer = qwen3next_layer},
+  {.name = "qwen3next",
+   .flags = QWEN3NEXT | ARCH_DELTA_NEIGHBOURS,
+   .has = HAS_SHARED_GATE,
+   .keys = without_mtp,
+   .layer = qwen3next_layer},
   {.name = "qwen35", .flags = QWEN3NEXT, .keys = without_mtp, .layer = qwen3next_layer},
   {.name = "qwen35moe", .flags = QWEN3NEXT, .has = HAS_SHARED_GATE, .keys = without_mtp, .layer = qwen3next_layer},
   {.name = "phi3", .flags = ARCH_NEOX, .period = PERIOD_ALL},
   {.name = "gemma", .flags = ARCH_NEOX, .act = ACT_GELU, .keys = gemma},
   {.name = "gemma2", .flags = GEMMA2, .act = ACT_GELU, .period = 2, .keys = gemma2},
-  {.name = "gemma3", .flags = GEMMA2 | ARCH_QK_NORM | ARCH_SWA_PLAIN_ROPE, .act = ACT_GELU, .period = 6, .keys = gemma3},
+  {.name = "gemma3",
+   .flags = GEMMA2 | ARCH_QK_NORM | ARCH_SWA_PLAIN_ROPE,
+   .act = ACT_GELU,
+   .period = 6,
+   .keys = gemma3},
   {.name = "olmo2", .flags = OLMO2, .has = HAS_HEAD, .period = 4},
-  {.name = "starcoder2", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .has = HAS_BIASES, .act = ACT_GELU, .period = PERIOD_ALL},
+  {.name = "starcoder2",
+   .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN,
+   .has = HAS_BIASES,
+   .act = ACT_GELU,
+   .period = PERIOD_ALL},
   {.name = "gpt2", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_POSITIONS, .has = HAS_BIASES, .act = ACT_GELU},
   {.name = "deepseek2", .keys = deepseek2, .layer = deepseek2_layer},
   {.name = "qwen2moe", .flags = ARCH_NEOX, .has = HAS_HEAD | HAS_QKV_BIAS | HAS_SHARED_GATE, .layer = plain_moe},
   {.name = "qwen3moe", .flags = ARCH_NEOX | ARCH_QK_NORM, .layer = all_moe},
-  {.name = "glm4moe", .flags = ARCH_NEOX | ARCH_QK_NORM_MAYBE | ARCH_FFN_NORM_LATE | ARCH_SECTIONS, .has = HAS_QKV_BIAS_MAYBE | HAS_PROBS_BIAS, .keys = without_mtp, .layer = glm4moe},
-  {.name = "gpt-oss", .flags = ARCH_NEOX | ARCH_SINKS | ARCH_FFN_NORM_LATE, .has = HAS_HEAD | HAS_QKV_BIAS | HAS_OUT_BIAS | HAS_EXPERT_BIAS, .period = 2, .layer = gpt_oss},
+  {.name = "glm4moe",
+   .flags = ARCH_NEOX | ARCH_QK_NORM_MAYBE | ARCH_FFN_NORM_LATE | ARCH_SECTIONS,
+   .has = HAS_QKV_BIAS_MAYBE | HAS_PROBS_BIAS,
+   .keys = without_mtp,
+   .layer = glm4moe},
+  {.name = "gpt-oss",
+   .flags = ARCH_NEOX | ARCH_SINKS | ARCH_FFN_NORM_LATE,
+   .has = HAS_HEAD | HAS_QKV_BIAS | HAS_OUT_BIAS | HAS_EXPERT_BIAS,
+   .period = 2,
+   .layer = gpt_oss},
   {.name = "lfm2", .flags = ARCH_NEOX | ARCH_QK_NORM, .period = PERIOD_ALL, .keys = lfm2, .layer = lfm2_layer},
   {.name = "lfm2moe", .flags = ARCH_NEOX | ARCH_QK_NORM, .has = HAS_PROBS_BIAS, .keys = lfm2, .layer = lfm2moe_layer},
   {.name = "mamba", .layer = mamba_layer},
@@ -600,16 +654,32 @@ static const arch table[] = {
   {.name = "arcee", .flags = ARCH_PLAIN_FFN, .act = ACT_RELU2},
   {.name = "seed_oss", .flags = ARCH_NEOX | ARCH_FFN_NORM_LATE, .has = HAS_QKV_BIAS_MAYBE},
   {.name = "exaone", .flags = ARCH_NEOX},
-  {.name = "exaone4", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_NO_PRE_NORMS | ARCH_POST_NORMS | ARCH_GLOBAL_NO_ROPE, .period = 4},
+  {.name = "exaone4",
+   .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_NO_PRE_NORMS | ARCH_POST_NORMS | ARCH_GLOBAL_NO_ROPE,
+   .period = 4},
   {.name = "glm4", .flags = ARCH_POST_NORMS | ARCH_SECTIONS, .keys = without_mtp},
   {.name = "chatglm"},
   {.name = "openelm", .flags = ARCH_NEOX | ARCH_QK_NORM},
   {.name = "command-r", .flags = ARCH_LAYER_NORM | ARCH_PARALLEL | ARCH_QK_NORM_EACH, .layer = one_norm},
   {.name = "cohere2", .flags = ARCH_LAYER_NORM | ARCH_PARALLEL | ARCH_GLOBAL_NO_ROPE, .period = 4, .layer = one_norm},
-  {.name = "stablelm", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_QK_NORM_EACH, .has = HAS_HEAD | HAS_NORM_BIAS | HAS_QKV_BIAS_MAYBE, .layer = stablelm},
-  {.name = "nemotron", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .has = HAS_HEAD | HAS_NORM_BIAS, .act = ACT_RELU2},
-  {.name = "phi2", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_PARALLEL, .has = HAS_HEAD | HAS_HEAD_BIAS | HAS_BIASES, .act = ACT_GELU, .layer = one_norm},
-  {.name = "gptneox", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .has = HAS_HEAD | HAS_BIASES, .act = ACT_GELU, .keys = gptneox},
+  {.name = "stablelm",
+   .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_QK_NORM_EACH,
+   .has = HAS_HEAD | HAS_NORM_BIAS | HAS_QKV_BIAS_MAYBE,
+   .layer = stablelm},
+  {.name = "nemotron",
+   .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN,
+   .has = HAS_HEAD | HAS_NORM_BIAS,
+   .act = ACT_RELU2},
+  {.name = "phi2",
+   .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_PARALLEL,
+   .has = HAS_HEAD | HAS_HEAD_BIAS | HAS_BIASES,
+   .act = ACT_GELU,
+   .layer = one_norm},
+  {.name = "gptneox",
+   .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN,
+   .has = HAS_HEAD | HAS_BIASES,
+   .act = ACT_GELU,
+   .keys = gptneox},
   {.name = "olmoe", .flags = ARCH_NEOX | ARCH_QK_NORM_ALL, .has = HAS_HEAD, .layer = plain_moe},
   {.name = "ernie4_5-moe", .layer = ernie_moe},
   {.name = "hunyuan-dense", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_QK_NORM_LATE, .keys = hunyuan},
@@ -617,28 +687,75 @@ static const arch table[] = {
   {.name = "dots1", .flags = ARCH_NEOX | ARCH_QK_NORM, .has = HAS_HEAD, .layer = dense_first},
   {.name = "deepseek", .layer = dense_first},
   {.name = "bailingmoe", .has = HAS_HEAD, .layer = dense_first},
-  {.name = "bailingmoe2", .flags = ARCH_NEOX | ARCH_QK_NORM, .has = HAS_HEAD, .keys = without_mtp, .layer = dense_first},
-  {.name = "exaone-moe", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_GLOBAL_NO_ROPE, .has = HAS_HEAD, .period = 4, .keys = without_mtp, .layer = dense_first},
+  {.name = "bailingmoe2",
+   .flags = ARCH_NEOX | ARCH_QK_NORM,
+   .has = HAS_HEAD,
+   .keys = without_mtp,
+   .layer = dense_first},
+  {.name = "exaone-moe",
+   .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_GLOBAL_NO_ROPE,
+   .has = HAS_HEAD,
+   .period = 4,
+   .keys = without_mtp,
+   .layer = dense_first},
   {.name = "orion", .flags = ARCH_NEOX | ARCH_LAYER_NORM, .has = HAS_HEAD | HAS_NORM_BIAS},
   {.name = "xverse", .has = HAS_HEAD},
   {.name = "qwen", .flags = ARCH_NEOX, .has = HAS_HEAD | HAS_QKV_BIAS, .layer = both_rows},
   {.name = "gemma3n", .flags = GEMMA3N, .act = ACT_GELU, .period = 5, .keys = gemma3n, .layer = gemma3n_layer},
-  {.name = "gemma4", .flags = GEMMA4, .has = HAS_ROPE_FREQS | HAS_ROUTER_SCALE, .act = ACT_GELU, .period = PERIOD_LISTED, .keys = gemma4, .layer = gemma4_layer},
+  {.name = "gemma4",
+   .flags = GEMMA4,
+   .has = HAS_ROPE_FREQS | HAS_ROUTER_SCALE,
+   .act = ACT_GELU,
+   .period = PERIOD_LISTED,
+   .keys = gemma4,
+   .layer = gemma4_layer},
   {.name = "llama4", .flags = ARCH_CHUNKS | ARCH_GLOBAL_NO_ROPE, .period = 4, .keys = llama4, .layer = llama4_layer},
   {.name = "falcon-h1", .flags = ARCH_NEOX, .layer = falcon_h1_layer},
   {.name = "deci", .layer = deci_layer},
   {.name = "bitnet", .flags = ARCH_NEOX, .has = HAS_SUB_NORMS},
-  {.name = "step35", .flags = STEP35, .has = HAS_HEAD | HAS_HEAD_GATES, .period = PERIOD_LISTED, .keys = step35, .layer = step35_layer},
-  {.name = "mimo2", .flags = ARCH_NEOX | ARCH_SINKS, .has = HAS_HEAD | HAS_SINKS_MAYBE, .period = PERIOD_LISTED, .keys = mimo2, .layer = mimo2_layer},
+  {.name = "step35",
+   .flags = STEP35,
+   .has = HAS_HEAD | HAS_HEAD_GATES,
+   .period = PERIOD_LISTED,
+   .keys = step35,
+   .layer = step35_layer},
+  {.name = "mimo2",
+   .flags = ARCH_NEOX | ARCH_SINKS,
+   .has = HAS_HEAD | HAS_SINKS_MAYBE,
+   .period = PERIOD_LISTED,
+   .keys = mimo2,
+   .layer = mimo2_layer},
   {.name = "qwen3vlmoe", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_SECTIONS, .layer = all_moe},
   {.name = "minimax-m2", .flags = ARCH_NEOX | ARCH_QK_NORM_ALL, .has = HAS_HEAD | HAS_PROBS_BIAS, .layer = all_moe},
   {.name = "mistral4", .keys = deepseek2, .layer = deepseek2_layer},
-  {.name = "afmoe", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_OUT_GATE | ARCH_POST_NORMS | ARCH_GLOBAL_NO_ROPE, .has = HAS_PROBS_BIAS, .period = 4, .keys = gemma, .layer = afmoe_layer},
-  {.name = "granite_swa", .flags = ARCH_LOGITS_DIVIDED | ARCH_SINKS, .period = PERIOD_LISTED, .keys = granite, .layer = granite_swa_layer},
+  {.name = "afmoe",
+   .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_OUT_GATE | ARCH_POST_NORMS | ARCH_GLOBAL_NO_ROPE,
+   .has = HAS_PROBS_BIAS,
+   .period = 4,
+   .keys = gemma,
+   .layer = afmoe_layer},
+  {.name = "granite_swa",
+   .flags = ARCH_LOGITS_DIVIDED | ARCH_SINKS,
+   .period = PERIOD_LISTED,
+   .keys = granite,
+   .layer = granite_swa_layer},
   {.name = "cohere2moe", .flags = COHERE2MOE, .period = 4, .keys = without_mtp, .layer = cohere2moe_layer},
-  {.name = "nemotron_h_moe", .flags = ARCH_PLAIN_FFN, .has = HAS_PROBS_BIAS, .act = ACT_RELU2, .keys = without_mtp, .layer = nemotron_h_moe_layer},
-  {.name = "smallthinker", .flags = ARCH_NEOX | ARCH_EARLY_ROUTER | ARCH_GLOBAL_FIRST | ARCH_GLOBAL_NO_ROPE, .act = ACT_RELU, .period = 4, .layer = all_moe},
-  {.name = "apertus", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_PLAIN_FFN, .has = HAS_HEAD, .act = ACT_XIELU, .layer = apertus_layer},
+  {.name = "nemotron_h_moe",
+   .flags = ARCH_PLAIN_FFN,
+   .has = HAS_PROBS_BIAS,
+   .act = ACT_RELU2,
+   .keys = without_mtp,
+   .layer = nemotron_h_moe_layer},
+  {.name = "smallthinker",
+   .flags = ARCH_NEOX | ARCH_EARLY_ROUTER | ARCH_GLOBAL_FIRST | ARCH_GLOBAL_NO_ROPE,
+   .act = ACT_RELU,
+   .period = 4,
+   .layer = all_moe},
+  {.name = "apertus",
+   .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_PLAIN_FFN,
+   .has = HAS_HEAD,
+   .act = ACT_XIELU,
+   .layer = apertus_layer},
   {.name = "olmo", .flags = ARCH_LAYER_NORM | ARCH_BARE_NORMS, .keys = limits},
   {.name = "dbrx", .flags = ARCH_NEOX | ARCH_LAYER_NORM, .has = HAS_HEAD, .keys = limits, .layer = dbrx_layer},
   {.name = "plm", .flags = ARCH_PLAIN_FFN, .act = ACT_RELU2, .layer = latent_layer},
@@ -647,11 +764,32 @@ static const arch table[] = {
   {.name = "glm-dsa", .keys = sparse, .layer = sparse_layer},
   {.name = "grok", .flags = ARCH_NEOX, .act = ACT_GELU, .keys = grok, .layer = grok_layer},
   {.name = "kimi-linear", .has = HAS_HEAD | HAS_PROBS_BIAS, .keys = bare_attention, .layer = kimi_layer},
-  {.name = "bailingmoe3", .flags = ARCH_OUT_GATE, .has = HAS_PROBS_BIAS, .keys = without_mtp, .layer = bailingmoe3_layer},
-  {.name = "rwkv7", .flags = ARCH_LAYER_NORM | ARCH_EMBD_NORM, .has = HAS_HEAD | HAS_NORM_BIAS, .act = ACT_RELU2, .keys = bare_attention, .layer = rwkv7_layer},
-  {.name = "rwkv6", .flags = ARCH_LAYER_NORM | ARCH_EMBD_NORM, .has = HAS_HEAD | HAS_NORM_BIAS, .act = ACT_RELU2, .keys = bare_attention, .layer = rwkv6_layer},
-  {.name = "phimoe", .flags = ARCH_NEOX | ARCH_LAYER_NORM, .has = HAS_RMS_KEY | HAS_HEAD | HAS_HEAD_BIAS | HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS, .period = PERIOD_ALL, .layer = phimoe_layer},
-  {.name = "codeshell", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .has = HAS_HEAD | HAS_BIASES, .act = ACT_GELU},
+  {.name = "bailingmoe3",
+   .flags = ARCH_OUT_GATE,
+   .has = HAS_PROBS_BIAS,
+   .keys = without_mtp,
+   .layer = bailingmoe3_layer},
+  {.name = "rwkv7",
+   .flags = ARCH_LAYER_NORM | ARCH_EMBD_NORM,
+   .has = HAS_HEAD | HAS_NORM_BIAS,
+   .act = ACT_RELU2,
+   .keys = bare_attention,
+   .layer = rwkv7_layer},
+  {.name = "rwkv6",
+   .flags = ARCH_LAYER_NORM | ARCH_EMBD_NORM,
+   .has = HAS_HEAD | HAS_NORM_BIAS,
+   .act = ACT_RELU2,
+   .keys = bare_attention,
+   .layer = rwkv6_layer},
+  {.name = "phimoe",
+   .flags = ARCH_NEOX | ARCH_LAYER_NORM,
+   .has = HAS_RMS_KEY | HAS_HEAD | HAS_HEAD_BIAS | HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS,
+   .period = PERIOD_ALL,
+   .layer = phimoe_layer},
+  {.name = "codeshell",
+   .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN,
+   .has = HAS_HEAD | HAS_BIASES,
+   .act = ACT_GELU},
   {.name = "refact", .keys = bloom},
   {.name = "jais", .flags = ARCH_LAYER_NORM, .has = HAS_HEAD | HAS_BIASES, .keys = jais, .layer = jais_layer},
   {.name = "jais2", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .has = HAS_BIASES, .act = ACT_RELU2},
@@ -661,18 +799,68 @@ static const arch table[] = {
   {.name = "hunyuan_vl", .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_QK_NORM_LATE, .keys = hunyuan_vl},
   {.name = "paddleocr", .flags = ARCH_SECTIONS},
   {.name = "baichuan", .has = HAS_HEAD, .keys = baichuan},
-  {.name = "mpt", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_QK_NORM_ALL | ARCH_QK_NORM_MAYBE, .act = ACT_GELU, .keys = mpt},
-  {.name = "bloom", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_EMBD_NORM, .has = HAS_BIASES, .act = ACT_GELU, .keys = bloom},
-  {.name = "falcon", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_PARALLEL, .has = HAS_NORM_BIAS, .act = ACT_GELU, .layer = falcon},
-  {.name = "bert", .flags = BERT | ARCH_PLAIN_FFN | ARCH_POSITIONS, .has = HAS_BIASES, .act = ACT_GELU, .encoder = true, .keys = norms_after, .layer = norms_after_layer},
-  {.name = "nomic-bert", .flags = BERT | ARCH_NEOX, .has = HAS_NORM_BIAS, .encoder = true, .keys = norms_after, .layer = norms_after_layer},
-  {.name = "nomic-bert-moe", .flags = BERT | ARCH_NEOX | ARCH_PLAIN_FFN, .has = HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS, .act = ACT_GELU, .encoder = true, .keys = norms_after, .layer = nomic_bert_moe_layer},
-  {.name = "jina-bert-v2", .flags = JINA_BERT_V2, .has = HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS, .act = ACT_GELU, .encoder = true, .keys = jina_bert_v2, .layer = jina_bert_v2_layer},
-  {.name = "jina-bert-v3", .flags = BERT | ARCH_NEOX | ARCH_PLAIN_FFN, .has = HAS_BIASES, .act = ACT_GELU, .encoder = true, .keys = norms_after, .layer = norms_after_layer},
+  {.name = "mpt",
+   .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_QK_NORM_ALL | ARCH_QK_NORM_MAYBE,
+   .act = ACT_GELU,
+   .keys = mpt},
+  {.name = "bloom",
+   .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_EMBD_NORM,
+   .has = HAS_BIASES,
+   .act = ACT_GELU,
+   .keys = bloom},
+  {.name = "falcon",
+   .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_PARALLEL,
+   .has = HAS_NORM_BIAS,
+   .act = ACT_GELU,
+   .layer = falcon},
+  {.name = "bert",
+   .flags = BERT | ARCH_PLAIN_FFN | ARCH_POSITIONS,
+   .has = HAS_BIASES,
+   .act = ACT_GELU,
+   .encoder = true,
+   .keys = norms_after,
+   .layer = norms_after_layer},
+  {.name = "nomic-bert",
+   .flags = BERT | ARCH_NEOX,
+   .has = HAS_NORM_BIAS,
+   .encoder = true,
+   .keys = norms_after,
+   .layer = norms_after_layer},
+  {.name = "nomic-bert-moe",
+   .flags = BERT | ARCH_NEOX | ARCH_PLAIN_FFN,
+   .has = HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS,
+   .act = ACT_GELU,
+   .encoder = true,
+   .keys = norms_after,
+   .layer = nomic_bert_moe_layer},
+  {.name = "jina-bert-v2",
+   .flags = JINA_BERT_V2,
+   .has = HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS,
+   .act = ACT_GELU,
+   .encoder = true,
+   .keys = jina_bert_v2,
+   .layer = jina_bert_v2_layer},
+  {.name = "jina-bert-v3",
+   .flags = BERT | ARCH_NEOX | ARCH_PLAIN_FFN,
+   .has = HAS_BIASES,
+   .act = ACT_GELU,
+   .encoder = true,
+   .keys = norms_after,
+   .layer = norms_after_layer},
   {.name = "eurobert", .flags = ARCH_NEOX, .encoder = true},
   {.name = "llama-embed", .encoder = true},
-  {.name = "modern-bert", .flags = MODERN_BERT, .act = ACT_GELU, .encoder = true, .period = 3, .layer = modern_bert_layer},
-  {.name = "gemma-embedding", .flags = GEMMA_EMBEDDING, .act = ACT_GELU, .encoder = true, .period = 6, .keys = gemma_embedding},
+  {.name = "modern-bert",
+   .flags = MODERN_BERT,
+   .act = ACT_GELU,
+   .encoder = true,
+   .period = 3,
+   .layer = modern_bert_layer},
+  {.name = "gemma-embedding",
+   .flags = GEMMA_EMBEDDING,
+   .act = ACT_GELU,
+   .encoder = true,
+   .period = 6,
+   .keys = gemma_embedding},
   {.name = "starcoder", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_POSITIONS, .has = HAS_BIASES, .act = ACT_GELU},
 };
 

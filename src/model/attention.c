@@ -17,15 +17,18 @@ int layers_slide(loader *l) {
   if (listed && key_flags(l, "attention.sliding_window_pattern", each)) return -1;
   if (pattern && !listed && key_count(l, "attention.sliding_window_pattern", 0, MODEL_MAX_LAYERS, &period)) return -1;
   if (period == PERIOD_LISTED && window && !pattern)
-    return gguf_fail(l->f, key(l, "attention.sliding_window"), l->err, "%d, but attention.sliding_window_pattern does not say which layers have it", window);
-  if (m->arch->period < 0 && window >= m->n_ctx_train) {        // nothing of the context is ever behind it, and nothing else depends on it
+    return gguf_fail(l->f, key(l, "attention.sliding_window"), l->err,
+                     "%d, but attention.sliding_window_pattern does not say which layers have it", window);
+  // nothing of the context is ever behind it, and nothing else depends on it
+  if (m->arch->period < 0 && window >= m->n_ctx_train) {
     m->n_ctx_max = window;
     window = 0;
   }
   if (period == PERIOD_ALL) period = 0;
   int head_dim = 0, v_dim = 0;
   if (window && (key_count_or(l, "attention.key_length_swa", (uint32_t)m->layers[0].head_dim, 2, 1 << 14, &head_dim) ||
-                 key_count_or(l, "attention.value_length_swa", (uint32_t)m->layers[0].v_dim, 1, 1 << 14, &v_dim))) return -1;
+                 key_count_or(l, "attention.value_length_swa", (uint32_t)m->layers[0].v_dim, 1, 1 << 14, &v_dim)))
+    return -1;
   int global = m->arch->flags & ARCH_GLOBAL_FIRST ? 0 : period - 1;
   for (int i = 0; window && i < m->n_layer; i++) {
     if (listed ? !each[i] : period && i % period == global) {
@@ -41,7 +44,8 @@ int layers_slide(loader *l) {
   return 0;
 }
 
-// The last layers may have no keys and values of their own: they read those of the last layer before them that has the same window, or none.
+// The last layers may have no keys and values of their own: they read those of the last layer before them that has the
+// same window, or none.
 int layers_share(loader *l) {
   model *m = l->m;
   int shared;
@@ -53,7 +57,8 @@ int layers_share(loader *l) {
     int from = first - 1;
     while (from >= 0 && m->layers[from].window != y->window) from--;
     if (from < 0 || m->layers[from].n_kv != y->n_kv)
-      return gguf_fail(l->f, key(l, "attention.shared_kv_layers"), l->err, "%d, but no layer before has keys and values for layer %d", shared, i);
+      return gguf_fail(l->f, key(l, "attention.shared_kv_layers"), l->err,
+                       "%d, but no layer before has keys and values for layer %d", shared, i);
     y->mixer = &part_shared_attention;
     y->kv_from = from;
   }
@@ -63,21 +68,28 @@ int layers_share(loader *l) {
 int attention_weights(loader *l, layer *y) {
   model *m = l->m;
   unsigned f = m->arch->flags, bias = bias_if(l, HAS_QKV_BIAS);
-  if (y->n_head < 1) return gguf_fail(l->f, key(l, "attention.head_count"), l->err, "is 0 for layer %d, which has attention", y->index);
+  if (y->n_head < 1)
+    return gguf_fail(l->f, key(l, "attention.head_count"), l->err, "is 0 for layer %d, which has attention", y->index);
   if (y->n_kv < 1 || y->n_head % y->n_kv)
-    return gguf_fail(l->f, key(l, "attention.head_count_kv"), l->err, "%d does not divide attention.head_count = %d", y->n_kv, y->n_head);
+    return gguf_fail(l->f, key(l, "attention.head_count_kv"), l->err, "%d does not divide attention.head_count = %d",
+                     y->n_kv, y->n_head);
   if (y->head_dim % 2) return gguf_fail(l->f, key(l, "attention.key_length"), l->err, "%d is odd", y->head_dim);
-  int64_t d = m->n_embd, q = (int64_t)y->n_head * y->head_dim, k = (int64_t)y->n_kv * y->head_dim, v = (int64_t)y->n_kv * y->v_dim;
+  int64_t d = m->n_embd, q = (int64_t)y->n_head * y->head_dim, k = (int64_t)y->n_kv * y->head_dim,
+          v = (int64_t)y->n_kv * y->v_dim;
   int64_t q_rows = f & ARCH_GATED_Q ? 2 * q : q;
   if (want_matrix(l, y, W_ATTN_QKV, d, q_rows + k + v, WANT_OPTIONAL)) return -1;
   if (y->w[W_ATTN_QKV].weight) {
-    if (bias && !y->w[W_ATTN_QKV].bias) return gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.attn_qkv.bias' is missing", y->index);
+    if (bias && !y->w[W_ATTN_QKV].bias)
+      return gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.attn_qkv.bias' is missing", y->index);
   } else {
     if (want_matrix(l, y, W_ATTN_Q, d, q_rows, bias)) return -1;
     if (m->arch->has & HAS_QKV_BIAS_MAYBE) bias = y->w[W_ATTN_Q].bias ? WANT_BIAS : 0;
-    if (want_matrix(l, y, W_ATTN_K, d, k, bias) || want_matrix(l, y, W_ATTN_V, d, v, bias | (f & ARCH_V_MAYBE_K && !y->window && k == v ? WANT_OPTIONAL : 0))) return -1;
+    if (want_matrix(l, y, W_ATTN_K, d, k, bias) ||
+        want_matrix(l, y, W_ATTN_V, d, v, bias | (f & ARCH_V_MAYBE_K && !y->window && k == v ? WANT_OPTIONAL : 0)))
+      return -1;
     bool others = y->w[W_ATTN_K].bias || y->w[W_ATTN_V].bias;
-    if (m->arch->has & HAS_QKV_BIAS_MAYBE && !bias && others) return gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.attn_q.bias' is missing", y->index);
+    if (m->arch->has & HAS_QKV_BIAS_MAYBE && !bias && others)
+      return gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.attn_q.bias' is missing", y->index);
   }
   if (want_matrix(l, y, W_ATTN_OUTPUT, (int64_t)y->n_head * y->v_dim, d, bias_if(l, HAS_OUT_BIAS))) return -1;
   if (f & (ARCH_QK_NORM | ARCH_QK_NORM_ALL | ARCH_QK_NORM_MAYBE)) {
@@ -92,7 +104,8 @@ int attention_weights(loader *l, layer *y) {
     if (y->w[W_ATTN_Q_NORM].weight && want_matrix(l, y, W_ATTN_K_NORM, y->head_dim, y->n_kv, 0)) return -1;
   }
   if (m->arch->has & HAS_SUB_NORMS && want_vector(l, y, W_ATTN_SUB_NORM, (int64_t)y->n_head * y->v_dim, 0)) return -1;
-  if (f & ARCH_SINKS && want_vector(l, y, W_ATTN_SINKS, y->n_head, m->arch->has & HAS_SINKS_MAYBE ? WANT_OPTIONAL : 0)) return -1;
+  if (f & ARCH_SINKS && want_vector(l, y, W_ATTN_SINKS, y->n_head, m->arch->has & HAS_SINKS_MAYBE ? WANT_OPTIONAL : 0))
+    return -1;
   return 0;
 }
 
@@ -101,10 +114,13 @@ static int load(loader *l, layer *y) {
   return kv_load(l, y, KV_KEYS) || kv_load(l, y, KV_VALUES) ? -1 : 0;
 }
 
-static tensor *own_at(const build *b) { return t_reshape(b->g, b->at, DIMS(b->T, n_(b, 1), n_(b, 1), n_(b, 1), n_(b, 1))); }
+static tensor *own_at(const build *b) {
+  return t_reshape(b->g, b->at, DIMS(b->T, n_(b, 1), n_(b, 1), n_(b, 1), n_(b, 1)));
+}
 
 static tensor *store_k(build *b, const layer *y, tensor *k) {
-  if (!kv_is_float(b->m, KV_KEYS) || !rope_whole(b, y, y->head_dim)) return kv_store(b, y, KV_KEYS, rope_turn(b, y, k, y->n_kv, y->head_dim));
+  if (!kv_is_float(b->m, KV_KEYS) || !rope_whole(b, y, y->head_dim))
+    return kv_store(b, y, KV_KEYS, rope_turn(b, y, k, y->n_kv, y->head_dim));
   return kv_store_pairs(b, y, rope_pairs(b, y, k, y->n_kv, y->head_dim));
 }
 
@@ -123,19 +139,23 @@ static tensor *masked(build *b, const layer *y, tensor *s) {
 tensor *scores(build *b, const layer *y, tensor *q, tensor *K) {
   graph *g = b->g;
   uop *kv = n_(b, y->n_kv), *per = n_(b, y->n_head / y->n_kv), *d = K->shape->dim[2], *one = n_(b, 1);
-  tensor *qs = t_reshape(g, t_stage(g, t_reshape(g, q, DIMS(b->T, kv, per, d)), false), DIMS(b->T, kv, per, d, one)), *ks = t_reshape(g, K, DIMS(K->shape->dim[0], kv, one, d, K->shape->dim[3]));
+  tensor *qs = t_reshape(g, t_stage(g, t_reshape(g, q, DIMS(b->T, kv, per, d)), false), DIMS(b->T, kv, per, d, one)),
+         *ks = t_reshape(g, K, DIMS(K->shape->dim[0], kv, one, d, K->shape->dim[3]));
   return t_reduce(g, t_mul(g, qs, ks), OP_ADD, 3);
 }
 
-// Slopes {1, kv, heads / kv, 1, 1} by which scores of a head fall with the distance: from head to head by the same factor, 2^(-alibi / n)
-// for n heads, the largest power of 2; heads beyond them have those that 2n heads would have in between.
+// Slopes {1, kv, heads / kv, 1, 1} by which scores of a head fall with the distance: from head to head by the same
+// factor, 2^(-alibi / n) for n heads, the largest power of 2; heads beyond them have those that 2n heads would have in
+// between.
 tensor *alibi_slopes(const build *b, const layer *y) {
   graph *g = b->g;
   int64_t n = 1, kv = y->n_kv;
   while (2 * n <= y->n_head) n *= 2;
   tensor *h = t_cast(g, t_iota(g, n_(b, y->n_head)), DT_F32);
   tensor *first = t_add(g, h, t_float(g, 1)), *between = t_sub(g, h, t_float(g, (double)n - 0.5));
-  tensor *slope = t_op1(g, OP_EXP2, t_scale(g, t_where(g, t_op2(g, OP_CMPLT, h, t_float(g, (double)n)), first, between), -b->m->alibi / (double)n));
+  tensor *slope = t_op1(
+    g, OP_EXP2,
+    t_scale(g, t_where(g, t_op2(g, OP_CMPLT, h, t_float(g, (double)n)), first, between), -b->m->alibi / (double)n));
   return t_reshape(g, slope, DIMS(n_(b, 1), n_(b, kv), n_(b, y->n_head / kv), n_(b, 1), n_(b, 1)));
 }
 
@@ -181,7 +201,9 @@ tensor *warmed(build *b, const layer *y, tensor *q) {
   return t_mul(g, q, t_reshape(g, t_add(g, by, t_float(g, 1)), DIMS(b->T, n_(b, 1), n_(b, 1))));
 }
 
-static double score_scale(const build *b, const layer *y) { return b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)y->head_dim); }
+static double score_scale(const build *b, const layer *y) {
+  return b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)y->head_dim);
+}
 
 static tensor *limited(const build *b, tensor *x) {
   graph *g = b->g;
@@ -192,7 +214,8 @@ static tensor *limited(const build *b, tensor *x) {
 static tensor *attention(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   unsigned f = b->m->arch->flags;
-  int64_t d = y->head_dim, nq = y->n_head * d * (f & ARCH_GATED_Q ? 2 : 1), nk = y->n_kv * d, nv = (int64_t)y->n_kv * y->v_dim;
+  int64_t d = y->head_dim, nq = y->n_head * d * (f & ARCH_GATED_Q ? 2 : 1), nk = y->n_kv * d,
+          nv = (int64_t)y->n_kv * y->v_dim;
   tensor *q, *k, *v, *gate = NULL;
   if (y->w[W_ATTN_QKV].weight) {
     tensor *all = t_contiguous(g, limited(b, linear(b, y, W_ATTN_QKV, x)));
@@ -207,10 +230,14 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
     gate = t_reshape(g, t_slice_i(g, both, 2, d, d), DIMS(b->T, n_(b, y->n_head * d)));
   }
   if (f & ARCH_OUT_GATE) gate = t_contiguous(g, linear(b, y, W_ATTN_GATE, x));
-  // Rows are finished first: a norm runs over them, and rows that rotate together, two in each lane, are read at half of the memory's speed
-  // (docs/speed.md), which costs more than a dispatch.
-  bool finished = y->w[W_ATTN_QKV].weight, normed = y->w[W_ATTN_Q_NORM].weight, all_heads = normed && f & ARCH_QK_NORM_ALL, heads = normed && !all_heads;
-  if (all_heads) { q = norm(b, y, W_ATTN_Q_NORM, t_contiguous(g, q)); k = norm(b, y, W_ATTN_K_NORM, t_contiguous(g, k)); }
+  // Rows are finished first: a norm runs over them, and rows that rotate together, two in each lane, are read at half
+  // of the memory's speed (docs/speed.md), which costs more than a dispatch.
+  bool finished = y->w[W_ATTN_QKV].weight, normed = y->w[W_ATTN_Q_NORM].weight,
+       all_heads = normed && f & ARCH_QK_NORM_ALL, heads = normed && !all_heads;
+  if (all_heads) {
+    q = norm(b, y, W_ATTN_Q_NORM, t_contiguous(g, q));
+    k = norm(b, y, W_ATTN_K_NORM, t_contiguous(g, k));
+  }
   q = t_reshape(g, q, DIMS(b->T, n_(b, y->n_head), n_(b, d)));
   k = t_reshape(g, k, DIMS(b->T, n_(b, y->n_kv), n_(b, d)));
   v = t_reshape(g, v, DIMS(b->T, n_(b, y->n_kv), n_(b, y->v_dim)));
@@ -233,7 +260,8 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   if (y->w[W_ATTN_SUB_NORM].weight) out = norm(b, y, W_ATTN_SUB_NORM, t_contiguous(g, out));
   if (b->m->arch->has & HAS_HEAD_GATES) {
     tensor *heads_out = t_reshape(g, out, DIMS(b->T, n_(b, y->n_head), n_(b, y->v_dim)));
-    out = t_reshape(g, t_mul(g, heads_out, t_reshape(g, sigmoid(g, gate), DIMS(b->T, n_(b, y->n_head), n_(b, 1)))), DIMS(b->T, n_(b, (int64_t)y->n_head * y->v_dim)));
+    out = t_reshape(g, t_mul(g, heads_out, t_reshape(g, sigmoid(g, gate), DIMS(b->T, n_(b, y->n_head), n_(b, 1)))),
+                    DIMS(b->T, n_(b, (int64_t)y->n_head * y->v_dim)));
     gate = NULL;
   }
   out = linear(b, y, W_ATTN_OUTPUT, gate ? t_mul(g, out, sigmoid(g, gate)) : out);
@@ -242,14 +270,14 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
 
 const part part_attention = {load, attention};
 
-// --- what is left of attention in some layers of Deci's models: its last product -----------------------------------------------------------
+// --- what is left of attention in some layers of Deci's models: its last product -------------------------------------
 
 static int linear_load(loader *l, layer *y) { return want_matrix(l, y, W_ATTN_OUTPUT, l->m->n_embd, l->m->n_embd, 0); }
 static tensor *only_output(build *b, const layer *y, tensor *x) { return linear(b, y, W_ATTN_OUTPUT, x); }
 
 const part part_linear = {linear_load, only_output};
 
-// --- beside a recurrence (Falcon-H1): both read the same --------------------------------------------------------------------------------
+// --- beside a recurrence (Falcon-H1): both read the same -------------------------------------------------------------
 
 static int hybrid_load(loader *l, layer *y) { return load(l, y) || part_mamba2.load(l, y) ? -1 : 0; }
 
@@ -261,22 +289,28 @@ static tensor *hybrid(build *b, const layer *y, tensor *x) {
 
 const part part_attention_and_mamba2 = {hybrid_load, hybrid};
 
-// --- with the keys and values of another layer ----------------------------------------------------------------------------------------
+// --- with the keys and values of another layer -----------------------------------------------------------------------
 
 // Files may have the matrices that would make them.
 static int shared_load(loader *l, layer *y) {
-  int64_t d = l->m->n_embd, q = (int64_t)y->n_head * y->head_dim, k = (int64_t)y->n_kv * y->head_dim, v = (int64_t)y->n_kv * y->v_dim;
+  int64_t d = l->m->n_embd, q = (int64_t)y->n_head * y->head_dim, k = (int64_t)y->n_kv * y->head_dim,
+          v = (int64_t)y->n_kv * y->v_dim;
   if (y->n_kv < 1 || y->n_head < 1 || y->n_head % y->n_kv)
-    return gguf_fail(l->f, key(l, "attention.head_count_kv"), l->err, "%d does not divide attention.head_count = %d", y->n_kv, y->n_head);
-  return want_matrix(l, y, W_ATTN_Q, d, q, 0) || want_vector(l, y, W_ATTN_Q_NORM, y->head_dim, 0) || want_matrix(l, y, W_ATTN_K, d, k, WANT_OPTIONAL) ||
-         want_matrix(l, y, W_ATTN_V, d, v, WANT_OPTIONAL) || want_vector(l, y, W_ATTN_K_NORM, y->head_dim, WANT_OPTIONAL) ||
-         want_matrix(l, y, W_ATTN_OUTPUT, (int64_t)y->n_head * y->v_dim, d, 0) ? -1 : 0;
+    return gguf_fail(l->f, key(l, "attention.head_count_kv"), l->err, "%d does not divide attention.head_count = %d",
+                     y->n_kv, y->n_head);
+  return want_matrix(l, y, W_ATTN_Q, d, q, 0) || want_vector(l, y, W_ATTN_Q_NORM, y->head_dim, 0) ||
+             want_matrix(l, y, W_ATTN_K, d, k, WANT_OPTIONAL) || want_matrix(l, y, W_ATTN_V, d, v, WANT_OPTIONAL) ||
+             want_vector(l, y, W_ATTN_K_NORM, y->head_dim, WANT_OPTIONAL) ||
+             want_matrix(l, y, W_ATTN_OUTPUT, (int64_t)y->n_head * y->v_dim, d, 0)
+           ? -1
+           : 0;
 }
 
 static tensor *shared_attention(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   const struct kept *of = &b->kept[y->kv_from];
-  tensor *q = t_reshape(g, t_contiguous(g, linear(b, y, W_ATTN_Q, x)), DIMS(b->T, n_(b, y->n_head), n_(b, y->head_dim)));
+  tensor *q =
+    t_reshape(g, t_contiguous(g, linear(b, y, W_ATTN_Q, x)), DIMS(b->T, n_(b, y->n_head), n_(b, y->head_dim)));
   q = rope_turn(b, y, t_scale(g, norm(b, y, W_ATTN_Q_NORM, q), score_scale(b, y)), y->n_head, y->head_dim);
   return linear(b, y, W_ATTN_OUTPUT, attend(b, y, scores(b, y, q, of->K), of->V));
 }

@@ -1,5 +1,6 @@
-// Code books: what codes of some formats stand for, as small constant tables of I8. They are buffers like weights, in a range of ids
-// of their own; whoever gives a plan its buffers answers for those ids with codebook_data. Nothing else knows about them.
+// Code books: what codes of some formats stand for, as small constant tables of I8. They are buffers like weights, in a
+// range of ids of their own; whoever gives a plan its buffers answers for those ids with codebook_data. Nothing else
+// knows about them.
 #ifndef WEFT_CODEBOOK_H
 #define WEFT_CODEBOOK_H
 #include "graph/graph.h"
@@ -10,9 +11,11 @@ enum codebook {
   BOOK_IQ1,                                    // -8, 0 and 8: eighths of 8 weights
   BOOK_COUNT
 };
-enum { CODEBOOK_IDS = 1 << 29 };               // buffer of a book: this plus its number. Larger than the ids of all other buffers of a caller
+// buffer of a book: this plus its number. Larger than the ids of all other buffers of a caller
+enum { CODEBOOK_IDS = 1 << 29 };
 
 tensor *codebook(graph *g, enum codebook b);   // I8 {entries, weights of an entry}
 static inline bool codebook_is(int64_t id) { return id >= CODEBOOK_IDS && id < CODEBOOK_IDS + BOOK_COUNT; }
-void *codebook_data(int64_t id);               // of such a buffer; never changes, and 64 bytes past its end may be read. Any thread may call it
+// of such a buffer; never changes, and 64 bytes past its end may be read. Any thread may call it
+void *codebook_data(int64_t id);
 #endif

@@ -1,5 +1,6 @@
-// Short convolutions over the sequence: each channel is the sum of its last few values, weighted. What a run needs of earlier ones are the
-// last L - 1 rows, a state of fixed size; at position 0 they are zeros, so that a sequence begins without anybody clearing memory.
+// Short convolutions over the sequence: each channel is the sum of its last few values, weighted. What a run needs of
+// earlier ones are the last L - 1 rows, a state of fixed size; at position 0 they are zeros, so that a sequence begins
+// without anybody clearing memory.
 #include "model/model_impl.h"
 
 // Rows of `before` {L - 1, D} and then of x {T, D}, by index.
@@ -14,7 +15,8 @@ static tensor *rows_at(build *b, tensor *before, tensor *x, tensor *index) {
 tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t taps, tensor *x) {
   graph *g = b->g;
   int64_t d = x->shape->dim[1]->a;
-  tensor *before = state_rows(b, y, i, 2, (int64_t[]){taps - 1, d}), *w = weight(b, y, id), *add = bias(b, y, id), *sum = NULL;
+  tensor *before = state_rows(b, y, i, 2, (int64_t[]){taps - 1, d}), *w = weight(b, y, id), *add = bias(b, y, id),
+         *sum = NULL;
   x = t_contiguous(g, x);
   for (int64_t j = 0; j < taps; j++) {
     tensor *row = j == taps - 1 ? x : rows_at(b, before, x, t_add(g, t_iota(g, b->T), n_(b, j)));
@@ -28,19 +30,22 @@ tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t 
 
 tensor *row_before(build *b, const layer *y, int i, tensor *x) {
   graph *g = b->g;
-  tensor *before = state_rows(b, y, i, 2, (int64_t[]){1, x->shape->dim[1]->a}), *rows = rows_at(b, before, x, t_iota(g, b->T));
+  tensor *before = state_rows(b, y, i, 2, (int64_t[]){1, x->shape->dim[1]->a}),
+         *rows = rows_at(b, before, x, t_iota(g, b->T));
   state_store(b, y, i, t_contiguous(g, rows_at(b, before, x, t_add(g, t_iota(g, n_(b, 1)), b->T))));
   return rows;
 }
 
-// --- the mixer of LFM2: a convolution between two gates --------------------------------------------------------------------
+// --- the mixer of LFM2: a convolution between two gates --------------------------------------------------------------
 
 static int load(loader *l, layer *y) {
   int64_t d = l->m->n_embd;
   int taps;
   if (key_count(l, "shortconv.l_cache", 2, 64, &taps)) return -1;
   y->taps = taps;
-  if (want_matrix(l, y, W_SHORTCONV_IN, d, 3 * d, 0) || want_matrix(l, y, W_SHORTCONV, taps, d, 0) || want_matrix(l, y, W_SHORTCONV_OUT, d, d, 0)) return -1;
+  if (want_matrix(l, y, W_SHORTCONV_IN, d, 3 * d, 0) || want_matrix(l, y, W_SHORTCONV, taps, d, 0) ||
+      want_matrix(l, y, W_SHORTCONV_OUT, d, d, 0))
+    return -1;
   state(l, y, DT_F32, 0, (taps - 1) * d);
   return 0;
 }

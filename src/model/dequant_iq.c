@@ -1,7 +1,8 @@
 // Formats whose codes are looked up in code books (codebook.h): IQ1 to IQ4 and the 4-bit floats. See dequant.c.
 //
-// All factors of the IQ1 to IQ3 formats are small: a half-precision d, an odd number up to 31, a code of at most 62. So products of all three
-// are exact in F32, and their association, and powers of two moved between them, do not show in a bit of the result.
+// All factors of the IQ1 to IQ3 formats are small: a half-precision d, an odd number up to 31, a code of at most 62. So
+// products of all three are exact in F32, and their association, and powers of two moved between them, do not show in a
+// bit of the result.
 #include "model/codebook.h"
 #include "model/dequant_impl.h"
 
@@ -12,10 +13,13 @@ static tensor *words(const blocks *b, enum dtype dt, int64_t at, int64_t count) 
 
 // The `width` bits of every element (last axis 1) at 0, step, ...: the last axis becomes `count`.
 static tensor *spread(const blocks *b, tensor *x, int64_t count, int64_t step, int64_t width) {
-  return op_int(b, OP_AND, t_op2(b->g, OP_SHR, x, steps(b, (enum dtype)x->dt, count, step, false)), (INT64_C(1) << width) - 1);
+  return op_int(b, OP_AND, t_op2(b->g, OP_SHR, x, steps(b, (enum dtype)x->dt, count, step, false)),
+                (INT64_C(1) << width) - 1);
 }
 
-static tensor *look_up(const blocks *b, enum codebook book, tensor *codes) { return t_gather(b->g, codebook(b->g, book), codes); }
+static tensor *look_up(const blocks *b, enum codebook book, tensor *codes) {
+  return t_gather(b->g, codebook(b->g, book), codes);
+}
 
 // Indices of 8 + `bits` bits: low bytes, and the rest from `high`, both {rows, n, as many as there are}.
 static tensor *wide_index(const blocks *b, tensor *low, tensor *high) {
@@ -27,7 +31,8 @@ static tensor *scaled(const blocks *b, tensor *d, tensor *scale, int64_t subs, t
   return t_mul(b->g, AS(b, t_mul(b->g, d, f32(b, scale)), subs, 1), f32(b, AS(b, code, subs, 256 / subs)));
 }
 
-static tensor *odd(const blocks *b, tensor *x) { return op_int(b, OP_ADD, op_int(b, OP_SHL, x, 1), 1); }              // 2 x + 1
+// 2 x + 1
+static tensor *odd(const blocks *b, tensor *x) { return op_int(b, OP_ADD, op_int(b, OP_SHL, x, 1), 1); }
 static tensor *half_times(const blocks *b, int64_t at, double by) { return t_scale(b->g, half_at(b, at), by); }
 
 // Magnitudes {rows, n, 256} with signs: 32 bytes {rows, n, 32} whose bits say what is negative.
@@ -47,7 +52,8 @@ static tensor *even_signs(const blocks *b, tensor *seven) {
 // Per 32 weights a word: four times seven signs, and a scale of four bits.
 static tensor *signs_and_scale(const blocks *b, tensor *word, tensor *index, enum codebook book, double unit) {
   tensor *signs = even_signs(b, spread(b, AS(b, word, 8, 1), 4, 7, 7));
-  return scaled(b, half_times(b, 0, unit), odd(b, AS(b, op_int(b, OP_SHR, word, 28), 8)), 8, with_signs(b, look_up(b, book, index), signs));
+  return scaled(b, half_times(b, 0, unit), odd(b, AS(b, op_int(b, OP_SHR, word, 28), 8)), 8,
+                with_signs(b, look_up(b, book, index), signs));
 }
 
 tensor *expr_iq2_xxs(const blocks *b) {
@@ -56,7 +62,9 @@ tensor *expr_iq2_xxs(const blocks *b) {
   return signs_and_scale(b, AS(b, t_slice_i(b->g, w, 3, 1, 1), 8), AS(b, index, 32), BOOK_IQ2_XXS, 0.125);
 }
 
-tensor *expr_iq3_xxs(const blocks *b) { return signs_and_scale(b, words(b, DT_U32, 66, 8), field(b, 2, 64), BOOK_IQ3_XXS, 0.25); }
+tensor *expr_iq3_xxs(const blocks *b) {
+  return signs_and_scale(b, words(b, DT_U32, 66, 8), field(b, 2, 64), BOOK_IQ3_XXS, 0.25);
+}
 
 tensor *expr_iq2_xs(const blocks *b) {
   tensor *w = words(b, DT_U16, 2, 32), *scale = spread(b, AS(b, field(b, 66, 8), 8, 1), 2, 4, 4);
@@ -67,32 +75,39 @@ tensor *expr_iq2_xs(const blocks *b) {
 tensor *expr_iq2_s(const blocks *b) {
   tensor *index = wide_index(b, field(b, 2, 32), AS(b, spread(b, AS(b, field(b, 66, 8), 8, 1), 4, 2, 2), 32));
   tensor *scale = spread(b, AS(b, field(b, 74, 8), 8, 1), 2, 4, 4);
-  return scaled(b, half_times(b, 0, 0.125), odd(b, AS(b, scale, 16)), 16, with_signs(b, look_up(b, BOOK_IQ2_S, index), field(b, 34, 32)));
+  return scaled(b, half_times(b, 0, 0.125), odd(b, AS(b, scale, 16)), 16,
+                with_signs(b, look_up(b, BOOK_IQ2_S, index), field(b, 34, 32)));
 }
 
 tensor *expr_iq3_s(const blocks *b) {
   tensor *index = wide_index(b, field(b, 2, 64), AS(b, spread(b, AS(b, field(b, 66, 8), 8, 1), 8, 1, 1), 64));
   tensor *scale = spread(b, AS(b, field(b, 106, 4), 4, 1), 2, 4, 4);
-  return scaled(b, half_at(b, 0), odd(b, AS(b, scale, 8)), 8, with_signs(b, look_up(b, BOOK_IQ3_S, index), field(b, 74, 32)));
+  return scaled(b, half_at(b, 0), odd(b, AS(b, scale, 8)), 8,
+                with_signs(b, look_up(b, BOOK_IQ3_S, index), field(b, 74, 32)));
 }
 
-// Ternary weights, all moved by an eighth up, or down where a bit says so: in eighths, integers. `down` is 0 or 1 for each of `parts`.
+// Ternary weights, all moved by an eighth up, or down where a bit says so: in eighths, integers. `down` is 0 or 1 for
+// each of `parts`.
 static tensor *moved(const blocks *b, tensor *index, tensor *down, int64_t parts) {
-  tensor *by = op_int(b, OP_ADD, t_op1(b->g, OP_NEG, op_int(b, OP_SHL, t_cast(b->g, AS(b, down, parts, 1), DT_I8), 1)), 1);
+  tensor *by =
+    op_int(b, OP_ADD, t_op1(b->g, OP_NEG, op_int(b, OP_SHL, t_cast(b->g, AS(b, down, parts, 1), DT_I8), 1)), 1);
   return t_add(b->g, AS(b, look_up(b, BOOK_IQ1, index), parts, 256 / parts), by);
 }
 
 tensor *expr_iq1_s(const blocks *b) {
-  tensor *h = words(b, DT_U16, 34, 8);                                // of 32 weights: four times three bits of index, scale, direction
+  // of 32 weights: four times three bits of index, scale, direction
+  tensor *h = words(b, DT_U16, 34, 8);
   tensor *index = wide_index(b, field(b, 2, 32), AS(b, spread(b, AS(b, h, 8, 1), 4, 3, 3), 32));
   return scaled(b, half_times(b, 0, 0.125), odd(b, bits(b, h, 12, 7)), 8, moved(b, index, op_int(b, OP_SHR, h, 15), 8));
 }
 
 tensor *expr_iq1_m(const blocks *b) {
   graph *g = b->g;
-  tensor *h = AS(b, spread(b, AS(b, field(b, 32, 16), 16, 1), 2, 4, 4), 32);          // of 8 weights: three bits of index, direction
+  // of 8 weights: three bits of index, direction
+  tensor *h = AS(b, spread(b, AS(b, field(b, 32, 16), 16, 1), 2, 4, 4), 32);
   tensor *index = wide_index(b, field(b, 0, 32), bits(b, h, 0, 7)), *s = words(b, DT_U16, 48, 4), *d = NULL;
-  for (int i = 0; i < 4; i++) {                                       // four words: four scales of three bits each, and a quarter of d
+  // four words: four scales of three bits each, and a quarter of d
+  for (int i = 0; i < 4; i++) {
     tensor *quarter = op_int(b, OP_SHL, op_int(b, OP_SHR, t_slice_i(g, s, 2, i, 1), 12), 4 * i);
     d = d ? t_op2(g, OP_OR, d, quarter) : quarter;
   }
@@ -101,7 +116,7 @@ tensor *expr_iq1_m(const blocks *b) {
   return scaled(b, d, odd(b, scale), 16, moved(b, index, op_int(b, OP_SHR, h, 3), 32));
 }
 
-// ---- four bits -----------------------------------------------------------------------------------------------------------
+// ---- four bits ------------------------------------------------------------------------------------------------------
 
 // Nibbles of `count` bytes at a time, low ones first: {rows, n, all of them}
 static tensor *pieces(const blocks *b, int64_t at, int64_t bytes, int64_t count) {
@@ -113,7 +128,8 @@ static tensor *pieces(const blocks *b, int64_t at, int64_t bytes, int64_t count)
 static tensor *chosen(const blocks *b, tensor *code, int n, const int8_t *value) {
   if (!n) return uop_int(b->g, DT_I8, value[0]);
   tensor *low = chosen(b, code, n - 1, value), *high = chosen(b, code, n - 1, value + (1 << (n - 1)));
-  return t_where(b->g, t_op2(b->g, OP_CMPNE, op_int(b, OP_AND, code, 1 << (n - 1)), uop_int(b->g, DT_U8, 0)), high, low);
+  return t_where(b->g, t_op2(b->g, OP_CMPNE, op_int(b, OP_AND, code, 1 << (n - 1)), uop_int(b->g, DT_U8, 0)), high,
+                 low);
 }
 
 static tensor *iq4(const blocks *b, tensor *code) {
@@ -123,15 +139,18 @@ static tensor *iq4(const blocks *b, tensor *code) {
 tensor *expr_iq4_nl(const blocks *b) { return t_mul(b->g, half_at(b, 0), f32(b, iq4(b, pieces(b, 2, 16, 16)))); }
 
 tensor *expr_iq4_xs(const blocks *b) {
-  tensor *high = t_cast(b->g, spread(b, words(b, DT_U16, 2, 1), 8, 2, 2), DT_U8), *low = AS(b, spread(b, AS(b, field(b, 4, 4), 4, 1), 2, 4, 4), 8);
+  tensor *high = t_cast(b->g, spread(b, words(b, DT_U16, 2, 1), 8, 2, 2), DT_U8),
+         *low = AS(b, spread(b, AS(b, field(b, 4, 4), 4, 1), 2, 4, 4), 8);
   tensor *scale = op_int(b, OP_SUB, t_cast(b->g, t_op2(b->g, OP_OR, low, op_int(b, OP_SHL, high, 4)), DT_I8), 32);
   return scaled(b, half_at(b, 0), scale, 8, iq4(b, pieces(b, 8, 128, 16)));
 }
 
-// Codes of 4-bit floats, a sign and two bits of exponent and one of mantissa, as twice their value: 0 1 2 3 4 6 8 12 and those negated
+// Codes of 4-bit floats, a sign and two bits of exponent and one of mantissa, as twice their value: 0 1 2 3 4 6 8 12
+// and those negated
 static tensor *fp4(const blocks *b, tensor *code) {
   tensor *c = t_cast(b->g, code, DT_I8), *m = op_int(b, OP_AND, c, 7);
-  tensor *past4 = op_int(b, OP_SUB, op_int(b, OP_MAX, m, 4), 4), *past6 = op_int(b, OP_SUB, op_int(b, OP_MAX, m, 6), 6);       // steps of 2, of 4
+  // steps of 2, of 4
+  tensor *past4 = op_int(b, OP_SUB, op_int(b, OP_MAX, m, 4), 4), *past6 = op_int(b, OP_SUB, op_int(b, OP_MAX, m, 6), 6);
   m = t_add(b->g, t_add(b->g, m, past4), op_int(b, OP_SHL, past6, 1));
   return t_where(b->g, t_op2(b->g, OP_CMPLT, c, uop_int(b->g, DT_I8, 8)), m, t_op1(b->g, OP_NEG, m));
 }
@@ -145,8 +164,9 @@ tensor *expr_mxfp4(const blocks *b) {
   return t_mul(b->g, d, f32(b, fp4(b, pieces(b, 1, 16, 16))));
 }
 
-// Scales of 16 weights are floats of four bits of exponent and three of mantissa; their sign is ignored, and 0x7f means 0. Moved up by seven bits they are
-// the half-precision numbers that are 2^8 times smaller, subnormal ones included; half of that since codes are doubled.
+// Scales of 16 weights are floats of four bits of exponent and three of mantissa; their sign is ignored, and 0x7f means
+// 0. Moved up by seven bits they are the half-precision numbers that are 2^8 times smaller, subnormal ones included;
+// half of that since codes are doubled.
 tensor *expr_nvfp4(const blocks *b) {
   graph *g = b->g;
   tensor *s = field(b, 0, 4);

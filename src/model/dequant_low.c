@@ -1,7 +1,9 @@
-// Formats of two and three bits and less that need no table: Q2_K and Q3_K, Q1_0 and Q2_0, and the ternary TQ1_0 and TQ2_0. See dequant.c.
+// Formats of two and three bits and less that need no table: Q2_K and Q3_K, Q1_0 and Q2_0, and the ternary TQ1_0 and
+// TQ2_0. See dequant.c.
 #include "model/dequant_impl.h"
 
-// Bytes of `runs` runs of 32 hold 256 codes: all runs' lowest `width` bits first, then the next ones. {16, 16}, or as a whole {256}
+// Bytes of `runs` runs of 32 hold 256 codes: all runs' lowest `width` bits first, then the next ones. {16, 16}, or as a
+// whole {256}
 static tensor *planes(const blocks *b, int64_t at, int64_t runs, int64_t width) {
   int64_t n = 8 / runs;
   tensor *q = t_op2(b->g, OP_SHR, AS(b, field(b, at, runs * 32), runs, 1, 32), steps(b, DT_U8, n, width, true));
@@ -32,28 +34,43 @@ static tensor *packed(const blocks *b, int64_t at, int64_t count, int64_t width)
 }
 
 // One bit for the sign
-tensor *expr_q1_0(const blocks *b) { return t_mul(b->g, AS(b, half_at(b, 0), 1, 1), centred(b, op_int(b, OP_SHL, packed(b, 2, 16, 1), 1), 1)); }
+tensor *expr_q1_0(const blocks *b) {
+  return t_mul(b->g, AS(b, half_at(b, 0), 1, 1), centred(b, op_int(b, OP_SHL, packed(b, 2, 16, 1), 1), 1));
+}
 
 // -1, 0, 1 and 2
-tensor *expr_q2_0(const blocks *b) { return t_mul(b->g, AS(b, half_at(b, 0), 1, 1), centred(b, packed(b, 2, 16, 2), 1)); }
+tensor *expr_q2_0(const blocks *b) {
+  return t_mul(b->g, AS(b, half_at(b, 0), 1, 1), centred(b, packed(b, 2, 16, 2), 1));
+}
 
-tensor *expr_tq2_0(const blocks *b) { return t_mul(b->g, AS(b, half_at(b, 64), 1, 1), centred(b, planes(b, 0, 2, 2), 1)); }
+tensor *expr_tq2_0(const blocks *b) {
+  return t_mul(b->g, AS(b, half_at(b, 64), 1, 1), centred(b, planes(b, 0, 2, 2), 1));
+}
 
-// A byte holds five digits of base 3 as a fraction of 256: times 3^i, without what overflows, is the fraction that begins at digit i.
-// 160 weights are digits 0 of 32 bytes, digits 1, ... digits 4; 80 are those of 16 more bytes; 16 are digits 0 to 3 of four bytes. Seen as
-// 16 rows of 16, a row is in one part, and has one digit except for the last row. All parts are read for every row, so that no load needs
-// a guard, and what is not meant is not taken.
+// A byte holds five digits of base 3 as a fraction of 256: times 3^i, without what overflows, is the fraction that
+// begins at digit i. 160 weights are digits 0 of 32 bytes, digits 1, ... digits 4; 80 are those of 16 more bytes; 16
+// are digits 0 to 3 of four bytes. Seen as 16 rows of 16, a row is in one part, and has one digit except for the last
+// row. All parts are read for every row, so that no load needs a guard, and what is not meant is not taken.
 tensor *expr_tq1_0(const blocks *b) {
   graph *g = b->g;
-  tensor *n = t_cast(g, t_iota(g, uop_idx(g, 16)), DT_U8), *row = t_reshape_i(g, n, 2, (int64_t[]){16, 1}), *column = t_reshape_i(g, n, 2, (int64_t[]){1, 16});
-  tensor *first = t_op2(g, OP_CMPLT, row, uop_int(g, DT_U8, 10)), *last = t_op2(g, OP_CMPEQ, row, uop_int(g, DT_U8, 15));
-  tensor *digit = t_where(g, first, op_int(b, OP_SHR, row, 1), t_where(g, last, op_int(b, OP_SHR, column, 2), op_int(b, OP_SUB, row, 10)));
+  tensor *n = t_cast(g, t_iota(g, uop_idx(g, 16)), DT_U8), *row = t_reshape_i(g, n, 2, (int64_t[]){16, 1}),
+         *column = t_reshape_i(g, n, 2, (int64_t[]){1, 16});
+  tensor *first = t_op2(g, OP_CMPLT, row, uop_int(g, DT_U8, 10)),
+         *last = t_op2(g, OP_CMPEQ, row, uop_int(g, DT_U8, 15));
+  tensor *digit = t_where(g, first, op_int(b, OP_SHR, row, 1),
+                          t_where(g, last, op_int(b, OP_SHR, column, 2), op_int(b, OP_SUB, row, 10)));
   tensor *power = uop_int(g, DT_U8, 81);
-  for (int64_t i = 3, v = 27; i >= 0; i--, v /= 3) power = t_where(g, t_op2(g, OP_CMPEQ, digit, uop_int(g, DT_U8, i)), uop_int(g, DT_U8, v), power);
+  for (int64_t i = 3, v = 27; i >= 0; i--, v /= 3)
+    power = t_where(g, t_op2(g, OP_CMPEQ, digit, uop_int(g, DT_U8, i)), uop_int(g, DT_U8, v), power);
   tensor *many = AS(b, field(b, 0, 32), 1, 2, 16), *few = AS(b, field(b, 32, 16), 1, 16);
-  many = AS(b, t_expand(g, many, 5, (uop *[]){many->shape->dim[0], many->shape->dim[1], uop_idx(g, 8), many->shape->dim[3], many->shape->dim[4]}), 16, 16);
+  many = AS(b,
+            t_expand(g, many, 5,
+                     (uop *[]){many->shape->dim[0], many->shape->dim[1], uop_idx(g, 8), many->shape->dim[3],
+                               many->shape->dim[4]}),
+            16, 16);
   tensor *four = AS(b, t_bitcast(g, field(b, 48, 4), DT_U32), 1, 1);
-  four = t_cast(g, t_op2(g, OP_SHR, four, t_cast(g, op_int(b, OP_SHL, op_int(b, OP_AND, column, 3), 3), DT_U32)), DT_U8);
+  four =
+    t_cast(g, t_op2(g, OP_SHR, four, t_cast(g, op_int(b, OP_SHL, op_int(b, OP_AND, column, 3), 3), DT_U32)), DT_U8);
   tensor *f = t_mul(g, t_where(g, first, many, t_where(g, last, four, few)), power);
   tensor *q = op_int(b, OP_SHR, op_int(b, OP_MUL, t_cast(g, f, DT_U16), 3), 8);
   return t_mul(g, AS(b, half_at(b, 52), 1, 1), centred(b, q, 1));

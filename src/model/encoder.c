@@ -1,4 +1,5 @@
-// Attention of models that see a text as a whole: each position reads all others, or those of a window around it, and nothing is kept for later.
+// Attention of models that see a text as a whole: each position reads all others, or those of a window around it, and
+// nothing is kept for later.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -11,24 +12,38 @@ enum { BLOCK = 128 };
 // Of its embedding and of its vectors. Files that end with two more products say how many elements lie between them.
 int encoder_load_ends(loader *l) {
   model *m = l->m;
-  const gguf_tensor *types = gguf_tensor_find(l->f, "token_types.weight"), *dense = gguf_tensor_find(l->f, "dense_2.weight");
+  const gguf_tensor *types = gguf_tensor_find(l->f, "token_types.weight"),
+                    *dense = gguf_tensor_find(l->f, "dense_2.weight");
   if (types && want_matrix(l, NULL, W_TOKEN_TYPES, m->n_embd, types->ne[1], 0)) return -1;
   if (!dense) return 0;
   int between;
-  if (key_count(l, "dense_2_feat_out", 1, 1 << 20, &between) || key_count(l, "dense_3_feat_out", 1, 1 << 20, &m->n_embd_out)) return -1;
-  return want_matrix(l, NULL, W_DENSE_2, m->n_embd, between, 0) || want_matrix(l, NULL, W_DENSE_3, between, m->n_embd_out, 0) ? -1 : 0;
+  if (key_count(l, "dense_2_feat_out", 1, 1 << 20, &between) ||
+      key_count(l, "dense_3_feat_out", 1, 1 << 20, &m->n_embd_out))
+    return -1;
+  return want_matrix(l, NULL, W_DENSE_2, m->n_embd, between, 0) ||
+             want_matrix(l, NULL, W_DENSE_3, between, m->n_embd_out, 0)
+           ? -1
+           : 0;
 }
 
 // Files that rank texts: a layer, a product that makes scores, or both.
 int ranking_load(loader *l) {
   model *m = l->m;
-  const gguf_tensor *first = gguf_tensor_find(l->f, "cls.weight"), *out = gguf_tensor_find(l->f, "cls.output.weight"), *last = out ? out : first;
+  const gguf_tensor *first = gguf_tensor_find(l->f, "cls.weight"), *out = gguf_tensor_find(l->f, "cls.output.weight"),
+                    *last = out ? out : first;
   if (m->pooling != POOLING_RANK) return 0;
-  if (!last) return gguf_fail(l->f, NULL, l->err, "tensors 'cls.weight' and 'cls.output.weight' are missing, and pooling_type 4 needs one of them");
-  if (gguf_tensor_find(l->f, "cls.norm.weight")) return gguf_fail(l->f, NULL, l->err, "it ranks texts through 'cls.norm.weight', which is not supported yet");
-  if (last->ne[1] > 1 << 20) return gguf_fail(l->f, NULL, l->err, "tensor '%s' makes %lld scores", last->name, (long long)last->ne[1]);
+  if (!last)
+    return gguf_fail(l->f, NULL, l->err,
+                     "tensors 'cls.weight' and 'cls.output.weight' are missing, and pooling_type 4 needs one of them");
+  if (gguf_tensor_find(l->f, "cls.norm.weight"))
+    return gguf_fail(l->f, NULL, l->err, "it ranks texts through 'cls.norm.weight', which is not supported yet");
+  if (last->ne[1] > 1 << 20)
+    return gguf_fail(l->f, NULL, l->err, "tensor '%s' makes %lld scores", last->name, (long long)last->ne[1]);
   m->n_embd_out = (int)last->ne[1];
-  return (first && want_matrix(l, NULL, W_CLS, m->n_embd, first->ne[1], 0)) || (out && want_matrix(l, NULL, W_CLS_OUTPUT, first ? first->ne[1] : m->n_embd, out->ne[1], 0)) ? -1 : 0;
+  return (first && want_matrix(l, NULL, W_CLS, m->n_embd, first->ne[1], 0)) ||
+             (out && want_matrix(l, NULL, W_CLS_OUTPUT, first ? first->ne[1] : m->n_embd, out->ne[1], 0))
+           ? -1
+           : 0;
 }
 
 // Models that predict have a score for each of their answers, of which the first is yes: those are probabilities.
@@ -40,7 +55,9 @@ tensor *ranking(const build *b, tensor *x) {
 }
 
 // {T, heads, n} with rows up to the end of the last block: copies of the last row, which nobody sees.
-static tensor *whole_blocks(const build *b, tensor *x, uop *rows) { return t_gather(b->g, t_contiguous(b->g, x), t_iota(b->g, rows)); }
+static tensor *whole_blocks(const build *b, tensor *x, uop *rows) {
+  return t_gather(b->g, t_contiguous(b->g, x), t_iota(b->g, rows));
+}
 
 // Scores fall with the distance. away {T, 1, 1, 1, positions}
 static tensor *leaning(const build *b, const layer *y, tensor *s, tensor *away) {
@@ -52,7 +69,8 @@ static tensor *leaning(const build *b, const layer *y, tensor *s, tensor *away) 
 
 static tensor *attention(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
-  uop *one = n_(b, 1), *block = n_(b, BLOCK), *rows = idx_mul(g, idx_div(g, idx_add(g, b->T, n_(b, BLOCK - 1)), block), block);
+  uop *one = n_(b, 1), *block = n_(b, BLOCK),
+      *rows = idx_mul(g, idx_div(g, idx_add(g, b->T, n_(b, BLOCK - 1)), block), block);
   int64_t d = y->head_dim, dv = y->v_dim, nq = y->n_head * d, nk = y->n_kv * d, nv = y->n_kv * dv;
   uop *kv = n_(b, y->n_kv), *per = n_(b, y->n_head / y->n_kv);
   tensor *q, *k, *v;
@@ -60,7 +78,9 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
     tensor *all = t_contiguous(g, linear(b, y, W_ATTN_QKV, x));
     q = t_slice_i(g, all, 1, 0, nq); k = t_slice_i(g, all, 1, nq, nk); v = t_slice_i(g, all, 1, nq + nk, nv);
   } else {
-    q = t_contiguous(g, linear(b, y, W_ATTN_Q, x)); k = t_contiguous(g, linear(b, y, W_ATTN_K, x)); v = linear(b, y, W_ATTN_V, x);
+    q = t_contiguous(g, linear(b, y, W_ATTN_Q, x));
+    k = t_contiguous(g, linear(b, y, W_ATTN_K, x));
+    v = linear(b, y, W_ATTN_V, x);
   }
   bool normed = y->w[W_ATTN_Q_NORM].weight, all_heads = normed && b->m->arch->flags & ARCH_QK_NORM_ALL;
   if (all_heads) { q = norm(b, y, W_ATTN_Q_NORM, q); k = norm(b, y, W_ATTN_K_NORM, k); }
@@ -68,12 +88,15 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   k = t_reshape(g, k, DIMS(b->T, kv, n_(b, d)));
   v = t_reshape(g, v, DIMS(b->T, kv, n_(b, dv)));
   if (normed && !all_heads) { q = norm(b, y, W_ATTN_Q_NORM, q); k = norm(b, y, W_ATTN_K_NORM, k); }
-  q = rope_turn(b, y, t_scale(g, q, b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)d)), y->n_head, d);
+  q = rope_turn(b, y, t_scale(g, q, b->m->attention_scale != 0 ? b->m->attention_scale : 1 / sqrt((double)d)),
+                y->n_head, d);
   k = t_contiguous(g, t_permute(g, whole_blocks(b, rope_turn(b, y, k, y->n_kv, d), rows), (int[]){1, 2, 0}));
   v = t_contiguous(g, t_swap(g, whole_blocks(b, v, rows), 0, 1));
-  tensor *qs = t_reshape(g, t_stage(g, t_reshape(g, q, DIMS(b->T, kv, per, n_(b, d))), false), DIMS(b->T, kv, per, n_(b, d), one));
+  tensor *qs =
+    t_reshape(g, t_stage(g, t_reshape(g, q, DIMS(b->T, kv, per, n_(b, d))), false), DIMS(b->T, kv, per, n_(b, d), one));
   tensor *s = t_reduce(g, t_mul(g, qs, t_reshape(g, k, DIMS(one, kv, one, n_(b, d), rows))), OP_ADD, 3);
-  tensor *own = t_reshape(g, t_iota(g, b->T), DIMS(b->T, one, one, one, one)), *at = t_iota(g, rows), *away = t_sub(g, at, own);
+  tensor *own = t_reshape(g, t_iota(g, b->T), DIMS(b->T, one, one, one, one)), *at = t_iota(g, rows),
+         *away = t_sub(g, at, own);
   s = leaning(b, y, soft_cap(b, s, b->m->attention_cap), t_cast(g, away, DT_F32));
   s = t_where(g, t_op2(g, OP_CMPLT, at, b->T), s, t_float(g, -INFINITY));
   if (y->window) {              // half of it lies before a token, and half behind
@@ -82,8 +105,10 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
     s = t_where(g, t_op2(g, OP_CMPLT, away, idx_sub(g, n_(b, 0), half)), t_float(g, -INFINITY), s);
   }
   // softmax over positions, divided after the sum over V
-  tensor *e = t_exp(g, t_sub(g, s, t_reduce(g, s, OP_MAX, 4))), *total = t_reshape(g, t_reduce(g, e, OP_ADD, 4), DIMS(b->T, kv, per, one));
-  tensor *es = t_reshape(g, e, DIMS(b->T, kv, per, rows, one)), *vs = t_reshape(g, v, DIMS(one, kv, one, rows, n_(b, dv)));
+  tensor *e = t_exp(g, t_sub(g, s, t_reduce(g, s, OP_MAX, 4))),
+         *total = t_reshape(g, t_reduce(g, e, OP_ADD, 4), DIMS(b->T, kv, per, one));
+  tensor *es = t_reshape(g, e, DIMS(b->T, kv, per, rows, one)),
+         *vs = t_reshape(g, v, DIMS(one, kv, one, rows, n_(b, dv)));
   tensor *o = t_reshape(g, t_reduce(g, t_mul(g, es, vs), OP_ADD, 3), DIMS(b->T, kv, per, n_(b, dv)));
   return linear(b, y, W_ATTN_OUTPUT, t_reshape(g, t_op2(g, OP_FDIV, o, total), DIMS(b->T, n_(b, y->n_head * dv))));
 }

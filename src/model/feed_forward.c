@@ -1,4 +1,5 @@
-// The dense feed-forward: down(act(gate x) * up x), or down(act(up x)) without a gate. Some files have gate and up as one tensor, gate first.
+// The dense feed-forward: down(act(gate x) * up x), or down(act(up x)) without a gate. Some files have gate and up as
+// one tensor, gate first.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -7,12 +8,16 @@
 
 static int load(loader *l, layer *y) {
   int64_t d = l->m->n_embd, f = y->n_ff;
-  if (!f) return key_count(l, "feed_forward_length", 1, 1 << 24, &y->n_ff);       // missing, or 0 for this layer: the getter says which
+  // missing, or 0 for this layer: the getter says which
+  if (!f) return key_count(l, "feed_forward_length", 1, 1 << 24, &y->n_ff);
   bool gated = !(l->m->arch->flags & ARCH_PLAIN_FFN);
   unsigned bias = bias_if(l, HAS_FFN_BIAS);
   if (l->m->arch->has & HAS_SUB_NORMS && want_vector(l, y, W_FFN_SUB_NORM, f, 0)) return -1;
   if (gated && want_matrix(l, y, W_FFN_GATE, d, f, bias ? bias : WANT_OPTIONAL)) return -1;
-  return want_matrix(l, y, W_FFN_UP, d, gated && !y->w[W_FFN_GATE].weight ? 2 * f : f, bias) || want_matrix(l, y, W_FFN_DOWN, f, d, bias) ? -1 : 0;
+  return want_matrix(l, y, W_FFN_UP, d, gated && !y->w[W_FFN_GATE].weight ? 2 * f : f, bias) ||
+             want_matrix(l, y, W_FFN_DOWN, f, d, bias)
+           ? -1
+           : 0;
 }
 
 // Above 0: a parabola of slope `slope` there; below: negative (exp(min(x, edge)) - 1 - x) + slope x
@@ -27,7 +32,8 @@ tensor *activate(const build *b, const layer *y, tensor *x) {
   switch (b->m->arch->act) {
   case ACT_SILU: return t_silu(g, x);
   case ACT_GELU: {              // x/2 (1 + tanh u) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
-    tensor *u = t_scale(g, t_mul(g, x, t_add(g, t_scale(g, t_mul(g, x, x), 0.044715), t_float(g, 1))), -2 * sqrt(2 / M_PI));
+    tensor *u =
+      t_scale(g, t_mul(g, x, t_add(g, t_scale(g, t_mul(g, x, x), 0.044715), t_float(g, 1))), -2 * sqrt(2 / M_PI));
     return t_op2(g, OP_FDIV, x, t_add(g, t_exp(g, u), t_float(g, 1)));
   }
   case ACT_RELU2: {
@@ -46,7 +52,8 @@ static tensor *cut(const build *b, const layer *y, tensor *x) {
   if (isinf(y->cut)) return x;
   x = t_contiguous(g, x);
   tensor *centred = t_sub(g, x, t_contiguous(g, t_scale(g, t_reduce(g, x, OP_ADD, 1), 1.0 / y->n_ff)));
-  tensor *deviation = t_op1(g, OP_SQRT, t_contiguous(g, t_scale(g, t_reduce(g, t_mul(g, centred, centred), OP_ADD, 1), 1.0 / y->n_ff)));
+  tensor *deviation =
+    t_op1(g, OP_SQRT, t_contiguous(g, t_scale(g, t_reduce(g, t_mul(g, centred, centred), OP_ADD, 1), 1.0 / y->n_ff)));
   return t_op2(g, OP_MAX, t_sub(g, centred, t_scale(g, deviation, y->cut)), t_float(g, 0));
 }
 
@@ -59,7 +66,8 @@ static tensor *feed_forward(build *b, const layer *y, tensor *x) {
     h = gated(b, y, cut(b, y, linear(b, y, W_FFN_GATE, x)), up, y->moe.shared_limit);
   } else {
     up = t_contiguous(g, up);
-    h = gated(b, y, cut(b, y, t_slice_i(g, up, 1, 0, y->n_ff)), t_slice_i(g, up, 1, y->n_ff, y->n_ff), y->moe.shared_limit);
+    h = gated(b, y, cut(b, y, t_slice_i(g, up, 1, 0, y->n_ff)), t_slice_i(g, up, 1, y->n_ff, y->n_ff),
+              y->moe.shared_limit);
   }
   if (y->w[W_FFN_SUB_NORM].weight) h = norm(b, y, W_FFN_SUB_NORM, t_contiguous(g, h));
   return linear(b, y, W_FFN_DOWN, h);

@@ -50,9 +50,11 @@ int gguf_check_size(const gguf *g, error *err) {
     if (!f->mapping) continue;
     if (fstat(f->fd, &st)) return error_set(err, "%s: cannot be examined: %s", f->shown, strerror(errno));
     if ((uint64_t)st.st_size < f->shard.size)
-      return error_set(err, "%s: had %zu bytes when it was opened and has only %" PRId64 " now: somebody cut it", f->shown, f->shard.size, (int64_t)st.st_size);
+      return error_set(err, "%s: had %zu bytes when it was opened and has only %" PRId64 " now: somebody cut it",
+                       f->shown, f->shard.size, (int64_t)st.st_size);
     if (!mapped_is_whole(f->mapping))
-      return error_set(err, "%s: a part of it could not be read: somebody cut it for a while, or its disk failed", f->shown);
+      return error_set(err, "%s: a part of it could not be read: somebody cut it for a while, or its disk failed",
+                       f->shown);
   }
   return 0;
 }
@@ -68,7 +70,8 @@ static int split_key(const gguf_file *f, const char *key, uint64_t *out, error *
   const gguf_value *v = gguf_file_find(f, key);
   bool negative;
   if (!v) return error_set(err, "%s: key '%s' is missing, though the file is part of a split model", f->shown, key);
-  if (!gguf_value_int(v, &negative, out)) return error_set(err, "%s: key '%s': expected an integer, found %s", f->shown, key, gguf_type_name(v->type));
+  if (!gguf_value_int(v, &negative, out))
+    return error_set(err, "%s: key '%s': expected an integer, found %s", f->shown, key, gguf_type_name(v->type));
   if (negative) return error_set(err, "%s: key '%s': -%" PRIu64 " is negative", f->shown, key, *out);
   return 0;
 }
@@ -78,9 +81,12 @@ static int read_split(const gguf_file *f, struct split *s, error *err) {
   *s = (struct split){0, 1, f->shard.n_tensors};
   if (!gguf_file_find(f, "split.count") && !gguf_file_find(f, "split.no")) return 0;
   if (split_key(f, "split.count", &s->count, err) || split_key(f, "split.no", &s->no, err)) return -1;
-  if (!s->count || s->count > GGUF_MAX_SPLITS) return error_set(err, "%s: key 'split.count': %" PRIu64 " is not from 1 to %u", f->shown, s->count, GGUF_MAX_SPLITS);
+  if (!s->count || s->count > GGUF_MAX_SPLITS)
+    return error_set(err, "%s: key 'split.count': %" PRIu64 " is not from 1 to %u", f->shown, s->count,
+                     GGUF_MAX_SPLITS);
   if (s->no >= s->count)
-    return error_set(err, "%s: key 'split.no': %" PRIu64 " is not less than split.count, %" PRIu64, f->shown, s->no, s->count);
+    return error_set(err, "%s: key 'split.no': %" PRIu64 " is not less than split.count, %" PRIu64, f->shown, s->no,
+                     s->count);
   if (s->count == 1 && !gguf_file_find(f, "split.tensors.count")) return 0;
   return split_key(f, "split.tensors.count", &s->tensors, err);
 }
@@ -111,25 +117,42 @@ static const char *split_name(arena *a, const char *path, size_t prefix, uint64_
 static int check_first(gguf *g, const struct split *s, size_t *prefix, error *err) {
   const gguf_file *f = &g->files[0];
   uint64_t no, count;
-  if (f->fd < 0) return error_set(err, "%s: key 'split.count': %" PRIu64 " files, but a split model cannot be opened from memory", f->shown, s->count);
+  if (f->fd < 0)
+    return error_set(err, "%s: key 'split.count': %" PRIu64 " files, but a split model cannot be opened from memory",
+                     f->shown, s->count);
   if (!parse_split_name(f->shard.path, prefix, &no, &count))
-    return error_set(err, "%s: key 'split.count': %" PRIu64 " files, which are found by their names, but this one does not end in -%05" PRIu64 "-of-%05" PRIu64 ".gguf",
+    return error_set(err,
+                     "%s: key 'split.count': %" PRIu64
+                     " files, which are found by their names, but this one does not end in -%05" PRIu64 "-of-%05" PRIu64
+                     ".gguf",
                      f->shown, s->count, s->no + 1, s->count);
-  if (count != s->count) return error_set(err, "%s: the name says %" PRIu64 " files, but key 'split.count' says %" PRIu64, f->shown, count, s->count);
-  if (no != s->no + 1) return error_set(err, "%s: the name says part %" PRIu64 ", but key 'split.no' says %" PRIu64 ", which is part %" PRIu64, f->shown, no, s->no, s->no + 1);
+  if (count != s->count)
+    return error_set(err, "%s: the name says %" PRIu64 " files, but key 'split.count' says %" PRIu64, f->shown, count,
+                     s->count);
+  if (no != s->no + 1)
+    return error_set(err,
+                     "%s: the name says part %" PRIu64 ", but key 'split.no' says %" PRIu64 ", which is part %" PRIu64,
+                     f->shown, no, s->no, s->no + 1);
   if (s->no)
-    return error_set(err, "%s: key 'split.no': %" PRIu64 ", so this is part %" PRIu64 " of a split model: open its first file, %s", f->shown, s->no, no,
-                     split_name(g->arena, f->shard.path, *prefix, 1, count));
+    return error_set(
+      err, "%s: key 'split.no': %" PRIu64 ", so this is part %" PRIu64 " of a split model: open its first file, %s",
+      f->shown, s->no, no, split_name(g->arena, f->shard.path, *prefix, 1, count));
   return 0;
 }
 
 static int check_part(const gguf_file *f, const gguf_file *first, size_t i, const struct split *want, error *err) {
   struct split s;
   if (read_split(f, &s, err)) return -1;
-  if (s.count != want->count) return error_set(err, "%s: key 'split.count': %" PRIu64 ", but %" PRIu64 " in %s", f->shown, s.count, want->count, first->shown);
-  if (s.no != i) return error_set(err, "%s: key 'split.no': %" PRIu64 ", but the name makes it %zu: the parts are in the wrong order", f->shown, s.no, i);
+  if (s.count != want->count)
+    return error_set(err, "%s: key 'split.count': %" PRIu64 ", but %" PRIu64 " in %s", f->shown, s.count, want->count,
+                     first->shown);
+  if (s.no != i)
+    return error_set(err,
+                     "%s: key 'split.no': %" PRIu64 ", but the name makes it %zu: the parts are in the wrong order",
+                     f->shown, s.no, i);
   if (s.tensors != want->tensors)
-    return error_set(err, "%s: key 'split.tensors.count': %" PRIu64 ", but %" PRIu64 " in %s", f->shown, s.tensors, want->tensors, first->shown);
+    return error_set(err, "%s: key 'split.tensors.count': %" PRIu64 ", but %" PRIu64 " in %s", f->shown, s.tensors,
+                     want->tensors, first->shown);
   return 0;
 }
 
@@ -151,13 +174,16 @@ static int open_parts(gguf *g, error *err) {
   }
   for (size_t i = 0; i < g->n_files; i++) g->n_tensors += g->files[i].shard.n_tensors;
   if (g->n_tensors != s.tensors)
-    return error_set(err, "%s: key 'split.tensors.count': %" PRIu64 ", but the %zu files have %zu tensors", first.shown, s.tensors, g->n_files, g->n_tensors);
+    return error_set(err, "%s: key 'split.tensors.count': %" PRIu64 ", but the %zu files have %zu tensors", first.shown,
+                     s.tensors, g->n_files, g->n_tensors);
   return 0;
 }
 
 // ---- The index over all tensors ----
 
-static int compare_name(const void *a, const void *b) { return strcmp((*(const gguf_tensor *const *)a)->name, (*(const gguf_tensor *const *)b)->name); }
+static int compare_name(const void *a, const void *b) {
+  return strcmp((*(const gguf_tensor *const *)a)->name, (*(const gguf_tensor *const *)b)->name);
+}
 
 static int index_tensors(gguf *g, error *err) {
   size_t k = 0;
@@ -178,8 +204,10 @@ static int index_tensors(gguf *g, error *err) {
     char quoted[128];
     if (strcmp(t->name, before->name)) continue;
     gguf_quote(quoted, sizeof quoted, t->name, strlen(t->name));
-    if (t->shard == before->shard) return error_set(err, "%s: tensor '%s' stands in the file more than once", g->files[t->shard].shown, quoted);
-    return error_set(err, "%s: tensor '%s' stands in %s, too", g->files[t->shard].shown, quoted, g->files[before->shard].shown);
+    if (t->shard == before->shard)
+      return error_set(err, "%s: tensor '%s' stands in the file more than once", g->files[t->shard].shown, quoted);
+    return error_set(err, "%s: tensor '%s' stands in %s, too", g->files[t->shard].shown, quoted,
+                     g->files[before->shard].shown);
   }
   return 0;
 }
@@ -198,11 +226,13 @@ static gguf *gguf_new(const char *name) {
 // From a first file that is mapped to the finished description; g is closed when that fails.
 static int finish(gguf *g, bool is_mapped, gguf **out, error *err) {
   error why = {0};
-  if (is_mapped && !gguf_parse(&g->files[0], 0, g->arena, &why) && !open_parts(g, &why) && !index_tensors(g, &why) && !gguf_check_size(g, &why)) {
+  if (is_mapped && !gguf_parse(&g->files[0], 0, g->arena, &why) && !open_parts(g, &why) && !index_tensors(g, &why) &&
+      !gguf_check_size(g, &why)) {
     *out = g;
     return 0;
   }
-  if (is_mapped && !gguf_check_size(g, err)) error_set(err, "%s", why.text);       // of a file that was cut: that, and not what its zeros look like
+  // of a file that was cut: that, and not what its zeros look like
+  if (is_mapped && !gguf_check_size(g, err)) error_set(err, "%s", why.text);
   gguf_close(g);
   return -1;
 }
@@ -284,5 +314,6 @@ int gguf_fail(const gguf *g, const char *key, error *err, const char *fmt, ...) 
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
   if (!key) return error_set(err, "%s: %s", g->files[0].shown, text);
-  return error_set(err, "%s: key '%s': %s", g->files[0].shown, gguf_quote(quoted, sizeof quoted, key, strlen(key)), text);
+  return error_set(err, "%s: key '%s': %s", g->files[0].shown, gguf_quote(quoted, sizeof quoted, key, strlen(key)),
+                   text);
 }

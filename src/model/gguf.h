@@ -2,9 +2,9 @@
 //
 // A model file is hostile until shown otherwise.  gguf_open maps it read-only, and one validator (gguf_parse.c) reads
 // the headers once, in checked arithmetic, into this description; nobody else ever looks at raw headers.  After that
-// every key, length, shape, offset and size that this interface gives is known to lie inside the mapping, to be aligned,
-// and to overlap with nothing.  What a key *means* is for the caller to check: the typed getters below turn a missing
-// key, a wrong type or a value that does not fit into an error that names file, key and value.
+// every key, length, shape, offset and size that this interface gives is known to lie inside the mapping, to be
+// aligned, and to overlap with nothing.  What a key *means* is for the caller to check: the typed getters below turn a
+// missing key, a wrong type or a value that does not fit into an error that names file, key and value.
 //
 // Invariant: a gguf never changes between gguf_open and gguf_close, so any number of threads may read it.
 // All pointers that it hands out live until gguf_close.  Bytes under `data` pointers and string values are those of the
@@ -92,11 +92,13 @@ typedef struct gguf gguf;
 // Opens, maps and checks a file; of a split model (X-00001-of-00003.gguf) the first file, which opens them all.
 // 0 and *out on success, for gguf_close; -1 and the reason in *err otherwise.
 int gguf_open(const char *path, gguf **out, error *err);
-// The same for a file that lies in memory, aligned to 16 bytes, and stays there until gguf_close; name is used in messages.
+// The same for a file that lies in memory, aligned to 16 bytes, and stays there until gguf_close; name is used in
+// messages.
 int gguf_open_memory(const void *data, size_t n, const char *name, gguf **out, error *err);
 void gguf_close(gguf *g);                                   // NULL is fine
-// Whether the files still are as long as when they were mapped, and all that was read of them was there (base/mapped.h: what is
-// not reads as zeros).  0, or -1 and which file shrank from what to what.  Asked after whatever an answer depends on was read.
+// Whether the files still are as long as when they were mapped, and all that was read of them was there (base/mapped.h:
+// what is not reads as zeros).  0, or -1 and which file shrank from what to what.  Asked after whatever an answer
+// depends on was read.
 int gguf_check_size(const gguf *g, error *err);
 
 // ---- Metadata (of a split model: that of its first file) ----
@@ -104,7 +106,8 @@ const char *gguf_path(const gguf *g);
 size_t gguf_n_kv(const gguf *g);
 const gguf_kv *gguf_kv_at(const gguf *g, size_t i);         // in the order of the file; i < gguf_n_kv
 const gguf_value *gguf_find(const gguf *g, const char *key);   // NULL: no such key
-size_t gguf_kv_index(const gguf *g, const gguf_value *v);   // of a value that gguf_find gave: &gguf_kv_at(g, index)->value == v
+// of a value that gguf_find gave: &gguf_kv_at(g, index)->value == v
+size_t gguf_kv_index(const gguf *g, const gguf_value *v);
 
 // Required values: -1 and an error where the key is missing, has another type or a value that does not fit.
 // Integers come from any integer type that holds a fitting value, floats from FLOAT32 or FLOAT64.
@@ -124,7 +127,8 @@ int gguf_i64_opt(const gguf *g, const char *key, int64_t fallback, int64_t *out,
 int gguf_f32_opt(const gguf *g, const char *key, float fallback, float *out, error *err);
 int gguf_f64_opt(const gguf *g, const char *key, double fallback, double *out, error *err);
 int gguf_bool_opt(const gguf *g, const char *key, bool fallback, bool *out, error *err);
-int gguf_str_opt(const gguf *g, const char *key, const char *fallback, gguf_string *out, error *err);   // fallback NULL: {NULL, 0}
+// fallback NULL: {NULL, 0}
+int gguf_str_opt(const gguf *g, const char *key, const char *fallback, gguf_string *out, error *err);
 
 // Arrays of numbers, converted as above into an aligned array that the caller's arena owns; an error names the index.
 int gguf_u32s(const gguf *g, const char *key, arena *a, const uint32_t **out, size_t *n, error *err);
@@ -136,7 +140,8 @@ int gguf_i32s_opt(const gguf *g, const char *key, arena *a, const int32_t **out,
 int gguf_f32s_opt(const gguf *g, const char *key, arena *a, const float **out, size_t *n, error *err);
 // One number for each of n layers: an array of n, or a single number that holds for all.
 int gguf_u32_each(const gguf *g, const char *key, size_t n, uint32_t *out, error *err);
-// An array of strings: nothing is copied, gguf_elem_str finds any element at once.  _opt: *out is NULL where it is missing.
+// An array of strings: nothing is copied, gguf_elem_str finds any element at once.  _opt: *out is NULL where it is
+// missing.
 int gguf_strs(const gguf *g, const char *key, const gguf_value **out, error *err);
 int gguf_strs_opt(const gguf *g, const char *key, const gguf_value **out, error *err);
 
@@ -148,7 +153,8 @@ gguf_value gguf_elem(const gguf_value *v, size_t i);        // of any type, as a
 size_t gguf_n_tensors(const gguf *g);
 const gguf_tensor *gguf_tensor_at(const gguf *g, size_t i);
 const gguf_tensor *gguf_tensor_find(const gguf *g, const char *name);   // NULL: no such tensor
-size_t gguf_tensor_index(const gguf *g, const gguf_tensor *t);          // of a tensor of this file: gguf_tensor_at(g, index) == t
+// of a tensor of this file: gguf_tensor_at(g, index) == t
+size_t gguf_tensor_index(const gguf *g, const gguf_tensor *t);
 uint64_t gguf_tensor_bytes(const gguf *g);                  // sum of nbytes
 uint64_t gguf_n_params(const gguf *g);                      // sum of elements
 uint64_t gguf_file_bytes(const gguf *g);                    // sum of the sizes of the files
@@ -156,18 +162,22 @@ size_t gguf_n_shards(const gguf *g);
 const gguf_shard *gguf_shard_at(const gguf *g, size_t i);
 
 // ---- Changes ----
-// gguf_set.c: "key=type:value" (type: int, float, bool, str) takes the place of what the file has, or stands beside it; "{arch}." at the beginning of a key
-// is the architecture's name. Before anybody has looked at keys: their numbers may change.
+// gguf_set.c: "key=type:value" (type: int, float, bool, str) takes the place of what the file has, or stands beside it;
+// "{arch}." at the beginning of a key is the architecture's name. Before anybody has looked at keys: their numbers may
+// change.
 int gguf_set_text(gguf *g, const char *asked, error *err);
-int gguf_parse_setting(const char *asked, size_t *key_len, gguf_value *out, error *err);   // INT64, FLOAT64, BOOL or STRING, which points into asked
+// INT64, FLOAT64, BOOL or STRING, which points into asked
+int gguf_parse_setting(const char *asked, size_t *key_len, gguf_value *out, error *err);
 
 // ---- Messages and printing ----
 // error_set with "FILE: key 'KEY': " in front, for callers that find a value wrong; key NULL: "FILE: ".
 int gguf_fail(const gguf *g, const char *key, error *err, const char *fmt, ...) PRINTF_LIKE(4, 5);
 // Appends a value for people: numbers so that they read back, strings quoted and escaped, arrays as [a, b, ...].
-// At most max_items elements of an array and 20 * max_items bytes of a string are shown, then how many there are; 0: all.
+// At most max_items elements of an array and 20 * max_items bytes of a string are shown, then how many there are; 0:
+// all.
 void gguf_value_print(str *s, const gguf_value *v, size_t max_items);
 void gguf_type_print(str *s, const gguf_value *v);          // "UINT32", "ARRAY of 128256 STRING"
-// Bytes of unknown origin as text for a message: escaped where not printable UTF-8, cut to fit cap with "...".  Returns out.
+// Bytes of unknown origin as text for a message: escaped where not printable UTF-8, cut to fit cap with "...".  Returns
+// out.
 const char *gguf_quote(char *out, size_t cap, const char *bytes, size_t n);
 #endif

@@ -36,27 +36,63 @@ static bool to_signed(const gguf_value *v, int64_t most, int64_t *out) {
   return true;
 }
 
-static bool as_u32(const gguf_value *v, uint32_t *out) { uint64_t x; if (!to_unsigned(v, UINT32_MAX, &x)) return false; *out = (uint32_t)x; return true; }
-static bool as_u64(const gguf_value *v, uint64_t *out) { uint64_t x; if (!to_unsigned(v, UINT64_MAX, &x)) return false; *out = x; return true; }
-static bool as_i32(const gguf_value *v, int32_t *out) { int64_t x; if (!to_signed(v, INT32_MAX, &x)) return false; *out = (int32_t)x; return true; }
-static bool as_i64(const gguf_value *v, int64_t *out) { int64_t x; if (!to_signed(v, INT64_MAX, &x)) return false; *out = x; return true; }
-static bool as_f64(const gguf_value *v, double *out) { if (v->type != GGUF_FLOAT32 && v->type != GGUF_FLOAT64) return false; *out = v->f; return true; }
-static bool as_bool(const gguf_value *v, bool *out) { if (v->type != GGUF_BOOL) return false; *out = v->b; return true; }
-static bool as_str(const gguf_value *v, gguf_string *out) { if (v->type != GGUF_STRING) return false; *out = v->s; return true; }
+static bool as_u32(const gguf_value *v, uint32_t *out) {
+  uint64_t x;
+  if (!to_unsigned(v, UINT32_MAX, &x)) return false;
+  *out = (uint32_t)x;
+  return true;
+}
+static bool as_u64(const gguf_value *v, uint64_t *out) {
+  uint64_t x;
+  if (!to_unsigned(v, UINT64_MAX, &x)) return false;
+  *out = x;
+  return true;
+}
+static bool as_i32(const gguf_value *v, int32_t *out) {
+  int64_t x;
+  if (!to_signed(v, INT32_MAX, &x)) return false;
+  *out = (int32_t)x;
+  return true;
+}
+static bool as_i64(const gguf_value *v, int64_t *out) {
+  int64_t x;
+  if (!to_signed(v, INT64_MAX, &x)) return false;
+  *out = x;
+  return true;
+}
+static bool as_f64(const gguf_value *v, double *out) {
+  if (v->type != GGUF_FLOAT32 && v->type != GGUF_FLOAT64) return false;
+  *out = v->f;
+  return true;
+}
+static bool as_bool(const gguf_value *v, bool *out) {
+  if (v->type != GGUF_BOOL) return false;
+  *out = v->b;
+  return true;
+}
+static bool as_str(const gguf_value *v, gguf_string *out) {
+  if (v->type != GGUF_STRING) return false;
+  *out = v->s;
+  return true;
+}
 
 static bool as_f32(const gguf_value *v, float *out) {
   double x;
-  if (!as_f64(v, &x) || (isfinite(x) && fabs(x) > FLT_MAX)) return false;       // infinity stays what it is; a number must not become it
+  // infinity stays what it is; a number must not become it
+  if (!as_f64(v, &x) || (isfinite(x) && fabs(x) > FLT_MAX)) return false;
   *out = (float)x;
   return true;
 }
 
 // ---- Errors ----
 
-static int missing(const gguf *g, const char *key, const char *want, error *err) { return gguf_fail(g, key, err, "is missing (expected %s)", want); }
+static int missing(const gguf *g, const char *key, const char *want, error *err) {
+  return gguf_fail(g, key, err, "is missing (expected %s)", want);
+}
 
 // "expected ..., found UINT32 70000"; where: "" or "element 5: ".
-static int mismatch(const gguf *g, const char *key, const char *where, const char *want, const gguf_value *v, error *err) {
+static int mismatch(const gguf *g, const char *key, const char *where, const char *want, const gguf_value *v,
+                    error *err) {
   str found = {0};
   gguf_type_print(&found, v);
   if (v->type != GGUF_ARRAY) { str_addc(&found, ' '); gguf_value_print(&found, v, 2); }
@@ -113,7 +149,8 @@ int gguf_str_opt(const gguf *g, const char *key, const char *fallback, gguf_stri
 // ---- Arrays ----
 
 gguf_string gguf_elem_str(const gguf_value *v, size_t i) {
-  if (v->type != GGUF_ARRAY || v->elem != GGUF_STRING || i >= v->a.n) die("gguf: string %zu of an array that has none such", i);
+  if (v->type != GGUF_ARRAY || v->elem != GGUF_STRING || i >= v->a.n)
+    die("gguf: string %zu of an array that has none such", i);
   size_t begin = v->a.start[i] + (size_t)8;          // past the length, which was read once and for all
   return (gguf_string){(const char *)v->a.data + begin, v->a.start[i + 1] - begin};
 }
@@ -129,7 +166,8 @@ gguf_value gguf_elem(const gguf_value *v, size_t i) {
   int gguf_##name##s(const gguf *g, const char *key, arena *a, const T **out, size_t *n, error *err) { \
     const gguf_value *v = gguf_find(g, key); \
     if (!v) return missing(g, key, "an ARRAY, each " WANT_##name, err); \
-    if (v->type != GGUF_ARRAY || v->elem == GGUF_STRING) return mismatch(g, key, "", "an ARRAY, each " WANT_##name, v, err); \
+    if (v->type != GGUF_ARRAY || v->elem == GGUF_STRING) return \
+    mismatch(g, key, "", "an ARRAY, each " WANT_##name, v, err); \
     T *to = ARENA_ARRAY(a, T, v->a.n); \
     for (size_t i = 0; i < v->a.n; i++) { \
       gguf_value e = gguf_elem(v, i); \

@@ -1,4 +1,5 @@
-// gguf_impl: what the gguf_*.c files share and nobody else includes - the structs behind gguf.h and the steps of opening.
+// gguf_impl: what the gguf_*.c files share and nobody else includes - the structs behind gguf.h and the steps of
+// opening.
 #ifndef WEFT_GGUF_IMPL_H
 #define WEFT_GGUF_IMPL_H
 #include "base/mapped.h"
@@ -29,7 +30,8 @@ struct gguf {
 // gguf_parse.c: checks the bytes f->shard.map[0..size) and fills in all the rest of f from arena a.
 int gguf_parse(gguf_file *f, uint32_t shard, arena *a, error *err);
 const gguf_value *gguf_file_find(const gguf_file *f, const char *key);
-const struct gguf_type_info { const char *name; uint32_t bytes; } *gguf_type_info(uint32_t type);   // NULL: no such type
+// NULL: no such type
+const struct gguf_type_info { const char *name; uint32_t bytes; } *gguf_type_info(uint32_t type);
 gguf_value gguf_decode(enum gguf_type type, const unsigned char *p);     // a number or BOOL from its bytes
 // Number of a value of any integer type as 128 bits would hold it: sign and magnitude.  False: not an integer.
 bool gguf_value_int(const gguf_value *v, bool *negative, uint64_t *magnitude);

@@ -1,16 +1,17 @@
 // The validator: from the bytes of one GGUF file to its description, in one pass from front to back.
 //
 //   header:   "GGUF", version u32, tensor count u64, key count u64
-//   keys:     key string, type u32, value       (string: length u64, bytes; array: element type u32, count u64, elements)
+//   keys:     key string, type u32, value       (string: length u64, bytes; array: element type u32, count u64,
+//             elements)
 //   tensors:  name string, dimensions u32, ne u64 each, type u32, offset u64 from the start of the data
 //   padding to general.alignment, then the data
 //
-// Every step takes its bytes through take(), which compares a length with what is left before it moves the cursor; so no
-// length can reach past the end or wrap.  A count is compared with the bytes that so many things need at least before room
-// for them is allocated: memory stays within a small multiple of the file's size.  Keys and names are copied before they
-// are looked at, and lengths are read once: writing to the file afterwards can change contents, never bounds.  Nothing
-// recurses.  Sorting, not hashing, finds duplicates, since names made to collide would make a hash table crawl.
-// Look next: gguf.c, which opens files and joins the parts of a split model.
+// Every step takes its bytes through take(), which compares a length with what is left before it moves the cursor; so
+// no length can reach past the end or wrap.  A count is compared with the bytes that so many things need at least
+// before room for them is allocated: memory stays within a small multiple of the file's size.  Keys and names are
+// copied before they are looked at, and lengths are read once: writing to the file afterwards can change contents,
+// never bounds.  Nothing recurses.  Sorting, not hashing, finds duplicates, since names made to collide would make a
+// hash table crawl. Look next: gguf.c, which opens files and joins the parts of a split model.
 #include "model/gguf_impl.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -59,7 +60,8 @@ static size_t left(const struct reader *r) { return r->n - r->pos; }
 // The next n bytes; `what` names them in the message.
 static const unsigned char *take(struct reader *r, uint64_t n, const char *what) {
   if (n > left(r)) {
-    fail(r, "%s needs %" PRIu64 " bytes at byte %zu, but only %zu are left: the file is truncated or damaged", what, n, r->pos, left(r));
+    fail(r, "%s needs %" PRIu64 " bytes at byte %zu, but only %zu are left: the file is truncated or damaged", what, n,
+         r->pos, left(r));
     return NULL;
   }
   const unsigned char *p = r->at + r->pos;
@@ -133,7 +135,9 @@ size_t gguf_utf8_char(const char *s, size_t n) {
   for (size_t i = 1; i < len; i++)
     if ((p[i] & 0xc0) != 0x80) return 0;
   // The second byte rules out forms that are longer than needed, surrogates, and what lies beyond U+10FFFF.
-  if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f)) return 0;
+  if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf0 && p[1] < 0x90) ||
+      (p[0] == 0xf4 && p[1] > 0x8f))
+    return 0;
   return len;
 }
 
@@ -155,7 +159,10 @@ static const char *take_name(struct reader *r, const char *what, size_t index, u
   about_name(r, what, s, n);
   for (size_t i = 0, c; i < n; i += c) {
     c = s[i] ? gguf_utf8_char(s + i, n - i) : 0;
-    if (!c) { fail(r, "its name is not UTF-8 text: byte %zu is 0x%02x", i, (unsigned)(unsigned char)s[i]); return NULL; }
+    if (!c) {
+      fail(r, "its name is not UTF-8 text: byte %zu is 0x%02x", i, (unsigned)(unsigned char)s[i]);
+      return NULL;
+    }
   }
   *len = n;
   return s;
@@ -166,7 +173,8 @@ static const char *take_name(struct reader *r, const char *what, size_t index, u
 // The table of where each string of an array begins: one walk checks the lengths and fills it.
 static int take_strings(struct reader *r, uint64_t count, struct gguf_array *a) {
   r->n_strings += count;       // count was compared with the bytes left, so this cannot wrap
-  if (r->n_strings > GGUF_MAX_STRINGS) return fail(r, "array of %" PRIu64 " strings, more than the limit of %u in a file", count, GGUF_MAX_STRINGS);
+  if (r->n_strings > GGUF_MAX_STRINGS)
+    return fail(r, "array of %" PRIu64 " strings, more than the limit of %u in a file", count, GGUF_MAX_STRINGS);
   uint32_t *start = ARENA_ARRAY(r->arena, uint32_t, count + 1);
   size_t begin = r->pos;
   for (uint64_t i = 0; i < count; i++) {
@@ -179,7 +187,8 @@ static int take_strings(struct reader *r, uint64_t count, struct gguf_array *a) 
       return -1;
     }
     r->pos += 8 + n;
-    if (r->pos - begin > UINT32_MAX) return fail(r, "array of strings of more than %u bytes, the limit of one array", UINT32_MAX);
+    if (r->pos - begin > UINT32_MAX)
+      return fail(r, "array of strings of more than %u bytes, the limit of one array", UINT32_MAX);
   }
   start[count] = (uint32_t)(r->pos - begin);
   *a = (struct gguf_array){.n = count, .data = r->at + begin, .start = start};
@@ -195,8 +204,9 @@ static int take_array(struct reader *r, gguf_value *v) {
   if (type == GGUF_ARRAY) return fail(r, "array of %" PRIu64 " arrays: arrays do not nest", count);
   size_t least = info->bytes ? info->bytes : 8;       // a string has at least its length
   if (!mul_u64(count, least, &bytes) || bytes > left(r))
-    return fail(r, "array of %" PRIu64 " %s of %zu bytes or more, but only %zu bytes are left: the file is truncated or damaged", count, info->name,
-                least, left(r));
+    return fail(
+      r, "array of %" PRIu64 " %s of %zu bytes or more, but only %zu bytes are left: the file is truncated or damaged",
+      count, info->name, least, left(r));
   v->elem = (enum gguf_type)type;
   if (type == GGUF_STRING) return take_strings(r, count, &v->a);
   v->a = (struct gguf_array){.n = count, .data = take(r, bytes, "its array")};
@@ -269,7 +279,8 @@ static int find_alignment(struct reader *r) {
   if (!v) return 0;
   about(r, "key 'general.alignment'");
   if (v->type != GGUF_UINT32) return fail(r, "expected UINT32, found %s", gguf_type_name(v->type));
-  if (v->u < 8 || v->u > GGUF_MAX_ALIGN || (v->u & (v->u - 1))) return fail(r, "%" PRIu64 " is no power of two from 8 to %u", v->u, GGUF_MAX_ALIGN);
+  if (v->u < 8 || v->u > GGUF_MAX_ALIGN || (v->u & (v->u - 1)))
+    return fail(r, "%" PRIu64 " is no power of two from 8 to %u", v->u, GGUF_MAX_ALIGN);
   r->f->shard.alignment = (uint32_t)v->u;
   return 0;
 }
@@ -281,7 +292,8 @@ static int take_shape(struct reader *r, gguf_tensor *t) {
   uint32_t type;
   uint64_t elements = 1, ne, bytes;
   if (take32(r, &t->n_dims, "its number of dimensions")) return -1;
-  if (t->n_dims < 1 || t->n_dims > GGUF_MAX_DIMS) return fail(r, "%" PRIu32 " dimensions, not 1 to %u", t->n_dims, GGUF_MAX_DIMS);
+  if (t->n_dims < 1 || t->n_dims > GGUF_MAX_DIMS)
+    return fail(r, "%" PRIu32 " dimensions, not 1 to %u", t->n_dims, GGUF_MAX_DIMS);
   for (uint32_t d = 0; d < GGUF_MAX_DIMS; d++) {
     t->ne[d] = 1;
     if (d >= t->n_dims) continue;
@@ -293,10 +305,12 @@ static int take_shape(struct reader *r, gguf_tensor *t) {
   }
   if (take32(r, &type, "its type")) return -1;
   t->format = format_by_id(type);
-  if (!t->format && format_removed_name(type)) return fail(r, "removed type %" PRIu32 " (%s): convert the model anew", type, format_removed_name(type));
+  if (!t->format && format_removed_name(type))
+    return fail(r, "removed type %" PRIu32 " (%s): convert the model anew", type, format_removed_name(type));
   if (!t->format) return fail(r, "unknown type %" PRIu32, type);
   if (t->ne[0] % t->format->block)
-    return fail(r, "rows of %" PRId64 " elements are not whole blocks of %s, which have %" PRIu32, t->ne[0], t->format->name, t->format->block);
+    return fail(r, "rows of %" PRId64 " elements are not whole blocks of %s, which have %" PRIu32, t->ne[0],
+                t->format->name, t->format->block);
   if (!mul_u64(elements / t->format->block, t->format->bytes, &bytes) || bytes > INT64_MAX)
     return fail(r, "%" PRIu64 " elements of %s are more than 2^63 - 1 bytes", elements, t->format->name);
   t->nbytes = bytes;
@@ -308,10 +322,13 @@ static int place_tensor(struct reader *r, gguf_tensor *t) {
   const gguf_shard *s = &r->f->shard;
   uint64_t room = s->size - s->data_offset;
   about_name(r, "tensor", t->name, strlen(t->name));
-  if (t->offset % s->alignment) return fail(r, "its offset %" PRIu64 " is no multiple of the alignment, %" PRIu32, t->offset, s->alignment);
+  if (t->offset % s->alignment)
+    return fail(r, "its offset %" PRIu64 " is no multiple of the alignment, %" PRIu32, t->offset, s->alignment);
   if (t->offset > room || t->nbytes > room - t->offset)
-    return fail(r, "%zu bytes at offset %" PRIu64 " of the data reach past its end (%" PRIu64 " bytes): the file is truncated or damaged", t->nbytes,
-                t->offset, room);
+    return fail(r,
+                "%zu bytes at offset %" PRIu64 " of the data reach past its end (%" PRIu64
+                " bytes): the file is truncated or damaged",
+                t->nbytes, t->offset, room);
   t->offset += s->data_offset;
   t->data = s->map + t->offset;
   return 0;
@@ -333,8 +350,9 @@ static int refuse_overlaps(struct reader *r) {
     if (order[i]->offset < s->data_end) {
       char quoted[128];
       about_name(r, "tensor", order[i]->name, strlen(order[i]->name));
-      rc = fail(r, "its data at byte %" PRIu64 " overlaps that of tensor '%s', which ends at byte %" PRIu64, order[i]->offset,
-                gguf_quote(quoted, sizeof quoted, order[i - 1]->name, strlen(order[i - 1]->name)), s->data_end);
+      rc = fail(r, "its data at byte %" PRIu64 " overlaps that of tensor '%s', which ends at byte %" PRIu64,
+                order[i]->offset, gguf_quote(quoted, sizeof quoted, order[i - 1]->name, strlen(order[i - 1]->name)),
+                s->data_end);
     }
     s->data_end = order[i]->offset + order[i]->nbytes;
   }
@@ -378,30 +396,36 @@ static int check_version(struct reader *r, uint32_t v) {
   r->f->shard.version = v;
   if (v == 2 || v == 3) return 0;
   uint32_t swapped = __builtin_bswap32(v);
-  if (swapped >= 1 && swapped <= 3) return fail(r, "version %" PRIu32 " in big-endian order: byte-swapped files are not supported", swapped);
+  if (swapped >= 1 && swapped <= 3)
+    return fail(r, "version %" PRIu32 " in big-endian order: byte-swapped files are not supported", swapped);
   if (v == 1) return fail(r, "version 1 is too old: versions 2 and 3 are supported; convert the model anew");
   return fail(r, "version %" PRIu32 " is %s: versions 2 and 3 are supported", v, v ? "unknown" : "invalid");
 }
 
 static int check_counts(struct reader *r, uint64_t n_tensors, uint64_t n_kv) {
   static const char cut[] = "the file is truncated or damaged";
-  if (n_kv > left(r) / MIN_KV) return fail(r, "%" PRIu64 " keys do not fit in the %zu bytes that follow: %s", n_kv, left(r), cut);
+  if (n_kv > left(r) / MIN_KV)
+    return fail(r, "%" PRIu64 " keys do not fit in the %zu bytes that follow: %s", n_kv, left(r), cut);
   if (n_kv > GGUF_MAX_KEYS) return fail(r, "%" PRIu64 " keys, more than the limit of %u", n_kv, GGUF_MAX_KEYS);
   if (n_tensors > (left(r) - n_kv * MIN_KV) / MIN_TENSOR)
     return fail(r, "%" PRIu64 " tensors do not fit in the %zu bytes that follow: %s", n_tensors, left(r), cut);
-  if (n_tensors > GGUF_MAX_TENSORS) return fail(r, "%" PRIu64 " tensors, more than the limit of %u", n_tensors, GGUF_MAX_TENSORS);
+  if (n_tensors > GGUF_MAX_TENSORS)
+    return fail(r, "%" PRIu64 " tensors, more than the limit of %u", n_tensors, GGUF_MAX_TENSORS);
   r->f->shard.n_tensors = n_tensors;
   r->f->n_kv = n_kv;
   return 0;
 }
 
 int gguf_parse(gguf_file *f, uint32_t shard, arena *a, error *err) {
-  struct reader r = {.f = f, .at = f->shard.map, .n = f->shard.size, .shard = shard, .arena = a, .about = "header", .err = err};
+  struct reader r = {
+    .f = f, .at = f->shard.map, .n = f->shard.size, .shard = shard, .arena = a, .about = "header", .err = err};
   uint32_t version;
   uint64_t n_tensors, n_kv;
   if (check_magic(&r)) return -1;
   if (take32(&r, &version, "the version") || check_version(&r, version)) return -1;
-  if (take64(&r, &n_tensors, "the number of tensors") || take64(&r, &n_kv, "the number of keys") || check_counts(&r, n_tensors, n_kv)) return -1;
+  if (take64(&r, &n_tensors, "the number of tensors") || take64(&r, &n_kv, "the number of keys") ||
+      check_counts(&r, n_tensors, n_kv))
+    return -1;
   if (take_keys(&r)) return -1;
   if (find_alignment(&r)) return -1;
   return take_tensors(&r);

@@ -41,7 +41,8 @@ const char *gguf_quote(char *out, size_t cap, const char *bytes, size_t n) {
   return out;
 }
 
-// The shortest of the usual ways to write f that reads back as the same number; a float needs to read back as a float only.
+// The shortest of the usual ways to write f that reads back as the same number; a float needs to read back as a float
+// only.
 static void print_float(str *s, double f, bool single) {
   char text[40];
   if (!isfinite(f)) { str_add(s, isnan(f) ? "nan" : f < 0 ? "-inf" : "inf"); return; }

@@ -31,7 +31,7 @@ void gguf_head_free(gguf_head *h) {
   free(h);
 }
 
-// ---- numbers and texts as bytes ---------------------------------------------------------------------------------------
+// ---- numbers and texts as bytes -------------------------------------------------------------------------------------
 
 static void add_u32(str *s, uint32_t v) { str_addn(s, &v, sizeof v); }
 static void add_u64le(str *s, uint64_t v) { str_addn(s, &v, sizeof v); }
@@ -63,7 +63,7 @@ static void add_value(str *s, const gguf_value *v) {
   }
 }
 
-// ---- keys -------------------------------------------------------------------------------------------------------------
+// ---- keys -----------------------------------------------------------------------------------------------------------
 
 void gguf_head_remove(gguf_head *h, const char *key) {
   for (size_t i = 0; i < h->keys.n; i++) {
@@ -83,12 +83,24 @@ static str *set(gguf_head *h, const char *key) {
 
 static void set_value(gguf_head *h, const char *key, gguf_value v) { add_value(set(h, key), &v); }
 void gguf_head_copy(gguf_head *h, const gguf_kv *kv) { set_value(h, kv->key, kv->value); }
-void gguf_head_u16(gguf_head *h, const char *key, uint16_t v) { set_value(h, key, (gguf_value){.type = GGUF_UINT16, .u = v}); }
-void gguf_head_u32(gguf_head *h, const char *key, uint32_t v) { set_value(h, key, (gguf_value){.type = GGUF_UINT32, .u = v}); }
-void gguf_head_i32(gguf_head *h, const char *key, int32_t v) { set_value(h, key, (gguf_value){.type = GGUF_INT32, .i = v}); }
-void gguf_head_f32(gguf_head *h, const char *key, float v) { set_value(h, key, (gguf_value){.type = GGUF_FLOAT32, .f = v}); }
-void gguf_head_bool(gguf_head *h, const char *key, bool v) { set_value(h, key, (gguf_value){.type = GGUF_BOOL, .b = v}); }
-void gguf_head_str(gguf_head *h, const char *key, const char *v, size_t n) { set_value(h, key, (gguf_value){.type = GGUF_STRING, .s = {v, n}}); }
+void gguf_head_u16(gguf_head *h, const char *key, uint16_t v) {
+  set_value(h, key, (gguf_value){.type = GGUF_UINT16, .u = v});
+}
+void gguf_head_u32(gguf_head *h, const char *key, uint32_t v) {
+  set_value(h, key, (gguf_value){.type = GGUF_UINT32, .u = v});
+}
+void gguf_head_i32(gguf_head *h, const char *key, int32_t v) {
+  set_value(h, key, (gguf_value){.type = GGUF_INT32, .i = v});
+}
+void gguf_head_f32(gguf_head *h, const char *key, float v) {
+  set_value(h, key, (gguf_value){.type = GGUF_FLOAT32, .f = v});
+}
+void gguf_head_bool(gguf_head *h, const char *key, bool v) {
+  set_value(h, key, (gguf_value){.type = GGUF_BOOL, .b = v});
+}
+void gguf_head_str(gguf_head *h, const char *key, const char *v, size_t n) {
+  set_value(h, key, (gguf_value){.type = GGUF_STRING, .s = {v, n}});
+}
 
 void gguf_head_strs(gguf_head *h, const char *key, const char *const *v, size_t n) {
   str *s = set(h, key);
@@ -98,16 +110,20 @@ void gguf_head_strs(gguf_head *h, const char *key, const char *const *v, size_t 
   for (size_t i = 0; i < n; i++) add_text(s, v[i], strlen(v[i]));
 }
 
-// ---- tensors ----------------------------------------------------------------------------------------------------------
+// ---- tensors --------------------------------------------------------------------------------------------------------
 
-uint64_t gguf_head_padding(const gguf_head *h, uint64_t nbytes) { return (h->alignment - nbytes % h->alignment) % h->alignment; }
+uint64_t gguf_head_padding(const gguf_head *h, uint64_t nbytes) {
+  return (h->alignment - nbytes % h->alignment) % h->alignment;
+}
 uint64_t gguf_head_data(const gguf_head *h) { return h->data; }
 
-int gguf_head_tensor(gguf_head *h, const char *name, uint32_t n_dims, const int64_t *ne, const struct format *f, uint64_t *nbytes, error *err) {
+int gguf_head_tensor(gguf_head *h, const char *name, uint32_t n_dims, const int64_t *ne, const struct format *f,
+                     uint64_t *nbytes, error *err) {
   uint64_t bytes, end;
   bool fits = format_row_bytes(f, (uint64_t)ne[0], &bytes);
   for (uint32_t i = 1; i < n_dims && fits; i++) fits = mul_u64(bytes, (uint64_t)ne[i], &bytes);
-  if (!fits || !add_u64(h->data, bytes, &end) || !add_u64(end, gguf_head_padding(h, bytes), &end)) return error_set(err, "tensor '%s' cannot be %s", name, f->name);
+  if (!fits || !add_u64(h->data, bytes, &end) || !add_u64(end, gguf_head_padding(h, bytes), &end))
+    return error_set(err, "tensor '%s' cannot be %s", name, f->name);
   add_text(&h->tensors, name, strlen(name));
   add_u32(&h->tensors, n_dims);
   for (uint32_t i = 0; i < n_dims; i++) add_u64le(&h->tensors, (uint64_t)ne[i]);

@@ -1,5 +1,6 @@
-// gguf_write: the head of a GGUF file (version 3): metadata, and where each tensor lies.  Data follows it, in the order of the tensors, each padded
-// to the alignment; the head is complete before any data is there, so that files are written in one go.
+// gguf_write: the head of a GGUF file (version 3): metadata, and where each tensor lies.  Data follows it, in the order
+// of the tensors, each padded to the alignment; the head is complete before any data is there, so that files are
+// written in one go.
 #ifndef WEFT_GGUF_WRITE_H
 #define WEFT_GGUF_WRITE_H
 #include "model/gguf.h"
@@ -17,8 +18,10 @@ void gguf_head_bool(gguf_head *h, const char *key, bool v);
 void gguf_head_str(gguf_head *h, const char *key, const char *v, size_t n);
 void gguf_head_strs(gguf_head *h, const char *key, const char *const *v, size_t n);
 void gguf_head_remove(gguf_head *h, const char *key);
-// Adds a tensor behind those that are there.  *nbytes: of its data, without padding.  -1: its rows are no whole blocks, or the file would be too large.
-int gguf_head_tensor(gguf_head *h, const char *name, uint32_t n_dims, const int64_t *ne, const struct format *f, uint64_t *nbytes, error *err);
+// Adds a tensor behind those that are there.  *nbytes: of its data, without padding.  -1: its rows are no whole blocks,
+// or the file would be too large.
+int gguf_head_tensor(gguf_head *h, const char *name, uint32_t n_dims, const int64_t *ne, const struct format *f,
+                     uint64_t *nbytes, error *err);
 uint64_t gguf_head_padding(const gguf_head *h, uint64_t nbytes);       // zeros that follow so many bytes of data
 uint64_t gguf_head_data(const gguf_head *h);                           // bytes of all data with its padding
 void gguf_head_bytes(const gguf_head *h, str *out);                    // the head itself, padded

@@ -1,6 +1,7 @@
-// Files of weights for quantisation: see imatrix.h.  A GGUF file holds NAME.in_sum2, sums of squares, and NAME.counts, how many were added, once for
-// each matrix of the tensor.  The older kind is a list without a head: a number of entries, each the length of its name, the name, how often it was
-// added to, a number of values, and the values, means times that number; then, in later ones, the number of chunks and the text's name.
+// Files of weights for quantisation: see imatrix.h.  A GGUF file holds NAME.in_sum2, sums of squares, and NAME.counts,
+// how many were added, once for each matrix of the tensor.  The older kind is a list without a head: a number of
+// entries, each the length of its name, the name, how often it was added to, a number of values, and the values, means
+// times that number; then, in later ones, the number of chunks and the text's name.
 #define _GNU_SOURCE
 #include "model/imatrix.h"
 #include <errno.h>
@@ -15,7 +16,9 @@
 
 enum { MOST_ENTRIES = 1 << 20, LONGEST_NAME = 1 << 12 };
 
-static int compare_names(const void *a, const void *b) { return strcmp(((const imatrix_entry *)a)->name, ((const imatrix_entry *)b)->name); }
+static int compare_names(const void *a, const void *b) {
+  return strcmp(((const imatrix_entry *)a)->name, ((const imatrix_entry *)b)->name);
+}
 
 // Sorts, and checks what came out.
 static int finish(imatrix *m, const char *path, error *err) {
@@ -23,14 +26,16 @@ static int finish(imatrix *m, const char *path, error *err) {
   qsort(m->at, m->n, sizeof *m->at, compare_names);
   for (size_t i = 0; i < m->n; i++) {
     const imatrix_entry *e = &m->at[i];
-    if (i && !strcmp(e->name, m->at[i - 1].name)) return error_set(err, "%s: holds the weights of '%.100s' twice", path, e->name);
+    if (i && !strcmp(e->name, m->at[i - 1].name))
+      return error_set(err, "%s: holds the weights of '%.100s' twice", path, e->name);
     for (size_t k = 0; k < e->n; k++)
-      if (!isfinite(e->weights[k]) || e->weights[k] < 0) return error_set(err, "%s: a weight of '%.100s' is %g", path, e->name, (double)e->weights[k]);
+      if (!isfinite(e->weights[k]) || e->weights[k] < 0)
+        return error_set(err, "%s: a weight of '%.100s' is %g", path, e->name, (double)e->weights[k]);
   }
   return 0;
 }
 
-// ---- GGUF -------------------------------------------------------------------------------------------------------------
+// ---- GGUF -----------------------------------------------------------------------------------------------------------
 
 static int add_sums(imatrix *m, const gguf *g, const gguf_tensor *t, const char *path, error *err) {
   static const char tail[] = ".in_sum2";
@@ -40,7 +45,8 @@ static int add_sums(imatrix *m, const gguf *g, const gguf_tensor *t, const char 
   const gguf_tensor *c = gguf_tensor_find(g, arena_printf(m->mem, "%s.counts", name));
   if (!c) return error_set(err, "%s: tensor '%s' has no counts", path, t->name);
   size_t n_counts = (size_t)(c->ne[0] * c->ne[1] * c->ne[2] * c->ne[3]);
-  if (t->format->id != FORMAT_F32 || c->format->id != FORMAT_F32 || n % n_counts) return error_set(err, "%s: tensor '%s' does not fit its counts", path, t->name);
+  if (t->format->id != FORMAT_F32 || c->format->id != FORMAT_F32 || n % n_counts)
+    return error_set(err, "%s: tensor '%s' does not fit its counts", path, t->name);
   float *w = ARENA_ARRAY(m->mem, float, n), count;
   memcpy(w, t->data, n * sizeof *w);
   for (size_t i = 0; i < n; i++) {
@@ -57,16 +63,19 @@ static int read_gguf(imatrix *m, const char *path, error *err) {
   uint32_t chunks;
   if (gguf_open(path, &g, err)) return -1;
   m->at = ARENA_ARRAY(m->mem, imatrix_entry, gguf_n_tensors(g));
-  int status = gguf_strs_opt(g, "imatrix.datasets", &names, err) || gguf_u32_opt(g, "imatrix.chunk_count", 0, &chunks, err) ? -1 : 0;
+  int status =
+    gguf_strs_opt(g, "imatrix.datasets", &names, err) || gguf_u32_opt(g, "imatrix.chunk_count", 0, &chunks, err) ? -1
+                                                                                                                 : 0;
   for (size_t i = 0; !status && i < gguf_n_tensors(g); i++) status = add_sums(m, g, gguf_tensor_at(g, i), path, err);
-  if (!status && names && names->a.n) m->dataset = arena_strndup(m->mem, gguf_elem_str(names, 0).at, gguf_elem_str(names, 0).n);
+  if (!status && names && names->a.n)
+    m->dataset = arena_strndup(m->mem, gguf_elem_str(names, 0).at, gguf_elem_str(names, 0).n);
   if (!status) m->chunks = chunks;
   if (!status) status = gguf_check_size(g, err);
   gguf_close(g);
   return status;
 }
 
-// ---- the older kind ---------------------------------------------------------------------------------------------------
+// ---- the older kind -------------------------------------------------------------------------------------------------
 
 typedef struct reader { const unsigned char *at; size_t left; } reader;
 
@@ -93,7 +102,8 @@ static const char *take_name(reader *r, arena *mem) {
 static bool take_entry(reader *r, arena *mem, imatrix_entry *e) {
   int32_t calls, n;
   const void *p = NULL;
-  if ((e->name = take_name(r, mem)) && take_i32(r, INT32_MIN, &calls) && take_i32(r, 1, &n)) p = take(r, (uint64_t)n * sizeof(float));
+  if ((e->name = take_name(r, mem)) && take_i32(r, INT32_MIN, &calls) && take_i32(r, 1, &n))
+    p = take(r, (uint64_t)n * sizeof(float));
   if (!p) return false;
   float *w = ARENA_ARRAY(mem, float, n);
   memcpy(w, p, (size_t)n * sizeof *w);
@@ -105,10 +115,12 @@ static bool take_entry(reader *r, arena *mem, imatrix_entry *e) {
 
 static int read_list(imatrix *m, reader r, const char *path, error *err) {
   int32_t n, chunks;
-  if (!take_i32(&r, 1, &n) || n > MOST_ENTRIES || (size_t)n > r.left / 16) return error_set(err, "%s: not a file of weights for quantisation (imatrix)", path);
+  if (!take_i32(&r, 1, &n) || n > MOST_ENTRIES || (size_t)n > r.left / 16)
+    return error_set(err, "%s: not a file of weights for quantisation (imatrix)", path);
   m->at = ARENA_ARRAY(m->mem, imatrix_entry, n);
   for (; m->n < (size_t)n; m->n++)
-    if (!take_entry(&r, m->mem, &m->at[m->n])) return error_set(err, "%s: entry %zu of %d cannot be read: the file is cut, or no imatrix", path, m->n + 1, n);
+    if (!take_entry(&r, m->mem, &m->at[m->n]))
+      return error_set(err, "%s: entry %zu of %d cannot be read: the file is cut, or no imatrix", path, m->n + 1, n);
   if (take_i32(&r, 1, &chunks)) {
     m->chunks = chunks;
     m->dataset = take_name(&r, m->mem);
@@ -116,17 +128,19 @@ static int read_list(imatrix *m, reader r, const char *path, error *err) {
   return 0;
 }
 
-// ---- either -----------------------------------------------------------------------------------------------------------
+// ---- either ---------------------------------------------------------------------------------------------------------
 
 static int read_any(imatrix *m, const char *path, int fd, error *err) {
   struct stat st;
   if (fstat(fd, &st)) return error_set(err, "%s: %s", path, strerror(errno));
-  if (!S_ISREG(st.st_mode) || st.st_size < 4) return error_set(err, "%s: not a file of weights for quantisation (imatrix)", path);
+  if (!S_ISREG(st.st_mode) || st.st_size < 4)
+    return error_set(err, "%s: not a file of weights for quantisation (imatrix)", path);
   mapped *map = mapped_open(fd, (size_t)st.st_size);
   if (!map) return error_set(err, "%s: cannot be mapped: %s", path, strerror(errno));
   reader r = {mapped_bytes(map), (size_t)st.st_size};
   int status = memcmp(r.at, "GGUF", 4) ? read_list(m, r, path, err) : read_gguf(m, path, err);
-  if (!mapped_is_whole(map)) status = error_set(err, "%s: a part of it could not be read: somebody cut it, or its disk failed", path);
+  if (!mapped_is_whole(map))
+    status = error_set(err, "%s: a part of it could not be read: somebody cut it, or its disk failed", path);
   mapped_close(map);
   return status;
 }

@@ -1,11 +1,12 @@
-// imatrix: how much errors in the inputs of each matrix matter, measured on a text: the mean square of each input.  llama.cpp's files, of both
-// kinds: GGUF, and the older one.
+// imatrix: how much errors in the inputs of each matrix matter, measured on a text: the mean square of each input.
+// llama.cpp's files, of both kinds: GGUF, and the older one.
 #ifndef WEFT_IMATRIX_H
 #define WEFT_IMATRIX_H
 #include "base/arena.h"
 #include "base/base.h"
 
-typedef struct imatrix_entry { const char *name; const float *weights; size_t n; } imatrix_entry;      // of a tensor: for each input, for all matrices in turn
+// of a tensor: for each input, for all matrices in turn
+typedef struct imatrix_entry { const char *name; const float *weights; size_t n; } imatrix_entry;
 typedef struct imatrix {
   arena *mem;
   imatrix_entry *at;                       // sorted by name

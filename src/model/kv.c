@@ -1,18 +1,25 @@
-// The caches of a layer's keys and values: how a number lies there, how rows are written and how pages are read. See model_impl.h.
+// The caches of a layer's keys and values: how a number lies there, how rows are written and how pages are read. See
+// model_impl.h.
 //
-// The K cache lies in pages {kv, head_dim, position in page}: scores of neighbouring positions lie side by side. Pages of the V cache are
-// {kv, position in page, v_dim}, so that a head of a page is read in one run. Attention sees whole pages: what lies behind the last position is
-// masked, as what comes later is, so that sums have parts that begin and end where pages do (schedule/flash.h).
+// The K cache lies in pages {kv, head_dim, position in page}: scores of neighbouring positions lie side by side. Pages
+// of the V cache are {kv, position in page, v_dim}, so that a head of a page is read in one run. Attention sees whole
+// pages: what lies behind the last position is masked, as what comes later is, so that sums have parts that begin and
+// end where pages do (schedule/flash.h).
 //
-// Numbers are floats, or (Q8_0) integers of 8 bits in groups of 32 of a head's, and one scale for each group in a cache of its own, which lies as
-// they do. That is the same expression as the format of weights has; who reads a group multiplies by its scale.
+// Numbers are floats, or (Q8_0) integers of 8 bits in groups of 32 of a head's, and one scale for each group in a cache
+// of its own, which lies as they do. That is the same expression as the format of weights has; who reads a group
+// multiplies by its scale.
 #include "model/model_impl.h"
 #include <string.h>
 
 enum { GROUP = 32 };
 
-static const struct kind { const char *name; enum dtype dt; int states; } kinds[KV_TYPES] = {
-  [KV_F16] = {"f16", DT_F16, 1}, [KV_F32] = {"f32", DT_F32, 1}, [KV_BF16] = {"bf16", DT_BF16, 1}, [KV_Q8_0] = {"q8_0", DT_I8, 2},
+static const struct kind { const char *name; enum dtype dt; int states;
+} kinds[KV_TYPES] = {
+  [KV_F16] = {"f16", DT_F16, 1},
+  [KV_F32] = {"f32", DT_F32, 1},
+  [KV_BF16] = {"bf16", DT_BF16, 1},
+  [KV_Q8_0] = {"q8_0", DT_I8, 2},
 };
 
 int kv_type_named(const char *name) {
@@ -20,7 +27,9 @@ int kv_type_named(const char *name) {
   return -1;
 }
 
-static const struct kind *kind_of(const model *m, enum kv kv) { return &kinds[kv == KV_KEYS ? m->kv.keys : m->kv.values]; }
+static const struct kind *kind_of(const model *m, enum kv kv) {
+  return &kinds[kv == KV_KEYS ? m->kv.keys : m->kv.values];
+}
 static int64_t row_of(const layer *y, enum kv kv) { return kv == KV_KEYS ? y->head_dim : y->v_dim; }
 static int at(const model *m, enum kv kv) { return kv == KV_KEYS ? 0 : kind_of(m, KV_KEYS)->states; }
 
@@ -39,12 +48,17 @@ int kv_load(loader *l, layer *y, enum kv kv) {
 
 bool kv_is_float(const model *m, enum kv kv) { return kind_of(m, kv)->states == 1; }
 
-// ---- pages --------------------------------------------------------------------------------------------------------------------------
+// ---- pages ----------------------------------------------------------------------------------------------------------
 
-// The pages that some token of this run sees: the first one, and how many. So a sum over their positions adds the same values in the same order,
-// and zeros, wherever the window stands. As intervals of `pos` see it they may end a page behind the context: the table has room for it.
-static uop *behind(const build *b, const layer *y) { return uop_op2(b->g, OP_MAX, idx_sub(b->g, b->pos, n_(b, y->window - 1)), n_(b, 0)); }
-static uop *first_page(const build *b, const layer *y) { return y->window && !b->s->apart ? idx_div(b->g, behind(b, y), n_(b, b->s->page)) : n_(b, 0); }
+// The pages that some token of this run sees: the first one, and how many. So a sum over their positions adds the same
+// values in the same order, and zeros, wherever the window stands. As intervals of `pos` see it they may end a page
+// behind the context: the table has room for it.
+static uop *behind(const build *b, const layer *y) {
+  return uop_op2(b->g, OP_MAX, idx_sub(b->g, b->pos, n_(b, y->window - 1)), n_(b, 0));
+}
+static uop *first_page(const build *b, const layer *y) {
+  return y->window && !b->s->apart ? idx_div(b->g, behind(b, y), n_(b, b->s->page)) : n_(b, 0);
+}
 static uop *n_pages(const build *b, const layer *y) {
   uop *page = n_(b, b->s->page), *n = b->C;
   if (b->s->apart) return b->n_pages;
@@ -73,7 +87,8 @@ static tensor *rows_of(const build *b, const layer *y, enum kv kv, tensor *cache
   graph *g = b->g;
   int64_t dims[4];
   dims_of(b, y, kv, d, dims);
-  tensor *pages = t_permute(g, t_reshape_i(g, cache, 4, dims), kv == KV_VALUES ? (int[]){0, 2, 1, 3} : (int[]){0, 3, 1, 2});
+  tensor *pages =
+    t_permute(g, t_reshape_i(g, cache, 4, dims), kv == KV_VALUES ? (int[]){0, 2, 1, 3} : (int[]){0, 3, 1, 2});
   tensor *rows = t_gather(g, t_reshape_i(g, pages, 3, (int64_t[]){b->s->pages * b->s->page, y->n_kv, d}), b->rows);
   return kv == KV_VALUES ? rows : t_permute(g, rows, (int[]){1, 2, 0});
 }
@@ -88,11 +103,13 @@ static tensor *seen_of(const build *b, const layer *y, enum kv kv, tensor *cache
   tensor *table = t_slice(g, b->pages, b->s->apart, first_page(b, y), n);
   tensor *pages = t_gather(g, t_reshape_i(g, cache, 4, dims), t_reshape(g, table, DIMS(sequences, n)));
   pages = t_permute(g, pages, values ? (int[]){0, 2, 1, 3, 4} : (int[]){0, 2, 3, 1, 4});
-  return t_reshape(g, pages, 4, (uop *[]){sequences, n_(b, y->n_kv), values ? seen : n_(b, d), values ? n_(b, d) : seen});
+  return t_reshape(g, pages, 4,
+                   (uop *[]){sequences, n_(b, y->n_kv), values ? seen : n_(b, d), values ? n_(b, d) : seen});
 }
 
 static tensor *store(build *b, const layer *y, enum kv kv, int i, int64_t d, tensor *x) {
-  tensor *next = t_assign(b->g, rows_of(b, y, kv, state_buffer(b, y, at(b->m, kv) + i), d), kv == KV_VALUES ? x : t_permute(b->g, x, (int[]){1, 2, 0}));
+  tensor *next = t_assign(b->g, rows_of(b, y, kv, state_buffer(b, y, at(b->m, kv) + i), d),
+                          kv == KV_VALUES ? x : t_permute(b->g, x, (int[]){1, 2, 0}));
   vec_push(b->effects, next);
   return seen_of(b, y, kv, next, d);
 }
@@ -103,7 +120,8 @@ static void to_int8(const build *b, const layer *y, tensor *x, int64_t d, tensor
   uop *kv = n_(b, y->n_kv), *groups = n_(b, d / GROUP);
   tensor *in = t_reshape(g, t_contiguous(g, x), DIMS(b->T, kv, groups, n_(b, GROUP)));
   tensor *most = t_contiguous(g, t_reduce(g, t_op2(g, OP_MAX, in, t_op1(g, OP_NEG, in)), OP_MAX, 3));
-  tensor *by = t_where(g, t_op2(g, OP_CMPLT, t_float(g, 0), most), t_op2(g, OP_FDIV, t_float(g, 127), most), t_float(g, 0));
+  tensor *by =
+    t_where(g, t_op2(g, OP_CMPLT, t_float(g, 0), most), t_op2(g, OP_FDIV, t_float(g, 127), most), t_float(g, 0));
   tensor *rounded = t_cast(g, t_op1(g, OP_FLOOR, t_add(g, t_mul(g, in, by), t_float(g, 0.5))), DT_I8);
   *q = t_reshape(g, rounded, DIMS(b->T, kv, n_(b, d)));
   *scale = t_reshape(g, t_scale(g, most, 1.0 / 127), DIMS(b->T, kv, groups));

@@ -5,14 +5,17 @@
 #include <strings.h>
 #include "model/quantise.h"
 
-// ---- the mixtures -----------------------------------------------------------------------------------------------------
+// ---- the mixtures ---------------------------------------------------------------------------------------------------
 
 #define MIXTURES(M) \
   M(F32, 0, F32) M(F16, 1, F16) M(BF16, 32, BF16) M(Q8_0, 7, Q8_0) M(Q6_K, 18, Q6_K) \
-  M(Q5_K_M, 17, Q5_K) M(Q5_K_S, 16, Q5_K) M(Q5_1, 9, Q5_1) M(Q5_0, 8, Q5_0) M(Q4_K_M, 15, Q4_K) M(Q4_K_S, 14, Q4_K) M(Q4_1, 3, Q4_1) M(Q4_0, 2, Q4_0) \
+  M(Q5_K_M, 17, Q5_K) M(Q5_K_S, 16, Q5_K) M(Q5_1, 9, Q5_1) M(Q5_0, 8, Q5_0) M(Q4_K_M, 15, Q4_K) M(Q4_K_S, 14, Q4_K) \
+  M(Q4_1, 3, Q4_1) M(Q4_0, 2, Q4_0) \
   M(IQ4_NL, 25, IQ4_NL) M(IQ4_XS, 30, IQ4_XS) M(MXFP4_MOE, 38, MXFP4) M(NVFP4, 39, NVFP4) \
-  M(Q3_K_L, 13, Q3_K) M(Q3_K_M, 12, Q3_K) M(Q3_K_S, 11, Q3_K) M(IQ3_M, 27, IQ3_S) M(IQ3_S, 26, IQ3_S) M(IQ3_XS, 22, IQ3_S) M(IQ3_XXS, 23, IQ3_XXS) \
-  M(Q2_K, 10, Q2_K) M(Q2_K_S, 21, Q2_K) M(Q2_0, 41, Q2_0) M(IQ2_M, 29, IQ2_S) M(IQ2_S, 28, IQ2_XS) M(IQ2_XS, 20, IQ2_XS) M(IQ2_XXS, 19, IQ2_XXS) M(TQ2_0, 37, TQ2_0) \
+  M(Q3_K_L, 13, Q3_K) M(Q3_K_M, 12, Q3_K) M(Q3_K_S, 11, Q3_K) M(IQ3_M, 27, IQ3_S) M(IQ3_S, 26, IQ3_S) \
+  M(IQ3_XS, 22, IQ3_S) M(IQ3_XXS, 23, IQ3_XXS) \
+  M(Q2_K, 10, Q2_K) M(Q2_K_S, 21, Q2_K) M(Q2_0, 41, Q2_0) M(IQ2_M, 29, IQ2_S) M(IQ2_S, 28, IQ2_XS) \
+  M(IQ2_XS, 20, IQ2_XS) M(IQ2_XXS, 19, IQ2_XXS) M(TQ2_0, 37, TQ2_0) \
   M(IQ1_M, 31, IQ1_M) M(IQ1_S, 24, IQ1_S) M(TQ1_0, 36, TQ1_0) M(Q1_0, 40, Q1_0)
 
 enum {
@@ -25,7 +28,9 @@ static const struct { uint32_t file_type, base; } mixtures[] = {
   MIXTURES(M)
 #undef M
 };
-static const struct { const char *name, *means; } short_names[] = {{"Q3_K", "Q3_K_M"}, {"Q4_K", "Q4_K_M"}, {"Q5_K", "Q5_K_M"}};
+static const struct {
+  const char *name, *means;
+} short_names[] = {{"Q3_K", "Q3_K_M"}, {"Q4_K", "Q4_K_M"}, {"Q5_K", "Q5_K_M"}};
 
 bool mixture_at(size_t i, mixture *out) {
   for (size_t k = 0; k < COUNT(mixtures); k++) {
@@ -41,20 +46,23 @@ bool mixture_find(const char *name, mixture *out) {
   char *end;
   unsigned long number = strtoul(name, &end, 10);
   bool numbered = name[0] >= '0' && name[0] <= '9' && !*end;
-  for (size_t i = 0; i < COUNT(short_names); i++) if (!strcasecmp(name, short_names[i].name)) name = short_names[i].means;
+  for (size_t i = 0; i < COUNT(short_names); i++)
+    if (!strcasecmp(name, short_names[i].name)) name = short_names[i].means;
   for (size_t i = 0; mixture_at(i, out); i++)
     if (numbered ? number == out->file_type : !strcasecmp(name, format_mixture_name(out->file_type))) return true;
   return false;
 }
 
-// ---- tensors ----------------------------------------------------------------------------------------------------------
+// ---- tensors --------------------------------------------------------------------------------------------------------
 
 enum kind { OTHER, OUTPUT, EMBEDDING, ATTN_Q, ATTN_K, ATTN_V, ATTN_OUT, FFN_UP, FFN_GATE, FFN_DOWN };
 
 // What a tensor is for, by a part of its name; the first row counts. (All that holds values counts as ATTN_V.)
-static const struct { const char *part; enum kind kind; } kinds[] = {
-  {"attn_qkv.weight", ATTN_V}, {"attn_kv_b.weight", ATTN_V}, {"attn_v.weight", ATTN_V}, {"attn_k.weight", ATTN_K}, {"attn_q.weight", ATTN_Q},
-  {"attn_output.weight", ATTN_OUT}, {"ffn_up", FFN_UP}, {"ffn_gate", FFN_GATE}, {"ffn_down", FFN_DOWN},
+static const struct { const char *part; enum kind kind;
+} kinds[] = {
+  {"attn_qkv.weight", ATTN_V}, {"attn_kv_b.weight", ATTN_V}, {"attn_v.weight", ATTN_V},
+  {"attn_k.weight", ATTN_K},   {"attn_q.weight", ATTN_Q},    {"attn_output.weight", ATTN_OUT},
+  {"ffn_up", FFN_UP},          {"ffn_gate", FFN_GATE},       {"ffn_down", FFN_DOWN},
 };
 
 static enum kind kind_of(const char *name) {
@@ -64,13 +72,44 @@ static enum kind kind_of(const char *name) {
   return OTHER;
 }
 
-// Parts of names of matrices that stay as they are: small ones, and those that choose or place instead of being multiplied.
+// Parts of names of matrices that stay as they are: small ones, and those that choose or place instead of being
+// multiplied.
 static const char *const kept[] = {
-  "_norm.weight", "ffn_gate_inp.weight", "ffn_gate_tid2eid.weight", "altup", "laurel", "per_layer_model_proj", "ssm_conv1d", "shortconv.conv.weight",
-  "indexer.k_proj.weight", "indexer.q_proj.weight", "time_mix_first.weight", "time_mix_w0.weight", "time_mix_w1.weight", "time_mix_w2.weight",
-  "time_mix_v0.weight", "time_mix_v1.weight", "time_mix_v2.weight", "time_mix_a0.weight", "time_mix_a1.weight", "time_mix_a2.weight",
-  "time_mix_g1.weight", "time_mix_g2.weight", "time_mix_decay_w1.weight", "time_mix_decay_w2.weight", "time_mix_lerp_fused.weight",
-  "attn_rel_b.weight", ".position_embd", "sam.pos_embd", "sam.neck.", "sam.net_", ".rel_pos", ".patch_embd", ".patch_merger", "a.rvq.codebook", "mm.a.code_embd",
+  "_norm.weight",
+  "ffn_gate_inp.weight",
+  "ffn_gate_tid2eid.weight",
+  "altup",
+  "laurel",
+  "per_layer_model_proj",
+  "ssm_conv1d",
+  "shortconv.conv.weight",
+  "indexer.k_proj.weight",
+  "indexer.q_proj.weight",
+  "time_mix_first.weight",
+  "time_mix_w0.weight",
+  "time_mix_w1.weight",
+  "time_mix_w2.weight",
+  "time_mix_v0.weight",
+  "time_mix_v1.weight",
+  "time_mix_v2.weight",
+  "time_mix_a0.weight",
+  "time_mix_a1.weight",
+  "time_mix_a2.weight",
+  "time_mix_g1.weight",
+  "time_mix_g2.weight",
+  "time_mix_decay_w1.weight",
+  "time_mix_decay_w2.weight",
+  "time_mix_lerp_fused.weight",
+  "attn_rel_b.weight",
+  ".position_embd",
+  "sam.pos_embd",
+  "sam.neck.",
+  "sam.net_",
+  ".rel_pos",
+  ".patch_embd",
+  ".patch_merger",
+  "a.rvq.codebook",
+  "mm.a.code_embd",
 };
 
 static bool arch_is(const gguf *g, const char *name) {
@@ -87,7 +126,7 @@ static bool is_quantised(const gguf_tensor *t) {
   return true;
 }
 
-// ---- the rules --------------------------------------------------------------------------------------------------------
+// ---- the rules ------------------------------------------------------------------------------------------------------
 
 // Conditions of a rule; all of them must hold.
 enum {
@@ -108,34 +147,69 @@ struct rule { enum kind kind; uint64_t mixtures; int when; enum format_id format
 
 // The first rule that holds decides; without one it is the mixture's base.
 static const struct rule rules[] = {
-  {ATTN_V, LOW, GROUPED, FORMAT_Q4_K}, {ATTN_V, LOW, EXPERTS_4, FORMAT_Q4_K}, {ATTN_V, LOW_S, 0, FORMAT_IQ3_S}, {ATTN_V, LOW, 0, FORMAT_Q2_K},
+  {ATTN_V, LOW, GROUPED, FORMAT_Q4_K},
+  {ATTN_V, LOW, EXPERTS_4, FORMAT_Q4_K},
+  {ATTN_V, LOW_S, 0, FORMAT_IQ3_S},
+  {ATTN_V, LOW, 0, FORMAT_Q2_K},
   {ATTN_V, ~LOW, EXPERTS_8, FORMAT_Q8_0},
   {ATTN_V, IN(Q2_K) | IN(Q2_K_S) | IN(IQ3_XXS) | IN(IQ3_XS) | IN(IQ3_S) | IN(IQ3_M), GROUPED, FORMAT_Q4_K},
-  {ATTN_V, IN(Q2_K), 0, FORMAT_Q3_K}, {ATTN_V, IN(IQ3_XXS), UNWEIGHTED, FORMAT_IQ3_S}, {ATTN_V, IN(IQ3_XXS), 0, FORMAT_IQ3_XXS}, {ATTN_V, IN(IQ3_M), 0, FORMAT_Q4_K},
-  {ATTN_V, IN(Q3_K_M), FIRST_2, FORMAT_Q5_K}, {ATTN_V, IN(Q3_K_M), 0, FORMAT_Q4_K}, {ATTN_V, IN(Q3_K_L), 0, FORMAT_Q5_K},
-  {ATTN_V, IN(IQ4_NL) | IN(IQ4_XS), GROUPED, FORMAT_Q5_K}, {ATTN_V, IN(Q4_K_M) | IN(Q5_K_M), SENSITIVE, FORMAT_Q6_K}, {ATTN_V, IN(Q4_K_S), FIRST_4, FORMAT_Q5_K},
-  {ATTN_K, LOW, EXPERTS_8, FORMAT_Q4_K}, {ATTN_K, ~LOW, EXPERTS_8, FORMAT_Q8_0},
-  {ATTN_K, IN(IQ3_XS), 0, FORMAT_IQ3_XXS}, {ATTN_K, IN(IQ3_XXS), 0, FORMAT_IQ2_S}, {ATTN_Q, IN(IQ3_XS), 0, FORMAT_IQ3_XXS}, {ATTN_Q, IN(IQ3_XXS), 0, FORMAT_IQ2_S},
-  {FFN_DOWN, LOW_S, FIRST_8TH, FORMAT_IQ3_S}, {FFN_DOWN, LOW, FIRST_8TH, FORMAT_Q2_K},
-  {FFN_DOWN, IN(Q2_K), 0, FORMAT_Q3_K}, {FFN_DOWN, IN(Q2_K_S), FIRST_8TH, FORMAT_Q4_K},
-  {FFN_DOWN, IN(IQ3_XXS), UNWEIGHTED | FIRST_8TH, FORMAT_Q4_K}, {FFN_DOWN, IN(IQ3_XXS), UNWEIGHTED, FORMAT_Q3_K},
-  {FFN_DOWN, IN(Q3_K_M), FIRST_16TH, FORMAT_Q5_K}, {FFN_DOWN, IN(Q3_K_M), NOT_FALCON, FORMAT_Q4_K}, {FFN_DOWN, IN(Q3_K_M), SENSITIVE, FORMAT_Q4_K},
-  {FFN_DOWN, IN(IQ3_M), FIRST_8TH, FORMAT_Q4_K}, {FFN_DOWN, IN(IQ3_M), EXPERTS_8 | SENSITIVE, FORMAT_Q4_K},
-  {FFN_DOWN, IN(Q3_K_L), FALCON, FORMAT_Q4_K}, {FFN_DOWN, IN(Q3_K_L), 0, FORMAT_Q5_K},
-  {FFN_DOWN, IN(Q4_K_M), FALCON | FIRST_16TH, FORMAT_Q6_K}, {FFN_DOWN, IN(Q4_K_M), FALCON | SENSITIVE, FORMAT_Q5_K}, {FFN_DOWN, IN(Q4_K_M), NOT_FALCON | SENSITIVE, FORMAT_Q6_K},
-  {FFN_DOWN, IN(IQ4_NL) | IN(IQ4_XS), UNWEIGHTED | FIRST_8TH, FORMAT_Q5_K}, {FFN_DOWN, IN(Q5_K_M), SENSITIVE, FORMAT_Q6_K},
+  {ATTN_V, IN(Q2_K), 0, FORMAT_Q3_K},
+  {ATTN_V, IN(IQ3_XXS), UNWEIGHTED, FORMAT_IQ3_S},
+  {ATTN_V, IN(IQ3_XXS), 0, FORMAT_IQ3_XXS},
+  {ATTN_V, IN(IQ3_M), 0, FORMAT_Q4_K},
+  {ATTN_V, IN(Q3_K_M), FIRST_2, FORMAT_Q5_K},
+  {ATTN_V, IN(Q3_K_M), 0, FORMAT_Q4_K},
+  {ATTN_V, IN(Q3_K_L), 0, FORMAT_Q5_K},
+  {ATTN_V, IN(IQ4_NL) | IN(IQ4_XS), GROUPED, FORMAT_Q5_K},
+  {ATTN_V, IN(Q4_K_M) | IN(Q5_K_M), SENSITIVE, FORMAT_Q6_K},
+  {ATTN_V, IN(Q4_K_S), FIRST_4, FORMAT_Q5_K},
+  {ATTN_K, LOW, EXPERTS_8, FORMAT_Q4_K},
+  {ATTN_K, ~LOW, EXPERTS_8, FORMAT_Q8_0},
+  {ATTN_K, IN(IQ3_XS), 0, FORMAT_IQ3_XXS},
+  {ATTN_K, IN(IQ3_XXS), 0, FORMAT_IQ2_S},
+  {ATTN_Q, IN(IQ3_XS), 0, FORMAT_IQ3_XXS},
+  {ATTN_Q, IN(IQ3_XXS), 0, FORMAT_IQ2_S},
+  {FFN_DOWN, LOW_S, FIRST_8TH, FORMAT_IQ3_S},
+  {FFN_DOWN, LOW, FIRST_8TH, FORMAT_Q2_K},
+  {FFN_DOWN, IN(Q2_K), 0, FORMAT_Q3_K},
+  {FFN_DOWN, IN(Q2_K_S), FIRST_8TH, FORMAT_Q4_K},
+  {FFN_DOWN, IN(IQ3_XXS), UNWEIGHTED | FIRST_8TH, FORMAT_Q4_K},
+  {FFN_DOWN, IN(IQ3_XXS), UNWEIGHTED, FORMAT_Q3_K},
+  {FFN_DOWN, IN(Q3_K_M), FIRST_16TH, FORMAT_Q5_K},
+  {FFN_DOWN, IN(Q3_K_M), NOT_FALCON, FORMAT_Q4_K},
+  {FFN_DOWN, IN(Q3_K_M), SENSITIVE, FORMAT_Q4_K},
+  {FFN_DOWN, IN(IQ3_M), FIRST_8TH, FORMAT_Q4_K},
+  {FFN_DOWN, IN(IQ3_M), EXPERTS_8 | SENSITIVE, FORMAT_Q4_K},
+  {FFN_DOWN, IN(Q3_K_L), FALCON, FORMAT_Q4_K},
+  {FFN_DOWN, IN(Q3_K_L), 0, FORMAT_Q5_K},
+  {FFN_DOWN, IN(Q4_K_M), FALCON | FIRST_16TH, FORMAT_Q6_K},
+  {FFN_DOWN, IN(Q4_K_M), FALCON | SENSITIVE, FORMAT_Q5_K},
+  {FFN_DOWN, IN(Q4_K_M), NOT_FALCON | SENSITIVE, FORMAT_Q6_K},
+  {FFN_DOWN, IN(IQ4_NL) | IN(IQ4_XS), UNWEIGHTED | FIRST_8TH, FORMAT_Q5_K},
+  {FFN_DOWN, IN(Q5_K_M), SENSITIVE, FORMAT_Q6_K},
   {FFN_DOWN, IN(Q4_K_S), NOT_FALCON | FIRST_8TH, FORMAT_Q5_K},
-  {FFN_DOWN, IN(Q4_0), WEIGHTED | FIRST_8TH, FORMAT_Q4_1}, {FFN_DOWN, IN(Q5_0), WEIGHTED | FIRST_8TH, FORMAT_Q5_1},
-  {ATTN_OUT, LOW, EXPERTS_8, FORMAT_Q5_K}, {ATTN_OUT, IN(IQ1_S) | IN(IQ1_M), 0, FORMAT_IQ2_XXS}, {ATTN_OUT, LOW_S, 0, FORMAT_IQ3_S},
-  {ATTN_OUT, IN(Q2_K) | IN(IQ3_XS) | IN(IQ3_XXS) | IN(IQ3_S) | IN(IQ3_M) | IN(Q3_K_S) | IN(Q3_K_M) | IN(IQ4_NL) | IN(IQ4_XS) | IN(Q4_K_S) | IN(Q4_K_M), EXPERTS_8 | NOT_FALCON, FORMAT_Q5_K},
-  {ATTN_OUT, IN(Q2_K), NOT_8 | NOT_FALCON, FORMAT_Q3_K}, {ATTN_OUT, IN(IQ3_XXS), NOT_8 | NOT_FALCON, FORMAT_IQ3_S},
-  {ATTN_OUT, IN(Q3_K_M) | IN(IQ3_M), NOT_8 | NOT_FALCON, FORMAT_Q4_K}, {ATTN_OUT, IN(Q3_K_L), NOT_8 | NOT_FALCON, FORMAT_Q5_K}, {ATTN_OUT, IN(Q3_K_L), FALCON, FORMAT_Q4_K},
-  {FFN_UP, IN(IQ3_XS), MIDDLE, FORMAT_IQ3_XXS}, {FFN_GATE, IN(IQ3_XS), MIDDLE, FORMAT_IQ3_XXS},
-  {EMBEDDING, IN(IQ2_XXS) | IN(IQ2_XS) | IN(IQ1_S) | IN(IQ1_M), 0, FORMAT_Q2_K}, {EMBEDDING, LOW_S | IN(IQ3_XXS), 0, FORMAT_IQ3_S},
+  {FFN_DOWN, IN(Q4_0), WEIGHTED | FIRST_8TH, FORMAT_Q4_1},
+  {FFN_DOWN, IN(Q5_0), WEIGHTED | FIRST_8TH, FORMAT_Q5_1},
+  {ATTN_OUT, LOW, EXPERTS_8, FORMAT_Q5_K},
+  {ATTN_OUT, IN(IQ1_S) | IN(IQ1_M), 0, FORMAT_IQ2_XXS},
+  {ATTN_OUT, LOW_S, 0, FORMAT_IQ3_S},
+  {ATTN_OUT,
+   IN(Q2_K) | IN(IQ3_XS) | IN(IQ3_XXS) | IN(IQ3_S) | IN(IQ3_M) | IN(Q3_K_S) | IN(Q3_K_M) | IN(IQ4_NL) | IN(IQ4_XS) |
+     IN(Q4_K_S) | IN(Q4_K_M),
+   EXPERTS_8 | NOT_FALCON, FORMAT_Q5_K},
+  {ATTN_OUT, IN(Q2_K), NOT_8 | NOT_FALCON, FORMAT_Q3_K},
+  {ATTN_OUT, IN(IQ3_XXS), NOT_8 | NOT_FALCON, FORMAT_IQ3_S},
+  {ATTN_OUT, IN(Q3_K_M) | IN(IQ3_M), NOT_8 | NOT_FALCON, FORMAT_Q4_K},
+  {ATTN_OUT, IN(Q3_K_L), NOT_8 | NOT_FALCON, FORMAT_Q5_K},
+  {ATTN_OUT, IN(Q3_K_L), FALCON, FORMAT_Q4_K},
+  {FFN_UP, IN(IQ3_XS), MIDDLE, FORMAT_IQ3_XXS},
+  {FFN_GATE, IN(IQ3_XS), MIDDLE, FORMAT_IQ3_XXS},
+  {EMBEDDING, IN(IQ2_XXS) | IN(IQ2_XS) | IN(IQ1_S) | IN(IQ1_M), 0, FORMAT_Q2_K},
+  {EMBEDDING, LOW_S | IN(IQ3_XXS), 0, FORMAT_IQ3_S},
   {EMBEDDING, IN(TQ1_0) | IN(TQ2_0) | IN(Q2_0), 0, FORMAT_Q4_K},
 };
 
-// ---- one file ---------------------------------------------------------------------------------------------------------
+// ---- one file -------------------------------------------------------------------------------------------------------
 
 struct facts {
   const gguf *g;
@@ -159,15 +233,21 @@ static int64_t number_of(const gguf *g, const char *name, int64_t fallback) {
   bool is = first.type == GGUF_INT8 || first.type == GGUF_INT16 || first.type == GGUF_INT32 || first.type == GGUF_INT64;
   negative = is && first.i < 0;
   if (is) n = (uint64_t)first.i;
-  else if (first.type == GGUF_UINT8 || first.type == GGUF_UINT16 || first.type == GGUF_UINT32 || first.type == GGUF_UINT64) n = first.u;
+  else if (first.type == GGUF_UINT8 || first.type == GGUF_UINT16 || first.type == GGUF_UINT32 ||
+           first.type == GGUF_UINT64)
+    n = first.u;
   else return fallback;
   return negative || n > INT32_MAX ? fallback : (int64_t)n;
 }
 
 static bool holds(const struct facts *f, int when, int64_t i, int64_t n) {
   if (when & GROUPED && !(f->n_kv && f->n_head / f->n_kv >= 4)) return false;
-  if ((when & EXPERTS_4 && f->n_expert < 4) || (when & EXPERTS_8 && f->n_expert != 8) || (when & NOT_8 && f->n_expert == 8)) return false;
-  if ((when & FIRST_8TH && i >= n / 8) || (when & FIRST_16TH && i >= n / 16) || (when & FIRST_2 && i >= 2) || (when & FIRST_4 && i >= 4)) return false;
+  if ((when & EXPERTS_4 && f->n_expert < 4) || (when & EXPERTS_8 && f->n_expert != 8) ||
+      (when & NOT_8 && f->n_expert == 8))
+    return false;
+  if ((when & FIRST_8TH && i >= n / 8) || (when & FIRST_16TH && i >= n / 16) || (when & FIRST_2 && i >= 2) ||
+      (when & FIRST_4 && i >= 4))
+    return false;
   if (when & SENSITIVE && !(i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2)) return false;
   if (when & MIDDLE && (i < n / 8 || i >= 7 * n / 8)) return false;
   if (when & (f->w->weighted ? UNWEIGHTED : WEIGHTED)) return false;
@@ -182,7 +262,8 @@ static enum format_id output_format(const struct facts *f, const gguf_tensor *t,
   return in & (LOW | IN(IQ3_XXS)) ? FORMAT_Q5_K : FORMAT_Q6_K;
 }
 
-// Which layer's turn it is. Experts of one layer may stand in several tensors, in any order, so that only names say; -1: they do not.
+// Which layer's turn it is. Experts of one layer may stand in several tensors, in any order, so that only names say;
+// -1: they do not.
 static int64_t layer_of(const struct facts *f, const gguf_tensor *t, enum kind kind, uint64_t in) {
   int layer = -1;
   if (kind == ATTN_V || f->n_expert < 2 || in & LOW) return f->at[kind];
@@ -198,14 +279,18 @@ static int by_rules(struct facts *f, const gguf_tensor *t, const struct format *
   else if (in & IN(MXFP4_MOE)) id = t->ne[2] > 1 ? FORMAT_MXFP4 : FORMAT_Q8_0;
   else {
     int64_t i = layered ? layer_of(f, t, kind, in) : 0, n = kind == ATTN_V ? f->n_values : f->n_layer;
-    if (i < 0) return gguf_fail(f->g, NULL, err, "tensor '%s': its name does not say to which of %lld layers it belongs", t->name, (long long)f->n_layer);
+    if (i < 0)
+      return gguf_fail(f->g, NULL, err, "tensor '%s': its name does not say to which of %lld layers it belongs",
+                       t->name, (long long)f->n_layer);
     for (size_t k = 0; k < COUNT(rules); k++) {
       if (rules[k].kind != kind || !(rules[k].mixtures & in) || !holds(f, rules[k].when, i, n)) continue;
       id = rules[k].format;
       break;
     }
     // 80 layers that share heads of keys: the 70B models, whose value matrices are small beside the others
-    if (kind == ATTN_V && !(in & LOW) && f->llama && f->n_layer == 80 && f->n_head != f->n_kv && (id == FORMAT_Q3_K || id == FORMAT_Q4_K)) id = FORMAT_Q5_K;
+    if (kind == ATTN_V && !(in & LOW) && f->llama && f->n_layer == 80 && f->n_head != f->n_kv &&
+        (id == FORMAT_Q3_K || id == FORMAT_Q4_K))
+      id = FORMAT_Q5_K;
     f->at[kind]++;
   }
   *out = format_by_id(id);
@@ -214,14 +299,18 @@ static int by_rules(struct facts *f, const gguf_tensor *t, const struct format *
 
 // What takes the place of a format whose blocks do not fit.
 static const struct format *smaller_blocks(const struct format *f, const gguf_tensor *t) {
-  static const struct { enum format_id from, to; } smaller[] = {
-    {FORMAT_IQ1_S, FORMAT_IQ4_NL}, {FORMAT_IQ1_M, FORMAT_IQ4_NL}, {FORMAT_IQ2_XXS, FORMAT_IQ4_NL}, {FORMAT_IQ2_XS, FORMAT_IQ4_NL}, {FORMAT_IQ2_S, FORMAT_IQ4_NL},
-    {FORMAT_IQ3_XXS, FORMAT_IQ4_NL}, {FORMAT_IQ3_S, FORMAT_IQ4_NL}, {FORMAT_IQ4_XS, FORMAT_IQ4_NL}, {FORMAT_Q2_0, FORMAT_Q4_0}, {FORMAT_Q2_K, FORMAT_Q4_0},
-    {FORMAT_Q3_K, FORMAT_Q4_0}, {FORMAT_TQ1_0, FORMAT_Q4_0}, {FORMAT_TQ2_0, FORMAT_Q4_0}, {FORMAT_Q4_K, FORMAT_Q5_0}, {FORMAT_Q5_K, FORMAT_Q5_1}, {FORMAT_Q6_K, FORMAT_Q8_0},
-    {FORMAT_NVFP4, FORMAT_IQ4_NL},
+  static const struct { enum format_id from, to;
+  } smaller[] = {
+    {FORMAT_IQ1_S, FORMAT_IQ4_NL},  {FORMAT_IQ1_M, FORMAT_IQ4_NL},  {FORMAT_IQ2_XXS, FORMAT_IQ4_NL},
+    {FORMAT_IQ2_XS, FORMAT_IQ4_NL}, {FORMAT_IQ2_S, FORMAT_IQ4_NL},  {FORMAT_IQ3_XXS, FORMAT_IQ4_NL},
+    {FORMAT_IQ3_S, FORMAT_IQ4_NL},  {FORMAT_IQ4_XS, FORMAT_IQ4_NL}, {FORMAT_Q2_0, FORMAT_Q4_0},
+    {FORMAT_Q2_K, FORMAT_Q4_0},     {FORMAT_Q3_K, FORMAT_Q4_0},     {FORMAT_TQ1_0, FORMAT_Q4_0},
+    {FORMAT_TQ2_0, FORMAT_Q4_0},    {FORMAT_Q4_K, FORMAT_Q5_0},     {FORMAT_Q5_K, FORMAT_Q5_1},
+    {FORMAT_Q6_K, FORMAT_Q8_0},     {FORMAT_NVFP4, FORMAT_IQ4_NL},
   };
   for (size_t i = 0; i < COUNT(smaller); i++)
-    if (smaller[i].from == f->id && t->ne[0] % format_by_id(smaller[i].to)->block == 0) return format_by_id(smaller[i].to);
+    if (smaller[i].from == f->id && t->ne[0] % format_by_id(smaller[i].to)->block == 0)
+      return format_by_id(smaller[i].to);
   return format_by_id(FORMAT_F16);
 }
 
@@ -240,13 +329,21 @@ static int choose(struct facts *f, const gguf_tensor *t, const struct format *ma
   out->misfit = t->ne[0] % format->block != 0;
   if (out->misfit) format = smaller_blocks(format, t);
   out->format = format;
-  out->needs_weights = kind != EMBEDDING && kind != OUTPUT && (quantise_needs_weights(format) || (format->id == FORMAT_Q2_K && w->of.file_type == MIX_Q2_K_S));
+  out->needs_weights = kind != EMBEDDING && kind != OUTPUT &&
+                       (quantise_needs_weights(format) || (format->id == FORMAT_Q2_K && w->of.file_type == MIX_Q2_K_S));
   return 0;
 }
 
-int mixture_choose(const gguf *g, const mixture_wish *w, const gguf_tensor *const *tensors, const struct format *const *manual, size_t n, mixture_choice *out, error *err) {
-  struct facts f = {.g = g, .w = w, .falcon = arch_is(g, "falcon"), .llama = arch_is(g, "llama"), .tied = true,
-                    .n_layer = number_of(g, "block_count", 0), .n_expert = number_of(g, "expert_count", 0), .n_head = number_of(g, "attention.head_count", 0)};
+int mixture_choose(const gguf *g, const mixture_wish *w, const gguf_tensor *const *tensors,
+                   const struct format *const *manual, size_t n, mixture_choice *out, error *err) {
+  struct facts f = {.g = g,
+                    .w = w,
+                    .falcon = arch_is(g, "falcon"),
+                    .llama = arch_is(g, "llama"),
+                    .tied = true,
+                    .n_layer = number_of(g, "block_count", 0),
+                    .n_expert = number_of(g, "expert_count", 0),
+                    .n_head = number_of(g, "attention.head_count", 0)};
   f.n_kv = number_of(g, "attention.head_count_kv", f.n_head);
   for (size_t i = 0; i < n; i++) {
     enum kind kind = kind_of(tensors[i]->name);

@@ -1,5 +1,6 @@
-// mixture: which format each tensor of a file gets when the whole of it is to be "Q4_K_M" or the like.  Tensors for which errors cost most get
-// more bits than the others; small ones and those that are no products keep what they have.  The choices are llama.cpp's.
+// mixture: which format each tensor of a file gets when the whole of it is to be "Q4_K_M" or the like.  Tensors for
+// which errors cost most get more bits than the others; small ones and those that are no products keep what they have.
+// The choices are llama.cpp's.
 #ifndef WEFT_MIXTURE_H
 #define WEFT_MIXTURE_H
 #include "model/gguf.h"
@@ -26,5 +27,6 @@ typedef struct mixture_choice {
   bool needs_weights;                      // worthless without
 } mixture_choice;
 // For n tensors of g in this order.  manual[i]: a format that somebody asked for, or NULL.
-int mixture_choose(const gguf *g, const mixture_wish *w, const gguf_tensor *const *tensors, const struct format *const *manual, size_t n, mixture_choice *out, error *err);
+int mixture_choose(const gguf *g, const mixture_wish *w, const gguf_tensor *const *tensors,
+                   const struct format *const *manual, size_t n, mixture_choice *out, error *err);
 #endif

@@ -1,11 +1,14 @@
-// Multi-head latent attention. Keys and values of all heads are linear in one short vector per position: c (normed, `latent` elements), and k_pe, the
-// part of the key that rotates, which all heads share. So the cache holds [c | k_pe] once per position, and each head's matrices move to the other side:
+// Multi-head latent attention. Keys and values of all heads are linear in one short vector per position: c (normed,
+// `latent` elements), and k_pe, the part of the key that rotates, which all heads share. So the cache holds [c | k_pe]
+// once per position, and each head's matrices move to the other side:
 //
 //   q_nope . (K_h c) = (K_h^T q_nope) . c          sum_t p_t (V_h c_t) = V_h (sum_t p_t c_t)
 //
-// What is left is ordinary attention with one head of keys [c | k_pe], whose values are its first elements: the same memory.
+// What is left is ordinary attention with one head of keys [c | k_pe], whose values are its first elements: the same
+// memory.
 //
-// Files have K_h^T and V_h for each head (attn_k_b, attn_v_b) or, older ones, K_h and V_h together (attn_kv_b), which is then summed over its rows.
+// Files have K_h^T and V_h for each head (attn_k_b, attn_v_b) or, older ones, K_h and V_h together (attn_kv_b), which
+// is then summed over its rows.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -13,12 +16,15 @@
 #include "model/dequant.h"
 #include "model/model_impl.h"
 
-// YaRN corrects the size of scores: with a multiplier by the factor of the query's scale alone, otherwise the rotated parts grow as well.
+// YaRN corrects the size of scores: with a multiplier by the factor of the query's scale alone, otherwise the rotated
+// parts grow as well.
 static int load_scale(loader *l, mla *a) {
   double log_mul, attn, given;
   rope *r = &l->m->rope[ROPE_GLOBAL];
-  if (key_number_or(l, "rope.scaling.yarn_log_multiplier", 0, -1e3, 1e3, &log_mul) || key_number_or(l, "rope.scaling.attn_factor", 1, 1e-3, 1e3, &attn) ||
-      key_number_or(l, "rope.scaling.yarn_attn_factor", 0, 1e-3, 1e3, &given)) return -1;
+  if (key_number_or(l, "rope.scaling.yarn_log_multiplier", 0, -1e3, 1e3, &log_mul) ||
+      key_number_or(l, "rope.scaling.attn_factor", 1, 1e-3, 1e3, &attn) ||
+      key_number_or(l, "rope.scaling.yarn_attn_factor", 0, 1e-3, 1e3, &given))
+    return -1;
   bool yarn = r->ramp != 0 && r->scale > 1;
   double by = !yarn ? 1 : 1 + (log_mul != 0 ? log_mul : 0.1) * log(r->scale);
   r->attn = attn * (yarn && given != 0 ? given : yarn && log_mul == 0 ? by : 1);
@@ -32,21 +38,28 @@ static int load(loader *l, layer *y) {
   bool both = has_key(l, "attention.key_length_mla");
   int q;
   a->rope = l->m->rope[ROPE_GLOBAL].dim;
-  if (y->n_head < 1) return gguf_fail(l->f, key(l, "attention.head_count"), l->err, "is 0 for layer %d, which has attention", y->index);
-  if (key_count(l, "attention.kv_lora_rank", 1, 1 << 14, &a->latent) || key_count(l, both ? "attention.value_length_mla" : "attention.value_length", 1, 1 << 14, &a->v) ||
-      key_count(l, both ? "attention.key_length_mla" : "attention.key_length", 1, 1 << 14, &q)) return -1;
-  if (q <= a->rope) return gguf_fail(l->f, l->key, l->err, "%d leaves nothing beside rope.dimension_count = %d", q, a->rope);
+  if (y->n_head < 1)
+    return gguf_fail(l->f, key(l, "attention.head_count"), l->err, "is 0 for layer %d, which has attention", y->index);
+  if (key_count(l, "attention.kv_lora_rank", 1, 1 << 14, &a->latent) ||
+      key_count(l, both ? "attention.value_length_mla" : "attention.value_length", 1, 1 << 14, &a->v) ||
+      key_count(l, both ? "attention.key_length_mla" : "attention.key_length", 1, 1 << 14, &q))
+    return -1;
+  if (q <= a->rope)
+    return gguf_fail(l->f, l->key, l->err, "%d leaves nothing beside rope.dimension_count = %d", q, a->rope);
   a->nope = q - a->rope;
   y->n_kv = 1; y->head_dim = a->latent + a->rope; y->v_dim = a->latent;
   if (load_scale(l, a) || want_matrix(l, y, W_ATTN_Q, d, heads * q, WANT_OPTIONAL)) return -1;
   if (!y->w[W_ATTN_Q].weight) {
     int rank;
-    if (key_count(l, "attention.q_lora_rank", 1, 1 << 20, &rank) || want_matrix(l, y, W_ATTN_Q_A, d, rank, 0) || want_vector(l, y, W_ATTN_Q_A_NORM, rank, 0) ||
-        want_matrix(l, y, W_ATTN_Q_B, rank, heads * q, 0)) return -1;
+    if (key_count(l, "attention.q_lora_rank", 1, 1 << 20, &rank) || want_matrix(l, y, W_ATTN_Q_A, d, rank, 0) ||
+        want_vector(l, y, W_ATTN_Q_A_NORM, rank, 0) || want_matrix(l, y, W_ATTN_Q_B, rank, heads * q, 0))
+      return -1;
   }
   if (want_matrix(l, y, W_ATTN_KV_A_MQA, d, y->head_dim, 0) || want_vector(l, y, W_ATTN_KV_A_NORM, a->latent, 0) ||
       want(l, y, W_ATTN_K_B, a->nope, a->latent, heads, WANT_OPTIONAL)) return -1;
-  if (y->w[W_ATTN_K_B].weight ? want(l, y, W_ATTN_V_B, a->latent, a->v, heads, 0) : want_matrix(l, y, W_ATTN_KV_B, a->latent, heads * (a->nope + a->v), 0)) return -1;
+  if (y->w[W_ATTN_K_B].weight ? want(l, y, W_ATTN_V_B, a->latent, a->v, heads, 0)
+                              : want_matrix(l, y, W_ATTN_KV_B, a->latent, heads * (a->nope + a->v), 0))
+    return -1;
   if (want_matrix(l, y, W_ATTN_OUTPUT, heads * a->v, d, 0)) return -1;
   if (l->m->arch->flags & ARCH_OUT_GATE && want_matrix(l, y, W_ATTN_GATE, d, heads, 0)) return -1;
   return kv_load(l, y, KV_KEYS);
@@ -55,7 +68,8 @@ static int load(loader *l, layer *y) {
 // A tensor as one matrix per head, {heads, rows, columns}
 static tensor *per_head(const build *b, const layer *y, enum tensor_id id, int64_t rows) {
   const gguf_tensor *t = gguf_tensor_at(b->m->file, (size_t)y->w[id].weight - 1);
-  return t_reshape_i(b->g, dequant(b->g, t->format, y->w[id].weight - 1, y->n_head * rows, t->ne[0]), 3, (int64_t[]){y->n_head, rows, t->ne[0]});
+  return t_reshape_i(b->g, dequant(b->g, t->format, y->w[id].weight - 1, y->n_head * rows, t->ne[0]), 3,
+                     (int64_t[]){y->n_head, rows, t->ne[0]});
 }
 
 // x {T, heads, n} times w {heads, rows, n}: {T, heads, rows}
@@ -86,7 +100,8 @@ static tensor *value_side(const build *b, const layer *y, tensor *o) {        //
   return heads_product(b, o, t_slice_i(b->g, per_head(b, y, W_ATTN_KV_B, a->nope + a->v), 1, a->nope, a->v));
 }
 
-// Queries are rounded to halves, like the keys that they meet: llama.cpp does so, and a router behind it may hang on that.
+// Queries are rounded to halves, like the keys that they meet: llama.cpp does so, and a router behind it may hang on
+// that.
 static tensor *query(const build *b, tensor *x, double scale) {
   x = t_scale(b->g, x, scale);
   return t_contiguous(b->g, b->s->exact ? x : t_cast(b->g, t_cast(b->g, x, DT_F16), DT_F32));
@@ -103,29 +118,37 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   q = t_reshape(g, q, DIMS(T, heads, n_(b, q_dim)));
   tensor *kv = t_contiguous(g, linear(b, y, W_ATTN_KV_A_MQA, x));
   tensor *c = t_contiguous(g, norm(b, y, W_ATTN_KV_A_NORM, t_slice_i(g, kv, 1, 0, a->latent)));
-  tensor *k_pe = rope_turn(b, y, t_reshape(g, t_slice_i(g, kv, 1, a->latent, a->rope), DIMS(T, one, n_(b, a->rope))), 1, a->rope);
+  tensor *k_pe =
+    rope_turn(b, y, t_reshape(g, t_slice_i(g, kv, 1, a->latent, a->rope), DIMS(T, one, n_(b, a->rope))), 1, a->rope);
   tensor *K = kv_store(b, y, KV_KEYS, t_cat_last(g, t_reshape(g, c, DIMS(T, one, n_(b, a->latent))), k_pe));
   tensor *V = t_swap(g, t_slice_i(g, K, 2, 0, a->latent), 2, 3);
-  tensor *q_c = key_side(b, y, t_slice_i(g, q, 2, 0, a->nope)), *q_pe = rope_turn(b, y, t_slice_i(g, q, 2, a->nope, a->rope), y->n_head, a->rope);
+  tensor *q_c = key_side(b, y, t_slice_i(g, q, 2, 0, a->nope)),
+         *q_pe = rope_turn(b, y, t_slice_i(g, q, 2, a->nope, a->rope), y->n_head, a->rope);
   q_c = warmed(b, y, q_c); q_pe = warmed(b, y, q_pe);
   tensor *s = t_add(g, scores(b, y, query(b, q_c, a->scale), t_slice_i(g, K, 2, 0, a->latent)),
                     scores(b, y, query(b, q_pe, a->scale), t_slice_i(g, K, 2, a->latent, a->rope)));
   tensor *o = attend(b, y, s, V);
   o = value_side(b, y, t_reshape(g, o, DIMS(T, heads, n_(b, a->latent))));
-  if (y->w[W_ATTN_GATE].weight) o = t_mul(g, o, t_reshape(g, sigmoid(g, t_contiguous(g, linear(b, y, W_ATTN_GATE, x))), DIMS(T, heads, one)));
+  if (y->w[W_ATTN_GATE].weight)
+    o = t_mul(g, o, t_reshape(g, sigmoid(g, t_contiguous(g, linear(b, y, W_ATTN_GATE, x))), DIMS(T, heads, one)));
   return linear(b, y, W_ATTN_OUTPUT, t_reshape(g, o, DIMS(T, n_(b, (int64_t)y->n_head * a->v))));
 }
 
 const part part_mla = {load, attention};
 
-// --- with an indexer, which chooses the positions that are read where there are more than so many (sparse() of arch.c): here there never are -------------
+// --- with an indexer, which chooses the positions that are read where there are more than so many (sparse() of arch.c)
 
 static int indexed_load(loader *l, layer *y) {
   int heads, n, rank;
-  if (load(l, y) || key_count(l, "attention.indexer.head_count", 1, 1 << 14, &heads) || key_count(l, "attention.indexer.key_length", 1, 1 << 14, &n) ||
-      key_count(l, "attention.q_lora_rank", 1, 1 << 20, &rank)) return -1;
-  return want_matrix(l, y, W_INDEXER_PROJ, l->m->n_embd, heads, 0) || want_matrix(l, y, W_INDEXER_K, l->m->n_embd, n, 0) || want_vector(l, y, W_INDEXER_K_NORM, n, WANT_BIAS) ||
-         want_matrix(l, y, W_INDEXER_Q_B, rank, (int64_t)heads * n, 0) ? -1 : 0;
+  if (load(l, y) || key_count(l, "attention.indexer.head_count", 1, 1 << 14, &heads) ||
+      key_count(l, "attention.indexer.key_length", 1, 1 << 14, &n) ||
+      key_count(l, "attention.q_lora_rank", 1, 1 << 20, &rank))
+    return -1;
+  return want_matrix(l, y, W_INDEXER_PROJ, l->m->n_embd, heads, 0) ||
+             want_matrix(l, y, W_INDEXER_K, l->m->n_embd, n, 0) || want_vector(l, y, W_INDEXER_K_NORM, n, WANT_BIAS) ||
+             want_matrix(l, y, W_INDEXER_Q_B, rank, (int64_t)heads * n, 0)
+           ? -1
+           : 0;
 }
 
 const part part_mla_indexed = {indexed_load, attention};

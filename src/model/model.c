@@ -1,5 +1,5 @@
-// From a validated GGUF file to a checked model description: see model.h. Keys and tensors are looked at here and in the `load` functions
-// of the parts, once; what passes is consistent.
+// From a validated GGUF file to a checked model description: see model.h. Keys and tensors are looked at here and in
+// the `load` functions of the parts, once; what passes is consistent.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,18 +16,23 @@ static const char *const names[] = {
 static int check(loader *l, const char *name, const int64_t ne[3], bool optional, int *out) {
   const gguf_tensor *t = gguf_tensor_find(l->f, name);
   if (!t) return optional ? 0 : gguf_fail(l->f, NULL, l->err, "tensor '%s' is missing", name);
-  int64_t last = t->ne[2] == 1 ? t->ne[3] : t->ne[2];                 // some stand on the fourth axis, and the third has one element
+  // some stand on the fourth axis, and the third has one element
+  int64_t last = t->ne[2] == 1 ? t->ne[3] : t->ne[2];
   if (t->ne[0] != ne[0] || t->ne[1] != ne[1] || last != ne[2] || (t->ne[2] != 1 && t->ne[3] != 1)) {
     char third[32] = "";
     str why = {0};
     if (ne[2] != 1) snprintf(third, sizeof third, ", %lld", (long long)ne[2]);
     keys_behind(l, ne[t->ne[0] != ne[0] ? 0 : t->ne[1] != ne[1] ? 1 : 2], &why);
-    int r = gguf_fail(l->f, NULL, l->err, "tensor '%s' has shape {%lld, %lld, %lld, %lld}, expected {%lld, %lld%s}%s%s%s", name, (long long)t->ne[0],
-                      (long long)t->ne[1], (long long)t->ne[2], (long long)t->ne[3], (long long)ne[0], (long long)ne[1], third, why.n ? " (" : "", str_c(&why), why.n ? ")" : "");
+    int r =
+      gguf_fail(l->f, NULL, l->err, "tensor '%s' has shape {%lld, %lld, %lld, %lld}, expected {%lld, %lld%s}%s%s%s",
+                name, (long long)t->ne[0], (long long)t->ne[1], (long long)t->ne[2], (long long)t->ne[3],
+                (long long)ne[0], (long long)ne[1], third, why.n ? " (" : "", str_c(&why), why.n ? ")" : "");
     str_free(&why);
     return r;
   }
-  if (!t->format->computes) return gguf_fail(l->f, NULL, l->err, "tensor '%s' has type %s, which cannot be computed with yet", name, t->format->name);
+  if (!t->format->computes)
+    return gguf_fail(l->f, NULL, l->err, "tensor '%s' has type %s, which cannot be computed with yet", name,
+                     t->format->name);
   *out = (int)gguf_tensor_index(l->f, t) + 1;
   l->claimed[*out - 1] = true;
   return 0;
@@ -42,7 +47,9 @@ int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64
   snprintf(full, sizeof full, "%s.weight", stem);
   if (check(l, full, (int64_t[]){ne0, ne1, ne2}, flags & WANT_OPTIONAL, &r->weight)) return -1;
   snprintf(full, sizeof full, "%s.bias", stem);
-  if (check(l, full, flags & WANT_VECTOR ? (int64_t[]){ne0, 1, 1} : (int64_t[]){ne1, ne2, 1}, !(flags & WANT_BIAS), &r->bias)) return -1;
+  if (check(l, full, flags & WANT_VECTOR ? (int64_t[]){ne0, 1, 1} : (int64_t[]){ne1, ne2, 1}, !(flags & WANT_BIAS),
+            &r->bias))
+    return -1;
   snprintf(full, sizeof full, "%s.scale", stem);
   return check(l, full, (int64_t[]){flags & WANT_SCALE ? ne0 : ne2, 1, 1}, !(flags & WANT_SCALE), &r->scale);
 }
@@ -62,7 +69,8 @@ static int load_factor(loader *l, const char *rest, double none, double *out) {
   return 0;
 }
 
-// Pairs of a head in sections, each for a coordinate of what is seen. A text has three equal ones, and none for the fourth.
+// Pairs of a head in sections, each for a coordinate of what is seen. A text has three equal ones, and none for the
+// fourth.
 static int load_sections(loader *l) {
   uint32_t each[4];
   if (!(l->m->arch->flags & ARCH_SECTIONS) || !has_key(l, "rope.dimension_sections")) return 0;
@@ -85,12 +93,19 @@ static int load_pooling(loader *l) {
 
 static int load_keys(loader *l) {
   model *m = l->m;
-  if (key_count(l, "block_count", 1, MODEL_MAX_LAYERS, &m->n_layer) || key_count(l, "embedding_length", 1, 1 << 20, &m->n_embd) ||
+  if (key_count(l, "block_count", 1, MODEL_MAX_LAYERS, &m->n_layer) ||
+      key_count(l, "embedding_length", 1, 1 << 20, &m->n_embd) ||
       key_count_or(l, "context_length", 2048, 1, 1u << 30, &m->n_ctx_train) ||
-      key_number(l, m->arch->flags & ARCH_LAYER_NORM && !(m->arch->has & HAS_RMS_KEY) ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-12, 1, &m->eps) ||
-      load_factor(l, "embedding_scale", 1, &m->embedding_scale) || load_factor(l, "residual_scale", 1, &m->residual_scale) ||
-      load_factor(l, "logit_scale", 1, &m->logit_scale) || load_factor(l, "attention.scale", 0, &m->attention_scale) ||
-      load_factor(l, "attn_logit_softcapping", 0, &m->attention_cap) || load_factor(l, "final_logit_softcapping", 0, &m->logit_cap)) return -1;
+      key_number(l,
+                 m->arch->flags & ARCH_LAYER_NORM && !(m->arch->has & HAS_RMS_KEY) ? "attention.layer_norm_epsilon"
+                                                                                   : "attention.layer_norm_rms_epsilon",
+                 1e-12, 1, &m->eps) ||
+      load_factor(l, "embedding_scale", 1, &m->embedding_scale) ||
+      load_factor(l, "residual_scale", 1, &m->residual_scale) || load_factor(l, "logit_scale", 1, &m->logit_scale) ||
+      load_factor(l, "attention.scale", 0, &m->attention_scale) ||
+      load_factor(l, "attn_logit_softcapping", 0, &m->attention_cap) ||
+      load_factor(l, "final_logit_softcapping", 0, &m->logit_cap))
+    return -1;
   if (m->arch->flags & ARCH_LOGITS_DIVIDED) m->logit_scale = 1 / m->logit_scale;
   m->n_block = m->n_layer;
   m->value_scale = 1;
@@ -105,7 +120,8 @@ int want_norm(loader *l, layer *y, enum tensor_id id) {
   char name[80];
   unsigned bare = 0;               // some files lack ".weight" here
   if (!id || l->m->arch->flags & ARCH_BARE_NORMS) return 0;
-  if (y && snprintf(name, sizeof name, "blk.%d.%s", y->index, names[id]) && gguf_tensor_find(l->f, name)) bare = WANT_BARE;
+  if (y && snprintf(name, sizeof name, "blk.%d.%s", y->index, names[id]) && gguf_tensor_find(l->f, name))
+    bare = WANT_BARE;
   return want_vector(l, y, id, l->m->n_embd, bare | bias_if(l, HAS_NORM_BIAS));
 }
 
@@ -114,15 +130,22 @@ static int load_ends(loader *l) {
   model *m = l->m;
   const gguf_tensor *e = gguf_tensor_find(l->f, "token_embd.weight");
   if (!e) return gguf_fail(l->f, NULL, l->err, "tensor 'token_embd.weight' is missing");
-  if (e->ne[1] > INT32_MAX) return gguf_fail(l->f, NULL, l->err, "tensor 'token_embd.weight' has %lld rows", (long long)e->ne[1]);
+  if (e->ne[1] > INT32_MAX)
+    return gguf_fail(l->f, NULL, l->err, "tensor 'token_embd.weight' has %lld rows", (long long)e->ne[1]);
   m->n_vocab = (int)e->ne[1];
   const gguf_value *tokens = gguf_find(l->f, "tokenizer.ggml.tokens");
   if (tokens && tokens->type == GGUF_ARRAY && tokens->a.n != (size_t)m->n_vocab)
-    return gguf_fail(l->f, "tokenizer.ggml.tokens", l->err, "%zu tokens, but tensor 'token_embd.weight' has %d rows", tokens->a.n, m->n_vocab);
+    return gguf_fail(l->f, "tokenizer.ggml.tokens", l->err, "%zu tokens, but tensor 'token_embd.weight' has %d rows",
+                     tokens->a.n, m->n_vocab);
   if ((m->arch->encoder && encoder_load_ends(l)) || ranking_load(l)) return -1;
-  return want_matrix(l, NULL, W_TOKEN_EMBD, m->n_embd, m->n_vocab, 0) || want_matrix(l, NULL, W_OUTPUT, m->n_embd, m->n_vocab, (m->arch->has & HAS_HEAD ? 0 : WANT_OPTIONAL) | bias_if(l, HAS_HEAD_BIAS)) ||
-         want_norm(l, NULL, m->output_norm) || (m->arch->flags & ARCH_EMBD_NORM && want_norm(l, NULL, W_TOKEN_EMBD_NORM)) ||
-         (m->arch->flags & ARCH_POSITIONS && want_matrix(l, NULL, W_POSITION_EMBD, m->n_embd, m->n_ctx_train, 0)) ? -1 : 0;
+  return want_matrix(l, NULL, W_TOKEN_EMBD, m->n_embd, m->n_vocab, 0) ||
+             want_matrix(l, NULL, W_OUTPUT, m->n_embd, m->n_vocab,
+                         (m->arch->has & HAS_HEAD ? 0 : WANT_OPTIONAL) | bias_if(l, HAS_HEAD_BIAS)) ||
+             want_norm(l, NULL, m->output_norm) ||
+             (m->arch->flags & ARCH_EMBD_NORM && want_norm(l, NULL, W_TOKEN_EMBD_NORM)) ||
+             (m->arch->flags & ARCH_POSITIONS && want_matrix(l, NULL, W_POSITION_EMBD, m->n_embd, m->n_ctx_train, 0))
+           ? -1
+           : 0;
 }
 
 // What each layer is, before its parts look at their tensors: numbers of heads may differ, sizes of heads may not.
@@ -136,7 +159,8 @@ static int describe_layers(loader *l) {
   uint32_t most = 1;
   for (int i = 0; i < m->n_layer; i++) most = head[i] > most ? head[i] : most;
   if (!has_key(l, "attention.key_length") && (uint32_t)m->n_embd % most)
-    return gguf_fail(l->f, key(l, "attention.head_count"), l->err, "%u does not divide embedding_length = %d", most, m->n_embd);
+    return gguf_fail(l->f, key(l, "attention.head_count"), l->err, "%u does not divide embedding_length = %d", most,
+                     m->n_embd);
   int head_dim, v_dim;
   if (key_count_or(l, "attention.key_length", (uint32_t)m->n_embd / most, 2, 1 << 14, &head_dim) ||
       key_count_or(l, "attention.value_length", (uint32_t)head_dim, 1, 1 << 14, &v_dim)) return -1;
@@ -144,8 +168,17 @@ static int describe_layers(loader *l) {
   m->layers = xcalloc((size_t)m->n_layer, sizeof *m->layers);
   for (int i = 0; i < m->n_layer; i++) {
     layer *y = &m->layers[i];
-    *y = (layer){.index = i, .mixer = m->arch->encoder ? &part_encoder_attention : &part_attention, .ff = &part_dense, .n_head = (int)head[i], .n_kv = (int)kv[i], .head_dim = head_dim,
-                 .v_dim = v_dim, .n_ff = (int)ff[i], .rope = f & ARCH_POSITIONS || m->no_rope ? ROPE_NONE : ROPE_GLOBAL, .state = -1, .cut = -INFINITY};
+    *y = (layer){.index = i,
+                 .mixer = m->arch->encoder ? &part_encoder_attention : &part_attention,
+                 .ff = &part_dense,
+                 .n_head = (int)head[i],
+                 .n_kv = (int)kv[i],
+                 .head_dim = head_dim,
+                 .v_dim = v_dim,
+                 .n_ff = (int)ff[i],
+                 .rope = f & ARCH_POSITIONS || m->no_rope ? ROPE_NONE : ROPE_GLOBAL,
+                 .state = -1,
+                 .cut = -INFINITY};
     y->mixer_norm = f & ARCH_NO_PRE_NORMS ? W_NONE : W_ATTN_NORM;
     y->ff_norm = f & ARCH_NO_PRE_NORMS ? W_NONE : f & ARCH_FFN_NORM_LATE ? W_POST_ATTENTION_NORM : W_FFN_NORM;
     y->mixer_post = f & ARCH_POST_NORMS ? W_POST_ATTENTION_NORM : W_NONE;
@@ -155,22 +188,29 @@ static int describe_layers(loader *l) {
   return rope_load(l, head_dim) || layers_slide(l) || layers_share(l) ? -1 : 0;
 }
 
-static int load_part(loader *l, layer *y, const part *p, enum tensor_id before, enum tensor_id after, enum tensor_id last) {
+static int load_part(loader *l, layer *y, const part *p, enum tensor_id before, enum tensor_id after,
+                     enum tensor_id last) {
   return p && (want_norm(l, y, before) || p->load(l, y) || want_norm(l, y, after) || want_norm(l, y, last)) ? -1 : 0;
 }
 
 static int load_layer(loader *l, layer *y) {
-  if (load_part(l, y, y->mixer, y->mixer_norm, y->mixer_post, y->mixer_last) || load_part(l, y, y->ff, y->ff_norm, y->ff_post, y->ff_last) ||
-      want_norm(l, y, y->mixer_again)) return -1;
-  bool first = !y->index, scaled = l->m->layers[0].w[W_LAYER_OUTPUT_SCALE].weight;         // all layers have a factor, or none
-  return l->m->arch->flags & ARCH_LAYER_SCALE && (first || scaled) ? want_vector(l, y, W_LAYER_OUTPUT_SCALE, 1, first ? WANT_OPTIONAL : 0) : 0;
+  if (load_part(l, y, y->mixer, y->mixer_norm, y->mixer_post, y->mixer_last) ||
+      load_part(l, y, y->ff, y->ff_norm, y->ff_post, y->ff_last) || want_norm(l, y, y->mixer_again))
+    return -1;
+  // all layers have a factor, or none
+  bool first = !y->index, scaled = l->m->layers[0].w[W_LAYER_OUTPUT_SCALE].weight;
+  return l->m->arch->flags & ARCH_LAYER_SCALE && (first || scaled)
+           ? want_vector(l, y, W_LAYER_OUTPUT_SCALE, 1, first ? WANT_OPTIONAL : 0)
+           : 0;
 }
 
 static bool same_parts(const model *m, const layer *a, const layer *b) {
-  return a->mixer == b->mixer && a->ff == b->ff && a->mixer_norm == b->mixer_norm && (!(m->arch->flags & ARCH_V_MAYBE_K || m->arch->has & HAS_SINKS_MAYBE) || !a->window == !b->window);
+  return a->mixer == b->mixer && a->ff == b->ff && a->mixer_norm == b->mixer_norm &&
+         (!(m->arch->flags & ARCH_V_MAYBE_K || m->arch->has & HAS_SINKS_MAYBE) || !a->window == !b->window);
 }
 
-// Layers of the same parts have the same tensors: what may be absent is absent from all of them. Scales of whole tensors come with their types.
+// Layers of the same parts have the same tensors: what may be absent is absent from all of them. Scales of whole
+// tensors come with their types.
 static int check_alike(loader *l) {
   const model *m = l->m;
   for (int i = 1; i < m->n_layer; i++) {
@@ -181,15 +221,15 @@ static int check_alike(loader *l) {
       bool weights = !a->weight != !b->weight;
       if (!weights && !a->bias == !b->bias) continue;
       bool first = weights ? a->weight : a->bias;              // has it, and the other one lacks it
-      return gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.%s.%s' is missing, which layer %d has", first ? i : before->index, names[id],
-                       weights ? "weight" : "bias", first ? before->index : i);
+      return gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.%s.%s' is missing, which layer %d has",
+                       first ? i : before->index, names[id], weights ? "weight" : "bias", first ? before->index : i);
     }
   }
   return 0;
 }
 
-// Tensors that nobody wants mean that the model computes something that this program does not know of: an answer without them would be wrong.
-// Left out on purpose: scales of activations, which are computed here.
+// Tensors that nobody wants mean that the model computes something that this program does not know of: an answer
+// without them would be wrong. Left out on purpose: scales of activations, which are computed here.
 static int check_claimed(loader *l) {
   for (size_t i = 0; i < gguf_n_tensors(l->f); i++) {
     const char *name = gguf_tensor_at(l->f, i)->name, *last = strrchr(name, '.');
@@ -205,8 +245,10 @@ static int unknown(loader *l, gguf_string a) {
   str alike = {0};
   size_t n = 0;
   for (; arch_at(n); n++)
-    if (a.n >= 3 && !strncmp(arch_at(n)->name, a.at, 3)) str_addf(&alike, "%s%s", alike.n ? ", " : "; alike: ", arch_at(n)->name);
-  gguf_fail(l->f, "general.architecture", l->err, "'%s' is not known (%zu others are%s)", gguf_quote(text, sizeof text, a.at, a.n), n, str_c(&alike));
+    if (a.n >= 3 && !strncmp(arch_at(n)->name, a.at, 3))
+      str_addf(&alike, "%s%s", alike.n ? ", " : "; alike: ", arch_at(n)->name);
+  gguf_fail(l->f, "general.architecture", l->err, "'%s' is not known (%zu others are%s)",
+            gguf_quote(text, sizeof text, a.at, a.n), n, str_c(&alike));
   str_free(&alike);
   return -1;
 }
@@ -225,7 +267,8 @@ static int open_with(const gguf *file, model_kv kv, const char **uses, model **o
   model *m = xcalloc(1, sizeof *m);
   m->file = file;
   m->kv = kv;
-  loader l = {.f = file, .m = m, .err = err, .claimed = xcalloc(gguf_n_tensors(file) + 1, sizeof *l.claimed), .uses = uses};
+  loader l = {
+    .f = file, .m = m, .err = err, .claimed = xcalloc(gguf_n_tensors(file) + 1, sizeof *l.claimed), .uses = uses};
   int failed = load(&l);
   free(l.claimed);
   if (failed) { model_close(m); return -1; }

@@ -1,5 +1,5 @@
-// model: a checked description of a model file, and its graphs. An architecture is a row in a table (arch.c); a layer is made of parts
-// (model_impl.h), chosen when the file is opened. Nothing is computed here.
+// model: a checked description of a model file, and its graphs. An architecture is a row in a table (arch.c); a layer
+// is made of parts (model_impl.h), chosen when the file is opened. Nothing is computed here.
 #ifndef WEFT_MODEL_H
 #define WEFT_MODEL_H
 #include "graph/graph.h"
@@ -15,8 +15,8 @@ int kv_type_named(const char *name);                           // "f16", ...: -1
 // Checks architecture, keys, tensor names, shapes and types. The file must stay open. 0, or -1 and what is wrong.
 int model_open(const gguf *file, model_kv kv, model **out, error *err);
 void model_close(model *m);
-// What becomes of each key when this file is opened, in uses[gguf_n_kv]: MODEL_KEY_READ, MODEL_KEY_REFUSED, or why it changes nothing (static
-// text); NULL: it is not under the architecture's name, or was not looked at before an error.
+// What becomes of each key when this file is opened, in uses[gguf_n_kv]: MODEL_KEY_READ, MODEL_KEY_REFUSED, or why it
+// changes nothing (static text); NULL: it is not under the architecture's name, or was not looked at before an error.
 #define MODEL_KEY_READ "read"
 #define MODEL_KEY_REFUSED "not supported"
 void model_key_uses(const gguf *file, const char **uses);
@@ -24,53 +24,85 @@ int model_n_layer(const model *m);
 int model_n_vocab(const model *m);
 int model_n_ctx_train(const model *m);
 int model_n_ctx_max(const model *m);                           // as many positions as it has learned; 0: any number
-// Whether it predicts nothing and sees a text as a whole: its graphs have no positions, only what LOGITS_HIDDEN says, and a run is one text.
+// Whether it predicts nothing and sees a text as a whole: its graphs have no positions, only what LOGITS_HIDDEN says,
+// and a run is one text.
 bool model_is_encoder(const model *m);
 int model_n_embd(const model *m);                              // elements of a vector that stands for a text
-enum model_pooling { POOLING_UNSAID = -1, POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_RANK, POOLING_COUNT };
-enum model_pooling model_pooling(const model *m);              // how such a vector is made of those of its tokens, as the file says
+enum model_pooling {
+  POOLING_UNSAID = -1,
+  POOLING_NONE,
+  POOLING_MEAN,
+  POOLING_CLS,
+  POOLING_LAST,
+  POOLING_RANK,
+  POOLING_COUNT
+};
+// how such a vector is made of those of its tokens, as the file says
+enum model_pooling model_pooling(const model *m);
 
 // Buffers of the graphs are numbered: the file's tensors first, by index; then these.
 // BUF_IDS: the tokens of a run (I32, chunk). BUF_AT: their positions, BUF_PAGES and BUF_SLOT: where the pages
 // and the fixed states of their sequence lie, see model_shape.
-// BUF_ADAPTER + i: see model_adapter_data. BUF_STATE + i: state i, of model_n_states. BUF_SUMS + 2 t: of tensor t, see model_shape.sums.
-enum model_buffer { BUF_IDS, BUF_AT, BUF_PAGES, BUF_SLOT, BUF_LOGITS, BUF_ROWS, BUF_HIDDEN, BUF_STATE, BUF_SUMS = 1 << 16, BUF_ADAPTER = 1 << 28 };
+// BUF_ADAPTER + i: see model_adapter_data. BUF_STATE + i: state i, of model_n_states. BUF_SUMS + 2 t: of tensor t, see
+// model_shape.sums.
+enum model_buffer {
+  BUF_IDS,
+  BUF_AT,
+  BUF_PAGES,
+  BUF_SLOT,
+  BUF_LOGITS,
+  BUF_ROWS,
+  BUF_HIDDEN,
+  BUF_STATE,
+  BUF_SUMS = 1 << 16,
+  BUF_ADAPTER = 1 << 28
+};
 static inline int64_t model_buffer_id(const gguf *file, int b) { return (int64_t)gguf_n_tensors(file) + b; }
 
-// Adds an adapter (a GGUF file of general.type "adapter") to what graphs compute from now on. 0, or -1 and what is wrong with it.
+// Adds an adapter (a GGUF file of general.type "adapter") to what graphs compute from now on. 0, or -1 and what is
+// wrong with it.
 int model_adapt(model *m, const char *path, double scale, error *err);
 void *model_adapter_data(const model *m, int64_t i);           // of buffer BUF_ADAPTER + i
-int model_adapters_used(const model *m, error *err);           // after model_graph: -1 where an adapter is for a weight that is in no such product
+// after model_graph: -1 where an adapter is for a weight that is in no such product
+int model_adapters_used(const model *m, error *err);
 
-// What sequences leave behind from run to run: the caches of attention, in pages of a number of positions that a table finds, and the fixed states
-// of convolutions and recurrences, in slots, one for each sequence. Whoever runs a graph gives each state the memory for all its pages or
-// slots, zeroed or not: what a run reads of it, an earlier one at a lower position has written.
+// What sequences leave behind from run to run: the caches of attention, in pages of a number of positions that a table
+// finds, and the fixed states of convolutions and recurrences, in slots, one for each sequence. Whoever runs a graph
+// gives each state the memory for all its pages or slots, zeroed or not: what a run reads of it, an earlier one at a
+// lower position has written.
 int model_n_states(const model *m);
 bool model_state_is_paged(const model *m, int i);
-uint64_t model_state_bytes(const model *m, int i, int64_t positions);      // of so many positions, or (not paged) of a slot
-// Whether some state holds no positions but only what came last. Then a run at `pos` must follow one that ended there; 0 begins anew.
+uint64_t model_state_bytes(const model *m, int i, int64_t positions);  // of so many positions, or (not paged) of a slot
+// Whether some state holds no positions but only what came last. Then a run at `pos` must follow one that ended there;
+// 0 begins anew.
 bool model_is_recurrent(const model *m);
-int model_block(const model *m);                               // runs end at multiples of this many positions, or before; 0: anywhere
+// runs end at multiples of this many positions, or before; 0: anywhere
+int model_block(const model *m);
 
 enum model_logits {
   LOGITS_NONE,               // only the states are filled
   LOGITS_LAST,               // of the last position, in BUF_LOGITS (F32, n_vocab)
   LOGITS_ALL,                // of every position, in BUF_ROWS (F32, chunk x n_vocab)
-  LOGITS_HIDDEN              // none, but what the head would read of every position, in BUF_HIDDEN (F32, chunk x model_n_embd)
+  // none, but what the head would read of every position, in BUF_HIDDEN (F32, chunk x model_n_embd)
+  LOGITS_HIDDEN
 };
 typedef struct model_shape {
   int64_t page;              // positions of a page
   int64_t pages;             // that each paged state has room for, and slots of the others
   int64_t slots;
-  int64_t ctx;               // positions that a sequence can have (a multiple of page). BUF_PAGES (I32) has ctx / page + 1 pages of a sequence
-  bool apart;                // each token is of a sequence of its own, at a position of its own (BUF_AT, I32), with pages of its own (BUF_PAGES has a row for
-                             // each). Variable "pages": so many of each are looked at. Of models without fixed states. Otherwise all are of one sequence,
-                             // at positions pos.. (variable "pos"), with its fixed states in the slot that BUF_SLOT (I32, 1) says
-  int64_t n_ctx;             // positions that will be used at most: some files rotate by other frequencies where that is many
+  // positions that a sequence can have (a multiple of page). BUF_PAGES (I32) has ctx / page + 1 pages of a sequence
+  int64_t ctx;
+  bool apart;  // each token is of a sequence of its own, at a position of its own (BUF_AT, I32), with pages of its own
+               // (BUF_PAGES has a row for each). Variable "pages": so many of each are looked at. Of models without
+               // fixed states. Otherwise all are of one sequence, at positions pos.. (variable "pos"), with its fixed
+               // states in the slot that BUF_SLOT (I32, 1) says
+  // positions that will be used at most: some files rotate by other frequencies where that is many
+  int64_t n_ctx;
   int64_t chunk;             // 1: one token per run, const; more: variable "n" in 1..chunk
   enum model_logits logits;  // which are stored
-  bool sums;                 // store, of every matrix that tokens are multiplied with, the sums of squares of its inputs over these tokens in BUF_SUMS + 2 t
-                             // (F32, ne0); of experts' for each of them (F32, ne2 x ne0), and how many tokens chose it in the buffer after that (F32, ne2)
+  bool sums;  // store, of every matrix that tokens are multiplied with, the sums of squares of its inputs over these
+              // tokens in BUF_SUMS + 2 t (F32, ne0); of experts' for each of them (F32, ne2 x ne0), and how many tokens
+              // chose it in the buffer after that (F32, ne2)
   bool exact;                // nothing is rounded but what is stored in caches
 } model_shape;
 // SINK of the effects: n tokens from BUF_IDS go through the model.

@@ -1,5 +1,5 @@
-// The decoder as a tensor graph: embedding, layers, head. Written as one would write it on paper; which of it becomes a kernel is the
-// scheduler's business.
+// The decoder as a tensor graph: embedding, layers, head. Written as one would write it on paper; which of it becomes a
+// kernel is the scheduler's business.
 #include <stdlib.h>
 #include "model/dequant.h"
 #include "model/model_impl.h"
@@ -22,7 +22,8 @@ void store_sums(const build *b, int weight, int which, tensor *sums) {
   int64_t n = 1;
   for (int i = 0; i < sums->shape->n; i++) n *= sums->shape->dim[i]->a;
   tensor *to = t_buffer(b->g, model_buffer_id(b->m->file, BUF_SUMS + 2 * (weight - 1) + which), DT_F32, n);
-  for (size_t i = 0; i < b->effects->n; i++) if (b->effects->at[i]->src[0] == to) return;      // a matrix that is used twice: what goes in first counts
+  // a matrix that is used twice: what goes in first counts
+  for (size_t i = 0; i < b->effects->n; i++) if (b->effects->at[i]->src[0] == to) return;
   vec_push(b->effects, t_assign(b->g, to, t_reshape_i(b->g, sums, 1, &n)));
 }
 
@@ -36,7 +37,8 @@ tensor *linear(const build *b, const layer *y, enum tensor_id id, tensor *x) {
     store_sums(b, r->weight, 0, t_reduce(b->g, t_mul(b->g, rows, rows), OP_ADD, 0));
   }
   tensor *out = t_matmul(b->g, x, weight(b, y, id));
-  tensor *bias = tensor_at(b, r->bias), *scale = tensor_at(b, r->scale);      // scale: of the whole tensor, as NVFP4 files have them
+  // scale: of the whole tensor, as NVFP4 files have them
+  tensor *bias = tensor_at(b, r->bias), *scale = tensor_at(b, r->scale);
   if (scale) out = t_mul(b->g, out, scale);
   out = adapt(b, r->weight, x, out);
   return bias ? t_add(b->g, out, bias) : out;
@@ -83,16 +85,20 @@ static tensor *finished(const build *b, const layer *y, tensor *x, enum tensor_i
   return last ? t_contiguous(b->g, norm(b, y, last, x)) : x;
 }
 
-// What flows from layer to layer is stored, whatever that costs: sums over it then have one form for one token and for many.
+// What flows from layer to layer is stored, whatever that costs: sums over it then have one form for one token and for
+// many.
 static tensor *through(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   tensor *in = x;
   b->router_in = b->m->arch->flags & ARCH_EARLY_ROUTER ? x : NULL;
   if (y->mixer && y->ff && b->m->parallel) {
     tensor *read = norm(b, y, y->mixer_norm, x), *ff_in = y->ff_norm ? norm(b, y, y->ff_norm, x) : read;
-    return t_contiguous(g, t_add(g, t_add(g, x, part_of(b, y, y->mixer, read, y->mixer_post)), part_of(b, y, y->ff, ff_in, y->ff_post)));
+    return t_contiguous(
+      g, t_add(g, t_add(g, x, part_of(b, y, y->mixer, read, y->mixer_post)), part_of(b, y, y->ff, ff_in, y->ff_post)));
   }
-  if (y->mixer) x = finished(b, y, t_add(g, x, part_of(b, y, y->mixer, norm(b, y, y->mixer_norm, x), y->mixer_post)), y->mixer_last);
+  if (y->mixer)
+    x =
+      finished(b, y, t_add(g, x, part_of(b, y, y->mixer, norm(b, y, y->mixer_norm, x), y->mixer_post)), y->mixer_last);
   if (y->mixer_again) x = finished(b, y, t_add(g, x, in), y->mixer_again);
   if (y->ff) x = finished(b, y, t_add(g, x, part_of(b, y, y->ff, norm(b, y, y->ff_norm, x), y->ff_post)), y->ff_last);
   if (b->m->n_own) x = t_contiguous(g, t_add(g, x, per_layer_adds(b, y, x)));
@@ -106,9 +112,11 @@ static tensor *hidden_of(const build *b, tensor *x) {
   const model *m = b->m;
   int64_t n = model_n_embd(m);
   x = norm(b, NULL, m->output_norm, altup_leave(b, x));
-  if (m->w[W_DENSE_2].weight) x = linear(b, NULL, W_DENSE_3, t_contiguous(g, linear(b, NULL, W_DENSE_2, x)));       // of each token, as of their mean: both are linear
+  // of each token, as of their mean: both are linear
+  if (m->w[W_DENSE_2].weight) x = linear(b, NULL, W_DENSE_3, t_contiguous(g, linear(b, NULL, W_DENSE_2, x)));
   if (m->pooling == POOLING_RANK) x = ranking(b, x);
-  tensor *rows = t_reshape_i(g, t_buffer(g, model_buffer_id(m->file, BUF_HIDDEN), DT_F32, b->s->chunk * n), 2, (int64_t[]){b->s->chunk, n});
+  tensor *rows = t_reshape_i(g, t_buffer(g, model_buffer_id(m->file, BUF_HIDDEN), DT_F32, b->s->chunk * n), 2,
+                             (int64_t[]){b->s->chunk, n});
   return t_assign(g, t_slice(g, rows, 0, uop_idx(g, 0), b->T), x);
 }
 
@@ -123,7 +131,8 @@ static tensor *logits_of(const build *b, tensor *x) {
   if (!all) logits = t_reshape_i(g, logits, 1, (int64_t[]){m->n_vocab});
   logits = soft_cap(b, scaled(b, logits, m->logit_scale), m->logit_cap);
   if (!all) return t_assign(g, t_buffer(g, model_buffer_id(m->file, BUF_LOGITS), DT_F32, m->n_vocab), logits);
-  tensor *rows = t_reshape_i(g, t_buffer(g, model_buffer_id(m->file, BUF_ROWS), DT_F32, b->s->chunk * m->n_vocab), 2, (int64_t[]){b->s->chunk, m->n_vocab});
+  tensor *rows = t_reshape_i(g, t_buffer(g, model_buffer_id(m->file, BUF_ROWS), DT_F32, b->s->chunk * m->n_vocab), 2,
+                             (int64_t[]){b->s->chunk, m->n_vocab});
   return t_assign(g, t_slice(g, rows, 0, uop_idx(g, 0), b->T), logits);
 }
 
@@ -132,9 +141,12 @@ static void find_positions(build *b) {
   graph *g = b->g;
   const model_shape *s = b->s;
   int64_t table = s->ctx / s->page + 1;
-  tensor *pages = t_buffer(g, model_buffer_id(b->m->file, BUF_PAGES), DT_I32, s->apart ? s->chunk * table : table), *row = t_iota(g, b->T), *entry;
+  tensor *pages = t_buffer(g, model_buffer_id(b->m->file, BUF_PAGES), DT_I32, s->apart ? s->chunk * table : table),
+         *row = t_iota(g, b->T), *entry;
   if (s->apart) {
-    tensor *at = t_cast(g, t_slice(g, t_buffer(g, model_buffer_id(b->m->file, BUF_AT), DT_I32, s->chunk), 0, uop_idx(g, 0), b->T), DT_IDX);
+    tensor *at =
+      t_cast(g, t_slice(g, t_buffer(g, model_buffer_id(b->m->file, BUF_AT), DT_I32, s->chunk), 0, uop_idx(g, 0), b->T),
+             DT_IDX);
     b->at = t_op2(g, OP_MIN, t_op2(g, OP_MAX, at, uop_idx(g, 0)), uop_idx(g, s->ctx - 1));
     b->n_pages = uop_var(g, "pages", 1, table - 1);
     b->pages = t_slice(g, t_reshape_i(g, pages, 2, (int64_t[]){s->chunk, table}), 0, uop_idx(g, 0), b->T);
@@ -148,7 +160,8 @@ static void find_positions(build *b) {
     entry = NULL;
   }
   tensor *size = uop_idx(g, s->page), *nth = t_op2(g, OP_IDIV, b->at, size);
-  tensor *page = t_cast(g, t_gather(g, pages, entry ? t_add(g, entry, nth) : nth), DT_IDX), *last = uop_idx(g, s->pages - 1);
+  tensor *page = t_cast(g, t_gather(g, pages, entry ? t_add(g, entry, nth) : nth), DT_IDX),
+         *last = uop_idx(g, s->pages - 1);
   page = t_op2(g, OP_MIN, t_op2(g, OP_MAX, page, uop_idx(g, 0)), last);
   b->rows = t_add(g, t_mul(g, page, size), t_op2(g, OP_MOD, b->at, size));
 }
@@ -161,13 +174,15 @@ uop *model_graph(const model *m, graph *g, const model_shape *s) {
   rope_tables(&b);
   tensor *ids = t_slice(g, t_buffer(g, model_buffer_id(m->file, BUF_IDS), DT_I32, s->chunk), 0, uop_idx(g, 0), b.T);
   tensor *x = scaled(&b, t_gather(g, weight(&b, NULL, W_TOKEN_EMBD), ids), m->embedding_scale);
-  if (m->w[W_TOKEN_TYPES].weight) x = t_add(g, x, t_slice_i(g, weight(&b, NULL, W_TOKEN_TYPES), 0, 0, 1));      // all tokens of a text are of its first type
+  // all tokens of a text are of its first type
+  if (m->w[W_TOKEN_TYPES].weight) x = t_add(g, x, t_slice_i(g, weight(&b, NULL, W_TOKEN_TYPES), 0, 0, 1));
   if (m->w[W_POSITION_EMBD].weight) x = t_add(g, x, t_gather(g, weight(&b, NULL, W_POSITION_EMBD), b.at));
   if (m->arch->flags & ARCH_EMBD_NORM) x = norm(&b, NULL, W_TOKEN_EMBD_NORM, t_contiguous(g, x));
   x = t_contiguous(g, x);
   per_layer_enter(&b, ids, x);
   x = altup_enter(&b, x);
-  for (int i = 0; i < m->n_layer; i++) x = m->n_rows ? altup_through(&b, &m->layers[i], x) : through(&b, &m->layers[i], x);
+  for (int i = 0; i < m->n_layer; i++)
+    x = m->n_rows ? altup_through(&b, &m->layers[i], x) : through(&b, &m->layers[i], x);
   if (s->logits) vec_push(b.effects, s->logits == LOGITS_HIDDEN ? hidden_of(&b, x) : logits_of(&b, x));
   uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, all.at, all.n, (uarg){0});
   vec_free(&all);

@@ -1,10 +1,11 @@
-// What the files of model/ share: the description of a model and its layers, the list of tensors, and what parts are made of. Nobody else
-// includes it.
+// What the files of model/ share: the description of a model and its layers, the list of tensors, and what parts are
+// made of. Nobody else includes it.
 //
-// A layer is two parts, a mixer (attention, a convolution, a recurrence) and a feed-forward, either of which may be missing. A part is a
-// pair of functions: `load` reads the keys it needs, asks for its tensors with want() and for its buffers with state(); `graph` makes the
-// expression, from those tensors alone: what was not asked for is not there, so that check and graph cannot disagree. To add a kind: a file
-// with a `part`, its tensors in the list below, and a row of arch.c whose `layer` function chooses it.
+// A layer is two parts, a mixer (attention, a convolution, a recurrence) and a feed-forward, either of which may be
+// missing. A part is a pair of functions: `load` reads the keys it needs, asks for its tensors with want() and for its
+// buffers with state(); `graph` makes the expression, from those tensors alone: what was not asked for is not there, so
+// that check and graph cannot disagree. To add a kind: a file with a `part`, its tensors in the list below, and a row
+// of arch.c whose `layer` function chooses it.
 #ifndef WEFT_MODEL_IMPL_H
 #define WEFT_MODEL_IMPL_H
 #include "model/model.h"
@@ -13,51 +14,72 @@ typedef struct layer layer;
 typedef struct loader loader;
 typedef struct build build;
 
-// --- tensors ----------------------------------------------------------------------------------------------------------
+// --- tensors ---------------------------------------------------------------------------------------------------------
 
 // T(id, name): in layer i the file has "blk.i.name.weight", and perhaps "blk.i.name.bias" and "blk.i.name.scale".
 #define TENSORS(T) \
   /* of the model */ \
-  T(TOKEN_EMBD, "token_embd") T(OUTPUT_NORM, "output_norm") T(OUTPUT, "output") T(POSITION_EMBD, "position_embd") T(TOKEN_EMBD_NORM, "token_embd_norm") \
+  T(TOKEN_EMBD, "token_embd") T(OUTPUT_NORM, "output_norm") T(OUTPUT, "output") T(POSITION_EMBD, "position_embd") \
+  T(TOKEN_EMBD_NORM, "token_embd_norm") \
   T(TOKEN_TYPES, "token_types") T(DENSE_2, "dense_2") T(DENSE_3, "dense_3") T(CLS, "cls") T(CLS_OUTPUT, "cls.output") \
-  T(PER_LAYER_TOKEN_EMBD, "per_layer_token_embd") T(PER_LAYER_MODEL_PROJ, "per_layer_model_proj") T(PER_LAYER_PROJ_NORM, "per_layer_proj_norm") \
+  T(PER_LAYER_TOKEN_EMBD, "per_layer_token_embd") T(PER_LAYER_MODEL_PROJ, "per_layer_model_proj") \
+  T(PER_LAYER_PROJ_NORM, "per_layer_proj_norm") \
   T(ALTUP_PROJ, "altup_proj") T(ALTUP_UNEMBD_PROJ, "altup_unembd_proj") \
   T(ROPE_FREQS, "rope_freqs") T(ROPE_LONG, "rope_factors_long") T(ROPE_SHORT, "rope_factors_short") \
   /* norms of a layer */ \
-  T(ATTN_NORM, "attn_norm") T(ATTN_NORM_2, "attn_norm_2") T(FFN_NORM, "ffn_norm") T(POST_ATTENTION_NORM, "post_attention_norm") T(POST_FFW_NORM, "post_ffw_norm") \
+  T(ATTN_NORM, "attn_norm") T(ATTN_NORM_2, "attn_norm_2") T(FFN_NORM, "ffn_norm") \
+  T(POST_ATTENTION_NORM, "post_attention_norm") T(POST_FFW_NORM, "post_ffw_norm") \
   T(POST_FFW_NORM_1, "post_ffw_norm_1") T(PRE_FFW_NORM_2, "pre_ffw_norm_2") T(POST_FFW_NORM_2, "post_ffw_norm_2") \
   T(LAYER_OUTPUT_NORM, "layer_output_norm") \
   /* what a layer adds of its own embedding, and a factor of all that leaves it */ \
   T(INP_GATE, "inp_gate") T(PROJ, "proj") T(POST_NORM, "post_norm") T(LAYER_OUTPUT_SCALE, "layer_output_scale") \
   /* of a stream of several rows */ \
-  T(ALTUP_ROUTER, "altup_router") T(ALTUP_ROUTER_NORM, "altup_router_norm") T(ALTUP_PREDICT_COEF, "altup_predict_coef") T(ALTUP_CORRECT_COEF, "altup_correct_coef") \
-  T(ALTUP_CORRECT_SCALE, "altup_correct_scale") T(LAUREL_L, "laurel_l") T(LAUREL_R, "laurel_r") T(LAUREL_POST_NORM, "laurel_post_norm") \
+  T(ALTUP_ROUTER, "altup_router") T(ALTUP_ROUTER_NORM, "altup_router_norm") \
+  T(ALTUP_PREDICT_COEF, "altup_predict_coef") T(ALTUP_CORRECT_COEF, "altup_correct_coef") \
+  T(ALTUP_CORRECT_SCALE, "altup_correct_scale") T(LAUREL_L, "laurel_l") T(LAUREL_R, "laurel_r") \
+  T(LAUREL_POST_NORM, "laurel_post_norm") \
   /* attention */ \
-  T(ATTN_Q, "attn_q") T(ATTN_K, "attn_k") T(ATTN_V, "attn_v") T(ATTN_OUTPUT, "attn_output") T(ATTN_Q_NORM, "attn_q_norm") T(ATTN_K_NORM, "attn_k_norm") \
-  T(ATTN_QKV, "attn_qkv") T(ATTN_SINKS, "attn_sinks") T(ATTN_OUTPUT_NORM, "attn_output_norm") T(ATTN_SUB_NORM, "attn_sub_norm") \
+  T(ATTN_Q, "attn_q") T(ATTN_K, "attn_k") T(ATTN_V, "attn_v") T(ATTN_OUTPUT, "attn_output") \
+  T(ATTN_Q_NORM, "attn_q_norm") T(ATTN_K_NORM, "attn_k_norm") \
+  T(ATTN_QKV, "attn_qkv") T(ATTN_SINKS, "attn_sinks") T(ATTN_OUTPUT_NORM, "attn_output_norm") \
+  T(ATTN_SUB_NORM, "attn_sub_norm") \
   /* convolutions and recurrences */ \
   T(SHORTCONV, "shortconv.conv") T(SHORTCONV_IN, "shortconv.in_proj") T(SHORTCONV_OUT, "shortconv.out_proj") \
-  T(ATTN_Q_A, "attn_q_a") T(ATTN_Q_A_NORM, "attn_q_a_norm") T(ATTN_Q_B, "attn_q_b") T(ATTN_KV_A_MQA, "attn_kv_a_mqa") T(ATTN_KV_A_NORM, "attn_kv_a_norm") \
+  T(ATTN_Q_A, "attn_q_a") T(ATTN_Q_A_NORM, "attn_q_a_norm") T(ATTN_Q_B, "attn_q_b") T(ATTN_KV_A_MQA, "attn_kv_a_mqa") \
+  T(ATTN_KV_A_NORM, "attn_kv_a_norm") \
   T(ATTN_K_B, "attn_k_b") T(ATTN_V_B, "attn_v_b") T(ATTN_KV_B, "attn_kv_b") \
-  T(INDEXER_K, "indexer.attn_k") T(INDEXER_K_NORM, "indexer.k_norm") T(INDEXER_PROJ, "indexer.proj") T(INDEXER_Q_B, "indexer.attn_q_b") \
-  T(SSM_IN, "ssm_in") T(SSM_CONV1D, "ssm_conv1d") T(SSM_DT, "ssm_dt") T(SSM_A, "ssm_a") T(SSM_D, "ssm_d") T(SSM_NORM, "ssm_norm") T(SSM_OUT, "ssm_out") \
+  T(INDEXER_K, "indexer.attn_k") T(INDEXER_K_NORM, "indexer.k_norm") T(INDEXER_PROJ, "indexer.proj") \
+  T(INDEXER_Q_B, "indexer.attn_q_b") \
+  T(SSM_IN, "ssm_in") T(SSM_CONV1D, "ssm_conv1d") T(SSM_DT, "ssm_dt") T(SSM_A, "ssm_a") T(SSM_D, "ssm_d") \
+  T(SSM_NORM, "ssm_norm") T(SSM_OUT, "ssm_out") \
   T(SSM_X, "ssm_x") T(SSM_DT_NORM, "ssm_dt_norm") T(SSM_B_NORM, "ssm_b_norm") T(SSM_C_NORM, "ssm_c_norm") \
-  T(SSM_CONV1D_Q, "ssm_conv1d_q") T(SSM_CONV1D_K, "ssm_conv1d_k") T(SSM_CONV1D_V, "ssm_conv1d_v") T(SSM_F_A, "ssm_f_a") T(SSM_F_B, "ssm_f_b") \
+  T(SSM_CONV1D_Q, "ssm_conv1d_q") T(SSM_CONV1D_K, "ssm_conv1d_k") T(SSM_CONV1D_V, "ssm_conv1d_v") \
+  T(SSM_F_A, "ssm_f_a") T(SSM_F_B, "ssm_f_b") \
   T(SSM_G_A, "ssm_g_a") T(SSM_G_B, "ssm_g_b") \
-  T(TIME_MIX_LERP_FUSED, "time_mix_lerp_fused") T(TIME_MIX_W1, "time_mix_w1") T(TIME_MIX_W2, "time_mix_w2") T(TIME_MIX_A1, "time_mix_a1") T(TIME_MIX_A2, "time_mix_a2") \
-  T(TIME_MIX_V1, "time_mix_v1") T(TIME_MIX_V2, "time_mix_v2") T(TIME_MIX_G1, "time_mix_g1") T(TIME_MIX_G2, "time_mix_g2") \
-  T(TIME_MIX_W0, "time_mix_w0") T(TIME_MIX_A0, "time_mix_a0") T(TIME_MIX_V0, "time_mix_v0") T(TIME_MIX_R_K, "time_mix_r_k") T(TIME_MIX_K_K, "time_mix_k_k") T(TIME_MIX_K_A, "time_mix_k_a") \
-  T(TIME_MIX_RECEPTANCE, "time_mix_receptance") T(TIME_MIX_KEY, "time_mix_key") T(TIME_MIX_VALUE, "time_mix_value") T(TIME_MIX_OUTPUT, "time_mix_output") T(TIME_MIX_LN, "time_mix_ln") \
-  T(TIME_MIX_LERP_X, "time_mix_lerp_x") T(TIME_MIX_FIRST, "time_mix_first") T(TIME_MIX_DECAY, "time_mix_decay") T(TIME_MIX_DECAY_W1, "time_mix_decay_w1") \
-  T(TIME_MIX_DECAY_W2, "time_mix_decay_w2") T(TIME_MIX_GATE, "time_mix_gate") T(CHANNEL_MIX_LERP_R, "channel_mix_lerp_r") T(CHANNEL_MIX_RECEPTANCE, "channel_mix_receptance") \
-  T(CHANNEL_MIX_LERP_K, "channel_mix_lerp_k") T(CHANNEL_MIX_KEY, "channel_mix_key") T(CHANNEL_MIX_VALUE, "channel_mix_value") \
+  T(TIME_MIX_LERP_FUSED, "time_mix_lerp_fused") T(TIME_MIX_W1, "time_mix_w1") T(TIME_MIX_W2, "time_mix_w2") \
+  T(TIME_MIX_A1, "time_mix_a1") T(TIME_MIX_A2, "time_mix_a2") \
+  T(TIME_MIX_V1, "time_mix_v1") T(TIME_MIX_V2, "time_mix_v2") T(TIME_MIX_G1, "time_mix_g1") \
+  T(TIME_MIX_G2, "time_mix_g2") \
+  T(TIME_MIX_W0, "time_mix_w0") T(TIME_MIX_A0, "time_mix_a0") T(TIME_MIX_V0, "time_mix_v0") \
+  T(TIME_MIX_R_K, "time_mix_r_k") T(TIME_MIX_K_K, "time_mix_k_k") T(TIME_MIX_K_A, "time_mix_k_a") \
+  T(TIME_MIX_RECEPTANCE, "time_mix_receptance") T(TIME_MIX_KEY, "time_mix_key") T(TIME_MIX_VALUE, "time_mix_value") \
+  T(TIME_MIX_OUTPUT, "time_mix_output") T(TIME_MIX_LN, "time_mix_ln") \
+  T(TIME_MIX_LERP_X, "time_mix_lerp_x") T(TIME_MIX_FIRST, "time_mix_first") T(TIME_MIX_DECAY, "time_mix_decay") \
+  T(TIME_MIX_DECAY_W1, "time_mix_decay_w1") \
+  T(TIME_MIX_DECAY_W2, "time_mix_decay_w2") T(TIME_MIX_GATE, "time_mix_gate") \
+  T(CHANNEL_MIX_LERP_R, "channel_mix_lerp_r") T(CHANNEL_MIX_RECEPTANCE, "channel_mix_receptance") \
+  T(CHANNEL_MIX_LERP_K, "channel_mix_lerp_k") T(CHANNEL_MIX_KEY, "channel_mix_key") \
+  T(CHANNEL_MIX_VALUE, "channel_mix_value") \
   T(SSM_BA, "ssm_ba") T(SSM_BETA, "ssm_beta") T(SSM_ALPHA, "ssm_alpha") T(ATTN_GATE, "attn_gate") \
   /* feed-forward */ \
   T(FFN_GATE, "ffn_gate") T(FFN_UP, "ffn_up") T(FFN_DOWN, "ffn_down") T(FFN_SUB_NORM, "ffn_sub_norm") \
   /* experts: the router, all experts' matrices one after another, and those that every token goes through */ \
-  T(FFN_GATE_INP, "ffn_gate_inp") T(EXP_PROBS_B, "exp_probs_b") T(FFN_LATENT_DOWN, "ffn_latent_down") T(FFN_LATENT_UP, "ffn_latent_up") \
-  T(FFN_GATE_EXPS, "ffn_gate_exps") T(FFN_UP_EXPS, "ffn_up_exps") T(FFN_GATE_UP_EXPS, "ffn_gate_up_exps") T(FFN_DOWN_EXPS, "ffn_down_exps") \
-  T(FFN_GATE_INP_SHEXP, "ffn_gate_inp_shexp") T(FFN_GATE_SHEXP, "ffn_gate_shexp") T(FFN_UP_SHEXP, "ffn_up_shexp") T(FFN_DOWN_SHEXP, "ffn_down_shexp")
+  T(FFN_GATE_INP, "ffn_gate_inp") T(EXP_PROBS_B, "exp_probs_b") T(FFN_LATENT_DOWN, "ffn_latent_down") \
+  T(FFN_LATENT_UP, "ffn_latent_up") \
+  T(FFN_GATE_EXPS, "ffn_gate_exps") T(FFN_UP_EXPS, "ffn_up_exps") T(FFN_GATE_UP_EXPS, "ffn_gate_up_exps") \
+  T(FFN_DOWN_EXPS, "ffn_down_exps") \
+  T(FFN_GATE_INP_SHEXP, "ffn_gate_inp_shexp") T(FFN_GATE_SHEXP, "ffn_gate_shexp") T(FFN_UP_SHEXP, "ffn_up_shexp") \
+  T(FFN_DOWN_SHEXP, "ffn_down_shexp")
 enum tensor_id {
   W_NONE,
 #define T(id, name) W_##id,
@@ -69,7 +91,7 @@ enum tensor_id {
 typedef struct tensor_ref { int weight, bias, scale; } tensor_ref;     // index in the file plus one; 0: not there
 typedef tensor_ref tensor_refs[W_COUNT];
 
-// --- the description ----------------------------------------------------------------------------------------------------
+// --- the description -------------------------------------------------------------------------------------------------
 
 enum arch_flags {
   ARCH_NEOX = 1 << 0,             // rope rotates halves, not neighbours
@@ -91,7 +113,8 @@ enum arch_flags {
   ARCH_QK_NORM_MAYBE = 1 << 16,   // each head of q and k is normed where the file has weights for it
   ARCH_DELTA_NEIGHBOURS = 1 << 17,// heads of a delta net that share a key lie side by side
   ARCH_QK_NORM_LATE = 1 << 19,    // those norms come after rotation
-  ARCH_SECTIONS = 1 << 18,        // rope may have sections for places in images; text has one position in all, and halves rotate
+  // rope may have sections for places in images; text has one position in all, and halves rotate
+  ARCH_SECTIONS = 1 << 18,
   ARCH_BARE_NORMS = 1 << 20,      // norms of the stream have no weights
   ARCH_GLOBAL_FIRST = 1 << 21,    // of a period, the first layer has no window, not the last
   ARCH_OUT_GATE = 1 << 22,        // attn_gate makes a gate of the stream, for what attention returns
@@ -101,10 +124,13 @@ enum arch_flags {
   ARCH_V_NORM = 1 << 27,          // each head of v is normed, without weights
   ARCH_V_MAYBE_K = 1 << 28,       // without attn_v, values are what attn_k makes; not where there is a window
   ARCH_LAYER_SCALE = 1 << 29,     // layers may have a factor
-  ARCH_CHUNKS = 1 << 30,          // a window is the chunk that a position lies in, from its first position on; layers without rotate not, and are warmed
+  // a window is the chunk that a position lies in, from its first position on; layers without rotate not, and are
+  // warmed
+  ARCH_CHUNKS = 1 << 30,
   ARCH_DENSE_ROPE = 1 << 25,      // with ARCH_GLOBAL_NO_ROPE: layers without experts rotate nevertheless
 };
-// Tensors that must be there, while files of other kinds may lack them. What no row names is asked for by a part: there if the part says so.
+// Tensors that must be there, while files of other kinds may lack them. What no row names is asked for by a part: there
+// if the part says so.
 enum arch_has {
   HAS_HEAD = 1 << 0,              // output.weight: otherwise the embedding may take its place
   HAS_NORM_BIAS = 1 << 1,
@@ -119,7 +145,8 @@ enum arch_has {
   HAS_CONV_BIAS = 1 << 10,
   HAS_ROPE_FREQS = 1 << 11,
   HAS_HEAD_GATES = 1 << 16,       // with ARCH_OUT_GATE: of a number for each head, not for each of its elements
-  HAS_SINKS_MAYBE = 1 << 15,      // what ARCH_SINKS says, in all layers with a window or in none, and in all without or in none
+  // what ARCH_SINKS says, in all layers with a window or in none, and in all without or in none
+  HAS_SINKS_MAYBE = 1 << 15,
   HAS_SUB_NORMS = 1 << 13,        // of what attention returns and of what is gated, before the last product
   HAS_SSM_NORMS = 1 << 14,        // of what mamba makes of its input
   HAS_ROUTER_SCALE = 1 << 12,     // the router reads the stream normed without weights, times a vector of its own
@@ -133,9 +160,11 @@ typedef struct arch {
   unsigned flags, has;       // enum arch_flags, enum arch_has
   enum activation act;
   bool encoder;              // each position sees the whole text, and there is no head: encoder.c
-  int period;                // with a sliding window: all layers but every period-th have it, or an enum period; 0: files of this kind have none
+  // with a sliding window: all layers but every period-th have it, or an enum period; 0: files of this kind have none
+  int period;
   int (*keys)(loader *l);                // what else this kind reads or fixes, after the keys of all kinds; may be NULL
-  int (*layer)(loader *l, layer *y);     // chooses the parts of a layer, which has attention and a dense feed-forward; NULL: leaves it at that
+  // chooses the parts of a layer, which has attention and a dense feed-forward; NULL: leaves it at that
+  int (*layer)(loader *l, layer *y);
 } arch;
 const arch *arch_find(const char *name, size_t n);             // NULL: not known
 const arch *arch_at(size_t i);                                 // the table; NULL past its end
@@ -144,55 +173,80 @@ typedef struct part {
   int (*load)(loader *l, layer *y);                            // 0, or -1 and an error
   tensor *(*graph)(build *b, const layer *y, tensor *x);       // x {T, n_embd}, normed, to what is added to the stream
 } part;
-extern const part part_attention, part_encoder_attention, part_shared_attention, part_attention_and_mamba2, part_mla, part_short_conv, part_mamba, part_mamba2, part_delta_net, part_linear, part_dense, part_moe, part_dense_and_moe, part_dense_with_moe, part_mla_indexed, part_kda, part_rwkv7, part_rwkv6, part_channel_mix;
+extern const part part_attention, part_encoder_attention, part_shared_attention, part_attention_and_mamba2, part_mla,
+  part_short_conv, part_mamba, part_mamba2, part_delta_net, part_linear, part_dense, part_moe, part_dense_and_moe,
+  part_dense_with_moe, part_mla_indexed, part_kda, part_rwkv7, part_rwkv6, part_channel_mix;
 
-// Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow pairs are, quick ones
-// are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn: factor of cos and sin.
+// Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow
+// pairs are, quick ones are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn:
+// factor of cos and sin.
 typedef struct rope { int dim; double base, scale, low, high, ramp, attn; } rope;
 enum rope_id { ROPE_GLOBAL, ROPE_SLIDING, ROPE_COUNT, ROPE_NONE = -1 };
 
 // What a router makes of its logits, and who is chosen: moe.c.
-enum gating { GATING_NONE, GATING_SOFTMAX, GATING_SIGMOID, GATING_SOFTMAX_CHOSEN /* over the chosen alone */, GATING_SQRT_SOFTPLUS, GATING_COUNT, GATING_NEAR /* no file says it: over those nearly as good, each time */ };
+enum gating {
+  GATING_NONE,
+  GATING_SOFTMAX,
+  GATING_SIGMOID,
+  GATING_SOFTMAX_CHOSEN /* over the chosen alone */,
+  GATING_SQRT_SOFTPLUS,
+  GATING_COUNT,
+  GATING_NEAR /* no file says it: over those nearly as good, each time */
+};
 typedef struct experts {
-  int n, used, ff, shared_ff, groups, groups_used;             // ff: rows of an expert's gate; shared_ff: of the shared expert's, 0: none
-  int latent;                                                  // experts read and write vectors of this length, made of the stream; 0: the stream
+  // ff: rows of an expert's gate; shared_ff: of the shared expert's, 0: none
+  int n, used, ff, shared_ff, groups, groups_used;
+  // experts read and write vectors of this length, made of the stream; 0: the stream
+  int latent;
   enum gating gating;
   bool norm;                                                   // the weights of the chosen are divided by their sum
-  bool clamped;                                                // gate and up are cut off, and the gated value is up + 1 times
+  // gate and up are cut off, and the gated value is up + 1 times
+  bool clamped;
   double cap;                                                  // of the router's logits: see soft_cap; 0: none
   double limit, shared_limit;                                  // of what is gated: see gated() in moe.c; 0: none
-  bool weighted_in;                                            // the weights multiply what the experts read; otherwise what they return
-  int shared;                                                  // experts that every token goes through, where no key says how many
-  bool averaged;                                               // of the chosen and the shared expert together; otherwise they are added
+  // the weights multiply what the experts read; otherwise what they return
+  bool weighted_in;
+  // experts that every token goes through, where no key says how many
+  int shared;
+  // of the chosen and the shared expert together; otherwise they are added
+  bool averaged;
   double scale;                                                // and multiplied by this
 } experts;
 
 enum { MAX_STREAM_ROWS = 8 };
 typedef struct xielu { double negative, positive, slope, edge; } xielu;       // see activate
 
-typedef struct mla { int latent, nope, rope, v; double scale; } mla;      // mla.c: elements of c, of a head's parts that stay and that turn, of its value; of scores
-typedef struct ssm { int inner, state, heads, groups; bool normed; } ssm;     // of recurrent.c; inner: elements of all heads; normed: see mamba
+// mla.c: elements of c, of a head's parts that stay and that turn, of its value; of scores
+typedef struct mla { int latent, nope, rope, v; double scale; } mla;
+// of recurrent.c; inner: elements of all heads; normed: see mamba
+typedef struct ssm { int inner, state, heads, groups; bool normed; } ssm;
 
 struct layer {
   int index;
   const part *mixer, *ff;                                      // NULL: none
   enum tensor_id mixer_norm, mixer_post, ff_norm, ff_post;     // norms before and after them; W_NONE: none
   enum tensor_id mixer_last, ff_last;                          // of the stream, when what they make is in it
-  enum tensor_id mixer_again;                                  // of that and the stream as it entered the layer, together
+  // of that and the stream as it entered the layer, together
+  enum tensor_id mixer_again;
   int n_head, n_kv, head_dim, v_dim, n_ff;
   int taps;                                                    // of its convolution
-  int window;                                                  // attention sees this many positions, its own included; 0: all
-  int kv_from;                                                 // of part_shared_attention: the layer whose keys and values it reads
+  // attention sees this many positions, its own included; 0: all
+  int window;
+  // of part_shared_attention: the layer whose keys and values it reads
+  int kv_from;
   enum rope_id rope;
   mla mla;
   ssm ssm;
   experts moe;
   xielu xielu;
-  bool safe_decay;                                             // of part_kda: no decay is below the exponential of least_decay
+  // of part_kda: no decay is below the exponential of least_decay
+  bool safe_decay;
   double least_decay;
-  double cut;                                                  // of the gate only what is above mean + cut standard deviations is left; -infinity: all
+  // of the gate only what is above mean + cut standard deviations is left; -infinity: all
+  double cut;
   bool halved;                                                 // what leaves it
-  int state, ff_state;                                         // its first state, others follow; which of them is its feed-forward's
+  // its first state, others follow; which of them is its feed-forward's
+  int state, ff_state;
   tensor_refs w;
 };
 
@@ -204,14 +258,19 @@ struct model {
   const arch *arch;
   int n_rows;                // of the stream (altup.c); 0: one
   int n_own;                 // elements of the embedding that a token has for each layer (per_layer.c); 0: none
-  int n_block, n_layer, n_embd, n_vocab, n_ctx_train, n_ctx_rope;   // n_block: layers, and blocks that are left out; n_ctx_rope: what the model knew before its context was stretched
+  // n_block: layers, and blocks that are left out; n_ctx_rope: what the model knew before its context was stretched
+  int n_block, n_layer, n_embd, n_vocab, n_ctx_train, n_ctx_rope;
   double eps, embedding_scale, residual_scale, logit_scale;    // factors; 1: none
   double attention_scale, attention_cap, logit_cap;            // 0: 1/sqrt(head_dim), no soft cap
   double value_scale;                                          // of what attention returns; 1: none
-  double qkv_limit;                                            // elements of queries, keys and values lie within it; 0: anywhere
-  double alibi;                                                // scores fall with the distance: see attention.c; 0: they do not
-  int window;                // of layers that slide, where the file does not say, and the base of their rope; 0: none, that of the others
-  double base_swa, base_alpha;                                 // base_alpha: every base grows by base_alpha^(dim / (dim - 2)); 0: none does
+  // elements of queries, keys and values lie within it; 0: anywhere
+  double qkv_limit;
+  // scores fall with the distance: see attention.c; 0: they do not
+  double alibi;
+  // of layers that slide, where the file does not say, and the base of their rope; 0: none, that of the others
+  int window;
+  // base_alpha: every base grows by base_alpha^(dim / (dim - 2)); 0: none does
+  double base_swa, base_alpha;
   rope rope[ROPE_COUNT];
   double temperature;        // queries grow by it times the logarithm of position / temperature_length; 0: they do not
   int temperature_length;    // 0: n_ctx_rope
@@ -230,7 +289,7 @@ struct model {
   adapted *adapted;          // of each tensor of the file; NULL: there are no adapters
 };
 
-// --- loading ------------------------------------------------------------------------------------------------------------
+// --- loading ---------------------------------------------------------------------------------------------------------
 
 struct loader {
   const gguf *f;
@@ -241,31 +300,49 @@ struct loader {
   const char **uses;         // of each key of the file: see model_key_uses
 };
 
-// model_keys.c: values of keys under the architecture's name, within limits; 0, or -1 and an error that names key and value.
-const char *key(loader *l, const char *rest);                  // "llama.rest", in l->key; from here on this key counts as read
-const char *file_key(loader *l, const char *name);            // the same for a name of its own, not under the architecture's
+// model_keys.c: values of keys under the architecture's name, within limits; 0, or -1 and an error that names key and
+// value. "llama.rest", in l->key; from here on this key counts as read
+const char *key(loader *l, const char *rest);
+// the same for a name of its own, not under the architecture's
+const char *file_key(loader *l, const char *name);
 bool has_key(loader *l, const char *rest);
 int key_count(loader *l, const char *rest, uint32_t lo, uint32_t hi, int *out);
 int key_count_or(loader *l, const char *rest, uint32_t fallback, uint32_t lo, uint32_t hi, int *out);
-int key_counts(loader *l, const char *rest, uint32_t lo, uint32_t hi, uint32_t each[MODEL_MAX_LAYERS]);   // one number for all layers, or one for each
-int key_flags(loader *l, const char *rest, uint32_t each[MODEL_MAX_LAYERS]);    // an array of a number or a truth value for each layer
+// one number for all layers, or one for each
+int key_counts(loader *l, const char *rest, uint32_t lo, uint32_t hi, uint32_t each[MODEL_MAX_LAYERS]);
+// an array of a number or a truth value for each layer
+int key_flags(loader *l, const char *rest, uint32_t each[MODEL_MAX_LAYERS]);
 int key_number(loader *l, const char *rest, double lo, double hi, double *out);
 int key_number_or(loader *l, const char *rest, double fallback, double lo, double hi, double *out);
-int number_at(loader *l, const char *name, int i, double lo, double hi, double *out);                     // name: from key() or file_key(); one number, or the i-th of an array
-// unread_keys.c: whether all keys under the architecture's name were read, or are harmless; -1 and an error that names one that is neither.
+int number_at(loader *l, const char *name, int i, double lo, double hi,
+              double *out);  // name: from key() or file_key(); one number, or the i-th of an array
+// unread_keys.c: whether all keys under the architecture's name were read, or are harmless; -1 and an error that names
+// one that is neither.
 int check_keys(loader *l);
-// Keys that a size in question may come from: those that say it, or else two whose product or sum it is. For messages; may find none.
+// Keys that a size in question may come from: those that say it, or else two whose product or sum it is. For messages;
+// may find none.
 void keys_behind(const loader *l, int64_t size, str *out);
 
-// model.c: asks for a tensor of the model (y NULL) or of a layer; w[id] says afterwards what there is. Shape {ne0, ne1, ne2} in the file's
-// order, 1 for axes it does not have. The bias of a matrix has ne1 elements (and ne2 rows), that of a vector ne0.
-enum want_flags { WANT_OPTIONAL = 1, WANT_BIAS = 2 /* must be there; otherwise it may be */, WANT_BARE = 4 /* its name ends here */, WANT_VECTOR = 8,
-                  WANT_SCALE = 16 /* of what it is multiplied with, and must be there; otherwise that of the product */ };
+// model.c: asks for a tensor of the model (y NULL) or of a layer; w[id] says afterwards what there is. Shape {ne0, ne1,
+// ne2} in the file's order, 1 for axes it does not have. The bias of a matrix has ne1 elements (and ne2 rows), that of
+// a vector ne0.
+enum want_flags {
+  WANT_OPTIONAL = 1,
+  WANT_BIAS = 2 /* must be there; otherwise it may be */,
+  WANT_BARE = 4 /* its name ends here */,
+  WANT_VECTOR = 8,
+  WANT_SCALE = 16 /* of what it is multiplied with, and must be there; otherwise that of the product */
+};
 int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64_t ne2, unsigned flags);
-static inline int want_matrix(loader *l, layer *y, enum tensor_id id, int64_t in, int64_t out, unsigned flags) { return want(l, y, id, in, out, 1, flags); }
-static inline int want_vector(loader *l, layer *y, enum tensor_id id, int64_t n, unsigned flags) { return want(l, y, id, n, 1, 1, flags | WANT_VECTOR); }
+static inline int want_matrix(loader *l, layer *y, enum tensor_id id, int64_t in, int64_t out, unsigned flags) {
+  return want(l, y, id, in, out, 1, flags);
+}
+static inline int want_vector(loader *l, layer *y, enum tensor_id id, int64_t n, unsigned flags) {
+  return want(l, y, id, n, 1, 1, flags | WANT_VECTOR);
+}
 static inline unsigned bias_if(const loader *l, enum arch_has what) { return l->m->arch->has & what ? WANT_BIAS : 0; }
-// A state of so many elements for each position, or (0) of a fixed number; its number. A part with several asks for them one after the other in `load`.
+// A state of so many elements for each position, or (0) of a fixed number; its number. A part with several asks for
+// them one after the other in `load`.
 int state(loader *l, layer *y, enum dtype dt, int64_t per_position, int64_t fixed);
 
 int rope_load(loader *l, int head_dim);                        // rope.c
@@ -279,7 +356,7 @@ int ranking_load(loader *l);                                   // encoder.c: wha
 tensor *ranking(const build *b, tensor *x);
 int want_norm(loader *l, layer *y, enum tensor_id id);         // model.c: of the stream; nothing for W_NONE
 
-// --- building -----------------------------------------------------------------------------------------------------------
+// --- building --------------------------------------------------------------------------------------------------------
 
 typedef VEC(uop *) effects;
 struct build {
@@ -287,7 +364,8 @@ struct build {
   const model_shape *s;
   graph *g;
   uop *T;                    // tokens of this run
-  uop *C, *pos;              // of a run over one sequence: positions seen when it has ended, position of its first token
+  // of a run over one sequence: positions seen when it has ended, position of its first token
+  uop *C, *pos;
   uop *n_pages;              // of a run over several: pages that are looked at
   tensor *at;                // {T}: positions
   tensor *pages;             // {table} or {T, table}: pages of the sequence, or of each
@@ -308,11 +386,14 @@ tensor *weight(const build *b, const layer *y, enum tensor_id id);              
 tensor *bias(const build *b, const layer *y, enum tensor_id id);                    // {n}, or {matrices, n}
 tensor *scale(const build *b, const layer *y, enum tensor_id id);                   // {matrices}
 tensor *linear(const build *b, const layer *y, enum tensor_id id, tensor *x);       // with its bias and scale
-void store_sums(const build *b, int weight, int which, tensor *sums);                 // of a tensor (as in tensor_ref), for model_shape.sums; which: 0 sums, 1 counts
+// of a tensor (as in tensor_ref), for model_shape.sums; which: 0 sums, 1 counts
+void store_sums(const build *b, int weight, int which, tensor *sums);
 tensor *norm(const build *b, const layer *y, enum tensor_id id, tensor *x);         // over the last axis; x for W_NONE
 tensor *soft_cap(const build *b, tensor *x, double cap);                            // cap * tanh(x / cap); x for 0
-tensor *activate(const build *b, const layer *y, tensor *x);                        // feed_forward.c: the architecture's activation
-tensor *state_buffer(const build *b, const layer *y, int i);                        // the layer's i-th: all its pages or slots
+// feed_forward.c: the architecture's activation
+tensor *activate(const build *b, const layer *y, tensor *x);
+// the layer's i-th: all its pages or slots
+tensor *state_buffer(const build *b, const layer *y, int i);
 tensor *state_slot(const build *b, const layer *y, int i, tensor *all);             // this sequence's of the latter
 
 // adapter.c: out, the product of a tensor (as in tensor_ref) with x, as adapters change it
@@ -321,7 +402,8 @@ void adapters_free(model *m);
 // per_layer.c: makes b->own; then what a layer adds to the stream
 void per_layer_enter(build *b, tensor *ids, tensor *x);
 tensor *per_layer_adds(build *b, const layer *y, tensor *x);
-// altup.c: a stream of several rows {T, rows, n_embd}, made of what is embedded, through a layer, and as the head reads it
+// altup.c: a stream of several rows {T, rows, n_embd}, made of what is embedded, through a layer, and as the head reads
+// it
 tensor *altup_enter(build *b, tensor *x);
 tensor *altup_through(build *b, const layer *y, tensor *x);
 tensor *altup_leave(const build *b, tensor *x);
@@ -329,36 +411,45 @@ tensor *altup_leave(const build *b, tensor *x);
 tensor *gated(const build *b, const layer *y, tensor *gate, tensor *up, double limit);
 // moe.c: sigmoid(x)
 tensor *sigmoid(graph *g, tensor *x);
-// recurrent.c: the layer's i-th state as earlier runs left it, zeros at position 0; and the next one, each element of which may hang on the same
-// element of the old one and on nothing else of it.
+// recurrent.c: the layer's i-th state as earlier runs left it, zeros at position 0; and the next one, each element of
+// which may hang on the same element of the old one and on nothing else of it.
 tensor *state_rows(build *b, const layer *y, int i, int n, const int64_t *dims);
 void state_store(build *b, const layer *y, int i, tensor *value);
 
-// convolution.c. x {T, D} convolved with `taps` rows of weight {D, taps} and its bias; state i has the taps - 1 rows before x.
+// convolution.c. x {T, D} convolved with `taps` rows of weight {D, taps} and its bias; state i has the taps - 1 rows
+// before x.
 tensor *causal_conv(build *b, const layer *y, int i, enum tensor_id id, int64_t taps, tensor *x);
-tensor *row_before(build *b, const layer *y, int i, tensor *x);                     // of each row of x {T, D}; state i has the last one of x
+// of each row of x {T, D}; state i has the last one of x
+tensor *row_before(build *b, const layer *y, int i, tensor *x);
 
-// kv.c: the caches of keys and values of a layer, which are its first states. Adds the states of one; how many both have; whether it has one state of floats
+// kv.c: the caches of keys and values of a layer, which are its first states. Adds the states of one; how many both
+// have; whether it has one state of floats
 enum kv { KV_KEYS, KV_VALUES };
 int kv_load(loader *l, layer *y, enum kv kv);
 int kv_states(const model *m);
 bool kv_is_float(const model *m, enum kv kv);
-// Stores x {T, kv, d} of this run's positions, and returns all that its tokens see, as F32: keys {sequences, kv, d, seen}, values {sequences, kv, seen, d}.
+// Stores x {T, kv, d} of this run's positions, and returns all that its tokens see, as F32: keys {sequences, kv, d,
+// seen}, values {sequences, kv, seen, d}.
 tensor *kv_store(build *b, const layer *y, enum kv kv, tensor *x);
-tensor *kv_store_pairs(build *b, const layer *y, tensor *pairs);                    // keys of floats, as rope_pairs gives them
-uop *kv_seen(const build *b, const layer *y);                                       // how many positions are seen, and which: {seen}
+// keys of floats, as rope_pairs gives them
+tensor *kv_store_pairs(build *b, const layer *y, tensor *pairs);
+// how many positions are seen, and which: {seen}
+uop *kv_seen(const build *b, const layer *y);
 tensor *kv_seen_at(const build *b, const layer *y);
 
-// attention.c. Scores {T, kv, heads / kv, 1, C} of q {T, heads, n}, scaled, with K {kv, n, C} of the positions so far; then what they make of V {C, kv, v_dim}:
-// {T, heads * v_dim}. Both in the layer's numbers.
+// attention.c. Scores {T, kv, heads / kv, 1, C} of q {T, heads, n}, scaled, with K {kv, n, C} of the positions so far;
+// then what they make of V {C, kv, v_dim}: {T, heads * v_dim}. Both in the layer's numbers.
 tensor *scores(build *b, const layer *y, tensor *q, tensor *K);
 tensor *attend(build *b, const layer *y, tensor *scores, tensor *V);
 tensor *alibi_slopes(const build *b, const layer *y);
-tensor *warmed(build *b, const layer *y, tensor *q);                                // q {T, heads, n}, larger where positions are far; q without a temperature
+// q {T, heads, n}, larger where positions are far; q without a temperature
+tensor *warmed(build *b, const layer *y, tensor *q);
 
-// rope.c. x {T, heads, d}: pairs of its first elements turn by their angles, the rest stays; nothing turns where the layer has no rope.
+// rope.c. x {T, heads, d}: pairs of its first elements turn by their angles, the rest stays; nothing turns where the
+// layer has no rope.
 void rope_tables(build *b);
 bool rope_whole(const build *b, const layer *y, int64_t d);                                    // all of d turns
 tensor *rope_turn(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d);        // {T, heads, d}
-tensor *rope_pairs(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d);       // where all of d turns: {T, heads, d/2, 2}, pairs wherever they lie in a head
+// where all of d turns: {T, heads, d/2, 2}, pairs wherever they lie in a head
+tensor *rope_pairs(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d);
 #endif

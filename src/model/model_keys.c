@@ -41,8 +41,10 @@ int key_counts(loader *l, const char *rest, uint32_t lo, uint32_t hi, uint32_t e
 
 int key_flags(loader *l, const char *rest, uint32_t each[MODEL_MAX_LAYERS]) {
   const gguf_value *v = gguf_find(l->f, key(l, rest));
-  if (!v || v->type != GGUF_ARRAY || v->elem != GGUF_BOOL) return gguf_u32_each(l->f, l->key, (size_t)l->m->n_block, each, l->err);
-  if (v->a.n != (size_t)l->m->n_block) return gguf_fail(l->f, l->key, l->err, "expected %d elements, found %zu", l->m->n_block, v->a.n);
+  if (!v || v->type != GGUF_ARRAY || v->elem != GGUF_BOOL)
+    return gguf_u32_each(l->f, l->key, (size_t)l->m->n_block, each, l->err);
+  if (v->a.n != (size_t)l->m->n_block)
+    return gguf_fail(l->f, l->key, l->err, "expected %d elements, found %zu", l->m->n_block, v->a.n);
   for (int i = 0; i < l->m->n_block; i++) each[i] = v->a.data[i] != 0;
   return 0;
 }
@@ -62,8 +64,10 @@ int key_number_or(loader *l, const char *rest, double fallback, double lo, doubl
 int number_at(loader *l, const char *name, int i, double lo, double hi, double *out) {
   const gguf_value *v = gguf_find(l->f, name);
   if (v && v->type == GGUF_ARRAY) {
-    if (v->a.n < (size_t)l->m->n_layer) return gguf_fail(l->f, name, l->err, "expected %d elements, found %zu", l->m->n_layer, v->a.n);
-    if (v->elem != GGUF_FLOAT32 && v->elem != GGUF_FLOAT64) return gguf_fail(l->f, name, l->err, "is not an array of floats");
+    if (v->a.n < (size_t)l->m->n_layer)
+      return gguf_fail(l->f, name, l->err, "expected %d elements, found %zu", l->m->n_layer, v->a.n);
+    if (v->elem != GGUF_FLOAT32 && v->elem != GGUF_FLOAT64)
+      return gguf_fail(l->f, name, l->err, "is not an array of floats");
     *out = gguf_elem(v, (size_t)i).f;
   } else if (gguf_f64(l->f, name, out, l->err)) {
     return -1;
@@ -81,7 +85,9 @@ static int find_sizes(const loader *l, size_key at[MANY_SIZES]) {
   for (size_t i = 0; i < gguf_n_kv(l->f) && n < MANY_SIZES; i++) {
     const gguf_kv *kv = gguf_kv_at(l->f, i);
     uint32_t v;
-    if (strncmp(kv->key, l->m->arch->name, prefix) || kv->key[prefix] != '.' || kv->value.type == GGUF_ARRAY || kv->value.type == GGUF_STRING) continue;
+    if (strncmp(kv->key, l->m->arch->name, prefix) || kv->key[prefix] != '.' || kv->value.type == GGUF_ARRAY ||
+        kv->value.type == GGUF_STRING)
+      continue;
     if (!gguf_u32(l->f, kv->key, &v, NULL) && v > 1) at[n++] = (size_key){kv->key, v};
   }
   return n;
@@ -91,11 +97,13 @@ void keys_behind(const loader *l, int64_t size, str *out) {
   size_key at[MANY_SIZES];
   int n = find_sizes(l, at), found = 0;
   int64_t both;
-  for (int i = 0; i < n; i++) if (at[i].v == size) str_addf(out, "%s%s = %lld", found++ ? ", " : "", at[i].name, (long long)size);
+  for (int i = 0; i < n; i++)
+    if (at[i].v == size) str_addf(out, "%s%s = %lld", found++ ? ", " : "", at[i].name, (long long)size);
   for (int sum = 0; sum < 2; sum++)
     for (int i = 0; i < n; i++)
       for (int j = 0; j < i && !found; j++) {
         found = (sum ? add_i64(at[i].v, at[j].v, &both) : mul_i64(at[i].v, at[j].v, &both)) && both == size;
-        if (found) str_addf(out, "%s = %lld, %s = %lld", at[j].name, (long long)at[j].v, at[i].name, (long long)at[i].v);
+        if (found)
+          str_addf(out, "%s = %lld, %s = %lld", at[j].name, (long long)at[j].v, at[i].name, (long long)at[i].v);
       }
 }

@@ -1,15 +1,20 @@
-// Mixture of experts: a router scores all experts for every token, the best few are evaluated, and their outputs are added up by weight.
+// Mixture of experts: a router scores all experts for every token, the best few are evaluated, and their outputs are
+// added up by weight.
 //
-// An expert is an index. The chosen experts' numbers are a small tensor of integers, and `w[chosen[t, k], row, column]` an expression in which that number
-// is part of the address: no weight is gathered and no expert has a kernel of its own. Choosing is counting: how many beat each (the lower index wins a
-// tie), and who is beaten by k others is choice k.
+// An expert is an index. The chosen experts' numbers are a small tensor of integers, and `w[chosen[t, k], row, column]`
+// an expression in which that number is part of the address: no weight is gathered and no expert has a kernel of its
+// own. Choosing is counting: how many beat each (the lower index wins a tie), and who is beaten by k others is choice
+// k.
 //
-// One token reads its own experts. A chunk of a prompt is sorted by expert, so that what is read of an expert's weights serves all of its tokens: the pairs (token, choice)
-// of one expert follow each other in tiles of TILE places that no two experts share. Where a pair goes is a sum of comparisons again: first place of its
-// expert, plus the earlier pairs of the same expert. A product is then over {tile, place, row}, and one expert per tile. How many tiles are in
-// use hangs on the data; there is room for the most that a chunk can need, and what lies in places without a pair is never read.
+// One token reads its own experts. A chunk of a prompt is sorted by expert, so that what is read of an expert's weights
+// serves all of its tokens: the pairs (token, choice) of one expert follow each other in tiles of TILE places that no
+// two experts share. Where a pair goes is a sum of comparisons again: first place of its expert, plus the earlier pairs
+// of the same expert. A product is then over {tile, place, row}, and one expert per tile. How many tiles are in use
+// hangs on the data; there is room for the most that a chunk can need, and what lies in places without a pair is never
+// read.
 //
-// Each pair's output is stored, and a token's are added in the order of its choices, weighted: the same sum for one token and for many.
+// Each pair's output is stored, and a token's are added in the order of its choices, weighted: the same sum for one
+// token and for many.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -25,18 +30,26 @@ static int load_gating(loader *l, layer *y) {
   experts *e = &y->moe;
   int gating;
   bool biased = y->w[W_EXP_PROBS_B].bias;
-  enum gating usual = e->gating ? e->gating : biased ? GATING_SIGMOID : GATING_SOFTMAX;         // some files with a bias do not say sigmoid
+  // some files with a bias do not say sigmoid
+  enum gating usual = e->gating ? e->gating : biased ? GATING_SIGMOID : GATING_SOFTMAX;
   if (key_count_or(l, "expert_gating_func", 0, 0, GATING_COUNT - 1, &gating)) return -1;
   e->gating = gating ? (enum gating)gating : usual;
-  if (gguf_bool_opt(l->f, key(l, "expert_weights_norm"), e->norm, &e->norm, l->err) || key_number_or(l, "expert_weights_scale", 1, 0, 1e6, &e->scale) ||
-      key_number_or(l, "router_logit_softcapping", 0, 0, 1e6, &e->cap)) return -1;
+  if (gguf_bool_opt(l->f, key(l, "expert_weights_norm"), e->norm, &e->norm, l->err) ||
+      key_number_or(l, "expert_weights_scale", 1, 0, 1e6, &e->scale) ||
+      key_number_or(l, "router_logit_softcapping", 0, 0, 1e6, &e->cap))
+    return -1;
   if (e->scale == 0) e->scale = 1;
-  if (key_count_or(l, "expert_group_count", 1, 0, MAX_EXPERTS, &e->groups) || key_count_or(l, "expert_group_used_count", (uint32_t)e->groups, 0, MAX_EXPERTS, &e->groups_used)) return -1;
+  if (key_count_or(l, "expert_group_count", 1, 0, MAX_EXPERTS, &e->groups) ||
+      key_count_or(l, "expert_group_used_count", (uint32_t)e->groups, 0, MAX_EXPERTS, &e->groups_used))
+    return -1;
   if (e->groups < 1) e->groups = 1;
-  if (e->n % e->groups) return gguf_fail(l->f, key(l, "expert_group_count"), l->err, "%d does not divide expert_count = %d", e->groups, e->n);
+  if (e->n % e->groups)
+    return gguf_fail(l->f, key(l, "expert_group_count"), l->err, "%d does not divide expert_count = %d", e->groups,
+                     e->n);
   if (e->groups_used < 1 || e->groups_used > e->groups) e->groups_used = e->groups;
   if (e->used > e->n / e->groups * e->groups_used)
-    return gguf_fail(l->f, key(l, "expert_used_count"), l->err, "%d experts of %d groups of %d", e->used, e->groups_used, e->n / e->groups);
+    return gguf_fail(l->f, key(l, "expert_used_count"), l->err, "%d experts of %d groups of %d", e->used,
+                     e->groups_used, e->n / e->groups);
   return 0;
 }
 
@@ -46,24 +59,36 @@ static int load(loader *l, layer *y) {
   int shared;
   uint32_t used[MODEL_MAX_LAYERS];
   bool gated = !(l->m->arch->flags & ARCH_PLAIN_FFN);
-  if (key_count(l, "expert_count", 1, MAX_EXPERTS, &e->n) || key_counts(l, "expert_used_count", 1, (uint32_t)e->n, used) ||
-      key_count_or(l, "expert_feed_forward_length", (uint32_t)y->n_ff, 1, 1 << 24, &e->ff) || key_count_or(l, "expert_shared_count", (uint32_t)e->shared, 0, 1 << 10, &shared) ||
+  if (key_count(l, "expert_count", 1, MAX_EXPERTS, &e->n) ||
+      key_counts(l, "expert_used_count", 1, (uint32_t)e->n, used) ||
+      key_count_or(l, "expert_feed_forward_length", (uint32_t)y->n_ff, 1, 1 << 24, &e->ff) ||
+      key_count_or(l, "expert_shared_count", (uint32_t)e->shared, 0, 1 << 10, &shared) ||
       key_count_or(l, "moe_latent_size", 0, 0, 1 << 20, &e->latent) ||
-      key_count_or(l, "expert_shared_feed_forward_length", (uint32_t)(shared * (int64_t)e->ff < 1 << 24 ? shared * e->ff : 1 << 24), 0, 1 << 24, &e->shared_ff)) return -1;
+      key_count_or(l, "expert_shared_feed_forward_length",
+                   (uint32_t)(shared * (int64_t)e->ff < 1 << 24 ? shared * e->ff : 1 << 24), 0, 1 << 24, &e->shared_ff))
+    return -1;
   e->used = (int)used[y->index];
   int64_t in = e->latent ? e->latent : d;
-  if (e->latent && (want_matrix(l, y, W_FFN_LATENT_DOWN, d, in, 0) || want_matrix(l, y, W_FFN_LATENT_UP, in, d, 0))) return -1;
+  if (e->latent && (want_matrix(l, y, W_FFN_LATENT_DOWN, d, in, 0) || want_matrix(l, y, W_FFN_LATENT_UP, in, d, 0)))
+    return -1;
   unsigned bias = bias_if(l, HAS_EXPERT_BIAS);
   unsigned scale = l->m->arch->has & HAS_ROUTER_SCALE ? WANT_SCALE : 0;
-  if (want_matrix(l, y, W_FFN_GATE_INP, d, e->n, bias | scale) || want_vector(l, y, W_EXP_PROBS_B, e->n, WANT_OPTIONAL | bias_if(l, HAS_PROBS_BIAS)) || load_gating(l, y) ||
-      (gated && want(l, y, W_FFN_GATE_UP_EXPS, in, 2 * (int64_t)e->ff, e->n, WANT_OPTIONAL))) return -1;
-  if (!y->w[W_FFN_GATE_UP_EXPS].weight && ((gated && want(l, y, W_FFN_GATE_EXPS, in, e->ff, e->n, bias)) || want(l, y, W_FFN_UP_EXPS, in, e->ff, e->n, bias))) return -1;
+  if (want_matrix(l, y, W_FFN_GATE_INP, d, e->n, bias | scale) ||
+      want_vector(l, y, W_EXP_PROBS_B, e->n, WANT_OPTIONAL | bias_if(l, HAS_PROBS_BIAS)) || load_gating(l, y) ||
+      (gated && want(l, y, W_FFN_GATE_UP_EXPS, in, 2 * (int64_t)e->ff, e->n, WANT_OPTIONAL)))
+    return -1;
+  if (!y->w[W_FFN_GATE_UP_EXPS].weight && ((gated && want(l, y, W_FFN_GATE_EXPS, in, e->ff, e->n, bias)) ||
+                                           want(l, y, W_FFN_UP_EXPS, in, e->ff, e->n, bias)))
+    return -1;
   if (want(l, y, W_FFN_DOWN_EXPS, e->ff, in, e->n, bias)) return -1;
   if (!e->shared_ff) return 0;
   if (gated && want_matrix(l, y, W_FFN_GATE_SHEXP, d, e->shared_ff, WANT_OPTIONAL)) return -1;
-  int64_t rows = gated && !y->w[W_FFN_GATE_SHEXP].weight ? 2 * (int64_t)e->shared_ff : e->shared_ff;         // gate and up as one, gate first
-  return want_matrix(l, y, W_FFN_UP_SHEXP, d, rows, 0) ||
-         want_matrix(l, y, W_FFN_DOWN_SHEXP, e->shared_ff, d, 0) || want_vector(l, y, W_FFN_GATE_INP_SHEXP, d, l->m->arch->has & HAS_SHARED_GATE ? 0 : WANT_OPTIONAL) ? -1 : 0;
+  // gate and up as one, gate first
+  int64_t rows = gated && !y->w[W_FFN_GATE_SHEXP].weight ? 2 * (int64_t)e->shared_ff : e->shared_ff;
+  return want_matrix(l, y, W_FFN_UP_SHEXP, d, rows, 0) || want_matrix(l, y, W_FFN_DOWN_SHEXP, e->shared_ff, d, 0) ||
+             want_vector(l, y, W_FFN_GATE_INP_SHEXP, d, l->m->arch->has & HAS_SHARED_GATE ? 0 : WANT_OPTIONAL)
+           ? -1
+           : 0;
 }
 
 // --- integers -------------------------------------------------------------------------------------------------------
@@ -85,7 +110,9 @@ static tensor *sum_where(graph *g, tensor *cond, tensor *value, int axis) {
 
 // --- the router -----------------------------------------------------------------------------------------------------
 
-tensor *sigmoid(graph *g, tensor *x) { return t_op1(g, OP_RECIP, t_add(g, t_exp(g, t_op1(g, OP_NEG, x)), t_float(g, 1))); }
+tensor *sigmoid(graph *g, tensor *x) {
+  return t_op1(g, OP_RECIP, t_add(g, t_exp(g, t_op1(g, OP_NEG, x)), t_float(g, 1)));
+}
 
 // How many of the last axis beat each of them.
 static tensor *rank(graph *g, tensor *s) {
@@ -131,14 +158,17 @@ static tensor *router(const build *b, const layer *y, tensor *x) {
   return t_matmul(g, t_contiguous(g, x), weight(b, y, W_FFN_GATE_INP));
 }
 
-// Of choice k, with logit m (Phi's sparse mixer): its softmax among the experts that are not chosen before it and whose logits are below m by
-// at most a fiftieth of their own size, or of m. ranks {T, 1, n}, logits {T, n}, best {T, used}: those of the chosen
+// Of choice k, with logit m (Phi's sparse mixer): its softmax among the experts that are not chosen before it and whose
+// logits are below m by at most a fiftieth of their own size, or of m. ranks {T, 1, n}, logits {T, n}, best {T, used}:
+// those of the chosen
 static tensor *near(const build *b, const experts *e, tensor *ranks, tensor *logits, tensor *best) {
   graph *g = b->g;
   uop *used = n_(b, e->used), *one = n_(b, 1), *n = n_(b, e->n);
-  tensor *s = t_reshape(g, logits, DIMS(b->T, one, n)), *m = t_reshape(g, best, DIMS(b->T, used, one)), *below = t_sub(g, m, s);
+  tensor *s = t_reshape(g, logits, DIMS(b->T, one, n)), *m = t_reshape(g, best, DIMS(b->T, used, one)),
+         *below = t_sub(g, m, s);
   tensor *size = t_op2(g, OP_MAX, t_op2(g, OP_MAX, s, t_op1(g, OP_NEG, s)), m);
-  tensor *far = less(g, t_scale(g, size, 0.02), below), *gone = less(g, ranks, t_reshape(g, iota(b, used), DIMS(one, used, one)));
+  tensor *far = less(g, t_scale(g, size, 0.02), below),
+         *gone = less(g, ranks, t_reshape(g, iota(b, used), DIMS(one, used, one)));
   tensor *left = t_where(g, t_op2(g, OP_OR, far, gone), t_float(g, 0), t_exp(g, t_op1(g, OP_NEG, below)));
   return t_op1(g, OP_RECIP, t_contiguous(g, drop(g, t_reduce(g, left, OP_ADD, 2), 2)));
 }
@@ -165,15 +195,18 @@ static void route(const build *b, const layer *y, tensor *x, tensor **chosen, te
 
 // --- products with chosen experts -----------------------------------------------------------------------------------
 
-// Which experts are evaluated on what: x {A, B, columns} times w[which], where which is {A, B} (one expert for each) or {A} (one for B rows of x).
+// Which experts are evaluated on what: x {A, B, columns} times w[which], where which is {A, B} (one expert for each) or
+// {A} (one for B rows of x).
 typedef struct choice { tensor *which; uop *a, *b; } choice;
 
 // For each expert, over the tokens that chose it.
 static void store_expert_sums(const build *b, int weight, int64_t n, const choice *c, tensor *x) {
   graph *g = b->g;
   uop *pairs = idx_mul(g, c->a, c->b), *one = n_(b, 1), *in = x->shape->dim[2];
-  tensor *all = t_expand(g, x, 3, (uop *[]){c->a, c->b, in}), *square = t_reshape(g, t_mul(g, all, all), DIMS(one, pairs, in));
-  tensor *chosen = equal(g, t_reshape(g, c->which, DIMS(one, pairs)), t_reshape(g, iota(b, n_(b, n)), DIMS(n_(b, n), one)));
+  tensor *all = t_expand(g, x, 3, (uop *[]){c->a, c->b, in}),
+         *square = t_reshape(g, t_mul(g, all, all), DIMS(one, pairs, in));
+  tensor *chosen =
+    equal(g, t_reshape(g, c->which, DIMS(one, pairs)), t_reshape(g, iota(b, n_(b, n)), DIMS(n_(b, n), one)));
   store_sums(b, weight, 0, sum_where(g, t_reshape(g, chosen, DIMS(n_(b, n), pairs, one)), square, 1));
   store_sums(b, weight, 1, sum_where(g, chosen, t_float(g, 1), 1));
 }
@@ -184,7 +217,8 @@ static tensor *product(const build *b, const layer *y, enum tensor_id id, const 
   const gguf_tensor *t = gguf_tensor_at(b->m->file, (size_t)r->weight - 1);
   if (b->s->sums) store_expert_sums(b, r->weight, t->ne[2], c, x);
   uop *in = n_(b, t->ne[0]), *rows = n_(b, t->ne[1]), *one = n_(b, 1), *each = c->which->shape->n == 1 ? one : c->b;
-  tensor *w = t_reshape(g, dequant_chosen(g, t->format, r->weight - 1, t->ne[2], t->ne[1], t->ne[0], c->which), DIMS(c->a, each, rows, in));
+  tensor *w = t_reshape(g, dequant_chosen(g, t->format, r->weight - 1, t->ne[2], t->ne[1], t->ne[0], c->which),
+                        DIMS(c->a, each, rows, in));
   x = t_reshape(g, x, DIMS(c->a, x->shape->dim[1], one, in));
   tensor *out = t_reshape(g, t_reduce(g, t_mul(g, x, w), OP_ADD, 3), DIMS(c->a, c->b, rows));
   if (r->scale) out = t_mul(g, out, t_reshape(g, t_gather(g, scale(b, y, id), c->which), DIMS(c->a, each, one)));
@@ -229,35 +263,45 @@ static tensor *evaluate(const build *b, const layer *y, const choice *c, tensor 
 
 // --- a chunk, sorted by expert --------------------------------------------------------------------------------------
 
-// chosen {T, used} and x {T, n}, whose rows are multiplied by weights {T, used} (NULL: by nothing): the outputs {T, used, n}
+// chosen {T, used} and x {T, n}, whose rows are multiplied by weights {T, used} (NULL: by nothing): the outputs {T,
+// used, n}
 static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, tensor *x, tensor *weights) {
   graph *g = b->g;
   const experts *e = &y->moe;
   uop *one = n_(b, 1), *n = n_(b, e->n), *pairs = idx_mul(g, b->T, n_(b, e->used)), *tile = n_(b, TILE);
-  uop *tiles = idx_div(g, idx_add(g, pairs, n_(b, (int64_t)e->n * (TILE - 1))), tile), *places = idx_mul(g, tiles, tile);
+  uop *tiles = idx_div(g, idx_add(g, pairs, n_(b, (int64_t)e->n * (TILE - 1))), tile),
+      *places = idx_mul(g, tiles, tile);
   tensor *pair = t_reshape(g, chosen, DIMS(pairs)), *expert = iota(b, n);
   // tiles of each expert, and its first one
-  tensor *count = t_contiguous(g, sum_where(g, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, expert, DIMS(n, one))), i32(g, 1), 1));
+  tensor *count = t_contiguous(
+    g, sum_where(g, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, expert, DIMS(n, one))), i32(g, 1), 1));
   tensor *needs = t_op2(g, OP_IDIV, t_add(g, count, i32(g, TILE - 1)), i32(g, TILE));
-  tensor *first = t_contiguous(g, sum_where(g, less(g, expert, t_reshape(g, expert, DIMS(n, one))), t_reshape(g, needs, DIMS(one, n)), 1));
+  tensor *first = t_contiguous(
+    g, sum_where(g, less(g, expert, t_reshape(g, expert, DIMS(n, one))), t_reshape(g, needs, DIMS(one, n)), 1));
   // the expert of a tile: as many as have their last one before it
-  tensor *ends = t_reshape(g, t_add(g, first, needs), DIMS(one, n)), *number = t_reshape(g, iota(b, tiles), DIMS(tiles, one));
-  tensor *which = t_contiguous(g, sum_where(g, t_op2(g, OP_CMPEQ, less(g, number, ends), uop_int(g, DT_BOOL, 0)), i32(g, 1), 1));
+  tensor *ends = t_reshape(g, t_add(g, first, needs), DIMS(one, n)),
+         *number = t_reshape(g, iota(b, tiles), DIMS(tiles, one));
+  tensor *which =
+    t_contiguous(g, sum_where(g, t_op2(g, OP_CMPEQ, less(g, number, ends), uop_int(g, DT_BOOL, 0)), i32(g, 1), 1));
   // the place of a pair, and the token in a place
-  tensor *i = t_iota(g, pairs), *earlier = t_op2(g, OP_AND, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, pair, DIMS(pairs, one))),
-                                                less(g, i, t_reshape(g, i, DIMS(pairs, one))));
+  tensor *i = t_iota(g, pairs),
+         *earlier =
+           t_op2(g, OP_AND, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, pair, DIMS(pairs, one))),
+                 less(g, i, t_reshape(g, i, DIMS(pairs, one))));
   tensor *place = t_op2(g, OP_MUL, t_gather(g, first, pair), i32(g, TILE));
   place = t_contiguous(g, t_add(g, place, sum_where(g, earlier, i32(g, 1), 1)));
   tensor *here = equal(g, t_reshape(g, place, DIMS(one, pairs)), t_reshape(g, iota(b, places), DIMS(places, one)));
   tensor *token = t_cast(g, t_op2(g, OP_IDIV, i, n_(b, e->used)), DT_I32);
-  tensor *from = t_contiguous(g, t_reshape(g, sum_where(g, here, t_reshape(g, token, DIMS(one, pairs)), 1), DIMS(tiles, tile)));
+  tensor *from =
+    t_contiguous(g, t_reshape(g, sum_where(g, here, t_reshape(g, token, DIMS(one, pairs)), 1), DIMS(tiles, tile)));
   tensor *in = t_gather(g, x, from);
   if (weights) {
     tensor *by = sum_where(g, here, t_reshape(g, weights, DIMS(one, pairs)), 1);
     in = t_contiguous(g, t_mul(g, in, t_reshape(g, by, DIMS(tiles, tile, one))));
   }
   tensor *out = evaluate(b, y, &(choice){which, tiles, tile}, in);
-  return t_gather(g, t_reshape(g, out, DIMS(places, x->shape->dim[1])), t_reshape(g, place, DIMS(b->T, n_(b, e->used))));
+  return t_gather(g, t_reshape(g, out, DIMS(places, x->shape->dim[1])),
+                  t_reshape(g, place, DIMS(b->T, n_(b, e->used))));
 }
 
 // --- all of it ------------------------------------------------------------------------------------------------------
@@ -302,12 +346,15 @@ static tensor *mixture(build *b, const layer *y, tensor *x) {
 
 const part part_moe = {load, mixture};
 
-// --- a dense feed-forward beside the experts, each between norms of its own (Gemma 4); both read the stream ----------------------------
+// --- a dense feed-forward beside the experts, each between norms of its own (Gemma 4); both read the stream ----------
 
 static int load_both(loader *l, layer *y) {
-  if (want_norm(l, y, W_FFN_NORM) || part_dense.load(l, y) || want_norm(l, y, W_POST_FFW_NORM_1) || want_norm(l, y, W_PRE_FFW_NORM_2) || load(l, y) ||
-      want_norm(l, y, W_POST_FFW_NORM_2)) return -1;
-  return y->w[W_FFN_DOWN_EXPS].scale ? 0 : gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.ffn_down_exps.scale' is missing", y->index);
+  if (want_norm(l, y, W_FFN_NORM) || part_dense.load(l, y) || want_norm(l, y, W_POST_FFW_NORM_1) ||
+      want_norm(l, y, W_PRE_FFW_NORM_2) || load(l, y) || want_norm(l, y, W_POST_FFW_NORM_2))
+    return -1;
+  return y->w[W_FFN_DOWN_EXPS].scale
+           ? 0
+           : gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.ffn_down_exps.scale' is missing", y->index);
 }
 
 static tensor *both(build *b, const layer *y, tensor *x) {
@@ -320,9 +367,11 @@ static tensor *both(build *b, const layer *y, tensor *x) {
 
 const part part_dense_and_moe = {load_both, both};
 
-// --- or added up and divided by the root of 2 (Grok) ---------------------------------------------------------------------------------
+// --- or added up and divided by the root of 2 (Grok) -----------------------------------------------------------------
 
 static int load_with(loader *l, layer *y) { return part_dense.load(l, y) || load(l, y) ? -1 : 0; }
-static tensor *with(build *b, const layer *y, tensor *x) { return t_scale(b->g, t_add(b->g, part_dense.graph(b, y, x), mixture(b, y, x)), M_SQRT1_2); }
+static tensor *with(build *b, const layer *y, tensor *x) {
+  return t_scale(b->g, t_add(b->g, part_dense.graph(b, y, x), mixture(b, y, x)), M_SQRT1_2);
+}
 
 const part part_dense_with_moe = {load_with, with};

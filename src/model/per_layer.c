@@ -1,5 +1,6 @@
-// Embeddings of each layer's own (Gemma 3n and 4): a token has, beside the vector that enters the stream, a short one for every layer. Each is
-// mixed with what the stream makes of itself as it enters the first layer, and what a layer has computed decides how much of it is added.
+// Embeddings of each layer's own (Gemma 3n and 4): a token has, beside the vector that enters the stream, a short one
+// for every layer. Each is mixed with what the stream makes of itself as it enters the first layer, and what a layer
+// has computed decides how much of it is added.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -10,11 +11,15 @@ int per_layer_load(loader *l) {
   model *m = l->m;
   int64_t n = m->n_own, d = m->n_embd;
   if (!n) return 0;
-  if (want_matrix(l, NULL, W_PER_LAYER_TOKEN_EMBD, n * m->n_layer, m->n_vocab, 0) || want_matrix(l, NULL, W_PER_LAYER_MODEL_PROJ, d, n * m->n_layer, 0) ||
-      want_vector(l, NULL, W_PER_LAYER_PROJ_NORM, n, 0)) return -1;
+  if (want_matrix(l, NULL, W_PER_LAYER_TOKEN_EMBD, n * m->n_layer, m->n_vocab, 0) ||
+      want_matrix(l, NULL, W_PER_LAYER_MODEL_PROJ, d, n * m->n_layer, 0) ||
+      want_vector(l, NULL, W_PER_LAYER_PROJ_NORM, n, 0))
+    return -1;
   for (int i = 0; i < m->n_layer; i++) {
     layer *y = &m->layers[i];
-    if (want_matrix(l, y, W_INP_GATE, d, n, 0) || want_matrix(l, y, W_PROJ, n, d, 0) || want_vector(l, y, W_POST_NORM, d, 0)) return -1;
+    if (want_matrix(l, y, W_INP_GATE, d, n, 0) || want_matrix(l, y, W_PROJ, n, d, 0) ||
+        want_vector(l, y, W_POST_NORM, d, 0))
+      return -1;
   }
   return 0;
 }

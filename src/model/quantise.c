@@ -1,7 +1,8 @@
-// The table of formats that can be written, and those of 32 values a block: see quantise.h.  Blocks are laid out as dequant.c reads them.
+// The table of formats that can be written, and those of 32 values a block: see quantise.h.  Blocks are laid out as
+// dequant.c reads them.
 #include "model/quantise_impl.h"
 
-// ---- plain floats -----------------------------------------------------------------------------------------------------
+// ---- plain floats ---------------------------------------------------------------------------------------------------
 
 static void to_f32(const float *x, const float *w, int64_t n, unsigned char *out) {
   (void)w;
@@ -34,7 +35,7 @@ bool floats_from(const struct format *f, const unsigned char *in, int64_t n, flo
   return true;
 }
 
-// ---- 32 values a block ------------------------------------------------------------------------------------------------
+// ---- 32 values a block ----------------------------------------------------------------------------------------------
 
 // 32 codes as nibbles: a byte holds value i and, above it, value i + 16.
 void put_nibbles(unsigned char *out, const uint8_t *codes) {
@@ -71,7 +72,8 @@ static void around_zero(const float *x, const float *weights, int64_t n, int bit
       for (int i = 0; i < 32; i++) if (fabsf(x[i]) > most) most = fabsf(far = x[i]);
       d = far / (float)-half;
       float inverse = d != 0 ? 1 / d : 0;
-      for (int i = 0; i < 32; i++) codes[i] = (uint8_t)clamp((int)(x[i] * inverse + ((float)half + .5f)), 0, 2 * half - 1);
+      for (int i = 0; i < 32; i++)
+        codes[i] = (uint8_t)clamp((int)(x[i] * inverse + ((float)half + .5f)), 0, 2 * half - 1);
     }
     put_half(out, d);
     if (bits == 5) put_fifth_bits(out + 2, codes);
@@ -128,7 +130,7 @@ static void q8_0(const float *x, const float *w, int64_t n, unsigned char *out) 
   }
 }
 
-// ---- 4-bit floats -----------------------------------------------------------------------------------------------------
+// ---- 4-bit floats ---------------------------------------------------------------------------------------------------
 
 // The code of the nearest value, the first of several. Codes 8 to 15 are the negatives of 0 to 7.
 static uint8_t nearest_tiny_float(float x, float d) {
@@ -179,11 +181,12 @@ static void nvfp4(const float *x, const float *w, int64_t n, unsigned char *out)
   }
 }
 
-// ---- three values -----------------------------------------------------------------------------------------------------
+// ---- three values ---------------------------------------------------------------------------------------------------
 
 static int ternary(float x, float inverse) { return (int)lroundf(x * inverse) + 1; }
 
-// `count` of them, `stride` apart, as digits of a fraction in base 3, the first one highest: 256 / 243 of what five digits say.
+// `count` of them, `stride` apart, as digits of a fraction in base 3, the first one highest: 256 / 243 of what five
+// digits say.
 static unsigned char trits(const float *x, int count, int stride, float inverse) {
   int q = 0;
   for (int i = 0; i < 5; i++) q = 3 * q + (i < count ? ternary(x[i * stride], inverse) : 0);
@@ -206,12 +209,13 @@ static void tq2_0(const float *x, const float *w, int64_t n, unsigned char *out)
   for (int64_t b = 0; b < n / SUPER; b++, x += SUPER, out += 66) {
     float d = largest(x, SUPER), inverse = d != 0 ? 1 / d : 0;
     memset(out, 0, 64);
-    for (int i = 0; i < SUPER; i++) out[i / 128 * 32 + i % 32] |= (unsigned char)(ternary(x[i], inverse) << (i % 128 / 32 * 2));
+    for (int i = 0; i < SUPER; i++)
+      out[i / 128 * 32 + i % 32] |= (unsigned char)(ternary(x[i], inverse) << (i % 128 / 32 * 2));
     put_half(out + 64, d);
   }
 }
 
-// ---- one and two bits -------------------------------------------------------------------------------------------------
+// ---- one and two bits -----------------------------------------------------------------------------------------------
 
 static void q1_0(const float *x, const float *w, int64_t n, unsigned char *out) {
   (void)w;
@@ -230,18 +234,19 @@ static void q2_0(const float *x, const float *w, int64_t n, unsigned char *out) 
     float d = largest(x, 64), inverse = d > 0 ? 1 / d : 0;
     memset(out + 2, 0, 16);
     put_half(out, d);
-    for (int i = 0; i < 64; i++) out[2 + i / 4] |= (unsigned char)(clamp((int)roundf(x[i] * inverse) + 1, 0, 3) << i % 4 * 2);
+    for (int i = 0; i < 64; i++)
+      out[2 + i / 4] |= (unsigned char)(clamp((int)roundf(x[i] * inverse) + 1, 0, 3) << i % 4 * 2);
   }
 }
 
-// ---- scales that are no f16 as it stands -----------------------------------------------------------------------------
+// ---- scales that are no f16 as it stands ----------------------------------------------------------------------------
 
 typedef bool overflow(const unsigned char *block);
 // The f16 of IQ1_M lies in four places.
 static bool too_large_iq1_m(const unsigned char *b) { return (b[55] & 0x70) == 0x70 && (b[53] & 0xc0) == 0xc0; }
 static bool too_large_nvfp4(const unsigned char *b) { return memchr(b, 0x7f, 4) != NULL; }
 
-// ---- the table --------------------------------------------------------------------------------------------------------
+// ---- the table ------------------------------------------------------------------------------------------------------
 
 static const struct writer {
   quantiser *row;
@@ -249,22 +254,34 @@ static const struct writer {
   int halves, half[2];                             // f16 numbers in a block, and where they are
   overflow *too_large;                             // of other scales; NULL: there are none
 } writers[] = {
-  [FORMAT_F32] = {to_f32, .halves = 0}, [FORMAT_F16] = {to_f16, .halves = 1, .half = {0}}, [FORMAT_BF16] = {to_bf16, .halves = 0},
-  [FORMAT_Q4_0] = {q4_0, .halves = 1, .half = {0}}, [FORMAT_Q4_1] = {q4_1, .halves = 2, .half = {0, 2}},
-  [FORMAT_Q5_0] = {q5_0, .halves = 1, .half = {0}}, [FORMAT_Q5_1] = {q5_1, .halves = 2, .half = {0, 2}},
+  [FORMAT_F32] = {to_f32, .halves = 0},
+  [FORMAT_F16] = {to_f16, .halves = 1, .half = {0}},
+  [FORMAT_BF16] = {to_bf16, .halves = 0},
+  [FORMAT_Q4_0] = {q4_0, .halves = 1, .half = {0}},
+  [FORMAT_Q4_1] = {q4_1, .halves = 2, .half = {0, 2}},
+  [FORMAT_Q5_0] = {q5_0, .halves = 1, .half = {0}},
+  [FORMAT_Q5_1] = {q5_1, .halves = 2, .half = {0, 2}},
   [FORMAT_Q8_0] = {q8_0, .halves = 1, .half = {0}},
-  [FORMAT_Q2_K] = {quantise_q2_k, .halves = 2, .half = {80, 82}}, [FORMAT_Q3_K] = {quantise_q3_k, .halves = 1, .half = {108}},
-  [FORMAT_Q4_K] = {quantise_q4_k, .halves = 2, .half = {0, 2}}, [FORMAT_Q5_K] = {quantise_q5_k, .halves = 2, .half = {0, 2}},
+  [FORMAT_Q2_K] = {quantise_q2_k, .halves = 2, .half = {80, 82}},
+  [FORMAT_Q3_K] = {quantise_q3_k, .halves = 1, .half = {108}},
+  [FORMAT_Q4_K] = {quantise_q4_k, .halves = 2, .half = {0, 2}},
+  [FORMAT_Q5_K] = {quantise_q5_k, .halves = 2, .half = {0, 2}},
   [FORMAT_Q6_K] = {quantise_q6_k, .halves = 1, .half = {208}},
-  [FORMAT_MXFP4] = {mxfp4, .halves = 0}, [FORMAT_NVFP4] = {nvfp4, .too_large = too_large_nvfp4},
-  [FORMAT_TQ1_0] = {tq1_0, .halves = 1, .half = {52}}, [FORMAT_TQ2_0] = {tq2_0, .halves = 1, .half = {64}},
-  [FORMAT_Q1_0] = {q1_0, .halves = 1, .half = {0}}, [FORMAT_Q2_0] = {q2_0, .halves = 1, .half = {0}},
-  [FORMAT_IQ2_XXS] = {quantise_iq2_xxs, true, .halves = 1, .half = {0}}, [FORMAT_IQ2_XS] = {quantise_iq2_xs, true, .halves = 1, .half = {0}},
-  [FORMAT_IQ2_S] = {quantise_iq2_s, true, .halves = 1, .half = {0}}, [FORMAT_IQ3_XXS] = {quantise_iq3_xxs, true, .halves = 1, .half = {0}},
+  [FORMAT_MXFP4] = {mxfp4, .halves = 0},
+  [FORMAT_NVFP4] = {nvfp4, .too_large = too_large_nvfp4},
+  [FORMAT_TQ1_0] = {tq1_0, .halves = 1, .half = {52}},
+  [FORMAT_TQ2_0] = {tq2_0, .halves = 1, .half = {64}},
+  [FORMAT_Q1_0] = {q1_0, .halves = 1, .half = {0}},
+  [FORMAT_Q2_0] = {q2_0, .halves = 1, .half = {0}},
+  [FORMAT_IQ2_XXS] = {quantise_iq2_xxs, true, .halves = 1, .half = {0}},
+  [FORMAT_IQ2_XS] = {quantise_iq2_xs, true, .halves = 1, .half = {0}},
+  [FORMAT_IQ2_S] = {quantise_iq2_s, true, .halves = 1, .half = {0}},
+  [FORMAT_IQ3_XXS] = {quantise_iq3_xxs, true, .halves = 1, .half = {0}},
   [FORMAT_IQ3_S] = {quantise_iq3_s, .halves = 1, .half = {0}},
   [FORMAT_IQ1_S] = {quantise_iq1_s, true, .halves = 1, .half = {0}},
   [FORMAT_IQ1_M] = {quantise_iq1_m, true, .too_large = too_large_iq1_m},
-  [FORMAT_IQ4_NL] = {quantise_iq4_nl, .halves = 1, .half = {0}}, [FORMAT_IQ4_XS] = {quantise_iq4_xs, .halves = 1, .half = {0}},
+  [FORMAT_IQ4_NL] = {quantise_iq4_nl, .halves = 1, .half = {0}},
+  [FORMAT_IQ4_XS] = {quantise_iq4_xs, .halves = 1, .half = {0}},
 };
 
 bool quantise_can(const struct format *f) { return f->id < COUNT(writers) && writers[f->id].row; }

@@ -55,13 +55,14 @@ static void moments_add(struct moments *m, float w, float x, int q) {
   m->qq += w * (float)q * (float)q;
 }
 
-// ---- symmetric --------------------------------------------------------------------------------------------------------
+// ---- symmetric ------------------------------------------------------------------------------------------------------
 
 static int signed_code(float x, float inverse, int half) { return clamp(nearest(inverse * x), -half, half - 1); }
 
 static struct moments symmetric_moments(const float *x, const float *weights, int n, int half, float inverse) {
   struct moments m = {0, 0};
-  for (int i = 0; i < n; i++) moments_add(&m, weights ? weights[i] : x[i] * x[i], x[i], signed_code(x[i], inverse, half));
+  for (int i = 0; i < n; i++)
+    moments_add(&m, weights ? weights[i] : x[i] * x[i], x[i], signed_code(x[i], inverse, half));
   return m;
 }
 
@@ -118,7 +119,7 @@ float fit_by_steps(const float *x, int n, int half, uint8_t *codes) {
   return m.qq > 0 ? m.xq / m.qq : 0;
 }
 
-// ---- from zero up -----------------------------------------------------------------------------------------------------
+// ---- from zero up ---------------------------------------------------------------------------------------------------
 
 static int positive_code(float x, float inverse, int top) {
   int q = nearest(inverse * x);
@@ -176,11 +177,12 @@ float fit_positive(const float *x, const float *weights, int n, int top, uint8_t
   return m.qq > 0 ? m.xq / m.qq : 0;
 }
 
-// ---- with a least value -----------------------------------------------------------------------------------------------
+// ---- with a least value ---------------------------------------------------------------------------------------------
 
 struct line { float scale, low; };                 // x = scale * code + low
 
-static float line_error(const float *x, const float *weights, int n, const uint8_t *codes, struct line l, bool absolute) {
+static float line_error(const float *x, const float *weights, int n, const uint8_t *codes, struct line l,
+                        bool absolute) {
   float sum = 0;
   for (int i = 0; i < n; i++) {
     float miss = l.scale * (float)codes[i] + l.low - x[i];
@@ -194,7 +196,8 @@ static void line_codes(const float *x, int n, int top, float inverse, float low,
 }
 
 // The best line for these codes, by least squares; false where they are all the same.
-static bool best_line(const float *x, const float *weights, int n, const uint8_t *codes, float sum_w, float sum_x, struct line *out) {
+static bool best_line(const float *x, const float *weights, int n, const uint8_t *codes, float sum_w, float sum_x,
+                      struct line *out) {
   float q = 0, qq = 0, xq = 0;
   for (int i = 0; i < n; i++) {
     float w = weights[i], c = (float)codes[i];
@@ -209,7 +212,8 @@ static bool best_line(const float *x, const float *weights, int n, const uint8_t
   return true;
 }
 
-float fit_affine(const float *x, const float *weights, int n, int top, const struct affine_search *s, uint8_t *codes, float *min) {
+float fit_affine(const float *x, const float *weights, int n, int top, const struct affine_search *s, uint8_t *codes,
+                 float *min) {
   float low = x[0], high = x[0], sum_w = weights[0], sum_x = sum_w * x[0];
   uint8_t tried[GROUP_MAX];
   for (int i = 1; i < n; i++) {
@@ -227,7 +231,8 @@ float fit_affine(const float *x, const float *weights, int n, int top, const str
   line_codes(x, n, top, inverse, low, codes);
   float least = line_error(x, weights, n, codes, best, s->absolute);
   for (int i = 0; i <= s->steps; i++) {
-    line_codes(x, n, top, (s->first + s->step * (float)i + (float)top) / (high - best.low), best.low, tried);   // counted from the best line so far
+    // counted from the best line so far
+    line_codes(x, n, top, (s->first + s->step * (float)i + (float)top) / (high - best.low), best.low, tried);
     if (!best_line(x, weights, n, tried, sum_w, sum_x, &l)) continue;
     float e = line_error(x, weights, n, tried, l, s->absolute);
     if (!(e < least)) continue;

@@ -1,6 +1,7 @@
-// IQ1, IQ2 and IQ3. Of the last two, four or eight magnitudes at a time are a point of a grid, the nearest of a few hundred that a book lists; signs are apart. A digit q of a
-// point stands for the magnitude 2q + 1. A group of values is fitted by trying scales: each value goes to its nearest digit, and points that
-// are not in the book to the best of their neighbours that are. Of IQ1 a digit stands for -1, 0 or 1, all of them moved a little up or down.
+// IQ1, IQ2 and IQ3. Of the last two, four or eight magnitudes at a time are a point of a grid, the nearest of a few
+// hundred that a book lists; signs are apart. A digit q of a point stands for the magnitude 2q + 1. A group of values
+// is fitted by trying scales: each value goes to its nearest digit, and points that are not in the book to the best of
+// their neighbours that are. Of IQ1 a digit stands for -1, 0 or 1, all of them moved a little up or down.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -9,7 +10,8 @@
 
 enum { WIDTH_MAX = 8, PARTS_MAX = 8 };
 
-enum refit { REFIT_ALL, REFIT_OFF_GRID, REFIT_ALL_IF_OFF };      // which points are chosen again for the scale that was found: all; those not in the book; all if one is not
+// which points are chosen again for the scale that was found: all; those not in the book; all if one is not
+enum refit { REFIT_ALL, REFIT_OFF_GRID, REFIT_ALL_IF_OFF };
 
 struct grid_format {
   enum codebook book;
@@ -19,19 +21,22 @@ struct grid_format {
   int tries;                               // scales to either side,
   float step;                              // so much of a magnitude apart
   bool even;                               // the number of minus signs is even: seven of eight say it
-  bool from_fit;                           // scales are tried around one that fits without the book; else around the largest magnitude's
+  // scales are tried around one that fits without the book; else around the largest magnitude's
+  bool from_fit;
   enum refit refit;
-  float spread, floor, tiny, adjust;       // of the mean square in weights; of it without weights; a group without more is zeros; of the block's scale
+  // of the mean square in weights; of it without weights; a group without more is zeros; of the block's scale
+  float spread, floor, tiny, adjust;
 };
 
-// ---- the book ---------------------------------------------------------------------------------------------------------
+// ---- the book -------------------------------------------------------------------------------------------------------
 
 typedef VEC(uint16_t) list;
 struct grid {
   const struct grid_format *f;
   pthread_once_t once;
   uint8_t (*digits)[WIDTH_MAX];            // of each point of the book
-  int32_t *place;                          // of each point there could be, by number: its index, or -1 - where its neighbours stand
+  // of each point there could be, by number: its index, or -1 - where its neighbours stand
+  int32_t *place;
   list neighbours;                         // how many, then their indices, nearest first
 };
 
@@ -87,7 +92,7 @@ static void fill_grid(struct grid *g) {
   free(distance);
 }
 
-// ---- one group --------------------------------------------------------------------------------------------------------
+// ---- one group ------------------------------------------------------------------------------------------------------
 
 struct group {
   float x[GROUP_MAX], w[GROUP_MAX], root[GROUP_MAX];       // magnitudes, weights, and their square roots
@@ -167,7 +172,8 @@ static void fit_group(const struct grid *g, struct group *p) {
   for (int k = 0; k < parts; k++) on[k] = f->refit != REFIT_ALL_IF_OFF;
   for (int i = -f->tries; i <= f->tries; i++) {
     float inverse = ((float)top + (float)i * f->step) / most;
-    for (int k = 0; k < parts; k++) tried_on[k] = to_grid(g, p, k * f->width, inverse, 1 / inverse, tried + k * f->width);
+    for (int k = 0; k < parts; k++)
+      tried_on[k] = to_grid(g, p, k * f->width, inverse, 1 / inverse, tried + k * f->width);
     struct moments m = grid_moments(f, p, tried);
     if (!(m.qq > 0 && m.xq * m.xq > best * m.qq)) continue;
     p->scale = m.xq / m.qq;
@@ -178,7 +184,8 @@ static void fit_group(const struct grid *g, struct group *p) {
   for (int k = 0; k < parts; k++) off |= !on[k];
   if (!off || !(p->scale > 0)) return;
   for (int k = 0; k < parts; k++)
-    if (f->refit != REFIT_OFF_GRID || !on[k]) to_grid(g, p, k * f->width, 1 / p->scale, p->scale, p->digits + k * f->width);
+    if (f->refit != REFIT_OFF_GRID || !on[k])
+      to_grid(g, p, k * f->width, 1 / p->scale, p->scale, p->digits + k * f->width);
   struct moments m = grid_moments(f, p, p->digits);
   if (m.qq > 0) p->scale = m.xq / m.qq;
 }
@@ -190,9 +197,10 @@ static void keep_positive(const struct grid_format *f, struct group *p) {
   for (int k = 0; k < f->group / 8; k++) p->signs[k] = (uint8_t)(~p->signs[k] & (f->even ? 127 : 255));
 }
 
-// ---- a block ----------------------------------------------------------------------------------------------------------
+// ---- a block --------------------------------------------------------------------------------------------------------
 
-struct grid_block { uint16_t index[64]; uint8_t signs[32], scales[16]; float d; };       // of points, of eight values, of groups
+// of points, of eight values, of groups
+struct grid_block { uint16_t index[64]; uint8_t signs[32], scales[16]; float d; };
 
 // False: all zeros.
 static bool fit_block(const struct grid *g, const float *x, const float *weights, struct grid_block *b) {
@@ -212,7 +220,8 @@ static bool fit_block(const struct grid *g, const float *x, const float *weights
     scales[k] = p.scale;
     if (p.scale > most) most = p.scale;
     if (p.scale == 0) continue;
-    for (int i = 0; i < f->group / f->width; i++) b->index[k * f->group / f->width + i] = (uint16_t)g->place[number_of(f, p.digits + i * f->width)];
+    for (int i = 0; i < f->group / f->width; i++)
+      b->index[k * f->group / f->width + i] = (uint16_t)g->place[number_of(f, p.digits + i * f->width)];
     memcpy(b->signs + k * f->group / 8, p.signs, (unsigned)f->group / 8);
   }
   if (most == 0) return false;
@@ -224,7 +233,8 @@ static bool fit_block(const struct grid *g, const float *x, const float *weights
 
 // 28 bits of signs and a scale.
 static void put_signs(unsigned char *out, const uint8_t *signs, uint8_t scale) {
-  uint32_t word = signs[0] | (uint32_t)signs[1] << 7 | (uint32_t)signs[2] << 14 | (uint32_t)signs[3] << 21 | (uint32_t)scale << 28;
+  uint32_t word =
+    signs[0] | (uint32_t)signs[1] << 7 | (uint32_t)signs[2] << 14 | (uint32_t)signs[3] << 21 | (uint32_t)scale << 28;
   memcpy(out, &word, sizeof word);
 }
 
@@ -272,7 +282,8 @@ static void put_iq3_s(unsigned char *out, const struct grid_block *b) {
   put_scales(out + 104, b->scales, 8);
 }
 
-static void quantise(const struct grid *g, putter *put, int bytes, const float *x, const float *weights, int64_t n, unsigned char *out) {
+static void quantise(const struct grid *g, putter *put, int bytes, const float *x, const float *weights, int64_t n,
+                     unsigned char *out) {
   for (int64_t i = 0; i < n; i += SUPER, out += bytes) {
     struct grid_block b;
     memset(out, 0, (unsigned)bytes);
@@ -291,20 +302,22 @@ static void quantise(const struct grid *g, putter *put, int bytes, const float *
     pthread_once(&grid_##name.once, fill_##name); \
     quantise(&grid_##name, put_##name, bytes, x, weights, n, out); \
   }
-//                     book          width levels entries near group tries step  even  from_fit refit           spread floor tiny   adjust
+//                     book          width levels entries near group tries step  even  from_fit refit           spread
+//                                   floor tiny   adjust
 GRID(iq2_xxs,  66, BOOK_IQ2_XXS, 8, 3, 256,  2, 32, 6,  .1f, true,  true,  REFIT_ALL,        1, 0,    1e-15f, 1)
 GRID(iq2_xs,   74, BOOK_IQ2_XS,  8, 3, 512,  2, 16, 9,  .1f, true,  false, REFIT_OFF_GRID,   1, 0,    1e-15f, 1)
 GRID(iq2_s,    82, BOOK_IQ2_S,   8, 3, 1024, 1, 16, 9,  .1f, false, false, REFIT_OFF_GRID,   2, .25f, 1e-8f,  .9875f)
 GRID(iq3_xxs,  98, BOOK_IQ3_XXS, 4, 8, 256,  2, 32, 15, .2f, true,  false, REFIT_OFF_GRID,   2, 0,    1e-8f,  1.0125f)
 GRID(iq3_s,   110, BOOK_IQ3_S,   4, 8, 512,  3, 32, 9,  .2f, false, false, REFIT_ALL_IF_OFF, 2, 0,    0,      1.033f)
 
-// ---- IQ1 -------------------------------------------------------------------------------------------------------------
+// ---- IQ1 ------------------------------------------------------------------------------------------------------------
 
 static const struct grid_format format_iq1 = {BOOK_IQ1, 8, 3, 2048, 3, 32, .spread = 2};
 static struct grid grid_iq1 = {.f = &format_iq1, .once = PTHREAD_ONCE_INIT};
 static void fill_iq1(void) { fill_grid(&grid_iq1); }
 
-struct thirds { float scale; int first, second, shift; };        // ascending, values up to `first` are the lowest, from `second` on the highest; shift: up or down
+// ascending, values up to `first` are the lowest, from `second` on the highest; shift: up or down
+struct thirds { float scale; int first, second, shift; };
 
 // The numbers of n values in ascending order; equal ones as they stand.
 static void sort_values(const float *x, int n, uint8_t *order) {
@@ -316,7 +329,9 @@ static void sort_values(const float *x, int n, uint8_t *order) {
 }
 
 // What the three digits stand for.
-static void shifted_values(int shift, float *out) { for (int i = 0; i < 3; i++) out[i] = (float)(i - 1) + (float)shift * .125f; }
+static void shifted_values(int shift, float *out) {
+  for (int i = 0; i < 3; i++) out[i] = (float)(i - 1) + (float)shift * .125f;
+}
 
 // All ways to part 32 sorted values in three, moved up and down: the one with the least weighted error.
 static bool best_thirds(const float *x, const float *w, const uint8_t *order, struct thirds *out) {
@@ -340,7 +355,8 @@ static bool best_thirds(const float *x, const float *w, const uint8_t *order, st
 }
 
 // The point of the book that is nearest to eight values at this scale.
-static int nearest_point(const struct grid *g, const float *x, const float *w, const uint8_t *digits, float scale, const float *values) {
+static int nearest_point(const struct grid *g, const float *x, const float *w, const uint8_t *digits, float scale,
+                         const float *values) {
   int32_t place = g->place[number_of(g->f, digits)];
   int best = -1;
   float least = INFINITY;
@@ -412,11 +428,12 @@ void quantise_iq1_s(const float *x, const float *weights, int64_t n, unsigned ch
     float d = most / 15;
     put_half(out, d * 1.125f);
     for (int k = 0; k < 8; k++)
-      out[35 + 2 * k] |= (unsigned char)((clamp(nearest(.5f * (1 / d * scales[k] - 1)), 0, 7) | (shifts[k] < 0 ? 8 : 0)) << 4);
+      out[35 + 2 * k] |=
+        (unsigned char)((clamp(nearest(.5f * (1 / d * scales[k] - 1)), 0, 7) | (shifts[k] < 0 ? 8 : 0)) << 4);
   }
 }
 
-// ---- IQ1_M -----------------------------------------------------------------------------------------------------------
+// ---- IQ1_M ----------------------------------------------------------------------------------------------------------
 
 // 16 values share a scale, and each half of them is moved up or down: bit 1 of `moves` says that the first goes down,
 // bit 0 the second.
@@ -424,8 +441,9 @@ enum { HALVES = 16, MOVES = 4 };
 
 static int move_of(int moves, int half) { return moves >> (1 - half) & 1 ? -1 : 1; }
 
-// All ways to part 16 sorted values in three, and all moves: those with the least weighted error, as digits. Returns the
-// scale. Of ways that differ by rounding alone the first is taken, so that groups of equal values get scales that are alike.
+// All ways to part 16 sorted values in three, and all moves: those with the least weighted error, as digits. Returns
+// the scale. Of ways that differ by rounding alone the first is taken, so that groups of equal values get scales that
+// are alike.
 static float best_moved(const float *x, const float *w, uint8_t *digits, int *moves) {
   static const float TIE = 1e-6f;
   uint8_t order[HALVES];

@@ -1,10 +1,11 @@
-// K-quants: 256 values in groups of 16 or 32, whose scales (and least values) are small integers times a scale of the whole block.  A group
-// is fitted alone first; then its scale is rounded, and the codes are chosen again for what the scale has become.
+// K-quants: 256 values in groups of 16 or 32, whose scales (and least values) are small integers times a scale of the
+// whole block.  A group is fitted alone first; then its scale is rounded, and the codes are chosen again for what the
+// scale has become.
 #include "model/quantise_impl.h"
 
 enum { GROUPS_MAX = 16 };
 
-// ---- with least values: Q2_K, Q4_K, Q5_K ------------------------------------------------------------------------------
+// ---- with least values: Q2_K, Q4_K, Q5_K ----------------------------------------------------------------------------
 
 struct affine_format {
   int group, top;                                  // values of a group; largest code
@@ -12,9 +13,11 @@ struct affine_format {
   struct affine_search search;
   float spread;                                    // with weights: how many times the mean square is added
 };
-struct affine_block { uint8_t codes[SUPER], scales[GROUPS_MAX], mins[GROUPS_MAX]; float d, dmin; };   // d, dmin: before they are rounded to f16
+// d, dmin: before they are rounded to f16
+struct affine_block { uint8_t codes[SUPER], scales[GROUPS_MAX], mins[GROUPS_MAX]; float d, dmin; };
 
-// How much errors matter when nobody says: absolute values where groups are small, otherwise these plus the group's root mean square.
+// How much errors matter when nobody says: absolute values where groups are small, otherwise these plus the group's
+// root mean square.
 static void plain_weights(const struct affine_format *f, const float *x, float *out) {
   float rms = f->group == 32 ? sqrtf(sum_of_squares(x, f->group) / (float)f->group) : 0;
   for (int i = 0; i < f->group; i++) out[i] = rms + fabsf(x[i]);
@@ -45,7 +48,8 @@ static void affine_fit(const struct affine_format *f, const float *x, const floa
     else plain_weights(f, at, w);
     sums[g] = 0;
     for (int i = 0; i < f->group; i++) sums[g] += w[i];
-    scales[g] = fit_affine(at, w, f->group, f->top, weights ? &wide_search : &f->search, b->codes + g * f->group, &mins[g]);
+    scales[g] =
+      fit_affine(at, w, f->group, f->top, weights ? &wide_search : &f->search, b->codes + g * f->group, &mins[g]);
   }
   if (weights) {
     b->d = fit_positive(scales, sums, n, f->scale_top, b->scales);
@@ -55,7 +59,8 @@ static void affine_fit(const struct affine_format *f, const float *x, const floa
     b->dmin = round_scales(mins, n, f->scale_top, b->mins);
   }
   float d = half_value(half_bits(b->d)), dmin = half_value(half_bits(b->dmin));
-  for (int g = 0; g < n; g++) choose_again(x + g * f->group, f->group, d * b->scales[g], dmin * b->mins[g], 0, f->top, b->codes + g * f->group);
+  for (int g = 0; g < n; g++)
+    choose_again(x + g * f->group, f->group, d * b->scales[g], dmin * b->mins[g], 0, f->top, b->codes + g * f->group);
 }
 
 // Two bits of 128 values in 32 bytes, and the same for the other 128.
@@ -78,7 +83,8 @@ void quantise_q2_k(const float *x, const float *weights, int64_t n, unsigned cha
   }
 }
 
-// d, dmin, and eight scales and least values of 6 bits in 12 bytes: of the last four the two high bits go where the first four leave room.
+// d, dmin, and eight scales and least values of 6 bits in 12 bytes: of the last four the two high bits go where the
+// first four leave room.
 static void put_affine_head(unsigned char *out, const struct affine_block *b) {
   unsigned char *s = out + 4;
   put_half(out, b->d);
@@ -121,12 +127,14 @@ void quantise_q5_k(const float *x, const float *weights, int64_t n, unsigned cha
   }
 }
 
-// ---- around zero: Q3_K, Q6_K ------------------------------------------------------------------------------------------
+// ---- around zero: Q3_K, Q6_K ----------------------------------------------------------------------------------------
 
 // 16 scales of 6 bits, 32 being 0: low nibbles in 8 bytes, two high bits in 4.
 static void put_six_bit_scales(unsigned char *out, const uint8_t *scales) {
   for (int g = 0; g < 8; g++) out[g] = (unsigned char)((scales[g] & 15) | (scales[g + 8] & 15) << 4);
-  for (int g = 0; g < 4; g++) out[8 + g] = (unsigned char)(scales[g] >> 4 | scales[g + 4] >> 4 << 2 | scales[g + 8] >> 4 << 4 | scales[g + 12] >> 4 << 6);
+  for (int g = 0; g < 4; g++)
+    out[8 + g] =
+      (unsigned char)(scales[g] >> 4 | scales[g + 4] >> 4 << 2 | scales[g + 8] >> 4 << 4 | scales[g + 12] >> 4 << 6);
 }
 
 // The scale of the block, from those of its groups; the one farthest from 0 gets the code 0.
@@ -146,7 +154,8 @@ void quantise_q3_k(const float *x, const float *weights, int64_t n, unsigned cha
     float scales[16], w[16], sums[16], mean_square = weights ? 2 * sum_of_squares(x, SUPER) / SUPER : 0, d;
     for (int g = 0; g < 16; g++) {
       if (weights) row_weights(x + 16 * g, weights + i + 16 * g, 16, mean_square, w);
-      scales[g] = weights ? fit_symmetric(x + 16 * g, w, 16, 4, codes + 16 * g) : fit_by_steps(x + 16 * g, 16, 4, codes + 16 * g);
+      scales[g] =
+        weights ? fit_symmetric(x + 16 * g, w, 16, 4, codes + 16 * g) : fit_by_steps(x + 16 * g, 16, 4, codes + 16 * g);
       sums[g] = 0;
       for (int k = 0; weights && k < 16; k++) sums[g] += w[k];
     }
@@ -165,7 +174,8 @@ void quantise_q6_k(const float *x, const float *weights, int64_t n, unsigned cha
   for (int64_t i = 0; i < n; i += SUPER, x += SUPER, out += 210) {
     uint8_t codes[SUPER];
     float scales[16];
-    for (int g = 0; g < 16; g++) scales[g] = fit_symmetric(x + 16 * g, weights ? weights + i + 16 * g : NULL, 16, 32, codes + 16 * g);
+    for (int g = 0; g < 16; g++)
+      scales[g] = fit_symmetric(x + 16 * g, weights ? weights + i + 16 * g : NULL, 16, 32, codes + 16 * g);
     float far = farthest(scales, 16), inverse = far != 0 ? -128 / far : 0, d;
     if (far == 0) {
       memset(out, 0, 210);
@@ -179,7 +189,8 @@ void quantise_q6_k(const float *x, const float *weights, int64_t n, unsigned cha
       out[192 + g] = (unsigned char)s;
       choose_again(x + 16 * g, 16, d * (float)(int8_t)s, 0, -32, 31, codes + 16 * g);
     }
-    for (int k = 0; k < 128; k++) {                                    // low nibbles: 64 values, and the 64 after them above
+    // low nibbles: 64 values, and the 64 after them above
+    for (int k = 0; k < 128; k++) {
       const uint8_t *c = codes + k / 64 * 128 + k % 64;
       out[k] = (unsigned char)((c[0] & 15) | (c[64] & 15) << 4);
     }

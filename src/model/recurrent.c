@@ -15,20 +15,23 @@
 
 tensor *state_rows(build *b, const layer *y, int i, int n, const int64_t *dims) {
   graph *g = b->g;
-  return t_where(g, t_op2(g, OP_CMPLT, b->pos, n_(b, 1)), t_float(g, 0), t_reshape_i(g, state_slot(b, y, i, state_buffer(b, y, i)), n, dims));
+  return t_where(g, t_op2(g, OP_CMPLT, b->pos, n_(b, 1)), t_float(g, 0),
+                 t_reshape_i(g, state_slot(b, y, i, state_buffer(b, y, i)), n, dims));
 }
 
 void state_store(build *b, const layer *y, int i, tensor *value) {
-  tensor *own = state_slot(b, y, i, state_buffer(b, y, i)), *view = t_reshape(b->g, own, value->shape->n, value->shape->dim);
+  tensor *own = state_slot(b, y, i, state_buffer(b, y, i)),
+         *view = t_reshape(b->g, own, value->shape->n, value->shape->dim);
   vec_push(b->effects, t_assign(b->g, view, value));
 }
 
 tensor *softplus(graph *g, tensor *x) {         // log(1 + exp x), of which nothing overflows
   tensor *far = t_exp(g, t_op2(g, OP_MIN, x, t_op1(g, OP_NEG, x)));
-  return t_add(g, t_op2(g, OP_MAX, x, t_float(g, 0)), t_scale(g, t_op1(g, OP_LOG2, t_add(g, far, t_float(g, 1))), M_LN2));
+  return t_add(g, t_op2(g, OP_MAX, x, t_float(g, 0)),
+               t_scale(g, t_op1(g, OP_LOG2, t_add(g, far, t_float(g, 1))), M_LN2));
 }
 
-// --- rows of a block ------------------------------------------------------------------------------------------------------
+// --- rows of a block -------------------------------------------------------------------------------------------------
 
 // RUN_ROOM: tokens that a run has at most, as intervals see it
 enum { MAMBA1_BLOCK = 16, MAMBA_BLOCK = 64, SOLVED_AT_ONCE = 8, RUN_ROOM = 64 };
@@ -104,17 +107,26 @@ tensor *left_at_end(build *b, const block *k, tensor *sum, tensor *sums, uop *ro
   return t_where(g, k->full, t_exp(g, t_sub(g, last, t_slice(g, sums, 0, n_(b, 0), rows))), t_float(g, 0));
 }
 
-// --- keys of both kinds ---------------------------------------------------------------------------------------------------
+// --- keys of both kinds ----------------------------------------------------------------------------------------------
 
 static int load_ssm(loader *l, layer *y) {
   ssm *s = &y->ssm;
-  if (key_count(l, "ssm.conv_kernel", 2, 64, &y->taps) || key_count(l, "ssm.inner_size", 1, 1 << 20, &s->inner) || key_count(l, "ssm.state_size", 1, 1 << 12, &s->state) ||
-      key_count(l, "ssm.time_step_rank", 1, 1 << 12, &s->heads) || key_count(l, "ssm.group_count", 1, 1 << 12, &s->groups)) return -1;
-  if (s->inner % s->heads) return gguf_fail(l->f, key(l, "ssm.time_step_rank"), l->err, "%d does not divide ssm.inner_size = %d", s->heads, s->inner);
-  if (s->heads % s->groups) return gguf_fail(l->f, key(l, "ssm.group_count"), l->err, "%d does not divide ssm.time_step_rank = %d", s->groups, s->heads);
+  if (key_count(l, "ssm.conv_kernel", 2, 64, &y->taps) || key_count(l, "ssm.inner_size", 1, 1 << 20, &s->inner) ||
+      key_count(l, "ssm.state_size", 1, 1 << 12, &s->state) ||
+      key_count(l, "ssm.time_step_rank", 1, 1 << 12, &s->heads) ||
+      key_count(l, "ssm.group_count", 1, 1 << 12, &s->groups))
+    return -1;
+  if (s->inner % s->heads)
+    return gguf_fail(l->f, key(l, "ssm.time_step_rank"), l->err, "%d does not divide ssm.inner_size = %d", s->heads,
+                     s->inner);
+  if (s->heads % s->groups)
+    return gguf_fail(l->f, key(l, "ssm.group_count"), l->err, "%d does not divide ssm.time_step_rank = %d", s->groups,
+                     s->heads);
   int64_t channels = s->inner + 2 * (int64_t)s->groups * s->state;
-  if (want_matrix(l, y, W_SSM_CONV1D, y->taps, channels, bias_if(l, HAS_CONV_BIAS)) || want_vector(l, y, W_SSM_DT, s->heads, WANT_OPTIONAL | WANT_BIAS) ||
-      want_matrix(l, y, W_SSM_OUT, s->inner, l->m->n_embd, 0)) return -1;
+  if (want_matrix(l, y, W_SSM_CONV1D, y->taps, channels, bias_if(l, HAS_CONV_BIAS)) ||
+      want_vector(l, y, W_SSM_DT, s->heads, WANT_OPTIONAL | WANT_BIAS) ||
+      want_matrix(l, y, W_SSM_OUT, s->inner, l->m->n_embd, 0))
+    return -1;
   state(l, y, DT_F32, 0, (y->taps - 1) * channels);
   state(l, y, DT_F32, 0, (int64_t)s->inner * s->state);
   return 0;
@@ -130,24 +142,30 @@ static void load_rows(loader *l, layer *y, int64_t size, int64_t keys) {
   if (!m->block || m->block > size) m->block = (int)size;
 }
 
-// --- Mamba ----------------------------------------------------------------------------------------------------------------
-// Each of the inner channels has a state of n elements, each of which fades in its own way: by exp(A dt). The time step dt, what is
-// added (dt x B) and what reads (C) are made of the input; some models norm these three. Blocks are short, since every row that is not in
-// the state yet fades anew for every token.
+// --- Mamba -----------------------------------------------------------------------------------------------------------
+// Each of the inner channels has a state of n elements, each of which fades in its own way: by exp(A dt). The time step
+// dt, what is added (dt x B) and what reads (C) are made of the input; some models norm these three. Blocks are short,
+// since every row that is not in the state yet fades anew for every token.
 
 static int mamba_load(loader *l, layer *y) {
   ssm *s = &y->ssm;
   int rank;
   bool named = l->m->arch->has & HAS_SSM_NORMS;
-  if (key_count(l, "ssm.conv_kernel", 2, 64, &y->taps) || key_count(l, "ssm.inner_size", 1, 1 << 20, &s->inner) || key_count(l, "ssm.state_size", 1, 1 << 12, &s->state) ||
-      key_count(l, "ssm.time_step_rank", 1, 1 << 14, &rank) || (!named && gguf_bool_opt(l->f, key(l, "ssm.dt_b_c_rms"), false, &s->normed, l->err))) return -1;
+  if (key_count(l, "ssm.conv_kernel", 2, 64, &y->taps) || key_count(l, "ssm.inner_size", 1, 1 << 20, &s->inner) ||
+      key_count(l, "ssm.state_size", 1, 1 << 12, &s->state) || key_count(l, "ssm.time_step_rank", 1, 1 << 14, &rank) ||
+      (!named && gguf_bool_opt(l->f, key(l, "ssm.dt_b_c_rms"), false, &s->normed, l->err)))
+    return -1;
   s->normed |= named;
   s->heads = rank;
   int64_t inner = s->inner, n = s->state, d = l->m->n_embd;
-  if (want_matrix(l, y, W_SSM_IN, d, 2 * inner, 0) || want_matrix(l, y, W_SSM_CONV1D, y->taps, inner, WANT_BIAS) || want_matrix(l, y, W_SSM_X, inner, rank + 2 * n, 0) ||
-      want_matrix(l, y, W_SSM_DT, rank, inner, WANT_BIAS) || want(l, y, W_SSM_A, n, inner, 1, WANT_BARE) || want(l, y, W_SSM_D, inner, 1, 1, WANT_BARE) ||
-      want_matrix(l, y, W_SSM_OUT, inner, d, 0)) return -1;
-  if (named && (want_vector(l, y, W_SSM_DT_NORM, rank, 0) || want_vector(l, y, W_SSM_B_NORM, n, 0) || want_vector(l, y, W_SSM_C_NORM, n, 0))) return -1;
+  if (want_matrix(l, y, W_SSM_IN, d, 2 * inner, 0) || want_matrix(l, y, W_SSM_CONV1D, y->taps, inner, WANT_BIAS) ||
+      want_matrix(l, y, W_SSM_X, inner, rank + 2 * n, 0) || want_matrix(l, y, W_SSM_DT, rank, inner, WANT_BIAS) ||
+      want(l, y, W_SSM_A, n, inner, 1, WANT_BARE) || want(l, y, W_SSM_D, inner, 1, 1, WANT_BARE) ||
+      want_matrix(l, y, W_SSM_OUT, inner, d, 0))
+    return -1;
+  if (named && (want_vector(l, y, W_SSM_DT_NORM, rank, 0) || want_vector(l, y, W_SSM_B_NORM, n, 0) ||
+                want_vector(l, y, W_SSM_C_NORM, n, 0)))
+    return -1;
   state(l, y, DT_F32, 0, (y->taps - 1) * inner);
   state(l, y, DT_F32, 0, inner * n);
   for (int64_t each = 0; each < 2; each++) rows_state(l, y, MAMBA1_BLOCK, inner);
@@ -164,7 +182,8 @@ static tensor *mamba(build *b, const layer *y, tensor *x) {
   uop *one = n_(b, 1), *N = n_(b, n), *D = n_(b, inner);
   tensor *all = t_contiguous(g, linear(b, y, W_SSM_IN, x)), *z = t_slice_i(g, all, 1, inner, inner);
   x = t_contiguous(g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, t_slice_i(g, all, 1, 0, inner))));
-  tensor *made = t_contiguous(g, linear(b, y, W_SSM_X, x)), *dt = t_slice_i(g, made, 1, 0, rank), *B = t_slice_i(g, made, 1, rank, n), *C = t_slice_i(g, made, 1, rank + n, n);
+  tensor *made = t_contiguous(g, linear(b, y, W_SSM_X, x)), *dt = t_slice_i(g, made, 1, 0, rank),
+         *B = t_slice_i(g, made, 1, rank, n), *C = t_slice_i(g, made, 1, rank + n, n);
   if (s->normed) {
     dt = norm(b, y, W_SSM_DT_NORM, dt);
     B = norm(b, y, W_SSM_B_NORM, B);
@@ -173,24 +192,34 @@ static tensor *mamba(build *b, const layer *y, tensor *x) {
   dt = t_contiguous(g, softplus(g, linear(b, y, W_SSM_DT, t_contiguous(g, dt))));
   block k = block_of(b, MAMBA1_BLOCK);
   tensor *A = t_reshape(g, weight(b, y, W_SSM_A), DIMS(one, D, N));
-  tensor *sum = added_up(b, &k, keep_rows(b, y, STATE_DECAY, &k, dt, false)), *sums = keep_rows(b, y, STATE_SUM, &k, sum, false);
-  tensor *keys = keep_rows(b, y, STATE_KEY, &k, t_contiguous(g, B), false), *values = keep_rows(b, y, STATE_VALUE, &k, t_contiguous(g, t_mul(g, dt, x)), false);
+  tensor *sum = added_up(b, &k, keep_rows(b, y, STATE_DECAY, &k, dt, false)),
+         *sums = keep_rows(b, y, STATE_SUM, &k, sum, false);
+  tensor *keys = keep_rows(b, y, STATE_KEY, &k, t_contiguous(g, B), false),
+         *values = keep_rows(b, y, STATE_VALUE, &k, t_contiguous(g, t_mul(g, dt, x)), false);
   C = t_contiguous(g, C);
   // what token t reads of row s of the block
   tensor *since = t_sub(g, t_reshape(g, sum, DIMS(b->T, one, D)), t_reshape(g, sums, DIMS(one, k.end, D)));
-  tensor *meet = t_contiguous(g, t_mul(g, t_reshape(g, C, DIMS(b->T, one, N)), t_reshape(g, keys, DIMS(one, k.end, N))));
-  tensor *left = t_exp(g, t_mul(g, t_reshape(g, since, DIMS(b->T, k.end, D, one)), t_reshape(g, A, DIMS(one, one, D, N))));
-  tensor *read = t_reshape(g, t_reduce(g, t_mul(g, left, t_reshape(g, meet, DIMS(b->T, k.end, one, N))), OP_ADD, 3), DIMS(b->T, k.end, D));
-  read = t_where(g, t_reshape(g, not_later(b, &k, k.end, true), DIMS(b->T, k.end, one)), t_mul(g, read, t_reshape(g, values, DIMS(one, k.end, D))), t_float(g, 0));
+  tensor *meet =
+    t_contiguous(g, t_mul(g, t_reshape(g, C, DIMS(b->T, one, N)), t_reshape(g, keys, DIMS(one, k.end, N))));
+  tensor *left =
+    t_exp(g, t_mul(g, t_reshape(g, since, DIMS(b->T, k.end, D, one)), t_reshape(g, A, DIMS(one, one, D, N))));
+  tensor *read = t_reshape(g, t_reduce(g, t_mul(g, left, t_reshape(g, meet, DIMS(b->T, k.end, one, N))), OP_ADD, 3),
+                           DIMS(b->T, k.end, D));
+  read = t_where(g, t_reshape(g, not_later(b, &k, k.end, true), DIMS(b->T, k.end, one)),
+                 t_mul(g, read, t_reshape(g, values, DIMS(one, k.end, D))), t_float(g, 0));
   tensor *out = t_contiguous(g, t_reshape(g, t_reduce(g, t_contiguous(g, read), OP_ADD, 1), DIMS(b->T, D)));
   // and what the state still has
-  tensor *S = state_before(b, y, STATE_SSM, &k, 2, (int64_t[]){inner, n}), *fade = t_exp(g, t_mul(g, t_reshape(g, sum, DIMS(b->T, D, one)), A));
-  tensor *old = t_reduce(g, t_mul(g, t_mul(g, fade, t_reshape(g, S, DIMS(one, D, N))), t_reshape(g, C, DIMS(b->T, one, N))), OP_ADD, 2);
-  out = t_add(g, t_add(g, out, t_contiguous(g, t_reshape(g, old, DIMS(b->T, D)))), t_mul(g, x, t_reshape(g, weight(b, y, W_SSM_D), DIMS(one, D))));
+  tensor *S = state_before(b, y, STATE_SSM, &k, 2, (int64_t[]){inner, n}),
+         *fade = t_exp(g, t_mul(g, t_reshape(g, sum, DIMS(b->T, D, one)), A));
+  tensor *old = t_reduce(
+    g, t_mul(g, t_mul(g, fade, t_reshape(g, S, DIMS(one, D, N))), t_reshape(g, C, DIMS(b->T, one, N))), OP_ADD, 2);
+  out = t_add(g, t_add(g, out, t_contiguous(g, t_reshape(g, old, DIMS(b->T, D)))),
+              t_mul(g, x, t_reshape(g, weight(b, y, W_SSM_D), DIMS(one, D))));
   // the next state
   uop *rows = rows_done(b, &k);
   tensor *last = t_contiguous(g, t_slice(g, sum, 0, idx_sub(g, b->T, one), one));
-  tensor *kept = t_where(g, k.full, t_exp(g, t_mul(g, t_reshape(g, last, DIMS(D, one)), t_reshape(g, A, DIMS(D, N)))), t_float(g, 1));
+  tensor *kept = t_where(g, k.full, t_exp(g, t_mul(g, t_reshape(g, last, DIMS(D, one)), t_reshape(g, A, DIMS(D, N)))),
+                         t_float(g, 1));
   since = t_sub(g, last, t_slice(g, sums, 0, n_(b, 0), rows));
   left = t_where(g, k.full, t_exp(g, t_mul(g, t_reshape(g, since, DIMS(rows, D, one)), A)), t_float(g, 0));
   tensor *add = t_mul(g, t_mul(g, left, t_reshape(g, t_slice(g, values, 0, n_(b, 0), rows), DIMS(rows, D, one))),
@@ -202,7 +231,7 @@ static tensor *mamba(build *b, const layer *y, tensor *x) {
 
 const part part_mamba = {mamba_load, mamba};
 
-// --- Mamba 2 --------------------------------------------------------------------------------------------------------------
+// --- Mamba 2 ---------------------------------------------------------------------------------------------------------
 // Head h has a state of {p, n}; each token adds dt x B to it and reads it with C. B and C are shared by the heads of a
 // group.
 
@@ -210,21 +239,29 @@ static int mamba2_load(loader *l, layer *y) {
   const ssm *s = &y->ssm;
   if (load_ssm(l, y)) return -1;
   int64_t inner = s->inner, in = 2 * inner + 2 * (int64_t)s->groups * s->state + s->heads;
-  if (inner % s->groups) return gguf_fail(l->f, key(l, "ssm.group_count"), l->err, "%d does not divide ssm.inner_size = %d", s->groups, s->inner);
+  if (inner % s->groups)
+    return gguf_fail(l->f, key(l, "ssm.group_count"), l->err, "%d does not divide ssm.inner_size = %d", s->groups,
+                     s->inner);
   load_rows(l, y, MAMBA_BLOCK, (int64_t)s->groups * s->state);
-  return want_matrix(l, y, W_SSM_IN, l->m->n_embd, in, 0) || want(l, y, W_SSM_A, 1, s->heads, 1, WANT_BARE) || want(l, y, W_SSM_D, 1, s->heads, 1, WANT_BARE) ||
-         want_matrix(l, y, W_SSM_NORM, inner / s->groups, s->groups, y->mixer == &part_mamba2 ? 0 : WANT_OPTIONAL) ? -1 : 0;
+  return want_matrix(l, y, W_SSM_IN, l->m->n_embd, in, 0) || want(l, y, W_SSM_A, 1, s->heads, 1, WANT_BARE) ||
+             want(l, y, W_SSM_D, 1, s->heads, 1, WANT_BARE) ||
+             want_matrix(l, y, W_SSM_NORM, inner / s->groups, s->groups, y->mixer == &part_mamba2 ? 0 : WANT_OPTIONAL)
+           ? -1
+           : 0;
 }
 
 static tensor *mamba2(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   const ssm *s = &y->ssm;
-  int64_t inner = s->inner, n = s->state, groups = s->groups, h = s->heads, per = h / groups, p = inner / h, bc = groups * n;
+  int64_t inner = s->inner, n = s->state, groups = s->groups, h = s->heads, per = h / groups, p = inner / h,
+          bc = groups * n;
   tensor *all = t_contiguous(g, linear(b, y, W_SSM_IN, x));
   tensor *z = t_slice_i(g, all, 1, 0, inner), *dt = t_slice_i(g, all, 1, 2 * inner + 2 * bc, h);
-  tensor *xbc = t_contiguous(g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, t_slice_i(g, all, 1, inner, inner + 2 * bc))));
+  tensor *xbc = t_contiguous(
+    g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, t_slice_i(g, all, 1, inner, inner + 2 * bc))));
   uop *one = n_(b, 1), *G = n_(b, groups), *P = n_(b, per), *D = n_(b, p), *N = n_(b, n), *H = n_(b, h);
-  tensor *v = t_slice_i(g, xbc, 1, 0, inner), *B = t_slice_i(g, xbc, 1, inner, bc), *C = t_slice_i(g, xbc, 1, inner + bc, bc);
+  tensor *v = t_slice_i(g, xbc, 1, 0, inner), *B = t_slice_i(g, xbc, 1, inner, bc),
+         *C = t_slice_i(g, xbc, 1, inner + bc, bc);
   block k = block_of(b, MAMBA_BLOCK);
   dt = keep_rows(b, y, STATE_DECAY, &k, t_contiguous(g, softplus(g, t_add(g, dt, bias(b, y, W_SSM_DT)))), false);
   tensor *sum = added_up(b, &k, t_mul(g, dt, t_reshape(g, weight(b, y, W_SSM_A), DIMS(one, H)))),
@@ -245,7 +282,8 @@ static tensor *mamba2(build *b, const layer *y, tensor *x) {
                   OP_ADD, 4));
   out = t_add(g, t_reshape(g, out, DIMS(b->T, H, D)),
               t_mul(g, t_reshape(g, read, DIMS(b->T, H, D)), t_reshape(g, t_exp(g, sum), DIMS(b->T, H, one))));
-  out = t_add(g, out, t_mul(g, t_reshape(g, v, DIMS(b->T, H, D)), t_reshape(g, weight(b, y, W_SSM_D), DIMS(one, H, one))));
+  out =
+    t_add(g, out, t_mul(g, t_reshape(g, v, DIMS(b->T, H, D)), t_reshape(g, weight(b, y, W_SSM_D), DIMS(one, H, one))));
   uop *rows = rows_done(b, &k);
   tensor *fades,
       *left = t_contiguous(g, t_mul(g, left_at_end(b, &k, sum, sums, rows, &fades), t_slice(g, dt, 0, n_(b, 0), rows)));
@@ -263,7 +301,7 @@ static tensor *mamba2(build *b, const layer *y, tensor *x) {
 
 const part part_mamba2 = {mamba2_load, mamba2};
 
-// --- gated delta net ------------------------------------------------------------------------------------------------------
+// --- gated delta net -------------------------------------------------------------------------------------------------
 // Head h has a state of {k, v}, a memory that returns values for keys. A token first lets it fade, then writes the
 // difference between its value and what the memory has for its key: d(t) = beta (v(t) - S k(t)). Within a block that is
 // a triangular system, d(t) = r(t) - sum over s < t of A(t, s) d(s), with A the fading products of keys. A few rows are
@@ -276,9 +314,12 @@ static int delta_load(loader *l, layer *y) {
   int64_t d = l->m->n_embd, keys = (int64_t)s->groups * s->state, h = s->heads, v = s->inner / s->heads;
   load_rows(l, y, DELTA_BLOCK, keys);
   if (want_matrix(l, y, W_SSM_IN, d, 2 * keys + 2 * (int64_t)s->inner, WANT_OPTIONAL)) return -1;
-  if (!y->w[W_SSM_IN].weight && (want_matrix(l, y, W_ATTN_QKV, d, 2 * keys + s->inner, 0) || want_matrix(l, y, W_ATTN_GATE, d, s->inner, 0))) return -1;
+  if (!y->w[W_SSM_IN].weight &&
+      (want_matrix(l, y, W_ATTN_QKV, d, 2 * keys + s->inner, 0) || want_matrix(l, y, W_ATTN_GATE, d, s->inner, 0)))
+    return -1;
   if (want_matrix(l, y, W_SSM_BA, d, 2 * h, WANT_OPTIONAL)) return -1;
-  if (!y->w[W_SSM_BA].weight && (want_matrix(l, y, W_SSM_BETA, d, h, 0) || want_matrix(l, y, W_SSM_ALPHA, d, h, 0))) return -1;
+  if (!y->w[W_SSM_BA].weight && (want_matrix(l, y, W_SSM_BETA, d, h, 0) || want_matrix(l, y, W_SSM_ALPHA, d, h, 0)))
+    return -1;
   return want(l, y, W_SSM_A, h, 1, 1, WANT_BARE) || want_vector(l, y, W_SSM_NORM, v, 0) ? -1 : 0;
 }
 
@@ -391,7 +432,8 @@ static tensor *rows_of_block(build *b, const block *k, tensor *x, tensor *earlie
 tensor *solve(build *b, const layer *y, const block *k, tensor *A, tensor *r) {
   graph *g = b->g;
   uop *H = r->shape->dim[1], *V = r->shape->dim[2], *rows = n_(b, block_rows(k->size));
-  tensor *next = state_buffer(b, y, STATE_VALUE), *own = t_reshape(g, state_slot(b, y, STATE_VALUE, next), DIMS(rows, H, V)),
+  tensor *next = state_buffer(b, y, STATE_VALUE),
+         *own = t_reshape(g, state_slot(b, y, STATE_VALUE, next), DIMS(rows, H, V)),
          *known = t_slice_i(g, own, 0, 0, k->size), *d[DELTA_BLOCK / SOLVED_AT_ONCE];
   if (uop_is_int(b->T, 1)) return keep_rows(b, y, STATE_VALUE, k, solve_one(b, k, t_contiguous(g, A), r, known), false);
   r = rows_of_block(b, k, r, known);
@@ -408,12 +450,14 @@ tensor *solve(build *b, const layer *y, const block *k, tensor *A, tensor *r) {
 static tensor *delta_net(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   const ssm *s = &y->ssm;
-  int64_t inner = s->inner, k = s->state, groups = s->groups, h = s->heads, per = h / groups, v = inner / h, keys = groups * k;
+  int64_t inner = s->inner, k = s->state, groups = s->groups, h = s->heads, per = h / groups, v = inner / h,
+          keys = groups * k;
   uop *one = n_(b, 1), *H = n_(b, h), *K = n_(b, k), *V = n_(b, v);
   tensor *mixed, *z, *beta, *alpha;
   if (y->w[W_SSM_IN].weight) {              // of each group: its query, its key, its heads' values and gates
     tensor *all = t_contiguous(g, linear(b, y, W_SSM_IN, x));
-    mixed = t_cat_last(g, t_cat_last(g, of_groups(b, all, groups, 0, k), of_groups(b, all, groups, k, k)), of_groups(b, all, groups, 2 * k, per * v));
+    mixed = t_cat_last(g, t_cat_last(g, of_groups(b, all, groups, 0, k), of_groups(b, all, groups, k, k)),
+                       of_groups(b, all, groups, 2 * k, per * v));
     z = of_groups(b, all, groups, 2 * k + per * v, per * v);
   } else {
     mixed = linear(b, y, W_ATTN_QKV, x);
@@ -434,7 +478,8 @@ static tensor *delta_net(build *b, const layer *y, tensor *x) {
   tensor *sum = added_up(b, &blk, keep_rows(b, y, STATE_DECAY, &blk, t_contiguous(g, decay), false)),
          *sums = keep_rows(b, y, STATE_SUM, &blk, sum, true);
   tensor *conv = t_contiguous(g, t_silu(g, causal_conv(b, y, STATE_CONV, W_SSM_CONV1D, y->taps, mixed)));
-  tensor *q = unit_rows(b, y, t_slice_i(g, conv, 1, 0, keys), 1 / sqrt((double)k)), *key = unit_rows(b, y, t_slice_i(g, conv, 1, keys, keys), 1);
+  tensor *q = unit_rows(b, y, t_slice_i(g, conv, 1, 0, keys), 1 / sqrt((double)k)),
+         *key = unit_rows(b, y, t_slice_i(g, conv, 1, keys, keys), 1);
   tensor *value = t_reshape(g, t_slice_i(g, conv, 1, 2 * keys, inner), DIMS(b->T, H, V)),
          *S = state_before(b, y, STATE_SSM, &blk, 3, (int64_t[]){h, k, v});
   tensor *faded = t_reshape(g, t_exp(g, sum), DIMS(b->T, H, one)), *s4 = t_reshape(g, S, DIMS(one, H, K, V));

@@ -1,5 +1,5 @@
-// Rotary positions: pairs of elements of a head turn by angles that grow with the position. Angles are computed in f64, once per run for all
-// layers: position times base^(-2i/d), over the file's frequency factors where it has some.
+// Rotary positions: pairs of elements of a head turn by angles that grow with the position. Angles are computed in f64,
+// once per run for all layers: position times base^(-2i/d), over the file's frequency factors where it has some.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -8,17 +8,25 @@
 #include "model/model_impl.h"
 
 // The pair that turns `turns` times within the context that the model was first trained with.
-static double pair_of(const rope *r, double ctx, double turns) { return r->dim * log(ctx / (turns * 2 * M_PI)) / (2 * log(r->base)); }
+static double pair_of(const rope *r, double ctx, double turns) {
+  return r->dim * log(ctx / (turns * 2 * M_PI)) / (2 * log(r->base));
+}
 
 static int load_yarn(loader *l, rope *r) {
   model *m = l->m;
   double fast, slow, log_mul, factor = r->scale;
-  if (key_number_or(l, "rope.scaling.yarn_beta_fast", 32, 1e-3, 1e6, &fast) || key_number_or(l, "rope.scaling.yarn_beta_slow", 1, 1e-3, 1e6, &slow) ||
-      key_number_or(l, "rope.scaling.yarn_ext_factor", 1, -1e3, 1e3, &r->ramp) || key_number_or(l, "rope.scaling.yarn_log_multiplier", 0, -1e3, 1e3, &log_mul)) return -1;
+  if (key_number_or(l, "rope.scaling.yarn_beta_fast", 32, 1e-3, 1e6, &fast) ||
+      key_number_or(l, "rope.scaling.yarn_beta_slow", 1, 1e-3, 1e6, &slow) ||
+      key_number_or(l, "rope.scaling.yarn_ext_factor", 1, -1e3, 1e3, &r->ramp) ||
+      key_number_or(l, "rope.scaling.yarn_log_multiplier", 0, -1e3, 1e3, &log_mul))
+    return -1;
   if (r->ramp < 0) r->ramp = 1;         // as it is written where it was never set
   r->low = fmax(0, floor(pair_of(r, m->n_ctx_rope, fast)));
   r->high = fmin(r->dim - 1, ceil(pair_of(r, m->n_ctx_rope, slow)));
-  double usual = r->ramp != 0 && factor > 1 ? (1 + 0.1 * log(factor)) / (log_mul != 0 ? 1 + 0.1 * log_mul * log(factor) : 1) : 1, attn;
+  double usual = r->ramp != 0 && factor > 1
+                   ? (1 + 0.1 * log(factor)) / (log_mul != 0 ? 1 + 0.1 * log_mul * log(factor) : 1)
+                   : 1,
+         attn;
   if (key_number_or(l, "rope.scaling.yarn_attn_factor", usual, 1e-3, 1e3, &attn)) return -1;
   r->attn *= attn;
   return 0;
@@ -30,14 +38,17 @@ static int load_scaling(loader *l, rope *r) {
   model *m = l->m;
   gguf_string type;
   double factor = 0;
-  bool linear = has_key(l, "rope.scaling.factor") || has_key(l, "rope.scale_linear");       // unless the file says otherwise
+  // unless the file says otherwise
+  bool linear = has_key(l, "rope.scaling.factor") || has_key(l, "rope.scale_linear");
   if (gguf_str_opt(l->f, key(l, "rope.scaling.type"), linear ? "linear" : "none", &type, l->err)) return -1;
   if (key_count_or(l, "rope.scaling.original_context_length", (uint32_t)m->n_ctx_train, 1, 1u << 30, &m->n_ctx_rope) ||
       key_number_or(l, "rope.scaling.attn_factor", 1, 1e-3, 1e3, &r->attn)) return -1;
   bool yarn = is(type, "yarn");
   if (!yarn && !is(type, "none") && !is(type, "linear") && !is(type, "longrope")) {
     char text[64];
-    return gguf_fail(l->f, key(l, "rope.scaling.type"), l->err, "'%s' is not known (known: none, linear, yarn, longrope)", gguf_quote(text, sizeof text, type.at, type.n));
+    return gguf_fail(l->f, key(l, "rope.scaling.type"), l->err,
+                     "'%s' is not known (known: none, linear, yarn, longrope)",
+                     gguf_quote(text, sizeof text, type.at, type.n));
   }
   if (is(type, "none")) return 0;
   if (has_key(l, "rope.scale_linear") && !has_key(l, "rope.scaling.factor")) {
@@ -45,7 +56,8 @@ static int load_scaling(loader *l, rope *r) {
   } else if (has_key(l, "rope.scaling.factor") || !is(type, "longrope")) {
     if (key_number(l, "rope.scaling.factor", 0, 1e6, &factor)) return -1;
   }
-  if (factor > 0 && factor < 1e-3) return gguf_fail(l->f, key(l, "rope.scaling.factor"), l->err, "%g is not in 0.001..1000000", factor);
+  if (factor > 0 && factor < 1e-3)
+    return gguf_fail(l->f, key(l, "rope.scaling.factor"), l->err, "%g is not in 0.001..1000000", factor);
   if (factor > 0) r->scale = factor;
   return yarn ? load_yarn(l, r) : 0;
 }
@@ -62,17 +74,25 @@ int rope_load(loader *l, int head_dim) {
   if (m->base_alpha > 0 && head_dim > 2) r->base *= pow(m->base_alpha, head_dim / (head_dim - 2.0));
   int swa_head_dim = head_dim;
   *sliding = m->arch->flags & ARCH_SWA_PLAIN_ROPE ? (rope){.dim = r->dim, .base = r->base, .scale = 1, .attn = 1} : *r;
-  if (key_number_or(l, "rope.freq_base_swa", m->base_swa != 0 ? m->base_swa : r->base, 1.001, 1e12, &sliding->base)) return -1;
-  if (m->arch->period && (key_count_or(l, "attention.key_length_swa", (uint32_t)head_dim, 2, 1 << 14, &swa_head_dim) ||
-                          key_count_or(l, "rope.dimension_count_swa", (uint32_t)r->dim, 2, (uint32_t)swa_head_dim, &sliding->dim))) return -1;
+  if (key_number_or(l, "rope.freq_base_swa", m->base_swa != 0 ? m->base_swa : r->base, 1.001, 1e12, &sliding->base))
+    return -1;
+  if (m->arch->period &&
+      (key_count_or(l, "attention.key_length_swa", (uint32_t)head_dim, 2, 1 << 14, &swa_head_dim) ||
+       key_count_or(l, "rope.dimension_count_swa", (uint32_t)r->dim, 2, (uint32_t)swa_head_dim, &sliding->dim)))
+    return -1;
   if (sliding->dim % 2 || sliding->dim > swa_head_dim)
-    return gguf_fail(l->f, key(l, "rope.dimension_count_swa"), l->err, "%d of %d elements cannot rotate in pairs", sliding->dim, swa_head_dim);
+    return gguf_fail(l->f, key(l, "rope.dimension_count_swa"), l->err, "%d of %d elements cannot rotate in pairs",
+                     sliding->dim, swa_head_dim);
   int n_factors = (m->half_turns ? sliding->dim : r->dim) / 2;
   if (m->half_turns) r->dim /= 2;
   if (r->dim % 2) return gguf_fail(l->f, key(l, "rope.dimension_count"), l->err, "%d is odd", r->dim);
-  unsigned both = gguf_tensor_find(l->f, "rope_factors_long.weight") || gguf_tensor_find(l->f, "rope_factors_short.weight") ? 0 : WANT_OPTIONAL;
-  if (want_vector(l, NULL, W_ROPE_FREQS, n_factors, m->arch->has & HAS_ROPE_FREQS ? 0 : WANT_OPTIONAL) || want_vector(l, NULL, W_ROPE_LONG, r->dim / 2, both) ||
-      want_vector(l, NULL, W_ROPE_SHORT, r->dim / 2, both)) return -1;
+  unsigned both =
+    gguf_tensor_find(l->f, "rope_factors_long.weight") || gguf_tensor_find(l->f, "rope_factors_short.weight")
+      ? 0
+      : WANT_OPTIONAL;
+  if (want_vector(l, NULL, W_ROPE_FREQS, n_factors, m->arch->has & HAS_ROPE_FREQS ? 0 : WANT_OPTIONAL) ||
+      want_vector(l, NULL, W_ROPE_LONG, r->dim / 2, both) || want_vector(l, NULL, W_ROPE_SHORT, r->dim / 2, both))
+    return -1;
   return 0;
 }
 
@@ -104,7 +124,8 @@ static void tables(build *b, const rope *r, tensor *factors, tensor **cos, tenso
 void rope_tables(build *b) {
   const model *m = b->m;
   if (m->arch->flags & ARCH_POSITIONS) return;
-  enum tensor_id factors = m->w[W_ROPE_LONG].weight ? b->s->n_ctx > m->n_ctx_rope ? W_ROPE_LONG : W_ROPE_SHORT : W_ROPE_FREQS;
+  enum tensor_id factors =
+    m->w[W_ROPE_LONG].weight ? b->s->n_ctx > m->n_ctx_rope ? W_ROPE_LONG : W_ROPE_SHORT : W_ROPE_FREQS;
   for (int i = 0; i < ROPE_COUNT; i++) {
     bool plain = i == ROPE_SLIDING && m->arch->flags & ARCH_SWA_PLAIN_ROPE;
     tables(b, &m->rope[i], plain ? NULL : weight(b, NULL, factors), &b->cos[i], &b->sin[i]);
@@ -114,7 +135,9 @@ void rope_tables(build *b) {
   }
 }
 
-bool rope_whole(const build *b, const layer *y, int64_t d) { return y->rope != ROPE_NONE && b->m->rope[y->rope].dim == d; }
+bool rope_whole(const build *b, const layer *y, int64_t d) {
+  return y->rope != ROPE_NONE && b->m->rope[y->rope].dim == d;
+}
 
 // {T, heads, d/2, 2}, where [.., i, 0] and [.., i, 1] are the two elements of pair i.
 static tensor *pairs_of(const build *b, tensor *x, int64_t heads, int64_t d) {

@@ -1,11 +1,13 @@
-// Keys under the architecture's name that no part of the model has asked for. Each says something of the model, and an answer that leaves it out
-// may be wrong: such a file is refused, unless the key is in the table below, with the reason why nothing follows from it.
+// Keys under the architecture's name that no part of the model has asked for. Each says something of the model, and an
+// answer that leaves it out may be wrong: such a file is refused, unless the key is in the table below, with the reason
+// why nothing follows from it.
 //
-// Which keys are read is not written down anywhere: key() of model_keys.c notes what is asked for, as want() does with tensors.
+// Which keys are read is not written down anywhere: key() of model_keys.c notes what is asked for, as want() does with
+// tensors.
 #include <string.h>
 #include "model/model_impl.h"
 
-// --- when a key says nothing: true for this value in this file --------------------------------------------------------------
+// --- when a key says nothing: true for this value in this file -------------------------------------------------------
 
 static bool number_of(const gguf_value *v, double *out) {
   switch (v->type) {
@@ -47,9 +49,10 @@ static bool if_behind_all(loader *l, const gguf_value *v) {
   return v->type != GGUF_ARRAY && number_of(v, &n) && (n == 0 || n >= l->m->n_ctx_train);
 }
 
-// --- the table ----------------------------------------------------------------------------------------------------------------
+// --- the table -------------------------------------------------------------------------------------------------------
 
-// A name that ends in '*' stands for all that begin with what is before it. A name may have several rows: one of them is enough.
+// A name that ends in '*' stands for all that begin with what is before it. A name may have several rows: one of them
+// is enough.
 typedef struct harmless { const char *name; bool (*when)(loader *l, const gguf_value *v); const char *why; } harmless;
 static const harmless table[] = {
   {"vocab_size", always, "the embedding has a row for each token"},
@@ -109,7 +112,8 @@ static bool is_named(const char *name, const char *pattern) {
 }
 
 static const char *why_harmless(loader *l, const char *name, const gguf_value *v) {
-  for (size_t i = 0; i < COUNT(table); i++) if (is_named(name, table[i].name) && table[i].when(l, v)) return table[i].why;
+  for (size_t i = 0; i < COUNT(table); i++)
+    if (is_named(name, table[i].name) && table[i].when(l, v)) return table[i].why;
   return NULL;
 }
 

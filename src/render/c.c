@@ -1,8 +1,8 @@
-// The C renderer: a program as C17 with GCC's vector extensions, to be read, and to be compiled by gcc (12 or later) or clang
-// (14 or later) as a second opinion on the LLVM renderer.
+// The C renderer: a program as C17 with GCC's vector extensions, to be read, and to be compiled by gcc (12 or later) or
+// clang (14 or later) as a second opinion on the LLVM renderer.
 //
-// Compile it with -O2 -ffp-contract=off -fno-math-errno and link with -lm: then it computes exactly what the program says.
-// Vectors are of any power of two lanes, whatever the machine has: the compiler splits them.  What the language
+// Compile it with -O2 -ffp-contract=off -fno-math-errno and link with -lm: then it computes exactly what the program
+// says. Vectors are of any power of two lanes, whatever the machine has: the compiler splits them.  What the language
 // does not do to vectors (square root, fused multiply-add, half precision) is a loop over the lanes.
 #include "render/cstyle.h"
 #include <string.h>
@@ -11,14 +11,16 @@ enum helper { HELP_F16_TO_F32 = 1, HELP_F32_TO_F16 = 2, HELP_BITS = 4, HELP_SPLA
 
 static const char *element(enum dtype d) {              // short names for vector types
   static const char *const names[DT_COUNT] = {
-    [DT_BOOL] = "bool", [DT_I8] = "i8", [DT_U8] = "u8", [DT_I16] = "i16", [DT_U16] = "u16", [DT_I32] = "i32", [DT_U32] = "u32", [DT_I64] = "i64",
-    [DT_U64] = "u64", [DT_IDX] = "i64", [DT_F16] = "u16", [DT_BF16] = "u16", [DT_F32] = "f32", [DT_F64] = "f64"};
+    [DT_BOOL] = "bool", [DT_I8] = "i8",    [DT_U8] = "u8",   [DT_I16] = "i16", [DT_U16] = "u16",
+    [DT_I32] = "i32",   [DT_U32] = "u32",  [DT_I64] = "i64", [DT_U64] = "u64", [DT_IDX] = "i64",
+    [DT_F16] = "u16",   [DT_BF16] = "u16", [DT_F32] = "f32", [DT_F64] = "f64"};
   return names[d];
 }
 
 static const char *const scalars[DT_COUNT] = {
-  [DT_BOOL] = "bool", [DT_I8] = "int8_t", [DT_U8] = "uint8_t", [DT_I16] = "int16_t", [DT_U16] = "uint16_t", [DT_I32] = "int32_t", [DT_U32] = "uint32_t",
-  [DT_I64] = "int64_t", [DT_U64] = "uint64_t", [DT_IDX] = "int64_t", [DT_F16] = "uint16_t", [DT_F32] = "float", [DT_F64] = "double"};
+  [DT_BOOL] = "bool",    [DT_I8] = "int8_t",    [DT_U8] = "uint8_t",  [DT_I16] = "int16_t",  [DT_U16] = "uint16_t",
+  [DT_I32] = "int32_t",  [DT_U32] = "uint32_t", [DT_I64] = "int64_t", [DT_U64] = "uint64_t", [DT_IDX] = "int64_t",
+  [DT_F16] = "uint16_t", [DT_F32] = "float",    [DT_F64] = "double"};
 
 static const char *type(cstyle *c, enum dtype d, int lanes) {
   if (lanes == 1) return scalars[d];
@@ -43,7 +45,8 @@ static const char *convert(cstyle *c, const char *x, enum dtype from, enum dtype
 
 static const char *mask(cstyle *c, const char *x, int from_bytes, int to_bytes, int lanes) {
   if (from_bytes == to_bytes) return x;
-  return cs_print(c, "__builtin_convertvector(%s, %s)", cs_bare(c, x), type(c, to_bytes == 1 ? DT_BOOL : cs_int_of_size(to_bytes, false), lanes));
+  return cs_print(c, "__builtin_convertvector(%s, %s)", cs_bare(c, x),
+                  type(c, to_bytes == 1 ? DT_BOOL : cs_int_of_size(to_bytes, false), lanes));
 }
 
 static const char *select(cstyle *c, const char *m, const char *x, const char *y, enum dtype d, int lanes) {
@@ -84,15 +87,22 @@ static const char *shuffle(cstyle *c, const uop *u, const char *x, const char *y
 }
 
 static const char *math(cstyle *c, const uop *u, const char *const *x) {
-  const char *f = u->op == OP_SQRT ? "sqrt" : u->op == OP_TRUNC ? "trunc" : u->op == OP_FLOOR ? "floor" : "fma", *s = u->dt == DT_F32 ? "f" : "";
+  const char *f = u->op == OP_SQRT    ? "sqrt"
+                  : u->op == OP_TRUNC ? "trunc"
+                  : u->op == OP_FLOOR ? "floor"
+                                      : "fma",
+             *s = u->dt == DT_F32 ? "f" : "";
   if (u->lanes == 1) {
-    if (u->op == OP_FMA) return cs_print(c, "__builtin_fma%s(%s, %s, %s)", s, cs_bare(c, x[0]), cs_bare(c, x[1]), cs_bare(c, x[2]));
+    if (u->op == OP_FMA)
+      return cs_print(c, "__builtin_fma%s(%s, %s, %s)", s, cs_bare(c, x[0]), cs_bare(c, x[1]), cs_bare(c, x[2]));
     return cs_print(c, "__builtin_%s%s(%s)", f, s, cs_bare(c, x[0]));
   }
   const char *v = cs_name(c, "v"), *a[3] = {0};
   for (size_t i = 0; i < u->nsrc; i++) a[i] = cs_named(c, (enum dtype)u->dt, u->lanes, x[i]);
   cs_line(c, "%s %s = {0};", type(c, (enum dtype)u->dt, u->lanes), v);
-  if (u->op == OP_FMA) cs_line(c, "for (int l = 0; l < %d; l++) %s[l] = __builtin_fma%s(%s[l], %s[l], %s[l]);", u->lanes, v, s, a[0], a[1], a[2]);
+  if (u->op == OP_FMA)
+    cs_line(c, "for (int l = 0; l < %d; l++) %s[l] = __builtin_fma%s(%s[l], %s[l], %s[l]);", u->lanes, v, s, a[0], a[1],
+            a[2]);
   else cs_line(c, "for (int l = 0; l < %d; l++) %s[l] = __builtin_%s%s(%s[l]);", u->lanes, v, f, s, a[0]);
   return v;
 }
@@ -130,7 +140,11 @@ static const char *dot(cstyle *c, const uop *u) {
   const char *y = cs_named(c, DT_U32, u->lanes, cs_text(c, u->src[2])), *lane = u->lanes > 1 ? "[l]" : "";
   cs_line(c, "%s %s = %s;", type(c, (enum dtype)u->dt, u->lanes), sum, cs_bare(c, cs_text(c, u->src[0])));
   cs_line(c, "for (int l = 0; l < %d; l++)", u->lanes);
-  if (u->dt == DT_I32) cs_line(c, "  for (int j = 0; j < 4; j++) %s%s = (int32_t)((uint32_t)%s%s + (uint32_t)(%s[4 * l + j] * (int8_t)(%s%s >> 8 * j)));", sum, lane, sum, lane, x, y, lane);
+  if (u->dt == DT_I32)
+    cs_line(c,
+            "  for (int j = 0; j < 4; j++) %s%s = (int32_t)((uint32_t)%s%s + (uint32_t)(%s[4 * l + j] * (int8_t)(%s%s "
+            ">> 8 * j)));",
+            sum, lane, sum, lane, x, y, lane);
   else {
     cs_line(c, "  for (int j = 0; j < 2; j++) {");
     cs_line(c, "    uint32_t m = (uint32_t)%s[2 * l + j] << 16, n = %s%s >> 16 * j << 16;", x, y, lane);
@@ -143,9 +157,11 @@ static const char *dot(cstyle *c, const uop *u) {
   return sum;
 }
 
-// ---- memory -----------------------------------------------------------------------------------------------------------
+// ---- memory ---------------------------------------------------------------------------------------------------------
 
-static bool same_memory(enum dtype value, const uop *memory) { return cs_memory_dtype(value) == cs_memory_dtype((enum dtype)memory->dt); }
+static bool same_memory(enum dtype value, const uop *memory) {
+  return cs_memory_dtype(value) == cs_memory_dtype((enum dtype)memory->dt);
+}
 
 // The type of lanes as they lie in memory, and the value in it as the renderer keeps it.
 static const char *from_memory(cstyle *c, enum dtype d, int lanes, const char *x) {
@@ -162,7 +178,9 @@ static const char *load(cstyle *c, const uop *u) {
     x = cs_name(c, "x");
     cs_line(c, "%s %s = {0};", type(c, in, u->lanes), x);
     if (same_memory(d, m)) cs_line(c, "for (int l = 0; l < %d; l++) %s[l] = %s[%s[l]];", u->lanes, x, b, at);
-    else cs_line(c, "for (int l = 0; l < %d; l++) { %s e; __builtin_memcpy(&e, %s + %s[l], sizeof e); %s[l] = e; }", u->lanes, scalars[in], b, at, x);
+    else
+      cs_line(c, "for (int l = 0; l < %d; l++) { %s e; __builtin_memcpy(&e, %s + %s[l], sizeof e); %s[l] = e; }",
+              u->lanes, scalars[in], b, at, x);
   } else if (u->lanes == 1 && same_memory(d, m)) x = cs_print(c, "%s[%s]", b, i);
   else {
     x = cs_name(c, "x");
@@ -182,35 +200,68 @@ static void store(cstyle *c, const uop *u) {
   if (index->lanes == 1) { cs_line(c, "__builtin_memcpy(%s + %s, &%s, sizeof %s);", b, i, name, name); return; }
   const char *at = cs_named(c, (enum dtype)index->src[1]->dt, index->lanes, i);
   if (same_memory(d, m)) cs_line(c, "for (int l = 0; l < %d; l++) %s[%s[l]] = %s[l];", what->lanes, b, at, name);
-  else cs_line(c, "for (int l = 0; l < %d; l++) { %s e = %s[l]; __builtin_memcpy(%s + %s[l], &e, sizeof e); }", what->lanes, scalars[in], name, b, at);
+  else
+    cs_line(c, "for (int l = 0; l < %d; l++) { %s e = %s[l]; __builtin_memcpy(%s + %s[l], &e, sizeof e); }",
+            what->lanes, scalars[in], name, b, at);
 }
 
 static void ask_ahead(cstyle *c, const uop *u) {
-  static const int locality[PREFETCH_HINTS] = {[PREFETCH_T0] = 3, [PREFETCH_T1] = 2, [PREFETCH_T2] = 1, [PREFETCH_NTA] = 0};
+  static const int locality[PREFETCH_HINTS] = {
+    [PREFETCH_T0] = 3, [PREFETCH_T1] = 2, [PREFETCH_T2] = 1, [PREFETCH_NTA] = 0};
   const uop *index = u->src[0];
-  cs_line(c, "__builtin_prefetch((const char *)(%s + %s) + %lld, 0, %d);", cs_buffer(c, render_memory(index)), cs_text(c, index), (long long)u->a, locality[u->b]);
+  cs_line(c, "__builtin_prefetch((const char *)(%s + %s) + %lld, 0, %d);", cs_buffer(c, render_memory(index)),
+          cs_text(c, index), (long long)u->a, locality[u->b]);
 }
 
 static const dialect c_dialect = {
-  .name = "C", .long_suffix = "ll", .max_lanes = 128, .names_operands = true,
-  .scalars = {[DT_BOOL] = "bool", [DT_I8] = "int8_t", [DT_U8] = "uint8_t", [DT_I16] = "int16_t", [DT_U16] = "uint16_t", [DT_I32] = "int32_t", [DT_U32] = "uint32_t",
-              [DT_I64] = "int64_t", [DT_U64] = "uint64_t", [DT_IDX] = "int64_t", [DT_F16] = "uint16_t", [DT_F32] = "float", [DT_F64] = "double"},
-  .type = type, .reinterpret = reinterpret, .convert = convert, .select = select, .mask = mask, .build = build, .extract = extract, .shuffle = shuffle,
-  .math = math, .halves = halves, .bitcast = bitcast, .dot = dot, .load = load, .store = store, .ask_ahead = ask_ahead,
+  .name = "C",
+  .long_suffix = "ll",
+  .max_lanes = 128,
+  .names_operands = true,
+  .scalars = {[DT_BOOL] = "bool",
+              [DT_I8] = "int8_t",
+              [DT_U8] = "uint8_t",
+              [DT_I16] = "int16_t",
+              [DT_U16] = "uint16_t",
+              [DT_I32] = "int32_t",
+              [DT_U32] = "uint32_t",
+              [DT_I64] = "int64_t",
+              [DT_U64] = "uint64_t",
+              [DT_IDX] = "int64_t",
+              [DT_F16] = "uint16_t",
+              [DT_F32] = "float",
+              [DT_F64] = "double"},
+  .type = type,
+  .reinterpret = reinterpret,
+  .convert = convert,
+  .select = select,
+  .mask = mask,
+  .build = build,
+  .extract = extract,
+  .shuffle = shuffle,
+  .math = math,
+  .halves = halves,
+  .bitcast = bitcast,
+  .dot = dot,
+  .load = load,
+  .store = store,
+  .ask_ahead = ask_ahead,
 };
 
-// ---- the file ---------------------------------------------------------------------------------------------------------
+// ---- the file -------------------------------------------------------------------------------------------------------
 
 static void write_types(cstyle *c, str *out) {
   for (int d = 0; d < DT_COUNT; d++)
     for (int lanes = 2; lanes <= c->d->max_lanes; lanes *= 2)
       if (map_get(&c->types, (uint64_t)d | (uint64_t)lanes << 8, NULL)) {
         int size = dtype_size((enum dtype)d);
-        str_addf(out, "typedef %s %sx%d __attribute__((vector_size(%d)));\n", d == DT_BOOL ? "int8_t" : scalars[d], element((enum dtype)d), lanes, lanes * size);
+        str_addf(out, "typedef %s %sx%d __attribute__((vector_size(%d)));\n", d == DT_BOOL ? "int8_t" : scalars[d],
+                 element((enum dtype)d), lanes, lanes * size);
       }
   if (!(c->helpers & HELP_SPLAT)) return;
   str_add(out, "#define X2(x) x, x\n");
-  for (int lanes = 4; lanes <= c->d->max_lanes; lanes *= 2) str_addf(out, "#define X%d(x) X%d(x), X%d(x)\n", lanes, lanes / 2, lanes / 2);
+  for (int lanes = 4; lanes <= c->d->max_lanes; lanes *= 2)
+    str_addf(out, "#define X%d(x) X%d(x), X%d(x)\n", lanes, lanes / 2, lanes / 2);
 }
 
 static void write_helpers(const cstyle *c, str *out) {
@@ -221,15 +272,15 @@ static void write_helpers(const cstyle *c, str *out) {
     "HELPER int32_t i32_of_bits(float x) { int32_t v; __builtin_memcpy(&v, &x, 4); return v; }\n"
     "HELPER uint64_t u64_of_bits(double x) { uint64_t v; __builtin_memcpy(&v, &x, 8); return v; }\n"
     "HELPER int64_t i64_of_bits(double x) { int64_t v; __builtin_memcpy(&v, &x, 8); return v; }\n";
-  static const char to_f32[] =
-    "// half to single: exact\n"
-    "HELPER float f32_of_f16(uint16_t h) {\n"
-    "  uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7fff;\n"
-    "  if (rest >= 0x7c00) return f32_of_bits(sign | 0x7f800000u | (rest & 0x3ff) << 13 | (rest > 0x7c00 ? 0x400000u : 0));\n"
-    "  if (rest >= 0x400) return f32_of_bits(sign | ((rest << 13) + 0x38000000u));\n"
-    "  float v = (float)rest * 0x1p-24f;\n"
-    "  return sign ? -v : v;\n"
-    "}\n";
+  static const char to_f32[] = "// half to single: exact\n"
+                               "HELPER float f32_of_f16(uint16_t h) {\n"
+                               "  uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7fff;\n"
+                               "  if (rest >= 0x7c00) return f32_of_bits(sign | 0x7f800000u | (rest & 0x3ff) << 13 | "
+                               "(rest > 0x7c00 ? 0x400000u : 0));\n"
+                               "  if (rest >= 0x400) return f32_of_bits(sign | ((rest << 13) + 0x38000000u));\n"
+                               "  float v = (float)rest * 0x1p-24f;\n"
+                               "  return sign ? -v : v;\n"
+                               "}\n";
   static const char to_f16[] =
     "// single to half: to nearest, ties to even\n"
     "HELPER uint16_t f16_of_f32(float x) {\n"
@@ -256,16 +307,20 @@ static void write_arguments(cstyle *c, str *out) {
   for (size_t i = 0; i < p->n; i++) {
     const uop *u = p->at[i];
     tiles |= u->op == OP_RANGE && u->b == AXIS_GLOBAL;
-    if ((u->op != OP_PARAM && u->op != OP_VAR && u->op != OP_LOCAL) || !map_ptr(&c->uses, u) || map_has(&seen, u)) continue;
+    if ((u->op != OP_PARAM && u->op != OP_VAR && u->op != OP_LOCAL) || !map_ptr(&c->uses, u) || map_has(&seen, u))
+      continue;
     map_put(&seen, u, c);
     if (u->op == OP_PARAM) {
       const char *t = scalars[cs_memory_dtype((enum dtype)u->dt)], *k = render_is_written(p, u) ? "" : "const ";
-      str_addf(out, "  %s%s *restrict b%lld = (%s%s *)bufs[%lld];   // %lld elements\n", k, t, (long long)u->a, k, t, (long long)u->a, (long long)u->b);
+      str_addf(out, "  %s%s *restrict b%lld = (%s%s *)bufs[%lld];   // %lld elements\n", k, t, (long long)u->a, k, t,
+               (long long)u->a, (long long)u->b);
       any_buf = true;
     } else if (u->op == OP_LOCAL) {
-      str_addf(out, "  %s l%lld[%lld];\n", scalars[cs_memory_dtype((enum dtype)u->dt)], (long long)u->a, (long long)u->b);
+      str_addf(out, "  %s l%lld[%lld];\n", scalars[cs_memory_dtype((enum dtype)u->dt)], (long long)u->a,
+               (long long)u->b);
     } else {
-      str_addf(out, "  %s %s = (%s)vars[%d]; (void)%s;\n", scalars[u->dt], cs_var(c, u), scalars[u->dt], render_var(p, u), cs_var(c, u));
+      str_addf(out, "  %s %s = (%s)vars[%d]; (void)%s;\n", scalars[u->dt], cs_var(c, u), scalars[u->dt],
+               render_var(p, u), cs_var(c, u));
       any_var = true;
     }
   }
@@ -281,12 +336,14 @@ int render_c(const program *p, const render_options *opt, str *out, error *err) 
   int r = 0;
   for (size_t i = 0; i < p->n && !r; i++) {
     const uop *u = p->at[i];
-    if (u->op == OP_VAR && render_var(p, u) < 0) r = error_set(err, "%s: the variable %.*s is no argument", p->name, (int)u->s_len, u->s);
+    if (u->op == OP_VAR && render_var(p, u) < 0)
+      r = error_set(err, "%s: the variable %.*s is no argument", p->name, (int)u->s_len, u->s);
   }
   if (r) return r;
   r = cs_program(&c, p, &c_dialect, 1, err);
   if (!r) {
-    str_addf(out, "// Compile with -O2 -ffp-contract=off -fno-math-errno, link with -lm.\n#include <stdbool.h>\n#include <stdint.h>\n\n");
+    str_addf(out, "// Compile with -O2 -ffp-contract=off -fno-math-errno, link with -lm.\n#include "
+                  "<stdbool.h>\n#include <stdint.h>\n\n");
     write_types(&c, out);
     write_helpers(&c, out);
     str_addf(out, "\nvoid %s(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi);\n", p->name);

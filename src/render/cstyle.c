@@ -1,8 +1,8 @@
 // The common part of the renderers to C-like languages: see cstyle.h.
 //
-// What is written inline: a value that is used once, in the block where it is made, by an operation that mentions its operand
-// once; loads never (a store might come between), and values of variables only if nothing is assigned in between.
-// What has no use is not written at all.
+// What is written inline: a value that is used once, in the block where it is made, by an operation that mentions its
+// operand once; loads never (a store might come between), and values of variables only if nothing is assigned in
+// between. What has no use is not written at all.
 #include "render/cstyle.h"
 #include <ctype.h>
 #include <math.h>
@@ -13,7 +13,7 @@
 typedef struct cs_use { size_t count, used; const uop *by; } cs_use;     // used: position of the last use, by that node
 enum { LONGEST_INLINE = 90 };
 
-// ---- texts ------------------------------------------------------------------------------------------------------------
+// ---- texts ----------------------------------------------------------------------------------------------------------
 
 const char *cs_print(cstyle *c, const char *fmt, ...) {
   str s = {0};
@@ -54,7 +54,9 @@ static bool is_atom(const char *t) {
   return true;
 }
 
-bool cs_is_name(const char *x) { return isalpha((unsigned char)*x) && is_atom(x) && !strchr(x, '.') && strcmp(x, "true") && strcmp(x, "false"); }
+bool cs_is_name(const char *x) {
+  return isalpha((unsigned char)*x) && is_atom(x) && !strchr(x, '.') && strcmp(x, "true") && strcmp(x, "false");
+}
 
 const char *cs_named(cstyle *c, enum dtype d, int lanes, const char *x) {
   if (is_atom(x)) return x;
@@ -63,7 +65,9 @@ const char *cs_named(cstyle *c, enum dtype d, int lanes, const char *x) {
   return name;
 }
 
-const char *cs_buffer(cstyle *c, const uop *m) { return cs_print(c, "%c%lld", m->op == OP_PARAM ? 'b' : 'l', (long long)m->a); }
+const char *cs_buffer(cstyle *c, const uop *m) {
+  return cs_print(c, "%c%lld", m->op == OP_PARAM ? 'b' : 'l', (long long)m->a);
+}
 const char *cs_var(cstyle *c, const uop *v) {
   char *t = arena_printf(c->mem, "n_%.*s", (int)v->s_len, v->s);
   for (char *q = t; *q; q++) if (!isalnum((unsigned char)*q)) *q = '_';
@@ -110,7 +114,8 @@ static const char *as_lane(cstyle *c, enum dtype d, const char *x) { return d ==
 static const char *vector_of(cstyle *c, const uop *u) {
   const char **x = ARENA_ARRAY(c->mem, const char *, u->lanes);
   for (int i = 0; i < u->lanes; i++)
-    x[i] = u->op == OP_LANE ? cs_print(c, "%d", i) : as_lane(c, (enum dtype)u->dt, cs_text(c, u->src[u->op == OP_SPLAT ? 0 : i]));
+    x[i] = u->op == OP_LANE ? cs_print(c, "%d", i)
+                            : as_lane(c, (enum dtype)u->dt, cs_text(c, u->src[u->op == OP_SPLAT ? 0 : i]));
   bool same = u->op == OP_SPLAT;
   return same ? cs_splat(c, (enum dtype)u->dt, u->lanes, x[0]) : c->d->build(c, (enum dtype)u->dt, u->lanes, x);
 }
@@ -119,19 +124,30 @@ const char *cs_text(cstyle *c, const uop *u) {
   const char *t = map_ptr(&c->text, u);
   if (t) return t;
   if (u->op == OP_CONST) t = cs_literal(c, u);
-  else if (u->op == OP_LANE || (u->op == OP_SPLAT && u->src[0]->op == OP_CONST)) t = u->lanes == 1 ? "0" : vector_of(c, u);
+  else if (u->op == OP_LANE || (u->op == OP_SPLAT && u->src[0]->op == OP_CONST))
+    t = u->lanes == 1 ? "0" : vector_of(c, u);
   else if (u->op == OP_VAR) t = cs_var(c, u);
   else die("%s: %s.%s is used before it is made", c->p->name, op_name((enum op)u->op), dtype_name((enum dtype)u->dt));
   map_put(&c->text, u, (void *)(uintptr_t)t);
   return t;
 }
 
-// ---- what stands where it is used -------------------------------------------------------------------------------------
+// ---- what stands where it is used -----------------------------------------------------------------------------------
 
 static bool mentions_once(const cstyle *c, const uop *by, const uop *u) {
   bool vector = u->lanes > 1;
   switch (by->op) {
-  case OP_ADD: case OP_SUB: case OP_MUL: case OP_FDIV: case OP_AND: case OP_OR: case OP_XOR: case OP_CMPLT: case OP_CMPEQ: case OP_CMPNE: case OP_NEG:
+  case OP_ADD:
+  case OP_SUB:
+  case OP_MUL:
+  case OP_FDIV:
+  case OP_AND:
+  case OP_OR:
+  case OP_XOR:
+  case OP_CMPLT:
+  case OP_CMPEQ:
+  case OP_CMPNE:
+  case OP_NEG:
   case OP_SHL: case OP_SHR: case OP_SET: case OP_STORE: return true;
   case OP_CAST: return u->dt != DT_F16 && by->dt != DT_F16;
   case OP_CDIV: case OP_CMOD: case OP_WHERE: return !vector;
@@ -145,7 +161,9 @@ static bool mentions_once(const cstyle *c, const uop *by, const uop *u) {
 static bool stays(const cstyle *c, size_t made, size_t used, bool variable) {
   for (size_t i = made + 1; i < used; i++) {
     enum op op = (enum op)c->p->at[i]->op;
-    if (op == OP_RANGE || op == OP_END || op == OP_IF || op == OP_ENDIF || op == OP_BARRIER || (variable && op == OP_SET)) return false;
+    if (op == OP_RANGE || op == OP_END || op == OP_IF || op == OP_ENDIF || op == OP_BARRIER ||
+        (variable && op == OP_SET))
+      return false;
   }
   return true;
 }
@@ -163,7 +181,8 @@ static bool reads_variable(const cstyle *c, const uop *u, int depth) {
 
 static bool goes_inline(cstyle *c, const uop *u, const char *t) {
   const cs_use *use = map_ptr(&c->uses, u);
-  if (u->op == OP_LOAD || !use || use->count != 1 || strlen(t) > LONGEST_INLINE || !mentions_once(c, use->by, u)) return false;
+  if (u->op == OP_LOAD || !use || use->count != 1 || strlen(t) > LONGEST_INLINE || !mentions_once(c, use->by, u))
+    return false;
   bool variable = reads_variable(c, u, 0);
   if (variable && use->by->op == OP_INDEX) return false;        // an INDEX is written later still, where it is used
   return stays(c, c->pos, use->used, variable);
@@ -188,13 +207,16 @@ static void define(cstyle *c, const uop *u, const char *t) {
   map_put(&c->text, u, (void *)(uintptr_t)t);
 }
 
-// ---- elementwise ------------------------------------------------------------------------------------------------------
+// ---- elementwise ----------------------------------------------------------------------------------------------------
 
 static const char *const symbols[OP_COUNT] = {
-  [OP_ADD] = "+", [OP_SUB] = "-", [OP_MUL] = "*", [OP_FDIV] = "/", [OP_CDIV] = "/", [OP_CMOD] = "%", [OP_AND] = "&", [OP_OR] = "|", [OP_XOR] = "^",
-  [OP_SHL] = "<<", [OP_SHR] = ">>", [OP_CMPLT] = "<", [OP_CMPEQ] = "==", [OP_CMPNE] = "!="};
+  [OP_ADD] = "+",  [OP_SUB] = "-",   [OP_MUL] = "*",    [OP_FDIV] = "/",  [OP_CDIV] = "/",
+  [OP_CMOD] = "%", [OP_AND] = "&",   [OP_OR] = "|",     [OP_XOR] = "^",   [OP_SHL] = "<<",
+  [OP_SHR] = ">>", [OP_CMPLT] = "<", [OP_CMPEQ] = "==", [OP_CMPNE] = "!="};
 
-static enum dtype unsigned_of(enum dtype d) { return dtype_is_unsigned(d) ? d : d == DT_IDX ? DT_U64 : (enum dtype)(d + 1); }
+static enum dtype unsigned_of(enum dtype d) {
+  return dtype_is_unsigned(d) ? d : d == DT_IDX ? DT_U64 : (enum dtype)(d + 1);
+}
 
 // Integer arithmetic that may wrap is done on unsigned numbers of at least 32 bits: in these languages only those wrap.
 static const char *wrapping(cstyle *c, enum op op, enum dtype d, int lanes, const char *x, const char *y) {
@@ -209,13 +231,16 @@ static const char *wrapping(cstyle *c, enum op op, enum dtype d, int lanes, cons
   const char *to = c->d->scalars[w];
   if (small || u != d) { x = x ? cs_print(c, "(%s)%s", to, x) : NULL; y = cs_print(c, "(%s)%s", to, y); }
   if (!x) return w != d ? cs_print(c, "((%s)(0 - %s))", c->d->scalars[d], y) : cs_print(c, "(0 - %s)", y);
-  return w != d ? cs_print(c, "((%s)(%s %s %s))", c->d->scalars[d], x, symbols[op], y) : cs_print(c, "(%s %s %s)", x, symbols[op], y);
+  return w != d ? cs_print(c, "((%s)(%s %s %s))", c->d->scalars[d], x, symbols[op], y)
+                : cs_print(c, "(%s %s %s)", x, symbols[op], y);
 }
 
 // u's value is known to fit its type whatever the order: then it is written as it is
 static bool cannot_wrap(const uop *u) {
   enum dtype d = (enum dtype)u->dt;
-  if (u->lanes > 1 || dtype_size(d) < 4 || d == DT_U64 || d == DT_U32 || (u->op != OP_ADD && u->op != OP_SUB && u->op != OP_MUL)) return false;
+  if (u->lanes > 1 || dtype_size(d) < 4 || d == DT_U64 || d == DT_U32 ||
+      (u->op != OP_ADD && u->op != OP_SUB && u->op != OP_MUL))
+    return false;
   return u->vmin > dtype_min(d) && u->vmax < dtype_max(d);
 }
 
@@ -258,8 +283,10 @@ static const char *cast(cstyle *c, const uop *u, const char *x) {
   enum dtype from = (enum dtype)u->src[0]->dt, to = (enum dtype)u->dt;
   int lanes = u->lanes;
   if (from == to) return x;
-  if (from == DT_F16 || to == DT_F16) return from == DT_F32 || to == DT_F32 ? c->d->halves(c, x, to == DT_F32, lanes) : NULL;
-  if (to == DT_BOOL) return compare(c, OP_CMPNE, from, lanes, x, cs_splat(c, from, lanes, dtype_is_float(from) ? "0.0f" : "0"));
+  if (from == DT_F16 || to == DT_F16)
+    return from == DT_F32 || to == DT_F32 ? c->d->halves(c, x, to == DT_F32, lanes) : NULL;
+  if (to == DT_BOOL)
+    return compare(c, OP_CMPNE, from, lanes, x, cs_splat(c, from, lanes, dtype_is_float(from) ? "0.0f" : "0"));
   if (from == DT_BOOL && lanes > 1) {                              // 0 and -1 to 0 and 1
     x = cs_print(c, "(-%s)", x);
     return to == DT_I8 ? x : c->d->convert(c, x, DT_I8, to, lanes);
@@ -284,7 +311,10 @@ static const char *elementwise(cstyle *c, const uop *u) {
   switch (u->op) {
   case OP_CAST: return cast(c, u, x[0]);
   case OP_BITCAST: return bitcast(c, u, x[0]);
-  case OP_NEG: return d == DT_BOOL || d == DT_F16 ? NULL : dtype_is_float(d) ? cs_print(c, "(-%s)", x[0]) : wrapping(c, OP_SUB, d, u->lanes, NULL, x[0]);
+  case OP_NEG:
+    return d == DT_BOOL || d == DT_F16 ? NULL
+           : dtype_is_float(d)         ? cs_print(c, "(-%s)", x[0])
+                                       : wrapping(c, OP_SUB, d, u->lanes, NULL, x[0]);
   case OP_WHERE: return choose(c, x[0], x[1], x[2], d, u->lanes);
   case OP_SHL: case OP_SHR:
     if (u->lanes > 1 && u->src[1]->dt != d) x[1] = c->d->convert(c, x[1], (enum dtype)u->src[1]->dt, d, u->lanes);
@@ -303,7 +333,8 @@ static const char *hreduce(cstyle *c, const uop *u) {
   for (int n = x->lanes / 2; n; n /= 2) {
     if (n == 1) {
       const char *lo = c->d->extract(c, v, 0), *hi = c->d->extract(c, v, 1);
-      if (d == DT_BOOL) { lo = cs_print(c, "(%s != 0)", lo); hi = cs_print(c, "(%s != 0)", hi); }      // scalars are 0 and 1
+      // scalars are 0 and 1
+      if (d == DT_BOOL) { lo = cs_print(c, "(%s != 0)", lo); hi = cs_print(c, "(%s != 0)", hi); }
       return binary(c, NULL, (enum op)u->a, d, 1, lo, hi);
     }
     for (int h = 0; h < 2; h++) {
@@ -317,20 +348,22 @@ static const char *hreduce(cstyle *c, const uop *u) {
   return v;
 }
 
-// ---- the program ------------------------------------------------------------------------------------------------------
+// ---- the program ----------------------------------------------------------------------------------------------------
 
 static void open_range(cstyle *c, const uop *u) {
   bool tiles = u->b == AXIS_GLOBAL;
   const char *name = tiles ? cs_name(c, "tile") : cs_name(c, u->b == AXIS_REDUCE ? "r" : "a");
   const char *type = c->d->type(c, (enum dtype)u->dt, 1), *end = tiles ? "hi" : cs_text(c, u->src[0]);
-  if (!tiles && u->src[0]->op == OP_ACC) end = cs_named(c, (enum dtype)u->dt, 1, cs_print(c, "(%s)", end));     // it may be set inside
+  // it may be set inside
+  if (!tiles && u->src[0]->op == OP_ACC) end = cs_named(c, (enum dtype)u->dt, 1, cs_print(c, "(%s)", end));
   cs_line(c, "for (%s %s = %s; %s < %s; %s++) {", type, name, tiles ? "lo" : "0", name, end, name);
   map_put(&c->text, u, (void *)(uintptr_t)name);
   c->depth++;
 }
 
 static int refuse(cstyle *c, const uop *u) {
-  return error_set(c->err, "%s: the %s renderer has no %s.%s of %d lanes", c->p->name, c->d->name, op_name((enum op)u->op), dtype_name((enum dtype)u->dt), u->lanes);
+  return error_set(c->err, "%s: the %s renderer has no %s.%s of %d lanes", c->p->name, c->d->name,
+                   op_name((enum op)u->op), dtype_name((enum dtype)u->dt), u->lanes);
 }
 
 static bool has_type(const cstyle *c, const uop *u) {
@@ -353,7 +386,9 @@ static int node(cstyle *c, const uop *u) {
     map_put(&c->text, u, (void *)(uintptr_t)name);
     return 0;
   }
-  case OP_SET: if (u->src[0] != u->src[1]) cs_line(c, "%s = %s;", cs_text(c, u->src[0]), cs_bare(c, cs_text(c, u->src[1]))); return 0;
+  case OP_SET:
+    if (u->src[0] != u->src[1]) cs_line(c, "%s = %s;", cs_text(c, u->src[0]), cs_bare(c, cs_text(c, u->src[1])));
+    return 0;
   case OP_STORE: c->d->store(c, u); return 0;
   case OP_PREFETCH: if (c->d->ask_ahead) c->d->ask_ahead(c, u); return 0;
   case OP_LOCAL: return 0;                               // declared at the top
@@ -378,7 +413,8 @@ static int node(cstyle *c, const uop *u) {
     break;
   case OP_STACK: t = u->lanes == 1 ? cs_text(c, u->src[0]) : vector_of(c, u); break;
   case OP_SHUFFLE:
-    if (u->src[0]->lanes > 1) t = c->d->shuffle(c, u, cs_text(c, u->src[0]), u->nsrc > 1 ? cs_text(c, u->src[1]) : NULL);
+    if (u->src[0]->lanes > 1)
+      t = c->d->shuffle(c, u, cs_text(c, u->src[0]), u->nsrc > 1 ? cs_text(c, u->src[1]) : NULL);
     break;
   case OP_EXTRACT:
     t = u->src[0]->lanes == 1 ? cs_text(c, u->src[0]) : c->d->extract(c, cs_text(c, u->src[0]), (int)u->a);

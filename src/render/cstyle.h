@@ -1,8 +1,9 @@
-// cstyle: what the renderers to C-like languages share: walking the program, deciding what is written where it is used and
-// what gets a name, literals, loops.  A dialect says how its language spells types, vectors and memory.
+// cstyle: what the renderers to C-like languages share: walking the program, deciding what is written where it is used
+// and what gets a name, literals, loops.  A dialect says how its language spells types, vectors and memory.
 //
-// Values are texts that may stand as an operand anywhere: a name, a literal, or an expression in parentheses.  In a vector
-// of BOOL each lane is an 8-bit integer, 0 or -1 (all bits); a scalar BOOL is 0 or 1.  An F16 value is its 16 bits.
+// Values are texts that may stand as an operand anywhere: a name, a literal, or an expression in parentheses.  In a
+// vector of BOOL each lane is an 8-bit integer, 0 or -1 (all bits); a scalar BOOL is 0 or 1.  An F16 value is its 16
+// bits.
 #ifndef WEFT_RENDER_CSTYLE_H
 #define WEFT_RENDER_CSTYLE_H
 #include "render/render.h"
@@ -15,21 +16,33 @@ typedef struct dialect {
   const char *long_suffix;                 // of a 64-bit literal
   int max_lanes;
   const char *(*type)(cstyle *c, enum dtype d, int lanes);
-  const char *(*reinterpret)(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes);        // same bits, lanes of the same size
-  const char *(*convert)(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes);            // numbers, no BOOL or F16
-  const char *(*select)(cstyle *c, const char *mask, const char *x, const char *y, enum dtype d, int lanes);   // vectors; mask's lanes: 0, -1 as wide as d
-  const char *(*mask)(cstyle *c, const char *x, int from_bytes, int to_bytes, int lanes);                 // a mask with lanes of another width
-  const char *(*build)(cstyle *c, enum dtype d, int lanes, const char *const *x);                         // a vector of scalars
+  // same bits, lanes of the same size
+  const char *(*reinterpret)(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes);
+  // numbers, no BOOL or F16
+  const char *(*convert)(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes);
+  // vectors; mask's lanes: 0, -1 as wide as d
+  const char *(*select)(cstyle *c, const char *mask, const char *x, const char *y, enum dtype d, int lanes);
+  // a mask with lanes of another width
+  const char *(*mask)(cstyle *c, const char *x, int from_bytes, int to_bytes, int lanes);
+  // a vector of scalars
+  const char *(*build)(cstyle *c, enum dtype d, int lanes, const char *const *x);
   const char *(*extract)(cstyle *c, const char *x, int lane);
   const char *(*shuffle)(cstyle *c, const uop *u, const char *x, const char *y);
-  const char *(*math)(cstyle *c, const uop *u, const char *const *x);                                     // SQRT TRUNC FLOOR FMA; may write lines first
-  const char *(*halves)(cstyle *c, const char *x, bool to_f32, int lanes);                                // F16 to F32 and back; may write lines first
-  const char *(*bitcast)(cstyle *c, const uop *u, const char *x);                                         // of other kinds or numbers of lanes
-  const char *(*dot)(cstyle *c, const uop *u);                                                           // NULL: not in this language
-  const char *(*load)(cstyle *c, const uop *u);                                                           // may write lines first
+  // SQRT TRUNC FLOOR FMA; may write lines first
+  const char *(*math)(cstyle *c, const uop *u, const char *const *x);
+  // F16 to F32 and back; may write lines first
+  const char *(*halves)(cstyle *c, const char *x, bool to_f32, int lanes);
+  // of other kinds or numbers of lanes
+  const char *(*bitcast)(cstyle *c, const uop *u, const char *x);
+  // NULL: not in this language
+  const char *(*dot)(cstyle *c, const uop *u);
+  // may write lines first
+  const char *(*load)(cstyle *c, const uop *u);
   void (*store)(cstyle *c, const uop *u);
-  void (*ask_ahead)(cstyle *c, const uop *u);                                                              // PREFETCH; NULL: nothing is written
-  int (*other)(cstyle *c, const uop *u);                                                                  // SPECIAL, BARRIER, LOCAL: 1 if done, 0 if not known
+  // PREFETCH; NULL: nothing is written
+  void (*ask_ahead)(cstyle *c, const uop *u);
+  // SPECIAL, BARRIER, LOCAL: 1 if done, 0 if not known
+  int (*other)(cstyle *c, const uop *u);
   bool names_operands;                     // vector operations need names as operands (to take lanes, or addresses)
 } dialect;
 
@@ -51,11 +64,13 @@ int cs_program(cstyle *c, const program *p, const dialect *d, int depth, error *
 void cs_free(cstyle *c);
 
 const char *cs_text(cstyle *c, const uop *u);                                      // value of u as an operand
-const char *cs_bare(cstyle *c, const char *text);                                  // without its outer parentheses, if it has any
+// without its outer parentheses, if it has any
+const char *cs_bare(cstyle *c, const char *text);
 const char *cs_print(cstyle *c, const char *fmt, ...) PRINTF_LIKE(2, 3);           // text in the arena
 void cs_line(cstyle *c, const char *fmt, ...) PRINTF_LIKE(2, 3);                   // one indented line
 const char *cs_name(cstyle *c, const char *kind);                                  // a new name: kind and a number
-const char *cs_named(cstyle *c, enum dtype d, int lanes, const char *x);           // x if it is a name or literal; otherwise a name for it
+// x if it is a name or literal; otherwise a name for it
+const char *cs_named(cstyle *c, enum dtype d, int lanes, const char *x);
 bool cs_is_name(const char *x);                                                     // of a variable
 const char *cs_buffer(cstyle *c, const uop *memory);                               // the name of a PARAM or LOCAL
 const char *cs_var(cstyle *c, const uop *var);
@@ -66,5 +81,7 @@ static inline enum dtype cs_int_of_size(int bytes, bool is_unsigned) {
   return is_unsigned ? (enum dtype)(s + 1) : s;
 }
 // The dtype in which a value is kept: BF16 and F16 as their bits, BOOL in memory and in vectors as a byte.
-static inline enum dtype cs_memory_dtype(enum dtype d) { return d == DT_BOOL ? DT_U8 : d == DT_F16 || d == DT_BF16 ? DT_U16 : d == DT_IDX ? DT_I64 : d; }
+static inline enum dtype cs_memory_dtype(enum dtype d) {
+  return d == DT_BOOL ? DT_U8 : d == DT_F16 || d == DT_BF16 ? DT_U16 : d == DT_IDX ? DT_I64 : d;
+}
 #endif

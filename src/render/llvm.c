@@ -1,15 +1,16 @@
 // The LLVM renderer: a program as LLVM IR text (opaque pointers, LLVM 19 and later).
 //
-// The text is in SSA form as it is written: an ACC becomes phis at loop heads and joins, not a stack slot, so that no pass
-// has to promote anything.  A loop's phis name values that are made in its body, therefore each open loop or IF collects
-// its text in a buffer of its own (a frame), and closing it writes head, body and tail to the one around it.
+// The text is in SSA form as it is written: an ACC becomes phis at loop heads and joins, not a stack slot, so that no
+// pass has to promote anything.  A loop's phis name values that are made in its body, therefore each open loop or IF
+// collects its text in a buffer of its own (a frame), and closing it writes head, body and tail to the one around it.
 //
 // What the optimiser needs to know is said in metadata: each PARAM is an alias scope of its own (distinct PARAMs do not
 // overlap if one of them is written), and loads from PARAMs that this program does not write are invariant.
 // No floating-point flags anywhere: the text computes what the program says.  Nothing here becomes a call.
 //
-// What differs from one kind of machine to another is a row of `machines`: a processor, which is given an array of pointers and a range
-// of tiles, and NVPTX, LLVM's target for NVIDIA's GPUs, which is given one argument after the other and launched over work-groups.
+// What differs from one kind of machine to another is a row of `machines`: a processor, which is given an array of
+// pointers and a range of tiles, and NVPTX, LLVM's target for NVIDIA's GPUs, which is given one argument after the
+// other and launched over work-groups.
 #include "render/render.h"
 #include "graph/half.h"
 #include <stdlib.h>
@@ -27,23 +28,36 @@ typedef struct frame {
   size_t n_accs;
 } frame;
 
-// An address near which a program reads or writes in many places: PARAM `memory` at element `at`, and constants further on.
+// An address near which a program reads or writes in many places: PARAM `memory` at element `at`, and constants further
+// on.
 typedef struct anchor { const uop *memory, *at; int uses; const char *name; } anchor;
 
 // How a kernel is called, and where its memory is.
 typedef struct machine {
   const char *convention;          // before the type of the function
   const char *param, *shared;      // types of pointers to PARAMs, and to the memory of a work-group
-  bool launched;                   // over work-groups: arguments one by one; otherwise pointers and variables in arrays, and tiles lo..hi-1
-  int aligned;                     // bytes at a multiple of which PARAMs and LOCALs begin; 0: no more is said than the size of their elements
-  int registers, most_registers;   // 32 bits each: that a unit has for all items that it runs at once, and that one of these may have
-  const char *group, *item;        // names of the intrinsics that give the numbers of a work-group and of an item in it, but for the axis
+  // over work-groups: arguments one by one; otherwise pointers and variables in arrays, and tiles lo..hi-1
+  bool launched;
+  // bytes at a multiple of which PARAMs and LOCALs begin; 0: no more is said than the size of their elements
+  int aligned;
+  // 32 bits each: that a unit has for all items that it runs at once, and that one of these may have
+  int registers, most_registers;
+  // names of the intrinsics that give the numbers of a work-group and of an item in it, but for the axis
+  const char *group, *item;
   const char *barrier;             // of a work-group
 } machine;
 
 static const machine processor = {.convention = "", .param = "ptr", .shared = "ptr"};
-static const machine nvptx = {.convention = "ptx_kernel ", .param = "ptr addrspace(1)", .shared = "ptr addrspace(3)", .launched = true, .aligned = 16, .registers = 65536, .most_registers = 128,
-                              .group = "nvvm.read.ptx.sreg.ctaid", .item = "nvvm.read.ptx.sreg.tid", .barrier = "nvvm.barrier0"};
+static const machine nvptx = {.convention = "ptx_kernel ",
+                              .param = "ptr addrspace(1)",
+                              .shared = "ptr addrspace(3)",
+                              .launched = true,
+                              .aligned = 16,
+                              .registers = 65536,
+                              .most_registers = 128,
+                              .group = "nvvm.read.ptx.sreg.ctaid",
+                              .item = "nvvm.read.ptx.sreg.tid",
+                              .barrier = "nvvm.barrier0"};
 
 typedef struct llvm {
   const machine *m;
@@ -64,12 +78,13 @@ typedef struct llvm {
   uint64_t written;                // bit a: PARAM a is stored to (the last bit: any PARAM from 63 up)
 } llvm;
 
-// ---- types, constants, names ------------------------------------------------------------------------------------------
+// ---- types, constants, names ----------------------------------------------------------------------------------------
 
 static const char *scalar_type(enum dtype d) {
   static const char *const names[DT_COUNT] = {
-    [DT_BOOL] = "i1", [DT_I8] = "i8", [DT_U8] = "i8", [DT_I16] = "i16", [DT_U16] = "i16", [DT_I32] = "i32", [DT_U32] = "i32", [DT_I64] = "i64",
-    [DT_U64] = "i64", [DT_IDX] = "i64", [DT_F16] = "half", [DT_F32] = "float", [DT_F64] = "double"};
+    [DT_BOOL] = "i1",  [DT_I8] = "i8",     [DT_U8] = "i8",     [DT_I16] = "i16", [DT_U16] = "i16",
+    [DT_I32] = "i32",  [DT_U32] = "i32",   [DT_I64] = "i64",   [DT_U64] = "i64", [DT_IDX] = "i64",
+    [DT_F16] = "half", [DT_F32] = "float", [DT_F64] = "double"};
   if (!names[d]) die("LLVM renderer: a value of dtype %s", dtype_name(d));
   return names[d];
 }
@@ -96,7 +111,9 @@ static const char *constant(llvm *c, const uop *u) {
 }
 
 static const char *repeated(llvm *c, enum dtype d, const char *text) {
-  return !strcmp(text, "0") || !strcmp(text, "0x0000000000000000") ? "zeroinitializer" : arena_printf(c->mem, "splat (%s %s)", scalar_type(d), text);
+  return !strcmp(text, "0") || !strcmp(text, "0x0000000000000000")
+           ? "zeroinitializer"
+           : arena_printf(c->mem, "splat (%s %s)", scalar_type(d), text);
 }
 
 static const char *lane_numbers(llvm *c, enum dtype d, int lanes) {
@@ -114,7 +131,8 @@ static const char *value(llvm *c, const uop *u) {
   const char *name = map_ptr(&c->names, u);
   if (name) return name;
   if (u->op == OP_CONST) name = constant(c, u);
-  else if (u->op == OP_SPLAT && u->src[0]->op == OP_CONST) name = repeated(c, (enum dtype)u->dt, constant(c, u->src[0]));
+  else if (u->op == OP_SPLAT && u->src[0]->op == OP_CONST)
+    name = repeated(c, (enum dtype)u->dt, constant(c, u->src[0]));
   else if (u->op == OP_LANE) name = lane_numbers(c, (enum dtype)u->dt, u->lanes);
   else die("%s: %s.%s is used before it is made", c->p->name, op_name((enum op)u->op), dtype_name((enum dtype)u->dt));
   map_put(&c->names, u, (void *)(uintptr_t)name);
@@ -142,17 +160,28 @@ static void label(llvm *c, const char *name) {
   c->block = name;
 }
 
-// ---- elementwise ------------------------------------------------------------------------------------------------------
+// ---- elementwise ----------------------------------------------------------------------------------------------------
 
 // Instructions of ops whose sources and result are of one kind: for floats, signed and unsigned integers.
-static const struct { const char *f, *s, *u; } simple[OP_COUNT] = {
-  [OP_ADD] = {"fadd", "add", "add"},     [OP_SUB] = {"fsub", "sub", "sub"},           [OP_MUL] = {"fmul", "mul", "mul"},
-  [OP_FDIV] = {"fdiv", NULL, NULL},      [OP_CDIV] = {NULL, "sdiv", "udiv"},          [OP_CMOD] = {NULL, "srem", "urem"},
-  [OP_AND] = {NULL, "and", "and"},       [OP_OR] = {NULL, "or", "or"},                [OP_XOR] = {NULL, "xor", "xor"},
-  [OP_SHL] = {NULL, "shl", "shl"},       [OP_SHR] = {NULL, "ashr", "lshr"},           [OP_CMPLT] = {"fcmp olt", "icmp slt", "icmp ult"},
-  [OP_CMPEQ] = {"fcmp oeq", "icmp eq", "icmp eq"},                                    [OP_CMPNE] = {"fcmp une", "icmp ne", "icmp ne"},
+static const struct { const char *f, *s, *u;
+} simple[OP_COUNT] = {
+  [OP_ADD] = {"fadd", "add", "add"},
+  [OP_SUB] = {"fsub", "sub", "sub"},
+  [OP_MUL] = {"fmul", "mul", "mul"},
+  [OP_FDIV] = {"fdiv", NULL, NULL},
+  [OP_CDIV] = {NULL, "sdiv", "udiv"},
+  [OP_CMOD] = {NULL, "srem", "urem"},
+  [OP_AND] = {NULL, "and", "and"},
+  [OP_OR] = {NULL, "or", "or"},
+  [OP_XOR] = {NULL, "xor", "xor"},
+  [OP_SHL] = {NULL, "shl", "shl"},
+  [OP_SHR] = {NULL, "ashr", "lshr"},
+  [OP_CMPLT] = {"fcmp olt", "icmp slt", "icmp ult"},
+  [OP_CMPEQ] = {"fcmp oeq", "icmp eq", "icmp eq"},
+  [OP_CMPNE] = {"fcmp une", "icmp ne", "icmp ne"},
 };
-static const char *const intrinsic_names[OP_COUNT] = {[OP_SQRT] = "sqrt", [OP_TRUNC] = "trunc", [OP_FLOOR] = "floor", [OP_FMA] = "fma"};
+static const char *const intrinsic_names[OP_COUNT] = {
+  [OP_SQRT] = "sqrt", [OP_TRUNC] = "trunc", [OP_FLOOR] = "floor", [OP_FMA] = "fma"};
 
 static const char *simple_name(enum op op, enum dtype d) {
   return dtype_is_float(d) ? simple[op].f : dtype_is_unsigned(d) ? simple[op].u : simple[op].s;
@@ -185,7 +214,8 @@ static const char *cast(llvm *c, const char *x, enum dtype from, enum dtype to, 
     int sf = dtype_size(from), st = dtype_size(to);
     return sf == st ? x : convert(c, st > sf ? "fpext" : "fptrunc", x, tf, tt);
   }
-  if (ff) {                                        // out of range is poison in LLVM, any value here: freeze makes it that
+  // out of range is poison in LLVM, any value here: freeze makes it that
+  if (ff) {
     const char *r = convert(c, dtype_is_unsigned(to) ? "fptoui" : "fptosi", x, tf, tt);
     return instr(c, "freeze %s %s", tt, r);
   }
@@ -253,7 +283,7 @@ static const char *elementwise(llvm *c, const uop *u) {
   }
 }
 
-// ---- vectors ----------------------------------------------------------------------------------------------------------
+// ---- vectors --------------------------------------------------------------------------------------------------------
 
 static const char *shuffle_text(llvm *c, const char *vector_type, const char *x, const char *y, const char *lanes) {
   return instr(c, "shufflevector %s %s, %s %s, %s", vector_type, x, vector_type, y, lanes);
@@ -297,13 +327,15 @@ static const char *stack(llvm *c, const uop *u) {
   for (size_t i = 0; i < u->nsrc; i++) constants &= u->src[i]->op == OP_CONST;
   if (constants) {
     str s = {0};
-    for (size_t i = 0; i < u->nsrc; i++) str_addf(&s, "%s%s %s", i ? ", " : "<", scalar_type((enum dtype)u->dt), value(c, u->src[i]));
+    for (size_t i = 0; i < u->nsrc; i++)
+      str_addf(&s, "%s%s %s", i ? ", " : "<", scalar_type((enum dtype)u->dt), value(c, u->src[i]));
     str_addc(&s, '>');
     v = arena_strdup(c->mem, str_c(&s));
     str_free(&s);
     return v;
   }
-  for (size_t i = 0; i < u->nsrc; i++) v = instr(c, "insertelement %s %s, %s %s, i64 %zu", ty, v, type(c, u->src[i]), value(c, u->src[i]), i);
+  for (size_t i = 0; i < u->nsrc; i++)
+    v = instr(c, "insertelement %s %s, %s %s, i64 %zu", ty, v, type(c, u->src[i]), value(c, u->src[i]), i);
   return v;
 }
 
@@ -316,11 +348,12 @@ static const char *lanes_of(llvm *c, const char *vector_type, const char *x, int
   return r;
 }
 
-// ---- dot products ------------------------------------------------------------------------------------------------------
+// ---- dot products ---------------------------------------------------------------------------------------------------
 //
-// How a DOT is written is data: a row of codegen/descriptor.h with lines of text, in which operands and numbers of lanes are put. Rows with partial
-// sums are written in two steps: as long as a DOT only feeds the next one of a chain, what it adds stays in 16 bits (a dot_sum, known by its
-// uop), and the end of the chain, or of the room in 16 bits, adds that to the accumulator.
+// How a DOT is written is data: a row of codegen/descriptor.h with lines of text, in which operands and numbers of
+// lanes are put. Rows with partial sums are written in two steps: as long as a DOT only feeds the next one of a chain,
+// what it adds stays in 16 bits (a dot_sum, known by its uop), and the end of the chain, or of the room in 16 bits,
+// adds that to the accumulator.
 
 typedef struct dot_sum {
   const descriptor *d;
@@ -373,7 +406,9 @@ static const char *recipe(llvm *c, const char *const *lines, int n, const char *
   return made[k];
 }
 
-static const char *finish_dot(llvm *c, const dot_sum *s) { return recipe(c, s->d->finish, s->d->n, s->acc, s->sum, NULL); }
+static const char *finish_dot(llvm *c, const dot_sum *s) {
+  return recipe(c, s->d->finish, s->d->n, s->acc, s->sum, NULL);
+}
 
 // Does u only feed the next step of a chain?
 static bool continues(const llvm *c, const uop *u) { return map_ptr(&c->chained, u) == u; }
@@ -384,48 +419,65 @@ static void find_chains(llvm *c) {
     if (u->op == OP_DOT) map_put(&c->places, u, (void *)((uintptr_t)map_ptr(&c->places, u) + 1));
     for (size_t j = 0; j < u->nsrc; j++) {
       const uop *s = u->src[j];
-      if (s->op == OP_DOT) map_put(&c->chained, s, (void *)(uintptr_t)(u->op == OP_DOT && !map_has(&c->chained, s) ? s : c->p->at[0]));
+      if (s->op == OP_DOT)
+        map_put(&c->chained, s, (void *)(uintptr_t)(u->op == OP_DOT && !map_has(&c->chained, s) ? s : c->p->at[0]));
     }
   }
   for (size_t i = 0; i < c->p->n; i++) {               // a node that stands at two places is computed at both
     const uop *u = c->p->at[i], *from = u->nsrc ? u->src[0] : NULL;
-    if (u->op == OP_DOT && from->op == OP_DOT && ((uintptr_t)map_ptr(&c->places, u) > 1 || (uintptr_t)map_ptr(&c->places, from) > 1)) map_put(&c->chained, from, (void *)(uintptr_t)c->p->at[0]);
+    if (u->op == OP_DOT && from->op == OP_DOT &&
+        ((uintptr_t)map_ptr(&c->places, u) > 1 || (uintptr_t)map_ptr(&c->places, from) > 1))
+      map_put(&c->chained, from, (void *)(uintptr_t)c->p->at[0]);
   }
 }
 
 static descriptor_set usable(const llvm *c) { return c->opt ? c->opt->descriptors & ~c->p->without : 0; }
 
 // Part by part.
-static const char *plain_dot(llvm *c, enum dtype acc_type, int n, const char *acc, const char *parts, const char *codes) {
+static const char *plain_dot(llvm *c, enum dtype acc_type, int n, const char *acc, const char *parts,
+                             const char *codes) {
   bool bytes = acc_type == DT_I32;
   int k = bytes ? 4 : 2;
   enum dtype part = bytes ? DT_U8 : DT_U16;
   const char *ty = type_of(c, DT_I32, n);
   for (int j = 0; j < k; j++) {
-    const char *x = n == 1 ? instr(c, "extractelement %s %s, i64 %d", type_of(c, part, k), parts, j) : lanes_of(c, type_of(c, part, k * n), parts, j, k, n);
+    const char *x = n == 1 ? instr(c, "extractelement %s %s, i64 %d", type_of(c, part, k), parts, j)
+                           : lanes_of(c, type_of(c, part, k * n), parts, j, k, n);
     const char *by = arena_printf(c->mem, "%d", 32 / k * j);
-    const char *y = instr(c, "trunc %s %s to %s", ty, instr(c, "lshr %s %s, %s", ty, codes, n == 1 ? by : repeated(c, DT_I32, by)), type_of(c, part, n));
-    if (bytes) { acc = instr(c, "add %s %s, %s", ty, acc, instr(c, "mul %s %s, %s", ty, cast(c, x, DT_U8, DT_I32, n), cast(c, y, DT_I8, DT_I32, n))); continue; }
+    const char *y =
+      instr(c, "trunc %s %s to %s", ty, instr(c, "lshr %s %s, %s", ty, codes, n == 1 ? by : repeated(c, DT_I32, by)),
+            type_of(c, part, n));
+    if (bytes) {
+      acc = instr(c, "add %s %s, %s", ty, acc,
+                  instr(c, "mul %s %s, %s", ty, cast(c, x, DT_U8, DT_I32, n), cast(c, y, DT_I8, DT_I32, n)));
+      continue;
+    }
     const char *f[2] = {x, y}, *half = n == 1 ? "16" : repeated(c, DT_I32, "16"), *floats = type_of(c, DT_F32, n);
-    for (int i = 0; i < 2; i++) f[i] = instr(c, "bitcast %s %s to %s", ty, instr(c, "shl %s %s, %s", ty, cast(c, f[i], DT_U16, DT_U32, n), half), floats);
+    for (int i = 0; i < 2; i++)
+      f[i] = instr(c, "bitcast %s %s to %s", ty, instr(c, "shl %s %s, %s", ty, cast(c, f[i], DT_U16, DT_U32, n), half),
+                   floats);
     acc = instr(c, "fadd %s %s, %s", floats, acc, instr(c, "fmul %s %s, %s", floats, f[0], f[1]));
   }
   return acc;
 }
 
-static const char *whole_dot(llvm *c, enum dtype acc_type, int n, int64_t a_max, const char *acc, const char *parts, const char *codes) {
+static const char *whole_dot(llvm *c, enum dtype acc_type, int n, int64_t a_max, const char *acc, const char *parts,
+                             const char *codes) {
   descriptor_set set = usable(c);
   const descriptor *d = descriptor_find(set, acc_type, n, a_max);
   if (d && !d->products) return recipe(c, d->step, n, acc, parts, codes);
   if (d) return finish_dot(c, &(dot_sum){.d = d, .acc = acc, .sum = recipe(c, d->step, n, NULL, parts, codes)});
   int half = n / 2, k = acc_type == DT_I32 ? 4 : 2;
   if (n % 2 || !descriptor_lanes(set, acc_type, half, n)) return plain_dot(c, acc_type, n, acc, parts, codes);
-  const char *ty = type_of(c, DT_I32, n), *sums = type_of(c, acc_type, n), *all = type_of(c, k == 4 ? DT_U8 : DT_U16, k * n), *part[2];
+  const char *ty = type_of(c, DT_I32, n), *sums = type_of(c, acc_type, n),
+             *all = type_of(c, k == 4 ? DT_U8 : DT_U16, k * n), *part[2];
   for (int h = 0; h < 2; h++)
-    part[h] = whole_dot(c, acc_type, half, a_max, lanes_of(c, sums, acc, h * half, 1, half), lanes_of(c, all, parts, k * h * half, 1, k * half), lanes_of(c, ty, codes, h * half, 1, half));
+    part[h] = whole_dot(c, acc_type, half, a_max, lanes_of(c, sums, acc, h * half, 1, half),
+                        lanes_of(c, all, parts, k * h * half, 1, k * half), lanes_of(c, ty, codes, h * half, 1, half));
   str s = {0};
   for (int i = 0; i < n; i++) str_addf(&s, "%si32 %d", i ? ", " : "", i);
-  const char *r = shuffle_text(c, type_of(c, acc_type, half), part[0], part[1], arena_printf(c->mem, "<%d x i32> <%s>", n, str_c(&s)));
+  const char *r = shuffle_text(c, type_of(c, acc_type, half), part[0], part[1],
+                               arena_printf(c->mem, "<%d x i32> <%s>", n, str_c(&s)));
   str_free(&s);
   return r;
 }
@@ -438,11 +490,13 @@ static const char *dot(llvm *c, const uop *u) {
   const char *parts = value(c, u->src[1]), *codes = value(c, u->src[2]);
   const descriptor *d = descriptor_find(usable(c), acc, n, most);
   dot_sum *before = map_ptr(&c->sums, u->src[0]);
-  if (!d || !d->products) return whole_dot(c, acc, n, most, before ? finish_dot(c, before) : value(c, u->src[0]), parts, codes);
+  if (!d || !d->products)
+    return whole_dot(c, acc, n, most, before ? finish_dot(c, before) : value(c, u->src[0]), parts, codes);
   dot_sum now = {.d = d, .sum = recipe(c, d->step, n, NULL, parts, codes), .steps = 1, .most = most};
   if (before && before->d == d && before->steps + 1 <= descriptor_steps(d, max_i64(before->most, most))) {
     const char *ty = type_of(c, DT_I16, 4 * n / d->products);
-    now = (dot_sum){d, before->acc, instr(c, "add %s %s, %s", ty, before->sum, now.sum), before->steps + 1, max_i64(before->most, most)};
+    now = (dot_sum){d, before->acc, instr(c, "add %s %s, %s", ty, before->sum, now.sum), before->steps + 1,
+                    max_i64(before->most, most)};
   } else now.acc = before ? finish_dot(c, before) : value(c, u->src[0]);
   if (!continues(c, u)) return finish_dot(c, &now);
   dot_sum *kept = ARENA_NEW(c->mem, dot_sum);
@@ -467,23 +521,25 @@ static const char *hreduce(llvm *c, const uop *u) {
   return binary(c, (enum op)u->a, d, 1, lo, hi);
 }
 
-// ---- memory -----------------------------------------------------------------------------------------------------------
+// ---- memory ---------------------------------------------------------------------------------------------------------
 
 static bool is_written(const llvm *c, const uop *param) { return c->written >> (param->a < 63 ? param->a : 63) & 1; }
 
-// Metadata: !0 is empty, !1 the domain of the scopes; PARAM a has the scope !(3a+2), the list of it !(3a+3) and the list of
-// all others !(3a+4).
+// Metadata: !0 is empty, !1 the domain of the scopes; PARAM a has the scope !(3a+2), the list of it !(3a+3) and the
+// list of all others !(3a+4).
 static const char *access_notes(llvm *c, const uop *param, bool load) {
   if (param->op == OP_LOCAL) return "";                // no pointer but its own leads there: LLVM knows who writes
   const char *alone = c->p->n_bufs > 1 ? arena_printf(c->mem, ", !noalias !%lld", (long long)(3 * param->a + 4)) : "";
-  return arena_printf(c->mem, ", !alias.scope !%lld%s%s", (long long)(3 * param->a + 3), alone, load && !is_written(c, param) && !is_stream(param) ? ", !invariant.load !0" : "");
+  return arena_printf(c->mem, ", !alias.scope !%lld%s%s", (long long)(3 * param->a + 3), alone,
+                      load && !is_written(c, param) && !is_stream(param) ? ", !invariant.load !0" : "");
 }
 
 static void write_metadata(const llvm *c, str *out) {
   int n = c->p->n_bufs;
   str_addf(out, "\n!0 = !{}\n!1 = distinct !{!1, !\"%s\"}\n", c->p->name);
   for (int a = 0; a < n; a++) {
-    str_addf(out, "!%d = distinct !{!%d, !1, !\"b%d\"}\n!%d = !{!%d}\n!%d = !{", 3 * a + 2, 3 * a + 2, a, 3 * a + 3, 3 * a + 2, 3 * a + 4);
+    str_addf(out, "!%d = distinct !{!%d, !1, !\"b%d\"}\n!%d = !{!%d}\n!%d = !{", 3 * a + 2, 3 * a + 2, a, 3 * a + 3,
+             3 * a + 2, 3 * a + 4);
     for (int o = 0, some = 0; o < n; o++)
       if (o != a) str_addf(out, "%s!%d", some++ ? ", " : "", 3 * o + 2);
     str_add(out, "}\n");
@@ -494,14 +550,20 @@ static const char *index_as_i64(llvm *c, const char *x, const uop *index) {
   return cast(c, x, (enum dtype)index->dt, DT_I64, index->lanes);
 }
 
-static bool is_shared(const llvm *c, const uop *memory) { return c->m->launched && memory->op == OP_LOCAL && !memory->s; }
-static const char *pointer_to(const llvm *c, const uop *memory) { return memory->op == OP_PARAM ? c->m->param : is_shared(c, memory) ? c->m->shared : "ptr"; }
-
-static const char *address(llvm *c, const uop *memory, const char *i64) {
-  return instr(c, "getelementptr inbounds %s, %s %s, i64 %s", memory_type((enum dtype)memory->dt), pointer_to(c, memory), value(c, memory), i64);
+static bool is_shared(const llvm *c, const uop *memory) {
+  return c->m->launched && memory->op == OP_LOCAL && !memory->s;
+}
+static const char *pointer_to(const llvm *c, const uop *memory) {
+  return memory->op == OP_PARAM ? c->m->param : is_shared(c, memory) ? c->m->shared : "ptr";
 }
 
-// What is known of an address: the size of an element; more where memory begins at a multiple of more and the number of the element is one, too.
+static const char *address(llvm *c, const uop *memory, const char *i64) {
+  return instr(c, "getelementptr inbounds %s, %s %s, i64 %s", memory_type((enum dtype)memory->dt),
+               pointer_to(c, memory), value(c, memory), i64);
+}
+
+// What is known of an address: the size of an element; more where memory begins at a multiple of more and the number of
+// the element is one, too.
 static int alignment(llvm *c, const uop *index) {
   const uop *memory = render_memory(index);
   int size = dtype_size((enum dtype)memory->dt);
@@ -509,34 +571,37 @@ static int alignment(llvm *c, const uop *index) {
   return (int)min_i64(c->m->aligned, (int64_t)size << min_i64(render_zeros(index->src[1], &c->zeros), 8));
 }
 
-// What the hardware's prefetchers follow is a stream that is read from its beginning to its end. "volatile" keeps LLVM's scheduler from moving loads by a thousand bytes, which
-// costs a third of the memory's speed.
+// What the hardware's prefetchers follow is a stream that is read from its beginning to its end. "volatile" keeps
+// LLVM's scheduler from moving loads by a thousand bytes, which costs a third of the memory's speed.
 static const char *load_at(llvm *c, const uop *index, const char *pointer, enum dtype d, int lanes) {
   const uop *memory = render_memory(index);
   bool is_bool = d == DT_BOOL;
   const char *ty = type_of(c, is_bool ? DT_U8 : d, lanes);
-  const char *v = instr(c, "load%s %s, %s %s, align %d%s", c->p->in_order && is_stream(memory) ? " volatile" : "", ty, pointer_to(c, memory), pointer, alignment(c, index),
-                        access_notes(c, memory, true));
+  const char *v = instr(c, "load%s %s, %s %s, align %d%s", c->p->in_order && is_stream(memory) ? " volatile" : "", ty,
+                        pointer_to(c, memory), pointer, alignment(c, index), access_notes(c, memory, true));
   return is_bool ? cast(c, v, DT_U8, DT_BOOL, lanes) : v;
 }
 
 static void store_at(llvm *c, const uop *index, const char *pointer, const char *v, enum dtype d, int lanes) {
   const uop *memory = render_memory(index);
   if (d == DT_BOOL) { v = cast(c, v, DT_BOOL, DT_U8, lanes); d = DT_U8; }
-  str_addf(text(c), "  store %s %s, %s %s, align %d%s\n", type_of(c, d, lanes), v, pointer_to(c, memory), pointer, alignment(c, index), access_notes(c, memory, false));
+  str_addf(text(c), "  store %s %s, %s %s, align %d%s\n", type_of(c, d, lanes), v, pointer_to(c, memory), pointer,
+           alignment(c, index), access_notes(c, memory, false));
 }
 
-// ---- anchors ----------------------------------------------------------------------------------------------------------
+// ---- anchors --------------------------------------------------------------------------------------------------------
 
-// Many accesses at constant distances from one address get that address in a register. LLVM would rather save the addition, and give each of
-// them two registers to add; an instruction that computes with memory is then two for many processors (of Intel, all that take a mask or a third operand).
+// Many accesses at constant distances from one address get that address in a register. LLVM would rather save the
+// addition, and give each of them two registers to add; an instruction that computes with memory is then two for many
+// processors (of Intel, all that take a mask or a third operand).
 enum { MANY_USES = 8 };
 
 static anchor *anchor_of(llvm *c, const uop *index, int64_t *distance) {
   const uop *at = index->src[1], *memory = render_memory(index);
   *distance = 0;
   if (at->op == OP_ADD && at->src[1]->op == OP_CONST) { *distance = at->src[1]->a; at = at->src[0]; }
-  for (size_t i = 0; i < c->anchors.n; i++) if (c->anchors.at[i].memory == memory && c->anchors.at[i].at == at) return &c->anchors.at[i];
+  for (size_t i = 0; i < c->anchors.n; i++)
+    if (c->anchors.at[i].memory == memory && c->anchors.at[i].at == at) return &c->anchors.at[i];
   vec_push(&c->anchors, ((anchor){.memory = memory, .at = at}));
   return &c->anchors.at[c->anchors.n - 1];
 }
@@ -544,20 +609,25 @@ static anchor *anchor_of(llvm *c, const uop *index, int64_t *distance) {
 static void find_anchors(llvm *c) {
   int64_t distance;
   size_t n = 0;
-  if (c->m->launched) return;                    // a thread of a GPU has registers to spare, and constants in its addresses
+  // a thread of a GPU has registers to spare, and constants in its addresses
+  if (c->m->launched) return;
   for (size_t i = 0; i < c->p->n; i++) {
     const uop *u = c->p->at[i];
-    if (u->op == OP_INDEX && u->lanes == 1 && render_memory(u)->op == OP_PARAM && u->src[1]->op != OP_CONST) anchor_of(c, u, &distance)->uses++;
+    if (u->op == OP_INDEX && u->lanes == 1 && render_memory(u)->op == OP_PARAM && u->src[1]->op != OP_CONST)
+      anchor_of(c, u, &distance)->uses++;
   }
-  for (size_t i = 0; i < c->anchors.n; i++) if (c->anchors.at[i].uses >= MANY_USES) c->anchors.at[n++] = c->anchors.at[i];
+  for (size_t i = 0; i < c->anchors.n; i++)
+    if (c->anchors.at[i].uses >= MANY_USES) c->anchors.at[n++] = c->anchors.at[i];
   c->anchors.n = n;
 }
 
-// Behind a node: the addresses of which it is the number of the element. No optimiser looks through the empty instruction.
+// Behind a node: the addresses of which it is the number of the element. No optimiser looks through the empty
+// instruction.
 static void drop_anchors(llvm *c, const uop *u) {
   for (size_t i = 0; i < c->anchors.n; i++) {
     anchor *a = &c->anchors.at[i];
-    if (a->at == u) a->name = instr(c, "call ptr asm \"\", \"=r,0\"(ptr %s)", address(c, a->memory, index_as_i64(c, value(c, u), u)));
+    if (a->at == u)
+      a->name = instr(c, "call ptr asm \"\", \"=r,0\"(ptr %s)", address(c, a->memory, index_as_i64(c, value(c, u), u)));
   }
 }
 
@@ -567,7 +637,9 @@ static const char *from_anchor(llvm *c, const uop *u) {
   for (size_t i = 0; i < c->anchors.n; i++) {
     const anchor *a = &c->anchors.at[i];
     if (a->memory != memory || a->at != (sum ? at->src[0] : at)) continue;
-    return sum ? instr(c, "getelementptr inbounds %s, ptr %s, i64 %lld", memory_type((enum dtype)memory->dt), a->name, (long long)at->src[1]->a) : a->name;
+    return sum ? instr(c, "getelementptr inbounds %s, ptr %s, i64 %lld", memory_type((enum dtype)memory->dt), a->name,
+                       (long long)at->src[1]->a)
+               : a->name;
   }
   return NULL;
 }
@@ -591,7 +663,8 @@ static const char *load(llvm *c, const uop *u) {
 }
 
 static void ask_ahead(llvm *c, const uop *u) {
-  static const int locality[PREFETCH_HINTS] = {[PREFETCH_T0] = 3, [PREFETCH_T1] = 2, [PREFETCH_T2] = 1, [PREFETCH_NTA] = 0};
+  static const int locality[PREFETCH_HINTS] = {
+    [PREFETCH_T0] = 3, [PREFETCH_T1] = 2, [PREFETCH_T2] = 1, [PREFETCH_NTA] = 0};
   static char decl[] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n";
   if (smap_set(&c->intrinsics, decl, sizeof decl - 1, decl)) str_add(&c->declarations, decl);
   const char *at = instr(c, "getelementptr i8, ptr %s, i64 %lld", value(c, u->src[0]), (long long)u->a);
@@ -609,7 +682,7 @@ static void store(llvm *c, const uop *u) {
   }
 }
 
-// ---- loops and conditions ---------------------------------------------------------------------------------------------
+// ---- loops and conditions -------------------------------------------------------------------------------------------
 
 static frame *push(llvm *c, size_t at) {
   const uop *u = c->p->at[at];
@@ -660,9 +733,11 @@ static void close_range(llvm *c) {
     const char *some = instr(c, "icmp slt %s %s, %s", ty, start, end);
     str_addf(text(c), "  br i1 %s, label %%loop%d, label %%done%d\n", some, f.number, f.number);
   }
-  str_addf(text(c), "loop%d:\n  %s = phi %s [ %s, %%%s ], [ %%n%d, %%%s ]\n", f.number, counter, ty, start, f.before, f.number, latch);
+  str_addf(text(c), "loop%d:\n  %s = phi %s [ %s, %%%s ], [ %%n%d, %%%s ]\n", f.number, counter, ty, start, f.before,
+           f.number, latch);
   for (size_t i = 0; i < f.n_accs; i++)
-    str_addf(text(c), "  %s = phi %s [ %s, %%%s ], [ %s, %%%s ]\n", f.phi[i], type(c, f.accs[i]), f.outer[i], f.before, value(c, f.accs[i]), latch);
+    str_addf(text(c), "  %s = phi %s [ %s, %%%s ], [ %s, %%%s ]\n", f.phi[i], type(c, f.accs[i]), f.outer[i], f.before,
+             value(c, f.accs[i]), latch);
   str_addn(text(c), str_c(&f.text), f.text.n);
   str_free(&f.text);
   str_addf(text(c), "  %%n%d = add nuw nsw %s %s, 1\n", f.number, ty, counter);
@@ -672,7 +747,8 @@ static void close_range(llvm *c) {
   if (runs) return;                                  // then the last values inside are the values after
   for (size_t i = 0; i < f.n_accs; i++) {
     const char *last = value(c, f.accs[i]);
-    define(c, f.accs[i], instr(c, "phi %s [ %s, %%%s ], [ %s, %%%s ]", type(c, f.accs[i]), f.outer[i], f.before, last, latch));
+    define(c, f.accs[i],
+           instr(c, "phi %s [ %s, %%%s ], [ %s, %%%s ]", type(c, f.accs[i]), f.outer[i], f.before, last, latch));
   }
 }
 
@@ -691,11 +767,12 @@ static void close_if(llvm *c) {
   label(c, arena_printf(c->mem, "end%d", f.number));
   for (size_t i = 0; i < f.n_accs; i++) {
     const char *last = value(c, f.accs[i]);
-    define(c, f.accs[i], instr(c, "phi %s [ %s, %%%s ], [ %s, %%%s ]", type(c, f.accs[i]), f.outer[i], f.before, last, inside));
+    define(c, f.accs[i],
+           instr(c, "phi %s [ %s, %%%s ], [ %s, %%%s ]", type(c, f.accs[i]), f.outer[i], f.before, last, inside));
   }
 }
 
-// ---- work-groups ------------------------------------------------------------------------------------------------------
+// ---- work-groups ----------------------------------------------------------------------------------------------------
 
 // What takes no arguments.
 static void declare_without(llvm *c, const char *result, const char *name) {
@@ -710,7 +787,8 @@ static void barrier(llvm *c) {
 
 // A number that the launch gives, below u->b.
 static const char *special(llvm *c, const uop *u) {
-  if (!c->m->launched || u->s_len != 2 || (u->s[0] != 'g' && u->s[0] != 'l') || u->s[1] < '0' || u->s[1] > '2') return NULL;
+  if (!c->m->launched || u->s_len != 2 || (u->s[0] != 'g' && u->s[0] != 'l') || u->s[1] < '0' || u->s[1] > '2')
+    return NULL;
   const char *name = arena_printf(c->mem, "%s.%c", u->s[0] == 'g' ? c->m->group : c->m->item, 'x' + u->s[1] - '0');
   const char *range = u->b > 0 && u->b < INT32_MAX ? arena_printf(c->mem, "range(i32 0, %lld) ", (long long)u->b) : "";
   declare_without(c, "i32", name);
@@ -726,17 +804,19 @@ static const char *local(llvm *c, const uop *u) {
   return name;
 }
 
-// ---- the program ------------------------------------------------------------------------------------------------------
+// ---- the program ----------------------------------------------------------------------------------------------------
 
 static int refuse(llvm *c, const uop *u) {
-  return error_set(c->err, "%s: the LLVM renderer has no %s.%s of %d lanes", c->p->name, op_name((enum op)u->op), dtype_name((enum dtype)u->dt), u->lanes);
+  return error_set(c->err, "%s: the LLVM renderer has no %s.%s of %d lanes", c->p->name, op_name((enum op)u->op),
+                   dtype_name((enum dtype)u->dt), u->lanes);
 }
 
 static int node(llvm *c, size_t at) {
   const uop *u = c->p->at[at];
   const char *v = NULL;
   switch (u->op) {
-  case OP_CONST: case OP_PARAM: case OP_VAR: case OP_LANE: case OP_SINK: return 0;         // named before, or where they are used
+  // named before, or where they are used
+  case OP_CONST: case OP_PARAM: case OP_VAR: case OP_LANE: case OP_SINK: return 0;
   case OP_LOCAL: v = local(c, u); break;
   case OP_SPECIAL: v = special(c, u); break;
   case OP_BARRIER:
@@ -771,7 +851,11 @@ static int node(llvm *c, size_t at) {
     if (!(v = dot(c, u))) return 0;
     break;
   case OP_HREDUCE: v = is_pow2(u->src[0]->lanes) ? hreduce(c, u) : NULL; break;
-  case OP_EXTRACT: v = u->src[0]->lanes == 1 ? value(c, u->src[0]) : instr(c, "extractelement %s %s, i64 %lld", type(c, u->src[0]), value(c, u->src[0]), (long long)u->a); break;
+  case OP_EXTRACT:
+    v = u->src[0]->lanes == 1
+          ? value(c, u->src[0])
+          : instr(c, "extractelement %s %s, i64 %lld", type(c, u->src[0]), value(c, u->src[0]), (long long)u->a);
+    break;
   default:
     if (op_flags((enum op)u->op) & OPF_ELEMENTWISE) v = elementwise(c, u);
   }
@@ -785,12 +869,16 @@ static int arguments(llvm *c) {
   const program *p = c->p;
   for (size_t i = 0; i < p->n; i++) {
     const uop *u = p->at[i];
-    if (u->op == OP_STORE && render_memory(u->src[0])->op == OP_PARAM) c->written |= 1ull << (render_memory(u->src[0])->a < 63 ? render_memory(u->src[0])->a : 63);
+    if (u->op == OP_STORE && render_memory(u->src[0])->op == OP_PARAM)
+      c->written |= 1ull << (render_memory(u->src[0])->a < 63 ? render_memory(u->src[0])->a : 63);
     if (u->op == OP_PARAM && !map_has(&c->names, u)) {
-      if (u->a < 0 || u->a >= p->n_bufs) return error_set(c->err, "%s: PARAM %lld of %d", p->name, (long long)u->a, p->n_bufs);
+      if (u->a < 0 || u->a >= p->n_bufs)
+        return error_set(c->err, "%s: PARAM %lld of %d", p->name, (long long)u->a, p->n_bufs);
       if (!c->m->launched) {
-        str_addf(text(c), "  %%b%lld.at = getelementptr inbounds ptr, ptr %%bufs, i64 %lld\n", (long long)u->a, (long long)u->a);
-        str_addf(text(c), "  %%b%lld = load ptr, ptr %%b%lld.at, align 8, !invariant.load !0, !nonnull !0\n", (long long)u->a, (long long)u->a);
+        str_addf(text(c), "  %%b%lld.at = getelementptr inbounds ptr, ptr %%bufs, i64 %lld\n", (long long)u->a,
+                 (long long)u->a);
+        str_addf(text(c), "  %%b%lld = load ptr, ptr %%b%lld.at, align 8, !invariant.load !0, !nonnull !0\n",
+                 (long long)u->a, (long long)u->a);
       }
       define(c, u, arena_printf(c->mem, "%%b%lld", (long long)u->a));
     }
@@ -813,8 +901,9 @@ static bool all_constant(uop *const *sizes) {
   return true;
 }
 
-// Where registers are wider than what the ABI aligns the stack to, kernels align it themselves. LLVM decides that before
-// it knows what is spilled; without this line each access to a spilled vector of 64 bytes touches two lines of the cache.
+// Where registers are wider than what the ABI aligns the stack to, kernels align it themselves. LLVM decides that
+// before it knows what is spilled; without this line each access to a spilled vector of 64 bytes touches two lines of
+// the cache.
 static void write_attributes(const llvm *c, str *out) {
   const render_options *o = c->opt;
   const program *p = c->p;
@@ -858,7 +947,8 @@ static void write_head(const llvm *c, str *out) {
   str_addf(out, "define %svoid @%s(", c->m->convention, p->name);
   if (c->m->launched) {
     const char *comma = "";
-    for (int a = 0; a < p->n_bufs; a++, comma = ", ") str_addf(out, "%s%s noalias align %d %%b%d", comma, c->m->param, c->m->aligned, a);
+    for (int a = 0; a < p->n_bufs; a++, comma = ", ")
+      str_addf(out, "%s%s noalias align %d %%b%d", comma, c->m->param, c->m->aligned, a);
     for (int v = 0; v < p->n_vars; v++, comma = ", ") str_addf(out, "%si64 %%x%d", comma, v);
   } else str_add(out, "ptr noalias readonly %bufs, ptr noalias readonly %vars, i64 %lo, i64 %hi");
   str_add(out, ") #0 {\n");
@@ -889,5 +979,9 @@ static int render_for(const machine *m, const program *p, const render_options *
   return r;
 }
 
-int render_llvm(const program *p, const render_options *opt, str *out, error *err) { return render_for(&processor, p, opt, out, err); }
-int render_nvptx(const program *p, const render_options *opt, str *out, error *err) { return render_for(&nvptx, p, opt, out, err); }
+int render_llvm(const program *p, const render_options *opt, str *out, error *err) {
+  return render_for(&processor, p, opt, out, err);
+}
+int render_nvptx(const program *p, const render_options *opt, str *out, error *err) {
+  return render_for(&nvptx, p, opt, out, err);
+}

@@ -1,10 +1,12 @@
 // The OpenCL renderer: a program as OpenCL C 1.2.
 //
-// Arguments in order: a pointer per buffer, the bytes behind it at which each begins (many lie in one piece of the device's memory), a long per
-// variable, and, if the program has a tile loop (one made for a CPU), two longs: the tiles that all work-items share out.  LOCAL is __local memory, SPECIAL the number of the work-group or work-item.  The language has vectors
-// of 2, 4, 8 and 16 lanes and aligns elements, so what lies in memory at less than its alignment is loaded in the units of
-// that memory and its bits taken as a whole.  Compilers that are made of clang know vectors of any size and memory of any alignment: where
-// the device says that its compiler does (render_options.vector_bits of more than 128), vectors are as wide as that.  Half precision is storage only: no extension is needed for it.
+// Arguments in order: a pointer per buffer, the bytes behind it at which each begins (many lie in one piece of the
+// device's memory), a long per variable, and, if the program has a tile loop (one made for a CPU), two longs: the tiles
+// that all work-items share out.  LOCAL is __local memory, SPECIAL the number of the work-group or work-item.  The
+// language has vectors of 2, 4, 8 and 16 lanes and aligns elements, so what lies in memory at less than its alignment
+// is loaded in the units of that memory and its bits taken as a whole.  Compilers that are made of clang know vectors
+// of any size and memory of any alignment: where the device says that its compiler does (render_options.vector_bits of
+// more than 128), vectors are as wide as that.  Half precision is storage only: no extension is needed for it.
 // Contraction is switched off; build with -cl-fp32-correctly-rounded-divide-sqrt where the device has it.
 #include "render/cstyle.h"
 #include <string.h>
@@ -13,8 +15,9 @@ enum helper { HELP_HALVES = 1 };
 enum { STANDARD_LANES = 16, WIDE_LANES = 64, ANY_ALIGNMENT = 1 << 16 /* in a key of c->types */ };
 
 static const char *const scalars[DT_COUNT] = {
-  [DT_BOOL] = "char", [DT_I8] = "char", [DT_U8] = "uchar", [DT_I16] = "short", [DT_U16] = "ushort", [DT_I32] = "int", [DT_U32] = "uint",
-  [DT_I64] = "long", [DT_U64] = "ulong", [DT_IDX] = "long", [DT_F16] = "ushort", [DT_BF16] = "ushort", [DT_F32] = "float", [DT_F64] = "double"};
+  [DT_BOOL] = "char",  [DT_I8] = "char",     [DT_U8] = "uchar",  [DT_I16] = "short", [DT_U16] = "ushort",
+  [DT_I32] = "int",    [DT_U32] = "uint",    [DT_I64] = "long",  [DT_U64] = "ulong", [DT_IDX] = "long",
+  [DT_F16] = "ushort", [DT_BF16] = "ushort", [DT_F32] = "float", [DT_F64] = "double"};
 
 static const char *type(cstyle *c, enum dtype d, int lanes) {
   if (lanes > STANDARD_LANES) map_set(&c->types, (uint64_t)d | (uint64_t)lanes << 8, c);
@@ -33,7 +36,8 @@ static const char *converted(cstyle *c, const char *x, enum dtype d, int lanes) 
 }
 
 static const char *reinterpret(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes) {
-  if (lanes == 1 && !dtype_is_float(from) && !dtype_is_float(to)) return cs_print(c, "((%s)%s)", scalars[to], x);    // x may have been promoted to int
+  // x may have been promoted to int
+  if (lanes == 1 && !dtype_is_float(from) && !dtype_is_float(to)) return cs_print(c, "((%s)%s)", scalars[to], x);
   return as(c, x, to, lanes);
 }
 
@@ -64,7 +68,9 @@ static const char *build(cstyle *c, enum dtype d, int lanes, const char *const *
   return r;
 }
 
-static const char *extract(cstyle *c, const char *x, int lane) { return cs_print(c, lane < STANDARD_LANES ? "%s.s%x" : "%s[%d]", x, lane); }
+static const char *extract(cstyle *c, const char *x, int lane) {
+  return cs_print(c, lane < STANDARD_LANES ? "%s.s%x" : "%s[%d]", x, lane);
+}
 
 static const char *wide_shuffle(cstyle *c, const uop *u, const char *x, const char *y) {
   str s = {0};
@@ -117,7 +123,7 @@ static const char *bitcast(cstyle *c, const uop *u, const char *x) {
   return as(c, exactly(c, x, (enum dtype)u->src[0]->dt, u->src[0]->lanes), (enum dtype)u->dt, u->lanes);
 }
 
-// ---- memory -----------------------------------------------------------------------------------------------------------
+// ---- memory ---------------------------------------------------------------------------------------------------------
 
 static const char *space(const uop *m) { return m->op == OP_PARAM ? "__global" : m->s ? "__private" : "__local"; }
 static enum dtype unit_of(const uop *m) { return cs_memory_dtype((enum dtype)m->dt); }
@@ -153,7 +159,10 @@ static const char *read_at(cstyle *c, const uop *m, const char *at, enum dtype d
 static void write_at(cstyle *c, const uop *m, const char *at, enum dtype d, int lanes, const char *v) {
   enum dtype unit = unit_of(m);
   int per_lane = dtype_size(d) / dtype_size(unit);
-  if (is_wide(c) && lanes > 1) { cs_line(c, "*(%s %s *)(%s) = %s;", space(m), unaligned(c, d, lanes), at, cs_bare(c, v)); return; }
+  if (is_wide(c) && lanes > 1) {
+    cs_line(c, "*(%s %s *)(%s) = %s;", space(m), unaligned(c, d, lanes), at, cs_bare(c, v));
+    return;
+  }
   if (per_lane == 0) {
     const char *p = cs_print(c, "(%s %s *)(%s)", space(m), scalars[d], at);
     if (lanes == 1) cs_line(c, "*(%s) = %s;", p, cs_bare(c, v));
@@ -162,7 +171,9 @@ static void write_at(cstyle *c, const uop *m, const char *at, enum dtype d, int 
   }
   int units = lanes * per_lane;
   if (units <= 16) {
-    if (unit != d) v = per_lane == 1 ? reinterpret(c, v, d, unit, lanes) : cs_print(c, "as_%s(%s)", type(c, unit, units), exactly(c, v, d, lanes));
+    if (unit != d)
+      v = per_lane == 1 ? reinterpret(c, v, d, unit, lanes)
+                        : cs_print(c, "as_%s(%s)", type(c, unit, units), exactly(c, v, d, lanes));
     if (units == 1) cs_line(c, "*(%s) = %s;", at, cs_bare(c, v));
     else cs_line(c, "vstore%d(%s, 0, %s);", units, cs_bare(c, v), at);
   } else {
@@ -184,7 +195,8 @@ static const char *load(cstyle *c, const uop *u) {
     const char *each[WIDE_LANES];
     for (int i = 0; i < u->lanes; i++) each[i] = read_at(c, m, address(c, index, i), in, 1);
     x = build(c, in, u->lanes, each);
-  } else if (u->lanes == 1 && unit_of(m) == in) x = cs_print(c, "%s[%s]", cs_buffer(c, m), cs_bare(c, cs_text(c, index)));
+  } else if (u->lanes == 1 && unit_of(m) == in)
+    x = cs_print(c, "%s[%s]", cs_buffer(c, m), cs_bare(c, cs_text(c, index)));
   else x = read_at(c, m, address(c, index, 0), in, u->lanes);
   if (d != DT_BOOL) return x;
   return u->lanes == 1 ? cs_print(c, "(%s != 0)", x) : cs_print(c, "(%s != (%s)(0))", x, type(c, in, u->lanes));
@@ -194,19 +206,22 @@ static void store(cstyle *c, const uop *u) {
   const uop *index = u->src[0], *m = render_memory(index), *what = u->src[1];
   enum dtype d = (enum dtype)what->dt, in = cs_memory_dtype(d);
   const char *v = cs_text(c, what);
-  if (d == DT_BOOL) v = what->lanes == 1 ? cs_print(c, "((uchar)%s)", v) : converted(c, cs_print(c, "-%s", v), DT_U8, what->lanes);
+  if (d == DT_BOOL)
+    v = what->lanes == 1 ? cs_print(c, "((uchar)%s)", v) : converted(c, cs_print(c, "-%s", v), DT_U8, what->lanes);
   if (index->lanes > 1) {
     v = cs_named(c, in, what->lanes, v);
     for (int i = 0; i < what->lanes; i++) write_at(c, m, address(c, index, i), in, 1, extract(c, v, i));
-  } else if (what->lanes == 1 && unit_of(m) == in) cs_line(c, "%s[%s] = %s;", cs_buffer(c, m), cs_bare(c, cs_text(c, index)), cs_bare(c, v));
+  } else if (what->lanes == 1 && unit_of(m) == in)
+    cs_line(c, "%s[%s] = %s;", cs_buffer(c, m), cs_bare(c, cs_text(c, index)), cs_bare(c, v));
   else write_at(c, m, address(c, index, 0), in, what->lanes, v);
 }
 
-// ---- work-groups ------------------------------------------------------------------------------------------------------
+// ---- work-groups ----------------------------------------------------------------------------------------------------
 
 static int other(cstyle *c, const uop *u) {
   if (u->op == OP_BARRIER) { cs_line(c, "barrier(CLK_LOCAL_MEM_FENCE);"); return 1; }
-  if (u->op != OP_SPECIAL || u->s_len != 2 || (u->s[0] != 'g' && u->s[0] != 'l') || u->s[1] < '0' || u->s[1] > '2') return 0;
+  if (u->op != OP_SPECIAL || u->s_len != 2 || (u->s[0] != 'g' && u->s[0] != 'l') || u->s[1] < '0' || u->s[1] > '2')
+    return 0;
   const char *name = cs_print(c, "%s%c", u->s[0] == 'g' ? "group" : "item", u->s[1]);
   cs_line(c, "%s %s = get_%s_id(%c);", scalars[u->dt], name, u->s[0] == 'g' ? "group" : "local", u->s[1]);
   map_put(&c->text, u, (void *)(uintptr_t)name);
@@ -215,14 +230,17 @@ static int other(cstyle *c, const uop *u) {
 
 #define DIALECT(lanes) { \
   .name = "OpenCL", .long_suffix = "l", .max_lanes = lanes, .names_operands = false, \
-  .scalars = {[DT_BOOL] = "bool", [DT_I8] = "char", [DT_U8] = "uchar", [DT_I16] = "short", [DT_U16] = "ushort", [DT_I32] = "int", [DT_U32] = "uint", \
-              [DT_I64] = "long", [DT_U64] = "ulong", [DT_IDX] = "long", [DT_F16] = "ushort", [DT_F32] = "float", [DT_F64] = "double"}, \
-  .type = type, .reinterpret = reinterpret, .convert = convert, .select = select, .mask = mask, .build = build, .extract = extract, .shuffle = shuffle, \
+  .scalars = {[DT_BOOL] = "bool", [DT_I8] = "char", [DT_U8] = "uchar", [DT_I16] = "short", [DT_U16] = "ushort", \
+  [DT_I32] = "int", [DT_U32] = "uint", \
+              [DT_I64] = "long", [DT_U64] = "ulong", [DT_IDX] = "long", [DT_F16] = "ushort", [DT_F32] = "float", \
+              [DT_F64] = "double"}, \
+  .type = type, .reinterpret = reinterpret, .convert = convert, .select = select, .mask = mask, .build = build, \
+  .extract = extract, .shuffle = shuffle, \
   .math = math, .halves = halves, .bitcast = bitcast, .load = load, .store = store, .other = other, \
 }
 static const dialect dialects[] = {DIALECT(STANDARD_LANES), DIALECT(WIDE_LANES)};
 
-// ---- the file ---------------------------------------------------------------------------------------------------------
+// ---- the file -------------------------------------------------------------------------------------------------------
 
 static bool group_size(const program *p, long long *size) {
   for (int i = 0; i < 3; i++) {
@@ -247,7 +265,9 @@ static void write_head(cstyle *c, str *out) {
     uint64_t key = c->types.at[i].key;
     int lanes = (int)(key >> 8 & 255);
     if (c->types.at[i].used)
-      str_addf(out, "typedef %s %s%d%s __attribute__((ext_vector_type(%d)%s));\n", scalars[key & 255], scalars[key & 255], lanes, key & ANY_ALIGNMENT ? "_at" : "", lanes, key & ANY_ALIGNMENT ? ", aligned(1)" : "");
+      str_addf(out, "typedef %s %s%d%s __attribute__((ext_vector_type(%d)%s));\n", scalars[key & 255],
+               scalars[key & 255], lanes, key & ANY_ALIGNMENT ? "_at" : "", lanes,
+               key & ANY_ALIGNMENT ? ", aligned(1)" : "");
   }
   str_add(out, "#pragma OPENCL FP_CONTRACT OFF\n\n");
   if (c->helpers & HELP_HALVES)
@@ -255,13 +275,15 @@ static void write_head(cstyle *c, str *out) {
                  "ushort f16_of_f32(float x) { ushort h; vstore_half_rte(x, 0, (half *)&h); return h; }\n\n");
   long long size[3];
   str_add(out, "__kernel ");
-  if (group_size(p, size)) str_addf(out, "__attribute__((reqd_work_group_size(%lld, %lld, %lld))) ", size[0], size[1], size[2]);
+  if (group_size(p, size))
+    str_addf(out, "__attribute__((reqd_work_group_size(%lld, %lld, %lld))) ", size[0], size[1], size[2]);
   str_addf(out, "void %s(", p->name);
   const char *comma = "";
   for (int a = 0; a < p->n_bufs; a++, comma = ", ") {
     const uop *u = params[a];
     bool written = u && render_is_written(p, u);
-    str_addf(out, "%s__global %s%s *restrict m%d", comma, written ? "" : "const ", u ? scalars[unit_of(u)] : "uchar", a);
+    str_addf(out, "%s__global %s%s *restrict m%d", comma, written ? "" : "const ", u ? scalars[unit_of(u)] : "uchar",
+             a);
   }
   for (int a = 0; a < p->n_bufs; a++) str_addf(out, ", long o%d", a);
   for (int v = 0; v < p->n_vars; v++, comma = ", ") str_addf(out, "%slong %s_arg", comma, cs_var(c, p->vars[v]));
@@ -270,9 +292,12 @@ static void write_head(cstyle *c, str *out) {
   for (int a = 0; a < p->n_bufs; a++) {
     const uop *u = params[a];
     const char *of = u && render_is_written(p, u) ? "" : "const ", *t = u ? scalars[unit_of(u)] : "uchar";
-    str_addf(out, "  __global %s%s *b%d = (__global %s%s *)((__global const uchar *)m%d + o%d);\n", of, t, a, of, t, a, a);
+    str_addf(out, "  __global %s%s *b%d = (__global %s%s *)((__global const uchar *)m%d + o%d);\n", of, t, a, of, t, a,
+             a);
   }
-  if (tiles) str_add(out, "  long item = get_global_id(0), items = get_global_size(0), lo = first + (last - first) * item / items, hi = first + (last - first) * (item + 1) / items;\n");
+  if (tiles)
+    str_add(out, "  long item = get_global_id(0), items = get_global_size(0), lo = first + (last - first) * item / "
+                 "items, hi = first + (last - first) * (item + 1) / items;\n");
 }
 
 static void write_declarations(cstyle *c, str *out) {
@@ -281,7 +306,8 @@ static void write_declarations(cstyle *c, str *out) {
     const uop *u = c->p->at[i];
     if ((u->op != OP_LOCAL && u->op != OP_VAR) || map_has(&seen, u)) continue;
     map_put(&seen, u, c);
-    if (u->op == OP_LOCAL) str_addf(out, "  %s %s %s[%lld];\n", space(u), scalars[unit_of(u)], cs_buffer(c, u), (long long)u->b);
+    if (u->op == OP_LOCAL)
+      str_addf(out, "  %s %s %s[%lld];\n", space(u), scalars[unit_of(u)], cs_buffer(c, u), (long long)u->b);
     else str_addf(out, "  %s %s = %s_arg;\n", scalars[u->dt], cs_var(c, u), cs_var(c, u));
   }
   map_free(&seen);

@@ -5,10 +5,30 @@
 static const renderer table[] = {
   {"llvm", ".ll", {.name = "llvm", .vector_bytes = 16}, render_llvm},
   {"c", ".c", {.name = "c", .vector_bytes = 16}, render_c},
-  {"opencl", ".cl", {.name = "opencl", .vector_bytes = 16, .has_fma = true, .has_f16 = true, .has_local = true, .index32 = true, .token_tile = 2,
-                     .max_local_bytes = 32768, .max_group = 256}, render_opencl},
-  {"nvptx", ".ll", {.name = "nvptx", .vector_bytes = 16, .has_fma = true, .has_f16 = true, .has_local = true, .index32 = true, .token_tile = 2,
-                    .max_local_bytes = 49152, .max_group = 1024}, render_nvptx},
+  {"opencl",
+   ".cl",
+   {.name = "opencl",
+    .vector_bytes = 16,
+    .has_fma = true,
+    .has_f16 = true,
+    .has_local = true,
+    .index32 = true,
+    .token_tile = 2,
+    .max_local_bytes = 32768,
+    .max_group = 256},
+   render_opencl},
+  {"nvptx",
+   ".ll",
+   {.name = "nvptx",
+    .vector_bytes = 16,
+    .has_fma = true,
+    .has_f16 = true,
+    .has_local = true,
+    .index32 = true,
+    .token_tile = 2,
+    .max_local_bytes = 49152,
+    .max_group = 1024},
+   render_nvptx},
 };
 
 const renderer *render_at(size_t i) { return i < COUNT(table) ? &table[i] : NULL; }
@@ -70,11 +90,22 @@ static int zeros_of(const uop *u, map *memo) {
   switch (u->op) {
   case OP_CONST: return u->a ? __builtin_ctzll((unsigned long long)u->a) : 63;
   case OP_MUL: a = render_zeros(u->src[0], memo) + render_zeros(u->src[1], memo); return a < 63 ? a : 63;
-  case OP_SHL: return u->src[1]->op == OP_CONST ? (int)min_i64(render_zeros(u->src[0], memo) + u->src[1]->a, 63) : render_zeros(u->src[0], memo);
+  case OP_SHL:
+    return u->src[1]->op == OP_CONST ? (int)min_i64(render_zeros(u->src[0], memo) + u->src[1]->a, 63)
+                                     : render_zeros(u->src[0], memo);
   case OP_AND: a = render_zeros(u->src[0], memo); b = render_zeros(u->src[1], memo); return a > b ? a : b;
-  case OP_ADD: case OP_SUB: case OP_OR: case OP_XOR: case OP_MAX: case OP_MIN: a = render_zeros(u->src[0], memo); b = render_zeros(u->src[1], memo); return a < b ? a : b;
+  case OP_ADD:
+  case OP_SUB:
+  case OP_OR:
+  case OP_XOR:
+  case OP_MAX:
+  case OP_MIN:
+    a = render_zeros(u->src[0], memo);
+    b = render_zeros(u->src[1], memo);
+    return a < b ? a : b;
   case OP_WHERE: a = render_zeros(u->src[1], memo); b = render_zeros(u->src[2], memo); return a < b ? a : b;
-  case OP_CAST: return dtype_is_float((enum dtype)u->src[0]->dt) || u->src[0]->dt == DT_BOOL ? 0 : render_zeros(u->src[0], memo);
+  case OP_CAST:
+    return dtype_is_float((enum dtype)u->src[0]->dt) || u->src[0]->dt == DT_BOOL ? 0 : render_zeros(u->src[0], memo);
   default: return 0;
   }
 }
@@ -88,6 +119,7 @@ int render_zeros(const uop *u, map *memo) {
 }
 
 int shuffle_lane(const uop *u, int i) {
-  if (u->s_len != 2u * u->lanes || i >= u->lanes) die("SHUFFLE of %d lanes with %u bytes of lane numbers", u->lanes, u->s_len);
+  if (u->s_len != 2u * u->lanes || i >= u->lanes)
+    die("SHUFFLE of %d lanes with %u bytes of lane numbers", u->lanes, u->s_len);
   return (unsigned char)u->s[2 * i] | (unsigned char)u->s[2 * i + 1] << 8;
 }

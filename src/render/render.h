@@ -1,9 +1,9 @@
 // render: from a linear program (codegen/program.h) to source text that a compiler takes.
 //
-// A renderer is one file and one row of the table in render.c: a name, what it can do (struct target: codegen makes only
-// programs that keep to it) and a function from program to text.  To add one: write the file, declare its function here,
-// add the row (a C-like language is a dialect of cstyle.h).  Invariant: the text depends on the program and the options alone, so equal
-// programs give equal text, and caches may be keyed by either.
+// A renderer is one file and one row of the table in render.c: a name, what it can do (struct target: codegen makes
+// only programs that keep to it) and a function from program to text.  To add one: write the file, declare its function
+// here, add the row (a C-like language is a dialect of cstyle.h).  Invariant: the text depends on the program and the
+// options alone, so equal programs give equal text, and caches may be keyed by either.
 #ifndef WEFT_RENDER_H
 #define WEFT_RENDER_H
 #include "codegen/descriptor.h"
@@ -19,7 +19,8 @@ typedef struct render_options {
 typedef struct renderer {
   const char *name;                      // as RENDER= names it
   const char *suffix;                    // of a file with its text: ".ll", ".c", ".cl"
-  // What programs may contain.  vector_bytes, has_fma and has_f16 are the least that any machine has: a device raises them.
+  // What programs may contain.  vector_bytes, has_fma and has_f16 are the least that any machine has: a device raises
+  // them.
   target target;
   // Appends the text of one kernel (a complete source file) to out.  -1 and err, which names the uop, where the program
   // holds something that this renderer does not do; then out may have been appended to.
@@ -30,21 +31,25 @@ const renderer *render_find(const char *name);         // NULL if there is none 
 const renderer *render_at(size_t i);                   // the table, in order; NULL past its end
 
 int render_llvm(const program *p, const render_options *opt, str *out, error *err);
-int render_nvptx(const program *p, const render_options *opt, str *out, error *err);      // LLVM IR for its NVPTX target
+// LLVM IR for its NVPTX target
+int render_nvptx(const program *p, const render_options *opt, str *out, error *err);
 int render_c(const program *p, const render_options *opt, str *out, error *err);
 int render_opencl(const program *p, const render_options *opt, str *out, error *err);
 
-// ---- helpers for renderers ----------------------------------------------------------------------------------------------
+// ---- helpers for renderers ------------------------------------------------------------------------------------------
 
-// For each position of a linear program: where the loop or IF that opens there is closed (and back); elsewhere SIZE_MAX.
-// The array is the arena's.  -1 and err where they do not match up.
+// For each position of a linear program: where the loop or IF that opens there is closed (and back); elsewhere
+// SIZE_MAX. The array is the arena's.  -1 and err where they do not match up.
 int render_match(const program *p, arena *mem, size_t **match, error *err);
 bool render_is_written(const program *p, const uop *memory);             // is there a STORE to this PARAM or LOCAL?
-int render_var(const program *p, const uop *var);                        // the number of a VAR among the arguments, by name; -1: none
+// the number of a VAR among the arguments, by name; -1: none
+int render_var(const program *p, const uop *var);
 const uop *render_memory(const uop *index);                              // the PARAM or LOCAL below an INDEX
-// Whether a BARRIER has something to part from what follows: not where another one stands before, and nothing uses the work-group's memory in between.
+// Whether a BARRIER has something to part from what follows: not where another one stands before, and nothing uses the
+// work-group's memory in between.
 bool render_needs_barrier(const program *p, size_t at);
 int shuffle_lane(const uop *shuffle, int i);                             // the source lane of result lane i
-int render_zeros(const uop *integer, map *memo);                         // so many bits at its end are 0, whatever it is; memo: of earlier answers
+// so many bits at its end are 0, whatever it is; memo: of earlier answers
+int render_zeros(const uop *integer, map *memo);
 static inline bool is_pow2(int64_t n) { return n > 0 && !(n & (n - 1)); }
 #endif

@@ -1,12 +1,16 @@
-// Sums of products with quantised weights: see dots.h. Every pass is a table of rules over REDUCE_AXIS nodes; none knows a format.
+// Sums of products with quantised weights: see dots.h. Every pass is a table of rules over REDUCE_AXIS nodes; none
+// knows a format.
 //
 // 1. split       a summed axis that a reshape merged from several is those several: the block structure of the format
-// 2. spread      reshapes and expansions move from sums and products to their operands, so that each operand shows what it varies along
+// 2. spread      reshapes and expansions move from sums and products to their operands, so that each operand shows what
+//             it varies along
 // 3. round       an activation becomes scale * integers of 8 bits, one scale per block (the only approximation)
-// 4. factor      axes along which all factors vary are summed first, then those of the coarser factors: a sum of sums; what does not vary
+// 4. factor      axes along which all factors vary are summed first, then those of the coarser factors: a sum of sums;
+//             what does not vary
 //                along a summed axis leaves the sum; a product with a sum distributes where that lets something leave
 // 5. integers    a sum of products of integers is an integer sum, where intervals prove that it fits in 32 bits
-// 6. unsign      the weight's operand of an integer dot product becomes unsigned bytes: sum (u - b) x = sum u x - b sum x
+// 6. unsign      the weight's operand of an integer dot product becomes unsigned bytes: sum (u - b) x = sum u x - b sum
+//             x
 // 7. share       integer sums of activations alone are stored: all rows use them
 #include "schedule/dots.h"
 #include <math.h>
@@ -18,17 +22,24 @@ typedef struct terms { uop *at[MAX_FACTORS]; int n; } terms;
 
 static bool is_one(const uop *dim) { return uop_is_int(dim, 1); }
 static bool is_movement(const uop *u) { return u->op == OP_RESHAPE || u->op == OP_EXPAND; }
-static bool from_integers(const uop *u) { return u->op == OP_CAST && dtype_is_float((enum dtype)u->dt) && dtype_is_int((enum dtype)u->src[0]->dt) && u->src[0]->dt != DT_IDX; }
+static bool from_integers(const uop *u) {
+  return u->op == OP_CAST && dtype_is_float((enum dtype)u->dt) && dtype_is_int((enum dtype)u->src[0]->dt) &&
+         u->src[0]->dt != DT_IDX;
+}
 static bool is_sum(const uop *u) { return u->op == OP_ADD || u->op == OP_SUB; }
 // What sums and products are made of, above their operands
-static bool is_spine(const uop *u) { return u->dt == DT_F32 && (is_sum(u) || u->op == OP_MUL || u->op == OP_NEG || from_integers(u)); }
+static bool is_spine(const uop *u) {
+  return u->dt == DT_F32 && (is_sum(u) || u->op == OP_MUL || u->op == OP_NEG || from_integers(u));
+}
 
 // Does u hang on nothing but weights and constants? Which of several weights it is may be chosen by anything (experts).
 static bool is_constant(uop *u, map *memo) {
   void *known;
   if (map_get(memo, (uint64_t)(uintptr_t)u, &known)) return known != NULL;
-  bool c = u->op == OP_BUFFER ? u->s != NULL : u->op != OP_VAR && u->op != OP_ASSIGN && u->op != OP_AFTER && u->op != OP_CONTIGUOUS;
-  size_t n = (op_flags((enum op)u->op) & OPF_MOVEMENT) || u->op == OP_GATHER ? 1 : u->nsrc;             // sizes may be symbolic
+  bool c = u->op == OP_BUFFER ? u->s != NULL
+                              : u->op != OP_VAR && u->op != OP_ASSIGN && u->op != OP_AFTER && u->op != OP_CONTIGUOUS;
+  // sizes may be symbolic
+  size_t n = (op_flags((enum op)u->op) & OPF_MOVEMENT) || u->op == OP_GATHER ? 1 : u->nsrc;
   for (size_t i = 0; c && i < n; i++) c = is_constant(u->src[i], memo);
   map_put(memo, u, (void *)(uintptr_t)c);
   return c;
@@ -94,7 +105,9 @@ static uop *without_reshapes(uop *u) {
   return u;
 }
 
-static tensor *reshaped(graph *g, uop *u, int n, uop *const *dims) { return t_reshape(g, without_reshapes(u), n, dims); }
+static tensor *reshaped(graph *g, uop *u, int n, uop *const *dims) {
+  return t_reshape(g, without_reshapes(u), n, dims);
+}
 
 // The sum of u along these axes; what is repeated along others is summed once.
 static tensor *sum(graph *g, tensor *u, unsigned axes) {
@@ -111,7 +124,8 @@ static tensor *sum(graph *g, tensor *u, unsigned axes) {
 
 // --- 1. split -------------------------------------------------------------------------------------------------------
 
-// The axes (more than one) that a reshape below u merges into its last axis: their number and sizes, outermost first; or 0.
+// The axes (more than one) that a reshape below u merges into its last axis: their number and sizes, outermost first;
+// or 0.
 static int merged(const uop *u, uop **d) {
   uop *last = u->shape ? u->shape->dim[u->shape->n - 1] : NULL;
   if (!last || last->op != OP_CONST || is_one(last)) return 0;
@@ -166,7 +180,8 @@ static uop *split_merged(graph *g, uop *u, uop *const *v, void *ctx) {
 
 // --- 2. spread ------------------------------------------------------------------------------------------------------
 
-// Over an EXPAND, a RESHAPE that only adds or drops axes of size 1, or cuts axes that are not expanded, changes places with it.
+// Over an EXPAND, a RESHAPE that only adds or drops axes of size 1, or cuts axes that are not expanded, changes places
+// with it.
 static uop *reshape_below_expand(graph *g, uop *u) {
   uop *e = u->src[0], *in = e->src[0], *d[MAX_DIMS];
   const shape *to = u->shape, *from = e->shape;
@@ -198,7 +213,9 @@ static uop *spread_movement(graph *g, uop *u, uop *const *v, void *ctx) {
   if (!is_spine(in)) return NULL;
   for (size_t i = 0; i < in->nsrc; i++) {
     uop *o = in->src[i];
-    s[i] = !o->shape ? o : u->op == OP_EXPAND ? t_expand(g, o, u->shape->n, u->shape->dim) : reshaped(g, o, u->shape->n, u->shape->dim);
+    s[i] = !o->shape            ? o
+           : u->op == OP_EXPAND ? t_expand(g, o, u->shape->n, u->shape->dim)
+                                : reshaped(g, o, u->shape->n, u->shape->dim);
   }
   return uop_with_src(g, in, s);
 }
@@ -218,14 +235,20 @@ static void factors_of(uop *u, terms *t) {
   t->at[t->n++] = u;
 }
 
-// The place of a factor in a product: scales first, the weight's before the activation's, then integers; coarse before fine.
+// The place of a factor in a product: scales first, the weight's before the activation's, then integers; coarse before
+// fine.
 static uint64_t rank_of(uop *u) { return (uint64_t)(2 * has_integers(u) + !on_weights_only(u)) << 32 | varies(u); }
 
-// Factors come in the order of operands, which hangs on ids of buffers and on sizes; their product must not: floats do not associate.
+// Factors come in the order of operands, which hangs on ids of buffers and on sizes; their product must not: floats do
+// not associate.
 static tensor *product(graph *g, const terms *t) {
   terms s = *t;
   for (int i = 1; i < s.n; i++)
-    for (int j = i; j > 0 && rank_of(s.at[j]) < rank_of(s.at[j - 1]); j--) { uop *f = s.at[j]; s.at[j] = s.at[j - 1]; s.at[j - 1] = f; }
+    for (int j = i; j > 0 && rank_of(s.at[j]) < rank_of(s.at[j - 1]); j--) {
+      uop *f = s.at[j];
+      s.at[j] = s.at[j - 1];
+      s.at[j - 1] = f;
+    }
   tensor *p = s.at[0];
   for (int i = 1; i < s.n; i++) p = uop_op2(g, OP_MUL, p, s.at[i]);
   return p;
@@ -239,7 +262,8 @@ static void to_int8(graph *g, tensor *base, int64_t n, int64_t group, tensor **q
   d[lead] = uop_idx(g, n); d[lead + 1] = uop_idx(g, group);
   tensor *in = t_reshape(g, base, lead + 2, d);
   tensor *most = t_reduce(g, t_op2(g, OP_MAX, in, t_op1(g, OP_NEG, in)), OP_MAX, lead + 1);
-  tensor *by = t_where(g, t_op2(g, OP_CMPLT, t_float(g, 0), most), t_op2(g, OP_FDIV, t_float(g, 127), most), t_float(g, 0));
+  tensor *by =
+    t_where(g, t_op2(g, OP_CMPLT, t_float(g, 0), most), t_op2(g, OP_FDIV, t_float(g, 127), most), t_float(g, 0));
   *q = t_contiguous(g, t_cast(g, t_op1(g, OP_FLOOR, t_add(g, t_mul(g, in, by), t_float(g, 0.5))), DT_I8));
   *scale = t_scale(g, most, 1.0 / 127);
   // scales of small groups are many: halves, as the format Q8_0 stores them
@@ -269,16 +293,20 @@ static uop *round_activation(graph *g, uop *u, uop *const *v, void *ctx) {
     if (act >= 0) return NULL;
     act = i;
   }
-  if (act < 0 || !integers || t.n == MAX_FACTORS || t.at[act]->dt != DT_F32 || (varies(t.at[act]) & summed) != summed) return NULL;
+  if (act < 0 || !integers || t.n == MAX_FACTORS || t.at[act]->dt != DT_F32 || (varies(t.at[act]) & summed) != summed)
+    return NULL;
   for (base = t.at[act]; is_movement(base);) base = base->src[0];
   // one scale wherever the weight has scales of its own
   unsigned blocks = 0;
   for (int i = 0; i < t.n; i++) if (i != act) float_axes(t.at[i], &blocks);
   blocks &= summed;
   int64_t group = 1, n = 1, K = base->shape->dim[base->shape->n - 1]->a;
-  for (int i = 0; i < body->shape->n; i++) if (summed >> i & 1) *(blocks >> i & 1 ? &n : &group) *= body->shape->dim[i]->a;
+  for (int i = 0; i < body->shape->n; i++)
+    if (summed >> i & 1) *(blocks >> i & 1 ? &n : &group) *= body->shape->dim[i]->a;
   bool outermost = !blocks || (summed & ~blocks) > blocks;        // blocks are runs of elements
-  if (!outermost || group < 2 || group > MAX_GROUP || base->shape->dim[base->shape->n - 1]->op != OP_CONST || K != n * group) return NULL;
+  if (!outermost || group < 2 || group > MAX_GROUP || base->shape->dim[base->shape->n - 1]->op != OP_CONST ||
+      K != n * group)
+    return NULL;
   tensor *q, *scale;
   to_int8(g, base, n, group, &q, &scale);
   uop *dq[MAX_DIMS], *ds[MAX_DIMS];
@@ -365,7 +393,8 @@ static bool fits(int64_t lo, int64_t hi, int64_t times) {
 
 // The integer tensor (32 bits) that a float expression stands for, or NULL.
 static tensor *as_integer(graph *g, uop *u) {
-  if (from_integers(u)) return u->src[0]->vmin >= -INT32_MAX && u->src[0]->vmax <= INT32_MAX ? t_cast(g, u->src[0], DT_I32) : NULL;
+  if (from_integers(u))
+    return u->src[0]->vmin >= -INT32_MAX && u->src[0]->vmax <= INT32_MAX ? t_cast(g, u->src[0], DT_I32) : NULL;
   if (u->op == OP_CONST && u->dt == DT_F32) {
     double k = uop_const_float(u);
     return k == floor(k) && fabs(k) < 1 << 24 ? uop_int(g, DT_I32, (int64_t)k) : NULL;
@@ -398,7 +427,9 @@ static tensor *low_byte(graph *g, uop *u) {
   uop *s[2 + MAX_DIMS];
   switch (u->op) {
   case OP_CONST: return uop_int(g, DT_U8, u->a & 255);
-  case OP_CAST: if (dtype_is_int((enum dtype)u->src[0]->dt) && u->src[0]->dt != DT_IDX) return low_byte(g, u->src[0]); break;
+  case OP_CAST:
+    if (dtype_is_int((enum dtype)u->src[0]->dt) && u->src[0]->dt != DT_IDX) return low_byte(g, u->src[0]);
+    break;
   case OP_BITCAST: if (u->src[0]->dt == DT_U8) return u->src[0]; break;
   case OP_RESHAPE: case OP_EXPAND:
     for (size_t i = 1; i < u->nsrc; i++) s[i] = u->src[i];
@@ -514,9 +545,11 @@ static uop *round_to_brain(graph *g, uop *u, uop *const *v, void *ctx) {
   map own = {0}, *memo = ctx ? ctx : &own;
   for (int i = 0; i < 2 && !to && u->a == OP_ADD && u->dt == DT_F32; i++) {
     uop *weight = body->src[i], *act = body->src[1 - i];
-    if (!is_brain(weight) || is_brain(act) || !act->shape || !is_constant(weight, memo) || is_constant(act, memo)) continue;
+    if (!is_brain(weight) || is_brain(act) || !act->shape || !is_constant(weight, memo) || is_constant(act, memo))
+      continue;
     tensor *rounded = to_brain(g, act);
-    to = uop_with_src(g, u, (uop *[]){uop_with_src(g, body, i ? (uop *[]){rounded, weight} : (uop *[]){weight, rounded})});
+    to =
+      uop_with_src(g, u, (uop *[]){uop_with_src(g, body, i ? (uop *[]){rounded, weight} : (uop *[]){weight, rounded})});
   }
   map_free(&own);
   return to;
@@ -547,13 +580,21 @@ RULES_END(dots_brain)
 #undef x
 
 const dots_pass dots_passes[] = {
-  {"split", {&dots_split}}, {"spread", {&dots_spread}}, {"round", {&dots_round, &dots_spread}}, {"factor", {&dots_factor, &dots_spread}},
-  {"integers", {&dots_integers, &dots_spread}}, {"unsign", {&dots_unsign}}, {"share", {&dots_share}}, {NULL, {NULL}},
+  {"split", {&dots_split}},
+  {"spread", {&dots_spread}},
+  {"round", {&dots_round, &dots_spread}},
+  {"factor", {&dots_factor, &dots_spread}},
+  {"integers", {&dots_integers, &dots_spread}},
+  {"unsign", {&dots_unsign}},
+  {"share", {&dots_share}},
+  {NULL, {NULL}},
 };
 
 const dots_pass dots_brain_pass = {"brain", {&dots_brain}};
 
-uop *dots_run(graph *g, uop *u, const dots_pass *pass) { return graph_rewrite(g, u, PM(pass->rules[0], pass->rules[1]), NULL, pass->name); }
+uop *dots_run(graph *g, uop *u, const dots_pass *pass) {
+  return graph_rewrite(g, u, PM(pass->rules[0], pass->rules[1]), NULL, pass->name);
+}
 
 uop *brain_dots(graph *g, uop *sink) {
   map constant = {0};
@@ -569,7 +610,8 @@ static tensor *stand_in(graph *g, const uop *u, int64_t id, enum dtype dt) {
   int64_t most[MAX_DIMS], n = 1;
   for (int i = 0; i < u->shape->n; i++) n *= most[i] = u->shape->dim[i]->vmax;
   tensor *t = t_reshape_i(g, t_buffer(g, id, dt, n), u->shape->n, most);
-  for (int i = 0; i < u->shape->n; i++) if (u->shape->dim[i]->op != OP_CONST) t = t_slice(g, t, i, uop_idx(g, 0), u->shape->dim[i]);
+  for (int i = 0; i < u->shape->n; i++)
+    if (u->shape->dim[i]->op != OP_CONST) t = t_slice(g, t, i, uop_idx(g, 0), u->shape->dim[i]);
   return t_contiguous(g, t);                      // a node that no pass looks behind
 }
 
@@ -581,7 +623,8 @@ static bool reads_integers(uop *u, map *seen) {
   return false;
 }
 
-// Stand-ins for what differs between layers, so that equal products are rewritten once: known maps a product of stand-ins to what it becomes.
+// Stand-ins for what differs between layers, so that equal products are rewritten once: known maps a product of
+// stand-ins to what it becomes.
 typedef struct rewriting { graph *g; arena *mem; map known, constant; } rewriting;
 
 typedef struct stands { map to, back, seen; int n; } stands;
@@ -595,7 +638,9 @@ static void find_weights(rewriting *r, uop *u, stands *s) {
   graph *g = r->g;
   if (map_has(&s->seen, u)) return;
   map_put(&s->seen, u, u);
-  if (u->op == OP_BUFFER) stand_for(s, u, uop_new(g, OP_BUFFER, (enum dtype)u->dt, 1, NULL, 0, (uarg){PLACEHOLDER - ++s->n, u->b, u->s, u->s_len}));
+  if (u->op == OP_BUFFER)
+    stand_for(s, u,
+              uop_new(g, OP_BUFFER, (enum dtype)u->dt, 1, NULL, 0, (uarg){PLACEHOLDER - ++s->n, u->b, u->s, u->s_len}));
   uop *by = u->op == OP_GATHER ? u->src[1] : NULL;
   if (by && by->shape && by->vmin < by->vmax && !is_constant(by, &r->constant)) {         // what chooses among weights
     tensor *t = t_cast(g, stand_in(g, by, PLACEHOLDER - ++s->n, DT_I32), DT_IDX);

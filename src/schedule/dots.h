@@ -2,8 +2,9 @@
 //
 //   y = sum_k w(q_k) * x_k,  w an expression over a weight's bytes, x anything
 //
-// becomes sums of small integers, each scaled once, whatever the format: docs/quantised-matmul.md follows one through the passes. One
-// pass (`round`) is an approximation: activations are rounded to 8 bits. The others keep the value but for the order of float additions.
+// becomes sums of small integers, each scaled once, whatever the format: docs/quantised-matmul.md follows one through
+// the passes. One pass (`round`) is an approximation: activations are rounded to 8 bits. The others keep the value but
+// for the order of float additions.
 #ifndef WEFT_DOTS_H
 #define WEFT_DOTS_H
 #include "graph/graph.h"
@@ -11,7 +12,8 @@
 // The graph below `sink` with every sum of products of a quantised weight and an activation rewritten.
 uop *integer_dots(graph *g, uop *sink);
 
-// The same for weights in BF16 on a machine that multiplies BF16 by BF16: activations are rounded to BF16, the one approximation; the sums stay floats.
+// The same for weights in BF16 on a machine that multiplies BF16 by BF16: activations are rounded to BF16, the one
+// approximation; the sums stay floats.
 uop *brain_dots(graph *g, uop *sink);
 
 // The passes in order, a table or two each: for tests and traces.

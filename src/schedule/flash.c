@@ -4,7 +4,8 @@
 #include <math.h>
 #include "graph/symbolic.h"
 
-enum { HEAD_AXES = 3 };      // of s {tokens, heads of keys, queries of each, 1, n}, and of the sums {tokens, heads of keys, queries of each, n, dv}
+// of s {tokens, heads of keys, queries of each, 1, n}, and of the sums {tokens, heads of keys, queries of each, n, dv}
+enum { HEAD_AXES = 3 };
 
 typedef struct softmax { uop *out, *s, *v, *sink; uop *blocks; int64_t block; } softmax;
 
@@ -13,7 +14,9 @@ static uop *unmoved(uop *u) {
   return u;
 }
 
-static bool is_reduce(const uop *u, enum op op, int axis) { return u->op == OP_REDUCE_AXIS && u->a == op && u->b == 1 << axis; }
+static bool is_reduce(const uop *u, enum op op, int axis) {
+  return u->op == OP_REDUCE_AXIS && u->a == op && u->b == 1 << axis;
+}
 
 // u = exp(x - most): x.
 static uop *exp_of_difference(uop *u, uop **most) {
@@ -29,7 +32,8 @@ static bool is_most(uop *most, const uop *s, const uop *sink) {
   if (most->op != OP_MAX) return false;
   int i = is_reduce(unmoved(most->src[0]), OP_MAX, HEAD_AXES + 1) ? 0 : 1;
   uop *of = unmoved(most->src[i]);
-  return is_reduce(of, OP_MAX, HEAD_AXES + 1) && of->src[0] == s && unmoved(most->src[1 - i]) == unmoved((uop *)(uintptr_t)sink);
+  return is_reduce(of, OP_MAX, HEAD_AXES + 1) && of->src[0] == s &&
+         unmoved(most->src[1 - i]) == unmoved((uop *)(uintptr_t)sink);
 }
 
 static int64_t gcd(int64_t x, int64_t y) { return y ? gcd(y, x % y) : x; }
@@ -62,7 +66,9 @@ static bool match(graph *g, uop *u, softmax *f) {
   }
   if (!is_reduce(total, OP_ADD, HEAD_AXES + 1) || total->src[0] != e || !is_most(most, f->s, f->sink)) return false;
   const shape *s = f->s->shape, *v = f->v->shape;
-  if (s->n != HEAD_AXES + 2 || v->n != HEAD_AXES + 2 || !uop_is_int(s->dim[HEAD_AXES], 1) || s->dim[HEAD_AXES + 1] != v->dim[HEAD_AXES]) return false;
+  if (s->n != HEAD_AXES + 2 || v->n != HEAD_AXES + 2 || !uop_is_int(s->dim[HEAD_AXES], 1) ||
+      s->dim[HEAD_AXES + 1] != v->dim[HEAD_AXES])
+    return false;
   return in_blocks(g, s->dim[HEAD_AXES + 1], f);
 }
 
@@ -91,11 +97,13 @@ static uop *rewrite_one(graph *g, const softmax *f) {
   uop *in[] = {f->blocks, h[0], h[1], h[2], uop_idx(g, f->block), one}, *part[] = {f->blocks, h[0], h[1], h[2], dv};
   tensor *o = t_reduce(g, t_mul(g, t_reshape(g, e, 6, in), by_blocks(g, f->v, HEAD_AXES, f)), OP_ADD, 1 + HEAD_AXES);
   o = t_contiguous(g, t_op2(g, OP_FDIV, t_reshape(g, o, 5, part), t_op2(g, OP_MAX, l, t_float(g, FLT_MIN))));
-  tensor *most = t_reduce(g, m, OP_MAX, 0), *sink = f->sink ? t_reshape(g, unmoved(f->sink), 5, (uop *[]){one, one, h[1], h[2], one}) : NULL;
+  tensor *most = t_reduce(g, m, OP_MAX, 0),
+         *sink = f->sink ? t_reshape(g, unmoved(f->sink), 5, (uop *[]){one, one, h[1], h[2], one}) : NULL;
   if (sink) most = t_op2(g, OP_MAX, most, sink);
   tensor *w = t_mul(g, l, t_exp(g, t_sub(g, m, most))), *total = t_reduce(g, w, OP_ADD, 0);
   if (sink) total = t_add(g, total, t_exp(g, t_sub(g, sink, most)));
-  return t_reshape(g, t_contiguous(g, t_op2(g, OP_FDIV, t_reduce(g, t_mul(g, o, w), OP_ADD, 0), total)), old->n, old->dim);
+  return t_reshape(g, t_contiguous(g, t_op2(g, OP_FDIV, t_reduce(g, t_mul(g, o, w), OP_ADD, 0), total)), old->n,
+                   old->dim);
 }
 
 uop *flash_attention(graph *g, uop *sink) {

@@ -1,15 +1,28 @@
-// What is stored, and what is recomputed?  Every tensor that is not stored is computed inside each kernel that needs it. Going
-// from the results back to the inputs, each node collects its uses: (kernel, place as a function of that kernel's loops). A use
-// costs as many evaluations as the loops around the innermost range that it depends on make (values that depend on outer ranges
-// only are hoisted, so a norm that all of a row shares is computed once), less what register tiles share. If the evaluations
-// beyond one per element cost more than storing and loading, plus one more dispatch, the node is stored.
+// What is stored, and what is recomputed?  Every tensor that is not stored is computed inside each kernel that needs
+// it. Going from the results back to the inputs, each node collects its uses: (kernel, place as a function of that
+// kernel's loops). A use costs as many evaluations as the loops around the innermost range that it depends on make
+// (values that depend on outer ranges only are hoisted, so a norm that all of a row shares is computed once), less what
+// register tiles share. If the evaluations beyond one per element cost more than storing and loading, plus one more
+// dispatch, the node is stored.
 //
 // Costs are in units of one vector lane's operation; the constants below are the model.
 #include "schedule/fuse.h"
 #include <string.h>
 #include "schedule/form.h"
 
-enum { COST_DISPATCH = 200000, COST_STORE_LOAD = 8, COST_FAR_STORE_LOAD = 160, FAR_ELEMENTS = 1 << 18, NOMINAL_SYMBOLIC = 128, MAX_USES = 24, MAX_LOOPS = 24, TILE = 4, LANES_AND_TILE = 64, FEW_PARTS = 4, FIRST_RANGE = 1000000 };
+enum {
+  COST_DISPATCH = 200000,
+  COST_STORE_LOAD = 8,
+  COST_FAR_STORE_LOAD = 160,
+  FAR_ELEMENTS = 1 << 18,
+  NOMINAL_SYMBOLIC = 128,
+  MAX_USES = 24,
+  MAX_LOOPS = 24,
+  TILE = 4,
+  LANES_AND_TILE = 64,
+  FEW_PARTS = 4,
+  FIRST_RANGE = 1000000
+};
 
 typedef struct use {
   struct use *next;
@@ -20,7 +33,8 @@ typedef struct use {
   bool staged;                                     // inside a STAGE: computed again in each loop around it
 } use;
 
-struct kernel { uop *root; int64_t next_range; };     // ranges are numbered per kernel, so that equal layers make equal nodes
+// ranges are numbered per kernel, so that equal layers make equal nodes
+struct kernel { uop *root; int64_t next_range; };
 
 // What is known of a node. Facts lie in the order of dependency: their addresses compare as their places in it do.
 // cost: see note_cost; turn: the last walk of is_below that was here; before: the last round stored it;
@@ -33,7 +47,8 @@ typedef struct decide { fusion *f; arena *mem; map facts; smap moved, staged; in
 
 static fact *fact_of(const decide *d, const uop *u) { return map_ptr(&d->facts, u); }
 
-// What a size is taken for: its value where every variable is NOMINAL_SYMBOLIC, so that sizes made of one another agree.
+// What a size is taken for: its value where every variable is NOMINAL_SYMBOLIC, so that sizes made of one another
+// agree.
 static int64_t nominal(const uop *u) {
   if (u->op == OP_CONST) return u->a;
   int64_t x = u->nsrc > 0 ? nominal(u->src[0]) : 0, y = u->nsrc > 1 ? nominal(u->src[1]) : 0, r;
@@ -69,8 +84,8 @@ static double op_cost(const uop *u) {
   }
 }
 
-// Operations per element if everything is recomputed down to memory and to what the last round stored; what is repeated by
-// EXPAND is shared.
+// Operations per element if everything is recomputed down to memory and to what the last round stored; what is repeated
+// by EXPAND is shared.
 static double cost_of(const decide *d, const uop *u) {
   const fact *f = fact_of(d, u);
   return f->before ? 1 : f->cost;
@@ -120,7 +135,10 @@ static double evaluations(const use *u) {
     double s = size_of(u->loops[i]->src[0]);
     // lanes and register tiles over up to two output ranges share what does not depend on them
     double tile = i == u->n_outputs - 1 ? LANES_AND_TILE : TILE;
-    if (!u->staged && i < u->n_outputs && !varies(&u->at, u->loops[i]) && shared < 2 && s > 1) { s /= s < tile ? s : tile; shared++; }
+    if (!u->staged && i < u->n_outputs && !varies(&u->at, u->loops[i]) && shared < 2 && s > 1) {
+      s /= s < tile ? s : tile;
+      shared++;
+    }
     n *= s;
   }
   return n;
@@ -139,22 +157,28 @@ static bool must_store(const uop *u) { return u->op == OP_CONTIGUOUS; }
 static bool may_store(const uop *u) {
   if (!u->shape || u->dt == DT_IDX || u->dt == DT_BOOL) return false;
   const uop *wide = u;
-  while ((op_flags((enum op)wide->op) & OPF_MOVEMENT) || (wide->op == OP_WHERE && !wide->src[2]->shape)) wide = wide->src[wide->op == OP_WHERE];
-  if (wide->op == OP_CAST && dtype_size((enum dtype)wide->src[0]->dt) < dtype_size((enum dtype)wide->dt)) return false;    // its source is smaller
-  return (op_flags((enum op)u->op) & OPF_ELEMENTWISE) || u->op == OP_REDUCE_AXIS || u->op == OP_GATHER || u->op == OP_STACK || u->op == OP_CONTIGUOUS;
+  while ((op_flags((enum op)wide->op) & OPF_MOVEMENT) || (wide->op == OP_WHERE && !wide->src[2]->shape))
+    wide = wide->src[wide->op == OP_WHERE];
+  // its source is smaller
+  if (wide->op == OP_CAST && dtype_size((enum dtype)wide->src[0]->dt) < dtype_size((enum dtype)wide->dt)) return false;
+  return (op_flags((enum op)u->op) & OPF_ELEMENTWISE) || u->op == OP_REDUCE_AXIS || u->op == OP_GATHER ||
+         u->op == OP_STACK || u->op == OP_CONTIGUOUS;
 }
 
-// What hangs on nothing but weights is not stored for a token: it would be written and read like a bigger weight, and the
-// structure of a reduction over it would depend on whether it was.
+// What hangs on nothing but weights is not stored for a token: it would be written and read like a bigger weight, and
+// the structure of a reduction over it would depend on whether it was.
 static void note_constant(const decide *d, const uop *u, fact *to) {
-  bool constant = u->op == OP_BUFFER ? u->s != NULL : u->op != OP_VAR && u->op != OP_ASSIGN && u->op != OP_AFTER && u->op != OP_CONTIGUOUS;
-  size_t n = u->op == OP_GATHER || (op_flags((enum op)u->op) & OPF_MOVEMENT) ? 1 : u->nsrc;         // one of several weights is a weight, whatever chooses it
+  bool constant = u->op == OP_BUFFER
+                    ? u->s != NULL
+                    : u->op != OP_VAR && u->op != OP_ASSIGN && u->op != OP_AFTER && u->op != OP_CONTIGUOUS;
+  // one of several weights is a weight, whatever chooses it
+  size_t n = u->op == OP_GATHER || (op_flags((enum op)u->op) & OPF_MOVEMENT) ? 1 : u->nsrc;
   for (size_t i = 0; i < n; i++) constant &= fact_of(d, u->src[i])->constant;
   to->constant = constant;
 }
 
-// A sum of floats that is a term of another reduction: computed inside, its loop would decide how the outer one is laid in lanes, and
-// that must depend on the reduced length alone.
+// A sum of floats that is a term of another reduction: computed inside, its loop would decide how the outer one is laid
+// in lanes, and that must depend on the reduced length alone.
 static bool inside_a_reduction(const uop *u, const fact *f) {
   if (u->op != OP_REDUCE_AXIS || !dtype_is_float((enum dtype)u->dt)) return false;
   for (use *o = f->uses; o; o = o->next) {
@@ -226,7 +250,10 @@ static const use *stage_use(decide *d, uop *u, const use *o) {
   place tile = {0};
   void *hit;
   for (int i = 0; i < o->at.n; i++)
-    if (belongs_to_tile(o->at.idx[i])) { key[2 + i] = (uint64_t)(uintptr_t)o->at.idx[i]; tile.idx[tile.n++] = o->at.idx[i]; }
+    if (belongs_to_tile(o->at.idx[i])) {
+      key[2 + i] = (uint64_t)(uintptr_t)o->at.idx[i];
+      tile.idx[tile.n++] = o->at.idx[i];
+    }
   if (!smap_get(&d->staged, (const char *)key, sizeof key, &hit)) {
     use *in = ARENA_NEW(d->mem, use);
     *in = *o;
@@ -302,7 +329,8 @@ static uop *base_of(uop *view) {
   return view;
 }
 
-// Is `on` below u? Nodes that come before it in the order need no look: a store in one layer does not visit the layers before.
+// Is `on` below u? Nodes that come before it in the order need no look: a store in one layer does not visit the layers
+// before.
 static bool is_below(const decide *d, uop *u, const uop *on, const fact *of_on) {
   if (u == on) return true;
   fact *f = fact_of(d, u);
@@ -318,12 +346,13 @@ static bool reads(decide *d, uop *u, const uop *buffer) {
 }
 
 static void store(decide *d, uop *u) {
-  uop *buf = uop_new(d->f->g, OP_BUFFER, (enum dtype)u->dt, 1, NULL, 0, (uarg){.a = TEMP_IDS + d->next_id++, .b = max_i64(1, shape_max_elems(u->shape))});
+  uop *buf = uop_new(d->f->g, OP_BUFFER, (enum dtype)u->dt, 1, NULL, 0,
+                     (uarg){.a = TEMP_IDS + d->next_id++, .b = max_i64(1, shape_max_elems(u->shape))});
   map_put(&d->f->stored, u, buf);
 }
 
-// Of the kernels that read a shared STAGE tile by tile one computes it, the first of those that are stored in any case, whatever costs say; the others
-// read it from memory.
+// Of the kernels that read a shared STAGE tile by tile one computes it, the first of those that are stored in any case,
+// whatever costs say; the others read it from memory.
 static void share(decide *d, uop *u, const fact *f) {
   use *home = NULL;
   for (use *o = f->uses; o; o = o->next) {

@@ -1,5 +1,5 @@
-// First fit, largest first: each intermediate takes the lowest offset at which no other one with an overlapping life lies.
-// Lives are in levels, both ends included, so that what a level reads is never what the same level writes.
+// First fit, largest first: each intermediate takes the lowest offset at which no other one with an overlapping life
+// lies. Lives are in levels, both ends included, so that what a level reads is never what the same level writes.
 #include "schedule/memory_plan.h"
 #include <stdlib.h>
 
@@ -16,8 +16,8 @@ static int lower_first(const void *p, const void *q) {
   return a->offset < b->offset ? -1 : a->offset > b->offset;
 }
 
-// Those that have a place, by their lives: one of at least 2^k and less than 2^(k+1) levels is in the list of (k, first >> k),
-// so that those whose lives meet a given one are found without a look at the others.
+// Those that have a place, by their lives: one of at least 2^k and less than 2^(k+1) levels is in the list of (k, first
+// >> k), so that those whose lives meet a given one are found without a look at the others.
 typedef struct by_life { arena *mem; map lists; int k_end; VEC(sched_temp *) met; } by_life;
 typedef struct in_list { struct in_list *next; sched_temp *t; } in_list;
 

@@ -1,4 +1,5 @@
-// The memory planner: gives every intermediate a place in one arena, sharing places between those whose lives do not overlap.
+// The memory planner: gives every intermediate a place in one arena, sharing places between those whose lives do not
+// overlap.
 #ifndef WEFT_MEMORY_PLAN_H
 #define WEFT_MEMORY_PLAN_H
 #include "schedule/schedule.h"

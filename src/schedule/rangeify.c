@@ -19,20 +19,23 @@ uop *temp_index(graph *g, const shape *s, const place *at) {
   bool outermost = true;
   for (int i = 0; s && i < s->n; i++) {
     if (uop_is_int(s->dim[i], 1)) continue;
-    if (!outermost && s->dim[i]->op != OP_CONST && s->dim[i]->vmax % TEMP_TILE == 0 && s->dim[i]->vmax > TEMP_TILE) tiled = i;
+    if (!outermost && s->dim[i]->op != OP_CONST && s->dim[i]->vmax % TEMP_TILE == 0 && s->dim[i]->vmax > TEMP_TILE)
+      tiled = i;
     outermost = false;
   }
   if (tiled < 0) return flat_index(g, s, at);
   uop *e = uop_idx(g, 0), *stride = uop_idx(g, 1);
   for (int i = s->n; i-- > 0;) {
-    uop *size = uop_idx(g, i == tiled ? TEMP_TILE : s->dim[i]->vmax), *idx = i == tiled ? idx_mod(g, at->idx[i], size) : at->idx[i];
+    uop *size = uop_idx(g, i == tiled ? TEMP_TILE : s->dim[i]->vmax),
+        *idx = i == tiled ? idx_mod(g, at->idx[i], size) : at->idx[i];
     e = idx_add(g, e, idx_mul(g, idx, stride));
     stride = idx_mul(g, stride, size);
   }
   return idx_add(g, e, idx_mul(g, idx_div(g, at->idx[tiled], uop_idx(g, TEMP_TILE)), stride));
 }
 
-// A reshape in groups of axes whose products agree, so that a symbolic axis that stays as it is takes no part in a division.
+// A reshape in groups of axes whose products agree, so that a symbolic axis that stays as it is takes no part in a
+// division.
 static void reshape_place(graph *g, const shape *from, const shape *to, const place *at, place *src) {
   int i = 0, j = 0;
   while (i < from->n || j < to->n) {
@@ -46,7 +49,10 @@ static void reshape_place(graph *g, const shape *from, const shape *to, const pl
       else die("reshape of groups that do not match");
     }
     uop *e = uop_idx(g, 0), *stride = uop_idx(g, 1);
-    for (int k = j; k-- > j0;) { e = idx_add(g, e, idx_mul(g, at->idx[k], stride)); stride = idx_mul(g, stride, to->dim[k]); }
+    for (int k = j; k-- > j0;) {
+      e = idx_add(g, e, idx_mul(g, at->idx[k], stride));
+      stride = idx_mul(g, stride, to->dim[k]);
+    }
     stride = uop_idx(g, 1);
     for (int k = i; k-- > i0;) {
       bool outermost = true;
@@ -65,7 +71,9 @@ void move_place(graph *g, const uop *u, const place *at, place *src) {
   switch (u->op) {
   case OP_RESHAPE: if (s) reshape_place(g, s, u->shape, at, src); break;
   case OP_PERMUTE: for (int i = 0; i < s->n; i++) src->idx[u->a >> 4 * i & 15] = at->idx[i]; break;
-  case OP_EXPAND: for (int i = 0; i < s->n; i++) src->idx[i] = uop_is_int(s->dim[i], 1) ? uop_idx(g, 0) : at->idx[i]; break;
+  case OP_EXPAND:
+    for (int i = 0; i < s->n; i++) src->idx[i] = uop_is_int(s->dim[i], 1) ? uop_idx(g, 0) : at->idx[i];
+    break;
   case OP_FLIP:
     for (int i = 0; i < s->n; i++)
       src->idx[i] = u->a >> i & 1 ? idx_sub(g, idx_sub(g, s->dim[i], uop_idx(g, 1)), at->idx[i]) : at->idx[i];
@@ -75,7 +83,8 @@ void move_place(graph *g, const uop *u, const place *at, place *src) {
     for (int i = 0; i < s->n; i++) {
       uop *lo = u->src[1 + 2 * i], *hi = u->src[2 + 2 * i];
       src->idx[i] = idx_sub(g, at->idx[i], lo);
-      if (!uop_is_int(lo, 0)) src->valid = bool_and(g, src->valid, idx_lt(g, idx_sub(g, lo, uop_idx(g, 1)), at->idx[i]));
+      if (!uop_is_int(lo, 0))
+        src->valid = bool_and(g, src->valid, idx_lt(g, idx_sub(g, lo, uop_idx(g, 1)), at->idx[i]));
       if (!uop_is_int(hi, 0)) src->valid = bool_and(g, src->valid, idx_lt(g, at->idx[i], idx_add(g, lo, s->dim[i])));
     }
     break;
@@ -111,7 +120,9 @@ static uop *lower_bitcast(lowering *l, uop *u, const place *at) {
   uop *in = u->src[0];
   int from = dtype_size((enum dtype)in->dt), to = dtype_size((enum dtype)u->dt);
   if (from == to) return uop_bitcast(g, lower(l, in, at), (enum dtype)u->dt);
-  if (from > to) die("BITCAST to smaller elements is not supported yet: %s to %s", dtype_name((enum dtype)in->dt), dtype_name((enum dtype)u->dt));
+  if (from > to)
+    die("BITCAST to smaller elements is not supported yet: %s to %s", dtype_name((enum dtype)in->dt),
+        dtype_name((enum dtype)u->dt));
   int ratio = to / from, last = at->n - 1;
   uop *part[8];
   bool adjacent = true;
@@ -119,8 +130,9 @@ static uop *lower_bitcast(lowering *l, uop *u, const place *at) {
     place p = *at;
     p.idx[last] = idx_add(g, idx_mul(g, at->idx[last], uop_idx(g, ratio)), uop_idx(g, j));
     part[j] = lower(l, in, &p);
-    adjacent &= part[j]->op == OP_LOAD && part[j]->dt == part[j]->src[0]->src[0]->dt && part[j]->src[0]->src[0] == part[0]->src[0]->src[0] &&
-                part[j]->src[0]->src[1]->op != OP_WHERE && part[j]->src[0]->src[1] == idx_add(g, part[0]->src[0]->src[1], uop_idx(g, j));
+    adjacent &= part[j]->op == OP_LOAD && part[j]->dt == part[j]->src[0]->src[0]->dt &&
+                part[j]->src[0]->src[0] == part[0]->src[0]->src[0] && part[j]->src[0]->src[1]->op != OP_WHERE &&
+                part[j]->src[0]->src[1] == idx_add(g, part[0]->src[0]->src[1], uop_idx(g, j));
   }
   if (adjacent) return uop_load(g, part[0]->src[0], (enum dtype)u->dt, 1);
   enum dtype wide = dtype_unsigned(to), narrow = dtype_unsigned(from);
@@ -155,7 +167,9 @@ static uop *lower_reduce(lowering *l, uop *u, const place *at) {
 
 enum { FIRST_STAGE_RANGE = 100000 };
 
-bool belongs_to_tile(const uop *index) { return index->op == OP_CONST || (index->op == OP_RANGE && index->b == AXIS_LOOP); }
+bool belongs_to_tile(const uop *index) {
+  return index->op == OP_CONST || (index->op == OP_RANGE && index->b == AXIS_LOOP);
+}
 
 bool stage_fits(const uop *stage, const place *at) {
   if (at->valid) return false;
@@ -174,7 +188,8 @@ static uop *inner_index(graph *g, const shape *s, const place *at, const place *
   return e;
 }
 
-// Stages are numbered by what they are, not by when they are met: that depends on the order of factors, which may differ from layer to layer.
+// Stages are numbered by what they are, not by when they are met: that depends on the order of factors, which may
+// differ from layer to layer.
 static int64_t stage_number(lowering *l, uop *u, int64_t size) {
   int64_t height = (int64_t)(uintptr_t)map_ptr(&l->f->height, u), number = height * 256;
   for (; size > 1; size = (size + 1) / 2) number += 4;
@@ -201,7 +216,8 @@ static uop *stage_store(lowering *l, uop *u, const place *at) {
   size_t n = 2;
   int64_t size = 1, number;
   for (int i = 0; i < at->n; i++)
-    if (!belongs_to_tile(at->idx[i]) && !mul_i64(size, u->shape->dim[i]->a, &size)) die("a stage of more than 2^63 elements");
+    if (!belongs_to_tile(at->idx[i]) && !mul_i64(size, u->shape->dim[i]->a, &size))
+      die("a stage of more than 2^63 elements");
   number = stage_number(l, u, size);
   for (int i = 0; i < at->n; i++) {
     if (belongs_to_tile(at->idx[i])) continue;
@@ -265,7 +281,8 @@ static uop *lower_new(lowering *l, uop *u, const place *at) {
     place inner = *at;
     inner.n--;
     uop *which = at->idx[inner.n], *v = lower(l, u->src[u->nsrc - 1], &inner);
-    for (size_t i = u->nsrc - 1; i-- > 0;) v = uop_op3(g, OP_WHERE, idx_lt(g, which, uop_idx(g, (int64_t)i + 1)), lower(l, u->src[i], &inner), v);
+    for (size_t i = u->nsrc - 1; i-- > 0;)
+      v = uop_op3(g, OP_WHERE, idx_lt(g, which, uop_idx(g, (int64_t)i + 1)), lower(l, u->src[i], &inner), v);
     return v;
   }
   default: break;

@@ -1,5 +1,5 @@
-// The pipeline of scheduling, one call a step: see schedule.h. The cost model is in fuse.c, index arithmetic in rangeify.c,
-// the memory planner in memory_plan.c.
+// The pipeline of scheduling, one call a step: see schedule.h. The cost model is in fuse.c, index arithmetic in
+// rangeify.c, the memory planner in memory_plan.c.
 #include "schedule/schedule.h"
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +10,11 @@
 #include "schedule/fuse.h"
 #include "schedule/memory_plan.h"
 
-// Kernels that differ in their buffers only have one form: an expression over parameters, made once. order: per parameter the
-// number of its buffer, in the order in which the walk of see() meets them.
+// Kernels that differ in their buffers only have one form: an expression over parameters, made once. order: per
+// parameter the number of its buffer, in the order in which the walk of see() meets them.
 typedef struct form { uop *ast; int n_bufs, *order; bool *written, each; } form;
-// bufs: as see() meets them, the one that is written first; deps: whose results it reads; after: what it must not overtake
+// bufs: as see() meets them, the one that is written first; deps: whose results it reads; after: what it must not
+// overtake
 typedef struct raw_kernel { uop *root, **bufs; const form *form; VEC(int) deps, after; int level; } raw_kernel;
 typedef struct reader { struct reader *next; int kernel; } reader;
 // shared: stages that kernels of others fill; readers: version of a buffer -> who reads it
@@ -65,13 +66,17 @@ static uop *lower_kernel(builder *b, uop *root) {
 
 // --- dependencies ---------------------------------------------------------------------------------------------------
 
-// Kernels that the value of u (when it is computed inside kernel k) waits for, and the versions of buffers that it reads.
+// Kernels that the value of u (when it is computed inside kernel k) waits for, and the versions of buffers that it
+// reads.
 static void collect_deps(builder *b, uop *u, bool top, map *seen, int k) {
   if (map_has(seen, u)) return;
   map_put(seen, u, (void *)1);
   void *index;
   raw_kernel *raw = &b->kernels.at[k];
-  if (!top && map_get(&b->kernel_of, (uint64_t)(uintptr_t)u, &index) && (intptr_t)index != k) { vec_push(&raw->deps, (int)(intptr_t)index); return; }
+  if (!top && map_get(&b->kernel_of, (uint64_t)(uintptr_t)u, &index) && (intptr_t)index != k) {
+    vec_push(&raw->deps, (int)(intptr_t)index);
+    return;
+  }
   if (u->op == OP_AFTER)                              // reading a version of a buffer waits for all stores that made it
     for (uop *v = u; v->op == OP_AFTER; v = v->src[0])
       for (size_t i = 1; i < v->nsrc; i++)
@@ -88,7 +93,8 @@ static void collect_deps(builder *b, uop *u, bool top, map *seen, int k) {
     for (; is_view(view); view = view->src[0]) if (view->op == OP_GATHER) collect_deps(b, view->src[1], false, seen, k);
     for (; view->op == OP_AFTER; view = view->src[0])
       for (size_t i = 1; i < view->nsrc; i++)
-        if (map_get(&b->kernel_of, (uint64_t)(uintptr_t)view->src[i], &index)) vec_push(&raw->deps, (int)(intptr_t)index);
+        if (map_get(&b->kernel_of, (uint64_t)(uintptr_t)view->src[i], &index))
+          vec_push(&raw->deps, (int)(intptr_t)index);
     collect_deps(b, u->src[1], false, seen, k);
     return;
   }
@@ -152,7 +158,8 @@ static bool is_small(const builder *b, const uop *root, uop *store) {
 static int level_of(builder *b, int i, unsigned char *state) {
   raw_kernel *k = &b->kernels.at[i];
   if (state[i] == 2) return k->level;
-  if (state[i] == 1) die("kernels wait for each other in a circle: a buffer is read after a store that the reader feeds");
+  if (state[i] == 1)
+    die("kernels wait for each other in a circle: a buffer is read after a store that the reader feeds");
   state[i] = 1;
   int level = 0;
   for (size_t j = 0; j < k->deps.n; j++) {
@@ -252,7 +259,8 @@ static void add_kernel(builder *b, uop *root) {
   memcpy(k.bufs, s.bufs.at, s.bufs.n * sizeof *k.bufs);
   map_put(&b->kernel_of, root, (void *)(intptr_t)b->kernels.n);
   for (size_t i = b->shared.n; i-- > 0;)
-    if (map_ptr(&b->f.home, b->shared.at[i]) == root) map_put(&b->kernel_of, b->shared.at[i], (void *)(intptr_t)b->kernels.n);
+    if (map_ptr(&b->f.home, b->shared.at[i]) == root)
+      map_put(&b->kernel_of, b->shared.at[i], (void *)(intptr_t)b->kernels.n);
   vec_push(&b->kernels, k);
   vec_free(&s.key); vec_free(&s.bufs);
   map_free(&s.nodes); map_free(&s.numbers);
@@ -317,7 +325,8 @@ static void print_schedule(const schedule *s) {
     fprintf(stderr, "schedule: level %3d kernel %3d, %d buffers: %.400s\n", k->level, i, k->n_bufs, str_c(&t));
     str_free(&t);
   }
-  fprintf(stderr, "schedule: %d kernels in %d dispatches, %d graph ops, arena %.2f MiB\n", s->n_kernels, s->n_levels, s->graph_ops, (double)s->arena_bytes / (1 << 20));
+  fprintf(stderr, "schedule: %d kernels in %d dispatches, %d graph ops, arena %.2f MiB\n", s->n_kernels, s->n_levels,
+          s->graph_ops, (double)s->arena_bytes / (1 << 20));
 }
 
 void schedule_graph(graph *g, uop *sink, schedule *out) {

@@ -1,5 +1,6 @@
-// Anthropic's endpoints: /v1/messages and count_tokens.  Messages are brought into OpenAI's form, which templates know.  A stream consists of
-// blocks, each of one kind: text, thinking, or the call of a tool; what an event is called stands before it, or clients drop it.
+// Anthropic's endpoints: /v1/messages and count_tokens.  Messages are brought into OpenAI's form, which templates know.
+// A stream consists of blocks, each of one kind: text, thinking, or the call of a tool; what an event is called stands
+// before it, or clients drop it.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ static const char *error_type(int status) {
 }
 
 static json_t *anthropic_error(const fault *f) {
-  return json_pack("{ss s{ss so}}", "type", "error", "error", "type", error_type(f->status), "message", json_of_text(f->text, strlen(f->text)));
+  return json_pack("{ss s{ss so}}", "type", "error", "error", "type", error_type(f->status), "message",
+                   json_of_text(f->text, strlen(f->text)));
 }
 
 const struct family anthropic_family = {"Anthropic", anthropic_error};
@@ -37,17 +39,19 @@ static const struct field table[] = {
 static const struct fields fields = FIELDS(table);
 const struct fields *const anthropic_fields[] = {&fields, &sampling_fields, NULL};
 
-// ---- messages ---------------------------------------------------------------------------------------------------------------------------
+// ---- messages -------------------------------------------------------------------------------------------------------
 
 static bool is_type(const json_t *block, const char *type) {
   const char *t = json_string_value(json_object_get(block, "type"));
   return t && !strcmp(t, type);
 }
 
-static int bad(call *c, const char *name, const char *what) { return fault_set(&c->fault, 400, name, "'%s' %s", name, what); }
+static int bad(call *c, const char *name, const char *what) {
+  return fault_set(&c->fault, 400, name, "'%s' %s", name, what);
+}
 
-// The text of a content that consists of text alone.  A client's line of accounts, which differs in every request, is left out: nothing that
-// follows it could be found in the cache.
+// The text of a content that consists of text alone.  A client's line of accounts, which differs in every request, is
+// left out: nothing that follows it could be found in the cache.
 static int add_text(call *c, const json_t *content, const char *name, str *out) {
   static const char accounts[] = "x-anthropic-billing-header";
   const json_t *block;
@@ -57,17 +61,20 @@ static int add_text(call *c, const json_t *content, const char *name, str *out) 
   json_array_foreach(content, i, block) {
     const json_t *text = json_object_get(block, "text");
     if (!json_is_string(text)) return bad(c, name, "has a block that is no text: only text is understood");
-    if (strncmp(json_string_value(text), accounts, sizeof accounts - 1)) str_addn(out, json_string_value(text), json_string_length(text));
+    if (strncmp(json_string_value(text), accounts, sizeof accounts - 1))
+      str_addn(out, json_string_value(text), json_string_length(text));
   }
   return 0;
 }
 
-static json_t *said(const char *role, const str *text) { return json_pack("{ss so}", "role", role, "content", json_of_text(str_c(text), text->n)); }
+static json_t *said(const char *role, const str *text) {
+  return json_pack("{ss so}", "role", role, "content", json_of_text(str_c(text), text->n));
+}
 
 static json_t *call_of(const json_t *block) {
   json_t *input = json_object_get(block, "input");
-  return json_pack("{sO? ss s{sO? sO?}}", "id", json_object_get(block, "id"), "type", "function", "function", "name", json_object_get(block, "name"),
-                   "arguments", input);
+  return json_pack("{sO? ss s{sO? sO?}}", "id", json_object_get(block, "id"), "type", "function", "function", "name",
+                   json_object_get(block, "name"), "arguments", input);
 }
 
 // One message becomes several: results of tools are messages of their own.
@@ -82,7 +89,8 @@ static int add_blocks(call *c, json_t *all, const char *role, const json_t *cont
     if (status) break;
     if (is_type(block, "redacted_thinking")) continue;
     if (is_type(block, "text") && json_is_string(t)) str_addn(&text, json_string_value(t), json_string_length(t));
-    else if (is_type(block, "thinking") && json_is_string(t)) str_addn(&thought, json_string_value(t), json_string_length(t));
+    else if (is_type(block, "thinking") && json_is_string(t))
+      str_addn(&thought, json_string_value(t), json_string_length(t));
     else if (is_type(block, "tool_use")) json_array_append_new(calls, call_of(block));
     else if (is_type(block, "tool_result")) {
       str result = {0};
@@ -92,7 +100,9 @@ static int add_blocks(call *c, json_t *all, const char *role, const json_t *cont
       json_object_set(m, "tool_call_id", json_object_get(block, "tool_use_id"));
       json_array_append_new(all, m);
       str_free(&result);
-    } else status = bad(c, "messages", "has a block of a kind that is not understood: text, thinking, tool_use and tool_result are");
+    } else
+      status = bad(c, "messages",
+                   "has a block of a kind that is not understood: text, thinking, tool_use and tool_result are");
   }
   json_t *m = said(role, &text);
   if (thought.n) json_object_set_new(m, "reasoning_content", json_of_text(thought.at, thought.n));
@@ -118,7 +128,8 @@ static int add_messages(call *c, json_t *all) {
   json_array_foreach(c->p.messages, i, m) {
     const char *role = json_string_value(json_object_get(m, "role"));
     json_t *content = json_object_get(m, "content");
-    if (!role || (strcmp(role, "user") && strcmp(role, "assistant") && strcmp(role, "system"))) return bad(c, "messages", "has a role that is neither user nor assistant");
+    if (!role || (strcmp(role, "user") && strcmp(role, "assistant") && strcmp(role, "system")))
+      return bad(c, "messages", "has a role that is neither user nor assistant");
     if (json_is_string(content)) json_array_append_new(all, json_pack("{ss sO}", "role", role, "content", content));
     else if (!json_is_array(content)) return bad(c, "messages", "has a content that is neither a text nor blocks");
     else if (add_blocks(c, all, role, content)) return -1;
@@ -130,8 +141,9 @@ static json_t *tools_of(call *c) {
   json_t *all = json_array(), *tool;
   size_t i;
   json_array_foreach(c->p.tools, i, tool) {
-    json_t *function = json_pack("{sO? sO* sO*}", "name", json_object_get(tool, "name"), "description", json_object_get(tool, "description"), "parameters",
-                                 json_object_get(tool, "input_schema"));
+    json_t *function =
+      json_pack("{sO? sO* sO*}", "name", json_object_get(tool, "name"), "description",
+                json_object_get(tool, "description"), "parameters", json_object_get(tool, "input_schema"));
     json_array_append_new(all, json_pack("{ss so}", "type", "function", "function", function));
   }
   return all;
@@ -142,13 +154,15 @@ static int read_choices(call *c) {
   if (!choice) return 0;
   c->p.no_parallel = json_is_true(json_object_get(choice, "disable_parallel_tool_use"));
   if (is_type(choice, "none")) c->p.tools = NULL;
-  else if (!is_type(choice, "auto")) return bad(c, "tool_choice", "must be auto or none: that a tool is called cannot be enforced");
+  else if (!is_type(choice, "auto"))
+    return bad(c, "tool_choice", "must be auto or none: that a tool is called cannot be enforced");
   return 0;
 }
 
 static int add_prompt(call *c) {
   json_t *messages = json_array(), *tools = NULL, *variables = NULL;
-  int status = !c->p.messages || !json_array_size(c->p.messages) ? bad(c, "messages", "must be an array with messages") : add_messages(c, messages);
+  int status = !c->p.messages || !json_array_size(c->p.messages) ? bad(c, "messages", "must be an array with messages")
+                                                                 : add_messages(c, messages);
   if (!status) status = read_choices(c);
   if (!status && c->p.tools) tools = tools_of(c);
   if (c->p.thinking) variables = json_pack("{sb}", "enable_thinking", !is_type(c->p.thinking, "disabled"));
@@ -159,7 +173,7 @@ static int add_prompt(call *c) {
   return status;
 }
 
-// ---- answers ----------------------------------------------------------------------------------------------------------------------------
+// ---- answers --------------------------------------------------------------------------------------------------------
 
 static const char *stop_reason(enum finish f) {
   static const char *const names[] = {"end_turn", "stop_sequence", "max_tokens", "tool_use", "max_tokens", "end_turn"};
@@ -167,19 +181,21 @@ static const char *stop_reason(enum finish f) {
 }
 
 static json_t *usage(const call *c, const struct timing *t) {
-  return json_pack("{sI sI sI si}", "input_tokens", (json_int_t)(call_prompt_tokens(c) - t->n_cached), "output_tokens", (json_int_t)t->n_drawn,
-                   "cache_read_input_tokens", (json_int_t)t->n_cached, "cache_creation_input_tokens", 0);
+  return json_pack("{sI sI sI si}", "input_tokens", (json_int_t)(call_prompt_tokens(c) - t->n_cached), "output_tokens",
+                   (json_int_t)t->n_drawn, "cache_read_input_tokens", (json_int_t)t->n_cached,
+                   "cache_creation_input_tokens", 0);
 }
 
 static json_t *message(const call *c, json_t *content, const char *reason, const char *word, const struct timing *t) {
-  return json_pack("{ss ss ss ss so ss? ss? so}", "id", c->id, "type", "message", "role", "assistant", "model", c->m->name, "content", content,
-                   "stop_reason", reason, "stop_sequence", word, "usage", usage(c, t));
+  return json_pack("{ss ss ss ss so ss? ss? so}", "id", c->id, "type", "message", "role", "assistant", "model",
+                   c->m->name, "content", content, "stop_reason", reason, "stop_sequence", word, "usage", usage(c, t));
 }
 
 static json_t *tool_use(const char *id, const char *name, json_t *input) {
   str full = {0};
   str_addf(&full, "toolu_%s", id ? id : "");
-  json_t *o = json_pack("{ss so ss so}", "type", "tool_use", "id", json_of_text(full.at, full.n), "name", name ? name : "", "input", input);
+  json_t *o = json_pack("{ss so ss so}", "type", "tool_use", "id", json_of_text(full.at, full.n), "name",
+                        name ? name : "", "input", input);
   str_free(&full);
   return o;
 }
@@ -194,12 +210,15 @@ static json_t *blocks(const struct choice *h) {
   json_t *all = json_array(), *one;
   size_t i;
   if (h->reasoning.n)
-    json_array_append_new(all, json_pack("{ss so ss}", "type", "thinking", "thinking", json_of_text(h->reasoning.at, h->reasoning.n), "signature", ""));
+    json_array_append_new(all, json_pack("{ss so ss}", "type", "thinking", "thinking",
+                                         json_of_text(h->reasoning.at, h->reasoning.n), "signature", ""));
   if (h->content.n || !json_array_size(h->calls))
-    json_array_append_new(all, json_pack("{ss so}", "type", "text", "text", json_of_text(str_c(&h->content), h->content.n)));
+    json_array_append_new(all,
+                          json_pack("{ss so}", "type", "text", "text", json_of_text(str_c(&h->content), h->content.n)));
   json_array_foreach(h->calls, i, one) {
     const json_t *arguments = json_object_get(one, "arguments");
-    json_array_append_new(all, tool_use(json_string_value(json_object_get(one, "id")), json_string_value(json_object_get(one, "name")),
+    json_array_append_new(all, tool_use(json_string_value(json_object_get(one, "id")),
+                                        json_string_value(json_object_get(one, "name")),
                                         opened(json_string_value(arguments), json_string_length(arguments))));
   }
   return all;
@@ -230,15 +249,17 @@ static void open_block(call *c, struct state *st, const struct part *p) {
   if (st->open && st->kind == p->kind && p->kind != WEFT_CALL) return;
   close_block(c, st);
   json_t *block = p->kind == WEFT_CALL ? tool_use(p->id, p->name, json_object())
-                  : p->kind == WEFT_REASONING ? json_pack("{ss ss ss}", "type", "thinking", "thinking", "", "signature", "")
-                                              : json_pack("{ss ss}", "type", "text", "text", "");
+                  : p->kind == WEFT_REASONING
+                    ? json_pack("{ss ss ss}", "type", "thinking", "thinking", "", "signature", "")
+                    : json_pack("{ss ss}", "type", "text", "text", "");
   send_event(c, "content_block_start", json_pack("{si so}", "index", st->index, "content_block", block));
   st->open = true;
   st->kind = p->kind;
 }
 
 static void on_event(call *c, const event *e, int i) {
-  static const char *const kinds[][2] = {{"text_delta", "text"}, {"thinking_delta", "thinking"}, {"input_json_delta", "partial_json"}};
+  static const char *const kinds[][2] = {
+    {"text_delta", "text"}, {"thinking_delta", "thinking"}, {"input_json_delta", "partial_json"}};
   struct state *st = c->own;
   (void)i;
   if (!st->begun) {
@@ -250,7 +271,9 @@ static void on_event(call *c, const event *e, int i) {
     const struct part *p = &e->parts.at[k];
     if (!p->text.n && p->kind != WEFT_CALL) continue;
     open_block(c, st, p);
-    send_delta(c, st, json_pack("{ss so}", "type", kinds[p->kind][0], kinds[p->kind][1], json_of_text(str_c(&p->text), p->text.n)));
+    send_delta(
+      c, st,
+      json_pack("{ss so}", "type", kinds[p->kind][0], kinds[p->kind][1], json_of_text(str_c(&p->text), p->text.n)));
   }
 }
 
@@ -258,7 +281,9 @@ static void on_finish(call *c) {
   const struct choice *h = &c->choices[0];
   if (!c->p.stream) { call_send(c, 200, message(c, blocks(h), stop_reason(h->finish), h->word, &h->timing)); return; }
   close_block(c, c->own);
-  send_event(c, "message_delta", json_pack("{s{ss ss?} so}", "delta", "stop_reason", stop_reason(h->finish), "stop_sequence", h->word, "usage", usage(c, &h->timing)));
+  send_event(c, "message_delta",
+             json_pack("{s{ss ss?} so}", "delta", "stop_reason", stop_reason(h->finish), "stop_sequence", h->word,
+                       "usage", usage(c, &h->timing)));
   send_event(c, "message_stop", json_object());
 }
 
@@ -268,7 +293,8 @@ static void on_failed(call *c, const char *text) {
   call_line(c, "event: error\ndata: ", anthropic_error(&f), "\n\n");
 }
 
-static const struct speaker speaker = {"text/event-stream", "event: ping\ndata: {\"type\": \"ping\"}\n\n", NULL, on_event, on_finish, on_failed};
+static const struct speaker speaker = {
+  "text/event-stream", "event: ping\ndata: {\"type\": \"ping\"}\n\n", NULL, on_event, on_finish, on_failed};
 
 void anthropic_messages(server *s, exchange *x) {
   call *c = call_new(s, x, &speaker, fields);

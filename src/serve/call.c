@@ -1,12 +1,13 @@
-// One message from its JSON to its answer: see call.h.  Events come from the thread of the steps into a queue of the call's own, and a job of the
-// pool takes them from there, one job for a call at a time: so a family sees them in order, and nothing is written while the model computes.
+// One message from its JSON to its answer: see call.h.  Events come from the thread of the steps into a queue of the
+// call's own, and a job of the pool takes them from there, one job for a call at a time: so a family sees them in
+// order, and nothing is written while the model computes.
 #define _GNU_SOURCE
 #include "serve/call.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-// ---- fields that families share ---------------------------------------------------------------------------------------------------
+// ---- fields that families share -------------------------------------------------------------------------------------
 
 #define P struct params
 #define BIG 9.2233720368547748e18      // the largest double below 2^63
@@ -34,7 +35,8 @@ static const struct field sampling_table[] = {
   FR(P, sampling.mirostat_eta, "mirostat_eta", 0, 1e3, "how quickly it corrects itself"),
   FI(P, seed, "seed", -BIG, BIG, "same seed, same tokens; -1: random"),
   FB(P, ignore_end, "ignore_eos", "goes on after the token that ends an answer"),
-  FJ(P, logit_bias, "logit_bias", F_ANY, "what is added to logits: {\"id\": bias}, [[id, bias]] or [[\"text\", bias]]; false bans"),
+  FJ(P, logit_bias, "logit_bias", F_ANY,
+     "what is added to logits: {\"id\": bias}, [[id, bias]] or [[\"text\", bias]]; false bans"),
   FJ(P, stop, "stop", F_ANY, "a text or an array of texts before which the answer ends"),
   FJ(P, grammar, "grammar", F_TEXT, "a grammar that the answer has to match"),
   FJ(P, json_schema, "json_schema", F_ANY, "a schema of the JSON that the answer has to be"),
@@ -44,7 +46,8 @@ static const struct field sampling_table[] = {
   FB(P, stream, "stream", "the answer comes as it is made"),
   FB(P, progress, "return_progress", "a stream tells how much of the prompt has been read"),
   FJ(P, model, "model", F_TEXT, "the name of the model; where the server has one, any is taken"),
-  FJ(P, keep_alive, "keep_alive", F_ANY, "how long the model stays loaded then: seconds, or a text like \"5m\"; negative: for ever"),
+  FJ(P, keep_alive, "keep_alive", F_ANY,
+     "how long the model stays loaded then: seconds, or a text like \"5m\"; negative: for ever"),
 };
 const struct fields sampling_fields = FIELDS(sampling_table);
 
@@ -52,7 +55,7 @@ struct params params_default(void) {
   return (struct params){.max_tokens = -1, .n = 1, .seed = -1, .sampling = weft_sampling_default()};
 }
 
-// ---- reading ------------------------------------------------------------------------------------------------------------------------
+// ---- reading --------------------------------------------------------------------------------------------------------
 
 // Seconds: a number of them, or a text like "5m", "1h30m" or "-1". Negative: for ever.
 static int read_keep_alive(const json_t *v, double *out, fault *f) {
@@ -61,7 +64,10 @@ static int read_keep_alive(const json_t *v, double *out, fault *f) {
   double sum = 0, sign = 1;
   if (json_is_number(v)) return read_real(v, "keep_alive", -1e9, 1e9, out, f);
   if (text && (*text == '-' || *text == '+')) sign = *text++ == '-' ? -1 : 1;
-  if (text && *text && strspn(text, "0123456789") == strlen(text) && strlen(text) < 10) { *out = sign * strtod(text, NULL); return 0; }
+  if (text && *text && strspn(text, "0123456789") == strlen(text) && strlen(text) < 10) {
+    *out = sign * strtod(text, NULL);
+    return 0;
+  }
   bool fine = text && *text;
   while (fine && *text) {
     char *end;
@@ -88,7 +94,14 @@ static int read_body(call *c, struct fields own) {
 call *call_new(server *s, exchange *x, const struct speaker *speak, struct fields own) {
   call *c = xcalloc(1, sizeof *c);
   struct asked *asked = asked_of(x);
-  *c = (call){.s = s, .m = asked->m, .body = json_incref(asked->body), .x = exchange_hold(x), .speak = speak, .p = params_default(), .created = (int64_t)time(NULL), .refs = 1};
+  *c = (call){.s = s,
+              .m = asked->m,
+              .body = json_incref(asked->body),
+              .x = exchange_hold(x),
+              .speak = speak,
+              .p = params_default(),
+              .created = (int64_t)time(NULL),
+              .refs = 1};
   c->last = &c->first;
   pthread_mutex_init(&c->lock, NULL);
   if (!read_body(c, own)) return c;
@@ -108,9 +121,12 @@ int call_stops(call *c, const json_t *stop, const char *name) {
   if (n > MOST) return too_many(c, name, n, MOST);
   for (size_t i = 0; i < n; i++) {
     v = json_is_array(stop) ? json_array_get(stop, i) : stop;
-    if (!json_is_string(v)) return fault_set(&c->fault, 400, name, "'%s' must be a string or an array of strings", name);
-    if (json_string_length(v) > LONGEST) return fault_set(&c->fault, 400, name, "'%s' has a text of more than %d bytes", name, LONGEST);
-    if (strlen(json_string_value(v)) != json_string_length(v)) return fault_set(&c->fault, 400, name, "'%s' has a text with a NUL", name);
+    if (!json_is_string(v))
+      return fault_set(&c->fault, 400, name, "'%s' must be a string or an array of strings", name);
+    if (json_string_length(v) > LONGEST)
+      return fault_set(&c->fault, 400, name, "'%s' has a text of more than %d bytes", name, LONGEST);
+    if (strlen(json_string_value(v)) != json_string_length(v))
+      return fault_set(&c->fault, 400, name, "'%s' has a text with a NUL", name);
     if (!json_string_length(v)) continue;
     for (size_t k = 0; k < c->requests.n; k++) vec_push(&c->requests.at[k]->stops, xstrdup(json_string_value(v)));
   }
@@ -121,27 +137,32 @@ static int open_grammar(call *c, bool schema, const char *text, size_t n, const 
   const weft_model *m = c->m->model;
   weft_error err;
   if (weft_vocab_size(weft_model_vocab(m)) != weft_model_vocab_size(m))
-    return fault_set(&c->fault, 400, name, "'%s': this model's vocabulary has gaps, so that answers cannot be constrained", name);
+    return fault_set(&c->fault, 400, name,
+                     "'%s': this model's vocabulary has gaps, so that answers cannot be constrained", name);
   for (size_t i = 0; i < c->requests.n; i++) {
     weft_grammar **to = &c->requests.at[i]->grammar;
     if (*to) return fault_set(&c->fault, 400, name, "'%s': the answer is constrained by something else already", name);
-    if (schema ? weft_grammar_open_json_schema(weft_model_vocab(m), text, n, to, &err) : weft_grammar_open_gbnf(weft_model_vocab(m), text, n, to, &err))
+    if (schema ? weft_grammar_open_json_schema(weft_model_vocab(m), text, n, to, &err)
+               : weft_grammar_open_gbnf(weft_model_vocab(m), text, n, to, &err))
       return fault_set(&c->fault, 400, name, "'%s': %s", name, err.text);
   }
   return 0;
 }
 
-int call_grammar(call *c, const char *text, size_t n, const char *name) { return n ? open_grammar(c, false, text, n, name) : 0; }
+int call_grammar(call *c, const char *text, size_t n, const char *name) {
+  return n ? open_grammar(c, false, text, n, name) : 0;
+}
 
 int call_schema(call *c, const json_t *schema, const char *name) {
-  if (!json_is_object(schema) && !json_is_boolean(schema)) return fault_set(&c->fault, 400, name, "'%s' must be a schema, not %s", name, json_kind(schema));
+  if (!json_is_object(schema) && !json_is_boolean(schema))
+    return fault_set(&c->fault, 400, name, "'%s' must be a schema, not %s", name, json_kind(schema));
   char *text = json_dumps(schema, JSON_COMPACT | JSON_ENCODE_ANY);
   int status = open_grammar(c, true, text, strlen(text), name);
   free(text);
   return status;
 }
 
-// ---- biases and samplers ------------------------------------------------------------------------------------------------------------
+// ---- biases and samplers --------------------------------------------------------------------------------------------
 
 static void add_bias(call *c, int32_t id, double bias) {
   for (size_t i = 0; i < c->requests.n; i++) vec_push(&c->requests.at[i]->biases, ((struct bias){id, (float)bias}));
@@ -165,7 +186,9 @@ static int bias_text(call *c, const char *text, size_t n, double bias) {
 
 static int bias_id(call *c, int64_t id, double bias) {
   int32_t n = weft_model_vocab_size(c->m->model);
-  if (id < 0 || id >= n) return fault_set(&c->fault, 400, "logit_bias", "'logit_bias' has token %lld; ids go from 0 to %d", (long long)id, n - 1);
+  if (id < 0 || id >= n)
+    return fault_set(&c->fault, 400, "logit_bias", "'logit_bias' has token %lld; ids go from 0 to %d", (long long)id,
+                     n - 1);
   add_bias(c, (int32_t)id, bias);
   return 0;
 }
@@ -183,16 +206,19 @@ static int read_biases(call *c) {
     json_object_foreach(c->p.logit_bias, key, member) {
       char *rest;
       long long id = strtoll(key, &rest, 10);
-      if (read_bias(c, member, &bias) || (*rest || !*key ? bias_text(c, key, strlen(key), bias) : bias_id(c, id, bias))) return -1;
+      if (read_bias(c, member, &bias) || (*rest || !*key ? bias_text(c, key, strlen(key), bias) : bias_id(c, id, bias)))
+        return -1;
     }
     return 0;
   }
-  if (!json_is_array(v)) return fault_set(&c->fault, 400, "logit_bias", "'logit_bias' must be an object or an array, not %s", json_kind(v));
+  if (!json_is_array(v))
+    return fault_set(&c->fault, 400, "logit_bias", "'logit_bias' must be an object or an array, not %s", json_kind(v));
   if (json_array_size(v) > MOST) return too_many(c, "logit_bias", json_array_size(v), MOST);
   json_array_foreach(v, i, one) {
     const json_t *what = json_array_get(one, 0);
     if (json_array_size(one) != 2 || !(json_is_integer(what) || json_is_string(what)))
-      return fault_set(&c->fault, 400, "logit_bias", "'logit_bias' has an entry that is no pair of a token and a number");
+      return fault_set(&c->fault, 400, "logit_bias",
+                       "'logit_bias' has an entry that is no pair of a token and a number");
     if (read_bias(c, json_array_get(one, 1), &bias)) return -1;
     if (json_is_integer(what) ? bias_id(c, json_integer_value(what), bias)
                               : bias_text(c, json_string_value(what), json_string_length(what), bias)) return -1;
@@ -211,11 +237,12 @@ static int read_samplers(call *c, str *names, bool *letters) {
     if (i) str_addc(names, ';');
     str_add(names, json_string_value(one));
   }
-  if (v && !*letters && !json_is_array(v)) return fault_set(&c->fault, 400, "samplers", "'samplers' must be an array of names, or letters");
+  if (v && !*letters && !json_is_array(v))
+    return fault_set(&c->fault, 400, "samplers", "'samplers' must be an array of names, or letters");
   return 0;
 }
 
-// ---- going ----------------------------------------------------------------------------------------------------------------------------
+// ---- going ----------------------------------------------------------------------------------------------------------
 
 static void fill_request(call *c, request *r) {
   const struct params *p = &c->p;
@@ -238,13 +265,16 @@ static int check_request(call *c, request *r) {
   weft_sampler *s = NULL;
   weft_error err;
   if (r->embeds) return 0;
-  if (weft_model_only_embeds(m)) return fault_set(&c->fault, 400, "model", "this model makes vectors of texts (/v1/embeddings); it predicts nothing");
+  if (weft_model_only_embeds(m))
+    return fault_set(&c->fault, 400, "model",
+                     "this model makes vectors of texts (/v1/embeddings); it predicts nothing");
   if (!r->prompt.n) return fault_set(&c->fault, 400, "prompt", "the prompt is empty");
   if (r->prompt.n >= (size_t)n_ctx) {
     c->fault.n_prompt = (int64_t)r->prompt.n;
     c->fault.n_ctx = n_ctx;
     c->fault.code = "context_length_exceeded";
-    return fault_set(&c->fault, 400, "prompt", "the prompt has %zu tokens and the context holds %d", r->prompt.n, n_ctx);
+    return fault_set(&c->fault, 400, "prompt", "the prompt has %zu tokens and the context holds %d", r->prompt.n,
+                     n_ctx);
   }
   if (weft_sampler_new(weft_model_vocab_size(m), &r->sampling, &s, &err))
     return fault_set(&c->fault, 400, c->p.samplers ? "samplers" : NULL, "%s", err.text);
@@ -256,8 +286,10 @@ static int complete(call *c) {
   enum { MOST_CHOICES = 128 };
   const struct params *p = &c->p;
   if (p->n * (int64_t)c->requests.n > MOST_CHOICES)
-    return fault_set(&c->fault, 400, "n", "%lld answers are asked for at once; at most %d are made", (long long)(p->n * (int64_t)c->requests.n), MOST_CHOICES);
-  if (p->grammar && call_grammar(c, json_string_value(p->grammar), json_string_length(p->grammar), "grammar")) return -1;
+    return fault_set(&c->fault, 400, "n", "%lld answers are asked for at once; at most %d are made",
+                     (long long)(p->n * (int64_t)c->requests.n), MOST_CHOICES);
+  if (p->grammar && call_grammar(c, json_string_value(p->grammar), json_string_length(p->grammar), "grammar"))
+    return -1;
   if (p->json_schema && call_schema(c, p->json_schema, "json_schema")) return -1;
   if (call_stops(c, p->stop, "stop") || read_biases(c)) return -1;
   str names = {0};
@@ -349,7 +381,7 @@ void call_go(call *c) {
   pump(c);
 }
 
-// ---- what comes back --------------------------------------------------------------------------------------------------------------------
+// ---- what comes back ------------------------------------------------------------------------------------------------
 
 static void on_event(void *ctx, event *e) {
   call *c = ctx;
@@ -366,19 +398,22 @@ static void on_event(void *ctx, event *e) {
 
 static json_t *score_of(const event *e) {
   json_t *top = json_array();
-  for (int32_t i = 0; i < e->n_top; i++) json_array_append_new(top, json_pack("[if]", (int)e->top[i].id, e->top[i].logprob));
+  for (int32_t i = 0; i < e->n_top; i++)
+    json_array_append_new(top, json_pack("[if]", (int)e->top[i].id, e->top[i].logprob));
   if (!e->scored) { json_decref(top); return json_pack("{si sn s[]}", "id", (int)e->id, "logprob", "top"); }
   return json_pack("{si sf so}", "id", (int)e->id, "logprob", e->logprob, "top", top);
 }
 
 static int choice_of(const call *c, const event *e) {
-  for (size_t i = 0; i < c->requests.n; i++) if (c->requests.at[i] == e->request) return (int)i * (int)e->request->n + e->choice;
+  for (size_t i = 0; i < c->requests.n; i++)
+    if (c->requests.at[i] == e->request) return (int)i * (int)e->request->n + e->choice;
   die("serve: an event of no request");
 }
 
 void choice_take(struct choice *h, const struct part *p) {
   if (p->kind == WEFT_CALL)
-    json_array_append_new(h->calls, json_pack("{ss ss so}", "id", p->id ? p->id : "", "name", p->name ? p->name : "", "arguments", json_of_text(str_c(&p->text), p->text.n)));
+    json_array_append_new(h->calls, json_pack("{ss ss so}", "id", p->id ? p->id : "", "name", p->name ? p->name : "",
+                                              "arguments", json_of_text(str_c(&p->text), p->text.n)));
   else str_addn(p->kind == WEFT_REASONING ? &h->reasoning : &h->content, str_c(&p->text), p->text.n);
 }
 
@@ -386,7 +421,8 @@ static void take_in(call *c, event *e, struct choice *h) {
   switch (e->kind) {
   case EVENT_PROMPT: break;
   case EVENT_PROMPT_TOKEN:
-    if (!e->choice) json_array_append_new(json_array_get(c->prompt_scores, (size_t)((h - c->choices) / e->request->n)), score_of(e));
+    if (!e->choice)
+      json_array_append_new(json_array_get(c->prompt_scores, (size_t)((h - c->choices) / e->request->n)), score_of(e));
     break;
   case EVENT_TOKEN:
     if (e->id >= 0) vec_push(&h->ids, e->id);
@@ -448,7 +484,7 @@ static void pump(void *ctx) {
   release(c);
 }
 
-// ---- helpers ------------------------------------------------------------------------------------------------------------------------------
+// ---- helpers --------------------------------------------------------------------------------------------------------
 
 void call_send(call *c, int status, json_t *o) { answer_json(c->x, status, o); }
 

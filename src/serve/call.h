@@ -1,5 +1,6 @@
-// call: one message that wants something generated, from its JSON to its answer.  A family of endpoints reads the fields into `params`, says what
-// the prompts are, and writes answers from what has come; everything between is here.  All of it runs on the pool's threads.
+// call: one message that wants something generated, from its JSON to its answer.  A family of endpoints reads the
+// fields into `params`, says what the prompts are, and writes answers from what has come; everything between is here.
+// All of it runs on the pool's threads.
 #ifndef WEFT_SERVE_CALL_H
 #define WEFT_SERVE_CALL_H
 #include "serve/request.h"
@@ -8,12 +9,13 @@
 // What fields fill in, by whatever names.
 struct params {
   int64_t max_tokens, n, seed, top_logprobs, n_top, normalize, dimensions, most;
-  bool stream, include_usage, logprobs, echo, ignore_end, progress, return_tokens, no_parallel, raw, add_special, with_pieces, truncate;
+  bool stream, include_usage, logprobs, echo, ignore_end, progress, return_tokens, no_parallel, raw, add_special,
+    with_pieces, truncate;
   weft_sampling sampling;
   double max_prompt_ms, max_answer_ms;
-  json_t *prompt, *messages, *tools, *stop, *logit_bias, *grammar, *json_schema, *response_format, *variables, *tool_choice, *samplers, *model,
-    *stream_options, *parallel_calls, *system, *thinking, *suffix, *extra, *options, *format, *input, *tokens, *encoding,
-    *query, *documents, *keep_alive;
+  json_t *prompt, *messages, *tools, *stop, *logit_bias, *grammar, *json_schema, *response_format, *variables,
+    *tool_choice, *samplers, *model, *stream_options, *parallel_calls, *system, *thinking, *suffix, *extra, *options,
+    *format, *input, *tokens, *encoding, *query, *documents, *keep_alive;
 };
 struct params params_default(void);
 extern const struct fields sampling_fields;    // names that llama.cpp and OpenAI share
@@ -72,11 +74,13 @@ struct call {
 call *call_new(server *s, exchange *x, const struct speaker *speak, struct fields own);
 // A request for a prompt that is text or ids, or for the messages in p.
 int call_add_text(call *c, const char *text, size_t n, bool parse_special);
-int call_add_prompt(call *c, const json_t *prompt, bool parse_special, const char *name);      // a string, ids, or a mixture of both
+// a string, ids, or a mixture of both
+int call_add_prompt(call *c, const json_t *prompt, bool parse_special, const char *name);
 int call_add_prompts(call *c, json_t *prompt, const char *name);           // one such, or an array of them
 // A conversation whose messages have OpenAI's form; they are changed.
 int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables);
-int call_stops(call *c, const json_t *stop, const char *name);             // a string or an array of them, for all requests
+// a string or an array of them, for all requests
+int call_stops(call *c, const json_t *stop, const char *name);
 int call_schema(call *c, const json_t *schema, const char *name);          // the content is JSON of this schema
 int call_grammar(call *c, const char *text, size_t n, const char *name);   // ... or text of this grammar
 void call_go(call *c);                 // submits; what happens from then on comes to the speaker

@@ -15,8 +15,10 @@ extern const struct fields *const rerank_fields[];
 void rerank(server *s, exchange *x);
 int openai_tool_choice(call *c);       // of p.tool_choice and p.parallel_calls
 
-extern const struct fields *const llama_completion_fields[], *const llama_infill_fields[], *const llama_tokenize_fields[],
-  *const llama_detokenize_fields[], *const llama_template_fields[], *const llama_embedding_fields[];
+extern const struct fields *const llama_completion_fields[],
+  *const llama_infill_fields[], *const llama_tokenize_fields[], *const llama_detokenize_fields[],
+                                                                  *const llama_template_fields[],
+                                                                    *const llama_embedding_fields[];
 void llama_props(server *s, exchange *x);
 void llama_slots(server *s, exchange *x);
 void llama_tokenize(server *s, exchange *x);

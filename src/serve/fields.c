@@ -28,7 +28,8 @@ json_t *json_of_text(const char *text, size_t n) {
 }
 
 const char *json_kind(const json_t *v) {
-  static const char *const names[] = {"an object", "an array", "a string", "an integer", "a number", "true", "false", "null"};
+  static const char *const names[] = {"an object", "an array", "a string", "an integer",
+                                      "a number",  "true",     "false",    "null"};
   return v ? names[json_typeof(v)] : "nothing";
 }
 
@@ -97,8 +98,8 @@ int fields_read(const json_t *object, const char *prefix, struct fields fields, 
 
 static json_t *schema_of(const struct field *row) {
   static const char *const types[] = {
-    [F_INT] = "integer", [F_INT32] = "integer", [F_REAL] = "number", [F_BOOL] = "boolean", [F_TEXT] = "string", [F_OBJECT] = "object",
-    [F_ARRAY] = "array"};
+    [F_INT] = "integer", [F_INT32] = "integer", [F_REAL] = "number", [F_BOOL] = "boolean",
+    [F_TEXT] = "string", [F_OBJECT] = "object", [F_ARRAY] = "array"};
   json_t *s = json_object();
   if (types[row->kind]) json_object_set_new(s, "type", json_pack("[ss]", types[row->kind], "null"));
   if (row->kind <= F_INT32) json_object_set_new(s, "minimum", json_integer((json_int_t)row->min));
@@ -113,7 +114,8 @@ static json_t *schema_of(const struct field *row) {
 json_t *fields_schema(const struct fields *fields, size_t n) {
   json_t *properties = json_object();
   for (size_t i = 0; i < n; i++)
-    for (size_t j = 0; j < fields[i].n; j++) json_object_set_new(properties, fields[i].at[j].name, schema_of(&fields[i].at[j]));
+    for (size_t j = 0; j < fields[i].n; j++)
+      json_object_set_new(properties, fields[i].at[j].name, schema_of(&fields[i].at[j]));
   return json_pack("{ss so}", "type", "object", "properties", properties);
 }
 
@@ -134,7 +136,8 @@ static str large_as_reals(const str *body) {
     str_addn(&out, from, (size_t)(at - from));
     errno = 0;
     strtoll(out.at + out.n - (at - from), NULL, 10);
-    bool whole = !memchr(from, '.', (size_t)(at - from)) && !memchr(from, 'e', (size_t)(at - from)) && !memchr(from, 'E', (size_t)(at - from));
+    bool whole = !memchr(from, '.', (size_t)(at - from)) && !memchr(from, 'e', (size_t)(at - from)) &&
+                 !memchr(from, 'E', (size_t)(at - from));
     if (whole && errno == ERANGE) str_add(&out, ".0");
   }
   return out;

@@ -1,5 +1,5 @@
-// fields: members of a JSON object, read by a table into a struct.  A member that has another type or lies out of range is a fault that
-// names it.  The same tables describe requests in /openapi.json.
+// fields: members of a JSON object, read by a table into a struct.  A member that has another type or lies out of range
+// is a fault that names it.  The same tables describe requests in /openapi.json.
 #ifndef WEFT_SERVE_FIELDS_H
 #define WEFT_SERVE_FIELDS_H
 #include <jansson.h>
@@ -13,7 +13,8 @@ typedef struct fault {
   int64_t n_prompt, n_ctx;             // where the prompt is too long
   int retry_s;                         // > 0: trying again makes sense after so long
 } fault;
-int fault_set(fault *f, int status, const char *param, const char *fmt, ...) PRINTF_LIKE(4, 5);   // the first one stays; returns -1
+// the first one stays; returns -1
+int fault_set(fault *f, int status, const char *param, const char *fmt, ...) PRINTF_LIKE(4, 5);
 
 enum field_kind { F_INT, F_INT32, F_REAL, F_BOOL, F_TEXT, F_OBJECT, F_ARRAY, F_ANY };
 struct field {
@@ -31,7 +32,8 @@ struct field {
 struct fields { const struct field *at; size_t n; };
 #define FIELDS(array) {array, COUNT(array)}
 
-// Members that are missing or null leave what is there; others than the table's are left alone.  prefix: of names in faults ("options.").
+// Members that are missing or null leave what is there; others than the table's are left alone.  prefix: of names in
+// faults ("options.").
 int fields_read(const json_t *object, const char *prefix, struct fields fields, void *to, fault *f);
 json_t *fields_schema(const struct fields *fields, size_t n);    // of JSON Schema
 
@@ -41,5 +43,6 @@ json_t *json_body(const str *body, fault *f);
 int read_int(const json_t *v, const char *name, double min, double max, int64_t *out, fault *f);
 int read_real(const json_t *v, const char *name, double min, double max, double *out, fault *f);
 const char *json_kind(const json_t *v);                          // "a string"
-json_t *json_of_text(const char *text, size_t n);                   // a string of any bytes: what is no UTF-8 becomes U+FFFD
+// a string of any bytes: what is no UTF-8 becomes U+FFFD
+json_t *json_of_text(const char *text, size_t n);
 #endif

@@ -62,7 +62,9 @@ void guard_free(guard *g) {
 }
 
 int guard_keys(const guard *g) { return (int)g->keys.n; }
-const char *guard_key_name(const guard *g, int key) { return key >= 0 && (size_t)key < g->keys.n ? g->keys.at[key].name : "-"; }
+const char *guard_key_name(const guard *g, int key) {
+  return key >= 0 && (size_t)key < g->keys.n ? g->keys.at[key].name : "-";
+}
 
 static bool is_port(const char *text) {
   size_t n = strspn(text, "0123456789");

@@ -14,8 +14,8 @@ void guard_free(guard *g);
 int guard_keys(const guard *g);
 const char *guard_key_name(const guard *g, int key);
 
-// A name in Host that nobody can have pointed here: an address, localhost, or one that was allowed.  Another page's script reaches a server
-// by a name of its own that it makes lead here; addresses cannot be made to.
+// A name in Host that nobody can have pointed here: an address, localhost, or one that was allowed.  Another page's
+// script reaches a server by a name of its own that it makes lead here; addresses cannot be made to.
 bool guard_host(const guard *g, const char *host);
 // A page may ask if it came from here (its origin is Host) or was allowed: then *allowed is what to answer.
 bool guard_origin(const guard *g, const char *origin, const char *host, const char **allowed);

@@ -1,5 +1,5 @@
-// Connections and messages: see http.h.  libmicrohttpd parses; what it lets pass and HTTP does not (two lengths, a length and chunks, two
-// hosts) is refused here, since a proxy in front may see another message in the same bytes.
+// Connections and messages: see http.h.  libmicrohttpd parses; what it lets pass and HTTP does not (two lengths, a
+// length and chunks, two hosts) is refused here, since a proxy in front may see another message in the same bytes.
 #define _GNU_SOURCE
 #include "serve/http.h"
 #include <errno.h>
@@ -21,11 +21,13 @@ struct http {
 
 enum { HEADER_BYTES = 32 << 10, OUT_MAX = 8 << 20, BLOCK = 16 << 10, BODY_TOTAL_S = 600, PING_S = 15 };
 
-// ---- life of an exchange ------------------------------------------------------------------------------------------------
+// ---- life of an exchange --------------------------------------------------------------------------------------------
 
-static exchange *exchange_new(http *h, struct connection *conn, struct MHD_Connection *mhd, const char *method, const char *path) {
+static exchange *exchange_new(http *h, struct connection *conn, struct MHD_Connection *mhd, const char *method,
+                              const char *path) {
   exchange *x = xcalloc(1, sizeof *x);
-  *x = (exchange){.h = h, .conn = conn, .mhd = mhd, .refs = 1, .key = -1, .method = xstrdup(method), .path = xstrdup(path)};
+  *x = (exchange){
+    .h = h, .conn = conn, .mhd = mhd, .refs = 1, .key = -1, .method = xstrdup(method), .path = xstrdup(path)};
   pthread_mutex_init(&x->lock, NULL);
   __atomic_add_fetch(&h->n_exchanges, 1, __ATOMIC_RELAXED);
   return x;
@@ -59,7 +61,8 @@ static void wake(exchange *x) {
   MHD_resume_connection(x->mhd);
 }
 
-// The client is gone, or has to be treated as if it were.  on_gone is called with the lock held: exchange_when_gone(NULL) waits for it.
+// The client is gone, or has to be treated as if it were.  on_gone is called with the lock held:
+// exchange_when_gone(NULL) waits for it.
 static void depart(exchange *x) {
   pthread_mutex_lock(&x->lock);
   if (x->on_gone && !x->gone && !x->ended) x->on_gone(x->gone_ctx);
@@ -77,7 +80,7 @@ void exchange_when_gone(exchange *x, void (*fn)(void *), void *ctx) {
   pthread_mutex_unlock(&x->lock);
 }
 
-// ---- answers ------------------------------------------------------------------------------------------------------------
+// ---- answers --------------------------------------------------------------------------------------------------------
 
 const char *exchange_asked(const exchange *x, const char *name) {
   return MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, name);
@@ -170,7 +173,8 @@ static void stream_done(void *cls) { exchange_drop(cls); }
 static enum MHD_Result deliver(exchange *x) {
   struct MHD_Response *r;
   if (x->gone) return MHD_NO;
-  if (x->streams) r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_stream, exchange_hold(x), stream_done);
+  if (x->streams)
+    r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_stream, exchange_hold(x), stream_done);
   else r = MHD_create_response_from_buffer(x->out.n, x->out.at, MHD_RESPMEM_MUST_COPY);
   if (!r) return MHD_NO;
   if (x->type) MHD_add_response_header(r, "Content-Type", x->type);
@@ -184,7 +188,7 @@ static enum MHD_Result deliver(exchange *x) {
   return result;
 }
 
-// ---- messages that come in ------------------------------------------------------------------------------------------------
+// ---- messages that come in ------------------------------------------------------------------------------------------
 
 struct seen { int hosts, lengths, codings; bool chunked, broken; uint64_t length; };
 
@@ -218,7 +222,8 @@ static void refuse(exchange *x, int status, const char *why) {
 static void check_message(exchange *x, const char *version) {
   struct seen s = {0};
   MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, look_at_header, &s);
-  if (strcmp(version, "HTTP/1.1") && strcmp(version, "HTTP/1.0")) refuse(x, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here\n");
+  if (strcmp(version, "HTTP/1.1") && strcmp(version, "HTTP/1.0"))
+    refuse(x, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here\n");
   else if (s.broken) refuse(x, 400, "a header is malformed\n");
   else if (s.hosts != 1) refuse(x, 400, "one Host header is needed\n");
   else if (s.lengths + s.codings > 1) refuse(x, 400, "the length of the body is given more than once\n");
@@ -234,7 +239,8 @@ static enum MHD_Result first_look(http *h, exchange *x, const char *version) {
   x->last_out = now_s() + BODY_TOTAL_S;            // until an answer begins: when the body has to be here
   check_message(x, version);
   if (x->refused) return deliver(x);
-  x->swallow = h->o.begin(h->o.ctx, x) != 0;       // answered already: the body is read, so that the client gets to reading
+  // answered already: the body is read, so that the client gets to reading
+  x->swallow = h->o.begin(h->o.ctx, x) != 0;
   return MHD_YES;
 }
 
@@ -247,8 +253,8 @@ static enum MHD_Result more_body(exchange *x, const char *data, size_t *n) {
   return MHD_YES;
 }
 
-static enum MHD_Result on_message(void *cls, struct MHD_Connection *mhd, const char *url, const char *method, const char *version,
-                                  const char *data, size_t *n, void **state) {
+static enum MHD_Result on_message(void *cls, struct MHD_Connection *mhd, const char *url, const char *method,
+                                  const char *version, const char *data, size_t *n, void **state) {
   http *h = cls;
   exchange *x = *state;
   if (!x) {
@@ -287,9 +293,10 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **state, en
   exchange_drop(x);
 }
 
-// ---- connections -----------------------------------------------------------------------------------------------------------
+// ---- connections ----------------------------------------------------------------------------------------------------
 
-static void on_connection(void *cls, struct MHD_Connection *mhd, void **context, enum MHD_ConnectionNotificationCode code) {
+static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
+                          enum MHD_ConnectionNotificationCode code) {
   http *h = cls;
   if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
     struct connection *conn = *context;
@@ -348,7 +355,8 @@ static void on_tick(void *ctx) { each_exchange(ctx, ping); }
 int http_busy(http *h) { return __atomic_load_n(&h->n_exchanges, __ATOMIC_RELAXED); }
 int http_connections(http *h) { return __atomic_load_n(&h->n_connections, __ATOMIC_RELAXED); }
 
-static void no_log(void *cls, const char *fmt, va_list ap) { (void)cls; (void)fmt; (void)ap; }    // what strangers send is no news
+// what strangers send is no news
+static void no_log(void *cls, const char *fmt, va_list ap) { (void)cls; (void)fmt; (void)ap; }
 
 // Their answers are kept alive by who makes them; libmicrohttpd cannot stop with connections asleep.
 static void abandon(exchange *x) { depart(x); }

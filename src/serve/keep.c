@@ -95,7 +95,7 @@ int keep_load(keep *k, size_t at, const token_ids *prompt, size_t n, held *out, 
 
 void keep_drop(keep *k, size_t at) { forget(k, at, true); }
 
-// ---- writing --------------------------------------------------------------------------------------------------------------------
+// ---- writing --------------------------------------------------------------------------------------------------------
 
 static void *write_files(void *arg) {
   keep *k = arg;
@@ -130,7 +130,8 @@ static void trim(keep *k) {
       str_addf(&path, "%s/%s", k->folder, e->d_name);
       if (n > end && !strcmp(e->d_name + n - end, suffix) && !stat(str_c(&path), &s)) {
         all += (uint64_t)s.st_size;
-        if (!oldest.n || s.st_mtim.tv_sec < first.tv_sec || (s.st_mtim.tv_sec == first.tv_sec && s.st_mtim.tv_nsec < first.tv_nsec)) {
+        if (!oldest.n || s.st_mtim.tv_sec < first.tv_sec ||
+            (s.st_mtim.tv_sec == first.tv_sec && s.st_mtim.tv_nsec < first.tv_nsec)) {
           first = s.st_mtim;
           oldest.n = 0;
           str_add(&oldest, str_c(&path));
@@ -166,7 +167,8 @@ static bool has(const keep *k, const token_ids *ids) {
 
 static char *path_for(const keep *k, const token_ids *ids) {
   str path = {0};
-  str_addf(&path, "%s/%08x-%016llx%s", k->folder, k->tag, (unsigned long long)hash_bytes(ids->at, ids->n * sizeof *ids->at, 0), suffix);
+  str_addf(&path, "%s/%08x-%016llx%s", k->folder, k->tag,
+           (unsigned long long)hash_bytes(ids->at, ids->n * sizeof *ids->at, 0), suffix);
   return path.at;
 }
 

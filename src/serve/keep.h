@@ -1,6 +1,6 @@
-// keep: sequences that nobody uses, in files of a folder, so that the next run of the server finds them, however this one ends. One thread uses
-// it: that which leads. A second one, of the lowest priority, writes: it has a copy of the sequence, which shares its pages until somebody
-// writes to them, so that steps go on meanwhile.
+// keep: sequences that nobody uses, in files of a folder, so that the next run of the server finds them, however this
+// one ends. One thread uses it: that which leads. A second one, of the lowest priority, writes: it has a copy of the
+// sequence, which shares its pages until somebody writes to them, so that steps go on meanwhile.
 #ifndef WEFT_SERVE_KEEP_H
 #define WEFT_SERVE_KEEP_H
 #include <pthread.h>
@@ -24,15 +24,17 @@ typedef struct keep {
   double took_s, not_before;           // it rests four times as long as it has written
 } keep;
 
-// Learns which sequences of the model called `name` are there. Files that cannot be used stay, with a warning where they are damaged.
+// Learns which sequences of the model called `name` are there. Files that cannot be used stay, with a warning where
+// they are damaged.
 void keep_open(keep *k, const char *folder, uint64_t bytes, const char *name, weft_model *m);
 // How many tokens of a prompt, at most `most`, the file that has most of them has; *at: that file.
 size_t keep_find(const keep *k, const token_ids *prompt, size_t most, size_t *at);
 // That sequence, of the prompt's first n tokens. -1: there is no memory for it; -2: the file is of no use.
 int keep_load(keep *k, size_t at, const token_ids *prompt, size_t n, held *out, weft_error *err);
 void keep_drop(keep *k, size_t at);                    // removes the file
-// h is to be written, and h->kept says that it is, unless the writer is at work or rests: then this does nothing. What is short, or in
-// a file already, is kept as it is. Files that hold a beginning of it go, and the oldest ones where all are more than `bytes`.
+// h is to be written, and h->kept says that it is, unless the writer is at work or rests: then this does nothing. What
+// is short, or in a file already, is kept as it is. Files that hold a beginning of it go, and the oldest ones where all
+// are more than `bytes`.
 void keep_offer(keep *k, held *h);
 bool keep_busy(keep *k);                               // something is being written
 void keep_collect(keep *k);                            // takes up what has been written: to be called now and then

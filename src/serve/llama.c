@@ -16,7 +16,8 @@ static const char *error_type(const fault *f) {
 }
 
 static json_t *llama_error(const fault *f) {
-  json_t *e = json_pack("{s{si so ss}}", "error", "code", f->status, "message", json_of_text(f->text, strlen(f->text)), "type", error_type(f));
+  json_t *e = json_pack("{s{si so ss}}", "error", "code", f->status, "message", json_of_text(f->text, strlen(f->text)),
+                        "type", error_type(f));
   json_t *in = json_object_get(e, "error");
   if (f->param[0]) json_object_set_new(in, "param", json_string(f->param));
   if (!f->n_ctx) return e;
@@ -27,7 +28,7 @@ static json_t *llama_error(const fault *f) {
 
 const struct family llama_family = {"llama.cpp", llama_error};
 
-// ---- the model and the server -------------------------------------------------------------------------------------------------------------
+// ---- the model and the server ---------------------------------------------------------------------------------------
 
 static json_t *file_text(const weft_file *f, const char *key) {
   size_t i;
@@ -40,17 +41,20 @@ static json_t *token_text(const served *m, int32_t id) { return id < 0 ? json_st
 
 static json_t *settings(const struct params *p) {
   const weft_sampling *s = &p->sampling;
-  return json_pack("{sI si sf sf sf sf sf sf sf sf sf sf si sf sI}", "n_predict", (json_int_t)p->max_tokens, "top_k", (int)s->top_k, "top_p", s->top_p, "min_p",
-                   s->min_p, "typical_p", s->typical_p, "temperature", s->temp, "repeat_penalty", s->repeat_penalty, "presence_penalty", s->presence_penalty,
-                   "frequency_penalty", s->frequency_penalty, "dry_multiplier", s->dry_multiplier, "xtc_probability", s->xtc_probability,
-                   "xtc_threshold", s->xtc_threshold, "mirostat", s->mirostat, "top_n_sigma", s->top_n_sigma, "seed", (json_int_t)s->seed);
+  return json_pack("{sI si sf sf sf sf sf sf sf sf sf sf si sf sI}", "n_predict", (json_int_t)p->max_tokens, "top_k",
+                   (int)s->top_k, "top_p", s->top_p, "min_p", s->min_p, "typical_p", s->typical_p, "temperature",
+                   s->temp, "repeat_penalty", s->repeat_penalty, "presence_penalty", s->presence_penalty,
+                   "frequency_penalty", s->frequency_penalty, "dry_multiplier", s->dry_multiplier, "xtc_probability",
+                   s->xtc_probability, "xtc_threshold", s->xtc_threshold, "mirostat", s->mirostat, "top_n_sigma",
+                   s->top_n_sigma, "seed", (json_int_t)s->seed);
 }
 
 // Of a server with several models, none of which was named.
 static json_t *props_of_all(const server *s) {
   struct params p = params_default();
-  return json_pack("{ss s{si so} si ss ss ss}", "role", "router", "default_generation_settings", "n_ctx", s->o->model.context, "params", settings(&p),
-                   "total_slots", s->o->parallel, "model_alias", "weft", "model_path", "none", "build_info", "b-weft-" WEFT_VERSION_STRING);
+  return json_pack("{ss s{si so} si ss ss ss}", "role", "router", "default_generation_settings", "n_ctx",
+                   s->o->model.context, "params", settings(&p), "total_slots", s->o->parallel, "model_alias", "weft",
+                   "model_path", "none", "build_info", "b-weft-" WEFT_VERSION_STRING);
 }
 
 void llama_props(server *s, exchange *x) {
@@ -61,10 +65,13 @@ void llama_props(server *s, exchange *x) {
   weft_model *m = at->model;
   const weft_vocab *v = weft_model_vocab(m);
   struct params p = params_default();
-  answer_json(x, 200, json_pack("{s{si so} si ss ss so so so ss s{sb sb}}", "default_generation_settings", "n_ctx", weft_model_context(m), "params",
-                                settings(&p), "total_slots", s->o->parallel, "model_alias", at->name, "model_path", at->name, "chat_template",
-                                file_text(weft_model_file(m), "tokenizer.chat_template"), "bos_token", token_text(at, weft_bos(v)), "eos_token",
-                                token_text(at, weft_eos(v)), "build_info", "b-weft-" WEFT_VERSION_STRING, "modalities", "vision", 0, "audio", 0));
+  answer_json(x, 200,
+              json_pack("{s{si so} si ss ss so so so ss s{sb sb}}", "default_generation_settings", "n_ctx",
+                        weft_model_context(m), "params", settings(&p), "total_slots", s->o->parallel, "model_alias",
+                        at->name, "model_path", at->name, "chat_template",
+                        file_text(weft_model_file(m), "tokenizer.chat_template"), "bos_token",
+                        token_text(at, weft_bos(v)), "eos_token", token_text(at, weft_eos(v)), "build_info",
+                        "b-weft-" WEFT_VERSION_STRING, "modalities", "vision", 0, "audio", 0));
 }
 
 void llama_slots(server *s, exchange *x) {
@@ -73,12 +80,13 @@ void llama_slots(server *s, exchange *x) {
   sched_counts(m->sched, &c);
   json_t *all = json_array();
   for (int i = 0; i < s->o->parallel; i++)
-    json_array_append_new(all, json_pack("{si si sb si si}", "id", i, "n_ctx", weft_model_context(m->model), "is_processing", i < c.n_live,
-                                         "n_past", i < c.n_live ? c.past[i] : 0, "n_waiting", c.waiting));
+    json_array_append_new(all,
+                          json_pack("{si si sb si si}", "id", i, "n_ctx", weft_model_context(m->model), "is_processing",
+                                    i < c.n_live, "n_past", i < c.n_live ? c.past[i] : 0, "n_waiting", c.waiting));
   answer_json(x, 200, all);
 }
 
-// ---- tokens ---------------------------------------------------------------------------------------------------------------------------------
+// ---- tokens ---------------------------------------------------------------------------------------------------------
 
 #define P struct params
 static const struct field tokenize_table[] = {
@@ -91,7 +99,8 @@ static const struct fields tokenize_fields = FIELDS(tokenize_table);
 const struct fields *const llama_tokenize_fields[] = {&tokenize_fields, NULL};
 
 // A small request: its body, its fields, and an answer or a fault.
-static void small(server *s, exchange *x, struct fields fields, struct params *p, json_t *(*answer)(const served *, struct params *, fault *)) {
+static void small(server *s, exchange *x, struct fields fields, struct params *p,
+                  json_t *(*answer)(const served *, struct params *, fault *)) {
   fault f = {0};
   json_t *made = fields_read(asked_of(x)->body, "", fields, p, &f) ? NULL : answer(asked_of(x)->m, p, &f);
   if (made) answer_json(x, 200, made);
@@ -116,12 +125,14 @@ static json_t *tokenized(const served *m, struct params *p, fault *f) {
   size_t n;
   const char *text = p->input ? json_string_value(p->input) : "";
   unsigned flags = (p->add_special ? WEFT_ADD_SPECIAL : 0u) | (p->raw ? WEFT_PARSE_SPECIAL : 0u);
-  if (weft_tokenize(weft_model_vocab(m->model), text, p->input ? json_string_length(p->input) : 0, flags, &ids, &n, &err)) {
+  if (weft_tokenize(weft_model_vocab(m->model), text, p->input ? json_string_length(p->input) : 0, flags, &ids, &n,
+                    &err)) {
     fault_set(f, 400, "content", "%s", err.text);
     return NULL;
   }
   json_t *all = json_array();
-  for (size_t i = 0; i < n; i++) json_array_append_new(all, p->with_pieces ? piece_object(m, ids[i]) : json_integer(ids[i]));
+  for (size_t i = 0; i < n; i++)
+    json_array_append_new(all, p->with_pieces ? piece_object(m, ids[i]) : json_integer(ids[i]));
   weft_free(ids);
   return json_pack("{so}", "tokens", all);
 }
@@ -178,7 +189,7 @@ void llama_template(server *s, exchange *x) {
   call_answer(c, json_pack("{so}", "prompt", json_of_text(text, strlen(text))));
 }
 
-// ---- /completion ----------------------------------------------------------------------------------------------------------------------------
+// ---- /completion ----------------------------------------------------------------------------------------------------
 
 #define COMPLETION \
   FI(P, max_tokens, "n_predict", -1, INT32_MAX, "tokens of the answer at most; -1: until the context is full"), \
@@ -207,7 +218,8 @@ static json_t *probabilities(const call *c, int i, bool last) {
   const json_t *scores = c->choices[i].scores;
   size_t n = json_array_size(scores);
   json_t *all = json_array();
-  for (size_t k = last && n ? n - 1 : 0; k < n; k++) json_array_append_new(all, chat_logprob(c->m, json_array_get(scores, k)));
+  for (size_t k = last && n ? n - 1 : 0; k < n; k++)
+    json_array_append_new(all, chat_logprob(c->m, json_array_get(scores, k)));
   return all;
 }
 
@@ -217,9 +229,10 @@ static json_t *final_object(const call *c, int i, bool whole) {
   const request *r = c->requests.at[i / (int)c->p.n];
   json_t *o = json_pack("{si so so si sb ss sI sI so sb sb ss ss sI so}", "index", i, "content",
                         whole ? json_of_text(str_c(&h->content), h->content.n) : json_string(""), "tokens",
-                        whole && c->p.return_tokens ? ids_array(&h->ids) : json_array(), "id_slot", 0, "stop", 1, "model", c->m->name,
-                        "tokens_predicted", (json_int_t)h->timing.n_drawn, "tokens_evaluated", (json_int_t)r->prompt.n, "generation_settings",
-                        settings(&c->p), "truncated", 0, "has_new_line", h->content.n && memchr(h->content.at, '\n', h->content.n) != NULL, "stop_type",
+                        whole && c->p.return_tokens ? ids_array(&h->ids) : json_array(), "id_slot", 0, "stop", 1,
+                        "model", c->m->name, "tokens_predicted", (json_int_t)h->timing.n_drawn, "tokens_evaluated",
+                        (json_int_t)r->prompt.n, "generation_settings", settings(&c->p), "truncated", 0, "has_new_line",
+                        h->content.n && memchr(h->content.at, '\n', h->content.n) != NULL, "stop_type",
                         stop_type(h->finish), "stopping_word", h->word ? h->word : "", "tokens_cached",
                         (json_int_t)(h->timing.n_cached), "timings", timings_object(&h->timing));
   if (whole && c->p.logprobs) json_object_set_new(o, "completion_probabilities", probabilities(c, i, false));
@@ -232,13 +245,16 @@ static void completion_event(call *c, const event *e, int i) {
   json_t *o = NULL;
   if (e->kind == EVENT_END) o = final_object(c, i, false);
   else if (e->kind == EVENT_TOKEN || (e->kind == EVENT_PROMPT && c->p.progress)) {
-    o = json_pack("{si so so sb si sI sI}", "index", i, "content", json_of_text(str_c(&text), text.n), "tokens", json_array(), "stop", 0, "id_slot", 0,
-                  "tokens_predicted", (json_int_t)c->choices[i].ids.n, "tokens_evaluated", (json_int_t)e->request->prompt.n);
+    o = json_pack("{si so so sb si sI sI}", "index", i, "content", json_of_text(str_c(&text), text.n), "tokens",
+                  json_array(), "stop", 0, "id_slot", 0, "tokens_predicted", (json_int_t)c->choices[i].ids.n,
+                  "tokens_evaluated", (json_int_t)e->request->prompt.n);
     if (e->id >= 0) json_array_append_new(json_object_get(o, "tokens"), json_integer(e->id));
     if (e->scored) json_object_set_new(o, "completion_probabilities", probabilities(c, i, true));
     if (e->kind == EVENT_PROMPT)
-      json_object_set_new(o, "prompt_progress", json_pack("{sI sI sI sf}", "total", (json_int_t)e->total, "cache", (json_int_t)e->timing.n_cached,
-                                                          "processed", (json_int_t)e->done, "time_ms", e->timing.prompt_ms));
+      json_object_set_new(o, "prompt_progress",
+                          json_pack("{sI sI sI sf}", "total", (json_int_t)e->total, "cache",
+                                    (json_int_t)e->timing.n_cached, "processed", (json_int_t)e->done, "time_ms",
+                                    e->timing.prompt_ms));
   }
   if (o) call_line(c, "data: ", o, "\n\n");
   str_free(&text);
@@ -258,7 +274,8 @@ static void stream_failed(call *c, const char *text) {
   call_line(c, "data: ", llama_error(&f), "\n\n");
 }
 
-static const struct speaker completion_speaker = {"text/event-stream", ": ping\n", NULL, completion_event, completion_finish, stream_failed};
+static const struct speaker completion_speaker = {"text/event-stream", ": ping\n",        NULL,
+                                                  completion_event,    completion_finish, stream_failed};
 
 void llama_completion(server *s, exchange *x) {
   call *c = call_new(s, x, &completion_speaker, completion_fields);
@@ -268,7 +285,7 @@ void llama_completion(server *s, exchange *x) {
   else call_go(c);
 }
 
-// ---- /infill: what stands between two texts ---------------------------------------------------------------------------------------------------
+// ---- /infill: what stands between two texts -------------------------------------------------------------------------
 
 static const struct field infill_table[] = {
   FJ(P, input, "input_prefix", F_TEXT, "what stands before"),
@@ -289,14 +306,17 @@ static int64_t file_token(const weft_file *f, const char *key, const char *old_k
 }
 
 static void add_token(json_t *all, int64_t id) { json_array_append_new(all, json_integer(id)); }
-static void add_piece(json_t *all, json_t *text) { if (json_is_string(text) && json_string_length(text)) json_array_append(all, text); }
+static void add_piece(json_t *all, json_t *text) {
+  if (json_is_string(text) && json_string_length(text)) json_array_append(all, text);
+}
 
 static int add_extra(call *c, json_t *all, int64_t separator) {
   size_t i;
   json_t *one;
   json_array_foreach(c->p.extra, i, one) {
     json_t *name = json_object_get(one, "filename"), *text = json_object_get(one, "text");
-    if (!json_is_string(text)) return fault_set(&c->fault, 400, "input_extra", "'input_extra' needs a text in each entry");
+    if (!json_is_string(text))
+      return fault_set(&c->fault, 400, "input_extra", "'input_extra' needs a text in each entry");
     if (separator >= 0) add_token(all, separator);
     add_piece(all, name);
     json_array_append_new(all, json_string("\n"));
@@ -312,7 +332,8 @@ static int add_infill(call *c) {
   int64_t before = file_token(f, "tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id");
   int64_t after = file_token(f, "tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id");
   int64_t middle = file_token(f, "tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id");
-  if (before < 0 || after < 0 || middle < 0) return fault_set(&c->fault, 400, NULL, "this model has no tokens for what stands between two texts");
+  if (before < 0 || after < 0 || middle < 0)
+    return fault_set(&c->fault, 400, NULL, "this model has no tokens for what stands between two texts");
   int32_t *ids;
   size_t n;
   weft_error err;
@@ -340,12 +361,13 @@ void llama_infill(server *s, exchange *x) {
   else call_go(c);
 }
 
-// ---- /embedding: vectors of texts ------------------------------------------------------------------------------------------------------------
+// ---- /embedding: vectors of texts -----------------------------------------------------------------------------------
 
 static const struct field embedding_table[] = {
   FJ(P, input, "content", F_ANY, "a text, token ids, or an array of such"),
   FJ(P, input, "input", F_ANY, "the same"),
-  FI(P, normalize, "embd_normalize", -1, 1000, "-1: no; 0: the largest element becomes 32760; 2: the length becomes 1 (default); others: that norm does"),
+  FI(P, normalize, "embd_normalize", -1, 1000,
+     "-1: no; 0: the largest element becomes 32760; 2: the length becomes 1 (default); others: that norm does"),
 };
 static const struct fields embedding_fields = FIELDS(embedding_table);
 const struct fields *const llama_embedding_fields[] = {&embedding_fields, NULL};
@@ -358,7 +380,8 @@ static void embedding_finish(call *c) {
   for (size_t i = 0; i < n; i++) {
     const float *v;
     json_t *rows = json_array();
-    for (size_t k = 0, n_rows = call_vectors(c, i, pooled ? (int)c->p.normalize : -1, &v); k < n_rows; k++) json_array_append_new(rows, vector_numbers(c, v + k * size));
+    for (size_t k = 0, n_rows = call_vectors(c, i, pooled ? (int)c->p.normalize : -1, &v); k < n_rows; k++)
+      json_array_append_new(rows, vector_numbers(c, v + k * size));
     json_array_append_new(all, json_pack("{sI so}", "index", (json_int_t)i, "embedding", rows));
   }
   call_send(c, 200, all);

@@ -1,4 +1,5 @@
-// ollama's endpoints: lines of JSON, which come as a stream unless that is declined; errors are bare texts, times nanoseconds.
+// ollama's endpoints: lines of JSON, which come as a stream unless that is declined; errors are bare texts, times
+// nanoseconds.
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdlib.h>
@@ -8,10 +9,12 @@
 #include "serve/families.h"
 #include "serve/vector.h"
 
-static json_t *ollama_error(const fault *f) { return json_pack("{so}", "error", json_of_text(f->text, strlen(f->text))); }
+static json_t *ollama_error(const fault *f) {
+  return json_pack("{so}", "error", json_of_text(f->text, strlen(f->text)));
+}
 const struct family ollama_family = {"ollama", ollama_error};
 
-// ---- the model ----------------------------------------------------------------------------------------------------------------------------
+// ---- the model ------------------------------------------------------------------------------------------------------
 
 static json_t *time_text(int64_t seconds) {
   char text[64];
@@ -43,22 +46,22 @@ static json_t *details(const served *m) {
   double n = (double)m->n_params;
   const char *last = strrchr(m->summary, ' ');
   snprintf(size, sizeof size, n >= 1e9 ? "%.1fB" : "%.1fM", n >= 1e9 ? n / 1e9 : n / 1e6);
-  return json_pack("{ss ss ss s[s] ss ss}", "parent_model", "", "format", "gguf", "family", m->arch, "families", m->arch, "parameter_size", size,
-                   "quantization_level", last ? last + 1 : "");
+  return json_pack("{ss ss ss s[s] ss ss}", "parent_model", "", "format", "gguf", "family", m->arch, "families",
+                   m->arch, "parameter_size", size, "quantization_level", last ? last + 1 : "");
 }
 
 // Something that changes with the file, though it is no hash of its bytes: that would mean reading all of them.
 static void digest(const served *m, char *out, size_t cap) {
   uint64_t h = hash_bytes(m->summary, strlen(m->summary), m->file_bytes), k = hash_u64(h, m->n_keys);
-  snprintf(out, cap, "%016llx%016llx%016llx%016llx", (unsigned long long)h, (unsigned long long)k, (unsigned long long)hash_u64(k, h),
-           (unsigned long long)hash_u64(h, k));
+  snprintf(out, cap, "%016llx%016llx%016llx%016llx", (unsigned long long)h, (unsigned long long)k,
+           (unsigned long long)hash_u64(k, h), (unsigned long long)hash_u64(h, k));
 }
 
 static json_t *model_entry(const served *m) {
   char sum[72];
   digest(m, sum, sizeof sum);
-  return json_pack("{ss ss so sI ss so}", "name", m->name, "model", m->name, "modified_at", time_text(m->changed), "size",
-                   (json_int_t)m->file_bytes, "digest", sum, "details", details(m));
+  return json_pack("{ss ss so sI ss so}", "name", m->name, "model", m->name, "modified_at", time_text(m->changed),
+                   "size", (json_int_t)m->file_bytes, "digest", sum, "details", details(m));
 }
 
 void ollama_version(server *s, exchange *x) {
@@ -79,7 +82,8 @@ static void add_loaded(void *ctx, served *m) {
   if (m->state != SERVED_IN) return;
   json_t *o = model_entry(m);
   double until = shelf_until(m);
-  json_object_set_new(o, "expires_at", time_text(until > 0 ? (int64_t)until : (int64_t)time(NULL) + 3 * (int64_t)CENTURY));
+  json_object_set_new(o, "expires_at",
+                      time_text(until > 0 ? (int64_t)until : (int64_t)time(NULL) + 3 * (int64_t)CENTURY));
   json_object_set_new(o, "size_vram", json_integer(0));
   json_object_set_new(o, "context_length", json_integer(weft_model_context(m->model)));
   json_array_append_new(ctx, o);
@@ -92,7 +96,9 @@ void ollama_ps(server *s, exchange *x) {
 }
 
 #define P struct params
-static const struct field show_table[] = {FJ(P, model, "model", F_TEXT, "the model; where the server has one, any name is taken"), FJ(P, input, "name", F_TEXT, "the same")};
+static const struct field show_table[] = {
+  FJ(P, model, "model", F_TEXT, "the model; where the server has one, any name is taken"),
+  FJ(P, input, "name", F_TEXT, "the same")};
 static const struct fields show_fields = FIELDS(show_table);
 const struct fields *const ollama_show_fields[] = {&show_fields, NULL};
 
@@ -119,14 +125,17 @@ void ollama_show(server *s, exchange *x) {
   if (m && weft_file_open(m->path, &file, &err)) fault_set(&f, 500, NULL, "%s", err.text);
   if (f.status) { answer_fault(s, x, &f); return; }
   if (!file_value(file, "tokenizer.chat_template", &template)) template = json_string("");
-  json_t *can = json_pack("[s]", weft_file_find(file, "tokenizer.ggml.model", &i) || strstr(m->arch, "bert") ? "embedding" : "completion");
+  json_t *can = json_pack(
+    "[s]", weft_file_find(file, "tokenizer.ggml.model", &i) || strstr(m->arch, "bert") ? "embedding" : "completion");
   if (json_string_length(template)) json_array_append_new(can, json_string("tools"));
-  answer_json(x, 200, json_pack("{so so so so ss ss so}", "details", details(m), "model_info", model_info(file), "capabilities", can, "template", template,
-                                "parameters", "", "modelfile", "", "modified_at", time_text(m->changed)));
+  answer_json(x, 200,
+              json_pack("{so so so so ss ss so}", "details", details(m), "model_info", model_info(file), "capabilities",
+                        can, "template", template, "parameters", "", "modelfile", "", "modified_at",
+                        time_text(m->changed)));
   weft_file_close(file);
 }
 
-// ---- fields -----------------------------------------------------------------------------------------------------------------------------
+// ---- fields ---------------------------------------------------------------------------------------------------------
 
 #define SHARED \
   FJ(P, model, "model", F_TEXT, "the model; where the server has one, any name is taken"), \
@@ -134,38 +143,45 @@ void ollama_show(server *s, exchange *x) {
   FJ(P, options, "options", F_OBJECT, "num_predict, temperature, seed, stop and the like"), \
   FJ(P, format, "format", F_ANY, "json, or a schema of the answer"), \
   FJ(P, thinking, "think", F_ANY, "whether the model reasons first")
-static const struct field chat_table[] = {
-  FJ(P, messages, "messages", F_ARRAY, "the conversation"), FJ(P, tools, "tools", F_ARRAY, "functions that the model may call"), SHARED};
+static const struct field chat_table[] = {FJ(P, messages, "messages", F_ARRAY, "the conversation"),
+                                          FJ(P, tools, "tools", F_ARRAY, "functions that the model may call"), SHARED};
 static const struct field generate_table[] = {
   FJ(P, prompt, "prompt", F_TEXT, "the prompt"), FJ(P, system, "system", F_TEXT, "what the model is told before"),
-  FB(P, raw, "raw", "the prompt is taken as it stands"), FJ(P, suffix, "suffix", F_TEXT, "not supported here: /infill is"), SHARED};
+  FB(P, raw, "raw", "the prompt is taken as it stands"),
+  FJ(P, suffix, "suffix", F_TEXT, "not supported here: /infill is"), SHARED};
 static const struct fields chat_fields = FIELDS(chat_table), generate_fields = FIELDS(generate_table);
-const struct fields *const ollama_chat_fields[] = {&chat_fields, NULL}, *const ollama_generate_fields[] = {&generate_fields, NULL};
-static const struct field options_table[] = {FI(P, max_tokens, "num_predict", -2, INT32_MAX, "tokens of the answer at most; -1, -2: until it ends")};
+const struct fields *const ollama_chat_fields[] = {&chat_fields, NULL}, *const ollama_generate_fields[] = {
+                                                                          &generate_fields, NULL};
+static const struct field options_table[] = {
+  FI(P, max_tokens, "num_predict", -2, INT32_MAX, "tokens of the answer at most; -1, -2: until it ends")};
 static const struct fields options_fields = FIELDS(options_table);
 
 static int read_options(call *c) {
   struct params *p = &c->p;
   const json_t *format = p->format;
-  if (fields_read(p->options, "options.", sampling_fields, p, &c->fault) || fields_read(p->options, "options.", options_fields, p, &c->fault)) return -1;
+  if (fields_read(p->options, "options.", sampling_fields, p, &c->fault) ||
+      fields_read(p->options, "options.", options_fields, p, &c->fault))
+    return -1;
   if (p->max_tokens < 0) p->max_tokens = -1;
   p->stream = !json_is_false(json_object_get(c->body, "stream"));
   if (!format || (json_is_string(format) && !json_string_length(format))) return 0;
   if (!json_is_string(format)) return call_schema(c, format, "format");
-  if (strcmp(json_string_value(format), "json")) return fault_set(&c->fault, 400, "format", "'format' must be json or a schema");
+  if (strcmp(json_string_value(format), "json"))
+    return fault_set(&c->fault, 400, "format", "'format' must be json or a schema");
   json_t *any = json_pack("{ss}", "type", "object");
   int status = call_schema(c, any, "format");
   json_decref(any);
   return status;
 }
 
-// ---- messages ---------------------------------------------------------------------------------------------------------------------------
+// ---- messages -------------------------------------------------------------------------------------------------------
 
 static int adapt(call *c) {
   json_t *m;
   size_t i;
   json_array_foreach(c->p.messages, i, m) {
-    if (json_array_size(json_object_get(m, "images"))) return fault_set(&c->fault, 400, "messages", "'messages' has images: only text is understood");
+    if (json_array_size(json_object_get(m, "images")))
+      return fault_set(&c->fault, 400, "messages", "'messages' has images: only text is understood");
     if (json_object_get(m, "thinking")) json_object_set(m, "reasoning_content", json_object_get(m, "thinking"));
     if (json_object_get(m, "tool_name")) json_object_set(m, "name", json_object_get(m, "tool_name"));
   }
@@ -184,8 +200,10 @@ static int add_chat(call *c, json_t *messages) {
 }
 
 static int add_prompt(call *c) {
-  if (c->p.suffix && json_string_length(c->p.suffix)) return fault_set(&c->fault, 400, "suffix", "'suffix' is not supported here; /infill takes one");
-  if (json_array_size(json_object_get(c->body, "images"))) return fault_set(&c->fault, 400, "images", "'images': only text is understood");
+  if (c->p.suffix && json_string_length(c->p.suffix))
+    return fault_set(&c->fault, 400, "suffix", "'suffix' is not supported here; /infill takes one");
+  if (json_array_size(json_object_get(c->body, "images")))
+    return fault_set(&c->fault, 400, "images", "'images': only text is understood");
   const char *text = json_string_value(c->p.prompt);
   if (c->p.raw || !c->m->tmpl) return call_add_text(c, text, json_string_length(c->p.prompt), c->p.raw);
   json_t *messages = json_array();
@@ -196,7 +214,7 @@ static int add_prompt(call *c) {
   return status;
 }
 
-// ---- answers ----------------------------------------------------------------------------------------------------------------------------
+// ---- answers --------------------------------------------------------------------------------------------------------
 
 // A tool's arguments are an object here.
 static json_t *calls_of(const json_t *calls) {
@@ -207,13 +225,15 @@ static json_t *calls_of(const json_t *calls) {
     json_error_t e;
     json_t *arguments = json_loadb(json_string_value(text), json_string_length(text), JSON_ALLOW_NUL, &e);
     if (!json_is_object(arguments)) { json_decref(arguments); arguments = json_object(); }
-    json_array_append_new(all, json_pack("{s{sO so}}", "function", "name", json_object_get(one, "name"), "arguments", arguments));
+    json_array_append_new(
+      all, json_pack("{s{sO so}}", "function", "name", json_object_get(one, "name"), "arguments", arguments));
   }
   return all;
 }
 
 static json_t *line_of(const char *model, bool chat, const str *content, const str *reasoning, json_t *calls) {
-  json_t *text = json_of_text(str_c(content), content->n), *o = json_pack("{ss so sb}", "model", model, "created_at", time_text((int64_t)time(NULL)), "done", 0);
+  json_t *text = json_of_text(str_c(content), content->n),
+         *o = json_pack("{ss so sb}", "model", model, "created_at", time_text((int64_t)time(NULL)), "done", 0);
   json_t *in = chat ? json_pack("{ss so}", "role", "assistant", "content", text) : o;
   if (chat) json_object_set_new(o, "message", in);
   else json_object_set_new(o, "response", text);
@@ -243,7 +263,8 @@ static void on_event(call *c, const event *e, int i) {
   struct choice now = {.calls = json_array()};
   (void)i;
   for (size_t k = 0; k < e->parts.n; k++) choice_take(&now, &e->parts.at[k]);
-  if (now.content.n || now.reasoning.n || json_array_size(now.calls)) call_line(c, "", line(c, &now.content, &now.reasoning, now.calls), "\n");
+  if (now.content.n || now.reasoning.n || json_array_size(now.calls))
+    call_line(c, "", line(c, &now.content, &now.reasoning, now.calls), "\n");
   json_decref(now.calls);
   str_free(&now.content);
   str_free(&now.reasoning);
@@ -258,15 +279,18 @@ static void on_finish(call *c) {
   else call_send(c, 200, o);
 }
 
-static void on_failed(call *c, const char *text) { call_line(c, "", json_pack("{so}", "error", json_of_text(text, strlen(text))), "\n"); }
+static void on_failed(call *c, const char *text) {
+  call_line(c, "", json_pack("{so}", "error", json_of_text(text, strlen(text))), "\n");
+}
 
 static const struct speaker speaker = {"application/x-ndjson", NULL, NULL, on_event, on_finish, on_failed};
 
 // A request without a prompt loads the model, or with a keep_alive of 0 unloads it.
 static bool is_goodbye(const json_t *body) {
   const json_t *keep = json_object_get(body, "keep_alive"), *prompt = json_object_get(body, "prompt");
-  bool none = json_is_number(keep) ? json_number_value(keep) == 0 : json_is_string(keep) && !strspn(json_string_value(keep), "123456789-+.") &&
-                                                                       *json_string_value(keep) == '0';
+  bool none = json_is_number(keep) ? json_number_value(keep) == 0
+                                   : json_is_string(keep) && !strspn(json_string_value(keep), "123456789-+.") &&
+                                       *json_string_value(keep) == '0';
   return none && !json_string_length(prompt) && !json_array_size(json_object_get(body, "messages"));
 }
 
@@ -310,7 +334,7 @@ void ollama_generate(server *s, exchange *x) {
   else call_go(c);
 }
 
-// ---- vectors of texts ---------------------------------------------------------------------------------------------------------------------
+// ---- vectors of texts -----------------------------------------------------------------------------------------------
 
 static const struct field embed_table[] = {
   FJ(P, input, "input", F_ANY, "a text, or an array of texts"),
@@ -320,7 +344,8 @@ static const struct field embed_table[] = {
 static const struct fields embed_fields = FIELDS(embed_table);
 static const struct field embedding_table[] = {FJ(P, input, "prompt", F_TEXT, "a text")};
 static const struct fields embedding_fields = FIELDS(embedding_table);
-const struct fields *const ollama_embed_fields[] = {&embed_fields, NULL}, *const ollama_embedding_fields[] = {&embedding_fields, NULL};
+const struct fields *const ollama_embed_fields[] = {&embed_fields, NULL}, *const ollama_embedding_fields[] = {
+                                                                            &embedding_fields, NULL};
 
 static void embed_finish(call *c) {
   const struct timing *t = &c->choices[0].timing;
@@ -330,8 +355,10 @@ static void embed_finish(call *c) {
     call_vectors(c, i, 2, &v);
     json_array_append_new(all, vector_numbers(c, v));
   }
-  call_send(c, 200, json_pack("{ss so sI si sI}", "model", c->m->name, "embeddings", all, "total_duration", (json_int_t)(1e6 * t->prompt_ms), "load_duration", 0,
-                              "prompt_eval_count", (json_int_t)t->n_prompt));
+  call_send(c, 200,
+            json_pack("{ss so sI si sI}", "model", c->m->name, "embeddings", all, "total_duration",
+                      (json_int_t)(1e6 * t->prompt_ms), "load_duration", 0, "prompt_eval_count",
+                      (json_int_t)t->n_prompt));
 }
 
 static void embedding_finish(call *c) {
@@ -345,7 +372,9 @@ static const struct speaker embed_speaker = {.finish = embed_finish}, embedding_
 static void go_embed(call *c, const char *name) {
   int32_t size = weft_model_embedding_size(c->m->model);
   c->p.stream = false;
-  if (c->p.dimensions && c->p.dimensions != size) fault_set(&c->fault, 400, "dimensions", "'dimensions' is %lld, and this model's vectors have %d elements", (long long)c->p.dimensions, size);
+  if (c->p.dimensions && c->p.dimensions != size)
+    fault_set(&c->fault, 400, "dimensions", "'dimensions' is %lld, and this model's vectors have %d elements",
+              (long long)c->p.dimensions, size);
   if (c->fault.status || call_add_texts(c, c->p.input, name, true, c->p.truncate)) call_refuse(c);
   else call_go(c);
 }

@@ -1,5 +1,5 @@
-// OpenAI's endpoints: the model, /v1/completions, /v1/chat/completions.  Clients add up what deltas say, so each thing is said once; the error
-// of a request is an HTTP status as long as its stream has not begun.
+// OpenAI's endpoints: the model, /v1/completions, /v1/chat/completions.  Clients add up what deltas say, so each thing
+// is said once; the error of a request is an HTTP status as long as its stream has not begun.
 #define _GNU_SOURCE
 #include "serve/call.h"
 #include "serve/families.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- errors ---------------------------------------------------------------------------------------------------------------------------
+// ---- errors ---------------------------------------------------------------------------------------------------------
 
 static const char *error_type(int status) {
   switch (status) {
@@ -21,8 +21,8 @@ static const char *error_type(int status) {
 }
 
 static json_t *openai_error(const fault *f) {
-  json_t *e = json_pack("{s{so ss ss? ss?}}", "error", "message", json_of_text(f->text, strlen(f->text)), "type", error_type(f->status), "param",
-                        f->param[0] ? f->param : NULL, "code", f->code);
+  json_t *e = json_pack("{s{so ss ss? ss?}}", "error", "message", json_of_text(f->text, strlen(f->text)), "type",
+                        error_type(f->status), "param", f->param[0] ? f->param : NULL, "code", f->code);
   if (!f->n_ctx) return e;
   json_object_set_new(json_object_get(e, "error"), "n_prompt_tokens", json_integer(f->n_prompt));
   json_object_set_new(json_object_get(e, "error"), "n_ctx", json_integer(f->n_ctx));
@@ -31,18 +31,22 @@ static json_t *openai_error(const fault *f) {
 
 const struct family openai_family = {"OpenAI", openai_error};
 
-// ---- the model ------------------------------------------------------------------------------------------------------------------------
+// ---- the model ------------------------------------------------------------------------------------------------------
 
 struct listing { server *s; json_t *all; };
 
 static json_t *model_object(const server *s, const served *m) {
   static const char *const states[] = {"unloaded", "loading", "loading", "loaded", "unloaded", "unloaded"};
-  int64_t asked = s->o->model.context, n_ctx = m->state == SERVED_IN ? weft_model_context(m->model) : asked ? asked : m->n_trained;
-  json_t *o = json_pack("{ss ss sI ss sI s{ss} s{sI sI sI ss}}", "id", m->name, "object", "model", "created", (json_int_t)m->changed, "owned_by", "weft",
-                        "max_model_len", (json_int_t)n_ctx, "status", "value", states[m->state], "meta", "n_ctx", (json_int_t)n_ctx, "n_params",
+  int64_t asked = s->o->model.context, n_ctx = m->state == SERVED_IN ? weft_model_context(m->model)
+                                               : asked               ? asked
+                                                                     : m->n_trained;
+  json_t *o = json_pack("{ss ss sI ss sI s{ss} s{sI sI sI ss}}", "id", m->name, "object", "model", "created",
+                        (json_int_t)m->changed, "owned_by", "weft", "max_model_len", (json_int_t)n_ctx, "status",
+                        "value", states[m->state], "meta", "n_ctx", (json_int_t)n_ctx, "n_params",
                         (json_int_t)m->n_params, "size", (json_int_t)m->tensor_bytes, "description", m->summary);
   if (m->state == SERVED_FAILED) json_object_set_new(json_object_get(o, "status"), "failed", json_true());
-  if (m->state == SERVED_IN) json_object_set_new(json_object_get(o, "meta"), "n_vocab", json_integer(weft_model_vocab_size(m->model)));
+  if (m->state == SERVED_IN)
+    json_object_set_new(json_object_get(o, "meta"), "n_vocab", json_integer(weft_model_vocab_size(m->model)));
   return o;
 }
 
@@ -57,7 +61,9 @@ static json_t *models(server *s) {
   return l.all;
 }
 
-void openai_models(server *s, exchange *x) { answer_json(x, 200, json_pack("{ss so}", "object", "list", "data", models(s))); }
+void openai_models(server *s, exchange *x) {
+  answer_json(x, 200, json_pack("{ss so}", "object", "list", "data", models(s)));
+}
 
 void openai_model(server *s, exchange *x) {
   fault f = {0};
@@ -70,7 +76,7 @@ void openai_model(server *s, exchange *x) {
   json_decref(all);
 }
 
-// ---- what both have -------------------------------------------------------------------------------------------------------------------
+// ---- what both have -------------------------------------------------------------------------------------------------
 
 #define P struct params
 #define SHARED \
@@ -81,21 +87,25 @@ void openai_model(server *s, exchange *x) {
 
 static int read_stream_options(call *c) {
   static const struct field table[] = {FB(P, include_usage, "include_usage", "")};
-  return c->p.stream_options ? fields_read(c->p.stream_options, "stream_options.", (struct fields)FIELDS(table), &c->p, &c->fault) : 0;
+  return c->p.stream_options
+           ? fields_read(c->p.stream_options, "stream_options.", (struct fields)FIELDS(table), &c->p, &c->fault)
+           : 0;
 }
 
 static json_t *usage(const call *c) {
   json_int_t prompt = call_prompt_tokens(c), drawn = call_drawn(c);
-  return json_pack("{sI sI sI s{sI}}", "prompt_tokens", prompt, "completion_tokens", drawn, "total_tokens", prompt + drawn,
-                   "prompt_tokens_details", "cached_tokens", (json_int_t)call_cached(c));
+  return json_pack("{sI sI sI s{sI}}", "prompt_tokens", prompt, "completion_tokens", drawn, "total_tokens",
+                   prompt + drawn, "prompt_tokens_details", "cached_tokens", (json_int_t)call_cached(c));
 }
 
 json_t *timings_object(const struct timing *t) {
   json_int_t n = t->n_prompt - t->n_cached;
-  json_t *o = json_pack("{sI sI sf sf sf sI sf sf sf}", "cache_n", (json_int_t)t->n_cached, "prompt_n", n, "prompt_ms", t->prompt_ms,
-                   "prompt_per_token_ms", n ? t->prompt_ms / (double)n : 0, "prompt_per_second", t->prompt_ms > 0 ? 1000 * (double)n / t->prompt_ms : 0,
-                   "predicted_n", (json_int_t)t->n_drawn, "predicted_ms", t->drawn_ms, "predicted_per_token_ms",
-                   t->n_drawn ? t->drawn_ms / (double)t->n_drawn : 0, "predicted_per_second", t->drawn_ms > 0 ? 1000 * (double)t->n_drawn / t->drawn_ms : 0);
+  json_t *o =
+    json_pack("{sI sI sf sf sf sI sf sf sf}", "cache_n", (json_int_t)t->n_cached, "prompt_n", n, "prompt_ms",
+              t->prompt_ms, "prompt_per_token_ms", n ? t->prompt_ms / (double)n : 0, "prompt_per_second",
+              t->prompt_ms > 0 ? 1000 * (double)n / t->prompt_ms : 0, "predicted_n", (json_int_t)t->n_drawn,
+              "predicted_ms", t->drawn_ms, "predicted_per_token_ms", t->n_drawn ? t->drawn_ms / (double)t->n_drawn : 0,
+              "predicted_per_second", t->drawn_ms > 0 ? 1000 * (double)t->n_drawn / t->drawn_ms : 0);
   if (t->ahead.guessed) {
     json_object_set_new(o, "draft_n", json_integer((json_int_t)t->ahead.guessed));
     json_object_set_new(o, "draft_n_accepted", json_integer((json_int_t)t->ahead.taken));
@@ -104,8 +114,8 @@ json_t *timings_object(const struct timing *t) {
 }
 
 static json_t *head(const call *c, const char *object) {
-  return json_pack("{ss ss sI ss ss}", "id", c->id, "object", object, "created", (json_int_t)c->created, "model", c->m->name,
-                   "system_fingerprint", "b-weft-" WEFT_VERSION_STRING);
+  return json_pack("{ss ss sI ss ss}", "id", c->id, "object", object, "created", (json_int_t)c->created, "model",
+                   c->m->name, "system_fingerprint", "b-weft-" WEFT_VERSION_STRING);
 }
 
 static void send_chunk(call *c, json_t *o) { call_line(c, "data: ", o, "\n\n"); }
@@ -128,11 +138,11 @@ static void send_usage_and_done(call *c, const char *object) {
 }
 
 static json_t *progress_of(const event *e) {
-  return json_pack("{sI sI sI sf}", "total", (json_int_t)e->total, "cache", (json_int_t)e->timing.n_cached, "processed", (json_int_t)e->done, "time_ms",
-                   e->timing.prompt_ms);
+  return json_pack("{sI sI sI sf}", "total", (json_int_t)e->total, "cache", (json_int_t)e->timing.n_cached, "processed",
+                   (json_int_t)e->done, "time_ms", e->timing.prompt_ms);
 }
 
-// ---- /v1/completions ------------------------------------------------------------------------------------------------------------------
+// ---- /v1/completions ------------------------------------------------------------------------------------------------
 
 static const struct field completion_table[] = {
   FJ(P, prompt, "prompt", F_ANY, "a text, token ids, or an array of such prompts"),
@@ -146,18 +156,23 @@ const struct fields *const openai_completion_fields[] = {&completion_fields, &sa
 // What OpenAI's old form of log-probabilities is made of.
 struct legacy { json_t *tokens, *logprobs, *top, *offsets; int64_t offset; };
 
-static struct legacy legacy_new(int64_t offset) { return (struct legacy){json_array(), json_array(), json_array(), json_array(), offset}; }
+static struct legacy legacy_new(int64_t offset) {
+  return (struct legacy){json_array(), json_array(), json_array(), json_array(), offset};
+}
 
 static void legacy_add(const served *m, struct legacy *l, const json_t *score) {
-  json_t *text = piece_text(m, (int32_t)json_integer_value(json_object_get(score, "id"))), *logprob = json_object_get(score, "logprob"), *pair;
+  json_t *text = piece_text(m, (int32_t)json_integer_value(json_object_get(score, "id"))),
+         *logprob = json_object_get(score, "logprob"), *pair;
   size_t i;
   json_t *top = json_object();
   json_array_foreach(json_object_get(score, "top"), i, pair) {
     json_t *name = piece_text(m, (int32_t)json_integer_value(json_array_get(pair, 0)));
-    if (!json_object_get(top, json_string_value(name))) json_object_set(top, json_string_value(name), json_array_get(pair, 1));
+    if (!json_object_get(top, json_string_value(name)))
+      json_object_set(top, json_string_value(name), json_array_get(pair, 1));
     json_decref(name);
   }
-  if (json_is_number(logprob) && !json_object_get(top, json_string_value(text))) json_object_set(top, json_string_value(text), logprob);
+  if (json_is_number(logprob) && !json_object_get(top, json_string_value(text)))
+    json_object_set(top, json_string_value(text), logprob);
   json_array_append_new(l->top, json_is_null(logprob) ? (json_decref(top), json_null()) : top);
   json_array_append(l->logprobs, logprob);
   json_array_append_new(l->offsets, json_integer(l->offset));
@@ -166,7 +181,8 @@ static void legacy_add(const served *m, struct legacy *l, const json_t *score) {
 }
 
 static json_t *legacy_object(struct legacy l) {
-  return json_pack("{so so so so}", "tokens", l.tokens, "token_logprobs", l.logprobs, "top_logprobs", l.top, "text_offset", l.offsets);
+  return json_pack("{so so so so}", "tokens", l.tokens, "token_logprobs", l.logprobs, "top_logprobs", l.top,
+                   "text_offset", l.offsets);
 }
 
 static json_t *completion_logprobs(const call *c, int i) {
@@ -174,7 +190,9 @@ static json_t *completion_logprobs(const call *c, int i) {
   size_t k;
   json_t *score;
   if (!c->p.logprobs) return json_null();
-  if (c->p.echo) json_array_foreach(json_array_get(c->prompt_scores, (size_t)(i / (int)c->p.n)), k, score) legacy_add(c->m, &l, score);
+  if (c->p.echo)
+    json_array_foreach(json_array_get(c->prompt_scores, (size_t)(i / (int)c->p.n)), k, score)
+      legacy_add(c->m, &l, score);
   json_array_foreach(c->choices[i].scores, k, score) legacy_add(c->m, &l, score);
   return legacy_object(l);
 }
@@ -224,9 +242,13 @@ static void completion_event(call *c, const event *e, int i) {
   for (size_t k = 0; k < e->parts.n; k++) str_addn(&text, str_c(&e->parts.at[k].text), e->parts.at[k].text.n);
   if (e->scored) legacy_add(c->m, &l, json_array_get(c->choices[i].scores, json_array_size(c->choices[i].scores) - 1));
   json_t *logprobs = legacy_object(l);
-  if (e->kind == EVENT_END) send_completion(c, completion_choice(i, json_string(""), json_null(), finish_name(e->finish)), &e->timing);
+  if (e->kind == EVENT_END)
+    send_completion(c, completion_choice(i, json_string(""), json_null(), finish_name(e->finish)), &e->timing);
   else if (e->kind == EVENT_TOKEN && (text.n || e->scored))
-    send_completion(c, completion_choice(i, json_of_text(str_c(&text), text.n), e->scored ? json_incref(logprobs) : json_null(), NULL), NULL);
+    send_completion(
+      c,
+      completion_choice(i, json_of_text(str_c(&text), text.n), e->scored ? json_incref(logprobs) : json_null(), NULL),
+      NULL);
   json_decref(logprobs);
   str_free(&text);
 }
@@ -235,14 +257,16 @@ static void completion_finish(call *c) {
   if (c->p.stream) { send_usage_and_done(c, "text_completion"); return; }
   json_t *o = head(c, "text_completion"), *all = json_array();
   for (int i = 0; i < c->n_choices; i++)
-    json_array_append_new(all, completion_choice(i, echoed(c, i), completion_logprobs(c, i), finish_name(c->choices[i].finish)));
+    json_array_append_new(
+      all, completion_choice(i, echoed(c, i), completion_logprobs(c, i), finish_name(c->choices[i].finish)));
   json_object_set_new(o, "choices", all);
   json_object_set_new(o, "usage", usage(c));
   json_object_set_new(o, "timings", timings_object(&c->choices[c->n_choices - 1].timing));
   call_send(c, 200, o);
 }
 
-static const struct speaker completion_speaker = {"text/event-stream", ": ping\n", completion_start, completion_event, completion_finish, stream_failed};
+static const struct speaker completion_speaker = {"text/event-stream", ": ping\n",        completion_start,
+                                                  completion_event,    completion_finish, stream_failed};
 
 void openai_completions(server *s, exchange *x) {
   call *c = call_new(s, x, &completion_speaker, completion_fields);
@@ -251,13 +275,15 @@ void openai_completions(server *s, exchange *x) {
   const json_t *logprobs = json_object_get(c->body, "logprobs");
   c->p.logprobs = logprobs && !json_is_null(logprobs);
   c->p.n_top = c->p.top_logprobs;
-  if (!json_object_get(c->body, "max_tokens") && !json_object_get(c->body, "n_predict")) c->p.max_tokens = 16;       // as OpenAI has it
-  if (c->p.echo && c->p.logprobs && c->p.stream) fault_set(&c->fault, 400, "stream", "'stream': scores of the prompt do not come as a stream");
+  // as OpenAI has it
+  if (!json_object_get(c->body, "max_tokens") && !json_object_get(c->body, "n_predict")) c->p.max_tokens = 16;
+  if (c->p.echo && c->p.logprobs && c->p.stream)
+    fault_set(&c->fault, 400, "stream", "'stream': scores of the prompt do not come as a stream");
   if (c->fault.status || read_stream_options(c) || call_add_prompts(c, c->p.prompt, "prompt")) call_refuse(c);
   else call_go(c);
 }
 
-// ---- /v1/chat/completions -----------------------------------------------------------------------------------------------------------------
+// ---- /v1/chat/completions -------------------------------------------------------------------------------------------
 
 static const struct field chat_table[] = {
   FJ(P, messages, "messages", F_ARRAY, "the conversation: [{\"role\", \"content\"}]"),
@@ -284,9 +310,11 @@ static json_t *token_object(const served *m, const json_t *id, const json_t *log
 }
 
 json_t *chat_logprob(const served *m, const json_t *score) {
-  json_t *o = token_object(m, json_object_get(score, "id"), json_object_get(score, "logprob")), *top = json_array(), *pair;
+  json_t *o = token_object(m, json_object_get(score, "id"), json_object_get(score, "logprob")), *top = json_array(),
+         *pair;
   size_t i;
-  json_array_foreach(json_object_get(score, "top"), i, pair) json_array_append_new(top, token_object(m, json_array_get(pair, 0), json_array_get(pair, 1)));
+  json_array_foreach(json_object_get(score, "top"), i, pair)
+    json_array_append_new(top, token_object(m, json_array_get(pair, 0), json_array_get(pair, 1)));
   json_object_set_new(o, "top_logprobs", top);
   return o;
 }
@@ -296,19 +324,23 @@ static json_t *chat_logprobs(const call *c, int i, bool last) {
   json_t *all = json_array();
   if (!c->p.logprobs) { json_decref(all); return json_null(); }
   size_t n = json_array_size(scores);
-  for (size_t k = last && n ? n - 1 : 0; k < n; k++) json_array_append_new(all, chat_logprob(c->m, json_array_get(scores, k)));
+  for (size_t k = last && n ? n - 1 : 0; k < n; k++)
+    json_array_append_new(all, chat_logprob(c->m, json_array_get(scores, k)));
   return json_pack("{so sn}", "content", all, "refusal");
 }
 
 static void send_delta(call *c, int i, json_t *delta, json_t *logprobs, const char *finish, const struct timing *t) {
   json_t *o = head(c, "chat.completion.chunk");
-  json_object_set_new(o, "choices", json_pack("[{si so so ss?}]", "index", i, "delta", delta, "logprobs", logprobs, "finish_reason", finish));
+  json_object_set_new(
+    o, "choices",
+    json_pack("[{si so so ss?}]", "index", i, "delta", delta, "logprobs", logprobs, "finish_reason", finish));
   if (t) json_object_set_new(o, "timings", timings_object(t));
   send_chunk(c, o);
 }
 
 static void chat_start(call *c) {
-  for (int i = 0; i < c->n_choices; i++) send_delta(c, i, json_pack("{ss sn}", "role", "assistant", "content"), json_null(), NULL, NULL);
+  for (int i = 0; i < c->n_choices; i++)
+    send_delta(c, i, json_pack("{ss sn}", "role", "assistant", "content"), json_null(), NULL, NULL);
 }
 
 static json_t *delta_of(call *c, const struct part *p, int i) {
@@ -316,8 +348,8 @@ static json_t *delta_of(call *c, const struct part *p, int i) {
   if (p->kind == WEFT_CONTENT) return json_pack("{so}", "content", text);
   if (p->kind == WEFT_REASONING) return json_pack("{so}", "reasoning_content", text);
   int index = c->sent_calls[i]++;
-  return json_pack("{s[{si ss ss s{ss so}}]}", "tool_calls", "index", index, "id", p->id ? p->id : "", "type", "function", "function", "name",
-                   p->name ? p->name : "", "arguments", text);
+  return json_pack("{s[{si ss ss s{ss so}}]}", "tool_calls", "index", index, "id", p->id ? p->id : "", "type",
+                   "function", "function", "name", p->name ? p->name : "", "arguments", text);
 }
 
 static void send_progress(call *c, const event *e, int i) {
@@ -333,16 +365,18 @@ static void chat_event(call *c, const event *e, int i) {
   if (e->kind != EVENT_TOKEN) return;
   for (size_t k = 0; k < e->parts.n; k++)
     if (e->parts.at[k].text.n || e->parts.at[k].kind == WEFT_CALL)
-      send_delta(c, i, delta_of(c, &e->parts.at[k], i), e->scored && !k ? chat_logprobs(c, i, true) : json_null(), NULL, NULL);
-  if (!e->parts.n && e->scored) send_delta(c, i, json_pack("{ss}", "content", ""), chat_logprobs(c, i, true), NULL, NULL);
+      send_delta(c, i, delta_of(c, &e->parts.at[k], i), e->scored && !k ? chat_logprobs(c, i, true) : json_null(), NULL,
+                 NULL);
+  if (!e->parts.n && e->scored)
+    send_delta(c, i, json_pack("{ss}", "content", ""), chat_logprobs(c, i, true), NULL, NULL);
 }
 
 static json_t *calls_of(const struct choice *h) {
   json_t *all = json_array(), *one;
   size_t i;
-  json_array_foreach(h->calls, i, one)
-    json_array_append_new(all, json_pack("{sO ss s{sO sO}}", "id", json_object_get(one, "id"), "type", "function", "function", "name",
-                                         json_object_get(one, "name"), "arguments", json_object_get(one, "arguments")));
+  json_array_foreach(h->calls, i, one) json_array_append_new(
+    all, json_pack("{sO ss s{sO sO}}", "id", json_object_get(one, "id"), "type", "function", "function", "name",
+                   json_object_get(one, "name"), "arguments", json_object_get(one, "arguments")));
   return all;
 }
 
@@ -359,15 +393,17 @@ static void chat_finish(call *c) {
   if (c->p.stream) { send_usage_and_done(c, "chat.completion.chunk"); return; }
   json_t *o = head(c, "chat.completion"), *all = json_array();
   for (int i = 0; i < c->n_choices; i++)
-    json_array_append_new(all, json_pack("{si so so ss}", "index", i, "message", message_of(&c->choices[i]), "logprobs", chat_logprobs(c, i, false),
-                                         "finish_reason", finish_name(c->choices[i].finish)));
+    json_array_append_new(all,
+                          json_pack("{si so so ss}", "index", i, "message", message_of(&c->choices[i]), "logprobs",
+                                    chat_logprobs(c, i, false), "finish_reason", finish_name(c->choices[i].finish)));
   json_object_set_new(o, "choices", all);
   json_object_set_new(o, "usage", usage(c));
   json_object_set_new(o, "timings", timings_object(&c->choices[c->n_choices - 1].timing));
   call_send(c, 200, o);
 }
 
-static const struct speaker chat_speaker = {"text/event-stream", ": ping\n", chat_start, chat_event, chat_finish, stream_failed};
+static const struct speaker chat_speaker = {"text/event-stream", ": ping\n",  chat_start,
+                                            chat_event,          chat_finish, stream_failed};
 
 // Tools are offered or not; that one must be called cannot be promised yet.
 int openai_tool_choice(call *c) {
@@ -375,10 +411,12 @@ int openai_tool_choice(call *c) {
   const char *name = json_string_value(v);
   c->p.no_parallel = json_is_false(c->p.parallel_calls);
   if (c->p.parallel_calls && !json_is_boolean(c->p.parallel_calls))
-    return fault_set(&c->fault, 400, "parallel_tool_calls", "'parallel_tool_calls' must be true or false, not %s", json_kind(c->p.parallel_calls));
+    return fault_set(&c->fault, 400, "parallel_tool_calls", "'parallel_tool_calls' must be true or false, not %s",
+                     json_kind(c->p.parallel_calls));
   if (!v || (name && !strcmp(name, "auto"))) return 0;
   if (name && !strcmp(name, "none")) { c->p.tools = NULL; return 0; }
-  return fault_set(&c->fault, 400, "tool_choice", "'tool_choice' must be auto or none: that a tool is called cannot be enforced");
+  return fault_set(&c->fault, 400, "tool_choice",
+                   "'tool_choice' must be auto or none: that a tool is called cannot be enforced");
 }
 
 static int read_format(call *c) {
@@ -393,8 +431,10 @@ static int read_format(call *c) {
     json_decref(any);
     return status;
   }
-  if (type && (!strcmp(type, "json_schema") || !strcmp(type, "json_object"))) return call_schema(c, schema, "response_format.json_schema.schema");
-  return fault_set(&c->fault, 400, "response_format.type", "'response_format.type' must be text, json_object or json_schema");
+  if (type && (!strcmp(type, "json_schema") || !strcmp(type, "json_object")))
+    return call_schema(c, schema, "response_format.json_schema.schema");
+  return fault_set(&c->fault, 400, "response_format.type",
+                   "'response_format.type' must be text, json_object or json_schema");
 }
 
 void openai_chat(server *s, exchange *x) {
@@ -402,13 +442,15 @@ void openai_chat(server *s, exchange *x) {
   if (!c) return;
   new_id(s, "chatcmpl-", c->id, sizeof c->id);
   c->p.n_top = c->p.top_logprobs;
-  if (c->p.top_logprobs && !c->p.logprobs) fault_set(&c->fault, 400, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
-  if (c->fault.status || read_stream_options(c) || openai_tool_choice(c) || call_add_chat(c, c->p.messages, c->p.tools, c->p.variables) || read_format(c))
+  if (c->p.top_logprobs && !c->p.logprobs)
+    fault_set(&c->fault, 400, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
+  if (c->fault.status || read_stream_options(c) || openai_tool_choice(c) ||
+      call_add_chat(c, c->p.messages, c->p.tools, c->p.variables) || read_format(c))
     call_refuse(c);
   else call_go(c);
 }
 
-// ---- /v1/embeddings -------------------------------------------------------------------------------------------------------------------
+// ---- /v1/embeddings -------------------------------------------------------------------------------------------------
 
 static const struct field embedding_table[] = {
   FJ(P, input, "input", F_ANY, "a text, token ids, or an array of such"),
@@ -444,14 +486,19 @@ static void embeddings_finish(call *c) {
                                           is_base64(c) ? base64(v, bytes) : vector_numbers(c, v)));
   }
   json_int_t read = call_prompt_tokens(c);
-  call_send(c, 200, json_pack("{ss so ss s{sI sI}}", "object", "list", "data", data, "model", c->m->name, "usage", "prompt_tokens", read, "total_tokens", read));
+  call_send(c, 200,
+            json_pack("{ss so ss s{sI sI}}", "object", "list", "data", data, "model", c->m->name, "usage",
+                      "prompt_tokens", read, "total_tokens", read));
 }
 
 static int check_embedding(call *c) {
   const char *form = c->p.encoding ? json_string_value(c->p.encoding) : "float";
   int32_t size = weft_model_embedding_size(c->m->model);
-  if (strcmp(form, "float") && strcmp(form, "base64")) return fault_set(&c->fault, 400, "encoding_format", "'encoding_format' must be float or base64");
-  if (c->p.dimensions && c->p.dimensions != size) return fault_set(&c->fault, 400, "dimensions", "'dimensions' is %lld, and this model's vectors have %d elements", (long long)c->p.dimensions, size);
+  if (strcmp(form, "float") && strcmp(form, "base64"))
+    return fault_set(&c->fault, 400, "encoding_format", "'encoding_format' must be float or base64");
+  if (c->p.dimensions && c->p.dimensions != size)
+    return fault_set(&c->fault, 400, "dimensions", "'dimensions' is %lld, and this model's vectors have %d elements",
+                     (long long)c->p.dimensions, size);
   return 0;
 }
 

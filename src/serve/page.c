@@ -1,11 +1,12 @@
-// The page at /: files of src/serve/page/, which are part of the program.  It asks nothing of anybody but this server, and runs nothing but its
-// own script, whatever a model writes.
+// The page at /: files of src/serve/page/, which are part of the program.  It asks nothing of anybody but this server,
+// and runs nothing but its own script, whatever a model writes.
 #define _GNU_SOURCE
 #include <string.h>
 #include "serve/server.h"
 
 #define ASSET(name, path) \
-  __asm__(".section .rodata\n.globl weft_chat_" #name "\nweft_chat_" #name ":\n.incbin \"" path "\"\n.globl weft_chat_" #name "_end\nweft_chat_" #name \
+  __asm__(".section .rodata\n.globl weft_chat_" #name "\nweft_chat_" #name ":\n.incbin \"" path \
+  "\"\n.globl weft_chat_" #name "_end\nweft_chat_" #name \
           "_end:\n.byte 0\n.previous\n"); \
   extern const char weft_chat_##name[], weft_chat_##name##_end[]
 ASSET(html, WEFT_PAGE_DIR "/chat.html");
@@ -26,7 +27,8 @@ void handle_page(server *s, exchange *x) {
   fault f = {0};
   for (size_t i = 0; i < COUNT(files) && !s->o->no_page; i++) {
     if (strcmp(files[i].path, x->path)) continue;
-    exchange_header(x, "Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    exchange_header(x, "Content-Security-Policy",
+                    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
                     "form-action 'none'; base-uri 'none'");
     exchange_header(x, "X-Frame-Options", "DENY");
     exchange_header(x, "Referrer-Policy", "no-referrer");

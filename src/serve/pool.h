@@ -1,4 +1,5 @@
-// pool: a few threads that do what must not hold up the sockets or the steps of the model: JSON, templates, tokenising, writing answers.
+// pool: a few threads that do what must not hold up the sockets or the steps of the model: JSON, templates, tokenising,
+// writing answers.
 #ifndef WEFT_SERVE_POOL_H
 #define WEFT_SERVE_POOL_H
 #include "base/base.h"

@@ -1,4 +1,5 @@
-// Prompts: from texts, ids and conversations to the tokens of a request.  What is wrong with one is a fault that names the field.
+// Prompts: from texts, ids and conversations to the tokens of a request.  What is wrong with one is a fault that names
+// the field.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -39,11 +40,14 @@ int call_add_prompt(call *c, const json_t *prompt, bool parse_special, const cha
   const json_t *v;
   size_t i;
   unsigned flags = parse_special ? WEFT_PARSE_SPECIAL : 0;
-  if (json_is_string(prompt)) return add_text(c, r, json_string_value(prompt), json_string_length(prompt), flags | WEFT_ADD_SPECIAL);
-  if (!json_is_array(prompt)) return fault_set(&c->fault, 400, name, "'%s' must be a string or an array, not %s", name, json_kind(prompt));
+  if (json_is_string(prompt))
+    return add_text(c, r, json_string_value(prompt), json_string_length(prompt), flags | WEFT_ADD_SPECIAL);
+  if (!json_is_array(prompt))
+    return fault_set(&c->fault, 400, name, "'%s' must be a string or an array, not %s", name, json_kind(prompt));
   json_array_foreach(prompt, i, v) {
     unsigned more = i ? flags : flags | WEFT_ADD_SPECIAL;
-    if (json_is_string(v) ? add_text(c, r, json_string_value(v), json_string_length(v), more) : add_id(c, r, v, name)) return -1;
+    if (json_is_string(v) ? add_text(c, r, json_string_value(v), json_string_length(v), more) : add_id(c, r, v, name))
+      return -1;
   }
   return 0;
 }
@@ -58,12 +62,13 @@ int call_add_prompts(call *c, json_t *prompt, const char *name) {
   json_array_foreach(prompt, i, one) ids |= json_is_number(one);
   if (ids || !json_is_array(prompt)) return call_add_prompt(c, prompt, true, name);
   if (!json_array_size(prompt) || json_array_size(prompt) > MOST)
-    return fault_set(&c->fault, 400, name, "'%s' must have from 1 to %d prompts, not %zu", name, MOST, json_array_size(prompt));
+    return fault_set(&c->fault, 400, name, "'%s' must have from 1 to %d prompts, not %zu", name, MOST,
+                     json_array_size(prompt));
   json_array_foreach(prompt, i, one) if (call_add_prompt(c, one, true, name)) return -1;
   return 0;
 }
 
-// ---- conversations ------------------------------------------------------------------------------------------------------------
+// ---- conversations --------------------------------------------------------------------------------------------------
 
 static int bad_message(call *c, size_t i, const char *member, const char *what) {
   char name[64];
@@ -71,7 +76,8 @@ static int bad_message(call *c, size_t i, const char *member, const char *what) 
   return fault_set(&c->fault, 400, name, "'%s' %s", name, what);
 }
 
-// Parts of a content: text alone, since no model here sees or hears.  They become one string, which is what all templates take.
+// Parts of a content: text alone, since no model here sees or hears.  They become one string, which is what all
+// templates take.
 static int join_parts(call *c, size_t i, json_t *message) {
   json_t *content = json_object_get(message, "content"), *part;
   str all = {0};
@@ -106,7 +112,8 @@ static int open_arguments(call *c, size_t i, json_t *message) {
   if (!json_is_array(calls)) return bad_message(c, i, "tool_calls", "must be an array");
   json_array_foreach(calls, k, one) {
     json_t *function = json_object_get(one, "function"), *arguments = json_object_get(function, "arguments");
-    if (!json_is_string(json_object_get(function, "name"))) return bad_message(c, i, "tool_calls", "has a call without a function's name");
+    if (!json_is_string(json_object_get(function, "name")))
+      return bad_message(c, i, "tool_calls", "has a call without a function's name");
     if (!json_is_string(arguments)) continue;
     json_error_t e;
     json_t *opened = json_loadb(json_string_value(arguments), json_string_length(arguments), JSON_ALLOW_NUL, &e);
@@ -118,10 +125,12 @@ static int open_arguments(call *c, size_t i, json_t *message) {
 static int check_message(call *c, size_t i, json_t *m) {
   if (!json_is_object(m)) return bad_message(c, i, "", "must be an object");
   const char *role = json_string_value(json_object_get(m, "role"));
-  if (!known_role(role)) return bad_message(c, i, "role", "must be system, developer, user, assistant, tool or function");
+  if (!known_role(role))
+    return bad_message(c, i, "role", "must be system, developer, user, assistant, tool or function");
   if (!strcmp(role, "developer")) json_object_set_new(m, "role", json_string("system"));
   json_t *content = json_object_get(m, "content");
-  bool calls = json_object_get(m, "tool_calls") || json_object_get(m, "function_call") || json_object_get(m, "reasoning_content");
+  bool calls =
+    json_object_get(m, "tool_calls") || json_object_get(m, "function_call") || json_object_get(m, "reasoning_content");
   if (json_is_array(content)) { if (join_parts(c, i, m)) return -1; }
   else if (!content || json_is_null(content)) {
     if (!calls) return bad_message(c, i, "content", "is missing");
@@ -156,7 +165,8 @@ int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables) {
   if (tools && !json_array_size(tools)) tools = NULL;
   const weft_template *t = tools && its->tool_tmpl ? its->tool_tmpl : its->tmpl;
   if (!t) return fault_set(&c->fault, 400, "messages", "%s", its->no_tmpl.text);
-  if (!json_is_array(messages) || !json_array_size(messages)) return fault_set(&c->fault, 400, "messages", "'messages' must be an array with messages");
+  if (!json_is_array(messages) || !json_array_size(messages))
+    return fault_set(&c->fault, 400, "messages", "'messages' must be an array with messages");
   json_array_foreach(messages, i, m) if (check_message(c, i, m)) return -1;
   if (check_tools(c, tools)) return -1;
   request *r = new_request(c);
@@ -165,8 +175,14 @@ int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables) {
   char *json = dump(messages, &n_messages), *more = dump(variables, &n_variables), *text = NULL;
   int32_t *ids = NULL;
   r->tools = dump(tools, &n_tools);
-  weft_chat chat = {.messages = json, .n_messages = n_messages, .tools = r->tools, .n_tools = n_tools, .variables = more,
-                    .n_variables = n_variables, .bos = its->bos, .eos = its->eos};
+  weft_chat chat = {.messages = json,
+                    .n_messages = n_messages,
+                    .tools = r->tools,
+                    .n_tools = n_tools,
+                    .variables = more,
+                    .n_variables = n_variables,
+                    .bos = its->bos,
+                    .eos = its->eos};
   int status = weft_template_encode(t, weft_model_vocab(its->model), &chat, &text, &n_text, &ids, &n_ids, &err);
   free(json);
   free(more);

@@ -1,5 +1,5 @@
-// request: what every family of endpoints turns its JSON into, and what the scheduler works on.  A request is a prompt (ids), how tokens are
-// drawn, and when to end; what happens to it comes back as events.
+// request: what every family of endpoints turns its JSON into, and what the scheduler works on.  A request is a prompt
+// (ids), how tokens are drawn, and when to end; what happens to it comes back as events.
 #ifndef WEFT_SERVE_REQUEST_H
 #define WEFT_SERVE_REQUEST_H
 #include <stdatomic.h>
@@ -10,7 +10,8 @@
 typedef VEC(int32_t) token_ids;
 struct bias { int32_t id; float bias; };
 
-enum finish { FINISH_STOP, FINISH_WORD, FINISH_LENGTH, FINISH_CALLS, FINISH_TIME, FINISH_GONE };   // WORD: a stop string; GONE: the client left
+// WORD: a stop string; GONE: the client left
+enum finish { FINISH_STOP, FINISH_WORD, FINISH_LENGTH, FINISH_CALLS, FINISH_TIME, FINISH_GONE };
 
 struct part { enum weft_part_kind kind; str text; char *name, *id; };
 
@@ -46,7 +47,8 @@ typedef struct request {
   int64_t max_tokens, n;               // max_tokens -1: until the context is full
   VEC(char *) stops;
   weft_grammar *grammar;               // of the content; NULL
-  bool chat, one_call;                 // the answer is taken apart into reasoning, content and calls; it ends after one call
+  // the answer is taken apart into reasoning, content and calls; it ends after one call
+  bool chat, one_call;
   const weft_template *tmpl;           // of a chat, with the end of its prompt and its tools as JSON
   char *prompt_text, *tools;
   bool scored, prompt_scored;          // log-probabilities of drawn tokens; of the prompt
@@ -56,7 +58,8 @@ typedef struct request {
   enum weft_pooling pooling;
   double max_prompt_s, max_answer_s;   // 0: as long as it takes
   int key;
-  void (*event)(void *ctx, event *e);  // called on the thread of the steps; takes e over, and may not wait.  END of the last choice,
+  // called on the thread of the steps; takes e over, and may not wait.  END of the last choice,
+  void (*event)(void *ctx, event *e);
   void *ctx;                           // or FAILED, is the last one
   // ---- the scheduler's
   atomic_bool cancelled;

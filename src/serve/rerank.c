@@ -1,4 +1,5 @@
-// /v1/rerank: how well each of some texts answers a question, by models that rank texts.  In llama.cpp's form, which is Jina's.
+// /v1/rerank: how well each of some texts answers a question, by models that rank texts.  In llama.cpp's form, which is
+// Jina's.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,8 @@ static void finish(call *c) {
   }
   qsort(all, n, sizeof *all, by_score);
   for (size_t i = 0; i < most; i++)
-    json_array_append_new(results, json_pack("{sI sf}", "index", (json_int_t)all[i].i, "relevance_score", (double)all[i].score));
+    json_array_append_new(results,
+                          json_pack("{sI sf}", "index", (json_int_t)all[i].i, "relevance_score", (double)all[i].score));
   free(all);
   json_int_t read = call_prompt_tokens(c);
   call_send(c, 200, json_pack("{ss ss so s{sI sI}}", "object", "list", "model", c->m->name, "results", results,

@@ -1,5 +1,6 @@
-// OpenAI's /v1/responses.  Nothing is kept: a conversation comes whole with each request.  Its stream tells of items (a message, reasoning, the
-// call of a function) that are added, grow and are done, each with its place; every event has a number, from 0 on.
+// OpenAI's /v1/responses.  Nothing is kept: a conversation comes whole with each request.  Its stream tells of items (a
+// message, reasoning, the call of a function) that are added, grow and are done, each with its place; every event has a
+// number, from 0 on.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +21,11 @@ static const struct field table[] = {
 static const struct fields fields = FIELDS(table);
 const struct fields *const responses_fields[] = {&fields, &sampling_fields, NULL};
 
-// ---- what comes in --------------------------------------------------------------------------------------------------------------------------
+// ---- what comes in --------------------------------------------------------------------------------------------------
 
-static int bad(call *c, const char *name, const char *what) { return fault_set(&c->fault, 400, name, "'%s' %s", name, what); }
+static int bad(call *c, const char *name, const char *what) {
+  return fault_set(&c->fault, 400, name, "'%s' %s", name, what);
+}
 
 static bool is_type(const json_t *item, const char *type) {
   const char *t = json_string_value(json_object_get(item, "type"));
@@ -30,17 +33,21 @@ static bool is_type(const json_t *item, const char *type) {
 }
 
 static json_t *call_message(const json_t *item) {
-  return json_pack("{ss ss s[{sO? ss s{sO? sO?}}]}", "role", "assistant", "content", "", "tool_calls", "id", json_object_get(item, "call_id"), "type",
-                   "function", "function", "name", json_object_get(item, "name"), "arguments", json_object_get(item, "arguments"));
+  return json_pack("{ss ss s[{sO? ss s{sO? sO?}}]}", "role", "assistant", "content", "", "tool_calls", "id",
+                   json_object_get(item, "call_id"), "type", "function", "function", "name",
+                   json_object_get(item, "name"), "arguments", json_object_get(item, "arguments"));
 }
 
 static int add_item(call *c, json_t *all, json_t *item) {
-  json_t *content = json_object_get(item, "content"), *role = json_object_get(item, "role"), *result = json_object_get(item, "output");
+  json_t *content = json_object_get(item, "content"), *role = json_object_get(item, "role"),
+         *result = json_object_get(item, "output");
   if (is_type(item, "reasoning") || is_type(item, "item_reference")) return 0;
   if (is_type(item, "function_call")) return json_array_append_new(all, call_message(item));
   if (is_type(item, "function_call_output") && result)
-    return json_array_append_new(all, json_pack("{ss sO sO?}", "role", "tool", "content", result, "tool_call_id", json_object_get(item, "call_id")));
-  if (!json_is_string(role) || !content) return bad(c, "input", "has an item that is neither a message nor the call of a function nor its result");
+    return json_array_append_new(all, json_pack("{ss sO sO?}", "role", "tool", "content", result, "tool_call_id",
+                                                json_object_get(item, "call_id")));
+  if (!json_is_string(role) || !content)
+    return bad(c, "input", "has an item that is neither a message nor the call of a function nor its result");
   return json_array_append_new(all, json_pack("{sO sO}", "role", role, "content", content));
 }
 
@@ -48,8 +55,8 @@ static json_t *tools_of(const json_t *tools) {
   json_t *all = json_array(), *tool;
   size_t i;
   json_array_foreach(tools, i, tool) {
-    json_t *f = json_pack("{sO? sO* sO*}", "name", json_object_get(tool, "name"), "description", json_object_get(tool, "description"), "parameters",
-                          json_object_get(tool, "parameters"));
+    json_t *f = json_pack("{sO? sO* sO*}", "name", json_object_get(tool, "name"), "description",
+                          json_object_get(tool, "description"), "parameters", json_object_get(tool, "parameters"));
     json_array_append_new(all, json_pack("{ss so}", "type", "function", "function", f));
   }
   return all;
@@ -70,9 +77,11 @@ static int add_prompt(call *c) {
   json_t *all = json_array(), *item, *tools = NULL;
   size_t i;
   int status = 0;
-  if (c->p.extra) status = bad(c, "previous_response_id", "is not supported: nothing is kept, so the whole conversation has to come");
+  if (c->p.extra)
+    status = bad(c, "previous_response_id", "is not supported: nothing is kept, so the whole conversation has to come");
   if (c->p.system) json_array_append_new(all, json_pack("{ss sO}", "role", "system", "content", c->p.system));
-  if (json_is_string(c->p.input)) json_array_append_new(all, json_pack("{ss sO}", "role", "user", "content", c->p.input));
+  if (json_is_string(c->p.input))
+    json_array_append_new(all, json_pack("{ss sO}", "role", "user", "content", c->p.input));
   else if (!json_is_array(c->p.input)) status = bad(c, "input", "must be a text or an array of items");
   else json_array_foreach(c->p.input, i, item) if (!status) status = add_item(c, all, item);
   if (!status) status = openai_tool_choice(c);
@@ -84,17 +93,24 @@ static int add_prompt(call *c) {
   return status;
 }
 
-// ---- what goes out --------------------------------------------------------------------------------------------------------------------------
+// ---- what goes out --------------------------------------------------------------------------------------------------
 
 // Of a stream: the item that is open, what it has, and what is done.
-struct state { int number, index; bool open; enum weft_part_kind kind; char item_id[64]; size_t from_content, from_reasoning; };
+struct state {
+  int number, index;
+  bool open;
+  enum weft_part_kind kind;
+  char item_id[64];
+  size_t from_content, from_reasoning;
+};
 
 static json_t *text_part(const char *text, size_t n) {
   return json_pack("{ss so s[] s[]}", "type", "output_text", "text", json_of_text(text, n), "annotations", "logprobs");
 }
 
 static json_t *message_item(const char *id, const char *status, json_t *content) {
-  return json_pack("{ss ss ss ss so}", "type", "message", "id", id, "status", status, "role", "assistant", "content", content);
+  return json_pack("{ss ss ss ss so}", "type", "message", "id", id, "status", status, "role", "assistant", "content",
+                   content);
 }
 
 static json_t *reasoning_item(const char *id, const char *status, const char *text, size_t n) {
@@ -102,30 +118,35 @@ static json_t *reasoning_item(const char *id, const char *status, const char *te
   return json_pack("{ss ss ss s[] so}", "type", "reasoning", "id", id, "status", status, "summary", "content", content);
 }
 
-static json_t *call_item(const char *id, const char *status, const json_t *call_id, const json_t *name, json_t *arguments) {
-  return json_pack("{ss ss ss ss? ss? so}", "type", "function_call", "id", id, "status", status, "call_id", json_string_value(call_id), "name",
-                   json_string_value(name), "arguments", arguments);
+static json_t *call_item(const char *id, const char *status, const json_t *call_id, const json_t *name,
+                         json_t *arguments) {
+  return json_pack("{ss ss ss ss? ss? so}", "type", "function_call", "id", id, "status", status, "call_id",
+                   json_string_value(call_id), "name", json_string_value(name), "arguments", arguments);
 }
 
 static json_t *usage(const call *c) {
   json_int_t prompt = call_prompt_tokens(c), drawn = call_drawn(c);
-  return json_pack("{sI s{sI} sI s{si} sI}", "input_tokens", prompt, "input_tokens_details", "cached_tokens", (json_int_t)call_cached(c), "output_tokens",
-                   drawn, "output_tokens_details", "reasoning_tokens", 0, "total_tokens", prompt + drawn);
+  return json_pack("{sI s{sI} sI s{si} sI}", "input_tokens", prompt, "input_tokens_details", "cached_tokens",
+                   (json_int_t)call_cached(c), "output_tokens", drawn, "output_tokens_details", "reasoning_tokens", 0,
+                   "total_tokens", prompt + drawn);
 }
 
 static json_t *response(const call *c, const char *status, json_t *output) {
   bool ended = c->choices[0].ended, cut = ended && finish_name(c->choices[0].finish)[0] == 'l';
-  json_t *o = json_pack("{ss ss sI ss ss so sn so sb so so sf sf s{} so}", "id", c->id, "object", "response", "created_at", (json_int_t)c->created, "status",
-                        status, "model", c->m->name, "output", output, "error", "incomplete_details",
-                        cut ? json_pack("{ss}", "reason", "max_output_tokens") : json_null(), "parallel_tool_calls", !c->p.no_parallel, "tool_choice",
-                        c->p.tool_choice ? json_incref(c->p.tool_choice) : json_string("auto"), "tools",
-                        c->p.tools ? json_incref(c->p.tools) : json_array(), "temperature", c->p.sampling.temp, "top_p", c->p.sampling.top_p, "metadata",
-                        "usage", ended ? usage(c) : json_null());
+  json_t *o = json_pack(
+    "{ss ss sI ss ss so sn so sb so so sf sf s{} so}", "id", c->id, "object", "response", "created_at",
+    (json_int_t)c->created, "status", status, "model", c->m->name, "output", output, "error", "incomplete_details",
+    cut ? json_pack("{ss}", "reason", "max_output_tokens") : json_null(), "parallel_tool_calls", !c->p.no_parallel,
+    "tool_choice", c->p.tool_choice ? json_incref(c->p.tool_choice) : json_string("auto"), "tools",
+    c->p.tools ? json_incref(c->p.tools) : json_array(), "temperature", c->p.sampling.temp, "top_p",
+    c->p.sampling.top_p, "metadata", "usage", ended ? usage(c) : json_null());
   if (c->p.system) json_object_set(o, "instructions", c->p.system);
   return o;
 }
 
-static void item_id(const call *c, const char *prefix, int index, char *out, size_t cap) { snprintf(out, cap, "%s_%s_%d", prefix, c->id + 5, index); }
+static void item_id(const call *c, const char *prefix, int index, char *out, size_t cap) {
+  snprintf(out, cap, "%s_%s_%d", prefix, c->id + 5, index);
+}
 
 // All items, as they are in the end.
 static json_t *output(const call *c) {
@@ -137,10 +158,12 @@ static json_t *output(const call *c) {
   item_id(c, "rs", 0, id, sizeof id);
   if (h->reasoning.n) json_array_append_new(all, reasoning_item(id, "completed", h->reasoning.at, h->reasoning.n));
   item_id(c, "msg", (int)json_array_size(all), id, sizeof id);
-  if (h->content.n || !json_array_size(h->calls)) json_array_append_new(all, message_item(id, status, json_pack("[o]", text_part(str_c(&h->content), h->content.n))));
+  if (h->content.n || !json_array_size(h->calls))
+    json_array_append_new(all, message_item(id, status, json_pack("[o]", text_part(str_c(&h->content), h->content.n))));
   json_array_foreach(h->calls, i, one) {
     item_id(c, "fc", (int)json_array_size(all), id, sizeof id);
-    json_array_append_new(all, call_item(id, "completed", json_object_get(one, "id"), json_object_get(one, "name"), json_incref(json_object_get(one, "arguments"))));
+    json_array_append_new(all, call_item(id, "completed", json_object_get(one, "id"), json_object_get(one, "name"),
+                                         json_incref(json_object_get(one, "arguments"))));
   }
   return all;
 }
@@ -173,9 +196,11 @@ static void close_item(call *c) {
   if (st->kind == WEFT_CONTENT) {
     const char *text = str_c(&h->content) + st->from_content;
     size_t n = h->content.n - st->from_content;
-    send_in(c, "response.output_text.done", json_pack("{si so s[]}", "content_index", 0, "text", json_of_text(text, n), "logprobs"));
+    send_in(c, "response.output_text.done",
+            json_pack("{si so s[]}", "content_index", 0, "text", json_of_text(text, n), "logprobs"));
     send_in(c, "response.content_part.done", json_pack("{si so}", "content_index", 0, "part", text_part(text, n)));
-    send_item(c, "response.output_item.done", message_item(st->item_id, "completed", json_pack("[o]", text_part(text, n))));
+    send_item(c, "response.output_item.done",
+              message_item(st->item_id, "completed", json_pack("[o]", text_part(text, n))));
     st->from_content = h->content.n;
   } else {
     const char *text = str_c(&h->reasoning) + st->from_reasoning;
@@ -195,7 +220,10 @@ static void open_item(call *c, enum weft_part_kind kind) {
   st->open = true;
   st->kind = kind;
   item_id(c, kind == WEFT_CONTENT ? "msg" : "rs", st->index, st->item_id, sizeof st->item_id);
-  if (kind == WEFT_REASONING) { send_item(c, "response.output_item.added", reasoning_item(st->item_id, "in_progress", "", 0)); return; }
+  if (kind == WEFT_REASONING) {
+    send_item(c, "response.output_item.added", reasoning_item(st->item_id, "in_progress", "", 0));
+    return;
+  }
   send_item(c, "response.output_item.added", message_item(st->item_id, "in_progress", json_array()));
   send_in(c, "response.content_part.added", json_pack("{si so}", "content_index", 0, "part", text_part("", 0)));
 }
@@ -203,7 +231,8 @@ static void open_item(call *c, enum weft_part_kind kind) {
 // A call comes whole.
 static void send_call(call *c, const struct part *p) {
   struct state *st = c->own;
-  json_t *id = json_string(p->id ? p->id : ""), *name = json_string(p->name ? p->name : ""), *text = json_of_text(str_c(&p->text), p->text.n);
+  json_t *id = json_string(p->id ? p->id : ""), *name = json_string(p->name ? p->name : ""),
+         *text = json_of_text(str_c(&p->text), p->text.n);
   close_item(c);
   item_id(c, "fc", st->index, st->item_id, sizeof st->item_id);
   send_item(c, "response.output_item.added", call_item(st->item_id, "in_progress", id, name, json_string("")));
@@ -223,7 +252,8 @@ static void on_start(call *c) {
 static void send_part(call *c, const struct part *p) {
   json_t *delta = json_of_text(str_c(&p->text), p->text.n);
   open_item(c, p->kind);
-  if (p->kind == WEFT_CONTENT) send_in(c, "response.output_text.delta", json_pack("{si so s[]}", "content_index", 0, "delta", delta, "logprobs"));
+  if (p->kind == WEFT_CONTENT)
+    send_in(c, "response.output_text.delta", json_pack("{si so s[]}", "content_index", 0, "delta", delta, "logprobs"));
   else send_in(c, "response.reasoning_text.delta", json_pack("{si so}", "content_index", 0, "delta", delta));
 }
 
@@ -241,12 +271,14 @@ static void on_finish(call *c) {
   if (!c->p.stream) { call_send(c, 200, response(c, status, output(c))); return; }
   if (!c->choices[0].content.n && !json_array_size(c->choices[0].calls)) open_item(c, WEFT_CONTENT);
   close_item(c);
-  send_event(c, cut ? "response.incomplete" : "response.completed", json_pack("{so}", "response", response(c, status, output(c))));
+  send_event(c, cut ? "response.incomplete" : "response.completed",
+             json_pack("{so}", "response", response(c, status, output(c))));
 }
 
 static void on_failed(call *c, const char *text) {
   json_t *r = response(c, "failed", json_array());
-  json_object_set_new(r, "error", json_pack("{ss so}", "code", "server_error", "message", json_of_text(text, strlen(text))));
+  json_object_set_new(r, "error",
+                      json_pack("{ss so}", "code", "server_error", "message", json_of_text(text, strlen(text))));
   send_event(c, "response.failed", json_pack("{so}", "response", r));
 }
 

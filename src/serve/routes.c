@@ -1,4 +1,5 @@
-// The table of routes, and what is made from it.  Each is open to everybody or needs a key where there are keys; what is not here does not exist.
+// The table of routes, and what is made from it.  Each is open to everybody or needs a key where there are keys; what
+// is not here does not exist.
 #define _GNU_SOURCE
 #include "serve/families.h"
 #include <string.h>
@@ -7,15 +8,20 @@ const struct route routes[] = {
   {"GET", "/", true, false, &openai_family, handle_page, NULL, "a page to talk with the model"},
   {"GET", "/page/*", true, false, &openai_family, handle_page, NULL, "what the page consists of"},
   {"GET", "/openapi.json", true, false, &openai_family, handle_openapi, NULL, "this table, as OpenAPI"},
-  {"GET", "/health", true, false, &llama_family, handle_health, NULL, "200 once the models of the command line are loaded and as long as steps are taken"},
+  {"GET", "/health", true, false, &llama_family, handle_health, NULL,
+   "200 once the models of the command line are loaded and as long as steps are taken"},
   {"GET", "/v1/health", true, false, &llama_family, handle_health, NULL, "the same"},
   {"GET", "/metrics", false, false, &llama_family, handle_metrics, NULL, "figures for Prometheus"},
   {"GET", "/v1/models", false, false, &openai_family, openai_models, NULL, "the models"},
   {"GET", "/v1/models/*", false, false, &openai_family, openai_model, NULL, "one of them, by its name"},
-  {"POST", "/v1/completions", false, true, &openai_family, openai_completions, openai_completion_fields, "continues texts"},
-  {"POST", "/v1/chat/completions", false, true, &openai_family, openai_chat, openai_chat_fields, "answers a conversation"},
-  {"POST", "/v1/responses", false, true, &openai_family, openai_responses, responses_fields, "the same, in OpenAI's newer form"},
-  {"POST", "/v1/embeddings", false, true, &openai_family, openai_embeddings, openai_embedding_fields, "vectors of texts"},
+  {"POST", "/v1/completions", false, true, &openai_family, openai_completions, openai_completion_fields,
+   "continues texts"},
+  {"POST", "/v1/chat/completions", false, true, &openai_family, openai_chat, openai_chat_fields,
+   "answers a conversation"},
+  {"POST", "/v1/responses", false, true, &openai_family, openai_responses, responses_fields,
+   "the same, in OpenAI's newer form"},
+  {"POST", "/v1/embeddings", false, true, &openai_family, openai_embeddings, openai_embedding_fields,
+   "vectors of texts"},
   {"POST", "/v1/rerank", false, true, &openai_family, rerank, rerank_fields, "texts in the order in which they answer"},
   {"POST", "/v1/reranking", false, true, &openai_family, rerank, rerank_fields, "the same"},
   {"POST", "/rerank", false, true, &llama_family, rerank, rerank_fields, "the same"},
@@ -24,22 +30,29 @@ const struct route routes[] = {
   {"GET", "/slots", false, true, &llama_family, llama_slots, NULL, "what is going on"},
   {"POST", "/tokenize", false, true, &llama_family, llama_tokenize, llama_tokenize_fields, "text to tokens"},
   {"POST", "/detokenize", false, true, &llama_family, llama_detokenize, llama_detokenize_fields, "and back"},
-  {"POST", "/apply-template", false, true, &llama_family, llama_template, llama_template_fields, "a conversation as the text that the model gets"},
+  {"POST", "/apply-template", false, true, &llama_family, llama_template, llama_template_fields,
+   "a conversation as the text that the model gets"},
   {"POST", "/completion", false, true, &llama_family, llama_completion, llama_completion_fields, "continues texts"},
   {"POST", "/completions", false, true, &llama_family, llama_completion, llama_completion_fields, "the same"},
   {"POST", "/infill", false, true, &llama_family, llama_infill, llama_infill_fields, "what stands between two texts"},
   {"POST", "/embedding", false, true, &llama_family, llama_embedding, llama_embedding_fields, "vectors of texts"},
   {"POST", "/embeddings", false, true, &llama_family, llama_embedding, llama_embedding_fields, "the same"},
-  {"POST", "/v1/messages", false, true, &anthropic_family, anthropic_messages, anthropic_fields, "answers a conversation, as Anthropic's does"},
-  {"POST", "/v1/messages/count_tokens", false, true, &anthropic_family, anthropic_count, anthropic_fields, "how long its prompt is"},
+  {"POST", "/v1/messages", false, true, &anthropic_family, anthropic_messages, anthropic_fields,
+   "answers a conversation, as Anthropic's does"},
+  {"POST", "/v1/messages/count_tokens", false, true, &anthropic_family, anthropic_count, anthropic_fields,
+   "how long its prompt is"},
   {"GET", "/api/version", true, false, &ollama_family, ollama_version, NULL, "the version"},
   {"GET", "/api/tags", false, false, &ollama_family, ollama_tags, NULL, "the models, as ollama has them"},
   {"GET", "/api/ps", false, false, &ollama_family, ollama_ps, NULL, "those that are loaded"},
   {"POST", "/api/show", false, false, &ollama_family, ollama_show, ollama_show_fields, "what the model is"},
-  {"POST", "/api/chat", false, false, &ollama_family, ollama_chat, ollama_chat_fields, "answers a conversation, as ollama does"},
-  {"POST", "/api/generate", false, false, &ollama_family, ollama_generate, ollama_generate_fields, "answers a prompt, as ollama does"},
-  {"POST", "/api/embed", false, true, &ollama_family, ollama_embed, ollama_embed_fields, "vectors of texts, as ollama makes them"},
-  {"POST", "/api/embeddings", false, true, &ollama_family, ollama_embedding, ollama_embedding_fields, "the vector of a text, as it was in older versions"},
+  {"POST", "/api/chat", false, false, &ollama_family, ollama_chat, ollama_chat_fields,
+   "answers a conversation, as ollama does"},
+  {"POST", "/api/generate", false, false, &ollama_family, ollama_generate, ollama_generate_fields,
+   "answers a prompt, as ollama does"},
+  {"POST", "/api/embed", false, true, &ollama_family, ollama_embed, ollama_embed_fields,
+   "vectors of texts, as ollama makes them"},
+  {"POST", "/api/embeddings", false, true, &ollama_family, ollama_embedding, ollama_embedding_fields,
+   "the vector of a text, as it was in older versions"},
 };
 const size_t n_routes = COUNT(routes);
 
@@ -62,7 +75,7 @@ const struct route *route_find(const char *method, const char *path, const char 
   return NULL;
 }
 
-// ---- /openapi.json ------------------------------------------------------------------------------------------------------------------
+// ---- /openapi.json --------------------------------------------------------------------------------------------------
 
 static json_t *describe_body(const struct route *r) {
   struct fields all[8];
@@ -72,15 +85,27 @@ static json_t *describe_body(const struct route *r) {
 }
 
 static json_t *describe(const struct route *r) {
-  static const struct { const char *status, *what; } answers[] = {
-    {"200", "an answer"}, {"400", "the request is wrong"}, {"401", "a key is needed"}, {"403", "not from there"}, {"404", "there is no such thing"},
-    {"405", "not by this method"}, {"413", "the body is too large"}, {"415", "the body is no JSON"}, {"429", "too many wait"}, {"500", "the model failed"}, {"503", "not ready"}};
+  static const struct { const char *status, *what;
+  } answers[] = {{"200", "an answer"},
+                 {"400", "the request is wrong"},
+                 {"401", "a key is needed"},
+                 {"403", "not from there"},
+                 {"404", "there is no such thing"},
+                 {"405", "not by this method"},
+                 {"413", "the body is too large"},
+                 {"415", "the body is no JSON"},
+                 {"429", "too many wait"},
+                 {"500", "the model failed"},
+                 {"503", "not ready"}};
   json_t *o = json_pack("{ss so}", "summary", r->what, "responses", json_object());
   for (size_t i = 0; i < COUNT(answers); i++)
-    json_object_set_new(json_object_get(o, "responses"), answers[i].status, json_pack("{ss}", "description", answers[i].what));
+    json_object_set_new(json_object_get(o, "responses"), answers[i].status,
+                        json_pack("{ss}", "description", answers[i].what));
   if (r->tables) json_object_set_new(o, "requestBody", describe_body(r));
   if (strchr(r->path, '*'))
-    json_object_set_new(o, "parameters", json_pack("[{ss ss sb s{ss}}]", "name", "name", "in", "path", "required", 1, "schema", "type", "string"));
+    json_object_set_new(
+      o, "parameters",
+      json_pack("[{ss ss sb s{ss}}]", "name", "name", "in", "path", "required", 1, "schema", "type", "string"));
   if (!r->open) json_object_set_new(o, "security", json_pack("[{s[]}{}]", "key"));
   return o;
 }
@@ -98,6 +123,8 @@ void handle_openapi(server *s, exchange *x) {
     if (!at) json_object_set_new(paths, path, at = json_object());
     json_object_set_new(at, method, describe(&routes[i]));
   }
-  answer_json(x, 200, json_pack("{ss s{ss ss} so s{s{s{ss ss}}}}", "openapi", "3.1.0", "info", "title", "weft", "version", weft_version(),
-                                "paths", paths, "components", "securitySchemes", "key", "type", "http", "scheme", "bearer"));
+  answer_json(x, 200,
+              json_pack("{ss s{ss ss} so s{s{s{ss ss}}}}", "openapi", "3.1.0", "info", "title", "weft", "version",
+                        weft_version(), "paths", paths, "components", "securitySchemes", "key", "type", "http",
+                        "scheme", "bearer"));
 }

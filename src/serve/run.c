@@ -1,6 +1,6 @@
-// One answer: see run.h. The prompt is evaluated behind what its sequence holds, in pieces, and then a token at a time is drawn, given to
-// the grammar, the stop strings and the reader of answers, and evaluated.
-// Invariant: what was evaluated is in `past`, also when a step fails or the client leaves.
+// One answer: see run.h. The prompt is evaluated behind what its sequence holds, in pieces, and then a token at a time
+// is drawn, given to the grammar, the stop strings and the reader of answers, and evaluated. Invariant: what was
+// evaluated is in `past`, also when a step fails or the client leaves.
 #include "serve/run.h"
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ void request_clear(request *r) {
   free(r->tools);
 }
 
-// ---- events ---------------------------------------------------------------------------------------------------------------
+// ---- events ---------------------------------------------------------------------------------------------------------
 
 static event *new_event(const run *u, enum event_kind kind) {
   event *e = xcalloc(1, sizeof *e);
@@ -64,9 +64,12 @@ static void say(const run *u, event *e) { u->r->event(u->r->ctx, e); }
 
 static struct timing timing_of(const run *u) {
   double now = now_s(), until = u->answer_start ? u->answer_start : now;
-  return (struct timing){
-    .n_prompt = (int64_t)u->r->prompt.n, .n_cached = (int64_t)u->kept, .n_drawn = u->drawn, .prompt_ms = 1000 * (until - u->start),
-    .drawn_ms = u->answer_start ? 1000 * (now - u->answer_start) : 0, .ahead = u->ahead ? weft_ahead_count(u->ahead) : (weft_ahead_counts){0}};
+  return (struct timing){.n_prompt = (int64_t)u->r->prompt.n,
+                         .n_cached = (int64_t)u->kept,
+                         .n_drawn = u->drawn,
+                         .prompt_ms = 1000 * (until - u->start),
+                         .drawn_ms = u->answer_start ? 1000 * (now - u->answer_start) : 0,
+                         .ahead = u->ahead ? weft_ahead_count(u->ahead) : (weft_ahead_counts){0}};
 }
 
 void held_free(held *h) {
@@ -87,7 +90,9 @@ static bool fail(run *u, const weft_error *err) {
 
 static void add_parts(event *e, const weft_part *parts, size_t n) {
   for (size_t i = 0; i < n; i++) {
-    struct part p = {.kind = parts[i].kind, .name = parts[i].name ? xstrdup(parts[i].name) : NULL, .id = parts[i].id ? xstrdup(parts[i].id) : NULL};
+    struct part p = {.kind = parts[i].kind,
+                     .name = parts[i].name ? xstrdup(parts[i].name) : NULL,
+                     .id = parts[i].id ? xstrdup(parts[i].id) : NULL};
     str_addn(&p.text, parts[i].text, parts[i].n);
     vec_push(&e->parts, p);
   }
@@ -135,7 +140,7 @@ static bool end(run *u, enum finish why, int stop) {
   return false;
 }
 
-// ---- beginning --------------------------------------------------------------------------------------------------------------
+// ---- beginning ------------------------------------------------------------------------------------------------------
 
 static int make_sampler(run *u, weft_error *err) {
   request *r = u->r;
@@ -156,7 +161,9 @@ static int prepare(run *u, weft_error *err) {
   if (r->grammar) u->grammar = weft_grammar_clone(r->grammar);
   u->stream = weft_stream_new(weft_model_vocab(u->m), r->chat);
   if (r->stops.n && weft_stop_new((const char *const *)r->stops.at, r->stops.n, &u->stop, err)) return -1;
-  return r->chat ? weft_answer_new(r->tmpl, r->prompt_text, strlen(r->prompt_text), r->tools, r->tools ? strlen(r->tools) : 0, &u->answer, err) : 0;
+  return r->chat ? weft_answer_new(r->tmpl, r->prompt_text, strlen(r->prompt_text), r->tools,
+                                   r->tools ? strlen(r->tools) : 0, &u->answer, err)
+                 : 0;
 }
 
 run *run_new(weft_model *m, request *r, int choice) {
@@ -199,7 +206,7 @@ void run_free(run *u, held *out) {
   free(u);
 }
 
-// ---- the prompt ---------------------------------------------------------------------------------------------------------------
+// ---- the prompt -----------------------------------------------------------------------------------------------------
 
 static int score(const run *u, event *e, const float *logits, int32_t id, weft_error *err) {
   int32_t n_vocab = weft_model_vocab_size(u->m);
@@ -241,7 +248,7 @@ static void say_progress(run *u) {
   say(u, e);
 }
 
-// ---- the answer ---------------------------------------------------------------------------------------------------------------
+// ---- the answer -----------------------------------------------------------------------------------------------------
 
 // The grammar speaks for the content alone: neither for reasoning nor for calls.
 static int draw(run *u, int32_t *id, bool *constrained, weft_error *err) {
@@ -316,7 +323,8 @@ int run_evaluate(run *u, weft_tokens *t, weft_error *err) {
 
 bool run_advance(run *u) {
   const float *known;
-  while (!run_left(u) && u->drawn_id >= 0 && !u->r->cancelled && (known = weft_ahead_known(u->ahead, (int)u->held.past.n, u->drawn_id))) {
+  while (!run_left(u) && u->drawn_id >= 0 && !u->r->cancelled &&
+         (known = weft_ahead_known(u->ahead, (int)u->held.past.n, u->drawn_id))) {
     weft_tokens t = {.sequence = u->held.sequence, .ids = &u->drawn_id, .n = 1, .logits = known};
     if (!run_took(u, &t)) return false;
   }

@@ -1,5 +1,5 @@
-// run: one answer to a request. It says which tokens are to be evaluated next, and gets what the model makes of them: so whoever leads
-// can evaluate those of many runs at once, or turn to something else, or stop, after each step.
+// run: one answer to a request. It says which tokens are to be evaluated next, and gets what the model makes of them:
+// so whoever leads can evaluate those of many runs at once, or turn to something else, or stop, after each step.
 #ifndef WEFT_SERVE_RUN_H
 #define WEFT_SERVE_RUN_H
 #include "serve/request.h"
@@ -23,17 +23,19 @@ const request *run_request(const run *u);
 bool run_begin(run *u, held *h);
 // Tokens of its prompt that are left to evaluate; 0: it is in its answer.
 size_t run_left(const run *u);
-// What is to be evaluated next, at most `most` tokens of a prompt. n 0: nothing in this step (a piece of a prompt whose tokens are scored is
-// evaluated here). false: it has ended, and said so in an event.
+// What is to be evaluated next, at most `most` tokens of a prompt. n 0: nothing in this step (a piece of a prompt whose
+// tokens are scored is evaluated here). false: it has ended, and said so in an event.
 bool run_offer(run *u, size_t most, weft_tokens *out);
-// Evaluates a token of its answer that was offered, and what is guessed to follow with it: to be used where nobody else is waiting. 0, or -1 and why not.
+// Evaluates a token of its answer that was offered, and what is guessed to follow with it: to be used where nobody else
+// is waiting. 0, or -1 and why not.
 int run_evaluate(run *u, weft_tokens *t, weft_error *err);
-// The same in steps of several answers. Goes on with what has been evaluated ahead. false: the answer has ended, and said so.
+// The same in steps of several answers. Goes on with what has been evaluated ahead. false: the answer has ended, and
+// said so.
 bool run_advance(run *u);
 // How many tokens a step is to have of it, with those that are guessed to follow; see weft_ahead_guess.
 void run_guess(run *u, weft_tokens *t, double value_s, double extra_s);
 void run_guessed(run *u, weft_tokens *t, double extra_s);        // those have been evaluated, before run_took
-void run_settle(run *u);                               // before its tokens are evaluated in any other way: drops what was guessed
+void run_settle(run *u);  // before its tokens are evaluated in any other way: drops what was guessed
 // That has been evaluated, with its logits. false: it has ended, and said so in an event.
 bool run_took(run *u, const weft_tokens *t);
 void run_fail(run *u, const weft_error *err);          // ends it

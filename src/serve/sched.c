@@ -12,7 +12,8 @@ enum { SCHED_ROWS = 64 };              // of a step, guessed ones included
 #define QUIET_S 1.0                    // for so long nobody has used a sequence that is written to a file
 #define PATIENCE_S 10.0                // after so long the oldest of a key goes first
 
-// So long a step lasts, about, because of a prompt: alone, and where others see their answers come. And its tokens at least.
+// So long a step lasts, about, because of a prompt: alone, and where others see their answers come. And its tokens at
+// least.
 #define STEP_S 0.25
 #define SHARED_STEP_S 0.1
 enum { PIECE = 64, SHARED_PIECE = 16 };
@@ -41,7 +42,8 @@ struct sched {
   double rows_s[SCHED_ROWS + 1];       // seconds of a step of so many rows, lately; 0: unknown
   int rows_met[SCHED_ROWS + 1];
   double lent_s;                       // that guesses of some may still cost others
-  double last_step, prompt_rate, token_s;      // tokens of prompts per second, and a step without any, lately; 0: unknown
+  // tokens of prompts per second, and a step without any, lately; 0: unknown
+  double last_step, prompt_rate, token_s;
   _Atomic double loaded;
 };
 
@@ -50,7 +52,7 @@ static int64_t cost_of(const request *r) {
   return (int64_t)r->prompt.n + answer * r->n;
 }
 
-// ---- the queues; the lock is held --------------------------------------------------------------------------------------------
+// ---- the queues; the lock is held -----------------------------------------------------------------------------------
 
 // How much of a prompt some sequence holds.
 static size_t known(const sched *s, const request *r) {
@@ -92,7 +94,7 @@ static request *next_request(sched *s) {
   }
 }
 
-// ---- steps --------------------------------------------------------------------------------------------------------------------
+// ---- steps ----------------------------------------------------------------------------------------------------------
 
 static void count(sched *s, const struct timing *t) {
   pthread_mutex_lock(&s->lock);
@@ -105,7 +107,7 @@ static void count(sched *s, const struct timing *t) {
   pthread_mutex_unlock(&s->lock);
 }
 
-// ---- sequences ----------------------------------------------------------------------------------------------------------------
+// ---- sequences ------------------------------------------------------------------------------------------------------
 
 static void drop_rest(sched *s, size_t i) {
   held_free(&s->rest.at[i]);
@@ -123,7 +125,8 @@ static void keep_rest(sched *s, const held *h) {
   drop_rest(s, 0);
 }
 
-// Of those that nobody uses, what is not in a file yet goes there; at once it would be written anew with every turn of a conversation.
+// Of those that nobody uses, what is not in a file yet goes there; at once it would be written anew with every turn of
+// a conversation.
 static void keep_some(sched *s) {
   double now = now_s();
   keep_collect(&s->keep);
@@ -180,8 +183,8 @@ static bool take_up(sched *s, const request *r, size_t limit, size_t most, held 
   return true;
 }
 
-// What a prompt goes on from: of all sequences the one that holds most of it, itself if nobody uses it and little of it is lost, otherwise a copy
-// of its beginning. The logits of the last token are wanted, so that is left to evaluate.
+// What a prompt goes on from: of all sequences the one that holds most of it, itself if nobody uses it and little of it
+// is lost, otherwise a copy of its beginning. The logits of the last token are wanted, so that is left to evaluate.
 static int find_past(sched *s, const request *r, held *out, weft_error *err) {
   size_t most = 0, at = 0, limit = r->prompt_scored ? 0 : r->prompt.n - 1;
   const held *best = NULL;
@@ -217,7 +220,7 @@ static int make_room(sched *s, weft_sequence *q, size_t n, weft_error *err) {
   }
 }
 
-// ---- a step -------------------------------------------------------------------------------------------------------------------
+// ---- a step ---------------------------------------------------------------------------------------------------------
 
 static void leave(sched *s, size_t i) {
   run *u = s->live.at[i];
@@ -230,8 +233,8 @@ static void leave(sched *s, size_t i) {
   keep_rest(s, &h);
 }
 
-// Choices of a request begin one after another: the prompt is evaluated for the first one, and the others take up its pages. They have half of
-// all places at most, so that others' requests do not wait for all of them.
+// Choices of a request begin one after another: the prompt is evaluated for the first one, and the others take up its
+// pages. They have half of all places at most, so that others' requests do not wait for all of them.
 static bool may_begin(const sched *s, const request *r) {
   int n = 0;
   for (size_t i = 0; i < s->live.n; i++) {
@@ -265,14 +268,16 @@ static void begin_choices(sched *s) {
   }
 }
 
-// Which prompt is fed: the one with least left, so that a short one need not wait for a long one; but whoever has waited long goes first.
+// Which prompt is fed: the one with least left, so that a short one need not wait for a long one; but whoever has
+// waited long goes first.
 static run *next_prompt(const sched *s) {
   run *best = NULL;
   double now = now_s();
   for (size_t i = 0; i < s->live.n; i++) {
     run *u = s->live.at[i];
     if (run_request(u)->cancelled || !run_left(u)) continue;
-    if (now - run_request(u)->arrived > PATIENCE_S && (!best || run_request(u)->arrived < run_request(best)->arrived)) best = u;
+    if (now - run_request(u)->arrived > PATIENCE_S && (!best || run_request(u)->arrived < run_request(best)->arrived))
+      best = u;
   }
   for (size_t i = 0; i < s->live.n && !best; i++) if (run_left(s->live.at[i])) best = s->live.at[i];
   for (size_t i = 0; i < s->live.n && best && now - run_request(best)->arrived <= PATIENCE_S; i++) {
@@ -283,7 +288,8 @@ static run *next_prompt(const sched *s) {
 }
 
 static size_t piece(const sched *s, bool shared) {
-  size_t least = shared ? SHARED_PIECE : PIECE, n = (size_t)(s->prompt_rate * (shared ? SHARED_STEP_S : STEP_S)) / least * least;
+  size_t least = shared ? SHARED_PIECE : PIECE,
+         n = (size_t)(s->prompt_rate * (shared ? SHARED_STEP_S : STEP_S)) / least * least;
   return n < least ? least : n;
 }
 
@@ -295,7 +301,8 @@ static void advance(sched *s) {
   }
 }
 
-// Seconds of a step of so many rows without a prompt, as measured; where it has not been, as if a row more cost as much as the others did.
+// Seconds of a step of so many rows without a prompt, as measured; where it has not been, as if a row more cost as much
+// as the others did.
 static double rows_cost(const sched *s, size_t n) {
   size_t below = n < SCHED_ROWS ? n : SCHED_ROWS;
   while (below && s->rows_s[below] <= 0) below--;
@@ -305,11 +312,12 @@ static double rows_cost(const sched *s, size_t n) {
 static void learn_cost(sched *s, size_t n, double took) {
   if (n > SCHED_ROWS) return;
   double *at = &s->rows_s[n];
-  if (s->rows_met[n]++) *at = *at > 0 && took < 4 * *at ? 0.8 * *at + 0.2 * took : took;      // the first one makes plans and touches memory
+  // the first one makes plans and touches memory
+  if (s->rows_met[n]++) *at = *at > 0 && took < 4 * *at ? 0.8 * *at + 0.2 * took : took;
 }
 
-// Each answer may bring what is guessed to follow, as far as that pays. Where some bring nothing, they would only wait for the rows of the others:
-// that may take a fiftieth of the time. Returns the rows of the step.
+// Each answer may bring what is guessed to follow, as far as that pays. Where some bring nothing, they would only wait
+// for the rows of the others: that may take a fiftieth of the time. Returns the rows of the step.
 static size_t guess_rows(sched *s, weft_tokens *parts, run **of, size_t n) {
   enum { MOST = 8 };                   // tokens that a guess adds at most
   size_t rows = n, guessing = 0, chunk = (size_t)weft_model_chunk(s->model);
@@ -334,7 +342,8 @@ static void lend(sched *s, weft_tokens *parts, size_t n, double took, double pla
   if (s->lent_s > 1) s->lent_s = 1;
 }
 
-// What the runs want next, in one evaluation: a token of each answer, with what is guessed to follow it, and a piece of a prompt.
+// What the runs want next, in one evaluation: a token of each answer, with what is guessed to follow it, and a piece of
+// a prompt.
 static void step(sched *s) {
   weft_tokens parts[SCHED_PARALLEL_MAX];
   run *of[SCHED_PARALLEL_MAX];
@@ -365,11 +374,14 @@ static void step(sched *s) {
     learn_cost(s, rows, took);
     lend(s, parts, n, took, plain);
   }
-  if (!tokens && rows == n && (!alone || took < 2 * s->token_s || s->token_s <= 0)) s->token_s = took;      // more: guesses were evaluated, too
+  // more: guesses were evaluated, too
+  if (!tokens && rows == n && (!alone || took < 2 * s->token_s || s->token_s <= 0)) s->token_s = took;
   if (tokens >= SHARED_PIECE && took > s->token_s) s->prompt_rate = (double)tokens / (took - (shared ? s->token_s : 0));
   for (size_t i = 0; i < n; i++) {
     if (failed) run_fail(of[i], &err);
-    else if (rows > n && parts[i].rows) run_guessed(of[i], &parts[i], plain > 0 && took > plain ? (took - plain) * (double)(parts[i].n - 1) / (double)(rows - n) : 0);
+    else if (rows > n && parts[i].rows)
+      run_guessed(of[i], &parts[i],
+                  plain > 0 && took > plain ? (took - plain) * (double)(parts[i].n - 1) / (double)(rows - n) : 0);
     if (!failed && run_took(of[i], &parts[i])) continue;
     size_t k = 0;
     while (s->live.at[k] != of[i]) k++;
@@ -492,7 +504,7 @@ static void *lead(void *arg) {
   return NULL;
 }
 
-// ---- from other threads ---------------------------------------------------------------------------------------------------------
+// ---- from other threads ---------------------------------------------------------------------------------------------
 
 int sched_start(const struct sched_options *o, sched **out, error *err) {
   sched *s = xcalloc(1, sizeof *s);

@@ -1,9 +1,10 @@
-// sched: who is served when.  Requests wait in queues, one for each key, which take turns by deficit round robin: each turn a key may spend so
-// many tokens, so that one who sends long prompts waits longer than one who sends short ones.  Within a key the request goes first whose
-// prompt the cache knows best, unless another has waited long.
+// sched: who is served when.  Requests wait in queues, one for each key, which take turns by deficit round robin: each
+// turn a key may spend so many tokens, so that one who sends long prompts waits longer than one who sends short ones.
+// Within a key the request goes first whose prompt the cache knows best, unless another has waited long.
 //
-// One thread opens the model and then takes all steps.  A step evaluates a token of each answer that is in work, and a piece of a prompt as long as
-// the others' answers do not seem to stop.  Sequences are kept when their request has ended, and given to whoever's prompt begins like them.
+// One thread opens the model and then takes all steps.  A step evaluates a token of each answer that is in work, and a
+// piece of a prompt as long as the others' answers do not seem to stop.  Sequences are kept when their request has
+// ended, and given to whoever's prompt begins like them.
 #ifndef WEFT_SERVE_SCHED_H
 #define WEFT_SERVE_SCHED_H
 #include "serve/request.h"
@@ -41,7 +42,8 @@ const char *sched_error(sched *s);     // of SCHED_FAILED
 weft_model *sched_model(sched *s);     // from SCHED_READY on; only what many threads may use at once
 // Takes n requests or none.  -1: too many wait, or the server is ending.
 int sched_submit(sched *s, request **r, size_t n, fault *f);
-void sched_cancel(sched *s, request *r);       // its END comes soon; does nothing once it has come.  Any thread, while r exists
+// its END comes soon; does nothing once it has come.  Any thread, while r exists
+void sched_cancel(sched *s, request *r);
 void sched_counts(sched *s, struct sched_counts *out);
 void sched_drain(sched *s);            // takes no more requests
 void sched_stop(sched *s);             // ends what runs or waits, and the thread

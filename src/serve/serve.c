@@ -18,9 +18,10 @@
 #include "serve/server.h"
 #include "serve/systemd.h"
 
-struct serve { serve_options o; server s; int fd; char address[256]; bool remote, given; notifier notify; };      // given: the socket is that of who started us
+// given: the socket is that of who started us
+struct serve { serve_options o; server s; int fd; char address[256]; bool remote, given; notifier notify; };
 
-// ---- the socket ---------------------------------------------------------------------------------------------------------------------
+// ---- the socket -----------------------------------------------------------------------------------------------------
 
 static int listen_unix(serve *v, const char *path, error *err) {
   struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -36,7 +37,8 @@ static int listen_unix(serve *v, const char *path, error *err) {
 }
 
 static bool is_loopback(const struct sockaddr *a) {
-  if (a->sa_family == AF_INET) return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 == 127;
+  if (a->sa_family == AF_INET)
+    return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 == 127;
   return a->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
 }
 
@@ -53,7 +55,8 @@ static int listen_tcp(serve *v, const char *host, int port, error *err) {
   int on = 1;
   snprintf(service, sizeof service, "%d", port);
   if (!strcmp(host, "localhost")) host = "127.0.0.1";
-  if (getaddrinfo(host, service, &wanted, &found)) return error_set(err, "--host needs an address or a path, not '%.100s'", host);
+  if (getaddrinfo(host, service, &wanted, &found))
+    return error_set(err, "--host needs an address or a path, not '%.100s'", host);
   v->remote = !is_loopback(found->ai_addr);
   v->fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (v->fd >= 0) setsockopt(v->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -73,10 +76,15 @@ static void listen_given(serve *v, int fd) {
   v->fd = fd;
   v->given = true;
   if (getsockname(fd, (struct sockaddr *)&a, &n)) return;
-  if (a.ss_family == AF_UNIX) { snprintf(v->address, sizeof v->address, "unix:%s", ((struct sockaddr_un *)&a)->sun_path); return; }
+  if (a.ss_family == AF_UNIX) {
+    snprintf(v->address, sizeof v->address, "unix:%s", ((struct sockaddr_un *)&a)->sun_path);
+    return;
+  }
   bool v6 = a.ss_family == AF_INET6;
   v->remote = !is_loopback((struct sockaddr *)&a);
-  inet_ntop(a.ss_family, v6 ? (void *)&((struct sockaddr_in6 *)&a)->sin6_addr : (void *)&((struct sockaddr_in *)&a)->sin_addr, host, sizeof host);
+  inet_ntop(a.ss_family,
+            v6 ? (void *)&((struct sockaddr_in6 *)&a)->sin6_addr : (void *)&((struct sockaddr_in *)&a)->sin_addr, host,
+            sizeof host);
   snprintf(v->address, sizeof v->address, v6 ? "http://[%s]:%d" : "http://%s:%d", host, bound_port(fd));
 }
 
@@ -107,7 +115,8 @@ int serve_open(const serve_options *o, serve **out, error *err) {
   int status = guard_open(&g, &v->s.guard, err);
   if (!status) status = open_socket(v, host, err);
   if (!status && v->remote && !guard_keys(v->s.guard) && !o->no_key)
-    status = error_set(err, "%s can be reached from other machines: give keys with --api-key-file, or say --no-key", v->address);
+    status = error_set(err, "%s can be reached from other machines: give keys with --api-key-file, or say --no-key",
+                       v->address);
   v->o.max_connections = descriptors(o->max_connections);
   *out = v;
   if (!status) return 0;
@@ -130,7 +139,7 @@ void serve_close(serve *v) {
   free(v);
 }
 
-// ---- messages -------------------------------------------------------------------------------------------------------------------------
+// ---- messages -------------------------------------------------------------------------------------------------------
 
 static int refused(server *s, exchange *x, int status, const char *why) {
   fault f = {0};
@@ -172,7 +181,9 @@ static double wait_asked(const char *prefer) {
 static void look_at_asked(server *s, exchange *x) {
   struct asked *a = xcalloc(1, sizeof *a);
   const char *model = exchange_query(x, "model"), *load = exchange_query(x, "autoload");
-  *a = (struct asked){.s = s, .model = model && *model ? xstrdup(model) : NULL, .load = load ? !strcmp(load, "true") || !strcmp(load, "1") : !s->o->no_autoload,
+  *a = (struct asked){.s = s,
+                      .model = model && *model ? xstrdup(model) : NULL,
+                      .load = load ? !strcmp(load, "true") || !strcmp(load, "1") : !s->o->no_autoload,
                       .wait_s = wait_asked(exchange_asked(x, "Prefer"))};
   x->own = a;
   x->own_free = asked_free;
@@ -181,13 +192,16 @@ static void look_at_asked(server *s, exchange *x) {
 // Who asks, from where, for what: in this order, before a body is read.
 static int on_begin(void *ctx, exchange *x) {
   server *s = ctx;
-  const char *allow, *origin = exchange_asked(x, "Origin"), *host = exchange_asked(x, "Host"), *type = exchange_asked(x, "Content-Type");
+  const char *allow, *origin = exchange_asked(x, "Origin"), *host = exchange_asked(x, "Host"),
+                     *type = exchange_asked(x, "Content-Type");
   x->route = route_find(x->method, x->path, &allow);
   if (!guard_host(s->guard, host)) return refused(s, x, 403, "this Host is not allowed here; --allow-host allows one");
-  if (!guard_origin(s->guard, origin, host, &x->allowed_origin)) return refused(s, x, 403, "pages from there may not ask; --allow-origin allows them");
+  if (!guard_origin(s->guard, origin, host, &x->allowed_origin))
+    return refused(s, x, 403, "pages from there may not ask; --allow-origin allows them");
   if (x->allowed_origin) allow_origin(x);
   if (x->allowed_origin && !strcmp(x->method, "OPTIONS")) return preflight(x);
-  x->key = guard_keys(s->guard) ? guard_key(s->guard, exchange_asked(x, "Authorization"), exchange_asked(x, "X-Api-Key")) : 0;
+  x->key =
+    guard_keys(s->guard) ? guard_key(s->guard, exchange_asked(x, "Authorization"), exchange_asked(x, "X-Api-Key")) : 0;
   if (x->key < 0 && !(x->route && x->route->open)) {
     exchange_header(x, "WWW-Authenticate", "Bearer");
     return refused(s, x, 401, "a valid key is needed: Authorization: Bearer KEY");
@@ -197,7 +211,8 @@ static int on_begin(void *ctx, exchange *x) {
     return refused(s, x, 405, "not by this method");
   }
   if (!x->route) return refused(s, x, 404, "there is nothing at this path; /openapi.json lists what there is");
-  if (!strcmp(x->route->method, "POST") && (type || origin) && !is_json(type)) return refused(s, x, 415, "Content-Type must be application/json");
+  if (!strcmp(x->route->method, "POST") && (type || origin) && !is_json(type))
+    return refused(s, x, 415, "Content-Type must be application/json");
   look_at_asked(s, x);
   return 0;
 }
@@ -209,7 +224,8 @@ static int look_at_body(exchange *x, fault *f) {
   if (!x->route->tables || a->body) return 0;
   if (!(a->body = json_body(&x->body, f))) return -1;
   const json_t *name = json_object_get(a->body, "model");
-  if (json_string_length(name) && strlen(json_string_value(name)) != json_string_length(name)) return fault_set(f, 400, "model", "'model' has a NUL");
+  if (json_string_length(name) && strlen(json_string_value(name)) != json_string_length(name))
+    return fault_set(f, 400, "model", "'model' has a NUL");
   if (!a->model && json_string_length(name)) a->model = xstrdup(json_string_value(name));
   return 0;
 }
@@ -246,7 +262,7 @@ static void on_model(void *ctx, exchange *x, served *m, const fault *f) {
   exchange_drop(x);
 }
 
-// ---- start and end --------------------------------------------------------------------------------------------------------------------
+// ---- start and end --------------------------------------------------------------------------------------------------
 
 static int start(serve *v, error *err) {
   server *s = &v->s;
@@ -256,9 +272,18 @@ static int start(serve *v, error *err) {
   s->started = (int64_t)time(NULL);
   s->used = xcalloc((size_t)n_keys, sizeof *s->used);
   struct shelf_options so = {.o = o, .n_keys = n_keys, .ready = on_model, .ctx = s};
-  struct http_options ho = {.listen_fd = v->fd, .max_connections = o->max_connections, .max_body = (size_t)o->max_body, .header_s = 10, .body_s = 30,
-                            .idle_s = 75, .write_s = 60, .begin = on_begin, .ready = on_ready, .ctx = s};
-  if (pool_start(o->workers, &s->pool, err) || shelf_open(&so, &s->shelf, err) || http_start(&ho, &s->http, err)) return -1;
+  struct http_options ho = {.listen_fd = v->fd,
+                            .max_connections = o->max_connections,
+                            .max_body = (size_t)o->max_body,
+                            .header_s = 10,
+                            .body_s = 30,
+                            .idle_s = 75,
+                            .write_s = 60,
+                            .begin = on_begin,
+                            .ready = on_ready,
+                            .ctx = s};
+  if (pool_start(o->workers, &s->pool, err) || shelf_open(&so, &s->shelf, err) || http_start(&ho, &s->http, err))
+    return -1;
   v->fd = -1;                          // http's now
   return shelf_start(s->shelf, err);
 }
@@ -289,7 +314,8 @@ static void drain(serve *v, const sigset_t *set) {
   systemd_say(&v->notify, "STOPPING=1");
   shelf_drain(v->s.shelf);
   http_quiet(v->s.http);
-  while ((shelf_busy(v->s.shelf) || http_busy(v->s.http)) && now_s() < until && !wait_signal(set, 0.05)) systemd_tick(&v->notify, false, server_is_well(&v->s));
+  while ((shelf_busy(v->s.shelf) || http_busy(v->s.http)) && now_s() < until && !wait_signal(set, 0.05))
+    systemd_tick(&v->notify, false, server_is_well(&v->s));
 }
 
 static void stop(serve *v) {

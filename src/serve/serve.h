@@ -21,7 +21,8 @@
 #include "weft.h"
 
 typedef struct serve_options {
-  const char *const *models, *alias;   // paths of those that are loaded at the start; alias: the first one's name for clients; NULL: that of the file
+  // paths of those that are loaded at the start; alias: the first one's name for clients; NULL: that of the file
+  const char *const *models, *alias;
   size_t n_models;
   const char *models_dir;              // others are loaded from here when they are asked for; NULL
   int models_max;                      // loaded at once; 0: as many as there is memory for

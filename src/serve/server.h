@@ -51,7 +51,8 @@ extern const size_t n_routes;
 const struct route *route_find(const char *method, const char *path, const char **allow);
 
 static inline struct asked *asked_of(const exchange *x) { return x->own; }
-bool model_for(server *s, exchange *x);          // the model that x wants is there, as asked_of(x)->m. false: x is somebody else's now
+// the model that x wants is there, as asked_of(x)->m. false: x is somebody else's now
+bool model_for(server *s, exchange *x);
 
 void answer_json(exchange *x, int status, json_t *o);                    // takes o
 void answer_fault(server *s, exchange *x, const fault *f);

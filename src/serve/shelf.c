@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define PATIENCE_S 10.0      // a model that was wanted for so long is waited for by the requests of the one whose place it takes
+// a model that was wanted for so long is waited for by the requests of the one whose place it takes
+#define PATIENCE_S 10.0
 #define LOOK_S 1.0           // the folder is looked at once in so long
 static const uint64_t ROOM = 256ull << 20;       // bytes that a model needs beside its weights, at least
 
@@ -28,7 +29,7 @@ struct shelf {
   error failed;                        // why one of the command line could not be loaded
 };
 
-// ---- files --------------------------------------------------------------------------------------------------------------------
+// ---- files ----------------------------------------------------------------------------------------------------------
 
 // Names of files are any bytes; what is answered is UTF-8.
 static char *valid_name(const char *text, size_t n) {
@@ -119,7 +120,9 @@ static served *add_file(shelf *sh, const char *path, bool named) {
     vec_push(&sh->all, m);
   }
   m->seen = !there;
-  if (there || (m->summary || m->why ? m->stamp == changed : false) || (m->state != SERVED_OUT && m->state != SERVED_FAILED)) return m;
+  if (there || (m->summary || m->why ? m->stamp == changed : false) ||
+      (m->state != SERVED_OUT && m->state != SERVED_FAILED))
+    return m;
   m->stamp = changed;
   m->changed = (int64_t)st.st_mtim.tv_sec;
   look_at_file(m);
@@ -134,7 +137,8 @@ static int look_at_folder(shelf *sh, error *err) {
   DIR *d = folder ? opendir(folder) : NULL;
   if (!folder) return 0;
   if (!d) return error_set(err, "--models-dir %s: %s", folder, strerror(errno));
-  for (struct dirent *e; (e = readdir(d));) if (*e->d_name != '.' && stem(e->d_name)) vec_push(&files, xstrdup(e->d_name));
+  for (struct dirent *e; (e = readdir(d));)
+    if (*e->d_name != '.' && stem(e->d_name)) vec_push(&files, xstrdup(e->d_name));
   closedir(d);
   if (files.n) qsort(files.at, files.n, sizeof *files.at, by_text);
   for (size_t i = 0; i < sh->all.n; i++) sh->all.at[i]->seen = sh->all.at[i]->named;
@@ -150,9 +154,11 @@ static int look_at_folder(shelf *sh, error *err) {
   return 0;
 }
 
-static bool usable(const served *m) { return m->state == SERVED_IN || m->state == SERVED_LOADING || (m->seen && !m->broken); }
+static bool usable(const served *m) {
+  return m->state == SERVED_IN || m->state == SERVED_LOADING || (m->seen && !m->broken);
+}
 
-// ---- the list; the lock is held -------------------------------------------------------------------------------------------------
+// ---- the list; the lock is held -------------------------------------------------------------------------------------
 
 static void look_again(shelf *sh) {
   error err = {0};
@@ -166,7 +172,8 @@ static bool is_called(const served *m, const char *name) {
 }
 
 static served *called(const shelf *sh, const char *name) {
-  for (size_t i = 0; i < sh->all.n; i++) if (usable(sh->all.at[i]) && is_called(sh->all.at[i], name)) return sh->all.at[i];
+  for (size_t i = 0; i < sh->all.n; i++)
+    if (usable(sh->all.at[i]) && is_called(sh->all.at[i], name)) return sh->all.at[i];
   return NULL;
 }
 
@@ -329,7 +336,7 @@ void shelf_counts(shelf *sh, struct sched_counts *out) {
   pthread_mutex_unlock(&sh->lock);
 }
 
-// ---- into memory and out of it: the keeper's; the lock is held ------------------------------------------------------------------------
+// ---- into memory and out of it: the keeper's; the lock is held ------------------------------------------------------
 
 static void on_loaded(void *ctx) {
   shelf *sh = ctx;
@@ -341,9 +348,18 @@ static void on_loaded(void *ctx) {
 static void load(shelf *sh, served *m) {
   const serve_options *o = sh->o.o;
   error err = {0};
-  struct sched_options so = {
-    .path = m->path, .model = o->model, .n_keys = sh->o.n_keys, .parallel = o->parallel, .max_waiting = o->max_waiting,
-    .max_tokens = o->max_waiting_tokens, .keep = o->keep, .keep_bytes = (uint64_t)o->keep_bytes, .name = m->name, .turn = &sh->turn, .loaded = on_loaded, .ctx = sh};
+  struct sched_options so = {.path = m->path,
+                             .model = o->model,
+                             .n_keys = sh->o.n_keys,
+                             .parallel = o->parallel,
+                             .max_waiting = o->max_waiting,
+                             .max_tokens = o->max_waiting_tokens,
+                             .keep = o->keep,
+                             .keep_bytes = (uint64_t)o->keep_bytes,
+                             .name = m->name,
+                             .turn = &sh->turn,
+                             .loaded = on_loaded,
+                             .ctx = sh};
   m->state = SERVED_LOADING;
   if (!sched_start(&so, &m->sched, &err)) return;
   m->state = SERVED_FAILED;
@@ -438,7 +454,8 @@ static void arrived(shelf *sh, served *m) {
   m->state = SERVED_IN;
   m->used = now_s();
   m->keep_s = sh->o.o->idle_s;
-  if (!m->was_in || !m->named) fprintf(stderr, "weft: ready: %s%s%s\n", is_alone(sh) ? "" : m->name, is_alone(sh) ? "" : ": ", m->summary);
+  if (!m->was_in || !m->named)
+    fprintf(stderr, "weft: ready: %s%s%s\n", is_alone(sh) ? "" : m->name, is_alone(sh) ? "" : ": ", m->summary);
   m->was_in = true;
   release_waiting(sh, m, NULL);
 }
@@ -525,7 +542,7 @@ static void *keep(void *arg) {
   return NULL;
 }
 
-// ---- the server's ---------------------------------------------------------------------------------------------------------------
+// ---- the server's ---------------------------------------------------------------------------------------------------
 
 int shelf_open(const struct shelf_options *o, shelf **out, error *err) {
   shelf *sh = xcalloc(1, sizeof *sh);

@@ -1,8 +1,10 @@
-// shelf: the models of a server. Those named on the command line are loaded at the start; those of a folder when somebody asks for one by its
-// name. One that nobody uses gives its place up to one that is wanted, the one used least lately first, and goes by itself after a time.
+// shelf: the models of a server. Those named on the command line are loaded at the start; those of a folder when
+// somebody asks for one by its name. One that nobody uses gives its place up to one that is wanted, the one used least
+// lately first, and goes by itself after a time.
 //
-// One thread loads, one model after another, and unloads. A message holds the model that it is for until it has been answered, so that none
-// goes in the middle of a request. Names are compared with those of the list and nothing else: none is ever a path.
+// One thread loads, one model after another, and unloads. A message holds the model that it is for until it has been
+// answered, so that none goes in the middle of a request. Names are compared with those of the list and nothing else:
+// none is ever a path.
 #ifndef WEFT_SERVE_SHELF_H
 #define WEFT_SERVE_SHELF_H
 #include <jansson.h>
@@ -40,7 +42,8 @@ typedef struct shelf shelf;
 struct shelf_options {
   const serve_options *o;
   int n_keys;
-  // The model that this message waited for is there, and held for it; or it cannot be (m NULL), and why. x is the callee's to let go.
+  // The model that this message waited for is there, and held for it; or it cannot be (m NULL), and why. x is the
+  // callee's to let go.
   void (*ready)(void *ctx, exchange *x, served *m, const fault *f);
   void *ctx;
 };
@@ -52,15 +55,21 @@ int shelf_start(shelf *sh, error *err);          // begins with those of the com
 int shelf_ready(shelf *sh, error *err);
 bool shelf_busy(shelf *sh);
 void shelf_drain(shelf *sh);                     // models take no more requests
-bool shelf_stop(shelf *sh);                      // ends what runs; false: a model still loads, and that cannot be stopped
+// ends what runs; false: a model still loads, and that cannot be stopped
+bool shelf_stop(shelf *sh);
 void shelf_free(shelf *sh);                      // after that; NULL is fine
 
 // How a message says which model it wants, and whether it waits for it.
-struct wanted { const char *name; bool load; double wait_s; };      // name NULL: there is one only, or the first; wait_s: negative: as long as it takes
+struct wanted {
+  const char *name;
+  bool load;
+  double wait_s;
+};  // name NULL: there is one only, or the first; wait_s: negative: as long as it takes
 // 0 and the model, to be given back with shelf_give; 1: x waits, and comes again; -1 and a fault.
 int shelf_take(shelf *sh, exchange *x, const struct wanted *w, served **out, fault *f);
 void shelf_give(shelf *sh, served *m);
-void shelf_keep(shelf *sh, served *m, const double *seconds);    // stays so long when nobody holds it any more; NULL: as the server says
+// stays so long when nobody holds it any more; NULL: as the server says
+void shelf_keep(shelf *sh, served *m, const double *seconds);
 int shelf_unload(shelf *sh, const char *name, fault *f);         // once nobody holds it
 // Everything in the list that can be run, in its order, while nothing changes.
 void shelf_each(shelf *sh, void (*fn)(void *ctx, served *m), void *ctx);

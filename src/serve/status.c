@@ -1,4 +1,5 @@
-// What the server says of itself: /health, /metrics; and answers as JSON, with what goes wrong in the form of the family that was asked.
+// What the server says of itself: /health, /metrics; and answers as JSON, with what goes wrong in the form of the
+// family that was asked.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,8 @@ void answer_fault(server *s, exchange *x, const fault *f) {
 }
 
 void new_id(server *s, const char *prefix, char *out, size_t cap) {
-  snprintf(out, cap, "%s%08llx%08llx", prefix, (unsigned long long)(s->started & 0xffffffff), (unsigned long long)++s->last_id);
+  snprintf(out, cap, "%s%08llx%08llx", prefix, (unsigned long long)(s->started & 0xffffffff),
+           (unsigned long long)++s->last_id);
 }
 
 bool server_is_well(server *s) {
@@ -42,14 +44,15 @@ void handle_health(server *s, exchange *x) {
   else answer_json(x, 200, json_pack("{ss}", "status", "ok"));
 }
 
-// ---- /metrics ---------------------------------------------------------------------------------------------------------------------------
+// ---- /metrics -------------------------------------------------------------------------------------------------------
 
 static void metric(str *out, const char *name, const char *type, const char *help, double value) {
   str_addf(out, "# HELP %s %s\n# TYPE %s %s\n%s %.17g\n", name, help, name, type, name, value);
 }
 
 static void add_keys(str *out, const server *s) {
-  str_addf(out, "# HELP weft:tokens_by_key_total Tokens of prompts and answers.\n# TYPE weft:tokens_by_key_total counter\n");
+  str_addf(out,
+           "# HELP weft:tokens_by_key_total Tokens of prompts and answers.\n# TYPE weft:tokens_by_key_total counter\n");
   for (int i = 0; i < guard_keys(s->guard); i++) {
     str_addf(out, "weft:tokens_by_key_total{key=");
     str_add_json(out, guard_key_name(s->guard, i), strlen(guard_key_name(s->guard, i)));
@@ -68,11 +71,14 @@ void handle_metrics(server *s, exchange *x) {
   metric(&out, "llamacpp:tokens_predicted_total", "counter", "Number of generation tokens processed.", c.drawn_tokens);
   metric(&out, "llamacpp:tokens_predicted_seconds_total", "counter", "Predict process time.", c.drawn_s);
   metric(&out, "llamacpp:n_decode_total", "counter", "Steps taken.", c.steps);
-  metric(&out, "llamacpp:prompt_tokens_seconds", "gauge", "Average prompt throughput in tokens/s.", rate(c.prompt_tokens, c.prompt_s));
-  metric(&out, "llamacpp:predicted_tokens_seconds", "gauge", "Average generation throughput in tokens/s.", rate(c.drawn_tokens, c.drawn_s));
+  metric(&out, "llamacpp:prompt_tokens_seconds", "gauge", "Average prompt throughput in tokens/s.",
+         rate(c.prompt_tokens, c.prompt_s));
+  metric(&out, "llamacpp:predicted_tokens_seconds", "gauge", "Average generation throughput in tokens/s.",
+         rate(c.drawn_tokens, c.drawn_s));
   metric(&out, "llamacpp:requests_processing", "gauge", "Number of requests processing.", c.running);
   metric(&out, "llamacpp:requests_deferred", "gauge", "Number of requests deferred.", c.waiting);
-  metric(&out, "weft:cached_tokens_total", "counter", "Tokens of prompts that did not have to be evaluated.", c.cached_tokens);
+  metric(&out, "weft:cached_tokens_total", "counter", "Tokens of prompts that did not have to be evaluated.",
+         c.cached_tokens);
   metric(&out, "weft:answers_total", "counter", "Answers that were made to the end.", (double)c.requests);
   metric(&out, "weft:waiting_tokens", "gauge", "Tokens of the prompts that wait.", (double)c.waiting_tokens);
   metric(&out, "weft:connections", "gauge", "Open connections.", http_connections(s->http));

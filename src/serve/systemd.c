@@ -42,7 +42,8 @@ notifier systemd_notifier(void) {
   memcpy(a.sun_path, path, length);
   if (*path == '@') a.sun_path[0] = 0;           // of no file system
   n.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (n.fd >= 0 && connect(n.fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length))) systemd_close(&n);
+  if (n.fd >= 0 && connect(n.fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)))
+    systemd_close(&n);
   if (for_us("WATCHDOG_PID")) n.watchdog_s = (double)number("WATCHDOG_USEC") / 1e6;
   return n;
 }

@@ -1,5 +1,5 @@
-// systemd: a socket that was opened before the server was started, and messages to who started it. The protocol is a few variables of the environment
-// and datagrams of text; no library is needed for it.
+// systemd: a socket that was opened before the server was started, and messages to who started it. The protocol is a
+// few variables of the environment and datagrams of text; no library is needed for it.
 #ifndef WEFT_SERVE_SYSTEMD_H
 #define WEFT_SERVE_SYSTEMD_H
 #include "base/base.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- on the thread of the steps ---------------------------------------------------------------------------------------------------
+// ---- on the thread of the steps -------------------------------------------------------------------------------------
 
 static event *new_event(const vectors *v, enum event_kind kind) {
   event *e = xcalloc(1, sizeof *e);
@@ -50,17 +50,20 @@ bool vectors_step(vectors *v) {
 
 enum { MOST = 2048 };                  // texts at once
 
-// ---- from JSON ----------------------------------------------------------------------------------------------------------------------
+// ---- from JSON ------------------------------------------------------------------------------------------------------
 
 static int find_pooling(call *c, bool one, enum weft_pooling *how) {
   weft_error err;
   *how = c->s->o->pooling;
-  if (*how == WEFT_POOLING_MODEL && weft_model_pooling(c->m->model, how, &err)) return fault_set(&c->fault, 501, NULL, "%s", err.text);
+  if (*how == WEFT_POOLING_MODEL && weft_model_pooling(c->m->model, how, &err))
+    return fault_set(&c->fault, 501, NULL, "%s", err.text);
   if (*how == WEFT_POOLING_MODEL) *how = WEFT_POOLING_NONE;
   if (*how == WEFT_POOLING_RANK)
     return fault_set(&c->fault, 501, NULL, "this model ranks texts (/v1/rerank), and makes no vectors of them");
   if (*how != WEFT_POOLING_NONE || !one) return 0;
-  return fault_set(&c->fault, 400, NULL, "the model's file does not say how a vector is made of a whole text: start the server with --pooling mean, cls or last");
+  return fault_set(&c->fault, 400, NULL,
+                   "the model's file does not say how a vector is made of a whole text: start the server with "
+                   "--pooling mean, cls or last");
 }
 
 // The tokens that the model puts behind a text.
@@ -77,7 +80,8 @@ static int too_long(call *c, const char *name, size_t i, size_t n, size_t n_ctx)
   c->fault.n_prompt = (int64_t)n;
   c->fault.n_ctx = (int64_t)n_ctx;
   c->fault.code = "context_length_exceeded";
-  return fault_set(&c->fault, 400, name, "'%s' has a text of %zu tokens (number %zu), and the context holds %zu", name, n, i, n_ctx);
+  return fault_set(&c->fault, 400, name, "'%s' has a text of %zu tokens (number %zu), and the context holds %zu", name,
+                   n, i, n_ctx);
 }
 
 // Texts were added as requests of their own: they become one.
@@ -119,7 +123,8 @@ int call_add_texts(call *c, json_t *input, const char *name, bool one, bool trun
     if (call_add_prompt(c, input, false, name)) return -1;
   } else {
     if (!json_array_size(input) || json_array_size(input) > MOST)
-      return fault_set(&c->fault, 400, name, "'%s' must have from 1 to %d texts, not %zu", name, MOST, json_array_size(input));
+      return fault_set(&c->fault, 400, name, "'%s' must have from 1 to %d texts, not %zu", name, MOST,
+                       json_array_size(input));
     json_array_foreach(input, i, text) if (call_add_prompt(c, text, false, name)) return -1;
   }
   c->requests.at[from]->embeds = true;
@@ -127,7 +132,7 @@ int call_add_texts(call *c, json_t *input, const char *name, bool one, bool trun
   return join(c, from, name, truncate);
 }
 
-// ---- questions and texts ---------------------------------------------------------------------------------------------
+// ---- questions and texts --------------------------------------------------------------------------------------------
 
 static int add_pair(call *c, size_t i, json_t *query, const json_t *text) {
   weft_error err;
@@ -153,7 +158,8 @@ int call_add_pairs(call *c, json_t *query, json_t *documents) {
   weft_error err;
   if (weft_model_pooling(c->m->model, &how, &err)) return fault_set(&c->fault, 501, NULL, "%s", err.text);
   if (how != WEFT_POOLING_RANK)
-    return fault_set(&c->fault, 501, NULL, "this model does not rank texts: its file does not say that its pooling is rank");
+    return fault_set(&c->fault, 501, NULL,
+                     "this model does not rank texts: its file does not say that its pooling is rank");
   if (!query) return fault_set(&c->fault, 400, "query", "'query' is missing");
   if (!documents) return fault_set(&c->fault, 400, "documents", "'documents' is missing");
   if (!n || n > MOST)
@@ -164,7 +170,7 @@ int call_add_pairs(call *c, json_t *query, json_t *documents) {
   return join(c, from, "documents", false);
 }
 
-// ---- to JSON ------------------------------------------------------------------------------------------------------------------------
+// ---- to JSON --------------------------------------------------------------------------------------------------------
 
 size_t call_vectors(const call *c, size_t i, int normalize, const float **at) {
   const struct vector *v = &c->choices[0].vectors.at[i];
@@ -176,6 +182,7 @@ size_t call_vectors(const call *c, size_t i, int normalize, const float **at) {
 
 json_t *vector_numbers(const call *c, const float *v) {
   json_t *all = json_array();
-  for (int32_t i = 0, n = weft_model_embedding_size(c->m->model); i < n; i++) json_array_append_new(all, json_real((double)v[i]));
+  for (int32_t i = 0, n = weft_model_embedding_size(c->m->model); i < n; i++)
+    json_array_append_new(all, json_real((double)v[i]));
   return all;
 }

@@ -3,8 +3,8 @@
 #define WEFT_SERVE_VECTOR_H
 #include "serve/call.h"
 
-// `input` is a text, ids, or an array of these; then the call can go.  one: each text has one vector, so that the model has to
-// say how it is made.  truncate: a text that is too long is cut; otherwise it is refused.
+// `input` is a text, ids, or an array of these; then the call can go.  one: each text has one vector, so that the model
+// has to say how it is made.  truncate: a text that is too long is cut; otherwise it is refused.
 int call_add_texts(call *c, json_t *input, const char *name, bool one, bool truncate);
 // The same for a question and each of some texts, by a model that ranks.
 int call_add_pairs(call *c, json_t *query, json_t *documents);

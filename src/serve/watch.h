@@ -1,14 +1,17 @@
-// watch: a second look at the sockets of all connections: who has left, and whose time is up.  A client that goes while its answer is being
-// made shows in nothing that libmicrohttpd reads; here it shows at once.  Time that is up shuts the socket, which libmicrohttpd then notices.
+// watch: a second look at the sockets of all connections: who has left, and whose time is up.  A client that goes while
+// its answer is being made shows in nothing that libmicrohttpd reads; here it shows at once.  Time that is up shuts the
+// socket, which libmicrohttpd then notices.
 #ifndef WEFT_SERVE_WATCH_H
 #define WEFT_SERVE_WATCH_H
 #include "base/base.h"
 
 typedef struct watch watch;
-typedef struct watched { int fd; _Atomic double deadline; void *about; struct watched *next, **link; } watched;   // deadline 0: none
+// deadline 0: none
+typedef struct watched { int fd; _Atomic double deadline; void *about; struct watched *next, **link; } watched;
 
 struct watch_calls {
-  void *(*left)(void *ctx, void *about);   // the client has gone; the lock of the watch is held, so `about` exists.  What it returns, unless NULL,
+  // the client has gone; the lock of the watch is held, so `about` exists.  What it returns, unless NULL,
+  void *(*left)(void *ctx, void *about);
   void (*after)(void *ctx, void *what);    // comes here when the lock is free
   void (*tick)(void *ctx);                 // twice a second, without the lock
   void *ctx;

@@ -5,7 +5,8 @@
 
 #define WORD_BYTES_MAX ((size_t)1 << 28)   // offsets in a chain are 32-bit numbers
 
-// Printable bytes stand for themselves; the 68 others, in order, are the characters from U+0100 on: 0-32, 127-160 and 173.
+// Printable bytes stand for themselves; the 68 others, in order, are the characters from U+0100 on: 0-32, 127-160 and
+// 173.
 int bpe_byte_char(unsigned char b, char out[4]) {
   uint32_t cp = b <= 32 ? 256u + b : b >= 127 && b <= 160 ? 256u + 33 + (b - 127u) : b == 173 ? 256u + 67 : b;
   return utf8_put(cp, out);
@@ -37,13 +38,15 @@ static uint64_t pair_slot(const bpe *b, int32_t left, int32_t right) {
   return hash_u64((uint64_t)(uint32_t)left << 32 | (uint32_t)right, b->seed) & b->mask;
 }
 
-// Merges are looked up in batches, so that many memory accesses are under way at once: this is most of a tokenizer's start.
+// Merges are looked up in batches, so that many memory accesses are under way at once: this is most of a tokenizer's
+// start.
 #define BATCH 32
 struct pending { text_view left, right; uint64_t hash[3]; uint32_t rank; int32_t id[3]; };
 
 static bool prepare(const bpe *b, text_view merge, uint32_t rank, char *scratch, struct pending *p) {
   if (merge.n < 3 || merge.n > (size_t)b->v->longest + 1) return false;
-  const char *space = memchr(merge.at + 1, ' ', merge.n - 1);   // a token may begin with a space, so the first byte does not count
+  // a token may begin with a space, so the first byte does not count
+  const char *space = memchr(merge.at + 1, ' ', merge.n - 1);
   if (!space || space + 1 == merge.at + merge.n) return false;
   p->left = (text_view){merge.at, (size_t)(space - merge.at)};
   p->right = (text_view){space + 1, merge.n - p->left.n - 1};
@@ -142,10 +145,14 @@ static size_t set_up_chars(const bpe *b, merger *m, const char *word, size_t n, 
     if (len <= 0) len = 1;
     next = i + (size_t)len;
     int32_t id = bpe_whole(b, word + i, (size_t)len);
-    if (id < 0 && len == 3 && !memcmp(word + i, "\xE2\x96\x81", 3)) id = b->byte_id[' '];   // as which it came: see PRE_BARS
+    // as which it came: see PRE_BARS
+    if (id < 0 && len == 3 && !memcmp(word + i, "\xE2\x96\x81", 3)) id = b->byte_id[' '];
     bool bytes = id < 0;
     for (size_t k = i; bytes && k < next; k++) bytes = b->byte_id[(unsigned char)word[k]] >= 0;
-    if (id < 0 && !bytes && (id = vocab_unknown(b->v)) < 0) { vocab_no_token(b->v, word + i, (size_t)len, err); return 0; }
+    if (id < 0 && !bytes && (id = vocab_unknown(b->v)) < 0) {
+      vocab_no_token(b->v, word + i, (size_t)len, err);
+      return 0;
+    }
     for (size_t k = i; k < next; k += bytes ? 1 : (size_t)len, symbols++) {
       m->id[k] = bytes ? b->byte_id[(unsigned char)word[k]] : id;
       m->next[k] = (uint32_t)(bytes ? k + 1 : next);
@@ -164,7 +171,8 @@ static size_t set_up_bytes(const bpe *b, merger *m, const char *word, size_t n) 
   return n;
 }
 
-static int encode_part(const bpe *b, merger *m, word_cache *words, const char *word, size_t n, token_list *out, error *err) {
+static int encode_part(const bpe *b, merger *m, word_cache *words, const char *word, size_t n, token_list *out,
+                       error *err) {
   word_entry *known = word_cache_slot(words, word, n);
   if (word_cache_get(known, word, n, out)) return 0;
   size_t before = out->n;
@@ -176,7 +184,8 @@ static int encode_part(const bpe *b, merger *m, word_cache *words, const char *w
       return 0;
     }
   }
-  if (n > WORD_BYTES_MAX) return error_set(err, "a word of %zu bytes is too long (the limit is %zu)", n, WORD_BYTES_MAX);
+  if (n > WORD_BYTES_MAX)
+    return error_set(err, "a word of %zu bytes is too long (the limit is %zu)", n, WORD_BYTES_MAX);
   merger_reserve(m, n);
   size_t symbols = b->chars ? set_up_chars(b, m, word, n, err) : set_up_bytes(b, m, word, n);
   if (!symbols) return -1;

@@ -1,16 +1,17 @@
-// bpe: byte-level BPE, as GPT-2 brought it.  The symbols of a word are its bytes; the list of merges says which neighbours
-// join, the first in the list first.  Token texts are stored with one printable character for each byte (a space is "Ġ"),
-// so that a vocabulary is a text file; bpe_byte_char is that mapping.
+// bpe: byte-level BPE, as GPT-2 brought it.  The symbols of a word are its bytes; the list of merges says which
+// neighbours join, the first in the list first.  Token texts are stored with one printable character for each byte (a
+// space is "Ġ"), so that a vocabulary is a text file; bpe_byte_char is that mapping.
 //
 // Here merges work on token ids: a merge is (left id, right id) -> (rank, id of the joined text).
-//  - Merges that name an absent token, on either side or as the result, are ignored, as are those of tokens that text must
-//    not become (vocab_merges_to) and all but the first of several for the same pair.  Joined texts only grow, so no list of
-//    merges can go round in circles.
-//  - A vocabulary can lack bytes that its training never saw (Falcon's: some control characters).  They are left out, as the library that
-//    such models were trained with does, and llama.cpp; an unknown token, where the file names one, stands in.
+//  - Merges that name an absent token, on either side or as the result, are ignored, as are those of tokens that text
+//    must not become (vocab_merges_to) and all but the first of several for the same pair.  Joined texts only grow, so
+//    no list of merges can go round in circles.
+//  - A vocabulary can lack bytes that its training never saw (Falcon's: some control characters).  They are left out,
+//    as the library that such models were trained with does, and llama.cpp; an unknown token, where the file names one,
+//    stands in.
 //  - Some models take a word that is a token as it is, without looking at merges (whole_words).
-//  - Some models begin with characters instead of bytes, and their token texts are plain text (chars); a character that is no
-//    token becomes its BYTE tokens, "<0xE2>" and so on.
+//  - Some models begin with characters instead of bytes, and their token texts are plain text (chars); a character that
+//    is no token becomes its BYTE tokens, "<0xE2>" and so on.
 //
 // Invariant: each id that is put out decodes to the bytes it stands for.  Look next: merge.h, pretokenize.h.
 #ifndef WEFT_BPE_H
@@ -32,10 +33,12 @@ typedef struct bpe {
 
 // Reads d's merges (280,000 of them take some 20 ms); everything lives in mem.  v must live as long as b.
 void bpe_init(bpe *b, const vocab *v, const vocab_desc *d, bool whole_words, bool chars, arena *mem);
-// Appends the tokens of one word.  -1 for a character (where merging begins with those) that has no token, and the model no unknown token.
+// Appends the tokens of one word.  -1 for a character (where merging begins with those) that has no token, and the
+// model no unknown token.
 int bpe_encode(const bpe *b, merger *m, word_cache *words, const char *word, size_t n, token_list *out, error *err);
 int32_t bpe_whole(const bpe *b, const char *word, size_t n);   // the token of exactly this word, or -1
 
 int bpe_byte_char(unsigned char byte, char out[4]);       // the character that stands for a byte: its UTF-8 and length
-void bpe_decode(text_view text, str *out);                // a token's text as bytes; characters that stand for none stay as they are
+// a token's text as bytes; characters that stand for none stay as they are
+void bpe_decode(text_view text, str *out);
 #endif

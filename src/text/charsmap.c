@@ -4,7 +4,9 @@
 
 #define KEY "tokenizer.ggml.precompiled_charsmap"
 
-static uint32_t read_u32(const unsigned char *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
+static uint32_t read_u32(const unsigned char *p) {
+  return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
 
 int charsmap_init(charsmap *c, text_view bytes, const char *source, error *err) {
   *c = (charsmap){0};
@@ -15,7 +17,8 @@ int charsmap_init(charsmap *c, text_view bytes, const char *source, error *err) 
   if (n % 4 || n > bytes.n - 4)
     return error_set(err, "%s" KEY " says that its trie has %u bytes, of %zu in all", source, n, bytes.n);
   text_view rest = {bytes.at + 4 + n, bytes.n - 4 - n};
-  if (n && (!rest.n || rest.at[rest.n - 1])) return error_set(err, "%s" KEY ": its last replacement has no end", source);
+  if (n && (!rest.n || rest.at[rest.n - 1]))
+    return error_set(err, "%s" KEY ": its last replacement has no end", source);
   *c = (charsmap){at + 4, n / 4, rest};
   return 0;
 }

@@ -1,6 +1,6 @@
-// Tokens to text: see text.h.  A token's bytes depend on its type: what merging made of text is turned back into that text,
-// a byte token is its byte, and tokens that were matched as they stand (USER_DEFINED) or have no text of their own (CONTROL,
-// UNKNOWN) are their name.
+// Tokens to text: see text.h.  A token's bytes depend on its type: what merging made of text is turned back into that
+// text, a byte token is its byte, and tokens that were matched as they stand (USER_DEFINED) or have no text of their
+// own (CONTROL, UNKNOWN) are their name.
 #include "text/text.h"
 #include "text/tokenizer.h"
 #include <string.h>
@@ -41,7 +41,11 @@ static void add_token(const vocab *v, int32_t id, str *out) {
     case VOCAB_BPE: bpe_decode(t, out); return;
     case VOCAB_RWKV: rwkv_unescape(t, out); return;
     case VOCAB_PLAMO2: str_addn(out, t.at, t.n); return;
-    case VOCAB_CHARS: case VOCAB_SPM: case VOCAB_WORDPIECE: case VOCAB_UNIGRAM: case VOCAB_OTHER: add_with_spaces(t, out); return;
+    case VOCAB_CHARS:
+    case VOCAB_SPM:
+    case VOCAB_WORDPIECE:
+    case VOCAB_UNIGRAM:
+    case VOCAB_OTHER: add_with_spaces(t, out); return;
   }
 }
 
@@ -52,8 +56,8 @@ void tokenizer_piece(const tokenizer *t, int32_t id, str *out, bool special) {
   add_token(&t->v, id, out);
 }
 
-// Encoding puts a space before the text and after each special token, so one comes off in the same places; and WordPiece's
-// words all begin with one.
+// Encoding puts a space before the text and after each special token, so one comes off in the same places; and
+// WordPiece's words all begin with one.
 void tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool special, str *out) {
   bool prefix = t->space_prefix || t->v.kind == VOCAB_WORDPIECE, strip = prefix;
   for (size_t i = 0; i < n; i++) {

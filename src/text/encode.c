@@ -1,13 +1,16 @@
 // Encoding as a pipeline: see text.h for the promises.
 //
-//     text -> special tokens and the stretches between them -> a stretch as the model wants it (normal form, bars for spaces) -> ids
+//     text -> special tokens and the stretches between them -> a stretch as the model wants it (normal form, bars for
+//     spaces) -> ids
 //
-// A text that comes in pieces goes through the same pipeline.  Each step is told whether its text may go on (open), does what no
-// continuation can change, and says how far that went.  What it left waits in two buffers, before and behind the second arrow, and
-// is tried again when at least as much has come in addition, so that time stays linear whatever has to wait.
+// A text that comes in pieces goes through the same pipeline.  Each step is told whether its text may go on (open),
+// does what no continuation can change, and says how far that went.  What it left waits in two buffers, before and
+// behind the second arrow, and is tried again when at least as much has come in addition, so that time stays linear
+// whatever has to wait.
 //
-// What a step may settle, kind by kind, is said where it is done: special_next; unicode_settled and unigram_normalize for the text;
-// pretokenizer_split (BPE), spm_encode, wordpiece_encode, unigram_encode, rwkv_encode and plamo2_encode for the ids.
+// What a step may settle, kind by kind, is said where it is done: special_next; unicode_settled and unigram_normalize
+// for the text; pretokenizer_split (BPE), spm_encode, wordpiece_encode, unigram_encode, rwkv_encode and plamo2_encode
+// for the ids.
 #include "text/text.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
@@ -51,7 +54,8 @@ static int encode_word(void *ctx, const char *word, size_t n) {
   return bpe_encode(&x->e->bpe, &x->m, &x->words, word, n, &x->out, x->err);
 }
 
-// Encodes the next text of a stretch, in the form that the model wants; *settled is the place up to which that was possible.
+// Encodes the next text of a stretch, in the form that the model wants; *settled is the place up to which that was
+// possible.
 static int encode_some(text_encoder *x, const char *text, size_t n, bool open, size_t *settled) {
   const struct encoder *e = x->e;
   bool first = !x->inside;
@@ -61,7 +65,8 @@ static int encode_some(text_encoder *x, const char *text, size_t n, bool open, s
     case VOCAB_BPE: case VOCAB_CHARS: return pretokenizer_split(e->pre, text, n, open, settled, encode_word, x, x->err);
     case VOCAB_SPM: return spm_encode(&e->spm, &x->m, &x->words, text, n, first, open, settled, &x->out, x->err);
     case VOCAB_WORDPIECE: return wordpiece_encode(&e->wordpiece, text, n, open, settled, &x->cut, &x->out, x->err);
-    case VOCAB_UNIGRAM: return unigram_encode(&e->unigram, &x->unigram, text, n, open, settled, &x->cut, &x->out, x->err);
+    case VOCAB_UNIGRAM:
+      return unigram_encode(&e->unigram, &x->unigram, text, n, open, settled, &x->cut, &x->out, x->err);
     case VOCAB_RWKV: return rwkv_encode(&e->rwkv, text, n, open, settled, &x->cut, &x->out, x->err);
     case VOCAB_PLAMO2: return plamo2_encode(&e->plamo2, text, n, first, open, settled, &x->cut, &x->out, x->err);
     case VOCAB_OTHER: break;
@@ -94,7 +99,9 @@ static void barred(const char *text, size_t n, str *out) {
 }
 
 static unsigned pre_flags(const text_encoder *x) { return x->t->row ? x->t->row->flags : 0; }
-static bool lowers(const text_encoder *x) { return pre_flags(x) & PRE_NO_SPACES && flag_or(x->t->desc.lowercase, false); }
+static bool lowers(const text_encoder *x) {
+  return pre_flags(x) & PRE_NO_SPACES && flag_or(x->t->desc.lowercase, false);
+}
 
 // Whether the model wants these bytes otherwise.
 static bool changes(const text_encoder *x, const char *text, size_t n) {
@@ -105,7 +112,8 @@ static bool changes(const text_encoder *x, const char *text, size_t n) {
 // Appends what the model wants to see of a text to x->stretch; *taken bytes of it went into that.
 static int change(text_encoder *x, const char *text, size_t n, bool open, size_t *taken) {
   str *out = &x->stretch;
-  if (x->t->v.kind == VOCAB_UNIGRAM) return unigram_normalize(&x->e->unigram, &x->unigram, text, n, open, taken, out, x->err);
+  if (x->t->v.kind == VOCAB_UNIGRAM)
+    return unigram_normalize(&x->e->unigram, &x->unigram, text, n, open, taken, out, x->err);
   if (open && pre_flags(x) & PRE_NFC) n = unicode_settled(UNICODE_NFC, text, n);
   else if (open && lowers(x)) n -= utf8_unfinished(text, n);
   *taken = n;
@@ -125,7 +133,8 @@ static void forget(str *s, size_t settled) {
 static int encode_stretch(text_encoder *x, const char *text, size_t n, bool open, size_t *taken) {
   size_t settled;
   *taken = n;
-  if (!open && !x->stretch.n && !x->inside && !changes(x, text, n)) return n ? encode_some(x, text, n, false, &settled) : 0;
+  if (!open && !x->stretch.n && !x->inside && !changes(x, text, n))
+    return n ? encode_some(x, text, n, false, &settled) : 0;
   if (change(x, text, n, open, taken)) return -1;
   if (encode_some(x, str_c(&x->stretch), x->stretch.n, open, &settled)) return -1;
   forget(&x->stretch, settled);

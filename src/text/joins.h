@@ -1,13 +1,15 @@
-// joins: which neighbouring symbols merging could ever join, so that a text falls into parts that do not know of each other.
+// joins: which neighbouring symbols merging could ever join, so that a text falls into parts that do not know of each
+// other.
 //
-// Merging only makes tokens, and the text of a token that reaches over a place holds the symbols on both sides of it next to each
-// other.  So where no token holds two symbols next to each other, nothing is ever merged across the place between them, and what is
-// merged on one side changes nothing on the other: neither the pairs there nor their order.  Both sides can be encoded by themselves.
-// Real vocabularies hold a space only where a token begins, so that these parts are words, and a whole text need not be one chain.
+// Merging only makes tokens, and the text of a token that reaches over a place holds the symbols on both sides of it
+// next to each other.  So where no token holds two symbols next to each other, nothing is ever merged across the place
+// between them, and what is merged on one side changes nothing on the other: neither the pairs there nor their order.
+// Both sides can be encoded by themselves. Real vocabularies hold a space only where a token begins, so that these
+// parts are words, and a whole text need not be one chain.
 //
 // The set is a table of bits by hash: a false yes makes a part longer and is no mistake.
-// Invariant: symbols are told apart here as in the chains that are merged: characters, and single bytes that belong to none.
-// Look next: spm.h, bpe.h.
+// Invariant: symbols are told apart here as in the chains that are merged: characters, and single bytes that belong to
+// none. Look next: spm.h, bpe.h.
 #ifndef WEFT_JOINS_H
 #define WEFT_JOINS_H
 #include "text/vocab.h"

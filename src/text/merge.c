@@ -27,12 +27,14 @@ static void join(merger *m, uint32_t n, uint32_t i, int32_t id) {
 // ---- Short words ----
 
 static void run_short(merger *m, uint32_t n, merge_find *find, const void *ctx) {
-  uint32_t at[SHORT_WORD], rank[SHORT_WORD] = {MERGE_NONE};              // the symbols, and the rank of each with its right neighbour
+  // the symbols, and the rank of each with its right neighbour
+  uint32_t at[SHORT_WORD], rank[SHORT_WORD] = {MERGE_NONE};
   int32_t result[SHORT_WORD];
   size_t count = 0;
   for (uint32_t i = 0; i < n; i = m->next[i]) at[count++] = i;
 #define LOOK(k) \
-  do { if ((k) + 1 >= count || !find(ctx, m, at[k], at[(k) + 1], &rank[k], &result[k])) rank[k] = MERGE_NONE; } while (0)
+  do { if ((k) + 1 >= count || !find(ctx, m, at[k], at[(k) + 1], &rank[k], &result[k])) rank[k] = MERGE_NONE; } while \
+  (0)
   for (size_t k = 0; k < count; k++) LOOK(k);
   for (;;) {
     size_t best = 0;

@@ -1,13 +1,14 @@
 // merge: what both BPE algorithms do with a word: again and again, join the two neighbours whose pair ranks best.
 //
-// A word is a chain of symbols.  A symbol is named by the offset of its first byte in the word; `next` leads to the symbol
-// after it (a word's length: none), so its text is [i, next[i]).  Of all neighbouring pairs that `find` knows, the one with
-// the lowest rank is merged first, of equal ones the leftmost, until no pair is left.
+// A word is a chain of symbols.  A symbol is named by the offset of its first byte in the word; `next` leads to the
+// symbol after it (a word's length: none), so its text is [i, next[i]).  Of all neighbouring pairs that `find` knows,
+// the one with the lowest rank is merged first, of equal ones the leftmost, until no pair is left.
 //
-// Words of natural text are short: there, looking for the best pair anew each time is fastest.  A word may also be the whole
-// text (10 MB of one letter, or any text for SentencePiece).  Then the candidates wait in one queue per rank.  Entries come to
-// a queue mostly in the order of their positions, where appending and taking cost a step each; strays wait in a small heap
-// beside it.  So time is near-linear in practice, n log n at worst, and the order is exactly the one above.
+// Words of natural text are short: there, looking for the best pair anew each time is fastest.  A word may also be the
+// whole text (10 MB of one letter, or any text for SentencePiece).  Then the candidates wait in one queue per rank.
+// Entries come to a queue mostly in the order of their positions, where appending and taking cost a step each; strays
+// wait in a small heap beside it.  So time is near-linear in practice, n log n at worst, and the order is exactly the
+// one above.
 //
 // Invariant: id, next and prev agree with each other after every merge; between words all queues are empty.
 // Look next: bpe.h and spm.h, which set up the chains and say what merges.
@@ -15,8 +16,8 @@
 #define WEFT_MERGE_H
 #include "base/base.h"
 
-// Called for neighbours i and j = next[i]: if they merge, sets *rank and *id of the result and returns true.  Must give the
-// same answer each time for the same two symbols, that is for the same ids and the same spans of text.
+// Called for neighbours i and j = next[i]: if they merge, sets *rank and *id of the result and returns true.  Must give
+// the same answer each time for the same two symbols, that is for the same ids and the same spans of text.
 struct merger;
 typedef bool merge_find(const void *ctx, const struct merger *m, uint32_t i, uint32_t j, uint32_t *rank, int32_t *id);
 
@@ -33,8 +34,8 @@ typedef struct merger {
 #define MERGE_NONE UINT32_MAX
 
 void merger_reserve(merger *m, size_t n);                  // room for a word of n bytes; old contents are lost
-// Merges the word of n bytes and n_symbols symbols that starts at offset 0.  Ranks are below n_ranks, which is the same for
-// all words that a merger sees.
+// Merges the word of n bytes and n_symbols symbols that starts at offset 0.  Ranks are below n_ranks, which is the same
+// for all words that a merger sees.
 void merger_run(merger *m, uint32_t n, size_t n_symbols, uint32_t n_ranks, merge_find *find, const void *ctx);
 void merger_free(merger *m);
 #endif

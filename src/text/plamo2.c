@@ -34,15 +34,16 @@ static int put_bytes(const plamo2 *p, const char *text, size_t n, token_list *ou
   return 0;
 }
 
-// The best way through a whole text leads through every place that no token crosses, and what follows such a place adds the same
-// cost to all ways before it: the text up to there can be encoded by itself.
-// The costs of places that a token from here can reach.
+// The best way through a whole text leads through every place that no token crosses, and what follows such a place adds
+// the same cost to all ways before it: the text up to there can be encoded by itself. The costs of places that a token
+// from here can reach.
 enum { RING = 2 * TRIE_BYTES_MAX };
 #define NO_WAY (INT64_MAX / 2)        // more than any text costs
 #define AT(place) cost[(place) % RING]
 
 static int encode_settled(const plamo2 *p, const char *text, size_t n, trie_cost *steps, token_list *out, error *err) {
-  // For each place the least cost of what follows, and the length of the first token of the way there, or minus that of a character.
+  // For each place the least cost of what follows, and the length of the first token of the way there, or minus that of
+  // a character.
   const trie tokens = p->tokens;                          // copies, which no store changes
   const int64_t *own = p->cost;
   int64_t cost[RING];
@@ -54,7 +55,8 @@ static int encode_settled(const plamo2 *p, const char *text, size_t n, trie_cost
       if (utf8_next(text + at - back, back) == (int)back) { from = at - back; break; }
     int64_t best = AT(at) + UNKNOWN_COST;
     int length = -(int)(at - from);
-    for (size_t i = from + 1; i < at; i++) { AT(i) = NO_WAY; first[i] = 0; }     // inside of a character: no way leads here
+    // inside of a character: no way leads here
+    for (size_t i = from + 1; i < at; i++) { AT(i) = NO_WAY; first[i] = 0; }
     uint32_t node = 0;
     size_t end = from;
     while (end < n && (node = trie_step(&tokens, node, (unsigned char)text[end]))) {

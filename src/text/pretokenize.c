@@ -10,8 +10,9 @@
 
 static bool is_newline(uint32_t cp) { return cp == '\r' || cp == '\n'; }
 
-// Patterns written in C.  Runs of digits are cut in threes, counted from the right; or runs of some characters are matches, of `most`
-// characters at most: \p{N}, \p{N}{1,3}, \p{N}+ and [\r\n] in a fraction of the time, where a text is nothing else.
+// Patterns written in C.  Runs of digits are cut in threes, counted from the right; or runs of some characters are
+// matches, of `most` characters at most: \p{N}, \p{N}{1,3}, \p{N}+ and [\r\n] in a fraction of the time, where a text
+// is nothing else.
 static const struct native {
   const char *name;
   bool (*digit)(uint32_t cp);
@@ -39,8 +40,12 @@ struct pretokenizer {
 
 // Alternatives are tried in order: where the first one takes numbers and a match begins with one, no other is asked.
 static size_t first_takes(const char *pattern) {
-  static const struct { const char *first; size_t most; } heads[] = {{"\\p{N}|", 1}, {"\\p{N}{1,3}|", 3}, {"\\p{N}+|", SIZE_MAX}};
-  for (size_t i = 0; i < COUNT(heads); i++) if (!strncmp(pattern, heads[i].first, strlen(heads[i].first))) return heads[i].most;
+  static const struct {
+    const char *first;
+    size_t most;
+  } heads[] = {{"\\p{N}|", 1}, {"\\p{N}{1,3}|", 3}, {"\\p{N}+|", SIZE_MAX}};
+  for (size_t i = 0; i < COUNT(heads); i++)
+    if (!strncmp(pattern, heads[i].first, strlen(heads[i].first))) return heads[i].most;
   return 0;
 }
 
@@ -59,12 +64,14 @@ int pretokenizer_new(const pretokenizer_row *row, pretokenizer **out, error *err
     p->numbers[p->n] = first_takes(row->patterns[p->n]);
     int code;
     size_t at;
-    p->code[p->n] = pcre2_compile((PCRE2_SPTR)row->patterns[p->n], PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code, &at, NULL);
+    p->code[p->n] =
+      pcre2_compile((PCRE2_SPTR)row->patterns[p->n], PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code, &at, NULL);
     if (p->code[p->n]) continue;
     char why[128] = "";
     pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
     pretokenizer_free(p);
-    return error_set(err, "the pattern of pre-tokenizer '%s' does not compile with this PCRE2: %s (at %zu)", row->name, why, at);
+    return error_set(err, "the pattern of pre-tokenizer '%s' does not compile with this PCRE2: %s (at %zu)", row->name,
+                     why, at);
   }
   *out = p;
   return 0;
@@ -76,8 +83,8 @@ void pretokenizer_free(pretokenizer *p) {
   free(p);
 }
 
-// Short pieces that the patterns from a level on leave whole: what they make of a piece depends on its bytes alone, and texts repeat them.
-// (Numbers of three digits above all, which two more patterns would look at in vain.)
+// Short pieces that the patterns from a level on leave whole: what they make of a piece depends on its bytes alone, and
+// texts repeat them. (Numbers of three digits above all, which two more patterns would look at in vain.)
 struct whole { uint64_t bytes; size_t n, level; };
 enum { WHOLES = 256 };
 
@@ -142,7 +149,8 @@ static int cut_runs(struct split *s, size_t level, size_t at, size_t end, bool o
   for (size_t i = at; i < end; i = next) {
     if (!how->digit(point_at(s, i, end, &next))) continue;
     size_t count = 1;
-    for (size_t after; next < end && count < how->most && how->digit(point_at(s, next, end, &after)); next = after) count++;
+    for (size_t after; next < end && count < how->most && how->digit(point_at(s, next, end, &after)); next = after)
+      count++;
     if (next == end && open && count < how->most) return cut(s, level + 1, done, i, true);
     if (cut(s, level + 1, done, i, false) || cut(s, level + 1, i, next, false)) return -1;
     done = next;
@@ -205,8 +213,8 @@ static int cut_by(struct split *s, size_t level, size_t at, size_t end, bool ope
   return cut(s, level + 1, done, end, open);
 }
 
-// The patterns need valid UTF-8.  Each byte that is none looks to them like U+001A, SUBSTITUTE, which is neither letter nor
-// number nor space; offsets stay the same.  NULL if nothing has to change.
+// The patterns need valid UTF-8.  Each byte that is none looks to them like U+001A, SUBSTITUTE, which is neither letter
+// nor number nor space; offsets stay the same.  NULL if nothing has to change.
 static char *substitute(const char *text, size_t n) {
   size_t i = utf8_valid_prefix(text, n);
   if (i == n) return NULL;
@@ -219,7 +227,8 @@ static char *substitute(const char *text, size_t n) {
   return copy;
 }
 
-int pretokenizer_split(const pretokenizer *p, const char *text, size_t n, bool open, size_t *settled, pretokenizer_word *word, void *ctx, error *err) {
+int pretokenizer_split(const pretokenizer *p, const char *text, size_t n, bool open, size_t *settled,
+                       pretokenizer_word *word, void *ctx, error *err) {
   char *copy = substitute(text, n);
   struct split s = {.p = p, .text = text, .seen = copy ? copy : text, .match = pcre2_match_data_create(1, NULL),
                     .limits = pcre2_match_context_create(NULL), .word = word, .ctx = ctx, .err = err};

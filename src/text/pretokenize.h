@@ -1,15 +1,16 @@
-// pretokenize: cuts text into words before BPE merges inside each of them, with the patterns that the model was trained with.
+// pretokenize: cuts text into words before BPE merges inside each of them, with the patterns that the model was trained
+// with.
 //
-// patterns.c has one row for each value of tokenizer.ggml.pre: a list of patterns, applied one after the other.  A pattern cuts
-// each piece that the ones before it left into its matches and what lies between them, and sees nothing outside of that piece.
-// Adding a model's pattern is adding a row.
+// patterns.c has one row for each value of tokenizer.ggml.pre: a list of patterns, applied one after the other.  A
+// pattern cuts each piece that the ones before it left into its matches and what lies between them, and sees nothing
+// outside of that piece. Adding a model's pattern is adding a row.
 //
-// Patterns run in PCRE2's interpreter, not in its JIT compiler: that one keeps pages that are writable and executable at once,
-// which Weft does nowhere, and 10 MB of text take a third of a second without it.  Steps are limited in proportion to the
-// text, so that no text can make a pattern backtrack for ever.  A pattern must not look far ahead from many places, nor repeat
-// a group without bound unless possessively: the one takes quadratic time, the other memory for each repetition.  What cannot
-// be said so (digits in threes from the right), or matches so often that calling PCRE2 would be most of the work (single digits), is a
-// pattern that begins with '@' and is written in C.
+// Patterns run in PCRE2's interpreter, not in its JIT compiler: that one keeps pages that are writable and executable
+// at once, which Weft does nowhere, and 10 MB of text take a third of a second without it.  Steps are limited in
+// proportion to the text, so that no text can make a pattern backtrack for ever.  A pattern must not look far ahead
+// from many places, nor repeat a group without bound unless possessively: the one takes quadratic time, the other
+// memory for each repetition.  What cannot be said so (digits in threes from the right), or matches so often that
+// calling PCRE2 would be most of the work (single digits), is a pattern that begins with '@' and is written in C.
 //
 // Invariant: the words of a text, in order, are the text; none is empty.  Look next: bpe.h.
 #ifndef WEFT_PRETOKENIZE_H
@@ -40,17 +41,18 @@ typedef struct pretokenizer pretokenizer;
 int pretokenizer_new(const pretokenizer_row *row, pretokenizer **out, error *err);   // compiles the patterns
 void pretokenizer_free(pretokenizer *p);                                 // NULL is fine
 
-// Calls word for each word of the text.  Bytes that are no UTF-8 count as symbols.  Stops with -1 when word returns nonzero, or when
-// a pattern gives up (error set).  Any number of threads may split with one pretokenizer.
+// Calls word for each word of the text.  Bytes that are no UTF-8 count as symbols.  Stops with -1 when word returns
+// nonzero, or when a pattern gives up (error set).  Any number of threads may split with one pretokenizer.
 //
-// A text can come in pieces.  open: it may go on after its n bytes; then only words that no continuation changes are given out, and
-// *settled is the end of the last one, where the next call begins.
+// A text can come in pieces.  open: it may go on after its n bytes; then only words that no continuation changes are
+// given out, and *settled is the end of the last one, where the next call begins.
 //
-// How it is known that nothing can change: PCRE2 says of a match whether it had to look at the end of the text (partial matching),
-// and the last pattern only ever cuts inside of pieces that the ones before it have cut off or are sure not to end earlier.  Beginning anew at
-// the end of a word gives what going on there gives, because a search that has found nothing up to some place finds the same from there.
-// A look-behind does not see what was given out, so a pattern may only use one to save steps: where it can be true anew at the
-// beginning of a word, the rest must not match.
+// How it is known that nothing can change: PCRE2 says of a match whether it had to look at the end of the text (partial
+// matching), and the last pattern only ever cuts inside of pieces that the ones before it have cut off or are sure not
+// to end earlier.  Beginning anew at the end of a word gives what going on there gives, because a search that has found
+// nothing up to some place finds the same from there. A look-behind does not see what was given out, so a pattern may
+// only use one to save steps: where it can be true anew at the beginning of a word, the rest must not match.
 typedef int pretokenizer_word(void *ctx, const char *word, size_t n);
-int pretokenizer_split(const pretokenizer *p, const char *text, size_t n, bool open, size_t *settled, pretokenizer_word *word, void *ctx, error *err);
+int pretokenizer_split(const pretokenizer *p, const char *text, size_t n, bool open, size_t *settled,
+                       pretokenizer_word *word, void *ctx, error *err);
 #endif

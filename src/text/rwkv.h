@@ -1,5 +1,5 @@
-// rwkv: the "World" tokenizer of the RWKV models: at each place the longest token that begins there.  Token texts are written
-// with escapes (\n, \t, \r, \\, \', \x and two hexadecimal digits), since most tokens are bytes and not text.
+// rwkv: the "World" tokenizer of the RWKV models: at each place the longest token that begins there.  Token texts are
+// written with escapes (\n, \t, \r, \\, \', \x and two hexadecimal digits), since most tokens are bytes and not text.
 //
 // Invariant: what is put out decodes to the text.  Look next: trie.h, decode.c.
 #ifndef WEFT_RWKV_H
@@ -10,8 +10,8 @@
 typedef struct rwkv { const vocab *v; trie tokens; } rwkv;
 
 int rwkv_init(rwkv *r, const vocab *v, arena *mem, error *err);            // v must live as long as r
-// Appends the tokens of a stretch of text.  -1 where a byte has no token and the model no unknown token.  open: the text may go on;
-// *settled bytes have been encoded, up to where a token reaches the end or a longer one might.
+// Appends the tokens of a stretch of text.  -1 where a byte has no token and the model no unknown token.  open: the
+// text may go on; *settled bytes have been encoded, up to where a token reaches the end or a longer one might.
 int rwkv_encode(const rwkv *r, const char *text, size_t n, bool open, size_t *settled, trie_cost *cost, token_list *out,
                 error *err);
 void rwkv_unescape(text_view text, str *out);                              // a token's text as bytes

@@ -17,7 +17,8 @@ int special_init(special_set *s, const vocab *v, arena *mem, error *err) {
 }
 
 // *cut: the text ended before the search did.
-static int32_t longest_at(const special_set *s, const char *text, size_t n, bool parse_special, trie_cost *cost, bool *cut) {
+static int32_t longest_at(const special_set *s, const char *text, size_t n, bool parse_special, trie_cost *cost,
+                          bool *cut) {
   int32_t best = -1;
   uint32_t node = s->first[(unsigned char)text[0]];
   *cut = false;
@@ -29,8 +30,8 @@ static int32_t longest_at(const special_set *s, const char *text, size_t n, bool
   return best;
 }
 
-enum special_found special_next(const special_set *s, const char *text, size_t n, size_t from, bool parse_special, bool open,
-                                trie_cost *cost, size_t *at, int32_t *id) {
+enum special_found special_next(const special_set *s, const char *text, size_t n, size_t from, bool parse_special,
+                                bool open, trie_cost *cost, size_t *at, int32_t *id) {
   for (size_t i = from; i < n; i++) {
     if (!s->first[(unsigned char)text[i]]) continue;
     bool cut;

@@ -56,8 +56,8 @@ static bool find_pair(const void *ctx, const merger *m, uint32_t i, uint32_t j, 
   return true;
 }
 
-// Writes the text with its spaces as they are in the vocabulary and sets the chain up: one symbol for each character, one
-// for each byte that belongs to none.  Returns the number of symbols.
+// Writes the text with its spaces as they are in the vocabulary and sets the chain up: one symbol for each character,
+// one for each byte that belongs to none.  Returns the number of symbols.
 static size_t set_up(merger *m, const char *text, size_t n, bool prefix, char *out, size_t *n_out) {
   size_t at = 0, symbols = 0;
   for (size_t i = 0; i < n || prefix;) {
@@ -82,8 +82,8 @@ static int put_bytes(const spm *s, const char *text, size_t n, token_list *out, 
     if (s->byte_id[(unsigned char)text[i]] < 0) {
       int32_t unknown = vocab_unknown(s->v);
       if (unknown < 0)
-        return error_set(err, "%stokenizer.ggml.tokens has no <0x%02X>, and no unknown token stands in for it", s->v->source,
-                         (unsigned)(unsigned char)text[i]);
+        return error_set(err, "%stokenizer.ggml.tokens has no <0x%02X>, and no unknown token stands in for it",
+                         s->v->source, (unsigned)(unsigned char)text[i]);
       vec_push(out, unknown);                              // one for the whole character
       return 0;
     }
@@ -105,10 +105,13 @@ static int put_symbol(const spm *s, const merger *m, uint32_t i, const char *tex
 }
 
 // A part that nothing is merged across the ends of.
-static int encode_part(const spm *s, merger *m, word_cache *words, const char *text, size_t n, bool prefix, str *chain, token_list *out, error *err) {
+static int encode_part(const spm *s, merger *m, word_cache *words, const char *text, size_t n, bool prefix, str *chain,
+                       token_list *out, error *err) {
   word_entry *known = prefix ? NULL : word_cache_slot(words, text, n);
   if (word_cache_get(known, text, n, out)) return 0;
-  if (n > PART_BYTES_MAX) return error_set(err, "%zu bytes of text that must be merged as a whole are too long (the limit is %zu)", n, PART_BYTES_MAX);
+  if (n > PART_BYTES_MAX)
+    return error_set(err, "%zu bytes of text that must be merged as a whole are too long (the limit is %zu)", n,
+                     PART_BYTES_MAX);
   size_t spaces = prefix, at = 0, room, before = out->n;
   for (size_t i = 0; i < n; i++) spaces += text[i] == ' ';
   room = n + 2 * spaces + 1;
@@ -123,8 +126,8 @@ static int encode_part(const spm *s, merger *m, word_cache *words, const char *t
   return 0;
 }
 
-int spm_encode(const spm *s, merger *m, word_cache *words, const char *text, size_t n, bool first, bool open, size_t *settled, token_list *out,
-               error *err) {
+int spm_encode(const spm *s, merger *m, word_cache *words, const char *text, size_t n, bool first, bool open,
+               size_t *settled, token_list *out, error *err) {
   bool prefix = first && s->space_prefix;
   str chain = {0};
   size_t from = 0, length;

@@ -12,7 +12,12 @@
 // ---- Making a tokenizer ----
 
 void vocab_desc_init(vocab_desc *d) {
-  *d = (vocab_desc){.add_bos = -1, .add_eos = -1, .add_sep = -1, .add_space_prefix = -1, .remove_extra_whitespaces = -1, .lowercase = -1,
+  *d = (vocab_desc){.add_bos = -1,
+                    .add_eos = -1,
+                    .add_sep = -1,
+                    .add_space_prefix = -1,
+                    .remove_extra_whitespaces = -1,
+                    .lowercase = -1,
                     .strip_accents = -1};
   for (int r = 0; r < ROLE_COUNT; r++) d->role[r] = -1;
 }
@@ -49,7 +54,8 @@ static const struct algorithm *find_algorithm(text_view model) {
 
 static const char *algorithm_names(arena *mem) {
   const char *names = algorithms[0].model;
-  for (size_t i = 1; i < COUNT(algorithms); i++) names = arena_printf(mem, "%s%s%s", names, i + 1 < COUNT(algorithms) ? ", " : " and ", algorithms[i].model);
+  for (size_t i = 1; i < COUNT(algorithms); i++)
+    names = arena_printf(mem, "%s%s%s", names, i + 1 < COUNT(algorithms) ? ", " : " and ", algorithms[i].model);
   return names;
 }
 
@@ -59,25 +65,32 @@ static bool is_bpe(enum vocab_kind kind) { return kind == VOCAB_BPE || kind == V
 static const char *find_obstacle(tokenizer *t, const vocab_desc *d, const char *source) {
   if (!d->model.at) return arena_printf(t->mem, "%s" KEY "model is absent: this file cannot encode text", source);
   if (t->v.kind == VOCAB_OTHER)
-    return arena_printf(t->mem, "%s" KEY "model is '%s', which Weft cannot encode text for (it knows %s)", source, t->model, algorithm_names(t->mem));
+    return arena_printf(t->mem, "%s" KEY "model is '%s', which Weft cannot encode text for (it knows %s)", source,
+                        t->model, algorithm_names(t->mem));
   if (!is_bpe(t->v.kind)) return NULL;
-  if (!t->row) return arena_printf(t->mem, "%s" KEY "pre is '%s', a pre-tokenizer that Weft does not know", source, t->pre);
-  if (!d->merge) return arena_printf(t->mem, "%s" KEY "merges is absent: no text can be encoded with " KEY "model '%s'", source, t->model);
+  if (!t->row)
+    return arena_printf(t->mem, "%s" KEY "pre is '%s', a pre-tokenizer that Weft does not know", source, t->pre);
+  if (!d->merge)
+    return arena_printf(t->mem, "%s" KEY "merges is absent: no text can be encoded with " KEY "model '%s'", source,
+                        t->model);
   return NULL;
 }
 
-
-static int decide_additions(tokenizer *t, const vocab_desc *d, const struct algorithm *a, const char *source, error *err) {
+static int decide_additions(tokenizer *t, const vocab_desc *d, const struct algorithm *a, const char *source,
+                            error *err) {
   static const struct algorithm unknown = {0};
   if (!a) a = &unknown;
   bool bos = t->v.role[ROLE_bos] >= 0, eos = t->v.role[ROLE_eos] >= 0;
   unsigned flags = t->row ? t->row->flags : 0;
-  if (t->v.n && d->add_bos == 1 && !bos) return error_set(err, "%s" KEY "add_bos_token is true, but " KEY "bos_token_id is absent", source);
-  if (t->v.n && d->add_eos == 1 && !eos) return error_set(err, "%s" KEY "add_eos_token is true, but " KEY "eos_token_id is absent", source);
+  if (t->v.n && d->add_bos == 1 && !bos)
+    return error_set(err, "%s" KEY "add_bos_token is true, but " KEY "bos_token_id is absent", source);
+  if (t->v.n && d->add_eos == 1 && !eos)
+    return error_set(err, "%s" KEY "add_eos_token is true, but " KEY "eos_token_id is absent", source);
   t->add_bos = bos && (flags & PRE_BOS_ALWAYS || flag_or(d->add_bos, a->add_bos || flags & PRE_BOS));
   t->add_eos = eos && flag_or(d->add_eos, a->add_eos);
   t->add_sep = t->v.kind == VOCAB_WORDPIECE && t->v.role[ROLE_sep] >= 0 && flag_or(d->add_sep, a->add_sep);
-  t->space_prefix = (t->v.kind == VOCAB_SPM || t->v.kind == VOCAB_UNIGRAM) && flag_or(d->add_space_prefix, a->space_prefix);
+  t->space_prefix =
+    (t->v.kind == VOCAB_SPM || t->v.kind == VOCAB_UNIGRAM) && flag_or(d->add_space_prefix, a->space_prefix);
   return 0;
 }
 
@@ -132,7 +145,8 @@ static int make_encoder(const tokenizer *t, struct encoder *e) {
     case VOCAB_WORDPIECE:
       return wordpiece_init(&e->wordpiece, v, lowercase, flag_or(d->strip_accents, lowercase), t->mem, &e->err);
     case VOCAB_UNIGRAM:
-      return unigram_init(&e->unigram, v, &t->map, t->space_prefix, flag_or(d->remove_extra_whitespaces, false), t->mem, &e->err);
+      return unigram_init(&e->unigram, v, &t->map, t->space_prefix, flag_or(d->remove_extra_whitespaces, false), t->mem,
+                          &e->err);
     case VOCAB_RWKV: return rwkv_init(&e->rwkv, v, t->mem, &e->err);
     case VOCAB_PLAMO2: return plamo2_init(&e->plamo2, v, t->mem, &e->err);
     case VOCAB_OTHER: break;
@@ -164,7 +178,9 @@ int tokenizer_encoder(const tokenizer *t, const struct encoder **out, error *err
 static bool known(const tokenizer *t, int32_t id) { return id >= 0 && id < t->v.n; }
 
 int32_t tokenizer_n_vocab(const tokenizer *t) { return t->v.n; }
-text_view tokenizer_token_text(const tokenizer *t, int32_t id) { return known(t, id) ? t->v.token[id] : (text_view){NULL, 0}; }
+text_view tokenizer_token_text(const tokenizer *t, int32_t id) {
+  return known(t, id) ? t->v.token[id] : (text_view){NULL, 0};
+}
 enum token_type tokenizer_token_type(const tokenizer *t, int32_t id) {
   return known(t, id) ? (enum token_type)t->v.type[id] : TOKEN_UNDEFINED;
 }

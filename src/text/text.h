@@ -1,29 +1,34 @@
 // text: from text to tokens and back.  This is the folder's opening file and its whole public interface.
 //
-// A tokenizer is made from what a model file says (tokenizer.ggml.*): the tokens' texts, types and scores, the merges, and
-// the names of the algorithm ("model") and of the way text is cut into words first ("pre").  Encoding is a pipeline
-// (encode.c): find special tokens -> cut the rest into words -> merge each word's symbols by rank -> bytes for what is left.
+// A tokenizer is made from what a model file says (tokenizer.ggml.*): the tokens' texts, types and scores, the merges,
+// and the names of the algorithm ("model") and of the way text is cut into words first ("pre").  Encoding is a pipeline
+// (encode.c): find special tokens -> cut the rest into words -> merge each word's symbols by rank -> bytes for what is
+// left.
 //
 //   special.h      finds added tokens in a text, longest first
 //   pretokenize.h  the table of word patterns, one row per name, and the splitting with them
 //   bpe.h, spm.h   BPE by merge rank, on bytes or on characters; SentencePiece's BPE by score
-//   merge.h        what they share: repeated merging of the best neighbours, in near-linear time for words of any length
+//   merge.h        what they share: repeated merging of the best neighbours, in near-linear time for words of any
+//                  length
 //   joins.h, word_cache.h   where a text can be cut because nothing merges across; words that came before
 //   unigram.h, charsmap.h, plamo2.h   the best sum of scores, and SentencePiece's normalisation
 //   wordpiece.h, rwkv.h   the longest token that fits
 //   trie.h         what those share: the tokens that begin at a place
 //   chat.h, jinja.h   a conversation as a prompt, by the template of a model; a language, on its own
-//   grammar.h      what may be generated: grammars (gbnf.h), JSON schemas (schema.h) and regular expressions (regex.h) as masks of tokens
+//   grammar.h      what may be generated: grammars (gbnf.h), JSON schemas (schema.h) and regular expressions (regex.h)
+//                  as masks of tokens
 //   answer.h       what a chat model writes, as reasoning, content and calls of tools
-//   decode.c       tokens to text;  vocab.h: the tokens themselves;  unicode.h, utf8.h: characters;  text_gguf.c: reads the keys of a file
+//   decode.c       tokens to text;  vocab.h: the tokens themselves;  unicode.h, utf8.h: characters;  text_gguf.c: reads
+//                  the keys of a file
 //
 // Promises:
 //  - Any bytes can be encoded: invalid UTF-8 and NUL are data like any other, and time grows with the length only.
-//  - Decoding what was encoded gives the same bytes back, whatever they were, unless the vocabulary itself lacks a byte (then its
-//    unknown token stands in; without one encoding fails and says so, or, in byte-level BPE, the byte is left out), or the model
-//    normalises: Unigram and WordPiece change characters and spaces, and some BPE models take text in normal form C (PRE_NFC).
-//  - Text never becomes a control token unless parse_special asks for it: CONTROL, UNKNOWN and BYTE tokens take no part in
-//    merging.  USER_DEFINED tokens are matched in all text, before anything else.
+//  - Decoding what was encoded gives the same bytes back, whatever they were, unless the vocabulary itself lacks a byte
+//    (then its unknown token stands in; without one encoding fails and says so, or, in byte-level BPE, the byte is left
+//    out), or the model normalises: Unigram and WordPiece change characters and spaces, and some BPE models take text
+//    in normal form C (PRE_NFC).
+//  - Text never becomes a control token unless parse_special asks for it: CONTROL, UNKNOWN and BYTE tokens take no part
+//    in merging.  USER_DEFINED tokens are matched in all text, before anything else.
 //  - A tokenizer does not change after it was made; any number of threads may use it at once.
 #ifndef WEFT_TEXT_H
 #define WEFT_TEXT_H
@@ -39,12 +44,22 @@ typedef struct text_view { const char *at; size_t n; } text_view;
 
 // Types of tokens, numbered as in tokenizer.ggml.token_type.  Any other number counts as TOKEN_UNDEFINED, and UNDEFINED
 // and UNUSED tokens are treated like NORMAL ones.
-enum token_type { TOKEN_UNDEFINED, TOKEN_NORMAL, TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_USER_DEFINED, TOKEN_UNUSED, TOKEN_BYTE };
+enum token_type {
+  TOKEN_UNDEFINED,
+  TOKEN_NORMAL,
+  TOKEN_UNKNOWN,
+  TOKEN_CONTROL,
+  TOKEN_USER_DEFINED,
+  TOKEN_UNUSED,
+  TOKEN_BYTE
+};
 
 // Tokens with a role.      member, the key's middle part (tokenizer.ggml.<key>_token_id)
 #define TOKEN_ROLES(R) \
-  R(bos, "bos") R(eos, "eos") R(eot, "eot") R(eom, "eom") R(unk, "unknown") R(sep, "seperator") R(pad, "padding") R(mask, "mask") R(cls, "cls") \
-  R(fim_pre, "fim_pre") R(fim_suf, "fim_suf") R(fim_mid, "fim_mid") R(fim_pad, "fim_pad") R(fim_rep, "fim_rep") R(fim_sep, "fim_sep")
+  R(bos, "bos") R(eos, "eos") R(eot, "eot") R(eom, "eom") R(unk, "unknown") R(sep, "seperator") R(pad, "padding") \
+  R(mask, "mask") R(cls, "cls") \
+  R(fim_pre, "fim_pre") R(fim_suf, "fim_suf") R(fim_mid, "fim_mid") R(fim_pad, "fim_pad") R(fim_rep, "fim_rep") \
+  R(fim_sep, "fim_sep")
 enum token_role {
 #define R(member, key) ROLE_##member,
   TOKEN_ROLES(R)
@@ -52,12 +67,14 @@ enum token_role {
   ROLE_COUNT
 };
 
-// What a file says about its tokenizer.  {0} followed by vocab_desc_init is an empty one.  tokenizer_new copies types and
-// scores; the strings are borrowed: whoever owns them (the open gguf) must outlive the tokenizer.
+// What a file says about its tokenizer.  {0} followed by vocab_desc_init is an empty one.  tokenizer_new copies types
+// and scores; the strings are borrowed: whoever owns them (the open gguf) must outlive the tokenizer.
 typedef struct vocab_desc {
-  const char *source;                                     // begins every message, usually a file name; copied.  NULL: nothing
+  // begins every message, usually a file name; copied.  NULL: nothing
+  const char *source;
   text_view model, pre;                                   // "gpt2", "llama-bpe"; at is NULL where the key is absent
-  const void *ctx; size_t ctx_bytes;                      // handed to token and merge; that many bytes of it are copied (0: borrowed)
+  // handed to token and merge; that many bytes of it are copied (0: borrowed)
+  const void *ctx; size_t ctx_bytes;
   uint64_t n_tokens;
   text_view (*token)(const void *ctx, uint64_t i);        // text of token i < n_tokens
   const float *scores; uint64_t n_scores;                 // NULL: absent
@@ -67,50 +84,59 @@ typedef struct vocab_desc {
   int64_t role[ROLE_COUNT];                               // ids; -1: absent
   int add_bos, add_eos, add_sep, add_space_prefix;        // 0, 1; -1: absent
   int remove_extra_whitespaces, lowercase, strip_accents; // the same, for Unigram and WordPiece
-  text_view charsmap;                                     // tokenizer.ggml.precompiled_charsmap; n is 0 where absent.  Borrowed
+  // tokenizer.ggml.precompiled_charsmap; n is 0 where absent.  Borrowed
+  text_view charsmap;
   text_view name, architecture;                           // of the model: some say by it what no key says
 } vocab_desc;
 void vocab_desc_init(vocab_desc *d);                      // all absent
 
-// Makes a tokenizer.  -1 and a message with key and value for a broken description: arrays of different lengths, a role's
-// id or a token that cannot be (see vocab.h for the limits), a duplicate token, a score that is not a number.
-// An algorithm or pattern that Weft does not know is no error here: such a tokenizer decodes, and encoding says why it cannot.
+// Makes a tokenizer.  -1 and a message with key and value for a broken description: arrays of different lengths, a
+// role's id or a token that cannot be (see vocab.h for the limits), a duplicate token, a score that is not a number. An
+// algorithm or pattern that Weft does not know is no error here: such a tokenizer decodes, and encoding says why it
+// cannot.
 int tokenizer_new(const vocab_desc *d, tokenizer **out, error *err);
 // The same from the tokenizer.ggml.* keys of a model file, which must stay open as long as the tokenizer lives.
 int tokenizer_from_gguf(const gguf *g, tokenizer **out, error *err);
 void tokenizer_free(tokenizer *t);                        // NULL is fine
 
-// Text to tokens.  add_special adds BOS and EOS where the model wants them; parse_special lets the texts of control tokens
-// in the input become those tokens (for templates, never for what users type).  *ids is for free(), also when *n_ids is 0.
+// Text to tokens.  add_special adds BOS and EOS where the model wants them; parse_special lets the texts of control
+// tokens in the input become those tokens (for templates, never for what users type).  *ids is for free(), also when
+// *n_ids is 0.
 int tokenizer_encode(const tokenizer *t, const char *text, size_t n, bool add_special, bool parse_special,
                      int32_t **ids, size_t *n_ids, error *err);
 
-// The same for a text that comes in pieces, however it is cut: the ids of all calls together are those of the whole text at once.
-// An id comes as soon as nothing that may follow can change it.  So much of a text is held as that takes: usually a word, of some
-// vocabularies a line.  (There are texts that only their end decides, such as a letter repeated without end.)
+// The same for a text that comes in pieces, however it is cut: the ids of all calls together are those of the whole
+// text at once. An id comes as soon as nothing that may follow can change it.  So much of a text is held as that takes:
+// usually a word, of some vocabularies a line.  (There are texts that only their end decides, such as a letter repeated
+// without end.)
 typedef struct text_encoder text_encoder;
-int text_encoder_new(const tokenizer *t, bool add_special, bool parse_special, text_encoder **out, error *err);   // t must outlive it
+// t must outlive it
+int text_encoder_new(const tokenizer *t, bool add_special, bool parse_special, text_encoder **out, error *err);
 void text_encoder_free(text_encoder *e);                               // NULL is fine
 // *ids are borrowed until the next call.  After an error there is nothing but that error to be had.
 int text_encoder_add(text_encoder *e, const char *text, size_t n, const int32_t **ids, size_t *n_ids, error *err);
-int text_encoder_end(text_encoder *e, const int32_t **ids, size_t *n_ids, error *err);   // the rest; then e is at the beginning of a text again
+// the rest; then e is at the beginning of a text again
+int text_encoder_end(text_encoder *e, const int32_t **ids, size_t *n_ids, error *err);
 
 // 0 if this tokenizer can encode text; -1 and the reason (naming key and value) if it cannot.
 int tokenizer_can_encode(const tokenizer *t, error *err);
 
-// Appends the bytes of one token, which may be a part of a character (see utf8_stream).  Control and unknown tokens give
-// nothing unless special.  Ids outside the vocabulary give nothing.
+// Appends the bytes of one token, which may be a part of a character (see utf8_stream).  Control and unknown tokens
+// give nothing unless special.  Ids outside the vocabulary give nothing.
 void tokenizer_piece(const tokenizer *t, int32_t id, str *out, bool special);
 // Appends the text of tokens, without the space that SentencePiece models put before a text.
 void tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool special, str *out);
 
 int32_t tokenizer_n_vocab(const tokenizer *t);
-text_view tokenizer_token_text(const tokenizer *t, int32_t id);        // as the file has it; {NULL, 0} outside the vocabulary
+// as the file has it; {NULL, 0} outside the vocabulary
+text_view tokenizer_token_text(const tokenizer *t, int32_t id);
 enum token_type tokenizer_token_type(const tokenizer *t, int32_t id);  // TOKEN_UNDEFINED outside the vocabulary
 float tokenizer_token_score(const tokenizer *t, int32_t id);           // 0 where there are no scores
-int32_t tokenizer_find(const tokenizer *t, const char *text, size_t n);   // the token with exactly this text as the file has it, or -1
+// the token with exactly this text as the file has it, or -1
+int32_t tokenizer_find(const tokenizer *t, const char *text, size_t n);
 int32_t tokenizer_role(const tokenizer *t, enum token_role role);      // -1: this model has none
-bool tokenizer_is_eog(const tokenizer *t, int32_t id);                 // ends a generation: EOS, EOT, EOM and their well-known names
+// ends a generation: EOS, EOT, EOM and their well-known names
+bool tokenizer_is_eog(const tokenizer *t, int32_t id);
 bool tokenizer_adds_bos(const tokenizer *t);
 bool tokenizer_adds_eos(const tokenizer *t);
 const char *tokenizer_model_name(const tokenizer *t);                  // "gpt2"; "" where the file names none

@@ -7,8 +7,12 @@
 struct source { const gguf_value *tokens, *merges; };
 
 static text_view view(gguf_string s) { return (text_view){s.at, s.n}; }
-static text_view token_at(const void *ctx, uint64_t i) { return view(gguf_elem_str(((const struct source *)ctx)->tokens, (size_t)i)); }
-static text_view merge_at(const void *ctx, uint64_t i) { return view(gguf_elem_str(((const struct source *)ctx)->merges, (size_t)i)); }
+static text_view token_at(const void *ctx, uint64_t i) {
+  return view(gguf_elem_str(((const struct source *)ctx)->tokens, (size_t)i));
+}
+static text_view merge_at(const void *ctx, uint64_t i) {
+  return view(gguf_elem_str(((const struct source *)ctx)->merges, (size_t)i));
+}
 
 // -1, 0 or 1 for a key that is absent, false or true.
 static int flag(const gguf *g, const char *key, int *out, error *err) {
@@ -23,7 +27,9 @@ static int flag(const gguf *g, const char *key, int *out, error *err) {
 static int read_names(const gguf *g, vocab_desc *d, error *err) {
   gguf_string model, pre, name, architecture;
   if (gguf_str_opt(g, KEY "model", NULL, &model, err) || gguf_str_opt(g, KEY "pre", NULL, &pre, err)) return -1;
-  if (gguf_str_opt(g, "general.name", NULL, &name, err) || gguf_str_opt(g, "general.architecture", NULL, &architecture, err)) return -1;
+  if (gguf_str_opt(g, "general.name", NULL, &name, err) ||
+      gguf_str_opt(g, "general.architecture", NULL, &architecture, err))
+    return -1;
   d->model = view(model);
   d->pre = view(pre);
   d->name = view(name);
@@ -64,10 +70,14 @@ static int read_roles(const gguf *g, vocab_desc *d, error *err) {
     if (gguf_i64(g, keys[r], &d->role[r], err)) return -1;
   }
   // What older files call the tokens for filling a gap.
-  static const struct { const char *key; enum token_role role; } older[] = {
-    {KEY "prefix_token_id", ROLE_fim_pre}, {KEY "suffix_token_id", ROLE_fim_suf}, {KEY "middle_token_id", ROLE_fim_mid}};
+  static const struct { const char *key; enum token_role role;
+  } older[] = {{KEY "prefix_token_id", ROLE_fim_pre},
+               {KEY "suffix_token_id", ROLE_fim_suf},
+               {KEY "middle_token_id", ROLE_fim_mid}};
   for (size_t i = 0; i < COUNT(older); i++)
-    if (d->role[older[i].role] == -1 && gguf_find(g, older[i].key) && gguf_i64(g, older[i].key, &d->role[older[i].role], err)) return -1;
+    if (d->role[older[i].role] == -1 && gguf_find(g, older[i].key) &&
+        gguf_i64(g, older[i].key, &d->role[older[i].role], err))
+      return -1;
   return 0;
 }
 
@@ -78,7 +88,8 @@ int tokenizer_from_gguf(const gguf *g, tokenizer **out, error *err) {
   vocab_desc_init(&d);
   d.source = gguf_path(g);
   d.ctx = &s, d.ctx_bytes = sizeof s;
-  int bad = read_names(g, &d, err) || read_arrays(g, &d, &s, temporary, err) || read_roles(g, &d, err) || tokenizer_new(&d, out, err);
+  int bad = read_names(g, &d, err) || read_arrays(g, &d, &s, temporary, err) || read_roles(g, &d, err) ||
+            tokenizer_new(&d, out, err);
   arena_free(temporary);
   return bad ? -1 : 0;
 }

@@ -1,7 +1,8 @@
 // tokenizer: what text.h keeps opaque.  For the files of this folder only.
 //
-// Reading the merges and compiling patterns costs some milliseconds that a program which only decodes need not spend, so the
-// encoder is made at the first encoding, under a lock (text.c); everything else is fixed when tokenizer_new returns.
+// Reading the merges and compiling patterns costs some milliseconds that a program which only decodes need not spend,
+// so the encoder is made at the first encoding, under a lock (text.c); everything else is fixed when tokenizer_new
+// returns.
 #ifndef WEFT_TOKENIZER_H
 #define WEFT_TOKENIZER_H
 #include "text/bpe.h"

@@ -1,5 +1,5 @@
-// Building tries: see trie.h.  The strings are sorted; a node is then a range of them that agree up to its depth, and its
-// children are the ranges into which the next byte parts it.
+// Building tries: see trie.h.  The strings are sorted; a node is then a range of them that agree up to its depth, and
+// its children are the ranges into which the next byte parts it.
 #include "text/trie.h"
 #include "text/utf8.h"
 #include <stdlib.h>
@@ -40,7 +40,8 @@ int trie_build(trie *t, trie_item *items, size_t n, arena *mem, error *err) {
   size_t kept = 0, bytes = 0;
   for (size_t i = 0; i < n; i++)
     if (items[i].text.n && items[i].text.n <= TRIE_BYTES_MAX) { items[kept++] = items[i]; bytes += items[i].text.n; }
-  if (bytes > TRIE_TOTAL_MAX) return error_set(err, "the tokens have %zu bytes together (the limit for encoding is %u)", bytes, TRIE_TOTAL_MAX);
+  if (bytes > TRIE_TOTAL_MAX)
+    return error_set(err, "the tokens have %zu bytes together (the limit for encoding is %u)", bytes, TRIE_TOTAL_MAX);
   if (kept) qsort(items, kept, sizeof *items, by_text);
   // One node for the root and one for each beginning of a string that the string before it does not share.
   size_t count = 1;
@@ -79,7 +80,8 @@ int trie_build(trie *t, trie_item *items, size_t n, arena *mem, error *err) {
 }
 
 int trie_refuse(const char *source, error *err) {
-  return error_set(err, "%stokenizer.ggml.tokens makes this text take more than %d steps for each of its bytes", source, TRIE_STEPS_PER_BYTE);
+  return error_set(err, "%stokenizer.ggml.tokens makes this text take more than %d steps for each of its bytes", source,
+                   TRIE_STEPS_PER_BYTE);
 }
 
 size_t trie_uncrossed(const trie *t, const char *text, size_t n, trie_cost *cost) {

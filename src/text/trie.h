@@ -1,13 +1,15 @@
 // trie: which of many byte strings begin at a place in a text, found byte by byte.
 //
-// Nodes are numbered in the order of a breadth-first walk, so the children of a node lie beside each other and are those from
-// first[node] up to first[node + 1]; label holds the byte that leads to each.  That takes 9 bytes a node and no pointers.
+// Nodes are numbered in the order of a breadth-first walk, so the children of a node lie beside each other and are
+// those from first[node] up to first[node + 1]; label holds the byte that leads to each.  That takes 9 bytes a node and
+// no pointers.
 //
 // Strings longer than TRIE_BYTES_MAX are left out: a text's position then costs a bounded number of steps, whatever the
 // vocabulary.  Of equal strings the first one counts.
 //
-// That bound is far above what real vocabularies take, a few steps for each byte of a text: one whose strings are made to be long and
-// to begin everywhere takes a thousand.  So steps are counted, and a text that takes too many of them is refused.
+// That bound is far above what real vocabularies take, a few steps for each byte of a text: one whose strings are made
+// to be long and to begin everywhere takes a thousand.  So steps are counted, and a text that takes too many of them is
+// refused.
 //
 // Invariant: node 0 is the root and nobody's child, so 0 also says that there is no child.  Look next: unigram.h.
 #ifndef WEFT_TRIE_H
@@ -33,9 +35,12 @@ typedef struct trie_cost { uint64_t steps, bytes; } trie_cost;
 #define TRIE_STEPS_PER_BYTE 32
 // -1 and a message; source: what stands before it, as in vocab.h.
 int trie_refuse(const char *source, error *err);
-static inline bool trie_too_costly(const trie_cost *c) { return c->steps > TRIE_STEPS_FREE + TRIE_STEPS_PER_BYTE * c->bytes; }
+static inline bool trie_too_costly(const trie_cost *c) {
+  return c->steps > TRIE_STEPS_FREE + TRIE_STEPS_PER_BYTE * c->bytes;
+}
 
-// Sorts items; empty texts are left out.  -1 and a message where the texts have more than TRIE_TOTAL_MAX bytes together.
+// Sorts items; empty texts are left out.  -1 and a message where the texts have more than TRIE_TOTAL_MAX bytes
+// together.
 int trie_build(trie *t, trie_item *items, size_t n, arena *mem, error *err);
 
 // The node that byte leads to, or 0.
@@ -50,8 +55,9 @@ static inline uint32_t trie_step(const trie *t, uint32_t node, unsigned char byt
     if (t->label[from] == byte) return from;
   return 0;
 }
-// The last place in a text, at the beginning of a character, that no string of t reaches over, wherever it begins and however the
-// text goes on: where only whole strings and characters are put together, what is on one side cannot change the other.
+// The last place in a text, at the beginning of a character, that no string of t reaches over, wherever it begins and
+// however the text goes on: where only whole strings and characters are put together, what is on one side cannot change
+// the other.
 size_t trie_uncrossed(const trie *t, const char *text, size_t n, trie_cost *cost);
 static inline uint32_t trie_walk(const trie *t, uint32_t node, const char *text, size_t n) {
   for (size_t i = 0; i < n; i++)

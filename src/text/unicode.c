@@ -14,8 +14,8 @@ static bool between(uint32_t cp, utf8proc_category_t from, utf8proc_category_t t
 
 bool unicode_is_space(uint32_t cp) {
   if (cp < 0x80) return cp == ' ' || (cp >= '\t' && cp <= '\r');
-  return cp == 0x85 || cp == 0xA0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 || cp == 0x202F ||
-         cp == 0x205F || cp == 0x3000;
+  return cp == 0x85 || cp == 0xA0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 ||
+         cp == 0x202F || cp == 0x205F || cp == 0x3000;
 }
 
 // The categories stand in utf8proc's enum in the order of the standard, each group together.
@@ -30,13 +30,15 @@ bool unicode_is_word(uint32_t cp) {
   utf8proc_category_t c = category(cp);
   if ((c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_NL) || c == UTF8PROC_CATEGORY_PC) return true;
   if (cp < 0x100) return cp == 0xB2 || cp == 0xB3 || cp == 0xB9 || (cp >= 0xBC && cp <= 0xBE);
-  return (cp >= 0x24B6 && cp <= 0x24E9) || (cp >= 0x1F130 && cp <= 0x1F149) || (cp >= 0x1F150 && cp <= 0x1F169) || (cp >= 0x1F170 && cp <= 0x1F189);
+  return (cp >= 0x24B6 && cp <= 0x24E9) || (cp >= 0x1F130 && cp <= 0x1F149) || (cp >= 0x1F150 && cp <= 0x1F169) ||
+         (cp >= 0x1F170 && cp <= 0x1F189);
 }
 
 bool unicode_is_han(uint32_t cp) {
   static const struct { uint32_t from, to; } blocks[] = {
     {0x4E00, 0x9FFF}, {0x3400, 0x4DBF}, {0xF900, 0xFAFF}, {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F},
-    {0x2B920, 0x2CEAF},                                   // where the library with which such models were trained begins this block
+    // where the library with which such models were trained begins this block
+    {0x2B920, 0x2CEAF},
     {0x2F800, 0x2FA1F}};
   if (cp < 0x3400) return false;
   for (size_t i = 0; i < COUNT(blocks); i++)
@@ -55,8 +57,8 @@ int unicode_lower(uint32_t cp, uint32_t out[2]) {
 
 static bool composes(enum unicode_form form) { return form == UNICODE_NFC || form == UNICODE_NFKC; }
 
-// An inert character stays as it is, and neither joins nor changes places with the one before it.  (The one after it may still
-// join it: that one is not inert then.)
+// An inert character stays as it is, and neither joins nor changes places with the one before it.  (The one after it
+// may still join it: that one is not inert then.)
 static bool inert(enum unicode_form form, uint32_t cp) {
   if (cp < 0xA0) return true;
   if (form == UNICODE_NFC && cp < 0x300) return true;
@@ -109,7 +111,10 @@ static void sort_run(int32_t *at, size_t n, int32_t *scratch) {
 }
 
 static void sort_marks(points *p, points *scratch) {
-  if (scratch->cap < p->n) { scratch->cap = p->n; scratch->at = xrealloc(scratch->at, scratch->cap * sizeof *scratch->at); }
+  if (scratch->cap < p->n) {
+    scratch->cap = p->n;
+    scratch->at = xrealloc(scratch->at, scratch->cap * sizeof *scratch->at);
+  }
   for (size_t i = 0; i < p->n;) {
     size_t from = i;
     bool sorted = true;
@@ -140,7 +145,8 @@ static void flush(enum unicode_form form, points *p, points *scratch, str *out) 
   p->n = 0;
 }
 
-// Inert characters go out as they come, but for those that the next character may join: these wait, with all that is not inert.
+// Inert characters go out as they come, but for those that the next character may join: these wait, with all that is
+// not inert.
 void unicode_normalize(enum unicode_form form, const char *text, size_t n, str *out) {
   points waiting = {0}, scratch = {0};
   size_t from = 0, i = 0;                                 // [from, i): to be copied as it is

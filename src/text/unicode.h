@@ -1,8 +1,9 @@
-// unicode: what tokenizers ask of the Unicode character database, by way of utf8proc: categories, small letters, normal forms.
+// unicode: what tokenizers ask of the Unicode character database, by way of utf8proc: categories, small letters, normal
+// forms.
 //
-// utf8proc sorts the marks after a letter by exchanging neighbours, which takes quadratic time where a text is nothing but
-// marks.  So unicode_normalize decomposes each character by itself, sorts the marks here, and only lets utf8proc compose: time
-// is linear whatever the text.  Bytes that are no UTF-8 stay what and where they are.
+// utf8proc sorts the marks after a letter by exchanging neighbours, which takes quadratic time where a text is nothing
+// but marks.  So unicode_normalize decomposes each character by itself, sorts the marks here, and only lets utf8proc
+// compose: time is linear whatever the text.  Bytes that are no UTF-8 stay what and where they are.
 //
 // Invariant: none of this keeps state.  Look next: pretokenize.h and wordpiece.h, which use it.
 #ifndef WEFT_UNICODE_H
@@ -16,7 +17,8 @@ enum unicode_form { UNICODE_NFC, UNICODE_NFD, UNICODE_NFKC, UNICODE_NFKD };
 bool unicode_may_change(enum unicode_form form, const char *text, size_t n);
 void unicode_normalize(enum unicode_form form, const char *text, size_t n, str *out);   // appends
 
-// Up to where a text can be normalised by itself, however it goes on: the beginning of its last character that changes nothing before it.
+// Up to where a text can be normalised by itself, however it goes on: the beginning of its last character that changes
+// nothing before it.
 size_t unicode_settled(enum unicode_form form, const char *text, size_t n);
 
 bool unicode_is_space(uint32_t cp);         // White_Space
@@ -26,8 +28,10 @@ bool unicode_is_decimal(uint32_t cp);       // Nd
 bool unicode_is_punctuation(uint32_t cp);   // P*
 bool unicode_is_mark(uint32_t cp);          // M*
 bool unicode_is_nonspacing(uint32_t cp);    // Mn
-bool unicode_is_other(uint32_t cp);         // Cc, Cf, Co, Cs: control, format, private use, surrogate; not what is unassigned
-bool unicode_is_word(uint32_t cp);          // what \w matches in Oniguruma: letters, marks, digits, "_" and its like, letters in circles, and six Latin-1 numbers
+// Cc, Cf, Co, Cs: control, format, private use, surrogate; not what is unassigned
+bool unicode_is_other(uint32_t cp);
+// what \w matches in Oniguruma: letters, marks, digits, "_" and its like, letters in circles, and six Latin-1 numbers
+bool unicode_is_word(uint32_t cp);
 bool unicode_is_han(uint32_t cp);           // CJK ideographs, as BERT's tokenizers delimit them
 int unicode_lower(uint32_t cp, uint32_t out[2]);   // the small letter: 1 character, or 2 for U+0130
 #endif

@@ -14,8 +14,14 @@ static float score_of(const vocab *v, int32_t id) {
   return score > FLT_MAX ? FLT_MAX : score < -FLT_MAX ? -FLT_MAX : score;   // sums of these stay numbers
 }
 
-int unigram_init(unigram *u, const vocab *v, const charsmap *map, bool space_prefix, bool single_spaces, arena *mem, error *err) {
-  *u = (unigram){.v = v, .map = *map, .space_prefix = space_prefix, .single_spaces = single_spaces, .bytes = true, .unknown = vocab_unknown_word(v)};
+int unigram_init(unigram *u, const vocab *v, const charsmap *map, bool space_prefix, bool single_spaces, arena *mem,
+                 error *err) {
+  *u = (unigram){.v = v,
+                 .map = *map,
+                 .space_prefix = space_prefix,
+                 .single_spaces = single_spaces,
+                 .bytes = true,
+                 .unknown = vocab_unknown_word(v)};
   double worst = DBL_MAX;
   u->score = ARENA_ARRAY(mem, float, (size_t)v->n + 1);
   trie_item *items = xmalloc(((size_t)v->n + 1) * sizeof *items);
@@ -55,8 +61,10 @@ static void put_piece(const unigram *u, unigram_state *s, const char *text, size
   }
 }
 
-// Real maps make a character eleven times as long at most.  One that does more, from a file that wants to fill the memory, is refused.
-int unigram_normalize(const unigram *u, unigram_state *s, const char *text, size_t n, bool open, size_t *taken, str *out, error *err) {
+// Real maps make a character eleven times as long at most.  One that does more, from a file that wants to fill the
+// memory, is refused.
+int unigram_normalize(const unigram *u, unigram_state *s, const char *text, size_t n, bool open, size_t *taken,
+                      str *out, error *err) {
   size_t i = 0;
   while (i < n) {
     text_view replacement;
@@ -69,8 +77,8 @@ int unigram_normalize(const unigram *u, unigram_state *s, const char *text, size
       s->replaced += replacement.n;
       s->taken += length;
       if (s->replaced > 65536 + 32 * s->taken)
-        return error_set(err, "%stokenizer.ggml.precompiled_charsmap makes more than %zu bytes of a text of %zu", u->v->source,
-                         65536 + 32 * s->taken, s->taken);
+        return error_set(err, "%stokenizer.ggml.precompiled_charsmap makes more than %zu bytes of a text of %zu",
+                         u->v->source, 65536 + 32 * s->taken, s->taken);
       put_piece(u, s, replacement.at, replacement.n, out);
       i += length;
       continue;
@@ -87,8 +95,8 @@ int unigram_normalize(const unigram *u, unigram_state *s, const char *text, size
 
 // ---- The best way ----
 
-// What is kept of a place: the length of the last token of the best way there, which takes two bytes, and as long as tokens may still reach
-// it, the score of that way.
+// What is kept of a place: the length of the last token of the best way there, which takes two bytes, and as long as
+// tokens may still reach it, the score of that way.
 enum { UNREACHED = 0, UNKNOWN_CHARACTER = 1 << 15, RING = 2 * TRIE_BYTES_MAX };
 
 struct search {
@@ -118,7 +126,8 @@ static int put_unknown(struct search *s, const char *text, size_t n, error *err)
 static int settle(struct search *s, size_t place, error *err) {
   const trie *t = &s->u->tokens;
   uint16_t *way = s->last.at, next = 0, own;
-  // The way leads backwards; so that it can be walked from its beginning, each place on it gets the length that leads on.
+  // The way leads backwards; so that it can be walked from its beginning, each place on it gets the length that leads
+  // on.
   for (size_t p = place - s->base;; p -= next & ~UNKNOWN_CHARACTER) {
     own = way[p], way[p] = next, next = own;
     if (!p) break;

@@ -1,13 +1,15 @@
-// unigram: SentencePiece's Unigram model (T5, XLM-RoBERTa and their kin): of all ways to cut a text into tokens, the one with
-// the best sum of scores.  The text is first normalised by the model's charsmap, its spaces become "▁", and one goes in front.
+// unigram: SentencePiece's Unigram model (T5, XLM-RoBERTa and their kin): of all ways to cut a text into tokens, the
+// one with the best sum of scores.  The text is first normalised by the model's charsmap, its spaces become "▁", and
+// one goes in front.
 //
-// Ways are compared from left to right: best[p] is the best way to reach place p.  Where no token reaches over a place, what
-// comes before is settled; it goes out at once, and sums begin anew, so that memory and rounding do not grow with the text.
-// A character that is no token costs ten more than the worst token and becomes its bytes, if the vocabulary has all of them,
-// or the unknown token, one for all such characters in a row.
+// Ways are compared from left to right: best[p] is the best way to reach place p.  Where no token reaches over a place,
+// what comes before is settled; it goes out at once, and sums begin anew, so that memory and rounding do not grow with
+// the text. A character that is no token costs ten more than the worst token and becomes its bytes, if the vocabulary
+// has all of them, or the unknown token, one for all such characters in a row.
 //
-// Replacements are bounded by the model, and the steps through the trie are counted (trie.h), so time is linear in the text.
-// Invariant: no token but NORMAL ones and their like (vocab_merges_to) comes from text.  Look next: charsmap.h, trie.h, decode.c.
+// Replacements are bounded by the model, and the steps through the trie are counted (trie.h), so time is linear in the
+// text. Invariant: no token but NORMAL ones and their like (vocab_merges_to) comes from text.  Look next: charsmap.h,
+// trie.h, decode.c.
 #ifndef WEFT_UNIGRAM_H
 #define WEFT_UNIGRAM_H
 #include "text/charsmap.h"
@@ -35,11 +37,14 @@ typedef struct unigram_state {
 } unigram_state;
 
 // v and the map's bytes must live as long as u.
-int unigram_init(unigram *u, const vocab *v, const charsmap *map, bool space_prefix, bool single_spaces, arena *mem, error *err);
-// Appends what the next n bytes of a stretch of text between special tokens become.  open: it may go on; *taken bytes have been normalised.
-int unigram_normalize(const unigram *u, unigram_state *s, const char *text, size_t n, bool open, size_t *taken, str *out, error *err);
-// Appends the tokens of normalised text.  -1 where a character has no token and the model none for that.  open: the text may go on;
-// *settled bytes have been encoded.
+int unigram_init(unigram *u, const vocab *v, const charsmap *map, bool space_prefix, bool single_spaces, arena *mem,
+                 error *err);
+// Appends what the next n bytes of a stretch of text between special tokens become.  open: it may go on; *taken bytes
+// have been normalised.
+int unigram_normalize(const unigram *u, unigram_state *s, const char *text, size_t n, bool open, size_t *taken,
+                      str *out, error *err);
+// Appends the tokens of normalised text.  -1 where a character has no token and the model none for that.  open: the
+// text may go on; *settled bytes have been encoded.
 int unigram_encode(const unigram *u, unigram_state *state, const char *normal, size_t n, bool open, size_t *settled,
                    trie_cost *cost, token_list *out, error *err);
 #endif

@@ -41,7 +41,9 @@ uint32_t utf8_code_point(const char *p, int len) {
     case 1: return b[0];
     case 2: return (uint32_t)(b[0] & 0x1F) << 6 | (b[1] & 0x3F);
     case 3: return (uint32_t)(b[0] & 0x0F) << 12 | (uint32_t)(b[1] & 0x3F) << 6 | (b[2] & 0x3F);
-    default: return (uint32_t)(b[0] & 0x07) << 18 | (uint32_t)(b[1] & 0x3F) << 12 | (uint32_t)(b[2] & 0x3F) << 6 | (b[3] & 0x3F);
+    default:
+      return (uint32_t)(b[0] & 0x07) << 18 | (uint32_t)(b[1] & 0x3F) << 12 | (uint32_t)(b[2] & 0x3F) << 6 |
+             (b[3] & 0x3F);
   }
 }
 

@@ -11,7 +11,8 @@
 
 static int copy_tokens(vocab *v, const vocab_desc *d, const char *source, error *err) {
   if (d->n_tokens > VOCAB_TOKENS_MAX)
-    return error_set(err, "%s" KEY "tokens has %llu entries (the limit is %u)", source, (unsigned long long)d->n_tokens, VOCAB_TOKENS_MAX);
+    return error_set(err, "%s" KEY "tokens has %llu entries (the limit is %u)", source, (unsigned long long)d->n_tokens,
+                     VOCAB_TOKENS_MAX);
   v->n = (int32_t)d->n_tokens;
   v->token = ARENA_ARRAY(v->mem, text_view, v->n);
   for (int32_t i = 0; i < v->n; i++) {
@@ -28,11 +29,11 @@ static int copy_types_and_scores(vocab *v, const vocab_desc *d, const char *sour
   v->type = ARENA_ARRAY(v->mem, uint8_t, v->n);
   v->eog = ARENA_ARRAY(v->mem, bool, v->n);
   if (d->types && d->n_types != d->n_tokens)
-    return error_set(err, "%s" KEY "token_type has %llu entries, but " KEY "tokens has %llu", source, (unsigned long long)d->n_types,
-                     (unsigned long long)d->n_tokens);
+    return error_set(err, "%s" KEY "token_type has %llu entries, but " KEY "tokens has %llu", source,
+                     (unsigned long long)d->n_types, (unsigned long long)d->n_tokens);
   if (d->scores && d->n_scores != d->n_tokens)
-    return error_set(err, "%s" KEY "scores has %llu entries, but " KEY "tokens has %llu", source, (unsigned long long)d->n_scores,
-                     (unsigned long long)d->n_tokens);
+    return error_set(err, "%s" KEY "scores has %llu entries, but " KEY "tokens has %llu", source,
+                     (unsigned long long)d->n_scores, (unsigned long long)d->n_tokens);
   for (int32_t i = 0; i < v->n; i++) {
     int32_t type = d->types ? d->types[i] : TOKEN_NORMAL;
     v->type[i] = (uint8_t)(type >= TOKEN_UNDEFINED && type <= TOKEN_BYTE ? type : TOKEN_UNDEFINED);
@@ -106,7 +107,8 @@ static void name_bytes(vocab *v) {
 int vocab_no_token(const vocab *v, const char *text, size_t n, error *err) {
   str hex = {0};
   for (size_t i = 0; i < n; i++) str_addf(&hex, "%s%02X", i ? " " : "", (unsigned)(unsigned char)text[i]);
-  error_set(err, "%s" KEY "tokens has no token for the bytes %s, and no unknown token stands in for it", v->source, str_c(&hex));
+  error_set(err, "%s" KEY "tokens has no token for the bytes %s, and no unknown token stands in for it", v->source,
+            str_c(&hex));
   str_free(&hex);
   return -1;
 }
@@ -119,19 +121,29 @@ static int check_roles(vocab *v, const vocab_desc *d, const char *source, error 
     int64_t id = d->role[r];
     v->role[r] = -1;
     if (id == -1 || id == UINT32_MAX || !v->n) continue;
-    if (id < 0 || id >= v->n) return error_set(err, "%s%s is %lld, but there are %d tokens", source, keys[r], (long long)id, v->n);
+    if (id < 0 || id >= v->n)
+      return error_set(err, "%s%s is %lld, but there are %d tokens", source, keys[r], (long long)id, v->n);
     v->role[r] = (int32_t)id;
   }
   // BERT's models say "classification" for what begins a text.
   if (v->role[ROLE_bos] < 0 && v->kind == VOCAB_WORDPIECE) v->role[ROLE_bos] = v->role[ROLE_cls];
   // What the models of a family mean when they say nothing.
-  static const struct { enum vocab_kind kind; enum token_role role; int32_t id; const char *text; } usual[] = {
-    {VOCAB_SPM, ROLE_unk, 0, "<unk>"}, {VOCAB_SPM, ROLE_bos, 1, "<s>"}, {VOCAB_SPM, ROLE_eos, 2, "</s>"},
-    {VOCAB_UNIGRAM, ROLE_pad, 0, "<pad>"}, {VOCAB_UNIGRAM, ROLE_eos, 1, "</s>"}, {VOCAB_UNIGRAM, ROLE_unk, 2, "<unk>"},
-    {VOCAB_WORDPIECE, ROLE_pad, 0, "[PAD]"}, {VOCAB_WORDPIECE, ROLE_unk, 100, "[UNK]"}, {VOCAB_WORDPIECE, ROLE_bos, 101, "[CLS]"},
-    {VOCAB_WORDPIECE, ROLE_sep, 102, "[SEP]"}, {VOCAB_WORDPIECE, ROLE_mask, 103, "[MASK]"},
-    {VOCAB_PLAMO2, ROLE_unk, 0, "<|plamo:unk|>"}, {VOCAB_PLAMO2, ROLE_bos, 1, "<|plamo:bos|>"}, {VOCAB_PLAMO2, ROLE_eos, 2, "<|plamo:eos|>"},
-    {VOCAB_PLAMO2, ROLE_pad, 3, "<|plamo:pad|>"}};
+  static const struct { enum vocab_kind kind; enum token_role role; int32_t id; const char *text;
+  } usual[] = {{VOCAB_SPM, ROLE_unk, 0, "<unk>"},
+               {VOCAB_SPM, ROLE_bos, 1, "<s>"},
+               {VOCAB_SPM, ROLE_eos, 2, "</s>"},
+               {VOCAB_UNIGRAM, ROLE_pad, 0, "<pad>"},
+               {VOCAB_UNIGRAM, ROLE_eos, 1, "</s>"},
+               {VOCAB_UNIGRAM, ROLE_unk, 2, "<unk>"},
+               {VOCAB_WORDPIECE, ROLE_pad, 0, "[PAD]"},
+               {VOCAB_WORDPIECE, ROLE_unk, 100, "[UNK]"},
+               {VOCAB_WORDPIECE, ROLE_bos, 101, "[CLS]"},
+               {VOCAB_WORDPIECE, ROLE_sep, 102, "[SEP]"},
+               {VOCAB_WORDPIECE, ROLE_mask, 103, "[MASK]"},
+               {VOCAB_PLAMO2, ROLE_unk, 0, "<|plamo:unk|>"},
+               {VOCAB_PLAMO2, ROLE_bos, 1, "<|plamo:bos|>"},
+               {VOCAB_PLAMO2, ROLE_eos, 2, "<|plamo:eos|>"},
+               {VOCAB_PLAMO2, ROLE_pad, 3, "<|plamo:pad|>"}};
   for (size_t i = 0; i < COUNT(usual); i++)
     if (v->kind == usual[i].kind && v->role[usual[i].role] < 0 && usual[i].id < v->n &&
         same_text(v->token[usual[i].id], usual[i].text, strlen(usual[i].text)))
@@ -142,24 +154,50 @@ static int check_roles(vocab *v, const vocab_desc *d, const char *source, error 
 // ---- Ends of a generation ----
 // Files name one EOS; chat models end their turns with another token that no key names.  So well-known names count too.
 
-static const struct eog_name { const char *text; enum { ENDS, ENDS_TURN, ENDS_MESSAGE } what; } eog_names[] = {
+static const struct eog_name { const char *text; enum { ENDS, ENDS_TURN, ENDS_MESSAGE } what;
+} eog_names[] = {
   // In the order in which they are taken for EOT where the file names none.
-  {"<|eot_id|>", ENDS_TURN}, {"<|im_end|>", ENDS_TURN}, {"<|end|>", ENDS_TURN}, {"<end_of_turn>", ENDS_TURN}, {"<|endoftext|>", ENDS_TURN},
-  {"<|end_of_text|>", ENDS_TURN}, {"<EOT>", ENDS_TURN}, {"_<EOT>", ENDS_TURN}, {"[EOT]", ENDS_TURN},
-  {"<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>", ENDS_TURN}, {"<end_of_utterance>", ENDS_TURN},
+  {"<|eot_id|>", ENDS_TURN},
+  {"<|im_end|>", ENDS_TURN},
+  {"<|end|>", ENDS_TURN},
+  {"<end_of_turn>", ENDS_TURN},
+  {"<|endoftext|>", ENDS_TURN},
+  {"<|end_of_text|>", ENDS_TURN},
+  {"<EOT>", ENDS_TURN},
+  {"_<EOT>", ENDS_TURN},
+  {"[EOT]", ENDS_TURN},
+  {"<\xEF\xBD\x9C"
+   "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+   ENDS_TURN},
+  {"<end_of_utterance>", ENDS_TURN},
   {"<|eom_id|>", ENDS_MESSAGE},
-  {"</s>", ENDS}, {"<eos>", ENDS}, {"[EOS]", ENDS}, {"<turn|>", ENDS}, {"<|tool_response>", ENDS}, {"[e~[", ENDS}, {"<|return|>", ENDS},
-  {"<|call|>", ENDS}, {"<|calls|>", ENDS}, {"<|flush|>", ENDS},
-  {"<|fim_pad|>", ENDS}, {"<fim-pad>", ENDS}, {"<fim_pad>", ENDS}, {"<|fim_repo|>", ENDS}, {"<|repo_name|>", ENDS}, {"<fim-repo>", ENDS},
-  {"<reponame>", ENDS}, {"<|file_sep|>", ENDS},
+  {"</s>", ENDS},
+  {"<eos>", ENDS},
+  {"[EOS]", ENDS},
+  {"<turn|>", ENDS},
+  {"<|tool_response>", ENDS},
+  {"[e~[", ENDS},
+  {"<|return|>", ENDS},
+  {"<|call|>", ENDS},
+  {"<|calls|>", ENDS},
+  {"<|flush|>", ENDS},
+  {"<|fim_pad|>", ENDS},
+  {"<fim-pad>", ENDS},
+  {"<fim_pad>", ENDS},
+  {"<|fim_repo|>", ENDS},
+  {"<|repo_name|>", ENDS},
+  {"<fim-repo>", ENDS},
+  {"<reponame>", ENDS},
+  {"<|file_sep|>", ENDS},
 };
 
 static int32_t find_name(const vocab *v, const char *name) { return vocab_find(v, name, strlen(name)); }
 
-// Names with bars or the like can only be meant as control tokens, whatever their type says; the others are plain text in some
-// vocabularies ("</s>" is what strikes text through in HTML), so they count only where the file marks them.
+// Names with bars or the like can only be meant as control tokens, whatever their type says; the others are plain text
+// in some vocabularies ("</s>" is what strikes text through in HTML), so they count only where the file marks them.
 static bool name_is_unmistakable(const char *name) {
-  return strstr(name, "<|") || strstr(name, "\xEF\xBD\x9C") || !strcmp(name, "<end_of_turn>") || !strcmp(name, "<end_of_utterance>");
+  return strstr(name, "<|") || strstr(name, "\xEF\xBD\x9C") || !strcmp(name, "<end_of_turn>") ||
+         !strcmp(name, "<end_of_utterance>");
 }
 
 static void find_eog(vocab *v) {
@@ -212,7 +250,8 @@ static void find_strips(vocab *v, const vocab_desc *d) {
   if (modern_bert) strip_around(v, "[MASK]", STRIP_LEFT);
   if (!phi3) return;
   for (int32_t id = 0; id < v->n; id++)
-    if (v->type[id] == TOKEN_CONTROL || v->type[id] == TOKEN_USER_DEFINED || v->type[id] == TOKEN_UNKNOWN) v->strip[id] = STRIP_RIGHT;
+    if (v->type[id] == TOKEN_CONTROL || v->type[id] == TOKEN_USER_DEFINED || v->type[id] == TOKEN_UNKNOWN)
+      v->strip[id] = STRIP_RIGHT;
   strip_around(v, "</s>", STRIP_RIGHT);
   strip_around(v, "<unk>", 0), strip_around(v, "<s>", 0), strip_around(v, "<|endoftext|>", 0);
 }

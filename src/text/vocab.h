@@ -1,7 +1,9 @@
-// vocab: the tokens of a model: text, type and score by id, id by text, the tokens with a role, those that end a generation.
+// vocab: the tokens of a model: text, type and score by id, id by text, the tokens with a role, those that end a
+// generation.
 //
 // Limits and checks (vocab_init), each refusal naming key and value:
-//   tokens       at most VOCAB_TOKENS_MAX, each of at most TOKEN_BYTES_MAX bytes; an empty text is allowed (such a token is
+//   tokens       at most VOCAB_TOKENS_MAX, each of at most TOKEN_BYTES_MAX bytes; an empty text is allowed (such a
+//                token is
 //                never matched and decodes to nothing), the same text twice is not
 //   types, scores  as many as there are tokens; no score is NaN
 //   roles        ids below the number of tokens; 4294967295 (-1 as some writers store it) counts as absent
@@ -17,8 +19,18 @@
 #define TOKEN_BYTES_MAX 65535u
 #define VOCAB_TOKENS_MAX (1u << 26)
 
-// The algorithms: byte-level BPE, BPE on characters, SentencePiece's BPE, WordPiece, Unigram, and those of RWKV and PLaMo-2.
-enum vocab_kind { VOCAB_OTHER, VOCAB_BPE, VOCAB_CHARS, VOCAB_SPM, VOCAB_WORDPIECE, VOCAB_UNIGRAM, VOCAB_RWKV, VOCAB_PLAMO2 };
+// The algorithms: byte-level BPE, BPE on characters, SentencePiece's BPE, WordPiece, Unigram, and those of RWKV and
+// PLaMo-2.
+enum vocab_kind {
+  VOCAB_OTHER,
+  VOCAB_BPE,
+  VOCAB_CHARS,
+  VOCAB_SPM,
+  VOCAB_WORDPIECE,
+  VOCAB_UNIGRAM,
+  VOCAB_RWKV,
+  VOCAB_PLAMO2
+};
 
 enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
 
@@ -31,7 +43,8 @@ typedef struct vocab {
   uint8_t *type;                // [n] enum token_type
   bool *eog;                    // [n]
   float *score;                 // [n], or NULL: all 0
-  uint8_t *strip;               // [n] STRIP_LEFT, STRIP_RIGHT, or NULL: none.  White space that goes where this token stands in a text
+  // [n] STRIP_LEFT, STRIP_RIGHT, or NULL: none.  White space that goes where this token stands in a text
+  uint8_t *strip;
   uint32_t longest;             // bytes of the longest token
   int32_t role[ROLE_COUNT];     // -1: none
   hash_key key;                 // of the hash below; random, so that no file can be made to collide
@@ -52,7 +65,8 @@ static inline bool vocab_merges_to(const vocab *v, int32_t id) {
 // The steps of vocab_find apart, for callers that look many up and hide the memory's latency.
 static inline uint64_t vocab_hash(const vocab *v, const char *text, size_t n) { return hash_keyed(v->key, text, n); }
 static inline void vocab_prefetch(const vocab *v, uint64_t hash) { __builtin_prefetch(&v->slot[hash & v->mask]); }
-// The token that stands for what the vocabulary lacks, or -1.  One that is a control token does not: text must not become that.
+// The token that stands for what the vocabulary lacks, or -1.  One that is a control token does not: text must not
+// become that.
 static inline int32_t vocab_unknown(const vocab *v) {
   int32_t id = v->role[ROLE_unk];
   return id >= 0 && v->type[id] != TOKEN_CONTROL && !v->eog[id] ? id : -1;
@@ -60,10 +74,11 @@ static inline int32_t vocab_unknown(const vocab *v) {
 
 int32_t vocab_find_hashed(const vocab *v, uint64_t hash, const char *text, size_t n);
 int32_t vocab_byte(const vocab *v, unsigned char byte);    // the BYTE token "<0xXX>", or -1
-int vocab_no_token(const vocab *v, const char *text, size_t n, error *err);   // -1: nothing stands for these bytes, one character
+// -1: nothing stands for these bytes, one character
+int vocab_no_token(const vocab *v, const char *text, size_t n, error *err);
 
-// What vocab_unknown gives, for models whose algorithm itself puts an unknown token for text: it may be called a control token, as in
-// BERT's files, or be named by its type alone.
+// What vocab_unknown gives, for models whose algorithm itself puts an unknown token for text: it may be called a
+// control token, as in BERT's files, or be named by its type alone.
 static inline int32_t vocab_unknown_word(const vocab *v) {
   int32_t id = v->role[ROLE_unk];
   for (int32_t i = 0; id < 0 && i < v->n; i++)

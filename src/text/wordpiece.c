@@ -25,7 +25,8 @@ static void put(str *out, uint32_t cp) {
   str_addn(out, bytes, (size_t)utf8_put(cp, bytes));
 }
 
-// Without what is no character, no text or a sign of lost text; with a space for each white space and around Chinese characters.
+// Without what is no character, no text or a sign of lost text; with a space for each white space and around Chinese
+// characters.
 static void clean(const char *text, size_t n, str *out) {
   for (size_t i = 0; i < n;) {
     int len = utf8_next(text + i, n - i);
@@ -42,11 +43,13 @@ static void clean(const char *text, size_t n, str *out) {
 // ---- Words ----
 
 static bool stands_alone(uint32_t cp) {
-  if (cp < 0x80) return cp > ' ' && cp < 0x7F && !(cp >= '0' && cp <= '9') && !(cp >= 'A' && cp <= 'Z') && !(cp >= 'a' && cp <= 'z');
+  if (cp < 0x80)
+    return cp > ' ' && cp < 0x7F && !(cp >= '0' && cp <= '9') && !(cp >= 'A' && cp <= 'Z') && !(cp >= 'a' && cp <= 'z');
   return unicode_is_punctuation(cp);
 }
 
-static int put_word(const wordpiece *w, const char *word, size_t n, size_t characters, trie_cost *cost, token_list *out, error *err) {
+static int put_word(const wordpiece *w, const char *word, size_t n, size_t characters, trie_cost *cost, token_list *out,
+                    error *err) {
   size_t before = out->n;
   const trie *t = &w->tokens;
   for (size_t at = 0; at < n;) {
@@ -74,7 +77,8 @@ static int put_word(const wordpiece *w, const char *word, size_t n, size_t chara
 // A piece with characters beyond ASCII.
 struct piece { str clean, plain, word; };
 
-static int put_piece(const wordpiece *w, const char *raw, size_t n_raw, struct piece *p, trie_cost *cost, token_list *out, error *err) {
+static int put_piece(const wordpiece *w, const char *raw, size_t n_raw, struct piece *p, trie_cost *cost,
+                     token_list *out, error *err) {
   const str *text = &p->clean;
   p->clean.n = p->plain.n = p->word.n = 0;
   clean(raw, n_raw, &p->clean);
@@ -104,7 +108,8 @@ static int put_piece(const wordpiece *w, const char *raw, size_t n_raw, struct p
 }
 
 // The same for ASCII alone, where no character is more than one byte and nothing has accents.
-static int put_ascii(const wordpiece *w, const char *raw, size_t n_raw, str *word, trie_cost *cost, token_list *out, error *err) {
+static int put_ascii(const wordpiece *w, const char *raw, size_t n_raw, str *word, trie_cost *cost, token_list *out,
+                     error *err) {
   word->n = 0;
   for (size_t i = 0; i < n_raw; i++) {
     unsigned char c = (unsigned char)raw[i];
@@ -124,8 +129,8 @@ static int put_ascii(const wordpiece *w, const char *raw, size_t n_raw, str *wor
 
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-// The last place where a word ends whatever follows: before white space, a sign of ASCII or a Chinese character.  None of these changes
-// its place, or the one before it, when accents are taken off.
+// The last place where a word ends whatever follows: before white space, a sign of ASCII or a Chinese character.  None
+// of these changes its place, or the one before it, when accents are taken off.
 static size_t last_end(const char *text, size_t n) {
   for (size_t i = n; i-- > 1;) {
     unsigned char c = (unsigned char)text[i];
@@ -138,7 +143,8 @@ static size_t last_end(const char *text, size_t n) {
 }
 
 // White space ends words and composes with nothing, so what stands between is cleaned by itself: most of it is ASCII.
-int wordpiece_encode(const wordpiece *w, const char *raw, size_t n, bool open, size_t *settled, trie_cost *cost, token_list *out, error *err) {
+int wordpiece_encode(const wordpiece *w, const char *raw, size_t n, bool open, size_t *settled, trie_cost *cost,
+                     token_list *out, error *err) {
   struct piece p = {0};
   int bad = 0;
   if (open) n = last_end(raw, n);
@@ -147,7 +153,8 @@ int wordpiece_encode(const wordpiece *w, const char *raw, size_t n, bool open, s
   for (size_t i = 0, end; i < n && !bad; i = end + 1) {
     unsigned char high = 0;
     for (end = i; end < n && !is_blank(raw[end]); end++) high |= (unsigned char)raw[end];
-    bad = high < 0x80 ? put_ascii(w, raw + i, end - i, &p.word, cost, out, err) : put_piece(w, raw + i, end - i, &p, cost, out, err);
+    bad = high < 0x80 ? put_ascii(w, raw + i, end - i, &p.word, cost, out, err)
+                      : put_piece(w, raw + i, end - i, &p, cost, out, err);
   }
   str_free(&p.clean), str_free(&p.plain), str_free(&p.word);
   return bad;

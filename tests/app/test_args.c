@@ -6,9 +6,18 @@
 #include <cmocka.h>
 
 enum { THIS = 1, OTHER = 2, NEAR = 4 };
-static const struct command command = {"try", "A command for this test.", "[options]", "A last paragraph.\n", THIS, NEAR};
+static const struct command command = {"try", "A command for this test.", "[options]", "A last paragraph.\n", THIS,
+                                       NEAR};
 
-struct values { bool flag; const char *text, *operand; int64_t number; double real; struct ids ids; int choice, color; struct texts texts; };
+struct values {
+  bool flag;
+  const char *text, *operand;
+  int64_t number;
+  double real;
+  struct ids ids;
+  int choice, color;
+  struct texts texts;
+};
 #define FIELD(name) offsetof(struct values, name)
 
 static const struct option rows[] = {
@@ -16,13 +25,35 @@ static const struct option rows[] = {
   {.kind = OPT_OPERAND, .commands = THIS, .names = "WORD", .help = "a word", .to = FIELD(operand)},
   {.kind = OPT_FLAG, .commands = THIS, .names = "-x, --flag", .help = "a flag", .to = FIELD(flag)},
   {.kind = OPT_OFF, .commands = THIS, .names = "--no-flag", .help = "no flag", .to = FIELD(flag)},
-  {.kind = OPT_TEXT, .commands = THIS, .names = "-m, --model", .value = "FILE", .help = "a text\nof two lines", .to = FIELD(text)},
-  {.kind = OPT_INT, .commands = THIS, .names = "-n, --predict, --count", .value = "N", .help = "a number", .to = FIELD(number), .min = -1, .max = 100,
+  {.kind = OPT_TEXT,
+   .commands = THIS,
+   .names = "-m, --model",
+   .value = "FILE",
+   .help = "a text\nof two lines",
+   .to = FIELD(text)},
+  {.kind = OPT_INT,
+   .commands = THIS,
+   .names = "-n, --predict, --count",
+   .value = "N",
+   .help = "a number",
+   .to = FIELD(number),
+   .min = -1,
+   .max = 100,
    .meant = "--max-tokens --tokens"},
   {.kind = OPT_REAL, .commands = THIS, .names = "--temp", .value = "X", .help = "a real", .to = FIELD(real), .max = 2},
   {.kind = OPT_IDS, .commands = THIS, .names = "--ids", .value = "1,2,3", .help = "ids", .to = FIELD(ids)},
-  {.kind = OPT_CHOICE, .commands = THIS, .names = "-o, --output", .value = "md|json|jsonl", .help = "a choice", .to = FIELD(choice)},
-  {.kind = OPT_CHOICE, .commands = THIS, .names = "--color", .value = "[auto|on|off]", .help = "a choice, or none", .to = FIELD(color)},
+  {.kind = OPT_CHOICE,
+   .commands = THIS,
+   .names = "-o, --output",
+   .value = "md|json|jsonl",
+   .help = "a choice",
+   .to = FIELD(choice)},
+  {.kind = OPT_CHOICE,
+   .commands = THIS,
+   .names = "--color",
+   .value = "[auto|on|off]",
+   .help = "a choice, or none",
+   .to = FIELD(color)},
   {.kind = OPT_TEXTS, .commands = THIS, .names = "--each", .value = "T", .help = "texts", .to = FIELD(texts)},
   {.kind = OPT_FLAG, .commands = OTHER, .names = "--other", .help = "of another command", .to = FIELD(flag)},
   {.kind = OPT_FLAG, .commands = NEAR, .names = "--neighbour", .help = "of one nearby", .to = FIELD(flag)},
@@ -30,7 +61,13 @@ static const struct option rows[] = {
   {.kind = OPT_IDLE, .commands = THIS, .names = "-s, --split", .value = "MODE", .help = "there is none"},
   {.kind = OPT_IDLE, .commands = THIS, .names = "--attention", .value = "[on|off]", .help = "it is on", .fine = "on"},
   {.kind = OPT_IDLE, .commands = THIS, .names = "--so", .help = "it is so", .fine = "*"},
-  {.kind = OPT_REFUSED, .commands = THIS, .names = "--type", .value = "TYPE", .help = "no other types", .fine = "f16", .idle = "f32|bf16"},
+  {.kind = OPT_REFUSED,
+   .commands = THIS,
+   .names = "--type",
+   .value = "TYPE",
+   .help = "no other types",
+   .fine = "f16",
+   .idle = "f32|bf16"},
   {.kind = OPT_REFUSED, .commands = THIS, .names = "--range", .value = "START END", .help = "no ranges"},
 };
 static const struct options table = {rows, COUNT(rows)};
@@ -96,7 +133,8 @@ static void test_errors(void **state) {
   (void)state;
   bad(WORDS(W("--modle"), W("x")), "did you mean '--model'");
   bad(WORDS(W("--nothing-like-it")), "weft try --help");
-  bad(WORDS(W("-q")), "unknown option '-q'; 'weft try --help'");                // a short name is no likely slip of another
+  // a short name is no likely slip of another
+  bad(WORDS(W("-q")), "unknown option '-q'; 'weft try --help'");
   bad(WORDS(W("--max-tokens"), W("5")), "did you mean '--predict'");
   bad(WORDS(W("--max-token"), W("5")), "did you mean '--predict'");
   bad(WORDS(W("-temp"), W("5")), "did you mean '--temp'");
@@ -146,10 +184,14 @@ static void idles(char **argv, const char *expected) {
 
 static void test_foreign(void **state) {
   (void)state;
-  idles(WORDS(W("-g"), W("0"), W("--gpu=auto"), W("--so"), W("--attention"), W("--attention"), W("on"), W("--type"), W("f16")), "");
+  idles(WORDS(W("-g"), W("0"), W("--gpu=auto"), W("--so"), W("--attention"), W("--attention"), W("on"), W("--type"),
+              W("f16")),
+        "");
   idles(WORDS(W("-g"), W("99")), "-g has no effect: there is none");
-  idles(WORDS(W("--gpu"), W("99"), W("-s"), W("row"), W("-s"), W("row")), "--gpu, -s, -s have no effect: there is none");
-  idles(WORDS(W("-g"), W("9"), W("--attention"), W("off"), W("-s"), W("row")), "-g, -s have no effect: there is none; --attention has no effect: it is on");
+  idles(WORDS(W("--gpu"), W("99"), W("-s"), W("row"), W("-s"), W("row")),
+        "--gpu, -s, -s have no effect: there is none");
+  idles(WORDS(W("-g"), W("9"), W("--attention"), W("off"), W("-s"), W("row")),
+        "-g, -s have no effect: there is none; --attention has no effect: it is on");
   idles(WORDS(W("-g"), W("0,0,auto")), "");
   idles(WORDS(W("-g"), W("0,1")), "-g has no effect: there is none");
   idles(WORDS(W("--type"), W("f32")), "--type has no effect: no other types");
@@ -177,8 +219,10 @@ static void test_help(void **state) {
   args_help(&command, table, f);
   fclose(f);
   assert_non_null(strstr(text, "weft try [options]"));
-  assert_non_null(strstr(text, "\nOptions\n  WORD                            a word\n  -x, --flag                      a flag\n"));
-  assert_non_null(strstr(text, "  -m, --model FILE                a text\n                                  of two lines\n"));
+  assert_non_null(
+    strstr(text, "\nOptions\n  WORD                            a word\n  -x, --flag                      a flag\n"));
+  assert_non_null(
+    strstr(text, "  -m, --model FILE                a text\n                                  of two lines\n"));
   assert_non_null(strstr(text, "-h, --help"));
   assert_non_null(strstr(text, "\nOf llama.cpp, accepted without effect\n  -g --gpu -s --split --attention --so\n"));
   assert_non_null(strstr(text, "\nOf llama.cpp, refused with a reason\n  --type --range\n"));
@@ -198,7 +242,8 @@ static void list(const char *text, const char *expected) {
   error err = {0};
   char got[256] = "";
   if (args_numbers("-p", text, 0, 100000, &n, &err)) snprintf(got, sizeof got, "error");
-  for (size_t i = 0; !err.text[0] && i < n.n; i++) snprintf(got + strlen(got), sizeof got - strlen(got), "%s%d", i ? " " : "", (int)n.at[i]);
+  for (size_t i = 0; !err.text[0] && i < n.n; i++)
+    snprintf(got + strlen(got), sizeof got - strlen(got), "%s%d", i ? " " : "", (int)n.at[i]);
   assert_string_equal(got, expected);
   vec_free(&n);
 }
@@ -214,8 +259,22 @@ static void test_lists(void **state) {
   list("1,10-30+10,7", "1 10 20 30 7");
   list("5-12+5", "5 10");
   list("7-7+3", "7");
-  static const char *const wrong[] = {"", ",", "1,", "x", "1x", "-1", "5-3", "1-9+0", "1-9*1", "0-9*2", "1-9+x", "1-9/2", "100001", "1-100000",
-                                      "1-5+99999999999", "99999999999999999999999"};
+  static const char *const wrong[] = {"",
+                                      ",",
+                                      "1,",
+                                      "x",
+                                      "1x",
+                                      "-1",
+                                      "5-3",
+                                      "1-9+0",
+                                      "1-9*1",
+                                      "0-9*2",
+                                      "1-9+x",
+                                      "1-9/2",
+                                      "100001",
+                                      "1-100000",
+                                      "1-5+99999999999",
+                                      "99999999999999999999999"};
   for (size_t i = 0; i < COUNT(wrong); i++) list(wrong[i], "error");
 }
 
@@ -235,8 +294,8 @@ static void test_nearest(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_values), cmocka_unit_test(test_errors), cmocka_unit_test(test_foreign), cmocka_unit_test(test_help),
-    cmocka_unit_test(test_lists), cmocka_unit_test(test_nearest),
+    cmocka_unit_test(test_values), cmocka_unit_test(test_errors), cmocka_unit_test(test_foreign),
+    cmocka_unit_test(test_help),   cmocka_unit_test(test_lists),  cmocka_unit_test(test_nearest),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,7 +52,9 @@ static int try_fetching(void) {
   struct sockaddr_un a = {.sun_family = AF_UNIX,};
   socklen_t n = sizeof a;
   int at = socket(AF_UNIX, SOCK_STREAM, 0);
-  if (at < 0 || bind(at, (struct sockaddr *)&a, sizeof(sa_family_t)) || listen(at, 8) || getsockname(at, (struct sockaddr *)&a, &n)) return __LINE__;
+  if (at < 0 || bind(at, (struct sockaddr *)&a, sizeof(sa_family_t)) || listen(at, 8) ||
+      getsockname(at, (struct sockaddr *)&a, &n))
+    return __LINE__;
   if (!confine_to_fetching()) return 1;
   int client = socket(AF_UNIX, SOCK_STREAM, 0);
   if (client < 0 || connect(client, (struct sockaddr *)&a, n)) return __LINE__;
@@ -77,7 +79,8 @@ static int try_files(void) {
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || send(pair[0], "x", 1, 0) != 1) return __LINE__;       // with oneself
   if (pthread_create(&id, NULL, nothing, NULL) || pthread_join(id, NULL)) return __LINE__;
   unsigned char *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (code == MAP_FAILED || mprotect(code, 4096, PROT_READ | PROT_EXEC)) return __LINE__;                // one after the other
+  // one after the other
+  if (code == MAP_FAILED || mprotect(code, 4096, PROT_READ | PROT_EXEC)) return __LINE__;
   REFUSED(mprotect(code, 4096, PROT_READ | PROT_WRITE | PROT_EXEC));
   REFUSED(mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   REFUSED(execl("/bin/true", "true", (char *)NULL));
@@ -88,9 +91,11 @@ static int try_files(void) {
   REFUSED(bind(pair[0], NULL, 0));
   REFUSED(accept(pair[0], NULL, NULL));
   REFUSED(ptrace(PTRACE_TRACEME, 0, NULL, NULL));
-  pid_t child = fork();                                                                                  // which inherits it
+  // which inherits it
+  pid_t child = fork();
   if (!child) _exit(execl("/bin/true", "true", (char *)NULL) == -1 && errno == EPERM ? 7 : 0);
-  if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 7) return __LINE__;
+  if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 7)
+    return __LINE__;
   return 0;
 }
 
@@ -99,7 +104,8 @@ static int try_serving(void) {
   struct sockaddr_un a = {.sun_family = AF_UNIX,};
   socklen_t n = sizeof a;
   int at = socket(AF_UNIX, SOCK_STREAM, 0), client = socket(AF_UNIX, SOCK_STREAM, 0);
-  if (at < 0 || client < 0 || bind(at, (struct sockaddr *)&a, sizeof(sa_family_t)) || listen(at, 8)) return __LINE__;   // the kernel names it
+  // the kernel names it
+  if (at < 0 || client < 0 || bind(at, (struct sockaddr *)&a, sizeof(sa_family_t)) || listen(at, 8)) return __LINE__;
   if (getsockname(at, (struct sockaddr *)&a, &n) || connect(client, (struct sockaddr *)&a, n)) return __LINE__;
   if (!confine_to_serving()) return 1;
   int got = accept4(at, NULL, NULL, SOCK_CLOEXEC);
@@ -132,24 +138,30 @@ static int opens(const char *folder, const char *name, int how) {
 
 static void *read_besides(void *folder) { return opens(folder, "/other", O_RDONLY) ? folder : NULL; }
 
-#define DENIED(call) do { errno = 0; if ((call) != -1 || (errno != EACCES && errno != EXDEV)) return __LINE__; } while (0)
+#define DENIED(call) do { errno = 0; if ((call) != -1 || (errno != EACCES && errno != EXDEV)) return __LINE__; } \
+  while (0)
 
 static char top[] = "/tmp/weft-confine-XXXXXX";      // made and removed by the parent
 
 static int try_paths(void) {
   char r[64], w[64], from[64], to[64], link_path[64];
-  snprintf(r, sizeof r, "%s/r", top), snprintf(w, sizeof w, "%s/w", top), snprintf(from, sizeof from, "%s/w/a", top), snprintf(to, sizeof to, "%s/w/b", top);
+  snprintf(r, sizeof r, "%s/r", top), snprintf(w, sizeof w, "%s/w", top), snprintf(from, sizeof from, "%s/w/a", top),
+    snprintf(to, sizeof to, "%s/w/b", top);
   snprintf(link_path, sizeof link_path, "%s/r/link", top);
   char other[64], single[64], missing[64];
-  snprintf(other, sizeof other, "%s/other", top), snprintf(single, sizeof single, "%s/single", top), snprintf(missing, sizeof missing, "%s/none", top);
-  if (mkdir(r, 0700) || mkdir(w, 0700) || make(r, "/x") || make(top, "/other") || make(top, "/single") || symlink(other, link_path)) return __LINE__;
+  snprintf(other, sizeof other, "%s/other", top), snprintf(single, sizeof single, "%s/single", top),
+    snprintf(missing, sizeof missing, "%s/none", top);
+  if (mkdir(r, 0700) || mkdir(w, 0700) || make(r, "/x") || make(top, "/other") || make(top, "/single") ||
+      symlink(other, link_path))
+    return __LINE__;
   int held = open(other, O_RDONLY);                                                                     // before
   const confine_file files[] = {{r, false}, {w, true}, {single, true}, {missing, false}};
   if (!confine_to(files, COUNT(files))) return __LINE__;
   pthread_t id;
   void *refused = NULL;
   char byte;
-  if (opens(r, "/x", O_RDONLY) || opens(top, "/single", O_RDWR | O_TRUNC) || make(w, "/a") || opens(w, "/a", O_RDWR)) return __LINE__;
+  if (opens(r, "/x", O_RDONLY) || opens(top, "/single", O_RDWR | O_TRUNC) || make(w, "/a") || opens(w, "/a", O_RDWR))
+    return __LINE__;
   if (rename(from, to) || unlink(to) || read(held, &byte, 1) < 0) return __LINE__;
   if (pthread_create(&id, NULL, read_besides, top) || pthread_join(id, &refused) || !refused) return __LINE__;
   DENIED(opens(top, "/other", O_RDONLY));
@@ -167,10 +179,12 @@ static int try_paths(void) {
   if (make(w, "/a")) return __LINE__;
   snprintf(to, sizeof to, "%s/a", top);
   DENIED(rename(from, to));
-  pid_t child = fork();                                                                                 // which inherits it
+  // which inherits it
+  pid_t child = fork();
   if (!child) _exit(opens(top, "/other", O_RDONLY) ? 7 : 0);
   int status;
-  if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 7) return __LINE__;
+  if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 7)
+    return __LINE__;
   return 0;
 }
 
@@ -209,12 +223,15 @@ static void paths_only(void **state) {
 static void computing_only(void **state) {
   (void)state;
 #ifdef WEFT_SANITIZE
-  skip();                                                    // the sanitizers' own libraries make more calls, so the compiler's child goes without
+  // the sanitizers' own libraries make more calls, so the compiler's child goes without
+  skip();
 #endif
   holds(try_computing);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(files_only), cmocka_unit_test(paths_only), cmocka_unit_test(serving_only), cmocka_unit_test(fetching_only), cmocka_unit_test(computing_only)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(files_only), cmocka_unit_test(paths_only),
+                                     cmocka_unit_test(serving_only), cmocka_unit_test(fetching_only),
+                                     cmocka_unit_test(computing_only)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

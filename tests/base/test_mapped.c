@@ -73,7 +73,8 @@ static int several_threads(void) {
   mapped *m = mapped_open(fd, SIZE);
   pthread_t id[4];
   CHECK(!ftruncate(fd, 0));
-  for (size_t i = 0; i < COUNT(id); i++) CHECK(!pthread_create(&id[i], NULL, read_all, (void *)(uintptr_t)mapped_bytes(m)));
+  for (size_t i = 0; i < COUNT(id); i++)
+    CHECK(!pthread_create(&id[i], NULL, read_all, (void *)(uintptr_t)mapped_bytes(m)));
   for (size_t i = 0; i < COUNT(id); i++) {
     void *zeros;
     pthread_join(id[i], &zeros);
@@ -135,6 +136,7 @@ static void what_is_ours_reads_as_zeros(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_not_ours_goes_on), cmocka_unit_test(what_is_ours_reads_as_zeros)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_not_ours_goes_on),
+                                     cmocka_unit_test(what_is_ours_reads_as_zeros)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,9 +9,11 @@
 // Key 00 01 .. 0f; the text of n bytes is 00 01 .. n-1.
 static void known_answers(void **state) {
   (void)state;
-  static const struct { size_t n; uint64_t hash; } known[] = {
-    {0, 0x726fdb47dd0e0e31}, {1, 0x74f839c593dc67fd}, {2, 0x0d6c8009d9a94f5a}, {3, 0x85676696d7fb7e2d}, {7, 0xab0200f58b01d137},
-    {8, 0x93f5f5799a932462}, {9, 0x9e0082df0ba9e4b0}, {15, 0xa129ca6149be45e5}, {16, 0x3f2acc7f57c29bdb}, {63, 0x958a324ceb064572},
+  static const struct { size_t n; uint64_t hash;
+  } known[] = {
+    {0, 0x726fdb47dd0e0e31},  {1, 0x74f839c593dc67fd},  {2, 0x0d6c8009d9a94f5a}, {3, 0x85676696d7fb7e2d},
+    {7, 0xab0200f58b01d137},  {8, 0x93f5f5799a932462},  {9, 0x9e0082df0ba9e4b0}, {15, 0xa129ca6149be45e5},
+    {16, 0x3f2acc7f57c29bdb}, {63, 0x958a324ceb064572},
   };
   sip_key key = {{0x0706050403020100, 0x0f0e0d0c0b0a0908}};
   unsigned char text[65];

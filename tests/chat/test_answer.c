@@ -1,5 +1,5 @@
-// Answers taken apart: each format, texts that are nearly calls, and any cut of any text.  tests/python/test_answer.py has the templates of
-// real models.
+// Answers taken apart: each format, texts that are nearly calls, and any cut of any text.  tests/python/test_answer.py
+// has the templates of real models.
 #include "chat/answer.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,8 +8,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"s\":{\"type\":\"string\"},"
-  "\"maybe\":{\"type\":[\"string\",\"null\"]},\"either\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]},\"both\":{\"type\":[\"string\",\"integer\"]}}}}}]";
+static const char tools[] =
+  "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"s\":{\"type\":\"string\"},"
+  "\"maybe\":{\"type\":[\"string\",\"null\"]},\"either\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]},"
+  "\"both\":{\"type\":[\"string\",\"integer\"]}}}}}]";
 #define SEP "<\xEF\xBD\x9Ctool\xE2\x96\x81sep\xEF\xBD\x9C>"
 #define DS(what) "<\xEF\xBD\x9Ctool\xE2\x96\x81" what "\xEF\xBD\x9C>"
 
@@ -26,10 +28,12 @@ static void show(str *out, const answer_part *parts, size_t n, int *kind) {
 }
 
 // pieces: how long each is, from a seed; 0: one piece.
-static char *take_apart(const char *tmpl, const char *prompt, bool with_tools, const char *text, size_t n, uint64_t seed) {
+static char *take_apart(const char *tmpl, const char *prompt, bool with_tools, const char *text, size_t n,
+                        uint64_t seed) {
   answer *a;
   error err = {0};
-  text_view t = {tmpl, tmpl ? strlen(tmpl) : 0}, p = {prompt, prompt ? strlen(prompt) : 0}, u = {with_tools ? tools : NULL, sizeof tools - 1};
+  text_view t = {tmpl, tmpl ? strlen(tmpl) : 0}, p = {prompt, prompt ? strlen(prompt) : 0},
+            u = {with_tools ? tools : NULL, sizeof tools - 1};
   assert_int_equal(answer_new(t, p, u, &a, &err), 0);
   str out = {0};
   str_add(&out, "");
@@ -47,7 +51,8 @@ static char *take_apart(const char *tmpl, const char *prompt, bool with_tools, c
   return out.at;
 }
 
-static const struct { const char *tmpl, *prompt, *text, *expected; bool no_tools; } cases[] = {
+static const struct { const char *tmpl, *prompt, *text, *expected; bool no_tools;
+} cases[] = {
   // reasoning
   {NULL, NULL, "Hello\n world", "c:Hello\n world", false},
   {NULL, NULL, "\n\n Hello \n", "c:Hello \n", false},
@@ -60,52 +65,92 @@ static const struct { const char *tmpl, *prompt, *text, *expected; bool no_tools
   {"[THINK]", NULL, "[THINK]a[/THINK]b[THINK]c[/THINK]", "r:a|c:b|r:c", false},
   {"x", NULL, "[THINK]a[/THINK]b", "c:[THINK]a[/THINK]b", false},
   // Hermes, Qwen
-  {"<tool_call>", NULL, "I look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": [1, 0.1, -2.5e-7]}}\n</tool_call>", "c:I look.|f({\"x\":[1,0.1,-2.5e-7]})", false},
-  {"<tool_call>", NULL, "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"x\\\": 1}\"}</tool_call>\n<tool_call>{\"name\": \"g\"}</tool_call>", "f({\"x\":1})|g({})", false},
+  {"<tool_call>", NULL,
+   "I look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": [1, 0.1, -2.5e-7]}}\n</tool_call>",
+   "c:I look.|f({\"x\":[1,0.1,-2.5e-7]})", false},
+  {"<tool_call>", NULL,
+   "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"x\\\": 1}\"}</tool_call>\n<tool_call>{\"name\": "
+   "\"g\"}</tool_call>",
+   "f({\"x\":1})|g({})", false},
   {"<tool_call>", NULL, "<tool_call>{\"name\": \"f\", \"arguments\": {}}", "f({})", false},
-  {"<tool_call>", NULL, "a<tool_call>{\"name\": \"f\", \"arguments\": {</tool_call>b", "c:a<tool_call>{\"name\": \"f\", \"arguments\": {</tool_call>b", false},
-  {"<tool_call>", NULL, "<tool_call>{\"name\": \"f\", \"arguments\": null}</tool_call><tool_call>{\"name\": \"g\", \"arguments\": \"\"}</tool_call>", "f({})|g({})", false},
+  {"<tool_call>", NULL, "a<tool_call>{\"name\": \"f\", \"arguments\": {</tool_call>b",
+   "c:a<tool_call>{\"name\": \"f\", \"arguments\": {</tool_call>b", false},
+  {"<tool_call>", NULL,
+   "<tool_call>{\"name\": \"f\", \"arguments\": null}</tool_call><tool_call>{\"name\": \"g\", \"arguments\": "
+   "\"\"}</tool_call>",
+   "f({})|g({})", false},
   {"<tool_call>", NULL, "<tool_call>{\"name\": 7}</tool_call>", "c:<tool_call>{\"name\": 7}</tool_call>", false},
-  {"<tool_call>", NULL, "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>", "c:<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>", true},
+  {"<tool_call>", NULL, "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>",
+   "c:<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>", true},
   {"<tool_call>", NULL, "a < b <tool <tool_cal l", "c:a < b <tool <tool_cal l", false},
   // values in XML have the type that the tool describes
-  {"<function=", NULL, "<function=f>\n<parameter=s>\n12\n</parameter>\n<parameter=n>\n12\n</parameter>\n<parameter=t>\na\n\nb\n</parameter>\n</function>",
+  {"<function=", NULL,
+   "<function=f>\n<parameter=s>\n12\n</parameter>\n<parameter=n>\n12\n</parameter>\n<parameter=t>\na\n\nb\n</"
+   "parameter>\n</function>",
    "f({\"s\":\"12\",\"n\":12,\"t\":\"a\\n\\nb\"})", false},
-  {"<function=", NULL, "<function=f><parameter=maybe>12</parameter><parameter=either>null</parameter><parameter=both>12</parameter></function>",
+  {"<function=", NULL,
+   "<function=f><parameter=maybe>12</parameter><parameter=either>null</parameter><parameter=both>12</parameter></"
+   "function>",
    "f({\"maybe\":\"12\",\"either\":null,\"both\":12})", false},
   {"<function=", NULL, "<function=f>{\"s\": \"x\"}</function> ok", "f({\"s\":\"x\"})|c:ok", false},
-  {"<tool_call>", NULL, "<tool_call>f<arg_key>s</arg_key><arg_value>true</arg_value><arg_key>b</arg_key><arg_value>true</arg_value></tool_call>",
+  {"<tool_call>", NULL,
+   "<tool_call>f<arg_key>s</arg_key><arg_value>true</arg_value><arg_key>b</arg_key><arg_value>true</arg_value></"
+   "tool_call>",
    "f({\"s\":\"true\",\"b\":true})", false},
   {"<tool_call>", NULL, "<tool_call>f\n</tool_call>", "f({})", false},
-  {"<minimax:tool_call>", NULL, "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a b\">x y</parameter>\n</invoke>\n</minimax:tool_call>",
+  {"<minimax:tool_call>", NULL,
+   "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"a b\">x y</parameter>\n</invoke>\n</minimax:tool_call>",
    "f({\"a b\":\"x y\"})", false},
   // Mistral
-  {"[TOOL_CALLS]", NULL, "ok [TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"abcdefghi\"}]", "c:ok|f({\"a\":1})", false},
+  {"[TOOL_CALLS]", NULL, "ok [TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"abcdefghi\"}]",
+   "c:ok|f({\"a\":1})", false},
   {"[TOOL_CALLS]", NULL, "[TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g[CALL_ID]x[ARGS]{}", "f({\"a\":1})|g({})", false},
   // Llama 3, without markers and with one
   {"{\"name\": function name", NULL, "{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "f({\"a\":1})", false},
   {"{\"name\": function name", NULL, "{\"answer\": 42}", "c:{\"answer\": 42}", false},
   {"{\"name\": function name", NULL, "{\"name\": \"Bob\", \"age\": 5}", "c:{\"name\": \"Bob\", \"age\": 5}", false},
   {"{\"name\": function name", NULL, "{\"person\": {\"age\": 5}}", "c:{\"person\": {\"age\": 5}}", false},
-  {"{\"name\": function name", NULL, "No {\"name\": \"f\", \"parameters\": {}}", "c:No {\"name\": \"f\", \"parameters\": {}}", false},
-  {"<|python_tag|>", NULL, "<|python_tag|>brave_search.call(query=\"a \\\"b\\\"\")", "brave_search({\"query\":\"a \\\"b\\\"\"})", false},
+  {"{\"name\": function name", NULL, "No {\"name\": \"f\", \"parameters\": {}}",
+   "c:No {\"name\": \"f\", \"parameters\": {}}", false},
+  {"<|python_tag|>", NULL, "<|python_tag|>brave_search.call(query=\"a \\\"b\\\"\")",
+   "brave_search({\"query\":\"a \\\"b\\\"\"})", false},
   {"<|python_tag|>", NULL, "<|python_tag|>print(1 + 2)", "python({\"code\":\"print(1 + 2)\"})", false},
   // LFM2, granite, DeepSeek, Kimi, gemma
-  {"<|tool_list_start|>", NULL, "<|tool_call_start|>[f(a='x', b=[1, -2.5e1, None], c={'k': True}), g()]<|tool_call_end|>ok",
+  {"<|tool_list_start|>", NULL,
+   "<|tool_call_start|>[f(a='x', b=[1, -2.5e1, None], c={'k': True}), g()]<|tool_call_end|>ok",
    "f({\"a\":\"x\",\"b\":[1,-25.0,null],\"c\":{\"k\":true}})|g({})|c:ok", false},
   {"<|tool_call|>", NULL, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]", "f({})", false},
   {NULL, NULL, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]<|/tool_call|>", "f({})", false},
-  {"<function_calls>", NULL, "<function_calls>\nf(s=\"a\\u00e9\\ud83d\\ude00\\/\\d\\'\")\ng(x=[1], y=null)\n</function_calls>",
+  {"<function_calls>", NULL,
+   "<function_calls>\nf(s=\"a\\u00e9\\ud83d\\ude00\\/\\d\\'\")\ng(x=[1], y=null)\n</function_calls>",
    "f({\"s\":\"aé😀/\\\\d'\"})|g({\"x\":[1],\"y\":null})", false},
-  {DS("call\xE2\x96\x81" "begin"), NULL, DS("calls\xE2\x96\x81" "begin") DS("call\xE2\x96\x81" "begin") "function" SEP "f\n```json\n{\"a\": 1}\n```" DS("call\xE2\x96\x81" "end")
-   DS("calls\xE2\x96\x81" "end"), "f({\"a\":1})", false},
-  {DS("call\xE2\x96\x81" "begin"), NULL, DS("call\xE2\x96\x81" "begin") "f" SEP "{\"a\": 1}" DS("call\xE2\x96\x81" "end"), "f({\"a\":1})", false},
-  {"<|tool_calls_section_begin|>", NULL, "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:3<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+  {DS("call\xE2\x96\x81"
+      "begin"),
+   NULL,
+   DS("calls\xE2\x96\x81"
+      "begin") DS("call\xE2\x96\x81"
+                  "begin") "function" SEP "f\n```json\n{\"a\": 1}\n```" DS("call\xE2\x96\x81"
+                                                                           "end") DS("calls\xE2\x96\x81"
+                                                                                     "end"),
+   "f({\"a\":1})", false},
+  {DS("call\xE2\x96\x81"
+      "begin"),
+   NULL,
+   DS("call\xE2\x96\x81"
+      "begin") "f" SEP "{\"a\": 1}" DS("call\xE2\x96\x81"
+                                       "end"),
+   "f({\"a\":1})", false},
+  {"<|tool_calls_section_begin|>", NULL,
+   "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:3<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_"
+   "calls_section_end|>",
    "f({})", false},
-  {"<|tool_call>", NULL, "<|tool_call>call:f{a:<|\"|>x, }<|\"|>,b:[1,true]}<tool_call|>", "f({\"a\":\"x, }\",\"b\":[1,true]})", false},
+  {"<|tool_call>", NULL, "<|tool_call>call:f{a:<|\"|>x, }<|\"|>,b:[1,true]}<tool_call|>",
+   "f({\"a\":\"x, }\",\"b\":[1,true]})", false},
   // headers
-  {"<|channel|>", "<|start|>assistant", "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b", "r:a|c:b", false},
-  {"<|channel|>", "<|start|>assistant", "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"a\":1}", "f({\"a\":1})", false},
+  {"<|channel|>", "<|start|>assistant",
+   "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b", "r:a|c:b", false},
+  {"<|channel|>", "<|start|>assistant", "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"a\":1}",
+   "f({\"a\":1})", false},
   {"<|channel|>", "<|start|>assistant", "plain", "c:plain", false},
   {">>>", "\n\n>>>", "all\nHello\n>>>f\n{\"a\": 1}", "c:Hello|f({\"a\":1})", false},
   {">>>", "\n\n>>>", "all\nWrite\n\n>>> print(1)\n1\n and x >>> y", "c:Write\n\n>>> print(1)\n1\n and x >>> y", false},
@@ -116,7 +161,8 @@ static const struct { const char *tmpl, *prompt, *text, *expected; bool no_tools
   // what is no call comes back whole, once
   {"[TOOL_CALLS]", NULL, "a [TOOL_CALLS]b c\n[TOOL_CALLS]f[ARGS]{}", "c:a [TOOL_CALLS]b c|f({})", false},
   {"[TOOL_CALLS]", NULL, "[TOOL_CALLS]b c[TOOL_CALLS] d e", "c:[TOOL_CALLS]b c[TOOL_CALLS] d e", false},
-  {"<tool_call>", NULL, "like so:\n\n<tool_call>{}</tool_call> \n", "c:like so:\n\n<tool_call>{}</tool_call> \n", false},
+  {"<tool_call>", NULL, "like so:\n\n<tool_call>{}</tool_call> \n", "c:like so:\n\n<tool_call>{}</tool_call> \n",
+   false},
   // no template
   {NULL, NULL, "{\"name\": \"f\", \"arguments\": {\"a\": 1}}", "f({\"a\":1})", false},
   {NULL, NULL, "{\"name\": \"f\"} and more", "c:{\"name\": \"f\"} and more", false},
@@ -126,8 +172,11 @@ static void test_formats(void **state) {
   (void)state;
   for (size_t i = 0; i < COUNT(cases); i++) {
     for (uint64_t seed = 0; seed < 8; seed++) {
-      char *got = take_apart(cases[i].tmpl, cases[i].prompt, !cases[i].no_tools, cases[i].text, strlen(cases[i].text), seed);
-      if (strcmp(got, cases[i].expected)) fail_msg("case %zu (%s), cut %d:\n  got      %s\n  expected %s", i, cases[i].text, (int)seed, got, cases[i].expected);
+      char *got =
+        take_apart(cases[i].tmpl, cases[i].prompt, !cases[i].no_tools, cases[i].text, strlen(cases[i].text), seed);
+      if (strcmp(got, cases[i].expected))
+        fail_msg("case %zu (%s), cut %d:\n  got      %s\n  expected %s", i, cases[i].text, (int)seed, got,
+                 cases[i].expected);
       free(got);
     }
   }
@@ -145,8 +194,10 @@ static void test_any_cut_of_anything(void **state) {
       size_t n = strlen(from), a = (r >> 20) % (n + 1), b = a + (r >> 40) % (n - a + 1);
       str_addn(&text, from + a, b - a);
     }
-    const char *tmpl = cases[(r = hash_u64(r, 6)) % COUNT(cases)].tmpl, *prompt = cases[(r >> 30) % COUNT(cases)].prompt;
-    char *whole = take_apart(tmpl, prompt, r & 1, text.at, text.n, 0), *cut = take_apart(tmpl, prompt, r & 1, text.at, text.n, r | 1);
+    const char *tmpl = cases[(r = hash_u64(r, 6)) % COUNT(cases)].tmpl,
+               *prompt = cases[(r >> 30) % COUNT(cases)].prompt;
+    char *whole = take_apart(tmpl, prompt, r & 1, text.at, text.n, 0),
+         *cut = take_apart(tmpl, prompt, r & 1, text.at, text.n, r | 1);
     if (strcmp(whole, cut)) fail_msg("%s:\n  whole %s\n  cut   %s", text.at, whole, cut);
     free(whole);
     free(cut);

@@ -1,6 +1,6 @@
-// Bytes from strangers: vocabularies, templates, schemas and texts that were made to cost much.  Each is tried in two sizes, in a process
-// of its own: the larger takes about as many times the processor time as it is larger, and memory stays within four times the
-// input and 64 MB.
+// Bytes from strangers: vocabularies, templates, schemas and texts that were made to cost much.  Each is tried in two
+// sizes, in a process of its own: the larger takes about as many times the processor time as it is larger, and memory
+// stays within four times the input and 64 MB.
 #define _GNU_SOURCE
 #include "chat/chat.h"
 #include "grammar/schema.h"
@@ -13,12 +13,14 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-typedef size_t job(size_t n);   // does n units of work; returns the bytes of the input, so that the whole of it is `n` of them
+// does n units of work; returns the bytes of the input, so that the whole of it is `n` of them
+typedef size_t job(size_t n);
 
 struct cost { double seconds; size_t input, memory; };
 
 static double seconds_of(const struct rusage *u) {
-  return (double)u->ru_utime.tv_sec + (double)u->ru_stime.tv_sec + 1e-6 * (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec);
+  return (double)u->ru_utime.tv_sec + (double)u->ru_stime.tv_sec +
+         1e-6 * (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec);
 }
 
 // In a child, since only that tells how much memory it was at most.
@@ -44,8 +46,9 @@ static struct cost run(job *work, size_t n) {
 
 static size_t nothing(size_t n) { (void)n; return 0; }
 
-// Twice the size: 2.6 times the time and a fifth of a second at most.  Figures that small are noise, and a busy machine may slow one of the two runs: then both
-// are made again.  Work that grows with the square gives four times, of seconds, every time.
+// Twice the size: 2.6 times the time and a fifth of a second at most.  Figures that small are noise, and a busy machine
+// may slow one of the two runs: then both are made again.  Work that grows with the square gives four times, of
+// seconds, every time.
 enum { TRIES = 3 };
 static void grows_evenly(const char *what, job *work, size_t n) {
   bool sanitized = getenv("WEFT_SANITIZED");
@@ -55,15 +58,18 @@ static void grows_evenly(const char *what, job *work, size_t n) {
     twice = run(work, 2 * n);
   }
   size_t memory = twice.memory > base.memory ? twice.memory - base.memory : 0;
-  print_message("%-28s %8.1f KB %6.2f s, %8.1f KB %6.2f s, %7.1f MB\n", what, (double)once.input / 1e3, once.seconds, (double)twice.input / 1e3, twice.seconds, (double)memory / 1e6);
-  if (twice.seconds > 2.6 * once.seconds + 0.2) fail_msg("%s: %.2f s, and of twice the size %.2f s", what, once.seconds, twice.seconds);
-  if (!sanitized && memory > 4 * twice.input + (64u << 20)) fail_msg("%s: %zu bytes of memory for %zu of input", what, memory, twice.input);
+  print_message("%-28s %8.1f KB %6.2f s, %8.1f KB %6.2f s, %7.1f MB\n", what, (double)once.input / 1e3, once.seconds,
+                (double)twice.input / 1e3, twice.seconds, (double)memory / 1e6);
+  if (twice.seconds > 2.6 * once.seconds + 0.2)
+    fail_msg("%s: %.2f s, and of twice the size %.2f s", what, once.seconds, twice.seconds);
+  if (!sanitized && memory > 4 * twice.input + (64u << 20))
+    fail_msg("%s: %zu bytes of memory for %zu of input", what, memory, twice.input);
 }
 
-// ---- vocabularies -----------------------------------------------------------------------------------------------------
+// ---- vocabularies ---------------------------------------------------------------------------------------------------
 
-// Special tokens of 250 bytes each, n in all; their bytes are such that (node, byte) pairs, as a trie numbers them, have hashes that lie
-// beside each other under the hash that everybody knows.
+// Special tokens of 250 bytes each, n in all; their bytes are such that (node, byte) pairs, as a trie numbers them,
+// have hashes that lie beside each other under the hash that everybody knows.
 static size_t special_chains(size_t n) {
   small s;
   small_init(&s, "llama", NULL);
@@ -96,8 +102,9 @@ static void test_special_tokens(void **state) {
   grows_evenly("special tokens", special_chains, 500);
 }
 
-// Vocabularies whose tokens begin at every place of a text and are long: one letter again and again, up to `longest` times. What would
-// take a thousand steps for each byte is refused, before it takes much longer than the most that real ones take.
+// Vocabularies whose tokens begin at every place of a text and are long: one letter again and again, up to `longest`
+// times. What would take a thousand steps for each byte is refused, before it takes much longer than the most that real
+// ones take.
 static size_t overlapping(size_t n, const char *model, size_t longest, enum token_type type, size_t begins) {
   small s;
   small_init(&s, model, NULL);
@@ -107,7 +114,8 @@ static size_t overlapping(size_t n, const char *model, size_t longest, enum toke
   memset(run, 'a', longest + 1);
   run[longest] = 'b';                                      // the whole of it never comes
   small_addn(&s, text, begins + longest + 1, type, 1);
-  for (size_t k = 1; k <= longest; k++) small_addn(&s, text, begins + k, k > 1 ? type : TOKEN_NORMAL, -(float)(longest - k));
+  for (size_t k = 1; k <= longest; k++)
+    small_addn(&s, text, begins + k, k > 1 ? type : TOKEN_NORMAL, -(float)(longest - k));
   if (begins) for (size_t k = 1; k <= longest; k++) small_addn(&s, run, k, TOKEN_NORMAL, 0);
   tokenizer *t = small_make(&s);
   int32_t *ids;
@@ -141,7 +149,7 @@ static void test_overlapping_tokens(void **state) {
   grows_evenly("long tokens, WordPiece", long_wordpiece, 1500000);
 }
 
-// ---- templates --------------------------------------------------------------------------------------------------------
+// ---- templates ------------------------------------------------------------------------------------------------------
 
 static size_t render(const str *text, const json_t *value) {
   jinja *t;
@@ -191,14 +199,55 @@ static void test_colliding_keys(void **state) {
   grows_evenly("keys that collide", colliding_keys, 16000);
 }
 
-// What a step may cost: each of these stays within a few times the steps of a plain loop, whatever it does to large texts.
+// What a step may cost: each of these stays within a few times the steps of a plain loop, whatever it does to large
+// texts.
 static void test_steps(void **state) {
   (void)state;
-  static const char *const work[] = {
-    "s.islower()", "u.isalnum()", "m.istitle()", "s | wordcount", "m | wordcount", "k in s", "s.find(k)", "s.rfind(k)", "s.count('a')", "s.lower()", "u.upper()",
-    "s.replace('a', 'b')", "s.strip('ab')", "s.splitlines()", "m.split()", "u[400000:]", "s | escape", "s | tojson", "u | urlencode", "s | striptags", "s | string | pprint",
-    "1.1e300 | string", "'%.1000f' % 1e300", "'a'.center(100000)", "'ab' * 500000", "'[1,2,3]' | from_json", "s.expandtabs()", "s | int", "m.title()", "m | title", "'x'.upper()",
-    "[i, j] | sort", "l | join", "l | sum", "l | select('none') | list", "l | max", "l | list | length", "''.join(q)", "-1 in l", "l | string", "strftime_now('%c')", "'%s' % i", "'{}'.format(i)", "dict(a=1)", "5 | filesizeformat"};
+  static const char *const work[] = {"s.islower()",
+                                     "u.isalnum()",
+                                     "m.istitle()",
+                                     "s | wordcount",
+                                     "m | wordcount",
+                                     "k in s",
+                                     "s.find(k)",
+                                     "s.rfind(k)",
+                                     "s.count('a')",
+                                     "s.lower()",
+                                     "u.upper()",
+                                     "s.replace('a', 'b')",
+                                     "s.strip('ab')",
+                                     "s.splitlines()",
+                                     "m.split()",
+                                     "u[400000:]",
+                                     "s | escape",
+                                     "s | tojson",
+                                     "u | urlencode",
+                                     "s | striptags",
+                                     "s | string | pprint",
+                                     "1.1e300 | string",
+                                     "'%.1000f' % 1e300",
+                                     "'a'.center(100000)",
+                                     "'ab' * 500000",
+                                     "'[1,2,3]' | from_json",
+                                     "s.expandtabs()",
+                                     "s | int",
+                                     "m.title()",
+                                     "m | title",
+                                     "'x'.upper()",
+                                     "[i, j] | sort",
+                                     "l | join",
+                                     "l | sum",
+                                     "l | select('none') | list",
+                                     "l | max",
+                                     "l | list | length",
+                                     "''.join(q)",
+                                     "-1 in l",
+                                     "l | string",
+                                     "strftime_now('%c')",
+                                     "'%s' % i",
+                                     "'{}'.format(i)",
+                                     "dict(a=1)",
+                                     "5 | filesizeformat"};
   jinja_limits limits = jinja_limits_default();
   limits.steps = 8 << 20, limits.memory = 96 << 20;
   struct tm now = {.tm_year = 126, .tm_mday = 1};
@@ -207,8 +256,12 @@ static void test_steps(void **state) {
     str s = {0};
     error err = {0};
     jinja *t;
-    str_addf(&s, "{%% set s = 'a' * 300000 %%}{%% set m = 'Ab ' * 100000 %%}{%% set u = '\u00e9' * 500000 %%}{%% set l = range(10000) | list %%}{%% set q = [''] * 10000 %%}"
-             "{%% set k = 'a' * 128 ~ 'b' ~ 'a' * 127 %%}{%% for i in range(100000) %%}{%% for j in range(1000) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}{%% endfor %%}", i ? work[i - 1] : "i == j");
+    str_addf(&s,
+             "{%% set s = 'a' * 300000 %%}{%% set m = 'Ab ' * 100000 %%}{%% set u = '\u00e9' * 500000 %%}{%% set l = "
+             "range(10000) | list %%}{%% set q = [''] * 10000 %%}"
+             "{%% set k = 'a' * 128 ~ 'b' ~ 'a' * 127 %%}{%% for i in range(100000) %%}{%% for j in range(1000) %%}{%% "
+             "if %s %%}{%% endif %%}{%% endfor %%}{%% endfor %%}",
+             i ? work[i - 1] : "i == j");
     assert_int_equal(jinja_parse(s.at, s.n, &t, &err), 0);
     double before = small_cpu_s();
     s.n = 0;
@@ -217,7 +270,8 @@ static void test_steps(void **state) {
     assert_true(strstr(err.text, "steps") || strstr(err.text, "bytes"));
     if (!i) plain = took;
     double most = strstr(err.text, "bytes") ? 12 : 6;   // what fills the memory ends sooner than the steps
-    if (took > most * plain + 0.1) fail_msg("%s: %.2f s for the steps that take a plain loop %.2f s (%s)", work[i - 1], took, plain, err.text);
+    if (took > most * plain + 0.1)
+      fail_msg("%s: %.2f s for the steps that take a plain loop %.2f s (%s)", work[i - 1], took, plain, err.text);
     jinja_free(t);
     str_free(&s);
   }
@@ -261,7 +315,7 @@ static void test_tags(void **state) {
   grows_evenly("tags of a template", tags, 400000);
 }
 
-// ---- schemas ----------------------------------------------------------------------------------------------------------
+// ---- schemas --------------------------------------------------------------------------------------------------------
 
 static size_t compile_enum(size_t n, const char *form) {
   str s = {0};
@@ -270,10 +324,12 @@ static size_t compile_enum(size_t n, const char *form) {
   str_add(&s, "{\"enum\": [");
   for (size_t i = 0; i < n; i++) {
     str_add(&s, i ? "," : "");
-    str_addf(&s, strcmp(form, "object") ? strcmp(form, "number") ? "\"item%08llx\"" : "%llu" : "{\"a\":%llu}", (unsigned long long)hash_u64(i, 7) >> 32);
+    str_addf(&s, strcmp(form, "object") ? strcmp(form, "number") ? "\"item%08llx\"" : "%llu" : "{\"a\":%llu}",
+             (unsigned long long)hash_u64(i, 7) >> 32);
   }
   str_add(&s, "]}");
-  if (grammar_from_schema(s.at, s.n, &g, &err) && !strstr(err.text, "more than")) die("%s", err.text);   // too many states, or parts
+  // too many states, or parts
+  if (grammar_from_schema(s.at, s.n, &g, &err) && !strstr(err.text, "more than")) die("%s", err.text);
   grammar_free(g);
   return s.n;
 }
@@ -304,8 +360,10 @@ static void test_enums(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_special_tokens), cmocka_unit_test(test_overlapping_tokens), cmocka_unit_test(test_names), cmocka_unit_test(test_colliding_keys),
-    cmocka_unit_test(test_steps), cmocka_unit_test(test_captured), cmocka_unit_test(test_tags), cmocka_unit_test(test_enums),
+    cmocka_unit_test(test_special_tokens), cmocka_unit_test(test_overlapping_tokens),
+    cmocka_unit_test(test_names),          cmocka_unit_test(test_colliding_keys),
+    cmocka_unit_test(test_steps),          cmocka_unit_test(test_captured),
+    cmocka_unit_test(test_tags),           cmocka_unit_test(test_enums),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,11 @@
-// Templates: what a hostile one can not do, the lines that errors name, and a few texts.  That the language is Jinja's is what
-// tests/python/test_template.py shows, by comparing with Jinja.
+// Templates: what a hostile one can not do, the lines that errors name, and a few texts.  That the language is Jinja's
+// is what tests/python/test_template.py shows, by comparing with Jinja.
 //
-// The list of hostile inputs, lines 47 to 55: nested parentheses and macros that call themselves, test_depth; long ranges, test_work;
-// long texts and wide indents, test_memory; texts that double, test_growing_text; attributes that lead out, test_no_way_out; malformed tags,
-// test_lines; arguments that would replace what templates are given, test_chat.  Values that contain themselves, and most of the others
-// again through the command: test_hostile_templates_end and test_failures of test_template.py.
+// The list of hostile inputs, lines 47 to 55: nested parentheses and macros that call themselves, test_depth; long
+// ranges, test_work; long texts and wide indents, test_memory; texts that double, test_growing_text; attributes that
+// lead out, test_no_way_out; malformed tags, test_lines; arguments that would replace what templates are given,
+// test_chat.  Values that contain themselves, and most of the others again through the command:
+// test_hostile_templates_end and test_failures of test_template.py.
 #define _GNU_SOURCE
 #include "chat/chat.h"
 #include "model/gguf.h"
@@ -83,7 +84,7 @@ static void test_lines(void **state) {
   gives("{{ (-9223372036854775807 - 1) % -1 }}", "0");
 }
 
-// ---- hostile templates --------------------------------------------------------------------------------------------------
+// ---- hostile templates ----------------------------------------------------------------------------------------------
 
 static char *repeated(const char *head, const char *middle, const char *tail, size_t times) {
   str s = {0};
@@ -111,28 +112,36 @@ static void test_depth(void **state) {
   fails_repeated("", "{% if 1 %}", "", 100000, "levels");
   fails_repeated("", "{% for a in b %}", "", 100000, "levels");
   fails("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "levels");
-  fails("{% macro m(x) %}{{ x | map('upper') | list }}{% if 1 %}{% for i in [1] %}{{ m([m([1])]) }}{% endfor %}{% endif %}{% endmacro %}{{ m([]) }}", "levels");
+  fails("{% macro m(x) %}{{ x | map('upper') | list }}{% if 1 %}{% for i in [1] %}{{ m([m([1])]) }}{% endfor %}{% "
+        "endif %}{% endmacro %}{{ m([]) }}",
+        "levels");
   fails("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "levels");
   gives("{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}", "<Namespace {'x': <Namespace {...}>}>");
-  gives("{% set l = [1] %}{% set t = (l, {'a': l}) %}{% set _ = l.append(t) %}{{ l }}{{ t }}", "[1, ([...], {'a': [...]})]([1, (...)], {'a': [1, (...)]})");
+  gives("{% set l = [1] %}{% set t = (l, {'a': l}) %}{% set _ = l.append(t) %}{{ l }}{{ t }}",
+        "[1, ([...], {'a': [...]})]([1, (...)], {'a': [1, (...)]})");
   fails("{% set l = [1] %}{{ l.append(l) }}{{ l | tojson }}", "levels");
   fails("{% set l = [1] %}{% set m = [1] %}{{ l.append(m) }}{{ m.append(l) }}{{ l == m }}", "levels");
   fails("{% set d = {} %}{{ d.update(a=d) }}{{ d == d.a }}{% set e = {} %}{{ e.update(a=e) }}{{ d == e }}", "levels");
-  fails("{% set ns = namespace(x=[]) %}{% for i in range(50000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}", "levels");
-  fails("{% set ns = namespace(x=[]) %}{% for i in range(50000) %}{% set ns.x = (ns.x,) %}{% endfor %}{{ {ns.x: 1} }}", "levels");
+  fails("{% set ns = namespace(x=[]) %}{% for i in range(50000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
+        "levels");
+  fails("{% set ns = namespace(x=[]) %}{% for i in range(50000) %}{% set ns.x = (ns.x,) %}{% endfor %}{{ {ns.x: 1} }}",
+        "levels");
 }
 
 static void test_work(void **state) {
   (void)state;
   fails("{{ range(1000000000) | list }}", "Range too big");
-  fails("{% for a in range(1000) %}{% for b in range(1000) %}{% for c in range(1000) %}{% endfor %}{% endfor %}{% endfor %}", "more than");
+  fails("{% for a in range(1000) %}{% for b in range(1000) %}{% for c in range(1000) %}{% endfor %}{% endfor %}{% "
+        "endfor %}",
+        "more than");
   fails("{% for a in range(100000) %}{{ 'x' * 100000 in 'y' * 1000000 }}{% endfor %}", "more than");
   fails("{% set l = [1] %}{% for x in l %}{{ l.append(1) }}{% endfor %}", "more than");
   fails("{{ [0] * 9223372036854775807 }}", "more than");
   static const jinja_limits few = {.steps = 1000, .memory = 1 << 20, .output = 1 << 20, .depth = 100};
   fails_within("{% for a in range(1000) %}{% endfor %}", &few, "1000 steps");
   fails_within("{{ ('a' * 100000).split('a') }}", &few, "1000 steps");
-  fails_within("{% set a = ' ' * 9000 %}{{ a | int }}", &few, "1000 steps");         // what makes no value is paid for, too
+  // what makes no value is paid for, too
+  fails_within("{% set a = ' ' * 9000 %}{{ a | int }}", &few, "1000 steps");
   fails_within("{% set a = ' ' * 9000 %}{{ a | float }}", &few, "1000 steps");
   fails_within("{% set a = 'x' * 9000 %}{{ a.startswith(a) }}", &few, "1000 steps");
   fails_within("{% set a = 'x' * 9000 %}{{ a.removesuffix(a) }}", &few, "1000 steps");
@@ -144,7 +153,8 @@ static void test_memory(void **state) {
   fails("{{ 'A' * 1000000000 }}", "too long");
   fails("{{ 'A' * 9223372036854775807 }}", "too long");
   fails("{% set ns = namespace(x='xx') %}{% for i in range(100) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "bytes");
-  fails("{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "more than");
+  fails("{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+        "more than");
   fails("{{ 'x' | indent(1000000000) }}", "too long");
   fails("{{ [1] | tojson(indent=1000000000) }}", "indent");
   fails("{{ 'x' | center(1000000000000) }}", "too long");
@@ -152,10 +162,13 @@ static void test_memory(void **state) {
   fails("{{ '%.1000000000f' % 1 }}", "width");
   fails("{{ '{:1000000000}'.format(1) }}", "width");
   fails("{{ '{:.1000000000f}'.format(1) }}", "precision");
-  fails("{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(100) %}{% set ns.x = ns.x.replace('a', 'aaaaaaaaaaaaaaaa') %}{% endfor %}", "more than");
+  fails("{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(100) %}{% set ns.x = ns.x.replace('a', "
+        "'aaaaaaaaaaaaaaaa') %}{% endfor %}",
+        "more than");
   static const jinja_limits small = {.steps = 1 << 20, .memory = 1 << 20, .output = 1000, .depth = 100};
   fails_within("{% for i in range(100) %}0123456789012{% endfor %}", &small, "1000 bytes of text");
-  fails_within("{% set x %}{% for i in range(100000) %}01234567890123456789{% endfor %}{% endset %}", &small, "1048576 bytes");
+  fails_within("{% set x %}{% for i in range(100000) %}01234567890123456789{% endfor %}{% endset %}", &small,
+               "1048576 bytes");
   fails_within("{{ range(100000) | list }}", &small, "1048576 bytes");
 }
 
@@ -164,8 +177,10 @@ static void test_growing_text(void **state) {
   (void)state;
   error err;
   static const jinja_limits limits = {.steps = 4 << 20, .memory = 48 << 20, .output = 8 << 20, .depth = 100};
-  static const char text[] = "{% set ns = namespace(x='') %}{% for i in range(60000) %}{% set ns.x = ns.x ~ '0123456789012345678901234567890123456789' %}"
-                             "{% endfor %}{% set y = ns.x ~ 'a' %}{% set z = ns.x ~ 'b' %}{{ ns.x | length }} {{ y[-2:] }} {{ z[-2:] }}";
+  static const char text[] =
+    "{% set ns = namespace(x='') %}{% for i in range(60000) %}{% set ns.x = ns.x ~ "
+    "'0123456789012345678901234567890123456789' %}"
+    "{% endfor %}{% set y = ns.x ~ 'a' %}{% set z = ns.x ~ 'b' %}{{ ns.x | length }} {{ y[-2:] }} {{ z[-2:] }}";
   char *out = render_n(text, strlen(text), &limits, &err);
   if (!out) fail_msg("%s", err.text);
   assert_string_equal(out, "2400000 9a 9b");
@@ -183,7 +198,7 @@ static void test_no_way_out(void **state) {
   fails("{% macro m() %}{% endmacro %}{{ m.__call__.__globals__ }}", "unsafe");
 }
 
-// ---- conversations ------------------------------------------------------------------------------------------------------
+// ---- conversations --------------------------------------------------------------------------------------------------
 
 #define VIEW(text) (text_view){text, strlen(text)}
 
@@ -203,7 +218,8 @@ static const char *chat(const char *template, const chat_input *in, error *err) 
 static void test_chat(void **state) {
   (void)state;
   error err;
-  static const char all[] = "{{ messages[0].role }} {{ tools }} {{ documents }} {{ add_generation_prompt }} {{ bos_token }} {{ eos_token is defined }} {{ q }} {{ strftime_now('%F %T') }}";
+  static const char all[] = "{{ messages[0].role }} {{ tools }} {{ documents }} {{ add_generation_prompt }} {{ "
+                            "bos_token }} {{ eos_token is defined }} {{ q }} {{ strftime_now('%F %T') }}";
   chat_input in = {.messages = VIEW("[{\"role\": \"user\"}]"), .bos = VIEW("<s>"), .now = "2024-02-29 01:02:03"};
   assert_string_equal(chat(all, &in, &err), "user None None True <s> False  2024-02-29 01:02:03");
   in.tools = VIEW("[{\"a\": 1}]");
@@ -213,12 +229,22 @@ static void test_chat(void **state) {
   assert_string_equal(chat(all, &in, &err), "user [{'a': 1}] [] False <s> False [None] 2026-01-01 00:00:00");
   in = (chat_input){.messages = VIEW("[]")};
   assert_string_equal(chat("{% for t in tools %}{% endfor %}ok", &in, &err), "ok");
-  static const struct { const char *messages, *variables, *now, *expected; } bad[] = {
-    {"{}", NULL, NULL, "messages: expected a JSON array"}, {"[1]", NULL, NULL, "messages: entry 0"}, {"[", NULL, NULL, "messages: line 1"},
-    {"[]", "[]", NULL, "variables: expected a JSON object"}, {"[]", "{\"messages\": 1}", NULL, "'messages' has a place"},
-    {"[]", "{\"raise_exception\": 1}", NULL, "'raise_exception' is a function"}, {"[]", "{\"bos_token\": 1}", NULL, "'bos_token'"},
-    {"[]", NULL, "2026-02-29", "fewer days"}, {"[]", NULL, "2026-1-1", "no date"}, {"[]", NULL, "tomorrow", "no date"}, {"[]", NULL, "2026-01-01x", "no date"},
-    {"[]", NULL, "2026-01-01 25:00", "no date"}, {"[]", NULL, "2026-01-01 05:00:", "no date"}, {"[]", "{\"x\": 1e999}", NULL, "variables: line 1"},
+  static const struct { const char *messages, *variables, *now, *expected;
+  } bad[] = {
+    {"{}", NULL, NULL, "messages: expected a JSON array"},
+    {"[1]", NULL, NULL, "messages: entry 0"},
+    {"[", NULL, NULL, "messages: line 1"},
+    {"[]", "[]", NULL, "variables: expected a JSON object"},
+    {"[]", "{\"messages\": 1}", NULL, "'messages' has a place"},
+    {"[]", "{\"raise_exception\": 1}", NULL, "'raise_exception' is a function"},
+    {"[]", "{\"bos_token\": 1}", NULL, "'bos_token'"},
+    {"[]", NULL, "2026-02-29", "fewer days"},
+    {"[]", NULL, "2026-1-1", "no date"},
+    {"[]", NULL, "tomorrow", "no date"},
+    {"[]", NULL, "2026-01-01x", "no date"},
+    {"[]", NULL, "2026-01-01 25:00", "no date"},
+    {"[]", NULL, "2026-01-01 05:00:", "no date"},
+    {"[]", "{\"x\": 1e999}", NULL, "variables: line 1"},
   };
   for (size_t i = 0; i < COUNT(bad); i++) {
     in = (chat_input){.messages = VIEW(bad[i].messages), .now = bad[i].now};
@@ -278,7 +304,8 @@ static void *render_often(void *t) {
 
 static void test_threads(void **state) {
   (void)state;
-  static const char text[] = "{% macro m(x) %}{{ x | upper }}{% endmacro %}{% for i in range(4) %}{{ i }}{% endfor %}{{ m('a') ~ m('b') }}";
+  static const char text[] =
+    "{% macro m(x) %}{{ x | upper }}{% endmacro %}{% for i in range(4) %}{{ i }}{% endfor %}{{ m('a') ~ m('b') }}";
   jinja *t;
   error err = {0};
   assert_int_equal(jinja_parse(text, strlen(text), &t, &err), 0);
@@ -294,8 +321,10 @@ static void test_threads(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_texts), cmocka_unit_test(test_lines), cmocka_unit_test(test_depth), cmocka_unit_test(test_work), cmocka_unit_test(test_memory),
-    cmocka_unit_test(test_growing_text), cmocka_unit_test(test_no_way_out), cmocka_unit_test(test_chat), cmocka_unit_test(test_gguf), cmocka_unit_test(test_threads),
+    cmocka_unit_test(test_texts),      cmocka_unit_test(test_lines),  cmocka_unit_test(test_depth),
+    cmocka_unit_test(test_work),       cmocka_unit_test(test_memory), cmocka_unit_test(test_growing_text),
+    cmocka_unit_test(test_no_way_out), cmocka_unit_test(test_chat),   cmocka_unit_test(test_gguf),
+    cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

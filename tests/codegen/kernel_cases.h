@@ -1,5 +1,6 @@
-// Small tensor graphs, by what they try: see codegen/kernel_rig.h for how they are run.  Sizes are odd, or just above and below
-// what fits in vectors, so that tails, padding and guards have something to do.  To add one: a function and a row at the end.
+// Small tensor graphs, by what they try: see codegen/kernel_rig.h for how they are run.  Sizes are odd, or just above
+// and below what fits in vectors, so that tails, padding and guards have something to do.  To add one: a function and a
+// row at the end.
 #ifndef WEFT_TEST_KERNEL_CASES_H
 #define WEFT_TEST_KERNEL_CASES_H
 #include "codegen/kernel_rig.h"
@@ -8,7 +9,7 @@
 #define IDX(t, v) uop_idx((t)->g, v)
 #define UOPS(...) (int)COUNT(((uop *[]){__VA_ARGS__})), (uop *[]){__VA_ARGS__}
 
-// ---- elementwise --------------------------------------------------------------------------------------------------------
+// ---- elementwise ----------------------------------------------------------------------------------------------------
 
 static void k_add(kt *t) { kt_out(t, t_add(t->g, F32_IN(t, 37), F32_IN(t, 37))); }
 static void k_one_element(kt *t) { kt_out(t, t_scale(t->g, F32_IN(t, 1), 3)); }
@@ -27,16 +28,20 @@ static void k_float_ops(kt *t) {
   kt_out(t, t_stack_last(g, all, (int)(COUNT(one) + COUNT(whole))));
 }
 
-// The best three of 16, ties to the lower index: how many beat each, in one kernel. Both reductions could lie in lanes, but not at once.
+// The best three of 16, ties to the lower index: how many beat each, in one kernel. Both reductions could lie in lanes,
+// but not at once.
 static void k_best_three(kt *t) {
   graph *g = t->g;
   tensor *s = kt_in(t, DT_F32, KT_SMALL_INTS, KT_DIMS(2, 16)), *i = t_cast(g, t_iota(g, IDX(t, 16)), DT_I32);
   tensor *one = t_reshape_i(g, s, 3, (int64_t[]){2, 16, 1}), *other = t_reshape_i(g, s, 3, (int64_t[]){2, 1, 16});
-  tensor *tie = t_op2(g, OP_AND, t_op2(g, OP_CMPEQ, one, other), t_op2(g, OP_CMPLT, i, t_reshape_i(g, i, 2, (int64_t[]){16, 1})));
+  tensor *tie =
+    t_op2(g, OP_AND, t_op2(g, OP_CMPEQ, one, other), t_op2(g, OP_CMPLT, i, t_reshape_i(g, i, 2, (int64_t[]){16, 1})));
   tensor *beats = t_op2(g, OP_OR, t_op2(g, OP_CMPLT, one, other), tie), *zero = uop_int(g, DT_I32, 0);
-  tensor *rank = t_reshape_i(g, t_reduce(g, t_where(g, beats, uop_int(g, DT_I32, 1), zero), OP_ADD, 2), 3, (int64_t[]){2, 1, 16});
+  tensor *rank =
+    t_reshape_i(g, t_reduce(g, t_where(g, beats, uop_int(g, DT_I32, 1), zero), OP_ADD, 2), 3, (int64_t[]){2, 1, 16});
   tensor *k = t_reshape_i(g, t_cast(g, t_iota(g, IDX(t, 3)), DT_I32), 3, (int64_t[]){1, 3, 1});
-  kt_out(t, t_reshape_i(g, t_reduce(g, t_where(g, t_op2(g, OP_CMPEQ, rank, k), i, zero), OP_ADD, 2), 2, (int64_t[]){2, 3}));
+  kt_out(
+    t, t_reshape_i(g, t_reduce(g, t_where(g, t_op2(g, OP_CMPEQ, rank, k), i, zero), OP_ADD, 2), 2, (int64_t[]){2, 3}));
 }
 
 static void k_double(kt *t) {
@@ -90,13 +95,18 @@ static void k_exp2_edges(kt *t) {
 }
 static void k_log2(kt *t) { kt_out(t, t_op1(t->g, OP_LOG2, kt_in(t, DT_F32, KT_POSITIVE, KT_DIMS(129)))); }
 static void k_sin(kt *t) { kt_out(t, t_op1(t->g, OP_SIN, t_scale(t->g, F32_IN(t, 257), 50))); }
-static void k_sin_double(kt *t) { kt_out(t, t_op1(t->g, OP_SIN, t_scale(t->g, kt_in(t, DT_F64, KT_UNIT, KT_DIMS(129)), 40000))); }
-static void k_exp2_double(kt *t) { kt_out(t, t_op1(t->g, OP_EXP2, t_scale(t->g, kt_in(t, DT_F64, KT_UNIT, KT_DIMS(65)), 30))); }
+static void k_sin_double(kt *t) {
+  kt_out(t, t_op1(t->g, OP_SIN, t_scale(t->g, kt_in(t, DT_F64, KT_UNIT, KT_DIMS(129)), 40000)));
+}
+static void k_exp2_double(kt *t) {
+  kt_out(t, t_op1(t->g, OP_EXP2, t_scale(t->g, kt_in(t, DT_F64, KT_UNIT, KT_DIMS(65)), 30)));
+}
 static void k_silu(kt *t) { kt_out(t, t_silu(t->g, t_scale(t->g, F32_IN(t, 3, 43), 10))); }
 
-// ---- types --------------------------------------------------------------------------------------------------------------
+// ---- types ----------------------------------------------------------------------------------------------------------
 
-static const enum dtype all_types[] = {DT_I8, DT_U8, DT_I16, DT_U16, DT_I32, DT_U32, DT_I64, DT_U64, DT_F16, DT_BF16, DT_F32, DT_F64};
+static const enum dtype all_types[] = {DT_I8,  DT_U8,  DT_I16, DT_U16,  DT_I32, DT_U32,
+                                       DT_I64, DT_U64, DT_F16, DT_BF16, DT_F32, DT_F64};
 
 static void casts(kt *t, enum dtype to) {
   for (size_t i = 0; i < COUNT(all_types) - 2; i++) {
@@ -162,7 +172,7 @@ static void k_bitcast_moved(kt *t) {              // bytes that do not lie side 
   kt_out(t, t_bitcast(g, t_flip(g, raw, 1), DT_U16));
 }
 
-// ---- movement -----------------------------------------------------------------------------------------------------------
+// ---- movement -------------------------------------------------------------------------------------------------------
 
 static void k_permute(kt *t) { kt_out(t, t_permute(t->g, F32_IN(t, 3, 5, 7), (int[]){2, 0, 1})); }
 static void k_transpose_wide(kt *t) { kt_out(t, t_swap(t->g, F32_IN(t, 33, 48), 0, 1)); }
@@ -170,14 +180,21 @@ static void k_pad(kt *t) {
   kt_out(t, t_pad(t->g, F32_IN(t, 5, 7), 1, 2, 3));
   kt_out(t, t_pad(t->g, t_pad(t->g, F32_IN(t, 5, 16), 0, 1, 0), 1, 0, 16));
 }
-static void k_pad_value(kt *t) {                  // what is padded with is 0, whatever the function would make of a load
+// what is padded with is 0, whatever the function would make of a load
+static void k_pad_value(kt *t) {
   kt_out(t, t_add(t->g, t_pad(t->g, t_exp(t->g, F32_IN(t, 3, 5)), 1, 1, 2), t_float(t->g, 1)));
 }
-static void k_pad_of_pad(kt *t) { kt_out(t, t_pad(t->g, t_add(t->g, t_pad(t->g, F32_IN(t, 5), 0, 1, 1), t_float(t->g, 2)), 0, 3, 2)); }
+static void k_pad_of_pad(kt *t) {
+  kt_out(t, t_pad(t->g, t_add(t->g, t_pad(t->g, F32_IN(t, 5), 0, 1, 1), t_float(t->g, 2)), 0, 3, 2));
+}
 static void k_flip(kt *t) { kt_out(t, t_flip(t->g, t_flip(t->g, F32_IN(t, 3, 5, 16), 2), 0)); }
 static void k_shrink(kt *t) { kt_out(t, t_slice_i(t->g, t_slice_i(t->g, F32_IN(t, 9, 35), 0, 2, 5), 1, 3, 29)); }
-static void k_reshape(kt *t) { kt_out(t, t_reshape_i(t->g, t_swap(t->g, F32_IN(t, 6, 10), 0, 1), 3, (int64_t[]){4, 5, 3})); }
-static void k_reshape_padded(kt *t) { kt_out(t, t_reshape_i(t->g, t_pad(t->g, F32_IN(t, 7, 5), 0, 0, 1), 2, (int64_t[]){10, 4})); }
+static void k_reshape(kt *t) {
+  kt_out(t, t_reshape_i(t->g, t_swap(t->g, F32_IN(t, 6, 10), 0, 1), 3, (int64_t[]){4, 5, 3}));
+}
+static void k_reshape_padded(kt *t) {
+  kt_out(t, t_reshape_i(t->g, t_pad(t->g, F32_IN(t, 7, 5), 0, 0, 1), 2, (int64_t[]){10, 4}));
+}
 static void k_moves(kt *t) {
   graph *g = t->g;
   tensor *x = t_flip(g, t_pad(g, t_swap(g, F32_IN(t, 5, 4, 3), 0, 2), 1, 1, 1), 1);
@@ -204,18 +221,25 @@ static void k_iota(kt *t) {
   kt_out(t, t_cast(g, t_add(g, t_op2(g, OP_IDIV, j, IDX(t, 5)), t_op2(g, OP_MOD, i, IDX(t, 3))), DT_F32));
 }
 
-// ---- gathers ------------------------------------------------------------------------------------------------------------
+// ---- gathers --------------------------------------------------------------------------------------------------------
 
-static void k_gather(kt *t) { kt_out(t, t_gather(t->g, F32_IN(t, 11, 17), kt_in(t, DT_I32, KT_SMALL_INTS, KT_DIMS(5)))); }
-static void k_gather_clamped(kt *t) { kt_out(t, t_gather(t->g, F32_IN(t, 3, 16), kt_in(t, DT_I32, KT_BITS, KT_DIMS(4, 3)))); }
-static void k_gather_vector(kt *t) { kt_out(t, t_gather(t->g, F32_IN(t, 9), kt_in(t, DT_U8, KT_SMALL_INTS, KT_DIMS(33)))); }
+static void k_gather(kt *t) {
+  kt_out(t, t_gather(t->g, F32_IN(t, 11, 17), kt_in(t, DT_I32, KT_SMALL_INTS, KT_DIMS(5))));
+}
+static void k_gather_clamped(kt *t) {
+  kt_out(t, t_gather(t->g, F32_IN(t, 3, 16), kt_in(t, DT_I32, KT_BITS, KT_DIMS(4, 3))));
+}
+static void k_gather_vector(kt *t) {
+  kt_out(t, t_gather(t->g, F32_IN(t, 9), kt_in(t, DT_U8, KT_SMALL_INTS, KT_DIMS(33))));
+}
 static void k_gather_computed(kt *t) {
   graph *g = t->g;
-  tensor *x = t_exp(g, F32_IN(t, 9, 12)), *id = t_op2(g, OP_AND, kt_in(t, DT_U8, KT_BITS, KT_DIMS(7)), uop_int(g, DT_U8, 7));
+  tensor *x = t_exp(g, F32_IN(t, 9, 12)),
+         *id = t_op2(g, OP_AND, kt_in(t, DT_U8, KT_BITS, KT_DIMS(7)), uop_int(g, DT_U8, 7));
   kt_out(t, t_reduce(g, t_gather(g, x, id), OP_ADD, 1));
 }
 
-// ---- reductions ---------------------------------------------------------------------------------------------------------
+// ---- reductions -----------------------------------------------------------------------------------------------------
 
 static void reduces(kt *t, enum op op, enum dtype dt) {
   enum kt_fill fill = op == OP_MUL ? KT_POSITIVE : dtype_is_float(dt) ? KT_UNIT : KT_BITS;
@@ -233,8 +257,12 @@ static void k_max_u8(kt *t) { reduces(t, OP_MAX, DT_U8); }
 static void k_product_i64(kt *t) { reduces(t, OP_MUL, DT_I64); }
 static void k_sum_f64(kt *t) { reduces(t, OP_ADD, DT_F64); }
 
-static void k_reduce_two_axes(kt *t) { kt_out(t, t_reduce(t->g, t_reduce(t->g, F32_IN(t, 4, 6, 32), OP_ADD, 2), OP_ADD, 0)); }
-static void k_reduce_mixed(kt *t) { kt_out(t, t_reduce(t->g, t_exp(t->g, t_reduce(t->g, F32_IN(t, 4, 6, 32), OP_MAX, 2)), OP_ADD, 1)); }
+static void k_reduce_two_axes(kt *t) {
+  kt_out(t, t_reduce(t->g, t_reduce(t->g, F32_IN(t, 4, 6, 32), OP_ADD, 2), OP_ADD, 0));
+}
+static void k_reduce_mixed(kt *t) {
+  kt_out(t, t_reduce(t->g, t_exp(t->g, t_reduce(t->g, F32_IN(t, 4, 6, 32), OP_MAX, 2)), OP_ADD, 1));
+}
 static void k_reduce_nested(kt *t) {              // both could lie in lanes, of different widths; not in one kernel
   tensor *x = t_mul(t->g, F32_IN(t, 4, 1), t_exp(t->g, F32_IN(t, 8)));
   kt_out(t, t_reduce(t->g, t_reduce(t->g, x, OP_MAX, 1), OP_ADD, 0));
@@ -242,12 +270,16 @@ static void k_reduce_nested(kt *t) {              // both could lie in lanes, of
   kt_out(t, t_reduce(t->g, t_exp(t->g, t_reduce(t->g, y, OP_ADD, 1)), OP_ADD, 0));
 }
 static void k_reduce_padded(kt *t) { kt_out(t, t_reduce(t->g, t_pad(t->g, F32_IN(t, 5, 13), 1, 2, 1), OP_MAX, 1)); }
-static void k_reduce_const(kt *t) { kt_out(t, t_reduce(t->g, t_broadcast(t->g, F32_IN(t, 5, 1), t_add(t->g, F32_IN(t, 5, 9), t_float(t->g, 0))->shape), OP_ADD, 1)); }
+static void k_reduce_const(kt *t) {
+  kt_out(t, t_reduce(t->g, t_broadcast(t->g, F32_IN(t, 5, 1), t_add(t->g, F32_IN(t, 5, 9), t_float(t->g, 0))->shape),
+                     OP_ADD, 1));
+}
 static void k_variance(kt *t) {
   graph *g = t->g;
   tensor *x = F32_IN(t, 5, 48), *mean = t_scale(g, t_reduce(g, x, OP_ADD, 1), 1 / 48.);
   tensor *d = t_sub(g, x, mean);
-  kt_out(t, t_mul(g, d, t_op1(g, OP_RECIP, t_op1(g, OP_SQRT, t_scale(g, t_reduce(g, t_mul(g, d, d), OP_ADD, 1), 1 / 48.)))));
+  kt_out(
+    t, t_mul(g, d, t_op1(g, OP_RECIP, t_op1(g, OP_SQRT, t_scale(g, t_reduce(g, t_mul(g, d, d), OP_ADD, 1), 1 / 48.)))));
 }
 static void k_argmax(kt *t) {                     // index of the first largest
   graph *g = t->g;
@@ -262,37 +294,52 @@ static void k_prefix_sum(kt *t) {
   kt_out(t, t_reduce(g, t_where(g, seen, t_float(g, 0), x), OP_ADD, 2));
 }
 
-// ---- products -----------------------------------------------------------------------------------------------------------
+// ---- products -------------------------------------------------------------------------------------------------------
 
 static void k_matvec(kt *t) { kt_out(t, t_matmul(t->g, F32_IN(t, 1, 96), F32_IN(t, 20, 96))); }
 static void k_matvec_long(kt *t) { kt_out(t, t_matmul(t->g, F32_IN(t, 1, 512), F32_IN(t, 4, 512))); }
 static void k_matmul(kt *t) { kt_out(t, t_matmul(t->g, F32_IN(t, 5, 64), F32_IN(t, 12, 64))); }
 static void k_matmul_odd(kt *t) { kt_out(t, t_matmul(t->g, F32_IN(t, 3, 7), F32_IN(t, 5, 7))); }
-static void k_matmul_half(kt *t) { kt_out(t, t_matmul(t->g, F32_IN(t, 3, 32), kt_in(t, DT_F16, KT_UNIT, KT_DIMS(9, 32)))); }
-static void k_matmul_bf16(kt *t) { kt_out(t, t_matmul(t->g, F32_IN(t, 2, 48), kt_in(t, DT_BF16, KT_UNIT, KT_DIMS(8, 48)))); }
+static void k_matmul_half(kt *t) {
+  kt_out(t, t_matmul(t->g, F32_IN(t, 3, 32), kt_in(t, DT_F16, KT_UNIT, KT_DIMS(9, 32))));
+}
+static void k_matmul_bf16(kt *t) {
+  kt_out(t, t_matmul(t->g, F32_IN(t, 2, 48), kt_in(t, DT_BF16, KT_UNIT, KT_DIMS(8, 48))));
+}
 static void k_matmul_batched(kt *t) {
   tensor *x = F32_IN(t, 3, 4, 1, 16), *w = F32_IN(t, 1, 6, 16);
   kt_out(t, t_reduce(t->g, t_mul(t->g, x, w), OP_ADD, 3));
 }
-static void k_matmul_transposed(kt *t) { kt_out(t, t_matmul(t->g, F32_IN(t, 4, 24), t_swap(t->g, F32_IN(t, 24, 16), 0, 1))); }
-static void k_matmul_bias_silu(kt *t) { kt_out(t, t_silu(t->g, t_add(t->g, t_matmul(t->g, F32_IN(t, 2, 32), F32_IN(t, 16, 32)), F32_IN(t, 16)))); }
+static void k_matmul_transposed(kt *t) {
+  kt_out(t, t_matmul(t->g, F32_IN(t, 4, 24), t_swap(t->g, F32_IN(t, 24, 16), 0, 1)));
+}
+static void k_matmul_bias_silu(kt *t) {
+  kt_out(t, t_silu(t->g, t_add(t->g, t_matmul(t->g, F32_IN(t, 2, 32), F32_IN(t, 16, 32)), F32_IN(t, 16))));
+}
 static void k_norm(kt *t) { kt_out(t, t_rmsnorm(t->g, F32_IN(t, 4, 80), F32_IN(t, 80), 1e-5)); }
-static void k_norm_matmul(kt *t) { kt_out(t, t_matmul(t->g, t_rmsnorm(t->g, F32_IN(t, 2, 64), F32_IN(t, 64), 1e-6), F32_IN(t, 32, 64))); }
-static void k_matmul_norm(kt *t) { kt_out(t, t_rmsnorm(t->g, t_matmul(t->g, F32_IN(t, 2, 32), F32_IN(t, 24, 32)), NULL, 1e-6)); }
+static void k_norm_matmul(kt *t) {
+  kt_out(t, t_matmul(t->g, t_rmsnorm(t->g, F32_IN(t, 2, 64), F32_IN(t, 64), 1e-6), F32_IN(t, 32, 64)));
+}
+static void k_matmul_norm(kt *t) {
+  kt_out(t, t_rmsnorm(t->g, t_matmul(t->g, F32_IN(t, 2, 32), F32_IN(t, 24, 32)), NULL, 1e-6));
+}
 static void k_two_matmuls(kt *t) {
   tensor *h = t_matmul(t->g, F32_IN(t, 2, 32), F32_IN(t, 48, 32));
   kt_out(t, t_matmul(t->g, t_contiguous(t->g, t_silu(t->g, h)), F32_IN(t, 16, 48)));
 }
 static void k_int_dot(kt *t) {
-  tensor *x = t_cast(t->g, kt_in(t, DT_I8, KT_BITS, KT_DIMS(3, 1, 64)), DT_I32), *w = t_cast(t->g, kt_in(t, DT_I8, KT_BITS, KT_DIMS(8, 64)), DT_I32);
+  tensor *x = t_cast(t->g, kt_in(t, DT_I8, KT_BITS, KT_DIMS(3, 1, 64)), DT_I32),
+         *w = t_cast(t->g, kt_in(t, DT_I8, KT_BITS, KT_DIMS(8, 64)), DT_I32);
   kt_out(t, t_reduce(t->g, t_mul(t->g, x, w), OP_ADD, 2));
 }
-static void k_codes_matvec(kt *t) {               // nibbles with a scale per block of 32: the shape of a quantised product
+// nibbles with a scale per block of 32: the shape of a quantised product
+static void k_codes_matvec(kt *t) {
   graph *g = t->g;
   tensor *raw = kt_in(t, DT_U8, KT_SMALL_INTS, KT_DIMS(12, 3, 18));
   tensor *d = t_cast(g, t_bitcast(g, t_slice_i(g, raw, 2, 0, 2), DT_F16), DT_F32);
   tensor *q = t_reshape_i(g, t_slice_i(g, raw, 2, 2, 16), 4, (int64_t[]){12, 3, 1, 16});
-  tensor *shift = t_reshape_i(g, t_cast(g, t_op2(g, OP_MUL, t_iota(g, IDX(t, 2)), IDX(t, 2)), DT_U8), 2, (int64_t[]){2, 1});
+  tensor *shift =
+    t_reshape_i(g, t_cast(g, t_op2(g, OP_MUL, t_iota(g, IDX(t, 2)), IDX(t, 2)), DT_U8), 2, (int64_t[]){2, 1});
   tensor *codes = t_op2(g, OP_AND, t_op2(g, OP_SHR, q, shift), uop_int(g, DT_U8, 3));
   tensor *w = t_mul(g, t_scale(g, t_reshape_i(g, d, 4, (int64_t[]){12, 3, 1, 1}), 1e4), t_cast(g, codes, DT_F32));
   kt_out(t, t_matmul(g, F32_IN(t, 2, 96), t_reshape_i(g, w, 2, (int64_t[]){12, 96})));
@@ -312,7 +359,7 @@ static void k_attention(kt *t) {
   kt_out(t, t_reduce(g, t_mul(g, s, v), OP_ADD, 2));
 }
 
-// ---- symbolic sizes -----------------------------------------------------------------------------------------------------
+// ---- symbolic sizes -------------------------------------------------------------------------------------------------
 
 static void k_symbolic_rows(kt *t) {
   uop *n = kt_var(t, "n", 1, 13);
@@ -370,19 +417,22 @@ static void k_symbolic_two(kt *t) {               // attention's sizes: T tokens
   kt_out(t, t_softmax(g, s, 1));
 }
 
-// Attention over whole pages of 32 positions, of which the last may be seen in part: stages, and a kernel with several results. What is reduced
-// is masked, and one more term may have no value. `heads`: of keys; each is for `per` queries.
+// Attention over whole pages of 32 positions, of which the last may be seen in part: stages, and a kernel with several
+// results. What is reduced is masked, and one more term may have no value. `heads`: of keys; each is for `per` queries.
 static void attention_in_pages(kt *t, int64_t heads, int64_t per, bool sink) {
   graph *g = t->g;
   uop *n = kt_var(t, "n", 1, 4), *pos = kt_var(t, "pos", 0, 92), *C = idx_add(g, pos, n), *one = IDX(t, 1);
-  uop *seen = idx_mul(g, idx_div(g, idx_add(g, C, IDX(t, 31)), IDX(t, 32)), IDX(t, 32)), *h = IDX(t, heads), *p = IDX(t, per), *d = IDX(t, 16);
+  uop *seen = idx_mul(g, idx_div(g, idx_add(g, C, IDX(t, 31)), IDX(t, 32)), IDX(t, 32)), *h = IDX(t, heads),
+      *p = IDX(t, per), *d = IDX(t, 16);
   tensor *q = t_slice(g, F32_IN(t, 4, heads, per, 16), 0, IDX(t, 0), n);
   q = t_reshape(g, t_stage(g, t_mul(g, q, t_float(g, 0.25)), false), UOPS(n, h, p, d, one));
   tensor *k = t_reshape(g, t_slice(g, F32_IN(t, heads, 16, 96), 2, IDX(t, 0), seen), UOPS(one, h, one, d, seen));
   tensor *v = t_reshape(g, t_slice(g, F32_IN(t, heads, 96, 16), 1, IDX(t, 0), seen), UOPS(one, h, one, seen, d));
-  tensor *s = t_reduce(g, t_mul(g, q, k), OP_ADD, 3), *own = t_reshape(g, t_add(g, t_iota(g, n), pos), UOPS(n, one, one, one, one));
+  tensor *s = t_reduce(g, t_mul(g, q, k), OP_ADD, 3),
+         *own = t_reshape(g, t_add(g, t_iota(g, n), pos), UOPS(n, one, one, one, one));
   s = t_where(g, t_op2(g, OP_CMPLT, own, t_iota(g, seen)), t_float(g, -INFINITY), s);
-  tensor *most = t_reduce(g, s, OP_MAX, 4), *none = sink ? t_reshape(g, F32_IN(t, heads, per), UOPS(one, h, p, one, one)) : NULL;
+  tensor *most = t_reduce(g, s, OP_MAX, 4),
+         *none = sink ? t_reshape(g, F32_IN(t, heads, per), UOPS(one, h, p, one, one)) : NULL;
   if (sink) most = t_op2(g, OP_MAX, most, none);
   tensor *e = t_exp(g, t_sub(g, s, most)), *total = t_reduce(g, e, OP_ADD, 4);
   if (sink) total = t_add(g, total, t_exp(g, t_sub(g, none, most)));
@@ -393,13 +443,16 @@ static void attention_in_pages(kt *t, int64_t heads, int64_t per, bool sink) {
 static void k_flash(kt *t) { attention_in_pages(t, 2, 3, false); }
 static void k_flash_sink(kt *t) { attention_in_pages(t, 3, 1, true); }
 
-// ---- memory -------------------------------------------------------------------------------------------------------------
+// ---- memory ---------------------------------------------------------------------------------------------------------
 
-static tensor *whole_buffer(kt *t, enum dtype dt, int64_t elems) { return t_buffer(t->g, kt_buffer(t, dt, elems, KT_UNIT), dt, elems); }
+static tensor *whole_buffer(kt *t, enum dtype dt, int64_t elems) {
+  return t_buffer(t->g, kt_buffer(t, dt, elems, KT_UNIT), dt, elems);
+}
 
 static void k_store_part(kt *t) {                 // what is around the view stays
   graph *g = t->g;
-  tensor *view = t_slice_i(g, t_slice_i(g, t_reshape_i(g, whole_buffer(t, DT_F32, 63), 2, (int64_t[]){7, 9}), 0, 2, 3), 1, 1, 7);
+  tensor *view =
+    t_slice_i(g, t_slice_i(g, t_reshape_i(g, whole_buffer(t, DT_F32, 63), 2, (int64_t[]){7, 9}), 0, 2, 3), 1, 1, 7);
   kt_effect(t, t_assign(g, view, t_exp(g, F32_IN(t, 3, 7))));
 }
 static void k_store_permuted(kt *t) {
@@ -420,11 +473,13 @@ static void k_cache_chunk(kt *t) {                // n columns in pages, as the 
   graph *g = t->g;
   uop *n = kt_var(t, "n", 1, 5), *pos = kt_var(t, "pos", 0, 123), *C = idx_add(g, pos, n);
   tensor *cache = whole_buffer(t, DT_F16, 128 * 6);
-  tensor *seen = t_reshape_i(g, t_permute(g, t_reshape_i(g, cache, 3, (int64_t[]){2, 6, 64}), (int[]){1, 0, 2}), 2, (int64_t[]){6, 128});
+  tensor *seen = t_reshape_i(g, t_permute(g, t_reshape_i(g, cache, 3, (int64_t[]){2, 6, 64}), (int[]){1, 0, 2}), 2,
+                             (int64_t[]){6, 128});
   tensor *x = t_slice(g, F32_IN(t, 5, 6), 0, IDX(t, 0), n);
   tensor *next = t_assign(g, t_slice(g, seen, 1, pos, n), t_swap(g, x, 0, 1));
   kt_effect(t, next);
-  tensor *after = t_reshape_i(g, t_permute(g, t_reshape_i(g, next, 3, (int64_t[]){2, 6, 64}), (int[]){1, 0, 2}), 2, (int64_t[]){6, 128});
+  tensor *after = t_reshape_i(g, t_permute(g, t_reshape_i(g, next, 3, (int64_t[]){2, 6, 64}), (int[]){1, 0, 2}), 2,
+                              (int64_t[]){6, 128});
   tensor *k = t_reshape(g, t_cast(g, t_slice(g, after, 1, IDX(t, 0), C), DT_F32), UOPS(IDX(t, 1), IDX(t, 6), C));
   kt_out(t, t_reduce(g, t_mul(g, t_reshape(g, x, UOPS(n, IDX(t, 6), IDX(t, 1))), k), OP_ADD, 1));
 }
@@ -460,23 +515,126 @@ static void k_two_stores(kt *t) {                 // one after the other, overla
   kt_out(t, t_scale(g, one, 5));
 }
 
-// ---- the table ----------------------------------------------------------------------------------------------------------
+// ---- the table ------------------------------------------------------------------------------------------------------
 
 #define K(name) {#name, k_##name, 0}
 static const kt_case kt_cases[] = {
-  K(add), K(one_element), K(broadcast), K(float_ops), K(double), K(i8), K(u8), K(i16), K(u16), K(i32), K(u32), K(i64), K(compare), K(infinite),
-  K(exp), K(exp2_edges), K(log2), K(sin), K(sin_double), K(exp2_double), K(silu),
-  K(cast_i8), K(cast_u16), K(cast_i32), K(cast_i64), K(cast_f16), K(cast_f32), K(cast_f64), K(cast_floats), K(half_memory),
-  K(bitcast_same), K(bitcast_wider), K(bitcast_half), K(bitcast_moved),
-  K(permute), K(transpose_wide), K(pad), K(pad_value), K(pad_of_pad), K(flip), K(shrink), K(reshape), K(reshape_padded), K(moves), K(cat), K(cat_wide), K(stack),
-  K(window), K(iota), K(gather), K(gather_clamped), K(gather_vector), K(gather_computed),
-  K(sum), K(max), K(min), K(product), K(sum_i32), K(max_i8), K(min_u16), K(max_u8), K(product_i64), K(sum_f64), K(reduce_two_axes), K(reduce_mixed), K(reduce_nested),
-  K(reduce_padded), K(reduce_const), K(variance), K(argmax), K(best_three), K(prefix_sum),
-  K(matvec), K(matvec_long), K(matmul), K(matmul_odd), K(matmul_half), K(matmul_bf16), K(matmul_batched), K(matmul_transposed), K(matmul_bias_silu), K(norm), K(norm_matmul),
-  K(matmul_norm), K(two_matmuls), K(int_dot), K(codes_matvec), K(softmax), K(softmax_first), K(softmax_masked), K(attention),
-  K(symbolic_rows), K(symbolic_columns), K(symbolic_offset), K(symbolic_sum), K(symbolic_max), K(symbolic_min), K(symbolic_product), K(symbolic_matmul),
-  K(symbolic_softmax), K(symbolic_stored), K(symbolic_flip), K(symbolic_scalar), K(symbolic_two), K(flash), K(flash_sink),
-  K(store_part), K(store_permuted), K(cache), K(cache_chunk), K(in_place), K(in_place_flip), K(shift_down), K(read_then_store), K(read_both), K(two_stores),
+  K(add),
+  K(one_element),
+  K(broadcast),
+  K(float_ops),
+  K(double),
+  K(i8),
+  K(u8),
+  K(i16),
+  K(u16),
+  K(i32),
+  K(u32),
+  K(i64),
+  K(compare),
+  K(infinite),
+  K(exp),
+  K(exp2_edges),
+  K(log2),
+  K(sin),
+  K(sin_double),
+  K(exp2_double),
+  K(silu),
+  K(cast_i8),
+  K(cast_u16),
+  K(cast_i32),
+  K(cast_i64),
+  K(cast_f16),
+  K(cast_f32),
+  K(cast_f64),
+  K(cast_floats),
+  K(half_memory),
+  K(bitcast_same),
+  K(bitcast_wider),
+  K(bitcast_half),
+  K(bitcast_moved),
+  K(permute),
+  K(transpose_wide),
+  K(pad),
+  K(pad_value),
+  K(pad_of_pad),
+  K(flip),
+  K(shrink),
+  K(reshape),
+  K(reshape_padded),
+  K(moves),
+  K(cat),
+  K(cat_wide),
+  K(stack),
+  K(window),
+  K(iota),
+  K(gather),
+  K(gather_clamped),
+  K(gather_vector),
+  K(gather_computed),
+  K(sum),
+  K(max),
+  K(min),
+  K(product),
+  K(sum_i32),
+  K(max_i8),
+  K(min_u16),
+  K(max_u8),
+  K(product_i64),
+  K(sum_f64),
+  K(reduce_two_axes),
+  K(reduce_mixed),
+  K(reduce_nested),
+  K(reduce_padded),
+  K(reduce_const),
+  K(variance),
+  K(argmax),
+  K(best_three),
+  K(prefix_sum),
+  K(matvec),
+  K(matvec_long),
+  K(matmul),
+  K(matmul_odd),
+  K(matmul_half),
+  K(matmul_bf16),
+  K(matmul_batched),
+  K(matmul_transposed),
+  K(matmul_bias_silu),
+  K(norm),
+  K(norm_matmul),
+  K(matmul_norm),
+  K(two_matmuls),
+  K(int_dot),
+  K(codes_matvec),
+  K(softmax),
+  K(softmax_first),
+  K(softmax_masked),
+  K(attention),
+  K(symbolic_rows),
+  K(symbolic_columns),
+  K(symbolic_offset),
+  K(symbolic_sum),
+  K(symbolic_max),
+  K(symbolic_min),
+  K(symbolic_product),
+  K(symbolic_matmul),
+  K(symbolic_softmax),
+  K(symbolic_stored),
+  K(symbolic_flip),
+  K(symbolic_scalar),
+  K(symbolic_two),
+  K(flash),
+  K(flash_sink),
+  K(store_part),
+  K(store_permuted),
+  K(cache),
+  K(cache_chunk),
+  K(in_place),
+  K(in_place_flip),
+  K(shift_down),
+  K(read_then_store),
+  K(read_both),
+  K(two_stores),
 };
 #undef K
 

@@ -1,10 +1,11 @@
-// Small tensor graphs through the whole pipeline: a case builds a graph over buffers with data, it is scheduled, and its kernels
-// run on a back end; what the output buffers hold afterwards is compared with codegen/tensor_eval.h.
+// Small tensor graphs through the whole pipeline: a case builds a graph over buffers with data, it is scheduled, and
+// its kernels run on a back end; what the output buffers hold afterwards is compared with codegen/tensor_eval.h.
 //
-// Memory is hostile: every buffer ends at a page that may not be touched and begins where its element size alone allows;
-// intermediates start as NaNs, in one arena at the planner's offsets; outputs start as a pattern that must survive where
-// nothing is stored.  Tiles run in three parts, as if by three threads, and every second run takes the kernels of a level
-// in reverse order.  Streams (codegen/stream.c) are made anew before every launch.  A case that dies or faults is a failure of that case alone (kt_guard).
+// Memory is hostile: every buffer ends at a page that may not be touched and begins where its element size alone
+// allows; intermediates start as NaNs, in one arena at the planner's offsets; outputs start as a pattern that must
+// survive where nothing is stored.  Tiles run in three parts, as if by three threads, and every second run takes the
+// kernels of a level in reverse order.  Streams (codegen/stream.c) are made anew before every launch.  A case that dies
+// or faults is a failure of that case alone (kt_guard).
 #ifndef WEFT_TEST_KERNEL_RIG_H
 #define WEFT_TEST_KERNEL_RIG_H
 #include <pthread.h>
@@ -21,7 +22,13 @@
 
 enum { KT_BUFS = 12, KT_VARS = 4, KT_KERNELS = 24, KT_SLACK = 64, KT_PARTS = 3, KT_ELEMS_OF_GPU = 1 << 16 };
 
-enum kt_fill { KT_UNIT /* -1 to 1 */, KT_POSITIVE /* 0.1 to 4 */, KT_WIDE /* magnitudes from 2^-20 to 2^20 */, KT_SMALL_INTS /* -8 to 8, or 0 to 15 */, KT_BITS };
+enum kt_fill {
+  KT_UNIT /* -1 to 1 */,
+  KT_POSITIVE /* 0.1 to 4 */,
+  KT_WIDE /* magnitudes from 2^-20 to 2^20 */,
+  KT_SMALL_INTS /* -8 to 8, or 0 to 15 */,
+  KT_BITS
+};
 
 typedef struct kt {
   graph *g;
@@ -37,7 +44,7 @@ typedef struct kt {
 
 typedef struct kt_case { const char *name; void (*build)(kt *t); double tolerance; } kt_case;   // tolerance 0: 1e-10
 
-// ---- what cases are built with ------------------------------------------------------------------------------------------
+// ---- what cases are built with --------------------------------------------------------------------------------------
 
 #define KT_DIMS(...) (int)COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__}
 
@@ -107,9 +114,14 @@ static inline void kt_out(kt *t, tensor *x) {
   kt_effect(t, t_assign(g, view, x));
 }
 
-// ---- the expected contents ----------------------------------------------------------------------------------------------
+// ---- the expected contents ------------------------------------------------------------------------------------------
 
-typedef struct kt_memory { unsigned char *at[KT_BUFS], *arena; void *mapped[KT_BUFS + 1]; size_t size[KT_BUFS + 1]; int n; } kt_memory;
+typedef struct kt_memory {
+  unsigned char *at[KT_BUFS], *arena;
+  void *mapped[KT_BUFS + 1];
+  size_t size[KT_BUFS + 1];
+  int n;
+} kt_memory;
 
 static inline unsigned char *kt_map(kt_memory *m, int i, size_t need) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE), size = round_up(need, page) + page;
@@ -134,7 +146,9 @@ static inline void kt_memory_free(kt_memory *m) {
   for (int i = 0; i <= KT_BUFS; i++) if (m->mapped[i]) munmap(m->mapped[i], m->size[i]);
 }
 
-static inline const unsigned char *kt_start(void *ctx, int64_t id) { return codebook_is(id) ? codebook_data(id) : ((kt *)ctx)->bufs[id].start; }
+static inline const unsigned char *kt_start(void *ctx, int64_t id) {
+  return codebook_is(id) ? codebook_data(id) : ((kt *)ctx)->bufs[id].start;
+}
 
 // What all buffers hold afterwards, by the meaning of the graph.  values: of the variables, in t's order.
 static inline void kt_expect(kt *t, const int64_t *values, kt_memory *want) {
@@ -147,20 +161,36 @@ static inline void kt_expect(kt *t, const int64_t *values, kt_memory *want) {
     const te_value *v = te_eval(&e, base);
     while (base->op != OP_BUFFER) base = base->src[0];
     enum dtype dt = (enum dtype)base->dt;
-    for (int64_t j = 0; j < v->count; j++) if (v->written[j]) te_store(dt, v->v[j], want->at[base->a] + j * dtype_size(dt));
+    for (int64_t j = 0; j < v->count; j++)
+      if (v->written[j]) te_store(dt, v->v[j], want->at[base->a] + j * dtype_size(dt));
   }
   map_free(&e.memo);
   arena_free(e.mem);
 }
 
-// ---- back ends ----------------------------------------------------------------------------------------------------------
+// ---- back ends ------------------------------------------------------------------------------------------------------
 
 enum kt_way { KT_REF, KT_LLVM, KT_C, KT_CL, KT_PTX };
-typedef struct kt_backend { const char *name; enum kt_way way; target t; cpu_target cpu; codegen_options o; } kt_backend;
+typedef struct kt_backend {
+  const char *name;
+  enum kt_way way;
+  target t;
+  cpu_target cpu;
+  codegen_options o;
+} kt_backend;
 
 enum { KT_FILLS = 16 };
 // A compiled kernel, and those that fill the streams that it reads: in the order of p->streams and their `fill`s.
-typedef struct kt_code { program *p; ref_kernel *ref; backend_kernel native; cl_code *cl; ptx *ptx; graph *fills_of; struct kt_code *fills; int n_fills; } kt_code;
+typedef struct kt_code {
+  program *p;
+  ref_kernel *ref;
+  backend_kernel native;
+  cl_code *cl;
+  ptx *ptx;
+  graph *fills_of;
+  struct kt_code *fills;
+  int n_fills;
+} kt_code;
 
 static inline cl *kt_cl(void) {                   // opened by the first use and closed by nobody: drivers keep threads
   static cl *device;
@@ -175,7 +205,8 @@ static inline bool kt_backend_cpu(kt_backend *b, const char *name, enum kt_way w
   *b = (kt_backend){.name = name, .way = way};
   cpu_detect(&have);
   int lacks = cpu_target_for(cpu, &have, &b->cpu, &err);
-  if (lacks && !strcmp(cpu, "native")) fail_msg("%s: %s", name, err.text);          // only a level that the machine lacks is skipped
+  // only a level that the machine lacks is skipped
+  if (lacks && !strcmp(cpu, "native")) fail_msg("%s: %s", name, err.text);
   if (lacks) { print_message("skipped: %s: %s\n", name, err.text); return false; }
   b->t = render_find(way == KT_C ? "c" : "llvm")->target;
   b->t.vector_bytes = b->cpu.vector_bits / 8;
@@ -189,7 +220,9 @@ static inline bool kt_backend_cpu(kt_backend *b, const char *name, enum kt_way w
   return true;
 }
 
-static inline kt_backend kt_backend_ref(void) { return (kt_backend){.name = "REF", .way = KT_REF, .t = ref_target, .o.noopt = true}; }
+static inline kt_backend kt_backend_ref(void) {
+  return (kt_backend){.name = "REF", .way = KT_REF, .t = ref_target, .o.noopt = true};
+}
 
 static inline backend_kernel kt_llvm(const program *p, const cpu_target *c) {
   error err = {0};
@@ -197,7 +230,8 @@ static inline backend_kernel kt_llvm(const program *p, const cpu_target *c) {
   bytes object = {0};
   code_blob blob = {0};
   backend_kernel k = {0};
-  if (render_llvm(p, &(render_options){c->cpu, c->features, c->tune, c->vector_bits, c->descriptors}, &text, &err)) rig_fail("render", &err, NULL);
+  if (render_llvm(p, &(render_options){c->cpu, c->features, c->tune, c->vector_bits, c->descriptors}, &text, &err))
+    rig_fail("render", &err, NULL);
   if (llvm_compile(str_c(&text), c->cpu, c->features, &object, NULL, &err)) rig_fail("llvm", &err, str_c(&text));
   if (elf_link(object.at, object.n, &blob, &err)) rig_fail("link", &err, str_c(&text));
   k.image = code_map(&(const code_blob *){&blob}, 1, &err);
@@ -217,7 +251,8 @@ static inline ptx *kt_ptx(const program *p) {
   bytes object = {0};
   char why[400];
   if (render_nvptx(p, NULL, &text, &err)) rig_fail("render", &err, NULL);
-  if (llvm_compile_for("nvptx64-nvidia-cuda", str_c(&text), "sm_80", "", &object, NULL, &err)) rig_fail("llvm", &err, str_c(&text));
+  if (llvm_compile_for("nvptx64-nvidia-cuda", str_c(&text), "sm_80", "", &object, NULL, &err))
+    rig_fail("llvm", &err, str_c(&text));
   str_free(&text);
   str_addn(&text, (const char *)object.at, object.n);
   ptx *k = ptx_read(str_c(&text), why, sizeof why);
@@ -342,12 +377,15 @@ static inline void kt_streams(const kt_code *c, kt_memory *own, unsigned char **
   }
 }
 
-// ---- running and comparing ----------------------------------------------------------------------------------------------
+// ---- running and comparing ------------------------------------------------------------------------------------------
 
 typedef struct kt_run { kt t; schedule s; const char *name; } kt_run;
 
 static inline void kt_prepare(kt_run *r, const kt_case *c) {
-  *r = (kt_run){.name = c->name, .t = {.g = graph_new(NULL), .seed = hash_bytes(c->name, strlen(c->name), 1), .tolerance = c->tolerance > 0 ? c->tolerance : 1e-10}};
+  *r = (kt_run){.name = c->name,
+                .t = {.g = graph_new(NULL),
+                      .seed = hash_bytes(c->name, strlen(c->name), 1),
+                      .tolerance = c->tolerance > 0 ? c->tolerance : 1e-10}};
   c->build(&r->t);
   uop *sink = uop_new(r->t.g, OP_SINK, DT_VOID, 1, r->t.effects.at, r->t.effects.n, (uarg){0});
   schedule_graph(r->t.g, sink, &r->s);
@@ -361,13 +399,18 @@ static inline void kt_finish(kt_run *r) {
 }
 
 static inline int64_t kt_temp_offset(const schedule *s, int64_t id) {
-  for (int i = 0; i < s->n_temps; i++) if (s->temps[i].id == id) return s->temps[i].offset + (s->temps[i].each ? (int64_t)round_up((size_t)s->arena_bytes, 64) : 0);
+  for (int i = 0; i < s->n_temps; i++)
+    if (s->temps[i].id == id)
+      return s->temps[i].offset + (s->temps[i].each ? (int64_t)round_up((size_t)s->arena_bytes, 64) : 0);
   die("an intermediate without a place");
 }
 
-static inline int64_t kt_arena_bytes(const schedule *s) { return (int64_t)round_up((size_t)s->arena_bytes, 64) + s->each_bytes; }
+static inline int64_t kt_arena_bytes(const schedule *s) {
+  return (int64_t)round_up((size_t)s->arena_bytes, 64) + s->each_bytes;
+}
 
-static inline void kt_execute(const kt_run *r, const kt_code *code, const int64_t *values, kt_memory *m, bool backwards) {
+static inline void kt_execute(const kt_run *r, const kt_code *code, const int64_t *values, kt_memory *m,
+                              bool backwards) {
   const schedule *s = &r->s;
   for (int lo = 0, hi; lo < s->n_kernels; lo = hi) {
     for (hi = lo; hi < s->n_kernels && s->kernels[hi].level == s->kernels[lo].level; hi++) {}
@@ -379,7 +422,10 @@ static inline void kt_execute(const kt_run *r, const kt_code *code, const int64_
       const program *p = code[i].p;
       unsigned char *bufs[KT_BUFS + KT_KERNELS];
       int64_t vars[KT_VARS] = {0};
-      for (int b = 0; b < k->n_bufs; b++) bufs[b] = k->bufs[b] >= TEMP_IDS ? m->arena + kt_temp_offset(s, k->bufs[b]) : codebook_is(k->bufs[b]) ? codebook_data(k->bufs[b]) : m->at[k->bufs[b]];
+      for (int b = 0; b < k->n_bufs; b++)
+        bufs[b] = k->bufs[b] >= TEMP_IDS    ? m->arena + kt_temp_offset(s, k->bufs[b])
+                  : codebook_is(k->bufs[b]) ? codebook_data(k->bufs[b])
+                                            : m->at[k->bufs[b]];
       for (int v = 0; v < p->n_vars; v++)
         for (int w = 0; w < r->t.n_vars; w++) if (!strcmp(p->vars[v]->s, r->t.vars[w].name)) vars[v] = values[w];
       kt_memory own;
@@ -391,7 +437,8 @@ static inline void kt_execute(const kt_run *r, const kt_code *code, const int64_
 }
 
 // NMSE where the type is a float, infinities and NaNs at the same places; equality for all else.
-static inline bool kt_same(const kt_run *r, const kt_memory *want, const kt_memory *got, const char *backend, const int64_t *values) {
+static inline bool kt_same(const kt_run *r, const kt_memory *want, const kt_memory *got, const char *backend,
+                           const int64_t *values) {
   for (int b = 0; b < r->t.n_bufs; b++) {
     enum dtype dt = r->t.bufs[b].dt;
     double error2 = 0, sum2 = 0;
@@ -400,7 +447,10 @@ static inline bool kt_same(const kt_run *r, const kt_memory *want, const kt_memo
     for (int64_t i = 0; i < r->t.bufs[b].elems; i++) {
       const unsigned char *x = want->at[b] + i * dtype_size(dt), *y = got->at[b] + i * dtype_size(dt);
       evalue ex = te_load(dt, x), ey = te_load(dt, y);
-      bool wrong = !memcmp(x, y, (size_t)dtype_size(dt)) ? false : !r->t.bufs[b].out || !dtype_is_float(dt) || isnan(ex.f) != isnan(ey.f) || ((isinf(ex.f) || isinf(ey.f)) && ex.f != ey.f);
+      bool wrong = !memcmp(x, y, (size_t)dtype_size(dt))
+                     ? false
+                     : !r->t.bufs[b].out || !dtype_is_float(dt) || isnan(ex.f) != isnan(ey.f) ||
+                         ((isinf(ex.f) || isinf(ey.f)) && ex.f != ey.f);
       if (wrong) { worst = i; most = INFINITY; break; }
       if (!dtype_is_float(dt) || !isfinite(ex.f)) continue;
       double d = ex.f - ey.f;
@@ -410,11 +460,13 @@ static inline bool kt_same(const kt_run *r, const kt_memory *want, const kt_memo
     }
     double tolerance = dt == DT_BF16 ? 1e-4 : dt == DT_F16 ? 1e-6 : r->t.tolerance;
     if (most != INFINITY && error2 <= tolerance * (sum2 > 0 ? sum2 : 1)) continue;
-    evalue ex = te_load(dt, want->at[b] + worst * dtype_size(dt)), ey = te_load(dt, got->at[b] + worst * dtype_size(dt));
+    evalue ex = te_load(dt, want->at[b] + worst * dtype_size(dt)),
+           ey = te_load(dt, got->at[b] + worst * dtype_size(dt));
     fprintf(stderr, "%s on %s:", r->name, backend);
     for (int v = 0; v < r->t.n_vars; v++) fprintf(stderr, " %s = %lld,", r->t.vars[v].name, (long long)values[v]);
     fprintf(stderr, " buffer %d (%s) element %lld: ", b, dtype_name(dt), (long long)worst);
-    if (dtype_is_float(dt)) fprintf(stderr, "%.9g, should be %.9g; NMSE %.3g\n", ey.f, ex.f, sum2 > 0 ? error2 / sum2 : error2);
+    if (dtype_is_float(dt))
+      fprintf(stderr, "%.9g, should be %.9g; NMSE %.3g\n", ey.f, ex.f, sum2 > 0 ? error2 / sum2 : error2);
     else fprintf(stderr, "%lld, should be %lld\n", (long long)ey.i, (long long)ex.i);
     return false;
   }
@@ -453,7 +505,7 @@ static inline bool kt_check(kt_run *r, const kt_backend *b, kt_wants *want) {
 
 static inline void kt_wants_free(kt_wants *w) { for (int i = 0; i < 4; i++) kt_memory_free(&w->at[i]); }
 
-// ---- a case that dies ---------------------------------------------------------------------------------------------------
+// ---- a case that dies -----------------------------------------------------------------------------------------------
 
 static sigjmp_buf kt_back;
 static pthread_t kt_main;

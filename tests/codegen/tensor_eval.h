@@ -1,8 +1,8 @@
-// What a tensor graph means, as plainly as it can be said: every node becomes an array of all its elements, one node after the
-// other.  Neither the scheduler nor the code generator has a part in it, so it is a reference for both.
+// What a tensor graph means, as plainly as it can be said: every node becomes an array of all its elements, one node
+// after the other.  Neither the scheduler nor the code generator has a part in it, so it is a reference for both.
 //
-// Elementwise ops come from graph/eval.h, which rounds every value to its dtype.  A version of a buffer (AFTER) is a copy of its
-// contents with the stores applied; `written` marks the elements that those stores touch.
+// Elementwise ops come from graph/eval.h, which rounds every value to its dtype.  A version of a buffer (AFTER) is a
+// copy of its contents with the stores applied; `written` marks the elements that those stores touch.
 #ifndef WEFT_TEST_TENSOR_EVAL_H
 #define WEFT_TEST_TENSOR_EVAL_H
 #include <math.h>
@@ -94,7 +94,8 @@ static inline int64_t te_moved(te *e, const uop *u, const te_value *to, int64_t 
 
 static inline evalue te_apply(enum op op, enum dtype dt, enum dtype src_dt, const evalue *s, size_t n) {
   evalue out;
-  if ((op == OP_MAX || op == OP_MIN) && dtype_is_float(dt)) return op == OP_MAX ? (s[0].f < s[1].f ? s[1] : s[0]) : (s[1].f < s[0].f ? s[1] : s[0]);
+  if ((op == OP_MAX || op == OP_MIN) && dtype_is_float(dt))
+    return op == OP_MAX ? (s[0].f < s[1].f ? s[1] : s[0]) : (s[1].f < s[0].f ? s[1] : s[0]);
   if (!eval_op(op, dt, src_dt, s, n, &out)) die("%s of these operands has no value; choose others", op_name(op));
   return out;
 }
@@ -106,7 +107,8 @@ static inline void te_reduce(const uop *u, const te_value *x, te_value *t) {
     te_place(x, i, at);
     for (int d = 0; d < x->n; d++) if (u->b >> d & 1) at[d] = 0;
     int64_t o = te_flat(t, at);
-    t->v[o] = begun[o] ? te_apply((enum op)u->a, (enum dtype)u->dt, (enum dtype)u->dt, (evalue[]){t->v[o], x->v[i]}, 2) : x->v[i];
+    t->v[o] = begun[o] ? te_apply((enum op)u->a, (enum dtype)u->dt, (enum dtype)u->dt, (evalue[]){t->v[o], x->v[i]}, 2)
+                       : x->v[i];
     begun[o] = true;
   }
   free(begun);
@@ -163,7 +165,9 @@ static inline void te_fill(te *e, uop *u, te_value *t) {
   case OP_CONTIGUOUS: case OP_STAGE: memcpy(t->v, s[0]->v, (size_t)t->count * sizeof *t->v); return;
   case OP_REDUCE_AXIS: te_reduce(u, s[0], t); return;
   case OP_BITCAST: te_bitcast(u, s[0], t); return;
-  case OP_STACK: for (int64_t i = 0; i < t->count; i++) t->v[i] = s[i % (int64_t)u->nsrc]->v[i / (int64_t)u->nsrc]; return;
+  case OP_STACK:
+    for (int64_t i = 0; i < t->count; i++) t->v[i] = s[i % (int64_t)u->nsrc]->v[i / (int64_t)u->nsrc];
+    return;
   case OP_GATHER: {
     int64_t row = 1;
     for (int d = 1; d < s[0]->n; d++) row *= s[0]->dim[d];
@@ -181,7 +185,8 @@ static inline void te_fill(te *e, uop *u, te_value *t) {
     }
     evalue x[3];
     for (size_t j = 0; j < u->nsrc; j++) x[j] = s[j]->v[u->src[j]->shape ? i : 0];
-    t->v[i] = te_apply((enum op)u->op, (enum dtype)u->dt, (enum dtype)u->src[u->op == OP_WHERE ? 1 : 0]->dt, x, u->nsrc);
+    t->v[i] =
+      te_apply((enum op)u->op, (enum dtype)u->dt, (enum dtype)u->src[u->op == OP_WHERE ? 1 : 0]->dt, x, u->nsrc);
   }
 }
 
@@ -199,7 +204,8 @@ static inline int64_t te_rounded_group(uop *u) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &u, 1);
   int64_t group = 0;
-  for (size_t i = 0; i < l.n; i++) if (l.at[i]->op == OP_CONTIGUOUS && l.at[i]->dt == DT_I8) group = l.at[i]->shape->dim[l.at[i]->shape->n - 1]->a;
+  for (size_t i = 0; i < l.n; i++)
+    if (l.at[i]->op == OP_CONTIGUOUS && l.at[i]->dt == DT_I8) group = l.at[i]->shape->dim[l.at[i]->shape->n - 1]->a;
   arena_free(a);
   return group;
 }

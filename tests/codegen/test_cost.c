@@ -1,5 +1,5 @@
-// What kernels are said to move and to do: every byte once per launch, however the loops look at it, and sizes that hang on
-// variables at their values. The graphs are those of a model in small.
+// What kernels are said to move and to do: every byte once per launch, however the loops look at it, and sizes that
+// hang on variables at their values. The graphs are those of a model in small.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,7 +61,8 @@ static void test_codes(void **state) {
   tensor *b = t_reshape_i(g, t_slice_i(g, input(g, 0, DT_U8, 7, 100), 1, 2, 48), 3, (int64_t[]){7, 48, 1});
   tensor *shift = t_cast(g, t_op2(g, OP_MUL, t_iota(g, uop_idx(g, 2)), uop_idx(g, 4)), DT_U8);
   tensor *q = t_op2(g, OP_AND, t_op2(g, OP_SHR, b, shift), uop_int(g, DT_U8, 15));
-  tensor *y = t_reduce(g, t_mul(g, t_reshape_i(g, t_cast(g, q, DT_F32), 2, (int64_t[]){7, 96}), input(g, 1, DT_F32, 1, 96)), OP_ADD, 1);
+  tensor *y = t_reduce(
+    g, t_mul(g, t_reshape_i(g, t_cast(g, q, DT_F32), 2, (int64_t[]){7, 96}), input(g, 1, DT_F32, 1, 96)), OP_ADD, 1);
   cost c = cost_of(g, flat(g, y, 7), 7, 0);
   assert_int_equal(c.kernels, 1);
   assert_int_equal(c.bytes, 7 * 48 + 4 * 96 + 4 * 7);
@@ -95,7 +96,9 @@ static void test_variables(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_product), cmocka_unit_test(test_what_is_read_twice_counts_once), cmocka_unit_test(test_codes), cmocka_unit_test(test_wide_loads), cmocka_unit_test(test_variables),
+    cmocka_unit_test(test_product),   cmocka_unit_test(test_what_is_read_twice_counts_once),
+    cmocka_unit_test(test_codes),     cmocka_unit_test(test_wide_loads),
+    cmocka_unit_test(test_variables),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
-// Dot products from tensors to machine code: the loops that OptOp TC makes with the descriptors of every x86-64 level that this
-// machine runs, and of AArch64 under qemu, against the interpreter, which knows nothing of any of that. The OptOps are given: the heuristic makes
-// dot products of weights alone, whose bytes it may lay out anew (test_stream.c); here they lie side by side in the first place.
+// Dot products from tensors to machine code: the loops that OptOp TC makes with the descriptors of every x86-64 level
+// that this machine runs, and of AArch64 under qemu, against the interpreter, which knows nothing of any of that. The
+// OptOps are given: the heuristic makes dot products of weights alone, whose bytes it may lay out anew (test_stream.c);
+// here they lie side by side in the first place.
 #define _GNU_SOURCE
 #include "kernel_rig.h"
 #include "render/qemu.h"
@@ -18,7 +19,8 @@ static uop *dots(graph *g, int mask, schedule *s) {
   bool brain = mask == BRAIN;
   int k = brain ? 2 : 4;
   enum dtype dt = brain ? DT_F32 : DT_I32;
-  tensor *w = t_reshape_i(g, t_buffer(g, 0, brain ? DT_BF16 : DT_U8, ROWS * UNITS * k), 4, (int64_t[]){ROWS / TILE, UNITS, TILE, k});
+  tensor *w = t_reshape_i(g, t_buffer(g, 0, brain ? DT_BF16 : DT_U8, ROWS * UNITS * k), 4,
+                          (int64_t[]){ROWS / TILE, UNITS, TILE, k});
   w = t_reshape_i(g, t_permute(g, w, (int[]){0, 2, 1, 3}), 2, (int64_t[]){ROWS, UNITS * k});
   if (!brain && mask != 255) w = t_op2(g, OP_AND, w, uop_int(g, DT_U8, mask));
   tensor *x = t_reshape_i(g, t_buffer(g, 1, brain ? DT_BF16 : DT_I8, UNITS * k), 2, (int64_t[]){1, UNITS * k});
@@ -34,13 +36,17 @@ static void fill(memory *m, const int *place, int mask, int pattern) {
   uint64_t seed = (uint64_t)pattern;
   if (mask == BRAIN) {                               // between 1/2 and 2, of either sign: no sum of them needs rounding
     for (int b = 0; b < 2; b++)
-      for (int i = 0; i < (b ? 1 : ROWS) * UNITS * 2; i++) { uint16_t h = (uint16_t)((rig_random(&seed) & 0x80ff) | 0x3f00); memcpy(m->at[place[b]] + 2 * i, &h, 2); }
+      for (int i = 0; i < (b ? 1 : ROWS) * UNITS * 2; i++) {
+        uint16_t h = (uint16_t)((rig_random(&seed) & 0x80ff) | 0x3f00);
+        memcpy(m->at[place[b]] + 2 * i, &h, 2);
+      }
     return;
   }
   int32_t start = (int32_t)(rig_random(&seed) % 2000001) - 1000000;
   memcpy(m->at[place[START]], &start, sizeof start);
   for (int i = 0; i < ROWS * UNITS * 4; i++) m->at[place[0]][i] = pattern ? 255 : (unsigned char)rig_random(&seed);
-  for (int i = 0; i < UNITS * 4; i++) m->at[place[1]][i] = pattern == 1 ? 0x80 : pattern == 2 ? 0x7f : (unsigned char)rig_random(&seed);
+  for (int i = 0; i < UNITS * 4; i++)
+    m->at[place[1]][i] = pattern == 1 ? 0x80 : pattern == 2 ? 0x7f : (unsigned char)rig_random(&seed);
 }
 
 enum { PATTERNS = 3 };
@@ -73,7 +79,8 @@ static void check(const cpu_target *cpu, const char *name, const char *on) {
     program *plain = codegen(g, ast, &ref_target, &(codegen_options){.noopt = true});
     int lanes = 0, place[BUFFERS] = {0};
     for (size_t i = 0; i < p->n; i++) if (p->at[i]->op == OP_DOT) lanes = p->at[i]->lanes;
-    assert_int_equal(lanes, descriptor_lanes(t.descriptors, masks[m] == BRAIN ? DT_F32 : DT_I32, t.vector_bytes / 4, ROWS));
+    assert_int_equal(lanes,
+                     descriptor_lanes(t.descriptors, masks[m] == BRAIN ? DT_F32 : DT_I32, t.vector_bytes / 4, ROWS));
     for (int b = 0; b < BUFFERS; b++)
       for (int k = 0; k < s.kernels[0].n_bufs; k++) if (s.kernels[0].bufs[k] == b) place[b] = k;
     if (masks[m] != BRAIN && n % 2) starts(p, 2 * UNITS);
@@ -95,7 +102,9 @@ static void check(const cpu_target *cpu, const char *name, const char *on) {
     int64_t tiles = program_eval(p, p->tiles, NULL);
     error err = {0};
     str text = {0};
-    if (render_llvm(p, &(render_options){cpu->cpu, cpu->features, cpu->tune, cpu->vector_bits, cpu->descriptors}, &text, &err)) rig_fail("render", &err, NULL);
+    if (render_llvm(p, &(render_options){cpu->cpu, cpu->features, cpu->tune, cpu->vector_bits, cpu->descriptors}, &text,
+                    &err))
+      rig_fail("render", &err, NULL);
     if (on) qemu_run(&r, cpu, str_c(&text), tiles, on, PATTERNS, got);
     else {
       code_blob blob = qemu_blob(str_c(&text), cpu, NULL);

@@ -1,5 +1,6 @@
-// One of several weights, chosen by a number that another kernel stored (mixture of experts): a product with it is the product with that weight, bit for
-// bit; it stays an integer dot product over a stream; and of the weights only the chosen ones are read.
+// One of several weights, chosen by a number that another kernel stored (mixture of experts): a product with it is the
+// product with that weight, bit for bit; it stays an integer dot product over a stream; and of the weights only the
+// chosen ones are read.
 #define _GNU_SOURCE
 #include "codegen/kernel_rig.h"
 #include "codegen/format_blocks.h"
@@ -11,7 +12,8 @@ static const int32_t picks[PAIRS] = {8, 0, 5, 1, -3, 77};                // the 
 
 enum way { CHOSEN_BY_TOKEN, SORTED, ALL };
 
-// x{TOKENS, 1, COLS} times the chosen; or, as in a chunk, tiles of two tokens each for one expert, n of them; or times all, {TOKENS, EXPERTS * ROWS}.
+// x{TOKENS, 1, COLS} times the chosen; or, as in a chunk, tiles of two tokens each for one expert, n of them; or times
+// all, {TOKENS, EXPERTS * ROWS}.
 static int make(kt_run *r, const struct format *f, enum way way) {
   *r = (kt_run){.name = f->name, .t = {.g = graph_new(NULL), .seed = 7, .tolerance = 1e-10}};
   kt *t = &r->t;
@@ -24,13 +26,16 @@ static int make(kt_run *r, const struct format *f, enum way way) {
   tensor *which = kt_in(t, DT_I32, KT_SMALL_INTS, KT_DIMS(TOKENS, CHOSEN)), *y;
   memcpy(t->bufs[t->n_bufs - 1].start, picks, sizeof picks);
   if (way == SORTED) {
-    uop *n_tiles = kt_var(t, "n", 1, PAIRS), *two = uop_idx(g, TOKENS), *one = uop_idx(g, 1), *rows = uop_idx(g, ROWS), *cols = uop_idx(g, COLS);
+    uop *n_tiles = kt_var(t, "n", 1, PAIRS), *two = uop_idx(g, TOKENS), *one = uop_idx(g, 1), *rows = uop_idx(g, ROWS),
+        *cols = uop_idx(g, COLS);
     tensor *from = kt_in(t, DT_I32, KT_SMALL_INTS, KT_DIMS(PAIRS, TOKENS));
     int32_t *at = (int32_t *)(void *)t->bufs[t->n_bufs - 1].start;
     for (int i = 0; i < PAIRS * TOKENS; i++) at[i] = (i + i / TOKENS) % TOKENS;
     tensor *tile = t_slice(g, t_reshape_i(g, which, 1, (int64_t[]){PAIRS}), 0, uop_idx(g, 0), n_tiles);
-    tensor *e = t_reshape(g, dequant_chosen(g, f, w, EXPERTS, ROWS, COLS, tile), 4, (uop *[]){n_tiles, one, rows, cols});
-    tensor *in = t_reshape(g, t_gather(g, x, t_slice(g, from, 0, uop_idx(g, 0), n_tiles)), 4, (uop *[]){n_tiles, two, one, cols});
+    tensor *e =
+      t_reshape(g, dequant_chosen(g, f, w, EXPERTS, ROWS, COLS, tile), 4, (uop *[]){n_tiles, one, rows, cols});
+    tensor *in =
+      t_reshape(g, t_gather(g, x, t_slice(g, from, 0, uop_idx(g, 0), n_tiles)), 4, (uop *[]){n_tiles, two, one, cols});
     y = t_reshape(g, t_reduce(g, t_mul(g, in, e), OP_ADD, 3), 3, (uop *[]){n_tiles, two, rows});
   } else if (way == CHOSEN_BY_TOKEN) {
     tensor *e = dequant_chosen(g, f, w, EXPERTS, ROWS, COLS, which);
@@ -62,10 +67,12 @@ static void run_all(kt_run *r, const kt_backend *b, float *out) {
 }
 
 static void native(kt_backend *b) {
-  if (!kt_backend_cpu(b, "native", KT_LLVM, "native") || !b->cpu.descriptors) fail_msg("this machine has no dot product: a row for it belongs in codegen/descriptor.c");
+  if (!kt_backend_cpu(b, "native", KT_LLVM, "native") || !b->cpu.descriptors)
+    fail_msg("this machine has no dot product: a row for it belongs in codegen/descriptor.c");
 }
 
-static const uint32_t formats[] = {FORMAT_F32, FORMAT_F16, FORMAT_Q4_0, FORMAT_Q4_1, FORMAT_Q5_0, FORMAT_Q8_0, FORMAT_Q4_K, FORMAT_Q5_K, FORMAT_Q6_K, FORMAT_MXFP4, FORMAT_IQ4_XS, FORMAT_IQ2_XS};
+static const uint32_t formats[] = {FORMAT_F32,  FORMAT_F16,  FORMAT_Q4_0, FORMAT_Q4_1,  FORMAT_Q5_0,   FORMAT_Q8_0,
+                                   FORMAT_Q4_K, FORMAT_Q5_K, FORMAT_Q6_K, FORMAT_MXFP4, FORMAT_IQ4_XS, FORMAT_IQ2_XS};
 
 static void test_same_as_the_weight_itself(void **state) {
   (void)state;
@@ -83,9 +90,12 @@ static void test_same_as_the_weight_itself(void **state) {
     run_all(&all, &b, &c[0][0][0]);
     for (int p = 0; p < PAIRS; p++) {
       int e = picks[p] < 0 ? 0 : picks[p] >= EXPERTS ? EXPERTS - 1 : picks[p];
-      if (memcmp(a[p], c[p / CHOSEN][e], sizeof a[p])) fail_msg("%s: choice %d of expert %d is another product: %.9g instead of %.9g", f->name, p, e, (double)a[p][0], (double)c[p / CHOSEN][e][0]);
+      if (memcmp(a[p], c[p / CHOSEN][e], sizeof a[p]))
+        fail_msg("%s: choice %d of expert %d is another product: %.9g instead of %.9g", f->name, p, e, (double)a[p][0],
+                 (double)c[p / CHOSEN][e][0]);
       for (int j = 0; j < TOKENS && p < PAIRS - 1; j++)
-        if (memcmp(tiles[p][j], c[(p * TOKENS + j + p) % TOKENS][e], sizeof a[p])) fail_msg("%s: place %d of tile %d of expert %d is another product", f->name, j, p, e);
+        if (memcmp(tiles[p][j], c[(p * TOKENS + j + p) % TOKENS][e], sizeof a[p]))
+          fail_msg("%s: place %d of tile %d of expert %d is another product", f->name, j, p, e);
     }
     kt_finish(&some); kt_finish(&sorted); kt_finish(&all);
   }
@@ -97,7 +107,8 @@ static const program_stream *weight_stream_of(const kt_run *r, int w, const prog
   return NULL;
 }
 
-// One order of the bytes for one token and for a chunk, no larger than the file; integer dot products from it; and no more read than what is chosen.
+// One order of the bytes for one token and for a chunk, no larger than the file; integer dot products from it; and no
+// more read than what is chosen.
 static void test_streams_and_bytes(void **state) {
   (void)state;
   kt_backend b;
@@ -108,7 +119,8 @@ static void test_streams_and_bytes(void **state) {
     kt_run some, sorted;
     int w = make(&some, f, CHOSEN_BY_TOKEN);
     make(&sorted, f, SORTED);
-    program *p = codegen(some.t.g, product_of(&some, w)->ast, &b.t, NULL), *q = codegen(sorted.t.g, product_of(&sorted, w)->ast, &b.t, NULL);
+    program *p = codegen(some.t.g, product_of(&some, w)->ast, &b.t, NULL),
+            *q = codegen(sorted.t.g, product_of(&sorted, w)->ast, &b.t, NULL);
     const program_stream *s = weight_stream_of(&some, w, p), *t = weight_stream_of(&sorted, w, q);
     int dots[2] = {0, 0};
     for (size_t j = 0; j < p->n; j++) dots[0] += p->at[j]->op == OP_DOT;
@@ -118,14 +130,17 @@ static void test_streams_and_bytes(void **state) {
     for (int j = 0; same && j < s->n_fills; j++) same = !strcmp(s->fill[j], t->fill[j]);
     if (!same) fail_msg("%s: one token and a chunk read the weight in different orders", f->name);
     if (!dots[0] || !dots[1]) fail_msg("%s: no dot product", f->name);
-    double estimate = (double)program_eval(p, p->bytes, NULL), weight = (double)some.t.bufs[w].elems, share = (double)PAIRS / EXPERTS;
-    if (estimate < weight * share || estimate > weight * (share + 0.1)) fail_msg("%s: %g bytes are read of %g, which is not %d experts of %d", f->name, estimate, weight, PAIRS, EXPERTS);
+    double estimate = (double)program_eval(p, p->bytes, NULL), weight = (double)some.t.bufs[w].elems,
+           share = (double)PAIRS / EXPERTS;
+    if (estimate < weight * share || estimate > weight * (share + 0.1))
+      fail_msg("%s: %g bytes are read of %g, which is not %d experts of %d", f->name, estimate, weight, PAIRS, EXPERTS);
     program_free(p); program_free(q);
     kt_finish(&some); kt_finish(&sorted);
   }
 }
 
-// Whatever a search adds to the rules' list, in front or behind, is refused or makes a program: tiles of different experts have no bytes in common.
+// Whatever a search adds to the rules' list, in front or behind, is refused or makes a program: tiles of different
+// experts have no bytes in common.
 static void test_candidates(void **state) {
   (void)state;
   kt_backend b;
@@ -145,7 +160,8 @@ static void test_candidates(void **state) {
           for (int front = 0; front < 2; front++) {
             opt list[33];
             memcpy(list + front, k.applied, (size_t)k.n_applied * sizeof *list);
-            list[front ? 0 : k.n_applied] = (opt){(enum opt_kind)kind, axis, kind == OPT_TC || kind == OPT_SWAP ? axis + 1 : 4};
+            list[front ? 0 : k.n_applied] =
+              (opt){(enum opt_kind)kind, axis, kind == OPT_TC || kind == OPT_SWAP ? axis + 1 : 4};
             program *p = codegen(r.t.g, ast, &b.t, &(codegen_options){.opts = list, .n_opts = k.n_applied + 1});
             made += p != NULL;
             program_free(p);
@@ -158,6 +174,7 @@ static void test_candidates(void **state) {
 
 int main(void) {
   env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_as_the_weight_itself), cmocka_unit_test(test_streams_and_bytes), cmocka_unit_test(test_candidates)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_as_the_weight_itself),
+                                     cmocka_unit_test(test_streams_and_bytes), cmocka_unit_test(test_candidates)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 // Every case of codegen/kernel_cases.h on every back end, against the meaning of its graph (codegen/tensor_eval.h):
-// the interpreter on programs as they are scheduled and on optimised ones, LLVM with and without the heuristic and for each
-// level of x86-64, the C renderer, OpenCL, PTX.  With one argument, the name of a case, only that one runs; DEBUG=5 then helps.
+// the interpreter on programs as they are scheduled and on optimised ones, LLVM with and without the heuristic and for
+// each level of x86-64, the C renderer, OpenCL, PTX.  With one argument, the name of a case, only that one runs;
+// DEBUG=5 then helps.
 #define _GNU_SOURCE
 #include "codegen/kernel_cases.h"
 
@@ -13,7 +14,8 @@ static void run_cases(const kt_backend *b) {
     kt_run r;
     kt_wants want = {0};
     kt_prepare(&r, &kt_cases[i]);
-    // a work-item's number does not say that it stays below a symbolic end, so here the verifier cannot prove what is true
+    // a work-item's number does not say that it stays below a symbolic end, so here the verifier cannot prove what is
+    // true
     env_set(ENV_SPEC, (b->way == KT_CL || b->way == KT_PTX) && !strcmp(kt_cases[i].name, "symbolic_flip") ? "0" : "1");
     if (kt_guard(&r, b, &want)) kt_finish(&r);
     else failed++;
@@ -63,9 +65,10 @@ int main(int argc, char **argv) {
   env_set(ENV_SPEC, "1");
   only = argc > 1 ? argv[1] : NULL;
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_reference), cmocka_unit_test(test_interpreted), cmocka_unit_test(test_native), cmocka_unit_test(test_noopt),
-    cmocka_unit_test(test_base), cmocka_unit_test(test_v2), cmocka_unit_test(test_v3), cmocka_unit_test(test_v4), cmocka_unit_test(test_c),
-    cmocka_unit_test(test_opencl), cmocka_unit_test(test_ptx),
+    cmocka_unit_test(test_reference), cmocka_unit_test(test_interpreted), cmocka_unit_test(test_native),
+    cmocka_unit_test(test_noopt),     cmocka_unit_test(test_base),        cmocka_unit_test(test_v2),
+    cmocka_unit_test(test_v3),        cmocka_unit_test(test_v4),          cmocka_unit_test(test_c),
+    cmocka_unit_test(test_opencl),    cmocka_unit_test(test_ptx),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

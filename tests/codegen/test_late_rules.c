@@ -1,5 +1,6 @@
-// The late rules of codegen/decompose.c: well-formed, and each right on random nodes (see graph/rulecheck.h).  Functions that
-// become polynomials are compared closely over the range that matters; conversions of half floats for all of their values.
+// The late rules of codegen/decompose.c: well-formed, and each right on random nodes (see graph/rulecheck.h).
+// Functions that become polynomials are compared closely over the range that matters; conversions of half floats for
+// all of their values.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +53,8 @@ static bool probe_at(probe *p, evalue v, evalue *out) {
 
 static void probe_end(probe *p) { map_free(&p->leaf); graph_free(p->g); }
 
-static double units(enum dtype d, double got, double want) {          // distance in units of the last place of the result
+// distance in units of the last place of the result
+static double units(enum dtype d, double got, double want) {
   if (got == want || (isnan(got) && isnan(want))) return 0;
   int e;
   frexp(want, &e);
@@ -60,8 +62,8 @@ static double units(enum dtype d, double got, double want) {          // distanc
   return fabs(got - want) / ldexp(1, e - (d == DT_F32 ? 24 : 53));
 }
 
-static void check_with(const target *t, enum op op, enum dtype d, double (*f)(double), double lo, double hi, double bound,
-                       double absolute) {
+static void check_with(const target *t, enum op op, enum dtype d, double (*f)(double), double lo, double hi,
+                       double bound, double absolute) {
   probe p;
   probe_begin(&p, d, op, d, &late_float, t);
   double worst = 0, at = 0;
@@ -78,7 +80,8 @@ static void check_with(const target *t, enum op op, enum dtype d, double (*f)(do
   probe_end(&p);
 }
 
-static void check_function(enum op op, enum dtype d, double (*f)(double), double lo, double hi, double bound, double absolute) {
+static void check_function(enum op op, enum dtype d, double (*f)(double), double lo, double hi, double bound,
+                           double absolute) {
   static const target fma = {.name = "test", .has_fma = true};
   check_with(NULL, op, d, f, lo, hi, bound, absolute);
   check_with(&fma, op, d, f, lo, hi, bound, absolute);
@@ -99,10 +102,27 @@ static void functions_are_close(void **state) {
 
 static void edges(void **state) {
   (void)state;
-  static const struct { enum op op; double x, y; } cases[] = {
-      {OP_EXP2, INFINITY, INFINITY}, {OP_EXP2, -INFINITY, 0}, {OP_EXP2, NAN, NAN}, {OP_EXP2, 0, 1}, {OP_EXP2, -0.0, 1}, {OP_EXP2, 127, 0x1p127}, {OP_EXP2, -149, 0x1p-149},
-      {OP_EXP2, 1e30, INFINITY}, {OP_EXP2, -1e30, 0}, {OP_LOG2, 0, -INFINITY}, {OP_LOG2, INFINITY, INFINITY}, {OP_LOG2, -1, NAN}, {OP_LOG2, NAN, NAN}, {OP_LOG2, 1, 0},
-      {OP_LOG2, 0x1p-149, -149}, {OP_RECIP, 0, INFINITY}, {OP_RECIP, -0.0, -INFINITY}, {OP_RECIP, 3, 1.0f / 3}, {OP_SIN, 0, 0},
+  static const struct { enum op op; double x, y;
+  } cases[] = {
+    {OP_EXP2, INFINITY, INFINITY},
+    {OP_EXP2, -INFINITY, 0},
+    {OP_EXP2, NAN, NAN},
+    {OP_EXP2, 0, 1},
+    {OP_EXP2, -0.0, 1},
+    {OP_EXP2, 127, 0x1p127},
+    {OP_EXP2, -149, 0x1p-149},
+    {OP_EXP2, 1e30, INFINITY},
+    {OP_EXP2, -1e30, 0},
+    {OP_LOG2, 0, -INFINITY},
+    {OP_LOG2, INFINITY, INFINITY},
+    {OP_LOG2, -1, NAN},
+    {OP_LOG2, NAN, NAN},
+    {OP_LOG2, 1, 0},
+    {OP_LOG2, 0x1p-149, -149},
+    {OP_RECIP, 0, INFINITY},
+    {OP_RECIP, -0.0, -INFINITY},
+    {OP_RECIP, 3, 1.0f / 3},
+    {OP_SIN, 0, 0},
   };
   for (size_t i = 0; i < COUNT(cases); i++) {
     probe p;
@@ -110,7 +130,8 @@ static void edges(void **state) {
     probe_begin(&p, DT_F32, cases[i].op, DT_F32, &late_float, NULL);
     bool has = probe_at(&p, (evalue){.f = cases[i].x}, &y);
     if (!isnan(cases[i].y) && !has) fail_msg("%s(%g) has no value", op_name(cases[i].op), cases[i].x);
-    if (has && !gen_same(DT_F32, y, (evalue){.f = cases[i].y}, 0)) fail_msg("%s(%g) = %.17g", op_name(cases[i].op), cases[i].x, y.f);
+    if (has && !gen_same(DT_F32, y, (evalue){.f = cases[i].y}, 0))
+      fail_msg("%s(%g) = %.17g", op_name(cases[i].op), cases[i].x, y.f);
     probe_end(&p);
   }
 }
@@ -125,7 +146,8 @@ static void every_half_widens_exactly(void **state) {
       double v = bf ? bf16_to_double((uint16_t)h) : f16_to_double((uint16_t)h);
       evalue y;
       if (isnan(v)) continue;
-      if (!probe_at(&p, (evalue){.f = v}, &y) || !gen_same(DT_F32, y, (evalue){.f = v}, 0)) fail_msg("%s %04x: %.17g and not %.17g", bf ? "bf16" : "f16", h, y.f, v);
+      if (!probe_at(&p, (evalue){.f = v}, &y) || !gen_same(DT_F32, y, (evalue){.f = v}, 0))
+        fail_msg("%s %04x: %.17g and not %.17g", bf ? "bf16" : "f16", h, y.f, v);
     }
     probe_end(&p);
   }
@@ -139,14 +161,16 @@ static void narrowing_rounds_to_nearest(void **state) {
     probe_begin(&p, DT_F32, OP_CAST, bf ? DT_BF16 : DT_F16, bf ? &late_bf16 : &late_half, NULL);
     for (int i = 0; i < 60000; i++) {
       uint32_t bits = (uint32_t)gen_bits(&r);
-      if (i & 1) bits = (bits & 0x80ffffff) | (uint32_t)(0x32 + gen_below(&r, 0x16)) << 24;           // where halves are
+      // where halves are
+      if (i & 1) bits = (bits & 0x80ffffff) | (uint32_t)(0x32 + gen_below(&r, 0x16)) << 24;
       if (i % 4 == 0) bits &= bf ? 0xffff8000 : 0xfffff000;                                             // ties
       float f;
       memcpy(&f, &bits, 4);
       evalue y;
       if (isnan(f)) continue;
       double want = dtype_round(bf ? DT_BF16 : DT_F16, (double)f);
-      if (!probe_at(&p, (evalue){.f = (double)f}, &y) || !gen_same(DT_F32, y, (evalue){.f = want}, 0)) fail_msg("%a: %a and not %a", (double)f, y.f, want);
+      if (!probe_at(&p, (evalue){.f = (double)f}, &y) || !gen_same(DT_F32, y, (evalue){.f = want}, 0))
+        fail_msg("%a: %a and not %a", (double)f, y.f, want);
     }
     probe_end(&p);
   }

@@ -1,23 +1,53 @@
-// OptOps: whatever kernel_apply accepts computes the same.  Each kind at each axis with several amounts, alone and in random
-// sequences, on kernels of several shapes; on the interpreter, some through LLVM, and those of work-groups on OpenCL.
+// OptOps: whatever kernel_apply accepts computes the same.  Each kind at each axis with several amounts, alone and in
+// random sequences, on kernels of several shapes; on the interpreter, some through LLVM, and those of work-groups on
+// OpenCL.
 //
 // With arguments: the name of a case, then kind, axis and amount, three numbers for each opt: that sequence alone.
 #define _GNU_SOURCE
 #include "codegen/kernel_cases.h"
 
-// Axes of every kind: contiguous and not, odd sizes, symbolic ones, several reductions that share ranges, guards, stores into views.
+// Axes of every kind: contiguous and not, odd sizes, symbolic ones, several reductions that share ranges, guards,
+// stores into views.
 static const char *const names[] = {
-  "add", "permute", "pad", "cat", "gather", "sum", "max_i8", "reduce_two_axes", "reduce_padded", "argmax", "matmul_odd", "matmul_half", "codes_matvec",
-  "norm_matmul", "softmax", "softmax_masked", "attention", "symbolic_rows", "symbolic_columns", "symbolic_sum", "symbolic_matmul", "symbolic_two", "flash", "flash_sink",
-  "cache_chunk", "store_permuted",
+  "add",
+  "permute",
+  "pad",
+  "cat",
+  "gather",
+  "sum",
+  "max_i8",
+  "reduce_two_axes",
+  "reduce_padded",
+  "argmax",
+  "matmul_odd",
+  "matmul_half",
+  "codes_matvec",
+  "norm_matmul",
+  "softmax",
+  "softmax_masked",
+  "attention",
+  "symbolic_rows",
+  "symbolic_columns",
+  "symbolic_sum",
+  "symbolic_matmul",
+  "symbolic_two",
+  "flash",
+  "flash_sink",
+  "cache_chunk",
+  "store_permuted",
 };
-static const char *const names_of_groups[] = {"matmul", "sum", "softmax", "codes_matvec", "max_i8", "symbolic_sum", "symbolic_matmul", "pad"};
+static const char *const names_of_groups[] = {"matmul", "sum",          "softmax",         "codes_matvec",
+                                              "max_i8", "symbolic_sum", "symbolic_matmul", "pad"};
 static const int amounts[] = {2, 3, 4, 8, 0};
 
 static const char *describe(const kt_backend *b, char *s, size_t cap) {
-  int n = snprintf(s, cap, "%s, opts (kind axis amount)", b->way == KT_CL ? "OpenCL" : b->way == KT_LLVM ? "LLVM" : "interpreter");
+  int n = snprintf(s, cap, "%s, opts (kind axis amount)",
+                   b->way == KT_CL     ? "OpenCL"
+                   : b->way == KT_LLVM ? "LLVM"
+                                       : "interpreter");
   for (int i = 0; i < b->o.n_opts; i++)
-    n += snprintf(s + n, cap - (size_t)n, " %d %d %d [%s]", b->o.opts[i].kind, b->o.opts[i].axis, b->o.opts[i].amount, opt_name(b->o.opts[i].kind));
+    n += snprintf(s + n, cap - (size_t)n, " %d %d %d [%s]", b->o.opts[i].kind, b->o.opts[i].axis, b->o.opts[i].amount,
+                  opt_name(b->o.opts[i].kind));
   return s;
 }
 
@@ -76,12 +106,14 @@ static void each_kind(const kt_case *c, kt_backend *b, unsigned kinds, count *to
   int n = most_axes(&r, b);
   for (int kind = 0; kind < OPT_COUNT; kind++)
     for (int axis = 0; axis < n && kinds >> kind & 1; axis++)
-      for (size_t a = 0; a < COUNT(amounts); a++) try_opts(&r, &want, c, b, &(opt){(enum opt_kind)kind, axis, amounts[a]}, 1, total);
+      for (size_t a = 0; a < COUNT(amounts); a++)
+        try_opts(&r, &want, c, b, &(opt){(enum opt_kind)kind, axis, amounts[a]}, 1, total);
   kt_wants_free(&want);
   kt_finish(&r);
 }
 
-static void sequences(const kt_case *c, kt_backend *b, const enum opt_kind *kinds, int n_kinds, int rounds, uint64_t seed, count *total) {
+static void sequences(const kt_case *c, kt_backend *b, const enum opt_kind *kinds, int n_kinds, int rounds,
+                      uint64_t seed, count *total) {
   kt_run r;
   kt_wants want = {0};
   kt_prepare(&r, c);
@@ -90,7 +122,8 @@ static void sequences(const kt_case *c, kt_backend *b, const enum opt_kind *kind
     opt o[4];
     int m = 2 + (int)(rig_random(&seed) % 3), lanes = 0;
     for (int i = 0; i < m; i++) {
-      o[i] = (opt){kinds[rig_random(&seed) % (uint64_t)n_kinds], (int)(rig_random(&seed) % (uint64_t)(n + 2)), amounts[rig_random(&seed) % COUNT(amounts)]};
+      o[i] = (opt){kinds[rig_random(&seed) % (uint64_t)n_kinds], (int)(rig_random(&seed) % (uint64_t)(n + 2)),
+                   amounts[rig_random(&seed) % COUNT(amounts)]};
       // a kernel has one width of lanes, in one place: that is the heuristic's to see to
       if (o[i].kind == OPT_LANES && lanes++) o[i].kind = OPT_UNROLL;
     }
@@ -106,7 +139,10 @@ static void report(const count *total, const char *what, int least) {
   assert_true(total->tried >= least);
 }
 
-enum { ON_CPU = 1u << OPT_UPCAST | 1u << OPT_UNROLL | 1u << OPT_LANES | 1u << OPT_THREAD | 1u << OPT_LOOP, ON_GROUPS = 1u << OPT_LOCAL | 1u << OPT_GROUP | 1u << OPT_GROUPTOP };
+enum {
+  ON_CPU = 1u << OPT_UPCAST | 1u << OPT_UNROLL | 1u << OPT_LANES | 1u << OPT_THREAD | 1u << OPT_LOOP,
+  ON_GROUPS = 1u << OPT_LOCAL | 1u << OPT_GROUP | 1u << OPT_GROUPTOP
+};
 
 static void test_interpreted(void **state) {
   (void)state;
@@ -132,7 +168,8 @@ static void test_sequences(void **state) {
   count total = {0};
   static const enum opt_kind kinds[] = {OPT_UPCAST, OPT_UNROLL, OPT_LANES, OPT_LOOP};
   assert_true(kt_backend_cpu(&b, "native", KT_REF, "native"));
-  for (size_t i = 0; i < COUNT(names); i++) sequences(kt_find(names[i]), &b, kinds, (int)COUNT(kinds), 12, i + 1, &total);
+  for (size_t i = 0; i < COUNT(names); i++)
+    sequences(kt_find(names[i]), &b, kinds, (int)COUNT(kinds), 12, i + 1, &total);
   report(&total, "sequences", 100);
 }
 
@@ -179,8 +216,10 @@ static void test_refused(void **state) {
   assert_int_equal(x.n_out, 2);
   const uop *before = k.ast;
   const opt bad[] = {
-    {OPT_UPCAST, 2, 4}, {OPT_UNROLL, 0, 4}, {OPT_GROUP, 2, 4}, {OPT_GROUPTOP, 2, 4}, {OPT_LOCAL, 0, 4},   // another kind of axis; no work-groups here
-    {OPT_UPCAST, -1, 4}, {OPT_UPCAST, 3, 4}, {OPT_UPCAST, 0, 1}, {OPT_UPCAST, 0, -2}, {OPT_UPCAST, 0, 65}, {OPT_LANES, 2, 3}, {OPT_THREAD, 2, 2},
+    // another kind of axis; no work-groups here
+    {OPT_UPCAST, 2, 4},  {OPT_UNROLL, 0, 4},  {OPT_GROUP, 2, 4},  {OPT_GROUPTOP, 2, 4},
+    {OPT_LOCAL, 0, 4},   {OPT_UPCAST, -1, 4}, {OPT_UPCAST, 3, 4}, {OPT_UPCAST, 0, 1},
+    {OPT_UPCAST, 0, -2}, {OPT_UPCAST, 0, 65}, {OPT_LANES, 2, 3},  {OPT_THREAD, 2, 2},
   };
   for (size_t i = 0; i < COUNT(bad); i++) {
     assert_false(kernel_apply(&k, bad[i]));
@@ -218,8 +257,8 @@ int main(int argc, char **argv) {
   env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");
   if (argc > 1) return one(argc, argv);
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_refused), cmocka_unit_test(test_interpreted), cmocka_unit_test(test_llvm), cmocka_unit_test(test_sequences),
-    cmocka_unit_test(test_groups), cmocka_unit_test(test_many_terms),
+    cmocka_unit_test(test_refused),   cmocka_unit_test(test_interpreted), cmocka_unit_test(test_llvm),
+    cmocka_unit_test(test_sequences), cmocka_unit_test(test_groups),      cmocka_unit_test(test_many_terms),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

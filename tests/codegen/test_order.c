@@ -1,7 +1,9 @@
-// The order of float additions depends on the reduction alone: a row computed by itself (T = 1, a constant) and among others (T a
-// variable) is the same bits.  The two schedules differ - what is stored, what is recomputed, lanes, register tiles - and may.
+// The order of float additions depends on the reduction alone: a row computed by itself (T = 1, a constant) and among
+// others (T a variable) is the same bits.  The two schedules differ - what is stored, what is recomputed, lanes,
+// register tiles - and may.
 //
-// A case is a function of rows x {T, cols}; it is built twice, and every row of the second run is compared with a run of the first.
+// A case is a function of rows x {T, cols}; it is built twice, and every row of the second run is compared with a run
+// of the first.
 #define _GNU_SOURCE
 #include "codegen/kernel_rig.h"
 #include "codegen/format_blocks.h"
@@ -10,7 +12,8 @@
 
 enum { ROWS = 7 };
 typedef tensor *order_fn(kt *t, uop *T, tensor *x, const struct format *f);
-typedef struct order_case { const char *name; int64_t cols; order_fn *f; enum dtype dt; bool few; } order_case;   // few: with some formats only
+// few: with some formats only
+typedef struct order_case { const char *name; int64_t cols; order_fn *f; enum dtype dt; bool few; } order_case;
 
 static uop *n_(kt *t, int64_t v) { return uop_idx(t->g, v); }
 #define UOPS(...) (int)COUNT(((uop *[]){__VA_ARGS__})), (uop *[]){__VA_ARGS__}
@@ -30,50 +33,91 @@ static int format_buffer(kt *t, const struct format *f, int64_t elems) {
   return b;
 }
 
-static tensor *matrix(kt *t, const struct format *f, int64_t rows, int64_t cols) { return dequant(t->g, f, format_buffer(t, f, rows * cols), rows, cols); }
+static tensor *matrix(kt *t, const struct format *f, int64_t rows, int64_t cols) {
+  return dequant(t->g, f, format_buffer(t, f, rows * cols), rows, cols);
+}
 
-static tensor *o_sum(kt *t, uop *T, tensor *x, const struct format *f) { (void)T; (void)f; return t_reduce(t->g, x, OP_ADD, 1); }
-static tensor *o_norm(kt *t, uop *T, tensor *x, const struct format *f) { (void)T; (void)f; return t_rmsnorm(t->g, x, weight(t, 1, x->shape->dim[1]->a), 1e-6); }
-static tensor *o_matmul(kt *t, uop *T, tensor *x, const struct format *f) { (void)T; return t_matmul(t->g, x, matrix(t, f, 32, x->shape->dim[1]->a)); }
-static tensor *o_norm_matmul(kt *t, uop *T, tensor *x, const struct format *f) { return o_matmul(t, T, o_norm(t, T, x, f), f); }
+static tensor *o_sum(kt *t, uop *T, tensor *x, const struct format *f) {
+  (void)T;
+  (void)f;
+  return t_reduce(t->g, x, OP_ADD, 1);
+}
+static tensor *o_norm(kt *t, uop *T, tensor *x, const struct format *f) {
+  (void)T;
+  (void)f;
+  return t_rmsnorm(t->g, x, weight(t, 1, x->shape->dim[1]->a), 1e-6);
+}
+static tensor *o_matmul(kt *t, uop *T, tensor *x, const struct format *f) {
+  (void)T;
+  return t_matmul(t->g, x, matrix(t, f, 32, x->shape->dim[1]->a));
+}
+static tensor *o_norm_matmul(kt *t, uop *T, tensor *x, const struct format *f) {
+  return o_matmul(t, T, o_norm(t, T, x, f), f);
+}
 static tensor *o_feed_forward(kt *t, uop *T, tensor *x, const struct format *f) {
-  tensor *h = o_norm(t, T, x, f), *y = t_mul(t->g, t_silu(t->g, t_matmul(t->g, h, matrix(t, f, 512, 256))), t_matmul(t->g, h, matrix(t, f, 512, 256)));
+  tensor *h = o_norm(t, T, x, f), *y = t_mul(t->g, t_silu(t->g, t_matmul(t->g, h, matrix(t, f, 512, 256))),
+                                             t_matmul(t->g, h, matrix(t, f, 512, 256)));
   return t_add(t->g, x, t_matmul(t->g, y, matrix(t, f, 256, 512)));
 }
 static tensor *o_gather_norm(kt *t, uop *T, tensor *ids, const struct format *f) {
   return o_norm(t, T, t_gather(t->g, matrix(t, f, 16, 256), t_reshape(t->g, ids, UOPS(T))), f);
 }
-static tensor *o_gather_norm_matmul(kt *t, uop *T, tensor *ids, const struct format *f) { return o_matmul(t, T, o_gather_norm(t, T, ids, f), f); }
+static tensor *o_gather_norm_matmul(kt *t, uop *T, tensor *ids, const struct format *f) {
+  return o_matmul(t, T, o_gather_norm(t, T, ids, f), f);
+}
 // Heads: scores of a normed and turned q against 20 keys, softmax, values.
 static tensor *heads(kt *t, uop *T, tensor *x, bool normed, bool turned) {
   graph *g = t->g;
   tensor *q = t_reshape(g, t_matmul(g, x, weight(t, 256, x->shape->dim[1]->a)), UOPS(T, n_(t, 2), n_(t, 128)));
   if (normed) q = t_rmsnorm(g, q, weight(t, 1, 128), 1e-6);
   if (turned) {
-    tensor *p = t_reshape(g, q, UOPS(T, n_(t, 2), n_(t, 2), n_(t, 64))), *c = weight(t, 1, 64), *s = weight(t, 1, 64), *part[2];
+    tensor *p = t_reshape(g, q, UOPS(T, n_(t, 2), n_(t, 2), n_(t, 64))), *c = weight(t, 1, 64), *s = weight(t, 1, 64),
+           *part[2];
     for (int i = 0; i < 2; i++) part[i] = t_reshape(g, t_slice_i(g, p, 2, i, 1), UOPS(T, n_(t, 2), n_(t, 64)));
-    tensor *re = t_sub(g, t_mul(g, part[0], c), t_mul(g, part[1], s)), *im = t_add(g, t_mul(g, part[0], s), t_mul(g, part[1], c));
+    tensor *re = t_sub(g, t_mul(g, part[0], c), t_mul(g, part[1], s)),
+           *im = t_add(g, t_mul(g, part[0], s), t_mul(g, part[1], c));
     q = t_reshape(g, t_swap(g, t_stack_last(g, (tensor *[]){re, im}, 2), 2, 3), UOPS(T, n_(t, 2), n_(t, 128)));
   }
-  tensor *k = t_reshape_i(g, weight(t, 2 * 128, 20), 4, (int64_t[]){1, 2, 128, 20}), *v = t_reshape_i(g, weight(t, 2 * 20, 128), 4, (int64_t[]){1, 2, 20, 128});
+  tensor *k = t_reshape_i(g, weight(t, 2 * 128, 20), 4, (int64_t[]){1, 2, 128, 20}),
+         *v = t_reshape_i(g, weight(t, 2 * 20, 128), 4, (int64_t[]){1, 2, 20, 128});
   tensor *s = t_reduce(g, t_mul(g, t_reshape(g, q, UOPS(T, n_(t, 2), n_(t, 128), n_(t, 1))), k), OP_ADD, 2);
   tensor *e = t_exp(g, t_sub(g, s, t_reduce(g, s, OP_MAX, 3)));
   tensor *o = t_reduce(g, t_mul(g, t_reshape(g, e, UOPS(T, n_(t, 2), n_(t, 20), n_(t, 1))), v), OP_ADD, 2);
-  o = t_op2(g, OP_FDIV, t_reshape(g, o, UOPS(T, n_(t, 2), n_(t, 128))), t_reshape(g, t_reduce(g, e, OP_ADD, 3), UOPS(T, n_(t, 2), n_(t, 1))));
+  o = t_op2(g, OP_FDIV, t_reshape(g, o, UOPS(T, n_(t, 2), n_(t, 128))),
+            t_reshape(g, t_reduce(g, e, OP_ADD, 3), UOPS(T, n_(t, 2), n_(t, 1))));
   return t_reshape(g, o, UOPS(T, n_(t, 256)));
 }
-static tensor *o_heads(kt *t, uop *T, tensor *x, const struct format *f) { (void)f; return heads(t, T, x, false, false); }
-static tensor *o_heads_normed(kt *t, uop *T, tensor *x, const struct format *f) { (void)f; return heads(t, T, x, true, false); }
-static tensor *o_heads_turned(kt *t, uop *T, tensor *x, const struct format *f) { (void)f; return heads(t, T, x, false, true); }
-static tensor *o_heads_both(kt *t, uop *T, tensor *x, const struct format *f) { (void)f; return heads(t, T, x, true, true); }
+static tensor *o_heads(kt *t, uop *T, tensor *x, const struct format *f) {
+  (void)f;
+  return heads(t, T, x, false, false);
+}
+static tensor *o_heads_normed(kt *t, uop *T, tensor *x, const struct format *f) {
+  (void)f;
+  return heads(t, T, x, true, false);
+}
+static tensor *o_heads_turned(kt *t, uop *T, tensor *x, const struct format *f) {
+  (void)f;
+  return heads(t, T, x, false, true);
+}
+static tensor *o_heads_both(kt *t, uop *T, tensor *x, const struct format *f) {
+  (void)f;
+  return heads(t, T, x, true, true);
+}
 
 static const order_case plain_cases[] = {
-  {"sum", 96, o_sum, DT_F32, false}, {"norm", 256, o_norm, DT_F32, false}, {"heads", 64, o_heads, DT_F32, false}, {"heads_normed", 64, o_heads_normed, DT_F32, false},
-  {"heads_turned", 64, o_heads_turned, DT_F32, false}, {"heads_both", 64, o_heads_both, DT_F32, false},
+  {"sum", 96, o_sum, DT_F32, false},
+  {"norm", 256, o_norm, DT_F32, false},
+  {"heads", 64, o_heads, DT_F32, false},
+  {"heads_normed", 64, o_heads_normed, DT_F32, false},
+  {"heads_turned", 64, o_heads_turned, DT_F32, false},
+  {"heads_both", 64, o_heads_both, DT_F32, false},
 };
 static const order_case exact_cases[] = {
-  {"matmul", 512, o_matmul, DT_F32, false}, {"norm_matmul", 256, o_norm_matmul, DT_F32, false}, {"feed_forward", 256, o_feed_forward, DT_F32, true},
-  {"gather_norm", 1, o_gather_norm, DT_I32, true}, {"gather_norm_matmul", 1, o_gather_norm_matmul, DT_I32, false},
+  {"matmul", 512, o_matmul, DT_F32, false},
+  {"norm_matmul", 256, o_norm_matmul, DT_F32, false},
+  {"feed_forward", 256, o_feed_forward, DT_F32, true},
+  {"gather_norm", 1, o_gather_norm, DT_I32, true},
+  {"gather_norm_matmul", 1, o_gather_norm_matmul, DT_I32, false},
 };
 static const order_case dot_cases[] = {                 // the same with dot products of integers, or BF16
   {"dot", 512, o_matmul, DT_F32, false}, {"norm_dot", 256, o_norm_matmul, DT_F32, true},
@@ -81,7 +125,8 @@ static const order_case dot_cases[] = {                 // the same with dot pro
 };
 
 // most: rows at once (1: a constant)
-static void prepare(kt_run *r, const order_case *c, const struct format *f, bool dots, int64_t most, char *name, size_t cap) {
+static void prepare(kt_run *r, const order_case *c, const struct format *f, bool dots, int64_t most, char *name,
+                    size_t cap) {
   snprintf(name, cap, "%s %s", c->name, f ? f->name : "");
   *r = (kt_run){.name = name, .t = {.g = graph_new(NULL), .seed = 1, .tolerance = 1e-10}};
   kt *t = &r->t;
@@ -97,13 +142,16 @@ static void prepare(kt_run *r, const order_case *c, const struct format *f, bool
 static void fill_rows(const order_case *c, unsigned char *rows) {
   uint64_t seed = 99;
   for (int64_t i = 0; i < ROWS * c->cols; i++)
-    te_store(c->dt, c->dt == DT_F32 ? (evalue){.f = 2 * kt_unit(&seed) - 1} : (evalue){.i = (int64_t)(rig_random(&seed) % 16)}, rows + i * 4);
+    te_store(c->dt,
+             c->dt == DT_F32 ? (evalue){.f = 2 * kt_unit(&seed) - 1} : (evalue){.i = (int64_t)(rig_random(&seed) % 16)},
+             rows + i * 4);
 }
 
 static int64_t row_bytes(const kt_run *r, int64_t most) { return r->t.bufs[r->t.n_bufs - 1].elems * 4 / most; }
 
 // What comes out for `n` rows whose data is in `rows`.
-static void compute(kt_run *r, const kt_code *code, const unsigned char *rows, int64_t n, int64_t most, const order_case *c, unsigned char *out) {
+static void compute(kt_run *r, const kt_code *code, const unsigned char *rows, int64_t n, int64_t most,
+                    const order_case *c, unsigned char *out) {
   kt_memory m;
   memcpy(r->t.bufs[0].start, rows, (size_t)(n * c->cols * 4));
   kt_memory_init(&m, &r->t, kt_arena_bytes(&r->s));
@@ -136,7 +184,11 @@ static bool same_rows(const order_case *c, const struct format *f, bool dots, co
       if (!isfinite(te_load(DT_F32, want + 4 * i).f)) die("%s: a result that is no number; choose other data", name);
       wrong += memcmp(want + 4 * i, got + 4 * i, 4) != 0;
     }
-    if (wrong) { fprintf(stderr, "%s on %s: %lld of %lld numbers differ among %lld rows\n", name, b->name, (long long)wrong, (long long)(n * size / 4), (long long)n); break; }
+    if (wrong) {
+      fprintf(stderr, "%s on %s: %lld of %lld numbers differ among %lld rows\n", name, b->name, (long long)wrong,
+              (long long)(n * size / 4), (long long)n);
+      break;
+    }
   }
   free(want);
   free(got);
@@ -157,7 +209,8 @@ static bool guarded(const order_case *c, const struct format *f, bool dots, cons
 }
 
 
-// Formats with large code books make kernels that LLVM takes seconds for, all by the same rules: two of them stand for the others.
+// Formats with large code books make kernels that LLVM takes seconds for, all by the same rules: two of them stand for
+// the others.
 static bool too_long(const order_case *c, const struct format *f) {
   bool book = !strncmp(f->name, "IQ", 2) && f->name[2] < '4', chosen = f->id == FORMAT_IQ2_XXS || f->id == FORMAT_IQ1_S;
   return book && !only_format && (!chosen || c != dot_cases);
@@ -173,7 +226,9 @@ static void run(const order_case *c, size_t n, bool formats, bool dots, const ch
     if (!formats) { failed += !guarded(&c[i], NULL, false, &b); continue; }
     for (uint32_t id = 0; id < 64; id++) {
       const struct format *f = format_by_id(id);
-      if (!f || !f->computes || (dots && ((f->block == 1 && id != FORMAT_BF16) || too_long(&c[i], f))) || (c[i].few && id % 4 != FORMAT_Q4_K % 4) || (only_format && strcmp(only_format, f->name))) continue;
+      if (!f || !f->computes || (dots && ((f->block == 1 && id != FORMAT_BF16) || too_long(&c[i], f))) ||
+          (c[i].few && id % 4 != FORMAT_Q4_K % 4) || (only_format && strcmp(only_format, f->name)))
+        continue;
       failed += !guarded(&c[i], f, dots, &b);
     }
   }
@@ -184,7 +239,10 @@ static void run(const order_case *c, size_t n, bool formats, bool dots, const ch
 static void test_plain(void **state) { (void)state; run(plain_cases, COUNT(plain_cases), false, false, "native"); }
 static void test_exact(void **state) { (void)state; run(exact_cases, COUNT(exact_cases), true, false, "native"); }
 static void test_dot(void **state) { (void)state; run(dot_cases, COUNT(dot_cases), true, true, "native"); }
-static void test_plain_v2(void **state) { (void)state; run(plain_cases, COUNT(plain_cases), false, false, "x86-64-v2"); }
+static void test_plain_v2(void **state) {
+  (void)state;
+  run(plain_cases, COUNT(plain_cases), false, false, "x86-64-v2");
+}
 static void test_dot_v3(void **state) { (void)state; run(dot_cases + 1, 1, true, true, "x86-64-v3"); }
 
 int main(int argc, char **argv) {
@@ -192,7 +250,8 @@ int main(int argc, char **argv) {
   only_case = argc > 1 ? argv[1] : NULL;
   only_format = argc > 2 ? argv[2] : NULL;
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_plain), cmocka_unit_test(test_exact), cmocka_unit_test(test_dot), cmocka_unit_test(test_plain_v2), cmocka_unit_test(test_dot_v3),
+    cmocka_unit_test(test_plain),    cmocka_unit_test(test_exact),  cmocka_unit_test(test_dot),
+    cmocka_unit_test(test_plain_v2), cmocka_unit_test(test_dot_v3),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

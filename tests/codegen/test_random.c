@@ -1,5 +1,6 @@
-// Random tensor graphs against their meaning: reductions of reductions, movements between them, masks, gathers, symbolic sizes,
-// several outputs.  Values stay near 1 and no function jumps, so that rounding cannot explain a difference.
+// Random tensor graphs against their meaning: reductions of reductions, movements between them, masks, gathers,
+// symbolic sizes, several outputs.  Values stay near 1 and no function jumps, so that rounding cannot explain a
+// difference.
 //
 // With one or two arguments, a seed and a number of seeds: those alone.
 #define _GNU_SOURCE
@@ -20,7 +21,9 @@ static bool fixed(const tensor *x) {
 static int64_t dim(const tensor *x, int i) { return x->shape->dim[i]->vmax; }
 static bool is_one(const tensor *x, int i) { return uop_is_int(x->shape->dim[i], 1); }
 
-static void add(gen *g, tensor *x) { if (g->n < MAX_TENSORS && elems(x) <= MAX_ELEMS && x->shape->n >= 1) g->at[g->n++] = x; }
+static void add(gen *g, tensor *x) {
+  if (g->n < MAX_TENSORS && elems(x) <= MAX_ELEMS && x->shape->n >= 1) g->at[g->n++] = x;
+}
 static tensor *pick(gen *g) { return g->at[below(g, 3) ? g->n - 1 - below(g, g->n < 4 ? g->n : 4) : below(g, g->n)]; }
 
 // Keeps values where functions are tame.
@@ -32,7 +35,11 @@ static tensor *input(gen *g, bool symbolic) {
   static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 32};
   int64_t d[3], total = 1;
   int n = 1 + below(g, 3);
-  for (int i = 0; i < n; i++) { d[i] = sizes[below(g, (int)COUNT(sizes))]; while (total * d[i] > MAX_ELEMS) d[i] = 1; total *= d[i]; }
+  for (int i = 0; i < n; i++) {
+    d[i] = sizes[below(g, (int)COUNT(sizes))];
+    while (total * d[i] > MAX_ELEMS) d[i] = 1;
+    total *= d[i];
+  }
   tensor *x = kt_in(g->t, below(g, 5) ? DT_F32 : DT_F16, KT_UNIT, n, d);
   x = t_cast(g->t->g, x, DT_F32);
   if (!symbolic) return x;
@@ -58,7 +65,8 @@ static bool broadcasts(const tensor *x, const tensor *y) {
   int n = x->shape->n > y->shape->n ? x->shape->n : y->shape->n;
   int64_t total = 1;
   for (int i = 1; i <= n; i++) {
-    uop *a = i <= x->shape->n ? x->shape->dim[x->shape->n - i] : NULL, *b = i <= y->shape->n ? y->shape->dim[y->shape->n - i] : NULL;
+    uop *a = i <= x->shape->n ? x->shape->dim[x->shape->n - i] : NULL,
+        *b = i <= y->shape->n ? y->shape->dim[y->shape->n - i] : NULL;
     if (a && b && a != b && !uop_is_int(a, 1) && !uop_is_int(b, 1)) return false;
     total *= max_i64(a ? a->vmax : 1, b ? b->vmax : 1);
   }
@@ -84,7 +92,8 @@ static tensor *reduction(gen *g, tensor *x) {
   }
 }
 
-// Two axes into one, or one into two.  A symbolic axis keeps to itself: indices modulo a symbolic size are right, but not proven.
+// Two axes into one, or one into two.  A symbolic axis keeps to itself: indices modulo a symbolic size are right, but
+// not proven.
 static tensor *reshape(gen *g, tensor *x) {
   graph *h = g->t->g;
   uop *d[MAX_DIMS];
@@ -136,7 +145,9 @@ static tensor *selection(gen *g, tensor *x) {
   graph *h = g->t->g;
   int n = x->shape->n;
   switch (below(g, 4)) {
-  case 0: return t_where(h, t_op2(h, OP_CMPLT, t_iota(h, x->shape->dim[n - 1]), uop_idx(h, below(g, (int)dim(x, n - 1) + 1))), x, t_float(h, 0.25));
+  case 0:
+    return t_where(h, t_op2(h, OP_CMPLT, t_iota(h, x->shape->dim[n - 1]), uop_idx(h, below(g, (int)dim(x, n - 1) + 1))),
+                   x, t_float(h, 0.25));
   case 1: return fixed(x) && n < 4 ? t_stack_last(h, (tensor *[]){x, unary(g, x), x}, 2 + below(g, 2)) : x;
   case 2: return fixed(x) ? t_cat_last(h, x, unary(g, x)) : x;
   default:
@@ -209,7 +220,8 @@ int main(int argc, char **argv) {
   env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");
   if (argc > 1) { first = strtoull(argv[1], NULL, 10); count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1; }
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_reference), cmocka_unit_test(test_interpreted), cmocka_unit_test(test_native), cmocka_unit_test(test_v2), cmocka_unit_test(test_opencl),
+    cmocka_unit_test(test_reference), cmocka_unit_test(test_interpreted), cmocka_unit_test(test_native),
+    cmocka_unit_test(test_v2),        cmocka_unit_test(test_opencl),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

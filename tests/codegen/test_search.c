@@ -1,5 +1,6 @@
-// Search (codegen/search.c): lists of OptOps say all that was done to a kernel; a search finds what a device says is best, never a kernel that
-// is wrong, and nothing that changes the order of sums; folded streams are the layout of the kernel without its copies.
+// Search (codegen/search.c): lists of OptOps say all that was done to a kernel; a search finds what a device says is
+// best, never a kernel that is wrong, and nothing that changes the order of sums; folded streams are the layout of the
+// kernel without its copies.
 #define _GNU_SOURCE
 #include "codegen/kernel_rig.h"
 #include "codegen/format_blocks.h"
@@ -8,7 +9,7 @@
 #include "model/dequant.h"
 #include "schedule/dots.h"
 
-// ---- lists ----------------------------------------------------------------------------------------------------------------
+// ---- lists ----------------------------------------------------------------------------------------------------------
 
 static void native(kt_backend *b) { if (!kt_backend_cpu(b, "native", KT_LLVM, "native")) fail_msg("no native target"); }
 
@@ -16,7 +17,8 @@ static char *program_text(graph *g, uop *ast, const target *t, const codegen_opt
   program *p = codegen(g, ast, t, o);
   str s = {0};
   program_print(&s, p);
-  for (int i = 0; i < p->n_streams; i++) for (int j = 0; j < p->streams[i].n_fills; j++) str_add(&s, p->streams[i].fill[j]);
+  for (int i = 0; i < p->n_streams; i++)
+    for (int j = 0; j < p->streams[i].n_fills; j++) str_add(&s, p->streams[i].fill[j]);
   program_free(p);
   return s.at;
 }
@@ -33,7 +35,8 @@ static void product(kt_run *r, uint32_t format, bool many) {
   int w = kt_buffer(t, DT_U8, n * f->bytes, KT_UNIT);
   format_blocks(f, t->bufs[w].start, n, &t->seed);
   kt_out(t, t_matmul(t->g, x, dequant(t->g, f, w, ROWS, COLS)));
-  schedule_graph(t->g, integer_dots(t->g, uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0})), &r->s);
+  schedule_graph(t->g, integer_dots(t->g, uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0})),
+                 &r->s);
 }
 
 static uop *largest(const kt_run *r) {               // the kernel that reads the weight
@@ -51,7 +54,8 @@ static void check_replay(graph *g, uop *ast, const target *t, const char *name) 
   opts_print(&s, p->applied, p->n_applied);
   assert_true(opts_parse(str_c(&s), o, MOST_OPTS, &n));
   assert_int_equal(n, p->n_applied);
-  char *its = program_text(g, ast, t, NULL), *again = program_text(g, ast, t, &(codegen_options){.opts = o, .n_opts = n});
+  char *its = program_text(g, ast, t, NULL),
+       *again = program_text(g, ast, t, &(codegen_options){.opts = o, .n_opts = n});
   if (strcmp(its, again)) fail_msg("%s: %s does not give the heuristic's kernel", name, str_c(&s));
   if (!search_allows(g, ast, t, o, n, &why)) fail_msg("%s: the heuristic's own list is refused: %s", name, str_c(&why));
   free(its); free(again);
@@ -83,7 +87,9 @@ static void test_replay(void **state) {
 
 static void test_texts(void **state) {
   (void)state;
-  static const char *const bad[] = {"UPCAST", "UPCAST(0)", "UPCAST(0, 4", "upcast(0, 4)", "UPCAST(-1, 4)", "UPCAST(0, -4)", "NOTHING(0, 0)", "UPCAST(0, 4) x", "UPCAST(0, 4),", "UPCAST(99999999999, 4)"};
+  static const char *const bad[] = {
+    "UPCAST",        "UPCAST(0)",     "UPCAST(0, 4",    "upcast(0, 4)",  "UPCAST(-1, 4)",
+    "UPCAST(0, -4)", "NOTHING(0, 0)", "UPCAST(0, 4) x", "UPCAST(0, 4),", "UPCAST(99999999999, 4)"};
   opt o[MOST_OPTS];
   int n;
   for (size_t i = 0; i < COUNT(bad); i++) if (opts_parse(bad[i], o, MOST_OPTS, &n)) fail_msg("'%s' was read", bad[i]);
@@ -101,7 +107,7 @@ static void test_texts(void **state) {
   }
 }
 
-// ---- what is refused --------------------------------------------------------------------------------------------------------
+// ---- what is refused ------------------------------------------------------------------------------------------------
 
 static void refused(graph *g, uop *ast, const target *t, const char *list, const char *reason) {
   opt o[MOST_OPTS];
@@ -119,7 +125,8 @@ static void test_order(void **state) {
   kt_run r;
   int sums = 0;
   native(&b);
-  // A sum of floats over 6 x 5: lanes would make partial sums, and six times an unrolled step of the outer range would come before the next of the inner one.
+  // A sum of floats over 6 x 5: lanes would make partial sums, and six times an unrolled step of the outer range would
+  // come before the next of the inner one.
   r = (kt_run){.t = {.g = graph_new(NULL), .seed = 1}};
   kt_out(&r.t, t_reduce(r.t.g, t_reduce(r.t.g, kt_in(&r.t, DT_F32, KT_UNIT, KT_DIMS(7, 6, 5)), OP_ADD, 2), OP_ADD, 1));
   schedule_graph(r.t.g, uop_new(r.t.g, OP_SINK, DT_VOID, 1, r.t.effects.at, r.t.effects.n, (uarg){0}), &r.s);
@@ -135,7 +142,10 @@ static void test_order(void **state) {
       refused(r.t.g, r.s.kernels[i].ast, &b.t, list, "");
       sums++;
       bool inner = axis + 1 == x.n;
-      if (!inner && x.n - x.n_out == 2) { snprintf(list, sizeof list, "UNROLL(%d, 0)", axis); refused(r.t.g, r.s.kernels[i].ast, &b.t, list, ""); }
+      if (!inner && x.n - x.n_out == 2) {
+        snprintf(list, sizeof list, "UNROLL(%d, 0)", axis);
+        refused(r.t.g, r.s.kernels[i].ast, &b.t, list, "");
+      }
     }
     graph_free(g);
     refused(r.t.g, r.s.kernels[i].ast, &b.t, "UPCAST(40, 2)", "");
@@ -155,10 +165,18 @@ static void test_order(void **state) {
   kt_finish(&r);
 }
 
-// ---- a search on a device that only pretends -----------------------------------------------------------------------------
+// ---- a search on a device that only pretends ------------------------------------------------------------------------
 
 // Times are what the test says: so much for each op of a kind in the list. Wrong: lists with a THREAD.
-typedef struct pretend { graph *g; uop *ast; const target *t; double upcast, thread; int made, dropped, checked_wrong, samples; uint64_t seen[512]; bool base_made; } pretend;
+typedef struct pretend {
+  graph *g;
+  uop *ast;
+  const target *t;
+  double upcast, thread;
+  int made, dropped, checked_wrong, samples;
+  uint64_t seen[512];
+  bool base_made;
+} pretend;
 
 static void pretend_make(void *ctx, candidate *const *c, int n) {
   pretend *d = ctx;
@@ -184,14 +202,30 @@ static int count_of(const candidate *c, enum opt_kind kind) {
   return n;
 }
 
-static bool pretend_right(void *ctx, candidate *c) { pretend *d = ctx; bool wrong = count_of(c, OPT_THREAD) > 0; d->checked_wrong += wrong; return !wrong; }
-static double pretend_sample(void *ctx, const candidate *c) { pretend *d = ctx; d->samples++; return 100 * pow(d->upcast, count_of(c, OPT_UPCAST)) * pow(d->thread, count_of(c, OPT_THREAD)); }
+static bool pretend_right(void *ctx, candidate *c) {
+  pretend *d = ctx;
+  bool wrong = count_of(c, OPT_THREAD) > 0;
+  d->checked_wrong += wrong;
+  return !wrong;
+}
+static double pretend_sample(void *ctx, const candidate *c) {
+  pretend *d = ctx;
+  d->samples++;
+  return 100 * pow(d->upcast, count_of(c, OPT_UPCAST)) * pow(d->thread, count_of(c, OPT_THREAD));
+}
 static void pretend_drop(void *ctx, candidate *c) { pretend *d = ctx; d->dropped += c->code != NULL; c->code = NULL; }
 
 static search_result pretend_search(pretend *d, search_target *s, int width, double skip_us) {
   search_result r;
-  *s = (search_target){.t = d->t, .ctx = d, .batch = 4, .make = pretend_make, .right = pretend_right, .sample = pretend_sample, .drop = pretend_drop};
-  assert_int_equal(search_kernel(d->g, d->ast, s, &(search_options){.width = width, .seconds = 60, .skip_us = skip_us}, &r), 0);
+  *s = (search_target){.t = d->t,
+                       .ctx = d,
+                       .batch = 4,
+                       .make = pretend_make,
+                       .right = pretend_right,
+                       .sample = pretend_sample,
+                       .drop = pretend_drop};
+  assert_int_equal(
+    search_kernel(d->g, d->ast, s, &(search_options){.width = width, .seconds = 60, .skip_us = skip_us}, &r), 0);
   return r;
 }
 
@@ -227,13 +261,14 @@ static void test_search(void **state) {
   kt_finish(&r);
 }
 
-// ---- folding ------------------------------------------------------------------------------------------------------------
+// ---- folding --------------------------------------------------------------------------------------------------------
 
 static bool same_layout(const program *a, const program *b) {
   bool same = a->n_streams == b->n_streams && a->n_streams > 0;
   for (int i = 0; same && i < a->n_streams; i++) {
     same = a->streams[i].bytes == b->streams[i].bytes && a->streams[i].n_fills == b->streams[i].n_fills;
-    for (int j = 0; same && j < a->streams[i].n_fills; j++) same = !strcmp(a->streams[i].fill[j], b->streams[i].fill[j]);
+    for (int j = 0; same && j < a->streams[i].n_fills; j++)
+      same = !strcmp(a->streams[i].fill[j], b->streams[i].fill[j]);
   }
   return same;
 }
@@ -242,7 +277,8 @@ static void run_with(kt_run *r, const uop *ast, const kt_backend *b, const codeg
   kt_code code[KT_KERNELS] = {{0}};
   kt_backend with = *b;
   if (o) with.o = *o;
-  for (int i = 0; i < r->s.n_kernels; i++) code[i] = kt_compile(r->t.g, r->s.kernels[i].ast, r->s.kernels[i].ast == ast ? &with : b);
+  for (int i = 0; i < r->s.n_kernels; i++)
+    code[i] = kt_compile(r->t.g, r->s.kernels[i].ast, r->s.kernels[i].ast == ast ? &with : b);
   kt_memory_init(to, &r->t, kt_arena_bytes(&r->s));
   kt_execute(r, code, NULL, to, false);
   for (int i = 0; i < r->s.n_kernels; i++) kt_code_free(&code[i]);
@@ -272,7 +308,8 @@ static program *by_rules(kt_run *r, uint32_t format, const kt_backend *b, uop **
   return p;
 }
 
-// Two rows of vectors at once, and blocks two at a time: with FOLD the stream is the heuristic's, and results are right.
+// Two rows of vectors at once, and blocks two at a time: with FOLD the stream is the heuristic's, and results are
+// right.
 static void test_fold(void **state) {
   (void)state;
   static const uint32_t formats[] = {FORMAT_Q4_0, FORMAT_Q6_K, FORMAT_Q5_0, FORMAT_Q4_K};
@@ -286,22 +323,27 @@ static void test_fold(void **state) {
       opt o[MOST_OPTS];
       program *p = by_rules(&r, formats[f], &b, &ast, o);
       int n = p->n_applied;
-      graph *g = graph_new(r.t.g);                                  // the axis: the outermost row, or the first reduced one that is a loop
+      // the axis: the outermost row, or the first reduced one that is a loop
+      graph *g = graph_new(r.t.g);
       kernel k;
       axes x;
       kernel_init(&k, g, simplify(g, ast), &b.t);
       for (int i = 0; i < n; i++) assert_true(kernel_apply(&k, o[i]));
       kernel_axes(&k, &x);
       int axis = 0;
-      while (unroll ? axis < x.n && (axis < x.n_out || x.at[axis]->b != AXIS_REDUCE) : axis < x.n_out && x.at[axis]->b != AXIS_LOOP) axis++;
+      while (unroll ? axis < x.n && (axis < x.n_out || x.at[axis]->b != AXIS_REDUCE)
+                    : axis < x.n_out && x.at[axis]->b != AXIS_LOOP)
+        axis++;
       assert_true(axis < x.n);
       graph_free(g);
       o[n++] = (opt){unroll ? OPT_UNROLL : OPT_UPCAST, axis, 2};
       o[n++] = (opt){OPT_FOLD, 0, 0};
-      program *folded = codegen(r.t.g, ast, &b.t, &(codegen_options){.opts = o, .n_opts = n}), *plain = codegen(r.t.g, ast, &b.t, &(codegen_options){.opts = o, .n_opts = n - 1});
+      program *folded = codegen(r.t.g, ast, &b.t, &(codegen_options){.opts = o, .n_opts = n}),
+              *plain = codegen(r.t.g, ast, &b.t, &(codegen_options){.opts = o, .n_opts = n - 1});
       if (same_layout(p, folded)) {
         *(unroll ? &blocks : &rows) += 1;
-        if (!unroll && same_layout(p, plain)) fail_msg("%s: two rows at once read one row's stream without FOLD", r.name);
+        if (!unroll && same_layout(p, plain))
+          fail_msg("%s: two rows at once read one row's stream without FOLD", r.name);
         if (!same_with(&r, ast, &b, o, n)) fail_msg("%s: wrong results from a folded stream", r.name);
       }
       program_free(p); program_free(folded); program_free(plain);
@@ -311,14 +353,17 @@ static void test_fold(void **state) {
   assert_true(rows >= 3 && blocks >= 2);
 }
 
-// ---- which instruction --------------------------------------------------------------------------------------------------
+// ---- which instruction ----------------------------------------------------------------------------------------------
 
 // The program with this list as the renderer writes it, hashed.
 static uint64_t source_of(graph *g, uop *ast, const kt_backend *b, const opt *o, int n) {
   program *p = codegen(g, ast, &b->t, &(codegen_options){.opts = o, .n_opts = n});
   str s = {0};
   error err = {0};
-  if (render_llvm(p, &(render_options){b->cpu.cpu, b->cpu.features, b->cpu.tune, b->cpu.vector_bits, b->cpu.descriptors}, &s, &err)) fail_msg("%s", err.text);
+  if (render_llvm(p,
+                  &(render_options){b->cpu.cpu, b->cpu.features, b->cpu.tune, b->cpu.vector_bits, b->cpu.descriptors},
+                  &s, &err))
+    fail_msg("%s", err.text);
   uint64_t hash = hash_bytes(s.at, s.n, 1);
   str_free(&s);
   program_free(p);
@@ -343,7 +388,8 @@ static void test_descriptors(void **state) {
     for (int row = 0; row <= 64; row++) {
       o[n] = (opt){OPT_DESCRIPTOR, 0, row};
       bool may = search_allows(r.t.g, ast, &b.t, o, n + 1, NULL);
-      assert_int_equal(may, !row || ((b.t.descriptors >> (row - 1) & 1) && descriptor_at((size_t)row - 1)->acc == DT_I32));
+      assert_int_equal(may,
+                       !row || ((b.t.descriptors >> (row - 1) & 1) && descriptor_at((size_t)row - 1)->acc == DT_I32));
       if (!may) continue;
       program *q = codegen(r.t.g, ast, &b.t, &(codegen_options){.opts = o, .n_opts = n + 1});
       assert_true(same_layout(p, q));
@@ -361,6 +407,8 @@ static void test_descriptors(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts), cmocka_unit_test(test_replay), cmocka_unit_test(test_order), cmocka_unit_test(test_search), cmocka_unit_test(test_fold), cmocka_unit_test(test_descriptors)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts), cmocka_unit_test(test_replay),
+                                     cmocka_unit_test(test_order), cmocka_unit_test(test_search),
+                                     cmocka_unit_test(test_fold),  cmocka_unit_test(test_descriptors)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-// Streams (codegen/stream.c): weights laid out at load in the order in which a kernel reads them. A kernel computes the same from a stream
-// as from the file; the kernels for one token and for many agree on the layout, so that memory holds each weight once; the layout has every
-// byte and hardly more.
+// Streams (codegen/stream.c): weights laid out at load in the order in which a kernel reads them. A kernel computes the
+// same from a stream as from the file; the kernels for one token and for many agree on the layout, so that memory holds
+// each weight once; the layout has every byte and hardly more.
 #define _GNU_SOURCE
 #include "codegen/kernel_rig.h"
 #include "codegen/format_blocks.h"
@@ -20,7 +20,8 @@ static void make_tokens(kt_run *r, const struct format *f, int64_t tokens, bool 
   int w = kt_buffer(t, DT_U8, n * f->bytes, KT_UNIT);
   format_blocks(f, t->bufs[w].start, n, &t->seed);
   kt_out(t, t_matmul(t->g, x, dequant(t->g, f, w, ROWS, COLS)));
-  schedule_graph(t->g, integer_dots(t->g, uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0})), &r->s);
+  schedule_graph(t->g, integer_dots(t->g, uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0})),
+                 &r->s);
 }
 
 static void make(kt_run *r, const struct format *f, bool many) { make_tokens(r, f, many ? TOKENS : 1, many); }
@@ -49,9 +50,11 @@ static bool same_layout(const program_stream *a, const program_stream *b) {
 }
 
 static void native(kt_backend *b) {
-  if (!kt_backend_cpu(b, "native", KT_LLVM, "native") || !b->cpu.descriptors) fail_msg("this machine has no dot product: a row for it belongs in codegen/descriptor.c");
+  if (!kt_backend_cpu(b, "native", KT_LLVM, "native") || !b->cpu.descriptors)
+    fail_msg("this machine has no dot product: a row for it belongs in codegen/descriptor.c");
 }
-static bool looks_up(const struct format *f) { return !strncmp(f->name, "IQ", 2) && f->name[2] < '4'; }      // a code book, by loaded addresses
+// a code book, by loaded addresses
+static bool looks_up(const struct format *f) { return !strncmp(f->name, "IQ", 2) && f->name[2] < '4'; }
 
 static const struct format *quantised(uint32_t id) {
   const struct format *f = format_by_id(id);
@@ -70,12 +73,16 @@ static void test_one_layout(void **state) {
     kt_run one, many;
     make(&one, f, false);
     make(&many, f, true);
-    program *p = codegen(one.t.g, product_of(&one)->ast, &b.t, NULL), *q = codegen(many.t.g, product_of(&many)->ast, &b.t, NULL);
+    program *p = codegen(one.t.g, product_of(&one)->ast, &b.t, NULL),
+            *q = codegen(many.t.g, product_of(&many)->ast, &b.t, NULL);
     const program_stream *s = stream_of(&one, p), *t = stream_of(&many, q);
     if (!same_layout(s, t)) fail_msg("%s: one token and many read the weight in different orders", f->name);
-    bool without = id == FORMAT_IQ2_XXS || id == FORMAT_IQ3_XXS || id == FORMAT_IQ1_S || id == FORMAT_TQ1_0;       // not yet: they are read from the file as it is
+    // not yet: they are read from the file as it is
+    bool without = id == FORMAT_IQ2_XXS || id == FORMAT_IQ3_XXS || id == FORMAT_IQ1_S || id == FORMAT_TQ1_0;
     if (!s != without) fail_msg("%s: %s", f->name, s ? "a stream; say so here" : "no stream");
-    if (s && (double)s->bytes > 1.05 * (double)one.t.bufs[WEIGHT].elems) fail_msg("%s: a stream of %lld bytes for %lld", f->name, (long long)s->bytes, (long long)one.t.bufs[WEIGHT].elems);
+    if (s && (double)s->bytes > 1.05 * (double)one.t.bufs[WEIGHT].elems)
+      fail_msg("%s: a stream of %lld bytes for %lld", f->name, (long long)s->bytes,
+               (long long)one.t.bufs[WEIGHT].elems);
     done += s != NULL;
     program_free(p); program_free(q);
     kt_finish(&one); kt_finish(&many);
@@ -84,7 +91,8 @@ static void test_one_layout(void **state) {
   assert_true(done >= 13);
 }
 
-// Two bytes of a code that lie in one word of the file become a word each in a stream: more memory, which has to be allowed.
+// Two bytes of a code that lie in one word of the file become a word each in a stream: more memory, which has to be
+// allowed.
 static void test_growth(void **state) {
   (void)state;
   kt_backend b;
@@ -104,8 +112,8 @@ static void test_growth(void **state) {
   }
 }
 
-// Within an iteration of a loop, a program reads its stream from the beginning to the end, but for a few bytes that several terms share: these stand where the
-// first of them is laid out, which is not always the first that is computed.
+// Within an iteration of a loop, a program reads its stream from the beginning to the end, but for a few bytes that
+// several terms share: these stand where the first of them is laid out, which is not always the first that is computed.
 static void ascends(const char *name, const program *p) {
   int64_t last[64] = {-1};
   int depth = 0, loads = 0, back = 0;
@@ -115,7 +123,9 @@ static void ascends(const char *name, const program *p) {
     if (u->op == OP_END) depth--;
     if (u->op != OP_LOAD || !is_stream(u->src[0]->src[0])) continue;
     int64_t at = u->src[0]->src[1]->vmin;
-    if (at + BACK < last[depth]) fail_msg("%s: %s reads byte %lld of its stream after byte %lld", name, p->name, (long long)at, (long long)last[depth]);
+    if (at + BACK < last[depth])
+      fail_msg("%s: %s reads byte %lld of its stream after byte %lld", name, p->name, (long long)at,
+               (long long)last[depth]);
     back += at < last[depth];
     last[depth] = max_i64(last[depth], at);
     loads++;
@@ -136,7 +146,8 @@ static void test_read_in_order(void **state) {
       make_tokens(&r, f, many ? 4 * TOKENS : 1, false);
       program *p = codegen(r.t.g, product_of(&r)->ast, &b.t, NULL);
       ascends(f->name, p);
-      if (p->in_order == many) fail_msg("%s: %d token%s: memory decides: %d", f->name, many ? 4 * TOKENS : 1, many ? "s" : "", p->in_order);
+      if (p->in_order == many)
+        fail_msg("%s: %d token%s: memory decides: %d", f->name, many ? 4 * TOKENS : 1, many ? "s" : "", p->in_order);
       program_free(p);
       kt_finish(&r);
     }
@@ -228,7 +239,8 @@ static void run_all(kt_run *r, const kt_backend *b, float *out) {
 
 static void test_same_bits(void **state) {
   (void)state;
-  static const uint32_t ids[] = {FORMAT_Q4_0, FORMAT_Q8_0, FORMAT_Q5_1, FORMAT_Q2_K, FORMAT_Q4_K, FORMAT_Q6_K, FORMAT_IQ4_XS, FORMAT_MXFP4, FORMAT_TQ2_0};
+  static const uint32_t ids[] = {FORMAT_Q4_0, FORMAT_Q8_0,   FORMAT_Q5_1,  FORMAT_Q2_K, FORMAT_Q4_K,
+                                 FORMAT_Q6_K, FORMAT_IQ4_XS, FORMAT_MXFP4, FORMAT_TQ2_0};
   kt_backend with, without;
   native(&with);
   without = with;
@@ -245,8 +257,8 @@ static void test_same_bits(void **state) {
   }
 }
 
-// A stream that is asked for ahead of its loads, once for each line of which an iteration reads the first byte; rows outside the loop over tokens, of which parts
-// take turns where the cache is small: the same bits.
+// A stream that is asked for ahead of its loads, once for each line of which an iteration reads the first byte; rows
+// outside the loop over tokens, of which parts take turns where the cache is small: the same bits.
 static void test_ahead(void **state) {
   (void)state;
   enum { MANY = 64 };
@@ -271,7 +283,10 @@ static void test_ahead(void **state) {
         bool split = false;
         for (size_t k = 0; k < p->n; k++) {
           const uop *u = p->at[k], *index = u->nsrc ? u->src[0] : u;
-          if (u->op == OP_PREFETCH) { asked++; assert_true(u->b == way && u->a >= 1024 << way && u->a < (1024 << way) + 64); }
+          if (u->op == OP_PREFETCH) {
+            asked++;
+            assert_true(u->b == way && u->a >= 1024 << way && u->a < (1024 << way) + 64);
+          }
           if (u->op != OP_LOAD || !is_stream(index->src[0])) continue;
           int64_t from = index->src[1]->vmin, to = from + (int64_t)u->lanes * dtype_size((enum dtype)u->dt);
           lines += (to + 63) / 64 - (from + 63) / 64;
@@ -280,14 +295,16 @@ static void test_ahead(void **state) {
         for (int k = 0; k < p->n_applied; k++) split |= p->applied[k].kind == OPT_LOOP;
         assert_true(p->n_streams == 0 || asked == lines);
         assert_true(asked > 0 || !p->n_streams || !p->streams[0].n_fills);
-        if (split != (many && way == PREFETCH_T1)) fail_msg("%s: %d tokens, a cache of %lld bytes: in parts: %d", r.name, many ? MANY : 1, (long long)ahead.t.cache_bytes, split);
+        if (split != (many && way == PREFETCH_T1))
+          fail_msg("%s: %d tokens, a cache of %lld bytes: in parts: %d", r.name, many ? MANY : 1,
+                   (long long)ahead.t.cache_bytes, split);
         program_free(p);
         kt_finish(&r);
       }
 }
 
-// A weight in another layout: the same bits, by one token and by many, which read one stream as ever; several tiles side by side are another order of
-// the same number of bytes.
+// A weight in another layout: the same bits, by one token and by many, which read one stream as ever; several tiles
+// side by side are another order of the same number of bytes.
 static void test_layouts(void **state) {
   (void)state;
   static const uint32_t ids[] = {FORMAT_Q4_0, FORMAT_Q8_0, FORMAT_Q4_K, FORMAT_Q6_K};
@@ -312,13 +329,16 @@ static void test_layouts(void **state) {
         memset(got, 0, sizeof got);
         run_all(&r[many], &b, got);
         if (!l) memcpy(want[many], got, sizeof got);
-        if (memcmp(want[many], got, sizeof got)) fail_msg("%s: layout %s changes what is computed", r[many].name, layout_name((enum layout)l));
+        if (memcmp(want[many], got, sizeof got))
+          fail_msg("%s: layout %s changes what is computed", r[many].name, layout_name((enum layout)l));
         str why = {0};
-        if (!search_allows(r[many].t.g, k->ast, &b.t, p[l][many]->applied, p[l][many]->n_applied, &why)) fail_msg("%s: the list for layout %s: %s", r[many].name, layout_name((enum layout)l), str_c(&why));
+        if (!search_allows(r[many].t.g, k->ast, &b.t, p[l][many]->applied, p[l][many]->n_applied, &why))
+          fail_msg("%s: the list for layout %s: %s", r[many].name, layout_name((enum layout)l), str_c(&why));
         k->ast = before;
       }
       const program_stream *s = stream_of(&r[0], p[l][0]);
-      if (!same_layout(s, stream_of(&r[1], p[l][1]))) fail_msg("%s: one token and many read layout %s in different orders", r[0].name, layout_name((enum layout)l));
+      if (!same_layout(s, stream_of(&r[1], p[l][1])))
+        fail_msg("%s: one token and many read layout %s in different orders", r[0].name, layout_name((enum layout)l));
       assert_true(!s == (l == LAYOUT_FILE));
       if (!l) own = *s;
       if (layout_tiles((enum layout)l) > 1) {
@@ -332,7 +352,8 @@ static void test_layouts(void **state) {
   assert_int_equal(tiled, 2 * (int)COUNT(ids));
 }
 
-// Values that are computed when the stream is filled: the same bits, within the room that there is; scales where it is little, codes where it is much.
+// Values that are computed when the stream is filled: the same bits, within the room that there is; scales where it is
+// little, codes where it is much.
 static void test_values(void **state) {
   (void)state;
   kt_backend b;
@@ -362,7 +383,8 @@ static void test_values(void **state) {
         }
       }
       const program_stream *own = stream_of(&r[0], p[0][0]), *s = stream_of(&r[0], p[1][0]);
-      if (!same_layout(s, stream_of(&r[1], p[1][1]))) fail_msg("%s: one token and many read values in different orders", f->name);
+      if (!same_layout(s, stream_of(&r[1], p[1][1])))
+        fail_msg("%s: one token and many read values in different orders", f->name);
       if (own) assert_true(s && s->bytes - own->bytes <= own->bytes * growths[g] / 100);
       grown[g] += own && !same_layout(s, own);
       for (int i = 0; i < 2; i++) { program_free(p[i][0]); program_free(p[i][1]); kt_finish(&r[i]); }
@@ -372,7 +394,8 @@ static void test_values(void **state) {
   assert_true(grown[0] >= 2 && grown[1] >= 10);
 }
 
-// The order of a stream is that of the terms of a reduction: however many tokens a kernel is for, and however they are cut into tiles.
+// The order of a stream is that of the terms of a reduction: however many tokens a kernel is for, and however they are
+// cut into tiles.
 static void test_tokens_do_not_matter(void **state) {
   (void)state;
   kt_backend b;
@@ -389,7 +412,8 @@ static void test_tokens_do_not_matter(void **state) {
       kt_run other;
       make_tokens(&other, f, most[i], true);
       program *q = codegen(other.t.g, product_of(&other)->ast, &b.t, NULL);
-      if (!same_layout(stream_of(&r, p), stream_of(&other, q))) fail_msg("%s: up to %d tokens read another stream", f->name, most[i]);
+      if (!same_layout(stream_of(&r, p), stream_of(&other, q)))
+        fail_msg("%s: up to %d tokens read another stream", f->name, most[i]);
       program_free(q);
       kt_finish(&other);
       tried++;
@@ -403,9 +427,16 @@ static void test_tokens_do_not_matter(void **state) {
 int main(void) {
   env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_one_layout), cmocka_unit_test(test_growth), cmocka_unit_test(test_read_in_order),
-    cmocka_unit_test(test_loops_in_blocks), cmocka_unit_test(test_every_byte_is_there), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_ahead),
-    cmocka_unit_test(test_tokens_do_not_matter), cmocka_unit_test(test_layouts), cmocka_unit_test(test_values),
+    cmocka_unit_test(test_one_layout),
+    cmocka_unit_test(test_growth),
+    cmocka_unit_test(test_read_in_order),
+    cmocka_unit_test(test_loops_in_blocks),
+    cmocka_unit_test(test_every_byte_is_there),
+    cmocka_unit_test(test_same_bits),
+    cmocka_unit_test(test_ahead),
+    cmocka_unit_test(test_tokens_do_not_matter),
+    cmocka_unit_test(test_layouts),
+    cmocka_unit_test(test_values),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

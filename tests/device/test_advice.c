@@ -21,7 +21,8 @@ static void says(int threads, int cores, int lines, const char *text) {
   advice(root, threads, cores, &s);
   int n = 0;
   for (const char *c = s.at; *c; c++) n += *c == '\n';
-  if (n != lines || (text && !strstr(s.at, text))) fail_msg("%d lines, with '%s', and not:\n%s", lines, text ? text : "", s.at);
+  if (n != lines || (text && !strstr(s.at, text)))
+    fail_msg("%d lines, with '%s', and not:\n%s", lines, text ? text : "", s.at);
   str_free(&s);
 }
 

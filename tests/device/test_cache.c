@@ -112,7 +112,9 @@ static int in_child(int (*fn)(const char *dir), const char *dir, bool unprivileg
   fflush(NULL);
   pid_t child = fork();
   if (!child) {
-    if (unprivileged && !geteuid() && (setgroups(0, NULL) || setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))) _exit(99);
+    if (unprivileged && !geteuid() &&
+        (setgroups(0, NULL) || setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534)))
+      _exit(99);
     _exit(fn(dir));
   }
   int status;
@@ -259,10 +261,12 @@ static void a_damaged_entry_is_a_miss(void **state) {
     "UPDATE kernel SET value = 17 WHERE key = CAST('key number 7' AS BLOB)",
     "UPDATE kernel SET tag = tag + 1 WHERE key = CAST('key number 7' AS BLOB)",
     "UPDATE kernel SET tag = 'x' WHERE key = CAST('key number 7' AS BLOB)",
-    "UPDATE kernel SET key = CAST('key number 8' AS BLOB) WHERE key = CAST('key number 7' AS BLOB)",         // a hash collision
+    // a hash collision
+    "UPDATE kernel SET key = CAST('key number 8' AS BLOB) WHERE key = CAST('key number 7' AS BLOB)",
     "UPDATE kernel SET key = CAST('key number 77' AS BLOB) WHERE key = CAST('key number 7' AS BLOB)",
     "UPDATE kernel SET version = 'v0' WHERE key = CAST('key number 7' AS BLOB)",
-    "UPDATE kernel SET value = (SELECT value FROM kernel WHERE key = CAST('key number 9' AS BLOB)) WHERE key = CAST('key number 7' AS BLOB)",
+    ("UPDATE kernel SET value = (SELECT value FROM kernel WHERE key = CAST('key number 9' AS BLOB)) WHERE key = "
+     "CAST('key number 7' AS BLOB)"),
     "DELETE FROM kernel WHERE key = CAST('key number 7' AS BLOB)",
   };
   for (size_t i = 0; i < COUNT(damage); i++) {
@@ -304,8 +308,8 @@ static void write_all(const char *path, const uint8_t *p, size_t n) {
   fclose(f);
 }
 
-// The file damaged at random places, cut anywhere, or something else altogether: never a wrong value, never more than one
-// warning, and after one run the cache works again.
+// The file damaged at random places, cut anywhere, or something else altogether: never a wrong value, never more than
+// one warning, and after one run the cache works again.
 static void a_damaged_database_is_replaced(void **state) {
   (void)state;
   char *dir = filled("database"), *file = in(dir, "kernels-2.db"), *journal = in(dir, "kernels-2.db-journal");
@@ -317,7 +321,9 @@ static void a_damaged_database_is_replaced(void **state) {
     memcpy(bad.at, good.at, good.n);
     if (round < 30) bad.n = (size_t)round * good.n / 30;
     else if (round < 40) for (size_t i = 0; i < bad.n; i++) bad.at[i] = (uint8_t)rand_r(&seed);
-    else for (int k = 0; k < (round < 90 ? 1 : 200); k++) bad.at[rand_r(&seed) % (k % 2 ? bad.n : 8192)] ^= (uint8_t)(1 << rand_r(&seed) % 8);
+    else
+      for (int k = 0; k < (round < 90 ? 1 : 200); k++)
+        bad.at[rand_r(&seed) % (k % 2 ? bad.n : 8192)] ^= (uint8_t)(1 << rand_r(&seed) % 8);
     write_all(file, bad.at, bad.n);
     if (round % 10 == 9) write_all(journal, bad.at, bad.n / 2);
     capture();
@@ -396,19 +402,38 @@ static void damage_while_another_process_reads_removes_nothing(void **state) {
 
 static void folders_that_others_may_write_are_refused(void **state) {
   (void)state;
-  struct { const char *name; const char *part; } cases[] = {{"world", "written by other users"}, {"file", "not a folder"}, {"dbdir", "not a file"}, {"dbworld", "written by other users"},
-                                                            {"below", "cannot be made"}, {"loop", "cannot be made"},
-                                                            {"group", "written by other users"}, {"dbgroup", "written by other users"}, {"journal", "written by other users"},
-                                                            {"lockgroup", "written by other users"}, {"dblink", "is a link"}, {"journallink", "is a link"}};
+  struct {
+    const char *name;
+    const char *part;
+  } cases[] = {{"world", "written by other users"},
+               {"file", "not a folder"},
+               {"dbdir", "not a file"},
+               {"dbworld", "written by other users"},
+               {"below", "cannot be made"},
+               {"loop", "cannot be made"},
+               {"group", "written by other users"},
+               {"dbgroup", "written by other users"},
+               {"journal", "written by other users"},
+               {"lockgroup", "written by other users"},
+               {"dblink", "is a link"},
+               {"journallink", "is a link"}};
   for (size_t i = 0; i < COUNT(cases); i++) {
     char *dir = folder(cases[i].name), *db = in(dir, "kernels-2.db"), *open_dir = dir;
     if (!strcmp(cases[i].name, "world")) { mkdir(dir, 0700); chmod(dir, 0777); }
     else if (!strcmp(cases[i].name, "file")) write_all(dir, (const uint8_t *)"x", 1);
-    else if (!strcmp(cases[i].name, "dbdir")) { mkdir(dir, 0700); mkdir(db, 0700); }
-    else if (!strcmp(cases[i].name, "dbworld")) { mkdir(dir, 0700); write_all(db, (const uint8_t *)"", 0); chmod(db, 0666); }
-    else if (!strcmp(cases[i].name, "below")) { write_all(dir, (const uint8_t *)"x", 1); open_dir = in(dir, "further"); }
-    else if (!strcmp(cases[i].name, "loop")) assert_int_equal(symlink(dir, dir), 0);
-    else if (!strcmp(cases[i].name, "group")) { mkdir(dir, 0700); chmod(dir, 0770); }          // which belongs to this user's own group
+    else if (!strcmp(cases[i].name, "dbdir")) { mkdir(dir, 0700); mkdir(db, 0700);
+    } else if (!strcmp(cases[i].name, "dbworld")) {
+      mkdir(dir, 0700);
+      write_all(db, (const uint8_t *)"", 0);
+      chmod(db, 0666);
+    } else if (!strcmp(cases[i].name, "below")) {
+      write_all(dir, (const uint8_t *)"x", 1);
+      open_dir = in(dir, "further");
+    } else if (!strcmp(cases[i].name, "loop")) assert_int_equal(symlink(dir, dir), 0);
+    else if (!strcmp(cases[i].name, "group")) {
+      mkdir(dir, 0700);
+      chmod(dir, 0770);
+    }  // which belongs to this user's own group
     else {
       free(filled(cases[i].name));
       char *other = in(dir, "elsewhere"), *journal = in(dir, "kernels-2.db-journal"), *lock = in(dir, "lock");
@@ -450,8 +475,10 @@ static void what_belongs_to_other_users_is_refused(void **state) {
     assert_int_equal(found, other ? -1 : 4);
     if (other) assert_non_null(strstr(warning_text, "another user"));
   }
-  // Files in a folder that nobody else may write to (now): left there before, like a journal, which SQLite would replay.
-  static const char *const names[] = {"kernels-2.db", "kernels-2.db-journal", "kernels-2.db-wal", "kernels-2.db-shm", "lock", "key", ""};
+  // Files in a folder that nobody else may write to (now): left there before, like a journal, which SQLite would
+  // replay.
+  static const char *const names[] = {
+    "kernels-2.db", "kernels-2.db-journal", "kernels-2.db-wal", "kernels-2.db-shm", "lock", "key", ""};
   for (size_t i = 0; i < COUNT(names); i++) {
     char *file = in(real, names[i]);
     int fd = *names[i] ? open(file, O_CREAT | O_RDWR, 0600) : -1;
@@ -471,12 +498,13 @@ static void what_belongs_to_other_users_is_refused(void **state) {
   free(real);
 }
 
-// A database with sound entries of the same keys and version, as another user makes it (who can also read this program): put
-// into this folder by whatever way, none of it is used.
+// A database with sound entries of the same keys and version, as another user makes it (who can also read this
+// program): put into this folder by whatever way, none of it is used.
 static void entries_of_another_secret_are_misses(void **state) {
   (void)state;
   capture();
-  char *dir = filled("mine"), *planted = filled("planted"), *to = in(dir, "kernels-2.db"), *from = in(planted, "kernels-2.db");
+  char *dir = filled("mine"), *planted = filled("planted"), *to = in(dir, "kernels-2.db"),
+       *from = in(planted, "kernels-2.db");
   assert_int_equal(rename(from, to), 0);
   cache *c = cache_open(dir, "v1");
   for (int i = 0; i < 20; i++) assert_int_equal(get(c, i, 3000), -1);

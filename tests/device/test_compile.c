@@ -26,38 +26,39 @@ static int setup(void **state) {
 }
 
 // dot(x, y, n) with a vector loop, a constant table that it reads, and a switch that becomes a jump table.
-static const char dot_ir[] =
-  "@table = private constant [8 x float] [float 1.0, float 2.0, float 3.0, float 4.0, float 5.0, float 6.0, float 7.0, float 8.5]\n"
-  "define float @dot(ptr noalias %x, ptr noalias %y, i64 %n) {\n"
-  "entry:\n  br label %loop\n"
-  "loop:\n"
-  "  %i = phi i64 [0, %entry], [%i.next, %loop]\n"
-  "  %acc = phi <8 x float> [zeroinitializer, %entry], [%acc.next, %loop]\n"
-  "  %xp = getelementptr float, ptr %x, i64 %i\n"
-  "  %yp = getelementptr float, ptr %y, i64 %i\n"
-  "  %a = load <8 x float>, ptr %xp, align 4\n"
-  "  %b = load <8 x float>, ptr %yp, align 4\n"
-  "  %p = fmul <8 x float> %a, %b\n"
-  "  %acc.next = fadd <8 x float> %acc, %p\n"
-  "  %i.next = add i64 %i, 8\n"
-  "  %more = icmp ult i64 %i.next, %n\n"
-  "  br i1 %more, label %loop, label %done\n"
-  "done:\n"
-  "  %t = load <8 x float>, ptr @table, align 16\n"
-  "  %w = fmul <8 x float> %acc.next, %t\n"
-  "  %s = call float @llvm.vector.reduce.fadd.v8f32(float -0.0, <8 x float> %w)\n"
-  "  ret float %s\n}\n"
-  "declare float @llvm.vector.reduce.fadd.v8f32(float, <8 x float>)\n"
-  "define i32 @choose(i32 %k, i32 %v) {\n"
-  "  switch i32 %k, label %other [ i32 0, label %c0  i32 1, label %c1  i32 2, label %c2  i32 3, label %c3  i32 4, label %c4  i32 5, label %c5 ]\n"
-  "c0:\n  %r0 = add i32 %v, 7\n  ret i32 %r0\n"
-  "c1:\n  %r1 = mul i32 %v, %v\n  ret i32 %r1\n"
-  "c2:\n  %r2 = xor i32 %v, 91\n  ret i32 %r2\n"
-  "c3:\n  %r3 = shl i32 %v, 3\n  ret i32 %r3\n"
-  "c4:\n  %r4 = call i32 @helper(i32 %v)\n  ret i32 %r4\n"
-  "c5:\n  %r5 = sub i32 0, %v\n  ret i32 %r5\n"
-  "other:\n  ret i32 -1\n}\n"
-  "define internal i32 @helper(i32 %v) noinline {\n  %a = mul i32 %v, 3\n  ret i32 %a\n}\n";
+static const char dot_ir[] = "@table = private constant [8 x float] [float 1.0, float 2.0, float 3.0, float 4.0, float "
+                             "5.0, float 6.0, float 7.0, float 8.5]\n"
+                             "define float @dot(ptr noalias %x, ptr noalias %y, i64 %n) {\n"
+                             "entry:\n  br label %loop\n"
+                             "loop:\n"
+                             "  %i = phi i64 [0, %entry], [%i.next, %loop]\n"
+                             "  %acc = phi <8 x float> [zeroinitializer, %entry], [%acc.next, %loop]\n"
+                             "  %xp = getelementptr float, ptr %x, i64 %i\n"
+                             "  %yp = getelementptr float, ptr %y, i64 %i\n"
+                             "  %a = load <8 x float>, ptr %xp, align 4\n"
+                             "  %b = load <8 x float>, ptr %yp, align 4\n"
+                             "  %p = fmul <8 x float> %a, %b\n"
+                             "  %acc.next = fadd <8 x float> %acc, %p\n"
+                             "  %i.next = add i64 %i, 8\n"
+                             "  %more = icmp ult i64 %i.next, %n\n"
+                             "  br i1 %more, label %loop, label %done\n"
+                             "done:\n"
+                             "  %t = load <8 x float>, ptr @table, align 16\n"
+                             "  %w = fmul <8 x float> %acc.next, %t\n"
+                             "  %s = call float @llvm.vector.reduce.fadd.v8f32(float -0.0, <8 x float> %w)\n"
+                             "  ret float %s\n}\n"
+                             "declare float @llvm.vector.reduce.fadd.v8f32(float, <8 x float>)\n"
+                             "define i32 @choose(i32 %k, i32 %v) {\n"
+                             "  switch i32 %k, label %other [ i32 0, label %c0  i32 1, label %c1  i32 2, label %c2  "
+                             "i32 3, label %c3  i32 4, label %c4  i32 5, label %c5 ]\n"
+                             "c0:\n  %r0 = add i32 %v, 7\n  ret i32 %r0\n"
+                             "c1:\n  %r1 = mul i32 %v, %v\n  ret i32 %r1\n"
+                             "c2:\n  %r2 = xor i32 %v, 91\n  ret i32 %r2\n"
+                             "c3:\n  %r3 = shl i32 %v, 3\n  ret i32 %r3\n"
+                             "c4:\n  %r4 = call i32 @helper(i32 %v)\n  ret i32 %r4\n"
+                             "c5:\n  %r5 = sub i32 0, %v\n  ret i32 %r5\n"
+                             "other:\n  ret i32 -1\n}\n"
+                             "define internal i32 @helper(i32 %v) noinline {\n  %a = mul i32 %v, 3\n  ret i32 %a\n}\n";
 
 typedef float dot_fn(const float *, const float *, int64_t);
 typedef int32_t choose_fn(int32_t, int32_t);
@@ -115,7 +116,8 @@ static void damaged_packing_is_refused(void **state) {
   make(dot_ir, machine.cpu, machine.features, &blob);
   bytes packed;
   code_blob_pack(&blob, &packed);
-  for (size_t n = 0; n < packed.n; n++) {               // a copy of its own, so that the address sanitizer sees every excess
+  // a copy of its own, so that the address sanitizer sees every excess
+  for (size_t n = 0; n < packed.n; n++) {
     uint8_t *part = xmalloc(n);
     memcpy(part, packed.at, n);
     error err = {0};
@@ -126,7 +128,8 @@ static void damaged_packing_is_refused(void **state) {
   for (size_t i = 0; i < packed.n - blob.code.n; i++)
     for (int bit = 0; bit < 8; bit++) {
       packed.at[i] ^= (uint8_t)(1 << bit);
-      if (!code_blob_unpack(packed.at, packed.n, &out, NULL)) {      // a changed name or offset, which must still be in bounds
+      // a changed name or offset, which must still be in bounds
+      if (!code_blob_unpack(packed.at, packed.n, &out, NULL)) {
         for (size_t k = 0; k < out.symbols.n; k++) assert_true(out.symbols.at[k].offset < out.code.n);
         code_blob_free(&out);
       }
@@ -198,16 +201,25 @@ static void expect_link_error(const char *ir, const char *cpu, const char *part)
 
 static void kernels_must_be_closed(void **state) {
   (void)state;
-  expect_link_error("declare float @sinf(float)\ndefine float @f(float %x) {\n  %y = call float @sinf(float %x)\n  ret float %y\n}\n", machine.cpu, "'sinf'");
-  expect_link_error("@g = internal global i32 3\ndefine i32 @f() {\n  %v = load volatile i32, ptr @g\n  store volatile i32 5, ptr @g\n  ret i32 %v\n}\n", machine.cpu, "writable data");
-  expect_link_error("@a = private constant i32 3\n@g = private constant [2 x ptr] [ptr @a, ptr @a]\n"
-                    "define ptr @f(i64 %i) {\n  %p = getelementptr ptr, ptr @g, i64 %i\n  %v = load ptr, ptr %p\n  ret ptr %v\n}\n", machine.cpu, "absolute address");
-  expect_link_error("@x = external global i32\ndefine i32 @f() {\n  %v = load i32, ptr @x\n  ret i32 %v\n}\n", machine.cpu, "'x'");
+  expect_link_error(
+    "declare float @sinf(float)\ndefine float @f(float %x) {\n  %y = call float @sinf(float %x)\n  ret float %y\n}\n",
+    machine.cpu, "'sinf'");
+  expect_link_error("@g = internal global i32 3\ndefine i32 @f() {\n  %v = load volatile i32, ptr @g\n  store volatile "
+                    "i32 5, ptr @g\n  ret i32 %v\n}\n",
+                    machine.cpu, "writable data");
+  expect_link_error(
+    "@a = private constant i32 3\n@g = private constant [2 x ptr] [ptr @a, ptr @a]\n"
+    "define ptr @f(i64 %i) {\n  %p = getelementptr ptr, ptr @g, i64 %i\n  %v = load ptr, ptr %p\n  ret ptr %v\n}\n",
+    machine.cpu, "absolute address");
+  expect_link_error("@x = external global i32\ndefine i32 @f() {\n  %v = load i32, ptr @x\n  ret i32 %v\n}\n",
+                    machine.cpu, "'x'");
   expect_link_error("@x = private constant i32 3\n", machine.cpu, "no code");
 #if defined(__x86_64__)
   // What the processor lacks becomes a call of a library function, which must be noticed.
-  expect_link_error("declare float @llvm.fma.f32(float, float, float)\ndefine float @f(float %x) {\n  %y = call float @llvm.fma.f32(float %x, float %x, float %x)\n"
-                    "  ret float %y\n}\n", "x86-64-v2", "'fmaf'");
+  expect_link_error("declare float @llvm.fma.f32(float, float, float)\ndefine float @f(float %x) {\n  %y = call float "
+                    "@llvm.fma.f32(float %x, float %x, float %x)\n"
+                    "  ret float %y\n}\n",
+                    "x86-64-v2", "'fmaf'");
 #endif
 }
 
@@ -228,10 +240,13 @@ static void errors_are_reported_and_nothing_is_printed(void **state) {
   dup2(file, 2);
   expect_compile_error("define i32 @f() {\n  %x = bogus i32 1\n  ret i32 %x\n}\n", machine.cpu, "%x = bogus i32 1");
   expect_compile_error("define i32 @f() {\n  %x = bogus i32 1\n  ret i32 %x\n}\n", machine.cpu, ":2:");
-  expect_compile_error("define i32 @f(i1 %c) {\n  br i1 %c, label %a, label %b\na:\n  %x = add i32 1, 2\n  br label %b\nb:\n  ret i32 %x\n}\n", machine.cpu, "dominate");
+  expect_compile_error("define i32 @f(i1 %c) {\n  br i1 %c, label %a, label %b\na:\n  %x = add i32 1, 2\n  br label "
+                       "%b\nb:\n  ret i32 %x\n}\n",
+                       machine.cpu, "dominate");
   expect_compile_error("\x01\x02", machine.cpu, "LLVM");
 #if defined(__x86_64__)
-  expect_compile_error("define void @f() {\n  call void asm \"no such instruction\", \"\"()\n  ret void\n}\n", machine.cpu, "LLVM");
+  expect_compile_error("define void @f() {\n  call void asm \"no such instruction\", \"\"()\n  ret void\n}\n",
+                       machine.cpu, "LLVM");
 #endif
   code_blob blob;                                        // and it goes on working
   make(dot_ir, machine.cpu, machine.features, &blob);
@@ -245,8 +260,8 @@ static void errors_are_reported_and_nothing_is_printed(void **state) {
 }
 
 #if defined(__x86_64__)
-// An instruction that this processor does not have: LLVM calls it fatal and would exit.  In a process of its own, because what LLVM
-// had allocated by then is lost.
+// An instruction that this processor does not have: LLVM calls it fatal and would exit.  In a process of its own,
+// because what LLVM had allocated by then is lost.
 static void fatal_errors_are_survived(void **state) {
   (void)state;
   fflush(NULL);
@@ -255,12 +270,15 @@ static void fatal_errors_are_survived(void **state) {
     error err = {0};
     bytes object;
     code_blob blob;
-    bool refused = llvm_compile("declare <16 x i32> @llvm.x86.avx512.vpdpbusd.512(<16 x i32>, <16 x i32>, <16 x i32>)\n"
-                                "define void @f(ptr %p) {\n  %a = load <16 x i32>, ptr %p\n"
-                                "  %b = call <16 x i32> @llvm.x86.avx512.vpdpbusd.512(<16 x i32> %a, <16 x i32> %a, <16 x i32> %a)\n"
-                                "  store <16 x i32> %b, ptr %p\n  ret void\n}\n", "x86-64-v2", "", &object, NULL, &err) == -1;
+    bool refused =
+      llvm_compile("declare <16 x i32> @llvm.x86.avx512.vpdpbusd.512(<16 x i32>, <16 x i32>, <16 x i32>)\n"
+                   "define void @f(ptr %p) {\n  %a = load <16 x i32>, ptr %p\n"
+                   "  %b = call <16 x i32> @llvm.x86.avx512.vpdpbusd.512(<16 x i32> %a, <16 x i32> %a, <16 x i32> %a)\n"
+                   "  store <16 x i32> %b, ptr %p\n  ret void\n}\n",
+                   "x86-64-v2", "", &object, NULL, &err) == -1;
     refused = refused && strstr(err.text, "LLVM: fatal error: ");
-    bool goes_on = !llvm_compile(dot_ir, machine.cpu, machine.features, &object, NULL, &err) && !elf_link(object.at, object.n, &blob, &err);
+    bool goes_on = !llvm_compile(dot_ir, machine.cpu, machine.features, &object, NULL, &err) &&
+                   !elf_link(object.at, object.n, &blob, &err);
     if (!refused || !goes_on) fprintf(stderr, "%s\n", err.text);
     _exit(refused && goes_on ? 7 : 1);
   }
@@ -276,11 +294,14 @@ static void *compile_many(void *p) {
     error err = {0};
     bytes object;
     if (i % 4 == 3) {
-      if (!llvm_compile("define what", machine.cpu, machine.features, &object, NULL, &err)) return err.text[0] ? NULL : (void *)1;
+      if (!llvm_compile("define what", machine.cpu, machine.features, &object, NULL, &err))
+        return err.text[0] ? NULL : (void *)1;
       continue;
     }
     code_blob blob;
-    if (llvm_compile(dot_ir, machine.cpu, machine.features, &object, NULL, &err) || elf_link(object.at, object.n, &blob, &err)) return (void *)1;
+    if (llvm_compile(dot_ir, machine.cpu, machine.features, &object, NULL, &err) ||
+        elf_link(object.at, object.n, &blob, &err))
+      return (void *)1;
     code_blob_free(&blob);
     bytes_free(&object);
   }
@@ -303,7 +324,9 @@ static void floats_are_not_contracted(void **state) {
   (void)state;
   code_blob blob;
   error err = {0};
-  make("define float @f(float %a, float %b, float %c) {\n  %m = fmul float %a, %b\n  %s = fadd float %m, %c\n  ret float %s\n}\n", machine.cpu, machine.features, &blob);
+  make("define float @f(float %a, float %b, float %c) {\n  %m = fmul float %a, %b\n  %s = fadd float %m, %c\n  ret "
+       "float %s\n}\n",
+       machine.cpu, machine.features, &blob);
   const code_blob *batch[] = {&blob};
   code_image *image = code_map(batch, 1, &err);
   float (*f)(float, float, float) = (float (*)(float, float, float))code_find(image, 0, "f");

@@ -18,7 +18,8 @@
 #include "device/cpu_info.h"
 
 static cpu_target machine;
-static const char ir[] = "define void @f(ptr %p) {\n  %x = load i32, ptr %p\n  %y = mul i32 %x, 7\n  store i32 %y, ptr %p\n  ret void\n}\n";
+static const char ir[] =
+  "define void @f(ptr %p) {\n  %x = load i32, ptr %p\n  %y = mul i32 %x, 7\n  store i32 %y, ptr %p\n  ret void\n}\n";
 
 static int setup(void **state) {
   (void)state;
@@ -153,7 +154,8 @@ static void no_memory_is_an_error(void **state) {
   little.rlim_max = before.rlim_max;
   assert_int_equal(setrlimit(RLIMIT_AS, &little), 0);
   str big = {0};                                            // many functions, in one module
-  for (int i = 0; i < 60000; i++) str_addf(&big, "define void @f%d(ptr %%p) {\n  store i32 %d, ptr %%p\n  ret void\n}\n", i, i);
+  for (int i = 0; i < 60000; i++)
+    str_addf(&big, "define void @f%d(ptr %%p) {\n  store i32 %d, ptr %%p\n  ret void\n}\n", i, i);
   int r = run(c, str_c(&big), &object, NULL, &err);
   setrlimit(RLIMIT_AS, &before);
   assert_int_equal(r, -1);

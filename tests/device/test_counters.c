@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
-// Counters: each thread counts what it does itself, between two reads. Software events, which need no hardware, stand in for the others.
+// Counters: each thread counts what it does itself, between two reads. Software events, which need no hardware, stand
+// in for the others.
 #include "device/counters.h"
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -11,7 +12,8 @@
 #include <cmocka.h>
 
 enum { PAGES = 64, PAGE = 4096 };
-static const counter_event software[] = {{PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS}, {PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MIN}};
+static const counter_event software[] = {{PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS},
+                                         {PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS_MIN}};
 typedef struct work { counters *c; uint64_t before[2][COUNTERS_MAX], after[2][COUNTERS_MAX]; } work;
 
 // Thread 1 touches fresh pages; thread 0 does nothing.
@@ -33,7 +35,8 @@ static void test_each_thread(void **state) {
   team *t = team_new(2, &err);
   work w = {0};
   assert_non_null(t);
-  if (counters_open(t, software, 2, &w.c, &err)) {                     // events of software are everywhere: only a ban is a reason
+  // events of software are everywhere: only a ban is a reason
+  if (counters_open(t, software, 2, &w.c, &err)) {
     team_free(t);
     if (!strstr(err.text, "not permitted") && !strstr(err.text, strerror(ENOSYS))) fail_msg("%s", err.text);
     print_message("skipped: %s\n", err.text);

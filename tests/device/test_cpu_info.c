@@ -45,16 +45,20 @@ static void native_is_everything(void **state) {
   assert_int_equal(c.avx512vbmi, strstr(line, " avx512vbmi ") != NULL);
   assert_int_equal(c.avxvnni, strstr(line, " avx_vnni ") != NULL);
   assert_int_equal(c.gfni, strstr(line, " gfni ") != NULL);
-  assert_int_equal(t.vector_bits, c.avx512f && c.avx512bw && c.avx512vl && c.avx512dq && c.avx512cd ? 512 : c.avx2 ? 256 : 128);
+  assert_int_equal(t.vector_bits, c.avx512f && c.avx512bw && c.avx512vl && c.avx512dq && c.avx512cd ? 512
+                                  : c.avx2                                                          ? 256
+                                                                                                    : 128);
 #endif
 }
 
 #if defined(__x86_64__)
 static void levels(void **state) {
   (void)state;
-  static const struct { int have; const char *spec, *cpu; int bits; } ok[] = {
-    {4, "x86-64-v4", "x86-64-v4", 512}, {4, "x86-64-v3", "x86-64-v3", 256}, {4, "x86-64-v2", "x86-64-v2", 128}, {4, "x86-64", "x86-64", 128}, {3, "x86-64-v3", "x86-64-v3", 256},
-    {5, "x86-64-v4", "x86-64-v4", 512}, {1, "x86-64", "x86-64", 128}, {4, "native", "x86-64-v4", 512}, {3, "native", "x86-64-v3", 256}, {2, "native", "x86-64-v2", 128}, {1, "native", "x86-64", 128}};
+  static const struct { int have; const char *spec, *cpu; int bits;
+  } ok[] = {{4, "x86-64-v4", "x86-64-v4", 512}, {4, "x86-64-v3", "x86-64-v3", 256}, {4, "x86-64-v2", "x86-64-v2", 128},
+            {4, "x86-64", "x86-64", 128},       {3, "x86-64-v3", "x86-64-v3", 256}, {5, "x86-64-v4", "x86-64-v4", 512},
+            {1, "x86-64", "x86-64", 128},       {4, "native", "x86-64-v4", 512},    {3, "native", "x86-64-v3", 256},
+            {2, "native", "x86-64-v2", 128},    {1, "native", "x86-64", 128}};
   for (size_t i = 0; i < COUNT(ok); i++) {
     cpu_features c = level(ok[i].have);
     cpu_target t;
@@ -146,7 +150,8 @@ static void llvm_knows_every_name(void **state) {
         c.intel = intel;
         cpu_target_for("native", &c, &t, &err);
         char ir[256];
-        snprintf(ir, sizeof ir, "define i32 @f(i32 %%x) #0 {\n  ret i32 %%x\n}\nattributes #0 = { \"tune-cpu\"=\"%s\" }\n", t.tune);
+        snprintf(ir, sizeof ir,
+                 "define i32 @f(i32 %%x) #0 {\n  ret i32 %%x\n}\nattributes #0 = { \"tune-cpu\"=\"%s\" }\n", t.tune);
         bytes object;
         failed += llvm_compile(ir, t.cpu, t.features, &object, NULL, &err);
         bytes_free(&object);
@@ -178,7 +183,8 @@ static void aarch64(void **state) {
   assert_string_equal(t.features, "");
   assert_string_equal(t.triple, "aarch64-unknown-linux-gnu");
   assert_true(t.fma && t.f16 && t.round && t.vector_bits == 128);
-  assert_true(has_row(&t, "neon") && !has_row(&t, "neon-dotprod") && !has_row(&t, "neon-i8mm") && !has_row(&t, "sse2-wide"));
+  assert_true(has_row(&t, "neon") && !has_row(&t, "neon-dotprod") && !has_row(&t, "neon-i8mm") &&
+              !has_row(&t, "sse2-wide"));
   assert_int_equal(cpu_target_for("armv8.2-a", &c, &t, &err), -1);
   assert_non_null(strstr(err.text, "lacks fullfp16"));
   c.fphp = c.asimddp = true;

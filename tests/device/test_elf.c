@@ -8,8 +8,8 @@
 #include <string.h>
 #include "device/elf.h"
 
-// One object: .text (64 bytes), .rodata (32 bytes), symbols 1 "f" (function at .text + 8), 2 "k" (.rodata + 16), 3 "u" (undefined), 4 (local, .text + 40).
-// Relocations apply to .text.
+// One object: .text (64 bytes), .rodata (32 bytes), symbols 1 "f" (function at .text + 8), 2 "k" (.rodata + 16), 3 "u"
+// (undefined), 4 (local, .text + 40). Relocations apply to .text.
 enum { TEXT = 1, RODATA, RELA, SYMTAB, STRTAB, SECTIONS };
 struct object {
   Elf64_Ehdr e;
@@ -27,8 +27,15 @@ static uint32_t add_name(struct object *o, const char *name) {
   return (uint32_t)at;
 }
 
-static void section(struct object *o, int i, const char *name, uint32_t type, uint64_t flags, size_t at, size_t n, size_t entry) {
-  o->s[i] = (Elf64_Shdr){.sh_name = add_name(o, name), .sh_type = type, .sh_flags = flags, .sh_offset = at, .sh_size = n, .sh_addralign = 16, .sh_entsize = entry};
+static void section(struct object *o, int i, const char *name, uint32_t type, uint64_t flags, size_t at, size_t n,
+                    size_t entry) {
+  o->s[i] = (Elf64_Shdr){.sh_name = add_name(o, name),
+                         .sh_type = type,
+                         .sh_flags = flags,
+                         .sh_offset = at,
+                         .sh_size = n,
+                         .sh_addralign = 16,
+                         .sh_entsize = entry};
 }
 
 static struct object begin(uint16_t machine) {
@@ -44,15 +51,19 @@ static struct object begin(uint16_t machine) {
   o.e.e_shstrndx = STRTAB;
   section(&o, TEXT, ".text", SHT_PROGBITS, SHF_ALLOC | SHF_EXECINSTR, offsetof(struct object, text), sizeof o.text, 0);
   section(&o, RODATA, ".rodata", SHT_PROGBITS, SHF_ALLOC, offsetof(struct object, rodata), sizeof o.rodata, 0);
-  section(&o, RELA, ".rela.text", SHT_RELA, SHF_INFO_LINK, offsetof(struct object, rela), sizeof o.rela, sizeof(Elf64_Rela));
+  section(&o, RELA, ".rela.text", SHT_RELA, SHF_INFO_LINK, offsetof(struct object, rela), sizeof o.rela,
+          sizeof(Elf64_Rela));
   section(&o, SYMTAB, ".symtab", SHT_SYMTAB, 0, offsetof(struct object, sym), sizeof o.sym, sizeof(Elf64_Sym));
   section(&o, STRTAB, ".strtab", SHT_STRTAB, 0, offsetof(struct object, names), sizeof o.names, 0);
   o.s[RELA].sh_info = TEXT;
   o.s[RELA].sh_link = SYMTAB;
   o.s[SYMTAB].sh_link = STRTAB;
-  o.sym[1] = (Elf64_Sym){.st_name = add_name(&o, "f"), .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_shndx = TEXT, .st_value = 8};
-  o.sym[2] = (Elf64_Sym){.st_name = add_name(&o, "k"), .st_info = ELF64_ST_INFO(STB_LOCAL, STT_OBJECT), .st_shndx = RODATA, .st_value = 16};
-  o.sym[3] = (Elf64_Sym){.st_name = add_name(&o, "u"), .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_NOTYPE), .st_shndx = SHN_UNDEF};
+  o.sym[1] = (Elf64_Sym){
+    .st_name = add_name(&o, "f"), .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_shndx = TEXT, .st_value = 8};
+  o.sym[2] = (Elf64_Sym){
+    .st_name = add_name(&o, "k"), .st_info = ELF64_ST_INFO(STB_LOCAL, STT_OBJECT), .st_shndx = RODATA, .st_value = 16};
+  o.sym[3] =
+    (Elf64_Sym){.st_name = add_name(&o, "u"), .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_NOTYPE), .st_shndx = SHN_UNDEF};
   o.sym[4] = (Elf64_Sym){.st_info = ELF64_ST_INFO(STB_LOCAL, STT_NOTYPE), .st_shndx = TEXT, .st_value = 40};
   for (int i = 0; i < 64; i++) o.text[i] = (uint8_t)(i + 1);
   for (int i = 0; i < 32; i++) o.rodata[i] = (uint8_t)(100 + i);
@@ -65,7 +76,9 @@ static struct object with(uint16_t machine, uint32_t type, uint64_t offset, uint
   return o;
 }
 
-static int link_object(const struct object *o, code_blob *out, error *err) { return elf_link((const uint8_t *)o, sizeof *o, out, err); }
+static int link_object(const struct object *o, code_blob *out, error *err) {
+  return elf_link((const uint8_t *)o, sizeof *o, out, err);
+}
 
 static void expect_error(const struct object *o, const char *part) {
   code_blob b;
@@ -98,7 +111,8 @@ static int64_t patched(const struct object *o, size_t at, size_t n) {
   int32_t narrow;
   if (n == 8) memcpy(&wide, b.code.at + at, 8);
   else { memcpy(&narrow, b.code.at + at, 4); wide = narrow; }
-  for (size_t i = 0; i < 64; i++) if (i < at || i >= at + n) assert_int_equal(b.code.at[i], o->text[i]);      // and nothing else
+  // and nothing else
+  for (size_t i = 0; i < 64; i++) if (i < at || i >= at + n) assert_int_equal(b.code.at[i], o->text[i]);
   code_blob_free(&b);
   return wide;
 }
@@ -146,14 +160,19 @@ static uint32_t patched_arm(uint32_t type, uint32_t instruction, uint32_t symbol
 // Wanted values from an assembler's own encoding of the same instructions.
 static void aarch64_relocations(void **state) {
   (void)state;
-  assert_int_equal(patched_arm(R_AARCH64_ADR_PREL_PG_HI21, 0x90000008, 2, 0), 0x90000008);              // adrp x8, 0: the same page
+  // adrp x8, 0: the same page
+  assert_int_equal(patched_arm(R_AARCH64_ADR_PREL_PG_HI21, 0x90000008, 2, 0), 0x90000008);
   assert_int_equal(patched_arm(R_AARCH64_ADR_PREL_PG_HI21, 0x90000008, 2, 4096), 0xb0000008);           // adrp x8, 1
   assert_int_equal(patched_arm(R_AARCH64_ADR_PREL_PG_HI21, 0x90000008, 2, 4096 * 5), 0xb0000028);       // adrp x8, 5
   assert_int_equal(patched_arm(R_AARCH64_ADR_PREL_PG_HI21, 0x90000008, 2, -4096), 0xf0ffffe8);          // adrp x8, -1
-  assert_int_equal(patched_arm(R_AARCH64_ADD_ABS_LO12_NC, 0x91000108, 2, 3), 0x91014d08);               // add x8, x8, #83
-  assert_int_equal(patched_arm(R_AARCH64_LDST8_ABS_LO12_NC, 0x39400109, 2, 1), 0x39414509);             // ldrb w9, [x8, #81]
-  assert_int_equal(patched_arm(R_AARCH64_LDST32_ABS_LO12_NC, 0xb9400109, 2, 4), 0xb9405509);            // ldr w9, [x8, #84]
-  assert_int_equal(patched_arm(R_AARCH64_LDST128_ABS_LO12_NC, 0x3dc00100, 2, 0), 0x3dc01500);           // ldr q0, [x8, #80]
+  // add x8, x8, #83
+  assert_int_equal(patched_arm(R_AARCH64_ADD_ABS_LO12_NC, 0x91000108, 2, 3), 0x91014d08);
+  // ldrb w9, [x8, #81]
+  assert_int_equal(patched_arm(R_AARCH64_LDST8_ABS_LO12_NC, 0x39400109, 2, 1), 0x39414509);
+  // ldr w9, [x8, #84]
+  assert_int_equal(patched_arm(R_AARCH64_LDST32_ABS_LO12_NC, 0xb9400109, 2, 4), 0xb9405509);
+  // ldr q0, [x8, #80]
+  assert_int_equal(patched_arm(R_AARCH64_LDST128_ABS_LO12_NC, 0x3dc00100, 2, 0), 0x3dc01500);
   assert_int_equal(patched_arm(R_AARCH64_CALL26, 0x94000000, 1, 0), 0x97fffffe);                        // bl -8
   assert_int_equal(patched_arm(R_AARCH64_JUMP26, 0x14000000, 4, 0), 0x14000006);                        // b +24
   struct object o = with(EM_AARCH64, R_AARCH64_LDST128_ABS_LO12_NC, 16, 2, 8);
@@ -195,7 +214,8 @@ static void refused(void **state) {
   CASE(o.s[SYMTAB].sh_type = SHT_PROGBITS, "no symbol table");
   CASE(o.s[SYMTAB].sh_entsize = 8, "symbol table is damaged");
   CASE(o.s[SYMTAB].sh_link = 77, "symbol table is damaged");
-  CASE(o.s[RODATA].sh_type = SHT_SYMTAB; o.s[RODATA].sh_entsize = 24; o.s[RODATA].sh_link = STRTAB, "two symbol tables");
+  CASE(o.s[RODATA].sh_type = SHT_SYMTAB; o.s[RODATA].sh_entsize = 24;
+       o.s[RODATA].sh_link = STRTAB, "two symbol tables");
   CASE(o.s[RELA].sh_info = 50, "section 50");
   CASE(o.s[RELA].sh_type = SHT_REL, "wrong kind");
   CASE(o.s[RELA].sh_entsize = 16, "wrong kind");

@@ -1,4 +1,5 @@
-// Areas of memory, the size of memory, and the limits of control groups, read from trees of files like those of real machines.
+// Areas of memory, the size of memory, and the limits of control groups, read from trees of files like those of real
+// machines.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,7 +66,8 @@ static uint64_t huge_at(const void *p) {
   return result;
 }
 
-// 0 where this kernel turns pages into huge ones on request, else why it does not (an errno). Asked without the functions under test.
+// 0 where this kernel turns pages into huge ones on request, else why it does not (an errno). Asked without the
+// functions under test.
 static int kernel_refuses(void) {
   uint8_t *p = mmap(NULL, 2 * MEMORY_ALIGN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   assert_true(p != MAP_FAILED);
@@ -87,7 +89,8 @@ static void promotes(void **state) {
   for (uint64_t i = 0; i < size; i++) { assert_int_equal(p[i], 0); p[i] = (uint8_t)(i * 7 % 251); }
   int why = kernel_refuses();
   if (why) {
-    assert_true(memory_promote(p, MEMORY_ALIGN) == (why == ENOMEM || why == EAGAIN || why == EBUSY));     // no room now is no reason to stop
+    // no room now is no reason to stop
+    assert_true(memory_promote(p, MEMORY_ALIGN) == (why == ENOMEM || why == EAGAIN || why == EBUSY));
     for (uint64_t i = 0; i < size; i++) assert_int_equal(p[i], (uint8_t)(i * 7 % 251));
     memory_release(p, size);
     print_message("skipped: this kernel makes no huge pages on request: %s\n", strerror(why));
@@ -158,7 +161,8 @@ static void end(void) {
   assert_int_equal(system(command), 0);
 }
 
-static const char v2_mount[] = "23 1 0:20 / /proc rw - proc proc rw\n30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+static const char v2_mount[] = "23 1 0:20 / /proc rw - proc proc rw\n30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - "
+                               "cgroup2 cgroup2 rw,nsdelegate\n";
 
 static void version_2(void **state) {
   (void)state;
@@ -175,7 +179,8 @@ static void version_2(void **state) {
   file("sys/fs/cgroup/user.slice/cpu.max", "150000 100000\n");                // the group above
   file("sys/fs/cgroup/user.slice/memory.max", "1000000\n");
   file("sys/fs/cgroup/user.slice/memory.current", "900000\n");
-  file("sys/fs/cgroup/user.slice/memory.stat", "anon 100\nfile 700000\ninactive_file 300000\nactive_file 400000\nslab 5\n");
+  file("sys/fs/cgroup/user.slice/memory.stat",
+       "anon 100\nfile 700000\ninactive_file 300000\nactive_file 400000\nslab 5\n");
   assert_true(cgroup_cpus(root) == 1.5);
   assert_true(cgroup_memory_limit(root) == 1000000);
   assert_true(cgroup_memory_available(root) == 800000);
@@ -212,14 +217,17 @@ static void version_1(void **state) {
   file("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
   file("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
   assert_true(cgroup_cpus(root) == 0);
-  file("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "325000\n");             // the group's own folder is not visible: the mount counts
+  // the group's own folder is not visible: the mount counts
+  file("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "325000\n");
   assert_true(cgroup_cpus(root) == 3.25);
   file("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
   file("sys/fs/cgroup/memory/memory.usage_in_bytes", "77\n");
   assert_true(cgroup_memory_limit(root) == UINT64_MAX);
-  file("sys/fs/cgroup/memory/inner/memory.limit_in_bytes", "5000\n");         // what the mount shows begins at /docker/abc
+  // what the mount shows begins at /docker/abc
+  file("sys/fs/cgroup/memory/inner/memory.limit_in_bytes", "5000\n");
   file("sys/fs/cgroup/memory/inner/memory.usage_in_bytes", "3000\n");
-  file("sys/fs/cgroup/memory/inner/memory.stat", "cache 900\ninactive_file 7\ntotal_inactive_file 600\ntotal_active_file 300\n");
+  file("sys/fs/cgroup/memory/inner/memory.stat",
+       "cache 900\ninactive_file 7\ntotal_inactive_file 600\ntotal_active_file 300\n");
   assert_true(cgroup_memory_limit(root) == 5000);
   assert_true(cgroup_memory_available(root) == 2900);
   end();
@@ -227,8 +235,18 @@ static void version_1(void **state) {
 
 static void nonsense_limits_nothing(void **state) {
   (void)state;
-  static const char *const texts[] = {"", "\n", ":::\n::\n:\n", "0::\n", "no colon", "4:memory\n", "0::/a/b/c/d/e/f\n\n\n", "- - - -\n", "1 2 3 4 5 - cgroup2\n", "1 - cgroup2 x y\n",
-                                      "1 2 3 / / rw - cgroup\n", "1 2 3 / / rw - cgroup x memory,,\n"};
+  static const char *const texts[] = {"",
+                                      "\n",
+                                      ":::\n::\n:\n",
+                                      "0::\n",
+                                      "no colon",
+                                      "4:memory\n",
+                                      "0::/a/b/c/d/e/f\n\n\n",
+                                      "- - - -\n",
+                                      "1 2 3 4 5 - cgroup2\n",
+                                      "1 - cgroup2 x y\n",
+                                      "1 2 3 / / rw - cgroup\n",
+                                      "1 2 3 / / rw - cgroup x memory,,\n"};
   begin();
   for (size_t i = 0; i < COUNT(texts); i++)
     for (size_t k = 0; k < COUNT(texts); k++) {

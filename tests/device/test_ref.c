@@ -40,13 +40,17 @@ static evalue random_value(enum dtype d, uint64_t *seed) {
     static const double few[] = {0, -0.0, 1, -1, 2.5, -3.75, 1e9, 0.001, INFINITY, -INFINITY};
     return (evalue){.f = v % 3 ? few[v / 3 % COUNT(few)] : (double)(int64_t)v * 0x1p-58};
   }
-  int64_t i = v % 4 == 0 ? (int64_t)(v >> 40) % 20 - 10 : v % 4 == 1 ? dtype_min(d) + (int64_t)(v >> 60) : v % 4 == 2 ? dtype_max(d) - (int64_t)(v >> 60) : (int64_t)v;
+  int64_t i = v % 4 == 0   ? (int64_t)(v >> 40) % 20 - 10
+              : v % 4 == 1 ? dtype_min(d) + (int64_t)(v >> 60)
+              : v % 4 == 2 ? dtype_max(d) - (int64_t)(v >> 60)
+                           : (int64_t)v;
   return (evalue){.i = dtype_wrap(d, i)};
 }
 
 static void test_ops(void **state) {
   (void)state;
-  static const enum dtype types[] = {DT_I8, DT_U8, DT_I16, DT_U16, DT_I32, DT_U32, DT_I64, DT_U64, DT_IDX, DT_BOOL, DT_F64};
+  static const enum dtype types[] = {DT_I8,  DT_U8,  DT_I16, DT_U16,  DT_I32, DT_U32,
+                                     DT_I64, DT_U64, DT_IDX, DT_BOOL, DT_F64};
   uint64_t seed = 1;
   int done = 0;
   for (int op = 0; op < OP_COUNT; op++) {
@@ -55,18 +59,24 @@ static void test_ops(void **state) {
     for (size_t t = 0; t < COUNT(types); t++)
       for (size_t u = 0; u < COUNT(types); u++)
         for (int i = 0; i < 12; i++) {
-          enum dtype src = types[t], dt = op == OP_CAST || op == OP_BITCAST ? types[u] : op_flags((enum op)op) & OPF_COMPARE ? DT_BOOL : src;
+          enum dtype src = types[t], dt = op == OP_CAST || op == OP_BITCAST     ? types[u]
+                                          : op_flags((enum op)op) & OPF_COMPARE ? DT_BOOL
+                                                                                : src;
           if (u && op != OP_CAST && op != OP_BITCAST) continue;
-          if ((src == DT_BOOL || dt == DT_BOOL) && op != OP_CAST && op != OP_AND && op != OP_OR && op != OP_XOR && op != OP_WHERE && !(op_flags((enum op)op) & OPF_COMPARE)) continue;
+          if ((src == DT_BOOL || dt == DT_BOOL) && op != OP_CAST && op != OP_AND && op != OP_OR && op != OP_XOR &&
+              op != OP_WHERE && !(op_flags((enum op)op) & OPF_COMPARE))
+            continue;
           evalue x[3], want, got;
           for (int k = 0; k < 3; k++) x[k] = random_value(op == OP_WHERE && !k ? DT_BOOL : src, &seed);
           if (op == OP_SHL || op == OP_SHR) x[1].i &= 8 * dtype_size(src) - 1;
           size_t n = (size_t)op_arity((enum op)op);
           if (!eval_op((enum op)op, dt, src, x, n, &want)) continue;        // has no value
           got = interpret((enum op)op, dt, src, x, n);
-          bool same = dt == DT_F64 ? (want.f != want.f && got.f != got.f) || !memcmp(&want.f, &got.f, 8) : want.i == got.i;
-          if (!same) die("%s.%s of %s: %llx, %llx gives %llx, should be %llx", op_name((enum op)op), dtype_name(dt), dtype_name(src), (long long)x[0].i, (long long)x[1].i,
-                         (long long)got.i, (long long)want.i);
+          bool same =
+            dt == DT_F64 ? (want.f != want.f && got.f != got.f) || !memcmp(&want.f, &got.f, 8) : want.i == got.i;
+          if (!same)
+            die("%s.%s of %s: %llx, %llx gives %llx, should be %llx", op_name((enum op)op), dtype_name(dt),
+                dtype_name(src), (long long)x[0].i, (long long)x[1].i, (long long)got.i, (long long)want.i);
           done++;
           here++;
         }
@@ -80,7 +90,8 @@ static void test_rounding(void **state) {
   (void)state;
   rig *r = rig_new();
   static const enum dtype types[] = {DT_F16, DT_BF16, DT_F32, DT_F64};
-  uop *in = rig_buf(r, DT_F64, 1), *x = rig_load(r, rig_index(r, in, cidx(r, 0)), DT_F64, 1), *out[4], *back = rig_buf(r, DT_F64, 4);
+  uop *in = rig_buf(r, DT_F64, 1), *x = rig_load(r, rig_index(r, in, cidx(r, 0)), DT_F64, 1), *out[4],
+      *back = rig_buf(r, DT_F64, 4);
   for (int i = 0; i < 4; i++) {
     out[i] = rig_buf(r, types[i], 1);
     uop *v = rig_cast(r, x, types[i]);
@@ -90,7 +101,10 @@ static void test_rounding(void **state) {
   double third = 1.0 / 3, wide[4], f64 = 0;
   uint16_t f16 = 0, bf16 = 0;
   float f32 = 0;
-  run(r, (unsigned char *[]){(unsigned char *)&third, (unsigned char *)wide, (unsigned char *)&f16, (unsigned char *)&bf16, (unsigned char *)&f32, (unsigned char *)&f64}, NULL);
+  run(r,
+      (unsigned char *[]){(unsigned char *)&third, (unsigned char *)wide, (unsigned char *)&f16, (unsigned char *)&bf16,
+                          (unsigned char *)&f32, (unsigned char *)&f64},
+      NULL);
   assert_int_equal(f16, 0x3555);
   assert_int_equal(bf16, 0x3eab);
   assert_true(f32 == (float)third && f64 == third);
@@ -102,7 +116,8 @@ static void test_rounding(void **state) {
 static void test_half_loads(void **state) {
   (void)state;
   rig *r = rig_new();
-  uop *h = rig_buf(r, DT_F16, 65536), *b = rig_buf(r, DT_BF16, 65536), *out = rig_buf(r, DT_F64, 65536), *outb = rig_buf(r, DT_F64, 65536);
+  uop *h = rig_buf(r, DT_F16, 65536), *b = rig_buf(r, DT_BF16, 65536), *out = rig_buf(r, DT_F64, 65536),
+      *outb = rig_buf(r, DT_F64, 65536);
   uop *i = rig_range(r, cidx(r, 65536), AXIS_LOOP);
   rig_store(r, rig_index(r, out, i), rig_cast(r, rig_load(r, rig_index(r, h, i), DT_F16, 1), DT_F64));
   rig_store(r, rig_index(r, outb, i), rig_cast(r, rig_load(r, rig_index(r, b, i), DT_BF16, 1), DT_F64));
@@ -110,10 +125,12 @@ static void test_half_loads(void **state) {
   uint16_t *bits = malloc(65536 * 2);
   double *f = malloc(65536 * 8), *g = malloc(65536 * 8);
   for (int k = 0; k < 65536; k++) bits[k] = (uint16_t)k;
-  run(r, (unsigned char *[]){(unsigned char *)bits, (unsigned char *)bits, (unsigned char *)f, (unsigned char *)g}, NULL);
+  run(r, (unsigned char *[]){(unsigned char *)bits, (unsigned char *)bits, (unsigned char *)f, (unsigned char *)g},
+      NULL);
   for (int k = 0; k < 65536; k++) {
     double want = f16_to_double((uint16_t)k), wantb = bf16_to_double((uint16_t)k);
-    if (!(want == f[k] || (want != want && f[k] != f[k])) || signbit(want) != signbit(f[k])) die("f16 %x: %g, should be %g", k, f[k], want);
+    if (!(want == f[k] || (want != want && f[k] != f[k])) || signbit(want) != signbit(f[k]))
+      die("f16 %x: %g, should be %g", k, f[k], want);
     if (!(wantb == g[k] || (wantb != wantb && g[k] != g[k]))) die("bf16 %x: %g, should be %g", k, g[k], wantb);
   }
   free(bits); free(f); free(g);
@@ -128,7 +145,8 @@ static void test_passing_on(void **state) {
   uop *acc = rig_acc(r, seven), *wide = rig_acc(r, cidx(r, 0));
   uop *old = rig_cast(r, acc, DT_I64);
   rig_set(r, acc, rig2(r, OP_ADD, acc, seven));
-  uop *sum = rig2(r, OP_ADD, rig_load(r, rig_index(r, in, cidx(r, 0)), DT_I32, 1), rig_load(r, rig_index(r, in, cidx(r, 1)), DT_I32, 1));
+  uop *sum = rig2(r, OP_ADD, rig_load(r, rig_index(r, in, cidx(r, 0)), DT_I32, 1),
+                  rig_load(r, rig_index(r, in, cidx(r, 1)), DT_I32, 1));
   rig_set(r, wide, rig_cast(r, sum, DT_I64));
   rig_set(r, wide, rig2(r, OP_MUL, wide, cidx(r, 2)));
   rig_store(r, rig_index(r, out, cidx(r, 0)), old);
@@ -144,7 +162,7 @@ static void test_passing_on(void **state) {
   rig_free(r);
 }
 
-// ---- what ends the process ----------------------------------------------------------------------------------------------
+// ---- what ends the process ------------------------------------------------------------------------------------------
 
 // Runs fn in a child; its exit must be by abort, and what it says on stderr must contain `text`.
 static void assert_dies(void (*fn)(int), int arg, const char *text) {
@@ -176,8 +194,13 @@ static void access_memory(int which) {
   int64_t at[] = {10, -1, 8, 1, 3, INT64_MAX / 2};
   uop *x = rig_buf(r, DT_F32, 10), *y = rig_buf(r, DT_F32, 16), *i = rig_var(r, "i", -100, INT64_MAX);
   uop *good = rig_index(r, y, cidx(r, 0));
-  if (which == 3) rig_store(r, rig_index(r, x, rig_op(r, OP_ADD, DT_I64, 4, (uarg){0}, 2, (uop *[]){rig_splat(r, rig2(r, OP_MUL, i, cidx(r, 7)), 4), rig_op(r, OP_LANE, DT_I64, 4, (uarg){0}, 0, NULL)})),
-                            rig_splat(r, rig_float(r, DT_F32, 1), 4));
+  if (which == 3)
+    rig_store(r,
+              rig_index(r, x,
+                        rig_op(r, OP_ADD, DT_I64, 4, (uarg){0}, 2,
+                               (uop *[]){rig_splat(r, rig2(r, OP_MUL, i, cidx(r, 7)), 4),
+                                         rig_op(r, OP_LANE, DT_I64, 4, (uarg){0}, 0, NULL)})),
+              rig_splat(r, rig_float(r, DT_F32, 1), 4));
   else if (which == 4) rig_store(r, rig_index(r, x, i), rig_splat(r, rig_float(r, DT_F32, 1), 8));
   else rig_store(r, good, rig_load(r, rig_index(r, x, i), DT_F32, which == 2 ? 4 : 1));
   run(r, (unsigned char *[]){mem, out}, &at[which]);
@@ -203,7 +226,7 @@ static void test_checks(void **state) {
   for (size_t i = 0; i < COUNT(ops); i++) assert_dies(divide, ops[i], "division by zero");
 }
 
-// ---- several threads, one kernel ------------------------------------------------------------------------------------------
+// ---- several threads, one kernel ------------------------------------------------------------------------------------
 
 typedef struct part { const ref_kernel *k; unsigned char **bufs; int64_t lo, hi; } part;
 static void *run_part(void *p) {
@@ -215,7 +238,8 @@ static void *run_part(void *p) {
 static void test_threads(void **state) {
   (void)state;
   rig *r = rig_new();
-  uop *out = rig_buf(r, DT_I64, 1000), *t = rig_range(r, cidx(r, 1000), AXIS_GLOBAL), *acc = rig_acc(r, cidx(r, 0)), *i = rig_range(r, t, AXIS_REDUCE);
+  uop *out = rig_buf(r, DT_I64, 1000), *t = rig_range(r, cidx(r, 1000), AXIS_GLOBAL), *acc = rig_acc(r, cidx(r, 0)),
+      *i = rig_range(r, t, AXIS_REDUCE);
   rig_set(r, acc, rig2(r, OP_ADD, acc, i));
   rig_end(r, i);
   rig_store(r, rig_index(r, out, t), acc);
@@ -237,6 +261,8 @@ static void test_threads(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_ops), cmocka_unit_test(test_rounding), cmocka_unit_test(test_half_loads), cmocka_unit_test(test_passing_on), cmocka_unit_test(test_checks), cmocka_unit_test(test_threads)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_ops),        cmocka_unit_test(test_rounding),
+                                     cmocka_unit_test(test_half_loads), cmocka_unit_test(test_passing_on),
+                                     cmocka_unit_test(test_checks),     cmocka_unit_test(test_threads)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

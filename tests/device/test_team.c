@@ -1,4 +1,5 @@
-// The thread team: every thread takes part, barriers separate what they should, more threads than processors still finish.
+// The thread team: every thread takes part, barriers separate what they should, more threads than processors still
+// finish.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +16,8 @@
 
 struct job { team *t; long rounds; _Alignas(64) long slots[16][8]; atomic_int errors, calls; };
 
-// Each round a thread writes its slot, and after the barrier checks everybody's; a second barrier before the next write.
+// Each round a thread writes its slot, and after the barrier checks everybody's; a second barrier before the next
+// write.
 static void check_rounds(void *ctx, int thread, int n) {
   struct job *j = ctx;
   atomic_fetch_add(&j->calls, 1);
@@ -127,7 +129,8 @@ static void threads_have_processors_of_their_own(void **state) {
   team_free(t);
   assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);      // the caller is as it was
   assert_true(CPU_EQUAL(&before, &after));
-  cpu_set_t one;                                                        // two threads on one allowed processor: not pinned, and no hang
+  // two threads on one allowed processor: not pinned, and no hang
+  cpu_set_t one;
   CPU_ZERO(&one);
   CPU_SET(cpus[1], &one);
   assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);

@@ -1,4 +1,5 @@
-// Two LLVMs in one process: ours, and the one that an OpenCL driver (PoCL) brings.  Each compiles before and after the other.
+// Two LLVMs in one process: ours, and the one that an OpenCL driver (PoCL) brings.  Each compiles before and after the
+// other.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,10 +34,12 @@ static bool open_opencl(void) {
   void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL), *platform;
   unsigned n = 0;
   int e;
-  if (!library || !find(library, "clGetPlatformIDs", &get_platforms) || !find(library, "clGetDeviceIDs", &get_devices) ||
-      !find(library, "clCreateContext", &create_context) || !find(library, "clCreateProgramWithSource", &create_program) ||
+  if (!library || !find(library, "clGetPlatformIDs", &get_platforms) ||
+      !find(library, "clGetDeviceIDs", &get_devices) || !find(library, "clCreateContext", &create_context) ||
+      !find(library, "clCreateProgramWithSource", &create_program) ||
       !find(library, "clBuildProgram", &build_program) || !find(library, "clReleaseProgram", &release_program) ||
-      !find(library, "clReleaseContext", &release_context)) return false;
+      !find(library, "clReleaseContext", &release_context))
+    return false;
   if (get_platforms(1, &platform, &n) || !n || get_devices(platform, 0xffffffff, 1, &device, &n) || !n) return false;
   context = create_context(NULL, 1, &device, NULL, NULL, &e);
   return context != NULL;
@@ -45,7 +48,9 @@ static bool open_opencl(void) {
 static int serial;
 static void opencl_compiles(void) {
   char text[256];                       // a new text each time, or the driver takes it from its own cache
-  snprintf(text, sizeof text, "kernel void f(global float *x) { x[get_global_id(0)] = sin(x[get_global_id(0)]) * %d.0f + %d.0f; }", ++serial, (int)getpid());
+  snprintf(text, sizeof text,
+           "kernel void f(global float *x) { x[get_global_id(0)] = sin(x[get_global_id(0)]) * %d.0f + %d.0f; }",
+           ++serial, (int)getpid());
   const char *source = text;
   int e;
   void *program = create_program(context, 1, &source, NULL, &e);
@@ -60,7 +65,9 @@ static void we_compile(void) {
   bytes object;
   code_blob blob;
   assert_int_equal(cpu_target_from_env(&cpu, &err), 0);
-  if (llvm_compile("define i32 @f(i32 %x) {\n  %y = mul i32 %x, 7\n  ret i32 %y\n}\n", cpu.cpu, cpu.features, &object, NULL, &err)) fail_msg("%s", err.text);
+  if (llvm_compile("define i32 @f(i32 %x) {\n  %y = mul i32 %x, 7\n  ret i32 %y\n}\n", cpu.cpu, cpu.features, &object,
+                   NULL, &err))
+    fail_msg("%s", err.text);
   if (elf_link(object.at, object.n, &blob, &err)) fail_msg("%s", err.text);
   const code_blob *batch[] = {&blob};
   code_image *image = code_map(batch, 1, &err);

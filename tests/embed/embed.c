@@ -1,5 +1,5 @@
-// A program that embeds Weft: it knows include/weft.h and libweft.a, and nothing else of the tree.  Loads a model, tokenizes,
-// decodes, samples and frees.  Usage: embed MODEL PROMPT N; the text of N greedy tokens goes to stdout.
+// A program that embeds Weft: it knows include/weft.h and libweft.a, and nothing else of the tree.  Loads a model,
+// tokenizes, decodes, samples and frees.  Usage: embed MODEL PROMPT N; the text of N greedy tokens goes to stdout.
 #include "weft.h"
 #include <stdio.h>
 #include <stdlib.h>

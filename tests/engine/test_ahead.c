@@ -1,4 +1,5 @@
-// Tokens evaluated ahead: logits are those of single steps, to the bit, wherever a text goes on from and whoever else uses the model meanwhile.
+// Tokens evaluated ahead: logits are those of single steps, to the bit, wherever a text goes on from and whoever else
+// uses the model meanwhile.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +28,8 @@ static bool note(void *ctx, size_t i, const float *logits) { (void)ctx; want[i] 
 static void make_text(void) {
   for (int n = 0; n < N;) {
     int from = n > 30 && below(4) ? (int)below((uint32_t)n - 20) : -1, more = 3 + (int)below(40);
-    for (int i = 0; i < more && n < N; i++, n++) ids[n] = from >= 0 && below(30) ? ids[from + i] : (int32_t)below((uint32_t)n_vocab);
+    for (int i = 0; i < more && n < N; i++, n++)
+      ids[n] = from >= 0 && below(30) ? ids[from + i] : (int32_t)below((uint32_t)n_vocab);
   }
 }
 
@@ -50,14 +52,18 @@ static void same_bits(void **s) {
     weft_ahead *a = weft_ahead_new(m, (enum weft_guessing)how);
     const float *logits;
     for (int round = 0; round < 30; round++) {
-      int pos = (int)below(N - 1), to = pos + 1 + (int)below((uint32_t)(N - pos - 1) / 2 + 1);      // goes back, or takes up another beginning
+      // goes back, or takes up another beginning
+      int pos = (int)below(N - 1), to = pos + 1 + (int)below((uint32_t)(N - pos - 1) / 2 + 1);
       if (pos && weft_decode(m, ids, (size_t)pos, 0, NULL, &err)) fail_msg("%s", err.text);
       for (; pos < to; pos++) {
         if (weft_ahead_decode(a, ids, pos, ids[pos], &logits, &err)) fail_msg("%s", err.text);
-        if (hash_of(logits) != want[pos]) fail_msg("way %d, round %d: other logits behind position %d", how, round, pos);
+        if (hash_of(logits) != want[pos])
+          fail_msg("way %d, round %d: other logits behind position %d", how, round, pos);
         if (below(40) || !pos) continue;
-        int32_t other = (int32_t)below((uint32_t)n_vocab);                                          // somebody writes over what lies there
-        if (weft_decode(m, &other, 1, pos, NULL, &err) || weft_decode(m, ids + pos, 1, pos, NULL, &err)) fail_msg("%s", err.text);
+        // somebody writes over what lies there
+        int32_t other = (int32_t)below((uint32_t)n_vocab);
+        if (weft_decode(m, &other, 1, pos, NULL, &err) || weft_decode(m, ids + pos, 1, pos, NULL, &err))
+          fail_msg("%s", err.text);
       }
     }
     weft_ahead_counts c = weft_ahead_count(a);

@@ -1,5 +1,6 @@
-// Batch invariance: the logits after a prompt are the same bits however the prompt is cut - into calls, into the engine's
-// chunks - and by however many threads it is computed.  Also going back: positions that are computed again give the same.
+// Batch invariance: the logits after a prompt are the same bits however the prompt is cut - into calls, into the
+// engine's chunks - and by however many threads it is computed.  Also going back: positions that are computed again
+// give the same.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +18,8 @@ enum { PROMPT = 101, MORE = 3, ALL = PROMPT + MORE, CONTEXT = 256 };
 typedef struct way { int32_t chunk, threads; size_t piece; } way;      // piece: tokens of one call
 // the first is what the others are compared with: one token at a time, one thread
 static const way ways[] = {
-  {1, 1, 1}, {0, 1, PROMPT}, {1, 2, PROMPT}, {2, 1, PROMPT}, {7, 3, PROMPT}, {64, 2, PROMPT}, {0, 2, 2}, {0, 3, 7}, {0, 1, 64}, {7, 2, 10},
+  {1, 1, 1},       {0, 1, PROMPT}, {1, 2, PROMPT}, {2, 1, PROMPT}, {7, 3, PROMPT},
+  {64, 2, PROMPT}, {0, 2, 2},      {0, 3, 7},      {0, 1, 64},     {7, 2, 10},
 };
 
 static weft_error err;
@@ -46,12 +48,15 @@ static void compare(const float *want, const float *got, size_t n_vocab, const c
     if (!memcmp(&want[i], &got[i], sizeof *got)) continue;
     size_t n = 0;
     for (size_t j = i; j < (1 + MORE) * n_vocab; j++) n += memcmp(&want[j], &got[j], sizeof *got) != 0;
-    fail_msg("%s%s: chunk %d, %d threads, %zu tokens a call: logit %zu after %zu tokens is %.9g, one at a time %.9g (%zu differ)", name, what, (int)w.chunk,
-             (int)w.threads, w.piece, i % n_vocab, PROMPT + i / n_vocab, (double)got[i], (double)want[i], n);
+    fail_msg("%s%s: chunk %d, %d threads, %zu tokens a call: logit %zu after %zu tokens is %.9g, one at a time %.9g "
+             "(%zu differ)",
+             name, what, (int)w.chunk, (int)w.threads, w.piece, i % n_vocab, PROMPT + i / n_vocab, (double)got[i],
+             (double)want[i], n);
   }
 }
 
-// The logits of all tokens at once: those of the last one, and of one in the middle, are what evaluating up to there gives.
+// The logits of all tokens at once: those of the last one, and of one in the middle, are what evaluating up to there
+// gives.
 struct seen { size_t next, n_vocab, stop; float *out; };
 static bool keep(void *ctx, size_t i, const float *logits) {
   struct seen *s = ctx;
@@ -69,13 +74,17 @@ static void check_rows(weft_model *m, const int32_t *ids, const char *name, way 
   assert_int_equal(s.next, PROMPT);
   for (size_t i = 20; i < PROMPT; i += 9) {
     if (weft_decode(m, ids, i + 1, 0, &logits, &err)) fail_msg("%s", err.text);
-    if (memcmp(logits, s.out + i * n_vocab, n_vocab * sizeof *logits)) fail_msg("%s: chunk %d: logits of row %zu differ from those of a prompt that ends there", name, (int)w.chunk, i);
+    if (memcmp(logits, s.out + i * n_vocab, n_vocab * sizeof *logits))
+      fail_msg("%s: chunk %d: logits of row %zu differ from those of a prompt that ends there", name, (int)w.chunk, i);
   }
-  s = (struct seen){.next = 3, .n_vocab = n_vocab, .stop = 5, .out = s.out};       // from within a sequence, and stopped
-  if (weft_decode(m, ids, 7, 0, NULL, &err) || weft_decode_rows(m, ids + 7, 30, 7, 3, keep, &s, &err)) fail_msg("%s", err.text);
+  // from within a sequence, and stopped
+  s = (struct seen){.next = 3, .n_vocab = n_vocab, .stop = 5, .out = s.out};
+  if (weft_decode(m, ids, 7, 0, NULL, &err) || weft_decode_rows(m, ids + 7, 30, 7, 3, keep, &s, &err))
+    fail_msg("%s", err.text);
   assert_int_equal(s.next, 5);
   if (weft_decode(m, ids + 11, 1, 11, &logits, &err)) fail_msg("%s", err.text);
-  if (memcmp(logits, s.out + 4 * n_vocab, n_vocab * sizeof *logits)) fail_msg("%s: the row at which an evaluation was stopped", name);
+  if (memcmp(logits, s.out + 4 * n_vocab, n_vocab * sizeof *logits))
+    fail_msg("%s: the row at which an evaluation was stopped", name);
   assert_int_equal(weft_decode_rows(m, ids, 10, 0, 10, keep, &s, &err), -1);
   free(s.out);
 }
@@ -99,7 +108,8 @@ static void check_model(const char *path, bool exact) {
     m = open_model(path, ways[i], exact);
     evaluate(m, ids, ways[i].piece, got);
     compare(want, got, n_vocab, name, exact ? ", exact" : "", ways[i]);
-    if (i == 1) {                                       // back into the middle of the prompt, other tokens, and back again
+    // back into the middle of the prompt, other tokens, and back again
+    if (i == 1) {
       const float *logits;
       if (weft_decode(m, ids + 10, 30, 60, &logits, &err)) fail_msg("%s", err.text);
       if (weft_decode(m, ids + 60, PROMPT - 60, 60, &logits, &err)) fail_msg("%s", err.text);
@@ -146,8 +156,8 @@ static int drop_cache(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_q8_0), cmocka_unit_test(test_q8_0_exact), cmocka_unit_test(test_q4_0), cmocka_unit_test(test_q6_k), cmocka_unit_test(test_f16),
-    cmocka_unit_test(test_qwen3),
+    cmocka_unit_test(test_q8_0), cmocka_unit_test(test_q8_0_exact), cmocka_unit_test(test_q4_0),
+    cmocka_unit_test(test_q6_k), cmocka_unit_test(test_f16),        cmocka_unit_test(test_qwen3),
   };
   return cmocka_run_group_tests(tests, make_cache, drop_cache);
 }

@@ -1,4 +1,5 @@
-// What is measured of this machine: measured once, kept, read back, shown; nothing is measured where PREFETCH decides or nothing can be kept.
+// What is measured of this machine: measured once, kept, read back, shown; nothing is measured where PREFETCH decides
+// or nothing can be kept.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <setjmp.h>
@@ -59,7 +60,8 @@ static void test_measured_once(void **state) {
     assert_true(first.tried[i].gb_s > 0);
     best = first.tried[i].gb_s > best ? first.tried[i].gb_s : best;
     if (!first.tried[i].with.kib) none = first.tried[i].gb_s;
-    if (first.tried[i].with.kib == first.best.kib && first.tried[i].with.hint == first.best.hint) assert_true(first.best.kib == 0 || first.tried[i].gb_s == best);
+    if (first.tried[i].with.kib == first.best.kib && first.tried[i].with.hint == first.best.hint)
+      assert_true(first.best.kib == 0 || first.tried[i].gb_s == best);
   }
   assert_true(none > 0 && (first.best.kib || best <= none * 1.03));
   machine_keep(d, &first);
@@ -74,7 +76,14 @@ static void test_measured_once(void **state) {
 
 static void test_told(void **state) {
   (void)state;
-  static const struct { const char *text; prefetch is; } good[] = {{"0", {0, 0}}, {"8", {8, PREFETCH_T0}}, {"16,nta", {16, PREFETCH_NTA}}, {"2,t1", {2, PREFETCH_T1}}, {"0,t1", {0, 0}}};
+  static const struct {
+    const char *text;
+    prefetch is;
+  } good[] = {{"0", {0, 0}},
+              {"8", {8, PREFETCH_T0}},
+              {"16,nta", {16, PREFETCH_NTA}},
+              {"2,t1", {2, PREFETCH_T1}},
+              {"0,t1", {0, 0}}};
   static const char *const bad[] = {"x", "8,", "8,t3", "65", "-1", "8 t0", ",t0"};
   machine_profile p;
   for (size_t i = 0; i < COUNT(good); i++) {
@@ -109,6 +118,7 @@ static void test_no_cache(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_measured_once), cmocka_unit_test(test_told), cmocka_unit_test(test_no_cache)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_measured_once), cmocka_unit_test(test_told),
+                                     cmocka_unit_test(test_no_cache)};
   return cmocka_run_group_tests(tests, begin, end);
 }

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const struct sampler_params plain = {.temp = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1, .dry_base = 1.75, .seed = 1};
+static const struct sampler_params plain = {
+  .temp = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1, .dry_base = 1.75, .seed = 1};
 
 static sampler *make(struct sampler_params p, int32_t n) {
   sampler *s = NULL;
@@ -130,8 +131,8 @@ static void test_against_a_plain_sampler(void **state) {
       if (expected[i] == 0) { assert_int_equal(seen[i], 0); continue; }
       double sigma = sqrt(DRAWS * expected[i] * (1 - expected[i]));
       if (fabs(seen[i] - DRAWS * expected[i]) > 5 * sigma + 2)
-        fail_msg("top-k %d top-p %g min-p %g temp %g: token %d drawn %d times of %d, its probability is %g", p.top_k, p.top_p, p.min_p,
-                 p.temp, i, seen[i], DRAWS, expected[i]);
+        fail_msg("top-k %d top-p %g min-p %g temp %g: token %d drawn %d times of %d, its probability is %g", p.top_k,
+                 p.top_p, p.min_p, p.temp, i, seen[i], DRAWS, expected[i]);
     }
     sampler_free(s);
   }
@@ -141,7 +142,8 @@ static void test_against_a_plain_sampler(void **state) {
 static void test_same_seed_same_tokens(void **state) {
   (void)state;
   enum { N = 1000 };
-  static const int32_t expected[2][8] = {{630, 531, 840, 346, 272, 741, 284, 704}, {767, 630, 460, 174, 520, 149, 531, 754}};
+  static const int32_t expected[2][8] = {{630, 531, 840, 346, 272, 741, 284, 704},
+                                         {767, 630, 460, 174, 520, 149, 531, 754}};
   float logits[N];
   for (int i = 0; i < N; i++) logits[i] = (float)((i * 7919) % 1000) / 100;
   for (int k = 0; k < 2; k++) {
@@ -208,7 +210,9 @@ static void test_logprobs(void **state) {
   for (int i = 0; i < N; i++) {
     all += exp(top[i].logprob);
     assert_true(fabs(top[i].logprob - (logits[top[i].id] - 5000 - log(sum))) < 1e-9);
-    if (i) assert_true(top[i - 1].logprob > top[i].logprob || (top[i - 1].logprob == top[i].logprob && top[i - 1].id < top[i].id));
+    if (i)
+      assert_true(top[i - 1].logprob > top[i].logprob ||
+                  (top[i - 1].logprob == top[i].logprob && top[i - 1].id < top[i].id));
   }
   assert_true(fabs(all - 1) < 1e-9);
   struct logprob few[3];

@@ -1,6 +1,7 @@
-// Every stage of the sampler, in every order, against a plain implementation written from the published definitions: arrays,
-// full sorts, libm.  After a draw the sampler's candidates and their weights lie open (sampler_impl.h), so that whole distributions
-// are compared and not draws.  Also: Mirostat's control loop, XTC's frequency, masks, what is the same on every machine.
+// Every stage of the sampler, in every order, against a plain implementation written from the published definitions:
+// arrays, full sorts, libm.  After a draw the sampler's candidates and their weights lie open (sampler_impl.h), so that
+// whole distributions are compared and not draws.  Also: Mirostat's control loop, XTC's frequency, masks, what is the
+// same on every machine.
 #define _GNU_SOURCE
 #include "engine/sampler_impl.h"
 #include <math.h>
@@ -27,7 +28,7 @@ static sampler *make(struct sampler_params p, int32_t n) {
   return s;
 }
 
-// ---- the plain implementation -----------------------------------------------------------------------------------------
+// ---- the plain implementation ---------------------------------------------------------------------------------------
 
 struct tok { double x, p; int id; double key; };
 struct plain { struct tok t[N]; int n; const int32_t *past; int n_past; struct sampler_params p; };
@@ -59,7 +60,8 @@ static void p_penalties(struct plain *s) {
 
 // For each place before the end: how many tokens before it are the last ones of the text.
 static void p_dry(struct plain *s) {
-  int last = s->p.dry_last_n < 0 || s->p.dry_last_n > s->n_past ? s->n_past : s->p.dry_last_n, start = s->n_past - last, longest[N];
+  int last = s->p.dry_last_n < 0 || s->p.dry_last_n > s->n_past ? s->n_past : s->p.dry_last_n, start = s->n_past - last,
+      longest[N];
   for (int i = 0; i < N; i++) longest[i] = -1;
   for (int at = start + 1; at < s->n_past; at++) {
     int n = 0;
@@ -69,7 +71,8 @@ static void p_dry(struct plain *s) {
   if (last <= s->p.dry_allowed_length) return;
   for (int i = 0; i < s->n; i++) {
     int n = longest[s->t[i].id];
-    if (n >= s->p.dry_allowed_length) s->t[i].x -= s->p.dry_multiplier * pow(s->p.dry_base, n - s->p.dry_allowed_length);
+    if (n >= s->p.dry_allowed_length)
+      s->t[i].x -= s->p.dry_multiplier * pow(s->p.dry_base, n - s->p.dry_allowed_length);
   }
 }
 
@@ -133,9 +136,11 @@ static void p_temperature(struct plain *s) {
   else for (int i = 0; i < s->n; i++) s->t[i].x /= temp;
 }
 
-static const struct { const char *name; char letter; void (*run)(struct plain *s); } plain_stages[] = {
-  {"penalties", 'e', p_penalties}, {"dry", 'd', p_dry}, {"top_n_sigma", 's', p_sigma}, {"top_k", 'k', p_top_k}, {"typ_p", 'y', p_typical},
-  {"top_p", 'p', p_top_p}, {"min_p", 'm', p_min_p}, {"xtc", 'x', p_xtc}, {"temperature", 't', p_temperature},
+static const struct { const char *name; char letter; void (*run)(struct plain *s);
+} plain_stages[] = {
+  {"penalties", 'e', p_penalties}, {"dry", 'd', p_dry},       {"top_n_sigma", 's', p_sigma},
+  {"top_k", 'k', p_top_k},         {"typ_p", 'y', p_typical}, {"top_p", 'p', p_top_p},
+  {"min_p", 'm', p_min_p},         {"xtc", 'x', p_xtc},       {"temperature", 't', p_temperature},
 };
 enum { STAGES = COUNT(plain_stages) };
 
@@ -146,11 +151,12 @@ static void distribution(const sampler *s, double *out) {
   for (size_t i = 0; i < s->n; i++) out[s->c[i].id] = s->weights[i] / sum;
 }
 
-// ---- distributions ----------------------------------------------------------------------------------------------------
+// ---- distributions --------------------------------------------------------------------------------------------------
 
 static struct sampler_params random_params(void) {
   struct sampler_params p = sampler_default();
-  p.repeat_penalty = (double[]){1, 2, .5}[below(3)];           // powers of two: the same numbers in floats and in doubles
+  // powers of two: the same numbers in floats and in doubles
+  p.repeat_penalty = (double[]){1, 2, .5}[below(3)];
   p.frequency_penalty = (double[]){0, .25, -.5}[below(3)];
   p.presence_penalty = (double[]){0, .5}[below(2)];
   p.repeat_last_n = (int32_t[]){-1, 0, 5, 20, 64}[below(5)];
@@ -181,9 +187,15 @@ static void test_every_order(void **state) {
     char names[200] = "", letters[STAGES + 1] = "";
     int n_past = below(31), tokens = 1 + below(6), used = below(STAGES) + 1;
     for (int i = 0; i < n_past; i++) past[i] = below(tokens);
-    for (int i = 0; i < N; i++) logits[i] = (float)(round % 2 ? floor(unit() * 64) / 8 - 4 : floor(unit() * 65536) / 4096 - 8);   // every other time: ties
+    // every other time: ties
+    for (int i = 0; i < N; i++)
+      logits[i] = (float)(round % 2 ? floor(unit() * 64) / 8 - 4 : floor(unit() * 65536) / 4096 - 8);
     for (int i = 0; i < STAGES; i++) order[i] = i;
-    for (int i = STAGES - 1; i > 0 && round % 5; i--) { int j = below(i + 1), t = order[i]; order[i] = order[j]; order[j] = t; }
+    for (int i = STAGES - 1; i > 0 && round % 5; i--) {
+      int j = below(i + 1), t = order[i];
+      order[i] = order[j];
+      order[j] = t;
+    }
     if (round % 5 == 0) used = STAGES;
     for (int i = 0; i < used; i++) {
       snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ";" : "", plain_stages[order[i]].name);
@@ -198,7 +210,12 @@ static void test_every_order(void **state) {
     sampler_sample(s, logits);
     distribution(s, got);
     const struct sampler_params *p = &plain.p;
-    const bool on[STAGES] = {true, p->dry_multiplier > 0, p->top_n_sigma > 0, p->top_k > 0, p->typical_p < 1, p->top_p < 1, p->min_p > 0, p->xtc_probability > 0, true};
+    const bool on[STAGES] = {true,
+                             p->dry_multiplier > 0,
+                             p->top_n_sigma > 0,
+                             p->top_k > 0,
+                             p->typical_p<1, p->top_p<1, p->min_p> 0, p->xtc_probability> 0,
+                             true};
     plain.past = past;
     plain.n_past = n_past;
     for (int i = 0; i < N; i++) plain.t[i] = (struct tok){.x = logits[i], .id = i};
@@ -207,14 +224,15 @@ static void test_every_order(void **state) {
     for (int i = 0; i < plain.n; i++) want[plain.t[i].id] = plain.t[i].p;
     for (int i = 0; i < N; i++)
       if (fabs(got[i] - want[i]) > 1e-9) {
-        for (int j = 0; j < N; j++) if (got[j] || want[j]) printf("%d: %g %.12g %.12g\n", j, (double)logits[j], got[j], want[j]);
+        for (int j = 0; j < N; j++)
+          if (got[j] || want[j]) printf("%d: %g %.12g %.12g\n", j, (double)logits[j], got[j], want[j]);
         fail_msg("round %d, %s: token %d has probability %.12g, it should be %.12g", round, names, i, got[i], want[i]);
       }
     sampler_free(s);
   }
 }
 
-// ---- XTC, Mirostat ----------------------------------------------------------------------------------------------------
+// ---- XTC, Mirostat --------------------------------------------------------------------------------------------------
 
 static void test_xtc_sometimes(void **state) {
   (void)state;
@@ -230,8 +248,11 @@ static void test_xtc_sometimes(void **state) {
   sampler_free(s);
 }
 
-// Candidates by the thousand go other ways than a few: against a full sort.  Logits have ties, and signs, and all sizes.
-static int by_logit(const void *pa, const void *pb) { return cand_better(*(const struct cand *)pa, *(const struct cand *)pb) ? -1 : 1; }
+// Candidates by the thousand go other ways than a few: against a full sort.  Logits have ties, and signs, and all
+// sizes.
+static int by_logit(const void *pa, const void *pb) {
+  return cand_better(*(const struct cand *)pa, *(const struct cand *)pb) ? -1 : 1;
+}
 
 static void test_thousands(void **state) {
   (void)state;
@@ -255,7 +276,8 @@ static void test_thousands(void **state) {
     if (want > ALL) want = ALL;
     sampler *s = make(p, ALL);
     assert_true(sampler_sample(s, logits) >= 0);
-    if (s->n != want && !(p.top_k <= 0 && (s->n == want + 1 || s->n + 1 == want))) fail_msg("round %d: %zu are kept, not %zu", round, s->n, want);
+    if (s->n != want && !(p.top_k <= 0 && (s->n == want + 1 || s->n + 1 == want)))
+      fail_msg("round %d: %zu are kept, not %zu", round, s->n, want);
     for (size_t i = 0; i < s->n; i++) assert_true(s->c[i].id == all[i].id && s->c[i].logit == all[i].logit);
     assert_int_equal(s->n_sorted, s->n);
     sampler_free(s);
@@ -332,7 +354,7 @@ static void test_mirostat_controls(void **state) {
   }
 }
 
-// ---- DRY's breakers, masks ----------------------------------------------------------------------------------------------
+// ---- DRY's breakers, masks ------------------------------------------------------------------------------------------
 
 static void test_breakers(void **state) {
   (void)state;
@@ -341,9 +363,10 @@ static void test_breakers(void **state) {
   small_bytes_bpe(&v);
   tokenizer *t = small_make(&v);
   // The text in single letters, once with a breaker whose two characters are two tokens.
-  static const struct { const char *text, *breaker; bool repeats; } cases[] = {
-    {"abcxabc", "\n", true}, {"abcxabc", "b", false}, {"abcxabc", "bc", false}, {"abcxabc", "xa", true}, {"abcxabc", "cx", true},
-    {"abcxabc", "xabc", false},
+  static const struct { const char *text, *breaker; bool repeats;
+  } cases[] = {
+    {"abcxabc", "\n", true}, {"abcxabc", "b", false}, {"abcxabc", "bc", false},
+    {"abcxabc", "xa", true}, {"abcxabc", "cx", true}, {"abcxabc", "xabc", false},
   };
   for (size_t i = 0; i < COUNT(cases); i++) {
     struct sampler_params p = sampler_default();
@@ -359,7 +382,8 @@ static void test_breakers(void **state) {
       if (*c == 'x') x = *c;
       sampler_accept(s, *c);                       // byte b is token b
     }
-    logits[x] = .5f;                               // after "abc" came x: one token of penalty 1.75 for three repeated, two allowed
+    // after "abc" came x: one token of penalty 1.75 for three repeated, two allowed
+    logits[x] = .5f;
     assert_int_equal(sampler_sample(s, logits) != x, cases[i].repeats);
     sampler_reset(s);
     assert_int_equal(sampler_sample(s, logits), x);
@@ -402,7 +426,7 @@ static void test_mask(void **state) {
   }
 }
 
-// ---- bad values ---------------------------------------------------------------------------------------------------------
+// ---- bad values -----------------------------------------------------------------------------------------------------
 
 static void test_logits_of_all_kinds(void **state) {
   (void)state;
@@ -431,13 +455,28 @@ static void test_every_parameter_is_checked(void **state) {
   (void)state;
 #define REAL(f, name) {offsetof(struct sampler_params, f), true, name}
 #define INT(f, name) {offsetof(struct sampler_params, f), false, name}
-  static const struct { size_t at; bool real; const char *name; } rows[] = {
-    REAL(temp, "temperature"), REAL(dynatemp_range, "dynamic temperature"), REAL(dynatemp_exponent, "dynamic temperature"), REAL(top_p, "top-p"),
-    REAL(min_p, "min-p"), REAL(typical_p, "typical-p"), REAL(top_n_sigma, "top-n-sigma"), REAL(xtc_probability, "XTC probability"),
-    REAL(xtc_threshold, "XTC threshold"), REAL(repeat_penalty, "repeat penalty"), REAL(frequency_penalty, "frequency penalty"),
-    REAL(presence_penalty, "presence penalty"), INT(repeat_last_n, "repeat-last-n"), REAL(dry_multiplier, "DRY multiplier"),
-    REAL(dry_base, "DRY base"), INT(dry_allowed_length, "DRY allowed length"), INT(dry_last_n, "DRY's last-n"), INT(mirostat, "mirostat"),
-    REAL(mirostat_tau, "tau"), REAL(mirostat_eta, "eta"),
+  static const struct { size_t at; bool real; const char *name;
+  } rows[] = {
+    REAL(temp, "temperature"),
+    REAL(dynatemp_range, "dynamic temperature"),
+    REAL(dynatemp_exponent, "dynamic temperature"),
+    REAL(top_p, "top-p"),
+    REAL(min_p, "min-p"),
+    REAL(typical_p, "typical-p"),
+    REAL(top_n_sigma, "top-n-sigma"),
+    REAL(xtc_probability, "XTC probability"),
+    REAL(xtc_threshold, "XTC threshold"),
+    REAL(repeat_penalty, "repeat penalty"),
+    REAL(frequency_penalty, "frequency penalty"),
+    REAL(presence_penalty, "presence penalty"),
+    INT(repeat_last_n, "repeat-last-n"),
+    REAL(dry_multiplier, "DRY multiplier"),
+    REAL(dry_base, "DRY base"),
+    INT(dry_allowed_length, "DRY allowed length"),
+    INT(dry_last_n, "DRY's last-n"),
+    INT(mirostat, "mirostat"),
+    REAL(mirostat_tau, "tau"),
+    REAL(mirostat_eta, "eta"),
   };
   static const double bad[] = {NAN, INFINITY, -INFINITY, 1e9, -1e9};
   for (size_t i = 0; i < COUNT(rows); i++) for (size_t j = 0; j < COUNT(bad); j++) {
@@ -446,11 +485,16 @@ static void test_every_parameter_is_checked(void **state) {
     else memcpy((char *)&p + rows[i].at, &(int){-1000}, sizeof(int));
     sampler *s = NULL;
     error err = {0};
-    if (sampler_new(&p, 10, &s, &err) != -1 || !strstr(err.text, rows[i].name)) fail_msg("%s = %g: '%s'", rows[i].name, bad[j], err.text);
+    if (sampler_new(&p, 10, &s, &err) != -1 || !strstr(err.text, rows[i].name))
+      fail_msg("%s = %g: '%s'", rows[i].name, bad[j], err.text);
   }
-  static const struct { const char *names, *letters, *says; } orders[] = {
-    {"top_k;bogus", NULL, "bogus"}, {NULL, "kq", "'q'"}, {"top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;"
-      "top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k", NULL, "more than"},
+  static const struct { const char *names, *letters, *says;
+  } orders[] = {
+    {"top_k;bogus", NULL, "bogus"},
+    {NULL, "kq", "'q'"},
+    {"top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;"
+     "top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k;top_k",
+     NULL, "more than"},
   };
   for (size_t i = 0; i < COUNT(orders); i++) {
     struct sampler_params p = sampler_default();
@@ -463,7 +507,7 @@ static void test_every_parameter_is_checked(void **state) {
   }
 }
 
-// ---- numbers --------------------------------------------------------------------------------------------------------------
+// ---- numbers --------------------------------------------------------------------------------------------------------
 
 static void test_stable_functions(void **state) {
   (void)state;

@@ -1,5 +1,5 @@
-// Many sequences over one model: each has the logits that it would have alone, to the bit, however steps are put together, and gives back what
-// it took.
+// Many sequences over one model: each has the logits that it would have alone, to the bit, however steps are put
+// together, and gives back what it took.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,12 @@ static uint32_t below(uint32_t n) {
 static weft_model *opened_with(const char *path, int threads, const char *cache) {
   weft_model *m;
   weft_error err;
-  if (weft_model_open(path, &(weft_options){.context = MOST + 10, .threads = threads, .chunk = CHUNK, .key_cache = cache, .value_cache = cache}, &m, &err)) fail_msg("%s", err.text);
+  if (weft_model_open(
+        path,
+        &(weft_options){
+          .context = MOST + 10, .threads = threads, .chunk = CHUNK, .key_cache = cache, .value_cache = cache},
+        &m, &err))
+    fail_msg("%s", err.text);
   return m;
 }
 
@@ -93,7 +98,8 @@ static void same_bits(const char *path, int steps, const char *cache) {
     for (int i = 0; i < n; i++) {
       const text *of_it = &t[live[of[i]].text];
       if (hash_of(parts[i].logits, of_it->n_vocab) != of_it->hash[last[i]])
-        fail_msg("%s: step %d: text %d, position %d, part %d of %d with %zu tokens differs", path, step, live[of[i]].text, last[i], i, n, parts[i].n);
+        fail_msg("%s: step %d: text %d, position %d, part %d of %d with %zu tokens differs", path, step,
+                 live[of[i]].text, last[i], i, n, parts[i].n);
       assert_int_equal(weft_sequence_length(parts[i].sequence), last[i] + 1);
     }
   }
@@ -212,7 +218,8 @@ static void everything_goes_back(void **s) {
   (void)s;
   engine *e;
   error err = {0};
-  if (engine_open(project, &(struct engine_options){.n_ctx = MOST + 10, .n_threads = 1, .chunk = CHUNK}, &e, &err)) fail_msg("%s", err.text);
+  if (engine_open(project, &(struct engine_options){.n_ctx = MOST + 10, .n_threads = 1, .chunk = CHUNK}, &e, &err))
+    fail_msg("%s", err.text);
   const caches *c = engine_sequence(e)->of;
   static int32_t ids[MOST];
   for (int round = 0; round < 1000; round++) {
@@ -235,7 +242,8 @@ static void a_full_cache_is_an_error(void **s) {
   (void)s;
   engine *e;
   error err = {0};
-  if (engine_open(project, &(struct engine_options){.n_ctx = MOST + 10, .n_threads = 1, .chunk = CHUNK}, &e, &err)) fail_msg("%s", err.text);
+  if (engine_open(project, &(struct engine_options){.n_ctx = MOST + 10, .n_threads = 1, .chunk = CHUNK}, &e, &err))
+    fail_msg("%s", err.text);
   caches *c = engine_sequence(e)->of;
   c->pages.limit = 3;
   sequence *a, *b;
@@ -285,7 +293,8 @@ static void refused(weft_model *m, const text *t, const char *path, const char *
   weft_error err = {""};
   assert_int_equal(weft_sequence_load(m, t->ids, MOST, path, &q, &err), -2);
   assert_null(q);
-  if (!strstr(err.text, path) || (words && !strstr(err.text, words))) fail_msg("'%s' does not say '%s' of %s", err.text, words ? words : "", path);
+  if (!strstr(err.text, path) || (words && !strstr(err.text, words)))
+    fail_msg("'%s' does not say '%s' of %s", err.text, words ? words : "", path);
 }
 
 static void sequences_go_through_files(void **s) {
@@ -305,7 +314,8 @@ static void sequences_go_through_files(void **s) {
   assert_int_equal(weft_sequence_reserve(a, 90, &err), 0);       // pages that hold nothing stay out
   if (weft_sequence_save(a, t[0].ids, path, &err)) fail_msg("%s", err.text);
   weft_sequence_free(a);
-  for (int i = 0; i < TEXTS; i++) {                            // those that begin like the first one take up as much of it
+  // those that begin like the first one take up as much of it
+  for (int i = 0; i < TEXTS; i++) {
     int same = 0;
     while (same < HELD && t[i].ids[same] == t[0].ids[same]) same++;
     if (weft_sequence_load(m, t[i].ids, MOST, path, &b, &err)) fail_msg("%s", err.text);
@@ -333,7 +343,8 @@ static void sequences_go_through_files(void **s) {
   other = opened_with(project, 1, "q8_0");
   refused(other, &t[0], path, "is of another model, or of other settings of it");
   weft_model_close(other);
-  if (weft_model_open(project, &(weft_options){.context = HELD - 1, .threads = 1}, &other, &err)) fail_msg("%s", err.text);
+  if (weft_model_open(project, &(weft_options){.context = HELD - 1, .threads = 1}, &other, &err))
+    fail_msg("%s", err.text);
   refused(other, &t[0], path, "has 200 positions, beyond the context of 199");
   weft_model_close(other);
   caches *c = engine_sequence(weft_model_beside(m))->of;
@@ -351,9 +362,13 @@ static void sequences_go_through_files(void **s) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(of_the_demo_model), cmocka_unit_test(of_other_models), cmocka_unit_test(a_stopped_step_changes_nothing),
+    cmocka_unit_test(of_the_demo_model),
+    cmocka_unit_test(of_other_models),
+    cmocka_unit_test(a_stopped_step_changes_nothing),
     cmocka_unit_test(any_number_of_tokens_first),
-    cmocka_unit_test(says_no_before_anything_changes), cmocka_unit_test(everything_goes_back), cmocka_unit_test(a_full_cache_is_an_error),
+    cmocka_unit_test(says_no_before_anything_changes),
+    cmocka_unit_test(everything_goes_back),
+    cmocka_unit_test(a_full_cache_is_an_error),
     cmocka_unit_test(sequences_go_through_files),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,8 @@ static void test_any_cut(void **state) {
     char stops[3][6] = {"", "", ""}, text[40];
     const char *at[3] = {stops[0], stops[1], stops[2]};
     size_t n_stops = 1 + below(3), n = below(40);
-    for (size_t i = 0; i < n_stops; i++) for (size_t j = 0, len = 1 + below(5); j < len; j++) stops[i][j] = (char)('a' + below(2));
+    for (size_t i = 0; i < n_stops; i++)
+      for (size_t j = 0, len = 1 + below(5); j < len; j++) stops[i][j] = (char)('a' + below(2));
     for (size_t i = 0; i < n; i++) text[i] = (char)('a' + below(2 + (unsigned)round % 4));
     stop *s = make(at, n_stops);
     str shown = {0};

@@ -1,5 +1,5 @@
-// Memory holds every weight once: the plan for chunks of a prompt finds the streams that the plan for single tokens has filled. Filling is
-// heard as progress that is called "loading".
+// Memory holds every weight once: the plan for chunks of a prompt finds the streams that the plan for single tokens has
+// filled. Filling is heard as progress that is called "loading".
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,10 +24,14 @@ static void check(const char *path) {
   error err = {0};
   int32_t ids[PROMPT + 1];
   int loaded = 0, again = 0;
-  if (engine_open(path, &(struct engine_options){.n_ctx = 128, .n_threads = 2, .progress = count, .progress_ctx = &loaded}, &e, &err)) fail_msg("%s", err.text);
+  if (engine_open(path,
+                  &(struct engine_options){.n_ctx = 128, .n_threads = 2, .progress = count, .progress_ctx = &loaded},
+                  &e, &err))
+    fail_msg("%s", err.text);
   int before = loaded;
   for (int i = 0; i <= PROMPT; i++) ids[i] = 5 + i;
-  if (engine_eval(e, ids, PROMPT, 0, NULL, &err) || engine_eval(e, ids + PROMPT, 1, PROMPT, NULL, &err)) fail_msg("%s", err.text);
+  if (engine_eval(e, ids, PROMPT, 0, NULL, &err) || engine_eval(e, ids + PROMPT, 1, PROMPT, NULL, &err))
+    fail_msg("%s", err.text);
   again = loaded - before;
   engine_close(e);
   print_message("%s: %d pieces laid out, then %d\n", strrchr(path, '/') + 1, before, again);
@@ -44,7 +48,9 @@ static void test_settled(void **state) {
   const float *logits;
   int32_t ids[PROMPT];
   for (int i = 0; i < PROMPT; i++) ids[i] = 5 + i;
-  if (engine_open(path, &(struct engine_options){.n_ctx = 128, .n_threads = 2}, &e, &err) || engine_eval(e, ids, PROMPT, 0, &logits, &err)) fail_msg("%s", err.text);
+  if (engine_open(path, &(struct engine_options){.n_ctx = 128, .n_threads = 2}, &e, &err) ||
+      engine_eval(e, ids, PROMPT, 0, &logits, &err))
+    fail_msg("%s", err.text);
   size_t n = (size_t)engine_n_vocab(e) * sizeof *logits;
   float *before = malloc(n);
   memcpy(before, logits, n);
@@ -70,7 +76,8 @@ static void test_once(void **state) {
   }
 }
 
-// Weights in other layouts: the same logits, behind a prompt and behind a token, and the same again when the first layouts are back.
+// Weights in other layouts: the same logits, behind a prompt and behind a token, and the same again when the first
+// layouts are back.
 static void test_layouts(void **state) {
   (void)state;
   static const char *const names[] = {"tinypy-q4_0", "tinypy-q6_k"};
@@ -83,18 +90,22 @@ static void test_layouts(void **state) {
     for (int k = 0; k <= PROMPT; k++) ids[k] = 5 + k;
     snprintf(path, sizeof path, WEFT_SHARED_DIR "/models/%s.gguf", names[i]);
     if (access(path, R_OK)) { print_message("skipped: no %s\n", path); continue; }
-    if (engine_open(path, &(struct engine_options){.n_ctx = 128, .n_threads = 2, .repack_memory = 5}, &e, &err)) fail_msg("%s", err.text);
+    if (engine_open(path, &(struct engine_options){.n_ctx = 128, .n_threads = 2, .repack_memory = 5}, &e, &err))
+      fail_msg("%s", err.text);
     size_t n = (size_t)engine_n_vocab(e), tensors = gguf_n_tensors(engine_gguf(e));
     float *want = calloc(2 * n, sizeof *want);
     enum layout *of = calloc(tensors, sizeof *of);
     for (int l = 0; l <= (i ? 1 : 2); l++) {                        // as it is; all side by side; some so and some so
-      for (size_t k = 0; k < tensors; k++) of[k] = l < 2 ? LAYOUT_TILES_2 : k % 3 == 0 ? LAYOUT_STREAM : k % 3 == 1 ? LAYOUT_TILES_2 : LAYOUT_TILES_4;
+      for (size_t k = 0; k < tensors; k++)
+        of[k] = l < 2 ? LAYOUT_TILES_2 : k % 3 == 0 ? LAYOUT_STREAM : k % 3 == 1 ? LAYOUT_TILES_2 : LAYOUT_TILES_4;
       if (l && engine_lay_out(e, of, &err)) fail_msg("%s", err.text);
       for (int back = 0; back < 1 + (l == 1); back++) {
         for (int part = 0; part < 2; part++) {
-          if (engine_eval(e, part ? ids + PROMPT : ids, part ? 1 : PROMPT, part ? PROMPT : 0, &logits, &err)) fail_msg("%s", err.text);
+          if (engine_eval(e, part ? ids + PROMPT : ids, part ? 1 : PROMPT, part ? PROMPT : 0, &logits, &err))
+            fail_msg("%s", err.text);
           if (!l) memcpy(want + (size_t)part * n, logits, n * sizeof *logits);
-          if (memcmp(want + (size_t)part * n, logits, n * sizeof *logits)) fail_msg("%s: layout %d: other logits behind a %s", names[i], l, part ? "token" : "prompt");
+          if (memcmp(want + (size_t)part * n, logits, n * sizeof *logits))
+            fail_msg("%s: layout %d: other logits behind a %s", names[i], l, part ? "token" : "prompt");
         }
         if (l == 1) engine_swap(e);
       }
@@ -106,6 +117,7 @@ static void test_layouts(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_once), cmocka_unit_test(test_settled), cmocka_unit_test(test_layouts)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_once), cmocka_unit_test(test_settled),
+                                     cmocka_unit_test(test_layouts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

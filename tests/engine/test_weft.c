@@ -51,7 +51,8 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
   return 0;
 }
 
-int engine_eval_rows(engine *e, struct sequence *q, const int32_t *ids, size_t n, int pos, size_t first, engine_row *row, void *ctx, error *err) {
+int engine_eval_rows(engine *e, struct sequence *q, const int32_t *ids, size_t n, int pos, size_t first,
+                     engine_row *row, void *ctx, error *err) {
   const float *logits;
   (void)q;
   for (size_t i = 0; i < n; i++) {
@@ -70,8 +71,14 @@ int engine_eval_sums(engine *e, const int32_t *ids, size_t n, engine_sums *see, 
 
 void engine_stats(const engine *e, struct engine_stats *out) {
   (void)e;
-  *out = (struct engine_stats){.load_ms = 1, .compile_ms = 2, .kernels_compiled = 3, .kernels_per_token = 4, .kernels_per_block = 5,
-                               .fusion_rate = 6, .kv_bytes = 7, .peak_rss_bytes = 8};
+  *out = (struct engine_stats){.load_ms = 1,
+                               .compile_ms = 2,
+                               .kernels_compiled = 3,
+                               .kernels_per_token = 4,
+                               .kernels_per_block = 5,
+                               .fusion_rate = 6,
+                               .kv_bytes = 7,
+                               .peak_rss_bytes = 8};
 }
 
 int engine_chunk(const engine *e) { (void)e; return 8; }
@@ -81,7 +88,8 @@ int engine_pooling(const engine *e) { return e->pooling; }
 
 int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row, void *ctx, error *err) {
   if (e->n_calls++ == e->fail_at) return error_set(err, "the engine failed");
-  for (size_t i = 0; i < n; i++) if (!row(ctx, i, (float[]){(float)ids[i], e->poison != 0 ? e->poison : (float)i})) return 0;
+  for (size_t i = 0; i < n; i++)
+    if (!row(ctx, i, (float[]){(float)ids[i], e->poison != 0 ? e->poison : (float)i})) return 0;
   return 0;
 }
 
@@ -221,14 +229,16 @@ static void test_options(void **state) {
   assert_int_equal(weft_model_open("no such file.gguf", NULL, &m, &err), -1);
   mentions("no such file.gguf");
   assert_null(m);
-  assert_int_equal(weft_model_open(path, &(weft_options){.threads = 3, .progress = note, .progress_ctx = &n}, &m, &err), 0);
+  assert_int_equal(weft_model_open(path, &(weft_options){.threads = 3, .progress = note, .progress_ctx = &n}, &m, &err),
+                   0);
   assert_int_equal(n, 1);
   assert_int_equal(weft_model_threads(m), 3);
   assert_int_equal(weft_model_context(m), CONTEXT);
   weft_stats stats;
   weft_model_stats(m, &stats);
-  assert_true(stats.load_ms == 1 && stats.compile_ms == 2 && stats.kernels_compiled == 3 && stats.kernels_per_token == 4 &&
-              stats.kernels_per_block == 5 && stats.fusion_rate == 6 && stats.kv_bytes == 7 && stats.peak_rss_bytes == 8);
+  assert_true(stats.load_ms == 1 && stats.compile_ms == 2 && stats.kernels_compiled == 3 &&
+              stats.kernels_per_token == 4 && stats.kernels_per_block == 5 && stats.fusion_rate == 6 &&
+              stats.kv_bytes == 7 && stats.peak_rss_bytes == 8);
   weft_model_close(m);
   weft_model_close(NULL);
 }
@@ -366,9 +376,17 @@ static void test_profile(void **state) {
   weft_model *m = open_model();
   weft_profile *p = NULL;
   int32_t ids[4] = {1, 2, 3, 4};
-  static const struct { int prompt, steps, pos; const char *expected; } bad[] = {
-    {0, 0, 0, "0 steps"}, {0, 10001, 0, "10001 steps"}, {-1, 1, 0, "-1 tokens"}, {9, 1, 0, "9 tokens"}, {0, 1, -1, "position -1"}, {0, 1, 5, "position 5"},
-    {0, 13, 4, "13 tokens from position 4"}, {8, 1, 4, NULL}, {0, 12, 4, NULL}, {8, 10000, 0, NULL}};
+  static const struct { int prompt, steps, pos; const char *expected;
+  } bad[] = {{0, 0, 0, "0 steps"},
+             {0, 10001, 0, "10001 steps"},
+             {-1, 1, 0, "-1 tokens"},
+             {9, 1, 0, "9 tokens"},
+             {0, 1, -1, "position -1"},
+             {0, 1, 5, "position 5"},
+             {0, 13, 4, "13 tokens from position 4"},
+             {8, 1, 4, NULL},
+             {0, 12, 4, NULL},
+             {8, 10000, 0, NULL}};
   for (size_t i = 0; i < COUNT(bad); i++) {
     assert_int_equal(weft_decode(m, ids, 4, 0, NULL, &err), 0);
     int calls = last->n_calls, status = weft_profile_model(m, bad[i].prompt, bad[i].steps, bad[i].pos, &p, &err);
@@ -380,13 +398,15 @@ static void test_profile(void **state) {
   }
   assert_int_equal(weft_decode(m, ids, 4, 0, NULL, &err), 0);
   assert_int_equal(weft_profile_model(m, 0, 5, 3, &p, &err), 0);
-  assert_true(p->n_kernels == 2 && p->tokens == 1 && p->us == p->overhead_us + p->kernels[0].us + p->kernels[1].us && p->limit_gb_s == 40);
+  assert_true(p->n_kernels == 2 && p->tokens == 1 && p->us == p->overhead_us + p->kernels[0].us + p->kernels[1].us &&
+              p->limit_gb_s == 40);
   assert_true(p->kernels_per_step == 12 && p->kernels_per_block == 3 && p->fusion_rate == 3);
   assert_string_equal(p->kernels[0].name, "r_5_3");
   assert_string_equal(p->kernels[1].role, "output");
   weft_profile_free(p);
   weft_profile_free(NULL);
-  assert_int_equal(weft_decode(m, ids, 1, 4, NULL, &err), -1);     // what was profiled is lost, what lay before it is not
+  // what was profiled is lost, what lay before it is not
+  assert_int_equal(weft_decode(m, ids, 1, 4, NULL, &err), -1);
   assert_int_equal(weft_decode(m, ids, 1, 3, NULL, &err), 0);
   last->fail_at = last->n_calls;
   assert_int_equal(weft_profile_model(m, 0, 5, 3, &p, &err), -1);
@@ -396,8 +416,10 @@ static void test_profile(void **state) {
 
 static void test_template(void **state) {
   (void)state;
-  static const char text[] = "{% for m in messages %}[{{ m.content }}]{% endfor %}{{ x }}{{ tools[0].name if tools }}{{ bos_token }}{{ eos_token }}{% if add_generation_prompt %}>{% endif %}";
-  static const char messages[] = "[{\"content\": \"a\"}, {\"content\": \"\\u00e9\"}]trailing", tools[] = "[{\"name\": \"f\"}]", variables[] = "{\"x\": 1}";
+  static const char text[] = "{% for m in messages %}[{{ m.content }}]{% endfor %}{{ x }}{{ tools[0].name if tools "
+                             "}}{{ bos_token }}{{ eos_token }}{% if add_generation_prompt %}>{% endif %}";
+  static const char messages[] = "[{\"content\": \"a\"}, {\"content\": \"\\u00e9\"}]trailing",
+                    tools[] = "[{\"name\": \"f\"}]", variables[] = "{\"x\": 1}";
   weft_template *t;
   weft_chat chat = {.messages = messages, .n_messages = sizeof messages - 9};
   char *out;
@@ -407,7 +429,8 @@ static void test_template(void **state) {
   assert_string_equal(out, "[a][\xC3\xA9]>");
   assert_int_equal(n, strlen(out));
   weft_free(out);
-  chat = (weft_chat){messages, sizeof messages - 9, tools, sizeof tools - 1, variables, sizeof variables - 1, true, "B", "E", NULL};
+  chat = (weft_chat){
+    messages, sizeof messages - 9, tools, sizeof tools - 1, variables, sizeof variables - 1, true, "B", "E", NULL};
   assert_int_equal(weft_template_render(t, &chat, &out, &n, &err), 0);
   assert_string_equal(out, "[a][\xC3\xA9]1fBE");
   weft_free(out);
@@ -481,7 +504,8 @@ static void test_embedding(void **state) {
 static void normalized(int p, float x, float y) {
   float v[] = {3, -4};
   weft_embedding_normalize(v, 2, p);
-  if (fabsf(v[0] - x) > 1e-6f * fabsf(x) || fabsf(v[1] - y) > 1e-6f * fabsf(y)) fail_msg("%d: %g %g", p, (double)v[0], (double)v[1]);
+  if (fabsf(v[0] - x) > 1e-6f * fabsf(x) || fabsf(v[1] - y) > 1e-6f * fabsf(y))
+    fail_msg("%d: %g %g", p, (double)v[0], (double)v[1]);
 }
 
 static void test_normalized(void **state) {

@@ -1,11 +1,13 @@
-// A libcuda.so.1 for tests: NVIDIA's driver as far as Weft calls it, on this processor. It checks what the real one would not say: that a thread has a context,
-// that handles live, that all that is copied lies in memory that was given out, that launches suit their kernels, that a graph's nodes keep their kernels
-// and buffers, and that at the end nothing is left. Kernels are run by ptx.c. Nodes of a graph run as late as their edges allow: the last one that was added first, so that an edge that is
-// missing is a wrong answer.
+// A libcuda.so.1 for tests: NVIDIA's driver as far as Weft calls it, on this processor. It checks what the real one
+// would not say: that a thread has a context, that handles live, that all that is copied lies in memory that was given
+// out, that launches suit their kernels, that a graph's nodes keep their kernels and buffers, and that at the end
+// nothing is left. Kernels are run by ptx.c. Nodes of a graph run as late as their edges allow: the last one that was
+// added first, so that an edge that is missing is a wrong answer.
 //
-// FAKE_CUDA_LOG names a file that gets a line for each call that matters; FAKE_CUDA_PTX a folder that gets the text of every module; FAKE_CUDA_SM is the compute
-// capability (90 where it is not given), FAKE_CUDA_DEVICES a number of devices, FAKE_CUDA_MEMORY bytes of memory. FAKE_CUDA_RUN=0 runs nothing. FAKE_CUDA_FAIL=<function>:<n>:<status>
-// makes the n-th call of a function, and all that follow, fail.
+// FAKE_CUDA_LOG names a file that gets a line for each call that matters; FAKE_CUDA_PTX a folder that gets the text of
+// every module; FAKE_CUDA_SM is the compute capability (90 where it is not given), FAKE_CUDA_DEVICES a number of
+// devices, FAKE_CUDA_MEMORY bytes of memory. FAKE_CUDA_RUN=0 runs nothing. FAKE_CUDA_FAIL=<function>:<n>:<status> makes
+// the n-th call of a function, and all that follow, fail.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -15,7 +17,16 @@
 #include "device/cuda_driver.h"
 #include "fake_cuda/ptx.h"
 
-enum { INVALID = 1, NOT_STARTED = 3, BAD_DEVICE = 101, BAD_PTX = 218, NO_CONTEXT = 201, BAD_HANDLE = 400, NOT_FOUND = 500, MOST_ARGS = 96 };
+enum {
+  INVALID = 1,
+  NOT_STARTED = 3,
+  BAD_DEVICE = 101,
+  BAD_PTX = 218,
+  NO_CONTEXT = 201,
+  BAD_HANDLE = 400,
+  NOT_FOUND = 500,
+  MOST_ARGS = 96
+};
 
 struct CUctx_st { int users; };
 struct CUfunc_st { struct CUmod_st *module; };
@@ -87,7 +98,7 @@ static cuda_status refuse(cuda_status s, const char *fn, const char *why) {
     if (!current) return refuse(NO_CONTEXT, __func__, "a thread without a context"); \
   } while (0)
 
-// ---- the device -------------------------------------------------------------------------------------------------------
+// ---- the device -----------------------------------------------------------------------------------------------------
 
 FUNCTION(Init, cuInit, unsigned flags) {
   if (!D.log && *setting("FAKE_CUDA_LOG", "")) D.log = fopen(setting("FAKE_CUDA_LOG", ""), "ae");
@@ -98,15 +109,28 @@ FUNCTION(Init, cuInit, unsigned flags) {
 }
 
 FUNCTION(GetErrorName, cuGetErrorName, cuda_status s, const char **text) {
-  static const struct { int status; const char *name; } names[] = {{1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"}, {100, "CUDA_ERROR_NO_DEVICE"}, {218, "CUDA_ERROR_INVALID_PTX"},
-    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}, {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {716, "CUDA_ERROR_MISALIGNED_ADDRESS"}, {719, "CUDA_ERROR_LAUNCH_FAILED"}};
+  static const struct {
+    int status;
+    const char *name;
+  } names[] = {{1, "CUDA_ERROR_INVALID_VALUE"},
+               {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+               {100, "CUDA_ERROR_NO_DEVICE"},
+               {218, "CUDA_ERROR_INVALID_PTX"},
+               {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"},
+               {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+               {716, "CUDA_ERROR_MISALIGNED_ADDRESS"},
+               {719, "CUDA_ERROR_LAUNCH_FAILED"}};
   for (size_t i = 0; i < COUNT(names); i++) if (names[i].status == s) { *text = names[i].name; return 0; }
   *text = NULL;
   return INVALID;
 }
 
 FUNCTION(DriverGetVersion, cuDriverGetVersion, int *version) { ENTER_ANY(); *version = 12090; return 0; }
-FUNCTION(DeviceGetCount, cuDeviceGetCount, int *n) { ENTER_ANY(); *n = atoi(setting("FAKE_CUDA_DEVICES", "1")); return 0; }
+FUNCTION(DeviceGetCount, cuDeviceGetCount, int *n) {
+  ENTER_ANY();
+  *n = atoi(setting("FAKE_CUDA_DEVICES", "1"));
+  return 0;
+}
 
 FUNCTION(DeviceGet, cuDeviceGet, cuda_device *out, int number) {
   ENTER_ANY();
@@ -138,7 +162,12 @@ FUNCTION(DeviceGetAttribute, cuDeviceGetAttribute, int *out, int what, cuda_devi
 
 static size_t memory(void) { return (size_t)strtoull(setting("FAKE_CUDA_MEMORY", "4294967296"), NULL, 10); }
 
-FUNCTION(DeviceTotalMem, cuDeviceTotalMem_v2, size_t *out, cuda_device d) { ENTER_ANY(); (void)d; *out = memory(); return 0; }
+FUNCTION(DeviceTotalMem, cuDeviceTotalMem_v2, size_t *out, cuda_device d) {
+  ENTER_ANY();
+  (void)d;
+  *out = memory();
+  return 0;
+}
 
 FUNCTION(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, cuda_context *out, cuda_device d) {
   ENTER_ANY();
@@ -152,7 +181,8 @@ FUNCTION(DevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, cuda_device d) {
   ENTER_ANY();
   (void)d;
   if (D.context.users-- != 1) return 0;
-  note("left: %zu pieces of memory, %d modules, %d streams, %d events, %d graphs, %d executables", D.areas.n, D.modules, D.streams, D.events, D.graphs, D.execs);
+  note("left: %zu pieces of memory, %d modules, %d streams, %d events, %d graphs, %d executables", D.areas.n, D.modules,
+       D.streams, D.events, D.graphs, D.execs);
   return 0;
 }
 
@@ -163,7 +193,7 @@ FUNCTION(CtxSetCurrent, cuCtxSetCurrent, cuda_context c) {
   return 0;
 }
 
-// ---- memory -----------------------------------------------------------------------------------------------------------
+// ---- memory ---------------------------------------------------------------------------------------------------------
 
 static bool is_given(uint64_t at, size_t n) {
   static struct area last;
@@ -208,18 +238,30 @@ FUNCTION(MemFree, cuMemFree_v2, cuda_address at) {
   return refuse(INVALID, __func__, "what was not given out");
 }
 
-static cuda_status move(const char *fn, uint64_t to, uint64_t from, size_t n, bool to_here, bool from_here, cuda_stream s) {
+static cuda_status move(const char *fn, uint64_t to, uint64_t from, size_t n, bool to_here, bool from_here,
+                        cuda_stream s) {
   if (!s || !s->live) return refuse(BAD_HANDLE, fn, "no such stream");
-  if ((to_here && !is_given(to, n)) || (from_here && !is_given(from, n))) return refuse(INVALID, fn, "bytes that are not the device's");
-  if ((!to_here && is_given(to, 1)) || (!from_here && is_given(from, 1))) return refuse(INVALID, fn, "bytes that are not the host's");
+  if ((to_here && !is_given(to, n)) || (from_here && !is_given(from, n)))
+    return refuse(INVALID, fn, "bytes that are not the device's");
+  if ((!to_here && is_given(to, 1)) || (!from_here && is_given(from, 1)))
+    return refuse(INVALID, fn, "bytes that are not the host's");
   memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, n);
   note("%s %zu", fn, n);
   return 0;
 }
 
-FUNCTION(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, cuda_address to, const void *from, size_t n, cuda_stream s) { ENTER(); return move(__func__, to, (uint64_t)(uintptr_t)from, n, true, false, s); }
-FUNCTION(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, void *to, cuda_address from, size_t n, cuda_stream s) { ENTER(); return move(__func__, (uint64_t)(uintptr_t)to, from, n, false, true, s); }
-FUNCTION(MemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, cuda_address to, cuda_address from, size_t n, cuda_stream s) { ENTER(); return move(__func__, to, from, n, true, true, s); }
+FUNCTION(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, cuda_address to, const void *from, size_t n, cuda_stream s) {
+  ENTER();
+  return move(__func__, to, (uint64_t)(uintptr_t)from, n, true, false, s);
+}
+FUNCTION(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, void *to, cuda_address from, size_t n, cuda_stream s) {
+  ENTER();
+  return move(__func__, (uint64_t)(uintptr_t)to, from, n, false, true, s);
+}
+FUNCTION(MemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, cuda_address to, cuda_address from, size_t n, cuda_stream s) {
+  ENTER();
+  return move(__func__, to, from, n, true, true, s);
+}
 
 FUNCTION(MemsetD8Async, cuMemsetD8Async, cuda_address to, unsigned char value, size_t n, cuda_stream s) {
   ENTER();
@@ -229,7 +271,7 @@ FUNCTION(MemsetD8Async, cuMemsetD8Async, cuda_address to, unsigned char value, s
   return 0;
 }
 
-// ---- streams and events -----------------------------------------------------------------------------------------------
+// ---- streams and events ---------------------------------------------------------------------------------------------
 
 FUNCTION(StreamCreate, cuStreamCreate, cuda_stream *out, unsigned flags) {
   ENTER();
@@ -281,12 +323,13 @@ FUNCTION(EventRecord, cuEventRecord, cuda_event e, cuda_stream s) {
 
 FUNCTION(EventElapsedTime, cuEventElapsedTime, float *ms, cuda_event from, cuda_event to) {
   ENTER();
-  if (!from || !to || !from->live || !to->live || !from->recorded || !to->recorded) return refuse(BAD_HANDLE, __func__, "an event that was not recorded");
+  if (!from || !to || !from->live || !to->live || !from->recorded || !to->recorded)
+    return refuse(BAD_HANDLE, __func__, "an event that was not recorded");
   *ms = (float)((to->at - from->at) * 1e3);
   return 0;
 }
 
-// ---- kernels ----------------------------------------------------------------------------------------------------------
+// ---- kernels --------------------------------------------------------------------------------------------------------
 
 static void keep_text(const char *name, const char *text) {
   const char *folder = setting("FAKE_CUDA_PTX", "");
@@ -299,7 +342,8 @@ static void keep_text(const char *name, const char *text) {
   fclose(f);
 }
 
-FUNCTION(ModuleLoadDataEx, cuModuleLoadDataEx, cuda_module *out, const void *image, unsigned n, int *options, void **values) {
+FUNCTION(ModuleLoadDataEx, cuModuleLoadDataEx, cuda_module *out, const void *image, unsigned n, int *options,
+         void **values) {
   ENTER();
   char *log = NULL, nowhere[1];
   size_t cap = 0;
@@ -335,7 +379,8 @@ FUNCTION(ModuleGetFunction, cuModuleGetFunction, cuda_function *out, cuda_module
 }
 
 // What is to be launched, with the values of its arguments at this moment.
-static cuda_status take_call(const char *fn, call *c, cuda_function f, const unsigned *grid, const unsigned *block, void **arguments) {
+static cuda_status take_call(const char *fn, call *c, cuda_function f, const unsigned *grid, const unsigned *block,
+                             void **arguments) {
   *c = (call){.f = f};
   if (!f || !f->module->live) return refuse(BAD_HANDLE, fn, "a kernel of a module that is gone");
   const ptx *k = f->module->kernel;
@@ -363,7 +408,8 @@ static cuda_status run(const call *c) {
   return r;
 }
 
-FUNCTION(LaunchKernel, cuLaunchKernel, cuda_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared_bytes, cuda_stream s, void **arguments, void **extra) {
+FUNCTION(LaunchKernel, cuLaunchKernel, cuda_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+         unsigned bz, unsigned shared_bytes, cuda_stream s, void **arguments, void **extra) {
   ENTER();
   call c;
   if (extra || shared_bytes || !s || !s->live) return refuse(INVALID, __func__, "arguments");
@@ -372,7 +418,7 @@ FUNCTION(LaunchKernel, cuLaunchKernel, cuda_function f, unsigned gx, unsigned gy
   return r ? r : run(&c);
 }
 
-// ---- graphs -----------------------------------------------------------------------------------------------------------
+// ---- graphs ---------------------------------------------------------------------------------------------------------
 
 FUNCTION(GraphCreate, cuGraphCreate, cuda_graph *out, unsigned flags) {
   ENTER();
@@ -383,12 +429,15 @@ FUNCTION(GraphCreate, cuGraphCreate, cuda_graph *out, unsigned flags) {
   return 0;
 }
 
-FUNCTION(GraphAddKernelNode, cuGraphAddKernelNode, cuda_node *out, cuda_graph g, const cuda_node *after, size_t n, const cuda_kernel_node *what) {
+FUNCTION(GraphAddKernelNode, cuGraphAddKernelNode, cuda_node *out, cuda_graph g, const cuda_node *after, size_t n,
+         const cuda_kernel_node *what) {
   ENTER();
   if (!g || !g->live) return refuse(BAD_HANDLE, __func__, "no such graph");
   cuda_node node = xcalloc(1, sizeof *node);
   node->graph = g;
-  cuda_status r = what->extra || what->shared_bytes ? INVALID : take_call(__func__, &node->c, what->function, what->grid, what->block, what->arguments);
+  cuda_status r = what->extra || what->shared_bytes
+                    ? INVALID
+                    : take_call(__func__, &node->c, what->function, what->grid, what->block, what->arguments);
   for (size_t i = 0; i < n && !r; i++) {
     if (after[i]->graph != g) r = refuse(INVALID, __func__, "a node of another graph");
     vec_push(&node->after, after[i]);
@@ -434,7 +483,8 @@ static int number_of(const struct CUgraph_st *g, const struct CUgraphNode_st *n)
   return -1;
 }
 
-FUNCTION(GraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams, cuda_exec x, cuda_node n, const cuda_kernel_node *what) {
+FUNCTION(GraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams, cuda_exec x, cuda_node n,
+         const cuda_kernel_node *what) {
   ENTER();
   if (!x || !x->live) return refuse(BAD_HANDLE, __func__, "no such executable");
   int i = number_of(x->graph, n);

@@ -1,6 +1,9 @@
-// Runs PTX, instruction by instruction: as much of the language as LLVM makes of our kernels. The meaning of each is that of NVIDIA's PTX ISA manual.
+// Runs PTX, instruction by instruction: as much of the language as LLVM makes of our kernels. The meaning of each is
+// that of NVIDIA's PTX ISA manual.
 //
-// Items of a work-group run one after the other, each up to the next barrier. All registers are 64 bits here, and an instruction reads as many as its type has. Bytes of the work-group's memory know who used them last and since which barrier, and that tells a race.
+// Items of a work-group run one after the other, each up to the next barrier. All registers are 64 bits here, and an
+// instruction reads as many as its type has. Bytes of the work-group's memory know who used them last and since which
+// barrier, and that tells a race.
 #define _GNU_SOURCE
 #include "fake_cuda/ptx.h"
 #include <math.h>
@@ -11,7 +14,48 @@
 #include "base/str.h"
 #include "graph/half.h"
 
-enum code { ABS, ADD, AND, BAR, BFE, BFI, BRA, CLZ, COPYSIGN, CVT, DIV, DP4A, EX2, FMA, LD, LD_PARAM, LG2, MAD, MAX, MIN, MOV, MUL, NEG, NOT, OR, POPC, PRMT, RCP, REM, RET, SELP, SETP, SHF, SHL, SHR, SQRT, ST, SUB, XOR, N_OPS };
+enum code {
+  ABS,
+  ADD,
+  AND,
+  BAR,
+  BFE,
+  BFI,
+  BRA,
+  CLZ,
+  COPYSIGN,
+  CVT,
+  DIV,
+  DP4A,
+  EX2,
+  FMA,
+  LD,
+  LD_PARAM,
+  LG2,
+  MAD,
+  MAX,
+  MIN,
+  MOV,
+  MUL,
+  NEG,
+  NOT,
+  OR,
+  POPC,
+  PRMT,
+  RCP,
+  REM,
+  RET,
+  SELP,
+  SETP,
+  SHF,
+  SHL,
+  SHR,
+  SQRT,
+  ST,
+  SUB,
+  XOR,
+  N_OPS
+};
 enum kind { U = 'u', S = 's', B = 'b', F = 'f', P = 'p' };
 typedef struct type { char kind; int bytes; bool pair; } type;
 enum { LO, WIDE, HI };                              // mode of MUL and MAD
@@ -50,7 +94,7 @@ struct ptx {
   size_t cap;
 };
 
-// ---- reading ----------------------------------------------------------------------------------------------------------
+// ---- reading --------------------------------------------------------------------------------------------------------
 
 PRINTF_LIKE(2, 3) static bool fail(ptx *k, const char *fmt, ...) {
   va_list ap;
@@ -63,7 +107,8 @@ PRINTF_LIKE(2, 3) static bool fail(ptx *k, const char *fmt, ...) {
 // Registers 0 to 11 are %tid, %ntid, %ctaid and %nctaid; then the kernel's.
 enum { SPECIALS = 12 };
 static int register_of(ptx *k, const char *name) {
-  static const char *const specials[] = {"%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.y", "%ntid.z", "%ctaid.x", "%ctaid.y", "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z"};
+  static const char *const specials[] = {"%tid.x",   "%tid.y",   "%tid.z",   "%ntid.x",   "%ntid.y",   "%ntid.z",
+                                         "%ctaid.x", "%ctaid.y", "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z"};
   for (int i = 0; i < SPECIALS; i++) if (!strcmp(name, specials[i])) return i;
   void *v;
   if (smap_get(&k->regs, name, strlen(name), &v)) return (int)(intptr_t)v;
@@ -139,13 +184,29 @@ static bool is_type(const char *s, type *t) {
 }
 
 static bool read_op(ptx *k, char *s, instr *i) {
-  static const struct { const char *name; enum code op; } ops[] = {
-    {"abs", ABS}, {"add", ADD}, {"and", AND}, {"bar", BAR}, {"bfe", BFE}, {"bfi", BFI}, {"bra", BRA}, {"clz", CLZ}, {"copysign", COPYSIGN}, {"cvt", CVT}, {"div", DIV}, {"dp4a", DP4A}, {"ex2", EX2},
-    {"fma", FMA}, {"ld", LD}, {"lg2", LG2}, {"mad", MAD}, {"max", MAX}, {"min", MIN}, {"mov", MOV}, {"mul", MUL}, {"neg", NEG}, {"not", NOT}, {"or", OR}, {"popc", POPC}, {"prmt", PRMT}, {"rcp", RCP},
-    {"rem", REM}, {"ret", RET}, {"selp", SELP}, {"setp", SETP}, {"shf", SHF}, {"shl", SHL}, {"shr", SHR}, {"sqrt", SQRT}, {"st", ST}, {"sub", SUB}, {"xor", XOR}};
-  static const char *const compares[] = {"eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
-  static const struct { const char *name; int mode; } roundings[] = {{"rn", RN}, {"rz", RZ}, {"rm", RM}, {"rp", RP}, {"rni", RN | INTEGER}, {"rzi", RZ | INTEGER}, {"rmi", RM | INTEGER}, {"rpi", RP | INTEGER}};
-  static const char *const nothing[] = {"sync", "nc", "to", "uni", "full", "volatile", "relaxed", "gpu", "v2", "v4", "lo", "entry", "l", "clamp"};
+  static const struct { const char *name; enum code op;
+  } ops[] = {
+    {"abs", ABS}, {"add", ADD},           {"and", AND},   {"bar", BAR},   {"bfe", BFE},   {"bfi", BFI}, {"bra", BRA},
+    {"clz", CLZ}, {"copysign", COPYSIGN}, {"cvt", CVT},   {"div", DIV},   {"dp4a", DP4A}, {"ex2", EX2}, {"fma", FMA},
+    {"ld", LD},   {"lg2", LG2},           {"mad", MAD},   {"max", MAX},   {"min", MIN},   {"mov", MOV}, {"mul", MUL},
+    {"neg", NEG}, {"not", NOT},           {"or", OR},     {"popc", POPC}, {"prmt", PRMT}, {"rcp", RCP}, {"rem", REM},
+    {"ret", RET}, {"selp", SELP},         {"setp", SETP}, {"shf", SHF},   {"shl", SHL},   {"shr", SHR}, {"sqrt", SQRT},
+    {"st", ST},   {"sub", SUB},           {"xor", XOR}};
+  static const char *const compares[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
+                                         "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
+  static const struct {
+    const char *name;
+    int mode;
+  } roundings[] = {{"rn", RN},
+                   {"rz", RZ},
+                   {"rm", RM},
+                   {"rp", RP},
+                   {"rni", RN | INTEGER},
+                   {"rzi", RZ | INTEGER},
+                   {"rmi", RM | INTEGER},
+                   {"rpi", RP | INTEGER}};
+  static const char *const nothing[] = {"sync", "nc", "to", "uni", "full",  "volatile", "relaxed",
+                                        "gpu",  "v2", "v4", "lo",  "entry", "l",        "clamp"};
   char *save, *part = strtok_r(s, ".", &save);
   i->op = N_OPS;
   for (size_t n = 0; n < COUNT(ops); n++) if (!strcmp(part, ops[n].name)) i->op = ops[n].op;
@@ -155,9 +216,16 @@ static bool read_op(ptx *k, char *s, instr *i) {
     type t;
     bool known = false;
     if (i->op == SETP && !*i->compare)
-      for (size_t n = 0; n < COUNT(compares); n++) if (!strcmp(part, compares[n])) { snprintf(i->compare, sizeof i->compare, "%s", part); known = true; }
+      for (size_t n = 0; n < COUNT(compares); n++)
+        if (!strcmp(part, compares[n])) {
+          snprintf(i->compare, sizeof i->compare, "%s", part);
+          known = true;
+        }
     if (known) continue;
-    if (i->op == SETP && (!strcmp(part, "and") || !strcmp(part, "or") || !strcmp(part, "xor"))) { i->combine = *part; continue; }
+    if (i->op == SETP && (!strcmp(part, "and") || !strcmp(part, "or") || !strcmp(part, "xor"))) {
+      i->combine = *part;
+      continue;
+    }
     if (is_type(part, &t)) {
       if (!typed) i->t = t;
       i->from = t;
@@ -172,7 +240,11 @@ static bool read_op(ptx *k, char *s, instr *i) {
     if (!strcmp(part, "r") && i->op == SHF) { i->mode = HI; continue; }
     if (!strcmp(part, "wrap") && i->op == SHF) continue;
     if (!strcmp(part, "sat") && i->op == CVT) { i->mode |= SATURATE; continue; }
-    for (size_t n = 0; n < COUNT(roundings); n++) if (!strcmp(part, roundings[n].name)) { i->mode |= roundings[n].mode; known = true; }
+    for (size_t n = 0; n < COUNT(roundings); n++)
+      if (!strcmp(part, roundings[n].name)) {
+        i->mode |= roundings[n].mode;
+        known = true;
+      }
     for (size_t n = 0; n < COUNT(nothing); n++) known |= !strcmp(part, nothing[n]);
     if (!known) return fail(k, "no such kind of instruction (%s): %s", part, i->text);
   }
@@ -180,8 +252,10 @@ static bool read_op(ptx *k, char *s, instr *i) {
 }
 
 static void quicken(instr *i) {
-  static const enum quick ints[N_OPS] = {[ADD] = Q_ADD, [SUB] = Q_SUB, [MUL] = Q_MUL, [MAD] = Q_MAD, [AND] = Q_AND, [OR] = Q_OR, [XOR] = Q_XOR, [MOV] = Q_MOV, [SELP] = Q_SELP};
-  static const enum quick floats[N_OPS] = {[ADD] = Q_FADD, [MUL] = Q_FMUL, [FMA] = Q_FFMA, [MOV] = Q_MOV, [SELP] = Q_SELP};
+  static const enum quick ints[N_OPS] = {[ADD] = Q_ADD, [SUB] = Q_SUB, [MUL] = Q_MUL, [MAD] = Q_MAD,  [AND] = Q_AND,
+                                         [OR] = Q_OR,   [XOR] = Q_XOR, [MOV] = Q_MOV, [SELP] = Q_SELP};
+  static const enum quick floats[N_OPS] = {
+    [ADD] = Q_FADD, [MUL] = Q_FMUL, [FMA] = Q_FFMA, [MOV] = Q_MOV, [SELP] = Q_SELP};
   i->mask = i->t.kind == P ? 1 : i->t.bytes >= 8 ? ~0ull : (1ull << 8 * i->t.bytes) - 1;
   if (i->n_dst != 1 || i->mode || (i->op == MOV && i->n_src != 1)) return;
   if (i->t.kind != F) i->quick = ints[i->op];
@@ -230,8 +304,14 @@ static bool read_line(ptx *k, char *s, bool in_head) {
     smap_set(&k->params, arena_strdup(k->mem, at), strlen(at), (void *)(intptr_t)k->n_params++);
     return true;
   }
-  if (!strncmp(s, ".visible .entry", 15) && sscanf(s, ".visible .entry %199[^( ]", name) == 1) { k->name = arena_strdup(k->mem, name); return true; }
-  if (!strncmp(s, ".reqntid", 8)) { sscanf(s, ".reqntid %u, %u, %u", &k->group[0], &k->group[1], &k->group[2]); return true; }
+  if (!strncmp(s, ".visible .entry", 15) && sscanf(s, ".visible .entry %199[^( ]", name) == 1) {
+    k->name = arena_strdup(k->mem, name);
+    return true;
+  }
+  if (!strncmp(s, ".reqntid", 8)) {
+    sscanf(s, ".reqntid %u, %u, %u", &k->group[0], &k->group[1], &k->group[2]);
+    return true;
+  }
   if (!strncmp(s, ".shared", 7)) return read_memory(k, s, true);
   if (!strncmp(s, ".local", 6)) return read_memory(k, s, false);
   if (in_head || *s == '.' || *s == '{' || *s == '}' || *s == ')') return true;
@@ -264,7 +344,8 @@ ptx *ptx_read(const char *text, char *why, size_t cap) {
   }
   for (size_t i = 0; i < k->jumps.n && ok; i++) {
     void *to;
-    ok = smap_get(&k->labels, k->jumps.at[i].label, strlen(k->jumps.at[i].label), &to) || fail(k, "no label %s", k->jumps.at[i].label);
+    ok = smap_get(&k->labels, k->jumps.at[i].label, strlen(k->jumps.at[i].label), &to) ||
+         fail(k, "no label %s", k->jumps.at[i].label);
     if (ok) k->code.at[k->jumps.at[i].at].to = (size_t)(intptr_t)to;
   }
   if (ok && (!k->name || !k->code.n)) ok = fail(k, "no kernel");
@@ -288,10 +369,11 @@ int ptx_params(const ptx *k) { return k->n_params; }
 const unsigned *ptx_group(const ptx *k) { return k->group; }
 size_t ptx_shared(const ptx *k) { return k->shared; }
 
-// ---- running ----------------------------------------------------------------------------------------------------------
+// ---- running --------------------------------------------------------------------------------------------------------
 
 typedef struct item { uint64_t *regs; unsigned char *local; size_t at; bool ended; } item;
-// Of a byte of the work-group's memory: since which barrier (counted from 1) it was written and read, and by which item; -1: several.
+// Of a byte of the work-group's memory: since which barrier (counted from 1) it was written and read, and by which
+// item; -1: several.
 typedef struct use { int wrote, read; int writer, reader; } use;
 typedef struct group {
   const ptx *k;
@@ -368,11 +450,13 @@ static uint64_t convert(const instr *i, uint64_t v) {
   if (i->from.kind == F) {
     double d = as_float(v, i->from.bytes);
     int how = i->mode & 3;
-    if (i->t.kind != F || i->mode & INTEGER) d = how == RN ? nearbyint(d) : how == RZ ? trunc(d) : how == RM ? floor(d) : ceil(d);
+    if (i->t.kind != F || i->mode & INTEGER)
+      d = how == RN ? nearbyint(d) : how == RZ ? trunc(d) : how == RM ? floor(d) : ceil(d);
     if (i->mode & SATURATE) d = d > 1 ? 1 : d > 0 ? d : 0;
     if (i->t.kind == F) return from_float(d, i->t.bytes);
     if (isnan(d)) return 0;
-    double most = ldexp(1, 8 * i->t.bytes - (i->t.kind == S)), least = i->t.kind == S ? -most : 0;      // out of range: the nearest
+    // out of range: the nearest
+    double most = ldexp(1, 8 * i->t.bytes - (i->t.kind == S)), least = i->t.kind == S ? -most : 0;
     if (d >= most) return (uint64_t)(i->t.kind == S ? (mask_of(i->t.bytes) >> 1) : mask_of(i->t.bytes));
     if (d < least) d = least;
     return (uint64_t)(i->t.kind == S ? (int64_t)d : (int64_t)(uint64_t)d);
@@ -407,7 +491,8 @@ static uint64_t dot(const instr *i, uint64_t a, uint64_t b, uint64_t c) {
 static uint64_t float_op(const instr *i, const uint64_t *s) {
   int n = i->t.bytes;
   double x = as_float(s[0], n), y = i->n_src > 1 ? as_float(s[1], n) : 0, z = i->n_src > 2 ? as_float(s[2], n) : 0;
-    switch (i->op) {                                  // of singles: in doubles, and rounded, which is the same for these
+    // of singles: in doubles, and rounded, which is the same for these
+    switch (i->op) {
   case ADD: return from_float(x + y, n);
   case SUB: return from_float(x - y, n);
   case MUL: return from_float(x * y, n);
@@ -438,7 +523,9 @@ static uint64_t int_op(const instr *i, const uint64_t *s) {
   case MUL: case MAD: {
     uint64_t product = ux * uy;
     if (i->mode == HI) {
-      if (bits == 64) product = is_signed ? (uint64_t)((__extension__ (__int128)x * y) >> 64) : (uint64_t)((__extension__ (unsigned __int128)ux * uy) >> 64);
+      if (bits == 64)
+        product = is_signed ? (uint64_t)((__extension__(__int128) x * y) >> 64)
+                            : (uint64_t)((__extension__(unsigned __int128) ux * uy) >> 64);
       else product = is_signed ? (uint64_t)(x * y >> bits) : product >> bits;
     }
     return i->op == MAD ? product + (uint64_t)z : product;
@@ -496,7 +583,11 @@ static bool shared_use(group *g, const instr *i, uint64_t at, size_t n, int who,
   for (uint64_t b = at; b < at + n; b++) {
     use *u = &g->uses[b];
     bool wrote = u->wrote == g->barrier && u->writer != who, read = writes && u->read == g->barrier && u->reader != who;
-    if (wrote || read) { fault(g, 719, "%s: a race: items %d and %d use byte %llu of the work-group's memory: %s", g->k->name, wrote ? u->writer : u->reader, who, (unsigned long long)b, i->text); return false; }
+    if (wrote || read) {
+      fault(g, 719, "%s: a race: items %d and %d use byte %llu of the work-group's memory: %s", g->k->name,
+            wrote ? u->writer : u->reader, who, (unsigned long long)b, i->text);
+      return false;
+    }
     if (writes) { u->wrote = g->barrier; u->writer = who; }
     else { u->reader = u->read == g->barrier && u->reader != who ? -1 : who; u->read = g->barrier; }
   }
@@ -507,10 +598,15 @@ static unsigned char *memory_at(group *g, const item *t, const instr *i, int who
   int n = writes ? i->n_src : i->n_dst;
   size_t bytes = (size_t)(i->t.bytes * n);
   uint64_t at = t->regs[i->at] + (uint64_t)i->offset;
-  if (at % bytes) return fault(g, 716, "%s: %zu bytes at %#llx: %s", g->k->name, bytes, (unsigned long long)at, i->text);
-  if (i->space == GLOBAL) return g->may(at, bytes) ? (unsigned char *)(uintptr_t)at : fault(g, 700, "%s: %zu bytes at %#llx: %s", g->k->name, bytes, (unsigned long long)at, i->text);
+  if (at % bytes)
+    return fault(g, 716, "%s: %zu bytes at %#llx: %s", g->k->name, bytes, (unsigned long long)at, i->text);
+  if (i->space == GLOBAL)
+    return g->may(at, bytes)
+             ? (unsigned char *)(uintptr_t)at
+             : fault(g, 700, "%s: %zu bytes at %#llx: %s", g->k->name, bytes, (unsigned long long)at, i->text);
   size_t size = i->space == SHARED ? g->k->shared : g->k->local;
-  if (at > size || bytes > size - at) return fault(g, 700, "%s: bytes %llu.. of %zu: %s", g->k->name, (unsigned long long)at, size, i->text);
+  if (at > size || bytes > size - at)
+    return fault(g, 700, "%s: bytes %llu.. of %zu: %s", g->k->name, (unsigned long long)at, size, i->text);
   if (i->space == SHARED && !shared_use(g, i, at, bytes, who, writes)) return NULL;
   return (i->space == SHARED ? g->shared : t->local) + at;
 }
@@ -553,7 +649,11 @@ static void compute(item *t, const instr *i) {
     if (i->combine) r = i->combine == 'a' ? r & s[2] : i->combine == 'o' ? r | s[2] : r ^ s[2];
     break;
   case CVT:
-    if (i->t.pair) { r = from_float(as_float(s[0], i->from.bytes), 2) << 16 | from_float(as_float(s[1], i->from.bytes), 2); bytes = 4; break; }
+    if (i->t.pair) {
+      r = from_float(as_float(s[0], i->from.bytes), 2) << 16 | from_float(as_float(s[1], i->from.bytes), 2);
+      bytes = 4;
+      break;
+    }
     r = convert(i, s[0]);
     if (i->t.kind == S) bytes = 8;                    // a wider register gets the sign
     break;
@@ -615,7 +715,12 @@ static void run_group(group *g, item *items, const unsigned *at, const unsigned 
     memset(items[i].local, 0xa5, g->k->local);
     items[i].at = 0;
     items[i].ended = false;
-    for (int a = 0; a < 3; a++) { items[i].regs[a] = id[a]; items[i].regs[3 + a] = block[a]; items[i].regs[6 + a] = at[a]; items[i].regs[9 + a] = grid[a]; }
+    for (int a = 0; a < 3; a++) {
+      items[i].regs[a] = id[a];
+      items[i].regs[3 + a] = block[a];
+      items[i].regs[6 + a] = at[a];
+      items[i].regs[9 + a] = grid[a];
+    }
   }
   memset(g->shared, 0xa5, g->k->shared);
   memset(g->uses, 0, g->k->shared * sizeof *g->uses);
@@ -624,17 +729,30 @@ static void run_group(group *g, item *items, const unsigned *at, const unsigned 
     for (int i = 0; i < n && !g->status; i++) { run_item(g, &items[i], i); ended += items[i].ended; }
     if (ended == n) return;
     if (ended && !g->status) fault(g, 719, "%s: a barrier that %d of %d items do not reach", g->k->name, ended, n);
-    for (int i = 1; i < n && !g->status; i++) if (items[i].at != items[0].at) fault(g, 719, "%s: items at two barriers: %s, %s", g->k->name, g->k->code.at[items[i].at - 1].text, g->k->code.at[items[0].at - 1].text);
+    for (int i = 1; i < n && !g->status; i++)
+      if (items[i].at != items[0].at)
+        fault(g, 719, "%s: items at two barriers: %s, %s", g->k->name, g->k->code.at[items[i].at - 1].text,
+              g->k->code.at[items[0].at - 1].text);
   }
 }
 
-int ptx_run(const ptx *k, const unsigned grid[3], const unsigned block[3], const uint64_t *params, ptx_may *may, char *why, size_t cap) {
+int ptx_run(const ptx *k, const unsigned grid[3], const unsigned block[3], const uint64_t *params, ptx_may *may,
+            char *why, size_t cap) {
   size_t n = (size_t)block[0] * block[1] * block[2];
-  group g = {.k = k, .params = params, .may = may, .shared = xmalloc(k->shared + 1), .uses = xcalloc(k->shared + 1, sizeof *g.uses), .why = why, .cap = cap};
+  group g = {.k = k,
+             .params = params,
+             .may = may,
+             .shared = xmalloc(k->shared + 1),
+             .uses = xcalloc(k->shared + 1, sizeof *g.uses),
+             .why = why,
+             .cap = cap};
   item *items = xcalloc(n, sizeof *items);
   uint64_t *regs = xcalloc(n, (size_t)k->n_regs * sizeof *regs);
   unsigned char *local = xmalloc(n * k->local + 1);
-  for (size_t i = 0; i < n; i++) { items[i].regs = regs + i * (size_t)k->n_regs; items[i].local = local + i * k->local; }
+  for (size_t i = 0; i < n; i++) {
+    items[i].regs = regs + i * (size_t)k->n_regs;
+    items[i].local = local + i * k->local;
+  }
   for (unsigned z = 0; z < grid[2]; z++)
     for (unsigned y = 0; y < grid[1]; y++)
       for (unsigned x = 0; x < grid[0] && !g.status; x++) run_group(&g, items, (unsigned[]){x, y, z}, grid, block);

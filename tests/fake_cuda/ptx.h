@@ -1,4 +1,5 @@
-// PTX as the tests run it: a module's text is read once, and its kernels run, work-group after work-group, on this processor. See ptx.c.
+// PTX as the tests run it: a module's text is read once, and its kernels run, work-group after work-group, on this
+// processor. See ptx.c.
 #ifndef WEFT_TEST_PTX_H
 #define WEFT_TEST_PTX_H
 #include <stdbool.h>
@@ -12,12 +13,15 @@ ptx *ptx_read(const char *text, char *why, size_t cap);
 void ptx_free(ptx *k);
 const char *ptx_name(const ptx *k);
 int ptx_params(const ptx *k);                             // all of 8 bytes
-const unsigned *ptx_group(const ptx *k);                  // the sizes of a work-group that it must be launched with; 0: any
+// the sizes of a work-group that it must be launched with; 0: any
+const unsigned *ptx_group(const ptx *k);
 size_t ptx_shared(const ptx *k);                          // bytes of a work-group's memory
 
 // Whether a kernel may touch these bytes.
 typedef bool ptx_may(uint64_t at, size_t n);
-// 0, or a status as the driver's, and why.  Faults: memory that may not be touched (700), an address that does not suit the size of what lies there (716), and
-// (719) a barrier that not all items of a work-group reach, or two items that use a byte of the work-group's memory without a barrier in between, one of them writing.
-int ptx_run(const ptx *k, const unsigned grid[3], const unsigned block[3], const uint64_t *params, ptx_may *may, char *why, size_t cap);
+// 0, or a status as the driver's, and why.  Faults: memory that may not be touched (700), an address that does not suit
+// the size of what lies there (716), and (719) a barrier that not all items of a work-group reach, or two items that
+// use a byte of the work-group's memory without a barrier in between, one of them writing.
+int ptx_run(const ptx *k, const unsigned grid[3], const unsigned block[3], const uint64_t *params, ptx_may *may,
+            char *why, size_t cap);
 #endif

@@ -1,4 +1,5 @@
-// Fuzzes the GGUF validator: any bytes must give an error that names the file, or a description all of which can be read.
+// Fuzzes the GGUF validator: any bytes must give an error that names the file, or a description all of which can be
+// read.
 #include "model/gguf.h"
 #include <stdlib.h>
 #include <string.h>

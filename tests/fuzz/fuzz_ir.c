@@ -1,5 +1,5 @@
-// Fuzzes the parser of the printed IR: any bytes give a node or an error with a text, and what was accepted prints to a text
-// that reads back as the same node.
+// Fuzzes the parser of the printed IR: any bytes give a node or an error with a text, and what was accepted prints to a
+// text that reads back as the same node.
 #include <stdlib.h>
 #include "graph/uop.h"
 
@@ -14,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uop_print(&first, &u, 1);
     uop *v = uop_parse(h, str_c(&first), first.n, &err);
     if (!v) die("does not read back: %s\n%s", err.text, str_c(&first));
-    // not compared as text: operands that differ in nothing but a buffer's number stand in the order in which they were made
+    // not compared as text: operands that differ in nothing but a buffer's number stand in the order in which they were
+    // made
     if (u->hash != v->hash) die("reads back as something else:\n%s", str_c(&first));
     uop_print_expr(&second, u);
   }

@@ -1,5 +1,5 @@
-// Fuzzes JSON schemas: the input is one.  Compiling ends with a message or with a grammar; its masks and its steps must agree, and a text
-// that it calls complete must be JSON.
+// Fuzzes JSON schemas: the input is one.  Compiling ends with a message or with a grammar; its masks and its steps must
+// agree, and a text that it calls complete must be JSON.
 #define _GNU_SOURCE
 #include "grammar_common.h"
 #include "grammar/schema.h"
@@ -23,7 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char order[] = "\"}]0,:1-aetrufnls{[ \\T.Z@/5";
     bool ok = false;
     for (size_t i = 0; order[i] && !ok && !failed; i++) {
-      failed = matcher_bytes(m, &order[(i + (size_t)step * 7 * (step > 8 && i > 4)) % (sizeof order - 1)], 1, &ok, &err);
+      failed =
+        matcher_bytes(m, &order[(i + (size_t)step * 7 * (step > 8 && i > 4)) % (sizeof order - 1)], 1, &ok, &err);
       if (ok) str_addc(&text, order[(i + (size_t)step * 7 * (step > 8 && i > 4)) % (sizeof order - 1)]);
     }
     if (!ok) break;

@@ -1,5 +1,5 @@
-// Fuzzes chat templates: the input is a template and, after a NUL, a text that the conversation contains.  Whatever they are,
-// parsing and rendering end within their limits, with an error that names a line or with valid UTF-8.
+// Fuzzes chat templates: the input is a template and, after a NUL, a text that the conversation contains.  Whatever
+// they are, parsing and rendering end within their limits, with an error that names a line or with valid UTF-8.
 #include "chat/jinja.h"
 #include "text/utf8.h"
 #include <stdlib.h>
@@ -16,9 +16,10 @@ static void check_error(const error *e) {
 static json_t *conversation(const char *text, size_t n) {
   json_t *said = json_stringn(text, n);
   if (!said) said = json_string("Hi \"there\"\n");
-  return json_pack("[{s:s, s:o}, {s:s, s:n, s:[{s:s, s:{s:s, s:{s:i, s:f, s:[b, n]}}}]}, {s:s, s:[{s:s, s:s}]}]", "role", "user", "content", said,
-                   "role", "assistant", "content", "tool_calls", "id", "c1", "function", "name", "f", "arguments", "a", 1, "b", 2.5, "c", 1,
-                   "role", "tool", "content", "type", "text", "text", "\xC3\xA9 <x>");
+  return json_pack("[{s:s, s:o}, {s:s, s:n, s:[{s:s, s:{s:s, s:{s:i, s:f, s:[b, n]}}}]}, {s:s, s:[{s:s, s:s}]}]",
+                   "role", "user", "content", said, "role", "assistant", "content", "tool_calls", "id", "c1",
+                   "function", "name", "f", "arguments", "a", 1, "b", 2.5, "c", 1, "role", "tool", "content", "type",
+                   "text", "text", "\xC3\xA9 <x>");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

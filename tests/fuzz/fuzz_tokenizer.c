@@ -1,10 +1,11 @@
-// Fuzzes the tokenizers: the input is a small vocabulary, merges, types and scores, and a text.  Whatever they are, making a
-// tokenizer either fails with a message or gives one that encodes in bounded time, whose ids are in range, and, where all 256
-// bytes have tokens and the model does not normalise, whose decoding gives the text back.  Without parse_special no control
-// token may come out, but for the unknown one that stands for text.  The same text in pieces gives the same ids.
+// Fuzzes the tokenizers: the input is a small vocabulary, merges, types and scores, and a text.  Whatever they are,
+// making a tokenizer either fails with a message or gives one that encodes in bounded time, whose ids are in range,
+// and, where all 256 bytes have tokens and the model does not normalise, whose decoding gives the text back.  Without
+// parse_special no control token may come out, but for the unknown one that stands for text.  The same text in pieces
+// gives the same ids.
 //
-// Layout: flags, kind (model, pattern), count of tokens, then each as {length, type, score, bytes}; count of merges, each {length,
-// bytes}; for Unigram the length of a charsmap in fours, and that many; the rest is text.
+// Layout: flags, kind (model, pattern), count of tokens, then each as {length, type, score, bytes}; count of merges,
+// each {length, bytes}; for Unigram the length of a charsmap in fours, and that many; the rest is text.
 #define _GNU_SOURCE
 #include "text/bpe.h"
 #include "text/pretokenize.h"
@@ -34,7 +35,9 @@ static text_view take_text(struct input *x) {
 static text_view token_at(const void *ctx, uint64_t i) { return ((const struct input *)ctx)->tokens[i]; }
 static text_view merge_at(const void *ctx, uint64_t i) { return ((const struct input *)ctx)->merges[i]; }
 
-static bool is_text_type(int32_t type) { return type == TOKEN_NORMAL || type == TOKEN_UNUSED || type == TOKEN_UNDEFINED; }
+static bool is_text_type(int32_t type) {
+  return type == TOKEN_NORMAL || type == TOKEN_UNUSED || type == TOKEN_UNDEFINED;
+}
 
 static void add_bytes(struct input *x, vocab_desc *d, const char *form) {
   for (int b = 0; b < 256; b++) {
@@ -46,7 +49,8 @@ static void add_bytes(struct input *x, vocab_desc *d, const char *form) {
 }
 
 // In pieces of lengths that the text decides: the same ids, or an error where there was one.
-static void check_pieces(const tokenizer *t, const char *text, size_t n, bool add, bool parse, bool bad, const int32_t *want, size_t n_want) {
+static void check_pieces(const tokenizer *t, const char *text, size_t n, bool add, bool parse, bool bad,
+                         const int32_t *want, size_t n_want) {
   text_encoder *e;
   error err = {0};
   const int32_t *ids;
@@ -57,10 +61,12 @@ static void check_pieces(const tokenizer *t, const char *text, size_t n, bool ad
     size_t piece = cuts % (cuts >> 32 & 1 ? 4 : 64);
     if (piece > n - at) piece = n - at;
     end = at == n;
-    if (end ? text_encoder_end(e, &ids, &n_ids, &err) : text_encoder_add(e, text + at, piece, &ids, &n_ids, &err)) break;
+    if (end ? text_encoder_end(e, &ids, &n_ids, &err) : text_encoder_add(e, text + at, piece, &ids, &n_ids, &err))
+      break;
     at += piece;
     if (bad) continue;
-    if (n_ids > n_want - came || (n_ids && memcmp(ids, want + came, n_ids * sizeof *ids))) die("other ids in pieces, before byte %zu", at);
+    if (n_ids > n_want - came || (n_ids && memcmp(ids, want + came, n_ids * sizeof *ids)))
+      die("other ids in pieces, before byte %zu", at);
     came += n_ids;
   }
   if (bad != (err.text[0] != 0)) die("in pieces there is %s error: %s", bad ? "no" : "an", err.text);

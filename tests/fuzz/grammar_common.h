@@ -1,5 +1,5 @@
-// What the fuzzers of grammars and schemas do with a grammar that could be compiled: a walk over it with a small vocabulary, at each step of
-// which every token is asked for twice, by the mask and by its bytes.
+// What the fuzzers of grammars and schemas do with a grammar that could be compiled: a walk over it with a small
+// vocabulary, at each step of which every token is asked for twice, by the mask and by its bytes.
 #ifndef WEFT_FUZZ_GRAMMAR_COMMON_H
 #define WEFT_FUZZ_GRAMMAR_COMMON_H
 #include "grammar/grammar.h"
@@ -9,10 +9,14 @@
 static inline const tokenizer *common_tokenizer(void) {
   static tokenizer *t;
   static small s;
-  static const char *const longer[] = {"ab", "aba", "\"a", "\":", "\",\"", "{\"", "}]", "true", "null", "12", "345", "0.5", "aaaaaaaaaa", "abababababababababababababababab", "\\\"", "\xC3\xA9",
-    // tries below one node that are worth passing by
-    "aa", "aab", "aabb", "aac", "aacd", "aad", "aae", "aabbc", "aabbcc", "aa\xC3\xA9", "aa\xE6\x97", "aa\xE6\x97\xA5", "aa\xE6\x97\xA5 a", "aa\"", "aa\",", "aa\xC3", "\xA5\x61", "\xA5\xE6\x97\xA5",
-    "xaa", "xaab", "xaac", "xaad", "xaae", "xbb", "xbbc", "xbbd", "xbbe", "x b", "x bc", "x bcd", "x b\xF0\x9F\x98\x80", "x b\xF0\x9F\x98", "x b\xF0\x9F\x98\x80\xC3\xA9"};
+  static const char *const longer[] = {"ab", "aba", "\"a", "\":", "\",\"", "{\"", "}]", "true", "null", "12", "345",
+                                       "0.5", "aaaaaaaaaa", "abababababababababababababababab", "\\\"", "\xC3\xA9",
+                                       // tries below one node that are worth passing by
+                                       "aa", "aab", "aabb", "aac", "aacd", "aad", "aae", "aabbc", "aabbcc",
+                                       "aa\xC3\xA9", "aa\xE6\x97", "aa\xE6\x97\xA5", "aa\xE6\x97\xA5 a", "aa\"",
+                                       "aa\",", "aa\xC3", "\xA5\x61", "\xA5\xE6\x97\xA5", "xaa", "xaab", "xaac", "xaad",
+                                       "xaae", "xbb", "xbbc", "xbbd", "xbbe", "x b", "x bc", "x bcd",
+                                       "x b\xF0\x9F\x98\x80", "x b\xF0\x9F\x98", "x b\xF0\x9F\x98\x80\xC3\xA9"};
   if (t) return t;
   small_init(&s, "llama", NULL);
   small_bytes_spm(&s);
@@ -49,7 +53,8 @@ static inline void common_walk(const grammar *g, uint64_t seed, int steps) {
         ambiguous = matcher_bytes(other, text, bytes, &ok, &err);
         matcher_free(other);
       }
-      if (!ambiguous && ok != in_mask) die("step %d, token %d: the mask says %d, the bytes say %d", step, id, in_mask, ok);
+      if (!ambiguous && ok != in_mask)
+        die("step %d, token %d: the mask says %d, the bytes say %d", step, id, in_mask, ok);
       allowed += in_mask;
       if (in_mask && hash_u64(seed, (uint64_t)allowed) % (uint64_t)allowed == 0) chosen = id;
     }

@@ -1,5 +1,5 @@
-// Grammars against brute force: random ones over two letters, all of whose short texts are worked out set by set; masks against bytes; and
-// what clones, limits and a full cache do.
+// Grammars against brute force: random ones over two letters, all of whose short texts are worked out set by set; masks
+// against bytes; and what clones, limits and a full cache do.
 #define _GNU_SOURCE
 #include "grammar/gbnf.h"
 #include "grammar/regex.h"
@@ -11,9 +11,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-// ---- brute force ------------------------------------------------------------------------------------------------------
+// ---- brute force ----------------------------------------------------------------------------------------------------
 
-// Texts over x and y of at most LONGEST letters, numbered by length and then as binary numbers; a language is the set of them.
+// Texts over x and y of at most LONGEST letters, numbered by length and then as binary numbers; a language is the set
+// of them.
 enum { LONGEST = 6, TEXTS = (1 << (LONGEST + 1)) - 1, RULES = 3 };
 typedef struct language { bool has[TEXTS]; } language;
 
@@ -138,8 +139,10 @@ static void test_random_grammars(void **state) {
         bool ok;
         for (int k = 0; k < text_length(i); k++) letters[k] = text_bits(i) >> (text_length(i) - 1 - k) & 1 ? 'y' : 'x';
         matcher_reset(m);
-        if (matcher_bytes(m, letters, (size_t)text_length(i), &ok, &err)) fail_msg("%s'%s': %s", text.at, letters, err.text);
-        if ((ok && matcher_complete(m)) != rules[0].has[i]) fail_msg("%s'%s' is %s", text.at, letters, rules[0].has[i] ? "not accepted" : "accepted");
+        if (matcher_bytes(m, letters, (size_t)text_length(i), &ok, &err))
+          fail_msg("%s'%s': %s", text.at, letters, err.text);
+        if ((ok && matcher_complete(m)) != rules[0].has[i])
+          fail_msg("%s'%s' is %s", text.at, letters, rules[0].has[i] ? "not accepted" : "accepted");
         if (ok && !matcher_complete(m) && !matcher_can_go_on(m)) fail_msg("%s'%s' leads nowhere", text.at, letters);
       }
       matcher_free(m);
@@ -151,27 +154,34 @@ static void test_random_grammars(void **state) {
   assert_true(compiled > rounds / 2);
 }
 
-// ---- masks ------------------------------------------------------------------------------------------------------------
+// ---- masks ----------------------------------------------------------------------------------------------------------
 
 struct vocab_rig { small s; tokenizer *t; grammar_vocab *v; };
 
 static bool tokens_find(const small *s, const char *text) {
   size_t n = strlen(text);
-  for (size_t i = 0; i < s->tokens.n; i++) if (s->tokens.at[i].n == n && !memcmp(s->tokens.at[i].at, text, n)) return true;
+  for (size_t i = 0; i < s->tokens.n; i++)
+    if (s->tokens.at[i].n == n && !memcmp(s->tokens.at[i].at, text, n)) return true;
   return false;
 }
 
 static int rig_open(void **state) {
   static struct vocab_rig r;
-  static const char *const longer[] = {"xx", "xyx", "\"x", "\":", "\",\"", "{\"", "}]", "true", "12", "345", "xxxxxxxxxxxx", "xyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxy", "\\\"", "\xC3\xA9", "\xA9", "x\xC3"};
+  static const char *const longer[] = {
+    "xx",   "xyx",      "\"x",  "\":",  "\",\"",        "{\"",
+    "}]",   "true",     "12",   "345",  "xxxxxxxxxxxx", "xyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxy",
+    "\\\"", "\xC3\xA9", "\xA9", "x\xC3"};
   error err = {0};
   small_init(&r.s, "llama", NULL);
   small_bytes_spm(&r.s);
   for (size_t i = 0; i < COUNT(longer); i++) small_add(&r.s, longer[i], TOKEN_NORMAL, 0);
-  static const char *const parts[] = {"x", "yx", "\xC3\xA9", "\xE6\x97\xA5", "\xE6\x97", "\xF0\x9F\x98\x80", "\"", "z", "\xA5y"};   // large tries, parts of which a walk passes by
+  // large tries, parts of which a walk passes by
+  static const char *const parts[] = {"x",  "yx", "\xC3\xA9", "\xE6\x97\xA5", "\xE6\x97", "\xF0\x9F\x98\x80",
+                                      "\"", "z",  "\xA5y"};
   for (size_t i = 0; i < COUNT(parts) * COUNT(parts) * COUNT(parts); i++) {
     char text[32];
-    snprintf(text, sizeof text, "zz%s%s%s", parts[i / COUNT(parts) / COUNT(parts)], parts[i / COUNT(parts) % COUNT(parts)], parts[i % COUNT(parts)]);
+    snprintf(text, sizeof text, "zz%s%s%s", parts[i / COUNT(parts) / COUNT(parts)],
+             parts[i / COUNT(parts) % COUNT(parts)], parts[i % COUNT(parts)]);
     if (tokens_find(&r.s, text)) continue;
     small_add(&r.s, text, TOKEN_NORMAL, 0);
   }
@@ -222,18 +232,28 @@ static void check_masks(struct vocab_rig *r, grammar *g, int steps) {
 }
 
 static void test_masks(void **state) {
-  static const char *const gbnf[] = {
-    "root ::= [xy]{2,40} \"\\\"\" ", "root ::= \"x\"{10,20} (\"y\" | root)", "root ::= ([^\"\\\\] | \"\\\\\" .)* \"\\\"\"", "root ::= e\ne ::= e \"x\" e | \"y\" | \"(\" e \")\"",
-    "root ::= ((\"x\" | \"xyx\"){3,5} \"\\\"\"){2,1000}", "root ::= [é-ü]{1,30} | \"x\" root \"y\"", "root ::= (\"x\"{1,3}){1,30} [xy]{5}", "root ::= [^\"]{1,90} \"\\\"\" root?",
-    "root ::= ([^\"] [^\"x]?){2,9} \"\\\"\" [z]* [^y]{0,30}", "root ::= (\"z\" [^\"]* \"\\\"\"){1,12}"};
+  static const char *const gbnf[] = {"root ::= [xy]{2,40} \"\\\"\" ",
+                                     "root ::= \"x\"{10,20} (\"y\" | root)",
+                                     "root ::= ([^\"\\\\] | \"\\\\\" .)* \"\\\"\"",
+                                     "root ::= e\ne ::= e \"x\" e | \"y\" | \"(\" e \")\"",
+                                     "root ::= ((\"x\" | \"xyx\"){3,5} \"\\\"\"){2,1000}",
+                                     "root ::= [é-ü]{1,30} | \"x\" root \"y\"",
+                                     "root ::= (\"x\"{1,3}){1,30} [xy]{5}",
+                                     "root ::= [^\"]{1,90} \"\\\"\" root?",
+                                     "root ::= ([^\"] [^\"x]?){2,9} \"\\\"\" [z]* [^y]{0,30}",
+                                     "root ::= (\"z\" [^\"]* \"\\\"\"){1,12}"};
   static const char *const schemas[] = {
-    "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"string\",\"maxLength\":12},\"xx\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"maxItems\":3}},\"required\":[\"x\"]}",
-    "{}", "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^x+y?$\",\"maxLength\":40}}", "{\"type\":\"number\",\"minimum\":12.5,\"maximum\":3450}"};
+    ("{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"string\",\"maxLength\":12},\"xx\":{\"type\":\"array\","
+     "\"items\":{\"type\":\"integer\"},\"maxItems\":3}},\"required\":[\"x\"]}"),
+    "{}", "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^x+y?$\",\"maxLength\":40}}",
+    "{\"type\":\"number\",\"minimum\":12.5,\"maximum\":3450}"};
   error err = {0};
   for (size_t i = 0; i < COUNT(gbnf) + COUNT(schemas); i++) {
     grammar *g = NULL;
     const char *text = i < COUNT(gbnf) ? gbnf[i] : schemas[i - COUNT(gbnf)];
-    if (i < COUNT(gbnf) ? grammar_from_gbnf(text, strlen(text), NULL, &g, &err) : grammar_from_schema(text, strlen(text), &g, &err)) fail_msg("%s: %s", text, err.text);
+    if (i < COUNT(gbnf) ? grammar_from_gbnf(text, strlen(text), NULL, &g, &err)
+                        : grammar_from_schema(text, strlen(text), &g, &err))
+      fail_msg("%s: %s", text, err.text);
     check_masks(*state, g, getenv("WEFT_SANITIZED") ? 15 : 60);
     grammar_free(g);
   }
@@ -246,14 +266,16 @@ static void test_tokens_by_name_and_id(void **state) {
   matcher *m;
   error err = {0};
   const uint64_t *mask;
-  assert_int_equal(grammar_from_gbnf(text, strlen(text), r->t, &g, &err), -1);     // <true> is a token's text with its brackets
+  // <true> is a token's text with its brackets
+  assert_int_equal(grammar_from_gbnf(text, strlen(text), r->t, &g, &err), -1);
   assert_non_null(strstr(err.text, "<true> is not a token"));
   err.text[0] = 0;
   static const char fine[] = "root ::= <s> !<[100]> \"true\"";
   assert_int_equal(grammar_from_gbnf(fine, strlen(fine), r->t, &g, &err), 0);
   assert_int_equal(matcher_new(g, r->v, &m, &err), 0);
   assert_int_equal(matcher_mask(m, &mask, &err), 0);
-  assert_int_equal(mask[0], 1 << 1);                                               // <s> alone, though it is a control token
+  // <s> alone, though it is a control token
+  assert_int_equal(mask[0], 1 << 1);
   assert_int_equal(matcher_accept(m, 5, &err), -1);
   assert_non_null(strstr(err.text, "token 5"));
   err.text[0] = 0;
@@ -303,8 +325,9 @@ static void test_long_texts(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_random_grammars), cmocka_unit_test_setup_teardown(test_masks, rig_open, rig_close),
-    cmocka_unit_test_setup_teardown(test_tokens_by_name_and_id, rig_open, rig_close), cmocka_unit_test_setup_teardown(test_long_texts, rig_open, rig_close)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_grammars),
+                                     cmocka_unit_test_setup_teardown(test_masks, rig_open, rig_close),
+                                     cmocka_unit_test_setup_teardown(test_tokens_by_name_and_id, rig_open, rig_close),
+                                     cmocka_unit_test_setup_teardown(test_long_texts, rig_open, rig_close)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-// Runs IR as text with expectations inside: the cases of tests/*/ir/*.ir. A file holds cases, separated by lines of dashes:
+// Runs IR as text with expectations inside: the cases of tests/*/ir/*.ir. A file holds cases, separated by lines of
+// dashes:
 //
 //   ; pass: simplify             what is done with the last node: a name of the caller's table `passes`
 //   %0 = ...                     the IR
@@ -19,7 +20,8 @@
 
 typedef struct ir_pass { const char *name; void (*run)(graph *g, uop *u, str *out); bool part; } ir_pass;
 
-static inline char *line_after(const char *text, const char *end, const char *head) {        // the rest of the line that starts with head
+// the rest of the line that starts with head
+static inline char *line_after(const char *text, const char *end, const char *head) {
   size_t n = strlen(head);
   for (const char *p = text; p < end;) {
     const char *eol = memchr(p, '\n', (size_t)(end - p));
@@ -42,7 +44,8 @@ static inline bool is_expected(const char *got, char *expect, bool part) {
   return false;
 }
 
-static inline bool run_case(const ir_pass *passes, const char *file, int number, const char *text, const char *end, bool show) {
+static inline bool run_case(const ir_pass *passes, const char *file, int number, const char *text, const char *end,
+                            bool show) {
   char *pass = line_after(text, end, "; pass: "), *expect = line_after(text, end, "; expect: ");
   bool ok = false;
   if (!pass || (!expect && !show)) print_error("%s, case %d: needs '; pass: ' and '; expect: '\n", file, number);

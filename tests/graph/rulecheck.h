@@ -1,7 +1,9 @@
 // What every rule table is held to, for the tests of this and of later folders:
-//   rulecheck_table   its rules are well-formed: arities, no unbound variables on the right, none shadowed by an earlier one,
+//   rulecheck_table   its rules are well-formed: arities, no unbound variables on the right, none shadowed by an
+//                     earlier one,
 //                     none that undoes another
-//   rulecheck_fuzz    each rule, applied alone to random nodes that match it, keeps the value, the dtype, the lanes and sound
+//   rulecheck_fuzz    each rule, applied alone to random nodes that match it, keeps the value, the dtype, the lanes and
+//                     sound
 //                     bounds, and fires often enough for that to mean something
 //   rulecheck_shapes  each rule keeps the shape of tensors
 // The checks return the number of complaints, which they add to a str, so that they can be tested themselves.
@@ -12,9 +14,10 @@
 #include "graph/rewrite.h"
 
 #define complain(out, set, i, ...) \
-  (str_addf(out, "%s:%d  %s\n    ", (set)->name, (set)->rules[i].line, (set)->rules[i].text), str_addf(out, __VA_ARGS__), str_addc(out, '\n'), 1)
+  (str_addf(out, "%s:%d  %s\n    ", (set)->name, (set)->rules[i].line, (set)->rules[i].text), \
+  str_addf(out, __VA_ARGS__), str_addc(out, '\n'), 1)
 
-// --- the text of a table ------------------------------------------------------------------------------------------------
+// --- the text of a table ---------------------------------------------------------------------------------------------
 
 static inline bool is_leaf_pat(const pat *p) { return p->op == PAT_VAR || p->op == PAT_CONST || p->op == PAT_INT; }
 
@@ -22,14 +25,17 @@ static inline int check_pat(str *out, const ruleset *s, unsigned i, const pat *p
   if (is_leaf_pat(p)) {
     if (p->nsrc) return complain(out, s, i, "a variable with sources");
     if (p->op != PAT_INT && (!p->var || p->var > MAX_PAT_VARS)) return complain(out, s, i, "a variable without a slot");
-    if (p->op != PAT_INT && right && !(*bound >> p->var & 1)) return complain(out, s, i, "a variable on the right side that the left does not bind");
+    if (p->op != PAT_INT && right && !(*bound >> p->var & 1))
+      return complain(out, s, i, "a variable on the right side that the left does not bind");
     if (!right && p->var) *bound |= 1u << p->var;
     return 0;
   }
   if (p->op >= OP_COUNT) return complain(out, s, i, "op %d", p->op);
   int arity = op_arity((enum op)p->op), bad = 0;
-  if (arity >= 0 && arity != p->nsrc) bad += complain(out, s, i, "%s has %d sources, not %d", op_name((enum op)p->op), arity, p->nsrc);
-  if (right && p->op != OP_SPLAT && !(op_flags((enum op)p->op) & OPF_ELEMENTWISE)) bad += complain(out, s, i, "builds %s, which a pattern cannot", op_name((enum op)p->op));
+  if (arity >= 0 && arity != p->nsrc)
+    bad += complain(out, s, i, "%s has %d sources, not %d", op_name((enum op)p->op), arity, p->nsrc);
+  if (right && p->op != OP_SPLAT && !(op_flags((enum op)p->op) & OPF_ELEMENTWISE))
+    bad += complain(out, s, i, "builds %s, which a pattern cannot", op_name((enum op)p->op));
   for (int k = 0; k < p->nsrc; k++) {
     if (!p->src[k]) return bad + complain(out, s, i, "source %d is missing", k);
     bad += check_pat(out, s, i, p->src[k], bound, right);
@@ -81,28 +87,40 @@ static inline int rulecheck_table(str *out, const ruleset *s) {
   for (unsigned i = 0; i < s->n; i++) {
     const rule *r = &s->rules[i];
     unsigned bound = 0;
-    if (!r->text || !*r->text || r->line <= 0) { str_addf(out, "%s: rule %u has no text or line\n", s->name, i); bad++; continue; }
-    if (!r->lhs || !r->rhs == !r->fn) { bad += complain(out, s, i, "needs a left side, and a right side or a function"); continue; }
+    if (!r->text || !*r->text || r->line <= 0) {
+      str_addf(out, "%s: rule %u has no text or line\n", s->name, i);
+      bad++;
+      continue;
+    }
+    if (!r->lhs || !r->rhs == !r->fn) {
+      bad += complain(out, s, i, "needs a left side, and a right side or a function");
+      continue;
+    }
     bad += check_pat(out, s, i, r->lhs, &bound, false);
     if (r->rhs) {
       bad += check_pat(out, s, i, r->rhs, &bound, true);
-      if (r->rhs->op == PAT_CONST || r->rhs->op == PAT_INT || r->rhs->op == PAT_VAR) { if (is_leaf_pat(r->lhs)) bad += complain(out, s, i, "replaces a leaf"); }
+      if (r->rhs->op == PAT_CONST || r->rhs->op == PAT_INT || r->rhs->op == PAT_VAR) {
+        if (is_leaf_pat(r->lhs)) bad += complain(out, s, i, "replaces a leaf");
+      }
     }
     for (unsigned j = 0; j < i; j++)
-      if (s->rules[j].rhs && pat_covers(s->rules[j].lhs, r->lhs)) bad += complain(out, s, i, "never fires: '%s' comes first and matches all that it does", s->rules[j].text);
+      if (s->rules[j].rhs && pat_covers(s->rules[j].lhs, r->lhs))
+        bad += complain(out, s, i, "never fires: '%s' comes first and matches all that it does", s->rules[j].text);
     for (unsigned j = 0; j <= i && r->rhs; j++) {
       const rule *q = &s->rules[j];
-      if (q->rhs && pat_covers(q->lhs, r->rhs) && pat_covers(r->lhs, q->rhs)) bad += complain(out, s, i, "and '%s' undo each other", q->text);
+      if (q->rhs && pat_covers(q->lhs, r->rhs) && pat_covers(r->lhs, q->rhs))
+        bad += complain(out, s, i, "and '%s' undo each other", q->text);
     }
   }
   return bad;
 }
 
-// --- random nodes that match a pattern ----------------------------------------------------------------------------------
+// --- random nodes that match a pattern -------------------------------------------------------------------------------
 
 typedef struct maker { gen *r; uop *v[MAX_PAT_VARS]; int domain; bool tensors; } maker;
 
-static const enum dtype every_type[] = {DT_BOOL, DT_I8, DT_U8, DT_I16, DT_U16, DT_I32, DT_U32, DT_I64, DT_U64, DT_IDX, DT_F16, DT_BF16, DT_F32, DT_F64};
+static const enum dtype every_type[] = {DT_BOOL, DT_I8,  DT_U8,  DT_I16, DT_U16,  DT_I32, DT_U32,
+                                        DT_I64,  DT_U64, DT_IDX, DT_F16, DT_BF16, DT_F32, DT_F64};
 
 static inline enum dtype random_type(gen *r, int domain) {
   switch (domain & 15) {
@@ -117,7 +135,10 @@ static inline enum dtype random_type(gen *r, int domain) {
 static inline uop *random_index(gen *r, int depth) {
   uop *u = gen_below(r, 2) ? uop_idx(r->g, gen_between(r, -8, 16)) : r->var[gen_below(r, GEN_VARS)];
   for (int i = 0; i < GEN_VARS; i++)
-    if (gen_below(r, 2)) u = uop_op2(r->g, OP_ADD, u, uop_op2(r->g, OP_MUL, r->var[i], uop_idx(r->g, gen_below(r, 3) ? gen_between(r, -3, 24) : 1 << gen_below(r, 6))));
+    if (gen_below(r, 2))
+      u = uop_op2(r->g, OP_ADD, u,
+                  uop_op2(r->g, OP_MUL, r->var[i],
+                          uop_idx(r->g, gen_below(r, 3) ? gen_between(r, -3, 24) : 1 << gen_below(r, 6))));
   for (int i = 0; i < depth; i++) {
     uop *c = gen_positive_const(r, DT_IDX);
     c = (uop *)(uintptr_t)uop_unsplat(c);
@@ -135,7 +156,8 @@ static inline uop *random_operand(maker *m, enum dtype d) {
   return gen_expr(r, d, gen_below(r, 4));
 }
 
-static inline enum dtype type_of_bound(const maker *m, const pat *p) {       // of a variable below p that is bound already
+// of a variable below p that is bound already
+static inline enum dtype type_of_bound(const maker *m, const pat *p) {
   if (p->var && m->v[p->var - 1]) return (enum dtype)m->v[p->var - 1]->dt;
   return DT_VOID;
 }
@@ -162,7 +184,9 @@ static inline uop *make_op(maker *m, const pat *p, enum dtype d, bool top) {
   if (op == OP_SPLAT) r->lanes = 1;
   if (op == OP_EXTRACT) { if (lanes != 1) return NULL; r->lanes = 4; }
   for (int i = 0; i < p->nsrc; i++) {
-    enum dtype t = op == OP_WHERE && i == 0 ? DT_BOOL : (op == OP_SHL || op == OP_SHR) && i == 1 && !m->tensors && gen_below(r, 3) == 0 ? gen_int_type(r) : from;
+    enum dtype t = op == OP_WHERE && i == 0                                                          ? DT_BOOL
+                   : (op == OP_SHL || op == OP_SHR) && i == 1 && !m->tensors && gen_below(r, 3) == 0 ? gen_int_type(r)
+                                                                                                     : from;
     s[i] = make(m, p->src[i], t, false);
     if (!s[i]) { r->lanes = lanes; return NULL; }
     if (s[i]->lanes != r->lanes && s[i]->op != OP_INVALID) { r->lanes = lanes; return NULL; }
@@ -181,7 +205,11 @@ static inline uop *make(maker *m, const pat *p, enum dtype d, bool top) {
   if (u) return (enum dtype)u->dt == d ? u : NULL;
   switch (p->op) {
   case PAT_VAR: u = random_operand(m, d); break;
-  case PAT_CONST: u = m->tensors ? (uop *)(uintptr_t)uop_unsplat(gen_const(r, d)) : d == DT_BOOL ? uop_splat(r->g, uop_int(r->g, d, gen_below(r, 2)), r->lanes) : gen_const(r, d); break;
+  case PAT_CONST:
+    u = m->tensors     ? (uop *)(uintptr_t)uop_unsplat(gen_const(r, d))
+        : d == DT_BOOL ? uop_splat(r->g, uop_int(r->g, d, gen_below(r, 2)), r->lanes)
+                       : gen_const(r, d);
+    break;
   case PAT_INT: u = uop_splat(r->g, uop_float(r->g, d, (double)p->k), r->lanes); break;
   default: u = make_op(m, p, d, top);
   }
@@ -196,7 +224,7 @@ static inline uop *make_match(maker *m, const rule *q) {
   return make(m, q->lhs, d, true);
 }
 
-// --- the value stays ----------------------------------------------------------------------------------------------------
+// --- the value stays -------------------------------------------------------------------------------------------------
 
 static inline void show_pair(str *out, uop *u, uop *to) {
   str_add(out, "    before: ");
@@ -225,10 +253,15 @@ static inline int same_values(str *out, gen *r, uop *u, uop *to, double toleranc
       for (int l = 0; l < u->lanes && !bad; l++) {
         enum dtype d = (enum dtype)u->dt;
         if (has && !gen_same(d, p[l], q[l], tolerance)) {
-          str_add(out, "    another value: "); show_value(out, d, p[l]); str_add(out, " before, "); show_value(out, d, q[l]); str_add(out, " after\n");
+          str_add(out, "    another value: ");
+          show_value(out, d, p[l]);
+          str_add(out, " before, ");
+          show_value(out, d, q[l]);
+          str_add(out, " after\n");
           bad = 1;
         } else if (has && !dtype_is_float(d) && (q[l].i < to->vmin || q[l].i > to->vmax)) {
-          str_addf(out, "    its bounds %lld..%lld do not hold %lld\n", (long long)to->vmin, (long long)to->vmax, (long long)q[l].i);
+          str_addf(out, "    its bounds %lld..%lld do not hold %lld\n", (long long)to->vmin, (long long)to->vmax,
+                   (long long)q[l].i);
           bad = 1;
         }
       }
@@ -266,15 +299,21 @@ static inline int rulecheck_fuzz_rule(str *out, const ruleset *s, unsigned i, in
       if (!(to = rule_apply(r.g, q, u, v, ctx))) continue;
       fired++;
       str why = {0};
-      if (to->dt != u->dt || to->lanes != u->lanes) { bad = complain(out, s, i, "changes the dtype or the lanes"); show_pair(out, u, to); }
-      else {
-        if (same_values(&why, &r, u, to, tolerance, 12)) { bad = complain(out, s, i, "changes the value:"); str_addn(out, str_c(&why), why.n); }
+      if (to->dt != u->dt || to->lanes != u->lanes) {
+        bad = complain(out, s, i, "changes the dtype or the lanes");
+        show_pair(out, u, to);
+      } else {
+        if (same_values(&why, &r, u, to, tolerance, 12)) {
+          bad = complain(out, s, i, "changes the value:");
+          str_addn(out, str_c(&why), why.n);
+        }
         str_free(&why);
       }
     }
     gen_end(&r);
   }
-  if (!bad && fired < want) bad = complain(out, s, i, "fired only %d times of %d (matched %d times)", fired, want, matched);
+  if (!bad && fired < want)
+    bad = complain(out, s, i, "fired only %d times of %d (matched %d times)", fired, want, matched);
   return bad;
 }
 

@@ -1,5 +1,5 @@
-// Bounds hold: random integer expressions over a few small variables are evaluated for all of their values, and each value must
-// lie between the node's vmin and vmax; where a condition holds, between what bounds_under says.
+// Bounds hold: random integer expressions over a few small variables are evaluated for all of their values, and each
+// value must lie between the node's vmin and vmax; where a condition holds, between what bounds_under says.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +15,8 @@ static void complain_of(const char *what, uop *u, uop *cond, evalue v, int64_t l
   if (cond) { str_add(&s, "   where   "); uop_print_expr(&s, cond); }
   str_add(&s, "\n");
   uop_print(&s, &u, 1);
-  fail_msg("%s: %lld is not in %lld..%lld for a=%lld b=%lld c=%lld\n%s", what, (long long)v.i, (long long)lo, (long long)hi,
-           (long long)at[0].i, (long long)at[1].i, (long long)at[2].i, str_c(&s));
+  fail_msg("%s: %lld is not in %lld..%lld for a=%lld b=%lld c=%lld\n%s", what, (long long)v.i, (long long)lo,
+           (long long)hi, (long long)at[0].i, (long long)at[1].i, (long long)at[2].i, str_c(&s));
 }
 
 // Runs `body` for all values of the three variables.
@@ -91,7 +91,8 @@ static void expressions_under_conditions(void **state) {
   for (int round = 0; round < 6000; round++) {
     gen_begin(&r, 6, 1);
     bool indices = gen_below(&r, 3);
-    uop *u = indices ? index_expr(&r, gen_below(&r, 3)) : gen_expr(&r, gen_int_type(&r), 1 + gen_below(&r, 3)), *cond = NULL;
+    uop *u = indices ? index_expr(&r, gen_below(&r, 3)) : gen_expr(&r, gen_int_type(&r), 1 + gen_below(&r, 3)),
+        *cond = NULL;
     for (int i = 1 + gen_below(&r, 3); i > 0; i--) {
       uop *part = gen_below(&r, 5) ? NULL : gen_bool(&r, 1);
       uop *x = gen_below(&r, 3) ? index_expr(&r, 0) : u;
@@ -121,12 +122,17 @@ static void proofs(void **state) {
     static const enum dtype types[] = {DT_IDX, DT_I64, DT_I32};
     uop *sum = index_expr(&r, gen_below(&r, 2)), *u = sum, *cond = NULL;
     if (gen_below(&r, 3) == 0) u = gen_expr(&r, types[gen_below(&r, 3)], 1 + gen_below(&r, 4));
-    else if (gen_below(&r, 2)) u = uop_op2(r.g, OP_ADD, uop_op2(r.g, OP_MUL, u, uop_idx(r.g, gen_between(&r, -3, 5))), index_expr(&r, 0));
+    else if (gen_below(&r, 2))
+      u = uop_op2(r.g, OP_ADD, uop_op2(r.g, OP_MUL, u, uop_idx(r.g, gen_between(&r, -3, 5))), index_expr(&r, 0));
     if (u->dt == DT_IDX && gen_below(&r, 4) == 0)
-      u = uop_op2(r.g, OP_ADD, r.var[0], uop_op3(r.g, OP_WHERE, uop_op2(r.g, OP_CMPLT, sum, uop_idx(r.g, gen_between(&r, -20, 120))), u, uop_idx(r.g, 0)));
+      u = uop_op2(r.g, OP_ADD, r.var[0],
+                  uop_op3(r.g, OP_WHERE, uop_op2(r.g, OP_CMPLT, sum, uop_idx(r.g, gen_between(&r, -20, 120))), u,
+                          uop_idx(r.g, 0)));
     for (int i = gen_below(&r, 3); i > 0; i--) {
       uop *limit = gen_below(&r, 3) ? uop_idx(r.g, gen_between(&r, -20, 120)) : r.var[gen_below(&r, GEN_VARS)];
-      uop *part = gen_below(&r, 3) ? uop_op2(r.g, OP_CMPLT, sum, limit) : gen_below(&r, 2) ? uop_op2(r.g, OP_CMPLT, limit, sum) : gen_bool(&r, 2);
+      uop *part = gen_below(&r, 3)   ? uop_op2(r.g, OP_CMPLT, sum, limit)
+                  : gen_below(&r, 2) ? uop_op2(r.g, OP_CMPLT, limit, sum)
+                                     : gen_bool(&r, 2);
       cond = cond ? uop_op2(r.g, OP_AND, cond, part) : part;
     }
     prover p;
@@ -145,7 +151,8 @@ static void proofs(void **state) {
 static void what_is_known_is_used(void **state) {
   (void)state;
   graph *g = graph_new(NULL);
-  uop *n = uop_var(g, "n", 1, 100), *i = uop_range(g, n, 0, AXIS_LOOP), *e = uop_op2(g, OP_ADD, uop_op2(g, OP_MUL, i, uop_idx(g, 4)), uop_idx(g, 3));
+  uop *n = uop_var(g, "n", 1, 100), *i = uop_range(g, n, 0, AXIS_LOOP),
+      *e = uop_op2(g, OP_ADD, uop_op2(g, OP_MUL, i, uop_idx(g, 4)), uop_idx(g, 3));
   assert_int_equal(i->vmin, 0); assert_int_equal(i->vmax, 99);
   assert_int_equal(e->vmin, 3); assert_int_equal(e->vmax, 399);
   uop *m = uop_op2(g, OP_MOD, e, uop_idx(g, 8)), *q = uop_op2(g, OP_IDIV, e, uop_idx(g, 8));
@@ -156,13 +163,15 @@ static void what_is_known_is_used(void **state) {
   assert_int_equal(b.hi, 2);
   b = bounds_under(uop_op2(g, OP_SUB, i, uop_idx(g, 2)), uop_op2(g, OP_CMPLT, uop_idx(g, 1), i));
   assert_int_equal(b.lo, 0);
-  uop *big = uop_op2(g, OP_MUL, uop_var(g, "h", 0, INT64_MAX / 2), uop_idx(g, 4));       // would overflow: nothing is known
+  // would overflow: nothing is known
+  uop *big = uop_op2(g, OP_MUL, uop_var(g, "h", 0, INT64_MAX / 2), uop_idx(g, 4));
   assert_int_equal(big->vmin, INT64_MIN); assert_int_equal(big->vmax, INT64_MAX);
   uop *byte = uop_op2(g, OP_ADD, uop_cast(g, i, DT_U8), uop_int(g, DT_U8, 200));         // wraps
   assert_int_equal(byte->vmin, 0); assert_int_equal(byte->vmax, 255);
   uop *lanes = uop_op2(g, OP_ADD, uop_new(g, OP_LANE, DT_IDX, 8, NULL, 0, (uarg){0}), uop_splat(g, i, 8));
   assert_int_equal(lanes->vmax, 106);
-  uop *sum = uop_new(g, OP_REDUCE, DT_IDX, 1, (uop *[]){uop_op2(g, OP_ADD, i, uop_idx(g, 1)), i}, 2, (uarg){.a = OP_ADD});
+  uop *sum =
+    uop_new(g, OP_REDUCE, DT_IDX, 1, (uop *[]){uop_op2(g, OP_ADD, i, uop_idx(g, 1)), i}, 2, (uarg){.a = OP_ADD});
   assert_true(sum->vmin <= 1 && sum->vmax >= 5050);
   // two values and one range of 1 to 100: -3 + 7 each time
   sum = uop_new(g, OP_REDUCE, DT_IDX, 1, (uop *[]){uop_idx(g, -3), uop_idx(g, 7), i}, 3, (uarg){.a = OP_ADD, .b = 2});

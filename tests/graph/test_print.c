@@ -1,5 +1,5 @@
-// The printed form: every op makes the round trip, what is written by hand reads as meant, and bad text is refused with the
-// number of its line.
+// The printed form: every op makes the round trip, what is written by hand reads as meant, and bad text is refused with
+// the number of its line.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +41,8 @@ static void every_op_round_trips(void **state) {
   int n = 0;
 #define ARG(...) ((uarg){__VA_ARGS__})
 #define MAKE(op_, dt_, lanes_, arg_, ...) \
-  (made[n++] = uop_new(g, op_, dt_, lanes_, (uop *[]){__VA_ARGS__}, sizeof((uop *[]){__VA_ARGS__}) / sizeof(uop *), arg_))
+  (made[n++] = uop_new(g, op_, dt_, lanes_, (uop *[]){__VA_ARGS__}, sizeof((uop *[]){__VA_ARGS__}) / sizeof(uop *), \
+  arg_))
 #define LEAF(op_, dt_, lanes_, arg_) (made[n++] = uop_new(g, op_, dt_, lanes_, NULL, 0, arg_))
   uop *i4 = uop_idx(g, 4), *i1 = uop_idx(g, 1), *i0 = uop_idx(g, 0), *i16 = uop_idx(g, 16), *i2 = uop_idx(g, 2);
   uop *var = made[n++] = uop_var(g, "pos", -3, 511), *f = made[n++] = uop_float(g, DT_F32, 1.5);
@@ -68,12 +69,14 @@ static void every_op_round_trips(void **state) {
   uop *a = uop_cast(g, var, DT_I32), *b = uop_cast(g, range, DT_I32), *cond = uop_op2(g, OP_CMPLT, a, b);
   for (int op = 0; op < OP_COUNT; op++) {
     if (!(op_flags((enum op)op) & OPF_ELEMENTWISE)) continue;
-    bool ints = op == OP_IDIV || op == OP_MOD || op == OP_CDIV || op == OP_CMOD || op == OP_AND || op == OP_OR || op == OP_XOR || op == OP_SHL || op == OP_SHR;
+    bool ints = op == OP_IDIV || op == OP_MOD || op == OP_CDIV || op == OP_CMOD || op == OP_AND || op == OP_OR ||
+                op == OP_XOR || op == OP_SHL || op == OP_SHR;
     if (op == OP_CAST) MAKE(OP_CAST, DT_BF16, 1, ARG(0), load);
     else if (op == OP_BITCAST) MAKE(OP_BITCAST, DT_U32, 1, ARG(0), load);
     else if (op == OP_WHERE) MAKE(OP_WHERE, DT_IDX, 1, ARG(0), cond, range, inv);
     else if (op_arity((enum op)op) == 1) made[n++] = uop_op1(g, (enum op)op, load);
-    else if (op_arity((enum op)op) == 2) made[n++] = ints ? uop_op2(g, (enum op)op, a, b) : uop_op2(g, (enum op)op, load, f);
+    else if (op_arity((enum op)op) == 2)
+      made[n++] = ints ? uop_op2(g, (enum op)op, a, b) : uop_op2(g, (enum op)op, load, f);
     else made[n++] = uop_op3(g, (enum op)op, load, f, load);
   }
   uop *store = MAKE(OP_STORE, DT_VOID, 1, ARG(0), index, load, range);
@@ -86,7 +89,8 @@ static void every_op_round_trips(void **state) {
   MAKE(OP_SHUFFLE, DT_IDX, 2, ARG(.s = "\7\0\4\0", .s_len = 4), lane, uop_splat(g, range, 4));
   MAKE(OP_EXTRACT, DT_IDX, 1, ARG(.a = 3), lane);
   MAKE(OP_HREDUCE, DT_IDX, 1, ARG(.a = OP_MAX), lane);
-  MAKE(OP_DOT, DT_I32, 2, ARG(0), uop_splat(g, a, 2), uop_splat(g, uop_int(g, DT_U8, 200), 8), uop_splat(g, uop_int(g, DT_U32, 0xff01807f), 2));
+  MAKE(OP_DOT, DT_I32, 2, ARG(0), uop_splat(g, a, 2), uop_splat(g, uop_int(g, DT_U8, 200), 8),
+       uop_splat(g, uop_int(g, DT_U32, 0xff01807f), 2));
   uop *acc = MAKE(OP_ACC, DT_F32, 1, ARG(.a = 2), f);
   MAKE(OP_SET, DT_VOID, 1, ARG(0), acc, load);
   MAKE(OP_END, DT_VOID, 1, ARG(0), range);
@@ -111,7 +115,9 @@ static void every_op_round_trips(void **state) {
 static void constants_read_back_exactly(void **state) {
   (void)state;
   graph *g = graph_new(NULL);
-  const double v[] = {0, -0.0, 1, -1, 0.1, 1e-45, 3.4028234663852886e38, 1e300, 5e-324, 3.141592653589793, INFINITY, -INFINITY, NAN, 65504, 1.0 / 3};
+  const double v[] = {
+    0,        -0.0,      1,   -1,    0.1,    1e-45, 3.4028234663852886e38, 1e300, 5e-324, 3.141592653589793,
+    INFINITY, -INFINITY, NAN, 65504, 1.0 / 3};
   const enum dtype types[] = {DT_F16, DT_BF16, DT_F32, DT_F64};
   for (size_t i = 0; i < COUNT(v); i++)
     for (size_t j = 0; j < COUNT(types); j++) round_trip(uop_float(g, types[j], v[i]));
@@ -163,46 +169,49 @@ static void hand_written_text_reads(void **state) {
 
 static void bad_text_is_refused(void **state) {
   (void)state;
-  static const struct { const char *text, *message; } cases[] = {
-      {"", "no node"},
-      {"\n; nothing\n", "line 2: no node"},
-      {"hello", "line 1: '%' expected"},
-      {"%1 ADD", "line 1: '=' expected"},
-      {"%1 = FOO", "unknown op 'FOO'"},
-      {"%1 = CONST.f99 1", "unknown dtype 'f99'"},
-      {"%1 = CONST.f32x 1", "unknown dtype"},
-      {"%1 = CONST.f32x0 1", "0 lanes"},
-      {"%1 = CONST.f32x99999999999999999999 1", "integer expected"},
-      {"%1 = CONST.f32 abc", "not a f32"},
-      {"%1 = CONST.u8 256", "does not fit"},
-      {"%1 = CONST.idx 9223372036854775808", "integer expected"},
-      {"%1 = CONST.idx 1\n%2 = ADD.idx %1 %3", "line 2: %3 is not defined"},
-      {"%1 = CONST.idx 1\n%1 = CONST.idx 2", "line 2: %1 is defined twice"},
-      {"%1 = CONST.idx 1\n%2 = ADD.idx %1", "ADD has 2 sources"},
-      {"%1 = CONST.idx 1\n%2 = ADD.f32 %1 %1", "ADD.f32 of a source 0 of idx"},
-      {"%1 = CONST.f32 1\n%2 = IDIV.f32 %1 %1", "IDIV of f32"},
-      {"%1 = CONST.f32 1\n%2 = CMPLT.f32 %1 %1", "a comparison is bool"},
-      {"%1 = CONST.f32 1\n%2 = RESHAPE.f32 %1", "RESHAPE of a scalar"},
-      {"%1 = BUFFER.f32 [0 16]\n%2 = PERMUTE.f32 %1 [1]", "not a permutation"},
-      {"%1 = BUFFER.f32 [0 16]\n%2 = PERMUTE.f32 %1 [0 1 2 3 4 5 6 7 0]", "more than 8"},
-      {"%1 = BUFFER.f32 [0 16]\n%2 = CONST.idx 3\n%3 = RESHAPE.f32 %1 %2", "16 elements to 3"},
-      {"%1 = BUFFER.f32 [0 16]\n%2 = BITCAST.f64 %1\n%3 = CONST.idx 3\n%4=SHRINK.f64 %2 %3 %3\n%5=BITCAST.f32 %4\n%6=BITCAST.f64 %5\n%7=INDEX.f32 %5 %3", "no memory"},
-      {"%1 = CONST.f32 1\n%2 = BITCAST.f64 %1", "BITCAST of f32 to f64"},
-      {"%1 = CONST.idx 4\n%2 = RANGE %1 [0 FOO]", "unknown axis kind"},
-      {"%1 = CONST.idx 4\n%2 = RANGE %1", "needs its argument"},
-      {"%1 = CONST.idx 4\n%2 = REDUCE.idx %1 %1 [ADD]", "should be a RANGE"},
-      {"%1 = CONST.idx 4\n%2 = REDUCE.idx %1 [SUB]", "does not reduce"},
-      {"%1 = CONST.idx 4\n%2 = RANGE %1 [0 LOOP]\n%3 = REDUCE.idx %1 %2 [ADD 3]", "REDUCE needs 3 sources"},
-      {"%1 = CONST.idx 4\n%2 = RANGE %1 [0 LOOP]\n%3 = REDUCE.idx %1 %2 [ADD -3]", "REDUCE of -3 values"},
-      {"%1 = VAR \"n\" 5..4", "bounds 5..4"},
-      {"%1 = VAR \"n 5..4", "closing quote"},
-      {"%1 = VAR \"n\\q\" 5..4", "unknown escape"},
-      {"%1 = CONST.idx 4 4", "is too much"},
-      {"%1 = INVALID\n%2 = CONST.idx 4\n%3 = ADD.idx %2 %1", "INVALID outside of"},
-      {"%1 = SHUFFLE.f32x2 [0 1]", "SHUFFLE needs 1 sources"},
-      {"%1 = SINK\n%2 = CAST.f32 %1", "has no value"},
-      {"%99999999999999999999 = SINK", "integer expected"},
-      {"%-1 = SINK", "no name of a node"},
+  static const struct { const char *text, *message;
+  } cases[] = {
+    {"", "no node"},
+    {"\n; nothing\n", "line 2: no node"},
+    {"hello", "line 1: '%' expected"},
+    {"%1 ADD", "line 1: '=' expected"},
+    {"%1 = FOO", "unknown op 'FOO'"},
+    {"%1 = CONST.f99 1", "unknown dtype 'f99'"},
+    {"%1 = CONST.f32x 1", "unknown dtype"},
+    {"%1 = CONST.f32x0 1", "0 lanes"},
+    {"%1 = CONST.f32x99999999999999999999 1", "integer expected"},
+    {"%1 = CONST.f32 abc", "not a f32"},
+    {"%1 = CONST.u8 256", "does not fit"},
+    {"%1 = CONST.idx 9223372036854775808", "integer expected"},
+    {"%1 = CONST.idx 1\n%2 = ADD.idx %1 %3", "line 2: %3 is not defined"},
+    {"%1 = CONST.idx 1\n%1 = CONST.idx 2", "line 2: %1 is defined twice"},
+    {"%1 = CONST.idx 1\n%2 = ADD.idx %1", "ADD has 2 sources"},
+    {"%1 = CONST.idx 1\n%2 = ADD.f32 %1 %1", "ADD.f32 of a source 0 of idx"},
+    {"%1 = CONST.f32 1\n%2 = IDIV.f32 %1 %1", "IDIV of f32"},
+    {"%1 = CONST.f32 1\n%2 = CMPLT.f32 %1 %1", "a comparison is bool"},
+    {"%1 = CONST.f32 1\n%2 = RESHAPE.f32 %1", "RESHAPE of a scalar"},
+    {"%1 = BUFFER.f32 [0 16]\n%2 = PERMUTE.f32 %1 [1]", "not a permutation"},
+    {"%1 = BUFFER.f32 [0 16]\n%2 = PERMUTE.f32 %1 [0 1 2 3 4 5 6 7 0]", "more than 8"},
+    {"%1 = BUFFER.f32 [0 16]\n%2 = CONST.idx 3\n%3 = RESHAPE.f32 %1 %2", "16 elements to 3"},
+    {"%1 = BUFFER.f32 [0 16]\n%2 = BITCAST.f64 %1\n%3 = CONST.idx 3\n%4=SHRINK.f64 %2 %3 %3\n%5=BITCAST.f32 "
+     "%4\n%6=BITCAST.f64 %5\n%7=INDEX.f32 %5 %3",
+     "no memory"},
+    {"%1 = CONST.f32 1\n%2 = BITCAST.f64 %1", "BITCAST of f32 to f64"},
+    {"%1 = CONST.idx 4\n%2 = RANGE %1 [0 FOO]", "unknown axis kind"},
+    {"%1 = CONST.idx 4\n%2 = RANGE %1", "needs its argument"},
+    {"%1 = CONST.idx 4\n%2 = REDUCE.idx %1 %1 [ADD]", "should be a RANGE"},
+    {"%1 = CONST.idx 4\n%2 = REDUCE.idx %1 [SUB]", "does not reduce"},
+    {"%1 = CONST.idx 4\n%2 = RANGE %1 [0 LOOP]\n%3 = REDUCE.idx %1 %2 [ADD 3]", "REDUCE needs 3 sources"},
+    {"%1 = CONST.idx 4\n%2 = RANGE %1 [0 LOOP]\n%3 = REDUCE.idx %1 %2 [ADD -3]", "REDUCE of -3 values"},
+    {"%1 = VAR \"n\" 5..4", "bounds 5..4"},
+    {"%1 = VAR \"n 5..4", "closing quote"},
+    {"%1 = VAR \"n\\q\" 5..4", "unknown escape"},
+    {"%1 = CONST.idx 4 4", "is too much"},
+    {"%1 = INVALID\n%2 = CONST.idx 4\n%3 = ADD.idx %2 %1", "INVALID outside of"},
+    {"%1 = SHUFFLE.f32x2 [0 1]", "SHUFFLE needs 1 sources"},
+    {"%1 = SINK\n%2 = CAST.f32 %1", "has no value"},
+    {"%99999999999999999999 = SINK", "integer expected"},
+    {"%-1 = SINK", "no name of a node"},
   };
   for (size_t i = 0; i < COUNT(cases); i++) {
     graph *g = graph_new(NULL);
@@ -224,8 +233,10 @@ static void expressions_for_people_are_limited(void **state) {
   assert_true(s.n < 4000);
   assert_non_null(strstr(str_c(&s), "..."));
   str_free(&s);
-  uop *r = uop_range(g, uop_idx(g, 16), 0, AXIS_LOOP), *p = uop_new(g, OP_PARAM, DT_F32, 1, NULL, 0, (uarg){.a = 1, .b = 64});
-  uop *l = uop_load(g, uop_index(g, p, uop_op2(g, OP_ADD, uop_op2(g, OP_MUL, r, uop_idx(g, 4)), uop_idx(g, 3))), DT_F32, 1);
+  uop *r = uop_range(g, uop_idx(g, 16), 0, AXIS_LOOP),
+      *p = uop_new(g, OP_PARAM, DT_F32, 1, NULL, 0, (uarg){.a = 1, .b = 64});
+  uop *l =
+    uop_load(g, uop_index(g, p, uop_op2(g, OP_ADD, uop_op2(g, OP_MUL, r, uop_idx(g, 4)), uop_idx(g, 3))), DT_F32, 1);
   uop_print_expr(&s, uop_op2(g, OP_MAX, l, uop_float(g, DT_F32, 0)));
   assert_string_equal(str_c(&s), "MAX(p1[((r0_16*4)+3)], 0.0)");
   str_free(&s);

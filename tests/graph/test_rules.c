@@ -1,5 +1,5 @@
-// Every rule table of graph/: well-formed, each rule right on random nodes, and all together ending at one normal form.  The
-// checks themselves (rulecheck.h) are tried on tables that are wrong.
+// Every rule table of graph/: well-formed, each rule right on random nodes, and all together ending at one normal form.
+// The checks themselves (rulecheck.h) are tried on tables that are wrong.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,8 @@ static size_t nodes_below(uop *u) {
   return n;
 }
 
-// Simplifying ends (the engine dies where it does not), does not blow up, changes no value, and does nothing the second time.
+// Simplifying ends (the engine dies where it does not), does not blow up, changes no value, and does nothing the second
+// time.
 static void simplifying_ends(void **state) {
   (void)state;
   gen r = {.seed = 31};
@@ -59,15 +60,23 @@ static void simplifying_ends(void **state) {
     uop *to = simplify(r.g, u), *again = simplify(r.g, to);
     if (again != to) { str_add(&out, "    simplified once and twice:\n"); show_pair(&out, to, again); bad++; }
     bad += same_values(&out, &r, u, to, 0, 8);
-    if (nodes_below(to) > 3 * nodes_below(u) + 20) { str_addf(&out, "    %zu nodes became %zu\n", nodes_below(u), nodes_below(to)); show_pair(&out, u, to); bad++; }
+    if (nodes_below(to) > 3 * nodes_below(u) + 20) {
+      str_addf(&out, "    %zu nodes became %zu\n", nodes_below(u), nodes_below(to));
+      show_pair(&out, u, to);
+      bad++;
+    }
     gen_end(&r);
   }
   no_complaints(bad, &out);
 }
 
-// --- the checks see what is wrong ----------------------------------------------------------------------------------------
+// --- the checks see what is wrong ------------------------------------------------------------------------------------
 
-static uop *adds_one(graph *g, uop *u, uop *const *v, void *ctx) { (void)u; (void)ctx; return uop_op2(g, OP_ADD, v[0], uop_const_like(g, v[0], 1)); }
+static uop *adds_one(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)u;
+  (void)ctx;
+  return uop_op2(g, OP_ADD, v[0], uop_const_like(g, v[0], 1));
+}
 static uop *zero(graph *g, uop *u, uop *const *v, void *ctx) { (void)v; (void)ctx; return uop_const_like(g, u, 0); }
 static uop *never(graph *g, uop *u, uop *const *v, void *ctx) { (void)g; (void)u; (void)v; (void)ctx; return NULL; }
 

@@ -1,4 +1,5 @@
-// Nodes: equal ones are one pointer, commutation and constants are canonical, bounds and shapes are derived, graphs nest.
+// Nodes: equal ones are one pointer, commutation and constants are canonical, bounds and shapes are derived, graphs
+// nest.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,9 +28,11 @@ static void ranges_are_those_that_nothing_below_binds(void **state) {
   uop *sum = uop_new(inner, OP_REDUCE, DT_F32, 1, (uop *[]){load, j}, 2, (uarg){.a = OP_ADD});
   assert_true(uop_varies(sum, i) && !uop_varies(sum, j));
   assert_true(uop_has_axis(sum, AXIS_LOOP) && !uop_has_axis(sum, AXIS_REDUCE));
-  uop *to = uop_index(inner, buffer, i), *store = uop_new(inner, OP_STORE, DT_VOID, 1, (uop *[]){to, sum, i}, 3, (uarg){0});
+  uop *to = uop_index(inner, buffer, i),
+      *store = uop_new(inner, OP_STORE, DT_VOID, 1, (uop *[]){to, sum, i}, 3, (uarg){0});
   assert_int_equal(uop_ranges(store).n, 0);
-  uop *part = uop_range(inner, uop_op2(inner, OP_ADD, i, uop_idx(g, 1)), 2, AXIS_LOOP);   // a loop whose end another one decides
+  // a loop whose end another one decides
+  uop *part = uop_range(inner, uop_op2(inner, OP_ADD, i, uop_idx(g, 1)), 2, AXIS_LOOP);
   assert_true(uop_varies(part, part) && uop_varies(part, i));
   graph_free(inner);
   graph_free(g);
@@ -69,7 +72,8 @@ static void hashes_are_structural(void **state) {
   graph *g = graph_new(NULL), *h = graph_new(NULL);
   uop *x = uop_op2(g, OP_ADD, uop_var(g, "a", 0, 5), uop_op2(g, OP_MUL, uop_var(g, "b", 0, 7), uop_idx(g, 6)));
   for (int i = 0; i < 100; i++) uop_idx(h, i);
-  uop *b = uop_var(h, "b", 0, 7), *a = uop_var(h, "a", 0, 5), *y = uop_op2(h, OP_ADD, uop_op2(h, OP_MUL, uop_idx(h, 6), b), a);
+  uop *b = uop_var(h, "b", 0, 7), *a = uop_var(h, "a", 0, 5),
+      *y = uop_op2(h, OP_ADD, uop_op2(h, OP_MUL, uop_idx(h, 6), b), a);
   assert_ptr_not_equal(x, y);
   assert_int_equal(x->hash, y->hash);
   assert_int_equal(x->src[0]->hash, y->src[0]->hash);
@@ -120,7 +124,8 @@ static void graphs_nest(void **state) {
 static void sources_come_first(void **state) {
   (void)state;
   graph *g = graph_new(NULL);
-  uop *a = uop_var(g, "a", 0, 9), *b = uop_var(g, "b", 0, 9), *s = uop_op2(g, OP_SUB, a, b), *t = uop_op2(g, OP_MUL, s, s), *roots[] = {t, s, b};
+  uop *a = uop_var(g, "a", 0, 9), *b = uop_var(g, "b", 0, 9), *s = uop_op2(g, OP_SUB, a, b),
+      *t = uop_op2(g, OP_MUL, s, s), *roots[] = {t, s, b};
   arena *mem = arena_new();
   uop_list l = uop_toposort(mem, roots, 3);
   assert_int_equal(l.n, 4);
@@ -136,7 +141,7 @@ static void sources_come_first(void **state) {
   graph_free(g);
 }
 
-// --- shapes --------------------------------------------------------------------------------------------------------------
+// --- shapes ----------------------------------------------------------------------------------------------------------
 
 static void has_shape(const uop *u, int n, const int64_t *dims) {
   assert_non_null(u->shape);
@@ -178,7 +183,7 @@ static void shapes_follow(void **state) {
   graph_free(g);
 }
 
-// --- constants -----------------------------------------------------------------------------------------------------------
+// --- constants -------------------------------------------------------------------------------------------------------
 
 static void constants_are_canonical(void **state) {
   (void)state;

@@ -6,7 +6,9 @@
 #include "model/gguf.h"
 #include <string.h>
 
-static inline void w_int(str *s, uint64_t v, int bytes) { for (int i = 0; i < bytes; i++) str_addc(s, (char)(v >> 8 * i)); }
+static inline void w_int(str *s, uint64_t v, int bytes) {
+  for (int i = 0; i < bytes; i++) str_addc(s, (char)(v >> 8 * i));
+}
 static inline void w_u8(str *s, uint64_t v) { w_int(s, v, 1); }
 static inline void w_u32(str *s, uint64_t v) { w_int(s, v, 4); }
 static inline void w_u64(str *s, uint64_t v) { w_int(s, v, 8); }
@@ -28,9 +30,14 @@ static inline void w_key_int(str *s, const char *key, enum gguf_type type, uint6
   w_int(s, v, bytes[type]);
 }
 static inline void w_key_str(str *s, const char *key, const char *v) { w_key(s, key, GGUF_STRING); w_str(s, v); }
-static inline void w_key_array(str *s, const char *key, uint32_t elem, uint64_t n) { w_key(s, key, GGUF_ARRAY); w_u32(s, elem); w_u64(s, n); }
+static inline void w_key_array(str *s, const char *key, uint32_t elem, uint64_t n) {
+  w_key(s, key, GGUF_ARRAY);
+  w_u32(s, elem);
+  w_u64(s, n);
+}
 
-static inline void w_tensor(str *s, const char *name, uint32_t n_dims, const uint64_t *ne, uint32_t type, uint64_t offset) {
+static inline void w_tensor(str *s, const char *name, uint32_t n_dims, const uint64_t *ne, uint32_t type,
+                            uint64_t offset) {
   w_str(s, name);
   w_u32(s, n_dims);
   for (uint32_t i = 0; i < n_dims && i < 8; i++) w_u64(s, ne[i]);

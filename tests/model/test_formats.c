@@ -1,6 +1,6 @@
 // Formats as expressions, beyond the bits of their numbers (tests/python/test_formats.py): the integer
-// dot product is the sum of its products, with activations rounded to 8 bits; and matrices of every format multiply on every target
-// as the meaning of the graph says.
+// dot product is the sum of its products, with activations rounded to 8 bits; and matrices of every format multiply on
+// every target as the meaning of the graph says.
 #define _GNU_SOURCE
 #include "codegen/kernel_rig.h"
 #include "codegen/format_blocks.h"
@@ -16,8 +16,12 @@ static int blocks_buffer(kt *t, const struct format *f) {
   return b;
 }
 
-static void begin(kt_run *r, const char *name) { *r = (kt_run){.name = name, .t = {.g = graph_new(NULL), .seed = 5, .tolerance = 1e-10}}; }
-static uop *sink_of(kt_run *r) { return uop_new(r->t.g, OP_SINK, DT_VOID, 1, r->t.effects.at, r->t.effects.n, (uarg){0}); }
+static void begin(kt_run *r, const char *name) {
+  *r = (kt_run){.name = name, .t = {.g = graph_new(NULL), .seed = 5, .tolerance = 1e-10}};
+}
+static uop *sink_of(kt_run *r) {
+  return uop_new(r->t.g, OP_SINK, DT_VOID, 1, r->t.effects.at, r->t.effects.n, (uarg){0});
+}
 static void plan_it(kt_run *r) { schedule_graph(r->t.g, sink_of(r), &r->s); }
 
 // What buffer `out` holds after a run on b; the caller frees it.
@@ -34,7 +38,7 @@ static unsigned char *contents(kt_run *r, const kt_backend *b, int out) {
   return copy;
 }
 
-// ---- integer dot products -----------------------------------------------------------------------------------------------
+// ---- integer dot products -------------------------------------------------------------------------------------------
 
 // x rounded to 8 bits with a scale per group, in plain C; halves where groups are small, as the format Q8_0 has them.
 static void round_activations(const float *x, int64_t group, double *out) {
@@ -87,7 +91,9 @@ static void check_dot(const struct format *f, const kt_backend *b, const float *
   float *got = (float *)(void *)contents(&r, b, r.t.n_bufs - 1);
   double error2 = 0, sum2 = 0;
   for (int i = 0; i < TOKENS * ROWS; i++) { error2 += pow((double)got[i] - want[i], 2); sum2 += want[i] * want[i]; }
-  if (!(error2 <= 1e-10 * sum2)) fail_msg("%s on %s: NMSE %.3g, first %.9g, should be %.9g", f->name, b->name, error2 / sum2, (double)got[0], want[0]);
+  if (!(error2 <= 1e-10 * sum2))
+    fail_msg("%s on %s: NMSE %.3g, first %.9g, should be %.9g", f->name, b->name, error2 / sum2, (double)got[0],
+             want[0]);
   free(got);
   kt_finish(&r);
 }
@@ -120,7 +126,7 @@ static void test_dots_native(void **state) { (void)state; dots_on_cpu("native", 
 static void test_dots_v3(void **state) { (void)state; dots_on_cpu("x86-64-v3", KT_LLVM, "x86-64-v3"); }
 static void test_dots_v2(void **state) { (void)state; dots_on_cpu("x86-64-v2", KT_LLVM, "x86-64-v2"); }
 
-// ---- products in floats -------------------------------------------------------------------------------------------------
+// ---- products in floats ---------------------------------------------------------------------------------------------
 
 static void products_on(const kt_backend *b) {
   int failed = 0;
@@ -149,7 +155,10 @@ static void products_on_cpu(const char *name, enum kt_way way, const char *cpu) 
 
 static void test_products_native(void **state) { (void)state; products_on_cpu("native", KT_LLVM, "native"); }
 static void test_products_v2(void **state) { (void)state; products_on_cpu("x86-64-v2", KT_LLVM, "x86-64-v2"); }
-static void test_products_interpreted(void **state) { (void)state; products_on_cpu("interpreter, optimised", KT_REF, "native"); }
+static void test_products_interpreted(void **state) {
+  (void)state;
+  products_on_cpu("interpreter, optimised", KT_REF, "native");
+}
 static void test_products_opencl(void **state) {
   (void)state;
   kt_backend b = {.name = "OpenCL", .way = KT_CL};
@@ -160,8 +169,13 @@ static void test_products_opencl(void **state) {
 int main(void) {
   env_set(ENV_SPEC, "1");
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_dots_reference), cmocka_unit_test(test_dots_native), cmocka_unit_test(test_dots_v3),
-    cmocka_unit_test(test_dots_v2), cmocka_unit_test(test_products_native), cmocka_unit_test(test_products_v2), cmocka_unit_test(test_products_interpreted),
+    cmocka_unit_test(test_dots_reference),
+    cmocka_unit_test(test_dots_native),
+    cmocka_unit_test(test_dots_v3),
+    cmocka_unit_test(test_dots_v2),
+    cmocka_unit_test(test_products_native),
+    cmocka_unit_test(test_products_v2),
+    cmocka_unit_test(test_products_interpreted),
     cmocka_unit_test(test_products_opencl),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

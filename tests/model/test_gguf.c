@@ -1,5 +1,6 @@
-// The GGUF reader: what it makes of good files, and that every hostile one gets an error which names file, key and value.
-// Hostile files are built in memory blocks of exactly their size, so that the sanitizer build sees every byte too far.
+// The GGUF reader: what it makes of good files, and that every hostile one gets an error which names file, key and
+// value. Hostile files are built in memory blocks of exactly their size, so that the sanitizer build sees every byte
+// too far.
 #define _GNU_SOURCE
 #include "gguf_writer.h"
 #include <fcntl.h>
@@ -98,7 +99,8 @@ static uint64_t read_all(const gguf *g, size_t max_items) {
     const gguf_tensor *t = gguf_tensor_at(g, i);
     const gguf_shard *file = gguf_shard_at(g, t->shard);
     assert_ptr_equal(gguf_tensor_find(g, t->name), t);
-    assert_true(t->offset >= file->data_offset && t->offset + t->nbytes <= file->data_end && file->data_end <= file->size);
+    assert_true(t->offset >= file->data_offset && t->offset + t->nbytes <= file->data_end &&
+                file->data_end <= file->size);
     assert_int_equal(t->offset % file->alignment, 0);
     assert_ptr_equal(t->data, file->map + t->offset);
     for (size_t j = 0; j < t->nbytes; j++) sum += ((const unsigned char *)t->data)[j];
@@ -164,7 +166,8 @@ static void test_optional(void **state) {
 }
 
 // Each getter on a key of the wrong kind, with a value that does not fit, or missing.
-#define no_getter(call, says) do { error err = {0}; assert_int_equal(call, -1); assert_string_equal(err.text, "bad.gguf: key " says); } while (0)
+#define no_getter(call, says) do { error err = {0}; assert_int_equal(call, -1); \
+  assert_string_equal(err.text, "bad.gguf: key " says); } while (0)
 static void test_getters_refuse(void **state) {
   (void)state;
   void *copy;
@@ -176,24 +179,34 @@ static void test_getters_refuse(void **state) {
   size_t n;
   no_getter(gguf_u32(g, "none", &u, &err), "'none': is missing (expected an integer from 0 to 4294967295)");
   no_getter(gguf_u32(g, "a.i8", &u, &err), "'a.i8': expected an integer from 0 to 4294967295, found INT8 -100");
-  no_getter(gguf_u32(g, "a.u64", &u, &err), "'a.u64': expected an integer from 0 to 4294967295, found UINT64 18446744073709551615");
+  no_getter(gguf_u32(g, "a.u64", &u, &err),
+            "'a.u64': expected an integer from 0 to 4294967295, found UINT64 18446744073709551615");
   no_getter(gguf_u32(g, "a.f32", &u, &err), "'a.f32': expected an integer from 0 to 4294967295, found FLOAT32 1e-06");
-  no_getter(gguf_i32(g, "a.i64", &i, &err), "'a.i64': expected an integer from -2147483648 to 2147483647, found INT64 -9223372036854775808");
-  no_getter(gguf_i64(g, "a.u64", &i8, &err), "'a.u64': expected an integer below 2^63, found UINT64 18446744073709551615");
-  no_getter(gguf_u64(g, "a.i32", &u8, &err), "'a.i32': expected an integer that is not negative, found INT32 -2000000000");
+  no_getter(gguf_i32(g, "a.i64", &i, &err),
+            "'a.i64': expected an integer from -2147483648 to 2147483647, found INT64 -9223372036854775808");
+  no_getter(gguf_i64(g, "a.u64", &i8, &err),
+            "'a.u64': expected an integer below 2^63, found UINT64 18446744073709551615");
+  no_getter(gguf_u64(g, "a.i32", &u8, &err),
+            "'a.i32': expected an integer that is not negative, found INT32 -2000000000");
   no_getter(gguf_f32(g, "a.u8", &f, &err), "'a.u8': expected a FLOAT32 number, found UINT8 200");
   no_getter(gguf_f32(g, "a.f64", &f, &err), "'a.f64': expected a FLOAT32 number, found FLOAT64 1e+300");
-  no_getter(gguf_f64(g, "general.architecture", &d, &err), "'general.architecture': expected a floating-point number, found STRING \"test\"");
+  no_getter(gguf_f64(g, "general.architecture", &d, &err),
+            "'general.architecture': expected a floating-point number, found STRING \"test\"");
   no_getter(gguf_bool(g, "a.u8", &b, &err), "'a.u8': expected a BOOL, found UINT8 200");
   no_getter(gguf_str(g, "a.words", &s, &err), "'a.words': expected a STRING, found ARRAY of 4 STRING");
   no_getter(gguf_strs(g, "a.numbers", &v, &err), "'a.numbers': expected an ARRAY of STRING, found ARRAY of 3 INT16");
   no_getter(gguf_strs(g, "none", &v, &err), "'none': is missing (expected an ARRAY of STRING)");
-  no_getter(gguf_i32s(g, "a.words", a, &is, &n, &err), "'a.words': expected an ARRAY, each an integer from -2147483648 to 2147483647, found ARRAY of 4 STRING");
-  no_getter(gguf_u32s(g, "a.numbers", a, &us, &n, &err), "'a.numbers': element 2: expected an integer from 0 to 4294967295, found INT16 -3");
-  no_getter(gguf_f32s(g, "a.numbers", a, &fs, &n, &err), "'a.numbers': element 0: expected a FLOAT32 number, found INT16 1");
-  no_getter(gguf_f32s_opt(g, "a.f32", a, &fs, &n, &err), "'a.f32': expected an ARRAY, each a FLOAT32 number, found FLOAT32 1e-06");
+  no_getter(gguf_i32s(g, "a.words", a, &is, &n, &err),
+            "'a.words': expected an ARRAY, each an integer from -2147483648 to 2147483647, found ARRAY of 4 STRING");
+  no_getter(gguf_u32s(g, "a.numbers", a, &us, &n, &err),
+            "'a.numbers': element 2: expected an integer from 0 to 4294967295, found INT16 -3");
+  no_getter(gguf_f32s(g, "a.numbers", a, &fs, &n, &err),
+            "'a.numbers': element 0: expected a FLOAT32 number, found INT16 1");
+  no_getter(gguf_f32s_opt(g, "a.f32", a, &fs, &n, &err),
+            "'a.f32': expected an ARRAY, each a FLOAT32 number, found FLOAT32 1e-06");
   no_getter(gguf_u32_each(g, "a.numbers", 4, each, &err), "'a.numbers': expected 4 elements, found 3");
-  no_getter(gguf_u32_each(g, "a.numbers", 3, each, &err), "'a.numbers': element 2: expected an integer from 0 to 4294967295, found INT16 -3");
+  no_getter(gguf_u32_each(g, "a.numbers", 3, each, &err),
+            "'a.numbers': element 2: expected an integer from 0 to 4294967295, found INT16 -3");
   no_getter(gguf_u32_each(g, "none", 3, each, &err), "'none': is missing (expected an integer from 0 to 4294967295)");
   arena_free(a);
   gguf_close(g);
@@ -243,7 +256,8 @@ static void test_tensors(void **state) {
   gguf *g = open_good(&copy);
   assert_int_equal(gguf_n_tensors(g), 3);
   assert_string_equal(gguf_tensor_at(g, 0)->name, "w");
-  const gguf_tensor *w = gguf_tensor_find(g, "w"), *cube = gguf_tensor_find(g, "cube"), *bias = gguf_tensor_find(g, "bias");
+  const gguf_tensor *w = gguf_tensor_find(g, "w"), *cube = gguf_tensor_find(g, "cube"),
+                    *bias = gguf_tensor_find(g, "bias");
   assert_null(gguf_tensor_find(g, "wx"));
   assert_null(gguf_tensor_find(g, ""));
   assert_int_equal(w->n_dims, 2);
@@ -280,7 +294,8 @@ static void test_print(void **state) {
   gguf_value_print(&s, gguf_find(g, "a.numbers"), 2);
   assert_string_equal(str_c(&s), "[1, 2, ... (3 elements)]");
   s.n = 0;
-  const gguf_value third = {.type = GGUF_FLOAT32, .f = (double)(1.0f / 3)}, big = {.type = GGUF_FLOAT32, .f = 500000}, odd = {.type = GGUF_FLOAT64, .f = 0.1};
+  const gguf_value third = {.type = GGUF_FLOAT32, .f = (double)(1.0f / 3)}, big = {.type = GGUF_FLOAT32, .f = 500000},
+                   odd = {.type = GGUF_FLOAT64, .f = 0.1};
   gguf_value_print(&s, &third, 0);
   str_addc(&s, ' ');
   gguf_value_print(&s, &big, 0);
@@ -373,9 +388,13 @@ static void test_header(void **state) {
   str_add(&s, "FUGG");
   w_u64(&s, 3);
   refused(&s, "byte-swapped");
-  const struct { uint32_t version; const char *says; } bad[] = {
-    {0, "version 0 is invalid"}, {1, "version 1 is too old"}, {4, "version 4 is unknown"}, {UINT32_MAX, "version 4294967295 is unknown"},
-    {0x03000000, "version 3 in big-endian order"}, {0x02000000, "version 2 in big-endian order"}};
+  const struct { uint32_t version; const char *says;
+  } bad[] = {{0, "version 0 is invalid"},
+             {1, "version 1 is too old"},
+             {4, "version 4 is unknown"},
+             {UINT32_MAX, "version 4294967295 is unknown"},
+             {0x03000000, "version 3 in big-endian order"},
+             {0x02000000, "version 2 in big-endian order"}};
   for (size_t i = 0; i < COUNT(bad); i++) {
     s = good_file();
     for (int k = 0; k < 4; k++) s.at[4 + k] = (char)(bad[i].version >> 8 * k);
@@ -446,10 +465,13 @@ static void test_keys(void **state) {
   w_key_int(&s, "twice", GGUF_UINT32, 1);
   w_key_str(&s, "twice", "of another type");
   refused(&s, "key 'twice'", "more than once");
-  const struct { const char *key; size_t n; const char *says; } bad[] = {
-    {"a\0b", 3, "byte 1 is 0x00"}, {"\0", 1, "byte 0 is 0x00"}, {"ab\x80", 3, "byte 2 is 0x80"}, {"\xc0\xaf", 2, "0xc0"},
-    {"\xe0\x80\xaf", 3, "0xe0"}, {"\xed\xa0\x80", 3, "0xed"}, {"\xf4\x90\x80\x80", 4, "0xf4"}, {"\xf8\x88\x80\x80\x80", 5, "0xf8"},
-    {"x\xe2\x82", 3, "byte 1 is 0xe2"}, {"\xff", 1, "0xff"}, {"\xf0\x80\x80\x80", 4, "0xf0"}};
+  const struct { const char *key; size_t n; const char *says;
+  } bad[] = {{"a\0b", 3, "byte 1 is 0x00"},      {"\0", 1, "byte 0 is 0x00"},
+             {"ab\x80", 3, "byte 2 is 0x80"},    {"\xc0\xaf", 2, "0xc0"},
+             {"\xe0\x80\xaf", 3, "0xe0"},        {"\xed\xa0\x80", 3, "0xed"},
+             {"\xf4\x90\x80\x80", 4, "0xf4"},    {"\xf8\x88\x80\x80\x80", 5, "0xf8"},
+             {"x\xe2\x82", 3, "byte 1 is 0xe2"}, {"\xff", 1, "0xff"},
+             {"\xf0\x80\x80\x80", 4, "0xf0"}};
   for (size_t i = 0; i < COUNT(bad); i++) {
     w_header(&s, 0, 1);
     w_strn(&s, bad[i].key, bad[i].n);
@@ -522,10 +544,13 @@ static void test_bad_arrays(void **state) {
   w_key(&s, "deep", GGUF_ARRAY);
   for (int i = 0; i < 100000; i++) { w_u32(&s, GGUF_ARRAY); w_u64(&s, 1); }
   refused(&s, "key 'deep'", "arrays do not nest");
-  const struct { uint32_t elem; uint64_t n; } wraps[] = {                     // count * size is small, or zero, in 64 bits
-    {GGUF_UINT64, 1ull << 61}, {GGUF_UINT64, (1ull << 61) + 1}, {GGUF_FLOAT32, 1ull << 62}, {GGUF_UINT16, (1ull << 63) + 2},
-    {GGUF_UINT8, UINT64_MAX}, {GGUF_BOOL, UINT64_MAX}, {GGUF_STRING, 1ull << 61}, {GGUF_STRING, UINT64_MAX}, {GGUF_STRING, 1000000000},
-    {GGUF_UINT32, 26}};
+  // count * size is small, or zero, in 64 bits
+  const struct { uint32_t elem; uint64_t n;
+  } wraps[] = {{GGUF_UINT64, 1ull << 61},  {GGUF_UINT64, (1ull << 61) + 1},
+               {GGUF_FLOAT32, 1ull << 62}, {GGUF_UINT16, (1ull << 63) + 2},
+               {GGUF_UINT8, UINT64_MAX},   {GGUF_BOOL, UINT64_MAX},
+               {GGUF_STRING, 1ull << 61},  {GGUF_STRING, UINT64_MAX},
+               {GGUF_STRING, 1000000000},  {GGUF_UINT32, 26}};
   for (size_t i = 0; i < COUNT(wraps); i++) {
     char text[80];
     w_header(&s, 0, 1);
@@ -556,10 +581,16 @@ static void test_bad_arrays(void **state) {
 static void test_alignment(void **state) {
   (void)state;
   str s = {0};
-  const struct { enum gguf_type type; uint64_t v; const char *says; } bad[] = {
-    {GGUF_UINT32, 0, "0 is no power of two"}, {GGUF_UINT32, 3, "3 is no power of two"}, {GGUF_UINT32, 4, "4 is no power of two from 8"}, {GGUF_UINT32, 48, "48 is no power of two"},
-    {GGUF_UINT32, 1ull << 31, "2147483648 is no power of two from 8 to 16777216"}, {GGUF_UINT32, UINT32_MAX, "4294967295"},
-    {GGUF_UINT64, 32, "expected UINT32, found UINT64"}, {GGUF_INT32, 32, "expected UINT32, found INT32"}, {GGUF_BOOL, 1, "expected UINT32, found BOOL"}};
+  const struct { enum gguf_type type; uint64_t v; const char *says;
+  } bad[] = {{GGUF_UINT32, 0, "0 is no power of two"},
+             {GGUF_UINT32, 3, "3 is no power of two"},
+             {GGUF_UINT32, 4, "4 is no power of two from 8"},
+             {GGUF_UINT32, 48, "48 is no power of two"},
+             {GGUF_UINT32, 1ull << 31, "2147483648 is no power of two from 8 to 16777216"},
+             {GGUF_UINT32, UINT32_MAX, "4294967295"},
+             {GGUF_UINT64, 32, "expected UINT32, found UINT64"},
+             {GGUF_INT32, 32, "expected UINT32, found INT32"},
+             {GGUF_BOOL, 1, "expected UINT32, found BOOL"}};
   for (size_t i = 0; i < COUNT(bad); i++) {
     w_header(&s, 0, 1);
     w_key_int(&s, "general.alignment", bad[i].type, bad[i].v);
@@ -586,17 +617,29 @@ static str one_tensor(const char *name, uint32_t n_dims, const uint64_t *ne, uin
 
 static void test_shapes(void **state) {
   (void)state;
-  const struct { uint32_t n_dims; uint64_t ne[4]; uint32_t type; const char *says; } bad[] = {
-    {0, {1}, FORMAT_F32, "0 dimensions, not 1 to 4"}, {5, {1, 1, 1, 1}, FORMAT_F32, "5 dimensions"}, {UINT32_MAX, {1}, FORMAT_F32, "4294967295 dimensions"},
-    {1, {0}, FORMAT_F32, "dimension 0 is 0"}, {3, {4, 0, 4}, FORMAT_F32, "dimension 1 is 0"}, {2, {4, (uint64_t)-1}, FORMAT_F32, "dimension 1 is -1"},
-    {1, {1ull << 63}, FORMAT_F32, "dimension 0 is -9223372036854775808"},
-    {2, {1ull << 32, 1ull << 32}, FORMAT_F32, "dimension 1 is 4294967296: more elements"}, {4, {1 << 16, 1 << 16, 1 << 16, 1 << 16}, FORMAT_F32, "dimension 3 is 65536: more elements"},
-    {3, {0x100000001, 0xffffffff, 2}, FORMAT_Q8_0, "more elements"}, {2, {1ull << 62, 2}, FORMAT_Q4_0, "more elements"},
-    {1, {1ull << 62}, FORMAT_F32, "more than 2^63 - 1 bytes"}, {1, {(1ull << 62) + 4}, FORMAT_F32, "more than 2^63 - 1 bytes"},
-    {1, {(1ull << 63) - 32}, FORMAT_Q8_0, "more than 2^63 - 1 bytes"}, {1, {INT64_MAX}, FORMAT_I8, "9223372036854775807 bytes at offset 0"},
-    {1, {4}, 43, "unknown type 43"}, {1, {4}, (uint32_t)-1, "unknown type 4294967295"}, {1, {4}, 0x80000000u, "unknown type 2147483648"},
-    {1, {33}, FORMAT_Q4_0, "rows of 33 elements are not whole blocks of Q4_0, which have 32"}, {2, {128, 2}, FORMAT_Q4_K, "rows of 128 elements are not whole blocks of Q4_K"},
-    {2, {32, 8}, FORMAT_Q6_K, "rows of 32"}, {1, {64}, FORMAT_Q1_0, "not whole blocks of Q1_0, which have 128"}};
+  const struct { uint32_t n_dims; uint64_t ne[4]; uint32_t type; const char *says;
+  } bad[] = {{0, {1}, FORMAT_F32, "0 dimensions, not 1 to 4"},
+             {5, {1, 1, 1, 1}, FORMAT_F32, "5 dimensions"},
+             {UINT32_MAX, {1}, FORMAT_F32, "4294967295 dimensions"},
+             {1, {0}, FORMAT_F32, "dimension 0 is 0"},
+             {3, {4, 0, 4}, FORMAT_F32, "dimension 1 is 0"},
+             {2, {4, (uint64_t)-1}, FORMAT_F32, "dimension 1 is -1"},
+             {1, {1ull << 63}, FORMAT_F32, "dimension 0 is -9223372036854775808"},
+             {2, {1ull << 32, 1ull << 32}, FORMAT_F32, "dimension 1 is 4294967296: more elements"},
+             {4, {1 << 16, 1 << 16, 1 << 16, 1 << 16}, FORMAT_F32, "dimension 3 is 65536: more elements"},
+             {3, {0x100000001, 0xffffffff, 2}, FORMAT_Q8_0, "more elements"},
+             {2, {1ull << 62, 2}, FORMAT_Q4_0, "more elements"},
+             {1, {1ull << 62}, FORMAT_F32, "more than 2^63 - 1 bytes"},
+             {1, {(1ull << 62) + 4}, FORMAT_F32, "more than 2^63 - 1 bytes"},
+             {1, {(1ull << 63) - 32}, FORMAT_Q8_0, "more than 2^63 - 1 bytes"},
+             {1, {INT64_MAX}, FORMAT_I8, "9223372036854775807 bytes at offset 0"},
+             {1, {4}, 43, "unknown type 43"},
+             {1, {4}, (uint32_t)-1, "unknown type 4294967295"},
+             {1, {4}, 0x80000000u, "unknown type 2147483648"},
+             {1, {33}, FORMAT_Q4_0, "rows of 33 elements are not whole blocks of Q4_0, which have 32"},
+             {2, {128, 2}, FORMAT_Q4_K, "rows of 128 elements are not whole blocks of Q4_K"},
+             {2, {32, 8}, FORMAT_Q6_K, "rows of 32"},
+             {1, {64}, FORMAT_Q1_0, "not whole blocks of Q1_0, which have 128"}};
   for (size_t i = 0; i < COUNT(bad); i++) {
     str s = one_tensor("blk.0.attn_q.weight", bad[i].n_dims, bad[i].ne, bad[i].type, 0);
     refused(&s, "tensor 'blk.0.attn_q.weight'", bad[i].says);
@@ -644,11 +687,16 @@ static void test_names(void **state) {
 
 static void test_offsets(void **state) {
   (void)state;
-  const struct { uint64_t ne, offset; const char *says; } bad[] = {
-    {4, 1, "offset 1 is no multiple of the alignment, 32"}, {4, 48, "offset 48"}, {4, UINT64_MAX, "offset 18446744073709551615"},
-    {4, 992, "16 bytes at offset 992 of the data reach past its end (1000 bytes)"}, {251, 0, "1004 bytes at offset 0"}, {4, 1024, "offset 1024"},
-    {4, 1ull << 63, "offset 9223372036854775808"}, {8, UINT64_MAX - 31, "32 bytes at offset 18446744073709551584"},
-    {(1ull << 61) - 8, 1ull << 63, "9223372036854775776 bytes at offset 9223372036854775808"}};
+  const struct { uint64_t ne, offset; const char *says;
+  } bad[] = {{4, 1, "offset 1 is no multiple of the alignment, 32"},
+             {4, 48, "offset 48"},
+             {4, UINT64_MAX, "offset 18446744073709551615"},
+             {4, 992, "16 bytes at offset 992 of the data reach past its end (1000 bytes)"},
+             {251, 0, "1004 bytes at offset 0"},
+             {4, 1024, "offset 1024"},
+             {4, 1ull << 63, "offset 9223372036854775808"},
+             {8, UINT64_MAX - 31, "32 bytes at offset 18446744073709551584"},
+             {(1ull << 61) - 8, 1ull << 63, "9223372036854775776 bytes at offset 9223372036854775808"}};
   for (size_t i = 0; i < COUNT(bad); i++) {
     str s = one_tensor("t", 1, W_NE(bad[i].ne), FORMAT_F32, bad[i].offset);
     refused(&s, "tensor 't'", bad[i].says);
@@ -730,7 +778,8 @@ static void test_corruption(void **state) {
 static void test_extreme_numbers(void **state) {
   (void)state;
   str s = good_file(), t = {0};
-  const uint64_t values[] = {0, 1, 2, 0x7fffffff, 0x80000000, 0xffffffff, 1ull << 32, s.n, s.n - 1, 1ull << 60, INT64_MAX, 1ull << 63, UINT64_MAX - 7, UINT64_MAX};
+  const uint64_t values[] = {0,   1,       2,          0x7fffffff, 0x80000000, 0xffffffff,     1ull << 32,
+                             s.n, s.n - 1, 1ull << 60, INT64_MAX,  1ull << 63, UINT64_MAX - 7, UINT64_MAX};
   for (size_t at = 4; at + 8 <= s.n; at++)
     for (size_t v = 0; v < COUNT(values); v++)
       for (size_t bytes = 4; bytes <= 8; bytes += 4) {
@@ -793,8 +842,10 @@ static void not_opened(const char *path, const char *part, const char *part2) {
   gguf *g;
   error err = {0};
   if (!gguf_open(path, &g, &err)) fail_msg("%s was accepted", path);
-  if (!strstr(err.text, part) || !strstr(err.text, part2)) fail_msg("'%s' does not say '%s' and '%s'", err.text, part, part2);
-  if (strncmp(err.text, path, strlen(path)) && !strstr(err.text, folder)) fail_msg("'%s' does not name %s", err.text, path);
+  if (!strstr(err.text, part) || !strstr(err.text, part2))
+    fail_msg("'%s' does not say '%s' and '%s'", err.text, part, part2);
+  if (strncmp(err.text, path, strlen(path)) && !strstr(err.text, folder))
+    fail_msg("'%s' does not name %s", err.text, path);
 }
 
 static void test_files(void **state) {
@@ -875,23 +926,32 @@ static void test_split(void **state) {
 
 static void test_split_lies(void **state) {
   (void)state;
-  const struct { int no, count, tensors; const char *a, *says, *says2; } bad[] = {      // the second of two
-    {0, 2, 4, "c", "l-00002-of-00002.gguf: key 'split.no': 0", "wrong order"}, {1, 3, 4, "c", "key 'split.count': 3", "but 2 in"},
-    {1, 2, 5, "c", "key 'split.tensors.count': 5", "but 4 in"}, {-1, 2, 4, "c", "key 'split.no' is missing", "l-00002"},
-    {-1, -1, -1, "c", "key 'split.count': 1, but 2 in", "l-00002"}, {1, 2, -1, "c", "key 'split.tensors.count' is missing", "l-00002"},
-    {2, 2, 4, "c", "key 'split.no': 2 is not less than split.count, 2", "l-00002"}, {1, 2, 4, "a", "tensor 'a' stands in", "l-00001-of-00002.gguf"},
-    {1, 0, 4, "c", "key 'split.count': 0", "l-00002"}};
+  const struct { int no, count, tensors; const char *a, *says, *says2;
+  } bad[] = {// the second of two
+             {0, 2, 4, "c", "l-00002-of-00002.gguf: key 'split.no': 0", "wrong order"},
+             {1, 3, 4, "c", "key 'split.count': 3", "but 2 in"},
+             {1, 2, 5, "c", "key 'split.tensors.count': 5", "but 4 in"},
+             {-1, 2, 4, "c", "key 'split.no' is missing", "l-00002"},
+             {-1, -1, -1, "c", "key 'split.count': 1, but 2 in", "l-00002"},
+             {1, 2, -1, "c", "key 'split.tensors.count' is missing", "l-00002"},
+             {2, 2, 4, "c", "key 'split.no': 2 is not less than split.count, 2", "l-00002"},
+             {1, 2, 4, "a", "tensor 'a' stands in", "l-00001-of-00002.gguf"},
+             {1, 0, 4, "c", "key 'split.count': 0", "l-00002"}};
   write_part("l-00001-of-00002.gguf", part(0, 2, 4, "a", "b"));
   for (size_t i = 0; i < COUNT(bad); i++) {
     write_part("l-00002-of-00002.gguf", part(bad[i].no, bad[i].count, bad[i].tensors, bad[i].a, "d"));
     not_opened(in_folder("l-00001-of-00002.gguf"), bad[i].says, bad[i].says2);
   }
-  const struct { const char *name; int no, count, tensors; const char *says; } first[] = {
-    {"l-00001-of-00002.gguf", 0, 2, 99, "key 'split.tensors.count': 4, but 99"}, {"l-00001-of-00002.gguf", 0, 3, 4, "the name says 2 files, but key 'split.count' says 3"},
-    {"l-00001-of-00002.gguf", 1, 2, 4, "the name says part 1, but key 'split.no' says 1, which is part 2"}, {"renamed.gguf", 0, 2, 4, "does not end in -00001-of-00002.gguf"},
-    {"x.gguf", 0, 65535, 4, "key 'split.count': 65535 is not from 1 to 9999"}, {"x.gguf", 0, 1, 7, "key 'split.tensors.count': 7, but the 1 files have 2 tensors"},
-    {"x.gguf", 1, 1, 2, "key 'split.no': 1 is not less than split.count, 1"}, {"x.gguf", 0, -1, 2, "key 'split.count' is missing"},
-    {"00001-of-00002.gguf", 0, 2, 4, "does not end in -00001-of-00002.gguf"}};
+  const struct { const char *name; int no, count, tensors; const char *says;
+  } first[] = {{"l-00001-of-00002.gguf", 0, 2, 99, "key 'split.tensors.count': 4, but 99"},
+               {"l-00001-of-00002.gguf", 0, 3, 4, "the name says 2 files, but key 'split.count' says 3"},
+               {"l-00001-of-00002.gguf", 1, 2, 4, "the name says part 1, but key 'split.no' says 1, which is part 2"},
+               {"renamed.gguf", 0, 2, 4, "does not end in -00001-of-00002.gguf"},
+               {"x.gguf", 0, 65535, 4, "key 'split.count': 65535 is not from 1 to 9999"},
+               {"x.gguf", 0, 1, 7, "key 'split.tensors.count': 7, but the 1 files have 2 tensors"},
+               {"x.gguf", 1, 1, 2, "key 'split.no': 1 is not less than split.count, 1"},
+               {"x.gguf", 0, -1, 2, "key 'split.count' is missing"},
+               {"00001-of-00002.gguf", 0, 2, 4, "does not end in -00001-of-00002.gguf"}};
   write_part("l-00002-of-00002.gguf", part(1, 2, 4, "c", "d"));
   for (size_t i = 0; i < COUNT(first); i++) {
     write_part(first[i].name, part(first[i].no, first[i].count, first[i].tensors, "a", "b"));
@@ -921,13 +981,19 @@ static void test_split_lies(void **state) {
 
 static void test_real_files(void **state) {
   (void)state;
-  const struct { const char *name; size_t tensors; const char *key; size_t tokens; } real[] = {
-    {"models/tiny-llama.gguf", 0, "tokenizer.ggml.tokens", 0}, {"models/tiny-qwen2.gguf", 0, "tokenizer.ggml.tokens", 0},
-    {"models/tiny-qwen3.gguf", 0, "tokenizer.ggml.tokens", 0}, {"models/tiny-qwen3moe.gguf", 0, "tokenizer.ggml.tokens", 0},
-    {"models/tiny-deepseek2.gguf", 0, "tokenizer.ggml.tokens", 0}, {"models/tiny-deepseek2-mla.gguf", 0, "tokenizer.ggml.tokens", 0},
-    {"models/tinypy-q4_k_m.gguf", 0, "tokenizer.ggml.tokens", 0}, {"models/tinypy-f16.gguf", 0, "tokenizer.ggml.tokens", 0},
-    {"vocabs/ggml-vocab-llama-bpe.gguf", 0, "tokenizer.ggml.tokens", 128256}, {"vocabs/ggml-vocab-llama-spm.gguf", 0, "tokenizer.ggml.tokens", 32000},
-    {"vocabs/ggml-vocab-qwen2.gguf", 0, "tokenizer.ggml.tokens", 151936}, {"vocabs/ggml-vocab-gpt-2.gguf", 0, "tokenizer.ggml.tokens", 50257}};
+  const struct { const char *name; size_t tensors; const char *key; size_t tokens;
+  } real[] = {{"models/tiny-llama.gguf", 0, "tokenizer.ggml.tokens", 0},
+              {"models/tiny-qwen2.gguf", 0, "tokenizer.ggml.tokens", 0},
+              {"models/tiny-qwen3.gguf", 0, "tokenizer.ggml.tokens", 0},
+              {"models/tiny-qwen3moe.gguf", 0, "tokenizer.ggml.tokens", 0},
+              {"models/tiny-deepseek2.gguf", 0, "tokenizer.ggml.tokens", 0},
+              {"models/tiny-deepseek2-mla.gguf", 0, "tokenizer.ggml.tokens", 0},
+              {"models/tinypy-q4_k_m.gguf", 0, "tokenizer.ggml.tokens", 0},
+              {"models/tinypy-f16.gguf", 0, "tokenizer.ggml.tokens", 0},
+              {"vocabs/ggml-vocab-llama-bpe.gguf", 0, "tokenizer.ggml.tokens", 128256},
+              {"vocabs/ggml-vocab-llama-spm.gguf", 0, "tokenizer.ggml.tokens", 32000},
+              {"vocabs/ggml-vocab-qwen2.gguf", 0, "tokenizer.ggml.tokens", 151936},
+              {"vocabs/ggml-vocab-gpt-2.gguf", 0, "tokenizer.ggml.tokens", 50257}};
   if (access(WEFT_SHARED_DIR "/models", R_OK)) {
     print_message("skipped: %s is not there\n", WEFT_SHARED_DIR "/models");
     skip();
@@ -947,7 +1013,8 @@ static void test_real_files(void **state) {
     if (model) assert_non_null(gguf_tensor_find(g, "token_embd.weight"));
     assert_int_equal(gguf_n_tensors(g) > 0, model);
     read_all(g, 10);
-    print_message("%-40s %4zu tensors %7zu tokens, opened in %.2f ms\n", real[i].name, gguf_n_tensors(g), tokens->a.n, ms);
+    print_message("%-40s %4zu tensors %7zu tokens, opened in %.2f ms\n", real[i].name, gguf_n_tensors(g), tokens->a.n,
+                  ms);
     gguf_close(g);
   }
 }
@@ -961,13 +1028,30 @@ static int remove_folder(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_values), cmocka_unit_test(test_optional), cmocka_unit_test(test_getters_refuse), cmocka_unit_test(test_arrays),
-    cmocka_unit_test(test_tensors), cmocka_unit_test(test_print), cmocka_unit_test(test_version_2_and_no_tensors), cmocka_unit_test(test_formats),
-    cmocka_unit_test(test_header), cmocka_unit_test(test_counts), cmocka_unit_test(test_keys), cmocka_unit_test(test_value_types),
-    cmocka_unit_test(test_bad_arrays), cmocka_unit_test(test_alignment), cmocka_unit_test(test_shapes), cmocka_unit_test(test_names),
-    cmocka_unit_test(test_offsets), cmocka_unit_test(test_truncation), cmocka_unit_test(test_corruption), cmocka_unit_test(test_extreme_numbers),
-    cmocka_unit_test(test_memory_is_bounded), cmocka_unit_test(test_files), cmocka_unit_test(test_split), cmocka_unit_test(test_split_lies),
-    cmocka_unit_test(test_real_files)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_values),
+                                     cmocka_unit_test(test_optional),
+                                     cmocka_unit_test(test_getters_refuse),
+                                     cmocka_unit_test(test_arrays),
+                                     cmocka_unit_test(test_tensors),
+                                     cmocka_unit_test(test_print),
+                                     cmocka_unit_test(test_version_2_and_no_tensors),
+                                     cmocka_unit_test(test_formats),
+                                     cmocka_unit_test(test_header),
+                                     cmocka_unit_test(test_counts),
+                                     cmocka_unit_test(test_keys),
+                                     cmocka_unit_test(test_value_types),
+                                     cmocka_unit_test(test_bad_arrays),
+                                     cmocka_unit_test(test_alignment),
+                                     cmocka_unit_test(test_shapes),
+                                     cmocka_unit_test(test_names),
+                                     cmocka_unit_test(test_offsets),
+                                     cmocka_unit_test(test_truncation),
+                                     cmocka_unit_test(test_corruption),
+                                     cmocka_unit_test(test_extreme_numbers),
+                                     cmocka_unit_test(test_memory_is_bounded),
+                                     cmocka_unit_test(test_files),
+                                     cmocka_unit_test(test_split),
+                                     cmocka_unit_test(test_split_lies),
+                                     cmocka_unit_test(test_real_files)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

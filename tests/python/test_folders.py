@@ -4,6 +4,8 @@
 in every way, so that a checker that sees nothing does not pass.
 """
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -91,6 +93,18 @@ def tree(tmp_path):
     (tmp_path / "include").mkdir()
     (tmp_path / "include/weft.h").write_text("// public\n")
     return tmp_path
+
+
+def wrap(repo, *files):
+    return subprocess.run([sys.executable, repo / "scripts/wrap.py", "--check", *files], capture_output=True, text=True)
+
+
+def test_no_line_is_too_long(repo, tmp_path):
+    run = wrap(repo)
+    assert run.returncode == 0, run.stderr + "scripts/wrap.py wraps them"
+    (tmp_path / "x.c").write_text("// x\n" + "int " + "a" * 116 + ";\n")
+    run = wrap(repo, tmp_path / "x.c")
+    assert run.returncode == 1 and "x.c:2: 121 columns, more than 120" in run.stderr
 
 
 def test_a_good_tree_passes(tree):

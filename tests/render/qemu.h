@@ -1,7 +1,7 @@
 // Code for AArch64 on any machine: kernels run under qemu's user mode (package qemu-user-static).
 //
-// A whole program for qemu, made without a linker: the kernel and a few lines of IR that call it, write the memory to stdout and end
-// the process, as one blob; and a file with two segments, that blob and the memory, pointers included.
+// A whole program for qemu, made without a linker: the kernel and a few lines of IR that call it, write the memory to
+// stdout and end the process, as one blob; and a file with two segments, that blob and the memory, pointers included.
 #ifndef WEFT_TEST_QEMU_H
 #define WEFT_TEST_QEMU_H
 #include "render/rig.h"
@@ -25,15 +25,25 @@ static inline code_blob qemu_blob(const char *text, const cpu_target *t, str *as
 
 enum { CODE_AT = 0x400000, DATA_AT = 0x10000000, PAGE = 0x10000 };
 
-static inline void qemu_file(const char *path, const code_blob *blob, uint64_t entry, const unsigned char *data, size_t n) {
+static inline void qemu_file(const char *path, const code_blob *blob, uint64_t entry, const unsigned char *data,
+                             size_t n) {
   size_t code = (blob->code.n + PAGE - 1) / PAGE * PAGE;
-  Elf64_Ehdr e = {.e_type = ET_EXEC, .e_machine = EM_AARCH64, .e_version = 1, .e_entry = CODE_AT + entry, .e_phoff = sizeof e, .e_ehsize = sizeof e, .e_phentsize = sizeof(Elf64_Phdr), .e_phnum = 2};
+  Elf64_Ehdr e = {.e_type = ET_EXEC,
+                  .e_machine = EM_AARCH64,
+                  .e_version = 1,
+                  .e_entry = CODE_AT + entry,
+                  .e_phoff = sizeof e,
+                  .e_ehsize = sizeof e,
+                  .e_phentsize = sizeof(Elf64_Phdr),
+                  .e_phnum = 2};
   memcpy(e.e_ident, ELFMAG, SELFMAG);
   e.e_ident[EI_CLASS] = ELFCLASS64; e.e_ident[EI_DATA] = ELFDATA2LSB; e.e_ident[EI_VERSION] = 1;
-  Elf64_Phdr p[2] = {{PT_LOAD, PF_R | PF_X, PAGE, CODE_AT, CODE_AT, blob->code.n, blob->code.n, PAGE}, {PT_LOAD, PF_R | PF_W, PAGE + code, DATA_AT, DATA_AT, n, n, PAGE}};
+  Elf64_Phdr p[2] = {{PT_LOAD, PF_R | PF_X, PAGE, CODE_AT, CODE_AT, blob->code.n, blob->code.n, PAGE},
+                     {PT_LOAD, PF_R | PF_W, PAGE + code, DATA_AT, DATA_AT, n, n, PAGE}};
   int f = open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0700);
   bool ok = f >= 0 && pwrite(f, &e, sizeof e, 0) == sizeof e && pwrite(f, p, sizeof p, sizeof e) == sizeof p &&
-            pwrite(f, blob->code.at, blob->code.n, PAGE) == (ssize_t)blob->code.n && pwrite(f, data, n, (off_t)(PAGE + code)) == (ssize_t)n;
+            pwrite(f, blob->code.at, blob->code.n, PAGE) == (ssize_t)blob->code.n &&
+            pwrite(f, data, n, (off_t)(PAGE + code)) == (ssize_t)n;
   if (f >= 0) close(f);
   if (!ok) fail_msg("cannot write %s", path);
 }
@@ -48,10 +58,15 @@ static inline const char *qemu_name(void) {
   return NULL;
 }
 
-// Runs tiles 0 .. tiles - 1 of the kernel on each of `runs` memories, one for each buffer of r, and leaves in them what they hold afterwards.
-static inline void qemu_run(rig *r, const cpu_target *t, const char *text_of_kernel, int64_t tiles, const char *cpu, int runs, memory *got) {
+// Runs tiles 0 .. tiles - 1 of the kernel on each of `runs` memories, one for each buffer of r, and leaves in them what
+// they hold afterwards.
+static inline void qemu_run(rig *r, const cpu_target *t, const char *text_of_kernel, int64_t tiles, const char *cpu,
+                            int runs, memory *got) {
   size_t size = 0, offset[RIG_BUFS], each;
-  for (int b = 0; b < r->n_bufs; b++) { offset[b] = size; size += (size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt); }
+  for (int b = 0; b < r->n_bufs; b++) {
+    offset[b] = size;
+    size += (size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt);
+  }
   each = size + 8 * RIG_BUFS;
   unsigned char *data = calloc((size_t)runs, each);
   str text = {0};
@@ -63,15 +78,22 @@ static inline void qemu_run(rig *r, const cpu_target *t, const char *text_of_ker
     for (int b = 0; b < r->n_bufs; b++) {
       uint64_t pointer = base + 8 * RIG_BUFS + offset[b];
       memcpy(image + 8 * b, &pointer, 8);
-      memcpy(image + 8 * RIG_BUFS + offset[b], got[i].at[b], (size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt));
+      memcpy(image + 8 * RIG_BUFS + offset[b], got[i].at[b],
+             (size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt));
     }
-    str_addf(&text, "  call void @%s(ptr inttoptr (i64 %llu to ptr), ptr null, i64 0, i64 %lld)\n", r->p.name, (unsigned long long)base, (long long)tiles);
+    str_addf(&text, "  call void @%s(ptr inttoptr (i64 %llu to ptr), ptr null, i64 0, i64 %lld)\n", r->p.name,
+             (unsigned long long)base, (long long)tiles);
   }
-  str_addf(&text, "  %%w = call i64 asm sideeffect \"svc #0\", \"={x0},{x8},{x0},{x1},{x2},~{memory}\"(i64 64, i64 1, i64 %d, i64 %zu)\n", DATA_AT, (size_t)runs * each);
-  str_add(&text, "  %e = call i64 asm sideeffect \"svc #0\", \"={x0},{x8},{x0},~{memory}\"(i64 93, i64 0)\n  ret void\n}\n");
+  str_addf(&text,
+           "  %%w = call i64 asm sideeffect \"svc #0\", \"={x0},{x8},{x0},{x1},{x2},~{memory}\"(i64 64, i64 1, i64 %d, "
+           "i64 %zu)\n",
+           DATA_AT, (size_t)runs * each);
+  str_add(&text,
+          "  %e = call i64 asm sideeffect \"svc #0\", \"={x0},{x8},{x0},~{memory}\"(i64 93, i64 0)\n  ret void\n}\n");
   code_blob blob = qemu_blob(str_c(&text), t, NULL);
   uint64_t entry = UINT64_MAX;
-  for (size_t k = 0; k < blob.symbols.n; k++) if (!strcmp(blob.symbols.at[k].name, "begin")) entry = blob.symbols.at[k].offset;
+  for (size_t k = 0; k < blob.symbols.n; k++)
+    if (!strcmp(blob.symbols.at[k].name, "begin")) entry = blob.symbols.at[k].offset;
   assert_true(entry != UINT64_MAX);
   char folder[] = "/tmp/weft-qemu-XXXXXX", file[64], command[256];
   assert_non_null(mkdtemp(folder));
@@ -83,9 +105,13 @@ static inline void qemu_run(rig *r, const cpu_target *t, const char *text_of_ker
   int status = f ? pclose(f) : -1;
   unlink(file);
   rmdir(folder);
-  if (n != (size_t)runs * each || status) fail_msg("%s: status %d, %zu bytes of %zu; the kernel was\n%s", command, status, n, (size_t)runs * each, text_of_kernel);
+  if (n != (size_t)runs * each || status)
+    fail_msg("%s: status %d, %zu bytes of %zu; the kernel was\n%s", command, status, n, (size_t)runs * each,
+             text_of_kernel);
   for (int i = 0; i < runs; i++)
-    for (int b = 0; b < r->n_bufs; b++) memcpy(got[i].at[b], data + (size_t)i * each + 8 * RIG_BUFS + offset[b], (size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt));
+    for (int b = 0; b < r->n_bufs; b++)
+      memcpy(got[i].at[b], data + (size_t)i * each + 8 * RIG_BUFS + offset[b],
+             (size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt));
   code_blob_free(&blob);
   str_free(&text);
   free(data);
@@ -101,7 +127,9 @@ static inline void qemu_levels(qemu_level *l) {
     print_message("skipped: no qemu-aarch64 (the package qemu-user-static): AArch64 code is not run\n");
     skip();
   }
-  static const qemu_level levels[QEMU_LEVELS] = {{.spec = "armv8-a", .cpu = "cortex-a57"}, {.spec = "armv8.2-a", .cpu = "neoverse-n1"}, {.spec = "armv8.6-a", .cpu = "max"}};
+  static const qemu_level levels[QEMU_LEVELS] = {{.spec = "armv8-a", .cpu = "cortex-a57"},
+                                                 {.spec = "armv8.2-a", .cpu = "neoverse-n1"},
+                                                 {.spec = "armv8.6-a", .cpu = "max"}};
   cpu_features have = {.arm = true};
 #define F(field, llvm_name, word, bit, level) have.field = true;
   ARM_FEATURES(F)

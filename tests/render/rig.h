@@ -1,7 +1,7 @@
 // Tools for the tests of renderers: linear programs built by hand, and back ends that run them.
 //
-// A rig collects uops in order; every function that makes one appends it, so that the order of calls is the order of the
-// program.  Buffers are declared with rig_buf before they are used.
+// A rig collects uops in order; every function that makes one appends it, so that the order of calls is the order of
+// the program.  Buffers are declared with rig_buf before they are used.
 #ifndef WEFT_TEST_RIG_H
 #define WEFT_TEST_RIG_H
 #include <dlfcn.h>
@@ -49,14 +49,16 @@ static inline void rig_free(rig *r) {
   graph_free(r->g);
   free(r);
 }
-// Salted: every computation is a node of its own, although another one may compute the same; so that a node never stands
-// twice in a program, once inside of a loop and once outside.
+// Salted: every computation is a node of its own, although another one may compute the same; so that a node never
+// stands twice in a program, once inside of a loop and once outside.
 static inline uop *put(rig *r, uop *u) {
-  bool computes = (op_flags((enum op)u->op) & OPF_ELEMENTWISE) || u->op == OP_SPLAT || u->op == OP_LOAD || u->op == OP_STACK || u->op == OP_EXTRACT || u->op == OP_HREDUCE || u->op == OP_SHUFFLE;
+  bool computes = (op_flags((enum op)u->op) & OPF_ELEMENTWISE) || u->op == OP_SPLAT || u->op == OP_LOAD ||
+                  u->op == OP_STACK || u->op == OP_EXTRACT || u->op == OP_HREDUCE || u->op == OP_SHUFFLE;
   if (r->salted && computes) {
     uop *src[LANES_MOST];
     memcpy(src, u->src, u->nsrc * sizeof *src);
-    u = uop_new(r->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, src, u->nsrc, (uarg){u->a, ++r->salt, u->s, u->s_len});
+    u =
+      uop_new(r->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, src, u->nsrc, (uarg){u->a, ++r->salt, u->s, u->s_len});
   }
   vec_push(&r->at, u);
   return u;
@@ -67,12 +69,16 @@ static inline uop *rig_op(rig *r, enum op op, enum dtype dt, int lanes, uarg arg
 }
 static inline uop *rig_int(rig *r, enum dtype dt, int64_t v) { return put(r, uop_int(r->g, dt, v)); }
 static inline uop *rig_float(rig *r, enum dtype dt, double v) { return put(r, uop_float(r->g, dt, v)); }
-static inline uop *rig_splat(rig *r, uop *x, int lanes) { return x->lanes == lanes ? x : put(r, uop_splat(r->g, x, lanes)); }
+static inline uop *rig_splat(rig *r, uop *x, int lanes) {
+  return x->lanes == lanes ? x : put(r, uop_splat(r->g, x, lanes));
+}
 static inline uop *rig1(rig *r, enum op op, uop *x) { return put(r, uop_op1(r->g, op, x)); }
 static inline uop *rig2(rig *r, enum op op, uop *x, uop *y) { return put(r, uop_op2(r->g, op, x, y)); }
 static inline uop *rig3(rig *r, enum op op, uop *x, uop *y, uop *z) { return put(r, uop_op3(r->g, op, x, y, z)); }
 static inline uop *rig_cast(rig *r, uop *x, enum dtype dt) { return x->dt == dt ? x : put(r, uop_cast(r->g, x, dt)); }
-static inline uop *rig_bitcast(rig *r, uop *x, enum dtype dt) { return x->dt == dt ? x : put(r, uop_bitcast(r->g, x, dt)); }
+static inline uop *rig_bitcast(rig *r, uop *x, enum dtype dt) {
+  return x->dt == dt ? x : put(r, uop_bitcast(r->g, x, dt));
+}
 
 static inline uop *rig_buf(rig *r, enum dtype dt, int64_t elems) {
   int a = r->n_bufs++;
@@ -87,15 +93,22 @@ static inline uop *rig_range(rig *r, uop *end, enum axis_kind kind) {
   return rig_op(r, OP_RANGE, (enum dtype)end->dt, 1, (uarg){.a = r->next_number++, .b = kind}, 1, &end);
 }
 static inline void rig_end(rig *r, uop *range) { rig_op(r, OP_END, DT_VOID, 1, (uarg){0}, 1, &range); }
-static inline uop *rig_acc(rig *r, uop *init) { return rig_op(r, OP_ACC, (enum dtype)init->dt, init->lanes, (uarg){.a = r->next_number++}, 1, &init); }
+static inline uop *rig_acc(rig *r, uop *init) {
+  return rig_op(r, OP_ACC, (enum dtype)init->dt, init->lanes, (uarg){.a = r->next_number++}, 1, &init);
+}
 static inline void rig_set(rig *r, uop *acc, uop *v) { rig_op(r, OP_SET, DT_VOID, 1, (uarg){0}, 2, (uop *[]){acc, v}); }
 static inline uop *rig_index(rig *r, uop *buf, uop *i) { return put(r, uop_index(r->g, buf, i)); }
-static inline uop *rig_load(rig *r, uop *index, enum dtype dt, int lanes) { return put(r, uop_load(r->g, index, dt, lanes)); }
-static inline void rig_store(rig *r, uop *index, uop *v) { rig_op(r, OP_STORE, DT_VOID, 1, (uarg){0}, 2, (uop *[]){index, v}); }
+static inline uop *rig_load(rig *r, uop *index, enum dtype dt, int lanes) {
+  return put(r, uop_load(r->g, index, dt, lanes));
+}
+static inline void rig_store(rig *r, uop *index, uop *v) {
+  rig_op(r, OP_STORE, DT_VOID, 1, (uarg){0}, 2, (uop *[]){index, v});
+}
 static inline uop *rig_shuffle(rig *r, uop *x, uop *y, int lanes, const int *which) {
   char s[512];
   for (int i = 0; i < lanes; i++) { s[2 * i] = (char)(which[i] & 255); s[2 * i + 1] = (char)(which[i] >> 8); }
-  return rig_op(r, OP_SHUFFLE, (enum dtype)x->dt, lanes, (uarg){.s = s, .s_len = 2 * (size_t)lanes}, y ? 2 : 1, (uop *[]){x, y});
+  return rig_op(r, OP_SHUFFLE, (enum dtype)x->dt, lanes, (uarg){.s = s, .s_len = 2 * (size_t)lanes}, y ? 2 : 1,
+                (uop *[]){x, y});
 }
 
 // The program as it stands; the rig owns it, and nothing may be appended while it is in use.
@@ -108,7 +121,7 @@ static inline program *rig_program(rig *r, const char *name) {
   return &r->p;
 }
 
-// ---- back ends ----------------------------------------------------------------------------------------------------------
+// ---- back ends ------------------------------------------------------------------------------------------------------
 
 typedef struct backend_kernel { kernel_fn *fn; code_image *image; void *library; } backend_kernel;
 
@@ -128,11 +141,13 @@ static inline backend_kernel rig_llvm(const program *p) {
   error err = {0};
   str text = {0};
   cpu_target t = rig_cpu();
-  render_options o = {.cpu = t.cpu, .features = t.features, .tune = t.tune, .vector_bits = t.vector_bits, .descriptors = t.descriptors};
+  render_options o = {
+    .cpu = t.cpu, .features = t.features, .tune = t.tune, .vector_bits = t.vector_bits, .descriptors = t.descriptors};
   if (render_llvm(p, &o, &text, &err)) rig_fail("render", &err, NULL);
   bytes object;
   str assembly = {0};
-  if (llvm_compile(str_c(&text), t.cpu, t.features, &object, getenv("RIG_ASM") ? &assembly : NULL, &err)) rig_fail("llvm", &err, str_c(&text));
+  if (llvm_compile(str_c(&text), t.cpu, t.features, &object, getenv("RIG_ASM") ? &assembly : NULL, &err))
+    rig_fail("llvm", &err, str_c(&text));
   if (getenv("RIG_ASM")) fprintf(stderr, "%s\n%s\n", str_c(&text), str_c(&assembly));
   code_blob blob;
   if (elf_link(object.at, object.n, &blob, &err)) rig_fail("link", &err, str_c(&text));
@@ -163,8 +178,9 @@ static inline backend_kernel rig_cc(const program *p, const char *compiler) {
   snprintf(object, sizeof object, "%s/k.so", dir);
   FILE *f = fopen(source, "w");
   if (!f || fwrite(str_c(&text), 1, text.n, f) != text.n || fclose(f)) rig_fail(source, &err, NULL);
-  snprintf(command, sizeof command, "%s -std=c17 -Wall -Wextra -Werror %s -O%s -ffp-contract=off -fno-math-errno -shared -fPIC -o %s %s -lm", compiler,
-           RIG_CC_FLAGS, getenv("RIG_CC_O") ? getenv("RIG_CC_O") : "1", object, source);
+  snprintf(command, sizeof command,
+           "%s -std=c17 -Wall -Wextra -Werror %s -O%s -ffp-contract=off -fno-math-errno -shared -fPIC -o %s %s -lm",
+           compiler, RIG_CC_FLAGS, getenv("RIG_CC_O") ? getenv("RIG_CC_O") : "1", object, source);
   if (getenv("RIG_ASM")) fprintf(stderr, "%s\n", str_c(&text));
   if (system(command)) { snprintf(err.text, sizeof err.text, "%s", command); rig_fail("failed", &err, str_c(&text)); }
   backend_kernel k = {0};
@@ -197,7 +213,7 @@ static inline void rig_opencl(const program *p, unsigned char **bufs, const int6
   str_free(&text);
 }
 
-// ---- numbers ------------------------------------------------------------------------------------------------------------
+// ---- numbers --------------------------------------------------------------------------------------------------------
 
 static inline uint64_t rig_random(uint64_t *s) { return hash_u64((*s)++, 12345); }
 
@@ -227,7 +243,9 @@ static inline bool rig_same(enum dtype d, const unsigned char *x, const unsigned
 
 // n elements: the values where arithmetic has edges, and random ones.
 static inline void rig_fill(enum dtype d, unsigned char *p, int64_t n, uint64_t seed) {
-  static const double floats[] = {0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, -2.5, 3, 7.75, 1e-3, -1e-3, 100.25, -127.5, 1e10, -1e10, 1e30, -1e30, 1e-38, 1e-40, INFINITY, -INFINITY, NAN};
+  static const double floats[] = {0.0,  -0.0,  1,     -1,    0.5,      -0.5,      1.5,  -2.5,
+                                  3,    7.75,  1e-3,  -1e-3, 100.25,   -127.5,    1e10, -1e10,
+                                  1e30, -1e30, 1e-38, 1e-40, INFINITY, -INFINITY, NAN};
   for (int64_t i = 0; i < n; i++) {
     uint64_t v = rig_random(&seed);
     size_t size = (size_t)dtype_size(d);
@@ -254,7 +272,8 @@ static inline void rig_fill(enum dtype d, unsigned char *p, int64_t n, uint64_t 
 
 enum { RIG_LLVM = 1, RIG_GCC = 2, RIG_CLANG = 4, RIG_CL = 8, RIG_CPU = RIG_LLVM | RIG_GCC, RIG_ALL = 15 };
 
-static inline void rig_compare(const rig *r, unsigned char *const *want, unsigned char *const *got, int64_t ulps, const char *backend) {
+static inline void rig_compare(const rig *r, unsigned char *const *want, unsigned char *const *got, int64_t ulps,
+                               const char *backend) {
   int bad = 0;
   for (int b = 0; b < r->n_bufs; b++)
     for (int64_t i = 0; i < r->bufs[b].elems && bad < 10; i++) {
@@ -264,14 +283,16 @@ static inline void rig_compare(const rig *r, unsigned char *const *want, unsigne
       uint64_t vx = 0, vy = 0;
       memcpy(&vx, x, size);
       memcpy(&vy, y, size);
-      fprintf(stderr, "%s: %s: buffer %d, element %lld: %llx, should be %llx\n", backend, r->p.name, b, (long long)i, (unsigned long long)vy, (unsigned long long)vx);
+      fprintf(stderr, "%s: %s: buffer %d, element %lld: %llx, should be %llx\n", backend, r->p.name, b, (long long)i,
+              (unsigned long long)vy, (unsigned long long)vx);
       bad++;
     }
   assert_int_equal(bad, 0);
 }
 
 // Runs the program on the back ends named in `on` and compares what all buffers hold afterwards with the interpreter's.
-static inline void rig_check(rig *r, const char *name, const int64_t *vars, int64_t lo, int64_t hi, unsigned on, int64_t ulps) {
+static inline void rig_check(rig *r, const char *name, const int64_t *vars, int64_t lo, int64_t hi, unsigned on,
+                             int64_t ulps) {
   program *p = rig_program(r, name);
   unsigned char *start[RIG_BUFS], *want[RIG_BUFS], *got[RIG_BUFS];
   size_t size[RIG_BUFS];

@@ -1,5 +1,6 @@
-// Dot-product instructions: every row of codegen/descriptor.h that this machine runs, and those of AArch64 under qemu, against the
-// interpreter; on random numbers and on those that make sums in 16 bits overflow where intervals are not respected.
+// Dot-product instructions: every row of codegen/descriptor.h that this machine runs, and those of AArch64 under qemu,
+// against the interpreter; on random numbers and on those that make sums in 16 bits overflow where intervals are not
+// respected.
 #define _GNU_SOURCE
 #include "qemu.h"
 
@@ -18,14 +19,17 @@ static uop *bytes_up_to(rig *r, uop *a, uop *place, int lanes, int most) {
 // Chains of several lengths, for bytes of all bounds; then one of mixed bounds, and one whose middle is stored as well.
 static rig *program_of(int lanes) {
   rig *r = rig_new();
-  uop *a = rig_buf(r, DT_U8, A_BYTES), *b = rig_buf(r, DT_U32, B_WORDS), *start = rig_buf(r, DT_I32, 64), *out = rig_buf(r, DT_I32, OUTS);
+  uop *a = rig_buf(r, DT_U8, A_BYTES), *b = rig_buf(r, DT_U32, B_WORDS), *start = rig_buf(r, DT_I32, 64),
+      *out = rig_buf(r, DT_I32, OUTS);
   int64_t place = 0;
   for (size_t m = 0; m < COUNT(masks); m++)
     for (size_t n = 0; n < COUNT(chains); n++) {
-      uop *acc = rig_acc(r, rig_load(r, rig_index(r, start, at(r, (int64_t)n)), DT_I32, lanes)), *i = rig_range(r, at(r, 3), AXIS_REDUCE), *sum = acc;
+      uop *acc = rig_acc(r, rig_load(r, rig_index(r, start, at(r, (int64_t)n)), DT_I32, lanes)),
+          *i = rig_range(r, at(r, 3), AXIS_REDUCE), *sum = acc;
       for (int k = 0; k < chains[n]; k++) {
         uop *x = bytes_up_to(r, a, rig2(r, OP_ADD, rig2(r, OP_MUL, i, at(r, 1024)), at(r, 16 * k)), lanes, masks[m]);
-        uop *y = rig_load(r, rig_index(r, b, rig2(r, OP_ADD, rig2(r, OP_MUL, i, at(r, 128)), at(r, 5 * k))), DT_U32, lanes);
+        uop *y =
+          rig_load(r, rig_index(r, b, rig2(r, OP_ADD, rig2(r, OP_MUL, i, at(r, 128)), at(r, 5 * k))), DT_U32, lanes);
         sum = rig_op(r, OP_DOT, DT_I32, lanes, (uarg){0}, 3, (uop *[]){sum, x, y});
       }
       rig_set(r, acc, sum);
@@ -36,7 +40,8 @@ static rig *program_of(int lanes) {
   uop *sum = rig_splat(r, rig_int(r, DT_I32, 0), lanes), *middle = NULL;
   for (int k = 0; k < 24; k++) {
     uop *y = rig_load(r, rig_index(r, b, at(r, 7 * k)), DT_U32, lanes);
-    sum = rig_op(r, OP_DOT, DT_I32, lanes, (uarg){0}, 3, (uop *[]){sum, bytes_up_to(r, a, at(r, 13 * k), lanes, masks[(size_t)k / 2 % COUNT(masks)]), y});
+    sum = rig_op(r, OP_DOT, DT_I32, lanes, (uarg){0}, 3,
+                 (uop *[]){sum, bytes_up_to(r, a, at(r, 13 * k), lanes, masks[(size_t)k / 2 % COUNT(masks)]), y});
     if (k == 10) middle = sum;
   }
   rig_store(r, rig_index(r, out, at(r, place)), sum);
@@ -56,11 +61,15 @@ static rig *program_of_brains(int lanes) {
   rig *r = rig_new();
   uop *a = rig_buf(r, DT_U16, A_BYTES / 2), *b = rig_buf(r, DT_U32, B_WORDS), *out = rig_buf(r, DT_F32, OUTS);
   for (size_t n = 0; n < COUNT(chains); n++) {
-    uop *acc = rig_acc(r, rig_splat(r, rig_float(r, DT_F32, 1.5), lanes)), *i = rig_range(r, at(r, 3), AXIS_REDUCE), *sum = acc;
+    uop *acc = rig_acc(r, rig_splat(r, rig_float(r, DT_F32, 1.5), lanes)), *i = rig_range(r, at(r, 3), AXIS_REDUCE),
+        *sum = acc;
     for (int k = 0; k < chains[n]; k++) {
-      uop *x = rig_load(r, rig_index(r, a, rig2(r, OP_ADD, rig2(r, OP_MUL, i, at(r, 512)), at(r, 16 * k))), DT_U16, 2 * lanes);
-      uop *y = rig_load(r, rig_index(r, b, rig2(r, OP_ADD, rig2(r, OP_MUL, i, at(r, 128)), at(r, 5 * k))), DT_U32, lanes);
-      sum = rig_op(r, OP_DOT, DT_F32, lanes, (uarg){0}, 3, (uop *[]){sum, near_one(r, DT_U16, x, 2 * lanes), near_one(r, DT_U32, y, lanes)});
+      uop *x =
+        rig_load(r, rig_index(r, a, rig2(r, OP_ADD, rig2(r, OP_MUL, i, at(r, 512)), at(r, 16 * k))), DT_U16, 2 * lanes);
+      uop *y =
+        rig_load(r, rig_index(r, b, rig2(r, OP_ADD, rig2(r, OP_MUL, i, at(r, 128)), at(r, 5 * k))), DT_U32, lanes);
+      sum = rig_op(r, OP_DOT, DT_F32, lanes, (uarg){0}, 3,
+                   (uop *[]){sum, near_one(r, DT_U16, x, 2 * lanes), near_one(r, DT_U32, y, lanes)});
     }
     rig_set(r, acc, sum);
     rig_end(r, i);
@@ -78,7 +87,12 @@ static void fill(rig *r, unsigned char **bufs, int pattern) {
     size_t n = (size_t)r->bufs[b].elems * (size_t)dtype_size(r->bufs[b].dt);
     for (size_t i = 0; i < n; i++) bufs[b][i] = (unsigned char)rig_random(&seed);
     for (size_t i = 0; i < n && b < 2 && pattern; i++)
-      bufs[b][i] = pattern == 4 ? edges[rig_random(&seed) % COUNT(edges)] : b == 0 ? 255 : pattern == 1 ? 0x80 : pattern == 2 ? 0x7f : i / 2 % 2 ? 0x80 : 0x7f;
+      bufs[b][i] = pattern == 4   ? edges[rig_random(&seed) % COUNT(edges)]
+                   : b == 0       ? 255
+                   : pattern == 1 ? 0x80
+                   : pattern == 2 ? 0x7f
+                   : i / 2 % 2    ? 0x80
+                                  : 0x7f;
   }
 }
 
@@ -100,11 +114,13 @@ static void interpret(const program *p, memory *m) {
 static str render(const program *p, const cpu_target *t, descriptor_set rows) {
   error err = {0};
   str text = {0};
-  if (render_llvm(p, &(render_options){t->cpu, t->features, t->tune, t->vector_bits, rows}, &text, &err)) rig_fail("render", &err, NULL);
+  if (render_llvm(p, &(render_options){t->cpu, t->features, t->tune, t->vector_bits, rows}, &text, &err))
+    rig_fail("render", &err, NULL);
   return text;
 }
 
-// Is the row's own instruction in the text? Those with a condition must be left alone where it fails, so some other bytes are plain.
+// Is the row's own instruction in the text? Those with a condition must be left alone where it fails, so some other
+// bytes are plain.
 static void expect_used(const descriptor *d, const char *text) {
   const char *call = NULL, *end;
   for (int i = 0; i < DESCRIPTOR_LINES && d->step[i] && !call; i++) call = strchr(d->step[i], '@');
@@ -178,10 +194,11 @@ static void every_number_of_lanes(void **state) {
 // What WEFT_CPU asks for decides which instructions come out.
 static void levels(void **state) {
   (void)state;
-  static const struct { const char *spec; int lanes, most; const char *has, *lacks; } cases[] = {
-    {"x86-64", 4, 15, "pmaddwd", "pmaddubsw"},        {"x86-64-v2", 4, 15, "pmaddubsw", "vpmaddubsw"}, {"x86-64-v2", 4, 255, "pmaddwd", "pmaddubsw"},
-    {"x86-64-v3", 8, 15, "vpmaddubsw", "vpdpbusd"},   {"x86-64-v3", 8, 255, "vpmaddwd", "vpmaddubsw"}, {"x86-64-v4", 16, 63, "vpmaddubsw", "vpdpbusd"},
-    {"avx512vnni", 16, 255, "vpdpbusd", "vpmaddwd"},  {"avxvnni", 8, 255, "{vex}", "vpmaddwd"}};
+  static const struct { const char *spec; int lanes, most; const char *has, *lacks;
+  } cases[] = {{"x86-64", 4, 15, "pmaddwd", "pmaddubsw"},       {"x86-64-v2", 4, 15, "pmaddubsw", "vpmaddubsw"},
+               {"x86-64-v2", 4, 255, "pmaddwd", "pmaddubsw"},   {"x86-64-v3", 8, 15, "vpmaddubsw", "vpdpbusd"},
+               {"x86-64-v3", 8, 255, "vpmaddwd", "vpmaddubsw"}, {"x86-64-v4", 16, 63, "vpmaddubsw", "vpdpbusd"},
+               {"avx512vnni", 16, 255, "vpdpbusd", "vpmaddwd"}, {"avxvnni", 8, 255, "{vex}", "vpmaddwd"}};
   cpu_features all = {0};
 #define F(field, llvm_name, leaf, sub, reg, bit, state, level) all.field = level <= 4;
   CPU_FEATURES(F)
@@ -198,13 +215,17 @@ static void levels(void **state) {
     assert_int_equal(descriptor_lanes(t.descriptors, DT_I32, t.vector_bits / 32, 64), cases[i].lanes);
     rig *r = rig_new();
     uop *a = rig_buf(r, DT_U8, 256), *b = rig_buf(r, DT_U32, 64), *out = rig_buf(r, DT_I32, 64);
-    uop *x = bytes_up_to(r, a, at(r, 0), cases[i].lanes, cases[i].most), *y = rig_load(r, rig_index(r, b, at(r, 0)), DT_U32, cases[i].lanes);
+    uop *x = bytes_up_to(r, a, at(r, 0), cases[i].lanes, cases[i].most),
+        *y = rig_load(r, rig_index(r, b, at(r, 0)), DT_U32, cases[i].lanes);
     uop *acc = rig_load(r, rig_index(r, out, at(r, 0)), DT_I32, cases[i].lanes);
-    rig_store(r, rig_index(r, out, at(r, 0)), rig_op(r, OP_DOT, DT_I32, cases[i].lanes, (uarg){0}, 3, (uop *[]){acc, x, y}));
+    rig_store(r, rig_index(r, out, at(r, 0)),
+              rig_op(r, OP_DOT, DT_I32, cases[i].lanes, (uarg){0}, 3, (uop *[]){acc, x, y}));
     str text = render(rig_program(r, "dots"), &t, t.descriptors), assembly = {0};
     code_blob blob = qemu_blob(str_c(&text), &t, &assembly);
-    if (!strstr(str_c(&assembly), cases[i].has)) fail_msg("%s: no %s in\n%s", cases[i].spec, cases[i].has, str_c(&assembly));
-    if (strstr(str_c(&assembly), cases[i].lacks)) fail_msg("%s: %s in\n%s", cases[i].spec, cases[i].lacks, str_c(&assembly));
+    if (!strstr(str_c(&assembly), cases[i].has))
+      fail_msg("%s: no %s in\n%s", cases[i].spec, cases[i].has, str_c(&assembly));
+    if (strstr(str_c(&assembly), cases[i].lacks))
+      fail_msg("%s: %s in\n%s", cases[i].spec, cases[i].lacks, str_c(&assembly));
     code_blob_free(&blob);
     str_free(&text); str_free(&assembly);
     rig_free(r);
@@ -212,7 +233,7 @@ static void levels(void **state) {
 }
 #endif
 
-// ---- AArch64 --------------------------------------------------------------------------------------------------------------
+// ---- AArch64 --------------------------------------------------------------------------------------------------------
 
 static void every_row_of_aarch64(void **state) {
   (void)state;
@@ -231,9 +252,17 @@ static void every_row_of_aarch64(void **state) {
       str text = render(p, &t, (descriptor_set)1 << i);
       expect_used(d, str_c(&text));
       memory want[PATTERNS], got[PATTERNS];
-      for (int k = 0; k < PATTERNS; k++) { want[k] = memory_of(r, k); got[k] = memory_of(r, k); interpret(p, &want[k]); }
+      for (int k = 0; k < PATTERNS; k++) {
+        want[k] = memory_of(r, k);
+        got[k] = memory_of(r, k);
+        interpret(p, &want[k]);
+      }
       qemu_run(r, &t, str_c(&text), 1, level[l].cpu, PATTERNS, got);
-      for (int k = 0; k < PATTERNS; k++) { rig_compare(r, want[k].at, got[k].at, 0, d->name); memory_free(&want[k]); memory_free(&got[k]); }
+      for (int k = 0; k < PATTERNS; k++) {
+        rig_compare(r, want[k].at, got[k].at, 0, d->name);
+        memory_free(&want[k]);
+        memory_free(&got[k]);
+      }
       str_free(&text);
       rig_free(r);
     }
@@ -252,7 +281,8 @@ static void the_table_is_sound(void **state) {
     if (d->acc == DT_F32) { assert_true(d->a == DT_BF16 && d->b == DT_BF16 && d->k == 2 && !d->products); continue; }
     assert_true(d->acc == DT_I32 && d->a == DT_U8 && d->b == DT_I8 && d->k == 4 && d->a_max >= 1 && d->a_max <= 255);
     if (d->products) assert_true(descriptor_steps(d, d->a_max) >= 1 && d->products * d->a_max * 128 <= 32767);
-    for (int64_t a = 0; a <= d->a_max; a++) assert_true(!d->products || descriptor_steps(d, a) * d->products * a * 128 <= 32767);
+    for (int64_t a = 0; a <= d->a_max; a++)
+      assert_true(!d->products || descriptor_steps(d, a) * d->products * a * 128 <= 32767);
     assert_null(descriptor_find((descriptor_set)1 << i, DT_I32, d->n, d->a_max + 1));
   }
   assert_null(descriptor_find(0, DT_I32, 4, 1));

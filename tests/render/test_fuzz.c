@@ -1,12 +1,13 @@
 // Random programs from fixed seeds: the same results on all back ends and in the interpreter, bit for bit.
 //
-// Exactness where the interpreter computes in double precision: every result of an F32 operation goes through its bits (two
-// BITCASTs, which round there and are nothing elsewhere), and sums, products, quotients and roots of floats rounded twice, by way of
-// a double, are the same as rounded once.  What does not have that property (an F32 multiply-add, a 64-bit integer to F32) is
-// left to test_ops.
+// Exactness where the interpreter computes in double precision: every result of an F32 operation goes through its bits
+// (two BITCASTs, which round there and are nothing elsewhere), and sums, products, quotients and roots of floats
+// rounded twice, by way of a double, are the same as rounded once.  What does not have that property (an F32
+// multiply-add, a 64-bit integer to F32) is left to test_ops.
 #define _GNU_SOURCE
 #define RIG_CC_FLAGS \
-  "-Wno-tautological-compare -Wno-unused-variable -Wno-unused-but-set-variable -fsanitize=signed-integer-overflow -fsanitize-undefined-trap-on-error"     // programs without sense
+  "-Wno-tautological-compare -Wno-unused-variable -Wno-unused-but-set-variable -fsanitize=signed-integer-overflow " \
+  "-fsanitize-undefined-trap-on-error"     // programs without sense
 #include "rig.h"
 
 enum { TILES = 3, SLOTS = 24, LANES = 16, POOL = 160, PROGRAMS = 120 };
@@ -21,7 +22,8 @@ typedef struct fuzz {
   uop *buf[BUFFERS], *tile;
 } fuzz;
 
-static const enum dtype types[] = {DT_I8, DT_U8, DT_I16, DT_U16, DT_I32, DT_U32, DT_I64, DT_U64, DT_F32, DT_F64, DT_BOOL};
+static const enum dtype types[] = {DT_I8,  DT_U8,  DT_I16, DT_U16, DT_I32, DT_U32,
+                                   DT_I64, DT_U64, DT_F32, DT_F64, DT_BOOL};
 
 static int64_t pick(fuzz *f, int64_t n) { return (int64_t)(rig_random(&f->seed) % (uint64_t)n); }
 static uop *cst(fuzz *f, enum dtype d, int lanes, double v) {
@@ -29,7 +31,9 @@ static uop *cst(fuzz *f, enum dtype d, int lanes, double v) {
 }
 
 // Rounds an F32 in the interpreter, too.
-static uop *rounded(fuzz *f, uop *x) { return x->dt == DT_F32 ? rig_bitcast(f->r, rig_bitcast(f->r, x, DT_U32), DT_F32) : x; }
+static uop *rounded(fuzz *f, uop *x) {
+  return x->dt == DT_F32 ? rig_bitcast(f->r, rig_bitcast(f->r, x, DT_U32), DT_F32) : x;
+}
 
 static void keep(fuzz *f, uop *x) { if (f->n < POOL) f->pool[f->n++] = rounded(f, x); }
 
@@ -59,7 +63,9 @@ static uop *index_of(fuzz *f, int64_t base, int lanes) {
 
 static void load(fuzz *f, enum dtype d, int lanes) {
   rig *r = f->r;
-  if (d == DT_F32 || d == DT_F64) keep(f, rig_load(r, rig_index(r, f->buf[d == DT_F32 ? IN_F32 : IN_F64], index_of(f, pick(f, 100), lanes)), d, lanes));
+  if (d == DT_F32 || d == DT_F64)
+    keep(f,
+         rig_load(r, rig_index(r, f->buf[d == DT_F32 ? IN_F32 : IN_F64], index_of(f, pick(f, 100), lanes)), d, lanes));
   else if (d == DT_BOOL) keep(f, rig2(r, OP_CMPLT, some(f, DT_I32, lanes), some(f, DT_I32, lanes)));
   else keep(f, rig_load(r, rig_index(r, f->buf[IN_BYTES], index_of(f, pick(f, 100), lanes)), d, lanes));
 }
@@ -67,7 +73,10 @@ static void load(fuzz *f, enum dtype d, int lanes) {
 static void gather(fuzz *f, int lanes) {
   rig *r = f->r;
   uop *i = rig2(r, OP_AND, rig_cast(r, some(f, types[pick(f, 8)], lanes), DT_I64), cst(f, DT_I64, lanes, 63));
-  static const struct { int buf; enum dtype d; } from[] = {{IN_BYTES, DT_U8}, {IN_BYTES, DT_I32}, {IN_F32, DT_F32}, {IN_F64, DT_F64}};
+  static const struct {
+    int buf;
+    enum dtype d;
+  } from[] = {{IN_BYTES, DT_U8}, {IN_BYTES, DT_I32}, {IN_F32, DT_F32}, {IN_F64, DT_F64}};
   int64_t k = pick(f, COUNT(from));
   keep(f, rig_load(r, rig_index(r, f->buf[from[k].buf], i), from[k].d, lanes));
 }
@@ -80,7 +89,8 @@ static void cast(fuzz *f, int lanes) {
   enum dtype from = (enum dtype)x->dt;
   if (to == DT_F32 && (from == DT_I64 || from == DT_U64)) to = DT_F64;
   if (dtype_is_float(from) && !dtype_is_float(to) && to != DT_BOOL) {
-    uop *fits = rig2(r, OP_AND, rig2(r, OP_CMPLT, x, cst(f, from, lanes, 120)), rig2(r, OP_CMPLT, cst(f, from, lanes, dtype_is_unsigned(to) ? -0.5 : -120), x));
+    uop *fits = rig2(r, OP_AND, rig2(r, OP_CMPLT, x, cst(f, from, lanes, 120)),
+                     rig2(r, OP_CMPLT, cst(f, from, lanes, dtype_is_unsigned(to) ? -0.5 : -120), x));
     x = rig3(r, OP_WHERE, fits, x, cst(f, from, lanes, 42));
   }
   if (from != to) keep(f, rig_cast(r, x, to));
@@ -88,21 +98,24 @@ static void cast(fuzz *f, int lanes) {
 
 static void integer_op(fuzz *f, enum dtype d, int lanes) {
   rig *r = f->r;
-  static const enum op ops[] = {OP_ADD, OP_SUB, OP_MUL, OP_MAX, OP_MIN, OP_AND, OP_OR, OP_XOR, OP_CMPLT, OP_CMPEQ, OP_CMPNE, OP_NEG, OP_SHL, OP_SHR, OP_CDIV, OP_CMOD};
+  static const enum op ops[] = {OP_ADD,   OP_SUB,   OP_MUL,   OP_MAX, OP_MIN, OP_AND, OP_OR,   OP_XOR,
+                                OP_CMPLT, OP_CMPEQ, OP_CMPNE, OP_NEG, OP_SHL, OP_SHR, OP_CDIV, OP_CMOD};
   enum op op = ops[pick(f, COUNT(ops))];
   uop *x = some(f, d, lanes), *y = some(f, d, lanes);
   if (op == OP_NEG) { keep(f, rig1(r, op, x)); return; }
   if (op == OP_SHL || op == OP_SHR) y = rig2(r, OP_AND, y, cst(f, d, lanes, 8 * dtype_size(d) - 1));
   if (op == OP_CDIV || op == OP_CMOD) {
     y = rig3(r, OP_WHERE, rig2(r, OP_CMPEQ, y, cst(f, d, lanes, 0)), cst(f, d, lanes, 3), y);
-    if (!dtype_is_unsigned(d)) y = rig3(r, OP_WHERE, rig2(r, OP_CMPEQ, y, cst(f, d, lanes, -1)), cst(f, d, lanes, 5), y);
+    if (!dtype_is_unsigned(d))
+      y = rig3(r, OP_WHERE, rig2(r, OP_CMPEQ, y, cst(f, d, lanes, -1)), cst(f, d, lanes, 5), y);
   }
   keep(f, rig2(r, op, x, y));
 }
 
 static void float_op(fuzz *f, enum dtype d, int lanes) {
   rig *r = f->r;
-  static const enum op ops[] = {OP_ADD, OP_SUB, OP_MUL, OP_FDIV, OP_MAX, OP_MIN, OP_CMPLT, OP_CMPEQ, OP_CMPNE, OP_NEG, OP_SQRT, OP_TRUNC, OP_FLOOR, OP_FMA};
+  static const enum op ops[] = {OP_ADD,   OP_SUB,   OP_MUL, OP_FDIV, OP_MAX,   OP_MIN,   OP_CMPLT,
+                                OP_CMPEQ, OP_CMPNE, OP_NEG, OP_SQRT, OP_TRUNC, OP_FLOOR, OP_FMA};
   enum op op = ops[pick(f, COUNT(ops))];
   uop *x = some(f, d, lanes), *y = some(f, d, lanes);
   if (op == OP_FMA && (d == DT_F32 || !f->has_fma)) op = OP_MUL;
@@ -147,7 +160,9 @@ static void one_op(fuzz *f) {
   case 3: keep(f, rig3(f->r, OP_WHERE, some(f, DT_BOOL, lanes), some(f, d, lanes), some(f, d, lanes))); break;
   case 4: gather(f, lanes); break;
   default:
-    if (d == DT_BOOL) keep(f, rig2(f->r, (enum op[]){OP_AND, OP_OR, OP_XOR, OP_CMPEQ, OP_CMPLT}[pick(f, 5)], some(f, d, lanes), some(f, d, lanes)));
+    if (d == DT_BOOL)
+      keep(f, rig2(f->r, (enum op[]){OP_AND, OP_OR, OP_XOR, OP_CMPEQ, OP_CMPLT}[pick(f, 5)], some(f, d, lanes),
+                   some(f, d, lanes)));
     else if (dtype_is_float(d)) float_op(f, d, lanes);
     else integer_op(f, d, lanes);
   }
@@ -218,7 +233,8 @@ static void test_programs(void **state) {
     make(&f);
     char name[32];
     snprintf(name, sizeof name, "fuzz_%d", i);
-    rig_check(f.r, name, NULL, 0, TILES, RIG_LLVM | (i % 4 == 0 ? RIG_GCC : 0) | (i % 8 == 0 ? RIG_CLANG : 0) | (i % 6 == 0 ? RIG_CL : 0), 0);
+    rig_check(f.r, name, NULL, 0, TILES,
+              RIG_LLVM | (i % 4 == 0 ? RIG_GCC : 0) | (i % 8 == 0 ? RIG_CLANG : 0) | (i % 6 == 0 ? RIG_CL : 0), 0);
     rig_free(f.r);
   }
 }

@@ -1,7 +1,8 @@
-// Every elementwise op on every dtype it has, as a scalar and in vectors: each back end against the interpreter, which has
-// been written apart from them.  Inputs are the values where arithmetic has edges, and random ones.
+// Every elementwise op on every dtype it has, as a scalar and in vectors: each back end against the interpreter, which
+// has been written apart from them.  Inputs are the values where arithmetic has edges, and random ones.
 #define _GNU_SOURCE
-#define RIG_CC_FLAGS "-fsanitize=signed-integer-overflow -fsanitize-undefined-trap-on-error"       // the C text may not rely on what C leaves open
+// the C text may not rely on what C leaves open
+#define RIG_CC_FLAGS "-fsanitize=signed-integer-overflow -fsanitize-undefined-trap-on-error"
 #include "rig.h"
 
 enum { N = 256, MAX_OUT = 64 };
@@ -9,7 +10,16 @@ static const int widths[] = {1, 4, 16};
 static const enum dtype numbers[] = {DT_I8, DT_U8, DT_I16, DT_U16, DT_I32, DT_U32, DT_I64, DT_U64, DT_F32, DT_F64};
 
 // What the stores of a program wrote: region k of the output buffer has N elements of this dtype.
-typedef struct outputs { int n; struct { enum dtype dt; int64_t at; char what[48]; int ulps; } at[MAX_OUT]; int64_t bytes; } outputs;
+typedef struct outputs {
+  int n;
+  struct {
+    enum dtype dt;
+    int64_t at;
+    char what[48];
+    int ulps;
+  } at[MAX_OUT];
+  int64_t bytes;
+} outputs;
 
 typedef struct bench {
   rig *r;
@@ -35,13 +45,16 @@ static void begin_loop(bench *b) {
   b->element = rig2(r, OP_MUL, b->tile, rig_int(r, DT_I64, b->lanes));
 }
 
-static uop *input(bench *b, uop *buf, enum dtype d) { return rig_load(b->r, rig_index(b->r, buf, b->element), d, b->lanes); }
+static uop *input(bench *b, uop *buf, enum dtype d) {
+  return rig_load(b->r, rig_index(b->r, buf, b->element), d, b->lanes);
+}
 
 static void keep(bench *b, uop *v, int ulps, const char *fmt, ...) {
   rig *r = b->r;
   outputs *o = &b->out;
   if (o->n == MAX_OUT) die("too many outputs");
-  uop *at = rig2(r, OP_ADD, rig2(r, OP_MUL, b->element, rig_int(r, DT_I64, dtype_size((enum dtype)v->dt))), rig_int(r, DT_I64, o->bytes));
+  uop *at = rig2(r, OP_ADD, rig2(r, OP_MUL, b->element, rig_int(r, DT_I64, dtype_size((enum dtype)v->dt))),
+                 rig_int(r, DT_I64, o->bytes));
   rig_store(r, rig_index(r, b->out_buf, at), v);
   o->at[o->n].dt = (enum dtype)v->dt;
   o->at[o->n].at = o->bytes;
@@ -65,7 +78,8 @@ static void compare(const bench *b, const unsigned char *want, const unsigned ch
       uint64_t x = 0, y = 0;
       memcpy(&x, want + at, (size_t)size);
       memcpy(&y, got + at, (size_t)size);
-      fprintf(stderr, "%s, %d lanes, %s, element %d: %llx, should be %llx\n", backend, b->lanes, b->out.at[k].what, i, (unsigned long long)y, (unsigned long long)x);
+      fprintf(stderr, "%s, %d lanes, %s, element %d: %llx, should be %llx\n", backend, b->lanes, b->out.at[k].what, i,
+              (unsigned long long)y, (unsigned long long)x);
       bad++;
     }
   }
@@ -80,7 +94,10 @@ static void run_all(bench *b, const enum dtype *inputs) {
   const program *p = rig_program(r, name);
   size_t total = (size_t)MAX_OUT * N * 8;
   unsigned char *bufs[RIG_BUFS], *want = calloc(1, total), *got = calloc(1, total);
-  for (int i = 1; i < r->n_bufs; i++) { bufs[i] = malloc(N * 8); rig_fill(inputs[i - 1], bufs[i], N, (uint64_t)i * 1000 + inputs[i - 1]); }
+  for (int i = 1; i < r->n_bufs; i++) {
+    bufs[i] = malloc(N * 8);
+    rig_fill(inputs[i - 1], bufs[i], N, (uint64_t)i * 1000 + inputs[i - 1]);
+  }
   ref_kernel *k = ref_compile(p);
   bufs[0] = want;
   ref_run(k, bufs, NULL, 0, N / b->lanes);
@@ -107,8 +124,10 @@ static void run_all(bench *b, const enum dtype *inputs) {
 
 static void integer_ops(bench *b, enum dtype d, uop *x, uop *y) {
   rig *r = b->r;
-  static const enum op plain[] = {OP_ADD, OP_SUB, OP_MUL, OP_MAX, OP_MIN, OP_AND, OP_OR, OP_XOR, OP_CMPLT, OP_CMPEQ, OP_CMPNE};
-  for (size_t i = 0; i < COUNT(plain); i++) keep(b, rig2(r, plain[i], x, y), 0, "%s.%s", op_name(plain[i]), dtype_name(d));
+  static const enum op plain[] = {OP_ADD, OP_SUB, OP_MUL,   OP_MAX,   OP_MIN,  OP_AND,
+                                  OP_OR,  OP_XOR, OP_CMPLT, OP_CMPEQ, OP_CMPNE};
+  for (size_t i = 0; i < COUNT(plain); i++)
+    keep(b, rig2(r, plain[i], x, y), 0, "%s.%s", op_name(plain[i]), dtype_name(d));
   keep(b, rig1(r, OP_NEG, x), 0, "NEG.%s", dtype_name(d));
   uop *by = rig2(r, OP_AND, y, cst(b, d, 8 * dtype_size(d) - 1));
   keep(b, rig2(r, OP_SHL, x, by), 0, "SHL.%s", dtype_name(d));
@@ -126,7 +145,8 @@ static void float_ops(bench *b, enum dtype d, uop *x, uop *y, uop *z) {
   static const enum op one[] = {OP_NEG, OP_SQRT, OP_TRUNC, OP_FLOOR};
   for (size_t i = 0; i < COUNT(two); i++) keep(b, rig2(r, two[i], x, y), 0, "%s.%s", op_name(two[i]), dtype_name(d));
   for (size_t i = 0; i < COUNT(one); i++) keep(b, rig1(r, one[i], x), 0, "%s.%s", op_name(one[i]), dtype_name(d));
-  if (rig_cpu().has.fma) keep(b, rig3(r, OP_FMA, x, y, z), d == DT_F32, "FMA.%s", dtype_name(d));    // the interpreter rounds an F32 twice
+  // the interpreter rounds an F32 twice
+  if (rig_cpu().has.fma) keep(b, rig3(r, OP_FMA, x, y, z), d == DT_F32, "FMA.%s", dtype_name(d));
 }
 
 static void test_arithmetic(void **state) {
@@ -158,13 +178,15 @@ static void test_arithmetic(void **state) {
 static uop *tame(bench *b, uop *x, enum dtype from, enum dtype to) {
   rig *r = b->r;
   if (!dtype_is_float(from) || dtype_is_float(to) || to == DT_BOOL) return x;
-  uop *in = rig2(r, OP_AND, rig2(r, OP_CMPLT, x, cst(b, from, 100)), rig2(r, OP_CMPLT, cst(b, from, dtype_is_unsigned(to) ? 0 : -100), x));
+  uop *in = rig2(r, OP_AND, rig2(r, OP_CMPLT, x, cst(b, from, 100)),
+                 rig2(r, OP_CMPLT, cst(b, from, dtype_is_unsigned(to) ? 0 : -100), x));
   return rig3(r, OP_WHERE, in, x, cst(b, from, 42));
 }
 
 static void test_casts(void **state) {
   (void)state;
-  static const enum dtype all[] = {DT_BOOL, DT_I8, DT_U8, DT_I16, DT_U16, DT_I32, DT_U32, DT_I64, DT_U64, DT_F32, DT_F64};
+  static const enum dtype all[] = {DT_BOOL, DT_I8,  DT_U8,  DT_I16, DT_U16, DT_I32,
+                                   DT_U32,  DT_I64, DT_U64, DT_F32, DT_F64};
   for (size_t t = 0; t < COUNT(all); t++)
     for (size_t w = 0; w < COUNT(widths); w++) {
       bench b = start(widths[w]);
@@ -201,13 +223,15 @@ static void test_half(void **state) {
     keep(&b, single, 0, "bits as f16, to f32");
     uop *tie = rig_bitcast(b.r, rig2(b.r, OP_OR, rig_bitcast(b.r, single, DT_U32), cst(&b, DT_U32, 0x1000)), DT_F32);
     keep(&b, rig_cast(b.r, tie, DT_F16), 0, "half way between two f16");
-    uop *number = rig3(b.r, OP_WHERE, rig2(b.r, OP_CMPEQ, y, y), y, cst(&b, DT_F32, 1));            // which NaN becomes which is open
+    // which NaN becomes which is open
+    uop *number = rig3(b.r, OP_WHERE, rig2(b.r, OP_CMPEQ, y, y), y, cst(&b, DT_F32, 1));
     keep(&b, rig_bitcast(b.r, rig_cast(b.r, number, DT_F16), DT_I16), 0, "bits of f32 as f16");
     run_all(&b, (const enum dtype[]){DT_F16, DT_F32, DT_U16});
   }
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_casts), cmocka_unit_test(test_half)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_arithmetic), cmocka_unit_test(test_casts),
+                                     cmocka_unit_test(test_half)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

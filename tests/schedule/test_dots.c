@@ -1,5 +1,6 @@
 // The passes from a matmul with quantised weights to integer dot products (schedule/dots.h): each alone, on IR as text
-// (tests/schedule/ir/*.ir, see ir_cases.h); and all of them by what they compute, in double precision, for every format.
+// (tests/schedule/ir/*.ir, see ir_cases.h); and all of them by what they compute, in double precision, for every
+// format.
 //
 // With the name of a file as argument, prints what each of its cases gives, as lines to paste.
 #define _GNU_SOURCE
@@ -12,7 +13,7 @@
 #include "model/dequant.h"
 #include "schedule/dots.h"
 
-// ---- each pass alone ----------------------------------------------------------------------------------------------------
+// ---- each pass alone ------------------------------------------------------------------------------------------------
 
 // A tensor expression on one line that no hash has a say in: operands that commute stand in the order of their texts.
 static void show(str *out, uop *u);
@@ -49,7 +50,8 @@ static void show(str *out, uop *u) {
   case OP_MAX: show_binary(out, u, "max"); return;
   case OP_CONST: uop_print_expr(out, u); return;
   case OP_RESHAPE: case OP_EXPAND: str_addf(out, u->op == OP_RESHAPE ? "reshape" : "expand"); show_shape(out, u); break;
-  case OP_CAST: case OP_BITCAST: str_addf(out, u->op == OP_CAST ? "%s" : "bits_%s", dtype_name((enum dtype)u->dt)); break;
+  case OP_CAST:
+  case OP_BITCAST: str_addf(out, u->op == OP_CAST ? "%s" : "bits_%s", dtype_name((enum dtype)u->dt)); break;
   case OP_CONTIGUOUS: str_add(out, "stored"); break;
   case OP_REDUCE_AXIS:
     str_add(out, u->a == OP_ADD ? "sum" : "max");
@@ -90,11 +92,17 @@ static void run_brain(graph *g, uop *u, str *out) { run_one(g, u, "brain", out);
 static void run_share(graph *g, uop *u, str *out) { run_one(g, u, "share", out); }
 
 static const ir_pass passes[] = {
-  {"show", run_show, false}, {"split", run_split, false}, {"spread", run_spread, false}, {"round", run_round, false}, {"factor", run_factor, false},
-  {"integers", run_integers, false}, {"unsign", run_unsign, false}, {"share", run_share, false}, {"brain", run_brain, false}, {0},
+  {"show", run_show, false},     {"split", run_split, false},
+  {"spread", run_spread, false}, {"round", run_round, false},
+  {"factor", run_factor, false}, {"integers", run_integers, false},
+  {"unsign", run_unsign, false}, {"share", run_share, false},
+  {"brain", run_brain, false},   {0},
 };
 
-static void test_texts(void **state) { (void)state; assert_int_equal(run_folder(passes, WEFT_SOURCE_DIR "/tests/schedule/ir", 8, 20), 0); }
+static void test_texts(void **state) {
+  (void)state;
+  assert_int_equal(run_folder(passes, WEFT_SOURCE_DIR "/tests/schedule/ir", 8, 20), 0);
+}
 
 static void test_every_pass_has_texts(void **state) {
   (void)state;
@@ -107,7 +115,7 @@ static void test_every_pass_has_texts(void **state) {
   }
 }
 
-// ---- what they compute --------------------------------------------------------------------------------------------------
+// ---- what they compute ----------------------------------------------------------------------------------------------
 
 enum { WEIGHT, X, ROWS = 3, MOST_COLS = 1024, MOST_TOKENS = 3 };
 typedef struct data { const struct format *f; int64_t cols, tokens; unsigned char *at[2]; uint64_t seed; } data;
@@ -117,7 +125,9 @@ static uint64_t next(uint64_t *s) {
   return *s;
 }
 
-static const unsigned char *start(void *ctx, int64_t id) { return codebook_is(id) ? codebook_data(id) : ((data *)ctx)->at[id]; }
+static const unsigned char *start(void *ctx, int64_t id) {
+  return codebook_is(id) ? codebook_data(id) : ((data *)ctx)->at[id];
+}
 
 static data random_data(const struct format *f, uint64_t seed) {
   data d = {.f = f, .seed = seed * 2654435761u + 1};
@@ -129,24 +139,33 @@ static data random_data(const struct format *f, uint64_t seed) {
   format_blocks(f, d.at[WEIGHT], n, &d.seed);
   d.at[X] = xcalloc((size_t)(d.tokens * d.cols), 4);
   for (int64_t i = 0; i < d.tokens * d.cols; i++)
-    te_store(DT_F32, (evalue){.f = ((double)(next(&d.seed) >> 11) / 0x1p53 - 0.5) * (i % 37 ? 1 : 20)}, d.at[X] + 4 * i);
+    te_store(DT_F32, (evalue){.f = ((double)(next(&d.seed) >> 11) / 0x1p53 - 0.5) * (i % 37 ? 1 : 20)},
+             d.at[X] + 4 * i);
   return d;
 }
 
-static tensor *x_of(graph *g, const data *d) { return t_reshape_i(g, t_buffer(g, X, DT_F32, d->tokens * d->cols), 2, (int64_t[]){d->tokens, d->cols}); }
-static tensor *product(graph *g, const data *d) { return t_matmul(g, x_of(g, d), dequant(g, d->f, WEIGHT, ROWS, d->cols)); }
+static tensor *x_of(graph *g, const data *d) {
+  return t_reshape_i(g, t_buffer(g, X, DT_F32, d->tokens * d->cols), 2, (int64_t[]){d->tokens, d->cols});
+}
+static tensor *product(graph *g, const data *d) {
+  return t_matmul(g, x_of(g, d), dequant(g, d->f, WEIGHT, ROWS, d->cols));
+}
 
 // u with doubles in the place of floats, so that the order of additions does not show.
 static uop *doubles(graph *g, uop *u, map *memo) {
   uop *hit = map_ptr(memo, u), *s[2 + 2 * MAX_DIMS];
   if (hit) return hit;
   if (u->nsrc > COUNT(s)) die("too many sources");
-  for (size_t i = 0; i < u->nsrc; i++) s[i] = u->src[i]->dt == DT_IDX && !u->src[i]->shape ? u->src[i] : doubles(g, u->src[i], memo);
+  for (size_t i = 0; i < u->nsrc; i++)
+    s[i] = u->src[i]->dt == DT_IDX && !u->src[i]->shape ? u->src[i] : doubles(g, u->src[i], memo);
   uop *r;
   if (u->dt == DT_F32 && u->op == OP_CONST) r = uop_float(g, DT_F64, uop_const_float(u));
   else if (u->dt == DT_F32 && (u->op == OP_BUFFER || u->op == OP_BITCAST)) r = t_cast(g, u, DT_F64);
   else if (u->dt == DT_F32 && u->op == OP_CAST) r = t_cast(g, s[0], DT_F64);
-  else r = u->nsrc ? uop_new(g, (enum op)u->op, u->dt == DT_F32 ? DT_F64 : (enum dtype)u->dt, 1, s, u->nsrc, (uarg){u->a, u->b, u->s, u->s_len}) : u;
+  else
+    r = u->nsrc ? uop_new(g, (enum op)u->op, u->dt == DT_F32 ? DT_F64 : (enum dtype)u->dt, 1, s, u->nsrc,
+                          (uarg){u->a, u->b, u->s, u->s_len})
+                : u;
   map_put(memo, u, r);
   return r;
 }
@@ -197,7 +216,8 @@ static void check_values(const struct format *f, uint64_t seed) {
     for (int64_t i = 0; i < d.tokens * ROWS; i++) most = fmax(most, fabs(before[i]));
     for (int64_t i = 0; i < d.tokens * ROWS; i++)
       if (!(fabs(after[i] - before[i]) <= (rounds ? bound[i] : 1e-10 * most)))
-        fail_msg("%s, %lld columns, %lld tokens: after %s element %lld is %.17g, was %.17g", f->name, (long long)d.cols, (long long)d.tokens, p->name, (long long)i, after[i], before[i]);
+        fail_msg("%s, %lld columns, %lld tokens: after %s element %lld is %.17g, was %.17g", f->name, (long long)d.cols,
+                 (long long)d.tokens, p->name, (long long)i, after[i], before[i]);
     memcpy(before, after, sizeof before);
     u = v;
   }
@@ -218,7 +238,7 @@ static void test_values(void **state) {
   assert_true(done >= 23);
 }
 
-// ---- every format gets there --------------------------------------------------------------------------------------------
+// ---- every format gets there ----------------------------------------------------------------------------------------
 
 static bool below(uop *u, enum op op, enum dtype dt) {
   arena *a = arena_new();
@@ -235,7 +255,8 @@ static int integer_sums(uop *u) {
   uop_list l = uop_toposort(a, &u, 1);
   int n = 0;
   for (size_t i = 0; i < l.n; i++)
-    n += l.at[i]->op == OP_REDUCE_AXIS && l.at[i]->dt == DT_I32 && below(l.at[i], OP_CONTIGUOUS, DT_I8) && below(l.at[i], OP_BUFFER, DT_U8);
+    n += l.at[i]->op == OP_REDUCE_AXIS && l.at[i]->dt == DT_I32 && below(l.at[i], OP_CONTIGUOUS, DT_I8) &&
+         below(l.at[i], OP_BUFFER, DT_U8);
   arena_free(a);
   return n;
 }
@@ -243,8 +264,10 @@ static int integer_sums(uop *u) {
 static void test_every_format(void **state) {
   (void)state;
   // activations that share a scale: as many as the weight's float scales have in common
-  static const struct { uint32_t id; int64_t group; } small[] = {
-    {FORMAT_Q4_0, 32}, {FORMAT_Q4_1, 32}, {FORMAT_Q5_0, 32}, {FORMAT_Q5_1, 32}, {FORMAT_Q8_0, 32}, {FORMAT_IQ4_NL, 32}, {FORMAT_MXFP4, 32}, {FORMAT_NVFP4, 16}, {FORMAT_Q1_0, 128}, {FORMAT_Q2_0, 64},
+  static const struct { uint32_t id; int64_t group;
+  } small[] = {
+    {FORMAT_Q4_0, 32},   {FORMAT_Q4_1, 32},  {FORMAT_Q5_0, 32},  {FORMAT_Q5_1, 32},  {FORMAT_Q8_0, 32},
+    {FORMAT_IQ4_NL, 32}, {FORMAT_MXFP4, 32}, {FORMAT_NVFP4, 16}, {FORMAT_Q1_0, 128}, {FORMAT_Q2_0, 64},
   };
   int done = 0;
   for (uint32_t id = 0; id < 64; id++) {
@@ -252,12 +275,15 @@ static void test_every_format(void **state) {
     if (!f || !f->computes) continue;
     graph *g = graph_new(NULL);
     data d = {.f = f, .cols = 1024, .tokens = 2};
-    uop *before = product(g, &d), *sink = uop_new(g, OP_SINK, DT_VOID, 1, &before, 1, (uarg){0}), *after = integer_dots(g, sink);
+    uop *before = product(g, &d), *sink = uop_new(g, OP_SINK, DT_VOID, 1, &before, 1, (uarg){0}),
+        *after = integer_dots(g, sink);
     int64_t group = 256;
     for (size_t i = 0; i < COUNT(small); i++) if (small[i].id == id) group = small[i].group;
     if (f->block == 1) assert_ptr_equal(after, sink);                   // F32, F16 and BF16 hold no integers
     else if (!integer_sums(after)) fail_msg("%s: no integer sum", f->name);
-    else if (te_rounded_group(after) != group) fail_msg("%s: %lld activations share a scale, should be %lld", f->name, (long long)te_rounded_group(after), (long long)group);
+    else if (te_rounded_group(after) != group)
+      fail_msg("%s: %lld activations share a scale, should be %lld", f->name, (long long)te_rounded_group(after),
+               (long long)group);
     done++;
     graph_free(g);
   }
@@ -282,8 +308,8 @@ int main(int argc, char **argv) {
   int cases = 0;
   if (argc > 1) return run_file(passes, argv[1], &cases, true);
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_texts), cmocka_unit_test(test_every_pass_has_texts), cmocka_unit_test(test_values), cmocka_unit_test(test_every_format),
-    cmocka_unit_test(test_left_alone),
+    cmocka_unit_test(test_texts),        cmocka_unit_test(test_every_pass_has_texts), cmocka_unit_test(test_values),
+    cmocka_unit_test(test_every_format), cmocka_unit_test(test_left_alone),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

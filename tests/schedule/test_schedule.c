@@ -1,5 +1,5 @@
-// The scheduler: the order of stores and loads of one buffer, what shares a dispatch, the memory planner (by fuzz), and the
-// number of dispatches of real models, whose files are headers over holes: shapes without weights.
+// The scheduler: the order of stores and loads of one buffer, what shares a dispatch, the memory planner (by fuzz), and
+// the number of dispatches of real models, whose files are headers over holes: shapes without weights.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 #include "schedule/memory_plan.h"
 #include "schedule/schedule.h"
 
-// ---- the memory planner -------------------------------------------------------------------------------------------------
+// ---- the memory planner ---------------------------------------------------------------------------------------------
 
 enum { ALIGN = 64, SLACK = 64 };
 
@@ -32,10 +32,11 @@ static void check_plan(const schedule *s) {
     for (int j = 0; j < i; j++) {
       const sched_temp *y = &s->temps[j];
       if (x->each != y->each) continue;                                 // in different arenas
-      if (x->last < y->first || y->last < x->first) continue;           // a level that reads one and writes the other needs both
+      // a level that reads one and writes the other needs both
+      if (x->last < y->first || y->last < x->first) continue;
       if (x->offset + x->bytes + SLACK > y->offset && y->offset + y->bytes + SLACK > x->offset)
-        fail_msg("%lld bytes at %lld (levels %d to %d) over %lld bytes at %lld (%d to %d)", (long long)x->bytes, (long long)x->offset, x->first, x->last,
-                 (long long)y->bytes, (long long)y->offset, y->first, y->last);
+        fail_msg("%lld bytes at %lld (levels %d to %d) over %lld bytes at %lld (%d to %d)", (long long)x->bytes,
+                 (long long)x->offset, x->first, x->last, (long long)y->bytes, (long long)y->offset, y->first, y->last);
     }
   }
   assert_true(s->arena_bytes + s->each_bytes <= sum);
@@ -50,7 +51,11 @@ static void test_planner_fuzz(void **state) {
     for (int i = 0; i < n; i++) {
       int a = (int)(random_u64(&seed) % (uint64_t)levels), b = (int)(random_u64(&seed) % (uint64_t)levels);
       int64_t bytes_of = round % 3 ? (int64_t)(random_u64(&seed) % 5000) : (int64_t)1 << random_u64(&seed) % 40;
-      temps[i] = (sched_temp){.id = TEMP_IDS + i, .bytes = bytes_of + 1, .first = a < b ? a : b, .last = a < b ? b : a, .each = random_u64(&seed) % 3 == 0};
+      temps[i] = (sched_temp){.id = TEMP_IDS + i,
+                              .bytes = bytes_of + 1,
+                              .first = a < b ? a : b,
+                              .last = a < b ? b : a,
+                              .each = random_u64(&seed) % 3 == 0};
     }
     schedule s = {.temps = temps, .n_temps = n, .n_levels = levels};
     plan_memory(&s);
@@ -71,7 +76,7 @@ static void test_planner_reuses(void **state) {   // a chain of equal sizes: two
   assert_int_equal(none.arena_bytes, 0);
 }
 
-// ---- hazards ------------------------------------------------------------------------------------------------------------
+// ---- hazards --------------------------------------------------------------------------------------------------------
 
 typedef struct work { graph *g; VEC(uop *) effects; schedule s; } work;
 
@@ -136,7 +141,8 @@ static void test_stores_to_one_buffer_in_order(void **state) {
   (void)state;
   work w;
   begin(&w);
-  tensor *x = buffer(&w, 1, 64), *one = store(&w, t_slice_i(w.g, x, 0, 0, 40), buffer(&w, 2, 40)), *two = store(&w, t_slice_i(w.g, one, 0, 20, 44), buffer(&w, 3, 44));
+  tensor *x = buffer(&w, 1, 64), *one = store(&w, t_slice_i(w.g, x, 0, 0, 40), buffer(&w, 2, 40)),
+         *two = store(&w, t_slice_i(w.g, one, 0, 20, 44), buffer(&w, 3, 44));
   store(&w, buffer(&w, 4, 64), one);              // between the two
   store(&w, buffer(&w, 5, 64), two);
   finish(&w);
@@ -182,8 +188,12 @@ static void test_equal_work_is_one_kernel(void **state) {
   (void)state;
   work w;
   begin(&w);
-  for (int i = 0; i < 4; i++) store(&w, buffer(&w, 10 + i, 16), t_reshape_i(w.g, t_matmul(w.g, t_reshape_i(w.g, buffer(&w, i, 32), 2, (int64_t[]){1, 32}),
-                                          t_reshape_i(w.g, t_weight(w.g, 20 + i, DT_F32, 512), 2, (int64_t[]){16, 32})), 1, (int64_t[]){16}));
+  for (int i = 0; i < 4; i++)
+    store(&w, buffer(&w, 10 + i, 16),
+          t_reshape_i(w.g,
+                      t_matmul(w.g, t_reshape_i(w.g, buffer(&w, i, 32), 2, (int64_t[]){1, 32}),
+                               t_reshape_i(w.g, t_weight(w.g, 20 + i, DT_F32, 512), 2, (int64_t[]){16, 32})),
+                      1, (int64_t[]){16}));
   finish(&w);
   assert_int_equal(w.s.n_kernels, 4);
   for (int i = 1; i < 4; i++) assert_ptr_equal(w.s.kernels[i].ast, w.s.kernels[0].ast);
@@ -195,7 +205,8 @@ static void test_fusion(void **state) {           // one kernel: the norm is com
   work w;
   begin(&w);
   tensor *x = t_reshape_i(w.g, buffer(&w, 1, 256), 2, (int64_t[]){1, 256});
-  tensor *y = t_silu(w.g, t_matmul(w.g, t_rmsnorm(w.g, x, t_weight(w.g, 2, DT_F32, 256), 1e-5), t_reshape_i(w.g, t_weight(w.g, 3, DT_F32, 256 * 64), 2, (int64_t[]){64, 256})));
+  tensor *y = t_silu(w.g, t_matmul(w.g, t_rmsnorm(w.g, x, t_weight(w.g, 2, DT_F32, 256), 1e-5),
+                                   t_reshape_i(w.g, t_weight(w.g, 3, DT_F32, 256 * 64), 2, (int64_t[]){64, 256})));
   store(&w, buffer(&w, 4, 64), t_reshape_i(w.g, y, 1, (int64_t[]){64}));
   finish(&w);
   assert_int_equal(w.s.n_kernels, 1);
@@ -245,17 +256,19 @@ static void test_what_lies_across_a_sum_is_stored(void **state) {
   }
 }
 
-// ---- real shapes --------------------------------------------------------------------------------------------------------
+// ---- real shapes ----------------------------------------------------------------------------------------------------
 
 typedef struct shape_of {
   const char *arch;
   int d, heads, kv, head_dim, ff, vocab;
   bool qk_norm, bias;
-  int latent, nope, rope, v, q_rank, experts, used;               // latent attention and experts of ff rows, one of them shared; latent 0: neither
+  // latent attention and experts of ff rows, one of them shared; latent 0: neither
+  int latent, nope, rope, v, q_rank, experts, used;
 } shape_of;
 typedef struct file { str head; uint64_t n_tensors, data; } file;
 
-static void add_tensor(file *f, const char *name, int layer, const char *kind, uint64_t ne0, uint64_t ne1, const struct format *fmt) {
+static void add_tensor(file *f, const char *name, int layer, const char *kind, uint64_t ne0, uint64_t ne1,
+                       const struct format *fmt) {
   char full[64];
   uint64_t size;
   if (layer >= 0) snprintf(full, sizeof full, "blk.%d.%s.%s", layer, name, kind);
@@ -266,7 +279,8 @@ static void add_tensor(file *f, const char *name, int layer, const char *kind, u
   f->n_tensors++;
 }
 
-static void add_stack(file *f, const char *name, int layer, uint64_t ne0, uint64_t ne1, uint64_t ne2, const struct format *fmt) {
+static void add_stack(file *f, const char *name, int layer, uint64_t ne0, uint64_t ne1, uint64_t ne2,
+                      const struct format *fmt) {
   char full[64];
   uint64_t size;
   snprintf(full, sizeof full, "blk.%d.%s.weight", layer, name);
@@ -278,7 +292,8 @@ static void add_stack(file *f, const char *name, int layer, uint64_t ne0, uint64
 
 static void add_latent_layer(file *f, const shape_of *s, int i, const struct format *q) {
   const struct format *f32 = format_by_name("f32");
-  uint64_t d = (uint64_t)s->d, h = (uint64_t)s->heads, c = (uint64_t)s->latent, n = (uint64_t)s->nope, r = (uint64_t)s->rope, ff = (uint64_t)s->ff, e = (uint64_t)s->experts;
+  uint64_t d = (uint64_t)s->d, h = (uint64_t)s->heads, c = (uint64_t)s->latent, n = (uint64_t)s->nope,
+           r = (uint64_t)s->rope, ff = (uint64_t)s->ff, e = (uint64_t)s->experts;
   add_tensor(f, "attn_norm", i, "weight", d, 1, f32);
   add_tensor(f, "attn_q_a", i, "weight", d, (uint64_t)s->q_rank, q);
   add_tensor(f, "attn_q_a_norm", i, "weight", (uint64_t)s->q_rank, 1, f32);
@@ -302,7 +317,8 @@ static void add_latent_layer(file *f, const shape_of *s, int i, const struct for
 static void add_layer(file *f, const shape_of *s, int i, const struct format *q, const struct format *q2) {
   const struct format *f32 = format_by_name("f32");
   if (s->latent) { add_latent_layer(f, s, i, q); return; }
-  uint64_t d = (uint64_t)s->d, qd = (uint64_t)(s->heads * s->head_dim), kv = (uint64_t)(s->kv * s->head_dim), ff = (uint64_t)s->ff;
+  uint64_t d = (uint64_t)s->d, qd = (uint64_t)(s->heads * s->head_dim), kv = (uint64_t)(s->kv * s->head_dim),
+           ff = (uint64_t)s->ff;
   add_tensor(f, "attn_norm", i, "weight", d, 1, f32);
   add_tensor(f, "attn_q", i, "weight", d, qd, q);
   add_tensor(f, "attn_k", i, "weight", d, kv, q);
@@ -312,8 +328,15 @@ static void add_layer(file *f, const shape_of *s, int i, const struct format *q,
   add_tensor(f, "ffn_gate", i, "weight", d, ff, q);
   add_tensor(f, "ffn_up", i, "weight", d, ff, q);
   add_tensor(f, "ffn_down", i, "weight", ff, d, q2);
-  if (s->qk_norm) { add_tensor(f, "attn_q_norm", i, "weight", (uint64_t)s->head_dim, 1, f32); add_tensor(f, "attn_k_norm", i, "weight", (uint64_t)s->head_dim, 1, f32); }
-  if (s->bias) { add_tensor(f, "attn_q", i, "bias", qd, 1, f32); add_tensor(f, "attn_k", i, "bias", kv, 1, f32); add_tensor(f, "attn_v", i, "bias", kv, 1, f32); }
+  if (s->qk_norm) {
+    add_tensor(f, "attn_q_norm", i, "weight", (uint64_t)s->head_dim, 1, f32);
+    add_tensor(f, "attn_k_norm", i, "weight", (uint64_t)s->head_dim, 1, f32);
+  }
+  if (s->bias) {
+    add_tensor(f, "attn_q", i, "bias", qd, 1, f32);
+    add_tensor(f, "attn_k", i, "bias", kv, 1, f32);
+    add_tensor(f, "attn_v", i, "bias", kv, 1, f32);
+  }
 }
 
 static void key(str *s, const shape_of *m, const char *name, uint64_t v) {
@@ -358,7 +381,8 @@ static gguf *write_model(const shape_of *s, int layers, const char *quant, const
   str_addn(&out, f.head.at, f.head.n);
   w_pad(&out, 32);
   int fd = mkstemp(path);
-  if (fd < 0 || write(fd, out.at, out.n) != (ssize_t)out.n || ftruncate(fd, (off_t)(out.n + f.data))) die("cannot write %s", path);
+  if (fd < 0 || write(fd, out.at, out.n) != (ssize_t)out.n || ftruncate(fd, (off_t)(out.n + f.data)))
+    die("cannot write %s", path);
   close(fd);
   error err = {0};
   gguf *g = NULL;
@@ -378,7 +402,8 @@ static counts count(const shape_of *s, int layers, const char *quant, const char
   if (model_open(file_of, (model_kv){0}, &m, &err)) fail_msg("%s", err.text);
   graph *g = graph_new(NULL);
   schedule sched;
-  uop *sink = model_graph(m, g, &(model_shape){.page = 128, .pages = 8192, .slots = 1, .ctx = 4224, .chunk = chunk, .logits = chunk == 1});
+  uop *sink = model_graph(
+    m, g, &(model_shape){.page = 128, .pages = 8192, .slots = 1, .ctx = 4224, .chunk = chunk, .logits = chunk == 1});
   schedule_graph(g, exact ? sink : integer_dots(g, sink), &sched);
   check_plan(&sched);
   map seen = {0};
@@ -395,20 +420,24 @@ static const shape_of llama_1b = {"llama", 2048, 32, 8, 64, 8192, 128256, false,
 static const shape_of qwen3_06b = {"qwen3", 1024, 16, 8, 128, 3072, 151936, true, false, 0, 0, 0, 0, 0, 0, 0};
 static const shape_of qwen2_05b = {"qwen2", 896, 14, 2, 64, 4864, 151936, false, true, 0, 0, 0, 0, 0, 0, 0};
 
-static const shape_of glm_flash = {"deepseek2", 2048, 20, 1, 576, 1536, 154880, false, false, 512, 192, 64, 256, 768, 64, 4};
+static const shape_of glm_flash = {"deepseek2", 2048, 20,  1,  576, 1536, 154880, false,
+                                   false,       512,  192, 64, 256, 768,  64,     4};
 
 static void test_dispatches(void **state) {
   (void)state;
-  static const struct { const shape_of *s; const char *q, *q2; } models[] = {
-    {&llama_1b, "q4_0", "q8_0"}, {&llama_1b, "q4_k", "q6_k"}, {&llama_1b, "f16", "f16"}, {&qwen3_06b, "q8_0", "q8_0"}, {&qwen2_05b, "q8_0", "q8_0"},
-    {&glm_flash, "q4_0", "q6_k"},
+  static const struct { const shape_of *s; const char *q, *q2;
+  } models[] = {
+    {&llama_1b, "q4_0", "q8_0"},  {&llama_1b, "q4_k", "q6_k"},  {&llama_1b, "f16", "f16"},
+    {&qwen3_06b, "q8_0", "q8_0"}, {&qwen2_05b, "q8_0", "q8_0"}, {&glm_flash, "q4_0", "q6_k"},
   };
   for (size_t i = 0; i < COUNT(models); i++)
     for (int exact = 0; exact < 2; exact++) {
-      counts two = count(models[i].s, 2, models[i].q, models[i].q2, 1, exact), four = count(models[i].s, 4, models[i].q, models[i].q2, 1, exact);
+      counts two = count(models[i].s, 2, models[i].q, models[i].q2, 1, exact),
+             four = count(models[i].s, 4, models[i].q, models[i].q2, 1, exact);
       double per_block = (four.levels - two.levels) / 2.0;
-      print_message("%s %s%s: %g dispatches and %g kernels per block, %d different kernels, arena %.2f MiB\n", models[i].s->arch, models[i].q, exact ? " exact" : "",
-                    per_block, (four.kernels - two.kernels) / 2.0, four.unique, (double)four.arena / (1 << 20));
+      print_message("%s %s%s: %g dispatches and %g kernels per block, %d different kernels, arena %.2f MiB\n",
+                    models[i].s->arch, models[i].q, exact ? " exact" : "", per_block,
+                    (four.kernels - two.kernels) / 2.0, four.unique, (double)four.arena / (1 << 20));
       assert_true(per_block <= (models[i].s->latent ? 14 : 8));
       assert_int_equal(four.unique, two.unique);                // more layers are no more kernels to compile
       assert_true(four.arena <= two.arena + (1 << 20));         // nor more memory: layers take turns
@@ -418,13 +447,15 @@ static void test_dispatches(void **state) {
 static void test_chunk(void **state) {            // a chunk of a prompt: the same work for many tokens
   (void)state;
   counts two = count(&llama_1b, 2, "q4_0", "q8_0", 64, false), four = count(&llama_1b, 4, "q4_0", "q8_0", 64, false);
-  print_message("chunk of 64: %g dispatches per block, %d different kernels, arena %.2f MiB\n", (four.levels - two.levels) / 2.0, four.unique, (double)four.arena / (1 << 20));
-  assert_true(four.levels - two.levels <= 2 * 24);        // more is stored than for one token: recomputing costs as often as there are tokens
+  print_message("chunk of 64: %g dispatches per block, %d different kernels, arena %.2f MiB\n",
+                (four.levels - two.levels) / 2.0, four.unique, (double)four.arena / (1 << 20));
+  // more is stored than for one token: recomputing costs as often as there are tokens
+  assert_true(four.levels - two.levels <= 2 * 24);
   assert_int_equal(four.unique, two.unique);
   assert_true(four.arena <= two.arena + (4 << 20));
 }
 
-// ---- the work of scheduling ---------------------------------------------------------------------------------------------
+// ---- the work of scheduling -----------------------------------------------------------------------------------------
 
 static double cpu_s(void) {
   struct timespec t;
@@ -451,18 +482,27 @@ static void test_linear_in_layers(void **state) {
   double few = seconds_to_schedule(16), many = seconds_to_schedule(128);
   env_set(ENV_SPEC, "1");
   print_message("16 layers: %.1f ms; 128: %.1f ms, %.1f times as much\n", few * 1e3, many * 1e3, many / few);
-  assert_true(many < 20 * few);                           // 8 would be linear; with work for every pair of layers it was 50
+  // 8 would be linear; with work for every pair of layers it was 50
+  assert_true(many < 20 * few);
 }
 
 int main(void) {
   env_set(ENV_SPEC, "1");
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_planner_fuzz), cmocka_unit_test(test_planner_reuses),
-    cmocka_unit_test(test_a_store_waits_for_readers), cmocka_unit_test(test_readers_of_a_version_wait_for_its_store),
-    cmocka_unit_test(test_stores_to_one_buffer_in_order), cmocka_unit_test(test_a_value_that_reads_what_it_replaces),
-    cmocka_unit_test(test_independent_kernels_share_a_level), cmocka_unit_test(test_equal_work_is_one_kernel), cmocka_unit_test(test_fusion),
-    cmocka_unit_test(test_products_of_two_kinds_are_apart), cmocka_unit_test(test_what_lies_across_a_sum_is_stored),
-    cmocka_unit_test(test_dispatches), cmocka_unit_test(test_chunk), cmocka_unit_test(test_linear_in_layers),
+    cmocka_unit_test(test_planner_fuzz),
+    cmocka_unit_test(test_planner_reuses),
+    cmocka_unit_test(test_a_store_waits_for_readers),
+    cmocka_unit_test(test_readers_of_a_version_wait_for_its_store),
+    cmocka_unit_test(test_stores_to_one_buffer_in_order),
+    cmocka_unit_test(test_a_value_that_reads_what_it_replaces),
+    cmocka_unit_test(test_independent_kernels_share_a_level),
+    cmocka_unit_test(test_equal_work_is_one_kernel),
+    cmocka_unit_test(test_fusion),
+    cmocka_unit_test(test_products_of_two_kinds_are_apart),
+    cmocka_unit_test(test_what_lies_across_a_sum_is_stored),
+    cmocka_unit_test(test_dispatches),
+    cmocka_unit_test(test_chunk),
+    cmocka_unit_test(test_linear_in_layers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

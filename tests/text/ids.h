@@ -12,7 +12,8 @@ static inline void wants(const tokenizer *t, const char *text, size_t n, int how
   int32_t *ids;
   size_t n_ids, n_want = 0;
   error err = {0};
-  if (tokenizer_encode(t, text, n, how & ADD, how & PARSE, &ids, &n_ids, &err)) fail_msg("'%.*s': %s", (int)n, text, err.text);
+  if (tokenizer_encode(t, text, n, how & ADD, how & PARSE, &ids, &n_ids, &err))
+    fail_msg("'%.*s': %s", (int)n, text, err.text);
   while (want[n_want] != -1) n_want++;
   bool same = n_ids == n_want && !memcmp(ids, want, n_want * sizeof *want);
   if (!same) {

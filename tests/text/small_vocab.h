@@ -19,7 +19,9 @@ typedef struct small {
   vocab_desc d;
 } small;
 
-static inline text_view small_copy(small *s, const char *text, size_t n) { return (text_view){arena_strndup(s->mem, text, n), n}; }
+static inline text_view small_copy(small *s, const char *text, size_t n) {
+  return (text_view){arena_strndup(s->mem, text, n), n};
+}
 static inline text_view small_token(const void *ctx, uint64_t i) { return ((const small *)ctx)->tokens.at[i]; }
 static inline text_view small_merge(const void *ctx, uint64_t i) { return ((const small *)ctx)->merges.at[i]; }
 
@@ -61,7 +63,9 @@ static inline int32_t small_merges(small *s, const char *left, const char *right
   str_free(&both);
   return id;
 }
-static inline void small_only_merge(small *s, const char *text) { vec_push(&s->merges, small_copy(s, text, strlen(text))); }
+static inline void small_only_merge(small *s, const char *text) {
+  vec_push(&s->merges, small_copy(s, text, strlen(text)));
+}
 
 // <unk>, <s>, </s> and the 256 bytes: byte b is token 3 + b.
 static inline void small_bytes_spm(small *s) {
@@ -110,10 +114,10 @@ static inline double small_encoding_s(const tokenizer *t, const char *text, size
   free(ids);
   return small_cpu_s() - start;
 }
-// Encodes four megabytes of one character, and two.  The larger text may take 2.6 times the time of the smaller, for which times that
-// are too short to tell count as equal, and ten megabytes two seconds on a usual machine: this one may be as slow as two of its kind
-// and a half, since how fast machines are differs, and a busy one slows even processor time down (24 s under the sanitizers).  Three
-// tries.
+// Encodes four megabytes of one character, and two.  The larger text may take 2.6 times the time of the smaller, for
+// which times that are too short to tell count as equal, and ten megabytes two seconds on a usual machine: this one may
+// be as slow as two of its kind and a half, since how fast machines are differs, and a busy one slows even processor
+// time down (24 s under the sanitizers).  Three tries.
 static inline void small_one_character(const tokenizer *t, const char *what, const char *unit) {
   size_t n = 4000000, len = strlen(unit);
   char *text = xmalloc(n);

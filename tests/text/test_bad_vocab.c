@@ -1,12 +1,13 @@
-// What a broken tokenizer description gets.  Each refusal names key and value, and the file where there is one; an unknown algorithm
-// is refused only when text has to be encoded.
+// What a broken tokenizer description gets.  Each refusal names key and value, and the file where there is one; an
+// unknown algorithm is refused only when text has to be encoded.
 //
 // The list of hostile inputs, lines 37 to 46: arrays of different lengths, test_lengths_differ; scores of another type,
 // test_wrong_types_in_a_file; BOS and EOS that are no tokens, test_roles_out_of_range; duplicate and empty tokens,
 // test_duplicates_and_empties; a huge token, test_huge_token.  Elsewhere: merges of absent tokens and in circles,
-// test_odd_merges_are_ignored of test_tokenizer.c; charsmaps, test_charsmap of test_models.c; bytes that are no text, the round trips
-// there and in test_tokenizer.c, and any cut of them, test_stream.c; megabytes of one character, in both;
-// control tokens in user text, test_control_tokens_need_leave of test_tokenizer.c.  A token's text cut anywhere in a character: test_utf8.c.
+// test_odd_merges_are_ignored of test_tokenizer.c; charsmaps, test_charsmap of test_models.c; bytes that are no text,
+// the round trips there and in test_tokenizer.c, and any cut of them, test_stream.c; megabytes of one character, in
+// both; control tokens in user text, test_control_tokens_need_leave of test_tokenizer.c.  A token's text cut anywhere
+// in a character: test_utf8.c.
 #define _GNU_SOURCE
 #include "model/gguf_writer.h"
 #include "text/small_vocab.h"
@@ -148,9 +149,11 @@ static void cannot_encode(const tokenizer *t, const char *text, const char *a, c
 
 static void test_unknown_algorithms_still_decode(void **state) {
   (void)state;
-  static const struct { const char *model, *pre, *key, *value; } cases[] = {
-    {"unigram9000", NULL, "tokenizer.ggml.model", "unigram9000"}, {NULL, NULL, "tokenizer.ggml.model", "absent"},
-    {"gpt2", "pre-of-tomorrow", "tokenizer.ggml.pre", "pre-of-tomorrow"}, {"gpt2", "evil\x1b[31m", "tokenizer.ggml.pre", "evil?[31m"}};
+  static const struct { const char *model, *pre, *key, *value;
+  } cases[] = {{"unigram9000", NULL, "tokenizer.ggml.model", "unigram9000"},
+               {NULL, NULL, "tokenizer.ggml.model", "absent"},
+               {"gpt2", "pre-of-tomorrow", "tokenizer.ggml.pre", "pre-of-tomorrow"},
+               {"gpt2", "evil\x1b[31m", "tokenizer.ggml.pre", "evil?[31m"}};
   for (size_t i = 0; i < COUNT(cases); i++) {
     small s;
     small_init(&s, cases[i].model, cases[i].pre);
@@ -254,7 +257,8 @@ static void file_refused(struct file *f, const char *key, const char *value) {
   tokenizer *t = NULL;
   error err = {0};
   assert_int_equal(from_file(f, &t, &err), -1);
-  if (!strstr(err.text, "evil.gguf") || !strstr(err.text, key) || !strstr(err.text, value)) fail_msg("%s, %s: %s", key, value, err.text);
+  if (!strstr(err.text, "evil.gguf") || !strstr(err.text, key) || !strstr(err.text, value))
+    fail_msg("%s, %s: %s", key, value, err.text);
   end(f);
 }
 
@@ -279,7 +283,8 @@ static void test_wrong_types_in_a_file(void **state) {
   begin(&f, 4), write_tokens(&f, "llama", 3);
   w_key_int(&f.bytes, "tokenizer.ggml.add_bos_token", GGUF_UINT32, 1);
   file_refused(&f, "tokenizer.ggml.add_bos_token", "UINT32");
-  begin(&f, 3), w_key_int(&f.bytes, "tokenizer.ggml.model", GGUF_UINT32, 1), w_key_str(&f.bytes, "tokenizer.ggml.pre", "x");
+  begin(&f, 3), w_key_int(&f.bytes, "tokenizer.ggml.model", GGUF_UINT32, 1),
+    w_key_str(&f.bytes, "tokenizer.ggml.pre", "x");
   file_refused(&f, "tokenizer.ggml.model", "UINT32");
   begin(&f, 2), w_key_str(&f.bytes, "tokenizer.ggml.model", "gpt2");
   file_refused(&f, "tokenizer.ggml.tokens", "absent");
@@ -312,10 +317,15 @@ static void test_good_and_missing_keys_in_a_file(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_lengths_differ), cmocka_unit_test(test_scores_that_are_no_numbers), cmocka_unit_test(test_roles_out_of_range),
-    cmocka_unit_test(test_duplicates_and_empties), cmocka_unit_test(test_huge_token),
-    cmocka_unit_test(test_unknown_algorithms_still_decode), cmocka_unit_test(test_no_tokenizer_at_all),
-    cmocka_unit_test(test_vocabulary_without_a_byte), cmocka_unit_test(test_wrong_types_in_a_file),
+    cmocka_unit_test(test_lengths_differ),
+    cmocka_unit_test(test_scores_that_are_no_numbers),
+    cmocka_unit_test(test_roles_out_of_range),
+    cmocka_unit_test(test_duplicates_and_empties),
+    cmocka_unit_test(test_huge_token),
+    cmocka_unit_test(test_unknown_algorithms_still_decode),
+    cmocka_unit_test(test_no_tokenizer_at_all),
+    cmocka_unit_test(test_vocabulary_without_a_byte),
+    cmocka_unit_test(test_wrong_types_in_a_file),
     cmocka_unit_test(test_good_and_missing_keys_in_a_file),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-// Merging: both ways of doing it (short and long words) give what the plainest way gives, whatever the table of merges looks like;
-// and long words take near-linear time.
+// Merging: both ways of doing it (short and long words) give what the plainest way gives, whatever the table of merges
+// looks like; and long words take near-linear time.
 #include "base/base.h"
 #include "text/merge.h"
 #include <setjmp.h>
@@ -47,7 +47,8 @@ static size_t plain_merge(const struct table *t, int32_t *id, size_t n) {
   for (;;) {
     size_t best = n;
     for (size_t i = 0; i + 1 < n; i++)
-      if (t->has[id[i]][id[i + 1]] && (best == n || t->rank[id[i]][id[i + 1]] < t->rank[id[best]][id[best + 1]])) best = i;
+      if (t->has[id[i]][id[i + 1]] && (best == n || t->rank[id[i]][id[i + 1]] < t->rank[id[best]][id[best + 1]]))
+        best = i;
     if (best == n) return n;
     id[best] = t->id[id[best]][id[best + 1]];
     memmove(id + best + 1, id + best + 2, (n - best - 2) * sizeof *id);
@@ -128,7 +129,8 @@ static void test_ten_million_symbols(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_agrees_with_the_plain_way), cmocka_unit_test(test_one_symbol_and_none), cmocka_unit_test(test_ten_million_symbols)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_agrees_with_the_plain_way),
+                                     cmocka_unit_test(test_one_symbol_and_none),
+                                     cmocka_unit_test(test_ten_million_symbols)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

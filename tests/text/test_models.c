@@ -1,5 +1,6 @@
-// WordPiece, Unigram, BPE on characters, RWKV and PLaMo-2 on small vocabularies that are made here: what each promises, what bad
-// files get, and megabytes of one character.  Long comparisons with others are in tests/python/test_tokenizers.py.
+// WordPiece, Unigram, BPE on characters, RWKV and PLaMo-2 on small vocabularies that are made here: what each promises,
+// what bad files get, and megabytes of one character.  Long comparisons with others are in
+// tests/python/test_tokenizers.py.
 #define _GNU_SOURCE
 #include "text/pretokenize.h"
 #include "text/small_vocab.h"
@@ -76,7 +77,8 @@ static void test_wordpiece(void **state) {
 
 static void unigram_small(small *s) {
   small_init(s, "t5", NULL);
-  small_add(s, "<pad>", TOKEN_CONTROL, 0), small_add(s, "</s>", TOKEN_CONTROL, 0), small_add(s, "<unk>", TOKEN_UNKNOWN, 0);
+  small_add(s, "<pad>", TOKEN_CONTROL, 0), small_add(s, "</s>", TOKEN_CONTROL, 0),
+    small_add(s, "<unk>", TOKEN_UNKNOWN, 0);
   s->d.add_space_prefix = 1, s->d.remove_extra_whitespaces = 1, s->d.add_eos = 0;
 }
 
@@ -84,7 +86,8 @@ static void test_unigram(void **state) {
   (void)state;
   small s;
   unigram_small(&s);
-  int32_t bar = small_add(&s, BAR, TOKEN_NORMAL, -3), a = small_add(&s, "a", TOKEN_NORMAL, -4), b = small_add(&s, "b", TOKEN_NORMAL, -4);
+  int32_t bar = small_add(&s, BAR, TOKEN_NORMAL, -3), a = small_add(&s, "a", TOKEN_NORMAL, -4),
+          b = small_add(&s, "b", TOKEN_NORMAL, -4);
   int32_t ab = small_add(&s, "ab", TOKEN_NORMAL, -5), bara = small_add(&s, BAR "a", TOKEN_NORMAL, -5);
   int32_t ba = small_add(&s, "ba", TOKEN_NORMAL, -7.5f), user = small_add(&s, "<x>", TOKEN_USER_DEFINED, 0);
   tokenizer *t = small_make(&s);
@@ -121,14 +124,16 @@ static void test_unigram_bytes(void **state) {
   small s;
   small_init(&s, "t5", NULL);
   small_bytes_spm(&s);
-  small_add(&s, BAR, TOKEN_NORMAL, -3), small_add(&s, "a", TOKEN_NORMAL, -4), small_add(&s, "\xC3\xA4", TOKEN_NORMAL, -4);
+  small_add(&s, BAR, TOKEN_NORMAL, -3), small_add(&s, "a", TOKEN_NORMAL, -4),
+    small_add(&s, "\xC3\xA4", TOKEN_NORMAL, -4);
   tokenizer *t = small_make(&s);
   WANTS(t, "az\xC3\xA4", PLAIN, 260, 3 + 'z', 261);
   goes_round(t, "a\xFF\xC3 \xE4\xBD\xA0\0z", 10);
   small_free(&s, t);
 }
 
-// A map that turns A into "b ".  Root at 0 with its children from 256 on: the unit of 'A' is 256 ^ 'A'; its value lies at 512.
+// A map that turns A into "b ".  Root at 0 with its children from 256 on: the unit of 'A' is 256 ^ 'A'; its value lies
+// at 512.
 static text_view small_map(uint32_t *units, size_t n) {
   size_t bytes = 4 * n;
   units[0] = (uint32_t)bytes;
@@ -195,8 +200,10 @@ static void test_rwkv(void **state) {
   small s;
   small_init(&s, "rwkv", NULL);
   small_add(&s, "<s>", TOKEN_CONTROL, 0);
-  int32_t a = small_add(&s, "a", TOKEN_NORMAL, 0), newline = small_add(&s, "\\n", TOKEN_NORMAL, 0), slash = small_add(&s, "\\\\", TOKEN_NORMAL, 0);
-  int32_t byte = small_add(&s, "\\xe4", TOKEN_NORMAL, 0), abc = small_add(&s, "abc", TOKEN_NORMAL, 0), b = small_add(&s, "b", TOKEN_NORMAL, 0);
+  int32_t a = small_add(&s, "a", TOKEN_NORMAL, 0), newline = small_add(&s, "\\n", TOKEN_NORMAL, 0),
+          slash = small_add(&s, "\\\\", TOKEN_NORMAL, 0);
+  int32_t byte = small_add(&s, "\\xe4", TOKEN_NORMAL, 0), abc = small_add(&s, "abc", TOKEN_NORMAL, 0),
+          b = small_add(&s, "b", TOKEN_NORMAL, 0);
   int32_t n = small_add(&s, "n", TOKEN_NORMAL, 0), broken = small_add(&s, "\\x", TOKEN_NORMAL, 0);
   tokenizer *t = small_make(&s);
   WANTS(t, "abaabc\n\\n\xE4", PLAIN, a, b, a, abc, newline, slash, n, byte);
@@ -215,7 +222,8 @@ static void test_plamo2(void **state) {
   small s;
   small_init(&s, "plamo2", NULL);
   small_bytes_spm(&s);
-  int32_t a = small_add(&s, "a", TOKEN_NORMAL, -2), b = small_add(&s, "b", TOKEN_NORMAL, -2), ab = small_add(&s, "ab", TOKEN_NORMAL, -3);
+  int32_t a = small_add(&s, "a", TOKEN_NORMAL, -2), b = small_add(&s, "b", TOKEN_NORMAL, -2),
+          ab = small_add(&s, "ab", TOKEN_NORMAL, -3);
   int32_t abb = small_add(&s, "abb", TOKEN_NORMAL, -5), kana = small_add(&s, "\xE3\x81\x82", TOKEN_NORMAL, -3);
   small_add(&s, "zz", TOKEN_NORMAL, -INFINITY), small_add(&s, "xx", TOKEN_NORMAL, -2500);
   tokenizer *t = small_make(&s);
@@ -237,7 +245,8 @@ static void test_bpe_on_characters(void **state) {
   small_bytes_spm(&s);
   s.d.role[ROLE_bos] = 1;
   s.d.add_bos = 0;                                        // files of this model say so wrongly
-  int32_t bar = small_add(&s, BAR, TOKEN_NORMAL, 0), a = small_add(&s, "a", TOKEN_NORMAL, 0), kana = small_add(&s, "\xE3\x81\x82", TOKEN_NORMAL, 0);
+  int32_t bar = small_add(&s, BAR, TOKEN_NORMAL, 0), a = small_add(&s, "a", TOKEN_NORMAL, 0),
+          kana = small_add(&s, "\xE3\x81\x82", TOKEN_NORMAL, 0);
   int32_t bara = small_merges(&s, BAR, "a"), lines = small_add(&s, "\n\n", TOKEN_NORMAL, 0);
   tokenizer *t = small_make(&s);
   WANTS(t, "a a  \xE3\x81\x82", ADD, 1, a, bara, bar, bar, kana);
@@ -298,8 +307,12 @@ static void test_ten_megabytes_of_one_character(void **state) {
       small_add(&s, name, TOKEN_NORMAL, 0);
     }
     char run[16] = "";
-    for (size_t i = 0; i < 15; i++) { run[i] = m == 2 ? 'a' : i ? 'a' : 'b'; if (m != 2 || i) small_add(&s, run, TOKEN_NORMAL, -1 - (float)i); }
-    small_add(&s, BAR, TOKEN_NORMAL, -1), small_add(&s, BAR "a", TOKEN_NORMAL, -1), small_add(&s, "aaaaaaa", m == 2 ? TOKEN_UNUSED : TOKEN_NORMAL, -1);
+    for (size_t i = 0; i < 15; i++) {
+      run[i] = m == 2 ? 'a' : i ? 'a' : 'b';
+      if (m != 2 || i) small_add(&s, run, TOKEN_NORMAL, -1 - (float)i);
+    }
+    small_add(&s, BAR, TOKEN_NORMAL, -1), small_add(&s, BAR "a", TOKEN_NORMAL, -1),
+      small_add(&s, "aaaaaaa", m == 2 ? TOKEN_UNUSED : TOKEN_NORMAL, -1);
     if (m == 2) s.tokens.at[s.tokens.n - 1] = (text_view){"aaaaaa!", 7};
     small_add(&s, "aa!", TOKEN_NORMAL, -1);
     small_only_merge(&s, "a a");
@@ -312,9 +325,15 @@ static void test_ten_megabytes_of_one_character(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_wordpiece), cmocka_unit_test(test_unigram), cmocka_unit_test(test_unigram_bytes), cmocka_unit_test(test_charsmap),
-    cmocka_unit_test(test_rwkv), cmocka_unit_test(test_plamo2), cmocka_unit_test(test_bpe_on_characters),
-    cmocka_unit_test(test_special_tokens_that_strip), cmocka_unit_test(test_ten_megabytes_of_one_character),
+    cmocka_unit_test(test_wordpiece),
+    cmocka_unit_test(test_unigram),
+    cmocka_unit_test(test_unigram_bytes),
+    cmocka_unit_test(test_charsmap),
+    cmocka_unit_test(test_rwkv),
+    cmocka_unit_test(test_plamo2),
+    cmocka_unit_test(test_bpe_on_characters),
+    cmocka_unit_test(test_special_tokens_that_strip),
+    cmocka_unit_test(test_ten_megabytes_of_one_character),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,8 @@ static int add_word(void *ctx, const char *word, size_t n) {
   return n == 0;                                          // an empty word would be an error
 }
 
-static size_t settled;                                     // where the calls below say how far they came: always to the end
+// where the calls below say how far they came: always to the end
+static size_t settled;
 
 // The words of text, joined with bars.
 static void words(const char *name, const char *text, const char *want) {
@@ -57,7 +58,8 @@ static void test_several_patterns(void **state) {
   words("starcoder", "a12 b", "a|1|2| b");
   words("falcon", "a12345 b", "a|123|45| b");
   words("deepseek-llm", "a12\n\nb  ", "a|12|\n|\n|b|  ");
-  words("deepseek-llm", "  \xE3\x80\x80   a \xE3\x80\x80", " | |\xE3\x80\x80|  | a| |\xE3\x80\x80");   // U+3000 is a space and a sign
+  // U+3000 is a space and a sign
+  words("deepseek-llm", "  \xE3\x80\x80   a \xE3\x80\x80", " | |\xE3\x80\x80|  | a| |\xE3\x80\x80");
   words("deepseek-v3", "foo(bar) 1234", "foo|(bar|)| |123|4");
 }
 

@@ -1,5 +1,5 @@
-// Encoding in pieces: however a text is cut, the ids are those of the whole text at once, for every algorithm and every pattern of the
-// table; and no more of a text is held back than its words take.
+// Encoding in pieces: however a text is cut, the ids are those of the whole text at once, for every algorithm and every
+// pattern of the table; and no more of a text is held back than its words take.
 #define _GNU_SOURCE
 #include "base/map.h"
 #include "text/pretokenize.h"
@@ -13,11 +13,57 @@ static uint64_t seed = 1;
 static size_t below(size_t n) { seed = hash_u64(seed, 7); return (size_t)(seed % n); }
 
 // What patterns, normal forms and searches treat differently: an alphabet of strings, the first ones the commonest.
-static const char *const units[] = {
-  "a", "b", " ", "1", "\n", "A", ".", "'s", "\xC3\xA9", "e", "\xCC\x81", "\xE4\xB8\xAD", "  ", "'", "\r\n", "\t", "<", "|", ">", "<tool>", "<|x|>",
-  "<mask>", "\xE2\x96\x81", "\xE3\x81\x82", "\xCE\xA3", "\xC2\xA0", "\xE3\x80\x80", "\xF0\x9F\x98\x80", "\xEA\xB0\x80", "\xE1\x84\x80", "\xE1\x85\xA1",
-  "\xD9\xA1", "\xC2\xBD", "/", "_", "\xE2\x80\xA6", "<sentinel:12>", "IMGIMGABZ", "'LL", "\xC5\xBF", "123456", "\xFF", "\xE2\x96", "\xC3", "\0", "\xEF\xBB\xBF",
-  "\xEF\xAC\x81", "\xCC\xA3", "             ", "\xE0\xA6\xBC", "\xC4\xB0"};
+static const char *const units[] = {"a",
+                                    "b",
+                                    " ",
+                                    "1",
+                                    "\n",
+                                    "A",
+                                    ".",
+                                    "'s",
+                                    "\xC3\xA9",
+                                    "e",
+                                    "\xCC\x81",
+                                    "\xE4\xB8\xAD",
+                                    "  ",
+                                    "'",
+                                    "\r\n",
+                                    "\t",
+                                    "<",
+                                    "|",
+                                    ">",
+                                    "<tool>",
+                                    "<|x|>",
+                                    "<mask>",
+                                    "\xE2\x96\x81",
+                                    "\xE3\x81\x82",
+                                    "\xCE\xA3",
+                                    "\xC2\xA0",
+                                    "\xE3\x80\x80",
+                                    "\xF0\x9F\x98\x80",
+                                    "\xEA\xB0\x80",
+                                    "\xE1\x84\x80",
+                                    "\xE1\x85\xA1",
+                                    "\xD9\xA1",
+                                    "\xC2\xBD",
+                                    "/",
+                                    "_",
+                                    "\xE2\x80\xA6",
+                                    "<sentinel:12>",
+                                    "IMGIMGABZ",
+                                    "'LL",
+                                    "\xC5\xBF",
+                                    "123456",
+                                    "\xFF",
+                                    "\xE2\x96",
+                                    "\xC3",
+                                    "\0",
+                                    "\xEF\xBB\xBF",
+                                    "\xEF\xAC\x81",
+                                    "\xCC\xA3",
+                                    "             ",
+                                    "\xE0\xA6\xBC",
+                                    "\xC4\xB0"};
 
 static void random_text(str *out) {
   out->n = 0;
@@ -48,14 +94,17 @@ static void check_words(const pretokenizer *p, const char *name, const str *text
   while (came < text->n) {
     came += 1 + below(below(2) ? 3 : 20);
     if (came > text->n) came = text->n;
-    char *copy = memcpy(xmalloc(came - settled + 1), whole.text + settled, came - settled);   // nothing may be read beyond it
+    // nothing may be read beyond it
+    char *copy = memcpy(xmalloc(came - settled + 1), whole.text + settled, came - settled);
     size_t done;
     parts.text = copy - settled;
-    if (pretokenizer_split(p, copy, came - settled, came < text->n, &done, add_end, &parts, &err)) fail_msg("%s", err.text);
+    if (pretokenizer_split(p, copy, came - settled, came < text->n, &done, add_end, &parts, &err))
+      fail_msg("%s", err.text);
     settled += done;
     free(copy);
   }
-  if (whole.ends.n != parts.ends.n || (whole.ends.n && memcmp(whole.ends.at, parts.ends.at, whole.ends.n * sizeof(size_t)))) {
+  if (whole.ends.n != parts.ends.n ||
+      (whole.ends.n && memcmp(whole.ends.at, parts.ends.at, whole.ends.n * sizeof(size_t)))) {
     print_error("%s:", name);
     for (size_t i = 0; i < text->n; i++) print_error(" %02x", (unsigned)(unsigned char)text->at[i]);
     print_error("\n  whole:");
@@ -100,7 +149,8 @@ static void check_ids(const tokenizer *t, const char *what, const str *text, boo
     if (n > 1) n = 1 + below(below(2) ? 3 : n);
     if (n > text->n - came) n = text->n - came;
     end = came == text->n;
-    bad2 = end ? text_encoder_end(e, &ids, &n_ids, &err2) : text_encoder_add(e, str_c(text) + came, n, &ids, &n_ids, &err2);
+    bad2 =
+      end ? text_encoder_end(e, &ids, &n_ids, &err2) : text_encoder_add(e, str_c(text) + came, n, &ids, &n_ids, &err2);
     came += n;
     for (size_t i = 0; !bad2 && i < n_ids; i++) vec_push(&have, ids[i]);
   }
@@ -124,7 +174,8 @@ static text_view small_charsmap(small *s) {
   static const char pool[] = " \0fi\0\xC3\xA9";
   uint32_t *unit = ARENA_ARRAY(s->mem, uint32_t, 1 + UNITS + sizeof pool / 4 + 1), *at = unit + 1;
   struct { const char *key; uint32_t offset; } pairs[] = {{"\t", 0}, {"\xEF\xAC\x81", 2}, {"e\xCC\x81", 5}};
-  uint32_t base = 256, next = 512;                        // the root's children lie at base ^ byte; those of others in blocks of their own
+  // the root's children lie at base ^ byte; those of others in blocks of their own
+  uint32_t base = 256, next = 512;
   unit[0] = 4 * UNITS;
   at[0] = base << 10;
   for (size_t i = 0; i < COUNT(pairs); i++) {
@@ -186,10 +237,12 @@ static void random_vocab(small *s, const char *model, const char *pre) {
 
 static void test_ids_of_every_algorithm(void **state) {
   (void)state;
-  static const char *const kinds[][2] = {
-    {"gpt2", "gpt-2"}, {"gpt2", "qwen2"}, {"gpt2", "llama-bpe"}, {"gpt2", "deepseek-llm"}, {"gpt2", "tiny_aya"}, {"gpt2", "jais-2"}, {"gpt2", "superbpe"},
-    {"gpt2", "whitespace"}, {"gpt2", "gemma4"}, {"gpt2", "sarvam-moe"}, {"llama", NULL}, {"llama", NULL}, {"bert", NULL}, {"t5", NULL}, {"t5", NULL},
-    {"rwkv", NULL}, {"plamo2", NULL}, {"gemma4", NULL}};
+  static const char *const kinds[][2] = {{"gpt2", "gpt-2"},        {"gpt2", "qwen2"},      {"gpt2", "llama-bpe"},
+                                         {"gpt2", "deepseek-llm"}, {"gpt2", "tiny_aya"},   {"gpt2", "jais-2"},
+                                         {"gpt2", "superbpe"},     {"gpt2", "whitespace"}, {"gpt2", "gemma4"},
+                                         {"gpt2", "sarvam-moe"},   {"llama", NULL},        {"llama", NULL},
+                                         {"bert", NULL},           {"t5", NULL},           {"t5", NULL},
+                                         {"rwkv", NULL},           {"plamo2", NULL},       {"gemma4", NULL}};
   str text = {0};
   for (size_t k = 0; k < COUNT(kinds); k++)
     for (int round = 0; round < 8; round++) {
@@ -206,6 +259,7 @@ static void test_ids_of_every_algorithm(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_words_of_every_row), cmocka_unit_test(test_ids_of_every_algorithm)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_words_of_every_row),
+                                     cmocka_unit_test(test_ids_of_every_algorithm)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// Tokenizers on small vocabularies that are made here: what the algorithms do, what special tokens do, and that any bytes go
-// there and back.  Broken descriptions are in test_bad_vocab.c, real vocabularies in test_vocab_files.c.
+// Tokenizers on small vocabularies that are made here: what the algorithms do, what special tokens do, and that any
+// bytes go there and back.  Broken descriptions are in test_bad_vocab.c, real vocabularies in test_vocab_files.c.
 #define _GNU_SOURCE
 #include "text/pretokenize.h"
 #include "text/small_vocab.h"
@@ -120,8 +120,9 @@ static void test_byte_characters(void **state) {
 // Models whose own tokenizers bring text into normal form C, beside others with the same pattern that do not.
 static void test_normal_form(void **state) {
   (void)state;
-  static const struct { const char *pre; bool nfc; } cases[] = {
-    {"qwen2", true}, {"stablelm2", true}, {"hunyuan", true}, {"command-r", true}, {"grok-2", false}, {"starcoder", false}};
+  static const struct { const char *pre; bool nfc;
+  } cases[] = {{"qwen2", true},     {"stablelm2", true}, {"hunyuan", true},
+               {"command-r", true}, {"grok-2", false},   {"starcoder", false}};
   for (size_t i = 0; i < COUNT(cases); i++) {
     small s;
     small_init(&s, "gpt2", cases[i].pre);
@@ -188,7 +189,8 @@ static void test_text_that_looks_like_tokens(void **state) {
   small s;
   spm_small(&s);
   // All the pieces from which "<0x41>", "</s>" and "<unk>" could be merged, with splendid scores.
-  const char *parts[] = {"<0", "<0x", "<0x4", "<0x41", "</", "</s", "s>", "<u", "<un", "<unk", "<s", BAR, "<", "x", "0"};
+  const char *parts[] = {"<0",  "<0x",  "<0x4", "<0x41", "</", "</s", "s>", "<u",
+                         "<un", "<unk", "<s",   BAR,     "<",  "x",   "0"};
   for (size_t i = 0; i < COUNT(parts); i++) small_add(&s, parts[i], TOKEN_NORMAL, 10);
   tokenizer *t = small_make(&s);
   const char *texts[] = {"<0x41>", "</s>", "<unk>", "<s>", "<s></s>", " ", "a b  "};
@@ -333,7 +335,8 @@ static void test_ends_of_generation(void **state) {
   small_init(&s, "gpt2", "gpt-2");
   int32_t eos = small_add(&s, "stop", TOKEN_NORMAL, 0), turn = small_add(&s, "<|im_end|>", TOKEN_CONTROL, 0);
   int32_t end = small_add(&s, "<|end|>", TOKEN_CONTROL, 0), strike = small_add(&s, "</s>", TOKEN_NORMAL, 0);
-  int32_t other = small_add(&s, "<|im_start|>", TOKEN_CONTROL, 0), message = small_add(&s, "<|eom_id|>", TOKEN_CONTROL, 0);
+  int32_t other = small_add(&s, "<|im_start|>", TOKEN_CONTROL, 0),
+          message = small_add(&s, "<|eom_id|>", TOKEN_CONTROL, 0);
   s.d.role[ROLE_eos] = eos;
   tokenizer *t = small_make(&s);
   assert_true(tokenizer_is_eog(t, eos));
@@ -360,19 +363,53 @@ static void test_ends_of_generation(void **state) {
 static uint64_t next_random(uint64_t *s) { return *s = hash_u64(*s, 3); }
 
 static size_t random_text(uint64_t *seed, char *out, size_t cap) {
-  static const char *const pieces[] = {
-    "a", "b", "ab", " ", "  ", "\n", "\r\n", "\t", "'s", "'LL", "12", "7", "\xC2\xA0", "\xE2\x80\xA8", "\xE3\x80\x80", BAR,
-    "\xE4\xBD\xA0\xE5\xA5\xBD",
-    "\xF0\x9F\x98\x81", "e\xCC\x81", "\xC3\x84", "<|im_end|>", "<user>", "<0x41>", "</s>",
-    "\xED\xA0\x80" /* a lone surrogate */, "\xFF", "\xC3", "\x80",
-    "\xF4\x90\x80\x80", "!", "?!", ".", "=", "\xC5\xBF", "\xE1\xA0\x8E", "Z", "zZ"};
+  static const char *const pieces[] = {"a",
+                                       "b",
+                                       "ab",
+                                       " ",
+                                       "  ",
+                                       "\n",
+                                       "\r\n",
+                                       "\t",
+                                       "'s",
+                                       "'LL",
+                                       "12",
+                                       "7",
+                                       "\xC2\xA0",
+                                       "\xE2\x80\xA8",
+                                       "\xE3\x80\x80",
+                                       BAR,
+                                       "\xE4\xBD\xA0\xE5\xA5\xBD",
+                                       "\xF0\x9F\x98\x81",
+                                       "e\xCC\x81",
+                                       "\xC3\x84",
+                                       "<|im_end|>",
+                                       "<user>",
+                                       "<0x41>",
+                                       "</s>",
+                                       "\xED\xA0\x80" /* a lone surrogate */,
+                                       "\xFF",
+                                       "\xC3",
+                                       "\x80",
+                                       "\xF4\x90\x80\x80",
+                                       "!",
+                                       "?!",
+                                       ".",
+                                       "=",
+                                       "\xC5\xBF",
+                                       "\xE1\xA0\x8E",
+                                       "Z",
+                                       "zZ"};
   size_t n = 0, length = next_random(seed) % cap;
   while (n < length) {
     uint64_t r = next_random(seed);
     const char *piece = pieces[r % COUNT(pieces)];
     size_t len = strlen(piece);
-    if (r >> 32 & 7) { if (n + len <= length) memcpy(out + n, piece, len); else len = length - n, memset(out + n, 'q', len); n += len; }
-    else out[n++] = (char)(r >> 40);                      // any byte, NUL too
+    if (r >> 32 & 7) {
+      if (n + len <= length) memcpy(out + n, piece, len);
+      else len = length - n, memset(out + n, 'q', len);
+      n += len;
+    } else out[n++] = (char)(r >> 40);  // any byte, NUL too
   }
   return n;
 }
@@ -404,7 +441,8 @@ static void test_bpe_round_trip(void **state) {
     small s;
     small_init(&s, "gpt2", pretokenizer_at(row)->name);
     small_bytes_bpe(&s);
-    small_merges(&s, "a", "b"), small_merges(&s, WORD_SPACE, "ab"), small_merges(&s, WORD_SPACE, WORD_SPACE), small_merges(&s, "1", "2");
+    small_merges(&s, "a", "b"), small_merges(&s, WORD_SPACE, "ab"), small_merges(&s, WORD_SPACE, WORD_SPACE),
+      small_merges(&s, "1", "2");
     small_add(&s, "<|im_end|>", TOKEN_CONTROL, 0), small_add(&s, "<user>", TOKEN_USER_DEFINED, 0);
     tokenizer *t = small_make(&s);
     round_trips(t, row, 100, pretokenizer_at(row)->flags & PRE_NFC ? IN_NFC : ITSELF);
@@ -419,8 +457,11 @@ static void test_spm_round_trip(void **state) {
       small s;
       spm_small(&s);
       s.d.add_space_prefix = prefix;
-      small_add(&s, "a", TOKEN_NORMAL, -3), small_add(&s, "ab", TOKEN_NORMAL, -1), small_add(&s, "\xE4\xBD\xA0", TOKEN_NORMAL, -4);
-      if (bar) small_add(&s, BAR, TOKEN_NORMAL, -3), small_add(&s, BAR BAR, TOKEN_NORMAL, -2), small_add(&s, BAR "a", TOKEN_NORMAL, -2);
+      small_add(&s, "a", TOKEN_NORMAL, -3), small_add(&s, "ab", TOKEN_NORMAL, -1),
+        small_add(&s, "\xE4\xBD\xA0", TOKEN_NORMAL, -4);
+      if (bar)
+        small_add(&s, BAR, TOKEN_NORMAL, -3), small_add(&s, BAR BAR, TOKEN_NORMAL, -2),
+          small_add(&s, BAR "a", TOKEN_NORMAL, -2);
       small_add(&s, "<user>", TOKEN_USER_DEFINED, 0);
       tokenizer *t = small_make(&s);
       round_trips(t, (uint64_t)(prefix * 2 + bar), 1000, BARS_AS_SPACES);
@@ -435,11 +476,14 @@ static void one_character(const char *model, const char *pre, const char *unit) 
   small_init(&s, model, pre);
   if (!strcmp(model, "llama")) {
     small_bytes_spm(&s);
-    small_add(&s, "a", TOKEN_NORMAL, -9), small_add(&s, "aa", TOKEN_NORMAL, -2), small_add(&s, "aaaa", TOKEN_NORMAL, -1);
-    small_add(&s, BAR, TOKEN_NORMAL, -9), small_add(&s, BAR BAR, TOKEN_NORMAL, -2), small_add(&s, BAR BAR BAR BAR, TOKEN_NORMAL, -1);
+    small_add(&s, "a", TOKEN_NORMAL, -9), small_add(&s, "aa", TOKEN_NORMAL, -2),
+      small_add(&s, "aaaa", TOKEN_NORMAL, -1);
+    small_add(&s, BAR, TOKEN_NORMAL, -9), small_add(&s, BAR BAR, TOKEN_NORMAL, -2),
+      small_add(&s, BAR BAR BAR BAR, TOKEN_NORMAL, -1);
   } else {
     small_bytes_bpe(&s);
-    small_merges(&s, "a", "a"), small_merges(&s, "aa", "aa"), small_merges(&s, "1", "1"), small_merges(&s, WORD_SPACE, WORD_SPACE);
+    small_merges(&s, "a", "a"), small_merges(&s, "aa", "aa"), small_merges(&s, "1", "1"),
+      small_merges(&s, WORD_SPACE, WORD_SPACE);
     small_merges(&s, "A", "A"), small_merges(&s, "=", "=");
   }
   tokenizer *t = small_make(&s);
@@ -465,7 +509,8 @@ static void test_ten_megabytes_of_one_character(void **state) {
   };
   size_t n = getenv("WEFT_SANITIZED") ? 2 : COUNT(cases);  // two are enough where everything is slow
   for (size_t i = 0; i < n; i++)
-    for (size_t k = 0; k < COUNT(cases[i].units) && cases[i].units[k]; k++) one_character(cases[i].model, cases[i].pre, cases[i].units[k]);
+    for (size_t k = 0; k < COUNT(cases[i].units) && cases[i].units[k]; k++)
+      one_character(cases[i].model, cases[i].pre, cases[i].units[k]);
 }
 
 // ---- Threads ----
@@ -507,14 +552,25 @@ static void test_threads_share_a_tokenizer(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_merges_by_rank), cmocka_unit_test(test_equal_pairs_from_the_left), cmocka_unit_test(test_odd_merges_are_ignored),
-    cmocka_unit_test(test_whole_words_skip_merging), cmocka_unit_test(test_byte_characters), cmocka_unit_test(test_normal_form),
+    cmocka_unit_test(test_merges_by_rank),
+    cmocka_unit_test(test_equal_pairs_from_the_left),
+    cmocka_unit_test(test_odd_merges_are_ignored),
+    cmocka_unit_test(test_whole_words_skip_merging),
+    cmocka_unit_test(test_byte_characters),
+    cmocka_unit_test(test_normal_form),
     cmocka_unit_test(test_scores_decide),
-    cmocka_unit_test(test_equal_scores_from_the_left), cmocka_unit_test(test_text_that_looks_like_tokens),
-    cmocka_unit_test(test_names_without_types), cmocka_unit_test(test_control_tokens_need_leave),
-    cmocka_unit_test(test_merges_never_reach_an_end), cmocka_unit_test(test_longest_special_first),
-    cmocka_unit_test(test_spaces_around_special_tokens), cmocka_unit_test(test_additions), cmocka_unit_test(test_ends_of_generation),
-    cmocka_unit_test(test_bpe_round_trip), cmocka_unit_test(test_spm_round_trip), cmocka_unit_test(test_ten_megabytes_of_one_character),
+    cmocka_unit_test(test_equal_scores_from_the_left),
+    cmocka_unit_test(test_text_that_looks_like_tokens),
+    cmocka_unit_test(test_names_without_types),
+    cmocka_unit_test(test_control_tokens_need_leave),
+    cmocka_unit_test(test_merges_never_reach_an_end),
+    cmocka_unit_test(test_longest_special_first),
+    cmocka_unit_test(test_spaces_around_special_tokens),
+    cmocka_unit_test(test_additions),
+    cmocka_unit_test(test_ends_of_generation),
+    cmocka_unit_test(test_bpe_round_trip),
+    cmocka_unit_test(test_spm_round_trip),
+    cmocka_unit_test(test_ten_megabytes_of_one_character),
     cmocka_unit_test(test_threads_share_a_tokenizer),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

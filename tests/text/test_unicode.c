@@ -1,4 +1,5 @@
-// Normal forms and the questions about characters.  tests/python/test_tokenizers.py compares the forms with other tables at length.
+// Normal forms and the questions about characters.  tests/python/test_tokenizers.py compares the forms with other
+// tables at length.
 #define _GNU_SOURCE
 #include "text/unicode.h"
 #include <setjmp.h>
@@ -57,7 +58,8 @@ static void test_many_marks(void **state) {
   unicode_normalize(UNICODE_NFD, text, n, &out);
   assert_true(now_s() - start < 20);
   assert_int_equal(out.n, n);
-  for (size_t i = 0; i < 2 * pairs; i++) assert_memory_equal(out.at + 1 + 2 * i, i < pairs ? "\xCC\xA3" : "\xCC\x81", 2);
+  for (size_t i = 0; i < 2 * pairs; i++)
+    assert_memory_equal(out.at + 1 + 2 * i, i < pairs ? "\xCC\xA3" : "\xCC\x81", 2);
   str_free(&out);
   free(text);
 }
@@ -71,7 +73,8 @@ static void test_characters(void **state) {
   assert_int_equal(out[1], 0x307);
   assert_int_equal(unicode_lower(0x416, out), 1);
   assert_int_equal(out[0], 0x436);
-  assert_true(unicode_is_space(0x3000) && unicode_is_space('\f') && !unicode_is_space(0x180E) && !unicode_is_space(0x200B));
+  assert_true(unicode_is_space(0x3000) && unicode_is_space('\f') && !unicode_is_space(0x180E) &&
+              !unicode_is_space(0x200B));
   assert_true(unicode_is_letter(0x4E00) && unicode_is_letter('z') && !unicode_is_letter('1'));
   assert_true(unicode_is_number(0xBD) && !unicode_is_decimal(0xBD) && unicode_is_decimal(0x661));
   assert_true(unicode_is_punctuation('!') && !unicode_is_punctuation('$'));
@@ -83,7 +86,9 @@ static void test_characters(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_normal_forms), cmocka_unit_test(test_what_is_no_text_stays), cmocka_unit_test(test_many_marks),
+    cmocka_unit_test(test_normal_forms),
+    cmocka_unit_test(test_what_is_no_text_stays),
+    cmocka_unit_test(test_many_marks),
     cmocka_unit_test(test_characters),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

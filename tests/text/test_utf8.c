@@ -1,4 +1,5 @@
-// UTF-8: every sequence of up to three bytes (and many of four) against a plain statement of the standard, and the stream.
+// UTF-8: every sequence of up to three bytes (and many of four) against a plain statement of the standard, and the
+// stream.
 #include "base/base.h"
 #include "text/utf8.h"
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-// The vocabularies in ../shared/vocabs, each with test strings (.inp) and the ids that llama.cpp gives them (.out); and the
-// tokenizer inside the small trained models.  Skipped, saying so, where those files are not there.
+// The vocabularies in ../shared/vocabs, each with test strings (.inp) and the ids that llama.cpp gives them (.out); and
+// the tokenizer inside the small trained models.  Skipped, saying so, where those files are not there.
 #define _GNU_SOURCE
 #include "base/base.h"
 #include "model/gguf.h"
@@ -56,7 +56,8 @@ static void check_strings(const tokenizer *t, const char *name, const char *in, 
     if (tokenizer_encode(t, in, (size_t)(end - in), false, false, &ids, &n, &err)) fail_msg("%s", err.text);
     if (!same_ids(ids, n, out, line_end)) {
       wrong++;
-      print_error("%s: string %zu '%.*s'\n  want %.*s\n  have", name, count, (int)(end - in), in, (int)(line_end - out), out);
+      print_error("%s: string %zu '%.*s'\n  want %.*s\n  have", name, count, (int)(end - in), in, (int)(line_end - out),
+                  out);
       for (size_t i = 0; i < n; i++) print_error(" %d", ids[i]);
       print_error("\n");
     }
@@ -129,7 +130,10 @@ static void test_bert_additions(void **state) {
 
 static void test_roles_and_ends(void **state) {
   (void)state;
-  if (access(WEFT_SHARED_DIR "/vocabs/ggml-vocab-llama-bpe.gguf", R_OK)) { print_message("skipped: no shared vocabularies\n"); skip(); }
+  if (access(WEFT_SHARED_DIR "/vocabs/ggml-vocab-llama-bpe.gguf", R_OK)) {
+    print_message("skipped: no shared vocabularies\n");
+    skip();
+  }
   gguf *g = NULL;
   tokenizer *t = NULL;
   int32_t *ids;
@@ -185,8 +189,8 @@ static void test_tinypy_round_trip(void **state) {
   gguf_close(g);
 }
 
-// From an open file to the first ids: 280,147 merges have to be read before.  The bound is far above what it takes, so that a
-// busy machine does not fail the test, and another one with sanitizers; the time is printed.
+// From an open file to the first ids: 280,147 merges have to be read before.  The bound is far above what it takes, so
+// that a busy machine does not fail the test, and another one with sanitizers; the time is printed.
 static void test_start_is_quick(void **state) {
   (void)state;
   const char *path = WEFT_SHARED_DIR "/vocabs/ggml-vocab-llama-bpe.gguf";
@@ -210,9 +214,17 @@ static void test_start_is_quick(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_gpt_2), cmocka_unit_test(test_llama_bpe), cmocka_unit_test(test_qwen2), cmocka_unit_test(test_llama_spm),
-    cmocka_unit_test(test_phi_3), cmocka_unit_test(test_falcon), cmocka_unit_test(test_deepseek_llm),
-    cmocka_unit_test(test_bert), cmocka_unit_test(test_bert_additions), cmocka_unit_test(test_roles_and_ends), cmocka_unit_test(test_tinypy_round_trip),
+    cmocka_unit_test(test_gpt_2),
+    cmocka_unit_test(test_llama_bpe),
+    cmocka_unit_test(test_qwen2),
+    cmocka_unit_test(test_llama_spm),
+    cmocka_unit_test(test_phi_3),
+    cmocka_unit_test(test_falcon),
+    cmocka_unit_test(test_deepseek_llm),
+    cmocka_unit_test(test_bert),
+    cmocka_unit_test(test_bert_additions),
+    cmocka_unit_test(test_roles_and_ends),
+    cmocka_unit_test(test_tinypy_round_trip),
     cmocka_unit_test(test_start_is_quick),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

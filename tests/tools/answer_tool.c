@@ -1,6 +1,7 @@
-// Takes answers apart, for tests/python/test_answer.py: reads a JSON array of {"template", "prompt", "tools", "text", "piece"} from stdin and
-// prints for each the parts: [["content", TEXT], ["reasoning", TEXT], ["call", NAME, ARGUMENTS, ID], ...].  The text is given in pieces
-// of `piece` bytes or a little more, so that they end with a character; parts of one kind that follow one another are joined.
+// Takes answers apart, for tests/python/test_answer.py: reads a JSON array of {"template", "prompt", "tools", "text",
+// "piece"} from stdin and prints for each the parts: [["content", TEXT], ["reasoning", TEXT], ["call", NAME, ARGUMENTS,
+// ID], ...].  The text is given in pieces of `piece` bytes or a little more, so that they end with a character; parts
+// of one kind that follow one another are joined.
 #include "chat/answer.h"
 #include <jansson.h>
 #include <stdlib.h>
@@ -38,7 +39,10 @@ int main(void) {
   json_array_foreach(cases, i, one) {
     answer *a;
     error err = {0};
-    if (answer_new(member(one, "template"), member(one, "prompt"), member(one, "tools"), &a, &err)) { fprintf(stderr, "%s\n", err.text); return 1; }
+    if (answer_new(member(one, "template"), member(one, "prompt"), member(one, "tools"), &a, &err)) {
+      fprintf(stderr, "%s\n", err.text);
+      return 1;
+    }
     text_view text = member(one, "text");
     size_t piece = (size_t)json_integer_value(json_object_get(one, "piece"));
     json_t *all = json_array();

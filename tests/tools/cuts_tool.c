@@ -4,9 +4,10 @@
 //
 // The yardstick is one thread that takes the ids one by one, which gives the logits of each position. Then models with
 // 1 to 5 threads and, by turns, different chunks take the same ids all at once and in CUTS random ways each; what they
-// say at the end of each piece must be the same bits, and what follows a sequence that went through a file. CHUNK: one more model, with this chunk. All of that twice: with
-// integer products, and exact. One line for each precision: its name, a hash of all logits, and how many ways were
-// tried and how many differed, with the largest difference and where it was first; exit status 1 if any did.
+// say at the end of each piece must be the same bits, and what follows a sequence that went through a file. CHUNK: one
+// more model, with this chunk. All of that twice: with integer products, and exact. One line for each precision: its
+// name, a hash of all logits, and how many ways were tried and how many differed, with the largest difference and where
+// it was first; exit status 1 if any did.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -88,7 +89,8 @@ static void through_file(trial *t, weft_model *m, const char *what) {
   weft_tokens all = {.ids = t->ids, .n = k};
   int failed = fd < 0 || weft_sequence_new(m, &q, &err);
   all.sequence = q;
-  failed = failed || weft_step(m, &all, 1, NULL, NULL, &err) || weft_sequence_save(q, t->ids, path, &err) || weft_sequence_load(m, t->ids, t->n, path, &again, &err);
+  failed = failed || weft_step(m, &all, 1, NULL, NULL, &err) || weft_sequence_save(q, t->ids, path, &err) ||
+           weft_sequence_load(m, t->ids, t->n, path, &again, &err);
   size_t held = failed ? 0 : (size_t)weft_sequence_length(again);
   weft_tokens rest = {.sequence = again, .ids = t->ids + held, .n = t->n - held};
   if (failed || weft_step(m, &rest, 1, NULL, NULL, &err)) {
@@ -96,7 +98,9 @@ static void through_file(trial *t, weft_model *m, const char *what) {
     exit(2);
   }
   bool wrong = held != k || memcmp(rest.logits, t->want + (t->n - 1) * t->n_vocab, t->n_vocab * sizeof *t->want);
-  if (wrong && !*t->first) snprintf(t->first, sizeof t->first, "%s: %zu positions of %zu came back from a file, and what follows differs", what, held, k);
+  if (wrong && !*t->first)
+    snprintf(t->first, sizeof t->first, "%s: %zu positions of %zu came back from a file, and what follows differs",
+             what, held, k);
   t->ways++;
   t->wrong += wrong;
   weft_sequence_free(q);

@@ -1,5 +1,6 @@
-// Decodes what it is told, for tests/python/test_families.py: `decode_tool MODEL CONTEXT CHUNK` reads lines "POS ID ID ..." from stdin and prints,
-// for each, the logits of the last position on one line. A position before the end goes back to it.
+// Decodes what it is told, for tests/python/test_families.py: `decode_tool MODEL CONTEXT CHUNK` reads lines "POS ID ID
+// ..." from stdin and prints, for each, the logits of the last position on one line. A position before the end goes
+// back to it.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

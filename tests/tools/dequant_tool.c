@@ -1,5 +1,5 @@
-// Dequantisation as a filter, for tests/python/test_formats.py: raw blocks on stdin, float32 on stdout, through a graph, a schedule
-// and a plan, as the engine would run it.
+// Dequantisation as a filter, for tests/python/test_formats.py: raw blocks on stdin, float32 on stdout, through a
+// graph, a schedule and a plan, as the engine would run it.
 //
 //     dequant_tool FORMAT ROWS COLS < blocks > floats      DEV, NOOPT, RENDER, WEFT_CPU and SPEC apply
 //     dequant_tool --list                                   formats that compute: name, elements and bytes of a block
@@ -46,10 +46,12 @@ int main(int argc, char **argv) {
   if (!f || !f->computes) fail("usage: dequant_tool FORMAT ROWS COLS | --list", NULL);
   int64_t rows = atoll(argv[2]), cols = atoll(argv[3]);
   uint64_t row_bytes;
-  if (rows < 1 || cols < 1 || rows > 1 << 20 || cols > 1 << 24 || !format_row_bytes(f, (uint64_t)cols, &row_bytes)) fail("bad size", NULL);
+  if (rows < 1 || cols < 1 || rows > 1 << 20 || cols > 1 << 24 || !format_row_bytes(f, (uint64_t)cols, &row_bytes))
+    fail("bad size", NULL);
   size_t n = (size_t)rows * row_bytes, n_out = (size_t)(rows * cols);
   memory m;
-  m.at[RAW] = xcalloc(n + 64, 1);                 // as the engine has it: no more than 64 bytes may be read past the end
+  // as the engine has it: no more than 64 bytes may be read past the end
+  m.at[RAW] = xcalloc(n + 64, 1);
   m.at[OUT] = xcalloc(n_out + 16, sizeof(float));
   if (fread(m.at[RAW], 1, n, stdin) != n || fgetc(stdin) != EOF) fail("stdin does not hold as many blocks", NULL);
   error err = {0};

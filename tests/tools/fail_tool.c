@@ -1,11 +1,14 @@
-// What a program does when the system fails it: makes one system call of a program fail, for tests/python/test_failures.py.
+// What a program does when the system fails it: makes one system call of a program fail, for
+// tests/python/test_failures.py.
 //
-//     fail_tool KIND N PROGRAM ARGUMENTS...     KIND: a name of kinds[] below; N: which of its calls fails, from 0 on; -1: none
+//     fail_tool KIND N PROGRAM ARGUMENTS...     KIND: a name of kinds[] below; N: which of its calls fails, from 0 on;
+//     -1: none
 //
-// Calls of all its threads and children count. Its exit status, or signal, becomes this program's; the last line on stderr says how
-// many calls of the kind there were ("fail_tool: 12 calls"). Calls count once the program looks at descriptor 0 with fcntl, as weft does
-// first: what the loader of libraries does before is not the program's. "short" fails nothing: all reads and writes from number N on
-// move half of what they were asked for, as the system may choose at any time.
+// Calls of all its threads and children count. Its exit status, or signal, becomes this program's; the last line on
+// stderr says how many calls of the kind there were ("fail_tool: 12 calls"). Calls count once the program looks at
+// descriptor 0 with fcntl, as weft does first: what the loader of libraries does before is not the program's. "short"
+// fails nothing: all reads and writes from number N on move half of what they were asked for, as the system may choose
+// at any time.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -22,14 +25,16 @@
 
 #if defined(__x86_64__)
 #define CALLS(...) (const long[]){__VA_ARGS__, -1}
-static const struct kind { const char *name; int error; const long *calls; } kinds[] = {
+static const struct kind { const char *name; int error; const long *calls;
+} kinds[] = {
   {"open", EMFILE, CALLS(SYS_open, SYS_openat)},
   {"read", EIO, CALLS(SYS_read, SYS_pread64, SYS_readv, SYS_preadv, SYS_getdents64)},
   {"write", ENOSPC, CALLS(SYS_write, SYS_pwrite64, SYS_writev)},
   {"map", ENOMEM, CALLS(SYS_mmap, SYS_mremap, SYS_brk, SYS_mprotect)},
   {"thread", EAGAIN, CALLS(SYS_clone, SYS_clone3, SYS_fork, SYS_vfork)},
-  {"file", EIO, CALLS(SYS_fsync, SYS_fdatasync, SYS_ftruncate, SYS_fallocate, SYS_rename, SYS_renameat2, SYS_fstat, SYS_newfstatat, SYS_lseek,
-                      SYS_flock, SYS_fchmod, SYS_mkdir, SYS_statx)},
+  {"file", EIO,
+   CALLS(SYS_fsync, SYS_fdatasync, SYS_ftruncate, SYS_fallocate, SYS_rename, SYS_renameat2, SYS_fstat, SYS_newfstatat,
+         SYS_lseek, SYS_flock, SYS_fchmod, SYS_mkdir, SYS_statx)},
   {"pipe", EMFILE, CALLS(SYS_pipe2, SYS_socketpair, SYS_sendmsg, SYS_recvmsg, SYS_memfd_create, SYS_poll, SYS_ppoll)},
   {"short", 0, CALLS(SYS_read, SYS_write, SYS_pread64, SYS_pwrite64)},
 };
@@ -74,9 +79,14 @@ static void at_call(pid_t id) {
   long at = seen++;
   t->before = r;
   if (!kind->error && wanted >= 0 && at >= wanted) r.rdx -= r.rdx / 2;
-  else if (kind->error && at == wanted && (long)r.orig_rax == SYS_brk) r.rdi = 0;                // tells where memory ends, and leaves it there
-  else if (kind->error && at == wanted) { t->fails = 1; r.orig_rax = (unsigned long long)-1; }   // no such call: nothing is done
-  else return;
+  else if (kind->error && at == wanted && (long)r.orig_rax == SYS_brk)
+    r.rdi = 0;  // tells where memory ends, and leaves it there
+  else if (kind->error && at == wanted) {
+    t->fails = 1;
+    r.orig_rax = (unsigned long long)-1;
+  }  // no such call: nothing is done
+  else
+    return;
   t->changed = 1;
   ptrace(PTRACE_SETREGS, id, NULL, &r);
 }
@@ -100,7 +110,8 @@ static int follow(pid_t program) {
 }
 
 int main(int argc, char **argv) {
-  for (size_t i = 0; argc > 3 && i < sizeof kinds / sizeof *kinds; i++) if (!strcmp(argv[1], kinds[i].name)) kind = &kinds[i];
+  for (size_t i = 0; argc > 3 && i < sizeof kinds / sizeof *kinds; i++)
+    if (!strcmp(argv[1], kinds[i].name)) kind = &kinds[i];
   if (!kind) { fprintf(stderr, "usage: fail_tool KIND N PROGRAM ARGUMENTS...\n"); return 2; }
   wanted = atol(argv[2]);
   pid_t program = fork();
@@ -112,9 +123,14 @@ int main(int argc, char **argv) {
   }
   int status;
   if (program < 0 || waitpid(program, &status, 0) != program) return 77;
-  if (WIFEXITED(status)) { fprintf(stderr, "fail_tool: this system lets no program follow another\n"); return WEXITSTATUS(status); }
-  long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_EXITKILL;
-  if (ptrace(PTRACE_SETOPTIONS, program, NULL, (void *)options) || ptrace(PTRACE_SYSCALL, program, NULL, NULL)) return 77;
+  if (WIFEXITED(status)) {
+    fprintf(stderr, "fail_tool: this system lets no program follow another\n");
+    return WEXITSTATUS(status);
+  }
+  long options =
+    PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_EXITKILL;
+  if (ptrace(PTRACE_SETOPTIONS, program, NULL, (void *)options) || ptrace(PTRACE_SYSCALL, program, NULL, NULL))
+    return 77;
   status = follow(program);
   fprintf(stderr, "fail_tool: %ld calls\n", seen);
   if (!WIFSIGNALED(status)) return WEXITSTATUS(status);

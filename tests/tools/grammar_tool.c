@@ -1,10 +1,12 @@
-// Grammars as a filter, for tests/python/test_grammar.py: many grammars through one vocabulary without starting a program for each.
+// Grammars as a filter, for tests/python/test_grammar.py: many grammars through one vocabulary without starting a
+// program for each.
 //
 //     grammar_tool MODEL < requests > answers
 //
-// A request is lines: "gbnf N", "schema N" or "regex N" and after the line N bytes of grammar; "walk SEED STEPS" draws tokens at random from the
-// masks; "text N" and N bytes asks whether the grammar accepts that text.  One line of answer each: "ok" or "!message"; the text of
-// the walk in hexadecimal after "end " (the grammar ended it) or "cut "; "yes", "no" or "prefix".  "time" repeats the walk's figures.
+// A request is lines: "gbnf N", "schema N" or "regex N" and after the line N bytes of grammar; "walk SEED STEPS" draws
+// tokens at random from the masks; "text N" and N bytes asks whether the grammar accepts that text.  One line of answer
+// each: "ok" or "!message"; the text of the walk in hexadecimal after "end " (the grammar ended it) or "cut "; "yes",
+// "no" or "prefix".  "time" repeats the walk's figures.
 #define _GNU_SOURCE
 #include "model/gguf.h"
 #include "grammar/gbnf.h"
@@ -27,9 +29,17 @@ static uint64_t draw(uint64_t n) {
   return rng % n;
 }
 
-struct tool { const tokenizer *t; grammar_vocab *v; grammar *g; matcher *m; double open_s, first_s, mask_s, worst_s; long n_masks; };
+struct tool {
+  const tokenizer *t;
+  grammar_vocab *v;
+  grammar *g;
+  matcher *m;
+  double open_s, first_s, mask_s, worst_s;
+  long n_masks;
+};
 
-// A token of the mask: when the text gets long, one that ends it, or a short one; otherwise any, or often one that ends a string or so.
+// A token of the mask: when the text gets long, one that ends it, or a short one; otherwise any, or often one that ends
+// a string or so.
 static int32_t pick(const struct tool *t, const uint64_t *mask, bool hurry) {
   int32_t n = tokenizer_n_vocab(t->t), best = -1;
   uint64_t seen = 0, best_rank = 0;
@@ -83,8 +93,9 @@ static void grammar_line(struct tool *t, const char *kind, const char *text, siz
   t->m = NULL;
   t->g = NULL;
   double began = cpu_s();
-  int status = !strcmp(kind, "gbnf") ? grammar_from_gbnf(text, n, t->t, &t->g, &err) :
-               !strcmp(kind, "regex") ? grammar_from_regex(text, n, &t->g, &err) : grammar_from_schema(text, n, &t->g, &err);
+  int status = !strcmp(kind, "gbnf")    ? grammar_from_gbnf(text, n, t->t, &t->g, &err)
+               : !strcmp(kind, "regex") ? grammar_from_regex(text, n, &t->g, &err)
+                                        : grammar_from_schema(text, n, &t->g, &err);
   if (!status) status = matcher_new(t->g, t->v, &t->m, &err);
   t->open_s = cpu_s() - began;
   if (status) printf("!%s\n", err.text);
@@ -105,7 +116,8 @@ int main(int argc, char **argv) {
   error err = {0};
   struct tool t = {0};
   double began = cpu_s();
-  if (argc < 2 || gguf_open(argv[1], &g, &err) || tokenizer_from_gguf(g, &tk, &err) || grammar_vocab_new(tk, &t.v, &err)) {
+  if (argc < 2 || gguf_open(argv[1], &g, &err) || tokenizer_from_gguf(g, &tk, &err) ||
+      grammar_vocab_new(tk, &t.v, &err)) {
     fprintf(stderr, "grammar_tool: %s\n", argc < 2 ? "no model" : err.text);
     return 1;
   }
@@ -117,8 +129,9 @@ int main(int argc, char **argv) {
     if (sscanf(line, "%15s %lu %lu", kind, &a, &b) < 1) continue;
     if (!strcmp(kind, "walk") && t.m) walk(&t, a, (long)b);
     else if (!strcmp(kind, "time"))
-      printf("setup %.1f ms, compile %.1f ms, %u states, first %.3f ms, mean %.4f ms, worst %.3f ms of %ld\n", setup * 1e3, t.open_s * 1e3, t.g ? grammar_n_states(t.g) : 0,
-             t.first_s * 1e3, t.mask_s * 1e3 / (double)(t.n_masks ? t.n_masks : 1), t.worst_s * 1e3, t.n_masks);
+      printf("setup %.1f ms, compile %.1f ms, %u states, first %.3f ms, mean %.4f ms, worst %.3f ms of %ld\n",
+             setup * 1e3, t.open_s * 1e3, t.g ? grammar_n_states(t.g) : 0, t.first_s * 1e3,
+             t.mask_s * 1e3 / (double)(t.n_masks ? t.n_masks : 1), t.worst_s * 1e3, t.n_masks);
     else if (strcmp(kind, "walk")) {
       char *text = xmalloc(a + 1);
       size_t n = fread(text, 1, a, stdin);

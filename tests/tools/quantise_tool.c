@@ -1,12 +1,14 @@
-// Rows of floats as blocks of a format: quantise_tool TYPE COLUMNS [weights] < floats > blocks.  With "weights" the first row of the input is
-// the weights of all others.  quantise_tool formats: the names of all formats that can be written.
+// Rows of floats as blocks of a format: quantise_tool TYPE COLUMNS [weights] < floats > blocks.  With "weights" the
+// first row of the input is the weights of all others.  quantise_tool formats: the names of all formats that can be
+// written.
 #include "model/quantise.h"
 #include <stdlib.h>
 #include <string.h>
 
 int main(int argc, char **argv) {
   for (uint32_t id = 0; argc == 2 && !strcmp(argv[1], "formats") && id < 64; id++)
-    if (format_by_id(id) && quantise_can(format_by_id(id))) printf("%s%s\n", format_by_id(id)->name, quantise_needs_weights(format_by_id(id)) ? " weights" : "");
+    if (format_by_id(id) && quantise_can(format_by_id(id)))
+      printf("%s%s\n", format_by_id(id)->name, quantise_needs_weights(format_by_id(id)) ? " weights" : "");
   if (argc < 3) return argc != 2;
   const struct format *f = format_by_name(argv[1]);
   long n = atol(argv[2]);

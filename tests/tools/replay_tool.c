@@ -1,9 +1,10 @@
-// The LLVM IR of every kernel of a model, for scripts/replay.sh: what this machine is plays no part, nothing is compiled, and no weight is read, so that the text
-// depends on the sources of the compiler alone.
+// The LLVM IR of every kernel of a model, for scripts/replay.sh: what this machine is plays no part, nothing is
+// compiled, and no weight is read, so that the text depends on the sources of the compiler alone.
 //
 //     replay_tool MACHINE MODEL       MACHINE: one of the table below
 //
-// For one token and for chunks of a prompt: a line "=== STAGE NAME COUNT" and the text of each different kernel, in the order of the schedule.
+// For one token and for chunks of a prompt: a line "=== STAGE NAME COUNT" and the text of each different kernel, in the
+// order of the schedule.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,10 @@ _Noreturn static void fail(const char *what, const error *err) {
 static const char *machine(const char *name, cpu_features *has) {
   bool vnni = !strcmp(name, "vnni");
   *has = (cpu_features){0};
-  if (!strcmp(name, "dotprod")) { *has = (cpu_features){.arm = true, .fphp = true, .asimddp = true}; return "armv8.2-a"; }
+  if (!strcmp(name, "dotprod")) {
+    *has = (cpu_features){.arm = true, .fphp = true, .asimddp = true};
+    return "armv8.2-a";
+  }
   if (!vnni && strcmp(name, "avx2")) fail("the machines are vnni, avx2, dotprod", NULL);
 #define F(field, llvm_name, leaf, sub, reg, bit, state, level) has->field = level <= (vnni ? 5 : 3);
   CPU_FEATURES(F)
@@ -52,8 +56,18 @@ static void print_stage(const model *m, const char *stage, int64_t chunk, const 
   graph *g = graph_new(NULL);
   schedule s;
   map seen = {0};
-  schedule_graph(g, integer_dots(g, model_graph(m, g, &(model_shape){.page = 128, .pages = 8192, .slots = 1, .ctx = CTX + 2 * CHUNK, .n_ctx = CTX, .chunk = chunk, .logits = chunk == 1})), &s);
-  for (int i = 0; i < s.n_kernels; i++) map_put(&seen, s.kernels[i].ast, (void *)((intptr_t)map_ptr(&seen, s.kernels[i].ast) + 1));
+  schedule_graph(g,
+                 integer_dots(g, model_graph(m, g,
+                                             &(model_shape){.page = 128,
+                                                            .pages = 8192,
+                                                            .slots = 1,
+                                                            .ctx = CTX + 2 * CHUNK,
+                                                            .n_ctx = CTX,
+                                                            .chunk = chunk,
+                                                            .logits = chunk == 1})),
+                 &s);
+  for (int i = 0; i < s.n_kernels; i++)
+    map_put(&seen, s.kernels[i].ast, (void *)((intptr_t)map_ptr(&seen, s.kernels[i].ast) + 1));
   for (int i = 0; i < s.n_kernels; i++) {
     intptr_t count = (intptr_t)map_ptr(&seen, s.kernels[i].ast);
     if (!count) continue;
@@ -61,7 +75,8 @@ static void print_stage(const model *m, const char *stage, int64_t chunk, const 
     program *p = codegen(g, s.kernels[i].ast, &t, NULL);
     str text = {0};
     error err = {0};
-    if (r->render(p, &(render_options){c->cpu, c->features, c->tune, c->vector_bits, c->descriptors}, &text, &err)) fail(p->name, &err);
+    if (r->render(p, &(render_options){c->cpu, c->features, c->tune, c->vector_bits, c->descriptors}, &text, &err))
+      fail(p->name, &err);
     printf("=== %s %s %ld\n%s", stage, p->name, (long)count, str_c(&text));
     str_free(&text);
     program_free(p);
@@ -77,7 +92,9 @@ int main(int argc, char **argv) {
   gguf *file;
   model *m;
   if (argc != 3) fail("replay_tool MACHINE MODEL", NULL);
-  if (cpu_target_for(machine(argv[1], &has), &has, &c, &err) || gguf_open(argv[2], &file, &err) || model_open(file, (model_kv){0}, &m, &err)) fail("", &err);
+  if (cpu_target_for(machine(argv[1], &has), &has, &c, &err) || gguf_open(argv[2], &file, &err) ||
+      model_open(file, (model_kv){0}, &m, &err))
+    fail("", &err);
   print_stage(m, "token", 1, &c);
   print_stage(m, "prompt", CHUNK, &c);
   model_close(m);

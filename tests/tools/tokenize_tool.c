@@ -1,9 +1,11 @@
-// Tokenising as a filter, for tests/python/test_tokenizers.py: many texts through one tokenizer without starting a program for each.
+// Tokenising as a filter, for tests/python/test_tokenizers.py: many texts through one tokenizer without starting a
+// program for each.
 //
-//     tokenize_tool MODEL [parse] < texts > lines      texts: a 32-bit length (as this machine writes it) and that many bytes, each
+//     tokenize_tool MODEL [parse] < texts > lines      texts: a 32-bit length (as this machine writes it) and that many
+//     bytes, each
 //
-// One line a text: its ids with spaces between, or '!' and the message.  `parse` lets special tokens in the texts be those tokens.
-// What decoding gives for the ids follows the ids as hexadecimal bytes, after a tab.
+// One line a text: its ids with spaces between, or '!' and the message.  `parse` lets special tokens in the texts be
+// those tokens. What decoding gives for the ids follows the ids as hexadecimal bytes, after a tab.
 #define _GNU_SOURCE
 #include "model/gguf.h"
 #include "text/text.h"
