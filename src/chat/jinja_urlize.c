@@ -229,7 +229,7 @@ static jval need_schemes(jrun *r, jval given) {
     jval scheme = j_need_str(r, "a scheme", items->at[i]);
     struct view v = {.c = characters(r, scheme, &v.end)};
     size_t n = run_of(v, 0, is_scheme), slashes = v.end - n - (n < v.end);
-    if (n < 2 || !is_char(v, n, ':') || slashes > 2 || !has(v, n + 1, "//" + (2 - slashes), false))
+    if (n < 2 || !is_char(v, n, ':') || slashes > 2 || !has(v, n + 1, &"//"[2 - slashes], false))
       jinja_fail(r, "'%.*s' is not a valid URI scheme prefix.", VIEW_ARGS(scheme));
     j_push(r, all, scheme);
   }
