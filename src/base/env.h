@@ -38,7 +38,12 @@
   E(MODEL_ENDPOINT, "", "the same, and before it: llama.cpp's name for it") \
   E(HF_TOKEN, "", "token for models of Hugging Face that need one; it goes there and nowhere else") \
   E(OLLAMA_REGISTRY, "https://registry.ollama.ai", "where ollama's models come from") \
-  E(NO_COLOR, "", "if set, no colours")
+  E(NO_COLOR, "", "if set, no colours") \
+  E(LISTEN_FDS, "", "from systemd: how many sockets it hands over; serve takes one") \
+  E(LISTEN_PID, "", "from systemd: the process that they are for") \
+  E(NOTIFY_SOCKET, "", "from systemd: where serve says how it is") \
+  E(WATCHDOG_USEC, "", "from systemd: microseconds within which serve says that all is well") \
+  E(WATCHDOG_PID, "", "from systemd: the process that has to")
 
 enum env_var {
 #define E(name, def, help) ENV_##name,

@@ -8,22 +8,19 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "base/env.h"
 
 enum { FIRST = 3 };                    // descriptors are handed over from here on
 
-static long long number(const char *name) {
-  const char *text = getenv(name);
-  return text ? strtoll(text, NULL, 10) : 0;
-}
-
-static bool for_us(const char *pid) { return !getenv(pid) || number(pid) == getpid(); }
+static long long number(enum env_var v) { return strtoll(env_str(v), NULL, 10); }
+static bool for_us(enum env_var pid) { return !*env_str(pid) || number(pid) == getpid(); }
 
 int systemd_socket(int *fd, error *err) {
-  long long n = for_us("LISTEN_PID") ? number("LISTEN_FDS") : 0;
+  long long n = for_us(ENV_LISTEN_PID) ? number(ENV_LISTEN_FDS) : 0;
   int listens = 0;
   socklen_t size = sizeof listens;
   *fd = -1;
-  if (!getenv("LISTEN_PID") || n <= 0) return 0;
+  if (!*env_str(ENV_LISTEN_PID) || n <= 0) return 0;
   if (n > 1) return error_set(err, "%lld sockets were handed over (LISTEN_FDS); one is taken", n);
   if (getsockopt(FIRST, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) || !listens)
     return error_set(err, "what was handed over (LISTEN_FDS) is no socket that listens for connections");
@@ -35,16 +32,16 @@ int systemd_socket(int *fd, error *err) {
 
 notifier systemd_notifier(void) {
   notifier n = {.fd = -1};
-  const char *path = getenv("NOTIFY_SOCKET");
+  const char *path = env_str(ENV_NOTIFY_SOCKET);
   struct sockaddr_un a = {.sun_family = AF_UNIX};
-  size_t length = path ? strlen(path) : 0;
+  size_t length = strlen(path);
   if (!length || length >= sizeof a.sun_path || !strchr("/@", *path)) return n;
   memcpy(a.sun_path, path, length);
   if (*path == '@') a.sun_path[0] = 0;           // of no file system
   n.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (n.fd >= 0 && connect(n.fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)))
     systemd_close(&n);
-  if (for_us("WATCHDOG_PID")) n.watchdog_s = (double)number("WATCHDOG_USEC") / 1e6;
+  if (for_us(ENV_WATCHDOG_PID)) n.watchdog_s = (double)number(ENV_WATCHDOG_USEC) / 1e6;
   return n;
 }
 
