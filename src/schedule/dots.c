@@ -652,8 +652,8 @@ static void find_weights(rewriting *r, uop *u, stands *s) {
 
 // The sum of an activation times a quantised weight, rewritten; or u.
 static uop *rewrite_dot(rewriting *r, uop *u) {
+  if (u->op != OP_REDUCE_AXIS || u->a != OP_ADD || u->dt != DT_F32 || u->src[0]->op != OP_MUL) return u;
   uop *body = u->src[0];
-  if (u->op != OP_REDUCE_AXIS || u->a != OP_ADD || u->dt != DT_F32 || body->op != OP_MUL) return u;
   bool first = is_constant(body->src[0], &r->constant);
   uop *weight = body->src[first ? 0 : 1], *act = body->src[first ? 1 : 0];
   map seen = {0};
