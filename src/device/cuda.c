@@ -63,7 +63,7 @@ static int ask(cuda *c, error *err) {
   if (!s) s = attribute(c, CUDA_UNITS, &c->units);
   if (!s) s = attribute(c, CUDA_L2_BYTES, &c->cache_bytes);
   if (!s) s = attribute(c, CUDA_ONE_ADDRESSING, &one_addressing);
-  if (!s) s = c->DeviceTotalMem(&c->memory, c->device);
+  if (!s) s = c->DeviceTotalMem(&c->bytes, c->device);
   if (!s) s = c->DriverGetVersion(&c->driver);
   if (s) return cuda_failed(c, err, "asking what it is like", s);
   if (!one_addressing) return error_set(err, "CUDA: %s has addresses of its own, which Weft cannot use", c->name);
@@ -93,8 +93,7 @@ void cuda_close(cuda *c) {
   if (c->context) c->DevicePrimaryCtxRelease(c->device);
   compiler_free(c->llvm);
   // The library stays loaded: drivers have threads and exit handlers that do not survive dlclose.
-  vec_free(&c->areas);
-  vec_free(&c->imports);
+  remote_free(&c->memory);
   free(c);
 }
 
@@ -103,7 +102,7 @@ int cuda_list(str *out, error *err) {
   int n = 0, r = load(c, err) || choose_device(c, err) || ask(c, err) ? -1 : 0;
   if (!r)
     str_addf(out, "%s, compute capability %d.%d, %.1f GiB, kernels for %s", c->name, c->capability / 10,
-             c->capability % 10, (double)c->memory / 0x1p30, c->sm);
+             c->capability % 10, (double)c->bytes / 0x1p30, c->sm);
   if (!r && c->DeviceGetCount(&n)) n = 1;
   for (int i = 1; i < n && i < MOST_DEVICES; i++) {
     cuda_device other;

@@ -4,9 +4,7 @@
 #include "codegen/program.h"
 #include "device/cuda.h"
 #include "device/cuda_driver.h"
-
-typedef struct cuda_area { unsigned char *at; uint64_t size; } cuda_area;
-typedef struct cuda_import { const void *from; unsigned char *at; uint64_t size; int users; } cuda_import;
+#include "device/remote.h"
 
 typedef struct cuda {
 #define F(name, symbol, arguments) cuda_status (*name) arguments;
@@ -21,11 +19,9 @@ typedef struct cuda {
   const char *sm;
   int capability, driver;          // 89 for compute capability 8.9; of the driver's interface, 12040 for 12.4
   int max_items, shared_bytes, units, cache_bytes;
-  size_t memory;
+  size_t bytes;
   struct compiler *llvm;
-  VEC(cuda_area) areas;            // memory by its addresses
-  // weights that plans read, brought as they lie in the host's memory, by their addresses there
-  VEC(cuda_import) imports;
+  remote memory;
 } cuda;
 
 struct cuda_code {

@@ -17,7 +17,6 @@
 
 #define TRIPLE "nvptx64-nvidia-cuda"
 enum {
-  SLACK = 64 /* bytes behind a buffer that wide loads may read */,
   ALIGNED = 16 /* what kernels assume of addresses (render/llvm.c) */,
   IDLE_S = 5 /* after which the compiler's process ends */
 };
@@ -30,11 +29,12 @@ static cuda_address address_of(const void *at) { return (cuda_address)(uintptr_t
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
 // Bytes that are zeros.
-static unsigned char *allocate(cuda *c, uint64_t size, error *err) {
+static void *make(void *state, uint64_t size, error *err) {
+  cuda *c = state;
   cuda_address at = 0;
   cuda_status s = c->MemAlloc(&at, size);
   if (!s) s = c->MemsetD8Async(at, 0, size, c->stream);
-  if (!s) return (unsigned char *)(uintptr_t)at;
+  if (!s) return (void *)(uintptr_t)at;
   char what[64];
   snprintf(what, sizeof what, "%.2f GiB of memory", (double)size / 0x1p30);
   cuda_failed(c, err, what, s);
@@ -45,35 +45,46 @@ static unsigned char *allocate(cuda *c, uint64_t size, error *err) {
 static void *alloc(device *dev, uint64_t bytes_wanted, enum pages pages, error *err) {
   cuda *c = dev->state;
   (void)pages;
-  uint64_t size = round_up(bytes_wanted + SLACK, 4096);
-  unsigned char *at = cuda_enter(c, err) ? NULL : allocate(c, size, err);
-  if (at) vec_push(&c->areas, ((cuda_area){at, size}));
+  uint64_t size = round_up(bytes_wanted + REMOTE_SLACK, 4096);
+  unsigned char *at = cuda_enter(c, err) ? NULL : make(c, size, err);
+  if (at) vec_push(&c->memory.areas, ((remote_area){at, size, at}));
   return at;
 }
 
-static void release(device *dev, void *at, uint64_t size) {
-  cuda *c = dev->state;
-  (void)size;
-  for (size_t i = 0; i < c->areas.n; i++) {
-    if (c->areas.at[i].at != at) continue;
-    if (!cuda_enter(c, NULL)) c->MemFree(address_of(at));
-    c->areas.at[i] = c->areas.at[--c->areas.n];
-    return;
-  }
-}
+static void drop(void *state, void *memory) { ((cuda *)state)->MemFree(address_of(memory)); }
 
-// The piece of memory that an address lies in; NULL: it is the host's.
-static const cuda_area *area_of(const cuda *c, const void *at) {
-  const unsigned char *a = at;
-  for (size_t i = 0; i < c->areas.n; i++)
-    if (a >= c->areas.at[i].at && a < c->areas.at[i].at + c->areas.at[i].size) return &c->areas.at[i];
+// A weight as it lies in the host's memory.
+static void *bring(void *state, const void *from, uint64_t size, error *err) {
+  cuda *c = state;
+  void *at = make(c, size + REMOTE_SLACK, err);
+  cuda_status s = at ? c->MemcpyHtoDAsync(address_of(at), from, size, c->stream) : 0;
+  if (!s) return at;
+  cuda_failed(c, err, "bringing a weight to the device", s);
+  drop(c, at);
   return NULL;
 }
 
+static int put(void *state, void *queue, void *memory, const void *from, uint64_t n) {
+  const cuda *c = state;
+  return (int)c->MemcpyHtoDAsync(address_of(memory), from, n, queue);
+}
+static int get(void *state, void *queue, void *to, void *memory, uint64_t n) {
+  const cuda *c = state;
+  return (int)c->MemcpyDtoHAsync(to, address_of(memory), n, queue);
+}
+
+static const remote_driver driver = {"CUDA", make, bring, drop, put, get};
+
+static void release(device *dev, void *at, uint64_t size) {
+  cuda *c = dev->state;
+  remote_area a;
+  (void)size;
+  if (remote_take(&c->memory, at, &a) && !cuda_enter(c, NULL)) drop(c, a.memory);
+}
+
 static cuda_address must_lie(const cuda *c, const void *at, size_t n) {
-  const cuda_area *a = area_of(c, at);
-  if (!a || n > a->size - (size_t)((const unsigned char *)at - a->at))
-    die("CUDA: %zu bytes at %p are not the device's", n, at);
+  size_t offset;
+  remote_must_lie(&c->memory, at, n, &offset);
   return address_of(at);
 }
 
@@ -105,30 +116,6 @@ static int fill(device *dev, void *to, unsigned char value, size_t n, error *err
   if (!n) return 0;
   if (cuda_enter(c, err)) return -1;
   return done(c, "filling", c->MemsetD8Async(must_lie(c, to, n), value, n, c->stream), err);
-}
-
-// A weight as it lies in the host's memory, which plans share.
-static unsigned char *import(cuda *c, const void *from, uint64_t size, error *err) {
-  for (size_t i = 0; i < c->imports.n; i++)
-    if (c->imports.at[i].from == from && c->imports.at[i].size == size) {
-      c->imports.at[i].users++;
-      return c->imports.at[i].at;
-    }
-  unsigned char *at = allocate(c, size + SLACK, err);
-  if (!at) return NULL;
-  cuda_status s = c->MemcpyHtoDAsync(address_of(at), from, size, c->stream);
-  if (s) { cuda_failed(c, err, "bringing a weight to the device", s); c->MemFree(address_of(at)); return NULL; }
-  vec_push(&c->imports, ((cuda_import){from, at, size, 1}));
-  return at;
-}
-
-static void drop_import(cuda *c, unsigned char *at) {
-  for (size_t i = 0; i < c->imports.n; i++) {
-    if (c->imports.at[i].at != at || --c->imports.at[i].users) continue;
-    c->MemFree(address_of(at));
-    c->imports.at[i] = c->imports.at[--c->imports.n];
-    return;
-  }
 }
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
@@ -186,8 +173,6 @@ static void prepare(device *d) { compiler_wake(((const cuda *)d->state)->llvm); 
 
 // ---- plans ----------------------------------------------------------------------------------------------------------
 
-// Memory of the host's that a plan reads or writes, and its place on the device.
-typedef struct guest { unsigned char *at, *here; uint64_t size; bool in, out; } guest;
 typedef struct launch {
   cuda_kernel_node what;
   cuda_address *bufs;
@@ -199,37 +184,12 @@ typedef struct launch {
   bool known, empty, stale;
 } launch;
 typedef struct recording {
-  VEC(guest) guests;
-  VEC(unsigned char *) weights;
+  remote_traffic traffic;
   launch *launches;
   arena *mem;
   cuda_graph graph;
   cuda_exec exec;
 } recording;
-
-static guest *guest_of(cuda *c, recording *r, unsigned char *at, uint64_t size, error *err) {
-  for (size_t i = 0; i < r->guests.n; i++)
-    if (r->guests.at[i].at == at && r->guests.at[i].size == size) return &r->guests.at[i];
-  unsigned char *here = allocate(c, size + SLACK, err);
-  if (!here) return NULL;
-  vec_push(&r->guests, ((guest){.at = at, .here = here, .size = size}));
-  return &r->guests.at[r->guests.n - 1];
-}
-
-// Where an argument of a kernel lies on the device.
-static unsigned char *place(cuda *c, recording *r, unsigned char *at, const plan_argument *what, error *err) {
-  if (area_of(c, at)) return at;
-  if (what->weight && !what->written) {
-    unsigned char *here = import(c, at, what->size, err);
-    if (here) vec_push(&r->weights, here);
-    return here;
-  }
-  guest *g = guest_of(c, r, at, what->size, err);
-  if (!g) return NULL;
-  g->in = true;
-  g->out |= what->written;
-  return g->here;
-}
 
 static int record_step(cuda *c, recording *r, const step *t, const sched_kernel *k, launch *out, error *err) {
   const cuda_code *code = t->k->cuda;
@@ -241,8 +201,11 @@ static int record_step(cuda *c, recording *r, const step *t, const sched_kernel 
   out->bufs = ARENA_ARRAY(r->mem, cuda_address, n + 1);
   out->what = (cuda_kernel_node){.function = code->function, .arguments = ARENA_ARRAY(r->mem, void *, n + n_vars + 1)};
   for (int i = 0; i < n; i++) {
-    unsigned char *here = place(c, r, t->bufs[i], &args[i], err);
+    size_t offset;
+    unsigned char *here =
+      remote_place(&c->memory, &r->traffic, t->bufs[i], &args[i], &offset, err);
     if (!here) return -1;
+    here += offset;
     if ((uintptr_t)here % ALIGNED)
       die("CUDA: %s: buffer %d begins at %p, which is no multiple of %d", t->k->p->name, i, (void *)here, ALIGNED);
     out->bufs[i] = address_of(here);
@@ -271,11 +234,8 @@ static void forget(plan *p) {
   if (!cuda_enter(c, NULL)) {
     if (r->exec) c->GraphExecDestroy(r->exec);
     if (r->graph) c->GraphDestroy(r->graph);
-    for (size_t i = 0; i < r->guests.n; i++) c->MemFree(address_of(r->guests.at[i].here));
-    for (size_t i = 0; i < r->weights.n; i++) drop_import(c, r->weights.at[i]);
   }
-  vec_free(&r->guests);
-  vec_free(&r->weights);
+  remote_forget(&c->memory, &r->traffic);
   arena_free(r->mem);
   free(r);
 }
@@ -354,14 +314,10 @@ static cuda_status launch_each(cuda *c, const plan *p, recording *r, cuda_event 
 static int run(plan *p, cuda_event *events, error *err) {
   cuda *c = p->d->state;
   recording *r = p->recorded;
-  cuda_status s = 0;
   bool empty = false;
   int failed = -1;
   if (cuda_enter(c, err)) return -1;
-  for (size_t i = 0; i < r->guests.n && !s; i++) {
-    const guest *g = &r->guests.at[i];
-    if (g->in) s = c->MemcpyHtoDAsync(address_of(g->here), g->at, g->size, c->stream);
-  }
+  cuda_status s = (cuda_status)remote_put(&c->memory, c->stream, &r->traffic);
   if (s) return cuda_failed(c, err, "writing", s);
   for (int i = 0; i < p->stats.kernels; i++) {
     patch(&p->steps[i], &r->launches[i]);
@@ -369,41 +325,34 @@ static int run(plan *p, cuda_event *events, error *err) {
   }
   s = events || empty ? launch_each(c, p, r, events, &failed) : launch_graph(c, p, r);
   if (s) return cuda_failed(c, err, failed >= 0 ? p->steps[failed].k->p->name : "launching a plan", s);
-  for (size_t i = 0; i < r->guests.n && !s; i++) {
-    const guest *g = &r->guests.at[i];
-    if (g->out) s = c->MemcpyDtoHAsync(g->at, address_of(g->here), g->size, c->stream);
-  }
+  s = (cuda_status)remote_get(&c->memory, c->stream, &r->traffic);
   return done(c, "running a plan", s ? s : c->StreamSynchronize(c->stream), err);
 }
 
 static int replay(plan *p, error *err) { return run(p, NULL, err); }
 
-// By the device's own clock; lanes (plan_lane) are one, as if a single thread ran everything.
+// By the device's own clock.
 static int replay_timed(plan *p, plan_times *out, error *err) {
   cuda *c = p->d->state;
   size_t n = (size_t)p->stats.kernels, made = 0;
   if (cuda_enter(c, err)) return -1;
   cuda_event *events = xcalloc(n + 1, sizeof *events);
+  double (*spans)[2] = xcalloc(n + 1, sizeof *spans), at = 0;
   cuda_status s = 0;
   while (made <= n && !(s = c->EventCreate(&events[made], 0))) made++;
   double start = now_s();
   int bad = s ? cuda_failed(c, err, "making an event", s) : run(p, events, err);
-  out->us = out->overhead_us = (now_s() - start) * 1e6;
-  plan_make_marks(p);
-  p->began = 0;
-  double at = 0;
+  double seconds = now_s() - start;
   for (size_t i = 0; i < n; i++) {
     float ms = 0;
     if (!bad && c->EventElapsedTime(&ms, events[i], events[i + 1])) ms = 0;
-    out->kernel_us[i] = (double)ms * 1e3;
-    out->kernel_wait_us[i] = 0;
-    out->overhead_us -= out->kernel_us[i];
-    double *m = p->marks + i + (size_t)p->steps[i].level;
-    m[0] = at;
-    m[1] = at += (double)ms * 1e-3;
+    spans[i][0] = at;
+    spans[i][1] = at += (double)ms * 1e-3;
   }
+  remote_times(p, spans, seconds, out);
   while (made) c->EventDestroy(events[--made]);
   free(events);
+  free(spans);
   return bad;
 }
 
@@ -428,6 +377,8 @@ int cuda_start(device *d, error *err) {
   cuda *c = NULL;
   if (cuda_open(&c, err)) return -1;
   d->state = c;
+  c->memory.d = &driver;
+  c->memory.state = c;
   d->stop = stop;
   cuda_target(c, &d->target);
   c->llvm = compiler_new(team_size(d->team) + 1, IDLE_S);      // one more for a thread that is not of the team

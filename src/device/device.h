@@ -3,7 +3,8 @@
 // recorded in a flat array in which only the values of variables change from run to run. A device is a struct of
 // functions in two halves: how kernels are made (cpu.c, opencl.c, cuda.c, and the plain ones in device.c), and a
 // `runtime`, which has the memory and runs the plans: host.c for all devices that are in this process, opencl_plan.c
-// for those behind OpenCL, cuda_plan.c for NVIDIA's. docs/porting.md says what a new one has to bring.
+// for those behind OpenCL, cuda_plan.c for NVIDIA's (remote.c has what both share). docs/porting.md says what a new one
+// has to bring.
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
 #include "codegen/codegen.h"

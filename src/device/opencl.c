@@ -127,7 +127,7 @@ static void ask(cl *d) {
   d->unified = unified;
   d->local_bytes = (size_t)local;
   d->max_alloc = most;
-  d->memory = memory;
+  d->bytes = memory;
   d->cache_bytes = cache;
   d->units = (int)units;
   d->float_lanes = (int)lanes;
@@ -171,8 +171,7 @@ void cl_close(cl *d) {
   if (d->context) d->ReleaseContext(d->context);
   // The loader stays loaded: drivers have threads and exit handlers that do not survive dlclose.
   pthread_mutex_destroy(&d->lock);
-  vec_free(&d->areas);
-  vec_free(&d->imports);
+  remote_free(&d->memory);
   free(d);
 }
 
@@ -337,15 +336,15 @@ int cl_launch(cl_code *k, unsigned char *const *bufs, const size_t *sizes, const
               error *err) {
   const program *p = k->p;
   cl_mem *mem = xcalloc((size_t)p->n_bufs + 1, sizeof *mem);
-  size_t *bytes = xcalloc((size_t)p->n_bufs + 1, sizeof *bytes);
+  size_t *lengths = xcalloc((size_t)p->n_bufs + 1, sizeof *lengths);
   for (int i = 0; i < p->n_bufs; i++)
-    bytes[i] = sizes ? sizes[i] : (size_t)p->bufs[i].elems * (size_t)dtype_size(p->bufs[i].dt);
+    lengths[i] = sizes ? sizes[i] : (size_t)p->bufs[i].elems * (size_t)dtype_size(p->bufs[i].dt);
   pthread_mutex_lock(&k->d->lock);
-  int r = launch(k, mem, bufs, bytes, vars, lo, hi, err);
+  int r = launch(k, mem, bufs, lengths, vars, lo, hi, err);
   for (int i = 0; i < p->n_bufs; i++)
     if (mem[i]) k->d->ReleaseMemObject(mem[i]);
   pthread_mutex_unlock(&k->d->lock);
   free(mem);
-  free(bytes);
+  free(lengths);
   return r;
 }

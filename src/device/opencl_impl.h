@@ -5,6 +5,7 @@
 #include <CL/cl.h>
 #include <pthread.h>
 #include "device/opencl.h"
+#include "device/remote.h"
 
 #define CL_FUNCTIONS(F) \
   F(GetPlatformIDs) F(GetPlatformInfo) F(GetDeviceIDs) F(GetDeviceInfo) F(CreateContext) F(ReleaseContext) \
@@ -14,9 +15,6 @@
   F(CreateKernel) F(ReleaseKernel) F(SetKernelArg) F(GetKernelInfo) F(GetEventProfilingInfo) F(ReleaseEvent) \
   F(CreateBuffer) F(ReleaseMemObject) F(EnqueueNDRangeKernel) F(EnqueueMapBuffer) F(EnqueueUnmapMemObject) \
   F(EnqueueReadBuffer) F(EnqueueWriteBuffer) F(EnqueueCopyBuffer) F(EnqueueFillBuffer) F(Finish)
-
-typedef struct cl_area { unsigned char *at; uint64_t size; cl_mem mem; } cl_area;
-typedef struct cl_import { const void *at; uint64_t size; cl_mem mem; int users; } cl_import;
 
 struct cl {
 #define F(name) __typeof__(&cl##name) name;
@@ -31,10 +29,9 @@ struct cl {
   // unified: its memory is the host's; wide: its compiler knows vectors of any size
   bool exact_divide, unified, is_cpu, wide;
   size_t max_group, local_bytes;
-  uint64_t max_alloc, memory, cache_bytes;
+  uint64_t max_alloc, bytes, cache_bytes;
   int units, float_lanes;          // that compute; that its vectors have
-  VEC(cl_area) areas;              // memory by its addresses
-  VEC(cl_import) imports;          // weights that plans read as they lie in the host's memory, by their addresses
+  remote memory;
 };
 
 struct cl_code {

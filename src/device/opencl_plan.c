@@ -20,10 +20,7 @@
 #include "device/plan_impl.h"
 #include "render/render.h"
 
-enum {
-  SLACK = 64 /* bytes behind a buffer that vectors may read */,
-  PARTS = 8 /* of a kernel's tiles for each unit: one that is held up holds up few */
-};
+enum { PARTS = 8 /* of a kernel's tiles for each unit: one that is held up holds up few */ };
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
@@ -46,7 +43,7 @@ static cl_int zeros(cl *d, cl_mem mem, uint64_t size) {
 static void *alloc(device *dev, uint64_t bytes_wanted, enum pages pages, error *err) {
   cl *d = dev->state;
   cl_int r = 0;
-  uint64_t size = round_up(bytes_wanted + SLACK, 4096);
+  uint64_t size = round_up(bytes_wanted + REMOTE_SLACK, 4096);
   (void)pages;                                     // plain pages could become huge ones only while no kernel runs
   if (d->max_alloc && size > d->max_alloc) {
     error_set(err,
@@ -68,74 +65,28 @@ static void *alloc(device *dev, uint64_t bytes_wanted, enum pages pages, error *
     give_back(d, at, size);
     return NULL;
   }
-  vec_push(&d->areas, ((cl_area){at, size, mem}));
+  vec_push(&d->memory.areas, ((remote_area){at, size, mem}));
   return at;
 }
 
-static void release(device *dev, void *at, uint64_t size) {
-  cl *d = dev->state;
-  (void)size;
-  for (size_t i = 0; i < d->areas.n; i++) {
-    if (d->areas.at[i].at != at) continue;
-    d->ReleaseMemObject(d->areas.at[i].mem);
-    give_back(d, at, d->areas.at[i].size);
-    d->areas.at[i] = d->areas.at[--d->areas.n];
-    return;
-  }
-}
-
-// The piece of memory that an address lies in; NULL: it is the host's.
-static const cl_area *area_of(const cl *d, const void *at) {
-  const unsigned char *a = at;
-  for (size_t i = 0; i < d->areas.n; i++)
-    if (a >= d->areas.at[i].at && a < d->areas.at[i].at + d->areas.at[i].size) return &d->areas.at[i];
+// What comes and goes with a plan.
+static void *make(void *state, uint64_t size, error *err) {
+  cl *d = state;
+  cl_int r = 0;
+  cl_mem mem = d->CreateBuffer(d->context, CL_MEM_READ_WRITE, size, NULL, &r);
+  if (mem && !(r = zeros(d, mem, size))) return mem;
+  if (mem) d->ReleaseMemObject(mem);
+  cl_failed(d, err, "memory for what comes and goes", r);
   return NULL;
 }
 
-static const cl_area *must_lie(const cl *d, const void *at, size_t n, size_t *offset) {
-  const cl_area *a = area_of(d, at);
-  if (!a || n > a->size - (size_t)((const unsigned char *)at - a->at))
-    die("OpenCL: %zu bytes at %p are not the device's", n, at);
-  *offset = (size_t)((const unsigned char *)at - a->at);
-  return a;
-}
-
-static int done(const cl *d, const char *what, cl_int r, error *err) { return r ? cl_failed(d, err, what, r) : 0; }
-
-static int write_to(device *dev, void *to, const void *from, size_t n, error *err) {
-  cl *d = dev->state;
-  size_t at;
-  const cl_area *a = must_lie(d, to, n, &at);
-  return n ? done(d, "writing", d->EnqueueWriteBuffer(d->queue, a->mem, CL_TRUE, at, n, from, 0, NULL, NULL), err) : 0;
-}
-
-static int read_from(device *dev, void *to, const void *from, size_t n, error *err) {
-  cl *d = dev->state;
-  size_t at;
-  const cl_area *a = must_lie(d, from, n, &at);
-  return n ? done(d, "reading", d->EnqueueReadBuffer(d->queue, a->mem, CL_TRUE, at, n, to, 0, NULL, NULL), err) : 0;
-}
-
-static int copy(device *dev, void *to, const void *from, size_t n, error *err) {
-  cl *d = dev->state;
-  size_t x, y;
-  const cl_area *a = must_lie(d, from, n, &x), *b = must_lie(d, to, n, &y);
-  return n ? done(d, "copying", d->EnqueueCopyBuffer(d->queue, a->mem, b->mem, x, y, n, 0, NULL, NULL), err) : 0;
-}
-
-static int fill(device *dev, void *to, unsigned char value, size_t n, error *err) {
-  cl *d = dev->state;
-  size_t at;
-  const cl_area *a = must_lie(d, to, n, &at);
-  return n ? done(d, "filling", d->EnqueueFillBuffer(d->queue, a->mem, &value, 1, at, n, 0, NULL, NULL), err) : 0;
-}
-
 // Bytes of the host's that kernels only read: theirs where memory is one, else a copy.
-static cl_mem bring(cl *d, const void *from, uint64_t size, error *err) {
+static void *bring(void *state, const void *from, uint64_t size, error *err) {
+  cl *d = state;
   cl_int r = 0;
   cl_mem mem =
     d->unified ? d->CreateBuffer(d->context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, size, (void *)(uintptr_t)from, &r)
-               : d->CreateBuffer(d->context, CL_MEM_READ_ONLY, size + SLACK, NULL, &r);
+               : d->CreateBuffer(d->context, CL_MEM_READ_ONLY, size + REMOTE_SLACK, NULL, &r);
   if (mem && !d->unified) r = d->EnqueueWriteBuffer(d->queue, mem, CL_TRUE, 0, size, from, 0, NULL, NULL);
   if (mem && !r) return mem;
   if (mem) d->ReleaseMemObject(mem);
@@ -143,24 +94,60 @@ static cl_mem bring(cl *d, const void *from, uint64_t size, error *err) {
   return NULL;
 }
 
-static cl_mem import(cl *d, const void *from, uint64_t size, error *err) {
-  for (size_t i = 0; i < d->imports.n; i++)
-    if (d->imports.at[i].at == from && d->imports.at[i].size == size) {
-      d->imports.at[i].users++;
-      return d->imports.at[i].mem;
-    }
-  cl_mem mem = bring(d, from, size, err);
-  if (mem) vec_push(&d->imports, ((cl_import){from, size, mem, 1}));
-  return mem;
+static void drop(void *state, void *memory) { ((cl *)state)->ReleaseMemObject(memory); }
+
+static int put(void *state, void *queue, void *memory, const void *from, uint64_t n) {
+  const cl *d = state;
+  return d->EnqueueWriteBuffer(queue, memory, CL_FALSE, 0, n, from, 0, NULL, NULL);
+}
+static int get(void *state, void *queue, void *to, void *memory, uint64_t n) {
+  const cl *d = state;
+  return d->EnqueueReadBuffer(queue, memory, CL_FALSE, 0, n, to, 0, NULL, NULL);
 }
 
-static void drop_import(cl *d, cl_mem mem) {
-  for (size_t i = 0; i < d->imports.n; i++) {
-    if (d->imports.at[i].mem != mem || --d->imports.at[i].users) continue;
-    d->ReleaseMemObject(mem);
-    d->imports.at[i] = d->imports.at[--d->imports.n];
-    return;
-  }
+static const remote_driver driver = {"OpenCL", make, bring, drop, put, get};
+
+static void release(device *dev, void *at, uint64_t size) {
+  cl *d = dev->state;
+  remote_area a;
+  (void)size;
+  if (!remote_take(&d->memory, at, &a)) return;
+  drop(d, a.memory);
+  give_back(d, at, a.size);
+}
+
+static cl_mem must_lie(const cl *d, const void *at, size_t n, size_t *offset) {
+  return remote_must_lie(&d->memory, at, n, offset)->memory;
+}
+
+static int done(const cl *d, const char *what, cl_int r, error *err) { return r ? cl_failed(d, err, what, r) : 0; }
+
+static int write_to(device *dev, void *to, const void *from, size_t n, error *err) {
+  cl *d = dev->state;
+  size_t at;
+  cl_mem a = must_lie(d, to, n, &at);
+  return n ? done(d, "writing", d->EnqueueWriteBuffer(d->queue, a, CL_TRUE, at, n, from, 0, NULL, NULL), err) : 0;
+}
+
+static int read_from(device *dev, void *to, const void *from, size_t n, error *err) {
+  cl *d = dev->state;
+  size_t at;
+  cl_mem a = must_lie(d, from, n, &at);
+  return n ? done(d, "reading", d->EnqueueReadBuffer(d->queue, a, CL_TRUE, at, n, to, 0, NULL, NULL), err) : 0;
+}
+
+static int copy(device *dev, void *to, const void *from, size_t n, error *err) {
+  cl *d = dev->state;
+  size_t x, y;
+  cl_mem a = must_lie(d, from, n, &x), b = must_lie(d, to, n, &y);
+  return n ? done(d, "copying", d->EnqueueCopyBuffer(d->queue, a, b, x, y, n, 0, NULL, NULL), err) : 0;
+}
+
+static int fill(device *dev, void *to, unsigned char value, size_t n, error *err) {
+  cl *d = dev->state;
+  size_t at;
+  cl_mem a = must_lie(d, to, n, &at);
+  return n ? done(d, "filling", d->EnqueueFillBuffer(d->queue, a, &value, 1, at, n, 0, NULL, NULL), err) : 0;
 }
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
@@ -196,12 +183,12 @@ static int lay_out(plan *p, const device_kernel *k, void *stream, const void *ra
                    int64_t hi, error *err) {
   cl *d = p->d->state;
   size_t at, global[3], local[3];
-  const cl_area *to = must_lie(d, stream, k ? 1 : (size_t)hi, &at);
+  cl_mem to = must_lie(d, stream, k ? 1 : (size_t)hi, &at);
   if (!k) return write_to(p->d, (unsigned char *)stream + lo, (const unsigned char *)raw + lo, (size_t)(hi - lo), err);
   if (!cl_sizes(k->cl, NULL, hi - lo, d->units * PARTS, global, local)) return 0;
   cl_mem from = bring(d, raw, raw_bytes, err);
   if (!from) return -1;
-  cl_int r = cl_set_buffer(k->cl, k->cl->kernel, 0, to->mem, (int64_t)at);
+  cl_int r = cl_set_buffer(k->cl, k->cl->kernel, 0, to, (int64_t)at);
   if (!r) r = cl_set_buffer(k->cl, k->cl->kernel, 1, from, 0);
   for (int i = 0; i < 2 && !r && k->cl->tiles; i++)
     r = cl_set_long(k->cl, k->cl->kernel, cl_first_var(k->cl) + i, i ? hi : lo);
@@ -213,21 +200,8 @@ static int lay_out(plan *p, const device_kernel *k, void *stream, const void *ra
 
 // ---- plans ----------------------------------------------------------------------------------------------------------
 
-// Memory of the host's that a plan reads or writes.
-typedef struct guest { unsigned char *at; uint64_t size; cl_mem mem; bool in, out; } guest;
 typedef struct launch { cl_kernel kernel; int64_t vars[MAX_VARS], tiles; bool any; size_t global[3], local[3]; } launch;
-typedef struct recording { VEC(guest) guests; VEC(cl_mem) weights; launch *launches; } recording;
-
-static guest *guest_of(cl *d, recording *c, unsigned char *at, uint64_t size, error *err) {
-  cl_int r = 0;
-  for (size_t i = 0; i < c->guests.n; i++)
-    if (c->guests.at[i].at == at && c->guests.at[i].size == size) return &c->guests.at[i];
-  cl_mem mem = d->CreateBuffer(d->context, CL_MEM_READ_WRITE, size + SLACK, NULL, &r);
-  if (mem) r = zeros(d, mem, size + SLACK);
-  if (mem) vec_push(&c->guests, ((guest){.at = at, .size = size, .mem = mem}));
-  if (r || !mem) { cl_failed(d, err, "memory for what comes and goes", r); return NULL; }
-  return &c->guests.at[c->guests.n - 1];
-}
+typedef struct recording { remote_traffic traffic; launch *launches; } recording;
 
 static int record_step(cl *d, recording *c, const step *t, const sched_kernel *k, launch *out, error *err) {
   const cl_code *code = t->k->cl;
@@ -238,18 +212,9 @@ static int record_step(cl *d, recording *c, const step *t, const sched_kernel *k
   out->kernel = d->CreateKernel(code->program, t->k->p->name, &r);
   if (!out->kernel) bad = cl_failed(d, err, t->k->p->name, r);
   for (int i = 0; i < code->n_bufs && !bad; i++) {
-    unsigned char *at = t->bufs[i];
-    const cl_area *a = area_of(d, at);
-    cl_mem mem = a ? a->mem : NULL;
-    if (!a && args[i].weight && !args[i].written) {
-      mem = import(d, at, args[i].size, err);
-      if (mem) vec_push(&c->weights, mem);
-    } else if (!a) {
-      guest *g = guest_of(d, c, at, args[i].size, err);
-      if (g) { mem = g->mem; g->in = true; g->out |= args[i].written; }
-    }
-    bad = !mem || done(d, "setting an argument", cl_set_buffer(code, out->kernel, i, mem, a ? at - a->at : 0), err) ? -1
-                                                                                                                    : 0;
+    size_t offset;
+    cl_mem mem = remote_place(&d->memory, &c->traffic, t->bufs[i], &args[i], &offset, err);
+    bad = mem ? done(d, "setting an argument", cl_set_buffer(code, out->kernel, i, mem, (int64_t)offset), err) : -1;
   }
   free(args);
   return bad;
@@ -269,10 +234,7 @@ static void forget(plan *p) {
   cl *d = p->d->state;
   recording *c = p->recorded;
   for (int i = 0; i < p->stats.kernels; i++) if (c->launches[i].kernel) d->ReleaseKernel(c->launches[i].kernel);
-  for (size_t i = 0; i < c->guests.n; i++) d->ReleaseMemObject(c->guests.at[i].mem);
-  for (size_t i = 0; i < c->weights.n; i++) drop_import(d, c->weights.at[i]);
-  vec_free(&c->guests);
-  vec_free(&c->weights);
+  remote_forget(&d->memory, &c->traffic);
   free(c->launches);
   free(c);
 }
@@ -298,14 +260,11 @@ static cl_int patch(const cl *d, const step *t, launch *l) {
   return r;
 }
 
+// events: as many as kernels, or NULL
 static int run(plan *p, cl_command_queue queue, cl_event *events, error *err) {
   cl *d = p->d->state;
   recording *c = p->recorded;
-  cl_int r = 0;
-  for (size_t i = 0; i < c->guests.n && !r; i++) {
-    const guest *g = &c->guests.at[i];
-    if (g->in) r = d->EnqueueWriteBuffer(queue, g->mem, CL_FALSE, 0, g->size, g->at, 0, NULL, NULL);
-  }
+  cl_int r = remote_put(&d->memory, queue, &c->traffic);
   if (r) return cl_failed(d, err, "writing", r);
   for (int i = 0; i < p->stats.kernels; i++) {
     launch *l = &c->launches[i];
@@ -314,17 +273,13 @@ static int run(plan *p, cl_command_queue queue, cl_event *events, error *err) {
       r = d->EnqueueNDRangeKernel(queue, l->kernel, 3, NULL, l->global, l->local, 0, NULL, events ? &events[i] : NULL);
     if (r) return cl_failed(d, err, p->steps[i].k->p->name, r);
   }
-  for (size_t i = 0; i < c->guests.n && !r; i++) {
-    const guest *g = &c->guests.at[i];
-    if (g->out) r = d->EnqueueReadBuffer(queue, g->mem, CL_FALSE, 0, g->size, g->at, 0, NULL, NULL);
-  }
-  if (!r) r = d->Finish(queue);
-  return done(d, "running a plan", r, err);
+  r = remote_get(&d->memory, queue, &c->traffic);
+  return done(d, "running a plan", r ? r : d->Finish(queue), err);
 }
 
 static int replay(plan *p, error *err) { return run(p, ((cl *)p->d->state)->queue, NULL, err); }
 
-// By the device's own clock; lanes (plan_lane) are one, as if a single thread ran everything.
+// By the device's own clock.
 static int replay_timed(plan *p, plan_times *out, error *err) {
   cl *d = p->d->state;
   cl_int r = 0;
@@ -332,28 +287,25 @@ static int replay_timed(plan *p, plan_times *out, error *err) {
   if (!d->timing) d->timing = d->CreateCommandQueue(d->context, d->device, CL_QUEUE_PROFILING_ENABLE, &r);
   if (!d->timing) return cl_failed(d, err, "creating a queue that takes times", r);
   cl_event *events = xcalloc(n + 1, sizeof *events);
+  double (*spans)[2] = xcalloc(n + 1, sizeof *spans);
   double start = now_s();
   int bad = run(p, d->timing, events, err);
-  out->us = out->overhead_us = (now_s() - start) * 1e6;
-  plan_make_marks(p);
-  p->began = 0;
+  double seconds = now_s() - start;
   cl_ulong first = 0;
   for (size_t i = 0; i < n; i++) {
     cl_ulong from = 0, to = 0;
-    out->kernel_us[i] = out->kernel_wait_us[i] = 0;
     if (!events[i]) continue;
     if (!bad && !d->GetEventProfilingInfo(events[i], CL_PROFILING_COMMAND_START, sizeof from, &from, NULL) &&
         !d->GetEventProfilingInfo(events[i], CL_PROFILING_COMMAND_END, sizeof to, &to, NULL)) {
       if (!first) first = from;
-      out->kernel_us[i] = (double)(to - from) * 1e-3;
-      out->overhead_us -= out->kernel_us[i];
-      double *m = p->marks + i + (size_t)p->steps[i].level;
-      m[0] = (double)(from - first) * 1e-9;
-      m[1] = (double)(to - first) * 1e-9;
+      spans[i][0] = (double)(from - first) * 1e-9;
+      spans[i][1] = (double)(to - first) * 1e-9;
     }
     d->ReleaseEvent(events[i]);
   }
+  remote_times(p, spans, seconds, out);
   free(events);
+  free(spans);
   return bad;
 }
 
@@ -395,6 +347,8 @@ int cl_start(device *d, error *err) {
   cl *c = NULL;
   if (cl_open(&c, err)) return -1;
   d->state = c;
+  c->memory.d = &driver;
+  c->memory.state = c;
   d->stop = stop;
   if (choose_target(c, &d->target, err)) return -1;
   d->run = &opencl_runtime;
