@@ -142,7 +142,7 @@ def dense(m, i):
     p, b = m.p, f"blk.{i}."
     ffn = each(p["ffn"], i)
     if p.get("plain"):
-        m.matrix(b + "ffn_up", ffn, p["dim"], bias=p.get("bias"))
+        m.matrix(b + "ffn_up", ffn, p["dim"], bias=p.get("bias") or p.get("ffn_bias"))
     elif p.get("fused") and not p.get("gates"):
         m.matrix(b + "ffn_up", 2 * ffn, p["dim"])
     else:
@@ -150,7 +150,7 @@ def dense(m, i):
         m.matrix(b + "ffn_up", ffn, p["dim"], bias=p.get("bias"))
     if p.get("sub_norms"):
         m.vector(b + "ffn_sub_norm.weight", ffn)
-    m.matrix(b + "ffn_down", p["dim"], ffn, bias=p.get("bias"))
+    m.matrix(b + "ffn_down", p["dim"], ffn, bias=p.get("bias") or p.get("ffn_bias"))
 
 
 def layer(m, i, mixer=attention, ff=dense):
@@ -553,6 +553,8 @@ FAMILIES = {
     "nemotron": family(arch="nemotron", layers=2, layer_norm=True, plain=True, keys={"rope.dimension_count": 32}),
     "phi2": family(arch="phi2", layers=2, dim=320, heads=4, kv=4, head_dim=80, layer_norm=True, one_norm=True, plain=True, fused=True, bias=True, output_bias=True,
                    no_key_length=True, keys={"rope.dimension_count": 32}),
+    "gptj": family(arch="gptj", layers=2, kv=4, layer_norm=True, one_norm=True, plain=True, ffn_bias=True, output_bias=True, no_key_length=True,
+                   keys={"rope.dimension_count": 32}),
     "gptneox": family(arch="gptneox", layers=2, kv=4, layer_norm=True, plain=True, fused=True, bias=True, no_key_length=True,
                       keys={"rope.dimension_count": 16, "use_parallel_residual": True}),
     "gptneox-serial": family(arch="gptneox", layers=2, kv=4, layer_norm=True, plain=True, fused=True, bias=True, no_key_length=True,

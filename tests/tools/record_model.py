@@ -16,9 +16,7 @@ import numpy as np
 from llama_cpp import Llama
 
 import make_model
-from phimoe import phimoe
-
-REFERENCES = {"phimoe": phimoe}         # where llama.cpp computes something else than the model's authors
+from references import REFERENCES
 
 PROMPT, STEPS, TOP, EVERY = 40, 12, 10, 8
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""try_shapes.py: random shapes of every family against llama.cpp, until the time is over.
+"""try_shapes.py: random shapes of every family against llama.cpp (or references.py), until the time is over.
 
     try_shapes.py [--weft build/weft] [--seconds 600] [--seed 1] [--family NAME]... [--keep FOLDER]
 
@@ -29,6 +29,7 @@ import gguf
 import numpy as np
 
 import make_model
+from references import REFERENCES
 
 MEAN_KL, ROUNDED_KL = 1e-4, 2e-2
 PROMPT, STEPS, CTX = 40, 6, 64
@@ -37,8 +38,6 @@ TYPES = [T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.IQ4_NL, T.MXFP4, T.F16, T.BF1
 
 
 SQUARE = {"jamba", "command-r", "cohere2", "exaone4", "nemotron", "starcoder2", "qwen2moe"}      # there llama.cpp's heads are as wide as the stream
-
-ELSEWHERE = {"phimoe"}                   # of which llama.cpp computes something else than the model's authors
 
 # ---- shapes ------------------------------------------------------------------------------------------------------------
 
@@ -211,6 +210,14 @@ class Peer:
             return None
 
 
+def by_definition(logits, prompt):
+    """The same, of a function of all ids so far."""
+    ids = list(prompt)
+    for _ in range(STEPS):
+        ids.append(int(np.argmax(logits(ids)[-1])))
+    return ids[len(prompt):], [normal(row) for row in logits(ids)]
+
+
 def weft(program, path, prompt, tokens, n_vocab, *more):
     done = subprocess.run([program, "run", "-m", path, "-c", str(CTX), "-t", "2", "--ids", ",".join(map(str, prompt)), "--force", ",".join(map(str, tokens)), "--json",
                            "--top-logprobs", str(n_vocab), *more], capture_output=True, text=True, timeout=600, check=False)
@@ -229,25 +236,27 @@ def mean_kl(theirs, ours):
     return sum(float((np.exp(a) * (a - b)).sum()) for a, b in zip(theirs, ours, strict=True)) / len(ours)
 
 
-def differences(program, path, peer, plain, p, rng):
+def differences(program, name, path, peer, plain, p, rng):
     """What is wrong, as text; empty: nothing.  None: llama.cpp does not run it."""
     prompt = [int(i) for i in rng.integers(0, p["n_vocab"] - 2, PROMPT)]
-    answer = peer.ask(str(plain), prompt)
+    answer = by_definition(REFERENCES[name](plain), prompt) if name in REFERENCES else peer.ask(str(plain), prompt)
     if answer is None:
         return None, ""
     tokens, rows = answer
     n, after = p["n_vocab"], rows[PROMPT - 1:-1]
     exact = ["--precision", "exact"] if plain != path else []
-    one = weft(program, path, prompt, tokens, n, *exact)
-    chunks = weft(program, path, prompt, tokens[:1], n, "-ub", "7", *exact)
-    single = weft(program, path, prompt[:1], prompt[1:] + tokens, n, *exact)
+    caches = ["-ctk", "f32", "-ctv", "f32"] if name in REFERENCES else []       # llama.cpp rounds keys and values as well
+    more = exact + caches
+    one = weft(program, path, prompt, tokens, n, *more)
+    chunks = weft(program, path, prompt, tokens[:1], n, "-ub", "7", *more)
+    single = weft(program, path, prompt[:1], prompt[1:] + tokens, n, *more)
     kl = {"at once": mean_kl(after, one), "token by token": mean_kl(rows[:-1], single)}
     wrong = [f"{what} {x:.2g}" for what, x in kl.items() if not x <= MEAN_KL]
     spread = max(float(np.abs(other - one[0]).max()) for other in (chunks[0], single[PROMPT - 1]))
     if spread:
         wrong.append(f"cuts differ by {spread:.2g}")
     if exact:
-        kl["integers"] = mean_kl(after, weft(program, path, prompt, tokens, n))
+        kl["integers"] = mean_kl(after, weft(program, path, prompt, tokens, n, *caches))
         if not kl["integers"] <= ROUNDED_KL:
             wrong.append(f"integers {kl['integers']:.2g}")
     return "; ".join(wrong), f"{', '.join(f'{what} {x:.1e}' for what, x in kl.items())}, cuts {spread:.1e}"
@@ -261,7 +270,7 @@ def main():
     parser.add_argument("--family", action="append")
     parser.add_argument("--keep", help="folder for the files that differed")
     args = parser.parse_args()
-    names, end, bad, done, peer = args.family or [name for name in make_model.FAMILIES if name not in ELSEWHERE], time.time() + args.seconds, 0, 0, Peer()
+    names, end, bad, done, peer = args.family or list(make_model.FAMILIES), time.time() + args.seconds, 0, 0, Peer()
     with tempfile.TemporaryDirectory() as folder:
         while time.time() < end:
             seed = args.seed + done
@@ -275,7 +284,7 @@ def main():
             if quantised:
                 make_model.write(name, plain, **{**p, "quant": types[1]})
             try:
-                wrong, figures = differences(args.weft, path, peer, plain, p, rng)
+                wrong, figures = differences(args.weft, name, path, peer, plain, p, rng)
             except (RuntimeError, subprocess.TimeoutExpired) as e:
                 wrong, figures = str(e), ""
             done += 1
