@@ -17,9 +17,12 @@ struct http {
   struct MHD_Daemon *daemon;
   watch *watch;
   int n_connections, n_exchanges;
+  _Atomic size_t held;                 // bytes of all bodies and answers together
 };
 
 enum { HEADER_BYTES = 32 << 10, OUT_MAX = 8 << 20, BLOCK = 16 << 10, BODY_TOTAL_S = 600, PING_S = 15 };
+// Where all together hold more than ALL_MAX, only small ones may grow.
+enum { ALL_MAX = 512 << 20, SMALL = 64 << 10 };
 
 // ---- life of an exchange --------------------------------------------------------------------------------------------
 
@@ -33,6 +36,15 @@ static exchange *exchange_new(http *h, struct connection *conn, struct MHD_Conne
   return x;
 }
 
+// Adds n bytes to a body or an answer. false: there is no room for them.
+static bool add(exchange *x, str *to, size_t max, const char *at, size_t n) {
+  if (n > max || to->n > max - n || (to->n + n > SMALL && x->h->held + n > ALL_MAX)) return false;
+  x->h->held += n;
+  x->held += n;
+  str_addn(to, at, n);
+  return true;
+}
+
 exchange *exchange_hold(exchange *x) {
   __atomic_add_fetch(&x->refs, 1, __ATOMIC_RELAXED);
   return x;
@@ -41,6 +53,7 @@ exchange *exchange_hold(exchange *x) {
 void exchange_drop(exchange *x) {
   if (__atomic_sub_fetch(&x->refs, 1, __ATOMIC_ACQ_REL)) return;
   if (x->own_free) x->own_free(x->own);
+  x->h->held -= x->held;
   pthread_mutex_destroy(&x->lock);
   free(x->method);
   free(x->path);
@@ -128,11 +141,8 @@ void exchange_stream(exchange *x, const char *type, const char *ping) {
 
 bool exchange_add(exchange *x, const char *text, size_t n) {
   pthread_mutex_lock(&x->lock);
-  bool full = x->out.n - x->taken + n > OUT_MAX;
-  if (!x->gone && !full) {
-    str_addn(&x->out, text, n);
-    x->last_out = now_s();
-  }
+  bool full = !x->gone && !add(x, &x->out, OUT_MAX, text, n);
+  if (!x->gone && !full) x->last_out = now_s();
   bool fine = !x->gone && !full;
   wake(x);
   pthread_mutex_unlock(&x->lock);
@@ -147,6 +157,15 @@ void exchange_end(exchange *x) {
   pthread_mutex_unlock(&x->lock);
 }
 
+// What has been read of an answer is not kept.
+static void drop_taken(exchange *x) {
+  memmove(x->out.at, x->out.at + x->taken, x->out.n - x->taken);
+  x->out.n -= x->taken;
+  x->held -= x->taken;
+  x->h->held -= x->taken;
+  x->taken = 0;
+}
+
 // What libmicrohttpd reads a stream from.  Without anything to give the connection sleeps until something is added.
 static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t cap) {
   (void)pos;
@@ -159,7 +178,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *to, size_t cap) {
     got = (ssize_t)(n < cap ? n : cap);
     memcpy(to, x->out.at + x->taken, (size_t)got);
     x->taken += (size_t)got;
-    if (x->taken == x->out.n) x->taken = x->out.n = 0;
+    if (2 * x->taken >= x->out.n) drop_taken(x);
   } else if (x->ended) got = MHD_CONTENT_READER_END_OF_STREAM;
   else sleep_now(x);
   watch_until(x->conn->watch, got ? now_s() + x->h->o.write_s : 0);
@@ -247,8 +266,8 @@ static enum MHD_Result first_look(http *h, exchange *x, const char *version) {
 static enum MHD_Result more_body(exchange *x, const char *data, size_t *n) {
   double now = now_s();
   watch_until(x->conn->watch, now + x->h->o.body_s < x->last_out || x->swallow ? now + x->h->o.body_s : x->last_out);
-  if (x->body.n + *n > x->h->o.max_body) return MHD_NO;      // of chunks: the length was not known before
-  if (!x->swallow) str_addn(&x->body, data, *n);
+  // of chunks the length was not known before
+  if (!x->swallow && !add(x, &x->body, x->h->o.max_body, data, *n)) return MHD_NO;
   *n = 0;
   return MHD_YES;
 }

@@ -48,7 +48,8 @@ struct exchange {
   bool begun, ended, streams, asleep, gone, refused, swallow, sent;
   const char *type, *ping;
   str out;
-  size_t taken;
+  size_t taken;                        // bytes of it that have been read
+  size_t held;                         // bytes that are counted for it
   double last_out;
   struct exchange_header extra[MAX_EXTRA_HEADERS];
   int n_extra;

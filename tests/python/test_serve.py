@@ -1,7 +1,9 @@
 """weft serve: life, manners and limits.  What the families of endpoints say is in test_serve_clients.py."""
+import contextlib
 import json
 import os
 import re
+import resource
 import select
 import signal
 import socket
@@ -227,6 +229,67 @@ def test_half_open_connections_are_no_harm(server):
     assert sorted(times)[10] < 0.2
     for c in held:
         c.close()
+
+
+def resident(pid):
+    return int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{pid}/status").read()).group(1)) * 1024
+
+
+def test_a_crowd_is_no_harm(weft, weft_env, tinypy, sanitized):
+    """10,000 connections that say nothing (or as many as the system allows), 200 that say half of a header, 100 that ask and do not
+    read: /health answers at once, a stream is what it is without them, and memory stays."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    idle = max(100, min(10000, hard - 700))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    held = []
+    ask = {"prompt": "def ", "max_tokens": 400, "temperature": 0, "ignore_eos": True, "stream": True}
+    greedy = request({**ask, "prompt": "class A:", "max_tokens": 60, "n": 2, "logprobs": 20})
+
+    def texts(s):
+        with urllib.request.urlopen(urllib.request.Request(s.url + "/v1/completions", json.dumps(ask).encode(), {"Content-Type": "application/json"})) as got:
+            for line in got:
+                if line.startswith(b"data: {"):
+                    yield json.loads(line[6:])["choices"][0]["text"]
+
+    with start(weft, weft_env, tinypy, "--max-queue", "200") as s, contextlib.ExitStack() as at_end:
+        at_end.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        at_end.callback(lambda: [c.close() for c in held])
+        alone, before = list(texts(s)), resident(s.process.pid)
+        for i in range(idle + 300):
+            c = socket.socket()
+            held.append(c)
+            if i >= idle + 200:
+                c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            c.connect(("127.0.0.1", s.port))
+            if i >= idle:
+                c.sendall(greedy if i >= idle + 200 else b"POST /v1/completions HTTP/1.1\r\nHost: loc")
+        among, waits = list(texts(s)), []
+        for _ in range(100):
+            began = time.monotonic()
+            assert s.ask("/health")[0] == 200
+            waits.append(time.monotonic() - began)
+        assert among == alone
+        until(lambda: not s.metric("llamacpp:requests_processing"), 100)
+        more = resident(s.process.pid) - before
+        print(f"{idle} idle: /health {1e3 * sorted(waits)[50]:.1f} ms at the median, {1e3 * max(waits):.1f} at most; {more >> 20} MiB more")
+        assert sorted(waits)[50] < 0.01
+        assert sanitized or more < 20000 * idle + (100 << 20)
+
+
+def test_bodies_have_a_bound_together(weft, weft_env, tinypy, sanitized):
+    """40 bodies of 16 MiB that do not end: those for which there is no room are cut off, and small ones go on."""
+    piece = b" " * (16 << 20)
+    with start(weft, weft_env, tinypy) as s, contextlib.ExitStack() as at_end:
+        before, cut = resident(s.process.pid), 0
+        for _ in range(40):
+            c = at_end.enter_context(s.connect())
+            try:
+                c.sendall(f"{HEAD}Content-Length: {len(piece) + 1}\r\n\r\n".encode() + piece)
+            except ConnectionError:
+                cut += 1
+        assert 4 < cut < 16
+        assert s.ask("/v1/completions", {"prompt": "def ", "max_tokens": 2})[0] == 200
+        assert sanitized or resident(s.process.pid) - before < 600 << 20
 
 
 # ---- clients that leave, limits, ends ---------------------------------------------------------------------------------------------
