@@ -42,8 +42,9 @@ int talk_command(int argc, char **argv);
 const char *sandbox_state(void);         // "on: ..." or "off: ...", for people
 // unless the user does without: for a command that needs one of its own
 void enter_sandbox(bool (*confine)(void));
-// no files from now on but what the settings name (files.c); before there are threads
-void keep_to_files(const struct settings *s);
+// no files from now on but what the settings name to be read, and one that the command makes (NULL: none); before there
+// are threads
+void keep_to_files(const struct settings *s, const char *made);
 void enter_files(const confine_file *files, size_t n);     // the same for a list
 void sandbox_fetched(void);             // what was to be fetched has come: from now on no connections
 double started_at(void);         // now_s() when the program started

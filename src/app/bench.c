@@ -481,7 +481,7 @@ static int bench(struct bench *b) {
   if (b->o.format == FORMAT_JSON) b->results = json_array();
   weft_cpu_name(b->cpu, sizeof b->cpu);
   set_widths(b, &all);
-  keep_to_files(&b->o);
+  keep_to_files(&b->o, NULL);
   int status = measure_all(b, &all);
   if (b->results && status != EXIT_FAILED)
     out_json(&b->out, json_incref(b->results), JSON_INDENT(2) | JSON_REAL_PRECISION(10));

@@ -210,7 +210,7 @@ static int embed_all(struct settings *o) {
   size_t n = 0;
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
   if ((o->prompt != NULL) + (o->file != NULL) + (o->ids.n > 0) > 1) return usage_error("use one of -p, -f and --ids");
-  keep_to_files(o);
+  keep_to_files(o, NULL);
   if (!o->prompt && !o->ids.n && read_file(o->file ? o->file : "-", &text, &n, &err)) return failed("%s", err.text);
   if (o->prompt) { text = xstrdup(o->prompt); n = strlen(text); }
   else if (text && n && text[n - 1] == '\n') n--;

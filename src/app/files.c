@@ -1,7 +1,8 @@
 // The files that a command may open, from when its arguments are known: those that it was given, the kernel cache, and
 // of the system what a program needs to run (its libraries, what the kernel says of the machine). Nothing else,
-// whatever the bytes of a model make of this program. Not for commands that are told file names while they run (chat),
-// or that write what they were told (quantize, pull, cache and their like).
+// whatever the bytes of a model make of this program. Of what a command makes the folder is open, since files come into
+// it under another name first. Not for chat, which is told file names while it runs, nor for pull and loadtest, where
+// libraries look up names and certificates wherever a system has them.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/store.h"
@@ -96,12 +97,21 @@ static void add_system(files *l) {
   }
 }
 
+// Where a link leads, that is what is replaced.
+static void add_made(files *l, const char *path) {
+  if (!path || !strcmp(path, "-")) return;
+  char *real = realpath(path, NULL);
+  add_folder_of(l, real ? real : path, true);
+  free(real);
+}
+
 static void add_given(files *l, const struct settings *s) {
   add_model(l, s->model.model);
   for (size_t i = 0; i < s->models.n; i++) add_model(l, s->models.at[i]);
   for (size_t i = 0; i < s->model.loras.n; i++) add_model(l, s->model.adapters[i].path);
+  add_model(l, s->quantize.in);
   const char *const reads[] = {s->file, s->template_file, s->grammar.gbnf_file, s->grammar.schema_file,
-                               s->serve.key_file,
+                               s->serve.key_file, s->quantize.imatrix, s->perplexity.base, s->exchange,
                                // the last three: JSON, or the name of a file with it
                                s->messages, s->tools, s->variables};
   for (size_t i = 0; i < COUNT(reads); i++) add(l, reads[i], false);
@@ -113,11 +123,12 @@ static void add_given(files *l, const struct settings *s) {
   if (*page && strcmp(page, "0")) add_folder_of(l, page, true);
 }
 
-void keep_to_files(const struct settings *s) {
+void keep_to_files(const struct settings *s, const char *made) {
   files l = {.names = arena_new()};
   char *cache = weft_cache_folder();
   add_system(&l);
   add_given(&l, s);
+  add_made(&l, made);
   add(&l, cache, true);
   enter_files(l.at, l.n);
   vec_free(&l);

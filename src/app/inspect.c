@@ -298,7 +298,7 @@ static void show_json(struct out *o, const weft_file *f) {
 
 static int inspect(struct settings *o) {
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
-  keep_to_files(o);
+  keep_to_files(o, NULL);
   weft_file *f;
   weft_error why;
   if (weft_file_open(o->model.model, &f, &why)) return failed("%s", why.text);

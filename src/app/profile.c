@@ -187,6 +187,7 @@ static int profile(struct settings *of) {
   struct profiler b = {.o = *of};
   struct settings *o = &b.o;
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
+  keep_to_files(o, NULL);
   if (o->steps < 0) o->steps = o->chunk_of ? 8 : 32;
   o->model.context = o->depth + (o->chunk_of ? o->chunk_of : o->steps) + 1;
   b.advice = weft_machine_advice(o->model.threads ? (int)o->model.threads : weft_default_threads());

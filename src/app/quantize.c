@@ -150,6 +150,7 @@ static int run(struct quantizer *q) {
     .tensor = show,
     .ctx = q,
   };
+  keep_to_files(&q->all, o->dry_run ? NULL : out);
   interrupt_catch();
   progress_begin(&q->bar);
   double began = now_s();

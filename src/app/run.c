@@ -339,7 +339,7 @@ int run_command(int argc, char **argv) {
     settings_free(&r.o);
     return conversation ? talk_command(argc, argv) : status;
   }
-  keep_to_files(&r.o);
+  keep_to_files(&r.o, NULL);
   status = run(&r);
   status = out_end(&r.out, status);
   weft_ahead_free(r.ahead);

@@ -35,7 +35,7 @@ static int work(struct settings *all) {
   serve *s;
   int missing = find_models(all);
   if (missing) return missing;
-  keep_to_files(all);
+  keep_to_files(all, NULL);
   serve_options o = {.models = texts_of(&all->models),
                      .n_models = all->models.n,
                      .models_dir = a->models_dir,

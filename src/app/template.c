@@ -91,7 +91,7 @@ static int apply(struct settings *o) {
   if (!o->template_file) o->template_file = o->model.model;
   if (!o->template_file) return usage_error("no template; 'weft template FILE --messages JSON'");
   if (!o->messages) return usage_error("no conversation; give it with --messages");
-  keep_to_files(o);
+  keep_to_files(o, NULL);
   return work(o);
 }
 

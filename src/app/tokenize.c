@@ -147,7 +147,7 @@ static int tokenize_it(struct settings *o) {
   if (inputs != 1)
     return usage_error(inputs ? "use one of -p, -f, --stdin and --detokenize"
                               : "nothing to tokenize: give -p TEXT, -f FILE, --stdin or --detokenize 1,2,3");
-  keep_to_files(o);
+  keep_to_files(o, NULL);
   return work(o);
 }
 

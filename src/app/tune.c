@@ -181,6 +181,7 @@ static int tune(const struct settings *o, struct out *to) {
 static int tune_all(struct settings *o) {
   struct out to = {0};
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
+  keep_to_files(o, NULL);
   return out_end(&to, tune(o, &to));
 }
 

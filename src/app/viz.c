@@ -144,6 +144,7 @@ static int write_it(struct settings *o) {
   if (o->steps < 0) o->steps = 16;
   if (!o->model.model) return usage_error("no model: give one with -m FILE");
   env_set(ENV_VIZ, "0");
+  keep_to_files(o, o->out);
   // tokens of a prompt, whose time stands beside that of a token
   enum { BESIDE = 64 };
   o->model.context = o->depth + max_i64((o->chunk_of ? o->chunk_of : o->steps) + 1, BESIDE);

@@ -93,11 +93,13 @@ static void turn_off(cache *c) {
 // ------------------------------------------------------------------------------------------------- the folder and
 // trust
 
+// One of its own: beside it lie models that were fetched, and who may write here may not write there.
 static bool name_folder(str *out) {
   const char *given = env_str(ENV_WEFT_CACHE), *xdg = env_str(ENV_XDG_CACHE_HOME), *home = env_str(ENV_HOME);
-  if (*given) str_add(out, given);
-  else if (*xdg == '/') str_addf(out, "%s/weft", xdg);       // the standard says to ignore relative ones
-  else if (*home == '/') str_addf(out, "%s/.cache/weft", home);
+  if (!strcmp(given, "off")) str_add(out, given);
+  else if (*given) str_addf(out, "%s/kernels", given);
+  else if (*xdg == '/') str_addf(out, "%s/weft/kernels", xdg);       // the standard says to ignore relative ones
+  else if (*home == '/') str_addf(out, "%s/.cache/weft/kernels", home);
   return out->n > 0;
 }
 

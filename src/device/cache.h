@@ -12,7 +12,8 @@
 
 typedef struct cache cache;
 
-// `folder`: NULL for the default (WEFT_CACHE, or weft in XDG_CACHE_HOME, or $HOME/.cache/weft); "off" for no cache.
+// `folder`: NULL for the default (kernels in WEFT_CACHE, or in weft of XDG_CACHE_HOME or of $HOME/.cache); "off" for no
+// cache.
 // `version` names the code that makes the entries: entries of another version are misses.  Never NULL, never fails (it
 // warns).
 cache *cache_open(const char *folder, const char *version);

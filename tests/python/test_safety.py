@@ -71,11 +71,11 @@ def test_closed_standard_descriptors(weft, weft_env, tinypy, cache_dir):
     command = f"exec '{weft}' run -m '{tinypy}' -p 'def ' -n 8"
     done = subprocess.run(["sh", "-c", f"{command} <&- >&- 2>&-"], env=env, timeout=300)
     assert done.returncode == 1  # stdout could not be written
-    assert (cache_dir / "lock").stat().st_size == 0
-    assert sqlite3.connect(cache_dir / "kernels-2.db").execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert (cache_dir / "kernels" / "lock").stat().st_size == 0
+    assert sqlite3.connect(cache_dir / "kernels" / "kernels-2.db").execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     done = subprocess.run(["sh", "-c", f"{command} 2>&-"], env=env, timeout=300, stdout=subprocess.PIPE)
     assert done.returncode == 0 and done.stdout
-    assert (cache_dir / "lock").stat().st_size == 0
+    assert (cache_dir / "kernels" / "lock").stat().st_size == 0
 
 
 def test_a_limit_on_the_size_of_files(run_weft, tinypy, cache_dir):
@@ -218,6 +218,61 @@ def test_the_sandbox(weft, weft_env, tinypy, warm, run_weft, sanitized):
     assert "sandbox   on: " in run_weft(["env"]).out
     assert "sandbox   off: --no-sandbox" in run_weft(["--no-sandbox", "env"]).out
     assert run_weft(["run", "-m", tinypy, "-p", "def ", "-n", "2"], env={"RENDER": "c"}).returncode == 0
+
+
+# Arguments of commands, and the folder that what they make goes to
+COMMANDS = {
+    "run": ["run", "-m", "MODEL", "-p", "def ", "-n", "1"],
+    "bench": ["bench", "-m", "MODEL", "-p", "1", "-n", "1", "-r", "1"],
+    "embed": ["embed", "-m", "MODEL", "-p", "def "],
+    "inspect": ["inspect", "-m", "MODEL"],
+    "tokenize": ["tokenize", "-m", "MODEL", "-p", "def "],
+    "perplexity": ["perplexity", "-m", "MODEL", "-f", "TEXT", "-c", "16", "--chunks", "1"],
+    "perplexity, to a file": ["perplexity", "-m", "MODEL", "-f", "TEXT", "-c", "16", "--chunks", "1", "--kl-divergence-base", "MADE/base.kld"],
+    "imatrix": ["imatrix", "-m", "MODEL", "-f", "TEXT", "-c", "16", "--chunks", "1", "-o", "MADE/imatrix.gguf"],
+    "quantize": ["quantize", "--allow-requantize", "MODEL", "MADE/small.gguf", "Q8_0"],
+    "profile": ["profile", "-m", "MODEL", "-n", "1"],
+    "viz": ["viz", "-m", "MODEL", "-n", "1", "--out", "MADE/page.html"],
+    "tune": ["tune", "-m", "MODEL", "--budget", "0.1", "--beam", "1", "-c", "64"],
+    "cache export": ["cache", "export", "MADE/tunings.json"],
+    "cache": ["cache", "list"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_keeps_to_its_files(built_tool, run_weft, tinypy, tmp_path, sanitized, name):
+    """What a command could open when it ends: its model to be read, also where it lies in the folder of the cache, what it makes, and nothing beside."""
+    if sanitized or "no Landlock" in run_weft(["env"]).out:
+        pytest.skip("a build with sanitizers, or a kernel without Landlock")
+    cache, made, beside = tmp_path / "cache", tmp_path / "made", tmp_path / "beside"
+    model, text = cache / "models" / "model.gguf", tmp_path / "text"
+    model.parent.mkdir(mode=0o700, parents=True)
+    made.mkdir()
+    shutil.copy(tinypy, model)
+    for path in (beside, made / "beside"):
+        path.write_text("")
+    text.write_text("def f(x):\n  return x\n" * 40)
+    args = [word.replace("MODEL", str(model)).replace("MADE", str(made)).replace("TEXT", str(text)) for word in COMMANDS[name]]
+    files = [model, beside, made / "beside", "/etc/passwd"]
+    env = {"LD_PRELOAD": built_tool("libreach.so", "WEFT_REACH"), "REACH": ":".join(map(str, files)), "WEFT_CACHE": cache}
+    done = run_weft(args, env=env)
+    assert done.returncode == 0, done.err
+    reached = dict(line[7:].rsplit(" ", 1) for line in done.err.splitlines() if line.startswith("reach: "))
+    own = "--" if name.startswith("cache") else "r-"
+    makes = any("MADE" in word for word in COMMANDS[name])
+    assert [reached[str(path)] for path in files] == [own, "--", "rw" if makes else "--", "--"]
+    assert "kernels are not cached" not in done.err
+
+
+def test_the_sandbox_costs_little(weft, weft_env, tinypy):
+    """At the start of a command: 10 ms at most, of the shortest of some runs. (It is half of one.)"""
+    best = {(): 9.0, ("--no-sandbox",): 9.0}
+    for _ in range(15):
+        for options in best:
+            began = time.perf_counter()
+            subprocess.run([weft, *options, "inspect", "-m", tinypy], env=weft_env, stdout=subprocess.DEVNULL, check=True)
+            best[options] = min(best[options], time.perf_counter() - began)
+    assert best[()] - best["--no-sandbox",] < 0.01
 
 
 def test_a_server_keeps_to_its_files(weft, weft_env, tinypy, tmp_path, run_weft, sanitized):

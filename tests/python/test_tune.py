@@ -259,11 +259,12 @@ def test_cache_off(run_weft):
 
 def copy_of(tuned, cache_dir):
     """A copy of the cache: the database, and the secret to which its entries are bound."""
+    (cache_dir / "kernels").mkdir(mode=0o700)
     for name in ["kernels-2.db", "key"]:
-        path = cache_dir / name
-        path.write_bytes((tuned[0] / name).read_bytes())
+        path = cache_dir / "kernels" / name
+        path.write_bytes((tuned[0] / "kernels" / name).read_bytes())
         path.chmod(0o600)
-    return cache_dir / "kernels-2.db"
+    return path.with_name("kernels-2.db")
 
 
 def test_damaged_entries(tuned, run_weft, tinypy, cache_dir):
@@ -295,11 +296,11 @@ def test_read_only(tuned, run_weft, tinypy, cache_dir):
     """Tunings that somebody else keeps are used; new ones are lost with a warning."""
     path = copy_of(tuned, cache_dir)
     path.chmod(0o400)
-    cache_dir.chmod(0o500)
+    path.parent.chmod(0o500)
     try:
         assert [k for k in tune(run_weft, tinypy, cache_dir, budget=.2)["kernels"] if k["state"] == "known"]
     finally:
-        cache_dir.chmod(0o700)
+        path.parent.chmod(0o700)
 
 
 def test_killed(run_weft, weft, weft_env, tinypy, cache_dir):
