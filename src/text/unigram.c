@@ -146,6 +146,15 @@ static int settle(struct search *s, size_t place, error *err) {
   return 0;
 }
 
+// last, with room up to `to`, so that it stays where it is while tokens are looked for.
+static uint16_t *room_for(struct search *s, size_t to) {
+  if (s->last.cap <= to - s->base) {
+    s->last.cap = 2 * (to - s->base + 1);
+    s->last.at = xrealloc(s->last.at, s->last.cap * sizeof *s->last.at);
+  }
+  return s->last.at;
+}
+
 // Places up to `to` are within reach.
 static void reach_to(struct search *s, size_t to) {
   while (s->last.n <= to - s->base) {
@@ -154,10 +163,11 @@ static void reach_to(struct search *s, size_t to) {
   }
 }
 
-static inline void offer(struct search *s, size_t to, double score, size_t how) {
-  if (score <= s->score[to % RING]) return;
-  s->score[to % RING] = score;
-  s->last.at[to - s->base] = (uint16_t)how;
+// Without a branch: what comes out of the comparison is anybody's guess.
+static inline void offer(double *best, uint16_t *last, double score, size_t how) {
+  bool better = score > *best;
+  *best = better ? score : *best;
+  *last = better ? (uint16_t)how : *last;
 }
 
 int unigram_encode(const unigram *u, unigram_state *state, const char *normal, size_t n, bool open, size_t *settled,
@@ -177,24 +187,27 @@ int unigram_encode(const unigram *u, unigram_state *state, const char *normal, s
     size_t next = at + (len > 0 ? (size_t)len : 1);
     bool whole = false;                                   // a token is just this character
     uint32_t node = 0;
-    size_t end = at;
+    size_t end = at, longest = at, base = s.base;
     double score = s.score[at % RING];                    // there is always a way: a character by itself
+    uint16_t *last = room_for(&s, at + TRIE_BYTES_MAX);
     for (; end < n && (node = trie_step(&tokens, node, (unsigned char)normal[end]));) {
       int32_t id = tokens.value[node];
       end++;
       if (id < 0) continue;
       whole |= end == next;
-      if (end > reach) reach = end;
-      if (end - s.base >= s.last.n) reach_to(&s, end);
-      offer(&s, end, score + (double)scores[id], end - at);
+      longest = end;
+      if (end - base >= s.last.n) reach_to(&s, end);
+      offer(&s.score[end % RING], &last[end - base], score + (double)scores[id], end - at);
     }
+    if (longest > reach) reach = longest;
     cost->steps += end - at;
     if (trie_too_costly(cost)) bad = trie_refuse(u->v->source, err);
     if (end == n && open) reach = SIZE_MAX;               // a longer one may come
     if (!whole) {
       if (next > reach) reach = next;
       if (next - s.base >= s.last.n) reach_to(&s, next);
-      offer(&s, next, score + u->unknown_score, (next - at) | UNKNOWN_CHARACTER);
+      offer(&s.score[next % RING], &s.last.at[next - s.base], score + u->unknown_score,
+            (next - at) | UNKNOWN_CHARACTER);
     }
     at = next;
   }

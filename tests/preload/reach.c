@@ -1,5 +1,5 @@
-// Loaded before weft (LD_PRELOAD): says on stderr, when the program ends, which of the files in REACH (separated by ':')
-// it could still open: "reach: PATH r-", "rw", "-w" or "--".
+// Loaded before weft (LD_PRELOAD): says on stderr, when the program ends, which of the files in REACH (separated by
+// ':') it could still open: "reach: PATH r-", "rw", "-w" or "--".
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
