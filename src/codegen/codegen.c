@@ -71,8 +71,17 @@ static void find_arguments(uop *ast, program *p) {
   arena_free(a);
 }
 
+static uop *special(graph *g, program *p, bool local, int *count, uop *size) {
+  int at = (*count)++;
+  if (at >= 3) die("more than three %s axes", local ? "LOCAL" : "GLOBAL");
+  char name[2] = {local ? 'l' : 'g', (char)('0' + at)};
+  (local ? p->local : p->global)[at] = size;
+  return uop_new(g, OP_SPECIAL, DT_IDX, 1, NULL, 0, (uarg){.b = size->vmax, .s = name, .s_len = 2});
+}
+
 // On a machine with work-groups, GLOBAL, LOCAL and GROUP ranges are numbers that the launch gives; a store after a
-// GROUP is one item's.
+// GROUP is one item's. Items that share a sum are neighbours: GROUP ranges together are the first number, of which the
+// one that was made first moves fastest.
 static uop *special_axes(kernel *k, program *p) {
   graph *g = k->g;
   uop *only_first = NULL;
@@ -80,18 +89,22 @@ static uop *special_axes(kernel *k, program *p) {
   kernel_axes(k, &x);
   map specials = {0};
   int count[2] = {0, 0};
-  for (int i = 0; i < x.n; i++) {
-    uop *r = x.at[i];
-    bool local = r->b == AXIS_LOCAL || r->b == AXIS_GROUP;
-    if (!local && r->b != AXIS_GLOBAL) continue;
-    int at = count[local]++;
-    if (at >= 3) die("more than three %s axes", local ? "LOCAL" : "GLOBAL");
-    char name[2] = {local ? 'l' : 'g', (char)('0' + at)};
-    uop *s = uop_new(g, OP_SPECIAL, DT_IDX, 1, NULL, 0, (uarg){.b = r->src[0]->vmax, .s = name, .s_len = 2});
-    (local ? p->local : p->global)[at] = r->src[0];
-    map_put(&specials, r, s);
-    if (r->b == AXIS_GROUP) only_first = bool_and(g, only_first, idx_lt(g, s, uop_idx(g, 1)));
+  int64_t shared = 1;
+  for (int i = 0; i < x.n; i++) if (x.at[i]->b == AXIS_GROUP) shared *= x.at[i]->src[0]->a;
+  if (shared > 1) {
+    uop *s = special(g, p, true, &count[1], uop_idx(g, shared));
+    int64_t stride = 1;
+    for (int i = 0; i < x.n; i++) {
+      if (x.at[i]->b != AXIS_GROUP) continue;
+      map_put(&specials, x.at[i], idx_mod(g, idx_div(g, s, uop_idx(g, stride)), x.at[i]->src[0]));
+      stride *= x.at[i]->src[0]->a;
+    }
+    only_first = idx_lt(g, s, uop_idx(g, 1));
   }
+  for (int i = 0; i < x.n; i++)
+    if (x.at[i]->b == AXIS_LOCAL || x.at[i]->b == AXIS_GLOBAL)
+      map_put(&specials, x.at[i], special(g, p, x.at[i]->b == AXIS_LOCAL, &count[x.at[i]->b == AXIS_LOCAL],
+                                          x.at[i]->src[0]));
   uop *store = uop_substitute(g, expand_groups(g, k->ast)->src[0], &specials),
       *src[2 + MAX_AXES] = {store->src[0], store->src[1]};
   map_free(&specials);

@@ -189,6 +189,37 @@ static uop *plain_dot(graph *g, uop *u, uop *const *v, void *ctx) {
   return sum;
 }
 
+// --- bytes in words -------------------------------------------------------------------------------------------------
+
+// A number in each of a word's bytes.
+static uop *in_each(graph *g, int lanes, int64_t byte) { return ki(g, DT_U32, lanes, (byte & 255) * 0x01010101); }
+
+static uop *words_of(graph *g, uop *x) {
+  const uop *c = uop_unsplat(x);
+  int n = x->lanes / 4;
+  if (c->op == OP_CONST) return in_each(g, n, c->a);
+  if (x->op == OP_BITCAST && x->src[0]->dt == DT_U32) return x->src[0];
+  return uop_new(g, OP_BITCAST, DT_U32, n, &x, 1, (uarg){0});
+}
+
+// A GPU's item has no vectors of bytes: what is done to each bit by itself, shifts and loads go four bytes at a time.
+static uop *bytes_in_words(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)v; (void)ctx;
+  if (u->lanes % 4 || u->dt != DT_U8) return NULL;
+  int n = u->lanes / 4;
+  uop *r;
+  if (u->op == OP_LOAD) {
+    if (u->src[0]->lanes > 1) return NULL;
+    r = uop_new(g, OP_LOAD, DT_U32, n, u->src, u->nsrc, (uarg){u->a, u->b, u->s, u->s_len});
+  } else if (u->op == OP_SHL || u->op == OP_SHR) {
+    const uop *by = uop_unsplat(u->src[1]);
+    if (by->op != OP_CONST) return NULL;
+    r = uop_op2(g, (enum op)u->op, words_of(g, u->src[0]), ki(g, DT_U32, n, by->a));
+    r = uop_op2(g, OP_AND, r, in_each(g, n, u->op == OP_SHL ? 255 << by->a : 255 >> by->a));
+  } else r = uop_op2(g, (enum op)u->op, words_of(g, u->src[0]), words_of(g, u->src[1]));
+  return uop_new(g, OP_BITCAST, DT_U8, u->lanes, &r, 1, (uarg){0});
+}
+
 // --- half floats ----------------------------------------------------------------------------------------------------
 
 static uop *f16_to_f32(graph *g, uop *u, uop *const *v, void *ctx) {
@@ -304,6 +335,16 @@ RULES(late_dot, ANYTHING) = {
 };
 RULES_END(late_dot)
 
+RULES(late_bytes, INTS) = {
+  F( P1(LOAD, x),            bytes_in_words ),
+  F( AND(x, y),              bytes_in_words ),
+  F( OR(x, y),               bytes_in_words ),
+  F( XOR(x, y),              bytes_in_words ),
+  F( SHL(x, y),              bytes_in_words ),
+  F( SHR(x, y),              bytes_in_words ),
+};
+RULES_END(late_bytes)
+
 #undef x
 #undef y
 #undef z
@@ -345,10 +386,11 @@ static uop *machine_types(graph *g, uop *root, const target *t) {
 
 uop *decompose(graph *g, uop *ast, const target *t) {
   if (t->keeps_math) return ast;
-  const ruleset *sets[11] = {SYMBOLIC, &late_integer, &late_float, &late_bf16};
+  const ruleset *sets[12] = {SYMBOLIC, &late_integer, &late_float, &late_bf16};
   int n = 7;
   if (!t->has_f16) sets[n++] = &late_half;
   if (!t->descriptors) sets[n++] = &late_dot;
+  if (t->has_local) sets[n++] = &late_bytes;
   if (t->lacks_round) sets[n++] = &late_round;
   ast = graph_rewrite(g, ast, sets, (void *)(uintptr_t)t, "decompose");
   return machine_types(g, ast, t);

@@ -3,6 +3,6 @@
 #define WEFT_DECOMPOSE_H
 #include "codegen/program.h"
 #include "graph/rewrite.h"
-extern const ruleset late_integer, late_float, late_half, late_bf16, late_dot, late_round;
+extern const ruleset late_integer, late_float, late_half, late_bf16, late_dot, late_bytes, late_round;
 uop *decompose(graph *g, uop *ast, const target *t);
 #endif

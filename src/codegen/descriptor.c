@@ -9,6 +9,8 @@
 // code than 127 is moved down by 128, which is added again as 64 * b + 64 * b. Without those instructions products are
 // made in 16 bits, where one always fits, and added up there as long as that is so.
 //
+// NVIDIA's GPUs (NVPTX): dp4a, in each item.
+//
 // BF16. Pairs of products are added up in F32; vdpbf16ps and bfdot differ in how they round and take the smallest
 // numbers for zero. Without them there is no row: converting is a shift, and multiplying and adding F32 as fast as
 // anything else.
@@ -50,6 +52,10 @@
     ADD_PAIRS("$1"), ADD_PAIRS("$2"), "call " D " @llvm.aarch64.neon.addp.v4i32(" D " $3, " D " $4)", \
     "add " D " $acc, $5"}
 
+// Of one item of a GPU. Inline, since the oldest LLVM that is taken knows no name for it.
+#define DP4A {"bitcast <4 x i8> $a to i32", \
+  "call i32 asm \"dp4a.u32.s32 $$0, $$1, $$2, $$3;\", \"=r,r,r,r\"(i32 $1, i32 $b, i32 $acc)"}
+
 #define PAIRS(name) {"bitcast " W " $a to " BRAINS, "bitcast " D " $b to " BRAINS, \
   "call " F " @llvm." name "(" F " $acc, " BRAINS " $1, " BRAINS " $2)"}
 
@@ -85,6 +91,7 @@ static const descriptor table[] = {
   {"avx512-bf16-256", "avx512bf16 avx512vl", 1, 8, BRAIN, PAIRS("x86.avx512bf16.dpbf16ps.256"), {0}},
   {"avx512-bf16-128", "avx512bf16 avx512vl", 1, 4, BRAIN, PAIRS("x86.avx512bf16.dpbf16ps.128"), {0}},
   {"neon-bf16", "bf16", 1, 4, BRAIN, PAIRS("aarch64.neon.bfdot.v4f32.v8bf16"), {0}},
+  {"dp4a", "dp4a", 1, 1, 4, KIND, 255, 0, DP4A, {0}},
 };
 _Static_assert(COUNT(table) <= 64, "a descriptor_set is 64 bits");
 

@@ -27,7 +27,7 @@ typedef struct descriptor {
   int products;                  // products in a 16-bit lane of a step's partial sum; 0: a step adds to acc itself
   // Text of the LLVM renderer, an instruction a line; the last line's value is the result. {n} {2n} {4n} {bits}:
   // numbers of lanes, and of bits in a register; $a $b: operands (bytes <{4n} x i8> or bits <{2n} x i16>; k parts a
-  // lane, <{n} x i32>); $acc: the accumulator; $1 $2: lines before.
+  // lane, <{n} x i32>); $acc: the accumulator; $1 $2: lines before; $$: a $.
   const char *step[DESCRIPTOR_LINES];      // products = 0: new acc of $acc $a $b; otherwise a partial sum of $a $b
   const char *finish[DESCRIPTOR_LINES];    // products > 0: new acc of $acc and the partial sum $a
 } descriptor;

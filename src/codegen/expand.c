@@ -316,11 +316,11 @@ static uop *dot_product(graph *g, uop *product, enum dtype acc, uop *inner) {
   uop_list l = uop_toposort(mem, &product, 1);
   for (size_t i = 0; i < l.n; i++) if (l.at[i]->op == OP_RANGE && l.at[i]->b == AXIS_LANE) lane = l.at[i];
   arena_free(mem);
-  if (!lane || !dot_operands(product, acc, lane, &a, &x)) die("a DOT axis over operands that do not fit");
-  int n = (int)lane->src[0]->a;
+  if (!dot_operands(product, acc, lane, &a, &x)) die("a DOT axis over operands that do not fit");
+  int n = lane ? (int)lane->src[0]->a : 1;
   uop *both = uop_range(g, uop_idx(g, k * n), 1 << 21, AXIS_LANE);
   map m = {0};
-  map_put(&m, lane, idx_div(g, both, uop_idx(g, k)));
+  if (lane) map_put(&m, lane, idx_div(g, both, uop_idx(g, k)));
   map_put(&m, inner, idx_mod(g, both, uop_idx(g, k)));
   a = rebuild(g, simplify(g, uop_substitute(g, a, &m)), to_lanes, NULL);
   map_free(&m);

@@ -249,9 +249,23 @@ static enum dtype summed_type(const kernel *k, const uop *r) {
   return dt;
 }
 
+// Each work-item adds up several products of the axis at a time.
+static bool apply_tc_alone(kernel *k, uop *inner, opt o) {
+  int products = dot_products(summed_type(k, inner));
+  if (!k->t->has_local || inner->b != AXIS_REDUCE || inner->src[0]->op != OP_CONST || inner->src[0]->a % products ||
+      !dots_over(k, NULL, inner))
+    return false;
+  if (inner->src[0]->a == products) change_kind(k, inner, AXIS_DOT);
+  else if (!split(k, inner, products, AXIS_DOT, false)) return false;
+  k->applied[k->n_applied++] = o;
+  return true;
+}
+
 // Lanes over an output axis, each lane adding up several products of the inner axis at a time.
 static bool apply_tc(kernel *k, const axes *x, opt o) {
-  if (o.axis < 0 || o.axis >= x->n_out || o.amount < x->n_out || o.amount >= x->n) return false;
+  if (o.axis < 0 || o.amount < x->n_out || o.amount >= x->n) return false;
+  if (o.axis == o.amount) return apply_tc_alone(k, x->at[o.axis], o);
+  if (o.axis >= x->n_out) return false;
   uop *lane = x->at[o.axis], *inner = x->at[o.amount];
   int64_t n = k->t->vector_bytes / 4;
   if (lane->b != AXIS_LOOP || inner->b != AXIS_REDUCE || inner->src[0]->op != OP_CONST || n < 4 ||
@@ -401,8 +415,83 @@ static bool try_opt(kernel *k, opt o) {
   return true;
 }
 
+// --- sums that a work-group shares ----------------------------------------------------------------------------------
+
+static bool binds_range(const uop *u, const uop *r) {
+  for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) if (u->src[i] == r) return true;
+  return false;
+}
+
+// Does it hold a sum over r that is not inside of another sum?
+static bool holds_sum(uop *u, const uop *r, map *known) {
+  void *v;
+  if (map_get(known, (uint64_t)(uintptr_t)u, &v)) return v;
+  bool holds = u->op == OP_REDUCE && binds_range(u, r);
+  for (size_t i = 0; i < u->nsrc && u->op != OP_REDUCE && !holds; i++) holds = holds_sum(u->src[i], r, known);
+  map_put(known, u, holds ? u : NULL);
+  return holds;
+}
+
+// What one step of r adds to an expression that is linear in its sums over r: the sum of that over all steps is the
+// expression. NULL: it is not linear.
+static uop *one_step(graph *g, uop *u, uop *r, map *known) {
+  if (u->op == OP_REDUCE) {
+    uop *src[64];
+    size_t n = 0;
+    for (size_t i = 0; i < u->nsrc; i++) if (u->src[i] != r) src[n++] = u->src[i];
+    if (u->a != OP_ADD || uop_first_range(u) > 1) return NULL;
+    return n == 1 ? src[0] : uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, src, n, (uarg){u->a, u->b, NULL, 0});
+  }
+  bool in[2] = {u->nsrc > 0 && holds_sum(u->src[0], r, known), u->nsrc > 1 && holds_sum(u->src[1], r, known)};
+  bool sum = u->op == OP_ADD || u->op == OP_SUB;
+  if (!sum && u->op != OP_NEG && (u->op != OP_MUL || in[0] == in[1]) &&
+      (u->op != OP_CAST || dtype_is_float((enum dtype)u->src[0]->dt)))
+    return NULL;
+  uop *s[2] = {NULL, NULL};
+  for (size_t i = 0; i < u->nsrc; i++) {
+    s[i] = in[i] ? one_step(g, u->src[i], r, known) : u->src[i];
+    if (!s[i]) return NULL;
+    if (sum && !in[i])                               // the first step's alone
+      s[i] = uop_op3(g, OP_WHERE, idx_lt(g, r, uop_idx(g, 1)), s[i], uop_const_like(g, s[i], 0));
+  }
+  return uop_with_src(g, u, s);
+}
+
+// A sum over a GROUP range inside of another sum would be shared out, with a barrier, in each step of that one. The
+// outer sum takes the range over where what lies between is linear; sums of integers are exact on the way.
+static bool widen_one(kernel *k) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  map m = {0};
+  for (size_t i = 0; i < l.n && !m.n; i++) {
+    uop *o = l.at[i];
+    if (o->op != OP_REDUCE || o->a != OP_ADD || uop_first_range(o) > 1 || o->nsrc > 60) continue;
+    for (size_t j = 0; j < i && !m.n; j++) {
+      const uop *in = l.at[j];
+      for (size_t n = (size_t)uop_first_range(in); in->op == OP_REDUCE && n < in->nsrc && !m.n; n++) {
+        uop *r = in->src[n], *src[64], *v = NULL;
+        map known = {0};
+        if (r->b == AXIS_GROUP && !binds_range(o, r) && holds_sum(o->src[0], r, &known))
+          v = one_step(k->g, o->src[0], r, &known);
+        map_free(&known);
+        if (!v) continue;
+        memcpy(src, o->src, o->nsrc * sizeof *src);
+        src[0] = v;
+        src[o->nsrc] = r;
+        map_put(&m, o, uop_new(k->g, OP_REDUCE, (enum dtype)o->dt, 1, src, o->nsrc + 1, (uarg){o->a, o->b, NULL, 0}));
+      }
+    }
+  }
+  arena_free(a);
+  bool did = m.n;
+  if (did) k->ast = simplify(k->g, uop_substitute(k->g, k->ast, &m));
+  map_free(&m);
+  return did;
+}
+
 bool kernel_apply(kernel *k, opt o) {
   if (!try_opt(k, o)) return false;
+  if (o.kind == OPT_GROUP || o.kind == OPT_GROUPTOP) while (widen_one(k)) {}
   record_mark(k->g, k->ast, "%s(%d, %d)", opt_name(o.kind), o.axis, o.amount);
   return true;
 }

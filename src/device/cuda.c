@@ -54,6 +54,11 @@ static int choose_device(cuda *c, error *err) {
 
 static int attribute(cuda *c, int what, int *out) { return c->DeviceGetAttribute(out, what, c->device); }
 
+// For descriptors.
+static bool has_feature(const void *machine, const char *feature) {
+  return !strcmp(feature, "dp4a") && ((const cuda *)machine)->capability >= 61;
+}
+
 static int ask(cuda *c, error *err) {
   int major = 0, minor = 0, one_addressing = 0;
   cuda_status s = attribute(c, CUDA_MAJOR, &major);
@@ -70,6 +75,7 @@ static int ask(cuda *c, error *err) {
   c->capability = 10 * major + minor;
   for (size_t i = 0; i < COUNT(machines) && !c->sm; i++)
     if (machines[i].capability <= c->capability) c->sm = machines[i].name;
+  c->descriptors = descriptors_where(has_feature, c);
   return c->sm ? 0
                : error_set(err, "CUDA: %s is too old (compute capability %d.%d; 5.0 is needed)", c->name, major, minor);
 }
@@ -121,6 +127,7 @@ int cuda_enter(cuda *c, error *err) {
 
 void cuda_target(const cuda *c, target *out) {
   *out = render_find("nvptx")->target;
+  out->descriptors = c->descriptors;
   out->max_group = (int)min_i64(c->max_items, 1024);
   out->max_local_bytes = c->shared_bytes;
   out->cache_bytes = c->cache_bytes;

@@ -19,6 +19,7 @@ typedef struct cuda {
   const char *sm;
   int capability, driver;          // 89 for compute capability 8.9; of the driver's interface, 12040 for 12.4
   int max_items, shared_bytes, units, cache_bytes;
+  descriptor_set descriptors;      // instructions for dot products
   size_t bytes;
   struct compiler *llvm;
   remote memory;

@@ -121,7 +121,7 @@ static int fill(device *dev, void *to, unsigned char value, size_t n, error *err
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
 static int make_text(cuda *c, const program *p, str *source, bytes *ptx, error *err) {
-  int r = render_nvptx(p, NULL, source, err);
+  int r = render_nvptx(p, &(render_options){.descriptors = c->descriptors}, source, err);
   return r ? r : compiler_run_for(c->llvm, TRIPLE, str_c(source), c->sm, "", ptx, NULL, err);
 }
 

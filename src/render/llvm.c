@@ -387,6 +387,7 @@ static const char *recipe(llvm *c, const char *const *lines, int n, const char *
     for (const char *p = lines[k]; *p;) {
       int number = 0;
       if (!strncmp(p, "{bits}", 6)) { str_addf(&s, "%d", 32 * n); p += 6; }
+      else if (!strncmp(p, "$$", 2)) { str_addc(&s, '$'); p += 2; }
       else if (*p == '{') {                            // {n} {2n} {4n}
         int times = p[1] == 'n' ? 1 : p[1] - '0';
         str_addf(&s, "%d", times * n);
@@ -399,7 +400,7 @@ static const char *recipe(llvm *c, const char *const *lines, int n, const char *
         str_add(&s, made[number]);
       } else str_addc(&s, *p++);
     }
-    if (!strncmp(str_c(&s), "call ", 5)) declare(c, str_c(&s));
+    if (!strncmp(str_c(&s), "call ", 5) && strchr(str_c(&s), '@')) declare(c, str_c(&s));
     made[k + 1] = instr(c, "%s", str_c(&s));
     str_free(&s);
   }

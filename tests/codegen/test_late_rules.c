@@ -10,7 +10,7 @@
 #include "graph/rulecheck.h"
 #include "graph/symbolic.h"
 
-static const ruleset *const tables[] = {&late_integer, &late_float, &late_half, &late_bf16, NULL};
+static const ruleset *const tables[] = {&late_integer, &late_float, &late_half, &late_bf16, &late_bytes, NULL};
 
 static void tables_are_well_formed(void **state) {
   (void)state;

@@ -127,6 +127,7 @@ static bool read_operand(ptx *k, const char *s, int *out) {
   if (smap_get(&k->memories, s, strlen(s), &v)) { *first = (uint64_t)(intptr_t)v; return true; }
   if (s[0] == '0' && (s[1] == 'f' || s[1] == 'd')) *first = strtoull(s + 2, &end, 16);
   else *first = *s == '-' ? (uint64_t)strtoll(s, &end, 0) : strtoull(s, &end, 0);
+  if (*end == 'U') end++;
   return !*end || fail(k, "no operand: %s", s);
 }
 
