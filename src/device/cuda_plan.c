@@ -129,6 +129,12 @@ static int compile(device *dev, device_kernel *k, error *err) {
   str source = {0};
   bytes ptx = {0};
   int r = make_text(dev->state, k->p, &source, &ptx, err);
+  if (debug_level() >= 3) {
+    str line = {0};
+    render_access_line(&line, k->p);
+    fprintf(stderr, "%s", str_c(&line));
+    str_free(&line);
+  }
   if (debug_level() >= 4) fprintf(stderr, "--- source of %s\n%s\n", k->p->name, str_c(&source));
   if (!r && debug_level() >= 7)
     fprintf(stderr, "--- assembly of %s\n%.*s\n", k->p->name, (int)ptx.n, (const char *)ptx.at);

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import re
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -157,3 +158,48 @@ def test_ptxas(on_fake, shared_dir, weft, tmp_path):
     print(f"{len(kernels)} kernels, {len(jobs)} times assembled")
     assert len(kernels) > 50
     assert not spilled, "\n".join(spilled)
+
+
+# ---- what kernels ask of memory -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def gpu():
+    spec = importlib.util.spec_from_file_location("gpu", Path(__file__).resolve().parents[2] / "bench" / "gpu.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["gpu"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("model", ["tinypy-q4_0", "tinypy-q6_k", "tinypy-q8_0"])
+def test_products_read_words_side_by_side(gpu, weft, fake, shared_dir, model):
+    del fake
+    rows = list(gpu.rows(Path(weft), str(shared_dir / "models" / f"{model}.gguf"), find_ptxas(), least=1 << 15))
+    products = [kernel for kernel, _ in rows if kernel.bytes < 1 << 20]
+    assert len(products) >= 3
+    for kernel in products:
+        assert kernel.width >= 2, f"{kernel.name} reads single bytes: {kernel.width}"
+        assert kernel.coalesced >= 0.25, f"{kernel.name}: {kernel.coalesced:.0%} of the sectors is asked for"
+
+
+def test_products_are_dp4a(on_fake, shared_dir, tmp_path):
+    for sm, has in (("80", True), ("50", False)):
+        folder = tmp_path / sm
+        folder.mkdir()
+        done, _ = on_fake(generate(shared_dir / "models" / "tinypy-q4_0.gguf", ONE, 1), FAKE_CUDA_RUN="0", FAKE_CUDA_PTX=str(folder), FAKE_CUDA_SM=sm)
+        assert done.returncode == 0, done.err
+        assert any("dp4a.u32.s32" in path.read_text() for path in folder.iterdir()) == has
+
+
+def test_the_model_of_devices(gpu):
+    line = "access r_512: 512 groups of 128 items, 18900000 bytes, 2000 nodes, 100 loads of 4.0 bytes, 400 sectors, 12800 useful bytes"
+    kernel = gpu.parse(f"noise\n{line}\n")["r_512"]
+    assert kernel.coalesced == 1 and kernel.width == 4
+    orin = gpu.GPUS[0]
+    assert gpu.occupancy(kernel, orin, 40, 0) == 12 * 128                  # what a multiprocessor holds
+    assert gpu.occupancy(kernel, orin, 128, 0) == 4 * 128                  # what its registers hold
+    assert gpu.occupancy(kernel, orin, 40, 50 << 10) == 2 * 128            # what its memory holds
+    most = gpu.share(kernel, orin, 40, 0)
+    scattered = gpu.Kernel(kernel.name, 512, 128, kernel.bytes, kernel.nodes, 100, 4.0, 32 * 400, 12800)
+    assert 0 < gpu.share(scattered, orin, 40, 0) < most <= 1
