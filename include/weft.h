@@ -385,6 +385,7 @@ typedef struct weft_tokens {
   const float *logits;       /* out: for the token after the last one, valid until the model evaluates something else */
   size_t rows; /* 0 and 1: that. More: for those after so many of the last ones, a row of weft_model_vocab_size behind
                   the other; not with recurrent layers */
+  bool unseen;               /* logits are not wanted of it: a step takes less time; out: NULL */
 } weft_tokens;
 /* At most as many rows of all parts together as weft_model_chunk.  stop (may be NULL) is asked after each piece of a
  * prompt.  0; 1: stop said so, and every sequence is as it was; -1: an unknown id, no room in the context or in memory

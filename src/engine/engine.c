@@ -383,9 +383,23 @@ static int sound(const engine *e, error *err) {
   return gguf_check_size(e->file, err) || device_check(e->d, err) ? -1 : 0;
 }
 
+// So many tokens go one by one rather than as a chunk. A chunk of two costs no more than they do, but its plan is not
+// made for a few.
+static size_t few(const engine *e) { return plan_of(e, PLAN_MANY) ? 1 : FEW; }
+
+// Evaluates n tokens as chunks, all but the `last` ones and a few. Returns how many are left; stop (may be NULL) is
+// asked before each chunk, and *stopped says that it said so.
+static size_t eval_chunks(engine *e, const int32_t *ids, size_t n, size_t last, int pos, bool (*stop)(void *ctx),
+                          void *ctx, bool *stopped) {
+  for (size_t m; n > few(e) + last && !(*stopped = stop && stop(ctx)); ids += m, n -= m, pos += (int)m)
+    m = eval_chunk(e, plan_of(e, PLAN_MANY), ids, n - last, pos);
+  return n;
+}
+
 static void eval(engine *e, const int32_t *ids, size_t n, int pos) {
-  for (size_t m; n > FEW; ids += m, n -= m, pos += (int)m) m = eval_chunk(e, plan_of(e, PLAN_MANY), ids, n - 1, pos);
-  eval_each(e, ids, n, pos);
+  bool stopped = false;
+  size_t left = eval_chunks(e, ids, n, 1, pos, NULL, NULL, &stopped);
+  eval_each(e, ids + n - left, left, pos + (int)(n - left));
 }
 
 // Before n tokens from pos on are evaluated: memory for them, and a plan for prompts if one is needed (prompt: so many
@@ -519,26 +533,23 @@ int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(voi
   bool fixed = model_is_recurrent(e->m);
   size_t rows = 0, before = 0, n_vocab = (size_t)model_n_vocab(e->m);
   for (size_t i = 0; i < n; i++) rows += parts[i].rows;
-  if (rows > (size_t)e->chunk || (fixed && rows != n))
+  if (rows > (size_t)e->chunk || (fixed && rows > n))
     die("engine_step: %zu rows of %zu sequences, %lld at most", rows, n, (long long)e->chunk);
   // the last tokens of all parts are left to one run
   bool together = rows > 1 && !fixed;
   if (need_rows(e, err) || (together && need(e, apart_plan(rows), err))) return -1;
   for (size_t i = 0; i < n; i++) {
-    size_t alone = together ? parts[i].rows : 0;
-    parts[i].from = parts[i].q->n;
-    if (prepare(e, parts[i].q, parts[i].ids, parts[i].n, parts[i].from, parts[i].n > FEW + alone ? parts[i].n : 0, err))
-      return -1;
+    struct engine_part *p = &parts[i];
+    p->from = p->q->n;
+    if (prepare(e, p->q, p->ids, p->n, p->from, p->n > FEW + p->rows ? p->n : 0, err)) return -1;
   }
   bool stopped = false;
-  for (size_t i = 0; i < n && !stopped; i++) {
+  for (size_t i = 0, row = 0; i < n && !stopped; i++) {
     struct engine_part *p = &parts[i];
-    size_t m, at = 0, alone = together ? p->rows : 0;
     begin(e, p->q, p->ids, p->n, p->from);
-    for (; p->n - at > FEW + alone && !(stopped = stop && stop(ctx)); at += m)
-      m = eval_chunk(e, plan_of(e, PLAN_MANY), p->ids + at, p->n - at - 1, p->from + (int)at);
-    if (!stopped) eval_each(e, p->ids + at, p->n - at - alone, p->from + (int)at);
-    if (!together) memcpy(e->rows + i * n_vocab, e->logits, n_vocab * sizeof *e->rows);
+    size_t left = eval_chunks(e, p->ids, p->n, p->rows, p->from, stop, ctx, &stopped), at = p->n - left;
+    if (!stopped) eval_each(e, p->ids + at, left - (together ? p->rows : 0), p->from + (int)at);
+    if (!together && p->rows) memcpy(e->rows + row++ * n_vocab, e->logits, n_vocab * sizeof *e->rows);
   }
   for (size_t i = 0; stopped && i < n; i++) {
     sequence_cut(parts[i].q, parts[i].from);

@@ -81,7 +81,7 @@ int engine_eval_rows(engine *e, struct sequence *q, const int32_t *ids, size_t n
 // and each part as engine_eval would have it. 0: logits of each part's last token, valid until the next call. 1: stop
 // (may be NULL; asked after each chunk) was true, and no sequence has changed. -1: none has changed where there is no
 // memory for a part; or the file is no longer what it was. rows: of so many of its last tokens logits are wanted, one
-// row behind the other; 1 with recurrent layers
+// row behind the other; at most 1 with recurrent layers
 struct engine_part { struct sequence *q; const int32_t *ids; size_t n, rows; const float *logits; int from; };
 int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(void *ctx), void *ctx, error *err);
 struct sequence *engine_sequence(engine *e);         // that engine_eval and its like use

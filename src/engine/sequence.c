@@ -99,11 +99,13 @@ int weft_sequence_rows(weft_sequence *q, const int32_t *ids, size_t n, size_t fi
   return at < 0 || r.e.text[0] ? fail(err, &r.e) : 0;
 }
 
+static size_t n_rows(const weft_tokens *t) { return t->unseen ? 0 : t->rows ? t->rows : 1; }
+
 int weft_step(weft_model *m, weft_tokens *parts, size_t n_parts, bool (*enough)(void *ctx), void *ctx,
               weft_error *err) {
   if (!n_parts) FAIL(err, "a step of no sequences");
   size_t rows = 0;
-  for (size_t i = 0; i < n_parts; i++) rows += parts[i].rows ? parts[i].rows : 1;
+  for (size_t i = 0; i < n_parts; i++) rows += n_rows(&parts[i]);
   if (rows > (size_t)engine_chunk(weft_model_beside(m)))
     FAIL(err, "%zu rows in a step; there can be %d", rows, engine_chunk(weft_model_beside(m)));
   for (size_t i = 0; i < n_parts; i++) {
@@ -120,10 +122,10 @@ int weft_step(weft_model *m, weft_tokens *parts, size_t n_parts, bool (*enough)(
   struct engine_part *p = xcalloc(n_parts, sizeof *p);
   for (size_t i = 0; i < n_parts; i++)
     p[i] = (struct engine_part){
-      .q = parts[i].sequence->q, .ids = parts[i].ids, .n = parts[i].n, .rows = parts[i].rows ? parts[i].rows : 1};
+      .q = parts[i].sequence->q, .ids = parts[i].ids, .n = parts[i].n, .rows = n_rows(&parts[i])};
   int status = engine_step(weft_model_beside(m), p, n_parts, enough, ctx, &e);
   for (size_t i = 0; i < n_parts; i++) {
-    parts[i].logits = status ? NULL : p[i].logits;
+    parts[i].logits = status || !p[i].rows ? NULL : p[i].logits;
     for (size_t k = 0; k < p[i].rows && !status; k++)
       if (weft_check_logits(m, p[i].logits + k * (size_t)engine_n_vocab(weft_model_peek(m)),
                             p[i].q->n - (int)(p[i].rows - k), &e))

@@ -313,12 +313,15 @@ bool run_offer(run *u, size_t most, weft_tokens *out) {
   } else {
     out->ids = u->r->prompt.at + u->fed;
     out->n = most < left ? most : left;
+    out->unseen = out->n < left;
   }
   return true;
 }
 
 int run_evaluate(run *u, weft_tokens *t, weft_error *err) {
-  return weft_ahead_decode(u->ahead, u->held.past.at, (int)u->held.past.n, t->ids[0], &t->logits, err);
+  uint64_t before = weft_ahead_count(u->ahead).guessed;
+  if (weft_ahead_decode(u->ahead, u->held.past.at, (int)u->held.past.n, t->ids[0], &t->logits, err)) return -1;
+  return weft_ahead_count(u->ahead).guessed > before;
 }
 
 bool run_advance(run *u) {

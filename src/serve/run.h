@@ -27,7 +27,7 @@ size_t run_left(const run *u);
 // tokens are scored is evaluated here). false: it has ended, and said so in an event.
 bool run_offer(run *u, size_t most, weft_tokens *out);
 // Evaluates a token of its answer that was offered, and what is guessed to follow with it: to be used where nobody else
-// is waiting. 0, or -1 and why not.
+// is waiting. 0; 1: there were guesses; -1 and why not.
 int run_evaluate(run *u, weft_tokens *t, weft_error *err);
 // The same in steps of several answers. Goes on with what has been evaluated ahead. false: the answer has ended, and
 // said so.

@@ -12,11 +12,17 @@ enum { SCHED_ROWS = 64 };              // of a step, guessed ones included
 #define QUIET_S 1.0                    // for so long nobody has used a sequence that is written to a file
 #define PATIENCE_S 10.0                // after so long the oldest of a key goes first
 
-// So long a step lasts, about, because of a prompt: alone, and where others see their answers come. And its tokens at
-// least.
-#define STEP_S 0.25
-#define SHARED_STEP_S 0.1
-enum { PIECE = 64, SHARED_PIECE = 16 };
+// So long a piece of a prompt may take, about: where nobody waits for anything else; and where others see their answers
+// come, as a share of a step without it, but at least so long.
+#define PIECE_S 0.25
+#define SHARED_SHARE 1.5
+#define SHARED_S 0.03
+// Tokens: of a piece, alone, at least and at most; of any piece; and a tile, of which each costs what one token does.
+enum { PIECE = 64, MOST_PIECE = 1024, LEAST = 4, TILE = 8 };
+
+// What pieces of prompts cost: tiles of tokens, and tokens times the positions that each looks at. Fitted to what was
+// measured lately (least squares, older pieces count less).
+struct prices { double tiles, both, looks, tiles_s, looks_s; };
 
 struct queue { request *first; int64_t credit; };
 // live: answers in work; rest: sequences that nobody uses, the one last used at the end
@@ -42,8 +48,8 @@ struct sched {
   double rows_s[SCHED_ROWS + 1];       // seconds of a step of so many rows, lately; 0: unknown
   int rows_met[SCHED_ROWS + 1];
   double lent_s;                       // that guesses of some may still cost others
-  // tokens of prompts per second, and a step without any, lately; 0: unknown
-  double last_step, prompt_rate, token_s;
+  struct prices prices;
+  double last_step, token_s;           // token_s: a step of one answer, lately; 0: unknown
   _Atomic double loaded;
 };
 
@@ -287,12 +293,6 @@ static run *next_prompt(const sched *s) {
   return best;
 }
 
-static size_t piece(const sched *s, bool shared) {
-  size_t least = shared ? SHARED_PIECE : PIECE,
-         n = (size_t)(s->prompt_rate * (shared ? SHARED_STEP_S : STEP_S)) / least * least;
-  return n < least ? least : n;
-}
-
 // Answers go on with tokens whose guesses were right.
 static void advance(sched *s) {
   for (size_t i = 0; i < s->live.n;) {
@@ -309,11 +309,57 @@ static double rows_cost(const sched *s, size_t n) {
   return below ? s->rows_s[below] * (double)n / (double)below : 0;
 }
 
+static void blend(double *mean, double value) { *mean = *mean > 0 ? 0.8 * *mean + 0.2 * value : value; }
+
 static void learn_cost(sched *s, size_t n, double took) {
   if (n > SCHED_ROWS) return;
   double *at = &s->rows_s[n];
   // the first one makes plans and touches memory
   if (s->rows_met[n]++) *at = *at > 0 && took < 4 * *at ? 0.8 * *at + 0.2 * took : took;
+}
+
+// A step of n answers, without a prompt.
+static double answers_s(const sched *s, size_t n) { return n == 1 && s->token_s > 0 ? s->token_s : rows_cost(s, n); }
+
+static double tiles_of(size_t n) { return (double)((n + TILE - 1) / TILE); }
+static double looks_of(size_t n, size_t past) { return (double)n * ((double)past + 0.5 * (double)n); }
+
+// Seconds that a piece of n tokens takes behind `past` others; 0: unknown.
+static double piece_s(const struct prices *p, size_t n, size_t past) {
+  double det = p->tiles * p->looks - p->both * p->both, tile = p->tiles > 0 ? p->tiles_s / p->tiles : 0, look = 0;
+  if (det > 1e-6 * p->tiles * p->looks) {
+    double t = (p->tiles_s * p->looks - p->looks_s * p->both) / det,
+           l = (p->looks_s * p->tiles - p->tiles_s * p->both) / det;
+    if (t > 0 && l > 0) tile = t, look = l;
+  }
+  return tile * tiles_of(n) + look * looks_of(n, past);
+}
+
+static void learn_piece(struct prices *p, size_t n, size_t past, double took) {
+  enum { TIMES = 3 };                  // more than it should have been: somebody else had the processors
+  double t = tiles_of(n), l = looks_of(n, past), expected = piece_s(p, n, past);
+  if (took <= 0) return;
+  if (expected > 0 && took > TIMES * expected) took = TIMES * expected;
+  double old = 0.95;
+  *p = (struct prices){.tiles = old * p->tiles + t * t,
+                       .both = old * p->both + t * l,
+                       .looks = old * p->looks + l * l,
+                       .tiles_s = old * p->tiles_s + t * took,
+                       .looks_s = old * p->looks_s + l * took};
+}
+
+// How many tokens of a prompt a step of n answers has: in whole pieces or tiles, or as many of one tile as fit.
+static size_t piece(const sched *s, run *u, size_t n) {
+  size_t past = run_held(u)->past.n, unit = n ? TILE : PIECE, fits = n ? LEAST : PIECE;
+  double may = n ? SHARED_SHARE * answers_s(s, n) : PIECE_S;
+  if (n && may < SHARED_S) may = SHARED_S;
+  if (s->prices.tiles <= 0) return unit;
+  while (fits < MOST_PIECE) {
+    size_t more = fits < unit ? fits + 1 : fits + unit;
+    if (piece_s(&s->prices, more, past) > may) break;
+    fits = more;
+  }
+  return fits;
 }
 
 // Each answer may bring what is guessed to follow, as far as that pays. Where some bring nothing, they would only wait
@@ -348,41 +394,42 @@ static void step(sched *s) {
   weft_tokens parts[SCHED_PARALLEL_MAX];
   run *of[SCHED_PARALLEL_MAX];
   size_t n = 0, tokens = 0, rows;
-  bool shared = false;
+  size_t answers = 0, past = 0;
+  bool unseen = false;
   weft_error err;
   advance(s);
   run *fed = next_prompt(s);
-  for (size_t i = 0; i < s->live.n; i++) shared |= !run_left(s->live.at[i]);
+  for (size_t i = 0; i < s->live.n; i++) answers += !run_left(s->live.at[i]);
   for (size_t i = 0; i < s->live.n;) {
     run *u = s->live.at[i];
-    if (!run_offer(u, u == fed ? piece(s, shared) : 0, &parts[n])) { leave(s, i); continue; }
+    if (!run_offer(u, u == fed ? piece(s, u, answers) : 0, &parts[n])) { leave(s, i); continue; }
     i++;
     if (!parts[n].n) continue;
     run_settle(u);
     if (make_room(s, parts[n].sequence, parts[n].n, &err)) { run_fail(u, &err); leave(s, i - 1); i--; continue; }
-    if (run_left(u)) tokens = parts[n].n;
+    if (run_left(u)) tokens = parts[n].n, past = run_held(u)->past.n, unseen = parts[n].unseen;
     of[n++] = u;
   }
   if (!n) return;
-  bool alone = n == 1 && !tokens && !s->opened.n && !s->texts.n, failed;
+  bool alone = n == 1 && !tokens && !s->opened.n && !s->texts.n;
+  int failed;
   rows = tokens || alone ? n : guess_rows(s, parts, of, n);
   double began = now_s(), plain = rows_cost(s, n);
-  if (alone) failed = run_evaluate(of[0], &parts[0], &err) != 0;
-  else failed = weft_step(s->model, parts, n, NULL, NULL, &err) != 0;
+  if (alone) failed = run_evaluate(of[0], &parts[0], &err);
+  else failed = weft_step(s->model, parts, n, NULL, NULL, &err);
   double took = now_s() - began;
   if (!tokens && !alone) {
     learn_cost(s, rows, took);
     lend(s, parts, n, took, plain);
   }
-  // more: guesses were evaluated, too
-  if (!tokens && rows == n && (!alone || took < 2 * s->token_s || s->token_s <= 0)) s->token_s = took;
-  if (tokens >= SHARED_PIECE && took > s->token_s) s->prompt_rate = (double)tokens / (took - (shared ? s->token_s : 0));
+  if (alone && !failed) blend(&s->token_s, s->token_s > 0 && took > 2 * s->token_s ? 2 * s->token_s : took);
+  if (tokens && !failed) learn_piece(&s->prices, tokens, past, took - answers_s(s, answers + !unseen));
   for (size_t i = 0; i < n; i++) {
-    if (failed) run_fail(of[i], &err);
+    if (failed < 0) run_fail(of[i], &err);
     else if (rows > n && parts[i].rows)
       run_guessed(of[i], &parts[i],
                   plain > 0 && took > plain ? (took - plain) * (double)(parts[i].n - 1) / (double)(rows - n) : 0);
-    if (!failed && run_took(of[i], &parts[i])) continue;
+    if (failed >= 0 && run_took(of[i], &parts[i])) continue;
     size_t k = 0;
     while (s->live.at[k] != of[i]) k++;
     leave(s, k);
