@@ -795,7 +795,7 @@ static const arch table[] = {
    .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN,
    .has = HAS_HEAD | HAS_BIASES,
    .act = ACT_GELU},
-  {.name = "refact", .keys = bloom},
+  {.name = "refact", .flags = ARCH_LAYER_NORM, .has = HAS_RMS_KEY, .keys = bloom},
   {.name = "jais", .flags = ARCH_LAYER_NORM, .has = HAS_HEAD | HAS_BIASES, .keys = jais, .layer = jais_layer},
   {.name = "jais2", .flags = ARCH_NEOX | ARCH_LAYER_NORM | ARCH_PLAIN_FFN, .has = HAS_BIASES, .act = ACT_RELU2},
   {.name = "plamo", .flags = ARCH_NEOX | ARCH_PARALLEL, .has = HAS_HEAD, .layer = one_norm},

@@ -1,6 +1,7 @@
 """What the authors of models compute, in doubles, where llama.cpp computes something else or nothing.
 
-Of Phi's mixture of experts norms subtract the mean, and the router is a sparse mixer. GPT-J has names of tensors in llama.cpp, and no graph.
+Of Phi's mixture of experts norms subtract the mean, and the router is a sparse mixer. Refact's norms subtract the mean ("LayerNorm instead of RMSNorm", its model
+card says), and have no bias. GPT-J has names of tensors in llama.cpp, and no graph.
 """
 import gguf
 import numpy as np
@@ -17,7 +18,7 @@ def opened(path):
 
 def norm(x, w, name):
     x = x - x.mean(-1, keepdims=True)
-    return x / np.sqrt((x * x).mean(-1, keepdims=True) + EPS) * w[name + ".weight"] + w[name + ".bias"]
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + EPS) * w[name + ".weight"] + w.get(name + ".bias", 0)
 
 
 def angles(x, half):
@@ -42,13 +43,21 @@ def linear(x, w, name):
     return x @ w[name + ".weight"].T + w.get(name + ".bias", 0)
 
 
-def attention(x, w, b, heads, kv, turn):
+def slopes(heads):
+    """Of ALiBi: powers of one number; beyond a power of two, every other one of twice as many heads."""
+    n = 2 ** int(np.log2(heads))
+    return [2 ** (-8 * (i + 1) / n) for i in range(n)] + [2 ** (-4 * (2 * i + 1) / n) for i in range(heads - n)]
+
+
+def attention(x, w, b, heads, kv, turn, slope=None):
     n = len(x)
     q, k, v = (linear(x, w, f"{b}attn_{name}") for name in "qkv")
     q, k, v = turn(q.reshape(n, heads, -1)), turn(k.reshape(n, kv, -1)), v.reshape(n, kv, -1)
     out = np.zeros_like(q)
     for h in range(heads):
         s = q[:, h] @ k[:, h * kv // heads].T / q.shape[-1] ** 0.5
+        if slope:
+            s = s - slope[h] * np.subtract.outer(np.arange(n), np.arange(n))
         s = np.where(np.tri(n, dtype=bool), s, -np.inf)
         e = np.exp(s - s.max(-1, keepdims=True))
         out[:, h] = e / e.sum(-1, keepdims=True) @ v[:, h * kv // heads]
@@ -103,4 +112,22 @@ def gptj(path):
     return logits
 
 
-REFERENCES = {"phimoe": phimoe, "gptj": gptj}
+def refact(path):
+    w, number = opened(path)
+    layers, heads, kv = (number(key) for key in ("block_count", "attention.head_count", "attention.head_count_kv"))
+
+    def feed_forward(x, b):
+        gate = linear(x, w, b + "ffn_gate")
+        return linear(gate / (1 + np.exp(-gate)) * linear(x, w, b + "ffn_up"), w, b + "ffn_down")
+
+    def logits(ids):
+        x = w["token_embd.weight"][ids]
+        for i in range(layers):
+            b = f"blk.{i}."
+            x = x + attention(norm(x, w, b + "attn_norm"), w, b, heads, kv, lambda q: q, slopes(heads))
+            x = x + feed_forward(norm(x, w, b + "ffn_norm"), b)
+        return linear(norm(x, w, "output_norm"), w, "output")
+    return logits
+
+
+REFERENCES = {"phimoe": phimoe, "gptj": gptj, "refact": refact}

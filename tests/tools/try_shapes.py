@@ -102,7 +102,7 @@ def shape(name, rng):
             p["shared"] = p["expert_ffn"] * keys.get("expert_shared_count", 1)
             if "expert_shared_feed_forward_length" in keys:
                 keys["expert_shared_feed_forward_length"] = p["shared"]
-        if "dense" in p:
+        if "leading_dense_block_count" in keys and "dense" in p:
             p["dense"] = keys["leading_dense_block_count"] = int(rng.integers(0, 3))
     if keys.get("attention.sliding_window", 4096) < 4096:          # which is what llama.cpp takes it for, of one family
         keys["attention.sliding_window"] = int(rng.integers(1, 50))
@@ -126,13 +126,15 @@ def mla(p, keys, draw, rng):
     if "n_rot" in p:
         p["n_rot"] = turned
     if "kda" in p:
-        p["layers"] = int(rng.integers(1, 5))
+        p["layers"] = int(rng.integers(2, 5))
         p["mix"] = "kl"[:p["layers"]] + "".join(draw("k", "l") for _ in range(p["layers"] - 2))
         p["kv"] = [int(kind == "l") for kind in p["mix"]]
         p["kda"] = keys["kda.head_dim"] = draw(16, 32, 48, 64)
         return
     p["layers"] = int(rng.integers(1, 4))
     p["mix"] = "l" * p["layers"]
+    if not p.get("experts") and "leading_dense_block_count" in keys:
+        keys["leading_dense_block_count"] = p["layers"]
 
 
 # ---- types -------------------------------------------------------------------------------------------------------------
