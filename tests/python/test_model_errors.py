@@ -3,6 +3,7 @@ import json
 import random
 import re
 import struct
+import subprocess
 
 import gguf
 import pytest
@@ -20,6 +21,17 @@ def inspect(run_weft, path):
 def test_a_file_that_runs(run_weft, tinypy):
     assert inspect(run_weft, tinypy) is None
     assert "\ncan run\n" in run_weft(["inspect", "-m", tinypy]).out
+
+
+@pytest.mark.parametrize("family", ["llama4", "gptj", "nemotron_h_moe", "step35", "rwkv6"])
+def test_changed_files(built_tool, make_model, tmp_path, family):
+    """Some thousand random changes of what stands before the weights: refused, or a model, a graph and a tokenizer; never a signal, nor ten seconds."""
+    path = tmp_path / "model.gguf"
+    make_model.write(family, path)
+    done = subprocess.run([built_tool("mutate_tool", "WEFT_MUTATE_TOOL"), path, "0", "4000"], capture_output=True, text=True, check=False)
+    changes, models, tokenizers, ended = map(int, re.findall(r"\d+", done.stdout.splitlines()[-1]))
+    assert done.returncode == ended == 0, done.stdout
+    assert changes == 4000 and min(models, tokenizers) > 100          # most go into texts of the vocabulary, which is then another one
 
 
 def test_an_architecture_that_is_not_known(run_weft, make_model, tmp_path):
