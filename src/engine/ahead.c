@@ -14,7 +14,8 @@ enum {
   ROWS = 8,
   LOOKS = 16 /* earlier places to look at */,
   LONG = 8 /* agreeing tokens that hardly lie */,
-  MOST = 32
+  MOST = 32,
+  FIRST = 3 /* tokens whose time the first guess costs at most */
 };
 
 struct weft_ahead {
@@ -118,11 +119,12 @@ static double compiled_s(const weft_ahead *a) {
 
 static void blend(double *mean, double value) { *mean = *mean > 0 ? 0.8 * *mean + 0.2 * value : value; }
 
-// Whether a guess is worth its try: it may cost what guesses have won, and a hundredth of the time.
+// Whether a guess is worth its try: it may cost what guesses have won, and a hundredth of the time; one that hardly
+// lies may owe the time of a token.
 static bool pays(const weft_ahead *a, size_t agrees) {
   double cost = a->many > a->one ? a->many - a->one : a->one;
   return a->how == WEFT_GUESS_ALWAYS ||
-         (a->one > 0 && (agrees >= LONG ? a->balance > -5 * a->one : a->balance >= cost));
+         (a->one > 0 && (agrees >= LONG ? a->balance > -a->one : a->balance >= cost));
 }
 
 static int one_step(weft_ahead *a, int32_t id, int pos, const float **logits, weft_error *err) {
@@ -136,8 +138,12 @@ static int one_step(weft_ahead *a, int32_t id, int pos, const float **logits, we
 
 static int many_steps(weft_ahead *a, int pos, weft_error *err) {
   if (!a->q) return weft_decode_rows(a->m, a->next, ROWS, pos, 0, keep_row, a, err);
+  // the plan of steps, which whoever has sequences has made already
+  weft_tokens t = {.sequence = a->q, .ids = a->next, .n = ROWS, .rows = ROWS};
   weft_sequence_cut(a->q, pos);
-  return weft_sequence_rows(a->q, a->next, ROWS, 0, keep_row, a, err);
+  if (weft_step(a->m, &t, 1, NULL, NULL, err)) return -1;
+  memcpy(a->rows, t.logits, ROWS * (size_t)a->n_vocab * sizeof *a->rows);
+  return 0;
 }
 
 // The rows for `pos` and what was guessed behind it are there.
@@ -206,9 +212,10 @@ int weft_ahead_decode(weft_ahead *a, const int32_t *past, int pos, int32_t id, c
   }
   if (!a->rows) a->rows = xmalloc(ROWS * (size_t)a->n_vocab * sizeof *a->rows);
   if (many_steps(a, pos, err)) return -1;
-  double took = now_s() - began - (compiled_s(a) - compiled);
-  if (a->many > 0) a->balance -= took - a->one;          // the first one touches memory that nobody has used
-  blend(&a->many, took);
+  // of the first one a plan may have to be made: that counts as far as guesses can win it back soon
+  double whole = now_s() - began, most = FIRST * a->one;
+  a->balance -= a->many > 0 || whole < most ? whole - a->one : most;
+  blend(&a->many, whole - (compiled_s(a) - compiled));
   keep_rows(a, pos, its_sequence(a));
   *logits = a->rows;
   return 0;
