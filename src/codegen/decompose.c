@@ -171,11 +171,35 @@ static uop *part_of(graph *g, uop *x, int j, int k, enum dtype as) {
   return uop_bitcast(g, uop_op2(g, OP_SHR, uop_bitcast(g, x, as), ki(g, as, n, 24)), DT_I32);
 }
 
+// Lanes that are taken together, or apart: the same bits.
+static uop *as_lanes(graph *g, uop *x, enum dtype dt, int n) { return uop_new(g, OP_BITCAST, dt, n, &x, 1, (uarg){0}); }
+
+// Vectors multiply twice as many numbers of 16 bits at a time, in which a product of bytes fits: first all even bytes,
+// then all odd ones. The products of a word are added up in 16 bits where two of them fit, and as two halves of it.
+static uop *dot_in_halves(graph *g, uop *u) {
+  int n = u->lanes;
+  uop *x = as_lanes(g, u->src[1], DT_U16, 2 * n), *y = as_lanes(g, u->src[2], DT_I16, 2 * n), *p[2], *sum = u->src[0];
+  uop *eight = ki(g, DT_U16, 2 * n, 8), *shift = ki(g, DT_I16, 2 * n, 8), *half = ki(g, DT_I32, n, 16);
+  p[0] = mul(g, uop_bitcast(g, uop_op2(g, OP_AND, x, ki(g, DT_U16, 2 * n, 255)), DT_I16),
+             uop_op2(g, OP_SHR, uop_op2(g, OP_SHL, y, shift), shift));
+  p[1] = mul(g, uop_bitcast(g, uop_op2(g, OP_SHR, x, eight), DT_I16), uop_op2(g, OP_SHR, y, shift));
+  bool two = 2 * 128 * u->src[1]->vmax <= INT16_MAX;
+  if (two) p[0] = add(g, p[0], p[1]);
+  for (int i = 0; i < (two ? 1 : 2); i++) {
+    uop *both = as_lanes(g, p[i], DT_I32, n);
+    sum = add(g, sum, add(g, uop_op2(g, OP_SHR, both, half),
+                          uop_op2(g, OP_SHR, uop_op2(g, OP_SHL, both, half), half)));
+  }
+  return sum;
+}
+
 // The multiplications and additions, where there is no instruction for them. Parts of a lane are taken by shifts: bytes
 // need not move among lanes.
 static uop *plain_dot(graph *g, uop *u, uop *const *v, void *ctx) {
-  (void)v; (void)ctx;
+  (void)v;
+  const target *t = ctx;
   int n = u->lanes, k = u->src[1]->lanes / n;
+  if (t && !t->has_local && u->dt == DT_I32 && u->src[1]->dt == DT_U8) return dot_in_halves(g, u);
   uop *sum = u->src[0], *b = u->src[2], *words = uop_new(g, OP_BITCAST, DT_U32, n, &u->src[1], 1, (uarg){0});
   bool floats = u->dt != DT_I32, is_unsigned = dtype_is_unsigned((enum dtype)u->src[1]->dt);
   for (int j = 0; j < k; j++) {

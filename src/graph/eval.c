@@ -204,7 +204,26 @@ static bool is_open(const uop *u, const evalue *s, evalue r) {
   return isnan(s[0].f) || isnan(s[1].f) || (s[0].f == s[1].f && signbit(s[0].f) != signbit(s[1].f));
 }
 
+// The bits of integers in other portions: lanes taken together, or apart. The first lane has the lowest bits.
+static lanes eval_regroup(const walk *w, const map *fixed, map *done, uop *u) {
+  lanes r = new_lanes(w->mem, u->lanes), s = eval_node(w, fixed, done, u->src[0]);
+  size_t to = (size_t)dtype_size((enum dtype)u->dt), from = (size_t)dtype_size((enum dtype)u->src[0]->dt);
+  if (dtype_is_float((enum dtype)u->dt) || dtype_is_float((enum dtype)u->src[0]->dt)) return r;
+  for (size_t l = 0; l < u->lanes; l++) {
+    uint64_t v = 0;
+    r.ok[l] = true;
+    for (size_t byte = 0; byte < to; byte++) {
+      size_t at = l * to + byte;
+      r.ok[l] &= s.ok[at / from];
+      v |= ((uint64_t)s.v[at / from].i >> 8 * (at % from) & 255) << 8 * byte;
+    }
+    r.v[l].i = dtype_wrap((enum dtype)u->dt, (int64_t)v);
+  }
+  return r;
+}
+
 static lanes eval_elementwise(const walk *w, const map *fixed, map *done, uop *u) {
+  if (u->op == OP_BITCAST && u->lanes != u->src[0]->lanes) return eval_regroup(w, fixed, done, u);
   lanes r = new_lanes(w->mem, u->lanes), s[3];
   if (u->nsrc > 3) return r;
   for (size_t i = 0; i < u->nsrc; i++) s[i] = eval_node(w, fixed, done, u->src[i]);

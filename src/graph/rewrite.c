@@ -63,6 +63,8 @@ static uop *build(graph *g, const pat *p, const uop *like, uop *const *v) {
     if (p->src[i]->op == PAT_INT) s[i] = build(g, p->src[i], hint, v);
   uop *u;
   if (p->op == OP_CAST) u = uop_cast(g, s[0], p->dt ? (enum dtype)p->dt : (enum dtype)like->dt);
+  else if (p->op == OP_BITCAST && !p->dt && !like->shape && s[0]->lanes != like->lanes)      // lanes taken together
+    u = uop_new(g, OP_BITCAST, (enum dtype)like->dt, like->lanes, s, 1, (uarg){0});
   else if (p->op == OP_BITCAST) u = uop_bitcast(g, s[0], p->dt ? (enum dtype)p->dt : (enum dtype)like->dt);
   else
     u = p->nsrc == 1   ? uop_op1(g, (enum op)p->op, s[0])

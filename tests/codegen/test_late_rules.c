@@ -176,6 +176,81 @@ static void narrowing_rounds_to_nearest(void **state) {
   }
 }
 
+// Words of bytes: what a rule makes of an expression over them against what it means, for random bytes. Machines with
+// and without work-groups have ways of their own.
+enum { WORDS = 4 };
+
+typedef struct words { graph *g; uop *a, *x; evalue av[4 * WORDS], xv[WORDS]; map leaf; } words;
+
+static void words_begin(words *w) {
+  *w = (words){.g = graph_new(NULL)};
+  uop *first = uop_new(w->g, OP_PARAM, DT_U8, 1, NULL, 0, (uarg){.b = 64}),
+      *second = uop_new(w->g, OP_PARAM, DT_U32, 1, NULL, 0, (uarg){.a = 1, .b = 64});
+  w->a = uop_load(w->g, uop_index(w->g, first, uop_idx(w->g, 0)), DT_U8, 4 * WORDS);
+  w->x = uop_load(w->g, uop_index(w->g, second, uop_idx(w->g, 0)), DT_U32, WORDS);
+  map_put(&w->leaf, w->a, w->av);
+  map_put(&w->leaf, w->x, w->xv);
+}
+
+static void dots_of_bytes(void **state) {
+  (void)state;
+  static const target machines[] = {{.name = "vectors"}, {.name = "items", .has_local = true}};
+  static const int masks[] = {15, 127, 128, 255};
+  gen r = {.seed = 7};
+  for (size_t m = 0; m < COUNT(machines); m++)
+    for (size_t k = 0; k < COUNT(masks); k++) {
+      words w;
+      words_begin(&w);
+      uop *a = uop_op2(w.g, OP_AND, w.a, uop_splat(w.g, uop_int(w.g, DT_U8, masks[k]), 4 * WORDS)),
+          *acc = uop_splat(w.g, uop_int(w.g, DT_I32, -5), WORDS),
+          *u = uop_new(w.g, OP_DOT, DT_I32, WORDS, (uop *[]){acc, a, w.x}, 3, (uarg){0});
+      const ruleset *const sets[] = {SYMBOLIC, &late_dot, NULL};
+      uop *made = graph_rewrite(w.g, u, sets, (void *)(uintptr_t)&machines[m], "test");
+      assert_ptr_not_equal(made, u);
+      for (int round = 0; round < 2000; round++) {
+        evalue got[WORDS];
+        for (int i = 0; i < 4 * WORDS; i++) w.av[i].i = round ? (int64_t)(gen_bits(&r) & 255) : 255;
+        for (int i = 0; i < WORDS; i++) w.xv[i].i = round ? (int64_t)(uint32_t)gen_bits(&r) : 0x80808080;
+        assert_true(eval_expr(&(eval_env){.leaf = &w.leaf}, made, got));
+        for (int i = 0; i < WORDS; i++) {
+          int64_t want = -5;
+          for (int j = 0; j < 4; j++) want += (w.av[4 * i + j].i & masks[k]) * (int8_t)(w.xv[i].i >> 8 * j);
+          assert_int_equal(got[i].i, want);
+        }
+      }
+      map_free(&w.leaf);
+      graph_free(w.g);
+    }
+}
+
+static void bytes_go_in_words(void **state) {
+  (void)state;
+  static const target items = {.name = "items", .has_local = true};
+  static const enum op ops[] = {OP_AND, OP_OR, OP_XOR, OP_SHL, OP_SHR};
+  gen r = {.seed = 8};
+  for (size_t k = 0; k < COUNT(ops); k++)
+    for (int c = 1; c < 8; c++) {
+      words w;
+      words_begin(&w);
+      uop *memory = uop_new(w.g, OP_PARAM, DT_I8, 1, NULL, 0, (uarg){.b = 64}), *u, *made,
+          *signs = uop_load(w.g, uop_index(w.g, memory, uop_idx(w.g, 0)), DT_I8, 4 * WORDS),     // left as it is
+          *bytes = uop_bitcast(w.g, signs, DT_U8);
+      u = uop_op2(w.g, ops[k], bytes, uop_splat(w.g, uop_int(w.g, DT_U8, c), 4 * WORDS));
+      made = graph_rewrite(w.g, u, (const ruleset *const[]){&late_bytes, NULL}, (void *)(uintptr_t)&items, "test");
+      assert_true(made->op == OP_BITCAST && made->src[0]->dt == DT_U32);
+      map_put(&w.leaf, signs, w.av);
+      for (int round = 0; round < 200; round++) {
+        evalue got[4 * WORDS], want[4 * WORDS];
+        for (int i = 0; i < 4 * WORDS; i++) w.av[i].i = (int8_t)gen_bits(&r);
+        assert_true(eval_expr(&(eval_env){.leaf = &w.leaf}, made, got));
+        assert_true(eval_expr(&(eval_env){.leaf = &w.leaf}, u, want));
+        for (int i = 0; i < 4 * WORDS; i++) assert_int_equal(got[i].i, want[i].i);
+      }
+      map_free(&w.leaf);
+      graph_free(w.g);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tables_are_well_formed),
@@ -184,6 +259,8 @@ int main(void) {
       cmocka_unit_test(edges),
       cmocka_unit_test(every_half_widens_exactly),
       cmocka_unit_test(narrowing_rounds_to_nearest),
+      cmocka_unit_test(dots_of_bytes),
+      cmocka_unit_test(bytes_go_in_words),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
