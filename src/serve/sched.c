@@ -15,8 +15,10 @@ enum { SCHED_ROWS = 64 };              // of a step, guessed ones included
 // So long a piece of a prompt may take, about: where nobody waits for anything else; and where others see their answers
 // come, as a share of a step without it, but at least so long.
 #define PIECE_S 0.25
-#define SHARED_SHARE 1.5
+#define SHARED_SHARE 1.6
 #define SHARED_S 0.03
+#define LITTLE_MORE 1.15               // what it may take in any case, beside the least that there is
+enum { ALONE_EVERY = 16 };             // so many steps, one has no prompt: what that takes is measured anew
 // Tokens: of a piece, alone, at least and at most; of any piece; and a tile, of which each costs what one token does.
 enum { PIECE = 64, MOST_PIECE = 1024, LEAST = 4, TILE = 8 };
 
@@ -50,6 +52,7 @@ struct sched {
   double lent_s;                       // that guesses of some may still cost others
   struct prices prices;
   double last_step, token_s;           // token_s: a step of one answer, lately; 0: unknown
+  unsigned shared;                     // steps of answers and a prompt
   _Atomic double loaded;
 };
 
@@ -324,12 +327,14 @@ static double answers_s(const sched *s, size_t n) { return n == 1 && s->token_s 
 static double tiles_of(size_t n) { return (double)((n + TILE - 1) / TILE); }
 static double looks_of(size_t n, size_t past) { return (double)n * ((double)past + 0.5 * (double)n); }
 
-// Seconds that a piece of n tokens takes behind `past` others; 0: unknown.
+// Seconds that a piece of n tokens takes behind `past` others; 0: unknown. Looks cost nothing until it shows: as if one
+// piece of so many had.
 static double piece_s(const struct prices *p, size_t n, size_t past) {
-  double det = p->tiles * p->looks - p->both * p->both, tile = p->tiles > 0 ? p->tiles_s / p->tiles : 0, look = 0;
-  if (det > 1e-6 * p->tiles * p->looks) {
-    double t = (p->tiles_s * p->looks - p->looks_s * p->both) / det,
-           l = (p->looks_s * p->tiles - p->tiles_s * p->both) / det;
+  const double shows = 4000, looks = p->looks + shows * shows, det = p->tiles * looks - p->both * p->both;
+  double tile = p->tiles > 0 ? p->tiles_s / p->tiles : 0, look = 0;
+  if (det > 0) {
+    double t = (p->tiles_s * looks - p->looks_s * p->both) / det;
+    double l = (p->looks_s * p->tiles - p->tiles_s * p->both) / det;
     if (t > 0 && l > 0) tile = t, look = l;
   }
   return tile * tiles_of(n) + look * looks_of(n, past);
@@ -352,8 +357,10 @@ static void learn_piece(struct prices *p, size_t n, size_t past, double took) {
 static size_t piece(const sched *s, run *u, size_t n) {
   size_t past = run_held(u)->past.n, unit = n ? TILE : PIECE, fits = n ? LEAST : PIECE;
   double may = n ? SHARED_SHARE * answers_s(s, n) : PIECE_S;
-  if (n && may < SHARED_S) may = SHARED_S;
   if (s->prices.tiles <= 0) return unit;
+  double least = LITTLE_MORE * piece_s(&s->prices, fits, past);
+  if (n && may < SHARED_S) may = SHARED_S;
+  if (n && may < least) may = least;
   while (fits < MOST_PIECE) {
     size_t more = fits < unit ? fits + 1 : fits + unit;
     if (piece_s(&s->prices, more, past) > may) break;
@@ -400,6 +407,7 @@ static void step(sched *s) {
   advance(s);
   run *fed = next_prompt(s);
   for (size_t i = 0; i < s->live.n; i++) answers += !run_left(s->live.at[i]);
+  if (fed && answers && ++s->shared % ALONE_EVERY == 0) fed = NULL;
   for (size_t i = 0; i < s->live.n;) {
     run *u = s->live.at[i];
     if (!run_offer(u, u == fed ? piece(s, u, answers) : 0, &parts[n])) { leave(s, i); continue; }
