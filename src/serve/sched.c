@@ -50,7 +50,7 @@ struct sched {
   double rows_s[SCHED_ROWS + 1];       // seconds of a step of so many rows, lately; 0: unknown
   int rows_met[SCHED_ROWS + 1];
   double lent_s;                       // that guesses of some may still cost others
-  struct prices prices;
+  struct prices prices[2];             // of pieces alone, which are longer, and beside answers
   double last_step, token_s;           // token_s: a step of one answer, lately; 0: unknown
   unsigned shared;                     // steps of answers and a prompt
   _Atomic double loaded;
@@ -321,8 +321,11 @@ static void learn_cost(sched *s, size_t n, double took) {
   if (s->rows_met[n]++) *at = *at > 0 && took < 4 * *at ? 0.8 * *at + 0.2 * took : took;
 }
 
-// A step of n answers, without a prompt.
-static double answers_s(const sched *s, size_t n) { return n == 1 && s->token_s > 0 ? s->token_s : rows_cost(s, n); }
+// A step of n answers, without a prompt; where that has not been measured, as long as one of one answer.
+static double answers_s(const sched *s, size_t n) {
+  double cost = n > 1 ? rows_cost(s, n) : 0;
+  return cost > 0 ? cost : s->token_s;
+}
 
 static double tiles_of(size_t n) { return (double)((n + TILE - 1) / TILE); }
 static double looks_of(size_t n, size_t past) { return (double)n * ((double)past + 0.5 * (double)n); }
@@ -342,14 +345,14 @@ static double piece_s(const struct prices *p, size_t n, size_t past) {
 
 static void learn_piece(struct prices *p, size_t n, size_t past, double took) {
   enum { TIMES = 3 };                  // more than it should have been: somebody else had the processors
-  double t = tiles_of(n), l = looks_of(n, past), expected = piece_s(p, n, past);
+  double tiles = tiles_of(n), l = looks_of(n, past) / tiles, expected = piece_s(p, n, past), old = 0.9;
   if (took <= 0) return;
   if (expected > 0 && took > TIMES * expected) took = TIMES * expected;
-  double old = 0.95;
-  *p = (struct prices){.tiles = old * p->tiles + t * t,
-                       .both = old * p->both + t * l,
+  took /= tiles;                       // a long piece says as much as a short one
+  *p = (struct prices){.tiles = old * p->tiles + 1,
+                       .both = old * p->both + l,
                        .looks = old * p->looks + l * l,
-                       .tiles_s = old * p->tiles_s + t * took,
+                       .tiles_s = old * p->tiles_s + took,
                        .looks_s = old * p->looks_s + l * took};
 }
 
@@ -357,13 +360,14 @@ static void learn_piece(struct prices *p, size_t n, size_t past, double took) {
 static size_t piece(const sched *s, run *u, size_t n) {
   size_t past = run_held(u)->past.n, unit = n ? TILE : PIECE, fits = n ? LEAST : PIECE;
   double may = n ? SHARED_SHARE * answers_s(s, n) : PIECE_S;
-  if (s->prices.tiles <= 0) return unit;
-  double least = LITTLE_MORE * piece_s(&s->prices, fits, past);
+  const struct prices *p = &s->prices[n && s->prices[1].tiles > 0];
+  if (p->tiles <= 0) return unit;
+  double least = LITTLE_MORE * piece_s(p, fits, past);
   if (n && may < SHARED_S) may = SHARED_S;
   if (n && may < least) may = least;
   while (fits < MOST_PIECE) {
     size_t more = fits < unit ? fits + 1 : fits + unit;
-    if (piece_s(&s->prices, more, past) > may) break;
+    if (piece_s(p, more, past) > may) break;
     fits = more;
   }
   return fits;
@@ -431,7 +435,7 @@ static void step(sched *s) {
     lend(s, parts, n, took, plain);
   }
   if (alone && !failed) blend(&s->token_s, s->token_s > 0 && took > 2 * s->token_s ? 2 * s->token_s : took);
-  if (tokens && !failed) learn_piece(&s->prices, tokens, past, took - answers_s(s, answers + !unseen));
+  if (tokens && !failed) learn_piece(&s->prices[answers > 0], tokens, past, took - answers_s(s, answers + !unseen));
   for (size_t i = 0; i < n; i++) {
     if (failed < 0) run_fail(of[i], &err);
     else if (rows > n && parts[i].rows)
