@@ -117,7 +117,10 @@ def write(path, name, seed):
 def try_model(tool, path, ids, cuts, seed, chunk, env, timeout=900):
     """What differs, as text; empty: nothing. And the lines of the tool."""
     command = [tool, path, str(ids), str(cuts), str(seed), *([str(chunk)] if chunk else [])]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=timeout, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        return f"not done after {timeout} s", ""
     if done.returncode not in (0, 1) or len(done.stdout.splitlines()) != 2:
         return f"exit status {done.returncode}: {done.stderr[-400:]}", ""
     wrong = []
