@@ -147,7 +147,6 @@ _weft() {
     '*--lora-scaled[an adapter (LoRA) for the model, more than once]:FILE\[\:SCALE\]:_files'
     '-nr[read weights where they lie in the file\: less memory, slow]'
     '--no-repack[read weights where they lie in the file\: less memory, slow]'
-    '--repack-memory[percent by which weights may grow when they are laid out for their kernels (default 5)]:PCT: '
     '--precision[exact\: no 8-bit activations (default fast)]:choice:(fast exact)'
     );;
   chat) options=(
@@ -276,7 +275,6 @@ _weft() {
     '*--lora-scaled[an adapter (LoRA) for the model, more than once]:FILE\[\:SCALE\]:_files'
     '-nr[read weights where they lie in the file\: less memory, slow]'
     '--no-repack[read weights where they lie in the file\: less memory, slow]'
-    '--repack-memory[percent by which weights may grow when they are laid out for their kernels (default 5)]:PCT: '
     '--precision[exact\: no 8-bit activations (default fast)]:choice:(fast exact)'
     );;
   serve) options=(
@@ -344,7 +342,6 @@ _weft() {
     '*--lora-scaled[an adapter (LoRA) for the model, more than once]:FILE\[\:SCALE\]:_files'
     '-nr[read weights where they lie in the file\: less memory, slow]'
     '--no-repack[read weights where they lie in the file\: less memory, slow]'
-    '--repack-memory[percent by which weights may grow when they are laid out for their kernels (default 5)]:PCT: '
     '--precision[exact\: no 8-bit activations (default fast)]:choice:(fast exact)'
     );;
   loadtest) options=(
@@ -411,7 +408,6 @@ _weft() {
     '*--lora-scaled[an adapter (LoRA) for the model, more than once]:FILE\[\:SCALE\]:_files'
     '-nr[read weights where they lie in the file\: less memory, slow]'
     '--no-repack[read weights where they lie in the file\: less memory, slow]'
-    '--repack-memory[percent by which weights may grow when they are laid out for their kernels (default 5)]:PCT: '
     '--precision[exact\: no 8-bit activations (default fast)]:choice:(fast exact)'
     '-o[format of the results (default md)]:choice:(md json jsonl csv sql)'
     '--output[format of the results (default md)]:choice:(md json jsonl csv sql)'
@@ -473,7 +469,6 @@ _weft() {
     '*--lora-scaled[an adapter (LoRA) for the model, more than once]:FILE\[\:SCALE\]:_files'
     '-nr[read weights where they lie in the file\: less memory, slow]'
     '--no-repack[read weights where they lie in the file\: less memory, slow]'
-    '--repack-memory[percent by which weights may grow when they are laid out for their kernels (default 5)]:PCT: '
     '--precision[exact\: no 8-bit activations (default fast)]:choice:(fast exact)'
     );;
   perplexity) options=(
@@ -526,7 +521,6 @@ _weft() {
     '*--lora-scaled[an adapter (LoRA) for the model, more than once]:FILE\[\:SCALE\]:_files'
     '-nr[read weights where they lie in the file\: less memory, slow]'
     '--no-repack[read weights where they lie in the file\: less memory, slow]'
-    '--repack-memory[percent by which weights may grow when they are laid out for their kernels (default 5)]:PCT: '
     '--precision[exact\: no 8-bit activations (default fast)]:choice:(fast exact)'
     );;
   quantize) options=(
@@ -597,7 +591,6 @@ _weft() {
     '*--lora-scaled[an adapter (LoRA) for the model, more than once]:FILE\[\:SCALE\]:_files'
     '-nr[read weights where they lie in the file\: less memory, slow]'
     '--no-repack[read weights where they lie in the file\: less memory, slow]'
-    '--repack-memory[percent by which weights may grow when they are laid out for their kernels (default 5)]:PCT: '
     '--precision[exact\: no 8-bit activations (default fast)]:choice:(fast exact)'
     );;
   pull) options=(
@@ -661,7 +654,6 @@ _weft() {
     '*--lora-scaled[an adapter (LoRA) for the model, more than once]:FILE\[\:SCALE\]:_files'
     '-nr[read weights where they lie in the file\: less memory, slow]'
     '--no-repack[read weights where they lie in the file\: less memory, slow]'
-    '--repack-memory[percent by which weights may grow when they are laid out for their kernels (default 5)]:PCT: '
     '--precision[exact\: no 8-bit activations (default fast)]:choice:(fast exact)'
     '--json[as JSON (manual page\: which keys)]'
     );;
@@ -710,7 +702,6 @@ _weft() {
     '*--lora-scaled[an adapter (LoRA) for the model, more than once]:FILE\[\:SCALE\]:_files'
     '-nr[read weights where they lie in the file\: less memory, slow]'
     '--no-repack[read weights where they lie in the file\: less memory, slow]'
-    '--repack-memory[percent by which weights may grow when they are laid out for their kernels (default 5)]:PCT: '
     '--precision[exact\: no 8-bit activations (default fast)]:choice:(fast exact)'
     );;
   tune) options=(
@@ -760,7 +751,6 @@ _weft() {
     '*--lora-scaled[an adapter (LoRA) for the model, more than once]:FILE\[\:SCALE\]:_files'
     '-nr[read weights where they lie in the file\: less memory, slow]'
     '--no-repack[read weights where they lie in the file\: less memory, slow]'
-    '--repack-memory[percent by which weights may grow when they are laid out for their kernels (default 5)]:PCT: '
     '--precision[exact\: no 8-bit activations (default fast)]:choice:(fast exact)'
     '--all[show kernels with a small share as well, and every list of OptOps]'
     '--json[as JSON (manual page\: which keys)]'

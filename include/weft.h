@@ -244,8 +244,6 @@ typedef struct weft_options {
   int chunk;                 /* positions of a prompt that are evaluated at once; 0: default */
   bool
     no_repack; /* weights are read where they lie in the file: needs less memory while loading, several times slower */
-  int repack_memory; /* percent of its size by which a weight may grow when it is laid out for its kernel; 0: the
-                      * default, 5.  With 50, IQ2_XXS, IQ3_XXS and IQ1_S are about twice as fast */
   const char *const *settings; /* "key=type:value" (int, float, bool, str): metadata in place of the file's; "{arch}."
                                 * at the beginning of a key is the architecture's name */
   size_t n_settings;

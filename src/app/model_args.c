@@ -18,7 +18,6 @@ weft_options model_args_options(const struct model_args *a) {
                         .key_cache = a->key_cache,
                         .value_cache = a->value_cache,
                         .no_repack = a->no_repack,
-                        .repack_memory = (int)a->growth,
                         .adapters = a->adapters,
                         .n_adapters = a->loras.n,
                         .settings = texts_of(&a->settings),

@@ -436,9 +436,6 @@ static const struct option rows[] = {
   TEXTS(MODEL, "--lora, --lora-scaled", "FILE[:SCALE]", "an adapter (LoRA) for the model, more than once", model.loras,
         BUT("one file each time"), .meant = "--adapter", .more = "SCALE (default 1) multiplies what it adds."),
   FLAG(MODEL, "-nr, --no-repack", "read weights where they lie in the file: less memory, slow", model.no_repack, SAME),
-  INT(MODEL, "--repack-memory", "PCT",
-      "percent by which weights may grow when they are laid\nout for their kernels (default 5)", model.growth, 1, 1000,
-      .more = "With 50, IQ2_XXS, IQ3_XXS and IQ1_S are about twice as fast."),
   CHOICE(MODEL, "--precision", "fast|exact", "exact: no 8-bit activations (default fast)", model.precision),
   CHOICE(BENCH, "-o, --output", "md|json|jsonl|csv|sql", "format of the results (default md)", format, SAME),
   // ---- other commands

@@ -7,7 +7,6 @@
 #include "codegen/decompose.h"
 #include "codegen/expand.h"
 #include "codegen/linearize.h"
-#include "codegen/stream.h"
 #include "graph/record.h"
 #include "graph/verify.h"
 
@@ -156,7 +155,6 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   u = expand_stages(g, u);                              check(g, u, STAGE_OPTIMISED, "stages");
   u = expand_unrolls(g, u);                             check(g, u, STAGE_OPTIMISED, "unroll");
   u = expand_lanes(g, u);                               check(g, u, STAGE_OPTIMISED, "lanes");
-  u = t->has_streams ? make_streams(g, u, t, p, k.fold) : u;  check(g, u, STAGE_OPTIMISED, "streams");
   dump("expanded", u);
   u = decompose(g, u, t);                               check(g, u, STAGE_OPTIMISED, "decompose");
   p->tiles = uop_idx(g, 1);

@@ -15,6 +15,6 @@ typedef struct codegen_options {
 // The pipeline of this folder. `ast`: SINK(STORE...) over PARAMs, from schedule/. The program is the caller's
 // (program_free); its nodes live in a graph of its own. Never fails: what is in the ast was verified.
 program *codegen(graph *parent, uop *ast, const target *t, const codegen_options *o);
-// The same for a filling kernel of a program_stream: its loops and lanes are decided already.
+// The same for a kernel that lays a weight out (layout_filling): its loops and lanes are decided already.
 program *codegen_filling(graph *parent, uop *ast, const target *t);
 #endif

@@ -15,7 +15,6 @@
 #include "codegen/opt.h"
 #include <string.h>
 #include "base/env.h"
-#include "codegen/stream.h"
 
 typedef struct loads { uop *at[512]; int n; } loads;
 
@@ -100,7 +99,8 @@ static int64_t coefficient(const uop *index, const uop *r) {
   return c;
 }
 
-// A weight's bytes may lie anywhere: where that is possible they are laid out anew in the order of reading (stream.c).
+// A weight's bytes may lie anywhere: where that is possible they are laid out anew in the order of reading
+// (schedule/layout.c).
 static bool streams(const kernel *k, const uop *load) {
   const uop *buf = load->src[0]->src[0];
   return k->t->has_streams && is_weight(buf);
@@ -535,22 +535,31 @@ static void both_halves(kernel *k) {
   }
 }
 
-// Tiles of rows that lie side by side in memory (stream.h) are computed side by side, where there is but one token:
-// then a weight is read in one run.
+// Does a stream hold neighbours of r side by side within each of its blocks: closer than the blocks that are summed?
+static bool lies_inside(const kernel *k, const uop *r) {
+  loads l;
+  find_loads(k->ast->src[0]->src[1], &l);
+  axes x;
+  kernel_axes(k, &x);
+  for (int j = 0; j < l.n; j++) {
+    const uop *at = l.at[j]->src[0];
+    int64_t step = is_stream(at->src[0]) ? coefficient(at, r) : 0;
+    for (int i = x.n_out; step > 0 && i < x.n; i++)
+      if (x.at[i]->b == AXIS_REDUCE && coefficient(at, x.at[i]) > step) return true;
+  }
+  return false;
+}
+
+// Tiles of rows that lie side by side in memory are computed side by side, where there is but one token: then a weight
+// is read in one run.
 static void side_by_side(kernel *k) {
   uop *store = k->ast->src[0], *row = NULL;
-  int tiles = 1;
-  loads l;
-  find_loads(store->src[1], &l);
-  for (int j = 0; j < l.n; j++)
-    if (streams(k, l.at[j]) && layout_tiles(layout_of(l.at[j]->src[0]->src[0])) > tiles)
-      tiles = layout_tiles(layout_of(l.at[j]->src[0]->src[0]));
-  for (size_t i = 2; tiles > 1 && i < store->nsrc; i++) {
+  for (size_t i = 2; i < store->nsrc; i++) {
     uop *r = store->src[i];
     if (r->b == AXIS_UPCAST || r->src[0]->op != OP_CONST) return;
-    if (r->b == AXIS_LOOP && r->src[0]->a % tiles == 0 && r->src[0]->a > tiles) row = r;
+    if (r->b == AXIS_LOOP && r->src[0]->a <= 4 && lies_inside(k, r)) row = r;
   }
-  if (row && apply(k, OPT_UPCAST, row, tiles)) kernel_apply(k, (opt){OPT_FOLD, 0, 0});
+  if (row) apply(k, OPT_UPCAST, row, 0);
 }
 
 // Bytes of activations that one token's products read: what moves along a reduced range and not along rows.

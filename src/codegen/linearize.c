@@ -3,7 +3,7 @@
 // becomes a variable in the region where it belongs, and a loop that updates it; reductions over the same ranges in the
 // same region share the loop. Code of a region is collected apart and joins its parent when the loop is closed: what is
 // hoisted comes before the loop. Of several operands, the one that reads the earlier part of a stream comes first: a
-// stream is laid out in this order (stream.c), and memory is fast where it is read byte after byte.
+// stream is laid out in this order (schedule/layout.c), and memory is fast where it is read byte after byte.
 #include "codegen/linearize.h"
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,7 @@
 const char *opt_name(enum opt_kind k) {
   static const char *const names[] = {"UPCAST", "UNROLL", "LANES",      "LOCAL",  "GROUP",   "GROUPTOP",
                                       "THREAD", "LOOP",   "TC",         "SWAP",   "BLOCKS",  "SEPARATE",
-                                      "FOLD",   "ORDER",  "DESCRIPTOR", "LAYOUT", "PREFETCH"};
+                                      "ORDER",  "DESCRIPTOR", "LAYOUT", "PREFETCH"};
   return names[k];
 }
 
@@ -228,7 +228,7 @@ static void change_kind(kernel *k, uop *r, enum axis_kind kind) {
 static enum axis_kind kind_of(enum opt_kind o) {
   static const enum axis_kind kinds[] = {AXIS_UPCAST, AXIS_UNROLL, AXIS_LANE, AXIS_LOCAL, AXIS_GROUP,
                                          AXIS_GROUP,  AXIS_THREAD, AXIS_LOOP, AXIS_LANE,  AXIS_LOOP,
-                                         AXIS_LOOP,   AXIS_LOOP,   AXIS_LOOP, AXIS_LOOP};
+                                         AXIS_LOOP,   AXIS_LOOP,   AXIS_LOOP};
   return kinds[o];
 }
 
@@ -393,7 +393,6 @@ static bool try_opt(kernel *k, opt o) {
     return true;
   case OPT_LAYOUT: return false;
   case OPT_DESCRIPTOR: return apply_descriptor(k, &x, o);
-  case OPT_FOLD: if (!k->fold) k->applied[k->n_applied++] = o; return k->fold = true;
   default: break;
   }
   if (o.axis < 0 || o.axis >= x.n) return false;

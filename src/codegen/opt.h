@@ -18,7 +18,6 @@ enum opt_kind {
   OPT_SWAP,
   OPT_BLOCKS,
   OPT_SEPARATE,
-  OPT_FOLD,
   OPT_ORDER,
   OPT_DESCRIPTOR,
   OPT_LAYOUT,
@@ -32,13 +31,12 @@ enum opt_kind {
 // lanes. SWAP: axis and amount, two output axes, change places in the loop order. THREAD (whole axis): its steps are
 // tiles that threads share, whatever the reductions inside. There is no PADTO of its own: an amount that does not
 // divide a size pads it. BLOCKS: kernel_split_on_constants. SEPARATE: kernel_separate of REDUCE number `axis` in
-// topological order. FOLD: streams are laid out as if copies of rows and blocks were iterations of their loops
-// (stream.c). ORDER: the compiler has to leave loads of streams in the order of the program (program.in_order).
+// topological order. ORDER: the compiler has to leave loads of streams in the order of the program (program.in_order).
 // DESCRIPTOR: the dot products that TC made are written with row amount - 1 of the table of descriptors, in as many
 // pieces as it has too few lanes, or (0) without any, in plain arithmetic; without it, with the first row that fits.
-// LAYOUT is none of a kernel, but of a weight (layouts of stream.h), and refused. PREFETCH: loads of streams ask for
-// the bytes `axis` KiB further on, with hint `amount` (prefetch_hint); it changes no value. A list says all that was
-// done to a kernel, so that the heuristic's own list, applied again, gives its kernel again.
+// LAYOUT is none of a kernel, but of a weight (enum layout_kind), and refused. PREFETCH: loads of streams ask for the
+// bytes `axis` KiB further on, with hint `amount` (prefetch_hint); it changes no value. A list says all that was done
+// to a kernel, so that the heuristic's own list, applied again, gives its kernel again.
 typedef struct opt { enum opt_kind kind; int axis, amount; } opt;
 
 enum { MOST_PREFETCH_KIB = 64 };
@@ -50,7 +48,7 @@ typedef struct kernel {
   int64_t next_range;
   opt applied[32];
   int n_applied;
-  bool fold, order;          // FOLD, ORDER were applied
+  bool order;                // ORDER was applied
   prefetch ahead;            // PREFETCH
   descriptor_set without;    // descriptors that a DESCRIPTOR leaves out
 } kernel;

@@ -38,14 +38,12 @@
 #include "graph/uop.h"
 #include <string.h>
 
-// A weight that the program reads as a stream: argument `param` is not the file's bytes but a copy of `bytes` bytes,
-// which these filling kernels make: IR text of SINK(STORE...) with the stream as argument 0 and the file's bytes as
-// argument 1, for codegen_filling. No filling kernel: the bytes as they are.
-typedef struct program_stream { int param, n_fills; int64_t bytes; const char *fill[4]; } program_stream;
-// Such an argument; and that of a kernel before codegen, which is called "weight" and may become one (stream.h has the
-// layouts).
+// An argument that never changes; and one that is a copy of such, in the order in which the kernel reads it
+// (schedule/layout.h).
 static inline bool is_stream(const uop *u) { return u->op == OP_PARAM && u->s && !strcmp(u->s, "stream"); }
-static inline bool is_weight(const uop *u) { return u->op == OP_PARAM && u->s && !strncmp(u->s, "weight", 6); }
+static inline bool is_weight(const uop *u) {
+  return is_stream(u) || (u->op == OP_PARAM && u->s && !strcmp(u->s, "weight"));
+}
 
 // Memory that is read in long runs, from beginning to end, and is too large to stay in a cache: streams, and what
 // outlives a run, as KV caches do.
@@ -72,8 +70,6 @@ typedef struct program {
   uop *global[3], *local[3];                       // GPU: number of work-groups and of work-items in one; NULL on a CPU
   // moved and done by one launch, IDX expressions over vars: estimates, for tables (cost.h)
   uop *bytes, *flops;
-  program_stream streams[8];
-  int n_streams;
   // loads of streams are to be made in the order in which they stand (OptOp ORDER)
   bool in_order;
   prefetch ahead;
@@ -93,8 +89,7 @@ typedef struct target {
   prefetch ahead;
   int64_t cache_bytes;                             // of a core's own second cache
   descriptor_set descriptors;                      // dot-product instructions; none: DOT becomes plain arithmetic
-  bool has_streams;                                // weights may be laid out anew at load (stream.c)
-  int stream_growth;                               // by how many percent that may make one larger
+  bool has_streams;                                // weights may be laid out anew at load (schedule/layout.h)
   bool has_local;                                  // work-groups: LOCAL, GROUP, BARRIER, SPECIAL
   // takes EXP2, LOG2, SIN, RECIP, IDIV, MOD, BF16 as they are (the interpreter)
   bool keeps_math;

@@ -126,7 +126,6 @@ int cpu_start(device *d, error *err) {
   d->target.has_streams = true;
   d->target.cache_bytes = machine_cache_bytes();
   if (machine_prefetch_from_env(&d->target.ahead, &(bool){false}, err)) return -1;
-  d->target.stream_growth = 5;
   d->compile = llvm ? with_llvm : with_cc;
   d->show = llvm ? show_llvm : show_c;
   if (llvm) {

@@ -407,16 +407,9 @@ static trial *make_trial(live *l, subject *s, int number, bool shared, bool *com
   if (!search_allows(p->g, ast, &d->target, list->opts, list->n, NULL)) return NULL;
   trial *t = xcalloc(1, sizeof *t);
   *t = (trial){.unique = s->unique, .number = number, .list = *list, .own = same_list(list, &s->heuristic)};
-  const program *its = p->kernels[s->unique].p;
   t->k.p = codegen(p->g, ast, &d->target, &(codegen_options){.opts = list->opts, .n_opts = list->n});
-  if (!plan_same_layouts(t->k.p, its) && list->n < MOST_OPTS) {
-    t->list.opts[t->list.n++] = (opt){OPT_FOLD, 0, 0};
-    program_free(t->k.p);
-    t->k.p = codegen(p->g, ast, &d->target, &(codegen_options){.opts = t->list.opts, .n_opts = t->list.n});
-  }
   const char *why = NULL;
-  if (!plan_same_layouts(t->k.p, its)) why = "wants another layout";
-  else if (t->k.p->n > MOST_NODES || t->k.p->n_vars > MAX_VARS) why = "too long";
+  if (t->k.p->n > MOST_NODES || t->k.p->n_vars > MAX_VARS) why = "too long";
   else if (!source_is_new(l, s, t->k.p)) why = "no other code";
   *compiled = !why;
   give_way(l, shared);

@@ -1,5 +1,5 @@
 // Plans: capture and replay. Building compiles each different kernel once (many layers share one; plan_kernels.c),
-// gives every step its memory and lays weights out (plan_streams.c); replay.c runs what was built.
+// gives every step its memory and lays weights out (plan_layouts.c); replay.c runs what was built.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -76,17 +76,15 @@ int plan_build(device *d, graph *g, const schedule *s, const plan_options *o, pl
     t->each = k->each;
     t->n_bufs = k->n_bufs;
     t->bufs = ARENA_ARRAY(p->mem, unsigned char *, k->n_bufs * p->n_threads + 1);
-    t->raw = ARENA_ARRAY(p->mem, unsigned char *, k->n_bufs + 1);
     for (int b = 0; b < k->n_bufs; b++) {
       bool temp = k->bufs[b] >= TEMP_IDS;
       intptr_t at = temp ? temp_offset(&temps, k->bufs[b]) : 0;
       unsigned char *first = temp ? (unsigned char *)p->arena_at + at : o->buffer(o->ctx, k->bufs[b]);
       for (int j = 0; j < p->n_threads; j++) t->bufs[j * k->n_bufs + b] = first + (temp && at >= shared ? own * j : 0);
     }
-    memcpy(t->raw, t->bufs, (size_t)k->n_bufs * sizeof *t->raw);
     if (o->role) o->role(o->ctx, s, i, t->role, sizeof t->role);
   }
-  if (!r) r = plan_bind_streams(p, s, o, err);
+  if (!r) r = plan_bind_layouts(p, s, o, err);
   if (!r && d->run->record) r = d->run->record(p, s, err);
   map_free(&temps);
   map_free(&unique);
@@ -106,8 +104,8 @@ void plan_free(plan *p) {
     code_unmap(p->alternatives[i].code);
   }
   free(p->alternatives);
-  for (size_t i = 0; i < p->streams.n; i++) p->d->run->release(p->d, p->streams.at[i].at, p->streams.at[i].bytes);
-  vec_free(&p->streams);
+  for (size_t i = 0; i < p->copies.n; i++) p->d->run->release(p->d, p->copies.at[i].at, p->copies.at[i].bytes);
+  vec_free(&p->copies);
   p->d->run->release(p->d, p->arena_at, (uint64_t)p->stats.arena_bytes);
   free(p->kernels);
   free(p->marks);

@@ -1,4 +1,4 @@
-// How a plan looks inside, for the files that build it (plan.c, plan_kernels.c, plan_streams.c) or run it (replay.c,
+// How a plan looks inside, for the files that build it (plan.c, plan_kernels.c, plan_layouts.c) or run it (replay.c,
 // host.c, opencl_plan.c, cuda_plan.c), and for those that look for better kernels (rig.h).
 #ifndef WEFT_DEVICE_PLAN_IMPL_H
 #define WEFT_DEVICE_PLAN_IMPL_H
@@ -11,8 +11,7 @@ typedef struct part { _Alignas(64) _Atomic int next; } part;      // pieces of a
 
 typedef struct step {
   const device_kernel *k;
-  // n_bufs for each thread; raw: those of the first, before streams took the place of weights
-  unsigned char **bufs, **raw;
+  unsigned char **bufs;      // n_bufs for each thread
   int n_bufs;
   bool each;                     // every thread does all of it
   part *parts;                   // per thread
@@ -22,7 +21,7 @@ typedef struct step {
   char role[64];
 } step;
 
-typedef struct own_stream { void *at; uint64_t bytes; } own_stream;
+typedef struct own_copy { void *at; uint64_t bytes; } own_copy;
 // of a kernel, found by a search; no k.p: none
 typedef struct alternative { device_kernel k; code_image *code; } alternative;
 
@@ -46,7 +45,7 @@ struct plan {
   void *recorded;                // the runtime's
   double began;                  // the last timed run
   double watched[WATCHES];       // seconds of the last watched run, until all threads were through
-  VEC(own_stream) streams;       // those that nobody else keeps
+  VEC(own_copy) copies;          // of weights, that nobody else keeps
   plan_stats stats;
 };
 
@@ -67,15 +66,12 @@ void plan_replay(void *ctx, int thread, int n);
 void plan_run_watched(plan *p, const plan_var *vars, int n_vars);
 // the values in the program's order
 void plan_vars(const program *q, const plan_var *vars, int n_vars, int64_t *values);
-uint64_t plan_layout(const program_stream *s);                                         // equal for equal layouts
-uint64_t plan_bytes(uop *ast, int number);                                             // of an argument of a kernel
-bool plan_same_layouts(const program *a, const program *b);
 // Kernels for the sinks `asts`, from the cache or compiled; filling: such as lay weights out. Adds to *stats. 0; -1:
 // err says which failed.
 int plan_compile(device *d, graph *g, uop **asts, device_kernel *kernels, int n, bool filling, const plan_options *o,
                  plan_stats *stats, error *err);
-// Gives every step whose kernel reads streams their memory, and fills those that are new. 0, or -1 with err.
-int plan_bind_streams(plan *p, const schedule *s, const plan_options *o, error *err);
+// Gives every step whose kernel reads weights in layouts their memory, and fills those that are new. 0, or -1 with err.
+int plan_bind_layouts(plan *p, const schedule *s, const plan_options *o, error *err);
 // one mapping for the code of all; k.packed is used up
 int plan_map_code(device_kernel *kernels, int n, code_image **out, error *err);
 void plan_free_kernels(device_kernel *kernels, int n);

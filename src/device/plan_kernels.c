@@ -15,12 +15,12 @@
 enum { N_EXPRS = 9 };            // in front of the variables in a cache entry
 
 // --- cache entries: "name\n", IR text of SINK(tiles, bytes, flops, numbers of work-groups and their sizes, vars...),
-// NUL; for each stream "param bytes fills\n" and each of its fills, NUL; an empty line; packed code
+// NUL; packed code
 // ----------------------------------------------------------------------------------------------
 
 void plan_machine(const device *d, str *line) {
-  str_addf(line, "streams %d %s MV=%d,%d,%d NOOPT=%d ahead %d,%d cache %lld\n",
-           d->target.has_streams ? d->target.stream_growth : -1, d->key, env_int(ENV_MV_THREADS_PER_ROW),
+  str_addf(line, "layouts %d %s MV=%d,%d,%d NOOPT=%d ahead %d,%d cache %lld\n",
+           d->target.has_streams, d->key, env_int(ENV_MV_THREADS_PER_ROW),
            env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT), d->target.ahead.kib,
            d->target.ahead.hint, (long long)d->target.cache_bytes);
 }
@@ -49,12 +49,6 @@ static void pack_entry(const device_kernel *k, str *out) {
   str_addf(out, "%s\n", p->name);
   uop_print(out, &sink, 1);
   str_addc(out, 0);
-  for (int i = 0; i < p->n_streams; i++) {
-    const program_stream *s = &p->streams[i];
-    str_addf(out, "%d %lld %d\n", s->param, (long long)s->bytes, s->n_fills);
-    for (int j = 0; j < s->n_fills; j++) str_addn(out, s->fill[j], strlen(s->fill[j]) + 1);
-  }
-  str_addc(out, '\n');
   str_addn(out, k->packed.at, k->packed.n);
 }
 
@@ -71,27 +65,6 @@ void plan_remember(device *d, uop *ast, const char *opts, const device_kernel *k
   cache_key(d, ast, false, opts, &key);
   put_entry(d, &key, k);
   str_free(&key);
-}
-
-// Reads the streams of an entry; NULL if they are damaged, otherwise what follows them.
-static const char *unpack_streams(const char *at, const char *end, program *p) {
-  for (; at < end && *at != '\n'; p->n_streams++) {
-    const char *line = memchr(at, '\n', (size_t)(end - at));
-    program_stream *s = &p->streams[p->n_streams];
-    long long n;
-    if (!line || p->n_streams == (int)COUNT(p->streams) || sscanf(at, "%d %lld %d", &s->param, &n, &s->n_fills) != 3 ||
-        s->n_fills < 0 || s->n_fills > (int)COUNT(s->fill))
-      return NULL;
-    s->bytes = n;
-    at = line + 1;
-    for (int j = 0; j < s->n_fills; j++) {
-      const char *nul = memchr(at, 0, (size_t)(end - at));
-      if (!nul) return NULL;
-      s->fill[j] = memcpy(arena_alloc(p->mem, (size_t)(nul + 1 - at)), at, (size_t)(nul + 1 - at));
-      at = nul + 1;
-    }
-  }
-  return at < end ? at + 1 : NULL;
 }
 
 static bool unpack_entry(const bytes *b, device_kernel *k) {
@@ -115,8 +88,7 @@ static bool unpack_entry(const bytes *b, device_kernel *k) {
   p->n_vars = (int)sink->nsrc - N_EXPRS;
   p->vars = ARENA_ARRAY(p->mem, uop *, sink->nsrc);
   for (int i = 0; i < p->n_vars; i++) p->vars[i] = sink->src[N_EXPRS + i];
-  const char *code = unpack_streams(end + 1, text + b->n, p);
-  if (!code) { program_free(p); return false; }
+  const char *code = end + 1;
   size_t n = b->n - (size_t)(code - text);
   k->packed = (bytes){memcpy(xmalloc(n), code, n), n};
   k->p = p;
@@ -131,13 +103,7 @@ typedef struct jobs { device *d; graph *g; job *at; int n, next, done; bool fill
 // What a tuning makes of the kernel; NULL where it must not be used: somebody may have written it into the cache.
 static program *tuned_program(const device *d, graph *g, uop *ast, const tuning *t, struct recorder *r) {
   if (!search_allows(g, ast, &d->target, t->opts, t->n, NULL)) return NULL;
-  program *p = codegen(g, ast, &d->target, &(codegen_options){.opts = t->opts, .n_opts = t->n, .record = r});
-  if (!p->n_streams) return p;
-  program *its = codegen(g, ast, &d->target, NULL);
-  bool same = plan_same_layouts(p, its);
-  program_free(its);
-  if (!same) { program_free(p); p = NULL; }
-  return p;
+  return codegen(g, ast, &d->target, &(codegen_options){.opts = t->opts, .n_opts = t->n, .record = r});
 }
 
 static program *make_program(const device *d, graph *g, uop *ast, const tuning *t, struct recorder *r) {

@@ -196,14 +196,12 @@ static int find_launches(rig *g, error *err) {
     for (int j = 0; j < g->n_params; j++) if (g->params[j].number >= bufs) bufs = g->params[j].number + 1;
     t->n_bufs = bufs;
     t->bufs = xcalloc((size_t)bufs * (size_t)threads + 1, sizeof *t->bufs);
-    t->raw = xcalloc((size_t)bufs * (size_t)threads + 1, sizeof *t->raw);
     for (int j = 0; j < g->n_params; j++) {
       const param *w = &g->params[j];
       for (int k = 0; k < threads; k++) {
         unsigned char *scratch = w->scratch;               // a weight has none
         if (t->each && w->written) scratch += own_bytes(w) * (uint64_t)k;
         t->bufs[k * bufs + w->number] = w->weight ? p->steps[i].bufs[w->number] : scratch;
-        t->raw[k * bufs + w->number] = w->weight ? p->steps[i].raw[w->number] : scratch;
       }
       if (w->weight) weights += (double)w->bytes;
     }
@@ -229,7 +227,7 @@ void rig_close(rig *g) {
     free(w->pages);
     for (size_t k = 0; k < COUNT(at); k++) memory_release(at[k], k ? w->bytes : scratch_bytes(g, w));
   }
-  for (int i = 0; i < g->n_own; i++) { free(g->steps[i].bufs); free(g->steps[i].raw); }
+  for (int i = 0; i < g->n_own; i++) free(g->steps[i].bufs);
   memory_release(g->flush, RIG_FLUSH);
   free(g->steps);
   free(g->parts);

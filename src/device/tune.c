@@ -52,10 +52,6 @@ typedef struct making {
 static program *program_of(const hunt *g, candidate *c) {
   const target *t = &g->r.p->d->target;
   if (!g->base) return codegen(g->r.p->g, g->r.ast, t, NULL);
-  program *p = codegen(g->r.p->g, g->r.ast, t, &(codegen_options){.opts = c->opts, .n_opts = c->n});
-  if (plan_same_layouts(p, g->base->p) || c->n == MOST_OPTS) return p;
-  program_free(p);
-  c->opts[c->n++] = (opt){OPT_FOLD, 0, 0};
   return codegen(g->r.p->g, g->r.ast, t, &(codegen_options){.opts = c->opts, .n_opts = c->n});
 }
 
@@ -73,12 +69,11 @@ static void make_some(void *ctx, int thread, int n_threads) {
     str text = {0};
     c->p = program_of(m->g, c);
     const program *base = m->g->base ? m->g->base->p : c->p;
-    m->skip[i] = !plan_same_layouts(c->p, base) || c->p->n > base->n * NODES_MORE + FEW_NODES ||
+    m->skip[i] = c->p->n > base->n * NODES_MORE + FEW_NODES ||
                  d->show(d, c->p, &text, NULL, NULL);
     m->hash[i] = hash_bytes(text.at, text.n, 1);
     if (m->skip[i] && debug_level() >= 3)
-      fprintf(stderr, "search: %s: %s\n", c->p->name,
-              !plan_same_layouts(c->p, base) ? "wants another layout" : "too long");
+      fprintf(stderr, "search: %s: too long\n", c->p->name);
     str_free(&text);
   }
 }
@@ -237,15 +232,11 @@ static bool plain_fits(const hunt *g, const program *p, const plan_var *vars) {
 
 // Compares the heuristic's kernel with the plain one at these values, and finds out which elements count there.
 static bool compare_plain(hunt *g, const device_kernel *plain, const plan_var *vars, int mask) {
-  step *first = &g->r.steps[0];
-  unsigned char **bufs = first->bufs;
-  first->bufs = first->raw;
   rig_background(&g->r, 0);
   rig_run(&g->r, plain, vars);
   rig_save(&g->r);
   rig_background(&g->r, 0xff);
   rig_run(&g->r, plain, vars);
-  first->bufs = bufs;
   for (int i = 0; i < g->r.n_params; i++) {
     param *w = &g->r.params[i];
     int size = dtype_size(w->dt);
@@ -261,9 +252,7 @@ static bool compare_plain(hunt *g, const device_kernel *plain, const plan_var *v
 // 0, or -1 and why there will be no search.
 static int reference(hunt *g) {
   device *d = g->r.p->d;
-  target t = d->target;
-  t.has_streams = false;
-  made m = {.k.p = codegen(g->r.p->g, g->r.ast, &t, &(codegen_options){.noopt = true})};
+  made m = {.k.p = codegen(g->r.p->g, g->r.ast, &d->target, &(codegen_options){.noopt = true})};
   int r =
     plain_fits(g, m.k.p, g->r.small) ? 0 : error_set(&g->err, "its plain form would run for too long to compare with");
   if (!r && (d->compile(d, &m.k, &g->err) || plan_map_code(&m.k, 1, &m.image, &g->err))) r = -1;

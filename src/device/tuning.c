@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
-#include "codegen/stream.h"
 #include "device/cache.h"
 #include "device/code_version.h"
 #include "device/plan_impl.h"
+#include "schedule/layout.h"
 
 static const char word[] = "tuning ";
 
@@ -83,7 +83,7 @@ static bool get(const device *d, uop *ast, const char *weight, tuning *out) {
 bool tuning_get(const device *d, uop *ast, tuning *out) { return get(d, ast, NULL, out); }
 
 static bool is_layout(const tuning *t) {
-  return !t->better || (t->n == 1 && t->opts[0].kind == OPT_LAYOUT && t->opts[0].amount < LAYOUT_COUNT);
+  return !t->better || (t->n == 1 && t->opts[0].kind == OPT_LAYOUT && t->opts[0].amount < LAYOUT_KINDS);
 }
 
 bool tuning_get_layout(const device *d, const char *weight, tuning *out) {

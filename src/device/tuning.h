@@ -30,7 +30,7 @@ program *plan_program(const device *d, graph *g, uop *ast, struct recorder *r, t
 enum { TUNING_TEXT = 4096 };
 bool tuning_get(const device *d, uop *ast, tuning *out);              // false: none, or a damaged one
 // The same for the layout of a weight, which is "weight Q6_K 2048 8192 1" (format and sizes): the list is LAYOUT(0,
-// enum layout).
+// enum layout_kind).
 bool tuning_get_layout(const device *d, const char *weight, tuning *out);
 void tuning_put_layout(device *d, const char *weight, const tuning *t);
 void tuning_put(device *d, uop *ast, const tuning *t);                // with the next flush

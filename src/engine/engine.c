@@ -19,6 +19,7 @@
 #include "model/codebook.h"
 #include "model/model.h"
 #include "schedule/dots.h"
+#include "schedule/layout.h"
 
 enum {
   WORTH_LEARNING = 64 << 20 /* bytes of weights: smaller models lie in caches, where nothing need be asked for */
@@ -59,7 +60,7 @@ static const struct plan_row { enum model_logits logits; int tokens; bool apart,
 
 typedef struct stage { graph *g; schedule s; plan *p; } stage;
 // Weights in a layout for each tensor, and the plans that read them.
-typedef struct laid { weights w; enum layout *layouts; stage plans[PLAN_COUNT]; } laid;
+typedef struct laid { weights w; enum layout_kind *layouts; stage plans[PLAN_COUNT]; } laid;
 
 struct engine {
   gguf *file;
@@ -176,9 +177,9 @@ static void role(void *ctx, const schedule *s, int i, char *out, size_t cap) {
 
 static void compiling(void *ctx, double fraction) { engine_progress(ctx, "compiling", fraction); }
 
-static void *stream(void *ctx, int64_t id, uint64_t layout, int64_t size, bool *filled) {
+static void *stream(void *ctx, int64_t id, uint64_t hash, int64_t size, bool *filled) {
   engine *e = ctx;
-  return weights_stream(&e->now->w, id, layout, size, filled);
+  return weights_stream(&e->now->w, id, hash, size, filled);
 }
 
 static void filled(void *ctx, int64_t id, double from, double to, double done) {
@@ -186,6 +187,11 @@ static void filled(void *ctx, int64_t id, double from, double to, double done) {
   weights_give_back(&e->now->w, id, from, to);
   if (to >= 1) weights_filled(&e->now->w, id);
   engine_progress(e, "loading", done);
+}
+
+static enum layout_kind layout_wanted(void *ctx, int64_t id) {
+  const engine *e = ctx;
+  return id < model_buffer_id(e->file, 0) ? e->now->layouts[id] : LAYOUT_ROWS;
 }
 
 static void make_schedule(const engine *e, enum plan_kind kind, graph *g, schedule *s) {
@@ -209,7 +215,8 @@ static void make_schedule(const engine *e, enum plan_kind kind, graph *g, schedu
     sink = brain_dots(g, sink);
   record_mark(g, sink, "dots");
   schedule_graph(g, sink, s);
-  for (int i = 0; i < s->n_kernels; i++) s->kernels[i].ast = layouts_apply(g, e->file, e->now->layouts, &s->kernels[i]);
+  if (t->has_streams)
+    layout_weights(g, s, &(layout_target){.lanes = t->vector_bytes / 4}, layout_wanted, (engine *)(uintptr_t)e);
   record_mark(g, sink, "schedule");
 }
 
@@ -265,7 +272,6 @@ static int start(engine *e, const char *path, error *err) {
   if (!e->o.n_ctx) fit_context(e);
   if (device_open(e->o.n_threads, e->o.n_prompt_threads, &e->d, err) || reserve(e, err)) return -1;
   if (e->o.no_repack) e->d->target.has_streams = false;
-  e->d->target.stream_growth = e->o.repack_memory;
   if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING) machine_learn(e->d);
   e->now->layouts = layouts_known(e->d, e->file);
   if (e->d->target.has_streams && weights_open(&e->now->w, e->file, e->d, err)) return -1;
@@ -612,9 +618,9 @@ void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap) {
 
 // --- layouts --------------------------------------------------------------------------------------------------------
 
-const enum layout *engine_layouts(const engine *e) { return e->now->layouts; }
+const enum layout_kind *engine_layouts(const engine *e) { return e->now->layouts; }
 
-int engine_lay_out(engine *e, const enum layout *layouts, error *err) {
+int engine_lay_out(engine *e, const enum layout_kind *layouts, error *err) {
   stop_live(e);
   laid *before = e->now;
   size_t n = gguf_n_tensors(e->file);

@@ -21,7 +21,6 @@ struct engine_options {
   int n_prompt_threads;   // for prompts; 0: as many
   int chunk;              // positions evaluated at once in a prompt; 0: default
   bool no_repack;         // weights stay as they lie in the file
-  int repack_memory;      // percent by which one that is laid out anew may grow
   const char *const *settings;   // see gguf_set_text
   size_t n_settings;
   const struct engine_adapter *adapters;   // LoRA files, and what they are multiplied with
@@ -143,12 +142,12 @@ struct weft_vocab;
 const struct tokenizer *weft_vocab_tokenizer(const struct weft_vocab *v);   // the same
 int engine_plan(engine *e, bool prompt, struct plan **p, int32_t **ids, error *err);
 
-// For layouts.c: how each tensor is laid out (codegen/stream.h). engine_lay_out holds the weights once more, in other
+// For layouts.c: how each tensor is laid out (schedule/layout.h). engine_lay_out holds the weights once more, in other
 // layouts, with plans of their own, and goes on with these; engine_swap goes back to the others, and engine_drop_other
 // frees those that are not in use. The caches are the same for both.
-enum layout;
-const enum layout *engine_layouts(const engine *e);              // one for each tensor of the file
-int engine_lay_out(engine *e, const enum layout *layouts, error *err);
+enum layout_kind;
+const enum layout_kind *engine_layouts(const engine *e);              // one for each tensor of the file
+int engine_lay_out(engine *e, const enum layout_kind *layouts, error *err);
 void engine_swap(engine *e);
 void engine_drop_other(engine *e);
 // the largest weight that a launch of a plan reads: a tensor's number; -1: none

@@ -1,8 +1,8 @@
 // Layouts of weights: see layouts.h.
 //
 // A layout belongs to a weight, not to a kernel: a token's kernel reads it and so does a prompt's, and memory holds it
-// once. So it is part of what is scheduled (the name of the weight's PARAM), every kernel follows it, and the choice is
-// made for all weights of a format and size together.
+// once. So it is part of what is scheduled (schedule/layout.h), every kernel follows it, and the choice is made for all
+// weights of a format and size together.
 //
 // The search holds the model twice. For every other layout there is a second set of weights, all in that layout, with
 // plans of their own, and tokens run through both sets in turns; by the time stamps of its kernels each format and size
@@ -34,9 +34,9 @@ static bool same_shape(const gguf_tensor *a, const gguf_tensor *b) {
   return a->format == b->format && !memcmp(a->ne, b->ne, sizeof a->ne);
 }
 
-enum layout *layouts_known(const device *d, const gguf *file) {
+enum layout_kind *layouts_known(const device *d, const gguf *file) {
   size_t n = gguf_n_tensors(file);
-  enum layout *of = xcalloc(n + 1, sizeof *of);
+  enum layout_kind *of = xcalloc(n + 1, sizeof *of);
   for (size_t i = 0; i < n && d->target.has_streams; i++) {
     const gguf_tensor *t = gguf_tensor_at(file, i);
     size_t like = 0;
@@ -46,19 +46,9 @@ enum layout *layouts_known(const device *d, const gguf *file) {
     while (!same_shape(gguf_tensor_at(file, like), t)) like++;
     if (like < i) { of[i] = of[like]; continue; }
     name_of(t, name);
-    if (tuning_get_layout(d, name, &found) && found.better) of[i] = (enum layout)found.opts[0].amount;
+    if (tuning_get_layout(d, name, &found) && found.better) of[i] = (enum layout_kind)found.opts[0].amount;
   }
   return of;
-}
-
-uop *layouts_apply(graph *g, const gguf *file, const enum layout *of, const sched_kernel *k) {
-  enum layout args[64] = {LAYOUT_STREAM};
-  bool any = false;
-  for (int i = 0; i < k->n_bufs && i < (int)COUNT(args); i++) {
-    if (k->bufs[i] < model_buffer_id(file, 0)) args[i] = of[k->bufs[i]];
-    any |= args[i] != LAYOUT_STREAM;
-  }
-  return any ? layouts_set(g, k->ast, args, (int)min_i64(k->n_bufs, COUNT(args))) : k->ast;
 }
 
 // --- the search ------------------------------------------------------------------------------------------------------
@@ -143,31 +133,31 @@ static int find_rows(layout_search *l, const char *compiler, int *todo, error *e
 static bool tried(const layout_row *row) { return row->state == LAYOUT_SAME || row->state == LAYOUT_BETTER; }
 
 // Whether this is news for any row.
-static bool differs(const layout_search *l, enum layout layout) {
+static bool differs(const layout_search *l, enum layout_kind kind) {
   for (size_t i = 0; i < l->rows->at.n; i++)
-    if (tried(&l->rows->at.at[i]) && engine_layouts(l->e)[l->rows->at.at[i].tensor] != layout) return true;
+    if (tried(&l->rows->at.at[i]) && engine_layouts(l->e)[l->rows->at.at[i].tensor] != kind) return true;
   return false;
 }
 
-// The layouts in use, and for rows that are to be tried: `all`, or (LAYOUT_COUNT) what each found.
-static enum layout *wanted(const layout_search *l, enum layout all) {
+// The layouts in use, and for rows that are to be tried: `all`, or (LAYOUT_KINDS) what each found.
+static enum layout_kind *wanted(const layout_search *l, enum layout_kind all) {
   const gguf *file = engine_gguf(l->e);
   size_t n = gguf_n_tensors(file);
-  enum layout *of = xcalloc(n + 1, sizeof *of);
+  enum layout_kind *of = xcalloc(n + 1, sizeof *of);
   memcpy(of, engine_layouts(l->e), n * sizeof *of);
   for (size_t i = 0; i < n; i++) {
     char name[TEXT];
     name_of(gguf_tensor_at(file, i), name);
     for (size_t k = 0; k < l->rows->at.n; k++) {
       const layout_row *row = &l->rows->at.at[k];
-      if (tried(row) && !strcmp(row->weight, name)) of[i] = all == LAYOUT_COUNT ? row->layout : all;
+      if (tried(row) && !strcmp(row->weight, name)) of[i] = all == LAYOUT_KINDS ? row->layout : all;
     }
   }
   return of;
 }
 
-static int lay_out(const layout_search *l, enum layout all, error *err) {
-  enum layout *of = wanted(l, all);
+static int lay_out(const layout_search *l, enum layout_kind all, error *err) {
+  enum layout_kind *of = wanted(l, all);
   int r = engine_lay_out(l->e, of, err);
   free(of);
   if (!r) engine_settle(l->e);
@@ -175,10 +165,10 @@ static int lay_out(const layout_search *l, enum layout all, error *err) {
 }
 
 // One layout for all rows, in turns with what is in use, by the time stamps of the kernels.
-static int try_layout(layout_search *l, enum layout layout, error *err) {
+static int try_layout(layout_search *l, enum layout_kind kind, error *err) {
   size_t n = l->rows->at.n;
   side x = {0};
-  if (lay_out(l, layout, err)) return -1;
+  if (lay_out(l, kind, err)) return -1;
   if (engine_plan(l->e, false, &x.p, &(int32_t *){NULL}, err)) return -1;
   int kernels = plan_get_stats(x.p).kernels, turns = 0;
   double *sums = xcalloc(2 * TURNS * n + 1, sizeof *sums);
@@ -204,7 +194,7 @@ static int try_layout(layout_search *l, enum layout layout, error *err) {
     }
     double middle = fmax(median(ratio, turns), least[0] / least[1]);
     if (middle < row->ratio) row->ratio = middle;
-    if (middle <= row->ratio && middle < GAIN) { row->layout = layout; row->state = LAYOUT_BETTER; }
+    if (middle <= row->ratio && middle < GAIN) { row->layout = kind; row->state = LAYOUT_BETTER; }
   }
   free(sums); free(x.us);
   engine_swap(l->e);
@@ -245,7 +235,7 @@ static bool same_logits(const layout_search *l, error *err) {
 // What won, put together: 1 where it is to be used.
 static int try_together(layout_search *l, error *err) {
   double us[2][2][FINAL_TURNS], ratio[2][FINAL_TURNS];           // token, chunk; new, old
-  if (lay_out(l, LAYOUT_COUNT, err)) return -1;
+  if (lay_out(l, LAYOUT_KINDS, err)) return -1;
   bool keep = same_logits(l, err);
   for (int what = 0; what < (l->s->prompt ? 2 : 1) && keep; what++) {
     int turns = 0;
@@ -303,14 +293,14 @@ int layouts_search(engine *e, const struct tune_settings *s, double seconds, lay
   for (size_t i = 0; i < rows->at.n && !room; i++) if (tried(&rows->at.at[i])) rows->at.at[i].state = LAYOUT_NOT_TRIED;
   if (room) {
     error e2 = {0};                              // what cannot be made or held is not in use: no reason to tune nothing
-    for (int i = 0; i < LAYOUT_COUNT && !(l.cut = late(&l)); i++) {
-      progress(&l, (double)i / (LAYOUT_COUNT + 1));
-      if (differs(&l, (enum layout)i) && try_layout(&l, (enum layout)i, &e2))
-        snprintf(rows->why, sizeof rows->why, "layout %s: %.*s", layout_name((enum layout)i),
+    for (int i = 0; i < LAYOUT_KINDS && !(l.cut = late(&l)); i++) {
+      progress(&l, (double)i / (LAYOUT_KINDS + 1));
+      if (differs(&l, (enum layout_kind)i) && try_layout(&l, (enum layout_kind)i, &e2))
+        snprintf(rows->why, sizeof rows->why, "layout %s: %.*s", layout_name((enum layout_kind)i),
                  (int)sizeof rows->why - 32, e2.text);
     }
     for (size_t i = 0; i < rows->at.n; i++) found += rows->at.at[i].state == LAYOUT_BETTER;
-    progress(&l, (double)LAYOUT_COUNT / (LAYOUT_COUNT + 1));
+    progress(&l, (double)LAYOUT_KINDS / (LAYOUT_KINDS + 1));
     bool kept = found && try_together(&l, &e2) > 0;
     for (size_t i = 0; i < rows->at.n && !kept; i++)
       if (rows->at.at[i].state == LAYOUT_BETTER) rows->at.at[i].state = LAYOUT_DROPPED;

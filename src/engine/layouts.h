@@ -1,18 +1,15 @@
-// layouts: how each weight of a model lies in memory (codegen/stream.h), as an earlier search found it; and that
+// layouts: how each weight of a model lies in memory (schedule/layout.h), as an earlier search found it; and that
 // search.
 #ifndef WEFT_ENGINE_LAYOUTS_H
 #define WEFT_ENGINE_LAYOUTS_H
-#include "codegen/stream.h"
 #include "engine/engine.h"
-#include "schedule/schedule.h"
+#include "schedule/layout.h"
 
 struct device;
 struct tune_settings;          // tune.h
 
 // Of each tensor of the file, from the kernel cache: the caller's (free).
-enum layout *layouts_known(const struct device *d, const gguf *file);
-// The kernel of a schedule with its weights laid out so.
-uop *layouts_apply(graph *g, const gguf *file, const enum layout *of, const sched_kernel *k);
+enum layout_kind *layouts_known(const struct device *d, const gguf *file);
 
 enum layout_state {
   LAYOUT_KNOWN /* from the cache */,
@@ -27,7 +24,7 @@ typedef struct layout_row {
   int64_t tensor;            // one of them
   double share;              // of a token's time that the kernels take which read them
   enum layout_state state;
-  enum layout layout;        // the best one that was tried, or the one that is in use
+  enum layout_kind layout;       // the best one that was tried, or the one that is in use
   // a token's time in those kernels over what it is with what was in use; 1: nothing is better
   double ratio;
 } layout_row;

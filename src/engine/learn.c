@@ -12,6 +12,7 @@
 #include "device/team.h"
 #include "model/dequant.h"
 #include "schedule/dots.h"
+#include "schedule/layout.h"
 
 // Q6_K: of all formats the one whose products read from most places at once, and so the one that gains or loses most.
 enum { COLS = 2048, ROWS = 65536, BLOCK = 256, BLOCK_BYTES = 210, ROUNDS = 7, BARRIERS = 2000 };
@@ -77,8 +78,8 @@ static void *buffer(void *ctx, int64_t id) {
 }
 
 // All ways read one copy of the weight; the first one fills it.
-static void *stream(void *ctx, int64_t id, uint64_t layout, int64_t size, bool *filled) {
-  (void)id; (void)layout;
+static void *stream(void *ctx, int64_t id, uint64_t hash, int64_t size, bool *filled) {
+  (void)id; (void)hash;
   probe *p = ctx;
   *filled = p->filled;
   return (uint64_t)size <= p->stream_bytes ? p->stream : NULL;
@@ -97,6 +98,7 @@ static int make(device *d, probe *p, way *w, error *err) {
   tensor *y = t_matmul(w->g, x, dequant(w->g, format_by_name("Q6_K"), 1, ROWS, COLS));
   tensor *out = t_assign(w->g, t_buffer(w->g, 2, DT_F32, ROWS), t_reshape_i(w->g, y, 1, (int64_t[]){ROWS}));
   schedule_graph(w->g, integer_dots(w->g, uop_new(w->g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0})), &w->s);
+  layout_weights(w->g, &w->s, &(layout_target){.lanes = d->target.vector_bytes / 4}, NULL, NULL);
   w->best_s = 1e30;
   return plan_build(d, w->g, &w->s, &(plan_options){.buffer = buffer, .ctx = p, .stream = stream, .filled = was_filled},
                     &w->p, err);

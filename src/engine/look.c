@@ -9,6 +9,7 @@
 #include "device/team.h"
 #include "device/tuning.h"
 #include "graph/record.h"
+#include "schedule/layout.h"
 
 enum {
   WARM_UP = 2,
@@ -28,7 +29,7 @@ typedef struct look {
   plan *p;
   int n_threads, n_unique;
   int *unique;               // per kernel: which of the different kernels it is
-  uop **asts;
+  const sched_kernel **first;               // that of each different kernel
   str *out;
   VEC(pass_time) passes;     // of all different kernels together
 } look;
@@ -246,11 +247,11 @@ static void add_pass(void *ctx, const char *name, double s) {
 
 // One different kernel: name, program (linear IR), source, assembly, streams [[parameter, bytes]...], and its record;
 // search, if there was one: whether it found something better, us of a launch before and after.
-static int add_kernel(look *l, uop *ast, error *err) {
+static int add_kernel(look *l, const sched_kernel *k, error *err) {
   recorder *r = recorder_new(MOST_STEPS);
   tuning t;
   bool searched;
-  program *p = plan_program(l->d, l->g, ast, r, &t, &searched);
+  program *p = plan_program(l->d, l->g, k->ast, r, &t, &searched);
   str source = {0}, assembly = {0}, text = {0}, *o = l->out;
   record_passes(r, add_pass, l);
   double began = now_s();
@@ -268,8 +269,8 @@ static int add_kernel(look *l, uop *ast, error *err) {
     add_text(o, "assembly", str_c(&assembly));
     if (searched) str_addf(o, ",\"search\":[%s,%.3f,%.3f]", t.better ? "true" : "false", t.before_us, t.after_us);
     str_add(o, ",\"streams\":[");
-    for (int i = 0; i < p->n_streams; i++)
-      str_addf(o, i ? ",[%d,%lld]" : "[%d,%lld]", p->streams[i].param, (long long)p->streams[i].bytes);
+    for (int b = 0, n = 0; k->layouts && b < k->n_bufs; b++)
+      if (k->layouts[b]) str_addf(o, n++ ? ",[%d,%lld]" : "[%d,%lld]", b, (long long)k->layouts[b]->bytes);
     str_add(o, "],\n\"record\":");
     record_write(r, o, NULL);
     str_addc(o, '}');
@@ -283,10 +284,13 @@ static int add_kernel(look *l, uop *ast, error *err) {
 static void find_unique(look *l) {
   map seen = {0};
   l->unique = xcalloc((size_t)l->s.n_kernels + 1, sizeof *l->unique);
-  l->asts = xcalloc((size_t)l->s.n_kernels + 1, sizeof *l->asts);
+  l->first = xcalloc((size_t)l->s.n_kernels + 1, sizeof *l->first);
   for (int i = 0; i < l->s.n_kernels; i++) {
     uop *ast = l->s.kernels[i].ast;
-    if (!map_has(&seen, ast)) { l->asts[l->n_unique] = ast; map_put(&seen, ast, (void *)(intptr_t)l->n_unique++); }
+    if (!map_has(&seen, ast)) {
+      l->first[l->n_unique] = &l->s.kernels[i];
+      map_put(&seen, ast, (void *)(intptr_t)l->n_unique++);
+    }
     l->unique[i] = (int)(intptr_t)map_ptr(&seen, ast);
   }
   map_free(&seen);
@@ -315,7 +319,7 @@ int look_run(engine *e, int prompt, int steps, int pos, str *out, error *err) {
   for (int i = 0; i < l.n_unique && !r; i++) {
     size_t from = each.n;
     engine_progress(e, "looking", (double)i / l.n_unique);
-    r = add_kernel(&l, l.asts[i], err);
+    r = add_kernel(&l, l.first[i], err);
     end_line(&each, from);
   }
   l.out = out;
@@ -332,7 +336,7 @@ int look_run(engine *e, int prompt, int steps, int pos, str *out, error *err) {
   }
   str_free(&each);
   vec_free(&l.passes);
-  free(t.kernel_us); free(l.unique); free(l.asts);
+  free(t.kernel_us); free(l.unique); free(l.first);
   recorder_free(l.r);
   graph_free(l.g);
   return r;

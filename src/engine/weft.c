@@ -465,8 +465,6 @@ int weft_model_open(const char *path, const weft_options *opt, weft_model **out,
   if (o.prompt_threads < 0 || o.prompt_threads > TEAM_MAX)
     FAIL(err, "%d threads were asked for prompts; it must be 0 to %d", o.prompt_threads, TEAM_MAX);
   if (o.chunk < 0) FAIL(err, "the chunk is %d positions; it must be 0 or more", o.chunk);
-  if (o.repack_memory < 0 || o.repack_memory > 1000)
-    FAIL(err, "weights may grow by %d percent; it must be 0 to 1000", o.repack_memory);
   for (size_t i = 0; i < o.n_adapters; i++)
     if (!isfinite(o.adapters[i].scale))
       FAIL(err, "%s: the scale of an adapter must be a number, not %g", o.adapters[i].path, o.adapters[i].scale);
@@ -486,7 +484,6 @@ int weft_model_open(const char *path, const weft_options *opt, weft_model **out,
                               .chunk = o.chunk,
                               .exact = o.exact,
                               .no_repack = o.no_repack,
-                              .repack_memory = o.repack_memory ? o.repack_memory : 5,
                               .progress = o.progress,
                               .progress_ctx = o.progress_ctx};
   error e = {0};

@@ -1,4 +1,4 @@
-// Weights in memory: the file's bytes as they lie, or laid out for the kernels that read them (codegen/stream.c), each
+// Weights in memory: the file's bytes as they lie, or laid out for the kernels that read them (schedule/layout.c), each
 // layout once.
 #ifndef WEFT_ENGINE_WEIGHTS_H
 #define WEFT_ENGINE_WEIGHTS_H

@@ -15,6 +15,8 @@ typedef struct sched_kernel {
   int n_bufs;
   int64_t *bufs;             // buffer id per PARAM
   bool *written;             // per PARAM
+  // per PARAM the layout that it is read in (layout.h), NULL: as it lies; or no array, if nobody has asked for layouts
+  const struct layout **layouts;
   int level;                 // dispatch in which it runs
   // every thread computes all of it, into memory of its own, in the same dispatch as what needs it
   bool each;

@@ -4,7 +4,8 @@
 // Memory is hostile: every buffer ends at a page that may not be touched and begins where its element size alone
 // allows; intermediates start as NaNs, in one arena at the planner's offsets; outputs start as a pattern that must
 // survive where nothing is stored.  Tiles run in three parts, as if by three threads, and every second run takes the
-// kernels of a level in reverse order.  Streams (codegen/stream.c) are made anew before every launch.  A case that dies
+// kernels of a level in reverse order.  Copies of weights in their layouts (schedule/layout.c) are made
+// anew before every launch.  A case that dies
 // or faults is a failure of that case alone (kt_guard).
 #ifndef WEFT_TEST_KERNEL_RIG_H
 #define WEFT_TEST_KERNEL_RIG_H
@@ -18,7 +19,7 @@
 #include "codegen/tensor_eval.h"
 #include "fake_cuda/ptx.h"
 #include "model/codebook.h"
-#include "schedule/schedule.h"
+#include "schedule/layout.h"
 
 enum { KT_BUFS = 12, KT_VARS = 4, KT_KERNELS = 24, KT_SLACK = 64, KT_PARTS = 3, KT_ELEMS_OF_GPU = 1 << 16 };
 
@@ -177,19 +178,19 @@ typedef struct kt_backend {
   target t;
   cpu_target cpu;
   codegen_options o;
+  enum layout_kind kind;         // of all weights, where the target has layouts
 } kt_backend;
 
-enum { KT_FILLS = 16 };
-// A compiled kernel, and those that fill the streams that it reads: in the order of p->streams and their `fill`s.
+// A compiled kernel, and for each argument that is a weight in a layout what copies it there (none: as it lies).
 typedef struct kt_code {
   program *p;
   ref_kernel *ref;
   backend_kernel native;
   cl_code *cl;
   ptx *ptx;
+  sched_kernel laid;
   graph *fills_of;
   struct kt_code *fills;
-  int n_fills;
 } kt_code;
 
 static inline cl *kt_cl(void) {                   // opened by the first use and closed by nobody: drivers keep threads
@@ -214,7 +215,6 @@ static inline bool kt_backend_cpu(kt_backend *b, const char *name, enum kt_way w
   b->t.has_f16 = b->cpu.f16;
   b->t.lacks_round = !b->cpu.round;
   b->t.descriptors = way == KT_C ? 0 : b->cpu.descriptors;
-  b->t.stream_growth = 5;
   b->t.cache_bytes = 1 << 20;
   b->t.has_streams = true;                        // as device/cpu.c has it
   return true;
@@ -319,25 +319,42 @@ static inline kt_code kt_compile_program(program *p, const kt_backend *b) {
   return c;
 }
 
+static inline enum layout_kind kt_kind(void *ctx, int64_t id) {
+  (void)id;
+  return ((const kt_backend *)ctx)->kind;
+}
+
+// The kernel with its weights in layouts, as the backend's target has them. Lives in g.
+static inline sched_kernel kt_laid(graph *g, uop *ast, const kt_backend *b) {
+  sched_kernel k = {.ast = ast};
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &ast, 1);
+  for (size_t i = 0; i < l.n; i++)
+    if (l.at[i]->op == OP_PARAM && l.at[i]->a >= k.n_bufs) k.n_bufs = (int)l.at[i]->a + 1;
+  arena_free(a);
+  k.bufs = ARENA_ARRAY(graph_arena(g), int64_t, k.n_bufs + 1);
+  memset(k.bufs, 0, (size_t)k.n_bufs * sizeof *k.bufs);
+  schedule s = {.kernels = &k, .n_kernels = 1};
+  if (b->t.has_streams)
+    layout_weights(g, &s, &(layout_target){b->t.vector_bytes / 4}, kt_kind, (kt_backend *)(uintptr_t)b);
+  return k;
+}
+
 static inline kt_code kt_compile(graph *g, uop *ast, const kt_backend *b) {
-  kt_code c = kt_compile_program(codegen(g, ast, &b->t, &b->o), b);
-  if (!c.p->n_streams) return c;
+  sched_kernel laid = kt_laid(g, ast, b);
+  kt_code c = kt_compile_program(codegen(g, laid.ast, &b->t, &b->o), b);
+  c.laid = laid;
   c.fills_of = graph_new(NULL);
-  c.fills = xcalloc(KT_FILLS, sizeof *c.fills);
-  for (int i = 0; i < c.p->n_streams; i++)
-    for (int j = 0; j < c.p->streams[i].n_fills; j++) {
-      const char *text = c.p->streams[i].fill[j];
-      error err = {0};
-      uop *fill = uop_parse(c.fills_of, text, strlen(text), &err);
-      if (!fill) rig_fail("filling kernel", &err, text);
-      if (c.n_fills == KT_FILLS) die("too many filling kernels");
-      c.fills[c.n_fills++] = kt_compile_program(codegen_filling(c.fills_of, fill, &b->t), b);
-    }
+  c.fills = xcalloc((size_t)laid.n_bufs + 1, sizeof *c.fills);
+  for (int i = 0; laid.layouts && i < laid.n_bufs; i++) {
+    uop *fill = laid.layouts[i] ? layout_filling(c.fills_of, laid.layouts[i]) : NULL;
+    if (fill) c.fills[i] = kt_compile_program(codegen_filling(c.fills_of, fill, &b->t), b);
+  }
   return c;
 }
 
 static inline void kt_code_free(kt_code *c) {
-  for (int i = 0; i < c->n_fills; i++) kt_code_free(&c->fills[i]);
+  for (int i = 0; c->fills && i < c->laid.n_bufs; i++) if (c->fills[i].p) kt_code_free(&c->fills[i]);
   free(c->fills);
   graph_free(c->fills_of);
   if (c->ref) ref_free(c->ref);
@@ -364,16 +381,18 @@ static inline void kt_launch(const kt_code *c, unsigned char **bufs, const int64
   }
 }
 
-// Memory for the streams that the kernel reads, filled from the bytes of the file, in the place of which it comes.
-static inline void kt_streams(const kt_code *c, kt_memory *own, unsigned char **bufs) {
+// Memory for the weights that the kernel reads in layouts, filled from the bytes of the file, in the place of which it
+// comes.
+static inline void kt_copies(const kt_code *c, kt_memory *own, unsigned char **bufs) {
   *own = (kt_memory){.n = 0};
-  for (int i = 0, f = 0; i < c->p->n_streams; i++) {
-    const program_stream *s = &c->p->streams[i];
-    unsigned char *at = kt_map(own, i, (size_t)s->bytes), *pair[2] = {at, bufs[s->param]};
-    memset(at, 0xff, (size_t)s->bytes);
-    if (!s->n_fills) memcpy(at, pair[1], (size_t)s->bytes);             // the bytes as they are
-    for (int j = 0; j < s->n_fills; j++) kt_launch(&c->fills[f++], pair, NULL);
-    bufs[s->param] = at;
+  for (int i = 0, n = 0; c->laid.layouts && i < c->laid.n_bufs; i++) {
+    const layout *l = c->laid.layouts[i];
+    if (!l) continue;
+    unsigned char *at = kt_map(own, n++, (size_t)l->bytes), *pair[2] = {at, bufs[i]};
+    memset(at, 0xff, (size_t)l->bytes);
+    if (c->fills[i].p) kt_launch(&c->fills[i], pair, NULL);
+    else memcpy(at, pair[1], (size_t)l->bytes);
+    bufs[i] = at;
   }
 }
 
@@ -429,7 +448,7 @@ static inline void kt_execute(const kt_run *r, const kt_code *code, const int64_
       for (int v = 0; v < p->n_vars; v++)
         for (int w = 0; w < r->t.n_vars; w++) if (!strcmp(p->vars[v]->s, r->t.vars[w].name)) vars[v] = values[w];
       kt_memory own;
-      kt_streams(&code[i], &own, bufs);
+      kt_copies(&code[i], &own, bufs);
       kt_launch(&code[i], bufs, vars);
       kt_memory_free(&own);
     }

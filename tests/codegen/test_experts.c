@@ -1,6 +1,6 @@
 // One of several weights, chosen by a number that another kernel stored (mixture of experts): a product with it is the
-// product with that weight, bit for bit; it stays an integer dot product over a stream; and of the weights only the
-// chosen ones are read.
+// product with that weight, bit for bit; it stays an integer dot product over a weight in its layout; and of the
+// weights only the chosen ones are read.
 #define _GNU_SOURCE
 #include "codegen/kernel_rig.h"
 #include "codegen/format_blocks.h"
@@ -101,15 +101,17 @@ static void test_same_as_the_weight_itself(void **state) {
   }
 }
 
-static const program_stream *weight_stream_of(const kt_run *r, int w, const program *p) {
+static const layout *layout_of(const kt_run *r, int w, const kt_backend *b, uop **ast) {
   const sched_kernel *k = product_of(r, w);
-  for (int j = 0; j < p->n_streams; j++) if (k->bufs[p->streams[j].param] == w) return &p->streams[j];
+  sched_kernel laid = kt_laid(r->t.g, k->ast, b);
+  *ast = laid.ast;
+  for (int j = 0; j < k->n_bufs; j++) if (k->bufs[j] == w) return laid.layouts[j];
   return NULL;
 }
 
 // One order of the bytes for one token and for a chunk, no larger than the file; integer dot products from it; and no
 // more read than what is chosen.
-static void test_streams_and_bytes(void **state) {
+static void test_layouts_and_bytes(void **state) {
   (void)state;
   kt_backend b;
   native(&b);
@@ -119,16 +121,14 @@ static void test_streams_and_bytes(void **state) {
     kt_run some, sorted;
     int w = make(&some, f, CHOSEN_BY_TOKEN);
     make(&sorted, f, SORTED);
-    program *p = codegen(some.t.g, product_of(&some, w)->ast, &b.t, NULL),
-            *q = codegen(sorted.t.g, product_of(&sorted, w)->ast, &b.t, NULL);
-    const program_stream *s = weight_stream_of(&some, w, p), *t = weight_stream_of(&sorted, w, q);
+    uop *one, *chunk;
+    const layout *s = layout_of(&some, w, &b, &one), *t = layout_of(&sorted, w, &b, &chunk);
+    program *p = codegen(some.t.g, one, &b.t, NULL), *q = codegen(sorted.t.g, chunk, &b.t, NULL);
     int dots[2] = {0, 0};
     for (size_t j = 0; j < p->n; j++) dots[0] += p->at[j]->op == OP_DOT;
     for (size_t j = 0; j < q->n; j++) dots[1] += q->at[j]->op == OP_DOT;
-    if (!s || !t || s->bytes > some.t.bufs[w].elems * 21 / 20) fail_msg("%s: no stream", f->name);
-    bool same = s->bytes == t->bytes && s->n_fills == t->n_fills;
-    for (int j = 0; same && j < s->n_fills; j++) same = !strcmp(s->fill[j], t->fill[j]);
-    if (!same) fail_msg("%s: one token and a chunk read the weight in different orders", f->name);
+    if (!s || !t || s->bytes != some.t.bufs[w].elems) fail_msg("%s: no layout", f->name);
+    if (s->hash != t->hash) fail_msg("%s: one token and a chunk read the weight in different orders", f->name);
     if (!dots[0] || !dots[1]) fail_msg("%s: no dot product", f->name);
     double estimate = (double)program_eval(p, p->bytes, NULL), weight = (double)some.t.bufs[w].elems,
            share = (double)PAIRS / EXPERTS;
@@ -150,8 +150,9 @@ static void test_candidates(void **state) {
     for (int way = CHOSEN_BY_TOKEN; way <= SORTED; way++) {
       kt_run r;
       int w = make(&r, format_by_id(formats[i]), (enum way)way);
-      uop *ast = product_of(&r, w)->ast;
+      uop *ast;
       kernel k;
+      layout_of(&r, w, &b, &ast);
       graph *g = graph_new(r.t.g);
       kernel_init(&k, g, simplify(g, ast), &b.t);
       heuristic(&k, false);
@@ -175,6 +176,6 @@ static void test_candidates(void **state) {
 int main(void) {
   env_set(ENV_SPEC, getenv("SPEC") ? getenv("SPEC") : "1");
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_as_the_weight_itself),
-                                     cmocka_unit_test(test_streams_and_bytes), cmocka_unit_test(test_candidates)};
+                                     cmocka_unit_test(test_layouts_and_bytes), cmocka_unit_test(test_candidates)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -161,7 +161,13 @@ static void compute(kt_run *r, const kt_code *code, const unsigned char *rows, i
 }
 
 static const char *only_case, *only_format;
-static int streams;                                     // read by the kernels of all cases of a test
+static int layouts;                                     // of weights that the kernels of all cases of a test read
+
+static int in_layouts(const kt_code *c) {
+  int n = 0;
+  for (int i = 0; c->laid.layouts && i < c->laid.n_bufs; i++) n += c->laid.layouts[i] != NULL;
+  return n;
+}
 
 static bool same_rows(const order_case *c, const struct format *f, bool dots, const kt_backend *b) {
   kt_run one, many;
@@ -172,8 +178,8 @@ static bool same_rows(const order_case *c, const struct format *f, bool dots, co
   prepare(&many, c, f, dots, ROWS + 1, name_many, sizeof name_many);    // 8: what register tiles divide
   for (int i = 0; i < one.s.n_kernels; i++) code_one[i] = kt_compile(one.t.g, one.s.kernels[i].ast, b);
   for (int i = 0; i < many.s.n_kernels; i++) code_many[i] = kt_compile(many.t.g, many.s.kernels[i].ast, b);
-  for (int i = 0; i < one.s.n_kernels; i++) streams += code_one[i].p->n_streams;
-  for (int i = 0; i < many.s.n_kernels; i++) streams += code_many[i].p->n_streams;
+  for (int i = 0; i < one.s.n_kernels; i++) layouts += in_layouts(&code_one[i]);
+  for (int i = 0; i < many.s.n_kernels; i++) layouts += in_layouts(&code_many[i]);
   fill_rows(c, rows);
   int64_t size = row_bytes(&one, 1), wrong = 0;
   unsigned char *want = xcalloc(ROWS, (size_t)size), *got = xcalloc(ROWS, (size_t)size);
@@ -219,7 +225,7 @@ static bool too_long(const order_case *c, const struct format *f) {
 static void run(const order_case *c, size_t n, bool formats, bool dots, const char *cpu) {
   kt_backend b;
   int failed = 0;
-  streams = 0;
+  layouts = 0;
   if (!kt_backend_cpu(&b, cpu, KT_LLVM, cpu)) skip();
   for (size_t i = 0; i < n; i++) {
     if (only_case && strcmp(only_case, c[i].name)) continue;
@@ -233,7 +239,7 @@ static void run(const order_case *c, size_t n, bool formats, bool dots, const ch
     }
   }
   if (failed) fail_msg("%d went wrong", failed);
-  if (dots) print_message("%s: %d streams\n", cpu, streams);
+  if (dots) print_message("%s: %d layouts\n", cpu, layouts);
 }
 
 static void test_plain(void **state) { (void)state; run(plain_cases, COUNT(plain_cases), false, false, "native"); }

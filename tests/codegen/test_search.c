@@ -1,6 +1,5 @@
 // Search (codegen/search.c): lists of OptOps say all that was done to a kernel; a search finds what a device says is
-// best, never a kernel that is wrong, and nothing that changes the order of sums; folded streams are the layout of the
-// kernel without its copies.
+// best, never a kernel that is wrong, and nothing that changes the order of sums.
 #define _GNU_SOURCE
 #include "codegen/kernel_rig.h"
 #include "codegen/format_blocks.h"
@@ -17,8 +16,6 @@ static char *program_text(graph *g, uop *ast, const target *t, const codegen_opt
   program *p = codegen(g, ast, t, o);
   str s = {0};
   program_print(&s, p);
-  for (int i = 0; i < p->n_streams; i++)
-    for (int j = 0; j < p->streams[i].n_fills; j++) str_add(&s, p->streams[i].fill[j]);
   program_free(p);
   return s.at;
 }
@@ -261,17 +258,7 @@ static void test_search(void **state) {
   kt_finish(&r);
 }
 
-// ---- folding --------------------------------------------------------------------------------------------------------
-
-static bool same_layout(const program *a, const program *b) {
-  bool same = a->n_streams == b->n_streams && a->n_streams > 0;
-  for (int i = 0; same && i < a->n_streams; i++) {
-    same = a->streams[i].bytes == b->streams[i].bytes && a->streams[i].n_fills == b->streams[i].n_fills;
-    for (int j = 0; same && j < a->streams[i].n_fills; j++)
-      same = !strcmp(a->streams[i].fill[j], b->streams[i].fill[j]);
-  }
-  return same;
-}
+// ---- the same bits --------------------------------------------------------------------------------------------------
 
 static void run_with(kt_run *r, const uop *ast, const kt_backend *b, const codegen_options *o, kt_memory *to) {
   kt_code code[KT_KERNELS] = {{0}};
@@ -300,57 +287,13 @@ static bool same_with(kt_run *r, const uop *ast, const kt_backend *b, const opt 
 }
 
 // A product with the loops that the rules give it, and their list.
-static program *by_rules(kt_run *r, uint32_t format, const kt_backend *b, uop **ast, opt *o) {
+static program *by_rules(kt_run *r, uint32_t format, const kt_backend *b, uop **ast, uop **laid, opt *o) {
   product(r, format, false);
   *ast = largest(r);
-  program *p = codegen(r->t.g, *ast, &b->t, NULL);
+  *laid = kt_laid(r->t.g, *ast, b).ast;
+  program *p = codegen(r->t.g, *laid, &b->t, NULL);
   memcpy(o, p->applied, (size_t)p->n_applied * sizeof *o);
   return p;
-}
-
-// Two rows of vectors at once, and blocks two at a time: with FOLD the stream is the heuristic's, and results are
-// right.
-static void test_fold(void **state) {
-  (void)state;
-  static const uint32_t formats[] = {FORMAT_Q4_0, FORMAT_Q6_K, FORMAT_Q5_0, FORMAT_Q4_K};
-  kt_backend b;
-  int rows = 0, blocks = 0;
-  native(&b);
-  for (size_t f = 0; f < COUNT(formats); f++)
-    for (int unroll = 0; unroll < 2; unroll++) {
-      kt_run r;
-      uop *ast;
-      opt o[MOST_OPTS];
-      program *p = by_rules(&r, formats[f], &b, &ast, o);
-      int n = p->n_applied;
-      // the axis: the outermost row, or the first reduced one that is a loop
-      graph *g = graph_new(r.t.g);
-      kernel k;
-      axes x;
-      kernel_init(&k, g, simplify(g, ast), &b.t);
-      for (int i = 0; i < n; i++) assert_true(kernel_apply(&k, o[i]));
-      kernel_axes(&k, &x);
-      int axis = 0;
-      while (unroll ? axis < x.n && (axis < x.n_out || x.at[axis]->b != AXIS_REDUCE)
-                    : axis < x.n_out && x.at[axis]->b != AXIS_LOOP)
-        axis++;
-      assert_true(axis < x.n);
-      graph_free(g);
-      o[n++] = (opt){unroll ? OPT_UNROLL : OPT_UPCAST, axis, 2};
-      o[n++] = (opt){OPT_FOLD, 0, 0};
-      program *folded = codegen(r.t.g, ast, &b.t, &(codegen_options){.opts = o, .n_opts = n}),
-              *plain = codegen(r.t.g, ast, &b.t, &(codegen_options){.opts = o, .n_opts = n - 1});
-      if (same_layout(p, folded)) {
-        *(unroll ? &blocks : &rows) += 1;
-        if (!unroll && same_layout(p, plain))
-          fail_msg("%s: two rows at once read one row's stream without FOLD", r.name);
-        if (!same_with(&r, ast, &b, o, n)) fail_msg("%s: wrong results from a folded stream", r.name);
-      }
-      program_free(p); program_free(folded); program_free(plain);
-      kt_finish(&r);
-    }
-  print_message("folded: %d by rows, %d by blocks\n", rows, blocks);
-  assert_true(rows >= 3 && blocks >= 2);
 }
 
 // ---- which instruction ----------------------------------------------------------------------------------------------
@@ -380,26 +323,23 @@ static void test_descriptors(void **state) {
   static const uint32_t formats[] = {FORMAT_Q4_0, FORMAT_Q6_K};
   for (size_t f = 0; f < COUNT(formats); f++) {
     kt_run r;
-    uop *ast;
+    uop *ast, *laid;
     opt o[MOST_OPTS];
-    program *p = by_rules(&r, formats[f], &b, &ast, o);
+    program *p = by_rules(&r, formats[f], &b, &ast, &laid, o);
     int n = p->n_applied;
-    uint64_t own = source_of(r.t.g, ast, &b, o, n);
+    uint64_t own = source_of(r.t.g, laid, &b, o, n);
     for (int row = 0; row <= 64; row++) {
       o[n] = (opt){OPT_DESCRIPTOR, 0, row};
-      bool may = search_allows(r.t.g, ast, &b.t, o, n + 1, NULL);
+      bool may = search_allows(r.t.g, laid, &b.t, o, n + 1, NULL);
       assert_int_equal(may,
                        !row || ((b.t.descriptors >> (row - 1) & 1) && descriptor_at((size_t)row - 1)->acc == DT_I32));
       if (!may) continue;
-      program *q = codegen(r.t.g, ast, &b.t, &(codegen_options){.opts = o, .n_opts = n + 1});
-      assert_true(same_layout(p, q));
-      program_free(q);
-      different += source_of(r.t.g, ast, &b, o, n + 1) != own;
+      different += source_of(r.t.g, laid, &b, o, n + 1) != own;
       if (!same_with(&r, ast, &b, o, n + 1)) fail_msg("%s: other bits with descriptor %d", r.name, row);
     }
     o[n + 1] = o[n] = (opt){OPT_DESCRIPTOR, 0, 0};
-    assert_false(search_allows(r.t.g, ast, &b.t, o, n + 2, NULL));             // one choice
-    assert_false(search_allows(r.t.g, ast, &b.t, (opt[]){o[n]}, 1, NULL));     // and not before TC
+    assert_false(search_allows(r.t.g, laid, &b.t, o, n + 2, NULL));             // one choice
+    assert_false(search_allows(r.t.g, laid, &b.t, (opt[]){o[n]}, 1, NULL));     // and not before TC
     program_free(p);
     kt_finish(&r);
   }
@@ -409,6 +349,6 @@ static void test_descriptors(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts), cmocka_unit_test(test_replay),
                                      cmocka_unit_test(test_order), cmocka_unit_test(test_search),
-                                     cmocka_unit_test(test_fold),  cmocka_unit_test(test_descriptors)};
+                                     cmocka_unit_test(test_descriptors)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

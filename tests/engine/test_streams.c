@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "codegen/stream.h"
 #include "engine/engine.h"
+#include "schedule/layout.h"
 
 enum { PROMPT = 40 };
 
@@ -90,14 +90,14 @@ static void test_layouts(void **state) {
     for (int k = 0; k <= PROMPT; k++) ids[k] = 5 + k;
     snprintf(path, sizeof path, WEFT_SHARED_DIR "/models/%s.gguf", names[i]);
     if (access(path, R_OK)) { print_message("skipped: no %s\n", path); continue; }
-    if (engine_open(path, &(struct engine_options){.n_ctx = 128, .n_threads = 2, .repack_memory = 5}, &e, &err))
+    if (engine_open(path, &(struct engine_options){.n_ctx = 128, .n_threads = 2}, &e, &err))
       fail_msg("%s", err.text);
     size_t n = (size_t)engine_n_vocab(e), tensors = gguf_n_tensors(engine_gguf(e));
     float *want = calloc(2 * n, sizeof *want);
-    enum layout *of = calloc(tensors, sizeof *of);
+    enum layout_kind *of = calloc(tensors, sizeof *of);
     for (int l = 0; l <= (i ? 1 : 2); l++) {                        // as it is; all side by side; some so and some so
       for (size_t k = 0; k < tensors; k++)
-        of[k] = l < 2 ? LAYOUT_TILES_2 : k % 3 == 0 ? LAYOUT_STREAM : k % 3 == 1 ? LAYOUT_TILES_2 : LAYOUT_TILES_4;
+        of[k] = l < 2 ? LAYOUT_TILES_2 : k % 3 == 0 ? LAYOUT_ROWS : k % 3 == 1 ? LAYOUT_TILES_2 : LAYOUT_TILES_4;
       if (l && engine_lay_out(e, of, &err)) fail_msg("%s", err.text);
       for (int back = 0; back < 1 + (l == 1); back++) {
         for (int part = 0; part < 2; part++) {

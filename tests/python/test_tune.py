@@ -12,7 +12,7 @@ import pytest
 STATES = {"small", "known", "not_run", "no_gain", "dropped", "better"}
 ROW = {"name", "role", "plan", "count", "share", "state", "before_us", "after_us", "tried", "compiled", "wrong", "opts", "why", "cut_short"}
 LAYOUT = {"weight", "role", "layout", "state", "share", "ratio"}
-LAYOUTS = ("stream", "file", "tiles2", "tiles4", "values")
+LAYOUTS = ("rows", "file", "tiles2", "tiles4")
 PROMPT = "def main():\n    for i in range(10):\n        print(i)\n"
 
 

@@ -14,7 +14,7 @@
 #include "model/model.h"
 #include "render/render.h"
 #include "schedule/dots.h"
-#include "schedule/schedule.h"
+#include "schedule/layout.h"
 
 enum { CTX = 512, CHUNK = 64 };
 
@@ -51,7 +51,6 @@ static void print_stage(const model *m, const char *stage, int64_t chunk, const 
   t.has_f16 = c->f16;
   t.descriptors = c->descriptors;
   t.has_streams = true;
-  t.stream_growth = 5;
   t.cache_bytes = 1 << 20;
   graph *g = graph_new(NULL);
   schedule s;
@@ -66,6 +65,7 @@ static void print_stage(const model *m, const char *stage, int64_t chunk, const 
                                                             .chunk = chunk,
                                                             .logits = chunk == 1})),
                  &s);
+  layout_weights(g, &s, &(layout_target){.lanes = t.vector_bytes / 4}, NULL, NULL);
   for (int i = 0; i < s.n_kernels; i++)
     map_put(&seen, s.kernels[i].ast, (void *)((intptr_t)map_ptr(&seen, s.kernels[i].ast) + 1));
   for (int i = 0; i < s.n_kernels; i++) {

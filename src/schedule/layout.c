@@ -1,0 +1,748 @@
+// Where the bytes of a weight lie. A kernel whose lanes are rows would gather its weight from rows that are far apart.
+// So the weight is copied once, in the order in which the kernel will read it: for each step of the loops that move
+// through the weight evenly (rows in vectors, blocks of a row), the bytes of one block, in the order in which the
+// block's expression reads them, each unit of bytes for all rows of a vector side by side.
+//
+// Nothing here knows a format. Ranges along which all loads of a weight move by the same step are loops of the layout;
+// the others are few and small, and are what a block consists of. Cut into digits where divisions cut them, they are
+// put in an order: a digit along which most loads move is a loop around these, and what does not move along it is read
+// before. That gives each byte of a block its place. The places that a load reads, step by step, are then written as a
+// sum over the same digits again, and the load's address becomes that sum: an address is an address, and all that comes
+// after sees no difference. Where one of these steps fails, the weight stays as it lies.
+//
+// Layouts of two kernels that read a weight in the same way are equal, so that memory holds it once. A large weight
+// that no layout moves is copied as it lies, for the sake of huge pages; not where a kernel reads little of it (a row
+// of an embedding).
+#include "schedule/layout.h"
+#include <stdlib.h>
+#include <string.h>
+#include "graph/symbolic.h"
+
+enum {
+  LARGE = 1 << 20,
+  MOST_LOADS = 64,
+  MOST_DIGITS = 16,
+  MOST_STEPS = 1 << 12,
+  MOST_BYTES = 1 << 14,
+  DOT = 4,
+  PAIR = 2
+};
+
+// A part of an address that all loads have: an expression over one range, or what chooses among matrices.
+typedef struct part { uop *expr; int64_t size, step; } part;
+// A range that a block consists of, or a digit of one: (range / every) % size; now: its value at the moment.
+typedef struct digit { uop *range; int64_t every, size, now; } digit;
+
+typedef struct finding {
+  graph *g;
+  arena *mem;
+  uop *store, *weight, *lane;
+  int element;                            // bytes
+  int64_t lanes, lane_step, tiles;
+  uop *load[MOST_LOADS];
+  int unit[MOST_LOADS];                   // bytes that one instruction wants side by side
+  int n_loads, n_parts, n_digits;
+  part part[LAYOUT_LOOPS];
+  digit digit[MOST_DIGITS];
+  uint64_t varies[MOST_LOADS];            // by bits: along which digits its address moves
+  int64_t base, share;                    // the first byte; bytes of one step of the loops, of one lane
+  int32_t *place, *of;                    // byte behind base -> 1 + place among `share`; bytes of its unit
+  VEC(layout_unit) units;
+} finding;
+
+// --- what is read ----------------------------------------------------------------------------------------------------
+
+static bool is_weight_memory(const uop *buf) { return buf->op == OP_PARAM && buf->s && !strcmp(buf->s, "weight"); }
+
+// The factor of range r in an index; -1: it is no plain term.
+static int64_t factor_of(uop *index, const uop *r) {
+  idx_sum s;
+  int64_t c = 0;
+  if (!uop_varies(index, r)) return 0;
+  if (!idx_sum_of(index, &s)) return -1;
+  for (int t = 0; t < s.n; t++) {
+    if (s.atom[t] == r) c = s.coeff[t];
+    else if (uop_varies(s.atom[t], r)) return -1;
+  }
+  return c;
+}
+
+// Where a load reads, less the condition under which it does.
+static uop *address(const uop *load) {
+  uop *i = load->src[0]->src[1];
+  return i->op == OP_WHERE ? i->src[1] : i;
+}
+
+static bool below(const uop *u, bool (*is)(const uop *, const void *), const void *what, map *seen) {
+  if (map_has(seen, u)) return false;
+  map_put(seen, u, (void *)1);
+  if (is(u, what)) return true;
+  for (size_t i = 0; i < u->nsrc; i++) if (below(u->src[i], is, what, seen)) return true;
+  return false;
+}
+
+static bool loads_activations(const uop *u, const void *dt) {
+  return u->op == OP_LOAD && !is_weight_memory(u->src[0]->src[0]) && u->dt == *(const enum dtype *)dt;
+}
+
+// The range along which this sum of products is one that instructions add up: bytes, or pairs of BF16, side by side.
+static uop *dot_range(uop *reduce, int *products) {
+  enum dtype dt = reduce->dt == DT_I32 ? DT_I8 : DT_BF16;
+  *products = reduce->dt == DT_I32 ? DOT : PAIR;
+  if (reduce->op != OP_REDUCE || reduce->a != OP_ADD || uop_first_range(reduce) != 1 ||
+      (reduce->dt != DT_I32 && reduce->dt != DT_F32) || reduce->src[0]->op != OP_MUL)
+    return NULL;
+  const uop *body = reduce->src[0];
+  for (int k = 0; k < 2; k++) {
+    uop *x = body->src[k];
+    while (x->op == OP_CAST) x = x->src[0];
+    if (!loads_activations(x, &dt)) continue;
+    for (size_t i = 1; i < reduce->nsrc; i++)
+      if (reduce->src[i]->src[0]->op == OP_CONST && reduce->src[i]->src[0]->a % *products == 0 &&
+          factor_of(x->src[0]->src[1], reduce->src[i]) == 1)
+        return reduce->src[i];
+  }
+  return NULL;
+}
+
+// --- lanes -----------------------------------------------------------------------------------------------------------
+
+static int64_t lanes_of(const layout_target *t, const uop *r) {
+  int64_t n = t->lanes;
+  if (r->src[0]->op != OP_CONST) return 1;
+  while (n > 1 && r->src[0]->a % n) n /= 2;
+  return n >= 4 ? n : 1;
+}
+
+// Does what is read here move along r by one element or not at all?
+static bool side_by_side(const uop *load, const uop *r) {
+  int64_t c = factor_of(address(load), r);
+  return !c || c * dtype_size((enum dtype)load->src[0]->src[0]->dt) == dtype_size((enum dtype)load->dt);
+}
+
+static bool apart(const uop *load, const uop *r) {
+  return is_weight_memory(load->src[0]->src[0]) && uop_varies(address(load), r) && !side_by_side(load, r);
+}
+
+// An output range whose steps are rows: of the weight of a dot product; or, without any, of a weight of floats.
+static uop *find_lane(const uop_list *l, uop *store, const layout_target *t) {
+  uop *dot = NULL;
+  int products;
+  for (size_t i = 0; i < l->n; i++) {
+    if (l->at[i]->op == OP_STORE && l->at[i] != store) return NULL;            // stages have lanes of their own
+    if (l->at[i]->op != OP_REDUCE || l->at[i]->dt != DT_I32 || !dot_range(l->at[i], &products)) continue;
+    for (size_t k = store->nsrc; k-- > 2 && !dot;)
+      if (uop_varies(l->at[i]->src[0], store->src[k]) && lanes_of(t, store->src[k]) > 1) dot = l->at[i];
+  }
+  for (size_t k = store->nsrc; k-- > 2;) {
+    uop *r = store->src[k];
+    bool ok = r->b == AXIS_LOOP && lanes_of(t, r) > 1 && uop_varies(store->src[0], r), any = false;
+    ok = ok && (dot ? uop_varies(dot->src[0], r) : lanes_of(t, r) == t->lanes);
+    for (size_t i = 0; ok && i < l->n; i++) {
+      const uop *u = l->at[i];
+      if (u->op != OP_LOAD) continue;
+      bool far = apart(u, r), plain = dtype_is_float((enum dtype)u->dt) && u->dt == u->src[0]->src[0]->dt;
+      any |= far;
+      ok = side_by_side(u, r) || (far && (dot || plain));
+    }
+    if (ok && any) return r;
+  }
+  return NULL;
+}
+
+// --- loops and blocks ------------------------------------------------------------------------------------------------
+
+static bool is_choice(const uop *u, const void *what) {
+  (void)what;
+  return u->op == OP_LOAD;
+}
+
+// Is this part of an address a number that is loaded?
+static bool chooses(const uop *u) {
+  map seen = {0};
+  bool any = u->op != OP_RANGE && below(u, is_choice, NULL, &seen);
+  map_free(&seen);
+  return any;
+}
+
+// What chooses a matrix, without the conditions under which a load asks for it: it is there in any case.
+static uop *choice_of(graph *g, uop *u) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &u, 1);
+  map plain = {0};
+  for (size_t i = 0; i < l.n; i++) {
+    uop *at = l.at[i]->op == OP_LOAD ? l.at[i]->src[0] : NULL;
+    if (!at || at->src[1]->op != OP_WHERE) continue;
+    uop *inside = at->src[1]->src[1];
+    if (inside->vmin >= 0 && inside->vmax < at->src[0]->b)
+      map_put(&plain, l.at[i], uop_load_from(g, l.at[i], uop_index(g, at->src[0], inside), 1));
+  }
+  if (plain.n) u = uop_substitute(g, u, &plain);
+  map_free(&plain);
+  arena_free(a);
+  return u;
+}
+
+// Do all loads move along this part of an address by `step`, and depend on it in no other way?
+static bool all_move(const finding *f, uop *atom, int64_t step) {
+  for (int i = 0; i < f->n_loads; i++) {
+    idx_sum s;
+    int64_t c = 0;
+    if (!idx_sum_of(address(f->load[i]), &s)) return false;
+    for (int t = 0; t < s.n; t++) {
+      if (s.atom[t] == atom || (chooses(atom) && chooses(s.atom[t]) && choice_of(f->g, s.atom[t]) == atom))
+        c = s.coeff[t];
+      else if (atom->op == OP_RANGE && uop_varies(s.atom[t], atom)) return false;
+    }
+    if (c != step) return false;
+  }
+  return true;
+}
+
+static bool add_part(finding *f, uop *expr, int64_t size, int64_t step) {
+  if (f->n_parts == LAYOUT_LOOPS) return false;
+  f->part[f->n_parts++] = (part){expr, size, step};
+  return true;
+}
+
+// Where divisions in an address cut a range: at multiples of these.
+static void find_cuts(uop *u, const uop *r, int64_t size, uint64_t *cuts) {
+  idx_sum s;
+  if (!uop_varies(u, r)) return;
+  for (size_t i = 0; i < u->nsrc; i++) find_cuts(u->src[i], r, size, cuts);
+  if ((u->op != OP_IDIV && u->op != OP_MOD) || u->src[1]->op != OP_CONST || !idx_sum_of(u->src[0], &s)) return;
+  for (int t = 0; t < s.n; t++) {
+    int64_t at = s.atom[t] == r && s.coeff[t] > 0 && u->src[1]->a % s.coeff[t] == 0 ? u->src[1]->a / s.coeff[t] : 0;
+    if (at > 1 && at < size && size % at == 0 && !(at & (at - 1))) *cuts |= (uint64_t)at;
+  }
+}
+
+// The digits of a range of the block, the coarsest first.
+static bool add_digits(finding *f, uop *r, int64_t size) {
+  uint64_t cuts = 0;
+  for (int i = 0; i < f->n_loads; i++) find_cuts(f->load[i]->src[0]->src[1], r, size, &cuts);
+  int64_t above = size;
+  for (int bit = 62; bit >= 0; bit--) {
+    int64_t at = (int64_t)1 << bit;
+    if (bit && !(cuts >> bit & 1)) continue;
+    if (above == at) continue;
+    if (f->n_digits == MOST_DIGITS) return false;
+    f->digit[f->n_digits++] = (digit){r, at, above / at, 0};
+    above = at;
+  }
+  return true;
+}
+
+// Does an address depend on r other than by what chooses a matrix?
+static bool moves_along(uop *index, const uop *r) {
+  idx_sum s;
+  if (!uop_varies(index, r)) return false;
+  if (!idx_sum_of(index, &s)) return true;
+  for (int t = 0; t < s.n; t++) if (uop_varies(s.atom[t], r) && !chooses(s.atom[t])) return true;
+  return false;
+}
+
+// A range that loads depend on: a loop of the layout, or one of the block.
+static bool add_range(finding *f, uop *r) {
+  bool any = false;
+  int64_t step = 0, unit = 1, size = r->src[0]->op == OP_CONST ? r->src[0]->a : 0;
+  for (int i = 0; i < f->n_loads; i++) {
+    uop *index = address(f->load[i]);
+    if (!moves_along(index, r)) continue;
+    any = true;
+    step = factor_of(index, r);
+    if (step == 1) unit = max_i64(unit, f->unit[i] / f->element);
+  }
+  if (!any) return true;
+  if (!size) return false;
+  bool moves = step > 0 && all_move(f, r, step);
+  if (r == f->lane) {
+    f->lane_step = step * f->element;
+    if (size / f->lanes % f->tiles) f->tiles = 1;
+    size /= f->lanes * f->tiles;
+    step *= f->lanes * f->tiles;
+    return moves && (size == 1 || add_part(f, idx_div(f->g, r, uop_idx(f->g, f->lanes * f->tiles)), size, step));
+  }
+  if (moves && unit == 1) return add_part(f, r, size, step);
+  if (moves && size % unit == 0 && size > unit) {
+    if (!add_part(f, idx_div(f->g, r, uop_idx(f->g, unit)), size / unit, step * unit)) return false;
+    size = unit;
+  }
+  return add_digits(f, r, size);
+}
+
+// Whether an address has no more choices than these, and its condition depends on ranges of the block alone: so what is
+// true of the block's first place is true of all.
+static bool is_understood(const finding *f, const uop *load, int choices) {
+  idx_sum s;
+  const uop *i = load->src[0]->src[1];
+  int n = 0;
+  if (!idx_sum_of(address(load), &s)) return false;
+  for (int t = 0; t < s.n; t++) n += chooses(s.atom[t]);
+  const uop_list ranges = i->op == OP_WHERE ? uop_ranges(i->src[0]) : (uop_list){0};
+  for (size_t k = 0; k < ranges.n; k++) {
+    int64_t steps = 1;
+    for (int d = 0; d < f->n_digits; d++) if (f->digit[d].range == ranges.at[k]) steps *= f->digit[d].size;
+    if (!uop_is_int(ranges.at[k]->src[0], steps)) return false;
+  }
+  return n == choices;
+}
+
+// The loops, outermost first: what chooses a matrix, rows, what is summed.
+static bool find_parts(finding *f, const uop_list *l) {
+  idx_sum s;
+  int choices = 0;
+  if (!idx_sum_of(address(f->load[0]), &s)) return false;
+  for (int t = 0; t < s.n; t++) {
+    if (!chooses(s.atom[t])) continue;
+    uop *which = choice_of(f->g, s.atom[t]);
+    if (which->vmin || which->vmax >= INT32_MAX || s.coeff[t] <= 0 || !all_move(f, which, s.coeff[t]) ||
+        !add_part(f, which, which->vmax + 1, s.coeff[t]))
+      return false;
+    choices++;
+  }
+  for (size_t i = 2; i < f->store->nsrc; i++) if (!add_range(f, f->store->src[i])) return false;
+  map seen = {0};
+  bool ok = true;
+  for (size_t i = l->n; i-- > 0;)                               // outer sums before inner ones
+    for (size_t k = (size_t)uop_first_range(l->at[i]); l->at[i]->op == OP_REDUCE && k < l->at[i]->nsrc && ok; k++) {
+      if (map_has(&seen, l->at[i]->src[k])) continue;
+      map_put(&seen, l->at[i]->src[k], (void *)1);
+      ok = add_range(f, l->at[i]->src[k]);
+    }
+  map_free(&seen);
+  for (int i = 0; i < f->n_loads; i++) ok = ok && is_understood(f, f->load[i], choices);
+  if (ok && f->tiles > 1)
+    ok = add_part(f, idx_mod(f->g, idx_div(f->g, f->lane, uop_idx(f->g, f->lanes)), uop_idx(f->g, f->tiles)), f->tiles,
+                  f->lane_step / f->element * f->lanes);
+  int64_t steps = 1;
+  for (int i = 0; i < f->n_digits && steps <= MOST_STEPS; i++) steps *= f->digit[i].size;
+  return ok && f->lane_step && steps <= MOST_STEPS;
+}
+
+// --- the order of a block --------------------------------------------------------------------------------------------
+
+// An index, or a condition, in the block's first step of all loops; false where it cannot be said.
+static bool value_now(finding *f, const uop *u, int64_t *out) {
+  int64_t a, b;
+  if (u->op == OP_CONST) { *out = u->a; return true; }
+  if (u->op == OP_RANGE) {
+    *out = 0;
+    for (int i = 0; i < f->n_digits; i++) if (f->digit[i].range == u) *out += f->digit[i].now * f->digit[i].every;
+    return true;
+  }
+  if (u->op == OP_WHERE) {
+    if (!value_now(f, u->src[0], &a)) return false;
+    return u->src[a ? 1 : 2]->op != OP_INVALID && value_now(f, u->src[a ? 1 : 2], out);
+  }
+  if ((u->op == OP_MIN || u->op == OP_MAX || u->op == OP_CAST) && chooses(u)) { *out = 0; return true; }
+  if (u->nsrc != 2 || !value_now(f, u->src[0], &a) || !value_now(f, u->src[1], &b)) return false;
+  switch (u->op) {
+  case OP_ADD: return add_i64(a, b, out);
+  case OP_SUB: *out = a - b; return true;
+  case OP_MUL: return mul_i64(a, b, out);
+  case OP_IDIV: if (b <= 0) return false; *out = floordiv_i64(a, b); return true;
+  case OP_MOD: if (b <= 0) return false; *out = floormod_i64(a, b); return true;
+  case OP_CMPLT: *out = a < b; return true;
+  case OP_CMPEQ: *out = a == b; return true;
+  case OP_CMPNE: *out = a != b; return true;
+  case OP_AND: *out = a & b; return true;
+  case OP_OR: *out = a | b; return true;
+  case OP_XOR: *out = a ^ b; return true;
+  default: return false;
+  }
+}
+
+// Whether a load reads anything now: its condition.
+static bool reads_now(finding *f, const uop *load) {
+  const uop *i = load->src[0]->src[1];
+  int64_t holds;
+  return i->op != OP_WHERE || (value_now(f, i->src[0], &holds) && holds);
+}
+
+// A unit of bytes is read: the next in order, unless it has a place.
+static bool note(finding *f, int load) {
+  int64_t at;
+  int size = dtype_size((enum dtype)f->load[load]->dt), unit = max_i64(f->unit[load], size);
+  if (!reads_now(f, f->load[load])) return true;
+  if (!value_now(f, address(f->load[load]), &at)) return false;
+  at = at * f->element - f->base;
+  if (at < 0 || at + unit > MOST_BYTES) return false;
+  if (f->place[at]) return f->of[at] == unit;
+  for (int i = 0; i < unit; i++) {
+    if (f->place[at + i]) return false;
+    f->place[at + i] = (int32_t)(f->share * f->lanes + i + 1);
+    f->of[at + i] = unit;
+  }
+  vec_push(&f->units, ((layout_unit){(int32_t)at, unit}));
+  f->share += unit;
+  return true;
+}
+
+// The loads of a set, all digits but these standing still. A digit along which most of them move is a loop around
+// these; the others are read before it. So all steps of a loop read equally many bytes, one after the other.
+static bool order(finding *f, uint64_t loads, uint64_t digits) {
+  int best = -1, most = 0;
+  bool ok = true;
+  for (int d = 0; d < f->n_digits; d++) {
+    int n = 0;
+    for (int i = 0; i < f->n_loads; i++) n += loads >> i & 1 && digits >> d & 1 && f->varies[i] >> d & 1;
+    if (n > most) { most = n; best = d; }
+  }
+  if (best < 0) {
+    for (int i = 0; ok && i < f->n_loads; i++) if (loads >> i & 1) ok = note(f, i);
+    return ok;
+  }
+  uint64_t moving = 0;
+  for (int i = 0; i < f->n_loads; i++) if (loads >> i & 1 && f->varies[i] >> best & 1) moving |= (uint64_t)1 << i;
+  if (loads & ~moving) ok = order(f, loads & ~moving, digits);
+  digit *d = &f->digit[best];
+  for (d->now = 0; ok && d->now < d->size; d->now++) ok = order(f, moving, digits & ~((uint64_t)1 << best));
+  d->now = 0;
+  return ok;
+}
+
+static int64_t address_now(finding *f, int load) {
+  int64_t at;
+  return value_now(f, address(f->load[load]), &at) ? at : 0;
+}
+
+// Loads by address; along which digits each moves.
+static void prepare(finding *f) {
+  for (int i = 1; i < f->n_loads; i++)
+    for (int k = i; k > 0 && address_now(f, k) < address_now(f, k - 1); k--) {
+      uop *u = f->load[k];
+      int unit = f->unit[k];
+      f->load[k] = f->load[k - 1]; f->unit[k] = f->unit[k - 1];
+      f->load[k - 1] = u; f->unit[k - 1] = unit;
+    }
+  for (int i = 0; i < f->n_loads; i++)
+    for (int d = 0; d < f->n_digits; d++) {
+      int64_t first = address_now(f, i);
+      for (f->digit[d].now = 1; f->digit[d].now < f->digit[d].size; f->digit[d].now++)
+        if (address_now(f, i) != first) f->varies[i] |= (uint64_t)1 << d;
+      f->digit[d].now = 0;
+    }
+}
+
+// Every combination of the values of the block's ranges, one after the other: the next one; false behind the last.
+static bool next_step(finding *f) {
+  for (int i = f->n_digits; i-- > 0; f->digit[i].now = 0) if (++f->digit[i].now < f->digit[i].size) return true;
+  return false;
+}
+
+// Loads that have a condition come first, one by one: what they read differs from step to step.
+static bool find_order(finding *f) {
+  uint64_t plain = 0, all = ~(uint64_t)0;
+  prepare(f);
+  f->base = INT64_MAX;
+  do {
+    for (int i = 0; i < f->n_loads; i++) {
+      int64_t at;
+      if (!reads_now(f, f->load[i])) continue;
+      if (!value_now(f, address(f->load[i]), &at)) return false;
+      f->base = min_i64(f->base, at * f->element);
+    }
+  } while (next_step(f));
+  f->place = ARENA_ARRAY(f->mem, int32_t, MOST_BYTES);
+  f->of = ARENA_ARRAY(f->mem, int32_t, MOST_BYTES);
+  memset(f->place, 0, MOST_BYTES * sizeof *f->place);
+  for (int i = 0; i < f->n_loads; i++) {
+    if (f->load[i]->src[0]->src[1]->op != OP_WHERE) plain |= (uint64_t)1 << i;
+    else if (!order(f, (uint64_t)1 << i, all)) return false;
+  }
+  return order(f, plain, all) && f->share;
+}
+
+// --- addresses -------------------------------------------------------------------------------------------------------
+
+// The place of what a load reads now, among the block's bytes; false: nothing, or what has none.
+static bool place_now(finding *f, const uop *load, int64_t *out) {
+  int64_t at;
+  if (!reads_now(f, load) || !value_now(f, address(load), &at)) return false;
+  at = at * f->element - f->base;
+  if (at < 0 || at >= MOST_BYTES || !f->place[at]) return false;
+  *out = f->place[at] - 1;
+  return true;
+}
+
+// v[0 .. n * every) as an expression over (r / every), in digits: a run of equal steps, then runs of these.
+static uop *in_digits(finding *f, const int64_t *v, int64_t n, int64_t every, uop *r) {
+  graph *g = f->g;
+  if (n == 1) return uop_idx(g, 0);
+  int64_t run = 1;
+  while (run < n && v[run * every] == run * v[every]) run++;
+  while (n % run) run--;
+  if (run == 1) return NULL;
+  for (int64_t i = 0; i < n; i++)
+    if (v[i * every] != v[i / run * run * every] + i % run * v[every]) return NULL;
+  uop *low = every > 1 ? idx_div(g, r, uop_idx(g, every)) : r, *rest;
+  if (run == n) return idx_mul(g, low, uop_idx(g, v[every]));
+  rest = in_digits(f, v, n / run, every * run, r);
+  return rest ? idx_add(g, rest, idx_mul(g, idx_mod(g, low, uop_idx(g, run)), uop_idx(g, v[every]))) : NULL;
+}
+
+// Along one range of the block, from the first step on at which this load reads anything: its places, less the first.
+// The steps at which it does are neighbours.
+static uop *along(finding *f, const uop *load, digit *in, int64_t start, int64_t first, int64_t *v, int64_t *count) {
+  int64_t n = 0, at;
+  for (in->now = 0; in->now < in->size; in->now++) {
+    bool reads = place_now(f, load, &at);
+    if (reads && in->now != start + n) { n = 0; break; }
+    if (reads) v[n++] = at - first;
+  }
+  in->now = start;
+  *count = n;
+  uop *r = in->every > 1 ? idx_div(f->g, in->range, uop_idx(f->g, in->every)) : in->range;
+  if (in->every * in->size < in->range->src[0]->a) r = idx_mod(f->g, r, uop_idx(f->g, in->size));
+  return n ? in_digits(f, v, n, 1, idx_sub(f->g, r, uop_idx(f->g, start))) : NULL;
+}
+
+// The places of a load as a sum over the block's ranges; NULL where they are none. unit: of its bytes.
+static uop *places_of(finding *f, const uop *load, int *unit) {
+  int64_t first, at, start[MOST_DIGITS], n[MOST_DIGITS], *v[MOST_DIGITS];
+  while (!place_now(f, load, &first)) if (!next_step(f)) return NULL;
+  uop *sum = uop_idx(f->g, first);
+  *unit = value_now(f, address(load), &at) ? f->of[at * f->element - f->base] : 0;
+  for (int i = 0; i < f->n_digits; i++) start[i] = f->digit[i].now;
+  for (int i = 0; i < f->n_digits && sum; i++) {
+    v[i] = NULL;
+    if (!uop_varies(load->src[0], f->digit[i].range)) continue;
+    v[i] = ARENA_ARRAY(f->mem, int64_t, f->digit[i].size);
+    uop *digits = along(f, load, &f->digit[i], start[i], first, v[i], &n[i]);
+    sum = digits ? idx_add(f->g, sum, digits) : NULL;
+  }
+  for (int i = 0; i < f->n_digits; i++) f->digit[i].now = 0;
+  if (!sum) return NULL;
+  bool same = true;                                             // is it their sum for all of them together?
+  do {
+    if (!reads_now(f, load)) continue;
+    int64_t want = first;
+    for (int i = 0; i < f->n_digits; i++) {
+      int64_t k = f->digit[i].now - start[i];
+      if (v[i]) { same &= k >= 0 && k < n[i]; want += same ? v[i][k] : 0; }
+    }
+    same = same && place_now(f, load, &at) && at == want && value_now(f, address(load), &at) &&
+           f->of[at * f->element - f->base] == *unit;
+  } while (next_step(f) && same);
+  for (int i = 0; i < f->n_digits; i++) f->digit[i].now = 0;
+  return same ? sum : NULL;
+}
+
+// What a load becomes.
+static uop *moved(finding *f, const uop *load, uop *stream) {
+  graph *g = f->g;
+  int unit;
+  uop *at = uop_idx(g, 0), *place = places_of(f, load, &unit), *index = load->src[0]->src[1];
+  if (!place) return NULL;
+  for (int i = 0; i < f->n_parts; i++)
+    at = idx_add(g, idx_mul(g, at, uop_idx(g, f->part[i].size)), f->part[i].expr);
+  at = idx_mul(g, at, uop_idx(g, f->share * f->lanes));
+  at = idx_add(g, at, idx_mul(g, idx_mod(g, f->lane, uop_idx(g, f->lanes)), uop_idx(g, unit)));
+  at = simplify(g, idx_add(g, at, place));
+  if (index->op == OP_WHERE) at = uop_op3(g, OP_WHERE, index->src[0], at, index->src[2]);
+  return uop_load(g, uop_index(g, stream, at), (enum dtype)load->dt, 1);
+}
+
+// --- one weight ------------------------------------------------------------------------------------------------------
+
+static const layout *made(finding *f, int64_t bytes) {
+  arena *mem = graph_arena(f->g);
+  layout *l = ARENA_NEW(mem, layout);
+  layout_unit *units = ARENA_ARRAY(mem, layout_unit, f->units.n);
+  memcpy(units, f->units.at, f->units.n * sizeof *units);
+  *l = (layout){.dt = (enum dtype)f->weight->dt,
+                .elems = f->weight->b,
+                .bytes = bytes,
+                .base = f->base,
+                .lanes = f->lanes,
+                .lane_step = f->lane_step,
+                .n_loops = f->n_parts,
+                .n_units = (int)f->units.n,
+                .unit = units};
+  l->hash = hash_bytes(units, f->units.n * sizeof *units, hash_u64((uint64_t)l->bytes, (uint64_t)l->base));
+  l->hash = hash_u64(hash_u64(l->hash, (uint64_t)l->lanes), (uint64_t)l->lane_step);
+  for (int i = 0; i < f->n_parts; i++) {
+    l->loop[i] = (struct layout_loop){f->part[i].size, f->part[i].step * f->element};
+    l->hash = hash_u64(hash_u64(l->hash, (uint64_t)l->loop[i].size), (uint64_t)l->loop[i].step);
+  }
+  return l;
+}
+
+static bool is_that(const uop *u, const void *what) { return u == what; }
+
+static bool is_below(const uop *u, const uop *root) {
+  map seen = {0};
+  bool hit = below(root, is_that, u, &seen);
+  map_free(&seen);
+  return hit;
+}
+
+// Do `n` steps of r, from a multiple of n on, read n neighbours? In an address r may be cut, but not within them.
+static bool steps_by_one(uop *index, const uop *r, int n) {
+  idx_sum s;
+  int64_t step = 0;
+  if (!idx_sum_of(index, &s)) return false;
+  for (int t = 0; t < s.n; t++) {
+    const uop *u = s.atom[t];
+    if (!uop_varies(u, r)) continue;
+    bool cut =
+      (u->op == OP_MOD || u->op == OP_IDIV) && u->src[0] == r && u->src[1]->op == OP_CONST && !(u->src[1]->a % n);
+    if (u != r && !cut) return false;
+    if (u->op != OP_IDIV) step += s.coeff[t];
+  }
+  return step == 1;
+}
+
+// The units that the sums want: those of a dot product's instruction, where bytes lie side by side along its range.
+static void find_units(finding *f, const uop_list *l) {
+  for (int i = 0; i < f->n_loads; i++) f->unit[i] = dtype_size((enum dtype)f->load[i]->dt);
+  for (size_t i = 0; i < l->n; i++) {
+    int products;
+    uop *r = l->at[i]->op == OP_REDUCE ? dot_range(l->at[i], &products) : NULL;
+    if (!r) continue;
+    for (int k = 0; k < f->n_loads; k++)
+      if (steps_by_one(address(f->load[k]), r, products) && dtype_size((enum dtype)f->load[k]->dt) == f->element &&
+          is_below(f->load[k], l->at[i]->src[0]))
+        f->unit[k] = products * f->element;
+  }
+}
+
+// The loads of one weight, moved; NULL: it stays as it lies.
+static const layout *lay_out(graph *g, arena *mem, const uop_list *l, uop *store, uop *weight, uop *lane,
+                             const layout_target *t, enum layout_kind kind, map *loads) {
+  finding f = {.g = g, .mem = mem, .store = store, .weight = weight, .lane = lane, .lanes = lanes_of(t, lane),
+               .tiles = layout_tiles(kind),
+               .element = dtype_size((enum dtype)weight->dt)};
+  const layout *out = NULL;
+  bool ok = true;
+  for (size_t i = 0; ok && i < l->n; i++) {
+    uop *u = l->at[i];
+    if (u->op != OP_LOAD || u->src[0]->src[0] != weight) continue;
+    ok = f.n_loads < MOST_LOADS && u->nsrc == 1 && apart(u, lane);
+    if (ok) f.load[f.n_loads++] = u;
+  }
+  if (ok) find_units(&f, l);
+  ok = ok && f.n_loads && find_parts(&f, l) && find_order(&f);
+  int64_t bytes = f.share * f.lanes;
+  for (int i = 0; ok && i < f.n_parts; i++) ok = mul_i64(bytes, f.part[i].size, &bytes);
+  uop *moved_to[MOST_LOADS], *stream = ok ? uop_new(g, OP_PARAM, DT_U8, 1, NULL, 0,
+                                                    (uarg){weight->a, bytes, "stream", 6}) : NULL;
+  for (int i = 0; ok && i < f.n_loads; i++) ok = (moved_to[i] = moved(&f, f.load[i], stream)) != NULL;
+  ok = ok && bytes <= weight->b * f.element;
+  for (int i = 0; ok && i < f.n_loads; i++) map_put(loads, f.load[i], moved_to[i]);
+  if (ok) out = made(&f, bytes);
+  vec_free(&f.units);
+  return out;
+}
+
+// Bytes that one run of the kernel reads of a weight: of one matrix, where a loaded number chooses; of one token.
+static int64_t read_at_once(const uop_list *l, const uop *weight) {
+  int64_t all = 0, n;
+  for (size_t i = 0; i < l->n; i++) {
+    const uop *u = l->at[i];
+    if (u->op != OP_LOAD || u->src[0]->src[0] != weight) continue;
+    n = dtype_size((enum dtype)u->dt);
+    const uop_list ranges = uop_ranges(u->src[0]);
+    for (size_t k = 0; k < ranges.n; k++)
+      if (ranges.at[k]->src[0]->op == OP_CONST && moves_along(address(u), ranges.at[k]) &&
+          !mul_i64(n, ranges.at[k]->src[0]->a, &n))
+        n = INT64_MAX / 2;
+    all = min_i64(all + n, INT64_MAX / 2);
+  }
+  return all;
+}
+
+static const layout *as_it_lies(graph *g, const uop *weight) {
+  layout *l = ARENA_NEW(graph_arena(g), layout);
+  int64_t bytes = weight->b * dtype_size((enum dtype)weight->dt);
+  *l = (layout){.hash = (uint64_t)bytes, .dt = (enum dtype)weight->dt, .elems = weight->b, .bytes = bytes};
+  return l;
+}
+
+static uop *lay_out_kernel(graph *g, const sched_kernel *k, const layout_target *t, const enum layout_kind *kinds) {
+  arena *mem = arena_new();
+  uop *ast = k->ast, *store = ast->src[0];
+  uop_list l = uop_toposort(mem, &ast, 1);
+  uop *lane = t->lanes ? find_lane(&l, store, t) : NULL;
+  map loads = {0};
+  for (size_t i = 0; i < l.n; i++) {
+    uop *w = l.at[i];
+    if (!is_weight_memory(w) || kinds[w->a] == LAYOUT_FILE) continue;
+    if (lane) k->layouts[w->a] = lay_out(g, mem, &l, store, w, lane, t, kinds[w->a], &loads);
+    if (!k->layouts[w->a] && w->b * dtype_size((enum dtype)w->dt) >= LARGE && read_at_once(&l, w) >= LARGE)
+      k->layouts[w->a] = as_it_lies(g, w);
+  }
+  if (loads.n) ast = uop_substitute(g, ast, &loads);
+  map_free(&loads);
+  arena_free(mem);
+  return ast;
+}
+
+// Kernels that were one stay one where their weights have layouts of one kind.
+void layout_weights(graph *g, schedule *s, const layout_target *t, layout_choice *choose, void *ctx) {
+  smap done = {0};
+  for (int i = 0; i < s->n_kernels; i++) {
+    sched_kernel *k = &s->kernels[i];
+    size_t bytes = sizeof(uop *) + (size_t)k->n_bufs * sizeof(enum layout_kind);
+    char *key = arena_alloc(graph_arena(g), bytes);
+    enum layout_kind *kinds = ARENA_ARRAY(graph_arena(g), enum layout_kind, k->n_bufs + 1);
+    void *known;
+    for (int b = 0; b < k->n_bufs; b++) kinds[b] = choose ? choose(ctx, k->bufs[b]) : LAYOUT_ROWS;
+    memcpy(key, &k->ast, sizeof(uop *));
+    memcpy(key + sizeof(uop *), kinds, (size_t)k->n_bufs * sizeof *kinds);
+    if (smap_get(&done, key, bytes, &known)) {
+      const sched_kernel *like = known;
+      k->ast = like->ast;
+      k->layouts = like->layouts;
+      continue;
+    }
+    k->layouts = ARENA_ARRAY(graph_arena(g), const layout *, k->n_bufs + 1);
+    memset(k->layouts, 0, ((size_t)k->n_bufs + 1) * sizeof *k->layouts);
+    k->ast = lay_out_kernel(g, k, t, kinds);
+    smap_set(&done, key, bytes, k);
+  }
+  smap_free(&done);
+}
+
+static const struct { const char *name; int tiles; } kinds[LAYOUT_KINDS] = {
+  [LAYOUT_ROWS] = {"rows", 1}, [LAYOUT_FILE] = {"file", 1}, [LAYOUT_TILES_2] = {"tiles2", 2},
+  [LAYOUT_TILES_4] = {"tiles4", 4}};
+
+const char *layout_name(enum layout_kind k) { return kinds[k].name; }
+int layout_tiles(enum layout_kind k) { return kinds[k].tiles; }
+
+// --- filling ---------------------------------------------------------------------------------------------------------
+
+uop *layout_filling(graph *g, const layout *l) {
+  if (!l->n_units) return NULL;
+  int element = dtype_size(l->dt);
+  uop *ranges[LAYOUT_LOOPS + 1], *to = uop_idx(g, 0), *from = uop_idx(g, l->base / element);
+  int64_t share = 0, at = 0;
+  size_t n = 0;
+  for (int i = 0; i < l->n_units; i++) share += l->unit[i].bytes;
+  for (int i = 0; i < l->n_loops; i++) {
+    ranges[n] = uop_range(g, uop_idx(g, l->loop[i].size), i, n ? AXIS_LOOP : AXIS_GLOBAL);
+    to = idx_add(g, idx_mul(g, to, uop_idx(g, l->loop[i].size)), ranges[n]);
+    from = idx_add(g, from, idx_mul(g, ranges[n++], uop_idx(g, l->loop[i].step / element)));
+  }
+  uop *lane = uop_range(g, uop_idx(g, l->lanes), LAYOUT_LOOPS, AXIS_LOOP);
+  ranges[n++] = lane;
+  to = idx_mul(g, to, uop_idx(g, share * l->lanes));
+  from = idx_add(g, from, idx_mul(g, lane, uop_idx(g, l->lane_step / element)));
+  uop *copy = uop_new(g, OP_PARAM, DT_U8, 1, NULL, 0, (uarg){.a = 0, .b = l->bytes}),
+      *raw = uop_new(g, OP_PARAM, l->dt, 1, NULL, 0, (uarg){.a = 1, .b = l->elems});
+  VEC(uop *) stores = {0};
+  for (int i = 0; i < l->n_units; at += l->unit[i++].bytes * l->lanes) {
+    int bytes = l->unit[i].bytes;
+    uop *src[2 + LAYOUT_LOOPS + 1];
+    src[0] = uop_index(g, copy, idx_add(g, idx_add(g, to, uop_idx(g, at)), idx_mul(g, lane, uop_idx(g, bytes))));
+    src[1] = uop_load(g, uop_index(g, raw, idx_add(g, from, uop_idx(g, l->unit[i].from / element))),
+                      dtype_unsigned(bytes), 1);
+    memcpy(src + 2, ranges, n * sizeof *ranges);
+    vec_push(&stores, uop_new(g, OP_STORE, DT_VOID, 1, src, 2 + n, (uarg){0}));
+  }
+  uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, stores.at, stores.n, (uarg){0});
+  vec_free(&stores);
+  return sink;
+}
