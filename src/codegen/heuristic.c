@@ -695,7 +695,7 @@ static bool among(uop *const *list, int n, const uop *u) {
   return false;
 }
 
-static bool hangs_on(const uop *u, uop *const *ranges, int n) {
+static bool depends_on(const uop *u, uop *const *ranges, int n) {
   for (int i = 0; i < n; i++) if (uop_varies(u, ranges[i])) return true;
   return false;
 }
@@ -708,7 +708,7 @@ static int ranges_inside(uop *reduce, uop **out, double *steps) {
   *steps = 1;
   for (size_t i = l.n; i-- > 0;) {
     uop *u = l.at[i];
-    if (u->op != OP_REDUCE || (u != reduce && !hangs_on(u, out, n))) continue;
+    if (u->op != OP_REDUCE || (u != reduce && !depends_on(u, out, n))) continue;
     for (size_t j = (size_t)uop_first_range(u); j < u->nsrc && n < MAX_AXES; j++) {
       if (among(out, n, u->src[j])) continue;
       out[n++] = u->src[j];

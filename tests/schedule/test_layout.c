@@ -99,7 +99,7 @@ static void test_one_layout(void **state) {
 // several terms share.
 static void ascends(const char *name, const program *p, int *all) {
   int64_t last[64] = {-1};
-  int depth = 0, loads = 0, back = 0;
+  int depth = 0, loads = 0;
   for (size_t i = 0; i < p->n; i++) {
     const uop *u = p->at[i];
     if (u->op == OP_RANGE) last[++depth] = -1;
@@ -109,7 +109,6 @@ static void ascends(const char *name, const program *p, int *all) {
     if (at + BACK < last[depth])
       fail_msg("%s: %s reads byte %lld of its stream after byte %lld", name, p->name, (long long)at,
                (long long)last[depth]);
-    back += at < last[depth];
     last[depth] = max_i64(last[depth], at);
     loads++;
   }
