@@ -32,7 +32,7 @@ typedef struct trie {
 // The steps that a text has taken, and its bytes so far (those that are looked at again count again).  {0}: none yet.
 typedef struct trie_cost { uint64_t steps, bytes; } trie_cost;
 #define TRIE_STEPS_FREE (1u << 25)
-#define TRIE_STEPS_PER_BYTE 16
+#define TRIE_STEPS_PER_BYTE 32
 // -1 and a message; source: what stands before it, as in vocab.h.
 int trie_refuse(const char *source, error *err);
 static inline bool trie_too_costly(const trie_cost *c) {
