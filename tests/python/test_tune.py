@@ -223,7 +223,7 @@ def test_hostile_lists(tuned, run_weft, tinypy, cache_dir, tmp_path):
     """Lists that do not suit their kernel are not used: the same bits, no crash."""
     data = json.loads(run_weft(["cache", "export", "-"], env={"WEFT_CACHE": tuned[0]}).out)
     seed = random.Random(1)
-    kinds = ["UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "FOLD", "ORDER", "DESCRIPTOR", "LAYOUT", "PREFETCH"]
+    kinds = ["UPCAST", "UNROLL", "LANES", "LOCAL", "GROUP", "GROUPTOP", "THREAD", "LOOP", "TC", "SWAP", "BLOCKS", "SEPARATE", "ORDER", "DESCRIPTOR", "LAYOUT", "PREFETCH"]
     data["tunings"] = [t for t in data["tunings"] if not t["name"].startswith("weight ")]
     for t in data["tunings"]:
         own = t["opts"] if t["opts"] != "heuristic" else ""
