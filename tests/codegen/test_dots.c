@@ -1,6 +1,6 @@
 // Dot products from tensors to machine code: the loops that OptOp TC makes with the descriptors of every x86-64 level
 // that this machine runs, and of AArch64 under qemu, against the interpreter, which knows nothing of any of that. The
-// OptOps are given: the heuristic makes dot products of weights alone, whose bytes it may lay out anew (test_stream.c);
+// OptOps are given: the heuristic makes dot products of weights alone, which may lie anew (schedule/layout.c);
 // here they lie side by side in the first place.
 #define _GNU_SOURCE
 #include "kernel_rig.h"
