@@ -26,6 +26,7 @@ enum {
 };
 enum {
   FEW = 4 /* tokens: one by one is quicker than a chunk */,
+  TILE = 8 /* rows, of which each costs what one does */,
   DEFAULT_CHUNK = 64,
   MAX_CHUNK = 4096,
   CHUNK_STEP = 64,
@@ -42,17 +43,19 @@ enum plan_kind {
   PLAN_ROWS,
   PLAN_APART,
   PLAN_FEW_APART,
+  PLAN_MIXED,
   PLAN_SUMS,
   PLAN_HIDDEN,
   PLAN_BRIEF,
   PLAN_COUNT
 };
-static const struct plan_row { enum model_logits logits; int tokens; bool apart, sums; } plan_rows[PLAN_COUNT] = {
+static const struct plan_row { enum model_logits logits; int tokens, rows; bool apart, sums; } plan_rows[PLAN_COUNT] = {
   [PLAN_ONE] = {.logits = LOGITS_LAST, .tokens = 1},
   [PLAN_MANY] = {.logits = LOGITS_NONE},
   [PLAN_ROWS] = {.logits = LOGITS_ALL},
   [PLAN_APART] = {.logits = LOGITS_ALL, .apart = true},
   [PLAN_FEW_APART] = {.logits = LOGITS_ALL, .tokens = FEW, .apart = true},
+  [PLAN_MIXED] = {.logits = LOGITS_ALL, .tokens = TILE, .rows = FEW, .apart = true},
   [PLAN_SUMS] = {.logits = LOGITS_NONE, .sums = true},
   [PLAN_HIDDEN] = {.logits = LOGITS_HIDDEN},
   [PLAN_BRIEF] = {.logits = LOGITS_HIDDEN, .tokens = DEFAULT_CHUNK},
@@ -203,6 +206,7 @@ static void make_schedule(const engine *e, enum plan_kind kind, graph *g, schedu
                     .n_ctx = e->n_ctx,
                     .chunk = r->tokens ? r->tokens : e->room,
                     .apart = r->apart,
+                    .rows = r->rows,
                     .logits = r->logits,
                     .sums = r->sums,
                     .exact = e->o.exact};
@@ -516,52 +520,81 @@ int engine_sequence_load(engine *e, const int32_t *ids, size_t n, const char *pa
   return sequence_load(&e->caches, ids, n, e->n_ctx, sequence_model(e->file, &e->o), path, out, err);
 }
 
-static enum plan_kind apart_plan(size_t n) { return n <= FEW ? PLAN_FEW_APART : PLAN_APART; }
+// What goes through together: the last tokens of parts, of which logits are wanted, and `more` tokens before those, or
+// at the end of parts without, as many as have room beside them at little cost.
+static enum plan_kind apart_plan(size_t rows, size_t more) {
+  return rows > FEW ? PLAN_APART : more ? PLAN_MIXED : PLAN_FEW_APART;
+}
+
+static size_t add_rows(engine *e, const struct engine_part *p, size_t first, size_t n, size_t row) {
+  size_t table = (size_t)page_table(e);
+  for (size_t i = first; i < first + n; i++, row++) {
+    e->ids[row] = p->ids[i];
+    e->at[row] = p->from + (int)i;
+    memcpy(e->pages + row * table, p->q->pages.at, p->q->pages.n * sizeof *e->pages);
+  }
+  return row;
+}
 
 // The last tokens of n parts, each a row with the pages of its sequence, in one run. What all rows add to the caches is
 // there before any of them looks, and each looks at no position beyond its own: so several may be of one sequence.
-static void eval_apart(engine *e, const struct engine_part *parts, size_t n) {
-  size_t table = (size_t)page_table(e), deepest = 0, rows = 0;
+static void eval_apart(engine *e, const struct engine_part *parts, size_t n, size_t more) {
+  size_t deepest = 0, rows = 0, all;
   for (size_t i = 0; i < n; i++) {
-    const sequence *q = parts[i].q;
-    for (size_t k = parts[i].rows; k > 0; k--, rows++) {
-      e->ids[rows] = parts[i].ids[parts[i].n - k];
-      e->at[rows] = q->n - (int)k;
-      memcpy(e->pages + rows * table, q->pages.at, q->pages.n * sizeof *e->pages);
-    }
-    size_t held = (size_t)(q->n + CACHE_PAGE - 1) / CACHE_PAGE;
-    if (held > deepest) deepest = held;
+    const struct engine_part *p = &parts[i];
+    size_t held = (size_t)(p->q->n + CACHE_PAGE - 1) / CACHE_PAGE;
+    rows = add_rows(e, p, p->n - p->rows, p->rows, rows);
+    if ((p->rows || p->beside) && held > deepest) deepest = held;
   }
-  run(e, plan_of(e, apart_plan(rows)), (plan_var[]){{"n", (int64_t)rows}, {"pages", (int64_t)deepest}}, 2);
+  all = rows;
+  for (size_t i = 0; i < n; i++)
+    all = add_rows(e, &parts[i], parts[i].n - parts[i].rows - parts[i].beside, parts[i].beside, all);
+  run(e, plan_of(e, apart_plan(rows, more)),
+      (plan_var[]){{"n", (int64_t)all}, {"pages", (int64_t)deepest}, {"rows", (int64_t)rows}}, 3);
+}
+
+// How many tokens without logits find room beside so many rows with.
+static size_t find_room(const engine *e, struct engine_part *parts, size_t n, size_t rows) {
+  size_t room = round_up(rows, TILE) - rows, more = 0;
+  if (model_is_recurrent(e->m) || rows + room > (size_t)e->chunk) room = 0;
+  for (size_t i = 0; i < n; i++) {
+    size_t before = parts[i].n - parts[i].rows;
+    parts[i].beside = before < room ? before : room;
+    room -= parts[i].beside;
+    more += parts[i].beside;
+  }
+  return more;
 }
 
 int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(void *ctx), void *ctx, error *err) {
   bool fixed = model_is_recurrent(e->m);
-  size_t rows = 0, before = 0, n_vocab = (size_t)model_n_vocab(e->m);
+  size_t rows = 0, before = 0, n_vocab = (size_t)model_n_vocab(e->m), more;
   for (size_t i = 0; i < n; i++) rows += parts[i].rows;
   if (rows > (size_t)e->chunk || (fixed && rows > n))
     die("engine_step: %zu rows of %zu sequences, %lld at most", rows, n, (long long)e->chunk);
+  more = find_room(e, parts, n, rows);
   // the last tokens of all parts are left to one run
-  bool together = rows > 1 && !fixed;
-  if (need_rows(e, err) || (together && need(e, apart_plan(rows), err))) return -1;
+  bool together = rows + more > 1 && !fixed;
+  if (need_rows(e, err) || (together && need(e, apart_plan(rows, more), err))) return -1;
   for (size_t i = 0; i < n; i++) {
     struct engine_part *p = &parts[i];
     p->from = p->q->n;
-    if (prepare(e, p->q, p->ids, p->n, p->from, p->n > FEW + p->rows ? p->n : 0, err)) return -1;
+    if (prepare(e, p->q, p->ids, p->n, p->from, p->n > FEW + p->rows + p->beside ? p->n : 0, err)) return -1;
   }
   bool stopped = false;
   for (size_t i = 0, row = 0; i < n && !stopped; i++) {
     struct engine_part *p = &parts[i];
+    size_t last = together ? p->rows + p->beside : p->rows;
     begin(e, p->q, p->ids, p->n, p->from);
-    size_t left = eval_chunks(e, p->ids, p->n, p->rows, p->from, stop, ctx, &stopped), at = p->n - left;
-    if (!stopped) eval_each(e, p->ids + at, left - (together ? p->rows : 0), p->from + (int)at);
+    size_t left = eval_chunks(e, p->ids, p->n, last, p->from, stop, ctx, &stopped), at = p->n - left;
+    if (!stopped) eval_each(e, p->ids + at, left - (together ? last : 0), p->from + (int)at);
     if (!together && p->rows) memcpy(e->rows + row++ * n_vocab, e->logits, n_vocab * sizeof *e->rows);
   }
   for (size_t i = 0; stopped && i < n; i++) {
     sequence_cut(parts[i].q, parts[i].from);
     parts[i].q->at = -1;
   }
-  if (!stopped && together) eval_apart(e, parts, n);
+  if (!stopped && together) eval_apart(e, parts, n, more);
   if (sound(e, err)) return -1;
   for (size_t i = 0; i < n; before += parts[i++].rows) parts[i].logits = stopped ? NULL : e->rows + before * n_vocab;
   return stopped;

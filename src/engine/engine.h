@@ -81,7 +81,14 @@ int engine_eval_rows(engine *e, struct sequence *q, const int32_t *ids, size_t n
 // (may be NULL; asked after each chunk) was true, and no sequence has changed. -1: none has changed where there is no
 // memory for a part; or the file is no longer what it was. rows: of so many of its last tokens logits are wanted, one
 // row behind the other; at most 1 with recurrent layers
-struct engine_part { struct sequence *q; const int32_t *ids; size_t n, rows; const float *logits; int from; };
+struct engine_part {
+  struct sequence *q;
+  const int32_t *ids;
+  size_t n, rows;
+  const float *logits;
+  int from;
+  size_t beside;
+};
 int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(void *ctx), void *ctx, error *err);
 struct sequence *engine_sequence(engine *e);         // that engine_eval and its like use
 int engine_sequence_new(engine *e, struct sequence **out, error *err);     // for sequence_free, before engine_close

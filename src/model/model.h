@@ -96,6 +96,7 @@ typedef struct model_shape {
                // (BUF_PAGES has a row for each). Variable "pages": so many of each are looked at. Of models without
                // fixed states. Otherwise all are of one sequence, at positions pos.. (variable "pos"), with its fixed
                // states in the slot that BUF_SLOT (I32, 1) says
+  int rows;    // of those only the first ones have logits: so many, variable "rows", of at most this; 0: all have
   // positions that will be used at most: some files rotate by other frequencies where that is many
   int64_t n_ctx;
   int64_t chunk;             // 1: one token per run, const; more: variable "n" in 1..chunk

@@ -126,14 +126,16 @@ static tensor *logits_of(const build *b, tensor *x) {
   const model *m = b->m;
   bool all = b->s->logits == LOGITS_ALL;
   enum tensor_id head = m->w[W_OUTPUT].weight ? W_OUTPUT : W_TOKEN_EMBD;
+  uop *n = b->s->rows ? uop_var(g, "rows", 1, b->s->rows) : b->T;
   if (!all) x = t_slice(g, x, 0, idx_sub(g, b->T, uop_idx(g, 1)), uop_idx(g, 1));
+  else if (b->s->rows) x = t_slice(g, x, 0, uop_idx(g, 0), n);
   tensor *logits = linear(b, NULL, head, norm(b, NULL, m->output_norm, altup_leave(b, x)));
   if (!all) logits = t_reshape_i(g, logits, 1, (int64_t[]){m->n_vocab});
   logits = soft_cap(b, scaled(b, logits, m->logit_scale), m->logit_cap);
   if (!all) return t_assign(g, t_buffer(g, model_buffer_id(m->file, BUF_LOGITS), DT_F32, m->n_vocab), logits);
   tensor *rows = t_reshape_i(g, t_buffer(g, model_buffer_id(m->file, BUF_ROWS), DT_F32, b->s->chunk * m->n_vocab), 2,
                              (int64_t[]){b->s->chunk, m->n_vocab});
-  return t_assign(g, t_slice(g, rows, 0, uop_idx(g, 0), b->T), logits);
+  return t_assign(g, t_slice(g, rows, 0, uop_idx(g, 0), n), logits);
 }
 
 // Where the tokens stand: their positions, and the pages of their sequences.

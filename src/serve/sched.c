@@ -16,6 +16,7 @@ enum { SCHED_ROWS = 64 };              // of a step, guessed ones included
 // come, as a share of a step without it, but at least so long.
 #define PIECE_S 0.25
 #define SHARED_SHARE 1.6
+#define BESIDE_SHARE 1.4               // and where it goes through in one run with them
 #define SHARED_S 0.03
 #define LITTLE_MORE 1.15               // what it may take in any case, beside the least that there is
 enum { ALONE_EVERY = 16 };             // so many steps, one has no prompt: what that takes is measured anew
@@ -50,7 +51,7 @@ struct sched {
   double rows_s[SCHED_ROWS + 1];       // seconds of a step of so many rows, lately; 0: unknown
   int rows_met[SCHED_ROWS + 1];
   double lent_s;                       // that guesses of some may still cost others
-  struct prices prices[2];             // of pieces alone, which are longer, and beside answers
+  struct prices prices[3];             // of pieces alone, which are longer; beside answers; in one run with them
   double last_step, token_s;           // token_s: a step of one answer, lately; 0: unknown
   unsigned shared;                     // steps of answers and a prompt
   _Atomic double loaded;
@@ -356,12 +357,26 @@ static void learn_piece(struct prices *p, size_t n, size_t past, double took) {
                        .looks_s = old * p->looks_s + l * took};
 }
 
-// How many tokens of a prompt a step of n answers has: in whole pieces or tiles, or as many of one tile as fit.
+// How many tokens of a prompt find room in the tile that n answers leave open, so that weights are read once for both.
+static size_t room_beside(const sched *s, size_t n) {
+  return weft_model_is_recurrent(s->model) ? 0 : (TILE - n % TILE) % TILE;
+}
+
+// As many of those as a step may have: behind a long prompt each takes long for what it looks at.
+static size_t fill_tile(const sched *s, size_t n, size_t past) {
+  size_t fits = room_beside(s, n);
+  while (fits > LEAST && piece_s(&s->prices[2], n + fits, past) > BESIDE_SHARE * answers_s(s, n)) fits--;
+  return fits;
+}
+
+// How many tokens of a prompt a step of n answers has: what finds room in their tile, and where that is little, more:
+// in whole pieces or tiles, or as many of one tile as fit.
 static size_t piece(const sched *s, run *u, size_t n) {
-  size_t past = run_held(u)->past.n, unit = n ? TILE : PIECE, fits = n ? LEAST : PIECE;
+  size_t past = run_held(u)->past.n, unit = n ? TILE : PIECE, fits = n ? LEAST : PIECE, room = room_beside(s, n);
   double may = n ? SHARED_SHARE * answers_s(s, n) : PIECE_S;
   const struct prices *p = &s->prices[n && s->prices[1].tiles > 0];
-  if (p->tiles <= 0) return unit;
+  if (room >= LEAST) return fill_tile(s, n, past);
+  if (p->tiles <= 0) return unit + room;
   double least = LITTLE_MORE * piece_s(p, fits, past);
   if (n && may < SHARED_S) may = SHARED_S;
   if (n && may < least) may = least;
@@ -370,7 +385,14 @@ static size_t piece(const sched *s, run *u, size_t n) {
     if (piece_s(p, more, past) > may) break;
     fits = more;
   }
-  return fits;
+  return fits + room;
+}
+
+// A step of n answers and a piece of so many tokens behind `past` others took so long.
+static void learn_pieces(sched *s, size_t n, size_t tokens, size_t past, bool unseen, double took) {
+  size_t room = room_beside(s, n);
+  if (n && room >= LEAST) learn_piece(&s->prices[2], n + tokens, past, took - answers_s(s, n));
+  else if (tokens > room) learn_piece(&s->prices[n > 0], tokens - room, past, took - answers_s(s, n + !unseen));
 }
 
 // Each answer may bring what is guessed to follow, as far as that pays. Where some bring nothing, they would only wait
@@ -435,7 +457,7 @@ static void step(sched *s) {
     lend(s, parts, n, took, plain);
   }
   if (alone && !failed) blend(&s->token_s, s->token_s > 0 && took > 2 * s->token_s ? 2 * s->token_s : took);
-  if (tokens && !failed) learn_piece(&s->prices[answers > 0], tokens, past, took - answers_s(s, answers + !unseen));
+  if (tokens && !failed) learn_pieces(s, answers, tokens, past, unseen, took);
   for (size_t i = 0; i < n; i++) {
     if (failed < 0) run_fail(of[i], &err);
     else if (rows > n && parts[i].rows)
@@ -464,9 +486,9 @@ static void on_load(void *ctx, const char *what, double fraction) {
   if (s->o.model.progress) s->o.model.progress(s->o.model.progress_ctx, what, fraction);
 }
 
-// Kernels of prompts, and of steps of few and of many sequences.
+// Kernels of prompts, and of steps of few sequences beside a prompt, of few and of many.
 static int warm_up_steps(sched *s, weft_error *err) {
-  enum { N = 8, SOME = 2, MORE = 5 };
+  enum { N = 16, SOME = 2, MORE = 5 };
   static const int32_t ids[N];
   weft_tokens parts[MORE] = {{0}};
   int n = s->o.parallel < MORE ? s->o.parallel : MORE, status = 0;
@@ -477,6 +499,7 @@ static int warm_up_steps(sched *s, weft_error *err) {
   }
   if (!status && n >= SOME) status = weft_step(s->model, parts, SOME, NULL, NULL, err);
   parts[0].n = 1;
+  if (!status && n >= SOME) status = weft_step(s->model, parts, SOME, NULL, NULL, err);
   if (!status) status = weft_step(s->model, parts, (size_t)n, NULL, NULL, err);
   for (int i = 0; i < n; i++) weft_sequence_free(parts[i].sequence);
   return status;
