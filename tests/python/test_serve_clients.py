@@ -310,6 +310,53 @@ def test_llama_rest(server):
     assert "add" in server.ask("/apply-template", {"messages": user("1"), "tools": [ADD]})[1]["prompt"]
 
 
+# ---- langchain-openai -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def chain(server):
+    langchain_openai = pytest.importorskip("langchain_openai")
+    return lambda **more: langchain_openai.ChatOpenAI(base_url=server.url + "/v1", api_key="none", model="told", max_retries=0, **more)
+
+
+def test_langchain_chat(chain):
+    got = chain().invoke("say 1")
+    assert got.content == "Hello, how are you?" and got.response_metadata["finish_reason"] == "stop"
+    assert got.usage_metadata["output_tokens"] == 4 and got.usage_metadata["total_tokens"] == got.usage_metadata["input_tokens"] + 4
+    assert [a.content for a in chain().batch(["say 1", "say 4"])] == ["Hello, how are you?", "one two three four "]
+    with pytest.raises(openai.BadRequestError):
+        chain(temperature=-1).invoke("say 1")
+
+
+def test_langchain_stream(chain):
+    whole = None
+    for part in chain(stream_usage=True).stream("say 1"):
+        whole = part if whole is None else whole + part
+    assert whole.content == "Hello, how are you?" and whole.usage_metadata["output_tokens"] == 4
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_langchain_tools(chain, streams):
+    model = chain(streaming=streams).bind_tools([ADD])
+    got = model.invoke("say 2")
+    assert [(c["name"], c["args"]) for c in got.tool_calls] == [("add", {"a": 1, "b": 2})] and got.response_metadata["finish_reason"] == "tool_calls"
+    assert got.content == "Let me see. "
+    two = model.invoke("say 6")
+    assert [c["args"] for c in two.tool_calls] == [{"a": 3}, {"a": 5}] and len({c["id"] for c in two.tool_calls}) == 2
+
+
+def test_langchain_structured_output(chain):
+    schema = {"title": "flag", "description": "a flag", "type": "object", "properties": {"a": {"enum": ["x"]}}, "required": ["a"], "additionalProperties": False}
+    assert chain().with_structured_output(schema, method="json_schema").invoke("say 1") == {"a": "x"}
+
+
+def test_langchain_responses(chain):
+    got = chain(use_responses_api=True).invoke("say 1")
+    assert got.text == "Hello, how are you?" and got.usage_metadata["output_tokens"] == 4
+    parts = list(chain(use_responses_api=True).stream("say 1"))
+    assert "".join(p.text for p in parts) == "Hello, how are you?"
+
+
 # ---- lm-eval --------------------------------------------------------------------------------------------------------------------------
 
 
