@@ -35,14 +35,28 @@ struct weft_ahead {
   uint64_t evaluations;
   double one, many;                     // seconds of a step, lately; 0: unknown
   double balance;                       // seconds won so far, and a hundredth of all to spend
+  // until guesses are evaluated, which takes a plan of `plan_s` seconds to begin with: a guess that was not, how much
+  // of it was drawn then, and the seconds that all these would have won
+  int32_t would[ROWS];
+  size_t n_would, drawn;
+  int would_pos;
+  double plan_s, would_s;
   weft_ahead_counts counts;
 };
+
+// Seconds that went into plans: not what a step costs
+static double compiled_s(const weft_ahead *a) {
+  weft_stats s;
+  weft_model_stats(a->m, &s);
+  return (s.compile_ms + s.schedule_ms) / 1000;
+}
 
 weft_ahead *weft_ahead_of_sequence(weft_model *m, weft_sequence *q, enum weft_guessing how) {
   weft_ahead *a = xcalloc(1, sizeof *a);
   a->m = m;
   a->q = q;
   a->n_vocab = weft_model_vocab_size(m);
+  a->plan_s = q ? 0 : compiled_s(a);     // the plan of steps is there
   a->how = weft_model_is_recurrent(m) || weft_model_only_embeds(m) ? WEFT_GUESS_NEVER : how;
   return a;
 }
@@ -110,21 +124,34 @@ static bool keep_row(void *ctx, size_t i, const float *logits) {
   return true;
 }
 
-// Seconds that went into plans: not what a step costs
-static double compiled_s(const weft_ahead *a) {
-  weft_stats s;
-  weft_model_stats(a->m, &s);
-  return (s.compile_ms + s.schedule_ms) / 1000;
-}
-
 static void blend(double *mean, double value) { *mean = *mean > 0 ? 0.8 * *mean + 0.2 * value : value; }
 
 // Whether a guess is worth its try: it may cost what guesses have won, and a hundredth of the time; one that hardly
-// lies may owe the time of a token.
+// lies may owe the time of a token. The first one waits until guesses would have won what its plan costs, of which the
+// others that were made are the measure.
 static bool pays(const weft_ahead *a, size_t agrees) {
   double cost = a->many > a->one ? a->many - a->one : a->one;
-  return a->how == WEFT_GUESS_ALWAYS ||
-         (a->one > 0 && (agrees >= LONG ? a->balance > -a->one : a->balance >= cost));
+  if (a->how == WEFT_GUESS_ALWAYS) return true;
+  if (a->one <= 0 || (a->many <= 0 && a->would_s < a->plan_s)) return false;
+  return agrees >= LONG ? a->balance > -a->one : a->balance >= cost;
+}
+
+// Token `id` was drawn for `pos`: if a guess said so that was not evaluated, it would have won a step.
+static void look_back(weft_ahead *a, int pos, int32_t id) {
+  if (a->drawn < a->n_would && a->would_pos + (int)a->drawn == pos && a->would[a->drawn] == id) {
+    a->would_s += a->one;
+    a->drawn++;
+  } else {
+    a->n_would = a->drawn = 0;
+  }
+}
+
+static void note_guess(weft_ahead *a, int pos) {
+  if (a->n_would) return;
+  memcpy(a->would, a->next + 1, (ROWS - 1) * sizeof *a->would);
+  a->n_would = ROWS - 1;
+  a->drawn = 0;
+  a->would_pos = pos + 1;
 }
 
 static int one_step(weft_ahead *a, int32_t id, int pos, const float **logits, weft_error *err) {
@@ -178,8 +205,10 @@ static bool looks_ahead(weft_ahead *a, const int32_t *past, int pos, int32_t id)
   learn(a, id);
   a->next[0] = id;
   size_t agrees = weft_model_context(a->m) - pos >= ROWS ? guess(a, a->next + 1, ROWS - 1) : 0;
-  return agrees && pays(a, agrees) &&
-         (!a->q || (weft_sequence_cut(a->q, pos), !weft_sequence_reserve(a->q, ROWS, NULL)));
+  look_back(a, pos, id);
+  if (!agrees) return false;
+  if (!pays(a, agrees)) { note_guess(a, pos); return false; }
+  return !a->q || (weft_sequence_cut(a->q, pos), !weft_sequence_reserve(a->q, ROWS, NULL));
 }
 
 size_t weft_ahead_guess(weft_ahead *a, const int32_t *past, int pos, int32_t id, double value_s, double extra_s,

@@ -101,7 +101,39 @@ static void other_texts(void **s) {
   weft_model_close(m);
 }
 
+static double planned_ms(const weft_model *m) {
+  weft_stats stats;
+  weft_model_stats(m, &stats);
+  return stats.compile_ms + stats.schedule_ms;
+}
+
+// A plan for guesses takes as long as many tokens: a short repetition is not worth it, one that goes on is.
+static void waits_until_it_pays(void **s) {
+  (void)s;
+  weft_error err;
+  weft_model *m = opened(1);
+  weft_ahead *a = weft_ahead_new(m, WEFT_GUESS_WHERE_IT_PAYS);
+  static int32_t text[CTX];
+  const float *logits;
+  double before = planned_ms(m);
+  for (int i = 0; i < 40; i++) text[i] = i + 5;
+  for (int i = 0; i < 10; i++) text[40 + i] = text[10 + i];
+  for (int i = 0; i < 50; i++) if (weft_ahead_decode(a, text, i, text[i], &logits, &err)) fail_msg("%s", err.text);
+  assert_true(planned_ms(m) == before && weft_ahead_count(a).guessed == 0);
+  // the plans that there are, in tokens, are more than a context: it begins again
+  for (double start = now_s(); weft_ahead_count(a).guessed == 0;) {
+    assert_true(now_s() < start + 60);
+    for (int i = 0; i < CTX; i++) text[i] = 5 + i % 23;
+    for (int i = 0; i < CTX; i++)
+      if (weft_ahead_decode(a, text, i, text[i], &logits, &err)) fail_msg("%s", err.text);
+  }
+  assert_true(planned_ms(m) > before && weft_ahead_count(a).taken > 0);
+  weft_ahead_free(a);
+  weft_model_close(m);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits), cmocka_unit_test(other_texts)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits), cmocka_unit_test(other_texts),
+                                     cmocka_unit_test(waits_until_it_pays)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
