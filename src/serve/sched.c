@@ -362,11 +362,17 @@ static size_t room_beside(const sched *s, size_t n) {
   return weft_model_is_recurrent(s->model) ? 0 : (TILE - n % TILE) % TILE;
 }
 
-// As many of those as a step may have: behind a long prompt each takes long for what it looks at.
+// As many of those as a step may have: behind a long prompt each takes long for what it looks at. Where they leave
+// enough of the time, tiles of their own go before them.
 static size_t fill_tile(const sched *s, size_t n, size_t past) {
-  size_t fits = room_beside(s, n);
-  while (fits > LEAST && piece_s(&s->prices[2], n + fits, past) > BESIDE_SHARE * answers_s(s, n)) fits--;
-  return fits;
+  size_t fits = room_beside(s, n), more = 0;
+  const struct prices *p = &s->prices[s->prices[1].tiles > 0];
+  double may = BESIDE_SHARE * answers_s(s, n);
+  while (fits > LEAST && piece_s(&s->prices[2], n + fits, past) > may) fits--;
+  may -= piece_s(&s->prices[2], n + fits, past);
+  while (p->tiles > 0 && fits == room_beside(s, n) && more < MOST_PIECE && piece_s(p, more + TILE, past) <= may)
+    more += TILE;
+  return fits + more;
 }
 
 // How many tokens of a prompt a step of n answers has: what finds room in their tile, and where that is little, more:
@@ -391,8 +397,11 @@ static size_t piece(const sched *s, run *u, size_t n) {
 // A step of n answers and a piece of so many tokens behind `past` others took so long.
 static void learn_pieces(sched *s, size_t n, size_t tokens, size_t past, bool unseen, double took) {
   size_t room = room_beside(s, n);
-  if (n && room >= LEAST) learn_piece(&s->prices[2], n + tokens, past, took - answers_s(s, n));
-  else if (tokens > room) learn_piece(&s->prices[n > 0], tokens - room, past, took - answers_s(s, n + !unseen));
+  bool fills = room >= LEAST;
+  took -= answers_s(s, n + (!unseen && !fills));
+  if (fills && tokens <= room) learn_piece(&s->prices[2], n + tokens, past, took);
+  else if (tokens > room)
+    learn_piece(&s->prices[n > 0], tokens - room, past, took - (fills ? piece_s(&s->prices[2], n + room, past) : 0));
 }
 
 // Each answer may bring what is guessed to follow, as far as that pays. Where some bring nothing, they would only wait
