@@ -363,14 +363,15 @@ static size_t room_beside(const sched *s, size_t n) {
 }
 
 // As many of those as a step may have: behind a long prompt each takes long for what it looks at. Where they leave
-// enough of the time, tiles of their own go before them.
+// enough of the time, tiles of their own go before them, which cost what they do alone at least.
 static size_t fill_tile(const sched *s, size_t n, size_t past) {
   size_t fits = room_beside(s, n), more = 0;
-  const struct prices *p = &s->prices[s->prices[1].tiles > 0];
+  const struct prices *p = s->prices;
   double may = BESIDE_SHARE * answers_s(s, n);
   while (fits > LEAST && piece_s(&s->prices[2], n + fits, past) > may) fits--;
   may -= piece_s(&s->prices[2], n + fits, past);
-  while (p->tiles > 0 && fits == room_beside(s, n) && more < MOST_PIECE && piece_s(p, more + TILE, past) <= may)
+  while (p[0].tiles > 0 && fits == room_beside(s, n) && more < MOST_PIECE && piece_s(&p[0], more + TILE, past) <= may &&
+         piece_s(&p[1], more + TILE, past) <= may)
     more += TILE;
   return fits + more;
 }
