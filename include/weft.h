@@ -401,9 +401,10 @@ void weft_model_settle(weft_model *m);
 typedef struct weft_stats {
   double load_ms;            /* opening, checking and laying out the file */
   double compile_ms;         /* making kernels: 0 when all came from the cache */
-  double schedule_ms; /* from the model to kernels, at every start: graph, rewriting, scheduling; part of load_ms */
+  double
+    schedule_ms; /* from the model to kernels: its graph, and schedules made or found in the cache; part of load_ms */
   double codegen_ms;         /* of compile_ms: what rules take; the rest is the compiler's */
-  int64_t kernels_compiled;
+  int64_t kernels_compiled, plans_scheduled;     /* those that were not in the cache */
   double kernels_per_token;  /* of one decode step */
   double kernels_per_block;  /* of them, per layer */
   double fusion_rate;        /* graph operations per kernel */
@@ -594,7 +595,8 @@ const char *weft_quantize_find(
 /* ---- The kernel cache
  * ------------------------------------------------------------------------------------------------- */
 typedef struct weft_cache_entry {
-  const char *kind; /* "kernel", "filling" (lays out a weight), "tuning", "machine" (what was measured of it) */
+  const char *kind; /* "kernel", "filling" (lays out a weight), "schedule" (of a plan), "tuning", "machine" (what was
+                       measured of it) */
   const char *name, *role;   /* of the kernel; role "" where it is not known */
   size_t bytes;
   int64_t created;           /* Unix time */

@@ -386,7 +386,7 @@ static const struct option rows[] = {
   FLAG(TALK, "--verbose-prompt", "the tokens of the prompt, on stderr", verbose_prompt, SAME),
   TEXT(RUN, "--stats", "FILE", "write the figures of the run there, as JSON", stats,
        .more = "An object with the keys load_ms, compile_ms, schedule_ms (from the model to kernels), codegen_ms (of "
-               "compile_ms: rules), kernels_compiled, ttft_ms "
+               "compile_ms: rules), kernels_compiled, plans_scheduled, ttft_ms "
                "(from the start of the program to the first token), prompt_tps, decode_tps, kernels_per_token, "
                "kernels_per_block, fusion_rate, peak_rss_bytes "
                "and kv_bytes; kernels_tuned (from earlier searches), and of tuning in the background tune_tried, "

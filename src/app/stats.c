@@ -72,6 +72,7 @@ int stats_write(const struct run_stats *s, const char *path, error *err) {
   json_object_set_new(o, "schedule_ms", figure(m->schedule_ms));
   json_object_set_new(o, "codegen_ms", figure(m->codegen_ms));
   json_object_set_new(o, "kernels_compiled", json_integer(m->kernels_compiled));
+  json_object_set_new(o, "plans_scheduled", json_integer(m->plans_scheduled));
   json_object_set_new(o, "ttft_ms", figure(s->first_token_s < 0 ? -1 : 1000 * s->first_token_s));
   json_object_set_new(o, "prompt_tps", figure(rate(s->n_prompt, s->prompt_s)));
   json_object_set_new(o, "decode_tps", figure(rate(s->n_decode, s->decode_s)));

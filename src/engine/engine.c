@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/env.h"
 #include "device/device.h"
+#include "device/kept.h"
 #include "device/live.h"
 #include "device/memory.h"
 #include "engine/caches.h"
@@ -84,7 +85,7 @@ struct engine {
   double load_ms, compile_ms, schedule_ms, codegen_ms;
   live *live;                             // of single tokens; NULL: it is not tuned while it runs
   double settle_s;                        // time that may be spent on moving weights into huge pages; negative: owed
-  int64_t compiled;
+  int64_t compiled, scheduled;
 };
 
 void engine_progress(const engine *e, const char *what, double fraction) {
@@ -197,7 +198,8 @@ static enum layout_kind layout_wanted(void *ctx, int64_t id) {
   return id < model_buffer_id(e->file, 0) ? e->now->layouts[id] : LAYOUT_ROWS;
 }
 
-static void make_schedule(const engine *e, enum plan_kind kind, graph *g, schedule *s) {
+// What a plan computes, over weights as they lie in the file.
+static uop *make_graph(const engine *e, enum plan_kind kind, graph *g) {
   const struct plan_row *r = &plan_rows[kind];
   model_shape of = {.page = CACHE_PAGE,
                     .pages = e->caches.n_pages,
@@ -212,6 +214,10 @@ static void make_schedule(const engine *e, enum plan_kind kind, graph *g, schedu
                     .exact = e->o.exact};
   uop *sink = model_graph(e->m, g, &of);
   record_mark(g, sink, "model");
+  return sink;
+}
+
+static void make_schedule(const engine *e, graph *g, uop *sink, schedule *s) {
   const target *t = &e->d->target;
   if (!e->o.exact) sink = integer_dots(g, sink);
   if (!e->o.exact && t->has_streams &&
@@ -222,6 +228,27 @@ static void make_schedule(const engine *e, enum plan_kind kind, graph *g, schedu
   if (t->has_streams)
     layout_weights(g, s, &(layout_target){.lanes = t->vector_bytes / 4}, layout_wanted, (engine *)(uintptr_t)e);
   record_mark(g, sink, "schedule");
+}
+
+// The same as the last time, if nothing that decides about it has changed.
+static void find_schedule(engine *e, enum plan_kind kind, stage *st) {
+  graph *g = graph_new(NULL);
+  uop *sink = make_graph(e, kind, g);
+  str key = {0}, more = {0};
+  str_addf(&more, "exact %d\n", e->o.exact);
+  str_addn(&more, e->now->layouts, gguf_n_tensors(e->file) * sizeof *e->now->layouts);
+  kept_key(e->d, sink, more.at, more.n, &key);
+  st->g = graph_new(NULL);
+  if (kept_schedule(e->d, &key, st->g, &st->s)) graph_free(g);
+  else {
+    graph_free(st->g);
+    st->g = g;
+    make_schedule(e, g, sink, &st->s);
+    keep_schedule(e->d, &key, g, &st->s);
+    e->scheduled++;
+  }
+  str_free(&more);
+  str_free(&key);
 }
 
 // The plan that a model cannot do without: of one token, or of a whole text.
@@ -238,8 +265,7 @@ static int need(engine *e, enum plan_kind kind, error *err) {
   if (st->p) return 0;
   if (plan_rows[kind].logits == LOGITS_HIDDEN) hidden_buffer(e);
   double began = now_s();
-  st->g = graph_new(NULL);
-  make_schedule(e, kind, st->g, &st->s);
+  find_schedule(e, kind, st);
   e->schedule_ms += (now_s() - began) * 1e3;
   if (plan_build(e->d, st->g, &st->s,
                  &(plan_options){.buffer = buffer,
@@ -610,6 +636,7 @@ void engine_stats(const engine *e, struct engine_stats *out) {
     .schedule_ms = e->schedule_ms,
     .codegen_ms = e->codegen_ms,
     .kernels_compiled = e->compiled,
+    .plans_scheduled = e->scheduled,
     .kernels_per_token = s.dispatches,
     .kernels_per_block = (double)s.dispatches / model_n_layer(e->m),
     .fusion_rate = s.dispatches ? (double)s.graph_ops / s.dispatches : 0,
@@ -635,7 +662,7 @@ int engine_pooling(const engine *e) { return (int)model_pooling(e->m); }
 int engine_chunk(const engine *e) { return (int)e->chunk; }
 
 void engine_look(const engine *e, bool prompt, graph *g, schedule *s) {
-  make_schedule(e, prompt ? PLAN_MANY : PLAN_ONE, g, s);
+  make_schedule(e, g, make_graph(e, prompt ? PLAN_MANY : PLAN_ONE, g), s);
 }
 
 void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap) {

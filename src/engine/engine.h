@@ -37,6 +37,7 @@ struct engine_stats {
   double schedule_ms;         // from the model to kernels: graph, rewriting, scheduling
   double codegen_ms;          // of compile_ms: what rules take; the rest is the compiler's
   int64_t kernels_compiled;   // kernels made by the compiler, not found in the cache
+  int64_t plans_scheduled;    // plans that were scheduled, not found there
   double kernels_per_token;   // dispatches of one decode step
   double kernels_per_block;   // of them, per layer
   double fusion_rate;         // graph operations per kernel

@@ -121,6 +121,7 @@ static bool show_entry(const cache_entry *c, void *ctx) {
                         .sound = c->sound,
                         .current = !strcmp(c->version, tuning_version())};
   if (c->key_n > 8 && !memcmp(c->key, "filling ", 8)) e.kind = "filling";
+  if (c->key_n > 9 && !memcmp(c->key, "schedule ", 9)) e.kind = "schedule";
   if (c->key_n > 8 && !memcmp(c->key, "machine ", 8)) e.kind = "machine";
   else if (tuning_is_key(c->key, c->key_n)) {
     e.kind = "tuning";

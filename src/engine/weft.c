@@ -584,9 +584,10 @@ void weft_model_stats(const weft_model *m, weft_stats *out) {
   struct engine_stats s = {0};
   engine_stats(m->e, &s);
   *out = (weft_stats){s.load_ms,          s.compile_ms,        s.schedule_ms,       s.codegen_ms,
-                      s.kernels_compiled, s.kernels_per_token, s.kernels_per_block, s.fusion_rate,
-                      s.kv_bytes,         s.peak_rss_bytes,    s.kernels,           s.kernels_tuned,
-                      s.tune_tried,       s.tune_better,       s.tune_cost,         s.tune_state};
+                      s.kernels_compiled, s.plans_scheduled,   s.kernels_per_token, s.kernels_per_block,
+                      s.fusion_rate,      s.kv_bytes,          s.peak_rss_bytes,    s.kernels,
+                      s.kernels_tuned,    s.tune_tried,        s.tune_better,       s.tune_cost,
+                      s.tune_state};
 }
 
 engine *weft_model_beside(weft_model *m) { return m->e; }

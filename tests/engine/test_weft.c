@@ -74,6 +74,7 @@ void engine_stats(const engine *e, struct engine_stats *out) {
   *out = (struct engine_stats){.load_ms = 1,
                                .compile_ms = 2,
                                .kernels_compiled = 3,
+                               .plans_scheduled = 9,
                                .kernels_per_token = 4,
                                .kernels_per_block = 5,
                                .fusion_rate = 6,
@@ -237,8 +238,8 @@ static void test_options(void **state) {
   weft_stats stats;
   weft_model_stats(m, &stats);
   assert_true(stats.load_ms == 1 && stats.compile_ms == 2 && stats.kernels_compiled == 3 &&
-              stats.kernels_per_token == 4 && stats.kernels_per_block == 5 && stats.fusion_rate == 6 &&
-              stats.kv_bytes == 7 && stats.peak_rss_bytes == 8);
+              stats.plans_scheduled == 9 && stats.kernels_per_token == 4 && stats.kernels_per_block == 5 &&
+              stats.fusion_rate == 6 && stats.kv_bytes == 7 && stats.peak_rss_bytes == 8);
   weft_model_close(m);
   weft_model_close(NULL);
 }

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-STATS = {"load_ms", "compile_ms", "schedule_ms", "codegen_ms", "kernels_compiled", "ttft_ms", "prompt_tps", "decode_tps", "kernels_per_token", "kernels_per_block",
+STATS = {"load_ms", "compile_ms", "schedule_ms", "codegen_ms", "kernels_compiled", "plans_scheduled", "ttft_ms", "prompt_tps", "decode_tps", "kernels_per_token", "kernels_per_block",
          "fusion_rate", "guessed", "guessed_right", "peak_rss_bytes", "kv_bytes", "kernels_tuned", "tune_tried", "tune_better", "tune_cost", "tune_state"}
 
 
@@ -361,6 +361,31 @@ def test_the_second_start_compiles_nothing(run, tmp_path, cache_dir):
         figures.append(json.loads((tmp_path / "s").read_text()))
     assert figures[0]["kernels_compiled"] > 0 and figures[0]["compile_ms"] > 0
     assert figures[1]["kernels_compiled"] == 0
+
+
+# What is changed of the schedule in the cache, so that the next start has to make it anew; None: another option is.
+@pytest.mark.parametrize("change", [
+    None, "value = flip(value)", "value = CAST(substr(value, 1, length(value) - 8) AS BLOB)", "version = 'another'",
+    "key = CAST(replace(CAST(key AS TEXT), 'lanes', 'Lanes') AS BLOB)"])
+def test_the_second_start_schedules_nothing(run, tmp_path, cache_dir, change):
+    def start(*args, **env):
+        done = run("-p", "def ", "-n", "8", "--temp", "0", "--no-guess", "--stats", tmp_path / "s", *args,
+                   env={"WEFT_CACHE": cache_dir, **env})
+        assert done.returncode == 0, done.err
+        return done.stdout, json.loads((tmp_path / "s").read_text())["plans_scheduled"]
+    first, second = start(), start()
+    assert first[1] == 1 and second == (first[0], 0)
+    if change:
+        file, = (cache_dir / "kernels").glob("*.db")
+        with sqlite3.connect(file) as db:
+            db.create_function("flip", 1, lambda value: value[:200] + bytes([value[200] ^ 1]) + value[201:])
+            assert db.execute(f"UPDATE kernel SET {change} WHERE CAST(key AS TEXT) LIKE 'schedule %'").rowcount == 1
+        assert start() == first and start() == second
+    else:
+        assert start("--precision", "exact")[1] == 1 and start("--no-repack")[1] == 1
+        assert start("--rope-scale", "2")[1] == 1 and start("--cache-type-k", "f32")[1] == 1
+        assert start(WEFT_CACHE=tmp_path / "new")[1] == 1
+        assert start("-t", "1") == second
 
 
 def test_benchmark(run, run_weft, tinypy):

@@ -1,0 +1,184 @@
+// See pack.h. Numbers are 64 bits each, in the order of this machine. First comes the text of one SINK over all
+// different kernels, then layouts, kernels and intermediates, as lists behind their lengths.
+#include "schedule/pack.h"
+#include <stdlib.h>
+#include <string.h>
+#include "schedule/layout.h"
+
+// --- writing ---------------------------------------------------------------------------------------------------------
+
+static void put(str *out, int64_t v) { str_addn(out, &v, sizeof v); }
+
+// The number of a pointer in a list of different ones.
+typedef struct numbers { map of; VEC(const void *) at; } numbers;
+
+static int64_t number_of(numbers *n, const void *p) {
+  void *known = (void *)n->at.n;
+  if (!map_get(&n->of, (uint64_t)(uintptr_t)p, &known)) { map_put(&n->of, p, known); vec_push(&n->at, p); }
+  return (int64_t)(intptr_t)known;
+}
+
+static void numbers_free(numbers *n) {
+  map_free(&n->of);
+  vec_free(&n->at);
+}
+
+static void put_layout(str *out, const layout *l) {
+  put(out, (int64_t)l->hash);
+  put(out, l->dt);
+  put(out, l->elems);
+  put(out, l->bytes);
+  put(out, l->base);
+  put(out, l->lanes);
+  put(out, l->lane_step);
+  put(out, l->n_loops);
+  for (int i = 0; i < l->n_loops; i++) { put(out, l->loop[i].size); put(out, l->loop[i].step); }
+  put(out, l->n_units);
+  str_addn(out, l->unit, (size_t)l->n_units * sizeof *l->unit);
+}
+
+static void put_kernel(str *out, const sched_kernel *k, numbers *asts, numbers *layouts) {
+  put(out, number_of(asts, k->ast));
+  put(out, k->level); put(out, k->each); put(out, k->order); put(out, k->layouts != NULL); put(out, k->n_bufs);
+  for (int i = 0; i < k->n_bufs; i++) {
+    put(out, k->bufs[i]);
+    put(out, k->written[i]);
+    put(out, k->layouts && k->layouts[i] ? number_of(layouts, k->layouts[i]) : -1);
+  }
+}
+
+static void put_temp(str *out, const sched_temp *t) {
+  put(out, t->id); put(out, t->dt); put(out, t->elems); put(out, t->bytes); put(out, t->offset);
+  put(out, t->first); put(out, t->last); put(out, t->each);
+}
+
+void schedule_pack(graph *g, const schedule *s, str *out) {
+  numbers asts = {0}, layouts = {0};
+  str kernels = {0}, text = {0};
+  for (int i = 0; i < s->n_kernels; i++) put_kernel(&kernels, &s->kernels[i], &asts, &layouts);
+  uop *all = uop_new(g, OP_SINK, DT_VOID, 1, (uop *const *)(uintptr_t)asts.at.at, asts.at.n, (uarg){0});
+  uop_print(&text, &all, 1);
+  put(out, (int64_t)text.n);
+  str_addn(out, text.at, text.n);
+  put(out, (int64_t)layouts.at.n);
+  for (size_t i = 0; i < layouts.at.n; i++) put_layout(out, layouts.at.at[i]);
+  put(out, s->n_kernels); put(out, s->n_levels); put(out, s->n_temps);
+  put(out, s->arena_bytes); put(out, s->each_bytes); put(out, s->graph_ops);
+  str_addn(out, str_c(&kernels), kernels.n);
+  for (int i = 0; i < s->n_temps; i++) put_temp(out, &s->temps[i]);
+  str_free(&kernels); str_free(&text);
+  numbers_free(&asts); numbers_free(&layouts);
+}
+
+// --- reading ---------------------------------------------------------------------------------------------------------
+
+typedef struct reader { const char *at; size_t left; arena *mem; bool bad; } reader;
+
+static const char *take(reader *r, size_t n) {
+  r->bad |= n > r->left;
+  if (r->bad) return NULL;
+  r->left -= n;
+  return (r->at += n) - n;
+}
+
+static int64_t get(reader *r) {
+  int64_t v = 0;
+  const char *at = take(r, sizeof v);
+  if (at) memcpy(&v, at, sizeof v);
+  return v;
+}
+
+// A number from `least` to `most`; something else is an error, and `least`.
+static int64_t get_in(reader *r, int64_t least, int64_t most) {
+  int64_t v = get(r);
+  r->bad |= v < least || v > most;
+  return r->bad ? least : v;
+}
+
+// The length of a list whose entries take so many bytes at least.
+static int get_length(reader *r, size_t each) {
+  return (int)get_in(r, 0, min_i64(INT32_MAX, (int64_t)(r->left / each)));
+}
+
+static const layout *get_layout(reader *r) {
+  layout *l = ARENA_NEW(r->mem, layout);
+  *l = (layout){.hash = (uint64_t)get(r), .dt = (enum dtype)get_in(r, 0, DT_COUNT - 1)};
+  l->elems = get(r); l->bytes = get(r); l->base = get(r); l->lanes = get(r); l->lane_step = get(r);
+  l->n_loops = (int)get_in(r, 0, LAYOUT_LOOPS);
+  for (int i = 0; i < l->n_loops; i++) { l->loop[i].size = get(r); l->loop[i].step = get(r); }
+  l->n_units = get_length(r, sizeof *l->unit);
+  layout_unit *unit = ARENA_ARRAY(r->mem, layout_unit, l->n_units + 1);
+  const char *at = take(r, (size_t)l->n_units * sizeof *unit);
+  if (at) memcpy(unit, at, (size_t)l->n_units * sizeof *unit);
+  l->unit = unit;
+  return l;
+}
+
+static void get_kernel(reader *r, const uop *all, const layout **layouts, int n_layouts, int n_levels,
+                       sched_kernel *k) {
+  *k = (sched_kernel){.ast = all->src[get_in(r, 0, (int64_t)all->nsrc - 1)]};
+  k->level = (int)get_in(r, 0, n_levels - 1);
+  k->each = get_in(r, 0, 1);
+  k->order = (int)get_in(r, 0, INT32_MAX);
+  bool laid = get_in(r, 0, 1);
+  k->n_bufs = get_length(r, 3 * sizeof(int64_t));
+  k->bufs = ARENA_ARRAY(r->mem, int64_t, k->n_bufs + 1);
+  k->written = ARENA_ARRAY(r->mem, bool, k->n_bufs + 1);
+  if (laid) k->layouts = ARENA_ARRAY(r->mem, const layout *, k->n_bufs + 1);
+  for (int i = 0; i < k->n_bufs; i++) {
+    k->bufs[i] = get(r);
+    k->written[i] = get_in(r, 0, 1);
+    int64_t at = get_in(r, -1, laid ? n_layouts - 1 : -1);
+    if (laid) k->layouts[i] = at < 0 ? NULL : layouts[at];
+  }
+}
+
+static void get_temp(reader *r, sched_temp *t, const schedule *s) {
+  *t = (sched_temp){.id = get_in(r, TEMP_IDS, INT64_MAX), .dt = (enum dtype)get_in(r, 0, DT_COUNT - 1)};
+  t->elems = get_in(r, 0, INT64_MAX);
+  t->bytes = get_in(r, 0, INT64_MAX);
+  t->offset = get_in(r, 0, INT64_MAX);
+  t->first = (int)get_in(r, 0, INT32_MAX);
+  t->last = (int)get_in(r, 0, INT32_MAX);
+  t->each = get_in(r, 0, 1);
+  r->bad |= t->bytes > (t->each ? s->each_bytes : s->arena_bytes) - t->offset;
+}
+
+// Whether all intermediates that kernels name have a place.
+static bool all_placed(const schedule *s) {
+  map placed = {0};
+  bool all = true;
+  for (int i = 0; i < s->n_temps; i++) map_set(&placed, (uint64_t)s->temps[i].id, NULL);
+  for (int i = 0; i < s->n_kernels && all; i++)
+    for (int j = 0; j < s->kernels[i].n_bufs && all; j++) {
+      int64_t id = s->kernels[i].bufs[j];
+      all = id < TEMP_IDS || map_get(&placed, (uint64_t)id, &(void *){NULL});
+    }
+  map_free(&placed);
+  return all;
+}
+
+bool schedule_unpack(graph *g, const void *bytes, size_t n, schedule *out) {
+  reader r = {.at = bytes, .left = n, .mem = graph_arena(g)};
+  error e = {0};
+  *out = (schedule){0};
+  int text = get_length(&r, 1);
+  const char *at = take(&r, (size_t)text);
+  const uop *all = at ? uop_parse(g, at, (size_t)text, &e) : NULL;
+  if (!all || all->op != OP_SINK || !all->nsrc) return false;
+  int n_layouts = get_length(&r, sizeof(int64_t));
+  const layout **layouts = ARENA_ARRAY(r.mem, const layout *, n_layouts + 1);
+  for (int i = 0; i < n_layouts; i++) layouts[i] = get_layout(&r);
+  out->n_kernels = get_length(&r, sizeof(int64_t));
+  out->n_levels = (int)get_in(&r, 1, INT32_MAX);
+  out->n_temps = get_length(&r, sizeof(int64_t));
+  out->arena_bytes = get_in(&r, 0, INT64_MAX);
+  out->each_bytes = get_in(&r, 0, INT64_MAX);
+  out->graph_ops = (int)get_in(&r, 0, INT32_MAX);
+  out->kernels = ARENA_ARRAY(r.mem, sched_kernel, out->n_kernels + 1);
+  for (int i = 0; i < out->n_kernels; i++)
+    get_kernel(&r, all, layouts, n_layouts, out->n_levels, &out->kernels[i]);
+  out->temps = ARENA_ARRAY(r.mem, sched_temp, out->n_temps + 1);
+  for (int i = 0; i < out->n_temps; i++) get_temp(&r, &out->temps[i], out);
+  return !r.bad && !r.left && all_placed(out);
+}
