@@ -7,15 +7,17 @@
 
 #define UNKNOWN_COST 10000000
 #define WORST_COST 20000000     // tokens at this cost or above take no part
+#define NO_WAY (INT64_MAX / 4)  // more than any text costs, also twice
 
 int plamo2_init(plamo2 *p, const vocab *v, arena *mem, error *err) {
   *p = (plamo2){.v = v, .cost = ARENA_ARRAY(mem, int64_t, (size_t)v->n + 1)};
   trie_item *items = xmalloc(((size_t)v->n + 1) * sizeof *items);
   size_t n = 0;
+  p->cost[0] = NO_WAY;
   for (int32_t id = 0; id < v->n; id++) {
     double score = v->score ? round((double)v->score[id] * 1e4) : 0;
     if (!vocab_merges_to(v, id) || !isfinite(score) || score <= -WORST_COST || score > 1e9) continue;
-    p->cost[id] = -(int64_t)score;
+    p->cost[id + 1] = -(int64_t)score;
     items[n++] = (trie_item){v->token[id], id};
   }
   for (int b = 0; b < 256; b++) p->byte_id[b] = vocab_byte(v, (unsigned char)b);
@@ -38,7 +40,6 @@ static int put_bytes(const plamo2 *p, const char *text, size_t n, token_list *ou
 // the same cost to all ways before it: the text up to there can be encoded by itself. The costs of places that a token
 // from here can reach.
 enum { RING = 2 * TRIE_BYTES_MAX };
-#define NO_WAY (INT64_MAX / 2)        // more than any text costs
 #define AT(place) cost[(place) % RING]
 
 static int encode_settled(const plamo2 *p, const char *text, size_t n, trie_cost *steps, token_list *out, error *err) {
@@ -60,11 +61,10 @@ static int encode_settled(const plamo2 *p, const char *text, size_t n, trie_cost
     uint32_t node = 0;
     size_t end = from;
     while (end < n && (node = trie_step(&tokens, node, (unsigned char)text[end]))) {
-      int32_t id = tokens.value[node];
       end++;
-      if (id < 0 || AT(end) + own[id] > best) continue;
-      best = AT(end) + own[id];
-      length = (int)(end - from);
+      int64_t way = AT(end) + own[tokens.value[node] + 1];   // without a branch: anybody's guess
+      length = way <= best ? (int)(end - from) : length;
+      best = way <= best ? way : best;
     }
     steps->steps += end - from;
     AT(from) = best;

@@ -12,7 +12,7 @@
 typedef struct plamo2 {
   const vocab *v;
   trie tokens;
-  int64_t *cost;                // [id] minus the score in ten-thousandths
+  int64_t *cost;                // [id + 1] minus the score in ten-thousandths; of no token, -1, more than any
   int32_t byte_id[256];
 } plamo2;
 

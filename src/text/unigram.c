@@ -24,11 +24,12 @@ int unigram_init(unigram *u, const vocab *v, const charsmap *map, bool space_pre
                  .unknown = vocab_unknown_word(v)};
   double worst = DBL_MAX;
   u->score = ARENA_ARRAY(mem, float, (size_t)v->n + 1);
+  u->score[0] = -INFINITY;
   trie_item *items = xmalloc(((size_t)v->n + 1) * sizeof *items);
   size_t n = 0;
   for (int32_t id = 0; id < v->n; id++) {
-    u->score[id] = score_of(v, id);
-    if (v->type[id] == TOKEN_NORMAL && u->score[id] < worst) worst = u->score[id];
+    u->score[id + 1] = score_of(v, id);
+    if (v->type[id] == TOKEN_NORMAL && u->score[id + 1] < worst) worst = u->score[id + 1];
     if (vocab_merges_to(v, id)) items[n++] = (trie_item){v->token[id], id};
   }
   u->unknown_score = (worst == DBL_MAX ? 0 : worst) - UNKNOWN_COSTS;
@@ -96,17 +97,18 @@ int unigram_normalize(const unigram *u, unigram_state *s, const char *text, size
 // ---- The best way ----
 
 // What is kept of a place: the length of the last token of the best way there, which takes two bytes, and as long as
-// tokens may still reach it, the score of that way.
-enum { UNREACHED = 0, UNKNOWN_CHARACTER = 1 << 15, RING = 2 * TRIE_BYTES_MAX };
+// tokens may still reach it, the score of that way.  Those scores lie in a window that follows the places.
+enum { UNKNOWN_CHARACTER = 1 << 15, WINDOW = 16 * TRIE_BYTES_MAX };
 
 struct search {
   const unigram *u;
   unigram_state *state;
   const char *text;
   token_list *out;
-  VEC(uint16_t) last;           // [place - base] that length, and whether it is that of an unknown character
-  double score[RING];           // [place % RING]
-  size_t base;
+  uint16_t *last;               // [place - base] that length, and whether it is that of an unknown character
+  size_t cap, base;
+  double *score;                // [place - from], -INFINITY where no way leads yet
+  size_t from;
 };
 
 static int put_unknown(struct search *s, const char *text, size_t n, error *err) {
@@ -125,7 +127,7 @@ static int put_unknown(struct search *s, const char *text, size_t n, error *err)
 // All ways lead through `place`: puts out the best one from base to there, and begins anew.
 static int settle(struct search *s, size_t place, error *err) {
   const trie *t = &s->u->tokens;
-  uint16_t *way = s->last.at, next = 0, own;
+  uint16_t *way = s->last, next = 0, own;
   // The way leads backwards; so that it can be walked from its beginning, each place on it gets the length that leads
   // on.
   for (size_t p = place - s->base;; p -= next & ~UNKNOWN_CHARACTER) {
@@ -140,34 +142,26 @@ static int settle(struct search *s, size_t place, error *err) {
     s->state->last_unknown = false;
   }
   s->base = place;
-  s->last.n = 1;
-  s->last.at[0] = UNREACHED;
-  s->score[place % RING] = 0;
+  s->last[0] = 0;
+  s->score[place - s->from] = 0;
   return 0;
 }
 
-// last, with room up to `to`, so that it stays where it is while tokens are looked for.
-static uint16_t *room_for(struct search *s, size_t to) {
-  if (s->last.cap <= to - s->base) {
-    s->last.cap = 2 * (to - s->base + 1);
-    s->last.at = xrealloc(s->last.at, s->last.cap * sizeof *s->last.at);
-  }
-  return s->last.at;
-}
-
-// Places up to `to` are within reach.
-static void reach_to(struct search *s, size_t to) {
-  while (s->last.n <= to - s->base) {
-    s->score[(s->base + s->last.n) % RING] = -INFINITY;
-    vec_push(&s->last, UNREACHED);
-  }
+// Room for what tokens from a place can reach.
+static void room_from(struct search *s, size_t at) {
+  size_t need = at - s->base + TRIE_BYTES_MAX + 1, seen = at - s->from;
+  if (s->cap < need) s->last = xrealloc(s->last, (s->cap = 2 * need) * sizeof *s->last);
+  if (seen + TRIE_BYTES_MAX < WINDOW) return;
+  memmove(s->score, s->score + seen, (WINDOW - seen) * sizeof *s->score);
+  for (size_t i = WINDOW - seen; i < WINDOW; i++) s->score[i] = -INFINITY;
+  s->from = at;
 }
 
 // Without a branch: what comes out of the comparison is anybody's guess.
 static inline void offer(double *best, uint16_t *last, double score, size_t how) {
-  bool better = score > *best;
-  *best = better ? score : *best;
-  *last = better ? (uint16_t)how : *last;
+  uint16_t better = (uint16_t)-(score > *best);
+  *best = score > *best ? score : *best;
+  *last = (uint16_t)((how & better) | (*last & ~better));
 }
 
 int unigram_encode(const unigram *u, unigram_state *state, const char *normal, size_t n, bool open, size_t *settled,
@@ -177,42 +171,41 @@ int unigram_encode(const unigram *u, unigram_state *state, const char *normal, s
   const float *scores = u->score;
   size_t reach = 0;                                       // no token so far ends past reach
   int bad = 0;
-  reach_to(&s, 0);
-  s.score[0] = 0;
+  s.score = xmalloc(WINDOW * sizeof *s.score);
+  for (size_t i = 0; i < WINDOW; i++) s.score[i] = i ? -INFINITY : 0;
+  room_from(&s, 0);
+  s.last[0] = 0;
   cost->bytes += n;
   for (size_t at = 0; at < n && !bad;) {
     if (at == reach && at > s.base && (bad = settle(&s, at, err))) break;
     int len = utf8_next(s.text + at, n - at);
     if (open && len < 0) break;
-    size_t next = at + (len > 0 ? (size_t)len : 1);
+    room_from(&s, at);
+    size_t own = len > 0 ? (size_t)len : 1, k = 0, longest = 0;
     bool whole = false;                                   // a token is just this character
     uint32_t node = 0;
-    size_t end = at, longest = at, base = s.base;
-    double score = s.score[at % RING];                    // there is always a way: a character by itself
-    uint16_t *last = room_for(&s, at + TRIE_BYTES_MAX);
-    for (; end < n && (node = trie_step(&tokens, node, (unsigned char)normal[end]));) {
+    uint16_t *last = s.last + (at - s.base);
+    double *best = s.score + (at - s.from), score = *best;   // there is always a way: a character by itself
+    while (at + k < n && (node = trie_step(&tokens, node, (unsigned char)normal[at + k]))) {
       int32_t id = tokens.value[node];
-      end++;
-      if (id < 0) continue;
-      whole |= end == next;
-      longest = end;
-      if (end - base >= s.last.n) reach_to(&s, end);
-      offer(&s.score[end % RING], &last[end - base], score + (double)scores[id], end - at);
+      k++;
+      longest = id >= 0 ? k : longest;
+      whole |= (id >= 0) & (k == own);
+      offer(&best[k], &last[k], score + (double)scores[id + 1], k);
     }
-    if (longest > reach) reach = longest;
-    cost->steps += end - at;
+    cost->steps += k;
     if (trie_too_costly(cost)) bad = trie_refuse(u->v->source, err);
-    if (end == n && open) reach = SIZE_MAX;               // a longer one may come
     if (!whole) {
-      if (next > reach) reach = next;
-      if (next - s.base >= s.last.n) reach_to(&s, next);
-      offer(&s.score[next % RING], &s.last.at[next - s.base], score + u->unknown_score,
-            (next - at) | UNKNOWN_CHARACTER);
+      if (own > longest) longest = own;
+      offer(&best[own], &last[own], score + u->unknown_score, own | UNKNOWN_CHARACTER);
     }
-    at = next;
+    if (at + longest > reach) reach = at + longest;
+    if (at + k == n && open) reach = SIZE_MAX;            // a longer one may come
+    at += own;
   }
   if (!bad && !open && n > s.base) bad = settle(&s, n, err);
   *settled = s.base;
-  vec_free(&s.last);
+  free(s.last);
+  free(s.score);
   return bad;
 }
