@@ -45,6 +45,8 @@ void enter_sandbox(bool (*confine)(void));
 // no files from now on but what the settings name to be read, and one that the command makes (NULL: none); before there
 // are threads
 void keep_to_files(const struct settings *s, const char *made);
+// all files may be read; what is made is a file, or lies in a folder (NULL: neither)
+void keep_to_reading(const char *made, const char *folder);
 void enter_files(const confine_file *files, size_t n);     // the same for a list
 void sandbox_fetched(void);             // what was to be fetched has come: from now on no connections
 double started_at(void);         // now_s() when the program started

@@ -226,9 +226,12 @@ static int chat(struct chat *c) {
   add_variables(c);
   c->messages = json_array();
   int status = set_system(c);
-  if (!status) status = open_model(c);
   if (status) return status;
   bool one = c->o.prompt || c->o.file;
+  // lines of a conversation name files
+  if (one || (!c->o.simple_io && !isatty(STDIN_FILENO))) keep_to_files(&c->o, NULL);
+  status = open_model(c);
+  if (status) return status;
   c->term = terminal_new((enum color)c->o.color, !c->o.simple_io && !one);
   status = answer_one(c);
   if (status != 1 || one) return status;

@@ -1,8 +1,9 @@
 // The files that a command may open, from when its arguments are known: those that it was given, the kernel cache, and
 // of the system what a program needs to run (its libraries, what the kernel says of the machine). Nothing else,
 // whatever the bytes of a model make of this program. Of what a command makes the folder is open, since files come into
-// it under another name first. Not for chat, which is told file names while it runs, nor for pull and loadtest, where
-// libraries look up names and certificates wherever a system has them.
+// it under another name first. loadtest has a library that looks up names wherever a system has them: it, and what
+// minds the folder of models, reads all and writes into one folder. Not for a conversation, whose lines name files
+// while it runs, nor for pull, which makes folders.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/store.h"
@@ -110,8 +111,9 @@ static void add_given(files *l, const struct settings *s) {
   for (size_t i = 0; i < s->models.n; i++) add_model(l, s->models.at[i]);
   for (size_t i = 0; i < s->model.loras.n; i++) add_model(l, s->model.adapters[i].path);
   add_model(l, s->quantize.in);
-  const char *const reads[] = {s->file, s->template_file, s->grammar.gbnf_file, s->grammar.schema_file,
-                               s->serve.key_file, s->quantize.imatrix, s->perplexity.base, s->exchange,
+  const char *const reads[] = {s->file, s->system_file, s->template_name, s->template_file, s->grammar.gbnf_file,
+                               s->grammar.schema_file, s->serve.key_file, s->quantize.imatrix, s->perplexity.base,
+                               s->exchange,
                                // the last three: JSON, or the name of a file with it
                                s->messages, s->tools, s->variables};
   for (size_t i = 0; i < COUNT(reads); i++) add(l, reads[i], false);
@@ -123,15 +125,27 @@ static void add_given(files *l, const struct settings *s) {
   if (*page && strcmp(page, "0")) add_folder_of(l, page, true);
 }
 
+static void keep(files *l, const char *made) {
+  char *cache = weft_cache_folder();
+  add_made(l, made);
+  add(l, cache, true);
+  enter_files(l->at, l->n);
+  vec_free(l);
+  arena_free(l->names);
+  weft_free(cache);
+}
+
 void keep_to_files(const struct settings *s, const char *made) {
   files l = {.names = arena_new()};
-  char *cache = weft_cache_folder();
   add_system(&l);
   add_given(&l, s);
-  add_made(&l, made);
-  add(&l, cache, true);
-  enter_files(l.at, l.n);
-  vec_free(&l);
-  arena_free(l.names);
-  weft_free(cache);
+  keep(&l, made);
+}
+
+void keep_to_reading(const char *made, const char *folder) {
+  files l = {.names = arena_new()};
+  add(&l, "/", false);
+  add(&l, folder, true);
+  add(&l, "/dev/null", true);
+  keep(&l, made);
 }

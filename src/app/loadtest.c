@@ -337,6 +337,7 @@ static int run(struct settings *all) {
   if (!l.o->url) return usage_error("no server: 'weft loadtest http://127.0.0.1:8080'");
   int status = read_url(&l, l.o->url);
   if (status) return status;
+  keep_to_reading(l.o->html, NULL);
   pthread_mutex_init(&l.lock, NULL);
   interrupt_catch();
   client *c = xcalloc((size_t)l.o->clients, sizeof *c);

@@ -29,6 +29,13 @@ static const struct command rm_options = {"rm",
                                           COMMAND_BIT(rm),
                                           0};
 
+// Writes none but files in the folder of models.
+static void keep_to_store(void) {
+  str folder = {0};
+  keep_to_reading(NULL, store_folder(&folder, NULL) ? NULL : folder.at);
+  str_free(&folder);
+}
+
 static int fetch(struct settings *s) {
   str path = {0};
   error err = {0};
@@ -63,6 +70,7 @@ static void show_list(struct out *o, const stored_list *l) {
 static int list(struct settings *s) {
   stored_list l = {0};
   struct out o = {0};
+  keep_to_reading(NULL, NULL);
   store_list(&l);
   if (!s->json) show_list(&o, &l);
   else {
@@ -101,6 +109,7 @@ static int remove_one(struct settings *s) {
   error err = {0};
   int status = EXIT_OK;
   if (!s->name) return usage_error("which model? 'weft list' shows them");
+  keep_to_store();
   store_list(&l);
   int i = find(&l, s->name);
   if (i < 0) status = failed("there is no model '%s'; 'weft list' shows what there is", s->name);

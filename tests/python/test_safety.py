@@ -236,6 +236,12 @@ COMMANDS = {
     "tune": ["tune", "-m", "MODEL", "--budget", "0.1", "--beam", "1", "-c", "64"],
     "cache export": ["cache", "export", "MADE/tunings.json"],
     "cache": ["cache", "list"],
+    "chat": ["chat", "-m", "MODEL", "--chat-template", "none", "-p", "def ", "-n", "1"],
+}
+# Of these more may be read, and files written in one folder
+READERS = {
+    "list": (["list"], None),
+    "rm": (["rm", "model", "--yes"], "store"),
 }
 
 
@@ -262,6 +268,25 @@ def test_a_command_keeps_to_its_files(built_tool, run_weft, tinypy, tmp_path, sa
     makes = any("MADE" in word for word in COMMANDS[name])
     assert [reached[str(path)] for path in files] == [own, "--", "rw" if makes else "--", "--"]
     assert "kernels are not cached" not in done.err
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_command_writes_where_it_may(built_tool, run_weft, tinypy, tmp_path, sanitized, name):
+    """Commands that mind the folder of models: nothing beside it, and list nothing at all."""
+    if sanitized or "no Landlock" in run_weft(["env"]).out:
+        pytest.skip("a build with sanitizers, or a kernel without Landlock")
+    args, writes = READERS[name]
+    folders = {which: tmp_path / which for which in ("store", "beside")}
+    for folder in folders.values():
+        folder.mkdir()
+        (folder / "file").write_text("")
+    shutil.copy(tinypy, folders["store"] / "model.gguf")
+    files = [str(folder / "file") for folder in folders.values()]
+    env = {"LD_PRELOAD": built_tool("libreach.so", "WEFT_REACH"), "REACH": ":".join(files), "LLAMA_CACHE": folders["store"]}
+    done = run_weft(args, env=env)
+    assert done.returncode == 0, done.err
+    reached = dict(line[7:].rsplit(" ", 1) for line in done.err.splitlines() if line.startswith("reach: "))
+    assert [reached[path] for path in files] == ["rw" if which == writes else "r-" for which in folders]
 
 
 def test_the_sandbox_costs_little(weft, weft_env, tinypy):
