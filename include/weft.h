@@ -250,7 +250,7 @@ typedef struct weft_options {
   const weft_adapter *adapters;  /* all of them together */
   size_t n_adapters;
   const char *key_cache,
-    *value_cache; /* how keys and values lie in the KV cache: "f16", "f32", "bf16" or "q8_0"; NULL: "f16" */
+    *value_cache; /* how keys and values lie in the KV cache: "f16", "f32", "bf16", "q8_0" or "q4_0"; NULL: "f16" */
   bool exact;                /* activations stay 32-bit floats: slower, and closer to plain arithmetic */
   /* "loading" or "compiling", 0..1; may be NULL.  Called while the model opens, and from weft_decode when that has
    * something to compile: progress_ctx must live as long as the model. */

@@ -413,7 +413,7 @@ static const struct option rows[] = {
   TEXTS(MODEL, "--override-kv", "KEY=TYPE:VALUE",
         "metadata in place of the file's, more than once; TYPE: int, float,\nbool, str", model.settings, SAME,
         .more = "{arch}. at the beginning of KEY is the architecture's name."),
-  TEXT(MODEL, "-ctk, --cache-type-k", "TYPE", "how keys lie in the KV cache: f16 (default), f32, bf16, q8_0",
+  TEXT(MODEL, "-ctk, --cache-type-k", "TYPE", "how keys lie in the KV cache: f16 (default), f32, bf16, q8_0, q4_0",
        model.key_cache, SAME),
   TEXT(MODEL, "-ctv, --cache-type-v", "TYPE", "how values do", model.value_cache, SAME),
   CHOICE(MODEL, "--rope-scaling", "model|none|linear|yarn",

@@ -472,7 +472,7 @@ int weft_model_open(const char *path, const weft_options *opt, weft_model **out,
   int kv[COUNT(of)];
   for (size_t i = 0; i < COUNT(of); i++)
     if ((kv[i] = kv_type_named(of[i])) < 0)
-      FAIL(err, "a cache of type %s is not known; it must be f16, f32, bf16 or q8_0", of[i]);
+      FAIL(err, "a cache of type %s is not known; it must be f16, f32, bf16, q8_0 or q4_0", of[i]);
   struct engine_options eo = {.kv = {(enum kv_type)kv[0], (enum kv_type)kv[1]},
                               .settings = o.settings,
                               .n_settings = o.n_settings,

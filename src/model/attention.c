@@ -120,7 +120,7 @@ static tensor *own_at(const build *b) {
 
 static tensor *store_k(build *b, const layer *y, tensor *k) {
   if (!kv_is_float(b->m, KV_KEYS) || !rope_whole(b, y, y->head_dim))
-    return kv_store(b, y, KV_KEYS, rope_turn(b, y, k, y->n_kv, y->head_dim));
+    return kv_store(b, y, KV_KEYS, kv_turned(b, rope_turn(b, y, k, y->n_kv, y->head_dim), y->head_dim));
   return kv_store_pairs(b, y, rope_pairs(b, y, k, y->n_kv, y->head_dim));
 }
 
@@ -249,14 +249,15 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   tensor *K, *V;
   if (late) {
     q = warmed(b, y, t_scale(g, norm(b, y, W_ATTN_Q_NORM, t_contiguous(g, rope_turn(b, y, q, y->n_head, d))), scale));
-    K = kv_store(b, y, KV_KEYS, norm(b, y, W_ATTN_K_NORM, t_contiguous(g, rope_turn(b, y, k, y->n_kv, d))));
+    k = norm(b, y, W_ATTN_K_NORM, t_contiguous(g, rope_turn(b, y, k, y->n_kv, d)));
+    K = kv_store(b, y, KV_KEYS, kv_turned(b, k, d));
   } else {
     q = rope_turn(b, y, warmed(b, y, t_scale(g, q, scale)), y->n_head, d);
     K = store_k(b, y, k);
   }
   V = kv_store(b, y, KV_VALUES, v);
   b->kept[y->index] = (struct kept){K, V};
-  tensor *out = attend(b, y, scores(b, y, q, K), V);
+  tensor *out = attend(b, y, scores(b, y, kv_turned(b, q, d), K), V);
   if (y->w[W_ATTN_SUB_NORM].weight) out = norm(b, y, W_ATTN_SUB_NORM, t_contiguous(g, out));
   if (b->m->arch->has & HAS_HEAD_GATES) {
     tensor *heads_out = t_reshape(g, out, DIMS(b->T, n_(b, y->n_head), n_(b, y->v_dim)));
@@ -312,7 +313,7 @@ static tensor *shared_attention(build *b, const layer *y, tensor *x) {
   tensor *q =
     t_reshape(g, t_contiguous(g, linear(b, y, W_ATTN_Q, x)), DIMS(b->T, n_(b, y->n_head), n_(b, y->head_dim)));
   q = rope_turn(b, y, t_scale(g, norm(b, y, W_ATTN_Q_NORM, q), score_scale(b, y)), y->n_head, y->head_dim);
-  return linear(b, y, W_ATTN_OUTPUT, attend(b, y, scores(b, y, q, of->K), of->V));
+  return linear(b, y, W_ATTN_OUTPUT, attend(b, y, scores(b, y, kv_turned(b, q, y->head_dim), of->K), of->V));
 }
 
 const part part_shared_attention = {shared_load, shared_attention};

@@ -6,20 +6,26 @@
 // pages: what lies behind the last position is masked, as what comes later is, so that sums have parts that begin and
 // end where pages do (schedule/flash.h).
 //
-// Numbers are floats, or (Q8_0) integers of 8 bits in groups of 32 of a head's, and one scale for each group in a cache
-// of its own, which lies as they do. That is the same expression as the format of weights has; who reads a group
-// multiplies by its scale.
-#include "model/model_impl.h"
+// Numbers are floats, or integers in groups of 32 of a head's, and one scale for each group in a cache of its own,
+// which lies as they do; who reads a group multiplies by its scale. Those are the expressions that formats of weights
+// have: Q8_0, and Q4_0, whose bytes hold two numbers, 16 apart.
+//
+// Keys in 4 bits are turned first, and so are queries: by a Hadamard matrix, which is its own inverse and keeps every
+// product of two vectors. It spreads the few large elements that keys have, beside which 4 bits round the others to 0.
+#include <math.h>
 #include <string.h>
+#include "model/model_impl.h"
 
-enum { GROUP = 32 };
+enum { GROUP = 32, TURN = 64 };             // numbers that share a scale; and that are turned together, at most
 
-static const struct kind { const char *name; enum dtype dt; int states;
+// A cache's numbers, its states, and how many numbers an element holds
+static const struct kind { const char *name; enum dtype dt; int states, per;
 } kinds[KV_TYPES] = {
-  [KV_F16] = {"f16", DT_F16, 1},
-  [KV_F32] = {"f32", DT_F32, 1},
-  [KV_BF16] = {"bf16", DT_BF16, 1},
-  [KV_Q8_0] = {"q8_0", DT_I8, 2},
+  [KV_F16] = {"f16", DT_F16, 1, 1},
+  [KV_F32] = {"f32", DT_F32, 1, 1},
+  [KV_BF16] = {"bf16", DT_BF16, 1, 1},
+  [KV_Q8_0] = {"q8_0", DT_I8, 2, 1},
+  [KV_Q4_0] = {"q4_0", DT_U8, 2, 2},
 };
 
 int kv_type_named(const char *name) {
@@ -41,7 +47,7 @@ int kv_load(loader *l, layer *y, enum kv kv) {
   if (k->states > 1 && d % GROUP)
     return gguf_fail(l->f, key(l, kv == KV_KEYS ? "attention.key_length" : "attention.value_length"), l->err,
                      "%lld is no multiple of %d, as a cache of type %s needs", (long long)d, GROUP, k->name);
-  state(l, y, k->dt, (int64_t)y->n_kv * d, 0);
+  state(l, y, k->dt, (int64_t)y->n_kv * d / k->per, 0);
   if (k->states > 1) state(l, y, DT_F16, (int64_t)y->n_kv * d / GROUP, 0);
   return 0;
 }
@@ -114,8 +120,18 @@ static tensor *store(build *b, const layer *y, enum kv kv, int i, int64_t d, ten
   return seen_of(b, y, kv, next, d);
 }
 
-// x {T, kv, d}, d in groups: integers with |q| <= 127 of the same shape, and scales {T, kv, d / GROUP}
-static void to_int8(const build *b, const layer *y, tensor *x, int64_t d, tensor **q, tensor **scale) {
+// {.., d, ..} with d at axis `at` as {.., d / GROUP, n, GROUP / n, ..}
+static tensor *grouped(const build *b, tensor *x, int at, int64_t d, int64_t n) {
+  uop *dims[MAX_DIMS];
+  int k = 0;
+  for (int i = 0; i < x->shape->n; i++)
+    if (i != at) dims[k++] = x->shape->dim[i];
+    else { dims[k++] = n_(b, d / GROUP); dims[k++] = n_(b, n); dims[k++] = n_(b, GROUP / n); }
+  return t_reshape(b->g, x, k, dims);
+}
+
+// x {T, kv, d} as integers, |q| <= 127, of the same shape, and scales {T, kv, d / GROUP}
+static void to_q8_0(const build *b, const layer *y, tensor *x, int64_t d, tensor **q, tensor **scale) {
   graph *g = b->g;
   uop *kv = n_(b, y->n_kv), *groups = n_(b, d / GROUP);
   tensor *in = t_reshape(g, t_contiguous(g, x), DIMS(b->T, kv, groups, n_(b, GROUP)));
@@ -127,26 +143,85 @@ static void to_int8(const build *b, const layer *y, tensor *x, int64_t d, tensor
   *scale = t_reshape(g, t_scale(g, most, 1.0 / 127), DIMS(b->T, kv, groups));
 }
 
+// x {T, kv, d} as integers 0..15 that stand for -8..7, two in a byte, {T, kv, d / 2}, and scales {T, kv, d / GROUP}:
+// what is largest in a group becomes -8, by a scale that may be negative.
+static void to_q4_0(const build *b, const layer *y, tensor *x, int64_t d, tensor **q, tensor **scale) {
+  graph *g = b->g;
+  uop *kv = n_(b, y->n_kv), *groups = n_(b, d / GROUP), *one = n_(b, 1);
+  tensor *in = t_reshape(g, t_contiguous(g, x), DIMS(b->T, kv, groups, n_(b, GROUP)));
+  tensor *high = t_reduce(g, in, OP_MAX, 3), *low = t_op1(g, OP_NEG, t_reduce(g, t_op1(g, OP_NEG, in), OP_MAX, 3));
+  tensor *most =
+    t_contiguous(g, t_where(g, t_op2(g, OP_CMPLT, t_op1(g, OP_NEG, low), high), high, low));
+  tensor *by =
+    t_where(g, t_op2(g, OP_CMPNE, most, t_float(g, 0)), t_op2(g, OP_FDIV, t_float(g, -8), most), t_float(g, 0));
+  tensor *rounded = t_op1(g, OP_FLOOR, t_add(g, t_mul(g, in, by), t_float(g, 8.5)));
+  tensor *codes = t_cast(g, t_op2(g, OP_MIN, rounded, t_float(g, 15)), DT_I32);
+  codes = grouped(b, t_reshape(g, codes, DIMS(b->T, kv, n_(b, d))), 2, d, 2);
+  tensor *first = t_slice_i(g, codes, 3, 0, 1), *second = t_slice_i(g, codes, 3, 1, 1);
+  tensor *both = t_op2(g, OP_OR, first, t_op2(g, OP_SHL, second, uop_int(g, DT_I32, 4)));
+  *q = t_reshape(g, t_cast(g, both, DT_U8), DIMS(b->T, kv, n_(b, d / 2)));
+  *scale = t_reshape(g, t_scale(g, t_reshape(g, most, DIMS(b->T, kv, groups, one)), -1.0 / 8), DIMS(b->T, kv, groups));
+}
+
+// The numbers 0..15 of bytes {.., d / 2, ..}, as {.., d, ..}
+static tensor *nibbles(const build *b, tensor *q, int at, int64_t d) {
+  graph *g = b->g;
+  uop *dims[MAX_DIMS];
+  int n = q->shape->n + 2;
+  for (int i = 0, k = 0; i < q->shape->n; i++) {
+    if (i != at) { dims[k++] = q->shape->dim[i]; continue; }
+    dims[k++] = n_(b, d / GROUP); dims[k++] = n_(b, 1); dims[k++] = n_(b, GROUP / 2);
+  }
+  tensor *bytes = t_reshape(g, q, n, dims);
+  uop *of[MAX_DIMS];
+  for (int i = 0; i < n; i++) of[i] = n_(b, i == at + 1 ? 2 : 1);
+  tensor *by = t_reshape(g, t_mul(g, t_iota(g, n_(b, 2)), n_(b, 4)), n, of);
+  tensor *codes = t_op2(g, OP_AND, t_op2(g, OP_SHR, bytes, t_cast(g, by, DT_U8)), uop_int(g, DT_U8, 15));
+  for (int i = 0, k = 0; i < q->shape->n; i++) dims[k++] = i == at ? n_(b, d) : q->shape->dim[i];
+  return t_reshape(g, codes, q->shape->n, dims);
+}
+
 // What is seen of both, multiplied
 static tensor *in_groups(const build *b, const layer *y, enum kv kv, tensor *q, tensor *scale) {
   graph *g = b->g;
   int of = kv == KV_VALUES ? 3 : 2;                    // the axis of d
-  uop *groups = n_(b, row_of(y, kv) / GROUP), *dims[5];
+  int64_t d = row_of(y, kv);
+  if (kind_of(b->m, kv)->per == 2)
+    q = t_sub(g, t_cast(g, nibbles(b, q, of, d), DT_F32), t_float(g, 8));
+  uop *dims[5];
   for (int i = 0; i < 4; i++) dims[i < of ? i : i + 1] = q->shape->dim[i];
-  dims[of] = groups;
+  dims[of] = n_(b, d / GROUP);
   dims[of + 1] = n_(b, GROUP);
   tensor *in = t_reshape(g, t_cast(g, q, DT_F32), 5, dims);
   dims[of + 1] = n_(b, 1);
   return t_reshape(g, t_mul(g, in, t_reshape(g, t_cast(g, scale, DT_F32), 5, dims)), 4, q->shape->dim);
 }
 
+tensor *kv_turned(const build *b, tensor *x, int64_t d) {
+  graph *g = b->g;
+  int64_t n = min_i64(d & -d, TURN);
+  if (b->m->kv.keys != KV_Q4_0 || n < 2) return x;
+  uop *heads = x->shape->dim[1], *rows = x->shape->dim[0], *one = n_(b, 1), *size = n_(b, n);
+  // -1 where the numbers of row and column share an odd number of bits
+  tensor *bits = t_op2(g, OP_AND, t_cast(g, t_reshape(g, t_iota(g, size), DIMS(size, one)), DT_I32),
+                       t_cast(g, t_iota(g, size), DT_I32));
+  for (int by = 4; by; by /= 2)
+    bits = t_op2(g, OP_XOR, bits, t_op2(g, OP_SHR, bits, uop_int(g, DT_I32, by)));
+  tensor *sign =
+    t_sub(g, t_float(g, 1), t_scale(g, t_cast(g, t_op2(g, OP_AND, bits, uop_int(g, DT_I32, 1)), DT_F32), 2));
+  tensor *in = t_reshape(g, t_contiguous(g, x), DIMS(rows, heads, n_(b, d / n), one, size));
+  tensor *sums = t_reduce(g, t_mul(g, in, t_reshape(g, sign, DIMS(one, one, one, size, size))), OP_ADD, 4);
+  return t_reshape(g, t_scale(g, sums, 1 / sqrt((double)n)), 3, x->shape->dim);
+}
+
 tensor *kv_store(build *b, const layer *y, enum kv kv, tensor *x) {
   graph *g = b->g;
   int64_t d = row_of(y, kv);
+  const struct kind *k = kind_of(b->m, kv);
   if (kv_is_float(b->m, kv)) return t_cast(g, store(b, y, kv, 0, d, x), DT_F32);
   tensor *q, *scale;
-  to_int8(b, y, x, d, &q, &scale);
-  q = store(b, y, kv, 0, d, q);
+  if (k->per == 2) to_q4_0(b, y, x, d, &q, &scale); else to_q8_0(b, y, x, d, &q, &scale);
+  q = store(b, y, kv, 0, d / k->per, q);
   scale = store(b, y, kv, 1, d / GROUP, scale);
   return in_groups(b, y, kv, q, scale);
 }

@@ -9,7 +9,7 @@ enum { MODEL_MAX_LAYERS = 512 };
 
 typedef struct model model;
 // How keys and values lie in the cache.
-enum kv_type { KV_F16, KV_F32, KV_BF16, KV_Q8_0, KV_TYPES };
+enum kv_type { KV_F16, KV_F32, KV_BF16, KV_Q8_0, KV_Q4_0, KV_TYPES };
 typedef struct model_kv { enum kv_type keys, values; } model_kv;
 int kv_type_named(const char *name);                           // "f16", ...: -1 where there is none of this name
 // Checks architecture, keys, tensor names, shapes and types. The file must stay open. 0, or -1 and what is wrong.

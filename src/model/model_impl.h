@@ -431,6 +431,9 @@ bool kv_is_float(const model *m, enum kv kv);
 // Stores x {T, kv, d} of this run's positions, and returns all that its tokens see, as F32: keys {sequences, kv, d,
 // seen}, values {sequences, kv, seen, d}.
 tensor *kv_store(build *b, const layer *y, enum kv kv, tensor *x);
+// Queries or keys {T, heads, d} turned as the cache wants them: both, or neither, since a product of a query and a key
+// stays the same.
+tensor *kv_turned(const build *b, tensor *x, int64_t d);
 // keys of floats, as rope_pairs gives them
 tensor *kv_store_pairs(build *b, const layer *y, tensor *pairs);
 // how many positions are seen, and which: {seen}

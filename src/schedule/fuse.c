@@ -30,7 +30,7 @@ typedef struct use {
   place at;
   uop *loops[MAX_LOOPS];
   int n_loops, n_outputs;                          // the first n_outputs loops are the kernel's output ranges
-  bool staged;                                     // inside a STAGE: computed again in each loop around it
+  bool staged;                                     // inside a STAGE, which is computed again for each block
 } use;
 
 // ranges are numbered per kernel, so that equal layers make equal nodes
@@ -133,9 +133,9 @@ static double evaluations(const use *u) {
   int shared = 0;
   for (int i = 0; i <= deepest; i++) {
     double s = size_of(u->loops[i]->src[0]);
-    // lanes and register tiles over up to two output ranges share what does not depend on them
+    // lanes and register tiles over up to two output ranges share what does not depend on them; but not over blocks
     double tile = i == u->n_outputs - 1 ? LANES_AND_TILE : TILE;
-    if (!u->staged && i < u->n_outputs && !varies(&u->at, u->loops[i]) && shared < 2 && s > 1) {
+    if (i >= u->staged && i < u->n_outputs && !varies(&u->at, u->loops[i]) && shared < 2 && s > 1) {
       s /= s < tile ? s : tile;
       shared++;
     }

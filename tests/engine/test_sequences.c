@@ -117,6 +117,7 @@ static void of_the_demo_model(void **s) {
   state = 7;
   same_bits(project, 150, NULL);
   same_bits(project, 40, "q8_0");
+  same_bits(project, 20, "q4_0");
   same_bits(project, 20, "bf16");
 }
 

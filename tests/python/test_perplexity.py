@@ -78,7 +78,7 @@ def test_file_of_log_probabilities(measure, tmp_path):
     other = measure("--kl-divergence", "--kl-divergence-base", base, "--precision", "exact", file=None).out
     assert 1e-6 < float(re.search(r"Mean    KLD: +([-\d.]+)", other)[1]) < 5e-3
     assert len(re.findall(r"^ +\d+ +[\d.]+ ± ", other, re.M)) == 3
-    for kind, most in ("f32", 1e-3), ("bf16", 1e-3), ("q8_0", 1e-3):                     # of the cache, beside f16
+    for kind, most in ("f32", 1e-3), ("bf16", 1e-3), ("q8_0", 1e-3), ("q4_0", 5e-2):                     # of the cache, beside f16
         cached = measure("--kl-divergence", "--kl-divergence-base", base, "-ctk", kind, "-ctv", kind, file=None).out
         assert 1e-8 < float(re.search(r"Mean    KLD: +([-\d.]+)", cached)[1]) < most, kind
     assert float(re.search(r"Mean PPL\(base\) +: +([\d.]+)", other)[1]) == pytest.approx(ppl, rel=1e-3)

@@ -557,17 +557,18 @@ def test_another_context_compiles_nothing(run, cache_dir, tmp_path):
 def test_types_of_the_cache(run, tmp_path):
     """Other numbers in the cache: the memory that it takes, and a token that is likely anyway."""
     stats, bytes_of, texts = tmp_path / "stats", {}, set()
-    for kind in "f16", "f32", "bf16", "q8_0":
+    for kind in "f16", "f32", "bf16", "q8_0", "q4_0":
         done = run("-p", "def add(a, b):\n    return", "-n", "3", "--temp", "0", "-ctk", kind, "-ctv", kind, "--stats", stats)
         assert done.returncode == 0, done.err
         bytes_of[kind] = json.loads(stats.read_text())["kv_bytes"]
         texts.add(done.out)
     assert bytes_of["f32"] == 2 * bytes_of["f16"] == 2 * bytes_of["bf16"] and bytes_of["q8_0"] == bytes_of["f16"] * 34 // 64
+    assert bytes_of["q4_0"] == bytes_of["f16"] * 18 // 64
     assert len(texts) == 1
 
 
 def test_unknown_type_of_the_cache(run):
-    assert "a cache of type q5_0 is not known; it must be f16, f32, bf16 or q8_0" in failed(run("-p", "x", "-ctk", "q5_0"))
+    assert "a cache of type q5_0 is not known; it must be f16, f32, bf16, q8_0 or q4_0" in failed(run("-p", "x", "-ctk", "q5_0"))
 
 
 def test_heads_too_odd_for_groups(run_weft, make_model, tmp_path):
