@@ -33,7 +33,7 @@ static void make_key(const device *d, str *key) {
   str_addf(key, "machine %s threads %d %s", cpu, d->n_threads, d->key);
 }
 
-// One line "prefetch GB/s" for each way that was tried, after "best" and "barrier".
+// One line "prefetch GB/s" for each way that was tried, after "best" and "barrier"; "busy" at the end.
 static bool parse(const char *text, machine_profile *out) {
   char word[32];
   int used;
@@ -44,6 +44,7 @@ static bool parse(const char *text, machine_profile *out) {
   for (text += used; out->n < LEARN_WAYS && sscanf(text, " %31s %lf%n", word, &out->tried[out->n].gb_s, &used) == 2;
        text += used)
     if (!machine_parse_prefetch(word, &out->tried[out->n++].with)) return false;
+  out->busy = strstr(text, "busy") != NULL;
   return true;
 }
 
@@ -55,6 +56,7 @@ static void print(str *out, const machine_profile *p) {
     machine_print_prefetch(out, p->tried[i].with);
     str_addf(out, " %.2f\n", p->tried[i].gb_s);
   }
+  if (p->busy) str_add(out, "busy\n");
 }
 
 bool machine_known(const device *d, machine_profile *out) {
@@ -175,17 +177,20 @@ void machine_keep(device *d, const machine_profile *p) {
 }
 
 void machine_learn(device *d) {
-  machine_profile m = {0};
+  machine_profile m = {0}, now;
   error err = {0};
   if (!d->run->here || !d->cache || !cache_is_on(d->cache) || !d->target.has_streams || !d->target.vector_bytes ||
       env_int(ENV_NOOPT) || *env_str(ENV_PREFETCH))
     return;
-  if (!machine_known(d, &m)) {
-    if (machine_look(d, &m, &err)) {
-      if (debug_level()) fprintf(stderr, "weft: this machine was not measured: %s\n", err.text);
-      return;
+  bool known = machine_known(d, &m);
+  if (!known || m.busy) {
+    bool failed = machine_look(d, &now, &err);
+    if (failed && debug_level()) fprintf(stderr, "weft: this machine was not measured: %s\n", err.text);
+    if (failed && !known) return;
+    if (!failed && (!known || !now.busy)) {
+      m = now;
+      machine_keep(d, &m);
     }
-    if (!m.busy) machine_keep(d, &m);
   }
   d->target.ahead = m.best;
 }

@@ -12,7 +12,7 @@ typedef struct machine_profile {
   prefetch best;
   int n;                                   // ways that were tried
   struct { prefetch with; double gb_s; } tried[LEARN_WAYS];
-  bool busy;                               // other programs had a part of the processors meanwhile: not worth keeping
+  bool busy;                               // other programs had a part of the processors meanwhile
   double barrier_ns;                       // all threads of the device waiting for one another once
 } machine_profile;
 
@@ -22,7 +22,8 @@ bool machine_known(const device *d, machine_profile *out);
 // Measures it (under a second). 0, or -1 and why not.
 int machine_look(device *d, machine_profile *out, error *err);
 void machine_keep(device *d, const machine_profile *p);                // in the cache
-// Makes what is known the default of d, or what is measured now. That is kept, unless other programs are busy: then the
-// next start measures again. Without a cache nothing is measured.
+// Makes what is known the default of d, or what is measured now, and kept. Where other programs were busy meanwhile
+// every start measures again, until they are not; as long as they are the first answer stays, since kernels depend on
+// it. Without a cache nothing is measured.
 void machine_learn(device *d);
 #endif
