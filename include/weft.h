@@ -272,8 +272,15 @@ int weft_model_threads(const weft_model *m);
  * to vocab_size floats for the token after the last one, valid until the next call.  An error: an id outside the
  * vocabulary, a position that leaves a gap or lies outside the context, logits that are not numbers (damaged weights).
  * The result depends on ids and positions alone, to the last bit: not on how a prompt is cut into calls, and not on the
- * number of threads.  (Models with recurrent layers: going back evaluates what lies before pos once more.) */
+ * number of threads.  (Models with recurrent layers: going back evaluates what lies before pos once more.)  0; 1: it
+ * ended early (weft_model_watch), and the cache holds what it held before pos; -1 with err. */
 int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const float **logits, weft_error *err);
+
+/* While a prompt is evaluated by weft_decode or weft_decode_rows, watch (NULL: nobody) is called every few milliseconds
+ * on the caller's thread: so many of its tokens are through, and parts of those under way.  Where it returns false the
+ * evaluation ends within milliseconds.  Single tokens and other devices than CPU: only before a run of kernels. */
+typedef bool weft_watch(void *ctx, double done);
+void weft_model_watch(weft_model *m, weft_watch *watch, void *ctx);
 
 /* The same, and the logits of every token from ids[first] on (first < n): row is called with those of the token after
  * ids[i], in order; they are valid while it runs.  Where it returns false the evaluation ends, and positions that
@@ -386,8 +393,8 @@ typedef struct weft_tokens {
   bool unseen;               /* logits are not wanted of it: a step takes less time; out: NULL */
 } weft_tokens;
 /* At most as many rows of all parts together as weft_model_chunk.  stop (may be NULL) is asked after each piece of a
- * prompt.  0; 1: stop said so, and every sequence is as it was; -1: an unknown id, no room in the context or in memory
- * (and every sequence is as it was), or damaged weights. */
+ * prompt, every few milliseconds.  0; 1: stop said so, and every sequence is as it was; -1: an unknown id, no room in
+ * the context or in memory (and every sequence is as it was), or damaged weights. */
 int weft_step(weft_model *m, weft_tokens *parts, size_t n_parts, bool (*stop)(void *ctx), void *ctx, weft_error *err);
 /* As weft_decode_rows, behind what the sequence holds. */
 int weft_sequence_rows(weft_sequence *q, const int32_t *ids, size_t n, size_t first, weft_row *row, void *ctx,

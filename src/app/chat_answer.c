@@ -103,7 +103,16 @@ static int make_room(struct chat *c, struct ids *ids, weft_error *err) {
   return status;
 }
 
-enum { PIECE = 512 };        // tokens between two looks at Ctrl-C
+enum { PIECE = 512 };        // tokens that are evaluated together, and kept if a later piece ends early
+
+struct reading { struct chat *c; size_t from, to; };
+
+// Looks at Ctrl-C while a piece is evaluated, and moves the bar.
+static bool watch_prompt(void *ctx, double done) {
+  struct reading *r = ctx;
+  progress_set(&r->c->bar, "prompt", ((double)(r->c->past.n - r->from) + done) / (double)(r->to - r->from));
+  return !interrupted();
+}
 
 // Brings the KV cache to these ids.  0, -1 with an error, or 1: Ctrl-C.
 static int evaluate(struct chat *c, const struct ids *ids, weft_error *err) {
@@ -125,13 +134,16 @@ static int evaluate(struct chat *c, const struct ids *ids, weft_error *err) {
   c->past.n = keep;
   c->n_kept = keep;
   if (!c->o.quiet) progress_begin(&c->bar);
+  weft_model_watch(c->model, watch_prompt, &(struct reading){c, keep, ids->n});
   int status = 0;
   while (!status && c->past.n < ids->n && !interrupted()) {
     size_t left = ids->n - c->past.n, n = left < PIECE ? left : PIECE;
     progress_set(&c->bar, "prompt", (double)(c->past.n - keep) / (double)(ids->n - keep));
     status = weft_decode(c->model, ids->at + c->past.n, n, (int)c->past.n, n == left ? &c->logits : NULL, err);
+    if (status > 0) { status = 0; break; }
     for (size_t i = 0, at = c->past.n; !status && i < n; i++) vec_push(&c->past, ids->at[at + i]);
   }
+  weft_model_watch(c->model, NULL, NULL);
   progress_end(&c->bar);
   c->n_prompt = c->past.n - keep;
   c->total_prompt += c->n_prompt;

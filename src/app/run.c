@@ -136,7 +136,14 @@ static double compile_ms(const struct run *r) {
   return s.compile_ms;
 }
 
-enum { PIECE = 512 };   // tokens of the prompt between two looks at Ctrl-C and the progress bar
+enum { PIECE = 512 };   // tokens of the prompt that are evaluated together
+
+// Looks at Ctrl-C while a piece is evaluated, and moves the bar.
+static bool watch_prefill(void *ctx, double done) {
+  struct run *r = ctx;
+  progress_set(&r->bar, "prompt", ((double)r->pos + done) / (double)r->n_prompt);
+  return !interrupted();
+}
 
 // Evaluates the prompt, a piece at a time.  0 or the exit status.
 static int prefill(struct run *r) {
@@ -144,12 +151,16 @@ static int prefill(struct run *r) {
   double compiled = compile_ms(r), began = now_s();
   int status = 0;
   if (!r->o.quiet) progress_begin(&r->bar);
+  weft_model_watch(r->model, watch_prefill, r);
   while (!status && (size_t)r->pos < r->n_prompt && !interrupted()) {
     size_t left = r->n_prompt - (size_t)r->pos, n = left < PIECE ? left : PIECE;
     progress_set(&r->bar, "prompt", (double)r->pos / (double)r->n_prompt);
-    if (weft_decode(r->model, r->prompt + r->pos, n, r->pos, n == left ? &r->logits : NULL, &err)) status = EXIT_FAILED;
+    int ended = weft_decode(r->model, r->prompt + r->pos, n, r->pos, n == left ? &r->logits : NULL, &err);
+    if (ended > 0) break;
+    if (ended) status = EXIT_FAILED;
     for (size_t i = 0; !status && i < n; i++, r->pos++) r->past[r->pos] = r->prompt[r->pos];
   }
+  weft_model_watch(r->model, NULL, NULL);
   progress_end(&r->bar);
   r->stats.n_prompt = (size_t)r->pos;
   r->stats.prompt_s = now_s() - began - (compile_ms(r) - compiled) / 1000;

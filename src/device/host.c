@@ -122,11 +122,22 @@ static void run_step(const step *t, int number, int thread, int n) {
 
 void plan_on_team(plan *p, team_fn *fn, void *ctx) { (p->flushes ? team_compute : team_run)(p->team, fn, ctx); }
 
+// Before step i, which begins a level: threads that see it ended run no more steps, but meet at every barrier. Who does
+// not see it yet has all that this level reads, and sees it behind the next barrier.
+static bool has_ended(plan *p, int i, int thread) {
+  if (!thread && !atomic_load(&p->ended) && !p->go_on(p->go_on_ctx, (double)i / p->stats.kernels))
+    atomic_store(&p->ended, true);
+  return atomic_load(&p->ended);
+}
+
 void plan_replay(void *ctx, int thread, int n) {
-  const plan *p = ctx;
+  plan *p = ctx;
+  bool ended = false;
   for (int i = 0; i < p->stats.kernels; i++) {
-    if (i && p->steps[i].level != p->steps[i - 1].level) team_barrier(p->team);
-    run_step(&p->steps[i], i, thread, n);
+    bool next = i && p->steps[i].level != p->steps[i - 1].level;
+    if (next) team_barrier(p->team);
+    if (next && p->go_on && !ended) ended = has_ended(p, i, thread);
+    if (!ended) run_step(&p->steps[i], i, thread, n);
   }
 }
 

@@ -2,6 +2,7 @@
 // host.c, opencl_plan.c, cuda_plan.c), and for those that look for better kernels (rig.h).
 #ifndef WEFT_DEVICE_PLAN_IMPL_H
 #define WEFT_DEVICE_PLAN_IMPL_H
+#include <stdatomic.h>
 #include "device/device.h"
 #include "device/team.h"
 
@@ -43,6 +44,9 @@ struct plan {
   double *marks;
   size_t n_marks;
   void *recorded;                // the runtime's
+  plan_go_on *go_on;             // of a run that may end early, and whether it does; NULL: it may not
+  void *go_on_ctx;
+  atomic_bool ended;
   double began;                  // the last timed run
   double watched[WATCHES];       // seconds of the last watched run, until all threads were through
   VEC(own_copy) copies;          // of weights, that nobody else keeps

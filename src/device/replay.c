@@ -61,6 +61,15 @@ void plan_run(plan *p, const plan_var *vars, int n_vars) {
   device_note(p->d, p->d->run->replay(p, &e), &e);
 }
 
+bool plan_run_asking(plan *p, const plan_var *vars, int n_vars, plan_go_on *go_on, void *ctx) {
+  if (!go_on(ctx, 0)) return false;
+  p->go_on = go_on;
+  p->go_on_ctx = ctx;
+  plan_run(p, vars, n_vars);
+  p->go_on = NULL;
+  return !atomic_exchange(&p->ended, false);
+}
+
 plan_kernel_info plan_kernel(const plan *p, int i, const plan_var *vars, int n_vars) {
   const step *t = &p->steps[i];
   const program *q = t->k->p;

@@ -84,6 +84,9 @@ struct engine {
   float **sums;                           // by id from BUF_SUMS on; NULL: nobody has asked
   double load_ms, compile_ms, schedule_ms, codegen_ms;
   live *live;                             // of single tokens; NULL: it is not tuned while it runs
+  // of what is evaluated now: who is asked whether to go on (NULL: nobody), tokens that are through and that are under
+  // way, and whether it ended early
+  struct { engine_go_on *go_on; void *ctx; double done, now; bool ended; } ask;
   double settle_s;                        // time that may be spent on moving weights into huge pages; negative: owed
   int64_t compiled, scheduled;
 };
@@ -378,9 +381,22 @@ int engine_n_ctx(const engine *e) { return e->n_ctx; }
 // they are full.
 enum { SETTLE_PERCENT = 5 };
 
+void engine_watch(engine *e, engine_go_on *go_on, void *ctx) {
+  e->ask.go_on = go_on;
+  e->ask.ctx = ctx;
+}
+
+bool engine_ended(const engine *e) { return e->ask.ended; }
+
+static bool ask(void *ctx, double part) {
+  engine *e = ctx;
+  return e->ask.go_on(e->ask.ctx, e->ask.done + part * e->ask.now);
+}
+
 static void run(engine *e, plan *p, const plan_var *vars, int n_vars) {
   double start = now_s();
   if (e->live && p == plan_of(e, PLAN_ONE)) live_run(e->live, vars, n_vars);
+  else if (e->ask.go_on && p == plan_of(e, PLAN_MANY)) e->ask.ended |= !plan_run_asking(p, vars, n_vars, ask, e);
   else plan_run(p, vars, n_vars);
   double end = now_s();
   e->settle_s += (end - start) * SETTLE_PERCENT / 100;
@@ -403,7 +419,9 @@ static size_t eval_chunk(engine *e, plan *p, const int32_t *ids, size_t n, int p
   size_t m = n < (size_t)e->chunk ? n : (size_t)e->chunk;
   if (block && m > (size_t)(block - pos % block)) m = (size_t)(block - pos % block);
   memcpy(e->ids, ids, m * sizeof *ids);
+  e->ask.now = (double)m;
   run(e, p, (plan_var[]){{"n", (int64_t)m}, {"pos", pos}}, 2);
+  e->ask.done += (double)m;
   return m;
 }
 
@@ -423,19 +441,16 @@ static int sound(const engine *e, error *err) {
 // made for a few.
 static size_t few(const engine *e) { return plan_of(e, PLAN_MANY) ? 1 : FEW; }
 
-// Evaluates n tokens as chunks, all but the `last` ones and a few. Returns how many are left; stop (may be NULL) is
-// asked before each chunk, and *stopped says that it said so.
-static size_t eval_chunks(engine *e, const int32_t *ids, size_t n, size_t last, int pos, bool (*stop)(void *ctx),
-                          void *ctx, bool *stopped) {
-  for (size_t m; n > few(e) + last && !(*stopped = stop && stop(ctx)); ids += m, n -= m, pos += (int)m)
+// Evaluates n tokens as chunks, all but the `last` ones and a few. Returns how many are left.
+static size_t eval_chunks(engine *e, const int32_t *ids, size_t n, size_t last, int pos) {
+  for (size_t m; n > few(e) + last && !e->ask.ended; ids += m, n -= m, pos += (int)m)
     m = eval_chunk(e, plan_of(e, PLAN_MANY), ids, n - last, pos);
   return n;
 }
 
 static void eval(engine *e, const int32_t *ids, size_t n, int pos) {
-  bool stopped = false;
-  size_t left = eval_chunks(e, ids, n, 1, pos, NULL, NULL, &stopped);
-  eval_each(e, ids + n - left, left, pos + (int)(n - left));
+  size_t left = eval_chunks(e, ids, n, 1, pos);
+  if (!e->ask.ended) eval_each(e, ids + n - left, left, pos + (int)(n - left));
 }
 
 // Before n tokens from pos on are evaluated: memory for them, and a plan for prompts if one is needed (prompt: so many
@@ -449,8 +464,11 @@ static int prepare(engine *e, sequence *q, const int32_t *ids, size_t n, int pos
   if ((!prompt && !(again && pos > FEW)) || plan_of(e, PLAN_MANY)) return 0;
   if (need(e, PLAN_MANY, err)) return -1;
   if (q == e->own && !pos) {
+    engine_go_on *go_on = e->ask.go_on;
     choose(e, q);
+    e->ask.go_on = NULL;
     tune_from_env(e, true);                              // what the searches write is evaluated by the caller
+    e->ask.go_on = go_on;
   }
   return 0;
 }
@@ -458,6 +476,8 @@ static int prepare(engine *e, sequence *q, const int32_t *ids, size_t n, int pos
 // After that: this sequence is the one, with fixed states as they were at pos.
 static void begin(engine *e, sequence *q, const int32_t *ids, size_t n, int pos) {
   choose(e, q);
+  e->ask.done = 0;
+  e->ask.ended = false;
   if (model_is_recurrent(e->m)) {
     if (pos && pos != q->at) eval(e, q->ids.at, (size_t)pos, 0);
     q->ids.n = (size_t)pos;
@@ -465,6 +485,12 @@ static void begin(engine *e, sequence *q, const int32_t *ids, size_t n, int pos)
   }
   q->n = q->at = pos + (int)n;
   q->evaluations++;
+}
+
+// What was begun at pos has ended early.
+static void take_back(sequence *q, int pos) {
+  sequence_cut(q, pos);
+  q->at = -1;
 }
 
 static int begin_eval(engine *e, sequence *q, const int32_t *ids, size_t n, int pos, size_t prompt, error *err) {
@@ -491,6 +517,7 @@ int engine_eval_rows(engine *e, sequence *q, const int32_t *ids, size_t n, int p
     bool wanted = at >= first;
     m = eval_chunk(e, wanted ? plan_of(e, PLAN_ROWS) : plan_of(e, PLAN_MANY), ids + at, (wanted ? n : first) - at,
                    pos + (int)at);
+    if (e->ask.ended) { take_back(q, pos); return sound(e, err) ? -1 : pos; }
     if (sound(e, err)) return -1;
     for (size_t i = 0; wanted && go_on && i < m; i++) go_on = row(ctx, at + i, e->rows + i * n_vocab);
   }
@@ -527,9 +554,10 @@ int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row,
 int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err) {
   if (begin_eval(e, e->own, ids, n, pos, n > FEW ? n : 0, err)) return -1;
   eval(e, ids, n, pos);
+  if (e->ask.ended) take_back(e->own, pos);
   if (sound(e, err)) return -1;
-  if (logits) *logits = e->logits;
-  return 0;
+  if (logits) *logits = e->ask.ended ? NULL : e->logits;
+  return e->ask.ended;
 }
 
 // --- steps of several sequences -------------------------------------------------------------------------------------
@@ -592,6 +620,14 @@ static size_t find_room(const engine *e, struct engine_part *parts, size_t n, si
   return more;
 }
 
+struct stopping { bool (*stop)(void *ctx); void *ctx; };
+
+static bool not_stopped(void *ctx, double done) {
+  const struct stopping *s = ctx;
+  (void)done;
+  return !s->stop(s->ctx);
+}
+
 int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(void *ctx), void *ctx, error *err) {
   bool fixed = model_is_recurrent(e->m);
   size_t rows = 0, before = 0, n_vocab = (size_t)model_n_vocab(e->m), more;
@@ -607,19 +643,20 @@ int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(voi
     p->from = p->q->n;
     if (prepare(e, p->q, p->ids, p->n, p->from, p->n > FEW + p->rows + p->beside ? p->n : 0, err)) return -1;
   }
-  bool stopped = false;
-  for (size_t i = 0, row = 0; i < n && !stopped; i++) {
+  engine_go_on *before_go_on = e->ask.go_on;
+  void *before_ctx = e->ask.ctx;
+  if (stop) engine_watch(e, not_stopped, &(struct stopping){stop, ctx});
+  for (size_t i = 0, row = 0; i < n && !(i && e->ask.ended); i++) {
     struct engine_part *p = &parts[i];
     size_t last = together ? p->rows + p->beside : p->rows;
     begin(e, p->q, p->ids, p->n, p->from);
-    size_t left = eval_chunks(e, p->ids, p->n, last, p->from, stop, ctx, &stopped), at = p->n - left;
-    if (!stopped) eval_each(e, p->ids + at, left - (together ? last : 0), p->from + (int)at);
+    size_t left = eval_chunks(e, p->ids, p->n, last, p->from), at = p->n - left;
+    if (!e->ask.ended) eval_each(e, p->ids + at, left - (together ? last : 0), p->from + (int)at);
     if (!together && p->rows) memcpy(e->rows + row++ * n_vocab, e->logits, n_vocab * sizeof *e->rows);
   }
-  for (size_t i = 0; stopped && i < n; i++) {
-    sequence_cut(parts[i].q, parts[i].from);
-    parts[i].q->at = -1;
-  }
+  engine_watch(e, before_go_on, before_ctx);
+  bool stopped = e->ask.ended;
+  for (size_t i = 0; stopped && i < n; i++) take_back(parts[i].q, parts[i].from);
   if (!stopped && together) eval_apart(e, parts, n, more);
   if (sound(e, err)) return -1;
   for (size_t i = 0; i < n; before += parts[i++].rows) parts[i].logits = stopped ? NULL : e->rows + before * n_vocab;

@@ -62,9 +62,17 @@ const tokenizer *engine_tokenizer(const engine *e);  // owned by the engine
 int engine_n_vocab(const engine *e);                 // logits of a position
 int engine_n_ctx(const engine *e);                   // positions of the KV cache
 
+// While tokens of a prompt are evaluated, go_on (NULL: nobody) is asked every few milliseconds on the caller's thread,
+// with how many of them are through, and parts of those under way. Where it says false the evaluation ends, and the
+// sequence holds what it held before; engine_ended says so of the last evaluation.
+typedef bool engine_go_on(void *ctx, double done);
+void engine_watch(engine *e, engine_go_on *go_on, void *ctx);
+bool engine_ended(const engine *e);
+
 // Evaluates ids[0..n) at positions pos..pos+n-1; what the cache holds before pos is kept, what it held from pos on is
 // replaced.  n >= 1, pos + n <= n_ctx, every id in 0..n_vocab-1 (the caller has checked: anything else dies).
-// *logits (may be NULL) points to n_vocab floats of the LAST position, valid until the next call.
+// *logits (may be NULL) points to n_vocab floats of the LAST position, valid until the next call. 0; 1: it ended early;
+// -1 with err.
 int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err);
 
 // The same, with the logits of every token from ids[first] on (first < n): row gets those of the token after ids[i],
@@ -79,9 +87,9 @@ int engine_eval_rows(engine *e, struct sequence *q, const int32_t *ids, size_t n
 // of another sequence, behind what that holds: pieces of prompts one after another, the last tokens of all of them in
 // one run, so that weights are read once. Bits of a sequence's logits do not depend on the others. n <= engine_chunk,
 // and each part as engine_eval would have it. 0: logits of each part's last token, valid until the next call. 1: stop
-// (may be NULL; asked after each chunk) was true, and no sequence has changed. -1: none has changed where there is no
-// memory for a part; or the file is no longer what it was. rows: of so many of its last tokens logits are wanted, one
-// row behind the other; at most 1 with recurrent layers
+// (may be NULL; asked every few milliseconds of a prompt) was true, and no sequence has changed. -1: none has changed
+// where there is no memory for a part; or the file is no longer what it was. rows: of so many of its last tokens logits
+// are wanted, one row behind the other; at most 1 with recurrent layers
 struct engine_part {
   struct sequence *q;
   const int32_t *ids;

@@ -542,7 +542,8 @@ int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const floa
   error e = {0};
   const float *out = NULL;
   m->n_kept = pos;
-  if (engine_eval(m->e, ids, n, pos, logits ? &out : NULL, &e)) return fail(err, &e);
+  int status = engine_eval(m->e, ids, n, pos, logits ? &out : NULL, &e);
+  if (status) return status < 0 ? fail(err, &e) : status;
   m->n_kept = pos + (int)n;
   if (!logits) return 0;
   if (weft_check_logits(m, out, pos + (int)n - 1, &e)) return fail(err, &e);
@@ -566,8 +567,10 @@ int weft_decode_rows(weft_model *m, const int32_t *ids, size_t n, int pos, size_
   int at = engine_eval_rows(m->e, NULL, ids, n, pos, first, checked_row, &r, &r.e);
   if (at < 0 || r.e.text[0]) return fail(err, &r.e);
   m->n_kept = at;
-  return 0;
+  return engine_ended(m->e);
 }
+
+void weft_model_watch(weft_model *m, weft_watch *watch, void *ctx) { engine_watch(m->e, watch, ctx); }
 
 int weft_model_sums(weft_model *m, const int32_t *ids, size_t n, engine_sums *see, void *ctx, weft_error *err) {
   error e = {0};

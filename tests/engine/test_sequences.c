@@ -139,6 +139,14 @@ static void of_other_models(void **s) {
 }
 
 static bool at_once(void *ctx) { ++*(int *)ctx; return true; }
+static bool counts_down(void *ctx) { return --*(int *)ctx < 0; }
+struct watched { double done; int left; };          // left: looks until the end; 0: none comes
+static bool watch_counts(void *ctx, double done) {
+  struct watched *w = ctx;
+  assert_true(done >= w->done && done <= MOST);
+  w->done = done;
+  return !w->left || --w->left;
+}
 
 static void a_stopped_step_changes_nothing(void **s) {
   (void)s;
@@ -155,11 +163,45 @@ static void a_stopped_step_changes_nothing(void **s) {
   assert_int_equal(asked, 1);
   assert_null(parts[0].logits);
   assert_int_equal(weft_sequence_length(a) + weft_sequence_length(b), 0);
+  // somewhere inside
+  int after;
+  for (int i = 0; i < 12; i++) {
+    after = (int)below(60);
+    if (!weft_step(m, parts, 2, counts_down, &after, &err)) fail_msg("a step went on to its end");
+    assert_int_equal(weft_sequence_length(a) + weft_sequence_length(b), 0);
+  }
   assert_int_equal(weft_step(m, parts, 2, NULL, NULL, &err), 0);
   assert_int_equal(hash_of(parts[0].logits, t->n_vocab), t[0].hash[249]);
   assert_int_equal(hash_of(parts[1].logits, t->n_vocab), t[1].hash[2]);
   weft_sequence_free(a);
   weft_sequence_free(b);
+  weft_model_close(m);
+}
+
+static void a_watched_prompt(void **s) {
+  (void)s;
+  weft_model *m = opened(project, 2);
+  weft_error err;
+  static text t[TEXTS];
+  const float *logits;
+  make_texts(m, t);
+  for (int left = 1; left < 60; left += 13) {
+    struct watched w = {.left = left};
+    assert_int_equal(weft_decode(m, t[0].ids, 20, 0, &logits, &err), 0);
+    weft_model_watch(m, watch_counts, &w);
+    assert_int_equal(weft_decode(m, t[0].ids + 20, 230, 20, &logits, &err), 1);
+    weft_model_watch(m, NULL, NULL);
+    assert_int_equal(w.left, 0);
+    // what lay before is there, and nothing else
+    assert_int_equal(weft_decode(m, t[0].ids + 21, 1, 21, &logits, &err), -1);
+    assert_int_equal(weft_decode(m, t[0].ids + 20, 30, 20, &logits, &err), 0);
+    assert_int_equal(hash_of(logits, t->n_vocab), t[0].hash[49]);
+  }
+  struct watched w = {0};
+  weft_model_watch(m, watch_counts, &w);
+  assert_int_equal(weft_decode(m, t[0].ids, 250, 0, &logits, &err), 0);
+  assert_int_equal(hash_of(logits, t->n_vocab), t[0].hash[249]);
+  assert_true(w.done > 64);
   weft_model_close(m);
 }
 
@@ -368,6 +410,7 @@ int main(void) {
     cmocka_unit_test(of_the_demo_model),
     cmocka_unit_test(of_other_models),
     cmocka_unit_test(a_stopped_step_changes_nothing),
+    cmocka_unit_test(a_watched_prompt),
     cmocka_unit_test(any_number_of_tokens_first),
     cmocka_unit_test(says_no_before_anything_changes),
     cmocka_unit_test(everything_goes_back),
