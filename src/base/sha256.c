@@ -25,14 +25,20 @@ static void mix(uint32_t state[8], const unsigned char *block) {
     w[i] = w[i - 16] + (turn(a, 7) ^ turn(a, 18) ^ a >> 3) + w[i - 7] + (turn(b, 17) ^ turn(b, 19) ^ b >> 10);
   }
   memcpy(v, state, sizeof v);
-  for (int i = 0; i < 64; i++) {
-    uint32_t one =
-      v[7] + (turn(v[4], 6) ^ turn(v[4], 11) ^ turn(v[4], 25)) + ((v[4] & v[5]) ^ (~v[4] & v[6])) + k[i] + w[i];
-    uint32_t two = (turn(v[0], 2) ^ turn(v[0], 13) ^ turn(v[0], 22)) + ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
-    memmove(v + 1, v, 7 * sizeof *v);
-    v[4] += one;
-    v[0] = one + two;
+  // The eight numbers keep their places; their names go round.
+#define V(n) v[((n) - r) & 7]
+  for (int i = 0; i < 64; i += 8) {
+#pragma GCC unroll 8
+    for (int r = 0; r < 8; r++) {
+      uint32_t one = V(7) + (turn(V(4), 6) ^ turn(V(4), 11) ^ turn(V(4), 25)) + ((V(4) & V(5)) ^ (~V(4) & V(6))) +
+                     k[i + r] + w[i + r];
+      uint32_t two =
+        (turn(V(0), 2) ^ turn(V(0), 13) ^ turn(V(0), 22)) + ((V(0) & V(1)) ^ (V(0) & V(2)) ^ (V(1) & V(2)));
+      V(3) += one;
+      V(7) = one + two;
+    }
   }
+#undef V
   for (int i = 0; i < 8; i++) state[i] += v[i];
 }
 
