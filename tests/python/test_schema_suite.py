@@ -30,6 +30,17 @@ BEYOND = {"optional/content.json"}
 REFUSAL = re.compile(r"!schema at #\S*(, \S+)?: .{10,}|!the schema is not JSON: line 1, column \d+: too big (negative )?integer.*")
 
 
+
+def relative_pointer(text):
+    """Whether text is a relative JSON pointer.  jsonschema's own check, which is there where some other package has
+    installed jsonpointer, refuses a nought inside a number (313038)."""
+    return not isinstance(text, str) or re.fullmatch(r"(0|[1-9][0-9]*)(#|(/([^~/]|~[01])*)*)", text) is not None
+
+
+for draft_class, *_ in DRAFTS.values():
+    draft_class.FORMAT_CHECKER.checks("relative-json-pointer")(relative_pointer)
+
+
 def groups(draft):
     folder = SUITE / draft
     if not SUITE.is_dir():
