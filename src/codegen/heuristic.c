@@ -378,45 +378,6 @@ static int token_tile(const kernel *k, const uop *tokens) {
   return (int)((most + tiles - 1) / tiles);
 }
 
-static void register_tiles(kernel *k) {
-  int count, budget;
-  uop *m = main_reduce(k, &count);
-  if (!m) return;
-  budget = MAX_ACCUMULATORS;
-  map tiles = {0};
-  kernel_tile_ranges(k, &tiles);
-  uop *store = k->ast->src[0], *rows[MAX_AXES], *tokens = NULL;
-  int n = 0, unrolled = 1;
-  for (size_t i = store->nsrc; i-- > 2;) {
-    uop *r = store->src[i];
-    if (r->b == AXIS_UPCAST) {
-      unrolled *= (int)r->src[0]->a;
-      if (uop_varies(m->src[0], r)) budget /= (int)r->src[0]->a;
-    }
-    if (r->b != AXIS_LOOP || !map_has(&tiles, r) || !shares_loads(m, r)) continue;
-    if (r->src[0]->op != OP_CONST) tokens = r;
-    else rows[n++] = r;
-  }
-  map_free(&tiles);
-  budget /= count > 0 ? count : 1;
-  int want = env_int(ENV_MV_ROWS_PER_THREAD), done = 1;
-  // the pairs of a rotation are rows already: `unrolled` of them share the loads
-  if (want > unrolled) want /= unrolled;
-  else want = 1;
-  for (int i = 0; i < n && want > 1; i++)
-    for (int amount = want; amount > 1; amount /= 2)
-      if (rows[i]->src[0]->a % amount == 0 && amount <= budget && apply(k, OPT_UPCAST, rows[i], amount)) {
-        done *= amount;
-        want /= amount;
-        break;
-      }
-  if (tokens) {
-    int amount = token_tile(k, tokens);
-    while (amount > 1 && amount * done > budget) amount /= 2;
-    if (amount > 1) apply(k, OPT_UPCAST, tokens, amount);
-  }
-}
-
 // Is r in nothing but addresses that grow evenly with it? A shift or a choice by a loop's counter costs what a constant
 // would not.
 static bool only_in_addresses(uop *u, uop *r, map *seen) {
@@ -602,6 +563,47 @@ static bool part_products(kernel *k) {
           kernel_separate(k, l.at[i]);
   arena_free(a);
   return did;
+}
+
+static void register_tiles(kernel *k) {
+  int count, budget;
+  uop *m = main_reduce(k, &count);
+  if (!m) return;
+  budget = MAX_ACCUMULATORS;
+  map tiles = {0};
+  kernel_tile_ranges(k, &tiles);
+  uop *store = k->ast->src[0], *rows[MAX_AXES], *tokens = NULL;
+  int n = 0, unrolled = 1;
+  for (size_t i = store->nsrc; i-- > 2;) {
+    uop *r = store->src[i];
+    if (r->b == AXIS_UPCAST) {
+      unrolled *= (int)r->src[0]->a;
+      if (uop_varies(m->src[0], r)) budget /= (int)r->src[0]->a;
+    }
+    if (r->b != AXIS_LOOP || !map_has(&tiles, r) || !shares_loads(m, r)) continue;
+    if (r->src[0]->op != OP_CONST) tokens = r;
+    else rows[n++] = r;
+  }
+  map_free(&tiles);
+  if (!tokens && count > 1) budget /= count;
+  int want = env_int(ENV_MV_ROWS_PER_THREAD), done = 1;
+  // the pairs of a rotation are rows already: `unrolled` of them share the loads
+  if (want > unrolled) want /= unrolled;
+  else want = 1;
+  for (int i = 0; i < n && want > 1; i++)
+    for (int amount = want; amount > 1; amount /= 2)
+      if (rows[i]->src[0]->a % amount == 0 && amount <= budget && apply(k, OPT_UPCAST, rows[i], amount)) {
+        done *= amount;
+        want /= amount;
+        break;
+      }
+  if (!tokens) return;
+  int amount = token_tile(k, tokens), at = axis_of(k, tokens);
+  while (amount > 1 && amount * done > budget) amount /= 2;
+  if (amount > 1 && apply(k, OPT_UPCAST, tokens, amount)) {
+    while (part_products(k)) continue;
+    rows_outside(k, at, amount);
+  }
 }
 
 // Several tokens share what a row costs: those that read the same rows, which are all of a chunk, or of a tile of an
