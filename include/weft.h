@@ -333,6 +333,19 @@ weft_ahead *weft_ahead_new(weft_model *m, enum weft_guessing how);
 struct weft_sequence;
 weft_ahead *weft_ahead_of_sequence(weft_model *m, struct weft_sequence *q, enum weft_guessing how);
 void weft_ahead_free(weft_ahead *a);          /* NULL is fine */
+/* Guesses of a second, smaller model, too (its own sequence is not touched): what it holds for likely.  The
+ * vocabularies have to be the same, as far as both have ids.  d is used by all that belongs to m, on one thread at a
+ * time, and freed after what was made with it and before both models. */
+typedef struct weft_draft weft_draft;
+typedef struct weft_draft_options {
+  int most, least;           /* tokens of a guess; fewer than `least` are dropped. most 0, or above 7: 7 */
+  double p_min;              /* a guess ends before a token that is less likely than this */
+} weft_draft_options;
+/* opt NULL: defaults.  Refuses what cannot guess for m, with the first id whose text is another one. */
+int weft_draft_new(const weft_model *m, weft_model *draft, const weft_draft_options *opt, weft_draft **out,
+                   weft_error *err);
+void weft_draft_free(weft_draft *d);          /* NULL is fine */
+void weft_ahead_draft(weft_ahead *a, weft_draft *d);           /* once, before the first token */
 /* weft_decode of one token at `pos`, behind past[0 .. pos - 1], which the KV cache (the sequence) holds.  *logits are
  * valid until the model evaluates something else.  How often it guesses depends on what guesses have won: they may cost
  * a hundredth of the time where they win nothing. */
@@ -346,11 +359,10 @@ const float *weft_ahead_known(weft_ahead *a, int pos, int32_t id);
  * the guessed ones would make the step longer by.  Memory for them is reserved. */
 size_t weft_ahead_guess(weft_ahead *a, const int32_t *past, int pos, int32_t id, double value_s, double extra_s,
                         const int32_t **ids);
-/* And after it, where there were more: the rows, which are copied, and what it really was longer by. */
-void weft_ahead_evaluated(weft_ahead *a, int pos, const float *rows, double extra_s);
-typedef struct weft_ahead_counts {
-  uint64_t guessed, taken;
-} weft_ahead_counts; /* tokens; taken: that were drawn indeed */
+/* And after it, where there were more: the n rows, which are copied, and what it really was longer by. */
+void weft_ahead_evaluated(weft_ahead *a, int pos, size_t n, const float *rows, double extra_s);
+/* Tokens; taken: that were drawn indeed. drafted: of these, what the draft model guessed. */
+typedef struct weft_ahead_counts { uint64_t guessed, taken, drafted, drafted_taken; } weft_ahead_counts;
 weft_ahead_counts weft_ahead_count(const weft_ahead *a);
 
 /* ---- Sequences

@@ -177,6 +177,8 @@ static int open_model(struct chat *c) {
   c->n_vocab = weft_model_vocab_size(c->model);
   c->stream = weft_stream_new(c->vocab, true);
   c->ahead = weft_ahead_new(c->model, c->o.no_guess ? WEFT_GUESS_NEVER : WEFT_GUESS_WHERE_IT_PAYS);
+  if (!c->o.no_guess && draft_args_open(&c->o.draft, c->model, &c->bar, &c->draft_model, &c->draft)) return EXIT_FAILED;
+  if (c->draft) weft_ahead_draft(c->ahead, c->draft);
   if (open_template(c, &err)) return failed("%s", err.text);
   if (sampling_new(&c->o.sampling, c->vocab, c->n_vocab, &c->sampler, &err)) return failed("%s", err.text);
   if (grammar_args_open(&c->o.grammar, c->vocab, c->n_vocab, &c->grammar, &err)) return failed("%s", err.text);
@@ -254,6 +256,8 @@ int chat_command(int argc, char **argv) {
   weft_answer_free(c.answer);
   weft_stream_free(c.stream);
   weft_ahead_free(c.ahead);
+  weft_draft_free(c.draft);
+  weft_model_close(c.draft_model);
   weft_stop_free(c.stop);
   weft_sampler_free(c.sampler);
   weft_grammar_free(c.grammar);

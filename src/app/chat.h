@@ -23,6 +23,8 @@ struct chat {
   weft_sampler *sampler;
   weft_grammar *grammar;     // of the content of each answer; or NULL
   weft_stream *stream;
+  weft_model *draft_model;   // NULL: there is none
+  weft_draft *draft;
   weft_ahead *ahead;
   weft_stop *stop;           // NULL: there are no stop strings
   weft_answer *answer;       // of this turn

@@ -108,6 +108,7 @@ static void add_made(files *l, const char *path) {
 
 static void add_given(files *l, const struct settings *s) {
   add_model(l, s->model.model);
+  add_model(l, s->draft.model.model);
   for (size_t i = 0; i < s->models.n; i++) add_model(l, s->models.at[i]);
   for (size_t i = 0; i < s->model.loras.n; i++) add_model(l, s->model.adapters[i].path);
   add_model(l, s->quantize.in);

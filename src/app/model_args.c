@@ -107,6 +107,34 @@ int model_args_open(const struct model_args *a, progress *bar, weft_model **out)
   return 0;
 }
 
+int draft_args_fetch(struct draft_args *a, const struct model_args *of) {
+  a->model.from.token = of->from.token;
+  a->model.from.offline = of->from.offline;
+  a->model.threads = of->threads;
+  a->model.prompt_threads = of->prompt_threads;
+  a->model.quiet = of->quiet;
+  if (a->model.model || a->model.from.repo) return model_args_fetch(&a->model);
+  if (a->most || a->least || a->p_min > 0)
+    return usage_error("--draft-max, --draft-min and --draft-p-min speak of a draft model: -md FILE is needed, too");
+  return 0;
+}
+
+weft_draft_options draft_args_options(const struct draft_args *a) {
+  return (weft_draft_options){.most = (int)a->most, .least = (int)a->least, .p_min = a->p_min};
+}
+
+int draft_args_open(struct draft_args *a, const weft_model *m, progress *bar, weft_model **model, weft_draft **out) {
+  weft_error err;
+  weft_draft_options o = draft_args_options(a);
+  if (!a->model.model) return 0;
+  a->model.context = weft_model_context(m);
+  int status = model_args_open(&a->model, bar, model);
+  if (status) return status;
+  status = weft_draft_new(m, *model, &o, out, &err);
+  progress_end(bar);
+  return status ? failed("%s", err.text) : 0;
+}
+
 // The number of a metadata key under the architecture's name; 0: there is none.
 static uint64_t number_of(const weft_file *f, const char *key) {
   weft_value arch, v;

@@ -29,6 +29,12 @@ weft_options model_args_options(const struct model_args *a);
 // With a progress bar, which the model may draw on whenever it compiles: bar has to live as long as it. 0, or the exit
 // status after a message.
 int model_args_open(const struct model_args *a, progress *bar, weft_model **out);
+// A draft model (weft_draft), where `model.model` is set.
+struct draft_args { struct model_args model; int64_t most, least; double p_min; };
+int draft_args_fetch(struct draft_args *a, const struct model_args *of);
+weft_draft_options draft_args_options(const struct draft_args *a);
+// Opens it for m, if there is one: both handles, or NULL. 0, or the exit status after a message.
+int draft_args_open(struct draft_args *a, const weft_model *m, progress *bar, weft_model **model, weft_draft **out);
 // Says so where more context is asked for than the model was trained for.
 void model_args_warn(const struct model_args *a, const weft_model *m);
 bool model_has_template(const weft_file *f);

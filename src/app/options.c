@@ -64,7 +64,7 @@ enum {
 #define BUT(text) .theirs = text
 #define MOST (INT32_MAX / 4)
 
-static const char no_gpu[] = "there is no GPU here", no_draft[] = "there are no draft models yet",
+static const char no_gpu[] = "there is no GPU here",
                   pinned[] =
                     "threads keep to processors by themselves; taskset says to which, nice and chrt how urgently",
                   as_in_file[] = "positions are computed as the model file says",
@@ -384,14 +384,17 @@ static const struct option rows[] = {
        BUT("off unless it is given; there it is on"), .meant = "--echo"),
   OFF(RUN, "--no-display-prompt", "do not (default)", display_prompt, SAME),
   FLAG(TALK, "--verbose-prompt", "the tokens of the prompt, on stderr", verbose_prompt, SAME),
-  TEXT(RUN, "--stats", "FILE", "write the figures of the run there, as JSON", stats,
-       .more = "An object with the keys load_ms, compile_ms, schedule_ms (from the model to kernels), codegen_ms (of "
-               "compile_ms: rules), kernels_compiled, plans_scheduled, ttft_ms "
-               "(from the start of the program to the first token), prompt_tps, decode_tps, kernels_per_token, "
-               "kernels_per_block, fusion_rate, peak_rss_bytes "
-               "and kv_bytes; kernels_tuned (from earlier searches), and of tuning in the background tune_tried, "
-               "tune_better, tune_cost (share of the time) "
-               "and tune_state (null: off). What was not measured is null."),
+  TEXT(
+    RUN, "--stats", "FILE", "write the figures of the run there, as JSON", stats,
+    .more =
+      "An object with the keys load_ms, compile_ms, schedule_ms (from the model to kernels), codegen_ms (of "
+      "compile_ms: rules), kernels_compiled, plans_scheduled, ttft_ms "
+      "(from the start of the program to the first token), prompt_tps, decode_tps, kernels_per_token, "
+      "kernels_per_block, fusion_rate, peak_rss_bytes "
+      "and kv_bytes; kernels_tuned (from earlier searches), and of tuning in the background tune_tried, "
+      "tune_better, tune_cost (share of the time) "
+      "and tune_state (null: off); guessed and guessed_right (tokens, from the text and by a draft model), draft_n and "
+      "draft_n_accepted (those of a draft model). What was not measured is null."),
   INT(RUN, "--benchmark", "N", "time N greedy tokens, past any end, without their text;\nneeds no prompt", benchmark, 1,
       INT32_MAX),
   FLAG(CHAT, "--no-rates", "no tokens per second after an answer", no_rates),
@@ -401,6 +404,20 @@ static const struct option rows[] = {
        BUT("figures of loading, compiling and speed; DEBUG=1 to 7 says more")),
   FLAG(TALK | EMBED, "-q, --quiet, --log-disable", "say nothing but errors", quiet, SAME, .meant = "--silent"),
   // ---- the machine
+  GROUP(TALK | SERVE, "Guesses"),
+  TEXT(TALK | SERVE, "-md, --model-draft, --spec-draft-model", "FILE",
+       "a smaller model with the same vocabulary, which proposes tokens", draft.model.model, SAME,
+       .more = "The model checks several of them in one step. Tokens are the same with or without; where the proposals "
+               "do not pay, as measured, there are none."),
+  TEXT(TALK | SERVE, "-hfd, -hfrd, --hf-repo-draft, --spec-draft-hf", "USER/REPO[:QUANT]", "the same, of Hugging Face",
+       draft.model.from.repo, SAME),
+  INT(TALK | SERVE, "--draft, --draft-n, --draft-max, --spec-draft-n-max", "N",
+      "tokens it proposes at once (default 7; more are never checked)", draft.most, 1, INT32_MAX,
+      BUT("7 unless it is given, and never more")),
+  INT(TALK | SERVE, "--draft-min, --draft-n-min, --spec-draft-n-min", "N", "fewer are not checked (default 0)",
+      draft.least, 0, INT32_MAX, SAME),
+  REAL(TALK | SERVE, "--draft-p-min, --spec-draft-p-min", "P",
+       "it ends before a token that it holds for less likely (default 0)", draft.p_min, 0, 1, SAME),
   GROUP(TALK | SERVE, "Machine"),
   INT(ONE, "-t, --threads", "N", "threads; 0: as many as help (default)", model.threads, 0, 1024, SAME),
   INT(MODEL, "-tb, --threads-batch", "N", "threads for prompts; 0: as many (default)", model.prompt_threads, 0, 1024,
@@ -545,8 +562,7 @@ static const struct option rows[] = {
 
   // ---- and what would change results, and cannot be had
   REFUSED(TALK, "--spec-draft-type-k, -ctkd, --cache-type-k-draft, --spec-draft-type-v, -ctvd, --cache-type-v-draft",
-          "TYPE", no_draft, .fine = "f16"),
-  REFUSED(TALK, "-md, --model-draft, -hfd, --hf-repo-draft", "FILE", no_draft),
+          "TYPE", "the draft model's cache is f16", .fine = "f16"),
   REFUSED(TALK, "--control-vector, --control-vector-scaled", "FILE", no_adapters),
   REFUSED(TALK, "--control-vector-layer-range", "START END", no_adapters),
   REFUSED(MODEL, "-dr, --docker-repo", "NAME", "models come from Hugging Face, ollama and addresses: 'weft pull'"),

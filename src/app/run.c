@@ -40,6 +40,8 @@ struct run {
   size_t n_prompt;
   int pos;                   // tokens evaluated
   const float *logits;       // of the next token
+  weft_model *draft_model;   // NULL: there is none
+  weft_draft *draft;
   weft_ahead *ahead;
   int32_t *past;             // tokens evaluated
   weft_logprob *top;         // o.top_logprobs entries
@@ -283,6 +285,8 @@ static int open_model(struct run *r) {
   r->stream = weft_stream_new(r->vocab, r->o.special);
   r->ahead =
     weft_ahead_new(r->model, r->o.no_guess || r->o.benchmark >= 0 ? WEFT_GUESS_NEVER : WEFT_GUESS_WHERE_IT_PAYS);
+  if (!r->o.no_guess && draft_args_open(&r->o.draft, r->model, &r->bar, &r->draft_model, &r->draft)) return EXIT_FAILED;
+  if (r->draft) weft_ahead_draft(r->ahead, r->draft);
   r->past = xcalloc((size_t)weft_model_context(r->model) + 1, sizeof *r->past);
   if (sampling_new(&r->o.sampling, r->vocab, r->n_vocab, &r->sampler, &err)) return failed("%s", err.text);
   if (grammar_args_open(&r->o.grammar, r->vocab, r->n_vocab, &r->grammar, &err)) return failed("%s", err.text);
@@ -354,6 +358,8 @@ int run_command(int argc, char **argv) {
   status = run(&r);
   status = out_end(&r.out, status);
   weft_ahead_free(r.ahead);
+  weft_draft_free(r.draft);
+  weft_model_close(r.draft_model);
   free(r.past);
   weft_stream_free(r.stream);
   weft_stop_free(r.stop);

@@ -35,6 +35,8 @@ static int work(struct settings *all) {
   serve *s;
   int missing = find_models(all);
   if (missing) return missing;
+  if (all->draft.model.model && (all->models.n != 1 || a->models_dir))
+    return usage_error("-md: a draft model is for one model, given with -m");
   keep_to_files(all, NULL);
   serve_options o = {.models = texts_of(&all->models),
                      .n_models = all->models.n,
@@ -47,6 +49,8 @@ static int work(struct settings *all) {
                      .host = a->host,
                      .port = (int)a->port,
                      .model = model_args_options(&all->model),
+                     .draft = all->draft.model.model,
+                     .drafts = draft_args_options(&all->draft),
                      .key_file = a->key_file,
                      .no_key = a->no_key,
                      .hosts = texts_of(&a->hosts),

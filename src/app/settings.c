@@ -55,6 +55,7 @@ bool settings_parse(struct settings *s, const struct command *c, int argc, char 
   if (elsewhere && takes_text && s->model.model && !s->text) { s->text = s->model.model; s->model.model = NULL; }
   if (!(c->bit & (COMMAND_BIT(pull) | COMMAND_BIT(loadtest)))) {
     if (result == ARGS_GO) *status = model_args_fetch(&s->model);
+    if (result == ARGS_GO && !*status) *status = draft_args_fetch(&s->draft, &s->model);
     sandbox_fetched();
   }
   return result == ARGS_GO && !*status;
@@ -104,6 +105,7 @@ void settings_free(struct settings *s) {
                          &s->model.settings};
   for (size_t i = 0; i < COUNT(all); i++) texts_free(all[i]);
   free(s->model.fetched);
+  free(s->draft.model.fetched);
   free(s->model.adapters);
   free(s->ids.at);
   free(s->force.at);

@@ -64,6 +64,7 @@ struct loadtest_args { const char *url, *model, *key, *html; int64_t clients, re
 
 struct settings {
   struct model_args model;
+  struct draft_args draft;
   struct sampling_args sampling;
   struct grammar_args grammar;
   bool verbose, quiet, json;

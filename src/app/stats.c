@@ -30,6 +30,9 @@ void stats_print(const struct run_stats *s, FILE *to) {
   if (s->ahead.guessed)
     fprintf(to, "%-8s %8llu token%s guessed, %llu right\n", "ahead", (unsigned long long)s->ahead.guessed,
             s->ahead.guessed == 1 ? " " : "s", (unsigned long long)s->ahead.taken);
+  if (s->ahead.drafted)
+    fprintf(to, "%-8s %8llu of them by the draft model, %llu right\n", "draft", (unsigned long long)s->ahead.drafted,
+            (unsigned long long)s->ahead.drafted_taken);
   if (m->kernels_per_token > 0)
     fprintf(to, "%-8s %8.0f per token, %.1f per block, %.1f operations each (fusion rate)\n", "kernels",
             m->kernels_per_token, m->kernels_per_block, m->fusion_rate);
@@ -78,6 +81,8 @@ int stats_write(const struct run_stats *s, const char *path, error *err) {
   json_object_set_new(o, "decode_tps", figure(rate(s->n_decode, s->decode_s)));
   json_object_set_new(o, "guessed", json_integer((json_int_t)s->ahead.guessed));
   json_object_set_new(o, "guessed_right", json_integer((json_int_t)s->ahead.taken));
+  json_object_set_new(o, "draft_n", json_integer((json_int_t)s->ahead.drafted));
+  json_object_set_new(o, "draft_n_accepted", json_integer((json_int_t)s->ahead.drafted_taken));
   json_object_set_new(o, "kernels_per_token", figure(m->kernels_per_token));
   json_object_set_new(o, "kernels_per_block", figure(m->kernels_per_block));
   json_object_set_new(o, "fusion_rate", figure(m->fusion_rate));

@@ -1,31 +1,34 @@
-// Tokens evaluated ahead: what follows is guessed from what the text said after the same words before, and a guess
-// costs little, since many tokens share one reading of the weights. See include/weft.h. Whoever draws tokens takes no
-// notice: a guess that is not drawn is dropped.
+// Tokens evaluated ahead: what follows is guessed (guess.h), and a guess costs little, since many tokens share one
+// reading of the weights. See include/weft.h. Whoever draws tokens takes no notice: a guess that is not drawn is
+// dropped.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/base.h"
-#include "base/map.h"
 #include "engine/caches.h"
 #include "engine/engine.h"
+#include "engine/guess.h"
 #include "weft.h"
 
 enum {
-  GRAM = 3 /* tokens that have to agree */,
   ROWS = 8,
-  LOOKS = 16 /* earlier places to look at */,
-  LONG = 8 /* agreeing tokens that hardly lie */,
-  MOST = 32,
+  SOURCES = 2,
   FIRST = 3 /* tokens whose time the first guess costs at most */
 };
+#define SHARE 0.01           // of all time may go to a source whose guesses win nothing
+#define MOST_WON_S 10.0      // what was won counts so far at most: it is lost again where guesses err from then on
+#define READ_TOKENS 64       // tokens whose time may go to reading texts before that has paid
+
+struct source { const guess_source *is; void *own; guess_account *account; uint64_t guessed, taken; };
 
 struct weft_ahead {
   weft_model *m;
   weft_sequence *q;                     // NULL: weft_decode's
   int32_t n_vocab;
   enum weft_guessing how;
-  // the text; of the token where a gram ends: 1 + where it ended before, 0: nowhere
-  VEC(int32_t) ids, before;
-  map last;                             // by the hash of a gram: 1 + where it ended last
+  struct source sources[SOURCES];
+  int n_sources, by;                    // by: whose guess is there
+  guess_account text;
   // logits behind ids[0 .. n - 1], evaluated from position `pos` on; the next one is `at`
   float *rows;
   int32_t next[ROWS];
@@ -34,21 +37,22 @@ struct weft_ahead {
   // of the model when that was done: another one may have changed what the cache holds
   uint64_t evaluations;
   double one, many;                     // seconds of a step, lately; 0: unknown
-  double balance;                       // seconds won so far, and a hundredth of all to spend
   // until guesses are evaluated, which takes a plan of `plan_s` seconds to begin with: a guess that was not, how much
   // of it was drawn then, and the seconds that all these would have won
   int32_t would[ROWS];
   size_t n_would, drawn;
   int would_pos;
   double plan_s, would_s;
-  weft_ahead_counts counts;
 };
 
-// Seconds that went into plans: not what a step costs
-static double compiled_s(const weft_ahead *a) {
+double guess_compiled_s(const weft_model *m) {
   weft_stats s;
-  weft_model_stats(a->m, &s);
+  weft_model_stats(m, &s);
   return (s.compile_ms + s.schedule_ms) / 1000;
+}
+
+static void add_source(weft_ahead *a, const guess_source *is, void *own, guess_account *account) {
+  a->sources[a->n_sources++] = (struct source){.is = is, .own = own, .account = account};
 }
 
 weft_ahead *weft_ahead_of_sequence(weft_model *m, weft_sequence *q, enum weft_guessing how) {
@@ -56,64 +60,39 @@ weft_ahead *weft_ahead_of_sequence(weft_model *m, weft_sequence *q, enum weft_gu
   a->m = m;
   a->q = q;
   a->n_vocab = weft_model_vocab_size(m);
-  a->plan_s = q ? 0 : compiled_s(a);     // the plan of steps is there
+  a->plan_s = q ? 0 : guess_compiled_s(m);     // the plan of steps is there
   a->how = weft_model_is_recurrent(m) || weft_model_only_embeds(m) ? WEFT_GUESS_NEVER : how;
+  add_source(a, &guess_from_text, guess_text_new(), &a->text);
   return a;
 }
 
 weft_ahead *weft_ahead_new(weft_model *m, enum weft_guessing how) { return weft_ahead_of_sequence(m, NULL, how); }
 
+void weft_ahead_draft(weft_ahead *a, weft_draft *d) {
+  guess_account *account;
+  if (a->n_sources == SOURCES) die("weft_ahead_draft: there is a draft model already");
+  void *own = guess_model_new(d, &account);
+  add_source(a, &guess_from_model, own, account);
+}
+
 void weft_ahead_free(weft_ahead *a) {
   if (!a) return;
-  vec_free(&a->ids); vec_free(&a->before);
-  map_free(&a->last);
+  for (int i = 0; i < a->n_sources; i++) a->sources[i].is->free(a->sources[i].own);
   free(a->rows);
   free(a);
 }
 
-weft_ahead_counts weft_ahead_count(const weft_ahead *a) { return a->counts; }
-
-// ---- guessing -------------------------------------------------------------------------------------------------------
-
-static void learn(weft_ahead *a, int32_t id) {
-  vec_push(&a->ids, id);
-  vec_push(&a->before, 0);
-  size_t n = a->ids.n;
-  if (n < GRAM) return;
-  uint64_t gram = hash_bytes(a->ids.at + n - GRAM, GRAM * sizeof id, 1) | 1;
-  void *at;
-  if (map_get(&a->last, gram, &at)) a->before.at[n - 1] = (int32_t)(intptr_t)at;
-  map_set(&a->last, gram, (void *)(intptr_t)n);
-}
-
-// The text is ids[0 .. n - 1]: mostly what was learned, and a little more.
-static void follow(weft_ahead *a, const int32_t *ids, size_t n) {
-  if (n < a->ids.n || (a->ids.n && memcmp(ids, a->ids.at, a->ids.n * sizeof *ids))) {
-    a->ids.n = a->before.n = 0;
-    map_free(&a->last);
-    a->last = (map){0};
+weft_ahead_counts weft_ahead_count(const weft_ahead *a) {
+  weft_ahead_counts c = {0};
+  for (int i = 0; i < a->n_sources; i++) {
+    const struct source *s = &a->sources[i];
+    bool drafts = s->is == &guess_from_model;
+    c.guessed += s->guessed;
+    c.taken += s->taken;
+    c.drafted += drafts ? s->guessed : 0;
+    c.drafted_taken += drafts ? s->taken : 0;
   }
-  while (a->ids.n < n) learn(a, ids[a->ids.n]);
-}
-
-// How many tokens before and at these two places agree.
-static size_t agree(const weft_ahead *a, size_t x, size_t y) {
-  size_t n = 0;
-  while (n < MOST && n <= x && a->ids.at[x - n] == a->ids.at[y - n]) n++;
-  return n;
-}
-
-// What came behind the place that agrees longest with the end of the text. Returns how many tokens agree; 0: there is
-// no such place.
-static size_t guess(const weft_ahead *a, int32_t *out, size_t n_out) {
-  size_t end = a->ids.n - 1, best = 0, from = 0, at = (size_t)a->before.at[end];
-  for (int i = 0; at && i < LOOKS; i++, at = (size_t)a->before.at[at - 1]) {
-    size_t n = agree(a, at - 1, end);
-    if (n > best) { best = n; from = at; }
-  }
-  if (best < GRAM) return 0;
-  for (size_t i = 0; i < n_out; i++) out[i] = from + i <= end ? a->ids.at[from + i] : out[from + i - end - 1];
-  return best;
+  return c;
 }
 
 // ---- evaluating -----------------------------------------------------------------------------------------------------
@@ -126,14 +105,24 @@ static bool keep_row(void *ctx, size_t i, const float *logits) {
 
 static void blend(double *mean, double value) { *mean = *mean > 0 ? 0.8 * *mean + 0.2 * value : value; }
 
-// Whether a guess is worth its try: it may cost what guesses have won, and a hundredth of the time; one that hardly
-// lies may owe the time of a token. The first one waits until guesses would have won what its plan costs, of which the
-// others that were made are the measure.
-static bool pays(const weft_ahead *a, size_t agrees) {
+// Whether a guess is worth its try: it may cost what guesses of this source have won, and a share of the time; a source
+// that is trusted may owe the time of some tokens first, and more for reading a text. The first guess waits until
+// guesses would have won what its plan costs, of which the others that were made are the measure.
+static bool pays(const weft_ahead *a, const struct source *s, const guess_offer *o) {
   double cost = a->many > a->one ? a->many - a->one : a->one;
   if (a->how == WEFT_GUESS_ALWAYS) return true;
-  if (a->one <= 0 || (a->many <= 0 && a->would_s < a->plan_s)) return false;
-  return agrees >= LONG ? a->balance > -a->one : a->balance >= cost;
+  if (a->one <= 0 || (!o->asked && a->many <= 0 && a->would_s < a->plan_s)) return false;
+  if (o->read_s > 0 && s->account->total + READ_TOKENS * a->one < o->read_s) return false;
+  return o->tries > 0 ? s->account->balance > -o->tries * a->one : s->account->balance >= cost;
+}
+
+static void add_to(guess_account *a, double s) {
+  a->balance = fmin(a->balance + s, MOST_WON_S);
+  a->total = fmin(a->total + s, MOST_WON_S);
+}
+
+static void add_share(weft_ahead *a) {
+  for (int i = 0; i < a->n_sources; i++) add_to(a->sources[i].account, SHARE * a->one);
 }
 
 // Token `id` was drawn for `pos`: if a guess said so that was not evaluated, it would have won a step.
@@ -146,12 +135,12 @@ static void look_back(weft_ahead *a, int pos, int32_t id) {
   }
 }
 
-static void note_guess(weft_ahead *a, int pos) {
+// What the text would have said.
+static void note_guess(weft_ahead *a, const guess_text *t) {
   if (a->n_would) return;
-  memcpy(a->would, a->next + 1, (ROWS - 1) * sizeof *a->would);
-  a->n_would = ROWS - 1;
+  a->n_would = a->sources[0].is->make(a->sources[0].own, t, a->one, a->would, ROWS - 1);
   a->drawn = 0;
-  a->would_pos = pos + 1;
+  a->would_pos = (int)t->n + 1;
 }
 
 static int one_step(weft_ahead *a, int32_t id, int pos, const float **logits, weft_error *err) {
@@ -163,22 +152,23 @@ static int one_step(weft_ahead *a, int32_t id, int pos, const float **logits, we
   return 0;
 }
 
-static int many_steps(weft_ahead *a, int pos, weft_error *err) {
-  if (!a->q) return weft_decode_rows(a->m, a->next, ROWS, pos, 0, keep_row, a, err);
+static int many_steps(weft_ahead *a, int pos, size_t n, weft_error *err) {
+  if (!a->q) return weft_decode_rows(a->m, a->next, n, pos, 0, keep_row, a, err);
   // the plan of steps, which whoever has sequences has made already
-  weft_tokens t = {.sequence = a->q, .ids = a->next, .n = ROWS, .rows = ROWS};
+  weft_tokens t = {.sequence = a->q, .ids = a->next, .n = n, .rows = n};
   weft_sequence_cut(a->q, pos);
   if (weft_step(a->m, &t, 1, NULL, NULL, err)) return -1;
-  memcpy(a->rows, t.logits, ROWS * (size_t)a->n_vocab * sizeof *a->rows);
+  memcpy(a->rows, t.logits, n * (size_t)a->n_vocab * sizeof *a->rows);
   return 0;
 }
 
-// The rows for `pos` and what was guessed behind it are there.
-static void keep_rows(weft_ahead *a, int pos, const sequence *q) {
-  a->counts.guessed += ROWS - 1;
+// The n rows for `pos` and what was guessed behind it are there, and took so much longer.
+static void keep_rows(weft_ahead *a, int pos, size_t n, const sequence *q, double extra_s) {
+  add_to(a->sources[a->by].account, -extra_s);
+  a->sources[a->by].guessed += n - 1;
   a->evaluations = q->evaluations;
   a->pos = pos;
-  a->n = ROWS;
+  a->n = n;
   a->at = 1;
 }
 
@@ -193,59 +183,79 @@ const float *weft_ahead_known(weft_ahead *a, int pos, int32_t id) {
     a->n = 0;
     return NULL;
   }
-  a->balance += a->one;
-  a->counts.taken++;
+  add_to(a->sources[a->by].account, a->one);
+  a->sources[a->by].taken++;
   return a->rows + a->at++ * (size_t)a->n_vocab;
 }
 
-// Whether what is guessed behind `id` is to be evaluated, too: it is in `next` then.
-static bool looks_ahead(weft_ahead *a, const int32_t *past, int pos, int32_t id) {
-  if (a->how == WEFT_GUESS_NEVER || pos < 0) return false;
-  follow(a, past, (size_t)pos);
-  learn(a, id);
+// The source to ask: the last one whose guesses pay, but one that hardly errs before any other; -1: none.
+static int choose(const weft_ahead *a, const guess_text *t, bool *text_offers) {
+  int best = -1;
+  bool sure = false;
+  for (int i = 0; i < a->n_sources; i++) {
+    guess_offer o = {0};
+    bool offers = a->sources[i].is->offer(a->sources[i].own, t, &o);
+    if (!i) *text_offers = offers;
+    if (!offers || sure || !pays(a, &a->sources[i], &o)) continue;
+    best = i;
+    sure = o.sure;
+  }
+  return best;
+}
+
+// How many tokens, `id` among them, are to be evaluated: they are in `next` then.
+static size_t looks_ahead(weft_ahead *a, const int32_t *past, int pos, int32_t id) {
+  guess_text t = {past, (size_t)pos, id};
+  bool text_offers = false;
+  if (a->how == WEFT_GUESS_NEVER || pos < 0) return 1;
   a->next[0] = id;
-  size_t agrees = weft_model_context(a->m) - pos >= ROWS ? guess(a, a->next + 1, ROWS - 1) : 0;
+  int room = weft_model_context(a->m) - pos - 1, by = room >= ROWS - 1 ? choose(a, &t, &text_offers) : -1;
   look_back(a, pos, id);
-  if (!agrees) return false;
-  if (!pays(a, agrees)) { note_guess(a, pos); return false; }
-  return !a->q || (weft_sequence_cut(a->q, pos), !weft_sequence_reserve(a->q, ROWS, NULL));
+  if (by < 0 && text_offers) note_guess(a, &t);
+  if (by < 0) return 1;
+  const struct source *s = &a->sources[by];
+  a->by = by;
+  size_t n = 1 + s->is->make(s->own, &t, a->how == WEFT_GUESS_ALWAYS ? INFINITY : a->one, a->next + 1, ROWS - 1);
+  return n == 1 || !a->q || (weft_sequence_cut(a->q, pos), !weft_sequence_reserve(a->q, n, NULL)) ? n : 1;
 }
 
 size_t weft_ahead_guess(weft_ahead *a, const int32_t *past, int pos, int32_t id, double value_s, double extra_s,
                         const int32_t **ids) {
   a->one = value_s;
   a->many = value_s + extra_s;
-  bool ahead = looks_ahead(a, past, pos, id);
-  if (!ahead) a->balance += 0.01 * value_s;
+  size_t n = looks_ahead(a, past, pos, id);
+  if (n == 1) add_share(a);
   a->next[0] = id;
   *ids = a->next;
-  return ahead ? ROWS : 1;
+  return n;
 }
 
-void weft_ahead_evaluated(weft_ahead *a, int pos, const float *rows, double extra_s) {
+static void need_rows(weft_ahead *a) {
   if (!a->rows) a->rows = xmalloc(ROWS * (size_t)a->n_vocab * sizeof *a->rows);
-  memcpy(a->rows, rows, ROWS * (size_t)a->n_vocab * sizeof *a->rows);
-  a->balance -= extra_s;
-  keep_rows(a, pos, its_sequence(a));
+}
+
+void weft_ahead_evaluated(weft_ahead *a, int pos, size_t n, const float *rows, double extra_s) {
+  need_rows(a);
+  memcpy(a->rows, rows, n * (size_t)a->n_vocab * sizeof *a->rows);
+  keep_rows(a, pos, n, its_sequence(a), extra_s);
 }
 
 int weft_ahead_decode(weft_ahead *a, const int32_t *past, int pos, int32_t id, const float **logits, weft_error *err) {
   if ((*logits = weft_ahead_known(a, pos, id))) return 0;
-  bool ahead = looks_ahead(a, past, pos, id);
-  double compiled = compiled_s(a), began = now_s();
-  if (!ahead) {
+  size_t n = looks_ahead(a, past, pos, id);
+  double compiled = guess_compiled_s(a->m), began = now_s();
+  if (n == 1) {
     if (one_step(a, id, pos, logits, err)) return -1;
-    blend(&a->one, now_s() - began - (compiled_s(a) - compiled));
-    a->balance += 0.01 * a->one;
+    blend(&a->one, now_s() - began - (guess_compiled_s(a->m) - compiled));
+    add_share(a);
     return 0;
   }
-  if (!a->rows) a->rows = xmalloc(ROWS * (size_t)a->n_vocab * sizeof *a->rows);
-  if (many_steps(a, pos, err)) return -1;
+  need_rows(a);
+  if (many_steps(a, pos, n, err)) return -1;
   // of the first one a plan may have to be made: that counts as far as guesses can win it back soon
   double whole = now_s() - began, most = FIRST * a->one;
-  a->balance -= a->many > 0 || whole < most ? whole - a->one : most;
-  blend(&a->many, whole - (compiled_s(a) - compiled));
-  keep_rows(a, pos, its_sequence(a));
+  keep_rows(a, pos, n, its_sequence(a), a->many > 0 || whole < most ? whole - a->one : most);
+  blend(&a->many, whole - (guess_compiled_s(a->m) - compiled));
   *logits = a->rows;
   return 0;
 }

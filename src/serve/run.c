@@ -7,6 +7,7 @@
 
 struct run {
   weft_model *m;
+  weft_draft *draft;         // or NULL
   request *r;
   int choice;
   held held;
@@ -166,9 +167,9 @@ static int prepare(run *u, weft_error *err) {
                  : 0;
 }
 
-run *run_new(weft_model *m, request *r, int choice) {
+run *run_new(weft_model *m, weft_draft *d, request *r, int choice) {
   run *u = xcalloc(1, sizeof *u);
-  *u = (run){.m = m, .r = r, .choice = choice, .drawn_id = -1};
+  *u = (run){.m = m, .draft = d, .r = r, .choice = choice, .drawn_id = -1};
   return u;
 }
 
@@ -185,6 +186,7 @@ bool run_begin(run *u, held *h) {
   u->held = *h;
   u->fed = u->kept = h->past.n;
   u->ahead = weft_ahead_of_sequence(u->m, h->sequence, WEFT_GUESS_WHERE_IT_PAYS);
+  if (u->draft) weft_ahead_draft(u->ahead, u->draft);
   return prepare(u, &err) ? fail(u, &err) : true;
 }
 
@@ -340,7 +342,7 @@ void run_guess(run *u, weft_tokens *t, double value_s, double extra_s) {
 }
 
 void run_guessed(run *u, weft_tokens *t, double extra_s) {
-  if (t->n > 1) weft_ahead_evaluated(u->ahead, (int)u->held.past.n, t->logits, extra_s);
+  if (t->n > 1) weft_ahead_evaluated(u->ahead, (int)u->held.past.n, t->n, t->logits, extra_s);
   t->n = 1;
 }
 

@@ -41,7 +41,8 @@ struct sched {
   atomic_bool stop;
   _Atomic enum sched_state state;
   weft_error why;
-  weft_model *model;
+  weft_model *model, *draft_model;     // draft_model, draft: NULL: there is none
+  weft_draft *draft;
   VEC(run *) live;
   VEC(held) rest;
   keep keep;
@@ -258,7 +259,7 @@ static bool may_begin(const sched *s, const request *r) {
 static void begin_choice(sched *s, request *r) {
   weft_error err;
   held h;
-  run *u = run_new(s->model, r, r->begun++);
+  run *u = run_new(s->model, s->draft, r, r->begun++);
   bool fits = !find_past(s, r, &h, &err);
   if (!fits) run_fail(u, &err);
   if (!fits || !run_begin(u, &h)) { run_free(u, NULL); return; }
@@ -531,6 +532,17 @@ static int warm_up(sched *s, weft_error *err) {
   return 0;
 }
 
+static int open_draft(sched *s, weft_error *err) {
+  weft_options o = {.context = weft_model_context(s->model),
+                    .threads = s->o.model.threads,
+                    .prompt_threads = s->o.model.prompt_threads,
+                    .progress = on_load,
+                    .progress_ctx = s};
+  if (!s->o.draft) return 0;
+  if (weft_model_open(s->o.draft, &o, &s->draft_model, err)) return -1;
+  return weft_draft_new(s->model, s->draft_model, &s->o.drafts, &s->draft, err);
+}
+
 static void cancel_all(sched *s) {
   for (size_t i = 0; i < s->live.n; i++) run_cancel(s->live.at[i]);
   for (size_t i = 0; i < s->opened.n; i++) s->opened.at[i]->cancelled = true;
@@ -555,6 +567,7 @@ static void *lead(void *arg) {
   int status = weft_model_open(s->o.path, &s->model_options, &s->model, &s->why);
   if (!status && s->o.parallel > weft_model_chunk(s->model)) s->o.parallel = weft_model_chunk(s->model);
   if (!status) status = warm_up(s, &s->why);
+  if (!status) status = open_draft(s, &s->why);
   if (!status) keep_open(&s->keep, s->o.keep, s->o.keep_bytes, s->o.name, s->model);
   if (!status && !s->o.max_tokens) s->c.most_tokens = 8ll * weft_model_context(s->model);
   s->state = status ? SCHED_FAILED : SCHED_READY;
@@ -709,6 +722,8 @@ void sched_free(sched *s) {
   }
   keep_close(&s->keep);
   vec_free(&s->rest); vec_free(&s->live); vec_free(&s->texts); vec_free(&s->opened);
+  weft_draft_free(s->draft);
+  weft_model_close(s->draft_model);
   weft_model_close(s->model);
   free(s->queues);
   pthread_mutex_destroy(&s->lock);

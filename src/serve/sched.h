@@ -15,6 +15,8 @@ enum { SCHED_PARALLEL_MAX = 64 };
 struct sched_options {
   const char *path;
   weft_options model;
+  const char *draft;                   // path of a draft model; NULL: none
+  weft_draft_options drafts;
   int n_keys;                          // queues
   int parallel;                        // answers in work at once, at most SCHED_PARALLEL_MAX
   int max_waiting;                     // requests, of all keys together

@@ -29,6 +29,8 @@ typedef struct serve_options {
   double idle_s;                       // a model that nobody uses goes after so long; negative: never
   bool no_autoload;                    // nothing is loaded but what is asked for explicitly
   weft_options model;
+  const char *draft;                   // path of a draft model, for the only one of `models`; NULL: none
+  weft_draft_options drafts;
   const char *template_file;
   const char *host;                    // an address, or the path of a socket (with a / in it); NULL: 127.0.0.1
   int port;                            // 0: any

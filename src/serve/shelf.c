@@ -350,6 +350,8 @@ static void load(shelf *sh, served *m) {
   error err = {0};
   struct sched_options so = {.path = m->path,
                              .model = o->model,
+                             .draft = o->draft,
+                             .drafts = o->drafts,
                              .n_keys = sh->o.n_keys,
                              .parallel = o->parallel,
                              .max_waiting = o->max_waiting,

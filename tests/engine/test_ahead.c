@@ -132,8 +132,56 @@ static void waits_until_it_pays(void **s) {
   weft_model_close(m);
 }
 
+static int32_t likeliest(const float *logits) {
+  int32_t best = 0;
+  for (int32_t i = 1; i < n_vocab; i++) if (logits[i] > logits[best]) best = i;
+  return best;
+}
+
+// A draft model: of itself the model accepts nearly everything, and logits are the same. A text that goes on otherwise
+// than it thinks, or from elsewhere, changes nothing either.
+static void draft_models(void **s) {
+  (void)s;
+  enum { LONG = 150 };
+  weft_error err;
+  weft_model *m = opened(2), *second = opened(1);
+  weft_draft *d;
+  static int32_t text[CTX];
+  static uint64_t hashes[CTX];
+  const float *logits;
+  state = 3;
+  text[0] = 70;
+  for (int i = 0; i < LONG; i++) {
+    if (weft_decode(m, text + i, 1, i, &logits, &err)) fail_msg("%s", err.text);
+    hashes[i] = hash_of(logits);
+    text[i + 1] = i > 100 && !below(4) ? (int32_t)below((uint32_t)n_vocab) : likeliest(logits);
+  }
+  for (int most = 0; most < 4; most += 3) {
+    weft_draft_options o = {.most = most, .least = most ? 1 : 0, .p_min = most ? 0.2 : 0};
+    if (weft_draft_new(m, second, &o, &d, &err)) fail_msg("%s", err.text);
+    weft_ahead *a = weft_ahead_new(m, WEFT_GUESS_ALWAYS);
+    weft_ahead_draft(a, d);
+    for (int round = 0; round < 3; round++)
+      for (int i = round ? (int)below(100) : 0; i < LONG; i++) {
+        if (weft_ahead_decode(a, text, i, text[i], &logits, &err)) fail_msg("%s", err.text);
+        if (hash_of(logits) != hashes[i]) fail_msg("most %d, round %d: other logits behind %d", most, round, i);
+      }
+    weft_ahead_counts c = weft_ahead_count(a);
+    assert_true(c.drafted > 50 && c.drafted_taken > c.drafted / 3 && c.drafted_taken < c.drafted);
+    assert_true(c.drafted <= c.guessed && c.drafted_taken <= c.taken);
+    weft_ahead_free(a);
+    weft_draft_free(d);
+  }
+  assert_int_equal(weft_draft_new(m, second, &(weft_draft_options){.p_min = 2}, &d, &err), -1);
+  assert_non_null(strstr(err.text, "p_min is 2"));
+  assert_int_equal(weft_draft_new(m, second, &(weft_draft_options){.most = -1}, &d, &err), -1);
+  weft_model_close(second);
+  weft_model_close(m);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits), cmocka_unit_test(other_texts),
-                                     cmocka_unit_test(waits_until_it_pays)};
+                                     cmocka_unit_test(waits_until_it_pays),
+                                     cmocka_unit_test(draft_models)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

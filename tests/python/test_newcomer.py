@@ -91,8 +91,7 @@ BY_NAME = [("weft run -hf user/repo -no-cnv -p Hello -n 4", r"fetching model-Q8_
            ("weft pull tiny && $WEFT inspect tiny", r"llama"),                                                     # ollama show llama3.2
            ("weft pull tiny && $WEFT rm tiny -y", r"removed ollama_tiny_latest")]
 
-NOT_THERE_YET = [("weft run -m MODEL -p x -md MODEL", "there are no draft models yet"),
-                 ("weft run -m MODEL -p x --control-vector v.gguf", "there are no control vectors yet")]
+NOT_THERE_YET = [("weft run -m MODEL -p x --control-vector v.gguf", "there are no control vectors yet")]
 
 
 @pytest.mark.parametrize("line", TALKS)

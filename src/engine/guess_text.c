@@ -1,0 +1,80 @@
+// Guesses from the text itself: what came behind the longest earlier place that agrees with its end. See guess.h.
+#include <stdlib.h>
+#include <string.h>
+#include "base/map.h"
+#include "engine/guess.h"
+
+enum {
+  GRAM = 3 /* tokens that have to agree */,
+  LOOKS = 16 /* earlier places to look at */,
+  LONG = 8 /* agreeing tokens that hardly err */,
+  MOST = 32
+};
+
+struct own {
+  // the text; of the token where a gram ends: 1 + where it ended before, 0: nowhere
+  VEC(int32_t) ids, before;
+  map last;                             // by the hash of a gram: 1 + where it ended last
+  size_t from;                          // of the offer: where what it would say begins
+};
+
+void *guess_text_new(void) { return xcalloc(1, sizeof(struct own)); }
+
+static void drop(void *own) {
+  struct own *o = own;
+  vec_free(&o->ids); vec_free(&o->before);
+  map_free(&o->last);
+  free(o);
+}
+
+static void learn(struct own *o, int32_t id) {
+  vec_push(&o->ids, id);
+  vec_push(&o->before, 0);
+  size_t n = o->ids.n;
+  if (n < GRAM) return;
+  uint64_t gram = hash_bytes(o->ids.at + n - GRAM, GRAM * sizeof id, 1) | 1;
+  void *at;
+  if (map_get(&o->last, gram, &at)) o->before.at[n - 1] = (int32_t)(intptr_t)at;
+  map_set(&o->last, gram, (void *)(intptr_t)n);
+}
+
+// The text is ids[0 .. n - 1]: mostly what was learned, and a little more.
+static void follow(struct own *o, const int32_t *ids, size_t n) {
+  if (n < o->ids.n || (o->ids.n && memcmp(ids, o->ids.at, o->ids.n * sizeof *ids))) {
+    o->ids.n = o->before.n = 0;
+    map_free(&o->last);
+    o->last = (map){0};
+  }
+  while (o->ids.n < n) learn(o, ids[o->ids.n]);
+}
+
+// How many tokens before and at these two places agree.
+static size_t agree(const struct own *o, size_t x, size_t y) {
+  size_t n = 0;
+  while (n < MOST && n <= x && o->ids.at[x - n] == o->ids.at[y - n]) n++;
+  return n;
+}
+
+static bool offer(void *own, const guess_text *t, guess_offer *out) {
+  struct own *o = own;
+  follow(o, t->past, t->n);
+  learn(o, t->id);
+  size_t end = o->ids.n - 1, best = 0, at = (size_t)o->before.at[end];
+  for (int i = 0; at && i < LOOKS; i++, at = (size_t)o->before.at[at - 1]) {
+    size_t n = agree(o, at - 1, end);
+    if (n > best) { best = n; o->from = at; }
+  }
+  *out = (guess_offer){.sure = best >= LONG, .tries = best >= LONG};
+  return best >= GRAM;
+}
+
+// Where what came behind that place ends, it begins again.
+static size_t make(void *own, const guess_text *t, double value_s, int32_t *out, size_t most) {
+  struct own *o = own;
+  (void)t, (void)value_s;
+  for (size_t i = 0; i < most; i++)
+    out[i] = o->from + i < o->ids.n ? o->ids.at[o->from + i] : out[o->from + i - o->ids.n];
+  return most;
+}
+
+const guess_source guess_from_text = {offer, make, drop};
