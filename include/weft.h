@@ -55,7 +55,7 @@ void weft_free(void *p);                      /* NULL is fine */
 char *weft_utf8(const char *text, size_t n, size_t *n_out);
 
 /* ---- Files
- * ----------------------------------------------------------------------------------------------------------- Opening
+ * Opening
  * checks all headers and maps the file; no weight is read.  Of a split model (X-00001-of-00003.gguf) open the first. */
 typedef struct weft_file weft_file;
 int weft_file_open(const char *path, weft_file **out, weft_error *err);
@@ -133,7 +133,7 @@ const char **weft_file_key_uses(const weft_file *f);
 char *weft_file_summary(const weft_file *f);
 
 /* ---- Vocabulary
- * ------------------------------------------------------------------------------------------------------ Works on any
+ * Works on any
  * file that has one, with or without tensors, of any architecture.  A tokenizer that Weft does not know is an error
  * only when text has to be encoded. */
 typedef struct weft_vocab weft_vocab;
@@ -176,7 +176,7 @@ const char *weft_stream_end(weft_stream *s, size_t *n); /* U+FFFD if a character
 void weft_stream_free(weft_stream *s);
 
 /* ---- Chat templates
- * --------------------------------------------------------------------------------------------------- How a
+ * How a
  * conversation becomes a prompt is written in a template, which is part of a model file: a program in Jinja, evaluated
  * as Python's jinja2 does under transformers.  It computes on its input and has limits on time, memory, depth and
  * output. */
@@ -232,7 +232,7 @@ bool weft_answer_in_content(const weft_answer *a);
 void weft_answer_free(weft_answer *a);        /* NULL is fine */
 
 /* ---- Models
- * ---------------------------------------------------------------------------------------------------------- */
+ * */
 typedef struct weft_model weft_model;
 /* An adapter (LoRA), as llama.cpp has it in a GGUF file of its own: it changes what a model computes, by `scale`. */
 typedef struct weft_adapter { const char *path; double scale; } weft_adapter;
@@ -317,7 +317,7 @@ int weft_tokenize_pair(const weft_model *m, const char *question, size_t n_quest
 void weft_embedding_normalize(float *v, size_t n, int p);
 
 /* ---- Tokens ahead
- * ------------------------------------------------------------------------------------------------------ Where a text
+ * Where a text
  * repeats what it said before, the tokens that follow can be guessed and evaluated together with the one that was
  * drawn, which costs little more.  Logits are what weft_decode would give, to the last bit: whoever draws takes no
  * notice. */
@@ -366,7 +366,7 @@ typedef struct weft_ahead_counts { uint64_t guessed, taken, drafted, drafted_tak
 weft_ahead_counts weft_ahead_count(const weft_ahead *a);
 
 /* ---- Sequences
- * -------------------------------------------------------------------------------------------------------- A model can
+ * A model can
  * hold many sequences.  Each takes memory for the positions that it holds, in pages of 128, and gives it back when it
  * ends; those that begin alike can share pages.  A step evaluates tokens of several sequences at once: weights are read
  * once for all of them.  The logits of a sequence are the same, to the last bit, whatever else is in a step. */
@@ -547,7 +547,7 @@ int weft_tune(weft_model *m, const weft_tune_options *opt, weft_tuned **out, wef
 void weft_tuned_free(weft_tuned *t);          /* NULL is fine */
 
 /* ---- Quantising
- * --------------------------------------------------------------------------------------------------------- A model
+ * A model
  * file in other formats: fewer bits, or more.  Which tensor gets which is what llama.cpp's mixtures of that name say,
  * and blocks are the same bytes.  One tensor at a time, and of that a few megabytes at a time, is in memory; the file
  * appears when it is whole. */
@@ -612,7 +612,7 @@ const char *weft_quantize_find(
   const char *name); /* one of them: by a name in any case, also "Q4_K", or the number that files give it; NULL: none */
 
 /* ---- The kernel cache
- * ------------------------------------------------------------------------------------------------- */
+ * */
 typedef struct weft_cache_entry {
   const char *kind; /* "kernel", "filling" (lays out a weight), "schedule" (of a plan), "tuning", "machine" (what was
                        measured of it) */
@@ -638,7 +638,7 @@ int weft_cache_clear(bool tunings_only, int64_t *removed, weft_error *err);
 int weft_cache_add_tuning(const weft_cache_entry *e, bool check_only, weft_error *err);
 
 /* ---- Sampling
- * -------------------------------------------------------------------------------------------------------- First the
+ * First the
  * mask and the biases, then the samplers in their order, then a draw.  The same logits and seed give the same tokens on
  * every machine; equal logits are ordered by id.  Begin with weft_sampling_default() and change what you need: a value
  * out of range is an error that names it. */
@@ -714,7 +714,7 @@ int weft_logprobs(const float *logits, int32_t n, int32_t id, double *of_id, wef
                   weft_error *err);
 
 /* ---- Constrained output
- * ------------------------------------------------------------------------------------------------ A grammar follows
+ * A grammar follows
  * the text that is generated, token by token, and says which tokens may come next: its mask goes to weft_sampler_mask
  * before each draw, and the token drawn to weft_grammar_accept.  Whatever is drawn so, the text can be finished; tokens
  * that end a generation are allowed where the text may end, and there only.  docs/grammars.md says what the three kinds
@@ -741,7 +741,7 @@ bool weft_grammar_complete(const weft_grammar *g);            /* the text may en
 bool weft_grammar_ended(const weft_grammar *g);               /* and has to: nothing may follow */
 
 /* ---- This machine
- * ---------------------------------------------------------------------------------------------------- */
+ * */
 typedef struct weft_machine {
   char cpu[128];             /* "AMD EPYC 9B45"; "" if unknown */
   char features[1024];       /* what kernels may use (WEFT_CPU), or why that is nothing */

@@ -11,7 +11,7 @@ import time
 import pytest
 
 STATS = {"load_ms", "compile_ms", "schedule_ms", "codegen_ms", "kernels_compiled", "plans_scheduled", "ttft_ms", "prompt_tps", "decode_tps", "kernels_per_token", "kernels_per_block",
-         "fusion_rate", "guessed", "guessed_right", "peak_rss_bytes", "kv_bytes", "kernels_tuned", "tune_tried", "tune_better", "tune_cost", "tune_state"}
+         "fusion_rate", "guessed", "guessed_right", "draft_n", "draft_n_accepted", "peak_rss_bytes", "kv_bytes", "kernels_tuned", "tune_tried", "tune_better", "tune_cost", "tune_state"}
 
 
 def lines_of(done):
