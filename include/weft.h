@@ -231,8 +231,7 @@ size_t weft_answer_end(weft_answer *a, const weft_part **parts);      /* no more
 bool weft_answer_in_content(const weft_answer *a);
 void weft_answer_free(weft_answer *a);        /* NULL is fine */
 
-/* ---- Models
- * */
+/* ---- Models */
 typedef struct weft_model weft_model;
 /* An adapter (LoRA), as llama.cpp has it in a GGUF file of its own: it changes what a model computes, by `scale`. */
 typedef struct weft_adapter { const char *path; double scale; } weft_adapter;
@@ -611,8 +610,7 @@ const char *weft_quantize_type(size_t i);
 const char *weft_quantize_find(
   const char *name); /* one of them: by a name in any case, also "Q4_K", or the number that files give it; NULL: none */
 
-/* ---- The kernel cache
- * */
+/* ---- The kernel cache */
 typedef struct weft_cache_entry {
   const char *kind; /* "kernel", "filling" (lays out a weight), "schedule" (of a plan), "tuning", "machine" (what was
                        measured of it) */
@@ -740,8 +738,7 @@ int weft_grammar_accept_text(weft_grammar *g, const char *text, size_t n, weft_e
 bool weft_grammar_complete(const weft_grammar *g);            /* the text may end here */
 bool weft_grammar_ended(const weft_grammar *g);               /* and has to: nothing may follow */
 
-/* ---- This machine
- * */
+/* ---- This machine */
 typedef struct weft_machine {
   char cpu[128];             /* "AMD EPYC 9B45"; "" if unknown */
   char features[1024];       /* what kernels may use (WEFT_CPU), or why that is nothing */
