@@ -427,7 +427,7 @@ FILTER(f_filesizeformat) {
   else n = j_need_num(r, "filesizeformat", v);
   static const char *const units[2][8] = {{"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"},
                                           {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}};
-  jinja_charge(r, 2);                                  // writing a float
+  jinja_charge(r, 8);                                  // writing a float
   str *s = j_scratch(r);
   if (n == 1) str_add(s, "1 Byte");
   else if (n < base && isinf(n)) jinja_fail(r, "cannot convert float infinity to integer");

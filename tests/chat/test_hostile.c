@@ -199,6 +199,32 @@ static void test_colliding_keys(void **state) {
   grows_evenly("keys that collide", colliding_keys, 16000);
 }
 
+// Processor time until the limit of steps ends a loop that asks for this, or the limit of memory does.
+static double until_the_end(const char *what, bool *bytes) {
+  jinja_limits limits = jinja_limits_default();
+  limits.steps = 8 << 20, limits.memory = 96 << 20;
+  struct tm now = {.tm_year = 126, .tm_mday = 1};
+  str s = {0};
+  error err = {0};
+  jinja *t;
+  str_addf(&s,
+           "{%% set s = 'a' * 300000 %%}{%% set m = 'Ab ' * 100000 %%}{%% set u = '\u00e9' * 500000 %%}{%% set l = "
+           "range(10000) | list %%}{%% set q = [''] * 10000 %%}"
+           "{%% set k = 'a' * 128 ~ 'b' ~ 'a' * 127 %%}{%% for i in range(100000) %%}{%% for j in range(1000) %%}{%% "
+           "if %s %%}{%% endif %%}{%% endfor %%}{%% endfor %%}",
+           what);
+  assert_int_equal(jinja_parse(s.at, s.n, &t, &err), 0);
+  double before = small_cpu_s();
+  s.n = 0;
+  assert_int_equal(jinja_render(t, NULL, 0, &now, &limits, &s, &err), -1);
+  double took = small_cpu_s() - before;
+  *bytes = strstr(err.text, "bytes");
+  assert_true(*bytes || strstr(err.text, "steps"));
+  jinja_free(t);
+  str_free(&s);
+  return took;
+}
+
 // What a step may cost: each of these stays within a few times the steps of a plain loop, whatever it does to large
 // texts.
 static void test_steps(void **state) {
@@ -248,32 +274,17 @@ static void test_steps(void **state) {
                                      "'{}'.format(i)",
                                      "dict(a=1)",
                                      "5 | filesizeformat"};
-  jinja_limits limits = jinja_limits_default();
-  limits.steps = 8 << 20, limits.memory = 96 << 20;
-  struct tm now = {.tm_year = 126, .tm_mday = 1};
-  double plain = 0;
-  for (size_t i = 0; i <= COUNT(work); i++) {
-    str s = {0};
-    error err = {0};
-    jinja *t;
-    str_addf(&s,
-             "{%% set s = 'a' * 300000 %%}{%% set m = 'Ab ' * 100000 %%}{%% set u = '\u00e9' * 500000 %%}{%% set l = "
-             "range(10000) | list %%}{%% set q = [''] * 10000 %%}"
-             "{%% set k = 'a' * 128 ~ 'b' ~ 'a' * 127 %%}{%% for i in range(100000) %%}{%% for j in range(1000) %%}{%% "
-             "if %s %%}{%% endif %%}{%% endfor %%}{%% endfor %%}",
-             i ? work[i - 1] : "i == j");
-    assert_int_equal(jinja_parse(s.at, s.n, &t, &err), 0);
-    double before = small_cpu_s();
-    s.n = 0;
-    assert_int_equal(jinja_render(t, NULL, 0, &now, &limits, &s, &err), -1);
-    double took = small_cpu_s() - before;
-    assert_true(strstr(err.text, "steps") || strstr(err.text, "bytes"));
-    if (!i) plain = took;
-    double most = strstr(err.text, "bytes") ? 12 : 6;   // what fills the memory ends sooner than the steps
-    if (took > most * plain + 0.1)
-      fail_msg("%s: %.2f s for the steps that take a plain loop %.2f s (%s)", work[i - 1], took, plain, err.text);
-    jinja_free(t);
-    str_free(&s);
+  for (size_t i = 0; i < COUNT(work); i++) {
+    double took = 0, most = 0;
+    bool ok = false;
+    for (int k = 0; k < TRIES && !ok; k++) {
+      double plain = until_the_end("i == j", &(bool){false});
+      bool bytes;
+      took = until_the_end(work[i], &bytes);
+      most = (bytes ? 12 : 6) * plain + 0.1;          // what fills the memory ends sooner than the steps
+      ok = took <= most;
+    }
+    if (!ok) fail_msg("%s: %.2f s for the steps that should take %.2f s at most", work[i], took, most);
   }
 }
 
