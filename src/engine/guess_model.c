@@ -150,9 +150,8 @@ static void charge(weft_draft *d, double s, bool reads) {
 // other answers should not wait for that. false: something is left.
 static bool read_on(struct own *o, const guess_text *t, double value_s) {
   weft_draft *d = o->d;
-  size_t from = o->held.n, n = t->n - from, piece = d->read_s > 0 ? (size_t)(value_s / d->read_s) : 0;
-  double s;
-  piece = piece < PIECE ? PIECE : piece > MOST_PIECE ? MOST_PIECE : piece;
+  double s, fit = d->read_s > 0 ? value_s / d->read_s : 0;
+  size_t from = o->held.n, n = t->n - from, piece = (size_t)fmin(fmax(fit, PIECE), MOST_PIECE);
   if (n < LITTLE) return true;
   if (piece > n) piece = n;
   evaluate(o, t->past + from, piece, false, &s);
