@@ -44,6 +44,14 @@ void *xcalloc(size_t n, size_t size) {
   return p;
 }
 
+// A fresh page that is read first is mapped to the system's page of zeros, and the first write changes that mapping:
+// a second fault, and in a process with threads an interrupt of every processor.  Zeros that are written take one.
+void *xzeros(size_t n, size_t size) {
+  size_t bytes;
+  if (__builtin_mul_overflow(n, size, &bytes)) out_of_memory(SIZE_MAX);
+  return memset(xmalloc(bytes), 0, bytes);
+}
+
 void *xrealloc(void *p, size_t n) {
   p = realloc(p, n ? n : 1);
   if (!p) out_of_memory(n);

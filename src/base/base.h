@@ -73,6 +73,7 @@ static inline size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * 
 // free().
 void *xmalloc(size_t n);
 void *xcalloc(size_t n, size_t size);
+void *xzeros(size_t n, size_t size);    // xcalloc for what is read here and there before it is written (tables)
 void *xrealloc(void *p, size_t n);
 char *xstrdup(const char *s);
 

@@ -9,11 +9,13 @@
 #define WEFT_MAP_H
 #include "base/hash.h"
 
-typedef struct map { struct map_entry *at; size_t n, cap; } map;      // {0} is an empty map; at: cap entries
-struct map_entry { uint64_t key; void *val; bool used; };
+// {0} is an empty map. Every key but UINT64_MAX, which ends the program.
+typedef struct map { struct map_entry *at; size_t n, cap; } map;
 bool map_get(const map *m, uint64_t key, void **val);           // val may be NULL
 void map_set(map *m, uint64_t key, void *val);
 bool map_add(map *m, uint64_t key);                              // with value NULL; false if the key was there already
+// Entries one by one: false at the end; *next begins at 0.
+bool map_next(const map *m, size_t *next, uint64_t *key, void **val);
 void map_free(map *m);                                           // frees the table, not the values; m is empty again
 static inline void *map_ptr(const map *m, const void *key) {
   void *v = NULL;

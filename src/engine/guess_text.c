@@ -32,7 +32,7 @@ static void learn(struct own *o, int32_t id) {
   vec_push(&o->before, 0);
   size_t n = o->ids.n;
   if (n < GRAM) return;
-  uint64_t gram = hash_bytes(o->ids.at + n - GRAM, GRAM * sizeof id, 1) | 1;
+  uint64_t gram = hash_bytes(o->ids.at + n - GRAM, GRAM * sizeof id, 1) >> 1;
   void *at;
   if (map_get(&o->last, gram, &at)) o->before.at[n - 1] = (int32_t)(intptr_t)at;
   map_set(&o->last, gram, (void *)(intptr_t)n);

@@ -275,7 +275,9 @@ static bool reduce_from(const walk *w, const map *fixed, uop *u, size_t k, bool 
   bool ok = true;
   for (int64_t i = 0; i < end.v[0].i && ok; i++) {
     map inner = {0};
-    for (size_t j = 0; j < fixed->cap; j++) if (fixed->at[j].used) map_set(&inner, fixed->at[j].key, fixed->at[j].val);
+    uint64_t key;
+    void *val;
+    for (size_t j = 0; map_next(fixed, &j, &key, &val);) map_set(&inner, key, val);
     evalue *at = ARENA_NEW(w->mem, evalue);
     at->i = i;
     map_put(&inner, u->src[k], at);

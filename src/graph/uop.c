@@ -38,7 +38,7 @@ graph *graph_new(graph *parent) {
   g->parent = parent;
   g->mem = arena_new();
   g->cap = 1024;
-  g->table = xcalloc(g->cap, sizeof *g->table);
+  g->table = xzeros(g->cap, sizeof *g->table);
   return g;
 }
 
@@ -156,7 +156,7 @@ static bool same_node(const uop *x, const uop *y) {
 
 static void grow(graph *g) {
   size_t cap = g->cap * 2;
-  struct entry *t = xcalloc(cap, sizeof *t);
+  struct entry *t = xzeros(cap, sizeof *t);
   for (size_t i = 0; i < g->cap; i++)
     if (g->table[i].u) {
       size_t j = g->table[i].key & (cap - 1);

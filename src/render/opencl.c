@@ -261,13 +261,12 @@ static void write_head(cstyle *c, str *out) {
     if (u->op == OP_PARAM && u->a >= 0 && u->a < 64) params[u->a] = u;
   }
   if (f64) str_add(out, "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n");
-  for (size_t i = 0; i < c->types.cap; i++) {
-    uint64_t key = c->types.at[i].key;
+  uint64_t key;
+  void *val;
+  for (size_t i = 0; map_next(&c->types, &i, &key, &val);) {
     int lanes = (int)(key >> 8 & 255);
-    if (c->types.at[i].used)
-      str_addf(out, "typedef %s %s%d%s __attribute__((ext_vector_type(%d)%s));\n", scalars[key & 255],
-               scalars[key & 255], lanes, key & ANY_ALIGNMENT ? "_at" : "", lanes,
-               key & ANY_ALIGNMENT ? ", aligned(1)" : "");
+    str_addf(out, "typedef %s %s%d%s __attribute__((ext_vector_type(%d)%s));\n", scalars[key & 255], scalars[key & 255],
+             lanes, key & ANY_ALIGNMENT ? "_at" : "", lanes, key & ANY_ALIGNMENT ? ", aligned(1)" : "");
   }
   str_add(out, "#pragma OPENCL FP_CONTRACT OFF\n\n");
   if (c->helpers & HELP_HALVES)

@@ -17,18 +17,18 @@ enum {
   FAR_ELEMENTS = 1 << 18,
   NOMINAL_SYMBOLIC = 128,
   MAX_USES = 24,
-  MAX_LOOPS = 24,
   TILE = 4,
   LANES_AND_TILE = 64,
   FEW_PARTS = 4,
   FIRST_RANGE = 1000000
 };
 
+// There are many: places and loops are shared by those that were passed on unchanged.
 typedef struct use {
   struct use *next;
   struct kernel *kernel;
-  place at;
-  uop *loops[MAX_LOOPS];
+  const place *at;
+  uop *const *loops;
   int n_loops, n_outputs;                          // the first n_outputs loops are the kernel's output ranges
   bool staged;                                     // inside a STAGE, which is computed again for each block
 } use;
@@ -103,18 +103,21 @@ static void note_cost(const decide *d, const uop *u, fact *to) {
   to->cost = c;
 }
 
-static bool same_use(const use *p, const use *q) {
-  if (p->kernel != q->kernel || p->at.n != q->at.n || p->at.valid != q->at.valid) return false;
-  return !memcmp(p->at.idx, q->at.idx, (size_t)p->at.n * sizeof *p->at.idx);
+static bool same_use(const use *o, const struct kernel *k, const place *at) {
+  if (o->kernel != k) return false;
+  if (o->at == at) return true;
+  if (o->at->n != at->n || o->at->valid != at->valid) return false;
+  return !memcmp(o->at->idx, at->idx, (size_t)at->n * sizeof *at->idx);
 }
 
+// `at` is kept.
 static void add_use(decide *d, uop *u, const use *from, const place *at) {
   if (!u->shape) return;
+  fact *to = fact_of(d, u);
+  for (use *o = to->uses; o; o = o->next) if (same_use(o, from->kernel, at)) return;
   use *n = ARENA_NEW(d->mem, use);
   *n = *from;
-  n->at = *at;
-  fact *to = fact_of(d, u);
-  for (use *o = to->uses; o; o = o->next) if (same_use(o, n)) return;
+  n->at = at;
   n->next = to->uses;
   to->uses = n;
 }
@@ -129,13 +132,13 @@ static bool varies(const place *at, const uop *loop) {
 static double evaluations(const use *u) {
   int deepest = -1;
   double n = 1;
-  for (int i = 0; i < u->n_loops; i++) if (varies(&u->at, u->loops[i])) deepest = i;
+  for (int i = 0; i < u->n_loops; i++) if (varies(u->at, u->loops[i])) deepest = i;
   int shared = 0;
   for (int i = 0; i <= deepest; i++) {
     double s = size_of(u->loops[i]->src[0]);
     // lanes and register tiles over up to two output ranges share what does not depend on them; but not over blocks
     double tile = i == u->n_outputs - 1 ? LANES_AND_TILE : TILE;
-    if (i >= u->staged && i < u->n_outputs && !varies(&u->at, u->loops[i]) && shared < 2 && s > 1) {
+    if (i >= u->staged && i < u->n_outputs && !varies(u->at, u->loops[i]) && shared < 2 && s > 1) {
       s /= s < tile ? s : tile;
       shared++;
     }
@@ -147,7 +150,7 @@ static double evaluations(const use *u) {
 // Loops around the innermost range that the place depends on: what is deeper does not repeat it.
 static void hoist(use *u) {
   int keep = 0;
-  for (int i = 0; i < u->n_loops; i++) if (varies(&u->at, u->loops[i])) keep = i + 1;
+  for (int i = 0; i < u->n_loops; i++) if (varies(u->at, u->loops[i])) keep = i + 1;
   u->n_loops = keep;
   if (u->n_outputs > keep) u->n_outputs = keep;
 }
@@ -182,7 +185,7 @@ static void note_constant(const decide *d, const uop *u, fact *to) {
 static bool inside_a_reduction(const uop *u, const fact *f) {
   if (u->op != OP_REDUCE_AXIS || !dtype_is_float((enum dtype)u->dt)) return false;
   for (use *o = f->uses; o; o = o->next) {
-    for (int i = o->n_outputs; i < o->n_loops; i++) if (varies(&o->at, o->loops[i])) return true;
+    for (int i = o->n_outputs; i < o->n_loops; i++) if (varies(o->at, o->loops[i])) return true;
   }
   return false;
 }
@@ -203,13 +206,15 @@ static bool worth_storing(const uop *u, const fact *f) {
 static use *start_kernel(decide *d, uop *u, const shape *s) {
   struct kernel *k = ARENA_NEW(d->mem, struct kernel);
   use *o = ARENA_NEW(d->mem, use);
+  place *at = ARENA_NEW(d->mem, place);
+  uop **loops = ARENA_ARRAY(d->mem, uop *, s ? (size_t)s->n : 0);
   *k = (struct kernel){u, FIRST_RANGE};
-  o->kernel = k;
-  o->at.n = s ? s->n : 0;
-  for (int i = 0; s && i < s->n; i++) {
+  *o = (use){.kernel = k, .at = at, .loops = loops};
+  at->n = s ? s->n : 0;
+  for (int i = 0; i < at->n; i++) {
     bool one = uop_is_int(s->dim[i], 1);
-    o->at.idx[i] = one ? uop_idx(d->f->g, 0) : uop_range(d->f->g, s->dim[i], k->next_range++, AXIS_LOOP);
-    if (!one) o->loops[o->n_loops++] = o->at.idx[i];
+    at->idx[i] = one ? uop_idx(d->f->g, 0) : uop_range(d->f->g, s->dim[i], k->next_range++, AXIS_LOOP);
+    if (!one) loops[o->n_loops++] = at->idx[i];
   }
   o->n_outputs = o->n_loops;
   return o;
@@ -233,15 +238,24 @@ static const place *moved_place(decide *d, const uop *u, const place *at) {
 }
 
 // Of many parts each is evaluated at one step of the range that chooses among them: codegen unrolls it.
-static void drop_loop(use *o, const uop *r) {
+static void drop_loop(decide *d, use *o, const uop *r) {
+  uop **loops = ARENA_ARRAY(d->mem, uop *, (size_t)o->n_loops);
   int n = 0, outputs = 0;
   for (int i = 0; i < o->n_loops; i++) {
     if (o->loops[i] == r) continue;
     outputs += i < o->n_outputs;
-    o->loops[n++] = o->loops[i];
+    loops[n++] = o->loops[i];
   }
+  o->loops = loops;
   o->n_loops = n;
   o->n_outputs = outputs;
+}
+
+// The loops of a use, with room for one more for each axis.
+static uop **more_loops(decide *d, const use *o) {
+  uop **loops = ARENA_ARRAY(d->mem, uop *, (size_t)o->n_loops + MAX_DIMS);
+  for (int i = 0; i < o->n_loops; i++) loops[i] = o->loops[i];
+  return loops;
 }
 
 // Where a tile that uses the STAGE at o's place computes it: its loops around, and loops over all that it needs.
@@ -249,20 +263,25 @@ static const use *stage_use(decide *d, uop *u, const use *o) {
   uint64_t key[2 + MAX_DIMS] = {(uint64_t)(uintptr_t)u, (uint64_t)(uintptr_t)o->kernel};
   place tile = {0};
   void *hit;
-  for (int i = 0; i < o->at.n; i++)
-    if (belongs_to_tile(o->at.idx[i])) {
-      key[2 + i] = (uint64_t)(uintptr_t)o->at.idx[i];
-      tile.idx[tile.n++] = o->at.idx[i];
+  for (int i = 0; i < o->at->n; i++)
+    if (belongs_to_tile(o->at->idx[i])) {
+      key[2 + i] = (uint64_t)(uintptr_t)o->at->idx[i];
+      tile.idx[tile.n++] = o->at->idx[i];
     }
   if (!smap_get(&d->staged, (const char *)key, sizeof key, &hit)) {
     use *in = ARENA_NEW(d->mem, use);
+    place *at = ARENA_NEW(d->mem, place);
+    uop **loops = more_loops(d, o);
     *in = *o;
+    *at = *o->at;
+    in->at = at;
+    in->loops = loops;
     in->n_loops = 0;
     for (int i = 0; i < o->n_outputs; i++) if (varies(&tile, o->loops[i])) in->n_loops = i + 1;
-    for (int i = 0; i < o->at.n; i++) {
-      if (belongs_to_tile(o->at.idx[i])) continue;
-      in->at.idx[i] = uop_range(d->f->g, u->shape->dim[i], o->kernel->next_range++, AXIS_REDUCE);
-      if (in->n_loops < MAX_LOOPS) in->loops[in->n_loops++] = in->at.idx[i];
+    for (int i = 0; i < at->n; i++) {
+      if (belongs_to_tile(at->idx[i])) continue;
+      at->idx[i] = uop_range(d->f->g, u->shape->dim[i], o->kernel->next_range++, AXIS_REDUCE);
+      loops[in->n_loops++] = at->idx[i];
     }
     in->n_outputs = in->n_loops;
     in->staged = true;
@@ -272,55 +291,65 @@ static const use *stage_use(decide *d, uop *u, const use *o) {
   return hit;
 }
 
+static place *copy_of(decide *d, const place *at) {
+  place *p = ARENA_NEW(d->mem, place);
+  *p = *at;
+  return p;
+}
+
 static void pass_on(decide *d, uop *u, const use *o) {
   graph *g = d->f->g;
-  place p, q;
-  if (op_flags((enum op)u->op) & OPF_MOVEMENT) { add_use(d, u->src[0], o, moved_place(d, u, &o->at)); return; }
+  place *p, *q;
+  if (op_flags((enum op)u->op) & OPF_MOVEMENT) { add_use(d, u->src[0], o, moved_place(d, u, o->at)); return; }
   switch (u->op) {
   case OP_BUFFER: case OP_AFTER: case OP_IOTA: return;
   case OP_REDUCE_AXIS: {
     use inner = *o;
     hoist(&inner);
-    p = o->at;
-    for (int i = 0; i < p.n; i++)
+    uop **loops = more_loops(d, &inner);
+    inner.loops = loops;
+    p = copy_of(d, o->at);
+    for (int i = 0; i < p->n; i++)
       if (u->b >> i & 1) {
-        p.idx[i] = uop_range(g, u->src[0]->shape->dim[i], o->kernel->next_range++, AXIS_REDUCE);
-        if (inner.n_loops < MAX_LOOPS) inner.loops[inner.n_loops++] = p.idx[i];
+        p->idx[i] = uop_range(g, u->src[0]->shape->dim[i], o->kernel->next_range++, AXIS_REDUCE);
+        loops[inner.n_loops++] = p->idx[i];
       }
-    add_use(d, u->src[0], &inner, &p);
+    add_use(d, u->src[0], &inner, p);
     return;
   }
   case OP_GATHER: {
     // the row is unknown here: a stand-in that depends on the ids' place
-    gather_place(u, &o->at, NULL, &p, &q);
+    p = ARENA_NEW(d->mem, place);
+    q = ARENA_NEW(d->mem, place);
+    gather_place(u, o->at, NULL, p, q);
     uop *row = uop_idx(g, 0);
-    for (int i = 0; i < q.n; i++) row = idx_add(g, row, q.idx[i]);
-    p.idx[0] = row;
-    add_use(d, u->src[0], o, &p);
-    add_use(d, u->src[1], o, &q);
+    for (int i = 0; i < q->n; i++) row = idx_add(g, row, q->idx[i]);
+    p->idx[0] = row;
+    add_use(d, u->src[0], o, p);
+    add_use(d, u->src[1], o, q);
     return;
   }
   case OP_STACK: {
     use part = *o;
-    p = o->at;
-    p.n--;
-    if (u->nsrc > FEW_PARTS) drop_loop(&part, o->at.idx[p.n]);
-    for (size_t i = 0; i < u->nsrc; i++) add_use(d, u->src[i], &part, &p);
+    p = copy_of(d, o->at);
+    p->n--;
+    if (u->nsrc > FEW_PARTS) drop_loop(d, &part, o->at->idx[p->n]);
+    for (size_t i = 0; i < u->nsrc; i++) add_use(d, u->src[i], &part, p);
     return;
   }
   case OP_STAGE:
-    if (stage_fits(u, &o->at)) o = stage_use(d, u, o);
-    add_use(d, u->src[0], o, &o->at);
+    if (stage_fits(u, o->at)) o = stage_use(d, u, o);
+    add_use(d, u->src[0], o, o->at);
     return;
   case OP_BITCAST: {
-    int last = o->at.n - 1, from = dtype_size((enum dtype)u->src[0]->dt), to = dtype_size((enum dtype)u->dt);
-    p = o->at;
-    if (from < to) p.idx[last] = idx_mul(g, p.idx[last], uop_idx(g, to / from));
-    add_use(d, u->src[0], o, &p);
+    int last = o->at->n - 1, from = dtype_size((enum dtype)u->src[0]->dt), to = dtype_size((enum dtype)u->dt);
+    p = copy_of(d, o->at);
+    if (from < to) p->idx[last] = idx_mul(g, p->idx[last], uop_idx(g, to / from));
+    add_use(d, u->src[0], o, p);
     return;
   }
   default:
-    for (size_t i = 0; i < u->nsrc; i++) add_use(d, u->src[i], o, &o->at);
+    for (size_t i = 0; i < u->nsrc; i++) add_use(d, u->src[i], o, o->at);
   }
 }
 
@@ -356,7 +385,7 @@ static void store(decide *d, uop *u) {
 static void share(decide *d, uop *u, const fact *f) {
   use *home = NULL;
   for (use *o = f->uses; o; o = o->next) {
-    if (!stage_fits(u, &o->at) || !must_store(o->kernel->root)) continue;
+    if (!stage_fits(u, o->at) || !must_store(o->kernel->root)) continue;
     if (!home || fact_of(d, o->kernel->root) < fact_of(d, home->kernel->root)) home = o;
   }
   if (!home) die("a shared STAGE that no stored tensor is made of");
@@ -382,11 +411,13 @@ static void find_heights(fusion *f, const uop_list *order) {
 
 // What an assignment through a view reads to find its place.
 static void use_of_target(decide *d, uop *view, use *o) {
-  place at = o->at, p, q;
-  for (; is_view(view); view = view->src[0], at = p) {
-    if (view->op != OP_GATHER) { p = *moved_place(d, view, &at); continue; }
-    gather_place(view, &at, uop_idx(d->f->g, 0), &p, &q);
-    add_use(d, view->src[1], o, &q);
+  const place *at = o->at;
+  for (; is_view(view); view = view->src[0]) {
+    if (view->op != OP_GATHER) { at = moved_place(d, view, at); continue; }
+    place *p = ARENA_NEW(d->mem, place), *q = ARENA_NEW(d->mem, place);
+    gather_place(view, at, uop_idx(d->f->g, 0), p, q);
+    add_use(d, view->src[1], o, q);
+    at = p;
   }
 }
 
@@ -400,7 +431,7 @@ static void decide_all(decide *d, const uop_list *order, fact *facts) {
       use *o = start_kernel(d, u, u->shape);
       // a value that reads the memory it is stored to is finished first
       if (reads(d, u->src[1], base_of(u->src[0])) && !map_has(&d->f->stored, u->src[1])) store(d, u->src[1]);
-      add_use(d, u->src[1], o, &o->at);
+      add_use(d, u->src[1], o, o->at);
       use_of_target(d, u->src[0], o);
       continue;
     }
