@@ -312,6 +312,8 @@ static int unknown_option(const struct command *c, struct options table, const c
     each_word(o->meant, consider, &g);
     if (g.far < before) args_each_name(o, shown_name, &g);
   }
+  if (g.name[0] && !strncmp(g.name, typed, len) && !g.name[len])
+    return error_set(err, "weft %s has no option '%s'; 'weft %s --help' lists those it has", c->name, g.name, c->name);
   if (g.name[0]) return error_set(err, "unknown option '%.*s'; did you mean '%s'?", (int)len, typed, g.name);
   return error_set(err, "unknown option '%.*s'; 'weft %s --help' lists them", (int)len, typed, c->name);
 }

@@ -75,6 +75,7 @@ USAGE = [
     (["run", "word", "text", "more"], "unexpected argument 'more'"),
     (["run", "word"], "no prompt"),
     (["run", "x", "text", "-p", "a"], "more than once"),
+    (["chat", "--stats"], "weft chat has no option '--stats'"),
     (["run", "-m", "x", "-p", "a", "--max-tokens", "5"], "did you mean '--predict'"),
     (["run", "-m", "x", "-p", "a", "--stop", "5"], "did you mean '--reverse-prompt'"),
     (["run", "-m", "x", "-p", "a", "--ctx", "5"], "did you mean '--ctx-size'"),
