@@ -344,6 +344,10 @@ typedef struct weft_draft_options {
 int weft_draft_new(const weft_model *m, weft_model *draft, const weft_draft_options *opt, weft_draft **out,
                    weft_error *err);
 void weft_draft_free(weft_draft *d);          /* NULL is fine */
+/* Seconds that it has evaluated so far, without those in which kernels were made. */
+double weft_draft_seconds(const weft_draft *d);
+/* While it rests, nobody asks it: where others would wait for what it thinks. */
+void weft_draft_rest(weft_draft *d, int rests);
 void weft_ahead_draft(weft_ahead *a, weft_draft *d);           /* once, before the first token */
 /* weft_decode of one token at `pos`, behind past[0 .. pos - 1], which the KV cache (the sequence) holds.  *logits are
  * valid until the model evaluates something else.  How often it guesses depends on what guesses have won: they may cost

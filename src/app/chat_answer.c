@@ -279,10 +279,14 @@ static void say_ending(struct chat *c, enum ending why, const weft_error *err) {
     terminal_note(c->term, "weft: the context of %d tokens is full: the answer ends here (/clear, or more with -c)",
                   weft_model_context(c->model));
   char read[32], written[32];
-  if (!quiet && (c->o.verbose || (terminal_interactive(c->term) && !c->o.no_rates)))
-    terminal_note(c->term, "(%zu tokens read%s, %zu written%s)", c->n_prompt,
-                  stats_rate(read, sizeof read, c->n_prompt, c->prompt_s), c->n_answer,
-                  stats_rate(written, sizeof written, c->n_answer, c->answer_s));
+  if (quiet || !(c->o.verbose || (terminal_interactive(c->term) && !c->o.no_rates))) return;
+  terminal_note(c->term, "(%zu tokens read%s, %zu written%s)", c->n_prompt,
+                stats_rate(read, sizeof read, c->n_prompt, c->prompt_s), c->n_answer,
+                stats_rate(written, sizeof written, c->n_answer, c->answer_s));
+  weft_ahead_counts n = weft_ahead_count(c->ahead);
+  if (c->draft)
+    terminal_note(c->term, "(so far the draft model has proposed %llu tokens, of which %llu were right)",
+                  (unsigned long long)n.drafted, (unsigned long long)n.drafted_taken);
 }
 
 // What chat_respond does, without taking back what made room for an answer that could not begin.

@@ -35,8 +35,6 @@ static int work(struct settings *all) {
   serve *s;
   int missing = find_models(all);
   if (missing) return missing;
-  if (all->draft.model.model && (all->models.n != 1 || a->models_dir))
-    return usage_error("-md: a draft model is for one model, given with -m");
   keep_to_files(all, NULL);
   serve_options o = {.models = texts_of(&all->models),
                      .n_models = all->models.n,

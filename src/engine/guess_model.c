@@ -18,6 +18,8 @@ struct weft_draft {
   int32_t n_vocab;                      // ids that both models have
   guess_account account;
   double step_s, read_s;                // seconds of a token, lately: in a guess, in a text that is read; 0: unknown
+  double all_s;                         // of everything that it has evaluated
+  bool rests;
 };
 
 struct own {
@@ -97,6 +99,8 @@ int weft_draft_new(const weft_model *m, weft_model *draft, const weft_draft_opti
 }
 
 void weft_draft_free(weft_draft *d) { free(d); }
+double weft_draft_seconds(const weft_draft *d) { return d->all_s; }
+void weft_draft_rest(weft_draft *d, int rests) { d->rests = rests; }
 
 // ---- a sequence of it -----------------------------------------------------------------------------------------------
 
@@ -127,7 +131,7 @@ static bool offer(void *own, const guess_text *t, guess_offer *out) {
   struct own *o = own;
   size_t n = left(o, t);
   *out = (guess_offer){.asked = true, .tries = TRIES, .read_s = n > LITTLE ? (double)n * o->d->read_s : 0};
-  return !o->over && t->n + 2 <= (size_t)weft_model_context(o->d->m);
+  return !o->over && !o->d->rests && t->n + 2 <= (size_t)weft_model_context(o->d->m);
 }
 
 // Evaluates n tokens behind those that are held. Returns the logits, or NULL; *s: what it took.
@@ -142,6 +146,7 @@ static const float *evaluate(struct own *o, const int32_t *ids, size_t n, bool w
 }
 
 static void charge(weft_draft *d, double s, bool reads) {
+  d->all_s += s;
   if (!reads) d->account.balance -= s;
   d->account.total -= s;
 }

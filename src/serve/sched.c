@@ -51,7 +51,8 @@ struct sched {
   struct sched_counts c;
   double rows_s[SCHED_ROWS + 1];       // seconds of a step of so many rows, lately; 0: unknown
   int rows_met[SCHED_ROWS + 1];
-  double lent_s;                       // that guesses of some may still cost others
+  double lent_s;                       // that guesses of some may still cost others; negative: they have cost too much
+  double steps_s, waited_s;            // of all steps; in which answers without a guess waited for those of others
   struct prices prices[3];             // of pieces alone, which are longer; beside answers; in one run with them
   double last_step, token_s;           // token_s: a step of one answer, lately; 0: unknown
   unsigned shared;                     // steps of answers and a prompt
@@ -406,13 +407,18 @@ static void learn_pieces(sched *s, size_t n, size_t tokens, size_t past, bool un
     learn_piece(&s->prices[n > 0], tokens - room, past, took - (fills ? piece_s(&s->prices[2], n + room, past) : 0));
 }
 
-// Each answer may bring what is guessed to follow, as far as that pays. Where some bring nothing, they would only wait
-// for the rows of the others: that may take a fiftieth of the time. Returns the rows of the step.
+static double thought_s(const sched *s) { return s->draft ? weft_draft_seconds(s->draft) : 0; }
+
+// Each answer may bring what is guessed to follow, as far as that pays. Where some bring nothing, they only wait for the
+// rows of the others, and for what a draft model thinks of them: that may take a fiftieth of the time. Returns the rows
+// of the step.
 static size_t guess_rows(sched *s, weft_tokens *parts, run **of, size_t n) {
   enum { MOST = 8 };                   // tokens that a guess adds at most
   size_t rows = n, guessing = 0, chunk = (size_t)weft_model_chunk(s->model);
+  double before = thought_s(s);
   for (size_t i = 0; i < n; i++) {
     if (rows + MOST > SCHED_ROWS || rows + MOST > chunk) break;
+    if (s->draft) weft_draft_rest(s->draft, s->lent_s < (guessing < i ? thought_s(s) - before : 0));
     run_settle(of[i]);
     run_guess(of[i], &parts[i], rows_cost(s, n) / (double)n, rows_cost(s, rows + MOST - 1) - rows_cost(s, rows));
     rows += parts[i].n - 1;
@@ -423,12 +429,14 @@ static size_t guess_rows(sched *s, weft_tokens *parts, run **of, size_t n) {
   return n;
 }
 
-// A step of n answers took so long. A fiftieth of the time is what guesses of some may cost the others.
-static void lend(sched *s, weft_tokens *parts, size_t n, double took, double plain) {
+// A step of n answers took so long, after a draft model had thought. A fiftieth of the time is what guesses of some may
+// cost the others.
+static void lend(sched *s, const weft_tokens *parts, size_t n, double thought, double took, double plain) {
   bool all = true, some = false;
   for (size_t i = 0; i < n; i++) all &= parts[i].n > 1, some |= parts[i].n > 1;
-  s->lent_s += 0.02 * took;
-  if (some && !all && took > plain) s->lent_s -= took - plain;
+  double cost = all ? 0 : thought + (some && took > plain ? took - plain : 0);
+  s->lent_s += 0.02 * (thought + took) - cost;
+  s->waited_s += cost;
   if (s->lent_s > 1) s->lent_s = 1;
 }
 
@@ -458,15 +466,19 @@ static void step(sched *s) {
   if (!n) return;
   bool alone = n == 1 && !tokens && !s->opened.n && !s->texts.n;
   int failed;
+  double thought = thought_s(s);
   rows = tokens || alone ? n : guess_rows(s, parts, of, n);
+  thought = thought_s(s) - thought;
   double began = now_s(), plain = rows_cost(s, n);
+  if (alone && s->draft) weft_draft_rest(s->draft, false);
   if (alone) failed = run_evaluate(of[0], &parts[0], &err);
   else failed = weft_step(s->model, parts, n, NULL, NULL, &err);
   double took = now_s() - began;
   if (!tokens && !alone) {
     learn_cost(s, rows, took);
-    lend(s, parts, n, took, plain);
+    lend(s, parts, n, thought, took, plain);
   }
+  s->steps_s += thought + took;
   if (alone && !failed) blend(&s->token_s, s->token_s > 0 && took > 2 * s->token_s ? 2 * s->token_s : took);
   if (tokens && !failed) learn_pieces(s, answers, tokens, past, unseen, took);
   for (size_t i = 0; i < n; i++) {
@@ -540,7 +552,12 @@ static int open_draft(sched *s, weft_error *err) {
                     .progress_ctx = s};
   if (!s->o.draft) return 0;
   if (weft_model_open(s->o.draft, &o, &s->draft_model, err)) return -1;
-  return weft_draft_new(s->model, s->draft_model, &s->o.drafts, &s->draft, err);
+  if (!weft_draft_new(s->model, s->draft_model, &s->o.drafts, &s->draft, err)) return 0;
+  if (!s->o.draft_of_some) return -1;
+  warning("no draft model for %s: %s", s->o.name, err->text);
+  weft_model_close(s->draft_model);
+  s->draft_model = NULL;
+  return 0;
 }
 
 static void cancel_all(sched *s) {
@@ -602,6 +619,9 @@ static void *lead(void *arg) {
     pthread_mutex_lock(&s->lock);
     s->last_step = now_s();
     s->c.steps++;
+    s->c.steps_s = s->steps_s;
+    s->c.waited_s = s->waited_s;
+    s->c.draft_s = thought_s(s);
     s->c.n_live = (int)s->live.n;
     for (size_t i = 0; i < s->live.n; i++) s->c.past[i] = (int)run_held(s->live.at[i])->past.n;
   }

@@ -16,6 +16,7 @@ struct sched_options {
   const char *path;
   weft_options model;
   const char *draft;                   // path of a draft model; NULL: none
+  bool draft_of_some;                  // where it cannot guess for this model, the model goes without, with a warning
   weft_draft_options drafts;
   int n_keys;                          // queues
   int parallel;                        // answers in work at once, at most SCHED_PARALLEL_MAX
@@ -31,6 +32,8 @@ struct sched_options {
 enum sched_state { SCHED_LOADING, SCHED_READY, SCHED_FAILED };
 struct sched_counts {                  // since the start, and now
   double prompt_tokens, prompt_s, drawn_tokens, drawn_s, cached_tokens, steps;
+  double steps_s, draft_s;             // of all steps; of these a draft model's
+  double waited_s;                     // that answers without a guess waited for those of others
   int running, waiting, n_live;
   int past[SCHED_PARALLEL_MAX];        // tokens that each of the n_live answers in work holds
   int64_t waiting_tokens, most_tokens, requests;

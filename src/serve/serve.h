@@ -29,7 +29,7 @@ typedef struct serve_options {
   double idle_s;                       // a model that nobody uses goes after so long; negative: never
   bool no_autoload;                    // nothing is loaded but what is asked for explicitly
   weft_options model;
-  const char *draft;                   // path of a draft model, for the only one of `models`; NULL: none
+  const char *draft;                   // path of a draft model, for all models with its vocabulary; NULL: none
   weft_draft_options drafts;
   const char *template_file;
   const char *host;                    // an address, or the path of a socket (with a / in it); NULL: 127.0.0.1

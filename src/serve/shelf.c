@@ -23,6 +23,7 @@ struct shelf {
   VEC(served *) all;
   VEC(served *) wanted;                // in the order in which they were asked for
   double wanted_since, looked;         // of the first one
+  uint64_t draft_bytes;                // of a draft model, which each model has for itself; 0: there is none
   served *giving_way;                  // new requests of it wait, so that its place comes free
   turn turn;
   struct sched_counts past;            // of models that have gone
@@ -315,6 +316,9 @@ static void add_counts(struct sched_counts *to, const struct sched_counts *c) {
   to->drawn_s += c->drawn_s;
   to->cached_tokens += c->cached_tokens;
   to->steps += c->steps;
+  to->steps_s += c->steps_s;
+  to->draft_s += c->draft_s;
+  to->waited_s += c->waited_s;
   to->running += c->running;
   to->waiting += c->waiting;
   to->waiting_tokens += c->waiting_tokens;
@@ -351,6 +355,7 @@ static void load(shelf *sh, served *m) {
   struct sched_options so = {.path = m->path,
                              .model = o->model,
                              .draft = o->draft,
+                             .draft_of_some = !is_alone(sh),
                              .drafts = o->drafts,
                              .n_keys = sh->o.n_keys,
                              .parallel = o->parallel,
@@ -483,7 +488,7 @@ static bool has_place(shelf *sh, const served *m) {
       if (!last || other->used < last->used) last = other;
     }
     bool full = sh->o.o->models_max && n >= (size_t)sh->o.o->models_max;
-    if (!n || (!full && weft_memory_available() >= m->tensor_bytes + ROOM)) return true;
+    if (!n || (!full && weft_memory_available() >= m->tensor_bytes + sh->draft_bytes + ROOM)) return true;
     served *idle = idle_longest(sh);
     if (!idle) {
       if (!sh->giving_way && now_s() - sh->wanted_since > PATIENCE_S) sh->giving_way = last;
@@ -546,6 +551,17 @@ static void *keep(void *arg) {
 
 // ---- the server's ---------------------------------------------------------------------------------------------------
 
+static int look_at_draft(shelf *sh, error *err) {
+  weft_file *f;
+  weft_error why;
+  if (!sh->o.o->draft) return 0;
+  if (weft_file_open(sh->o.o->draft, &f, &why)) return error_set(err, "%s", why.text);
+  sh->draft_bytes = weft_file_tensor_bytes(f);
+  int status = weft_file_can_run(f, &why) ? error_set(err, "%s", why.text) : 0;
+  weft_file_close(f);
+  return status;
+}
+
 int shelf_open(const struct shelf_options *o, shelf **out, error *err) {
   shelf *sh = xcalloc(1, sizeof *sh);
   sh->o = *o;
@@ -553,6 +569,7 @@ int shelf_open(const struct shelf_options *o, shelf **out, error *err) {
   pthread_cond_init(&sh->changed, NULL);
   turn_init(&sh->turn);
   *out = sh;
+  if (look_at_draft(sh, err)) return -1;
   for (size_t i = 0; i < o->o->n_models; i++) {
     served *m = add_file(sh, o->o->models[i], true);
     if (!m) return error_set(err, "%s: %s", o->o->models[i], strerror(errno));

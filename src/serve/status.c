@@ -79,6 +79,10 @@ void handle_metrics(server *s, exchange *x) {
   metric(&out, "llamacpp:requests_deferred", "gauge", "Number of requests deferred.", c.waiting);
   metric(&out, "weft:cached_tokens_total", "counter", "Tokens of prompts that did not have to be evaluated.",
          c.cached_tokens);
+  metric(&out, "weft:steps_seconds_total", "counter", "Time of all steps.", c.steps_s);
+  metric(&out, "weft:draft_seconds_total", "counter", "Of these, time of a draft model.", c.draft_s);
+  metric(&out, "weft:waited_for_guesses_seconds_total", "counter",
+         "Time that answers without a guess waited for guesses of others.", c.waited_s);
   metric(&out, "weft:answers_total", "counter", "Answers that were made to the end.", (double)c.requests);
   metric(&out, "weft:waiting_tokens", "gauge", "Tokens of the prompts that wait.", (double)c.waiting_tokens);
   metric(&out, "weft:connections", "gauge", "Open connections.", http_connections(s->http));
