@@ -7,9 +7,11 @@
 #include "weft.h"
 #include "base/env.h"
 #include "device/cache.h"
+#include "device/llvm.h"
 #include "device/machine.h"
 #include "device/memory.h"
 #include "device/team.h"
+#include "engine/shipped.h"
 #include "model/dequant.h"
 #include "schedule/dots.h"
 #include "schedule/layout.h"
@@ -33,7 +35,8 @@ static void make_key(const device *d, str *key) {
   str_addf(key, "machine %s threads %d %s", cpu, d->n_threads, d->key);
 }
 
-// One line "prefetch GB/s" for each way that was tried, after "best" and "barrier"; "busy" at the end.
+// One line "prefetch GB/s" for each way that was tried, after "best" and "barrier"; "busy" or "shipped 'name'" at the
+// end.
 static bool parse(const char *text, machine_profile *out) {
   char word[32];
   int used;
@@ -44,6 +47,7 @@ static bool parse(const char *text, machine_profile *out) {
   for (text += used; out->n < LEARN_WAYS && sscanf(text, " %31s %lf%n", word, &out->tried[out->n].gb_s, &used) == 2;
        text += used)
     if (!machine_parse_prefetch(word, &out->tried[out->n++].with)) return false;
+  sscanf(text, " shipped '%31[^']'", out->shipped);
   out->busy = strstr(text, "busy") != NULL;
   return true;
 }
@@ -56,13 +60,13 @@ static void print(str *out, const machine_profile *p) {
     machine_print_prefetch(out, p->tried[i].with);
     str_addf(out, " %.2f\n", p->tried[i].gb_s);
   }
+  if (p->shipped[0]) str_addf(out, "shipped '%s'\n", p->shipped);
   if (p->busy) str_add(out, "busy\n");
 }
 
-bool machine_known(const device *d, machine_profile *out) {
+static bool in_cache(const device *d, machine_profile *out) {
   bytes value;
   str key = {0};
-  if (!d->cache || !cache_is_on(d->cache) || *env_str(ENV_PREFETCH)) return false;
   make_key(d, &key);
   bool hit = cache_get(d->cache, key.at, key.n, &value), ok = false;
   str_free(&key);
@@ -72,6 +76,22 @@ bool machine_known(const device *d, machine_profile *out) {
   free(text);
   bytes_free(&value);
   return ok;
+}
+
+static bool came_with_weft(const device *d, machine_profile *out) {
+  cpu_target cpu;
+  str version = {0};
+  char name[32];
+  bool found = !cpu_target_from_env(&cpu, NULL) && !llvm_version(&version, NULL) &&
+               shipped_find(&cpu.has, d->target.vector_bytes * 8, atoi(str_c(&version)), name, out);
+  if (found) snprintf(out->shipped, sizeof out->shipped, "%s", name);
+  str_free(&version);
+  return found;
+}
+
+bool machine_known(const device *d, machine_profile *out) {
+  if (!d->cache || !cache_is_on(d->cache) || *env_str(ENV_PREFETCH)) return false;
+  return in_cache(d, out) || came_with_weft(d, out);
 }
 
 static void *buffer(void *ctx, int64_t id) {
@@ -182,7 +202,11 @@ void machine_learn(device *d) {
   if (!d->run->here || !d->cache || !cache_is_on(d->cache) || !d->target.has_streams || !d->target.vector_bytes ||
       env_int(ENV_NOOPT) || *env_str(ENV_PREFETCH))
     return;
-  bool known = machine_known(d, &m);
+  bool known = in_cache(d, &m);
+  if (!known && came_with_weft(d, &m)) {                 // from now on without asking for LLVM's version
+    machine_keep(d, &m);
+    known = true;
+  }
   if (!known || m.busy) {
     bool failed = machine_look(d, &now, &err);
     if (failed && debug_level()) fprintf(stderr, "weft: this machine was not measured: %s\n", err.text);

@@ -14,10 +14,11 @@ typedef struct machine_profile {
   struct { prefetch with; double gb_s; } tried[LEARN_WAYS];
   bool busy;                               // other programs had a part of the processors meanwhile
   double barrier_ns;                       // all threads of the device waiting for one another once
+  char shipped[32];                        // not measured here: the processors that it came for with Weft (shipped.h)
 } machine_profile;
 
-// What the cache knows of this machine; false: nothing. Where PREFETCH says what to do, or nothing could be kept, there
-// is nothing to know.
+// What the cache knows of this machine, or else what came with Weft for such a processor; false: nothing. Where
+// PREFETCH says what to do, or nothing could be kept, there is nothing to know.
 bool machine_known(const device *d, machine_profile *out);
 // Measures it (under a second). 0, or -1 and why not.
 int machine_look(device *d, machine_profile *out, error *err);

@@ -47,7 +47,7 @@ static void features_text(char *out, size_t cap, const cpu_target *t) {
   out[n] = 0;
 }
 
-// What was measured here by an earlier run of a large model.
+// What was measured here by an earlier run of a large model, or came with Weft.
 static void look_at_profile(weft_machine *out) {
   device *d;
   machine_profile p;
@@ -56,7 +56,8 @@ static void look_at_profile(weft_machine *out) {
   else if (!device_open(0, 0, &d, NULL)) {
     if (machine_known(d, &p)) {
       machine_print_prefetch(&s, p.best);
-      str_add(&s, " (GB/s of a product: ");
+      if (p.shipped[0]) str_addf(&s, " (known of %s; GB/s of a product: ", p.shipped);
+      else str_add(&s, " (GB/s of a product: ");
       for (int i = 0; i < p.n; i++) {
         if (i) str_add(&s, "; ");
         machine_print_prefetch(&s, p.tried[i].with);
