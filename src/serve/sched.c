@@ -409,9 +409,9 @@ static void learn_pieces(sched *s, size_t n, size_t tokens, size_t past, bool un
 
 static double thought_s(const sched *s) { return s->draft ? weft_draft_seconds(s->draft) : 0; }
 
-// Each answer may bring what is guessed to follow, as far as that pays. Where some bring nothing, they only wait for the
-// rows of the others, and for what a draft model thinks of them: that may take a fiftieth of the time. Returns the rows
-// of the step.
+// Each answer may bring what is guessed to follow, as far as that pays. Where some bring nothing, they only wait for
+// the rows of the others, and for what a draft model thinks of them: that may take a fiftieth of the time. Returns the
+// rows of the step.
 static size_t guess_rows(sched *s, weft_tokens *parts, run **of, size_t n) {
   enum { MOST = 8 };                   // tokens that a guess adds at most
   size_t rows = n, guessing = 0, chunk = (size_t)weft_model_chunk(s->model);
