@@ -380,13 +380,20 @@ static void set_bounds(search *s, const opt *own, int n) {
   graph_free(g);
 }
 
-// By the last op, if the list is no shorter than `n`.
-static int rank_of(const opt_list *l, int n) {
+// By the last op; of a list that only lacks a manner, by that one; what is shorter otherwise comes last.
+static int rank_of(const opt_list *l, const opt *from, int n) {
   static const enum opt_kind first[] = {OPT_PREFETCH, OPT_SWAP,   OPT_ORDER,     OPT_UNROLL,
                                         OPT_UPCAST,   OPT_THREAD, OPT_DESCRIPTOR};
-  int i = 0;
-  while (i < (int)COUNT(first) && (l->n < n || !l->n || first[i] != l->opts[l->n - 1].kind)) i++;
-  return i;
+  opt o[MOST_OPTS];
+  for (int i = 0; i < (int)COUNT(first); i++) {
+    if (l->n >= n) {
+      if (l->n && l->opts[l->n - 1].kind == first[i]) return i;
+      continue;
+    }
+    bool without = is_manner(first[i]) && without_kind(from, n, first[i], o) == l->n;
+    if (without && !memcmp(l->opts, o, (size_t)l->n * sizeof *o)) return i;
+  }
+  return (int)COUNT(first);
 }
 
 int search_neighbours(graph *parent, uop *ast, const target *t, const opt *from, int n, opt_list *out, int most) {
@@ -399,7 +406,7 @@ int search_neighbours(graph *parent, uop *ast, const target *t, const opt *from,
     for (size_t i = 0; i < c.n; i++) {
       opt_list l = {.n = c.at[i]->n};
       memcpy(l.opts, c.at[i]->opts, sizeof l.opts);
-      if (rank_of(&l, n) != rank) continue;
+      if (rank_of(&l, from, n) != rank) continue;
       ranks++;
       if (made < most && (l.n != n || memcmp(l.opts, from, (size_t)n * sizeof *from))) out[made++] = l;
     }

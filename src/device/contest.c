@@ -5,7 +5,13 @@
 #include <math.h>
 #include <string.h>
 
-enum { CLEAR = 5, FEW = 4, SOME = 8, WINS = 12 /* of CONTEST_PAIRS: 1.8 % of tosses of a coin */ };
+enum {
+  TRIES = 3 /* of one launch */,
+  CLEAR = 5,
+  FEW = 4,
+  SOME = 8,
+  WINS = 12 /* of CONTEST_PAIRS: 1.8 % of tosses of a coin */
+};
 static const double MUCH_SLOWER = 1.3, SLOWER = 1.06, CLEARLY = 0.95, GAIN = 0.985, CAUTION = 0.05;
 static const double RUNS_SHARE = 0.01, MAKING_SHARE = 0.01;        // 2 % together
 
@@ -23,8 +29,10 @@ static double middle(const double *at, int n) {
 void contest_times(const contest *c, double out[2]) { for (int i = 0; i < 2; i++) out[i] = middle(c->all[i], c->n); }
 
 double contest_risk(const contest *c) {
-  double expected = c->n ? fmax(middle(c->ratio, c->n) - 1, 0) + CAUTION : MUCH_SLOWER - 1;
-  return c->twin * expected;
+  double expected = c->n           ? fmax(middle(c->ratio, c->n) - 1, 0)
+                    : c->single > 0 ? fmax(c->single - 1, 0)
+                                    : MUCH_SLOWER - 1 - CAUTION;
+  return c->twin * (expected + CAUTION);
 }
 
 static enum contest_state decide(const contest *c) {
@@ -42,18 +50,24 @@ static enum contest_state decide(const contest *c) {
   return wins >= WINS && m < GAIN ? CONTEST_WON : CONTEST_LOST;
 }
 
+// A launch by itself, noisier than all: one that is hardly slower lets the candidate go on to all of them.
+static void note_one(contest *c, double ratio) {
+  c->single = c->tries ? fmin(c->single, ratio) : ratio;
+  if (!c->tries++ && ratio > MUCH_SLOWER) c->state = CONTEST_LOST;
+  else if (c->single <= SLOWER) c->one = false;
+  else if (c->tries == TRIES) c->state = CONTEST_LOST;
+}
+
 double contest_note(contest *c, bool candidate, double time) {
   if (!candidate) { c->twin = time; return 0; }
   double ratio = time / c->twin, lost = fmax(time - c->twin, 0);
-  bool first = c->one || !c->n;
-  if (!c->one) {
+  if (c->one) note_one(c, ratio);
+  else {
     c->ratio[c->n] = ratio;
     c->all[0][c->n] = c->twin;
     c->all[1][c->n++] = time;
-    c->state = decide(c);
+    c->state = c->n == 1 && ratio > MUCH_SLOWER ? CONTEST_LOST : decide(c);
   }
-  if (first && ratio > MUCH_SLOWER) c->state = CONTEST_LOST;
-  c->one = false;
   c->twin = 0;
   return lost;
 }

@@ -11,13 +11,17 @@ enum contest_state { CONTEST_GOES_ON, CONTEST_LOST, CONTEST_WON };
 
 typedef struct contest {
   bool one;                      // the candidate has not run as a whole yet: it takes the place of one launch only
+  int tries;                     // so far, of one launch
+  double single;                 // the least ratio of these, what is expected of all launches; 0: unknown
   enum contest_state state;
   double twin;                   // the twin's last time, 0: none yet since the candidate's
   double ratio[CONTEST_PAIRS], all[2][CONTEST_PAIRS];         // all: of the twin, of the candidate
   int n;                         // pairs
 } contest;
 
-// launches: of the kernel in one run. With more than one, the candidate's first run is that of a single launch.
+// launches: of the kernel in one run. With more than one, the candidate's first runs are those of a single launch,
+// until one is hardly slower than its twin: the kernel may be half of the run, and all of its launches are no guess
+// then.
 void contest_begin(contest *c, int launches);
 // whether the candidate may be next: the twin has a time to compare with
 bool contest_due(const contest *c);

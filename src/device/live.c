@@ -37,6 +37,7 @@ typedef struct trial {
   int first, number;             // the launch that it takes before it takes all; which of its kernel's lists
   program *won;                  // k.p, once that is the plan's
   bool out;                      // its turn in this run
+  int since;                     // its number among those that were accepted
 } trial;
 
 // What the making thread knows of a kernel.
@@ -57,7 +58,7 @@ struct live {
   // of the thread that runs the plan
   trial *trials[WATCHES];
   double *us;                    // of launches, in the runs that are looked at
-  int runs, looks;
+  int runs, looks, accepted;
   double run_s;                  // least of the runs that were looked at
   bool started;                  // the other thread
   plan_var vars[MAX_VARS];       // values when it started
@@ -140,6 +141,7 @@ static void accept_trials(live *l) {
       middle++;
     }
     contest_begin(&t->c, launches);
+    t->since = l->accepted++;
     l->trials[s] = t;
     atomic_store_explicit(&l->offered[s], NULL, memory_order_relaxed);
   }
@@ -164,19 +166,27 @@ static void end_trial(live *l, int slot) {
   atomic_store_explicit(&l->judged[slot], t, memory_order_release);
 }
 
-// Whose turn it is. No run may lose more than a part of its time, and all together no more than the budget.
+// Whose turn it is. No run may lose more than a part of its time, and all together no more than the budget. For one
+// that the budget does not allow yet those that came later save.
 static int choose_sides(live *l) {
   budget b = {seconds(&l->ran_ns), seconds(&l->lost_ns), 0};
   double risk = 0;
-  int n = 0;
+  int n = 0, order[WATCHES];
   for (int s = 0; s < WATCHES; s++) {
-    trial *t = l->trials[s];
-    if (!t) continue;
-    n++;
+    if (!l->trials[s]) continue;
+    int at = n++;
+    for (; at && l->trials[order[at - 1]]->since > l->trials[s]->since; at--) order[at] = order[at - 1];
+    order[at] = s;
+  }
+  bool saving = false;
+  for (int i = 0; i < n; i++) {
+    trial *t = l->trials[order[i]];
     double more = contest_risk(&t->c);
-    t->out = contest_due(&t->c) && risk + more <= AT_ONCE * l->run_s && budget_allows_run(&b, risk + more);
+    bool fits = contest_due(&t->c) && risk + more <= AT_ONCE * l->run_s;
+    t->out = fits && !saving && budget_allows_run(&b, risk + more);
+    saving |= fits && !t->out;
     if (t->out) risk += more;
-    place(l->p, t, s + 1, t->out);
+    place(l->p, t, order[i] + 1, t->out);
   }
   return n;
 }

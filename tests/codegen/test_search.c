@@ -7,6 +7,7 @@
 #include "codegen/search.h"
 #include "model/dequant.h"
 #include "schedule/dots.h"
+#include "schedule/layout.h"
 
 // ---- lists ----------------------------------------------------------------------------------------------------------
 
@@ -346,9 +347,34 @@ static void test_descriptors(void **state) {
   assert_true(different >= 2);
 }
 
+// Lists to try for one that asks too far ahead begin with other distances, and of these with none at all: a shorter
+// list, and yet the first.
+static void test_neighbours(void **state) {
+  (void)state;
+  kt_backend b;
+  kt_run r;
+  native(&b);
+  b.t.has_streams = true;
+  b.t.ahead = (prefetch){64, PREFETCH_T0};
+  product(&r, 14, false);                            // Q6_K
+  layout_weights(r.t.g, &r.s, &(layout_target){.lanes = b.t.vector_bytes / 4}, NULL, NULL);
+  uop *ast = largest(&r);
+  program *p = codegen(r.t.g, ast, &b.t, NULL);
+  enum { MOST = 160 };
+  opt_list out[MOST];
+  int own = p->n_applied, n = search_neighbours(r.t.g, ast, &b.t, p->applied, own, out, MOST), ahead = 0;
+  assert_true(own > 1 && p->applied[own - 1].kind == OPT_PREFETCH && n > 5);
+  assert_int_equal(out[0].n, own - 1);
+  assert_memory_equal(out[0].opts, p->applied, (size_t)(own - 1) * sizeof *p->applied);
+  for (int i = 1; i < 5; i++) ahead += out[i].n == own && out[i].opts[own - 1].kind == OPT_PREFETCH;
+  assert_int_equal(ahead, 4);
+  program_free(p);
+  kt_finish(&r);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts), cmocka_unit_test(test_replay),
                                      cmocka_unit_test(test_order), cmocka_unit_test(test_search),
-                                     cmocka_unit_test(test_descriptors)};
+                                     cmocka_unit_test(test_descriptors), cmocka_unit_test(test_neighbours)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,8 @@ static void what_is_equal_loses(void **state) {
   assert_in_range(won, 0, 20);
 }
 
-// At once: after a single launch where there are several, after one run otherwise.
+// At once: after a single launch where there are several, after one run otherwise; those that are somewhat slower after
+// a few.
 static void slow_ones_are_dropped(void **state) {
   (void)state;
   enum contest_state end;
@@ -76,6 +77,27 @@ static void first_run_is_one_launch(void **state) {
   assert_false(c.one);
 }
 
+// What a single launch showed is what all are expected to cost: a kernel that is half of a run must get its turn, too.
+static void risk_follows_single_launch(void **state) {
+  (void)state;
+  contest c;
+  contest_begin(&c, 16);
+  contest_note(&c, false, 1);
+  assert_float_equal(contest_risk(&c), .3, 1e-9);
+  contest_note(&c, true, .9);
+  contest_note(&c, false, 16);
+  assert_float_equal(contest_risk(&c), 16 * .05, 1e-9);
+  contest_begin(&c, 16);
+  for (int i = 0; i < 3; i++) {                              // noise: again, alone; the least counts
+    assert_true(c.one && c.state == CONTEST_GOES_ON);
+    contest_note(&c, false, 1);
+    contest_note(&c, true, i < 2 ? 1.2 : 1.04);
+  }
+  assert_true(!c.one && c.state == CONTEST_GOES_ON);
+  contest_note(&c, false, 16);
+  assert_float_equal(contest_risk(&c), 16 * .09, 1e-9);
+}
+
 // A model that runs on and on with candidates that are all 20 % slower loses no more than its budget.
 static void budget_is_kept(void **state) {
   (void)state;
@@ -99,7 +121,8 @@ static void budget_is_kept(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(winners_win), cmocka_unit_test(what_is_equal_loses), cmocka_unit_test(slow_ones_are_dropped),
-        cmocka_unit_test(first_run_is_one_launch), cmocka_unit_test(budget_is_kept),
+        cmocka_unit_test(first_run_is_one_launch), cmocka_unit_test(risk_follows_single_launch),
+        cmocka_unit_test(budget_is_kept),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
