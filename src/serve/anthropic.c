@@ -6,6 +6,7 @@
 #include <string.h>
 #include "serve/call.h"
 #include "serve/families.h"
+#include "serve/shapes.h"
 
 static const char *error_type(int status) {
   switch (status) {
@@ -24,20 +25,33 @@ static json_t *anthropic_error(const fault *f) {
                    json_of_text(f->text, strlen(f->text)));
 }
 
-const struct family anthropic_family = {"Anthropic", anthropic_error};
+const struct family anthropic_family = {
+  "Anthropic", anthropic_error,
+  "{'type':'object','required':['type','error'],'properties':{'type':{'const':'error'},'error':{'type':'object',"
+  "'required':['type','message'],'properties':{'type':{'type':'string'},'message':{'type':'string'}}}}}",
+  "text/event-stream"};
 
 #define P struct params
 static const struct field table[] = {
-  FJ(P, messages, "messages", F_ARRAY, "the conversation"),
-  FI(P, max_tokens, "max_tokens", 0, INT32_MAX, "tokens of the answer at most"),
-  FJ(P, system, "system", F_ANY, "what the model is told before: a text, or blocks of text"),
-  FJ(P, tools, "tools", F_ARRAY, "[{\"name\", \"description\", \"input_schema\"}]"),
-  FJ(P, tool_choice, "tool_choice", F_OBJECT, "{\"type\": auto or none}"),
-  FJ(P, stop, "stop_sequences", F_ARRAY, "texts before which the answer ends"),
+  FN(P, messages, "messages", F_ARRAY,
+     "{'type':'array','minItems':1,'items':{'type':'object','required':['role','content'],'properties':{"
+     "'role':{'enum':['user','assistant','system']},'content':{'anyOf':[{'type':'string'},{'type':'array','items':"
+     "{'type':'object','required':['type'],'properties':{'type':{'enum':"
+     "['text','thinking','redacted_thinking','tool_use','tool_result']}}}}]}}}}",
+     "the conversation"),
+  FS(P, system, "system", F_ANY, "{'anyOf':[{'type':'string'}," SHAPE_PARTS "]}",
+     "what the model is told before: a text, or blocks of text"),
+  FS(P, tools, "tools", F_ARRAY, SHAPE_NAMED_TOOLS, "[{\"name\", \"description\", \"input_schema\"}]"),
+  FS(P, tool_choice, "tool_choice", F_OBJECT,
+     "{'type':'object','required':['type'],'properties':{'type':" SHAPE_CHOICE "}}", "{\"type\": auto or none}"),
   FJ(P, thinking, "thinking", F_OBJECT, "{\"type\": enabled or disabled}"),
 };
-static const struct fields fields = FIELDS(table);
-const struct fields *const anthropic_fields[] = {&fields, &sampling_fields, NULL};
+static const struct field limit_table[] = {
+  FS(P, stop_sequences, "stop_sequences", F_ARRAY, SHAPE_TEXTS, "texts before which the answer ends"),
+  {"max_tokens", F_INT, offsetof(P, max_tokens), 0, INT32_MAX, "tokens of the answer at most", NULL, true}};
+static const struct fields fields = FIELDS(table), limit_fields = FIELDS(limit_table);
+const struct fields *const anthropic_fields[] = {&fields, &limit_fields, &sampling_fields, NULL},
+                    *const anthropic_count_fields[] = {&fields, NULL};
 
 // ---- messages -------------------------------------------------------------------------------------------------------
 
@@ -301,6 +315,7 @@ void anthropic_messages(server *s, exchange *x) {
   if (!c) return;
   new_id(s, "msg_", c->id, sizeof c->id);
   c->own = xcalloc(1, sizeof(struct state));
+  fields_read(c->body, "", limit_fields, &c->p, &c->fault);
   if (c->p.max_tokens < 0) bad(c, "max_tokens", "is missing");
   if (c->fault.status || add_prompt(c)) call_refuse(c);
   else call_go(c);

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "serve/shapes.h"
 
 // ---- fields that families share -------------------------------------------------------------------------------------
 
@@ -35,18 +36,23 @@ static const struct field sampling_table[] = {
   FR(P, sampling.mirostat_eta, "mirostat_eta", 0, 1e3, "how quickly it corrects itself"),
   FI(P, seed, "seed", -BIG, BIG, "same seed, same tokens; -1: random"),
   FB(P, ignore_end, "ignore_eos", "goes on after the token that ends an answer"),
-  FJ(P, logit_bias, "logit_bias", F_ANY,
+  FS(P, logit_bias, "logit_bias", F_ANY,
+     "{'anyOf':[{'type':'array'},{'type':'object','additionalProperties':"
+     "{'anyOf':[{'type':'number','minimum':-1e6,'maximum':1e6},{'enum':[false]}]}}]}",
      "what is added to logits: {\"id\": bias}, [[id, bias]] or [[\"text\", bias]]; false bans"),
-  FJ(P, stop, "stop", F_ANY, "a text or an array of texts before which the answer ends"),
+  FS(P, stop, "stop", F_ANY, SHAPE_TEXT_OR_TEXTS, "a text or an array of texts before which the answer ends"),
   FJ(P, grammar, "grammar", F_TEXT, "a grammar that the answer has to match"),
-  FJ(P, json_schema, "json_schema", F_ANY, "a schema of the JSON that the answer has to be"),
-  FJ(P, samplers, "samplers", F_ANY, "which samplers, in which order: an array of names, or letters"),
+  FS(P, json_schema, "json_schema", F_ANY, SHAPE_SCHEMA, "a schema of the JSON that the answer has to be"),
+  FS(P, samplers, "samplers", F_ANY, SHAPE_TEXT_OR_TEXTS,
+     "which samplers, in which order: an array of names, or letters"),
   FR(P, max_prompt_ms, "t_max_prompt_ms", 0, 1e9, "milliseconds for the prompt; 0: as long as it takes"),
   FR(P, max_answer_ms, "t_max_predict_ms", 0, 1e9, "milliseconds for the answer; 0: as long as it takes"),
   FB(P, stream, "stream", "the answer comes as it is made"),
   FB(P, progress, "return_progress", "a stream tells how much of the prompt has been read"),
   FJ(P, model, "model", F_TEXT, "the name of the model; where the server has one, any is taken"),
-  FJ(P, keep_alive, "keep_alive", F_ANY,
+  FS(P, keep_alive, "keep_alive", F_ANY,
+     "{'anyOf':[{'type':'number','minimum':-1e9,'maximum':1e9},"
+     "{'type':'string','pattern':'^[-+]?([0-9]{1,9}|([0-9.]{1,9}(ms|s|m|h))+)$'}]}",
      "how long the model stays loaded then: seconds, or a text like \"5m\"; negative: for ever"),
 };
 const struct fields sampling_fields = FIELDS(sampling_table);
@@ -291,7 +297,8 @@ static int complete(call *c) {
   if (p->grammar && call_grammar(c, json_string_value(p->grammar), json_string_length(p->grammar), "grammar"))
     return -1;
   if (p->json_schema && call_schema(c, p->json_schema, "json_schema")) return -1;
-  if (call_stops(c, p->stop, "stop") || read_biases(c)) return -1;
+  if (call_stops(c, p->stop, "stop") || call_stops(c, p->stop_sequences, "stop_sequences")) return -1;
+  if (read_biases(c)) return -1;
   str names = {0};
   bool letters;
   int status = read_samplers(c, &names, &letters);

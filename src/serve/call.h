@@ -13,8 +13,8 @@ struct params {
     with_pieces, truncate;
   weft_sampling sampling;
   double max_prompt_ms, max_answer_ms;
-  json_t *prompt, *messages, *tools, *stop, *logit_bias, *grammar, *json_schema, *response_format, *variables,
-    *tool_choice, *samplers, *model, *stream_options, *parallel_calls, *system, *thinking, *suffix, *extra, *options,
+  json_t *prompt, *messages, *tools, *stop, *stop_sequences, *logit_bias, *grammar, *json_schema, *response_format,
+    *variables, *tool_choice, *samplers, *model, *stream_options, *parallel_calls, *system, *thinking, *suffix, *extra, *options,
     *format, *input, *tokens, *encoding, *query, *documents, *keep_alive;
 };
 struct params params_default(void);

@@ -28,7 +28,7 @@ void llama_completion(server *s, exchange *x);
 void llama_infill(server *s, exchange *x);
 void llama_embedding(server *s, exchange *x);
 
-extern const struct fields *const anthropic_fields[];
+extern const struct fields *const anthropic_fields[], *const anthropic_count_fields[];
 void anthropic_messages(server *s, exchange *x);
 void anthropic_count(server *s, exchange *x);
 

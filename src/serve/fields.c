@@ -55,7 +55,10 @@ int read_real(const json_t *v, const char *name, double min, double max, double 
 int read_int(const json_t *v, const char *name, double min, double max, int64_t *out, fault *f) {
   if (!json_is_number(v)) return fault_set(f, 400, name, "'%s' must be an integer, not %s", name, json_kind(v));
   double x = json_number_value(v);
-  if (!(x >= min && x <= max) || x != floor(x)) return out_of_range("an integer", name, min, max, x, f);
+  bool fits = x >= min && x <= max && x == floor(x);
+  // a double may round to the bound what lies beyond it
+  if (fits && json_is_integer(v)) fits = json_integer_value(v) >= (int64_t)min && json_integer_value(v) <= (int64_t)max;
+  if (!fits) return out_of_range("an integer", name, min, max, x, f);
   *out = json_is_integer(v) ? (int64_t)json_integer_value(v) : (int64_t)x;
   return 0;
 }
@@ -96,27 +99,43 @@ int fields_read(const json_t *object, const char *prefix, struct fields fields, 
   return 0;
 }
 
+json_t *json_of_shape(const char *shape) {
+  char *text = xstrdup(shape);
+  for (char *at = text; *at; at++) if (*at == '\'') *at = '"';
+  json_t *made = json_loads(text, JSON_DECODE_ANY, NULL);
+  if (!made) die("a shape is no JSON: %s", shape);
+  free(text);
+  return made;
+}
+
 static json_t *schema_of(const struct field *row) {
   static const char *const types[] = {
     [F_INT] = "integer", [F_INT32] = "integer", [F_REAL] = "number", [F_BOOL] = "boolean",
     [F_TEXT] = "string", [F_OBJECT] = "object", [F_ARRAY] = "array"};
   json_t *s = json_object();
-  if (types[row->kind]) json_object_set_new(s, "type", json_pack("[ss]", types[row->kind], "null"));
+  if (row->shape && row->needed) { json_decref(s); s = json_of_shape(row->shape); }
+  else if (row->shape) json_object_set_new(s, "anyOf", json_pack("[o{ss}]", json_of_shape(row->shape), "type", "null"));
+  else if (types[row->kind] && row->needed) json_object_set_new(s, "type", json_string(types[row->kind]));
+  else if (types[row->kind]) json_object_set_new(s, "type", json_pack("[ss]", types[row->kind], "null"));
   if (row->kind <= F_INT32) json_object_set_new(s, "minimum", json_integer((json_int_t)row->min));
   if (row->kind <= F_INT32) json_object_set_new(s, "maximum", json_integer((json_int_t)row->max));
   if (row->kind == F_REAL) json_object_set_new(s, "minimum", json_real(row->min));
   if (row->kind == F_REAL) json_object_set_new(s, "maximum", json_real(row->max));
-  if (row->kind == F_ARRAY) json_object_set_new(s, "items", json_object());
+  if (row->kind == F_ARRAY && !row->shape) json_object_set_new(s, "items", json_object());
   json_object_set_new(s, "description", json_string(row->help));
   return s;
 }
 
 json_t *fields_schema(const struct fields *fields, size_t n) {
-  json_t *properties = json_object();
+  json_t *properties = json_object(), *needed = json_array();
   for (size_t i = 0; i < n; i++)
-    for (size_t j = 0; j < fields[i].n; j++)
-      json_object_set_new(properties, fields[i].at[j].name, schema_of(&fields[i].at[j]));
-  return json_pack("{ss so}", "type", "object", "properties", properties);
+    for (size_t j = 0; j < fields[i].n; j++) {
+      const struct field *row = &fields[i].at[j];
+      if (json_object_get(properties, row->name)) continue;      // the first table speaks
+      json_object_set_new(properties, row->name, schema_of(row));
+      if (row->needed) json_array_append_new(needed, json_string(row->name));
+    }
+  return json_pack("{ss so so}", "type", "object", "properties", properties, "required", needed);
 }
 
 // The same text, in which integers beyond 64 bits, and no others, are written as other numbers.

@@ -23,12 +23,19 @@ struct field {
   size_t to;                           // offset in the struct: int64_t, int32_t, double, bool, or json_t * (borrowed)
   double min, max;                     // of numbers, inclusive
   const char *help;
+  const char *shape;                   // what a member may be, where its kind does not say it all (shapes.h); or NULL
+  bool needed;                         // a request without it is refused
 };
-#define FI(struct_, member, name, min, max, help) {name, F_INT, offsetof(struct_, member), min, max, help}
-#define FI32(struct_, member, name, min, max, help) {name, F_INT32, offsetof(struct_, member), min, max, help}
-#define FR(struct_, member, name, min, max, help) {name, F_REAL, offsetof(struct_, member), min, max, help}
-#define FB(struct_, member, name, help) {name, F_BOOL, offsetof(struct_, member), 0, 0, help}
-#define FJ(struct_, member, name, kind, help) {name, kind, offsetof(struct_, member), 0, 0, help}
+#define FI(struct_, member, name, min, max, help) \
+  {name, F_INT, offsetof(struct_, member), min, max, help, NULL, false}
+#define FI32(struct_, member, name, min, max, help) \
+  {name, F_INT32, offsetof(struct_, member), min, max, help, NULL, false}
+#define FR(struct_, member, name, min, max, help) \
+  {name, F_REAL, offsetof(struct_, member), min, max, help, NULL, false}
+#define FB(struct_, member, name, help) {name, F_BOOL, offsetof(struct_, member), 0, 0, help, NULL, false}
+#define FJ(struct_, member, name, kind, help) FS(struct_, member, name, kind, NULL, help)
+#define FS(struct_, member, name, kind, shape, help) {name, kind, offsetof(struct_, member), 0, 0, help, shape, false}
+#define FN(struct_, member, name, kind, shape, help) {name, kind, offsetof(struct_, member), 0, 0, help, shape, true}
 struct fields { const struct field *at; size_t n; };
 #define FIELDS(array) {array, COUNT(array)}
 
@@ -36,6 +43,7 @@ struct fields { const struct field *at; size_t n; };
 // faults ("options.").
 int fields_read(const json_t *object, const char *prefix, struct fields fields, void *to, fault *f);
 json_t *fields_schema(const struct fields *fields, size_t n);    // of JSON Schema
+json_t *json_of_shape(const char *shape);                        // of shapes.h
 
 // A body as a JSON object.  Depth and numbers are bounded.
 json_t *json_body(const str *body, fault *f);

@@ -1,6 +1,7 @@
 // llama.cpp's endpoints, with its names of fields and figures.
 #include "serve/call.h"
 #include "serve/families.h"
+#include "serve/shapes.h"
 #include "serve/vector.h"
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,11 @@ static json_t *llama_error(const fault *f) {
   return e;
 }
 
-const struct family llama_family = {"llama.cpp", llama_error};
+const struct family llama_family = {
+  "llama.cpp", llama_error,
+  "{'type':'object','required':['error'],'properties':{'error':{'type':'object','required':['code','message','type'],"
+  "'properties':{'code':{'type':'integer'},'message':{'type':'string'},'type':{'type':'string'}}}}}",
+  "text/event-stream"};
 
 // ---- the model and the server ---------------------------------------------------------------------------------------
 
@@ -142,7 +147,8 @@ void llama_tokenize(server *s, exchange *x) {
   small(s, x, tokenize_fields, &p, tokenized);
 }
 
-static const struct field detokenize_table[] = {FJ(P, tokens, "tokens", F_ARRAY, "token ids")};
+static const struct field detokenize_table[] = {
+  FS(P, tokens, "tokens", F_ARRAY, "{'type':'array','items':{'type':'integer','minimum':0}}", "token ids")};
 static const struct fields detokenize_fields = FIELDS(detokenize_table);
 const struct fields *const llama_detokenize_fields[] = {&detokenize_fields, NULL};
 
@@ -172,8 +178,8 @@ void llama_detokenize(server *s, exchange *x) {
 }
 
 static const struct field template_table[] = {
-  FJ(P, messages, "messages", F_ARRAY, "the conversation"),
-  FJ(P, tools, "tools", F_ARRAY, "functions that the model may call"),
+  FN(P, messages, "messages", F_ARRAY, SHAPE_MESSAGES, "the conversation"),
+  FS(P, tools, "tools", F_ARRAY, SHAPE_TOOLS, "functions that the model may call"),
   FJ(P, variables, "chat_template_kwargs", F_OBJECT, "further variables of the chat template"),
 };
 static const struct fields template_fields = FIELDS(template_table);
@@ -197,7 +203,7 @@ void llama_template(server *s, exchange *x) {
   FI(P, n_top, "n_probs", 0, 1000, "log-probabilities of so many likeliest tokens at each place"), \
   FB(P, return_tokens, "return_tokens", "the ids of the answer")
 static const struct field completion_table[] = {
-  FJ(P, prompt, "prompt", F_ANY, "a text, token ids, a mixture of both, or an array of such prompts"),
+  FN(P, prompt, "prompt", F_ANY, SHAPE_PROMPT, "a text, token ids, a mixture of both, or an array of such prompts"),
   COMPLETION,
 };
 static const struct fields completion_fields = FIELDS(completion_table);
@@ -290,7 +296,7 @@ void llama_completion(server *s, exchange *x) {
 static const struct field infill_table[] = {
   FJ(P, input, "input_prefix", F_TEXT, "what stands before"),
   FJ(P, suffix, "input_suffix", F_TEXT, "what stands after"),
-  FJ(P, extra, "input_extra", F_ARRAY, "other files: [{\"filename\", \"text\"}]"),
+  FS(P, extra, "input_extra", F_ARRAY, SHAPE_PARTS, "other files: [{\"filename\", \"text\"}]"),
   FJ(P, prompt, "prompt", F_TEXT, "what the answer begins with"),
   COMPLETION,
 };

@@ -7,12 +7,15 @@
 #include <time.h>
 #include "serve/call.h"
 #include "serve/families.h"
+#include "serve/shapes.h"
 #include "serve/vector.h"
 
 static json_t *ollama_error(const fault *f) {
   return json_pack("{so}", "error", json_of_text(f->text, strlen(f->text)));
 }
-const struct family ollama_family = {"ollama", ollama_error};
+const struct family ollama_family = {
+  "ollama", ollama_error,
+  "{'type':'object','required':['error'],'properties':{'error':{'type':'string'}}}", "application/x-ndjson"};
 
 // ---- the model ------------------------------------------------------------------------------------------------------
 
@@ -141,20 +144,30 @@ void ollama_show(server *s, exchange *x) {
   FJ(P, model, "model", F_TEXT, "the model; where the server has one, any name is taken"), \
   FB(P, stream, "stream", "lines as the answer is made (default true)"), \
   FJ(P, options, "options", F_OBJECT, "num_predict, temperature, seed, stop and the like"), \
-  FJ(P, format, "format", F_ANY, "json, or a schema of the answer"), \
+  FS(P, format, "format", F_ANY, "{'anyOf':[{'enum':['','json']}," SHAPE_SCHEMA "]}", \
+     "json, or a schema of the answer"), \
   FJ(P, thinking, "think", F_ANY, "whether the model reasons first")
-static const struct field chat_table[] = {FJ(P, messages, "messages", F_ARRAY, "the conversation"),
-                                          FJ(P, tools, "tools", F_ARRAY, "functions that the model may call"), SHARED};
+static const struct field chat_table[] = {
+  FS(P, messages, "messages", F_ARRAY, "{'type':'array','items':" SHAPE_MESSAGE "}", "the conversation"),
+  FS(P, tools, "tools", F_ARRAY, SHAPE_TOOLS, "functions that the model may call"), SHARED};
 static const struct field generate_table[] = {
   FJ(P, prompt, "prompt", F_TEXT, "the prompt"), FJ(P, system, "system", F_TEXT, "what the model is told before"),
   FB(P, raw, "raw", "the prompt is taken as it stands"),
-  FJ(P, suffix, "suffix", F_TEXT, "not supported here: /infill is"), SHARED};
+  FS(P, suffix, "suffix", F_TEXT, "{'type':'string','maxLength':0}", "not supported here: /infill is"), SHARED};
 static const struct fields chat_fields = FIELDS(chat_table), generate_fields = FIELDS(generate_table);
 const struct fields *const ollama_chat_fields[] = {&chat_fields, NULL}, *const ollama_generate_fields[] = {
                                                                           &generate_fields, NULL};
 static const struct field options_table[] = {
   FI(P, max_tokens, "num_predict", -2, INT32_MAX, "tokens of the answer at most; -1, -2: until it ends")};
 static const struct fields options_fields = FIELDS(options_table);
+
+// Also where the request only loads the model.
+static int check_format(call *c) {
+  const json_t *v = c->p.format;
+  const char *text = json_string_value(v);
+  if (!v || json_is_object(v) || json_is_boolean(v) || (text && (!*text || !strcmp(text, "json")))) return 0;
+  return fault_set(&c->fault, 400, "format", "'format' must be json or a schema");
+}
 
 static int read_options(call *c) {
   struct params *p = &c->p;
@@ -166,8 +179,6 @@ static int read_options(call *c) {
   p->stream = !json_is_false(json_object_get(c->body, "stream"));
   if (!format || (json_is_string(format) && !json_string_length(format))) return 0;
   if (!json_is_string(format)) return call_schema(c, format, "format");
-  if (strcmp(json_string_value(format), "json"))
-    return fault_set(&c->fault, 400, "format", "'format' must be json or a schema");
   json_t *any = json_pack("{ss}", "type", "object");
   int status = call_schema(c, any, "format");
   json_decref(any);
@@ -321,7 +332,9 @@ static bool answer_loaded(call *c, bool asked) {
 void ollama_chat(server *s, exchange *x) {
   if (answer_goodbye(s, x, true) || !model_for(s, x)) return;
   call *c = call_new(s, x, &speaker, chat_fields);
-  if (!c || answer_loaded(c, json_array_size(c->p.messages) > 0)) return;
+  if (!c) return;
+  if (check_format(c)) { call_refuse(c); return; }
+  if (answer_loaded(c, json_array_size(c->p.messages) > 0)) return;
   if (adapt(c) || add_chat(c, c->p.messages) || read_options(c)) call_refuse(c);
   else call_go(c);
 }
@@ -329,7 +342,9 @@ void ollama_chat(server *s, exchange *x) {
 void ollama_generate(server *s, exchange *x) {
   if (answer_goodbye(s, x, false) || !model_for(s, x)) return;
   call *c = call_new(s, x, &speaker, generate_fields);
-  if (!c || answer_loaded(c, c->p.prompt && json_string_length(c->p.prompt))) return;
+  if (!c) return;
+  if (check_format(c)) { call_refuse(c); return; }
+  if (answer_loaded(c, c->p.prompt && json_string_length(c->p.prompt))) return;
   if (add_prompt(c) || read_options(c)) call_refuse(c);
   else call_go(c);
 }
@@ -337,12 +352,12 @@ void ollama_generate(server *s, exchange *x) {
 // ---- vectors of texts -----------------------------------------------------------------------------------------------
 
 static const struct field embed_table[] = {
-  FJ(P, input, "input", F_ANY, "a text, or an array of texts"),
+  FN(P, input, "input", F_ANY, SHAPE_PROMPT, "a text, or an array of texts"),
   FB(P, truncate, "truncate", "a text that is too long is cut (default); false: it is refused"),
   FI(P, dimensions, "dimensions", 0, INT32_MAX, "elements of a vector: as many as the model makes"),
 };
 static const struct fields embed_fields = FIELDS(embed_table);
-static const struct field embedding_table[] = {FJ(P, input, "prompt", F_TEXT, "a text")};
+static const struct field embedding_table[] = {FN(P, input, "prompt", F_TEXT, NULL, "a text")};
 static const struct fields embedding_fields = FIELDS(embedding_table);
 const struct fields *const ollama_embed_fields[] = {&embed_fields, NULL}, *const ollama_embedding_fields[] = {
                                                                             &embedding_fields, NULL};

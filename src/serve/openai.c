@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "serve/call.h"
 #include "serve/families.h"
+#include "serve/shapes.h"
 #include "serve/vector.h"
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,12 @@ static json_t *openai_error(const fault *f) {
   return e;
 }
 
-const struct family openai_family = {"OpenAI", openai_error};
+const struct family openai_family = {
+  "OpenAI", openai_error,
+  "{'type':'object','required':['error'],'properties':{'error':{'type':'object','required':"
+  "['message','type','param','code'],'properties':{'message':{'type':'string'},'type':{'type':'string'},"
+  "'param':{'type':['string','null']},'code':{'type':['string','null']}}}}}",
+  "text/event-stream"};
 
 // ---- the model ------------------------------------------------------------------------------------------------------
 
@@ -83,7 +89,9 @@ void openai_model(server *s, exchange *x) {
   FI(P, max_tokens, "max_tokens", -1, INT32_MAX, "tokens of the answer at most; -1: until the context is full"), \
   FI(P, max_tokens, "n_predict", -1, INT32_MAX, "the same"), \
   FI(P, n, "n", 1, 128, "how many answers"), \
-  FJ(P, stream_options, "stream_options", F_OBJECT, "{\"include_usage\": true}: a last chunk with usage")
+  FS(P, stream_options, "stream_options", F_OBJECT, \
+     "{'type':'object','properties':{'include_usage':{'type':['boolean','null']}}}", \
+     "{\"include_usage\": true}: a last chunk with usage")
 
 static int read_stream_options(call *c) {
   static const struct field table[] = {FB(P, include_usage, "include_usage", "")};
@@ -145,7 +153,7 @@ static json_t *progress_of(const event *e) {
 // ---- /v1/completions ------------------------------------------------------------------------------------------------
 
 static const struct field completion_table[] = {
-  FJ(P, prompt, "prompt", F_ANY, "a text, token ids, or an array of such prompts"),
+  FN(P, prompt, "prompt", F_ANY, SHAPE_PROMPT, "a text, token ids, or an array of such prompts"),
   SHARED,
   FI(P, top_logprobs, "logprobs", 0, 100, "log-probabilities of each token and of the N likeliest"),
   FB(P, echo, "echo", "the prompt stands before the answer; with logprobs its tokens are scored"),
@@ -286,15 +294,15 @@ void openai_completions(server *s, exchange *x) {
 // ---- /v1/chat/completions -------------------------------------------------------------------------------------------
 
 static const struct field chat_table[] = {
-  FJ(P, messages, "messages", F_ARRAY, "the conversation: [{\"role\", \"content\"}]"),
+  FN(P, messages, "messages", F_ARRAY, SHAPE_MESSAGES, "the conversation: [{\"role\", \"content\"}]"),
   SHARED,
   FI(P, max_tokens, "max_completion_tokens", -1, INT32_MAX, "the same as max_tokens"),
   FB(P, logprobs, "logprobs", "log-probabilities of the tokens"),
   FI(P, top_logprobs, "top_logprobs", 0, 20, "and of the N likeliest at each place"),
-  FJ(P, tools, "tools", F_ARRAY, "functions that the model may call"),
-  FJ(P, tool_choice, "tool_choice", F_ANY, "auto or none"),
-  FJ(P, parallel_calls, "parallel_tool_calls", F_ANY, "false: the answer ends after one call"),
-  FJ(P, response_format, "response_format", F_OBJECT, "{\"type\": text, json_object or json_schema}"),
+  FS(P, tools, "tools", F_ARRAY, SHAPE_TOOLS, "functions that the model may call"),
+  FS(P, tool_choice, "tool_choice", F_ANY, SHAPE_CHOICE, "auto or none"),
+  FS(P, parallel_calls, "parallel_tool_calls", F_ANY, SHAPE_YES_OR_NO, "false: the answer ends after one call"),
+  FS(P, response_format, "response_format", F_OBJECT, SHAPE_FORMAT, "{\"type\": text, json_object or json_schema}"),
   FJ(P, variables, "chat_template_kwargs", F_OBJECT, "further variables of the chat template"),
 };
 static const struct fields chat_fields = FIELDS(chat_table);
@@ -453,8 +461,9 @@ void openai_chat(server *s, exchange *x) {
 // ---- /v1/embeddings -------------------------------------------------------------------------------------------------
 
 static const struct field embedding_table[] = {
-  FJ(P, input, "input", F_ANY, "a text, token ids, or an array of such"),
-  FJ(P, encoding, "encoding_format", F_TEXT, "float (default), or base64 of 32-bit floats"),
+  FN(P, input, "input", F_ANY, SHAPE_PROMPT, "a text, token ids, or an array of such"),
+  FS(P, encoding, "encoding_format", F_TEXT, "{'enum':['float','base64']}",
+     "float (default), or base64 of 32-bit floats"),
   FI(P, dimensions, "dimensions", 1, INT32_MAX, "elements of a vector: as many as the model makes"),
 };
 static const struct fields embedding_fields = FIELDS(embedding_table);

@@ -4,12 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include "serve/families.h"
+#include "serve/shapes.h"
 #include "serve/vector.h"
 
 #define P struct params
 static const struct field table[] = {
-  FJ(P, query, "query", F_TEXT, "the question"),
-  FJ(P, documents, "documents", F_ARRAY, "texts, or objects with a text as \"text\""),
+  FN(P, query, "query", F_TEXT, NULL, "the question"),
+  FN(P, documents, "documents", F_ARRAY,
+     "{'type':'array','minItems':1,'maxItems':2048,'items':{'anyOf':[{'type':'string'},"
+     "{'type':'object','required':['text'],'properties':{'text':{'type':'string'}}}]}}",
+     "texts, or objects with a text as \"text\""),
   FI(P, most, "top_n", 1, INT32_MAX, "so many of the best (default: all)"),
 };
 static const struct fields fields = FIELDS(table);

@@ -6,17 +6,20 @@
 #include <string.h>
 #include "serve/call.h"
 #include "serve/families.h"
+#include "serve/shapes.h"
 
 #define P struct params
 static const struct field table[] = {
-  FJ(P, input, "input", F_ANY, "a text, or items: messages, calls of functions and their results"),
+  FN(P, input, "input", F_ANY, "{'anyOf':[{'type':'string'},{'type':'array','items':" SHAPE_OBJECT "}]}",
+     "a text, or items: messages, calls of functions and their results"),
   FJ(P, system, "instructions", F_TEXT, "what the model is told before"),
   FI(P, max_tokens, "max_output_tokens", 0, INT32_MAX, "tokens of the answer at most"),
-  FJ(P, tools, "tools", F_ARRAY, "functions that the model may call"),
-  FJ(P, tool_choice, "tool_choice", F_ANY, "auto or none"),
-  FJ(P, parallel_calls, "parallel_tool_calls", F_ANY, "false: the answer ends after one call"),
-  FJ(P, format, "text", F_OBJECT, "{\"format\": {\"type\": text, json_object or json_schema}}"),
-  FJ(P, extra, "previous_response_id", F_TEXT, "not supported: nothing is kept"),
+  FS(P, tools, "tools", F_ARRAY, SHAPE_NAMED_TOOLS, "functions that the model may call"),
+  FS(P, tool_choice, "tool_choice", F_ANY, SHAPE_CHOICE, "auto or none"),
+  FS(P, parallel_calls, "parallel_tool_calls", F_ANY, SHAPE_YES_OR_NO, "false: the answer ends after one call"),
+  FS(P, format, "text", F_OBJECT, "{'type':'object','properties':{'format':" SHAPE_FORMAT "}}",
+     "{\"format\": {\"type\": text, json_object or json_schema}}"),
+  FS(P, extra, "previous_response_id", F_TEXT, "{'type':'null'}", "not supported: nothing is kept"),
 };
 static const struct fields fields = FIELDS(table);
 const struct fields *const responses_fields[] = {&fields, &sampling_fields, NULL};

@@ -33,7 +33,12 @@ struct asked {
 };
 
 // How a group of endpoints says that something is wrong.
-struct family { const char *name; json_t *(*error)(const fault *f); };
+struct family {
+  const char *name;
+  json_t *(*error)(const fault *f);
+  const char *error_shape;             // of that (shapes.h)
+  const char *stream;                  // the type of a stream
+};
 extern const struct family openai_family, llama_family, anthropic_family, ollama_family;
 
 struct route {
@@ -44,6 +49,7 @@ struct route {
   void (*handle)(server *s, exchange *x);        // on a thread of the pool; answers x, or hands it on
   const struct fields *const *tables;  // of the body, NULL at their end; NULL: none is read
   const char *what;
+  const char *type;                    // of the answer; NULL: application/json
 };
 extern const struct route routes[];
 extern const size_t n_routes;

@@ -357,6 +357,22 @@ def test_langchain_responses(chain):
     assert "".join(p.text for p in parts) == "Hello, how are you?"
 
 
+def test_fields_that_others_covered(server):
+    """What schemathesis found: fields that nobody looked at, because another one said the same or the request only loads a model."""
+    messages = [{"role": "user", "content": "1"}]
+    for path, body, name in [("/api/chat", {"messages": [], "format": [None]}, "format"), ("/api/generate", {"prompt": "", "format": "xml"}, "format"),
+                             ("/v1/messages", {"messages": messages, "max_tokens": 1, "stop": [{}], "stop_sequences": []}, "stop"),
+                             ("/v1/responses", {"input": "1", "seed": 2**63 - 1}, "seed")]:
+        status, got = server.ask(path, body)
+        assert status == 400 and name in json.dumps(got), (path, got)
+    status, got = server.ask("/v1/messages", {"messages": messages, "max_tokens": 9, "stop_sequences": ["zzz"], "stop": "yyy"})
+    assert status == 200
+    described = server.ask("/openapi.json")[1]["paths"]["/v1/messages"]["post"]
+    schema = described["requestBody"]["content"]["application/json"]["schema"]
+    assert schema["required"] == ["messages", "max_tokens"] and schema["properties"]["messages"]["minItems"] == 1
+    assert set(described["responses"]["200"]["content"]) == {"application/json", "text/event-stream"}
+
+
 # ---- lm-eval --------------------------------------------------------------------------------------------------------------------------
 
 
