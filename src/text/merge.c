@@ -4,25 +4,28 @@
 #include <string.h>
 
 #define SHORT_WORD 40           // symbols; above, the queues are faster
+#define GIANT 65536             // bytes of a word whose memory is worth giving back
 
 void merger_reserve(merger *m, size_t n) {
   if (n <= m->cap) return;
   size_t cap = m->cap ? m->cap : 256;
   while (cap < n) cap *= 2;
-  if (cap > 65536) cap = n;     // a giant: there is at most one or two in a text
-  free(m->id); free(m->next); free(m->prev);
+  if (cap > GIANT) cap = n;     // a giant: there is at most one or two in a text
+  free(m->id); free(m->next);
   m->id = xmalloc(cap * sizeof *m->id);
   m->next = xmalloc(cap * sizeof *m->next);
-  m->prev = xmalloc(cap * sizeof *m->prev);
   m->cap = cap;
 }
 
-static void join(merger *m, uint32_t n, uint32_t i, int32_t id) {
+static void join(merger *m, uint32_t i, int32_t id) {
   uint32_t after = m->next[m->next[i]];
   m->id[i] = id;
   m->next[i] = after;
-  if (after < n) m->prev[after] = i;
+  m->next[after - 1] = i;
 }
+
+// The symbol before that at i > 0: it begins at its last byte, or its last byte says where it begins.
+static uint32_t before(const merger *m, uint32_t i) { return m->next[i - 1] == i ? i - 1 : m->next[i - 1]; }
 
 // ---- Short words ----
 
@@ -41,7 +44,7 @@ static void run_short(merger *m, uint32_t n, merge_find *find, const void *ctx) 
     for (size_t k = 1; k < count; k++)
       if (rank[k] < rank[best]) best = k;
     if (rank[best] == MERGE_NONE) return;
-    join(m, n, at[best], result[best]);
+    join(m, at[best], result[best]);
     count--;
     for (size_t k = best + 1; k < count; k++) { at[k] = at[k + 1]; rank[k] = rank[k + 1]; result[k] = result[k + 1]; }
     LOOK(best);
@@ -74,11 +77,41 @@ static uint32_t heap_pop(uint32_t *heap, size_t *n) {
 // ---- Long words: a queue of positions for each rank ----
 
 struct merge_queue {
-  uint32_t *run; size_t from, n, cap;             // positions in ascending order, run[from..n) still to come
+  // Positions in ascending order: the first and the last one waiting, and the steps between them, 7 bits a byte, the
+  // lowest first; run[from..n) are still to come.
+  unsigned char *run; size_t from, n, cap;
+  uint32_t first, last;
+  bool waiting;
   uint32_t *stray; size_t n_stray, cap_stray;     // a heap of those that came out of order
 };
 
-static bool queue_empty(const struct merge_queue *q) { return q->from == q->n && !q->n_stray; }
+static bool queue_empty(const struct merge_queue *q) { return !q->waiting && !q->n_stray; }
+
+static void append(struct merge_queue *q, uint32_t position) {
+  if (!q->waiting) {
+    q->from = q->n = 0;
+    q->first = q->last = position;
+    q->waiting = true;
+    return;
+  }
+  if (q->cap < q->n + 5) { q->cap = q->cap ? q->cap * 2 : 16; q->run = xrealloc(q->run, q->cap); }
+  uint32_t step = position - q->last;
+  for (; step > 127; step >>= 7) q->run[q->n++] = (unsigned char)(step | 128);
+  q->run[q->n++] = (unsigned char)step;
+  q->last = position;
+}
+
+static uint32_t take(struct merge_queue *q) {
+  uint32_t position = q->first, step = 0;
+  q->waiting = q->from < q->n;
+  for (unsigned shift = 0; q->from < q->n; shift += 7) {
+    unsigned char byte = q->run[q->from++];
+    step |= (uint32_t)(byte & 127) << shift;
+    if (byte < 128) break;
+  }
+  q->first += step;
+  return position;
+}
 
 static void enqueue(merger *m, uint32_t rank, uint32_t position) {
   if (!m->queue_of[rank]) {
@@ -91,13 +124,9 @@ static void enqueue(merger *m, uint32_t rank, uint32_t position) {
     m->queue_of[rank] = m->n_queues++;
   }
   struct merge_queue *q = &m->queue[m->queue_of[rank]];
-  if (queue_empty(q)) { q->from = q->n = 0; heap_push(&m->ready, &m->n_ready, &m->cap_ready, rank); }
-  if (q->n > q->from && position < q->run[q->n - 1]) {
-    heap_push(&q->stray, &q->n_stray, &q->cap_stray, position);
-    return;
-  }
-  if (q->n == q->cap) { q->cap = q->cap ? q->cap * 2 : 8; q->run = xrealloc(q->run, q->cap * sizeof *q->run); }
-  q->run[q->n++] = position;
+  if (queue_empty(q)) heap_push(&m->ready, &m->n_ready, &m->cap_ready, rank);
+  if (q->waiting && position < q->last) heap_push(&q->stray, &q->n_stray, &q->cap_stray, position);
+  else append(q, position);
 }
 
 // Takes the best candidate: false when none is left.
@@ -105,31 +134,36 @@ static bool dequeue(merger *m, uint32_t *rank, uint32_t *position) {
   if (!m->n_ready) return false;
   *rank = m->ready[0];
   struct merge_queue *q = &m->queue[m->queue_of[*rank]];
-  bool stray = q->n_stray && (q->from == q->n || q->stray[0] < q->run[q->from]);
-  *position = stray ? heap_pop(q->stray, &q->n_stray) : q->run[q->from++];
+  bool stray = q->n_stray && (!q->waiting || q->stray[0] < q->first);
+  *position = stray ? heap_pop(q->stray, &q->n_stray) : take(q);
   if (queue_empty(q)) heap_pop(m->ready, &m->n_ready);
   return true;
+}
+
+static void free_queues(merger *m) {
+  for (uint32_t i = 1; i < m->n_queues; i++) { free(m->queue[i].run); free(m->queue[i].stray); }
+  free(m->queue); free(m->queue_of); free(m->ready);
+  *m = (merger){.id = m->id, .next = m->next, .cap = m->cap};
 }
 
 static void run_long(merger *m, uint32_t n, uint32_t n_ranks, merge_find *find, const void *ctx) {
   if (!m->queue_of) { m->queue_of = xcalloc(n_ranks, sizeof *m->queue_of); m->n_queues = 1; }
   uint32_t rank, i, now;
   int32_t id;
-  m->prev[0] = MERGE_NONE;
-  for (i = 0; i < n; i = m->next[i])
-    if (m->next[i] < n) {
-      m->prev[m->next[i]] = i;
-      if (find(ctx, m, i, m->next[i], &rank, &id)) enqueue(m, rank, i);
-    }
+  for (i = 0; i < n; i = m->next[i]) {
+    if (m->next[i] > i + 1) m->next[m->next[i] - 1] = i;
+    if (m->next[i] < n && find(ctx, m, i, m->next[i], &rank, &id)) enqueue(m, rank, i);
+  }
   while (dequeue(m, &rank, &i)) {
     // Out of date if the symbol here was joined to its left neighbour, or if it or its right one has grown since.
     if (m->id[i] == INT32_MIN || m->next[i] >= n) continue;
     if (!find(ctx, m, i, m->next[i], &now, &id) || now != rank) continue;
     m->id[m->next[i]] = INT32_MIN;
-    join(m, n, i, id);
+    join(m, i, id);
     if (m->next[i] < n && find(ctx, m, i, m->next[i], &now, &id)) enqueue(m, now, i);
-    if (m->prev[i] != MERGE_NONE && find(ctx, m, m->prev[i], i, &now, &id)) enqueue(m, now, m->prev[i]);
+    if (i && find(ctx, m, before(m, i), i, &now, &id)) enqueue(m, now, before(m, i));
   }
+  if (n > GIANT) free_queues(m);                  // what is put out may need as much
 }
 
 void merger_run(merger *m, uint32_t n, size_t n_symbols, uint32_t n_ranks, merge_find *find, const void *ctx) {
@@ -139,7 +173,7 @@ void merger_run(merger *m, uint32_t n, size_t n_symbols, uint32_t n_ranks, merge
 }
 
 void merger_free(merger *m) {
-  for (uint32_t i = 1; i < m->n_queues; i++) { free(m->queue[i].run); free(m->queue[i].stray); }
-  free(m->id); free(m->next); free(m->prev); free(m->queue); free(m->queue_of); free(m->ready);
+  free_queues(m);
+  free(m->id); free(m->next);
   *m = (merger){0};
 }

@@ -10,7 +10,8 @@
 // wait in a small heap beside it.  So time is near-linear in practice, n log n at worst, and the order is exactly the
 // one above.
 //
-// Invariant: id, next and prev agree with each other after every merge; between words all queues are empty.
+// Invariant: id and next agree with each other after every merge; between words all queues are empty. The bytes of a
+// symbol behind its first have no neighbours of their own, so the last one holds the way back.
 // Look next: bpe.h and spm.h, which set up the chains and say what merges.
 #ifndef WEFT_MERGE_H
 #define WEFT_MERGE_H
@@ -24,7 +25,7 @@ typedef bool merge_find(const void *ctx, const struct merger *m, uint32_t i, uin
 // Working memory, kept from word to word.  {0} is a new one.
 typedef struct merger {
   int32_t *id;                  // [offset] what the symbol is, as the caller likes: find's result for merged ones
-  uint32_t *next, *prev;        // [offset] neighbours; prev of the first symbol: MERGE_NONE
+  uint32_t *next;               // [offset] the symbol after this one; at the last of several bytes, where it begins
   size_t cap;
   struct merge_queue *queue;    // the queues in use; queue[0] is not used
   uint32_t n_queues, cap_queues;

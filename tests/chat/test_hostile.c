@@ -66,6 +66,38 @@ static void grows_evenly(const char *what, job *work, size_t n) {
     fail_msg("%s: %zu bytes of memory for %zu of input", what, memory, twice.input);
 }
 
+// ---- texts that merge as one word ----
+
+// n letters of which any two and any four that are side by side are a token.
+static size_t one_word(size_t n, bool mixed) {
+  small s;
+  str text = {0};
+  small_init(&s, "llama", NULL);
+  small_bytes_spm(&s);
+  for (int a = 'a'; a < 'a' + 16; a++)
+    for (int b = 'a'; b < 'a' + 16; b++) {
+      char pair[4] = {(char)a, (char)b, (char)a, (char)b};
+      small_addn(&s, pair, 2, TOKEN_NORMAL, (float)-(a * 7 % 16 * 16 + b));
+      small_addn(&s, pair, 4, TOKEN_NORMAL, (float)-(1000 + a * 16 + b));
+    }
+  tokenizer *t = small_make(&s);
+  int32_t *ids;
+  size_t n_ids;
+  uint32_t x = 1;
+  for (size_t i = 0; i < n; i++, x = x * 1664525 + 1013904223) str_addc(&text, mixed ? (char)('a' + (x >> 28)) : 'a');
+  assert_int_equal(tokenizer_encode(t, text.at, text.n, false, false, &ids, &n_ids, NULL), 0);
+  assert_true(n_ids > n / 5 && n_ids < n);
+  return n;
+}
+static size_t one_letter(size_t n) { return one_word(n, false); }
+static size_t many_letters(size_t n) { return one_word(n, true); }
+
+static void test_one_word(void **state) {
+  (void)state;
+  grows_evenly("a letter, again and again", one_letter, 3500000);
+  grows_evenly("letters without a space", many_letters, 2500000);
+}
+
 // ---- vocabularies ---------------------------------------------------------------------------------------------------
 
 // Special tokens of 250 bytes each, n in all; their bytes are such that (node, byte) pairs, as a trie numbers them,
@@ -371,7 +403,7 @@ static void test_enums(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_special_tokens), cmocka_unit_test(test_overlapping_tokens),
+    cmocka_unit_test(test_one_word), cmocka_unit_test(test_special_tokens), cmocka_unit_test(test_overlapping_tokens),
     cmocka_unit_test(test_names),          cmocka_unit_test(test_colliding_keys),
     cmocka_unit_test(test_steps),          cmocka_unit_test(test_captured),
     cmocka_unit_test(test_tags),           cmocka_unit_test(test_enums),
