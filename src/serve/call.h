@@ -14,8 +14,8 @@ struct params {
   weft_sampling sampling;
   double max_prompt_ms, max_answer_ms;
   json_t *prompt, *messages, *tools, *stop, *stop_sequences, *logit_bias, *grammar, *json_schema, *response_format,
-    *variables, *tool_choice, *samplers, *model, *stream_options, *parallel_calls, *system, *thinking, *suffix, *extra, *options,
-    *format, *input, *tokens, *encoding, *query, *documents, *keep_alive;
+    *variables, *tool_choice, *samplers, *model, *stream_options, *parallel_calls, *system, *thinking, *suffix, *extra,
+    *options, *format, *input, *tokens, *encoding, *query, *documents, *keep_alive;
 };
 struct params params_default(void);
 extern const struct fields sampling_fields;    // names that llama.cpp and OpenAI share
