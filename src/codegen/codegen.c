@@ -239,7 +239,9 @@ void program_print(str *out, const program *p) {
     if (u->op == OP_CONST) str_addf(out, " %.9g", uop_const_float(u));
     else if (u->s && u->op != OP_SHUFFLE) str_addf(out, " \"%s\"", u->s);
     else if (u->op == OP_RANGE) str_addf(out, " r%lld %s", (long long)u->a, axis_kind_name((enum axis_kind)u->b));
-    else if (u->a || u->b) str_addf(out, " [%lld %lld]", (long long)u->a, (long long)u->b);
+    else if (u->a || u->b)
+      str_addf(out, u->memory ? " [%lld %lld %s]" : " [%lld %lld]", (long long)u->a, (long long)u->b,
+               memory_kind_name((enum memory_kind)u->memory));
     str_addc(out, '\n');
     if (u->op == OP_RANGE || u->op == OP_IF) indent++;
   }

@@ -234,7 +234,7 @@ static uop *bytes_in_words(graph *g, uop *u, uop *const *v, void *ctx) {
   uop *r;
   if (u->op == OP_LOAD) {
     if (u->src[0]->lanes > 1) return NULL;
-    r = uop_new(g, OP_LOAD, DT_U32, n, u->src, u->nsrc, (uarg){u->a, u->b, u->s, u->s_len});
+    r = uop_new(g, OP_LOAD, DT_U32, n, u->src, u->nsrc, uop_arg(u));
   } else if (u->op == OP_SHL || u->op == OP_SHR) {
     const uop *by = uop_unsplat(u->src[1]);
     if (by->op != OP_CONST) return NULL;
@@ -398,8 +398,8 @@ static uop *machine_types(graph *g, uop *root, const target *t) {
     if (u->op == OP_CAST && s[0]->dt == dt) to = s[0];
     else if (u->op == OP_BITCAST && s[0]->dt == dt) to = s[0];
     else if (u->op == OP_VAR && idx == DT_I32)
-      to = uop_cast(g, uop_new(g, OP_VAR, DT_I64, 1, NULL, 0, (uarg){u->a, u->b, u->s, u->s_len}), idx);
-    else to = uop_new(g, (enum op)u->op, dt, u->lanes, s, u->nsrc, (uarg){u->a, u->b, u->s, u->s_len});
+      to = uop_cast(g, uop_new(g, OP_VAR, DT_I64, 1, NULL, 0, uop_arg(u)), idx);
+    else to = uop_new(g, (enum op)u->op, dt, u->lanes, s, u->nsrc, uop_arg(u));
     map_put(&done, u, to);
   }
   uop *r = map_ptr(&done, root);

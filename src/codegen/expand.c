@@ -136,8 +136,8 @@ static uop *own_place(graph *g, uop *u, uop **s, void *ctx) {
   const uop *mem = u->src[0];
   uop *at = idx_add(g, v->src[1], idx_mul(g, c->first, uop_idx(g, mem->b)));
   if (c->lane) at = idx_add(g, idx_mul(g, at, uop_idx(g, c->lanes)), c->lane);
-  uop *own =
-    uop_new(g, OP_LOCAL, (enum dtype)mem->dt, 1, NULL, 0, (uarg){mem->a, mem->b * c->n * c->lanes, mem->s, mem->s_len});
+  uop *own = uop_new(g, OP_LOCAL, (enum dtype)mem->dt, 1, NULL, 0,
+                     (uarg){.a = mem->a, .b = mem->b * c->n * c->lanes, .memory = (enum memory_kind)mem->memory});
   return uop_index(g, own, simplify(g, at));
 }
 

@@ -209,7 +209,7 @@ static uop *output_lanes(kernel *k) {
     // A symbolic size is padded: only where that needs no guard. It may be a number of tokens: one token has no such
     // range, and its sums must be laid in the same way.
     if (r->src[0]->op != OP_CONST)
-      ok = ok && store->src[0]->src[0]->s && r->src[0]->vmax % lanes_that_fit(k, r) == 0 && !sum_has_lanes(k, r);
+      ok = ok && is_temp(store->src[0]->src[0]) && r->src[0]->vmax % lanes_that_fit(k, r) == 0 && !sum_has_lanes(k, r);
     if (ok) return r;
   }
   return NULL;

@@ -192,7 +192,7 @@ static void emit_reduces(linear *l, uop *first, int where) {
   vec_free(&group);
 }
 
-static bool is_work_group(const uop *mem) { return mem->op == OP_LOCAL && !mem->s; }
+static bool is_work_group(const uop *mem) { return mem->op == OP_LOCAL && mem->memory != MEMORY_TILE; }
 static bool is_stage(const uop *u) { return u->op == OP_STORE && !is_work_group(u->src[0]->src[0]); }
 
 // A stage: its STORE, and those of its copies (they have the same loops), in loops of their own.
@@ -261,7 +261,7 @@ static uop *emit(linear *l, uop *u) {
   // it stands before, which is all that it needs to do
   while (u->op == OP_LOAD && n > 1 && is_stage(s[n - 1])) n--;
   uop *to =
-    u->nsrc ? uop_new(l->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, s, n, (uarg){u->a, u->b, u->s, u->s_len}) : u;
+    u->nsrc ? uop_new(l->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, s, n, uop_arg(u)) : u;
   if (s != few) { free(s); free(order); }
   // loads after different stores may be one, when these are left out
   if (n < u->nsrc) {

@@ -108,7 +108,7 @@ static uop *rebind(kernel *k, const uop *u, uop **s, const change *c) {
     for (int j = 0; j < c->n; j++) out[n++] = c->fresh[j];
   }
   if (u->op == OP_REDUCE && n == values && values == 1) return out[0];
-  return uop_new(k->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, out, n, (uarg){u->a, u->b, u->s, u->s_len});
+  return uop_new(k->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, out, n, uop_arg(u));
 }
 
 static uop *guard_load(kernel *k, uop *load, const change *c) {
@@ -207,7 +207,7 @@ static bool split(kernel *k, uop *r, int64_t amount, enum axis_kind kind, bool t
   if (!even) {
     c.valid = idx_lt(g, c.expr, end);
     const uop *out = k->ast->src[0]->src[0]->src[0];
-    c.guard_stores = !(out->s && end->vmax % amount == 0);
+    c.guard_stores = !(out->memory != MEMORY_PLAIN && end->vmax % amount == 0);
   }
   uop *before = k->ast;
   replace(k, &c);
@@ -439,7 +439,7 @@ static uop *one_step(graph *g, uop *u, uop *r, map *known) {
     size_t n = 0;
     for (size_t i = 0; i < u->nsrc; i++) if (u->src[i] != r) src[n++] = u->src[i];
     if (u->a != OP_ADD || uop_first_range(u) > 1) return NULL;
-    return n == 1 ? src[0] : uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, src, n, (uarg){u->a, u->b, NULL, 0});
+    return n == 1 ? src[0] : uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, src, n, (uarg){.a = u->a, .b = u->b});
   }
   bool in[2] = {u->nsrc > 0 && holds_sum(u->src[0], r, known), u->nsrc > 1 && holds_sum(u->src[1], r, known)};
   bool sum = u->op == OP_ADD || u->op == OP_SUB;
@@ -477,7 +477,7 @@ static bool widen_one(kernel *k) {
         memcpy(src, o->src, o->nsrc * sizeof *src);
         src[0] = v;
         src[o->nsrc] = r;
-        map_put(&m, o, uop_new(k->g, OP_REDUCE, (enum dtype)o->dt, 1, src, o->nsrc + 1, (uarg){o->a, o->b, NULL, 0}));
+        map_put(&m, o, uop_new(k->g, OP_REDUCE, (enum dtype)o->dt, 1, src, o->nsrc + 1, (uarg){.a = o->a, .b = o->b}));
       }
     }
   }
@@ -517,7 +517,7 @@ bool kernel_separate(kernel *k, uop *reduce) {
   for (size_t i = 0; i < values; i++) src[i] = uop_substitute(k->g, reduce->src[i], &ranges);
   map_put(&whole, reduce,
           uop_new(k->g, OP_REDUCE, (enum dtype)reduce->dt, reduce->lanes, src, reduce->nsrc,
-                  (uarg){reduce->a, reduce->b, NULL, 0}));
+                  (uarg){.a = reduce->a, .b = reduce->b}));
   k->ast = simplify(k->g, uop_substitute(k->g, k->ast, &whole));
   map_free(&ranges); map_free(&whole);
   k->applied[k->n_applied++] = (opt){OPT_SEPARATE, number, 0};

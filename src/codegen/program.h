@@ -36,20 +36,19 @@
 #define WEFT_PROGRAM_H
 #include "codegen/descriptor.h"
 #include "graph/uop.h"
-#include <string.h>
 
 // An argument that never changes; and one that is a copy of such, in the order in which the kernel reads it
 // (schedule/layout.h).
-static inline bool is_stream(const uop *u) { return u->op == OP_PARAM && u->s && !strcmp(u->s, "stream"); }
-static inline bool is_weight(const uop *u) {
-  return is_stream(u) || (u->op == OP_PARAM && u->s && !strcmp(u->s, "weight"));
-}
+static inline bool is_stream(const uop *u) { return u->op == OP_PARAM && u->memory == MEMORY_STREAM; }
+static inline bool is_temp(const uop *u) { return u->op == OP_PARAM && u->memory == MEMORY_TEMP; }
+static inline bool is_weight(const uop *u) { return is_stream(u) || (u->op == OP_PARAM && u->memory == MEMORY_WEIGHT); }
 
 // Memory that is read in long runs, from beginning to end, and is too large to stay in a cache: streams, and what
 // outlives a run, as KV caches do.
 enum { LONG_RUN_BYTES = 1 << 20 };
 static inline bool is_long_run(const uop *u) {
-  return is_stream(u) || (u->op == OP_PARAM && !u->s && u->b > LONG_RUN_BYTES / dtype_size((enum dtype)u->dt));
+  bool kept = u->op == OP_PARAM && u->memory == MEMORY_PLAIN;
+  return is_stream(u) || (kept && u->b > LONG_RUN_BYTES / dtype_size((enum dtype)u->dt));
 }
 
 // How far ahead of its loads a program asks for bytes of such memory (OptOp PREFETCH), and which caches these go to:

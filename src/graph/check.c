@@ -49,6 +49,8 @@ static bool has_value(const node *v) { return v->dt != DT_VOID || bad(v, "%s is 
 
 // --- leaves ----------------------------------------------------------------------------------------------------------
 
+static bool is_memory(enum op op) { return op == OP_BUFFER || op == OP_PARAM || op == OP_LOCAL; }
+
 static bool leaf(const node *v) {
   const uarg *a = v->arg;
   if (v->op != OP_LANE && !one_lane(v)) return false;
@@ -237,7 +239,7 @@ static bool elementwise(const node *v) {
 
 static const uop *memory_of(const uop *u) {             // through AFTER: a version of a buffer
   while (u->op == OP_AFTER && u->nsrc) u = u->src[0];
-  return u->op == OP_BUFFER || u->op == OP_PARAM || u->op == OP_LOCAL ? u : NULL;
+  return is_memory((enum op)u->op) ? u : NULL;
 }
 
 static bool ranges(const node *v, size_t from) {
@@ -335,6 +337,7 @@ bool uop_well_formed(enum op op, enum dtype dt, int lanes, uop *const *src, size
   if (op_arity(op) >= 0 && nsrc != (size_t)op_arity(op))
     return bad(&n, "%s has %d sources, not %zu", op_name(op), op_arity(op), nsrc);
   if (lanes < 1 || lanes > UINT16_MAX) return bad(&n, "%s with %d lanes", op_name(op), lanes);
+  if (arg->memory && !is_memory(op)) return bad(&n, "%s is no memory", op_name(op));
   for (size_t i = 0; i < nsrc; i++)                     // only what has a value may be used as one
     if (src[i]->dt == DT_VOID && op != OP_SINK && op != OP_AFTER && op != OP_LOAD && op != OP_BARRIER)
       return bad(&n, "%s of %s, which has no value", op_name(op), op_name((enum op)src[i]->op));
@@ -366,6 +369,6 @@ bool uop_well_formed(enum op op, enum dtype dt, int lanes, uop *const *src, size
 }
 
 bool uop_check(const uop *u, str *why) {
-  uarg arg = {u->a, u->b, u->s, u->s_len};
+  uarg arg = uop_arg(u);
   return uop_well_formed((enum op)u->op, (enum dtype)u->dt, u->lanes, u->src, u->nsrc, &arg, why);
 }

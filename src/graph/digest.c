@@ -8,7 +8,8 @@ void uop_digest(sha256 *s, uop *root) {
   for (size_t i = 0; i < l.n; i++) {
     const uop *u = l.at[i];
     map_put(&numbers, u, (void *)i);
-    const int64_t head[] = {(int64_t)(u->op | u->dt << 8 | (uint32_t)u->lanes << 16), u->a, u->b};
+    const int64_t head[] = {(int64_t)(u->op | u->dt << 8 | (uint32_t)u->lanes << 16) | (int64_t)u->memory << 32, u->a,
+                            u->b};
     const uint32_t tail[] = {u->nsrc, u->s ? u->s_len + 1 : 0};
     sha256_add(s, head, sizeof head);
     sha256_add(s, tail, sizeof tail);

@@ -11,7 +11,7 @@ tensor *t_buffer(graph *g, int64_t id, enum dtype dt, int64_t elems) {
   return uop_new(g, OP_BUFFER, dt, 1, NULL, 0, (uarg){.a = id, .b = elems});
 }
 tensor *t_weight(graph *g, int64_t id, enum dtype dt, int64_t elems) {
-  return uop_new(g, OP_BUFFER, dt, 1, NULL, 0, (uarg){id, elems, "weight", 6});
+  return uop_new(g, OP_BUFFER, dt, 1, NULL, 0, (uarg){.a = id, .b = elems, .memory = MEMORY_WEIGHT});
 }
 tensor *t_float(graph *g, double v) { return uop_float(g, DT_F32, v); }
 tensor *t_iota(graph *g, uop *n) { return uop_new(g, OP_IOTA, DT_IDX, 1, &n, 1, (uarg){0}); }

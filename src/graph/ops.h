@@ -20,10 +20,8 @@ enum op_flags {
   /* leaves */ \
   O(CONST, 0, 0)            /* a: integer value, or the bits of a double where the dtype is a float */ \
   O(VAR, 0, 0)              /* s: name, a..b: bounds; a symbolic integer such as the position */ \
-  O(BUFFER, 0, 0)           /* a: id, b: number of elements, s: "weight" if it never changes; memory with a name, \
-  shape {b} */ \
-  O(PARAM, 0, 0)            /* a: argument number of a kernel, b: number of elements, \
-  s: "temp" where nobody minds what lies beyond a symbolic size */ \
+  O(BUFFER, 0, 0)           /* a: id, b: number of elements, a memory_kind; memory with a name, shape {b} */ \
+  O(PARAM, 0, 0)            /* a: argument number of a kernel, b: number of elements, a memory_kind */ \
   O(INVALID, 0, 0)          /* the index that is not there: WHERE(cond, i, INVALID) */ \
   /* movement: dims are IDX-typed sources, so that they may be symbolic */ \
   O(RESHAPE, -1, OPF_MOVEMENT)   /* x, d0, d1, ... */ \
@@ -98,8 +96,7 @@ enum op_flags {
   O(END, 1, OPF_ORDERED)         /* closes the loop of a RANGE */ \
   O(IF, 1, OPF_ORDERED)          /* condition */ \
   O(ENDIF, 0, OPF_ORDERED) \
-  O(LOCAL, 0, 0)            /* a: number, b: elements: memory of a work-group; s: "tile": of one tile, \
-  which one thread computes */ \
+  O(LOCAL, 0, 0)            /* a: number, b: elements, a memory_kind: of a work-group or of a tile */ \
   O(BARRIER, -1, OPF_ORDERED)    /* of the work-group; sources come first */ \
   O(PREFETCH, 1, OPF_ORDERED)    /* INDEX; a: bytes behind that address, \
   b: hint (codegen/program.h): caches ask for them; no effect */ \

@@ -22,7 +22,7 @@ enum style {
   S_CONST,     // the value
   S_VAR,       // "name" a..b
   S_A,         // [a]
-  S_AB,        // [a b]
+  S_MEMORY,    // [a b]; [a b weight]: and a memory_kind
   S_KIND,      // [a KIND]: a RANGE
   S_PERM,      // [2 0 1]: for each axis of the result, the axis of the source
   S_AXES,      // [0 2]: the bits of a
@@ -36,7 +36,7 @@ static enum style style_of(enum op op) {
   switch (op) {
   case OP_CONST: return S_CONST;
   case OP_VAR: return S_VAR;
-  case OP_BUFFER: case OP_PARAM: case OP_LOCAL: return S_AB;
+  case OP_BUFFER: case OP_PARAM: case OP_LOCAL: return S_MEMORY;
   case OP_EXTRACT: case OP_ACC: case OP_STAGE: return S_A;
   case OP_RANGE: return S_KIND;
   case OP_PERMUTE: return S_PERM;
@@ -140,7 +140,10 @@ static void add_arg(str *out, const uop *u) {
   str_add(out, " [");
   switch (st) {
   case S_A: str_addf(out, "%lld", (long long)u->a); break;
-  case S_AB: str_addf(out, "%lld %lld", (long long)u->a, (long long)u->b); break;
+  case S_MEMORY:
+    str_addf(out, "%lld %lld%s%s", (long long)u->a, (long long)u->b, u->memory ? " " : "",
+             memory_kind_name((enum memory_kind)u->memory));
+    break;
   case S_KIND: str_addf(out, "%lld %s", (long long)u->a, axis_kind_name((enum axis_kind)u->b)); break;
   case S_PERM: for (int i = 0; i < u->b; i++) str_addf(out, i ? " %d" : "%d", (int)(u->a >> 4 * i & 15)); break;
   case S_AXES: add_axes(out, u->a); break;
@@ -456,6 +459,13 @@ static bool take_kind(parser *ps, int64_t *out) {
   return fail(ps, "unknown axis kind '%.*s'", (int)(w.n < 40 ? w.n : 40), w.at);
 }
 
+static bool take_memory(parser *ps, enum memory_kind *out) {
+  word w = take_word(ps);
+  for (int i = MEMORY_PLAIN + 1; i < MEMORY_KINDS; i++)
+    if (word_is(w, memory_kind_name((enum memory_kind)i))) { *out = (enum memory_kind)i; return true; }
+  return fail(ps, "unknown kind of memory '%.*s'", (int)(w.n < 40 ? w.n : 40), w.at);
+}
+
 static bool take_raw(parser *ps, uarg *arg) {
   if (!take_int(ps, &arg->a) || !take_int(ps, &arg->b)) return false;
   if (take(ps, ']')) return true;
@@ -469,7 +479,9 @@ static bool take_bracket(parser *ps, enum op op, uarg *arg) {
   enum op by;
   switch (style_of(op)) {
   case S_A: return take_int(ps, &arg->a) && expect(ps, ']');
-  case S_AB: return take_int(ps, &arg->a) && take_int(ps, &arg->b) && expect(ps, ']');
+  case S_MEMORY:
+    return take_int(ps, &arg->a) && take_int(ps, &arg->b) &&
+           (take(ps, ']') || (take_memory(ps, &arg->memory) && expect(ps, ']')));
   case S_KIND: return take_int(ps, &arg->a) && take_kind(ps, &arg->b) && expect(ps, ']');
   case S_PERM: return take_permutation(ps, arg);
   case S_AXES: return take_axes(ps, &arg->a);

@@ -67,7 +67,7 @@ static uop *read_new(prover *p, uop *u, int lane) {
   switch (u->op) {
   case OP_CONST: return logic ? u : uop_idx(g, u->a);
   case OP_INVALID: return uop_new(g, OP_INVALID, DT_IDX, 1, NULL, 0, (uarg){0});
-  case OP_VAR: return uop_new(g, OP_VAR, DT_IDX, 1, NULL, 0, (uarg){u->a, u->b, u->s, u->s_len});
+  case OP_VAR: return uop_new(g, OP_VAR, DT_IDX, 1, NULL, 0, uop_arg(u));
   case OP_RANGE:
     return uop_new(g, OP_RANGE, DT_IDX, 1, (uop *[]){read_back(p, u->src[0], ANY_LANE)}, 1,
                    (uarg){.a = u->a, .b = u->b});

@@ -32,6 +32,10 @@ const char *axis_kind_name(enum axis_kind k) {
                                       "UPCAST", "UNROLL", "LANE",  "LOOP",  "DOT"};
   return names[k];
 }
+const char *memory_kind_name(enum memory_kind k) {
+  static const char *const names[MEMORY_KINDS] = {"", "weight", "stream", "temp", "tile"};
+  return names[k];
+}
 
 graph *graph_new(graph *parent) {
   graph *g = xcalloc(1, sizeof *g);
@@ -87,6 +91,8 @@ static uint64_t node_hash(const uop *u) {
   if (u->op != OP_BUFFER) h = hash_u64((uint64_t)u->a, h);
   h = hash_u64((uint64_t)u->b, h);
   if (u->s) h = hash_bytes(u->s, u->s_len, h);
+  const char *memory = memory_kind_name((enum memory_kind)u->memory);
+  if (*memory) h = hash_bytes(memory, strlen(memory), h);
   for (size_t i = 0; i < u->nsrc; i++) h = hash_u64(u->src[i]->hash, h);
   return h;
 }
@@ -141,7 +147,8 @@ bool uop_has_axis(const uop *u, enum axis_kind kind) {
 // By what a node is found again. Unlike the structural hash it tells layers apart: their equal nodes are not in each
 // other's way.
 static uint64_t identity(const uop *u) {
-  uint64_t h = (uint64_t)u->op | (uint64_t)u->dt << 8 | (uint64_t)u->lanes << 16 | (uint64_t)u->nsrc << 32;
+  uint64_t h = (uint64_t)u->op | (uint64_t)u->dt << 8 | (uint64_t)u->lanes << 16 | (uint64_t)u->nsrc << 32 |
+               (uint64_t)u->memory << 56;
   uint64_t rest[3] = {(uint64_t)u->a, (uint64_t)u->b, (uint64_t)(uintptr_t)u->s};
   for (size_t i = 0; i < 3 + u->nsrc; i++)
     h = ((h << 5 | h >> 59) ^ (i < 3 ? rest[i] : (uint64_t)(uintptr_t)u->src[i - 3])) * 0x9e3779b97f4a7c15ull;
@@ -150,7 +157,7 @@ static uint64_t identity(const uop *u) {
 
 static bool same_node(const uop *x, const uop *y) {
   if (x->op != y->op || x->dt != y->dt || x->lanes != y->lanes || x->nsrc != y->nsrc) return false;
-  if (x->a != y->a || x->b != y->b || x->s != y->s) return false;
+  if (x->a != y->a || x->b != y->b || x->s != y->s || x->memory != y->memory) return false;
   return !x->nsrc || !memcmp(x->src, y->src, x->nsrc * sizeof *x->src);
 }
 
@@ -184,7 +191,9 @@ uop *uop_new(graph *g, enum op op, enum dtype dt, int lanes, uop *const *src, si
   memset(t, 0, sizeof *t);
   t->op = (uint8_t)op; t->dt = (uint8_t)dt; t->lanes = (uint16_t)lanes; t->nsrc = (uint32_t)nsrc;
   t->a = arg.a; t->b = arg.b;
-  if (arg.s) { t->s = intern_string(g, arg.s, arg.s_len); t->s_len = (uint32_t)arg.s_len; }
+  t->memory = (uint8_t)arg.memory;
+  if (arg.s_len >= 1 << 24) die("%s with a text of %zu bytes", op_name(op), arg.s_len);
+  if (arg.s) { t->s = intern_string(g, arg.s, arg.s_len); t->s_len = (uint32_t)arg.s_len & 0xffffff; }
   for (size_t i = 0; i < nsrc; i++) {
     if (!src[i]) die("%s: source %zu is missing", op_name(op), i);
     t->src[i] = src[i];
@@ -227,8 +236,7 @@ uop *uop_with_src(graph *g, const uop *u, uop *const *src) {
   bool same = true;
   for (size_t i = 0; i < u->nsrc; i++) same &= src[i] == u->src[i];
   if (same) return (uop *)(uintptr_t)u;
-  int lanes = u->lanes;
-  return uop_new(g, (enum op)u->op, (enum dtype)u->dt, lanes, src, u->nsrc, (uarg){u->a, u->b, u->s, u->s_len});
+  return uop_new(g, (enum op)u->op, (enum dtype)u->dt, u->lanes, src, u->nsrc, uop_arg(u));
 }
 
 static enum dtype result_dtype(enum op op, uop *const *s) {
@@ -283,7 +291,7 @@ const uop *uop_unsplat(const uop *u) { return u->op == OP_SPLAT ? u->src[0] : u;
 
 uop *uop_var(graph *g, const char *name, int64_t lo, int64_t hi) {
   if (lo > hi) die("variable %s with bounds %lld..%lld", name, (long long)lo, (long long)hi);
-  return uop_new(g, OP_VAR, DT_IDX, 1, NULL, 0, (uarg){lo, hi, name, strlen(name)});
+  return uop_new(g, OP_VAR, DT_IDX, 1, NULL, 0, (uarg){.a = lo, .b = hi, .s = name, .s_len = strlen(name)});
 }
 
 uop *uop_cast(graph *g, uop *x, enum dtype dt) {

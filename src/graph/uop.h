@@ -29,6 +29,16 @@ enum dtype {
 };
 // IDX is the type of index arithmetic: exact integers; codegen picks 32 or 64 bits from the bounds.
 
+// What a buffer, an argument of a kernel or memory inside of one is for: BUFFER, PARAM, LOCAL.
+enum memory_kind {
+  MEMORY_PLAIN,        // BUFFER, PARAM: outlives a run; LOCAL: of a work-group
+  MEMORY_WEIGHT,       // never changes
+  MEMORY_STREAM,       // a copy of a weight, in the order in which the kernel reads it (schedule/layout.h)
+  MEMORY_TEMP,         // nobody minds what lies beyond a symbolic size
+  MEMORY_TILE,         // LOCAL: of one tile, which one thread computes
+  MEMORY_KINDS
+};
+
 typedef struct uop uop;
 typedef struct graph graph;
 enum { MAX_DIMS = 8 };
@@ -42,7 +52,8 @@ struct uop {
   uint64_t hash;             // structural
   int64_t a, b;              // the argument: meaning per op, see ops.h
   const char *s;             // interned text argument, or NULL; s_len bytes
-  uint32_t s_len, id;        // id: order of creation in its graph
+  uint32_t s_len : 24, memory : 8;     // memory: enum memory_kind
+  uint32_t id;               // order of creation in its graph
   int64_t vmin, vmax;        // sound bounds of an integer or BOOL value (every lane); INT64_MIN/MAX where unknown
   const shape *shape;        // of a tensor; NULL for a scalar (which broadcasts against any tensor)
   const uop_list *ranges;    // see uop_ranges(); NULL: none
@@ -60,9 +71,13 @@ struct recorder *graph_recorder(const graph *g);     // NULL: none
 
 // The general constructor.  Commutative sources are put in canonical order; bounds and shape are derived; no other
 // simplification.  dies on malformed nodes.
-typedef struct uarg { int64_t a, b; const char *s; size_t s_len; } uarg;
+typedef struct uarg { int64_t a, b; const char *s; size_t s_len; enum memory_kind memory; } uarg;
 uop *uop_new(graph *g, enum op op, enum dtype dt, int lanes, uop *const *src, size_t nsrc, uarg arg);
 uop *uop_with_src(graph *g, const uop *u, uop *const *src);      // the same node over other sources (same number)
+// the argument of u, for a node like it
+static inline uarg uop_arg(const uop *u) {
+  return (uarg){u->a, u->b, u->s, u->s_len, (enum memory_kind)u->memory};
+}
 uop *uop_op1(graph *g, enum op op, uop *x);                      // elementwise; result dtype follows the sources
 // scalar sources are splatted where the other is a vector
 uop *uop_op2(graph *g, enum op op, uop *x, uop *y);
@@ -101,6 +116,7 @@ const char *op_name(enum op op);
 int op_arity(enum op op);
 unsigned op_flags(enum op op);
 const char *axis_kind_name(enum axis_kind k);
+const char *memory_kind_name(enum memory_kind k);                // in text; "" for MEMORY_PLAIN
 
 const shape *shape_new(graph *g, int n, uop *const *dim);
 int64_t shape_max_elems(const shape *s);                         // product of the dims' upper bounds; dies on overflow

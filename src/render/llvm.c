@@ -552,7 +552,7 @@ static const char *index_as_i64(llvm *c, const char *x, const uop *index) {
 }
 
 static bool is_shared(const llvm *c, const uop *memory) {
-  return c->m->launched && memory->op == OP_LOCAL && !memory->s;
+  return c->m->launched && memory->op == OP_LOCAL && memory->memory != MEMORY_TILE;
 }
 static const char *pointer_to(const llvm *c, const uop *memory) {
   return memory->op == OP_PARAM ? c->m->param : is_shared(c, memory) ? c->m->shared : "ptr";

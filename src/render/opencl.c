@@ -125,7 +125,9 @@ static const char *bitcast(cstyle *c, const uop *u, const char *x) {
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
-static const char *space(const uop *m) { return m->op == OP_PARAM ? "__global" : m->s ? "__private" : "__local"; }
+static const char *space(const uop *m) {
+  return m->op == OP_PARAM ? "__global" : m->memory == MEMORY_TILE ? "__private" : "__local";
+}
 static enum dtype unit_of(const uop *m) { return cs_memory_dtype((enum dtype)m->dt); }
 
 static bool is_wide(const cstyle *c) { return c->d->max_lanes > STANDARD_LANES; }

@@ -36,7 +36,7 @@ static bool is_spine(const uop *u) {
 static bool is_constant(uop *u, map *memo) {
   void *known;
   if (map_get(memo, (uint64_t)(uintptr_t)u, &known)) return known != NULL;
-  bool c = u->op == OP_BUFFER ? u->s != NULL
+  bool c = u->op == OP_BUFFER ? u->memory == MEMORY_WEIGHT
                               : u->op != OP_VAR && u->op != OP_ASSIGN && u->op != OP_AFTER && u->op != OP_CONTIGUOUS;
   // sizes may be symbolic
   size_t n = (op_flags((enum op)u->op) & OPF_MOVEMENT) || u->op == OP_GATHER ? 1 : u->nsrc;
@@ -55,7 +55,7 @@ static bool on_weights_only(uop *u) {
 static bool reads_weights(uop *u, map *seen) {
   if (map_has(seen, u)) return false;
   map_put(seen, u, (void *)1);
-  if (u->op == OP_BUFFER && u->s) return true;
+  if (u->op == OP_BUFFER && u->memory == MEMORY_WEIGHT) return true;
   for (size_t i = 0; i < u->nsrc; i++) if (reads_weights(u->src[i], seen)) return true;
   return false;
 }
@@ -116,7 +116,7 @@ static tensor *sum(graph *g, tensor *u, unsigned axes) {
   unsigned repeated = all_axes(u) & ~(varies(u) | axes);
   const shape *s = u->shape;
   u = narrow_axes(g, u, repeated);
-  u = uop_new(g, OP_REDUCE_AXIS, (enum dtype)u->dt, 1, &u, 1, (uarg){OP_ADD, axes, NULL, 0});
+  u = uop_new(g, OP_REDUCE_AXIS, (enum dtype)u->dt, 1, &u, 1, (uarg){.a = OP_ADD, .b = axes});
   uop *d[MAX_DIMS];
   for (int i = 0; i < s->n; i++) d[i] = axes >> i & 1 ? uop_idx(g, 1) : s->dim[i];
   return t_expand(g, u, s->n, d);
@@ -640,7 +640,8 @@ static void find_weights(rewriting *r, uop *u, stands *s) {
   map_put(&s->seen, u, u);
   if (u->op == OP_BUFFER)
     stand_for(s, u,
-              uop_new(g, OP_BUFFER, (enum dtype)u->dt, 1, NULL, 0, (uarg){PLACEHOLDER - ++s->n, u->b, u->s, u->s_len}));
+              uop_new(g, OP_BUFFER, (enum dtype)u->dt, 1, NULL, 0,
+                      (uarg){.a = PLACEHOLDER - ++s->n, .b = u->b, .memory = (enum memory_kind)u->memory}));
   uop *by = u->op == OP_GATHER ? u->src[1] : NULL;
   if (by && by->shape && by->vmin < by->vmax && !is_constant(by, &r->constant)) {         // what chooses among weights
     tensor *t = t_cast(g, stand_in(g, by, PLACEHOLDER - ++s->n, DT_I32), DT_IDX);

@@ -28,7 +28,7 @@ static bool is_float_sum(const uop *u) { return is_sum(u) && dtype_is_float((enu
 static int64_t bytes_of(const uop *weight) { return weight->b * dtype_size((enum dtype)weight->dt); }
 
 static uop *largest_weight(const forms *f, uop *u) {
-  uop *most = u->op == OP_BUFFER && u->s ? u : NULL;
+  uop *most = u->op == OP_BUFFER && u->memory == MEMORY_WEIGHT ? u : NULL;
   if (is_leaf(u) || is_float_sum(u)) return most;
   size_t n = is_movement(u) || u->op == OP_GATHER ? 1 : u->nsrc;
   for (size_t i = 0; i < n; i++) {

@@ -172,7 +172,7 @@ static bool may_store(const uop *u) {
 // the structure of a reduction over it would depend on whether it was.
 static void note_constant(const decide *d, const uop *u, fact *to) {
   bool constant = u->op == OP_BUFFER
-                    ? u->s != NULL
+                    ? u->memory == MEMORY_WEIGHT
                     : u->op != OP_VAR && u->op != OP_ASSIGN && u->op != OP_AFTER && u->op != OP_CONTIGUOUS;
   // one of several weights is a weight, whatever chooses it
   size_t n = u->op == OP_GATHER || (op_flags((enum op)u->op) & OPF_MOVEMENT) ? 1 : u->nsrc;

@@ -52,7 +52,7 @@ typedef struct finding {
 
 // --- what is read ----------------------------------------------------------------------------------------------------
 
-static bool is_weight_memory(const uop *buf) { return buf->op == OP_PARAM && buf->s && !strcmp(buf->s, "weight"); }
+static bool is_weight_memory(const uop *buf) { return buf->op == OP_PARAM && buf->memory == MEMORY_WEIGHT; }
 
 // The factor of range r in an index; -1: it is no plain term.
 static int64_t factor_of(uop *index, const uop *r) {
@@ -627,7 +627,7 @@ static const layout *lay_out(graph *g, arena *mem, const uop_list *l, uop *store
   int64_t bytes = f.share * f.lanes;
   for (int i = 0; ok && i < f.n_parts; i++) ok = mul_i64(bytes, f.part[i].size, &bytes);
   uop *moved_to[MOST_LOADS], *stream = ok ? uop_new(g, OP_PARAM, DT_U8, 1, NULL, 0,
-                                                    (uarg){weight->a, bytes, "stream", 6}) : NULL;
+                                                    (uarg){.a = weight->a, .b = bytes, .memory = MEMORY_STREAM}) : NULL;
   for (int i = 0; ok && i < f.n_loads; i++) ok = (moved_to[i] = moved(&f, f.load[i], stream)) != NULL;
   ok = ok && bytes <= weight->b * f.element;
   for (int i = 0; ok && i < f.n_loads; i++) map_put(loads, f.load[i], moved_to[i]);

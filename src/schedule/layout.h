@@ -35,8 +35,8 @@ typedef struct layout {
 } layout;
 
 // Makes the kernels of a schedule read weights in layouts of theirs (sched_kernel.layouts): where lanes of sums are
-// rows of a weight that lie apart in the file, that weight becomes the PARAM "stream", U8, of layout->bytes elements.
-// choose: the kind for buffer `id` (NULL: LAYOUT_ROWS for all). Everything is allocated in g's arena.
+// rows of a weight that lie apart in the file, that weight becomes the PARAM of kind stream, U8, of layout->bytes
+// elements. choose: the kind for buffer `id` (NULL: LAYOUT_ROWS for all). Everything is allocated in g's arena.
 typedef enum layout_kind layout_choice(void *ctx, int64_t id);
 void layout_weights(graph *g, schedule *s, const layout_target *t, layout_choice *choose, void *ctx);
 // The kernel that makes the copy: SINK(STORE...) over the copy as argument 0 and the file's bytes as argument 1, in

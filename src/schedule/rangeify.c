@@ -225,7 +225,7 @@ static uop *stage_store(lowering *l, uop *u, const place *at) {
   }
   if (u->a) src[0] = uop_index(g, map_ptr(&l->f->stored, u), temp_index(g, u->shape, at));
   else {
-    mem = uop_new(g, OP_LOCAL, (enum dtype)u->dt, 1, NULL, 0, (uarg){.a = number, .b = size, .s = "tile", .s_len = 4});
+    mem = uop_new(g, OP_LOCAL, (enum dtype)u->dt, 1, NULL, 0, (uarg){.a = number, .b = size, .memory = MEMORY_TILE});
     src[0] = uop_index(g, mem, inner_index(g, u->shape, &p, at));
   }
   src[1] = lower(l, u->src[0], &p);

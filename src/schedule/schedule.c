@@ -148,7 +148,8 @@ static bool is_small(const builder *b, const uop *root, uop *store) {
   double steps = 0;
   for (size_t i = 0; i < all.n; i++) {
     const uop *u = all.at[i];
-    if (u->op == OP_BUFFER && u->s && u->b * dtype_size((enum dtype)u->dt) > EACH_WEIGHTS) return false;
+    bool weight = u->op == OP_BUFFER && u->memory == MEMORY_WEIGHT;
+    if (weight && u->b * dtype_size((enum dtype)u->dt) > EACH_WEIGHTS) return false;
     if (u->op == OP_RANGE && u->src[0]->op != OP_CONST) return false;
     if (u->op == OP_REDUCE) steps += steps_of(u);
   }
@@ -194,8 +195,7 @@ static const form *parametrise(builder *b, const uop *root, const map *numbers) 
   }
   for (size_t i = 0; i < bufs.n; i++) {
     const uop *u = bufs.at[i];
-    uarg arg = {(int64_t)i, u->b, u->s, u->s_len};
-    if (u->a >= TEMP_IDS) arg.s = "temp", arg.s_len = 4;
+    uarg arg = {.a = (int64_t)i, .b = u->b, .memory = u->a >= TEMP_IDS ? MEMORY_TEMP : (enum memory_kind)u->memory};
     void *number;
     if (!map_get(numbers, (uint64_t)(uintptr_t)u, &number)) die("a kernel reads a buffer that is not below its tensor");
     f->order[i] = (int)(intptr_t)number;
@@ -218,7 +218,7 @@ static void see_buffer(seeing *s, uop *buf, const shape *as) {
   see_number(s, OP_BUFFER | (uint64_t)buf->dt << 8 | (uint64_t)(buf->a >= TEMP_IDS) << 16);
   see_number(s, (uint64_t)(uintptr_t)map_ptr(&s->numbers, buf));
   see_number(s, (uint64_t)buf->b);
-  see_number(s, (uint64_t)(uintptr_t)buf->s);
+  see_number(s, buf->memory);
   see_number(s, (uint64_t)(uintptr_t)as);
 }
 

@@ -96,7 +96,7 @@ static void test_tiles_are_a_processors(void **state) {
   error err = {0};
   str ir = {0};
   uop *out = rig_buf(r, DT_F32, 64), *end = rig_int(r, DT_I64, 64),
-      *tile = rig_op(r, OP_RANGE, DT_I64, 1, (uarg){0, AXIS_GLOBAL, NULL, 0}, 1, &end);
+      *tile = rig_op(r, OP_RANGE, DT_I64, 1, (uarg){.b = AXIS_GLOBAL}, 1, &end);
   rig_op(r, OP_STORE, DT_VOID, 1, (uarg){0}, 2, (uop *[]){rig_index(r, out, tile), rig_float(r, DT_F32, 1)});
   rig_op(r, OP_END, DT_VOID, 1, (uarg){0}, 1, &tile);
   const program *p = rig_program(r, "tiles");

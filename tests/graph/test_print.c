@@ -48,6 +48,7 @@ static void every_op_round_trips(void **state) {
   uop *var = made[n++] = uop_var(g, "pos", -3, 511), *f = made[n++] = uop_float(g, DT_F32, 1.5);
   uop *buf = LEAF(OP_BUFFER, DT_F32, 1, ARG(.a = 7, .b = 16)), *mem = LEAF(OP_PARAM, DT_F32, 1, ARG(.a = 0, .b = 4096));
   LEAF(OP_BUFFER, DT_F32, 1, ARG(.a = 8, .b = 16, .s = "weights \"a\"\n", .s_len = 12));
+  for (int i = 0; i < MEMORY_KINDS; i++) LEAF(OP_PARAM, DT_U8, 1, ARG(.a = i, .b = 64, .memory = (enum memory_kind)i));
   uop *inv = LEAF(OP_INVALID, DT_IDX, 1, ARG(0));
   uop *x = MAKE(OP_RESHAPE, DT_F32, 1, ARG(0), buf, i4, i1, i4);
   MAKE(OP_PERMUTE, DT_F32, 1, ARG(.a = 0x102, .b = 3), x);
@@ -135,7 +136,7 @@ static void odd_arguments_print_raw(void **state) {
   (void)state;
   graph *g = graph_new(NULL);
   uop *f = uop_float(g, DT_F32, 1);
-  uop *u = uop_new(g, OP_NEG, DT_F32, 1, &f, 1, (uarg){-4, 5, "\x01\xff", 2});
+  uop *u = uop_new(g, OP_NEG, DT_F32, 1, &f, 1, (uarg){.a = -4, .b = 5, .s = "\x01\xff", .s_len = 2});
   round_trip(u);
   char *text = text_of(&u, 1);
   assert_non_null(strstr(text, "[raw -4 5 \"\\x01\\xff\"]"));

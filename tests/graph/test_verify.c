@@ -190,8 +190,8 @@ static void machine_arithmetic_is_read_back(void **state) {
   // another lane's condition says something, through r
   b = prove(g, v3, cond4);
   assert_true(b.hi < 803);
-  uop *wraps =
-    uop_op2(g, OP_ADD, uop_new(g, OP_VAR, DT_I32, 1, NULL, 0, (uarg){0, INT32_MAX, "n", 1}), uop_int(g, DT_I32, 1));
+  uop *wraps = uop_op2(g, OP_ADD, uop_new(g, OP_VAR, DT_I32, 1, NULL, 0, (uarg){.b = INT32_MAX, .s = "n", .s_len = 1}),
+                       uop_int(g, DT_I32, 1));
   b = prove(g, wraps, NULL);
   assert_true(b.lo <= INT32_MIN && b.hi >= INT32_MAX);
   uop *mem = uop_new(g, OP_PARAM, DT_U8, 1, NULL, 0, (uarg){.a = 0, .b = 8});

@@ -57,8 +57,9 @@ static inline uop *put(rig *r, uop *u) {
   if (r->salted && computes) {
     uop *src[LANES_MOST];
     memcpy(src, u->src, u->nsrc * sizeof *src);
-    u =
-      uop_new(r->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, src, u->nsrc, (uarg){u->a, ++r->salt, u->s, u->s_len});
+    uarg arg = uop_arg(u);
+    arg.b = ++r->salt;
+    u = uop_new(r->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, src, u->nsrc, arg);
   }
   vec_push(&r->at, u);
   return u;
@@ -83,10 +84,10 @@ static inline uop *rig_bitcast(rig *r, uop *x, enum dtype dt) {
 static inline uop *rig_buf(rig *r, enum dtype dt, int64_t elems) {
   int a = r->n_bufs++;
   r->bufs[a] = (struct program_buf){dt, elems, true, true};
-  return r->params[a] = rig_op(r, OP_PARAM, dt, 1, (uarg){a, elems, NULL, 0}, 0, NULL);
+  return r->params[a] = rig_op(r, OP_PARAM, dt, 1, (uarg){.a = a, .b = elems}, 0, NULL);
 }
 static inline uop *rig_var(rig *r, const char *name, int64_t lo, int64_t hi) {
-  uop *v = rig_op(r, OP_VAR, DT_I64, 1, (uarg){lo, hi, name, strlen(name)}, 0, NULL);
+  uop *v = rig_op(r, OP_VAR, DT_I64, 1, (uarg){.a = lo, .b = hi, .s = name, .s_len = strlen(name)}, 0, NULL);
   return r->vars[r->n_vars++] = v;
 }
 static inline uop *rig_range(rig *r, uop *end, enum axis_kind kind) {

@@ -308,7 +308,7 @@ static void test_index32(void **state) {
   (void)state;
   rig *r = rig_new();
   uop *x = rig_buf(r, DT_F32, 100), *out = rig_buf(r, DT_F32, 100);
-  uop *n = rig_op(r, OP_VAR, DT_I32, 1, (uarg){0, 50, "n", 1}, 0, NULL);
+  uop *n = rig_op(r, OP_VAR, DT_I32, 1, (uarg){.b = 50, .s = "n", .s_len = 1}, 0, NULL);
   r->vars[r->n_vars++] = n;
   uop *i = rig_range(r, n, AXIS_LOOP), *j = rig2(r, OP_SUB, rig_int(r, DT_I32, 99), i);
   rig_store(r, rig_index(r, out, j), rig_load(r, rig_index(r, x, i), DT_F32, 1));

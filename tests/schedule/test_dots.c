@@ -38,7 +38,7 @@ static void show_binary(str *out, uop *u, const char *sign) {
 
 static void show(str *out, uop *u) {
   switch (u->op) {
-  case OP_BUFFER: str_addf(out, "%s%lld", u->s ? "w" : "x", (long long)u->a); return;
+  case OP_BUFFER: str_addf(out, "%s%lld", u->memory == MEMORY_WEIGHT ? "w" : "x", (long long)u->a); return;
   case OP_ADD: show_binary(out, u, "+"); return;
   case OP_SUB: show_binary(out, u, "-"); return;
   case OP_MUL: show_binary(out, u, "*"); return;
@@ -164,7 +164,7 @@ static uop *doubles(graph *g, uop *u, map *memo) {
   else if (u->dt == DT_F32 && u->op == OP_CAST) r = t_cast(g, s[0], DT_F64);
   else
     r = u->nsrc ? uop_new(g, (enum op)u->op, u->dt == DT_F32 ? DT_F64 : (enum dtype)u->dt, 1, s, u->nsrc,
-                          (uarg){u->a, u->b, u->s, u->s_len})
+                          uop_arg(u))
                 : u;
   map_put(memo, u, r);
   return r;
