@@ -295,10 +295,16 @@ static int start(engine *e, const char *path, error *err) {
   for (size_t i = 0; i < e->o.n_adapters; i++)
     if (model_adapt(e->m, e->o.adapters[i].path, e->o.adapters[i].scale, err)) return -1;
   engine_progress(e, "loading", 0.3);
-  e->n_ctx = e->o.n_ctx ? e->o.n_ctx : model_n_ctx_train(e->m);
-  if (model_n_ctx_max(e->m) && e->n_ctx > model_n_ctx_max(e->m))
-    return error_set(err, "%s: a context of %d positions, but this model has learned %d", path, e->n_ctx,
-                     model_n_ctx_max(e->m));
+  int most = model_n_ctx_max(e->m), learned = model_n_ctx_train(e->m);
+  e->n_ctx = e->o.n_ctx ? e->o.n_ctx : learned;
+  if (most && e->n_ctx > most && e->o.n_ctx)
+    return error_set(err, "%s: a context of %d positions, but of this model there are %d at most", path, e->n_ctx,
+                     most);
+  if (most && e->n_ctx > most) {
+    warning("%s: a context of %d positions, not %d as the file says: how it reads more is not there yet", path, most,
+            learned);
+    e->n_ctx = most;
+  }
   e->chunk = model_is_encoder(e->m) ? e->n_ctx : e->o.chunk > 0 ? min_i64(e->o.chunk, MAX_CHUNK) : DEFAULT_CHUNK;
   if (model_block(e->m)) e->chunk = min_i64(e->chunk, model_block(e->m));
   e->room = (int64_t)round_up((size_t)e->chunk, CHUNK_STEP);

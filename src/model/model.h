@@ -23,7 +23,7 @@ void model_key_uses(const gguf *file, const char **uses);
 int model_n_layer(const model *m);
 int model_n_vocab(const model *m);
 int model_n_ctx_train(const model *m);
-int model_n_ctx_max(const model *m);                           // as many positions as it has learned; 0: any number
+int model_n_ctx_max(const model *m);                           // as many positions as it can have; 0: any number
 // Whether it predicts nothing and sees a text as a whole: its graphs have no positions, only what LOGITS_HIDDEN says,
 // and a run is one text.
 bool model_is_encoder(const model *m);

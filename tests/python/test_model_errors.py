@@ -100,7 +100,19 @@ def test_more_positions_than_were_learned(run_weft, make_model, tmp_path):
     path = tmp_path / "m.gguf"
     make_model.write("gpt2", path)
     done = run_weft(["run", "-m", path, "--ids", "1", "-n", "1", "-c", "257"])
-    assert done.returncode == 1 and "a context of 257 positions, but this model has learned 256" in done.err
+    assert done.returncode == 1 and "a context of 257 positions, but of this model there are 256 at most" in done.err
+
+
+def test_fewer_positions_than_the_file_says(run_weft, make_model, tmp_path):
+    """A model that chooses among more positions than its indexer takes runs as far as it takes all, and says so; asked for more it does not."""
+    path = tmp_path / "m.gguf"
+    make_model.write("deepseek32", path)
+    done = run_weft(["run", "-m", path, "--ids", "1,2", "-n", "2"])
+    assert done.returncode == 0 and "a context of 128 positions, not 256 as the file says" in done.err, done.err
+    done = run_weft(["run", "-m", path, "--ids", "1,2", "-n", "2", "-c", "128"])
+    assert done.returncode == 0 and "a context of" not in done.err
+    done = run_weft(["run", "-m", path, "--ids", "1,2", "-n", "2", "-c", "129"])
+    assert done.returncode == 1 and "a context of 129 positions, but of this model there are 128 at most" in done.err
 
 
 def test_layers_by_list_and_blocks_left_out(run_weft, make_model, tmp_path):
