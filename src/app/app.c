@@ -119,12 +119,6 @@ int read_file(const char *path, char **text, size_t *n, error *err) {
   return 0;
 }
 
-static int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  c |= 32;
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 size_t unescape(char *text, size_t n) {
   static const char from[] = "nrt\\'\"", to[] = "\n\r\t\\'\"";
   size_t put = 0;
@@ -133,9 +127,9 @@ size_t unescape(char *text, size_t n) {
     if (found) {
       text[put++] = to[found - from];
       i++;
-    } else if (text[i] == '\\' && i + 3 < n && text[i + 1] == 'x' && hex_digit(text[i + 2]) >= 0 &&
-               hex_digit(text[i + 3]) >= 0) {
-      text[put++] = (char)(hex_digit(text[i + 2]) * 16 + hex_digit(text[i + 3]));
+    } else if (text[i] == '\\' && i + 3 < n && text[i + 1] == 'x' && hex_value(text[i + 2]) >= 0 &&
+               hex_value(text[i + 3]) >= 0) {
+      text[put++] = (char)(hex_value(text[i + 2]) * 16 + hex_value(text[i + 3]));
       i += 3;
     } else {
       text[put++] = text[i];

@@ -96,3 +96,9 @@ void warning(const char *fmt, ...) {
   fprintf(stderr, "weft: warning: %s\n", str_c(&s));
   str_free(&s);
 }
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}

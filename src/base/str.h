@@ -17,5 +17,6 @@ void str_blank_controls(str *s, bool lines);
 // "weft: warning: ..." on stderr, on one line whatever paths and names are in it.
 void warning(const char *fmt, ...) PRINTF_LIKE(1, 2);
 void str_free(str *s);                                     // s is the empty string again
+int hex_value(char c);                                     // of a hexadecimal digit in any case; -1: it is none
 static inline const char *str_c(const str *s) { return s->at ? s->at : ""; }
 #endif

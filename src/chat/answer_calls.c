@@ -417,9 +417,9 @@ static text_view word(text_view *v) {
 static int32_t hex4(text_view v) {
   int32_t c = 0;
   for (size_t i = 0; i < 4; i++) {
-    char d = i < v.n ? v.at[i] : 0;
-    if (!((d >= '0' && d <= '9') || ((d | 32) >= 'a' && (d | 32) <= 'f'))) return -1;
-    c = c << 4 | (d <= '9' ? d - '0' : (d | 32) - 'a' + 10);
+    int digit = i < v.n ? hex_value(v.at[i]) : -1;
+    if (digit < 0) return -1;
+    c = c << 4 | digit;
   }
   return c;
 }

@@ -137,8 +137,6 @@ static void number(lexer *x) {
   move_to(x, end);
 }
 
-static int hex(char c) { return digit(c) ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1; }
-
 // The escapes of Python's string literals; an unknown one keeps its backslash.
 static void unescape(lexer *x, const char *s, size_t n, str *out) {
   static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
@@ -161,7 +159,7 @@ static void unescape(lexer *x, const char *s, size_t n, str *out) {
     if (!wide) { str_addc(out, '\\'); str_addc(out, c); continue; }
     uint32_t v = 0;
     for (int k = 0; k < wide; k++) {
-      int d = ++i < n ? hex(s[i]) : -1;
+      int d = ++i < n ? hex_value(s[i]) : -1;
       if (d < 0) jinja_fail(x->r, "\\%c in a string needs %d hexadecimal digits", c, wide);
       v = v << 4 | (uint32_t)d;
     }

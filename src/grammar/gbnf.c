@@ -90,10 +90,9 @@ static int number(struct reader *r, uint32_t *out) {
 static int hex(struct reader *r, int digits, uint32_t *out) {
   uint32_t x = 0;
   for (int i = 0; i < digits; i++, r->at++) {
-    char c = r->at < r->end ? *r->at : 0, lower = (char)(c | 32);
-    if (c >= '0' && c <= '9') x = x * 16 + (uint32_t)(c - '0');
-    else if (lower >= 'a' && lower <= 'f') x = x * 16 + (uint32_t)(lower - 'a' + 10);
-    else return bad(r, "an escape needs %d hexadecimal digits", digits);
+    int digit = r->at < r->end ? hex_value(*r->at) : -1;
+    if (digit < 0) return bad(r, "an escape needs %d hexadecimal digits", digits);
+    x = x * 16 + (uint32_t)digit;
   }
   if (x > 0x10FFFF || (x >= 0xD800 && x <= 0xDFFF)) return bad(r, "U+%04X is not a character", x);
   *out = x;

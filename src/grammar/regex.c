@@ -190,10 +190,9 @@ static rx *hex(struct parser *p, size_t from, size_t least, size_t most, bool br
   uint32_t x = 0;
   size_t digits = 0;
   for (; digits < most; digits++, p->at++) {
-    char c = peek(p), lower = (char)(c | 32);
-    if (c >= '0' && c <= '9') x = x * 16 + (uint32_t)(c - '0');
-    else if (lower >= 'a' && lower <= 'f') x = x * 16 + (uint32_t)(lower - 'a' + 10);
-    else break;
+    int digit = hex_value(peek(p));
+    if (digit < 0) break;
+    x = x * 16 + (uint32_t)digit;
   }
   if (digits < least || (braced && !eat(p, "}"))) return bad(p, from, "an escape that lacks hexadecimal digits");
   if (x > 0x10FFFF) return bad(p, from, "U+%04X is not a character", x);

@@ -354,13 +354,6 @@ static bool word_to_int(parser *ps, word w, int64_t *out) {
 
 static bool take_int(parser *ps, int64_t *out) { return word_to_int(ps, take_word(ps), out); }
 
-static int hex_digit(char c) {
-  return c >= '0' && c <= '9'   ? c - '0'
-         : c >= 'a' && c <= 'f' ? c - 'a' + 10
-         : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                : -1;
-}
-
 static bool take_quoted(parser *ps, uarg *arg) {
   if (!expect(ps, '"')) return false;
   str s = {0};
@@ -370,8 +363,8 @@ static bool take_quoted(parser *ps, uarg *arg) {
     if (c == '"') { ok = true; continue; }
     if (c == '\\' && ps->p < ps->end) {
       c = *ps->p++;
-      if (c == 'x' && ps->end - ps->p >= 2 && hex_digit(ps->p[0]) >= 0 && hex_digit(ps->p[1]) >= 0) {
-        c = (char)(hex_digit(ps->p[0]) * 16 + hex_digit(ps->p[1]));
+      if (c == 'x' && ps->end - ps->p >= 2 && hex_value(ps->p[0]) >= 0 && hex_value(ps->p[1]) >= 0) {
+        c = (char)(hex_value(ps->p[0]) * 16 + hex_value(ps->p[1]));
         ps->p += 2;
       } else if (c != '"' && c != '\\') { str_free(&s); return fail(ps, "unknown escape '\\%c' in a text", c); }
     }

@@ -5,16 +5,10 @@
 #include "text/tokenizer.h"
 #include <string.h>
 
-static int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 // The byte that "<0xXX>" names, or -1.
 static int named_byte(text_view t) {
   if (t.n != 6 || memcmp(t.at, "<0x", 3) || t.at[5] != '>') return -1;
-  int hi = hex_digit(t.at[3]), lo = hex_digit(t.at[4]);
+  int hi = hex_value(t.at[3]), lo = hex_value(t.at[4]);
   return hi < 0 || lo < 0 ? -1 : hi << 4 | lo;
 }
 

@@ -3,17 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 void rwkv_unescape(text_view t, str *out) {
   for (size_t i = 0; i < t.n; i++) {
     if (t.at[i] != '\\' || i + 1 == t.n) { str_addc(out, t.at[i]); continue; }
     char c = t.at[++i];
-    int hi = c == 'x' && t.n - i > 2 ? hex_digit(t.at[i + 1]) : -1, lo = hi >= 0 ? hex_digit(t.at[i + 2]) : -1;
+    int hi = c == 'x' && t.n - i > 2 ? hex_value(t.at[i + 1]) : -1, lo = hi >= 0 ? hex_value(t.at[i + 2]) : -1;
     if (lo >= 0) { str_addc(out, (char)(hi << 4 | lo)); i += 2; }
     else str_addc(out, c == 't' ? '\t' : c == 'n' ? '\n' : c == 'r' ? '\r' : c);
   }
