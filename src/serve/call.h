@@ -77,6 +77,7 @@ int call_add_text(call *c, const char *text, size_t n, bool parse_special);
 // a string, ids, or a mixture of both
 int call_add_prompt(call *c, const json_t *prompt, bool parse_special, const char *name);
 int call_add_prompts(call *c, json_t *prompt, const char *name);           // one such, or an array of them
+int call_check_tools(call *c, const json_t *tools);      // an array of functions that have names; NULL: none
 // A conversation whose messages have OpenAI's form; they are changed.
 int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables);
 // a string or an array of them, for all requests

@@ -162,11 +162,14 @@ static const struct field options_table[] = {
 static const struct fields options_fields = FIELDS(options_table);
 
 // Also where the request only loads the model.
-static int check_format(call *c) {
+static int check_fields(call *c) {
   const json_t *v = c->p.format;
   const char *text = json_string_value(v);
-  if (!v || json_is_object(v) || json_is_boolean(v) || (text && (!*text || !strcmp(text, "json")))) return 0;
-  return fault_set(&c->fault, 400, "format", "'format' must be json or a schema");
+  if (v && !json_is_object(v) && !json_is_boolean(v) && !(text && (!*text || !strcmp(text, "json"))))
+    return fault_set(&c->fault, 400, "format", "'format' must be json or a schema");
+  if (c->p.suffix && json_string_length(c->p.suffix))
+    return fault_set(&c->fault, 400, "suffix", "'suffix' is not supported here; /infill takes one");
+  return call_check_tools(c, c->p.tools);
 }
 
 static int read_options(call *c) {
@@ -211,8 +214,6 @@ static int add_chat(call *c, json_t *messages) {
 }
 
 static int add_prompt(call *c) {
-  if (c->p.suffix && json_string_length(c->p.suffix))
-    return fault_set(&c->fault, 400, "suffix", "'suffix' is not supported here; /infill takes one");
   if (json_array_size(json_object_get(c->body, "images")))
     return fault_set(&c->fault, 400, "images", "'images': only text is understood");
   const char *text = json_string_value(c->p.prompt);
@@ -333,7 +334,7 @@ void ollama_chat(server *s, exchange *x) {
   if (answer_goodbye(s, x, true) || !model_for(s, x)) return;
   call *c = call_new(s, x, &speaker, chat_fields);
   if (!c) return;
-  if (check_format(c)) { call_refuse(c); return; }
+  if (check_fields(c)) { call_refuse(c); return; }
   if (answer_loaded(c, json_array_size(c->p.messages) > 0)) return;
   if (adapt(c) || add_chat(c, c->p.messages) || read_options(c)) call_refuse(c);
   else call_go(c);
@@ -343,7 +344,7 @@ void ollama_generate(server *s, exchange *x) {
   if (answer_goodbye(s, x, false) || !model_for(s, x)) return;
   call *c = call_new(s, x, &speaker, generate_fields);
   if (!c) return;
-  if (check_format(c)) { call_refuse(c); return; }
+  if (check_fields(c)) { call_refuse(c); return; }
   if (answer_loaded(c, c->p.prompt && json_string_length(c->p.prompt))) return;
   if (add_prompt(c) || read_options(c)) call_refuse(c);
   else call_go(c);

@@ -139,7 +139,7 @@ static int check_message(call *c, size_t i, json_t *m) {
   return open_arguments(c, i, m);
 }
 
-static int check_tools(call *c, json_t *tools) {
+int call_check_tools(call *c, const json_t *tools) {
   size_t i;
   json_t *tool;
   json_array_foreach(tools, i, tool) {
@@ -168,7 +168,7 @@ int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables) {
   if (!json_is_array(messages) || !json_array_size(messages))
     return fault_set(&c->fault, 400, "messages", "'messages' must be an array with messages");
   json_array_foreach(messages, i, m) if (check_message(c, i, m)) return -1;
-  if (check_tools(c, tools)) return -1;
+  if (call_check_tools(c, tools)) return -1;
   request *r = new_request(c);
   weft_error err;
   size_t n_messages, n_tools, n_variables, n_text = 0, n_ids = 0;

@@ -361,6 +361,7 @@ def test_fields_that_others_covered(server):
     """What schemathesis found: fields that nobody looked at, because another one said the same or the request only loads a model."""
     messages = [{"role": "user", "content": "1"}]
     for path, body, name in [("/api/chat", {"messages": [], "format": [None]}, "format"), ("/api/generate", {"prompt": "", "format": "xml"}, "format"),
+                             ("/api/chat", {"messages": [], "tools": [None]}, "tools[0]"), ("/api/generate", {"prompt": "", "suffix": "A"}, "suffix"),
                              ("/v1/messages", {"messages": messages, "max_tokens": 1, "stop": [{}], "stop_sequences": []}, "stop"),
                              ("/v1/responses", {"input": "1", "seed": 2**63 - 1}, "seed")]:
         status, got = server.ask(path, body)
