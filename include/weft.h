@@ -752,8 +752,8 @@ typedef struct weft_machine {
   char llvm[1024];           /* "22.1.8", or why there is none */
   bool has_llvm;
   char cache[1024];          /* file of the kernel cache; "" when it is off */
-  char prefetch[256]; /* how far ahead weights are asked for, as PREFETCH says it or as it was measured here
-                         ("8,t0: 21.3 GB/s; 0: 15.9; ..."); "" if neither */
+  char prefetch[256]; /* how far ahead weights are asked for, as PREFETCH says it, as it was measured here, or on
+                         another such processor ("8,t0 (known of Zen 4; GB/s of a product: 0: 15.9; ..."); "" if none */
   double barrier_ns;         /* until all threads have waited for one another; 0: not measured yet */
   int64_t cache_bytes;       /* of a core's own second cache */
   char devices[2048]; /* what DEV may name, a line each: "CL: Portable Computing Language: pthread-...", or "CL: none: "

@@ -28,13 +28,15 @@ const char *shipped_at(size_t i, size_t *n) {
   return files[i].at;
 }
 
-static bool is_model(const json_t *ranges, unsigned model) {
-  bool is = false;
+// [[first, last], ...]; false: something else.
+static bool take_models(const json_t *ranges, unsigned model, bool *is) {
+  *is = false;
   for (size_t i = 0; i < json_array_size(ranges); i++) {
-    const json_t *r = json_array_get(ranges, i);
-    is |= model >= json_integer_value(json_array_get(r, 0)) && model <= json_integer_value(json_array_get(r, 1));
+    const json_t *r = json_array_get(ranges, i), *first = json_array_get(r, 0), *last = json_array_get(r, 1);
+    if (json_array_size(r) != 2 || !json_is_integer(first) || !json_is_integer(last)) return false;
+    *is |= model >= json_integer_value(first) && model <= json_integer_value(last);
   }
-  return is;
+  return json_array_size(ranges) > 0;
 }
 
 static bool take_speeds(const json_t *speeds, machine_profile *out) {
@@ -53,7 +55,8 @@ int shipped_read(const char *json, size_t n, const cpu_features *cpu, int vector
                  machine_profile *out, error *err) {
   json_error_t at;
   const char *called, *vendor, *best;
-  int family, vectors, version;
+  int family, vectors, version, r = 0;
+  bool is_model;
   json_t *models, *speeds, *all = json_loadb(json, n, JSON_REJECT_DUPLICATES, &at);
   *out = (machine_profile){0};
   *name = 0;
@@ -61,26 +64,23 @@ int shipped_read(const char *json, size_t n, const cpu_features *cpu, int vector
   if (json_unpack_ex(all, &at, JSON_STRICT, "{s:s, s:s, s:i, s:o, s:i, s:i, s:s, s:F, s:o}", "name", &called, "vendor",
                      &vendor, "family", &family, "models", &models, "vectors", &vectors, "llvm", &version, "prefetch",
                      &best, "barrier_ns", &out->barrier_ns, "gb_s", &speeds))
-    error_set(err, "%s", at.text);
+    r = error_set(err, "%s", at.text);
   else if (strlen(called) > 31 || (strcmp(vendor, "amd") && strcmp(vendor, "intel")))
-    error_set(err, "name or vendor: '%.40s', '%.40s'", called, vendor);
-  else if (!machine_parse_prefetch(best, &out->best)) error_set(err, "prefetch: '%.40s'", best);
-  else if (!take_speeds(speeds, out)) error_set(err, "gb_s: not a speed for each way");
-  bool bad = err->text[0];
-  bool is_vendor = !bad && !cpu->arm && (!strcmp(vendor, "amd") ? cpu->amd : cpu->intel);
-  if (is_vendor && cpu->family == (unsigned)family && is_model(models, cpu->model) && vectors == vector_bits &&
-      version == llvm)
+    r = error_set(err, "name or vendor: '%.40s', '%.40s'", called, vendor);
+  else if (!take_models(models, cpu->model, &is_model)) r = error_set(err, "models: not ranges of numbers");
+  else if (!machine_parse_prefetch(best, &out->best)) r = error_set(err, "prefetch: '%.40s'", best);
+  else if (!take_speeds(speeds, out)) r = error_set(err, "gb_s: not a speed for each way");
+  else if (!cpu->arm && (!strcmp(vendor, "amd") ? cpu->amd : cpu->intel) && cpu->family == (unsigned)family &&
+           is_model && vectors == vector_bits && version == llvm)
     snprintf(name, 32, "%s", called);
   json_decref(all);
-  return bad ? -1 : 0;
+  return r;
 }
 
 bool shipped_find(const cpu_features *cpu, int vector_bits, int llvm, char *name, machine_profile *out) {
   size_t n;
   const char *text;
-  for (size_t i = 0; (text = shipped_at(i, &n)); i++) {
-    error err = {0};
-    if (!shipped_read(text, n, cpu, vector_bits, llvm, name, out, &err) && *name) return true;
-  }
+  for (size_t i = 0; (text = shipped_at(i, &n)); i++)
+    if (!shipped_read(text, n, cpu, vector_bits, llvm, name, out, NULL) && *name) return true;
   return false;
 }
