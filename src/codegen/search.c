@@ -380,20 +380,20 @@ static void set_bounds(search *s, const opt *own, int n) {
   graph_free(g);
 }
 
+// Is l what `from` is without its op of this kind, a manner?
+static bool only_lacks(const opt_list *l, const opt *from, int n, enum opt_kind kind) {
+  opt o[MOST_OPTS];
+  return is_manner(kind) && without_kind(from, n, kind, o) == l->n && !memcmp(l->opts, o, (size_t)l->n * sizeof *o);
+}
+
 // By the last op; of a list that only lacks a manner, by that one; what is shorter otherwise comes last.
 static int rank_of(const opt_list *l, const opt *from, int n) {
   static const enum opt_kind first[] = {OPT_PREFETCH, OPT_SWAP,   OPT_ORDER,     OPT_UNROLL,
                                         OPT_UPCAST,   OPT_THREAD, OPT_DESCRIPTOR};
-  opt o[MOST_OPTS];
-  for (int i = 0; i < (int)COUNT(first); i++) {
-    if (l->n >= n) {
-      if (l->n && l->opts[l->n - 1].kind == first[i]) return i;
-      continue;
-    }
-    bool without = is_manner(first[i]) && without_kind(from, n, first[i], o) == l->n;
-    if (without && !memcmp(l->opts, o, (size_t)l->n * sizeof *o)) return i;
-  }
-  return (int)COUNT(first);
+  int i = 0;
+  for (; i < (int)COUNT(first); i++)
+    if (l->n < n ? only_lacks(l, from, n, first[i]) : l->n && l->opts[l->n - 1].kind == first[i]) break;
+  return i;
 }
 
 int search_neighbours(graph *parent, uop *ast, const target *t, const opt *from, int n, opt_list *out, int most) {
