@@ -12,13 +12,11 @@
 //    load. MV_ROWS_PER_THREAD is the size for rows.
 // The structure of a reduction (1, 2) depends on the reduced ranges and the weight alone, never on batch, position or
 // threads: the order of float additions is the same for one token and for many.
-#include "codegen/opt.h"
+#include "codegen/heuristic_impl.h"
 #include <string.h>
 #include "base/env.h"
 
-typedef struct loads { uop *at[512]; int n; } loads;
-
-static void find_loads(uop *root, loads *out) {
+void find_loads(uop *root, loads *out) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &root, 1);
   out->n = 0;
@@ -28,7 +26,7 @@ static void find_loads(uop *root, loads *out) {
 }
 
 // The same without what addresses are made of.
-static void find_values(uop *u, map *seen, loads *out) {
+void find_values(uop *u, map *seen, loads *out) {
   if (map_has(seen, u)) return;
   map_put(seen, u, u);
   if (u->op == OP_LOAD) { if (out->n < (int)COUNT(out->at)) out->at[out->n++] = u; return; }
@@ -72,21 +70,21 @@ static enum stride stride_of(kernel *k, const uop *access, uop *r, int lanes, en
   return found;
 }
 
-static int axis_of(const kernel *k, const uop *r) {
+int axis_of(const kernel *k, const uop *r) {
   axes x;
   kernel_axes(k, &x);
   for (int i = 0; i < x.n; i++) if (x.at[i] == r) return i;
   return -1;
 }
 
-static bool apply(kernel *k, enum opt_kind kind, const uop *r, int amount) {
+bool apply_to(kernel *k, enum opt_kind kind, const uop *r, int amount) {
   return kernel_apply(k, (opt){kind, axis_of(k, r), amount});
 }
 
 // --- dot products ---------------------------------------------------------------------------------------------------
 
 // Coefficient of range r in an index, or -1 where it is not a plain term.
-static int64_t coefficient(const uop *index, const uop *r) {
+int64_t index_coefficient(const uop *index, const uop *r) {
   uop *i = index->src[1];
   idx_sum s;
   if (!uop_varies(i, r)) return 0;
@@ -117,7 +115,7 @@ static bool dot_fits(const kernel *k, const uop *reduce, const uop *lane, const 
     return false;
   if (acc != DT_I32 && descriptor_lanes(k->t->descriptors, acc, k->t->vector_bytes / 4, lane->src[0]->a) < 4)
     return false;
-  if (coefficient(x->src[0], inner) != 1 || coefficient(x->src[0], lane) != 0) return false;
+  if (index_coefficient(x->src[0], inner) != 1 || index_coefficient(x->src[0], lane) != 0) return false;
   loads l = {.n = 0};
   map seen = {0};
   find_values(a, &seen, &l);                      // which expert's bytes they are is one number for all lanes
@@ -131,7 +129,7 @@ static bool dot_fits(const kernel *k, const uop *reduce, const uop *lane, const 
   return together;
 }
 
-static bool binds(const uop *reduce, const uop *r) {
+bool reduce_binds(const uop *reduce, const uop *r) {
   for (size_t i = (size_t)uop_first_range(reduce); i < reduce->nsrc; i++) if (reduce->src[i] == r) return true;
   return false;
 }
@@ -169,7 +167,7 @@ static bool dot_lanes(kernel *k) {
   // a reduction over the same range that is no dot product gets ranges of its own
   uop *other = NULL;
   for (size_t i = 0; ok && i < l.n && !other; i++)
-    if (l.at[i]->op == OP_REDUCE && l.at[i] != dot && binds(l.at[i], x.at[inner]) &&
+    if (l.at[i]->op == OP_REDUCE && l.at[i] != dot && reduce_binds(l.at[i], x.at[inner]) &&
         !dot_fits(k, l.at[i], x.at[lane], x.at[inner]))
       other = l.at[i];
   arena_free(a);
@@ -281,9 +279,9 @@ static bool lane_one_reduce(kernel *k) {
     // a range shared with a reduction that is laid in lanes another way is no range for lanes: part them
     bool apart = false;
     for (size_t j = 0; j < l.n && !apart; j++)
-      apart = l.at[j]->op == OP_REDUCE && l.at[j] != u && binds(l.at[j], r) &&
+      apart = l.at[j]->op == OP_REDUCE && l.at[j] != u && reduce_binds(l.at[j], r) &&
               (has_lane(l.at[j]) || uop_has_axis(l.at[j], AXIS_LANE));
-    did = apart ? kernel_separate(k, u) : apply(k, OPT_LANES, r, lanes_that_fit(k, r));
+    did = apart ? kernel_separate(k, u) : apply_to(k, OPT_LANES, r, lanes_that_fit(k, r));
   }
   arena_free(a);
   return did;
@@ -303,7 +301,7 @@ static int outputs_of(const kernel *k, const uop *reduce) {
 
 // The longest; of equal ones that which makes most of the output (the sum over values, not the one that it is divided
 // by), and of those the outer one: the product, not the norm of what it multiplies.
-static uop *main_reduce(kernel *k, int *count) {
+uop *main_reduce(kernel *k, int *count) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
   uop *best = NULL;
@@ -337,8 +335,8 @@ static void unroll_blocks(kernel *k) {
     }
     if (!pick || pick->src[0]->op != OP_CONST) return;
     int64_t size = pick->src[0]->a;
-    if (size <= 8 && unrolled * size <= MAX_UNROLL) { if (!apply(k, OPT_UNROLL, pick, 0)) return; continue; }
-    if (unrolled == 1 && size % DENSE_UNROLL == 0) apply(k, OPT_UNROLL, pick, DENSE_UNROLL);
+    if (size <= 8 && unrolled * size <= MAX_UNROLL) { if (!apply_to(k, OPT_UNROLL, pick, 0)) return; continue; }
+    if (unrolled == 1 && size % DENSE_UNROLL == 0) apply_to(k, OPT_UNROLL, pick, DENSE_UNROLL);
     return;
   }
 }
@@ -352,14 +350,14 @@ static void upcast_inner(kernel *k) {
     for (size_t i = 2; i < store->nsrc && !again; i++) {
       uop *r = store->src[i];
       if (r->b == AXIS_LOOP && !map_has(&tiles, r) && r->src[0]->op == OP_CONST && r->src[0]->a <= 4)
-        again = apply(k, OPT_UPCAST, r, 0);
+        again = apply_to(k, OPT_UPCAST, r, 0);
     }
     map_free(&tiles);
   }
 }
 
 // Does some load of the reduction's body stay the same along r, so that a tile along r shares it?
-static bool shares_loads(uop *reduce, uop *r) {
+bool shares_loads(uop *reduce, uop *r) {
   loads l;
   find_loads(reduce->src[0], &l);
   bool depends = false, shared = false;
@@ -380,10 +378,10 @@ static int token_tile(const kernel *k, const uop *tokens) {
 
 // Is r in nothing but addresses that grow evenly with it? A shift or a choice by a loop's counter costs what a constant
 // would not.
-static bool only_in_addresses(uop *u, uop *r, map *seen) {
+bool only_in_addresses(uop *u, uop *r, map *seen) {
   if (map_has(seen, u) || !uop_varies(u, r)) return true;
   map_put(seen, u, u);
-  if (u->op == OP_LOAD) return coefficient(u->src[0], r) >= 0;
+  if (u->op == OP_LOAD) return index_coefficient(u->src[0], r) >= 0;
   if (u == r) return false;
   size_t n = u->op == OP_REDUCE ? (size_t)uop_first_range(u) : u->nsrc;
   for (size_t i = 0; i < n; i++) if (!only_in_addresses(u->src[i], r, seen)) return false;
@@ -430,7 +428,7 @@ static bool worth_unrolling(kernel *k, uop *reduce, uop *r) {
 }
 
 // Around a dot product what is inside the outermost reduction is unrolled, as far as its steps share anything.
-static void unroll_dot(kernel *k) {
+void unroll_dot(kernel *k) {
   for (bool again = true; again;) {
     again = false;
     arena *a = arena_new();
@@ -439,7 +437,7 @@ static void unroll_dot(kernel *k) {
       uop *u = l.at[i];
       if (u->op != OP_REDUCE || u->dt != DT_I32) continue;
       for (size_t j = (size_t)uop_first_range(u); j < u->nsrc && !again; j++)
-        again = worth_unrolling(k, u, u->src[j]) && apply(k, OPT_UNROLL, u->src[j], 0);
+        again = worth_unrolling(k, u, u->src[j]) && apply_to(k, OPT_UNROLL, u->src[j], 0);
     }
     arena_free(a);
   }
@@ -470,7 +468,7 @@ static void two_sums(kernel *k) {
   for (int i = 0; i + 1 < x.n_out; i++)
     if (x.at[i]->b == AXIS_LOOP && x.at[i + 1]->b == AXIS_LANE && x.at[i]->src[0]->op == OP_CONST &&
         x.at[i]->src[0]->a % 2 == 0) {
-      apply(k, OPT_UPCAST, x.at[i], 2);
+      apply_to(k, OPT_UPCAST, x.at[i], 2);
       return;
     }
 }
@@ -490,7 +488,7 @@ static void both_halves(kernel *k) {
   for (size_t i = 2; i + 1 < store->nsrc; i++) {
     uop *r = store->src[i];
     if (r->b == AXIS_LOOP && uop_is_int(r->src[0], 2) && store->src[i + 1]->b == AXIS_LANE) {
-      apply(k, OPT_UPCAST, r, 0);
+      apply_to(k, OPT_UPCAST, r, 0);
       return;
     }
   }
@@ -504,9 +502,9 @@ static bool lies_inside(const kernel *k, const uop *r) {
   kernel_axes(k, &x);
   for (int j = 0; j < l.n; j++) {
     const uop *at = l.at[j]->src[0];
-    int64_t step = is_stream(at->src[0]) ? coefficient(at, r) : 0;
+    int64_t step = is_stream(at->src[0]) ? index_coefficient(at, r) : 0;
     for (int i = x.n_out; step > 0 && i < x.n; i++)
-      if (x.at[i]->b == AXIS_REDUCE && coefficient(at, x.at[i]) > step) return true;
+      if (x.at[i]->b == AXIS_REDUCE && index_coefficient(at, x.at[i]) > step) return true;
   }
   return false;
 }
@@ -520,7 +518,7 @@ static void side_by_side(kernel *k) {
     if (r->b == AXIS_UPCAST || r->src[0]->op != OP_CONST) return;
     if (r->b == AXIS_LOOP && r->src[0]->a <= 4 && lies_inside(k, r)) row = r;
   }
-  if (row) apply(k, OPT_UPCAST, row, 0);
+  if (row) apply_to(k, OPT_UPCAST, row, 0);
 }
 
 // Bytes of activations that one token's products read: what moves along a reduced range and not along rows.
@@ -530,7 +528,7 @@ static int64_t bytes_of_token(const kernel *k, const uop *tokens, int tile) {
   int64_t most = 0;
   for (int j = 0; j < l.n; j++) {
     const uop *at = l.at[j]->src[0];
-    int64_t c = coefficient(at, tokens);
+    int64_t c = index_coefficient(at, tokens);
     if (!is_weight(at->src[0]) && c > 0) most = max_i64(most, c * dtype_size((enum dtype)at->src[0]->dt) / tile);
   }
   return most;
@@ -592,7 +590,7 @@ static void register_tiles(kernel *k) {
   else want = 1;
   for (int i = 0; i < n && want > 1; i++)
     for (int amount = want; amount > 1; amount /= 2)
-      if (rows[i]->src[0]->a % amount == 0 && amount <= budget && apply(k, OPT_UPCAST, rows[i], amount)) {
+      if (rows[i]->src[0]->a % amount == 0 && amount <= budget && apply_to(k, OPT_UPCAST, rows[i], amount)) {
         done *= amount;
         want /= amount;
         break;
@@ -600,7 +598,7 @@ static void register_tiles(kernel *k) {
   if (!tokens) return;
   int amount = token_tile(k, tokens), at = axis_of(k, tokens);
   while (amount > 1 && amount * done > budget) amount /= 2;
-  if (amount > 1 && apply(k, OPT_UPCAST, tokens, amount)) {
+  if (amount > 1 && apply_to(k, OPT_UPCAST, tokens, amount)) {
     while (part_products(k)) continue;
     rows_outside(k, at, amount);
   }
@@ -619,7 +617,7 @@ static void token_tiles(kernel *k) {
     for (int j = 0; j < l.n && !own_rows; j++) own_rows = streams(k, l.at[j]) && uop_varies(l.at[j]->src[0], r);
     if (own_rows) continue;
     int tile = symbolic ? token_tile(k, r) : 0;
-    if (apply(k, OPT_UPCAST, r, tile) && symbolic) {
+    if (apply_to(k, OPT_UPCAST, r, tile) && symbolic) {
       while (part_products(k)) continue;
       rows_outside(k, (int)i - 2, tile);
     }
@@ -635,8 +633,9 @@ static void unroll_copy(kernel *k) {
   for (size_t i = 2; i < store->nsrc; i++) {
     uop *r = store->src[i];
     if (r->b == AXIS_LANE) return;
-    if (r->b == AXIS_LOOP && r->src[0]->op == OP_CONST && r->src[0]->a <= 16 && coefficient(store->src[0], r) == 1) {
-      apply(k, OPT_UPCAST, r, 0);
+    if (r->b == AXIS_LOOP && r->src[0]->op == OP_CONST && r->src[0]->a <= 16 &&
+        index_coefficient(store->src[0], r) == 1) {
+      apply_to(k, OPT_UPCAST, r, 0);
       return;
     }
   }
@@ -649,193 +648,7 @@ static void unroll_choices(kernel *k) {
   int64_t n = 1;
   if (!r || r->op != OP_RANGE || r->b != AXIS_LOOP || r->src[0]->op != OP_CONST) return;
   for (; v->op == OP_WHERE && v->src[0]->op == OP_CMPLT && v->src[0]->src[0] == r; v = v->src[2]) n++;
-  if (n > 4 && n == r->src[0]->a) apply(k, OPT_UPCAST, r, 0);
-}
-
-// --- work-groups ----------------------------------------------------------------------------------------------------
-
-// Bytes that an access moves on by a step of r; -1 where it does not move evenly.
-static int64_t step_bytes(const uop *load, const uop *r) {
-  int64_t c = coefficient(load->src[0], r);
-  return c < 0 ? -1 : c * dtype_size((enum dtype)load->src[0]->src[0]->dt);
-}
-
-// Four neighbours of a range whose bytes lie side by side: a word of each operand, and one DOT.
-static bool words_along(const uop *reduce, const uop *r) {
-  uop *a, *x;
-  if (r->b != AXIS_REDUCE || r->src[0]->op != OP_CONST || r->src[0]->a % 4 ||
-      !dot_operands(reduce->src[0], DT_I32, NULL, &a, &x) || x->src[0]->src[0]->dt != x->dt ||
-      coefficient(x->src[0], r) != 1)
-    return false;
-  loads l = {.n = 0};
-  map seen = {0};
-  find_values(a, &seen, &l);
-  map_free(&seen);
-  for (int i = 0; i < l.n; i++)
-    if (dtype_size((enum dtype)l.at[i]->dt) != 1 || step_bytes(l.at[i], r) != 1) return false;
-  return l.n;
-}
-
-static bool dot_alone(kernel *k) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &k->ast, 1);
-  bool did = false;
-  for (size_t i = 0; i < l.n && !did; i++) {
-    uop *u = l.at[i];
-    if (u->op != OP_REDUCE || u->dt != DT_I32 || u->a != OP_ADD) continue;
-    for (size_t j = (size_t)uop_first_range(u); j < u->nsrc && !did; j++) {
-      int axis = axis_of(k, u->src[j]);
-      did = words_along(u, u->src[j]) && kernel_apply(k, (opt){OPT_TC, axis, axis});
-    }
-  }
-  arena_free(a);
-  return did;
-}
-
-static bool among(uop *const *list, int n, const uop *u) {
-  for (int i = 0; i < n; i++) if (list[i] == u) return true;
-  return false;
-}
-
-static bool depends_on(const uop *u, uop *const *ranges, int n) {
-  for (int i = 0; i < n; i++) if (uop_varies(u, ranges[i])) return true;
-  return false;
-}
-
-// Ranges of a reduction and of those that are computed anew in its steps, and how many steps all of them are.
-static int ranges_inside(uop *reduce, uop **out, double *steps) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &reduce, 1);
-  int n = 0;
-  *steps = 1;
-  for (size_t i = l.n; i-- > 0;) {
-    uop *u = l.at[i];
-    if (u->op != OP_REDUCE || (u != reduce && !depends_on(u, out, n))) continue;
-    for (size_t j = (size_t)uop_first_range(u); j < u->nsrc && n < MAX_AXES; j++) {
-      if (among(out, n, u->src[j])) continue;
-      out[n++] = u->src[j];
-      *steps *= (double)u->src[j]->src[0]->vmax;
-    }
-  }
-  arena_free(a);
-  return n;
-}
-
-// The longest sum that hangs on nothing but the output.
-static uop *outer_sum(kernel *k, double *steps) {
-  arena *a = arena_new();
-  uop_list l = uop_toposort(a, &k->ast, 1);
-  const uop *store = k->ast->src[0];
-  uop *best = NULL, *ranges[MAX_AXES];
-  *steps = 0;
-  for (size_t i = 0; i < l.n; i++) {
-    uop *u = l.at[i];
-    double n;
-    if (u->op != OP_REDUCE) continue;
-    const uop_list free = uop_ranges(u);
-    bool outer = true;
-    for (size_t j = 0; j < free.n; j++) outer &= among(store->src + 2, (int)store->nsrc - 2, free.at[j]);
-    if (!outer) continue;
-    ranges_inside(u, ranges, &n);
-    if (n >= *steps) { *steps = n; best = u; }
-  }
-  arena_free(a);
-  return best;
-}
-
-// The step in memory along r of that load of a weight (of anything, where there is none) of which most is read; 0: r
-// does not only count addresses up.
-static int64_t step_of_most(uop *sum, uop *r) {
-  arena *a = arena_new();
-  uop_list all = uop_toposort(a, &sum, 1);
-  bool plain = true, weights = false;
-  int64_t step = 0;
-  double most = 0;
-  for (size_t i = 0; i < all.n && plain; i++) {
-    map seen = {0};
-    plain = all.at[i]->op != OP_REDUCE || !binds(all.at[i], r) || only_in_addresses(all.at[i]->src[0], r, &seen);
-    map_free(&seen);
-  }
-  arena_free(a);
-  loads l;
-  find_loads(sum->src[0], &l);
-  for (int i = 0; i < l.n; i++) weights |= is_weight(l.at[i]->src[0]->src[0]);
-  for (int i = 0; plain && i < l.n; i++) {
-    const uop_list ranges = uop_ranges(l.at[i]);
-    double n = dtype_size((enum dtype)l.at[i]->dt);
-    int64_t s = step_bytes(l.at[i], r);
-    for (size_t j = 0; j < ranges.n; j++) n *= (double)ranges.at[j]->src[0]->vmax;
-    if (s > 0 && n > most && (!weights || is_weight(l.at[i]->src[0]->src[0]))) { most = n; step = s; }
-  }
-  return step;
-}
-
-// A sum is shared by neighbouring items along the ranges with the shortest steps in memory: what these read at once
-// lies side by side. Only where the outermost sum can take the range over (opt.c), so that there is one exchange, and
-// not one in each turn of a loop; where there is no such range, along the last one of the longest sum. Gives the number
-// of items.
-static int share_sum(kernel *k, int items) {
-  int shared = 1;
-  map tried = {0};
-  while (shared < items) {
-    double steps;
-    uop *sum = outer_sum(k, &steps), *ranges[MAX_AXES], *best = NULL;
-    int64_t least = INT64_MAX;
-    for (int i = 0, n = ranges_inside(sum, ranges, &steps); i < n; i++) {
-      uop *r = ranges[i];
-      if (r->b != AXIS_REDUCE || r->src[0]->op != OP_CONST || r->src[0]->a % 2 || map_has(&tried, r)) continue;
-      int64_t step = step_of_most(sum, r);
-      if (step && step < least) { least = step; best = r; }
-    }
-    if (!best) break;
-    int64_t amount = 2;
-    while (amount * 2 * shared <= items && best->src[0]->a % (amount * 2) == 0) amount *= 2;
-    kernel before = *k;
-    bool did = apply(k, OPT_GROUP, best, (int)amount);
-    sum = did ? outer_sum(k, &steps) : NULL;
-    bool outermost = false;
-    for (int i = 0, n = sum ? ranges_inside(sum, ranges, &steps) : 0; i < n; i++)
-      outermost |= ranges[i]->b == AXIS_GROUP && binds(sum, ranges[i]) && ranges[i]->a >= before.next_range;
-    if (outermost) shared *= (int)amount;
-    else { *k = before; map_put(&tried, best, best); }
-  }
-  map_free(&tried);
-  int count, amount = shared == 1 ? items : 1;
-  uop *m = main_reduce(k, &count), *r = m->src[m->nsrc - 1];
-  while (amount > 1 && (r->b != AXIS_REDUCE || r->src[0]->op != OP_CONST || r->src[0]->a % amount)) amount /= 2;
-  return amount > 1 && apply(k, OPT_GROUP, r, amount) ? amount : shared;
-}
-
-enum { SHORT_SUM = 64, ENOUGH_GROUPS = 256 };
-
-// Where there are work-groups: a row is shared by MV_THREADS_PER_ROW items, MV_BLOCKSIZE rows are in a group, each item
-// has MV_ROWS_PER_THREAD of them; fewer where too few groups would be left, and sizes are halved until they divide.
-// Without a long sum, neighbours go to neighbouring items.
-static void work_groups(kernel *k) {
-  int block = env_int(ENV_MV_BLOCKSIZE), rows = env_int(ENV_MV_ROWS_PER_THREAD), shared = 1, count;
-  double steps;
-  while (dot_alone(k)) {}
-  bool alone = !outer_sum(k, &steps) || steps <= SHORT_SUM;
-  if (!alone) shared = share_sum(k, env_int(ENV_MV_THREADS_PER_ROW));
-  unroll_dot(k);
-  uop *store = k->ast->src[0], *m = main_reduce(k, &count), *row = NULL;
-  int64_t total = 1;
-  for (size_t i = 2; i < store->nsrc; i++) {
-    uop *r = store->src[i];
-    if (r->b != AXIS_LOOP || r->src[0]->op != OP_CONST) continue;
-    total *= r->src[0]->a;
-    if (alone || shares_loads(m, r)) row = r;
-  }
-  if (!row) return;
-  if (alone) { rows = 1; block = 32; }
-  int64_t size = row->src[0]->a;
-  while (rows > 1 && (size % rows || total / rows < ENOUGH_GROUPS)) rows /= 2;
-  while (block > 1 && (size / rows % block || size / rows == block)) block /= 2;
-  while (block > 1 && !alone && total / rows / block < ENOUGH_GROUPS) block /= 2;
-  while (block > 1 && k->t->max_group && block * shared > k->t->max_group) block /= 2;
-  int axis = axis_of(k, row);
-  if (rows > 1 && !kernel_apply(k, (opt){OPT_UPCAST, axis, rows})) return;
-  if (block > 1) kernel_apply(k, (opt){OPT_LOCAL, axis, block});
+  if (n > 4 && n == r->src[0]->a) apply_to(k, OPT_UPCAST, r, 0);
 }
 
 // --- stages ---------------------------------------------------------------------------------------------------------
@@ -877,7 +690,7 @@ static bool lane_one_stage(kernel *k) {
   bool did = false;
   for (size_t i = 0; i < l.n && !did; i++) {
     uop *r = is_stage(k, l.at[i]) && !store_has_lane(l.at[i]) ? stage_lane(k, l.at[i]) : NULL;
-    did = r && apply(k, OPT_LANES, r, lanes_that_fit(k, r));
+    did = r && apply_to(k, OPT_LANES, r, lanes_that_fit(k, r));
   }
   arena_free(a);
   return did;
@@ -908,7 +721,7 @@ static bool unroll_one_stage(kernel *k, int sums) {
       if (r->b != AXIS_REDUCE || unrolled >= most) continue;
       int64_t n = most / unrolled;
       while (n > 1 && r->src[0]->a % n) n--;
-      did = n > 1 && apply(k, OPT_UNROLL, r, n == r->src[0]->a ? 0 : (int)n);
+      did = n > 1 && apply_to(k, OPT_UNROLL, r, n == r->src[0]->a ? 0 : (int)n);
     }
   }
   arena_free(a);
@@ -941,10 +754,10 @@ static int copy_stages(kernel *k) {
   for (int i = 0; i < n; i++) {
     int64_t amount = STAGE_COPIES / copies;
     while (amount > 1 && fixed[i]->src[0]->a % amount) amount--;
-    if (amount > 1 && apply(k, OPT_UPCAST, fixed[i], fixed[i]->src[0]->a == amount ? 0 : (int)amount))
+    if (amount > 1 && apply_to(k, OPT_UPCAST, fixed[i], fixed[i]->src[0]->a == amount ? 0 : (int)amount))
       copies *= (int)amount;
   }
-  if (tokens && STAGE_COPIES / copies > 1 && apply(k, OPT_UPCAST, tokens, STAGE_COPIES / copies))
+  if (tokens && STAGE_COPIES / copies > 1 && apply_to(k, OPT_UPCAST, tokens, STAGE_COPIES / copies))
     copies *= STAGE_COPIES / copies;
   return copies;
 }
@@ -953,7 +766,7 @@ static int copy_stages(kernel *k) {
 static void staged(kernel *k) {
   if (k->t->vector_bytes) {
     uop *r = output_lanes(k);
-    if (r) apply(k, OPT_LANES, r, lanes_that_fit(k, r));
+    if (r) apply_to(k, OPT_LANES, r, lanes_that_fit(k, r));
     while (lane_one_stage(k)) {}
     while (lane_one_reduce(k)) {}
   }
@@ -969,7 +782,7 @@ static void staged(kernel *k) {
     int64_t n = r->b == AXIS_LOOP && r->src[0]->op == OP_CONST && !map_has(&tiles, r) ? min_i64(sums, r->src[0]->a) : 1;
     map_free(&tiles);
     while (n > 1 && r->src[0]->a % n) n--;
-    if (n > 1 && apply(k, OPT_UPCAST, r, n == r->src[0]->a ? 0 : (int)n)) break;
+    if (n > 1 && apply_to(k, OPT_UPCAST, r, n == r->src[0]->a ? 0 : (int)n)) break;
   }
   if (k->t->ahead.kib) kernel_apply(k, (opt){OPT_PREFETCH, k->t->ahead.kib, k->t->ahead.hint});
 }
@@ -979,10 +792,10 @@ void heuristic(kernel *k, bool by_memory) {
   if (has_stages(k)) { staged(k); return; }
   bool dot = k->t->vector_bytes && dot_lanes(k);
   uop *rows = k->t->vector_bytes && !dot ? row_lanes(k) : NULL;
-  if (rows && !apply(k, OPT_LANES, rows, lanes_that_fit(k, rows))) rows = NULL;
+  if (rows && !apply_to(k, OPT_LANES, rows, lanes_that_fit(k, rows))) rows = NULL;
   if (k->t->vector_bytes && !dot) {
     uop *r = rows ? NULL : output_lanes(k);
-    if (r) apply(k, OPT_LANES, r, lanes_that_fit(k, r));
+    if (r) apply_to(k, OPT_LANES, r, lanes_that_fit(k, r));
     while (lane_one_reduce(k)) {}
   }
   if (dot) both_halves(k);

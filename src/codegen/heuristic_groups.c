@@ -1,0 +1,187 @@
+// The heuristic where there are work-groups (GPUs): sums are shared by neighbouring items, rows by items and groups.
+#include "codegen/heuristic_impl.h"
+#include "base/env.h"
+
+// Bytes that an access moves on by a step of r; -1 where it does not move evenly.
+static int64_t step_bytes(const uop *load, const uop *r) {
+  int64_t c = index_coefficient(load->src[0], r);
+  return c < 0 ? -1 : c * dtype_size((enum dtype)load->src[0]->src[0]->dt);
+}
+
+// Four neighbours of a range whose bytes lie side by side: a word of each operand, and one DOT.
+static bool words_along(const uop *reduce, const uop *r) {
+  uop *a, *x;
+  if (r->b != AXIS_REDUCE || r->src[0]->op != OP_CONST || r->src[0]->a % 4 ||
+      !dot_operands(reduce->src[0], DT_I32, NULL, &a, &x) || x->src[0]->src[0]->dt != x->dt ||
+      index_coefficient(x->src[0], r) != 1)
+    return false;
+  loads l = {.n = 0};
+  map seen = {0};
+  find_values(a, &seen, &l);
+  map_free(&seen);
+  for (int i = 0; i < l.n; i++)
+    if (dtype_size((enum dtype)l.at[i]->dt) != 1 || step_bytes(l.at[i], r) != 1) return false;
+  return l.n;
+}
+
+static bool dot_alone(kernel *k) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  bool did = false;
+  for (size_t i = 0; i < l.n && !did; i++) {
+    uop *u = l.at[i];
+    if (u->op != OP_REDUCE || u->dt != DT_I32 || u->a != OP_ADD) continue;
+    for (size_t j = (size_t)uop_first_range(u); j < u->nsrc && !did; j++) {
+      int axis = axis_of(k, u->src[j]);
+      did = words_along(u, u->src[j]) && kernel_apply(k, (opt){OPT_TC, axis, axis});
+    }
+  }
+  arena_free(a);
+  return did;
+}
+
+static bool among(uop *const *list, int n, const uop *u) {
+  for (int i = 0; i < n; i++) if (list[i] == u) return true;
+  return false;
+}
+
+static bool depends_on(const uop *u, uop *const *ranges, int n) {
+  for (int i = 0; i < n; i++) if (uop_varies(u, ranges[i])) return true;
+  return false;
+}
+
+// Ranges of a reduction and of those that are computed anew in its steps, and how many steps all of them are.
+static int ranges_inside(uop *reduce, uop **out, double *steps) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &reduce, 1);
+  int n = 0;
+  *steps = 1;
+  for (size_t i = l.n; i-- > 0;) {
+    uop *u = l.at[i];
+    if (u->op != OP_REDUCE || (u != reduce && !depends_on(u, out, n))) continue;
+    for (size_t j = (size_t)uop_first_range(u); j < u->nsrc && n < MAX_AXES; j++) {
+      if (among(out, n, u->src[j])) continue;
+      out[n++] = u->src[j];
+      *steps *= (double)u->src[j]->src[0]->vmax;
+    }
+  }
+  arena_free(a);
+  return n;
+}
+
+// The longest sum that hangs on nothing but the output.
+static uop *outer_sum(kernel *k, double *steps) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &k->ast, 1);
+  const uop *store = k->ast->src[0];
+  uop *best = NULL, *ranges[MAX_AXES];
+  *steps = 0;
+  for (size_t i = 0; i < l.n; i++) {
+    uop *u = l.at[i];
+    double n;
+    if (u->op != OP_REDUCE) continue;
+    const uop_list free = uop_ranges(u);
+    bool outer = true;
+    for (size_t j = 0; j < free.n; j++) outer &= among(store->src + 2, (int)store->nsrc - 2, free.at[j]);
+    if (!outer) continue;
+    ranges_inside(u, ranges, &n);
+    if (n >= *steps) { *steps = n; best = u; }
+  }
+  arena_free(a);
+  return best;
+}
+
+// The step in memory along r of that load of a weight (of anything, where there is none) of which most is read; 0: r
+// does not only count addresses up.
+static int64_t step_of_most(uop *sum, uop *r) {
+  arena *a = arena_new();
+  uop_list all = uop_toposort(a, &sum, 1);
+  bool plain = true, weights = false;
+  int64_t step = 0;
+  double most = 0;
+  for (size_t i = 0; i < all.n && plain; i++) {
+    map seen = {0};
+    plain = all.at[i]->op != OP_REDUCE || !reduce_binds(all.at[i], r) || only_in_addresses(all.at[i]->src[0], r, &seen);
+    map_free(&seen);
+  }
+  arena_free(a);
+  loads l;
+  find_loads(sum->src[0], &l);
+  for (int i = 0; i < l.n; i++) weights |= is_weight(l.at[i]->src[0]->src[0]);
+  for (int i = 0; plain && i < l.n; i++) {
+    const uop_list ranges = uop_ranges(l.at[i]);
+    double n = dtype_size((enum dtype)l.at[i]->dt);
+    int64_t s = step_bytes(l.at[i], r);
+    for (size_t j = 0; j < ranges.n; j++) n *= (double)ranges.at[j]->src[0]->vmax;
+    if (s > 0 && n > most && (!weights || is_weight(l.at[i]->src[0]->src[0]))) { most = n; step = s; }
+  }
+  return step;
+}
+
+// A sum is shared by neighbouring items along the ranges with the shortest steps in memory: what these read at once
+// lies side by side. Only where the outermost sum can take the range over (opt.c), so that there is one exchange, and
+// not one in each turn of a loop; where there is no such range, along the last one of the longest sum. Gives the number
+// of items.
+static int share_sum(kernel *k, int items) {
+  int shared = 1;
+  map tried = {0};
+  while (shared < items) {
+    double steps;
+    uop *sum = outer_sum(k, &steps), *ranges[MAX_AXES], *best = NULL;
+    int64_t least = INT64_MAX;
+    for (int i = 0, n = ranges_inside(sum, ranges, &steps); i < n; i++) {
+      uop *r = ranges[i];
+      if (r->b != AXIS_REDUCE || r->src[0]->op != OP_CONST || r->src[0]->a % 2 || map_has(&tried, r)) continue;
+      int64_t step = step_of_most(sum, r);
+      if (step && step < least) { least = step; best = r; }
+    }
+    if (!best) break;
+    int64_t amount = 2;
+    while (amount * 2 * shared <= items && best->src[0]->a % (amount * 2) == 0) amount *= 2;
+    kernel before = *k;
+    bool did = apply_to(k, OPT_GROUP, best, (int)amount);
+    sum = did ? outer_sum(k, &steps) : NULL;
+    bool outermost = false;
+    for (int i = 0, n = sum ? ranges_inside(sum, ranges, &steps) : 0; i < n; i++)
+      outermost |= ranges[i]->b == AXIS_GROUP && reduce_binds(sum, ranges[i]) && ranges[i]->a >= before.next_range;
+    if (outermost) shared *= (int)amount;
+    else { *k = before; map_put(&tried, best, best); }
+  }
+  map_free(&tried);
+  int count, amount = shared == 1 ? items : 1;
+  uop *m = main_reduce(k, &count), *r = m->src[m->nsrc - 1];
+  while (amount > 1 && (r->b != AXIS_REDUCE || r->src[0]->op != OP_CONST || r->src[0]->a % amount)) amount /= 2;
+  return amount > 1 && apply_to(k, OPT_GROUP, r, amount) ? amount : shared;
+}
+
+enum { SHORT_SUM = 64, ENOUGH_GROUPS = 256 };
+
+// Where there are work-groups: a row is shared by MV_THREADS_PER_ROW items, MV_BLOCKSIZE rows are in a group, each item
+// has MV_ROWS_PER_THREAD of them; fewer where too few groups would be left, and sizes are halved until they divide.
+// Without a long sum, neighbours go to neighbouring items.
+void work_groups(kernel *k) {
+  int block = env_int(ENV_MV_BLOCKSIZE), rows = env_int(ENV_MV_ROWS_PER_THREAD), shared = 1, count;
+  double steps;
+  while (dot_alone(k)) {}
+  bool alone = !outer_sum(k, &steps) || steps <= SHORT_SUM;
+  if (!alone) shared = share_sum(k, env_int(ENV_MV_THREADS_PER_ROW));
+  unroll_dot(k);
+  uop *store = k->ast->src[0], *m = main_reduce(k, &count), *row = NULL;
+  int64_t total = 1;
+  for (size_t i = 2; i < store->nsrc; i++) {
+    uop *r = store->src[i];
+    if (r->b != AXIS_LOOP || r->src[0]->op != OP_CONST) continue;
+    total *= r->src[0]->a;
+    if (alone || shares_loads(m, r)) row = r;
+  }
+  if (!row) return;
+  if (alone) { rows = 1; block = 32; }
+  int64_t size = row->src[0]->a;
+  while (rows > 1 && (size % rows || total / rows < ENOUGH_GROUPS)) rows /= 2;
+  while (block > 1 && (size / rows % block || size / rows == block)) block /= 2;
+  while (block > 1 && !alone && total / rows / block < ENOUGH_GROUPS) block /= 2;
+  while (block > 1 && k->t->max_group && block * shared > k->t->max_group) block /= 2;
+  int axis = axis_of(k, row);
+  if (rows > 1 && !kernel_apply(k, (opt){OPT_UPCAST, axis, rows})) return;
+  if (block > 1) kernel_apply(k, (opt){OPT_LOCAL, axis, block});
+}

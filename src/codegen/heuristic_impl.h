@@ -1,0 +1,21 @@
+// What the files of the heuristic share: questions about index expressions.
+#ifndef WEFT_HEURISTIC_IMPL_H
+#define WEFT_HEURISTIC_IMPL_H
+#include "codegen/opt.h"
+
+typedef struct loads { uop *at[512]; int n; } loads;
+void find_loads(uop *root, loads *out);                          // all LOADs below root
+void find_values(uop *u, map *seen, loads *out);                 // the same without what addresses are made of
+
+int64_t index_coefficient(const uop *index, const uop *r);       // of range r in an INDEX; -1: r is not a plain term
+bool reduce_binds(const uop *reduce, const uop *r);
+bool shares_loads(uop *reduce, uop *r);          // does some load of its body stay the same along r?
+bool only_in_addresses(uop *u, uop *r, map *seen);               // is r in nothing but addresses that grow evenly?
+uop *main_reduce(kernel *k, int *count);         // the kernel's product; count: how many reduce over its last range
+
+bool apply_to(kernel *k, enum opt_kind kind, const uop *r, int amount);          // the OptOp on range r
+int axis_of(const kernel *k, const uop *r);
+void unroll_dot(kernel *k);                      // what is inside the outermost reduction around a dot product
+
+void work_groups(kernel *k);                     // the heuristic where there are work-groups
+#endif
