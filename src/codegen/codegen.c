@@ -142,7 +142,7 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   find_arguments(k.ast, p);
   kernel_cost(g, k.ast, p);
   optimise(&k, p, o);                                   check(g, k.ast, STAGE_KERNEL, "optimise");
-  p->in_order = k.order;
+  memcpy(p->order, k.order, sizeof p->order);
   p->ahead = k.ahead;
   p->without = k.without;
   kernel_make_tiles(&k);                                check(g, k.ast, STAGE_KERNEL, "tiles");

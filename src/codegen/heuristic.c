@@ -604,6 +604,42 @@ static void register_tiles(kernel *k) {
   }
 }
 
+// Do the sums of all dot products stay in one register until their end? Not where what 16 bits hold joins another sum
+// before that: then there are twice as many.
+static bool sums_once(const kernel *k) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  bool once = true;
+  for (size_t i = 0; i < l.n && once; i++) {
+    uop *u = l.at[i], *codes, *x;
+    int64_t steps = 1;
+    bool dot = false;
+    for (size_t j = (size_t)uop_first_range(u); u->op == OP_REDUCE && j < u->nsrc; j++)
+      if (u->src[j]->b == AXIS_DOT) dot = true; else steps *= u->src[j]->src[0]->vmax;
+    if (!dot || u->dt != DT_I32 || !dot_operands(u->src[0], DT_I32, NULL, &codes, &x)) continue;
+    const descriptor *d = descriptor_find(k->t->descriptors, DT_I32, k->t->vector_bytes / 4, codes->vmax);
+    once = !d || !d->products || steps <= descriptor_steps(d, codes->vmax);
+  }
+  arena_free(a);
+  return once;
+}
+
+// With few registers, the sums of a tile of so many tokens take half of them. Two vectors of rows for half as many
+// tokens are as many sums with fewer loads: a load of x is one for both.
+static bool pair_rows(kernel *k, int *tile) {
+  enum { FEW_REGISTERS = 16 };
+  if (!k->t->vector_registers || k->t->vector_registers > FEW_REGISTERS || *tile <= FEW_REGISTERS / 4) return false;
+  axes x;
+  kernel_axes(k, &x);
+  for (int i = 0; i + 1 < x.n_out; i++)
+    if (x.at[i]->b == AXIS_LOOP && x.at[i + 1]->b == AXIS_LANE && x.at[i]->src[0]->op == OP_CONST &&
+        x.at[i]->src[0]->a % 2 == 0 && apply_to(k, OPT_UPCAST, x.at[i], 2)) {
+      *tile = (*tile + 1) / 2;
+      return true;
+    }
+  return false;
+}
+
 // Several tokens share what a row costs: those that read the same rows, which are all of a chunk, or of a tile of an
 // expert's.
 static void token_tiles(kernel *k) {
@@ -617,9 +653,12 @@ static void token_tiles(kernel *k) {
     for (int j = 0; j < l.n && !own_rows; j++) own_rows = streams(k, l.at[j]) && uop_varies(l.at[j]->src[0], r);
     if (own_rows) continue;
     int tile = symbolic ? token_tile(k, r) : 0;
+    bool pairs = symbolic && pair_rows(k, &tile);
     if (apply_to(k, OPT_UPCAST, r, tile) && symbolic) {
       while (part_products(k)) continue;
       rows_outside(k, (int)i - 2, tile);
+      // step after step, each with its own weights: the compiler would mix them, and have all of them on the stack
+      if (pairs && sums_once(k)) kernel_apply(k, (opt){OPT_ORDER, ORDER_ALL, 0});
     }
     return;
   }

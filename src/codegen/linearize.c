@@ -19,6 +19,8 @@ typedef struct linear {
   map bits;                  // RANGE -> its bit
   map kinds;                 // node -> what it computes, whatever the addresses
   map firsts;                // node -> 1 + the first byte of a stream that it reads in the first iteration
+  map sums;                  // node -> is there a sum below it?
+  bool in_order;             // nobody puts instructions in a better order than this one
   map opened;                // ranges whose loop has been opened before: the next one gets a fresh number
   uop_list all;
   prefetch ahead;
@@ -88,10 +90,25 @@ static int64_t first_byte(linear *l, const uop *u) {
   return first;
 }
 
+static bool has_sum(linear *l, const uop *u) {
+  void *known;
+  if (map_get(&l->sums, (uint64_t)(uintptr_t)u, &known)) return known != NULL;
+  bool has = u->op == OP_REDUCE || u->op == OP_DOT;
+  for (size_t i = 0; i < u->nsrc && !has; i++) has = has_sum(l, u->src[i]);
+  map_put(&l->sums, u, (void *)(uintptr_t)has);
+  return has;
+}
+
+// Is x computed before y, another operand? What takes no sum is there at once, and need not wait in a register.
+static bool is_before(linear *l, const uop *x, const uop *y) {
+  if (l->in_order && has_sum(l, x) != has_sum(l, y)) return has_sum(l, x);
+  return first_byte(l, x) < first_byte(l, y);
+}
+
 // The order in which operands are computed.
 static void order_operands(linear *l, const uop *u, unsigned *order) {
   for (unsigned i = 0, j; i < u->nsrc; i++) {
-    for (j = i; j > 0 && first_byte(l, u->src[i]) < first_byte(l, u->src[order[j - 1]]); j--) order[j] = order[j - 1];
+    for (j = i; j > 0 && is_before(l, u->src[i], u->src[order[j - 1]]); j--) order[j] = order[j - 1];
     order[j] = i;
   }
 }
@@ -139,7 +156,7 @@ static void combine_all(linear *l, region *r, uop *const *reduce, uop **acc, siz
     }
     else vec_push(&operands[0], value);
   }
-  bool second = operands[1].n && first_byte(l, operands[1].at[0]) < first_byte(l, operands[0].at[0]);
+  bool second = operands[1].n && is_before(l, operands[1].at[0], operands[0].at[0]);
   for (int k = 0; k < 2; k++) emit_side_by_side(l, operands[k ^ second].at, operands[k ^ second].n);
   for (size_t i = 0; i < n; i++)
     if (v < uop_first_range(reduce[i])) acc[i] = combine(l, r, reduce[i], acc[i], reduce[i]->src[v]);
@@ -296,8 +313,10 @@ static uint64_t kind_of(linear *l, const uop *u) {
   return h;
 }
 
-// Emits nodes; those that compute the same kind of thing advance together, operand by operand.
+// Emits nodes; those that compute the same kind of thing advance together, operand by operand. Where the order stays as
+// it is here, what takes no sum waits until it is used.
 static void emit_side_by_side(linear *l, uop *const *u, size_t n) {
+  if (l->in_order && n && !has_sum(l, u[0])) return;
   VEC(uop *) rest = {0}, operand = {0};
   bool alike = true;
   for (size_t i = 0; i < n; i++) {
@@ -388,7 +407,7 @@ static void end_with_barriers(linear *l, program *p) {
 
 void linearize(graph *g, uop *ast, const target *t, program *p) {
   arena *a = arena_new();
-  linear l = {.g = g, .t = t, .depth = 1, .ahead = p->ahead};
+  linear l = {.g = g, .t = t, .depth = 1, .ahead = p->ahead, .in_order = p->order[ORDER_ALL]};
   l.all = uop_toposort(a, &ast, 1);
   number_ranges(&l);
   // parameters first, so that every program declares its arguments in order
@@ -404,6 +423,6 @@ void linearize(graph *g, uop *ast, const target *t, program *p) {
   if (t->has_local) end_with_barriers(&l, p);
   vec_free(&l.stack[0].code);
   map_free(&l.stack[0].done);
-  map_free(&l.bits); map_free(&l.kinds); map_free(&l.firsts); map_free(&l.opened);
+  map_free(&l.bits); map_free(&l.kinds); map_free(&l.firsts); map_free(&l.sums); map_free(&l.opened);
   arena_free(a);
 }

@@ -381,9 +381,9 @@ static bool try_opt(kernel *k, opt o) {
   case OPT_BLOCKS: return split_blocks(k);
   case OPT_SEPARATE: return separate_number(k, o.axis);
   case OPT_ORDER:
-    if (k->order || !kernel_streams(k) || o.axis || o.amount) return false;
+    if (o.axis < 0 || o.axis >= ORDER_KINDS || o.amount || k->order[o.axis] || !kernel_streams(k)) return false;
     k->applied[k->n_applied++] = o;
-    return k->order = true;
+    return k->order[o.axis] = true;
   case OPT_PREFETCH:
     if (k->ahead.kib || !(kernel_streams(k) || has_long_runs(k)) || o.axis < 1 || o.axis > MOST_PREFETCH_KIB ||
         o.amount < 0 || o.amount >= PREFETCH_HINTS)

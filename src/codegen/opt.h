@@ -31,7 +31,7 @@ enum opt_kind {
 // lanes. SWAP: axis and amount, two output axes, change places in the loop order. THREAD (whole axis): its steps are
 // tiles that threads share, whatever the reductions inside. There is no PADTO of its own: an amount that does not
 // divide a size pads it. BLOCKS: kernel_split_on_constants. SEPARATE: kernel_separate of REDUCE number `axis` in
-// topological order. ORDER: the compiler has to leave loads of streams in the order of the program (program.in_order).
+// topological order. ORDER: what the compiler has to leave in the order of the program, enum order_kind (program.h).
 // DESCRIPTOR: the dot products that TC made are written with row amount - 1 of the table of descriptors, in as many
 // pieces as it has too few lanes, or (0) without any, in plain arithmetic; without it, with the first row that fits.
 // LAYOUT is none of a kernel, but of a weight (enum layout_kind), and refused. PREFETCH: loads of streams ask for the
@@ -48,7 +48,7 @@ typedef struct kernel {
   int64_t next_range;
   opt applied[32];
   int n_applied;
-  bool order;                // ORDER was applied
+  bool order[ORDER_KINDS];   // ORDERs that were applied
   prefetch ahead;            // PREFETCH
   descriptor_set without;    // descriptors that a DESCRIPTOR leaves out
 } kernel;

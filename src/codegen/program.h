@@ -56,6 +56,9 @@ static inline bool is_long_run(const uop *u) {
 enum prefetch_hint { PREFETCH_T0, PREFETCH_T1, PREFETCH_T2, PREFETCH_NTA, PREFETCH_HINTS };
 typedef struct prefetch { int kib, hint; } prefetch;
 
+// OptOp ORDER, what the compiler leaves as it stands: the order of loads of streams; that of all instructions.
+enum order_kind { ORDER_STREAMS, ORDER_ALL, ORDER_KINDS };
+
 typedef struct program {
   char name[96];                                   // a C identifier by kind and range sizes, such as r_512_4_8_2_16
   uop **at;
@@ -69,8 +72,7 @@ typedef struct program {
   uop *global[3], *local[3];                       // GPU: number of work-groups and of work-items in one; NULL on a CPU
   // moved and done by one launch, IDX expressions over vars: estimates, for tables (cost.h)
   uop *bytes, *flops;
-  // loads of streams are to be made in the order in which they stand (OptOp ORDER)
-  bool in_order;
+  bool order[ORDER_KINDS];
   prefetch ahead;
   descriptor_set without;                          // descriptors that are not to be used (OptOp DESCRIPTOR)
   const struct opt *applied;                       // the OptOps (opt.h) that made these loops
@@ -95,6 +97,7 @@ typedef struct target {
   bool index32;                                    // indices as I32 where the bounds allow (GPU); otherwise I64
   // tokens whose products are computed side by side at most; 0: what registers hold
   int token_tile;
+  int vector_registers;                            // 0: not known
   int max_local_bytes, max_group;                  // memory and work-items of a work-group
 } target;
 

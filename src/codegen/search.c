@@ -156,10 +156,10 @@ static void add(search *s, candidates *to, const opt *opts, int n) {
   vec_push(to, c);
 }
 
-// A list without the ops of one kind.
-static int without_kind(const opt *from, int n, enum opt_kind kind, opt *out) {
+// A list without the ops of one kind, on this axis (-1: any).
+static int without_kind(const opt *from, int n, enum opt_kind kind, int axis, opt *out) {
   int m = 0;
-  for (int i = 0; i < n; i++) if (from[i].kind != kind) out[m++] = from[i];
+  for (int i = 0; i < n; i++) if (from[i].kind != kind || (axis >= 0 && from[i].axis != axis)) out[m++] = from[i];
   return m;
 }
 
@@ -200,11 +200,12 @@ static void extend(search *s, candidates *to, const opt *from, int n) {
       o[n] = (opt){OPT_UNROLL, i, unrolls[m]};
       if (x.at[i]->b == AXIS_REDUCE) add(s, to, o, n + 1);
     }
-  if (k.order) {
-    add(s, to, o, without_kind(from, n, OPT_ORDER, o));
+  for (int what = 0; what < ORDER_KINDS; what++) {
+    o[n] = (opt){OPT_ORDER, what, 0};
+    add(s, to, o, k.order[what] ? without_kind(from, n, OPT_ORDER, what, o) : n + 1);
     if (n) memcpy(o, from, (size_t)n * sizeof *o);
-  } else { o[n] = (opt){OPT_ORDER, 0, 0}; add(s, to, o, n + 1); }
-  int bare = without_kind(from, n, OPT_PREFETCH, o);
+  }
+  int bare = without_kind(from, n, OPT_PREFETCH, -1, o);
   add(s, to, o, bare);
   for (size_t m = 0; m < COUNT(aheads); m++) {
     o[bare] = (opt){OPT_PREFETCH, aheads[m].kib, aheads[m].hint};
@@ -380,10 +381,14 @@ static void set_bounds(search *s, const opt *own, int n) {
   graph_free(g);
 }
 
-// Is l what `from` is without its op of this kind, a manner?
+// Is l what `from` is without its op of this kind (one of them), a manner?
 static bool only_lacks(const opt_list *l, const opt *from, int n, enum opt_kind kind) {
   opt o[MOST_OPTS];
-  return is_manner(kind) && without_kind(from, n, kind, o) == l->n && !memcmp(l->opts, o, (size_t)l->n * sizeof *o);
+  for (int i = 0; i < n && is_manner(kind); i++)
+    if (from[i].kind == kind && without_kind(from, n, kind, from[i].axis, o) == l->n &&
+        !memcmp(l->opts, o, (size_t)l->n * sizeof *o))
+      return true;
+  return false;
 }
 
 // By the last op; of a list that only lacks a manner, by that one; what is shorter otherwise comes last.

@@ -119,6 +119,7 @@ int cpu_start(device *d, error *err) {
   c->o = (render_options){c->t.cpu, c->t.features, c->t.tune, c->t.vector_bits, c->t.descriptors};
   d->target = c->r->target;
   d->target.vector_bytes = c->t.vector_bits / 8;
+  d->target.vector_registers = c->t.vector_registers;
   d->target.has_fma = c->t.fma;
   d->target.lacks_round = !c->t.round;
   d->target.has_f16 = c->t.f16;

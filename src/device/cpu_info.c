@@ -112,6 +112,7 @@ static void finish(cpu_target *t, int level) {
     for (size_t i = 0; i < COUNT(arm_features); i++)
       if (arm_get(has, &arm_features[i])) add_feature(t, arm_features[i].llvm);
     t->vector_bits = 128;
+    t->vector_registers = 32;
     t->fma = t->f16 = t->round = true;
     t->triple = "aarch64-unknown-linux-gnu";
   } else {
@@ -119,6 +120,7 @@ static void finish(cpu_target *t, int level) {
     for (size_t i = 0; i < COUNT(features_of_x86); i++)
       if (get(has, &features_of_x86[i]) && features_of_x86[i].level > level) add_feature(t, features_of_x86[i].llvm);
     t->vector_bits = level >= 4 ? 512 : has->avx2 ? 256 : 128;
+    t->vector_registers = level >= 4 ? 32 : 16;
     t->fma = has->fma;
     t->f16 = has->f16c;
     t->round = has->sse4_1;

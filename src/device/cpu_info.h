@@ -68,6 +68,7 @@ void cpu_detect(cpu_features *out);
 typedef struct cpu_target {
   cpu_features has;                     // what kernels may use: no more than the machine has
   int vector_bits;                      // widest vector worth using: 128, 256 or 512
+  int vector_registers;
   // one instruction for: multiply and add; half precision from and to single; rounding
   bool fma, f16, round;
   descriptor_set descriptors;           // dot-product instructions

@@ -18,13 +18,15 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include "render/render.h"
 
 // Processor families: LLVM's name for each, its triple, and whether its code is text (PTX is assembled by the driver);
-// the machine's own is initialised with the library, others when they are asked for.
-static struct family { const char *name, *triple; bool text; void *target;
-} families[] = {{"X86", "x86_64-unknown-linux-gnu", false, NULL},
-                {"AArch64", "aarch64-unknown-linux-gnu", false, NULL},
-                {"NVPTX", "nvptx64-nvidia-cuda", true, NULL}};
+// the machine's own is initialised with the library, others when they are asked for. `reorders`: LLVM's options, each
+// of them on or off, for passes that change the order of instructions.
+static struct family { const char *name, *triple; bool text; const char *reorders[2]; void *target;
+} families[] = {{"X86", "x86_64-unknown-linux-gnu", false, {"-enable-misched", "-x86-machine-combiner"}, NULL},
+                {"AArch64", "aarch64-unknown-linux-gnu", false, {NULL}, NULL},
+                {"NVPTX", "nvptx64-nvidia-cuda", true, {NULL}, NULL}};
 #if defined(__x86_64__)
 enum { OWN = 0 };
 #elif defined(__aarch64__)
@@ -61,6 +63,7 @@ typedef void fatal_fn(const char *reason);
 #define LLVM_FUNCTIONS(F) \
   F(void, GetVersion, (unsigned *major, unsigned *minor, unsigned *patch)) \
   F(void, InstallFatalErrorHandler, (fatal_fn *handler)) \
+  F(void, ParseCommandLineOptions, (int n, const char *const *options, const char *about)) \
   F(int, GetTargetFromTriple, (const char *triple, void **target, char **message)) \
   F(void *, CreateTargetMachine, (void *target, const char *triple, const char *cpu, const char *features, int level, \
   int reloc, int model)) \
@@ -269,6 +272,41 @@ static int emit(struct job *j, int kind, void *module, void **buffer) {
   return 0;
 }
 
+// ---- the order of instructions --------------------------------------------------------------------------------------
+//
+// The options that decide it are LLVM's own, one set for the process: compiles with one setting run at once, and wait
+// for the last of those with the other. Callers have a number of compiles to do, and each waits with one at most: so
+// those that are alike come together.
+
+static struct { pthread_mutex_t mutex; pthread_cond_t changed; int active; bool in_order; } gate = {
+  PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false};
+
+static void set_order(const struct family *f, bool in_order) {
+  char text[COUNT(f->reorders)][64];
+  const char *options[1 + COUNT(f->reorders)] = {"weft"};
+  int n = 1;
+  for (size_t i = 0; i < COUNT(f->reorders) && f->reorders[i]; i++) {
+    snprintf(text[i], sizeof text[i], "%s=%s", f->reorders[i], in_order ? "false" : "true");
+    options[n++] = text[i];
+  }
+  if (n > 1) L.ParseCommandLineOptions(n, options, "");
+}
+
+static void enter(const struct family *f, bool in_order) {
+  pthread_mutex_lock(&gate.mutex);
+  while (gate.active && gate.in_order != in_order) pthread_cond_wait(&gate.changed, &gate.mutex);
+  if (gate.in_order != in_order) set_order(f, in_order);
+  gate.in_order = in_order;
+  gate.active++;
+  pthread_mutex_unlock(&gate.mutex);
+}
+
+static void leave(void) {
+  pthread_mutex_lock(&gate.mutex);
+  if (!--gate.active) pthread_cond_broadcast(&gate.changed);
+  pthread_mutex_unlock(&gate.mutex);
+}
+
 static int compile(struct job *j) {
   j->machine = L.CreateTargetMachine(j->family->target, j->family->triple, j->cpu, j->features, CODEGEN_LEVEL,
                                      RELOC_PIC, CODE_MODEL_SMALL);
@@ -323,7 +361,10 @@ int llvm_compile_for(const char *triple, const char *ir_text, const char *cpu, c
                   .err = err};
   j.context = L.ContextCreate();
   L.ContextSetDiagnosticHandler(j.context, on_diagnostic, &j);
+  bool in_order = family->reorders[0] && strstr(ir_text, RENDER_IN_ORDER);
+  enter(family, in_order);
   int r = compile_guarded(&j);
+  leave();
   if (j.module) L.DisposeModule(j.module);
   if (j.machine) L.DisposeTargetMachine(j.machine);
   if (j.context) L.ContextDispose(j.context);

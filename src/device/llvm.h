@@ -10,6 +10,8 @@
 
 // Compiles a module for this machine's processor family: `cpu` and `features` as LLVM names them (both from
 // cpu_info.h), position-independent, small code model, nothing fused or reassociated that the text does not ask for.
+// Instructions of a module that says RENDER_IN_ORDER (render.h) stay in the order of the text, as far as that goes
+// (x86; other families: as always). Such compiles do not overlap with others: LLVM has but one setting in a process.
 // The text needs no target triple or data layout; those given are replaced.  `object` gets an ELF file (caller:
 // bytes_free); `assembly`, if not NULL, gets the text of the code appended, in LLVM's syntax.  On error -1, with LLVM's
 // message and, for a syntax error, the line it complains of.  LLVM never prints and never ends the process from here.

@@ -578,8 +578,9 @@ static const char *load_at(llvm *c, const uop *index, const char *pointer, enum 
   const uop *memory = render_memory(index);
   bool is_bool = d == DT_BOOL;
   const char *ty = type_of(c, is_bool ? DT_U8 : d, lanes);
-  const char *v = instr(c, "load%s %s, %s %s, align %d%s", c->p->in_order && is_stream(memory) ? " volatile" : "", ty,
-                        pointer_to(c, memory), pointer, alignment(c, index), access_notes(c, memory, true));
+  const char *v =
+    instr(c, "load%s %s, %s %s, align %d%s", c->p->order[ORDER_STREAMS] && is_stream(memory) ? " volatile" : "", ty,
+          pointer_to(c, memory), pointer, alignment(c, index), access_notes(c, memory, true));
   return is_bool ? cast(c, v, DT_U8, DT_BOOL, lanes) : v;
 }
 
@@ -920,6 +921,7 @@ static void write_attributes(const llvm *c, str *out) {
     // left to itself, the assembler gives a small work-group so few that something is spilled
     str_addf(out, "\" \"nvvm.maxnreg\"=\"%lld\"", (long long)min_i64(c->m->registers / items, c->m->most_registers));
   }
+  if (p->order[ORDER_ALL]) str_add(out, " " RENDER_IN_ORDER);
   if (o && o->vector_bits > 128) str_addf(out, " alignstack=%d", o->vector_bits / 8);
   if (o && o->cpu && *o->cpu) str_addf(out, " \"target-cpu\"=\"%s\"", o->cpu);
   if (o && o->features && *o->features) str_addf(out, " \"target-features\"=\"%s\"", o->features);

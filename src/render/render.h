@@ -16,6 +16,9 @@ typedef struct render_options {
   descriptor_set descriptors;            // instructions for dot products that may be used
 } render_options;
 
+// A mark in a text of LLVM IR (a function attribute): the compiler is to leave instructions in the order of the text.
+#define RENDER_IN_ORDER "\"in-order\""
+
 typedef struct renderer {
   const char *name;                      // as RENDER= names it
   const char *suffix;                    // of a file with its text: ".ll", ".c", ".cl"

@@ -16,6 +16,7 @@
 #include "device/cpu_info.h"
 #include "device/elf.h"
 #include "device/llvm.h"
+#include "render/render.h"
 
 static cpu_target machine;
 
@@ -319,6 +320,97 @@ static void threads_compile_at_once(void **state) {
   }
 }
 
+#if defined(__x86_64__)
+// A text of steps: in each, all of some sums take a product. More values than there are registers, when a compiler
+// puts a sum's steps together.
+static void steps_text(str *out, bool in_order) {
+  enum { SUMS = 8, STEPS = 8 };
+  str_add(out, "define void @steps(ptr noalias %w, ptr noalias %x, ptr noalias %y) #0 {\n");
+  for (int s = 0; s < STEPS; s++) {
+    str_addf(out, "  %%wp%d = getelementptr i8, ptr %%w, i64 %d\n  %%w%d = load <8 x i32>, ptr %%wp%d, align 4\n", s,
+             32 * s, s, s);
+    for (int i = 0; i < SUMS; i++) {
+      int n = s * SUMS + i;
+      str_addf(out, "  %%xp%d = getelementptr i8, ptr %%x, i64 %d\n  %%x%d = load <8 x i32>, ptr %%xp%d, align 4\n", n,
+               32 * n, n, n);
+      str_addf(out, "  %%p%d = mul <8 x i32> %%w%d, %%x%d\n", n, s, n);
+      if (s) str_addf(out, "  %%s%d = add <8 x i32> %%%c%d, %%p%d\n", n, s == 1 ? 'p' : 's', n - SUMS, n);
+    }
+  }
+  for (int i = 0; i < SUMS; i++)
+    str_addf(out, "  %%yp%d = getelementptr i8, ptr %%y, i64 %d\n  store <8 x i32> %%s%d, ptr %%yp%d, align 4\n", i,
+             32 * i, (STEPS - 1) * SUMS + i, i);
+  str_addf(out, "  ret void\n}\nattributes #0 = { nounwind%s }\n", in_order ? " " RENDER_IN_ORDER : "");
+}
+
+static const char avx2[] = "x86-64-v3";
+
+static void compile_steps(bool in_order, bytes *object, str *assembly) {
+  str text = {0};
+  error err = {0};
+  steps_text(&text, in_order);
+  if (llvm_compile(str_c(&text), avx2, "", object, assembly, &err)) fail_msg("%s", err.text);
+  str_free(&text);
+}
+
+// How often a multiplication reads from memory before what the one above it read.
+static int steps_back(const str *assembly) {
+  int back = 0, last = -1, n = 0;
+  for (const char *p = str_c(assembly); (p = strstr(p, "vpmulld")); p++, n++) {
+    const char *operand = p + strcspn(p, "\t ");
+    operand += strspn(operand, "\t ");
+    int at = atoi(operand);                              // "2016(%rsi), %ymm1, ..."
+    back += at < last;
+    last = at;
+  }
+  assert_int_equal(n, 64);
+  return back;
+}
+
+static void instructions_stay_in_order(void **state) {
+  (void)state;
+  str assembly[2] = {{0}};
+  for (int in_order = 0; in_order < 2; in_order++) {
+    bytes object;
+    compile_steps(in_order, &object, &assembly[in_order]);
+    bytes_free(&object);
+  }
+  assert_int_equal(steps_back(&assembly[1]), 0);
+  assert_true(steps_back(&assembly[0]) > 0);             // or the mark has nothing to do
+  for (int i = 0; i < 2; i++) str_free(&assembly[i]);
+}
+
+static bytes alone[2];
+
+static void *compile_both(void *p) {
+  for (int i = 0; i < 12; i++) {
+    bool in_order = (i + (int)(intptr_t)p) % 3 == 0;
+    bytes object;
+    compile_steps(in_order, &object, NULL);
+    bool same = object.n == alone[in_order].n && !memcmp(object.at, alone[in_order].at, object.n);
+    bytes_free(&object);
+    if (!same) return (void *)1;
+  }
+  return NULL;
+}
+
+// The setting is the process's: no compile gets that of another one.
+static void orders_do_not_mix(void **state) {
+  (void)state;
+  for (int i = 0; i < 2; i++) compile_steps(i, &alone[i], NULL);
+  assert_true(alone[0].n != alone[1].n || memcmp(alone[0].at, alone[1].at, alone[0].n));
+  pthread_t id[4];
+  for (size_t i = 0; i < COUNT(id); i++)
+    assert_int_equal(pthread_create(&id[i], NULL, compile_both, (void *)(intptr_t)i), 0);
+  for (size_t i = 0; i < COUNT(id); i++) {
+    void *bad;
+    pthread_join(id[i], &bad);
+    assert_null(bad);
+  }
+  for (int i = 0; i < 2; i++) bytes_free(&alone[i]);
+}
+#endif
+
 // No multiplication and addition is fused unless the text says llvm.fma.
 static void floats_are_not_contracted(void **state) {
   (void)state;
@@ -426,6 +518,10 @@ int main(void) {
     cmocka_unit_test(fatal_errors_are_survived),
 #endif
     cmocka_unit_test(threads_compile_at_once),
+#if defined(__x86_64__)
+    cmocka_unit_test(instructions_stay_in_order),
+    cmocka_unit_test(orders_do_not_mix),
+#endif
     cmocka_unit_test(floats_are_not_contracted),
     cmocka_unit_test(damaged_objects_are_survived),
     cmocka_unit_test(version_is_known),

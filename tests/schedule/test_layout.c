@@ -129,8 +129,9 @@ static void test_read_in_order(void **state) {
       program *p = program_of(&r, &b);
       ascends(f->name, p, &loads);
       assert_true(loads > 0 || !layout_of(&r, &b, NULL));
-      if (p->in_order == many)
-        fail_msg("%s: %d token%s: memory decides: %d", f->name, many ? 4 * TOKENS : 1, many ? "s" : "", p->in_order);
+      if (p->order[ORDER_STREAMS] == many)
+        fail_msg("%s: %d token%s: memory decides: %d", f->name, many ? 4 * TOKENS : 1, many ? "s" : "",
+                 p->order[ORDER_STREAMS]);
       program_free(p);
       kt_finish(&r);
     }
