@@ -241,6 +241,10 @@ typedef struct weft_options {
   int threads;               /* 0: what affinity, control group and cores suggest */
   int prompt_threads;        /* for prompts; 0: as many */
   int chunk;                 /* positions of a prompt that are evaluated at once; 0: default */
+  int gpu_layers;            /* layers, from the last one down, that lie on the device that DEV names, where that is not
+                                the CPU: the others, and the embedding, are on the CPU.  0: as many as its memory has
+                                room for; -1: none.  More than there is room for, or a cut where layers need more of
+                                each other than what flows through: an error that says what fits */
   bool
     no_repack; /* weights are read where they lie in the file: needs less memory while loading, several times slower */
   const char *const *settings; /* "key=type:value" (int, float, bool, str): metadata in place of the file's; "{arch}."

@@ -192,7 +192,8 @@ static int take(const struct option *o, void *base, const char *name, const char
   case OPT_OFF: *(bool *)to = false; break;
   case OPT_OPERAND: case OPT_TEXT: *(const char **)to = text; break;
   case OPT_INT:
-    if (parse_int(text, &i)) return error_set(err, "%s needs a whole number, not '%s'", name, text);
+    if (o->words && (choice = find_choice(o->words, text)) >= 0) i = -1 - choice;
+    else if (parse_int(text, &i)) return error_set(err, "%s needs a whole number, not '%s'", name, text);
     if ((double)i < o->min || (double)i > o->max) return out_of_range(name, o, text, err);
     *(int64_t *)to = i;
     break;

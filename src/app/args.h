@@ -39,6 +39,7 @@ struct option {
   // CHOICE int, TEXTS struct texts
   size_t to;
   double min, max;          // of INT and REAL, inclusive
+  const char *words;        // of INT: "a|b", for -1 and -2; NULL: there are none
   const char *more;         // further sentences for the manual, or NULL
   const char *meant;        // words that people type for it, "--max-tokens --max-new-tokens", or NULL
   const char *theirs;       // llama.cpp has it: "" with the same meaning, or what differs; NULL: it has not

@@ -3,7 +3,9 @@
 #include "app/model_args.h"
 #include "app/app.h"
 #include "app/http.h"
+#include "base/env.h"
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,6 +16,10 @@ weft_options model_args_options(const struct model_args *a) {
                         .threads = (int)a->threads,
                         .prompt_threads = (int)a->prompt_threads,
                         .chunk = (int)a->chunk,
+                        .gpu_layers = a->gpu_layers == -1  ? 0
+                                      : a->gpu_layers == -2 ? INT_MAX
+                                      : a->gpu_layers       ? (int)a->gpu_layers
+                                                            : -1,
                         .exact = a->precision == 1,
                         .key_cache = a->key_cache,
                         .value_cache = a->value_cache,
@@ -93,6 +99,8 @@ int model_args_open(const struct model_args *a, progress *bar, weft_model **out)
   weft_options options = model_args_options(a);
   options.progress = show_progress;
   options.progress_ctx = bar;
+  if (a->gpu_layers && a->gpu_layers != -1 && !a->quiet && !strcmp(env_str(ENV_DEV), "CPU"))
+    warning("-ngl has no effect: DEV names no other device than CPU (weft env lists them)");
   if (!a->quiet) progress_begin(bar);
   int status = weft_model_open(a->model, &options, out, &err);
   progress_end(bar);
@@ -110,6 +118,7 @@ int model_args_open(const struct model_args *a, progress *bar, weft_model **out)
 int draft_args_fetch(struct draft_args *a, const struct model_args *of) {
   a->model.from.token = of->from.token;
   a->model.from.offline = of->from.offline;
+  a->model.gpu_layers = of->gpu_layers ? -1 : 0;
   a->model.threads = of->threads;
   a->model.prompt_threads = of->prompt_threads;
   a->model.quiet = of->quiet;

@@ -11,6 +11,7 @@ struct model_args {
   struct model_source from;
   char *fetched;                                // the path in `model`, where that was a name
   int64_t context, threads, prompt_threads, chunk;              // 0: as the model or the machine says
+  int64_t gpu_layers;                           // -1: as many as there is room for; -2: all
   struct texts settings;                        // metadata in place of the file's
   // of that what concerns RoPE; 0, or -1: as the file has it
   struct { double scale, base, freq_scale, ext, attn, slow, fast; int64_t original; int scaling; } rope;

@@ -452,6 +452,10 @@ static const struct option rows[] = {
        model.rope.fast, -1, 1e6, SAME),
   TEXTS(MODEL, "--lora, --lora-scaled", "FILE[:SCALE]", "an adapter (LoRA) for the model, more than once", model.loras,
         BUT("one file each time"), .meant = "--adapter", .more = "SCALE (default 1) multiplies what it adds."),
+  INT(MODEL, "-ngl, --gpu-layers, --n-gpu-layers", "N",
+      "layers, from the last one down, on the device that DEV names;\nauto (default): what fits; all", model.gpu_layers,
+      -2, MOST, .words = "auto|all", BUT("the device is the one that DEV names (`weft env`); one number for bench, too"),
+      .more = "The others are on the CPU, and so is the embedding. auto: as many as its memory has room for."),
   FLAG(MODEL, "-nr, --no-repack", "read weights where they lie in the file: less memory, slow", model.no_repack, SAME),
   CHOICE(MODEL, "--precision", "fast|exact", "exact: no 8-bit activations (default fast)", model.precision),
   CHOICE(BENCH, "-o, --output", "md|json|jsonl|csv|sql", "format of the results (default md)", format, SAME),
@@ -485,7 +489,6 @@ static const struct option rows[] = {
   FLAG(INSPECT, "--full", "long arrays and strings in full", full),
 
   // ---- options of llama.cpp that mean nothing here
-  IDLE(MODEL, "-ngl, --gpu-layers, --n-gpu-layers", "N", no_gpu, .fine = "0|-1|auto"),
   IDLE(MODEL, "-sm, --split-mode", "MODE", no_gpu, .fine = "none"),
   IDLE(MODEL, "-ts, --tensor-split", "N0,N1,...", no_gpu),
   IDLE(MODEL, "-mg, --main-gpu", "INDEX", no_gpu, .fine = "0"),

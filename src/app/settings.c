@@ -15,6 +15,7 @@ struct settings settings_new(void) {
                        .beam = beam > 0 && beam <= 64 ? beam : 4,
                        .skip_ms = skip > 0 ? strtod(env_str(ENV_BEAM_SKIP_MS), NULL) : 0,
                        .out = "weft-viz.html",
+                       .model.gpu_layers = -1,
                        .model.rope = {.ext = -1, .attn = -1, .slow = -1, .fast = -1},
                        .perplexity.chunks = -1,
                        .embed = {.separator = "\n", .pair_separator = "\t", .normalize = 2},

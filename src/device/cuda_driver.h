@@ -60,6 +60,7 @@ enum { CUDA_STREAM_APART = 1 /* does not wait for others */ };
   F(ModuleGetFunction, "cuModuleGetFunction", (cuda_function *out, cuda_module m, const char *name)) \
   F(MemAlloc, "cuMemAlloc_v2", (cuda_address *out, size_t n)) \
   F(MemFree, "cuMemFree_v2", (cuda_address at)) \
+  F(MemGetInfo, "cuMemGetInfo_v2", (size_t *left, size_t *all)) \
   F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (cuda_address to, const void *from, size_t n, cuda_stream s)) \
   F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void *to, cuda_address from, size_t n, cuda_stream s)) \
   F(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", (cuda_address to, cuda_address from, size_t n, cuda_stream s)) \

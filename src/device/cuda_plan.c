@@ -118,6 +118,13 @@ static int fill(device *dev, void *to, unsigned char value, size_t n, error *err
   return done(c, "filling", c->MemsetD8Async(must_lie(c, to, n), value, n, c->stream), err);
 }
 
+// What the driver has left: other processes take of it, too.
+static uint64_t room(const device *dev) {
+  const cuda *c = dev->state;
+  size_t left = 0, all = 0;
+  return c->CtxSetCurrent(c->context) || c->MemGetInfo(&left, &all) ? UINT64_MAX : left;
+}
+
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
 static int make_text(cuda *c, const program *p, str *source, bytes *ptx, error *err) {
@@ -368,6 +375,7 @@ static const runtime cuda_runtime = {.alloc = alloc,
                                      .read = read_from,
                                      .copy = copy,
                                      .fill = fill,
+                                     .room = room,
                                      .take = take,
                                      .link = link_kernels,
                                      .record = record,

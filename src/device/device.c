@@ -67,7 +67,10 @@ bool device_known(size_t i, const char **name, str *found, error *why) {
 }
 
 int device_open(int n_threads, int n_prompt, device **out, error *err) {
-  const char *want = env_str(ENV_DEV);
+  return device_open_named(env_str(ENV_DEV), n_threads, n_prompt, out, err);
+}
+
+int device_open_named(const char *want, int n_threads, int n_prompt, device **out, error *err) {
   for (size_t i = 0; i < COUNT(table); i++) {
     if (strcmp(table[i].name, want)) continue;
     device *d = xcalloc(1, sizeof *d);
@@ -105,6 +108,8 @@ void *device_alloc(device *d, uint64_t size, enum pages pages, error *err) {
   return d->run->alloc(d, size, pages, err);
 }
 void device_release(device *d, void *at, uint64_t size) { if (at) d->run->release(d, at, size); }
+
+uint64_t device_room(const device *d) { return d->run->room ? d->run->room(d) : UINT64_MAX; }
 
 void device_write(device *d, void *to, const void *from, size_t n) {
   error e = {0};

@@ -45,6 +45,7 @@ typedef struct runtime {
   int (*read)(device *d, void *to, const void *from, size_t n, error *err);
   int (*copy)(device *d, void *to, const void *from, size_t n, error *err);
   int (*fill)(device *d, void *to, unsigned char value, size_t n, error *err);
+  uint64_t (*room)(const device *d);               // see device_room; may be NULL
   // Whether a kernel from the cache, with so many buffers, can be used: else it is compiled anew. NULL: link sees to
   // it.
   bool (*take)(device *d, device_kernel *k, int n_bufs);
@@ -84,6 +85,10 @@ struct device {
 
 // Opens the device that DEV names. n_threads 0: the default; n_prompt, for prompts, 0: the same. 0, or -1 and why not.
 int device_open(int n_threads, int n_prompt, device **out, error *err);
+// The same of another name: "CPU".
+int device_open_named(const char *name, int n_threads, int n_prompt, device **out, error *err);
+// Bytes of memory that may be asked of it; UINT64_MAX: it does not say, or they are this process's.
+uint64_t device_room(const device *d);
 void device_close(device *d);
 
 // What DEV may name, by number: false past the end. found: what there is of it here, in words; empty: nothing, and why

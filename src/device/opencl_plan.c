@@ -150,6 +150,12 @@ static int fill(device *dev, void *to, unsigned char value, size_t n, error *err
   return n ? done(d, "filling", d->EnqueueFillBuffer(d->queue, a, &value, 1, at, n, 0, NULL, NULL), err) : 0;
 }
 
+// Nobody says what is left: all that it has, where that is not the host's.
+static uint64_t room(const device *dev) {
+  const cl *d = dev->state;
+  return d->unified || !d->bytes ? UINT64_MAX : d->bytes;
+}
+
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
 static int compile(device *dev, device_kernel *k, error *err) {
@@ -315,6 +321,7 @@ static const runtime opencl_runtime = {.alloc = alloc,
                                        .read = read_from,
                                        .copy = copy,
                                        .fill = fill,
+                                       .room = room,
                                        .take = take,
                                        .link = link_kernels,
                                        .lay_out = lay_out,

@@ -19,7 +19,7 @@ uint64_t caches_bytes(const model *m, int64_t positions) {
 }
 
 static void release(caches *c) {
-  for (int i = 0; c->state && i < model_n_states(c->m); i++) device_release(c->d, c->state[i], state_bytes(c, i));
+  for (int i = 0; c->state && i < model_n_states(c->m); i++) device_release(c->of[i], c->state[i], state_bytes(c, i));
   free(c->state);
   c->state = NULL;
 }
@@ -28,14 +28,14 @@ static int reserve(caches *c, error *err) {
   int n = model_n_states(c->m);
   c->state = xcalloc((size_t)n + 1, sizeof *c->state);
   for (int i = 0; i < n; i++)
-    if (!(c->state[i] = device_alloc(c->d, state_bytes(c, i), PAGES_PLAIN, err))) { release(c); return -1; }
+    if (!(c->state[i] = device_alloc(c->of[i], state_bytes(c, i), PAGES_PLAIN, err))) { release(c); return -1; }
   return 0;
 }
 
-int caches_open(caches *c, const model *m, device *d, int64_t n_pages, int64_t least_pages, uint64_t limit,
+int caches_open(caches *c, const model *m, device **of, int64_t n_pages, int64_t least_pages, uint64_t limit,
                 error *err) {
   uint64_t each = caches_bytes(m, CACHE_PAGE) - caches_bytes(m, 0);
-  *c = (caches){.m = m, .d = d, .n_pages = n_pages, .slots = model_is_recurrent(m) ? CACHE_SLOTS : 1};
+  *c = (caches){.m = m, .of = of, .n_pages = n_pages, .slots = model_is_recurrent(m) ? CACHE_SLOTS : 1};
   while (reserve(c, err)) {
     if (c->n_pages == least_pages && c->slots == 1) return -1;
     c->n_pages = max_i64(c->n_pages / 2, least_pages);
@@ -51,13 +51,14 @@ void caches_close(caches *c) {
   if (!c->m) return;
   release(c);
   pages_close(&c->pages);
-  free(c->promoted); free(c->slot_used);
+  free(c->promoted); free(c->slot_used); free(c->of);
   *c = (caches){0};
 }
 
 bool caches_settle(caches *c, double seconds) {
   double end = now_s() + seconds;
-  for (int i = 0; i < model_n_states(c->m) && c->d->run->here; i++) {
+  for (int i = 0; i < model_n_states(c->m); i++) {
+    if (!c->of[i]->run->here) continue;
     uint64_t full = caches_piece(c, i) * (uint64_t)(model_state_is_paged(c->m, i) ? c->pages.most : c->n_slots);
     for (; c->promoted[i] + MEMORY_ALIGN <= full; c->promoted[i] += MEMORY_ALIGN) {
       if (now_s() >= end) return false;
@@ -77,16 +78,15 @@ void *caches_at(const caches *c, int i, int number) {
 
 // Of pages or slots first .. first + n - 1
 static void discard(caches *c, bool paged, int first, int n) {
-  if (!c->d->run->here) return;
   for (int i = 0; i < model_n_states(c->m); i++)
-    if (model_state_is_paged(c->m, i) == paged)
+    if (c->of[i]->run->here && model_state_is_paged(c->m, i) == paged)
       memory_discard(caches_at(c, i, first), (uint64_t)n * caches_piece(c, i));
 }
 
 static void copy(caches *c, bool paged, int from, int to) {
   for (int i = 0; i < model_n_states(c->m); i++)
     if (model_state_is_paged(c->m, i) == paged)
-      device_copy(c->d, caches_at(c, i, to), caches_at(c, i, from), caches_piece(c, i));
+      device_copy(c->of[i], caches_at(c, i, to), caches_at(c, i, from), caches_piece(c, i));
 }
 
 int sequence_new(caches *c, sequence **out, error *err) {

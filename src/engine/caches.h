@@ -13,7 +13,7 @@ enum { CACHE_PAGE = 128 /* positions */, CACHE_SLOTS = 256 /* sequences of a mod
 struct device;
 typedef struct caches {
   const model *m;
-  struct device *d;          // whose memory it is
+  struct device **of;        // of each state: whose memory it is
   int64_t n_pages, slots;
   void **state;              // of each: all pages or slots
   uint64_t *promoted;        // bytes of each that lie in huge pages
@@ -26,9 +26,9 @@ typedef struct caches {
 // Of one position in all states, and of the states of a sequence that are fixed. UINT64_MAX where that is no number.
 uint64_t caches_bytes(const model *m, int64_t positions);
 
-// Reserves n_pages, or (where the system refuses so much) as many as there can be, but at least_pages. limit: bytes
-// that all pages may take.
-int caches_open(caches *c, const model *m, struct device *d, int64_t n_pages, int64_t least_pages, uint64_t limit,
+// Reserves n_pages, or (where the system refuses so much) as many as there can be, but at least_pages. of: each state's
+// device (for free). limit: bytes that all pages may take.
+int caches_open(caches *c, const model *m, struct device **of, int64_t n_pages, int64_t least_pages, uint64_t limit,
                 error *err);
 void caches_close(caches *c);                          // before the device is closed
 // Moves what is in use into huge pages, for so long at most; whether all of it lies there.

@@ -13,6 +13,7 @@
 #include "engine/caches.h"
 #include "engine/layouts.h"
 #include "engine/learn.h"
+#include "engine/places.h"
 #include "engine/roles.h"
 #include "engine/tune.h"
 #include "engine/weights.h"
@@ -63,14 +64,21 @@ static const struct plan_row { enum model_logits logits; int tokens, rows; bool 
 };
 
 typedef struct stage { graph *g; schedule s; plan *p; } stage;
-// Weights in a layout for each tensor, and the plans that read them.
-typedef struct laid { weights w; enum layout_kind *layouts; stage plans[PLAN_COUNT]; } laid;
+// Weights in a layout for each tensor, and the plans that read them, on each device.
+typedef struct laid {
+  weights w[MOST_PLACES];
+  enum layout_kind *layouts;
+  stage plans[MOST_PLACES][PLAN_COUNT];
+} laid;
+// One of the devices, for what a plan there asks.
+typedef struct site { engine *e; int place; } site;
 
 struct engine {
   gguf *file;
   tokenizer *tok;
   model *m;
-  device *d;
+  places places;
+  site sites[MOST_PLACES];
   struct engine_options o;
   int n_ctx;
   // positions that a sequence can have; tokens of a chunk, and what its plan has room for
@@ -81,12 +89,13 @@ struct engine {
   int32_t *ids, *at, *pages, slot;        // what plans read: tokens, and where they stand (model_shape)
   float *logits, *rows;                   // of one position; of a chunk (NULL: nobody has asked)
   float *hidden;                          // of a chunk, what the head would read; NULL: nobody has asked
+  float *stream;                          // of a chunk, what flows from one device to the next; NULL: there is one
   float **sums;                           // by id from BUF_SUMS on; NULL: nobody has asked
   double load_ms, compile_ms, schedule_ms, codegen_ms;
   live *live;                             // of single tokens; NULL: it is not tuned while it runs
   // of what is evaluated now: who is asked whether to go on (NULL: nobody), tokens that are through and that are under
-  // way, and whether it ended early
-  struct { engine_go_on *go_on; void *ctx; double done, now; bool ended; } ask;
+  // way, of these the share that is through on devices before, and whether it ended early
+  struct { engine_go_on *go_on; void *ctx; double done, now, share; bool ended; } ask;
   double settle_s;                        // time that may be spent on moving weights into huge pages; negative: owed
   int64_t compiled, scheduled;
 };
@@ -121,22 +130,55 @@ static void fit_context(engine *e) {
   else e->n_ctx = wish;
 }
 
+static int64_t least_pages(const engine *e) {
+  return (int64_t)round_up((size_t)e->n_ctx + (size_t)e->room, CACHE_PAGE) / CACHE_PAGE;
+}
+
+static int open_devices(engine *e, error *err) {
+  places *p = &e->places;
+  int r = places_open(p, e->file, e->m, least_pages(e) * CACHE_PAGE, e->room, &e->o, err);
+  for (int i = 0; i < p->n; i++) {
+    e->sites[i] = (site){e, i};
+    if (e->o.no_repack) p->at[i].d->target.has_streams = false;
+  }
+  if (p->n > 1) e->stream = xcalloc((size_t)(e->room * model_n_stream(e->m)) + 64, sizeof *e->stream);
+  return r;
+}
+
+// Bytes of the file that are read here: of layers on a device with memory of its own, once.
+static uint64_t file_bytes_here(const engine *e) {
+  const struct place *first = &e->places.at[0];
+  return e->places.n == 1 ? gguf_file_bytes(e->file) : places_bytes(e->file, e->m, first->from, first->to, 0);
+}
+
+static device **devices_of_states(const engine *e) {
+  int n = model_n_states(e->m);
+  device **of = xcalloc((size_t)n + 1, sizeof *of);
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < e->places.n; j++)
+      if (model_state_layer(e->m, i) >= e->places.at[j].from) of[i] = e->places.at[j].d;
+  return of;
+}
+
 static int reserve(engine *e, error *err) {
-  uint64_t kv = kv_bytes(e), need, have, all = UINT64_MAX;
-  if (!add_u64(kv, gguf_file_bytes(e->file), &need))
+  uint64_t file = file_bytes_here(e), kv = kv_bytes(e), need, have, all = UINT64_MAX;
+  bool here = true;
+  for (int i = 0; i < e->places.n; i++) here &= e->places.at[i].d->run->here;
+  if (e->places.n > 1) kv = places_bytes(e->file, e->m, 0, e->places.at[0].to, e->n_ctx) - file;
+  if (!add_u64(kv, file, &need))
     return error_set(err, "%s: a KV cache for %d positions is too large", gguf_path(e->file), e->n_ctx);
   if (!memory_available(&have, NULL) && need > have)
     return error_set(err,
                      "%s: %.2f GiB of model and %.2f GiB of KV cache for %d positions, but only %.2f GiB of memory are "
                      "free; a smaller context (-c) needs less",
-                     gguf_path(e->file), (double)gguf_file_bytes(e->file) / (1 << 30), (double)kv / (1 << 30), e->n_ctx,
+                     gguf_path(e->file), (double)file / (1 << 30), (double)kv / (1 << 30), e->n_ctx,
                      (double)have / (1 << 30));
-  if (!memory_available(&have, NULL)) all = have - gguf_file_bytes(e->file);
+  if (!memory_available(&have, NULL)) all = have - file;
   // a chunk may begin at the last position: then every index is in bounds whatever the variables of a plan are
   e->ctx = (int64_t)round_up((size_t)max_i64(max_i64(e->n_ctx, model_n_ctx_train(e->m)), USUAL_CTX) + (size_t)e->room,
                              CACHE_PAGE);
-  int64_t least = (int64_t)round_up((size_t)e->n_ctx + (size_t)e->room, CACHE_PAGE) / CACHE_PAGE;
-  if (caches_open(&e->caches, e->m, e->d, e->d->run->here ? max_i64(USUAL_PAGES, 2 * e->ctx / CACHE_PAGE) : least,
+  int64_t least = least_pages(e);
+  if (caches_open(&e->caches, e->m, devices_of_states(e), here ? max_i64(USUAL_PAGES, 2 * e->ctx / CACHE_PAGE) : least,
                   least, all, err) ||
       sequence_new(&e->caches, &e->own, err))
     return -1;
@@ -160,7 +202,7 @@ static float *sums_buffer(engine *e, int64_t i) {
 
 // The ids and what comes of them lie in this process's memory, on every device: a plan brings and fetches them.
 static void *buffer(void *ctx, int64_t id) {
-  engine *e = ctx;
+  engine *e = ((const site *)ctx)->e;
   int64_t own = id - model_buffer_id(e->file, 0);
   if (codebook_is(id)) return codebook_data(id);
   if (own < 0) return (void *)(uintptr_t)gguf_tensor_at(e->file, (size_t)id)->data;
@@ -171,6 +213,7 @@ static void *buffer(void *ctx, int64_t id) {
   if (own == BUF_LOGITS) return e->logits;
   if (own == BUF_ROWS) return e->rows;
   if (own == BUF_HIDDEN) return e->hidden;
+  if (own == BUF_STREAM) return e->stream;
   if (own >= BUF_ADAPTER) return model_adapter_data(e->m, own - BUF_ADAPTER);
   if (own >= BUF_SUMS) return sums_buffer(e, own - BUF_SUMS);
   return e->caches.state[own - BUF_STATE];
@@ -179,20 +222,21 @@ static void *buffer(void *ctx, int64_t id) {
 // --- plans ----------------------------------------------------------------------------------------------------------
 
 static void role(void *ctx, const schedule *s, int i, char *out, size_t cap) {
-  roles_name(((const engine *)ctx)->file, s, i, out, cap);
+  roles_name(((const site *)ctx)->e->file, s, i, out, cap);
 }
 
-static void compiling(void *ctx, double fraction) { engine_progress(ctx, "compiling", fraction); }
+static void compiling(void *ctx, double fraction) { engine_progress(((const site *)ctx)->e, "compiling", fraction); }
 
 static void *stream(void *ctx, int64_t id, uint64_t hash, int64_t size, bool *filled) {
-  engine *e = ctx;
-  return weights_stream(&e->now->w, id, hash, size, filled);
+  const site *at = ctx;
+  return weights_stream(&at->e->now->w[at->place], id, hash, size, filled);
 }
 
 static void filled(void *ctx, int64_t id, double from, double to, double done) {
-  engine *e = ctx;
-  weights_give_back(&e->now->w, id, from, to);
-  if (to >= 1) weights_filled(&e->now->w, id);
+  const site *at = ctx;
+  engine *e = at->e;
+  weights_give_back(&e->now->w[at->place], id, from, to);
+  if (to >= 1) weights_filled(&e->now->w[at->place], id);
   engine_progress(e, "loading", done);
 }
 
@@ -202,7 +246,7 @@ static enum layout_kind layout_wanted(void *ctx, int64_t id) {
 }
 
 // What a plan computes, over weights as they lie in the file.
-static uop *make_graph(const engine *e, enum plan_kind kind, graph *g) {
+static uop *make_graph(const engine *e, const struct place *at, enum plan_kind kind, graph *g) {
   const struct plan_row *r = &plan_rows[kind];
   model_shape of = {.page = CACHE_PAGE,
                     .pages = e->caches.n_pages,
@@ -214,14 +258,15 @@ static uop *make_graph(const engine *e, enum plan_kind kind, graph *g) {
                     .rows = r->rows,
                     .logits = r->logits,
                     .sums = r->sums,
-                    .exact = e->o.exact};
+                    .exact = e->o.exact,
+                    .layers = {at->from, at->to}};
   uop *sink = model_graph(e->m, g, &of);
   record_mark(g, sink, "model");
   return sink;
 }
 
-static void make_schedule(const engine *e, graph *g, uop *sink, schedule *s) {
-  const target *t = &e->d->target;
+static void make_schedule(const engine *e, const device *d, graph *g, uop *sink, schedule *s) {
+  const target *t = &d->target;
   if (!e->o.exact) sink = integer_dots(g, sink);
   if (!e->o.exact && t->has_streams &&
       descriptor_lanes(t->descriptors, DT_F32, t->vector_bytes / 4, t->vector_bytes / 4))
@@ -234,20 +279,20 @@ static void make_schedule(const engine *e, graph *g, uop *sink, schedule *s) {
 }
 
 // The same as the last time, if nothing that decides about it has changed.
-static void find_schedule(engine *e, enum plan_kind kind, stage *st) {
+static void find_schedule(engine *e, const struct place *at, enum plan_kind kind, stage *st) {
   graph *g = graph_new(NULL);
-  uop *sink = make_graph(e, kind, g);
+  uop *sink = make_graph(e, at, kind, g);
   str key = {0}, more = {0};
   str_addf(&more, "exact %d\n", e->o.exact);
   str_addn(&more, e->now->layouts, gguf_n_tensors(e->file) * sizeof *e->now->layouts);
-  kept_key(e->d, sink, more.at, more.n, &key);
+  kept_key(at->d, sink, more.at, more.n, &key);
   st->g = graph_new(NULL);
-  if (kept_schedule(e->d, &key, st->g, &st->s)) graph_free(g);
+  if (kept_schedule(at->d, &key, st->g, &st->s)) graph_free(g);
   else {
     graph_free(st->g);
     st->g = g;
-    make_schedule(e, g, sink, &st->s);
-    keep_schedule(e->d, &key, g, &st->s);
+    make_schedule(e, at->d, g, sink, &st->s);
+    keep_schedule(at->d, &key, g, &st->s);
     e->scheduled++;
   }
   str_free(&more);
@@ -256,23 +301,23 @@ static void find_schedule(engine *e, enum plan_kind kind, stage *st) {
 
 // The plan that a model cannot do without: of one token, or of a whole text.
 static enum plan_kind first_plan(const engine *e) { return model_is_encoder(e->m) ? PLAN_HIDDEN : PLAN_ONE; }
-static plan *plan_of(const engine *e, enum plan_kind kind) { return e->now->plans[kind].p; }
+// The plan for the last layers, which is there if those before are; where there is one device it is all.
+static plan *plan_of(const engine *e, enum plan_kind kind) { return e->now->plans[e->places.n - 1][kind].p; }
 
 static void hidden_buffer(engine *e) {
   if (!e->hidden) e->hidden = xcalloc((size_t)(e->room * model_n_embd(e->m)) + 64, sizeof *e->hidden);
 }
 
-// Makes a plan, unless it is there.
-static int need(engine *e, enum plan_kind kind, error *err) {
-  stage *st = &e->now->plans[kind];
+static int need_at(engine *e, int place, enum plan_kind kind, error *err) {
+  stage *st = &e->now->plans[place][kind];
+  const struct place *at = &e->places.at[place];
   if (st->p) return 0;
-  if (plan_rows[kind].logits == LOGITS_HIDDEN) hidden_buffer(e);
   double began = now_s();
-  find_schedule(e, kind, st);
+  if (!st->g) find_schedule(e, at, kind, st);
   e->schedule_ms += (now_s() - began) * 1e3;
-  if (plan_build(e->d, st->g, &st->s,
+  if (plan_build(at->d, st->g, &st->s,
                  &(plan_options){.buffer = buffer,
-                                 .ctx = e,
+                                 .ctx = &e->sites[place],
                                  .role = role,
                                  .progress = compiling,
                                  .stream = stream,
@@ -285,6 +330,22 @@ static int need(engine *e, enum plan_kind kind, error *err) {
   e->compile_ms += s.compile_ms;
   e->codegen_ms += s.codegen_ms;
   e->compiled += s.compiled;
+  return 0;
+}
+
+// Makes a plan, for all devices, unless it is there.
+static int need(engine *e, enum plan_kind kind, error *err) {
+  if (plan_of(e, kind)) return 0;
+  if (plan_rows[kind].logits == LOGITS_HIDDEN) hidden_buffer(e);
+  for (int i = 0; i < e->places.n; i++) if (need_at(e, i, kind, err)) return -1;
+  return 0;
+}
+
+static int open_weights(engine *e, laid *l, error *err) {
+  for (int i = 0; i < e->places.n; i++) {
+    const struct place *at = &e->places.at[i];
+    if (at->d->target.has_streams && weights_open(&l->w[i], e->file, at->d, at->from, at->to, err)) return -1;
+  }
   return 0;
 }
 
@@ -309,17 +370,17 @@ static int start(engine *e, const char *path, error *err) {
   if (model_block(e->m)) e->chunk = min_i64(e->chunk, model_block(e->m));
   e->room = (int64_t)round_up((size_t)e->chunk, CHUNK_STEP);
   if (!e->o.n_ctx) fit_context(e);
-  if (device_open(e->o.n_threads, e->o.n_prompt_threads, &e->d, err) || reserve(e, err)) return -1;
-  if (e->o.no_repack) e->d->target.has_streams = false;
-  if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING) machine_learn(e->d);
-  e->now->layouts = layouts_known(e->d, e->file);
-  if (e->d->target.has_streams && weights_open(&e->now->w, e->file, e->d, err)) return -1;
+  if (open_devices(e, err) || reserve(e, err)) return -1;
+  device *first = e->places.at[0].d;
+  if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING) machine_learn(first);
+  e->now->layouts = layouts_known(first, e->file);
+  if (open_weights(e, e->now, err)) return -1;
   if (need(e, first_plan(e), err) || model_adapters_used(e->m, err)) return -1;
-  if (e->d->target.has_streams) weights_read_ahead(&e->now->w);
+  if (first->target.has_streams) weights_read_ahead(&e->now->w[0]);
   tune_from_env(e, false);
   const char *tune = env_str(ENV_WEFT_TUNE);
   bool always = !strcmp(tune, "always");
-  if (!model_is_encoder(e->m) && (always || !strcmp(tune, "background")))
+  if (!model_is_encoder(e->m) && e->places.n == 1 && (always || !strcmp(tune, "background")))
     e->live = live_open(plan_of(e, PLAN_ONE), always);
   return 0;
 }
@@ -353,8 +414,10 @@ static void close_stage(stage *s) {
 
 static void close_laid(laid *l) {
   if (!l) return;
-  for (int i = 0; i < PLAN_COUNT; i++) close_stage(&l->plans[i]);
-  weights_free(&l->w);
+  for (int i = 0; i < MOST_PLACES; i++) {
+    for (int j = 0; j < PLAN_COUNT; j++) close_stage(&l->plans[i][j]);
+    weights_free(&l->w[i]);
+  }
   free(l->layouts);
   free(l);
 }
@@ -366,11 +429,11 @@ void engine_close(engine *e) {
   close_laid(e->other);
   sequence_free(e->own);
   caches_close(&e->caches);
-  device_close(e->d);
+  places_close(&e->places);
   for (size_t i = 0; e->sums && i < 2 * gguf_n_tensors(e->file); i++) free(e->sums[i]);
   free(e->sums);
   if (e->rows) memory_release(e->rows, rows_bytes(e));
-  free(e->ids); free(e->at); free(e->pages); free(e->logits); free(e->hidden);
+  free(e->ids); free(e->at); free(e->pages); free(e->logits); free(e->hidden); free(e->stream);
   model_close(e->m);
   tokenizer_free(e->tok);
   gguf_close(e->file);
@@ -396,22 +459,34 @@ bool engine_ended(const engine *e) { return e->ask.ended; }
 
 static bool ask(void *ctx, double part) {
   engine *e = ctx;
-  return e->ask.go_on(e->ask.ctx, e->ask.done + part * e->ask.now);
+  double through = e->ask.share + part / e->places.n;
+  return e->ask.go_on(e->ask.ctx, e->ask.done + through * e->ask.now);
 }
 
-static void run(engine *e, plan *p, const plan_var *vars, int n_vars) {
+static bool settle(engine *e, double seconds) {
+  for (int i = 0; i < e->places.n; i++) if (!weights_settle(&e->now->w[i], seconds)) return false;
+  return caches_settle(&e->caches, seconds);
+}
+
+static void run(engine *e, enum plan_kind kind, const plan_var *vars, int n_vars) {
   double start = now_s();
-  if (e->live && p == plan_of(e, PLAN_ONE)) live_run(e->live, vars, n_vars);
-  else if (e->ask.go_on && p == plan_of(e, PLAN_MANY)) e->ask.ended |= !plan_run_asking(p, vars, n_vars, ask, e);
-  else plan_run(p, vars, n_vars);
+  bool asking = e->ask.go_on && kind == PLAN_MANY, ended = false;
+  for (int i = 0; i < e->places.n && !ended; i++) {
+    plan *p = e->now->plans[i][kind].p;
+    e->ask.share = (double)i / e->places.n;
+    if (e->live && kind == PLAN_ONE) live_run(e->live, vars, n_vars);
+    else if (asking) ended = !plan_run_asking(p, vars, n_vars, ask, e);
+    else plan_run(p, vars, n_vars);
+  }
+  e->ask.ended |= ended;
   double end = now_s();
   e->settle_s += (end - start) * SETTLE_PERCENT / 100;
   if (e->settle_s <= 0) return;
-  bool all = weights_settle(&e->now->w, e->settle_s) && caches_settle(&e->caches, e->settle_s);
+  bool all = settle(e, e->settle_s);
   e->settle_s = all ? 0 : e->settle_s - (now_s() - end);
 }
 
-void engine_settle(engine *e) { while (!weights_settle(&e->now->w, 1) || !caches_settle(&e->caches, 1)) continue; }
+void engine_settle(engine *e) { while (!settle(e, 1)) continue; }
 
 // Where plans over one sequence find it.
 static void choose(engine *e, const sequence *q) {
@@ -420,13 +495,13 @@ static void choose(engine *e, const sequence *q) {
 }
 
 // As many of n tokens from pos on as go through at once. Returns their number.
-static size_t eval_chunk(engine *e, plan *p, const int32_t *ids, size_t n, int pos) {
+static size_t eval_chunk(engine *e, enum plan_kind kind, const int32_t *ids, size_t n, int pos) {
   int block = model_block(e->m);
   size_t m = n < (size_t)e->chunk ? n : (size_t)e->chunk;
   if (block && m > (size_t)(block - pos % block)) m = (size_t)(block - pos % block);
   memcpy(e->ids, ids, m * sizeof *ids);
   e->ask.now = (double)m;
-  run(e, p, (plan_var[]){{"n", (int64_t)m}, {"pos", pos}}, 2);
+  run(e, kind, (plan_var[]){{"n", (int64_t)m}, {"pos", pos}}, 2);
   e->ask.done += (double)m;
   return m;
 }
@@ -434,13 +509,14 @@ static size_t eval_chunk(engine *e, plan *p, const int32_t *ids, size_t n, int p
 static void eval_each(engine *e, const int32_t *ids, size_t n, int pos) {
   for (; n; ids++, n--, pos++) {
     e->ids[0] = ids[0];
-    run(e, plan_of(e, PLAN_ONE), &(plan_var){"pos", pos}, 1);
+    run(e, PLAN_ONE, &(plan_var){"pos", pos}, 1);
   }
 }
 
 // Whether file and device are as they were.
 static int sound(const engine *e, error *err) {
-  return gguf_check_size(e->file, err) || device_check(e->d, err) ? -1 : 0;
+  for (int i = 0; i < e->places.n; i++) if (device_check(e->places.at[i].d, err)) return -1;
+  return gguf_check_size(e->file, err);
 }
 
 // So many tokens go one by one rather than as a chunk. A chunk of two costs no more than they do, but its plan is not
@@ -450,7 +526,7 @@ static size_t few(const engine *e) { return plan_of(e, PLAN_MANY) ? 1 : FEW; }
 // Evaluates n tokens as chunks, all but the `last` ones and a few. Returns how many are left.
 static size_t eval_chunks(engine *e, const int32_t *ids, size_t n, size_t last, int pos) {
   for (size_t m; n > few(e) + last && !e->ask.ended; ids += m, n -= m, pos += (int)m)
-    m = eval_chunk(e, plan_of(e, PLAN_MANY), ids, n - last, pos);
+    m = eval_chunk(e, PLAN_MANY, ids, n - last, pos);
   return n;
 }
 
@@ -521,7 +597,7 @@ int engine_eval_rows(engine *e, sequence *q, const int32_t *ids, size_t n, int p
   size_t at = 0, n_vocab = (size_t)model_n_vocab(e->m);
   for (size_t m; at < n && go_on; at += m) {
     bool wanted = at >= first;
-    m = eval_chunk(e, wanted ? plan_of(e, PLAN_ROWS) : plan_of(e, PLAN_MANY), ids + at, (wanted ? n : first) - at,
+    m = eval_chunk(e, wanted ? PLAN_ROWS : PLAN_MANY, ids + at, (wanted ? n : first) - at,
                    pos + (int)at);
     if (e->ask.ended) { take_back(q, pos); return sound(e, err) ? -1 : pos; }
     if (sound(e, err)) return -1;
@@ -535,7 +611,7 @@ int engine_eval_sums(engine *e, const int32_t *ids, size_t n, engine_sums *see, 
   if (!e->sums) e->sums = xcalloc(2 * n_tensors + 1, sizeof *e->sums);
   if (need(e, PLAN_SUMS, err) || begin_eval(e, e->own, ids, n, 0, 0, err)) return -1;
   for (size_t at = 0, m; at < n; at += m) {
-    m = eval_chunk(e, plan_of(e, PLAN_SUMS), ids + at, n - at, (int)at);
+    m = eval_chunk(e, PLAN_SUMS, ids + at, n - at, (int)at);
     if (sound(e, err)) return -1;
     for (size_t t = 0; t < n_tensors; t++) if (e->sums[2 * t]) see(ctx, t, e->sums[2 * t], e->sums[2 * t + 1], m);
   }
@@ -549,7 +625,7 @@ int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row,
   if (need(e, kind, err) || begin_eval(e, e->own, ids, n, 0, 0, err)) return -1;
   bool go_on = true;
   for (size_t at = 0, m; at < n && go_on; at += m) {
-    m = eval_chunk(e, plan_of(e, kind), ids + at, n - at, (int)at);
+    m = eval_chunk(e, kind, ids + at, n - at, (int)at);
     if (sound(e, err)) return -1;
     for (size_t i = 0; go_on && i < m; i++) go_on = row(ctx, at + i, e->hidden + i * (size_t)model_n_embd(e->m));
   }
@@ -609,7 +685,7 @@ static void eval_apart(engine *e, const struct engine_part *parts, size_t n, siz
   all = rows;
   for (size_t i = 0; i < n; i++)
     all = add_rows(e, &parts[i], parts[i].n - parts[i].rows - parts[i].beside, parts[i].beside, all);
-  run(e, plan_of(e, apart_plan(rows, more)),
+  run(e, apart_plan(rows, more),
       (plan_var[]){{"n", (int64_t)all}, {"pages", (int64_t)deepest}, {"rows", (int64_t)rows}}, 3);
 }
 
@@ -670,7 +746,14 @@ int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(voi
 }
 
 void engine_stats(const engine *e, struct engine_stats *out) {
-  plan_stats s = plan_get_stats(plan_of(e, first_plan(e)));
+  plan_stats s = {0};
+  for (int i = 0; i < e->places.n; i++) {
+    plan_stats of = plan_get_stats(e->now->plans[i][first_plan(e)].p);
+    s.dispatches += of.dispatches;
+    s.graph_ops += of.graph_ops;
+    s.unique += of.unique;
+    s.tuned += of.tuned;
+  }
   live_stats l = {0};
   if (e->live) live_stats_get(e->live, &l);
   *out = (struct engine_stats){
@@ -696,7 +779,7 @@ void engine_stats(const engine *e, struct engine_stats *out) {
   };
 }
 
-device *engine_device(engine *e) { return e->d; }
+device *engine_device(engine *e) { return e->places.at[0].d; }
 int engine_n_layer(const engine *e) { return model_n_layer(e->m); }
 int engine_n_embd(const engine *e) { return model_n_embd(e->m); }
 bool engine_is_recurrent(const engine *e) { return model_is_recurrent(e->m); }
@@ -705,7 +788,8 @@ int engine_pooling(const engine *e) { return (int)model_pooling(e->m); }
 int engine_chunk(const engine *e) { return (int)e->chunk; }
 
 void engine_look(const engine *e, bool prompt, graph *g, schedule *s) {
-  make_schedule(e, g, make_graph(e, prompt ? PLAN_MANY : PLAN_ONE, g), s);
+  const struct place *at = &e->places.at[0];
+  make_schedule(e, at->d, g, make_graph(e, at, prompt ? PLAN_MANY : PLAN_ONE, g), s);
 }
 
 void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap) {
@@ -732,7 +816,7 @@ int engine_lay_out(engine *e, const enum layout_kind *layouts, error *err) {
   e->now->layouts = xcalloc(n + 1, sizeof *layouts);
   memcpy(e->now->layouts, layouts, n * sizeof *layouts);
   e->other = before;
-  if (!weights_open(&e->now->w, e->file, e->d, err) && !need(e, first_plan(e), err)) return 0;
+  if (!open_weights(e, e->now, err) && !need(e, first_plan(e), err)) return 0;
   engine_swap(e);
   engine_drop_other(e);
   return -1;
@@ -750,12 +834,15 @@ void engine_drop_other(engine *e) {
 }
 
 int64_t engine_weight_of(const engine *e, bool prompt, int launch) {
-  const stage *s = &e->now->plans[prompt ? PLAN_MANY : PLAN_ONE];
+  const stage *s = &e->now->plans[0][prompt ? PLAN_MANY : PLAN_ONE];
   const gguf_tensor *t = roles_weight(e->file, &s->s.kernels[launch]);
   return t ? (int64_t)gguf_tensor_index(e->file, t) : -1;
 }
 
 int engine_plan(engine *e, bool prompt, plan **p, int32_t **ids, error *err) {
+  if (e->places.n > 1)
+    return error_set(err, "a model on two devices is two plans, and this looks at one: -ngl %d has all on %s, -ngl 0 "
+                          "none", model_n_layer(e->m), e->places.at[1].d->name);
   if (need(e, prompt ? PLAN_MANY : PLAN_ONE, err) || sequence_hold(e->own, 0, e->n_ctx, err)) return -1;
   choose(e, e->own);
   stop_live(e);             // its runs would be somebody else's

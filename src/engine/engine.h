@@ -20,6 +20,8 @@ struct engine_options {
   int n_threads;          // 0: what affinity, cgroup and cores suggest
   int n_prompt_threads;   // for prompts; 0: as many
   int chunk;              // positions evaluated at once in a prompt; 0: default
+  // layers, from the last one down, that lie on the device that DEV names; 0: as many as it has room for; -1: none
+  int gpu_layers;
   bool no_repack;         // weights stay as they lie in the file
   const char *const *settings;   // see gguf_set_text
   size_t n_settings;
@@ -135,7 +137,8 @@ void engine_progress(const engine *e, const char *what, double fraction);
 void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap);
 
 // For profile.c: the device, the plan for one token or for a chunk of a prompt (made now if there is none yet), where
-// it reads its ids, and how many there may be. Its variables are "pos" and, for a chunk, "n".
+// it reads its ids, and how many there may be. Its variables are "pos" and, for a chunk, "n". A model on two devices is
+// two plans, and there is neither: engine_plan says so.
 struct device;
 struct plan;
 struct device *engine_device(engine *e);

@@ -73,7 +73,7 @@ static void gather(const caches *c, bool paged, int number, unsigned char *to) {
   for (int i = 0; i < model_n_states(c->m); i++) {
     if (model_state_is_paged(c->m, i) != paged) continue;
     uint64_t n = caches_piece(c, i);
-    device_read(c->d, to, caches_at(c, i, number), n);
+    device_read(c->of[i], to, caches_at(c, i, number), n);
     to += n;
   }
 }
@@ -135,7 +135,7 @@ static void scatter(caches *c, bool paged, int number, const unsigned char *from
   for (int i = 0; i < model_n_states(c->m); i++) {
     if (model_state_is_paged(c->m, i) != paged) continue;
     uint64_t n = caches_piece(c, i);
-    device_write(c->d, caches_at(c, i, number), from, n);
+    device_write(c->of[i], caches_at(c, i, number), from, n);
     from += n;
   }
 }

@@ -464,6 +464,7 @@ int weft_model_open(const char *path, const weft_options *opt, weft_model **out,
     FAIL(err, "%d threads were asked for; it must be 0 to %d", o.threads, TEAM_MAX);
   if (o.prompt_threads < 0 || o.prompt_threads > TEAM_MAX)
     FAIL(err, "%d threads were asked for prompts; it must be 0 to %d", o.prompt_threads, TEAM_MAX);
+  if (o.gpu_layers < -1) FAIL(err, "%d layers on a device; it must be -1 (none), 0 (what fits) or more", o.gpu_layers);
   if (o.chunk < 0) FAIL(err, "the chunk is %d positions; it must be 0 or more", o.chunk);
   for (size_t i = 0; i < o.n_adapters; i++)
     if (!isfinite(o.adapters[i].scale))
@@ -482,6 +483,7 @@ int weft_model_open(const char *path, const weft_options *opt, weft_model **out,
                               .n_threads = o.threads,
                               .n_prompt_threads = o.prompt_threads,
                               .chunk = o.chunk,
+                              .gpu_layers = o.gpu_layers,
                               .exact = o.exact,
                               .no_repack = o.no_repack,
                               .progress = o.progress,

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "device/memory.h"
+#include "engine/places.h"
 
 enum {
   STREAM_ALIGN = 4096,
@@ -28,12 +29,18 @@ static void stop_touching(weights *w) {
   w->touching = false;
 }
 
-int weights_open(weights *w, const gguf *file, device *d, error *err) {
+// Whether somebody here reads it.
+static bool is_read(const weights *w, const gguf_tensor *t) {
+  int layer = places_layer_of(t);
+  return layer < 0 || (layer >= w->from && layer < w->to);
+}
+
+int weights_open(weights *w, const gguf *file, device *d, int from, int to, error *err) {
   uint64_t all = 0, n = gguf_n_tensors(file);
-  *w = (weights){.file = file, .d = d};
+  *w = (weights){.file = file, .d = d, .from = from, .to = to};
   for (size_t i = 0; i < n; i++) {
     const gguf_tensor *t = gguf_tensor_at(file, i);
-    if (t->n_dims >= 2 && !add_u64(all, round_up(t->nbytes, STREAM_ALIGN), &all))
+    if (t->n_dims >= 2 && is_read(w, t) && !add_u64(all, round_up(t->nbytes, STREAM_ALIGN), &all))
       return error_set(err, "%s: its tensors are larger than memory can be", gguf_path(file));
   }
   if (!all || !d->run->here) return 0;
@@ -70,7 +77,7 @@ void weights_read_ahead(const weights *w) {
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   for (size_t i = 0; i < gguf_n_tensors(w->file); i++) {
     const gguf_tensor *t = gguf_tensor_at(w->file, i);
-    bool streamed = t->n_dims < 2;
+    bool streamed = t->n_dims < 2 || !is_read(w, t);
     for (size_t j = 0; j < w->streams.n && !streamed; j++) streamed = w->streams.at[j].tensor == (int64_t)i;
     uintptr_t at = (uintptr_t)t->data / page * page, end = (uintptr_t)t->data + t->nbytes;
     for (; !streamed && at < end; at += READ_AHEAD)

@@ -180,6 +180,7 @@ static int rwkv7_load(loader *l, layer *y) {
   y->n_head = (int)h.n;
   y->head_dim = n;
   if (!y->index) residual = iclr;              // of the first layer, which nobody reads
+  y->kv_from = 0;
   const struct {
     enum tensor_id id;
     int rank;

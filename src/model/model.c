@@ -178,6 +178,7 @@ static int describe_layers(loader *l) {
                  .n_ff = (int)ff[i],
                  .rope = f & ARCH_POSITIONS || m->no_rope ? ROPE_NONE : ROPE_GLOBAL,
                  .state = -1,
+                 .kv_from = i,
                  .cut = -INFINITY};
     y->mixer_norm = f & ARCH_NO_PRE_NORMS ? W_NONE : W_ATTN_NORM;
     y->ff_norm = f & ARCH_NO_PRE_NORMS ? W_NONE : f & ARCH_FFN_NORM_LATE ? W_POST_ATTENTION_NORM : W_FFN_NORM;
@@ -299,6 +300,7 @@ void model_close(model *m) {
 }
 
 int model_n_layer(const model *m) { return m->n_layer; }
+int model_n_stream(const model *m) { return m->n_embd; }
 int model_n_vocab(const model *m) { return m->n_vocab; }
 int model_n_ctx_train(const model *m) { return m->n_ctx_train; }
 int model_n_ctx_max(const model *m) { return m->n_ctx_max; }
@@ -307,6 +309,18 @@ int model_n_embd(const model *m) { return m->n_embd_out ? m->n_embd_out : m->n_e
 enum model_pooling model_pooling(const model *m) { return m->pooling; }
 int model_n_states(const model *m) { return (int)m->states.n; }
 int model_block(const model *m) { return m->block; }
+
+bool model_can_cut(const model *m, int at) {
+  if (m->n_own || m->n_rows) return false;
+  for (int i = at; i < m->n_layer; i++) if (m->layers[i].kv_from < at) return false;
+  return true;
+}
+
+int model_state_layer(const model *m, int i) {
+  int of = 0;
+  for (int y = 0; y < m->n_layer; y++) if (m->layers[y].state >= 0 && m->layers[y].state <= i) of = y;
+  return of;
+}
 bool model_is_recurrent(const model *m) { return m->recurrent; }
 
 bool model_state_is_paged(const model *m, int i) { return m->states.at[i].per_position != 0; }

@@ -21,6 +21,9 @@ void model_close(model *m);
 #define MODEL_KEY_REFUSED "not supported"
 void model_key_uses(const gguf *file, const char **uses);
 int model_n_layer(const model *m);
+// Whether what layers from `at` on need of those before is what flows from one to the next, and nothing else.
+bool model_can_cut(const model *m, int at);
+int model_n_stream(const model *m);                            // elements of what flows, for each token
 int model_n_vocab(const model *m);
 int model_n_ctx_train(const model *m);
 int model_n_ctx_max(const model *m);                           // as many positions as it can have; 0: any number
@@ -43,6 +46,7 @@ enum model_pooling model_pooling(const model *m);
 // Buffers of the graphs are numbered: the file's tensors first, by index; then these.
 // BUF_IDS: the tokens of a run (I32, chunk). BUF_AT: their positions, BUF_PAGES and BUF_SLOT: where the pages
 // and the fixed states of their sequence lie, see model_shape.
+// BUF_STREAM: what flows between layers (F32, chunk x model_n_stream), see model_shape.layers.
 // BUF_ADAPTER + i: see model_adapter_data. BUF_STATE + i: state i, of model_n_states. BUF_SUMS + 2 t: of tensor t, see
 // model_shape.sums.
 enum model_buffer {
@@ -53,6 +57,7 @@ enum model_buffer {
   BUF_LOGITS,
   BUF_ROWS,
   BUF_HIDDEN,
+  BUF_STREAM,
   BUF_STATE,
   BUF_SUMS = 1 << 16,
   BUF_ADAPTER = 1 << 28
@@ -72,6 +77,7 @@ int model_adapters_used(const model *m, error *err);
 // lower position has written.
 int model_n_states(const model *m);
 bool model_state_is_paged(const model *m, int i);
+int model_state_layer(const model *m, int i);                          // whose it is
 uint64_t model_state_bytes(const model *m, int i, int64_t positions);  // of so many positions, or (not paged) of a slot
 // Whether some state holds no positions but only what came last. Then a run at `pos` must follow one that ended there;
 // 0 begins anew.
@@ -105,7 +111,10 @@ typedef struct model_shape {
               // tokens in BUF_SUMS + 2 t (F32, ne0); of experts' for each of them (F32, ne2 x ne0), and how many tokens
               // chose it in the buffer after that (F32, ne2)
   bool exact;                // nothing is rounded but what is stored in caches
+  // Only layers from .. to - 1 (to 0: to the last one), so that several graphs are a model: the first embeds the tokens
+  // and the last one has the logits. What flows in and out is in BUF_STREAM. See model_can_cut.
+  struct { int from, to; } layers;
 } model_shape;
-// SINK of the effects: n tokens from BUF_IDS go through the model.
+// SINK of the effects: n tokens from BUF_IDS go through the model, or those layers.
 uop *model_graph(const model *m, graph *g, const model_shape *s);
 #endif

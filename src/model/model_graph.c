@@ -168,24 +168,40 @@ static void find_positions(build *b) {
   b->rows = t_add(g, t_mul(g, page, size), t_op2(g, OP_MOD, b->at, size));
 }
 
+// The tokens as the first layer reads them.
+static tensor *embedded(build *b) {
+  graph *g = b->g;
+  const model *m = b->m;
+  tensor *ids = t_slice(g, t_buffer(g, model_buffer_id(m->file, BUF_IDS), DT_I32, b->s->chunk), 0, uop_idx(g, 0), b->T);
+  tensor *x = scaled(b, t_gather(g, weight(b, NULL, W_TOKEN_EMBD), ids), m->embedding_scale);
+  // all tokens of a text are of its first type
+  if (m->w[W_TOKEN_TYPES].weight) x = t_add(g, x, t_slice_i(g, weight(b, NULL, W_TOKEN_TYPES), 0, 0, 1));
+  if (m->w[W_POSITION_EMBD].weight) x = t_add(g, x, t_gather(g, weight(b, NULL, W_POSITION_EMBD), b->at));
+  if (m->arch->flags & ARCH_EMBD_NORM) x = norm(b, NULL, W_TOKEN_EMBD_NORM, t_contiguous(g, x));
+  x = t_contiguous(g, x);
+  per_layer_enter(b, ids, x);
+  return altup_enter(b, x);
+}
+
+// Of this run's tokens, what flows from one graph's layers to the next one's: {T, n_embd}.
+static tensor *stream_between(const build *b) {
+  int64_t n = model_n_stream(b->m), rows = b->s->chunk;
+  tensor *all = t_buffer(b->g, model_buffer_id(b->m->file, BUF_STREAM), DT_F32, rows * n);
+  return t_slice(b->g, t_reshape_i(b->g, all, 2, (int64_t[]){rows, n}), 0, uop_idx(b->g, 0), b->T);
+}
+
 uop *model_graph(const model *m, graph *g, const model_shape *s) {
   effects all = {0};
   build b = {.m = m, .s = s, .g = g, .effects = &all, .kept = xcalloc((size_t)m->n_layer, sizeof *b.kept)};
+  int from = s->layers.from, to = s->layers.to ? s->layers.to : m->n_layer;
   b.T = s->chunk > 1 ? uop_var(g, "n", 1, s->chunk) : uop_idx(g, 1);
   find_positions(&b);
   rope_tables(&b);
-  tensor *ids = t_slice(g, t_buffer(g, model_buffer_id(m->file, BUF_IDS), DT_I32, s->chunk), 0, uop_idx(g, 0), b.T);
-  tensor *x = scaled(&b, t_gather(g, weight(&b, NULL, W_TOKEN_EMBD), ids), m->embedding_scale);
-  // all tokens of a text are of its first type
-  if (m->w[W_TOKEN_TYPES].weight) x = t_add(g, x, t_slice_i(g, weight(&b, NULL, W_TOKEN_TYPES), 0, 0, 1));
-  if (m->w[W_POSITION_EMBD].weight) x = t_add(g, x, t_gather(g, weight(&b, NULL, W_POSITION_EMBD), b.at));
-  if (m->arch->flags & ARCH_EMBD_NORM) x = norm(&b, NULL, W_TOKEN_EMBD_NORM, t_contiguous(g, x));
-  x = t_contiguous(g, x);
-  per_layer_enter(&b, ids, x);
-  x = altup_enter(&b, x);
-  for (int i = 0; i < m->n_layer; i++)
+  tensor *x = from ? stream_between(&b) : embedded(&b);
+  for (int i = from; i < to; i++)
     x = m->n_rows ? altup_through(&b, &m->layers[i], x) : through(&b, &m->layers[i], x);
-  if (s->logits) vec_push(b.effects, s->logits == LOGITS_HIDDEN ? hidden_of(&b, x) : logits_of(&b, x));
+  if (to < m->n_layer) vec_push(b.effects, t_assign(g, stream_between(&b), x));
+  else if (s->logits) vec_push(b.effects, s->logits == LOGITS_HIDDEN ? hidden_of(&b, x) : logits_of(&b, x));
   uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, all.at, all.n, (uarg){0});
   vec_free(&all);
   free(b.kept);

@@ -232,7 +232,7 @@ struct layer {
   int taps;                                                    // of its convolution
   // attention sees this many positions, its own included; 0: all
   int window;
-  // of part_shared_attention: the layer whose keys and values it reads
+  // the layer whose keys or values it reads besides its own; itself: of none
   int kv_from;
   enum rope_id rope;
   mla mla;

@@ -223,6 +223,13 @@ FUNCTION(MemAlloc, cuMemAlloc_v2, cuda_address *out, size_t n) {
   return 0;
 }
 
+FUNCTION(MemGetInfo, cuMemGetInfo_v2, size_t *left, size_t *all) {
+  ENTER();
+  *all = memory();
+  *left = *all - D.used;
+  return 0;
+}
+
 FUNCTION(MemFree, cuMemFree_v2, cuda_address at) {
   ENTER();
   for (size_t i = 0; i < D.areas.n; i++) {

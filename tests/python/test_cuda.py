@@ -63,6 +63,46 @@ def test_same_tokens(run_weft, on_fake, shared_dir):
     assert log[-1] == "left: 0 pieces of memory, 0 modules, 0 streams, 0 events, 0 graphs, 0 executables"
 
 
+def brought(log):
+    return sum(int(line.split()[1]) for line in log if line.startswith("cuMemcpyHtoDAsync"))
+
+
+def test_layers_on_two_devices(run_weft, on_fake, shared_dir):
+    """-ngl: the last layers and the head are the device's, with their weights alone; the tokens are the CPU's."""
+    path, ids = shared_dir / "models" / "tiny-llama.gguf", PROMPT
+    args = [*generate(path, ids, 3), "-c", "64"]
+    expected = tokens(run_weft(args))
+    done, log = on_fake([*args, "-ngl", "1"])
+    assert [line for line in log if line.startswith("fault")] == []
+    assert log[-1].startswith("left: 0 pieces of memory, 0 modules, 0 streams, 0 events, 0 graphs")
+    for (ours, logprob), (theirs, other) in zip(tokens(done), expected, strict=True):
+        assert ours == theirs and abs(logprob - other) < 1e-4
+    sizes = {}
+    for n in ("1", "2", "all"):
+        _, log = on_fake([*args, "-ngl", n], FAKE_CUDA_RUN="0")
+        sizes[n] = brought(log)
+    layer = 68 * 1024                                    # attn_output: a layer is more than that, and so is the embedding
+    assert sizes["1"] + layer < sizes["2"] and sizes["2"] + layer < sizes["all"]
+    none, log = on_fake([*args, "-ngl", "0"])
+    assert log == [] and tokens(none) == expected        # the driver is not even opened
+
+
+def test_as_many_layers_as_fit(on_fake, shared_dir):
+    path = shared_dir / "models" / "tiny-llama.gguf"
+    args = [*generate(path, ONE, 1), "-c", "64"]
+    memory = {"FAKE_CUDA_MEMORY": "5000000", "FAKE_CUDA_RUN": "0"}
+    done, _ = on_fake([*args, "-ngl", "3"], **memory)
+    assert done.returncode == 1
+    found = re.search(r"3 layers on CUDA need ([\d.]+) MiB, and 4.8 MiB of its memory are free: -ngl (\d) fits$", done.err.strip())
+    assert found and float(found[1]) > 4.7 and found[2] in "12", done.err
+    assert on_fake([*args, "-ngl", found[2]], **memory)[0].returncode == 0           # what it says
+    done, log = on_fake(args, **memory)                                               # nobody said how many
+    assert done.returncode == 0 and f"warning: {path}: {found[2]} of 3 layers on CUDA, as all need {found[1]} MiB" in done.err
+    assert log[-1].startswith("left: 0 pieces of memory")
+    done, _ = on_fake([*args, "-ngl", "2"], FAKE_CUDA_MEMORY="100000")
+    assert "none fits (-ngl 0)" in done.err
+
+
 def test_kernels_from_the_cache(on_fake, shared_dir, tmp_path):
     path = shared_dir / "models" / "tiny-llama.gguf"
     env = {"FAKE_CUDA_RUN": "0", "WEFT_CACHE": str(tmp_path / "cache")}

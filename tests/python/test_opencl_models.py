@@ -37,6 +37,11 @@ def test_chunks_do_not_matter(run_weft, tinypy):
     assert text_of(run_weft, tinypy, env, "-ub", "8") == text_of(run_weft, tinypy, env)
 
 
+@pytest.mark.parametrize("layers", ["2", "5"])
+def test_layers_on_two_devices(run_weft, tinypy, layers):
+    assert text_of(run_weft, tinypy, {"DEV": "CL"}, "-ngl", layers) == text_of(run_weft, tinypy, {})
+
+
 def test_no_driver_is_one_sentence(run_weft, tinypy):
     done = run_weft(["run", "-m", tinypy, "-p", "x", "-n", "1"], env={"DEV": "CL", "OCL_ICD_VENDORS": "/nonexistent"})
     assert done.returncode == 1 and done.stdout == b""

@@ -77,8 +77,9 @@ def test_options_of_llama_cpp(run):
     expected = run("-p", "def ", "-n", "4", "--temp", "0")
     done = run("-p", "def ", "-n", "4", "--temp", "0", *"-ngl 99 -fa on -b 2048 -tb 2 -ctk f16 --jinja --mlock --no-mmap --no-warmup --numa isolate --poll 0".split())
     assert done.stdout == expected.stdout
-    said, _ = done.err.splitlines()
-    assert said.startswith("weft: -ngl has no effect: there is no GPU here; -b has no effect") and "-fa" not in said and "--jinja" not in said
+    said, layers, _ = done.err.splitlines()
+    assert layers.startswith("weft: warning: -ngl has no effect: DEV names no other device than CPU")
+    assert said.startswith("weft: -b has no effect") and "-fa" not in said and "--jinja" not in said
 
 
 def test_a_context_beyond_the_trained_one(run):

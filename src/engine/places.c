@@ -1,0 +1,105 @@
+// Where the layers of a model lie: see places.h.
+#include "engine/places.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/env.h"
+#include "engine/engine.h"
+
+enum {
+  SPARE = 32 /* so small a part of a device's memory is left to the driver */,
+  AT_ONCE = 32 /* so many values as long as what flows are kept of each token while a layer is computed, about */
+};
+typedef struct wish { const gguf *file; const model *m; int64_t positions, tokens; } wish;
+
+int places_layer_of(const gguf_tensor *t) {
+  if (strncmp(t->name, "blk.", 4)) return -1;
+  char *end;
+  long layer = strtol(t->name + 4, &end, 10);
+  return *end == '.' && layer >= 0 && layer < MODEL_MAX_LAYERS ? (int)layer : -1;
+}
+
+uint64_t places_bytes(const gguf *file, const model *m, int from, int to, int64_t positions) {
+  uint64_t sum = 0;
+  bool tied = true, head = to == model_n_layer(m);
+  for (size_t i = 0; i < gguf_n_tensors(file); i++) tied &= strcmp(gguf_tensor_at(file, i)->name, "output.weight") != 0;
+  for (size_t i = 0; i < gguf_n_tensors(file); i++) {
+    const gguf_tensor *t = gguf_tensor_at(file, i);
+    int layer = places_layer_of(t);
+    bool embeds = !strncmp(t->name, "token_", 6);
+    bool needed = layer >= 0 ? layer >= from && layer < to : embeds ? !from || (head && tied) : head;
+    if (needed && !add_u64(sum, t->nbytes, &sum)) return UINT64_MAX;
+  }
+  for (int i = 0; i < model_n_states(m); i++) {
+    int layer = model_state_layer(m, i);
+    if (layer >= from && layer < to && !add_u64(sum, model_state_bytes(m, i, positions), &sum)) return UINT64_MAX;
+  }
+  return sum;
+}
+
+// Bytes of the last n layers on a device, with what is computed there.
+static uint64_t bytes_of(const wish *w, int n) {
+  int n_layer = model_n_layer(w->m);
+  uint64_t sum = places_bytes(w->file, w->m, n_layer - n, n_layer, w->positions);
+  uint64_t flows = (uint64_t)w->tokens * 4 * ((uint64_t)model_n_stream(w->m) * AT_ONCE + (uint64_t)model_n_vocab(w->m));
+  return add_u64(sum, flows, &sum) ? sum : UINT64_MAX;
+}
+
+// How many of the last layers a device has room for.
+static int fit(const wish *w, uint64_t room) {
+  int n = model_n_layer(w->m);
+  while (n > 0 && bytes_of(w, n) > room - room / SPARE) n--;
+  return n;
+}
+
+static double mib(uint64_t n) { return (double)n / 0x1p20; }
+
+// How many of the layers, from the last one down, lie on the device; -1 with err.
+static int choose(const wish *w, int wanted, const device *d, error *err) {
+  int n_layer = model_n_layer(w->m);
+  bool automatic = wanted <= 0;
+  int n = automatic || wanted > n_layer ? n_layer : wanted;
+  uint64_t room = device_room(d), all = bytes_of(w, n);
+  int fits = room == UINT64_MAX ? n_layer : fit(w, room);
+  if (n < n_layer && !model_can_cut(w->m, n_layer - n))
+    return error_set(err, "%s: the last %d layers need more of the others than what flows through all: they lie on one "
+                          "device (-ngl %d: all on %s, -ngl 0: none)", gguf_path(w->file), n, n_layer, d->name);
+  if (n <= fits) return n;
+  while (fits > 0 && !model_can_cut(w->m, n_layer - fits)) fits--;
+  if (!automatic) {
+    char less[64] = "none fits (-ngl 0); a smaller context (-c) needs less";
+    if (fits) snprintf(less, sizeof less, "-ngl %d fits", fits);
+    return error_set(err, "%s: %d layers on %s need %.1f MiB, and %.1f MiB of its memory are free: %s",
+                     gguf_path(w->file), n, d->name, mib(all), mib(room), less);
+  }
+  if (!fits) return n;                   // the device says what it lacks
+  warning("%s: %d of %d layers on %s, as all need %.1f MiB and %.1f MiB of its memory are free; the others on the CPU",
+          gguf_path(w->file), fits, n_layer, d->name, mib(all), mib(room));
+  return fits;
+}
+
+static int add(places *p, device *d, int from, int to) {
+  p->at[p->n++] = (struct place){d, from, to};
+  return 0;
+}
+
+int places_open(places *p, const gguf *file, const model *m, int64_t positions, int64_t tokens,
+                const struct engine_options *o, error *err) {
+  int n_layer = model_n_layer(m), n;
+  const char *name = o->gpu_layers < 0 ? "CPU" : env_str(ENV_DEV);
+  device *d, *cpu;
+  *p = (places){0};
+  if (device_open_named(name, o->n_threads, o->n_prompt_threads, &d, err)) return -1;
+  if (!strcmp(name, "CPU")) return add(p, d, 0, n_layer);
+  n = choose(&(wish){file, m, positions, tokens}, o->gpu_layers, d, err);
+  if (n < 0 || (n < n_layer && device_open_named("CPU", o->n_threads, o->n_prompt_threads, &cpu, err))) {
+    device_close(d);
+    return -1;
+  }
+  if (n < n_layer) add(p, cpu, 0, n_layer - n);
+  return add(p, d, n_layer - n, n_layer);
+}
+
+void places_close(places *p) {
+  for (int i = 0; i < p->n; i++) device_close(p->at[i].d);
+  *p = (places){0};
+}
