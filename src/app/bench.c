@@ -144,14 +144,14 @@ static json_t *json_of(const struct bench *b, const struct result *r) {
   json_object_set_new(o, "n_batch", json_integer(weft_model_chunk(b->model)));
   json_object_set_new(o, "n_ubatch", json_integer(weft_model_chunk(b->model)));
   json_object_set_new(o, "n_threads", json_integer(r->test.n_threads));
-  json_object_update_new(o,
-                         json_pack("{ss sb si ss ss si si ss si sb si ss ss ss ss ss sb sb si sb sb si si}", "cpu_mask",
-                                   "0x0", "cpu_strict", 0, "poll", 50, "type_k", kv_type(b->o.model.key_cache),
-                                   "type_v", kv_type(b->o.model.value_cache), "n_gpu_layers", (int)b->o.model.gpu_layers, "n_cpu_moe", 0,
-                                   "split_mode", "none", "main_gpu", 0, "no_kv_offload", 0, "flash_attn", 1, "devices",
-                                   "auto", "tensor_split", "0.00", "tensor_buft_overrides", "none", "load_mode", "mmap",
-                                   "lazy_mode", "auto", "use_mmap", 1, "embeddings", 0, "no_op_offload", 0, "no_host",
-                                   0, "repack", !b->o.model.no_repack, "fit_target", 0, "fit_min_ctx", 0));
+  json_object_update_new(
+    o,
+    json_pack("{ss sb si ss ss si si ss si sb si ss ss ss ss ss sb sb si sb sb si si}", "cpu_mask", "0x0", "cpu_strict",
+              0, "poll", 50, "type_k", kv_type(b->o.model.key_cache), "type_v", kv_type(b->o.model.value_cache),
+              "n_gpu_layers", (int)b->o.model.gpu_layers, "n_cpu_moe", 0, "split_mode", "none", "main_gpu", 0,
+              "no_kv_offload", 0, "flash_attn", 1, "devices", "auto", "tensor_split", "0.00", "tensor_buft_overrides",
+              "none", "load_mode", "mmap", "lazy_mode", "auto", "use_mmap", 1, "embeddings", 0, "no_op_offload", 0,
+              "no_host", 0, "repack", !b->o.model.no_repack, "fit_target", 0, "fit_min_ctx", 0));
   json_object_set_new(o, "n_prompt", json_integer(r->test.n_prompt));
   json_object_set_new(o, "n_gen", json_integer(r->test.n_gen));
   json_object_set_new(o, "n_depth", json_integer(r->test.n_depth));

@@ -1,5 +1,5 @@
-// places: where the layers of a model lie. All of them on one device, or the first ones on the CPU and the last ones, with
-// the head, on the device that DEV names: a graph for each (model_shape.layers), run one after the other.
+// places: where the layers of a model lie. All of them on one device, or the first ones on the CPU and the last ones,
+// with the head, on the device that DEV names: a graph for each (model_shape.layers), run one after the other.
 #ifndef WEFT_ENGINE_PLACES_H
 #define WEFT_ENGINE_PLACES_H
 #include "device/device.h"
@@ -12,13 +12,13 @@ typedef struct places {
 } places;
 
 struct engine_options;
-// Opens the devices and shares the layers out: o->gpu_layers. positions: of the KV cache; tokens: of a run. 0, or -1 and why not, with how
-// many layers there is room for; places_close in any case.
+// Opens the devices and shares the layers out: o->gpu_layers. positions: of the KV cache; tokens: of a run. 0, or -1
+// and why not, with how many layers there is room for; places_close in any case.
 int places_open(places *p, const gguf *file, const model *m, int64_t positions, int64_t tokens,
                 const struct engine_options *o, error *err);
 void places_close(places *p);
-// Bytes of the weights, and of the states for so many positions, that layers from .. to - 1 and what goes with them need:
-// with the first one the embedding, with the last one the head. UINT64_MAX where that is no number.
+// Bytes of the weights, and of the states for so many positions, that layers from .. to - 1 and what goes with them
+// need: with the first one the embedding, with the last one the head. UINT64_MAX where that is no number.
 uint64_t places_bytes(const gguf *file, const model *m, int from, int to, int64_t positions);
 // The layer of a tensor of the file; -1: of none.
 int places_layer_of(const gguf_tensor *t);

@@ -27,9 +27,9 @@ typedef struct weights {
   uint64_t wanted;           // bytes that streams of all tensors may take together
 } weights;
 
-// Reserves room for streams of all tensors of layers from .. to - 1 and of those that are of no layer. From here on until the first stream is asked for, a thread
-// touches memory that streams will fill, since the system needs longer to find a page than the engine to write it. w
-// stays where it is. 0, or -1 and why not; weights_free in any case.
+// Reserves room for streams of all tensors of layers from .. to - 1 and of those that are of no layer. From here on
+// until the first stream is asked for, a thread touches memory that streams will fill, since the system needs longer to
+// find a page than the engine to write it. w stays where it is. 0, or -1 and why not; weights_free in any case.
 int weights_open(weights *w, const gguf *file, device *d, int from, int to, error *err);
 void weights_free(weights *w);
 // Memory for tensor `number` in a layout, found (*filled) or new; NULL where there is no room.

@@ -5,9 +5,9 @@
 // The yardstick is one thread that takes the ids one by one, which gives the logits of each position. Then models with
 // 1 to 5 threads and, by turns, different chunks take the same ids all at once and in CUTS random ways each; what they
 // say at the end of each piece must be the same bits, and what follows a sequence that went through a file. CHUNK: one
-// more model, with this chunk; 0: none. LAYERS: so many are on the device that DEV names. All of that twice: with integer products, and exact. One line for each precision: its
-// name, a hash of all logits, and how many ways were tried and how many differed, with the largest difference and where
-// it was first; exit status 1 if any did.
+// more model, with this chunk; 0: none. LAYERS: so many are on the device that DEV names. All of that twice: with
+// integer products, and exact. One line for each precision: its name, a hash of all logits, and how many ways were
+// tried and how many differed, with the largest difference and where it was first; exit status 1 if any did.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -40,7 +40,8 @@ static uint64_t draw(trial *t, uint64_t below) {
 static weft_model *open_model(const trial *t, int threads, int chunk, bool exact) {
   weft_model *m;
   weft_error err;
-  weft_options o = {.context = (int32_t)t->n, .threads = threads, .chunk = chunk, .gpu_layers = t->layers, .exact = exact};
+  weft_options o = {
+    .context = (int32_t)t->n, .threads = threads, .chunk = chunk, .gpu_layers = t->layers, .exact = exact};
   if (!weft_model_open(t->path, &o, &m, &err)) return m;
   fprintf(stderr, "%s\n", err.text);
   exit(2);
@@ -169,7 +170,10 @@ int main(int argc, char **argv) {
   int wrong = 0;
   for (int exact = 0; exact < 2; exact++) {
     static trial t;
-    t = (trial){.path = argv[1], .n = (size_t)atoi(argv[2]), .layers = argc > 6 ? atoi(argv[6]) : 0, .random = strtoull(argv[4], NULL, 10)};
+    t = (trial){.path = argv[1],
+                .n = (size_t)atoi(argv[2]),
+                .layers = argc > 6 ? atoi(argv[6]) : 0,
+                .random = strtoull(argv[4], NULL, 10)};
     wrong += try_all(&t, atoi(argv[3]), argc > 5 ? atoi(argv[5]) : 0, exact);
   }
   return wrong != 0;
