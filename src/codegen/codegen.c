@@ -78,6 +78,19 @@ static uop *special(graph *g, program *p, bool local, int *count, uop *size) {
   return uop_new(g, OP_SPECIAL, DT_IDX, 1, NULL, 0, (uarg){.b = size->vmax, .s = name, .s_len = 2});
 }
 
+// So many items share sums, and may do so by SWAP: they are neighbours among those that run in step, which no work-group
+// ends amidst. 0: they share memory.
+static int64_t swapped_items(const kernel *k, const axes *x, int64_t shared) {
+  int64_t step = k->t->step_items, all = shared;
+  for (int i = 0; i < x->n; i++) {
+    if (x->at[i]->b != AXIS_LOCAL) continue;
+    if (x->at[i]->src[0]->op != OP_CONST) return 0;
+    all *= x->at[i]->src[0]->a;
+  }
+  bool whole = step && (all % step == 0 || all <= step);
+  return whole && shared > 1 && shared <= step && !(shared & (shared - 1)) ? shared : 0;
+}
+
 // On a machine with work-groups, GLOBAL, LOCAL and GROUP ranges are numbers that the launch gives; a store after a
 // GROUP is one item's. Items that share a sum are neighbours: GROUP ranges together are the first number, of which the
 // one that was made first moves fastest.
@@ -104,7 +117,7 @@ static uop *special_axes(kernel *k, program *p) {
     if (x.at[i]->b == AXIS_LOCAL || x.at[i]->b == AXIS_GLOBAL)
       map_put(&specials, x.at[i], special(g, p, x.at[i]->b == AXIS_LOCAL, &count[x.at[i]->b == AXIS_LOCAL],
                                           x.at[i]->src[0]));
-  uop *store = uop_substitute(g, expand_groups(g, k->ast)->src[0], &specials),
+  uop *store = uop_substitute(g, expand_groups(g, k->ast, swapped_items(k, &x, shared))->src[0], &specials),
       *src[2 + MAX_AXES] = {store->src[0], store->src[1]};
   map_free(&specials);
   size_t n = 2;

@@ -42,8 +42,16 @@ uop *expand_gates(graph *g, uop *ast) { return rebuild(g, ast, gate, NULL); }
 // --- groups ---------------------------------------------------------------------------------------------------------
 
 // REDUCE over a GROUP range: every work-item reduces its share, stores the partial result in work-group memory, and
-// after a barrier each adds up all of them. Every item, and every copy of it, has a place of its own.
-typedef struct group_ctx { const uop *store; int64_t next_local, next_range; } group_ctx;
+// after a barrier each adds up all of them. Every item, and every copy of it, has a place of its own. Items that run in
+// step need neither memory nor barrier: each adds what its neighbour has, then what the neighbour of both has, and so
+// on. All get the same bits, as a + b is b + a.
+typedef struct group_ctx { const uop *store; int64_t next_local, next_range, swapped; } group_ctx;
+
+static uop *reduce_by_swaps(graph *g, enum op op, uop *v, int64_t items) {
+  for (int bit = 0; 1 << bit < items; bit++)
+    v = uop_op2(g, op, v, uop_new(g, OP_SWAP, (enum dtype)v->dt, 1, &v, 1, (uarg){.a = bit}));
+  return v;
+}
 
 static uop *own_part(graph *g, const group_ctx *c, uop *reduce, int64_t *n) {
   uop *at = uop_idx(g, 0);
@@ -81,6 +89,8 @@ static uop *group(graph *g, uop *u, uop **s, void *ctx) {
     others = idx_add(g, idx_mul(g, others, uop_idx(g, e)), again[i]);
     size *= e;
   }
+  if (size == c->swapped && (u->dt == DT_F32 || u->dt == DT_I32 || u->dt == DT_U32))
+    return reduce_by_swaps(g, (enum op)u->a, partial, size);
   int64_t parts;
   uop *base = idx_mul(g, own_part(g, c, u, &parts), uop_idx(g, size));
   uop *mem = uop_new(g, OP_LOCAL, (enum dtype)u->dt, 1, NULL, 0, (uarg){.a = c->next_local++, .b = size * parts});
@@ -94,8 +104,8 @@ static uop *group(graph *g, uop *u, uop **s, void *ctx) {
   return uop_new(g, OP_REDUCE, (enum dtype)u->dt, 1, src, 1 + (size_t)n_groups, (uarg){.a = u->a});
 }
 
-uop *expand_groups(graph *g, uop *ast) {
-  group_ctx c = {.store = ast->src[0], .next_range = 1 << 20};
+uop *expand_groups(graph *g, uop *ast, int64_t swapped) {
+  group_ctx c = {.store = ast->src[0], .next_range = 1 << 20, .swapped = swapped};
   return rebuild(g, ast, group, &c);
 }
 

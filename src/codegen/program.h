@@ -30,6 +30,7 @@
 // - IF(cond) .. ENDIF; no values made inside are used outside.
 // - SHUFFLE: see ops.h. EXTRACT: one lane. STACK: scalars to a vector. HREDUCE(op): halves: v = lo-half op hi-half
 //   until one lane is left. BARRIER: all work-items of the work-group (GPU only).
+//   SWAP: only where the target has step_items; a work-group is a multiple of these, or smaller.
 //
 // On a CPU a kernel is `void name(unsigned char **bufs, const int64_t *vars, int64_t lo, int64_t hi)`: tiles lo..hi-1.
 #ifndef WEFT_PROGRAM_H
@@ -94,6 +95,8 @@ typedef struct target {
   bool has_local;                                  // work-groups: LOCAL, GROUP, BARRIER, SPECIAL
   // takes EXP2, LOG2, SIN, RECIP, IDIV, MOD, BF16 as they are (the interpreter)
   bool keeps_math;
+  // neighbouring work-items that run in step and give each other values (SWAP): a power of two; 0: they do not
+  int step_items;
   bool index32;                                    // indices as I32 where the bounds allow (GPU); otherwise I64
   // tokens whose products are computed side by side at most; 0: what registers hold
   int token_tile;

@@ -128,6 +128,7 @@ int cuda_enter(cuda *c, error *err) {
 void cuda_target(const cuda *c, target *out) {
   *out = render_find("nvptx")->target;
   out->descriptors = c->descriptors;
+  if (c->capability < 70) out->step_items = 0;     // LLVM makes PTX of an older version for these
   out->max_group = (int)min_i64(c->max_items, 1024);
   out->max_local_bytes = c->shared_bytes;
   out->cache_bytes = c->cache_bytes;

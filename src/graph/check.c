@@ -363,6 +363,9 @@ bool uop_well_formed(enum op op, enum dtype dt, int lanes, uop *const *src, size
   case OP_STACK: return tensor(&n);
   case OP_RANGE: case OP_INDEX: case OP_LOAD: case OP_STORE: case OP_REDUCE: case OP_SINK: return kernel(&n);
   case OP_DOT: return dot(&n);
+  case OP_SWAP:
+    return has_value(&n) && same_dtype(&n, 0) && same_lanes(&n, 0) &&
+           ((arg->a >= 0 && arg->a < 5) || bad(&n, "SWAP of items by bit %lld", (long long)arg->a));
   case OP_SPLAT: case OP_SHUFFLE: case OP_EXTRACT: case OP_HREDUCE: return vector(&n);
   default: return linear(&n);
   }

@@ -100,6 +100,8 @@ enum op_flags {
   O(BARRIER, -1, OPF_ORDERED)    /* of the work-group; sources come first */ \
   O(PREFETCH, 1, OPF_ORDERED)    /* INDEX; a: bytes behind that address, \
   b: hint (codegen/program.h): caches ask for them; no effect */ \
+  O(SWAP, 1, 0)             /* the value of the work-item whose number l0 differs from this one's in bit a alone; all \
+  items get there */ \
   O(SPECIAL, 0, 0)          /* s: "g0".."g2" work-group number, "l0".."l2" work-item number; b: bound */
 
 enum op {

@@ -231,6 +231,7 @@ RULES(spec_vectors, ANYTHING) = {
   F( SPLAT(x),                                  fine ),
   F( EXTRACT(x),                                fine ),
   F( x,                                         reduction_in_lanes ),
+  F( P1(SWAP, x),                               fine ),
   F( x,                                         shuffle ),
   F( x,                                         vector_of_scalars ),
   F( P0(SPECIAL),                               fine ),
@@ -434,6 +435,8 @@ static bool step(program_check *p, uop *u) {
   if (!p->has_idx && (u->dt == DT_IDX || u->dt == DT_BF16))
     return wrong(p, u, "IDX or BF16 in a program for a machine");
   if (!node_ok(&p->c, u, STAGE_LINEAR)) return false;
+  for (int i = 1; u->op == OP_SWAP && i <= p->depth; i++)
+    if (p->open[i]->op == OP_IF) return wrong(p, u, "not all items get there");
   if ((u->op == OP_RANGE || u->op == OP_IF) && !open_scope(p, u)) return false;
   if ((u->op == OP_END || u->op == OP_ENDIF) && !close_scope(p, u)) return false;
   map_put(&p->defined, u, (void *)(intptr_t)(p->scope[p->depth] + 1));

@@ -45,6 +45,7 @@ typedef struct machine {
   // names of the intrinsics that give the numbers of a work-group and of an item in it, but for the axis
   const char *group, *item;
   const char *barrier;             // of a work-group
+  const char *swap;                // of items that run in step, but for the type
 } machine;
 
 static const machine processor = {.convention = "", .param = "ptr", .shared = "ptr"};
@@ -57,7 +58,8 @@ static const machine nvptx = {.convention = "ptx_kernel ",
                               .most_registers = 128,
                               .group = "nvvm.read.ptx.sreg.ctaid",
                               .item = "nvvm.read.ptx.sreg.tid",
-                              .barrier = "nvvm.barrier0"};
+                              .barrier = "nvvm.barrier0",
+                              .swap = "nvvm.shfl.sync.bfly"};
 
 typedef struct llvm {
   const machine *m;
@@ -787,6 +789,20 @@ static void barrier(llvm *c) {
   str_addf(text(c), "  call void @llvm.%s()\n", c->m->barrier);
 }
 
+// Another item's value. All items of a group smaller than a step are named, as others are not there.
+static const char *swap(llvm *c, const uop *u) {
+  enum { STEP = 32 };
+  const char *ty = u->dt == DT_F32 ? "float" : "i32", *short_name = u->dt == DT_F32 ? "f32" : "i32";
+  int64_t items = 1;
+  if (!c->m->swap || u->lanes != 1 || dtype_size((enum dtype)u->dt) != 4) return NULL;
+  for (int i = 0; i < 3; i++) items *= c->p->local[i] ? c->p->local[i]->vmax : 1;
+  long long members = items < STEP ? (1ll << items) - 1 : -1;
+  char *kept = arena_printf(c->mem, "declare %s @llvm.%s.%s(i32, %s, i32, i32)\n", ty, c->m->swap, short_name, ty);
+  if (smap_set(&c->intrinsics, kept, strlen(kept), kept)) str_add(&c->declarations, kept);
+  return instr(c, "call %s @llvm.%s.%s(i32 %lld, %s %s, i32 %d, i32 %d)", ty, c->m->swap, short_name, members, ty,
+               value(c, u->src[0]), 1 << u->a, STEP - 1);
+}
+
 // A number that the launch gives, below u->b.
 static const char *special(llvm *c, const uop *u) {
   if (!c->m->launched || u->s_len != 2 || (u->s[0] != 'g' && u->s[0] != 'l') || u->s[1] < '0' || u->s[1] > '2')
@@ -821,6 +837,7 @@ static int node(llvm *c, size_t at) {
   case OP_CONST: case OP_PARAM: case OP_VAR: case OP_LANE: case OP_SINK: return 0;
   case OP_LOCAL: v = local(c, u); break;
   case OP_SPECIAL: v = special(c, u); break;
+  case OP_SWAP: v = swap(c, u); break;
   case OP_BARRIER:
     if (!c->m->barrier) return refuse(c, u);
     if (render_needs_barrier(c->p, at)) barrier(c);

@@ -24,6 +24,7 @@ static const renderer table[] = {
     .has_fma = true,
     .has_f16 = true,
     .has_local = true,
+    .step_items = 32,
     .index32 = true,
     .token_tile = 2,
     .max_local_bytes = 49152,

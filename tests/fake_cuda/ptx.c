@@ -3,7 +3,7 @@
 //
 // Items of a work-group run one after the other, each up to the next barrier. All registers are 64 bits here, and an
 // instruction reads as many as its type has. Bytes of the work-group's memory know who used them last and since which
-// barrier, and that tells a race.
+// barrier, and that tells a race. Where items give each other values (shfl) all of a work-group have to be there.
 #define _GNU_SOURCE
 #include "fake_cuda/ptx.h"
 #include <math.h>
@@ -48,6 +48,7 @@ enum code {
   SELP,
   SETP,
   SHF,
+  SHFL,
   SHL,
   SHR,
   SQRT,
@@ -191,7 +192,7 @@ static bool read_op(ptx *k, char *s, instr *i) {
     {"clz", CLZ}, {"copysign", COPYSIGN}, {"cvt", CVT},   {"div", DIV},   {"dp4a", DP4A}, {"ex2", EX2}, {"fma", FMA},
     {"ld", LD},   {"lg2", LG2},           {"mad", MAD},   {"max", MAX},   {"min", MIN},   {"mov", MOV}, {"mul", MUL},
     {"neg", NEG}, {"not", NOT},           {"or", OR},     {"popc", POPC}, {"prmt", PRMT}, {"rcp", RCP}, {"rem", REM},
-    {"ret", RET}, {"selp", SELP},         {"setp", SETP}, {"shf", SHF},   {"shl", SHL},   {"shr", SHR}, {"sqrt", SQRT},
+    {"ret", RET}, {"selp", SELP},         {"setp", SETP}, {"shf", SHF},   {"shfl", SHFL}, {"shl", SHL},   {"shr", SHR}, {"sqrt", SQRT},
     {"st", ST},   {"sub", SUB},           {"xor", XOR}};
   static const char *const compares[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
                                          "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
@@ -207,7 +208,7 @@ static bool read_op(ptx *k, char *s, instr *i) {
                    {"rmi", RM | INTEGER},
                    {"rpi", RP | INTEGER}};
   static const char *const nothing[] = {"sync", "nc", "to", "uni", "full",  "volatile", "relaxed",
-                                        "gpu",  "v2", "v4", "lo",  "entry", "l",        "clamp"};
+                                        "gpu",  "v2", "v4", "bfly", "lo",  "entry", "l",        "clamp"};
   char *save, *part = strtok_r(s, ".", &save);
   i->op = N_OPS;
   for (size_t n = 0; n < COUNT(ops); n++) if (!strcmp(part, ops[n].name)) i->op = ops[n].op;
@@ -696,7 +697,7 @@ static void run_item(group *g, item *t, int who) {
     if (i->pred != NO_REG && (t->regs[i->pred] & 1) == i->unless) continue;
     if (i->quick) { t->regs[i->dst[0]] = quick(i, t->regs) & i->mask; continue; }
     switch (i->op) {
-    case BAR: return;
+    case BAR: case SHFL: return;
     case RET: t->ended = true; return;
     case BRA: t->at = i->to; break;
     case LD_PARAM: t->regs[i->dst[0]] = g->params[i->at] >> 8 * i->offset & mask_of(i->t.bytes); break;
@@ -706,6 +707,24 @@ static void run_item(group *g, item *t, int who) {
     default: compute(t, i);
     }
   }
+}
+
+// Every item gets the value of one of the 32 that it runs with, and both have to be named by both.
+static void exchange(group *g, item *items, int n, const instr *i) {
+  enum { STEP = 32 };
+  uint64_t *got = xcalloc((size_t)n, sizeof *got);
+  for (int at = 0; at < n && !g->status; at++) {
+    const uint64_t *regs = items[at].regs;
+    int with = (int)(((uint64_t)at % STEP) ^ regs[i->src[1]]), other = at / STEP * STEP + with;
+    uint64_t members = regs[i->src[3]] & 0xffffffff;
+    bool named = with < STEP && other < n && members >> at % STEP & 1 && members >> with & 1;
+    if (regs[i->src[2]] != STEP - 1 || !named || (items[other].regs[i->src[3]] & 0xffffffff) != members)
+      fault(g, 719, "%s: item %d of %d asks %d of %llx: %s", g->k->name, at, n, other, (unsigned long long)members,
+            i->text);
+    else got[at] = items[other].regs[i->src[0]] & mask_of(i->t.bytes);
+  }
+  for (int at = 0; at < n && !g->status; at++) items[at].regs[i->dst[0]] = got[at];
+  free(got);
 }
 
 static void run_group(group *g, item *items, const unsigned *at, const unsigned *grid, const unsigned *block) {
@@ -725,7 +744,7 @@ static void run_group(group *g, item *items, const unsigned *at, const unsigned 
   }
   memset(g->shared, 0xa5, g->k->shared);
   memset(g->uses, 0, g->k->shared * sizeof *g->uses);
-  for (g->barrier = 1; !g->status; g->barrier++) {
+  for (g->barrier = 1; !g->status;) {
     int ended = 0;
     for (int i = 0; i < n && !g->status; i++) { run_item(g, &items[i], i); ended += items[i].ended; }
     if (ended == n) return;
@@ -734,6 +753,9 @@ static void run_group(group *g, item *items, const unsigned *at, const unsigned 
       if (items[i].at != items[0].at)
         fault(g, 719, "%s: items at two barriers: %s, %s", g->k->name, g->k->code.at[items[i].at - 1].text,
               g->k->code.at[items[0].at - 1].text);
+    const instr *i = &g->k->code.at[items[0].at - 1];
+    if (i->op == SHFL && !g->status) exchange(g, items, n, i);
+    else g->barrier++;
   }
 }
 

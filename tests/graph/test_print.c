@@ -90,6 +90,7 @@ static void every_op_round_trips(void **state) {
   MAKE(OP_SHUFFLE, DT_IDX, 2, ARG(.s = "\7\0\4\0", .s_len = 4), lane, uop_splat(g, range, 4));
   MAKE(OP_EXTRACT, DT_IDX, 1, ARG(.a = 3), lane);
   MAKE(OP_HREDUCE, DT_IDX, 1, ARG(.a = OP_MAX), lane);
+  MAKE(OP_SWAP, DT_F32, 1, ARG(.a = 4), load);
   MAKE(OP_DOT, DT_I32, 2, ARG(0), uop_splat(g, a, 2), uop_splat(g, uop_int(g, DT_U8, 200), 8),
        uop_splat(g, uop_int(g, DT_U32, 0xff01807f), 2));
   uop *acc = MAKE(OP_ACC, DT_F32, 1, ARG(.a = 2), f);

@@ -63,6 +63,23 @@ def test_same_tokens(run_weft, on_fake, shared_dir):
     assert log[-1] == "left: 0 pieces of memory, 0 modules, 0 streams, 0 events, 0 graphs, 0 executables"
 
 
+def test_items_in_step_share_sums_without_memory(on_fake, run_weft, shared_dir, tmp_path):
+    """Sums of a token are exchanged by shuffles, without barriers in between; GPUs before 7.0 use memory. Both compute the CPU's tokens."""
+    path = shared_dir / "models" / "tiny-llama.gguf"
+    expected = tokens(run_weft(generate(path, ONE, 2)))
+    for sm, shuffles in (("90", True), ("61", False)):
+        folder = tmp_path / sm
+        folder.mkdir()
+        done, log = on_fake(generate(path, ONE, 2), FAKE_CUDA_SM=sm, FAKE_CUDA_PTX=str(folder))
+        assert [line for line in log if line.startswith("fault")] == []
+        for (ours, logprob), (theirs, other) in zip(tokens(done), expected, strict=True):
+            assert ours == theirs and abs(logprob - other) < 1e-4
+        texts = [path.read_text() for path in folder.iterdir()]
+        shared = [text for text in texts if "shfl.sync.bfly" in text]
+        waiting = [text for text in texts if "bar.sync" in text or "barrier.sync" in text]
+        assert (len(shared) > 5 and len(waiting) == 0) if shuffles else (len(shared) == 0 and len(waiting) > 5), (sm, len(shared), len(waiting), len(texts))
+
+
 def brought(log):
     return sum(int(line.split()[1]) for line in log if line.startswith("cuMemcpyHtoDAsync"))
 
