@@ -6,6 +6,7 @@ written to ptxas.txt of the build folder, and a kernel that spills while one tok
 import importlib.util
 import json
 import re
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -247,6 +248,23 @@ def test_products_are_dp4a(on_fake, shared_dir, tmp_path):
         done, _ = on_fake(generate(shared_dir / "models" / "tinypy-q4_0.gguf", ONE, 1), FAKE_CUDA_RUN="0", FAKE_CUDA_PTX=str(folder), FAKE_CUDA_SM=sm)
         assert done.returncode == 0, done.err
         assert any("dp4a.u32.s32" in path.read_text() for path in folder.iterdir()) == has
+
+
+def test_predicted_speed(gpu, weft, fake, shared_dir):
+    """Tokens per second of a GPU that is not here, from what a token launches."""
+    orin, fast = gpu.GPUS[0], gpu.GPUS[2]
+    one = [("a", 10, 1e6), ("b", 5, 2e6)]
+    speed, limit = gpu.predict(one, {"a": 0.5}, orin)
+    assert limit == pytest.approx(102e9 / 20e6)
+    assert speed == pytest.approx(1 / (15 * 3e-6 + 10e6 / 51e9 + 10e6 / 102e9))
+    assert gpu.predict(one + one, {"a": 0.5}, orin)[0] == pytest.approx(speed / 2)
+    assert gpu.predict(one, {"a": 0.5}, fast)[0] > speed and gpu.predict(one, {}, orin)[0] > speed
+    launched = gpu.launches(Path(weft), str(shared_dir / "models" / "tinypy-q4_0.gguf"))
+    names, count = {name for name, _, _ in launched}, sum(n for _, n, _ in launched)
+    kernels, folder = gpu.plan(Path(weft), str(shared_dir / "models" / "tinypy-q4_0.gguf"))
+    shutil.rmtree(folder)
+    assert 6 * 7 <= count and len(names & set(kernels)) >= 0.9 * len(names)                     # six layers; their shares are known
+    assert gpu.predict(launched, {}, fast)[0] < 1 / (count * fast.gap_us * 1e-6)
 
 
 def test_the_model_of_devices(gpu):
