@@ -136,7 +136,11 @@ static int64_t least_pages(const engine *e) {
 
 static int open_devices(engine *e, error *err) {
   places *p = &e->places;
-  int r = places_open(p, e->file, e->m, least_pages(e) * CACHE_PAGE, e->room, &e->o, err);
+  // a chunk may begin at the last position: then every index is in bounds whatever the variables of a plan are
+  e->ctx = (int64_t)round_up((size_t)max_i64(max_i64(e->n_ctx, model_n_ctx_train(e->m)), USUAL_CTX) + (size_t)e->room,
+                             CACHE_PAGE);
+  struct places_sizes sizes = {least_pages(e) * CACHE_PAGE, e->ctx, e->room};
+  int r = places_open(p, e->file, e->m, &sizes, &e->o, err);
   for (int i = 0; i < p->n; i++) {
     e->sites[i] = (site){e, i};
     if (e->o.no_repack) p->at[i].d->target.has_streams = false;
@@ -174,9 +178,6 @@ static int reserve(engine *e, error *err) {
                      gguf_path(e->file), (double)file / (1 << 30), (double)kv / (1 << 30), e->n_ctx,
                      (double)have / (1 << 30));
   if (!memory_available(&have, NULL)) all = have - file;
-  // a chunk may begin at the last position: then every index is in bounds whatever the variables of a plan are
-  e->ctx = (int64_t)round_up((size_t)max_i64(max_i64(e->n_ctx, model_n_ctx_train(e->m)), USUAL_CTX) + (size_t)e->room,
-                             CACHE_PAGE);
   int64_t least = least_pages(e);
   if (caches_open(&e->caches, e->m, devices_of_states(e), here ? max_i64(USUAL_PAGES, 2 * e->ctx / CACHE_PAGE) : least,
                   least, all, err) ||

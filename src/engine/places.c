@@ -9,7 +9,7 @@ enum {
   SPARE = 32 /* so small a part of a device's memory is left to the driver */,
   AT_ONCE = 32 /* so many values as long as what flows are kept of each token while a layer is computed, about */
 };
-typedef struct wish { const gguf *file; const model *m; int64_t positions, tokens; } wish;
+typedef struct wish { const gguf *file; const model *m; const struct places_sizes *sizes; } wish;
 
 int places_layer_of(const gguf_tensor *t) {
   if (strncmp(t->name, "blk.", 4)) return -1;
@@ -36,12 +36,14 @@ uint64_t places_bytes(const gguf *file, const model *m, int from, int to, int64_
   return sum;
 }
 
-// Bytes of the last n layers on a device, with what is computed there.
+// Bytes of the last n layers on a device, with what is computed there: what flows, logits, and the scores of attention
+// with as many positions as kernels know.
 static uint64_t bytes_of(const wish *w, int n) {
   int n_layer = model_n_layer(w->m);
-  uint64_t sum = places_bytes(w->file, w->m, n_layer - n, n_layer, w->positions);
-  uint64_t flows = (uint64_t)w->tokens * 4 * ((uint64_t)model_n_stream(w->m) * AT_ONCE + (uint64_t)model_n_vocab(w->m));
-  return add_u64(sum, flows, &sum) ? sum : UINT64_MAX;
+  uint64_t sum = places_bytes(w->file, w->m, n_layer - n, n_layer, w->sizes->positions);
+  uint64_t values = (uint64_t)model_n_stream(w->m) * AT_ONCE + (uint64_t)model_n_vocab(w->m) +
+                    (uint64_t)model_most_heads(w->m) * (uint64_t)w->sizes->longest;
+  return add_u64(sum, values * (uint64_t)w->sizes->tokens * sizeof(float), &sum) ? sum : UINT64_MAX;
 }
 
 // How many of the last layers a device has room for.
@@ -82,7 +84,7 @@ static int add(places *p, device *d, int from, int to) {
   return 0;
 }
 
-int places_open(places *p, const gguf *file, const model *m, int64_t positions, int64_t tokens,
+int places_open(places *p, const gguf *file, const model *m, const struct places_sizes *sizes,
                 const struct engine_options *o, error *err) {
   int n_layer = model_n_layer(m), n;
   const char *name = o->gpu_layers < 0 ? "CPU" : env_str(ENV_DEV);
@@ -90,7 +92,7 @@ int places_open(places *p, const gguf *file, const model *m, int64_t positions, 
   *p = (places){0};
   if (device_open_named(name, o->n_threads, o->n_prompt_threads, &d, err)) return -1;
   if (!strcmp(name, "CPU")) return add(p, d, 0, n_layer);
-  n = choose(&(wish){file, m, positions, tokens}, o->gpu_layers, d, err);
+  n = choose(&(wish){file, m, sizes}, o->gpu_layers, d, err);
   if (n < 0 || (n < n_layer && device_open_named("CPU", o->n_threads, o->n_prompt_threads, &cpu, err))) {
     device_close(d);
     return -1;

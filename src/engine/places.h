@@ -12,9 +12,11 @@ typedef struct places {
 } places;
 
 struct engine_options;
-// Opens the devices and shares the layers out: o->gpu_layers. positions: of the KV cache; tokens: of a run. 0, or -1
+// Positions of the KV cache; the longest sequence that kernels know; tokens of a run.
+struct places_sizes { int64_t positions, longest, tokens; };
+// Opens the devices and shares the layers out: o->gpu_layers. 0, or -1
 // and why not, with how many layers there is room for; places_close in any case.
-int places_open(places *p, const gguf *file, const model *m, int64_t positions, int64_t tokens,
+int places_open(places *p, const gguf *file, const model *m, const struct places_sizes *sizes,
                 const struct engine_options *o, error *err);
 void places_close(places *p);
 // Bytes of the weights, and of the states for so many positions, that layers from .. to - 1 and what goes with them

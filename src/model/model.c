@@ -300,6 +300,11 @@ void model_close(model *m) {
 }
 
 int model_n_layer(const model *m) { return m->n_layer; }
+int model_most_heads(const model *m) {
+  int most = 0;
+  for (int i = 0; i < m->n_layer; i++) if (m->layers[i].n_head > most) most = m->layers[i].n_head;
+  return most;
+}
 int model_n_stream(const model *m) { return m->n_embd; }
 int model_n_vocab(const model *m) { return m->n_vocab; }
 int model_n_ctx_train(const model *m) { return m->n_ctx_train; }

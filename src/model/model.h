@@ -23,6 +23,7 @@ void model_key_uses(const gguf *file, const char **uses);
 int model_n_layer(const model *m);
 // Whether what layers from `at` on need of those before is what flows from one to the next, and nothing else.
 bool model_can_cut(const model *m, int at);
+int model_most_heads(const model *m);                          // of a layer's attention
 int model_n_stream(const model *m);                            // elements of what flows, for each token
 int model_n_vocab(const model *m);
 int model_n_ctx_train(const model *m);
