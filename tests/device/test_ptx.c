@@ -23,8 +23,10 @@ static void compile(const program *p, str *ptx) {
 
 static bool has(const str *text, const char *what) { return strstr(text->at, what); }
 
-// The product of a vector with a matrix of such weights: all of its kernels, one text.
-static void product(const char *format, str *ptx) {
+// The product of a vector with a matrix of such weights: all of its kernels, one text. step_items as in a target.
+static void product(const char *format, int step_items, str *ptx) {
+  target t = render_find("nvptx")->target;
+  t.step_items = step_items;
   graph *g = graph_new(NULL);
   schedule s;
   tensor *x = t_reshape_i(g, t_buffer(g, 0, DT_F32, COLS), 2, (int64_t[]){1, COLS}),
@@ -32,7 +34,7 @@ static void product(const char *format, str *ptx) {
   tensor *out = t_assign(g, t_buffer(g, 2, DT_F32, ROWS), t_reshape_i(g, y, 1, (int64_t[]){ROWS}));
   schedule_graph(g, integer_dots(g, uop_new(g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0})), &s);
   for (int i = 0; i < s.n_kernels; i++) {
-    program *p = codegen(g, s.kernels[i].ast, &render_find("nvptx")->target, NULL);
+    program *p = codegen(g, s.kernels[i].ast, &t, NULL);
     compile(p, ptx);
     program_free(p);
   }
@@ -56,9 +58,25 @@ static void test_product(void **state) {
                                         ".approx",
                                         ".ftz"};
   str ptx = {0};
-  product("Q4_0", &ptx);
+  product("Q4_0", 0, &ptx);
   for (size_t i = 0; i < COUNT(there); i++) if (!has(&ptx, there[i])) fail_msg("no %s in %s", there[i], str_c(&ptx));
   for (size_t i = 0; i < COUNT(nowhere); i++) if (has(&ptx, nowhere[i])) fail_msg("%s in %s", nowhere[i], str_c(&ptx));
+  str_free(&ptx);
+}
+
+// Items that run in step exchange sums without memory.
+static void test_swaps(void **state) {
+  (void)state;
+  str ptx = {0};
+  product("Q4_0", 32, &ptx);
+  static const char *const swaps[] = {"shfl.sync.bfly.b32", ", 1, 31, -1;", ", 2, 31, -1;", ", 4, 31, -1;",
+                                      "add.rn.f32"};
+  for (size_t i = 0; i < COUNT(swaps); i++) if (!has(&ptx, swaps[i])) fail_msg("no %s in %s", swaps[i], str_c(&ptx));
+  static const char *const memory[] = {".shared", "bar.sync", "add.f32"};
+  for (size_t i = 0; i < COUNT(memory); i++) if (has(&ptx, memory[i])) fail_msg("%s in %s", memory[i], str_c(&ptx));
+  str_free(&ptx);
+  product("Q4_0", 2, &ptx);                              // fewer than share a sum: through memory
+  assert_true(has(&ptx, "bar.sync") && !has(&ptx, "shfl"));
   str_free(&ptx);
 }
 
@@ -108,7 +126,8 @@ static void test_tiles_are_a_processors(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_product), cmocka_unit_test(test_alignment),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_product), cmocka_unit_test(test_swaps),
+                                     cmocka_unit_test(test_alignment),
                                      cmocka_unit_test(test_tiles_are_a_processors)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
