@@ -47,6 +47,8 @@ void enter_sandbox(bool (*confine)(void));
 void keep_to_files(const struct settings *s, const char *made);
 // all files may be read; what is made is a file, or lies in a folder (NULL: neither)
 void keep_to_reading(const char *made, const char *folder);
+// the system's files that a transfer needs may be read, and the folder that it fills written
+void keep_to_fetching(const char *folder);
 void enter_files(const confine_file *files, size_t n);     // the same for a list
 void sandbox_fetched(void);             // what was to be fetched has come: from now on no connections
 double started_at(void);         // now_s() when the program started

@@ -155,6 +155,7 @@ static void show_json(struct out *o, const weft_machine *m) {
 static int show(struct settings *s) {
   weft_machine machine;
   weft_machine_look(&machine);
+  keep_to_files(s, NULL);        // drivers, which have been asked by now, open files that only they know
   struct out o = {0};
   if (s->json) {
     show_json(&o, &machine);

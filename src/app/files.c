@@ -3,7 +3,7 @@
 // whatever the bytes of a model make of this program. Of what a command makes the folder is open, since files come into
 // it under another name first. loadtest has a library that looks up names wherever a system has them: it, and what
 // minds the folder of models, reads all and writes into one folder. Not for a conversation, whose lines name files
-// while it runs, nor for pull, which makes folders.
+// while it runs. pull reads what a library needs to look up names and to check certificates, and no folder of a user.
 #define _GNU_SOURCE
 #include "app/app.h"
 #include "app/store.h"
@@ -67,6 +67,16 @@ static int add_library(struct dl_phdr_info *info, size_t size, void *ctx) {
   return 0;
 }
 
+// Folders with colons between.
+static void add_path(files *l, const char *at) {
+  for (; *at; at += strcspn(at, ":;"), at += *at != 0) {
+    str folder = {0};
+    str_addn(&folder, at, strcspn(at, ":;"));
+    add(l, str_c(&folder), false);
+    str_free(&folder);
+  }
+}
+
 static void add_system(files *l) {
   static const char *const reads[] = {"/usr",
                                       "/lib",
@@ -90,12 +100,7 @@ static void add_system(files *l) {
   for (size_t i = 0; i < COUNT(reads); i++) add(l, reads[i], false);
   add(l, "/dev/null", true);
   dl_iterate_phdr(add_library, l);
-  for (const char *at = env_library_path(); *at; at += strcspn(at, ":;"), at += *at != 0) {
-    str folder = {0};
-    str_addn(&folder, at, strcspn(at, ":;"));
-    add(l, str_c(&folder), false);
-    str_free(&folder);
-  }
+  add_path(l, env_library_path());
 }
 
 // Where a link leads, that is what is replaced.
@@ -126,14 +131,18 @@ static void add_given(files *l, const struct settings *s) {
   if (*page && strcmp(page, "0")) add_folder_of(l, page, true);
 }
 
+static void enter(files *l) {
+  enter_files(l->at, l->n);
+  vec_free(l);
+  arena_free(l->names);
+}
+
 static void keep(files *l, const char *made) {
   char *cache = weft_cache_folder();
   add_made(l, made);
   add(l, cache, true);
-  enter_files(l->at, l->n);
-  vec_free(l);
-  arena_free(l->names);
   weft_free(cache);
+  enter(l);
 }
 
 void keep_to_files(const struct settings *s, const char *made) {
@@ -149,4 +158,20 @@ void keep_to_reading(const char *made, const char *folder) {
   add(&l, folder, true);
   add(&l, "/dev/null", true);
   keep(&l, made);
+}
+
+// /etc/resolv.conf is a link where a service writes it, and a new file there when the network changes. Certificates
+// under /etc may be links to the others.
+void keep_to_fetching(const char *folder) {
+  static const char *const reads[] = {"/etc", "/run/systemd/resolve", "/var/lib/ca-certificates", "/dev/random"};
+  files l = {.names = arena_new()};
+  char *names = realpath("/etc/resolv.conf", NULL);
+  add_system(&l);
+  for (size_t i = 0; i < COUNT(reads); i++) add(&l, reads[i], false);
+  if (names) add_folder_of(&l, names, false);
+  add(&l, env_certificate_file(), false);
+  add_path(&l, env_certificate_folders());
+  add(&l, folder, true);
+  free(names);
+  enter(&l);
 }

@@ -40,6 +40,11 @@ static int fetch(struct settings *s) {
   str path = {0};
   error err = {0};
   if (!s->name) return usage_error("which model? 'weft pull hf:USER/REPO', for example");
+  if (store_folder(&path, &err) || (!s->model.from.offline && store_make(&err))) {
+    str_free(&path);
+    return failed("%s", err.text);
+  }
+  keep_to_fetching(path.at);
   int got = pull_name(s->name, &s->model.from, true, s->quiet, &path, &err);
   str_free(&path);
   if (!got) return EXIT_OK;

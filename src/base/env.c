@@ -30,6 +30,8 @@ const char *env_default(enum env_var v) { return table[v].def; }
 const char *env_str(enum env_var v) { pthread_once(&once, read_all); return value[v].text; }
 int env_int(enum env_var v) { pthread_once(&once, read_all); return value[v].number; }
 
+const char *env_certificate_file(void) { const char *s = getenv("SSL_CERT_FILE"); return s ? s : ""; }
+const char *env_certificate_folders(void) { const char *s = getenv("SSL_CERT_DIR"); return s ? s : ""; }
 const char *env_library_path(void) { const char *s = getenv("LD_LIBRARY_PATH"); return s ? s : ""; }
 
 void env_set(enum env_var v, const char *s) {

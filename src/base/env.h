@@ -60,5 +60,8 @@ int env_int(enum env_var v);                     // the same as a number; 0 wher
 void env_set(enum env_var v, const char *value); // overrides; the text is copied.  NULL: back to the environment
 // where the system's loader looks besides, folders with colons between
 const char *env_library_path(void);
+// where OpenSSL looks for certificates, a file and folders with colons between; "": at its usual places
+const char *env_certificate_file(void);
+const char *env_certificate_folders(void);
 static inline int debug_level(void) { return env_int(ENV_DEBUG); }
 #endif

@@ -260,7 +260,7 @@ def test_a_circle_of_redirections_ends(pull, registry):
                                         ("ollama:a b", "not a name")])
 def test_names_that_are_none(pull, name, says, store):
     done = pull("pull", name)
-    assert done.returncode == 1 and says in done.err and not store.exists(), done.err
+    assert done.returncode == 1 and says in done.err and (not store.exists() or list(store.iterdir()) == []), done.err
 
 
 @pytest.mark.parametrize("path", ["../x.gguf", "/etc/x.gguf", "a/../../x.gguf", "x\n.gguf", "x\\y.gguf", ".x.gguf", "a" * 300 + ".gguf", "x\u202e.gguf"])

@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from registry import Registry
 from serving import Server
 
 
@@ -236,6 +237,7 @@ COMMANDS = {
     "tune": ["tune", "-m", "MODEL", "--budget", "0.1", "--beam", "1", "-c", "64"],
     "cache export": ["cache", "export", "MADE/tunings.json"],
     "cache": ["cache", "list"],
+    "env": ["env"],
     "chat": ["chat", "-m", "MODEL", "--chat-template", "none", "-p", "def ", "-n", "1"],
 }
 # Of these more may be read, and files written in one folder
@@ -264,7 +266,7 @@ def test_a_command_keeps_to_its_files(built_tool, run_weft, tinypy, tmp_path, sa
     done = run_weft(args, env=env)
     assert done.returncode == 0, done.err
     reached = dict(line[7:].rsplit(" ", 1) for line in done.err.splitlines() if line.startswith("reach: "))
-    own = "--" if name.startswith("cache") else "r-"
+    own = "--" if name == "env" or name.startswith("cache") else "r-"
     makes = any("MADE" in word for word in COMMANDS[name])
     assert [reached[str(path)] for path in files] == [own, "--", "rw" if makes else "--", "--"]
     assert "kernels are not cached" not in done.err
@@ -287,6 +289,27 @@ def test_a_command_writes_where_it_may(built_tool, run_weft, tinypy, tmp_path, s
     assert done.returncode == 0, done.err
     reached = dict(line[7:].rsplit(" ", 1) for line in done.err.splitlines() if line.startswith("reach: "))
     assert [reached[path] for path in files] == ["rw" if which == writes else "r-" for which in folders]
+
+
+@pytest.mark.parametrize("options", [[], ["--no-sandbox"]])
+def test_pull_keeps_to_its_folder(built_tool, run_weft, tmp_path, sanitized, options):
+    """What it fetches comes, and beside it nothing can be read or written but what the system has for transfers."""
+    if sanitized or "no Landlock" in run_weft(["env"]).out:
+        pytest.skip("a build with sanitizers, or a kernel without Landlock")
+    store, beside, certificates = tmp_path / "new" / "store", tmp_path / "beside", tmp_path / "certificates"
+    for path in (beside, certificates):
+        path.write_text("")
+    registry = Registry({"tiny-Q8_0.gguf": b"GGUF" + bytes(1000)})
+    files = [str(path) for path in (store / "user_repo_tiny-Q8_0.gguf", certificates, beside)]
+    env = {"LD_PRELOAD": built_tool("libreach.so", "WEFT_REACH"), "REACH": ":".join(files), "LLAMA_CACHE": store, "HF_ENDPOINT": registry.url,
+           "SSL_CERT_FILE": certificates, "HF_TOKEN": None}
+    try:
+        done = run_weft([*options, "pull", "hf:user/repo"], env=env)
+    finally:
+        registry.close()
+    assert done.returncode == 0, done.err
+    reached = dict(line[7:].rsplit(" ", 1) for line in done.err.splitlines() if line.startswith("reach: "))
+    assert [reached[path] for path in files] == (["rw"] * 3 if options else ["rw", "r-", "--"])
 
 
 def test_the_sandbox_costs_little(weft, weft_env, tinypy):
