@@ -78,8 +78,8 @@ static uop *special(graph *g, program *p, bool local, int *count, uop *size) {
   return uop_new(g, OP_SPECIAL, DT_IDX, 1, NULL, 0, (uarg){.b = size->vmax, .s = name, .s_len = 2});
 }
 
-// So many items share sums, and may do so by SWAP: they are neighbours among those that run in step, which no work-group
-// ends amidst. 0: they share memory.
+// So many items share sums, and may do so by SWAP: they are neighbours among those that run in step, which no
+// work-group ends amidst. 0: they share memory.
 static int64_t swapped_items(const kernel *k, const axes *x, int64_t shared) {
   int64_t step = k->t->step_items, all = shared;
   for (int i = 0; i < x->n; i++) {

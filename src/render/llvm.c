@@ -12,6 +12,7 @@
 // pointers and a range of tiles, and NVPTX, LLVM's target for NVIDIA's GPUs, which is given one argument after the
 // other and launched over work-groups.
 #include "render/render.h"
+#include "render/llvm_types.h"
 #include "graph/half.h"
 #include <stdlib.h>
 #include <string.h>
@@ -82,22 +83,10 @@ typedef struct llvm {
 
 // ---- types, constants, names ----------------------------------------------------------------------------------------
 
-static const char *scalar_type(enum dtype d) {
-  static const char *const names[DT_COUNT] = {
-    [DT_BOOL] = "i1",  [DT_I8] = "i8",     [DT_U8] = "i8",     [DT_I16] = "i16", [DT_U16] = "i16",
-    [DT_I32] = "i32",  [DT_U32] = "i32",   [DT_I64] = "i64",   [DT_U64] = "i64", [DT_IDX] = "i64",
-    [DT_F16] = "half", [DT_F32] = "float", [DT_F64] = "double"};
-  if (!names[d]) die("LLVM renderer: a value of dtype %s", dtype_name(d));
-  return names[d];
-}
-
 static const char *type_of(llvm *c, enum dtype d, int lanes) {
   return lanes == 1 ? scalar_type(d) : arena_printf(c->mem, "<%d x %s>", lanes, scalar_type(d));
 }
 static const char *type(llvm *c, const uop *u) { return type_of(c, (enum dtype)u->dt, u->lanes); }
-
-// the type of elements in memory: BOOL is a byte there, and BF16 only bits
-static const char *memory_type(enum dtype d) { return d == DT_BOOL ? "i8" : d == DT_BF16 ? "i16" : scalar_type(d); }
 
 static const char *constant(llvm *c, const uop *u) {
   enum dtype d = (enum dtype)u->dt;

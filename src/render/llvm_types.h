@@ -1,0 +1,21 @@
+// What LLVM calls the types of elements. Names are static; a type that it has no name for ends the program.
+// Look next: llvm.c, which has vectors of them.
+#ifndef WEFT_LLVM_TYPES_H
+#define WEFT_LLVM_TYPES_H
+#include "base/base.h"
+#include "graph/uop.h"
+
+static inline const char *scalar_type(enum dtype d) {
+  static const char *const names[DT_COUNT] = {
+    [DT_BOOL] = "i1",  [DT_I8] = "i8",     [DT_U8] = "i8",     [DT_I16] = "i16", [DT_U16] = "i16",
+    [DT_I32] = "i32",  [DT_U32] = "i32",   [DT_I64] = "i64",   [DT_U64] = "i64", [DT_IDX] = "i64",
+    [DT_F16] = "half", [DT_F32] = "float", [DT_F64] = "double"};
+  if (!names[d]) die("LLVM renderer: a value of dtype %s", dtype_name(d));
+  return names[d];
+}
+
+// the type of elements in memory: BOOL is a byte there, and BF16 only bits
+static inline const char *memory_type(enum dtype d) {
+  return d == DT_BOOL ? "i8" : d == DT_BF16 ? "i16" : scalar_type(d);
+}
+#endif
