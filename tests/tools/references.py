@@ -2,6 +2,7 @@
 
 Of Phi's mixture of experts norms subtract the mean, and the router is a sparse mixer. Refact's norms subtract the mean ("LayerNorm instead of RMSNorm", its model
 card says), and have no bias. GPT-J has names of tensors in llama.cpp, and no graph.
+Qwen 3.5's mixture is here too: its dense sibling, of the same code, is within 4e-4 of llama.cpp's record of it, whose cache holds halves.
 """
 import gguf
 import numpy as np
@@ -130,4 +131,82 @@ def refact(path):
     return logits
 
 
-REFERENCES = {"phimoe": phimoe, "gptj": gptj, "refact": refact}
+def rms(x, weight):
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + EPS) * weight
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def delta_rule(x, w, b, number):
+    """Gated delta net: each head's matrix fades, forgets what it holds for a key, and learns the value in its place."""
+    inner, size, groups, heads, taps = (number(f"ssm.{key}") for key in ("inner_size", "state_size", "group_count", "time_step_rank", "conv_kernel"))
+    n, keys, wide = len(x), groups * size, inner // heads
+    mixed = np.concatenate([np.zeros((taps - 1, inner + 2 * keys)), linear(x, w, b + "attn_qkv")])
+    mixed = silu(sum(mixed[i:i + n] * w[b + "ssm_conv1d.weight"][:, i] for i in range(taps)))
+    q, k = (part.reshape(n, groups, size) for part in (mixed[:, :keys], mixed[:, keys:2 * keys]))
+    q, k = (part / np.sqrt((part * part).sum(-1, keepdims=True) + 1e-6) for part in (q, k))
+    v, gate = mixed[:, 2 * keys:].reshape(n, heads, wide), linear(x, w, b + "attn_gate").reshape(n, heads, wide)
+    beta = 1 / (1 + np.exp(-linear(x, w, b + "ssm_beta")))
+    fade = np.exp(w[b + "ssm_a"].reshape(-1) * np.log1p(np.exp(linear(x, w, b + "ssm_alpha") + w[b + "ssm_dt.bias"])))
+    out = np.zeros_like(v)
+    for h in range(heads):
+        state = np.zeros((size, wide))
+        for t in range(n):
+            key = k[t, h % groups]
+            state *= fade[t, h]
+            state += np.outer(key, beta[t, h] * (v[t, h] - key @ state))
+            out[t, h] = q[t, h % groups] / size ** 0.5 @ state
+    return linear((rms(out, w[b + "ssm_norm.weight"]) * silu(gate)).reshape(n, inner), w, b + "ssm_out")
+
+
+def gated_attention(x, w, b, heads, kv, turned):
+    n = len(x)
+    both = linear(x, w, b + "attn_q").reshape(n, heads, 2, -1)
+    q, gate, k, v = both[:, :, 0], both[:, :, 1], linear(x, w, b + "attn_k").reshape(n, kv, -1), linear(x, w, b + "attn_v").reshape(n, kv, -1)
+    q, k = (np.concatenate([turn_halves(part[..., :turned]), part[..., turned:]], -1)
+            for part in (rms(q, w[b + "attn_q_norm.weight"]), rms(k, w[b + "attn_k_norm.weight"])))
+    out = np.zeros_like(q)
+    for h in range(heads):
+        s = np.where(np.tri(n, dtype=bool), q[:, h] @ k[:, h * kv // heads].T / q.shape[-1] ** 0.5, -np.inf)
+        e = np.exp(s - s.max(-1, keepdims=True))
+        out[:, h] = e / e.sum(-1, keepdims=True) @ v[:, h * kv // heads]
+    return linear((out / (1 + np.exp(-gate))).reshape(n, -1), w, b + "attn_output")
+
+
+def gated_linear(x, w, b, kind):
+    return linear(silu(linear(x, w, f"{b}ffn_gate{kind}")) * linear(x, w, f"{b}ffn_up{kind}"), w, f"{b}ffn_down{kind}")
+
+
+def shared_and_chosen(x, w, b, used):
+    """The best experts by softmax, their weights adding up to one, and one for all tokens behind a gate of its own."""
+    out = gated_linear(x, w, b, "_shexp") / (1 + np.exp(-x @ w[b + "ffn_gate_inp_shexp.weight"].reshape(-1, 1)))
+    for t, row in enumerate(x):
+        scores = w[b + "ffn_gate_inp.weight"] @ row
+        best = np.argsort(-scores, kind="stable")[:used]
+        share = np.exp(scores[best] - scores[best].max())
+        for weight, e in zip(share / share.sum(), best):
+            gate, up = (w[f"{b}ffn_{name}_exps.weight"][e] @ row for name in ("gate", "up"))
+            out[t] += weight * (w[b + "ffn_down_exps.weight"][e] @ (silu(gate) * up))
+    return out
+
+
+def qwen35(path):
+    """With experts or without."""
+    w, number = opened(path)
+    layers, heads, kv, turned = (number(key) for key in ("block_count", "attention.head_count", "attention.head_count_kv", "rope.dimension_count"))
+
+    def logits(ids):
+        x = w["token_embd.weight"][ids]
+        for i in range(layers):
+            b = f"blk.{i}."
+            y = rms(x, w[b + "attn_norm.weight"])
+            x = x + (delta_rule(y, w, b, number) if b + "ssm_a" in w else gated_attention(y, w, b, heads, kv, turned))
+            y = rms(x, w[b + "post_attention_norm.weight"])
+            x = x + (shared_and_chosen(y, w, b, number("expert_used_count")) if b + "ffn_gate_inp.weight" in w else gated_linear(y, w, b, ""))
+        return linear(rms(x, w["output_norm.weight"]), w, "output")
+    return logits
+
+
+REFERENCES = {"phimoe": phimoe, "gptj": gptj, "refact": refact, "qwen35moe": qwen35}
