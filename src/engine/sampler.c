@@ -3,6 +3,7 @@
 #include "engine/sampler_impl.h"
 #include <float.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,11 +13,11 @@ struct stage {
   const char *names;         // the first one is shown
   char letter;
   bool keeps_best;           // never changes which token is the likeliest: pointless when that one is taken anyway
-  bool (*active)(const struct sampler_params *p);
+  bool (*active)(const struct weft_sampling *p);
   void (*run)(sampler *s);
 };
 
-typedef const struct sampler_params *params;
+typedef const struct weft_sampling *params;
 static bool has_penalties(params p) {
   return p->repeat_last_n && (p->repeat_penalty != 1 || p->frequency_penalty != 0 || p->presence_penalty != 0);
 }
@@ -455,63 +456,68 @@ int32_t sampler_sample(sampler *s, const float *logits) {
 
 // ---- life -----------------------------------------------------------------------------------------------------------
 
-struct sampler_params sampler_default(void) {
-  return (struct sampler_params){.temp = .8,
-                                 .dynatemp_exponent = 1,
-                                 .top_k = 40,
-                                 .top_p = .95,
-                                 .min_p = .05,
-                                 .typical_p = 1,
-                                 .top_n_sigma = -1,
-                                 .xtc_threshold = .1,
-                                 .repeat_penalty = 1,
-                                 .repeat_last_n = 64,
-                                 .dry_base = 1.75,
-                                 .dry_allowed_length = 2,
-                                 .dry_last_n = -1,
-                                 .mirostat_tau = 5,
-                                 .mirostat_eta = .1};
+// A parameter: how an error calls it, where it is in struct weft_sampling (a double or an int32_t), its default (which
+// is llama.cpp's), least and most.
+struct parameter { const char *what; size_t at; bool real; double usual, min, max; };
+#define ROW(what, field, usual, min, max) \
+  {what, offsetof(struct weft_sampling, field), \
+   _Generic(((struct weft_sampling *)0)->field, double: true, int32_t: false), usual, min, max}
+static const struct parameter parameters[] = {
+  ROW("the temperature", temp, .8, 0, 1e6),
+  ROW("the range of the dynamic temperature", dynatemp_range, 0, 0, 1e6),
+  ROW("the exponent of the dynamic temperature", dynatemp_exponent, 1, 0, 1e3),
+  ROW("top-k", top_k, 40, INT32_MIN, INT32_MAX),
+  ROW("top-p", top_p, .95, 0, 1),
+  ROW("min-p", min_p, .05, 0, 1),
+  ROW("typical-p", typical_p, 1, 0, 1),
+  ROW("top-n-sigma", top_n_sigma, -1, -1e6, 1e6),
+  ROW("the XTC probability", xtc_probability, 0, 0, 1),
+  ROW("the XTC threshold", xtc_threshold, .1, 0, 1),
+  ROW("the repeat penalty", repeat_penalty, 1, 1e-6, 1e6),
+  ROW("the frequency penalty", frequency_penalty, 0, -1e6, 1e6),
+  ROW("the presence penalty", presence_penalty, 0, -1e6, 1e6),
+  ROW("repeat-last-n", repeat_last_n, 64, -1, INT32_MAX),
+  ROW("the DRY multiplier", dry_multiplier, 0, 0, 1e6),
+  ROW("the DRY base", dry_base, 1.75, 1, 1e6),
+  ROW("the DRY allowed length", dry_allowed_length, 2, 0, INT32_MAX),
+  ROW("DRY's last-n", dry_last_n, -1, -1, INT32_MAX),
+  ROW("mirostat", mirostat, 0, 0, 2),
+  ROW("mirostat's tau", mirostat_tau, 5, 0, 1e3),
+  ROW("mirostat's eta", mirostat_eta, .1, 0, 1e3),
+};
+#undef ROW
+
+struct weft_sampling sampler_default(void) {
+  struct weft_sampling p = {0};
+  for (const struct parameter *row = parameters; row < parameters + COUNT(parameters); row++) {
+    char *to = (char *)&p + row->at;
+    if (row->real) memcpy(to, &row->usual, sizeof row->usual);
+    else memcpy(to, &(int32_t){(int32_t)row->usual}, sizeof(int32_t));
+  }
+  return p;
 }
 
-static int check(params p, error *err) {
-  const struct { const char *what; double is, min, max;
-  } rows[] = {
-    {"the temperature", p->temp, 0, 1e6},
-    {"the range of the dynamic temperature", p->dynatemp_range, 0, 1e6},
-    {"the exponent of the dynamic temperature", p->dynatemp_exponent, 0, 1e3},
-    {"top-p", p->top_p, 0, 1},
-    {"min-p", p->min_p, 0, 1},
-    {"typical-p", p->typical_p, 0, 1},
-    {"top-n-sigma", p->top_n_sigma, -1e6, 1e6},
-    {"the XTC probability", p->xtc_probability, 0, 1},
-    {"the XTC threshold", p->xtc_threshold, 0, 1},
-    {"the repeat penalty", p->repeat_penalty, 1e-6, 1e6},
-    {"the frequency penalty", p->frequency_penalty, -1e6, 1e6},
-    {"the presence penalty", p->presence_penalty, -1e6, 1e6},
-    {"repeat-last-n", p->repeat_last_n, -1, INT32_MAX},
-    {"the DRY multiplier", p->dry_multiplier, 0, 1e6},
-    {"the DRY base", p->dry_base, 1, 1e6},
-    {"the DRY allowed length", p->dry_allowed_length, 0, INT32_MAX},
-    {"DRY's last-n", p->dry_last_n, -1, INT32_MAX},
-    {"mirostat", p->mirostat, 0, 2},
-    {"mirostat's tau", p->mirostat_tau, 0, 1e3},
-    {"mirostat's eta", p->mirostat_eta, 0, 1e3},
-  };
-  for (size_t i = 0; i < COUNT(rows); i++) {
-    if (rows[i].is >= rows[i].min && rows[i].is <= rows[i].max) continue;
-    if (rows[i].max >= INT32_MAX)
-      return error_set(err, "%s is %.10g; it must be %g or more", rows[i].what, rows[i].is, rows[i].min);
-    return error_set(err, "%s is %.10g; it must lie between %g and %g", rows[i].what, rows[i].is, rows[i].min,
-                     rows[i].max);
+static double parameter_of(params p, const struct parameter *row) {
+  const char *at = (const char *)p + row->at;
+  return row->real ? *(const double *)at : *(const int32_t *)at;
+}
+
+static int check_parameters(params p, error *err) {
+  for (const struct parameter *row = parameters; row < parameters + COUNT(parameters); row++) {
+    double is = parameter_of(p, row);
+    if (is >= row->min && is <= row->max) continue;
+    if (row->max >= INT32_MAX)
+      return error_set(err, "%s is %.10g; it must be %g or more", row->what, is, row->min);
+    return error_set(err, "%s is %.10g; it must lie between %g and %g", row->what, is, row->min, row->max);
   }
   if (p->temp > 0 && p->temp < 1e-6)
     return error_set(err, "the temperature is %g; it must be 0, or 0.000001 or more", p->temp);
   return 0;
 }
 
-int sampler_new(const struct sampler_params *p, int32_t n_vocab, sampler **out, error *err) {
+int sampler_new(const struct weft_sampling *p, int32_t n_vocab, sampler **out, error *err) {
   if (n_vocab < 1) return error_set(err, "sampling needs a vocabulary; this one has %d tokens", n_vocab);
-  if (check(p, err)) return -1;
+  if (check_parameters(p, err)) return -1;
   sampler *s = xcalloc(1, sizeof *s);
   s->p = *p;
   s->n_vocab = n_vocab;

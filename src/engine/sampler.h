@@ -9,38 +9,15 @@
 #define WEFT_SAMPLER_H
 #include "base/base.h"
 #include "text/text.h"
+#include "weft.h"
 
-struct sampler_params {
-  double temp;                           // 0 is greedy: the likeliest of what is left; otherwise 1e-6 or more
-  double dynatemp_range;                 // > 0: from temp - range to temp + range, by how open the choice is
-  double dynatemp_exponent;
-  int32_t top_k;                         // only the k likeliest; <= 0: all
-  double top_p;                          // the fewest likeliest that together have at least this probability; 1: all
-  double min_p;                          // at least this fraction of the likeliest token's probability; 0: all
-  double typical_p;                      // the most typical that together have more than this probability; 1: all
-  double top_n_sigma;                    // logits within n standard deviations of the best; <= 0: all
-  // how often all but the least likely of the tokens from xtc_threshold on are dropped; 0: never
-  double xtc_probability;
-  double xtc_threshold;                  // above 0.5: never
-  double repeat_penalty;                 // > 0; 1: none
-  double frequency_penalty, presence_penalty;   // taken off the logit: times the number of occurrences; once.  0: none
-  int32_t repeat_last_n;                 // tokens that these three look back on; 0: none, -1: all
-  double dry_multiplier;                 // 0: no DRY
-  double dry_base;                       // a repetition of n tokens costs multiplier * base^(n - allowed length)
-  int32_t dry_allowed_length;
-  int32_t dry_last_n;                    // 0: none, -1: all
-  int mirostat;                          // 1 or 2: in place of all stages but the temperature; 0: off
-  double mirostat_tau, mirostat_eta;     // target surprise in bits, learning rate
-  uint64_t seed;
-  const char *samplers;                  // "top_k;top_p;temperature"; NULL: see below
-  const char *sampler_seq;               // the same in letters, "kpt", where samplers is NULL; NULL: the default order
-};
-struct sampler_params sampler_default(void);    // llama.cpp's
+// What each parameter means is said in weft.h; its default, least and most are a row in sampler.c.
+struct weft_sampling sampler_default(void);    // llama.cpp's
 
 typedef struct sampler sampler;
 
 // n_vocab >= 1 logits are expected at each call.  -1 and an error that names the parameter where one is out of range.
-int sampler_new(const struct sampler_params *p, int32_t n_vocab, sampler **out, error *err);
+int sampler_new(const struct weft_sampling *p, int32_t n_vocab, sampler **out, error *err);
 void sampler_free(sampler *s);                               // NULL is fine
 void sampler_bias(sampler *s, int32_t id, float bias);       // added to this token's logit; -INFINITY bans it
 // Bit id % 64 of word id / 64 says whether a token may be drawn; borrowed, and read at each draw until it is replaced.

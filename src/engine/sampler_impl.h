@@ -17,7 +17,7 @@ enum { MAX_STAGES = 32, MANY = 1000 };
 struct stage;
 
 struct sampler {
-  struct sampler_params p;
+  struct weft_sampling p;
   int32_t n_vocab;
   struct rng rng;
   const struct stage *chain[MAX_STAGES];

@@ -1,4 +1,4 @@
-// The stages of sampling: see sampler.h for what each parameter means, sampler.c for the table, sampler_impl.h for the
+// The stages of sampling: see weft.h for what each parameter means, sampler.c for the table, sampler_impl.h for the
 // two forms of the candidates.  Every stage leaves at least one candidate.
 #include "engine/sampler_impl.h"
 #include <float.h>

@@ -679,20 +679,7 @@ void weft_profile_free(weft_profile *p) {
 
 // ---- sampling -------------------------------------------------------------------------------------------------------
 
-// weft_sampling and sampler_params have the same fields.
-#define SAMPLING(F) \
-  F(temp) F(dynatemp_range) F(dynatemp_exponent) F(top_k) F(top_p) F(min_p) F(typical_p) F(top_n_sigma) \
-  F(xtc_probability) F(xtc_threshold) \
-  F(repeat_penalty) F(frequency_penalty) F(presence_penalty) F(repeat_last_n) F(dry_multiplier) F(dry_base) \
-  F(dry_allowed_length) F(dry_last_n) \
-  F(mirostat) F(mirostat_tau) F(mirostat_eta) F(seed) F(samplers) F(sampler_seq)
-#define F(field) .field = from.field,
-weft_sampling weft_sampling_default(void) {
-  struct sampler_params from = sampler_default();
-  return (weft_sampling){SAMPLING(F)};
-}
-static struct sampler_params sampling_of(weft_sampling from) { return (struct sampler_params){SAMPLING(F)}; }
-#undef F
+weft_sampling weft_sampling_default(void) { return sampler_default(); }
 
 uint64_t weft_random_seed(void) {
   uint32_t seed;
@@ -702,10 +689,9 @@ uint64_t weft_random_seed(void) {
 
 int weft_sampler_new(int32_t vocab_size, const weft_sampling *params, weft_sampler **out, weft_error *err) {
   weft_sampling p = params ? *params : weft_sampling_default();
-  struct sampler_params sp = sampling_of(p);
   error e = {0};
   sampler *s = NULL;
-  if (sampler_new(&sp, vocab_size, &s, &e)) return fail(err, &e);
+  if (sampler_new(&p, vocab_size, &s, &e)) return fail(err, &e);
   *out = xcalloc(1, sizeof **out);
   **out = (weft_sampler){s, vocab_size};
   return 0;

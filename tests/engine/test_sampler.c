@@ -8,10 +8,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const struct sampler_params plain = {
+static const struct weft_sampling plain = {
   .temp = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1, .dry_base = 1.75, .seed = 1};
 
-static sampler *make(struct sampler_params p, int32_t n) {
+static sampler *make(struct weft_sampling p, int32_t n) {
   sampler *s = NULL;
   error err = {0};
   assert_int_equal(sampler_new(&p, n, &s, &err), 0);
@@ -26,7 +26,7 @@ static double unit(void) {
 
 static void test_greedy(void **state) {
   (void)state;
-  struct sampler_params p = plain;
+  struct weft_sampling p = plain;
   p.temp = 0;
   sampler *s = make(p, 5);
   assert_int_equal(sampler_sample(s, (float[]){1, 3, 2, 3, -1}), 1);   // a tie: the lower id
@@ -37,7 +37,7 @@ static void test_greedy(void **state) {
 
 static void test_penalty(void **state) {
   (void)state;
-  struct sampler_params p = plain;
+  struct weft_sampling p = plain;
   p.temp = 0;
   p.repeat_penalty = 2;
   p.repeat_last_n = 3;
@@ -63,7 +63,7 @@ static void test_penalty(void **state) {
 
 static void test_bias(void **state) {
   (void)state;
-  struct sampler_params p = plain;
+  struct weft_sampling p = plain;
   p.temp = 0;
   sampler *s = make(p, 3);
   float logits[] = {1, 2, 3};
@@ -88,7 +88,7 @@ static int by_rank(const void *a, const void *b) {
   return x->id - y->id;
 }
 
-static void plain_probabilities(const struct sampler_params *p, const float *logits, int n, double *out) {
+static void plain_probabilities(const struct weft_sampling *p, const float *logits, int n, double *out) {
   struct ranked *r = xmalloc((size_t)n * sizeof *r);
   for (int i = 0; i < n; i++) r[i] = (struct ranked){logits[i], i};
   qsort(r, (size_t)n, sizeof *r, by_rank);
@@ -116,7 +116,7 @@ static void test_against_a_plain_sampler(void **state) {
   float logits[N];
   double expected[N];
   for (size_t a = 0; a < COUNT(ks); a++) for (size_t b = 0; b < COUNT(ps); b++) for (size_t c = 0; c < COUNT(ms); c++) {
-    struct sampler_params p = plain;
+    struct weft_sampling p = plain;
     p.top_k = ks[a];
     p.top_p = ps[b];
     p.min_p = ms[c];
@@ -147,7 +147,7 @@ static void test_same_seed_same_tokens(void **state) {
   float logits[N];
   for (int i = 0; i < N; i++) logits[i] = (float)((i * 7919) % 1000) / 100;
   for (int k = 0; k < 2; k++) {
-    struct sampler_params p = sampler_default();
+    struct weft_sampling p = sampler_default();
     if (k) p.top_k = 0;
     p.repeat_penalty = 1.1;
     p.seed = 42;
@@ -166,7 +166,7 @@ static void test_other_seed_other_tokens(void **state) {
   enum { N = 1000 };
   float logits[N] = {0};
   int equal = 0;
-  struct sampler_params p = plain, q = plain;
+  struct weft_sampling p = plain, q = plain;
   q.seed = 2;
   sampler *s = make(p, N), *t = make(q, N);
   for (int i = 0; i < 100; i++) equal += sampler_sample(s, logits) == sampler_sample(t, logits);
@@ -175,7 +175,7 @@ static void test_other_seed_other_tokens(void **state) {
   sampler_free(t);
 }
 
-static void refused(struct sampler_params p, const char *expected) {
+static void refused(struct weft_sampling p, const char *expected) {
   sampler *s = NULL;
   error err = {0};
   assert_int_equal(sampler_new(&p, 10, &s, &err), -1);
@@ -185,7 +185,7 @@ static void refused(struct sampler_params p, const char *expected) {
 
 static void test_bad_parameters(void **state) {
   (void)state;
-  struct sampler_params p;
+  struct weft_sampling p;
   p = plain; p.temp = -1; refused(p, "temperature");
   p = plain; p.temp = NAN; refused(p, "temperature");
   p = plain; p.temp = INFINITY; refused(p, "temperature");

@@ -21,7 +21,7 @@ static double unit(void) {
 }
 static int below(int n) { return (int)(unit() * n); }
 
-static sampler *make(struct sampler_params p, int32_t n) {
+static sampler *make(struct weft_sampling p, int32_t n) {
   sampler *s = NULL;
   error err = {0};
   if (sampler_new(&p, n, &s, &err)) fail_msg("%s", err.text);
@@ -31,7 +31,7 @@ static sampler *make(struct sampler_params p, int32_t n) {
 // ---- the plain implementation ---------------------------------------------------------------------------------------
 
 struct tok { double x, p; int id; double key; };
-struct plain { struct tok t[N]; int n; const int32_t *past; int n_past; struct sampler_params p; };
+struct plain { struct tok t[N]; int n; const int32_t *past; int n_past; struct weft_sampling p; };
 
 static int descending(const void *a, const void *b) {
   const struct tok *s = a, *t = b;
@@ -153,8 +153,8 @@ static void distribution(const sampler *s, double *out) {
 
 // ---- distributions --------------------------------------------------------------------------------------------------
 
-static struct sampler_params random_params(void) {
-  struct sampler_params p = sampler_default();
+static struct weft_sampling random_params(void) {
+  struct weft_sampling p = sampler_default();
   // powers of two: the same numbers in floats and in doubles
   p.repeat_penalty = (double[]){1, 2, .5}[below(3)];
   p.frequency_penalty = (double[]){0, .25, -.5}[below(3)];
@@ -209,7 +209,7 @@ static void test_every_order(void **state) {
     double got[N], want[N] = {0};
     sampler_sample(s, logits);
     distribution(s, got);
-    const struct sampler_params *p = &plain.p;
+    const struct weft_sampling *p = &plain.p;
     const bool on[STAGES] = {true,
                              p->dry_multiplier > 0,
                              p->top_n_sigma > 0,
@@ -236,7 +236,7 @@ static void test_every_order(void **state) {
 
 static void test_xtc_sometimes(void **state) {
   (void)state;
-  struct sampler_params p = sampler_default();
+  struct weft_sampling p = sampler_default();
   p.sampler_seq = "x";
   p.xtc_probability = .3;
   p.xtc_threshold = .2;
@@ -265,7 +265,7 @@ static void test_thousands(void **state) {
     for (int i = 0; i < ALL; i++) if (below(3) == 0) logits[i] = logits[below(ALL)];
     for (int i = 0; i < ALL; i++) all[i] = (struct cand){logits[i], i};
     qsort(all, ALL, sizeof *all, by_logit);
-    struct sampler_params p = {.temp = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1, .dry_base = 1.75, .seed = 1};
+    struct weft_sampling p = {.temp = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1, .dry_base = 1.75, .seed = 1};
     size_t want = 0;
     if (round & 4) p.top_k = (int32_t)(want = (size_t)(900 + below(ALL)));
     else {
@@ -287,7 +287,7 @@ static void test_thousands(void **state) {
 static void test_mirostat_2_is_a_cut(void **state) {
   (void)state;
   for (int round = 0; round < 500; round++) {
-    struct sampler_params p = sampler_default();
+    struct weft_sampling p = sampler_default();
     p.mirostat = 2;
     p.mirostat_eta = 0;                            // mu stays 2 tau
     p.mirostat_tau = .25 + unit() * 3;
@@ -317,7 +317,7 @@ static void test_mirostat_1_finds_k(void **state) {
   for (size_t i = 0; i < COUNT(exponents); i++) {
     double e = exponents[i], tau = 3;
     for (int id = 0; id < V; id++) logits[(id * 7 + 3) % V] = (float)(-e * log(id + 1));
-    struct sampler_params p = sampler_default();
+    struct weft_sampling p = sampler_default();
     p.mirostat = 1;
     p.mirostat_tau = tau;
     p.temp = 1;
@@ -335,7 +335,7 @@ static void test_mirostat_controls(void **state) {
   enum { V = 2000, DRAWS = 4000 };
   static float logits[V];
   for (int version = 1; version <= 2; version++) {
-    struct sampler_params p = sampler_default();
+    struct weft_sampling p = sampler_default();
     p.mirostat = version;
     p.mirostat_tau = 4;
     p.temp = 1;
@@ -369,7 +369,7 @@ static void test_breakers(void **state) {
     {"abcxabc", "xa", true}, {"abcxabc", "cx", true}, {"abcxabc", "xabc", false},
   };
   for (size_t i = 0; i < COUNT(cases); i++) {
-    struct sampler_params p = sampler_default();
+    struct weft_sampling p = sampler_default();
     p.dry_multiplier = 1;
     p.temp = 0;
     int32_t n = tokenizer_n_vocab(t);
@@ -404,7 +404,7 @@ static void test_mask(void **state) {
   float logits[V];
   for (int round = 0; round < 200; round++) {
     uint64_t mask[(V + 63) / 64] = {0};
-    struct sampler_params p = random_params();
+    struct weft_sampling p = random_params();
     p.dry_multiplier = 0;
     sampler *s = make(p, V);
     int some = below(V);
@@ -433,7 +433,7 @@ static void test_logits_of_all_kinds(void **state) {
   static const float odd[] = {-INFINITY, INFINITY, NAN, 3e38f, -3e38f, 0, 1e-40f, 5};
   float logits[N];
   for (int round = 0; round < 5000; round++) {
-    struct sampler_params p = random_params();
+    struct weft_sampling p = random_params();
     p.mirostat = round % 7 == 0 ? 1 + below(2) : 0;
     p.repeat_penalty = (double[]){1, 1e6, 1e-6}[below(3)];
     sampler *s = make(p, N);
@@ -453,8 +453,8 @@ static void test_logits_of_all_kinds(void **state) {
 
 static void test_every_parameter_is_checked(void **state) {
   (void)state;
-#define REAL(f, name) {offsetof(struct sampler_params, f), true, name}
-#define INT(f, name) {offsetof(struct sampler_params, f), false, name}
+#define REAL(f, name) {offsetof(struct weft_sampling, f), true, name}
+#define INT(f, name) {offsetof(struct weft_sampling, f), false, name}
   static const struct { size_t at; bool real; const char *name;
   } rows[] = {
     REAL(temp, "temperature"),
@@ -480,7 +480,7 @@ static void test_every_parameter_is_checked(void **state) {
   };
   static const double bad[] = {NAN, INFINITY, -INFINITY, 1e9, -1e9};
   for (size_t i = 0; i < COUNT(rows); i++) for (size_t j = 0; j < COUNT(bad); j++) {
-    struct sampler_params p = sampler_default();
+    struct weft_sampling p = sampler_default();
     if (rows[i].real) memcpy((char *)&p + rows[i].at, &bad[j], sizeof bad[j]);
     else memcpy((char *)&p + rows[i].at, &(int){-1000}, sizeof(int));
     sampler *s = NULL;
@@ -497,7 +497,7 @@ static void test_every_parameter_is_checked(void **state) {
      NULL, "more than"},
   };
   for (size_t i = 0; i < COUNT(orders); i++) {
-    struct sampler_params p = sampler_default();
+    struct weft_sampling p = sampler_default();
     p.samplers = orders[i].names;
     p.sampler_seq = orders[i].letters;
     sampler *s = NULL;
