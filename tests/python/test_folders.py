@@ -3,6 +3,7 @@
 `problems` looks at a tree and says what breaks the rule; the tests hold Weft's own tree to it, and then break a small tree
 in every way, so that a checker that sees nothing does not pass.
 """
+import collections
 import re
 import subprocess
 import sys
@@ -12,11 +13,13 @@ import pytest
 ORDER = ["base", "graph", "model", "schedule", "codegen", "render", "device", "text", "grammar", "chat", "engine", "serve", "app"]
 BESIDE = {("model", other) for other in ("schedule", "codegen", "render", "device")}  # the first knows nothing of the second, nor the other way round
 MAX_LINES = 1000
+MAX_SHARED_NAMES = 383  # names of static functions that several files of src/ define; it may only fall
 GENERATED = {"device/code_version.h", "engine/shipped_files.h"}  # headers that the build makes
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 GETENV = re.compile(r"\b(?:secure_)?getenv\s*\(|\bextern\s+char\s*\*\*\s*environ\b")
 INTRINSICS = re.compile(r"\b(?:\w*mmintrin|immintrin|x86intrin|arm_neon|arm_sve)\.h\b|\b__builtin_ia32\w*|\b_mm(?:256|512)?_\w+")
+STATIC_FUNCTION = re.compile(r"^static\s[^;={}()]*?\b(\w+)\s*\(", re.M)
 COMMENT_OR_TEXT = re.compile(r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S)
 
 
@@ -76,8 +79,23 @@ def include_problem(root, folder, included):
     return None
 
 
+def shared_names(root):
+    """Of each name of a static function that more than one file of root/src defines, the files."""
+    files = collections.defaultdict(set)
+    for path in (root / "src").rglob("*.c"):
+        for name in STATIC_FUNCTION.findall(without_comments(path.read_text(encoding="utf-8"))):
+            files[name].add(path.relative_to(root / "src").as_posix())
+    return {name: sorted(where) for name, where in files.items() if len(where) > 1}
+
+
 def test_tree(repo):
     assert problems(repo) == []
+
+
+def test_few_names_of_static_functions_are_shared(repo):
+    shared = shared_names(repo)
+    most = sorted(shared.items(), key=lambda row: (-len(row[1]), row[0]))[:5]
+    assert len(shared) <= MAX_SHARED_NAMES, f"give a new function a name of its own; the most frequent: {most}"
 
 
 @pytest.fixture
@@ -153,3 +171,11 @@ def test_a_folder_without_its_file_is_seen(tree):
 def test_intrinsics_in_render_are_allowed(tree):
     (tree / "src/render/x86.c").write_text('// names _mm512_add_ps in text\nconst char *s = "_mm512_add_ps";\n')
     assert problems(tree) == []
+
+
+def test_a_shared_name_is_seen(tree):
+    (tree / "src/text/x.c").write_text("// x\nstatic int twice(void);\nstatic int twice(void) { return 1; }\n// static int add(void)\n")
+    (tree / "src/model/x.c").write_text('// x\nstatic const char *add(void) { return "";\n}\nint f(void) { return twice(); }\n')
+    assert shared_names(tree) == {}
+    (tree / "src/engine/x.c").write_text("// x\nstatic void *twice(void) { return 0; }\n")
+    assert shared_names(tree) == {"twice": ["engine/x.c", "text/x.c"]}
