@@ -16,6 +16,7 @@ struct watch {
   pthread_t thread;
   pthread_mutex_t lock;
   watched *first;
+  uint32_t n_added;                    // connections, ever: the mark of the next one
   VEC(watched *) by_fd;                // an event can be of one that has been removed since: it is looked up
   atomic_bool stop;
   struct watch_calls calls;
@@ -51,8 +52,10 @@ static void *run(void *arg) {
     bool due = now - ticked > 0.0009 * TICK_MS;
     watch_lock(w);
     for (int i = 0; i < n; i++) {
-      size_t fd = (size_t)events[i].data.fd;
-      if (fd < w->by_fd.n && w->by_fd.at[fd]) leave(w, w->by_fd.at[fd], &gone);
+      size_t fd = (uint32_t)events[i].data.u64;
+      watched *o = fd < w->by_fd.n ? w->by_fd.at[fd] : NULL;
+      // since the event its connection may have been closed, and the descriptor given to the next one
+      if (o && o->mark == (uint32_t)(events[i].data.u64 >> 32)) leave(w, o, &gone);
     }
     if (due) check_deadlines(w, now, &gone);
     watch_unlock(w);
@@ -99,7 +102,8 @@ watched *watch_add(watch *w, int fd, void *about, double deadline) {
   if ((o->next = w->first)) w->first->link = &o->next;
   o->link = &w->first;
   w->first = o;
-  struct epoll_event e = {.events = EPOLLRDHUP | EPOLLET, .data.fd = fd};
+  o->mark = w->n_added++;
+  struct epoll_event e = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = (uint64_t)o->mark << 32 | (uint32_t)fd};
   epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &e);      // where this fails, departures show when the answer is written
   watch_unlock(w);
   return o;

@@ -7,7 +7,13 @@
 
 typedef struct watch watch;
 // deadline 0: none
-typedef struct watched { int fd; _Atomic double deadline; void *about; struct watched *next, **link; } watched;
+typedef struct watched {
+  int fd;
+  uint32_t mark;                           // no other connection of late has it, whatever its descriptor
+  _Atomic double deadline;
+  void *about;
+  struct watched *next, **link;
+} watched;
 
 struct watch_calls {
   // the client has gone; the lock of the watch is held, so `about` exists.  What it returns, unless NULL,

@@ -1,0 +1,116 @@
+"""Many requests of all families, of which a fifth leave before their answer is whole: memory and descriptors stay
+flat, and answers are those of a fresh process.  test_serve_soak.py runs the short form; the long one by hand:
+
+    python tests/python/soak.py build/weft models/tinypy.gguf 100000
+"""
+import concurrent.futures as futures
+import contextlib
+import json
+import os
+import random
+import re
+import socket
+import sys
+import tempfile
+import time
+
+from serving import TEMPLATE, Server
+
+WORDS = ["def ", "class A:\n", "x = ", "import ", "for i in ", "return ", "# a\n", "while True:\n    "]
+STARTS = ["def add(a, b):\n    return a + b\n\n" * 3, "class Point:\n    def __init__(self, x):\n", ""]
+
+
+def make(i):
+    """(path, body) of request i: the same in each run."""
+    r = random.Random(i)
+    text = r.choice(STARTS) + "".join(r.choice(WORDS) for _ in range(r.randint(1, 12)))
+    n, more = r.randint(1, 24), {"seed": i, "temperature": r.choice([0, 0.8, 1.2]), "stream": r.random() < 0.5}
+    messages = [{"role": "user", "content": text}]
+    return [("/completion", {"prompt": text, "n_predict": n, "ignore_eos": True, **more}),
+            ("/v1/completions", {"prompt": [text, text + "x"], "max_tokens": n, "n": r.randint(1, 3),
+                                 "logprobs": 2, **more, "stream": False}),
+            ("/v1/chat/completions", {"messages": messages, "max_tokens": n, **more}),
+            ("/v1/messages", {"messages": messages, "max_tokens": n, **more}),
+            ("/v1/responses", {"input": text, "max_output_tokens": n, **more}),
+            ("/api/generate", {"prompt": text, "raw": True, "stream": more["stream"],
+                               "options": {"num_predict": n, "seed": i, "temperature": more["temperature"]}}),
+            ("/completion", {"prompt": text, "n_predict": n, **more,
+                             "json_schema": {"type": "array", "items": {"type": "integer"}}})][i % 7]
+
+
+def said(text):
+    """What an answer says, without times and names that differ each time: its texts, in their order."""
+    return re.findall(r'"(?:content|text|delta|response|token_logprobs)":\s*("(?:[^"\\]|\\.)*"|\[[^]]*\])', text)
+
+
+def leave(s, i):
+    """Asks, and goes at some moment: after the request, or within the answer."""
+    path, body = make(i)
+    data = json.dumps(body).encode()
+    r = random.Random(-i)
+    with contextlib.suppress(ConnectionError, socket.timeout), s.connect() as c:
+        c.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                  f"Content-Length: {len(data)}\r\n\r\n".encode() + data)
+        if r.random() < 0.7:
+            c.recv(r.randint(1, 2000))
+        time.sleep(r.random() * 0.02)
+
+
+def whole(s, i):
+    path, body = make(i)
+    status, got = s.ask(path, body)
+    assert status == 200, (i, status, got)
+    texts = said(got if isinstance(got, str) else json.dumps(got))
+    assert texts, (i, got)
+    return texts
+
+
+def look(s):
+    status = open(f"/proc/{s.process.pid}/status").read()
+    return int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) * 1024, len(os.listdir(f"/proc/{s.process.pid}/fd"))
+
+
+def idle(s, seconds=60):
+    end = time.monotonic() + seconds
+    work = ("llamacpp:requests_processing", "llamacpp:requests_deferred")
+    while any(map(s.metric, work)) or s.metric("weft:connections") > 1:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def soak(weft, env, model, n, clients=8, kept=100):
+    """(resident bytes, descriptors) after the first fifth and at the end, and how many answers were compared."""
+    answers, every = {}, max(1, n // kept)
+
+    def one(s, i):
+        if i % 5 == 4:
+            return leave(s, i)
+        got = whole(s, i)
+        if i // 5 % max(1, every // 5) == 0:
+            answers[i] = got
+
+    with tempfile.TemporaryDirectory() as folder:
+        template = os.path.join(folder, "plain.jinja")
+        with open(template, "w") as f:
+            f.write(TEMPLATE)
+        args = ("--chat-template-file", template)
+        with Server(weft, env, model, *args) as s, futures.ThreadPoolExecutor(clients) as pool:
+            list(pool.map(lambda i: one(s, i), range(n // 5)))
+            idle(s)
+            first = look(s)
+            list(pool.map(lambda i: one(s, i), range(n // 5, n)))
+            idle(s)
+            last = look(s)
+            assert s.end() == 0
+        with Server(weft, env, model, *args) as s:
+            for i, got in answers.items():
+                assert whole(s, i) == got, i
+    return first, last, len(answers)
+
+
+if __name__ == "__main__":
+    began = time.monotonic()
+    first, last, compared = soak(sys.argv[1], dict(os.environ), sys.argv[2], int(sys.argv[3]))
+    seconds = time.monotonic() - began
+    print(f"{sys.argv[3]} requests in {seconds:.0f} s: {first[0] / 2**20:.1f} MiB and {first[1]} descriptors "
+          f"after a fifth, {last[0] / 2**20:.1f} MiB and {last[1]} at the end; {compared} answers as those of a fresh process")
