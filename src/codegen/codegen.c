@@ -157,6 +157,7 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   optimise(&k, p, o);                                   check(g, k.ast, STAGE_KERNEL, "optimise");
   memcpy(p->order, k.order, sizeof p->order);
   p->ahead = k.ahead;
+  p->by_table = k.by_table;
   p->without = k.without;
   kernel_make_tiles(&k);                                check(g, k.ast, STAGE_KERNEL, "tiles");
   name_kernel(&k, p);

@@ -824,6 +824,7 @@ static void staged(kernel *k) {
     if (n > 1 && apply_to(k, OPT_UPCAST, r, n == r->src[0]->a ? 0 : (int)n)) break;
   }
   if (k->t->ahead.kib) kernel_apply(k, (opt){OPT_PREFETCH, k->t->ahead.kib, k->t->ahead.hint});
+  kernel_apply(k, (opt){OPT_PREFETCH, 0, PREFETCH_T1});
 }
 
 void heuristic(kernel *k, bool by_memory) {

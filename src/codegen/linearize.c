@@ -24,6 +24,7 @@ typedef struct linear {
   map opened;                // ranges whose loop has been opened before: the next one gets a fresh number
   uop_list all;
   prefetch ahead;
+  int by_table;
   region stack[MAX_DEPTH];
   int depth;
   int64_t next_range, next_acc;
@@ -253,16 +254,39 @@ static uop *known(const linear *l, const uop *u) {
   return NULL;
 }
 
-// A load of memory that is read in long runs asks for each line of which it reads the first byte (in the first
-// iteration: later ones are as far apart), some KiB further on.
-static void ask_ahead(linear *l, region *r, uop *load) {
-  uop *index = load->src[0];
-  if (!is_long_run(index->src[0]) || index->lanes > 1) return;
-  int64_t at = index->src[1]->vmin * dtype_size((enum dtype)index->dt),
+// Each line of which a load of memory that is read in long runs reads the first byte (in the first iteration: later
+// ones are as far apart), `further` bytes behind `index`.
+static void ask_for_lines(linear *l, int where, const uop *load, uop *index, int64_t further, int hint) {
+  int64_t at = load->src[0]->src[1]->vmin * dtype_size((enum dtype)index->dt),
           end = at + (int64_t)load->lanes * dtype_size((enum dtype)load->dt);
   for (int64_t line = (at + LINE - 1) / LINE * LINE; line < end; line += LINE)
-    append(r, uop_new(l->g, OP_PREFETCH, DT_VOID, 1, &index, 1,
-                      (uarg){.a = line - at + l->ahead.kib * 1024, .b = l->ahead.hint}));
+    append(&l->stack[where],
+           uop_new(l->g, OP_PREFETCH, DT_VOID, 1, &index, 1, (uarg){.a = line - at + further, .b = hint}));
+}
+
+// Where a load reads in the next iteration of the loop that picks the entry of its table; in the last one, there again.
+static uop *next_index(linear *l, const uop *load, uop *r) {
+  uop *one = uop_int(l->g, (enum dtype)r->dt, 1), *last = uop_int(l->g, (enum dtype)r->dt, r->vmax);
+  map m = {0};
+  map_put(&m, r, uop_op2(l->g, OP_MIN, uop_op2(l->g, OP_ADD, r, one), last));
+  uop *next = uop_substitute(l->g, load->src[0], &m);
+  map_free(&m);
+  return next;
+}
+
+// The innermost loop that is open and picks this entry of a table; NULL: none does.
+static uop *loop_of(const linear *l, const uop *entry) {
+  const uop_list of = entry ? uop_ranges(entry) : (uop_list){0};
+  for (int i = l->depth; i-- > 0;)
+    for (size_t j = 0; j < of.n; j++) if (map_ptr(&l->stack[i].done, of.at[j]) == l->stack[i].range) return of.at[j];
+  return NULL;
+}
+
+static void ask_ahead(linear *l, int where, const uop *load, uop *index) {
+  if (!is_long_run(index->src[0]) || index->lanes > 1) return;
+  uop *table = l->by_table ? loop_of(l, table_entry_of(load)) : NULL;
+  if (table) ask_for_lines(l, where, load, emit(l, next_index(l, load, table)), 0, l->by_table - 1);
+  else if (l->ahead.kib) ask_for_lines(l, where, load, index, l->ahead.kib * 1024, l->ahead.hint);
 }
 
 static uop *emit(linear *l, uop *u) {
@@ -286,7 +310,7 @@ static uop *emit(linear *l, uop *u) {
     if (hit) { map_put(&l->stack[where].done, u, hit); return hit; }
     map_put(&l->stack[where].done, to, to);
   }
-  if (l->ahead.kib && to->op == OP_LOAD) ask_ahead(l, &l->stack[where], to);
+  if (to->op == OP_LOAD && (l->ahead.kib || l->by_table)) ask_ahead(l, where, u, to->src[0]);
   append(&l->stack[where], to);
   map_put(&l->stack[where].done, u, to);
   return to;
@@ -407,7 +431,7 @@ static void end_with_barriers(linear *l, program *p) {
 
 void linearize(graph *g, uop *ast, const target *t, program *p) {
   arena *a = arena_new();
-  linear l = {.g = g, .t = t, .depth = 1, .ahead = p->ahead, .in_order = p->order[ORDER_ALL]};
+  linear l = {.g = g, .t = t, .depth = 1, .ahead = p->ahead, .by_table = p->by_table, .in_order = p->order[ORDER_ALL]};
   l.all = uop_toposort(a, &ast, 1);
   number_ranges(&l);
   // parameters first, so that every program declares its arguments in order

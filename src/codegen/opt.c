@@ -303,6 +303,40 @@ static bool has_long_runs(const kernel *k) {
   return any;
 }
 
+uop *table_entry_of(const uop *load) {
+  const uop *index = load->src[0];
+  if (!is_long_run(index->src[0])) return NULL;
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &index->src[1], 1);
+  uop *entry = NULL;
+  for (size_t i = 0; i < l.n && !entry; i++) if (l.at[i]->op == OP_LOAD) entry = l.at[i];
+  arena_free(a);
+  return entry;
+}
+
+static bool kernel_reads_through_table(const kernel *k) {
+  arena *a = arena_new();
+  uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
+  bool any = false;
+  for (size_t i = 0; i < l.n; i++) any |= l.at[i]->op == OP_LOAD && table_entry_of(l.at[i]) != NULL;
+  arena_free(a);
+  return any;
+}
+
+static bool apply_prefetch(kernel *k, opt o) {
+  if (o.axis < 0 || o.axis > MOST_PREFETCH_KIB || o.amount < 0 || o.amount >= PREFETCH_HINTS) return false;
+  if (!o.axis) {
+    if (k->by_table || !kernel_reads_through_table(k)) return false;
+    k->by_table = 1 + o.amount;
+  } else {
+    if (k->ahead.kib || !(kernel_streams(k) || has_long_runs(k))) return false;
+    k->ahead.kib = o.axis;
+    k->ahead.hint = o.amount;
+  }
+  k->applied[k->n_applied++] = o;
+  return true;
+}
+
 static bool apply_descriptor(kernel *k, const axes *x, opt o) {
   bool dots = false;
   if (o.axis || o.amount < 0 || o.amount > 64 || !k->t->descriptors || k->without) return false;
@@ -384,13 +418,7 @@ static bool try_opt(kernel *k, opt o) {
     if (o.axis < 0 || o.axis >= ORDER_KINDS || o.amount || k->order[o.axis] || !kernel_streams(k)) return false;
     k->applied[k->n_applied++] = o;
     return k->order[o.axis] = true;
-  case OPT_PREFETCH:
-    if (k->ahead.kib || !(kernel_streams(k) || has_long_runs(k)) || o.axis < 1 || o.axis > MOST_PREFETCH_KIB ||
-        o.amount < 0 || o.amount >= PREFETCH_HINTS)
-      return false;
-    k->applied[k->n_applied++] = o;
-    k->ahead = (prefetch){o.axis, o.amount};
-    return true;
+  case OPT_PREFETCH: return apply_prefetch(k, o);
   case OPT_LAYOUT: return false;
   case OPT_DESCRIPTOR: return apply_descriptor(k, &x, o);
   default: break;

@@ -35,11 +35,15 @@ enum opt_kind {
 // DESCRIPTOR: the dot products that TC made are written with row amount - 1 of the table of descriptors, in as many
 // pieces as it has too few lanes, or (0) without any, in plain arithmetic; without it, with the first row that fits.
 // LAYOUT is none of a kernel, but of a weight (enum layout_kind), and refused. PREFETCH: loads of streams ask for the
-// bytes `axis` KiB further on, with hint `amount` (prefetch_hint); it changes no value. A list says all that was done
-// to a kernel, so that the heuristic's own list, applied again, gives its kernel again.
+// bytes `axis` KiB further on, with hint `amount` (prefetch_hint); where axis is 0, loads through a table for those of
+// the next entry. It changes no value. A list says all that was done to a kernel, so that the heuristic's own list,
+// applied again, gives its kernel again.
 typedef struct opt { enum opt_kind kind; int axis, amount; } opt;
 
 enum { MOST_PREFETCH_KIB = 64 };
+// The LOAD of a table that gives the place from which this LOAD reads kept memory (the table of a cache's pages); NULL:
+// no table does.
+uop *table_entry_of(const uop *load);
 
 typedef struct kernel {
   graph *g;                  // of this compile
@@ -50,6 +54,7 @@ typedef struct kernel {
   int n_applied;
   bool order[ORDER_KINDS];   // ORDERs that were applied
   prefetch ahead;            // PREFETCH
+  int by_table;              // 1 + hint of PREFETCH(0, hint); 0: none
   descriptor_set without;    // descriptors that a DESCRIPTOR leaves out
 } kernel;
 

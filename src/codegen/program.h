@@ -53,7 +53,9 @@ static inline bool is_long_run(const uop *u) {
 }
 
 // How far ahead of its loads a program asks for bytes of such memory (OptOp PREFETCH), and which caches these go to:
-// all, all but the first, the last alone, or as few as possible. 0 KiB: not at all.
+// all, all but the first, the last alone, or as few as possible. 0 KiB: not at all. Loads whose place a table gives
+// (pages of a cache) jump where no distance leads: they ask for what they read in the next iteration of the loop that
+// picks the table's entry.
 enum prefetch_hint { PREFETCH_T0, PREFETCH_T1, PREFETCH_T2, PREFETCH_NTA, PREFETCH_HINTS };
 typedef struct prefetch { int kib, hint; } prefetch;
 
@@ -75,6 +77,7 @@ typedef struct program {
   uop *bytes, *flops;
   bool order[ORDER_KINDS];
   prefetch ahead;
+  int by_table;                                    // 1 + hint of loads through a table; 0: they ask for nothing
   descriptor_set without;                          // descriptors that are not to be used (OptOp DESCRIPTOR)
   const struct opt *applied;                       // the OptOps (opt.h) that made these loops
   int n_applied;

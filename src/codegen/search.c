@@ -169,7 +169,8 @@ static bool is_manner(enum opt_kind kind) { return kind == OPT_ORDER || kind == 
 // `from` and one more op.
 static void extend(search *s, candidates *to, const opt *from, int n) {
   static const prefetch aheads[] = {
-    {4, PREFETCH_T0}, {8, PREFETCH_T0}, {16, PREFETCH_T0}, {8, PREFETCH_NTA}, {2, PREFETCH_T0}};
+    {4, PREFETCH_T0}, {8, PREFETCH_T0}, {16, PREFETCH_T0}, {8, PREFETCH_NTA}, {2, PREFETCH_T0},
+    {0, PREFETCH_T1}, {0, PREFETCH_T2}};
   static const int upcasts[] = {2, 4, 8, 3, 6, 12, 16}, unrolls[] = {0, 2, 4, 8}, lanes[] = {16, 8, 32, 4};
   graph *g = graph_new(s->parent);
   kernel k;
