@@ -226,6 +226,11 @@ static void k_iota(kt *t) {
 static void k_gather(kt *t) {
   kt_out(t, t_gather(t->g, F32_IN(t, 11, 17), kt_in(t, DT_I32, KT_SMALL_INTS, KT_DIMS(5))));
 }
+// rows of something as large as a cache, of which a table picks some
+static void k_gather_pages(kt *t) {
+  tensor *x = t_gather(t->g, F32_IN(t, 33, 8192), kt_in(t, DT_I32, KT_SMALL_INTS, KT_DIMS(5)));
+  kt_out(t, t_reduce(t->g, x, OP_ADD, 1));
+}
 static void k_gather_clamped(kt *t) {
   kt_out(t, t_gather(t->g, F32_IN(t, 3, 16), kt_in(t, DT_I32, KT_BITS, KT_DIMS(4, 3))));
 }
@@ -569,6 +574,7 @@ static const kt_case kt_cases[] = {
   K(window),
   K(iota),
   K(gather),
+  K(gather_pages),
   K(gather_clamped),
   K(gather_vector),
   K(gather_computed),

@@ -14,6 +14,7 @@ static const char *const names[] = {
   "pad",
   "cat",
   "gather",
+  "gather_pages",
   "sum",
   "max_i8",
   "reduce_two_axes",
@@ -232,6 +233,55 @@ static void test_refused(void **state) {
   kt_finish(&r);
 }
 
+// Is `u` what `of` is in the next iteration of a loop? Operands of a sum may have changed places.
+static bool is_next(const uop *u, const uop *of) {
+  if (of->op == OP_RANGE && u != of)
+    return u->op == OP_MIN && u->src[0]->op == OP_ADD && u->src[0]->src[0] == of && u->src[1]->a == of->vmax;
+  if (u == of || u->op != of->op || u->nsrc != of->nsrc) return u == of;
+  for (size_t turn = 0; turn < (u->nsrc == 2 ? 2 : 1); turn++) {
+    bool same = true;
+    for (size_t i = 0; same && i < u->nsrc; i++) same = is_next(u->src[i], of->src[(i + turn) % u->nsrc]);
+    if (same) return true;
+  }
+  return false;
+}
+
+// What a table picks: each line is asked for one iteration of the table's loop before it is read, and only there.
+static void test_next_entry(void **state) {
+  (void)state;
+  kt_backend b;
+  kt_run r;
+  assert_true(kt_backend_cpu(&b, "native", KT_REF, "native"));
+  for (int large = 0; large < 2; large++) {
+    kt_prepare(&r, kt_find(large ? "gather_pages" : "gather"));
+    graph *g = graph_new(r.t.g);
+    kernel k;
+    kernel_init(&k, g, simplify(g, r.s.kernels[0].ast), &b.t);
+    assert_false(kernel_apply(&k, (opt){OPT_PREFETCH, 0, PREFETCH_HINTS}));
+    assert_int_equal(kernel_apply(&k, (opt){OPT_PREFETCH, 0, PREFETCH_T2}), large);
+    assert_false(kernel_apply(&k, (opt){OPT_PREFETCH, 0, PREFETCH_T1}));        // not twice
+    graph_free(g);
+    codegen_options o = {.opts = (opt[]){{OPT_LANES, 1, 16}, {OPT_PREFETCH, 0, PREFETCH_T2}}, .n_opts = 2};
+    program *p = large ? codegen(r.t.g, r.s.kernels[0].ast, &b.t, &o) : NULL;
+    int asked = 0, read = 0;
+    for (size_t i = 0; p && i < p->n; i++) {
+      const uop *u = p->at[i];
+      if (u->op == OP_LOAD && is_long_run(u->src[0]->src[0])) read++;
+      if (u->op != OP_PREFETCH) continue;
+      const uop *load = NULL;
+      for (size_t j = i; j < p->n && !load; j++)
+        if (p->at[j]->op == OP_LOAD && u->src[0] != p->at[j]->src[0] && is_next(u->src[0], p->at[j]->src[0]))
+          load = p->at[j];
+      assert_non_null(load);
+      assert_int_equal(u->b, PREFETCH_T2);
+      asked++;
+    }
+    if (large) assert_true(asked == 1 && read == 1);           // a vector is a line
+    if (p) program_free(p);
+    kt_finish(&r);
+  }
+}
+
 static int one(int argc, char **argv) {
   kt_backend b = {.way = KT_CL};
   opt o[16];
@@ -259,6 +309,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_refused),   cmocka_unit_test(test_interpreted), cmocka_unit_test(test_llvm),
     cmocka_unit_test(test_sequences), cmocka_unit_test(test_groups),      cmocka_unit_test(test_many_terms),
+    cmocka_unit_test(test_next_entry),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
