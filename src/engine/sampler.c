@@ -497,14 +497,14 @@ struct weft_sampling sampler_default(void) {
   return p;
 }
 
-static double parameter_of(params p, const struct parameter *row) {
+static double sampling_parameter(params p, const struct parameter *row) {
   const char *at = (const char *)p + row->at;
   return row->real ? *(const double *)at : *(const int32_t *)at;
 }
 
 static int check_parameters(params p, error *err) {
   for (const struct parameter *row = parameters; row < parameters + COUNT(parameters); row++) {
-    double is = parameter_of(p, row);
+    double is = sampling_parameter(p, row);
     if (is >= row->min && is <= row->max) continue;
     if (row->max >= INT32_MAX)
       return error_set(err, "%s is %.10g; it must be %g or more", row->what, is, row->min);

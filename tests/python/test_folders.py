@@ -13,7 +13,7 @@ import pytest
 ORDER = ["base", "graph", "model", "schedule", "codegen", "render", "device", "text", "grammar", "chat", "engine", "serve", "app"]
 BESIDE = {("model", other) for other in ("schedule", "codegen", "render", "device")}  # the first knows nothing of the second, nor the other way round
 MAX_LINES = 1000
-MAX_SHARED_NAMES = 383  # names of static functions that several files of src/ define; it may only fall
+MAX_SHARED_NAMES = 382  # names of static functions that several files of src/ define; it may only fall
 GENERATED = {"device/code_version.h", "engine/shipped_files.h"}  # headers that the build makes
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
