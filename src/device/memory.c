@@ -11,6 +11,9 @@
 static uint64_t area_size(uint64_t size) { return (size + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN; }
 
 // A kernel may know these, or refuse them: both are asked for, never relied on.
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22     // Linux 5.14
+#endif
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25     // Linux 6.1
 #endif
@@ -71,6 +74,12 @@ void memory_discard(void *p, uint64_t size) {
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)p + page - 1) / page * page,
             to = ((uintptr_t)p + size) / page * page;
   if (from < to) madvise((uint8_t *)p + (from - (uintptr_t)p), to - from, MADV_DONTNEED);
+}
+
+void memory_touch(const void *p, uint64_t size) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)p / page * page, to = (uintptr_t)p + size;
+  if (!madvise((void *)from, to - from, MADV_POPULATE_READ)) return;
+  for (const volatile uint8_t *at = p; at < (const volatile uint8_t *)p + size; at += page) (void)*at;
 }
 
 // The number of kB that a line "name:   123 kB" of a /proc file gives, in bytes.

@@ -22,6 +22,10 @@ bool memory_promote(void *p, uint64_t size);
 void memory_release(void *p, uint64_t size);           // of any of these, the same size; NULL is fine
 // Gives the pages that lie wholly within [p, p + size) back; they read as zeros afterwards.
 void memory_discard(void *p, uint64_t size);
+// Makes the pages of [p, p + size) ones that can be read: where nothing was written they are all the system's one page
+// of zeros, and take no memory. Without it each masked load from a page that is not there takes as long as a fault
+// (170 ns on Zen 4), though its mask leaves nothing to read.
+void memory_touch(const void *p, uint64_t size);
 
 // Bytes.  Available: what this process may still take without swapping, the least of the machine's and of its control
 //         group's;

@@ -83,6 +83,11 @@ static void discard(caches *c, bool paged, int first, int n) {
       memory_discard(caches_at(c, i, first), (uint64_t)n * caches_piece(c, i));
 }
 
+static void touch(const caches *c, int page) {
+  for (int i = 0; i < model_n_states(c->m); i++)
+    if (c->of[i]->run->here && model_state_is_paged(c->m, i)) memory_touch(caches_at(c, i, page), caches_piece(c, i));
+}
+
 static void copy(caches *c, bool paged, int from, int to) {
   for (int i = 0; i < model_n_states(c->m); i++)
     if (model_state_is_paged(c->m, i) == paged)
@@ -144,6 +149,7 @@ int sequence_hold(sequence *q, int from, int to, error *err) {
     if (!new && !pages_is_shared(p, q->pages.at[i])) continue;
     int page = pages_take(p);
     if (page < 0) { drop_pages(q, n); return no_page(q->of, err); }
+    touch(q->of, page);
     if (new) { vec_push(&q->pages, page); continue; }
     if (i == first && from % CACHE_PAGE) copy(q->of, true, q->pages.at[i], page);
     pages_drop(p, q->pages.at[i]);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "base/str.h"
 #include "device/cgroup.h"
 #include "device/memory.h"
@@ -117,6 +118,37 @@ static void discards(void **state) {
   memory_discard(p + 10, 20);           // no whole page
   assert_int_equal(p[15], 5);
   memory_release(p, size);
+}
+
+// How many of the pages of [p, p + size) are there.
+static size_t pages_there(uint8_t *p, uint64_t size) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 0;
+  unsigned char *there = malloc(size / page);
+  assert_int_equal(mincore(p, size, there), 0);
+  for (size_t i = 0; i < size / page; i++) n += there[i] & 1;
+  free(there);
+  return n;
+}
+
+// Touched memory is there, takes none, and holds what it held; so it is again after it was given back.
+static void touches(void **state) {
+  (void)state;
+  uint64_t size = 8 << 20, all = size / (uint64_t)sysconf(_SC_PAGESIZE);
+  uint8_t *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(p != MAP_FAILED);
+  madvise(p, size, MADV_NOHUGEPAGE);
+  p[size / 2 + 5] = 7;
+  assert_int_equal(pages_there(p, size), 1);
+  uint64_t before = memory_rss();
+  memory_touch(p + 100, size - 200);
+  assert_int_equal(pages_there(p, size), all);
+  assert_true(memory_rss() < before + size / 2);
+  assert_true(p[size / 2 + 5] == 7 && p[100] == 0 && p[size - 1] == 0);
+  memory_discard(p, size);
+  assert_int_equal(pages_there(p, size), 0);
+  memory_touch(p, size);
+  assert_int_equal(pages_there(p, size), all);
+  munmap(p, size);
 }
 
 static void sizes_are_plausible(void **state) {
@@ -271,7 +303,7 @@ int main(void) {
     cmocka_unit_test(reserving_commits_nothing),
     cmocka_unit_test(refuses_with_numbers),
     cmocka_unit_test(promotes),
-    cmocka_unit_test(discards),
+    cmocka_unit_test(discards), cmocka_unit_test(touches),
     cmocka_unit_test(sizes_are_plausible),
     cmocka_unit_test(version_2),
     cmocka_unit_test(version_2_in_a_container),
