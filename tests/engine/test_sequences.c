@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include "base/base.h"
 #include "engine/caches.h"
@@ -231,6 +232,32 @@ static void any_number_of_tokens_first(void **s) {
     }
 }
 
+// A page that a sequence takes is there as a whole, for loads of which a mask leaves nothing; again when it comes back.
+static void a_page_is_there(void **state_) {
+  (void)state_;
+  weft_model *m = opened(project, 1);
+  weft_error err;
+  for (int turn = 0; turn < 2; turn++) {
+    weft_sequence *q;
+    if (weft_sequence_new(m, &q, &err)) fail_msg("%s", err.text);
+    weft_tokens t = {.sequence = q, .ids = &(int32_t){1}, .n = 1};
+    if (weft_step(m, &t, 1, NULL, NULL, &err)) fail_msg("%s", err.text);
+    const sequence *of = weft_sequence_of(q);
+    assert_int_equal(of->pages.n, 1);
+    size_t size = (size_t)sysconf(_SC_PAGESIZE), n = 0;
+    for (int i = 0; i < model_n_states(of->of->m); i++) {
+      uint64_t bytes = caches_piece(of->of, i) / size * size;
+      unsigned char *there = malloc(bytes / size + 1);
+      assert_int_equal(mincore(caches_at(of->of, i, of->pages.at[0]), bytes, there), 0);
+      for (size_t j = 0; j < bytes / size; j++, n++) assert_true(there[j] & 1);
+      free(there);
+    }
+    assert_true(n > 20);
+    weft_sequence_free(q);
+  }
+  weft_model_close(m);
+}
+
 static void says_no_before_anything_changes(void **s) {
   (void)s;
   weft_model *m = opened(project, 1);
@@ -412,6 +439,7 @@ int main(void) {
     cmocka_unit_test(a_stopped_step_changes_nothing),
     cmocka_unit_test(a_watched_prompt),
     cmocka_unit_test(any_number_of_tokens_first),
+    cmocka_unit_test(a_page_is_there),
     cmocka_unit_test(says_no_before_anything_changes),
     cmocka_unit_test(everything_goes_back),
     cmocka_unit_test(a_full_cache_is_an_error),
