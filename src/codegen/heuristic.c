@@ -849,5 +849,6 @@ void heuristic(kernel *k, bool by_memory) {
   unroll_copy(k);
   unroll_choices(k);
   if (by_memory) kernel_apply(k, (opt){OPT_ORDER, 0, 0});
-  if (k->t->ahead.kib) kernel_apply(k, (opt){OPT_PREFETCH, k->t->ahead.kib, k->t->ahead.hint});
+  prefetch ahead = by_memory ? k->t->ahead : k->t->ahead_many;
+  if (ahead.kib) kernel_apply(k, (opt){OPT_PREFETCH, ahead.kib, ahead.hint});
 }

@@ -90,9 +90,11 @@ typedef struct target {
   const char *name;                                // part of cache keys
   int vector_bytes;                                // width of a vector register; 0: no vectors wanted (scalar code)
   bool has_fma, has_f16, lacks_round;              // FMA; CAST between F16 and F32; no FLOOR and TRUNC
-  // of streams (of this machine: the heuristic's default for OptOp PREFETCH)
-  prefetch ahead;
+  // of streams (of this machine: the heuristic's defaults for OptOp PREFETCH): where memory decides a kernel's time,
+  // and where it computes for longer, for many tokens at once
+  prefetch ahead, ahead_many;
   int64_t cache_bytes;                             // of a core's own second cache
+  int64_t tile_bytes;                              // that a tile may keep for itself
   descriptor_set descriptors;                      // dot-product instructions; none: DOT becomes plain arithmetic
   bool has_streams;                                // weights may be laid out anew at load (schedule/layout.h)
   bool has_local;                                  // work-groups: LOCAL, GROUP, BARRIER, SPECIAL

@@ -126,7 +126,9 @@ int cpu_start(device *d, error *err) {
   d->target.descriptors = llvm ? c->t.descriptors : 0;
   d->target.has_streams = true;
   d->target.cache_bytes = machine_cache_bytes();
+  d->target.tile_bytes = machine_tile_bytes();
   if (machine_prefetch_from_env(&d->target.ahead, &(bool){false}, err)) return -1;
+  d->target.ahead_many = d->target.ahead;
   d->compile = llvm ? with_llvm : with_cc;
   d->show = llvm ? show_llvm : show_c;
   if (llvm) {

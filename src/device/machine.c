@@ -3,6 +3,7 @@
 #include "device/machine.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include "base/env.h"
 #include "codegen/opt.h"
@@ -16,6 +17,13 @@ int64_t machine_cache_bytes(void) {
   if (n > 0) return n;
 #endif
   return COMMON_CACHE;
+}
+
+int64_t machine_tile_bytes(void) {
+  struct rlimit stack;
+  int64_t fit = machine_cache_bytes() / 2;
+  if (getrlimit(RLIMIT_STACK, &stack) || stack.rlim_cur == RLIM_INFINITY) return fit;
+  return min_i64(fit, (int64_t)(stack.rlim_cur / 8));
 }
 
 void machine_print_prefetch(str *out, prefetch p) {

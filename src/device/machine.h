@@ -4,6 +4,7 @@
 #define WEFT_DEVICE_MACHINE_H
 #include "codegen/program.h"
 
+int64_t machine_tile_bytes(void);   // that a kernel's tile may take on a thread's stack for what it keeps (OptOp KEEP)
 int64_t machine_cache_bytes(void);  // of a core's own second cache; a common size where the system does not say
 // PREFETCH of the environment: *set is false where it says nothing. 0, or -1 and what is wrong with it.
 int machine_prefetch_from_env(prefetch *out, bool *set, error *err);

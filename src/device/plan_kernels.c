@@ -19,10 +19,11 @@ enum { N_EXPRS = 9 };            // in front of the variables in a cache entry
 // ----------------------------------------------------------------------------------------------
 
 void plan_machine(const device *d, str *line) {
-  str_addf(line, "layouts %d %s MV=%d,%d,%d NOOPT=%d ahead %d,%d cache %lld\n",
-           d->target.has_streams, d->key, env_int(ENV_MV_THREADS_PER_ROW),
-           env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD), env_int(ENV_NOOPT), d->target.ahead.kib,
-           d->target.ahead.hint, (long long)d->target.cache_bytes);
+  const target *t = &d->target;
+  str_addf(line, "layouts %d %s MV=%d,%d,%d NOOPT=%d ahead %d,%d %d,%d cache %lld tile %lld\n", t->has_streams, d->key,
+           env_int(ENV_MV_THREADS_PER_ROW), env_int(ENV_MV_BLOCKSIZE), env_int(ENV_MV_ROWS_PER_THREAD),
+           env_int(ENV_NOOPT), t->ahead.kib, t->ahead.hint, t->ahead_many.kib, t->ahead_many.hint,
+           (long long)t->cache_bytes, (long long)t->tile_bytes);
 }
 
 void plan_key(const device *d, uop *ast, str *key) {

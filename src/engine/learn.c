@@ -17,14 +17,15 @@
 #include "schedule/layout.h"
 
 // Q6_K: of all formats the one whose products read from most places at once, and so the one that gains or loses most.
-enum { COLS = 2048, ROWS = 65536, BLOCK = 256, BLOCK_BYTES = 210, ROUNDS = 7, BARRIERS = 2000 };
-static const prefetch ways[LEARN_WAYS] = {
-  {0, 0}, {2, PREFETCH_T0}, {4, PREFETCH_T0}, {8, PREFETCH_T0}, {8, PREFETCH_NTA}};
-static const double LEAST_GAIN = 1.03, AT_MOST_S = 0.4, BUSY = 0.8;
+enum { COLS = 2048, ROWS = 65536, BLOCK = 256, BLOCK_BYTES = 210, ROUNDS = 7, BARRIERS = 2000, TILE = 8 };
+static const prefetch ways_of_one[LEARN_WAYS] = {
+  {0, 0}, {2, PREFETCH_T0}, {4, PREFETCH_T0}, {8, PREFETCH_T0}, {8, PREFETCH_NTA}},
+                      ways_of_many[LEARN_MANY_WAYS] = {{0, 0}, {8, PREFETCH_T0}, {32, PREFETCH_T1}};
+static const double LEAST_GAIN = 1.03, AT_MOST_S = 0.3, BUSY = 0.8;
 
 typedef struct probe {
   unsigned char *weight, *stream;
-  float x[COLS], y[ROWS];
+  float x[TILE * COLS], y[TILE * ROWS];
   uint64_t bytes, stream_bytes;
   bool filled;
 } probe;
@@ -35,31 +36,47 @@ static void make_key(const device *d, str *key) {
   str_addf(key, "machine %s threads %d %s", cpu, d->n_threads, d->key);
 }
 
-// One line "prefetch GB/s" for each way that was tried, after "best" and "barrier"; "busy" or "shipped 'name'" at the
-// end.
-static bool parse(const char *text, machine_profile *out) {
+// "barrier NS", then for products of one token and of many "best PREFETCH of N" and a line "PREFETCH GB/s" for each of
+// the N ways that were tried; "busy" or "shipped 'name'" at the end.
+static bool parse_table(const char **text, learn_table *out) {
   char word[32];
   int used;
-  *out = (machine_profile){0};
-  if (sscanf(text, "best %31s barrier %lf%n", word, &out->barrier_ns, &used) != 2 ||
+  if (sscanf(*text, " best %31s of %d%n", word, &out->n, &used) != 2 || out->n < 0 || out->n > LEARN_WAYS ||
       !machine_parse_prefetch(word, &out->best))
     return false;
-  for (text += used; out->n < LEARN_WAYS && sscanf(text, " %31s %lf%n", word, &out->tried[out->n].gb_s, &used) == 2;
-       text += used)
-    if (!machine_parse_prefetch(word, &out->tried[out->n++].with)) return false;
+  *text += used;
+  for (int i = 0; i < out->n; i++, *text += used)
+    if (sscanf(*text, " %31s %lf%n", word, &out->tried[i].gb_s, &used) != 2 ||
+        !machine_parse_prefetch(word, &out->tried[i].with))
+      return false;
+  return true;
+}
+
+static bool parse(const char *text, machine_profile *out) {
+  int used;
+  *out = (machine_profile){0};
+  if (sscanf(text, "barrier %lf%n", &out->barrier_ns, &used) != 1) return false;
+  text += used;
+  if (!parse_table(&text, &out->one) || !parse_table(&text, &out->many)) return false;
   sscanf(text, " shipped '%31[^']'", out->shipped);
   out->busy = strstr(text, "busy") != NULL;
   return true;
 }
 
-static void print(str *out, const machine_profile *p) {
+static void print_table(str *out, const learn_table *l) {
   str_add(out, "best ");
-  machine_print_prefetch(out, p->best);
-  str_addf(out, " barrier %.0f\n", p->barrier_ns);
-  for (int i = 0; i < p->n; i++) {
-    machine_print_prefetch(out, p->tried[i].with);
-    str_addf(out, " %.2f\n", p->tried[i].gb_s);
+  machine_print_prefetch(out, l->best);
+  str_addf(out, " of %d\n", l->n);
+  for (int i = 0; i < l->n; i++) {
+    machine_print_prefetch(out, l->tried[i].with);
+    str_addf(out, " %.2f\n", l->tried[i].gb_s);
   }
+}
+
+static void print(str *out, const machine_profile *p) {
+  str_addf(out, "barrier %.0f\n", p->barrier_ns);
+  print_table(out, &p->one);
+  print_table(out, &p->many);
   if (p->shipped[0]) str_addf(out, "shipped '%s'\n", p->shipped);
   if (p->busy) str_add(out, "busy\n");
 }
@@ -114,11 +131,12 @@ static void was_filled(void *ctx, int64_t id, double from, double to, double don
 
 typedef struct way { graph *g; plan *p; schedule s; double best_s; } way;
 
-static int make(device *d, probe *p, way *w, error *err) {
+static int make(device *d, probe *p, int64_t tokens, way *w, error *err) {
   w->g = graph_new(NULL);
-  tensor *x = t_reshape_i(w->g, t_buffer(w->g, 0, DT_F32, COLS), 2, (int64_t[]){1, COLS});
+  tensor *x = t_reshape_i(w->g, t_buffer(w->g, 0, DT_F32, tokens * COLS), 2, (int64_t[]){tokens, COLS});
   tensor *y = t_matmul(w->g, x, dequant(w->g, format_by_name("Q6_K"), 1, ROWS, COLS));
-  tensor *out = t_assign(w->g, t_buffer(w->g, 2, DT_F32, ROWS), t_reshape_i(w->g, y, 1, (int64_t[]){ROWS}));
+  tensor *at = t_reshape_i(w->g, t_buffer(w->g, 2, DT_F32, tokens * ROWS), 2, (int64_t[]){tokens, ROWS});
+  tensor *out = t_assign(w->g, at, y);
   schedule_graph(w->g, integer_dots(w->g, uop_new(w->g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0})), &w->s);
   layout_weights(w->g, &w->s, &(layout_target){.lanes = d->target.vector_bytes / 4}, NULL, NULL);
   w->best_s = 1e30;
@@ -137,37 +155,49 @@ static double processor_s(void) {
   return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) ? 0 : (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static int measure(device *d, probe *p, machine_profile *out, error *err) {
+// The ways in turns. False in *alone: other programs had a part of the processors.
+static int race_ways(device *d, probe *p, int64_t tokens, const prefetch *ways, int n, learn_table *out, bool *alone,
+                     error *err) {
   way w[LEARN_WAYS] = {0};
   int r = 0, best = 0;
-  prefetch before = d->target.ahead;
-  for (int i = 0; i < LEARN_WAYS && !r; i++) {
-    d->target.ahead = ways[i];
-    r = make(d, p, &w[i], err);
+  prefetch before = d->target.ahead, before_many = d->target.ahead_many;
+  for (int i = 0; i < n && !r; i++) {
+    d->target.ahead = d->target.ahead_many = ways[i];
+    r = make(d, p, tokens, &w[i], err);
   }
   d->target.ahead = before;
+  d->target.ahead_many = before_many;
   // the first runs wake threads and touch memory
-  for (int i = 0; i < LEARN_WAYS && !r; i++) plan_run(w[i].p, NULL, 0);
+  for (int i = 0; i < n && !r; i++) plan_run(w[i].p, NULL, 0);
   double began = now_s(), spent = processor_s();
   for (int round = 0; round < ROUNDS && !r && (round < 2 || now_s() - began < AT_MOST_S); round++)
-    for (int i = 0; i < LEARN_WAYS; i++) {
+    for (int i = 0; i < n; i++) {
       double t = now_s();
       plan_run(w[i].p, NULL, 0);
       t = now_s() - t;
       if (t < w[i].best_s) w[i].best_s = t;
     }
-  out->busy = processor_s() - spent < (now_s() - began) * d->n_threads * BUSY;
-  for (int i = 0; i < LEARN_WAYS && !r; i++) {
+  *alone &= processor_s() - spent >= (now_s() - began) * d->n_threads * BUSY;
+  for (int i = 0; i < n && !r; i++) {
     out->tried[out->n].with = ways[i];
     out->tried[out->n++].gb_s = (double)p->bytes / w[i].best_s / 1e9;
     if (out->tried[i].gb_s > out->tried[best].gb_s * (best ? 1 : LEAST_GAIN)) best = i;
   }
   out->best = ways[best];
-  for (int i = 0; i < LEARN_WAYS; i++) { plan_free(w[i].p); graph_free(w[i].g); }
+  for (int i = 0; i < n; i++) { plan_free(w[i].p); graph_free(w[i].g); }
+  return r;
+}
+
+static int measure(device *d, probe *p, machine_profile *out, error *err) {
+  bool alone = true;
+  if (race_ways(d, p, 1, ways_of_one, LEARN_WAYS, &out->one, &alone, err) ||
+      race_ways(d, p, TILE, ways_of_many, LEARN_MANY_WAYS, &out->many, &alone, err))
+    return -1;
+  out->busy = !alone;
   double t = now_s();
   team_run(d->team, wait_often, d->team);
   out->barrier_ns = (now_s() - t) / BARRIERS * 1e9;
-  return r;
+  return 0;
 }
 
 int machine_look(device *d, machine_profile *out, error *err) {
@@ -216,5 +246,6 @@ void machine_learn(device *d) {
       machine_keep(d, &m);
     }
   }
-  d->target.ahead = m.best;
+  d->target.ahead = m.one.best;
+  d->target.ahead_many = m.many.best;
 }

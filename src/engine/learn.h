@@ -1,17 +1,21 @@
 // learn: what has to be measured about this machine, once, before rules can take it for a default (device/machine.h).
 //
 // A product of one token with a matrix far larger than the caches is compiled several times, each time asking for the
-// weights at another distance ahead, and these kernels run in turns. What wins by a margin becomes the default of OptOp
-// PREFETCH for this machine, and is kept in the kernel cache.
+// weights at another distance ahead, and these kernels run in turns; and a product of a tile of tokens, which computes
+// while memory is read. What wins by a margin becomes the default of OptOp PREFETCH for such kernels on this machine,
+// and is kept in the kernel cache.
 #ifndef WEFT_ENGINE_LEARN_H
 #define WEFT_ENGINE_LEARN_H
 #include "device/device.h"
 
-enum { LEARN_WAYS = 5 };
-typedef struct machine_profile {
+enum { LEARN_WAYS = 5, LEARN_MANY_WAYS = 3 };
+typedef struct learn_table {
   prefetch best;
   int n;                                   // ways that were tried
   struct { prefetch with; double gb_s; } tried[LEARN_WAYS];
+} learn_table;
+typedef struct machine_profile {
+  learn_table one, many;                       // products of one token, and of a tile of them
   bool busy;                               // other programs had a part of the processors meanwhile
   double barrier_ns;                       // all threads of the device waiting for one another once
   char shipped[32];                        // not measured here: the processors that it came for with Weft (shipped.h)

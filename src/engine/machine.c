@@ -47,6 +47,18 @@ static void features_text(char *out, size_t cap, const cpu_target *t) {
   out[n] = 0;
 }
 
+// "0 (GB/s of a product: 0: 46.5; 2,t0: 43.7)"
+static void add_table(str *s, const char *what, const learn_table *l) {
+  str_add(s, what);
+  machine_print_prefetch(s, l->best);
+  for (int i = 0; i < l->n; i++) {
+    str_add(s, i ? "; " : " (GB/s of a product: ");
+    machine_print_prefetch(s, l->tried[i].with);
+    str_addf(s, ": %.1f", l->tried[i].gb_s);
+  }
+  if (l->n) str_addc(s, ')');
+}
+
 // What was measured here by an earlier run of a large model, or came with Weft.
 static void look_at_profile(weft_machine *out) {
   device *d;
@@ -55,15 +67,9 @@ static void look_at_profile(weft_machine *out) {
   if (*env_str(ENV_PREFETCH)) str_addf(&s, "%s (PREFETCH)", env_str(ENV_PREFETCH));
   else if (!device_open(0, 0, &d, NULL)) {
     if (machine_known(d, &p)) {
-      machine_print_prefetch(&s, p.best);
-      if (p.shipped[0]) str_addf(&s, " (known of %s; GB/s of a product: ", p.shipped);
-      else str_add(&s, " (GB/s of a product: ");
-      for (int i = 0; i < p.n; i++) {
-        if (i) str_add(&s, "; ");
-        machine_print_prefetch(&s, p.tried[i].with);
-        str_addf(&s, ": %.1f", p.tried[i].gb_s);
-      }
-      str_addc(&s, ')');
+      if (p.shipped[0]) str_addf(&s, "known of %s; ", p.shipped);
+      add_table(&s, "for one token ", &p.one);
+      add_table(&s, "; for many ", &p.many);
       out->barrier_ns = p.barrier_ns;
     }
     device_close(d);

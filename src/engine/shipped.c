@@ -39,7 +39,7 @@ static bool take_models(const json_t *ranges, unsigned model, bool *is) {
   return json_array_size(ranges) > 0;
 }
 
-static bool take_speeds(const json_t *speeds, machine_profile *out) {
+static bool take_speeds(const json_t *speeds, learn_table *out) {
   const char *with;
   json_t *gb_s;
   json_object_foreach((json_t *)(uintptr_t)speeds, with, gb_s) {
@@ -54,22 +54,26 @@ static bool take_speeds(const json_t *speeds, machine_profile *out) {
 int shipped_read(const char *json, size_t n, const cpu_features *cpu, int vector_bits, int llvm, char *name,
                  machine_profile *out, error *err) {
   json_error_t at;
-  const char *called, *vendor, *best;
+  const char *called, *vendor, *best, *best_many;
   int family, vectors, version, r = 0;
   bool is_model;
-  json_t *models, *speeds, *all = json_loadb(json, n, JSON_REJECT_DUPLICATES, &at);
+  json_t *models, *speeds, *speeds_many, *all = json_loadb(json, n, JSON_REJECT_DUPLICATES, &at);
   *out = (machine_profile){0};
   *name = 0;
   if (!all) return error_set(err, "line %d: %s", at.line, at.text);
-  if (json_unpack_ex(all, &at, JSON_STRICT, "{s:s, s:s, s:i, s:o, s:i, s:i, s:s, s:F, s:o}", "name", &called, "vendor",
-                     &vendor, "family", &family, "models", &models, "vectors", &vectors, "llvm", &version, "prefetch",
-                     &best, "barrier_ns", &out->barrier_ns, "gb_s", &speeds))
+  if (json_unpack_ex(all, &at, JSON_STRICT, "{s:s, s:s, s:i, s:o, s:i, s:i, s:s, s:F, s:o, s:s, s:o}", "name", &called,
+                     "vendor", &vendor, "family", &family, "models", &models, "vectors", &vectors, "llvm", &version,
+                     "prefetch", &best, "barrier_ns", &out->barrier_ns, "gb_s", &speeds, "prefetch_many", &best_many,
+                     "gb_s_many", &speeds_many))
     r = error_set(err, "%s", at.text);
   else if (strlen(called) > 31 || (strcmp(vendor, "amd") && strcmp(vendor, "intel")))
     r = error_set(err, "name or vendor: '%.40s', '%.40s'", called, vendor);
   else if (!take_models(models, cpu->model, &is_model)) r = error_set(err, "models: not ranges of numbers");
-  else if (!machine_parse_prefetch(best, &out->best)) r = error_set(err, "prefetch: '%.40s'", best);
-  else if (!take_speeds(speeds, out)) r = error_set(err, "gb_s: not a speed for each way");
+  else if (!machine_parse_prefetch(best, &out->one.best)) r = error_set(err, "prefetch: '%.40s'", best);
+  else if (!machine_parse_prefetch(best_many, &out->many.best))
+    r = error_set(err, "prefetch_many: '%.40s'", best_many);
+  else if (!take_speeds(speeds, &out->one)) r = error_set(err, "gb_s: not a speed for each way");
+  else if (!take_speeds(speeds_many, &out->many)) r = error_set(err, "gb_s_many: not a speed for each way");
   else if (!cpu->arm && (!strcmp(vendor, "amd") ? cpu->amd : cpu->intel) && cpu->family == (unsigned)family &&
            is_model && vectors == vector_bits && version == llvm)
     snprintf(name, 32, "%s", called);

@@ -46,6 +46,23 @@ static int end(void **state) {
   return 0;
 }
 
+// All ways were measured, and the best is the fastest, or none where none is faster by a margin.
+static void check_table(const learn_table *l, int ways) {
+  assert_int_equal(l->n, ways);
+  double best = 0, none = 0;
+  for (int i = 0; i < l->n; i++) {
+    assert_true(l->tried[i].gb_s > 0);
+    best = l->tried[i].gb_s > best ? l->tried[i].gb_s : best;
+    if (!l->tried[i].with.kib) none = l->tried[i].gb_s;
+  }
+  for (int i = 0; i < l->n; i++)
+    if (l->tried[i].with.kib == l->best.kib && l->tried[i].with.hint == l->best.hint)
+      assert_true(l->best.kib == 0 || l->tried[i].gb_s == best);
+  assert_true(none > 0 && (l->best.kib || best <= none * 1.03));
+}
+
+static bool same(prefetch x, prefetch y) { return x.kib == y.kib && x.hint == y.hint; }
+
 static void test_measured_once(void **state) {
   (void)state;
   machine_profile first = {0}, again = {0};
@@ -54,39 +71,34 @@ static void test_measured_once(void **state) {
   assert_true(!machine_known(d, &first) || first.shipped[0]);      // measured nothing yet
   error err = {0};
   if (machine_look(d, &first, &err)) fail_msg("%s", err.text);
-  assert_int_equal(first.n, LEARN_WAYS);
-  double best = 0, none = 0;
-  for (int i = 0; i < first.n; i++) {
-    assert_true(first.tried[i].gb_s > 0);
-    best = first.tried[i].gb_s > best ? first.tried[i].gb_s : best;
-    if (!first.tried[i].with.kib) none = first.tried[i].gb_s;
-    if (first.tried[i].with.kib == first.best.kib && first.tried[i].with.hint == first.best.hint)
-      assert_true(first.best.kib == 0 || first.tried[i].gb_s == best);
-  }
-  assert_true(none > 0 && (first.best.kib || best <= none * 1.03));
+  check_table(&first.one, LEARN_WAYS);
+  check_table(&first.many, LEARN_MANY_WAYS);
   first.busy = false;                              // or it would be measured again
   machine_keep(d, &first);
   device_close(d);
   d = open_device();
   assert_true(machine_known(d, &again));
-  assert_true(again.best.kib == first.best.kib && again.best.hint == first.best.hint && again.n == first.n);
+  assert_true(same(again.one.best, first.one.best) && again.one.n == first.one.n);
+  assert_true(same(again.many.best, first.many.best) && again.many.n == first.many.n);
   machine_learn(d);
-  assert_true(d->target.ahead.kib == first.best.kib && d->target.ahead.hint == first.best.hint);
+  assert_true(same(d->target.ahead, first.one.best) && same(d->target.ahead_many, first.many.best));
   device_close(d);
 }
 
 // What was measured beside other programs stays, so that kernels do, until they leave the machine alone.
 static void test_busy(void **state) {
   (void)state;
-  machine_profile p, before = {.best = {2, PREFETCH_T1}, .n = 1, .tried = {{{2, PREFETCH_T1}, 10}}, .busy = true};
+  machine_profile p, before = {.one = {{2, PREFETCH_T1}, 1, {{{2, PREFETCH_T1}, 10}}},
+                               .many = {{32, PREFETCH_T2}, 1, {{{32, PREFETCH_T2}, 20}}}, .busy = true};
   device *d = open_device();
   machine_keep(d, &before);
-  assert_true(machine_known(d, &p) && p.busy && p.n == 1 && p.best.kib == 2);
+  assert_true(machine_known(d, &p) && p.busy && p.one.n == 1 && p.one.best.kib == 2);
+  assert_true(p.many.n == 1 && same(p.many.best, (prefetch){32, PREFETCH_T2}) && p.many.tried[0].gb_s == 20);
   machine_learn(d);
   assert_true(machine_known(d, &p));
-  if (p.busy) assert_true(p.n == 1 && p.best.kib == 2 && p.best.hint == PREFETCH_T1);
-  else assert_int_equal(p.n, LEARN_WAYS);
-  assert_true(d->target.ahead.kib == p.best.kib && d->target.ahead.hint == p.best.hint);
+  if (p.busy) assert_true(p.one.n == 1 && same(p.one.best, (prefetch){2, PREFETCH_T1}));
+  else assert_int_equal(p.one.n, LEARN_WAYS);
+  assert_true(same(d->target.ahead, p.one.best) && same(d->target.ahead_many, p.many.best));
   device_close(d);
 }
 
@@ -105,10 +117,10 @@ static void test_told(void **state) {
   for (size_t i = 0; i < COUNT(good); i++) {
     env_set(ENV_PREFETCH, good[i].text);
     device *d = open_device();
-    assert_true(d->target.ahead.kib == good[i].is.kib && d->target.ahead.hint == good[i].is.hint);
+    assert_true(same(d->target.ahead, good[i].is) && same(d->target.ahead_many, good[i].is));
     assert_false(machine_known(d, &p));
     machine_learn(d);
-    assert_true(d->target.ahead.kib == good[i].is.kib && d->target.ahead.hint == good[i].is.hint);
+    assert_true(same(d->target.ahead, good[i].is) && same(d->target.ahead_many, good[i].is));
     device_close(d);
   }
   for (size_t i = 0; i < COUNT(bad); i++) {

@@ -17,7 +17,8 @@
 static const char good[] = "{\"name\": \"Some 5\", \"vendor\": \"intel\", \"family\": 6,"
                            "\"models\": [[80, 85], [106, 106]],"
                            "\"vectors\": 512, \"llvm\": 19, \"prefetch\": \"4,t0\", \"barrier_ns\": 90.5,"
-                           "\"gb_s\": {\"0\": 16.4, \"4,t0\": 22.6}}";
+                           "\"gb_s\": {\"0\": 16.4, \"4,t0\": 22.6}, \"prefetch_many\": \"32,t1\","
+                           "\"gb_s_many\": {\"0\": 8.5, \"32,t1\": 9.5}}";
 
 static const char *held(const char *text, const cpu_features *cpu, int bits, int llvm) {
   static char name[32];
@@ -52,22 +53,35 @@ static void test_contents(void **state) {
   machine_profile p;
   error err = {0};
   assert_int_equal(shipped_read(good, strlen(good), &cpu, 512, 19, name, &p, &err), 0);
-  assert_true(p.best.kib == 4 && p.best.hint == PREFETCH_T0 && p.n == 2 && p.barrier_ns == 90.5 && !p.busy);
-  assert_true(p.tried[0].with.kib == 0 && p.tried[0].gb_s == 16.4);
-  assert_true(p.tried[1].with.kib == 4 && p.tried[1].gb_s == 22.6);
+  assert_true(p.one.best.kib == 4 && p.one.best.hint == PREFETCH_T0 && p.one.n == 2 && p.barrier_ns == 90.5 && !p.busy);
+  assert_true(p.one.tried[0].with.kib == 0 && p.one.tried[0].gb_s == 16.4);
+  assert_true(p.one.tried[1].with.kib == 4 && p.one.tried[1].gb_s == 22.6);
+  assert_true(p.many.best.kib == 32 && p.many.best.hint == PREFETCH_T1 && p.many.n == 2);
+  assert_true(p.many.tried[1].with.kib == 32 && p.many.tried[1].gb_s == 9.5);
 }
 
 // What is not in the form is refused, and says so.
 static void test_refused(void **state) {
   (void)state;
-  static const char *const wrong[][2] = {
-    {"\"name\": \"Some 5\"", "\"name\": \"a name of more than thirty-one bytes\""},
-    {"\"vendor\": \"intel\"", "\"vendor\": \"via\""}, {"\"family\": 6", "\"family\": \"6\""},
-    {"4,t0\", \"barrier", "4,t9\", \"barrier"}, {"22.6", "-1"}, {"22.6", "\"fast\""}, {"\"4,t0\":", "\"fast\":"},
-    {"\"llvm\": 19,", ""}, {"[80, 85]", "80"},
-    {"[80, 85]", "[80]"}, {"[80, 85]", "[80, \"85\"]"}, {"[[80, 85], [106, 106]]", "[]"},
-    {"\"llvm\"", "\"more\": 1, \"llvm\""}, {"}}", "}"}, {"\"0\": 16.4, \"4,t0\": 22.6", ""},
-    {"\"0\": 16.4,", "\"0\": 1, \"1\": 1, \"2\": 1, \"3\": 1, \"5\": 1,"}};
+  static const char *const wrong[][2] = {{"\"name\": \"Some 5\"", "\"name\": \"a name of more than thirty-one bytes\""},
+                                         {"\"vendor\": \"intel\"", "\"vendor\": \"via\""},
+                                         {"\"family\": 6", "\"family\": \"6\""},
+                                         {"4,t0\", \"barrier", "4,t9\", \"barrier"},
+                                         {"22.6", "-1"},
+                                         {"22.6", "\"fast\""},
+                                         {"\"4,t0\":", "\"fast\":"},
+                                         {"\"llvm\": 19,", ""},
+                                         {"[80, 85]", "80"},
+                                         {"[80, 85]", "[80]"},
+                                         {"[80, 85]", "[80, \"85\"]"},
+                                         {"[[80, 85], [106, 106]]", "[]"},
+                                         {"\"llvm\"", "\"more\": 1, \"llvm\""},
+                                         {"9.5}}", "9.5}"},
+                                         {"32,t1\",", "32,t7\","},
+                                         {"8.5", "-8"},
+                                         {"\"prefetch_many\": \"32,t1\",", ""},
+                                         {"\"0\": 16.4, \"4,t0\": 22.6", ""},
+                                         {"\"0\": 16.4,", "\"0\": 1, \"1\": 1, \"2\": 1, \"3\": 1, \"5\": 1,"}};
   const cpu_features cpu = {.intel = true, .family = 6, .model = 80};
   for (size_t i = 0; i < COUNT(wrong); i++) {
     char name[32];
@@ -83,6 +97,15 @@ static void test_refused(void **state) {
   }
 }
 
+static void check_table(const learn_table *l, int ways) {
+  double best = 0, chosen = 0;
+  for (int k = 0; k < l->n; k++) {
+    best = l->tried[k].gb_s > best ? l->tried[k].gb_s : best;
+    if (l->tried[k].with.kib == l->best.kib && l->tried[k].with.hint == l->best.hint) chosen = l->tried[k].gb_s;
+  }
+  assert_true(l->n == ways && chosen > 0 && best <= chosen * 1.03);
+}
+
 // Those in the tree: whole, and what they choose is what they measured.
 static void test_files(void **state) {
   (void)state;
@@ -92,12 +115,9 @@ static void test_files(void **state) {
     machine_profile p;
     error err = {0};
     if (shipped_read(text, n, &(cpu_features){0}, 0, 0, name, &p, &err)) fail_msg("file %zu: %s", i, err.text);
-    double best = 0, chosen = 0;
-    for (int k = 0; k < p.n; k++) {
-      best = p.tried[k].gb_s > best ? p.tried[k].gb_s : best;
-      if (p.tried[k].with.kib == p.best.kib && p.tried[k].with.hint == p.best.hint) chosen = p.tried[k].gb_s;
-    }
-    assert_true(p.n == LEARN_WAYS && chosen > 0 && best <= chosen * 1.03 && p.barrier_ns > 0);
+    check_table(&p.one, LEARN_WAYS);
+    check_table(&p.many, LEARN_MANY_WAYS);
+    assert_true(p.barrier_ns > 0);
   }
   assert_true(i >= 1);
 }
@@ -114,7 +134,8 @@ static void test_found(void **state) {
   assert_true(at);
   assert_true(shipped_find(&zen4, 512, at, name, &p));
   assert_string_equal(name, "Zen 4");
-  assert_int_equal(p.best.kib, 0);
+  assert_int_equal(p.one.best.kib, 0);
+  assert_int_equal(p.many.best.kib, 32);
   assert_false(shipped_find(&zen4, 256, at, name, &p));
   assert_false(shipped_find(&zen4, 512, at + 1, name, &p));
   assert_false(shipped_find(&zen3, 512, at, name, &p));
@@ -139,9 +160,11 @@ static void test_first_start(void **state) {
     if (holds || !start) assert_int_equal(is, holds);
     if (holds) {
       assert_string_equal(known.shipped, name);
-      assert_true(known.best.kib == want.best.kib && known.n == want.n && known.barrier_ns == want.barrier_ns);
+      assert_true(known.one.best.kib == want.one.best.kib && known.one.n == want.one.n &&
+                  known.barrier_ns == want.barrier_ns);
       machine_learn(d);
-      assert_true(d->target.ahead.kib == want.best.kib && d->target.ahead.hint == want.best.hint);
+      assert_true(d->target.ahead.kib == want.one.best.kib && d->target.ahead.hint == want.one.best.hint);
+      assert_true(d->target.ahead_many.kib == want.many.best.kib && d->target.ahead_many.hint == want.many.best.hint);
     }
   }
   device_close(d);
