@@ -6,6 +6,7 @@
 #include "codegen/cost.h"
 #include "codegen/decompose.h"
 #include "codegen/expand.h"
+#include "codegen/keep.h"
 #include "codegen/linearize.h"
 #include "graph/record.h"
 #include "graph/verify.h"
@@ -169,6 +170,7 @@ program *codegen(graph *parent, uop *ast, const target *t, const codegen_options
   u = expand_stages(g, u);                              check(g, u, STAGE_OPTIMISED, "stages");
   u = expand_unrolls(g, u);                             check(g, u, STAGE_OPTIMISED, "unroll");
   u = expand_lanes(g, u);                               check(g, u, STAGE_OPTIMISED, "lanes");
+  u = keep_values(g, u, k.keep, k.keep_hint, t->tile_bytes); check(g, u, STAGE_OPTIMISED, "keep");
   dump("expanded", u);
   u = decompose(g, u, t);                               check(g, u, STAGE_OPTIMISED, "decompose");
   p->tiles = uop_idx(g, 1);

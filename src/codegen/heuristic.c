@@ -850,5 +850,7 @@ void heuristic(kernel *k, bool by_memory) {
   unroll_choices(k);
   if (by_memory) kernel_apply(k, (opt){OPT_ORDER, 0, 0});
   prefetch ahead = by_memory ? k->t->ahead : k->t->ahead_many;
+  // what several tiles of tokens share is made once
+  if (!by_memory && kernel_apply(k, (opt){OPT_KEEP, ahead.kib ? 1 + ahead.hint : 0, 1})) return;
   if (ahead.kib) kernel_apply(k, (opt){OPT_PREFETCH, ahead.kib, ahead.hint});
 }

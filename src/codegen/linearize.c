@@ -231,6 +231,16 @@ static void emit_stage(linear *l, uop *first, int where) {
   vec_free(&group); vec_free(&values);
 }
 
+// A PREFETCH over ranges: the loops of these.
+static void emit_asks(linear *l, const uop *u, int where) {
+  for (size_t i = 1; i < u->nsrc; i++) open_loop(l, u->src[i]);
+  uop *index = emit(l, u->src[0]);
+  uop *one = uop_new(l->g, OP_PREFETCH, DT_VOID, 1, &index, 1, uop_arg(u));
+  append(&l->stack[l->depth - 1], one);
+  for (size_t i = 1; i < u->nsrc; i++) close_loop(l);
+  map_put(&l->stack[where].done, u, one);
+}
+
 static bool is_chain(const uop *u) { return u->op == OP_REDUCE && (size_t)uop_first_range(u) == u->nsrc; }
 
 // Reductions and stages go to region `where`; the regions inside wait meanwhile. Several only if they are chains.
@@ -240,6 +250,7 @@ static void emit_reductions(linear *l, uop *const *u, size_t n, int where) {
   memcpy(saved, l->stack + where + 1, (size_t)inner * sizeof *saved);
   l->depth = where + 1;
   if (is_stage(u[0])) emit_stage(l, u[0], where);
+  else if (u[0]->op == OP_PREFETCH) emit_asks(l, u[0], where);
   else if (is_chain(u[0])) emit_chains(l, u, n, where);
   else emit_reduces(l, u[0], where);
   memcpy(l->stack + where + 1, saved, (size_t)inner * sizeof *saved);
@@ -293,14 +304,17 @@ static uop *emit(linear *l, uop *u) {
   uop *hit = known(l, u);
   if (hit) return hit;
   int where = target_region(l, set_of(l, u));
-  if (u->op == OP_REDUCE || is_stage(u)) { emit_reductions(l, &u, 1, where); return known(l, u); }
+  if (u->op == OP_REDUCE || is_stage(u) || u->op == OP_PREFETCH) {
+    emit_reductions(l, &u, 1, where);
+    return known(l, u);
+  }
   uop *few[8], **s = u->nsrc <= 8 ? few : xmalloc(u->nsrc * sizeof *s);
   unsigned few_places[8], *order = u->nsrc <= 8 ? few_places : xmalloc(u->nsrc * sizeof *order);
   order_operands(l, u, order);
   for (size_t i = 0; i < u->nsrc; i++) s[order[i]] = emit(l, u->src[order[i]]);
   size_t n = u->nsrc;
   // it stands before, which is all that it needs to do
-  while (u->op == OP_LOAD && n > 1 && is_stage(s[n - 1])) n--;
+  while (u->op == OP_LOAD && n > 1 && (is_stage(s[n - 1]) || s[n - 1]->op == OP_PREFETCH)) n--;
   uop *to =
     u->nsrc ? uop_new(l->g, (enum op)u->op, (enum dtype)u->dt, u->lanes, s, n, uop_arg(u)) : u;
   if (s != few) { free(s); free(order); }

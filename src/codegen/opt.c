@@ -2,6 +2,7 @@
 // any sequence of them computes the same function. Ranges are bound by REDUCE and STORE, whose lists follow the
 // substitution.
 #include "codegen/opt.h"
+#include "codegen/keep.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 const char *opt_name(enum opt_kind k) {
   static const char *const names[] = {"UPCAST", "UNROLL", "LANES",      "LOCAL",  "GROUP",   "GROUPTOP",
                                       "THREAD", "LOOP",   "TC",         "SWAP",   "BLOCKS",  "SEPARATE",
-                                      "ORDER",  "DESCRIPTOR", "LAYOUT", "PREFETCH"};
+                                      "ORDER",  "DESCRIPTOR", "LAYOUT", "PREFETCH", "KEEP"};
   return names[k];
 }
 
@@ -337,6 +338,16 @@ static bool apply_prefetch(kernel *k, opt o) {
   return true;
 }
 
+static bool apply_keep(kernel *k, opt o) {
+  if (o.axis < 0 || o.axis > PREFETCH_HINTS || o.amount < 1 || o.amount > MOST_KEEP || k->keep || k->t->has_local ||
+      !keeps_anything(k->ast))
+    return false;
+  k->keep = o.amount;
+  k->keep_hint = o.axis;
+  k->applied[k->n_applied++] = o;
+  return true;
+}
+
 static bool apply_descriptor(kernel *k, const axes *x, opt o) {
   bool dots = false;
   if (o.axis || o.amount < 0 || o.amount > 64 || !k->t->descriptors || k->without) return false;
@@ -419,6 +430,7 @@ static bool try_opt(kernel *k, opt o) {
     k->applied[k->n_applied++] = o;
     return k->order[o.axis] = true;
   case OPT_PREFETCH: return apply_prefetch(k, o);
+  case OPT_KEEP: return apply_keep(k, o);
   case OPT_LAYOUT: return false;
   case OPT_DESCRIPTOR: return apply_descriptor(k, &x, o);
   default: break;

@@ -22,6 +22,7 @@ enum opt_kind {
   OPT_DESCRIPTOR,
   OPT_LAYOUT,
   OPT_PREFETCH,
+  OPT_KEEP,
   OPT_COUNT
 };
 
@@ -36,11 +37,13 @@ enum opt_kind {
 // pieces as it has too few lanes, or (0) without any, in plain arithmetic; without it, with the first row that fits.
 // LAYOUT is none of a kernel, but of a weight (enum layout_kind), and refused. PREFETCH: loads of streams ask for the
 // bytes `axis` KiB further on, with hint `amount` (prefetch_hint); where axis is 0, loads through a table for those of
-// the next entry. It changes no value. A list says all that was done to a kernel, so that the heuristic's own list,
-// applied again, gives its kernel again.
+// the next entry. It changes no value. KEEP: what all steps of the innermost plain loop over the output share, values
+// of weights that take `amount` operations or more, is computed once before it and kept in memory of the tile (keep.h);
+// where axis is not 0, what the next tile reads is asked for meanwhile, with hint axis - 1. A list says all that was
+// done to a kernel, so that the heuristic's own list, applied again, gives its kernel again.
 typedef struct opt { enum opt_kind kind; int axis, amount; } opt;
 
-enum { MOST_PREFETCH_KIB = 64 };
+enum { MOST_PREFETCH_KIB = 64, MOST_KEEP = 64 };
 // The LOAD of a table that gives the place from which this LOAD reads kept memory (the table of a cache's pages); NULL:
 // no table does.
 uop *table_entry_of(const uop *load);
@@ -55,6 +58,7 @@ typedef struct kernel {
   bool order[ORDER_KINDS];   // ORDERs that were applied
   prefetch ahead;            // PREFETCH
   int by_table;              // 1 + hint of PREFETCH(0, hint); 0: none
+  int keep, keep_hint;       // operations of KEEP, 0: none; 1 + hint for what the next tile keeps, 0: none
   descriptor_set without;    // descriptors that a DESCRIPTOR leaves out
 } kernel;
 

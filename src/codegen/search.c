@@ -164,13 +164,13 @@ static int without_kind(const opt *from, int n, enum opt_kind kind, int axis, op
 }
 
 // Ops of a whole kernel's loads, which name no axis: the heuristic's list ends with them.
-static bool is_manner(enum opt_kind kind) { return kind == OPT_ORDER || kind == OPT_PREFETCH; }
+static bool is_manner(enum opt_kind kind) { return kind == OPT_ORDER || kind == OPT_PREFETCH || kind == OPT_KEEP; }
 
 // `from` and one more op.
 static void extend(search *s, candidates *to, const opt *from, int n) {
   static const prefetch aheads[] = {
     {4, PREFETCH_T0}, {8, PREFETCH_T0}, {16, PREFETCH_T0}, {8, PREFETCH_NTA}, {2, PREFETCH_T0},
-    {0, PREFETCH_T1}, {0, PREFETCH_T2}};
+    {32, PREFETCH_T1}, {0, PREFETCH_T1}, {0, PREFETCH_T2}};
   static const int upcasts[] = {2, 4, 8, 3, 6, 12, 16}, unrolls[] = {0, 2, 4, 8}, lanes[] = {16, 8, 32, 4};
   graph *g = graph_new(s->parent);
   kernel k;
@@ -212,6 +212,13 @@ static void extend(search *s, candidates *to, const opt *from, int n) {
     o[bare] = (opt){OPT_PREFETCH, aheads[m].kib, aheads[m].hint};
     add(s, to, o, bare + 1);
   }
+  bare = without_kind(from, n, OPT_KEEP, -1, o);
+  add(s, to, o, bare);
+  for (int least = 1; least <= 2; least++)
+    for (int hint = 0; hint <= PREFETCH_T2 + 1; hint++) {
+      o[bare] = (opt){OPT_KEEP, hint, least};
+      add(s, to, o, bare + 1);
+    }
   if (n) memcpy(o, from, (size_t)n * sizeof *o);
   for (int i = 0; i < x.n_out; i++) {
     o[n] = (opt){OPT_THREAD, i, 0};
@@ -394,8 +401,8 @@ static bool only_lacks(const opt_list *l, const opt *from, int n, enum opt_kind 
 
 // By the last op; of a list that only lacks a manner, by that one; what is shorter otherwise comes last.
 static int rank_of(const opt_list *l, const opt *from, int n) {
-  static const enum opt_kind first[] = {OPT_PREFETCH, OPT_SWAP,   OPT_ORDER,     OPT_UNROLL,
-                                        OPT_UPCAST,   OPT_THREAD, OPT_DESCRIPTOR};
+  static const enum opt_kind first[] = {OPT_PREFETCH, OPT_KEEP,   OPT_SWAP,   OPT_ORDER,
+                                        OPT_UNROLL,   OPT_UPCAST, OPT_THREAD, OPT_DESCRIPTOR};
   int i = 0;
   for (; i < (int)COUNT(first); i++)
     if (l->n < n ? only_lacks(l, from, n, first[i]) : l->n && l->opts[l->n - 1].kind == first[i]) break;

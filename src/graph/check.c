@@ -326,7 +326,8 @@ static bool linear(const node *v) {
     return is_void(v) &&
            ((src_dt(v, 0) == DT_BOOL && v->src[0]->lanes == 1) || bad(v, "IF of something that is not one bool"));
   case OP_PREFETCH:
-    return is_void(v) && (v->src[0]->op == OP_INDEX || bad(v, "PREFETCH of something that is no INDEX"));
+    return is_void(v) && at_least(v, 1) && ranges(v, 1) &&
+           (v->src[0]->op == OP_INDEX || bad(v, "PREFETCH of something that is no INDEX"));
   default: return is_void(v);                           // ENDIF BARRIER
   }
 }

@@ -98,7 +98,7 @@ enum op_flags {
   O(ENDIF, 0, OPF_ORDERED) \
   O(LOCAL, 0, 0)            /* a: number, b: elements, a memory_kind: of a work-group or of a tile */ \
   O(BARRIER, -1, OPF_ORDERED)    /* of the work-group; sources come first */ \
-  O(PREFETCH, 1, OPF_ORDERED)    /* INDEX; a: bytes behind that address, \
+  O(PREFETCH, -1, OPF_ORDERED)   /* INDEX, ranges...; a: bytes behind that address, \
   b: hint (codegen/program.h): caches ask for them; no effect */ \
   O(SWAP, 1, 0)             /* the value of the work-item whose number l0 differs from this one's in bit a alone; all \
   items get there */ \

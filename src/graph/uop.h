@@ -126,7 +126,10 @@ uop_list uop_toposort(arena *a, uop *const *roots, size_t n);
 // Where the ranges begin in the sources of a STORE or REDUCE, which binds them; of another op: the number of its
 // sources.
 static inline int uop_first_range(const uop *u) {
-  return u->op == OP_STORE ? 2 : u->op == OP_REDUCE ? (u->b ? (int)u->b : 1) : (int)u->nsrc;
+  return u->op == OP_STORE      ? 2
+         : u->op == OP_REDUCE   ? (u->b ? (int)u->b : 1)
+         : u->op == OP_PREFETCH ? 1
+                                : (int)u->nsrc;
 }
 // The RANGEs that the value of u depends on, each once, in the order in which they are met from the first source on:
 // itself, those of its sources, less what it binds. They are noted when the node is made: asking costs nothing.

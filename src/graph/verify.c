@@ -64,7 +64,7 @@ static uop *load_inside(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g; (void)v;
   if (u->op != OP_LOAD) return NULL;
   for (size_t i = 1; i < u->nsrc; i++)
-    if (u->src[i]->op != OP_BARRIER && u->src[i]->op != OP_STORE)
+    if (u->src[i]->op != OP_BARRIER && u->src[i]->op != OP_STORE && u->src[i]->op != OP_PREFETCH)
       return refuse(ctx, "LOAD waits for %s, which has no effect", op_name((enum op)u->src[i]->op));
   return inside(ctx, u->src[0], access_bytes(u->src[0], u)) ? u : NULL;
 }
@@ -129,6 +129,12 @@ static uop *after_effects(graph *g, uop *u, uop *const *v, void *ctx) {
     if (u->src[i]->op != OP_ASSIGN && u->src[i]->op != OP_AFTER)
       return refuse(ctx, "AFTER %s, which has no effect", op_name((enum op)u->src[i]->op));
   return u;
+}
+
+// What lies there is not looked at.
+static uop *asks_ahead(graph *g, uop *u, uop *const *v, void *ctx) {
+  (void)g; (void)v; (void)ctx;
+  return u->op == OP_PREFETCH ? u : NULL;
 }
 
 static uop *sink(graph *g, uop *u, uop *const *v, void *ctx) {
@@ -237,6 +243,7 @@ RULES(spec_vectors, ANYTHING) = {
   F( P0(SPECIAL),                               fine ),
   F( x,                                         barrier ),
   F( P3(DOT, x, y, z),                         fine ),
+  F( x,                                         asks_ahead ),
 };
 RULES_END(spec_vectors)
 
@@ -252,7 +259,6 @@ RULES(spec_program, ANYTHING) = {
   F( P1(END, P1(RANGE, x)),                     fine ),
   F( P1(IF, x),                                 fine ),
   F( P0(ENDIF),                                 fine ),
-  F( P1(PREFETCH, P2(INDEX, x, y)),             fine ),          // what lies there is not looked at
   F( x,                                         sink ),
 };
 RULES_END(spec_program)
@@ -316,6 +322,7 @@ static bool node_ok(context *c, uop *u, enum stage stage) {
 
 static size_t first_bound(const uop *u) {               // sources from here on are the ranges that u binds
   if (u->op == OP_STORE) return 2;
+  if (u->op == OP_PREFETCH) return 1;
   if (u->op == OP_REDUCE) return u->b > 1 ? (size_t)u->b : 1;
   return u->nsrc;
 }

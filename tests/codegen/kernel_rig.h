@@ -216,6 +216,7 @@ static inline bool kt_backend_cpu(kt_backend *b, const char *name, enum kt_way w
   b->t.lacks_round = !b->cpu.round;
   b->t.descriptors = way == KT_C ? 0 : b->cpu.descriptors;
   b->t.cache_bytes = 1 << 20;
+  b->t.tile_bytes = 1 << 19;
   b->t.has_streams = true;                        // as device/cpu.c has it
   return true;
 }

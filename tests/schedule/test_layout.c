@@ -10,17 +10,21 @@
 
 enum { BACK = 1 << 12, ROWS = 64, COLS = 512, TOKENS = 8, WEIGHT = 1 };
 
-static void make_tokens(kt_run *r, const struct format *f, int64_t tokens, bool many) {
+static void make_rows(kt_run *r, const struct format *f, int64_t rows, int64_t tokens, bool many) {
   *r = (kt_run){.name = f->name, .t = {.g = graph_new(NULL), .seed = 7, .tolerance = 1e-10}};
   kt *t = &r->t;
-  int64_t n = (int64_t)ROWS * COLS / f->block;
+  int64_t n = rows * COLS / f->block;
   tensor *x = kt_in(t, DT_F32, KT_UNIT, KT_DIMS(tokens, COLS));
   if (many) x = t_slice(t->g, x, 0, uop_idx(t->g, 0), kt_var(t, "n", 1, tokens));
   int w = kt_buffer(t, DT_U8, n * f->bytes, KT_UNIT);
   format_blocks(f, t->bufs[w].start, n, &t->seed);
-  kt_out(t, t_matmul(t->g, x, dequant(t->g, f, w, ROWS, COLS)));
+  kt_out(t, t_matmul(t->g, x, dequant(t->g, f, w, rows, COLS)));
   schedule_graph(t->g, integer_dots(t->g, uop_new(t->g, OP_SINK, DT_VOID, 1, t->effects.at, t->effects.n, (uarg){0})),
                  &r->s);
+}
+
+static void make_tokens(kt_run *r, const struct format *f, int64_t tokens, bool many) {
+  make_rows(r, f, ROWS, tokens, many);
 }
 
 static void make(kt_run *r, const struct format *f, bool many) { make_tokens(r, f, many ? TOKENS : 1, many); }
@@ -201,16 +205,22 @@ static void test_every_byte_is_there(void **state) {
     }
 }
 
-static void run_all(kt_run *r, const kt_backend *b, float *out) {
+// The kernels once, for each number of tokens; `out`: what each time writes, one after the other.
+static void run_tokens(kt_run *r, const kt_backend *b, const int64_t *tokens, size_t n, float *out) {
   kt_code code[KT_KERNELS] = {{0}};
-  kt_memory m;
+  size_t elems = (size_t)r->t.bufs[r->t.n_bufs - 1].elems;
   for (int i = 0; i < r->s.n_kernels; i++) code[i] = kt_compile(r->t.g, r->s.kernels[i].ast, b);
-  kt_memory_init(&m, &r->t, kt_arena_bytes(&r->s));
-  kt_execute(r, code, (int64_t[KT_VARS]){5}, &m, false);
-  memcpy(out, m.at[r->t.n_bufs - 1], (size_t)r->t.bufs[r->t.n_bufs - 1].elems * sizeof *out);
-  kt_memory_free(&m);
+  for (size_t i = 0; i < n; i++) {
+    kt_memory m;
+    kt_memory_init(&m, &r->t, kt_arena_bytes(&r->s));
+    kt_execute(r, code, (int64_t[KT_VARS]){tokens[i]}, &m, false);
+    memcpy(out + i * elems, m.at[r->t.n_bufs - 1], elems * sizeof *out);
+    kt_memory_free(&m);
+  }
   for (int i = 0; i < r->s.n_kernels; i++) kt_code_free(&code[i]);
 }
+
+static void run_all(kt_run *r, const kt_backend *b, float *out) { run_tokens(r, b, &(int64_t){5}, 1, out); }
 
 static void test_same_bits(void **state) {
   (void)state;
@@ -232,11 +242,17 @@ static void test_same_bits(void **state) {
   }
 }
 
+enum { MANY = 64, MANY_ROWS = 256 };
+
+static bool keeps(const program *p) {
+  for (int i = 0; i < p->n_applied; i++) if (p->applied[i].kind == OPT_KEEP) return true;
+  return false;
+}
+
 // A stream that is asked for ahead of its loads, once for each line of which an iteration reads the first byte; rows
 // outside the loop over tokens, of which parts take turns where the cache is small: the same bits.
 static void test_ahead(void **state) {
   (void)state;
-  enum { MANY = 64 };
   static const uint32_t ids[] = {FORMAT_Q4_0, FORMAT_Q8_0, FORMAT_Q2_K, FORMAT_Q4_K, FORMAT_Q6_K, FORMAT_IQ4_XS};
   static float a[MANY * ROWS], b[MANY * ROWS];
   kt_backend plain;
@@ -247,7 +263,7 @@ static void test_ahead(void **state) {
       for (int way = 0; way < PREFETCH_HINTS; way++) {
         kt_run r;
         kt_backend ahead = plain;
-        ahead.t.ahead = (prefetch){1 << way, way};
+        ahead.t.ahead = ahead.t.ahead_many = (prefetch){1 << way, way};
         ahead.t.cache_bytes = (int64_t)4096 << 3 * way;
         make_tokens(&r, format_by_id(ids[i]), many ? MANY : 1, many);
         run_all(&r, &plain, a);
@@ -260,7 +276,7 @@ static void test_ahead(void **state) {
           const uop *u = p->at[k], *index = u->nsrc ? u->src[0] : u;
           if (u->op == OP_PREFETCH) {
             asked++;
-            assert_true(u->b == way && u->a >= 1024 << way && u->a < (1024 << way) + 64);
+            assert_true(u->b == way && (keeps(p) || (u->a >= 1024 << way && u->a < (1024 << way) + 64)));
           }
           if (u->op != OP_LOAD || !is_stream(index->src[0])) continue;
           int64_t from = index->src[1]->vmin, to = from + (int64_t)u->lanes * dtype_size((enum dtype)u->dt);
@@ -268,7 +284,7 @@ static void test_ahead(void **state) {
         }
         // half of 32 KiB has room for the activations of four tiles of tokens, of eight
         for (int k = 0; k < p->n_applied; k++) split |= p->applied[k].kind == OPT_LOOP;
-        if (asked != lines || (!asked && layout_of(&r, &ahead, NULL)))
+        if (!keeps(p) && (asked != lines || (!asked && layout_of(&r, &ahead, NULL))))
           fail_msg("%s: %lld lines asked for of %lld", r.name, (long long)asked, (long long)lines);
         if (split != (many && way == PREFETCH_T1))
           fail_msg("%s: %d tokens, a cache of %lld bytes: in parts: %d", r.name, many ? MANY : 1,
@@ -276,6 +292,142 @@ static void test_ahead(void **state) {
         program_free(p);
         kt_finish(&r);
       }
+}
+
+// --- what a tile keeps (codegen/keep.h) ------------------------------------------------------------------------------
+
+// Weights unpacked once for all tiles of tokens: the same bits for any number of tokens, in no more memory than a tile
+// may take. 8 bits are nothing to unpack.
+static void test_kept(void **state) {
+  (void)state;
+  static const int64_t tokens[] = {1, 8, 9, MANY - 1, MANY};
+  static const uint32_t ids[] = {FORMAT_Q4_0, FORMAT_Q8_0, FORMAT_Q5_1,   FORMAT_Q2_K,   FORMAT_Q3_K,
+                                 FORMAT_Q4_K, FORMAT_Q6_K, FORMAT_IQ4_XS, FORMAT_IQ2_XS, FORMAT_MXFP4};
+  static float a[COUNT(tokens)][MANY * MANY_ROWS], b[COUNT(tokens)][MANY * MANY_ROWS];
+  kt_backend with, without;
+  native(&with);
+  without = with;
+  without.t.tile_bytes = 0;
+  with.t.ahead_many = (prefetch){32, PREFETCH_T1};
+  for (size_t k = 0; k < COUNT(ids); k++) {
+    const struct format *f = format_by_id(ids[k]);
+    kt_run r;
+    make_rows(&r, f, MANY_ROWS, MANY, true);
+    program *p = program_of(&r, &with);
+    int64_t taken = 0, stored = 0, loaded = 0;
+    for (size_t i = 0; i < p->n; i++) {
+      const uop *u = p->at[i];
+      if (u->op == OP_LOCAL) taken += u->b;
+      stored += u->op == OP_STORE && u->src[0]->src[0]->op == OP_LOCAL;
+      loaded += u->op == OP_LOAD && u->src[0]->src[0]->op == OP_LOCAL;
+    }
+    if (taken > with.t.tile_bytes || !stored != !loaded || (stored && !keeps(p)))
+      fail_msg("%s: %lld bytes kept, %lld stored, %lld loaded", f->name, (long long)taken, (long long)stored,
+               (long long)loaded);
+    if (!stored != (ids[k] == FORMAT_Q8_0)) fail_msg("%s: %lld values are kept", f->name, (long long)stored);
+    run_tokens(&r, &with, tokens, COUNT(tokens), a[0]);
+    run_tokens(&r, &without, tokens, COUNT(tokens), b[0]);
+    for (size_t i = 0; i < COUNT(tokens); i++)
+      if (memcmp(a[i], b[i], sizeof a[i]))
+        fail_msg("%s, %lld tokens: not the same bits", f->name, (long long)tokens[i]);
+    assert_true(a[0][0] < 0 || a[0][0] > 0);
+    program_free(p);
+    kt_finish(&r);
+  }
+}
+
+// --- a walk through a program's loops, for addresses
+
+typedef struct walk {
+  const program *p;
+  int64_t tokens, from;                          // tiles from this one on
+  bool asks;                                     // note lines that are asked for, or that are read
+  map now;                                       // RANGE -> its counter
+  unsigned char *lines;
+} walk;
+
+static int64_t now(const walk *w, const uop *u) {
+  int64_t s[3] = {0};
+  void *v;
+  if (u->op == OP_CONST) return u->a;
+  if (u->op == OP_VAR) return w->tokens;
+  if (u->op == OP_RANGE) {
+    if (!map_get(&w->now, (uint64_t)(uintptr_t)u, &v)) fail_msg("a counter outside of its loop");
+    return (int64_t)(intptr_t)v;
+  }
+  for (size_t i = 0; i < u->nsrc; i++) s[i] = now(w, u->src[i]);
+  switch (u->op) {
+  case OP_ADD: return s[0] + s[1];
+  case OP_SUB: return s[0] - s[1];
+  case OP_MUL: return s[0] * s[1];
+  case OP_SHL: return s[0] << s[1];
+  case OP_SHR: return s[0] >> s[1];
+  case OP_CDIV: return s[0] / s[1];
+  case OP_MAX: return max_i64(s[0], s[1]);
+  case OP_MIN: return min_i64(s[0], s[1]);
+  default: fail_msg("an address with %s", op_name((enum op)u->op)); return 0;
+  }
+}
+
+// Runs nodes `at` to the END of that loop; returns the place behind.
+static size_t run_loop(walk *w, size_t at, const uop *loop) {
+  for (; at < w->p->n; at++) {
+    const uop *u = w->p->at[at];
+    if (u->op == OP_END && u->src[0] == loop) return at + 1;
+    if (u->op == OP_RANGE) {
+      int64_t from = u->b == AXIS_GLOBAL ? w->from : 0, to = u->b == AXIS_GLOBAL ? from + 1 : now(w, u->src[0]);
+      size_t end = at + 1;
+      if (from >= to) while (w->p->at[end]->op != OP_END || w->p->at[end]->src[0] != u) end++;
+      for (int64_t i = from; i < to; i++) {
+        map_put(&w->now, u, (void *)(intptr_t)i);
+        end = run_loop(w, at + 1, u);
+      }
+      at = from >= to ? end : end - 1;
+    } else if (u->op == (w->asks ? OP_PREFETCH : OP_LOAD) && is_stream(u->src[0]->src[0])) {
+      int64_t first = now(w, u->src[0]->src[1]) + (w->asks ? u->a : 0),
+              last = w->asks ? first : first + (int64_t)u->lanes * dtype_size((enum dtype)u->dt) - 1;
+      for (int64_t i = first / 64; i <= last / 64; i++) w->lines[i]++;
+    }
+  }
+  return at;
+}
+
+static unsigned char *lines_of(const program *p, int64_t tokens, int64_t tile, bool asks) {
+  walk w = {.p = p, .tokens = tokens, .from = tile, .asks = asks, .lines = xcalloc(1 << 16, 1)};
+  run_loop(&w, 0, NULL);
+  map_free(&w.now);
+  return w.lines;
+}
+
+// While a tile computes, it asks for what the next one reads, however many tokens there are: nearly all lines, of
+// which a few beside the unpacked values may be missing, and hardly any other.
+static void test_asks_for_next_tile(void **state) {
+  (void)state;
+  static const uint32_t ids[] = {FORMAT_Q4_0, FORMAT_Q4_K, FORMAT_Q5_K, FORMAT_Q6_K, FORMAT_IQ4_XS};
+  static const int64_t tokens[] = {1, 8, 9, 24, MANY};
+  kt_backend b;
+  native(&b);
+  b.t.ahead_many = (prefetch){32, PREFETCH_T2};
+  for (size_t i = 0; i < COUNT(ids); i++)
+    for (size_t k = 0; k < COUNT(tokens); k++) {
+      kt_run r;
+      make_rows(&r, format_by_id(ids[i]), MANY_ROWS, MANY, true);
+      program *p = program_of(&r, &b);
+      unsigned char *asked = lines_of(p, tokens[k], 1, true), *read = lines_of(p, tokens[k], 2, false);
+      int both = 0, missing = 0, extra = 0;
+      for (int64_t l = 0; l < 1 << 16; l++) {
+        both += asked[l] && read[l];
+        missing += !asked[l] && read[l];
+        extra += asked[l] && !read[l];
+      }
+      assert_true(keeps(p));
+      if (!both || missing * 8 > both || extra * 8 > both + 8)
+        fail_msg("%s, %lld tokens: %d lines asked for and read, %d not asked for, %d not read", r.name,
+                 (long long)tokens[k], both, missing, extra);
+      free(asked); free(read);
+      program_free(p);
+      kt_finish(&r);
+    }
 }
 
 // A weight in a layout of another kind: the same bits, by one token and by many, which read one copy as ever; several
@@ -359,7 +511,7 @@ int main(void) {
     cmocka_unit_test(test_loops_in_blocks),
     cmocka_unit_test(test_every_byte_is_there),
     cmocka_unit_test(test_same_bits),
-    cmocka_unit_test(test_ahead),
+    cmocka_unit_test(test_ahead), cmocka_unit_test(test_kept), cmocka_unit_test(test_asks_for_next_tile),
     cmocka_unit_test(test_tokens_do_not_matter),
     cmocka_unit_test(test_layouts),
   };

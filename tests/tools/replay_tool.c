@@ -52,6 +52,8 @@ static void print_stage(const model *m, const char *stage, int64_t chunk, const 
   t.descriptors = c->descriptors;
   t.has_streams = true;
   t.cache_bytes = 1 << 20;
+  t.tile_bytes = 1 << 19;
+  t.ahead_many = (prefetch){32, PREFETCH_T1};
   graph *g = graph_new(NULL);
   schedule s;
   map seen = {0};
