@@ -43,8 +43,10 @@ enum plan_kind {
   PLAN_ONE,
   PLAN_MANY,
   PLAN_ROWS,
+  PLAN_TILE_ROWS,
   PLAN_APART,
   PLAN_FEW_APART,
+  PLAN_TILE_APART,
   PLAN_MIXED,
   PLAN_SUMS,
   PLAN_HIDDEN,
@@ -55,8 +57,10 @@ static const struct plan_row { enum model_logits logits; int tokens, rows; bool 
   [PLAN_ONE] = {.logits = LOGITS_LAST, .tokens = 1},
   [PLAN_MANY] = {.logits = LOGITS_NONE},
   [PLAN_ROWS] = {.logits = LOGITS_ALL},
+  [PLAN_TILE_ROWS] = {.logits = LOGITS_ALL, .tokens = TILE},
   [PLAN_APART] = {.logits = LOGITS_ALL, .apart = true},
   [PLAN_FEW_APART] = {.logits = LOGITS_ALL, .tokens = FEW, .apart = true},
+  [PLAN_TILE_APART] = {.logits = LOGITS_ALL, .tokens = TILE, .apart = true},
   [PLAN_MIXED] = {.logits = LOGITS_ALL, .tokens = TILE, .rows = FEW, .apart = true},
   [PLAN_SUMS] = {.logits = LOGITS_NONE, .sums = true},
   [PLAN_HIDDEN] = {.logits = LOGITS_HIDDEN},
@@ -593,12 +597,13 @@ int engine_eval_rows(engine *e, sequence *q, const int32_t *ids, size_t n, int p
                      void *ctx, error *err) {
   if (!q) q = e->own;
   if (first >= n) die("engine_eval_rows: from %zu of %zu tokens on", first, n);
-  if (need_rows(e, err) || need(e, PLAN_ROWS, err) || begin_eval(e, q, ids, n, pos, first, err)) return -1;
+  enum plan_kind rows = first || n > TILE ? PLAN_ROWS : PLAN_TILE_ROWS;
+  if (need_rows(e, err) || need(e, rows, err) || begin_eval(e, q, ids, n, pos, first, err)) return -1;
   bool go_on = true;
   size_t at = 0, n_vocab = (size_t)model_n_vocab(e->m);
   for (size_t m; at < n && go_on; at += m) {
     bool wanted = at >= first;
-    m = eval_chunk(e, wanted ? PLAN_ROWS : PLAN_MANY, ids + at, (wanted ? n : first) - at,
+    m = eval_chunk(e, wanted ? rows : PLAN_MANY, ids + at, (wanted ? n : first) - at,
                    pos + (int)at);
     if (e->ask.ended) { take_back(q, pos); return sound(e, err) ? -1 : pos; }
     if (sound(e, err)) return -1;
@@ -660,7 +665,7 @@ int engine_sequence_load(engine *e, const int32_t *ids, size_t n, const char *pa
 // What goes through together: the last tokens of parts, of which logits are wanted, and `more` tokens before those, or
 // at the end of parts without, as many as have room beside them at little cost.
 static enum plan_kind apart_plan(size_t rows, size_t more) {
-  return rows > FEW ? PLAN_APART : more ? PLAN_MIXED : PLAN_FEW_APART;
+  return rows > TILE ? PLAN_APART : rows > FEW ? PLAN_TILE_APART : more ? PLAN_MIXED : PLAN_FEW_APART;
 }
 
 static size_t add_rows(engine *e, const struct engine_part *p, size_t first, size_t n, size_t row) {
