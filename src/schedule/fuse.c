@@ -38,8 +38,8 @@ struct kernel { uop *root; int64_t next_range; };
 
 // What is known of a node. Facts lie in the order of dependency: their addresses compare as their places in it do.
 // cost: see note_cost; turn: the last walk of is_below that was here; before: the last round stored it;
-// keep: see form.c
-typedef struct fact { use *uses; double cost; int64_t turn; bool constant, before, keep; } fact;
+// keep: see form.c; term: see note_terms
+typedef struct fact { use *uses; double cost; int64_t turn; bool constant, before, keep, term; } fact;
 
 // moved: see moved_place
 // staged: the uses inside a STAGE, once for each tile
@@ -178,6 +178,17 @@ static void note_constant(const decide *d, const uop *u, fact *to) {
   size_t n = u->op == OP_GATHER || (op_flags((enum op)u->op) & OPF_MOVEMENT) ? 1 : u->nsrc;
   for (size_t i = 0; i < n; i++) constant &= fact_of(d, u->src[i])->constant;
   to->constant = constant;
+}
+
+// A product of floats that a sum adds up is no tensor to store, nor are views of it: multiplied and added it is rounded
+// once, stored it would be twice, and whether it is worth storing depends on how many tokens there are.
+static void note_terms(const decide *d, const uop *u) {
+  if (u->op != OP_REDUCE_AXIS || u->a != OP_ADD || !dtype_is_float((enum dtype)u->dt)) return;
+  const uop *v = u->src[0];
+  while (op_flags((enum op)v->op) & OPF_MOVEMENT) v = v->src[0];
+  if (v->op != OP_MUL) return;
+  for (v = u->src[0]; op_flags((enum op)v->op) & OPF_MOVEMENT; v = v->src[0]) fact_of(d, v)->term = true;
+  fact_of(d, v)->term = true;
 }
 
 // A sum of floats that is a term of another reduction: computed inside, its loop would decide how the outer one is laid
@@ -437,7 +448,7 @@ static void decide_all(decide *d, const uop_list *order, fact *facts) {
     }
     if (!u->shape || !f->uses) continue;
     if (u->op == OP_STAGE && u->a) { share(d, u, f); continue; }
-    if (map_has(&d->f->stored, u) || (may_store(u) && worth_storing(u, f))) {
+    if (map_has(&d->f->stored, u) || (may_store(u) && !f->term && worth_storing(u, f))) {
       if (!map_has(&d->f->stored, u)) store(d, u);
       pass_on(d, u, start_kernel(d, u, u->shape));
     } else {
@@ -464,6 +475,7 @@ void fuse_decide(fusion *f, uop *sink, arena *mem) {
     facts[i].cost = 1;
     map_put(&d.facts, order.at[i], &facts[i]);
     note_constant(&d, order.at[i], &facts[i]);
+    note_terms(&d, order.at[i]);
   }
   note_forms(f->g, &order, facts);
   decide_all(&d, &order, facts);
