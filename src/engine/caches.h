@@ -69,5 +69,5 @@ int sequence_load(caches *c, const int32_t *ids, size_t n, int most, uint64_t of
 // *ids: for free
 int sequence_tokens(const caches *c, int most, uint64_t of, const char *path, int32_t **ids, size_t *n, error *err);
 struct engine_options;
-uint64_t sequence_model(const gguf *file, const struct engine_options *o);
+uint64_t sequence_model(const gguf *file, const struct engine_options *o, int variant);
 #endif

@@ -361,16 +361,11 @@ static int start(engine *e, const char *path, error *err) {
   for (size_t i = 0; i < e->o.n_adapters; i++)
     if (model_adapt(e->m, e->o.adapters[i].path, e->o.adapters[i].scale, err)) return -1;
   engine_progress(e, "loading", 0.3);
-  int most = model_n_ctx_max(e->m), learned = model_n_ctx_train(e->m);
-  e->n_ctx = e->o.n_ctx ? e->o.n_ctx : learned;
-  if (most && e->n_ctx > most && e->o.n_ctx)
+  int most = model_n_ctx_max(e->m);
+  e->n_ctx = e->o.n_ctx ? e->o.n_ctx : model_n_ctx_train(e->m);
+  if (most && e->n_ctx > most)
     return error_set(err, "%s: a context of %d positions, but of this model there are %d at most", path, e->n_ctx,
                      most);
-  if (most && e->n_ctx > most) {
-    warning("%s: a context of %d positions, not %d as the file says: how it reads more is not there yet", path, most,
-            learned);
-    e->n_ctx = most;
-  }
   e->chunk = model_is_encoder(e->m) ? e->n_ctx : e->o.chunk > 0 ? min_i64(e->o.chunk, MAX_CHUNK) : DEFAULT_CHUNK;
   if (model_block(e->m)) e->chunk = min_i64(e->chunk, model_block(e->m));
   e->room = (int64_t)round_up((size_t)e->chunk, CHUNK_STEP);
@@ -652,14 +647,17 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
 
 struct sequence *engine_sequence(engine *e) { return e->own; }
 int engine_sequence_new(engine *e, struct sequence **out, error *err) { return sequence_new(&e->caches, out, err); }
+static uint64_t files_of(const engine *e) {
+  return sequence_model(e->file, &e->o, model_variant(e->m, e->n_ctx));
+}
 int engine_sequence_save(const engine *e, const struct sequence *q, const int32_t *ids, const char *path, error *err) {
-  return sequence_save(q, ids, sequence_model(e->file, &e->o), path, err);
+  return sequence_save(q, ids, files_of(e), path, err);
 }
 int engine_sequence_tokens(const engine *e, const char *path, int32_t **ids, size_t *n, error *err) {
-  return sequence_tokens(&e->caches, e->n_ctx, sequence_model(e->file, &e->o), path, ids, n, err);
+  return sequence_tokens(&e->caches, e->n_ctx, files_of(e), path, ids, n, err);
 }
 int engine_sequence_load(engine *e, const int32_t *ids, size_t n, const char *path, struct sequence **out, error *err) {
-  return sequence_load(&e->caches, ids, n, e->n_ctx, sequence_model(e->file, &e->o), path, out, err);
+  return sequence_load(&e->caches, ids, n, e->n_ctx, files_of(e), path, out, err);
 }
 
 // What goes through together: the last tokens of parts, of which logits are wanted, and `more` tokens before those, or

@@ -27,7 +27,7 @@ typedef struct head {
   uint32_t n, reserved;          // positions
 } head;
 
-uint64_t sequence_model(const gguf *file, const struct engine_options *o) {
+uint64_t sequence_model(const gguf *file, const struct engine_options *o, int variant) {
   const char *version = weft_version();
   uint64_t h = hash_bytes(version, strlen(version), VERSION);
   for (size_t i = 0; i < gguf_n_shards(file); i++) {
@@ -44,7 +44,7 @@ uint64_t sequence_model(const gguf *file, const struct engine_options *o) {
     h = hash_bytes(o->adapters[i].path, strlen(o->adapters[i].path) + 1, h);
     h = hash_bytes(&o->adapters[i].scale, sizeof o->adapters[i].scale, h);
   }
-  return hash_bytes(&(int[]){o->exact, o->kv.keys, o->kv.values}, 3 * sizeof(int), h);
+  return hash_bytes(&(int[]){o->exact, o->kv.keys, o->kv.values, variant}, 4 * sizeof(int), h);
 }
 
 static head head_of(const caches *c, uint64_t of, int n) {

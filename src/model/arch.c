@@ -176,21 +176,38 @@ static int latent_layer(loader *l, layer *y) {
   return 0;
 }
 
-// A token reads the best so many positions before it. As long as there are not more, it reads all of them: that is what
-// is done here, and how far a context goes.
+// A token reads the best so many positions before it: indexer.c.
 static int sparse(loader *l) {
-  if (key_count(l, "attention.indexer.top_k", 1, 1u << 30, &l->m->n_ctx_max)) return -1;
-  if (l->m->n_ctx_max >= l->m->n_ctx_train) l->m->n_ctx_max = 0;
-  return without_mtp(l);
+  return key_count(l, "attention.indexer.top_k", 1, 1u << 30, &l->m->top_k) || without_mtp(l) ? -1 : 0;
 }
 
-// Layers without an indexer of their own go by what the one before them has chosen.
-static int sparse_layer(loader *l, layer *y) {
-  char name[64];
-  snprintf(name, sizeof name, "blk.%d.indexer.proj.weight", y->index);
-  y->mixer = y->index && !gguf_tensor_find(l->f, name) ? &part_mla : &part_mla_indexed;
+// Layers without an indexer of their own go by what the last one before them has chosen.
+static int sparse_layer(loader *l, layer *y, bool own) {
+  if (y->index && !own) y->kv_from = y[-1].kv_from;
+  y->mixer = &part_mla;
   y->moe.gating = GATING_SIGMOID;
   return dense_first(l, y);
+}
+
+static bool has_indexer(const loader *l, const layer *y) {
+  char name[64];
+  snprintf(name, sizeof name, "blk.%d.indexer.proj.weight", y->index);
+  return gguf_tensor_find(l->f, name);
+}
+
+static int deepseek32_layer(loader *l, layer *y) {
+  y->indexer.turns_halves = true;
+  return sparse_layer(l, y, has_indexer(l, y));
+}
+
+// Newer files say which layers have indexers. Older ones of the models with 2^20 positions have tensors for all, and
+// only those of the first two and of every fourth from the third on are meant.
+static int glm_dsa_layer(loader *l, layer *y) {
+  uint32_t own[MODEL_MAX_LAYERS];
+  if (has_key(l, "attention.indexer.types"))
+    return key_flags(l, "attention.indexer.types", own) || sparse_layer(l, y, own[y->index]) ? -1 : 0;
+  bool few = l->m->n_ctx_train >= 1 << 20, meant = !few || y->index < 2 || y->index % 4 == 2;
+  return sparse_layer(l, y, meant && has_indexer(l, y));
 }
 
 static int bare_attention(loader *l) {
@@ -765,8 +782,8 @@ static const arch table[] = {
   {.name = "dbrx", .flags = ARCH_NEOX | ARCH_LAYER_NORM, .has = HAS_HEAD, .keys = limits, .layer = dbrx_layer},
   {.name = "plm", .flags = ARCH_PLAIN_FFN, .act = ACT_RELU2, .layer = latent_layer},
   {.name = "minicpm3", .flags = ARCH_NEOX | ARCH_LOGITS_DIVIDED, .keys = minicpm, .layer = latent_layer},
-  {.name = "deepseek32", .keys = sparse, .layer = sparse_layer},
-  {.name = "glm-dsa", .keys = sparse, .layer = sparse_layer},
+  {.name = "deepseek32", .keys = sparse, .layer = deepseek32_layer},
+  {.name = "glm-dsa", .keys = sparse, .layer = glm_dsa_layer},
   {.name = "grok", .flags = ARCH_NEOX, .act = ACT_GELU, .keys = grok, .layer = grok_layer},
   {.name = "kimi-linear", .has = HAS_HEAD | HAS_PROBS_BIAS, .keys = bare_attention, .layer = kimi_layer},
   {.name = "bailingmoe3",

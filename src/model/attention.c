@@ -114,7 +114,7 @@ static int load(loader *l, layer *y) {
   return kv_load(l, y, KV_KEYS) || kv_load(l, y, KV_VALUES) ? -1 : 0;
 }
 
-static tensor *own_at(const build *b) {
+tensor *own_at(const build *b) {
   return t_reshape(b->g, b->at, DIMS(b->T, n_(b, 1), n_(b, 1), n_(b, 1), n_(b, 1)));
 }
 
@@ -256,7 +256,8 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
     K = store_k(b, y, k);
   }
   V = kv_store(b, y, KV_VALUES, v);
-  b->kept[y->index] = (struct kept){K, V};
+  b->kept[y->index].K = K;
+  b->kept[y->index].V = V;
   tensor *out = attend(b, y, scores(b, y, kv_turned(b, q, d), K), V);
   if (y->w[W_ATTN_SUB_NORM].weight) out = norm(b, y, W_ATTN_SUB_NORM, t_contiguous(g, out));
   if (b->m->arch->has & HAS_HEAD_GATES) {

@@ -33,10 +33,14 @@ int kv_type_named(const char *name) {
   return -1;
 }
 
+// What is chosen by an indexer's keys is chosen or not: they stay floats.
 static const struct kind *kind_of(const model *m, enum kv kv) {
+  if (kv == KV_INDEX) return &kinds[m->kv.keys == KV_F32 ? KV_F32 : KV_F16];
   return &kinds[kv == KV_KEYS ? m->kv.keys : m->kv.values];
 }
-static int64_t row_of(const layer *y, enum kv kv) { return kv == KV_KEYS ? y->head_dim : y->v_dim; }
+static int64_t row_of(const layer *y, enum kv kv) {
+  return kv == KV_KEYS ? y->head_dim : kv == KV_INDEX ? y->indexer.n : y->v_dim;
+}
 static int at(const model *m, enum kv kv) { return kv == KV_KEYS ? 0 : kind_of(m, KV_KEYS)->states; }
 
 int kv_states(const model *m) { return kind_of(m, KV_KEYS)->states + kind_of(m, KV_VALUES)->states; }

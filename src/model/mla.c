@@ -62,7 +62,8 @@ static int load(loader *l, layer *y) {
     return -1;
   if (want_matrix(l, y, W_ATTN_OUTPUT, heads * a->v, d, 0)) return -1;
   if (l->m->arch->flags & ARCH_OUT_GATE && want_matrix(l, y, W_ATTN_GATE, d, heads, 0)) return -1;
-  return kv_load(l, y, KV_KEYS);
+  if (kv_load(l, y, KV_KEYS)) return -1;
+  return l->m->top_k ? indexer_load(l, y) : 0;
 }
 
 // A tensor as one matrix per head, {heads, rows, columns}
@@ -107,6 +108,13 @@ static tensor *query(const build *b, tensor *x, double scale) {
   return t_contiguous(b->g, b->s->exact ? x : t_cast(b->g, t_cast(b->g, x, DT_F16), DT_F32));
 }
 
+// What an indexer chose of the positions, that of this layer or of one before it; NULL: all are read.
+static tensor *chosen_of(build *b, const layer *y, tensor *x, tensor *q) {
+  if (!indexer_chooses(b->m, b->s->n_ctx)) return NULL;
+  if (y->kv_from == y->index) b->kept[y->index].chosen = indexer_choice(b, y, x, q);
+  return b->kept[y->kv_from].chosen;
+}
+
 static tensor *attention(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   const mla *a = &y->mla;
@@ -114,6 +122,7 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   uop *T = b->T, *heads = n_(b, y->n_head), *one = n_(b, 1);
   tensor *q = x;
   if (y->w[W_ATTN_Q_A].weight) q = norm(b, y, W_ATTN_Q_A_NORM, t_contiguous(g, linear(b, y, W_ATTN_Q_A, x)));
+  tensor *low = q;
   q = t_contiguous(g, linear(b, y, y->w[W_ATTN_Q].weight ? W_ATTN_Q : W_ATTN_Q_B, q));
   q = t_reshape(g, q, DIMS(T, heads, n_(b, q_dim)));
   tensor *kv = t_contiguous(g, linear(b, y, W_ATTN_KV_A_MQA, x));
@@ -127,6 +136,8 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   q_c = warmed(b, y, q_c); q_pe = warmed(b, y, q_pe);
   tensor *s = t_add(g, scores(b, y, query(b, q_c, a->scale), t_slice_i(g, K, 2, 0, a->latent)),
                     scores(b, y, query(b, q_pe, a->scale), t_slice_i(g, K, 2, a->latent, a->rope)));
+  tensor *chosen = chosen_of(b, y, x, low);
+  if (chosen) s = t_where(g, chosen, s, t_float(g, -INFINITY));
   tensor *o = attend(b, y, s, V);
   o = value_side(b, y, t_reshape(g, o, DIMS(T, heads, n_(b, a->latent))));
   if (y->w[W_ATTN_GATE].weight)
@@ -135,20 +146,3 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
 }
 
 const part part_mla = {load, attention};
-
-// --- with an indexer, which chooses the positions that are read where there are more than so many (sparse() of arch.c)
-
-static int indexed_load(loader *l, layer *y) {
-  int heads, n, rank;
-  if (load(l, y) || key_count(l, "attention.indexer.head_count", 1, 1 << 14, &heads) ||
-      key_count(l, "attention.indexer.key_length", 1, 1 << 14, &n) ||
-      key_count(l, "attention.q_lora_rank", 1, 1 << 20, &rank))
-    return -1;
-  return want_matrix(l, y, W_INDEXER_PROJ, l->m->n_embd, heads, 0) ||
-             want_matrix(l, y, W_INDEXER_K, l->m->n_embd, n, 0) || want_vector(l, y, W_INDEXER_K_NORM, n, WANT_BIAS) ||
-             want_matrix(l, y, W_INDEXER_Q_B, rank, (int64_t)heads * n, 0)
-           ? -1
-           : 0;
-}
-
-const part part_mla_indexed = {indexed_load, attention};

@@ -309,6 +309,9 @@ int model_n_stream(const model *m) { return m->n_embd; }
 int model_n_vocab(const model *m) { return m->n_vocab; }
 int model_n_ctx_train(const model *m) { return m->n_ctx_train; }
 int model_n_ctx_max(const model *m) { return m->n_ctx_max; }
+int model_variant(const model *m, int64_t n_ctx) {
+  return indexer_chooses(m, n_ctx) | (m->w[W_ROPE_LONG].weight && n_ctx > m->n_ctx_rope) << 1;
+}
 bool model_is_encoder(const model *m) { return m->arch->encoder; }
 int model_n_embd(const model *m) { return m->n_embd_out ? m->n_embd_out : m->n_embd; }
 enum model_pooling model_pooling(const model *m) { return m->pooling; }

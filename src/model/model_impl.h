@@ -175,7 +175,7 @@ typedef struct part {
 } part;
 extern const part part_attention, part_encoder_attention, part_shared_attention, part_attention_and_mamba2, part_mla,
   part_short_conv, part_mamba, part_mamba2, part_delta_net, part_linear, part_dense, part_moe, part_dense_and_moe,
-  part_dense_with_moe, part_mla_indexed, part_kda, part_rwkv7, part_rwkv6, part_channel_mix;
+  part_dense_with_moe, part_kda, part_rwkv7, part_rwkv6, part_channel_mix;
 
 // Frequency of pair i: base^(-2i/dim), over the file's factors. scale: what positions are divided by; with YaRN slow
 // pairs are, quick ones are not, and between `low` and `high` there is a ramp of weight `ramp` (0: no YaRN). attn:
@@ -216,6 +216,8 @@ typedef struct experts {
 enum { MAX_STREAM_ROWS = 8 };
 typedef struct xielu { double negative, positive, slope, edge; } xielu;       // see activate
 
+// indexer.c: heads, and elements of each; turns_halves: as ARCH_NEOX says of others
+typedef struct indexer { int heads, n; bool turns_halves; } indexer;
 // mla.c: elements of c, of a head's parts that stay and that turn, of its value; of scores
 typedef struct mla { int latent, nope, rope, v; double scale; } mla;
 // of recurrent.c; inner: elements of all heads; normed: see mamba
@@ -232,10 +234,11 @@ struct layer {
   int taps;                                                    // of its convolution
   // attention sees this many positions, its own included; 0: all
   int window;
-  // the layer whose keys or values it reads besides its own; itself: of none
+  // the layer whose keys, values or choice of positions it reads besides its own; itself: of none
   int kv_from;
   enum rope_id rope;
   mla mla;
+  indexer indexer;
   ssm ssm;
   experts moe;
   xielu xielu;
@@ -278,6 +281,7 @@ struct model {
   bool half_turns;           // where there is no window, half as many elements rotate as a file says
   bool bare_qk_norm;         // layers that rotate norm queries and keys behind it, without weights
   int n_ctx_max;             // positions that it can have; 0: any number
+  int top_k;                 // positions that a token reads where an indexer chooses; 0: none does
   int pooling, n_embd_out;   // see model_pooling
   model_kv kv;
   bool recurrent, no_rope, parallel, neox;                     // neox: rope rotates halves, not neighbours
@@ -374,7 +378,7 @@ struct build {
   tensor *cos[ROPE_COUNT], *sin[ROPE_COUNT];      // {T, 1, rope dim / 2}
   tensor *router_in;         // what the router reads; NULL: what the experts do
   tensor *own;               // {T, layers, n_own}: see per_layer.c
-  struct kept { tensor *K, *V; } *kept;           // of each layer, for those that share them
+  struct kept { tensor *K, *V, *chosen; } *kept;  // of each layer, for those that share them
   effects *effects;
 };
 
@@ -424,7 +428,7 @@ tensor *row_before(build *b, const layer *y, int i, tensor *x);
 
 // kv.c: the caches of keys and values of a layer, which are its first states. Adds the states of one; how many both
 // have; whether it has one state of floats
-enum kv { KV_KEYS, KV_VALUES };
+enum kv { KV_KEYS, KV_VALUES, KV_INDEX /* an indexer's keys: one head, behind the others' */ };
 int kv_load(loader *l, layer *y, enum kv kv);
 int kv_states(const model *m);
 bool kv_is_float(const model *m, enum kv kv);
@@ -443,16 +447,25 @@ tensor *kv_seen_at(const build *b, const layer *y);
 // attention.c. Scores {T, kv, heads / kv, 1, C} of q {T, heads, n}, scaled, with K {kv, n, C} of the positions so far;
 // then what they make of V {C, kv, v_dim}: {T, heads * v_dim}. Both in the layer's numbers.
 tensor *scores(build *b, const layer *y, tensor *q, tensor *K);
+tensor *own_at(const build *b);                                // positions of this run's tokens, {T, 1, 1, 1, 1}
 tensor *attend(build *b, const layer *y, tensor *scores, tensor *V);
 tensor *alibi_slopes(const build *b, const layer *y);
 // q {T, heads, n}, larger where positions are far; q without a temperature
 tensor *warmed(build *b, const layer *y, tensor *q);
+
+// indexer.c: its keys and tensors; whether there is something to choose in a context of so many positions; what tokens
+// read, {T, 1, 1, 1, seen}, of x, as the layer's norm leaves it, and of q, which queries are made of
+int indexer_load(loader *l, layer *y);
+bool indexer_chooses(const model *m, int64_t n_ctx);
+tensor *indexer_choice(build *b, const layer *y, tensor *x, tensor *q);
 
 // rope.c. x {T, heads, d}: pairs of its first elements turn by their angles, the rest stays; nothing turns where the
 // layer has no rope.
 void rope_tables(build *b);
 bool rope_whole(const build *b, const layer *y, int64_t d);                                    // all of d turns
 tensor *rope_turn(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d);        // {T, heads, d}
+// the same, by halves or by neighbours
+tensor *rope_turn_as(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d, bool halves);
 // where all of d turns: {T, heads, d/2, 2}, pairs wherever they lie in a head
 tensor *rope_pairs(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d);
 #endif

@@ -41,11 +41,11 @@ int key_counts(loader *l, const char *rest, uint32_t lo, uint32_t hi, uint32_t e
 
 int key_flags(loader *l, const char *rest, uint32_t each[MODEL_MAX_LAYERS]) {
   const gguf_value *v = gguf_find(l->f, key(l, rest));
-  if (!v || v->type != GGUF_ARRAY || v->elem != GGUF_BOOL)
-    return gguf_u32_each(l->f, l->key, (size_t)l->m->n_block, each, l->err);
-  if (v->a.n != (size_t)l->m->n_block)
-    return gguf_fail(l->f, l->key, l->err, "expected %d elements, found %zu", l->m->n_block, v->a.n);
-  for (int i = 0; i < l->m->n_block; i++) each[i] = v->a.data[i] != 0;
+  bool array = v && v->type == GGUF_ARRAY;
+  size_t n = (size_t)(array && v->a.n == (size_t)l->m->n_layer ? l->m->n_layer : l->m->n_block);
+  if (!array || v->elem != GGUF_BOOL) return gguf_u32_each(l->f, l->key, n, each, l->err);
+  if (v->a.n != n) return gguf_fail(l->f, l->key, l->err, "expected %zu elements, found %zu", n, v->a.n);
+  for (size_t i = 0; i < n; i++) each[i] = v->a.data[i] != 0;
   return 0;
 }
 

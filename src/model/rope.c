@@ -140,26 +140,37 @@ bool rope_whole(const build *b, const layer *y, int64_t d) {
 }
 
 // {T, heads, d/2, 2}, where [.., i, 0] and [.., i, 1] are the two elements of pair i.
-static tensor *pairs_of(const build *b, tensor *x, int64_t heads, int64_t d) {
-  if (!b->m->neox) return t_reshape(b->g, x, DIMS(b->T, n_(b, heads), n_(b, d / 2), n_(b, 2)));
+static tensor *pairs_of(const build *b, tensor *x, int64_t heads, int64_t d, bool halves) {
+  if (!halves) return t_reshape(b->g, x, DIMS(b->T, n_(b, heads), n_(b, d / 2), n_(b, 2)));
   return t_swap(b->g, t_reshape(b->g, x, DIMS(b->T, n_(b, heads), n_(b, 2), n_(b, d / 2))), 2, 3);
 }
 
-tensor *rope_pairs(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d) {
+static tensor *turned_pairs(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d, bool halves) {
   graph *g = b->g;
-  tensor *p = pairs_of(b, x, heads, d), *half[2], *cos = b->cos[y->rope], *sin = b->sin[y->rope];
+  tensor *p = pairs_of(b, x, heads, d, halves), *half[2], *cos = b->cos[y->rope], *sin = b->sin[y->rope];
   for (int i = 0; i < 2; i++) half[i] = t_reshape(g, t_slice_i(g, p, 3, i, 1), DIMS(b->T, n_(b, heads), n_(b, d / 2)));
   tensor *re = t_sub(g, t_mul(g, half[0], cos), t_mul(g, half[1], sin));
   tensor *im = t_add(g, t_mul(g, half[0], sin), t_mul(g, half[1], cos));
   return t_stack_last(g, (tensor *[]){re, im}, 2);
 }
 
-tensor *rope_turn(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d) {
+tensor *rope_pairs(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d) {
+  return turned_pairs(b, y, x, heads, d, b->m->neox);
+}
+
+tensor *rope_turn_as(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d, bool halves) {
   graph *g = b->g;
   if (y->rope == ROPE_NONE) return x;
   int64_t r = b->m->rope[y->rope].dim;
-  if (r < d) return t_cat_last(g, rope_turn(b, y, t_slice_i(g, x, 2, 0, r), heads, r), t_slice_i(g, x, 2, r, d - r));
-  tensor *p = rope_pairs(b, y, x, heads, d);
-  if (b->m->neox) p = t_swap(g, p, 2, 3);
+  if (r < d) {
+    tensor *turning = rope_turn_as(b, y, t_slice_i(g, x, 2, 0, r), heads, r, halves);
+    return t_cat_last(g, turning, t_slice_i(g, x, 2, r, d - r));
+  }
+  tensor *p = turned_pairs(b, y, x, heads, d, halves);
+  if (halves) p = t_swap(g, p, 2, 3);
   return t_reshape(g, p, DIMS(b->T, n_(b, heads), n_(b, d)));
+}
+
+tensor *rope_turn(const build *b, const layer *y, tensor *x, int64_t heads, int64_t d) {
+  return rope_turn_as(b, y, x, heads, d, b->m->neox);
 }

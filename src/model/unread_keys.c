@@ -79,7 +79,7 @@ static const harmless table[] = {
   {"attention.shared_kv_layers", if_zero, "each layer has keys and values of its own"},
   {"attention.temperature_scale", if_zero, "queries do not grow"},
   {"attention.temperature_length", always, "queries do not grow"},
-  {"attention.indexer.types", always, "a layer with an indexer has its tensors"},
+  {"attention.indexer.types", if_one, "every layer has an indexer"},
   {"attention.q_lora_rank", if_zero, "queries are one product"},
   {"rope.*", if_nothing_turns, "positions are learned"},
   {"rope.dimension_count_swa", if_rope_dim, "all layers rotate as many elements"},

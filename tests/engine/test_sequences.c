@@ -369,6 +369,18 @@ static void refused(weft_model *m, const text *t, const char *path, const char *
     fail_msg("'%s' does not say '%s' of %s", err.text, words ? words : "", path);
 }
 
+// What a graph leaves in states is nothing to one that reads more of them.
+static void files_are_of_one_graph(void **s) {
+  (void)s;
+  gguf *f;
+  error err;
+  if (gguf_open(project, &f, &err)) fail_msg("%s", err.text);
+  const struct engine_options o = {0};
+  uint64_t one = sequence_model(f, &o, 0);
+  assert_true(sequence_model(f, &o, 0) == one && sequence_model(f, &o, 1) != one);
+  gguf_close(f);
+}
+
 static void sequences_go_through_files(void **s) {
   (void)s;
   static text t[TEXTS];
@@ -443,6 +455,7 @@ int main(void) {
     cmocka_unit_test(says_no_before_anything_changes),
     cmocka_unit_test(everything_goes_back),
     cmocka_unit_test(a_full_cache_is_an_error),
+    cmocka_unit_test(files_are_of_one_graph),
     cmocka_unit_test(sequences_go_through_files),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -103,18 +103,6 @@ def test_more_positions_than_were_learned(run_weft, make_model, tmp_path):
     assert done.returncode == 1 and "a context of 257 positions, but of this model there are 256 at most" in done.err
 
 
-def test_fewer_positions_than_the_file_says(run_weft, make_model, tmp_path):
-    """A model that chooses among more positions than its indexer takes runs as far as it takes all, and says so; asked for more it does not."""
-    path = tmp_path / "m.gguf"
-    make_model.write("deepseek32", path)
-    done = run_weft(["run", "-m", path, "--ids", "1,2", "-n", "2"])
-    assert done.returncode == 0 and "a context of 128 positions, not 256 as the file says" in done.err, done.err
-    done = run_weft(["run", "-m", path, "--ids", "1,2", "-n", "2", "-c", "128"])
-    assert done.returncode == 0 and "a context of" not in done.err
-    done = run_weft(["run", "-m", path, "--ids", "1,2", "-n", "2", "-c", "129"])
-    assert done.returncode == 1 and "a context of 129 positions, but of this model there are 128 at most" in done.err
-
-
 def test_layers_by_list_and_blocks_left_out(run_weft, make_model, tmp_path):
     """The same model with its recurrent layers listed, and with a block behind the last layer that predicts further tokens."""
     family, plain, more = make_model.FAMILIES["qwen35"], tmp_path / "plain.gguf", tmp_path / "more.gguf"

@@ -636,6 +636,11 @@ FAMILIES = {
                             "arch": "glm-dsa"}, probs_b=True, indexer=(2, 128)),
     "deepseek32": with_experts(moe(8, 3, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5), **{
                                **mla(4, 64, 32, 64, 128, q_rank=96, **{**INDEXER, **YARN, "rope.scaling.yarn_log_multiplier": 0.1}), "arch": "deepseek32"}, probs_b=True, indexer=(2, 128)),
+    "deepseek32-sparse": with_experts(moe(4, 2, 64, 64, expert_shared_count=1, expert_gating_func=2, expert_weights_norm=True), seed=5, **{**mla(
+        4, 64, 32, 64, 128, q_rank=96, **{**INDEXER, **YARN, "attention.indexer.head_count": 4, "attention.indexer.top_k": 8}), "arch": "deepseek32"}, indexer=(4, 128), probs_b=True),
+    "glm-dsa-sparse": with_experts(moe(4, 2, 64, 64, expert_shared_count=1, expert_weights_norm=True), seed=7, **{**mla(
+        4, 64, 32, 64, 128, q_rank=96, **{**INDEXER, "attention.indexer.head_count": 4, "attention.indexer.top_k": 8, "attention.indexer.types": [True, False, True]}),
+        "arch": "glm-dsa"}, indexer=(4, 128), probs_b=True),
     "grok": with_experts(moe(4, 2, 96), arch="grok", layers=2, ffn=96, norms="grok", no_key_length=True),
     "grok-dense": with_experts(moe(4, 2, 96), arch="grok", layers=2, norms="grok", beside=True, no_key_length=True, keys={
         "embedding_scale": 2.0, "logit_scale": 0.5, "attention.output_scale": 0.1, "attn_logit_softcapping": 20.0, "final_logit_softcapping": 40.0}),

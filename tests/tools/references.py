@@ -3,6 +3,7 @@
 Of Phi's mixture of experts norms subtract the mean, and the router is a sparse mixer. Refact's norms subtract the mean ("LayerNorm instead of RMSNorm", its model
 card says), and have no bias. GPT-J has names of tensors in llama.cpp, and no graph.
 Qwen 3.5's mixture is here too: its dense sibling, of the same code, is within 4e-4 of llama.cpp's record of it, whose cache holds halves.
+And so are models that choose the positions that they read, for test_sparse.py: the positions must be the same.
 """
 import gguf
 import numpy as np
@@ -205,6 +206,68 @@ def qwen35(path):
             x = x + (delta_rule(y, w, b, number) if b + "ssm_a" in w else gated_attention(y, w, b, heads, kv, turned))
             y = rms(x, w[b + "post_attention_norm.weight"])
             x = x + (shared_and_chosen(y, w, b, number("expert_used_count")) if b + "ffn_gate_inp.weight" in w else gated_linear(y, w, b, ""))
+        return linear(rms(x, w["output_norm.weight"]), w, "output")
+    return logits
+
+
+def best_positions(x, low, w, b, turn, heads, top_k):
+    """What each token reads, {T, T}: the positions of the largest sums of what is positive of a few heads' products with a key; of equal ones the first."""
+    n = len(x)
+    k = linear(x, w, b + "attn_k")
+    k = k - k.mean(-1, keepdims=True)
+    k = turn((k / np.sqrt((k * k).mean(-1, keepdims=True) + 1e-6) * w[b + "k_norm.weight"] + w[b + "k_norm.bias"])[:, None])[:, 0]
+    q, by = turn(linear(low, w, b + "attn_q_b").reshape(n, heads, -1)), linear(x, w, b + "proj")
+    scores = np.einsum("th,ths->ts", by, np.maximum(np.einsum("thd,sd->ths", q, k), 0))
+    chosen = np.zeros((n, n), dtype=bool)
+    for t in range(n):
+        chosen[t, np.argsort(-scores[t, :t + 1], kind="stable")[:top_k]] = True
+    return chosen
+
+
+def latent_attention(x, low, w, b, number, turn, chosen):
+    n, heads, latent, turned = len(x), number("attention.head_count"), number("attention.kv_lora_rank"), number("rope.dimension_count")
+    q, kv = linear(low, w, b + "attn_q_b").reshape(n, heads, -1), linear(x, w, b + "attn_kv_a_mqa")
+    c, shared, own = rms(kv[:, :latent], w[b + "attn_kv_a_norm.weight"]), turn(kv[:, None, latent:])[:, 0], turn(q[..., -turned:])
+    out = []
+    for h in range(heads):
+        s = (q[:, h, :-turned] @ (c @ w[b + "attn_k_b.weight"][h]).T + own[:, h] @ shared.T) / q.shape[-1] ** 0.5
+        s = np.where(chosen, s, -np.inf)
+        e = np.exp(s - s.max(-1, keepdims=True))
+        out.append(e / e.sum(-1, keepdims=True) @ (c @ w[b + "attn_v_b.weight"][h].T))
+    return linear(np.concatenate(out, -1), w, b + "attn_output")
+
+
+def by_sigmoid(x, w, b, used):
+    """The best experts by sigmoid and a bias, their weights adding up to one, and one for all tokens."""
+    out = gated_linear(x, w, b, "_shexp")
+    for t, row in enumerate(x):
+        share = 1 / (1 + np.exp(-(w[b + "ffn_gate_inp.weight"] @ row)))
+        best = np.argsort(-(share + w[b + "exp_probs_b.bias"]), kind="stable")[:used]
+        for e in best:
+            gate, up = (w[f"{b}ffn_{name}_exps.weight"][e] @ row for name in ("gate", "up"))
+            out[t] += share[e] / share[best].sum() * (w[b + "ffn_down_exps.weight"][e] @ (silu(gate) * up))
+    return out
+
+
+def sparse(path, own=None, halves=False):
+    """own: for each layer, whether it chooses its positions itself; halves: how an indexer turns."""
+    w, number = opened(path)
+    turned = number("rope.dimension_count")
+
+    def turn_first(x):
+        return np.concatenate([turn_halves(x[..., :turned]), x[..., turned:]], -1) if halves else turn_neighbours(x, turned)
+
+    def logits(ids):
+        x = w["token_embd.weight"][ids]
+        for i in range(number("block_count")):
+            b = f"blk.{i}."
+            y = rms(x, w[b + "attn_norm.weight"])
+            low = rms(linear(y, w, b + "attn_q_a"), w[b + "attn_q_a_norm.weight"])
+            if own is None or own[i]:
+                chosen = best_positions(y, low, w, b + "indexer.", turn_first, number("attention.indexer.head_count"), number("attention.indexer.top_k"))
+            x = x + latent_attention(y, low, w, b, number, lambda v: turn_neighbours(v, turned), chosen)
+            y = rms(x, w[b + "ffn_norm.weight"])
+            x = x + (by_sigmoid(y, w, b, number("expert_used_count")) if b + "ffn_gate_inp.weight" in w else gated_linear(y, w, b, ""))
         return linear(rms(x, w["output_norm.weight"]), w, "output")
     return logits
 

@@ -135,6 +135,12 @@ def mla(p, keys, draw, rng):
         return
     p["layers"] = int(rng.integers(1, 4))
     p["mix"] = "l" * p["layers"]
+    if keys.get("attention.indexer.top_k", 128) < 128:
+        p["indexer"] = draw(1, 2, 3, 8), draw(64, 96, 128)
+        keys["attention.indexer.head_count"], keys["attention.indexer.key_length"] = p["indexer"]
+        keys["attention.indexer.top_k"] = draw(1, 5, 8, 17)
+    if "attention.indexer.types" in keys:
+        keys["attention.indexer.types"] = [i == 0 or draw(True, False) for i in range(p["layers"])]
     if not p.get("experts") and "leading_dense_block_count" in keys:
         keys["leading_dense_block_count"] = p["layers"]
 
