@@ -113,9 +113,8 @@ void bpe_init(bpe *b, const vocab *v, const vocab_desc *d, bool whole_words, boo
 
 // ---- Encoding ----
 
-static bool find_pair(const void *ctx, const merger *m, uint32_t i, uint32_t j, uint32_t *rank, int32_t *id) {
+static bool find_pair(const void *ctx, int32_t left, int32_t right, uint32_t *rank, int32_t *id) {
   const bpe *b = ctx;
-  int32_t left = m->id[i], right = m->id[j];
   for (uint64_t s = pair_slot(b, left, right); b->pair[s].rank; s = (s + 1) & b->mask)
     if (b->pair[s].left == left && b->pair[s].right == right) {
       *rank = b->pair[s].rank - 1;
@@ -153,10 +152,8 @@ static size_t set_up_chars(const bpe *b, merger *m, const char *word, size_t n, 
       vocab_no_token(b->v, word + i, (size_t)len, err);
       return 0;
     }
-    for (size_t k = i; k < next; k += bytes ? 1 : (size_t)len, symbols++) {
-      m->id[k] = bytes ? b->byte_id[(unsigned char)word[k]] : id;
-      m->next[k] = (uint32_t)(bytes ? k + 1 : next);
-    }
+    for (size_t k = i; k < next; k += bytes ? 1 : (size_t)len)
+      m->id[symbols++] = bytes ? b->byte_id[(unsigned char)word[k]] : id;
   }
   return symbols;
 }
@@ -166,7 +163,6 @@ static size_t set_up_bytes(const bpe *b, merger *m, const char *word, size_t n) 
   for (size_t i = 0; i < n; i++) {
     int32_t id = b->byte_id[(unsigned char)word[i]];
     m->id[i] = id >= 0 ? id : vocab_unknown(b->v);
-    m->next[i] = (uint32_t)i + 1;
   }
   return n;
 }
@@ -189,9 +185,8 @@ static int encode_part(const bpe *b, merger *m, word_cache *words, const char *w
   merger_reserve(m, n);
   size_t symbols = b->chars ? set_up_chars(b, m, word, n, err) : set_up_bytes(b, m, word, n);
   if (!symbols) return -1;
-  merger_run(m, (uint32_t)n, symbols, b->n_ranks, find_pair, b);
-  for (uint32_t i = 0; i < n; i = m->next[i])
-    if (m->id[i] >= 0) vec_push(out, m->id[i]);
+  symbols = merger_run(m, symbols, b->n_ranks, find_pair, b);
+  for (size_t i = 0; i < symbols; i++) if (m->id[i] >= 0) vec_push(out, m->id[i]);
   word_cache_put(known, word, n, out, before);
   return 0;
 }

@@ -4,49 +4,36 @@
 #include <string.h>
 
 #define SHORT_WORD 40           // symbols; above, the queues are faster
-#define GIANT 65536             // bytes of a word whose memory is worth giving back
+#define GIANT 65536             // symbols of a word whose memory is worth giving back
+#define JOINED INT32_MIN        // in the place of a symbol that is part of the one before it
 
 void merger_reserve(merger *m, size_t n) {
   if (n <= m->cap) return;
   size_t cap = m->cap ? m->cap : 256;
   while (cap < n) cap *= 2;
   if (cap > GIANT) cap = n;     // a giant: there is at most one or two in a text
-  free(m->id); free(m->next);
+  free(m->id); free(m->span);
   m->id = xmalloc(cap * sizeof *m->id);
-  m->next = xmalloc(cap * sizeof *m->next);
+  m->span = xmalloc(cap * sizeof *m->span);
   m->cap = cap;
 }
 
-static void join(merger *m, uint32_t i, int32_t id) {
-  uint32_t after = m->next[m->next[i]];
-  m->id[i] = id;
-  m->next[i] = after;
-  m->next[after - 1] = i;
-}
-
-// The symbol before that at i > 0: it begins at its last byte, or its last byte says where it begins.
-static uint32_t before(const merger *m, uint32_t i) { return m->next[i - 1] == i ? i - 1 : m->next[i - 1]; }
-
 // ---- Short words ----
 
-static void run_short(merger *m, uint32_t n, merge_find *find, const void *ctx) {
-  // the symbols, and the rank of each with its right neighbour
-  uint32_t at[SHORT_WORD], rank[SHORT_WORD] = {MERGE_NONE};
+static size_t run_short(int32_t *id, size_t n, merge_find *find, const void *ctx) {
+  uint32_t rank[SHORT_WORD] = {MERGE_NONE};     // of each symbol with its right neighbour
   int32_t result[SHORT_WORD];
-  size_t count = 0;
-  for (uint32_t i = 0; i < n; i = m->next[i]) at[count++] = i;
 #define LOOK(k) \
-  do { if ((k) + 1 >= count || !find(ctx, m, at[k], at[(k) + 1], &rank[k], &result[k])) rank[k] = MERGE_NONE; } while \
-  (0)
-  for (size_t k = 0; k < count; k++) LOOK(k);
+  do { if ((k) + 1 >= n || !find(ctx, id[k], id[(k) + 1], &rank[k], &result[k])) rank[k] = MERGE_NONE; } while (0)
+  for (size_t k = 0; k < n; k++) LOOK(k);
   for (;;) {
     size_t best = 0;
-    for (size_t k = 1; k < count; k++)
+    for (size_t k = 1; k < n; k++)
       if (rank[k] < rank[best]) best = k;
-    if (rank[best] == MERGE_NONE) return;
-    join(m, at[best], result[best]);
-    count--;
-    for (size_t k = best + 1; k < count; k++) { at[k] = at[k + 1]; rank[k] = rank[k + 1]; result[k] = result[k + 1]; }
+    if (rank[best] == MERGE_NONE) return n;
+    id[best] = result[best];
+    n--;
+    for (size_t k = best + 1; k < n; k++) { id[k] = id[k + 1]; rank[k] = rank[k + 1]; result[k] = result[k + 1]; }
     LOOK(best);
     if (best) LOOK(best - 1);
   }
@@ -143,37 +130,52 @@ static bool dequeue(merger *m, uint32_t *rank, uint32_t *position) {
 static void free_queues(merger *m) {
   for (uint32_t i = 1; i < m->n_queues; i++) { free(m->queue[i].run); free(m->queue[i].stray); }
   free(m->queue); free(m->queue_of); free(m->ready);
-  *m = (merger){.id = m->id, .next = m->next, .cap = m->cap};
+  *m = (merger){.id = m->id, .span = m->span, .cap = m->cap, .known = m->known};
 }
 
-static void run_long(merger *m, uint32_t n, uint32_t n_ranks, merge_find *find, const void *ctx) {
+static void join(merger *m, uint32_t i, int32_t id) {
+  uint32_t j = i + m->span[i], span = (uint32_t)m->span[i] + m->span[j];
+  if (span > UINT16_MAX) die("merge: a token of more than %d symbols", UINT16_MAX);
+  m->id[j] = JOINED;
+  m->id[i] = id;
+  m->span[i] = m->span[i + span - 1] = (uint16_t)span;
+}
+
+static size_t run_long(merger *m, uint32_t n, uint32_t n_ranks, merge_find *find, const void *ctx) {
   if (!m->queue_of) { m->queue_of = xcalloc(n_ranks, sizeof *m->queue_of); m->n_queues = 1; }
+  int32_t *ids = m->id, id;
   uint32_t rank, i, now;
-  int32_t id;
-  for (i = 0; i < n; i = m->next[i]) {
-    if (m->next[i] > i + 1) m->next[m->next[i] - 1] = i;
-    if (m->next[i] < n && find(ctx, m, i, m->next[i], &rank, &id)) enqueue(m, rank, i);
-  }
+  for (i = 0; i < n; i++) m->span[i] = 1;
+  for (i = 0; i + 1 < n; i++)
+    if (find(ctx, ids[i], ids[i + 1], &rank, &id)) enqueue(m, rank, i);
   while (dequeue(m, &rank, &i)) {
     // Out of date if the symbol here was joined to its left neighbour, or if it or its right one has grown since.
-    if (m->id[i] == INT32_MIN || m->next[i] >= n) continue;
-    if (!find(ctx, m, i, m->next[i], &now, &id) || now != rank) continue;
-    m->id[m->next[i]] = INT32_MIN;
+    uint32_t right = i + m->span[i];
+    if (ids[i] == JOINED || right >= n) continue;
+    if (!find(ctx, ids[i], ids[right], &now, &id) || now != rank) continue;
     join(m, i, id);
-    if (m->next[i] < n && find(ctx, m, i, m->next[i], &now, &id)) enqueue(m, now, i);
-    if (i && find(ctx, m, before(m, i), i, &now, &id)) enqueue(m, now, before(m, i));
+    uint32_t after = i + m->span[i], before = i ? i - m->span[i - 1] : 0;
+    if (after < n && find(ctx, id, ids[after], &now, &id)) enqueue(m, now, i);
+    if (i && find(ctx, ids[before], ids[i], &now, &id)) enqueue(m, now, before);
   }
-  if (n > GIANT) free_queues(m);                  // what is put out may need as much
+  if (n > GIANT) {                                // what is put out may need as much
+    free_queues(m);
+    free(m->span);
+    m->span = NULL;
+    m->cap = 0;
+  }
+  size_t left = 0;
+  for (i = 0; i < n; i++) if (ids[i] != JOINED) ids[left++] = ids[i];
+  return left;
 }
 
-void merger_run(merger *m, uint32_t n, size_t n_symbols, uint32_t n_ranks, merge_find *find, const void *ctx) {
-  if (n_symbols < 2 || !n_ranks) return;
-  if (n_symbols <= SHORT_WORD) run_short(m, n, find, ctx);
-  else run_long(m, n, n_ranks, find, ctx);
+size_t merger_run(merger *m, size_t n, uint32_t n_ranks, merge_find *find, const void *ctx) {
+  if (n < 2 || !n_ranks) return n;
+  return n <= SHORT_WORD ? run_short(m->id, n, find, ctx) : run_long(m, (uint32_t)n, n_ranks, find, ctx);
 }
 
 void merger_free(merger *m) {
   free_queues(m);
-  free(m->id); free(m->next);
+  free(m->id); free(m->span); free(m->known);
   *m = (merger){0};
 }

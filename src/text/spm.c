@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NOT_LOOKED_UP (-1)      // a character as it came: whether it is a token is asked at the end
 #define JOINS_BAR 0x2581u       // what a space is among the tokens
-#define PART_BYTES_MAX ((size_t)1 << 28)   // offsets in a chain are 32-bit numbers
+#define PART_BYTES_MAX ((size_t)1 << 28)   // places of symbols are 32-bit numbers
 
 // ---- Ranks from scores ----
 
@@ -43,37 +42,67 @@ void spm_init(spm *s, const vocab *v, bool space_prefix, arena *mem) {
 
 // ---- Encoding ----
 
-struct chain { const spm *s; const char *text; uint32_t n; };
+// A symbol is a token, or else a character as it came: a number below NO_CHARACTER, its code point, or a byte that
+// belongs to no character. Its text follows from that.
+enum { NO_CHARACTER = -2, LONE_BYTES = 0x110000 };
 
-static bool find_pair(const void *ctx, const merger *m, uint32_t i, uint32_t j, uint32_t *rank, int32_t *id) {
-  const struct chain *c = ctx;
-  uint32_t len = m->next[j] - i;
-  if (len > c->s->longest) return false;
-  int32_t found = vocab_find(c->s->v, c->text + i, len);
-  if (found < 0 || !vocab_merges_to(c->s->v, found)) return false;
+static uint32_t code_of(int32_t symbol) { return (uint32_t)(NO_CHARACTER - symbol); }
+
+static text_view text_of(const spm *s, int32_t symbol, char room[4]) {
+  if (symbol >= 0) return s->v->token[symbol];
+  uint32_t code = code_of(symbol);
+  if (code < LONE_BYTES) return (text_view){room, (size_t)utf8_put(code, room)};
+  room[0] = (char)(code - LONE_BYTES);
+  return (text_view){room, 1};
+}
+
+static int32_t token_of(const vocab *v, const char *text, size_t n) {
+  int32_t id = vocab_find(v, text, n);
+  return id >= 0 && vocab_merges_to(v, id) ? id : -1;
+}
+
+static int32_t find_joined(const spm *s, int32_t left, int32_t right) {
+  char a[4], b[4], joined[SPM_MERGED_BYTES_MAX];
+  text_view l = text_of(s, left, a), r = text_of(s, right, b);
+  if (l.n + r.n > s->longest) return -1;
+  memcpy(joined, l.at, l.n);
+  memcpy(joined + l.n, r.at, r.n);
+  return token_of(s->v, joined, l.n + r.n);
+}
+
+// What pairs of symbols make, of those that were met last: a text that is one word asks for few of them again and
+// again, and hashing what they make costs up to a thousand bytes each time.
+enum { KNOWN_BITS = 15, KNOWN_FROM = 1000 };
+typedef struct known { int32_t left, right, id; bool used; } known;
+
+struct merging { const spm *s; known *known; };
+
+static bool find_pair(const void *ctx, int32_t left, int32_t right, uint32_t *rank, int32_t *id) {
+  const struct merging *m = ctx;
+  uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+  known *k = m->known ? &m->known[key * 0x9E3779B97F4A7C15u >> (64 - KNOWN_BITS)] : NULL;
+  bool there = k && k->used && k->left == left && k->right == right;
+  int32_t found = there ? k->id : find_joined(m->s, left, right);
+  if (k && !there) *k = (known){left, right, found, true};
+  if (found < 0) return false;
   *id = found;
-  *rank = c->s->rank[found];
+  *rank = m->s->rank[found];
   return true;
 }
 
-// Writes the text with its spaces as they are in the vocabulary and sets the chain up: one symbol for each character,
-// one for each byte that belongs to none.  Returns the number of symbols.
-static size_t set_up(merger *m, const char *text, size_t n, bool prefix, char *out, size_t *n_out) {
-  size_t at = 0, symbols = 0;
-  for (size_t i = 0; i < n || prefix;) {
-    int len = prefix ? 1 : utf8_next(text + i, n - i);
-    if (len <= 0) len = 1;
-    bool space = prefix || text[i] == ' ';
-    size_t wide = space ? 3 : (size_t)len;
-    memcpy(out + at, space ? SPM_SPACE : text + i, wide);
-    m->id[at] = NOT_LOOKED_UP;
-    m->next[at] = (uint32_t)(at + wide);
-    at += wide;
-    symbols++;
-    if (prefix) prefix = false;
-    else i += (size_t)len;
+// One symbol for each character, a space's as it is in the vocabulary, one for each byte that belongs to none. Returns
+// their number.
+static size_t set_up(merger *m, const char *text, size_t n, bool prefix) {
+  size_t symbols = 0;
+  if (prefix) m->id[symbols++] = NO_CHARACTER - (int32_t)JOINS_BAR;
+  for (size_t i = 0; i < n;) {
+    int len = utf8_next(text + i, n - i);
+    uint32_t code = JOINS_BAR;
+    if (len <= 0) code = LONE_BYTES + (uint32_t)(unsigned char)text[i];
+    else if (text[i] != ' ') code = utf8_code_point(text + i, len);
+    m->id[symbols++] = NO_CHARACTER - (int32_t)code;
+    i += len > 0 ? (size_t)len : 1;
   }
-  *n_out = at;
   return symbols;
 }
 
@@ -91,61 +120,57 @@ static int put_bytes(const spm *s, const char *text, size_t n, token_list *out, 
   return 0;
 }
 
-static int put_symbol(const spm *s, const merger *m, uint32_t i, const char *text, token_list *out, error *err) {
-  size_t len = m->next[i] - i;
-  int32_t id = m->id[i];
-  if (id == NOT_LOOKED_UP) {
-    id = vocab_find(s->v, text + i, len);
-    if (id >= 0 && !vocab_merges_to(s->v, id)) id = -1;
-  }
+static int put_symbol(const spm *s, int32_t symbol, token_list *out, error *err) {
+  char room[4];
+  text_view t = text_of(s, symbol, room);
+  int32_t id = symbol >= 0 ? symbol : token_of(s->v, t.at, t.n);
   if (id >= 0) { vec_push(out, id); return 0; }
   // A vocabulary without "▁" itself: a plain space decodes rightly.
-  if (len == 3 && !memcmp(text + i, SPM_SPACE, 3)) return put_bytes(s, " ", 1, out, err);
-  return put_bytes(s, text + i, len, out, err);
+  if (code_of(symbol) == JOINS_BAR) return put_bytes(s, " ", 1, out, err);
+  return put_bytes(s, t.at, t.n, out, err);
 }
 
 // A part that nothing is merged across the ends of.
-static int encode_part(const spm *s, merger *m, word_cache *words, const char *text, size_t n, bool prefix, str *chain,
+static int encode_part(const spm *s, merger *m, word_cache *words, const char *text, size_t n, bool prefix,
                        token_list *out, error *err) {
-  word_entry *known = prefix ? NULL : word_cache_slot(words, text, n);
-  if (word_cache_get(known, text, n, out)) return 0;
+  word_entry *cached = prefix ? NULL : word_cache_slot(words, text, n);
+  if (word_cache_get(cached, text, n, out)) return 0;
   if (n > PART_BYTES_MAX)
     return error_set(err, "%zu bytes of text that must be merged as a whole are too long (the limit is %zu)", n,
                      PART_BYTES_MAX);
-  size_t spaces = prefix, at = 0, room, before = out->n;
-  for (size_t i = 0; i < n; i++) spaces += text[i] == ' ';
-  room = n + 2 * spaces + 1;
-  merger_reserve(m, room);
-  if (chain->cap < room) { chain->cap = 2 * room; chain->at = xrealloc(chain->at, chain->cap); }
-  size_t symbols = set_up(m, text, n, prefix, chain->at, &at);
-  struct chain c = {s, chain->at, (uint32_t)at};
-  merger_run(m, (uint32_t)at, symbols, s->n_ranks, find_pair, &c);
-  for (uint32_t i = 0; i < at; i = m->next[i])
-    if (put_symbol(s, m, i, chain->at, out, err)) return -1;
-  word_cache_put(known, text, n, out, before);
+  size_t before = out->n;
+  merger_reserve(m, n + 1);
+  size_t symbols = set_up(m, text, n, prefix);
+  if ((words->at || symbols > KNOWN_FROM) && !m->known) m->known = xcalloc((size_t)1 << KNOWN_BITS, sizeof(known));
+  symbols = merger_run(m, symbols, s->n_ranks, find_pair, &(struct merging){s, m->known});
+  // of a giant at once: growing by doubling needs half as much again while it moves
+  if (symbols > out->cap - out->n && symbols > KNOWN_FROM) {
+    out->cap = out->n + symbols;
+    out->at = xrealloc(out->at, out->cap * sizeof *out->at);
+  }
+  for (size_t i = 0; i < symbols; i++) if (put_symbol(s, m->id[i], out, err)) return -1;
+  word_cache_put(cached, text, n, out, before);
   return 0;
 }
 
 int spm_encode(const spm *s, merger *m, word_cache *words, const char *text, size_t n, bool first, bool open,
                size_t *settled, token_list *out, error *err) {
   bool prefix = first && s->space_prefix;
-  str chain = {0};
   size_t from = 0, length;
   uint32_t left = 0;
   int bad = 0;
   for (size_t i = 0; i < n && !bad; i += length) {
     uint32_t symbol = joins_symbol(text + i, n - i, &length), right = symbol == ' ' ? JOINS_BAR : symbol;
     if (i > from && !joins_may(&s->joins, left, right)) {
-      bad = encode_part(s, m, words, text + from, i - from, prefix && !from, &chain, out, err);
+      bad = encode_part(s, m, words, text + from, i - from, prefix && !from, out, err);
       from = i;
     }
     left = right;
   }
   if (!bad && !open && from < n) {
-    bad = encode_part(s, m, words, text + from, n - from, prefix && !from, &chain, out, err);
+    bad = encode_part(s, m, words, text + from, n - from, prefix && !from, out, err);
     from = n;
   }
   *settled = from;
-  str_free(&chain);
   return bad;
 }

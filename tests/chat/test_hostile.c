@@ -92,10 +92,51 @@ static size_t one_word(size_t n, bool mixed) {
 static size_t one_letter(size_t n) { return one_word(n, false); }
 static size_t many_letters(size_t n) { return one_word(n, true); }
 
+// n times what is given, with tokens of 1, 2, .. most of them, of which longer ones are better or worse; without any
+// other token that merges where most is 0.
+static size_t one_run(size_t n, const char *what, int most, int better) {
+  small s;
+  str text = {0};
+  size_t length = strlen(what);
+  small_init(&s, "llama", NULL);
+  small_bytes_spm(&s);
+  for (int k = 0; k < most; k++) {
+    str_addn(&text, *what == ' ' ? SPM_SPACE : what, *what == ' ' ? 3 : length);
+    small_addn(&s, text.at, text.n, TOKEN_NORMAL, (float)(better * k));
+  }
+  if (!most) small_add(&s, "abcabc", TOKEN_NORMAL, 0), small_add(&s, "bca", TOKEN_NORMAL, 0);
+  tokenizer *t = small_make(&s);
+  int32_t *ids;
+  size_t n_ids;
+  str_free(&text);
+  for (size_t i = 0; i < n; i++) str_addn(&text, what, length);
+  assert_int_equal(tokenizer_encode(t, text.at, text.n, false, false, &ids, &n_ids, NULL), 0);
+  assert_true(n_ids >= n / 1024 && n_ids <= length * n + 1);
+  return length * n;
+}
+// each merge makes one more of a thousand bytes
+static size_t one_more_each_time(size_t n) { return one_run(n, "a", 1000, 1); }
+static size_t pairs_of_runs(size_t n) { return one_run(n, "a", 1000, -1); }
+static size_t spaces(size_t n) { return one_run(n, " ", 64, -1); }            // each three bytes as it is merged
+static size_t that_stay(size_t n) { return one_run(n, "abc", 0, 0) / 3 * 3; }
+
+// The rule for all of these: 2 seconds for 10 MB.
+static void takes_two_seconds(const char *what, job *work, size_t n) {
+  struct cost c = run(work, n);
+  for (int i = 1; i < TRIES && c.seconds > 2; i++) c = run(work, n);
+  print_message("%-28s %8.1f KB %6.2f s\n", what, (double)c.input / 1e3, c.seconds);
+  if (!getenv("WEFT_SANITIZED") && c.seconds > 2) fail_msg("%s: %.2f s for %zu bytes", what, c.seconds, c.input);
+}
+
 static void test_one_word(void **state) {
   (void)state;
   grows_evenly("a letter, again and again", one_letter, 3500000);
   grows_evenly("letters without a space", many_letters, 2500000);
+  grows_evenly("one more each time", one_more_each_time, 5000000);
+  grows_evenly("runs of a letter", pairs_of_runs, 5000000);
+  grows_evenly("spaces", spaces, 5000000);
+  grows_evenly("letters that stay", that_stay, 1600000);
+  takes_two_seconds("one more each time", one_more_each_time, 10000000);
 }
 
 // ---- vocabularies ---------------------------------------------------------------------------------------------------
