@@ -119,6 +119,8 @@ uint64_t weft_file_tensor_bytes(const weft_file *f);           /* bytes of all t
 /* Whether weft_model_open can run this file as far as its contents decide (memory is another matter): 0, or -1 and why
  * not, naming the architecture that is not known, or the key or tensor that does not fit.  No weight is read. */
 int weft_file_can_run(const weft_file *f, weft_error *err);
+/* The number of the block by which the model guesses for itself; -1: it has none, or cannot run. */
+int weft_file_mtp(const weft_file *f);
 /* Files are mapped.  Reading one that is cut while it is open, or whose disk fails, gives zeros (the library handles
  * SIGBUS for its own mappings and hands on any other); whatever reads it and has a weft_error says so.  For what has
  * none: 0, or -1 if the file is no longer whole. */
@@ -255,6 +257,7 @@ typedef struct weft_options {
   const char *key_cache,
     *value_cache; /* how keys and values lie in the KV cache: "f16", "f32", "bf16", "q8_0" or "q4_0"; NULL: "f16" */
   bool exact;                /* activations stay 32-bit floats: slower, and closer to plain arithmetic */
+  bool mtp;                  /* the file's own block for guesses, where it has one, is there */
   /* "loading" or "compiling", 0..1; may be NULL.  Called while the model opens, and from weft_decode when that has
    * something to compile: progress_ctx must live as long as the model. */
   void (*progress)(void *ctx, const char *what, double fraction);

@@ -131,6 +131,8 @@ static void show(struct out *o, const weft_file *f, bool full) {
   weft_error why;
   if (weft_file_can_run(f, &why)) out_addf(o, "\ncannot run: %s\n", one_line(o, &line, why.text));
   else out_addf(o, "\ncan run\n");
+  if (weft_file_mtp(f) >= 0)
+    out_addf(o, "guesses further tokens (MTP) by block %d, where that pays\n", weft_file_mtp(f));
   str_free(&line);
   weft_free(summary);
   show_metadata(o, f, full);
@@ -278,6 +280,9 @@ static void show_json(struct out *o, const weft_file *f) {
   member(j, "why_not");
   if (runs) out_addf(o, "null");
   else text_json(j, why.text, strlen(why.text));
+  member(j, "mtp_block");
+  if (weft_file_mtp(f) >= 0) out_addf(o, "%d", weft_file_mtp(f));
+  else out_addf(o, "null");
   member(j, "metadata");
   open_json(j, '{');
   for (size_t i = 0; i < weft_file_n_keys(f); i++) { member(j, weft_file_key(f, i)); value_json(j, f, i); }

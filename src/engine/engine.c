@@ -51,9 +51,14 @@ enum plan_kind {
   PLAN_SUMS,
   PLAN_HIDDEN,
   PLAN_BRIEF,
+  PLAN_MTP,
   PLAN_COUNT
 };
-static const struct plan_row { enum model_logits logits; int tokens, rows; bool apart, sums; } plan_rows[PLAN_COUNT] = {
+static const struct plan_row {
+  enum model_logits logits;
+  int tokens, rows;
+  bool apart, sums, mtp;
+} plan_rows[PLAN_COUNT] = {
   [PLAN_ONE] = {.logits = LOGITS_LAST, .tokens = 1},
   [PLAN_MANY] = {.logits = LOGITS_NONE},
   [PLAN_ROWS] = {.logits = LOGITS_ALL},
@@ -65,6 +70,7 @@ static const struct plan_row { enum model_logits logits; int tokens, rows; bool 
   [PLAN_SUMS] = {.logits = LOGITS_NONE, .sums = true},
   [PLAN_HIDDEN] = {.logits = LOGITS_HIDDEN},
   [PLAN_BRIEF] = {.logits = LOGITS_HIDDEN, .tokens = DEFAULT_CHUNK},
+  [PLAN_MTP] = {.logits = LOGITS_LAST, .tokens = 1, .mtp = true},
 };
 
 typedef struct stage { graph *g; schedule s; plan *p; } stage;
@@ -263,6 +269,7 @@ static uop *make_graph(const engine *e, const struct place *at, enum plan_kind k
                     .rows = r->rows,
                     .logits = r->logits,
                     .sums = r->sums,
+                    .mtp = r->mtp,
                     .exact = e->o.exact,
                     .layers = {at->from, at->to}};
   uop *sink = model_graph(e->m, g, &of);
@@ -327,7 +334,7 @@ static int need_at(engine *e, int place, enum plan_kind kind, error *err) {
                                  .progress = compiling,
                                  .stream = stream,
                                  .filled = filled,
-                                 .prompt = kind != PLAN_ONE && !plan_rows[kind].apart,
+                                 .prompt = plan_rows[kind].tokens != 1 && !plan_rows[kind].apart,
                                  .flushes = true},
                  &st->p, err))
     return -1;
@@ -349,7 +356,8 @@ static int need(engine *e, enum plan_kind kind, error *err) {
 static int open_weights(engine *e, laid *l, error *err) {
   for (int i = 0; i < e->places.n; i++) {
     const struct place *at = &e->places.at[i];
-    if (at->d->target.has_streams && weights_open(&l->w[i], e->file, at->d, at->from, at->to, err)) return -1;
+    int to = at->to == model_n_layer(e->m) ? model_n_blocks(e->m) : at->to;
+    if (at->d->target.has_streams && weights_open(&l->w[i], e->file, at->d, at->from, to, err)) return -1;
   }
   return 0;
 }
@@ -358,6 +366,7 @@ static int start(engine *e, const char *path, error *err) {
   if (gguf_open(path, &e->file, err)) return -1;
   for (size_t i = 0; i < e->o.n_settings; i++) if (gguf_set_text(e->file, e->o.settings[i], err)) return -1;
   if (model_open(e->file, e->o.kv, &e->m, err) || tokenizer_from_gguf(e->file, &e->tok, err)) return -1;
+  if (!e->o.mtp) model_drop_mtp(e->m);
   for (size_t i = 0; i < e->o.n_adapters; i++)
     if (model_adapt(e->m, e->o.adapters[i].path, e->o.adapters[i].scale, err)) return -1;
   engine_progress(e, "loading", 0.3);
@@ -370,7 +379,9 @@ static int start(engine *e, const char *path, error *err) {
   if (model_block(e->m)) e->chunk = min_i64(e->chunk, model_block(e->m));
   e->room = (int64_t)round_up((size_t)e->chunk, CHUNK_STEP);
   if (!e->o.n_ctx) fit_context(e);
-  if (open_devices(e, err) || reserve(e, err)) return -1;
+  if (open_devices(e, err)) return -1;
+  if (e->places.n > 1) model_drop_mtp(e->m);
+  if (reserve(e, err)) return -1;
   device *first = e->places.at[0].d;
   if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING) machine_learn(first);
   e->now->layouts = layouts_known(first, e->file);
@@ -642,6 +653,21 @@ int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **
   if (logits) *logits = e->ask.ended ? NULL : e->logits;
   return e->ask.ended;
 }
+
+bool engine_has_mtp(const engine *e) { return model_has_mtp(e->m); }
+
+int engine_predict(engine *e, sequence *q, int32_t id, int pos, const float **logits, error *err) {
+  if (!q) q = e->own;
+  if (pos < 0 || pos >= e->n_ctx || id < 0 || id >= model_n_vocab(e->m)) die("engine_predict: token %d at %d", id, pos);
+  if (need(e, PLAN_MTP, err) || sequence_hold(q, pos, pos + 1, err)) return -1;
+  choose(e, q);
+  e->ids[0] = id;
+  run(e, PLAN_MTP, &(plan_var){"pos", pos}, 1);
+  *logits = e->logits;
+  return sound(e, err);
+}
+
+int engine_need_mtp(engine *e, error *err) { return need(e, PLAN_MTP, err); }
 
 // --- steps of several sequences -------------------------------------------------------------------------------------
 

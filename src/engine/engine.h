@@ -29,6 +29,7 @@ struct engine_options {
   size_t n_adapters;
   model_kv kv;            // how keys and values lie in the cache
   bool exact;             // activations stay f32: no integer dot products
+  bool mtp;               // the block that predicts a further token is there, where the file has it: see engine_predict
   void (*progress)(void *ctx, const char *what, double fraction);   // may be NULL; what: "loading", "compiling"; 0..1
   void *progress_ctx;
 };
@@ -84,6 +85,13 @@ typedef bool engine_row(void *ctx, size_t i, const float *logits);
 struct sequence;                                     // NULL: that of callers who have none
 int engine_eval_rows(engine *e, struct sequence *q, const int32_t *ids, size_t n, int pos, size_t first,
                      engine_row *row, void *ctx, error *err);
+
+// The model's own guess at what comes after token id, which stands at pos behind what a sequence holds (NULL: that of
+// callers who have none); for the next one, of what it says, at pos + 1, and so on. Nothing that counts changes: the
+// sequence does not hold the token then. *logits: valid until the next call. Not on two devices.
+bool engine_has_mtp(const engine *e);
+int engine_need_mtp(engine *e, error *err);          // its plan, which is otherwise made when it is first needed
+int engine_predict(engine *e, struct sequence *q, int32_t id, int pos, const float **logits, error *err);
 
 // Sequences (caches.h) over one model: their pages lie in the same caches. A step evaluates the tokens of n parts, each
 // of another sequence, behind what that holds: pieces of prompts one after another, the last tokens of all of them in

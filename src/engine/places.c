@@ -21,6 +21,7 @@ int places_layer_of(const gguf_tensor *t) {
 uint64_t places_bytes(const gguf *file, const model *m, int from, int to, int64_t positions) {
   uint64_t sum = 0;
   bool tied = true, head = to == model_n_layer(m);
+  if (head) to = model_n_blocks(m);
   for (size_t i = 0; i < gguf_n_tensors(file); i++) tied &= strcmp(gguf_tensor_at(file, i)->name, "output.weight") != 0;
   for (size_t i = 0; i < gguf_n_tensors(file); i++) {
     const gguf_tensor *t = gguf_tensor_at(file, i);

@@ -217,6 +217,14 @@ int weft_file_can_run(const weft_file *f, weft_error *err) {
   return failed ? fail_cut(f->g, err, &e) : 0;
 }
 
+int weft_file_mtp(const weft_file *f) {
+  model *m = NULL;
+  if (model_open(f->g, (model_kv){0}, &m, NULL)) return -1;
+  int at = model_has_mtp(m) ? model_n_layer(m) : -1;
+  model_close(m);
+  return at;
+}
+
 int weft_file_check(const weft_file *f, weft_error *err) {
   error e = {0};
   return gguf_check_size(f->g, &e) ? fail(err, &e) : 0;
@@ -485,6 +493,7 @@ int weft_model_open(const char *path, const weft_options *opt, weft_model **out,
                               .chunk = o.chunk,
                               .gpu_layers = o.gpu_layers,
                               .exact = o.exact,
+                              .mtp = o.mtp,
                               .no_repack = o.no_repack,
                               .progress = o.progress,
                               .progress_ctx = o.progress_ctx};

@@ -114,16 +114,6 @@ static int all_moe(loader *l, layer *y) {
   return 0;
 }
 
-// Blocks behind the last one predict further tokens: they are left out.
-static int without_mtp(loader *l) {
-  int more, of;
-  if (key_count_or(l, "nextn_predict_layers", 0, 0, (uint32_t)l->m->n_layer - 1, &more)) return -1;
-  l->m->n_layer -= more;
-  for (size_t i = 0; more && i < gguf_n_tensors(l->f); i++)
-    l->claimed[i] |= sscanf(gguf_tensor_at(l->f, i)->name, "blk.%d.", &of) == 1 && of >= l->m->n_layer;
-  return 0;
-}
-
 static int dense_first(loader *l, layer *y) {
   int dense;
   if (key_count_or(l, "leading_dense_block_count", 0, 0, MODEL_MAX_LAYERS, &dense)) return -1;
@@ -168,7 +158,7 @@ static int warmer(loader *l) {
          key_count_or(l, "attention.temperature_length", 0, 0, 1u << 30, &l->m->temperature_length) ? -1 : 0;
 }
 
-static int deepseek2(loader *l) { return without_mtp(l) || warmer(l) ? -1 : 0; }
+static int deepseek2(loader *l) { return mtp_find(l) || warmer(l) ? -1 : 0; }
 
 static int latent_layer(loader *l, layer *y) {
   (void)l;
@@ -178,7 +168,7 @@ static int latent_layer(loader *l, layer *y) {
 
 // A token reads the best so many positions before it: indexer.c.
 static int sparse(loader *l) {
-  return key_count(l, "attention.indexer.top_k", 1, 1u << 30, &l->m->top_k) || without_mtp(l) ? -1 : 0;
+  return key_count(l, "attention.indexer.top_k", 1, 1u << 30, &l->m->top_k) || mtp_find(l) ? -1 : 0;
 }
 
 // Layers without an indexer of their own go by what the last one before them has chosen.
@@ -351,7 +341,7 @@ static int jamba_layer(loader *l, layer *y) {
 static int step35(loader *l) {
   l->m->base_swa = 10000;
   l->m->half_turns = true;
-  return without_mtp(l);
+  return mtp_find(l);
 }
 
 static int step35_layer(loader *l, layer *y) {
@@ -364,7 +354,7 @@ static int step35_layer(loader *l, layer *y) {
 
 static int mimo2(loader *l) {
   l->m->base_swa = 10000;
-  return without_mtp(l) || key_number_or(l, "attention.value_scale", 1, -1e3, 1e3, &l->m->value_scale) ? -1 : 0;
+  return mtp_find(l) || key_number_or(l, "attention.value_scale", 1, -1e3, 1e3, &l->m->value_scale) ? -1 : 0;
 }
 
 static int mimo2_layer(loader *l, layer *y) {
@@ -623,10 +613,10 @@ static const arch table[] = {
   {.name = "qwen3next",
    .flags = QWEN3NEXT | ARCH_DELTA_NEIGHBOURS,
    .has = HAS_SHARED_GATE,
-   .keys = without_mtp,
+   .keys = mtp_find,
    .layer = qwen3next_layer},
-  {.name = "qwen35", .flags = QWEN3NEXT, .keys = without_mtp, .layer = qwen3next_layer},
-  {.name = "qwen35moe", .flags = QWEN3NEXT, .has = HAS_SHARED_GATE, .keys = without_mtp, .layer = qwen3next_layer},
+  {.name = "qwen35", .flags = QWEN3NEXT, .keys = mtp_find, .layer = qwen3next_layer},
+  {.name = "qwen35moe", .flags = QWEN3NEXT, .has = HAS_SHARED_GATE, .keys = mtp_find, .layer = qwen3next_layer},
   {.name = "phi3", .flags = ARCH_NEOX, .period = PERIOD_ALL},
   {.name = "gemma", .flags = ARCH_NEOX, .act = ACT_GELU, .keys = gemma},
   {.name = "gemma2", .flags = GEMMA2, .act = ACT_GELU, .period = 2, .keys = gemma2},
@@ -642,13 +632,13 @@ static const arch table[] = {
    .act = ACT_GELU,
    .period = PERIOD_ALL},
   {.name = "gpt2", .flags = ARCH_LAYER_NORM | ARCH_PLAIN_FFN | ARCH_POSITIONS, .has = HAS_BIASES, .act = ACT_GELU},
-  {.name = "deepseek2", .keys = deepseek2, .layer = deepseek2_layer},
+  {.name = "deepseek2", .has = HAS_MTP, .keys = deepseek2, .layer = deepseek2_layer},
   {.name = "qwen2moe", .flags = ARCH_NEOX, .has = HAS_HEAD | HAS_QKV_BIAS | HAS_SHARED_GATE, .layer = plain_moe},
   {.name = "qwen3moe", .flags = ARCH_NEOX | ARCH_QK_NORM, .layer = all_moe},
   {.name = "glm4moe",
    .flags = ARCH_NEOX | ARCH_QK_NORM_MAYBE | ARCH_FFN_NORM_LATE | ARCH_SECTIONS,
-   .has = HAS_QKV_BIAS_MAYBE | HAS_PROBS_BIAS,
-   .keys = without_mtp,
+   .has = HAS_QKV_BIAS_MAYBE | HAS_PROBS_BIAS | HAS_MTP,
+   .keys = mtp_find,
    .layer = glm4moe},
   {.name = "gpt-oss",
    .flags = ARCH_NEOX | ARCH_SINKS | ARCH_FFN_NORM_LATE,
@@ -674,7 +664,7 @@ static const arch table[] = {
   {.name = "exaone4",
    .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_NO_PRE_NORMS | ARCH_POST_NORMS | ARCH_GLOBAL_NO_ROPE,
    .period = 4},
-  {.name = "glm4", .flags = ARCH_POST_NORMS | ARCH_SECTIONS, .keys = without_mtp},
+  {.name = "glm4", .flags = ARCH_POST_NORMS | ARCH_SECTIONS, .has = HAS_MTP, .keys = mtp_find},
   {.name = "chatglm"},
   {.name = "openelm", .flags = ARCH_NEOX | ARCH_QK_NORM},
   {.name = "command-r", .flags = ARCH_LAYER_NORM | ARCH_PARALLEL | ARCH_QK_NORM_EACH, .layer = one_norm},
@@ -712,13 +702,13 @@ static const arch table[] = {
   {.name = "bailingmoe2",
    .flags = ARCH_NEOX | ARCH_QK_NORM,
    .has = HAS_HEAD,
-   .keys = without_mtp,
+   .keys = mtp_find,
    .layer = dense_first},
   {.name = "exaone-moe",
    .flags = ARCH_NEOX | ARCH_QK_NORM | ARCH_GLOBAL_NO_ROPE,
    .has = HAS_HEAD,
    .period = 4,
-   .keys = without_mtp,
+   .keys = mtp_find,
    .layer = dense_first},
   {.name = "orion", .flags = ARCH_NEOX | ARCH_LAYER_NORM, .has = HAS_HEAD | HAS_NORM_BIAS},
   {.name = "xverse", .has = HAS_HEAD},
@@ -761,12 +751,12 @@ static const arch table[] = {
    .period = PERIOD_LISTED,
    .keys = granite,
    .layer = granite_swa_layer},
-  {.name = "cohere2moe", .flags = COHERE2MOE, .period = 4, .keys = without_mtp, .layer = cohere2moe_layer},
+  {.name = "cohere2moe", .flags = COHERE2MOE, .period = 4, .keys = mtp_find, .layer = cohere2moe_layer},
   {.name = "nemotron_h_moe",
    .flags = ARCH_PLAIN_FFN,
    .has = HAS_PROBS_BIAS,
    .act = ACT_RELU2,
-   .keys = without_mtp,
+   .keys = mtp_find,
    .layer = nemotron_h_moe_layer},
   {.name = "smallthinker",
    .flags = ARCH_NEOX | ARCH_EARLY_ROUTER | ARCH_GLOBAL_FIRST | ARCH_GLOBAL_NO_ROPE,
@@ -789,7 +779,7 @@ static const arch table[] = {
   {.name = "bailingmoe3",
    .flags = ARCH_OUT_GATE,
    .has = HAS_PROBS_BIAS,
-   .keys = without_mtp,
+   .keys = mtp_find,
    .layer = bailingmoe3_layer},
   {.name = "rwkv7",
    .flags = ARCH_LAYER_NORM | ARCH_EMBD_NORM,

@@ -165,8 +165,8 @@ static int describe_layers(loader *l) {
   if (key_count_or(l, "attention.key_length", (uint32_t)m->n_embd / most, 2, 1 << 14, &head_dim) ||
       key_count_or(l, "attention.value_length", (uint32_t)head_dim, 1, 1 << 14, &v_dim)) return -1;
   unsigned f = m->arch->flags;
-  m->layers = xcalloc((size_t)m->n_layer, sizeof *m->layers);
-  for (int i = 0; i < m->n_layer; i++) {
+  m->layers = xcalloc((size_t)model_n_blocks(m), sizeof *m->layers);
+  for (int i = 0; i < model_n_blocks(m); i++) {
     layer *y = &m->layers[i];
     *y = (layer){.index = i,
                  .mixer = m->arch->encoder ? &part_encoder_attention : &part_attention,
@@ -214,10 +214,10 @@ static bool same_parts(const model *m, const layer *a, const layer *b) {
 // tensors come with their types.
 static int check_alike(loader *l) {
   const model *m = l->m;
-  for (int i = 1; i < m->n_layer; i++) {
+  for (int i = 1; i < model_n_blocks(m); i++) {
     const layer *y = &m->layers[i], *before = NULL;
     for (int j = i - 1; j >= 0 && !before; j--) if (same_parts(m, &m->layers[j], y)) before = &m->layers[j];
-    for (int id = 0; before && id < W_COUNT; id++) {
+    for (int id = 0; before && id < W_NEXTN_EH_PROJ; id++) {        // what follows only one block has
       const tensor_ref *a = &before->w[id], *b = &y->w[id];
       bool weights = !a->weight != !b->weight;
       if (!weights && !a->bias == !b->bias) continue;
@@ -260,8 +260,9 @@ static int load(loader *l) {
   l->m->arch = arch_find(a.at, a.n);
   if (!l->m->arch) return unknown(l, a);
   if (load_keys(l) || describe_layers(l) || load_ends(l)) return -1;
-  for (int i = 0; i < l->m->n_layer; i++) if (load_layer(l, &l->m->layers[i])) return -1;
-  return per_layer_load(l) || altup_load(l) || check_claimed(l) || check_keys(l) || check_alike(l) ? -1 : 0;
+  for (int i = 0; i < model_n_blocks(l->m); i++) if (load_layer(l, &l->m->layers[i])) return -1;
+  if (mtp_load(l) || per_layer_load(l) || altup_load(l)) return -1;
+  return check_claimed(l) || check_keys(l) || check_alike(l) ? -1 : 0;
 }
 
 static int open_with(const gguf *file, model_kv kv, const char **uses, model **out, error *err) {
@@ -300,9 +301,10 @@ void model_close(model *m) {
 }
 
 int model_n_layer(const model *m) { return m->n_layer; }
+int model_n_blocks(const model *m) { return m->n_layer + m->mtp; }
 int model_most_heads(const model *m) {
   int most = 0;
-  for (int i = 0; i < m->n_layer; i++) if (m->layers[i].n_head > most) most = m->layers[i].n_head;
+  for (int i = 0; i < model_n_blocks(m); i++) if (m->layers[i].n_head > most) most = m->layers[i].n_head;
   return most;
 }
 int model_n_stream(const model *m) { return m->n_embd; }
@@ -326,7 +328,7 @@ bool model_can_cut(const model *m, int at) {
 
 int model_state_layer(const model *m, int i) {
   int of = 0;
-  for (int y = 0; y < m->n_layer; y++) if (m->layers[y].state >= 0 && m->layers[y].state <= i) of = y;
+  for (int y = 0; y < model_n_blocks(m); y++) if (m->layers[y].state >= 0 && m->layers[y].state <= i) of = y;
   return of;
 }
 bool model_is_recurrent(const model *m) { return m->recurrent; }

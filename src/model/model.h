@@ -23,6 +23,11 @@ void model_key_uses(const gguf *file, const char **uses);
 int model_n_layer(const model *m);
 // Whether what layers from `at` on need of those before is what flows from one to the next, and nothing else.
 bool model_can_cut(const model *m, int at);
+// Blocks with tensors of their own: layers, and behind them the one that predicts a further token, if it is there.
+int model_n_blocks(const model *m);
+// Whether the file has such a block, and it is computed (mtp.c): then every graph keeps what it needs of each token.
+bool model_has_mtp(const model *m);
+void model_drop_mtp(model *m);                                 // before a graph is made: it is left out
 int model_most_heads(const model *m);                          // of a layer's attention
 int model_n_stream(const model *m);                            // elements of what flows, for each token
 int model_n_vocab(const model *m);
@@ -114,6 +119,8 @@ typedef struct model_shape {
               // tokens in BUF_SUMS + 2 t (F32, ne0); of experts' for each of them (F32, ne2 x ne0), and how many tokens
               // chose it in the buffer after that (F32, ne2)
   bool exact;                // nothing is rounded but what is stored in caches
+  bool mtp;    // of one token, chunk 1: only the block that predicts the token after it, from what graphs have left at
+               // the position before `pos`. What it would be given at the next position lies at `pos` then
   // Only layers from .. to - 1 (to 0: to the last one), so that several graphs are a model: the first embeds the tokens
   // and the last one has the logits. What flows in and out is in BUF_STREAM. See model_can_cut.
   struct { int from, to; } layers;

@@ -87,7 +87,7 @@ static tensor *finished(const build *b, const layer *y, tensor *x, enum tensor_i
 
 // What flows from layer to layer is stored, whatever that costs: sums over it then have one form for one token and for
 // many.
-static tensor *through(build *b, const layer *y, tensor *x) {
+tensor *through(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   tensor *in = x;
   b->router_in = b->m->arch->flags & ARCH_EARLY_ROUTER ? x : NULL;
@@ -120,22 +120,46 @@ static tensor *hidden_of(const build *b, tensor *x) {
   return t_assign(g, t_slice(g, rows, 0, uop_idx(g, 0), b->T), x);
 }
 
-// The head, and where its logits are stored.
-static tensor *logits_of(const build *b, tensor *x) {
+// Of the tokens whose logits are wanted: how many there are, where not all or the last one are.
+static uop *n_wanted(const build *b) { return b->s->rows ? uop_var(b->g, "rows", 1, b->s->rows) : b->T; }
+
+static tensor *wanted(const build *b, tensor *x) {
+  graph *g = b->g;
+  if (b->s->logits != LOGITS_ALL) return t_slice(g, x, 0, idx_sub(g, b->T, uop_idx(g, 1)), uop_idx(g, 1));
+  return b->s->rows ? t_slice(g, x, 0, uop_idx(g, 0), n_wanted(b)) : x;
+}
+
+enum tensor_id head_of(const model *m) { return m->w[W_OUTPUT].weight ? W_OUTPUT : W_TOKEN_EMBD; }
+
+tensor *logits_of(const build *b, const layer *y, enum tensor_id head, tensor *x) {
   graph *g = b->g;
   const model *m = b->m;
   bool all = b->s->logits == LOGITS_ALL;
-  enum tensor_id head = m->w[W_OUTPUT].weight ? W_OUTPUT : W_TOKEN_EMBD;
-  uop *n = b->s->rows ? uop_var(g, "rows", 1, b->s->rows) : b->T;
-  if (!all) x = t_slice(g, x, 0, idx_sub(g, b->T, uop_idx(g, 1)), uop_idx(g, 1));
-  else if (b->s->rows) x = t_slice(g, x, 0, uop_idx(g, 0), n);
-  tensor *logits = linear(b, NULL, head, norm(b, NULL, m->output_norm, altup_leave(b, x)));
+  tensor *logits = linear(b, y, head, x);
   if (!all) logits = t_reshape_i(g, logits, 1, (int64_t[]){m->n_vocab});
   logits = soft_cap(b, scaled(b, logits, m->logit_scale), m->logit_cap);
   if (!all) return t_assign(g, t_buffer(g, model_buffer_id(m->file, BUF_LOGITS), DT_F32, m->n_vocab), logits);
   tensor *rows = t_reshape_i(g, t_buffer(g, model_buffer_id(m->file, BUF_ROWS), DT_F32, b->s->chunk * m->n_vocab), 2,
                              (int64_t[]){b->s->chunk, m->n_vocab});
-  return t_assign(g, t_slice(g, rows, 0, uop_idx(g, 0), n), logits);
+  return t_assign(g, t_slice(g, rows, 0, uop_idx(g, 0), n_wanted(b)), logits);
+}
+
+// What the graph is for, made of what leaves the last layer.
+static void finish(build *b, tensor *x) {
+  const model *m = b->m;
+  if (m->mtp) mtp_keep(b, x);
+  if (!b->s->logits) return;
+  vec_push(b->effects, b->s->logits == LOGITS_HIDDEN
+                         ? hidden_of(b, x)
+                         : logits_of(b, NULL, head_of(m), norm(b, NULL, m->output_norm, altup_leave(b, wanted(b, x)))));
+}
+
+tensor *cache_rows(const build *b, tensor *at) {
+  graph *g = b->g;
+  tensor *size = uop_idx(g, b->s->page), *nth = t_op2(g, OP_IDIV, at, size), *last = uop_idx(g, b->s->pages - 1);
+  tensor *page = t_cast(g, t_gather(g, b->table, b->entry ? t_add(g, b->entry, nth) : nth), DT_IDX);
+  page = t_op2(g, OP_MIN, t_op2(g, OP_MAX, page, uop_idx(g, 0)), last);
+  return t_add(g, t_mul(g, page, size), t_op2(g, OP_MOD, at, size));
 }
 
 // Where the tokens stand: their positions, and the pages of their sequences.
@@ -144,7 +168,7 @@ static void find_positions(build *b) {
   const model_shape *s = b->s;
   int64_t table = s->ctx / s->page + 1;
   tensor *pages = t_buffer(g, model_buffer_id(b->m->file, BUF_PAGES), DT_I32, s->apart ? s->chunk * table : table),
-         *row = t_iota(g, b->T), *entry;
+         *row = t_iota(g, b->T);
   if (s->apart) {
     tensor *at =
       t_cast(g, t_slice(g, t_buffer(g, model_buffer_id(b->m->file, BUF_AT), DT_I32, s->chunk), 0, uop_idx(g, 0), b->T),
@@ -152,28 +176,32 @@ static void find_positions(build *b) {
     b->at = t_op2(g, OP_MIN, t_op2(g, OP_MAX, at, uop_idx(g, 0)), uop_idx(g, s->ctx - 1));
     b->n_pages = uop_var(g, "pages", 1, table - 1);
     b->pages = t_slice(g, t_reshape_i(g, pages, 2, (int64_t[]){s->chunk, table}), 0, uop_idx(g, 0), b->T);
-    entry = t_mul(g, row, uop_idx(g, table));
+    b->entry = t_mul(g, row, uop_idx(g, table));
   } else {
     b->pos = b->m->arch->encoder ? uop_idx(g, 0) : uop_var(g, "pos", 0, s->ctx - s->chunk);
     b->C = idx_add(g, b->pos, b->T);
     b->at = t_add(g, row, b->pos);
     b->slot = t_buffer(g, model_buffer_id(b->m->file, BUF_SLOT), DT_I32, 1);
     b->pages = pages;
-    entry = NULL;
   }
-  tensor *size = uop_idx(g, s->page), *nth = t_op2(g, OP_IDIV, b->at, size);
-  tensor *page = t_cast(g, t_gather(g, pages, entry ? t_add(g, entry, nth) : nth), DT_IDX),
-         *last = uop_idx(g, s->pages - 1);
-  page = t_op2(g, OP_MIN, t_op2(g, OP_MAX, page, uop_idx(g, 0)), last);
-  b->rows = t_add(g, t_mul(g, page, size), t_op2(g, OP_MOD, b->at, size));
+  b->table = pages;
+  b->rows = cache_rows(b, b->at);
+}
+
+tensor *token_ids(const build *b) {
+  tensor *ids = t_buffer(b->g, model_buffer_id(b->m->file, BUF_IDS), DT_I32, b->s->chunk);
+  return t_slice(b->g, ids, 0, uop_idx(b->g, 0), b->T);
+}
+
+tensor *embedding(const build *b, const layer *y, enum tensor_id id, tensor *ids) {
+  return scaled(b, t_gather(b->g, weight(b, y, id), ids), b->m->embedding_scale);
 }
 
 // The tokens as the first layer reads them.
 static tensor *embedded(build *b) {
   graph *g = b->g;
   const model *m = b->m;
-  tensor *ids = t_slice(g, t_buffer(g, model_buffer_id(m->file, BUF_IDS), DT_I32, b->s->chunk), 0, uop_idx(g, 0), b->T);
-  tensor *x = scaled(b, t_gather(g, weight(b, NULL, W_TOKEN_EMBD), ids), m->embedding_scale);
+  tensor *ids = token_ids(b), *x = embedding(b, NULL, W_TOKEN_EMBD, ids);
   // all tokens of a text are of its first type
   if (m->w[W_TOKEN_TYPES].weight) x = t_add(g, x, t_slice_i(g, weight(b, NULL, W_TOKEN_TYPES), 0, 0, 1));
   if (m->w[W_POSITION_EMBD].weight) x = t_add(g, x, t_gather(g, weight(b, NULL, W_POSITION_EMBD), b->at));
@@ -192,16 +220,20 @@ static tensor *stream_between(const build *b) {
 
 uop *model_graph(const model *m, graph *g, const model_shape *s) {
   effects all = {0};
-  build b = {.m = m, .s = s, .g = g, .effects = &all, .kept = xcalloc((size_t)m->n_layer, sizeof *b.kept)};
+  build b = {.m = m, .s = s, .g = g, .effects = &all, .kept = xcalloc((size_t)model_n_blocks(m), sizeof *b.kept)};
   int from = s->layers.from, to = s->layers.to ? s->layers.to : m->n_layer;
   b.T = s->chunk > 1 ? uop_var(g, "n", 1, s->chunk) : uop_idx(g, 1);
   find_positions(&b);
   rope_tables(&b);
-  tensor *x = from ? stream_between(&b) : embedded(&b);
-  for (int i = from; i < to; i++)
-    x = m->n_rows ? altup_through(&b, &m->layers[i], x) : through(&b, &m->layers[i], x);
-  if (to < m->n_layer) vec_push(b.effects, t_assign(g, stream_between(&b), x));
-  else if (s->logits) vec_push(b.effects, s->logits == LOGITS_HIDDEN ? hidden_of(&b, x) : logits_of(&b, x));
+  if (s->mtp) {
+    mtp_predict(&b);
+  } else {
+    tensor *x = from ? stream_between(&b) : embedded(&b);
+    for (int i = from; i < to; i++)
+      x = m->n_rows ? altup_through(&b, &m->layers[i], x) : through(&b, &m->layers[i], x);
+    if (to < m->n_layer) vec_push(b.effects, t_assign(g, stream_between(&b), x));
+    else finish(&b, x);
+  }
   uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, all.at, all.n, (uarg){0});
   vec_free(&all);
   free(b.kept);

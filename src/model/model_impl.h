@@ -79,7 +79,11 @@ typedef struct build build;
   T(FFN_GATE_EXPS, "ffn_gate_exps") T(FFN_UP_EXPS, "ffn_up_exps") T(FFN_GATE_UP_EXPS, "ffn_gate_up_exps") \
   T(FFN_DOWN_EXPS, "ffn_down_exps") \
   T(FFN_GATE_INP_SHEXP, "ffn_gate_inp_shexp") T(FFN_GATE_SHEXP, "ffn_gate_shexp") T(FFN_UP_SHEXP, "ffn_up_shexp") \
-  T(FFN_DOWN_SHEXP, "ffn_down_shexp")
+  T(FFN_DOWN_SHEXP, "ffn_down_shexp") \
+  /* of the block that predicts the token after the next one */ \
+  T(NEXTN_EH_PROJ, "nextn.eh_proj") T(NEXTN_ENORM, "nextn.enorm") T(NEXTN_HNORM, "nextn.hnorm") \
+  T(NEXTN_EMBED_TOKENS, "nextn.embed_tokens") T(NEXTN_SHARED_HEAD_NORM, "nextn.shared_head_norm") \
+  T(NEXTN_SHARED_HEAD_HEAD, "nextn.shared_head_head")
 enum tensor_id {
   W_NONE,
 #define T(id, name) W_##id,
@@ -151,6 +155,7 @@ enum arch_has {
   HAS_SSM_NORMS = 1 << 14,        // of what mamba makes of its input
   HAS_ROUTER_SCALE = 1 << 12,     // the router reads the stream normed without weights, times a vector of its own
   HAS_RMS_KEY = 1 << 17,          // its norms subtract the mean, and files call their epsilon that of others
+  HAS_MTP = 1 << 18,              // files may have a block behind the last layer that predicts a further token: mtp.c
   HAS_BIASES = HAS_NORM_BIAS | HAS_QKV_BIAS | HAS_OUT_BIAS | HAS_FFN_BIAS,
 };
 enum activation { ACT_SILU, ACT_GELU, ACT_RELU2, ACT_RELU, ACT_XIELU };
@@ -289,6 +294,8 @@ struct model {
   enum tensor_id output_norm;
   tensor_refs w;
   layer *layers;
+  bool mtp;                  // layers[n_layer] predicts a further token: mtp.c
+  int mtp_before;            // the state that it reads what leaves the model from
   VEC(state_kind) states;
   adapted *adapted;          // of each tensor of the file; NULL: there are no adapters
 };
@@ -355,6 +362,8 @@ int layers_slide(loader *l);                                   // attention.c: w
 int layers_share(loader *l);                                   // and which read the keys and values of others
 int per_layer_load(loader *l);                                 // per_layer.c
 int altup_load(loader *l);                                     // altup.c
+int mtp_find(loader *l);                                       // mtp.c: whether there is one; what else is left out
+int mtp_load(loader *l);                                       // after its layer
 int encoder_load_ends(loader *l);                              // encoder.c: what it has besides embedding and norms
 int ranking_load(loader *l);                                   // encoder.c: what makes scores of vectors
 tensor *ranking(const build *b, tensor *x);
@@ -375,6 +384,7 @@ struct build {
   tensor *pages;             // {table} or {T, table}: pages of the sequence, or of each
   tensor *slot;              // {1}: where the sequence's fixed states lie
   tensor *rows;              // {T}: where keys and values go, as numbers of positions in all pages
+  tensor *table, *entry;     // of cache_rows: all of BUF_PAGES, and {T} where in it each token's begin; NULL: at 0
   tensor *cos[ROPE_COUNT], *sin[ROPE_COUNT];      // {T, 1, rope dim / 2}
   tensor *router_in;         // what the router reads; NULL: what the experts do
   tensor *own;               // {T, layers, n_own}: see per_layer.c
@@ -394,6 +404,16 @@ tensor *linear(const build *b, const layer *y, enum tensor_id id, tensor *x);   
 void store_sums(const build *b, int weight, int which, tensor *sums);
 tensor *norm(const build *b, const layer *y, enum tensor_id id, tensor *x);         // over the last axis; x for W_NONE
 tensor *soft_cap(const build *b, tensor *x, double cap);                            // cap * tanh(x / cap); x for 0
+tensor *through(build *b, const layer *y, tensor *x);                               // a layer; altup.c for some
+tensor *cache_rows(const build *b, tensor *at);                                     // as build.rows, of {T} positions
+tensor *token_ids(const build *b);                                                  // {T}
+tensor *embedding(const build *b, const layer *y, enum tensor_id id, tensor *ids);  // of them, by this matrix
+enum tensor_id head_of(const model *m);
+// logits of x, what the head reads of the tokens whose logits are wanted, where they are stored
+tensor *logits_of(const build *b, const layer *y, enum tensor_id head, tensor *x);
+// mtp.c: x, what leaves the last layer, becomes what the block's cache has of these tokens; then its own graph
+void mtp_keep(build *b, tensor *x);
+void mtp_predict(build *b);
 // feed_forward.c: the architecture's activation
 tensor *activate(const build *b, const layer *y, tensor *x);
 // the layer's i-th: all its pages or slots

@@ -34,7 +34,7 @@ int key_count_or(loader *l, const char *rest, uint32_t fallback, uint32_t lo, ui
 
 int key_counts(loader *l, const char *rest, uint32_t lo, uint32_t hi, uint32_t each[MODEL_MAX_LAYERS]) {
   if (gguf_u32_each(l->f, key(l, rest), (size_t)l->m->n_block, each, l->err)) return -1;
-  for (int i = 0; i < l->m->n_layer; i++)
+  for (int i = 0; i < model_n_blocks(l->m); i++)
     if (each[i] < lo || each[i] > hi) return gguf_fail(l->f, l->key, l->err, "%u is not in %u..%u", each[i], lo, hi);
   return 0;
 }
@@ -64,8 +64,8 @@ int key_number_or(loader *l, const char *rest, double fallback, double lo, doubl
 int number_at(loader *l, const char *name, int i, double lo, double hi, double *out) {
   const gguf_value *v = gguf_find(l->f, name);
   if (v && v->type == GGUF_ARRAY) {
-    if (v->a.n < (size_t)l->m->n_layer)
-      return gguf_fail(l->f, name, l->err, "expected %d elements, found %zu", l->m->n_layer, v->a.n);
+    int n = model_n_blocks(l->m);
+    if (v->a.n < (size_t)n) return gguf_fail(l->f, name, l->err, "expected %d elements, found %zu", n, v->a.n);
     if (v->elem != GGUF_FLOAT32 && v->elem != GGUF_FLOAT64)
       return gguf_fail(l->f, name, l->err, "is not an array of floats");
     *out = gguf_elem(v, (size_t)i).f;

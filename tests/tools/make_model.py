@@ -185,11 +185,13 @@ def layer(m, i, mixer=attention, ff=dense):
 
 def keys(m):
     p = m.p
-    values = {"block_count": p["layers"], "context_length": p["n_ctx"], "embedding_length": p["dim"], "feed_forward_length": p["ffn"] * p.get("ffn_counted", 1),
+    values = {"block_count": p["layers"] + bool(p.get("mtp")), "context_length": p["n_ctx"], "embedding_length": p["dim"], "feed_forward_length": p["ffn"] * p.get("ffn_counted", 1),
               "attention.head_count": p["heads"], "attention.head_count_kv": p["kv"], "vocab_size": p["n_vocab"]}
     values["attention.layer_norm_epsilon" if p.get("layer_norm") and not p.get("rms_key") else "attention.layer_norm_rms_epsilon"] = 1e-5
     if p.get("mamba"):
         values.update({"ssm.conv_kernel": 4, "ssm.inner_size": 2 * p["dim"], "ssm.state_size": p["mamba"]["state"], "ssm.time_step_rank": p["mamba"]["rank"]})
+    if p.get("mtp"):
+        values["nextn_predict_layers"] = 1
     if not p.get("no_key_length"):
         values.update({"attention.key_length": p["head_dim"], "attention.value_length": p.get("v_dim", p["head_dim"])})
     for name, value in {**values, **p.get("keys", {})}.items():
@@ -437,6 +439,20 @@ def with_experts(experts_, **more):
 def attention_and_mamba2(m, i):
     attention(m, i)
     mamba2(m, i)
+
+
+def further(m):
+    """The block behind the last layer that predicts a further token. mtp: "own" where it has a norm, a head and an embedding of its own."""
+    p, i = m.p, m.p["layers"]
+    b = f"blk.{i}.nextn."
+    layer(m, i, MIXERS[p.get("mix", "a")[0]], experts if p.get("experts") else dense)
+    m.matrix(b + "eh_proj", p["dim"], 2 * p["dim"])
+    m.norm(b + "enorm", p["dim"])
+    m.norm(b + "hnorm", p["dim"])
+    if p["mtp"] == "own":
+        m.norm(b + "shared_head_norm", p["dim"])
+        m.matrix(b + "shared_head_head", p["n_vocab"], p["dim"], gain=1.5)
+        m.matrix(b + "embed_tokens", p["n_vocab"], p["dim"], gain=p["dim"] ** 0.5)
 
 
 MIXERS = {"k": kda, "r": rwkv7, "w": rwkv6, "s": mamba, "o": only_output, "h": attention_and_mamba2, "a": attention, "c": short_conv, "m": mamba2, "d": delta_net, "l": latent_attention}
@@ -707,6 +723,8 @@ def write(name, path, **changes):
         else:
             chosen = p.get("experts") and i >= p.get("dense", 0) and (i + 1) % p.get("moe_step", 1) == 0
             layer(m, i, MIXERS[kind], channel_mix if p.get("channel_mix") else dense_and_experts if p.get("beside") else experts if chosen else dense)
+    if p.get("mtp"):
+        further(m)
     m.close()
 
 

@@ -1,0 +1,99 @@
+// Multi-token prediction (MTP, "nextn"): a block behind the last layer that predicts the token after the next one. It
+// reads the embedding of the next token and what leaves the model (normed, as the head reads it) one position before,
+// each through a norm of its own, both as one product; then it is a layer of its family, and has the model's head, or
+// one of its own. Who guesses with it is engine/guess_mtp.c.
+//
+// Its entry of a position is made of the token there and of what left the model one position before: of the same tokens
+// as the entries of all layers. So they lie in the same pages, and every graph of the model makes them: the products
+// for its keys and values, which are all that is needed of it, are a small part of a layer. What leaves the model is
+// kept for each position, too, in the pages. A block that goes on from its own guess finds there what it made itself.
+//
+// Invariant: nothing that the model computes depends on it.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stdio.h>
+#include <string.h>
+#include "model/model_impl.h"
+
+bool model_has_mtp(const model *m) { return m->mtp; }
+
+static layer *block(const model *m) { return &m->layers[m->n_layer]; }
+
+void model_drop_mtp(model *m) {
+  if (!m->mtp) return;
+  m->states.n = (size_t)block(m)->state;
+  m->mtp = false;
+}
+
+// Of several blocks the first one is read. One that is a layer and nothing more is left out.
+int mtp_find(loader *l) {
+  model *m = l->m;
+  int more, of, at = 0;
+  if (key_count_or(l, "nextn_predict_layers", 0, 0, (uint32_t)m->n_layer - 1, &more)) return -1;
+  m->n_layer -= more;
+  for (size_t i = 0; more && i < gguf_n_tensors(l->f); i++) {
+    const char *name = gguf_tensor_at(l->f, i)->name;
+    if (sscanf(name, "blk.%d.%n", &of, &at) != 1 || of < m->n_layer) continue;
+    l->claimed[i] = true;
+    m->mtp |= of == m->n_layer && !strncmp(name + at, "nextn.", 6) && m->arch->has & HAS_MTP;
+  }
+  return 0;
+}
+
+int mtp_load(loader *l) {
+  model *m = l->m;
+  if (!m->mtp) return 0;
+  layer *y = block(m);
+  int64_t d = m->n_embd;
+  if (want_matrix(l, y, W_NEXTN_EH_PROJ, 2 * d, d, 0) || want_vector(l, y, W_NEXTN_ENORM, d, 0) ||
+      want_vector(l, y, W_NEXTN_HNORM, d, 0) || want_vector(l, y, W_NEXTN_SHARED_HEAD_NORM, d, WANT_OPTIONAL) ||
+      want_matrix(l, y, W_NEXTN_EMBED_TOKENS, d, m->n_vocab, WANT_OPTIONAL) ||
+      want_matrix(l, y, W_NEXTN_SHARED_HEAD_HEAD, d, m->n_vocab, WANT_OPTIONAL))
+    return -1;
+  m->mtp_before = state(l, y, DT_BF16, d, 0) - y->state;
+  return 0;
+}
+
+static tensor *kept(const build *b) {
+  int64_t dims[] = {b->s->pages * b->s->page, b->m->n_embd};
+  return t_reshape_i(b->g, state_buffer(b, block(b->m), b->m->mtp_before), 2, dims);
+}
+
+// x {T, n_embd} becomes what is kept of these positions. All that is kept then.
+static tensor *keep(build *b, tensor *x) {
+  int64_t dims[] = {b->s->pages * b->s->page, b->m->n_embd};
+  tensor *next = t_assign(b->g, t_gather(b->g, kept(b), b->rows), t_cast(b->g, x, DT_BF16));
+  vec_push(b->effects, next);
+  return t_reshape_i(b->g, next, 2, dims);
+}
+
+// What the layer reads, where `all` is what is kept. Before the first position there are zeros.
+static tensor *entered(const build *b, tensor *all) {
+  graph *g = b->g;
+  const layer *y = block(b->m);
+  enum tensor_id own = y->w[W_NEXTN_EMBED_TOKENS].weight ? W_NEXTN_EMBED_TOKENS : W_TOKEN_EMBD;
+  tensor *e = embedding(b, own == W_TOKEN_EMBD ? NULL : y, own, token_ids(b));
+  tensor *first = t_reshape(g, t_op2(g, OP_CMPLT, b->at, uop_idx(g, 1)), DIMS(b->T, n_(b, 1)));
+  tensor *at = t_op2(g, OP_MAX, t_sub(g, b->at, uop_idx(g, 1)), uop_idx(g, 0));
+  tensor *h = t_where(g, first, t_float(g, 0), t_cast(g, t_gather(g, all, cache_rows(b, at)), DT_F32));
+  e = norm(b, y, W_NEXTN_ENORM, t_contiguous(g, e));
+  h = norm(b, y, W_NEXTN_HNORM, t_contiguous(g, h));
+  return t_contiguous(g, linear(b, y, W_NEXTN_EH_PROJ, t_contiguous(g, t_cat_last(g, e, h))));
+}
+
+void mtp_keep(build *b, tensor *x) {
+  const model *m = b->m;
+  tensor *all = keep(b, t_contiguous(b->g, norm(b, NULL, m->output_norm, x)));
+  through(b, block(m), entered(b, all));               // of which the caches are written, and nothing else
+}
+
+void mtp_predict(build *b) {
+  const model *m = b->m;
+  const layer *y = block(m);
+  tensor *x = through(b, y, entered(b, kept(b)));
+  bool own_norm = y->w[W_NEXTN_SHARED_HEAD_NORM].weight, own_head = y->w[W_NEXTN_SHARED_HEAD_HEAD].weight;
+  x = t_contiguous(b->g, norm(b, own_norm ? y : NULL, own_norm ? W_NEXTN_SHARED_HEAD_NORM : m->output_norm, x));
+  keep(b, x);
+  vec_push(b->effects, logits_of(b, own_head ? y : NULL, own_head ? W_NEXTN_SHARED_HEAD_HEAD : head_of(m), x));
+}
