@@ -17,6 +17,7 @@ enum {
 };
 #define SHARE 0.01           // of all time may go to a source whose guesses win nothing
 #define MOST_WON_S 10.0      // what was won counts so far at most: it is lost again where guesses err from then on
+#define STALE 32             // steps with guesses in a row, before one without shows again what those are measured by
 #define READ_TOKENS 64       // tokens whose time may go to reading texts before that has paid
 
 struct source { const guess_source *is; void *own; guess_account *account; uint64_t guessed, taken; };
@@ -37,6 +38,7 @@ struct weft_ahead {
   // of the model when that was done: another one may have changed what the cache holds
   uint64_t evaluations;
   double one, many;                     // seconds of a step, lately; 0: unknown
+  int since;                            // steps with guesses since there was one without
   // until guesses are evaluated, which takes a plan of `plan_s` seconds to begin with: a guess that was not, how much
   // of it was drawn then, and the seconds that all these would have won
   int32_t would[ROWS];
@@ -119,6 +121,13 @@ static bool pays(const weft_ahead *a, const struct source *s, const guess_offer 
 static void add_to(guess_account *a, double s) {
   a->balance = fmin(a->balance + s, MOST_WON_S);
   a->total = fmin(a->total + s, MOST_WON_S);
+}
+
+// What a step without guesses takes. What held one up may have come to an end while there were only steps with them.
+static void measure(weft_ahead *a, double s) {
+  if (a->since < STALE || a->one <= 0 || s > a->one) blend(&a->one, s);
+  else a->one = s;
+  a->since = 0;
 }
 
 static void add_share(weft_ahead *a) {
@@ -208,6 +217,7 @@ static size_t looks_ahead(weft_ahead *a, const int32_t *past, int pos, int32_t i
   guess_text t = {past, (size_t)pos, id};
   bool text_offers = false;
   if (a->how == WEFT_GUESS_NEVER || pos < 0) return 1;
+  if (a->since >= STALE && a->how != WEFT_GUESS_ALWAYS) return 1;
   a->next[0] = id;
   int room = weft_model_context(a->m) - pos - 1, by = room >= ROWS - 1 ? choose(a, &t, &text_offers) : -1;
   look_back(a, pos, id);
@@ -223,6 +233,7 @@ size_t weft_ahead_guess(weft_ahead *a, const int32_t *past, int pos, int32_t id,
                         const int32_t **ids) {
   a->one = value_s;
   a->many = value_s + extra_s;
+  a->since = 0;
   size_t n = looks_ahead(a, past, pos, id);
   if (n == 1) add_share(a);
   a->next[0] = id;
@@ -246,7 +257,7 @@ int weft_ahead_decode(weft_ahead *a, const int32_t *past, int pos, int32_t id, c
   double compiled = guess_compiled_s(a->m), began = now_s();
   if (n == 1) {
     if (one_step(a, id, pos, logits, err)) return -1;
-    blend(&a->one, now_s() - began - (guess_compiled_s(a->m) - compiled));
+    measure(a, now_s() - began - (guess_compiled_s(a->m) - compiled));
     add_share(a);
     return 0;
   }
@@ -256,6 +267,7 @@ int weft_ahead_decode(weft_ahead *a, const int32_t *past, int pos, int32_t id, c
   double whole = now_s() - began, most = FIRST * a->one;
   keep_rows(a, pos, n, its_sequence(a), a->many > 0 || whole < most ? whole - a->one : most);
   blend(&a->many, whole - (guess_compiled_s(a->m) - compiled));
+  a->since++;
   *logits = a->rows;
   return 0;
 }
