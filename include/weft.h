@@ -119,7 +119,7 @@ uint64_t weft_file_tensor_bytes(const weft_file *f);           /* bytes of all t
 /* Whether weft_model_open can run this file as far as its contents decide (memory is another matter): 0, or -1 and why
  * not, naming the architecture that is not known, or the key or tensor that does not fit.  No weight is read. */
 int weft_file_can_run(const weft_file *f, weft_error *err);
-/* The number of the block by which the model guesses for itself; -1: it has none, or cannot run. */
+/* The number of the block by which the model guesses for itself (weft_draft_own); -1: it has none, or cannot run. */
 int weft_file_mtp(const weft_file *f);
 /* Files are mapped.  Reading one that is cut while it is open, or whose disk fails, gives zeros (the library handles
  * SIGBUS for its own mappings and hands on any other); whatever reads it and has a weft_error says so.  For what has
@@ -257,7 +257,7 @@ typedef struct weft_options {
   const char *key_cache,
     *value_cache; /* how keys and values lie in the KV cache: "f16", "f32", "bf16", "q8_0" or "q4_0"; NULL: "f16" */
   bool exact;                /* activations stay 32-bit floats: slower, and closer to plain arithmetic */
-  bool mtp;                  /* the file's own block for guesses, where it has one, is there */
+  bool mtp;                  /* the file's own block for guesses, where it has one, is used: see weft_draft_own */
   /* "loading" or "compiling", 0..1; may be NULL.  Called while the model opens, and from weft_decode when that has
    * something to compile: progress_ctx must live as long as the model. */
   void (*progress)(void *ctx, const char *what, double fraction);
@@ -350,6 +350,11 @@ typedef struct weft_draft_options {
 /* opt NULL: defaults.  Refuses what cannot guess for m, with the first id whose text is another one. */
 int weft_draft_new(const weft_model *m, weft_model *draft, const weft_draft_options *opt, weft_draft **out,
                    weft_error *err);
+/* The same of a block that m itself has for that (weft_options.mtp), as files with nextn_predict_layers have it;
+ * *out NULL: it has none. m keeps what this needs of each token, which is a small part of what a layer computes. */
+int weft_draft_own(weft_model *m, const weft_draft_options *opt, weft_draft **out, weft_error *err);
+/* What is otherwise made for its first guess, which waits for that, is made now. */
+int weft_draft_prepare(weft_draft *d, weft_error *err);
 void weft_draft_free(weft_draft *d);          /* NULL is fine */
 /* Seconds that it has evaluated so far, without those in which kernels were made. */
 double weft_draft_seconds(const weft_draft *d);
@@ -371,7 +376,7 @@ size_t weft_ahead_guess(weft_ahead *a, const int32_t *past, int pos, int32_t id,
                         const int32_t **ids);
 /* And after it, where there were more: the n rows, which are copied, and what it really was longer by. */
 void weft_ahead_evaluated(weft_ahead *a, int pos, size_t n, const float *rows, double extra_s);
-/* Tokens; taken: that were drawn indeed. drafted: of these, what the draft model guessed. */
+/* Tokens; taken: that were drawn indeed. drafted: of these, what a weft_draft guessed. */
 typedef struct weft_ahead_counts { uint64_t guessed, taken, drafted, drafted_taken; } weft_ahead_counts;
 weft_ahead_counts weft_ahead_count(const weft_ahead *a);
 

@@ -171,6 +171,7 @@ static void add_variables(struct chat *c) {
 
 static int open_model(struct chat *c) {
   weft_error err;
+  c->o.model.mtp = !c->o.no_guess && !c->o.draft.model.model;
   if (model_args_open(&c->o.model, &c->bar, &c->model)) return EXIT_FAILED;
   if (!c->o.quiet) model_args_warn(&c->o.model, c->model);
   c->vocab = weft_model_vocab(c->model);

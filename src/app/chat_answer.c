@@ -284,9 +284,10 @@ static void say_ending(struct chat *c, enum ending why, const weft_error *err) {
                 stats_rate(read, sizeof read, c->n_prompt, c->prompt_s), c->n_answer,
                 stats_rate(written, sizeof written, c->n_answer, c->answer_s));
   weft_ahead_counts n = weft_ahead_count(c->ahead);
-  if (c->draft)
-    terminal_note(c->term, "(so far the draft model has proposed %llu tokens, of which %llu were right)",
-                  (unsigned long long)n.drafted, (unsigned long long)n.drafted_taken);
+  if (c->draft_model || n.drafted)
+    terminal_note(c->term, "(so far %s has proposed %llu tokens, of which %llu were right)",
+                  c->draft_model ? "the draft model" : "the model's own block for that", (unsigned long long)n.drafted,
+                  (unsigned long long)n.drafted_taken);
 }
 
 // What chat_respond does, without taking back what made room for an answer that could not begin.

@@ -24,6 +24,7 @@ weft_options model_args_options(const struct model_args *a) {
                         .key_cache = a->key_cache,
                         .value_cache = a->value_cache,
                         .no_repack = a->no_repack,
+                        .mtp = a->mtp,
                         .adapters = a->adapters,
                         .n_adapters = a->loras.n,
                         .settings = texts_of(&a->settings),
@@ -132,10 +133,10 @@ weft_draft_options draft_args_options(const struct draft_args *a) {
   return (weft_draft_options){.most = (int)a->most, .least = (int)a->least, .p_min = a->p_min};
 }
 
-int draft_args_open(struct draft_args *a, const weft_model *m, progress *bar, weft_model **model, weft_draft **out) {
+int draft_args_open(struct draft_args *a, weft_model *m, progress *bar, weft_model **model, weft_draft **out) {
   weft_error err;
   weft_draft_options o = draft_args_options(a);
-  if (!a->model.model) return 0;
+  if (!a->model.model) return weft_draft_own(m, &o, out, &err) ? failed("%s", err.text) : 0;
   a->model.context = weft_model_context(m);
   int status = model_args_open(&a->model, bar, model);
   if (status) return status;

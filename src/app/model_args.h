@@ -19,6 +19,7 @@ struct model_args {
   struct texts loras;                           // FILE or FILE:SCALE
   weft_adapter *adapters;                       // the same
   bool no_repack, lock, quiet;
+  bool mtp;                                     // see weft_options
   int precision;
 };
 
@@ -34,8 +35,9 @@ int model_args_open(const struct model_args *a, progress *bar, weft_model **out)
 struct draft_args { struct model_args model; int64_t most, least; double p_min; };
 int draft_args_fetch(struct draft_args *a, const struct model_args *of);
 weft_draft_options draft_args_options(const struct draft_args *a);
-// Opens it for m, if there is one: both handles, or NULL. 0, or the exit status after a message.
-int draft_args_open(struct draft_args *a, const weft_model *m, progress *bar, weft_model **model, weft_draft **out);
+// Opens it for m, if there is one: both handles. Otherwise m itself proposes, if it can (model_args.mtp), and *model is
+// NULL, or both are. 0, or the exit status after a message.
+int draft_args_open(struct draft_args *a, weft_model *m, progress *bar, weft_model **model, weft_draft **out);
 // Says so where more context is asked for than the model was trained for.
 void model_args_warn(const struct model_args *a, const weft_model *m);
 bool model_has_template(const weft_file *f);

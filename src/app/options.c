@@ -377,8 +377,6 @@ static const struct option rows[] = {
   INT(RUN, "--top-logprobs", "N", "entries of \"top\", up to the whole vocabulary (default 0)", top_logprobs, 0,
       INT32_MAX),
   IDS(RUN, "--force", "emit these tokens instead of sampling", force),
-  FLAG(TALK, "--no-guess", "evaluate every token by itself, also where the text repeats itself", no_guess,
-       .more = "Tokens are the same with or without."),
   FLAG(RUN, "-sp, --special", "show control tokens in the text", special, SAME),
   FLAG(RUN, "--display-prompt", "show the prompt before the text", display_prompt,
        BUT("off unless it is given; there it is on"), .meant = "--echo"),
@@ -393,8 +391,8 @@ static const struct option rows[] = {
       "kernels_per_block, fusion_rate, peak_rss_bytes "
       "and kv_bytes; kernels_tuned (from earlier searches), and of tuning in the background tune_tried, "
       "tune_better, tune_cost (share of the time) "
-      "and tune_state (null: off); guessed and guessed_right (tokens, from the text and by a draft model), draft_n and "
-      "draft_n_accepted (those of a draft model). What was not measured is null."),
+      "and tune_state (null: off); guessed and guessed_right (tokens, from the text and by models), draft_n and "
+      "draft_n_accepted (those of a draft model, or of the model itself). What was not measured is null."),
   INT(RUN, "--benchmark", "N", "time N greedy tokens, past any end, without their text;\nneeds no prompt", benchmark, 1,
       INT32_MAX),
   FLAG(CHAT, "--no-rates", "no tokens per second after an answer", no_rates),
@@ -418,6 +416,9 @@ static const struct option rows[] = {
       draft.least, 0, INT32_MAX, SAME),
   REAL(TALK | SERVE, "--draft-p-min, --spec-draft-p-min", "P",
        "it ends before a token that it holds for less likely (default 0)", draft.p_min, 0, 1, SAME),
+  FLAG(TALK | SERVE, "--no-guess", "evaluate every token by itself", no_guess,
+       .more = "Otherwise what repeats in a text is guessed, and what the model's own block for that says (MTP), where "
+               "the file has one; as far as that pays, as measured. Tokens are the same with or without."),
   GROUP(TALK | SERVE, "Machine"),
   INT(ONE, "-t, --threads", "N", "threads; 0: as many as help (default)", model.threads, 0, 1024, SAME),
   INT(MODEL, "-tb, --threads-batch", "N", "threads for prompts; 0: as many (default)", model.prompt_threads, 0, 1024,

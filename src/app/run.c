@@ -276,6 +276,8 @@ static int generate(struct run *r) {
 
 static int open_model(struct run *r) {
   weft_error err;
+  bool guesses = !r->o.no_guess && r->o.benchmark < 0;
+  r->o.model.mtp = guesses && !r->o.draft.model.model;
   if (model_args_open(&r->o.model, &r->bar, &r->model)) return EXIT_FAILED;
   if (!r->o.quiet) model_args_warn(&r->o.model, r->model);
   r->vocab = weft_model_vocab(r->model);
@@ -283,8 +285,7 @@ static int open_model(struct run *r) {
   if (r->o.top_logprobs > r->n_vocab) r->o.top_logprobs = r->n_vocab;
   r->top = xcalloc((size_t)r->o.top_logprobs, sizeof *r->top);
   r->stream = weft_stream_new(r->vocab, r->o.special);
-  r->ahead =
-    weft_ahead_new(r->model, r->o.no_guess || r->o.benchmark >= 0 ? WEFT_GUESS_NEVER : WEFT_GUESS_WHERE_IT_PAYS);
+  r->ahead = weft_ahead_new(r->model, guesses ? WEFT_GUESS_WHERE_IT_PAYS : WEFT_GUESS_NEVER);
   if (!r->o.no_guess && draft_args_open(&r->o.draft, r->model, &r->bar, &r->draft_model, &r->draft)) return EXIT_FAILED;
   if (r->draft) weft_ahead_draft(r->ahead, r->draft);
   r->past = xcalloc((size_t)weft_model_context(r->model) + 1, sizeof *r->past);

@@ -49,6 +49,7 @@ static int work(struct settings *all) {
                      .model = model_args_options(&all->model),
                      .draft = all->draft.model.model,
                      .drafts = draft_args_options(&all->draft),
+                     .no_guess = all->no_guess,
                      .key_file = a->key_file,
                      .no_key = a->no_key,
                      .hosts = texts_of(&a->hosts),

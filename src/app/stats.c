@@ -31,8 +31,8 @@ void stats_print(const struct run_stats *s, FILE *to) {
     fprintf(to, "%-8s %8llu token%s guessed, %llu right\n", "ahead", (unsigned long long)s->ahead.guessed,
             s->ahead.guessed == 1 ? " " : "s", (unsigned long long)s->ahead.taken);
   if (s->ahead.drafted)
-    fprintf(to, "%-8s %8llu of them by the draft model, %llu right\n", "draft", (unsigned long long)s->ahead.drafted,
-            (unsigned long long)s->ahead.drafted_taken);
+    fprintf(to, "%-8s %8llu of them by a draft model or the model itself, %llu right\n", "draft",
+            (unsigned long long)s->ahead.drafted, (unsigned long long)s->ahead.drafted_taken);
   if (m->kernels_per_token > 0)
     fprintf(to, "%-8s %8.0f per token, %.1f per block, %.1f operations each (fusion rate)\n", "kernels",
             m->kernels_per_token, m->kernels_per_block, m->fusion_rate);

@@ -7,7 +7,7 @@
 #include "base/base.h"
 #include "engine/caches.h"
 #include "engine/engine.h"
-#include "engine/guess.h"
+#include "engine/guess_draft.h"
 #include "weft.h"
 
 enum {
@@ -73,8 +73,8 @@ weft_ahead *weft_ahead_new(weft_model *m, enum weft_guessing how) { return weft_
 void weft_ahead_draft(weft_ahead *a, weft_draft *d) {
   guess_account *account;
   if (a->n_sources == SOURCES) die("weft_ahead_draft: there is a draft model already");
-  void *own = guess_model_new(d, &account);
-  add_source(a, &guess_from_model, own, account);
+  void *own = d->own ? guess_mtp_new(d, a->q, &account) : guess_model_new(d, &account);
+  add_source(a, d->own ? &guess_from_mtp : &guess_from_model, own, account);
 }
 
 void weft_ahead_free(weft_ahead *a) {
@@ -88,7 +88,7 @@ weft_ahead_counts weft_ahead_count(const weft_ahead *a) {
   weft_ahead_counts c = {0};
   for (int i = 0; i < a->n_sources; i++) {
     const struct source *s = &a->sources[i];
-    bool drafts = s->is == &guess_from_model;
+    bool drafts = s->is != &guess_from_text;
     c.guessed += s->guessed;
     c.taken += s->taken;
     c.drafted += drafts ? s->guessed : 0;
@@ -104,8 +104,6 @@ static bool keep_row(void *ctx, size_t i, const float *logits) {
   memcpy(a->rows + i * (size_t)a->n_vocab, logits, (size_t)a->n_vocab * sizeof *logits);
   return true;
 }
-
-static void blend(double *mean, double value) { *mean = *mean > 0 ? 0.8 * *mean + 0.2 * value : value; }
 
 // Whether a guess is worth its try: it may cost what guesses of this source have won, and a share of the time; a source
 // that is trusted may owe the time of some tokens first, and more for reading a text. The first guess waits until
@@ -125,7 +123,7 @@ static void add_to(guess_account *a, double s) {
 
 // What a step without guesses takes. What held one up may have come to an end while there were only steps with them.
 static void measure(weft_ahead *a, double s) {
-  if (a->since < STALE || a->one <= 0 || s > a->one) blend(&a->one, s);
+  if (a->since < STALE || a->one <= 0 || s > a->one) guess_blend(&a->one, s);
   else a->one = s;
   a->since = 0;
 }
@@ -266,7 +264,7 @@ int weft_ahead_decode(weft_ahead *a, const int32_t *past, int pos, int32_t id, c
   // of the first one a plan may have to be made: that counts as far as guesses can win it back soon
   double whole = now_s() - began, most = FIRST * a->one;
   keep_rows(a, pos, n, its_sequence(a), a->many > 0 || whole < most ? whole - a->one : most);
-  blend(&a->many, whole - (guess_compiled_s(a->m) - compiled));
+  guess_blend(&a->many, whole - (guess_compiled_s(a->m) - compiled));
   a->since++;
   *logits = a->rows;
   return 0;

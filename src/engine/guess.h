@@ -1,7 +1,8 @@
 // guess: who says what may follow a text. A source of guesses is a row of functions over something of its own; ahead.c
 // asks its sources at each token, chooses one whose guesses pay, and has the model evaluate what that one says.
 //
-// guess_text.c: what came behind the same words before.  guess_model.c: what a smaller model thinks.
+// guess_text.c: what came behind the same words before.  guess_model.c: what a smaller model thinks.  guess_mtp.c: what
+// the model itself thinks, by a block for that.
 #ifndef WEFT_GUESS_H
 #define WEFT_GUESS_H
 #include "base/base.h"
@@ -28,11 +29,16 @@ typedef struct guess_source {
   void (*free)(void *own);
 } guess_source;
 
-extern const guess_source guess_from_text, guess_from_model;
+extern const guess_source guess_from_text, guess_from_model, guess_from_mtp;
 
 void *guess_text_new(void);
 // a: its account, which all of this draft model share.
 void *guess_model_new(weft_draft *d, guess_account **a);
+void *guess_mtp_new(weft_draft *d, weft_sequence *q, guess_account **a);         // q NULL: weft_decode's
+
+static inline void guess_blend(double *mean, double value) {
+  *mean = *mean > 0 ? 0.8 * *mean + 0.2 * value : value;
+}
 
 // Seconds that went into making kernels: not what evaluating costs
 double guess_compiled_s(const weft_model *m);

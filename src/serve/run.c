@@ -8,6 +8,7 @@
 struct run {
   weft_model *m;
   weft_draft *draft;         // or NULL
+  bool no_guess;
   request *r;
   int choice;
   held held;
@@ -167,9 +168,9 @@ static int prepare(run *u, weft_error *err) {
                  : 0;
 }
 
-run *run_new(weft_model *m, weft_draft *d, request *r, int choice) {
+run *run_new(weft_model *m, weft_draft *d, bool no_guess, request *r, int choice) {
   run *u = xcalloc(1, sizeof *u);
-  *u = (run){.m = m, .draft = d, .r = r, .choice = choice, .drawn_id = -1};
+  *u = (run){.m = m, .draft = d, .no_guess = no_guess, .r = r, .choice = choice, .drawn_id = -1};
   return u;
 }
 
@@ -185,7 +186,7 @@ bool run_begin(run *u, held *h) {
   u->began = true;
   u->held = *h;
   u->fed = u->kept = h->past.n;
-  u->ahead = weft_ahead_of_sequence(u->m, h->sequence, WEFT_GUESS_WHERE_IT_PAYS);
+  u->ahead = weft_ahead_of_sequence(u->m, h->sequence, u->no_guess ? WEFT_GUESS_NEVER : WEFT_GUESS_WHERE_IT_PAYS);
   if (u->draft) weft_ahead_draft(u->ahead, u->draft);
   return prepare(u, &err) ? fail(u, &err) : true;
 }

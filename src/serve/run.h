@@ -17,7 +17,7 @@ static inline size_t alike(const token_ids *x, const token_ids *y) {
 }
 
 typedef struct run run;
-run *run_new(weft_model *m, weft_draft *d, request *r, int choice);        // d: a draft model, or NULL
+run *run_new(weft_model *m, weft_draft *d, bool no_guess, request *r, int choice);     // d: NULL: none
 const request *run_request(const run *u);
 // h: what it goes on from, a beginning of its prompt; it is the run's from here on. false: the run has ended.
 bool run_begin(run *u, held *h);

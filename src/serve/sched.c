@@ -260,7 +260,7 @@ static bool may_begin(const sched *s, const request *r) {
 static void begin_choice(sched *s, request *r) {
   weft_error err;
   held h;
-  run *u = run_new(s->model, s->draft, r, r->begun++);
+  run *u = run_new(s->model, s->draft, s->o.no_guess, r, r->begun++);
   bool fits = !find_past(s, r, &h, &err);
   if (!fits) run_fail(u, &err);
   if (!fits || !run_begin(u, &h)) { run_free(u, NULL); return; }
@@ -550,14 +550,17 @@ static int open_draft(sched *s, weft_error *err) {
                     .prompt_threads = s->o.model.prompt_threads,
                     .progress = on_load,
                     .progress_ctx = s};
-  if (!s->o.draft) return 0;
-  if (weft_model_open(s->o.draft, &o, &s->draft_model, err)) return -1;
-  if (!weft_draft_new(s->model, s->draft_model, &s->o.drafts, &s->draft, err)) return 0;
-  if (!s->o.draft_of_some) return -1;
-  warning("no draft model for %s: %s", s->o.name, err->text);
-  weft_model_close(s->draft_model);
-  s->draft_model = NULL;
-  return 0;
+  if (s->o.no_guess) return 0;
+  if (s->o.draft) {
+    if (weft_model_open(s->o.draft, &o, &s->draft_model, err)) return -1;
+    if (!weft_draft_new(s->model, s->draft_model, &s->o.drafts, &s->draft, err)) return 0;
+    if (!s->o.draft_of_some) return -1;
+    warning("no draft model for %s: %s", s->o.name, err->text);
+    weft_model_close(s->draft_model);
+    s->draft_model = NULL;
+  }
+  if (weft_draft_own(s->model, &s->o.drafts, &s->draft, err)) return -1;
+  return s->draft ? weft_draft_prepare(s->draft, err) : 0;
 }
 
 static void cancel_all(sched *s) {
@@ -581,6 +584,7 @@ static void *lead(void *arg) {
   sched *s = arg;
   s->model_options.progress = on_load;
   s->model_options.progress_ctx = s;
+  s->model_options.mtp = !s->o.no_guess && (!s->o.draft || s->o.draft_of_some);
   int status = weft_model_open(s->o.path, &s->model_options, &s->model, &s->why);
   if (!status && s->o.parallel > weft_model_chunk(s->model)) s->o.parallel = weft_model_chunk(s->model);
   if (!status) status = warm_up(s, &s->why);

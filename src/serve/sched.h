@@ -18,6 +18,7 @@ struct sched_options {
   const char *draft;                   // path of a draft model; NULL: none
   bool draft_of_some;                  // where it cannot guess for this model, the model goes without, with a warning
   weft_draft_options drafts;
+  bool no_guess;
   int n_keys;                          // queues
   int parallel;                        // answers in work at once, at most SCHED_PARALLEL_MAX
   int max_waiting;                     // requests, of all keys together

@@ -31,6 +31,7 @@ typedef struct serve_options {
   weft_options model;
   const char *draft;                   // path of a draft model, for all models with its vocabulary; NULL: none
   weft_draft_options drafts;
+  bool no_guess;                       // neither by a draft model nor otherwise
   const char *template_file;
   const char *host;                    // an address, or the path of a socket (with a / in it); NULL: 127.0.0.1
   int port;                            // 0: any

@@ -357,6 +357,7 @@ static void load(shelf *sh, served *m) {
                              .draft = o->draft,
                              .draft_of_some = !is_alone(sh),
                              .drafts = o->drafts,
+                             .no_guess = o->no_guess,
                              .n_keys = sh->o.n_keys,
                              .parallel = o->parallel,
                              .max_waiting = o->max_waiting,

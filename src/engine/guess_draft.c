@@ -1,0 +1,135 @@
+// A model that proposes tokens, whoever keeps its sequence: see guess_draft.h, and include/weft.h for weft_draft.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "engine/engine.h"
+#include "engine/guess_draft.h"
+
+static int refuse(weft_error *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static int refuse(weft_error *err, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  if (err) vsnprintf(err->text, sizeof err->text, fmt, ap);
+  va_end(ap);
+  return -1;
+}
+
+static const char *path_of(const weft_model *m) { return weft_file_path(weft_model_file(m)); }
+
+// The first id whose text is another one.
+static int same_vocabulary(const weft_model *m, const weft_model *draft, int32_t n, weft_error *err) {
+  const weft_vocab *x = weft_model_vocab(m), *y = weft_model_vocab(draft);
+  int status = 0;
+  for (int32_t id = 0; id < n && !status; id++) {
+    size_t n_x, n_y, u, v;
+    char *of_x = weft_piece(x, id, true, &n_x), *of_y = weft_piece(y, id, true, &n_y);
+    if (n_x != n_y || memcmp(of_x, of_y, n_x)) {
+      char *shown_x = weft_utf8(of_x, n_x, &u), *shown_y = weft_utf8(of_y, n_y, &v);
+      status = refuse(err, "%s: its vocabulary is not that of %s: token %d is \"%.60s\" there and \"%.60s\" here",
+                      path_of(draft), path_of(m), id, shown_x, shown_y);
+      weft_free(shown_x);
+      weft_free(shown_y);
+    }
+    weft_free(of_x);
+    weft_free(of_y);
+  }
+  return status;
+}
+
+// Kernels of single tokens, of a few and of prompts are made before anybody waits for a guess.
+static int warm_up(weft_model *m, weft_error *err) {
+  enum { N = 16 };
+  static const int32_t ids[N];
+  weft_tokens t = {.ids = ids, .n = N};
+  if (weft_model_context(m) < N + 3) return 0;
+  if (weft_sequence_new(m, &t.sequence, err)) return -1;
+  int status = weft_step(m, &t, 1, NULL, NULL, err);
+  t.n = 2;
+  if (!status) status = weft_step(m, &t, 1, NULL, NULL, err);
+  t.n = 1;
+  if (!status) status = weft_step(m, &t, 1, NULL, NULL, err);
+  weft_sequence_free(t.sequence);
+  return status;
+}
+
+static int check_options(const weft_draft_options *o, weft_error *err) {
+  if (o->most < 0 || o->least < 0) return refuse(err, "a guess of %d tokens, or of %d", o->most, o->least);
+  if (!(o->p_min >= 0 && o->p_min <= 1)) return refuse(err, "p_min is %g; a probability is between 0 and 1", o->p_min);
+  return 0;
+}
+
+int weft_draft_new(const weft_model *m, weft_model *draft, const weft_draft_options *options, weft_draft **out,
+                   weft_error *err) {
+  weft_draft_options o = options ? *options : (weft_draft_options){0};
+  int32_t n = weft_model_vocab_size(m), n_draft = weft_model_vocab_size(draft);
+  if (weft_model_only_embeds(m) || weft_model_only_embeds(draft))
+    return refuse(err, "%s: it makes vectors and no tokens, so that nothing can be guessed",
+                  path_of(weft_model_only_embeds(m) ? m : draft));
+  if (weft_model_is_recurrent(m) || weft_model_is_recurrent(draft))
+    return refuse(err, "%s: it has recurrent layers, which cannot go back to before a wrong guess",
+                  path_of(weft_model_is_recurrent(m) ? m : draft));
+  if (check_options(&o, err) || same_vocabulary(m, draft, n < n_draft ? n : n_draft, err) || warm_up(draft, err))
+    return -1;
+  *out = xcalloc(1, sizeof **out);
+  **out = (weft_draft){.m = draft, .o = o, .n_vocab = n < n_draft ? n : n_draft};
+  return 0;
+}
+
+int weft_draft_own(weft_model *m, const weft_draft_options *options, weft_draft **out, weft_error *err) {
+  weft_draft_options o = options ? *options : (weft_draft_options){0};
+  *out = NULL;
+  if (!engine_has_mtp(weft_model_peek(m))) return 0;
+  if (check_options(&o, err)) return -1;
+  *out = xcalloc(1, sizeof **out);
+  **out = (weft_draft){
+    .m = m, .own = true, .o = o, .n_vocab = weft_model_vocab_size(m), .wait_s = guess_compiled_s(m)};
+  return 0;
+}
+
+int weft_draft_prepare(weft_draft *d, weft_error *err) {
+  error e = {0};
+  if (!d->own) return 0;
+  d->wait_s = 0;
+  return engine_need_mtp(weft_model_beside(d->m), &e) ? refuse(err, "%s", e.text) : 0;
+}
+
+void weft_draft_free(weft_draft *d) { free(d); }
+double weft_draft_seconds(const weft_draft *d) { return d->all_s; }
+void weft_draft_rest(weft_draft *d, int rests) { d->rests = rests; }
+
+// ---- what it says ---------------------------------------------------------------------------------------------------
+
+void draft_charge(weft_draft *d, double s, bool reads) {
+  d->all_s += s;
+  if (!reads) d->account.balance -= s;
+  d->account.total -= s;
+}
+
+// The likeliest token that both models have, and how likely it is.
+static int32_t likeliest(const float *logits, int32_t n, double *p) {
+  enum { FAR = 20 };                    // what lies so far below adds nothing
+  int32_t best = 0;
+  double sum = 0;
+  for (int32_t i = 1; i < n; i++) if (logits[i] > logits[best]) best = i;
+  for (int32_t i = 0; i < n; i++) if (logits[i] > logits[best] - FAR) sum += exp((double)(logits[i] - logits[best]));
+  *p = sum > 0 ? 1 / sum : 0;
+  return best;
+}
+
+// Each token is worth what it wins if all before it are right, too; where that is less than it costs, it ends.
+size_t draft_chain(weft_draft *d, const float *logits, draft_think *think, void *own, double value_s, int32_t *out,
+                   size_t most) {
+  double all = 1, p, s;
+  size_t n = 0;
+  while (n < most && logits) {
+    int32_t id = likeliest(logits, d->n_vocab, &p);
+    all *= p;
+    if (p < d->o.p_min || all * value_s < d->step_s) break;
+    out[n++] = id;
+    if (n == most || weft_is_end(weft_model_vocab(d->m), id)) break;
+    logits = think(own, id, &s);
+    draft_charge(d, s, false);
+    guess_blend(&d->step_s, s);
+  }
+  return n;
+}
