@@ -757,7 +757,8 @@ int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(voi
   }
   engine_go_on *before_go_on = e->ask.go_on;
   void *before_ctx = e->ask.ctx;
-  if (stop) engine_watch(e, not_stopped, &(struct stopping){stop, ctx});
+  struct stopping stopping = {stop, ctx};                // not within the if: it would be gone behind that
+  if (stop) engine_watch(e, not_stopped, &stopping);
   for (size_t i = 0, row = 0; i < n && !(i && e->ask.ended); i++) {
     struct engine_part *p = &parts[i];
     size_t last = together ? p->rows + p->beside : p->rows;
