@@ -278,8 +278,9 @@ int weft_model_threads(const weft_model *m);
  * to vocab_size floats for the token after the last one, valid until the next call.  An error: an id outside the
  * vocabulary, a position that leaves a gap or lies outside the context, logits that are not numbers (damaged weights).
  * The result depends on ids and positions alone, to the last bit: not on how a prompt is cut into calls, and not on the
- * number of threads.  (Models with recurrent layers: going back evaluates what lies before pos once more.)  0; 1: it
- * ended early (weft_model_watch), and the cache holds what it held before pos; -1 with err. */
+ * number of threads.  (Models with recurrent layers, or with sliding windows that have moved on: going back may
+ * evaluate what lies before pos once more, see weft_sequence_least.)  0; 1: it ended early (weft_model_watch), and the
+ * cache holds what it held before pos; -1 with err. */
 int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const float **logits, weft_error *err);
 
 /* While a prompt is evaluated by weft_decode or weft_decode_rows, watch (NULL: nobody) is called every few milliseconds
@@ -393,21 +394,27 @@ void weft_sequence_free(weft_sequence *q);    /* NULL is fine */
  * (recurrent layers). */
 bool weft_model_is_recurrent(const weft_model *m);
 int weft_sequence_length(const weft_sequence *q);              /* positions that it holds */
+/* Cut or forked at fewer positions than this (but 0), what is left of it has to be evaluated once more before anything
+ * can follow, which the next step does: recurrent layers know their last state alone, and layers with a sliding window
+ * give back what it has left behind, but 512 positions.  Otherwise 0; INT_MAX: at any. */
+int weft_sequence_least(const weft_sequence *q);
 void weft_sequence_cut(weft_sequence *q, int n);               /* forgets what lies from position n on */
 /* Another sequence that begins with the first n positions of q (n <= its length).  Pages are shared until one of the
  * two writes to them. */
 int weft_sequence_fork(const weft_sequence *q, int n, weft_sequence **out, weft_error *err);
 /* What the caches hold of q goes to a file, which is written whole or not at all. ids: the tokens of its positions,
- * weft_sequence_length of them. With recurrent layers: not right after q was cut. Others of the model may be evaluated
- * meanwhile, on another thread, forks of q among them. */
+ * weft_sequence_length of them. Not after q was cut to less than weft_sequence_least. Others of the model may be
+ * evaluated meanwhile, on another thread, forks of q among them. */
 int weft_sequence_save(const weft_sequence *q, const int32_t *ids, const char *path, weft_error *err);
-/* A sequence that holds as many of these n tokens as the file's begin with (with recurrent layers: all of the file's,
- * or none), as if they had been evaluated.  -2: the file is of another model, other options or another version, or
+/* A sequence that holds as many of these n tokens as the file's begin with (none where those are less than its least,
+ * see below), as if they had been evaluated.  -2: the file is of another model, other options or another version, or
  * damaged, and err names it; -1: there is no memory. */
 int weft_sequence_load(weft_model *m, const int32_t *ids, size_t n, const char *path, weft_sequence **out,
                        weft_error *err);
-/* The tokens of such a file; *ids are for weft_free, also when *n is 0.  -1: as above. */
-int weft_sequence_tokens(const weft_model *m, const char *path, int32_t **ids, size_t *n, weft_error *err);
+/* The tokens of such a file; *ids are for weft_free, also when *n is 0.  *least: nothing is taken up of it where fewer
+ * of them are the same (weft_sequence_least).  -1: as above. */
+int weft_sequence_tokens(const weft_model *m, const char *path, int32_t **ids, size_t *n, size_t *least,
+                         weft_error *err);
 /* Memory for n more tokens, so that a step will not fail for want of it.  -1: there is none; err has the numbers. */
 int weft_sequence_reserve(weft_sequence *q, size_t n, weft_error *err);
 typedef struct weft_tokens {

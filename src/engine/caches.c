@@ -1,5 +1,6 @@
 // Caches and sequences: see caches.h.
 #include "engine/caches.h"
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "device/device.h"
@@ -18,6 +19,22 @@ uint64_t caches_bytes(const model *m, int64_t positions) {
   return sum;
 }
 
+// Pages of a group with a window that are in use at once, at most: those that some token of a chunk sees, and what
+// stays behind them.
+static int64_t ring_of(int64_t window, int64_t slack, int64_t chunk) {
+  return (window - 1 + slack + chunk) / CACHE_PAGE + 2;
+}
+
+uint64_t caches_held_bytes(const model *m, int64_t positions, int64_t chunk) {
+  uint64_t sum = 0;
+  for (int i = 0; i < model_n_states(m); i++) {
+    int64_t window = model_state_is_paged(m, i) ? model_group_window(m, model_state_group(m, i)) : 0, n = positions;
+    if (window) n = min_i64(n, ring_of(window, CACHE_SLACK, chunk) * CACHE_PAGE);
+    if (!add_u64(sum, model_state_bytes(m, i, n), &sum)) return UINT64_MAX;
+  }
+  return sum;
+}
+
 static void release(caches *c) {
   for (int i = 0; c->state && i < model_n_states(c->m); i++) device_release(c->of[i], c->state[i], state_bytes(c, i));
   free(c->state);
@@ -32,16 +49,18 @@ static int reserve(caches *c, error *err) {
   return 0;
 }
 
-int caches_open(caches *c, const model *m, device **of, int64_t n_pages, int64_t least_pages, uint64_t limit,
-                error *err) {
-  uint64_t each = caches_bytes(m, CACHE_PAGE) - caches_bytes(m, 0);
-  *c = (caches){.m = m, .of = of, .n_pages = n_pages, .slots = model_is_recurrent(m) ? CACHE_SLOTS : 1};
+int caches_open(caches *c, const model *m, device **of, int64_t n_pages, int64_t least_pages, int64_t chunk,
+                uint64_t room, error *err) {
+  *c = (caches){.m = m, .of = of, .n_pages = n_pages, .slots = model_is_recurrent(m) ? CACHE_SLOTS : 1,
+                .slack = CACHE_SLACK, .chunk = chunk, .room = room};
   while (reserve(c, err)) {
     if (c->n_pages == least_pages && c->slots == 1) return -1;
     c->n_pages = max_i64(c->n_pages / 2, least_pages);
     c->slots = max_i64(c->slots / 2, 1);
   }
-  pages_open(&c->pages, (int)c->n_pages, each ? (int)min_i64(c->n_pages, (int64_t)(limit / each)) : (int)c->n_pages);
+  for (int g = 0; g < model_n_groups(m); g++) pages_open(&c->pages[g], (int)c->n_pages);
+  for (int i = 0; i < model_n_states(m); i++)
+    if (model_state_is_paged(m, i)) c->page_bytes[model_state_group(m, i)] += caches_piece(c, i);
   c->promoted = xcalloc((size_t)model_n_states(m) + 1, sizeof *c->promoted);
   c->slot_used = xcalloc((size_t)c->slots, sizeof *c->slot_used);
   return 0;
@@ -50,7 +69,7 @@ int caches_open(caches *c, const model *m, device **of, int64_t n_pages, int64_t
 void caches_close(caches *c) {
   if (!c->m) return;
   release(c);
-  pages_close(&c->pages);
+  for (int g = 0; g < MODEL_GROUPS; g++) pages_close(&c->pages[g]);
   free(c->promoted); free(c->slot_used); free(c->of);
   *c = (caches){0};
 }
@@ -59,7 +78,8 @@ bool caches_settle(caches *c, double seconds) {
   double end = now_s() + seconds;
   for (int i = 0; i < model_n_states(c->m); i++) {
     if (!c->of[i]->run->here) continue;
-    uint64_t full = caches_piece(c, i) * (uint64_t)(model_state_is_paged(c->m, i) ? c->pages.most : c->n_slots);
+    int used = model_state_is_paged(c->m, i) ? c->pages[model_state_group(c->m, i)].most : c->n_slots;
+    uint64_t full = caches_piece(c, i) * (uint64_t)used;
     for (; c->promoted[i] + MEMORY_ALIGN <= full; c->promoted[i] += MEMORY_ALIGN) {
       if (now_s() >= end) return false;
       if (memory_promote((unsigned char *)c->state[i] + c->promoted[i], MEMORY_ALIGN)) continue;
@@ -76,22 +96,43 @@ void *caches_at(const caches *c, int i, int number) {
   return (unsigned char *)c->state[i] + (uint64_t)number * caches_piece(c, i);
 }
 
+bool caches_is_of(const caches *c, int i, int group) {
+  return model_state_is_paged(c->m, i) ? group == model_state_group(c->m, i) : group == CACHE_FIXED;
+}
+
 // Of pages or slots first .. first + n - 1
-static void discard(caches *c, bool paged, int first, int n) {
+static void discard(caches *c, int group, int first, int n) {
   for (int i = 0; i < model_n_states(c->m); i++)
-    if (c->of[i]->run->here && model_state_is_paged(c->m, i) == paged)
+    if (c->of[i]->run->here && caches_is_of(c, i, group))
       memory_discard(caches_at(c, i, first), (uint64_t)n * caches_piece(c, i));
 }
 
-static void touch(const caches *c, int page) {
+static void copy(caches *c, int group, int from, int to) {
   for (int i = 0; i < model_n_states(c->m); i++)
-    if (c->of[i]->run->here && model_state_is_paged(c->m, i)) memory_touch(caches_at(c, i, page), caches_piece(c, i));
+    if (caches_is_of(c, i, group))
+      device_copy(c->of[i], caches_at(c, i, to), caches_at(c, i, from), caches_piece(c, i));
 }
 
-static void copy(caches *c, bool paged, int from, int to) {
+static int take_page(caches *c, int group) {
+  uint64_t size = c->page_bytes[group];
+  int page = size <= c->room && c->taken <= c->room - size ? pages_take(&c->pages[group]) : NO_PAGE;
+  if (page == NO_PAGE) return page;
+  c->taken += size;
   for (int i = 0; i < model_n_states(c->m); i++)
-    if (model_state_is_paged(c->m, i) == paged)
-      device_copy(c->of[i], caches_at(c, i, to), caches_at(c, i, from), caches_piece(c, i));
+    if (c->of[i]->run->here && caches_is_of(c, i, group)) memory_touch(caches_at(c, i, page), caches_piece(c, i));
+  return page;
+}
+
+static bool drop_page(caches *c, int group, int page) {
+  if (page == NO_PAGE || !pages_drop(&c->pages[group], page)) return false;
+  c->taken -= c->page_bytes[group];
+  return true;
+}
+
+bool caches_keep_ids(const caches *c) {
+  bool some = model_is_recurrent(c->m);
+  for (int g = 0; g < model_n_groups(c->m); g++) some |= model_group_window(c->m, g) > 0;
+  return some;
 }
 
 int sequence_new(caches *c, sequence **out, error *err) {
@@ -106,62 +147,172 @@ int sequence_new(caches *c, sequence **out, error *err) {
   return 0;
 }
 
-// Drops the pages from number n on. Neighbours go back in one call.
-static void drop_pages(sequence *q, size_t n) {
-  int first = -1, count = 0;
-  while (q->pages.n > n) {
-    int page = q->pages.at[--q->pages.n];
-    if (!pages_drop(&q->of->pages, page)) continue;
+// Drops the pages from .. to - 1 of a group's list. Neighbours go back in one call.
+static void drop_pages(sequence *q, int group, size_t from, size_t to) {
+  int first = NO_PAGE, count = 0;
+  for (size_t i = to; i-- > from;) {
+    int page = q->group[group].list.at[i];
+    q->group[group].list.at[i] = NO_PAGE;
+    if (!drop_page(q->of, group, page)) continue;
     if (count && page == first - 1) { first = page; count++; continue; }
-    if (count) discard(q->of, true, first, count);
+    if (count) discard(q->of, group, first, count);
     first = page;
     count = 1;
   }
-  if (count) discard(q->of, true, first, count);
+  if (count) discard(q->of, group, first, count);
+}
+
+static void shorten(sequence *q, int group, size_t n) {
+  page_list *list = &q->group[group].list;
+  if (n >= list->n) return;
+  drop_pages(q, group, n, list->n);
+  list->n = n;
 }
 
 void sequence_free(sequence *q) {
   if (!q) return;
-  drop_pages(q, 0);
+  for (int g = 0; g < model_n_groups(q->of->m); g++) {
+    shorten(q, g, 0);
+    vec_free(&q->group[g].list);
+  }
   if (model_is_recurrent(q->of->m)) {
-    discard(q->of, false, q->slot, 1);
+    discard(q->of, CACHE_FIXED, q->slot, 1);
     q->of->slot_used[q->slot] = false;
   }
   q->of->n_sequences--;
-  vec_free(&q->pages);
   vec_free(&q->ids);
   free(q);
 }
 
 static int no_page(const caches *c, error *err) {
   return error_set(err,
-                   "the cache is full: %d sequences hold all %d pages of %d positions; a shorter context, or fewer "
-                   "sequences at once, need less",
-                   c->n_sequences, c->pages.limit, CACHE_PAGE);
+                   "the cache is full: pages of %d positions that %d sequences hold take %.1f MiB, of %.1f MiB that "
+                   "they may take; a shorter context, or fewer sequences at once, need less",
+                   CACHE_PAGE, c->n_sequences, (double)c->taken / 0x1p20, (double)c->room / 0x1p20);
+}
+
+// How often a page is in a list from entry `from` on.
+static int count_of(const page_list *list, size_t from, int page) {
+  int n = 0;
+  for (size_t i = from; i < list->n; i++) n += list->at[i] == page;
+  return n;
+}
+
+// Where a window lets pages take turns, those that this evaluation begins with are none of them, since it may end
+// early: then all is as it was.
+int sequence_hold_group(sequence *q, int group, int from, int to, error *err) {
+  caches *c = q->of;
+  page_list *list = &q->group[group].list;
+  int64_t window = model_group_window(c->m, group);
+  size_t ring = window ? (size_t)ring_of(window, c->slack, c->chunk) : 0;
+  size_t first = (size_t)from / CACHE_PAGE, new = caches_n_pages(from), end = caches_n_pages(to);
+  while (list->n < first) vec_push(list, NO_PAGE);
+  for (size_t i = first; i < end; i++) {
+    if (i == list->n) vec_push(list, NO_PAGE);
+    int had = list->at[i], page = NO_PAGE;
+    int mine = i < new ? 1 + (ring ? count_of(list, end, had) : 0) : ring ? count_of(list, new, had) : 1;
+    if (had != NO_PAGE && pages_holders(&c->pages[group], had) <= mine) continue;
+    if (ring && i >= new + ring) pages_hold(&c->pages[group], page = list->at[i - ring]);
+    else page = take_page(c, group);
+    if (page == NO_PAGE) return no_page(c, err);
+    if (had != NO_PAGE && i < new) copy(c, group, had, page);
+    drop_page(c, group, had);
+    list->at[i] = page;
+  }
+  return 0;
+}
+
+static void lose(sequence *q, int group) {
+  shorten(q, group, 0);
+  q->group[group].from = INT_MAX;
 }
 
 int sequence_hold(sequence *q, int from, int to, error *err) {
-  page_pool *p = &q->of->pages;
-  size_t n = q->pages.n;
-  size_t first = (size_t)from / CACHE_PAGE;
-  for (size_t i = first < n ? first : n; i < (size_t)(to + CACHE_PAGE - 1) / CACHE_PAGE; i++) {
-    bool new = i >= q->pages.n;
-    if (!new && !pages_is_shared(p, q->pages.at[i])) continue;
-    int page = pages_take(p);
-    if (page < 0) { drop_pages(q, n); return no_page(q->of, err); }
-    touch(q->of, page);
-    if (new) { vec_push(&q->pages, page); continue; }
-    if (i == first && from % CACHE_PAGE) copy(q->of, true, q->pages.at[i], page);
-    pages_drop(p, q->pages.at[i]);
-    q->pages.at[i] = page;
+  size_t n[MODEL_GROUPS];
+  int groups = model_n_groups(q->of->m), status = 0;
+  for (int g = 0; g < groups; g++) n[g] = q->group[g].list.n;
+  for (int g = 0; g < groups && !status; g++) {
+    held_pages *h = &q->group[g];
+    bool anew = !from && h->from;
+    if (anew) lose(q, g);
+    if (anew || from >= h->from) status = sequence_hold_group(q, g, from, to, err);
+    if (anew && !status) h->from = 0;
   }
-  return 0;
+  for (int g = 0; g < groups && status; g++) shorten(q, g, n[g]);
+  return status;
 }
 
 void sequence_cut(sequence *q, int n) {
   if (n >= q->n) return;
   q->n = n;
-  drop_pages(q, (size_t)(n + CACHE_PAGE - 1) / CACHE_PAGE);
+  for (int g = 0; g < model_n_groups(q->of->m); g++) shorten(q, g, caches_n_pages(n));
+}
+
+// ---- what is there of a beginning -----------------------------------------------------------------------------------
+
+int sequence_least(const sequence *q) {
+  const model *m = q->of->m;
+  int least = 0;
+  if (model_is_recurrent(m)) least = q->at == q->n ? q->n : INT_MAX;
+  for (int g = 0; g < model_n_groups(m); g++) {
+    int from = q->group[g].from, window = model_group_window(m, g);
+    if (from) least = (int)max_i64(least, from == INT_MAX ? from : min_i64((int64_t)from + window - 1, INT_MAX));
+  }
+  return least;
+}
+
+bool sequence_is_whole(const sequence *q, int n) {
+  return !n || (n >= sequence_least(q) && (!model_is_recurrent(q->of->m) || n == q->at));
+}
+
+int sequence_hold_again(sequence *q, int n, int to, error *err) {
+  q->at = -1;
+  for (int g = 0; g < model_n_groups(q->of->m); g++) if (model_group_window(q->of->m, g)) lose(q, g);
+  for (int g = 0; g < model_n_groups(q->of->m); g++)
+    if (model_group_window(q->of->m, g) &&
+        (sequence_hold_group(q, g, 0, n, err) || sequence_hold_group(q, g, n, to, err)))
+      return -1;
+  return 0;
+}
+
+static void give_back(sequence *q, int n) {
+  for (int g = 0; g < model_n_groups(q->of->m); g++) {
+    held_pages *h = &q->group[g];
+    int64_t window = model_group_window(q->of->m, g);
+    int64_t stay = window ? model_first_page(window + q->of->slack, CACHE_PAGE, n) : 0;
+    if (stay * CACHE_PAGE <= h->from) continue;
+    drop_pages(q, g, (size_t)h->from / CACHE_PAGE, (size_t)stay);
+    h->from = (int)stay * CACHE_PAGE;
+  }
+}
+
+void sequence_trim(sequence *q) { give_back(q, q->n); }
+
+void sequence_is_renewed(sequence *q, int n) {
+  for (int g = 0; g < MODEL_GROUPS; g++) q->group[g].from = 0;
+  give_back(q, n);
+}
+
+int sequence_hold_all(sequence *q, int n, error *err) {
+  q->at = -1;
+  for (int g = 0; g < model_n_groups(q->of->m); g++) {
+    if (sequence_hold_group(q, g, 0, n, err)) return -1;
+    if (model_group_window(q->of->m, g)) q->group[g].from = INT_MAX;
+  }
+  return 0;
+}
+
+// ---- several that begin alike ---------------------------------------------------------------------------------------
+
+static void share(const sequence *q, int group, int n, held_pages *to) {
+  const held_pages *h = &q->group[group];
+  bool there = !model_group_window(q->of->m, group) || sequence_is_whole(q, n);
+  for (size_t i = 0; i < caches_n_pages(n); i++) {
+    int page = there ? h->list.at[i] : NO_PAGE;
+    if (page != NO_PAGE) pages_hold(&q->of->pages[group], page);
+    vec_push(&to->list, page);
+  }
+  to->from = there ? h->from : INT_MAX;
 }
 
 int sequence_fork(const sequence *q, int n, sequence **out, error *err) {
@@ -169,14 +320,11 @@ int sequence_fork(const sequence *q, int n, sequence **out, error *err) {
   if (sequence_new(q->of, out, err)) return -1;
   sequence *to = *out;
   to->n = n;
-  for (size_t i = 0; i < (size_t)(n + CACHE_PAGE - 1) / CACHE_PAGE; i++) {
-    pages_hold(&q->of->pages, q->pages.at[i]);
-    vec_push(&to->pages, q->pages.at[i]);
-  }
-  if (!model_is_recurrent(q->of->m)) return 0;
+  for (int g = 0; n && g < model_n_groups(q->of->m); g++) share(q, g, n, &to->group[g]);
+  if (!caches_keep_ids(q->of)) return 0;
   for (int i = 0; i < n; i++) vec_push(&to->ids, q->ids.at[i]);
-  if (n && n == q->at) {
-    copy(q->of, false, q->slot, to->slot);
+  if (model_is_recurrent(q->of->m) && n && n == q->at) {
+    copy(q->of, CACHE_FIXED, q->slot, to->slot);
     to->at = n;
   }
   return 0;

@@ -3,12 +3,22 @@
 //
 // Address space for all pages and slots is reserved once, so that no kernel depends on how long a context is; memory is
 // taken when a page is first written to, and goes back when nobody holds the page any more.
+//
+// Layers with the same window have pages of their own (model_n_groups), so that a window gives back what it has left
+// behind. A little more stays, since callers go back by a few positions: guesses that were wrong, an answer that is
+// written again. Who goes back further evaluates all of it once more, as with fixed states. Of a long prompt no page is
+// taken for what only the first tokens see: its pages take turns.
 #ifndef WEFT_CACHES_H
 #define WEFT_CACHES_H
 #include "engine/pages.h"
 #include "model/model.h"
 
-enum { CACHE_PAGE = 128 /* positions */, CACHE_SLOTS = 256 /* sequences of a model with fixed states */ };
+enum {
+  CACHE_PAGE = 128 /* positions */,
+  CACHE_SLOTS = 256 /* sequences of a model with fixed states */,
+  CACHE_SLACK = 512 /* positions behind a window that stay */,
+  CACHE_FIXED = -1 /* in place of a group: what lies in slots */
+};
 
 struct device;
 typedef struct caches {
@@ -17,7 +27,10 @@ typedef struct caches {
   int64_t n_pages, slots;
   void **state;              // of each: all pages or slots
   uint64_t *promoted;        // bytes of each that lie in huge pages
-  page_pool pages;
+  page_pool pages[MODEL_GROUPS];
+  uint64_t page_bytes[MODEL_GROUPS];
+  uint64_t taken, room;      // bytes of all pages: in use, and at most
+  int64_t slack, chunk;      // positions: CACHE_SLACK; that are evaluated at once
   bool *slot_used;
   int n_slots;               // slots that were ever in use
   int n_sequences;
@@ -25,11 +38,13 @@ typedef struct caches {
 
 // Of one position in all states, and of the states of a sequence that are fixed. UINT64_MAX where that is no number.
 uint64_t caches_bytes(const model *m, int64_t positions);
+// What a sequence of so many positions holds: all of them, or of layers with a window what stays.
+uint64_t caches_held_bytes(const model *m, int64_t positions, int64_t chunk);
 
 // Reserves n_pages, or (where the system refuses so much) as many as there can be, but at least_pages. of: each state's
-// device (for free). limit: bytes that all pages may take.
-int caches_open(caches *c, const model *m, struct device **of, int64_t n_pages, int64_t least_pages, uint64_t limit,
-                error *err);
+// device (for free). chunk: positions that are evaluated at once. room: bytes that all pages may take.
+int caches_open(caches *c, const model *m, struct device **of, int64_t n_pages, int64_t least_pages, int64_t chunk,
+                uint64_t room, error *err);
 void caches_close(caches *c);                          // before the device is closed
 // Moves what is in use into huge pages, for so long at most; whether all of it lies there.
 bool caches_settle(caches *c, double seconds);
@@ -37,23 +52,46 @@ bool caches_settle(caches *c, double seconds);
 // What state i has of a page, or (not paged) of a slot: where, and how many bytes.
 void *caches_at(const caches *c, int i, int number);
 uint64_t caches_piece(const caches *c, int i);
+bool caches_is_of(const caches *c, int i, int group);
 
+enum { NO_PAGE = -1 };
+// For a group of layers: pages by their place in the sequence, NO_PAGE where a window has given one back. from: what
+// lies before this position is not there (a multiple of CACHE_PAGE; INT_MAX: nothing is).
+typedef struct held_pages { page_list list; int from; } held_pages;
 typedef struct sequence {
   caches *of;
-  page_list pages;
+  held_pages group[MODEL_GROUPS];
   int slot;                  // of fixed states; 0 where there are none
   int n;                     // positions that it holds
   uint64_t evaluations;      // how often it was evaluated so far
   int at;                    // of a model with fixed states: the position that follows what these hold; -1: none
-  VEC(int32_t) ids;          // of such a model: what was evaluated, to come back to an earlier position
+  // of such a model, or one with windows: what was evaluated, to come back to an earlier position
+  VEC(int32_t) ids;
 } sequence;
+
+static inline size_t caches_n_pages(int positions) { return ((size_t)positions + CACHE_PAGE - 1) / CACHE_PAGE; }
 
 int sequence_new(caches *c, sequence **out, error *err);
 void sequence_free(sequence *q);                       // NULL is fine
 // Before positions from..to - 1 are written: pages for them that nobody else holds. -1: there are no more; what the
 // sequence holds stays as it was.
 int sequence_hold(sequence *q, int from, int to, error *err);
+// of one group alone
+int sequence_hold_group(sequence *q, int group, int from, int to, error *err);
 void sequence_cut(sequence *q, int n);                 // forgets the positions from n on
+// Whether what follows position n can be evaluated without what lies before it being evaluated once more; and the least
+// n but 0 that can (INT_MAX: none).
+bool sequence_is_whole(const sequence *q, int n);
+int sequence_least(const sequence *q);
+// Where it is not: memory for that, and for what follows up to `to` (after it sequence_hold); then, when it was done.
+int sequence_hold_again(sequence *q, int n, int to, error *err);
+void sequence_is_renewed(sequence *q, int n);
+// After an evaluation: windows give back what nobody reads from q->n on, but a little.
+void sequence_trim(sequence *q);
+// For somebody who runs plans by himself: n positions, of which those before q->n are as they are; afterwards what
+// fixed states and windows hold is of no use any more.
+int sequence_hold_all(sequence *q, int n, error *err);
+bool caches_keep_ids(const caches *c);
 // One that begins with the same n positions (n <= q->n): whole pages are shared, and the last one as well, until one of
 // the two writes to it.
 int sequence_fork(const sequence *q, int n, sequence **out, error *err);
@@ -61,13 +99,15 @@ int sequence_fork(const sequence *q, int n, sequence **out, error *err);
 // sequence_file.c: a sequence in a file, written whole or not at all. ids: its tokens. of: a number for all that its
 // values depend on.
 int sequence_save(const sequence *q, const int32_t *ids, uint64_t of, const char *path, error *err);
-// One that holds as many of the n tokens as the file begins with (fixed states: all of the file's, or none). most:
+// One that holds as many of the n tokens as the file begins with, or none where those are less than its least. most:
 // positions that there may be. -2: the file is of another model, of another version, or damaged, and err names it; -1:
 // something else failed.
 int sequence_load(caches *c, const int32_t *ids, size_t n, int most, uint64_t of, const char *path, sequence **out,
                   error *err);
 // *ids: for free
-int sequence_tokens(const caches *c, int most, uint64_t of, const char *path, int32_t **ids, size_t *n, error *err);
+// least: see sequence_least
+int sequence_tokens(const caches *c, int most, uint64_t of, const char *path, int32_t **ids, size_t *n, size_t *least,
+                    error *err);
 struct engine_options;
 uint64_t sequence_model(const gguf *file, const struct engine_options *o, int variant);
 #endif

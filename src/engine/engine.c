@@ -118,10 +118,12 @@ void engine_progress(const engine *e, const char *what, double fraction) {
 
 // Of one whole context.
 static uint64_t kv_bytes(const engine *e) {
-  return caches_bytes(e->m, (int64_t)round_up((size_t)e->n_ctx, CACHE_PAGE));
+  return caches_held_bytes(e->m, (int64_t)round_up((size_t)e->n_ctx, CACHE_PAGE), e->room);
 }
 
+// Entries of the table of pages: of a group, and of a sequence.
 static int64_t page_table(const engine *e) { return e->ctx / CACHE_PAGE + 1; }
+static int64_t page_tables(const engine *e) { return max_i64(model_n_groups(e->m), 1) * page_table(e); }
 
 static bool has_room(const engine *e) {
   uint64_t need, have;
@@ -190,12 +192,12 @@ static int reserve(engine *e, error *err) {
   if (!memory_available(&have, NULL)) all = have - file;
   int64_t least = least_pages(e);
   if (caches_open(&e->caches, e->m, devices_of_states(e), here ? max_i64(USUAL_PAGES, 2 * e->ctx / CACHE_PAGE) : least,
-                  least, all, err) ||
+                  least, e->room, all, err) ||
       sequence_new(&e->caches, &e->own, err))
     return -1;
   e->ids = xcalloc((size_t)e->room, sizeof *e->ids);
   e->at = xcalloc((size_t)e->room, sizeof *e->at);
-  e->pages = xcalloc((size_t)(e->room * page_table(e)), sizeof *e->pages);
+  e->pages = xcalloc((size_t)(e->room * page_tables(e)), sizeof *e->pages);
   e->logits = xcalloc((size_t)model_n_vocab(e->m) + 64, sizeof *e->logits);
   return 0;
 }
@@ -501,7 +503,11 @@ void engine_settle(engine *e) { while (!settle(e, 1)) continue; }
 
 // Where plans over one sequence find it.
 static void choose(engine *e, const sequence *q) {
-  if (q->pages.n) memcpy(e->pages, q->pages.at, q->pages.n * sizeof *e->pages);
+  for (int g = 0; g < model_n_groups(e->m); g++) {
+    const page_list *list = &q->group[g].list;
+    int32_t *table = e->pages + g * page_table(e);
+    for (size_t i = 0; i < list->n; i++) table[i] = list->at[i] == NO_PAGE ? 0 : list->at[i];
+  }
   e->slot = q->slot;
 }
 
@@ -552,8 +558,10 @@ static int prepare(engine *e, sequence *q, const int32_t *ids, size_t n, int pos
   if (!n || pos < 0 || n > (size_t)(e->n_ctx - pos)) die("engine: %zu tokens at %d of %d", n, pos, e->n_ctx);
   for (size_t i = 0; i < n; i++)
     if (ids[i] < 0 || ids[i] >= model_n_vocab(e->m)) die("engine: token %d of %d", ids[i], model_n_vocab(e->m));
-  if (sound(e, err) || sequence_hold(q, pos, pos + (int)n, err)) return -1;
-  bool again = model_is_recurrent(e->m) && pos && pos != q->at;        // what lies before pos is evaluated once more
+  bool again = !sequence_is_whole(q, pos);               // what lies before pos is evaluated once more
+  if (sound(e, err) || (again && sequence_hold_again(q, pos, pos + (int)n, err)) ||
+      sequence_hold(q, pos, pos + (int)n, err))
+    return -1;
   if ((!prompt && !(again && pos > FEW)) || plan_of(e, PLAN_MANY)) return 0;
   if (need(e, PLAN_MANY, err)) return -1;
   if (q == e->own && !pos) {
@@ -566,13 +574,15 @@ static int prepare(engine *e, sequence *q, const int32_t *ids, size_t n, int pos
   return 0;
 }
 
-// After that: this sequence is the one, with fixed states as they were at pos.
+// After that: this sequence is the one, with fixed states and windows as they were at pos.
 static void begin(engine *e, sequence *q, const int32_t *ids, size_t n, int pos) {
   choose(e, q);
   e->ask.done = 0;
   e->ask.ended = false;
-  if (model_is_recurrent(e->m)) {
-    if (pos && pos != q->at) eval(e, q->ids.at, (size_t)pos, 0);
+  if (caches_keep_ids(&e->caches)) {
+    bool again = !sequence_is_whole(q, pos);
+    if (again) eval(e, q->ids.at, (size_t)pos, 0);
+    if (again && !e->ask.ended) sequence_is_renewed(q, pos);
     q->ids.n = (size_t)pos;
     for (size_t i = 0; i < n; i++) vec_push(&q->ids, ids[i]);
   }
@@ -580,8 +590,9 @@ static void begin(engine *e, sequence *q, const int32_t *ids, size_t n, int pos)
   q->evaluations++;
 }
 
-// What was begun at pos has ended early.
-static void take_back(sequence *q, int pos) {
+// What was begun at pos has been evaluated, or (early) not all of it.
+static void finish(sequence *q, int pos, bool early) {
+  if (!early) { sequence_trim(q); return; }
   sequence_cut(q, pos);
   q->at = -1;
 }
@@ -611,11 +622,13 @@ int engine_eval_rows(engine *e, sequence *q, const int32_t *ids, size_t n, int p
     bool wanted = at >= first;
     m = eval_chunk(e, wanted ? rows : PLAN_MANY, ids + at, (wanted ? n : first) - at,
                    pos + (int)at);
-    if (e->ask.ended) { take_back(q, pos); return sound(e, err) ? -1 : pos; }
+    if (e->ask.ended) { finish(q, pos, true); return sound(e, err) ? -1 : pos; }
     if (sound(e, err)) return -1;
     for (size_t i = 0; wanted && go_on && i < m; i++) go_on = row(ctx, at + i, e->rows + i * n_vocab);
   }
-  return q->n = q->at = pos + (int)at;
+  q->n = q->at = pos + (int)at;
+  finish(q, pos, false);
+  return q->n;
 }
 
 int engine_eval_sums(engine *e, const int32_t *ids, size_t n, engine_sums *see, void *ctx, error *err) {
@@ -627,6 +640,7 @@ int engine_eval_sums(engine *e, const int32_t *ids, size_t n, engine_sums *see, 
     if (sound(e, err)) return -1;
     for (size_t t = 0; t < n_tensors; t++) if (e->sums[2 * t]) see(ctx, t, e->sums[2 * t], e->sums[2 * t + 1], m);
   }
+  finish(e->own, 0, false);
   return 0;
 }
 
@@ -641,6 +655,7 @@ int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row,
     if (sound(e, err)) return -1;
     for (size_t i = 0; go_on && i < m; i++) go_on = row(ctx, at + i, e->hidden + i * (size_t)model_n_embd(e->m));
   }
+  finish(e->own, 0, false);
   e->own->at = -1;
   return 0;
 }
@@ -648,7 +663,7 @@ int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row,
 int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err) {
   if (begin_eval(e, e->own, ids, n, pos, n > FEW ? n : 0, err)) return -1;
   eval(e, ids, n, pos);
-  if (e->ask.ended) take_back(e->own, pos);
+  finish(e->own, pos, e->ask.ended);
   if (sound(e, err)) return -1;
   if (logits) *logits = e->ask.ended ? NULL : e->logits;
   return e->ask.ended;
@@ -679,8 +694,8 @@ static uint64_t files_of(const engine *e) {
 int engine_sequence_save(const engine *e, const struct sequence *q, const int32_t *ids, const char *path, error *err) {
   return sequence_save(q, ids, files_of(e), path, err);
 }
-int engine_sequence_tokens(const engine *e, const char *path, int32_t **ids, size_t *n, error *err) {
-  return sequence_tokens(&e->caches, e->n_ctx, files_of(e), path, ids, n, err);
+int engine_sequence_tokens(const engine *e, const char *path, int32_t **ids, size_t *n, size_t *least, error *err) {
+  return sequence_tokens(&e->caches, e->n_ctx, files_of(e), path, ids, n, least, err);
 }
 int engine_sequence_load(engine *e, const int32_t *ids, size_t n, const char *path, struct sequence **out, error *err) {
   return sequence_load(&e->caches, ids, n, e->n_ctx, files_of(e), path, out, err);
@@ -693,11 +708,16 @@ static enum plan_kind apart_plan(size_t rows, size_t more) {
 }
 
 static size_t add_rows(engine *e, const struct engine_part *p, size_t first, size_t n, size_t row) {
-  size_t table = (size_t)page_table(e);
   for (size_t i = first; i < first + n; i++, row++) {
     e->ids[row] = p->ids[i];
     e->at[row] = p->from + (int)i;
-    memcpy(e->pages + row * table, p->q->pages.at, p->q->pages.n * sizeof *e->pages);
+    for (int g = 0; g < model_n_groups(e->m); g++) {
+      const page_list *list = &p->q->group[g].list;
+      size_t from = (size_t)model_first_page(model_group_window(e->m, g), CACHE_PAGE, e->at[row]);
+      size_t to = caches_n_pages(e->at[row] + 1);
+      memcpy(e->pages + (int64_t)row * page_tables(e) + g * page_table(e), list->at + from,
+             (to - from) * sizeof *e->pages);
+    }
   }
   return row;
 }
@@ -769,8 +789,8 @@ int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(voi
   }
   engine_watch(e, before_go_on, before_ctx);
   bool stopped = e->ask.ended;
-  for (size_t i = 0; stopped && i < n; i++) take_back(parts[i].q, parts[i].from);
   if (!stopped && together) eval_apart(e, parts, n, more);
+  for (size_t i = 0; i < n; i++) finish(parts[i].q, parts[i].from, stopped);
   if (sound(e, err)) return -1;
   for (size_t i = 0; i < n; before += parts[i++].rows) parts[i].logits = stopped ? NULL : e->rows + before * n_vocab;
   return stopped;
@@ -874,11 +894,10 @@ int engine_plan(engine *e, bool prompt, plan **p, int32_t **ids, error *err) {
   if (e->places.n > 1)
     return error_set(err, "a model on two devices is two plans, and this looks at one: -ngl %d has all on %s, -ngl 0 "
                           "none", model_n_layer(e->m), e->places.at[1].d->name);
-  if (need(e, prompt ? PLAN_MANY : PLAN_ONE, err) || sequence_hold(e->own, 0, e->n_ctx, err)) return -1;
+  if (need(e, prompt ? PLAN_MANY : PLAN_ONE, err) || sequence_hold_all(e->own, e->n_ctx, err)) return -1;
   choose(e, e->own);
   stop_live(e);             // its runs would be somebody else's
   *p = plan_of(e, prompt ? PLAN_MANY : PLAN_ONE);
   *ids = e->ids;
-  e->own->at = -1;          // whoever runs plans by himself leaves behind what no sequence of ours has
   return 0;
 }

@@ -2,8 +2,8 @@
 #include "engine/pages.h"
 #include <stdlib.h>
 
-void pages_open(page_pool *p, int n, int limit) {
-  *p = (page_pool){.n = n, .limit = limit < n ? limit : n, .holders = xcalloc((size_t)n, sizeof *p->holders)};
+void pages_open(page_pool *p, int n) {
+  *p = (page_pool){.n = n, .holders = xcalloc((size_t)n, sizeof *p->holders)};
 }
 
 void pages_close(page_pool *p) {
@@ -12,7 +12,7 @@ void pages_close(page_pool *p) {
 }
 
 int pages_take(page_pool *p) {
-  if (p->used >= p->limit) return -1;
+  if (p->used >= p->n) return -1;
   while (p->holders[p->first]) p->first++;
   int page = p->first++;
   p->holders[page] = 1;
@@ -31,4 +31,4 @@ bool pages_drop(page_pool *p, int page) {
   return true;
 }
 
-bool pages_is_shared(const page_pool *p, int page) { return p->holders[page] > 1; }
+int pages_holders(const page_pool *p, int page) { return p->holders[page]; }

@@ -8,7 +8,7 @@
 #include "base/base.h"
 
 typedef struct page_pool {
-  int n, limit;              // numbers there are; how many may be in use at once
+  int n;                     // numbers there are
   int used, most;            // in use; one more than the highest that ever was
   int *holders;              // of each: sequences that hold it
   int first;                 // none below is free
@@ -16,11 +16,11 @@ typedef struct page_pool {
 
 typedef VEC(int32_t) page_list;
 
-void pages_open(page_pool *p, int n, int limit);
+void pages_open(page_pool *p, int n);
 void pages_close(page_pool *p);
-// The lowest page that is free, so that memory stays in few places; -1: as many are in use as may be.
+// The lowest page that is free, so that memory stays in few places; -1: all are in use.
 int pages_take(page_pool *p);
 void pages_hold(page_pool *p, int page);
 bool pages_drop(page_pool *p, int page);                   // true: nobody holds it any more
-bool pages_is_shared(const page_pool *p, int page);
+int pages_holders(const page_pool *p, int page);           // how often it is held
 #endif

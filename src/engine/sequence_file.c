@@ -1,8 +1,8 @@
 // Sequences in files: what the caches hold of one, for a later process with the same model. See caches.h.
 //
-// A file is a head, the tokens, and then page by page what each state has of it; of models with fixed states also
-// those. Numbers are this machine's. Behind each of these parts stands its hash, and a file is written whole or not at
-// all, so that a damaged one is known by the part that is.
+// A file is a head, the tokens, and then page by page what each state has of it (those of windows from a page on); of
+// models with fixed states also those. Numbers are this machine's. Behind each of these parts stands its hash, and a
+// file is written whole or not at all, so that a damaged one is known by the part that is.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdarg.h>
@@ -16,15 +16,16 @@
 #include "engine/engine.h"
 #include "weft.h"
 
-enum { VERSION = 1, SAMPLE = 64 };
+enum { VERSION = 2, SAMPLE = 64 };
 static const char magic[8] = "WEFTSEQ";
 
 typedef struct head {
   char magic[8];
   uint32_t version, page;        // positions of a page
   uint64_t model;                // sequence_model
-  uint64_t page_bytes, fixed_bytes;
-  uint32_t n, reserved;          // positions
+  uint64_t page_bytes[MODEL_GROUPS], fixed_bytes;
+  uint32_t n, least;             // positions; see sequence_least
+  uint32_t from[MODEL_GROUPS];   // see held_pages
 } head;
 
 uint64_t sequence_model(const gguf *file, const struct engine_options *o, int variant) {
@@ -47,19 +48,18 @@ uint64_t sequence_model(const gguf *file, const struct engine_options *o, int va
   return hash_bytes(&(int[]){o->exact, o->kv.keys, o->kv.values, variant}, 4 * sizeof(int), h);
 }
 
-static head head_of(const caches *c, uint64_t of, int n) {
-  uint64_t fixed = caches_bytes(c->m, 0);
-  head h = {.version = VERSION,
-            .page = CACHE_PAGE,
-            .model = of,
-            .page_bytes = caches_bytes(c->m, CACHE_PAGE) - fixed,
-            .fixed_bytes = fixed,
-            .n = (uint32_t)n};
+static head head_of(const caches *c, uint64_t of) {
+  head h = {.version = VERSION, .page = CACHE_PAGE, .model = of, .fixed_bytes = caches_bytes(c->m, 0)};
   memcpy(h.magic, magic, sizeof magic);
+  memcpy(h.page_bytes, c->page_bytes, sizeof h.page_bytes);
   return h;
 }
 
-static size_t n_pages(size_t n) { return (n + CACHE_PAGE - 1) / CACHE_PAGE; }
+static unsigned char *piece_new(const head *h) {
+  uint64_t most = h->fixed_bytes;
+  for (int g = 0; g < MODEL_GROUPS; g++) if (h->page_bytes[g] > most) most = h->page_bytes[g];
+  return malloc(most + 1);
+}
 
 // ---- writing --------------------------------------------------------------------------------------------------------
 
@@ -68,10 +68,10 @@ static int add(newfile *f, const void *at, size_t n, error *err) {
   return newfile_add(f, at, n, err) || newfile_add(f, &sum, sizeof sum, err) ? -1 : 0;
 }
 
-// All states' pieces of a page or slot, one behind the other
-static void gather(const caches *c, bool paged, int number, unsigned char *to) {
+// The pieces that all states of a group have of a page, or those with fixed states of a slot, one behind the other
+static void gather(const caches *c, int group, int number, unsigned char *to) {
   for (int i = 0; i < model_n_states(c->m); i++) {
-    if (model_state_is_paged(c->m, i) != paged) continue;
+    if (!caches_is_of(c, i, group)) continue;
     uint64_t n = caches_piece(c, i);
     device_read(c->of[i], to, caches_at(c, i, number), n);
     to += n;
@@ -79,15 +79,17 @@ static void gather(const caches *c, bool paged, int number, unsigned char *to) {
 }
 
 static int save(const sequence *q, const int32_t *ids, const head *h, newfile *f, error *err) {
-  unsigned char *piece = malloc(h->page_bytes > h->fixed_bytes ? h->page_bytes : h->fixed_bytes + 1);
-  if (!piece) return error_set(err, "no memory for a page of %llu bytes", (unsigned long long)h->page_bytes);
-  int status = add(f, h, sizeof *h, err) || add(f, ids, h->n * sizeof *ids, err);
-  for (size_t i = 0; i < n_pages(h->n) && !status; i++) {
-    gather(q->of, true, q->pages.at[i], piece);
-    status = add(f, piece, h->page_bytes, err);
+  unsigned char *piece = piece_new(h);
+  if (!piece) return error_set(err, "no memory for a page of a sequence");
+  int status = add(f, h, sizeof *h, err) || add(f, ids, h->n * sizeof *ids, err), groups = model_n_groups(q->of->m);
+  for (size_t i = 0; i < groups * caches_n_pages((int)h->n) && !status; i++) {
+    int g = (int)i % groups;
+    if (i / groups < h->from[g] / CACHE_PAGE) continue;
+    gather(q->of, g, q->group[g].list.at[i / groups], piece);
+    status = add(f, piece, h->page_bytes[g], err);
   }
   if (!status && h->fixed_bytes) {
-    gather(q->of, false, q->slot, piece);
+    gather(q->of, CACHE_FIXED, q->slot, piece);
     status = add(f, piece, h->fixed_bytes, err);
   }
   free(piece);
@@ -95,11 +97,13 @@ static int save(const sequence *q, const int32_t *ids, const head *h, newfile *f
 }
 
 int sequence_save(const sequence *q, const int32_t *ids, uint64_t of, const char *path, error *err) {
-  head h = head_of(q->of, of, q->n);
+  head h = head_of(q->of, of);
   newfile *f;
-  if (model_is_recurrent(q->of->m) && q->at != q->n)
-    return error_set(err, "%s: the states of this sequence are those of another position than its last one, %d", path,
-                     q->n);
+  if (!sequence_is_whole(q, q->n))
+    return error_set(err, "%s: what layers hold of this sequence is not that of its last position, %d", path, q->n);
+  h.n = (uint32_t)q->n;
+  h.least = (uint32_t)sequence_least(q);
+  for (int g = 0; g < MODEL_GROUPS && q->n; g++) h.from[g] = (uint32_t)q->group[g].from;
   if (newfile_open(path, &f, err)) return -1;
   if (!save(q, ids, &h, f, err)) return newfile_commit(f, err);
   newfile_discard(f);
@@ -131,9 +135,9 @@ static int get(const reading *r, void *to, size_t n, const char *what, size_t nu
   return bad(r, "damaged: %s %zu is not what was written", what, number);
 }
 
-static void scatter(caches *c, bool paged, int number, const unsigned char *from) {
+static void scatter(caches *c, int group, int number, const unsigned char *from) {
   for (int i = 0; i < model_n_states(c->m); i++) {
-    if (model_state_is_paged(c->m, i) != paged) continue;
+    if (!caches_is_of(c, i, group)) continue;
     uint64_t n = caches_piece(c, i);
     device_write(c->of[i], caches_at(c, i, number), from, n);
     from += n;
@@ -143,17 +147,19 @@ static void scatter(caches *c, bool paged, int number, const unsigned char *from
 static int check(const reading *r, const head *h, const head *ours, int most) {
   if (memcmp(h->magic, magic, sizeof magic)) return bad(r, "is no file of a sequence");
   if (h->version != VERSION) return bad(r, "is of version %u; this program reads version %d", h->version, VERSION);
-  if (h->model != ours->model || h->page != ours->page || h->page_bytes != ours->page_bytes ||
-      h->fixed_bytes != ours->fixed_bytes)
+  if (h->model != ours->model || h->page != ours->page ||
+      memcmp(h->page_bytes, ours->page_bytes, sizeof h->page_bytes) || h->fixed_bytes != ours->fixed_bytes)
     return bad(r, "is of another model, or of other settings of it");
   if (h->n > (uint32_t)most) return bad(r, "has %u positions, beyond the context of %d", h->n, most);
+  for (int g = 0; g < MODEL_GROUPS; g++)
+    if (h->from[g] > h->n || h->from[g] % CACHE_PAGE) return bad(r, "has pages from %u of %u on", h->from[g], h->n);
   return 0;
 }
 
 // Opens r->path, and reads its head and tokens.
 static int begin(reading *r, const caches *c, int most, uint64_t of, head *h, int32_t **ids) {
   struct stat s;
-  head ours = head_of(c, of, 0);
+  head ours = head_of(c, of);
   *ids = NULL;
   r->f = fopen(r->path, "rb");
   if (!r->f) return bad(r, "%s", strerror(errno));
@@ -168,25 +174,29 @@ static int begin(reading *r, const caches *c, int most, uint64_t of, head *h, in
 }
 
 static int load(const reading *r, caches *c, const head *h, const int32_t *theirs, size_t same, sequence **out) {
-  unsigned char *piece = malloc(h->page_bytes > h->fixed_bytes ? h->page_bytes : h->fixed_bytes + 1);
+  unsigned char *piece = piece_new(h);
   sequence *q = NULL;
+  int groups = model_n_groups(c->m);
   int status = piece ? sequence_new(c, &q, r->err) : error_set(r->err, "%s: no memory for a page of it", r->path);
-  if (!status) status = sequence_hold(q, 0, (int)same, r->err);
-  for (size_t i = 0; i < n_pages(same) && !status; i++) {
-    status = get(r, piece, h->page_bytes, "page", i);
-    if (!status) scatter(c, true, q->pages.at[i], piece);
+  for (int g = 0; g < groups && same && !status; g++) {
+    q->group[g].from = (int)h->from[g];
+    status = sequence_hold_group(q, g, (int)h->from[g], (int)same, r->err);
+  }
+  for (size_t i = 0; i < groups * caches_n_pages((int)same) && !status; i++) {
+    int g = (int)i % groups;
+    if (i / groups < h->from[g] / CACHE_PAGE) continue;
+    status = get(r, piece, h->page_bytes[g], "page", i / groups);
+    if (!status) scatter(c, g, q->group[g].list.at[i / groups], piece);
   }
   if (!status && same && h->fixed_bytes) {
     status = get(r, piece, h->fixed_bytes, "state", 0);
-    if (!status) scatter(c, false, q->slot, piece);
+    if (!status) scatter(c, CACHE_FIXED, q->slot, piece);
   }
   free(piece);
   if (status) { sequence_free(q); return status; }
   q->n = (int)same;
-  if (model_is_recurrent(c->m)) {
-    q->at = same ? (int)same : -1;
-    for (size_t i = 0; i < same; i++) vec_push(&q->ids, theirs[i]);
-  }
+  if (model_is_recurrent(c->m)) q->at = same ? (int)same : -1;
+  for (size_t i = 0; i < same && caches_keep_ids(c); i++) vec_push(&q->ids, theirs[i]);
   *out = q;
   return 0;
 }
@@ -199,19 +209,21 @@ int sequence_load(caches *c, const int32_t *ids, size_t n, int most, uint64_t of
   reading r = {.path = path, .err = err};
   int status = begin(&r, c, most, of, &h, &theirs);
   while (!status && same < n && same < h.n && theirs[same] == ids[same]) same++;
-  if (!status && model_is_recurrent(c->m) && same < h.n) same = 0;
+  if (!status && same < h.least) same = 0;
   if (!status) status = load(&r, c, &h, theirs, same, out);
   free(theirs);
   if (r.f) fclose(r.f);
   return status;
 }
 
-int sequence_tokens(const caches *c, int most, uint64_t of, const char *path, int32_t **ids, size_t *n, error *err) {
+int sequence_tokens(const caches *c, int most, uint64_t of, const char *path, int32_t **ids, size_t *n, size_t *least,
+                    error *err) {
   head h;
   reading r = {.path = path, .err = err};
   int status = begin(&r, c, most, of, &h, ids);
   if (r.f) fclose(r.f);
   if (status) { free(*ids); return status; }
   *n = h.n;
+  *least = h.least;
   return 0;
 }

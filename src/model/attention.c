@@ -184,7 +184,8 @@ tensor *attend(build *b, const layer *y, tensor *s, tensor *V) {
   tensor *es = t_reshape(g, e, DIMS(b->T, n_(b, kv), n_(b, per), kv_seen(b, y), n_(b, 1)));
   tensor *vs = t_reshape(g, V, DIMS(V->shape->dim[0], n_(b, kv), n_(b, 1), kv_seen(b, y), n_(b, dv)));
   // what lies behind the last position may be anything, and 0 times anything may be NaN
-  tensor *at = t_reshape(g, kv_seen_at(b, y), DIMS(n_(b, 1), n_(b, 1), n_(b, 1), kv_seen(b, y), n_(b, 1)));
+  tensor *at = kv_seen_at(b, y);
+  at = t_reshape(g, at, DIMS(at->shape->dim[0], n_(b, 1), n_(b, 1), kv_seen(b, y), n_(b, 1)));
   tensor *there = b->s->apart ? t_op2(g, OP_CMPLT, at, t_add(g, own_at(b), n_(b, 1))) : t_op2(g, OP_CMPLT, at, b->C);
   vs = t_where(g, there, vs, t_float(g, 0));
   tensor *o = t_reshape(g, t_reduce(g, t_mul(g, es, vs), OP_ADD, 3), DIMS(b->T, n_(b, kv), n_(b, per), n_(b, dv)));

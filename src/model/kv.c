@@ -66,12 +66,22 @@ bool kv_is_float(const model *m, enum kv kv) { return kind_of(m, kv)->states == 
 static uop *behind(const build *b, const layer *y) {
   return uop_op2(b->g, OP_MAX, idx_sub(b->g, b->pos, n_(b, y->window - 1)), n_(b, 0));
 }
+tensor *first_page_apart(const build *b, int window) {
+  graph *g = b->g;
+  if (!window) return NULL;
+  tensor *behind = t_op2(g, OP_MAX, t_sub(g, b->at, uop_idx(g, window - 1)), uop_idx(g, 0));
+  return t_op2(g, OP_IDIV, behind, uop_idx(g, b->s->page));
+}
+
 static uop *first_page(const build *b, const layer *y) {
   return y->window && !b->s->apart ? idx_div(b->g, behind(b, y), n_(b, b->s->page)) : n_(b, 0);
 }
 static uop *n_pages(const build *b, const layer *y) {
   uop *page = n_(b, b->s->page), *n = b->C;
-  if (b->s->apart) return b->n_pages;
+  if (b->s->apart) {
+    uop *most = y->window ? n_(b, model_window_pages(y->window, b->s->page)) : NULL;
+    return most && most->a < b->s->ctx / b->s->page ? uop_op2(b->g, OP_MIN, b->n_pages, most) : b->n_pages;
+  }
   if (y->window) {
     uop *of_window = uop_op2(b->g, OP_MIN, b->pos, n_(b, y->window - 1));
     n = idx_add(b->g, idx_add(b->g, b->T, of_window), idx_mod(b->g, behind(b, y), page));
@@ -82,7 +92,15 @@ static uop *n_pages(const build *b, const layer *y) {
 uop *kv_seen(const build *b, const layer *y) { return idx_mul(b->g, n_pages(b, y), n_(b, b->s->page)); }
 
 tensor *kv_seen_at(const build *b, const layer *y) {
-  return t_add(b->g, t_iota(b->g, kv_seen(b, y)), idx_mul(b->g, first_page(b, y), n_(b, b->s->page)));
+  graph *g = b->g;
+  uop *seen = kv_seen(b, y), *one = n_(b, 1), *page = n_(b, b->s->page);
+  tensor *at = t_iota(g, seen), *first = b->s->apart ? first_page_apart(b, y->window) : NULL;
+  if (!first) {
+    at = t_add(g, at, idx_mul(g, first_page(b, y), page));
+    return t_reshape(g, at, DIMS(one, one, one, one, seen));
+  }
+  first = t_reshape(g, t_mul(g, first, page), DIMS(b->T, one, one, one, one));
+  return t_add(g, first, t_reshape(g, at, DIMS(one, one, one, one, seen)));
 }
 
 // A cache of rows of d elements, as its pages lie: {pages, kv, d, page}, or {pages, kv, page, d} of values.
@@ -99,7 +117,8 @@ static tensor *rows_of(const build *b, const layer *y, enum kv kv, tensor *cache
   dims_of(b, y, kv, d, dims);
   tensor *pages =
     t_permute(g, t_reshape_i(g, cache, 4, dims), kv == KV_VALUES ? (int[]){0, 2, 1, 3} : (int[]){0, 3, 1, 2});
-  tensor *rows = t_gather(g, t_reshape_i(g, pages, 3, (int64_t[]){b->s->pages * b->s->page, y->n_kv, d}), b->rows);
+  tensor *rows = t_gather(g, t_reshape_i(g, pages, 3, (int64_t[]){b->s->pages * b->s->page, y->n_kv, d}),
+                          b->rows[window_group(b->m, y->window)]);
   return kv == KV_VALUES ? rows : t_permute(g, rows, (int[]){1, 2, 0});
 }
 
@@ -110,7 +129,8 @@ static tensor *seen_of(const build *b, const layer *y, enum kv kv, tensor *cache
   bool values = kv == KV_VALUES;
   uop *n = n_pages(b, y), *sequences = b->s->apart ? b->T : n_(b, 1), *seen = kv_seen(b, y);
   dims_of(b, y, kv, d, dims);
-  tensor *table = t_slice(g, b->pages, b->s->apart, first_page(b, y), n);
+  tensor *table = t_slice_i(g, b->pages, b->s->apart, window_group(b->m, y->window), 1);
+  table = t_slice(g, table, b->s->apart + 1, first_page(b, y), n);
   tensor *pages = t_gather(g, t_reshape_i(g, cache, 4, dims), t_reshape(g, table, DIMS(sequences, n)));
   pages = t_permute(g, pages, values ? (int[]){0, 2, 1, 3, 4} : (int[]){0, 2, 3, 1, 4});
   return t_reshape(g, pages, 4,

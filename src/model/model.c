@@ -54,11 +54,26 @@ int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64
   return check(l, full, (int64_t[]){flags & WANT_SCALE ? ne0 : ne2, 1, 1}, !(flags & WANT_SCALE), &r->scale);
 }
 
+// The group of pages for layers with this window; m->n_groups: there is none yet.
+int window_group(const model *m, int window) {
+  int g = 0;
+  while (g < m->n_groups && m->group_window[g] != window) g++;
+  return g;
+}
+
+static void add_group(model *m, int window) {
+  int g = window_group(m, window);
+  if (g < m->n_groups) return;
+  if (g == MODEL_GROUPS) die("layers have more than %d different windows", MODEL_GROUPS);
+  m->group_window[m->n_groups++] = window;
+}
+
 int state(loader *l, layer *y, enum dtype dt, int64_t per_position, int64_t fixed) {
   model *m = l->m;
   if (y->state < 0) y->state = (int)m->states.n;
   if (!per_position) m->recurrent = true;
-  vec_push(&m->states, ((state_kind){dt, per_position, fixed}));
+  vec_push(&m->states, ((state_kind){dt, per_position, fixed, y->window}));
+  if (per_position) add_group(m, y->window);
   return (int)m->states.n - 1;
 }
 
@@ -334,6 +349,9 @@ int model_state_layer(const model *m, int i) {
 bool model_is_recurrent(const model *m) { return m->recurrent; }
 
 bool model_state_is_paged(const model *m, int i) { return m->states.at[i].per_position != 0; }
+int model_n_groups(const model *m) { return m->n_groups; }
+int model_group_window(const model *m, int g) { return m->group_window[g]; }
+int model_state_group(const model *m, int i) { return window_group(m, m->states.at[i].window); }
 
 // Limits of the keys (2^14 heads of 2^14 elements, 2^30 positions) keep the product within 64 bits.
 uint64_t model_state_bytes(const model *m, int i, int64_t positions) {

@@ -83,6 +83,14 @@ int model_adapters_used(const model *m, error *err);
 // finds, and the fixed states of convolutions and recurrences, in slots, one for each sequence. Whoever runs a graph
 // gives each state the memory for all its pages or slots, zeroed or not: what a run reads of it, an earlier one at a
 // lower position has written.
+//
+// Pages of layers with the same window (0: none) are a group: a page has a number for each group, by which all states
+// of the group find it. Of a group with a window, a run reads nothing that lies more than window - 1 positions before
+// its first token.
+enum { MODEL_GROUPS = 2 };
+int model_n_groups(const model *m);
+int model_group_window(const model *m, int g);
+int model_state_group(const model *m, int i);                          // of a paged one
 int model_n_states(const model *m);
 bool model_state_is_paged(const model *m, int i);
 int model_state_layer(const model *m, int i);                          // whose it is
@@ -104,10 +112,12 @@ typedef struct model_shape {
   int64_t page;              // positions of a page
   int64_t pages;             // that each paged state has room for, and slots of the others
   int64_t slots;
-  // positions that a sequence can have (a multiple of page). BUF_PAGES (I32) has ctx / page + 1 pages of a sequence
+  // positions that a sequence can have (a multiple of page). BUF_PAGES (I32) has ctx / page + 1 pages of a sequence for
+  // each group, one behind the other
   int64_t ctx;
   bool apart;  // each token is of a sequence of its own, at a position of its own (BUF_AT, I32), with pages of its own
-               // (BUF_PAGES has a row for each). Variable "pages": so many of each are looked at. Of models without
+               // (BUF_PAGES has a row for each, in which those of a group with a window begin with the page that
+               // model_first_page says). Variable "pages": so many of each are looked at. Of models without
                // fixed states. Otherwise all are of one sequence, at positions pos.. (variable "pos"), with its fixed
                // states in the slot that BUF_SLOT (I32, 1) says
   int rows;    // of those only the first ones have logits: so many, variable "rows", of at most this; 0: all have
@@ -125,6 +135,12 @@ typedef struct model_shape {
   // and the last one has the logits. What flows in and out is in BUF_STREAM. See model_can_cut.
   struct { int from, to; } layers;
 } model_shape;
+// The first page that a token at a position reads, of a group with this window (0: none), and how many it reads at
+// most.
+static inline int64_t model_first_page(int64_t window, int64_t page, int64_t at) {
+  return window ? max_i64(at - (window - 1), 0) / page : 0;
+}
+static inline int64_t model_window_pages(int64_t window, int64_t page) { return (window + page - 2) / page + 1; }
 // SINK of the effects: n tokens from BUF_IDS go through the model, or those layers.
 uop *model_graph(const model *m, graph *g, const model_shape *s);
 #endif

@@ -154,10 +154,16 @@ static void finish(build *b, tensor *x) {
                          : logits_of(b, NULL, head_of(m), norm(b, NULL, m->output_norm, altup_leave(b, wanted(b, x)))));
 }
 
-tensor *cache_rows(const build *b, tensor *at) {
+tensor *cache_rows(const build *b, tensor *at, int group) {
   graph *g = b->g;
   tensor *size = uop_idx(g, b->s->page), *nth = t_op2(g, OP_IDIV, at, size), *last = uop_idx(g, b->s->pages - 1);
-  tensor *page = t_cast(g, t_gather(g, b->table, b->entry ? t_add(g, b->entry, nth) : nth), DT_IDX);
+  if (b->s->apart) {
+    tensor *first = first_page_apart(b, b->m->group_window[group]);
+    if (first) nth = t_sub(g, nth, first);
+    nth = t_add(g, b->entry, nth);
+  }
+  if (group) nth = t_add(g, nth, uop_idx(g, group * (b->s->ctx / b->s->page + 1)));
+  tensor *page = t_cast(g, t_gather(g, b->table, nth), DT_IDX);
   page = t_op2(g, OP_MIN, t_op2(g, OP_MAX, page, uop_idx(g, 0)), last);
   return t_add(g, t_mul(g, page, size), t_op2(g, OP_MOD, at, size));
 }
@@ -166,26 +172,25 @@ tensor *cache_rows(const build *b, tensor *at) {
 static void find_positions(build *b) {
   graph *g = b->g;
   const model_shape *s = b->s;
-  int64_t table = s->ctx / s->page + 1;
-  tensor *pages = t_buffer(g, model_buffer_id(b->m->file, BUF_PAGES), DT_I32, s->apart ? s->chunk * table : table),
-         *row = t_iota(g, b->T);
+  int64_t table = s->ctx / s->page + 1, groups = max_i64(b->m->n_groups, 1), rows = s->apart ? s->chunk : 1;
+  tensor *row = t_iota(g, b->T);
+  b->table = t_buffer(g, model_buffer_id(b->m->file, BUF_PAGES), DT_I32, rows * groups * table);
   if (s->apart) {
     tensor *at =
       t_cast(g, t_slice(g, t_buffer(g, model_buffer_id(b->m->file, BUF_AT), DT_I32, s->chunk), 0, uop_idx(g, 0), b->T),
              DT_IDX);
     b->at = t_op2(g, OP_MIN, t_op2(g, OP_MAX, at, uop_idx(g, 0)), uop_idx(g, s->ctx - 1));
     b->n_pages = uop_var(g, "pages", 1, table - 1);
-    b->pages = t_slice(g, t_reshape_i(g, pages, 2, (int64_t[]){s->chunk, table}), 0, uop_idx(g, 0), b->T);
-    b->entry = t_mul(g, row, uop_idx(g, table));
+    b->pages = t_slice(g, t_reshape_i(g, b->table, 3, (int64_t[]){rows, groups, table}), 0, uop_idx(g, 0), b->T);
+    b->entry = t_mul(g, row, uop_idx(g, groups * table));
   } else {
     b->pos = b->m->arch->encoder ? uop_idx(g, 0) : uop_var(g, "pos", 0, s->ctx - s->chunk);
     b->C = idx_add(g, b->pos, b->T);
     b->at = t_add(g, row, b->pos);
     b->slot = t_buffer(g, model_buffer_id(b->m->file, BUF_SLOT), DT_I32, 1);
-    b->pages = pages;
+    b->pages = t_reshape_i(g, b->table, 2, (int64_t[]){groups, table});
   }
-  b->table = pages;
-  b->rows = cache_rows(b, b->at);
+  for (int i = 0; i < groups; i++) b->rows[i] = cache_rows(b, b->at, i);
 }
 
 tensor *token_ids(const build *b) {

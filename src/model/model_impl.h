@@ -259,7 +259,8 @@ struct layer {
 };
 
 typedef struct adapted { int rank; float *a, *b; bool used; } adapted;   // adapter.c; rank 0: none
-typedef struct state_kind { enum dtype dtype; int64_t per_position, fixed; } state_kind;      // one of them is 0
+// per_position or fixed is 0; window: of the layer, 0: none
+typedef struct state_kind { enum dtype dtype; int64_t per_position, fixed; int window; } state_kind;
 
 struct model {
   const gguf *file;
@@ -297,6 +298,7 @@ struct model {
   bool mtp;                  // layers[n_layer] predicts a further token: mtp.c
   int mtp_before;            // the state that it reads what leaves the model from
   VEC(state_kind) states;
+  int n_groups, group_window[MODEL_GROUPS];                    // see model_n_groups
   adapted *adapted;          // of each tensor of the file; NULL: there are no adapters
 };
 
@@ -365,6 +367,8 @@ int altup_load(loader *l);                                     // altup.c
 int mtp_find(loader *l);                                       // mtp.c: whether there is one; what else is left out
 int mtp_load(loader *l);                                       // after its layer
 int encoder_load_ends(loader *l);                              // encoder.c: what it has besides embedding and norms
+// model.c: the group of pages for layers with this window; n_groups: there is none
+int window_group(const model *m, int window);
 int ranking_load(loader *l);                                   // encoder.c: what makes scores of vectors
 tensor *ranking(const build *b, tensor *x);
 int want_norm(loader *l, layer *y, enum tensor_id id);         // model.c: of the stream; nothing for W_NONE
@@ -381,10 +385,11 @@ struct build {
   uop *C, *pos;
   uop *n_pages;              // of a run over several: pages that are looked at
   tensor *at;                // {T}: positions
-  tensor *pages;             // {table} or {T, table}: pages of the sequence, or of each
+  tensor *pages;             // {groups, table} or {T, groups, table}: pages of the sequence, or of each
   tensor *slot;              // {1}: where the sequence's fixed states lie
-  tensor *rows;              // {T}: where keys and values go, as numbers of positions in all pages
-  tensor *table, *entry;     // of cache_rows: all of BUF_PAGES, and {T} where in it each token's begin; NULL: at 0
+  // of each group: {T}, where keys and values go, as numbers of positions in all pages
+  tensor *rows[MODEL_GROUPS];
+  tensor *table, *entry;     // of cache_rows: all of BUF_PAGES, and (several sequences) {T} where each token's begin
   tensor *cos[ROPE_COUNT], *sin[ROPE_COUNT];      // {T, 1, rope dim / 2}
   tensor *router_in;         // what the router reads; NULL: what the experts do
   tensor *own;               // {T, layers, n_own}: see per_layer.c
@@ -405,7 +410,7 @@ void store_sums(const build *b, int weight, int which, tensor *sums);
 tensor *norm(const build *b, const layer *y, enum tensor_id id, tensor *x);         // over the last axis; x for W_NONE
 tensor *soft_cap(const build *b, tensor *x, double cap);                            // cap * tanh(x / cap); x for 0
 tensor *through(build *b, const layer *y, tensor *x);                               // a layer; altup.c for some
-tensor *cache_rows(const build *b, tensor *at);                                     // as build.rows, of {T} positions
+tensor *cache_rows(const build *b, tensor *at, int group);                          // as build.rows, of {T} positions
 tensor *token_ids(const build *b);                                                  // {T}
 tensor *embedding(const build *b, const layer *y, enum tensor_id id, tensor *ids);  // of them, by this matrix
 enum tensor_id head_of(const model *m);
@@ -460,7 +465,9 @@ tensor *kv_store(build *b, const layer *y, enum kv kv, tensor *x);
 tensor *kv_turned(const build *b, tensor *x, int64_t d);
 // keys of floats, as rope_pairs gives them
 tensor *kv_store_pairs(build *b, const layer *y, tensor *pairs);
-// how many positions are seen, and which: {seen}
+// of a run over several, with a window: {T}, the first page that each token reads; NULL: 0 for all
+tensor *first_page_apart(const build *b, int window);
+// how many positions are seen, and which: {1 or T, 1, 1, 1, seen}
 uop *kv_seen(const build *b, const layer *y);
 tensor *kv_seen_at(const build *b, const layer *y);
 

@@ -55,6 +55,8 @@ int mtp_load(loader *l) {
   return 0;
 }
 
+static int page_group(const build *b) { return window_group(b->m, block(b->m)->window); }
+
 static tensor *kept(const build *b) {
   int64_t dims[] = {b->s->pages * b->s->page, b->m->n_embd};
   return t_reshape_i(b->g, state_buffer(b, block(b->m), b->m->mtp_before), 2, dims);
@@ -63,7 +65,7 @@ static tensor *kept(const build *b) {
 // x {T, n_embd} becomes what is kept of these positions. All that is kept then.
 static tensor *keep(build *b, tensor *x) {
   int64_t dims[] = {b->s->pages * b->s->page, b->m->n_embd};
-  tensor *next = t_assign(b->g, t_gather(b->g, kept(b), b->rows), t_cast(b->g, x, DT_BF16));
+  tensor *next = t_assign(b->g, t_gather(b->g, kept(b), b->rows[page_group(b)]), t_cast(b->g, x, DT_BF16));
   vec_push(b->effects, next);
   return t_reshape_i(b->g, next, 2, dims);
 }
@@ -76,7 +78,7 @@ static tensor *entered(const build *b, tensor *all) {
   tensor *e = embedding(b, own == W_TOKEN_EMBD ? NULL : y, own, token_ids(b));
   tensor *first = t_reshape(g, t_op2(g, OP_CMPLT, b->at, uop_idx(g, 1)), DIMS(b->T, n_(b, 1)));
   tensor *at = t_op2(g, OP_MAX, t_sub(g, b->at, uop_idx(g, 1)), uop_idx(g, 0));
-  tensor *h = t_where(g, first, t_float(g, 0), t_cast(g, t_gather(g, all, cache_rows(b, at)), DT_F32));
+  tensor *h = t_where(g, first, t_float(g, 0), t_cast(g, t_gather(g, all, cache_rows(b, at, page_group(b))), DT_F32));
   e = norm(b, y, W_NEXTN_ENORM, t_contiguous(g, e));
   h = norm(b, y, W_NEXTN_HNORM, t_contiguous(g, h));
   return t_contiguous(g, linear(b, y, W_NEXTN_EH_PROJ, t_contiguous(g, t_cat_last(g, e, h))));

@@ -11,7 +11,7 @@ typedef struct keep {
   uint64_t bytes;                      // of all files there
   uint32_t tag;                        // names of files begin with it: those of models with other names are left alone
   weft_model *m;
-  VEC(struct kept { char *path; token_ids ids; }) files;
+  VEC(struct kept { char *path; token_ids ids; size_t least; }) files;   // least: see weft_sequence_tokens
   // ---- the thread that writes, and its one job
   pthread_t writer;
   pthread_mutex_t lock;

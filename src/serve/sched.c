@@ -200,12 +200,11 @@ static bool take_up(sched *s, const request *r, size_t limit, size_t most, held 
 static int find_past(sched *s, const request *r, held *out, weft_error *err) {
   size_t most = 0, at = 0, limit = r->prompt_scored ? 0 : r->prompt.n - 1;
   const held *best = NULL;
-  bool whole = weft_model_is_recurrent(s->model);      // goes back only by evaluating once more
   for (size_t i = 0; i < s->rest.n + s->live.n; i++) {
     const held *h = i < s->rest.n ? &s->rest.at[i] : run_held(s->live.at[i - s->rest.n]);
     size_t n = h ? alike(&r->prompt, &h->past) : 0;
     if (n > limit) n = limit;
-    if (n <= most || (whole && n < h->past.n)) continue;
+    if (n <= most || (int)n < weft_sequence_least(h->sequence)) continue;
     most = n;
     at = i;
     best = h;

@@ -243,12 +243,12 @@ static void a_page_is_there(void **state_) {
     weft_tokens t = {.sequence = q, .ids = &(int32_t){1}, .n = 1};
     if (weft_step(m, &t, 1, NULL, NULL, &err)) fail_msg("%s", err.text);
     const sequence *of = weft_sequence_of(q);
-    assert_int_equal(of->pages.n, 1);
+    assert_int_equal(of->group[0].list.n, 1);
     size_t size = (size_t)sysconf(_SC_PAGESIZE), n = 0;
     for (int i = 0; i < model_n_states(of->of->m); i++) {
       uint64_t bytes = caches_piece(of->of, i) / size * size;
       unsigned char *there = malloc(bytes / size + 1);
-      assert_int_equal(mincore(caches_at(of->of, i, of->pages.at[0]), bytes, there), 0);
+      assert_int_equal(mincore(caches_at(of->of, i, of->group[0].list.at[0]), bytes, there), 0);
       for (size_t j = 0; j < bytes / size; j++, n++) assert_true(there[j] & 1);
       free(there);
     }
@@ -300,13 +300,13 @@ static void everything_goes_back(void **s) {
     struct engine_part part = {.q = q, .ids = ids, .n = round % 100 ? 2 : MOST};
     if (engine_step(e, &part, 1, NULL, NULL, &err)) fail_msg("%s", err.text);
     if (sequence_fork(q, q->n, &p, &err)) fail_msg("%s", err.text);
-    assert_int_equal(c->pages.used, (q->n + CACHE_PAGE - 1) / CACHE_PAGE);             // none for the second
+    assert_int_equal(c->pages[0].used, (q->n + CACHE_PAGE - 1) / CACHE_PAGE);             // none for the second
     sequence_free(round % 2 ? q : p);
     sequence_free(round % 2 ? p : q);
-    assert_int_equal(c->pages.used, 0);
+    assert_int_equal(c->pages[0].used, 0);
     assert_int_equal(c->n_sequences, 1);
   }
-  assert_int_equal(c->pages.most, (MOST + CACHE_PAGE - 1) / CACHE_PAGE);
+  assert_int_equal(c->pages[0].most, (MOST + CACHE_PAGE - 1) / CACHE_PAGE);
   engine_close(e);
 }
 
@@ -317,14 +317,14 @@ static void a_full_cache_is_an_error(void **s) {
   if (engine_open(project, &(struct engine_options){.n_ctx = MOST + 10, .n_threads = 1, .chunk = CHUNK}, &e, &err))
     fail_msg("%s", err.text);
   caches *c = engine_sequence(e)->of;
-  c->pages.limit = 3;
+  c->room = 3 * c->page_bytes[0];
   sequence *a, *b;
   assert_int_equal(sequence_new(c, &a, &err) | sequence_new(c, &b, &err), 0);
   assert_int_equal(sequence_hold(a, 0, 2 * CACHE_PAGE, &err), 0);
   assert_int_equal(sequence_hold(b, 0, 2 * CACHE_PAGE, &err), -1);
-  assert_non_null(strstr(err.text, "all 3 pages of 128 positions"));
-  assert_int_equal(b->pages.n, 0);
-  assert_int_equal(c->pages.used, 2);
+  assert_non_null(strstr(err.text, "pages of 128 positions that 3 sequences hold"));
+  assert_int_equal(b->group[0].list.n, 0);
+  assert_int_equal(c->pages[0].used, 2);
   assert_int_equal(sequence_hold(b, 0, CACHE_PAGE, &err), 0);
   sequence_free(a);
   assert_int_equal(sequence_hold(b, CACHE_PAGE, 3 * CACHE_PAGE, &err), 0);
@@ -432,12 +432,13 @@ static void sequences_go_through_files(void **s) {
   refused(other, &t[0], path, "has 200 positions, beyond the context of 199");
   weft_model_close(other);
   caches *c = engine_sequence(weft_model_beside(m))->of;
-  int used = c->pages.used, limit = c->pages.limit;
-  c->pages.limit = used + 1;
+  int used = c->pages[0].used;
+  uint64_t room = c->room;
+  c->room = c->taken + c->page_bytes[0];
   assert_int_equal(weft_sequence_load(m, t[0].ids, MOST, path, &b, &err), -1);
   assert_non_null(strstr(err.text, "the cache is full"));
-  c->pages.limit = limit;
-  assert_int_equal(c->pages.used, used);
+  c->room = room;
+  assert_int_equal(c->pages[0].used, used);
   assert_int_equal(c->n_sequences, 1);
   weft_model_close(m);
   unlink(file_of("a.sequence")); unlink(file_of("damaged")); unlink(file_of("short"));
