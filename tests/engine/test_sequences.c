@@ -13,9 +13,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/base.h"
+#include "device/memory.h"
 #include "engine/caches.h"
 #include "engine/engine.h"
 #include "engine/pages.h"
+#include "engine/stress.h"
 #include "weft.h"
 
 enum { TEXTS = 5, MOST = 300, LIVE = 6, CHUNK = 64 };
@@ -63,54 +65,11 @@ static void make_texts(weft_model *m, text *t) {
 }
 
 static void same_bits(const char *path, int steps, const char *cache) {
-  weft_model *m = opened_with(path, 1 + (int)below(3), cache);
-  weft_error err;
-  static text t[TEXTS];
-  struct { weft_sequence *q; int text; } live[LIVE] = {0};
-  make_texts(m, t);
-  for (int step = 0; step < steps; step++) {
-    weft_tokens parts[LIVE];
-    int of[LIVE], n = 0, last[LIVE];
-    for (int i = 0; i < LIVE; i++) {
-      if (live[i].q && (weft_sequence_length(live[i].q) == MOST || !below(12))) {
-        weft_sequence_free(live[i].q);
-        live[i].q = NULL;
-      }
-      int from = (int)below(LIVE);
-      if (!live[i].q && from != i && live[from].q && below(2)) {
-        int at = (int)below((uint32_t)weft_sequence_length(live[from].q) + 1);
-        if (weft_sequence_fork(live[from].q, at, &live[i].q, &err)) fail_msg("%s", err.text);
-        live[i].text = live[from].text;
-      } else if (!live[i].q) {
-        if (weft_sequence_new(m, &live[i].q, &err)) fail_msg("%s", err.text);
-        live[i].text = (int)below(TEXTS);
-      }
-      if (!below(10)) weft_sequence_cut(live[i].q, (int)below((uint32_t)weft_sequence_length(live[i].q) + 1));
-      int at = weft_sequence_length(live[i].q), most = MOST - at;
-      if (!most || !below(4)) continue;
-      int more = below(2) ? 1 : 1 + (int)below(below(3) ? 6 : 100);
-      if (more > most) more = most;
-      parts[n] = (weft_tokens){
-        .sequence = live[i].q, .ids = t[live[i].text].ids + at, .n = (size_t)more, .unseen = !below(4)};
-      of[n] = i;
-      last[n++] = at + more - 1;
-    }
-    if (!n) continue;
-    if (weft_step(m, parts, (size_t)n, NULL, NULL, &err)) fail_msg("%s", err.text);
-    for (int i = 0; i < n; i++) {
-      const text *of_it = &t[live[of[i]].text];
-      assert_int_equal(!parts[i].logits, parts[i].unseen);
-      if (parts[i].logits && hash_of(parts[i].logits, of_it->n_vocab) != of_it->hash[last[i]])
-        fail_msg("%s: step %d: text %d, position %d, part %d of %d with %zu tokens differs", path, step,
-                 live[of[i]].text, last[i], i, n, parts[i].n);
-      assert_int_equal(weft_sequence_length(parts[i].sequence), last[i] + 1);
-    }
-  }
-  for (int i = 0; i < LIVE; i++) weft_sequence_free(live[i].q);
-  const float *logits;                                           // the model's own sequence is still what it was
-  if (weft_decode(m, t[TEXTS - 1].ids + MOST - 1, 1, MOST - 1, &logits, &err)) fail_msg("%s", err.text);
-  assert_int_equal(hash_of(logits, t->n_vocab), t[TEXTS - 1].hash[MOST - 1]);
-  weft_model_close(m);
+  static stress s;
+  s = (stress){.path = path, .cache = cache, .seed = ++state, .positions = MOST, .live = LIVE, .chunk = CHUNK};
+  s.threads = 1 + (int)below(3);
+  if (stress_run(&s, steps, 1e9)) fail_msg("%s", s.wrong);
+  assert_true(s.compared > steps);
 }
 
 static void of_the_demo_model(void **s) {
@@ -310,6 +269,40 @@ static void everything_goes_back(void **s) {
   engine_close(e);
 }
 
+// Sequences that end leave memory where it was, and a long context costs nothing before it is used.
+static void memory_goes_back(void **state_) {
+  (void)state_;
+  weft_model *m;
+  weft_error err;
+  static int32_t ids[MOST];
+  uint64_t before = 0, mib = 1 << 20;
+  weft_model_close(opened(project, 1));                          // what any model leaves in this process
+  for (int i = 0; i < 2; i++) {
+    uint64_t at = memory_rss();
+    weft_sequence *q[16];
+    if (weft_model_open(project, &(weft_options){.context = i ? 1 << 17 : 256, .threads = 1}, &m, &err))
+      fail_msg("%s", err.text);
+    for (int j = 0; j < 16; j++) assert_int_equal(weft_sequence_new(m, &q[j], &err), 0);
+    uint64_t cost = memory_rss() - at;
+    if (i && cost > before + mib)
+      fail_msg("%.1f MiB for a long context, %.1f for a short one", (double)cost / (double)mib,
+               (double)before / (double)mib);
+    before = cost;
+    for (int j = 0; j < 16; j++) weft_sequence_free(q[j]);
+    if (!i) weft_model_close(m);
+  }
+  for (int round = 0; round < 1000; round++) {
+    weft_sequence *q;
+    if (weft_sequence_new(m, &q, &err)) fail_msg("%s", err.text);
+    weft_tokens t = {.sequence = q, .ids = ids, .n = round % 50 ? 3 : MOST};
+    if (weft_step(m, &t, 1, NULL, NULL, &err)) fail_msg("%s", err.text);
+    weft_sequence_free(q);
+    if (round == 51) before = memory_rss();
+  }
+  if (memory_rss() > before + mib) fail_msg("%.1f MiB are left over", (double)(memory_rss() - before) / (double)mib);
+  weft_model_close(m);
+}
+
 static void a_full_cache_is_an_error(void **s) {
   (void)s;
   engine *e;
@@ -455,6 +448,7 @@ int main(void) {
     cmocka_unit_test(a_page_is_there),
     cmocka_unit_test(says_no_before_anything_changes),
     cmocka_unit_test(everything_goes_back),
+    cmocka_unit_test(memory_goes_back),
     cmocka_unit_test(a_full_cache_is_an_error),
     cmocka_unit_test(files_are_of_one_graph),
     cmocka_unit_test(sequences_go_through_files),
