@@ -426,9 +426,10 @@ typedef struct weft_tokens {
                   the other; not with recurrent layers */
   bool unseen;               /* logits are not wanted of it: a step takes less time; out: NULL */
 } weft_tokens;
-/* At most as many rows of all parts together as weft_model_chunk.  stop (may be NULL) is asked after each piece of a
- * prompt, every few milliseconds.  0; 1: stop said so, and every sequence is as it was; -1: an unknown id, no room in
- * the context or in memory (and every sequence is as it was), or damaged weights. */
+/* At most as many rows of all parts together as weft_model_chunk.  stop (may be NULL) is asked every few
+ * milliseconds, also within a kernel that takes long, but not within that of a single token.  0; 1: stop said so, and
+ * every sequence is as it was; -1: an unknown id, no room in the context or in memory (and every sequence is as it
+ * was), or damaged weights. */
 int weft_step(weft_model *m, weft_tokens *parts, size_t n_parts, bool (*stop)(void *ctx), void *ctx, weft_error *err);
 /* As weft_decode_rows, behind what the sequence holds. */
 int weft_sequence_rows(weft_sequence *q, const int32_t *ids, size_t n, size_t first, weft_row *row, void *ctx,
@@ -449,7 +450,7 @@ typedef struct weft_stats {
   double kernels_per_token;  /* of one decode step */
   double kernels_per_block;  /* of them, per layer */
   double fusion_rate;        /* graph operations per kernel */
-  uint64_t kv_bytes;         /* KV cache as reserved */
+  uint64_t kv_bytes;         /* KV cache that one whole context fills */
   uint64_t peak_rss_bytes;   /* peak memory of this process, file pages included */
   int kernels, kernels_tuned; /* different ones of a decode step; of them, those that were loaded as an earlier search
                                  found them */

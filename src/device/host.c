@@ -95,6 +95,9 @@ static int lay_out(plan *p, const device_kernel *k, void *stream, const void *ra
   return 0;
 }
 
+#define ASK_S 0.001          // within a kernel, somebody is asked so often whether to go on
+enum { PIECES = 8, MANY_TILES = 64 /* per thread: fewer are not worth sharing */, SLICES = 32 };
+
 // --- running --------------------------------------------------------------------------------------------------------
 
 static void run_part(const step *t, int thread, int64_t lo, int64_t hi) {
@@ -104,31 +107,43 @@ static void run_part(const step *t, int thread, int64_t lo, int64_t hi) {
   else if (t->k->ref) ref_run(t->k->ref, bufs, t->vars, lo, hi);
 }
 
-enum { PIECES = 8, MANY_TILES = 64 /* per thread: fewer are not worth sharing */ };
+// Of a run that may end early, at step i: whether it does. The first thread asks, not sooner than that long after the
+// last time.
+static bool ends(plan *p, int i, int thread, double seconds) {
+  if (!thread && !atomic_load(&p->ended) && now_s() - p->asked_s >= seconds) {
+    if (!p->go_on(p->go_on_ctx, (double)i / p->stats.kernels)) atomic_store(&p->ended, true);
+    p->asked_s = now_s();
+  }
+  return atomic_load(&p->ended);
+}
 
-static void run_step(const step *t, int number, int thread, int n) {
+// A kernel can take long: the output of many rows. So a run that may end early does it in slices.
+static void run_tiles(plan *p, int number, int thread, int64_t lo, int64_t hi) {
+  if (!p->go_on) { run_part(&p->steps[number], thread, lo, hi); return; }
+  int64_t n = lo < hi ? min_i64(hi - lo, SLICES) : 0;
+  for (int64_t i = 0; i < n && !ends(p, number, thread, ASK_S); i++)
+    run_part(&p->steps[number], thread, lo + (hi - lo) * i / n, lo + (hi - lo) * (i + 1) / n);
+}
+
+static void run_step(plan *p, int number, int thread, int n) {
+  const step *t = &p->steps[number];
   if (t->each) { run_part(t, thread, 0, t->tiles); return; }
   if (t->tiles == 1) { if (number % n == thread) run_part(t, thread, 0, 1); return; }
   int64_t from = t->tiles * thread / n, to = t->tiles * (thread + 1) / n;
-  if (n == 1 || t->tiles < MANY_TILES * n) { run_part(t, thread, from, to); return; }
-  run_part(t, thread, from, to - (to - from) / 4);
+  if (n == 1 || t->tiles < MANY_TILES * n) { run_tiles(p, number, thread, from, to); return; }
+  run_tiles(p, number, thread, from, to - (to - from) / 4);
   for (int i = 0; i < n; i++) {                  // own pieces first
     int owner = (thread + i) % n;
     int64_t end = t->tiles * (owner + 1) / n, rest = (end - t->tiles * owner / n) / 4, piece;
     while ((piece = atomic_fetch_add_explicit(&t->parts[owner].next, 1, memory_order_relaxed)) < PIECES)
-      run_part(t, thread, end - rest + rest * piece / PIECES, end - rest + rest * (piece + 1) / PIECES);
+      run_tiles(p, number, thread, end - rest + rest * piece / PIECES, end - rest + rest * (piece + 1) / PIECES);
   }
 }
 
 void plan_on_team(plan *p, team_fn *fn, void *ctx) { (p->flushes ? team_compute : team_run)(p->team, fn, ctx); }
 
-// Before step i, which begins a level: threads that see it ended run no more steps, but meet at every barrier. Who does
-// not see it yet has all that this level reads, and sees it behind the next barrier.
-static bool has_ended(plan *p, int i, int thread) {
-  if (!thread && !atomic_load(&p->ended) && !p->go_on(p->go_on_ctx, (double)i / p->stats.kernels))
-    atomic_store(&p->ended, true);
-  return atomic_load(&p->ended);
-}
+// Threads that see it ended run no more steps, but meet at every barrier. Who does not see it yet has all that this
+// level reads, and sees it behind the next barrier.
 
 void plan_replay(void *ctx, int thread, int n) {
   plan *p = ctx;
@@ -136,8 +151,8 @@ void plan_replay(void *ctx, int thread, int n) {
   for (int i = 0; i < p->stats.kernels; i++) {
     bool next = i && p->steps[i].level != p->steps[i - 1].level;
     if (next) team_barrier(p->team);
-    if (next && p->go_on && !ended) ended = has_ended(p, i, thread);
-    if (!ended) run_step(&p->steps[i], i, thread, n);
+    if (next && p->go_on && !ended) ended = ends(p, i, thread, 0);
+    if (!ended) run_step(p, i, thread, n);
   }
 }
 
@@ -150,12 +165,12 @@ static int replay(plan *p, error *err) {
 // --- timing ---------------------------------------------------------------------------------------------------------
 
 static void run_timed(void *ctx, int thread, int n) {
-  const plan *p = ctx;
+  plan *p = ctx;
   double *mark = p->marks + (size_t)thread * p->n_marks;
   *mark++ = now_s();
   for (int i = 0; i < p->stats.kernels; i++) {
     if (i && p->steps[i].level != p->steps[i - 1].level) { team_barrier(p->team); *mark++ = now_s(); }
-    run_step(&p->steps[i], i, thread, n);
+    run_step(p, i, thread, n);
     *mark++ = now_s();
   }
   team_barrier(p->team);                                     // so that the last level ends like the others
@@ -180,7 +195,7 @@ static void run_watched(void *ctx, int thread, int n) {
       if (!open) from = now_s();
       open |= 1u << (p->steps[i].watch - 1);
     }
-    run_step(&p->steps[i], i, thread, n);
+    run_step(p, i, thread, n);
   }
 }
 
@@ -242,18 +257,18 @@ void plan_lane(const plan *p, int i, int thread, double *from, double *to) {
 // --- counting --------------------------------------------------------------------------------------------------------
 
 // got: per thread, kernel and counter
-typedef struct counting { const plan *p; const counters *c; uint64_t *got; } counting;
+typedef struct counting { plan *p; const counters *c; uint64_t *got; } counting;
 
 static void run_counted(void *ctx, int thread, int n) {
   const counting *w = ctx;
-  const plan *p = w->p;
+  plan *p = w->p;
   int each = counters_n(w->c);
   uint64_t *at = w->got + (size_t)thread * (size_t)p->stats.kernels * (size_t)each, before[COUNTERS_MAX],
            after[COUNTERS_MAX];
   for (int i = 0; i < p->stats.kernels; i++) {
     if (i && p->steps[i].level != p->steps[i - 1].level) team_barrier(p->team);
     counters_read(w->c, thread, before);
-    run_step(&p->steps[i], i, thread, n);
+    run_step(p, i, thread, n);
     counters_read(w->c, thread, after);
     for (int k = 0; k < each; k++) *at++ = after[k] - before[k];
   }

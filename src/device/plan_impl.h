@@ -47,6 +47,7 @@ struct plan {
   plan_go_on *go_on;             // of a run that may end early, and whether it does; NULL: it may not
   void *go_on_ctx;
   atomic_bool ended;
+  double asked_s;                // when that was asked last
   double began;                  // the last timed run
   double watched[WATCHES];       // seconds of the last watched run, until all threads were through
   VEC(own_copy) copies;          // of weights, that nobody else keeps

@@ -483,7 +483,8 @@ static bool settle(engine *e, double seconds) {
 
 static void run(engine *e, enum plan_kind kind, const plan_var *vars, int n_vars) {
   double start = now_s();
-  bool asking = e->ask.go_on && kind == PLAN_MANY, ended = false;
+  bool whole = kind == PLAN_ONE || kind == PLAN_SUMS || plan_rows[kind].logits == LOGITS_HIDDEN, ended = false;
+  bool asking = e->ask.go_on && !whole;
   for (int i = 0; i < e->places.n && !ended; i++) {
     plan *p = e->now->plans[i][kind].p;
     e->ask.share = (double)i / e->places.n;
@@ -787,9 +788,10 @@ int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(voi
     if (!e->ask.ended) eval_each(e, p->ids + at, left - (together ? last : 0), p->from + (int)at);
     if (!together && p->rows) memcpy(e->rows + row++ * n_vocab, e->logits, n_vocab * sizeof *e->rows);
   }
+  e->ask.now = 0;
+  if (!e->ask.ended && together) eval_apart(e, parts, n, more);
   engine_watch(e, before_go_on, before_ctx);
   bool stopped = e->ask.ended;
-  if (!stopped && together) eval_apart(e, parts, n, more);
   for (size_t i = 0; i < n; i++) finish(parts[i].q, parts[i].from, stopped);
   if (sound(e, err)) return -1;
   for (size_t i = 0; i < n; before += parts[i++].rows) parts[i].logits = stopped ? NULL : e->rows + before * n_vocab;

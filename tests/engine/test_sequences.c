@@ -130,6 +130,13 @@ static void a_stopped_step_changes_nothing(void **s) {
     if (!weft_step(m, parts, 2, counts_down, &after, &err)) fail_msg("a step went on to its end");
     assert_int_equal(weft_sequence_length(a) + weft_sequence_length(b), 0);
   }
+  // rows alone, without a prompt
+  weft_tokens rows[] = {{.sequence = a, .ids = t[0].ids, .n = 8, .rows = 8}, {.sequence = b, .ids = t[1].ids, .n = 3}};
+  for (after = 0; after < 20; after += 4) {
+    int left = after;
+    assert_int_equal(weft_step(m, rows, 2, counts_down, &left, &err), 1);
+    assert_int_equal(weft_sequence_length(a) + weft_sequence_length(b), 0);
+  }
   assert_int_equal(weft_step(m, parts, 2, NULL, NULL, &err), 0);
   assert_int_equal(hash_of(parts[0].logits, t->n_vocab), t[0].hash[249]);
   assert_int_equal(hash_of(parts[1].logits, t->n_vocab), t[1].hash[2]);
