@@ -137,8 +137,8 @@ typedef struct plan_var { const char *name; int64_t value; } plan_var;
 // device_check says whether it was done.
 void plan_run(plan *p, const plan_var *vars, int n_vars);
 // The same; on a device that is here go_on is asked before each group of kernels that depend on those before (part: of
-// them, 0 to 1), and within long ones, on the caller's thread; on others, once. Where it says false the rest is left out, what the plan
-// writes is undefined, and this is false.
+// them, 0 to 1), and within long ones, on the caller's thread; on others, once. Where it says false the rest is left
+// out, what the plan writes is undefined, and this is false.
 typedef bool plan_go_on(void *ctx, double part);
 bool plan_run_asking(plan *p, const plan_var *vars, int n_vars, plan_go_on *go_on, void *ctx);
 typedef struct plan_stats {

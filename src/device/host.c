@@ -109,7 +109,7 @@ static void run_part(const step *t, int thread, int64_t lo, int64_t hi) {
 
 // Of a run that may end early, at step i: whether it does. The first thread asks, not sooner than that long after the
 // last time.
-static bool ends(plan *p, int i, int thread, double seconds) {
+static bool told_to_end(plan *p, int i, int thread, double seconds) {
   if (!thread && !atomic_load(&p->ended) && now_s() - p->asked_s >= seconds) {
     if (!p->go_on(p->go_on_ctx, (double)i / p->stats.kernels)) atomic_store(&p->ended, true);
     p->asked_s = now_s();
@@ -121,7 +121,7 @@ static bool ends(plan *p, int i, int thread, double seconds) {
 static void run_tiles(plan *p, int number, int thread, int64_t lo, int64_t hi) {
   if (!p->go_on) { run_part(&p->steps[number], thread, lo, hi); return; }
   int64_t n = lo < hi ? min_i64(hi - lo, SLICES) : 0;
-  for (int64_t i = 0; i < n && !ends(p, number, thread, ASK_S); i++)
+  for (int64_t i = 0; i < n && !told_to_end(p, number, thread, ASK_S); i++)
     run_part(&p->steps[number], thread, lo + (hi - lo) * i / n, lo + (hi - lo) * (i + 1) / n);
 }
 
@@ -151,7 +151,7 @@ void plan_replay(void *ctx, int thread, int n) {
   for (int i = 0; i < p->stats.kernels; i++) {
     bool next = i && p->steps[i].level != p->steps[i - 1].level;
     if (next) team_barrier(p->team);
-    if (next && p->go_on && !ended) ended = ends(p, i, thread, 0);
+    if (next && p->go_on && !ended) ended = told_to_end(p, i, thread, 0);
     if (!ended) run_step(p, i, thread, n);
   }
 }

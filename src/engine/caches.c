@@ -275,7 +275,7 @@ int sequence_hold_again(sequence *q, int n, int to, error *err) {
   return 0;
 }
 
-static void give_back(sequence *q, int n) {
+static void leave_behind(sequence *q, int n) {
   for (int g = 0; g < model_n_groups(q->of->m); g++) {
     held_pages *h = &q->group[g];
     int64_t window = model_group_window(q->of->m, g);
@@ -286,11 +286,11 @@ static void give_back(sequence *q, int n) {
   }
 }
 
-void sequence_trim(sequence *q) { give_back(q, q->n); }
+void sequence_trim(sequence *q) { leave_behind(q, q->n); }
 
 void sequence_is_renewed(sequence *q, int n) {
   for (int g = 0; g < MODEL_GROUPS; g++) q->group[g].from = 0;
-  give_back(q, n);
+  leave_behind(q, n);
 }
 
 int sequence_hold_all(sequence *q, int n, error *err) {
@@ -304,7 +304,7 @@ int sequence_hold_all(sequence *q, int n, error *err) {
 
 // ---- several that begin alike ---------------------------------------------------------------------------------------
 
-static void share(const sequence *q, int group, int n, held_pages *to) {
+static void share_pages(const sequence *q, int group, int n, held_pages *to) {
   const held_pages *h = &q->group[group];
   bool there = !model_group_window(q->of->m, group) || sequence_is_whole(q, n);
   for (size_t i = 0; i < caches_n_pages(n); i++) {
@@ -320,7 +320,7 @@ int sequence_fork(const sequence *q, int n, sequence **out, error *err) {
   if (sequence_new(q->of, out, err)) return -1;
   sequence *to = *out;
   to->n = n;
-  for (int g = 0; n && g < model_n_groups(q->of->m); g++) share(q, g, n, &to->group[g]);
+  for (int g = 0; n && g < model_n_groups(q->of->m); g++) share_pages(q, g, n, &to->group[g]);
   if (!caches_keep_ids(q->of)) return 0;
   for (int i = 0; i < n; i++) vec_push(&to->ids, q->ids.at[i]);
   if (model_is_recurrent(q->of->m) && n && n == q->at) {

@@ -592,7 +592,7 @@ static void begin(engine *e, sequence *q, const int32_t *ids, size_t n, int pos)
 }
 
 // What was begun at pos has been evaluated, or (early) not all of it.
-static void finish(sequence *q, int pos, bool early) {
+static void end_eval(sequence *q, int pos, bool early) {
   if (!early) { sequence_trim(q); return; }
   sequence_cut(q, pos);
   q->at = -1;
@@ -623,12 +623,12 @@ int engine_eval_rows(engine *e, sequence *q, const int32_t *ids, size_t n, int p
     bool wanted = at >= first;
     m = eval_chunk(e, wanted ? rows : PLAN_MANY, ids + at, (wanted ? n : first) - at,
                    pos + (int)at);
-    if (e->ask.ended) { finish(q, pos, true); return sound(e, err) ? -1 : pos; }
+    if (e->ask.ended) { end_eval(q, pos, true); return sound(e, err) ? -1 : pos; }
     if (sound(e, err)) return -1;
     for (size_t i = 0; wanted && go_on && i < m; i++) go_on = row(ctx, at + i, e->rows + i * n_vocab);
   }
   q->n = q->at = pos + (int)at;
-  finish(q, pos, false);
+  end_eval(q, pos, false);
   return q->n;
 }
 
@@ -641,7 +641,7 @@ int engine_eval_sums(engine *e, const int32_t *ids, size_t n, engine_sums *see, 
     if (sound(e, err)) return -1;
     for (size_t t = 0; t < n_tensors; t++) if (e->sums[2 * t]) see(ctx, t, e->sums[2 * t], e->sums[2 * t + 1], m);
   }
-  finish(e->own, 0, false);
+  end_eval(e->own, 0, false);
   return 0;
 }
 
@@ -656,7 +656,7 @@ int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row,
     if (sound(e, err)) return -1;
     for (size_t i = 0; go_on && i < m; i++) go_on = row(ctx, at + i, e->hidden + i * (size_t)model_n_embd(e->m));
   }
-  finish(e->own, 0, false);
+  end_eval(e->own, 0, false);
   e->own->at = -1;
   return 0;
 }
@@ -664,7 +664,7 @@ int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row,
 int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err) {
   if (begin_eval(e, e->own, ids, n, pos, n > FEW ? n : 0, err)) return -1;
   eval(e, ids, n, pos);
-  finish(e->own, pos, e->ask.ended);
+  end_eval(e->own, pos, e->ask.ended);
   if (sound(e, err)) return -1;
   if (logits) *logits = e->ask.ended ? NULL : e->logits;
   return e->ask.ended;
@@ -792,7 +792,7 @@ int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(voi
   if (!e->ask.ended && together) eval_apart(e, parts, n, more);
   engine_watch(e, before_go_on, before_ctx);
   bool stopped = e->ask.ended;
-  for (size_t i = 0; i < n; i++) finish(parts[i].q, parts[i].from, stopped);
+  for (size_t i = 0; i < n; i++) end_eval(parts[i].q, parts[i].from, stopped);
   if (sound(e, err)) return -1;
   for (size_t i = 0; i < n; before += parts[i++].rows) parts[i].logits = stopped ? NULL : e->rows + before * n_vocab;
   return stopped;

@@ -55,7 +55,7 @@ static head head_of(const caches *c, uint64_t of) {
   return h;
 }
 
-static unsigned char *piece_new(const head *h) {
+static unsigned char *room_for_piece(const head *h) {
   uint64_t most = h->fixed_bytes;
   for (int g = 0; g < MODEL_GROUPS; g++) if (h->page_bytes[g] > most) most = h->page_bytes[g];
   return malloc(most + 1);
@@ -79,7 +79,7 @@ static void gather(const caches *c, int group, int number, unsigned char *to) {
 }
 
 static int save(const sequence *q, const int32_t *ids, const head *h, newfile *f, error *err) {
-  unsigned char *piece = piece_new(h);
+  unsigned char *piece = room_for_piece(h);
   if (!piece) return error_set(err, "no memory for a page of a sequence");
   int status = add(f, h, sizeof *h, err) || add(f, ids, h->n * sizeof *ids, err), groups = model_n_groups(q->of->m);
   for (size_t i = 0; i < groups * caches_n_pages((int)h->n) && !status; i++) {
@@ -174,7 +174,7 @@ static int begin(reading *r, const caches *c, int most, uint64_t of, head *h, in
 }
 
 static int load(const reading *r, caches *c, const head *h, const int32_t *theirs, size_t same, sequence **out) {
-  unsigned char *piece = piece_new(h);
+  unsigned char *piece = room_for_piece(h);
   sequence *q = NULL;
   int groups = model_n_groups(c->m);
   int status = piece ? sequence_new(c, &q, r->err) : error_set(r->err, "%s: no memory for a page of it", r->path);
