@@ -827,6 +827,19 @@ static void staged(kernel *k) {
   kernel_apply(k, (opt){OPT_PREFETCH, 0, PREFETCH_T1});
 }
 
+// Do several tokens, side by side, share what is read of weights? Then that is not all that takes time.
+static bool tokens_share(const kernel *k) {
+  const uop *store = k->ast->src[0];
+  loads l;
+  find_loads(store->src[1], &l);
+  for (size_t i = 2; i < store->nsrc; i++) {
+    bool own = false;
+    for (int j = 0; j < l.n && !own; j++) own = streams(k, l.at[j]) && uop_varies(l.at[j]->src[0], store->src[i]);
+    if (store->src[i]->b == AXIS_UPCAST && !own) return true;
+  }
+  return false;
+}
+
 void heuristic(kernel *k, bool by_memory) {
   if (k->t->has_local) { work_groups(k); return; }
   if (has_stages(k)) { staged(k); return; }
@@ -849,7 +862,7 @@ void heuristic(kernel *k, bool by_memory) {
   unroll_copy(k);
   unroll_choices(k);
   if (by_memory) kernel_apply(k, (opt){OPT_ORDER, 0, 0});
-  prefetch ahead = by_memory ? k->t->ahead : k->t->ahead_many;
+  prefetch ahead = by_memory && !tokens_share(k) ? k->t->ahead : k->t->ahead_many;
   // what several tiles of tokens share is made once
   if (!by_memory && kernel_apply(k, (opt){OPT_KEEP, ahead.kib ? 1 + ahead.hint : 0, 1})) return;
   if (ahead.kib) kernel_apply(k, (opt){OPT_PREFETCH, ahead.kib, ahead.hint});

@@ -294,6 +294,25 @@ static void test_ahead(void **state) {
       }
 }
 
+// One token asks as products of one token like it, several side by side as those of many do.
+static void test_few_tokens_ask_as_many(void **state) {
+  (void)state;
+  static const struct { int64_t tokens; bool many; } of[] = {{1, false}, {2, false}, {4, false}, {4, true}, {8, true}};
+  kt_backend b;
+  native(&b);
+  b.t.ahead = (prefetch){4, PREFETCH_T0};
+  b.t.ahead_many = (prefetch){32, PREFETCH_T1};
+  for (size_t i = 0; i < COUNT(of); i++) {
+    kt_run r;
+    make_tokens(&r, format_by_id(FORMAT_Q4_0), of[i].tokens, of[i].many);
+    program *p = program_of(&r, &b);
+    assert_int_equal(p->ahead.kib, of[i].tokens > 1 ? 32 : 4);
+    assert_int_equal(p->ahead.hint, of[i].tokens > 1 ? PREFETCH_T1 : PREFETCH_T0);
+    program_free(p);
+    kt_finish(&r);
+  }
+}
+
 // --- what a tile keeps (codegen/keep.h) ------------------------------------------------------------------------------
 
 // Weights unpacked once for all tiles of tokens: the same bits for any number of tokens, in no more memory than a tile
@@ -511,7 +530,10 @@ int main(void) {
     cmocka_unit_test(test_loops_in_blocks),
     cmocka_unit_test(test_every_byte_is_there),
     cmocka_unit_test(test_same_bits),
-    cmocka_unit_test(test_ahead), cmocka_unit_test(test_kept), cmocka_unit_test(test_asks_for_next_tile),
+    cmocka_unit_test(test_ahead),
+    cmocka_unit_test(test_few_tokens_ask_as_many),
+    cmocka_unit_test(test_kept),
+    cmocka_unit_test(test_asks_for_next_tile),
     cmocka_unit_test(test_tokens_do_not_matter),
     cmocka_unit_test(test_layouts),
   };
