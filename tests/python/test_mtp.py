@@ -147,9 +147,14 @@ def test_served(weft, weft_env, foresees):
         assert s.metric("weft:draft_seconds_total") == 0
     with start(weft, weft_env, path) as s:
         ask = lambda a: s.ask("/completion", a)[1]
-        alone = [ask(a) for a in asks]
-        assert [what(got) for got in alone] == plain
-        assert sum(got["timings"].get("draft_n_accepted", 0) for got in alone) > 0 and s.metric("weft:draft_seconds_total") > 0
+        for _ in range(5):                                   # as above
+            alone = [ask(a) for a in asks]
+            assert [what(got) for got in alone] == plain
+            if sum(got["timings"].get("draft_n_accepted", 0) for got in alone):
+                break
+        else:
+            raise AssertionError(alone[-1]["timings"])
+        assert s.metric("weft:draft_seconds_total") > 0
         with futures.ThreadPoolExecutor(4) as pool:
             assert [what(got) for got in pool.map(ask, asks)] == plain
     with start(weft, weft_env, path, "--no-guess") as s:
