@@ -624,11 +624,15 @@ static bool sums_once(const kernel *k) {
   return once;
 }
 
+enum { FEW_REGISTERS = 16 };
+static bool has_few_registers(const kernel *k) {
+  return k->t->vector_registers && k->t->vector_registers <= FEW_REGISTERS;
+}
+
 // With few registers, the sums of a tile of so many tokens take half of them. Two vectors of rows for half as many
 // tokens are as many sums with fewer loads: a load of x is one for both.
 static bool pair_rows(kernel *k, int *tile) {
-  enum { FEW_REGISTERS = 16 };
-  if (!k->t->vector_registers || k->t->vector_registers > FEW_REGISTERS || *tile <= FEW_REGISTERS / 4) return false;
+  if (!has_few_registers(k) || *tile <= FEW_REGISTERS / 4) return false;
   axes x;
   kernel_axes(k, &x);
   for (int i = 0; i + 1 < x.n_out; i++)
@@ -863,7 +867,8 @@ void heuristic(kernel *k, bool by_memory) {
   unroll_choices(k);
   if (by_memory) kernel_apply(k, (opt){OPT_ORDER, 0, 0});
   prefetch ahead = by_memory && !tokens_share(k) ? k->t->ahead : k->t->ahead_many;
-  // what several tiles of tokens share is made once
-  if (!by_memory && kernel_apply(k, (opt){OPT_KEEP, ahead.kib ? 1 + ahead.hint : 0, 1})) return;
+  // What several tiles of tokens share is made once. Not with few registers: there loads decide, and these are more.
+  if (!by_memory && !has_few_registers(k) && kernel_apply(k, (opt){OPT_KEEP, ahead.kib ? 1 + ahead.hint : 0, 1}))
+    return;
   if (ahead.kib) kernel_apply(k, (opt){OPT_PREFETCH, ahead.kib, ahead.hint});
 }

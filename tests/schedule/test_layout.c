@@ -328,6 +328,7 @@ static void test_kept(void **state) {
   without = with;
   without.t.tile_bytes = 0;
   with.t.ahead_many = (prefetch){32, PREFETCH_T1};
+  kt_backend few = with;
   for (size_t k = 0; k < COUNT(ids); k++) {
     const struct format *f = format_by_id(ids[k]);
     kt_run r;
@@ -350,6 +351,10 @@ static void test_kept(void **state) {
       if (memcmp(a[i], b[i], sizeof a[i]))
         fail_msg("%s, %lld tokens: not the same bits", f->name, (long long)tokens[i]);
     assert_true(a[0][0] < 0 || a[0][0] > 0);
+    program_free(p);
+    few.t.vector_registers = 16;                   // loads decide there
+    p = program_of(&r, &few);
+    assert_false(keeps(p));
     program_free(p);
     kt_finish(&r);
   }
