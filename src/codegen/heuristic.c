@@ -644,6 +644,12 @@ static bool pair_rows(kernel *k, int *tile) {
   return false;
 }
 
+// Does each step of r read other weights?
+static bool has_own_weights(const kernel *k, const loads *l, const uop *r) {
+  for (int j = 0; j < l->n; j++) if (streams(k, l->at[j]) && uop_varies(l->at[j]->src[0], r)) return true;
+  return false;
+}
+
 // Several tokens share what a row costs: those that read the same rows, which are all of a chunk, or of a tile of an
 // expert's.
 static void token_tiles(kernel *k) {
@@ -652,10 +658,8 @@ static void token_tiles(kernel *k) {
   find_loads(store->src[1], &l);
   for (size_t i = 2; i < store->nsrc; i++) {
     uop *r = store->src[i];
-    bool symbolic = r->src[0]->op != OP_CONST, own_rows = false;
-    if (r->b != AXIS_LOOP || (!symbolic && r->src[0]->a > TOKEN_TILE)) continue;
-    for (int j = 0; j < l.n && !own_rows; j++) own_rows = streams(k, l.at[j]) && uop_varies(l.at[j]->src[0], r);
-    if (own_rows) continue;
+    bool symbolic = r->src[0]->op != OP_CONST;
+    if (r->b != AXIS_LOOP || (!symbolic && r->src[0]->a > TOKEN_TILE) || has_own_weights(k, &l, r)) continue;
     int tile = symbolic ? token_tile(k, r) : 0;
     bool pairs = symbolic && pair_rows(k, &tile);
     if (apply_to(k, OPT_UPCAST, r, tile) && symbolic) {
@@ -836,11 +840,8 @@ static bool tokens_share(const kernel *k) {
   const uop *store = k->ast->src[0];
   loads l;
   find_loads(store->src[1], &l);
-  for (size_t i = 2; i < store->nsrc; i++) {
-    bool own = false;
-    for (int j = 0; j < l.n && !own; j++) own = streams(k, l.at[j]) && uop_varies(l.at[j]->src[0], store->src[i]);
-    if (store->src[i]->b == AXIS_UPCAST && !own) return true;
-  }
+  for (size_t i = 2; i < store->nsrc; i++)
+    if (store->src[i]->b == AXIS_UPCAST && !has_own_weights(k, &l, store->src[i])) return true;
   return false;
 }
 

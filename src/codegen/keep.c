@@ -11,7 +11,7 @@
 #include <string.h>
 #include "graph/symbolic.h"
 
-enum { LINE = 64, MOST_RANGES = MAX_AXES, MOST_RECORDS = 16, MOST_LINES = 128 };
+enum { MOST_RANGES = MAX_AXES, MOST_RECORDS = 16, MOST_LINES = 128 };
 
 typedef struct keeping {
   graph *g;
@@ -106,6 +106,14 @@ static uop *to_keep(const keeping *k, uop *u) {
   return worth ? u : NULL;
 }
 
+// Source j of a node, if that depends on the loop and the source is a value worth keeping; NULL: not.
+static uop *shared_source(const keeping *k, const uop *reader, size_t j) {
+  uop *u = reader->src[j];
+  if (!uop_varies(reader, k->loop) || reader->op == OP_INDEX || u->op == OP_RANGE || uop_varies(u, k->loop))
+    return NULL;
+  return to_keep(k, u);
+}
+
 // The record that u belongs to, a new one if need be; -1: it would be larger than memory has addresses.
 static int64_t record_of(const keeping *k, const uop *u, records *at, size_t *n) {
   records r = {.steps = 1};
@@ -128,15 +136,14 @@ static bool find_values(const keeping *k, values *found, records *of, size_t *n_
   bool fits = true;
   for (size_t i = 0; i < k->all.n && fits; i++) {
     const uop *reader = k->all.at[i];
-    if (!uop_varies(reader, k->loop) || reader->op == OP_INDEX) continue;
     for (size_t j = 0; j < reader->nsrc && fits; j++) {
-      uop *u = reader->src[j];
-      if (u->op == OP_RANGE || uop_varies(u, k->loop) || !(u = to_keep(k, u)) || map_has(&known, u)) continue;
+      uop *u = shared_source(k, reader, j);
+      if (!u || map_has(&known, u)) continue;
       map_put(&known, u, u);
       int64_t which = record_of(k, u, of, n_of), size = (int64_t)u->lanes * dtype_size((enum dtype)u->dt), unit = 1;
       fits = which >= 0 && *n_of < MOST_RECORDS;
       if (!fits) break;
-      while (unit < size && unit < LINE) unit *= 2;
+      while (unit < size && unit < CACHE_LINE) unit *= 2;
       records *r = &of[which];
       r->bytes = (r->bytes + unit - 1) / unit * unit;
       vec_push(found, ((value){u, (size_t)which, r->bytes}));
@@ -146,7 +153,7 @@ static bool find_values(const keeping *k, values *found, records *of, size_t *n_
   map_free(&known);
   int64_t all = 0, bytes;
   for (size_t i = 0; i < *n_of && fits; i++) {
-    of[i].bytes = (of[i].bytes + LINE - 1) / LINE * LINE;
+    of[i].bytes = (of[i].bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     fits = mul_i64(of[i].bytes, of[i].steps, &bytes) && add_i64(all, bytes, &all) && all <= most;
   }
   return fits;
@@ -188,14 +195,15 @@ static uop *ask_for_next(const keeping *k, const source *s, int64_t number) {
   graph *g = k->g;
   idx_sum at;
   if (!s->load || !idx_sum_of(s->load->src[0]->src[1], &at)) return NULL;
-  int64_t unit = dtype_size((enum dtype)s->stream->dt), tile = 0, lines = (s->last - s->first + 2 * LINE - 2) / LINE;
+  int64_t unit = dtype_size((enum dtype)s->stream->dt), tile = 0,
+          lines = (s->last - s->first + 2 * CACHE_LINE - 2) / CACHE_LINE;
   for (int i = 0; i < at.n; i++)
     if (at.atom[i]->op == OP_RANGE && at.atom[i]->b == AXIS_GLOBAL) tile = at.coeff[i] * unit;
   if (tile <= 0 || lines > MOST_LINES) return NULL;
   uop *steps = uop_op2(g, OP_MAX, k->loop->src[0], uop_idx(g, 1));
   uop *share = idx_div(g, idx_add(g, steps, uop_idx(g, lines - 1)), steps);
   uop *line = uop_range(g, share, k->next_range + number, AXIS_LOOP);
-  uop *from = idx_mul(g, idx_add(g, idx_mul(g, k->loop, share), line), uop_idx(g, LINE / unit));
+  uop *from = idx_mul(g, idx_add(g, idx_mul(g, k->loop, share), line), uop_idx(g, CACHE_LINE / unit));
   uop *src[] = {uop_index(g, s->stream, simplify(g, idx_add(g, s->load->src[0]->src[1], from))), line};
   return uop_new(g, OP_PREFETCH, DT_VOID, 1, src, 2, (uarg){.a = tile, .b = k->hint - 1});
 }
@@ -249,11 +257,8 @@ bool keeps_anything(uop *ast) {
   keeping k = {.all = uop_toposort(a, &ast, 1), .least = 2};
   bool any = false;
   if (find_loop(&k, ast->src[0]) && find_sums(&k))
-    for (size_t i = 0; i < k.all.n && !any; i++) {
-      const uop *u = k.all.at[i];
-      for (size_t j = 0; j < u->nsrc && !any && uop_varies(u, k.loop) && u->op != OP_INDEX; j++)
-        any = u->src[j]->op != OP_RANGE && !uop_varies(u->src[j], k.loop) && to_keep(&k, u->src[j]);
-    }
+    for (size_t i = 0; i < k.all.n; i++)
+      for (size_t j = 0; j < k.all.at[i]->nsrc && !any; j++) any = shared_source(&k, k.all.at[i], j);
   arena_free(a);
   return any;
 }

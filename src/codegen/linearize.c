@@ -9,7 +9,7 @@
 #include <string.h>
 #include "codegen/opt.h"
 
-enum { MAX_DEPTH = 24, LINE = 64 };
+enum { MAX_DEPTH = 24 };
 
 typedef struct region { uop *range; uint64_t mask; VEC(uop *) code; map done; } region;
 
@@ -270,7 +270,7 @@ static uop *known(const linear *l, const uop *u) {
 static void ask_for_lines(linear *l, int where, const uop *load, uop *index, int64_t further, int hint) {
   int64_t at = load->src[0]->src[1]->vmin * dtype_size((enum dtype)index->dt),
           end = at + (int64_t)load->lanes * dtype_size((enum dtype)load->dt);
-  for (int64_t line = (at + LINE - 1) / LINE * LINE; line < end; line += LINE)
+  for (int64_t line = (at + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE; line < end; line += CACHE_LINE)
     append(&l->stack[where],
            uop_new(l->g, OP_PREFETCH, DT_VOID, 1, &index, 1, (uarg){.a = line - at + further, .b = hint}));
 }

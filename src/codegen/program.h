@@ -46,7 +46,7 @@ static inline bool is_weight(const uop *u) { return is_stream(u) || (u->op == OP
 
 // Memory that is read in long runs, from beginning to end, and is too large to stay in a cache: streams, and what
 // outlives a run, as KV caches do.
-enum { LONG_RUN_BYTES = 1 << 20 };
+enum { LONG_RUN_BYTES = 1 << 20, CACHE_LINE = 64 };
 static inline bool is_long_run(const uop *u) {
   bool kept = u->op == OP_PARAM && u->memory == MEMORY_PLAIN;
   return is_stream(u) || (kept && u->b > LONG_RUN_BYTES / dtype_size((enum dtype)u->dt));

@@ -95,10 +95,10 @@ static int lay_out(plan *p, const device_kernel *k, void *stream, const void *ra
   return 0;
 }
 
+// --- running --------------------------------------------------------------------------------------------------------
+
 #define ASK_S 0.001          // within a kernel, somebody is asked so often whether to go on
 enum { PIECES = 8, MANY_TILES = 64 /* per thread: fewer are not worth sharing */, SLICES = 32 };
-
-// --- running --------------------------------------------------------------------------------------------------------
 
 static void run_part(const step *t, int thread, int64_t lo, int64_t hi) {
   unsigned char **bufs = t->bufs + thread * t->n_bufs;
@@ -144,7 +144,6 @@ void plan_on_team(plan *p, team_fn *fn, void *ctx) { (p->flushes ? team_compute 
 
 // Threads that see it ended run no more steps, but meet at every barrier. Who does not see it yet has all that this
 // level reads, and sees it behind the next barrier.
-
 void plan_replay(void *ctx, int thread, int n) {
   plan *p = ctx;
   bool ended = false;

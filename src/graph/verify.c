@@ -320,13 +320,6 @@ static bool node_ok(context *c, uop *u, enum stage stage) {
 
 // --- ranges are bound ------------------------------------------------------------------------------------------------
 
-static size_t first_bound(const uop *u) {               // sources from here on are the ranges that u binds
-  if (u->op == OP_STORE) return 2;
-  if (u->op == OP_PREFETCH) return 1;
-  if (u->op == OP_REDUCE) return u->b > 1 ? (size_t)u->b : 1;
-  return u->nsrc;
-}
-
 static bool by_launch(const uop *r) { return r->b == AXIS_GROUP || r->b == AXIS_LOCAL; }
 
 // For each node the set of ranges that it hangs on and that nothing below binds, as bits.
@@ -347,7 +340,7 @@ static bool ranges_bound(uop_list l, str *why) {
     }
     size_t n = (size_t)(uintptr_t)map_ptr(&number, u);
     if (u->op == OP_RANGE) s[n / 64] |= 1ull << n % 64;
-    for (size_t j = first_bound(u); j < u->nsrc; j++) {
+    for (size_t j = (size_t)uop_first_range(u); j < u->nsrc; j++) {
       n = (size_t)(uintptr_t)map_ptr(&number, u->src[j]);
       s[n / 64] &= ~(1ull << n % 64);
     }
