@@ -58,12 +58,30 @@ def repo():
     return REPO
 
 
-@pytest.fixture(scope="session")
-def make_model(repo):
-    spec = importlib.util.spec_from_file_location("make_model", repo / "tests" / "tools" / "make_model.py")
+def load_tool(name):
+    """A module of tests/tools, which may import its neighbours."""
+    folder = REPO / "tests" / "tools"
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(folder))
     spec.loader.exec_module(module)
+    sys.path.remove(str(folder))
     return module
+
+
+@pytest.fixture(scope="session")
+def make_model():
+    return load_tool("make_model")
+
+
+@pytest.fixture(scope="session")
+def make_encoder():
+    return load_tool("make_encoder")
+
+
+@pytest.fixture(scope="session")
+def references():
+    return load_tool("references")
 
 
 @pytest.fixture(scope="session")

@@ -3,12 +3,12 @@
 Cases that once differed come first, then small models of random types and shapes for WEFT_CUTS_SECONDS (default 30).
 tests/tools/try_cuts.py goes on for as long as it is told.
 """
-import importlib.util
 import os
-import sys
 import time
 
 import pytest
+
+from conftest import load_tool
 
 pytest.importorskip("gguf")
 
@@ -24,14 +24,8 @@ ONCE_DIFFERENT = {
 
 
 @pytest.fixture(scope="module")
-def try_cuts(repo):
-    folder = str(repo / "tests" / "tools")
-    sys.path.insert(0, folder)                            # it imports its neighbours
-    spec = importlib.util.spec_from_file_location("try_cuts", f"{folder}/try_cuts.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.path.remove(folder)
-    return module
+def try_cuts():
+    return load_tool("try_cuts")
 
 
 @pytest.fixture(scope="module")

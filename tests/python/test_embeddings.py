@@ -2,10 +2,8 @@
 
 llama.cpp takes GELU from a table of 16-bit floats, and its caches hold 16 bits: vectors can agree no further. Those of an encoder with SiLU agree in five digits.
 """
-import importlib.util
 import json
 import math
-import sys
 from pathlib import Path
 
 import gguf
@@ -17,16 +15,6 @@ ALL = sorted(path.stem for path in RECORDS.glob("*.json"))
 NAMES, RANKING = [[n for n in ALL if n.endswith("-rank") is ranks] for ranks in (False, True)]
 PRECISE = {"nomic-bert": 2e-5}                                  # largest difference, of elements near 1
 AGREE = 0.9999
-
-
-@pytest.fixture(scope="module")
-def make_encoder(repo):
-    sys.path.insert(0, str(repo / "tests" / "tools"))
-    spec = importlib.util.spec_from_file_location("make_encoder", repo / "tests" / "tools" / "make_encoder.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.path.pop(0)
-    return module
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """weft quantize: the same bytes as llama.cpp (records) and as the gguf package, and files that appear whole or not at all."""
 import fcntl
 import hashlib
-import importlib.util
 import json
 import os
 import resource
@@ -15,20 +14,15 @@ import gguf
 import numpy as np
 import pytest
 
+from conftest import load_tool
+
 TESTS = Path(__file__).resolve().parents[1]
 RECORD = json.loads((TESTS / "records" / "quantise" / "llama.cpp.json").read_text())
 
 
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, TESTS / "tools" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def record():
-    return load("record_quantise")
+    return load_tool("record_quantise")
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,6 @@
 """Vectors of texts from weft serve, as OpenAI's and ollama's Python packages ask for them, and as llama.cpp's endpoint gives them."""
-import importlib.util
 import json
 import math
-import sys
 
 import pytest
 from serving import Server
@@ -12,16 +10,11 @@ openai = pytest.importorskip("openai")
 
 
 @pytest.fixture(scope="module")
-def write(repo, tmp_path_factory):
-    sys.path.insert(0, str(repo / "tests" / "tools"))
-    spec = importlib.util.spec_from_file_location("make_encoder", repo / "tests" / "tools" / "make_encoder.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.path.pop(0)
+def write(make_encoder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
 
     def make(name):
-        module.write(name, folder / f"{name}.gguf")
+        make_encoder.write(name, folder / f"{name}.gguf")
         return folder / f"{name}.gguf"
     return make
 

@@ -3,7 +3,6 @@
 tests/tools/references.py chooses by sorting; llama.cpp's answers are among tests/records, and try_cuts.py cuts their prompts.
 Weights and caches are floats here, so that the same positions are chosen but where two scores are the same number.
 """
-import importlib.util
 import json
 
 import numpy as np
@@ -11,14 +10,6 @@ import pytest
 
 gguf = pytest.importorskip("gguf")
 TOKENS, VOCABULARY, CLOSE = 40, 509, 2e-3
-
-
-@pytest.fixture(scope="module")
-def references(repo):
-    spec = importlib.util.spec_from_file_location("references", repo / "tests" / "tools" / "references.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
