@@ -18,6 +18,8 @@ enum { SCHED_ROWS = 64 };              // of a step, guessed ones included
 #define SHARED_SHARE 1.6
 #define BESIDE_SHARE 1.4               // and where it goes through in one run with them
 #define SHARED_S 0.03
+#define MORE_SHARE 0.25                // more for each other prompt that waits: their first tokens are late, too
+#define MOST_SHARE 3.0
 #define LITTLE_MORE 1.15               // what it may take in any case, beside the least that there is
 enum { ALONE_EVERY = 16 };             // so many steps, one has no prompt: what that takes is measured anew
 // Tokens: of a piece, alone, at least and at most; of any piece; and a tile, of which each costs what one token does.
@@ -55,7 +57,7 @@ struct sched {
   double steps_s, waited_s;            // of all steps; in which answers without a guess waited for those of others
   struct prices prices[3];             // of pieces alone, which are longer; beside answers; in one run with them
   double last_step, token_s;           // token_s: a step of one answer, lately; 0: unknown
-  unsigned shared;                     // steps of answers and a prompt
+  unsigned fed, shared;                // pieces of prompts; steps of answers and a prompt
   _Atomic double loaded;
 };
 
@@ -279,23 +281,18 @@ static void begin_choices(sched *s) {
   }
 }
 
-// Which prompt is fed: the one with least left, so that a short one need not wait for a long one; but whoever has
-// waited long goes first.
-static run *next_prompt(const sched *s) {
-  run *best = NULL;
-  double now = now_s();
+// Which prompt is fed: in turns the one that came first and the one with least left. So a short one need not wait for a
+// long one, and a long one goes on however many short ones come. Whoever has waited long goes before all.
+static run *next_prompt(sched *s) {
+  run *oldest = NULL, *shortest = NULL;
   for (size_t i = 0; i < s->live.n; i++) {
     run *u = s->live.at[i];
     if (run_request(u)->cancelled || !run_left(u)) continue;
-    if (now - run_request(u)->arrived > PATIENCE_S && (!best || run_request(u)->arrived < run_request(best)->arrived))
-      best = u;
+    if (!oldest || run_request(u)->arrived < run_request(oldest)->arrived) oldest = u;
+    if (!shortest || run_left(u) < run_left(shortest)) shortest = u;
   }
-  for (size_t i = 0; i < s->live.n && !best; i++) if (run_left(s->live.at[i])) best = s->live.at[i];
-  for (size_t i = 0; i < s->live.n && best && now - run_request(best)->arrived <= PATIENCE_S; i++) {
-    run *u = s->live.at[i];
-    if (run_left(u) && run_left(u) < run_left(best)) best = u;
-  }
-  return best;
+  if (!oldest) return NULL;
+  return s->fed++ % 2 || now_s() - run_request(oldest)->arrived > PATIENCE_S ? oldest : shortest;
 }
 
 // Answers go on with tokens whose guesses were right.
@@ -358,6 +355,14 @@ static void learn_piece(struct prices *p, size_t n, size_t past, double took) {
                        .looks_s = old * p->looks_s + l * took};
 }
 
+// Of what a step of answers takes, so much may one with a piece of a prompt.
+static double share_of(const sched *s, double of_one) {
+  size_t waiting = 0;
+  for (size_t i = 0; i < s->live.n; i++) waiting += run_left(s->live.at[i]) > 0;
+  double share = of_one + MORE_SHARE * (double)(waiting > 1 ? waiting - 1 : 0);
+  return share < MOST_SHARE ? share : MOST_SHARE;
+}
+
 // How many tokens of a prompt find room in the tile that n answers leave open, so that weights are read once for both.
 static size_t room_beside(const sched *s, size_t n) {
   return weft_model_is_recurrent(s->model) ? 0 : (TILE - n % TILE) % TILE;
@@ -368,7 +373,7 @@ static size_t room_beside(const sched *s, size_t n) {
 static size_t fill_tile(const sched *s, size_t n, size_t past) {
   size_t fits = room_beside(s, n), more = 0;
   const struct prices *p = s->prices;
-  double may = BESIDE_SHARE * answers_s(s, n);
+  double may = share_of(s, BESIDE_SHARE) * answers_s(s, n);
   while (fits > LEAST && piece_s(&s->prices[2], n + fits, past) > may) fits--;
   may -= piece_s(&s->prices[2], n + fits, past);
   while (p[0].tiles > 0 && fits == room_beside(s, n) && more < MOST_PIECE && piece_s(&p[0], more + TILE, past) <= may &&
@@ -381,7 +386,7 @@ static size_t fill_tile(const sched *s, size_t n, size_t past) {
 // in whole pieces or tiles, or as many of one tile as fit.
 static size_t piece(const sched *s, run *u, size_t n) {
   size_t past = run_held(u)->past.n, unit = n ? TILE : PIECE, fits = n ? LEAST : PIECE, room = room_beside(s, n);
-  double may = n ? SHARED_SHARE * answers_s(s, n) : PIECE_S;
+  double may = n ? share_of(s, SHARED_SHARE) * answers_s(s, n) : PIECE_S;
   const struct prices *p = &s->prices[n && s->prices[1].tiles > 0];
   if (room >= LEAST) return fill_tile(s, n, past);
   if (p->tiles <= 0) return unit + room;
