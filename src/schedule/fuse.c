@@ -162,8 +162,9 @@ static bool may_store(const uop *u) {
   const uop *wide = u;
   while ((op_flags((enum op)wide->op) & OPF_MOVEMENT) || (wide->op == OP_WHERE && !wide->src[2]->shape))
     wide = wide->src[wide->op == OP_WHERE];
-  // its source is smaller
+  // its source is smaller, or lies in memory already: how a sum is laid in lanes would depend on whether it was copied
   if (wide->op == OP_CAST && dtype_size((enum dtype)wide->src[0]->dt) < dtype_size((enum dtype)wide->dt)) return false;
+  if (wide != u && (wide->op == OP_GATHER || wide->op == OP_BUFFER || wide->op == OP_AFTER)) return false;
   return (op_flags((enum op)u->op) & OPF_ELEMENTWISE) || u->op == OP_REDUCE_AXIS || u->op == OP_GATHER ||
          u->op == OP_STACK || u->op == OP_CONTIGUOUS;
 }

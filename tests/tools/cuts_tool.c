@@ -1,12 +1,12 @@
 // Cuts a sequence of random ids in random ways and compares the logits bit by bit, for try_cuts.py and test_cuts.py:
 //
-//   cuts_tool MODEL IDS CUTS SEED [CHUNK [LAYERS]]
+//   cuts_tool MODEL IDS CUTS SEED [CHUNK [LAYERS [CACHE]]]
 //
 // The yardstick is one thread that takes the ids one by one, which gives the logits of each position. Then models with
 // 1 to 5 threads and, by turns, different chunks take the same ids all at once and in CUTS random ways each; what they
 // say at the end of each piece must be the same bits, and what follows a sequence that went through a file. CHUNK: one
-// more model, with this chunk; 0: none. LAYERS: so many are on the device that DEV names. All of that twice: with
-// integer products, and exact. One line for each precision: its name, a hash of all logits, and how many ways were
+// more model, with this chunk; 0: none. LAYERS: so many are on the device that DEV names. CACHE: how keys and values lie
+// (f16). All of that twice: with integer products, and exact. One line for each precision: its name, a hash of all logits, and how many ways were
 // tried and how many differed, with the largest difference and where it was first; exit status 1 if any did.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -21,7 +21,7 @@
 enum { MAX_IDS = 4096, MAX_THREADS = 5, WAYS = 3 };
 
 typedef struct trial {
-  const char *path;
+  const char *path, *cache;
   int32_t ids[MAX_IDS];
   size_t n, n_vocab;
   int layers;
@@ -41,7 +41,8 @@ static weft_model *open_model(const trial *t, int threads, int chunk, bool exact
   weft_model *m;
   weft_error err;
   weft_options o = {
-    .context = (int32_t)t->n, .threads = threads, .chunk = chunk, .gpu_layers = t->layers, .exact = exact};
+    .context = (int32_t)t->n, .threads = threads, .chunk = chunk, .gpu_layers = t->layers, .exact = exact,
+    .key_cache = t->cache, .value_cache = t->cache};
   if (!weft_model_open(t->path, &o, &m, &err)) return m;
   fprintf(stderr, "%s\n", err.text);
   exit(2);
@@ -163,14 +164,15 @@ static int try_all(trial *t, int cuts, int more, bool exact) {
 }
 
 int main(int argc, char **argv) {
-  if (argc < 5 || argc > 7 || atoi(argv[2]) < 1 || atoi(argv[2]) > MAX_IDS) {
-    fprintf(stderr, "usage: cuts_tool MODEL IDS CUTS SEED [CHUNK [LAYERS]]\n");
+  if (argc < 5 || argc > 8 || atoi(argv[2]) < 1 || atoi(argv[2]) > MAX_IDS) {
+    fprintf(stderr, "usage: cuts_tool MODEL IDS CUTS SEED [CHUNK [LAYERS [CACHE]]]\n");
     return 2;
   }
   int wrong = 0;
   for (int exact = 0; exact < 2; exact++) {
     static trial t;
     t = (trial){.path = argv[1],
+                .cache = argc > 7 ? argv[7] : NULL,
                 .n = (size_t)atoi(argv[2]),
                 .layers = argc > 6 ? atoi(argv[6]) : 0,
                 .random = strtoull(argv[4], NULL, 10)};

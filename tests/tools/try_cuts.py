@@ -2,10 +2,10 @@
 """try_cuts.py: random small models of every family: are their logits the same bits however a sequence is cut?
 
     try_cuts.py [--tool build/tests/cuts_tool] [--models 200] [--seconds N] [--seed 1] [--family NAME]...
-                [--ids 40] [--cuts 4] [--keep FOLDER]
+                [--ids 40] [--cuts 4] [--cache TYPE] [--keep FOLDER]
 
-Each round takes a family of make_model.py in a shape of try_shapes.py, and a type for each matrix out of one to four;
-cuts_tool.c does the rest.
+Each round takes a family of make_model.py in a shape of try_shapes.py, a type for each matrix out of one to four, and
+one for keys and values; cuts_tool.c does the rest.
 A line per file; the last says how many differed, and the exit status is 1 if any did.
 """
 import argparse
@@ -35,6 +35,7 @@ BYTES = {"MXFP4": (1, 118, 1), "NVFP4": (4, 40, 8)}
 SHOWN = ["dim", "layers", "heads", "kv", "head_dim", "ffn", "n_vocab", "experts", "expert_ffn", "latent", "q_rank",
          "inner", "state", "groups", "ssm_heads", "taps"]
 BLOCKS = [T[name] for name in (*HALVES, *BYTES)]
+CACHES = ["f16", "f32", "bf16"]
 
 
 def blocks(rng, kind, rows, columns):
@@ -114,9 +115,13 @@ def write(path, name, seed):
     return f"{what} {'+'.join(sorted(set(types.used.values()))) or 'F32'}"
 
 
-def try_model(tool, path, ids, cuts, seed, chunk, env, timeout=900):
+def cache_of(seed):
+    return CACHES[int(np.random.default_rng([2, seed]).integers(len(CACHES)))]
+
+
+def try_model(tool, path, ids, cuts, seed, chunk, cache, env, timeout=900):
     """What differs, as text; empty: nothing. And the lines of the tool."""
-    command = [tool, path, str(ids), str(cuts), str(seed), *([str(chunk)] if chunk else [])]
+    command = [tool, path, str(ids), str(cuts), str(seed), str(chunk), "0", cache]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
@@ -140,21 +145,22 @@ def main():
     parser.add_argument("--family", action="append")
     parser.add_argument("--ids", type=int, default=40)
     parser.add_argument("--cuts", type=int, default=4, help="random cuts for each number of threads and precision")
+    parser.add_argument("--cache", help="how keys and values lie; otherwise drawn")
     parser.add_argument("--keep", help="folder for the files that differed")
     args = parser.parse_args()
     names, end, bad, done = args.family or list(make_model.FAMILIES), time.time() + args.seconds, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         while done < args.models and time.time() < end:
             seed = args.seed + done
-            name, path, cache = names[seed % len(names)], Path(folder) / "model.gguf", Path(folder) / "cache"
-            cache.mkdir(mode=0o700)
-            what = write(path, name, seed)
-            env, chunk = {**os.environ, "WEFT_CACHE": str(cache)}, 100 if seed % 5 == 0 else 0
-            wrong, figures = try_model(args.tool, path, args.ids, args.cuts, seed, chunk, env)
-            shutil.rmtree(cache)
+            name, path, kernels = names[seed % len(names)], Path(folder) / "model.gguf", Path(folder) / "kernels"
+            kernels.mkdir(mode=0o700)
+            what, cache = write(path, name, seed), args.cache or cache_of(seed)
+            env, chunk = {**os.environ, "WEFT_CACHE": str(kernels)}, 100 if seed % 5 == 0 else 0
+            wrong, figures = try_model(args.tool, path, args.ids, args.cuts, seed, chunk, cache, env)
+            shutil.rmtree(kernels)
             done += 1
             bad += bool(wrong)
-            print(f"{seed} {name} {what}: {f'DIFFERS: {wrong}' if wrong else f'same ({figures})'}", flush=True)
+            print(f"{seed} {name} {what} {cache}: {f'DIFFERS: {wrong}' if wrong else f'same ({figures})'}", flush=True)
             if wrong and args.keep:
                 os.replace(path, Path(args.keep) / f"{seed}-{name}.gguf")
     print(f"{done} files, {bad} differed")
