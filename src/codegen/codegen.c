@@ -42,7 +42,7 @@ static void name_kernel(const kernel *k, program *p) {
   str_free(&s);
 }
 
-static int by_name(const void *x, const void *y) {
+static int by_var_name(const void *x, const void *y) {
   const uop *a = *(uop *const *)x, *b = *(uop *const *)y;
   return strcmp(a->s, b->s);
 }
@@ -67,11 +67,11 @@ static void find_arguments(uop *ast, program *p) {
       else b->written = true;
     }
   }
-  if (n) qsort(p->vars, (size_t)n, sizeof *p->vars, by_name);
+  if (n) qsort(p->vars, (size_t)n, sizeof *p->vars, by_var_name);
   arena_free(a);
 }
 
-static uop *special(graph *g, program *p, bool local, int *count, uop *size) {
+static uop *new_special(graph *g, program *p, bool local, int *count, uop *size) {
   int at = (*count)++;
   if (at >= 3) die("more than three %s axes", local ? "LOCAL" : "GLOBAL");
   char name[2] = {local ? 'l' : 'g', (char)('0' + at)};
@@ -105,7 +105,7 @@ static uop *special_axes(kernel *k, program *p) {
   int64_t shared = 1;
   for (int i = 0; i < x.n; i++) if (x.at[i]->b == AXIS_GROUP) shared *= x.at[i]->src[0]->a;
   if (shared > 1) {
-    uop *s = special(g, p, true, &count[1], uop_idx(g, shared));
+    uop *s = new_special(g, p, true, &count[1], uop_idx(g, shared));
     int64_t stride = 1;
     for (int i = 0; i < x.n; i++) {
       if (x.at[i]->b != AXIS_GROUP) continue;
@@ -116,8 +116,8 @@ static uop *special_axes(kernel *k, program *p) {
   }
   for (int i = 0; i < x.n; i++)
     if (x.at[i]->b == AXIS_LOCAL || x.at[i]->b == AXIS_GLOBAL)
-      map_put(&specials, x.at[i], special(g, p, x.at[i]->b == AXIS_LOCAL, &count[x.at[i]->b == AXIS_LOCAL],
-                                          x.at[i]->src[0]));
+      map_put(&specials, x.at[i], new_special(g, p, x.at[i]->b == AXIS_LOCAL, &count[x.at[i]->b == AXIS_LOCAL],
+                                              x.at[i]->src[0]));
   uop *store = uop_substitute(g, expand_groups(g, k->ast, swapped_items(k, &x, shared))->src[0], &specials),
       *src[2 + MAX_AXES] = {store->src[0], store->src[1]};
   map_free(&specials);

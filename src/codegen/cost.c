@@ -18,23 +18,23 @@ typedef struct amount { double n; uop *by; } amount;                    // n * b
 enum { MAX_TERMS = 8, MAX_VIEWS = 64, MAX_INDEXES = 64, NOMINAL = 128 };
 typedef struct sum { amount at[MAX_TERMS]; int n; } sum;
 
-static amount times(graph *g, amount a, amount b) {
+static amount amount_product(graph *g, amount a, amount b) {
   return (amount){a.n * b.n, a.by && b.by ? idx_mul(g, a.by, b.by) : a.by ? a.by : b.by};
 }
 
-static void add(sum *s, amount a) {
+static void add_amount(sum *s, amount a) {
   for (int i = 0; i < s->n; i++) if (s->at[i].by == a.by) { s->at[i].n += a.n; return; }
   // more different expressions than any kernel has
   if (s->n == MAX_TERMS) return;
   s->at[s->n++] = a;
 }
 
-static uop *whole(graph *g, double n) { return uop_idx(g, n < 1e18 ? (int64_t)n : (int64_t)1e18); }
+static uop *whole_const(graph *g, double n) { return uop_idx(g, n < 1e18 ? (int64_t)n : (int64_t)1e18); }
 
 static uop *sum_expr(graph *g, const sum *s) {
   uop *u = uop_idx(g, 0);
   for (int i = 0; i < s->n; i++)
-    u = idx_add(g, u, s->at[i].by ? idx_mul(g, whole(g, s->at[i].n), s->at[i].by) : whole(g, s->at[i].n));
+    u = idx_add(g, u, s->at[i].by ? idx_mul(g, whole_const(g, s->at[i].n), s->at[i].by) : whole_const(g, s->at[i].n));
   return u;
 }
 
@@ -49,7 +49,7 @@ static bool can_evaluate(const uop *u) {
   return true;
 }
 
-static amount size_of(uop *range) {
+static amount range_size(uop *range) {
   uop *end = range->src[0];
   if (end->op == OP_CONST) return (amount){(double)end->a, NULL};
   return can_evaluate(end) ? (amount){1, end} : (amount){(double)min_i64(end->vmax, NOMINAL), NULL};
@@ -58,7 +58,7 @@ static amount size_of(uop *range) {
 static amount iterations(graph *g, uop *u) {
   const uop_list l = uop_ranges(u);
   amount n = {1, NULL};
-  for (size_t i = 0; i < l.n; i++) n = times(g, n, size_of(l.at[i]));
+  for (size_t i = 0; i < l.n; i++) n = amount_product(g, n, range_size(l.at[i]));
   return n;
 }
 
@@ -81,12 +81,12 @@ static void find_views(uop *u, views *v) {
 }
 
 static amount view_values(graph *g, uop *u) {
-  if (u->op == OP_RANGE) return size_of(u);
+  if (u->op == OP_RANGE) return range_size(u);
   amount x = view_values(g, u->src[0]);
   int64_t c = u->src[1]->a;
   if (u->op == OP_MOD) return x.by || x.n > (double)c ? (amount){(double)c, NULL} : x;
   if (x.by)
-    return (amount){1, idx_div(g, idx_add(g, idx_mul(g, whole(g, x.n), x.by), uop_idx(g, c - 1)), uop_idx(g, c))};
+    return (amount){1, idx_div(g, idx_add(g, idx_mul(g, whole_const(g, x.n), x.by), uop_idx(g, c - 1)), uop_idx(g, c))};
   return (amount){(double)(((int64_t)x.n + c - 1) / c), NULL};
 }
 
@@ -96,16 +96,16 @@ static amount touched(graph *g, uop *index) {
   amount n = {1, NULL};
   for (int i = 0; i < v.n; i++) {
     if (!v.range[i]) continue;
-    amount all = size_of(v.range[i]), some = view_values(g, v.at[i]);
+    amount all = range_size(v.range[i]), some = view_values(g, v.at[i]);
     int parts = 1;
     for (int j = i + 1; j < v.n; j++) {
       if (v.range[j] != v.range[i]) continue;
-      some = times(g, some, view_values(g, v.at[j]));
+      some = amount_product(g, some, view_values(g, v.at[j]));
       v.range[j] = NULL;
       parts++;
     }
     bool fewer = parts == 1 || (!some.by && !all.by && some.n < all.n);
-    n = times(g, n, fewer ? some : all);
+    n = amount_product(g, n, fewer ? some : all);
   }
   map_free(&v.seen);
   return n;
@@ -135,14 +135,14 @@ void kernel_cost(graph *g, uop *ast, program *p) {
                  known[k].n.by == s.n.by;
       if (n_known < MAX_INDEXES) known[n_known++] = s;
       s.n.n *= (double)dtype_size(dt);
-      if (!again) add(&bytes[s.buf], s.n);
+      if (!again) add_amount(&bytes[s.buf], s.n);
     }
     bool summed = u->op == OP_REDUCE && u->src[0]->op == OP_MUL && !dtype_is_float((enum dtype)u->dt);
     if (u->op == OP_REDUCE ||
         (dtype_is_float((enum dtype)u->dt) && (op_flags((enum op)u->op) & OPF_ELEMENTWISE) && u->op != OP_WHERE)) {
       amount n = iterations(g, u->op == OP_REDUCE ? u->src[0] : u);
       if (summed) n.n *= 2;
-      add(&flops, n);
+      add_amount(&flops, n);
     }
   }
   p->bytes = uop_idx(g, 0);

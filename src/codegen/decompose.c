@@ -164,7 +164,7 @@ static uop *floor_divide(graph *g, uop *u, uop *const *v, void *ctx) {
 // --- dot products ---------------------------------------------------------------------------------------------------
 
 // Part j of k of the words x: its highest bits, then, for integers, with its sign or without.
-static uop *part_of(graph *g, uop *x, int j, int k, enum dtype as) {
+static uop *part_of_word(graph *g, uop *x, int j, int k, enum dtype as) {
   int n = x->lanes;
   x = uop_op2(g, OP_SHL, x, ki(g, DT_U32, n, (k - 1 - j) * 32 / k));
   if (as == DT_F32) return uop_bitcast(g, uop_op2(g, OP_AND, x, ki(g, DT_U32, n, 0xffff0000)), DT_F32);
@@ -203,11 +203,11 @@ static uop *plain_dot(graph *g, uop *u, uop *const *v, void *ctx) {
   uop *sum = u->src[0], *b = u->src[2], *words = uop_new(g, OP_BITCAST, DT_U32, n, &u->src[1], 1, (uarg){0});
   bool floats = u->dt != DT_I32, is_unsigned = dtype_is_unsigned((enum dtype)u->src[1]->dt);
   for (int j = 0; j < k; j++) {
-    uop *x = part_of(g, words, j, k,
-                     floats        ? DT_F32
-                     : is_unsigned ? DT_U32
+    uop *x = part_of_word(g, words, j, k,
+                          floats        ? DT_F32
+                          : is_unsigned ? DT_U32
                                    : DT_I32),
-        *y = part_of(g, b, j, k, floats ? DT_F32 : DT_I32);
+        *y = part_of_word(g, b, j, k, floats ? DT_F32 : DT_I32);
     sum = add(g, sum, mul(g, x, y));
   }
   return sum;

@@ -28,7 +28,7 @@ static uop *rebuild(graph *g, uop *root, visitor *visit, void *ctx) {
 // --- gates ----------------------------------------------------------------------------------------------------------
 
 // Where the condition fails the load reads element 0, which every buffer has, and 0 is taken instead.
-static uop *gate(graph *g, uop *u, uop **s, void *ctx) {
+static uop *gate_load(graph *g, uop *u, uop **s, void *ctx) {
   (void)ctx;
   uop *v = uop_with_src(g, u, s), *i;
   if (u->op != OP_LOAD || (i = v->src[0]->src[1])->op != OP_WHERE || i->src[2]->op != OP_INVALID) return v;
@@ -37,7 +37,7 @@ static uop *gate(graph *g, uop *u, uop **s, void *ctx) {
   return uop_op3(g, OP_WHERE, i->src[0], load, uop_const_like(g, load, 0));
 }
 
-uop *expand_gates(graph *g, uop *ast) { return rebuild(g, ast, gate, NULL); }
+uop *expand_gates(graph *g, uop *ast) { return rebuild(g, ast, gate_load, NULL); }
 
 // --- groups ---------------------------------------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ static uop *own_part(graph *g, const group_ctx *c, uop *reduce, int64_t *n) {
   return at;
 }
 
-static uop *group(graph *g, uop *u, uop **s, void *ctx) {
+static uop *group_reduce(graph *g, uop *u, uop **s, void *ctx) {
   group_ctx *c = ctx;
   if (u->op != OP_REDUCE) return uop_with_src(g, u, s);
   uop *keep[64], *groups[8];
@@ -106,7 +106,7 @@ static uop *group(graph *g, uop *u, uop **s, void *ctx) {
 
 uop *expand_groups(graph *g, uop *ast, int64_t swapped) {
   group_ctx c = {.store = ast->src[0], .next_range = 1 << 20, .swapped = swapped};
-  return rebuild(g, ast, group, &c);
+  return rebuild(g, ast, group_reduce, &c);
 }
 
 // --- stages ---------------------------------------------------------------------------------------------------------

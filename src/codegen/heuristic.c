@@ -388,7 +388,7 @@ bool only_in_addresses(uop *u, uop *r, map *seen) {
   return true;
 }
 
-static bool reads(const loads *l, const uop *buffer) {
+static bool loads_from(const loads *l, const uop *buffer) {
   for (int i = 0; i < l->n; i++) if (l->at[i]->src[0]->src[0] == buffer) return true;
   return false;
 }
@@ -406,7 +406,7 @@ static bool shares_bytes(kernel *k, uop *reduce, uop *r) {
     find_loads(u->src[0], &l);
     for (int j = 0; j < l.n && !shared; j++) {
       uop *at = l.at[j]->src[0]->src[1], *buffer = l.at[j]->src[0]->src[0];
-      if (!is_weight(buffer) || uop_varies(at, r) || !reads(&own, buffer)) continue;
+      if (!is_weight(buffer) || uop_varies(at, r) || !loads_from(&own, buffer)) continue;
       for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) shared |= uop_varies(at, u->src[i]);
     }
   }
@@ -511,7 +511,7 @@ static bool lies_inside(const kernel *k, const uop *r) {
 
 // Tiles of rows that lie side by side in memory are computed side by side, where there is but one token: then a weight
 // is read in one run.
-static void side_by_side(kernel *k) {
+static void rows_side_by_side(kernel *k) {
   uop *store = k->ast->src[0], *row = NULL;
   for (size_t i = 2; i < store->nsrc; i++) {
     uop *r = store->src[i];
@@ -700,13 +700,13 @@ static void unroll_choices(kernel *k) {
 
 // --- stages ---------------------------------------------------------------------------------------------------------
 
-static bool is_stage(const kernel *k, const uop *u) { return u->op == OP_STORE && u != k->ast->src[0]; }
+static bool is_stage_store(const kernel *k, const uop *u) { return u->op == OP_STORE && u != k->ast->src[0]; }
 
 static bool has_stages(const kernel *k) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &(uop *){k->ast}, 1);
   bool any = false;
-  for (size_t i = 0; i < l.n; i++) any |= is_stage(k, l.at[i]);
+  for (size_t i = 0; i < l.n; i++) any |= is_stage_store(k, l.at[i]);
   arena_free(a);
   return any;
 }
@@ -736,7 +736,7 @@ static bool lane_one_stage(kernel *k) {
   uop_list l = uop_toposort(a, &k->ast, 1);
   bool did = false;
   for (size_t i = 0; i < l.n && !did; i++) {
-    uop *r = is_stage(k, l.at[i]) && !store_has_lane(l.at[i]) ? stage_lane(k, l.at[i]) : NULL;
+    uop *r = is_stage_store(k, l.at[i]) && !store_has_lane(l.at[i]) ? stage_lane(k, l.at[i]) : NULL;
     did = r && apply_to(k, OPT_LANES, r, lanes_that_fit(k, r));
   }
   arena_free(a);
@@ -760,7 +760,7 @@ static bool unroll_one_stage(kernel *k, int sums) {
   bool did = false;
   for (size_t i = 0; i < l.n && !did; i++) {
     uop *u = l.at[i];
-    if (!is_stage(k, u)) continue;
+    if (!is_stage_store(k, u)) continue;
     int64_t unrolled = 1, most = store_has_lane(u) && reduce_inside(u->src[1]) ? sums : 2;
     for (size_t j = 2; j < u->nsrc; j++) if (u->src[j]->b == AXIS_UNROLL) unrolled *= u->src[j]->src[0]->a;
     for (size_t j = u->nsrc; j-- > 2 && !did;) {
@@ -861,7 +861,7 @@ void heuristic(kernel *k, bool by_memory) {
   else if (!rows) unroll_blocks(k);
   if (dot || rows) two_sums(k);
   upcast_inner(k);
-  if (dot) side_by_side(k);
+  if (dot) rows_side_by_side(k);
   if (dot || rows) token_tiles(k);
   else register_tiles(k);
   unroll_copy(k);

@@ -40,11 +40,6 @@ static bool dot_alone(kernel *k) {
   return did;
 }
 
-static bool among(uop *const *list, int n, const uop *u) {
-  for (int i = 0; i < n; i++) if (list[i] == u) return true;
-  return false;
-}
-
 static bool depends_on(const uop *u, uop *const *ranges, int n) {
   for (int i = 0; i < n; i++) if (uop_varies(u, ranges[i])) return true;
   return false;
@@ -60,7 +55,7 @@ static int ranges_inside(uop *reduce, uop **out, double *steps) {
     uop *u = l.at[i];
     if (u->op != OP_REDUCE || (u != reduce && !depends_on(u, out, n))) continue;
     for (size_t j = (size_t)uop_first_range(u); j < u->nsrc && n < MAX_AXES; j++) {
-      if (among(out, n, u->src[j])) continue;
+      if (uop_is_among(u->src[j], out, n)) continue;
       out[n++] = u->src[j];
       *steps *= (double)u->src[j]->src[0]->vmax;
     }
@@ -82,7 +77,7 @@ static uop *outer_sum(kernel *k, double *steps) {
     if (u->op != OP_REDUCE) continue;
     const uop_list free = uop_ranges(u);
     bool outer = true;
-    for (size_t j = 0; j < free.n; j++) outer &= among(store->src + 2, (int)store->nsrc - 2, free.at[j]);
+    for (size_t j = 0; j < free.n; j++) outer &= uop_is_among(free.at[j], store->src + 2, (int)store->nsrc - 2);
     if (!outer) continue;
     ranges_inside(u, ranges, &n);
     if (n >= *steps) { *steps = n; best = u; }

@@ -27,11 +27,6 @@ typedef struct keeping {
 typedef struct records { uop *ranges[MOST_RANGES]; int n; int64_t steps, bytes; } records;
 typedef struct value { uop *u; size_t of; int64_t at; } value;
 
-static bool is_among(uop *const *at, int n, const uop *u) {
-  for (int i = 0; i < n; i++) if (at[i] == u) return true;
-  return false;
-}
-
 // The innermost plain loop over the output, and what is around it. False: there is none, or its steps are stages.
 static bool find_loop(keeping *k, const uop *store) {
   size_t at = store->nsrc;
@@ -53,7 +48,7 @@ static bool find_sums(keeping *k) {
   for (size_t i = k->all.n; i-- > 0;) {
     const uop *u = k->all.at[i];
     for (size_t j = (size_t)uop_first_range(u); u->op == OP_REDUCE && j < u->nsrc; j++) {
-      if (is_among(k->sums, k->n_sums, u->src[j])) continue;
+      if (uop_is_among(u->src[j], k->sums, k->n_sums)) continue;
       if (k->n_sums == MOST_RANGES) return false;
       int d = 0, at = k->n_sums++;
       for (size_t m = 0; m < uop_ranges(u).n; m++) d += uop_ranges(u).at[m]->b == AXIS_REDUCE;
@@ -95,8 +90,8 @@ static uop *to_keep(const keeping *k, uop *u) {
   bool sum = false;
   const uop_list r = uop_ranges(u);
   for (size_t i = 0; i < r.n; i++) {
-    bool inner = is_among(k->sums, k->n_sums, r.at[i]);
-    if (inner ? r.at[i]->src[0]->op != OP_CONST : !is_among(k->outer, k->n_outer, r.at[i])) return NULL;
+    bool inner = uop_is_among(r.at[i], k->sums, k->n_sums);
+    if (inner ? r.at[i]->src[0]->op != OP_CONST : !uop_is_among(r.at[i], k->outer, k->n_outer)) return NULL;
     sum |= inner;
   }
   bool worth = sum && operations_of(u, &seen) >= k->least;
@@ -238,7 +233,7 @@ static uop *asking(graph *g, const uop *load, uop *ask) {
 
 // --- all together ----------------------------------------------------------------------------------------------------
 
-static uop *kept(graph *g, const value *v, const records *of) {
+static uop *load_kept(graph *g, const value *v, const records *of) {
   const records *r = &of[v->of];
   uop *at = uop_idx(g, 0), *src[2 + MOST_RANGES];
   for (int i = 0; i < r->n; i++) at = idx_add(g, idx_mul(g, at, r->ranges[i]->src[0]), r->ranges[i]);
@@ -274,7 +269,7 @@ uop *keep_values(graph *g, uop *ast, int least, int hint, int64_t bytes) {
   map loads = {0};
   if (find_loop(&k, ast->src[0]) && find_sums(&k)) {
     if (!find_values(&k, &found, of, &n_of, bytes)) found.n = 0;
-    for (size_t i = 0; i < found.n; i++) map_put(&loads, found.at[i].u, kept(g, &found.at[i], of));
+    for (size_t i = 0; i < found.n; i++) map_put(&loads, found.at[i].u, load_kept(g, &found.at[i], of));
     find_sources(&k, &streams);
   }
   for (size_t i = 0; i < streams.n; i++) {

@@ -53,11 +53,11 @@ static int target_region(const linear *l, uint64_t set) {
   die("a value depends on a range that no loop opens");
 }
 
-static void append(region *r, uop *u) { vec_push(&r->code, u); }
+static void append_op(region *r, uop *u) { vec_push(&r->code, u); }
 
 static uop *emit(linear *l, uop *u);
 static void emit_store(linear *l, uop *store);
-static uint64_t kind_of(linear *l, const uop *u);
+static uint64_t kind_hash(linear *l, const uop *u);
 static void emit_side_by_side(linear *l, uop *const *u, size_t n);
 
 static void open_loop(linear *l, uop *range) {
@@ -69,14 +69,14 @@ static void open_loop(linear *l, uop *range) {
   region *r = &l->stack[l->depth];
   *r = (region){.range = fresh, .mask = l->stack[l->depth - 1].mask | (uint64_t)(uintptr_t)map_ptr(&l->bits, range)};
   l->depth++;
-  append(r, fresh);
+  append_op(r, fresh);
   map_put(&r->done, range, fresh);
 }
 
 static void close_loop(linear *l) {
   region *r = &l->stack[--l->depth], *parent = &l->stack[l->depth - 1];
-  append(r, uop_new(l->g, OP_END, DT_VOID, 1, &r->range, 1, (uarg){0}));
-  for (size_t i = 0; i < r->code.n; i++) append(parent, r->code.at[i]);
+  append_op(r, uop_new(l->g, OP_END, DT_VOID, 1, &r->range, 1, (uarg){0}));
+  for (size_t i = 0; i < r->code.n; i++) append_op(parent, r->code.at[i]);
   vec_free(&r->code);
   map_free(&r->done);
 }
@@ -126,7 +126,7 @@ static bool is_multiply_add(const linear *l, const uop *reduce, const uop *value
 }
 
 // acc op value: a multiply-add where the machine has it
-static uop *combine(linear *l, region *r, const uop *reduce, uop *acc, uop *value) {
+static uop *emit_combine(linear *l, region *r, const uop *reduce, uop *acc, uop *value) {
   uop *u;
   if (is_dot(value)) {
     uop *a = emit(l, value->src[1]), *b = emit(l, value->src[2]);
@@ -138,7 +138,7 @@ static uop *combine(linear *l, region *r, const uop *reduce, uop *acc, uop *valu
     uop *v = emit(l, value);
     u = uop_new(l->g, (enum op)reduce->a, (enum dtype)reduce->dt, reduce->lanes, (uop *[]){acc, v}, 2, (uarg){0});
   }
-  append(r, u);
+  append_op(r, u);
   return u;
 }
 
@@ -152,7 +152,7 @@ static void combine_all(linear *l, region *r, uop *const *reduce, uop **acc, siz
     uop *value = reduce[i]->src[v];
     if (is_dot(value)) { vec_push(&operands[0], value->src[1]); vec_push(&operands[1], value->src[2]); }
     else if (is_multiply_add(l, reduce[i], value)) {
-      bool turned = operands[0].n && kind_of(l, value->src[0]) != kind_of(l, operands[0].at[0]);
+      bool turned = operands[0].n && kind_hash(l, value->src[0]) != kind_hash(l, operands[0].at[0]);
       vec_push(&operands[turned], value->src[0]); vec_push(&operands[!turned], value->src[1]);
     }
     else vec_push(&operands[0], value);
@@ -160,7 +160,7 @@ static void combine_all(linear *l, region *r, uop *const *reduce, uop **acc, siz
   bool second = operands[1].n && is_before(l, operands[1].at[0], operands[0].at[0]);
   for (int k = 0; k < 2; k++) emit_side_by_side(l, operands[k ^ second].at, operands[k ^ second].n);
   for (size_t i = 0; i < n; i++)
-    if (v < uop_first_range(reduce[i])) acc[i] = combine(l, r, reduce[i], acc[i], reduce[i]->src[v]);
+    if (v < uop_first_range(reduce[i])) acc[i] = emit_combine(l, r, reduce[i], acc[i], reduce[i]->src[v]);
   for (int k = 0; k < 2; k++) vec_free(&operands[k]);
 }
 
@@ -192,7 +192,7 @@ static void emit_reduces(linear *l, uop *first, int where) {
     uop *init = emit(l, monoid_identity(l->g, group.at[i], (enum op)group.at[i]->a));
     acc[i] = cur[i] =
       uop_new(l->g, OP_ACC, (enum dtype)group.at[i]->dt, group.at[i]->lanes, &init, 1, (uarg){.a = l->next_acc++});
-    append(&l->stack[where], acc[i]);
+    append_op(&l->stack[where], acc[i]);
   }
   int opened = 0;
   for (size_t i = (size_t)uop_first_range(first); i < first->nsrc; i++) { open_loop(l, first->src[i]); opened++; }
@@ -203,7 +203,7 @@ static void emit_reduces(linear *l, uop *first, int where) {
     combine_all(l, body, group.at, cur, group.n, v);
   }
   for (size_t i = 0; i < group.n; i++)
-    append(body, uop_new(l->g, OP_SET, DT_VOID, 1, (uop *[]){acc[i], cur[i]}, 2, (uarg){0}));
+    append_op(body, uop_new(l->g, OP_SET, DT_VOID, 1, (uop *[]){acc[i], cur[i]}, 2, (uarg){0}));
   while (opened--) close_loop(l);
   for (size_t i = 0; i < group.n; i++) map_put(&l->stack[where].done, group.at[i], acc[i]);
   free(acc); free(cur);
@@ -236,7 +236,7 @@ static void emit_asks(linear *l, const uop *u, int where) {
   for (size_t i = 1; i < u->nsrc; i++) open_loop(l, u->src[i]);
   uop *index = emit(l, u->src[0]);
   uop *one = uop_new(l->g, OP_PREFETCH, DT_VOID, 1, &index, 1, uop_arg(u));
-  append(&l->stack[l->depth - 1], one);
+  append_op(&l->stack[l->depth - 1], one);
   for (size_t i = 1; i < u->nsrc; i++) close_loop(l);
   map_put(&l->stack[where].done, u, one);
 }
@@ -257,7 +257,7 @@ static void emit_reductions(linear *l, uop *const *u, size_t n, int where) {
   l->depth = depth;
 }
 
-static uop *known(const linear *l, const uop *u) {
+static uop *find_emitted(const linear *l, const uop *u) {
   for (int i = l->depth; i-- > 0;) {
     uop *hit = map_ptr(&l->stack[i].done, u);
     if (hit) return hit;
@@ -271,8 +271,8 @@ static void ask_for_lines(linear *l, int where, const uop *load, uop *index, int
   int64_t at = load->src[0]->src[1]->vmin * dtype_size((enum dtype)index->dt),
           end = at + (int64_t)load->lanes * dtype_size((enum dtype)load->dt);
   for (int64_t line = (at + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE; line < end; line += CACHE_LINE)
-    append(&l->stack[where],
-           uop_new(l->g, OP_PREFETCH, DT_VOID, 1, &index, 1, (uarg){.a = line - at + further, .b = hint}));
+    append_op(&l->stack[where],
+              uop_new(l->g, OP_PREFETCH, DT_VOID, 1, &index, 1, (uarg){.a = line - at + further, .b = hint}));
 }
 
 // Where a load reads in the next iteration of the loop that picks the entry of its table; in the last one, there again.
@@ -293,7 +293,7 @@ static uop *loop_of(const linear *l, const uop *entry) {
   return NULL;
 }
 
-static void ask_ahead(linear *l, int where, const uop *load, uop *index) {
+static void ask_before_load(linear *l, int where, const uop *load, uop *index) {
   if (!is_long_run(index->src[0]) || index->lanes > 1) return;
   uop *table = l->by_table ? loop_of(l, table_entry_of(load)) : NULL;
   if (table) ask_for_lines(l, where, load, emit(l, next_index(l, load, table)), 0, l->by_table - 1);
@@ -301,12 +301,12 @@ static void ask_ahead(linear *l, int where, const uop *load, uop *index) {
 }
 
 static uop *emit(linear *l, uop *u) {
-  uop *hit = known(l, u);
+  uop *hit = find_emitted(l, u);
   if (hit) return hit;
   int where = target_region(l, set_of(l, u));
   if (u->op == OP_REDUCE || is_stage(u) || u->op == OP_PREFETCH) {
     emit_reductions(l, &u, 1, where);
-    return known(l, u);
+    return find_emitted(l, u);
   }
   uop *few[8], **s = u->nsrc <= 8 ? few : xmalloc(u->nsrc * sizeof *s);
   unsigned few_places[8], *order = u->nsrc <= 8 ? few_places : xmalloc(u->nsrc * sizeof *order);
@@ -320,18 +320,18 @@ static uop *emit(linear *l, uop *u) {
   if (s != few) { free(s); free(order); }
   // loads after different stores may be one, when these are left out
   if (n < u->nsrc) {
-    hit = known(l, to);
+    hit = find_emitted(l, to);
     if (hit) { map_put(&l->stack[where].done, u, hit); return hit; }
     map_put(&l->stack[where].done, to, to);
   }
-  if (to->op == OP_LOAD && (l->ahead.kib || l->by_table)) ask_ahead(l, where, u, to->src[0]);
-  append(&l->stack[where], to);
+  if (to->op == OP_LOAD && (l->ahead.kib || l->by_table)) ask_before_load(l, where, u, to->src[0]);
+  append_op(&l->stack[where], to);
   map_put(&l->stack[where].done, u, to);
   return to;
 }
 
 // What a node computes, as a hash: operations, not what they read, not the order of operands that may change places.
-static uint64_t kind_of(linear *l, const uop *u) {
+static uint64_t kind_hash(linear *l, const uop *u) {
   void *hit = map_ptr(&l->kinds, u);
   if (hit) return (uint64_t)(uintptr_t)hit;
   uint64_t h = hash_u64(u->op, (uint64_t)u->dt << 16 | (uint64_t)u->lanes), all = 0;
@@ -340,7 +340,7 @@ static uint64_t kind_of(linear *l, const uop *u) {
              : u->op == OP_RANGE || u->op == OP_CONST || u->op == OP_REDUCE || u->op == OP_DOT ? 0
                                                                                                : u->nsrc;
   for (size_t i = 0; i < n; i++) {
-    uint64_t k = kind_of(l, u->src[i]);
+    uint64_t k = kind_hash(l, u->src[i]);
     if (commutes) all += k; else h = hash_u64(h, k);
   }
   h = hash_u64(h, all + (u->op == OP_REDUCE    ? hash_u64((uint64_t)u->a, u->nsrc)
@@ -358,12 +358,12 @@ static void emit_side_by_side(linear *l, uop *const *u, size_t n) {
   VEC(uop *) rest = {0}, operand = {0};
   bool alike = true;
   for (size_t i = 0; i < n; i++) {
-    if (known(l, u[i])) continue;
+    if (find_emitted(l, u[i])) continue;
     size_t j = 0;
     while (j < rest.n && rest.at[j] != u[i]) j++;
     if (j < rest.n) continue;
     vec_push(&rest, u[i]);
-    alike &= kind_of(l, u[i]) == kind_of(l, rest.at[0]) &&
+    alike &= kind_hash(l, u[i]) == kind_hash(l, rest.at[0]) &&
              target_region(l, set_of(l, u[i])) == target_region(l, set_of(l, rest.at[0]));
   }
   uop *first = rest.n > 1 && alike ? rest.at[0] : NULL;
@@ -377,7 +377,7 @@ static void emit_side_by_side(linear *l, uop *const *u, size_t n) {
       for (size_t i = 0; i < rest.n; i++) {
         const uop *v = rest.at[i];
         bool turned =
-          (op_flags((enum op)v->op) & OPF_COMMUTATIVE) && kind_of(l, v->src[0]) != kind_of(l, first->src[0]);
+          (op_flags((enum op)v->op) & OPF_COMMUTATIVE) && kind_hash(l, v->src[0]) != kind_hash(l, first->src[0]);
         vec_push(&operand, v->src[turned ? 1 - j : j]);
       }
       emit_side_by_side(l, operand.at, operand.n);
@@ -391,16 +391,16 @@ static void emit_side_by_side(linear *l, uop *const *u, size_t n) {
 static void guarded(linear *l, uop *cond, uop *index, uop *value) {
   region *r = &l->stack[l->depth - 1];
   uop *store = uop_new(l->g, OP_STORE, DT_VOID, 1, (uop *[]){index, value}, 2, (uarg){0});
-  if (cond) append(r, uop_new(l->g, OP_IF, DT_VOID, 1, &cond, 1, (uarg){0}));
-  append(r, store);
-  if (cond) append(r, uop_new(l->g, OP_ENDIF, DT_VOID, 1, NULL, 0, (uarg){0}));
+  if (cond) append_op(r, uop_new(l->g, OP_IF, DT_VOID, 1, &cond, 1, (uarg){0}));
+  append_op(r, store);
+  if (cond) append_op(r, uop_new(l->g, OP_ENDIF, DT_VOID, 1, NULL, 0, (uarg){0}));
 }
 
 // Appends a node whose sources stand already, unless it stands there itself.
 static uop *once(linear *l, uop *u) {
   region *r = &l->stack[l->depth - 1];
-  if (known(l, u)) return u;
-  append(r, u);
+  if (find_emitted(l, u)) return u;
+  append_op(r, u);
   map_put(&r->done, u, u);
   return u;
 }

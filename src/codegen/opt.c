@@ -123,7 +123,7 @@ static uop *guard_load(kernel *k, uop *load, const change *c) {
   return uop_load_from(k->g, load, uop_index(k->g, buf, i), 1);
 }
 
-static void replace(kernel *k, const change *c) {
+static void replace_range(kernel *k, const change *c) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &k->ast, 1);
   map done = {0};
@@ -192,7 +192,7 @@ static bool dots_over(const kernel *k, const uop *lane, const uop *inner) {
 }
 
 // r -> r' * amount + u (top: u * rest + r')
-static bool split(kernel *k, uop *r, int64_t amount, enum axis_kind kind, bool top) {
+static bool split_range(kernel *k, uop *r, int64_t amount, enum axis_kind kind, bool top) {
   graph *g = k->g;
   uop *end = r->src[0], *by = uop_idx(g, amount), *rest = idx_div(g, idx_add(g, end, uop_idx(g, amount - 1)), by);
   bool even = end->op == OP_CONST && end->a % amount == 0;
@@ -211,7 +211,7 @@ static bool split(kernel *k, uop *r, int64_t amount, enum axis_kind kind, bool t
     c.guard_stores = !(out->memory != MEMORY_PLAIN && end->vmax % amount == 0);
   }
   uop *before = k->ast;
-  replace(k, &c);
+  replace_range(k, &c);
   if (even && !has_guards(k)) return true;
   // guards and padding are only for what the verifier can follow
   str why = {0};
@@ -223,10 +223,10 @@ static bool split(kernel *k, uop *r, int64_t amount, enum axis_kind kind, bool t
 
 static void change_kind(kernel *k, uop *r, enum axis_kind kind) {
   uop *u = uop_range(k->g, r->src[0], k->next_range++, kind);
-  replace(k, &(change){.r = r, .expr = u, .fresh = {u}, .n = 1});
+  replace_range(k, &(change){.r = r, .expr = u, .fresh = {u}, .n = 1});
 }
 
-static enum axis_kind kind_of(enum opt_kind o) {
+static enum axis_kind axis_kind_of(enum opt_kind o) {
   static const enum axis_kind kinds[] = {AXIS_UPCAST, AXIS_UNROLL, AXIS_LANE, AXIS_LOCAL, AXIS_GROUP,
                                          AXIS_GROUP,  AXIS_THREAD, AXIS_LOOP, AXIS_LANE,  AXIS_LOOP,
                                          AXIS_LOOP,   AXIS_LOOP,   AXIS_LOOP};
@@ -257,7 +257,7 @@ static bool apply_tc_alone(kernel *k, uop *inner, opt o) {
       !dots_over(k, NULL, inner))
     return false;
   if (inner->src[0]->a == products) change_kind(k, inner, AXIS_DOT);
-  else if (!split(k, inner, products, AXIS_DOT, false)) return false;
+  else if (!split_range(k, inner, products, AXIS_DOT, false)) return false;
   k->applied[k->n_applied++] = o;
   return true;
 }
@@ -278,9 +278,9 @@ static bool apply_tc(kernel *k, const axes *x, opt o) {
   else while (n >= 4 && lane->src[0]->a % n) n /= 2;             // plain arithmetic has any number
   if (n < 4 || inner->src[0]->a % products || in_lanes(x, x->n) || !dots_over(k, lane, inner)) return false;
   if (inner->src[0]->a == products) change_kind(k, inner, AXIS_DOT);
-  else split(k, inner, products, AXIS_DOT, false);
+  else split_range(k, inner, products, AXIS_DOT, false);
   if (lane->src[0]->a == n) change_kind(k, lane, AXIS_LANE);
-  else split(k, lane, n, AXIS_LANE, false);
+  else split_range(k, lane, n, AXIS_LANE, false);
   k->applied[k->n_applied++] = o;
   return true;
 }
@@ -448,24 +448,19 @@ static bool try_opt(kernel *k, opt o) {
   if (o.kind == OPT_LANES && ((amount & (amount - 1)) || lanes_meet(k, r) || (!reduces && in_lanes(&x, x.n_out))))
     return false;
   if ((o.kind == OPT_UPCAST || o.kind == OPT_UNROLL) && amount > 64) return false;
-  if (end->op == OP_CONST && end->a == amount) change_kind(k, r, kind_of(o.kind));
-  else if (!split(k, r, amount, kind_of(o.kind), o.kind == OPT_GROUPTOP)) return false;
+  if (end->op == OP_CONST && end->a == amount) change_kind(k, r, axis_kind_of(o.kind));
+  else if (!split_range(k, r, amount, axis_kind_of(o.kind), o.kind == OPT_GROUPTOP)) return false;
   k->applied[k->n_applied++] = o;
   return true;
 }
 
 // --- sums that a work-group shares ----------------------------------------------------------------------------------
 
-static bool binds_range(const uop *u, const uop *r) {
-  for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) if (u->src[i] == r) return true;
-  return false;
-}
-
 // Does it hold a sum over r that is not inside of another sum?
 static bool holds_sum(uop *u, const uop *r, map *known) {
   void *v;
   if (map_get(known, (uint64_t)(uintptr_t)u, &v)) return v;
-  bool holds = u->op == OP_REDUCE && binds_range(u, r);
+  bool holds = u->op == OP_REDUCE && uop_binds(u, r);
   for (size_t i = 0; i < u->nsrc && u->op != OP_REDUCE && !holds; i++) holds = holds_sum(u->src[i], r, known);
   map_put(known, u, holds ? u : NULL);
   return holds;
@@ -473,7 +468,7 @@ static bool holds_sum(uop *u, const uop *r, map *known) {
 
 // What one step of r adds to an expression that is linear in its sums over r: the sum of that over all steps is the
 // expression. NULL: it is not linear.
-static uop *one_step(graph *g, uop *u, uop *r, map *known) {
+static uop *step_of_range(graph *g, uop *u, uop *r, map *known) {
   if (u->op == OP_REDUCE) {
     uop *src[64];
     size_t n = 0;
@@ -488,7 +483,7 @@ static uop *one_step(graph *g, uop *u, uop *r, map *known) {
     return NULL;
   uop *s[2] = {NULL, NULL};
   for (size_t i = 0; i < u->nsrc; i++) {
-    s[i] = in[i] ? one_step(g, u->src[i], r, known) : u->src[i];
+    s[i] = in[i] ? step_of_range(g, u->src[i], r, known) : u->src[i];
     if (!s[i]) return NULL;
     if (sum && !in[i])                               // the first step's alone
       s[i] = uop_op3(g, OP_WHERE, idx_lt(g, r, uop_idx(g, 1)), s[i], uop_const_like(g, s[i], 0));
@@ -510,8 +505,8 @@ static bool widen_one(kernel *k) {
       for (size_t n = (size_t)uop_first_range(in); in->op == OP_REDUCE && n < in->nsrc && !m.n; n++) {
         uop *r = in->src[n], *src[64], *v = NULL;
         map known = {0};
-        if (r->b == AXIS_GROUP && !binds_range(o, r) && holds_sum(o->src[0], r, &known))
-          v = one_step(k->g, o->src[0], r, &known);
+        if (r->b == AXIS_GROUP && !uop_binds(o, r) && holds_sum(o->src[0], r, &known))
+          v = step_of_range(k->g, o->src[0], r, &known);
         map_free(&known);
         if (!v) continue;
         memcpy(src, o->src, o->nsrc * sizeof *src);
@@ -595,7 +590,7 @@ void kernel_split_on_constants(kernel *k) {
       if (x.at[i]->src[0]->op == OP_CONST) { r = x.at[i]; c = split_constant(&l, r); }
     arena_free(a);
     if (!c || !has_axis(&x, r)) return;
-    if (!split(k, r, c, (enum axis_kind)r->b, false)) return;
+    if (!split_range(k, r, c, (enum axis_kind)r->b, false)) return;
   }
 }
 
@@ -657,7 +652,7 @@ void kernel_make_tiles(kernel *k) {
     for (int i = n; i-- > 0; stride *= fixed[i]->src[0]->a) {
       uop *e = idx_div(g, tile, uop_idx(g, stride));
       if (i) e = idx_mod(g, e, fixed[i]->src[0]);
-      replace(k, &(change){.r = fixed[i], .expr = e, .fresh = {tile}, .n = i == n - 1 ? 1 : 0});
+      replace_range(k, &(change){.r = fixed[i], .expr = e, .fresh = {tile}, .n = i == n - 1 ? 1 : 0});
     }
   } else if (symbolic) {
     change_kind(k, symbolic, AXIS_GLOBAL);

@@ -39,7 +39,7 @@ typedef struct search {
 
 // --- what a list makes of a kernel -----------------------------------------------------------------------------------
 
-static bool replay(kernel *k, graph *g, uop *ast, const target *t, const opt *opts, int n) {
+static bool replay_opts(kernel *k, graph *g, uop *ast, const target *t, const opt *opts, int n) {
   kernel_init(k, g, simplify(g, ast), t);
   for (int i = 0; i < n; i++) if (!kernel_apply(k, opts[i])) return false;
   return true;
@@ -74,7 +74,7 @@ static bool in_order(kernel *k) {
 }
 
 // Ops up to the last one that decides about a reduction's lanes, about blocks or about ranges of its own.
-static int prefix_of(graph *g, uop *ast, const target *t, const opt *opts, int n) {
+static int deciding_prefix(graph *g, uop *ast, const target *t, const opt *opts, int n) {
   kernel k;
   axes x;
   int prefix = 0;
@@ -102,7 +102,7 @@ static void lanes_text(kernel *k, str *out) {
   arena_free(a);
 }
 
-static bool refuse(str *why, const char *text) {
+static bool disallow(str *why, const char *text) {
   if (why) str_add(why, text);
   return false;
 }
@@ -114,18 +114,18 @@ bool search_allows(graph *parent, uop *ast, const target *t, const opt *opts, in
   kernel_init(&h, g, simplify(g, ast), t);
   kernel_apply(&h, (opt){OPT_BLOCKS, 0, 0});
   heuristic(&h, false);
-  int prefix = prefix_of(g, ast, t, h.applied, h.n_applied);
+  int prefix = deciding_prefix(g, ast, t, h.applied, h.n_applied);
   bool ok = true;
   if (n < prefix || memcmp(opts, h.applied, (size_t)prefix * sizeof *opts))
-    ok = refuse(why, "it does not begin as the heuristic does");
-  if (ok && !replay(&k, g, ast, t, opts, n)) ok = refuse(why, "one of its OptOps cannot be applied");
+    ok = disallow(why, "it does not begin as the heuristic does");
+  if (ok && !replay_opts(&k, g, ast, t, opts, n)) ok = disallow(why, "one of its OptOps cannot be applied");
   if (ok && copies_of(&k) > max_i64(MAX_COPIES, copies_of(&h) * COPIES_MORE))
-    ok = refuse(why, "it makes too many copies of the body");
-  if (ok && !in_order(&k)) ok = refuse(why, "it changes the order of a sum of floats");
+    ok = disallow(why, "it makes too many copies of the body");
+  if (ok && !in_order(&k)) ok = disallow(why, "it changes the order of a sum of floats");
   if (ok) {
     lanes_text(&k, &mine);
     lanes_text(&h, &its);
-    if (strcmp(str_c(&mine), str_c(&its))) ok = refuse(why, "it lays a sum of floats in other lanes");
+    if (strcmp(str_c(&mine), str_c(&its))) ok = disallow(why, "it lays a sum of floats in other lanes");
   }
   str_free(&mine); str_free(&its);
   graph_free(g);
@@ -134,18 +134,18 @@ bool search_allows(graph *parent, uop *ast, const target *t, const opt *opts, in
 
 // --- candidates ------------------------------------------------------------------------------------------------------
 
-static bool known(const search *s, const opt *opts, int n) {
+static bool is_candidate(const search *s, const opt *opts, int n) {
   for (size_t i = 0; i < s->all.n; i++)
     if (s->all.at[i]->n == n && !memcmp(s->all.at[i]->opts, opts, (size_t)n * sizeof *opts)) return true;
   return false;
 }
 
-static void add(search *s, candidates *to, const opt *opts, int n) {
-  if (n < s->prefix || n > MOST_OPTS || s->all.n >= MOST_CANDIDATES || known(s, opts, n)) return;
+static void add_candidate(search *s, candidates *to, const opt *opts, int n) {
+  if (n < s->prefix || n > MOST_OPTS || s->all.n >= MOST_CANDIDATES || is_candidate(s, opts, n)) return;
   if (s->prefix && memcmp(opts, s->own, (size_t)s->prefix * sizeof *opts)) return;
   graph *g = graph_new(s->parent);
   kernel k;
-  bool ok = replay(&k, g, s->ast, s->s->t, opts, n) && copies_of(&k) <= s->copies && in_order(&k);
+  bool ok = replay_opts(&k, g, s->ast, s->s->t, opts, n) && copies_of(&k) <= s->copies && in_order(&k);
   graph_free(g);
   if (!ok) return;
   candidate *c = xcalloc(1, sizeof *c);
@@ -167,7 +167,7 @@ static int without_kind(const opt *from, int n, enum opt_kind kind, int axis, op
 static bool is_manner(enum opt_kind kind) { return kind == OPT_ORDER || kind == OPT_PREFETCH || kind == OPT_KEEP; }
 
 // `from` and one more op.
-static void extend(search *s, candidates *to, const opt *from, int n) {
+static void extend_by_one(search *s, candidates *to, const opt *from, int n) {
   static const prefetch aheads[] = {
     {4, PREFETCH_T0}, {8, PREFETCH_T0}, {16, PREFETCH_T0}, {8, PREFETCH_NTA}, {2, PREFETCH_T0},
     {32, PREFETCH_T1}, {0, PREFETCH_T1}, {0, PREFETCH_T2}};
@@ -176,7 +176,7 @@ static void extend(search *s, candidates *to, const opt *from, int n) {
   kernel k;
   axes x;
   opt o[MOST_OPTS + 1];
-  if (n < 0 || n >= MOST_OPTS || !replay(&k, g, s->ast, s->s->t, from, n)) { graph_free(g); return; }
+  if (n < 0 || n >= MOST_OPTS || !replay_opts(&k, g, s->ast, s->s->t, from, n)) { graph_free(g); return; }
   if (n) memcpy(o, from, (size_t)n * sizeof *o);
   bool in_lanes = !s->s->t->vector_bytes;
   for (int i = 0; i < n; i++) in_lanes |= from[i].kind == OPT_LANES || from[i].kind == OPT_TC;
@@ -184,64 +184,64 @@ static void extend(search *s, candidates *to, const opt *from, int n) {
   for (size_t m = 0; !in_lanes && m < COUNT(lanes); m++)
     for (int i = x.n_out; i-- > 0;) {
       o[n] = (opt){OPT_LANES, i, lanes[m]};
-      if (x.at[i]->b == AXIS_LOOP) add(s, to, o, n + 1);
+      if (x.at[i]->b == AXIS_LOOP) add_candidate(s, to, o, n + 1);
     }
   for (int i = 0; i < x.n_out; i++)
     for (int j = i + 1; j < x.n_out; j++) {
       o[n] = (opt){OPT_SWAP, i, j};
-      if (x.at[i]->b == AXIS_LOOP && x.at[j]->b == AXIS_LOOP) add(s, to, o, n + 1);
+      if (x.at[i]->b == AXIS_LOOP && x.at[j]->b == AXIS_LOOP) add_candidate(s, to, o, n + 1);
     }
   for (size_t m = 0; m < COUNT(upcasts); m++)
     for (int i = 0; i < x.n_out; i++) {
       o[n] = (opt){OPT_UPCAST, i, upcasts[m]};
-      if (x.at[i]->b == AXIS_LOOP) add(s, to, o, n + 1);
+      if (x.at[i]->b == AXIS_LOOP) add_candidate(s, to, o, n + 1);
     }
   for (size_t m = 0; m < COUNT(unrolls); m++)
     for (int i = x.n; i-- > x.n_out;) {
       o[n] = (opt){OPT_UNROLL, i, unrolls[m]};
-      if (x.at[i]->b == AXIS_REDUCE) add(s, to, o, n + 1);
+      if (x.at[i]->b == AXIS_REDUCE) add_candidate(s, to, o, n + 1);
     }
   for (int what = 0; what < ORDER_KINDS; what++) {
     o[n] = (opt){OPT_ORDER, what, 0};
-    add(s, to, o, k.order[what] ? without_kind(from, n, OPT_ORDER, what, o) : n + 1);
+    add_candidate(s, to, o, k.order[what] ? without_kind(from, n, OPT_ORDER, what, o) : n + 1);
     if (n) memcpy(o, from, (size_t)n * sizeof *o);
   }
   int bare = without_kind(from, n, OPT_PREFETCH, -1, o);
-  add(s, to, o, bare);
+  add_candidate(s, to, o, bare);
   for (size_t m = 0; m < COUNT(aheads); m++) {
     o[bare] = (opt){OPT_PREFETCH, aheads[m].kib, aheads[m].hint};
-    add(s, to, o, bare + 1);
+    add_candidate(s, to, o, bare + 1);
   }
   bare = without_kind(from, n, OPT_KEEP, -1, o);
-  add(s, to, o, bare);
+  add_candidate(s, to, o, bare);
   for (int least = 1; least <= 2; least++)
     for (int hint = 0; hint <= PREFETCH_T2 + 1; hint++) {
       o[bare] = (opt){OPT_KEEP, hint, least};
-      add(s, to, o, bare + 1);
+      add_candidate(s, to, o, bare + 1);
     }
   if (n) memcpy(o, from, (size_t)n * sizeof *o);
   for (int i = 0; i < x.n_out; i++) {
     o[n] = (opt){OPT_THREAD, i, 0};
-    if (x.at[i]->b == AXIS_LOOP && x.n_out > 1) add(s, to, o, n + 1);
+    if (x.at[i]->b == AXIS_LOOP && x.n_out > 1) add_candidate(s, to, o, n + 1);
   }
   if (s->s->t->has_local)
     for (int i = 0; i < x.n; i++)
       for (int m = 2; m <= 32; m *= 4) {
         o[n] = (opt){i < x.n_out ? OPT_LOCAL : OPT_GROUP, i, m};
-        add(s, to, o, n + 1);
+        add_candidate(s, to, o, n + 1);
         o[n].kind = OPT_GROUPTOP;
-        if (i >= x.n_out) add(s, to, o, n + 1);
+        if (i >= x.n_out) add_candidate(s, to, o, n + 1);
       }
   for (int row = 0; descriptor_at((size_t)row); row++) {
     o[n] = (opt){OPT_DESCRIPTOR, 0, row + 1};
-    add(s, to, o, n + 1);
+    add_candidate(s, to, o, n + 1);
   }
   o[n] = (opt){OPT_DESCRIPTOR, 0, 0};
-  add(s, to, o, n + 1);
+  add_candidate(s, to, o, n + 1);
   graph_free(g);
 }
 
-static double left(const search *s) { return s->o->seconds - (now_s() - s->began); }
+static double seconds_left(const search *s) { return s->o->seconds - (now_s() - s->began); }
 
 // --- races -----------------------------------------------------------------------------------------------------------
 
@@ -250,7 +250,7 @@ static double left(const search *s) { return s->o->seconds - (now_s() - s->began
 static void race(search *s, candidate *const *c, int n, int rounds) {
   struct lane { double ratio[FINAL_RACE], least; int n; bool out; } *at = xcalloc((size_t)n + 1, sizeof *at);
   double base_least = 1e30;
-  for (int r = 0; r < rounds && (r < 3 || left(s) > 0); r++) {
+  for (int r = 0; r < rounds && (r < 3 || seconds_left(s) > 0); r++) {
     double base = s->s->sample(s->s->ctx, s->base), best;
     if (base < base_least) base_least = base;
     best = base_least;
@@ -274,12 +274,12 @@ static void race(search *s, candidate *const *c, int n, int rounds) {
 
 // --- rounds ----------------------------------------------------------------------------------------------------------
 
-static int by_score(const void *x, const void *y) {
+static int by_candidate_score(const void *x, const void *y) {
   const candidate *a = *(candidate *const *)x, *b = *(candidate *const *)y;
   return a->score != b->score ? (a->score > b->score) - (a->score < b->score) : a->n - b->n;
 }
 
-static void forget(search *s, candidate *c) {
+static void forget_candidate(search *s, candidate *c) {
   if (c == s->base) return;
   s->s->drop(s->s->ctx, c);
   program_free(c->p);
@@ -287,12 +287,14 @@ static void forget(search *s, candidate *c) {
   c->code = NULL;
 }
 
-static void rank(search *s) { if (s->beam.n) qsort(s->beam.at, s->beam.n, sizeof *s->beam.at, by_score); }
+static void sort_beam(search *s) {
+  if (s->beam.n) qsort(s->beam.at, s->beam.n, sizeof *s->beam.at, by_candidate_score);
+}
 
 // Keeps the best `width` of the beam that compute what they should.
 static void prune(search *s, int width) {
   size_t kept = 0;
-  rank(s);
+  sort_beam(s);
   for (size_t i = 0; i < s->beam.n; i++) {
     candidate *c = s->beam.at[i];
     if (kept < (size_t)width && !c->checked) {
@@ -301,19 +303,19 @@ static void prune(search *s, int width) {
       s->out->wrong += !c->right;
     }
     if (kept < (size_t)width && c->right) s->beam.at[kept++] = c;
-    else forget(s, c);
+    else forget_candidate(s, c);
   }
   s->beam.n = kept;
 }
 
-static void progress(const search *s) {
+static void search_progress(const search *s) {
   if (s->s->progress) s->s->progress(s->s->ctx, fmin(1, (now_s() - s->began) / fmax(s->o->seconds, 1e-3)));
 }
 
 // Makes and races what is waiting, batch by batch, while there is time. What was raced joins the beam.
-static void try_all(search *s, const candidates *c) {
+static void race_waiting(search *s, const candidates *c) {
   for (size_t i = 0; i < c->n;) {
-    if (left(s) <= s->batch_s / 2) { s->out->cut = true; return; }
+    if (seconds_left(s) <= s->batch_s / 2) { s->out->cut = true; return; }
     double start = now_s();
     candidate *batch[64];
     int n = 0, m = 0;
@@ -322,13 +324,13 @@ static void try_all(search *s, const candidates *c) {
     s->out->tried += n;
     for (int j = 0; j < n; j++) {
       if (batch[j]->code) batch[m++] = batch[j];
-      else forget(s, batch[j]);
+      else forget_candidate(s, batch[j]);
     }
     s->out->compiled += m;
     if (m) race(s, batch, m, RACE);
     for (int j = 0; j < m; j++) vec_push(&s->beam, batch[j]);
     prune(s, s->o->width);
-    progress(s);
+    search_progress(s);
     s->batch_s = now_s() - start;
   }
 }
@@ -338,21 +340,21 @@ static void neighbours(search *s, candidates *c, const opt *h, int n) {
   opt o[MOST_OPTS];
   int tail = 0;
   while (tail < n && is_manner(h[n - 1 - tail].kind)) tail++;
-  extend(s, c, h, n);
+  extend_by_one(s, c, h, n);
   for (int whole = 0, m = n - tail; whole < 2; whole++, m = n - tail)
     while (m-- > s->prefix && (!whole || m >= n - tail - 2)) {
       if (m) memcpy(o, h, (size_t)m * sizeof *o);
       if (tail) memcpy(o + m, h + n - tail, (size_t)tail * sizeof *o);
-      if (whole) extend(s, c, o, m + tail);
-      else add(s, c, o, m + tail);
+      if (whole) extend_by_one(s, c, o, m + tail);
+      else add_candidate(s, c, o, m + tail);
     }
 }
 
 static void first_round(search *s, const opt *h, int n) {
   candidates c = {0};
-  for (int i = 0; i < s->o->n_hints; i++) add(s, &c, s->o->hints[i].opts, s->o->hints[i].n);
+  for (int i = 0; i < s->o->n_hints; i++) add_candidate(s, &c, s->o->hints[i].opts, s->o->hints[i].n);
   neighbours(s, &c, h, n);
-  try_all(s, &c);
+  race_waiting(s, &c);
   vec_free(&c);
 }
 
@@ -361,16 +363,16 @@ static void next_round(search *s) {
   opt from[64][MOST_OPTS];
   int n[64], width = (int)s->beam.n < (int)COUNT(from) ? (int)s->beam.n : (int)COUNT(from);
   for (int i = 0; i < width; i++) { memcpy(from[i], s->beam.at[i]->opts, sizeof from[i]); n[i] = s->beam.at[i]->n; }
-  for (int i = 0; i < width; i++) extend(s, &c, from[i], n[i]);
-  try_all(s, &c);
+  for (int i = 0; i < width; i++) extend_by_one(s, &c, from[i], n[i]);
+  race_waiting(s, &c);
   vec_free(&c);
 }
 
 // The winner has to win once more, in a longer race.
-static void decide(search *s) {
+static void race_winner(search *s) {
   search_result *out = s->out;
   if (s->beam.n && s->beam.at[0]->score < 1) race(s, s->beam.at, (int)s->beam.n, FINAL_RACE);
-  rank(s);
+  sort_beam(s);
   out->us = out->heuristic_us;
   out->score = 1;
   if (!s->beam.n || s->beam.at[0]->score >= GAIN) return;
@@ -384,8 +386,8 @@ static void set_bounds(search *s, const opt *own, int n) {
   graph *g = graph_new(s->parent);
   kernel k;
   s->own = own;
-  s->prefix = prefix_of(g, s->ast, s->s->t, own, n);
-  s->copies = replay(&k, g, s->ast, s->s->t, own, n) ? max_i64(64, copies_of(&k) * COPIES_MORE) : 64;
+  s->prefix = deciding_prefix(g, s->ast, s->s->t, own, n);
+  s->copies = replay_opts(&k, g, s->ast, s->s->t, own, n) ? max_i64(64, copies_of(&k) * COPIES_MORE) : 64;
   graph_free(g);
 }
 
@@ -400,7 +402,7 @@ static bool only_lacks(const opt_list *l, const opt *from, int n, enum opt_kind 
 }
 
 // By the last op; of a list that only lacks a manner, by that one; what is shorter otherwise comes last.
-static int rank_of(const opt_list *l, const opt *from, int n) {
+static int rank_by_last(const opt_list *l, const opt *from, int n) {
   static const enum opt_kind first[] = {OPT_PREFETCH, OPT_KEEP,   OPT_SWAP,   OPT_ORDER,
                                         OPT_UNROLL,   OPT_UPCAST, OPT_THREAD, OPT_DESCRIPTOR};
   int i = 0;
@@ -419,7 +421,7 @@ int search_neighbours(graph *parent, uop *ast, const target *t, const opt *from,
     for (size_t i = 0; i < c.n; i++) {
       opt_list l = {.n = c.at[i]->n};
       memcpy(l.opts, c.at[i]->opts, sizeof l.opts);
-      if (rank_of(&l, from, n) != rank) continue;
+      if (rank_by_last(&l, from, n) != rank) continue;
       ranks++;
       if (made < most && (l.n != n || memcmp(l.opts, from, (size_t)n * sizeof *from))) out[made++] = l;
     }
@@ -449,9 +451,13 @@ int search_kernel(graph *parent, uop *ast, const search_target *t, const search_
       next_round(&s);
       if (!s.beam.n || s.beam.at[0]->score > before * GAIN) break;
     }
-    decide(&s);
+    race_winner(&s);
   }
-  for (size_t i = 0; i < s.all.n; i++) if (s.all.at[i] != out->best) { forget(&s, s.all.at[i]); free(s.all.at[i]); }
+  for (size_t i = 0; i < s.all.n; i++)
+    if (s.all.at[i] != out->best) {
+      forget_candidate(&s, s.all.at[i]);
+      free(s.all.at[i]);
+    }
   t->drop(t->ctx, s.base);
   program_free(s.base->p);
   free(s.base);

@@ -104,11 +104,6 @@ static bool is_in(const uop_list *l, const uop *range) {
   return false;
 }
 
-static bool binds(const uop *u, const uop *range) {
-  for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) if (u->src[i] == range) return true;
-  return false;
-}
-
 // Nodes that depend on as many ranges as one of their sources share its list.
 static const uop_list *ranges_of(graph *g, uop *u) {
   const uop_list *most = NULL;
@@ -131,7 +126,7 @@ static const uop_list *ranges_of(graph *g, uop *u) {
   if (u->op == OP_RANGE) to->at[to->n++] = u;
   for (size_t i = 0; i < u->nsrc; i++) {
     const uop_list l = uop_ranges(u->src[i]);
-    for (size_t j = 0; j < l.n; j++) if (!is_in(to, l.at[j]) && !binds(u, l.at[j])) to->at[to->n++] = l.at[j];
+    for (size_t j = 0; j < l.n; j++) if (!is_in(to, l.at[j]) && !uop_binds(u, l.at[j])) to->at[to->n++] = l.at[j];
   }
   return to->n ? to : NULL;
 }

@@ -139,6 +139,14 @@ static inline bool uop_varies(const uop *u, const uop *range) {  // is `range` o
   for (size_t i = 0; i < l.n; i++) if (l.at[i] == range) return true;
   return false;
 }
+static inline bool uop_binds(const uop *u, const uop *range) {   // is `range` one of those that it binds?
+  for (size_t i = (size_t)uop_first_range(u); i < u->nsrc; i++) if (u->src[i] == range) return true;
+  return false;
+}
+static inline bool uop_is_among(const uop *u, uop *const *list, int n) {
+  for (int i = 0; i < n; i++) if (list[i] == u) return true;
+  return false;
+}
 bool uop_has_axis(const uop *u, enum axis_kind kind);            // is one of them of this kind?
 // u with each key of the map (uop* -> uop*) replaced; nodes above are rebuilt by the plain constructor.
 uop *uop_substitute(graph *g, uop *u, const map *m);
