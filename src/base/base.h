@@ -67,6 +67,7 @@ static inline int64_t floormod_i64(int64_t a, int64_t b) {
   int64_t r = a % b;
   return r && (r < 0) != (b < 0) ? r + b : r;
 }
+static inline uint64_t rotl_u64(uint64_t x, int by) { return x << by | x >> (64 - by); }   // 0 < by < 64
 static inline size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 // Allocation that cannot return NULL: it ends the program with a sentence when memory is gone.  Ownership: caller,
@@ -98,4 +99,5 @@ static inline uint64_t hash_u64(uint64_t x, uint64_t seed) {
 
 double median(double *at, int n);          // of n > 0 numbers, which are sorted
 double now_s(void);        // monotonic seconds
+double processor_s(void);  // seconds of processors that this process had, on all its threads; 0: nobody knows
 #endif

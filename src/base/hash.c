@@ -14,14 +14,12 @@ hash_key hash_key_new(void) {
 
 typedef struct state { uint64_t v[4]; } state;
 
-static inline uint64_t rotated(uint64_t x, int by) { return x << by | x >> (64 - by); }
-
 static inline void half_round(uint64_t *a, uint64_t *b, uint64_t *c, uint64_t *d, int s, int t) {
   *a += *b;
   *c += *d;
-  *b = rotated(*b, s) ^ *a;
-  *d = rotated(*d, t) ^ *c;
-  *a = rotated(*a, 32);
+  *b = rotl_u64(*b, s) ^ *a;
+  *d = rotl_u64(*d, t) ^ *c;
+  *a = rotl_u64(*a, 32);
 }
 
 static inline void mix(state *s) {

@@ -12,14 +12,12 @@ bool sip_key_random(sip_key *out) {
   return n == (ssize_t)sizeof *out;
 }
 
-static inline uint64_t rotate(uint64_t x, int by) { return x << by | x >> (64 - by); }
-
 static inline void rounds(uint64_t v[4], int n) {
   for (int i = 0; i < n; i++) {
-    v[0] += v[1]; v[1] = rotate(v[1], 13) ^ v[0]; v[0] = rotate(v[0], 32);
-    v[2] += v[3]; v[3] = rotate(v[3], 16) ^ v[2];
-    v[0] += v[3]; v[3] = rotate(v[3], 21) ^ v[0];
-    v[2] += v[1]; v[1] = rotate(v[1], 17) ^ v[2]; v[2] = rotate(v[2], 32);
+    v[0] += v[1]; v[1] = rotl_u64(v[1], 13) ^ v[0]; v[0] = rotl_u64(v[0], 32);
+    v[2] += v[3]; v[3] = rotl_u64(v[3], 16) ^ v[2];
+    v[0] += v[3]; v[3] = rotl_u64(v[3], 21) ^ v[0];
+    v[2] += v[1]; v[1] = rotl_u64(v[1], 17) ^ v[2]; v[2] = rotl_u64(v[2], 32);
   }
 }
 

@@ -58,11 +58,6 @@ static double busy_s(const char *root) {
   return seen ? ticks / (double)sysconf(_SC_CLK_TCK) : -1;
 }
 
-static double own_s(void) {
-  struct timespec t;
-  return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) ? 0 : (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 enum spare_state spare_judge(int cores, int threads, double all, double own) {
   double others = all > own ? all - own : 0, idle = cores - others - threads;
   if (idle >= IDLE) return SPARE_FREE;
@@ -71,13 +66,13 @@ enum spare_state spare_judge(int cores, int threads, double all, double own) {
 
 void spare_open(spare *s, const char *root, int threads) {
   *s = (spare){.root = root, .cores = team_default_threads(), .threads = threads, .at = now_s(), .busy = busy_s(root),
-      .own = own_s()};
+      .own = processor_s()};
 }
 
 enum spare_state spare_look(spare *s) {
   double now = now_s(), passed = now - s->at;
   if (passed < LOOK_S) return s->state;
-  double busy = busy_s(s->root), own = own_s();
+  double busy = busy_s(s->root), own = processor_s();
   s->state = busy < 0 || s->busy < 0 || spare_on_battery(s->root) ? SPARE_NONE
       : spare_judge(s->cores, s->threads, (busy - s->busy) / passed, (own - s->own) / passed);
   s->at = now;

@@ -122,7 +122,7 @@ static void add_to(guess_account *a, double s) {
 }
 
 // What a step without guesses takes. What held one up may have come to an end while there were only steps with them.
-static void measure(weft_ahead *a, double s) {
+static void note_step(weft_ahead *a, double s) {
   if (a->since < STALE || a->one <= 0 || s > a->one) guess_blend(&a->one, s);
   else a->one = s;
   a->since = 0;
@@ -150,7 +150,7 @@ static void note_guess(weft_ahead *a, const guess_text *t) {
   a->would_pos = (int)t->n + 1;
 }
 
-static int one_step(weft_ahead *a, int32_t id, int pos, const float **logits, weft_error *err) {
+static int step_once(weft_ahead *a, int32_t id, int pos, const float **logits, weft_error *err) {
   weft_tokens t = {.sequence = a->q, .ids = &id, .n = 1};
   if (!a->q) return weft_decode(a->m, &id, 1, pos, logits, err);
   weft_sequence_cut(a->q, pos);
@@ -170,7 +170,7 @@ static int many_steps(weft_ahead *a, int pos, size_t n, weft_error *err) {
 }
 
 // The n rows for `pos` and what was guessed behind it are there, and took so much longer.
-static void keep_rows(weft_ahead *a, int pos, size_t n, const sequence *q, double extra_s) {
+static void note_rows(weft_ahead *a, int pos, size_t n, const sequence *q, double extra_s) {
   add_to(a->sources[a->by].account, -extra_s);
   a->sources[a->by].guessed += n - 1;
   a->evaluations = q->evaluations;
@@ -196,7 +196,7 @@ const float *weft_ahead_known(weft_ahead *a, int pos, int32_t id) {
 }
 
 // The source to ask: the last one whose guesses pay, but one that hardly errs before any other; -1: none.
-static int choose(const weft_ahead *a, const guess_text *t, bool *text_offers) {
+static int choose_source(const weft_ahead *a, const guess_text *t, bool *text_offers) {
   int best = -1;
   bool sure = false;
   for (int i = 0; i < a->n_sources; i++) {
@@ -217,7 +217,7 @@ static size_t looks_ahead(weft_ahead *a, const int32_t *past, int pos, int32_t i
   if (a->how == WEFT_GUESS_NEVER || pos < 0) return 1;
   if (a->since >= STALE && a->how != WEFT_GUESS_ALWAYS) return 1;
   a->next[0] = id;
-  int room = weft_model_context(a->m) - pos - 1, by = room >= ROWS - 1 ? choose(a, &t, &text_offers) : -1;
+  int room = weft_model_context(a->m) - pos - 1, by = room >= ROWS - 1 ? choose_source(a, &t, &text_offers) : -1;
   look_back(a, pos, id);
   if (by < 0 && text_offers) note_guess(a, &t);
   if (by < 0) return 1;
@@ -239,14 +239,14 @@ size_t weft_ahead_guess(weft_ahead *a, const int32_t *past, int pos, int32_t id,
   return n;
 }
 
-static void need_rows(weft_ahead *a) {
+static void make_rows(weft_ahead *a) {
   if (!a->rows) a->rows = xmalloc(ROWS * (size_t)a->n_vocab * sizeof *a->rows);
 }
 
 void weft_ahead_evaluated(weft_ahead *a, int pos, size_t n, const float *rows, double extra_s) {
-  need_rows(a);
+  make_rows(a);
   memcpy(a->rows, rows, n * (size_t)a->n_vocab * sizeof *a->rows);
-  keep_rows(a, pos, n, its_sequence(a), extra_s);
+  note_rows(a, pos, n, its_sequence(a), extra_s);
 }
 
 int weft_ahead_decode(weft_ahead *a, const int32_t *past, int pos, int32_t id, const float **logits, weft_error *err) {
@@ -254,16 +254,16 @@ int weft_ahead_decode(weft_ahead *a, const int32_t *past, int pos, int32_t id, c
   size_t n = looks_ahead(a, past, pos, id);
   double compiled = guess_compiled_s(a->m), began = now_s();
   if (n == 1) {
-    if (one_step(a, id, pos, logits, err)) return -1;
-    measure(a, now_s() - began - (guess_compiled_s(a->m) - compiled));
+    if (step_once(a, id, pos, logits, err)) return -1;
+    note_step(a, now_s() - began - (guess_compiled_s(a->m) - compiled));
     add_share(a);
     return 0;
   }
-  need_rows(a);
+  make_rows(a);
   if (many_steps(a, pos, n, err)) return -1;
   // of the first one a plan may have to be made: that counts as far as guesses can win it back soon
   double whole = now_s() - began, most = FIRST * a->one;
-  keep_rows(a, pos, n, its_sequence(a), a->many > 0 || whole < most ? whole - a->one : most);
+  note_rows(a, pos, n, its_sequence(a), a->many > 0 || whole < most ? whole - a->one : most);
   guess_blend(&a->many, whole - (guess_compiled_s(a->m) - compiled));
   a->since++;
   *logits = a->rows;

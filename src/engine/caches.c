@@ -35,17 +35,17 @@ uint64_t caches_held_bytes(const model *m, int64_t positions, int64_t chunk) {
   return sum;
 }
 
-static void release(caches *c) {
+static void release_states(caches *c) {
   for (int i = 0; c->state && i < model_n_states(c->m); i++) device_release(c->of[i], c->state[i], state_bytes(c, i));
   free(c->state);
   c->state = NULL;
 }
 
-static int reserve(caches *c, error *err) {
+static int reserve_states(caches *c, error *err) {
   int n = model_n_states(c->m);
   c->state = xcalloc((size_t)n + 1, sizeof *c->state);
   for (int i = 0; i < n; i++)
-    if (!(c->state[i] = device_alloc(c->of[i], state_bytes(c, i), PAGES_PLAIN, err))) { release(c); return -1; }
+    if (!(c->state[i] = device_alloc(c->of[i], state_bytes(c, i), PAGES_PLAIN, err))) { release_states(c); return -1; }
   return 0;
 }
 
@@ -53,7 +53,7 @@ int caches_open(caches *c, const model *m, device **of, int64_t n_pages, int64_t
                 uint64_t room, error *err) {
   *c = (caches){.m = m, .of = of, .n_pages = n_pages, .slots = model_is_recurrent(m) ? CACHE_SLOTS : 1,
                 .slack = CACHE_SLACK, .chunk = chunk, .room = room};
-  while (reserve(c, err)) {
+  while (reserve_states(c, err)) {
     if (c->n_pages == least_pages && c->slots == 1) return -1;
     c->n_pages = max_i64(c->n_pages / 2, least_pages);
     c->slots = max_i64(c->slots / 2, 1);
@@ -68,7 +68,7 @@ int caches_open(caches *c, const model *m, device **of, int64_t n_pages, int64_t
 
 void caches_close(caches *c) {
   if (!c->m) return;
-  release(c);
+  release_states(c);
   for (int g = 0; g < MODEL_GROUPS; g++) pages_close(&c->pages[g]);
   free(c->promoted); free(c->slot_used); free(c->of);
   *c = (caches){0};
@@ -107,7 +107,7 @@ static void discard(caches *c, int group, int first, int n) {
       memory_discard(caches_at(c, i, first), (uint64_t)n * caches_piece(c, i));
 }
 
-static void copy(caches *c, int group, int from, int to) {
+static void copy_pieces(caches *c, int group, int from, int to) {
   for (int i = 0; i < model_n_states(c->m); i++)
     if (caches_is_of(c, i, group))
       device_copy(c->of[i], caches_at(c, i, to), caches_at(c, i, from), caches_piece(c, i));
@@ -215,7 +215,7 @@ int sequence_hold_group(sequence *q, int group, int from, int to, error *err) {
     if (ring && i >= new + ring) pages_hold(&c->pages[group], page = list->at[i - ring]);
     else page = take_page(c, group);
     if (page == NO_PAGE) return no_page(c, err);
-    if (had != NO_PAGE && i < new) copy(c, group, had, page);
+    if (had != NO_PAGE && i < new) copy_pieces(c, group, had, page);
     drop_page(c, group, had);
     list->at[i] = page;
   }
@@ -324,7 +324,7 @@ int sequence_fork(const sequence *q, int n, sequence **out, error *err) {
   if (!caches_keep_ids(q->of)) return 0;
   for (int i = 0; i < n; i++) vec_push(&to->ids, q->ids.at[i]);
   if (model_is_recurrent(q->of->m) && n && n == q->at) {
-    copy(q->of, CACHE_FIXED, q->slot, to->slot);
+    copy_pieces(q->of, CACHE_FIXED, q->slot, to->slot);
     to->at = n;
   }
   return 0;

@@ -2,6 +2,7 @@
 #include "weft.h"
 #include "base/base.h"
 #include "engine/engine.h"
+#include "engine/fail.h"
 #include "model/model.h"
 #include <math.h>
 #include <stdlib.h>
@@ -11,12 +12,6 @@ _Static_assert((int)WEFT_POOLING_MODEL == POOLING_UNSAID && (int)WEFT_POOLING_NO
                  (int)WEFT_POOLING_MEAN == POOLING_MEAN && (int)WEFT_POOLING_CLS == POOLING_CLS &&
                  (int)WEFT_POOLING_LAST == POOLING_LAST && (int)WEFT_POOLING_RANK == POOLING_RANK,
                "weft.h numbers them as files do");
-
-static int fail(weft_error *out, const error *e) {
-  if (out) memcpy(out->text, e->text, sizeof out->text);
-  return -1;
-}
-#define FAIL(out, ...) do { error e_ = {0}; error_set(&e_, __VA_ARGS__); return fail(out, &e_); } while (0)
 
 bool weft_model_only_embeds(const weft_model *m) { return engine_is_encoder(weft_model_peek(m)); }
 int32_t weft_model_embedding_size(const weft_model *m) { return engine_n_embd(weft_model_peek(m)); }

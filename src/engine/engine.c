@@ -176,7 +176,7 @@ static device **devices_of_states(const engine *e) {
   return of;
 }
 
-static int reserve(engine *e, error *err) {
+static int reserve_caches(engine *e, error *err) {
   uint64_t file = file_bytes_here(e), kv = kv_bytes(e), need, have, all = UINT64_MAX;
   bool here = true;
   for (int i = 0; i < e->places.n; i++) here &= e->places.at[i].d->run->here;
@@ -214,7 +214,7 @@ static float *sums_buffer(engine *e, int64_t i) {
 }
 
 // The ids and what comes of them lie in this process's memory, on every device: a plan brings and fetches them.
-static void *buffer(void *ctx, int64_t id) {
+static void *buffer_at(void *ctx, int64_t id) {
   engine *e = ((const site *)ctx)->e;
   int64_t own = id - model_buffer_id(e->file, 0);
   if (codebook_is(id)) return codebook_data(id);
@@ -240,7 +240,7 @@ static void role(void *ctx, const schedule *s, int i, char *out, size_t cap) {
 
 static void compiling(void *ctx, double fraction) { engine_progress(((const site *)ctx)->e, "compiling", fraction); }
 
-static void *stream(void *ctx, int64_t id, uint64_t hash, int64_t size, bool *filled) {
+static void *stream_at(void *ctx, int64_t id, uint64_t hash, int64_t size, bool *filled) {
   const site *at = ctx;
   return weights_stream(&at->e->now->w[at->place], id, hash, size, filled);
 }
@@ -259,7 +259,7 @@ static enum layout_kind layout_wanted(void *ctx, int64_t id) {
 }
 
 // What a plan computes, over weights as they lie in the file.
-static uop *make_graph(const engine *e, const struct place *at, enum plan_kind kind, graph *g) {
+static uop *graph_of_plan(const engine *e, const struct place *at, enum plan_kind kind, graph *g) {
   const struct plan_row *r = &plan_rows[kind];
   model_shape of = {.page = CACHE_PAGE,
                     .pages = e->caches.n_pages,
@@ -295,7 +295,7 @@ static void make_schedule(const engine *e, const device *d, graph *g, uop *sink,
 // The same as the last time, if nothing that decides about it has changed.
 static void find_schedule(engine *e, const struct place *at, enum plan_kind kind, stage *st) {
   graph *g = graph_new(NULL);
-  uop *sink = make_graph(e, at, kind, g);
+  uop *sink = graph_of_plan(e, at, kind, g);
   str key = {0}, more = {0};
   str_addf(&more, "exact %d\n", e->o.exact);
   str_addn(&more, e->now->layouts, gguf_n_tensors(e->file) * sizeof *e->now->layouts);
@@ -330,11 +330,11 @@ static int need_at(engine *e, int place, enum plan_kind kind, error *err) {
   if (!st->g) find_schedule(e, at, kind, st);
   e->schedule_ms += (now_s() - began) * 1e3;
   if (plan_build(at->d, st->g, &st->s,
-                 &(plan_options){.buffer = buffer,
+                 &(plan_options){.buffer = buffer_at,
                                  .ctx = &e->sites[place],
                                  .role = role,
                                  .progress = compiling,
-                                 .stream = stream,
+                                 .stream = stream_at,
                                  .filled = filled,
                                  .prompt = plan_rows[kind].tokens != 1 && !plan_rows[kind].apart,
                                  .flushes = true},
@@ -348,7 +348,7 @@ static int need_at(engine *e, int place, enum plan_kind kind, error *err) {
 }
 
 // Makes a plan, for all devices, unless it is there.
-static int need(engine *e, enum plan_kind kind, error *err) {
+static int need_plan(engine *e, enum plan_kind kind, error *err) {
   if (plan_of(e, kind)) return 0;
   if (plan_rows[kind].logits == LOGITS_HIDDEN) hidden_buffer(e);
   for (int i = 0; i < e->places.n; i++) if (need_at(e, i, kind, err)) return -1;
@@ -364,7 +364,7 @@ static int open_weights(engine *e, laid *l, error *err) {
   return 0;
 }
 
-static int start(engine *e, const char *path, error *err) {
+static int load_model(engine *e, const char *path, error *err) {
   if (gguf_open(path, &e->file, err)) return -1;
   for (size_t i = 0; i < e->o.n_settings; i++) if (gguf_set_text(e->file, e->o.settings[i], err)) return -1;
   if (model_open(e->file, e->o.kv, &e->m, err) || tokenizer_from_gguf(e->file, &e->tok, err)) return -1;
@@ -383,12 +383,12 @@ static int start(engine *e, const char *path, error *err) {
   if (!e->o.n_ctx) fit_context(e);
   if (open_devices(e, err)) return -1;
   if (e->places.n > 1) model_drop_mtp(e->m);
-  if (reserve(e, err)) return -1;
+  if (reserve_caches(e, err)) return -1;
   device *first = e->places.at[0].d;
   if (gguf_tensor_bytes(e->file) >= WORTH_LEARNING) machine_learn(first);
   e->now->layouts = layouts_known(first, e->file);
   if (open_weights(e, e->now, err)) return -1;
-  if (need(e, first_plan(e), err) || model_adapters_used(e->m, err)) return -1;
+  if (need_plan(e, first_plan(e), err) || model_adapters_used(e->m, err)) return -1;
   if (first->target.has_streams) weights_read_ahead(&e->now->w[0]);
   tune_from_env(e, false);
   const char *tune = env_str(ENV_WEFT_TUNE);
@@ -404,7 +404,7 @@ int engine_open(const char *path, const struct engine_options *options, engine *
   e->now = xcalloc(1, sizeof *e->now);
   if (options) e->o = *options;
   error why = {0};
-  if (start(e, path, &why) || gguf_check_size(e->file, &why)) {
+  if (load_model(e, path, &why) || gguf_check_size(e->file, &why)) {
     // of a file that was cut: that, and not what its zeros look like
     if (!e->file || !gguf_check_size(e->file, err)) error_set(err, "%s", why.text);
     engine_close(e);
@@ -470,7 +470,7 @@ void engine_watch(engine *e, engine_go_on *go_on, void *ctx) {
 
 bool engine_ended(const engine *e) { return e->ask.ended; }
 
-static bool ask(void *ctx, double part) {
+static bool ask_go_on(void *ctx, double part) {
   engine *e = ctx;
   double through = e->ask.share + part / e->places.n;
   return e->ask.go_on(e->ask.ctx, e->ask.done + through * e->ask.now);
@@ -481,7 +481,7 @@ static bool settle(engine *e, double seconds) {
   return caches_settle(&e->caches, seconds);
 }
 
-static void run(engine *e, enum plan_kind kind, const plan_var *vars, int n_vars) {
+static void run_plans(engine *e, enum plan_kind kind, const plan_var *vars, int n_vars) {
   double start = now_s();
   bool whole = kind == PLAN_ONE || kind == PLAN_SUMS || plan_rows[kind].logits == LOGITS_HIDDEN, ended = false;
   bool asking = e->ask.go_on && !whole;
@@ -489,7 +489,7 @@ static void run(engine *e, enum plan_kind kind, const plan_var *vars, int n_vars
     plan *p = e->now->plans[i][kind].p;
     e->ask.share = (double)i / e->places.n;
     if (e->live && kind == PLAN_ONE) live_run(e->live, vars, n_vars);
-    else if (asking) ended = !plan_run_asking(p, vars, n_vars, ask, e);
+    else if (asking) ended = !plan_run_asking(p, vars, n_vars, ask_go_on, e);
     else plan_run(p, vars, n_vars);
   }
   e->ask.ended |= ended;
@@ -503,7 +503,7 @@ static void run(engine *e, enum plan_kind kind, const plan_var *vars, int n_vars
 void engine_settle(engine *e) { while (!settle(e, 1)) continue; }
 
 // Where plans over one sequence find it.
-static void choose(engine *e, const sequence *q) {
+static void choose_sequence(engine *e, const sequence *q) {
   for (int g = 0; g < model_n_groups(e->m); g++) {
     const page_list *list = &q->group[g].list;
     int32_t *table = e->pages + g * page_table(e);
@@ -519,7 +519,7 @@ static size_t eval_chunk(engine *e, enum plan_kind kind, const int32_t *ids, siz
   if (block && m > (size_t)(block - pos % block)) m = (size_t)(block - pos % block);
   memcpy(e->ids, ids, m * sizeof *ids);
   e->ask.now = (double)m;
-  run(e, kind, (plan_var[]){{"n", (int64_t)m}, {"pos", pos}}, 2);
+  run_plans(e, kind, (plan_var[]){{"n", (int64_t)m}, {"pos", pos}}, 2);
   e->ask.done += (double)m;
   return m;
 }
@@ -527,7 +527,7 @@ static size_t eval_chunk(engine *e, enum plan_kind kind, const int32_t *ids, siz
 static void eval_each(engine *e, const int32_t *ids, size_t n, int pos) {
   for (; n; ids++, n--, pos++) {
     e->ids[0] = ids[0];
-    run(e, PLAN_ONE, &(plan_var){"pos", pos}, 1);
+    run_plans(e, PLAN_ONE, &(plan_var){"pos", pos}, 1);
   }
 }
 
@@ -548,14 +548,14 @@ static size_t eval_chunks(engine *e, const int32_t *ids, size_t n, size_t last, 
   return n;
 }
 
-static void eval(engine *e, const int32_t *ids, size_t n, int pos) {
+static void eval_ids(engine *e, const int32_t *ids, size_t n, int pos) {
   size_t left = eval_chunks(e, ids, n, 1, pos);
   if (!e->ask.ended) eval_each(e, ids + n - left, left, pos + (int)(n - left));
 }
 
 // Before n tokens from pos on are evaluated: memory for them, and a plan for prompts if one is needed (prompt: so many
 // tokens go through it at least).
-static int prepare(engine *e, sequence *q, const int32_t *ids, size_t n, int pos, size_t prompt, error *err) {
+static int prepare_eval(engine *e, sequence *q, const int32_t *ids, size_t n, int pos, size_t prompt, error *err) {
   if (!n || pos < 0 || n > (size_t)(e->n_ctx - pos)) die("engine: %zu tokens at %d of %d", n, pos, e->n_ctx);
   for (size_t i = 0; i < n; i++)
     if (ids[i] < 0 || ids[i] >= model_n_vocab(e->m)) die("engine: token %d of %d", ids[i], model_n_vocab(e->m));
@@ -564,10 +564,10 @@ static int prepare(engine *e, sequence *q, const int32_t *ids, size_t n, int pos
       sequence_hold(q, pos, pos + (int)n, err))
     return -1;
   if ((!prompt && !(again && pos > FEW)) || plan_of(e, PLAN_MANY)) return 0;
-  if (need(e, PLAN_MANY, err)) return -1;
+  if (need_plan(e, PLAN_MANY, err)) return -1;
   if (q == e->own && !pos) {
     engine_go_on *go_on = e->ask.go_on;
-    choose(e, q);
+    choose_sequence(e, q);
     e->ask.go_on = NULL;
     tune_from_env(e, true);                              // what the searches write is evaluated by the caller
     e->ask.go_on = go_on;
@@ -576,13 +576,13 @@ static int prepare(engine *e, sequence *q, const int32_t *ids, size_t n, int pos
 }
 
 // After that: this sequence is the one, with fixed states and windows as they were at pos.
-static void begin(engine *e, sequence *q, const int32_t *ids, size_t n, int pos) {
-  choose(e, q);
+static void enter_sequence(engine *e, sequence *q, const int32_t *ids, size_t n, int pos) {
+  choose_sequence(e, q);
   e->ask.done = 0;
   e->ask.ended = false;
   if (caches_keep_ids(&e->caches)) {
     bool again = !sequence_is_whole(q, pos);
-    if (again) eval(e, q->ids.at, (size_t)pos, 0);
+    if (again) eval_ids(e, q->ids.at, (size_t)pos, 0);
     if (again && !e->ask.ended) sequence_is_renewed(q, pos);
     q->ids.n = (size_t)pos;
     for (size_t i = 0; i < n; i++) vec_push(&q->ids, ids[i]);
@@ -599,12 +599,12 @@ static void end_eval(sequence *q, int pos, bool early) {
 }
 
 static int begin_eval(engine *e, sequence *q, const int32_t *ids, size_t n, int pos, size_t prompt, error *err) {
-  if (prepare(e, q, ids, n, pos, prompt, err)) return -1;
-  begin(e, q, ids, n, pos);
+  if (prepare_eval(e, q, ids, n, pos, prompt, err)) return -1;
+  enter_sequence(e, q, ids, n, pos);
   return 0;
 }
 
-static int need_rows(engine *e, error *err) {
+static int reserve_rows(engine *e, error *err) {
   error none = {0};
   if (e->rows || (e->rows = memory_reserve_plain(rows_bytes(e), &none))) return 0;
   return error_set(err, "no memory for the logits of %lld positions: %s; a smaller chunk (-ub) needs less",
@@ -616,7 +616,7 @@ int engine_eval_rows(engine *e, sequence *q, const int32_t *ids, size_t n, int p
   if (!q) q = e->own;
   if (first >= n) die("engine_eval_rows: from %zu of %zu tokens on", first, n);
   enum plan_kind rows = first || n > TILE ? PLAN_ROWS : PLAN_TILE_ROWS;
-  if (need_rows(e, err) || need(e, rows, err) || begin_eval(e, q, ids, n, pos, first, err)) return -1;
+  if (reserve_rows(e, err) || need_plan(e, rows, err) || begin_eval(e, q, ids, n, pos, first, err)) return -1;
   bool go_on = true;
   size_t at = 0, n_vocab = (size_t)model_n_vocab(e->m);
   for (size_t m; at < n && go_on; at += m) {
@@ -635,7 +635,7 @@ int engine_eval_rows(engine *e, sequence *q, const int32_t *ids, size_t n, int p
 int engine_eval_sums(engine *e, const int32_t *ids, size_t n, engine_sums *see, void *ctx, error *err) {
   size_t n_tensors = gguf_n_tensors(e->file);
   if (!e->sums) e->sums = xcalloc(2 * n_tensors + 1, sizeof *e->sums);
-  if (need(e, PLAN_SUMS, err) || begin_eval(e, e->own, ids, n, 0, 0, err)) return -1;
+  if (need_plan(e, PLAN_SUMS, err) || begin_eval(e, e->own, ids, n, 0, 0, err)) return -1;
   for (size_t at = 0, m; at < n; at += m) {
     m = eval_chunk(e, PLAN_SUMS, ids + at, n - at, (int)at);
     if (sound(e, err)) return -1;
@@ -649,7 +649,7 @@ int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row,
   // tiles of few rows do for a short text
   bool brief = model_is_encoder(e->m) && n <= DEFAULT_CHUNK && e->room > DEFAULT_CHUNK;
   enum plan_kind kind = brief ? PLAN_BRIEF : PLAN_HIDDEN;
-  if (need(e, kind, err) || begin_eval(e, e->own, ids, n, 0, 0, err)) return -1;
+  if (need_plan(e, kind, err) || begin_eval(e, e->own, ids, n, 0, 0, err)) return -1;
   bool go_on = true;
   for (size_t at = 0, m; at < n && go_on; at += m) {
     m = eval_chunk(e, kind, ids + at, n - at, (int)at);
@@ -663,7 +663,7 @@ int engine_eval_hidden(engine *e, const int32_t *ids, size_t n, engine_row *row,
 
 int engine_eval(engine *e, const int32_t *ids, size_t n, int pos, const float **logits, error *err) {
   if (begin_eval(e, e->own, ids, n, pos, n > FEW ? n : 0, err)) return -1;
-  eval(e, ids, n, pos);
+  eval_ids(e, ids, n, pos);
   end_eval(e->own, pos, e->ask.ended);
   if (sound(e, err)) return -1;
   if (logits) *logits = e->ask.ended ? NULL : e->logits;
@@ -675,15 +675,15 @@ bool engine_has_mtp(const engine *e) { return model_has_mtp(e->m); }
 int engine_predict(engine *e, sequence *q, int32_t id, int pos, const float **logits, error *err) {
   if (!q) q = e->own;
   if (pos < 0 || pos >= e->n_ctx || id < 0 || id >= model_n_vocab(e->m)) die("engine_predict: token %d at %d", id, pos);
-  if (need(e, PLAN_MTP, err) || sequence_hold(q, pos, pos + 1, err)) return -1;
-  choose(e, q);
+  if (need_plan(e, PLAN_MTP, err) || sequence_hold(q, pos, pos + 1, err)) return -1;
+  choose_sequence(e, q);
   e->ids[0] = id;
-  run(e, PLAN_MTP, &(plan_var){"pos", pos}, 1);
+  run_plans(e, PLAN_MTP, &(plan_var){"pos", pos}, 1);
   *logits = e->logits;
   return sound(e, err);
 }
 
-int engine_need_mtp(engine *e, error *err) { return need(e, PLAN_MTP, err); }
+int engine_need_mtp(engine *e, error *err) { return need_plan(e, PLAN_MTP, err); }
 
 // --- steps of several sequences -------------------------------------------------------------------------------------
 
@@ -736,8 +736,8 @@ static void eval_apart(engine *e, const struct engine_part *parts, size_t n, siz
   all = rows;
   for (size_t i = 0; i < n; i++)
     all = add_rows(e, &parts[i], parts[i].n - parts[i].rows - parts[i].beside, parts[i].beside, all);
-  run(e, apart_plan(rows, more),
-      (plan_var[]){{"n", (int64_t)all}, {"pages", (int64_t)deepest}, {"rows", (int64_t)rows}}, 3);
+  run_plans(e, apart_plan(rows, more),
+            (plan_var[]){{"n", (int64_t)all}, {"pages", (int64_t)deepest}, {"rows", (int64_t)rows}}, 3);
 }
 
 // How many tokens without logits find room beside so many rows with.
@@ -770,11 +770,11 @@ int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(voi
   more = find_room(e, parts, n, rows);
   // the last tokens of all parts are left to one run
   bool together = rows + more > 1 && !fixed;
-  if (need_rows(e, err) || (together && need(e, apart_plan(rows, more), err))) return -1;
+  if (reserve_rows(e, err) || (together && need_plan(e, apart_plan(rows, more), err))) return -1;
   for (size_t i = 0; i < n; i++) {
     struct engine_part *p = &parts[i];
     p->from = p->q->n;
-    if (prepare(e, p->q, p->ids, p->n, p->from, p->n > FEW + p->rows + p->beside ? p->n : 0, err)) return -1;
+    if (prepare_eval(e, p->q, p->ids, p->n, p->from, p->n > FEW + p->rows + p->beside ? p->n : 0, err)) return -1;
   }
   engine_go_on *before_go_on = e->ask.go_on;
   void *before_ctx = e->ask.ctx;
@@ -783,7 +783,7 @@ int engine_step(engine *e, struct engine_part *parts, size_t n, bool (*stop)(voi
   for (size_t i = 0, row = 0; i < n && !(i && e->ask.ended); i++) {
     struct engine_part *p = &parts[i];
     size_t last = together ? p->rows + p->beside : p->rows;
-    begin(e, p->q, p->ids, p->n, p->from);
+    enter_sequence(e, p->q, p->ids, p->n, p->from);
     size_t left = eval_chunks(e, p->ids, p->n, last, p->from), at = p->n - left;
     if (!e->ask.ended) eval_each(e, p->ids + at, left - (together ? last : 0), p->from + (int)at);
     if (!together && p->rows) memcpy(e->rows + row++ * n_vocab, e->logits, n_vocab * sizeof *e->rows);
@@ -842,7 +842,7 @@ int engine_chunk(const engine *e) { return (int)e->chunk; }
 
 void engine_look(const engine *e, bool prompt, graph *g, schedule *s) {
   const struct place *at = &e->places.at[0];
-  make_schedule(e, at->d, g, make_graph(e, at, prompt ? PLAN_MANY : PLAN_ONE, g), s);
+  make_schedule(e, at->d, g, graph_of_plan(e, at, prompt ? PLAN_MANY : PLAN_ONE, g), s);
 }
 
 void engine_buffer_name(const engine *e, int64_t id, char *out, size_t cap) {
@@ -869,7 +869,7 @@ int engine_lay_out(engine *e, const enum layout_kind *layouts, error *err) {
   e->now->layouts = xcalloc(n + 1, sizeof *layouts);
   memcpy(e->now->layouts, layouts, n * sizeof *layouts);
   e->other = before;
-  if (!open_weights(e, e->now, err) && !need(e, first_plan(e), err)) return 0;
+  if (!open_weights(e, e->now, err) && !need_plan(e, first_plan(e), err)) return 0;
   engine_swap(e);
   engine_drop_other(e);
   return -1;
@@ -896,8 +896,8 @@ int engine_plan(engine *e, bool prompt, plan **p, int32_t **ids, error *err) {
   if (e->places.n > 1)
     return error_set(err, "a model on two devices is two plans, and this looks at one: -ngl %d has all on %s, -ngl 0 "
                           "none", model_n_layer(e->m), e->places.at[1].d->name);
-  if (need(e, prompt ? PLAN_MANY : PLAN_ONE, err) || sequence_hold_all(e->own, e->n_ctx, err)) return -1;
-  choose(e, e->own);
+  if (need_plan(e, prompt ? PLAN_MANY : PLAN_ONE, err) || sequence_hold_all(e->own, e->n_ctx, err)) return -1;
+  choose_sequence(e, e->own);
   stop_live(e);             // its runs would be somebody else's
   *p = plan_of(e, prompt ? PLAN_MANY : PLAN_ONE);
   *ids = e->ids;

@@ -162,6 +162,9 @@ const engine *weft_model_peek(const struct weft_model *m);   // the same, for th
 struct weft_error;
 int weft_check_ids(const int32_t *ids, size_t n, int32_t n_vocab, struct weft_error *err);         // of weft.c, too
 int weft_check_logits(const struct weft_model *m, const float *logits, int pos, error *e);
+// engine_row for those who may not see rows that are no numbers: hands row what is sound, or ends with e
+struct checked_rows { const struct weft_model *m; int pos; engine_row *row; void *ctx; error e; };
+bool weft_checked_row(void *ctx, size_t i, const float *logits);
 // the same: checks, and engine_eval_sums
 int weft_model_sums(struct weft_model *m, const int32_t *ids, size_t n, engine_sums *see, void *ctx,
                     struct weft_error *err);

@@ -1,6 +1,7 @@
 // The part of the public API about constrained output: grammars with a matcher each, over grammar/grammar.h.
 #include "grammar/grammar.h"
 #include "engine/engine.h"
+#include "engine/fail.h"
 #include "grammar/gbnf.h"
 #include "grammar/regex.h"
 #include "grammar/schema.h"
@@ -12,11 +13,6 @@
 struct shared { int refs; grammar *g; grammar_vocab *tokens; };
 struct weft_grammar { struct shared *s; matcher *m; };
 
-static int fail(weft_error *out, const error *e) {
-  if (out) memcpy(out->text, e->text, sizeof out->text);
-  return -1;
-}
-
 static void shared_free(struct shared *s) {
   if (--s->refs) return;
   grammar_free(s->g);
@@ -25,7 +21,7 @@ static void shared_free(struct shared *s) {
 }
 
 // Takes g, which is NULL where compiling failed with e.
-static int open_grammar(const weft_vocab *v, grammar *g, error *e, weft_grammar **out, weft_error *err) {
+static int take_grammar(const weft_vocab *v, grammar *g, error *e, weft_grammar **out, weft_error *err) {
   if (!g) return fail(err, e);
   struct shared *s = xcalloc(1, sizeof *s);
   *s = (struct shared){.refs = 1, .g = g};
@@ -43,7 +39,7 @@ int weft_grammar_open_gbnf(const weft_vocab *v, const char *text, size_t n, weft
   grammar *g = NULL;
   error e = {0};
   (void)grammar_from_gbnf(text, n, weft_vocab_tokenizer(v), &g, &e);
-  return open_grammar(v, g, &e, out, err);
+  return take_grammar(v, g, &e, out, err);
 }
 
 int weft_grammar_open_json_schema(const weft_vocab *v, const char *text, size_t n, weft_grammar **out,
@@ -51,14 +47,14 @@ int weft_grammar_open_json_schema(const weft_vocab *v, const char *text, size_t 
   grammar *g = NULL;
   error e = {0};
   (void)grammar_from_schema(text, n, &g, &e);
-  return open_grammar(v, g, &e, out, err);
+  return take_grammar(v, g, &e, out, err);
 }
 
 int weft_grammar_open_regex(const weft_vocab *v, const char *text, size_t n, weft_grammar **out, weft_error *err) {
   grammar *g = NULL;
   error e = {0};
   (void)grammar_from_regex(text, n, &g, &e);
-  return open_grammar(v, g, &e, out, err);
+  return take_grammar(v, g, &e, out, err);
 }
 
 weft_grammar *weft_grammar_clone(const weft_grammar *g) {

@@ -5,8 +5,8 @@
 #include "engine/engine.h"
 #include "engine/guess_draft.h"
 
-static int refuse(weft_error *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
-static int refuse(weft_error *err, const char *fmt, ...) {
+static int refuse_draft(weft_error *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static int refuse_draft(weft_error *err, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
   if (err) vsnprintf(err->text, sizeof err->text, fmt, ap);
@@ -25,8 +25,8 @@ static int same_vocabulary(const weft_model *m, const weft_model *draft, int32_t
     char *of_x = weft_piece(x, id, true, &n_x), *of_y = weft_piece(y, id, true, &n_y);
     if (n_x != n_y || memcmp(of_x, of_y, n_x)) {
       char *shown_x = weft_utf8(of_x, n_x, &u), *shown_y = weft_utf8(of_y, n_y, &v);
-      status = refuse(err, "%s: its vocabulary is not that of %s: token %d is \"%.60s\" there and \"%.60s\" here",
-                      path_of(draft), path_of(m), id, shown_x, shown_y);
+      status = refuse_draft(err, "%s: its vocabulary is not that of %s: token %d is \"%.60s\" there and \"%.60s\" here",
+                            path_of(draft), path_of(m), id, shown_x, shown_y);
       weft_free(shown_x);
       weft_free(shown_y);
     }
@@ -37,7 +37,7 @@ static int same_vocabulary(const weft_model *m, const weft_model *draft, int32_t
 }
 
 // Kernels of single tokens, of a few and of prompts are made before anybody waits for a guess.
-static int warm_up(weft_model *m, weft_error *err) {
+static int warm_up_draft(weft_model *m, weft_error *err) {
   enum { N = 16 };
   static const int32_t ids[N];
   weft_tokens t = {.ids = ids, .n = N};
@@ -53,8 +53,9 @@ static int warm_up(weft_model *m, weft_error *err) {
 }
 
 static int check_options(const weft_draft_options *o, weft_error *err) {
-  if (o->most < 0 || o->least < 0) return refuse(err, "a guess of %d tokens, or of %d", o->most, o->least);
-  if (!(o->p_min >= 0 && o->p_min <= 1)) return refuse(err, "p_min is %g; a probability is between 0 and 1", o->p_min);
+  if (o->most < 0 || o->least < 0) return refuse_draft(err, "a guess of %d tokens, or of %d", o->most, o->least);
+  if (!(o->p_min >= 0 && o->p_min <= 1))
+    return refuse_draft(err, "p_min is %g; a probability is between 0 and 1", o->p_min);
   return 0;
 }
 
@@ -63,12 +64,12 @@ int weft_draft_new(const weft_model *m, weft_model *draft, const weft_draft_opti
   weft_draft_options o = options ? *options : (weft_draft_options){0};
   int32_t n = weft_model_vocab_size(m), n_draft = weft_model_vocab_size(draft);
   if (weft_model_only_embeds(m) || weft_model_only_embeds(draft))
-    return refuse(err, "%s: it makes vectors and no tokens, so that nothing can be guessed",
-                  path_of(weft_model_only_embeds(m) ? m : draft));
+    return refuse_draft(err, "%s: it makes vectors and no tokens, so that nothing can be guessed",
+                        path_of(weft_model_only_embeds(m) ? m : draft));
   if (weft_model_is_recurrent(m) || weft_model_is_recurrent(draft))
-    return refuse(err, "%s: it has recurrent layers, which cannot go back to before a wrong guess",
-                  path_of(weft_model_is_recurrent(m) ? m : draft));
-  if (check_options(&o, err) || same_vocabulary(m, draft, n < n_draft ? n : n_draft, err) || warm_up(draft, err))
+    return refuse_draft(err, "%s: it has recurrent layers, which cannot go back to before a wrong guess",
+                        path_of(weft_model_is_recurrent(m) ? m : draft));
+  if (check_options(&o, err) || same_vocabulary(m, draft, n < n_draft ? n : n_draft, err) || warm_up_draft(draft, err))
     return -1;
   *out = xcalloc(1, sizeof **out);
   **out = (weft_draft){.m = draft, .o = o, .n_vocab = n < n_draft ? n : n_draft};
@@ -90,7 +91,7 @@ int weft_draft_prepare(weft_draft *d, weft_error *err) {
   error e = {0};
   if (!d->own) return 0;
   d->wait_s = 0;
-  return engine_need_mtp(weft_model_beside(d->m), &e) ? refuse(err, "%s", e.text) : 0;
+  return engine_need_mtp(weft_model_beside(d->m), &e) ? refuse_draft(err, "%s", e.text) : 0;
 }
 
 void weft_draft_free(weft_draft *d) { free(d); }

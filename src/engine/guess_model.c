@@ -26,7 +26,7 @@ void *guess_model_new(weft_draft *d, guess_account **a) {
   return o;
 }
 
-static void drop(void *own) {
+static void draft_drop(void *own) {
   struct own *o = own;
   weft_sequence_free(o->q);
   vec_free(&o->held);
@@ -34,23 +34,23 @@ static void drop(void *own) {
 }
 
 // How much of what it holds the text begins with; the last token is evaluated in any case.
-static size_t known(const struct own *o, const guess_text *t) {
+static size_t known_prefix(const struct own *o, const guess_text *t) {
   size_t n = 0;
   while (n < o->held.n && n < t->n && o->held.at[n] == t->past[n]) n++;
   return n;
 }
 
-static size_t left(const struct own *o, const guess_text *t) { return t->n + 1 - known(o, t); }
+static size_t left_to_read(const struct own *o, const guess_text *t) { return t->n + 1 - known_prefix(o, t); }
 
-static bool offer(void *own, const guess_text *t, guess_offer *out) {
+static bool draft_offer(void *own, const guess_text *t, guess_offer *out) {
   struct own *o = own;
-  size_t n = left(o, t);
+  size_t n = left_to_read(o, t);
   *out = (guess_offer){.asked = true, .tries = TRIES, .read_s = n > LITTLE ? (double)n * o->d->read_s : 0};
   return !o->over && !o->d->rests && t->n + 2 <= (size_t)weft_model_context(o->d->m);
 }
 
 // Evaluates n tokens behind those that are held. Returns the logits, or NULL; *s: what it took.
-static const float *evaluate(struct own *o, const int32_t *ids, size_t n, bool wanted, double *s) {
+static const float *evaluate_ids(struct own *o, const int32_t *ids, size_t n, bool wanted, double *s) {
   weft_draft *d = o->d;
   weft_tokens part = {.sequence = o->q, .ids = ids, .n = n, .unseen = !wanted};
   double compiled = guess_compiled_s(d->m), began = now_s();
@@ -60,7 +60,7 @@ static const float *evaluate(struct own *o, const int32_t *ids, size_t n, bool w
   return part.logits;
 }
 
-static const float *think(void *own, int32_t id, double *s) { return evaluate(own, &id, 1, true, s); }
+static const float *think(void *own, int32_t id, double *s) { return evaluate_ids(own, &id, 1, true, s); }
 
 // Reads what it does not hold of the text before `id`, as much as takes about as long as a token: whoever waits for
 // other answers should not wait for that. false: something is left.
@@ -70,16 +70,16 @@ static bool read_on(struct own *o, const guess_text *t, double value_s) {
   size_t from = o->held.n, n = t->n - from, piece = (size_t)fmin(fmax(fit, PIECE), MOST_PIECE);
   if (n < LITTLE) return true;
   if (piece > n) piece = n;
-  evaluate(o, t->past + from, piece, false, &s);
+  evaluate_ids(o, t->past + from, piece, false, &s);
   draft_charge(d, s, true);
   guess_blend(&d->read_s, s / (double)piece);
   return piece == n && !o->over;
 }
 
-static size_t make(void *own, const guess_text *t, double value_s, int32_t *out, size_t most) {
+static size_t draft_make(void *own, const guess_text *t, double value_s, int32_t *out, size_t most) {
   struct own *o = own;
   weft_draft *d = o->d;
-  size_t n = known(o, t), room = (size_t)weft_model_context(d->m) - t->n - 1;
+  size_t n = known_prefix(o, t), room = (size_t)weft_model_context(d->m) - t->n - 1;
   int32_t rest[LITTLE];
   double s;
   if (d->o.most && most > (size_t)d->o.most) most = (size_t)d->o.most;
@@ -92,10 +92,10 @@ static size_t make(void *own, const guess_text *t, double value_s, int32_t *out,
   n = t->n - o->held.n;
   memcpy(rest, t->past + o->held.n, n * sizeof *rest);
   rest[n] = t->id;
-  const float *logits = evaluate(o, rest, n + 1, true, &s);
+  const float *logits = evaluate_ids(o, rest, n + 1, true, &s);
   draft_charge(d, s, false);
   n = o->over ? 0 : draft_chain(d, logits, think, o, value_s, out, most);
   return n < (size_t)d->o.least ? 0 : n;
 }
 
-const guess_source guess_from_model = {offer, make, drop};
+const guess_source guess_from_model = {draft_offer, draft_make, draft_drop};

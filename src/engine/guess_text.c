@@ -20,14 +20,14 @@ struct own {
 
 void *guess_text_new(void) { return xcalloc(1, sizeof(struct own)); }
 
-static void drop(void *own) {
+static void text_drop(void *own) {
   struct own *o = own;
   vec_free(&o->ids); vec_free(&o->before);
   map_free(&o->last);
   free(o);
 }
 
-static void learn(struct own *o, int32_t id) {
+static void learn_id(struct own *o, int32_t id) {
   vec_push(&o->ids, id);
   vec_push(&o->before, 0);
   size_t n = o->ids.n;
@@ -45,7 +45,7 @@ static void follow(struct own *o, const int32_t *ids, size_t n) {
     map_free(&o->last);
     o->last = (map){0};
   }
-  while (o->ids.n < n) learn(o, ids[o->ids.n]);
+  while (o->ids.n < n) learn_id(o, ids[o->ids.n]);
 }
 
 // How many tokens before and at these two places agree.
@@ -55,10 +55,10 @@ static size_t agree(const struct own *o, size_t x, size_t y) {
   return n;
 }
 
-static bool offer(void *own, const guess_text *t, guess_offer *out) {
+static bool text_offer(void *own, const guess_text *t, guess_offer *out) {
   struct own *o = own;
   follow(o, t->past, t->n);
-  learn(o, t->id);
+  learn_id(o, t->id);
   size_t end = o->ids.n - 1, best = 0, at = (size_t)o->before.at[end];
   for (int i = 0; at && i < LOOKS; i++, at = (size_t)o->before.at[at - 1]) {
     size_t n = agree(o, at - 1, end);
@@ -69,7 +69,7 @@ static bool offer(void *own, const guess_text *t, guess_offer *out) {
 }
 
 // Where what came behind that place ends, it begins again.
-static size_t make(void *own, const guess_text *t, double value_s, int32_t *out, size_t most) {
+static size_t text_make(void *own, const guess_text *t, double value_s, int32_t *out, size_t most) {
   struct own *o = own;
   (void)t, (void)value_s;
   for (size_t i = 0; i < most; i++)
@@ -77,4 +77,4 @@ static size_t make(void *own, const guess_text *t, double value_s, int32_t *out,
   return most;
 }
 
-const guess_source guess_from_text = {offer, make, drop};
+const guess_source guess_from_text = {text_offer, text_make, text_drop};

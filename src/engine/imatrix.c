@@ -32,7 +32,7 @@ void weft_imatrix_free(weft_imatrix *w) {
   free(w);
 }
 
-static void add(void *ctx, size_t i, const float *sums, const float *counts, size_t tokens) {
+static void add_to_sums(void *ctx, size_t i, const float *sums, const float *counts, size_t tokens) {
   weft_imatrix *w = ctx;
   const gguf_tensor *t = gguf_tensor_at(w->g, i);
   size_t n = (size_t)t->ne[0] * (size_t)t->ne[2], n_counts = (size_t)t->ne[2];
@@ -45,16 +45,12 @@ static void add(void *ctx, size_t i, const float *sums, const float *counts, siz
 }
 
 int weft_imatrix_add(weft_imatrix *w, const int32_t *ids, size_t n, weft_error *err) {
-  if (weft_model_sums(w->m, ids, n, add, w, err)) return -1;
+  if (weft_model_sums(w->m, ids, n, add_to_sums, w, err)) return -1;
   w->chunks++;
   return 0;
 }
 
 // ---- the file -------------------------------------------------------------------------------------------------------
-
-static int by_name(const void *a, const void *b) {
-  return strcmp((*(const gguf_tensor *const *)a)->name, (*(const gguf_tensor *const *)b)->name);
-}
 
 static int add_head(gguf_head *h, const gguf_tensor *t, error *err) {
   char name[GGUF_MAX_NAME + 16];
@@ -98,7 +94,7 @@ static int write_file(const weft_imatrix *w, newfile *f, const gguf_head *h, con
 }
 
 // What must be finite is: a damaged weight shows here.
-static int check(const weft_imatrix *w, const gguf_tensor *t, error *err) {
+static int check_sums(const weft_imatrix *w, const gguf_tensor *t, error *err) {
   size_t at = gguf_tensor_index(w->g, t);
   for (int64_t k = 0; k < t->ne[0] * t->ne[2]; k++)
     if (!isfinite((float)w->sums[at][k]))
@@ -115,12 +111,12 @@ int weft_imatrix_write(const weft_imatrix *w, const char *path, const char *data
   size_t n = 0;
   int status = 0;
   for (size_t i = 0; i < gguf_n_tensors(w->g); i++) if (w->sums[i]) order[n++] = gguf_tensor_at(w->g, i);
-  qsort(order, n, sizeof *order, by_name);
+  qsort(order, n, sizeof *order, gguf_by_name);
   gguf_head_str(h, "general.type", "imatrix", 7);
   gguf_head_strs(h, "imatrix.datasets", &dataset, dataset != NULL);
   gguf_head_u32(h, "imatrix.chunk_count", w->chunks);
   gguf_head_u32(h, "imatrix.chunk_size", (uint32_t)chunk);
-  for (size_t i = 0; i < n && !status; i++) status = check(w, order[i], &e) || add_head(h, order[i], &e) ? -1 : 0;
+  for (size_t i = 0; i < n && !status; i++) status = check_sums(w, order[i], &e) || add_head(h, order[i], &e) ? -1 : 0;
   if (!status) status = newfile_open(path, &f, &e);
   if (!status) {
     status = write_file(w, f, h, order, n, &e);

@@ -25,7 +25,7 @@ static const double LEAST_SHARE = 0.03, GAIN = 0.985, MIN_GAIN = 0.998, NO_LOSS 
 
 // --- what is known ---------------------------------------------------------------------------------------------------
 
-static void name_of(const gguf_tensor *t, char out[TEXT]) {
+static void shape_name(const gguf_tensor *t, char out[TEXT]) {
   snprintf(out, TEXT, "weight %s %lld %lld %lld", t->format->name, (long long)t->ne[0], (long long)t->ne[1],
            (long long)(t->ne[2] * t->ne[3]));
 }
@@ -45,7 +45,7 @@ enum layout_kind *layouts_known(const device *d, const gguf *file) {
     if (t->n_dims < 2) continue;
     while (!same_shape(gguf_tensor_at(file, like), t)) like++;
     if (like < i) { of[i] = of[like]; continue; }
-    name_of(t, name);
+    shape_name(t, name);
     if (tuning_get_layout(d, name, &found) && found.better) of[i] = (enum layout_kind)found.opts[0].amount;
   }
   return of;
@@ -64,7 +64,7 @@ typedef struct layout_search {
   bool cut;                                                      // time was up before all had been tried
 } layout_search;
 
-static void progress(const layout_search *l, double fraction) {
+static void tell_progress(const layout_search *l, double fraction) {
   if (l->s->progress) l->s->progress(l->s->ctx, "tuning layouts", fraction);
 }
 
@@ -81,7 +81,7 @@ static int timed(const layout_search *l, side *x, error *err) {
 
 static int row_named(layout_rows *rows, const gguf_tensor *t) {
   char name[TEXT];
-  name_of(t, name);
+  shape_name(t, name);
   for (size_t i = 0; i < rows->at.n; i++) if (!strcmp(rows->at.at[i].weight, name)) return (int)i;
   layout_row row = {.ratio = 1};
   memcpy(row.weight, name, sizeof name);
@@ -140,14 +140,14 @@ static bool differs(const layout_search *l, enum layout_kind kind) {
 }
 
 // The layouts in use, and for rows that are to be tried: `all`, or (LAYOUT_KINDS) what each found.
-static enum layout_kind *wanted(const layout_search *l, enum layout_kind all) {
+static enum layout_kind *layouts_to_use(const layout_search *l, enum layout_kind all) {
   const gguf *file = engine_gguf(l->e);
   size_t n = gguf_n_tensors(file);
   enum layout_kind *of = xcalloc(n + 1, sizeof *of);
   memcpy(of, engine_layouts(l->e), n * sizeof *of);
   for (size_t i = 0; i < n; i++) {
     char name[TEXT];
-    name_of(gguf_tensor_at(file, i), name);
+    shape_name(gguf_tensor_at(file, i), name);
     for (size_t k = 0; k < l->rows->at.n; k++) {
       const layout_row *row = &l->rows->at.at[k];
       if (tried(row) && !strcmp(row->weight, name)) of[i] = all == LAYOUT_KINDS ? row->layout : all;
@@ -156,8 +156,8 @@ static enum layout_kind *wanted(const layout_search *l, enum layout_kind all) {
   return of;
 }
 
-static int lay_out(const layout_search *l, enum layout_kind all, error *err) {
-  enum layout_kind *of = wanted(l, all);
+static int use_layouts(const layout_search *l, enum layout_kind all, error *err) {
+  enum layout_kind *of = layouts_to_use(l, all);
   int r = engine_lay_out(l->e, of, err);
   free(of);
   if (!r) engine_settle(l->e);
@@ -168,7 +168,7 @@ static int lay_out(const layout_search *l, enum layout_kind all, error *err) {
 static int try_layout(layout_search *l, enum layout_kind kind, error *err) {
   size_t n = l->rows->at.n;
   side x = {0};
-  if (lay_out(l, kind, err)) return -1;
+  if (use_layouts(l, kind, err)) return -1;
   if (engine_plan(l->e, false, &x.p, &(int32_t *){NULL}, err)) return -1;
   int kernels = plan_get_stats(x.p).kernels, turns = 0;
   double *sums = xcalloc(2 * TURNS * n + 1, sizeof *sums);
@@ -202,7 +202,7 @@ static int try_layout(layout_search *l, enum layout_kind kind, error *err) {
   return 0;
 }
 
-static double run_us(const layout_search *l, bool prompt, error *err) {
+static double time_plan(const layout_search *l, bool prompt, error *err) {
   plan *p;
   int32_t *ids;
   if (engine_plan(l->e, prompt, &p, &ids, err)) return -1;
@@ -235,13 +235,13 @@ static bool same_logits(const layout_search *l, error *err) {
 // What won, put together: 1 where it is to be used.
 static int try_together(layout_search *l, error *err) {
   double us[2][2][FINAL_TURNS], ratio[2][FINAL_TURNS];           // token, chunk; new, old
-  if (lay_out(l, LAYOUT_KINDS, err)) return -1;
+  if (use_layouts(l, LAYOUT_KINDS, err)) return -1;
   bool keep = same_logits(l, err);
   for (int what = 0; what < (l->s->prompt ? 2 : 1) && keep; what++) {
     int turns = 0;
     double began = now_s();
     for (; turns < FINAL_TURNS && (turns < 3 || now_s() - began < l->seconds / 4); turns++) {
-      for (int old = 0; old < 2; old++) { us[what][old][turns] = run_us(l, what, err); engine_swap(l->e); }
+      for (int old = 0; old < 2; old++) { us[what][old][turns] = time_plan(l, what, err); engine_swap(l->e); }
       ratio[what][turns] = us[what][0][turns] / us[what][1][turns];
     }
     double *to = what ? l->rows->chunk : l->rows->token, middle = median(ratio[what], turns);
@@ -253,7 +253,7 @@ static int try_together(layout_search *l, error *err) {
   return keep;
 }
 
-static void keep_rows(const layout_search *l, const char *compiler) {
+static void save_rows(const layout_search *l, const char *compiler) {
   for (size_t i = 0; i < l->rows->at.n; i++) {
     const layout_row *row = &l->rows->at.at[i];
     if (!tried(row) && row->state != LAYOUT_DROPPED) continue;
@@ -294,17 +294,17 @@ int layouts_search(engine *e, const struct tune_settings *s, double seconds, lay
   if (room) {
     error e2 = {0};                              // what cannot be made or held is not in use: no reason to tune nothing
     for (int i = 0; i < LAYOUT_KINDS && !(l.cut = late(&l)); i++) {
-      progress(&l, (double)i / (LAYOUT_KINDS + 1));
+      tell_progress(&l, (double)i / (LAYOUT_KINDS + 1));
       if (differs(&l, (enum layout_kind)i) && try_layout(&l, (enum layout_kind)i, &e2))
         snprintf(rows->why, sizeof rows->why, "layout %s: %.*s", layout_name((enum layout_kind)i),
                  (int)sizeof rows->why - 32, e2.text);
     }
     for (size_t i = 0; i < rows->at.n; i++) found += rows->at.at[i].state == LAYOUT_BETTER;
-    progress(&l, (double)LAYOUT_KINDS / (LAYOUT_KINDS + 1));
+    tell_progress(&l, (double)LAYOUT_KINDS / (LAYOUT_KINDS + 1));
     bool kept = found && try_together(&l, &e2) > 0;
     for (size_t i = 0; i < rows->at.n && !kept; i++)
       if (rows->at.at[i].state == LAYOUT_BETTER) rows->at.at[i].state = LAYOUT_DROPPED;
-    keep_rows(&l, str_c(&compiler));
+    save_rows(&l, str_c(&compiler));
   }
   free(l.ids); free(l.row_of);
   str_free(&compiler);

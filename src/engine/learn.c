@@ -30,7 +30,7 @@ typedef struct probe {
   bool filled;
 } probe;
 
-static void make_key(const device *d, str *key) {
+static void profile_key(const device *d, str *key) {
   char cpu[128];
   weft_cpu_name(cpu, sizeof cpu);
   str_addf(key, "machine %s threads %d %s", cpu, d->n_threads, d->key);
@@ -52,7 +52,7 @@ static bool parse_table(const char **text, learn_table *out) {
   return true;
 }
 
-static bool parse(const char *text, machine_profile *out) {
+static bool parse_profile(const char *text, machine_profile *out) {
   int used;
   *out = (machine_profile){0};
   if (sscanf(text, "barrier %lf%n", &out->barrier_ns, &used) != 1) return false;
@@ -73,7 +73,7 @@ static void print_table(str *out, const learn_table *l) {
   }
 }
 
-static void print(str *out, const machine_profile *p) {
+static void print_profile(str *out, const machine_profile *p) {
   str_addf(out, "barrier %.0f\n", p->barrier_ns);
   print_table(out, &p->one);
   print_table(out, &p->many);
@@ -84,12 +84,12 @@ static void print(str *out, const machine_profile *p) {
 static bool in_cache(const device *d, machine_profile *out) {
   bytes value;
   str key = {0};
-  make_key(d, &key);
+  profile_key(d, &key);
   bool hit = cache_get(d->cache, key.at, key.n, &value), ok = false;
   str_free(&key);
   if (!hit) return false;
   char *text = memcpy(xcalloc(value.n + 1, 1), value.at, value.n);
-  ok = parse(text, out);
+  ok = parse_profile(text, out);
   free(text);
   bytes_free(&value);
   return ok;
@@ -111,13 +111,13 @@ bool machine_known(const device *d, machine_profile *out) {
   return in_cache(d, out) || came_with_weft(d, out);
 }
 
-static void *buffer(void *ctx, int64_t id) {
+static void *probe_buffer(void *ctx, int64_t id) {
   probe *p = ctx;
   return id == 0 ? (void *)p->x : id == 1 ? (void *)p->weight : (void *)p->y;
 }
 
 // All ways read one copy of the weight; the first one fills it.
-static void *stream(void *ctx, int64_t id, uint64_t hash, int64_t size, bool *filled) {
+static void *probe_stream(void *ctx, int64_t id, uint64_t hash, int64_t size, bool *filled) {
   (void)id; (void)hash;
   probe *p = ctx;
   *filled = p->filled;
@@ -131,7 +131,7 @@ static void was_filled(void *ctx, int64_t id, double from, double to, double don
 
 typedef struct way { graph *g; plan *p; schedule s; double best_s; } way;
 
-static int make(device *d, probe *p, int64_t tokens, way *w, error *err) {
+static int make_way(device *d, probe *p, int64_t tokens, way *w, error *err) {
   w->g = graph_new(NULL);
   tensor *x = t_reshape_i(w->g, t_buffer(w->g, 0, DT_F32, tokens * COLS), 2, (int64_t[]){tokens, COLS});
   tensor *y = t_matmul(w->g, x, dequant(w->g, format_by_name("Q6_K"), 1, ROWS, COLS));
@@ -140,19 +140,14 @@ static int make(device *d, probe *p, int64_t tokens, way *w, error *err) {
   schedule_graph(w->g, integer_dots(w->g, uop_new(w->g, OP_SINK, DT_VOID, 1, &out, 1, (uarg){0})), &w->s);
   layout_weights(w->g, &w->s, &(layout_target){.lanes = d->target.vector_bytes / 4}, NULL, NULL);
   w->best_s = 1e30;
-  return plan_build(d, w->g, &w->s, &(plan_options){.buffer = buffer, .ctx = p, .stream = stream, .filled = was_filled},
+  return plan_build(d, w->g, &w->s,
+                    &(plan_options){.buffer = probe_buffer, .ctx = p, .stream = probe_stream, .filled = was_filled},
                     &w->p, err);
 }
 
 static void wait_often(void *ctx, int thread, int n) {
   (void)thread; (void)n;
   for (int i = 0; i < BARRIERS; i++) team_barrier(ctx);
-}
-
-// Threads of a team wait by looking: what they did not get of the processors, others had.
-static double processor_s(void) {
-  struct timespec t;
-  return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) ? 0 : (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 // The ways in turns. False in *alone: other programs had a part of the processors.
@@ -163,12 +158,13 @@ static int race_ways(device *d, probe *p, int64_t tokens, const prefetch *ways, 
   prefetch before = d->target.ahead, before_many = d->target.ahead_many;
   for (int i = 0; i < n && !r; i++) {
     d->target.ahead = d->target.ahead_many = ways[i];
-    r = make(d, p, tokens, &w[i], err);
+    r = make_way(d, p, tokens, &w[i], err);
   }
   d->target.ahead = before;
   d->target.ahead_many = before_many;
   // the first runs wake threads and touch memory
   for (int i = 0; i < n && !r; i++) plan_run(w[i].p, NULL, 0);
+  // Threads of a team wait by looking: what they did not get of the processors, others had.
   double began = now_s(), spent = processor_s();
   for (int round = 0; round < ROUNDS && !r && (round < 2 || now_s() - began < AT_MOST_S); round++)
     for (int i = 0; i < n; i++) {
@@ -188,7 +184,7 @@ static int race_ways(device *d, probe *p, int64_t tokens, const prefetch *ways, 
   return r;
 }
 
-static int measure(device *d, probe *p, machine_profile *out, error *err) {
+static int measure_profile(device *d, probe *p, machine_profile *out, error *err) {
   bool alone = true;
   if (race_ways(d, p, 1, ways_of_one, LEARN_WAYS, &out->one, &alone, err) ||
       race_ways(d, p, TILE, ways_of_many, LEARN_MANY_WAYS, &out->many, &alone, err))
@@ -210,7 +206,7 @@ int machine_look(device *d, machine_profile *out, error *err) {
   if (!memory_available(&have, NULL) && have / 4 < p->stream_bytes) r = error_set(err, "too little memory");
   if (!r && (!(p->weight = memory_reserve_plain(p->bytes, err)) || !(p->stream = memory_reserve(p->stream_bytes, err))))
     r = -1;
-  if (!r) r = measure(d, p, out, err);
+  if (!r) r = measure_profile(d, p, out, err);
   if (p->weight) memory_release(p->weight, p->bytes);
   if (p->stream) memory_release(p->stream, p->stream_bytes);
   free(p);
@@ -219,8 +215,8 @@ int machine_look(device *d, machine_profile *out, error *err) {
 
 void machine_keep(device *d, const machine_profile *p) {
   str key = {0}, text = {0};
-  make_key(d, &key);
-  print(&text, p);
+  profile_key(d, &key);
+  print_profile(&text, p);
   cache_put(d->cache, key.at, key.n, text.at, text.n);
   cache_flush(d->cache);
   str_free(&key); str_free(&text);

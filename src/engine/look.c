@@ -34,26 +34,26 @@ typedef struct look {
   VEC(pass_time) passes;     // of all different kernels together
 } look;
 
-static void add_text(str *out, const char *key, const char *text) {
+static void add_text_member(str *out, const char *key, const char *text) {
   size_t n = strlen(text);
   str_addf(out, "\"%s\":", key);
   str_add_json(out, text, n < MOST_TEXT ? n : MOST_TEXT);
 }
 
-static void add_number(str *out, double x) { str_addf(out, isfinite(x) ? "%.7g" : "null", x); }
+static void add_double(str *out, double x) { str_addf(out, isfinite(x) ? "%.7g" : "null", x); }
 
 // ---- the timeline ---------------------------------------------------------------------------------------------------
 
 // lanes: per thread and kernel from, to
 typedef struct timing { double us, overhead_us; double *kernel_us, *wait_us, *lanes; } timing;
 
-static int by_time(const void *x, const void *y) {
+static int by_us(const void *x, const void *y) {
   const timing *a = x, *b = y;
   return (a->us > b->us) - (a->us < b->us);
 }
 
 // Times of the step that took as long as half of all do.
-static int measure(look *l, int prompt, int steps, int pos, timing *out, error *err) {
+static int measure_steps(look *l, int prompt, int steps, int pos, timing *out, error *err) {
   int32_t *ids;
   int n = prompt ? prompt : 1, n_vocab = engine_n_vocab(l->e);
   if (gguf_check_size(engine_gguf(l->e), err) || engine_plan(l->e, prompt, &l->p, &ids, err)) return -1;
@@ -77,7 +77,7 @@ static int measure(look *l, int prompt, int steps, int pos, timing *out, error *
       for (size_t k = 0; k < kernels; k++)
         plan_lane(l->p, (int)k, th, &t->lanes[(size_t)th * lane + 2 * k], &t->lanes[(size_t)th * lane + 2 * k + 1]);
   }
-  qsort(all, (size_t)steps, sizeof *all, by_time);
+  qsort(all, (size_t)steps, sizeof *all, by_us);
   *out = all[steps / 2];
   double *kept = xmalloc(each * sizeof *kept);
   memcpy(kept, out->kernel_us, each * sizeof *kept);
@@ -189,15 +189,15 @@ static void add_overview(look *l, const timing *t, int prompt, int pos, int step
   map buffers = {0};
   if (device_read_limit(l->d, &limit, &e)) limit = 0;
   str_addc(o, '{');
-  add_text(o, "path", gguf_path(engine_gguf(l->e)));
+  add_text_member(o, "path", gguf_path(engine_gguf(l->e)));
   str_addf(o,
            ",\"threads\":%d,\"tokens\":%d,\"depth\":%d,\"dispatches\":%d,\"graph_ops\":%d,\"layers\":%d,\"arena_"
            "bytes\":%lld,\"limit_gb_s\":",
            l->n_threads, prompt ? prompt : 1, pos, s.dispatches, s.graph_ops, engine_n_layer(l->e),
            (long long)s.arena_bytes);
-  add_number(o, limit);
+  add_double(o, limit);
   str_addf(o, ",\"step_us\":%.3f,\"overhead_us\":%.3f,", t->us, t->overhead_us);
-  add_text(o, "key", l->d->key);
+  add_text_member(o, "key", l->d->key);
   add_buffers(l, &buffers);
   add_kernels(l, t, &buffers, (plan_var[]){{"n", prompt ? prompt : 1}, {"pos", pos + (prompt ? 0 : steps / 2)}});
   str_add(o, ",\n\"temps\":[");
@@ -247,7 +247,7 @@ static void add_pass(void *ctx, const char *name, double s) {
 
 // One different kernel: name, program (linear IR), source, assembly, streams [[parameter, bytes]...], and its record;
 // search, if there was one: whether it found something better, us of a launch before and after.
-static int add_kernel(look *l, const sched_kernel *k, error *err) {
+static int add_one_kernel(look *l, const sched_kernel *k, error *err) {
   recorder *r = recorder_new(MOST_STEPS);
   tuning t;
   bool searched;
@@ -260,13 +260,13 @@ static int add_kernel(look *l, const sched_kernel *k, error *err) {
   if (!status) {
     program_print(&text, p);
     str_addc(o, '{');
-    add_text(o, "name", p->name);
+    add_text_member(o, "name", p->name);
     str_addc(o, ',');
-    add_text(o, "program", str_c(&text));
+    add_text_member(o, "program", str_c(&text));
     str_addc(o, ',');
-    add_text(o, "source", str_c(&source));
+    add_text_member(o, "source", str_c(&source));
     str_addc(o, ',');
-    add_text(o, "assembly", str_c(&assembly));
+    add_text_member(o, "assembly", str_c(&assembly));
     if (searched) str_addf(o, ",\"search\":[%s,%.3f,%.3f]", t.better ? "true" : "false", t.before_us, t.after_us);
     str_add(o, ",\"streams\":[");
     for (int b = 0, n = 0; k->layouts && b < k->n_bufs; b++)
@@ -312,14 +312,14 @@ int look_run(engine *e, int prompt, int steps, int pos, str *out, error *err) {
   engine_look(e, prompt, l.g, &l.s);
   graph_record(l.g, NULL);
   find_unique(&l);
-  int r = measure(&l, prompt, steps, pos, &t, err);
+  int r = measure_steps(&l, prompt, steps, pos, &t, err);
   if (!r && plan_get_stats(l.p).kernels != l.s.n_kernels) die("the graph came out differently the second time");
   str each = {0};                                               // of the kernels, which come behind what they add up to
   l.out = &each;
   for (int i = 0; i < l.n_unique && !r; i++) {
     size_t from = each.n;
     engine_progress(e, "looking", (double)i / l.n_unique);
-    r = add_kernel(&l, l.first[i], err);
+    r = add_one_kernel(&l, l.first[i], err);
     end_line(&each, from);
   }
   l.out = out;

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void copy_text(char *out, size_t cap, const char *text) {
+static void copy_cut(char *out, size_t cap, const char *text) {
   size_t n = strnlen(text, cap - 1);
   memcpy(out, text, n);
   out[n] = 0;
@@ -23,7 +23,7 @@ static void copy_text(char *out, size_t cap, const char *text) {
 
 // The name that Linux gives; ARM machines give none.
 void weft_cpu_name(char *out, size_t cap) {
-  copy_text(out, cap, "");
+  copy_cut(out, cap, "");
   FILE *f = fopen("/proc/cpuinfo", "re");
   char line[512];
   while (f && fgets(line, sizeof line, f)) {
@@ -32,7 +32,7 @@ void weft_cpu_name(char *out, size_t cap) {
     if (!text) continue;
     text += 1 + strspn(text + 1, " \t");
     text[strcspn(text, "\n")] = 0;
-    copy_text(out, cap, text);
+    copy_cut(out, cap, text);
     break;
   }
   if (f) fclose(f);
@@ -40,7 +40,7 @@ void weft_cpu_name(char *out, size_t cap) {
 
 // "x86-64-v3", "+gfni,+avxvnni" as "x86-64-v3 gfni avxvnni".
 static void features_text(char *out, size_t cap, const cpu_target *t) {
-  copy_text(out, cap, t->cpu);
+  copy_cut(out, cap, t->cpu);
   size_t n = strlen(out);
   if (n && t->features[0] && n + 1 < cap) out[n++] = ' ';
   for (const char *c = t->features; *c && n + 1 < cap; c++) if (*c != '+') out[n++] = *c == ',' ? ' ' : *c;
@@ -74,7 +74,7 @@ static void look_at_profile(weft_machine *out) {
     }
     device_close(d);
   }
-  copy_text(out->prefetch, sizeof out->prefetch, str_c(&s));
+  copy_cut(out->prefetch, sizeof out->prefetch, str_c(&s));
   str_free(&s);
 }
 
@@ -91,7 +91,7 @@ static void look_at_devices(weft_machine *out) {
     str_free(&found);
     if (!any) break;
   }
-  copy_text(out->devices, sizeof out->devices, str_c(&s));
+  copy_cut(out->devices, sizeof out->devices, str_c(&s));
   str_free(&s);
 }
 
@@ -113,7 +113,7 @@ void weft_machine_look(weft_machine *out) {
   error err = {0};
   cpu_target cpu;
   if (cpu_target_from_env(&cpu, &err)) {
-    copy_text(out->features, sizeof out->features, err.text);
+    copy_cut(out->features, sizeof out->features, err.text);
   } else {
     features_text(out->features, sizeof out->features, &cpu);
     out->vector_bits = cpu.vector_bits;
@@ -124,12 +124,12 @@ void weft_machine_look(weft_machine *out) {
   str version = {0};
   error no_llvm = {0};
   out->has_llvm = !llvm_version(&version, &no_llvm);
-  copy_text(out->llvm, sizeof out->llvm, out->has_llvm ? str_c(&version) : no_llvm.text);
+  copy_cut(out->llvm, sizeof out->llvm, out->has_llvm ? str_c(&version) : no_llvm.text);
   str_free(&version);
   out->cache_bytes = machine_cache_bytes();
   look_at_profile(out);
   look_at_devices(out);
   cache *c = cache_open(NULL, weft_version());
-  copy_text(out->cache, sizeof out->cache, cache_is_on(c) ? cache_file(c) : "");
+  copy_cut(out->cache, sizeof out->cache, cache_is_on(c) ? cache_file(c) : "");
   cache_close(c);
 }

@@ -14,7 +14,7 @@ static bool key_of(const weft_model *m, const char *key, weft_value *out) {
 }
 
 // Behind others it needs no BOS.
-static int add_tokens(struct pair *p, side s, unsigned flags, weft_error *err) {
+static int add_ids_of(struct pair *p, side s, unsigned flags, weft_error *err) {
   const weft_vocab *v = weft_model_vocab(p->m);
   int32_t *ids;
   size_t n;
@@ -36,7 +36,7 @@ static int add_in_template(struct pair *p, const weft_value *template, weft_erro
     str_addn(&s, p->of[which].at, p->of[which].n);
     at += strlen(places[which]);
   }
-  int status = add_tokens(p, (side){str_c(&s), s.n}, WEFT_ADD_SPECIAL | WEFT_PARSE_SPECIAL, err);
+  int status = add_ids_of(p, (side){str_c(&s), s.n}, WEFT_ADD_SPECIAL | WEFT_PARSE_SPECIAL, err);
   str_free(&s);
   return status;
 }
@@ -46,10 +46,10 @@ static int add_both(struct pair *p, weft_error *err) {
   weft_value kind, sep, add;
   bool pieces = key_of(p->m, "tokenizer.ggml.model", &kind) && kind.type == WEFT_STRING && kind.n == 4 &&
                 !memcmp(kind.text, "bert", 4);                               // which end with [SEP] already
-  if (add_tokens(p, p->of[0], p->flags, err)) return -1;
+  if (add_ids_of(p, p->of[0], p->flags, err)) return -1;
   if (!pieces && key_of(p->m, "tokenizer.ggml.add_sep_token", &add) && add.u &&
       key_of(p->m, "tokenizer.ggml.seperator_token_id", &sep)) vec_push(&p->ids, (int32_t)sep.u);
-  return add_tokens(p, p->of[1], p->flags, err);
+  return add_ids_of(p, p->of[1], p->flags, err);
 }
 
 int weft_tokenize_pair(const weft_model *m, const char *question, size_t n_question, const char *text, size_t n_text,

@@ -39,7 +39,7 @@ uint64_t places_bytes(const gguf *file, const model *m, int from, int to, int64_
 
 // Bytes of the last n layers on a device, with what is computed there: what flows, logits, and the scores of attention
 // with as many positions as kernels know.
-static uint64_t bytes_of(const wish *w, int n) {
+static uint64_t bytes_of_layers(const wish *w, int n) {
   int n_layer = model_n_layer(w->m);
   uint64_t sum = places_bytes(w->file, w->m, n_layer - n, n_layer, w->sizes->positions);
   uint64_t values = (uint64_t)model_n_stream(w->m) * AT_ONCE + (uint64_t)model_n_vocab(w->m) +
@@ -48,21 +48,21 @@ static uint64_t bytes_of(const wish *w, int n) {
 }
 
 // How many of the last layers a device has room for.
-static int fit(const wish *w, uint64_t room) {
+static int layers_that_fit(const wish *w, uint64_t room) {
   int n = model_n_layer(w->m);
-  while (n > 0 && bytes_of(w, n) > room - room / SPARE) n--;
+  while (n > 0 && bytes_of_layers(w, n) > room - room / SPARE) n--;
   return n;
 }
 
 static double mib(uint64_t n) { return (double)n / 0x1p20; }
 
 // How many of the layers, from the last one down, lie on the device; -1 with err.
-static int choose(const wish *w, int wanted, const device *d, error *err) {
+static int choose_layers(const wish *w, int wanted, const device *d, error *err) {
   int n_layer = model_n_layer(w->m);
   bool automatic = wanted <= 0;
   int n = automatic || wanted > n_layer ? n_layer : wanted;
-  uint64_t room = device_room(d), all = bytes_of(w, n);
-  int fits = room == UINT64_MAX ? n_layer : fit(w, room);
+  uint64_t room = device_room(d), all = bytes_of_layers(w, n);
+  int fits = room == UINT64_MAX ? n_layer : layers_that_fit(w, room);
   if (n < n_layer && !model_can_cut(w->m, n_layer - n))
     return error_set(err, "%s: the last %d layers need more of the others than what flows through all: they lie on one "
                           "device (-ngl %d: all on %s, -ngl 0: none)", gguf_path(w->file), n, n_layer, d->name);
@@ -80,7 +80,7 @@ static int choose(const wish *w, int wanted, const device *d, error *err) {
   return fits;
 }
 
-static int add(places *p, device *d, int from, int to) {
+static int add_device(places *p, device *d, int from, int to) {
   p->at[p->n++] = (struct place){d, from, to};
   return 0;
 }
@@ -92,14 +92,14 @@ int places_open(places *p, const gguf *file, const model *m, const struct places
   device *d, *cpu;
   *p = (places){0};
   if (device_open_named(name, o->n_threads, o->n_prompt_threads, &d, err)) return -1;
-  if (!strcmp(name, "CPU")) return add(p, d, 0, n_layer);
-  n = choose(&(wish){file, m, sizes}, o->gpu_layers, d, err);
+  if (!strcmp(name, "CPU")) return add_device(p, d, 0, n_layer);
+  n = choose_layers(&(wish){file, m, sizes}, o->gpu_layers, d, err);
   if (n < 0 || (n < n_layer && device_open_named("CPU", o->n_threads, o->n_prompt_threads, &cpu, err))) {
     device_close(d);
     return -1;
   }
-  if (n < n_layer) add(p, cpu, 0, n_layer - n);
-  return add(p, d, n_layer - n, n_layer);
+  if (n < n_layer) add_device(p, cpu, 0, n_layer - n);
+  return add_device(p, d, n_layer - n, n_layer);
 }
 
 void places_close(places *p) {

@@ -21,7 +21,7 @@ static int slowest_first(const void *x, const void *y) {
   return c ? c : strcmp(a->name, b->name);
 }
 
-static struct profile_row *row_of(struct profile *out, const plan_kernel_info *k) {
+static struct profile_row *row_of_kernel(struct profile *out, const plan_kernel_info *k) {
   for (size_t i = 0; i < out->n_rows; i++)
     if (!strcmp(out->rows[i].name, k->name) && !strcmp(out->rows[i].role, k->role)) return &out->rows[i];
   struct profile_row *r = &out->rows[out->n_rows++];
@@ -31,7 +31,8 @@ static struct profile_row *row_of(struct profile *out, const plan_kernel_info *k
   return r;
 }
 
-static void summarise(const plan *p, sample *samples, int n, const plan_var *vars, int n_vars, struct profile *out) {
+static void summarise_samples(const plan *p, sample *samples, int n, const plan_var *vars, int n_vars,
+                              struct profile *out) {
   qsort(samples, (size_t)n, sizeof *samples, by_time);
   int from = n / 4, to = n - n / 4;
   double part = 1.0 / (to - from);
@@ -43,7 +44,7 @@ static void summarise(const plan *p, sample *samples, int n, const plan_var *var
   }
   for (int k = 0; k < s.kernels; k++) {
     plan_kernel_info info = plan_kernel(p, k, vars, n_vars);
-    struct profile_row *r = row_of(out, &info);
+    struct profile_row *r = row_of_kernel(out, &info);
     r->count++;
     r->bytes += info.bytes;
     r->flops += info.flops;
@@ -68,7 +69,7 @@ static void count_events(plan *p, int n, int pos, struct profile *out) {
     plan_run_counted(p, vars, 2, c, got);
     for (int k = 0; k < s.kernels; k++) {
       plan_kernel_info info = plan_kernel(p, k, vars, 2);
-      struct profile_row *r = row_of(out, &info);
+      struct profile_row *r = row_of_kernel(out, &info);
       for (int j = 0; j < COUNTED; j++) r->counted[j] += got[(size_t)k * COUNTED + (size_t)j] / STEPS;
     }
   }
@@ -103,7 +104,7 @@ int profile_run(engine *e, int prompt, int steps, int pos, struct profile *out, 
     for (size_t k = 0; k < 2 * n_kernels; k++) at[k] = (float)us[k];
     at += 2 * n_kernels;
   }
-  if (!r) summarise(p, samples, steps, (plan_var[]){{"n", n}, {"pos", pos + (prompt ? 0 : steps / 2)}}, 2, out);
+  if (!r) summarise_samples(p, samples, steps, (plan_var[]){{"n", n}, {"pos", pos + (prompt ? 0 : steps / 2)}}, 2, out);
   device *d = engine_device(e);
   if (!r && d->run->here) count_events(p, n, pos, out);
   else error_set(&out->no_counters, "what runs on DEV=%s is not counted by this machine's processors", d->name);

@@ -11,7 +11,7 @@
 
 #define BREAK "\xEF\xB7\x90"             // U+FDD0, which stands in no text
 
-static int fail(weft_error *err, const char *why) {
+static int fail_with(weft_error *err, const char *why) {
   if (err) snprintf(err->text, sizeof err->text, "%s", why);
   return -1;
 }
@@ -63,7 +63,7 @@ static int defuse(const weft_vocab *v, str *text, weft_error *err) {
     weft_free(ids);
     if (!found) return 0;
   }
-  return fail(err, "the messages spell too many different control tokens");
+  return fail_with(err, "the messages spell too many different control tokens");
 }
 
 // Every string of a value but roles, which templates compare.
@@ -88,7 +88,7 @@ static char *defused(const weft_vocab *v, const char *messages, size_t n, weft_e
   json_error_t e;
   json_t *all = json_loadb(messages, n, JSON_ALLOW_NUL, &e);
   char *text = NULL;
-  if (!all) fail(err, "the messages are no JSON");
+  if (!all) fail_with(err, "the messages are no JSON");
   else if (!defuse_value(v, all, err)) text = json_dumps(all, JSON_COMPACT);
   json_decref(all);
   return text;
@@ -110,7 +110,7 @@ static int tokenize_pieces(const weft_vocab *v, str *text, id_list *out, weft_er
 
 int weft_template_encode(const weft_template *t, const weft_vocab *v, const weft_chat *c, char **text, size_t *n,
                          int32_t **ids, size_t *n_ids, weft_error *err) {
-  if (!c->messages) return fail(err, "there are no messages");
+  if (!c->messages) return fail_with(err, "there are no messages");
   char *messages = defused(v, c->messages, c->n_messages, err), *rendered = NULL;
   size_t n_rendered = 0;
   if (!messages) return -1;

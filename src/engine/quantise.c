@@ -105,7 +105,7 @@ static int by_layer(const void *a, const void *b) {
   int lx = layer_in(x->name), ly = layer_in(y->name);
   return lx != ly ? (lx > ly) - (lx < ly) : strcmp(x->name, y->name);
 }
-static int by_place(const void *a, const void *b) {
+static int by_offset(const void *a, const void *b) {
   const gguf_tensor *x = *(const gguf_tensor *const *)a, *y = *(const gguf_tensor *const *)b;
   return x->shard != y->shard ? (x->shard > y->shard) - (x->shard < y->shard)
                               : (x->offset > y->offset) - (x->offset < y->offset);
@@ -158,14 +158,14 @@ static int check_choice(const job *j, const gguf_tensor *t, const mixture_choice
   return 0;
 }
 
-static int choose(job *j, error *err) {
+static int choose_formats(job *j, error *err) {
   const weft_quantize_options *o = j->o;
   const struct format **manual = xcalloc(j->n + 1, sizeof *manual);
   int status = 0;
   j->tensors = xcalloc(j->n + 1, sizeof *j->tensors);
   j->choices = xcalloc(j->n + 1, sizeof *j->choices);
   for (size_t i = 0; i < j->n; i++) j->tensors[i] = gguf_tensor_at(j->in, i);
-  qsort(j->tensors, j->n, sizeof *j->tensors, o->keep_split ? by_place : by_layer);
+  qsort(j->tensors, j->n, sizeof *j->tensors, o->keep_split ? by_offset : by_layer);
   for (size_t i = 0; i < o->n_tensor_types && !status; i++) status = match_names(j, o->tensor_types[i], manual, err);
   if (!status && o->type) status = mixture_choose(j->in, &j->wish, j->tensors, manual, j->n, j->choices, err);
   for (size_t i = 0; i < j->n && !status; i++) {
@@ -257,7 +257,7 @@ static int make_heads(job *j, const char *out, error *err) {
 }
 
 // All that the new files depend on: this version, the files that are read, the weights, and what is to be written.
-static void identity(const job *j, const str *heads, char hex[65]) {
+static void job_identity(const job *j, const str *heads, char hex[65]) {
   sha256 s;
   struct stat st;
   sha256_begin(&s);
@@ -276,7 +276,7 @@ static void identity(const job *j, const str *heads, char hex[65]) {
   sha256_end(&s, hex);
 }
 
-static int open_file(job *j, target *t, const char *what, const str *head, error *err) {
+static int open_target(job *j, target *t, const char *what, const str *head, error *err) {
   struct stat in, out;
   for (size_t k = 0; k < gguf_n_shards(j->in); k++)
     if (!stat(gguf_shard_at(j->in, k)->path, &in) && !stat(t->path, &out) && in.st_dev == out.st_dev &&
@@ -295,8 +295,8 @@ static int open_files(job *j, error *err) {
   char what[65];
   int status = 0;
   for (size_t i = 0; i < j->n_targets; i++) gguf_head_bytes(j->targets[i].head, &heads[i]);
-  identity(j, heads, what);
-  for (size_t i = 0; i < j->n_targets && !status; i++) status = open_file(j, &j->targets[i], what, &heads[i], err);
+  job_identity(j, heads, what);
+  for (size_t i = 0; i < j->n_targets && !status; i++) status = open_target(j, &j->targets[i], what, &heads[i], err);
   for (size_t i = 0; i < j->n_targets; i++) str_free(&heads[i]);
   free(heads);
   return status;
@@ -357,7 +357,7 @@ static int64_t slab_rows(const gguf_tensor *t) {
   return max_i64(1, min_i64(t->ne[1] * t->ne[2] * t->ne[3], SLAB / t->ne[0]));
 }
 
-static int convert(job *j, const gguf_tensor *t, const struct format *to, newfile *file, error *err) {
+static int convert_tensor(job *j, const gguf_tensor *t, const struct format *to, newfile *file, error *err) {
   const imatrix_entry *w = j->weights.mem ? imatrix_find(&j->weights, t->name) : NULL;
   int64_t rows = t->ne[1] * t->ne[2] * t->ne[3], most = slab_rows(t);
   slab s = {.from = t->format,
@@ -394,7 +394,7 @@ static int convert(job *j, const gguf_tensor *t, const struct format *to, newfil
   return 0;
 }
 
-static int copy(job *j, const gguf_tensor *t, newfile *file, error *err) {
+static int copy_tensor(job *j, const gguf_tensor *t, newfile *file, error *err) {
   enum { STEP = 16 << 20 };
   double values = (double)t->ne[0] * (double)t->ne[1] * (double)t->ne[2] * (double)t->ne[3];
   for (size_t at = 0, n; at < t->nbytes; at += n) {
@@ -429,7 +429,7 @@ static void tell(job *j, size_t i, bool kept) {
 }
 
 // Memory for the largest slab.
-static int reserve(job *j, error *err) {
+static int reserve_slab(job *j, error *err) {
   uint64_t values = 0, made = 0, row;
   for (size_t i = 0; i < j->n; i++) {
     const gguf_tensor *t = j->tensors[i];
@@ -455,7 +455,7 @@ static int write_tensor(job *j, size_t i, target *to, error *err) {
   static const char zeros[4096];
   const gguf_tensor *t = j->tensors[i];
   const struct format *f = j->choices[i].format;
-  if (t->format == f ? copy(j, t, to->file, err) : convert(j, t, f, to->file, err)) return -1;
+  if (t->format == f ? copy_tensor(j, t, to->file, err) : convert_tensor(j, t, f, to->file, err)) return -1;
   if (j->r->stopped) return 0;
   for (uint64_t left = gguf_head_padding(to->head, j->bytes[i]), n; left; left -= n) {
     n = left < sizeof zeros ? left : sizeof zeros;
@@ -491,22 +491,23 @@ static int commit(job *j, error *err) {
   return status;
 }
 
-static int work(job *j, const char *in, const char *out, error *err) {
+static int quantise_all(job *j, const char *in, const char *out, error *err) {
   if (read_wish(j, err) || gguf_open(in, &j->in, err)) return -1;
   j->n = gguf_n_tensors(j->in);
   j->r->n_params = gguf_n_params(j->in);
   if (!j->n) return gguf_fail(j->in, NULL, err, "has no tensors");
-  if (read_weights(j, err) || choose(j, err) || make_heads(j, out ? out : "", err)) return -1;
+  if (read_weights(j, err) || choose_formats(j, err) || make_heads(j, out ? out : "", err)) return -1;
   if (j->o->dry_run) {
     for (size_t i = 0; i < j->n; i++) tell(j, i, false);
     return 0;
   }
   j->leave = true;
-  if (reserve(j, err) || open_files(j, err) || write_tensors(j, err) || j->r->stopped) return j->r->stopped ? 0 : -1;
+  if (reserve_slab(j, err) || open_files(j, err) || write_tensors(j, err) || j->r->stopped)
+    return j->r->stopped ? 0 : -1;
   return commit(j, err);
 }
 
-static void end(job *j) {
+static void end_job(job *j) {
   for (size_t i = 0; i < j->n_targets; i++) {
     if (j->leave) newfile_leave(j->targets[i].file);
     else newfile_discard(j->targets[i].file);
@@ -527,8 +528,8 @@ int weft_quantize(const char *in, const char *out, const weft_quantize_options *
   error e = {0};
   job j = {.o = opt ? opt : &none, .r = result ? result : &unseen};
   *j.r = (weft_quantize_result){.stopped = false};
-  int status = work(&j, in, out, &e);
-  end(&j);
+  int status = quantise_all(&j, in, out, &e);
+  end_job(&j);
   if (!j.leave) j.r->n_done = 0;
   if (status && err) memcpy(err->text, e.text, sizeof err->text);
   return status;

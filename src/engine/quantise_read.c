@@ -43,12 +43,12 @@ void reader_free(reader *r) {
   free(r);
 }
 
-static void *buffer(void *ctx, int64_t id) {
+static void *way_buffer(void *ctx, int64_t id) {
   way *s = ctx;
   return codebook_is(id) ? codebook_data(id) : id == RAW ? (void *)s->raw : (void *)s->out;
 }
 
-static int build(reader *r, way *s, uint64_t n_bytes, error *err) {
+static int build_way(reader *r, way *s, uint64_t n_bytes, error *err) {
   uint64_t n = (uint64_t)s->rows * (uint64_t)s->cols;
   s->raw_bytes = n_bytes + PAST_END;
   s->raw = device_alloc(r->d, s->raw_bytes, PAGES_PLAIN, err);
@@ -60,7 +60,7 @@ static int build(reader *r, way *s, uint64_t n_bytes, error *err) {
   uop *store = t_assign(
     s->g, t_reshape_i(s->g, t_buffer(s->g, OUT, DT_F32, s->rows * s->cols), 2, (int64_t[]){s->rows, s->cols}), w);
   schedule_graph(s->g, uop_new(s->g, OP_SINK, DT_VOID, 1, &store, 1, (uarg){0}), &s->s);
-  return plan_build(r->d, s->g, &s->s, &(plan_options){.buffer = buffer, .ctx = s}, &s->p, err);
+  return plan_build(r->d, s->g, &s->s, &(plan_options){.buffer = way_buffer, .ctx = s}, &s->p, err);
 }
 
 int reader_floats(reader *r, const struct format *f, const unsigned char *raw, int64_t most, int64_t rows, int64_t cols,
@@ -76,7 +76,7 @@ int reader_floats(reader *r, const struct format *f, const unsigned char *raw, i
     s = xcalloc(1, sizeof *s);
     *s = (way){.format = f, .rows = most, .cols = cols};
     vec_push(&r->ways, s);
-    if (build(r, s, row * (uint64_t)most, err)) return -1;
+    if (build_way(r, s, row * (uint64_t)most, err)) return -1;
   }
   device_write(r->d, s->raw, raw, row * (uint64_t)rows);
   plan_run(s->p, NULL, 0);

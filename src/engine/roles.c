@@ -15,7 +15,7 @@ const gguf_tensor *roles_weight(const gguf *file, const sched_kernel *k) {
 }
 
 // Whether it has one of the model's own buffers from this one up to `to`.
-static bool has(const gguf *file, const sched_kernel *k, int64_t from, int64_t to) {
+static bool has_own_buffer(const gguf *file, const sched_kernel *k, int64_t from, int64_t to) {
   for (int i = 0; i < k->n_bufs; i++) {
     int64_t own = k->bufs[i] - model_buffer_id(file, 0);
     if (!codebook_is(k->bufs[i]) && k->bufs[i] < TEMP_IDS && own >= from && own < to) return true;
@@ -51,7 +51,7 @@ static int maker(const schedule *s, int kernel) {
 static void name_other(const gguf *file, const schedule *s, int kernel, char *out, size_t cap) {
   const sched_kernel *k = &s->kernels[kernel];
   int from = maker(s, kernel);
-  bool kept = has(file, k, BUF_STATE, BUF_SUMS);
+  bool kept = has_own_buffer(file, k, BUF_STATE, BUF_SUMS);
   if (from >= 0 && !kept && quantises(k->ast)) snprintf(out, cap, "quantise activations");
   else if (from >= 0) roles_name(file, s, from, out, cap);
   else snprintf(out, cap, "positions");
@@ -62,7 +62,8 @@ void roles_name(const gguf *file, const schedule *s, int kernel, char *out, size
   const gguf_tensor *weight = roles_weight(file, &s->kernels[kernel]);
   if (!weight) { name_other(file, s, kernel, out, cap); return; }
   // the same matrix at both ends
-  bool tied = !strcmp(weight->name, "token_embd.weight") && !has(file, &s->kernels[kernel], BUF_IDS, BUF_IDS + 1);
+  bool tied =
+    !strcmp(weight->name, "token_embd.weight") && !has_own_buffer(file, &s->kernels[kernel], BUF_IDS, BUF_IDS + 1);
   const char *name = tied ? "output" : weight->name, *rest = name;
   if (!strncmp(name, "blk.", 4)) { rest = strchr(name + 4, '.'); rest = rest ? rest + 1 : name; }
   snprintf(out, cap, "%s%.*s", rest == name ? "" : "blk.*.", (int)strcspn(rest, "."), rest);

@@ -320,7 +320,7 @@ void sampler_keep_marked(sampler *s) {
 // put in order, which is hardly ever more than one.
 
 // The last step: of the candidates open[0..n), which look alike, some.
-static void keep_some(sampler *s, const struct cand *by, size_t n, double sum, double target, bool over) {
+static void keep_ties(sampler *s, const struct cand *by, size_t n, double sum, double target, bool over) {
   struct cand *tie = xmalloc(n * sizeof *tie);
   bool sorted = true;
   for (size_t i = 0; i < n; i++) {
@@ -365,7 +365,7 @@ void sampler_keep_until(sampler *s, const struct cand *by, double target, bool o
     }
     n = left;
   }
-  if (n) keep_some(s, by, n, sum, target, over);
+  if (n) keep_ties(s, by, n, sum, target, over);
   sampler_keep_marked(s);
 }
 

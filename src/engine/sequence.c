@@ -4,14 +4,9 @@
 #include <string.h>
 #include "engine/caches.h"
 #include "engine/engine.h"
+#include "engine/fail.h"
 
 struct weft_sequence { weft_model *m; sequence *q; };
-
-static int fail(weft_error *out, const error *e) {
-  if (out) memcpy(out->text, e->text, sizeof out->text);
-  return -1;
-}
-#define FAIL(out, ...) do { error e_ = {0}; error_set(&e_, __VA_ARGS__); return fail(out, &e_); } while (0)
 
 int weft_sequence_new(weft_model *m, weft_sequence **out, weft_error *err) {
   error e = {0};
@@ -85,19 +80,12 @@ int weft_sequence_reserve(weft_sequence *q, size_t n, weft_error *err) {
   return sequence_hold(q->q, from, from + (int)n, &e) ? fail(err, &e) : 0;
 }
 
-struct rows { const weft_model *m; int pos; weft_row *row; void *ctx; error e; };
-
-static bool checked_row(void *ctx, size_t i, const float *logits) {
-  struct rows *r = ctx;
-  return !weft_check_logits(r->m, logits, r->pos + (int)i, &r->e) && r->row(r->ctx, i, logits);
-}
-
 int weft_sequence_rows(weft_sequence *q, const int32_t *ids, size_t n, size_t first, weft_row *row, void *ctx,
                        weft_error *err) {
   if (check_more(q, ids, n, err)) return -1;
   if (first >= n) FAIL(err, "logits from token %zu on are wanted, but there are %zu tokens", first, n);
-  struct rows r = {.m = q->m, .pos = q->q->n, .row = row, .ctx = ctx};
-  int at = engine_eval_rows(weft_model_beside(q->m), q->q, ids, n, q->q->n, first, checked_row, &r, &r.e);
+  struct checked_rows r = {.m = q->m, .pos = q->q->n, .row = row, .ctx = ctx};
+  int at = engine_eval_rows(weft_model_beside(q->m), q->q, ids, n, q->q->n, first, weft_checked_row, &r, &r.e);
   return at < 0 || r.e.text[0] ? fail(err, &r.e) : 0;
 }
 

@@ -48,7 +48,7 @@ uint64_t sequence_model(const gguf *file, const struct engine_options *o, int va
   return hash_bytes(&(int[]){o->exact, o->kv.keys, o->kv.values, variant}, 4 * sizeof(int), h);
 }
 
-static head head_of(const caches *c, uint64_t of) {
+static head make_head(const caches *c, uint64_t of) {
   head h = {.version = VERSION, .page = CACHE_PAGE, .model = of, .fixed_bytes = caches_bytes(c->m, 0)};
   memcpy(h.magic, magic, sizeof magic);
   memcpy(h.page_bytes, c->page_bytes, sizeof h.page_bytes);
@@ -63,13 +63,13 @@ static unsigned char *room_for_piece(const head *h) {
 
 // ---- writing --------------------------------------------------------------------------------------------------------
 
-static int add(newfile *f, const void *at, size_t n, error *err) {
+static int add_checked(newfile *f, const void *at, size_t n, error *err) {
   uint64_t sum = hash_bytes(at, n, VERSION);
   return newfile_add(f, at, n, err) || newfile_add(f, &sum, sizeof sum, err) ? -1 : 0;
 }
 
 // The pieces that all states of a group have of a page, or those with fixed states of a slot, one behind the other
-static void gather(const caches *c, int group, int number, unsigned char *to) {
+static void gather_pieces(const caches *c, int group, int number, unsigned char *to) {
   for (int i = 0; i < model_n_states(c->m); i++) {
     if (!caches_is_of(c, i, group)) continue;
     uint64_t n = caches_piece(c, i);
@@ -78,26 +78,27 @@ static void gather(const caches *c, int group, int number, unsigned char *to) {
   }
 }
 
-static int save(const sequence *q, const int32_t *ids, const head *h, newfile *f, error *err) {
+static int write_sequence(const sequence *q, const int32_t *ids, const head *h, newfile *f, error *err) {
   unsigned char *piece = room_for_piece(h);
   if (!piece) return error_set(err, "no memory for a page of a sequence");
-  int status = add(f, h, sizeof *h, err) || add(f, ids, h->n * sizeof *ids, err), groups = model_n_groups(q->of->m);
+  int status = add_checked(f, h, sizeof *h, err) || add_checked(f, ids, h->n * sizeof *ids, err),
+      groups = model_n_groups(q->of->m);
   for (size_t i = 0; i < groups * caches_n_pages((int)h->n) && !status; i++) {
     int g = (int)i % groups;
     if (i / groups < h->from[g] / CACHE_PAGE) continue;
-    gather(q->of, g, q->group[g].list.at[i / groups], piece);
-    status = add(f, piece, h->page_bytes[g], err);
+    gather_pieces(q->of, g, q->group[g].list.at[i / groups], piece);
+    status = add_checked(f, piece, h->page_bytes[g], err);
   }
   if (!status && h->fixed_bytes) {
-    gather(q->of, CACHE_FIXED, q->slot, piece);
-    status = add(f, piece, h->fixed_bytes, err);
+    gather_pieces(q->of, CACHE_FIXED, q->slot, piece);
+    status = add_checked(f, piece, h->fixed_bytes, err);
   }
   free(piece);
   return status ? -1 : 0;
 }
 
 int sequence_save(const sequence *q, const int32_t *ids, uint64_t of, const char *path, error *err) {
-  head h = head_of(q->of, of);
+  head h = make_head(q->of, of);
   newfile *f;
   if (!sequence_is_whole(q, q->n))
     return error_set(err, "%s: what layers hold of this sequence is not that of its last position, %d", path, q->n);
@@ -105,7 +106,7 @@ int sequence_save(const sequence *q, const int32_t *ids, uint64_t of, const char
   h.least = (uint32_t)sequence_least(q);
   for (int g = 0; g < MODEL_GROUPS && q->n; g++) h.from[g] = (uint32_t)q->group[g].from;
   if (newfile_open(path, &f, err)) return -1;
-  if (!save(q, ids, &h, f, err)) return newfile_commit(f, err);
+  if (!write_sequence(q, ids, &h, f, err)) return newfile_commit(f, err);
   newfile_discard(f);
   return -1;
 }
@@ -116,8 +117,8 @@ typedef struct reading { FILE *f; const char *path; error *err; } reading;
 
 enum { BAD_FILE = -2 };                // and -1: something else failed
 
-static int bad(const reading *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
-static int bad(const reading *r, const char *fmt, ...) {
+static int bad_file(const reading *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static int bad_file(const reading *r, const char *fmt, ...) {
   va_list ap;
   char text[300];
   va_start(ap, fmt);
@@ -127,12 +128,12 @@ static int bad(const reading *r, const char *fmt, ...) {
   return BAD_FILE;
 }
 
-static int get(const reading *r, void *to, size_t n, const char *what, size_t number) {
+static int get_checked(const reading *r, void *to, size_t n, const char *what, size_t number) {
   uint64_t sum;
   if (fread(to, 1, n, r->f) != n || fread(&sum, 1, sizeof sum, r->f) != sizeof sum)
-    return bad(r, "ends in the middle of %s %zu", what, number);
+    return bad_file(r, "ends in the middle of %s %zu", what, number);
   if (sum == hash_bytes(to, n, VERSION)) return 0;
-  return bad(r, "damaged: %s %zu is not what was written", what, number);
+  return bad_file(r, "damaged: %s %zu is not what was written", what, number);
 }
 
 static void scatter(caches *c, int group, int number, const unsigned char *from) {
@@ -144,36 +145,37 @@ static void scatter(caches *c, int group, int number, const unsigned char *from)
   }
 }
 
-static int check(const reading *r, const head *h, const head *ours, int most) {
-  if (memcmp(h->magic, magic, sizeof magic)) return bad(r, "is no file of a sequence");
-  if (h->version != VERSION) return bad(r, "is of version %u; this program reads version %d", h->version, VERSION);
+static int check_head(const reading *r, const head *h, const head *ours, int most) {
+  if (memcmp(h->magic, magic, sizeof magic)) return bad_file(r, "is no file of a sequence");
+  if (h->version != VERSION) return bad_file(r, "is of version %u; this program reads version %d", h->version, VERSION);
   if (h->model != ours->model || h->page != ours->page ||
       memcmp(h->page_bytes, ours->page_bytes, sizeof h->page_bytes) || h->fixed_bytes != ours->fixed_bytes)
-    return bad(r, "is of another model, or of other settings of it");
-  if (h->n > (uint32_t)most) return bad(r, "has %u positions, beyond the context of %d", h->n, most);
+    return bad_file(r, "is of another model, or of other settings of it");
+  if (h->n > (uint32_t)most) return bad_file(r, "has %u positions, beyond the context of %d", h->n, most);
   for (int g = 0; g < MODEL_GROUPS; g++)
-    if (h->from[g] > h->n || h->from[g] % CACHE_PAGE) return bad(r, "has pages from %u of %u on", h->from[g], h->n);
+    if (h->from[g] > h->n || h->from[g] % CACHE_PAGE)
+      return bad_file(r, "has pages from %u of %u on", h->from[g], h->n);
   return 0;
 }
 
 // Opens r->path, and reads its head and tokens.
-static int begin(reading *r, const caches *c, int most, uint64_t of, head *h, int32_t **ids) {
+static int read_beginning(reading *r, const caches *c, int most, uint64_t of, head *h, int32_t **ids) {
   struct stat s;
-  head ours = head_of(c, of);
+  head ours = make_head(c, of);
   *ids = NULL;
   r->f = fopen(r->path, "rb");
-  if (!r->f) return bad(r, "%s", strerror(errno));
+  if (!r->f) return bad_file(r, "%s", strerror(errno));
   if (fstat(fileno(r->f), &s) || !S_ISREG(s.st_mode) || s.st_size < (off_t)sizeof *h)
-    return bad(r, "is no file of a sequence");
-  int status = get(r, h, sizeof *h, "head", 0);
-  if (!status) status = check(r, h, &ours, most);
+    return bad_file(r, "is no file of a sequence");
+  int status = get_checked(r, h, sizeof *h, "head", 0);
+  if (!status) status = check_head(r, h, &ours, most);
   if (status) return status;
   *ids = malloc(h->n * sizeof **ids + 1);
   if (!*ids) return error_set(r->err, "%s: no memory for %u tokens", r->path, h->n);
-  return get(r, *ids, h->n * sizeof **ids, "list of tokens", 0);
+  return get_checked(r, *ids, h->n * sizeof **ids, "list of tokens", 0);
 }
 
-static int load(const reading *r, caches *c, const head *h, const int32_t *theirs, size_t same, sequence **out) {
+static int read_pages(const reading *r, caches *c, const head *h, const int32_t *theirs, size_t same, sequence **out) {
   unsigned char *piece = room_for_piece(h);
   sequence *q = NULL;
   int groups = model_n_groups(c->m);
@@ -185,11 +187,11 @@ static int load(const reading *r, caches *c, const head *h, const int32_t *their
   for (size_t i = 0; i < groups * caches_n_pages((int)same) && !status; i++) {
     int g = (int)i % groups;
     if (i / groups < h->from[g] / CACHE_PAGE) continue;
-    status = get(r, piece, h->page_bytes[g], "page", i / groups);
+    status = get_checked(r, piece, h->page_bytes[g], "page", i / groups);
     if (!status) scatter(c, g, q->group[g].list.at[i / groups], piece);
   }
   if (!status && same && h->fixed_bytes) {
-    status = get(r, piece, h->fixed_bytes, "state", 0);
+    status = get_checked(r, piece, h->fixed_bytes, "state", 0);
     if (!status) scatter(c, CACHE_FIXED, q->slot, piece);
   }
   free(piece);
@@ -207,10 +209,10 @@ int sequence_load(caches *c, const int32_t *ids, size_t n, int most, uint64_t of
   int32_t *theirs;
   size_t same = 0;
   reading r = {.path = path, .err = err};
-  int status = begin(&r, c, most, of, &h, &theirs);
+  int status = read_beginning(&r, c, most, of, &h, &theirs);
   while (!status && same < n && same < h.n && theirs[same] == ids[same]) same++;
   if (!status && same < h.least) same = 0;
-  if (!status) status = load(&r, c, &h, theirs, same, out);
+  if (!status) status = read_pages(&r, c, &h, theirs, same, out);
   free(theirs);
   if (r.f) fclose(r.f);
   return status;
@@ -220,7 +222,7 @@ int sequence_tokens(const caches *c, int most, uint64_t of, const char *path, in
                     error *err) {
   head h;
   reading r = {.path = path, .err = err};
-  int status = begin(&r, c, most, of, &h, ids);
+  int status = read_beginning(&r, c, most, of, &h, ids);
   if (r.f) fclose(r.f);
   if (status) { free(*ids); return status; }
   *n = h.n;

@@ -52,13 +52,12 @@ double stable_log(double x) {
 
 double stable_pow(double base, double exponent) { return stable_exp(exponent * stable_log(base)); }
 
-static uint64_t rotl(uint64_t x, int k) { return x << k | x >> (64 - k); }
 
-static uint64_t next(uint64_t s[4]) {
-  uint64_t out = rotl(s[0] + s[3], 23) + s[0], t = s[1] << 17;
+static uint64_t next_u64(uint64_t s[4]) {
+  uint64_t out = rotl_u64(s[0] + s[3], 23) + s[0], t = s[1] << 17;
   s[2] ^= s[0]; s[3] ^= s[1]; s[1] ^= s[2]; s[0] ^= s[3];
   s[2] ^= t;
-  s[3] = rotl(s[3], 45);
+  s[3] = rotl_u64(s[3], 45);
   return out;
 }
 
@@ -71,4 +70,4 @@ void rng_seed(struct rng *r, uint64_t seed) {        // splitmix64
   }
 }
 
-double rng_unit(struct rng *r) { return (double)(next(r->s) >> 11) * 0x1p-53; }
+double rng_unit(struct rng *r) { return (double)(next_u64(r->s) >> 11) * 0x1p-53; }

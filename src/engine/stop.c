@@ -52,7 +52,7 @@ static int first_complete(const stop *s, size_t *begin) {
   return found;
 }
 
-static bool may_begin(const stop *s, const char *text, size_t n) {
+static bool begins_a_stop(const stop *s, const char *text, size_t n) {
   for (size_t i = 0; i < s->texts.n; i++)
     if (n < s->texts.at[i].n && !memcmp(text, s->texts.at[i].at, n)) return true;
   return false;
@@ -63,7 +63,7 @@ const char *stop_add(stop *s, const char *text, size_t n, size_t *n_out, int *fo
   str_addn(&s->held, text, n);
   s->shown.n = 0;
   *found = first_complete(s, &at);
-  if (*found < 0) while (at < s->held.n && !may_begin(s, s->held.at + at, s->held.n - at)) at++;
+  if (*found < 0) while (at < s->held.n && !begins_a_stop(s, s->held.at + at, s->held.n - at)) at++;
   str_addn(&s->shown, s->held.at, at);
   size_t left = *found >= 0 ? 0 : s->held.n - at;
   memmove(s->held.at, s->held.at + at, left);

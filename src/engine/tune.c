@@ -17,7 +17,7 @@ static const double PROMPT_SHARE = .5, SEARCHES = .86, LAYOUTS_SHARE = .15, MIN_
 // together the rest.
 typedef struct trial { plan *p; plan_var vars[2]; int n_vars; const struct tune_settings *s; bool prompt; } trial;
 
-static void show_progress(const trial *t, double fraction) {
+static void show_tuning(const trial *t, double fraction) {
   const struct tune_settings *s = t->s;
   double part = !s->prompt ? 1 : t->prompt ? PROMPT_SHARE : 1 - PROMPT_SHARE, from = t->prompt ? 1 - PROMPT_SHARE : 0;
   fraction = from + part * fraction;
@@ -26,7 +26,7 @@ static void show_progress(const trial *t, double fraction) {
                 s->layouts ? LAYOUTS_SHARE + (1 - LAYOUTS_SHARE) * fraction : fraction);
 }
 
-static void searching(void *ctx, double fraction) { show_progress(ctx, fraction * SEARCHES); }
+static void searching(void *ctx, double fraction) { show_tuning(ctx, fraction * SEARCHES); }
 
 static double run_us(const trial *t) {
   double start = now_s();
@@ -42,7 +42,7 @@ static void try_each(const trial *t, struct tune_part *part) {
   double ratio[TURNS];
   int turns = 0;
   for (; turns < TURNS && (turns < 3 || now_s() - began < TURNS_S); turns++) {
-    show_progress(t, SEARCHES + (1 - SEARCHES) / 2 * turns / TURNS);
+    show_tuning(t, SEARCHES + (1 - SEARCHES) / 2 * turns / TURNS);
     for (int found = 0; found < 2; found++) {
       plan_times times = {.kernel_us = us, .kernel_wait_us = us + s.kernels};
       plan_choose(t->p, -1, found);
@@ -61,7 +61,7 @@ static void try_each(const trial *t, struct tune_part *part) {
   free(us); free(sums);
 }
 
-static void choose(const trial *t, const struct tune_part *part, bool found) {
+static void use_found(const trial *t, const struct tune_part *part, bool found) {
   for (int i = 0; i < part->n_rows; i++) plan_choose(t->p, i, found && part->rows[i].state == TUNE_BETTER);
 }
 
@@ -71,12 +71,12 @@ static int try_all(engine *e, const trial *t, struct tune_part *part, bool any, 
   double us[2][FINAL_TURNS], ratio[FINAL_TURNS], limit[LOOKS], began = now_s();
   int turns = 0, looks = 0;
   for (; turns < FINAL_TURNS && (turns < 3 || now_s() - began < (any ? TURNS_S : TURNS_S / 3)); turns++) {
-    show_progress(t, (1 + SEARCHES) / 2 + (1 - SEARCHES) / 2 * turns / FINAL_TURNS);
+    show_tuning(t, (1 + SEARCHES) / 2 + (1 - SEARCHES) / 2 * turns / FINAL_TURNS);
     if (turns % (FINAL_TURNS / LOOKS) == 0 && looks < LOOKS && !part->prompt &&
         device_read_limit(engine_device(e), &limit[looks++], err))
       return -1;
     for (int found = 0; found < (any ? 2 : 1); found++) {
-      choose(t, part, found);
+      use_found(t, part, found);
       us[found][turns] = run_us(t);
     }
     if (!any) us[1][turns] = us[0][turns];
@@ -124,7 +124,7 @@ static int tune_part_run(engine *e, const struct tune_settings *s, bool prompt, 
   if (part->found) try_each(&t, part);
   if (try_all(e, &t, part, part->found, err)) return -1;
   for (int i = 0; i < part->n_rows; i++) part->kept += part->rows[i].state == TUNE_BETTER;
-  choose(&t, part, true);
+  use_found(&t, part, true);
   if (!part->kept) part->after_us = part->before_us;
   plan_keep(t.p, part->rows);
   part->seconds = now_s() - began;

@@ -3,12 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "device/cache.h"
+#include "engine/fail.h"
 #include "engine/tune.h"
 
-static int fail(weft_error *out, const error *e) {
-  if (out) memcpy(out->text, e->text, sizeof out->text);
-  return -1;
-}
 
 // ---- tuning ---------------------------------------------------------------------------------------------------------
 
@@ -98,14 +95,14 @@ void weft_tuned_free(weft_tuned *t) {
 
 typedef struct visit { bool (*fn)(const weft_cache_entry *e, void *ctx); void *ctx; } visit;
 
-static char *copy_of(const char *text, size_t n) {
+static char *copy_chars(const char *text, size_t n) {
   char *s = xmalloc(n + 1);
   memcpy(s, text, n);
   s[n] = 0;
   return s;
 }
 
-static bool show_entry(const cache_entry *c, void *ctx) {
+static bool pass_entry(const cache_entry *c, void *ctx) {
   const visit *v = ctx;
   tuning t;
   str opts = {0};
@@ -129,8 +126,8 @@ static bool show_entry(const cache_entry *c, void *ctx) {
       tuning_key_parts(c->key, c->key_n, &machine, &machine_n, &ir, &ir_n) && tuning_parse(c->value, c->value_n, &t);
     e.sound = e.sound && whole;
     if (whole) {
-      e.machine = texts[0] = copy_of(machine, machine_n);
-      e.ir = texts[1] = copy_of(ir, ir_n);
+      e.machine = texts[0] = copy_chars(machine, machine_n);
+      e.ir = texts[1] = copy_chars(ir, ir_n);
       snprintf(name, sizeof name, "%s", t.name);
       e.role = t.role;
       e.compiler = t.compiler;
@@ -153,7 +150,7 @@ static bool show_entry(const cache_entry *c, void *ctx) {
 int weft_cache_each(bool (*fn)(const weft_cache_entry *e, void *ctx), void *ctx, weft_error *err) {
   error e = {0};
   cache *c = cache_open(NULL, tuning_version());
-  int r = cache_each(c, show_entry, &(visit){fn, ctx}, &e);
+  int r = cache_each(c, pass_entry, &(visit){fn, ctx}, &e);
   cache_close(c);
   return r ? fail(err, &e) : 0;
 }

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "device/team.h"
 #include "engine/engine.h"
+#include "engine/fail.h"
 #include "engine/look.h"
 #include "engine/profile.h"
 #include "engine/sampler.h"
@@ -41,19 +42,12 @@ _Static_assert(sizeof VERSION(WEFT_VERSION_MAJOR, WEFT_VERSION_MINOR, WEFT_VERSI
 const char *weft_version(void) { return WEFT_VERSION_STRING; }
 void weft_free(void *p) { free(p); }
 
-// Fails with what is in e, or with a message of its own.
-static int fail(weft_error *out, const error *e) {
-  if (out) memcpy(out->text, e->text, sizeof out->text);
-  return -1;
-}
-_Static_assert(sizeof((weft_error *)0)->text == sizeof((error *)0)->text, "errors are copied whole");
-// The same where what was wrong may be that the file was cut: then that is said, and not what the zeros in its place
-// look like.
+// fail where what was wrong may be that the file was cut: then that is said, and not what the zeros in its place look
+// like.
 static int fail_cut(const gguf *g, weft_error *out, const error *e) {
   error cut = {0};
   return fail(out, gguf_check_size(g, &cut) ? &cut : e);
 }
-#define FAIL(out, ...) do { error e_ = {0}; error_set(&e_, __VA_ARGS__); return fail(out, &e_); } while (0)
 
 char *weft_utf8(const char *text, size_t n, size_t *n_out) {
   utf8_stream stream = {0};
@@ -369,7 +363,7 @@ void weft_stream_free(weft_stream *s) {
 
 struct weft_template { jinja *t; char *name, *bos, *eos, *text; size_t n_bos, n_eos, n_text; };
 
-static char *copy_text(text_view v) {
+static char *copy_view(text_view v) {
   if (!v.at) return NULL;
   char *copy = xmalloc(v.n + 1);
   memcpy(copy, v.at, v.n);
@@ -382,7 +376,7 @@ static int new_template(text_view text, const char *name, weft_template **out, w
   jinja *t = NULL;
   if (jinja_parse(text.at, text.n, &t, &inner)) { error_set(&e, "%s: %s", name, inner.text); return fail(err, &e); }
   *out = xcalloc(1, sizeof **out);
-  **out = (weft_template){.t = t, .name = xstrdup(name), .text = copy_text(text), .n_text = text.n};
+  **out = (weft_template){.t = t, .name = xstrdup(name), .text = copy_view(text), .n_text = text.n};
   return 0;
 }
 
@@ -406,8 +400,8 @@ int weft_template_of_file(const weft_file *f, bool tools, weft_template **out, w
   }
   str_free(&name);
   if (status) return -1;
-  (*out)->bos = copy_text(bos), (*out)->n_bos = bos.n;
-  (*out)->eos = copy_text(eos), (*out)->n_eos = eos.n;
+  (*out)->bos = copy_view(bos), (*out)->n_bos = bos.n;
+  (*out)->eos = copy_view(eos), (*out)->n_eos = eos.n;
   return 0;
 }
 
@@ -562,10 +556,8 @@ int weft_decode(weft_model *m, const int32_t *ids, size_t n, int pos, const floa
   return 0;
 }
 
-struct rows { const weft_model *m; int pos; weft_row *row; void *ctx; error e; };
-
-static bool checked_row(void *ctx, size_t i, const float *logits) {
-  struct rows *r = ctx;
+bool weft_checked_row(void *ctx, size_t i, const float *logits) {
+  struct checked_rows *r = ctx;
   return !weft_check_logits(r->m, logits, r->pos + (int)i, &r->e) && r->row(r->ctx, i, logits);
 }
 
@@ -573,9 +565,9 @@ int weft_decode_rows(weft_model *m, const int32_t *ids, size_t n, int pos, size_
                      weft_error *err) {
   if (check_span(m, ids, n, pos, err)) return -1;
   if (first >= n) FAIL(err, "logits from token %zu on are wanted, but there are %zu tokens", first, n);
-  struct rows r = {.m = m, .pos = pos, .row = row, .ctx = ctx};
+  struct checked_rows r = {.m = m, .pos = pos, .row = row, .ctx = ctx};
   m->n_kept = pos;
-  int at = engine_eval_rows(m->e, NULL, ids, n, pos, first, checked_row, &r, &r.e);
+  int at = engine_eval_rows(m->e, NULL, ids, n, pos, first, weft_checked_row, &r, &r.e);
   if (at < 0 || r.e.text[0]) return fail(err, &r.e);
   m->n_kept = at;
   return engine_ended(m->e);

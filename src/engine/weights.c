@@ -14,7 +14,7 @@ enum {
   READ_AHEAD = 1 << 17 /* the system reads no more for one request than its device's limit */
 };
 
-static void *touch(void *ctx) {
+static void *touch_pages(void *ctx) {
   weights *w = ctx;
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   for (uint64_t at = 0; at < w->wanted && !atomic_load_explicit(&w->enough, memory_order_relaxed); at += page)
@@ -48,7 +48,7 @@ int weights_open(weights *w, const gguf *file, device *d, int from, int to, erro
   w->memory = memory_reserve_plain(w->size, err);
   if (!w->memory) return -1;
   w->wanted = all;
-  w->touching = !pthread_create(&w->toucher, NULL, touch, w);
+  w->touching = !pthread_create(&w->toucher, NULL, touch_pages, w);
   return 0;
 }
 

@@ -181,7 +181,7 @@ static int open_parts(gguf *g, error *err) {
 
 // ---- The index over all tensors ----
 
-static int compare_name(const void *a, const void *b) {
+int gguf_by_name(const void *a, const void *b) {
   return strcmp((*(const gguf_tensor *const *)a)->name, (*(const gguf_tensor *const *)b)->name);
 }
 
@@ -198,7 +198,7 @@ static int index_tensors(gguf *g, error *err) {
       k++;
     }
   }
-  qsort(g->by_name, g->n_tensors, sizeof *g->by_name, compare_name);
+  qsort(g->by_name, g->n_tensors, sizeof *g->by_name, gguf_by_name);
   for (size_t i = 1; i < g->n_tensors; i++) {
     const gguf_tensor *t = g->by_name[i], *before = g->by_name[i - 1];
     char quoted[128];

@@ -155,6 +155,7 @@ const gguf_tensor *gguf_tensor_at(const gguf *g, size_t i);
 const gguf_tensor *gguf_tensor_find(const gguf *g, const char *name);   // NULL: no such tensor
 // of a tensor of this file: gguf_tensor_at(g, index) == t
 size_t gguf_tensor_index(const gguf *g, const gguf_tensor *t);
+int gguf_by_name(const void *a, const void *b);             // for qsort of const gguf_tensor *
 uint64_t gguf_tensor_bytes(const gguf *g);                  // sum of nbytes
 uint64_t gguf_n_params(const gguf *g);                      // sum of elements
 uint64_t gguf_file_bytes(const gguf *g);                    // sum of the sizes of the files
