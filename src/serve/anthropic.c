@@ -8,7 +8,7 @@
 #include "serve/families.h"
 #include "serve/shapes.h"
 
-static const char *error_type(int status) {
+static const char *anthropic_error_type(int status) {
   switch (status) {
   case 401: return "authentication_error";
   case 403: return "permission_error";
@@ -21,7 +21,7 @@ static const char *error_type(int status) {
 }
 
 static json_t *anthropic_error(const fault *f) {
-  return json_pack("{ss s{ss so}}", "type", "error", "error", "type", error_type(f->status), "message",
+  return json_pack("{ss s{ss so}}", "type", "error", "error", "type", anthropic_error_type(f->status), "message",
                    json_of_text(f->text, strlen(f->text)));
 }
 
@@ -55,26 +55,17 @@ const struct fields *const anthropic_fields[] = {&fields, &limit_fields, &sampli
 
 // ---- messages -------------------------------------------------------------------------------------------------------
 
-static bool is_type(const json_t *block, const char *type) {
-  const char *t = json_string_value(json_object_get(block, "type"));
-  return t && !strcmp(t, type);
-}
-
-static int bad(call *c, const char *name, const char *what) {
-  return fault_set(&c->fault, 400, name, "'%s' %s", name, what);
-}
-
 // The text of a content that consists of text alone.  A client's line of accounts, which differs in every request, is
 // left out: nothing that follows it could be found in the cache.
-static int add_text(call *c, const json_t *content, const char *name, str *out) {
+static int add_plain_text(call *c, const json_t *content, const char *name, str *out) {
   static const char accounts[] = "x-anthropic-billing-header";
   const json_t *block;
   size_t i;
   if (json_is_string(content)) { str_addn(out, json_string_value(content), json_string_length(content)); return 0; }
-  if (!json_is_array(content)) return bad(c, name, "must be a text or an array of blocks");
+  if (!json_is_array(content)) return call_bad(c, name, "must be a text or an array of blocks");
   json_array_foreach(content, i, block) {
     const json_t *text = json_object_get(block, "text");
-    if (!json_is_string(text)) return bad(c, name, "has a block that is no text: only text is understood");
+    if (!json_is_string(text)) return call_bad(c, name, "has a block that is no text: only text is understood");
     if (strncmp(json_string_value(text), accounts, sizeof accounts - 1))
       str_addn(out, json_string_value(text), json_string_length(text));
   }
@@ -99,24 +90,24 @@ static int add_blocks(call *c, json_t *all, const char *role, const json_t *cont
   size_t i;
   int status = 0;
   json_array_foreach(content, i, block) {
-    const json_t *t = json_object_get(block, is_type(block, "thinking") ? "thinking" : "text");
+    const json_t *t = json_object_get(block, json_is_of(block, "thinking") ? "thinking" : "text");
     if (status) break;
-    if (is_type(block, "redacted_thinking")) continue;
-    if (is_type(block, "text") && json_is_string(t)) str_addn(&text, json_string_value(t), json_string_length(t));
-    else if (is_type(block, "thinking") && json_is_string(t))
+    if (json_is_of(block, "redacted_thinking")) continue;
+    if (json_is_of(block, "text") && json_is_string(t)) str_addn(&text, json_string_value(t), json_string_length(t));
+    else if (json_is_of(block, "thinking") && json_is_string(t))
       str_addn(&thought, json_string_value(t), json_string_length(t));
-    else if (is_type(block, "tool_use")) json_array_append_new(calls, call_of(block));
-    else if (is_type(block, "tool_result")) {
+    else if (json_is_of(block, "tool_use")) json_array_append_new(calls, call_of(block));
+    else if (json_is_of(block, "tool_result")) {
       str result = {0};
       const json_t *inner = json_object_get(block, "content");
-      status = inner ? add_text(c, inner, "messages", &result) : 0;
+      status = inner ? add_plain_text(c, inner, "messages", &result) : 0;
       json_t *m = said("tool", &result);
       json_object_set(m, "tool_call_id", json_object_get(block, "tool_use_id"));
       json_array_append_new(all, m);
       str_free(&result);
     } else
-      status = bad(c, "messages",
-                   "has a block of a kind that is not understood: text, thinking, tool_use and tool_result are");
+      status = call_bad(c, "messages",
+                        "has a block of a kind that is not understood: text, thinking, tool_use and tool_result are");
   }
   json_t *m = said(role, &text);
   if (thought.n) json_object_set_new(m, "reasoning_content", json_of_text(thought.at, thought.n));
@@ -134,7 +125,7 @@ static int add_messages(call *c, json_t *all) {
   size_t i;
   if (c->p.system) {
     str text = {0};
-    int status = add_text(c, c->p.system, "system", &text);
+    int status = add_plain_text(c, c->p.system, "system", &text);
     if (text.n) json_array_append_new(all, said("system", &text));
     str_free(&text);
     if (status) return -1;
@@ -143,9 +134,9 @@ static int add_messages(call *c, json_t *all) {
     const char *role = json_string_value(json_object_get(m, "role"));
     json_t *content = json_object_get(m, "content");
     if (!role || (strcmp(role, "user") && strcmp(role, "assistant") && strcmp(role, "system")))
-      return bad(c, "messages", "has a role that is neither user nor assistant");
+      return call_bad(c, "messages", "has a role that is neither user nor assistant");
     if (json_is_string(content)) json_array_append_new(all, json_pack("{ss sO}", "role", role, "content", content));
-    else if (!json_is_array(content)) return bad(c, "messages", "has a content that is neither a text nor blocks");
+    else if (!json_is_array(content)) return call_bad(c, "messages", "has a content that is neither a text nor blocks");
     else if (add_blocks(c, all, role, content)) return -1;
   }
   return 0;
@@ -167,19 +158,20 @@ static int read_choices(call *c) {
   const json_t *choice = c->p.tool_choice;
   if (!choice) return 0;
   c->p.no_parallel = json_is_true(json_object_get(choice, "disable_parallel_tool_use"));
-  if (is_type(choice, "none")) c->p.tools = NULL;
-  else if (!is_type(choice, "auto"))
-    return bad(c, "tool_choice", "must be auto or none: that a tool is called cannot be enforced");
+  if (json_is_of(choice, "none")) c->p.tools = NULL;
+  else if (!json_is_of(choice, "auto"))
+    return call_bad(c, "tool_choice", "must be auto or none: that a tool is called cannot be enforced");
   return 0;
 }
 
 static int add_prompt(call *c) {
   json_t *messages = json_array(), *tools = NULL, *variables = NULL;
-  int status = !c->p.messages || !json_array_size(c->p.messages) ? bad(c, "messages", "must be an array with messages")
-                                                                 : add_messages(c, messages);
+  int status = !c->p.messages || !json_array_size(c->p.messages)
+                 ? call_bad(c, "messages", "must be an array with messages")
+                 : add_messages(c, messages);
   if (!status) status = read_choices(c);
   if (!status && c->p.tools) tools = tools_of(c);
-  if (c->p.thinking) variables = json_pack("{sb}", "enable_thinking", !is_type(c->p.thinking, "disabled"));
+  if (c->p.thinking) variables = json_pack("{sb}", "enable_thinking", !json_is_of(c->p.thinking, "disabled"));
   if (!status) status = call_add_chat(c, messages, tools, variables);
   json_decref(messages);
   json_decref(tools);
@@ -194,7 +186,7 @@ static const char *stop_reason(enum finish f) {
   return names[f];
 }
 
-static json_t *usage(const call *c, const struct timing *t) {
+static json_t *message_usage(const call *c, const struct timing *t) {
   return json_pack("{sI sI sI si}", "input_tokens", (json_int_t)(call_prompt_tokens(c) - t->n_cached), "output_tokens",
                    (json_int_t)t->n_drawn, "cache_read_input_tokens", (json_int_t)t->n_cached,
                    "cache_creation_input_tokens", 0);
@@ -202,7 +194,8 @@ static json_t *usage(const call *c, const struct timing *t) {
 
 static json_t *message(const call *c, json_t *content, const char *reason, const char *word, const struct timing *t) {
   return json_pack("{ss ss ss ss so ss? ss? so}", "id", c->id, "type", "message", "role", "assistant", "model",
-                   c->m->name, "content", content, "stop_reason", reason, "stop_sequence", word, "usage", usage(c, t));
+                   c->m->name, "content", content, "stop_reason", reason, "stop_sequence", word, "usage",
+                   message_usage(c, t));
 }
 
 static json_t *tool_use(const char *id, const char *name, json_t *input) {
@@ -248,13 +241,14 @@ static void send_event(call *c, const char *name, json_t *o) {
   call_line(c, before, o, "\n\n");
 }
 
-static void send_delta(call *c, struct state *st, json_t *delta) {
+static void send_block_delta(call *c, struct state *st, json_t *delta) {
   send_event(c, "content_block_delta", json_pack("{si so}", "index", st->index, "delta", delta));
 }
 
 static void close_block(call *c, struct state *st) {
   if (!st->open) return;
-  if (st->kind == WEFT_REASONING) send_delta(c, st, json_pack("{ss ss}", "type", "signature_delta", "signature", ""));
+  if (st->kind == WEFT_REASONING)
+    send_block_delta(c, st, json_pack("{ss ss}", "type", "signature_delta", "signature", ""));
   send_event(c, "content_block_stop", json_pack("{si}", "index", st->index++));
   st->open = false;
 }
@@ -271,7 +265,7 @@ static void open_block(call *c, struct state *st, const struct part *p) {
   st->kind = p->kind;
 }
 
-static void on_event(call *c, const event *e, int i) {
+static void message_event(call *c, const event *e, int i) {
   static const char *const kinds[][2] = {
     {"text_delta", "text"}, {"thinking_delta", "thinking"}, {"input_json_delta", "partial_json"}};
   struct state *st = c->own;
@@ -285,30 +279,31 @@ static void on_event(call *c, const event *e, int i) {
     const struct part *p = &e->parts.at[k];
     if (!p->text.n && p->kind != WEFT_CALL) continue;
     open_block(c, st, p);
-    send_delta(
+    send_block_delta(
       c, st,
       json_pack("{ss so}", "type", kinds[p->kind][0], kinds[p->kind][1], json_of_text(str_c(&p->text), p->text.n)));
   }
 }
 
-static void on_finish(call *c) {
+static void message_finish(call *c) {
   const struct choice *h = &c->choices[0];
   if (!c->p.stream) { call_send(c, 200, message(c, blocks(h), stop_reason(h->finish), h->word, &h->timing)); return; }
   close_block(c, c->own);
   send_event(c, "message_delta",
              json_pack("{s{ss ss?} so}", "delta", "stop_reason", stop_reason(h->finish), "stop_sequence", h->word,
-                       "usage", usage(c, &h->timing)));
+                       "usage", message_usage(c, &h->timing)));
   send_event(c, "message_stop", json_object());
 }
 
-static void on_failed(call *c, const char *text) {
+static void message_failed(call *c, const char *text) {
   fault f = {0};
   fault_set(&f, 500, NULL, "%s", text);
   call_line(c, "event: error\ndata: ", anthropic_error(&f), "\n\n");
 }
 
 static const struct speaker speaker = {
-  "text/event-stream", "event: ping\ndata: {\"type\": \"ping\"}\n\n", NULL, on_event, on_finish, on_failed};
+  "text/event-stream", "event: ping\ndata: {\"type\": \"ping\"}\n\n", NULL, message_event, message_finish,
+  message_failed};
 
 void anthropic_messages(server *s, exchange *x) {
   call *c = call_new(s, x, &speaker, fields);
@@ -316,7 +311,7 @@ void anthropic_messages(server *s, exchange *x) {
   new_id(s, "msg_", c->id, sizeof c->id);
   c->own = xcalloc(1, sizeof(struct state));
   fields_read(c->body, "", limit_fields, &c->p, &c->fault);
-  if (c->p.max_tokens < 0) bad(c, "max_tokens", "is missing");
+  if (c->p.max_tokens < 0) call_bad(c, "max_tokens", "is missing");
   if (c->fault.status || add_prompt(c)) call_refuse(c);
   else call_go(c);
 }

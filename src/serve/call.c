@@ -139,7 +139,7 @@ int call_stops(call *c, const json_t *stop, const char *name) {
   return 0;
 }
 
-static int open_grammar(call *c, bool schema, const char *text, size_t n, const char *name) {
+static int set_grammar(call *c, bool schema, const char *text, size_t n, const char *name) {
   const weft_model *m = c->m->model;
   weft_error err;
   if (weft_vocab_size(weft_model_vocab(m)) != weft_model_vocab_size(m))
@@ -156,14 +156,14 @@ static int open_grammar(call *c, bool schema, const char *text, size_t n, const 
 }
 
 int call_grammar(call *c, const char *text, size_t n, const char *name) {
-  return n ? open_grammar(c, false, text, n, name) : 0;
+  return n ? set_grammar(c, false, text, n, name) : 0;
 }
 
 int call_schema(call *c, const json_t *schema, const char *name) {
   if (!json_is_object(schema) && !json_is_boolean(schema))
     return fault_set(&c->fault, 400, name, "'%s' must be a schema, not %s", name, json_kind(schema));
   char *text = json_dumps(schema, JSON_COMPACT | JSON_ENCODE_ANY);
-  int status = open_grammar(c, true, text, strlen(text), name);
+  int status = set_grammar(c, true, text, strlen(text), name);
   free(text);
   return status;
 }
@@ -174,7 +174,7 @@ static void add_bias(call *c, int32_t id, double bias) {
   for (size_t i = 0; i < c->requests.n; i++) vec_push(&c->requests.at[i]->biases, ((struct bias){id, (float)bias}));
 }
 
-static int read_bias(call *c, const json_t *v, double *out) {
+static int read_bias_value(call *c, const json_t *v, double *out) {
   if (json_is_false(v)) { *out = -INFINITY; return 0; }
   return read_real(v, "logit_bias", -1e6, 1e6, out, &c->fault);
 }
@@ -212,7 +212,8 @@ static int read_biases(call *c) {
     json_object_foreach(c->p.logit_bias, key, member) {
       char *rest;
       long long id = strtoll(key, &rest, 10);
-      if (read_bias(c, member, &bias) || (*rest || !*key ? bias_text(c, key, strlen(key), bias) : bias_id(c, id, bias)))
+      if (read_bias_value(c, member, &bias) ||
+          (*rest || !*key ? bias_text(c, key, strlen(key), bias) : bias_id(c, id, bias)))
         return -1;
     }
     return 0;
@@ -225,7 +226,7 @@ static int read_biases(call *c) {
     if (json_array_size(one) != 2 || !(json_is_integer(what) || json_is_string(what)))
       return fault_set(&c->fault, 400, "logit_bias",
                        "'logit_bias' has an entry that is no pair of a token and a number");
-    if (read_bias(c, json_array_get(one, 1), &bias)) return -1;
+    if (read_bias_value(c, json_array_get(one, 1), &bias)) return -1;
     if (json_is_integer(what) ? bias_id(c, json_integer_value(what), bias)
                               : bias_text(c, json_string_value(what), json_string_length(what), bias)) return -1;
   }
@@ -312,7 +313,7 @@ static int complete(call *c) {
   return status;
 }
 
-static void release(call *c) {
+static void release_call(call *c) {
   pthread_mutex_lock(&c->lock);
   bool last = !--c->refs;
   pthread_mutex_unlock(&c->lock);
@@ -341,14 +342,18 @@ static void release(call *c) {
   free(c);
 }
 
+int call_bad(call *c, const char *name, const char *what) {
+  return fault_set(&c->fault, 400, name, "'%s' %s", name, what);
+}
+
 void call_refuse(call *c) {
   answer_fault(c->s, c->x, &c->fault);
-  release(c);
+  release_call(c);
 }
 
 void call_answer(call *c, json_t *o) {
   answer_json(c->x, 200, o);
-  release(c);
+  release_call(c);
 }
 
 static void on_gone(void *ctx) {
@@ -356,7 +361,7 @@ static void on_gone(void *ctx) {
   for (size_t i = 0; i < c->requests.n; i++) sched_cancel(c->m->sched, c->requests.at[i]);
 }
 
-static void on_event(void *ctx, event *e);
+static void queue_event(void *ctx, event *e);
 static void pump(void *ctx);
 
 void call_go(call *c) {
@@ -370,7 +375,7 @@ void call_go(call *c) {
   c->prompt_scores = json_array();
   for (size_t i = 0; i < c->requests.n; i++) json_array_append_new(c->prompt_scores, json_array());
   for (size_t i = 0; i < c->requests.n; i++) {
-    c->requests.at[i]->event = on_event;
+    c->requests.at[i]->event = queue_event;
     c->requests.at[i]->ctx = c;
   }
   c->refs++;                           // this function's; the other one is that of the last event
@@ -390,7 +395,7 @@ void call_go(call *c) {
 
 // ---- what comes back ------------------------------------------------------------------------------------------------
 
-static void on_event(void *ctx, event *e) {
+static void queue_event(void *ctx, event *e) {
   call *c = ctx;
   pthread_mutex_lock(&c->lock);
   e->next = NULL;
@@ -403,7 +408,7 @@ static void on_event(void *ctx, event *e) {
   if (wake) pool_add(c->s->pool, pump, c);
 }
 
-static json_t *score_of(const event *e) {
+static json_t *score_object(const event *e) {
   json_t *top = json_array();
   for (int32_t i = 0; i < e->n_top; i++)
     json_array_append_new(top, json_pack("[if]", (int)e->top[i].id, e->top[i].logprob));
@@ -411,7 +416,7 @@ static json_t *score_of(const event *e) {
   return json_pack("{si sf so}", "id", (int)e->id, "logprob", e->logprob, "top", top);
 }
 
-static int choice_of(const call *c, const event *e) {
+static int choice_of_event(const call *c, const event *e) {
   for (size_t i = 0; i < c->requests.n; i++)
     if (c->requests.at[i] == e->request) return (int)i * (int)e->request->n + e->choice;
   die("serve: an event of no request");
@@ -429,11 +434,12 @@ static void take_in(call *c, event *e, struct choice *h) {
   case EVENT_PROMPT: break;
   case EVENT_PROMPT_TOKEN:
     if (!e->choice)
-      json_array_append_new(json_array_get(c->prompt_scores, (size_t)((h - c->choices) / e->request->n)), score_of(e));
+      json_array_append_new(json_array_get(c->prompt_scores, (size_t)((h - c->choices) / e->request->n)),
+                            score_object(e));
     break;
   case EVENT_TOKEN:
     if (e->id >= 0) vec_push(&h->ids, e->id);
-    if (e->scored) json_array_append_new(h->scores, score_of(e));
+    if (e->scored) json_array_append_new(h->scores, score_object(e));
     for (size_t i = 0; i < e->parts.n; i++) choice_take(h, &e->parts.at[i]);
     break;
   case EVENT_VECTOR:
@@ -455,7 +461,7 @@ static void take_in(call *c, event *e, struct choice *h) {
   }
 }
 
-static void finish(call *c) {
+static void end_call(call *c) {
   exchange_when_gone(c->x, NULL, NULL);
   int64_t used = call_prompt_tokens(c) + call_drawn(c);
   __atomic_add_fetch(&c->s->used[c->x->key < 0 ? 0 : c->x->key], used, __ATOMIC_RELAXED);
@@ -466,14 +472,14 @@ static void finish(call *c) {
 }
 
 static void handle_event(call *c, event *e) {
-  int i = choice_of(c, e);
+  int i = choice_of_event(c, e);
   take_in(c, e, &c->choices[i]);
   if (c->p.stream && !c->failed) c->speak->event(c, e, i);
   bool over = c->n_ended == c->n_choices;
   event_free(e);
   if (!over) return;
-  finish(c);
-  release(c);
+  end_call(c);
+  release_call(c);
 }
 
 static void pump(void *ctx) {
@@ -488,7 +494,7 @@ static void pump(void *ctx) {
   }
   c->scheduled = false;
   pthread_mutex_unlock(&c->lock);
-  release(c);
+  release_call(c);
 }
 
 // ---- helpers --------------------------------------------------------------------------------------------------------

@@ -86,6 +86,7 @@ int call_schema(call *c, const json_t *schema, const char *name);          // th
 int call_grammar(call *c, const char *text, size_t n, const char *name);   // ... or text of this grammar
 void call_go(call *c);                 // submits; what happens from then on comes to the speaker
 void call_answer(call *c, json_t *o);  // answers without generating anything; takes o
+int call_bad(call *c, const char *name, const char *what);    // c->fault: this field (said in front of what); -1
 void call_refuse(call *c);             // answers c->fault, in the family's form, and ends the call
 
 // Helpers for answers.

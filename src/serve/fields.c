@@ -33,6 +33,11 @@ const char *json_kind(const json_t *v) {
   return v ? names[json_typeof(v)] : "nothing";
 }
 
+bool json_is_of(const json_t *o, const char *type) {
+  const char *t = json_string_value(json_object_get(o, "type"));
+  return t && !strcmp(t, type);
+}
+
 static void show_number(double x, char *out, size_t cap) {
   if (fabs(x) < 1e15 && x == floor(x)) snprintf(out, cap, "%.0f", x);
   else snprintf(out, cap, "%g", x);

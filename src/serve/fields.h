@@ -51,6 +51,7 @@ json_t *json_body(const str *body, fault *f);
 int read_int(const json_t *v, const char *name, double min, double max, int64_t *out, fault *f);
 int read_real(const json_t *v, const char *name, double min, double max, double *out, fault *f);
 const char *json_kind(const json_t *v);                          // "a string"
+bool json_is_of(const json_t *o, const char *type);              // does its member "type" say so?
 // a string of any bytes: what is no UTF-8 becomes U+FFFD
 json_t *json_of_text(const char *text, size_t n);
 #endif

@@ -37,7 +37,7 @@ static exchange *exchange_new(http *h, struct connection *conn, struct MHD_Conne
 }
 
 // Adds n bytes to a body or an answer. false: there is no room for them.
-static bool add(exchange *x, str *to, size_t max, const char *at, size_t n) {
+static bool add_bytes(exchange *x, str *to, size_t max, const char *at, size_t n) {
   if (n > max || to->n > max - n || (to->n + n > SMALL && x->h->held + n > ALL_MAX)) return false;
   x->h->held += n;
   x->held += n;
@@ -113,7 +113,7 @@ void exchange_header(exchange *x, const char *name, const char *fmt, ...) {
   va_end(ap);
 }
 
-static void begin(exchange *x, int status, const char *type) {
+static void start_answer(exchange *x, int status, const char *type) {
   if (x->begun) die("serve: %s %s is answered twice", x->method, x->path);
   x->begun = true;
   x->status = status;
@@ -123,7 +123,7 @@ static void begin(exchange *x, int status, const char *type) {
 
 void exchange_send(exchange *x, int status, const char *type, const char *body, size_t n) {
   pthread_mutex_lock(&x->lock);
-  begin(x, status, type);
+  start_answer(x, status, type);
   str_addn(&x->out, body, n);
   x->ended = true;
   wake(x);
@@ -132,7 +132,7 @@ void exchange_send(exchange *x, int status, const char *type, const char *body, 
 
 void exchange_stream(exchange *x, const char *type, const char *ping) {
   pthread_mutex_lock(&x->lock);
-  begin(x, MHD_HTTP_OK, type);
+  start_answer(x, MHD_HTTP_OK, type);
   x->streams = true;
   x->ping = ping;
   wake(x);
@@ -141,7 +141,7 @@ void exchange_stream(exchange *x, const char *type, const char *ping) {
 
 bool exchange_add(exchange *x, const char *text, size_t n) {
   pthread_mutex_lock(&x->lock);
-  bool full = !x->gone && !add(x, &x->out, OUT_MAX, text, n);
+  bool full = !x->gone && !add_bytes(x, &x->out, OUT_MAX, text, n);
   if (!x->gone && !full) x->last_out = now_s();
   bool fine = !x->gone && !full;
   wake(x);
@@ -231,23 +231,23 @@ static enum MHD_Result look_at_header(void *cls, enum MHD_ValueKind kind, const 
   return MHD_YES;
 }
 
-static void refuse(exchange *x, int status, const char *why) {
+static void refuse_exchange(exchange *x, int status, const char *why) {
   x->refused = true;
   exchange_header(x, "Connection", "close");
   exchange_send(x, status, "text/plain; charset=utf-8", why, strlen(why));
 }
 
 // What nobody may send, whatever it is for.
-static void check_message(exchange *x, const char *version) {
+static void check_headers(exchange *x, const char *version) {
   struct seen s = {0};
   MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, look_at_header, &s);
   if (strcmp(version, "HTTP/1.1") && strcmp(version, "HTTP/1.0"))
-    refuse(x, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here\n");
-  else if (s.broken) refuse(x, 400, "a header is malformed\n");
-  else if (s.hosts != 1) refuse(x, 400, "one Host header is needed\n");
-  else if (s.lengths + s.codings > 1) refuse(x, 400, "the length of the body is given more than once\n");
-  else if (s.codings && !s.chunked) refuse(x, 501, "of transfer codings only chunked is understood\n");
-  else if (s.length > x->h->o.max_body) refuse(x, 413, "the body is too large\n");
+    refuse_exchange(x, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here\n");
+  else if (s.broken) refuse_exchange(x, 400, "a header is malformed\n");
+  else if (s.hosts != 1) refuse_exchange(x, 400, "one Host header is needed\n");
+  else if (s.lengths + s.codings > 1) refuse_exchange(x, 400, "the length of the body is given more than once\n");
+  else if (s.codings && !s.chunked) refuse_exchange(x, 501, "of transfer codings only chunked is understood\n");
+  else if (s.length > x->h->o.max_body) refuse_exchange(x, 413, "the body is too large\n");
 }
 
 static enum MHD_Result first_look(http *h, exchange *x, const char *version) {
@@ -256,7 +256,7 @@ static enum MHD_Result first_look(http *h, exchange *x, const char *version) {
   watch_unlock(h->watch);
   watch_until(x->conn->watch, now_s() + h->o.body_s);
   x->last_out = now_s() + BODY_TOTAL_S;            // until an answer begins: when the body has to be here
-  check_message(x, version);
+  check_headers(x, version);
   if (x->refused) return deliver(x);
   // answered already: the body is read, so that the client gets to reading
   x->swallow = h->o.begin(h->o.ctx, x) != 0;
@@ -267,7 +267,7 @@ static enum MHD_Result more_body(exchange *x, const char *data, size_t *n) {
   double now = now_s();
   watch_until(x->conn->watch, now + x->h->o.body_s < x->last_out || x->swallow ? now + x->h->o.body_s : x->last_out);
   // of chunks the length was not known before
-  if (!x->swallow && !add(x, &x->body, x->h->o.max_body, data, *n)) return MHD_NO;
+  if (!x->swallow && !add_bytes(x, &x->body, x->h->o.max_body, data, *n)) return MHD_NO;
   *n = 0;
   return MHD_YES;
 }
@@ -347,14 +347,14 @@ static void after_left(void *ctx, void *what) {
 }
 
 typedef VEC(exchange *) exchanges;
-static void gather(void *ctx, void *about) {
+static void gather_exchange(void *ctx, void *about) {
   struct connection *conn = about;
   if (conn->x) vec_push((exchanges *)ctx, exchange_hold(conn->x));
 }
 
 static void each_exchange(http *h, void (*fn)(exchange *)) {
   exchanges all = {0};
-  watch_each(h->watch, gather, &all);
+  watch_each(h->watch, gather_exchange, &all);
   for (size_t i = 0; i < all.n; i++) {
     fn(all.at[i]);
     exchange_drop(all.at[i]);

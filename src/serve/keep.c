@@ -14,7 +14,7 @@
 enum { LEAST = 64 /* tokens: fewer are soon evaluated again */ };
 static const char suffix[] = ".sequence";
 
-static void forget(keep *k, size_t at, bool removed) {
+static void forget_kept(keep *k, size_t at, bool removed) {
   if (removed) unlink(k->files.at[at].path);
   free(k->files.at[at].path);
   vec_free(&k->files.at[at].ids);
@@ -44,7 +44,7 @@ static void remove_part(const char *path, const char *file) {
   if (strstr(file, suffix) && n > 5 && !strcmp(file + n - 5, ".part")) unlink(path);
 }
 
-static void add_file(keep *k, const char *path) {
+static void add_kept(keep *k, const char *path) {
   struct kept new = {0};
   weft_error err;
   int32_t *ids;
@@ -65,7 +65,7 @@ void keep_open(keep *k, const char *folder, uint64_t bytes, const char *name, we
   for (struct dirent *e; d && (e = readdir(d));) {
     str path = {0};
     str_addf(&path, "%s/%s", folder, e->d_name);
-    if (is_ours(k, e->d_name)) add_file(k, str_c(&path));
+    if (is_ours(k, e->d_name)) add_kept(k, str_c(&path));
     else remove_part(str_c(&path), e->d_name);
     str_free(&path);
   }
@@ -92,7 +92,7 @@ int keep_load(keep *k, size_t at, const token_ids *prompt, size_t n, held *out, 
   return 0;
 }
 
-void keep_drop(keep *k, size_t at) { forget(k, at, true); }
+void keep_drop(keep *k, size_t at) { forget_kept(k, at, true); }
 
 // ---- writing --------------------------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ static void *write_files(void *arg) {
 }
 
 // Files of all models, those first that were written first, until no more than k->bytes are left.
-static void trim(keep *k) {
+static void trim_files(keep *k) {
   for (;;) {
     uint64_t all = 0;
     str oldest = {0};
@@ -142,7 +142,7 @@ static void trim(keep *k) {
     bool fits = all <= k->bytes || !oldest.n;
     size_t i = 0;
     while (!fits && i < k->files.n && strcmp(k->files.at[i].path, oldest.at)) i++;
-    if (!fits && i < k->files.n) forget(k, i, true);
+    if (!fits && i < k->files.n) forget_kept(k, i, true);
     else if (!fits && unlink(oldest.at)) fits = true;
     str_free(&oldest);
     if (fits) return;
@@ -153,14 +153,15 @@ static void trim(keep *k) {
 static void add_written(keep *k, char *path, const held *h) {
   const token_ids *ids = &h->past;
   for (size_t i = k->files.n; i-- > 0;)
-    if (alike(ids, &k->files.at[i].ids) == k->files.at[i].ids.n) forget(k, i, strcmp(k->files.at[i].path, path) != 0);
+    if (alike(ids, &k->files.at[i].ids) == k->files.at[i].ids.n)
+      forget_kept(k, i, strcmp(k->files.at[i].path, path) != 0);
   struct kept new = {.path = path, .least = (size_t)weft_sequence_least(h->sequence)};
   for (size_t i = 0; i < ids->n; i++) vec_push(&new.ids, ids->at[i]);
   vec_push(&k->files, new);
-  trim(k);
+  trim_files(k);
 }
 
-static bool has(const keep *k, const token_ids *ids) {
+static bool is_kept(const keep *k, const token_ids *ids) {
   for (size_t i = 0; i < k->files.n; i++) if (alike(ids, &k->files.at[i].ids) == ids->n) return true;
   return false;
 }
@@ -187,7 +188,7 @@ void keep_collect(keep *k) {
   k->state = KEEP_FREE;
 }
 
-static bool needs_none(const keep *k, const held *h) { return h->past.n < LEAST || has(k, &h->past); }
+static bool needs_none(const keep *k, const held *h) { return h->past.n < LEAST || is_kept(k, &h->past); }
 
 void keep_offer(keep *k, held *h) {
   weft_error err;
@@ -224,6 +225,6 @@ void keep_close(keep *k) {
     pthread_cond_destroy(&k->changed);
     k->started = false;
   }
-  while (k->files.n) forget(k, 0, false);
+  while (k->files.n) forget_kept(k, 0, false);
   vec_free(&k->files);
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *error_type(const fault *f) {
+static const char *llama_error_type(const fault *f) {
   switch (f->status) {
   case 401: return "authentication_error";
   case 403: return "permission_error";
@@ -18,7 +18,7 @@ static const char *error_type(const fault *f) {
 
 static json_t *llama_error(const fault *f) {
   json_t *e = json_pack("{s{si so ss}}", "error", "code", f->status, "message", json_of_text(f->text, strlen(f->text)),
-                        "type", error_type(f));
+                        "type", llama_error_type(f));
   json_t *in = json_object_get(e, "error");
   if (f->param[0]) json_object_set_new(in, "param", json_string(f->param));
   if (!f->n_ctx) return e;
@@ -245,7 +245,7 @@ static json_t *final_object(const call *c, int i, bool whole) {
   return o;
 }
 
-static void completion_event(call *c, const event *e, int i) {
+static void llama_completion_event(call *c, const event *e, int i) {
   str text = {0};
   for (size_t k = 0; k < e->parts.n; k++) str_addn(&text, str_c(&e->parts.at[k].text), e->parts.at[k].text.n);
   json_t *o = NULL;
@@ -266,7 +266,7 @@ static void completion_event(call *c, const event *e, int i) {
   str_free(&text);
 }
 
-static void completion_finish(call *c) {
+static void llama_completion_finish(call *c) {
   if (c->p.stream) return;
   if (c->n_choices == 1) { call_send(c, 200, final_object(c, 0, true)); return; }
   json_t *all = json_array();
@@ -274,14 +274,14 @@ static void completion_finish(call *c) {
   call_send(c, 200, all);
 }
 
-static void stream_failed(call *c, const char *text) {
+static void llama_stream_failed(call *c, const char *text) {
   fault f = {0};
   fault_set(&f, 500, NULL, "%s", text);
   call_line(c, "data: ", llama_error(&f), "\n\n");
 }
 
-static const struct speaker completion_speaker = {"text/event-stream", ": ping\n",        NULL,
-                                                  completion_event,    completion_finish, stream_failed};
+static const struct speaker completion_speaker = {
+  "text/event-stream", ": ping\n", NULL, llama_completion_event, llama_completion_finish, llama_stream_failed};
 
 void llama_completion(server *s, exchange *x) {
   call *c = call_new(s, x, &completion_speaker, completion_fields);
@@ -311,8 +311,8 @@ static int64_t file_token(const weft_file *f, const char *key, const char *old_k
   return v.type == WEFT_UINT32 ? (int64_t)v.u : v.type == WEFT_INT32 ? v.i : -1;
 }
 
-static void add_token(json_t *all, int64_t id) { json_array_append_new(all, json_integer(id)); }
-static void add_piece(json_t *all, json_t *text) {
+static void append_id(json_t *all, int64_t id) { json_array_append_new(all, json_integer(id)); }
+static void append_text(json_t *all, json_t *text) {
   if (json_is_string(text) && json_string_length(text)) json_array_append(all, text);
 }
 
@@ -323,10 +323,10 @@ static int add_extra(call *c, json_t *all, int64_t separator) {
     json_t *name = json_object_get(one, "filename"), *text = json_object_get(one, "text");
     if (!json_is_string(text))
       return fault_set(&c->fault, 400, "input_extra", "'input_extra' needs a text in each entry");
-    if (separator >= 0) add_token(all, separator);
-    add_piece(all, name);
+    if (separator >= 0) append_id(all, separator);
+    append_text(all, name);
     json_array_append_new(all, json_string("\n"));
-    add_piece(all, text);
+    append_text(all, text);
     json_array_append_new(all, json_string("\n"));
   }
   return 0;
@@ -345,15 +345,15 @@ static int add_infill(call *c) {
   weft_error err;
   json_t *all = json_array();
   if (weft_tokenize(weft_model_vocab(m), "", 0, WEFT_ADD_SPECIAL, &ids, &n, &err)) n = 0, ids = NULL;
-  if (n) add_token(all, ids[0]);
+  if (n) append_id(all, ids[0]);
   weft_free(ids);
   int status = add_extra(c, all, file_token(f, "tokenizer.ggml.fim_sep_token_id", "tokenizer.ggml.fim_sep_token_id"));
-  add_token(all, before);
-  add_piece(all, c->p.input);
-  add_token(all, after);
-  add_piece(all, c->p.suffix);
-  add_token(all, middle);
-  add_piece(all, c->p.prompt);
+  append_id(all, before);
+  append_text(all, c->p.input);
+  append_id(all, after);
+  append_text(all, c->p.suffix);
+  append_id(all, middle);
+  append_text(all, c->p.prompt);
   if (!status) status = call_add_prompt(c, all, false, "input_prefix");
   json_decref(all);
   return status;
@@ -379,7 +379,7 @@ static const struct fields embedding_fields = FIELDS(embedding_table);
 const struct fields *const llama_embedding_fields[] = {&embedding_fields, NULL};
 
 // Of each text an array of vectors: one, or without pooling one for each token, which is never normalised.
-static void embedding_finish(call *c) {
+static void llama_embedding_finish(call *c) {
   json_t *all = json_array();
   bool pooled = c->requests.at[0]->pooling != WEFT_POOLING_NONE;
   size_t n = c->choices[0].vectors.n, size = (size_t)weft_model_embedding_size(c->m->model);
@@ -393,7 +393,7 @@ static void embedding_finish(call *c) {
   call_send(c, 200, all);
 }
 
-static const struct speaker embedding_speaker = {.finish = embedding_finish};
+static const struct speaker embedding_speaker = {.finish = llama_embedding_finish};
 
 void llama_embedding(server *s, exchange *x) {
   call *c = call_new(s, x, &embedding_speaker, embedding_fields);

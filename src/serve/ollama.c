@@ -213,7 +213,7 @@ static int add_chat(call *c, json_t *messages) {
   return status;
 }
 
-static int add_prompt(call *c) {
+static int add_generate(call *c) {
   if (json_array_size(json_object_get(c->body, "images")))
     return fault_set(&c->fault, 400, "images", "'images': only text is understood");
   const char *text = json_string_value(c->p.prompt);
@@ -229,7 +229,7 @@ static int add_prompt(call *c) {
 // ---- answers --------------------------------------------------------------------------------------------------------
 
 // A tool's arguments are an object here.
-static json_t *calls_of(const json_t *calls) {
+static json_t *calls_with_objects(const json_t *calls) {
   json_t *all = json_array(), *one;
   size_t i;
   json_array_foreach(calls, i, one) {
@@ -243,19 +243,19 @@ static json_t *calls_of(const json_t *calls) {
   return all;
 }
 
-static json_t *line_of(const char *model, bool chat, const str *content, const str *reasoning, json_t *calls) {
+static json_t *line_object(const char *model, bool chat, const str *content, const str *reasoning, json_t *calls) {
   json_t *text = json_of_text(str_c(content), content->n),
          *o = json_pack("{ss so sb}", "model", model, "created_at", time_text((int64_t)time(NULL)), "done", 0);
   json_t *in = chat ? json_pack("{ss so}", "role", "assistant", "content", text) : o;
   if (chat) json_object_set_new(o, "message", in);
   else json_object_set_new(o, "response", text);
   if (reasoning->n) json_object_set_new(in, "thinking", json_of_text(reasoning->at, reasoning->n));
-  if (json_array_size(calls)) json_object_set_new(in, "tool_calls", calls_of(calls));
+  if (json_array_size(calls)) json_object_set_new(in, "tool_calls", calls_with_objects(calls));
   return o;
 }
 
 static json_t *line(const call *c, const str *content, const str *reasoning, json_t *calls) {
-  return line_of(c->m->name, c->p.messages != NULL, content, reasoning, calls);
+  return line_object(c->m->name, c->p.messages != NULL, content, reasoning, calls);
 }
 
 static void add_end(const call *c, json_t *o) {
@@ -271,7 +271,7 @@ static void add_end(const call *c, json_t *o) {
   json_object_set_new(o, "eval_duration", json_integer((json_int_t)(1e6 * t->drawn_ms)));
 }
 
-static void on_event(call *c, const event *e, int i) {
+static void ollama_event(call *c, const event *e, int i) {
   struct choice now = {.calls = json_array()};
   (void)i;
   for (size_t k = 0; k < e->parts.n; k++) choice_take(&now, &e->parts.at[k]);
@@ -282,7 +282,7 @@ static void on_event(call *c, const event *e, int i) {
   str_free(&now.reasoning);
 }
 
-static void on_finish(call *c) {
+static void ollama_finish(call *c) {
   const str empty = {0};
   const struct choice *h = &c->choices[0];
   json_t *o = c->p.stream ? line(c, &empty, &empty, NULL) : line(c, &h->content, &h->reasoning, h->calls);
@@ -291,11 +291,11 @@ static void on_finish(call *c) {
   else call_send(c, 200, o);
 }
 
-static void on_failed(call *c, const char *text) {
+static void ollama_failed(call *c, const char *text) {
   call_line(c, "", json_pack("{so}", "error", json_of_text(text, strlen(text))), "\n");
 }
 
-static const struct speaker speaker = {"application/x-ndjson", NULL, NULL, on_event, on_finish, on_failed};
+static const struct speaker speaker = {"application/x-ndjson", NULL, NULL, ollama_event, ollama_finish, ollama_failed};
 
 // A request without a prompt loads the model, or with a keep_alive of 0 unloads it.
 static bool is_goodbye(const json_t *body) {
@@ -313,7 +313,7 @@ static bool answer_goodbye(server *s, exchange *x, bool chat) {
   if (!is_goodbye(a->body)) return false;
   const served *m = shelf_find(s->shelf, a->model, &f);
   if (!m || shelf_unload(s->shelf, a->model, &f)) { answer_fault(s, x, &f); return true; }
-  json_t *o = line_of(m->name, chat, &empty, &empty, NULL);
+  json_t *o = line_object(m->name, chat, &empty, &empty, NULL);
   json_object_set_new(o, "done", json_true());
   json_object_set_new(o, "done_reason", json_string("unload"));
   answer_json(x, 200, o);
@@ -346,7 +346,7 @@ void ollama_generate(server *s, exchange *x) {
   if (!c) return;
   if (check_fields(c)) { call_refuse(c); return; }
   if (answer_loaded(c, c->p.prompt && json_string_length(c->p.prompt))) return;
-  if (add_prompt(c) || read_options(c)) call_refuse(c);
+  if (add_generate(c) || read_options(c)) call_refuse(c);
   else call_go(c);
 }
 

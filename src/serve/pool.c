@@ -14,7 +14,7 @@ struct pool {
   bool stop;
 };
 
-static void *run(void *arg) {
+static void *run_jobs(void *arg) {
   pool *p = arg;
   pthread_mutex_lock(&p->lock);
   for (;;) {
@@ -36,7 +36,7 @@ int pool_start(int threads, pool **out, error *err) {
   p->last = &p->first;
   pthread_mutex_init(&p->lock, NULL);
   pthread_cond_init(&p->more, NULL);
-  while (p->n < threads && p->n < MOST && !pthread_create(&p->thread[p->n], NULL, run, p)) p->n++;
+  while (p->n < threads && p->n < MOST && !pthread_create(&p->thread[p->n], NULL, run_jobs, p)) p->n++;
   *out = p;
   if (p->n) return 0;
   pool_stop(p);

@@ -12,7 +12,7 @@ static request *new_request(call *c) {
   return r;
 }
 
-static int add_text(call *c, request *r, const char *text, size_t n, unsigned flags) {
+static int tokenize_into(call *c, request *r, const char *text, size_t n, unsigned flags) {
   weft_error err;
   int32_t *ids;
   size_t n_ids;
@@ -24,7 +24,7 @@ static int add_text(call *c, request *r, const char *text, size_t n, unsigned fl
 }
 
 int call_add_text(call *c, const char *text, size_t n, bool parse_special) {
-  return add_text(c, new_request(c), text, n, WEFT_ADD_SPECIAL | (parse_special ? WEFT_PARSE_SPECIAL : 0u));
+  return tokenize_into(c, new_request(c), text, n, WEFT_ADD_SPECIAL | (parse_special ? WEFT_PARSE_SPECIAL : 0u));
 }
 
 static int add_id(call *c, request *r, const json_t *v, const char *name) {
@@ -41,12 +41,13 @@ int call_add_prompt(call *c, const json_t *prompt, bool parse_special, const cha
   size_t i;
   unsigned flags = parse_special ? WEFT_PARSE_SPECIAL : 0;
   if (json_is_string(prompt))
-    return add_text(c, r, json_string_value(prompt), json_string_length(prompt), flags | WEFT_ADD_SPECIAL);
+    return tokenize_into(c, r, json_string_value(prompt), json_string_length(prompt), flags | WEFT_ADD_SPECIAL);
   if (!json_is_array(prompt))
     return fault_set(&c->fault, 400, name, "'%s' must be a string or an array, not %s", name, json_kind(prompt));
   json_array_foreach(prompt, i, v) {
     unsigned more = i ? flags : flags | WEFT_ADD_SPECIAL;
-    if (json_is_string(v) ? add_text(c, r, json_string_value(v), json_string_length(v), more) : add_id(c, r, v, name))
+    if (json_is_string(v) ? tokenize_into(c, r, json_string_value(v), json_string_length(v), more)
+                          : add_id(c, r, v, name))
       return -1;
   }
   return 0;
@@ -152,7 +153,7 @@ int call_check_tools(call *c, const json_t *tools) {
   return 0;
 }
 
-static char *dump(const json_t *v, size_t *n) {
+static char *dump_compact(const json_t *v, size_t *n) {
   char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;
   *n = text ? strlen(text) : 0;
   return text;
@@ -172,9 +173,9 @@ int call_add_chat(call *c, json_t *messages, json_t *tools, json_t *variables) {
   request *r = new_request(c);
   weft_error err;
   size_t n_messages, n_tools, n_variables, n_text = 0, n_ids = 0;
-  char *json = dump(messages, &n_messages), *more = dump(variables, &n_variables), *text = NULL;
+  char *json = dump_compact(messages, &n_messages), *more = dump_compact(variables, &n_variables), *text = NULL;
   int32_t *ids = NULL;
-  r->tools = dump(tools, &n_tools);
+  r->tools = dump_compact(tools, &n_tools);
   weft_chat chat = {.messages = json,
                     .n_messages = n_messages,
                     .tools = r->tools,

@@ -20,13 +20,13 @@ static const struct fields fields = FIELDS(table);
 const struct fields *const rerank_fields[] = {&fields, NULL};
 
 struct scored { size_t i; float score; };
-static int by_score(const void *a, const void *b) {
+static int best_score_first(const void *a, const void *b) {
   const struct scored *x = a, *y = b;
   if (x->score != y->score) return x->score > y->score ? -1 : 1;
   return (x->i > y->i) - (x->i < y->i);
 }
 
-static void finish(call *c) {
+static void rerank_finish(call *c) {
   size_t n = c->choices[0].vectors.n, most = c->p.most && (size_t)c->p.most < n ? (size_t)c->p.most : n;
   struct scored *all = xcalloc(n + 1, sizeof *all);
   json_t *results = json_array();
@@ -35,7 +35,7 @@ static void finish(call *c) {
     call_vectors(c, i, -1, &v);
     all[i] = (struct scored){i, v[0]};
   }
-  qsort(all, n, sizeof *all, by_score);
+  qsort(all, n, sizeof *all, best_score_first);
   for (size_t i = 0; i < most; i++)
     json_array_append_new(results,
                           json_pack("{sI sf}", "index", (json_int_t)all[i].i, "relevance_score", (double)all[i].score));
@@ -45,7 +45,7 @@ static void finish(call *c) {
                               "usage", "prompt_tokens", read, "total_tokens", read));
 }
 
-static const struct speaker speaker = {.finish = finish};
+static const struct speaker speaker = {.finish = rerank_finish};
 
 void rerank(server *s, exchange *x) {
   call *c = call_new(s, x, &speaker, fields);

@@ -26,15 +26,6 @@ const struct fields *const responses_fields[] = {&fields, &sampling_fields, NULL
 
 // ---- what comes in --------------------------------------------------------------------------------------------------
 
-static int bad(call *c, const char *name, const char *what) {
-  return fault_set(&c->fault, 400, name, "'%s' %s", name, what);
-}
-
-static bool is_type(const json_t *item, const char *type) {
-  const char *t = json_string_value(json_object_get(item, "type"));
-  return t && !strcmp(t, type);
-}
-
 static json_t *call_message(const json_t *item) {
   return json_pack("{ss ss s[{sO? ss s{sO? sO?}}]}", "role", "assistant", "content", "", "tool_calls", "id",
                    json_object_get(item, "call_id"), "type", "function", "function", "name",
@@ -44,17 +35,17 @@ static json_t *call_message(const json_t *item) {
 static int add_item(call *c, json_t *all, json_t *item) {
   json_t *content = json_object_get(item, "content"), *role = json_object_get(item, "role"),
          *result = json_object_get(item, "output");
-  if (is_type(item, "reasoning") || is_type(item, "item_reference")) return 0;
-  if (is_type(item, "function_call")) return json_array_append_new(all, call_message(item));
-  if (is_type(item, "function_call_output") && result)
+  if (json_is_of(item, "reasoning") || json_is_of(item, "item_reference")) return 0;
+  if (json_is_of(item, "function_call")) return json_array_append_new(all, call_message(item));
+  if (json_is_of(item, "function_call_output") && result)
     return json_array_append_new(all, json_pack("{ss sO sO?}", "role", "tool", "content", result, "tool_call_id",
                                                 json_object_get(item, "call_id")));
   if (!json_is_string(role) || !content)
-    return bad(c, "input", "has an item that is neither a message nor the call of a function nor its result");
+    return call_bad(c, "input", "has an item that is neither a message nor the call of a function nor its result");
   return json_array_append_new(all, json_pack("{sO sO}", "role", role, "content", content));
 }
 
-static json_t *tools_of(const json_t *tools) {
+static json_t *wrapped_tools(const json_t *tools) {
   json_t *all = json_array(), *tool;
   size_t i;
   json_array_foreach(tools, i, tool) {
@@ -65,32 +56,33 @@ static json_t *tools_of(const json_t *tools) {
   return all;
 }
 
-static int read_format(call *c) {
+static int read_text_format(call *c) {
   const json_t *f = json_object_get(c->p.format, "format");
-  if (!f || is_type(f, "text")) return 0;
-  if (is_type(f, "json_schema")) return call_schema(c, json_object_get(f, "schema"), "text.format.schema");
-  if (!is_type(f, "json_object")) return bad(c, "text.format.type", "must be text, json_object or json_schema");
+  if (!f || json_is_of(f, "text")) return 0;
+  if (json_is_of(f, "json_schema")) return call_schema(c, json_object_get(f, "schema"), "text.format.schema");
+  if (!json_is_of(f, "json_object")) return call_bad(c, "text.format.type", "must be text, json_object or json_schema");
   json_t *any = json_pack("{ss}", "type", "object");
   int status = call_schema(c, any, "text.format");
   json_decref(any);
   return status;
 }
 
-static int add_prompt(call *c) {
+static int add_input(call *c) {
   json_t *all = json_array(), *item, *tools = NULL;
   size_t i;
   int status = 0;
   if (c->p.extra)
-    status = bad(c, "previous_response_id", "is not supported: nothing is kept, so the whole conversation has to come");
+    status =
+      call_bad(c, "previous_response_id", "is not supported: nothing is kept, so the whole conversation has to come");
   if (c->p.system) json_array_append_new(all, json_pack("{ss sO}", "role", "system", "content", c->p.system));
   if (json_is_string(c->p.input))
     json_array_append_new(all, json_pack("{ss sO}", "role", "user", "content", c->p.input));
-  else if (!json_is_array(c->p.input)) status = bad(c, "input", "must be a text or an array of items");
+  else if (!json_is_array(c->p.input)) status = call_bad(c, "input", "must be a text or an array of items");
   else json_array_foreach(c->p.input, i, item) if (!status) status = add_item(c, all, item);
   if (!status) status = openai_tool_choice(c);
-  if (c->p.tools) tools = tools_of(c->p.tools);
+  if (c->p.tools) tools = wrapped_tools(c->p.tools);
   if (!status) status = call_add_chat(c, all, tools, NULL);
-  if (!status) status = read_format(c);
+  if (!status) status = read_text_format(c);
   json_decref(all);
   json_decref(tools);
   return status;
@@ -127,7 +119,7 @@ static json_t *call_item(const char *id, const char *status, const json_t *call_
                    json_string_value(call_id), "name", json_string_value(name), "arguments", arguments);
 }
 
-static json_t *usage(const call *c) {
+static json_t *response_usage(const call *c) {
   json_int_t prompt = call_prompt_tokens(c), drawn = call_drawn(c);
   return json_pack("{sI s{sI} sI s{si} sI}", "input_tokens", prompt, "input_tokens_details", "cached_tokens",
                    (json_int_t)call_cached(c), "output_tokens", drawn, "output_tokens_details", "reasoning_tokens", 0,
@@ -142,7 +134,7 @@ static json_t *response(const call *c, const char *status, json_t *output) {
     cut ? json_pack("{ss}", "reason", "max_output_tokens") : json_null(), "parallel_tool_calls", !c->p.no_parallel,
     "tool_choice", c->p.tool_choice ? json_incref(c->p.tool_choice) : json_string("auto"), "tools",
     c->p.tools ? json_incref(c->p.tools) : json_array(), "temperature", c->p.sampling.temp, "top_p",
-    c->p.sampling.top_p, "metadata", "usage", ended ? usage(c) : json_null());
+    c->p.sampling.top_p, "metadata", "usage", ended ? response_usage(c) : json_null());
   if (c->p.system) json_object_set(o, "instructions", c->p.system);
   return o;
 }
@@ -171,7 +163,7 @@ static json_t *output(const call *c) {
   return all;
 }
 
-static void send_event(call *c, const char *name, json_t *o) {
+static void send_numbered(call *c, const char *name, json_t *o) {
   struct state *st = c->own;
   char before[96];
   json_object_set_new(o, "type", json_string(name));
@@ -184,12 +176,12 @@ static void send_in(call *c, const char *name, json_t *o) {      // about the it
   struct state *st = c->own;
   json_object_set_new(o, "output_index", json_integer(st->index));
   json_object_set_new(o, "item_id", json_string(st->item_id));
-  send_event(c, name, o);
+  send_numbered(c, name, o);
 }
 
 static void send_item(call *c, const char *name, json_t *item) {
   struct state *st = c->own;
-  send_event(c, name, json_pack("{si so}", "output_index", st->index, "item", item));
+  send_numbered(c, name, json_pack("{si so}", "output_index", st->index, "item", item));
 }
 
 static void close_item(call *c) {
@@ -248,8 +240,8 @@ static void send_call(call *c, const struct part *p) {
 }
 
 static void on_start(call *c) {
-  send_event(c, "response.created", json_pack("{so}", "response", response(c, "in_progress", json_array())));
-  send_event(c, "response.in_progress", json_pack("{so}", "response", response(c, "in_progress", json_array())));
+  send_numbered(c, "response.created", json_pack("{so}", "response", response(c, "in_progress", json_array())));
+  send_numbered(c, "response.in_progress", json_pack("{so}", "response", response(c, "in_progress", json_array())));
 }
 
 static void send_part(call *c, const struct part *p) {
@@ -260,7 +252,7 @@ static void send_part(call *c, const struct part *p) {
   else send_in(c, "response.reasoning_text.delta", json_pack("{si so}", "content_index", 0, "delta", delta));
 }
 
-static void on_event(call *c, const event *e, int i) {
+static void response_event(call *c, const event *e, int i) {
   (void)i;
   for (size_t k = 0; k < e->parts.n; k++) {
     if (e->parts.at[k].kind == WEFT_CALL) send_call(c, &e->parts.at[k]);
@@ -268,30 +260,31 @@ static void on_event(call *c, const event *e, int i) {
   }
 }
 
-static void on_finish(call *c) {
+static void response_finish(call *c) {
   bool cut = finish_name(c->choices[0].finish)[0] == 'l';
   const char *status = cut ? "incomplete" : "completed";
   if (!c->p.stream) { call_send(c, 200, response(c, status, output(c))); return; }
   if (!c->choices[0].content.n && !json_array_size(c->choices[0].calls)) open_item(c, WEFT_CONTENT);
   close_item(c);
-  send_event(c, cut ? "response.incomplete" : "response.completed",
-             json_pack("{so}", "response", response(c, status, output(c))));
+  send_numbered(c, cut ? "response.incomplete" : "response.completed",
+                json_pack("{so}", "response", response(c, status, output(c))));
 }
 
-static void on_failed(call *c, const char *text) {
+static void response_failed(call *c, const char *text) {
   json_t *r = response(c, "failed", json_array());
   json_object_set_new(r, "error",
                       json_pack("{ss so}", "code", "server_error", "message", json_of_text(text, strlen(text))));
-  send_event(c, "response.failed", json_pack("{so}", "response", r));
+  send_numbered(c, "response.failed", json_pack("{so}", "response", r));
 }
 
-static const struct speaker speaker = {"text/event-stream", ": ping\n", on_start, on_event, on_finish, on_failed};
+static const struct speaker speaker = {"text/event-stream", ": ping\n",      on_start,
+                                       response_event,      response_finish, response_failed};
 
 void openai_responses(server *s, exchange *x) {
   call *c = call_new(s, x, &speaker, fields);
   if (!c) return;
   new_id(s, "resp_", c->id, sizeof c->id);
   c->own = xcalloc(1, sizeof(struct state));
-  if (add_prompt(c)) call_refuse(c);
+  if (add_input(c)) call_refuse(c);
   else call_go(c);
 }

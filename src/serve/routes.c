@@ -62,7 +62,7 @@ const struct route routes[] = {
 };
 const size_t n_routes = COUNT(routes);
 
-static bool fits(const struct route *r, const char *path) {
+static bool route_fits(const struct route *r, const char *path) {
   size_t n = strlen(r->path);
   if (r->path[n - 1] != '*') return !strcmp(r->path, path);
   return !strncmp(r->path, path, n - 1) && path[n - 1];
@@ -74,7 +74,7 @@ const struct route *route_find(const char *method, const char *path, const char 
   *allow = NULL;
   if (!strcmp(method, "HEAD")) method = "GET";
   for (size_t i = 0; i < n_routes; i++) {
-    if (!fits(&routes[i], path)) continue;
+    if (!route_fits(&routes[i], path)) continue;
     if (!strcmp(routes[i].method, method)) return &routes[i];
     *allow = strcmp(routes[i].method, "GET") ? routes[i].method : "GET, HEAD";
   }

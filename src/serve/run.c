@@ -80,7 +80,7 @@ void held_free(held *h) {
   *h = (held){0};
 }
 
-static bool fail(run *u, const weft_error *err) {
+static bool fail_run(run *u, const weft_error *err) {
   event *e = new_event(u, EVENT_FAILED);
   snprintf(e->text, sizeof e->text, "%s", err->text);
   u->last = timing_of(u);
@@ -101,7 +101,7 @@ static void add_parts(event *e, const weft_part *parts, size_t n) {
 }
 
 // Text that can be shown, as parts of an event.
-static void add_text(run *u, event *e, const char *text, size_t n) {
+static void add_text_parts(run *u, event *e, const char *text, size_t n) {
   const weft_part *parts, whole = {.kind = WEFT_CONTENT, .text = text, .n = n};
   if (u->answer) {
     n = weft_answer_add(u->answer, text, n, &parts);
@@ -112,17 +112,17 @@ static void add_text(run *u, event *e, const char *text, size_t n) {
   for (size_t i = 0; i < e->parts.n; i++) u->calls += e->parts.at[i].kind == WEFT_CALL;
 }
 
-static bool end(run *u, enum finish why, int stop) {
+static bool end_run(run *u, enum finish why, int stop) {
   size_t n;
   event *last = new_event(u, EVENT_TOKEN);
   if (u->stream && why != FINISH_WORD) {
     const char *text = weft_stream_end(u->stream, &n);
     int found = -1;
     if (u->stop) text = weft_stop_add(u->stop, text, n, &n, &found);
-    add_text(u, last, text, n);
+    add_text_parts(u, last, text, n);
     if (u->stop && found < 0) {
       text = weft_stop_end(u->stop, &n);
-      add_text(u, last, text, n);
+      add_text_parts(u, last, text, n);
     }
   }
   if (u->answer) {
@@ -157,7 +157,7 @@ static int make_sampler(run *u, weft_error *err) {
   return 0;
 }
 
-static int prepare(run *u, weft_error *err) {
+static int prepare_run(run *u, weft_error *err) {
   request *r = u->r;
   if (make_sampler(u, err)) return -1;
   if (r->grammar) u->grammar = weft_grammar_clone(r->grammar);
@@ -177,7 +177,7 @@ run *run_new(weft_model *m, weft_draft *d, bool no_guess, request *r, int choice
 const request *run_request(const run *u) { return u->r; }
 size_t run_left(const run *u) { return u->r->prompt.n - u->fed; }
 held *run_held(run *u) { return u->began ? &u->held : NULL; }
-void run_fail(run *u, const weft_error *err) { fail(u, err); }
+void run_fail(run *u, const weft_error *err) { fail_run(u, err); }
 void run_cancel(run *u) { u->r->cancelled = true; }
 
 bool run_begin(run *u, held *h) {
@@ -188,7 +188,7 @@ bool run_begin(run *u, held *h) {
   u->fed = u->kept = h->past.n;
   u->ahead = weft_ahead_of_sequence(u->m, h->sequence, u->no_guess ? WEFT_GUESS_NEVER : WEFT_GUESS_WHERE_IT_PAYS);
   if (u->draft) weft_ahead_draft(u->ahead, u->draft);
-  return prepare(u, &err) ? fail(u, &err) : true;
+  return prepare_run(u, &err) ? fail_run(u, &err) : true;
 }
 
 bool run_ended(const run *u, struct timing *out) {
@@ -254,7 +254,7 @@ static void say_progress(run *u) {
 // ---- the answer -----------------------------------------------------------------------------------------------------
 
 // The grammar speaks for the content alone: neither for reasoning nor for calls.
-static int draw(run *u, int32_t *id, bool *constrained, weft_error *err) {
+static int draw_token(run *u, int32_t *id, bool *constrained, weft_error *err) {
   const uint64_t *mask = NULL;
   *constrained = u->grammar && (!u->answer || weft_answer_in_content(u->answer));
   if (*constrained && weft_grammar_mask(u->grammar, &mask, err)) return -1;
@@ -275,27 +275,27 @@ static bool answer_step(run *u) {
   int32_t id;
   bool constrained;
   if (!u->answer_start) begin_answer(u);
-  if (r->max_tokens >= 0 && u->drawn >= r->max_tokens) return end(u, FINISH_LENGTH, -1);
-  if (r->max_answer_s > 0 && now_s() - u->answer_start > r->max_answer_s) return end(u, FINISH_TIME, -1);
-  if (draw(u, &id, &constrained, &err)) return fail(u, &err);
-  if (!r->ignore_end && weft_is_end(v, id)) return end(u, FINISH_STOP, -1);
-  if (constrained && weft_grammar_accept(u->grammar, id, &err)) return fail(u, &err);
+  if (r->max_tokens >= 0 && u->drawn >= r->max_tokens) return end_run(u, FINISH_LENGTH, -1);
+  if (r->max_answer_s > 0 && now_s() - u->answer_start > r->max_answer_s) return end_run(u, FINISH_TIME, -1);
+  if (draw_token(u, &id, &constrained, &err)) return fail_run(u, &err);
+  if (!r->ignore_end && weft_is_end(v, id)) return end_run(u, FINISH_STOP, -1);
+  if (constrained && weft_grammar_accept(u->grammar, id, &err)) return fail_run(u, &err);
   weft_accept(u->sampler, id, NULL);
   u->drawn++;
   event *e = new_event(u, EVENT_TOKEN);
   e->id = id;
-  if (r->scored && score(u, e, u->logits, id, &err)) { event_free(e); return fail(u, &err); }
+  if (r->scored && score(u, e, u->logits, id, &err)) { event_free(e); return fail_run(u, &err); }
   size_t n;
   int found = -1;
   const char *text = weft_stream_add(u->stream, id, &n);
   if (u->stop) text = weft_stop_add(u->stop, text, n, &n, &found);
-  add_text(u, e, text, n);
+  add_text_parts(u, e, text, n);
   e->timing = timing_of(u);
   say(u, e);
-  if (found >= 0) return end(u, FINISH_WORD, found);
-  if (r->one_call && u->calls) return end(u, FINISH_STOP, -1);
-  if (u->held.past.n == (size_t)weft_model_context(u->m)) return end(u, FINISH_LENGTH, -1);
-  if (r->max_tokens >= 0 && u->drawn >= r->max_tokens) return end(u, FINISH_LENGTH, -1);
+  if (found >= 0) return end_run(u, FINISH_WORD, found);
+  if (r->one_call && u->calls) return end_run(u, FINISH_STOP, -1);
+  if (u->held.past.n == (size_t)weft_model_context(u->m)) return end_run(u, FINISH_LENGTH, -1);
+  if (r->max_tokens >= 0 && u->drawn >= r->max_tokens) return end_run(u, FINISH_LENGTH, -1);
   u->drawn_id = id;
   return true;
 }
@@ -304,14 +304,14 @@ bool run_offer(run *u, size_t most, weft_tokens *out) {
   weft_error err;
   size_t left = run_left(u);
   *out = (weft_tokens){.sequence = u->held.sequence};
-  if (u->r->cancelled) return end(u, FINISH_GONE, -1);
-  if (left && u->r->max_prompt_s > 0 && now_s() - u->start > u->r->max_prompt_s) return end(u, FINISH_TIME, -1);
+  if (u->r->cancelled) return end_run(u, FINISH_GONE, -1);
+  if (left && u->r->max_prompt_s > 0 && now_s() - u->start > u->r->max_prompt_s) return end_run(u, FINISH_TIME, -1);
   if (left && !most) return true;
   if (!left) {
     out->ids = &u->drawn_id;
     out->n = 1;
   } else if (u->r->prompt_scored && left > 1) {
-    if (feed_scored(u, most < left ? most : left - 1, &err)) return fail(u, &err);
+    if (feed_scored(u, most < left ? most : left - 1, &err)) return fail_run(u, &err);
     say_progress(u);
   } else {
     out->ids = u->r->prompt.at + u->fed;

@@ -61,7 +61,7 @@ struct sched {
   _Atomic double loaded;
 };
 
-static int64_t cost_of(const request *r) {
+static int64_t request_cost(const request *r) {
   int64_t answer = r->max_tokens < 0 || r->max_tokens > 256 ? 256 : r->max_tokens;
   return (int64_t)r->prompt.n + answer * r->n;
 }
@@ -69,7 +69,7 @@ static int64_t cost_of(const request *r) {
 // ---- the queues; the lock is held -----------------------------------------------------------------------------------
 
 // How much of a prompt some sequence holds.
-static size_t known(const sched *s, const request *r) {
+static size_t known_tokens(const sched *s, const request *r) {
   size_t most = 0, n;
   for (size_t i = 0; i < s->rest.n; i++) if ((n = alike(&r->prompt, &s->rest.at[i].past)) > most) most = n;
   for (size_t i = 0; i < s->live.n; i++) if ((n = alike(&r->prompt, &run_held(s->live.at[i])->past)) > most) most = n;
@@ -79,15 +79,15 @@ static size_t known(const sched *s, const request *r) {
 static request **best_of(sched *s, struct queue *q) {
   request **best = &q->first;
   if (!*best || now_s() - (*best)->arrived > PATIENCE_S) return best;
-  size_t most = known(s, *best);
+  size_t most = known_tokens(s, *best);
   for (request **at = &(*best)->next; *at; at = &(*at)->next) {
-    size_t n = known(s, *at);
+    size_t n = known_tokens(s, *at);
     if (n > most) most = n, best = at;
   }
   return best;
 }
 
-static request *take(sched *s, request **at) {
+static request *take_request(sched *s, request **at) {
   request *r = *at;
   *at = r->next;
   s->c.waiting--;
@@ -102,7 +102,7 @@ static request *next_request(sched *s) {
     struct queue *q = &s->queues[s->turn];
     request **r = best_of(s, q);
     if (!*r) q->credit = 0;
-    else if (q->credit >= cost_of(*r)) { q->credit -= cost_of(*r); return take(s, r); }
+    else if (q->credit >= request_cost(*r)) { q->credit -= request_cost(*r); return take_request(s, r); }
     else q->credit += QUANTUM;
     s->turn = (s->turn + 1) % s->o.n_keys;
   }
@@ -110,7 +110,7 @@ static request *next_request(sched *s) {
 
 // ---- steps ----------------------------------------------------------------------------------------------------------
 
-static void count(sched *s, const struct timing *t) {
+static void count_timing(sched *s, const struct timing *t) {
   pthread_mutex_lock(&s->lock);
   s->c.prompt_tokens += (double)(t->n_prompt - t->n_cached);
   s->c.cached_tokens += (double)t->n_cached;
@@ -141,7 +141,7 @@ static void keep_rest(sched *s, const held *h) {
 
 // Of those that nobody uses, what is not in a file yet goes there; at once it would be written anew with every turn of
 // a conversation.
-static void keep_some(sched *s) {
+static void offer_to_keep(sched *s) {
   double now = now_s();
   keep_collect(&s->keep);
   for (size_t i = 0; i < s->rest.n; i++) if (now - s->rest.at[i].used > QUIET_S) keep_offer(&s->keep, &s->rest.at[i]);
@@ -162,19 +162,19 @@ static void wait_for_more(sched *s) {
   if (until.tv_nsec >= 1000000000) { until.tv_sec++; until.tv_nsec -= 1000000000; }
   pthread_cond_timedwait(&s->more, &s->lock, &until);
   pthread_mutex_unlock(&s->lock);
-  keep_some(s);
+  offer_to_keep(s);
   pthread_mutex_lock(&s->lock);
 }
 
 // The first n tokens of h in a sequence of its own.
-static int copy_of(const held *h, size_t n, held *out, weft_error *err) {
+static int fork_held(const held *h, size_t n, held *out, weft_error *err) {
   *out = (held){0};
   if (weft_sequence_fork(h->sequence, (int)n, &out->sequence, err)) return -1;
   for (size_t i = 0; i < n; i++) vec_push(&out->past, h->past.at[i]);
   return 0;
 }
 
-static void cut(held *h, size_t n) {
+static void cut_held(held *h, size_t n) {
   weft_sequence_cut(h->sequence, (int)n);
   h->past.n = n;
 }
@@ -216,10 +216,10 @@ static int find_past(sched *s, const request *r, held *out, weft_error *err) {
     *out = s->rest.at[at];
     s->rest.at[at] = (held){0};
     drop_rest(s, at);
-    cut(out, most);
+    cut_held(out, most);
     return 0;
   }
-  if (best) return copy_of(best, most, out, err);
+  if (best) return fork_held(best, most, out, err);
   *out = (held){0};
   return weft_sequence_new(s->model, &out->sequence, err);
 }
@@ -235,12 +235,12 @@ static int make_room(sched *s, weft_sequence *q, size_t n, weft_error *err) {
 
 // ---- a step ---------------------------------------------------------------------------------------------------------
 
-static void leave(sched *s, size_t i) {
+static void remove_live(sched *s, size_t i) {
   run *u = s->live.at[i];
   struct timing t;
   held h = {0};
   run_ended(u, &t);
-  count(s, &t);
+  count_timing(s, &t);
   run_free(u, &h);
   s->live.at[i] = s->live.at[--s->live.n];
   keep_rest(s, &h);
@@ -248,7 +248,7 @@ static void leave(sched *s, size_t i) {
 
 // Choices of a request begin one after another: the prompt is evaluated for the first one, and the others take up its
 // pages. They have half of all places at most, so that others' requests do not wait for all of them.
-static bool may_begin(const sched *s, const request *r) {
+static bool may_begin_choice(const sched *s, const request *r) {
   int n = 0;
   for (size_t i = 0; i < s->live.n; i++) {
     if (run_request(s->live.at[i]) != r) continue;
@@ -272,7 +272,7 @@ static void begin_choices(sched *s) {
   for (size_t i = 0; i < s->opened.n;) {
     request *r = s->opened.at[i];
     if (s->live.n >= (size_t)s->o.parallel) return;
-    if (!may_begin(s, r)) { i++; continue; }
+    if (!may_begin_choice(s, r)) { i++; continue; }
     bool last = r->begun + 1 == r->n;
     begin_choice(s, r);
     if (!last) continue;
@@ -299,7 +299,7 @@ static run *next_prompt(sched *s) {
 static void advance(sched *s) {
   for (size_t i = 0; i < s->live.n;) {
     if (run_advance(s->live.at[i])) i++;
-    else leave(s, i);
+    else remove_live(s, i);
   }
 }
 
@@ -446,7 +446,7 @@ static void lend(sched *s, const weft_tokens *parts, size_t n, double thought, d
 
 // What the runs want next, in one evaluation: a token of each answer, with what is guessed to follow it, and a piece of
 // a prompt.
-static void step(sched *s) {
+static void step_runs(sched *s) {
   weft_tokens parts[SCHED_PARALLEL_MAX];
   run *of[SCHED_PARALLEL_MAX];
   size_t n = 0, tokens = 0, rows;
@@ -459,11 +459,11 @@ static void step(sched *s) {
   if (fed && answers && ++s->shared % ALONE_EVERY == 0) fed = NULL;
   for (size_t i = 0; i < s->live.n;) {
     run *u = s->live.at[i];
-    if (!run_offer(u, u == fed ? piece(s, u, answers) : 0, &parts[n])) { leave(s, i); continue; }
+    if (!run_offer(u, u == fed ? piece(s, u, answers) : 0, &parts[n])) { remove_live(s, i); continue; }
     i++;
     if (!parts[n].n) continue;
     run_settle(u);
-    if (make_room(s, parts[n].sequence, parts[n].n, &err)) { run_fail(u, &err); leave(s, i - 1); i--; continue; }
+    if (make_room(s, parts[n].sequence, parts[n].n, &err)) { run_fail(u, &err); remove_live(s, i - 1); i--; continue; }
     if (run_left(u)) tokens = parts[n].n, past = run_held(u)->past.n, unseen = parts[n].unseen;
     of[n++] = u;
   }
@@ -493,7 +493,7 @@ static void step(sched *s) {
     if (failed >= 0 && run_took(of[i], &parts[i])) continue;
     size_t k = 0;
     while (s->live.at[k] != of[i]) k++;
-    leave(s, k);
+    remove_live(s, k);
   }
 }
 
@@ -501,7 +501,7 @@ static void make_vectors(sched *s) {
   for (size_t i = 0; i < s->texts.n;) {
     vectors *v = s->texts.at[i];
     if (vectors_step(v)) { i++; continue; }
-    count(s, &v->timing);
+    count_timing(s, &v->timing);
     free(v);
     s->texts.at[i] = s->texts.at[--s->texts.n];
   }
@@ -620,10 +620,10 @@ static void *lead(void *arg) {
     if (s->stop) cancel_all(s);
     turn_take(s->o.turn);
     begin_choices(s);
-    step(s);
+    step_runs(s);
     make_vectors(s);
     turn_give(s->o.turn);
-    keep_some(s);
+    offer_to_keep(s);
     pthread_mutex_lock(&s->lock);
     s->last_step = now_s();
     s->c.steps++;
@@ -667,7 +667,7 @@ static int wait_s(const sched *s) {
   return wait < 1 ? 1 : wait > 60 ? 60 : (int)wait;
 }
 
-static int refuse(sched *s, int64_t tokens, size_t n, fault *f) {
+static int refuse_request(sched *s, int64_t tokens, size_t n, fault *f) {
   if (s->draining || s->stop) {
     f->retry_s = 5;
     return fault_set(f, 503, NULL, "the server is ending");
@@ -685,7 +685,7 @@ int sched_submit(sched *s, request **r, size_t n, fault *f) {
   int64_t tokens = 0;
   for (size_t i = 0; i < n; i++) tokens += (int64_t)r[i]->prompt.n;
   pthread_mutex_lock(&s->lock);
-  int status = refuse(s, tokens, n, f);
+  int status = refuse_request(s, tokens, n, f);
   for (size_t i = 0; i < n && !status; i++) {
     request **at = &s->queues[r[i]->key].first;
     while (*at) at = &(*at)->next;
@@ -706,7 +706,7 @@ void sched_cancel(sched *s, request *r) {
   r->cancelled = true;
   pthread_mutex_lock(&s->lock);
   for (request **at = &s->queues[r->key].first; *at && !waited; at = *at ? &(*at)->next : at)
-    if (*at == r) { take(s, at); waited = true; }
+    if (*at == r) { take_request(s, at); waited = true; }
   pthread_mutex_unlock(&s->lock);
   if (!waited) return;
   for (int64_t i = 0, n = r->n; i < n; i++) {

@@ -141,7 +141,7 @@ void serve_close(serve *v) {
 
 // ---- messages -------------------------------------------------------------------------------------------------------
 
-static int refused(server *s, exchange *x, int status, const char *why) {
+static int refuse_with(server *s, exchange *x, int status, const char *why) {
   fault f = {0};
   fault_set(&f, status, NULL, "%s", why);
   answer_fault(s, x, &f);
@@ -195,24 +195,25 @@ static int on_begin(void *ctx, exchange *x) {
   const char *allow, *origin = exchange_asked(x, "Origin"), *host = exchange_asked(x, "Host"),
                      *type = exchange_asked(x, "Content-Type");
   x->route = route_find(x->method, x->path, &allow);
-  if (!guard_host(s->guard, host)) return refused(s, x, 403, "this Host is not allowed here; --allow-host allows one");
+  if (!guard_host(s->guard, host))
+    return refuse_with(s, x, 403, "this Host is not allowed here; --allow-host allows one");
   if (!guard_origin(s->guard, origin, host, &x->allowed_origin))
-    return refused(s, x, 403, "pages from there may not ask; --allow-origin allows them");
+    return refuse_with(s, x, 403, "pages from there may not ask; --allow-origin allows them");
   if (x->allowed_origin) allow_origin(x);
   if (x->allowed_origin && !strcmp(x->method, "OPTIONS")) return preflight(x);
   x->key =
     guard_keys(s->guard) ? guard_key(s->guard, exchange_asked(x, "Authorization"), exchange_asked(x, "X-Api-Key")) : 0;
   if (x->key < 0 && !(x->route && x->route->open)) {
     exchange_header(x, "WWW-Authenticate", "Bearer");
-    return refused(s, x, 401, "a valid key is needed: Authorization: Bearer KEY");
+    return refuse_with(s, x, 401, "a valid key is needed: Authorization: Bearer KEY");
   }
   if (!x->route && allow) {
     exchange_header(x, "Allow", "%s", allow);
-    return refused(s, x, 405, "not by this method");
+    return refuse_with(s, x, 405, "not by this method");
   }
-  if (!x->route) return refused(s, x, 404, "there is nothing at this path; /openapi.json lists what there is");
+  if (!x->route) return refuse_with(s, x, 404, "there is nothing at this path; /openapi.json lists what there is");
   if (!strcmp(x->route->method, "POST") && (type || origin) && !is_json(type))
-    return refused(s, x, 415, "Content-Type must be application/json");
+    return refuse_with(s, x, 415, "Content-Type must be application/json");
   look_at_asked(s, x);
   return 0;
 }
@@ -264,7 +265,7 @@ static void on_model(void *ctx, exchange *x, served *m, const fault *f) {
 
 // ---- start and end --------------------------------------------------------------------------------------------------
 
-static int start(serve *v, error *err) {
+static int start_server(serve *v, error *err) {
   server *s = &v->s;
   const serve_options *o = &v->o;
   int n_keys = guard_keys(s->guard) ? guard_keys(s->guard) : 1;
@@ -318,7 +319,7 @@ static void drain(serve *v, const sigset_t *set) {
     systemd_tick(&v->notify, false, server_is_well(&v->s));
 }
 
-static void stop(serve *v) {
+static void stop_server(serve *v) {
   server *s = &v->s;
   if (!shelf_stop(s->shelf)) {         // a model loads: that cannot be stopped, and nobody waits for it
     remove_socket(v);
@@ -336,12 +337,12 @@ int serve_run(serve *v, error *err) {
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
   pthread_sigmask(SIG_BLOCK, &set, NULL);      // before there are threads, which inherit it
-  int status = start(v, err);
+  int status = start_server(v, err);
   if (!status) {
     fprintf(stderr, "weft: listening on %s\n", v->address);
     status = until_signal(v, &set, err);
     if (!status) drain(v, &set);
   }
-  stop(v);
+  stop_server(v);
   return status;
 }

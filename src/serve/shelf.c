@@ -53,13 +53,13 @@ static size_t stem(const char *file) {
   return part == 1 ? n - 15 : 0;
 }
 
-static char *name_of(const char *path) {
+static char *name_of_file(const char *path) {
   const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
   size_t n = stem(file);
   return valid_name(file, n ? n : strlen(file));
 }
 
-static char *text_of(const weft_file *f, const char *key) {
+static char *text_of_key(const weft_file *f, const char *key) {
   size_t i;
   weft_value v;
   if (weft_file_find(f, key, &i) || weft_file_value(f, i, &v) || v.type != WEFT_STRING) return xstrdup("");
@@ -93,7 +93,7 @@ static void look_at_file(served *m) {
   forget_file(m);
   if (weft_file_open(m->path, &f, &err)) { broken(m, err.text); return; }
   m->summary = weft_file_summary(f);
-  m->arch = text_of(f, "general.architecture");
+  m->arch = text_of_key(f, "general.architecture");
   m->file_bytes = weft_file_bytes(f);
   m->tensor_bytes = weft_file_tensor_bytes(f);
   m->n_params = weft_file_n_params(f);
@@ -109,7 +109,7 @@ static served *by_path(const shelf *sh, const char *path) {
 }
 
 // One that is in the list, or a new one. What is in memory is looked at again when it has gone.
-static served *add_file(shelf *sh, const char *path, bool named) {
+static served *add_served(shelf *sh, const char *path, bool named) {
   struct stat st = {0};
   served *m = by_path(sh, path);
   int there = stat(path, &st);
@@ -117,7 +117,7 @@ static served *add_file(shelf *sh, const char *path, bool named) {
   if (!m && there) return NULL;
   if (!m) {
     m = xcalloc(1, sizeof *m);
-    *m = (served){.path = xstrdup(path), .name = name_of(path), .named = named, .keep_s = sh->o.o->idle_s};
+    *m = (served){.path = xstrdup(path), .name = name_of_file(path), .named = named, .keep_s = sh->o.o->idle_s};
     vec_push(&sh->all, m);
   }
   m->seen = !there;
@@ -130,7 +130,7 @@ static served *add_file(shelf *sh, const char *path, bool named) {
   return m;
 }
 
-static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_string(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 static int look_at_folder(shelf *sh, error *err) {
   const char *folder = sh->o.o->models_dir;
@@ -141,12 +141,12 @@ static int look_at_folder(shelf *sh, error *err) {
   for (struct dirent *e; (e = readdir(d));)
     if (*e->d_name != '.' && stem(e->d_name)) vec_push(&files, xstrdup(e->d_name));
   closedir(d);
-  if (files.n) qsort(files.at, files.n, sizeof *files.at, by_text);
+  if (files.n) qsort(files.at, files.n, sizeof *files.at, by_string);
   for (size_t i = 0; i < sh->all.n; i++) sh->all.at[i]->seen = sh->all.at[i]->named;
   for (size_t i = 0; i < files.n; i++) {
     str path = {0};
     str_addf(&path, "%s/%s", folder, files.at[i]);
-    add_file(sh, str_c(&path), false);
+    add_served(sh, str_c(&path), false);
     str_free(&path);
     free(files.at[i]);
   }
@@ -155,7 +155,7 @@ static int look_at_folder(shelf *sh, error *err) {
   return 0;
 }
 
-static bool usable(const served *m) {
+static bool is_usable(const served *m) {
   return m->state == SERVED_IN || m->state == SERVED_LOADING || (m->seen && !m->broken);
 }
 
@@ -174,16 +174,16 @@ static bool is_called(const served *m, const char *name) {
 
 static served *called(const shelf *sh, const char *name) {
   for (size_t i = 0; i < sh->all.n; i++)
-    if (usable(sh->all.at[i]) && is_called(sh->all.at[i], name)) return sh->all.at[i];
+    if (is_usable(sh->all.at[i]) && is_called(sh->all.at[i], name)) return sh->all.at[i];
   return NULL;
 }
 
 static bool is_alone(const shelf *sh) { return !sh->o.o->models_dir && sh->all.n == 1; }
 
-static int unknown(const shelf *sh, const char *name, fault *f) {
+static int unknown_model(const shelf *sh, const char *name, fault *f) {
   str names = {0};
   for (size_t i = 0; i < sh->all.n && names.n < 600; i++)
-    if (usable(sh->all.at[i])) str_addf(&names, "%s'%s'", names.n ? ", " : "", sh->all.at[i]->name);
+    if (is_usable(sh->all.at[i])) str_addf(&names, "%s'%s'", names.n ? ", " : "", sh->all.at[i]->name);
   str_c(&names);
   if (!name) fault_set(f, 400, "model", "'model' is missing; this server has %s", names.n ? names.at : "none");
   else {
@@ -195,20 +195,20 @@ static int unknown(const shelf *sh, const char *name, fault *f) {
 }
 
 // A server that has one model takes any name for it.
-static served *find(shelf *sh, const char *name, fault *f) {
+static served *find_model(shelf *sh, const char *name, fault *f) {
   served *m = NULL, *only = NULL;
   size_t n = 0;
   if (is_alone(sh)) return sh->all.at[0];
   if (!name || !(m = called(sh, name))) look_again(sh);
   if (name && !m) m = called(sh, name);
   for (size_t i = 0; i < sh->all.n && !name; i++) {
-    if (!usable(sh->all.at[i])) continue;
+    if (!is_usable(sh->all.at[i])) continue;
     if (sh->all.at[i]->named) return sh->all.at[i];
     only = sh->all.at[i];
     n++;
   }
   if (!name && n == 1) m = only;
-  if (!m) unknown(sh, name, f);
+  if (!m) unknown_model(sh, name, f);
   return m;
 }
 
@@ -248,7 +248,7 @@ static int wait_for(shelf *sh, served *m, exchange *x, const struct wanted *w, f
 
 int shelf_take(shelf *sh, exchange *x, const struct wanted *w, served **out, fault *f) {
   pthread_mutex_lock(&sh->lock);
-  served *m = find(sh, w->name, f);
+  served *m = find_model(sh, w->name, f);
   int status = m ? 0 : -1;
   if (m && sh->draining) status = not_now(f, 5, "the server is ending");
   else if (m && (m->state != SERVED_IN || m == sh->giving_way)) status = wait_for(sh, m, x, w, f);
@@ -275,7 +275,7 @@ void shelf_keep(shelf *sh, served *m, const double *seconds) {
 
 int shelf_unload(shelf *sh, const char *name, fault *f) {
   pthread_mutex_lock(&sh->lock);
-  served *m = find(sh, name, f);
+  served *m = find_model(sh, name, f);
   if (m) m->keep_s = 0;
   pthread_cond_signal(&sh->changed);
   pthread_mutex_unlock(&sh->lock);
@@ -284,14 +284,14 @@ int shelf_unload(shelf *sh, const char *name, fault *f) {
 
 served *shelf_find(shelf *sh, const char *name, fault *f) {
   pthread_mutex_lock(&sh->lock);
-  served *m = find(sh, name, f);
+  served *m = find_model(sh, name, f);
   pthread_mutex_unlock(&sh->lock);
   return m;
 }
 
 int shelf_unknown(shelf *sh, const char *name, fault *f) {
   pthread_mutex_lock(&sh->lock);
-  unknown(sh, name, f);
+  unknown_model(sh, name, f);
   pthread_mutex_unlock(&sh->lock);
   return -1;
 }
@@ -299,7 +299,7 @@ int shelf_unknown(shelf *sh, const char *name, fault *f) {
 void shelf_each(shelf *sh, void (*fn)(void *ctx, served *m), void *ctx) {
   pthread_mutex_lock(&sh->lock);
   look_again(sh);
-  for (size_t i = 0; i < sh->all.n; i++) if (usable(sh->all.at[i])) fn(ctx, sh->all.at[i]);
+  for (size_t i = 0; i < sh->all.n; i++) if (is_usable(sh->all.at[i])) fn(ctx, sh->all.at[i]);
   pthread_mutex_unlock(&sh->lock);
 }
 
@@ -349,7 +349,7 @@ static void on_loaded(void *ctx) {
   pthread_mutex_unlock(&sh->lock);
 }
 
-static void load(shelf *sh, served *m) {
+static void load_served(shelf *sh, served *m) {
   const serve_options *o = sh->o.o;
   error err = {0};
   struct sched_options so = {.path = m->path,
@@ -530,12 +530,12 @@ static bool one_thing(shelf *sh) {
   if (!sh->wanted.n || sh->stop) return true;          // the lock was let go meanwhile
   memmove(sh->wanted.at, sh->wanted.at + 1, --sh->wanted.n * sizeof *sh->wanted.at);
   sh->wanted_since = now_s();
-  load(sh, m);
+  load_served(sh, m);
   if (m->state == SERVED_FAILED) cannot(sh, m);
   return true;
 }
 
-static void *keep(void *arg) {
+static void *run_keeper(void *arg) {
   shelf *sh = arg;
   pthread_mutex_lock(&sh->lock);
   while (!sh->stop) {
@@ -572,7 +572,7 @@ int shelf_open(const struct shelf_options *o, shelf **out, error *err) {
   *out = sh;
   if (look_at_draft(sh, err)) return -1;
   for (size_t i = 0; i < o->o->n_models; i++) {
-    served *m = add_file(sh, o->o->models[i], true);
+    served *m = add_served(sh, o->o->models[i], true);
     if (!m) return error_set(err, "%s: %s", o->o->models[i], strerror(errno));
     if (m->broken) return error_set(err, "%s", m->why);
     if (i || !o->o->alias) continue;
@@ -586,7 +586,8 @@ int shelf_start(shelf *sh, error *err) {
   pthread_mutex_lock(&sh->lock);
   for (size_t i = 0; i < sh->all.n; i++) if (sh->all.at[i]->named) want(sh, sh->all.at[i]);
   pthread_mutex_unlock(&sh->lock);
-  if (pthread_create(&sh->keeper, NULL, keep, sh)) return error_set(err, "no thread could be made for the models");
+  if (pthread_create(&sh->keeper, NULL, run_keeper, sh))
+    return error_set(err, "no thread could be made for the models");
   sh->started = true;
   return 0;
 }

@@ -12,11 +12,11 @@
 
 enum { FIRST = 3 };                    // descriptors are handed over from here on
 
-static long long number(enum env_var v) { return strtoll(env_str(v), NULL, 10); }
-static bool for_us(enum env_var pid) { return !*env_str(pid) || number(pid) == getpid(); }
+static long long env_number(enum env_var v) { return strtoll(env_str(v), NULL, 10); }
+static bool for_us(enum env_var pid) { return !*env_str(pid) || env_number(pid) == getpid(); }
 
 int systemd_socket(int *fd, error *err) {
-  long long n = for_us(ENV_LISTEN_PID) ? number(ENV_LISTEN_FDS) : 0;
+  long long n = for_us(ENV_LISTEN_PID) ? env_number(ENV_LISTEN_FDS) : 0;
   int listens = 0;
   socklen_t size = sizeof listens;
   *fd = -1;
@@ -41,7 +41,7 @@ notifier systemd_notifier(void) {
   n.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (n.fd >= 0 && connect(n.fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)))
     systemd_close(&n);
-  if (for_us(ENV_WATCHDOG_PID)) n.watchdog_s = (double)number(ENV_WATCHDOG_USEC) / 1e6;
+  if (for_us(ENV_WATCHDOG_PID)) n.watchdog_s = (double)env_number(ENV_WATCHDOG_USEC) / 1e6;
   return n;
 }
 

@@ -7,7 +7,7 @@
 
 // ---- on the thread of the steps -------------------------------------------------------------------------------------
 
-static event *new_event(const vectors *v, enum event_kind kind) {
+static event *new_vector_event(const vectors *v, enum event_kind kind) {
   event *e = xcalloc(1, sizeof *e);
   e->kind = kind;
   e->request = v->r;
@@ -27,12 +27,12 @@ bool vectors_step(vectors *v) {
   if (!v->i) v->start = now_s();
   v->timing.prompt_ms = 1000 * (now_s() - v->start);
   if (r->cancelled || v->i == r->lengths.n) {
-    event *e = new_event(v, EVENT_END);
+    event *e = new_vector_event(v, EVENT_END);
     e->finish = r->cancelled ? FINISH_GONE : FINISH_STOP;
     return over(v, e);
   }
   size_t n = r->lengths.at[v->i], size = (size_t)weft_model_embedding_size(m);
-  event *e = new_event(v, EVENT_VECTOR);
+  event *e = new_vector_event(v, EVENT_VECTOR);
   weft_error err;
   e->n_vector = r->pooling == WEFT_POOLING_NONE ? n * size : size;
   e->vector = xmalloc(e->n_vector * sizeof *e->vector);
@@ -85,7 +85,7 @@ static int too_long(call *c, const char *name, size_t i, size_t n, size_t n_ctx)
 }
 
 // Texts were added as requests of their own: they become one.
-static int join(call *c, size_t from, const char *name, bool truncate) {
+static int join_requests(call *c, size_t from, const char *name, bool truncate) {
   const weft_model *m = c->m->model;
   size_t n_ctx = (size_t)weft_model_context(m), end = truncate ? tail(weft_model_vocab(m)) : 0;
   request *all = c->requests.at[from];
@@ -129,12 +129,12 @@ int call_add_texts(call *c, json_t *input, const char *name, bool one, bool trun
   }
   c->requests.at[from]->embeds = true;
   c->requests.at[from]->pooling = how;
-  return join(c, from, name, truncate);
+  return join_requests(c, from, name, truncate);
 }
 
 // ---- questions and texts --------------------------------------------------------------------------------------------
 
-static int add_pair(call *c, size_t i, json_t *query, const json_t *text) {
+static int add_query_pair(call *c, size_t i, json_t *query, const json_t *text) {
   weft_error err;
   int32_t *ids;
   size_t n;
@@ -164,10 +164,10 @@ int call_add_pairs(call *c, json_t *query, json_t *documents) {
   if (!documents) return fault_set(&c->fault, 400, "documents", "'documents' is missing");
   if (!n || n > MOST)
     return fault_set(&c->fault, 400, "documents", "'documents' must have from 1 to %d texts, not %zu", MOST, n);
-  json_array_foreach(documents, i, text) if (add_pair(c, i, query, text)) return -1;
+  json_array_foreach(documents, i, text) if (add_query_pair(c, i, query, text)) return -1;
   c->requests.at[from]->embeds = true;
   c->requests.at[from]->pooling = how;
-  return join(c, from, "documents", false);
+  return join_requests(c, from, "documents", false);
 }
 
 // ---- to JSON --------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ struct watch {
 void watch_lock(watch *w) { pthread_mutex_lock(&w->lock); }
 void watch_unlock(watch *w) { pthread_mutex_unlock(&w->lock); }
 
-static void leave(watch *w, watched *o, whats *gone) {
+static void leave_watched(watch *w, watched *o, whats *gone) {
   void *what = w->calls.left(w->calls.ctx, o->about);
   if (what) vec_push(gone, what);
 }
@@ -36,11 +36,11 @@ static void check_deadlines(watch *w, double now, whats *gone) {
     if (!deadline || now < deadline) continue;
     o->deadline = 0;
     shutdown(o->fd, SHUT_RDWR);
-    leave(w, o, gone);
+    leave_watched(w, o, gone);
   }
 }
 
-static void *run(void *arg) {
+static void *watch_loop(void *arg) {
   enum { MANY = 64, TICK_MS = 500 };
   watch *w = arg;
   struct epoll_event events[MANY];
@@ -55,7 +55,7 @@ static void *run(void *arg) {
       size_t fd = (uint32_t)events[i].data.u64;
       watched *o = fd < w->by_fd.n ? w->by_fd.at[fd] : NULL;
       // since the event its connection may have been closed, and the descriptor given to the next one
-      if (o && o->mark == (uint32_t)(events[i].data.u64 >> 32)) leave(w, o, &gone);
+      if (o && o->mark == (uint32_t)(events[i].data.u64 >> 32)) leave_watched(w, o, &gone);
     }
     if (due) check_deadlines(w, now, &gone);
     watch_unlock(w);
@@ -75,7 +75,7 @@ int watch_start(const struct watch_calls *calls, watch **out, error *err) {
   w->calls = *calls;
   pthread_mutex_init(&w->lock, NULL);
   *out = w;
-  if (!pthread_create(&w->thread, NULL, run, w)) return 0;
+  if (!pthread_create(&w->thread, NULL, watch_loop, w)) return 0;
   close(epoll);
   free(w);
   return error_set(err, "no thread could be made to watch connections");
