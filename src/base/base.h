@@ -67,6 +67,12 @@ static inline int64_t floormod_i64(int64_t a, int64_t b) {
   int64_t r = a % b;
   return r && (r < 0) != (b < 0) ? r + b : r;
 }
+static inline int64_t gcd_i64(int64_t a, int64_t b) {
+  if (a < 0) a = -a;
+  if (b < 0) b = -b;
+  while (b) { int64_t t = a % b; a = b; b = t; }
+  return a;
+}
 static inline uint64_t rotl_u64(uint64_t x, int by) { return x << by | x >> (64 - by); }   // 0 < by < 64
 static inline size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 

@@ -12,7 +12,7 @@ static bounds fit(enum dtype d, bool exact, int64_t lo, int64_t hi) {
   return (bounds){lo, hi};
 }
 
-static bounds mul(enum dtype d, bounds x, bounds y) {
+static bounds mul_bounds(enum dtype d, bounds x, bounds y) {
   int64_t p[4], lo = INT64_MAX, hi = INT64_MIN;
   bool ok = mul_i64(x.lo, y.lo, &p[0]) && mul_i64(x.lo, y.hi, &p[1]) && mul_i64(x.hi, y.lo, &p[2]) &&
             mul_i64(x.hi, y.hi, &p[3]);
@@ -22,7 +22,7 @@ static bounds mul(enum dtype d, bounds x, bounds y) {
 
 static bool is_unknown(bounds x) { return x.lo == INT64_MIN || x.hi == INT64_MAX; }
 
-static bounds divide(enum dtype d, bounds x, bounds y, bool floors) {
+static bounds divide_bounds(enum dtype d, bounds x, bounds y, bool floors) {
   if (y.lo <= 0 || is_unknown(x)) return of_dtype(d);
   int64_t q[4] = {x.lo, x.lo, x.hi, x.hi}, by[4] = {y.lo, y.hi, y.lo, y.hi}, lo = INT64_MAX, hi = INT64_MIN;
   for (int i = 0; i < 4; i++) {
@@ -51,10 +51,11 @@ static bounds reduce(const uop *u, bounds x, const bounds *src) {
   if ((u->a == OP_MAX || u->a == OP_MIN) && (u->op != OP_REDUCE || u->b <= 1)) return x;
   if (u->a != OP_ADD || is_unknown(x)) return of_dtype(u->dt);
   bounds r = x;
-  if (u->op == OP_HREDUCE) return mul(u->dt, r, (bounds){u->src[0]->lanes, u->src[0]->lanes});
+  if (u->op == OP_HREDUCE) return mul_bounds(u->dt, r, (bounds){u->src[0]->lanes, u->src[0]->lanes});
   if (u->op == OP_REDUCE_AXIS) {
     for (int i = 0; i < u->src[0]->shape->n; i++)
-      if (u->b >> i & 1) r = mul(u->dt, r, (bounds){u->src[0]->shape->dim[i]->vmin, u->src[0]->shape->dim[i]->vmax});
+      if (u->b >> i & 1)
+        r = mul_bounds(u->dt, r, (bounds){u->src[0]->shape->dim[i]->vmin, u->src[0]->shape->dim[i]->vmax});
     return r.lo < dtype_min((enum dtype)u->dt) || r.hi > dtype_max((enum dtype)u->dt) ? of_dtype(u->dt) : r;
   }
   size_t values = u->b > 1 ? (size_t)u->b : 1;
@@ -64,12 +65,12 @@ static bounds reduce(const uop *u, bounds x, const bounds *src) {
   }
   for (size_t i = values; i < u->nsrc; i++) {         // between 0 and end iterations of each range
     if (src[i].hi == INT64_MAX) return of_dtype(u->dt);
-    r = mul(u->dt, r, (bounds){u->src[i]->src[0]->vmin < 0 ? 0 : u->src[i]->src[0]->vmin, src[i].hi + 1});
+    r = mul_bounds(u->dt, r, (bounds){u->src[i]->src[0]->vmin < 0 ? 0 : u->src[i]->src[0]->vmin, src[i].hi + 1});
   }
   return r.lo < dtype_min((enum dtype)u->dt) || r.hi > dtype_max((enum dtype)u->dt) ? of_dtype(u->dt) : r;
 }
 
-static bounds compare(const uop *u, bounds x, bounds y) {
+static bounds compare_bounds(const uop *u, bounds x, bounds y) {
   if (dtype_is_float((enum dtype)u->src[0]->dt) || u->src[0]->dt == DT_U64) return (bounds){0, 1};
   bool never = x.hi < y.lo || y.hi < x.lo, same = x.lo == x.hi && y.lo == y.hi && x.lo == y.lo;
   if (u->op == OP_CMPLT) return x.hi < y.lo ? (bounds){1, 1} : x.lo >= y.hi ? (bounds){0, 0} : (bounds){0, 1};
@@ -125,9 +126,9 @@ bounds bounds_of(const uop *u, const bounds *s) {
     exact = sub_i64(s[0].lo, s[1].hi, &lo) && sub_i64(s[0].hi, s[1].lo, &hi);
     return fit(d, exact, lo, hi);
   case OP_NEG: return is_unknown(s[0]) ? of_dtype(d) : fit(d, true, -s[0].hi, -s[0].lo);
-  case OP_MUL: return mul(d, s[0], s[1]);
-  case OP_IDIV: return divide(d, s[0], s[1], true);
-  case OP_CDIV: return divide(d, s[0], s[1], false);
+  case OP_MUL: return mul_bounds(d, s[0], s[1]);
+  case OP_IDIV: return divide_bounds(d, s[0], s[1], true);
+  case OP_CDIV: return divide_bounds(d, s[0], s[1], false);
   case OP_MOD: return remainder_of(d, s[0], s[1], true);
   case OP_CMOD: return remainder_of(d, s[0], s[1], false);
   case OP_MAX: return (bounds){max_i64(s[0].lo, s[1].lo), max_i64(s[0].hi, s[1].hi)};
@@ -142,12 +143,12 @@ bounds bounds_of(const uop *u, const bounds *s) {
     return (bounds){u->op == OP_OR ? max_i64(s[0].lo, s[1].lo) : 0, all_ones_above(max_i64(s[0].hi, s[1].hi))};
   case OP_SHL:
     if (s[1].lo < 0 || s[1].hi > 62 || is_unknown(s[0])) return of_dtype(d);
-    return mul(d, s[0], (bounds){(int64_t)1 << s[1].lo, (int64_t)1 << s[1].hi});
+    return mul_bounds(d, s[0], (bounds){(int64_t)1 << s[1].lo, (int64_t)1 << s[1].hi});
   case OP_SHR:
     if (s[1].lo < 0 || s[1].hi > 62 || (d == DT_U64 && s[0].lo < 0)) return of_dtype(d);
     return (bounds){s[0].lo < 0 ? s[0].lo >> s[1].lo : s[0].lo >> s[1].hi,
                     s[0].hi < 0 ? s[0].hi >> s[1].hi : s[0].hi >> s[1].lo};
-  case OP_CMPLT: case OP_CMPEQ: case OP_CMPNE: return compare(u, s[0], s[1]);
+  case OP_CMPLT: case OP_CMPEQ: case OP_CMPNE: return compare_bounds(u, s[0], s[1]);
   case OP_WHERE:
     if (u->src[2]->op == OP_INVALID) return s[1];
     if (s[0].lo == 1) return s[1];

@@ -27,7 +27,6 @@ static void complain(str *why, const char *fmt, ...) {
 
 static const char *name(const node *v) { return op_name(v->op); }
 static enum dtype src_dt(const node *v, size_t i) { return (enum dtype)v->src[i]->dt; }
-static bool is_index_dt(enum dtype d) { return d == DT_IDX || d == DT_I32 || d == DT_I64; }
 static bool is_dim(const uop *u) { return u->dt == DT_IDX && u->lanes == 1 && !u->shape && u->op != OP_INVALID; }
 
 static bool at_least(const node *v, size_t n) {
@@ -61,16 +60,17 @@ static bool leaf(const node *v) {
       return bad(v, "CONST.%s %lld does not fit", dtype_name(v->dt), (long long)a->a);
     return true;
   case OP_VAR:
-    if (!is_index_dt(v->dt) || !a->s || !a->s_len) return bad(v, "VAR needs a name and the dtype of an index");
+    if (!dtype_is_index(v->dt) || !a->s || !a->s_len) return bad(v, "VAR needs a name and the dtype of an index");
     return (a->a <= a->b && a->a >= dtype_min(v->dt) && a->b <= dtype_max(v->dt)) ||
            bad(v, "VAR with bounds %lld..%lld", (long long)a->a, (long long)a->b);
   case OP_SPECIAL:
-    if (!is_index_dt(v->dt) || !a->s || a->s_len != 2 || !strchr("gl", a->s[0]) || a->s[0] == 0 || a->s[1] < '0' ||
+    if (!dtype_is_index(v->dt) || !a->s || a->s_len != 2 || !strchr("gl", a->s[0]) || a->s[0] == 0 || a->s[1] < '0' ||
         a->s[1] > '2')
       return bad(v, "SPECIAL must be g0..g2 or l0..l2, of the dtype of an index");
     return a->b >= 1 || bad(v, "SPECIAL with bound %lld", (long long)a->b);
-  case OP_LANE: return is_index_dt(v->dt) || bad(v, "LANE.%s", dtype_name(v->dt));
-  case OP_INVALID: return is_index_dt(v->dt) || bad(v, "INVALID.%s: only an index can be invalid", dtype_name(v->dt));
+  case OP_LANE: return dtype_is_index(v->dt) || bad(v, "LANE.%s", dtype_name(v->dt));
+  case OP_INVALID:
+    return dtype_is_index(v->dt) || bad(v, "INVALID.%s: only an index can be invalid", dtype_name(v->dt));
   default: return a->b >= 0 || bad(v, "%s with %lld elements", name(v), (long long)a->b);          // BUFFER PARAM LOCAL
   }
 }
@@ -237,7 +237,7 @@ static bool elementwise(const node *v) {
 
 // --- kernels ---------------------------------------------------------------------------------------------------------
 
-static const uop *memory_of(const uop *u) {             // through AFTER: a version of a buffer
+static const uop *memory_below(const uop *u) {          // through AFTER: a version of a buffer
   while (u->op == OP_AFTER && u->nsrc) u = u->src[0];
   return is_memory((enum op)u->op) ? u : NULL;
 }
@@ -260,13 +260,13 @@ static bool reduction(const node *v) {                  // b values (0: one), th
 static bool kernel(const node *v) {
   switch (v->op) {
   case OP_RANGE:
-    if (!one_lane(v) || !is_index_dt(v->dt) || !same_dtype(v, 0) || !same_lanes(v, 0))
+    if (!one_lane(v) || !dtype_is_index(v->dt) || !same_dtype(v, 0) || !same_lanes(v, 0))
       return v->dt == DT_VOID ? bad(v, "RANGE is void") : false;
     if (v->src[0]->shape || v->src[0]->op == OP_INVALID) return bad(v, "RANGE of a tensor");
     return (v->arg->b >= 0 && v->arg->b < AXIS_COUNT) || bad(v, "RANGE of kind %lld", (long long)v->arg->b);
   case OP_INDEX:
-    if (!memory_of(v->src[0])) return bad(v, "INDEX into %s, which is no memory", op_name((enum op)v->src[0]->op));
-    if (!is_index_dt(src_dt(v, 1)) || v->src[1]->shape) return bad(v, "INDEX by %s", dtype_name(src_dt(v, 1)));
+    if (!memory_below(v->src[0])) return bad(v, "INDEX into %s, which is no memory", op_name((enum op)v->src[0]->op));
+    if (!dtype_is_index(src_dt(v, 1)) || v->src[1]->shape) return bad(v, "INDEX by %s", dtype_name(src_dt(v, 1)));
     return same_dtype(v, 0) && same_lanes(v, 1);
   case OP_LOAD:
     if (!at_least(v, 1) || !has_value(v)) return false;

@@ -42,7 +42,7 @@ static bool float_to_int(enum dtype to, double v, int64_t *out) {
   return true;
 }
 
-static bool cast(enum dtype dt, enum dtype from, evalue v, evalue *out) {
+static bool cast_value(enum dtype dt, enum dtype from, evalue v, evalue *out) {
   bool ff = dtype_is_float(from), tf = dtype_is_float(dt);
   if (ff && tf) out->f = dtype_round(dt, v.f);
   else if (ff) return float_to_int(dt, v.f, &out->i);
@@ -52,7 +52,7 @@ static bool cast(enum dtype dt, enum dtype from, evalue v, evalue *out) {
   return true;
 }
 
-static bool bitcast(enum dtype dt, enum dtype from, evalue v, evalue *out) {
+static bool bitcast_value(enum dtype dt, enum dtype from, evalue v, evalue *out) {
   if (dtype_size(dt) != dtype_size(from)) return false;
   int64_t b = dtype_is_float(from) ? float_bits(from, v.f) : v.i;
   if (dtype_is_float(dt)) out->f = float_from_bits(dt, b);
@@ -150,8 +150,8 @@ bool eval_op(enum op op, enum dtype dt, enum dtype src_dt, const evalue *src, si
     return false;
   if (op_flags(op) & OPF_COMPARE) return compare(op, src_dt, src, out);
   switch (op) {
-  case OP_CAST: return cast(dt, src_dt, src[0], out);
-  case OP_BITCAST: return bitcast(dt, src_dt, src[0], out);
+  case OP_CAST: return cast_value(dt, src_dt, src[0], out);
+  case OP_BITCAST: return bitcast_value(dt, src_dt, src[0], out);
   case OP_WHERE: *out = src[0].i ? src[1] : src[2]; return true;
   default: return dtype_is_float(dt) ? float_op(op, dt, src, out) : int_op(op, dt, src, out);
   }
@@ -287,7 +287,7 @@ static bool reduce_from(const walk *w, const map *fixed, uop *u, size_t k, bool 
   return ok;
 }
 
-static bool identity(const uop *u, evalue *out) {       // what an empty reduction gives
+static bool reduce_identity(const uop *u, evalue *out) {  // what an empty reduction gives
   bool f = dtype_is_float((enum dtype)u->dt);
   switch (u->a) {
   case OP_ADD: *out = f ? (evalue){.f = 0} : (evalue){.i = 0}; return true;
@@ -304,7 +304,7 @@ static lanes eval_reduce(const walk *w, const map *fixed, uop *u) {
   lanes r = new_lanes(w->mem, u->lanes);
   bool first = true;
   bool ok = reduce_from(w, fixed, u, n_values(u), &first, r);
-  for (size_t l = 0; l < u->lanes; l++) r.ok[l] = ok && (!first || identity(u, &r.v[l]));
+  for (size_t l = 0; l < u->lanes; l++) r.ok[l] = ok && (!first || reduce_identity(u, &r.v[l]));
   return r;
 }
 

@@ -71,7 +71,7 @@ static void add_quoted(str *out, const char *s, size_t n) {
 
 static uint64_t double_bits(double v) { uint64_t b; memcpy(&b, &v, 8); return b; }
 
-static void add_number(str *out, enum dtype d, int64_t a) {
+static void add_const(str *out, enum dtype d, int64_t a) {
   if (!dtype_is_float(d)) {
     if (d == DT_U64) str_addf(out, "%llu", (unsigned long long)a);
     else str_addf(out, "%lld", (long long)a);
@@ -128,7 +128,7 @@ static void add_arg(str *out, const uop *u) {
   }
   switch (st) {
   case S_NONE: return;
-  case S_CONST: str_addc(out, ' '); add_number(out, (enum dtype)u->dt, u->a); return;
+  case S_CONST: str_addc(out, ' '); add_const(out, (enum dtype)u->dt, u->a); return;
   case S_VAR:
     str_addc(out, ' ');
     add_quoted(out, u->s, u->s_len);
@@ -247,7 +247,7 @@ static void print_expr(str *out, const uop *u, int depth, size_t limit) {
     return;
   }
   switch (u->op) {
-  case OP_CONST: add_number(out, (enum dtype)u->dt, u->a); return;
+  case OP_CONST: add_const(out, (enum dtype)u->dt, u->a); return;
   case OP_VAR: case OP_SPECIAL: str_addn(out, u->s ? u->s : "?", u->s ? u->s_len : 1); return;
   case OP_PARAM:
   case OP_BUFFER:
@@ -296,9 +296,9 @@ typedef struct parser {
   map nodes;                 // number -> uop*
 } parser;
 
-#define fail(ps, ...) (complain(ps, __VA_ARGS__), false)
-static void complain(parser *ps, const char *fmt, ...) PRINTF_LIKE(2, 3);
-static void complain(parser *ps, const char *fmt, ...) {
+#define fail(ps, ...) (parse_error(ps, __VA_ARGS__), false)
+static void parse_error(parser *ps, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void parse_error(parser *ps, const char *fmt, ...) {
   char text[600];
   va_list ap;
   va_start(ap, fmt);
@@ -311,7 +311,7 @@ static void skip_blanks(parser *ps) {
   while (ps->p < ps->end && (*ps->p == ' ' || *ps->p == '\t' || *ps->p == '\r')) ps->p++;
 }
 
-static bool take(parser *ps, char c) {
+static bool take_char(parser *ps, char c) {
   skip_blanks(ps);
   if (ps->p == ps->end || *ps->p != c) return false;
   ps->p++;
@@ -319,7 +319,7 @@ static bool take(parser *ps, char c) {
 }
 
 static bool expect(parser *ps, char c) {
-  if (take(ps, c)) return true;
+  if (take_char(ps, c)) return true;
   if (ps->p == ps->end) return fail(ps, "'%c' expected at the end of the line", c);
   return fail(ps, "'%c' expected before '%.*s'", c, (int)min_i64(ps->end - ps->p, 20), ps->p);
 }
@@ -371,7 +371,7 @@ static bool take_quoted(parser *ps, uarg *arg) {
     str_addc(&s, c);
   }
   if (ok && s.n > UINT16_MAX) ok = fail(ps, "a text of %zu bytes is too long", s.n);
-  else if (!ok) complain(ps, "a text without its closing quote");
+  else if (!ok) parse_error(ps, "a text without its closing quote");
   if (ok) { arg->s = arena_strndup(graph_arena(ps->g), str_c(&s), s.n); arg->s_len = s.n; }
   str_free(&s);
   return ok;
@@ -411,7 +411,7 @@ static bool take_op(parser *ps, word w, enum op *op) {
 }
 
 static bool take_axes(parser *ps, int64_t *bits) {
-  for (*bits = 0; !take(ps, ']');) {
+  for (*bits = 0; !take_char(ps, ']');) {
     int64_t i;
     if (!take_int(ps, &i)) return false;
     if (i < 0 || i >= MAX_DIMS) return fail(ps, "axis %lld", (long long)i);
@@ -422,7 +422,7 @@ static bool take_axes(parser *ps, int64_t *bits) {
 
 static bool take_lanes(parser *ps, uarg *arg) {
   str s = {0};
-  while (!take(ps, ']')) {
+  while (!take_char(ps, ']')) {
     int64_t i;
     if (!take_int(ps, &i)) { str_free(&s); return false; }
     if (i < 0 || i > UINT16_MAX) { str_free(&s); return fail(ps, "lane %lld", (long long)i); }
@@ -436,7 +436,7 @@ static bool take_lanes(parser *ps, uarg *arg) {
 }
 
 static bool take_permutation(parser *ps, uarg *arg) {
-  while (!take(ps, ']')) {
+  while (!take_char(ps, ']')) {
     int64_t i;
     if (!take_int(ps, &i)) return false;
     if (i < 0 || i >= MAX_DIMS || arg->b >= MAX_DIMS) return fail(ps, "PERMUTE of more than %d axes", MAX_DIMS);
@@ -461,7 +461,7 @@ static bool take_memory(parser *ps, enum memory_kind *out) {
 
 static bool take_raw(parser *ps, uarg *arg) {
   if (!take_int(ps, &arg->a) || !take_int(ps, &arg->b)) return false;
-  if (take(ps, ']')) return true;
+  if (take_char(ps, ']')) return true;
   return take_quoted(ps, arg) && expect(ps, ']');
 }
 
@@ -474,14 +474,14 @@ static bool take_bracket(parser *ps, enum op op, uarg *arg) {
   case S_A: return take_int(ps, &arg->a) && expect(ps, ']');
   case S_MEMORY:
     return take_int(ps, &arg->a) && take_int(ps, &arg->b) &&
-           (take(ps, ']') || (take_memory(ps, &arg->memory) && expect(ps, ']')));
+           (take_char(ps, ']') || (take_memory(ps, &arg->memory) && expect(ps, ']')));
   case S_KIND: return take_int(ps, &arg->a) && take_kind(ps, &arg->b) && expect(ps, ']');
   case S_PERM: return take_permutation(ps, arg);
   case S_AXES: return take_axes(ps, &arg->a);
   case S_OP:
     if (!take_op(ps, take_word(ps), &by)) return false;
     arg->a = by;
-    return take(ps, ']') || (take_int(ps, &arg->b) && expect(ps, ']'));
+    return take_char(ps, ']') || (take_int(ps, &arg->b) && expect(ps, ']'));
   case S_OP_AXES: if (!take_op(ps, take_word(ps), &by)) return false; arg->a = by; return take_axes(ps, &arg->b);
   case S_LANES: return take_lanes(ps, arg);
   default: return fail(ps, "%s takes no argument in brackets", op_name(op));
@@ -489,7 +489,7 @@ static bool take_bracket(parser *ps, enum op op, uarg *arg) {
 }
 
 static bool take_arg(parser *ps, enum op op, enum dtype dt, uarg *arg) {
-  if (take(ps, '[')) return take_bracket(ps, op, arg);
+  if (take_char(ps, '[')) return take_bracket(ps, op, arg);
   switch (style_of(op)) {
   case S_NONE: return true;
   case S_CONST: return take_number(ps, dt, &arg->a);
@@ -552,7 +552,7 @@ static bool parse_node(parser *ps, struct sources *src, int64_t number, uop **ou
   int lanes;
   uarg arg = {0};
   if (!take_head(ps, &op, &dt, &lanes)) return false;
-  while (take(ps, '%')) if (!take_source(ps, src)) return false;
+  while (take_char(ps, '%')) if (!take_source(ps, src)) return false;
   if (!take_arg(ps, op, dt, &arg)) return false;
   skip_blanks(ps);
   if (ps->p < ps->end) return fail(ps, "'%.*s' is too much", (int)min_i64(ps->end - ps->p, 40), ps->p);
@@ -561,7 +561,7 @@ static bool parse_node(parser *ps, struct sources *src, int64_t number, uop **ou
   if (ok) {
     *out = uop_new(ps->g, op, dt, lanes, src->at, src->n, arg);
     map_set(&ps->nodes, (uint64_t)number, *out);
-  } else complain(ps, "%s", str_c(&why));
+  } else parse_error(ps, "%s", str_c(&why));
   str_free(&why);
   return ok;
 }

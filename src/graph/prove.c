@@ -14,7 +14,6 @@ void prover_end(prover *p) { map_free(&p->memo); }
 
 // --- reading back ----------------------------------------------------------------------------------------------------
 
-static bool is_index_dt(enum dtype d) { return d == DT_IDX || d == DT_I64 || d == DT_I32; }
 
 static uop *read_back(prover *p, uop *u, int lane);
 
@@ -62,7 +61,7 @@ static uop *read_operator(prover *p, uop *u, int lane) {
 
 static uop *read_new(prover *p, uop *u, int lane) {
   graph *g = p->g;
-  bool index = is_index_dt((enum dtype)u->dt), logic = u->dt == DT_BOOL;
+  bool index = dtype_is_index((enum dtype)u->dt), logic = u->dt == DT_BOOL;
   if (!index && !logic) return opaque(p, u, lane);
   switch (u->op) {
   case OP_CONST: return logic ? u : uop_idx(g, u->a);
@@ -75,7 +74,7 @@ static uop *read_new(prover *p, uop *u, int lane) {
   case OP_SPLAT: return read_back(p, u->src[0], lane);
   case OP_EXTRACT: return read_back(p, u->src[0], (int)u->a);
   case OP_CAST:
-    return index && is_index_dt((enum dtype)u->src[0]->dt) ? read_back(p, u->src[0], lane) : opaque(p, u, lane);
+    return index && dtype_is_index((enum dtype)u->src[0]->dt) ? read_back(p, u->src[0], lane) : opaque(p, u, lane);
   case OP_SHR: case OP_SHL: return read_shift(p, u, lane);
   case OP_AND: return logic ? read_operator(p, u, lane) : read_shift(p, u, lane);
   case OP_NEG:
@@ -91,7 +90,7 @@ static uop *read_new(prover *p, uop *u, int lane) {
   case OP_OR: case OP_XOR: case OP_WHERE: return read_operator(p, u, lane);
   case OP_CMPLT: case OP_CMPEQ: case OP_CMPNE: {
     enum dtype d = (enum dtype)u->src[0]->dt;
-    return is_index_dt(d) || d == DT_BOOL ? read_operator(p, u, lane) : opaque(p, u, lane);
+    return dtype_is_index(d) || d == DT_BOOL ? read_operator(p, u, lane) : opaque(p, u, lane);
   }
   default: return opaque(p, u, lane);
   }
@@ -113,7 +112,7 @@ void prover_assume(prover *p, uop *cond) { p->cond = cond ? simplify(p->g, read_
 
 typedef struct fact { idx_sum s; int64_t max; } fact;   // s (without constant) <= max
 
-static void less(graph *g, uop *x, uop *y, fact *f, int *n) {             // x < y: x - y <= -1
+static void assume_less(graph *g, uop *x, uop *y, fact *f, int *n) {      // x < y: x - y <= -1
   if (*n == MAX_FACTS) return;
   fact *t = &f[*n];
   if (!idx_sum_of(uop_op2(g, OP_SUB, x, y), &t->s) || t->s.constant == INT64_MIN) return;
@@ -128,14 +127,14 @@ static void find_facts(graph *g, uop *cond, fact *f, int *n) {
     find_facts(g, cond->src[1], f, n);
     return;
   }
-  if (cond->op == OP_CMPLT && cond->src[0]->dt == DT_IDX) less(g, cond->src[0], cond->src[1], f, n);
+  if (cond->op == OP_CMPLT && cond->src[0]->dt == DT_IDX) assume_less(g, cond->src[0], cond->src[1], f, n);
 }
 
 // A range stays below its end, also where that is symbolic.
 static void find_range_facts(graph *g, const idx_sum *s, fact *f, int *n) {
   for (int i = 0; i < s->n; i++)
     if (s->atom[i]->op == OP_RANGE && s->atom[i]->src[0]->op != OP_CONST && s->atom[i]->src[0]->dt == DT_IDX)
-      less(g, s->atom[i], s->atom[i]->src[0], f, n);
+      assume_less(g, s->atom[i], s->atom[i]->src[0], f, n);
 }
 
 static bool add_scaled(int64_t *sum, int64_t by, int64_t v) {
@@ -200,12 +199,12 @@ static bounds bounds_of_sum(prover *p, const idx_sum *s, uop *cond) {
 
 // --- choices ---------------------------------------------------------------------------------------------------------
 
-static uop *both(graph *g, uop *p, uop *q) { return !p ? q : !q ? p : simplify(g, uop_op2(g, OP_AND, p, q)); }
+static uop *and_of(graph *g, uop *p, uop *q) { return !p ? q : !q ? p : simplify(g, uop_op2(g, OP_AND, p, q)); }
 
 static bounds under(prover *p, uop *i, uop *cond, int splits);
 
 static bounds either(prover *p, uop *chosen, uop *if_true, uop *if_false, uop *cond, int splits) {
-  bounds a = under(p, if_true, both(p->g, cond, chosen), splits), b = under(p, if_false, cond, splits);
+  bounds a = under(p, if_true, and_of(p->g, cond, chosen), splits), b = under(p, if_false, cond, splits);
   if (a.lo > a.hi) return b;
   if (b.lo > b.hi) return a;
   return (bounds){min_i64(a.lo, b.lo), max_i64(a.hi, b.hi)};

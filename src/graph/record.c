@@ -70,7 +70,7 @@ static size_t label_of(labels *l, const uop *u, str *out) {
   return (size_t)(uintptr_t)at;
 }
 
-static long number_of(const map *numbers, const uop *u) { return (long)(uintptr_t)map_ptr(numbers, u) - 1; }
+static long node_number(const map *numbers, const uop *u) { return (long)(uintptr_t)map_ptr(numbers, u) - 1; }
 
 static void write_nodes(const uop_list *l, map *numbers, str *out) {
   labels names = {.mem = arena_new()};
@@ -80,7 +80,7 @@ static void write_nodes(const uop_list *l, map *numbers, str *out) {
     const uop *u = l->at[i];
     map_put(numbers, u, (void *)(i + 1));
     str_addf(&nodes, i ? ",[%zu" : "[%zu", label_of(&names, u, out));
-    for (size_t j = 0; j < u->nsrc; j++) str_addf(&nodes, ",%ld", (long)i - number_of(numbers, u->src[j]));
+    for (size_t j = 0; j < u->nsrc; j++) str_addf(&nodes, ",%ld", (long)i - node_number(numbers, u->src[j]));
     str_addc(&nodes, ']');
   }
   str_addf(out, "],\n\"nodes\":[%s]", str_c(&nodes));
@@ -115,7 +115,8 @@ static void write_steps(const recorder *r, const map *numbers, str *out) {
       str_add_json(out, file ? file + 4 : "", file ? strlen(file + 4) : 0);
       str_addc(out, ']');
     }
-    str_addf(&steps, i ? ",[%zu,%ld,%ld]" : "[%zu,%ld,%ld]", k, number_of(numbers, s->from), number_of(numbers, s->to));
+    str_addf(&steps, i ? ",[%zu,%ld,%ld]" : "[%zu,%ld,%ld]", k, node_number(numbers, s->from),
+             node_number(numbers, s->to));
   }
   str_addf(out, "],\n\"steps\":[%s]", str_c(&steps));
   str_free(&steps);
@@ -140,7 +141,7 @@ void record_write(const recorder *r, str *out, map *numbers) {
     const mark *m = &r->marks.at[i];
     str_add(out, i ? ",[" : "[");
     str_add_json(out, m->name, strlen(m->name));
-    str_addf(out, ",%ld,%zu]", number_of(found, m->root), m->steps);
+    str_addf(out, ",%ld,%zu]", node_number(found, m->root), m->steps);
   }
   str_addf(out, "],\"lost\":%zu}", r->lost);
   map_free(&own);

@@ -52,15 +52,15 @@ bool rule_match(const rule *r, int domain, uop *u, uop **v) {
 }
 
 // Builds the right side. `like` gives dtype and lanes to bare constants.
-static uop *build(graph *g, const pat *p, const uop *like, uop *const *v) {
+static uop *build_right(graph *g, const pat *p, const uop *like, uop *const *v) {
   if (p->var && p->nsrc == 0) return v[p->var - 1];
   if (p->op == PAT_INT) return uop_const_like(g, like, (double)p->k);
   uop *s[3];
   const uop *hint = like;
   for (int i = 0; i < p->nsrc; i++)
-    if (p->src[i]->op != PAT_INT) { s[i] = build(g, p->src[i], like, v); hint = s[i]; }
+    if (p->src[i]->op != PAT_INT) { s[i] = build_right(g, p->src[i], like, v); hint = s[i]; }
   for (int i = 0; i < p->nsrc; i++)
-    if (p->src[i]->op == PAT_INT) s[i] = build(g, p->src[i], hint, v);
+    if (p->src[i]->op == PAT_INT) s[i] = build_right(g, p->src[i], hint, v);
   uop *u;
   if (p->op == OP_CAST) u = uop_cast(g, s[0], p->dt ? (enum dtype)p->dt : (enum dtype)like->dt);
   else if (p->op == OP_BITCAST && !p->dt && !like->shape && s[0]->lanes != like->lanes)      // lanes taken together
@@ -75,7 +75,7 @@ static uop *build(graph *g, const pat *p, const uop *like, uop *const *v) {
 }
 
 uop *rule_apply(graph *g, const rule *r, uop *u, uop *const *v, void *ctx) {
-  uop *to = r->fn ? r->fn(g, u, v, ctx) : build(g, r->rhs, u, v);
+  uop *to = r->fn ? r->fn(g, u, v, ctx) : build_right(g, r->rhs, u, v);
   if (to == u || (!r->fn && to->shape != u->shape)) return NULL;       // a bare constant has no shape
   if (to && (to->dt != u->dt || to->lanes != u->lanes) && !(to->op == OP_SINK || u->op == OP_SINK))
     die("rule '%s' turned %s.%sx%d into %s.%sx%d", r->text, op_name((enum op)u->op), dtype_name((enum dtype)u->dt),

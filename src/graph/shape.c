@@ -4,13 +4,13 @@
 
 static const shape *dims_from_sources(graph *g, const uop *u) { return shape_new(g, (int)u->nsrc - 1, u->src + 1); }
 
-static const shape *need(const uop *u) {
+static const shape *need_shape(const uop *u) {
   const shape *s = u->src[0]->shape;
   if (!s) die("%s of a scalar", op_name((enum op)u->op));
   return s;
 }
 
-static const shape *elementwise(const uop *u) {
+static const shape *shape_of_sources(const uop *u) {
   const shape *s = NULL;
   for (size_t i = 0; i < u->nsrc; i++) {
     const shape *t = u->src[i]->shape;
@@ -21,7 +21,7 @@ static const shape *elementwise(const uop *u) {
 }
 
 static const shape *permuted(graph *g, const uop *u) {
-  const shape *s = need(u);
+  const shape *s = need_shape(u);
   uop *d[MAX_DIMS];
   unsigned seen = 0;
   if (u->b != s->n) die("PERMUTE of %lld axes over %d", (long long)u->b, s->n);
@@ -35,7 +35,7 @@ static const shape *permuted(graph *g, const uop *u) {
 }
 
 static const shape *padded(graph *g, const uop *u) {
-  const shape *s = need(u);
+  const shape *s = need_shape(u);
   uop *d[MAX_DIMS];
   if (u->nsrc != 1 + 2 * (size_t)s->n) die("PAD of %u sources over %d axes", u->nsrc, s->n);
   for (int i = 0; i < s->n; i++) d[i] = idx_add(g, idx_add(g, s->dim[i], u->src[1 + 2 * i]), u->src[2 + 2 * i]);
@@ -43,7 +43,7 @@ static const shape *padded(graph *g, const uop *u) {
 }
 
 static const shape *shrunk(graph *g, const uop *u) {
-  const shape *s = need(u);
+  const shape *s = need_shape(u);
   uop *d[MAX_DIMS];
   if (u->nsrc != 1 + 2 * (size_t)s->n) die("SHRINK of %u sources over %d axes", u->nsrc, s->n);
   for (int i = 0; i < s->n; i++) d[i] = u->src[2 + 2 * i];
@@ -51,7 +51,7 @@ static const shape *shrunk(graph *g, const uop *u) {
 }
 
 static const shape *gathered(graph *g, const uop *u) {
-  const shape *x = need(u), *ids = u->src[1]->shape;
+  const shape *x = need_shape(u), *ids = u->src[1]->shape;
   uop *d[2 * MAX_DIMS];
   int n = 0;
   for (int i = 0; ids && i < ids->n; i++) d[n++] = ids->dim[i];
@@ -60,7 +60,7 @@ static const shape *gathered(graph *g, const uop *u) {
 }
 
 static const shape *stacked(graph *g, const uop *u) {
-  const shape *s = elementwise(u);
+  const shape *s = shape_of_sources(u);
   if (!s) return NULL;
   uop *d[MAX_DIMS + 1];
   for (int i = 0; i < s->n; i++) d[i] = s->dim[i];
@@ -68,7 +68,7 @@ static const shape *stacked(graph *g, const uop *u) {
   return shape_new(g, s->n + 1, d);
 }
 
-static const shape *bitcast(graph *g, const uop *u) {
+static const shape *recast(graph *g, const uop *u) {
   const shape *s = u->src[0]->shape;
   int from = dtype_size((enum dtype)u->src[0]->dt), to = dtype_size((enum dtype)u->dt);
   if (!s || from == to) return s;
@@ -83,9 +83,9 @@ static const shape *bitcast(graph *g, const uop *u) {
 const shape *shape_derive(graph *g, const uop *u) {
   switch (u->op) {
   case OP_BUFFER: { uop *n = uop_idx(g, u->b); return shape_new(g, 1, &n); }
-  case OP_RESHAPE: need(u); return dims_from_sources(g, u);
+  case OP_RESHAPE: need_shape(u); return dims_from_sources(g, u);
   case OP_EXPAND:
-    if (need(u)->n != (int)u->nsrc - 1) die("EXPAND of another number of axes");
+    if (need_shape(u)->n != (int)u->nsrc - 1) die("EXPAND of another number of axes");
     return dims_from_sources(g, u);
   case OP_PERMUTE: return permuted(g, u);
   case OP_PAD: return padded(g, u);
@@ -94,16 +94,16 @@ const shape *shape_derive(graph *g, const uop *u) {
   case OP_IOTA: return shape_new(g, 1, u->src);
   case OP_GATHER: return gathered(g, u);
   case OP_REDUCE_AXIS: {
-    const shape *s = need(u);
+    const shape *s = need_shape(u);
     uop *d[MAX_DIMS];
     for (int i = 0; i < s->n; i++) d[i] = u->b >> i & 1 ? uop_idx(g, 1) : s->dim[i];
     return shape_new(g, s->n, d);
   }
-  case OP_ASSIGN: return elementwise(u);
+  case OP_ASSIGN: return shape_of_sources(u);
   case OP_STACK: return stacked(g, u);
-  case OP_BITCAST: return bitcast(g, u);
+  case OP_BITCAST: return recast(g, u);
   case OP_SINK: return NULL;
-  default: return op_flags((enum op)u->op) & OPF_ELEMENTWISE ? elementwise(u) : NULL;
+  default: return op_flags((enum op)u->op) & OPF_ELEMENTWISE ? shape_of_sources(u) : NULL;
   }
 }
 

@@ -108,13 +108,6 @@ static uop *canonical_sum(graph *g, uop *u, uop *const *v, void *ctx) {
 
 // --- division and remainder by a constant ---------------------------------------------------------------------------
 
-static int64_t gcd(int64_t a, int64_t b) {
-  if (a < 0) a = -a;
-  if (b < 0) b = -b;
-  while (b) { int64_t t = a % b; a = b; b = t; }
-  return a;
-}
-
 // Splits s into c * quot + rest, where each coefficient of rest and its constant are in [0, c).
 static void split_sum(const idx_sum *s, int64_t c, idx_sum *quot, idx_sum *rest) {
   *quot = (idx_sum){0}; *rest = (idx_sum){0};
@@ -133,7 +126,7 @@ static void split_sum(const idx_sum *s, int64_t c, idx_sum *quot, idx_sum *rest)
 static bool factor_sum(const idx_sum *rest, int64_t c, int64_t *factor, idx_sum *A, idx_sum *B) {
   int64_t best = 0;
   for (int t = 0; t < rest->n; t++) {
-    int64_t f = gcd(rest->coeff[t], c), lo, hi;
+    int64_t f = gcd_i64(rest->coeff[t], c), lo, hi;
     if (f <= 1 || f <= best || f >= c) continue;
     idx_sum a = {0}, b = {0};
     a.constant = floordiv_i64(rest->constant, f);
@@ -234,7 +227,7 @@ static uop *compare_sum(graph *g, uop *u, uop *const *v, void *ctx) {
   }
   // g*A + r < c  ->  A < ceil((c - r) / g)
   int64_t d = 0, limit;
-  for (int i = 0; i < s.n; i++) d = gcd(d, s.coeff[i]);
+  for (int i = 0; i < s.n; i++) d = gcd_i64(d, s.coeff[i]);
   if (!d || s.constant == INT64_MIN) return NULL;
   limit = -floordiv_i64(s.constant, d);           // A*d < -constant
   idx_sum a = {.n = s.n};
@@ -386,7 +379,7 @@ uop *simplify(graph *g, uop *u) {
   return graph_rewrite_memo(g, u, all_symbolic, NULL, "simplify", graph_simplified(g));
 }
 
-static uop *settle(graph *g, uop *u) {               // the sources are simplified: only the top has to be
+static uop *simplify_top(graph *g, uop *u) {         // the sources are simplified: only the top has to be
   uop *first = u, *known = map_ptr(graph_simplified(g), u);
   if (known) return known;
   for (uop *to; (to = rewrite_once(g, u, all_symbolic, NULL, "simplify"));) u = to;
@@ -394,10 +387,10 @@ static uop *settle(graph *g, uop *u) {               // the sources are simplifi
   return u;
 }
 
-uop *idx_add(graph *g, uop *a, uop *b) { return settle(g, uop_op2(g, OP_ADD, a, b)); }
-uop *idx_sub(graph *g, uop *a, uop *b) { return settle(g, uop_op2(g, OP_SUB, a, b)); }
-uop *idx_mul(graph *g, uop *a, uop *b) { return settle(g, uop_op2(g, OP_MUL, a, b)); }
-uop *idx_div(graph *g, uop *a, uop *b) { return settle(g, uop_op2(g, OP_IDIV, a, b)); }
-uop *idx_mod(graph *g, uop *a, uop *b) { return settle(g, uop_op2(g, OP_MOD, a, b)); }
-uop *idx_lt(graph *g, uop *a, uop *b) { return settle(g, uop_op2(g, OP_CMPLT, a, b)); }
-uop *bool_and(graph *g, uop *a, uop *b) { return !a ? b : !b ? a : settle(g, uop_op2(g, OP_AND, a, b)); }
+uop *idx_add(graph *g, uop *a, uop *b) { return simplify_top(g, uop_op2(g, OP_ADD, a, b)); }
+uop *idx_sub(graph *g, uop *a, uop *b) { return simplify_top(g, uop_op2(g, OP_SUB, a, b)); }
+uop *idx_mul(graph *g, uop *a, uop *b) { return simplify_top(g, uop_op2(g, OP_MUL, a, b)); }
+uop *idx_div(graph *g, uop *a, uop *b) { return simplify_top(g, uop_op2(g, OP_IDIV, a, b)); }
+uop *idx_mod(graph *g, uop *a, uop *b) { return simplify_top(g, uop_op2(g, OP_MOD, a, b)); }
+uop *idx_lt(graph *g, uop *a, uop *b) { return simplify_top(g, uop_op2(g, OP_CMPLT, a, b)); }
+uop *bool_and(graph *g, uop *a, uop *b) { return !a ? b : !b ? a : simplify_top(g, uop_op2(g, OP_AND, a, b)); }

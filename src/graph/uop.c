@@ -239,7 +239,7 @@ static enum dtype result_dtype(enum op op, uop *const *s) {
   return (enum dtype)(op == OP_WHERE ? s[1]->dt : s[0]->dt);
 }
 
-static uop *elementwise(graph *g, enum op op, uop **s, size_t n) {
+static uop *new_elementwise(graph *g, enum op op, uop **s, size_t n) {
   int lanes = 1;
   for (size_t i = 0; i < n; i++) if (s[i]->lanes > lanes) lanes = s[i]->lanes;
   for (size_t i = 0; i < n; i++) if (s[i]->op != OP_INVALID) s[i] = uop_splat(g, s[i], lanes);
@@ -251,9 +251,9 @@ static uop *elementwise(graph *g, enum op op, uop **s, size_t n) {
   return uop_new(g, op, result_dtype(op, s), lanes, s, n, (uarg){0});
 }
 
-uop *uop_op1(graph *g, enum op op, uop *x) { return elementwise(g, op, (uop *[]){x}, 1); }
-uop *uop_op2(graph *g, enum op op, uop *x, uop *y) { return elementwise(g, op, (uop *[]){x, y}, 2); }
-uop *uop_op3(graph *g, enum op op, uop *x, uop *y, uop *z) { return elementwise(g, op, (uop *[]){x, y, z}, 3); }
+uop *uop_op1(graph *g, enum op op, uop *x) { return new_elementwise(g, op, (uop *[]){x}, 1); }
+uop *uop_op2(graph *g, enum op op, uop *x, uop *y) { return new_elementwise(g, op, (uop *[]){x, y}, 2); }
+uop *uop_op3(graph *g, enum op op, uop *x, uop *y, uop *z) { return new_elementwise(g, op, (uop *[]){x, y, z}, 3); }
 
 uop *uop_int(graph *g, enum dtype dt, int64_t v) {
   if (dtype_is_float(dt)) return uop_float(g, dt, (double)v);
@@ -329,7 +329,7 @@ uop *uop_splat(graph *g, uop *x, int lanes) {
 // --- walking --------------------------------------------------------------------------------------------------------
 
 // Below nodes of `stop` (NULL: none) nothing is visited.
-static uop_list sorted(arena *a, uop *const *roots, size_t n, const map *stop) {
+static uop_list sort_below(arena *a, uop *const *roots, size_t n, const map *stop) {
   struct visit { uop *u; bool leave; };    // leave: its sources are done
   VEC(uop *) out = {0};
   VEC(struct visit) stack = {0};
@@ -350,11 +350,11 @@ static uop_list sorted(arena *a, uop *const *roots, size_t n, const map *stop) {
   return l;
 }
 
-uop_list uop_toposort(arena *a, uop *const *roots, size_t n) { return sorted(a, roots, n, NULL); }
+uop_list uop_toposort(arena *a, uop *const *roots, size_t n) { return sort_below(a, roots, n, NULL); }
 
 uop *uop_substitute(graph *g, uop *u, const map *m) {
   arena *a = arena_new();
-  uop_list l = sorted(a, &u, 1, m);
+  uop_list l = sort_below(a, &u, 1, m);
   map done = {0};
   for (size_t i = 0; i < l.n; i++) {
     uop *x = l.at[i], *to = map_ptr(m, x);

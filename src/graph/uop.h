@@ -104,6 +104,8 @@ const uop *uop_unsplat(const uop *u);                            // through SPLA
 bool dtype_is_float(enum dtype d);
 bool dtype_is_int(enum dtype d);                                 // integers and IDX, not BOOL
 bool dtype_is_unsigned(enum dtype d);
+// IDX, and what becomes of it
+static inline bool dtype_is_index(enum dtype d) { return d == DT_IDX || d == DT_I32 || d == DT_I64; }
 enum dtype dtype_unsigned(int64_t bytes);                        // U8, U16, U32, U64 by their size
 int dtype_size(enum dtype d);                                    // bytes; IDX counts as 8, BOOL as 1
 int64_t dtype_min(enum dtype d);                                 // of integers and BOOL; INT64_MIN for others
@@ -163,4 +165,13 @@ static inline bool uop_is_int(const uop *u, int64_t v) {
 // Whether u shows elements of its first source in other places: what a buffer may be seen through when something is
 // assigned to it.
 static inline bool is_view(const uop *u) { return (op_flags((enum op)u->op) & OPF_MOVEMENT) || u->op == OP_GATHER; }
+// The memory that u is a version of (AFTER), and that which it is a view of a version of.
+static inline uop *uop_memory(uop *u) {
+  while (u->op == OP_AFTER) u = u->src[0];
+  return u;
+}
+static inline uop *uop_viewed(uop *u) {
+  while (is_view(u) || u->op == OP_AFTER) u = u->src[0];
+  return u;
+}
 #endif

@@ -32,14 +32,9 @@ static uop *refuse(void *ctx, const char *fmt, ...) {
 
 // --- accesses --------------------------------------------------------------------------------------------------------
 
-static const uop *memory_of(const uop *u) {
-  while (u->op == OP_AFTER) u = u->src[0];
-  return u;
-}
-
 // `bytes` bytes at each address of the INDEX lie inside of its memory.
-static bool inside(context *c, uop *index, int64_t bytes) {
-  const uop *mem = memory_of(index->src[0]);
+static bool lies_inside_memory(context *c, uop *index, int64_t bytes) {
+  const uop *mem = uop_memory(index->src[0]);
   int64_t unit = dtype_size((enum dtype)mem->dt), size, last;
   bounds b = {index->src[1]->vmin, index->src[1]->vmax};
   for (int turn = 0; turn < 2; turn++) {
@@ -66,25 +61,25 @@ static uop *load_inside(graph *g, uop *u, uop *const *v, void *ctx) {
   for (size_t i = 1; i < u->nsrc; i++)
     if (u->src[i]->op != OP_BARRIER && u->src[i]->op != OP_STORE && u->src[i]->op != OP_PREFETCH)
       return refuse(ctx, "LOAD waits for %s, which has no effect", op_name((enum op)u->src[i]->op));
-  return inside(ctx, u->src[0], access_bytes(u->src[0], u)) ? u : NULL;
+  return lies_inside_memory(ctx, u->src[0], access_bytes(u->src[0], u)) ? u : NULL;
 }
 
 static uop *store_inside(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g; (void)v;
   if (u->op != OP_STORE) return NULL;
-  return inside(ctx, u->src[0], access_bytes(u->src[0], u->src[1])) ? u : NULL;
+  return lies_inside_memory(ctx, u->src[0], access_bytes(u->src[0], u->src[1])) ? u : NULL;
 }
 
 // --- what may stand where --------------------------------------------------------------------------------------------
 
 static uop *fine(graph *g, uop *u, uop *const *v, void *ctx) { (void)g; (void)v; (void)ctx; return u; }
 
-static uop *elementwise(graph *g, uop *u, uop *const *v, void *ctx) {
+static uop *any_elementwise(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g; (void)v; (void)ctx;
   return op_flags((enum op)u->op) & OPF_ELEMENTWISE ? u : NULL;
 }
 
-static uop *movement(graph *g, uop *u, uop *const *v, void *ctx) {
+static uop *any_movement(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g; (void)v; (void)ctx;
   return op_flags((enum op)u->op) & OPF_MOVEMENT ? u : NULL;
 }
@@ -93,7 +88,7 @@ static bool may_be_invalid(const uop *u) { return u->op == OP_WHERE && uop_unspl
 
 // Of a kernel: no shape any more, and an INVALID only where an index ends.
 static uop *scalar_expression(graph *g, uop *u, uop *const *v, void *ctx) {
-  if (!elementwise(g, u, v, ctx)) return NULL;
+  if (!any_elementwise(g, u, v, ctx)) return NULL;
   if (u->shape) return refuse(ctx, "a tensor in a kernel");
   for (size_t i = 0; i < u->nsrc; i++) {
     const uop *s = u->src[i];
@@ -103,7 +98,7 @@ static uop *scalar_expression(graph *g, uop *u, uop *const *v, void *ctx) {
   return u;
 }
 
-static uop *one_lane(graph *g, uop *u, uop *const *v, void *ctx) {
+static uop *one_lane_expression(graph *g, uop *u, uop *const *v, void *ctx) {
   uop *r = scalar_expression(g, u, v, ctx);
   return r && r->lanes != 1 ? refuse(ctx, "%d lanes before vectors are made", u->lanes) : r;
 }
@@ -117,8 +112,7 @@ static uop *range_counts(graph *g, uop *u, uop *const *v, void *ctx) {
 
 static uop *assigns_to_a_view(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g; (void)v;
-  const uop *t = u->src[0];
-  while (is_view(t) || t->op == OP_AFTER) t = t->src[0];
+  const uop *t = uop_viewed(u->src[0]);
   return t->op == OP_BUFFER ? u : refuse(ctx, "ASSIGN to %s, which is no view of a BUFFER", op_name((enum op)t->op));
 }
 
@@ -160,7 +154,7 @@ static uop *stack_of_tensors(graph *g, uop *u, uop *const *v, void *ctx) {
   return u->op == OP_STACK && u->shape ? u : NULL;
 }
 
-static uop *reduction(graph *g, uop *u, uop *const *v, void *ctx) {
+static uop *any_reduction(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g; (void)v;
   if (u->op != OP_REDUCE) return NULL;
   return u->shape ? refuse(ctx, "a tensor in a kernel") : u;
@@ -196,8 +190,8 @@ RULES(spec_tensor, ANYTHING) = {
   F( P0(CONST),                                 fine ),
   F( P0(VAR),                                   fine ),
   F( P0(BUFFER),                                fine ),
-  F( x,                                         elementwise ),
-  F( x,                                         movement ),
+  F( x,                                         any_elementwise ),
+  F( x,                                         any_movement ),
   F( P1(IOTA, x),                               fine ),
   F( P2(GATHER, x, y),                          fine ),
   F( P1(REDUCE_AXIS, x),                        fine ),
@@ -225,8 +219,8 @@ RULES(spec_leaves, ANYTHING) = {
 RULES_END(spec_leaves)
 
 RULES(spec_kernel, ANYTHING) = {
-  F( x,                                         one_lane ),
-  F( x,                                         reduction ),
+  F( x,                                         one_lane_expression ),
+  F( x,                                         any_reduction ),
   F( x,                                         sink_of_stores ),
 };
 RULES_END(spec_kernel)
@@ -248,7 +242,7 @@ RULES(spec_vectors, ANYTHING) = {
 RULES_END(spec_vectors)
 
 RULES(spec_reductions, ANYTHING) = {
-  F( x,                                         reduction ),
+  F( x,                                         any_reduction ),
   F( x,                                         sink_of_stores ),
 };
 RULES_END(spec_reductions)
@@ -277,7 +271,7 @@ static const char *const stage_names[STAGE_COUNT] = {"a tensor graph", "a kernel
 
 // --- one node --------------------------------------------------------------------------------------------------------
 
-static void show(str *why, uop *u) {
+static void show_node(str *why, uop *u) {
   str_add(why, "\n  ");
   uop_print_expr(why, u);
   str_add(why, "\n");
@@ -312,7 +306,7 @@ static bool node_ok(context *c, uop *u, enum stage stage) {
       for (int i = 0; i < 4 && sets[i]; i++) str_addf(why, " %s", sets[i]->name);
       str_add(why, " is for it");
     }
-    show(why, u);
+    show_node(why, u);
   }
   str_free(&law); str_free(&reasons);
   return allowed;
@@ -350,7 +344,7 @@ static bool ranges_bound(uop_list l, str *why) {
   for (size_t i = 0; i < ranges.n && s && ok; i++)      // s: of the root, which is last
     if ((s[i / 64] >> i % 64 & 1) && !by_launch(ranges.at[i])) {
       str_addf(why, "RANGE %lld is used, and no REDUCE or STORE binds it", (long long)ranges.at[i]->a);
-      show(why, l.at[l.n - 1]);
+      show_node(why, l.at[l.n - 1]);
       ok = false;
     }
   vec_free(&ranges);
@@ -390,7 +384,7 @@ typedef struct program_check {
 
 static bool wrong(program_check *p, uop *u, const char *what) {
   str_addf(p->c.why, "%s: %s", op_name((enum op)u->op), what);
-  show(p->c.why, u);
+  show_node(p->c.why, u);
   return false;
 }
 
@@ -422,7 +416,7 @@ static bool close_scope(program_check *p, uop *u) {
   return true;
 }
 
-static bool step(program_check *p, uop *u) {
+static bool check_step(program_check *p, uop *u) {
   bool again = map_has(&p->defined, u);
   if (again && u->op != OP_ENDIF && !(u->op == OP_IF))
     return wrong(p, u, u->op == OP_RANGE ? "the loop is opened twice" : "stands twice");
@@ -450,7 +444,7 @@ bool verify_program_ok(graph *g, uop *const *at, size_t n, str *why) {
   // the interpreter keeps exact integers, and then BF16 as well
   for (size_t i = 0; i < n; i++) p->has_idx |= at[i]->dt == DT_IDX;
   bool ok = true;
-  for (size_t i = 0; i < n && ok; i++) ok = step(p, at[i]);
+  for (size_t i = 0; i < n && ok; i++) ok = check_step(p, at[i]);
   if (ok && p->depth) ok = wrong(p, p->open[p->depth], "is never closed");
   map_free(&p->defined);
   prover_end(&p->c.prover);
