@@ -21,15 +21,15 @@ enum { PLACEHOLDER = (1 << 30) - 1, MAX_FACTORS = 32, MAX_GROUP = 512 };
 typedef struct terms { uop *at[MAX_FACTORS]; int n; } terms;
 
 static bool is_one(const uop *dim) { return uop_is_int(dim, 1); }
-static bool is_movement(const uop *u) { return u->op == OP_RESHAPE || u->op == OP_EXPAND; }
+static bool repeats_or_reshapes(const uop *u) { return u->op == OP_RESHAPE || u->op == OP_EXPAND; }
 static bool from_integers(const uop *u) {
   return u->op == OP_CAST && dtype_is_float((enum dtype)u->dt) && dtype_is_int((enum dtype)u->src[0]->dt) &&
          u->src[0]->dt != DT_IDX;
 }
-static bool is_sum(const uop *u) { return u->op == OP_ADD || u->op == OP_SUB; }
+static bool adds_or_subtracts(const uop *u) { return u->op == OP_ADD || u->op == OP_SUB; }
 // What sums and products are made of, above their operands
 static bool is_spine(const uop *u) {
-  return u->dt == DT_F32 && (is_sum(u) || u->op == OP_MUL || u->op == OP_NEG || from_integers(u));
+  return u->dt == DT_F32 && (adds_or_subtracts(u) || u->op == OP_MUL || u->op == OP_NEG || from_integers(u));
 }
 
 // Does u hang on nothing but weights and constants? Which of several weights it is may be chosen by anything (experts).
@@ -76,13 +76,13 @@ static unsigned all_axes(const uop *u) {
 }
 
 // The axes along which u may have different values.
-static unsigned varies(const uop *u) {
+static unsigned axes_of(const uop *u) {
   if (!u->shape) return 0;
-  if (u->op == OP_EXPAND) return varies(u->src[0]) & all_axes(u->src[0]);
+  if (u->op == OP_EXPAND) return axes_of(u->src[0]) & all_axes(u->src[0]);
   if (!(op_flags((enum op)u->op) & OPF_ELEMENTWISE) || dtype_size((enum dtype)u->dt) == 0) return all_axes(u);
   if (u->op == OP_BITCAST) return all_axes(u);
   unsigned m = 0;
-  for (size_t i = 0; i < u->nsrc; i++) m |= varies(u->src[i]);
+  for (size_t i = 0; i < u->nsrc; i++) m |= axes_of(u->src[i]);
   return m;
 }
 
@@ -113,7 +113,7 @@ static tensor *reshaped(graph *g, uop *u, int n, uop *const *dims) {
 static tensor *sum(graph *g, tensor *u, unsigned axes) {
   axes &= all_axes(u);
   if (!axes) return u;
-  unsigned repeated = all_axes(u) & ~(varies(u) | axes);
+  unsigned repeated = all_axes(u) & ~(axes_of(u) | axes);
   const shape *s = u->shape;
   u = narrow_axes(g, u, repeated);
   u = uop_new(g, OP_REDUCE_AXIS, (enum dtype)u->dt, 1, &u, 1, (uarg){.a = OP_ADD, .b = axes});
@@ -205,7 +205,7 @@ static uop *reshape_below_expand(graph *g, uop *u) {
 
 static uop *spread_movement(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)v, (void)ctx;
-  if (!is_movement(u)) return NULL;
+  if (!repeats_or_reshapes(u)) return NULL;
   uop *in = u->src[0], *s[3];
   if (u->op == OP_RESHAPE && in->op == OP_RESHAPE) return reshaped(g, in, u->shape->n, u->shape->dim);
   if (u->op == OP_RESHAPE && in->op == OP_EXPAND) return reshape_below_expand(g, u);
@@ -237,14 +237,14 @@ static void factors_of(uop *u, terms *t) {
 
 // The place of a factor in a product: scales first, the weight's before the activation's, then integers; coarse before
 // fine.
-static uint64_t rank_of(uop *u) { return (uint64_t)(2 * has_integers(u) + !on_weights_only(u)) << 32 | varies(u); }
+static uint64_t factor_rank(uop *u) { return (uint64_t)(2 * has_integers(u) + !on_weights_only(u)) << 32 | axes_of(u); }
 
 // Factors come in the order of operands, which hangs on ids of buffers and on sizes; their product must not: floats do
 // not associate.
 static tensor *product(graph *g, const terms *t) {
   terms s = *t;
   for (int i = 1; i < s.n; i++)
-    for (int j = i; j > 0 && rank_of(s.at[j]) < rank_of(s.at[j - 1]); j--) {
+    for (int j = i; j > 0 && factor_rank(s.at[j]) < factor_rank(s.at[j - 1]); j--) {
       uop *f = s.at[j];
       s.at[j] = s.at[j - 1];
       s.at[j - 1] = f;
@@ -274,7 +274,7 @@ static void to_int8(graph *g, tensor *base, int64_t n, int64_t group, tensor **q
 // The axes along which the factors that are no integers vary.
 static void float_axes(uop *u, unsigned *axes) {
   if (from_integers(u)) return;
-  if (!is_spine(u)) { *axes |= varies(u); return; }
+  if (!is_spine(u)) { *axes |= axes_of(u); return; }
   for (size_t i = 0; i < u->nsrc; i++) float_axes(u->src[i], axes);
 }
 
@@ -293,9 +293,9 @@ static uop *round_activation(graph *g, uop *u, uop *const *v, void *ctx) {
     if (act >= 0) return NULL;
     act = i;
   }
-  if (act < 0 || !integers || t.n == MAX_FACTORS || t.at[act]->dt != DT_F32 || (varies(t.at[act]) & summed) != summed)
+  if (act < 0 || !integers || t.n == MAX_FACTORS || t.at[act]->dt != DT_F32 || (axes_of(t.at[act]) & summed) != summed)
     return NULL;
-  for (base = t.at[act]; is_movement(base);) base = base->src[0];
+  for (base = t.at[act]; repeats_or_reshapes(base);) base = base->src[0];
   // one scale wherever the weight has scales of its own
   unsigned blocks = 0;
   for (int i = 0; i < t.n; i++) if (i != act) float_axes(t.at[i], &blocks);
@@ -310,7 +310,7 @@ static uop *round_activation(graph *g, uop *u, uop *const *v, void *ctx) {
   tensor *q, *scale;
   to_int8(g, base, n, group, &q, &scale);
   uop *dq[MAX_DIMS], *ds[MAX_DIMS];
-  unsigned own = varies(t.at[act]);
+  unsigned own = axes_of(t.at[act]);
   for (int i = 0; i < body->shape->n; i++) {
     dq[i] = own >> i & 1 ? body->shape->dim[i] : uop_idx(g, 1);
     ds[i] = (summed & ~blocks) >> i & 1 ? uop_idx(g, 1) : dq[i];
@@ -325,7 +325,7 @@ static uop *round_activation(graph *g, uop *u, uop *const *v, void *ctx) {
 
 static void leaf_axes(uop *u, unsigned summed, unsigned *below) {
   if (is_spine(u)) { for (size_t i = 0; i < u->nsrc; i++) leaf_axes(u->src[i], summed, below); return; }
-  unsigned m = varies(u) & summed;
+  unsigned m = axes_of(u) & summed;
   if (m != summed) *below |= m;
 }
 
@@ -342,7 +342,7 @@ static bool something_leaves(uop *term, unsigned summed) {
   terms t = {.n = 0};
   while (term->op == OP_NEG) term = term->src[0];
   factors_of(term, &t);
-  for (int i = 0; i < t.n; i++) if (t.at[i]->shape && !(varies(t.at[i]) & summed)) return true;
+  for (int i = 0; i < t.n; i++) if (t.at[i]->shape && !(axes_of(t.at[i]) & summed)) return true;
   return false;
 }
 
@@ -352,7 +352,7 @@ static uop *factor(graph *g, uop *u, uop *const *v, void *ctx) {
   unsigned summed = (unsigned)u->b & all_axes(body);
   if (!summed) return NULL;
   if (body->op == OP_NEG) return t_op1(g, OP_NEG, sum(g, body->src[0], summed));
-  if (is_sum(body)) {
+  if (adds_or_subtracts(body)) {
     if (!something_leaves(body->src[0], summed) && !something_leaves(body->src[1], summed)) return NULL;
     if (!body->src[0]->shape || !body->src[1]->shape) return NULL;
     return uop_op2(g, (enum op)body->op, sum(g, body->src[0], summed), sum(g, body->src[1], summed));
@@ -362,7 +362,7 @@ static uop *factor(graph *g, uop *u, uop *const *v, void *ctx) {
   factors_of(body, &t);
   for (int i = 0; i < t.n; i++) {
     uop *f = t.at[i];
-    terms *to = varies(f) & summed ? &in : on_weights_only(f) ? &weights : &others;
+    terms *to = axes_of(f) & summed ? &in : on_weights_only(f) ? &weights : &others;
     to->at[to->n++] = to == &in ? f : narrow_axes(g, f, summed);
   }
   if (weights.n + others.n && in.n) {
@@ -374,7 +374,7 @@ static uop *factor(graph *g, uop *u, uop *const *v, void *ctx) {
   // distribute over a factor that is a sum, where one of the parts lets something leave
   for (int i = 0; i < in.n; i++) {
     uop *s = in.at[i];
-    if (!is_sum(s)) continue;
+    if (!adds_or_subtracts(s)) continue;
     terms part[2] = {in, in};
     tensor *p[2];
     for (int k = 0; k < 2; k++) { part[k].at[i] = s->src[k]; p[k] = product(g, &part[k]); }
@@ -386,7 +386,7 @@ static uop *factor(graph *g, uop *u, uop *const *v, void *ctx) {
 
 // --- 5. integers ----------------------------------------------------------------------------------------------------
 
-static bool fits(int64_t lo, int64_t hi, int64_t times) {
+static bool fits_i32(int64_t lo, int64_t hi, int64_t times) {
   int64_t a, b;
   return mul_i64(lo, times, &a) && mul_i64(hi, times, &b) && a >= -INT32_MAX && b <= INT32_MAX;
 }
@@ -399,13 +399,13 @@ static tensor *as_integer(graph *g, uop *u) {
     double k = uop_const_float(u);
     return k == floor(k) && fabs(k) < 1 << 24 ? uop_int(g, DT_I32, (int64_t)k) : NULL;
   }
-  if (u->dt != DT_F32 || !(is_sum(u) || u->op == OP_MUL || u->op == OP_NEG)) return NULL;
+  if (u->dt != DT_F32 || !(adds_or_subtracts(u) || u->op == OP_MUL || u->op == OP_NEG)) return NULL;
   tensor *s[2];
   for (size_t i = 0; i < u->nsrc; i++) if (!(s[i] = as_integer(g, u->src[i]))) return NULL;
   tensor *wide[2];
   for (size_t i = 0; i < u->nsrc; i++) wide[i] = uop_cast(g, s[i], DT_I64);        // bounds of the exact result
   uop *exact = u->nsrc == 1 ? uop_op1(g, (enum op)u->op, wide[0]) : uop_op2(g, (enum op)u->op, wide[0], wide[1]);
-  if (!fits(exact->vmin, exact->vmax, 1)) return NULL;
+  if (!fits_i32(exact->vmin, exact->vmax, 1)) return NULL;
   return u->nsrc == 1 ? uop_op1(g, (enum op)u->op, s[0]) : uop_op2(g, (enum op)u->op, s[0], s[1]);
 }
 
@@ -415,7 +415,7 @@ static uop *sum_integers(graph *g, uop *u, uop *const *v, void *ctx) {
   int64_t count = 1;
   for (int i = 0; i < u->src[0]->shape->n; i++) if (u->b >> i & 1) count *= u->src[0]->shape->dim[i]->vmax;
   tensor *body = as_integer(g, u->src[0]);
-  if (!body || !body->shape || !fits(body->vmin, body->vmax, count)) return NULL;
+  if (!body || !body->shape || !fits_i32(body->vmin, body->vmax, count)) return NULL;
   return t_cast(g, sum(g, body, (unsigned)u->b), DT_F32);
 }
 
@@ -446,12 +446,12 @@ static tensor *low_byte(graph *g, uop *u) {
 // bytes + k, where a constant that was added before is taken into account
 static tensor *add_byte(graph *g, uop *u, int64_t k) {
   uop *s[2 + MAX_DIMS];
-  if (is_movement(u)) {
+  if (repeats_or_reshapes(u)) {
     for (size_t i = 1; i < u->nsrc; i++) s[i] = u->src[i];
     s[0] = add_byte(g, u->src[0], k);
     return uop_new(g, (enum op)u->op, DT_U8, 1, s, u->nsrc, (uarg){0});
   }
-  if (is_sum(u) && u->src[1]->op == OP_CONST) {
+  if (adds_or_subtracts(u) && u->src[1]->op == OP_CONST) {
     int64_t all = (u->op == OP_ADD ? u->src[1]->a : -u->src[1]->a) + k;
     u = u->src[0];
     k = floormod_i64(all, 256);
@@ -486,7 +486,7 @@ static uop *unsign(graph *g, uop *u, uop *const *v, void *ctx) {
   if (byte->vmin < 0 || byte->shape != body->shape) return NULL;
   tensor *x32 = t_cast(g, xq, DT_I32), *dot = sum(g, uop_op2(g, OP_MUL, t_cast(g, byte, DT_I32), x32), (unsigned)u->b);
   if (!bias) return dot;
-  unsigned own = (unsigned)u->b | varies(x32);
+  unsigned own = (unsigned)u->b | axes_of(x32);
   tensor *sx = sum(g, narrow_axes(g, x32, all_axes(x32) & ~own), (unsigned)u->b);
   return t_add(g, dot, widen(g, t_op2(g, OP_MUL, sx, uop_int(g, DT_I32, -bias)), u->shape));
 }
@@ -496,7 +496,7 @@ static uop *unsign(graph *g, uop *u, uop *const *v, void *ctx) {
 // A sum of rounded activations does not wait for them to be stored: it is made beside them.
 static uop *from_source(graph *g, uop *u) {
   if (u->op == OP_CONTIGUOUS) return u->src[0];
-  if (u->op != OP_REDUCE_AXIS && u->op != OP_CAST && u->op != OP_MUL && !is_movement(u)) return u;
+  if (u->op != OP_REDUCE_AXIS && u->op != OP_CAST && u->op != OP_MUL && !repeats_or_reshapes(u)) return u;
   uop *s[2 + MAX_DIMS];
   for (size_t i = 1; i < u->nsrc; i++) s[i] = u->src[i];
   s[0] = from_source(g, u->src[0]);
@@ -526,13 +526,13 @@ static uop *share(graph *g, uop *u, uop *const *v, void *ctx) {
 // --- BF16 -----------------------------------------------------------------------------------------------------------
 
 static bool is_brain(uop *u) {
-  while (is_movement(u)) u = u->src[0];
+  while (repeats_or_reshapes(u)) u = u->src[0];
   return u->op == OP_CAST && u->dt == DT_F32 && u->src[0]->dt == DT_BF16;
 }
 
 // An activation rounded to BF16, below what repeats it: once for all of its products.
 static tensor *to_brain(graph *g, uop *u) {
-  if (!is_movement(u)) return t_cast(g, t_contiguous(g, t_cast(g, u, DT_BF16)), DT_F32);
+  if (!repeats_or_reshapes(u)) return t_cast(g, t_contiguous(g, t_cast(g, u, DT_BF16)), DT_F32);
   uop *s[2 + MAX_DIMS];
   for (size_t i = 1; i < u->nsrc; i++) s[i] = u->src[i];
   s[0] = to_brain(g, u->src[0]);
@@ -664,7 +664,7 @@ static uop *rewrite_dot(rewriting *r, uop *u) {
   if (!ok) return u;
   // the activation itself: below what repeats it, as long as its last axis is the summed one
   const uop *K = body->shape->dim[body->shape->n - 1];
-  while (is_movement(act) && act->src[0]->shape->dim[act->src[0]->shape->n - 1] == K) act = act->src[0];
+  while (repeats_or_reshapes(act) && act->src[0]->shape->dim[act->src[0]->shape->n - 1] == K) act = act->src[0];
   if (!act->shape || act->dt != DT_F32) return u;
   stand_for(&t, act, stand_in(r->g, act, PLACEHOLDER, DT_F32));
   find_weights(r, weight, &t);

@@ -36,19 +36,17 @@ static bool is_most(uop *most, const uop *s, const uop *sink) {
          unmoved(most->src[1 - i]) == unmoved((uop *)(uintptr_t)sink);
 }
 
-static int64_t gcd(int64_t x, int64_t y) { return y ? gcd(y, x % y) : x; }
-
 // How long an axis is, as blocks x block: block divides it whatever its variables are. A constant length is one block.
 static bool in_blocks(graph *g, uop *n, softmax *f) {
   idx_sum s;
   if (!idx_sum_of(n, &s)) return false;
   f->block = s.constant;
-  for (int i = 0; i < s.n; i++) f->block = gcd(f->block, s.coeff[i] < 0 ? -s.coeff[i] : s.coeff[i]);
+  for (int i = 0; i < s.n; i++) f->block = gcd_i64(f->block, s.coeff[i]);
   f->blocks = f->block > 0 ? idx_div(g, n, uop_idx(g, f->block)) : NULL;
   return f->block > 1 && idx_mul(g, f->blocks, uop_idx(g, f->block)) == n;
 }
 
-static bool match(graph *g, uop *u, softmax *f) {
+static bool match_softmax(graph *g, uop *u, softmax *f) {
   *f = (softmax){.out = u};
   if (u->op != OP_FDIV) return false;
   uop *o = unmoved(u->src[0]), *total = unmoved(u->src[1]), *most, *other;
@@ -115,7 +113,7 @@ uop *flash_attention(graph *g, uop *sink) {
     for (size_t j = 0; j < u->nsrc; j++) src[j] = map_ptr(&done, u->src[j]);
     uop *to = uop_with_src(g, u, src);
     softmax f;
-    if (match(g, to, &f)) to = rewrite_one(g, &f);
+    if (match_softmax(g, to, &f)) to = rewrite_one(g, &f);
     map_put(&done, u, to);
   }
   uop *r = map_ptr(&done, sink);

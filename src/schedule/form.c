@@ -19,45 +19,45 @@ enum { MAX_FACTORS = 32 };
 typedef struct forms { graph *g; const map *constant; map *keep, reads, product; } forms;
 
 static bool is_movement(const uop *u) { return op_flags((enum op)u->op) & OPF_MOVEMENT; }
-static bool is_leaf(const uop *u) { return u->op == OP_CONTIGUOUS || u->op == OP_BUFFER || u->op == OP_AFTER; }
+static bool is_source(const uop *u) { return u->op == OP_CONTIGUOUS || u->op == OP_BUFFER || u->op == OP_AFTER; }
 static bool is_sum(const uop *u) { return u->op == OP_REDUCE_AXIS && u->a == OP_ADD; }
 static bool is_float_sum(const uop *u) { return is_sum(u) && dtype_is_float((enum dtype)u->dt); }
 
 // --- products that meet ---------------------------------------------------------------------------------------------
 
-static int64_t bytes_of(const uop *weight) { return weight->b * dtype_size((enum dtype)weight->dt); }
+static int64_t weight_bytes(const uop *weight) { return weight->b * dtype_size((enum dtype)weight->dt); }
 
 static uop *largest_weight(const forms *f, uop *u) {
   uop *most = u->op == OP_BUFFER && u->memory == MEMORY_WEIGHT ? u : NULL;
-  if (is_leaf(u) || is_float_sum(u)) return most;
+  if (is_source(u) || is_float_sum(u)) return most;
   size_t n = is_movement(u) || u->op == OP_GATHER ? 1 : u->nsrc;
   for (size_t i = 0; i < n; i++) {
     uop *w = map_ptr(&f->reads, u->src[i]);
-    if (w && (!most || bytes_of(w) > bytes_of(most))) most = w;
+    if (w && (!most || weight_bytes(w) > weight_bytes(most))) most = w;
   }
   return most;
 }
 
 // Weights of one type and size: products with them have one form.
-static bool alike(const uop *v, const uop *w) { return v->dt == w->dt && v->b == w->b; }
+static bool same_form(const uop *v, const uop *w) { return v->dt == w->dt && v->b == w->b; }
 
-static void keep(forms *f, uop *u) {
+static void keep_as_is(forms *f, uop *u) {
   while (u->op == OP_RESHAPE || u->op == OP_EXPAND || u->op == OP_PERMUTE) u = u->src[0];
   map_put(f->keep, u, u);
 }
 
 static void note_product(forms *f, uop *u) {
   uop *weight = is_sum(u) ? map_ptr(&f->reads, u->src[0]) : NULL;
-  if (is_leaf(u)) return;
+  if (is_source(u)) return;
   if (u->op != OP_REDUCE_AXIS) {
     size_t n = is_movement(u) ? 1 : u->nsrc;
     bool meet = false;
     for (size_t i = 0; i < n; i++) {
       uop *w = map_ptr(&f->product, u->src[i]);
-      meet |= w && weight && !alike(w, weight);
+      meet |= w && weight && !same_form(w, weight);
       if (w) weight = w;
     }
-    for (size_t i = 0; meet && i < n; i++) if (map_has(&f->product, u->src[i])) keep(f, u->src[i]);
+    for (size_t i = 0; meet && i < n; i++) if (map_has(&f->product, u->src[i])) keep_as_is(f, u->src[i]);
     if (meet) return;
   }
   if (weight) map_put(&f->product, u, weight);
@@ -65,7 +65,7 @@ static void note_product(forms *f, uop *u) {
 
 // --- what weights are multiplied with -------------------------------------------------------------------------------
 
-static bool moves_along(uop *i, uop *r) {            // by one element, or not at all
+static bool moves_by_one(uop *i, uop *r) {           // by one element, or not at all
   idx_sum s;
   if (!uop_varies(i, r)) return true;
   if (!idx_sum_of(i, &s)) return false;
@@ -78,8 +78,8 @@ static bool lies_along(forms *f, uop *u, const place *at, uop *r) {
   graph *g = f->g;
   place p, q;
   if (!u->shape) return true;
-  if (is_leaf(u) || u->op == OP_REDUCE_AXIS)
-    return !(at->valid && uop_varies(at->valid, r)) && moves_along(simplify(g, flat_index(g, u->shape, at)), r);
+  if (is_source(u) || u->op == OP_REDUCE_AXIS)
+    return !(at->valid && uop_varies(at->valid, r)) && moves_by_one(simplify(g, flat_index(g, u->shape, at)), r);
   if (is_movement(u)) { move_place(g, u, at, &p); return lies_along(f, u->src[0], &p, r); }
   p = *at;
   switch (u->op) {
@@ -111,7 +111,7 @@ static void note_factors(forms *f, uop *reduce) {
     bool repeated = false;
     for (; u->op == OP_EXPAND || u->op == OP_RESHAPE || (u->op == OP_CAST && u->src[0]->shape); u = u->src[0])
       repeated |= u->op == OP_EXPAND;
-    if (map_has(f->constant, u) || !repeated || !u->shape || u->dt == DT_IDX || is_leaf(u) || is_movement(u) ||
+    if (map_has(f->constant, u) || !repeated || !u->shape || u->dt == DT_IDX || is_source(u) || is_movement(u) ||
         u->op == OP_REDUCE_AXIS)
       continue;
     place p = {.n = u->shape->n};

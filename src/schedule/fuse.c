@@ -65,11 +65,11 @@ static int64_t nominal(const uop *u) {
   return min_i64(u->vmax, NOMINAL_SYMBOLIC);
 }
 
-static double size_of(const uop *end) { return (double)nominal(end); }
+static double nominal_size(const uop *end) { return (double)nominal(end); }
 
 static double elements(const shape *s) {
   double n = 1;
-  for (int i = 0; s && i < s->n; i++) n *= size_of(s->dim[i]);
+  for (int i = 0; s && i < s->n; i++) n *= nominal_size(s->dim[i]);
   return n;
 }
 
@@ -123,7 +123,7 @@ static void add_use(decide *d, uop *u, const use *from, const place *at) {
 }
 
 // Does the place depend on that loop?
-static bool varies(const place *at, const uop *loop) {
+static bool place_varies(const place *at, const uop *loop) {
   for (int i = 0; i < at->n; i++) if (uop_varies(at->idx[i], loop)) return true;
   return false;
 }
@@ -132,13 +132,13 @@ static bool varies(const place *at, const uop *loop) {
 static double evaluations(const use *u) {
   int deepest = -1;
   double n = 1;
-  for (int i = 0; i < u->n_loops; i++) if (varies(u->at, u->loops[i])) deepest = i;
+  for (int i = 0; i < u->n_loops; i++) if (place_varies(u->at, u->loops[i])) deepest = i;
   int shared = 0;
   for (int i = 0; i <= deepest; i++) {
-    double s = size_of(u->loops[i]->src[0]);
+    double s = nominal_size(u->loops[i]->src[0]);
     // lanes and register tiles over up to two output ranges share what does not depend on them; but not over blocks
     double tile = i == u->n_outputs - 1 ? LANES_AND_TILE : TILE;
-    if (i >= u->staged && i < u->n_outputs && !varies(u->at, u->loops[i]) && shared < 2 && s > 1) {
+    if (i >= u->staged && i < u->n_outputs && !place_varies(u->at, u->loops[i]) && shared < 2 && s > 1) {
       s /= s < tile ? s : tile;
       shared++;
     }
@@ -150,7 +150,7 @@ static double evaluations(const use *u) {
 // Loops around the innermost range that the place depends on: what is deeper does not repeat it.
 static void hoist(use *u) {
   int keep = 0;
-  for (int i = 0; i < u->n_loops; i++) if (varies(u->at, u->loops[i])) keep = i + 1;
+  for (int i = 0; i < u->n_loops; i++) if (place_varies(u->at, u->loops[i])) keep = i + 1;
   u->n_loops = keep;
   if (u->n_outputs > keep) u->n_outputs = keep;
 }
@@ -197,7 +197,7 @@ static void note_terms(const decide *d, const uop *u) {
 static bool inside_a_reduction(const uop *u, const fact *f) {
   if (u->op != OP_REDUCE_AXIS || !dtype_is_float((enum dtype)u->dt)) return false;
   for (use *o = f->uses; o; o = o->next) {
-    for (int i = o->n_outputs; i < o->n_loops; i++) if (varies(o->at, o->loops[i])) return true;
+    for (int i = o->n_outputs; i < o->n_loops; i++) if (place_varies(o->at, o->loops[i])) return true;
   }
   return false;
 }
@@ -289,7 +289,7 @@ static const use *stage_use(decide *d, uop *u, const use *o) {
     in->at = at;
     in->loops = loops;
     in->n_loops = 0;
-    for (int i = 0; i < o->n_outputs; i++) if (varies(&tile, o->loops[i])) in->n_loops = i + 1;
+    for (int i = 0; i < o->n_outputs; i++) if (place_varies(&tile, o->loops[i])) in->n_loops = i + 1;
     for (int i = 0; i < at->n; i++) {
       if (belongs_to_tile(at->idx[i])) continue;
       at->idx[i] = uop_range(d->f->g, u->shape->dim[i], o->kernel->next_range++, AXIS_REDUCE);
@@ -303,7 +303,7 @@ static const use *stage_use(decide *d, uop *u, const use *o) {
   return hit;
 }
 
-static place *copy_of(decide *d, const place *at) {
+static place *copy_place(decide *d, const place *at) {
   place *p = ARENA_NEW(d->mem, place);
   *p = *at;
   return p;
@@ -320,7 +320,7 @@ static void pass_on(decide *d, uop *u, const use *o) {
     hoist(&inner);
     uop **loops = more_loops(d, &inner);
     inner.loops = loops;
-    p = copy_of(d, o->at);
+    p = copy_place(d, o->at);
     for (int i = 0; i < p->n; i++)
       if (u->b >> i & 1) {
         p->idx[i] = uop_range(g, u->src[0]->shape->dim[i], o->kernel->next_range++, AXIS_REDUCE);
@@ -343,7 +343,7 @@ static void pass_on(decide *d, uop *u, const use *o) {
   }
   case OP_STACK: {
     use part = *o;
-    p = copy_of(d, o->at);
+    p = copy_place(d, o->at);
     p->n--;
     if (u->nsrc > FEW_PARTS) drop_loop(d, &part, o->at->idx[p->n]);
     for (size_t i = 0; i < u->nsrc; i++) add_use(d, u->src[i], &part, p);
@@ -355,7 +355,7 @@ static void pass_on(decide *d, uop *u, const use *o) {
     return;
   case OP_BITCAST: {
     int last = o->at->n - 1, from = dtype_size((enum dtype)u->src[0]->dt), to = dtype_size((enum dtype)u->dt);
-    p = copy_of(d, o->at);
+    p = copy_place(d, o->at);
     if (from < to) p->idx[last] = idx_mul(g, p->idx[last], uop_idx(g, to / from));
     add_use(d, u->src[0], o, p);
     return;
@@ -363,11 +363,6 @@ static void pass_on(decide *d, uop *u, const use *o) {
   default:
     for (size_t i = 0; i < u->nsrc; i++) add_use(d, u->src[i], o, o->at);
   }
-}
-
-static uop *base_of(uop *view) {
-  while (is_view(view) || view->op == OP_AFTER) view = view->src[0];
-  return view;
 }
 
 // Is `on` below u? Nodes that come before it in the order need no look: a store in one layer does not visit the layers
@@ -386,7 +381,7 @@ static bool reads(decide *d, uop *u, const uop *buffer) {
   return is_below(d, u, buffer, fact_of(d, buffer));
 }
 
-static void store(decide *d, uop *u) {
+static void store_node(decide *d, uop *u) {
   uop *buf = uop_new(d->f->g, OP_BUFFER, (enum dtype)u->dt, 1, NULL, 0,
                      (uarg){.a = TEMP_IDS + d->next_id++, .b = max_i64(1, shape_max_elems(u->shape))});
   map_put(&d->f->stored, u, buf);
@@ -394,14 +389,14 @@ static void store(decide *d, uop *u) {
 
 // Of the kernels that read a shared STAGE tile by tile one computes it, the first of those that are stored in any case,
 // whatever costs say; the others read it from memory.
-static void share(decide *d, uop *u, const fact *f) {
+static void share_stage(decide *d, uop *u, const fact *f) {
   use *home = NULL;
   for (use *o = f->uses; o; o = o->next) {
     if (!stage_fits(u, o->at) || !must_store(o->kernel->root)) continue;
     if (!home || fact_of(d, o->kernel->root) < fact_of(d, home->kernel->root)) home = o;
   }
   if (!home) die("a shared STAGE that no stored tensor is made of");
-  store(d, u);
+  store_node(d, u);
   map_put(&d->f->home, u, home->kernel->root);
   pass_on(d, u, home);
 }
@@ -442,15 +437,15 @@ static void decide_all(decide *d, const uop_list *order, fact *facts) {
     if (u->op == OP_ASSIGN) {
       use *o = start_kernel(d, u, u->shape);
       // a value that reads the memory it is stored to is finished first
-      if (reads(d, u->src[1], base_of(u->src[0])) && !map_has(&d->f->stored, u->src[1])) store(d, u->src[1]);
+      if (reads(d, u->src[1], uop_viewed(u->src[0])) && !map_has(&d->f->stored, u->src[1])) store_node(d, u->src[1]);
       add_use(d, u->src[1], o, o->at);
       use_of_target(d, u->src[0], o);
       continue;
     }
     if (!u->shape || !f->uses) continue;
-    if (u->op == OP_STAGE && u->a) { share(d, u, f); continue; }
+    if (u->op == OP_STAGE && u->a) { share_stage(d, u, f); continue; }
     if (map_has(&d->f->stored, u) || (may_store(u) && !f->term && worth_storing(u, f))) {
-      if (!map_has(&d->f->stored, u)) store(d, u);
+      if (!map_has(&d->f->stored, u)) store_node(d, u);
       pass_on(d, u, start_kernel(d, u, u->shape));
     } else {
       for (use *o = f->uses; o; o = o->next) pass_on(d, u, o);

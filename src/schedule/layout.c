@@ -68,7 +68,7 @@ static int64_t factor_of(uop *index, const uop *r) {
 }
 
 // Where a load reads, less the condition under which it does.
-static uop *address(const uop *load) {
+static uop *load_address(const uop *load) {
   uop *i = load->src[0]->src[1];
   return i->op == OP_WHERE ? i->src[1] : i;
 }
@@ -115,13 +115,13 @@ static int64_t lanes_of(const layout_target *t, const uop *r) {
 }
 
 // Does what is read here move along r by one element or not at all?
-static bool side_by_side(const uop *load, const uop *r) {
-  int64_t c = factor_of(address(load), r);
+static bool reads_side_by_side(const uop *load, const uop *r) {
+  int64_t c = factor_of(load_address(load), r);
   return !c || c * dtype_size((enum dtype)load->src[0]->src[0]->dt) == dtype_size((enum dtype)load->dt);
 }
 
 static bool apart(const uop *load, const uop *r) {
-  return is_weight_memory(load->src[0]->src[0]) && uop_varies(address(load), r) && !side_by_side(load, r);
+  return is_weight_memory(load->src[0]->src[0]) && uop_varies(load_address(load), r) && !reads_side_by_side(load, r);
 }
 
 // An output range whose steps are rows: of the weight of a dot product; or, without any, of a weight of floats.
@@ -143,7 +143,7 @@ static uop *find_lane(const uop_list *l, uop *store, const layout_target *t) {
       if (u->op != OP_LOAD) continue;
       bool far = apart(u, r), plain = dtype_is_float((enum dtype)u->dt) && u->dt == u->src[0]->src[0]->dt;
       any |= far;
-      ok = side_by_side(u, r) || (far && (dot || plain));
+      ok = reads_side_by_side(u, r) || (far && (dot || plain));
     }
     if (ok && any) return r;
   }
@@ -166,7 +166,7 @@ static bool chooses(const uop *u) {
 }
 
 // What chooses a matrix, without the conditions under which a load asks for it: it is there in any case.
-static uop *choice_of(graph *g, uop *u) {
+static uop *matrix_choice(graph *g, uop *u) {
   arena *a = arena_new();
   uop_list l = uop_toposort(a, &u, 1);
   map plain = {0};
@@ -188,9 +188,9 @@ static bool all_move(const finding *f, uop *atom, int64_t step) {
   for (int i = 0; i < f->n_loads; i++) {
     idx_sum s;
     int64_t c = 0;
-    if (!idx_sum_of(address(f->load[i]), &s)) return false;
+    if (!idx_sum_of(load_address(f->load[i]), &s)) return false;
     for (int t = 0; t < s.n; t++) {
-      if (s.atom[t] == atom || (chooses(atom) && chooses(s.atom[t]) && choice_of(f->g, s.atom[t]) == atom))
+      if (s.atom[t] == atom || (chooses(atom) && chooses(s.atom[t]) && matrix_choice(f->g, s.atom[t]) == atom))
         c = s.coeff[t];
       else if (atom->op == OP_RANGE && uop_varies(s.atom[t], atom)) return false;
     }
@@ -247,7 +247,7 @@ static bool add_range(finding *f, uop *r) {
   bool any = false;
   int64_t step = 0, unit = 1, size = r->src[0]->op == OP_CONST ? r->src[0]->a : 0;
   for (int i = 0; i < f->n_loads; i++) {
-    uop *index = address(f->load[i]);
+    uop *index = load_address(f->load[i]);
     if (!moves_along(index, r)) continue;
     any = true;
     step = factor_of(index, r);
@@ -277,7 +277,7 @@ static bool is_understood(const finding *f, const uop *load, int choices) {
   idx_sum s;
   const uop *i = load->src[0]->src[1];
   int n = 0;
-  if (!idx_sum_of(address(load), &s)) return false;
+  if (!idx_sum_of(load_address(load), &s)) return false;
   for (int t = 0; t < s.n; t++) n += chooses(s.atom[t]);
   const uop_list ranges = i->op == OP_WHERE ? uop_ranges(i->src[0]) : (uop_list){0};
   for (size_t k = 0; k < ranges.n; k++) {
@@ -292,10 +292,10 @@ static bool is_understood(const finding *f, const uop *load, int choices) {
 static bool find_parts(finding *f, const uop_list *l) {
   idx_sum s;
   int choices = 0;
-  if (!idx_sum_of(address(f->load[0]), &s)) return false;
+  if (!idx_sum_of(load_address(f->load[0]), &s)) return false;
   for (int t = 0; t < s.n; t++) {
     if (!chooses(s.atom[t])) continue;
-    uop *which = choice_of(f->g, s.atom[t]);
+    uop *which = matrix_choice(f->g, s.atom[t]);
     if (which->vmin || which->vmax >= INT32_MAX || s.coeff[t] <= 0 || !all_move(f, which, s.coeff[t]) ||
         !add_part(f, which, which->vmax + 1, s.coeff[t]))
       return false;
@@ -361,11 +361,11 @@ static bool reads_now(finding *f, const uop *load) {
 }
 
 // A unit of bytes is read: the next in order, unless it has a place.
-static bool note(finding *f, int load) {
+static bool note_unit(finding *f, int load) {
   int64_t at;
   int size = dtype_size((enum dtype)f->load[load]->dt), unit = max_i64(f->unit[load], size);
   if (!reads_now(f, f->load[load])) return true;
-  if (!value_now(f, address(f->load[load]), &at)) return false;
+  if (!value_now(f, load_address(f->load[load]), &at)) return false;
   at = at * f->element - f->base;
   if (at < 0 || at + unit > MOST_BYTES) return false;
   if (f->place[at]) return f->of[at] == unit;
@@ -390,7 +390,7 @@ static bool order(finding *f, uint64_t loads, uint64_t digits) {
     if (n > most) { most = n; best = d; }
   }
   if (best < 0) {
-    for (int i = 0; ok && i < f->n_loads; i++) if (loads >> i & 1) ok = note(f, i);
+    for (int i = 0; ok && i < f->n_loads; i++) if (loads >> i & 1) ok = note_unit(f, i);
     return ok;
   }
   uint64_t moving = 0;
@@ -404,11 +404,11 @@ static bool order(finding *f, uint64_t loads, uint64_t digits) {
 
 static int64_t address_now(finding *f, int load) {
   int64_t at;
-  return value_now(f, address(f->load[load]), &at) ? at : 0;
+  return value_now(f, load_address(f->load[load]), &at) ? at : 0;
 }
 
 // Loads by address; along which digits each moves.
-static void prepare(finding *f) {
+static void sort_loads(finding *f) {
   for (int i = 1; i < f->n_loads; i++)
     for (int k = i; k > 0 && address_now(f, k) < address_now(f, k - 1); k--) {
       uop *u = f->load[k];
@@ -434,13 +434,13 @@ static bool next_step(finding *f) {
 // Loads that have a condition come first, one by one: what they read differs from step to step.
 static bool find_order(finding *f) {
   uint64_t plain = 0, all = ~(uint64_t)0;
-  prepare(f);
+  sort_loads(f);
   f->base = INT64_MAX;
   do {
     for (int i = 0; i < f->n_loads; i++) {
       int64_t at;
       if (!reads_now(f, f->load[i])) continue;
-      if (!value_now(f, address(f->load[i]), &at)) return false;
+      if (!value_now(f, load_address(f->load[i]), &at)) return false;
       f->base = min_i64(f->base, at * f->element);
     }
   } while (next_step(f));
@@ -459,7 +459,7 @@ static bool find_order(finding *f) {
 // The place of what a load reads now, among the block's bytes; false: nothing, or what has none.
 static bool place_now(finding *f, const uop *load, int64_t *out) {
   int64_t at;
-  if (!reads_now(f, load) || !value_now(f, address(load), &at)) return false;
+  if (!reads_now(f, load) || !value_now(f, load_address(load), &at)) return false;
   at = at * f->element - f->base;
   if (at < 0 || at >= MOST_BYTES || !f->place[at]) return false;
   *out = f->place[at] - 1;
@@ -503,7 +503,7 @@ static uop *places_of(finding *f, const uop *load, int *unit) {
   int64_t first, at, start[MOST_DIGITS], n[MOST_DIGITS], *v[MOST_DIGITS];
   while (!place_now(f, load, &first)) if (!next_step(f)) return NULL;
   uop *sum = uop_idx(f->g, first);
-  *unit = value_now(f, address(load), &at) ? f->of[at * f->element - f->base] : 0;
+  *unit = value_now(f, load_address(load), &at) ? f->of[at * f->element - f->base] : 0;
   for (int i = 0; i < f->n_digits; i++) start[i] = f->digit[i].now;
   for (int i = 0; i < f->n_digits && sum; i++) {
     v[i] = NULL;
@@ -522,7 +522,7 @@ static uop *places_of(finding *f, const uop *load, int *unit) {
       int64_t k = f->digit[i].now - start[i];
       if (v[i]) { same &= k >= 0 && k < n[i]; want += same ? v[i][k] : 0; }
     }
-    same = same && place_now(f, load, &at) && at == want && value_now(f, address(load), &at) &&
+    same = same && place_now(f, load, &at) && at == want && value_now(f, load_address(load), &at) &&
            f->of[at * f->element - f->base] == *unit;
   } while (next_step(f) && same);
   for (int i = 0; i < f->n_digits; i++) f->digit[i].now = 0;
@@ -571,7 +571,7 @@ static const layout *made(finding *f, int64_t bytes) {
 
 static bool is_that(const uop *u, const void *what) { return u == what; }
 
-static bool is_below(const uop *u, const uop *root) {
+static bool is_under(const uop *u, const uop *root) {
   map seen = {0};
   bool hit = below(root, is_that, u, &seen);
   map_free(&seen);
@@ -602,15 +602,15 @@ static void find_units(finding *f, const uop_list *l) {
     uop *r = l->at[i]->op == OP_REDUCE ? dot_range(l->at[i], &products) : NULL;
     if (!r) continue;
     for (int k = 0; k < f->n_loads; k++)
-      if (steps_by_one(address(f->load[k]), r, products) && dtype_size((enum dtype)f->load[k]->dt) == f->element &&
-          is_below(f->load[k], l->at[i]->src[0]))
+      if (steps_by_one(load_address(f->load[k]), r, products) && dtype_size((enum dtype)f->load[k]->dt) == f->element &&
+          is_under(f->load[k], l->at[i]->src[0]))
         f->unit[k] = products * f->element;
   }
 }
 
 // The loads of one weight, moved; NULL: it stays as it lies.
-static const layout *lay_out(graph *g, arena *mem, const uop_list *l, uop *store, uop *weight, uop *lane,
-                             const layout_target *t, enum layout_kind kind, map *loads) {
+static const layout *lay_out_weight(graph *g, arena *mem, const uop_list *l, uop *store, uop *weight, uop *lane,
+                                    const layout_target *t, enum layout_kind kind, map *loads) {
   finding f = {.g = g, .mem = mem, .store = store, .weight = weight, .lane = lane, .lanes = lanes_of(t, lane),
                .tiles = layout_tiles(kind),
                .element = dtype_size((enum dtype)weight->dt)};
@@ -645,7 +645,7 @@ static int64_t read_at_once(const uop_list *l, const uop *weight) {
     n = dtype_size((enum dtype)u->dt);
     const uop_list ranges = uop_ranges(u->src[0]);
     for (size_t k = 0; k < ranges.n; k++)
-      if (ranges.at[k]->src[0]->op == OP_CONST && moves_along(address(u), ranges.at[k]) &&
+      if (ranges.at[k]->src[0]->op == OP_CONST && moves_along(load_address(u), ranges.at[k]) &&
           !mul_i64(n, ranges.at[k]->src[0]->a, &n))
         n = INT64_MAX / 2;
     all = min_i64(all + n, INT64_MAX / 2);
@@ -669,7 +669,7 @@ static uop *lay_out_kernel(graph *g, const sched_kernel *k, const layout_target 
   for (size_t i = 0; i < l.n; i++) {
     uop *w = l.at[i];
     if (!is_weight_memory(w) || kinds[w->a] == LAYOUT_FILE) continue;
-    if (lane) k->layouts[w->a] = lay_out(g, mem, &l, store, w, lane, t, kinds[w->a], &loads);
+    if (lane) k->layouts[w->a] = lay_out_weight(g, mem, &l, store, w, lane, t, kinds[w->a], &loads);
     if (!k->layouts[w->a] && w->b * dtype_size((enum dtype)w->dt) >= LARGE && read_at_once(&l, w) >= LARGE)
       k->layouts[w->a] = as_it_lies(g, w);
   }

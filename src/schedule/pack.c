@@ -7,12 +7,12 @@
 
 // --- writing ---------------------------------------------------------------------------------------------------------
 
-static void put(str *out, int64_t v) { str_addn(out, &v, sizeof v); }
+static void put_i64(str *out, int64_t v) { str_addn(out, &v, sizeof v); }
 
 // The number of a pointer in a list of different ones.
 typedef struct numbers { map of; VEC(const void *) at; } numbers;
 
-static int64_t number_of(numbers *n, const void *p) {
+static int64_t number_for(numbers *n, const void *p) {
   void *known = (void *)n->at.n;
   if (!map_get(&n->of, (uint64_t)(uintptr_t)p, &known)) { map_put(&n->of, p, known); vec_push(&n->at, p); }
   return (int64_t)(intptr_t)known;
@@ -24,32 +24,36 @@ static void numbers_free(numbers *n) {
 }
 
 static void put_layout(str *out, const layout *l) {
-  put(out, (int64_t)l->hash);
-  put(out, l->dt);
-  put(out, l->elems);
-  put(out, l->bytes);
-  put(out, l->base);
-  put(out, l->lanes);
-  put(out, l->lane_step);
-  put(out, l->n_loops);
-  for (int i = 0; i < l->n_loops; i++) { put(out, l->loop[i].size); put(out, l->loop[i].step); }
-  put(out, l->n_units);
+  put_i64(out, (int64_t)l->hash);
+  put_i64(out, l->dt);
+  put_i64(out, l->elems);
+  put_i64(out, l->bytes);
+  put_i64(out, l->base);
+  put_i64(out, l->lanes);
+  put_i64(out, l->lane_step);
+  put_i64(out, l->n_loops);
+  for (int i = 0; i < l->n_loops; i++) { put_i64(out, l->loop[i].size); put_i64(out, l->loop[i].step); }
+  put_i64(out, l->n_units);
   str_addn(out, l->unit, (size_t)l->n_units * sizeof *l->unit);
 }
 
 static void put_kernel(str *out, const sched_kernel *k, numbers *asts, numbers *layouts) {
-  put(out, number_of(asts, k->ast));
-  put(out, k->level); put(out, k->each); put(out, k->order); put(out, k->layouts != NULL); put(out, k->n_bufs);
+  put_i64(out, number_for(asts, k->ast));
+  put_i64(out, k->level);
+  put_i64(out, k->each);
+  put_i64(out, k->order);
+  put_i64(out, k->layouts != NULL);
+  put_i64(out, k->n_bufs);
   for (int i = 0; i < k->n_bufs; i++) {
-    put(out, k->bufs[i]);
-    put(out, k->written[i]);
-    put(out, k->layouts && k->layouts[i] ? number_of(layouts, k->layouts[i]) : -1);
+    put_i64(out, k->bufs[i]);
+    put_i64(out, k->written[i]);
+    put_i64(out, k->layouts && k->layouts[i] ? number_for(layouts, k->layouts[i]) : -1);
   }
 }
 
 static void put_temp(str *out, const sched_temp *t) {
-  put(out, t->id); put(out, t->dt); put(out, t->elems); put(out, t->bytes); put(out, t->offset);
-  put(out, t->first); put(out, t->last); put(out, t->each);
+  put_i64(out, t->id); put_i64(out, t->dt); put_i64(out, t->elems); put_i64(out, t->bytes); put_i64(out, t->offset);
+  put_i64(out, t->first); put_i64(out, t->last); put_i64(out, t->each);
 }
 
 void schedule_pack(graph *g, const schedule *s, str *out) {
@@ -58,12 +62,12 @@ void schedule_pack(graph *g, const schedule *s, str *out) {
   for (int i = 0; i < s->n_kernels; i++) put_kernel(&kernels, &s->kernels[i], &asts, &layouts);
   uop *all = uop_new(g, OP_SINK, DT_VOID, 1, (uop *const *)(uintptr_t)asts.at.at, asts.at.n, (uarg){0});
   uop_print(&text, &all, 1);
-  put(out, (int64_t)text.n);
+  put_i64(out, (int64_t)text.n);
   str_addn(out, text.at, text.n);
-  put(out, (int64_t)layouts.at.n);
+  put_i64(out, (int64_t)layouts.at.n);
   for (size_t i = 0; i < layouts.at.n; i++) put_layout(out, layouts.at.at[i]);
-  put(out, s->n_kernels); put(out, s->n_levels); put(out, s->n_temps);
-  put(out, s->arena_bytes); put(out, s->each_bytes); put(out, s->graph_ops);
+  put_i64(out, s->n_kernels); put_i64(out, s->n_levels); put_i64(out, s->n_temps);
+  put_i64(out, s->arena_bytes); put_i64(out, s->each_bytes); put_i64(out, s->graph_ops);
   str_addn(out, str_c(&kernels), kernels.n);
   for (int i = 0; i < s->n_temps; i++) put_temp(out, &s->temps[i]);
   str_free(&kernels); str_free(&text);
@@ -74,23 +78,23 @@ void schedule_pack(graph *g, const schedule *s, str *out) {
 
 typedef struct reader { const char *at; size_t left; arena *mem; bool bad; } reader;
 
-static const char *take(reader *r, size_t n) {
+static const char *take_packed(reader *r, size_t n) {
   r->bad |= n > r->left;
   if (r->bad) return NULL;
   r->left -= n;
   return (r->at += n) - n;
 }
 
-static int64_t get(reader *r) {
+static int64_t get_i64(reader *r) {
   int64_t v = 0;
-  const char *at = take(r, sizeof v);
+  const char *at = take_packed(r, sizeof v);
   if (at) memcpy(&v, at, sizeof v);
   return v;
 }
 
 // A number from `least` to `most`; something else is an error, and `least`.
 static int64_t get_in(reader *r, int64_t least, int64_t most) {
-  int64_t v = get(r);
+  int64_t v = get_i64(r);
   r->bad |= v < least || v > most;
   return r->bad ? least : v;
 }
@@ -102,13 +106,13 @@ static int get_length(reader *r, size_t each) {
 
 static const layout *get_layout(reader *r) {
   layout *l = ARENA_NEW(r->mem, layout);
-  *l = (layout){.hash = (uint64_t)get(r), .dt = (enum dtype)get_in(r, 0, DT_COUNT - 1)};
-  l->elems = get(r); l->bytes = get(r); l->base = get(r); l->lanes = get(r); l->lane_step = get(r);
+  *l = (layout){.hash = (uint64_t)get_i64(r), .dt = (enum dtype)get_in(r, 0, DT_COUNT - 1)};
+  l->elems = get_i64(r); l->bytes = get_i64(r); l->base = get_i64(r); l->lanes = get_i64(r); l->lane_step = get_i64(r);
   l->n_loops = (int)get_in(r, 0, LAYOUT_LOOPS);
-  for (int i = 0; i < l->n_loops; i++) { l->loop[i].size = get(r); l->loop[i].step = get(r); }
+  for (int i = 0; i < l->n_loops; i++) { l->loop[i].size = get_i64(r); l->loop[i].step = get_i64(r); }
   l->n_units = get_length(r, sizeof *l->unit);
   layout_unit *unit = ARENA_ARRAY(r->mem, layout_unit, l->n_units + 1);
-  const char *at = take(r, (size_t)l->n_units * sizeof *unit);
+  const char *at = take_packed(r, (size_t)l->n_units * sizeof *unit);
   if (at) memcpy(unit, at, (size_t)l->n_units * sizeof *unit);
   l->unit = unit;
   return l;
@@ -126,7 +130,7 @@ static void get_kernel(reader *r, const uop *all, const layout **layouts, int n_
   k->written = ARENA_ARRAY(r->mem, bool, k->n_bufs + 1);
   if (laid) k->layouts = ARENA_ARRAY(r->mem, const layout *, k->n_bufs + 1);
   for (int i = 0; i < k->n_bufs; i++) {
-    k->bufs[i] = get(r);
+    k->bufs[i] = get_i64(r);
     k->written[i] = get_in(r, 0, 1);
     int64_t at = get_in(r, -1, laid ? n_layouts - 1 : -1);
     if (laid) k->layouts[i] = at < 0 ? NULL : layouts[at];
@@ -163,7 +167,7 @@ bool schedule_unpack(graph *g, const void *bytes, size_t n, schedule *out) {
   error e = {0};
   *out = (schedule){0};
   int text = get_length(&r, 1);
-  const char *at = take(&r, (size_t)text);
+  const char *at = take_packed(&r, (size_t)text);
   const uop *all = at ? uop_parse(g, at, (size_t)text, &e) : NULL;
   if (!all || all->op != OP_SINK || !all->nsrc) return false;
   int n_layouts = get_length(&r, sizeof(int64_t));

@@ -109,11 +109,6 @@ static uop *load_from(graph *g, uop *buf, const shape *s, const place *at, enum 
   return uop_load(g, uop_index(g, buf, i), dt, 1);
 }
 
-static uop *base_buffer(uop *u) {
-  while (u->op == OP_AFTER) u = u->src[0];
-  return u;
-}
-
 // Bytes into wider elements: one wide load where they lie side by side in memory, otherwise shifts.
 static uop *lower_bitcast(lowering *l, uop *u, const place *at) {
   graph *g = l->f->g;
@@ -271,7 +266,7 @@ static uop *lower_new(lowering *l, uop *u, const place *at) {
   if (is_view(u)) { view_place(l, u, at, &p); return lower(l, u->src[0], &p); }
   switch (u->op) {
   case OP_CONST: case OP_VAR: return u;
-  case OP_BUFFER: case OP_AFTER: return load_from(g, base_buffer(u), u->shape, at, (enum dtype)u->dt);
+  case OP_BUFFER: case OP_AFTER: return load_from(g, uop_memory(u), u->shape, at, (enum dtype)u->dt);
   case OP_IOTA: return at->idx[0];
   case OP_CONTIGUOUS: return lower(l, u->src[0], at);
   case OP_STAGE: return lower_stage(l, u, at);

@@ -28,11 +28,6 @@ typedef struct builder {
   smap forms;
 } builder;
 
-static uop *base_buffer(uop *view) {
-  while (is_view(view) || view->op == OP_AFTER) view = view->src[0];
-  return view;
-}
-
 // --- kernels as expressions -----------------------------------------------------------------------------------------
 
 static uop *lower_kernel(builder *b, uop *root) {
@@ -51,7 +46,7 @@ static uop *lower_kernel(builder *b, uop *root) {
     place p = at, q;
     for (; is_view(view); view = view->src[0], p = q) view_place(&l, view, &p, &q);
     if (p.valid) die("assign to a padded view");
-    target = uop_index(g, base_buffer(view), flat_index(g, view->shape, &p));
+    target = uop_index(g, uop_viewed(view), flat_index(g, view->shape, &p));
     value = lower(&l, root->src[1], &at);
   } else {
     l.self = root;
@@ -156,7 +151,7 @@ static bool is_small(const builder *b, const uop *root, uop *store) {
   return steps <= EACH_STEPS;
 }
 
-static int level_of(builder *b, int i, unsigned char *state) {
+static int kernel_level(builder *b, int i, unsigned char *state) {
   raw_kernel *k = &b->kernels.at[i];
   if (state[i] == 2) return k->level;
   if (state[i] == 1)
@@ -165,9 +160,9 @@ static int level_of(builder *b, int i, unsigned char *state) {
   int level = 0;
   for (size_t j = 0; j < k->deps.n; j++) {
     bool own = !b->kernels.at[k->deps.at[j]].form->each;
-    level = (int)max_i64(level, own + level_of(b, k->deps.at[j], state));
+    level = (int)max_i64(level, own + kernel_level(b, k->deps.at[j], state));
   }
-  for (size_t j = 0; j < k->after.n; j++) level = (int)max_i64(level, 1 + level_of(b, k->after.at[j], state));
+  for (size_t j = 0; j < k->after.n; j++) level = (int)max_i64(level, 1 + kernel_level(b, k->after.at[j], state));
   state[i] = 2;
   return k->level = level;
 }
@@ -234,7 +229,7 @@ static void see(seeing *s, uop *u, bool top) {
   map_put(&s->nodes, u, (void *)s->nodes.n);
   uop *buf = top ? NULL : map_ptr(&s->b->f.stored, u);
   if (buf && map_ptr(&s->b->f.home, u) == s->root) { see_buffer(s, buf, u->shape); buf = NULL; }
-  if (buf || u->op == OP_BUFFER || u->op == OP_AFTER) { see_buffer(s, buf ? buf : base_buffer(u), u->shape); return; }
+  if (buf || u->op == OP_BUFFER || u->op == OP_AFTER) { see_buffer(s, buf ? buf : uop_viewed(u), u->shape); return; }
   see_number(s, u->op | (uint64_t)u->dt << 8 | (uint64_t)u->lanes << 16 | (uint64_t)u->nsrc << 32);
   see_number(s, (uint64_t)u->a);
   see_number(s, (uint64_t)u->b);
@@ -246,7 +241,7 @@ static void see(seeing *s, uop *u, bool top) {
 static void add_kernel(builder *b, uop *root) {
   raw_kernel k = {.root = root};
   seeing s = {.b = b, .root = root};
-  see_buffer(&s, root->op == OP_ASSIGN ? base_buffer(root->src[0]) : map_ptr(&b->f.stored, root), root->shape);
+  see_buffer(&s, root->op == OP_ASSIGN ? uop_viewed(root->src[0]) : map_ptr(&b->f.stored, root), root->shape);
   see(&s, root, true);
   size_t bytes = s.key.n * sizeof *s.key.at;
   void *known;
@@ -350,7 +345,7 @@ void schedule_graph(graph *g, uop *sink, schedule *out) {
   out->n_kernels = (int)b.kernels.n;
   out->kernels = ARENA_ARRAY(graph_arena(g), sched_kernel, b.kernels.n);
   for (size_t i = 0; i < b.kernels.n; i++) {
-    out->n_levels = (int)max_i64(out->n_levels, 1 + level_of(&b, (int)i, state));
+    out->n_levels = (int)max_i64(out->n_levels, 1 + kernel_level(&b, (int)i, state));
     fill_in(&b, &b.kernels.at[i], &out->kernels[i]);
     out->kernels[i].order = (int)i;
   }
