@@ -24,7 +24,7 @@ static float of_brain(uint16_t h) {
   return v;
 }
 
-static float element(const gguf_tensor *t, size_t i) {
+static float float_at(const gguf_tensor *t, size_t i) {
   uint16_t h;
   float v;
   const unsigned char *data = t->data;
@@ -39,7 +39,7 @@ static float element(const gguf_tensor *t, size_t i) {
   }
 }
 
-static bool readable(const gguf_tensor *t) {
+static bool is_readable(const gguf_tensor *t) {
   uint32_t id = t->format->id;
   return id == FORMAT_F32 || id == FORMAT_F16 || id == FORMAT_BF16 || id == FORMAT_Q8_0;
 }
@@ -58,7 +58,7 @@ static int check_pair(const gguf *f, const gguf_tensor *of, const gguf_tensor *a
   const gguf_tensor *both[] = {a, b};
   for (int i = 0; i < 2; i++) {
     const gguf_tensor *t = both[i];
-    if (!readable(t))
+    if (!is_readable(t))
       return gguf_fail(f, NULL, err, "tensor '%s' has type %s; adapters are read in F32, F16, BF16 and Q8_0", t->name,
                        t->format->name);
     if (t->ne[2] != 1 || t->ne[3] != 1 || of->ne[2] != 1 || of->ne[3] != 1)
@@ -94,10 +94,10 @@ static int add_pair(const gguf *f, adapted *to, const gguf_tensor *of, const ggu
   double by = alpha != 0 ? scale * alpha / (double)rank : scale;
   float *A = xmalloc((all * in + 64) * sizeof *A), *B = xmalloc((all * out + 64) * sizeof *B);
   if (before) memcpy(A, to->a, before * in * sizeof *A);
-  for (size_t i = 0; i < rank * in; i++) A[before * in + i] = element(a, i);
+  for (size_t i = 0; i < rank * in; i++) A[before * in + i] = float_at(a, i);
   for (size_t row = 0; row < out; row++) {
     for (size_t k = 0; k < before; k++) B[row * all + k] = to->b[row * before + k];
-    for (size_t k = 0; k < rank; k++) B[row * all + before + k] = (float)(by * element(b, row * rank + k));
+    for (size_t k = 0; k < rank; k++) B[row * all + before + k] = (float)(by * float_at(b, row * rank + k));
   }
   free(to->a);
   free(to->b);
@@ -105,7 +105,7 @@ static int add_pair(const gguf *f, adapted *to, const gguf_tensor *of, const ggu
   return 0;
 }
 
-static bool ends_with(const char *name, const char *end) {
+static bool name_ends_with(const char *name, const char *end) {
   size_t n = strlen(name), m = strlen(end);
   return n > m && !strcmp(name + n - m, end);
 }
@@ -113,9 +113,9 @@ static bool ends_with(const char *name, const char *end) {
 static int add_tensors(model *m, const gguf *f, double scale, double alpha, error *err) {
   for (size_t i = 0; i < gguf_n_tensors(f); i++) {
     const gguf_tensor *a = gguf_tensor_at(f, i);
-    bool is_a = ends_with(a->name, ".lora_a");
+    bool is_a = name_ends_with(a->name, ".lora_a");
     char name[GGUF_MAX_NAME + 8];
-    if (!is_a && !ends_with(a->name, ".lora_b"))
+    if (!is_a && !name_ends_with(a->name, ".lora_b"))
       return gguf_fail(f, NULL, err, "tensor '%s' is no part of an adapter: names end in .lora_a or .lora_b", a->name);
     int stem = (int)(strlen(a->name) - strlen(".lora_a"));
     snprintf(name, sizeof name, "%.*s%s", stem, a->name, is_a ? ".lora_b" : ".lora_a");
@@ -132,7 +132,7 @@ static int add_tensors(model *m, const gguf *f, double scale, double alpha, erro
   return gguf_n_tensors(f) ? 0 : gguf_fail(f, NULL, err, "an adapter without tensors");
 }
 
-static int add_file(model *m, const gguf *f, double scale, error *err) {
+static int add_adapter(model *m, const gguf *f, double scale, error *err) {
   float alpha;
   if (must_be(f, "general.type", "adapter", err) || must_be(f, "adapter.type", "lora", err) ||
       must_be(f, "general.architecture", m->arch->name, err) || gguf_f32_opt(f, "adapter.lora.alpha", 0, &alpha, err))
@@ -148,7 +148,7 @@ int model_adapt(model *m, const char *path, double scale, error *err) {
   gguf *f;
   if (gguf_open(path, &f, err)) return -1;
   if (!m->adapted) m->adapted = xcalloc(gguf_n_tensors(m->file), sizeof *m->adapted);
-  int status = add_file(m, f, scale, err);
+  int status = add_adapter(m, f, scale, err);
   gguf_close(f);
   return status;
 }

@@ -109,7 +109,7 @@ int attention_weights(loader *l, layer *y) {
   return 0;
 }
 
-static int load(loader *l, layer *y) {
+static int load_attention(loader *l, layer *y) {
   if (attention_weights(l, y)) return -1;
   return kv_load(l, y, KV_KEYS) || kv_load(l, y, KV_VALUES) ? -1 : 0;
 }
@@ -271,7 +271,7 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   return b->m->value_scale == 1 ? out : t_scale(g, out, b->m->value_scale);
 }
 
-const part part_attention = {load, attention};
+const part part_attention = {load_attention, attention};
 
 // --- what is left of attention in some layers of Deci's models: its last product -------------------------------------
 
@@ -282,7 +282,7 @@ const part part_linear = {linear_load, only_output};
 
 // --- beside a recurrence (Falcon-H1): both read the same -------------------------------------------------------------
 
-static int hybrid_load(loader *l, layer *y) { return load(l, y) || part_mamba2.load(l, y) ? -1 : 0; }
+static int hybrid_load(loader *l, layer *y) { return load_attention(l, y) || part_mamba2.load(l, y) ? -1 : 0; }
 
 static tensor *hybrid(build *b, const layer *y, tensor *x) {
   layer beside = *y;

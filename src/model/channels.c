@@ -15,10 +15,10 @@ enum { STATE_MORE = STATE_VALUE + 1 };
 
 typedef struct heads { int64_t n, k, v; } heads;
 
-static tensor *split(build *b, tensor *x, int64_t n, int64_t width) {
+static tensor *split_heads(build *b, tensor *x, int64_t n, int64_t width) {
   return t_reshape(b->g, x, DIMS(x->shape->dim[0], n_(b, n), n_(b, width)));
 }
-static tensor *join(build *b, tensor *x) {
+static tensor *join_heads(build *b, tensor *x) {
   return t_reshape(b->g, x, DIMS(x->shape->dim[0], idx_mul(b->g, x->shape->dim[1], x->shape->dim[2])));
 }
 
@@ -55,7 +55,7 @@ static tensor *read_state(build *b, const heads *h, tensor *S, tensor *x, tensor
 
 // What rows with keys {rows, H k}, values {rows, H, v} and so much left of each channel {rows, H k} add to the state:
 // {H, k, v}
-static tensor *written(build *b, const heads *h, tensor *keys, tensor *values, tensor *left, uop *rows) {
+static tensor *added_to_state(build *b, const heads *h, tensor *keys, tensor *values, tensor *left, uop *rows) {
   graph *g = b->g;
   uop *one = n_(b, 1), *H = n_(b, h->n), *K = n_(b, h->k), *V = n_(b, h->v);
   tensor *k = t_mul(g, t_slice(g, keys, 0, n_(b, 0), rows), left);
@@ -66,9 +66,9 @@ static tensor *written(build *b, const heads *h, tensor *keys, tensor *values, t
 
 static tensor *unit(build *b, const heads *h, tensor *x, double least, double by) {
   graph *g = b->g;
-  x = split(b, x, h->n, h->k);
+  x = split_heads(b, x, h->n, h->k);
   tensor *length = t_op2(g, OP_MAX, t_op1(g, OP_SQRT, t_reduce(g, t_mul(g, x, x), OP_ADD, 2)), t_float(g, least));
-  return join(b, t_contiguous(g, t_scale(g, t_op2(g, OP_FDIV, x, length), by)));
+  return join_heads(b, t_contiguous(g, t_scale(g, t_op2(g, OP_FDIV, x, length), by)));
 }
 
 static void load_block(loader *l, layer *y, const heads *h) {
@@ -114,10 +114,10 @@ static tensor *through_two(build *b, const layer *y, enum tensor_id first, enum 
 // Logarithms {T, H k}: A softplus(x + dt), or the least there may be times a sigmoid
 static tensor *kda_decay(build *b, const layer *y, const heads *h, tensor *x) {
   graph *g = b->g;
-  tensor *f =
-    split(b, t_contiguous(g, t_add(g, through_two(b, y, W_SSM_F_A, W_SSM_F_B, x), bias(b, y, W_SSM_DT))), h->n, h->k);
+  tensor *f = split_heads(
+    b, t_contiguous(g, t_add(g, through_two(b, y, W_SSM_F_A, W_SSM_F_B, x), bias(b, y, W_SSM_DT))), h->n, h->k);
   tensor *A = t_reshape(g, weight(b, y, W_SSM_A), DIMS(n_(b, 1), n_(b, h->n), n_(b, 1)));
-  return join(b, t_contiguous(g, y->safe_decay ? t_scale(g, sigmoid(g, t_mul(g, f, A)), y->least_decay)
+  return join_heads(b, t_contiguous(g, y->safe_decay ? t_scale(g, sigmoid(g, t_mul(g, f, A)), y->least_decay)
                                                : t_mul(g, softplus(g, f), A)));
 }
 
@@ -138,7 +138,7 @@ static tensor *kda(build *b, const layer *y, tensor *x) {
          *S = state_before(b, y, STATE_SSM, &blk, 3, (int64_t[]){h.n, h.k, h.v});
   tensor *beta = t_contiguous(g, sigmoid(g, linear(b, y, W_SSM_BETA, x)));
   // d(t) = beta (v(t) - what the memory has for k(t))
-  tensor *r = t_mul(g, t_sub(g, split(b, qkv[2], h.n, h.v), read_state(b, &h, S, k, sum)),
+  tensor *r = t_mul(g, t_sub(g, split_heads(b, qkv[2], h.n, h.v), read_state(b, &h, S, k, sum)),
                     t_reshape(g, beta, DIMS(b->T, H, one)));
   tensor *A = t_mul(g, meet(b, &blk, &h, k, sum, keys, sums, false), t_reshape(g, beta, DIMS(b->T, one, H)));
   tensor *d = solve(b, y, &blk, A, t_contiguous(g, r));
@@ -149,9 +149,9 @@ static tensor *kda(build *b, const layer *y, tensor *x) {
   uop *rows = rows_done(b, &blk);
   tensor *fades, *left = t_contiguous(g, left_at_end(b, &blk, sum, sums, rows, &fades));
   tensor *kept = t_mul(g, S, t_reshape(g, fades, DIMS(H, n_(b, h.k), one)));
-  state_store(b, y, STATE_SSM, t_add(g, kept, written(b, &h, keys, d, left, rows)));
-  tensor *gate = sigmoid(g, split(b, t_contiguous(g, through_two(b, y, W_SSM_G_A, W_SSM_G_B, x)), h.n, h.v));
-  return linear(b, y, W_ATTN_OUTPUT, join(b, t_contiguous(g, t_mul(g, norm(b, y, W_SSM_NORM, out), gate))));
+  state_store(b, y, STATE_SSM, t_add(g, kept, added_to_state(b, &h, keys, d, left, rows)));
+  tensor *gate = sigmoid(g, split_heads(b, t_contiguous(g, through_two(b, y, W_SSM_G_A, W_SSM_G_B, x)), h.n, h.v));
+  return linear(b, y, W_ATTN_OUTPUT, join_heads(b, t_contiguous(g, t_mul(g, norm(b, y, W_SSM_NORM, out), gate))));
 }
 
 const part part_kda = {kda_load, kda};
@@ -163,15 +163,15 @@ const part part_kda = {kda_load, kda};
 enum { RWKV_SHIFT = STATE_CONV, RWKV_B = STATE_MORE, RWKV_V };
 enum { LERP_R, LERP_W, LERP_K, LERP_V, LERP_A, LERP_G, LERPS };
 
-static int rank_of(loader *l, const char *rest, int *out) { return key_count(l, rest, 1, 1 << 16, out); }
+static int read_rank(loader *l, const char *rest, int *out) { return key_count(l, rest, 1, 1 << 16, out); }
 
 static int rwkv7_load(loader *l, layer *y) {
   int n, decay, iclr, residual, gate, shifts;
   int64_t d = l->m->n_embd;
-  if (key_count(l, "wkv.head_size", 1, 1 << 12, &n) || rank_of(l, "attention.decay_lora_rank", &decay) ||
-      rank_of(l, "attention.iclr_lora_rank", &iclr) ||
-      rank_of(l, "attention.value_residual_mix_lora_rank", &residual) ||
-      rank_of(l, "attention.gate_lora_rank", &gate) || key_count_or(l, "token_shift_count", 2, 2, 2, &shifts))
+  if (key_count(l, "wkv.head_size", 1, 1 << 12, &n) || read_rank(l, "attention.decay_lora_rank", &decay) ||
+      read_rank(l, "attention.iclr_lora_rank", &iclr) ||
+      read_rank(l, "attention.value_residual_mix_lora_rank", &residual) ||
+      read_rank(l, "attention.gate_lora_rank", &gate) || key_count_or(l, "token_shift_count", 2, 2, 2, &shifts))
     return -1;
   if (d % n)
     return gguf_fail(l->f, key(l, "wkv.head_size"), l->err, "%d does not divide embedding_length = %lld", n,
@@ -210,7 +210,7 @@ static tensor *tanh_of(graph *g, tensor *x) {
 // Heads {T, H, v}, each normed by itself, then by the weights of all
 static tensor *heads_normed(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
-  x = join(b, t_contiguous(g, t_layernorm(g, t_contiguous(g, x), NULL, 64e-5)));
+  x = join_heads(b, t_contiguous(g, t_layernorm(g, t_contiguous(g, x), NULL, 64e-5)));
   return t_add(g, t_mul(g, x, weight(b, y, W_TIME_MIX_LN)), bias(b, y, W_TIME_MIX_LN));
 }
 
@@ -253,7 +253,7 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
   keys = t_slice(g, keys, 0, n_(b, 0), blk.end);
   bs = t_slice(g, bs, 0, n_(b, 0), blk.end);
   sums = t_slice(g, sums, 0, n_(b, 0), blk.end);
-  values = split(b, values, h.n, h.v);
+  values = split_heads(b, values, h.n, h.v);
   tensor *known =
     t_add(g, read_state(b, &h, S, a, before), weighed(b, &h, meet(b, &blk, &h, a, before, keys, sums, false), values));
   tensor *u = solve(b, y, &blk, A, t_contiguous(g, known));
@@ -264,9 +264,13 @@ static tensor *rwkv7(build *b, const layer *y, tensor *x) {
   tensor *fades, *left = t_contiguous(g, left_at_end(b, &blk, sum, sums, rows, &fades));
   tensor *kept = t_mul(g, S, t_reshape(g, fades, DIMS(H, n_(b, h.k), one)));
   state_store(b, y, STATE_SSM,
-              t_add(g, t_add(g, kept, written(b, &h, keys, values, left, rows)), written(b, &h, bs, u, left, rows)));
-  tensor *own = t_reduce(g, split(b, t_mul(g, t_mul(g, k, r), weight(b, y, W_TIME_MIX_R_K)), h.n, h.k), OP_ADD, 2);
-  out = t_add(g, out, join(b, t_mul(g, split(b, v, h.n, h.v), t_reshape(g, t_contiguous(g, own), DIMS(b->T, H, one)))));
+              t_add(g, t_add(g, kept, added_to_state(b, &h, keys, values, left, rows)),
+                    added_to_state(b, &h, bs, u, left, rows)));
+  tensor *own =
+    t_reduce(g, split_heads(b, t_mul(g, t_mul(g, k, r), weight(b, y, W_TIME_MIX_R_K)), h.n, h.k), OP_ADD, 2);
+  out =
+    t_add(g, out,
+          join_heads(b, t_mul(g, split_heads(b, v, h.n, h.v), t_reshape(g, t_contiguous(g, own), DIMS(b->T, H, one)))));
   return linear(b, y, W_TIME_MIX_OUTPUT, t_contiguous(g, t_mul(g, out, gate)));
 }
 
@@ -281,8 +285,8 @@ enum { MIX_W, MIX_K, MIX_V, MIX_R, MIX_G, MIXES };
 static int rwkv6_load(loader *l, layer *y) {
   int n, extra, decay, shifts;
   int64_t d = l->m->n_embd;
-  if (key_count(l, "wkv.head_size", 1, 1 << 12, &n) || rank_of(l, "time_mix_extra_dim", &extra) ||
-      rank_of(l, "time_decay_extra_dim", &decay) || key_count_or(l, "token_shift_count", 2, 2, 2, &shifts))
+  if (key_count(l, "wkv.head_size", 1, 1 << 12, &n) || read_rank(l, "time_mix_extra_dim", &extra) ||
+      read_rank(l, "time_decay_extra_dim", &decay) || key_count_or(l, "token_shift_count", 2, 2, 2, &shifts))
     return -1;
   if (d % n)
     return gguf_fail(l->f, key(l, "wkv.head_size"), l->err, "%d does not divide embedding_length = %lld", n,
@@ -328,19 +332,19 @@ static tensor *rwkv6(build *b, const layer *y, tensor *x) {
   tensor *sum = added_up(b, &blk, keep_rows(b, y, STATE_DECAY, &blk, w, false)),
          *sums = keep_rows(b, y, STATE_SUM, &blk, sum, false), *before = t_contiguous(g, t_sub(g, sum, w));
   tensor *keys = keep_rows(b, y, STATE_KEY, &blk, k, false),
-         *values = split(b, keep_rows(b, y, STATE_VALUE, &blk, v, false), h.n, h.v);
+         *values = split_heads(b, keep_rows(b, y, STATE_VALUE, &blk, v, false), h.n, h.v);
   tensor *S = state_before(b, y, STATE_SSM, &blk, 3, (int64_t[]){h.n, h.k, h.v});
   tensor *own = t_reduce(g,
-                         t_mul(g, split(b, t_mul(g, r, k), h.n, h.k),
+                         t_mul(g, split_heads(b, t_mul(g, r, k), h.n, h.k),
                                t_reshape(g, weight(b, y, W_TIME_MIX_FIRST), DIMS(one, H, n_(b, h.k)))),
                          OP_ADD, 2);
   tensor *out =
     t_add(g, weighed(b, &h, meet(b, &blk, &h, r, before, keys, sums, false), values), read_state(b, &h, S, r, before));
-  out = t_add(g, out, t_mul(g, split(b, v, h.n, h.v), t_reshape(g, t_contiguous(g, own), DIMS(b->T, H, one))));
+  out = t_add(g, out, t_mul(g, split_heads(b, v, h.n, h.v), t_reshape(g, t_contiguous(g, own), DIMS(b->T, H, one))));
   uop *rows = rows_done(b, &blk);
   tensor *fades, *left = t_contiguous(g, left_at_end(b, &blk, sum, sums, rows, &fades));
   tensor *kept = t_mul(g, S, t_reshape(g, fades, DIMS(H, n_(b, h.k), one)));
-  state_store(b, y, STATE_SSM, t_add(g, kept, written(b, &h, keys, values, left, rows)));
+  state_store(b, y, STATE_SSM, t_add(g, kept, added_to_state(b, &h, keys, values, left, rows)));
   return linear(b, y, W_TIME_MIX_OUTPUT, t_contiguous(g, t_mul(g, heads_normed(b, y, out), gate)));
 }
 

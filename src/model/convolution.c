@@ -38,7 +38,7 @@ tensor *row_before(build *b, const layer *y, int i, tensor *x) {
 
 // --- the mixer of LFM2: a convolution between two gates --------------------------------------------------------------
 
-static int load(loader *l, layer *y) {
+static int load_convolution(loader *l, layer *y) {
   int64_t d = l->m->n_embd;
   int taps;
   if (key_count(l, "shortconv.l_cache", 2, 64, &taps)) return -1;
@@ -58,4 +58,4 @@ static tensor *short_conv(build *b, const layer *y, tensor *x) {
   return linear(b, y, W_SHORTCONV_OUT, t_mul(g, out, causal_conv(b, y, 0, W_SHORTCONV, y->taps, t_mul(g, in, v))));
 }
 
-const part part_short_conv = {load, short_conv};
+const part part_short_conv = {load_convolution, short_conv};

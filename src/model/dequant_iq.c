@@ -27,7 +27,7 @@ static tensor *wide_index(const blocks *b, tensor *low, tensor *high) {
 }
 
 // d times scales of sub-blocks {rows, n, subs} times codes {rows, n, 256} as small integers
-static tensor *scaled(const blocks *b, tensor *d, tensor *scale, int64_t subs, tensor *code) {
+static tensor *scaled_codes(const blocks *b, tensor *d, tensor *scale, int64_t subs, tensor *code) {
   return t_mul(b->g, AS(b, t_mul(b->g, d, f32(b, scale)), subs, 1), f32(b, AS(b, code, subs, 256 / subs)));
 }
 
@@ -52,8 +52,8 @@ static tensor *even_signs(const blocks *b, tensor *seven) {
 // Per 32 weights a word: four times seven signs, and a scale of four bits.
 static tensor *signs_and_scale(const blocks *b, tensor *word, tensor *index, enum codebook book, double unit) {
   tensor *signs = even_signs(b, spread(b, AS(b, word, 8, 1), 4, 7, 7));
-  return scaled(b, half_times(b, 0, unit), odd(b, AS(b, op_int(b, OP_SHR, word, 28), 8)), 8,
-                with_signs(b, look_up(b, book, index), signs));
+  return scaled_codes(b, half_times(b, 0, unit), odd(b, AS(b, op_int(b, OP_SHR, word, 28), 8)), 8,
+                      with_signs(b, look_up(b, book, index), signs));
 }
 
 tensor *expr_iq2_xxs(const blocks *b) {
@@ -69,26 +69,26 @@ tensor *expr_iq3_xxs(const blocks *b) {
 tensor *expr_iq2_xs(const blocks *b) {
   tensor *w = words(b, DT_U16, 2, 32), *scale = spread(b, AS(b, field(b, 66, 8), 8, 1), 2, 4, 4);
   tensor *code = with_signs(b, look_up(b, BOOK_IQ2_XS, bits(b, w, 0, 511)), even_signs(b, op_int(b, OP_SHR, w, 9)));
-  return scaled(b, half_times(b, 0, 0.125), odd(b, AS(b, scale, 16)), 16, code);
+  return scaled_codes(b, half_times(b, 0, 0.125), odd(b, AS(b, scale, 16)), 16, code);
 }
 
 tensor *expr_iq2_s(const blocks *b) {
   tensor *index = wide_index(b, field(b, 2, 32), AS(b, spread(b, AS(b, field(b, 66, 8), 8, 1), 4, 2, 2), 32));
   tensor *scale = spread(b, AS(b, field(b, 74, 8), 8, 1), 2, 4, 4);
-  return scaled(b, half_times(b, 0, 0.125), odd(b, AS(b, scale, 16)), 16,
-                with_signs(b, look_up(b, BOOK_IQ2_S, index), field(b, 34, 32)));
+  return scaled_codes(b, half_times(b, 0, 0.125), odd(b, AS(b, scale, 16)), 16,
+                      with_signs(b, look_up(b, BOOK_IQ2_S, index), field(b, 34, 32)));
 }
 
 tensor *expr_iq3_s(const blocks *b) {
   tensor *index = wide_index(b, field(b, 2, 64), AS(b, spread(b, AS(b, field(b, 66, 8), 8, 1), 8, 1, 1), 64));
   tensor *scale = spread(b, AS(b, field(b, 106, 4), 4, 1), 2, 4, 4);
-  return scaled(b, half_at(b, 0), odd(b, AS(b, scale, 8)), 8,
-                with_signs(b, look_up(b, BOOK_IQ3_S, index), field(b, 74, 32)));
+  return scaled_codes(b, half_at(b, 0), odd(b, AS(b, scale, 8)), 8,
+                      with_signs(b, look_up(b, BOOK_IQ3_S, index), field(b, 74, 32)));
 }
 
 // Ternary weights, all moved by an eighth up, or down where a bit says so: in eighths, integers. `down` is 0 or 1 for
 // each of `parts`.
-static tensor *moved(const blocks *b, tensor *index, tensor *down, int64_t parts) {
+static tensor *shifted_codes(const blocks *b, tensor *index, tensor *down, int64_t parts) {
   tensor *by =
     op_int(b, OP_ADD, t_op1(b->g, OP_NEG, op_int(b, OP_SHL, t_cast(b->g, AS(b, down, parts, 1), DT_I8), 1)), 1);
   return t_add(b->g, AS(b, look_up(b, BOOK_IQ1, index), parts, 256 / parts), by);
@@ -98,7 +98,8 @@ tensor *expr_iq1_s(const blocks *b) {
   // of 32 weights: four times three bits of index, scale, direction
   tensor *h = words(b, DT_U16, 34, 8);
   tensor *index = wide_index(b, field(b, 2, 32), AS(b, spread(b, AS(b, h, 8, 1), 4, 3, 3), 32));
-  return scaled(b, half_times(b, 0, 0.125), odd(b, bits(b, h, 12, 7)), 8, moved(b, index, op_int(b, OP_SHR, h, 15), 8));
+  return scaled_codes(b, half_times(b, 0, 0.125), odd(b, bits(b, h, 12, 7)), 8,
+                      shifted_codes(b, index, op_int(b, OP_SHR, h, 15), 8));
 }
 
 tensor *expr_iq1_m(const blocks *b) {
@@ -113,13 +114,13 @@ tensor *expr_iq1_m(const blocks *b) {
   }
   tensor *scale = AS(b, spread(b, AS(b, s, 4, 1), 4, 3, 3), 16);
   d = t_scale(g, f32(b, t_bitcast(g, d, DT_F16)), 0.125);
-  return scaled(b, d, odd(b, scale), 16, moved(b, index, op_int(b, OP_SHR, h, 3), 32));
+  return scaled_codes(b, d, odd(b, scale), 16, shifted_codes(b, index, op_int(b, OP_SHR, h, 3), 32));
 }
 
 // ---- four bits ------------------------------------------------------------------------------------------------------
 
 // Nibbles of `count` bytes at a time, low ones first: {rows, n, all of them}
-static tensor *pieces(const blocks *b, int64_t at, int64_t bytes, int64_t count) {
+static tensor *nibble_pieces(const blocks *b, int64_t at, int64_t bytes, int64_t count) {
   tensor *q = t_op2(b->g, OP_SHR, AS(b, field(b, at, bytes), bytes / count, 1, count), steps(b, DT_U8, 2, 4, true));
   return AS(b, op_int(b, OP_AND, q, 15), 2 * bytes);
 }
@@ -136,13 +137,13 @@ static tensor *iq4(const blocks *b, tensor *code) {
   return chosen(b, code, 4, (const int8_t[]){-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113});
 }
 
-tensor *expr_iq4_nl(const blocks *b) { return t_mul(b->g, half_at(b, 0), f32(b, iq4(b, pieces(b, 2, 16, 16)))); }
+tensor *expr_iq4_nl(const blocks *b) { return t_mul(b->g, half_at(b, 0), f32(b, iq4(b, nibble_pieces(b, 2, 16, 16)))); }
 
 tensor *expr_iq4_xs(const blocks *b) {
   tensor *high = t_cast(b->g, spread(b, words(b, DT_U16, 2, 1), 8, 2, 2), DT_U8),
          *low = AS(b, spread(b, AS(b, field(b, 4, 4), 4, 1), 2, 4, 4), 8);
   tensor *scale = op_int(b, OP_SUB, t_cast(b->g, t_op2(b->g, OP_OR, low, op_int(b, OP_SHL, high, 4)), DT_I8), 32);
-  return scaled(b, half_at(b, 0), scale, 8, iq4(b, pieces(b, 8, 128, 16)));
+  return scaled_codes(b, half_at(b, 0), scale, 8, iq4(b, nibble_pieces(b, 8, 128, 16)));
 }
 
 // Codes of 4-bit floats, a sign and two bits of exponent and one of mantissa, as twice their value: 0 1 2 3 4 6 8 12
@@ -161,7 +162,7 @@ tensor *expr_mxfp4(const blocks *b) {
   tensor *normal = op_int(b, OP_SHL, op_int(b, OP_SUB, op_int(b, OP_MAX, e, 1), 1), 23);
   tensor *small = op_int(b, OP_SHL, op_int(b, OP_ADD, op_int(b, OP_MIN, e, 1), 1), 21);
   tensor *d = t_bitcast(b->g, t_op2(b->g, OP_MAX, normal, small), DT_F32);
-  return t_mul(b->g, d, f32(b, fp4(b, pieces(b, 1, 16, 16))));
+  return t_mul(b->g, d, f32(b, fp4(b, nibble_pieces(b, 1, 16, 16))));
 }
 
 // Scales of 16 weights are floats of four bits of exponent and three of mantissa; their sign is ignored, and 0x7f means
@@ -172,5 +173,5 @@ tensor *expr_nvfp4(const blocks *b) {
   tensor *s = field(b, 0, 4);
   s = t_where(g, t_op2(g, OP_CMPEQ, s, uop_int(g, DT_U8, 0x7f)), uop_int(g, DT_U8, 0), op_int(b, OP_AND, s, 0x7f));
   tensor *d = t_scale(g, f32(b, t_bitcast(g, op_int(b, OP_SHL, t_cast(g, s, DT_U16), 7), DT_F16)), 0x1p7);
-  return t_mul(g, AS(b, d, 4, 1), f32(b, AS(b, fp4(b, pieces(b, 4, 32, 8)), 4, 16)));
+  return t_mul(g, AS(b, d, 4, 1), f32(b, AS(b, fp4(b, nibble_pieces(b, 4, 32, 8)), 4, 16)));
 }

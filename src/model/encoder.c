@@ -60,14 +60,14 @@ static tensor *whole_blocks(const build *b, tensor *x, uop *rows) {
 }
 
 // Scores fall with the distance. away {T, 1, 1, 1, positions}
-static tensor *leaning(const build *b, const layer *y, tensor *s, tensor *away) {
+static tensor *leaning_both_ways(const build *b, const layer *y, tensor *s, tensor *away) {
   graph *g = b->g;
   if (b->m->alibi == 0) return s;
   tensor *distance = t_op2(g, OP_MAX, away, t_sub(g, t_float(g, 0), away));
   return t_sub(g, s, t_mul(g, alibi_slopes(b, y), distance));
 }
 
-static tensor *attention(build *b, const layer *y, tensor *x) {
+static tensor *encoder_attention(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   uop *one = n_(b, 1), *block = n_(b, BLOCK),
       *rows = idx_mul(g, idx_div(g, idx_add(g, b->T, n_(b, BLOCK - 1)), block), block);
@@ -97,7 +97,7 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   tensor *s = t_reduce(g, t_mul(g, qs, t_reshape(g, k, DIMS(one, kv, one, n_(b, d), rows))), OP_ADD, 3);
   tensor *own = t_reshape(g, t_iota(g, b->T), DIMS(b->T, one, one, one, one)), *at = t_iota(g, rows),
          *away = t_sub(g, at, own);
-  s = leaning(b, y, soft_cap(b, s, b->m->attention_cap), t_cast(g, away, DT_F32));
+  s = leaning_both_ways(b, y, soft_cap(b, s, b->m->attention_cap), t_cast(g, away, DT_F32));
   s = t_where(g, t_op2(g, OP_CMPLT, at, b->T), s, t_float(g, -INFINITY));
   if (y->window) {              // half of it lies before a token, and half behind
     uop *half = n_(b, y->window / 2);
@@ -113,4 +113,4 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   return linear(b, y, W_ATTN_OUTPUT, t_reshape(g, t_op2(g, OP_FDIV, o, total), DIMS(b->T, n_(b, y->n_head * dv))));
 }
 
-const part part_encoder_attention = {attention_weights, attention};
+const part part_encoder_attention = {attention_weights, encoder_attention};

@@ -6,7 +6,7 @@
 #include <math.h>
 #include "model/model_impl.h"
 
-static int load(loader *l, layer *y) {
+static int load_feed_forward(loader *l, layer *y) {
   int64_t d = l->m->n_embd, f = y->n_ff;
   // missing, or 0 for this layer: the getter says which
   if (!f) return key_count(l, "feed_forward_length", 1, 1 << 24, &y->n_ff);
@@ -47,7 +47,7 @@ tensor *activate(const build *b, const layer *y, tensor *x) {
 }
 
 // What of a gate is above its mean plus some standard deviations, less that.
-static tensor *cut(const build *b, const layer *y, tensor *x) {
+static tensor *sparse_gate(const build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   if (isinf(y->cut)) return x;
   x = t_contiguous(g, x);
@@ -63,14 +63,14 @@ static tensor *feed_forward(build *b, const layer *y, tensor *x) {
   if (b->m->arch->flags & ARCH_PLAIN_FFN) {
     h = activate(b, y, up);
   } else if (y->w[W_FFN_GATE].weight) {
-    h = gated(b, y, cut(b, y, linear(b, y, W_FFN_GATE, x)), up, y->moe.shared_limit);
+    h = gated(b, y, sparse_gate(b, y, linear(b, y, W_FFN_GATE, x)), up, y->moe.shared_limit);
   } else {
     up = t_contiguous(g, up);
-    h = gated(b, y, cut(b, y, t_slice_i(g, up, 1, 0, y->n_ff)), t_slice_i(g, up, 1, y->n_ff, y->n_ff),
+    h = gated(b, y, sparse_gate(b, y, t_slice_i(g, up, 1, 0, y->n_ff)), t_slice_i(g, up, 1, y->n_ff, y->n_ff),
               y->moe.shared_limit);
   }
   if (y->w[W_FFN_SUB_NORM].weight) h = norm(b, y, W_FFN_SUB_NORM, t_contiguous(g, h));
   return linear(b, y, W_FFN_DOWN, h);
 }
 
-const part part_dense = {load, feed_forward};
+const part part_dense = {load_feed_forward, feed_forward};

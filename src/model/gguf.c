@@ -224,7 +224,7 @@ static gguf *gguf_new(const char *name) {
 }
 
 // From a first file that is mapped to the finished description; g is closed when that fails.
-static int finish(gguf *g, bool is_mapped, gguf **out, error *err) {
+static int finish_open(gguf *g, bool is_mapped, gguf **out, error *err) {
   error why = {0};
   if (is_mapped && !gguf_parse(&g->files[0], 0, g->arena, &why) && !open_parts(g, &why) && !index_tensors(g, &why) &&
       !gguf_check_size(g, &why)) {
@@ -240,7 +240,7 @@ static int finish(gguf *g, bool is_mapped, gguf **out, error *err) {
 int gguf_open(const char *path, gguf **out, error *err) {
   *out = NULL;
   gguf *g = gguf_new(path);
-  return finish(g, !map_file(&g->files[0], err), out, err);
+  return finish_open(g, !map_file(&g->files[0], err), out, err);
 }
 
 int gguf_open_memory(const void *data, size_t n, const char *name, gguf **out, error *err) {
@@ -248,7 +248,7 @@ int gguf_open_memory(const void *data, size_t n, const char *name, gguf **out, e
   gguf *g = gguf_new(name);
   g->files[0].shard.map = data;
   g->files[0].shard.size = n;
-  return finish(g, true, out, err);
+  return finish_open(g, true, out, err);
 }
 
 void gguf_close(gguf *g) {

@@ -86,7 +86,7 @@ static bool as_f32(const gguf_value *v, float *out) {
 
 // ---- Errors ----
 
-static int missing(const gguf *g, const char *key, const char *want, error *err) {
+static int missing_key(const gguf *g, const char *key, const char *want, error *err) {
   return gguf_fail(g, key, err, "is missing (expected %s)", want);
 }
 
@@ -115,7 +115,7 @@ static int mismatch(const gguf *g, const char *key, const char *where, const cha
 #define GETTER(name, T) \
   int gguf_##name(const gguf *g, const char *key, T *out, error *err) { \
     const gguf_value *v = gguf_find(g, key); \
-    if (!v) return missing(g, key, WANT_##name, err); \
+    if (!v) return missing_key(g, key, WANT_##name, err); \
     return as_##name(v, out) ? 0 : mismatch(g, key, "", WANT_##name, v, err); \
   }
 #define GETTER_OPT(name, T) \
@@ -165,7 +165,7 @@ gguf_value gguf_elem(const gguf_value *v, size_t i) {
 #define ARRAY_GETTER(name, T) \
   int gguf_##name##s(const gguf *g, const char *key, arena *a, const T **out, size_t *n, error *err) { \
     const gguf_value *v = gguf_find(g, key); \
-    if (!v) return missing(g, key, "an ARRAY, each " WANT_##name, err); \
+    if (!v) return missing_key(g, key, "an ARRAY, each " WANT_##name, err); \
     if (v->type != GGUF_ARRAY || v->elem == GGUF_STRING) return \
     mismatch(g, key, "", "an ARRAY, each " WANT_##name, v, err); \
     T *to = ARENA_ARRAY(a, T, v->a.n); \
@@ -212,7 +212,7 @@ int gguf_u32_each(const gguf *g, const char *key, size_t n, uint32_t *out, error
 
 int gguf_strs(const gguf *g, const char *key, const gguf_value **out, error *err) {
   const gguf_value *v = gguf_find(g, key);
-  if (!v) return missing(g, key, "an ARRAY of STRING", err);
+  if (!v) return missing_key(g, key, "an ARRAY of STRING", err);
   if (v->type != GGUF_ARRAY || v->elem != GGUF_STRING) return mismatch(g, key, "", "an ARRAY of STRING", v, err);
   *out = v;
   return 0;

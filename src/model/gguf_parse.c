@@ -6,9 +6,9 @@
 //   tensors:  name string, dimensions u32, ne u64 each, type u32, offset u64 from the start of the data
 //   padding to general.alignment, then the data
 //
-// Every step takes its bytes through take(), which compares a length with what is left before it moves the cursor; so
-// no length can reach past the end or wrap.  A count is compared with the bytes that so many things need at least
-// before room for them is allocated: memory stays within a small multiple of the file's size.  Keys and names are
+// Every step takes its bytes through take_bytes(), which compares a length with what is left before it moves the
+// cursor; so no length can reach past the end or wrap.  A count is compared with the bytes that so many things need at
+// least before room for them is allocated: memory stays within a small multiple of the file's size.  Keys and names are
 // copied before they are looked at, and lengths are read once: writing to the file afterwards can change contents,
 // never bounds.  Nothing recurses.  Sorting, not hashing, finds duplicates, since names made to collide would make a
 // hash table crawl. Look next: gguf.c, which opens files and joins the parts of a split model.
@@ -43,8 +43,8 @@ static void about_name(struct reader *r, const char *what, const char *name, siz
   about(r, "%s '%s'", what, gguf_quote(quoted, sizeof quoted, name, n));
 }
 
-static int fail(struct reader *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
-static int fail(struct reader *r, const char *fmt, ...) {
+static int reader_fail(struct reader *r, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static int reader_fail(struct reader *r, const char *fmt, ...) {
   char text[512];
   va_list ap;
   va_start(ap, fmt);
@@ -55,13 +55,13 @@ static int fail(struct reader *r, const char *fmt, ...) {
 
 // ---- The cursor ----
 
-static size_t left(const struct reader *r) { return r->n - r->pos; }
+static size_t bytes_left(const struct reader *r) { return r->n - r->pos; }
 
 // The next n bytes; `what` names them in the message.
-static const unsigned char *take(struct reader *r, uint64_t n, const char *what) {
-  if (n > left(r)) {
-    fail(r, "%s needs %" PRIu64 " bytes at byte %zu, but only %zu are left: the file is truncated or damaged", what, n,
-         r->pos, left(r));
+static const unsigned char *take_bytes(struct reader *r, uint64_t n, const char *what) {
+  if (n > bytes_left(r)) {
+    reader_fail(r, "%s needs %" PRIu64 " bytes at byte %zu, but only %zu are left: the file is truncated or damaged",
+                what, n, r->pos, bytes_left(r));
     return NULL;
   }
   const unsigned char *p = r->at + r->pos;
@@ -74,14 +74,14 @@ static uint32_t load32(const unsigned char *p) { return (uint32_t)load16(p) | (u
 static uint64_t load64(const unsigned char *p) { return (uint64_t)load32(p) | (uint64_t)load32(p + 4) << 32; }
 
 static int take32(struct reader *r, uint32_t *out, const char *what) {
-  const unsigned char *p = take(r, 4, what);
+  const unsigned char *p = take_bytes(r, 4, what);
   if (!p) return -1;
   *out = load32(p);
   return 0;
 }
 
 static int take64(struct reader *r, uint64_t *out, const char *what) {
-  const unsigned char *p = take(r, 8, what);
+  const unsigned char *p = take_bytes(r, 8, what);
   if (!p) return -1;
   *out = load64(p);
   return 0;
@@ -146,21 +146,21 @@ static const char *take_name(struct reader *r, const char *what, size_t index, u
   about(r, "%s %zu", what, index);
   uint64_t n;
   if (take64(r, &n, "the length of its name")) return NULL;
-  if (!n) { fail(r, "its name is empty"); return NULL; }
-  if (n > left(r) || n > limit) {
-    size_t seen = n < left(r) ? n : left(r);
+  if (!n) { reader_fail(r, "its name is empty"); return NULL; }
+  if (n > bytes_left(r) || n > limit) {
+    size_t seen = n < bytes_left(r) ? n : bytes_left(r);
     about_name(r, what, (const char *)r->at + r->pos, seen < 40 ? seen : 40);       // what there is of it
-    if (n > left(r)) take(r, n, "its name");                                        // for its message
-    else fail(r, "its name has %" PRIu64 " bytes, more than the limit of %" PRIu64, n, limit);
+    if (n > bytes_left(r)) take_bytes(r, n, "its name");                            // for its message
+    else reader_fail(r, "its name has %" PRIu64 " bytes, more than the limit of %" PRIu64, n, limit);
     return NULL;
   }
-  const unsigned char *p = take(r, n, "its name");
+  const unsigned char *p = take_bytes(r, n, "its name");
   char *s = arena_strndup(r->arena, (const char *)p, n);
   about_name(r, what, s, n);
   for (size_t i = 0, c; i < n; i += c) {
     c = s[i] ? gguf_utf8_char(s + i, n - i) : 0;
     if (!c) {
-      fail(r, "its name is not UTF-8 text: byte %zu is 0x%02x", i, (unsigned)(unsigned char)s[i]);
+      reader_fail(r, "its name is not UTF-8 text: byte %zu is 0x%02x", i, (unsigned)(unsigned char)s[i]);
       return NULL;
     }
   }
@@ -174,21 +174,21 @@ static const char *take_name(struct reader *r, const char *what, size_t index, u
 static int take_strings(struct reader *r, uint64_t count, struct gguf_array *a) {
   r->n_strings += count;       // count was compared with the bytes left, so this cannot wrap
   if (r->n_strings > GGUF_MAX_STRINGS)
-    return fail(r, "array of %" PRIu64 " strings, more than the limit of %u in a file", count, GGUF_MAX_STRINGS);
+    return reader_fail(r, "array of %" PRIu64 " strings, more than the limit of %u in a file", count, GGUF_MAX_STRINGS);
   uint32_t *start = ARENA_ARRAY(r->arena, uint32_t, count + 1);
   size_t begin = r->pos;
   for (uint64_t i = 0; i < count; i++) {
     start[i] = (uint32_t)(r->pos - begin);
-    uint64_t n = left(r) < 8 ? UINT64_MAX : load64(r->at + r->pos);
-    if (left(r) < 8 || n > left(r) - 8) {              // take what is missing, for its message
+    uint64_t n = bytes_left(r) < 8 ? UINT64_MAX : load64(r->at + r->pos);
+    if (bytes_left(r) < 8 || n > bytes_left(r) - 8) {  // take what is missing, for its message
       char what[64];
       snprintf(what, sizeof what, "string %" PRIu64 " of %" PRIu64, i, count);
-      if (!take64(r, &n, what)) take(r, n, what);
+      if (!take64(r, &n, what)) take_bytes(r, n, what);
       return -1;
     }
     r->pos += 8 + n;
     if (r->pos - begin > UINT32_MAX)
-      return fail(r, "array of strings of more than %u bytes, the limit of one array", UINT32_MAX);
+      return reader_fail(r, "array of strings of more than %u bytes, the limit of one array", UINT32_MAX);
   }
   start[count] = (uint32_t)(r->pos - begin);
   *a = (struct gguf_array){.n = count, .data = r->at + begin, .start = start};
@@ -200,18 +200,19 @@ static int take_array(struct reader *r, gguf_value *v) {
   uint64_t count, bytes;
   if (take32(r, &type, "the element type of its array") || take64(r, &count, "the length of its array")) return -1;
   const struct gguf_type_info *info = gguf_type_info(type);
-  if (!info) return fail(r, "array with elements of unknown type %" PRIu32, type);
-  if (type == GGUF_ARRAY) return fail(r, "array of %" PRIu64 " arrays: arrays do not nest", count);
+  if (!info) return reader_fail(r, "array with elements of unknown type %" PRIu32, type);
+  if (type == GGUF_ARRAY) return reader_fail(r, "array of %" PRIu64 " arrays: arrays do not nest", count);
   size_t least = info->bytes ? info->bytes : 8;       // a string has at least its length
-  if (!mul_u64(count, least, &bytes) || bytes > left(r))
-    return fail(
+  if (!mul_u64(count, least, &bytes) || bytes > bytes_left(r))
+    return reader_fail(
       r, "array of %" PRIu64 " %s of %zu bytes or more, but only %zu bytes are left: the file is truncated or damaged",
-      count, info->name, least, left(r));
+      count, info->name, least, bytes_left(r));
   v->elem = (enum gguf_type)type;
   if (type == GGUF_STRING) return take_strings(r, count, &v->a);
-  v->a = (struct gguf_array){.n = count, .data = take(r, bytes, "its array")};
+  v->a = (struct gguf_array){.n = count, .data = take_bytes(r, bytes, "its array")};
   for (uint64_t i = 0; type == GGUF_BOOL && i < count; i++)
-    if (v->a.data[i] > 1) return fail(r, "element %" PRIu64 " is a BOOL of value %d, neither 0 nor 1", i, v->a.data[i]);
+    if (v->a.data[i] > 1)
+      return reader_fail(r, "element %" PRIu64 " is a BOOL of value %d, neither 0 nor 1", i, v->a.data[i]);
   return 0;
 }
 
@@ -219,15 +220,15 @@ static int take_value(struct reader *r, gguf_value *v) {
   uint32_t type;
   if (take32(r, &type, "the type of its value")) return -1;
   const struct gguf_type_info *info = gguf_type_info(type);
-  if (!info) return fail(r, "unknown value type %" PRIu32, type);
+  if (!info) return reader_fail(r, "unknown value type %" PRIu32, type);
   v->type = v->elem = (enum gguf_type)type;
   if (type == GGUF_ARRAY) return take_array(r, v);
   uint64_t n = info->bytes;
   if (type == GGUF_STRING && take64(r, &n, "the length of its string")) return -1;
-  const unsigned char *p = take(r, n, "its value");
+  const unsigned char *p = take_bytes(r, n, "its value");
   if (!p) return -1;
   if (type == GGUF_STRING) { v->s = (gguf_string){(const char *)p, n}; return 0; }
-  if (type == GGUF_BOOL && *p > 1) return fail(r, "BOOL of value %d, neither 0 nor 1", *p);
+  if (type == GGUF_BOOL && *p > 1) return reader_fail(r, "BOOL of value %d, neither 0 nor 1", *p);
   *v = gguf_decode(v->type, p);
   return 0;
 }
@@ -256,7 +257,7 @@ static int take_keys(struct reader *r) {
   for (size_t i = 1; i < f->n_kv; i++)
     if (!compare_kv(&f->by_key[i - 1], &f->by_key[i])) {
       about_name(r, "key", f->by_key[i]->key, f->by_key[i]->key_len);
-      return fail(r, "stands in the file more than once");
+      return reader_fail(r, "stands in the file more than once");
     }
   return 0;
 }
@@ -278,9 +279,9 @@ static int find_alignment(struct reader *r) {
   r->f->shard.alignment = 32;
   if (!v) return 0;
   about(r, "key 'general.alignment'");
-  if (v->type != GGUF_UINT32) return fail(r, "expected UINT32, found %s", gguf_type_name(v->type));
+  if (v->type != GGUF_UINT32) return reader_fail(r, "expected UINT32, found %s", gguf_type_name(v->type));
   if (v->u < 8 || v->u > GGUF_MAX_ALIGN || (v->u & (v->u - 1)))
-    return fail(r, "%" PRIu64 " is no power of two from 8 to %u", v->u, GGUF_MAX_ALIGN);
+    return reader_fail(r, "%" PRIu64 " is no power of two from 8 to %u", v->u, GGUF_MAX_ALIGN);
   r->f->shard.alignment = (uint32_t)v->u;
   return 0;
 }
@@ -293,26 +294,26 @@ static int take_shape(struct reader *r, gguf_tensor *t) {
   uint64_t elements = 1, ne, bytes;
   if (take32(r, &t->n_dims, "its number of dimensions")) return -1;
   if (t->n_dims < 1 || t->n_dims > GGUF_MAX_DIMS)
-    return fail(r, "%" PRIu32 " dimensions, not 1 to %u", t->n_dims, GGUF_MAX_DIMS);
+    return reader_fail(r, "%" PRIu32 " dimensions, not 1 to %u", t->n_dims, GGUF_MAX_DIMS);
   for (uint32_t d = 0; d < GGUF_MAX_DIMS; d++) {
     t->ne[d] = 1;
     if (d >= t->n_dims) continue;
     if (take64(r, &ne, "its shape")) return -1;
     t->ne[d] = (int64_t)ne;
-    if (t->ne[d] < 1) return fail(r, "dimension %" PRIu32 " is %" PRId64 ", not positive", d, t->ne[d]);
+    if (t->ne[d] < 1) return reader_fail(r, "dimension %" PRIu32 " is %" PRId64 ", not positive", d, t->ne[d]);
     if (!mul_u64(elements, ne, &elements) || elements > INT64_MAX)
-      return fail(r, "dimension %" PRIu32 " is %" PRIu64 ": more elements in all than 2^63 - 1", d, ne);
+      return reader_fail(r, "dimension %" PRIu32 " is %" PRIu64 ": more elements in all than 2^63 - 1", d, ne);
   }
   if (take32(r, &type, "its type")) return -1;
   t->format = format_by_id(type);
   if (!t->format && format_removed_name(type))
-    return fail(r, "removed type %" PRIu32 " (%s): convert the model anew", type, format_removed_name(type));
-  if (!t->format) return fail(r, "unknown type %" PRIu32, type);
+    return reader_fail(r, "removed type %" PRIu32 " (%s): convert the model anew", type, format_removed_name(type));
+  if (!t->format) return reader_fail(r, "unknown type %" PRIu32, type);
   if (t->ne[0] % t->format->block)
-    return fail(r, "rows of %" PRId64 " elements are not whole blocks of %s, which have %" PRIu32, t->ne[0],
-                t->format->name, t->format->block);
+    return reader_fail(r, "rows of %" PRId64 " elements are not whole blocks of %s, which have %" PRIu32, t->ne[0],
+                       t->format->name, t->format->block);
   if (!mul_u64(elements / t->format->block, t->format->bytes, &bytes) || bytes > INT64_MAX)
-    return fail(r, "%" PRIu64 " elements of %s are more than 2^63 - 1 bytes", elements, t->format->name);
+    return reader_fail(r, "%" PRIu64 " elements of %s are more than 2^63 - 1 bytes", elements, t->format->name);
   t->nbytes = bytes;
   return take64(r, &t->offset, "its offset");
 }
@@ -323,12 +324,12 @@ static int place_tensor(struct reader *r, gguf_tensor *t) {
   uint64_t room = s->size - s->data_offset;
   about_name(r, "tensor", t->name, strlen(t->name));
   if (t->offset % s->alignment)
-    return fail(r, "its offset %" PRIu64 " is no multiple of the alignment, %" PRIu32, t->offset, s->alignment);
+    return reader_fail(r, "its offset %" PRIu64 " is no multiple of the alignment, %" PRIu32, t->offset, s->alignment);
   if (t->offset > room || t->nbytes > room - t->offset)
-    return fail(r,
-                "%zu bytes at offset %" PRIu64 " of the data reach past its end (%" PRIu64
-                " bytes): the file is truncated or damaged",
-                t->nbytes, t->offset, room);
+    return reader_fail(r,
+                       "%zu bytes at offset %" PRIu64 " of the data reach past its end (%" PRIu64
+                       " bytes): the file is truncated or damaged",
+                       t->nbytes, t->offset, room);
   t->offset += s->data_offset;
   t->data = s->map + t->offset;
   return 0;
@@ -350,9 +351,9 @@ static int refuse_overlaps(struct reader *r) {
     if (order[i]->offset < s->data_end) {
       char quoted[128];
       about_name(r, "tensor", order[i]->name, strlen(order[i]->name));
-      rc = fail(r, "its data at byte %" PRIu64 " overlaps that of tensor '%s', which ends at byte %" PRIu64,
-                order[i]->offset, gguf_quote(quoted, sizeof quoted, order[i - 1]->name, strlen(order[i - 1]->name)),
-                s->data_end);
+      rc = reader_fail(r, "its data at byte %" PRIu64 " overlaps that of tensor '%s', which ends at byte %" PRIu64,
+                       order[i]->offset,
+                       gguf_quote(quoted, sizeof quoted, order[i - 1]->name, strlen(order[i - 1]->name)), s->data_end);
     }
     s->data_end = order[i]->offset + order[i]->nbytes;
   }
@@ -381,15 +382,16 @@ static int take_tensors(struct reader *r) {
 static int check_magic(struct reader *r) {
   static const char *const older[] = {"ggml", "ggmf", "ggjt", "ggla"};
   char quoted[64];
-  if (!r->n) return fail(r, "the file is empty");
-  const char *magic = (const char *)take(r, r->n < 4 ? r->n : 4, "the magic");
+  if (!r->n) return reader_fail(r, "the file is empty");
+  const char *magic = (const char *)take_bytes(r, r->n < 4 ? r->n : 4, "the magic");
   if (r->n >= 4 && !memcmp(magic, "GGUF", 4)) return 0;
-  if (r->n < 4) return fail(r, "not a GGUF file: it has %zu bytes", r->n);
-  if (!memcmp(magic, "FUGG", 4)) return fail(r, "a byte-swapped (big-endian) GGUF file, which is not supported");
+  if (r->n < 4) return reader_fail(r, "not a GGUF file: it has %zu bytes", r->n);
+  if (!memcmp(magic, "FUGG", 4)) return reader_fail(r, "a byte-swapped (big-endian) GGUF file, which is not supported");
   for (size_t i = 0; i < COUNT(older); i++)       // these stand in the file as little-endian numbers, so backwards
     if (magic[0] == older[i][3] && magic[1] == older[i][2] && magic[2] == older[i][1] && magic[3] == older[i][0])
-      return fail(r, "a model in the format '%s', which came before GGUF and is not supported", older[i]);
-  return fail(r, "not a GGUF file: it begins with '%s' instead of 'GGUF'", gguf_quote(quoted, sizeof quoted, magic, 4));
+      return reader_fail(r, "a model in the format '%s', which came before GGUF and is not supported", older[i]);
+  return reader_fail(r, "not a GGUF file: it begins with '%s' instead of 'GGUF'",
+                     gguf_quote(quoted, sizeof quoted, magic, 4));
 }
 
 static int check_version(struct reader *r, uint32_t v) {
@@ -397,20 +399,21 @@ static int check_version(struct reader *r, uint32_t v) {
   if (v == 2 || v == 3) return 0;
   uint32_t swapped = __builtin_bswap32(v);
   if (swapped >= 1 && swapped <= 3)
-    return fail(r, "version %" PRIu32 " in big-endian order: byte-swapped files are not supported", swapped);
-  if (v == 1) return fail(r, "version 1 is too old: versions 2 and 3 are supported; convert the model anew");
-  return fail(r, "version %" PRIu32 " is %s: versions 2 and 3 are supported", v, v ? "unknown" : "invalid");
+    return reader_fail(r, "version %" PRIu32 " in big-endian order: byte-swapped files are not supported", swapped);
+  if (v == 1) return reader_fail(r, "version 1 is too old: versions 2 and 3 are supported; convert the model anew");
+  return reader_fail(r, "version %" PRIu32 " is %s: versions 2 and 3 are supported", v, v ? "unknown" : "invalid");
 }
 
 static int check_counts(struct reader *r, uint64_t n_tensors, uint64_t n_kv) {
   static const char cut[] = "the file is truncated or damaged";
-  if (n_kv > left(r) / MIN_KV)
-    return fail(r, "%" PRIu64 " keys do not fit in the %zu bytes that follow: %s", n_kv, left(r), cut);
-  if (n_kv > GGUF_MAX_KEYS) return fail(r, "%" PRIu64 " keys, more than the limit of %u", n_kv, GGUF_MAX_KEYS);
-  if (n_tensors > (left(r) - n_kv * MIN_KV) / MIN_TENSOR)
-    return fail(r, "%" PRIu64 " tensors do not fit in the %zu bytes that follow: %s", n_tensors, left(r), cut);
+  if (n_kv > bytes_left(r) / MIN_KV)
+    return reader_fail(r, "%" PRIu64 " keys do not fit in the %zu bytes that follow: %s", n_kv, bytes_left(r), cut);
+  if (n_kv > GGUF_MAX_KEYS) return reader_fail(r, "%" PRIu64 " keys, more than the limit of %u", n_kv, GGUF_MAX_KEYS);
+  if (n_tensors > (bytes_left(r) - n_kv * MIN_KV) / MIN_TENSOR)
+    return reader_fail(r, "%" PRIu64 " tensors do not fit in the %zu bytes that follow: %s", n_tensors, bytes_left(r),
+                       cut);
   if (n_tensors > GGUF_MAX_TENSORS)
-    return fail(r, "%" PRIu64 " tensors, more than the limit of %u", n_tensors, GGUF_MAX_TENSORS);
+    return reader_fail(r, "%" PRIu64 " tensors, more than the limit of %u", n_tensors, GGUF_MAX_TENSORS);
   r->f->shard.n_tensors = n_tensors;
   r->f->n_kv = n_kv;
   return 0;

@@ -29,7 +29,7 @@ int gguf_parse_setting(const char *asked, size_t *key_len, gguf_value *out, erro
   return 0;
 }
 
-static void set(gguf *g, const char *key, gguf_value v) {
+static void put_value(gguf *g, const char *key, gguf_value v) {
   gguf_file *f = &g->files[0];
   const gguf_value *old = gguf_find(g, key);
   if (old) { f->kv[gguf_kv_index(g, old)].value = v; return; }
@@ -60,7 +60,7 @@ int gguf_set_text(gguf *g, const char *asked, error *err) {
     str_addn(&key, asked + skip - 1, n - skip + 1);
   }
   if (v.type == GGUF_STRING) v.s.at = arena_strdup(g->arena, v.s.at);
-  set(g, arena_strdup(g->arena, str_c(&key)), v);
+  put_value(g, arena_strdup(g->arena, str_c(&key)), v);
   str_free(&key);
   return 0;
 }

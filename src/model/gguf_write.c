@@ -35,7 +35,7 @@ void gguf_head_free(gguf_head *h) {
 
 static void add_u32(str *s, uint32_t v) { str_addn(s, &v, sizeof v); }
 static void add_u64le(str *s, uint64_t v) { str_addn(s, &v, sizeof v); }
-static void add_text(str *s, const char *text, size_t n) {
+static void add_gguf_text(str *s, const char *text, size_t n) {
   add_u64le(s, n);
   str_addn(s, text, n);
 }
@@ -51,7 +51,7 @@ static void add_value(str *s, const gguf_value *v) {
   float f;
   add_u32(s, v->type);
   switch (v->type) {
-  case GGUF_STRING: add_text(s, v->s.at, v->s.n); break;
+  case GGUF_STRING: add_gguf_text(s, v->s.at, v->s.n); break;
   case GGUF_ARRAY:
     add_u32(s, v->elem);
     add_u64le(s, a->n);
@@ -75,13 +75,13 @@ void gguf_head_remove(gguf_head *h, const char *key) {
 }
 
 // The place for the value of a key.
-static str *set(gguf_head *h, const char *key) {
+static str *new_value(gguf_head *h, const char *key) {
   gguf_head_remove(h, key);
   vec_push(&h->keys, ((entry){.key = xstrdup(key)}));
   return &h->keys.at[h->keys.n - 1].value;
 }
 
-static void set_value(gguf_head *h, const char *key, gguf_value v) { add_value(set(h, key), &v); }
+static void set_value(gguf_head *h, const char *key, gguf_value v) { add_value(new_value(h, key), &v); }
 void gguf_head_copy(gguf_head *h, const gguf_kv *kv) { set_value(h, kv->key, kv->value); }
 void gguf_head_u16(gguf_head *h, const char *key, uint16_t v) {
   set_value(h, key, (gguf_value){.type = GGUF_UINT16, .u = v});
@@ -103,11 +103,11 @@ void gguf_head_str(gguf_head *h, const char *key, const char *v, size_t n) {
 }
 
 void gguf_head_strs(gguf_head *h, const char *key, const char *const *v, size_t n) {
-  str *s = set(h, key);
+  str *s = new_value(h, key);
   add_u32(s, GGUF_ARRAY);
   add_u32(s, GGUF_STRING);
   add_u64le(s, n);
-  for (size_t i = 0; i < n; i++) add_text(s, v[i], strlen(v[i]));
+  for (size_t i = 0; i < n; i++) add_gguf_text(s, v[i], strlen(v[i]));
 }
 
 // ---- tensors --------------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ int gguf_head_tensor(gguf_head *h, const char *name, uint32_t n_dims, const int6
   for (uint32_t i = 1; i < n_dims && fits; i++) fits = mul_u64(bytes, (uint64_t)ne[i], &bytes);
   if (!fits || !add_u64(h->data, bytes, &end) || !add_u64(end, gguf_head_padding(h, bytes), &end))
     return error_set(err, "tensor '%s' cannot be %s", name, f->name);
-  add_text(&h->tensors, name, strlen(name));
+  add_gguf_text(&h->tensors, name, strlen(name));
   add_u32(&h->tensors, n_dims);
   for (uint32_t i = 0; i < n_dims; i++) add_u64le(&h->tensors, (uint64_t)ne[i]);
   add_u32(&h->tensors, f->id);
@@ -141,7 +141,7 @@ void gguf_head_bytes(const gguf_head *h, str *out) {
   add_u64le(out, h->n_tensors);
   add_u64le(out, h->keys.n);
   for (size_t i = 0; i < h->keys.n; i++) {
-    add_text(out, h->keys.at[i].key, strlen(h->keys.at[i].key));
+    add_gguf_text(out, h->keys.at[i].key, strlen(h->keys.at[i].key));
     str_addn(out, h->keys.at[i].value.at, h->keys.at[i].value.n);
   }
   str_addn(out, h->tensors.at, h->tensors.n);

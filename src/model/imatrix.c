@@ -21,7 +21,7 @@ static int compare_names(const void *a, const void *b) {
 }
 
 // Sorts, and checks what came out.
-static int finish(imatrix *m, const char *path, error *err) {
+static int sort_and_check(imatrix *m, const char *path, error *err) {
   if (!m->n) return error_set(err, "%s: holds no weights", path);
   qsort(m->at, m->n, sizeof *m->at, compare_names);
   for (size_t i = 0; i < m->n; i++) {
@@ -79,7 +79,7 @@ static int read_gguf(imatrix *m, const char *path, error *err) {
 
 typedef struct reader { const unsigned char *at; size_t left; } reader;
 
-static const void *take(reader *r, uint64_t n) {
+static const void *take_items(reader *r, uint64_t n) {
   const unsigned char *p = r->at;
   if (n > r->left) return NULL;
   r->at += n;
@@ -88,22 +88,22 @@ static const void *take(reader *r, uint64_t n) {
 }
 
 static bool take_i32(reader *r, int32_t least, int32_t *out) {
-  const void *p = take(r, sizeof *out);
+  const void *p = take_items(r, sizeof *out);
   if (p) memcpy(out, p, sizeof *out);
   return p && *out >= least;
 }
 
-static const char *take_name(reader *r, arena *mem) {
+static const char *take_tensor_name(reader *r, arena *mem) {
   int32_t len;
-  const char *p = take_i32(r, 1, &len) && len <= LONGEST_NAME ? take(r, (uint64_t)len) : NULL;
+  const char *p = take_i32(r, 1, &len) && len <= LONGEST_NAME ? take_items(r, (uint64_t)len) : NULL;
   return p ? arena_strndup(mem, p, (size_t)len) : NULL;
 }
 
 static bool take_entry(reader *r, arena *mem, imatrix_entry *e) {
   int32_t calls, n;
   const void *p = NULL;
-  if ((e->name = take_name(r, mem)) && take_i32(r, INT32_MIN, &calls) && take_i32(r, 1, &n))
-    p = take(r, (uint64_t)n * sizeof(float));
+  if ((e->name = take_tensor_name(r, mem)) && take_i32(r, INT32_MIN, &calls) && take_i32(r, 1, &n))
+    p = take_items(r, (uint64_t)n * sizeof(float));
   if (!p) return false;
   float *w = ARENA_ARRAY(mem, float, n);
   memcpy(w, p, (size_t)n * sizeof *w);
@@ -123,7 +123,7 @@ static int read_list(imatrix *m, reader r, const char *path, error *err) {
       return error_set(err, "%s: entry %zu of %d cannot be read: the file is cut, or no imatrix", path, m->n + 1, n);
   if (take_i32(&r, 1, &chunks)) {
     m->chunks = chunks;
-    m->dataset = take_name(&r, m->mem);
+    m->dataset = take_tensor_name(&r, m->mem);
   }
   return 0;
 }
@@ -151,7 +151,7 @@ int imatrix_open(const char *path, imatrix *out, error *err) {
   *out = (imatrix){.mem = arena_new()};
   int status = read_any(out, path, fd, err);
   close(fd);
-  if (!status) status = finish(out, path, err);
+  if (!status) status = sort_and_check(out, path, err);
   if (status) imatrix_close(out);
   return status;
 }

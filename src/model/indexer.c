@@ -71,7 +71,9 @@ static tensor *scored(build *b, const layer *y, tensor *x, tensor *q) {
   return t_reshape(g, t_permute(g, s, (int[]){1, 2, 0, 3}), DIMS(b->T, one, one, one, kv_seen(b, y)));
 }
 
-static tensor *count(graph *g, tensor *of) { return t_contiguous(g, t_reduce(g, t_cast(g, of, DT_I32), OP_ADD, 4)); }
+static tensor *count_true(graph *g, tensor *of) {
+  return t_contiguous(g, t_reduce(g, t_cast(g, of, DT_I32), OP_ADD, 4));
+}
 
 // The numbers 1, 2, .. of a digit whose lowest bit is `shift`: {1, DIGITS - 1, 1, 1, 1}
 static tensor *steps(const build *b, int shift) {
@@ -94,19 +96,19 @@ tensor *indexer_choice(build *b, const layer *y, tensor *x, tensor *q) {
   tensor *s = scored(b, y, x, q), *kth = uop_int(g, DT_U32, 0), *first = kth, *one = uop_int(g, DT_U32, 1);
   for (int shift = 32 - DIGIT; shift >= 0; shift -= DIGIT) {
     tensor *below = t_sub(g, t_add(g, kth, steps(b, shift)), one);
-    tensor *enough = t_op2(g, OP_CMPLT, uop_int(g, DT_I32, k - 1), count(g, t_op2(g, OP_CMPLT, below, s)));
+    tensor *enough = t_op2(g, OP_CMPLT, uop_int(g, DT_I32, k - 1), count_true(g, t_op2(g, OP_CMPLT, below, s)));
     kth = with_digit(b, kth, enough, shift);
   }
   kth = t_contiguous(g, kth);
   // of those that are equal, all before position `first`
   tensor *above = t_op2(g, OP_CMPLT, kth, s), *equal = t_op2(g, OP_CMPEQ, s, kth),
          *at = t_cast(g, kv_seen_at(b, y), DT_U32);
-  tensor *more = t_sub(g, uop_int(g, DT_I32, k + 1), count(g, above));
+  tensor *more = t_sub(g, uop_int(g, DT_I32, k + 1), count_true(g, above));
   int bits = DIGIT;
   while (b->s->ctx >> bits) bits += DIGIT;
   for (int shift = bits - DIGIT; shift >= 0; shift -= DIGIT) {
     tensor *before = t_op2(g, OP_CMPLT, at, t_add(g, first, steps(b, shift)));
-    tensor *enough = t_op2(g, OP_CMPLT, count(g, t_op2(g, OP_AND, equal, before)), more);
+    tensor *enough = t_op2(g, OP_CMPLT, count_true(g, t_op2(g, OP_AND, equal, before)), more);
     first = with_digit(b, first, enough, shift);
   }
   first = t_contiguous(g, first);

@@ -34,20 +34,20 @@ int kv_type_named(const char *name) {
 }
 
 // What is chosen by an indexer's keys is chosen or not: they stay floats.
-static const struct kind *kind_of(const model *m, enum kv kv) {
+static const struct kind *kind_of_cache(const model *m, enum kv kv) {
   if (kv == KV_INDEX) return &kinds[m->kv.keys == KV_F32 ? KV_F32 : KV_F16];
   return &kinds[kv == KV_KEYS ? m->kv.keys : m->kv.values];
 }
-static int64_t row_of(const layer *y, enum kv kv) {
+static int64_t row_width(const layer *y, enum kv kv) {
   return kv == KV_KEYS ? y->head_dim : kv == KV_INDEX ? y->indexer.n : y->v_dim;
 }
-static int at(const model *m, enum kv kv) { return kv == KV_KEYS ? 0 : kind_of(m, KV_KEYS)->states; }
+static int at(const model *m, enum kv kv) { return kv == KV_KEYS ? 0 : kind_of_cache(m, KV_KEYS)->states; }
 
-int kv_states(const model *m) { return kind_of(m, KV_KEYS)->states + kind_of(m, KV_VALUES)->states; }
+int kv_states(const model *m) { return kind_of_cache(m, KV_KEYS)->states + kind_of_cache(m, KV_VALUES)->states; }
 
 int kv_load(loader *l, layer *y, enum kv kv) {
-  const struct kind *k = kind_of(l->m, kv);
-  int64_t d = row_of(y, kv);
+  const struct kind *k = kind_of_cache(l->m, kv);
+  int64_t d = row_width(y, kv);
   if (k->states > 1 && d % GROUP)
     return gguf_fail(l->f, key(l, kv == KV_KEYS ? "attention.key_length" : "attention.value_length"), l->err,
                      "%lld is no multiple of %d, as a cache of type %s needs", (long long)d, GROUP, k->name);
@@ -56,7 +56,7 @@ int kv_load(loader *l, layer *y, enum kv kv) {
   return 0;
 }
 
-bool kv_is_float(const model *m, enum kv kv) { return kind_of(m, kv)->states == 1; }
+bool kv_is_float(const model *m, enum kv kv) { return kind_of_cache(m, kv)->states == 1; }
 
 // ---- pages ----------------------------------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ static void dims_of(const build *b, const layer *y, enum kv kv, int64_t d, int64
 }
 
 // Where the rows of this run go, seen as {kv, d, T} for keys and {T, kv, d} for values: as they lie.
-static tensor *rows_of(const build *b, const layer *y, enum kv kv, tensor *cache, int64_t d) {
+static tensor *rows_to_write(const build *b, const layer *y, enum kv kv, tensor *cache, int64_t d) {
   graph *g = b->g;
   int64_t dims[4];
   dims_of(b, y, kv, d, dims);
@@ -137,8 +137,8 @@ static tensor *seen_of(const build *b, const layer *y, enum kv kv, tensor *cache
                    (uop *[]){sequences, n_(b, y->n_kv), values ? seen : n_(b, d), values ? n_(b, d) : seen});
 }
 
-static tensor *store(build *b, const layer *y, enum kv kv, int i, int64_t d, tensor *x) {
-  tensor *next = t_assign(b->g, rows_of(b, y, kv, state_buffer(b, y, at(b->m, kv) + i), d),
+static tensor *store_rows(build *b, const layer *y, enum kv kv, int i, int64_t d, tensor *x) {
+  tensor *next = t_assign(b->g, rows_to_write(b, y, kv, state_buffer(b, y, at(b->m, kv) + i), d),
                           kv == KV_VALUES ? x : t_permute(b->g, x, (int[]){1, 2, 0}));
   vec_push(b->effects, next);
   return seen_of(b, y, kv, next, d);
@@ -209,8 +209,8 @@ static tensor *nibbles(const build *b, tensor *q, int at, int64_t d) {
 static tensor *in_groups(const build *b, const layer *y, enum kv kv, tensor *q, tensor *scale) {
   graph *g = b->g;
   int of = kv == KV_VALUES ? 3 : 2;                    // the axis of d
-  int64_t d = row_of(y, kv);
-  if (kind_of(b->m, kv)->per == 2)
+  int64_t d = row_width(y, kv);
+  if (kind_of_cache(b->m, kv)->per == 2)
     q = t_sub(g, t_cast(g, nibbles(b, q, of, d), DT_F32), t_float(g, 8));
   uop *dims[5];
   for (int i = 0; i < 4; i++) dims[i < of ? i : i + 1] = q->shape->dim[i];
@@ -240,13 +240,13 @@ tensor *kv_turned(const build *b, tensor *x, int64_t d) {
 
 tensor *kv_store(build *b, const layer *y, enum kv kv, tensor *x) {
   graph *g = b->g;
-  int64_t d = row_of(y, kv);
-  const struct kind *k = kind_of(b->m, kv);
-  if (kv_is_float(b->m, kv)) return t_cast(g, store(b, y, kv, 0, d, x), DT_F32);
+  int64_t d = row_width(y, kv);
+  const struct kind *k = kind_of_cache(b->m, kv);
+  if (kv_is_float(b->m, kv)) return t_cast(g, store_rows(b, y, kv, 0, d, x), DT_F32);
   tensor *q, *scale;
   if (k->per == 2) to_q4_0(b, y, x, d, &q, &scale); else to_q8_0(b, y, x, d, &q, &scale);
-  q = store(b, y, kv, 0, d / k->per, q);
-  scale = store(b, y, kv, 1, d / GROUP, scale);
+  q = store_rows(b, y, kv, 0, d / k->per, q);
+  scale = store_rows(b, y, kv, 1, d / GROUP, scale);
   return in_groups(b, y, kv, q, scale);
 }
 
@@ -254,7 +254,7 @@ tensor *kv_store_pairs(build *b, const layer *y, tensor *pairs) {
   graph *g = b->g;
   int64_t half = y->head_dim / 2;
   bool neox = b->m->neox;
-  tensor *view = rows_of(b, y, KV_KEYS, state_buffer(b, y, 0), y->head_dim);
+  tensor *view = rows_to_write(b, y, KV_KEYS, state_buffer(b, y, 0), y->head_dim);
   view = t_reshape(g, view, DIMS(n_(b, y->n_kv), n_(b, neox ? 2 : half), n_(b, neox ? half : 2), b->T));
   if (neox) view = t_swap(g, view, 1, 2);
   tensor *next = t_assign(g, view, t_permute(g, pairs, (int[]){1, 2, 3, 0}));

@@ -65,7 +65,7 @@ static const struct { const char *part; enum kind kind;
   {"ffn_up", FFN_UP},          {"ffn_gate", FFN_GATE},       {"ffn_down", FFN_DOWN},
 };
 
-static enum kind kind_of(const char *name) {
+static enum kind kind_by_name(const char *name) {
   if (!strcmp(name, "output.weight")) return OUTPUT;
   if (!strcmp(name, "token_embd.weight") || !strcmp(name, "per_layer_token_embd.weight")) return EMBEDDING;
   for (size_t i = 0; i < COUNT(kinds); i++) if (strstr(name, kinds[i].part)) return kinds[i].kind;
@@ -221,7 +221,7 @@ struct facts {
 };
 
 // A number of the architecture, or of its first layer.
-static int64_t number_of(const gguf *g, const char *name, int64_t fallback) {
+static int64_t arch_number(const gguf *g, const char *name, int64_t fallback) {
   const gguf_value *arch = gguf_find(g, "general.architecture"), *v;
   char key[256];
   bool negative;
@@ -240,7 +240,7 @@ static int64_t number_of(const gguf *g, const char *name, int64_t fallback) {
   return negative || n > INT32_MAX ? fallback : (int64_t)n;
 }
 
-static bool holds(const struct facts *f, int when, int64_t i, int64_t n) {
+static bool rule_holds(const struct facts *f, int when, int64_t i, int64_t n) {
   if (when & GROUPED && !(f->n_kv && f->n_head / f->n_kv >= 4)) return false;
   if ((when & EXPERTS_4 && f->n_expert < 4) || (when & EXPERTS_8 && f->n_expert != 8) ||
       (when & NOT_8 && f->n_expert == 8))
@@ -271,7 +271,7 @@ static int64_t layer_of(const struct facts *f, const gguf_tensor *t, enum kind k
 }
 
 static int by_rules(struct facts *f, const gguf_tensor *t, const struct format **out, error *err) {
-  enum kind kind = kind_of(t->name);
+  enum kind kind = kind_by_name(t->name);
   uint64_t in = 1ull << f->w->of.file_type;
   enum format_id id = (enum format_id)f->w->of.base->id;
   bool layered = kind == ATTN_V || kind >= FFN_UP;
@@ -283,7 +283,7 @@ static int by_rules(struct facts *f, const gguf_tensor *t, const struct format *
       return gguf_fail(f->g, NULL, err, "tensor '%s': its name does not say to which of %lld layers it belongs",
                        t->name, (long long)f->n_layer);
     for (size_t k = 0; k < COUNT(rules); k++) {
-      if (rules[k].kind != kind || !(rules[k].mixtures & in) || !holds(f, rules[k].when, i, n)) continue;
+      if (rules[k].kind != kind || !(rules[k].mixtures & in) || !rule_holds(f, rules[k].when, i, n)) continue;
       id = rules[k].format;
       break;
     }
@@ -314,9 +314,10 @@ static const struct format *smaller_blocks(const struct format *f, const gguf_te
   return format_by_id(FORMAT_F16);
 }
 
-static int choose(struct facts *f, const gguf_tensor *t, const struct format *manual, mixture_choice *out, error *err) {
+static int choose_by_rules(struct facts *f, const gguf_tensor *t, const struct format *manual, mixture_choice *out,
+                           error *err) {
   const mixture_wish *w = f->w;
-  enum kind kind = kind_of(t->name);
+  enum kind kind = kind_by_name(t->name);
   const struct format *format = w->of.base;
   *out = (mixture_choice){.format = t->format};
   if (!is_quantised(t) || (w->leave_output && kind == OUTPUT)) return 0;
@@ -341,15 +342,15 @@ int mixture_choose(const gguf *g, const mixture_wish *w, const gguf_tensor *cons
                     .falcon = arch_is(g, "falcon"),
                     .llama = arch_is(g, "llama"),
                     .tied = true,
-                    .n_layer = number_of(g, "block_count", 0),
-                    .n_expert = number_of(g, "expert_count", 0),
-                    .n_head = number_of(g, "attention.head_count", 0)};
-  f.n_kv = number_of(g, "attention.head_count_kv", f.n_head);
+                    .n_layer = arch_number(g, "block_count", 0),
+                    .n_expert = arch_number(g, "expert_count", 0),
+                    .n_head = arch_number(g, "attention.head_count", 0)};
+  f.n_kv = arch_number(g, "attention.head_count_kv", f.n_head);
   for (size_t i = 0; i < n; i++) {
-    enum kind kind = kind_of(tensors[i]->name);
+    enum kind kind = kind_by_name(tensors[i]->name);
     f.n_values += kind == ATTN_V;
     if (kind == OUTPUT) f.tied = false;
   }
-  for (size_t i = 0; i < n; i++) if (choose(&f, tensors[i], manual[i], &out[i], err)) return -1;
+  for (size_t i = 0; i < n; i++) if (choose_by_rules(&f, tensors[i], manual[i], &out[i], err)) return -1;
   return 0;
 }

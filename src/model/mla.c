@@ -32,7 +32,7 @@ static int load_scale(loader *l, mla *a) {
   return 0;
 }
 
-static int load(loader *l, layer *y) {
+static int load_mla(loader *l, layer *y) {
   mla *a = &y->mla;
   int64_t d = l->m->n_embd, heads = y->n_head;
   bool both = has_key(l, "attention.key_length_mla");
@@ -115,7 +115,7 @@ static tensor *chosen_of(build *b, const layer *y, tensor *x, tensor *q) {
   return b->kept[y->kv_from].chosen;
 }
 
-static tensor *attention(build *b, const layer *y, tensor *x) {
+static tensor *mla_attention(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   const mla *a = &y->mla;
   int64_t q_dim = a->nope + a->rope;
@@ -145,4 +145,4 @@ static tensor *attention(build *b, const layer *y, tensor *x) {
   return linear(b, y, W_ATTN_OUTPUT, t_reshape(g, o, DIMS(T, n_(b, (int64_t)y->n_head * a->v))));
 }
 
-const part part_mla = {load, attention};
+const part part_mla = {load_mla, mla_attention};

@@ -13,7 +13,7 @@ static const char *const names[] = {
 };
 
 // The tensor of this name must be there (unless optional), with this shape and a type that has an expression.
-static int check(loader *l, const char *name, const int64_t ne[3], bool optional, int *out) {
+static int check_tensor(loader *l, const char *name, const int64_t ne[3], bool optional, int *out) {
   const gguf_tensor *t = gguf_tensor_find(l->f, name);
   if (!t) return optional ? 0 : gguf_fail(l->f, NULL, l->err, "tensor '%s' is missing", name);
   // some stand on the fourth axis, and the third has one element
@@ -43,15 +43,15 @@ int want(loader *l, layer *y, enum tensor_id id, int64_t ne0, int64_t ne1, int64
   tensor_ref *r = y ? &y->w[id] : &l->m->w[id];
   if (y) snprintf(stem, sizeof stem, "blk.%d.%s", y->index, names[id]);
   else snprintf(stem, sizeof stem, "%s", names[id]);
-  if (flags & WANT_BARE) return check(l, stem, (int64_t[]){ne0, ne1, ne2}, flags & WANT_OPTIONAL, &r->weight);
+  if (flags & WANT_BARE) return check_tensor(l, stem, (int64_t[]){ne0, ne1, ne2}, flags & WANT_OPTIONAL, &r->weight);
   snprintf(full, sizeof full, "%s.weight", stem);
-  if (check(l, full, (int64_t[]){ne0, ne1, ne2}, flags & WANT_OPTIONAL, &r->weight)) return -1;
+  if (check_tensor(l, full, (int64_t[]){ne0, ne1, ne2}, flags & WANT_OPTIONAL, &r->weight)) return -1;
   snprintf(full, sizeof full, "%s.bias", stem);
-  if (check(l, full, flags & WANT_VECTOR ? (int64_t[]){ne0, 1, 1} : (int64_t[]){ne1, ne2, 1}, !(flags & WANT_BIAS),
-            &r->bias))
+  if (check_tensor(l, full, flags & WANT_VECTOR ? (int64_t[]){ne0, 1, 1} : (int64_t[]){ne1, ne2, 1},
+                   !(flags & WANT_BIAS), &r->bias))
     return -1;
   snprintf(full, sizeof full, "%s.scale", stem);
-  return check(l, full, (int64_t[]){flags & WANT_SCALE ? ne0 : ne2, 1, 1}, !(flags & WANT_SCALE), &r->scale);
+  return check_tensor(l, full, (int64_t[]){flags & WANT_SCALE ? ne0 : ne2, 1, 1}, !(flags & WANT_SCALE), &r->scale);
 }
 
 // The group of pages for layers with this window; m->n_groups: there is none yet.
@@ -256,7 +256,7 @@ static int check_claimed(loader *l) {
 }
 
 // All names would be more than a message holds: those that begin alike.
-static int unknown(loader *l, gguf_string a) {
+static int unknown_arch(loader *l, gguf_string a) {
   char text[96];
   str alike = {0};
   size_t n = 0;
@@ -269,11 +269,11 @@ static int unknown(loader *l, gguf_string a) {
   return -1;
 }
 
-static int load(loader *l) {
+static int load_all(loader *l) {
   gguf_string a;
   if (gguf_str(l->f, "general.architecture", &a, l->err)) return -1;
   l->m->arch = arch_find(a.at, a.n);
-  if (!l->m->arch) return unknown(l, a);
+  if (!l->m->arch) return unknown_arch(l, a);
   if (load_keys(l) || describe_layers(l) || load_ends(l)) return -1;
   for (int i = 0; i < model_n_blocks(l->m); i++) if (load_layer(l, &l->m->layers[i])) return -1;
   if (mtp_load(l) || per_layer_load(l) || altup_load(l)) return -1;
@@ -286,7 +286,7 @@ static int open_with(const gguf *file, model_kv kv, const char **uses, model **o
   m->kv = kv;
   loader l = {
     .f = file, .m = m, .err = err, .claimed = xcalloc(gguf_n_tensors(file) + 1, sizeof *l.claimed), .uses = uses};
-  int failed = load(&l);
+  int failed = load_all(&l);
   free(l.claimed);
   if (failed) { model_close(m); return -1; }
   *out = m;

@@ -145,7 +145,7 @@ tensor *logits_of(const build *b, const layer *y, enum tensor_id head, tensor *x
 }
 
 // What the graph is for, made of what leaves the last layer.
-static void finish(build *b, tensor *x) {
+static void finish_graph(build *b, tensor *x) {
   const model *m = b->m;
   if (m->mtp) mtp_keep(b, x);
   if (!b->s->logits) return;
@@ -237,7 +237,7 @@ uop *model_graph(const model *m, graph *g, const model_shape *s) {
     for (int i = from; i < to; i++)
       x = m->n_rows ? altup_through(&b, &m->layers[i], x) : through(&b, &m->layers[i], x);
     if (to < m->n_layer) vec_push(b.effects, t_assign(g, stream_between(&b), x));
-    else finish(&b, x);
+    else finish_graph(&b, x);
   }
   uop *sink = uop_new(g, OP_SINK, DT_VOID, 1, all.at, all.n, (uarg){0});
   vec_free(&all);

@@ -53,7 +53,7 @@ static int load_gating(loader *l, layer *y) {
   return 0;
 }
 
-static int load(loader *l, layer *y) {
+static int load_moe(loader *l, layer *y) {
   experts *e = &y->moe;
   int64_t d = l->m->n_embd;
   int shared;
@@ -96,8 +96,8 @@ static int load(loader *l, layer *y) {
 static tensor *i32(graph *g, int64_t v) { return uop_int(g, DT_I32, v); }
 static tensor *iota(const build *b, uop *n) { return t_cast(b->g, t_iota(b->g, n), DT_I32); }
 static tensor *equal(graph *g, tensor *x, tensor *y) { return t_op2(g, OP_CMPEQ, x, y); }
-static tensor *less(graph *g, tensor *x, tensor *y) { return t_op2(g, OP_CMPLT, x, y); }
-static tensor *drop(graph *g, tensor *x, int axis) {           // an axis of size 1
+static tensor *less_than(graph *g, tensor *x, tensor *y) { return t_op2(g, OP_CMPLT, x, y); }
+static tensor *drop_axis(graph *g, tensor *x, int axis) {      // an axis of size 1
   uop *d[MAX_DIMS];
   int n = 0;
   for (int i = 0; i < x->shape->n; i++) if (i != axis) d[n++] = x->shape->dim[i];
@@ -105,7 +105,7 @@ static tensor *drop(graph *g, tensor *x, int axis) {           // an axis of siz
 }
 // The sum along an axis of `value` where cond holds.
 static tensor *sum_where(graph *g, tensor *cond, tensor *value, int axis) {
-  return drop(g, t_reduce(g, t_where(g, cond, value, uop_const_like(g, value, 0)), OP_ADD, axis), axis);
+  return drop_axis(g, t_reduce(g, t_where(g, cond, value, uop_const_like(g, value, 0)), OP_ADD, axis), axis);
 }
 
 // --- the router -----------------------------------------------------------------------------------------------------
@@ -115,15 +115,15 @@ tensor *sigmoid(graph *g, tensor *x) {
 }
 
 // How many of the last axis beat each of them.
-static tensor *rank(graph *g, tensor *s) {
+static tensor *rank_in_last(graph *g, tensor *s) {
   int n = s->shape->n;
   uop *col[MAX_DIMS], *row[MAX_DIMS];
   for (int i = 0; i < n; i++) col[i] = row[i] = s->shape->dim[i];
   col[n] = row[n - 1] = uop_idx(g, 1);
   row[n] = s->shape->dim[n - 1];
   tensor *one = t_reshape(g, s, n + 1, col), *other = t_reshape(g, s, n + 1, row), *i = t_iota(g, s->shape->dim[n - 1]);
-  tensor *before = less(g, i, t_reshape(g, i, 2, (uop *[]){s->shape->dim[n - 1], uop_idx(g, 1)}));
-  tensor *beats = t_op2(g, OP_OR, less(g, one, other), t_op2(g, OP_AND, equal(g, one, other), before));
+  tensor *before = less_than(g, i, t_reshape(g, i, 2, (uop *[]){s->shape->dim[n - 1], uop_idx(g, 1)}));
+  tensor *beats = t_op2(g, OP_OR, less_than(g, one, other), t_op2(g, OP_AND, equal(g, one, other), before));
   return sum_where(g, beats, i32(g, 1), n);
 }
 
@@ -132,12 +132,13 @@ static tensor *best_groups(const build *b, const experts *e, tensor *s) {
   graph *g = b->g;
   int64_t per = e->n / e->groups;
   tensor *in = t_reshape(g, s, DIMS(b->T, n_(b, e->groups), n_(b, per)));
-  tensor *group = t_contiguous(g, sum_where(g, less(g, rank(g, in), i32(g, 2)), in, 2));
-  tensor *keep = t_reshape(g, less(g, rank(g, group), i32(g, e->groups_used)), DIMS(b->T, n_(b, e->groups), n_(b, 1)));
+  tensor *group = t_contiguous(g, sum_where(g, less_than(g, rank_in_last(g, in), i32(g, 2)), in, 2));
+  tensor *keep =
+    t_reshape(g, less_than(g, rank_in_last(g, group), i32(g, e->groups_used)), DIMS(b->T, n_(b, e->groups), n_(b, 1)));
   return t_reshape(g, t_where(g, keep, in, t_float(g, -INFINITY)), DIMS(b->T, n_(b, e->n)));
 }
 
-static tensor *gate(const build *b, const experts *e, tensor *logits) {
+static tensor *apply_gating(const build *b, const experts *e, tensor *logits) {
   graph *g = b->g;
   switch (e->gating) {
   case GATING_SOFTMAX: return t_softmax(g, logits, 1);
@@ -167,10 +168,10 @@ static tensor *near(const build *b, const experts *e, tensor *ranks, tensor *log
   tensor *s = t_reshape(g, logits, DIMS(b->T, one, n)), *m = t_reshape(g, best, DIMS(b->T, used, one)),
          *below = t_sub(g, m, s);
   tensor *size = t_op2(g, OP_MAX, t_op2(g, OP_MAX, s, t_op1(g, OP_NEG, s)), m);
-  tensor *far = less(g, t_scale(g, size, 0.02), below),
-         *gone = less(g, ranks, t_reshape(g, iota(b, used), DIMS(one, used, one)));
+  tensor *far = less_than(g, t_scale(g, size, 0.02), below),
+         *gone = less_than(g, ranks, t_reshape(g, iota(b, used), DIMS(one, used, one)));
   tensor *left = t_where(g, t_op2(g, OP_OR, far, gone), t_float(g, 0), t_exp(g, t_op1(g, OP_NEG, below)));
-  return t_op1(g, OP_RECIP, t_contiguous(g, drop(g, t_reduce(g, left, OP_ADD, 2), 2)));
+  return t_op1(g, OP_RECIP, t_contiguous(g, drop_axis(g, t_reduce(g, left, OP_ADD, 2), 2)));
 }
 
 // chosen {T, used}, I32 in 0..n-1, and their weights {T, used}
@@ -178,12 +179,12 @@ static void route(const build *b, const layer *y, tensor *x, tensor **chosen, te
   graph *g = b->g;
   const experts *e = &y->moe;
   uop *T = b->T, *n = n_(b, e->n), *used = n_(b, e->used), *one = n_(b, 1);
-  tensor *logits = t_contiguous(g, soft_cap(b, router(b, y, x), e->cap)), *p = gate(b, e, logits), *s = p;
+  tensor *logits = t_contiguous(g, soft_cap(b, router(b, y, x), e->cap)), *p = apply_gating(b, e, logits), *s = p;
   bool biased = y->w[W_EXP_PROBS_B].bias;
   if (biased) s = t_add(g, p, bias(b, y, W_EXP_PROBS_B));
   else if (e->groups == 1) s = logits;                         // what a gate does not change the order of
   if (e->groups_used < e->groups) s = best_groups(b, e, s);
-  tensor *k = t_reshape(g, iota(b, used), DIMS(one, used, one)), *r = t_reshape(g, rank(g, s), DIMS(T, one, n));
+  tensor *k = t_reshape(g, iota(b, used), DIMS(one, used, one)), *r = t_reshape(g, rank_in_last(g, s), DIMS(T, one, n));
   *chosen = t_contiguous(g, sum_where(g, equal(g, r, k), iota(b, n), 2));
   tensor *row = t_op2(g, OP_MUL, t_reshape(g, t_iota(g, T), DIMS(T, one)), n);
   tensor *w = t_gather(g, t_reshape(g, p, DIMS(idx_mul(g, T, n))), t_add(g, row, t_cast(g, *chosen, DT_IDX)));
@@ -211,7 +212,7 @@ static void store_expert_sums(const build *b, int weight, int64_t n, const choic
   store_sums(b, weight, 1, sum_where(g, chosen, t_float(g, 1), 1));
 }
 
-static tensor *product(const build *b, const layer *y, enum tensor_id id, const choice *c, tensor *x) {
+static tensor *expert_product(const build *b, const layer *y, enum tensor_id id, const choice *c, tensor *x) {
   graph *g = b->g;
   const tensor_ref *r = &y->w[id];
   const gguf_tensor *t = gguf_tensor_at(b->m->file, (size_t)r->weight - 1);
@@ -243,22 +244,22 @@ tensor *gated(const build *b, const layer *y, tensor *gate_, tensor *up, double 
 
 
 // x {A, 1 or B, n} through the chosen experts: {A, B, n}, stored
-static tensor *evaluate(const build *b, const layer *y, const choice *c, tensor *x) {
+static tensor *eval_experts(const build *b, const layer *y, const choice *c, tensor *x) {
   graph *g = b->g;
   tensor *gate_, *up, *h;
   if (b->m->arch->flags & ARCH_PLAIN_FFN) {
-    h = activate(b, y, product(b, y, W_FFN_UP_EXPS, c, x));
+    h = activate(b, y, expert_product(b, y, W_FFN_UP_EXPS, c, x));
   } else if (y->w[W_FFN_GATE_UP_EXPS].weight) {
-    tensor *both = product(b, y, W_FFN_GATE_UP_EXPS, c, x);
+    tensor *both = expert_product(b, y, W_FFN_GATE_UP_EXPS, c, x);
     gate_ = t_slice_i(g, both, 2, 0, y->moe.ff);
     up = t_slice_i(g, both, 2, y->moe.ff, y->moe.ff);
     h = gated(b, y, gate_, up, y->moe.limit);
   } else {
-    gate_ = product(b, y, W_FFN_GATE_EXPS, c, x);
-    up = product(b, y, W_FFN_UP_EXPS, c, x);
+    gate_ = expert_product(b, y, W_FFN_GATE_EXPS, c, x);
+    up = expert_product(b, y, W_FFN_UP_EXPS, c, x);
     h = gated(b, y, gate_, up, y->moe.limit);
   }
-  return t_contiguous(g, product(b, y, W_FFN_DOWN_EXPS, c, t_contiguous(g, h)));
+  return t_contiguous(g, expert_product(b, y, W_FFN_DOWN_EXPS, c, t_contiguous(g, h)));
 }
 
 // --- a chunk, sorted by expert --------------------------------------------------------------------------------------
@@ -277,17 +278,17 @@ static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, t
     g, sum_where(g, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, expert, DIMS(n, one))), i32(g, 1), 1));
   tensor *needs = t_op2(g, OP_IDIV, t_add(g, count, i32(g, TILE - 1)), i32(g, TILE));
   tensor *first = t_contiguous(
-    g, sum_where(g, less(g, expert, t_reshape(g, expert, DIMS(n, one))), t_reshape(g, needs, DIMS(one, n)), 1));
+    g, sum_where(g, less_than(g, expert, t_reshape(g, expert, DIMS(n, one))), t_reshape(g, needs, DIMS(one, n)), 1));
   // the expert of a tile: as many as have their last one before it
   tensor *ends = t_reshape(g, t_add(g, first, needs), DIMS(one, n)),
          *number = t_reshape(g, iota(b, tiles), DIMS(tiles, one));
   tensor *which =
-    t_contiguous(g, sum_where(g, t_op2(g, OP_CMPEQ, less(g, number, ends), uop_int(g, DT_BOOL, 0)), i32(g, 1), 1));
+    t_contiguous(g, sum_where(g, t_op2(g, OP_CMPEQ, less_than(g, number, ends), uop_int(g, DT_BOOL, 0)), i32(g, 1), 1));
   // the place of a pair, and the token in a place
   tensor *i = t_iota(g, pairs),
          *earlier =
            t_op2(g, OP_AND, equal(g, t_reshape(g, pair, DIMS(one, pairs)), t_reshape(g, pair, DIMS(pairs, one))),
-                 less(g, i, t_reshape(g, i, DIMS(pairs, one))));
+                 less_than(g, i, t_reshape(g, i, DIMS(pairs, one))));
   tensor *place = t_op2(g, OP_MUL, t_gather(g, first, pair), i32(g, TILE));
   place = t_contiguous(g, t_add(g, place, sum_where(g, earlier, i32(g, 1), 1)));
   tensor *here = equal(g, t_reshape(g, place, DIMS(one, pairs)), t_reshape(g, iota(b, places), DIMS(places, one)));
@@ -299,7 +300,7 @@ static tensor *evaluate_sorted(const build *b, const layer *y, tensor *chosen, t
     tensor *by = sum_where(g, here, t_reshape(g, weights, DIMS(one, pairs)), 1);
     in = t_contiguous(g, t_mul(g, in, t_reshape(g, by, DIMS(tiles, tile, one))));
   }
-  tensor *out = evaluate(b, y, &(choice){which, tiles, tile}, in);
+  tensor *out = eval_experts(b, y, &(choice){which, tiles, tile}, in);
   return t_gather(g, t_reshape(g, out, DIMS(places, x->shape->dim[1])),
                   t_reshape(g, place, DIMS(b->T, n_(b, e->used))));
 }
@@ -335,29 +336,29 @@ static tensor *mixture(build *b, const layer *y, tensor *x) {
     out = evaluate_sorted(b, y, chosen, t_contiguous(g, in), e->weighted_in ? w : NULL);
   } else {
     in = t_reshape(g, in, DIMS(b->T, one, in->shape->dim[1]));
-    out = evaluate(b, y, &(choice){chosen, b->T, used}, e->weighted_in ? t_contiguous(g, t_mul(g, in, by)) : in);
+    out = eval_experts(b, y, &(choice){chosen, b->T, used}, e->weighted_in ? t_contiguous(g, t_mul(g, in, by)) : in);
   }
-  out = drop(g, t_reduce(g, e->weighted_in ? out : t_mul(g, out, by), OP_ADD, 1), 1);
+  out = drop_axis(g, t_reduce(g, e->weighted_in ? out : t_mul(g, out, by), OP_ADD, 1), 1);
   if (e->latent) out = linear(b, y, W_FFN_LATENT_UP, t_contiguous(g, out));
   if (!e->shared_ff) return out;
   out = t_add(g, out, shared_expert(b, y, x));
   return e->averaged ? t_scale(g, out, 0.5) : out;
 }
 
-const part part_moe = {load, mixture};
+const part part_moe = {load_moe, mixture};
 
 // --- a dense feed-forward beside the experts, each between norms of its own (Gemma 4); both read the stream ----------
 
 static int load_both(loader *l, layer *y) {
   if (want_norm(l, y, W_FFN_NORM) || part_dense.load(l, y) || want_norm(l, y, W_POST_FFW_NORM_1) ||
-      want_norm(l, y, W_PRE_FFW_NORM_2) || load(l, y) || want_norm(l, y, W_POST_FFW_NORM_2))
+      want_norm(l, y, W_PRE_FFW_NORM_2) || load_moe(l, y) || want_norm(l, y, W_POST_FFW_NORM_2))
     return -1;
   return y->w[W_FFN_DOWN_EXPS].scale
            ? 0
            : gguf_fail(l->f, NULL, l->err, "tensor 'blk.%d.ffn_down_exps.scale' is missing", y->index);
 }
 
-static tensor *both(build *b, const layer *y, tensor *x) {
+static tensor *dense_and_mixture(build *b, const layer *y, tensor *x) {
   graph *g = b->g;
   tensor *dense = norm(b, y, W_POST_FFW_NORM_1, t_contiguous(g, part_dense.graph(b, y, norm(b, y, W_FFN_NORM, x))));
   b->router_in = x;
@@ -365,13 +366,13 @@ static tensor *both(build *b, const layer *y, tensor *x) {
   return t_add(g, dense, chosen);
 }
 
-const part part_dense_and_moe = {load_both, both};
+const part part_dense_and_moe = {load_both, dense_and_mixture};
 
 // --- or added up and divided by the root of 2 (Grok) -----------------------------------------------------------------
 
-static int load_with(loader *l, layer *y) { return part_dense.load(l, y) || load(l, y) ? -1 : 0; }
-static tensor *with(build *b, const layer *y, tensor *x) {
+static int load_with(loader *l, layer *y) { return part_dense.load(l, y) || load_moe(l, y) ? -1 : 0; }
+static tensor *dense_with_mixture(build *b, const layer *y, tensor *x) {
   return t_scale(b->g, t_add(b->g, part_dense.graph(b, y, x), mixture(b, y, x)), M_SQRT1_2);
 }
 
-const part part_dense_with_moe = {load_with, with};
+const part part_dense_with_moe = {load_with, dense_with_mixture};

@@ -57,15 +57,15 @@ int mtp_load(loader *l) {
 
 static int page_group(const build *b) { return window_group(b->m, block(b->m)->window); }
 
-static tensor *kept(const build *b) {
+static tensor *kept_rows(const build *b) {
   int64_t dims[] = {b->s->pages * b->s->page, b->m->n_embd};
   return t_reshape_i(b->g, state_buffer(b, block(b->m), b->m->mtp_before), 2, dims);
 }
 
 // x {T, n_embd} becomes what is kept of these positions. All that is kept then.
-static tensor *keep(build *b, tensor *x) {
+static tensor *keep_hidden(build *b, tensor *x) {
   int64_t dims[] = {b->s->pages * b->s->page, b->m->n_embd};
-  tensor *next = t_assign(b->g, t_gather(b->g, kept(b), b->rows[page_group(b)]), t_cast(b->g, x, DT_BF16));
+  tensor *next = t_assign(b->g, t_gather(b->g, kept_rows(b), b->rows[page_group(b)]), t_cast(b->g, x, DT_BF16));
   vec_push(b->effects, next);
   return t_reshape_i(b->g, next, 2, dims);
 }
@@ -86,16 +86,16 @@ static tensor *entered(const build *b, tensor *all) {
 
 void mtp_keep(build *b, tensor *x) {
   const model *m = b->m;
-  tensor *all = keep(b, t_contiguous(b->g, norm(b, NULL, m->output_norm, x)));
+  tensor *all = keep_hidden(b, t_contiguous(b->g, norm(b, NULL, m->output_norm, x)));
   through(b, block(m), entered(b, all));               // of which the caches are written, and nothing else
 }
 
 void mtp_predict(build *b) {
   const model *m = b->m;
   const layer *y = block(m);
-  tensor *x = through(b, y, entered(b, kept(b)));
+  tensor *x = through(b, y, entered(b, kept_rows(b)));
   bool own_norm = y->w[W_NEXTN_SHARED_HEAD_NORM].weight, own_head = y->w[W_NEXTN_SHARED_HEAD_HEAD].weight;
   x = t_contiguous(b->g, norm(b, own_norm ? y : NULL, own_norm ? W_NEXTN_SHARED_HEAD_NORM : m->output_norm, x));
-  keep(b, x);
+  keep_hidden(b, x);
   vec_push(b->effects, logits_of(b, own_head ? y : NULL, own_head ? W_NEXTN_SHARED_HEAD_HEAD : head_of(m), x));
 }

@@ -110,10 +110,10 @@ static void from_least(const float *x, const float *weights, int64_t n, int bits
   }
 }
 
-static void q4_0(const float *x, const float *w, int64_t n, unsigned char *out) { around_zero(x, w, n, 4, out); }
-static void q5_0(const float *x, const float *w, int64_t n, unsigned char *out) { around_zero(x, w, n, 5, out); }
-static void q4_1(const float *x, const float *w, int64_t n, unsigned char *out) { from_least(x, w, n, 4, out); }
-static void q5_1(const float *x, const float *w, int64_t n, unsigned char *out) { from_least(x, w, n, 5, out); }
+static void write_q4_0(const float *x, const float *w, int64_t n, unsigned char *out) { around_zero(x, w, n, 4, out); }
+static void write_q5_0(const float *x, const float *w, int64_t n, unsigned char *out) { around_zero(x, w, n, 5, out); }
+static void write_q4_1(const float *x, const float *w, int64_t n, unsigned char *out) { from_least(x, w, n, 4, out); }
+static void write_q5_1(const float *x, const float *w, int64_t n, unsigned char *out) { from_least(x, w, n, 5, out); }
 
 static float largest(const float *x, int n) {
   float most = 0;
@@ -121,7 +121,7 @@ static float largest(const float *x, int n) {
   return most;
 }
 
-static void q8_0(const float *x, const float *w, int64_t n, unsigned char *out) {
+static void write_q8_0(const float *x, const float *w, int64_t n, unsigned char *out) {
   (void)w;
   for (int64_t b = 0; b < n / 32; b++, x += 32, out += 34) {
     float d = largest(x, 32) / 127, inverse = d != 0 ? 1 / d : 0;
@@ -144,7 +144,7 @@ static uint8_t nearest_tiny_float(float x, float d) {
   return best;
 }
 
-static void mxfp4(const float *x, const float *w, int64_t n, unsigned char *out) {
+static void write_mxfp4(const float *x, const float *w, int64_t n, unsigned char *out) {
   (void)w;
   for (int64_t b = 0; b < n / 32; b++, x += 32, out += 17) {
     uint8_t codes[32];
@@ -171,7 +171,7 @@ static float tiny_scale_value(unsigned char code) {
   return code < 8 ? (float)code / 512 : ldexpf((float)(8 + code % 8), code / 8 - 10);
 }
 
-static void nvfp4(const float *x, const float *w, int64_t n, unsigned char *out) {
+static void write_nvfp4(const float *x, const float *w, int64_t n, unsigned char *out) {
   (void)w;
   for (int64_t b = 0; b < n / 64; b++, out += 36) for (int g = 0; g < 4; g++, x += 16) {
     out[g] = tiny_scale(largest(x, 16) / 6);
@@ -193,7 +193,7 @@ static unsigned char trits(const float *x, int count, int stride, float inverse)
   return (unsigned char)((q * 256 + 242) / 243);
 }
 
-static void tq1_0(const float *x, const float *w, int64_t n, unsigned char *out) {
+static void write_tq1_0(const float *x, const float *w, int64_t n, unsigned char *out) {
   (void)w;
   for (int64_t b = 0; b < n / SUPER; b++, x += SUPER, out += 54) {
     float d = largest(x, SUPER), inverse = d != 0 ? 1 / d : 0;
@@ -204,7 +204,7 @@ static void tq1_0(const float *x, const float *w, int64_t n, unsigned char *out)
   }
 }
 
-static void tq2_0(const float *x, const float *w, int64_t n, unsigned char *out) {
+static void write_tq2_0(const float *x, const float *w, int64_t n, unsigned char *out) {
   (void)w;
   for (int64_t b = 0; b < n / SUPER; b++, x += SUPER, out += 66) {
     float d = largest(x, SUPER), inverse = d != 0 ? 1 / d : 0;
@@ -217,7 +217,7 @@ static void tq2_0(const float *x, const float *w, int64_t n, unsigned char *out)
 
 // ---- one and two bits -----------------------------------------------------------------------------------------------
 
-static void q1_0(const float *x, const float *w, int64_t n, unsigned char *out) {
+static void write_q1_0(const float *x, const float *w, int64_t n, unsigned char *out) {
   (void)w;
   for (int64_t b = 0; b < n / 128; b++, x += 128, out += 18) {
     float sum = 0;
@@ -228,7 +228,7 @@ static void q1_0(const float *x, const float *w, int64_t n, unsigned char *out) 
   }
 }
 
-static void q2_0(const float *x, const float *w, int64_t n, unsigned char *out) {
+static void write_q2_0(const float *x, const float *w, int64_t n, unsigned char *out) {
   (void)w;
   for (int64_t b = 0; b < n / 64; b++, x += 64, out += 18) {
     float d = largest(x, 64), inverse = d > 0 ? 1 / d : 0;
@@ -257,22 +257,22 @@ static const struct writer {
   [FORMAT_F32] = {to_f32, .halves = 0},
   [FORMAT_F16] = {to_f16, .halves = 1, .half = {0}},
   [FORMAT_BF16] = {to_bf16, .halves = 0},
-  [FORMAT_Q4_0] = {q4_0, .halves = 1, .half = {0}},
-  [FORMAT_Q4_1] = {q4_1, .halves = 2, .half = {0, 2}},
-  [FORMAT_Q5_0] = {q5_0, .halves = 1, .half = {0}},
-  [FORMAT_Q5_1] = {q5_1, .halves = 2, .half = {0, 2}},
-  [FORMAT_Q8_0] = {q8_0, .halves = 1, .half = {0}},
+  [FORMAT_Q4_0] = {write_q4_0, .halves = 1, .half = {0}},
+  [FORMAT_Q4_1] = {write_q4_1, .halves = 2, .half = {0, 2}},
+  [FORMAT_Q5_0] = {write_q5_0, .halves = 1, .half = {0}},
+  [FORMAT_Q5_1] = {write_q5_1, .halves = 2, .half = {0, 2}},
+  [FORMAT_Q8_0] = {write_q8_0, .halves = 1, .half = {0}},
   [FORMAT_Q2_K] = {quantise_q2_k, .halves = 2, .half = {80, 82}},
   [FORMAT_Q3_K] = {quantise_q3_k, .halves = 1, .half = {108}},
   [FORMAT_Q4_K] = {quantise_q4_k, .halves = 2, .half = {0, 2}},
   [FORMAT_Q5_K] = {quantise_q5_k, .halves = 2, .half = {0, 2}},
   [FORMAT_Q6_K] = {quantise_q6_k, .halves = 1, .half = {208}},
-  [FORMAT_MXFP4] = {mxfp4, .halves = 0},
-  [FORMAT_NVFP4] = {nvfp4, .too_large = too_large_nvfp4},
-  [FORMAT_TQ1_0] = {tq1_0, .halves = 1, .half = {52}},
-  [FORMAT_TQ2_0] = {tq2_0, .halves = 1, .half = {64}},
-  [FORMAT_Q1_0] = {q1_0, .halves = 1, .half = {0}},
-  [FORMAT_Q2_0] = {q2_0, .halves = 1, .half = {0}},
+  [FORMAT_MXFP4] = {write_mxfp4, .halves = 0},
+  [FORMAT_NVFP4] = {write_nvfp4, .too_large = too_large_nvfp4},
+  [FORMAT_TQ1_0] = {write_tq1_0, .halves = 1, .half = {52}},
+  [FORMAT_TQ2_0] = {write_tq2_0, .halves = 1, .half = {64}},
+  [FORMAT_Q1_0] = {write_q1_0, .halves = 1, .half = {0}},
+  [FORMAT_Q2_0] = {write_q2_0, .halves = 1, .half = {0}},
   [FORMAT_IQ2_XXS] = {quantise_iq2_xxs, true, .halves = 1, .half = {0}},
   [FORMAT_IQ2_XS] = {quantise_iq2_xs, true, .halves = 1, .half = {0}},
   [FORMAT_IQ2_S] = {quantise_iq2_s, true, .halves = 1, .half = {0}},

@@ -40,7 +40,7 @@ struct grid {
   list neighbours;                         // how many, then their indices, nearest first
 };
 
-static int number_of(const struct grid_format *f, const uint8_t *digits) {
+static int grid_number(const struct grid_format *f, const uint8_t *digits) {
   int n = 0;
   for (int i = f->width - 1; i >= 0; i--) n = n * f->levels + digits[i];
   return n;
@@ -79,7 +79,7 @@ static void fill_grid(struct grid *g) {
   if (levels != f->levels) die("code book %d has %d values instead of %d", f->book, levels, f->levels);
   for (int i = 0; i < f->entries; i++) {
     for (int k = 0; k < f->width; k++) g->digits[i][k] = digit[values[i * f->width + k] + 128];
-    g->place[number_of(f, g->digits[i])] = i + 1;
+    g->place[grid_number(f, g->digits[i])] = i + 1;
   }
   for (int i = 0; i < n; i++) {
     if (g->place[i]) g->place[i]--;
@@ -127,7 +127,7 @@ static bool to_grid(const struct grid *g, const struct group *p, int at, float i
   int best = -1;
   float least = INFINITY;
   for (int i = 0; i < f->width; i++) digits[i] = (uint8_t)clamp(nearest(.5f * (inverse * x[i] - 1)), 0, f->levels - 1);
-  int32_t place = g->place[number_of(f, digits)];
+  int32_t place = g->place[grid_number(f, digits)];
   if (place >= 0) return true;
   const uint16_t *near = g->neighbours.at + (-1 - place);
   for (int j = 1; j <= near[0]; j++) {
@@ -221,7 +221,7 @@ static bool fit_block(const struct grid *g, const float *x, const float *weights
     if (p.scale > most) most = p.scale;
     if (p.scale == 0) continue;
     for (int i = 0; i < f->group / f->width; i++)
-      b->index[k * f->group / f->width + i] = (uint16_t)g->place[number_of(f, p.digits + i * f->width)];
+      b->index[k * f->group / f->width + i] = (uint16_t)g->place[grid_number(f, p.digits + i * f->width)];
     memcpy(b->signs + k * f->group / 8, p.signs, (unsigned)f->group / 8);
   }
   if (most == 0) return false;
@@ -357,7 +357,7 @@ static bool best_thirds(const float *x, const float *w, const uint8_t *order, st
 // The point of the book that is nearest to eight values at this scale.
 static int nearest_point(const struct grid *g, const float *x, const float *w, const uint8_t *digits, float scale,
                          const float *values) {
-  int32_t place = g->place[number_of(g->f, digits)];
+  int32_t place = g->place[grid_number(g->f, digits)];
   int best = -1;
   float least = INFINITY;
   if (place >= 0) return place;

@@ -364,13 +364,13 @@ static tensor *products(build *b, const layer *y, tensor *x, tensor *keys) {
   return t_reshape(g, of_heads(b, y, t_contiguous(g, p)), DIMS(t, rows, n_(b, y->ssm.heads)));
 }
 
-static tensor *row_of(build *b, tensor *x, uop *t) {
+static tensor *one_row(build *b, tensor *x, uop *t) {
   return t_reshape(b->g, t_slice(b->g, x, 0, t, n_(b, 1)), DIMS(x->shape->dim[1], x->shape->dim[2]));
 }
 
 // What rows from .. from + SOLVED_AT_ONCE, which are d {SOLVED_AT_ONCE, H, v}, take from each row of A {n, block, H}:
 // {n, H, v}
-static tensor *taken(build *b, tensor *A, tensor *d, int64_t from) {
+static tensor *taken_from_rows(build *b, tensor *A, tensor *d, int64_t from) {
   graph *g = b->g;
   uop *n = A->shape->dim[0], *H = A->shape->dim[2], *V = d->shape->dim[2], *one = n_(b, 1),
       *some = n_(b, SOLVED_AT_ONCE);
@@ -386,11 +386,11 @@ static tensor *solve_one(build *b, const block *k, tensor *A, tensor *r, tensor 
   tensor *d = r, *row = t_reshape(g, t_iota(g, n_(b, k->size)), DIMS(n_(b, 1), n_(b, k->size), n_(b, 1)));
   tensor *of_others = t_contiguous(g, t_where(g, t_op2(g, OP_CMPLT, row, own), A, t_float(g, 0)));
   for (int64_t s = 0; s < k->size - SOLVED_AT_ONCE; s += SOLVED_AT_ONCE)
-    d = t_sub(g, d, taken(b, of_others, t_slice_i(g, known, 0, s, SOLVED_AT_ONCE), s));
+    d = t_sub(g, d, taken_from_rows(b, of_others, t_slice_i(g, known, 0, s, SOLVED_AT_ONCE), s));
   d = t_reshape(g, d, DIMS(H, r->shape->dim[2]));
   for (int64_t s = 0; s < SOLVED_AT_ONCE - 1; s++) {
     uop *at = idx_add(g, own, n_(b, s));
-    d = t_sub(g, d, t_mul(g, t_reshape(g, t_slice(g, A, 1, at, n_(b, 1)), DIMS(H, n_(b, 1))), row_of(b, known, at)));
+    d = t_sub(g, d, t_mul(g, t_reshape(g, t_slice(g, A, 1, at, n_(b, 1)), DIMS(H, n_(b, 1))), one_row(b, known, at)));
   }
   return t_contiguous(g, t_reshape(g, d, r->shape->n, r->shape->dim));
 }
@@ -403,10 +403,10 @@ static tensor *solve_some(build *b, tensor *A, tensor *x, tensor *const *before,
   tensor *d[SOLVED_AT_ONCE], *rows = t_slice_i(g, x, 0, from, SOLVED_AT_ONCE),
                              *own = t_slice_i(g, A, 0, from, SOLVED_AT_ONCE);
   for (int64_t s = 0; s < from; s += SOLVED_AT_ONCE)
-    rows = t_sub(g, rows, taken(b, own, before[s / SOLVED_AT_ONCE], s));
+    rows = t_sub(g, rows, taken_from_rows(b, own, before[s / SOLVED_AT_ONCE], s));
   if (from) rows = t_contiguous(g, rows);
   for (int64_t t = 0; t < SOLVED_AT_ONCE; t++) {
-    d[t] = row_of(b, rows, n_(b, t));
+    d[t] = one_row(b, rows, n_(b, t));
     for (int64_t s = 0; s < t; s++)
       d[t] = t_sub(
           g, d[t],

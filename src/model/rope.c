@@ -32,7 +32,7 @@ static int load_yarn(loader *l, rope *r) {
   return 0;
 }
 
-static bool is(gguf_string s, const char *text) { return s.n == strlen(text) && !memcmp(s.at, text, s.n); }
+static bool equals_text(gguf_string s, const char *text) { return s.n == strlen(text) && !memcmp(s.at, text, s.n); }
 
 static int load_scaling(loader *l, rope *r) {
   model *m = l->m;
@@ -43,17 +43,17 @@ static int load_scaling(loader *l, rope *r) {
   if (gguf_str_opt(l->f, key(l, "rope.scaling.type"), linear ? "linear" : "none", &type, l->err)) return -1;
   if (key_count_or(l, "rope.scaling.original_context_length", (uint32_t)m->n_ctx_train, 1, 1u << 30, &m->n_ctx_rope) ||
       key_number_or(l, "rope.scaling.attn_factor", 1, 1e-3, 1e3, &r->attn)) return -1;
-  bool yarn = is(type, "yarn");
-  if (!yarn && !is(type, "none") && !is(type, "linear") && !is(type, "longrope")) {
+  bool yarn = equals_text(type, "yarn");
+  if (!yarn && !equals_text(type, "none") && !equals_text(type, "linear") && !equals_text(type, "longrope")) {
     char text[64];
     return gguf_fail(l->f, key(l, "rope.scaling.type"), l->err,
                      "'%s' is not known (known: none, linear, yarn, longrope)",
                      gguf_quote(text, sizeof text, type.at, type.n));
   }
-  if (is(type, "none")) return 0;
+  if (equals_text(type, "none")) return 0;
   if (has_key(l, "rope.scale_linear") && !has_key(l, "rope.scaling.factor")) {
     if (key_number(l, "rope.scale_linear", 0, 1e6, &factor)) return -1;
-  } else if (has_key(l, "rope.scaling.factor") || !is(type, "longrope")) {
+  } else if (has_key(l, "rope.scaling.factor") || !equals_text(type, "longrope")) {
     if (key_number(l, "rope.scaling.factor", 0, 1e6, &factor)) return -1;
   }
   if (factor > 0 && factor < 1e-3)

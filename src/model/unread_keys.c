@@ -9,7 +9,7 @@
 
 // --- when a key says nothing: true for this value in this file -------------------------------------------------------
 
-static bool number_of(const gguf_value *v, double *out) {
+static bool value_as_number(const gguf_value *v, double *out) {
   switch (v->type) {
   case GGUF_BOOL: *out = v->b; return true;
   case GGUF_FLOAT32: case GGUF_FLOAT64: *out = v->f; return true;
@@ -21,11 +21,11 @@ static bool number_of(const gguf_value *v, double *out) {
 
 static bool all_are(const gguf_value *v, double x) {
   double n;
-  if (v->type != GGUF_ARRAY) return number_of(v, &n) && n == x;
+  if (v->type != GGUF_ARRAY) return value_as_number(v, &n) && n == x;
   if (v->elem == GGUF_STRING) return false;
   for (size_t i = 0; i < v->a.n; i++) {
     gguf_value e = gguf_elem(v, i);
-    if (!number_of(&e, &n) || n != x) return false;
+    if (!value_as_number(&e, &n) || n != x) return false;
   }
   return true;
 }
@@ -46,7 +46,7 @@ static bool if_rope_dim(loader *l, const gguf_value *v) { return all_are(v, l->m
 static bool if_parallel(loader *l, const gguf_value *v) { return all_are(v, l->m->parallel); }
 static bool if_behind_all(loader *l, const gguf_value *v) {
   double n;
-  return v->type != GGUF_ARRAY && number_of(v, &n) && (n == 0 || n >= l->m->n_ctx_train);
+  return v->type != GGUF_ARRAY && value_as_number(v, &n) && (n == 0 || n >= l->m->n_ctx_train);
 }
 
 // --- the table -------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ static const char *why_harmless(loader *l, const char *name, const gguf_value *v
   return NULL;
 }
 
-static int refuse(loader *l, const gguf_kv *kv) {
+static int refuse_key(loader *l, const gguf_kv *kv) {
   str value = {0};
   gguf_value_print(&value, &kv->value, 8);
   gguf_fail(l->f, kv->key, l->err, "%s changes what this model computes and is not supported", str_c(&value));
@@ -135,5 +135,5 @@ int check_keys(loader *l) {
     if (!why && !first) first = kv;
     l->uses[i] = why ? why : MODEL_KEY_REFUSED;
   }
-  return first ? refuse(l, first) : 0;
+  return first ? refuse_key(l, first) : 0;
 }
