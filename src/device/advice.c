@@ -4,7 +4,7 @@
 #include "device/spare.h"
 
 // The first line of a file; false where there is none.
-static bool read_line(const char *root, const char *path, char out[256]) {
+static bool read_first_line(const char *root, const char *path, char out[256]) {
   char whole[512];
   snprintf(whole, sizeof whole, "%s%s", root, path);
   FILE *f = fopen(whole, "re");
@@ -16,7 +16,7 @@ static bool read_line(const char *root, const char *path, char out[256]) {
 
 static void huge_pages(const char *root, str *out) {
   char line[256];
-  if (read_line(root, "/sys/kernel/mm/transparent_hugepage/enabled", line) && strstr(line, "[never]"))
+  if (read_first_line(root, "/sys/kernel/mm/transparent_hugepage/enabled", line) && strstr(line, "[never]"))
     str_add(out, "huge pages are off, and plain ones are slower to read; as root: echo madvise > "
                  "/sys/kernel/mm/transparent_hugepage/enabled\n");
 }
@@ -31,7 +31,7 @@ static void others(const char *root, int threads, int cores, str *out) {
   const double SOME = .5;
   char line[256];
   double load;
-  if (read_line(root, "/proc/loadavg", line) && sscanf(line, "%lf", &load) == 1 && load >= SOME &&
+  if (read_first_line(root, "/proc/loadavg", line) && sscanf(line, "%lf", &load) == 1 && load >= SOME &&
       load + threads > cores + SOME)
     str_addf(out,
              "the machine is busy: other programs wanted %.1f of %d core%s during the last minute, and figures are "
@@ -50,7 +50,7 @@ static void clock_speed(const char *root, str *out) {
     {"scaling_driver", driver}, {"scaling_governor", governor}, {"energy_performance_preference", preference}};
   for (size_t i = 0; i < COUNT(files); i++) {
     snprintf(path, sizeof path, "%s%s", folder, files[i].name);
-    read_line(root, path, files[i].to);
+    read_first_line(root, path, files[i].to);
   }
   bool itself = !strcmp(driver, "intel_pstate") || !strncmp(driver, "amd-pstate", 10);
   if (!strcmp(governor, "powersave") && !itself)

@@ -137,7 +137,7 @@ static const char *fault_of(const struct stat *st, mode_t kind) {
   return st->st_mode & (S_IWGRP | S_IWOTH) ? "can be written by other users" : NULL;
 }
 
-static bool refuse(cache *c, const char *name, const char *fault) {
+static bool refuse_folder(cache *c, const char *name, const char *fault) {
   warn(c, "kernels are not cached: '%s%s%s' %s", c->folder.at, *name ? "/" : "", name, fault);
   return false;
 }
@@ -146,15 +146,15 @@ static bool open_folder(cache *c) {
   make_folders(&c->folder);
   struct stat link, st;
   c->dir = above_standard(open(c->folder.at, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (c->dir < 0 && errno == ENOTDIR && !stat(c->folder.at, &st)) return refuse(c, "", "is not a folder");
+  if (c->dir < 0 && errno == ENOTDIR && !stat(c->folder.at, &st)) return refuse_folder(c, "", "is not a folder");
   if (c->dir < 0 || fstat(c->dir, &st) || lstat(c->folder.at, &link)) {
     warn(c, "kernels are not cached: the folder '%s' cannot be made: %s", c->folder.at, strerror(errno));
     return false;
   }
   if (link.st_uid != geteuid() && link.st_uid != 0 && S_ISLNK(link.st_mode))
-    return refuse(c, "", "is a link that belongs to another user");
+    return refuse_folder(c, "", "is a link that belongs to another user");
   const char *fault = fault_of(&st, S_IFDIR);
-  return fault ? refuse(c, "", fault) : true;
+  return fault ? refuse_folder(c, "", fault) : true;
 }
 
 // The files that SQLite opens by itself, and whatever else is used: nobody else may have written them.  Once this is
@@ -165,10 +165,10 @@ static bool trusted_files(cache *c) {
     struct stat st;
     if (fstatat(c->dir, names[i], &st, AT_SYMLINK_NOFOLLOW)) {
       if (errno == ENOENT) continue;
-      return refuse(c, names[i], strerror(errno));
+      return refuse_folder(c, names[i], strerror(errno));
     }
     const char *fault = S_ISLNK(st.st_mode) ? "is a link" : fault_of(&st, S_IFREG);
-    if (fault) return refuse(c, names[i], fault);
+    if (fault) return refuse_folder(c, names[i], fault);
   }
   return true;
 }
@@ -190,7 +190,7 @@ static enum secret read_secret(cache *c) {
   int fd = openat(c->dir, "key", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0 && errno == ENOENT) return SECRET_NONE;
   if (fd < 0 || fstat(fd, &st)) {
-    refuse(c, "key", strerror(errno));
+    refuse_folder(c, "key", strerror(errno));
     if (fd >= 0) close(fd);
     return SECRET_REFUSED;
   }
@@ -198,12 +198,12 @@ static enum secret read_secret(cache *c) {
   int why = errno;
   close(fd);
   if (n < 0) {                         // not damaged: a new one in its place would make all entries worthless
-    refuse(c, "key", strerror(why));
+    refuse_folder(c, "key", strerror(why));
     return SECRET_REFUSED;
   }
   // Root may let others read what it compiled: its folder is safe without a secret.
   if (st.st_uid != 0 && st.st_mode & (S_IRGRP | S_IROTH)) {
-    refuse(c, "key", "can be read by other users: remove it");
+    refuse_folder(c, "key", "can be read by other users: remove it");
     return SECRET_REFUSED;
   }
   return n == (ssize_t)sizeof c->secret && st.st_size == n ? SECRET_READ : SECRET_DAMAGED;
@@ -416,7 +416,7 @@ static bool row_matches(cache *c, sqlite3_stmt *s, const void *key, size_t n) {
          tag_of(c, version, key, n, v, (size_t)sqlite3_column_bytes(s, 1)) == sqlite3_column_int64(s, 2);
 }
 
-static bytes copy_of(const void *p, size_t n) {
+static bytes copy_bytes(const void *p, size_t n) {
   bytes b = {xmalloc(n), n};
   if (n) memcpy(b.at, p, n);
   return b;
@@ -426,7 +426,7 @@ static bool get_pending(cache *c, const void *key, size_t n, bytes *value) {
   for (size_t i = c->pending.n; i-- > 0;) {
     const struct pending *e = &c->pending.at[i];
     if (e->key.n != n || memcmp(e->key.at, key, n)) continue;
-    *value = copy_of(e->value.at, e->value.n);
+    *value = copy_bytes(e->value.at, e->value.n);
     return true;
   }
   return false;
@@ -436,7 +436,7 @@ static bool get_stored(cache *c, const void *key, size_t n, bytes *value) {
   sqlite3_bind_int64(c->select, 1, hash_key(c->version, key, n));
   int r = sqlite3_step(c->select);
   bool found = r == SQLITE_ROW && row_matches(c, c->select, key, n);
-  if (found) *value = copy_of(sqlite3_column_blob(c->select, 1), (size_t)sqlite3_column_bytes(c->select, 1));
+  if (found) *value = copy_bytes(sqlite3_column_blob(c->select, 1), (size_t)sqlite3_column_bytes(c->select, 1));
   sqlite3_reset(c->select);
   if (r != SQLITE_ROW && r != SQLITE_DONE) on_failure(c, r, "reading");
   return found;
@@ -472,7 +472,7 @@ static int write_pending(cache *c) {
   return r;
 }
 
-static void flush(cache *c) {
+static void write_behind(cache *c) {
   if (!c->db || !c->pending.n) return;
   int r = write_pending(c);
   if (r == SQLITE_READONLY) {                           // a writable folder around a read-only file: keep reading
@@ -488,7 +488,7 @@ static void flush(cache *c) {
 
 void cache_flush(cache *c) {
   pthread_mutex_lock(&c->mutex);
-  flush(c);
+  write_behind(c);
   pthread_mutex_unlock(&c->mutex);
 }
 
@@ -496,12 +496,12 @@ void cache_put(cache *c, const void *key, size_t n, const void *value, size_t va
   if (n > ENTRY_MAX / 2 || value_n > ENTRY_MAX / 2) return;
   pthread_mutex_lock(&c->mutex);
   if (c->db && !c->read_only) {
-    struct pending e = {copy_of(key, n), copy_of(value, value_n), hash_key(c->version, key, n)};
+    struct pending e = {copy_bytes(key, n), copy_bytes(value, value_n), hash_key(c->version, key, n)};
     if (!c->pending.n) c->pending_since = now_s();
     vec_push(&c->pending, e);
     c->pending_bytes += n + value_n;
     if (c->pending.n >= PENDING_MAX || c->pending_bytes > PENDING_BYTES_MAX || now_s() - c->pending_since > PENDING_S)
-      flush(c);
+      write_behind(c);
   }
   pthread_mutex_unlock(&c->mutex);
 }
@@ -514,7 +514,7 @@ static int not_on(const cache *c, error *err) {
 
 int cache_each(cache *c, bool (*visit)(const cache_entry *e, void *ctx), void *ctx, error *err) {
   pthread_mutex_lock(&c->mutex);
-  flush(c);
+  write_behind(c);
   sqlite3_stmt *s = NULL;
   int r =
     c->db ? sqlite3_prepare_v2(
@@ -547,7 +547,7 @@ int cache_clear(cache *c, int64_t *removed, error *err) { return cache_remove(c,
 
 int cache_remove(cache *c, const void *prefix, size_t n, int64_t *removed, error *err) {
   pthread_mutex_lock(&c->mutex);
-  flush(c);
+  write_behind(c);
   int result = 0;
   if (!c->db) result = not_on(c, err);
   else {

@@ -40,7 +40,7 @@ static bool lists(const char *list, size_t n, const char *word) {
 }
 
 // The next line of a text, its end cut off; NULL at the end.
-static char *next_line(char **at) {
+static char *cut_line(char **at) {
   char *line = *at, *end;
   if (!line || !*line) return NULL;
   end = strchr(line, '\n');
@@ -56,7 +56,7 @@ static bool group_path(const char *root, const char *controller, str *out) {
   bool found = false;
   char *at, *line;
   if (read_in(root, "proc/self/cgroup", &text))
-    for (at = text.at; !found && (line = next_line(&at));) {
+    for (at = text.at; !found && (line = cut_line(&at));) {
       char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
       if (!path) continue;
       names++;
@@ -73,7 +73,7 @@ static bool mount_of(const char *root, const char *controller, str *point, str *
   bool found = false;
   char *at, *line;
   if (read_in(root, "proc/self/mountinfo", &text))
-    for (at = text.at; !found && (line = next_line(&at));) {
+    for (at = text.at; !found && (line = cut_line(&at));) {
       char *field[5] = {0}, *rest = strstr(line, " - "), *save, *type, *options;
       if (!rest) continue;
       *rest = 0;
@@ -92,7 +92,8 @@ static bool mount_of(const char *root, const char *controller, str *point, str *
 }
 
 // Calls visit(folder) for the process's group and each above it, up to the mount point.
-static void walk(const char *root, const char *controller, void (*visit)(const char *folder, void *ctx), void *ctx) {
+static void walk_groups(const char *root, const char *controller, void (*visit)(const char *folder, void *ctx),
+                        void *ctx) {
   str group = {0}, point = {0}, shown = {0};
   if (group_path(root, controller, &group) && mount_of(root, controller, &point, &shown)) {
     const char *below = group.at;
@@ -140,8 +141,8 @@ static void visit_cpu_v1(const char *folder, void *ctx) {
 
 double cgroup_cpus(const char *root) {
   double least = 0;
-  walk(root, NULL, visit_cpu_v2, &least);
-  walk(root, "cpu", visit_cpu_v1, &least);
+  walk_groups(root, NULL, visit_cpu_v2, &least);
+  walk_groups(root, "cpu", visit_cpu_v1, &least);
   return least;
 }
 
@@ -166,7 +167,7 @@ static uint64_t page_cache(const char *folder, const char *a, const char *b) {
   uint64_t sum = 0;
   char *at, *line;
   if (read_in(folder, "memory.stat", &text))
-    for (at = text.at; (line = next_line(&at));) {
+    for (at = text.at; (line = cut_line(&at));) {
       char *value = strchr(line, ' ');
       if (!value) continue;
       *value++ = 0;
@@ -176,7 +177,7 @@ static uint64_t page_cache(const char *folder, const char *a, const char *b) {
   return sum;
 }
 
-static void note(struct memory *m, uint64_t limit, uint64_t usage, uint64_t cache) {
+static void note_limits(struct memory *m, uint64_t limit, uint64_t usage, uint64_t cache) {
   if (limit >= (uint64_t)1 << 62) return;       // version 1 writes "unlimited" as a huge number
   uint64_t used = usage > cache ? usage - cache : 0, available = limit > used ? limit - used : 0;
   if (limit < m->limit) m->limit = limit;
@@ -186,21 +187,21 @@ static void note(struct memory *m, uint64_t limit, uint64_t usage, uint64_t cach
 static void visit_memory_v2(const char *folder, void *ctx) {
   uint64_t limit, usage;
   if (read_number(folder, "memory.max", &limit) && read_number(folder, "memory.current", &usage))
-    note(ctx, limit, usage, page_cache(folder, "inactive_file", "active_file"));
+    note_limits(ctx, limit, usage, page_cache(folder, "inactive_file", "active_file"));
 }
 
 static void visit_memory_v1(const char *folder, void *ctx) {
   uint64_t limit, usage;
   if (read_number(folder, "memory.limit_in_bytes", &limit) && read_number(folder, "memory.usage_in_bytes", &usage))
-    note(ctx, limit, usage, page_cache(folder, "total_inactive_file", "total_active_file"));
+    note_limits(ctx, limit, usage, page_cache(folder, "total_inactive_file", "total_active_file"));
 }
 
-static struct memory memory_of(const char *root) {
+static struct memory read_memory(const char *root) {
   struct memory m = {UINT64_MAX, UINT64_MAX};
-  walk(root, NULL, visit_memory_v2, &m);
-  walk(root, "memory", visit_memory_v1, &m);
+  walk_groups(root, NULL, visit_memory_v2, &m);
+  walk_groups(root, "memory", visit_memory_v1, &m);
   return m;
 }
 
-uint64_t cgroup_memory_limit(const char *root) { return memory_of(root).limit; }
-uint64_t cgroup_memory_available(const char *root) { return memory_of(root).available; }
+uint64_t cgroup_memory_limit(const char *root) { return read_memory(root).limit; }
+uint64_t cgroup_memory_available(const char *root) { return read_memory(root).available; }

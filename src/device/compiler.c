@@ -52,7 +52,7 @@ struct compiler {
 };
 
 // All parts in one go: each call that sends wakes the other side up.
-static bool send_all(int fd, struct iovec *part, size_t n) {
+static bool send_parts(int fd, struct iovec *part, size_t n) {
   while (n) {
     ssize_t sent = sendmsg(fd, &(struct msghdr){.msg_iov = part, .msg_iovlen = n}, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
@@ -95,7 +95,7 @@ static void answer(int fd, const struct request *q) {
   struct reply r = {MAGIC, failed, (uint32_t)object.n, (uint32_t)assembly.n, (uint32_t)strlen(err.text)};
   if (object.n > OBJECT_MAX || assembly.n > TEXT_MAX) _exit(3);
   struct iovec part[] = {{&r, sizeof r}, {object.at, object.n}, {assembly.at, assembly.n}, {err.text, r.error}};
-  if (!send_all(fd, part, COUNT(part))) _exit(0);
+  if (!send_parts(fd, part, COUNT(part))) _exit(0);
   bytes_free(&object);
   str_free(&assembly);
   free(triple); free(ir); free(cpu); free(features);
@@ -189,7 +189,7 @@ compiler *compiler_new(int n, double idle_s) {
 }
 
 // With the lock held, and no child.
-static int start(compiler *c, error *err) {
+static int start_child(compiler *c, error *err) {
   int *its = xcalloc((size_t)c->n, sizeof *its), made = 0, pair[2], reason = 0;
   for (; made < c->n && !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair); made++) {
     c->fd[made] = pair[0];
@@ -231,18 +231,18 @@ static void note_end(compiler *c) {
               reason);
 }
 
-static void forget(compiler *c) {
+static void forget_child(compiler *c) {
   for (int i = 0; i < c->n; i++) close(c->fd[i]);
   c->child = 0;
   c->ended = false;
 }
 
 // A socket for one compile; -1 and err, or -1 and c->inside.
-static int take(compiler *c, error *err) {
+static int take_socket(compiler *c, error *err) {
   int found = -1;
   pthread_mutex_lock(&c->mutex);
   while (found < 0 && !c->inside) {
-    if (!c->child && start(c, err)) break;
+    if (!c->child && start_child(c, err)) break;
     for (int i = 0; i < c->n && found < 0 && c->child && !c->ended; i++) if (!c->busy[i]) found = i;
     if (found < 0 && !c->inside) pthread_cond_wait(&c->changed, &c->mutex);
   }
@@ -256,7 +256,7 @@ static int take(compiler *c, error *err) {
 
 enum outcome { DONE, AGAIN, FAILED };
 
-static enum outcome give(compiler *c, int i, bool answered, bool again, error *err) {
+static enum outcome give_socket(compiler *c, int i, bool answered, bool again, error *err) {
   enum outcome r = DONE;
   pthread_mutex_lock(&c->mutex);
   if (!answered) {
@@ -265,19 +265,19 @@ static enum outcome give(compiler *c, int i, bool answered, bool again, error *e
     if (r == FAILED) error_set(err, "%s", c->why.text);
   }
   c->busy[i] = false;
-  if (!--c->n_busy && c->ended) forget(c);
+  if (!--c->n_busy && c->ended) forget_child(c);
   pthread_cond_broadcast(&c->changed);
   pthread_mutex_unlock(&c->mutex);
   return r;
 }
 
-static bool ask(int fd, char *const text[4], struct reply *r, bytes *object, str *assembly, error *err) {
+static bool ask_child(int fd, char *const text[4], struct reply *r, bytes *object, str *assembly, error *err) {
   uint32_t n[4];
   for (int i = 0; i < 4; i++) n[i] = (uint32_t)strlen(text[i]) + 1;
   struct request q = {MAGIC, assembly != NULL, n[0], n[1], n[2], n[3]};
   char why[sizeof err->text] = "";
   struct iovec part[] = {{&q, sizeof q}, {text[0], q.triple}, {text[1], q.ir}, {text[2], q.cpu}, {text[3], q.features}};
-  if (!send_all(fd, part, COUNT(part))) return false;
+  if (!send_parts(fd, part, COUNT(part))) return false;
   if (!recv_all(fd, r, sizeof *r) || r->magic != MAGIC) return false;
   if (r->object > OBJECT_MAX || r->assembly > TEXT_MAX || r->error >= sizeof why) return false;
   *object = (bytes){xmalloc(r->object), r->object};
@@ -292,7 +292,7 @@ static bool ask(int fd, char *const text[4], struct reply *r, bytes *object, str
 
 void compiler_wake(compiler *c) {
   pthread_mutex_lock(&c->mutex);
-  if (!c->child && !c->inside) start(c, NULL);
+  if (!c->child && !c->inside) start_child(c, NULL);
   pthread_mutex_unlock(&c->mutex);
 }
 
@@ -310,11 +310,11 @@ int compiler_run_for(compiler *c, const char *triple, const char *ir_text, const
   for (int tries = 0;; tries++) {
     error why = {0};
     struct reply r = {0};
-    int i = take(c, &why);
+    int i = take_socket(c, &why);
     if (i < 0 && why.text[0]) return error_set(err, "%s", why.text);
     if (i < 0) return llvm_compile_for(triple, ir_text, cpu, features, object, assembly, err);
-    bool answered = ask(c->fd[i], text, &r, object, assembly, &why);
-    enum outcome o = give(c, i, answered, !tries, &why);
+    bool answered = ask_child(c->fd[i], text, &r, object, assembly, &why);
+    enum outcome o = give_socket(c, i, answered, !tries, &why);
     if (o == AGAIN) continue;
     return o == FAILED || r.failed ? error_set(err, "%s", why.text) : 0;
   }

@@ -35,7 +35,7 @@ double contest_risk(const contest *c) {
   return c->twin * (expected + CAUTION);
 }
 
-static enum contest_state decide(const contest *c) {
+static enum contest_state decide_state(const contest *c) {
   int wins = 0;
   double least = c->ratio[0], m = middle(c->ratio, c->n);
   for (int i = 0; i < c->n; i++) {
@@ -66,7 +66,7 @@ double contest_note(contest *c, bool candidate, double time) {
     c->ratio[c->n] = ratio;
     c->all[0][c->n] = c->twin;
     c->all[1][c->n++] = time;
-    c->state = c->n == 1 && ratio > MUCH_SLOWER ? CONTEST_LOST : decide(c);
+    c->state = c->n == 1 && ratio > MUCH_SLOWER ? CONTEST_LOST : decide_state(c);
   }
   c->twin = 0;
   return lost;

@@ -23,7 +23,7 @@ enum { IDLE_S = 5 };           // after which the compiler's process ends
 
 typedef struct cpu { cpu_target t; const renderer *r; render_options o; compiler *llvm; } cpu;
 
-static void show(const char *what, const program *p, const str *text) {
+static void show_stage(const char *what, const program *p, const str *text) {
   fprintf(stderr, "--- %s of %s\n%s\n", what, p->name, str_c(text));
 }
 
@@ -33,11 +33,11 @@ static int with_llvm(device *d, device_kernel *k, error *err) {
   bytes object = {0};
   code_blob blob = {0};
   int r = c->r->render(k->p, &c->o, &text, err);
-  if (!r && debug_level() >= 4) show("source", k->p, &text);
+  if (!r && debug_level() >= 4) show_stage("source", k->p, &text);
   if (!r)
     r =
       compiler_run(c->llvm, str_c(&text), c->t.cpu, c->t.features, &object, debug_level() >= 7 ? &assembly : NULL, err);
-  if (!r && debug_level() >= 7) show("assembly", k->p, &assembly);
+  if (!r && debug_level() >= 7) show_stage("assembly", k->p, &assembly);
   if (!r) r = elf_link(object.at, object.n, &blob, err);
   if (!r) code_blob_pack(&blob, &k->packed);
   str_free(&text); str_free(&assembly);
@@ -80,7 +80,7 @@ static int with_cc(device *d, device_kernel *k, error *err) {
   str text = {0};
   char folder[] = "/tmp/weft-XXXXXX", in[64], out[64];
   if (c->r->render(k->p, &c->o, &text, err)) { str_free(&text); return -1; }
-  if (debug_level() >= 4) show("source", k->p, &text);
+  if (debug_level() >= 4) show_stage("source", k->p, &text);
   if (!mkdtemp(folder)) { str_free(&text); return error_set(err, "RENDER=c: cannot make a folder in /tmp"); }
   snprintf(in, sizeof in, "%s/kernel.c", folder);
   snprintf(out, sizeof out, "%s/kernel.so", folder);
@@ -101,7 +101,7 @@ static int with_cc(device *d, device_kernel *k, error *err) {
 
 static void prepare_llvm(device *d) { compiler_wake(((const cpu *)d->state)->llvm); }
 
-static void stop(device *d) {
+static void cpu_stop(device *d) {
   compiler_free(((const cpu *)d->state)->llvm);
   free(d->state);
 }
@@ -109,7 +109,7 @@ static void stop(device *d) {
 int cpu_start(device *d, error *err) {
   cpu *c = xcalloc(1, sizeof *c);
   d->state = c;
-  d->stop = stop;
+  d->stop = cpu_stop;
   if (cpu_target_from_env(&c->t, err)) return -1;
   const char *way = env_str(ENV_RENDER);
   c->r = render_find(way);

@@ -27,8 +27,10 @@ static const char *const levels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64
                                                                                          "armv8-a", "armv8.2-a",
                                                                                          "armv8.6-a"};
 
-static bool get(const cpu_features *c, const struct feature *f) { return *(const bool *)((const char *)c + f->offset); }
-static void set(cpu_features *c, const struct feature *f, bool v) { *(bool *)((char *)c + f->offset) = v; }
+static bool x86_get(const cpu_features *c, const struct feature *f) {
+  return *(const bool *)((const char *)c + f->offset);
+}
+static void x86_set(cpu_features *c, const struct feature *f, bool v) { *(bool *)((char *)c + f->offset) = v; }
 static bool arm_get(const cpu_features *c, const struct arm_feature *f) {
   return *(const bool *)((const char *)c + f->offset);
 }
@@ -55,7 +57,7 @@ void cpu_detect(cpu_features *out) {
   for (size_t i = 0; i < COUNT(features_of_x86); i++) {
     const struct feature *f = &features_of_x86[i];
     if (!__get_cpuid_count(f->leaf, f->sub, &r[EAX], &r[EBX], &r[ECX], &r[EDX])) continue;
-    set(out, f, (r[f->reg] >> f->bit & 1) && f->state <= (int)state);
+    x86_set(out, f, (r[f->reg] >> f->bit & 1) && f->state <= (int)state);
   }
 #elif defined(__aarch64__)
   out->arm = true;
@@ -66,11 +68,11 @@ void cpu_detect(cpu_features *out) {
 }
 
 // The highest level of x86-64 whose features are all there; `missing` (may be NULL) is the first one that is not.
-static int level_of(const cpu_features *have, int wanted, const char **missing) {
+static int x86_level(const cpu_features *have, int wanted, const char **missing) {
   int level = wanted;
   if (missing) *missing = NULL;
   for (size_t i = COUNT(features_of_x86); i-- > 0;)
-    if (features_of_x86[i].level <= wanted && !get(have, &features_of_x86[i])) {
+    if (features_of_x86[i].level <= wanted && !x86_get(have, &features_of_x86[i])) {
       if (missing) *missing = features_of_x86[i].llvm;
       if (features_of_x86[i].level <= level) level = features_of_x86[i].level - 1;
     }
@@ -92,7 +94,7 @@ static bool has_feature(const void *features, const char *name) {
   const cpu_features *c = features;
   if (!strcmp(name, c->arm ? "neon" : "sse2")) return true;
   for (size_t i = 0; !c->arm && i < COUNT(features_of_x86); i++)
-    if (!strcmp(features_of_x86[i].llvm, name)) return get(c, &features_of_x86[i]);
+    if (!strcmp(features_of_x86[i].llvm, name)) return x86_get(c, &features_of_x86[i]);
   for (size_t i = 0; c->arm && i < COUNT(arm_features); i++)
     if (!strcmp(arm_features[i].llvm, name)) return arm_get(c, &arm_features[i]);
   return false;
@@ -105,7 +107,7 @@ static void add_feature(cpu_target *t, const char *name) {
 }
 
 // What follows from the features.
-static void finish(cpu_target *t, int level) {
+static void derive_target(cpu_target *t, int level) {
   const cpu_features *has = &t->has;
   if (has->arm) {
     snprintf(t->cpu, sizeof t->cpu, "generic");
@@ -118,7 +120,8 @@ static void finish(cpu_target *t, int level) {
   } else {
     snprintf(t->cpu, sizeof t->cpu, level < 2 ? "x86-64" : "x86-64-v%d", level);
     for (size_t i = 0; i < COUNT(features_of_x86); i++)
-      if (get(has, &features_of_x86[i]) && features_of_x86[i].level > level) add_feature(t, features_of_x86[i].llvm);
+      if (x86_get(has, &features_of_x86[i]) && features_of_x86[i].level > level)
+        add_feature(t, features_of_x86[i].llvm);
     t->vector_bits = level >= 4 ? 512 : has->avx2 ? 256 : 128;
     t->vector_registers = level >= 4 ? 32 : 16;
     t->fma = has->fma;
@@ -142,7 +145,7 @@ static int arm_target_for(const char *spec, const cpu_features *have, cpu_target
       return error_set(err, "WEFT_CPU: this machine cannot run %s: it lacks %s", spec, f->llvm);
     arm_set(&out->has, f, arm_get(have, f) && (!level || f->level <= level));
   }
-  finish(out, level);
+  derive_target(out, level);
   return 0;
 }
 
@@ -150,17 +153,17 @@ int cpu_target_for(const char *spec, const cpu_features *have, cpu_target *out, 
   *out = (cpu_target){0};
   if (have->arm) return arm_target_for(spec, have, out, err);
   if (!strcmp(spec, "native")) {
-    int level = level_of(have, LEVEL_MAX, NULL);
+    int level = x86_level(have, LEVEL_MAX, NULL);
     if (level < 1) level = 1;
     out->has = *have;
     // Some of AVX-512 without the rest (or without the system's support) is not worth a case of its own anywhere else.
     for (size_t i = 0; i < COUNT(features_of_x86); i++)
-      if (level < 4 && features_of_x86[i].state == 2) set(&out->has, &features_of_x86[i], false);
+      if (level < 4 && features_of_x86[i].state == 2) x86_set(&out->has, &features_of_x86[i], false);
     if (!out->has.avx)
       for (size_t i = 0; i < COUNT(features_of_x86); i++)
-        if (features_of_x86[i].state) set(&out->has, &features_of_x86[i], false);
+        if (features_of_x86[i].state) x86_set(&out->has, &features_of_x86[i], false);
     snprintf(out->tune, sizeof out->tune, "%s", tune_for(&out->has));
-    finish(out, level);
+    derive_target(out, level);
     return 0;
   }
   int level = 0;
@@ -168,11 +171,11 @@ int cpu_target_for(const char *spec, const cpu_features *have, cpu_target *out, 
   if (!level)
     return error_set(err, "WEFT_CPU: '%s' is not one of native, x86-64, x86-64-v2, x86-64-v3, x86-64-v4", spec);
   const char *missing;
-  if (level_of(have, level, &missing) < level)
+  if (x86_level(have, level, &missing) < level)
     return error_set(err, "WEFT_CPU: this machine cannot run %s: it lacks %s", spec, missing);
   for (size_t i = 0; i < COUNT(features_of_x86); i++)
-    set(&out->has, &features_of_x86[i], features_of_x86[i].level <= level);
-  finish(out, level);
+    x86_set(&out->has, &features_of_x86[i], features_of_x86[i].level <= level);
+  derive_target(out, level);
   return 0;
 }
 

@@ -26,7 +26,7 @@ int cuda_failed(const cuda *c, error *err, const char *what, cuda_status s) {
 
 // ---- opening --------------------------------------------------------------------------------------------------------
 
-static int load(cuda *c, error *err) {
+static int load_driver(cuda *c, error *err) {
   c->library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (!c->library)
     return error_set(err, "CUDA needs NVIDIA's driver, and its library libcuda.so.1 is not here: install the driver "
@@ -39,7 +39,7 @@ static int load(cuda *c, error *err) {
   return 0;
 }
 
-static int choose_device(cuda *c, error *err) {
+static int choose_gpu(cuda *c, error *err) {
   int n = 0;
   cuda_status s = c->Init(0);
   if (!s) s = c->DeviceGetCount(&n);
@@ -55,11 +55,11 @@ static int choose_device(cuda *c, error *err) {
 static int attribute(cuda *c, int what, int *out) { return c->DeviceGetAttribute(out, what, c->device); }
 
 // For descriptors.
-static bool has_feature(const void *machine, const char *feature) {
+static bool has_gpu_feature(const void *machine, const char *feature) {
   return !strcmp(feature, "dp4a") && ((const cuda *)machine)->capability >= 61;
 }
 
-static int ask(cuda *c, error *err) {
+static int ask_attributes(cuda *c, error *err) {
   int major = 0, minor = 0, one_addressing = 0;
   cuda_status s = attribute(c, CUDA_MAJOR, &major);
   if (!s) s = attribute(c, CUDA_MINOR, &minor);
@@ -75,7 +75,7 @@ static int ask(cuda *c, error *err) {
   c->capability = 10 * major + minor;
   for (size_t i = 0; i < COUNT(machines) && !c->sm; i++)
     if (machines[i].capability <= c->capability) c->sm = machines[i].name;
-  c->descriptors = descriptors_where(has_feature, c);
+  c->descriptors = descriptors_where(has_gpu_feature, c);
   return c->sm ? 0
                : error_set(err, "CUDA: %s is too old (compute capability %d.%d; 5.0 is needed)", c->name, major, minor);
 }
@@ -84,7 +84,7 @@ int cuda_open(cuda **out, error *err) {
   cuda *c = xcalloc(1, sizeof *c);
   cuda_status s = 0;
   *out = NULL;
-  if (load(c, err) || choose_device(c, err) || ask(c, err)) { cuda_close(c); return -1; }
+  if (load_driver(c, err) || choose_gpu(c, err) || ask_attributes(c, err)) { cuda_close(c); return -1; }
   s = c->DevicePrimaryCtxRetain(&c->context, c->device);
   if (!s) s = c->CtxSetCurrent(c->context);
   if (!s) s = c->StreamCreate(&c->stream, CUDA_STREAM_APART);
@@ -105,7 +105,7 @@ void cuda_close(cuda *c) {
 
 int cuda_list(str *out, error *err) {
   cuda *c = xcalloc(1, sizeof *c);
-  int n = 0, r = load(c, err) || choose_device(c, err) || ask(c, err) ? -1 : 0;
+  int n = 0, r = load_driver(c, err) || choose_gpu(c, err) || ask_attributes(c, err) ? -1 : 0;
   if (!r)
     str_addf(out, "%s, compute capability %d.%d, %.1f GiB, kernels for %s", c->name, c->capability / 10,
              c->capability % 10, (double)c->bytes / 0x1p30, c->sm);

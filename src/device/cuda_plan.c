@@ -21,7 +21,7 @@ enum {
   IDLE_S = 5 /* after which the compiler's process ends */
 };
 
-static int done(const cuda *c, const char *what, cuda_status s, error *err) {
+static int cuda_done(const cuda *c, const char *what, cuda_status s, error *err) {
   return s ? cuda_failed(c, err, what, s) : 0;
 }
 static cuda_address address_of(const void *at) { return (cuda_address)(uintptr_t)at; }
@@ -29,7 +29,7 @@ static cuda_address address_of(const void *at) { return (cuda_address)(uintptr_t
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
 // Bytes that are zeros.
-static void *make(void *state, uint64_t size, error *err) {
+static void *cuda_make(void *state, uint64_t size, error *err) {
   cuda *c = state;
   cuda_address at = 0;
   cuda_status s = c->MemAlloc(&at, size);
@@ -42,84 +42,85 @@ static void *make(void *state, uint64_t size, error *err) {
   return NULL;
 }
 
-static void *alloc(device *dev, uint64_t bytes_wanted, enum pages pages, error *err) {
+static void *cuda_alloc(device *dev, uint64_t bytes_wanted, enum pages pages, error *err) {
   cuda *c = dev->state;
   (void)pages;
   uint64_t size = round_up(bytes_wanted + REMOTE_SLACK, 4096);
-  unsigned char *at = cuda_enter(c, err) ? NULL : make(c, size, err);
+  unsigned char *at = cuda_enter(c, err) ? NULL : cuda_make(c, size, err);
   if (at) vec_push(&c->memory.areas, ((remote_area){at, size, at}));
   return at;
 }
 
-static void drop(void *state, void *memory) { ((cuda *)state)->MemFree(address_of(memory)); }
+static void cuda_drop(void *state, void *memory) { ((cuda *)state)->MemFree(address_of(memory)); }
 
 // A weight as it lies in the host's memory.
-static void *bring(void *state, const void *from, uint64_t size, error *err) {
+static void *cuda_bring(void *state, const void *from, uint64_t size, error *err) {
   cuda *c = state;
-  void *at = make(c, size + REMOTE_SLACK, err);
+  void *at = cuda_make(c, size + REMOTE_SLACK, err);
   cuda_status s = at ? c->MemcpyHtoDAsync(address_of(at), from, size, c->stream) : 0;
   if (!s) return at;
   cuda_failed(c, err, "bringing a weight to the device", s);
-  drop(c, at);
+  cuda_drop(c, at);
   return NULL;
 }
 
-static int put(void *state, void *queue, void *memory, const void *from, uint64_t n) {
+static int cuda_put(void *state, void *queue, void *memory, const void *from, uint64_t n) {
   const cuda *c = state;
   return (int)c->MemcpyHtoDAsync(address_of(memory), from, n, queue);
 }
-static int get(void *state, void *queue, void *to, void *memory, uint64_t n) {
+static int cuda_get(void *state, void *queue, void *to, void *memory, uint64_t n) {
   const cuda *c = state;
   return (int)c->MemcpyDtoHAsync(to, address_of(memory), n, queue);
 }
 
-static const remote_driver driver = {"CUDA", make, bring, drop, put, get};
+static const remote_driver driver = {"CUDA", cuda_make, cuda_bring, cuda_drop, cuda_put, cuda_get};
 
-static void release(device *dev, void *at, uint64_t size) {
+static void cuda_release(device *dev, void *at, uint64_t size) {
   cuda *c = dev->state;
   remote_area a;
   (void)size;
-  if (remote_take(&c->memory, at, &a) && !cuda_enter(c, NULL)) drop(c, a.memory);
+  if (remote_take(&c->memory, at, &a) && !cuda_enter(c, NULL)) cuda_drop(c, a.memory);
 }
 
-static cuda_address must_lie(const cuda *c, const void *at, size_t n) {
+static cuda_address cuda_must_lie(const cuda *c, const void *at, size_t n) {
   size_t offset;
   remote_must_lie(&c->memory, at, n, &offset);
   return address_of(at);
 }
 
-static int write_to(device *dev, void *to, const void *from, size_t n, error *err) {
+static int cuda_write_to(device *dev, void *to, const void *from, size_t n, error *err) {
   cuda *c = dev->state;
   if (!n) return 0;
   if (cuda_enter(c, err)) return -1;
-  cuda_status s = c->MemcpyHtoDAsync(must_lie(c, to, n), from, n, c->stream);
-  return done(c, "writing", s ? s : c->StreamSynchronize(c->stream), err);
+  cuda_status s = c->MemcpyHtoDAsync(cuda_must_lie(c, to, n), from, n, c->stream);
+  return cuda_done(c, "writing", s ? s : c->StreamSynchronize(c->stream), err);
 }
 
-static int read_from(device *dev, void *to, const void *from, size_t n, error *err) {
+static int cuda_read_from(device *dev, void *to, const void *from, size_t n, error *err) {
   cuda *c = dev->state;
   if (!n) return 0;
   if (cuda_enter(c, err)) return -1;
-  cuda_status s = c->MemcpyDtoHAsync(to, must_lie(c, from, n), n, c->stream);
-  return done(c, "reading", s ? s : c->StreamSynchronize(c->stream), err);
+  cuda_status s = c->MemcpyDtoHAsync(to, cuda_must_lie(c, from, n), n, c->stream);
+  return cuda_done(c, "reading", s ? s : c->StreamSynchronize(c->stream), err);
 }
 
-static int copy(device *dev, void *to, const void *from, size_t n, error *err) {
+static int cuda_copy(device *dev, void *to, const void *from, size_t n, error *err) {
   cuda *c = dev->state;
   if (!n) return 0;
   if (cuda_enter(c, err)) return -1;
-  return done(c, "copying", c->MemcpyDtoDAsync(must_lie(c, to, n), must_lie(c, from, n), n, c->stream), err);
+  return cuda_done(c, "copying", c->MemcpyDtoDAsync(cuda_must_lie(c, to, n), cuda_must_lie(c, from, n), n, c->stream),
+                   err);
 }
 
-static int fill(device *dev, void *to, unsigned char value, size_t n, error *err) {
+static int cuda_fill(device *dev, void *to, unsigned char value, size_t n, error *err) {
   cuda *c = dev->state;
   if (!n) return 0;
   if (cuda_enter(c, err)) return -1;
-  return done(c, "filling", c->MemsetD8Async(must_lie(c, to, n), value, n, c->stream), err);
+  return cuda_done(c, "filling", c->MemsetD8Async(cuda_must_lie(c, to, n), value, n, c->stream), err);
 }
 
 // What the driver has left: other processes take of it, too.
-static uint64_t room(const device *dev) {
+static uint64_t cuda_room(const device *dev) {
   const cuda *c = dev->state;
   size_t left = 0, all = 0;
   return c->CtxSetCurrent(c->context) || c->MemGetInfo(&left, &all) ? UINT64_MAX : left;
@@ -132,7 +133,7 @@ static int make_text(cuda *c, const program *p, str *source, bytes *ptx, error *
   return r ? r : compiler_run_for(c->llvm, TRIPLE, str_c(source), c->sm, "", ptx, NULL, err);
 }
 
-static int compile(device *dev, device_kernel *k, error *err) {
+static int cuda_compile(device *dev, device_kernel *k, error *err) {
   str source = {0};
   bytes ptx = {0};
   int r = make_text(dev->state, k->p, &source, &ptx, err);
@@ -155,7 +156,7 @@ static int compile(device *dev, device_kernel *k, error *err) {
   return r;
 }
 
-static int show(device *d, const program *p, str *source, str *assembly, error *err) {
+static int cuda_show(device *d, const program *p, str *source, str *assembly, error *err) {
   bytes ptx = {0};
   int r = make_text(d->state, p, source, &ptx, err);
   if (!r && assembly) str_addn(assembly, (const char *)ptx.at, ptx.n);
@@ -164,13 +165,13 @@ static int show(device *d, const program *p, str *source, str *assembly, error *
 }
 
 // How many buffers it takes is not in the cache.
-static bool take(device *dev, device_kernel *k, int n_bufs) {
+static bool cuda_take(device *dev, device_kernel *k, int n_bufs) {
   if (!k->packed.n || k->packed.at[k->packed.n - 1] || cuda_enter(dev->state, NULL)) return false;
   k->cuda = cuda_load(dev->state, k->p, n_bufs, (const char *)k->packed.at, NULL);
   return k->cuda;
 }
 
-static int link_kernels(device *dev, device_kernel *kernels, int n, code_image **image, error *err) {
+static int cuda_link_kernels(device *dev, device_kernel *kernels, int n, code_image **image, error *err) {
   (void)image;
   if (cuda_enter(dev->state, err)) return -1;
   for (int i = 0; i < n; i++) {
@@ -182,7 +183,7 @@ static int link_kernels(device *dev, device_kernel *kernels, int n, code_image *
   return 0;
 }
 
-static void prepare(device *d) { compiler_wake(((const cuda *)d->state)->llvm); }
+static void cuda_prepare(device *d) { compiler_wake(((const cuda *)d->state)->llvm); }
 
 // ---- plans ----------------------------------------------------------------------------------------------------------
 
@@ -204,7 +205,7 @@ typedef struct recording {
   cuda_exec exec;
 } recording;
 
-static int record_step(cuda *c, recording *r, const step *t, const sched_kernel *k, launch *out, error *err) {
+static int cuda_record_step(cuda *c, recording *r, const step *t, const sched_kernel *k, launch *out, error *err) {
   const cuda_code *code = t->k->cuda;
   int n = code->n_bufs, n_vars = t->k->p->n_vars;
   plan_argument *args = ARENA_ARRAY(r->mem, plan_argument, k->n_bufs + 1);
@@ -228,7 +229,7 @@ static int record_step(cuda *c, recording *r, const step *t, const sched_kernel 
   return 0;
 }
 
-static int record(plan *p, const schedule *s, error *err) {
+static int cuda_record(plan *p, const schedule *s, error *err) {
   cuda *c = p->d->state;
   recording *r = xcalloc(1, sizeof *r);
   p->recorded = r;
@@ -237,11 +238,11 @@ static int record(plan *p, const schedule *s, error *err) {
   memset(r->launches, 0, ((size_t)s->n_kernels + 1) * sizeof *r->launches);
   if (cuda_enter(c, err)) return -1;
   for (int i = 0; i < s->n_kernels; i++)
-    if (record_step(c, r, &p->steps[i], &s->kernels[i], &r->launches[i], err)) return -1;
+    if (cuda_record_step(c, r, &p->steps[i], &s->kernels[i], &r->launches[i], err)) return -1;
   return 0;
 }
 
-static void forget(plan *p) {
+static void cuda_forget(plan *p) {
   cuda *c = p->d->state;
   recording *r = p->recorded;
   if (!cuda_enter(c, NULL)) {
@@ -254,7 +255,7 @@ static void forget(plan *p) {
 }
 
 // What has changed since the last run.
-static void patch(const step *t, launch *l) {
+static void cuda_patch(const step *t, launch *l) {
   const program *p = t->k->p;
   if (l->known && !memcmp(l->vars, t->vars, (size_t)p->n_vars * sizeof *l->vars)) return;
   memcpy(l->vars, t->vars, (size_t)p->n_vars * sizeof *l->vars);
@@ -273,7 +274,7 @@ static void patch(const step *t, launch *l) {
 }
 
 // Whether one of them writes where the other one reads or writes.
-static bool share(const launch *x, const launch *y) {
+static bool share_memory(const launch *x, const launch *y) {
   for (int i = 0; i < x->n_bufs; i++)
     for (int j = 0; j < y->n_bufs; j++)
       if ((x->args[i].written || y->args[j].written) && x->bufs[i] < y->bufs[j] + y->args[j].size &&
@@ -292,7 +293,7 @@ static cuda_status make_graph(cuda *c, const plan *p, recording *r) {
     size_t edges = 0;
     if (i && p->steps[i].level != p->steps[i - 1].level) { before = first; first = i; }
     for (int j = before; j < i; j++)
-      if (j < first || (p->steps[j].each && share(&r->launches[i], &r->launches[j])))
+      if (j < first || (p->steps[j].each && share_memory(&r->launches[i], &r->launches[j])))
         after[edges++] = r->launches[j].node;
     s = c->GraphAddKernelNode(&r->launches[i].node, r->graph, after, edges, &r->launches[i].what);
   }
@@ -324,7 +325,7 @@ static cuda_status launch_each(cuda *c, const plan *p, recording *r, cuda_event 
   return s;
 }
 
-static int run(plan *p, cuda_event *events, error *err) {
+static int cuda_run(plan *p, cuda_event *events, error *err) {
   cuda *c = p->d->state;
   recording *r = p->recorded;
   bool empty = false;
@@ -333,19 +334,19 @@ static int run(plan *p, cuda_event *events, error *err) {
   cuda_status s = (cuda_status)remote_put(&c->memory, c->stream, &r->traffic);
   if (s) return cuda_failed(c, err, "writing", s);
   for (int i = 0; i < p->stats.kernels; i++) {
-    patch(&p->steps[i], &r->launches[i]);
+    cuda_patch(&p->steps[i], &r->launches[i]);
     empty |= r->launches[i].empty;
   }
   s = events || empty ? launch_each(c, p, r, events, &failed) : launch_graph(c, p, r);
   if (s) return cuda_failed(c, err, failed >= 0 ? p->steps[failed].k->p->name : "launching a plan", s);
   s = (cuda_status)remote_get(&c->memory, c->stream, &r->traffic);
-  return done(c, "running a plan", s ? s : c->StreamSynchronize(c->stream), err);
+  return cuda_done(c, "running a plan", s ? s : c->StreamSynchronize(c->stream), err);
 }
 
-static int replay(plan *p, error *err) { return run(p, NULL, err); }
+static int cuda_replay(plan *p, error *err) { return cuda_run(p, NULL, err); }
 
 // By the device's own clock.
-static int replay_timed(plan *p, plan_times *out, error *err) {
+static int cuda_replay_timed(plan *p, plan_times *out, error *err) {
   cuda *c = p->d->state;
   size_t n = (size_t)p->stats.kernels, made = 0;
   if (cuda_enter(c, err)) return -1;
@@ -354,7 +355,7 @@ static int replay_timed(plan *p, plan_times *out, error *err) {
   cuda_status s = 0;
   while (made <= n && !(s = c->EventCreate(&events[made], 0))) made++;
   double start = now_s();
-  int bad = s ? cuda_failed(c, err, "making an event", s) : run(p, events, err);
+  int bad = s ? cuda_failed(c, err, "making an event", s) : cuda_run(p, events, err);
   double seconds = now_s() - start;
   for (size_t i = 0; i < n; i++) {
     float ms = 0;
@@ -369,23 +370,23 @@ static int replay_timed(plan *p, plan_times *out, error *err) {
   return bad;
 }
 
-static const runtime cuda_runtime = {.alloc = alloc,
-                                     .release = release,
-                                     .write = write_to,
-                                     .read = read_from,
-                                     .copy = copy,
-                                     .fill = fill,
-                                     .room = room,
-                                     .take = take,
-                                     .link = link_kernels,
-                                     .record = record,
-                                     .forget = forget,
-                                     .replay = replay,
-                                     .replay_timed = replay_timed};
+static const runtime cuda_runtime = {.alloc = cuda_alloc,
+                                     .release = cuda_release,
+                                     .write = cuda_write_to,
+                                     .read = cuda_read_from,
+                                     .copy = cuda_copy,
+                                     .fill = cuda_fill,
+                                     .room = cuda_room,
+                                     .take = cuda_take,
+                                     .link = cuda_link_kernels,
+                                     .record = cuda_record,
+                                     .forget = cuda_forget,
+                                     .replay = cuda_replay,
+                                     .replay_timed = cuda_replay_timed};
 
 // ---- the device -----------------------------------------------------------------------------------------------------
 
-static void stop(device *d) { cuda_close(d->state); }
+static void cuda_stop(device *d) { cuda_close(d->state); }
 
 int cuda_start(device *d, error *err) {
   cuda *c = NULL;
@@ -393,13 +394,13 @@ int cuda_start(device *d, error *err) {
   d->state = c;
   c->memory.d = &driver;
   c->memory.state = c;
-  d->stop = stop;
+  d->stop = cuda_stop;
   cuda_target(c, &d->target);
   c->llvm = compiler_new(team_size(d->team) + 1, IDLE_S);      // one more for a thread that is not of the team
   d->run = &cuda_runtime;
-  d->prepare = prepare;
-  d->compile = compile;
-  d->show = show;
+  d->prepare = cuda_prepare;
+  d->compile = cuda_compile;
+  d->show = cuda_show;
   snprintf(d->key, sizeof d->key, "nvptx %s %d,%d", c->sm, d->target.max_group, d->target.max_local_bytes);
   d->cache = cache_open(NULL, CODE_VERSION);
   return 0;

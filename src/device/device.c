@@ -35,7 +35,7 @@ static int null_start(device *d, error *err) {
   return 0;
 }
 
-static int here(str *out, error *err) {
+static int name_processors(str *out, error *err) {
   (void)err;
   str_add(out, "this machine's processors");
   return 0;
@@ -47,7 +47,7 @@ static int interpreter(str *out, error *err) {
   return 0;
 }
 
-static int nothing(str *out, error *err) {
+static int name_nothing(str *out, error *err) {
   (void)err;
   str_add(out, "compiles and counts only");
   return 0;
@@ -55,8 +55,8 @@ static int nothing(str *out, error *err) {
 
 static const struct { const char *name; int (*start)(device *, error *); int (*list)(str *, error *);
 } table[] = {
-  {"CPU", cpu_start, here},        {"CL", cl_start, cl_list},     {"CUDA", cuda_start, cuda_list},
-  {"REF", ref_start, interpreter}, {"NULL", null_start, nothing},
+  {"CPU", cpu_start, name_processors},        {"CL", cl_start, cl_list},     {"CUDA", cuda_start, cuda_list},
+  {"REF", ref_start, interpreter}, {"NULL", null_start, name_nothing},
 };
 
 bool device_known(size_t i, const char **name, str *found, error *why) {

@@ -1,9 +1,9 @@
 // Linking a kernel's object file: see elf.h.
 //
-// Three steps, one function each: `read_headers` finds the sections and the symbol table, `lay_out` gives every section
-// of code or constants its place in the blob, `relocate` patches the references.  The object is never trusted: every
-// offset and count is checked against the file before use, and the structures are copied out because nothing in it need
-// be aligned.
+// Three steps, one function each: `read_headers` finds the sections and the symbol table, `lay_out_blob` gives every
+// section of code or constants its place in the blob, `relocate` patches the references.  The object is never trusted:
+// every offset and count is checked against the file before use, and the structures are copied out because nothing in
+// it need be aligned.
 #include "device/elf.h"
 #include <elf.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ struct linker {
   error *err;
 };
 
-static bool inside(const struct linker *l, uint64_t at, uint64_t n) { return at <= l->n && n <= l->n - at; }
+static bool lies_in_object(const struct linker *l, uint64_t at, uint64_t n) { return at <= l->n && n <= l->n - at; }
 
 // The string at an offset of a string table, or NULL if it does not end inside of it.
 static const char *string_at(const struct linker *l, const struct section *table, uint64_t at) {
@@ -45,14 +45,14 @@ static int read_headers(struct linker *l) {
     return error_set(l->err, "object: for ELF machine %u, not x86-64 or AArch64", e.e_machine);
   l->machine = e.e_machine;
   if (e.e_shentsize != sizeof(Elf64_Shdr) || !e.e_shnum ||
-      !inside(l, e.e_shoff, (uint64_t)e.e_shnum * sizeof(Elf64_Shdr)))
+      !lies_in_object(l, e.e_shoff, (uint64_t)e.e_shnum * sizeof(Elf64_Shdr)))
     return error_set(l->err, "object: the section table lies outside of the file");
   l->section_n = e.e_shnum;
   l->sections = xcalloc(l->section_n, sizeof *l->sections);
   for (size_t i = 0; i < l->section_n; i++) {
     struct section *s = &l->sections[i];
     memcpy(&s->h, l->p + e.e_shoff + i * sizeof s->h, sizeof s->h);
-    if (s->h.sh_type != SHT_NOBITS && s->h.sh_type != SHT_NULL && !inside(l, s->h.sh_offset, s->h.sh_size))
+    if (s->h.sh_type != SHT_NOBITS && s->h.sh_type != SHT_NULL && !lies_in_object(l, s->h.sh_offset, s->h.sh_size))
       return error_set(l->err, "object: section %zu lies outside of the file", i);
   }
   if (e.e_shstrndx >= l->section_n || l->sections[e.e_shstrndx].h.sh_type != SHT_STRTAB)
@@ -79,7 +79,7 @@ static bool is_loaded(const struct section *s) {
          s->h.sh_type != SHT_X86_64_UNWIND;
 }
 
-static int place(struct linker *l, bool executable, uint64_t *size) {
+static int place_sections(struct linker *l, bool executable, uint64_t *size) {
   for (size_t i = 0; i < l->section_n; i++) {
     struct section *s = &l->sections[i];
     if (!is_loaded(s) || executable != !!(s->h.sh_flags & SHF_EXECINSTR)) continue;
@@ -101,11 +101,11 @@ static int place(struct linker *l, bool executable, uint64_t *size) {
   return 0;
 }
 
-static int lay_out(struct linker *l) {
+static int lay_out_blob(struct linker *l) {
   uint64_t size = 0;
-  if (place(l, true, &size)) return -1;
+  if (place_sections(l, true, &size)) return -1;
   if (!size) return error_set(l->err, "object: it holds no code");
-  if (place(l, false, &size)) return -1;
+  if (place_sections(l, false, &size)) return -1;
   l->out->code = (bytes){xcalloc(size, 1), size};
   for (size_t i = 0; i < l->section_n; i++)
     if (l->sections[i].placed)
@@ -255,7 +255,7 @@ static int list_functions(struct linker *l) {
 int elf_link(const uint8_t *p, size_t n, code_blob *out, error *err) {
   *out = (code_blob){0};
   struct linker l = {.p = p, .n = n, .out = out, .err = err};
-  int r = read_headers(&l) || lay_out(&l) || relocate(&l) || list_functions(&l) ? -1 : 0;
+  int r = read_headers(&l) || lay_out_blob(&l) || relocate(&l) || list_functions(&l) ? -1 : 0;
   free(l.sections);
   if (r) code_blob_free(out);
   return r;

@@ -13,16 +13,16 @@ enum { AT_LEAST = 3 };                                          // runs
 
 typedef struct area { unsigned char *data; int32_t sums[(int64_t)MOST * MIB / COLS / 4]; int64_t bytes; } area;
 
-static void *buffer(void *ctx, int64_t id) { area *a = ctx; return id ? (void *)a->sums : (void *)a->data; }
+static void *area_buffer(void *ctx, int64_t id) { area *a = ctx; return id ? (void *)a->sums : (void *)a->data; }
 
 // Fresh memory is one page of zeros, however large; so every thread writes to its part once.
-static void touch(void *ctx, int thread, int n) {
+static void touch_part(void *ctx, int thread, int n) {
   area *a = ctx;
   int64_t from = a->bytes * thread / n, to = a->bytes * (thread + 1) / n;
   memset(a->data + from, 1, (size_t)(to - from));
 }
 
-static int measure(device *d, area *a, double *gb_s, error *err) {
+static int measure_reads(device *d, area *a, double *gb_s, error *err) {
   int64_t rows = a->bytes / COLS / 4;
   graph *g = graph_new(NULL);
   tensor *x = t_reshape_i(g, t_buffer(g, 0, DT_I32, rows * COLS), 2, (int64_t[]){rows, COLS});
@@ -30,9 +30,9 @@ static int measure(device *d, area *a, double *gb_s, error *err) {
   schedule s;
   schedule_graph(g, uop_new(g, OP_SINK, DT_VOID, 1, &y, 1, (uarg){0}), &s);
   plan *p;
-  int r = plan_build(d, g, &s, &(plan_options){.buffer = buffer, .ctx = a}, &p, err);
+  int r = plan_build(d, g, &s, &(plan_options){.buffer = area_buffer, .ctx = a}, &p, err);
   if (!r) {
-    if (d->run->here) team_run(d->team, touch, a);
+    if (d->run->here) team_run(d->team, touch_part, a);
     else device_fill(d, a->data, 1, (size_t)a->bytes);
     plan_run(p, NULL, 0);
     bool runs = a->sums[0] != 0;                                // the null device does not
@@ -62,7 +62,7 @@ int device_read_limit(device *d, double *gb_s, error *err) {
   area *a = xcalloc(1, sizeof *a);
   a->bytes = mib * MIB;
   a->data = device_alloc(d, (uint64_t)a->bytes, PAGES_HUGE, err);
-  int r = a->data ? measure(d, a, gb_s, err) : -1;
+  int r = a->data ? measure_reads(d, a, gb_s, err) : -1;
   device_release(d, a->data, (uint64_t)a->bytes);
   free(a);
   return r;

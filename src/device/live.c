@@ -104,7 +104,7 @@ static const device_kernel *twin_of(const plan *p, int unique) {
 }
 
 // Has the launches of a trial's kernel run as the candidate, or as its twin.
-static void place(plan *p, const trial *t, int watch, bool in_turn) {
+static void place_trial(plan *p, const trial *t, int watch, bool in_turn) {
   const device_kernel *twin = twin_of(p, t->unique);
   for (int i = 0; i < p->stats.kernels; i++) {
     step *s = &p->steps[i];
@@ -148,7 +148,7 @@ static void accept_trials(live *l) {
 }
 
 // The winner takes its twin's place; what was there goes back with the trial.
-static void install(plan *p, trial *t) {
+static void install_winner(plan *p, trial *t) {
   if (!p->alternatives) p->alternatives = xcalloc((size_t)p->stats.unique, sizeof *p->alternatives);
   alternative *a = &p->alternatives[t->unique], before = *a;
   *a = (alternative){t->k, t->image};
@@ -159,9 +159,9 @@ static void install(plan *p, trial *t) {
 
 static void end_trial(live *l, int slot) {
   trial *t = l->trials[slot];
-  if (t->c.state == CONTEST_WON) install(l->p, t);
+  if (t->c.state == CONTEST_WON) install_winner(l->p, t);
   t->c.one = false;
-  place(l->p, t, 0, false);
+  place_trial(l->p, t, 0, false);
   l->trials[slot] = NULL;
   atomic_store_explicit(&l->judged[slot], t, memory_order_release);
 }
@@ -186,12 +186,12 @@ static int choose_sides(live *l) {
     t->out = fits && !saving && budget_allows_run(&b, risk + more);
     saving |= fits && !t->out;
     if (t->out) risk += more;
-    place(l->p, t, order[i] + 1, t->out);
+    place_trial(l->p, t, order[i] + 1, t->out);
   }
   return n;
 }
 
-static void note(live *l) {
+static void note_trials(live *l) {
   for (int s = 0; s < WATCHES; s++) {
     trial *t = l->trials[s];
     if (!t) continue;
@@ -212,7 +212,7 @@ static void start_thread(live *l) {
 }
 
 // The first runs with all time stamps say which kernels are worth it.
-static void look(live *l, const plan_var *vars, int n_vars) {
+static void look_at_times(live *l, const plan_var *vars, int n_vars) {
   plan *p = l->p;
   plan_times t = {.kernel_us = l->us, .kernel_wait_us = l->us + p->stats.kernels};
   double *sum = l->us + 2 * p->stats.kernels;
@@ -231,12 +231,12 @@ void live_run(live *l, const plan_var *vars, int n_vars) {
   double start = now_s();
   atomic_store_explicit(&l->running, true, memory_order_relaxed);
   if (l->runs < START) { l->runs++; plan_run(l->p, vars, n_vars); }
-  else if (l->looks < LOOKS) look(l, vars, n_vars);
+  else if (l->looks < LOOKS) look_at_times(l, vars, n_vars);
   else {
     accept_trials(l);
     if (choose_sides(l)) {
       plan_run_watched(l->p, vars, n_vars);
-      note(l);
+      note_trials(l);
     } else plan_run(l->p, vars, n_vars);
   }
   double end = now_s();
@@ -335,7 +335,7 @@ static void find_lists(live *l, subject *s) {
 }
 
 // False: there is nothing to try for this kernel.
-static bool prepare(live *l, subject *s) {
+static bool prepare_subject(live *l, subject *s) {
   plan *p = l->p;
   tuning t;
   error err = {0};
@@ -370,7 +370,7 @@ static bool prepare(live *l, subject *s) {
   return can;
 }
 
-static void finish(subject *s) {
+static void finish_subject(subject *s) {
   free(s->lists);
   map_free(&s->seen);
   s->seen = (map){0};
@@ -401,7 +401,7 @@ static bool passes(live *l, const subject *s, trial *t) {
   return same && t->alone <= s->alone * MUCH_SLOWER;
 }
 
-static void report(const subject *s, const trial *t, const char *outcome) {
+static void report_outcome(const subject *s, const trial *t, const char *outcome) {
   if (debug_level() < 1) return;
   str text = {0};
   opts_print(&text, t->list.opts, t->list.n);
@@ -431,14 +431,14 @@ static trial *make_trial(live *l, subject *s, int number, bool shared, bool *com
     else if (!passes(l, s, t)) why = t->alone ? "slower by itself" : "other bits";
   }
   if (!why) return t;
-  report(s, t, why);
+  report_outcome(s, t, why);
   free_trial(t);
   return NULL;
 }
 
 // --- what became of it ---------------------------------------------------------------------------------------------
 
-static void save(live *l, const subject *s, double after_us) {
+static void save_tuning(live *l, const subject *s, double after_us) {
   tuning t = {.better = !s->own_now, .n = s->now.n, .before_us = s->before_us > 0 ? s->before_us : s->us / s->launches,
       .after_us = after_us, .cut_s = fmax(s->made_s, 1e-3)};
   memcpy(t.done, s->done, sizeof t.done);
@@ -465,7 +465,7 @@ static void take_judged(live *l) {
     us[0] *= launch;
     us[1] *= launch;
     snprintf(outcome, sizeof outcome, "%s after %d pairs, %.1f -> %.1f us", end, t->c.n, us[0], us[1]);
-    report(s, t, outcome);
+    report_outcome(s, t, outcome);
     if (t->c.state == CONTEST_WON) {
       double after_us = us[1];
       str text = {0};
@@ -477,7 +477,7 @@ static void take_judged(live *l) {
       s->since = 0;
       if (t->list.n) vec_push(&l->wins, t->list.opts[t->list.n - 1]);
       find_lists(l, s);
-      save(l, s, after_us);
+      save_tuning(l, s, after_us);
       const device_kernel won = {.p = t->won, .packed = t->packed};
       plan_remember(l->p->d, l->p->asts[s->unique], t->own ? NULL : str_c(&text), &won);
       str_free(&text);
@@ -520,9 +520,9 @@ static subject *choose_subject(live *l, bool *left) {
 static bool make_one(live *l, subject *s, int slot, bool shared) {
   bool compiled = false;
   double began = own_time();
-  if (!s->ready && !prepare(l, s)) { finish(s); goto done; }
+  if (!s->ready && !prepare_subject(l, s)) { finish_subject(s); goto done; }
   int number = choose_list(l, s);
-  if (number < 0) { save(l, s, s->us / s->launches); finish(s); goto done; }
+  if (number < 0) { save_tuning(l, s, s->us / s->launches); finish_subject(s); goto done; }
   s->done[number] = '1';
   trial *t = make_trial(l, s, number, shared, &compiled);
   s->since++;
@@ -532,7 +532,7 @@ static bool make_one(live *l, subject *s, int slot, bool shared) {
     s->busy = true;
     l->pending[slot] = t;
     atomic_store_explicit(&l->offered[slot], t, memory_order_release);
-  } else if (++l->unsaved >= SAVE_EVERY) { l->unsaved = 0; save(l, s, s->us / s->launches); }
+  } else if (++l->unsaved >= SAVE_EVERY) { l->unsaved = 0; save_tuning(l, s, s->us / s->launches); }
 done:
   began = own_time() - began;
   s->made_s += began;
@@ -601,8 +601,8 @@ void live_close(live *l) {
   take_judged(l);
   for (int i = 0; i < l->n_subjects; i++) {
     subject *s = &l->subjects[i];
-    if (s->tried && !s->dead) save(l, s, s->us / s->launches);
-    finish(s);
+    if (s->tried && !s->dead) save_tuning(l, s, s->us / s->launches);
+    finish_subject(s);
   }
   if (l->n_subjects) cache_flush(l->p->d->cache);
   pthread_cond_destroy(&l->wake);

@@ -116,7 +116,7 @@ static void on_fatal(const char *reason) {
   longjmp(*landing, 1);
 }
 
-static bool find(void *in, const char *name, void *slot, error *err) {
+static bool find_symbol(void *in, const char *name, void *slot, error *err) {
   char full[96];
   snprintf(full, sizeof full, "LLVM%s", name);
   void *p = dlsym(in, full);
@@ -132,7 +132,7 @@ static int start_family(struct family *f, void *in, error *err) {
     char name[64];
     void (*initialize)(void);
     snprintf(name, sizeof name, "Initialize%s%s", f->name, steps[i]);
-    if (!find(in, name, &initialize, err)) return -1;
+    if (!find_symbol(in, name, &initialize, err)) return -1;
     initialize();
   }
   char *message = NULL;
@@ -146,7 +146,7 @@ static int start_family(struct family *f, void *in, error *err) {
   return 0;
 }
 
-static void load(void) {
+static void load_library(void) {
   void *in = NULL;
   char first[256] = "";
   for (size_t i = 0; i < COUNT(sonames) && !in; i++) {
@@ -160,7 +160,7 @@ static void load(void) {
               first);
     return;
   }
-#define F(result, name, arguments) if (!find(in, #name, &L.name, &load_error)) return;
+#define F(result, name, arguments) if (!find_symbol(in, #name, &L.name, &load_error)) return;
   LLVM_FUNCTIONS(F)
 #undef F
   if (start_family(&families[OWN], in, &load_error)) return;
@@ -169,13 +169,13 @@ static void load(void) {
   atomic_store(&loaded, true);
 }
 
-static int need(error *err) {
-  pthread_once(&load_once, load);
+static int need_library(error *err) {
+  pthread_once(&load_once, load_library);
   return library ? 0 : error_set(err, "%s", load_error.text);
 }
 
 static int need_family(const char *triple, const struct family **out, error *err) {
-  if (need(err)) return -1;
+  if (need_library(err)) return -1;
   *out = &families[OWN];
   if (!triple || !strcmp(triple, families[OWN].triple)) return 0;
   for (size_t i = 0; i < COUNT(families); i++) {
@@ -192,7 +192,7 @@ static int need_family(const char *triple, const struct family **out, error *err
 bool llvm_is_loaded(void) { return atomic_load(&loaded); }
 
 int llvm_version(str *out, error *err) {
-  if (need(err)) return -1;
+  if (need_library(err)) return -1;
   unsigned major, minor, patch;
   L.GetVersion(&major, &minor, &patch);
   str_addf(out, "%u.%u.%u", major, minor, patch);
@@ -220,7 +220,7 @@ static void on_diagnostic(void *info, void *context) {
   L.DisposeMessage(text);
 }
 
-static int fail(struct job *j, const char *stage, char *message) {
+static int fail_stage(struct job *j, const char *stage, char *message) {
   for (size_t n = message ? strlen(message) : 0; n && message[n - 1] == '\n'; n--) message[n - 1] = 0;
   error_set(j->err, "LLVM: %s: %s", stage,
             message && *message ? message
@@ -230,24 +230,24 @@ static int fail(struct job *j, const char *stage, char *message) {
   return -1;
 }
 
-static int parse(struct job *j) {
+static int parse_ir(struct job *j) {
   char *message = NULL;
   void *text = L.CreateMemoryBufferWithMemoryRange(j->ir, strlen(j->ir), "kernel", 1);
   if (L.ParseIRInContext(j->context, text, &j->module, &message)) {   // which consumes text
     j->module = NULL;
-    return fail(j, "the IR does not parse", message);
+    return fail_stage(j, "the IR does not parse", message);
   }
   L.SetTarget(j->module, j->family->triple);
   void *layout = L.CreateTargetDataLayout(j->machine);
   L.SetModuleDataLayout(j->module, layout);
   L.DisposeTargetData(layout);
   message = NULL;
-  if (L.VerifyModule(j->module, VERIFY_RETURNS_STATUS, &message)) return fail(j, "the IR is not valid", message);
+  if (L.VerifyModule(j->module, VERIFY_RETURNS_STATUS, &message)) return fail_stage(j, "the IR is not valid", message);
   L.DisposeMessage(message);
   return 0;
 }
 
-static int optimise(struct job *j) {
+static int run_passes(struct job *j) {
   void *options = L.CreatePassBuilderOptions();
   void *e = L.RunPasses(j->module, PASSES, j->machine, options);
   L.DisposePassBuilderOptions(options);
@@ -257,17 +257,17 @@ static int optimise(struct job *j) {
     L.DisposeErrorMessage(text);
     return -1;
   }
-  return j->complaints.n ? fail(j, "the passes failed", NULL) : 0;
+  return j->complaints.n ? fail_stage(j, "the passes failed", NULL) : 0;
 }
 
 // Emission changes the module, so a second emission needs a copy.
-static int emit(struct job *j, int kind, void *module, void **buffer) {
+static int emit_object(struct job *j, int kind, void *module, void **buffer) {
   char *message = NULL;
   if (L.TargetMachineEmitToMemoryBuffer(j->machine, module, kind, &message, buffer))
-    return fail(j, "no code could be made", message);
+    return fail_stage(j, "no code could be made", message);
   if (j->complaints.n) {
     L.DisposeMemoryBuffer(*buffer);
-    return fail(j, "no code could be made", NULL);
+    return fail_stage(j, "no code could be made", NULL);
   }
   return 0;
 }
@@ -292,7 +292,7 @@ static void set_order(const struct family *f, bool in_order) {
   if (n > 1) L.ParseCommandLineOptions(n, options, "");
 }
 
-static void enter(const struct family *f, bool in_order) {
+static void enter_gate(const struct family *f, bool in_order) {
   pthread_mutex_lock(&gate.mutex);
   while (gate.active && gate.in_order != in_order) pthread_cond_wait(&gate.changed, &gate.mutex);
   if (gate.in_order != in_order) set_order(f, in_order);
@@ -301,27 +301,27 @@ static void enter(const struct family *f, bool in_order) {
   pthread_mutex_unlock(&gate.mutex);
 }
 
-static void leave(void) {
+static void leave_gate(void) {
   pthread_mutex_lock(&gate.mutex);
   if (!--gate.active) pthread_cond_broadcast(&gate.changed);
   pthread_mutex_unlock(&gate.mutex);
 }
 
-static int compile(struct job *j) {
+static int run_job(struct job *j) {
   j->machine = L.CreateTargetMachine(j->family->target, j->family->triple, j->cpu, j->features, CODEGEN_LEVEL,
                                      RELOC_PIC, CODE_MODEL_SMALL);
   if (!j->machine) return error_set(j->err, "LLVM: no target machine for cpu '%s' with '%s'", j->cpu, j->features);
-  if (parse(j) || optimise(j)) return -1;
+  if (parse_ir(j) || run_passes(j)) return -1;
   void *buffer;
   if (j->assembly) {
     void *copy = L.CloneModule(j->module);
-    int r = emit(j, ASSEMBLY_FILE, copy, &buffer);
+    int r = emit_object(j, ASSEMBLY_FILE, copy, &buffer);
     L.DisposeModule(copy);
     if (r) return -1;
     str_addn(j->assembly, L.GetBufferStart(buffer), L.GetBufferSize(buffer));
     L.DisposeMemoryBuffer(buffer);
   }
-  if (emit(j, j->family->text ? ASSEMBLY_FILE : OBJECT_FILE, j->module, &buffer)) return -1;
+  if (emit_object(j, j->family->text ? ASSEMBLY_FILE : OBJECT_FILE, j->module, &buffer)) return -1;
   size_t n = L.GetBufferSize(buffer);
   *j->object = (bytes){xmalloc(n), n};
   memcpy(j->object->at, L.GetBufferStart(buffer), n);
@@ -338,7 +338,7 @@ static int compile_guarded(struct job *j) {
     return error_set(j->err, "LLVM: fatal error: %s", fatal_text);
   }
   landing = &here;
-  int r = compile(j);
+  int r = run_job(j);
   landing = NULL;
   return r;
 }
@@ -362,9 +362,9 @@ int llvm_compile_for(const char *triple, const char *ir_text, const char *cpu, c
   j.context = L.ContextCreate();
   L.ContextSetDiagnosticHandler(j.context, on_diagnostic, &j);
   bool in_order = family->reorders[0] && strstr(ir_text, RENDER_IN_ORDER);
-  enter(family, in_order);
+  enter_gate(family, in_order);
   int r = compile_guarded(&j);
-  leave();
+  leave_gate();
   if (j.module) L.DisposeModule(j.module);
   if (j.machine) L.DisposeTargetMachine(j.machine);
   if (j.context) L.ContextDispose(j.context);

@@ -18,7 +18,7 @@ static uint64_t area_size(uint64_t size) { return (size + MEMORY_ALIGN - 1) / ME
 #define MADV_COLLAPSE 25     // Linux 6.1
 #endif
 
-static void *reserve(uint64_t size, error *err) {
+static void *reserve_pages(uint64_t size, error *err) {
   if (!size || size > (uint64_t)1 << 46) {
     error_set(err, "memory: cannot reserve %llu bytes", (unsigned long long)size);
     return NULL;
@@ -45,7 +45,7 @@ static void *reserve(uint64_t size, error *err) {
 }
 
 void *memory_reserve(uint64_t size, error *err) {
-  void *p = reserve(size, err);
+  void *p = reserve_pages(size, err);
   if (p) madvise(p, area_size(size), MADV_HUGEPAGE);    // best effort: a kernel without huge pages is slower, not wrong
   return p;
 }
@@ -56,7 +56,7 @@ bool memory_promote(void *p, uint64_t size) {
 }
 
 void *memory_reserve_plain(uint64_t size, error *err) {
-  uint8_t *p = reserve(size, err);
+  uint8_t *p = reserve_pages(size, err);
   if (!p) return NULL;
   *p = 0;
   // whether the kernel can is tried on the first piece, which becomes plain again

@@ -42,7 +42,7 @@ int cl_failed(const cl *d, error *err, const char *what, cl_int code) {
 
 // ---- opening --------------------------------------------------------------------------------------------------------
 
-static int load(cl *d, error *err) {
+static int load_cl(cl *d, error *err) {
   d->library = dlopen("libOpenCL.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (!d->library)
     return error_set(
@@ -86,7 +86,7 @@ int cl_list(str *out, error *err) {
   cl_device_id ids[MOST_DEVICES];
   cl_uint n = 0, m;
   pthread_mutex_init(&d->lock, NULL);
-  int r = load(d, err) || choose_device(d, err) ? -1 : 0;
+  int r = load_cl(d, err) || choose_device(d, err) ? -1 : 0;
   if (!r) str_add(out, d->name);
   if (!r && d->GetPlatformIDs(COUNT(drivers), drivers, &n)) n = 0;
   for (cl_uint i = 0; i < n && i < COUNT(drivers); i++) {
@@ -104,7 +104,7 @@ int cl_list(str *out, error *err) {
 #define ASK(d, what, to) ((d)->GetDeviceInfo((d)->device, what, sizeof (to), &(to), NULL))
 
 // What the device is like: limits that it does not tell stay 0.
-static void ask(cl *d) {
+static void ask_limits(cl *d) {
   cl_device_fp_config fp = 0;
   cl_device_type type = 0;
   cl_bool unified = CL_FALSE;
@@ -152,13 +152,13 @@ int cl_open(cl **out, error *err) {
   cl *d = xcalloc(1, sizeof *d);
   *out = NULL;
   pthread_mutex_init(&d->lock, NULL);
-  if (load(d, err) || choose_device(d, err)) { cl_close(d); return -1; }
+  if (load_cl(d, err) || choose_device(d, err)) { cl_close(d); return -1; }
   cl_int r = 0;
   d->context = d->CreateContext(NULL, 1, &d->device, NULL, NULL, &r);
   if (!d->context) { cl_failed(d, err, "creating a context", r); cl_close(d); return -1; }
   d->queue = d->CreateCommandQueue(d->context, d->device, 0, &r);
   if (!d->queue) { cl_failed(d, err, "creating a queue", r); cl_close(d); return -1; }
-  ask(d);
+  ask_limits(d);
   d->wide = knows_wide_vectors(d);
   *out = d;
   return 0;
@@ -203,7 +203,7 @@ static const char *options(const cl *d) {
   return d->exact_divide ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2";
 }
 
-static int finish(cl_code *k, const char *source, error *err) {
+static int finish_code(cl_code *k, const char *source, error *err) {
   cl *d = k->d;
   cl_uint n = 0;
   cl_int r = d->BuildProgram(k->program, 1, &d->device, options(d), NULL, NULL);
@@ -229,7 +229,7 @@ cl_code *cl_compile(cl *d, const program *p, const char *source, error *err) {
   cl_int r = 0;
   pthread_mutex_lock(&d->lock);
   k->program = d->CreateProgramWithSource(d->context, 1, &source, NULL, &r);
-  r = k->program ? finish(k, source, err) : cl_failed(d, err, "taking the source", r);
+  r = k->program ? finish_code(k, source, err) : cl_failed(d, err, "taking the source", r);
   pthread_mutex_unlock(&d->lock);
   if (!r) return k;
   cl_code_free(k);
@@ -241,7 +241,7 @@ cl_code *cl_from_binary(cl *d, const program *p, int n_bufs, const unsigned char
   cl_int r = 0, status = 0;
   pthread_mutex_lock(&d->lock);
   k->program = d->CreateProgramWithBinary(d->context, 1, &d->device, &n, &binary, &status, &r);
-  r = k->program ? finish(k, "", err) : cl_failed(d, err, "taking a binary", r);
+  r = k->program ? finish_code(k, "", err) : cl_failed(d, err, "taking a binary", r);
   pthread_mutex_unlock(&d->lock);
   if (!r) return k;
   cl_code_free(k);
@@ -292,7 +292,7 @@ bool cl_sizes(const cl_code *k, const int64_t *vars, int64_t tiles, int parts, s
   return true;
 }
 
-static int enqueue(cl_code *k, const cl_mem *mem, const int64_t *vars, int64_t lo, int64_t hi, error *err) {
+static int enqueue_code(cl_code *k, const cl_mem *mem, const int64_t *vars, int64_t lo, int64_t hi, error *err) {
   cl *d = k->d;
   size_t global[3], local[3];
   cl_int r = 0;
@@ -323,7 +323,7 @@ static int launch(cl_code *k, cl_mem *mem, unsigned char *const *bufs, const siz
     mem[i] = d->CreateBuffer(d->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, sizes[i], bufs[i], &r);
     if (!mem[i]) return cl_failed(d, err, "giving a buffer to the device", r);
   }
-  if (enqueue(k, mem, vars, lo, hi, err)) return -1;
+  if (enqueue_code(k, mem, vars, lo, hi, err)) return -1;
   r = d->Finish(d->queue);
   if (r) return cl_failed(d, err, k->p->name, r);
   for (int i = 0; i < k->p->n_bufs; i++)

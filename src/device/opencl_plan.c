@@ -36,11 +36,11 @@ static void give_back(const cl *d, void *at, uint64_t size) {
   else munmap(at, size);
 }
 
-static cl_int zeros(cl *d, cl_mem mem, uint64_t size) {
+static cl_int cl_zeros(cl *d, cl_mem mem, uint64_t size) {
   return d->EnqueueFillBuffer(d->queue, mem, &(unsigned char){0}, 1, 0, size, 0, NULL, NULL);
 }
 
-static void *alloc(device *dev, uint64_t bytes_wanted, enum pages pages, error *err) {
+static void *cl_alloc(device *dev, uint64_t bytes_wanted, enum pages pages, error *err) {
   cl *d = dev->state;
   cl_int r = 0;
   uint64_t size = round_up(bytes_wanted + REMOTE_SLACK, 4096);
@@ -56,7 +56,7 @@ static void *alloc(device *dev, uint64_t bytes_wanted, enum pages pages, error *
   if (!at) return NULL;
   cl_mem mem = d->CreateBuffer(d->context, CL_MEM_READ_WRITE | (d->unified ? CL_MEM_USE_HOST_PTR : 0), size,
                                d->unified ? at : NULL, &r);
-  if (mem && !d->unified) r = zeros(d, mem, size);
+  if (mem && !d->unified) r = cl_zeros(d, mem, size);
   if (r || !mem) {
     char what[64];
     snprintf(what, sizeof what, "%.2f GiB of memory", (double)size / 0x1p30);
@@ -70,18 +70,18 @@ static void *alloc(device *dev, uint64_t bytes_wanted, enum pages pages, error *
 }
 
 // What comes and goes with a plan.
-static void *make(void *state, uint64_t size, error *err) {
+static void *cl_make(void *state, uint64_t size, error *err) {
   cl *d = state;
   cl_int r = 0;
   cl_mem mem = d->CreateBuffer(d->context, CL_MEM_READ_WRITE, size, NULL, &r);
-  if (mem && !(r = zeros(d, mem, size))) return mem;
+  if (mem && !(r = cl_zeros(d, mem, size))) return mem;
   if (mem) d->ReleaseMemObject(mem);
   cl_failed(d, err, "memory for what comes and goes", r);
   return NULL;
 }
 
 // Bytes of the host's that kernels only read: theirs where memory is one, else a copy.
-static void *bring(void *state, const void *from, uint64_t size, error *err) {
+static void *cl_bring(void *state, const void *from, uint64_t size, error *err) {
   cl *d = state;
   cl_int r = 0;
   cl_mem mem =
@@ -94,71 +94,71 @@ static void *bring(void *state, const void *from, uint64_t size, error *err) {
   return NULL;
 }
 
-static void drop(void *state, void *memory) { ((cl *)state)->ReleaseMemObject(memory); }
+static void cl_drop(void *state, void *memory) { ((cl *)state)->ReleaseMemObject(memory); }
 
-static int put(void *state, void *queue, void *memory, const void *from, uint64_t n) {
+static int cl_put(void *state, void *queue, void *memory, const void *from, uint64_t n) {
   const cl *d = state;
   return d->EnqueueWriteBuffer(queue, memory, CL_FALSE, 0, n, from, 0, NULL, NULL);
 }
-static int get(void *state, void *queue, void *to, void *memory, uint64_t n) {
+static int cl_get(void *state, void *queue, void *to, void *memory, uint64_t n) {
   const cl *d = state;
   return d->EnqueueReadBuffer(queue, memory, CL_FALSE, 0, n, to, 0, NULL, NULL);
 }
 
-static const remote_driver driver = {"OpenCL", make, bring, drop, put, get};
+static const remote_driver driver = {"OpenCL", cl_make, cl_bring, cl_drop, cl_put, cl_get};
 
-static void release(device *dev, void *at, uint64_t size) {
+static void cl_release(device *dev, void *at, uint64_t size) {
   cl *d = dev->state;
   remote_area a;
   (void)size;
   if (!remote_take(&d->memory, at, &a)) return;
-  drop(d, a.memory);
+  cl_drop(d, a.memory);
   give_back(d, at, a.size);
 }
 
-static cl_mem must_lie(const cl *d, const void *at, size_t n, size_t *offset) {
+static cl_mem cl_must_lie(const cl *d, const void *at, size_t n, size_t *offset) {
   return remote_must_lie(&d->memory, at, n, offset)->memory;
 }
 
-static int done(const cl *d, const char *what, cl_int r, error *err) { return r ? cl_failed(d, err, what, r) : 0; }
+static int cl_done(const cl *d, const char *what, cl_int r, error *err) { return r ? cl_failed(d, err, what, r) : 0; }
 
-static int write_to(device *dev, void *to, const void *from, size_t n, error *err) {
+static int cl_write_to(device *dev, void *to, const void *from, size_t n, error *err) {
   cl *d = dev->state;
   size_t at;
-  cl_mem a = must_lie(d, to, n, &at);
-  return n ? done(d, "writing", d->EnqueueWriteBuffer(d->queue, a, CL_TRUE, at, n, from, 0, NULL, NULL), err) : 0;
+  cl_mem a = cl_must_lie(d, to, n, &at);
+  return n ? cl_done(d, "writing", d->EnqueueWriteBuffer(d->queue, a, CL_TRUE, at, n, from, 0, NULL, NULL), err) : 0;
 }
 
-static int read_from(device *dev, void *to, const void *from, size_t n, error *err) {
+static int cl_read_from(device *dev, void *to, const void *from, size_t n, error *err) {
   cl *d = dev->state;
   size_t at;
-  cl_mem a = must_lie(d, from, n, &at);
-  return n ? done(d, "reading", d->EnqueueReadBuffer(d->queue, a, CL_TRUE, at, n, to, 0, NULL, NULL), err) : 0;
+  cl_mem a = cl_must_lie(d, from, n, &at);
+  return n ? cl_done(d, "reading", d->EnqueueReadBuffer(d->queue, a, CL_TRUE, at, n, to, 0, NULL, NULL), err) : 0;
 }
 
-static int copy(device *dev, void *to, const void *from, size_t n, error *err) {
+static int cl_copy(device *dev, void *to, const void *from, size_t n, error *err) {
   cl *d = dev->state;
   size_t x, y;
-  cl_mem a = must_lie(d, from, n, &x), b = must_lie(d, to, n, &y);
-  return n ? done(d, "copying", d->EnqueueCopyBuffer(d->queue, a, b, x, y, n, 0, NULL, NULL), err) : 0;
+  cl_mem a = cl_must_lie(d, from, n, &x), b = cl_must_lie(d, to, n, &y);
+  return n ? cl_done(d, "copying", d->EnqueueCopyBuffer(d->queue, a, b, x, y, n, 0, NULL, NULL), err) : 0;
 }
 
-static int fill(device *dev, void *to, unsigned char value, size_t n, error *err) {
+static int cl_fill(device *dev, void *to, unsigned char value, size_t n, error *err) {
   cl *d = dev->state;
   size_t at;
-  cl_mem a = must_lie(d, to, n, &at);
-  return n ? done(d, "filling", d->EnqueueFillBuffer(d->queue, a, &value, 1, at, n, 0, NULL, NULL), err) : 0;
+  cl_mem a = cl_must_lie(d, to, n, &at);
+  return n ? cl_done(d, "filling", d->EnqueueFillBuffer(d->queue, a, &value, 1, at, n, 0, NULL, NULL), err) : 0;
 }
 
 // Nobody says what is left: all that it has, where that is not the host's.
-static uint64_t room(const device *dev) {
+static uint64_t cl_room(const device *dev) {
   const cl *d = dev->state;
   return d->unified || !d->bytes ? UINT64_MAX : d->bytes;
 }
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-static int compile(device *dev, device_kernel *k, error *err) {
+static int cl_compile_kernel(device *dev, device_kernel *k, error *err) {
   cl *d = dev->state;
   str text = {0};
   int r = render_opencl(k->p, &(render_options){.vector_bits = dev->target.vector_bytes * 8}, &text, err);
@@ -169,30 +169,31 @@ static int compile(device *dev, device_kernel *k, error *err) {
   return r;
 }
 
-static int show(device *d, const program *p, str *source, str *assembly, error *err) {
+static int cl_show(device *d, const program *p, str *source, str *assembly, error *err) {
   (void)assembly;
   return render_opencl(p, &(render_options){.vector_bits = d->target.vector_bytes * 8}, source, err);
 }
 
-static bool take(device *dev, device_kernel *k, int n_bufs) {
+static bool cl_take(device *dev, device_kernel *k, int n_bufs) {
   k->cl = cl_from_binary(dev->state, k->p, n_bufs, k->packed.at, k->packed.n, NULL);
   return k->cl;
 }
 
-static int link_kernels(device *dev, device_kernel *kernels, int n, code_image **image, error *err) {
+static int cl_link_kernels(device *dev, device_kernel *kernels, int n, code_image **image, error *err) {
   (void)dev; (void)image; (void)err;
   for (int i = 0; i < n; i++) bytes_free(&kernels[i].packed);
   return 0;
 }
 
-static int lay_out(plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes, int64_t lo,
-                   int64_t hi, error *err) {
+static int cl_lay_out(plan *p, const device_kernel *k, void *stream, const void *raw, uint64_t raw_bytes, int64_t lo,
+                      int64_t hi, error *err) {
   cl *d = p->d->state;
   size_t at, global[3], local[3];
-  cl_mem to = must_lie(d, stream, k ? 1 : (size_t)hi, &at);
-  if (!k) return write_to(p->d, (unsigned char *)stream + lo, (const unsigned char *)raw + lo, (size_t)(hi - lo), err);
+  cl_mem to = cl_must_lie(d, stream, k ? 1 : (size_t)hi, &at);
+  if (!k)
+    return cl_write_to(p->d, (unsigned char *)stream + lo, (const unsigned char *)raw + lo, (size_t)(hi - lo), err);
   if (!cl_sizes(k->cl, NULL, hi - lo, d->units * PARTS, global, local)) return 0;
-  cl_mem from = bring(d, raw, raw_bytes, err);
+  cl_mem from = cl_bring(d, raw, raw_bytes, err);
   if (!from) return -1;
   cl_int r = cl_set_buffer(k->cl, k->cl->kernel, 0, to, (int64_t)at);
   if (!r) r = cl_set_buffer(k->cl, k->cl->kernel, 1, from, 0);
@@ -201,7 +202,7 @@ static int lay_out(plan *p, const device_kernel *k, void *stream, const void *ra
   if (!r) r = d->EnqueueNDRangeKernel(d->queue, k->cl->kernel, 3, NULL, global, local, 0, NULL, NULL);
   if (!r) r = d->Finish(d->queue);
   d->ReleaseMemObject(from);
-  return done(d, "laying out a weight", r, err);
+  return cl_done(d, "laying out a weight", r, err);
 }
 
 // ---- plans ----------------------------------------------------------------------------------------------------------
@@ -209,7 +210,7 @@ static int lay_out(plan *p, const device_kernel *k, void *stream, const void *ra
 typedef struct launch { cl_kernel kernel; int64_t vars[MAX_VARS], tiles; bool any; size_t global[3], local[3]; } launch;
 typedef struct recording { remote_traffic traffic; launch *launches; } recording;
 
-static int record_step(cl *d, recording *c, const step *t, const sched_kernel *k, launch *out, error *err) {
+static int cl_record_step(cl *d, recording *c, const step *t, const sched_kernel *k, launch *out, error *err) {
   const cl_code *code = t->k->cl;
   plan_argument *args = xcalloc((size_t)k->n_bufs + 1, sizeof *args);
   cl_int r = 0;
@@ -220,23 +221,23 @@ static int record_step(cl *d, recording *c, const step *t, const sched_kernel *k
   for (int i = 0; i < code->n_bufs && !bad; i++) {
     size_t offset;
     cl_mem mem = remote_place(&d->memory, &c->traffic, t->bufs[i], &args[i], &offset, err);
-    bad = mem ? done(d, "setting an argument", cl_set_buffer(code, out->kernel, i, mem, (int64_t)offset), err) : -1;
+    bad = mem ? cl_done(d, "setting an argument", cl_set_buffer(code, out->kernel, i, mem, (int64_t)offset), err) : -1;
   }
   free(args);
   return bad;
 }
 
-static int record(plan *p, const schedule *s, error *err) {
+static int cl_record(plan *p, const schedule *s, error *err) {
   cl *d = p->d->state;
   recording *c = xcalloc(1, sizeof *c);
   p->recorded = c;
   c->launches = xcalloc((size_t)s->n_kernels + 1, sizeof *c->launches);
   for (int i = 0; i < s->n_kernels; i++)
-    if (record_step(d, c, &p->steps[i], &s->kernels[i], &c->launches[i], err)) return -1;
+    if (cl_record_step(d, c, &p->steps[i], &s->kernels[i], &c->launches[i], err)) return -1;
   return 0;
 }
 
-static void forget(plan *p) {
+static void cl_forget(plan *p) {
   cl *d = p->d->state;
   recording *c = p->recorded;
   for (int i = 0; i < p->stats.kernels; i++) if (c->launches[i].kernel) d->ReleaseKernel(c->launches[i].kernel);
@@ -246,7 +247,7 @@ static void forget(plan *p) {
 }
 
 // What has changed since the last run.
-static cl_int patch(const cl *d, const step *t, launch *l) {
+static cl_int cl_patch(const cl *d, const step *t, launch *l) {
   const cl_code *k = t->k->cl;
   cl_int r = 0;
   bool same = l->any && l->tiles == t->tiles;
@@ -267,26 +268,26 @@ static cl_int patch(const cl *d, const step *t, launch *l) {
 }
 
 // events: as many as kernels, or NULL
-static int run(plan *p, cl_command_queue queue, cl_event *events, error *err) {
+static int cl_run(plan *p, cl_command_queue queue, cl_event *events, error *err) {
   cl *d = p->d->state;
   recording *c = p->recorded;
   cl_int r = remote_put(&d->memory, queue, &c->traffic);
   if (r) return cl_failed(d, err, "writing", r);
   for (int i = 0; i < p->stats.kernels; i++) {
     launch *l = &c->launches[i];
-    r = patch(d, &p->steps[i], l);
+    r = cl_patch(d, &p->steps[i], l);
     if (!r && l->global[0])
       r = d->EnqueueNDRangeKernel(queue, l->kernel, 3, NULL, l->global, l->local, 0, NULL, events ? &events[i] : NULL);
     if (r) return cl_failed(d, err, p->steps[i].k->p->name, r);
   }
   r = remote_get(&d->memory, queue, &c->traffic);
-  return done(d, "running a plan", r ? r : d->Finish(queue), err);
+  return cl_done(d, "running a plan", r ? r : d->Finish(queue), err);
 }
 
-static int replay(plan *p, error *err) { return run(p, ((cl *)p->d->state)->queue, NULL, err); }
+static int cl_replay(plan *p, error *err) { return cl_run(p, ((cl *)p->d->state)->queue, NULL, err); }
 
 // By the device's own clock.
-static int replay_timed(plan *p, plan_times *out, error *err) {
+static int cl_replay_timed(plan *p, plan_times *out, error *err) {
   cl *d = p->d->state;
   cl_int r = 0;
   size_t n = (size_t)p->stats.kernels;
@@ -295,7 +296,7 @@ static int replay_timed(plan *p, plan_times *out, error *err) {
   cl_event *events = xcalloc(n + 1, sizeof *events);
   double (*spans)[2] = xcalloc(n + 1, sizeof *spans);
   double start = now_s();
-  int bad = run(p, d->timing, events, err);
+  int bad = cl_run(p, d->timing, events, err);
   double seconds = now_s() - start;
   cl_ulong first = 0;
   for (size_t i = 0; i < n; i++) {
@@ -315,24 +316,24 @@ static int replay_timed(plan *p, plan_times *out, error *err) {
   return bad;
 }
 
-static const runtime opencl_runtime = {.alloc = alloc,
-                                       .release = release,
-                                       .write = write_to,
-                                       .read = read_from,
-                                       .copy = copy,
-                                       .fill = fill,
-                                       .room = room,
-                                       .take = take,
-                                       .link = link_kernels,
-                                       .lay_out = lay_out,
-                                       .record = record,
-                                       .forget = forget,
-                                       .replay = replay,
-                                       .replay_timed = replay_timed};
+static const runtime opencl_runtime = {.alloc = cl_alloc,
+                                       .release = cl_release,
+                                       .write = cl_write_to,
+                                       .read = cl_read_from,
+                                       .copy = cl_copy,
+                                       .fill = cl_fill,
+                                       .room = cl_room,
+                                       .take = cl_take,
+                                       .link = cl_link_kernels,
+                                       .lay_out = cl_lay_out,
+                                       .record = cl_record,
+                                       .forget = cl_forget,
+                                       .replay = cl_replay,
+                                       .replay_timed = cl_replay_timed};
 
 // ---- the device -----------------------------------------------------------------------------------------------------
 
-static void stop(device *d) { cl_close(d->state); }
+static void cl_stop(device *d) { cl_close(d->state); }
 
 // Of a processor, each work-item is a core's worth of tiles with vectors of its own; elsewhere work-groups share
 // memory. What is chosen are figures of the target.
@@ -356,11 +357,11 @@ int cl_start(device *d, error *err) {
   d->state = c;
   c->memory.d = &driver;
   c->memory.state = c;
-  d->stop = stop;
+  d->stop = cl_stop;
   if (choose_target(c, &d->target, err)) return -1;
   d->run = &opencl_runtime;
-  d->compile = compile;
-  d->show = show;
+  d->compile = cl_compile_kernel;
+  d->show = cl_show;
   snprintf(d->key, sizeof d->key, "opencl %s %s %s %d %d,%d", c->name, c->driver,
            d->target.has_local ? "groups" : "tiles", d->target.vector_bytes, d->target.max_group,
            d->target.max_local_bytes);

@@ -146,7 +146,7 @@ static int count_buffers(uop *ast) {
 }
 
 // One that cannot be used is as if the cache had not had it.
-static bool taken(device *d, uop *ast, device_kernel *k) {
+static bool is_taken(device *d, uop *ast, device_kernel *k) {
   if (!d->run->take || d->run->take(d, k, count_buffers(ast))) return true;
   plan_free_kernels(k, 1);
   *k = (device_kernel){0};
@@ -169,7 +169,7 @@ int plan_compile(device *d, graph *g, uop **asts, device_kernel *kernels, int n,
       cache_key(d, asts[i], filling, tuned ? str_c(&opts) : NULL, &keys[i]);
       str_free(&opts);
       if (debug_level() < 4 && cache_get(d->cache, keys[i].at, keys[i].n, &hit) && unpack_entry(&hit, &kernels[i]) &&
-          taken(d, asts[i], &kernels[i])) {
+          is_taken(d, asts[i], &kernels[i])) {
         bytes_free(&hit);
         continue;
       }

@@ -191,7 +191,7 @@ static double dot_of_brains(double sum, const slot *a, int64_t b) {
 
 // ---- running --------------------------------------------------------------------------------------------------------
 
-static void execute(const ref_kernel *k, slot *s, unsigned char *const *bufs) {
+static void run_code(const ref_kernel *k, slot *s, unsigned char *const *bufs) {
   const insn *code = k->code.at;
   for (const insn *o = code;; o++) {
     slot *dst = s + o->dst;
@@ -276,7 +276,7 @@ void ref_run(const ref_kernel *k, unsigned char *const *bufs, const int64_t *var
   unsigned char **all = xmalloc((n + m + 1) * sizeof *all);
   for (size_t i = 0; i < n; i++) all[i] = bufs[i];
   for (size_t i = 0; i < m; i++) all[n + i] = xmalloc((size_t)k->locals.at[i]);
-  execute(k, s, all);
+  run_code(k, s, all);
   for (size_t i = 0; i < m; i++) free(all[n + i]);
   free(all);
   if (s != few) free(s);
@@ -300,7 +300,7 @@ static uint32_t new_slots(ref *c, int n) {
   return (uint32_t)first;
 }
 
-static uint32_t constant(ref *c, const uop *u, int lanes) {
+static uint32_t new_constant(ref *c, const uop *u, int lanes) {
   uint32_t s = new_slots(c, lanes);
   for (int i = 0; i < lanes; i++)
     if (dtype_is_float((enum dtype)u->dt)) c->k->slots.at[s + (uint32_t)i].f = uop_const_float(u);
@@ -314,8 +314,8 @@ static uint32_t slot_of(ref *c, const uop *u) {
   uintptr_t v = (uintptr_t)map_ptr(&c->slot_of, u);
   if (v) return (uint32_t)(v - 1);
   uint32_t s;
-  if (u->op == OP_CONST) s = constant(c, u, 1);
-  else if (u->op == OP_SPLAT && u->src[0]->op == OP_CONST) s = constant(c, u->src[0], u->lanes);
+  if (u->op == OP_CONST) s = new_constant(c, u, 1);
+  else if (u->op == OP_SPLAT && u->src[0]->op == OP_CONST) s = new_constant(c, u->src[0], u->lanes);
   else if (u->op == OP_LANE) {
     s = new_slots(c, u->lanes);
     for (uint32_t i = 0; i < u->lanes; i++) c->k->slots.at[s + i].i = i;
@@ -330,7 +330,7 @@ static insn *emit(ref *c, enum code code, int n, uint32_t dst, uint32_t a, uint3
   return &c->k->code.at[c->k->code.n - 1];
 }
 
-static const char *text_of(ref *c, const uop *u) {
+static const char *describe_node(ref *c, const uop *u) {
   str s = {0};
   str_addf(&s, "%s.%s ", op_name((enum op)u->op), dtype_name((enum dtype)u->dt));
   uop_print_expr(&s, u);
@@ -340,7 +340,7 @@ static const char *text_of(ref *c, const uop *u) {
 }
 
 // Passing a value on needs no code, unless it is a variable's, which may change.
-static void pass_on(ref *c, const uop *u, const uop *from, uint32_t s) {
+static void pass_value(ref *c, const uop *u, const uop *from, uint32_t s) {
   if (from->op != OP_ACC) { bind(c, u, s); return; }
   uint32_t d = new_slots(c, u->lanes);
   emit(c, C_MOVE, u->lanes, d, s, s);
@@ -405,25 +405,25 @@ static void wrap(insn *i, enum dtype d) {
 static void arithmetic(ref *c, const uop *u, enum op op, enum dtype d, int n, uint32_t dst, uint32_t a, uint32_t b) {
   bool f = dtype_is_float(d);
   enum code code = f ? float_code(op) : integer_code(op, d == DT_U64);
-  if (code == C_STOP) die("%s: the interpreter has no %s", c->p->name, text_of(c, u));
+  if (code == C_STOP) die("%s: the interpreter has no %s", c->p->name, describe_node(c, u));
   insn *i = emit(c, code, n, dst, a, b);
   if (f) return;
   if (op == OP_ADD || op == OP_SUB || op == OP_MUL || op == OP_SHL || op == OP_NEG) wrap(i, d);
   if (code == C_IDIV || code == C_MOD || code == C_CDIV || code == C_CMOD) {
     i->c = d == DT_U64;
-    const char *t = text_of(c, u);
+    const char *t = describe_node(c, u);
     c->k->code.at[c->k->code.n - 1].arg.text = t;
     if ((op == OP_IDIV || op == OP_CDIV) && d != DT_U64) wrap(emit(c, C_WRAP, n, dst, dst, dst), d);   // -128 / -1
   }
 }
 
-static void cast(ref *c, const uop *u, const uop *x) {
+static void emit_cast(ref *c, const uop *u, const uop *x) {
   enum dtype from = (enum dtype)x->dt, to = (enum dtype)u->dt;
   bool ff = dtype_is_float(from), tf = dtype_is_float(to);
   uint32_t a = slot_of(c, x);
   bool half = (to == DT_F16 || to == DT_BF16) && from != to;
   bool wider = !ff && !tf && to != DT_BOOL && dtype_size(to) == 8;
-  if ((ff && tf && !half) || from == to || wider || (from == DT_BOOL && !tf)) { pass_on(c, u, x, a); return; }
+  if ((ff && tf && !half) || from == to || wider || (from == DT_BOOL && !tf)) { pass_value(c, u, x, a); return; }
   uint32_t d = new_slots(c, u->lanes);
   bind(c, u, d);
   if (to == DT_BOOL) emit(c, ff ? C_FNONZERO : C_NONZERO, u->lanes, d, a, a);
@@ -446,22 +446,22 @@ static uint32_t bits_as(ref *c, const uop *x, enum dtype to, int lanes) {
 static void bit_cast(ref *c, const uop *u, const uop *x) {
   if (x->lanes > 256 || u->lanes > 256 ||
       x->lanes * dtype_size((enum dtype)x->dt) != u->lanes * dtype_size((enum dtype)u->dt))
-    die("%s: bitcast of %d to %d lanes: %s", c->p->name, x->lanes, u->lanes, text_of(c, u));
+    die("%s: bitcast of %d to %d lanes: %s", c->p->name, x->lanes, u->lanes, describe_node(c, u));
   bind(c, u, bits_as(c, x, (enum dtype)u->dt, u->lanes));
 }
 
-static void elementwise(ref *c, const uop *u) {
+static void emit_elementwise(ref *c, const uop *u) {
   const uop *x = u->src[0];
-  if (u->op == OP_CAST) { cast(c, u, x); return; }
+  if (u->op == OP_CAST) { emit_cast(c, u, x); return; }
   if (u->op == OP_BITCAST) { bit_cast(c, u, x); return; }
   bool integer = !dtype_is_float((enum dtype)u->dt);
   uint32_t s[3] = {0};
   for (size_t i = 0; i < u->nsrc; i++) {
     if (u->src[i]->lanes != u->lanes)
-      die("%s: source %zu has %d lanes: %s", c->p->name, i, u->src[i]->lanes, text_of(c, u));
+      die("%s: source %zu has %d lanes: %s", c->p->name, i, u->src[i]->lanes, describe_node(c, u));
     s[i] = slot_of(c, u->src[i]);
   }
-  if (integer && (u->op == OP_TRUNC || u->op == OP_FLOOR)) { pass_on(c, u, x, s[0]); return; }
+  if (integer && (u->op == OP_TRUNC || u->op == OP_FLOOR)) { pass_value(c, u, x, s[0]); return; }
   uint32_t d = new_slots(c, u->lanes);
   if (u->op == OP_WHERE || (u->op == OP_FMA && !integer))
     emit(c, u->op == OP_WHERE ? C_WHERE : C_FMA, u->lanes, d, s[0], s[1])->c = s[2];
@@ -472,22 +472,22 @@ static void elementwise(ref *c, const uop *u) {
   bind(c, u, d);
 }
 
-static void hreduce(ref *c, const uop *u) {
+static void emit_hreduce(ref *c, const uop *u) {
   const uop *x = u->src[0];
   if (!is_pow2(x->lanes)) die("%s: HREDUCE of %d lanes", c->p->name, x->lanes);
   uint32_t from = slot_of(c, x);
-  if (x->lanes == 1) { pass_on(c, u, x, from); return; }
+  if (x->lanes == 1) { pass_value(c, u, x, from); return; }
   uint32_t d = new_slots(c, x->lanes / 2);
   for (int n = x->lanes / 2; n; n /= 2, from = d)
     arithmetic(c, u, (enum op)u->a, (enum dtype)u->dt, n, d, from, from + (uint32_t)n);
   bind(c, u, d);
 }
 
-static void dot(ref *c, const uop *u) {
+static void emit_dot(ref *c, const uop *u) {
   const uop *x = u->src[1];
   bool floats = u->dt == DT_F32;
   if (x->lanes != (floats ? 2 : 4) * u->lanes)
-    die("%s: %d operands for %d lanes: %s", c->p->name, x->lanes, u->lanes, text_of(c, u));
+    die("%s: %d operands for %d lanes: %s", c->p->name, x->lanes, u->lanes, describe_node(c, u));
   uint32_t a = slot_of(c, u->src[0]), b = x->dt == DT_BF16 ? bits_as(c, x, DT_U16, x->lanes) : slot_of(c, x),
            codes = slot_of(c, u->src[2]), d = new_slots(c, u->lanes);
   emit(c, floats ? C_DOT_F : C_DOT, u->lanes, d, a, b)->c = codes;
@@ -500,7 +500,7 @@ static void pick(ref *c, const uop *u) {
   for (int i = 0; i < u->lanes; i++) {
     if (u->op == OP_STACK) { from[i] = slot_of(c, u->src[i]); continue; }
     int l = shuffle_lane(u, i), n = u->src[0]->lanes;
-    if ((size_t)(l / n) >= u->nsrc) die("%s: lane %d of %s", c->p->name, l, text_of(c, u));
+    if ((size_t)(l / n) >= u->nsrc) die("%s: lane %d of %s", c->p->name, l, describe_node(c, u));
     from[i] = slot_of(c, u->src[l / n]) + (uint32_t)(l % n);
   }
   uint32_t d = new_slots(c, u->lanes);
@@ -508,9 +508,10 @@ static void pick(ref *c, const uop *u) {
   bind(c, u, d);
 }
 
-static const place *place_of(ref *c, const uop *u) {
+static const place *access_place(ref *c, const uop *u) {
   const uop *m = render_memory(u->src[0]);
-  if (m->op == OP_PARAM && (m->a < 0 || m->a >= c->p->n_bufs)) die("%s: no such memory: %s", c->p->name, text_of(c, u));
+  if (m->op == OP_PARAM && (m->a < 0 || m->a >= c->p->n_bufs))
+    die("%s: no such memory: %s", c->p->name, describe_node(c, u));
   place *p = ARENA_NEW(c->k->mem, place);
   int size = dtype_size((enum dtype)m->dt), number = (int)m->a;
   if (m->op == OP_LOCAL) {
@@ -518,7 +519,7 @@ static const place *place_of(ref *c, const uop *u) {
     if (!known) { vec_push(&c->k->locals, m->b * size); map_put(&c->locals, m, (void *)(known = c->k->locals.n)); }
     number = c->p->n_bufs + (int)known - 1;
   }
-  *p = (place){m->b, m->b * size, number, size, text_of(c, u)};
+  *p = (place){m->b, m->b * size, number, size, describe_node(c, u)};
   return p;
 }
 
@@ -531,10 +532,10 @@ static void access_memory(ref *c, const uop *u) {
   bool store = u->op == OP_STORE;
   const uop *index = u->src[0], *v = store ? u->src[1] : u;
   if (!first[v->dt] || (index->lanes > 1 && index->lanes != v->lanes))
-    die("%s: the interpreter cannot do %s", c->p->name, text_of(c, u));
+    die("%s: the interpreter cannot do %s", c->p->name, describe_node(c, u));
   enum code code = (enum code)(first[v->dt] + store + (index->lanes > 1 ? 2 : 0));
   uint32_t i = slot_of(c, index->src[1]), value = store ? slot_of(c, v) : 0, d = store ? 0 : new_slots(c, u->lanes);
-  const place *p = place_of(c, u);
+  const place *p = access_place(c, u);
   emit(c, code, v->lanes, d, i, value)->arg.place = p;
   if (!store) bind(c, u, d);
 }
@@ -550,7 +551,7 @@ static bool just_made(ref *c, const uop *v, uint32_t s) {
          (last->code < C_LOAD_BOOL || last->code == C_WHERE || last->code == C_FMA);
 }
 
-static void set(ref *c, const uop *u) {
+static void set_variable(ref *c, const uop *u) {
   uint32_t acc = slot_of(c, u->src[0]), v = slot_of(c, u->src[1]);
   if (just_made(c, u->src[1], v)) c->k->code.at[c->k->code.n - 1].dst = acc;       // straight into the variable
   else emit(c, C_MOVE, u->src[0]->lanes, acc, v, v);
@@ -580,7 +581,7 @@ static void close(ref *c, size_t pos) {
   c->k->code.at[first].arg.jump = here;
 }
 
-static void node(ref *c, size_t pos) {
+static void emit_node(ref *c, size_t pos) {
   const uop *u = c->p->at[pos];
   switch (u->op) {
   case OP_CONST: case OP_PARAM: case OP_LOCAL: case OP_LANE: case OP_INDEX: case OP_SINK: case OP_PREFETCH: return;
@@ -601,7 +602,7 @@ static void node(ref *c, size_t pos) {
     bind(c, u, d);
     return;
   }
-  case OP_SET: set(c, u); return;
+  case OP_SET: set_variable(c, u); return;
   case OP_SPLAT: {
     if (u->src[0]->op == OP_CONST) return;
     uint32_t s = slot_of(c, u->src[0]), d = new_slots(c, u->lanes);
@@ -609,14 +610,14 @@ static void node(ref *c, size_t pos) {
     bind(c, u, d);
     return;
   }
-  case OP_EXTRACT: pass_on(c, u, u->src[0], slot_of(c, u->src[0]) + (uint32_t)u->a); return;
+  case OP_EXTRACT: pass_value(c, u, u->src[0], slot_of(c, u->src[0]) + (uint32_t)u->a); return;
   case OP_SHUFFLE: case OP_STACK: pick(c, u); return;
-  case OP_DOT: dot(c, u); return;
-  case OP_HREDUCE: hreduce(c, u); return;
+  case OP_DOT: emit_dot(c, u); return;
+  case OP_HREDUCE: emit_hreduce(c, u); return;
   default:
     if (!(op_flags((enum op)u->op) & OPF_ELEMENTWISE))
       die("%s: the interpreter has no %s", c->p->name, op_name((enum op)u->op));
-    elementwise(c, u);
+    emit_elementwise(c, u);
   }
 }
 
@@ -634,7 +635,7 @@ ref_kernel *ref_compile(const program *p) {
   for (size_t i = 0; i < p->n; i++)
     for (size_t j = 0; j < p->at[i]->nsrc; j++)
       map_put(&c.uses, p->at[i]->src[j], (void *)((uintptr_t)map_ptr(&c.uses, p->at[i]->src[j]) + 1));
-  for (size_t i = 0; i < p->n; i++) node(&c, i);
+  for (size_t i = 0; i < p->n; i++) emit_node(&c, i);
   emit(&c, C_STOP, 1, 0, 0, 0);
   k->n_bufs = p->n_bufs;
   map_free(&c.slot_of);

@@ -31,7 +31,7 @@ void rig_run(rig *g, const device_kernel *k, const plan_var *vars) {
 
 // Random contents that are fit for the type: floats between -1 and 1, small numbers where they may be indices (loads
 // by them are clamped), any codes.
-static void fill(unsigned char *to, uint64_t n, enum dtype dt, uint64_t seed) {
+static void fill_randomly(unsigned char *to, uint64_t n, enum dtype dt, uint64_t seed) {
   enum { PATTERN = 65536 - 64 };
   uint64_t first = n < PATTERN ? n : PATTERN;
   int size = dtype_size(dt);
@@ -58,7 +58,7 @@ static void fill(unsigned char *to, uint64_t n, enum dtype dt, uint64_t seed) {
 static uint64_t page_size(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 
 // Adds the pages that hold something now to those that are looked at.
-static void look(const param *w) {
+static void look_at_pages(const param *w) {
   uint64_t n = round_up(w->bytes, page_size()) / page_size();
   unsigned char *now = xmalloc(n);
   if (mincore(w->scratch, w->bytes, now)) die("mincore of scratch memory");
@@ -88,7 +88,7 @@ void rig_save(const rig *g) {
   for (int i = 0; i < g->n_params; i++) {
     const param *w = &g->params[i];
     if (!w->written) continue;
-    if (w->pages) { look(w); memory_discard(w->saved, w->bytes); }
+    if (w->pages) { look_at_pages(w); memory_discard(w->saved, w->bytes); }
     for (uint64_t from, to = 0; rig_piece(w, &from, &to);) memcpy(w->saved + from, w->scratch + from, to - from);
   }
 }
@@ -115,7 +115,7 @@ bool rig_same(rig *g, const device_kernel *base, const device_kernel *k, const p
   rig_run(g, k, vars);
   for (int i = 0; i < g->n_params && same; i++) {
     if (!g->params[i].written) continue;
-    if (g->params[i].pages) look(&g->params[i]);
+    if (g->params[i].pages) look_at_pages(&g->params[i]);
     same = same_bytes(&g->params[i], mask);
   }
   return same;
@@ -174,7 +174,7 @@ static int find_memory(rig *g, error *err) {
     if (!(w->scratch = memory_reserve(scratch_bytes(g, w), err))) return -1;
     if (w->written && !(w->saved = memory_reserve(w->bytes, err))) return -1;
     for (int k = 0; w->written && !g->alone && k < 2; k++) if (!(w->mask[k] = memory_reserve(w->bytes, err))) return -1;
-    if (!w->written) fill(w->scratch, w->bytes, w->dt, (uint64_t)i + 1);
+    if (!w->written) fill_randomly(w->scratch, w->bytes, w->dt, (uint64_t)i + 1);
   }
   return 0;
 }

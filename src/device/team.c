@@ -106,7 +106,7 @@ void team_barrier(team *t) {
 // ---------------------------------------------------------------------------------------------------------- processors
 
 // Reads one number from a small file of /sys.
-static bool read_number(const char *path, int *out) {
+static bool read_sys_number(const char *path, int *out) {
   FILE *f = fopen(path, "re");
   if (!f) return false;
   bool ok = fscanf(f, "%d", out) == 1;
@@ -136,7 +136,7 @@ static void list_cpus(int **cpus, int *n, int *cores) {
     char path[96];
     int first = cpu;
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-    if (!read_number(path, &first) || first < 0 || first >= CPU_SETSIZE) first = cpu;
+    if (!read_sys_number(path, &first) || first < 0 || first >= CPU_SETSIZE) first = cpu;
     if (CPU_ISSET(first, &taken)) second[seconds++] = cpu;
     else { CPU_SET(first, &taken); (*cpus)[(*n)++] = cpu; }
   }
@@ -178,7 +178,7 @@ static void pin(int cpu) {
 // -----------------------------------------------------------------------------------------------------------------
 // jobs
 
-static void *work(void *p) {
+static void *worker_loop(void *p) {
   struct worker *w = p;
   team *t = w->team;
   if (t->cpus) pin(t->cpus[w->thread]);
@@ -269,7 +269,7 @@ team *team_new(int n_threads, error *err) {
   int failed = 0;
   for (int i = 1; i < t->n && !failed; i++) {
     t->workers[i] = (struct worker){.team = t, .thread = i};
-    failed = pthread_create(&t->workers[i].id, NULL, work, &t->workers[i]);
+    failed = pthread_create(&t->workers[i].id, NULL, worker_loop, &t->workers[i]);
     if (!failed) t->started = i;
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -78,7 +78,7 @@ static void make_some(void *ctx, int thread, int n_threads) {
   }
 }
 
-static void drop(void *ctx, candidate *c) {
+static void drop_candidate(void *ctx, candidate *c) {
   (void)ctx;
   made *m = c->code;
   if (!m) return;
@@ -109,7 +109,7 @@ static void make_all(hunt *g, candidate *const *c, int n) {
         (bytes){memcpy(xmalloc(code->k.packed.n + 1), code->k.packed.at, code->k.packed.n), code->k.packed.n};
       m.skip[i] = plan_map_code(&code->k, 1, &code->image, NULL) != 0;
     }
-    if (m.skip[i]) drop(g, c[i]);
+    if (m.skip[i]) drop_candidate(g, c[i]);
   }
   free(m.hash); free(m.skip);
 }
@@ -176,7 +176,7 @@ static bool right(void *ctx, candidate *c) {
   return ok;
 }
 
-static double number(enum dtype dt, const unsigned char *at) {
+static double read_value(enum dtype dt, const unsigned char *at) {
   float f;
   double d;
   int32_t i;
@@ -209,7 +209,7 @@ static bool close_to(const hunt *g, int mask) {
     int size = dtype_size(w->dt);
     for (uint64_t b = 0, from, to = 0; rig_piece(w, &from, &to);) for (b = from; b < to; b += (uint64_t)size) {
       if (w->mask[mask] && !w->mask[mask][b]) continue;
-      double x = number(w->dt, w->saved + b), y = number(w->dt, w->scratch + b);
+      double x = read_value(w->dt, w->saved + b), y = read_value(w->dt, w->scratch + b);
       if (!isfinite(x) || !isfinite(y)) {
         if (memcmp(w->saved + b, w->scratch + b, (size_t)size) && !(isnan(x) && isnan(y))) return false;
         continue;
@@ -269,12 +269,12 @@ static int reference(hunt *g) {
 }
 
 // The first candidate is the heuristic's. If it is not what it should be, there is nothing to search for.
-static void make(void *ctx, candidate *const *c, int n) {
+static void make_checked(void *ctx, candidate *const *c, int n) {
   hunt *g = ctx;
   make_all(g, c, n);
   if (g->base || !c[0]->code) return;
   g->base = c[0];
-  if (reference(g)) { drop(g, c[0]); return; }
+  if (reference(g)) { drop_candidate(g, c[0]); return; }
   // launches enough for a clock to measure, and no more than it takes
   double us = sample(g, c[0]) * g->r.n_launches;
   for (; !g->r.flush && us < ENOUGH_US && g->r.n_launches * 2 <= RIG_LAUNCHES; us *= 2) g->r.n_launches *= 2;
@@ -282,7 +282,7 @@ static void make(void *ctx, candidate *const *c, int n) {
   g->r.n_steps = g->r.n_steps > g->r.n_launches ? g->r.n_steps : g->r.n_launches;
 }
 
-static void show_progress(void *ctx, double fraction) {
+static void show_hunt(void *ctx, double fraction) {
   const hunt *g = ctx;
   if (g->o->progress) g->o->progress(g->o->ctx, (g->done + g->weight * fraction) / g->todo);
 }
@@ -308,11 +308,11 @@ static int search_one(plan *p, int unique, const tune_options *o, double seconds
   search_target s = {.t = &p->d->target,
                      .ctx = g,
                      .batch = 2 * p->n_threads,
-                     .make = make,
+                     .make = make_checked,
                      .right = right,
                      .sample = sample,
-                     .drop = drop,
-                     .progress = show_progress};
+                     .drop = drop_candidate,
+                     .progress = show_hunt};
   int r = rig_open(&g->r, p, unique, false, o->vars, o->n_vars, &g->err);
   g->deep = !r && depends_on_depth(g);
   search_result found = {0};
@@ -347,7 +347,7 @@ static int search_one(plan *p, int unique, const tune_options *o, double seconds
 // --- a plan ----------------------------------------------------------------------------------------------------------
 
 // Shares, names and roles, from a few timed runs.
-static double look(plan *p, const tune_options *o, tune_row *rows) {
+static double look_at_shares(plan *p, const tune_options *o, tune_row *rows) {
   size_t n = (size_t)p->stats.kernels;
   double *us = xcalloc(2 * n + 1, sizeof *us), *sum = xcalloc((size_t)p->stats.unique + 1, sizeof *sum), all = 0;
   for (int r = -WARM_UPS; r < LOOKS; r++) {
@@ -378,7 +378,7 @@ int plan_search(plan *p, const tune_options *o, tune_row *rows, error *err) {
   if (env_int(ENV_NOOPT)) return error_set(err, "NOOPT=1 leaves nothing to tune");
   str compiler = {0};
   if (llvm_version(&compiler, err)) { str_free(&compiler); return -1; }
-  look(p, o, rows);
+  look_at_shares(p, o, rows);
   int *order = xcalloc((size_t)p->stats.unique + 1, sizeof *order), n = 0;
   double todo = 0, done = 0, known = 0, all = 0;
   opt_lists hints = {0};

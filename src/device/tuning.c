@@ -17,7 +17,7 @@ static const char word[] = "tuning ";
 const char *tuning_version(void) { return CODE_VERSION; }
 
 // Of a kernel, or (no ast) of a weight.
-static void make_key(const device *d, uop *ast, const char *weight, str *key) {
+static void tuning_key(const device *d, uop *ast, const char *weight, str *key) {
   str_add(key, word);
   if (ast) plan_key(d, ast, key);
   else { plan_machine(d, key); str_addf(key, "%s\n", weight); }
@@ -34,7 +34,7 @@ void tuning_print(str *out, const tuning *t) {
 }
 
 // The value of line "word value", cut at the end of the line.
-static bool line_of(const char *text, const char *name, char *out, size_t cap) {
+static bool value_of_line(const char *text, const char *name, char *out, size_t cap) {
   size_t n = strlen(name);
   for (const char *at = text; at; at = strchr(at, '\n')) {
     if (*at == '\n') at++;
@@ -54,53 +54,54 @@ bool tuning_parse(const char *text, size_t n, tuning *out) {
   if (n >= sizeof copy || memchr(text, 0, n)) return false;
   memcpy(copy, text, n);
   copy[n] = 0;
-  if (!line_of(copy, "opts", opts, sizeof opts) || !line_of(copy, "us", us, sizeof us) ||
+  if (!value_of_line(copy, "opts", opts, sizeof opts) || !value_of_line(copy, "us", us, sizeof us) ||
       sscanf(us, "%lf %lf", &out->before_us, &out->after_us) != 2)
     return false;
-  if (line_of(copy, "cut", us, sizeof us) &&
+  if (value_of_line(copy, "cut", us, sizeof us) &&
       (sscanf(us, "%lf", &out->cut_s) != 1 || !(out->cut_s >= 0 && out->cut_s < 1e9)))
     return false;
-  if (line_of(copy, "done", out->done, sizeof out->done) && out->done[strspn(out->done, "01")]) return false;
+  if (value_of_line(copy, "done", out->done, sizeof out->done) && out->done[strspn(out->done, "01")]) return false;
   if (!(out->before_us >= 0 && out->before_us < 1e12 && out->after_us >= 0 && out->after_us < 1e12)) return false;
-  if (!line_of(copy, "name", out->name, sizeof out->name) || !line_of(copy, "role", out->role, sizeof out->role) ||
-      !line_of(copy, "compiler", out->compiler, sizeof out->compiler))
+  if (!value_of_line(copy, "name", out->name, sizeof out->name) ||
+      !value_of_line(copy, "role", out->role, sizeof out->role) ||
+      !value_of_line(copy, "compiler", out->compiler, sizeof out->compiler))
     return false;
   out->better = strcmp(opts, "heuristic") != 0;
   return !out->better || opts_parse(opts, out->opts, MOST_OPTS, &out->n);
 }
 
-static bool get(const device *d, uop *ast, const char *weight, tuning *out) {
+static bool get_tuning(const device *d, uop *ast, const char *weight, tuning *out) {
   if (!d->cache || d->target.keeps_math || env_int(ENV_NOOPT)) return false;
   str key = {0};
   bytes hit = {0};
-  make_key(d, ast, weight, &key);
+  tuning_key(d, ast, weight, &key);
   bool found = cache_get(d->cache, key.at, key.n, &hit) && tuning_parse((const char *)hit.at, hit.n, out);
   str_free(&key);
   bytes_free(&hit);
   return found;
 }
 
-bool tuning_get(const device *d, uop *ast, tuning *out) { return get(d, ast, NULL, out); }
+bool tuning_get(const device *d, uop *ast, tuning *out) { return get_tuning(d, ast, NULL, out); }
 
 static bool is_layout(const tuning *t) {
   return !t->better || (t->n == 1 && t->opts[0].kind == OPT_LAYOUT && t->opts[0].amount < LAYOUT_KINDS);
 }
 
 bool tuning_get_layout(const device *d, const char *weight, tuning *out) {
-  return get(d, NULL, weight, out) && is_layout(out);
+  return get_tuning(d, NULL, weight, out) && is_layout(out);
 }
 
-static void put(device *d, uop *ast, const char *weight, const tuning *t) {
+static void put_tuning(device *d, uop *ast, const char *weight, const tuning *t) {
   if (!d->cache) return;
   str key = {0}, value = {0};
-  make_key(d, ast, weight, &key);
+  tuning_key(d, ast, weight, &key);
   tuning_print(&value, t);
   cache_put(d->cache, key.at, key.n, value.at, value.n);
   str_free(&key); str_free(&value);
 }
 
-void tuning_put(device *d, uop *ast, const tuning *t) { put(d, ast, NULL, t); }
-void tuning_put_layout(device *d, const char *weight, const tuning *t) { put(d, NULL, weight, t); }
+void tuning_put(device *d, uop *ast, const tuning *t) { put_tuning(d, ast, NULL, t); }
+void tuning_put_layout(device *d, const char *weight, const tuning *t) { put_tuning(d, NULL, weight, t); }
 
 bool tuning_is_key(const void *key, size_t n) { return n >= sizeof word - 1 && !memcmp(key, word, sizeof word - 1); }
 
@@ -147,7 +148,7 @@ int tuning_import(device *d, const char *machine, const char *ir, const tuning *
     if (strcmp(str_c(&text), ir)) r = error_set(err, "ir: not in the form in which a kernel is printed");
     str_free(&text);
   }
-  if (!r && !check_only) put(d, ast, name, t);
+  if (!r && !check_only) put_tuning(d, ast, name, t);
   str_free(&key);
   graph_free(g);
   return r;
