@@ -81,8 +81,10 @@ static int by_size(const void *x, const void *y) {
   return (a > b) - (a < b);
 }
 
+void sort_doubles(double *at, size_t n) { qsort(at, n, sizeof *at, by_size); }
+
 double median(double *at, int n) {
-  qsort(at, (size_t)n, sizeof *at, by_size);
+  sort_doubles(at, (size_t)n);
   return n % 2 ? at[n / 2] : (at[n / 2 - 1] + at[n / 2]) / 2;
 }
 

@@ -103,6 +103,7 @@ static inline uint64_t hash_u64(uint64_t x, uint64_t seed) {
   return x ^ (x >> 31);
 }
 
+void sort_doubles(double *at, size_t n);   // the least one first
 double median(double *at, int n);          // of n > 0 numbers, which are sorted
 double now_s(void);        // monotonic seconds
 double processor_s(void);  // seconds of processors that this process had, on all its threads; 0: nobody knows

@@ -45,46 +45,48 @@ static const int mappings[] = {SYS_mmap, SYS_mprotect, SYS_pkey_mprotect};
 
 typedef struct filter { struct sock_filter at[160]; unsigned short n; } filter;
 
-static void add(filter *f, unsigned op, unsigned k, unsigned char yes, unsigned char no) {
+static void add_instruction(filter *f, unsigned op, unsigned k, unsigned char yes, unsigned char no) {
   if (f->n == COUNT(f->at)) die("confine: a filter that is too long");
   f->at[f->n++] = (struct sock_filter){(unsigned short)op, yes, no, k};
 }
 
-static void add_load(filter *f, size_t offset) { add(f, BPF_LD | BPF_W | BPF_ABS, (unsigned)offset, 0, 0); }
-static void add_return(filter *f, unsigned what) { add(f, BPF_RET | BPF_K, what, 0, 0); }
+static void load_field(filter *f, size_t offset) {
+  add_instruction(f, BPF_LD | BPF_W | BPF_ABS, (unsigned)offset, 0, 0);
+}
+static void add_return(filter *f, unsigned what) { add_instruction(f, BPF_RET | BPF_K, what, 0, 0); }
 enum { ALLOW = SECCOMP_RET_ALLOW, REFUSE = SECCOMP_RET_ERRNO | EPERM };
 
 static void add_calls(filter *f, const int *list, size_t n, unsigned what) {
   for (size_t i = 0; i < n; i++) {
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, (unsigned)list[i], 0, 1);
+    add_instruction(f, BPF_JMP | BPF_JEQ | BPF_K, (unsigned)list[i], 0, 1);
     add_return(f, what);
   }
 }
 
 // Other machines' calls have other numbers, and x32 has some beyond these: all refused.
-static void begin(filter *f) {
-  add_load(f, offsetof(struct seccomp_data, arch));
-  add(f, BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0);
+static void refuse_other_machines(filter *f) {
+  load_field(f, offsetof(struct seccomp_data, arch));
+  add_instruction(f, BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0);
   add_return(f, REFUSE);
-  add_load(f, offsetof(struct seccomp_data, nr));
-  add(f, BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1);
+  load_field(f, offsetof(struct seccomp_data, nr));
+  add_instruction(f, BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1);
   add_return(f, REFUSE);
 }
 
 // Refuses mappings that have all of these protections. (The low half of the argument: both machines are little-endian.)
 static void add_mappings(filter *f, unsigned protections) {
   for (size_t i = 0; i < COUNT(mappings); i++) {
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, (unsigned)mappings[i], 0, 5);
-    add_load(f, offsetof(struct seccomp_data, args[2]));
-    add(f, BPF_ALU | BPF_AND | BPF_K, protections, 0, 0);
-    add(f, BPF_JMP | BPF_JEQ | BPF_K, protections, 1, 0);
+    add_instruction(f, BPF_JMP | BPF_JEQ | BPF_K, (unsigned)mappings[i], 0, 5);
+    load_field(f, offsetof(struct seccomp_data, args[2]));
+    add_instruction(f, BPF_ALU | BPF_AND | BPF_K, protections, 0, 0);
+    add_instruction(f, BPF_JMP | BPF_JEQ | BPF_K, protections, 1, 0);
     add_return(f, ALLOW);
     add_return(f, REFUSE);
   }
 }
 
 // SPEC_ALLOW: the filter is no boundary between secrets, and older kernels would slow the process down for it.
-static bool install(filter *f) {
+static bool install_filter(filter *f) {
   struct sock_fprog program = {f->n, f->at};
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return false;
   return !syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW,
@@ -93,12 +95,12 @@ static bool install(filter *f) {
 
 static bool confine(const int *list, size_t n, bool server) {
   filter f = {.n = 0};
-  begin(&f);
+  refuse_other_machines(&f);
   add_calls(&f, list, n, REFUSE);
   if (!server) add_calls(&f, accepting, COUNT(accepting), REFUSE);
   add_mappings(&f, PROT_WRITE | PROT_EXEC);
   add_return(&f, ALLOW);
-  return install(&f);
+  return install_filter(&f);
 }
 
 bool confine_to_files(void) { return confine(refused, COUNT(refused), false); }
@@ -107,9 +109,9 @@ bool confine_to_fetching(void) { return confine(refused_fetching, COUNT(refused_
 
 bool confine_to_computing(void) {
   filter f = {.n = 0};
-  begin(&f);
+  refuse_other_machines(&f);
   add_calls(&f, calls, COUNT(calls), ALLOW);
   add_mappings(&f, PROT_EXEC);
   add_return(&f, REFUSE);
-  return install(&f);
+  return install_filter(&f);
 }

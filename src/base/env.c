@@ -11,7 +11,7 @@ static const struct { const char *name, *def, *help; } table[] = {
 static struct { char *text; int number; } value[ENV_COUNT];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void take(enum env_var v, const char *s) {
+static void take_setting(enum env_var v, const char *s) {
   free(value[v].text);
   value[v].text = xstrdup(s);
   value[v].number = (int)strtol(s, NULL, 10);
@@ -19,7 +19,7 @@ static void take(enum env_var v, const char *s) {
 
 static void read_one(enum env_var v) {
   const char *s = getenv(table[v].name);
-  take(v, s && *s ? s : table[v].def);
+  take_setting(v, s && *s ? s : table[v].def);
 }
 
 static void read_all(void) { for (int v = 0; v < ENV_COUNT; v++) read_one((enum env_var)v); }
@@ -36,6 +36,6 @@ const char *env_library_path(void) { const char *s = getenv("LD_LIBRARY_PATH"); 
 
 void env_set(enum env_var v, const char *s) {
   pthread_once(&once, read_all);
-  if (s) take(v, s);
+  if (s) take_setting(v, s);
   else read_one(v);
 }

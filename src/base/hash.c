@@ -27,7 +27,7 @@ static inline void mix(state *s) {
   half_round(&s->v[2], &s->v[1], &s->v[0], &s->v[3], 17, 21);
 }
 
-static inline void take(state *s, uint64_t word) {
+static inline void take_u64(state *s, uint64_t word) {
   s->v[3] ^= word;
   mix(s);
   s->v[0] ^= word;
@@ -54,11 +54,11 @@ uint64_t hash_keyed(hash_key k, const void *bytes, size_t n) {
   const size_t all = n;
   uint64_t last;
   state s = {{0x736f6d6570736575 ^ k.a, 0x646f72616e646f6d ^ k.b, 0x6c7967656e657261 ^ k.a, 0x7465646279746573 ^ k.b}};
-  for (; n >= 8; n -= 8, p += 8) take(&s, whole_word(p));
+  for (; n >= 8; n -= 8, p += 8) take_u64(&s, whole_word(p));
   // at once, where there are eight bytes to read
   if (p > from && n) last = whole_word(from + all - 8) >> (64 - 8 * n);
   else last = word_of(p, n);
-  take(&s, (uint64_t)all << 56 | last);
+  take_u64(&s, (uint64_t)all << 56 | last);
   s.v[2] ^= 0xFF;
   for (int i = 0; i < 3; i++) mix(&s);
   return s.v[0] ^ s.v[1] ^ s.v[2] ^ s.v[3];

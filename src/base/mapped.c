@@ -54,7 +54,7 @@ static void on_bus_error(int sig, siginfo_t *info, void *context) {
   }
 }
 
-static void install(void) {
+static void install_handler(void) {
   page = (size_t)sysconf(_SC_PAGESIZE);
   struct sigaction on = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
   sigemptyset(&on.sa_mask);
@@ -62,7 +62,7 @@ static void install(void) {
   sigaction(SIGBUS, &on, NULL);
 }
 
-static mapped *take(void) {
+static mapped *take_place(void) {
   for (mapped *m = atomic_load(&first); m; m = m->next) {
     bool used = false;
     if (atomic_compare_exchange_strong(&m->used, &used, true)) return m;
@@ -75,10 +75,10 @@ static mapped *take(void) {
 }
 
 mapped *mapped_open(int fd, size_t n) {
-  pthread_once(&once, install);
+  pthread_once(&once, install_handler);
   void *at = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
   if (at == MAP_FAILED) return NULL;
-  mapped *m = take();
+  mapped *m = take_place();
   atomic_store(&m->whole, true);
   atomic_store(&m->n, n);
   atomic_store(&m->fd, fd);

@@ -32,7 +32,7 @@ static int failed(const newfile *f, const char *what, error *err) {
   return error_set(err, "%s: %s: %s", f->shown, what, strerror(errno));
 }
 
-static newfile *begin(const char *path, bool *special) {
+static newfile *begin_file(const char *path, bool *special) {
   newfile *f = xcalloc(1, sizeof *f);
   struct stat st;
   size_t n;
@@ -46,7 +46,7 @@ static newfile *begin(const char *path, bool *special) {
   return f;
 }
 
-static char *beside(const newfile *f, const char *end) {
+static char *path_beside(const newfile *f, const char *end) {
   size_t n = strlen(f->path) + strlen(end) + 1;
   char *s = xmalloc(n);
   snprintf(s, n, "%s%s", f->path, end);
@@ -56,9 +56,9 @@ static char *beside(const newfile *f, const char *end) {
 int newfile_open(const char *path, newfile **out, error *err) {
   char end[32];
   bool special;
-  newfile *f = begin(path, &special);
+  newfile *f = begin_file(path, &special);
   snprintf(end, sizeof end, ".%ld.part", (long)getpid());
-  if (!special) f->part = beside(f, end);
+  if (!special) f->part = path_beside(f, end);
   f->fd = open(special ? f->path : f->part, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (special ? 0 : O_EXCL), 0666);
   if (f->fd < 0) {
     failed(f, "cannot be written", err);
@@ -99,7 +99,7 @@ static bool write_at(int fd, const void *from, size_t n, off_t at) {
 }
 
 // Ends the pieces that count: what is behind them goes.
-static bool drop_rest(newfile *f) {
+static bool drop_pieces_behind(newfile *f) {
   f->kept = false;
   off_t end = (off_t)f->piece;
   return !ftruncate(f->list_fd, f->line) && !ftruncate(f->fd, end) && lseek(f->fd, end, SEEK_SET) == end;
@@ -115,14 +115,15 @@ static int open_pieces(newfile *f, const char *what, error *err) {
   if (!mine && errno != EWOULDBLOCK) return failed(f, "cannot be locked", err);
   if (mine && (fstat(f->fd, &own) || stat(f->part, &there))) return failed(f, "cannot be examined", err);
   if (!mine || own.st_ino != there.st_ino) return error_set(err, "%s: another run is writing this file", f->shown);
-  f->list = beside(f, ".part.pieces");
+  f->list = path_beside(f, ".part.pieces");
   if ((f->list_fd = open(f->list, FLAGS, 0666)) < 0) return failed(f, "cannot be written", err);
   f->line = sizeof head;
   f->kept = read_at(f->list_fd, head, sizeof head, 0) && !memcmp(head, what, WHAT) && head[WHAT] == '\n';
   if (f->kept) return 0;
   memcpy(head, what, WHAT);
   head[WHAT] = '\n';
-  return !drop_rest(f) || !write_at(f->list_fd, head, sizeof head, 0) ? failed(f, "cannot be written", err) : 0;
+  return !drop_pieces_behind(f) || !write_at(f->list_fd, head, sizeof head, 0) ? failed(f, "cannot be written", err)
+                                                                               : 0;
 }
 
 // An empty part is of no use to anybody, but to a run that has just made it.
@@ -137,12 +138,12 @@ static void drop_empty(newfile *f) {
 
 int newfile_resume(const char *path, const char *what, newfile **out, error *err) {
   bool special;
-  newfile *f = begin(path, &special);
+  newfile *f = begin_file(path, &special);
   if (special) {
     newfile_discard(f);
     return newfile_open(path, out, err);
   }
-  f->part = beside(f, ".part");
+  f->part = path_beside(f, ".part");
   if (open_pieces(f, what, err)) {
     drop_empty(f);
     newfile_leave(f);
@@ -170,7 +171,7 @@ bool newfile_kept(newfile *f, uint64_t n) {
 }
 
 static int flush(newfile *f, error *err) {
-  if (f->kept && !drop_rest(f)) return failed(f, "cannot be written", err);
+  if (f->kept && !drop_pieces_behind(f)) return failed(f, "cannot be written", err);
   if (f->list && f->n) f->hash = hash_on(f->hash, f->pending, f->n);
   for (size_t done = 0; done < f->n;) {
     ssize_t n = write(f->fd, f->pending + done, f->n - done);

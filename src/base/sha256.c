@@ -15,7 +15,7 @@ static const uint32_t k[64] = {
 
 static uint32_t turn(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
-static void mix(uint32_t state[8], const unsigned char *block) {
+static void mix_block(uint32_t state[8], const unsigned char *block) {
   uint32_t w[64], v[8];
   for (int i = 0; i < 16; i++)
     w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 | (uint32_t)block[4 * i + 2] << 8 |
@@ -57,9 +57,9 @@ void sha256_add(sha256 *s, const void *bytes, size_t n) {
     at += more;
     n -= more;
     if (held + more < 64) return;
-    mix(s->state, s->block);
+    mix_block(s->state, s->block);
   }
-  for (; n >= 64; at += 64, n -= 64) mix(s->state, at);
+  for (; n >= 64; at += 64, n -= 64) mix_block(s->state, at);
   memcpy(s->block, at, n);
 }
 

@@ -48,7 +48,7 @@ void str_free(str *s) {
 }
 
 // Bytes of the well-formed UTF-8 character at p, 0 if there is none (overlong forms and surrogates are none).
-static size_t character(const unsigned char *p, size_t n) {
+static size_t character_length(const unsigned char *p, size_t n) {
   size_t k = p[0] < 0x80                   ? 1
              : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
              : p[0] >= 0xe0 && p[0] < 0xf0 ? 3
@@ -66,7 +66,7 @@ void str_add_json(str *s, const char *text, size_t n) {
   const unsigned char *p = (const unsigned char *)text;
   str_addc(s, '"');
   for (size_t i = 0, k; i < n; i += k) {
-    k = character(p + i, n - i);
+    k = character_length(p + i, n - i);
     if (!k) { str_add(s, "\\ufffd"); k = 1; }
     else if (p[i] == '\n') str_add(s, "\\n");
     else if (p[i] == '"' || p[i] == '\\') str_addf(s, "\\%c", p[i]);

@@ -18,5 +18,6 @@ void str_blank_controls(str *s, bool lines);
 void warning(const char *fmt, ...) PRINTF_LIKE(1, 2);
 void str_free(str *s);                                     // s is the empty string again
 int hex_value(char c);                                     // of a hexadecimal digit in any case; -1: it is none
+static inline bool is_ascii_space(uint32_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 static inline const char *str_c(const str *s) { return s->at ? s->at : ""; }
 #endif
