@@ -324,7 +324,7 @@ static uint32_t slot_of(ref *c, const uop *u) {
   return s;
 }
 
-static insn *emit(ref *c, enum code code, int n, uint32_t dst, uint32_t a, uint32_t b) {
+static insn *emit_insn(ref *c, enum code code, int n, uint32_t dst, uint32_t a, uint32_t b) {
   insn i = {.code = (uint16_t)code, .n = (uint16_t)n, .dst = dst, .a = a, .b = b};
   vec_push(&c->k->code, i);
   return &c->k->code.at[c->k->code.n - 1];
@@ -343,7 +343,7 @@ static const char *describe_node(ref *c, const uop *u) {
 static void pass_value(ref *c, const uop *u, const uop *from, uint32_t s) {
   if (from->op != OP_ACC) { bind(c, u, s); return; }
   uint32_t d = new_slots(c, u->lanes);
-  emit(c, C_MOVE, u->lanes, d, s, s);
+  emit_insn(c, C_MOVE, u->lanes, d, s, s);
   bind(c, u, d);
 }
 
@@ -406,14 +406,14 @@ static void arithmetic(ref *c, const uop *u, enum op op, enum dtype d, int n, ui
   bool f = dtype_is_float(d);
   enum code code = f ? float_code(op) : integer_code(op, d == DT_U64);
   if (code == C_STOP) die("%s: the interpreter has no %s", c->p->name, describe_node(c, u));
-  insn *i = emit(c, code, n, dst, a, b);
+  insn *i = emit_insn(c, code, n, dst, a, b);
   if (f) return;
   if (op == OP_ADD || op == OP_SUB || op == OP_MUL || op == OP_SHL || op == OP_NEG) wrap(i, d);
   if (code == C_IDIV || code == C_MOD || code == C_CDIV || code == C_CMOD) {
     i->c = d == DT_U64;
     const char *t = describe_node(c, u);
     c->k->code.at[c->k->code.n - 1].arg.text = t;
-    if ((op == OP_IDIV || op == OP_CDIV) && d != DT_U64) wrap(emit(c, C_WRAP, n, dst, dst, dst), d);   // -128 / -1
+    if ((op == OP_IDIV || op == OP_CDIV) && d != DT_U64) wrap(emit_insn(c, C_WRAP, n, dst, dst, dst), d);   // -128 / -1
   }
 }
 
@@ -426,20 +426,20 @@ static void emit_cast(ref *c, const uop *u, const uop *x) {
   if ((ff && tf && !half) || from == to || wider || (from == DT_BOOL && !tf)) { pass_value(c, u, x, a); return; }
   uint32_t d = new_slots(c, u->lanes);
   bind(c, u, d);
-  if (to == DT_BOOL) emit(c, ff ? C_FNONZERO : C_NONZERO, u->lanes, d, a, a);
-  else if (ff && !tf) emit(c, C_TO_INT, u->lanes, d, a, a)->c = to;
+  if (to == DT_BOOL) emit_insn(c, ff ? C_FNONZERO : C_NONZERO, u->lanes, d, a, a);
+  else if (ff && !tf) emit_insn(c, C_TO_INT, u->lanes, d, a, a)->c = to;
   else if (tf) {
-    if (!ff) emit(c, from == DT_U64 ? C_FROM_U64 : C_FROM_I64, u->lanes, d, a, a);
-    if (half) emit(c, C_TO_HALF, u->lanes, d, ff ? a : d, a)->c = to;
+    if (!ff) emit_insn(c, from == DT_U64 ? C_FROM_U64 : C_FROM_I64, u->lanes, d, a, a);
+    if (half) emit_insn(c, C_TO_HALF, u->lanes, d, ff ? a : d, a)->c = to;
   }
-  else wrap(emit(c, C_WRAP, u->lanes, d, a, a), to);
+  else wrap(emit_insn(c, C_WRAP, u->lanes, d, a, a), to);
 }
 
 static uint32_t bits_as(ref *c, const uop *x, enum dtype to, int lanes) {
   bitcast *b = ARENA_NEW(c->k->mem, bitcast);
   *b = (bitcast){(enum dtype)x->dt, to, x->lanes, lanes};
   uint32_t a = slot_of(c, x), d = new_slots(c, lanes);
-  emit(c, C_BITCAST, lanes, d, a, a)->arg.cast = b;
+  emit_insn(c, C_BITCAST, lanes, d, a, a)->arg.cast = b;
   return d;
 }
 
@@ -464,7 +464,7 @@ static void emit_elementwise(ref *c, const uop *u) {
   if (integer && (u->op == OP_TRUNC || u->op == OP_FLOOR)) { pass_value(c, u, x, s[0]); return; }
   uint32_t d = new_slots(c, u->lanes);
   if (u->op == OP_WHERE || (u->op == OP_FMA && !integer))
-    emit(c, u->op == OP_WHERE ? C_WHERE : C_FMA, u->lanes, d, s[0], s[1])->c = s[2];
+    emit_insn(c, u->op == OP_WHERE ? C_WHERE : C_FMA, u->lanes, d, s[0], s[1])->c = s[2];
   else if (u->op == OP_FMA) {
     arithmetic(c, u, OP_MUL, (enum dtype)u->dt, u->lanes, d, s[0], s[1]);
     arithmetic(c, u, OP_ADD, (enum dtype)u->dt, u->lanes, d, d, s[2]);
@@ -490,7 +490,7 @@ static void emit_dot(ref *c, const uop *u) {
     die("%s: %d operands for %d lanes: %s", c->p->name, x->lanes, u->lanes, describe_node(c, u));
   uint32_t a = slot_of(c, u->src[0]), b = x->dt == DT_BF16 ? bits_as(c, x, DT_U16, x->lanes) : slot_of(c, x),
            codes = slot_of(c, u->src[2]), d = new_slots(c, u->lanes);
-  emit(c, floats ? C_DOT_F : C_DOT, u->lanes, d, a, b)->c = codes;
+  emit_insn(c, floats ? C_DOT_F : C_DOT, u->lanes, d, a, b)->c = codes;
   bind(c, u, d);
 }
 
@@ -504,7 +504,7 @@ static void pick(ref *c, const uop *u) {
     from[i] = slot_of(c, u->src[l / n]) + (uint32_t)(l % n);
   }
   uint32_t d = new_slots(c, u->lanes);
-  emit(c, C_PICK, u->lanes, d, 0, 0)->arg.pick = from;
+  emit_insn(c, C_PICK, u->lanes, d, 0, 0)->arg.pick = from;
   bind(c, u, d);
 }
 
@@ -536,7 +536,7 @@ static void access_memory(ref *c, const uop *u) {
   enum code code = (enum code)(first[v->dt] + store + (index->lanes > 1 ? 2 : 0));
   uint32_t i = slot_of(c, index->src[1]), value = store ? slot_of(c, v) : 0, d = store ? 0 : new_slots(c, u->lanes);
   const place *p = access_place(c, u);
-  emit(c, code, v->lanes, d, i, value)->arg.place = p;
+  emit_insn(c, code, v->lanes, d, i, value)->arg.place = p;
   if (!store) bind(c, u, d);
 }
 
@@ -554,10 +554,10 @@ static bool just_made(ref *c, const uop *v, uint32_t s) {
 static void set_variable(ref *c, const uop *u) {
   uint32_t acc = slot_of(c, u->src[0]), v = slot_of(c, u->src[1]);
   if (just_made(c, u->src[1], v)) c->k->code.at[c->k->code.n - 1].dst = acc;       // straight into the variable
-  else emit(c, C_MOVE, u->src[0]->lanes, acc, v, v);
+  else emit_insn(c, C_MOVE, u->src[0]->lanes, acc, v, v);
 }
 
-static void open_range(ref *c, const uop *u, size_t pos) {
+static void emit_range(ref *c, const uop *u, size_t pos) {
   uint32_t d = new_slots(c, 1), first, end;
   if (u->b == AXIS_GLOBAL) first = c->k->lo, end = c->k->hi;
   else {
@@ -565,18 +565,18 @@ static void open_range(ref *c, const uop *u, size_t pos) {
     first = new_slots(c, 1);
     // a variable may be set inside; the end is what it was here
     end = u->src[0]->op == OP_ACC ? new_slots(c, 1) : from;
-    if (end != from) emit(c, C_MOVE, 1, end, from, from);
+    if (end != from) emit_insn(c, C_MOVE, 1, end, from, from);
   }
   bind(c, u, d);
   c->first[pos] = c->k->code.n;
-  emit(c, C_RANGE, 1, d, first, end);
+  emit_insn(c, C_RANGE, 1, d, first, end);
 }
 
 static void close(ref *c, size_t pos) {
   size_t open = c->match[pos], first = c->first[open], here = c->k->code.n;
   if (c->p->at[pos]->op == OP_END) {
     insn r = c->k->code.at[first];
-    emit(c, C_END, 1, r.dst, r.a, r.b)->arg.jump = first;
+    emit_insn(c, C_END, 1, r.dst, r.a, r.b)->arg.jump = first;
   }
   c->k->code.at[first].arg.jump = here;
 }
@@ -593,12 +593,12 @@ static void emit_node(ref *c, size_t pos) {
     return;
   }
   case OP_LOAD: case OP_STORE: access_memory(c, u); return;
-  case OP_RANGE: open_range(c, u, pos); return;
-  case OP_IF: c->first[pos] = c->k->code.n; emit(c, C_IF, 1, 0, slot_of(c, u->src[0]), 0); return;
+  case OP_RANGE: emit_range(c, u, pos); return;
+  case OP_IF: c->first[pos] = c->k->code.n; emit_insn(c, C_IF, 1, 0, slot_of(c, u->src[0]), 0); return;
   case OP_END: case OP_ENDIF: close(c, pos); return;
   case OP_ACC: {
     uint32_t d = new_slots(c, u->lanes), s = slot_of(c, u->src[0]);
-    emit(c, C_MOVE, u->lanes, d, s, s);
+    emit_insn(c, C_MOVE, u->lanes, d, s, s);
     bind(c, u, d);
     return;
   }
@@ -606,7 +606,7 @@ static void emit_node(ref *c, size_t pos) {
   case OP_SPLAT: {
     if (u->src[0]->op == OP_CONST) return;
     uint32_t s = slot_of(c, u->src[0]), d = new_slots(c, u->lanes);
-    emit(c, C_SPLAT, u->lanes, d, s, s);
+    emit_insn(c, C_SPLAT, u->lanes, d, s, s);
     bind(c, u, d);
     return;
   }
@@ -636,7 +636,7 @@ ref_kernel *ref_compile(const program *p) {
     for (size_t j = 0; j < p->at[i]->nsrc; j++)
       map_put(&c.uses, p->at[i]->src[j], (void *)((uintptr_t)map_ptr(&c.uses, p->at[i]->src[j]) + 1));
   for (size_t i = 0; i < p->n; i++) emit_node(&c, i);
-  emit(&c, C_STOP, 1, 0, 0, 0);
+  emit_insn(&c, C_STOP, 1, 0, 0, 0);
   k->n_bufs = p->n_bufs;
   map_free(&c.slot_of);
   map_free(&c.uses);

@@ -16,7 +16,7 @@ tensor *t_weight(graph *g, int64_t id, enum dtype dt, int64_t elems) {
 tensor *t_float(graph *g, double v) { return uop_float(g, DT_F32, v); }
 tensor *t_iota(graph *g, uop *n) { return uop_new(g, OP_IOTA, DT_IDX, 1, &n, 1, (uarg){0}); }
 
-static tensor *node(graph *g, enum op op, tensor *x, int n, uop *const *more, uarg arg) {
+static tensor *tensor_node(graph *g, enum op op, tensor *x, int n, uop *const *more, uarg arg) {
   uop *s[1 + 2 * MAX_DIMS];
   s[0] = x;
   for (int i = 0; i < n; i++) s[1 + i] = more[i];
@@ -32,7 +32,7 @@ tensor *t_reshape(graph *g, tensor *x, int n, uop *const *dims) {
   for (int i = from; i < n - until; i++) q = idx_mul(g, q, dims[i]);
   if (p != q) die("reshape to another number of elements (%lld, %lld)", (long long)p->vmax, (long long)q->vmax);
   if (x->shape && x->shape->n == n && !memcmp(x->shape->dim, dims, (size_t)n * sizeof *dims)) return x;
-  return node(g, OP_RESHAPE, x, n, dims, (uarg){0});
+  return tensor_node(g, OP_RESHAPE, x, n, dims, (uarg){0});
 }
 
 tensor *t_reshape_i(graph *g, tensor *x, int n, const int64_t *dims) {
@@ -45,7 +45,7 @@ tensor *t_expand(graph *g, tensor *x, int n, uop *const *dims) {
   if (x->shape->n == n && !memcmp(x->shape->dim, dims, (size_t)n * sizeof *dims)) return x;
   for (int i = 0; i < n; i++)
     if (x->shape->dim[i] != dims[i] && !uop_is_int(x->shape->dim[i], 1)) die("expand of an axis that is not 1");
-  return node(g, OP_EXPAND, x, n, dims, (uarg){0});
+  return tensor_node(g, OP_EXPAND, x, n, dims, (uarg){0});
 }
 
 tensor *t_broadcast(graph *g, tensor *x, const shape *s) {
@@ -60,7 +60,7 @@ tensor *t_permute(graph *g, tensor *x, const int *order) {
   int64_t a = 0;
   bool same = true;
   for (int i = 0; i < x->shape->n; i++) { a |= (int64_t)order[i] << 4 * i; same &= order[i] == i; }
-  return same ? x : node(g, OP_PERMUTE, x, 0, NULL, (uarg){.a = a, .b = x->shape->n});
+  return same ? x : tensor_node(g, OP_PERMUTE, x, 0, NULL, (uarg){.a = a, .b = x->shape->n});
 }
 
 tensor *t_swap(graph *g, tensor *x, int i, int j) {
@@ -75,7 +75,7 @@ tensor *t_pad(graph *g, tensor *x, int axis, int64_t before, int64_t after) {
     d[2 * i] = uop_idx(g, i == axis ? before : 0);
     d[2 * i + 1] = uop_idx(g, i == axis ? after : 0);
   }
-  return before || after ? node(g, OP_PAD, x, 2 * x->shape->n, d, (uarg){0}) : x;
+  return before || after ? tensor_node(g, OP_PAD, x, 2 * x->shape->n, d, (uarg){0}) : x;
 }
 
 tensor *t_slice(graph *g, tensor *x, int axis, uop *offset, uop *size) {
@@ -85,13 +85,13 @@ tensor *t_slice(graph *g, tensor *x, int axis, uop *offset, uop *size) {
     d[2 * i] = i == axis ? offset : uop_idx(g, 0);
     d[2 * i + 1] = i == axis ? size : x->shape->dim[i];
   }
-  return node(g, OP_SHRINK, x, 2 * x->shape->n, d, (uarg){0});
+  return tensor_node(g, OP_SHRINK, x, 2 * x->shape->n, d, (uarg){0});
 }
 
 tensor *t_slice_i(graph *g, tensor *x, int axis, int64_t offset, int64_t size) {
   return t_slice(g, x, axis, uop_idx(g, offset), uop_idx(g, size));
 }
-tensor *t_flip(graph *g, tensor *x, int axis) { return node(g, OP_FLIP, x, 0, NULL, (uarg){.a = 1 << axis}); }
+tensor *t_flip(graph *g, tensor *x, int axis) { return tensor_node(g, OP_FLIP, x, 0, NULL, (uarg){.a = 1 << axis}); }
 
 tensor *t_cat_last(graph *g, tensor *a, tensor *b) {
   int last = a->shape->n - 1;

@@ -171,13 +171,13 @@ static uop *vector_of_scalars(graph *g, uop *u, uop *const *v, void *ctx) {
   return u->shape ? refuse(ctx, "a tensor in a kernel") : u;
 }
 
-static uop *shuffle(graph *g, uop *u, uop *const *v, void *ctx) {
+static uop *any_shuffle(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g;
   (void)v;
   (void)ctx;
   return u->op == OP_SHUFFLE ? u : NULL;
 }
-static uop *barrier(graph *g, uop *u, uop *const *v, void *ctx) {
+static uop *any_barrier(graph *g, uop *u, uop *const *v, void *ctx) {
   (void)g;
   (void)v;
   (void)ctx;
@@ -232,10 +232,10 @@ RULES(spec_vectors, ANYTHING) = {
   F( EXTRACT(x),                                fine ),
   F( x,                                         reduction_in_lanes ),
   F( P1(SWAP, x),                               fine ),
-  F( x,                                         shuffle ),
+  F( x,                                         any_shuffle ),
   F( x,                                         vector_of_scalars ),
   F( P0(SPECIAL),                               fine ),
-  F( x,                                         barrier ),
+  F( x,                                         any_barrier ),
   F( P3(DOT, x, y, z),                         fine ),
   F( x,                                         asks_ahead ),
 };

@@ -29,7 +29,7 @@ static void put_starts(uop *u, const int *item, map *leaf, evalue *room, size_t 
   for (size_t i = 0; i < u->nsrc; i++) put_starts(u->src[i], item, leaf, room, n);
 }
 
-static bool address(uop *index, const int *item, int64_t *out) {
+static bool address_at(uop *index, const int *item, int64_t *out) {
   evalue room[64], v;
   map leaf = {0};
   size_t n = 0;
@@ -46,7 +46,7 @@ static int by_value(const void *a, const void *b) {
 }
 
 // Of a load: instructions, sectors and different bytes of each turn, of all items of a step.
-static void add_load(walk *w, const uop *load, const int size[3], kernel_access *out) {
+static void count_load(walk *w, const uop *load, const int size[3], kernel_access *out) {
   uop *index = load->src[0];
   const uop *memory = render_memory(index);
   int64_t at[STEP], sectors[STEP], bytes = load->lanes * dtype_size((enum dtype)load->dt),
@@ -55,7 +55,7 @@ static void add_load(walk *w, const uop *load, const int size[3], kernel_access 
   int n = (int)min_i64(STEP, (int64_t)size[0] * size[1] * size[2]);
   for (int i = 0; i < n; i++) {
     int item[3] = {i % size[0], i / size[0] % size[1], i / size[0] / size[1]};
-    if (!address((uop *)index, item, &at[i])) at[i] = (int64_t)i * 4096;         // where, nobody knows: anywhere
+    if (!address_at((uop *)index, item, &at[i])) at[i] = (int64_t)i * 4096;      // where, nobody knows: anywhere
   }
   qsort(at, (size_t)n, sizeof *at, by_value);
   for (int64_t part = 0; part < bytes; part += wide) {
@@ -92,7 +92,7 @@ bool render_access(const program *p, kernel_access *out) {
       if (u->op == OP_RANGE) w.turns *= (double)u->src[0]->vmax;
     } else if (u->op == OP_END || u->op == OP_ENDIF) w.turns = before[--depth];
     else if (u->op != OP_CONST && u->op != OP_PARAM) out->nodes += w.turns;
-    if (u->op == OP_LOAD && render_memory(u->src[0])->op == OP_PARAM) add_load(&w, u, size, out);
+    if (u->op == OP_LOAD && render_memory(u->src[0])->op == OP_PARAM) count_load(&w, u, size, out);
   }
   map_free(&w.zeros);
   return out->loads > 0;

@@ -22,7 +22,7 @@ static const char *const scalars[DT_COUNT] = {
   [DT_I32] = "int32_t",  [DT_U32] = "uint32_t", [DT_I64] = "int64_t", [DT_U64] = "uint64_t", [DT_IDX] = "int64_t",
   [DT_F16] = "uint16_t", [DT_F32] = "float",    [DT_F64] = "double"};
 
-static const char *type(cstyle *c, enum dtype d, int lanes) {
+static const char *c_type(cstyle *c, enum dtype d, int lanes) {
   if (lanes == 1) return scalars[d];
   if (d == DT_IDX) d = DT_I64;
   if (d == DT_F16 || d == DT_BF16) d = DT_U16;
@@ -30,37 +30,37 @@ static const char *type(cstyle *c, enum dtype d, int lanes) {
   return cs_print(c, "%sx%d", element(d), lanes);
 }
 
-static const char *reinterpret(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes) {
+static const char *c_reinterpret(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes) {
   bool ff = dtype_is_float(from), tf = dtype_is_float(to);
-  if (lanes > 1 || ff == tf) return cs_print(c, "((%s)%s)", type(c, to, lanes), x);
+  if (lanes > 1 || ff == tf) return cs_print(c, "((%s)%s)", c_type(c, to, lanes), x);
   c->helpers |= HELP_BITS;
   return cs_print(c, "%s_of_bits(%s)", element(to), cs_bare(c, x));
 }
 
-static const char *convert(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes) {
+static const char *c_convert(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes) {
   (void)from;
   if (lanes == 1) return cs_print(c, "((%s)%s)", scalars[to], x);
-  return cs_print(c, "__builtin_convertvector(%s, %s)", cs_bare(c, x), type(c, to, lanes));
+  return cs_print(c, "__builtin_convertvector(%s, %s)", cs_bare(c, x), c_type(c, to, lanes));
 }
 
-static const char *mask(cstyle *c, const char *x, int from_bytes, int to_bytes, int lanes) {
+static const char *c_mask(cstyle *c, const char *x, int from_bytes, int to_bytes, int lanes) {
   if (from_bytes == to_bytes) return x;
   return cs_print(c, "__builtin_convertvector(%s, %s)", cs_bare(c, x),
-                  type(c, to_bytes == 1 ? DT_BOOL : cs_int_of_size(to_bytes, false), lanes));
+                  c_type(c, to_bytes == 1 ? DT_BOOL : cs_int_of_size(to_bytes, false), lanes));
 }
 
-static const char *select(cstyle *c, const char *m, const char *x, const char *y, enum dtype d, int lanes) {
+static const char *c_select(cstyle *c, const char *m, const char *x, const char *y, enum dtype d, int lanes) {
   enum dtype bits = d == DT_BOOL ? DT_BOOL : cs_int_of_size(dtype_size(d), false);
   m = cs_named(c, bits, lanes, m);
   if (d == bits) return cs_print(c, "((%s & %s) | (%s & ~%s))", x, m, y, m);
-  const char *t = type(c, bits, lanes);
-  return cs_print(c, "((%s)(((%s)%s & %s) | ((%s)%s & ~%s)))", type(c, d, lanes), t, x, m, t, y, m);
+  const char *t = c_type(c, bits, lanes);
+  return cs_print(c, "((%s)(((%s)%s & %s) | ((%s)%s & ~%s)))", c_type(c, d, lanes), t, x, m, t, y, m);
 }
 
-static const char *build(cstyle *c, enum dtype d, int lanes, const char *const *x) {
+static const char *c_build(cstyle *c, enum dtype d, int lanes, const char *const *x) {
   bool same = true;
   for (int i = 1; i < lanes; i++) same &= !strcmp(x[i], x[0]);
-  const char *t = type(c, d, lanes);
+  const char *t = c_type(c, d, lanes);
   if (same) {
     c->helpers |= HELP_SPLAT;
     return cs_print(c, "(%s){X%d(%s)}", t, lanes, cs_bare(c, x[0]));
@@ -72,9 +72,9 @@ static const char *build(cstyle *c, enum dtype d, int lanes, const char *const *
   return r;
 }
 
-static const char *extract(cstyle *c, const char *x, int lane) { return cs_print(c, "%s[%d]", x, lane); }
+static const char *c_extract(cstyle *c, const char *x, int lane) { return cs_print(c, "%s[%d]", x, lane); }
 
-static const char *shuffle(cstyle *c, const uop *u, const char *x, const char *y) {
+static const char *c_shuffle(cstyle *c, const uop *u, const char *x, const char *y) {
   if (u->lanes == 1) {
     int l = shuffle_lane(u, 0), n = u->src[0]->lanes;
     return cs_print(c, u->dt == DT_BOOL ? "(%s[%d] != 0)" : "%s[%d]", l < n ? x : y, l % n);
@@ -86,7 +86,7 @@ static const char *shuffle(cstyle *c, const uop *u, const char *x, const char *y
   return r;
 }
 
-static const char *math(cstyle *c, const uop *u, const char *const *x) {
+static const char *c_math(cstyle *c, const uop *u, const char *const *x) {
   const char *f = u->op == OP_SQRT    ? "sqrt"
                   : u->op == OP_TRUNC ? "trunc"
                   : u->op == OP_FLOOR ? "floor"
@@ -99,7 +99,7 @@ static const char *math(cstyle *c, const uop *u, const char *const *x) {
   }
   const char *v = cs_name(c, "v"), *a[3] = {0};
   for (size_t i = 0; i < u->nsrc; i++) a[i] = cs_named(c, (enum dtype)u->dt, u->lanes, x[i]);
-  cs_line(c, "%s %s = {0};", type(c, (enum dtype)u->dt, u->lanes), v);
+  cs_line(c, "%s %s = {0};", c_type(c, (enum dtype)u->dt, u->lanes), v);
   if (u->op == OP_FMA)
     cs_line(c, "for (int l = 0; l < %d; l++) %s[l] = __builtin_fma%s(%s[l], %s[l], %s[l]);", u->lanes, v, s, a[0], a[1],
             a[2]);
@@ -107,12 +107,12 @@ static const char *math(cstyle *c, const uop *u, const char *const *x) {
   return v;
 }
 
-static const char *halves(cstyle *c, const char *x, bool to_f32, int lanes) {
+static const char *c_halves(cstyle *c, const char *x, bool to_f32, int lanes) {
   const char *f = to_f32 ? "f32_of_f16" : "f16_of_f32";
   c->helpers |= HELP_BITS | (to_f32 ? HELP_F16_TO_F32 : HELP_F32_TO_F16);
   if (lanes == 1) return cs_print(c, "%s(%s)", f, cs_bare(c, x));
   const char *a = cs_named(c, to_f32 ? DT_F16 : DT_F32, lanes, x), *v = cs_name(c, "v");
-  cs_line(c, "%s %s = {0};", type(c, to_f32 ? DT_F32 : DT_F16, lanes), v);
+  cs_line(c, "%s %s = {0};", c_type(c, to_f32 ? DT_F32 : DT_F16, lanes), v);
   cs_line(c, "for (int l = 0; l < %d; l++) %s[l] = %s(%s[l]);", lanes, v, f, a);
   return v;
 }
@@ -121,24 +121,24 @@ static const char *halves(cstyle *c, const char *x, bool to_f32, int lanes) {
 static const char *with_address(cstyle *c, enum dtype d, int lanes, const char *x) {
   if (cs_is_name(x)) return x;
   const char *name = cs_name(c, "t");
-  cs_line(c, "%s %s = %s;", type(c, d, lanes), name, cs_bare(c, x));
+  cs_line(c, "%s %s = %s;", c_type(c, d, lanes), name, cs_bare(c, x));
   return name;
 }
 
-static const char *bitcast(cstyle *c, const uop *u, const char *x) {
+static const char *c_bitcast(cstyle *c, const uop *u, const char *x) {
   const uop *s = u->src[0];
   if (s->lanes * dtype_size((enum dtype)s->dt) != u->lanes * dtype_size((enum dtype)u->dt)) return NULL;
   const char *a = with_address(c, (enum dtype)s->dt, s->lanes, x), *v = cs_name(c, "v");
-  cs_line(c, "%s %s;", type(c, (enum dtype)u->dt, u->lanes), v);
+  cs_line(c, "%s %s;", c_type(c, (enum dtype)u->dt, u->lanes), v);
   cs_line(c, "__builtin_memcpy(&%s, &%s, sizeof %s);", v, a, v);
   return v;
 }
 
-static const char *dot(cstyle *c, const uop *u) {
+static const char *c_dot(cstyle *c, const uop *u) {
   const uop *a = u->src[1];
   const char *x = cs_named(c, (enum dtype)a->dt, a->lanes, cs_text(c, a)), *sum = cs_name(c, "q");
   const char *y = cs_named(c, DT_U32, u->lanes, cs_text(c, u->src[2])), *lane = u->lanes > 1 ? "[l]" : "";
-  cs_line(c, "%s %s = %s;", type(c, (enum dtype)u->dt, u->lanes), sum, cs_bare(c, cs_text(c, u->src[0])));
+  cs_line(c, "%s %s = %s;", c_type(c, (enum dtype)u->dt, u->lanes), sum, cs_bare(c, cs_text(c, u->src[0])));
   cs_line(c, "for (int l = 0; l < %d; l++)", u->lanes);
   if (u->dt == DT_I32)
     cs_line(c,
@@ -169,14 +169,14 @@ static const char *from_memory(cstyle *c, enum dtype d, int lanes, const char *x
   return lanes == 1 ? cs_print(c, "(%s != 0)", x) : cs_print(c, "(%s != 0)", x);     // compares of bytes give 0 and -1
 }
 
-static const char *load(cstyle *c, const uop *u) {
+static const char *c_load(cstyle *c, const uop *u) {
   const uop *index = u->src[0], *m = render_memory(index);
   enum dtype d = (enum dtype)u->dt, in = cs_memory_dtype(d);
   const char *b = cs_buffer(c, m), *i = cs_bare(c, cs_text(c, index)), *x;
   if (index->lanes > 1) {
     const char *at = cs_named(c, (enum dtype)index->src[1]->dt, index->lanes, cs_text(c, index));
     x = cs_name(c, "x");
-    cs_line(c, "%s %s = {0};", type(c, in, u->lanes), x);
+    cs_line(c, "%s %s = {0};", c_type(c, in, u->lanes), x);
     if (same_memory(d, m)) cs_line(c, "for (int l = 0; l < %d; l++) %s[l] = %s[%s[l]];", u->lanes, x, b, at);
     else
       cs_line(c, "for (int l = 0; l < %d; l++) { %s e; __builtin_memcpy(&e, %s + %s[l], sizeof e); %s[l] = e; }",
@@ -184,18 +184,18 @@ static const char *load(cstyle *c, const uop *u) {
   } else if (u->lanes == 1 && same_memory(d, m)) x = cs_print(c, "%s[%s]", b, i);
   else {
     x = cs_name(c, "x");
-    cs_line(c, "%s %s;", type(c, in, u->lanes), x);
+    cs_line(c, "%s %s;", c_type(c, in, u->lanes), x);
     cs_line(c, "__builtin_memcpy(&%s, %s + %s, sizeof %s);", x, b, cs_text(c, index), x);
   }
   return from_memory(c, d, u->lanes, x);
 }
 
-static void store(cstyle *c, const uop *u) {
+static void c_store(cstyle *c, const uop *u) {
   const uop *index = u->src[0], *m = render_memory(index), *what = u->src[1];
   enum dtype d = (enum dtype)what->dt, in = cs_memory_dtype(d);
   const char *b = cs_buffer(c, m), *i = cs_text(c, index), *v = cs_text(c, what);
   if (what->lanes == 1 && same_memory(d, m)) { cs_line(c, "%s[%s] = %s;", b, cs_bare(c, i), cs_bare(c, v)); return; }
-  if (d == DT_BOOL && what->lanes > 1) v = cs_print(c, "((%s)(%s & 1))", type(c, in, what->lanes), v);
+  if (d == DT_BOOL && what->lanes > 1) v = cs_print(c, "((%s)(%s & 1))", c_type(c, in, what->lanes), v);
   const char *name = with_address(c, in, what->lanes, v);
   if (index->lanes == 1) { cs_line(c, "__builtin_memcpy(%s + %s, &%s, sizeof %s);", b, i, name, name); return; }
   const char *at = cs_named(c, (enum dtype)index->src[1]->dt, index->lanes, i);
@@ -205,7 +205,7 @@ static void store(cstyle *c, const uop *u) {
             what->lanes, scalars[in], name, b, at);
 }
 
-static void ask_ahead(cstyle *c, const uop *u) {
+static void c_ask_ahead(cstyle *c, const uop *u) {
   static const int locality[PREFETCH_HINTS] = {
     [PREFETCH_T0] = 3, [PREFETCH_T1] = 2, [PREFETCH_T2] = 1, [PREFETCH_NTA] = 0};
   const uop *index = u->src[0];
@@ -231,21 +231,21 @@ static const dialect c_dialect = {
               [DT_F16] = "uint16_t",
               [DT_F32] = "float",
               [DT_F64] = "double"},
-  .type = type,
-  .reinterpret = reinterpret,
-  .convert = convert,
-  .select = select,
-  .mask = mask,
-  .build = build,
-  .extract = extract,
-  .shuffle = shuffle,
-  .math = math,
-  .halves = halves,
-  .bitcast = bitcast,
-  .dot = dot,
-  .load = load,
-  .store = store,
-  .ask_ahead = ask_ahead,
+  .type = c_type,
+  .reinterpret = c_reinterpret,
+  .convert = c_convert,
+  .select = c_select,
+  .mask = c_mask,
+  .build = c_build,
+  .extract = c_extract,
+  .shuffle = c_shuffle,
+  .math = c_math,
+  .halves = c_halves,
+  .bitcast = c_bitcast,
+  .dot = c_dot,
+  .load = c_load,
+  .store = c_store,
+  .ask_ahead = c_ask_ahead,
 };
 
 // ---- the file -------------------------------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ static bool mentions_once(const cstyle *c, const uop *by, const uop *u) {
 }
 
 // Does nothing between these positions open or close a block, or (for what reads a variable) assign to one?
-static bool stays(const cstyle *c, size_t made, size_t used, bool variable) {
+static bool stays_valid(const cstyle *c, size_t made, size_t used, bool variable) {
   for (size_t i = made + 1; i < used; i++) {
     enum op op = (enum op)c->p->at[i]->op;
     if (op == OP_RANGE || op == OP_END || op == OP_IF || op == OP_ENDIF || op == OP_BARRIER ||
@@ -185,7 +185,7 @@ static bool goes_inline(cstyle *c, const uop *u, const char *t) {
     return false;
   bool variable = reads_variable(c, u, 0);
   if (variable && use->by->op == OP_INDEX) return false;        // an INDEX is written later still, where it is used
-  return stays(c, c->pos, use->used, variable);
+  return stays_valid(c, c->pos, use->used, variable);
 }
 
 static const char *kind_of(const uop *u) {
@@ -244,7 +244,7 @@ static bool cannot_wrap(const uop *u) {
   return u->vmin > dtype_min(d) && u->vmax < dtype_max(d);
 }
 
-static const char *compare(cstyle *c, enum op op, enum dtype d, int lanes, const char *x, const char *y) {
+static const char *compare_lanes(cstyle *c, enum op op, enum dtype d, int lanes, const char *x, const char *y) {
   if (lanes == 1) return cs_print(c, "(%s %s %s)", x, symbols[op], y);
   if (d == DT_BOOL) {                                              // lanes are 0 and -1
     if (op == OP_CMPLT) return cs_print(c, "(~%s & %s)", x, y);
@@ -253,13 +253,14 @@ static const char *compare(cstyle *c, enum op op, enum dtype d, int lanes, const
   return c->d->mask(c, cs_print(c, "(%s %s %s)", x, symbols[op], y), dtype_size(d), 1, lanes);
 }
 
-static const char *choose(cstyle *c, const char *cond, const char *x, const char *y, enum dtype d, int lanes) {
+static const char *choose_lanes(cstyle *c, const char *cond, const char *x, const char *y, enum dtype d, int lanes) {
   if (lanes == 1) return cs_print(c, "(%s ? %s : %s)", cond, x, y);
   return c->d->select(c, c->d->mask(c, cond, 1, dtype_size(cs_memory_dtype(d)), lanes), x, y, d, lanes);
 }
 
 // op of two values that are names or literals if it mentions them twice
-static const char *binary(cstyle *c, const uop *u, enum op op, enum dtype d, int lanes, const char *x, const char *y) {
+static const char *binary_expr(cstyle *c, const uop *u, enum op op, enum dtype d, int lanes, const char *x,
+                               const char *y) {
   bool f = dtype_is_float(d);
   if (d == DT_F16 || !symbols[op]) {
     if (d == DT_F16 || (op != OP_MAX && op != OP_MIN)) return NULL;
@@ -267,9 +268,9 @@ static const char *binary(cstyle *c, const uop *u, enum op op, enum dtype d, int
     y = cs_named(c, d, lanes, y);
     if (d == DT_BOOL) return cs_print(c, "(%s %s %s)", x, op == OP_MAX ? "|" : "&", y);
     const char *less = cs_print(c, "(%s < %s)", op == OP_MAX ? x : y, op == OP_MAX ? y : x);
-    return lanes == 1 ? choose(c, less, y, x, d, 1) : c->d->select(c, less, y, x, d, lanes);
+    return lanes == 1 ? choose_lanes(c, less, y, x, d, 1) : c->d->select(c, less, y, x, d, lanes);
   }
-  if (op_flags(op) & OPF_COMPARE) return compare(c, op, d, lanes, x, y);
+  if (op_flags(op) & OPF_COMPARE) return compare_lanes(c, op, d, lanes, x, y);
   bool bits = op == OP_AND || op == OP_OR || op == OP_XOR, divides = op == OP_CDIV || op == OP_CMOD;
   if (f ? bits || divides || op == OP_SHL || op == OP_SHR : op == OP_FDIV || (d == DT_BOOL && !bits)) return NULL;
   if (f || bits || divides || op == OP_SHR || (u && cannot_wrap(u))) {
@@ -279,14 +280,14 @@ static const char *binary(cstyle *c, const uop *u, enum op op, enum dtype d, int
   return wrapping(c, op, d, lanes, x, y);
 }
 
-static const char *cast(cstyle *c, const uop *u, const char *x) {
+static const char *cast_expr(cstyle *c, const uop *u, const char *x) {
   enum dtype from = (enum dtype)u->src[0]->dt, to = (enum dtype)u->dt;
   int lanes = u->lanes;
   if (from == to) return x;
   if (from == DT_F16 || to == DT_F16)
     return from == DT_F32 || to == DT_F32 ? c->d->halves(c, x, to == DT_F32, lanes) : NULL;
   if (to == DT_BOOL)
-    return compare(c, OP_CMPNE, from, lanes, x, cs_splat(c, from, lanes, dtype_is_float(from) ? "0.0f" : "0"));
+    return compare_lanes(c, OP_CMPNE, from, lanes, x, cs_splat(c, from, lanes, dtype_is_float(from) ? "0.0f" : "0"));
   if (from == DT_BOOL && lanes > 1) {                              // 0 and -1 to 0 and 1
     x = cs_print(c, "(-%s)", x);
     return to == DT_I8 ? x : c->d->convert(c, x, DT_I8, to, lanes);
@@ -294,38 +295,38 @@ static const char *cast(cstyle *c, const uop *u, const char *x) {
   return c->d->convert(c, x, from, to, lanes);
 }
 
-static const char *bitcast(cstyle *c, const uop *u, const char *x) {
+static const char *bitcast_expr(cstyle *c, const uop *u, const char *x) {
   const uop *s = u->src[0];
   enum dtype from = (enum dtype)s->dt, to = (enum dtype)u->dt;
-  if (from == DT_BOOL || to == DT_BOOL) return u->lanes == s->lanes ? cast(c, u, x) : NULL;
+  if (from == DT_BOOL || to == DT_BOOL) return u->lanes == s->lanes ? cast_expr(c, u, x) : NULL;
   if (s->lanes != u->lanes || dtype_size(from) != dtype_size(to)) return c->d->bitcast(c, u, x);
   from = cs_memory_dtype(from);
   to = cs_memory_dtype(to);
   return from == to ? x : c->d->reinterpret(c, x, from, to, u->lanes);
 }
 
-static const char *elementwise(cstyle *c, const uop *u) {
+static const char *elementwise_expr(cstyle *c, const uop *u) {
   enum dtype d = (enum dtype)u->dt, ds = (enum dtype)u->src[0]->dt;
   const char *x[3] = {0};
   for (size_t i = 0; i < u->nsrc && i < 3; i++) x[i] = cs_text(c, u->src[i]);
   switch (u->op) {
-  case OP_CAST: return cast(c, u, x[0]);
-  case OP_BITCAST: return bitcast(c, u, x[0]);
+  case OP_CAST: return cast_expr(c, u, x[0]);
+  case OP_BITCAST: return bitcast_expr(c, u, x[0]);
   case OP_NEG:
     return d == DT_BOOL || d == DT_F16 ? NULL
            : dtype_is_float(d)         ? cs_print(c, "(-%s)", x[0])
                                        : wrapping(c, OP_SUB, d, u->lanes, NULL, x[0]);
-  case OP_WHERE: return choose(c, x[0], x[1], x[2], d, u->lanes);
+  case OP_WHERE: return choose_lanes(c, x[0], x[1], x[2], d, u->lanes);
   case OP_SHL: case OP_SHR:
     if (u->lanes > 1 && u->src[1]->dt != d) x[1] = c->d->convert(c, x[1], (enum dtype)u->src[1]->dt, d, u->lanes);
-    return binary(c, u, (enum op)u->op, d, u->lanes, x[0], x[1]);
+    return binary_expr(c, u, (enum op)u->op, d, u->lanes, x[0], x[1]);
   case OP_TRUNC: case OP_FLOOR: if (!dtype_is_float(d)) return x[0]; // fall through
   case OP_SQRT: case OP_FMA: return d == DT_F32 || d == DT_F64 ? c->d->math(c, u, x) : NULL;
-  default: return u->nsrc == 2 ? binary(c, u, (enum op)u->op, ds, u->lanes, x[0], x[1]) : NULL;
+  default: return u->nsrc == 2 ? binary_expr(c, u, (enum op)u->op, ds, u->lanes, x[0], x[1]) : NULL;
   }
 }
 
-static const char *hreduce(cstyle *c, const uop *u) {
+static const char *hreduce_expr(cstyle *c, const uop *u) {
   const uop *x = u->src[0];
   enum dtype d = (enum dtype)u->dt;
   if (!is_pow2(x->lanes)) return NULL;
@@ -335,13 +336,13 @@ static const char *hreduce(cstyle *c, const uop *u) {
       const char *lo = c->d->extract(c, v, 0), *hi = c->d->extract(c, v, 1);
       // scalars are 0 and 1
       if (d == DT_BOOL) { lo = cs_print(c, "(%s != 0)", lo); hi = cs_print(c, "(%s != 0)", hi); }
-      return binary(c, NULL, (enum op)u->a, d, 1, lo, hi);
+      return binary_expr(c, NULL, (enum op)u->a, d, 1, lo, hi);
     }
     for (int h = 0; h < 2; h++) {
       for (int i = 0; i < n; i++) e[i] = c->d->extract(c, v, h * n + i);
       e[128 + h] = cs_named(c, d, n, c->d->build(c, d, n, e));
     }
-    v = binary(c, NULL, (enum op)u->a, d, n, e[128], e[129]);
+    v = binary_expr(c, NULL, (enum op)u->a, d, n, e[128], e[129]);
     if (!v) return NULL;
     v = cs_named(c, d, n, v);
   }
@@ -350,7 +351,7 @@ static const char *hreduce(cstyle *c, const uop *u) {
 
 // ---- the program ----------------------------------------------------------------------------------------------------
 
-static void open_range(cstyle *c, const uop *u) {
+static void open_for(cstyle *c, const uop *u) {
   bool tiles = u->b == AXIS_GLOBAL;
   const char *name = tiles ? cs_name(c, "tile") : cs_name(c, u->b == AXIS_REDUCE ? "r" : "a");
   const char *type = c->d->type(c, (enum dtype)u->dt, 1), *end = tiles ? "hi" : cs_text(c, u->src[0]);
@@ -361,7 +362,7 @@ static void open_range(cstyle *c, const uop *u) {
   c->depth++;
 }
 
-static int refuse(cstyle *c, const uop *u) {
+static int refuse_op(cstyle *c, const uop *u) {
   return error_set(c->err, "%s: the %s renderer has no %s.%s of %d lanes", c->p->name, c->d->name,
                    op_name((enum op)u->op), dtype_name((enum dtype)u->dt), u->lanes);
 }
@@ -371,13 +372,13 @@ static bool has_type(const cstyle *c, const uop *u) {
   return u->dt == DT_VOID || u->op == OP_PARAM || u->op == OP_INDEX || u->op == OP_LOCAL || c->d->scalars[u->dt];
 }
 
-static int node(cstyle *c, const uop *u) {
+static int render_node(cstyle *c, const uop *u) {
   const char *t = NULL;
-  if (!has_type(c, u)) return refuse(c, u);
+  if (!has_type(c, u)) return refuse_op(c, u);
   const cs_use *use = map_ptr(&c->uses, u);
   switch (u->op) {
   case OP_CONST: case OP_PARAM: case OP_VAR: case OP_LANE: case OP_SINK: return 0;
-  case OP_RANGE: open_range(c, u); return 0;
+  case OP_RANGE: open_for(c, u); return 0;
   case OP_IF: cs_line(c, "if (%s) {", cs_bare(c, cs_text(c, u->src[0]))); c->depth++; return 0;
   case OP_END: case OP_ENDIF: c->depth--; cs_line(c, "}"); return 0;
   case OP_ACC: {
@@ -392,7 +393,7 @@ static int node(cstyle *c, const uop *u) {
   case OP_STORE: c->d->store(c, u); return 0;
   case OP_PREFETCH: if (c->d->ask_ahead) c->d->ask_ahead(c, u); return 0;
   case OP_LOCAL: return 0;                               // declared at the top
-  case OP_SPECIAL: case OP_BARRIER: return c->d->other && c->d->other(c, u) ? 0 : refuse(c, u);
+  case OP_SPECIAL: case OP_BARRIER: return c->d->other && c->d->other(c, u) ? 0 : refuse_op(c, u);
   default: break;
   }
   if (!use) return 0;                                   // nobody wants it
@@ -421,11 +422,11 @@ static int node(cstyle *c, const uop *u) {
     if (u->dt == DT_BOOL && u->src[0]->lanes > 1) t = cs_print(c, "(%s != 0)", t);
     break;
   case OP_DOT: t = c->d->dot ? c->d->dot(c, u) : NULL; break;
-  case OP_HREDUCE: t = u->src[0]->lanes == 1 ? cs_text(c, u->src[0]) : hreduce(c, u); break;
+  case OP_HREDUCE: t = u->src[0]->lanes == 1 ? cs_text(c, u->src[0]) : hreduce_expr(c, u); break;
   default:
-    if (op_flags((enum op)u->op) & OPF_ELEMENTWISE) t = elementwise(c, u);
+    if (op_flags((enum op)u->op) & OPF_ELEMENTWISE) t = elementwise_expr(c, u);
   }
-  if (!t) return refuse(c, u);
+  if (!t) return refuse_op(c, u);
   define(c, u, t);
   return 0;
 }
@@ -449,7 +450,7 @@ int cs_program(cstyle *c, const program *p, const dialect *d, int depth, error *
   if (render_match(p, c->mem, &c->match, err)) return -1;
   count_uses(c);
   for (c->pos = 0; c->pos < p->n; c->pos++)
-    if (node(c, p->at[c->pos])) return -1;
+    if (render_node(c, p->at[c->pos])) return -1;
   return 0;
 }
 

@@ -132,7 +132,7 @@ static const char *value(llvm *c, const uop *u) {
 
 static str *text(llvm *c) { return &c->frames.at[c->frames.n - 1].text; }
 static const char *fresh(llvm *c) { return arena_printf(c->mem, "%%v%d", c->next_value++); }
-static void define(llvm *c, const uop *u, const char *name) { map_put(&c->names, u, (void *)(uintptr_t)name); }
+static void give_name(llvm *c, const uop *u, const char *name) { map_put(&c->names, u, (void *)(uintptr_t)name); }
 
 // One instruction with a result; gives the result's name.
 PRINTF_LIKE(2, 3) static const char *instr(llvm *c, const char *fmt, ...) {
@@ -245,7 +245,7 @@ static const char *intrinsic(llvm *c, const uop *u) {
   return r;
 }
 
-static const char *elementwise(llvm *c, const uop *u) {
+static const char *elementwise_value(llvm *c, const uop *u) {
   enum dtype d = (enum dtype)u->dt;
   const uop *a = u->src[0];
   const char *ty = type(c, u);
@@ -331,7 +331,7 @@ static const char *stack(llvm *c, const uop *u) {
 }
 
 // n lanes of a vector from lane `first` on, every `step`-th
-static const char *lanes_of(llvm *c, const char *vector_type, const char *x, int first, int step, int n) {
+static const char *lanes_from(llvm *c, const char *vector_type, const char *x, int first, int step, int n) {
   str s = {0};
   for (int i = 0; i < n; i++) str_addf(&s, "%si32 %d", i ? ", " : "<", first + i * step);
   const char *r = shuffle_text(c, vector_type, x, "poison", arena_printf(c->mem, "<%d x i32> %s>", n, str_c(&s)));
@@ -426,15 +426,15 @@ static void find_chains(llvm *c) {
 static descriptor_set usable(const llvm *c) { return c->opt ? c->opt->descriptors & ~c->p->without : 0; }
 
 // Part by part.
-static const char *plain_dot(llvm *c, enum dtype acc_type, int n, const char *acc, const char *parts,
-                             const char *codes) {
+static const char *dot_by_parts(llvm *c, enum dtype acc_type, int n, const char *acc, const char *parts,
+                                const char *codes) {
   bool bytes = acc_type == DT_I32;
   int k = bytes ? 4 : 2;
   enum dtype part = bytes ? DT_U8 : DT_U16;
   const char *ty = type_of(c, DT_I32, n);
   for (int j = 0; j < k; j++) {
     const char *x = n == 1 ? instr(c, "extractelement %s %s, i64 %d", type_of(c, part, k), parts, j)
-                           : lanes_of(c, type_of(c, part, k * n), parts, j, k, n);
+                           : lanes_from(c, type_of(c, part, k * n), parts, j, k, n);
     const char *by = arena_printf(c->mem, "%d", 32 / k * j);
     const char *y =
       instr(c, "trunc %s %s to %s", ty, instr(c, "lshr %s %s, %s", ty, codes, n == 1 ? by : repeated(c, DT_I32, by)),
@@ -460,12 +460,13 @@ static const char *whole_dot(llvm *c, enum dtype acc_type, int n, int64_t a_max,
   if (d && !d->products) return recipe(c, d->step, n, acc, parts, codes);
   if (d) return finish_dot(c, &(dot_sum){.d = d, .acc = acc, .sum = recipe(c, d->step, n, NULL, parts, codes)});
   int half = n / 2, k = acc_type == DT_I32 ? 4 : 2;
-  if (n % 2 || !descriptor_lanes(set, acc_type, half, n)) return plain_dot(c, acc_type, n, acc, parts, codes);
+  if (n % 2 || !descriptor_lanes(set, acc_type, half, n)) return dot_by_parts(c, acc_type, n, acc, parts, codes);
   const char *ty = type_of(c, DT_I32, n), *sums = type_of(c, acc_type, n),
              *all = type_of(c, k == 4 ? DT_U8 : DT_U16, k * n), *part[2];
   for (int h = 0; h < 2; h++)
-    part[h] = whole_dot(c, acc_type, half, a_max, lanes_of(c, sums, acc, h * half, 1, half),
-                        lanes_of(c, all, parts, k * h * half, 1, k * half), lanes_of(c, ty, codes, h * half, 1, half));
+    part[h] =
+      whole_dot(c, acc_type, half, a_max, lanes_from(c, sums, acc, h * half, 1, half),
+                lanes_from(c, all, parts, k * h * half, 1, k * half), lanes_from(c, ty, codes, h * half, 1, half));
   str s = {0};
   for (int i = 0; i < n; i++) str_addf(&s, "%si32 %d", i ? ", " : "", i);
   const char *r = shuffle_text(c, type_of(c, acc_type, half), part[0], part[1],
@@ -475,7 +476,7 @@ static const char *whole_dot(llvm *c, enum dtype acc_type, int n, int64_t a_max,
 }
 
 // NULL: the value is not made yet, because it only feeds the next step.
-static const char *dot(llvm *c, const uop *u) {
+static const char *dot_value(llvm *c, const uop *u) {
   int n = u->lanes;
   enum dtype acc = (enum dtype)u->dt;
   int64_t most = acc == DT_I32 ? u->src[1]->vmax : 0;
@@ -503,7 +504,7 @@ static const char *hreduce(llvm *c, const uop *u) {
   const char *v = value(c, u->src[0]);
   for (; n > 2; n /= 2) {
     const char *ty = type_of(c, d, n), *halves[2];
-    for (int h = 0; h < 2; h++) halves[h] = lanes_of(c, ty, v, h * n / 2, 1, n / 2);
+    for (int h = 0; h < 2; h++) halves[h] = lanes_from(c, ty, v, h * n / 2, 1, n / 2);
     v = binary(c, (enum op)u->a, d, n / 2, halves[0], halves[1]);
     if (!v) return NULL;
   }
@@ -703,8 +704,8 @@ static frame *push(llvm *c, size_t at) {
 
 static void open_range(llvm *c, size_t at) {
   frame *f = push(c, at);
-  for (size_t i = 0; i < f->n_accs; i++) define(c, f->accs[i], f->phi[i] = fresh(c));
-  define(c, f->open, arena_printf(c->mem, "%%i%d", f->number));
+  for (size_t i = 0; i < f->n_accs; i++) give_name(c, f->accs[i], f->phi[i] = fresh(c));
+  give_name(c, f->open, arena_printf(c->mem, "%%i%d", f->number));
   c->block = arena_printf(c->mem, "loop%d", f->number);
 }
 
@@ -740,8 +741,8 @@ static void close_range(llvm *c) {
   if (runs) return;                                  // then the last values inside are the values after
   for (size_t i = 0; i < f.n_accs; i++) {
     const char *last = value(c, f.accs[i]);
-    define(c, f.accs[i],
-           instr(c, "phi %s [ %s, %%%s ], [ %s, %%%s ]", type(c, f.accs[i]), f.outer[i], f.before, last, latch));
+    give_name(c, f.accs[i],
+              instr(c, "phi %s [ %s, %%%s ], [ %s, %%%s ]", type(c, f.accs[i]), f.outer[i], f.before, last, latch));
   }
 }
 
@@ -760,8 +761,8 @@ static void close_if(llvm *c) {
   label(c, arena_printf(c->mem, "end%d", f.number));
   for (size_t i = 0; i < f.n_accs; i++) {
     const char *last = value(c, f.accs[i]);
-    define(c, f.accs[i],
-           instr(c, "phi %s [ %s, %%%s ], [ %s, %%%s ]", type(c, f.accs[i]), f.outer[i], f.before, last, inside));
+    give_name(c, f.accs[i],
+              instr(c, "phi %s [ %s, %%%s ], [ %s, %%%s ]", type(c, f.accs[i]), f.outer[i], f.before, last, inside));
   }
 }
 
@@ -813,7 +814,7 @@ static const char *local(llvm *c, const uop *u) {
 
 // ---- the program ----------------------------------------------------------------------------------------------------
 
-static int refuse(llvm *c, const uop *u) {
+static int refuse_node(llvm *c, const uop *u) {
   return error_set(c->err, "%s: the LLVM renderer has no %s.%s of %d lanes", c->p->name, op_name((enum op)u->op),
                    dtype_name((enum dtype)u->dt), u->lanes);
 }
@@ -828,18 +829,18 @@ static int node(llvm *c, size_t at) {
   case OP_SPECIAL: v = special(c, u); break;
   case OP_SWAP: v = swap(c, u); break;
   case OP_BARRIER:
-    if (!c->m->barrier) return refuse(c, u);
+    if (!c->m->barrier) return refuse_node(c, u);
     if (render_needs_barrier(c->p, at)) barrier(c);
     return 0;
   case OP_RANGE:
-    if (c->m->launched && u->b == AXIS_GLOBAL) return refuse(c, u);      // tiles lo..hi-1 are a processor's
+    if (c->m->launched && u->b == AXIS_GLOBAL) return refuse_node(c, u);  // tiles lo..hi-1 are a processor's
     open_range(c, at);
     return 0;
   case OP_END: close_range(c); return 0;
   case OP_IF: open_if(c, at); return 0;
   case OP_ENDIF: close_if(c); return 0;
-  case OP_ACC: define(c, u, value(c, u->src[0])); return 0;
-  case OP_SET: define(c, u->src[0], value(c, u->src[1])); return 0;
+  case OP_ACC: give_name(c, u, value(c, u->src[0])); return 0;
+  case OP_SET: give_name(c, u->src[0], value(c, u->src[1])); return 0;
   case OP_STORE: store(c, u); return 0;
   case OP_PREFETCH: if (!c->m->launched) ask_ahead(c, u); return 0;
   case OP_LOAD: v = load(c, u); break;
@@ -856,7 +857,7 @@ static int node(llvm *c, size_t at) {
   case OP_SHUFFLE: v = shuffle(c, u); break;
   case OP_STACK: v = stack(c, u); break;
   case OP_DOT:
-    if (!(v = dot(c, u))) return 0;
+    if (!(v = dot_value(c, u))) return 0;
     break;
   case OP_HREDUCE: v = is_pow2(u->src[0]->lanes) ? hreduce(c, u) : NULL; break;
   case OP_EXTRACT:
@@ -865,10 +866,10 @@ static int node(llvm *c, size_t at) {
           : instr(c, "extractelement %s %s, i64 %lld", type(c, u->src[0]), value(c, u->src[0]), (long long)u->a);
     break;
   default:
-    if (op_flags((enum op)u->op) & OPF_ELEMENTWISE) v = elementwise(c, u);
+    if (op_flags((enum op)u->op) & OPF_ELEMENTWISE) v = elementwise_value(c, u);
   }
-  if (!v) return refuse(c, u);
-  define(c, u, v);
+  if (!v) return refuse_node(c, u);
+  give_name(c, u, v);
   return 0;
 }
 
@@ -888,7 +889,7 @@ static int arguments(llvm *c) {
         str_addf(text(c), "  %%b%lld = load ptr, ptr %%b%lld.at, align 8, !invariant.load !0, !nonnull !0\n",
                  (long long)u->a, (long long)u->a);
       }
-      define(c, u, arena_printf(c->mem, "%%b%lld", (long long)u->a));
+      give_name(c, u, arena_printf(c->mem, "%%b%lld", (long long)u->a));
     }
     if (u->op == OP_VAR && !map_has(&c->names, u)) {
       int k = render_var(p, u);
@@ -898,7 +899,7 @@ static int arguments(llvm *c) {
         const char *at = instr(c, "getelementptr inbounds i64, ptr %%vars, i64 %d", k);
         v = instr(c, "load i64, ptr %s, align 8, !invariant.load !0, !noundef !0", at);
       }
-      define(c, u, cast(c, v, DT_I64, (enum dtype)u->dt, 1));
+      give_name(c, u, cast(c, v, DT_I64, (enum dtype)u->dt, 1));
     }
   }
   return 0;

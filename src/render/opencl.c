@@ -19,56 +19,57 @@ static const char *const scalars[DT_COUNT] = {
   [DT_I32] = "int",    [DT_U32] = "uint",    [DT_I64] = "long",  [DT_U64] = "ulong", [DT_IDX] = "long",
   [DT_F16] = "ushort", [DT_BF16] = "ushort", [DT_F32] = "float", [DT_F64] = "double"};
 
-static const char *type(cstyle *c, enum dtype d, int lanes) {
+static const char *cl_type(cstyle *c, enum dtype d, int lanes) {
   if (lanes > STANDARD_LANES) map_set(&c->types, (uint64_t)d | (uint64_t)lanes << 8, c);
   if (lanes == 1) return d == DT_BOOL ? "bool" : scalars[d];
   return cs_print(c, "%s%d", scalars[d], lanes);
 }
 
 static const char *as(cstyle *c, const char *x, enum dtype d, int lanes) {
-  if (lanes > STANDARD_LANES) return cs_print(c, "__builtin_astype(%s, %s)", cs_bare(c, x), type(c, d, lanes));
-  return cs_print(c, "as_%s(%s)", type(c, d, lanes), cs_bare(c, x));
+  if (lanes > STANDARD_LANES) return cs_print(c, "__builtin_astype(%s, %s)", cs_bare(c, x), cl_type(c, d, lanes));
+  return cs_print(c, "as_%s(%s)", cl_type(c, d, lanes), cs_bare(c, x));
 }
 
 static const char *converted(cstyle *c, const char *x, enum dtype d, int lanes) {
-  if (lanes > STANDARD_LANES) return cs_print(c, "__builtin_convertvector(%s, %s)", cs_bare(c, x), type(c, d, lanes));
-  return cs_print(c, "convert_%s(%s)", type(c, d, lanes), cs_bare(c, x));
+  if (lanes > STANDARD_LANES)
+    return cs_print(c, "__builtin_convertvector(%s, %s)", cs_bare(c, x), cl_type(c, d, lanes));
+  return cs_print(c, "convert_%s(%s)", cl_type(c, d, lanes), cs_bare(c, x));
 }
 
-static const char *reinterpret(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes) {
+static const char *cl_reinterpret(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes) {
   // x may have been promoted to int
   if (lanes == 1 && !dtype_is_float(from) && !dtype_is_float(to)) return cs_print(c, "((%s)%s)", scalars[to], x);
   return as(c, x, to, lanes);
 }
 
-static const char *convert(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes) {
+static const char *cl_convert(cstyle *c, const char *x, enum dtype from, enum dtype to, int lanes) {
   (void)from;
-  if (lanes == 1) return cs_print(c, "((%s)%s)", type(c, to, 1), x);
+  if (lanes == 1) return cs_print(c, "((%s)%s)", cl_type(c, to, 1), x);
   return converted(c, x, to, lanes);
 }
 
-static const char *mask(cstyle *c, const char *x, int from_bytes, int to_bytes, int lanes) {
+static const char *cl_mask(cstyle *c, const char *x, int from_bytes, int to_bytes, int lanes) {
   if (from_bytes == to_bytes) return x;
   return converted(c, x, cs_int_of_size(to_bytes, false), lanes);
 }
 
-static const char *select(cstyle *c, const char *m, const char *x, const char *y, enum dtype d, int lanes) {
+static const char *cl_select(cstyle *c, const char *m, const char *x, const char *y, enum dtype d, int lanes) {
   (void)d;
   if (lanes > STANDARD_LANES) return cs_print(c, "(%s ? %s : %s)", m, x, y);
   return cs_print(c, "select(%s, %s, %s)", cs_bare(c, y), cs_bare(c, x), cs_bare(c, m));
 }
 
-static const char *build(cstyle *c, enum dtype d, int lanes, const char *const *x) {
+static const char *cl_build(cstyle *c, enum dtype d, int lanes, const char *const *x) {
   bool same = true;
   for (int i = 1; i < lanes; i++) same &= !strcmp(x[i], x[0]);
   str s = {0};
   for (int i = 0; i < (same ? 1 : lanes); i++) str_addf(&s, "%s%s", i ? ", " : "", cs_bare(c, x[i]));
-  const char *r = cs_print(c, "((%s)(%s))", type(c, d, lanes), str_c(&s));
+  const char *r = cs_print(c, "((%s)(%s))", cl_type(c, d, lanes), str_c(&s));
   str_free(&s);
   return r;
 }
 
-static const char *extract(cstyle *c, const char *x, int lane) {
+static const char *cl_extract(cstyle *c, const char *x, int lane) {
   return cs_print(c, lane < STANDARD_LANES ? "%s.s%x" : "%s[%d]", x, lane);
 }
 
@@ -80,10 +81,10 @@ static const char *wide_shuffle(cstyle *c, const uop *u, const char *x, const ch
   return r;
 }
 
-static const char *shuffle(cstyle *c, const uop *u, const char *x, const char *y) {
+static const char *cl_shuffle(cstyle *c, const uop *u, const char *x, const char *y) {
   int n = u->src[0]->lanes, first = shuffle_lane(u, 0);
   enum dtype d = (enum dtype)u->dt;
-  if (u->lanes == 1) return cs_print(c, d == DT_BOOL ? "(%s != 0)" : "%s", extract(c, first < n ? x : y, first % n));
+  if (u->lanes == 1) return cs_print(c, d == DT_BOOL ? "(%s != 0)" : "%s", cl_extract(c, first < n ? x : y, first % n));
   if (n > STANDARD_LANES || u->lanes > STANDARD_LANES) return wide_shuffle(c, u, x, y);
   const char **lanes = ARENA_ARRAY(c->mem, const char *, u->lanes);
   bool one = true;
@@ -92,26 +93,26 @@ static const char *shuffle(cstyle *c, const uop *u, const char *x, const char *y
     int l = shuffle_lane(u, i);
     one &= l / n == first / n;
     str_addf(&s, "%x", l % n);
-    lanes[i] = extract(c, l < n ? x : y, l % n);
+    lanes[i] = cl_extract(c, l < n ? x : y, l % n);
   }
-  const char *r = one ? cs_print(c, "%s.s%s", first < n ? x : y, str_c(&s)) : build(c, d, u->lanes, lanes);
+  const char *r = one ? cs_print(c, "%s.s%s", first < n ? x : y, str_c(&s)) : cl_build(c, d, u->lanes, lanes);
   str_free(&s);
   return r;
 }
 
-static const char *math(cstyle *c, const uop *u, const char *const *x) {
+static const char *cl_math(cstyle *c, const uop *u, const char *const *x) {
   if (u->op == OP_FMA) return cs_print(c, "fma(%s, %s, %s)", cs_bare(c, x[0]), cs_bare(c, x[1]), cs_bare(c, x[2]));
   return cs_print(c, "%s(%s)", u->op == OP_SQRT ? "sqrt" : u->op == OP_TRUNC ? "trunc" : "floor", cs_bare(c, x[0]));
 }
 
-static const char *halves(cstyle *c, const char *x, bool to_f32, int lanes) {
+static const char *cl_halves(cstyle *c, const char *x, bool to_f32, int lanes) {
   const char *f = to_f32 ? "f32_of_f16" : "f16_of_f32";
   c->helpers |= HELP_HALVES;
   if (lanes == 1) return cs_print(c, "%s(%s)", f, cs_bare(c, x));
   x = cs_named(c, to_f32 ? DT_F16 : DT_F32, lanes, x);
   const char *each[WIDE_LANES];
-  for (int i = 0; i < lanes; i++) each[i] = cs_print(c, "%s(%s)", f, extract(c, x, i));
-  return build(c, to_f32 ? DT_F32 : DT_F16, lanes, each);
+  for (int i = 0; i < lanes; i++) each[i] = cs_print(c, "%s(%s)", f, cl_extract(c, x, i));
+  return cl_build(c, to_f32 ? DT_F32 : DT_F16, lanes, each);
 }
 
 // as_ looks at the size of its operand's type, and arithmetic on small integers has been promoted to int
@@ -119,13 +120,13 @@ static const char *exactly(cstyle *c, const char *x, enum dtype d, int lanes) {
   return lanes == 1 && !dtype_is_float(d) ? cs_print(c, "(%s)%s", scalars[d], x) : cs_bare(c, x);
 }
 
-static const char *bitcast(cstyle *c, const uop *u, const char *x) {
+static const char *cl_bitcast(cstyle *c, const uop *u, const char *x) {
   return as(c, exactly(c, x, (enum dtype)u->src[0]->dt, u->src[0]->lanes), (enum dtype)u->dt, u->lanes);
 }
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
-static const char *space(const uop *m) {
+static const char *address_space(const uop *m) {
   return m->op == OP_PARAM ? "__global" : m->memory == MEMORY_TILE ? "__private" : "__local";
 }
 static enum dtype unit_of(const uop *m) { return cs_memory_dtype((enum dtype)m->dt); }
@@ -133,40 +134,41 @@ static enum dtype unit_of(const uop *m) { return cs_memory_dtype((enum dtype)m->
 static bool is_wide(const cstyle *c) { return c->d->max_lanes > STANDARD_LANES; }
 
 static const char *unaligned(cstyle *c, enum dtype d, int lanes) {
-  type(c, d, lanes);
+  cl_type(c, d, lanes);
   map_set(&c->types, (uint64_t)d | (uint64_t)lanes << 8 | ANY_ALIGNMENT, c);
   return cs_print(c, "%s%d_at", scalars[d], lanes);
 }
 
 // `lanes` elements of dtype d (as they lie in memory) from the address `at`, an expression.
-static const char *read_at(cstyle *c, const uop *m, const char *at, enum dtype d, int lanes) {
+static const char *cl_read_at(cstyle *c, const uop *m, const char *at, enum dtype d, int lanes) {
   enum dtype unit = unit_of(m);
   int per_lane = dtype_size(d) / dtype_size(unit);
-  if (is_wide(c) && lanes > 1) return cs_print(c, "(*(%s const %s *)(%s))", space(m), unaligned(c, d, lanes), at);
+  if (is_wide(c) && lanes > 1)
+    return cs_print(c, "(*(%s const %s *)(%s))", address_space(m), unaligned(c, d, lanes), at);
   if (per_lane == 0) {                                  // smaller than the memory's elements: aligned well enough
-    const char *p = cs_print(c, "(%s const %s *)(%s)", space(m), scalars[d], at);
+    const char *p = cs_print(c, "(%s const %s *)(%s)", address_space(m), scalars[d], at);
     return lanes == 1 ? cs_print(c, "(*(%s))", p) : cs_print(c, "vload%d(0, %s)", lanes, p);
   }
   int units = lanes * per_lane;
   if (units == 1) return unit == d ? cs_print(c, "(*(%s))", at) : cs_print(c, "as_%s(*(%s))", scalars[d], at);
   if (units <= 16) {
     const char *x = cs_print(c, "vload%d(0, %s)", units, at);
-    return unit == d ? x : cs_print(c, "as_%s(%s)", type(c, d, lanes), x);
+    return unit == d ? x : cs_print(c, "as_%s(%s)", cl_type(c, d, lanes), x);
   }
   const char *each[STANDARD_LANES];
-  for (int i = 0; i < lanes; i++) each[i] = read_at(c, m, cs_print(c, "%s + %d", at, i * per_lane), d, 1);
-  return build(c, d, lanes, each);
+  for (int i = 0; i < lanes; i++) each[i] = cl_read_at(c, m, cs_print(c, "%s + %d", at, i * per_lane), d, 1);
+  return cl_build(c, d, lanes, each);
 }
 
-static void write_at(cstyle *c, const uop *m, const char *at, enum dtype d, int lanes, const char *v) {
+static void cl_write_at(cstyle *c, const uop *m, const char *at, enum dtype d, int lanes, const char *v) {
   enum dtype unit = unit_of(m);
   int per_lane = dtype_size(d) / dtype_size(unit);
   if (is_wide(c) && lanes > 1) {
-    cs_line(c, "*(%s %s *)(%s) = %s;", space(m), unaligned(c, d, lanes), at, cs_bare(c, v));
+    cs_line(c, "*(%s %s *)(%s) = %s;", address_space(m), unaligned(c, d, lanes), at, cs_bare(c, v));
     return;
   }
   if (per_lane == 0) {
-    const char *p = cs_print(c, "(%s %s *)(%s)", space(m), scalars[d], at);
+    const char *p = cs_print(c, "(%s %s *)(%s)", address_space(m), scalars[d], at);
     if (lanes == 1) cs_line(c, "*(%s) = %s;", p, cs_bare(c, v));
     else cs_line(c, "vstore%d(%s, 0, %s);", lanes, cs_bare(c, v), p);
     return;
@@ -174,37 +176,38 @@ static void write_at(cstyle *c, const uop *m, const char *at, enum dtype d, int 
   int units = lanes * per_lane;
   if (units <= 16) {
     if (unit != d)
-      v = per_lane == 1 ? reinterpret(c, v, d, unit, lanes)
-                        : cs_print(c, "as_%s(%s)", type(c, unit, units), exactly(c, v, d, lanes));
+      v = per_lane == 1 ? cl_reinterpret(c, v, d, unit, lanes)
+                        : cs_print(c, "as_%s(%s)", cl_type(c, unit, units), exactly(c, v, d, lanes));
     if (units == 1) cs_line(c, "*(%s) = %s;", at, cs_bare(c, v));
     else cs_line(c, "vstore%d(%s, 0, %s);", units, cs_bare(c, v), at);
   } else {
     v = cs_named(c, d, lanes, v);
-    for (int i = 0; i < lanes; i++) write_at(c, m, cs_print(c, "%s + %d", at, i * per_lane), d, 1, extract(c, v, i));
+    for (int i = 0; i < lanes; i++)
+      cl_write_at(c, m, cs_print(c, "%s + %d", at, i * per_lane), d, 1, cl_extract(c, v, i));
   }
 }
 
-static const char *address(cstyle *c, const uop *index, int lane) {
+static const char *cl_address(cstyle *c, const uop *index, int lane) {
   const char *b = cs_buffer(c, render_memory(index)), *i = cs_text(c, index);
-  return index->lanes == 1 ? cs_print(c, "%s + %s", b, i) : cs_print(c, "%s + %s", b, extract(c, i, lane));
+  return index->lanes == 1 ? cs_print(c, "%s + %s", b, i) : cs_print(c, "%s + %s", b, cl_extract(c, i, lane));
 }
 
-static const char *load(cstyle *c, const uop *u) {
+static const char *cl_load(cstyle *c, const uop *u) {
   const uop *index = u->src[0], *m = render_memory(index);
   enum dtype d = (enum dtype)u->dt, in = cs_memory_dtype(d);
   const char *x;
   if (index->lanes > 1) {
     const char *each[WIDE_LANES];
-    for (int i = 0; i < u->lanes; i++) each[i] = read_at(c, m, address(c, index, i), in, 1);
-    x = build(c, in, u->lanes, each);
+    for (int i = 0; i < u->lanes; i++) each[i] = cl_read_at(c, m, cl_address(c, index, i), in, 1);
+    x = cl_build(c, in, u->lanes, each);
   } else if (u->lanes == 1 && unit_of(m) == in)
     x = cs_print(c, "%s[%s]", cs_buffer(c, m), cs_bare(c, cs_text(c, index)));
-  else x = read_at(c, m, address(c, index, 0), in, u->lanes);
+  else x = cl_read_at(c, m, cl_address(c, index, 0), in, u->lanes);
   if (d != DT_BOOL) return x;
-  return u->lanes == 1 ? cs_print(c, "(%s != 0)", x) : cs_print(c, "(%s != (%s)(0))", x, type(c, in, u->lanes));
+  return u->lanes == 1 ? cs_print(c, "(%s != 0)", x) : cs_print(c, "(%s != (%s)(0))", x, cl_type(c, in, u->lanes));
 }
 
-static void store(cstyle *c, const uop *u) {
+static void cl_store(cstyle *c, const uop *u) {
   const uop *index = u->src[0], *m = render_memory(index), *what = u->src[1];
   enum dtype d = (enum dtype)what->dt, in = cs_memory_dtype(d);
   const char *v = cs_text(c, what);
@@ -212,10 +215,10 @@ static void store(cstyle *c, const uop *u) {
     v = what->lanes == 1 ? cs_print(c, "((uchar)%s)", v) : converted(c, cs_print(c, "-%s", v), DT_U8, what->lanes);
   if (index->lanes > 1) {
     v = cs_named(c, in, what->lanes, v);
-    for (int i = 0; i < what->lanes; i++) write_at(c, m, address(c, index, i), in, 1, extract(c, v, i));
+    for (int i = 0; i < what->lanes; i++) cl_write_at(c, m, cl_address(c, index, i), in, 1, cl_extract(c, v, i));
   } else if (what->lanes == 1 && unit_of(m) == in)
     cs_line(c, "%s[%s] = %s;", cs_buffer(c, m), cs_bare(c, cs_text(c, index)), cs_bare(c, v));
-  else write_at(c, m, address(c, index, 0), in, what->lanes, v);
+  else cl_write_at(c, m, cl_address(c, index, 0), in, what->lanes, v);
 }
 
 // ---- work-groups ----------------------------------------------------------------------------------------------------
@@ -236,9 +239,9 @@ static int other(cstyle *c, const uop *u) {
   [DT_I32] = "int", [DT_U32] = "uint", \
               [DT_I64] = "long", [DT_U64] = "ulong", [DT_IDX] = "long", [DT_F16] = "ushort", [DT_F32] = "float", \
               [DT_F64] = "double"}, \
-  .type = type, .reinterpret = reinterpret, .convert = convert, .select = select, .mask = mask, .build = build, \
-  .extract = extract, .shuffle = shuffle, \
-  .math = math, .halves = halves, .bitcast = bitcast, .load = load, .store = store, .other = other, \
+  .type = cl_type, .reinterpret = cl_reinterpret, .convert = cl_convert, .select = cl_select, .mask = cl_mask, \
+  .build = cl_build, .extract = cl_extract, .shuffle = cl_shuffle, .math = cl_math, .halves = cl_halves, \
+  .bitcast = cl_bitcast, .load = cl_load, .store = cl_store, .other = other, \
 }
 static const dialect dialects[] = {DIALECT(STANDARD_LANES), DIALECT(WIDE_LANES)};
 
@@ -252,7 +255,7 @@ static bool group_size(const program *p, long long *size) {
   return true;
 }
 
-static void write_head(cstyle *c, str *out) {
+static void cl_write_head(cstyle *c, str *out) {
   const program *p = c->p;
   bool tiles = false, f64 = false;
   const uop *params[64] = {0};
@@ -308,7 +311,7 @@ static void write_declarations(cstyle *c, str *out) {
     if ((u->op != OP_LOCAL && u->op != OP_VAR) || map_has(&seen, u)) continue;
     map_put(&seen, u, c);
     if (u->op == OP_LOCAL)
-      str_addf(out, "  %s %s %s[%lld];\n", space(u), scalars[unit_of(u)], cs_buffer(c, u), (long long)u->b);
+      str_addf(out, "  %s %s %s[%lld];\n", address_space(u), scalars[unit_of(u)], cs_buffer(c, u), (long long)u->b);
     else str_addf(out, "  %s %s = %s_arg;\n", scalars[u->dt], cs_var(c, u), cs_var(c, u));
   }
   map_free(&seen);
@@ -320,7 +323,7 @@ int render_opencl(const program *p, const render_options *opt, str *out, error *
   cstyle c;
   int r = cs_program(&c, p, &dialects[wide], 1, err);
   if (!r) {
-    write_head(&c, out);
+    cl_write_head(&c, out);
     write_declarations(&c, out);
     str_addn(out, str_c(&c.body), c.body.n);
     str_add(out, "}\n");
