@@ -43,7 +43,7 @@ static uint64_t pair_slot(const bpe *b, int32_t left, int32_t right) {
 #define BATCH 32
 struct pending { text_view left, right; uint64_t hash[3]; uint32_t rank; int32_t id[3]; };
 
-static bool prepare(const bpe *b, text_view merge, uint32_t rank, char *scratch, struct pending *p) {
+static bool prepare_merge(const bpe *b, text_view merge, uint32_t rank, char *scratch, struct pending *p) {
   if (merge.n < 3 || merge.n > (size_t)b->v->longest + 1) return false;
   // a token may begin with a space, so the first byte does not count
   const char *space = memchr(merge.at + 1, ' ', merge.n - 1);
@@ -60,7 +60,7 @@ static bool prepare(const bpe *b, text_view merge, uint32_t rank, char *scratch,
   return true;
 }
 
-static void insert(bpe *b, const struct pending *p) {
+static void insert_pair(bpe *b, const struct pending *p) {
   uint64_t i = pair_slot(b, p->id[0], p->id[1]);
   for (; b->pair[i].rank; i = (i + 1) & b->mask)
     if (b->pair[i].left == p->id[0] && b->pair[i].right == p->id[1]) return;
@@ -79,7 +79,7 @@ static void insert_batch(bpe *b, struct pending *p, size_t n, char *joined) {
   for (size_t k = 0; k < n; k++) {
     bool usable = true;
     for (int i = 0; i < 3; i++) usable &= p[k].id[i] >= 0 && vocab_merges_to(b->v, p[k].id[i]);
-    if (usable) insert(b, &p[k]);
+    if (usable) insert_pair(b, &p[k]);
   }
 }
 
@@ -100,7 +100,7 @@ void bpe_init(bpe *b, const vocab *v, const vocab_desc *d, bool whole_words, boo
   struct pending batch[BATCH];
   size_t n = 0;
   for (uint32_t r = 0; r < b->n_ranks; r++) {
-    if (prepare(b, d->merge(d->ctx, r), r, scratch, &batch[n])) n++;
+    if (prepare_merge(b, d->merge(d->ctx, r), r, scratch, &batch[n])) n++;
     if (n == BATCH) { insert_batch(b, batch, n, scratch); n = 0; }
   }
   insert_batch(b, batch, n, scratch);
@@ -113,7 +113,7 @@ void bpe_init(bpe *b, const vocab *v, const vocab_desc *d, bool whole_words, boo
 
 // ---- Encoding ----
 
-static bool find_pair(const void *ctx, int32_t left, int32_t right, uint32_t *rank, int32_t *id) {
+static bool find_merge(const void *ctx, int32_t left, int32_t right, uint32_t *rank, int32_t *id) {
   const bpe *b = ctx;
   for (uint64_t s = pair_slot(b, left, right); b->pair[s].rank; s = (s + 1) & b->mask)
     if (b->pair[s].left == left && b->pair[s].right == right) {
@@ -167,8 +167,8 @@ static size_t set_up_bytes(const bpe *b, merger *m, const char *word, size_t n) 
   return n;
 }
 
-static int encode_part(const bpe *b, merger *m, word_cache *words, const char *word, size_t n, token_list *out,
-                       error *err) {
+static int encode_merged_word(const bpe *b, merger *m, word_cache *words, const char *word, size_t n, token_list *out,
+                              error *err) {
   word_entry *known = word_cache_slot(words, word, n);
   if (word_cache_get(known, word, n, out)) return 0;
   size_t before = out->n;
@@ -185,7 +185,7 @@ static int encode_part(const bpe *b, merger *m, word_cache *words, const char *w
   merger_reserve(m, n);
   size_t symbols = b->chars ? set_up_chars(b, m, word, n, err) : set_up_bytes(b, m, word, n);
   if (!symbols) return -1;
-  symbols = merger_run(m, symbols, b->n_ranks, find_pair, b);
+  symbols = merger_run(m, symbols, b->n_ranks, find_merge, b);
   for (size_t i = 0; i < symbols; i++) if (m->id[i] >= 0) vec_push(out, m->id[i]);
   word_cache_put(known, word, n, out, before);
   return 0;
@@ -197,10 +197,10 @@ int bpe_encode(const bpe *b, merger *m, word_cache *words, const char *word, siz
   for (size_t i = 0; b->cuts && i < n; i += length) {
     uint32_t right = joins_symbol(word + i, n - i, &length);
     if (i && !joins_may(&b->joins, left, right)) {
-      if (encode_part(b, m, words, word + from, i - from, out, err)) return -1;
+      if (encode_merged_word(b, m, words, word + from, i - from, out, err)) return -1;
       from = i;
     }
     left = right;
   }
-  return encode_part(b, m, words, word + from, n - from, out, err);
+  return encode_merged_word(b, m, words, word + from, n - from, out, err);
 }

@@ -23,20 +23,20 @@ int charsmap_init(charsmap *c, text_view bytes, const char *source, error *err) 
   return 0;
 }
 
-static uint32_t distance(uint32_t unit) { return (unit >> 10) << ((unit & 1u << 9) >> 6); }
+static uint32_t offset_of_unit(uint32_t unit) { return (unit >> 10) << ((unit & 1u << 9) >> 6); }
 
 size_t charsmap_longest(const charsmap *c, const char *text, size_t n, text_view *replacement, bool *cut) {
   size_t longest = 0;
   *cut = false;
   if (!c->n_units) return 0;
-  uint32_t at = distance(read_u32(c->units));
+  uint32_t at = offset_of_unit(read_u32(c->units));
   for (size_t i = 0; i < n; i++) {
     unsigned char byte = (unsigned char)text[i];
     at ^= byte;
     if (!byte || at >= c->n_units) return longest;
     uint32_t unit = read_u32(c->units + 4 * (size_t)at);
     if ((unit & (1u << 31 | 0xFF)) != byte) return longest;
-    at ^= distance(unit);
+    at ^= offset_of_unit(unit);
     if (!(unit >> 8 & 1)) continue;
     if (at >= c->n_units) return longest;
     uint32_t offset = read_u32(c->units + 4 * (size_t)at) & 0x7FFFFFFF;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 // The byte that "<0xXX>" names, or -1.
-static int named_byte(text_view t) {
+static int byte_of_name(text_view t) {
   if (t.n != 6 || memcmp(t.at, "<0x", 3) || t.at[5] != '>') return -1;
   int hi = hex_value(t.at[3]), lo = hex_value(t.at[4]);
   return hi < 0 || lo < 0 ? -1 : hi << 4 | lo;
@@ -20,13 +20,13 @@ static void add_with_spaces(text_view t, str *out) {
   }
 }
 
-static void add_token(const vocab *v, int32_t id, str *out) {
+static void add_token_text(const vocab *v, int32_t id, str *out) {
   text_view t = v->token[id];
   int byte;
   switch (v->type[id]) {
     case TOKEN_CONTROL: case TOKEN_UNKNOWN: case TOKEN_USER_DEFINED: str_addn(out, t.at, t.n); return;
     case TOKEN_BYTE:
-      if ((byte = named_byte(t)) >= 0) str_addc(out, (char)byte);
+      if ((byte = byte_of_name(t)) >= 0) str_addc(out, (char)byte);
       else str_addn(out, t.at, t.n);
       return;
     default: break;
@@ -47,7 +47,7 @@ static bool hidden(const vocab *v, int32_t id) { return v->type[id] == TOKEN_CON
 
 void tokenizer_piece(const tokenizer *t, int32_t id, str *out, bool special) {
   if (id < 0 || id >= t->v.n || (!special && hidden(&t->v, id))) return;
-  add_token(&t->v, id, out);
+  add_token_text(&t->v, id, out);
 }
 
 // Encoding puts a space before the text and after each special token, so one comes off in the same places; and

@@ -145,7 +145,6 @@ static int encode_stretch(text_encoder *x, const char *text, size_t n, bool open
 
 // ---- From the text to stretches ----
 
-static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 // Encodes as much of the text as can be; *taken bytes of it are done with.
 static int encode(text_encoder *x, const char *text, size_t n, bool open, size_t *taken) {
@@ -156,20 +155,20 @@ static int encode(text_encoder *x, const char *text, size_t n, bool open, size_t
   x->begun = true;
   x->found.bytes += n;
   for (;;) {
-    while (x->blanks_go && from < n && is_blank(text[from])) from++;
+    while (x->blanks_go && from < n && is_ascii_space((unsigned char)text[from])) from++;
     if (from < n) x->blanks_go = false;
     enum special_found found = special_next(&x->e->special, text, n, from, x->parse_special, open, &x->found, &at, &id);
     if (found == SPECIAL_COSTLY) return trie_refuse(v->source, x->err);
     size_t end = found == SPECIAL_NONE ? n : at;
     if (found != SPECIAL_FOUND) {
       // White space before a special token may turn out to belong to it.
-      while (open && v->strip && end > from && is_blank(text[end - 1])) end--;
+      while (open && v->strip && end > from && is_ascii_space((unsigned char)text[end - 1])) end--;
       if (encode_stretch(x, text + from, end - from, open, &done)) return -1;
       from += done;
       break;
     }
     if (v->strip && v->strip[id] & STRIP_LEFT)
-      while (end > from && is_blank(text[end - 1])) end--;
+      while (end > from && is_ascii_space((unsigned char)text[end - 1])) end--;
     if (encode_stretch(x, text + from, end - from, false, &done)) return -1;
     vec_push(&x->out, id);
     from = at + v->token[id].n;

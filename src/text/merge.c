@@ -74,7 +74,7 @@ struct merge_queue {
 
 static bool queue_empty(const struct merge_queue *q) { return !q->waiting && !q->n_stray; }
 
-static void append(struct merge_queue *q, uint32_t position) {
+static void append_step(struct merge_queue *q, uint32_t position) {
   if (!q->waiting) {
     q->from = q->n = 0;
     q->first = q->last = position;
@@ -88,7 +88,7 @@ static void append(struct merge_queue *q, uint32_t position) {
   q->last = position;
 }
 
-static uint32_t take(struct merge_queue *q) {
+static uint32_t take_step(struct merge_queue *q) {
   uint32_t position = q->first, step = 0;
   q->waiting = q->from < q->n;
   for (unsigned shift = 0; q->from < q->n; shift += 7) {
@@ -113,7 +113,7 @@ static void enqueue(merger *m, uint32_t rank, uint32_t position) {
   struct merge_queue *q = &m->queue[m->queue_of[rank]];
   if (queue_empty(q)) heap_push(&m->ready, &m->n_ready, &m->cap_ready, rank);
   if (q->waiting && position < q->last) heap_push(&q->stray, &q->n_stray, &q->cap_stray, position);
-  else append(q, position);
+  else append_step(q, position);
 }
 
 // Takes the best candidate: false when none is left.
@@ -122,7 +122,7 @@ static bool dequeue(merger *m, uint32_t *rank, uint32_t *position) {
   *rank = m->ready[0];
   struct merge_queue *q = &m->queue[m->queue_of[*rank]];
   bool stray = q->n_stray && (!q->waiting || q->stray[0] < q->first);
-  *position = stray ? heap_pop(q->stray, &q->n_stray) : take(q);
+  *position = stray ? heap_pop(q->stray, &q->n_stray) : take_step(q);
   if (queue_empty(q)) heap_pop(m->ready, &m->n_ready);
   return true;
 }
@@ -133,7 +133,7 @@ static void free_queues(merger *m) {
   *m = (merger){.id = m->id, .span = m->span, .cap = m->cap, .known = m->known};
 }
 
-static void join(merger *m, uint32_t i, int32_t id) {
+static void join_symbols(merger *m, uint32_t i, int32_t id) {
   uint32_t j = i + m->span[i], span = (uint32_t)m->span[i] + m->span[j];
   if (span > UINT16_MAX) die("merge: a token of more than %d symbols", UINT16_MAX);
   m->id[j] = JOINED;
@@ -153,7 +153,7 @@ static size_t run_long(merger *m, uint32_t n, uint32_t n_ranks, merge_find *find
     uint32_t right = i + m->span[i];
     if (ids[i] == JOINED || right >= n) continue;
     if (!find(ctx, ids[i], ids[right], &now, &id) || now != rank) continue;
-    join(m, i, id);
+    join_symbols(m, i, id);
     uint32_t after = i + m->span[i], before = i ? i - m->span[i - 1] : 0;
     if (after < n && find(ctx, id, ids[after], &now, &id)) enqueue(m, now, i);
     if (i && find(ctx, ids[before], ids[i], &now, &id)) enqueue(m, now, before);

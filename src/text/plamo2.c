@@ -26,7 +26,7 @@ int plamo2_init(plamo2 *p, const vocab *v, arena *mem, error *err) {
   return bad;
 }
 
-static int put_bytes(const plamo2 *p, const char *text, size_t n, token_list *out, error *err) {
+static int put_byte_tokens(const plamo2 *p, const char *text, size_t n, token_list *out, error *err) {
   for (size_t i = 0; i < n; i++) {
     int32_t id = p->byte_id[(unsigned char)text[i]];
     if (id < 0) id = vocab_unknown(p->v);
@@ -74,7 +74,7 @@ static int encode_settled(const plamo2 *p, const char *text, size_t n, trie_cost
   for (size_t at = 0; at < n && !bad;) {
     int length = first[at];
     if (length > 0) vec_push(out, p->tokens.value[trie_walk(&p->tokens, 0, text + at, (size_t)length)]);
-    else bad = put_bytes(p, text + at, (size_t)-length, out, err);
+    else bad = put_byte_tokens(p, text + at, (size_t)-length, out, err);
     at += (size_t)abs(length);
   }
   free(first);

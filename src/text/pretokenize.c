@@ -158,7 +158,7 @@ static int cut_runs(struct split *s, size_t level, size_t at, size_t end, bool o
   return cut(s, level + 1, done, end, open);
 }
 
-static struct whole whole_of(const struct split *s, size_t level, size_t at, size_t end) {
+static struct whole whole_at(const struct split *s, size_t level, size_t at, size_t end) {
   struct whole w = {0, end - at, level};
   memcpy(&w.bytes, s->seen + at, end - at);
   return w;
@@ -175,7 +175,7 @@ static int cut(struct split *s, size_t level, size_t at, size_t end, bool open) 
     return s->word(s->ctx, s->text + at, end - at) ? -1 : 0;
   }
   if (!level || open || end - at > sizeof(uint64_t)) return cut_by(s, level, at, end, open);
-  struct whole w = whole_of(s, level, at, end), *known = &s->whole[hash_u64(w.bytes, w.level) % WHOLES];
+  struct whole w = whole_at(s, level, at, end), *known = &s->whole[hash_u64(w.bytes, w.level) % WHOLES];
   if (known->bytes == w.bytes && known->n == w.n && known->level == w.level) return cut(s, s->p->n, at, end, false);
   size_t before = s->words;
   if (cut_by(s, level, at, end, false)) return -1;

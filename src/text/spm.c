@@ -48,7 +48,7 @@ enum { NO_CHARACTER = -2, LONE_BYTES = 0x110000 };
 
 static uint32_t code_of(int32_t symbol) { return (uint32_t)(NO_CHARACTER - symbol); }
 
-static text_view text_of(const spm *s, int32_t symbol, char room[4]) {
+static text_view symbol_text(const spm *s, int32_t symbol, char room[4]) {
   if (symbol >= 0) return s->v->token[symbol];
   uint32_t code = code_of(symbol);
   if (code < LONE_BYTES) return (text_view){room, (size_t)utf8_put(code, room)};
@@ -63,7 +63,7 @@ static int32_t token_of(const vocab *v, const char *text, size_t n) {
 
 static int32_t find_joined(const spm *s, int32_t left, int32_t right) {
   char a[4], b[4], joined[SPM_MERGED_BYTES_MAX];
-  text_view l = text_of(s, left, a), r = text_of(s, right, b);
+  text_view l = symbol_text(s, left, a), r = symbol_text(s, right, b);
   if (l.n + r.n > s->longest) return -1;
   memcpy(joined, l.at, l.n);
   memcpy(joined + l.n, r.at, r.n);
@@ -122,7 +122,7 @@ static int put_bytes(const spm *s, const char *text, size_t n, token_list *out, 
 
 static int put_symbol(const spm *s, int32_t symbol, token_list *out, error *err) {
   char room[4];
-  text_view t = text_of(s, symbol, room);
+  text_view t = symbol_text(s, symbol, room);
   int32_t id = symbol >= 0 ? symbol : token_of(s->v, t.at, t.n);
   if (id >= 0) { vec_push(out, id); return 0; }
   // A vocabulary without "▁" itself: a plain space decodes rightly.

@@ -175,19 +175,21 @@ int tokenizer_encoder(const tokenizer *t, const struct encoder **out, error *err
 
 // ---- Questions ----
 
-static bool known(const tokenizer *t, int32_t id) { return id >= 0 && id < t->v.n; }
+static bool is_known_id(const tokenizer *t, int32_t id) { return id >= 0 && id < t->v.n; }
 
 int32_t tokenizer_n_vocab(const tokenizer *t) { return t->v.n; }
 text_view tokenizer_token_text(const tokenizer *t, int32_t id) {
-  return known(t, id) ? t->v.token[id] : (text_view){NULL, 0};
+  return is_known_id(t, id) ? t->v.token[id] : (text_view){NULL, 0};
 }
 enum token_type tokenizer_token_type(const tokenizer *t, int32_t id) {
-  return known(t, id) ? (enum token_type)t->v.type[id] : TOKEN_UNDEFINED;
+  return is_known_id(t, id) ? (enum token_type)t->v.type[id] : TOKEN_UNDEFINED;
 }
-float tokenizer_token_score(const tokenizer *t, int32_t id) { return known(t, id) && t->v.score ? t->v.score[id] : 0; }
+float tokenizer_token_score(const tokenizer *t, int32_t id) {
+  return is_known_id(t, id) && t->v.score ? t->v.score[id] : 0;
+}
 int32_t tokenizer_find(const tokenizer *t, const char *text, size_t n) { return vocab_find(&t->v, text, n); }
 int32_t tokenizer_role(const tokenizer *t, enum token_role role) { return t->v.role[role]; }
-bool tokenizer_is_eog(const tokenizer *t, int32_t id) { return known(t, id) && t->v.eog[id]; }
+bool tokenizer_is_eog(const tokenizer *t, int32_t id) { return is_known_id(t, id) && t->v.eog[id]; }
 bool tokenizer_adds_bos(const tokenizer *t) { return t->add_bos; }
 bool tokenizer_adds_eos(const tokenizer *t) { return t->add_eos; }
 const char *tokenizer_model_name(const tokenizer *t) { return t->model; }

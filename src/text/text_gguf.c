@@ -6,12 +6,12 @@
 
 struct source { const gguf_value *tokens, *merges; };
 
-static text_view view(gguf_string s) { return (text_view){s.at, s.n}; }
+static text_view as_view(gguf_string s) { return (text_view){s.at, s.n}; }
 static text_view token_at(const void *ctx, uint64_t i) {
-  return view(gguf_elem_str(((const struct source *)ctx)->tokens, (size_t)i));
+  return as_view(gguf_elem_str(((const struct source *)ctx)->tokens, (size_t)i));
 }
 static text_view merge_at(const void *ctx, uint64_t i) {
-  return view(gguf_elem_str(((const struct source *)ctx)->merges, (size_t)i));
+  return as_view(gguf_elem_str(((const struct source *)ctx)->merges, (size_t)i));
 }
 
 // -1, 0 or 1 for a key that is absent, false or true.
@@ -30,10 +30,10 @@ static int read_names(const gguf *g, vocab_desc *d, error *err) {
   if (gguf_str_opt(g, "general.name", NULL, &name, err) ||
       gguf_str_opt(g, "general.architecture", NULL, &architecture, err))
     return -1;
-  d->model = view(model);
-  d->pre = view(pre);
-  d->name = view(name);
-  d->architecture = view(architecture);
+  d->model = as_view(model);
+  d->pre = as_view(pre);
+  d->name = as_view(name);
+  d->architecture = as_view(architecture);
   const struct { const char *key; int *out; } flags[] = {
     {KEY "add_bos_token", &d->add_bos}, {KEY "add_eos_token", &d->add_eos}, {KEY "add_sep_token", &d->add_sep},
     {KEY "add_space_prefix", &d->add_space_prefix}, {KEY "remove_extra_whitespaces", &d->remove_extra_whitespaces},

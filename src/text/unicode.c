@@ -2,13 +2,11 @@
 #include "text/unicode.h"
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 // ---- Questions ----
 
-static utf8proc_category_t category(uint32_t cp) { return utf8proc_category((utf8proc_int32_t)cp); }
-static bool between(uint32_t cp, utf8proc_category_t from, utf8proc_category_t to) {
-  utf8proc_category_t c = category(cp);
+static bool category_between(uint32_t cp, utf8proc_category_t from, utf8proc_category_t to) {
+  utf8proc_category_t c = unicode_category(cp);
   return c >= from && c <= to;
 }
 
@@ -19,15 +17,15 @@ bool unicode_is_space(uint32_t cp) {
 }
 
 // The categories stand in utf8proc's enum in the order of the standard, each group together.
-bool unicode_is_letter(uint32_t cp) { return between(cp, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO); }
-bool unicode_is_mark(uint32_t cp) { return between(cp, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME); }
-bool unicode_is_number(uint32_t cp) { return between(cp, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO); }
-bool unicode_is_punctuation(uint32_t cp) { return between(cp, UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO); }
-bool unicode_is_other(uint32_t cp) { return between(cp, UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CO); }
-bool unicode_is_decimal(uint32_t cp) { return category(cp) == UTF8PROC_CATEGORY_ND; }
-bool unicode_is_nonspacing(uint32_t cp) { return category(cp) == UTF8PROC_CATEGORY_MN; }
+bool unicode_is_letter(uint32_t cp) { return category_between(cp, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO); }
+bool unicode_is_mark(uint32_t cp) { return category_between(cp, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME); }
+bool unicode_is_number(uint32_t cp) { return category_between(cp, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO); }
+bool unicode_is_punctuation(uint32_t cp) { return category_between(cp, UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO); }
+bool unicode_is_other(uint32_t cp) { return category_between(cp, UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CO); }
+bool unicode_is_decimal(uint32_t cp) { return unicode_category(cp) == UTF8PROC_CATEGORY_ND; }
+bool unicode_is_nonspacing(uint32_t cp) { return unicode_category(cp) == UTF8PROC_CATEGORY_MN; }
 bool unicode_is_word(uint32_t cp) {
-  utf8proc_category_t c = category(cp);
+  utf8proc_category_t c = unicode_category(cp);
   if ((c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_NL) || c == UTF8PROC_CATEGORY_PC) return true;
   if (cp < 0x100) return cp == 0xB2 || cp == 0xB3 || cp == 0xB9 || (cp >= 0xBC && cp <= 0xBE);
   return (cp >= 0x24B6 && cp <= 0x24E9) || (cp >= 0x1F130 && cp <= 0x1F149) || (cp >= 0x1F150 && cp <= 0x1F169) ||
@@ -133,7 +131,7 @@ static void decompose(enum unicode_form form, uint32_t cp, points *out) {
   for (utf8proc_ssize_t i = 0; i < n; i++) vec_push(out, parts[i]);
 }
 
-static void flush(enum unicode_form form, points *p, points *scratch, str *out) {
+static void flush_points(enum unicode_form form, points *p, points *scratch, str *out) {
   if (!p->n) return;
   sort_marks(p, scratch);
   utf8proc_ssize_t n = (utf8proc_ssize_t)p->n;
@@ -152,17 +150,17 @@ void unicode_normalize(enum unicode_form form, const char *text, size_t n, str *
   size_t from = 0, i = 0;                                 // [from, i): to be copied as it is
   while (i < n) {
     int len = utf8_next(text + i, n - i);
-    if (len <= 0) { flush(form, &waiting, &scratch, out); i++; continue; }
+    if (len <= 0) { flush_points(form, &waiting, &scratch, out); i++; continue; }
     uint32_t cp = utf8_code_point(text + i, len);
     bool still = inert(form, cp);
-    if (still) flush(form, &waiting, &scratch, out);
+    if (still) flush_points(form, &waiting, &scratch, out);
     size_t next = i + (size_t)len;
     int after = next < n ? utf8_next(text + next, n - next) : 0;
     if (still && (after <= 0 || inert(form, utf8_code_point(text + next, after)))) { i = next; continue; }
     str_addn(out, text + from, i - from);
     decompose(form, cp, &waiting);
     from = i = next;
-    if (after <= 0) flush(form, &waiting, &scratch, out);
+    if (after <= 0) flush_points(form, &waiting, &scratch, out);
   }
   str_addn(out, text + from, i - from);
   vec_free(&waiting);

@@ -8,6 +8,7 @@
 // Invariant: none of this keeps state.  Look next: pretokenize.h and wordpiece.h, which use it.
 #ifndef WEFT_UNICODE_H
 #define WEFT_UNICODE_H
+#include <utf8proc.h>
 #include "base/str.h"
 #include "text/utf8.h"
 
@@ -21,6 +22,7 @@ void unicode_normalize(enum unicode_form form, const char *text, size_t n, str *
 // nothing before it.
 size_t unicode_settled(enum unicode_form form, const char *text, size_t n);
 
+static inline utf8proc_category_t unicode_category(uint32_t cp) { return utf8proc_category((utf8proc_int32_t)cp); }
 bool unicode_is_space(uint32_t cp);         // White_Space
 bool unicode_is_letter(uint32_t cp);        // L*
 bool unicode_is_number(uint32_t cp);        // N*

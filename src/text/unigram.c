@@ -45,7 +45,7 @@ int unigram_init(unigram *u, const vocab *v, const charsmap *map, bool space_pre
 // ---- Normalising ----
 
 // A piece of the text as the map gives it.
-static void put_piece(const unigram *u, unigram_state *s, const char *text, size_t n, str *out) {
+static void put_mapped(const unigram *u, unigram_state *s, const char *text, size_t n, str *out) {
   for (size_t i = 0; i < n;) {
     if (text[i] == ' ') {
       if (!u->single_spaces) str_add(out, SPM_SPACE);
@@ -80,13 +80,13 @@ int unigram_normalize(const unigram *u, unigram_state *s, const char *text, size
       if (s->replaced > 65536 + 32 * s->taken)
         return error_set(err, "%stokenizer.ggml.precompiled_charsmap makes more than %zu bytes of a text of %zu",
                          u->v->source, 65536 + 32 * s->taken, s->taken);
-      put_piece(u, s, replacement.at, replacement.n, out);
+      put_mapped(u, s, replacement.at, replacement.n, out);
       i += length;
       continue;
     }
-    if (len > 0) put_piece(u, s, text + i, (size_t)len, out);
-    else if (u->bytes) put_piece(u, s, text + i, 1, out);     // its byte token will stand for it
-    else put_piece(u, s, "\xEF\xBF\xBD", 3, out);
+    if (len > 0) put_mapped(u, s, text + i, (size_t)len, out);
+    else if (u->bytes) put_mapped(u, s, text + i, 1, out);    // its byte token will stand for it
+    else put_mapped(u, s, "\xEF\xBF\xBD", 3, out);
     s->taken += len > 0 ? (size_t)len : 1;
     i += len > 0 ? (size_t)len : 1;
   }
@@ -125,7 +125,7 @@ static int put_unknown(struct search *s, const char *text, size_t n, error *err)
 }
 
 // All ways lead through `place`: puts out the best one from base to there, and begins anew.
-static int settle(struct search *s, size_t place, error *err) {
+static int settle_up_to(struct search *s, size_t place, error *err) {
   const trie *t = &s->u->tokens;
   uint16_t *way = s->last, next = 0, own;
   // The way leads backwards; so that it can be walked from its beginning, each place on it gets the length that leads
@@ -177,7 +177,7 @@ int unigram_encode(const unigram *u, unigram_state *state, const char *normal, s
   s.last[0] = 0;
   cost->bytes += n;
   for (size_t at = 0; at < n && !bad;) {
-    if (at == reach && at > s.base && (bad = settle(&s, at, err))) break;
+    if (at == reach && at > s.base && (bad = settle_up_to(&s, at, err))) break;
     int len = utf8_next(s.text + at, n - at);
     if (open && len < 0) break;
     room_from(&s, at);
@@ -203,7 +203,7 @@ int unigram_encode(const unigram *u, unigram_state *state, const char *normal, s
     if (at + k == n && open) reach = SIZE_MAX;            // a longer one may come
     at += own;
   }
-  if (!bad && !open && n > s.base) bad = settle(&s, n, err);
+  if (!bad && !open && n > s.base) bad = settle_up_to(&s, n, err);
   *settled = s.base;
   free(s.last);
   free(s.score);

@@ -86,20 +86,20 @@ int32_t vocab_find(const vocab *v, const char *text, size_t n) {
   return vocab_find_hashed(v, vocab_hash(v, text, n), text, n);
 }
 
-static int32_t named_byte(const vocab *v, unsigned byte) {
+static int32_t token_of_byte_name(const vocab *v, unsigned byte) {
   char name[8];
   snprintf(name, sizeof name, "<0x%02X>", byte);
   return vocab_find(v, name, 6);
 }
 
 int32_t vocab_byte(const vocab *v, unsigned char byte) {
-  int32_t id = named_byte(v, byte);
+  int32_t id = token_of_byte_name(v, byte);
   return id >= 0 && v->type[id] == TOKEN_BYTE ? id : -1;
 }
 
 static void name_bytes(vocab *v) {
   for (unsigned b = 0; b < 256; b++) {
-    int32_t id = named_byte(v, b);
+    int32_t id = token_of_byte_name(v, b);
     if (id >= 0) v->type[id] = TOKEN_BYTE;
   }
 }
@@ -228,7 +228,7 @@ static void find_eog(vocab *v) {
 // ---- White space around special tokens ----
 // No key says that a token takes white space with it; the names of the models do.
 
-static bool contains(text_view text, const char *name) {
+static bool name_contains(text_view text, const char *name) {
   size_t n = strlen(name);
   for (size_t i = 0; i + n <= text.n; i++)
     if (!strncasecmp(text.at + i, name, n)) return true;
@@ -241,9 +241,11 @@ static void strip_around(vocab *v, const char *name, uint8_t strip) {
 }
 
 static void find_strips(vocab *v, const vocab_desc *d) {
-  bool phi3 = contains(d->name, "phi-3") || contains(d->name, "phi3"), modern_bert = contains(d->name, "modern-bert");
-  bool mask = contains(d->pre, "jina-v2-de") || contains(d->pre, "jina-v2-es") || contains(d->pre, "jina-v2-code") ||
-              contains(d->architecture, "nomic-bert-moe") || contains(d->architecture, "jina-bert-v3");
+  bool phi3 = name_contains(d->name, "phi-3") || name_contains(d->name, "phi3"),
+       modern_bert = name_contains(d->name, "modern-bert");
+  bool mask = name_contains(d->pre, "jina-v2-de") || name_contains(d->pre, "jina-v2-es") ||
+              name_contains(d->pre, "jina-v2-code") || name_contains(d->architecture, "nomic-bert-moe") ||
+              name_contains(d->architecture, "jina-bert-v3");
   if (!phi3 && !modern_bert && !mask) return;
   v->strip = ARENA_ARRAY(v->mem, uint8_t, v->n);
   if (mask) strip_around(v, "<mask>", STRIP_LEFT);

@@ -20,14 +20,14 @@ int wordpiece_init(wordpiece *w, const vocab *v, bool lowercase, bool strip_acce
 
 // ---- Cleaning ----
 
-static void put(str *out, uint32_t cp) {
+static void put_point(str *out, uint32_t cp) {
   char bytes[4];
   str_addn(out, bytes, (size_t)utf8_put(cp, bytes));
 }
 
 // Without what is no character, no text or a sign of lost text; with a space for each white space and around Chinese
 // characters.
-static void clean(const char *text, size_t n, str *out) {
+static void clean_text(const char *text, size_t n, str *out) {
   for (size_t i = 0; i < n;) {
     int len = utf8_next(text + i, n - i);
     if (len <= 0) { i++; continue; }
@@ -36,7 +36,7 @@ static void clean(const char *text, size_t n, str *out) {
     if (cp == '\t' || cp == '\n' || cp == '\r' || (unicode_is_space(cp) && !unicode_is_other(cp))) str_addc(out, ' ');
     else if (cp == 0xFFFD || unicode_is_other(cp)) continue;
     else if (!unicode_is_han(cp)) str_addn(out, text + i - (size_t)len, (size_t)len);
-    else { str_addc(out, ' '); put(out, cp); str_addc(out, ' '); }
+    else { str_addc(out, ' '); put_point(out, cp); str_addc(out, ' '); }
   }
 }
 
@@ -81,7 +81,7 @@ static int put_piece(const wordpiece *w, const char *raw, size_t n_raw, struct p
                      token_list *out, error *err) {
   const str *text = &p->clean;
   p->clean.n = p->plain.n = p->word.n = 0;
-  clean(raw, n_raw, &p->clean);
+  clean_text(raw, n_raw, &p->clean);
   if (w->strip_accents && unicode_may_change(UNICODE_NFD, str_c(&p->clean), p->clean.n)) {
     unicode_normalize(UNICODE_NFD, p->clean.at, p->clean.n, &p->plain);
     text = &p->plain;
@@ -100,7 +100,7 @@ static int put_piece(const wordpiece *w, const char *raw, size_t n_raw, struct p
       p->word.n = characters = 0;
     }
     if (space || bad) continue;
-    for (int k = 0; k < n_small; k++) put(&p->word, small[k]);
+    for (int k = 0; k < n_small; k++) put_point(&p->word, small[k]);
     characters += (size_t)n_small;
     if (alone) { bad = put_word(w, p->word.at, p->word.n, characters, cost, out, err); p->word.n = characters = 0; }
   }
