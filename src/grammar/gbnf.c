@@ -62,7 +62,7 @@ static bool word(char c) {
 }
 
 // The rule of the name that begins here, or -1.
-static int32_t name(struct reader *r, const char **from, size_t *n) {
+static int32_t rule_name(struct reader *r, const char **from, size_t *n) {
   *from = r->at;
   while (r->at < r->end && word(*r->at)) r->at++;
   *n = (size_t)(r->at - *from);
@@ -231,11 +231,11 @@ static gx *item(struct reader *r) {
   default: break;
   }
   if (!word(*r->at)) { bad(r, "expected a literal, class, rule or group, found %s", here(r, what)); return NULL; }
-  int32_t rule = name(r, &from, &n);
+  int32_t rule = rule_name(r, &from, &n);
   return rule < 0 ? NULL : gx_rule(&r->src, rule);
 }
 
-static gx *repeated(struct reader *r, gx *x, bool nested) {
+static gx *with_repeats(struct reader *r, gx *x, bool nested) {
   for (;;) {
     char what[16];
     uint32_t min = 0, max = GRAMMAR_INF;
@@ -271,7 +271,7 @@ static gx *alternatives(struct reader *r, bool nested) {
     while (r->at < r->end && *r->at != '|' && *r->at != ')' && *r->at != '\n' && *r->at != '\r') {
       x = item(r);
       space(r, nested);
-      if (x) x = repeated(r, x, nested);
+      if (x) x = with_repeats(r, x, nested);
       if (!x || r->src.too_large) goto done;
       vec_push(&seq, x);
     }
@@ -293,7 +293,7 @@ static int rule(struct reader *r) {
   char what[16];
   if (!word(*r->at)) return bad(r, "expected the name of a rule, found %s", here(r, what));
   uint32_t line = r->line;
-  int32_t id = name(r, &from, &n);
+  int32_t id = rule_name(r, &from, &n);
   if (id < 0) return -1;
   space(r, false);
   if (r->end - r->at < 3 || memcmp(r->at, "::=", 3))

@@ -143,7 +143,7 @@ int32_t grammar_rule_new(grammar_source *s, const char *name, size_t n, uint32_t
 
 // Every expression and every one of its parts counts, so the limit also bounds memory.  Beyond it all expressions are
 // one.
-static gx *node(grammar_source *s, enum gx_kind kind, size_t parts) {
+static gx *new_gx(grammar_source *s, enum gx_kind kind, size_t parts) {
   if (parts >= GRAMMAR_NODES_MAX - s->nodes) s->too_large = true;
   if (s->too_large) {
     s->spare = (gx){.kind = GX_EMPTY};
@@ -156,19 +156,19 @@ static gx *node(grammar_source *s, enum gx_kind kind, size_t parts) {
   return x;
 }
 
-gx *gx_empty(grammar_source *s) { return node(s, GX_EMPTY, 0); }
-gx *gx_never(grammar_source *s) { return node(s, GX_CLASS, 0); }
+gx *gx_empty(grammar_source *s) { return new_gx(s, GX_EMPTY, 0); }
+gx *gx_never(grammar_source *s) { return new_gx(s, GX_CLASS, 0); }
 
 gx *gx_bytes(grammar_source *s, const char *text, size_t n) {
   if (!n) return gx_empty(s);
-  gx *x = node(s, GX_BYTES, n);
+  gx *x = new_gx(s, GX_BYTES, n);
   if (!s->too_large) x->text = arena_strndup(s->mem, text, n);
   return x;
 }
 gx *gx_text(grammar_source *s, const char *text) { return gx_bytes(s, text, strlen(text)); }
 
 gx *gx_class(grammar_source *s, const charset *set) {
-  gx *x = node(s, GX_CLASS, set->n);
+  gx *x = new_gx(s, GX_CLASS, set->n);
   if (!s->too_large && set->n)
     x->ranges = memcpy(ARENA_ARRAY(s->mem, struct gx_range, set->n), set->at, set->n * sizeof *set->at);
   return x;
@@ -179,18 +179,18 @@ gx *gx_range(grammar_source *s, uint32_t lo, uint32_t hi) {
   return gx_class(s, &(charset){&r, 1, 1});
 }
 
-static gx *list(grammar_source *s, enum gx_kind kind, gx *const *sub, size_t n) {
+static gx *new_list(grammar_source *s, enum gx_kind kind, gx *const *sub, size_t n) {
   if (n == 1) return sub[0];
   if (!n) return kind == GX_SEQ ? gx_empty(s) : gx_never(s);
-  gx *x = node(s, kind, n);
+  gx *x = new_gx(s, kind, n);
   if (!s->too_large) x->sub = memcpy(ARENA_ARRAY(s->mem, gx *, n), sub, n * sizeof *sub);
   return x;
 }
-gx *gx_seq(grammar_source *s, gx *const *sub, size_t n) { return list(s, GX_SEQ, sub, n); }
-gx *gx_alt(grammar_source *s, gx *const *sub, size_t n) { return list(s, GX_ALT, sub, n); }
+gx *gx_seq(grammar_source *s, gx *const *sub, size_t n) { return new_list(s, GX_SEQ, sub, n); }
+gx *gx_alt(grammar_source *s, gx *const *sub, size_t n) { return new_list(s, GX_ALT, sub, n); }
 
 static gx *with(grammar_source *s, enum gx_kind kind, gx *a, gx *b) {
-  gx *sub[2] = {a, b}, *x = node(s, kind, b ? 2 : 1);
+  gx *sub[2] = {a, b}, *x = new_gx(s, kind, b ? 2 : 1);
   if (!s->too_large) x->sub = memcpy(ARENA_ARRAY(s->mem, gx *, 2), sub, sizeof sub);
   return x;
 }
@@ -205,13 +205,13 @@ gx *gx_repeat(grammar_source *s, gx *of, uint32_t min, uint32_t max) {
 }
 
 gx *gx_rule(grammar_source *s, int32_t rule) {
-  gx *x = node(s, GX_RULE, 0);
+  gx *x = new_gx(s, GX_RULE, 0);
   x->id = rule;
   return x;
 }
 
 gx *gx_token(grammar_source *s, int32_t id, bool negated) {
-  gx *x = node(s, GX_TOKEN, 0);
+  gx *x = new_gx(s, GX_TOKEN, 0);
   x->id = id;
   x->negated = negated;
   return x;
@@ -221,7 +221,7 @@ gx *gx_and(grammar_source *s, gx *a, gx *b) { return with(s, GX_AND, a, b); }
 gx *gx_minus(grammar_source *s, gx *a, gx *b) { return with(s, GX_MINUS, a, b); }
 
 gx *gx_multiple(grammar_source *s, uint32_t of) {
-  gx *x = node(s, GX_MULTIPLE, 0);
+  gx *x = new_gx(s, GX_MULTIPLE, 0);
   x->min = of;
   return x;
 }
@@ -229,7 +229,7 @@ gx *gx_multiple(grammar_source *s, uint32_t of) {
 // sub: the items (id of them), the separator, and, where there is one, the rest.
 gx *gx_list(grammar_source *s, gx *const *items, const bool *required, size_t n, gx *sep, gx *rest, uint32_t min,
             uint32_t max) {
-  gx *x = node(s, GX_LIST, n + 1 + (rest != NULL));
+  gx *x = new_gx(s, GX_LIST, n + 1 + (rest != NULL));
   if (s->too_large) return x;
   bool *needed = ARENA_ARRAY(s->mem, bool, n + 1);
   x->sub = ARENA_ARRAY(s->mem, gx *, x->n);

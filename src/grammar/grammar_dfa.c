@@ -18,7 +18,7 @@ void automaton_free(automaton *a) {
 
 typedef VEC(uint32_t) numbers;
 
-static int by_number(const void *pa, const void *pb) {
+static int by_state(const void *pa, const void *pb) {
   uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
   return (a > b) - (a < b);
 }
@@ -37,7 +37,7 @@ struct maker {
   automaton *out;
 };
 
-static void spend(struct maker *m, uint64_t n) { *m->work -= n < *m->work ? n : *m->work; }
+static void spend_work(struct maker *m, uint64_t n) { *m->work -= n < *m->work ? n : *m->work; }
 
 static void collect(struct maker *m, uint32_t state) {
   size_t from = m->members.n;
@@ -45,7 +45,7 @@ static void collect(struct maker *m, uint32_t state) {
   m->stamps[state] = m->stamp;
   vec_push(&m->members, state);
   for (size_t i = from; i < m->members.n; i++)
-    for (uint32_t e = m->n->first.at[m->members.at[i]]; e != NO_STATE; e = m->n->edges.at[e].next, spend(m, 1)) {
+    for (uint32_t e = m->n->first.at[m->members.at[i]]; e != NO_STATE; e = m->n->edges.at[e].next, spend_work(m, 1)) {
       const struct nfa_edge *edge = &m->n->edges.at[e];
       if (edge->kind != NFA_EPS || m->stamps[edge->to] == m->stamp) continue;
       m->stamps[edge->to] = m->stamp;
@@ -63,10 +63,10 @@ static uint32_t set_end(struct maker *m) {
   uint32_t n = 0;
   for (size_t i = 0; i < m->members.n; i++)
     if (m->matters[m->members.at[i]]) m->members.at[n++] = m->members.at[i];
-  if (n) qsort(m->members.at, n, sizeof *m->members.at, by_number);
+  if (n) qsort(m->members.at, n, sizeof *m->members.at, by_state);
   void *found = NULL;
   const char *key = n ? (const char *)m->members.at : "";
-  spend(m, n);
+  spend_work(m, n);
   if (smap_get(&m->ids, key, n * sizeof(uint32_t), &found)) return (uint32_t)((uintptr_t)found - 1);
   uint32_t *at = ARENA_ARRAY(m->mem, uint32_t, n + 1);
   if (n) memcpy(at, m->members.at, n * sizeof *at);
@@ -91,7 +91,7 @@ static void byte_edges(struct maker *m, struct set s) {
     for (hi = lo; !cut[hi + 1] && hi < 255; hi++) { }
     set_begin(m);
     for (uint32_t i = 0; i < s.n; i++)
-      for (uint32_t e = m->n->first.at[s.at[i]]; e != NO_STATE; e = m->n->edges.at[e].next, spend(m, 1)) {
+      for (uint32_t e = m->n->first.at[s.at[i]]; e != NO_STATE; e = m->n->edges.at[e].next, spend_work(m, 1)) {
         const struct nfa_edge *edge = &m->n->edges.at[e];
         if (edge->kind == NFA_BYTE && edge->lo <= lo && lo <= edge->hi) collect(m, edge->to);
       }
@@ -155,7 +155,7 @@ bool dfa_make(const nfa *n, uint32_t start, uint32_t end, uint32_t limit, uint64
   for (size_t i = 0; i < m.sets.n && fits; i++) {
     struct set s = m.sets.at[i];
     state_begin(out);
-    out->states.at[i].accept = s.n && bsearch(&end, s.at, s.n, sizeof *s.at, by_number);
+    out->states.at[i].accept = s.n && bsearch(&end, s.at, s.n, sizeof *s.at, by_state);
     byte_edges(&m, s);
     other_edges(&m, s);
     state_end(out);

@@ -265,7 +265,7 @@ static bool chars_stay(store *s, uint32_t home) {
 
 // The groups of bytes after which a state is still the same: asked for large subtries, and found out for states that
 // are often met there.
-static uint64_t stays(store *s, uint32_t state) {
+static uint64_t stay_groups(store *s, uint32_t state) {
   enum { OFTEN = 4 };
   struct mstate *m = &s->states.at[state];
   if (m->asked > OFTEN) return m->stays;
@@ -307,7 +307,7 @@ static void walk(store *s, const struct part *p, uint32_t from, uint32_t end, ui
   s->walk[p->depth[from] - 1] = state;
   for (uint32_t i = from; i < end; visited++) {
     uint32_t above = s->walk[p->depth[i] - 1], skip = p->skip[i];
-    if (skip - i >= LARGE && !(p->below[i] & ~stays(s, above))) {
+    if (skip - i >= LARGE && !(p->below[i] & ~stay_groups(s, above))) {
       find_tokens(s, p, f->counted ? rounds_of(s, above) : 0, p->token0[i], p->token0[skip], f);
       if (f->pop && s->states.at[above].pops) find_pops(s, above, i, skip, f);
       i = skip;
@@ -331,7 +331,7 @@ static void walk_plain(store *s, const struct part *p, uint32_t state, struct fi
   s->walk_ends[0] = 0;
   for (uint32_t i = 0; i < p->n;) {
     uint32_t depth = p->depth[i], above = s->walk[depth - 1], skip = p->skip[i], ends = s->walk_ends[depth - 1];
-    if (skip - i >= LARGE && s->states.at[above].pops && !(p->below[i] & ~stays(s, above))) {
+    if (skip - i >= LARGE && s->states.at[above].pops && !(p->below[i] & ~stay_groups(s, above))) {
       for (uint32_t first = ends - depth; i < skip; i++) {       // each byte is a round
         find_tokens(s, p, first + p->depth[i], p->token0[i], p->token0[i + 1], f);
         f->ends[i] = (uint16_t)(first + p->depth[i] + 1);

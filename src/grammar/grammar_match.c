@@ -124,7 +124,7 @@ static size_t slot(const store *s, struct place p) {
   return at;
 }
 
-static void add(store *s, struct place p) {
+static void put_place(store *s, struct place p) {
   size_t at = slot(s, p);
   if (s->seen.at[at]) return;
   vec_push(&s->places, p);
@@ -143,7 +143,7 @@ static void end_frame(store *s, uint32_t frame) {
   if (frame == FRAME_TEXT) s->ends = true;
   else if (frame == FRAME_UNKNOWN) s->pops = true;
   else
-    for (uint32_t i = 0; i < s->frames.at[frame].n; i++) add(s, s->frames.at[frame].at[i]);
+    for (uint32_t i = 0; i < s->frames.at[frame].n; i++) put_place(s, s->frames.at[frame].at[i]);
 }
 
 static struct local *local_frame(store *s, uint32_t callee) {
@@ -158,7 +158,7 @@ static struct local *local_frame(store *s, uint32_t callee) {
   const struct g_callee *c = &s->g->callees.at[callee];
   struct place first = {c->start, 0, 0, FRAME_LOCAL | s->n_locals++};
   if (c->loop) { first.min = c->min; first.max = c->max; }
-  add(s, first);
+  put_place(s, first);
   return l;
 }
 
@@ -172,11 +172,11 @@ static void enter(store *s, uint32_t callee, struct place after, bool last) {
   spend(s, f->n);
 }
 
-static void visit(store *s, struct place p) {
+static void visit_place(store *s, struct place p) {
   if (p.q == NO_STATE) { end_frame(s, p.frame); return; }
   const struct g_state *st = &s->g->a.states.at[p.q];
   if (st->loop != NO_STATE) {
-    if (is_counted(p)) add(s, ((struct place){NO_STATE, 0, p.max, p.frame}));
+    if (is_counted(p)) put_place(s, ((struct place){NO_STATE, 0, p.max, p.frame}));
     else if (!p.min) end_frame(s, p.frame);
     if (!p.max) return;
     struct place after = {p.q, p.min ? p.min - 1 : 0, p.max == GRAMMAR_INF ? p.max : p.max - 1, p.frame};
@@ -187,9 +187,9 @@ static void visit(store *s, struct place p) {
   for (uint32_t i = 0; i < st->n_calls; i++) {
     struct g_call call = s->g->a.calls.at[st->call0 + i];
     struct place after = {call.ret, 0, 0, p.frame};
-    if (call.callee == CALL_NONE) { add(s, after); continue; }
+    if (call.callee == CALL_NONE) { put_place(s, after); continue; }
     enter(s, call.callee, after, s->g->a.states.at[call.ret].last);
-    if (s->g->callees.at[call.callee].nullable) add(s, after);
+    if (s->g->callees.at[call.callee].nullable) put_place(s, after);
   }
 }
 
@@ -295,7 +295,7 @@ static void number_locals(store *s) {
 }
 
 static uint32_t closure_end(store *s) {
-  for (size_t i = 0; i < s->places.n && !s->failed; i++) visit(s, s->places.at[i]);
+  for (size_t i = 0; i < s->places.n && !s->failed; i++) visit_place(s, s->places.at[i]);
   s->kept.n = 0;
   for (size_t i = 0; i < s->places.n && !s->failed; i++) {
     struct place p = s->places.at[i];
@@ -316,7 +316,7 @@ static uint32_t closure_end(store *s) {
 
 uint32_t store_closure(store *s, const struct place *from, size_t n) {
   closure_begin(s);
-  for (size_t i = 0; i < n; i++) add(s, from[i]);
+  for (size_t i = 0; i < n; i++) put_place(s, from[i]);
   return closure_end(s);
 }
 
@@ -336,7 +336,7 @@ uint32_t store_step(store *s, uint32_t state, unsigned char byte) {
     }
     for (; from < end; from++)
       if (edges[from].lo <= byte && byte <= edges[from].hi)
-        add(s, ((struct place){edges[from].to, 0, 0, m.at[i].frame}));
+        put_place(s, ((struct place){edges[from].to, 0, 0, m.at[i].frame}));
   }
   uint32_t to = s->places.n ? closure_end(s) : STATE_DEAD;
   if (s->failed) return STATE_DEAD;

@@ -123,7 +123,7 @@ static int repeat(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, 
 }
 
 // Both sides made deterministic, and walked side by side.
-static int product(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, int depth) {
+static int build_product(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, int depth) {
   automaton side[2] = {0};
   int status = 0;
   bool small = true;
@@ -178,7 +178,7 @@ int nfa_build(compiler *c, nfa *n, const gx *x, uint32_t from, uint32_t to, bool
     if (regular) return grammar_fail(c, "a token in a pattern that is intersected with others");
     nfa_edge(n, from, (struct nfa_edge){.to = to, .kind = NFA_TOKEN, .arg = (uint32_t)x->id, .negated = x->negated});
     return 0;
-  case GX_AND: case GX_MINUS: return product(c, n, x, from, to, depth);
+  case GX_AND: case GX_MINUS: return build_product(c, n, x, from, to, depth);
   case GX_MULTIPLE: {
     uint32_t first = (uint32_t)n->first.n;
     for (uint32_t r = 0; r < x->min; r++) nfa_state(n);

@@ -40,8 +40,8 @@ struct parser {
   error *err;
 };
 
-static rx *bad(struct parser *p, size_t at, const char *fmt, ...) PRINTF_LIKE(3, 4);
-static rx *bad(struct parser *p, size_t at, const char *fmt, ...) {
+static rx *bad_regex(struct parser *p, size_t at, const char *fmt, ...) PRINTF_LIKE(3, 4);
+static rx *bad_regex(struct parser *p, size_t at, const char *fmt, ...) {
   char text[300];
   va_list ap;
   va_start(ap, fmt);
@@ -51,15 +51,15 @@ static rx *bad(struct parser *p, size_t at, const char *fmt, ...) {
   return NULL;
 }
 
-static bool is(const struct parser *p, const char *s) {
+static bool looks_at(const struct parser *p, const char *s) {
   size_t n = strlen(s);
   return p->n - p->at >= n && !memcmp(p->text + p->at, s, n);
 }
-static bool eat(struct parser *p, const char *s) { return is(p, s) ? (p->at += strlen(s), true) : false; }
-static char peek(const struct parser *p) { return p->at < p->n ? p->text[p->at] : 0; }
+static bool eat_text(struct parser *p, const char *s) { return looks_at(p, s) ? (p->at += strlen(s), true) : false; }
+static char peek_char(const struct parser *p) { return p->at < p->n ? p->text[p->at] : 0; }
 
-static rx *node(struct parser *p, enum rx_kind kind, size_t at) {
-  if (++p->nodes > GRAMMAR_NODES_MAX) return bad(p, at, "more than %u parts", GRAMMAR_NODES_MAX);
+static rx *rx_new(struct parser *p, enum rx_kind kind, size_t at) {
+  if (++p->nodes > GRAMMAR_NODES_MAX) return bad_regex(p, at, "more than %u parts", GRAMMAR_NODES_MAX);
   rx *x = ARENA_NEW(p->mem, rx);
   x->kind = kind;
   x->at = at;
@@ -67,7 +67,7 @@ static rx *node(struct parser *p, enum rx_kind kind, size_t at) {
 }
 
 static rx *with_list(struct parser *p, enum rx_kind kind, size_t at, rx_list *list) {
-  rx *x = list->n == 1 ? list->at[0] : node(p, kind, at);
+  rx *x = list->n == 1 ? list->at[0] : rx_new(p, kind, at);
   if (x && list->n != 1) {
     x->n = list->n;
     x->sub = ARENA_ARRAY(p->mem, rx *, list->n + 1);
@@ -85,8 +85,8 @@ static rx *set_node(struct parser *p, size_t at, charset *set) {
   if (p->fold) charset_fold(set);
   charset_normalise(set);
   p->ranges += set->n;
-  rx *x = p->ranges > GRAMMAR_NODES_MAX ? bad(p, at, "more than %u ranges of characters", GRAMMAR_NODES_MAX)
-                                        : node(p, RX_SET, at);
+  rx *x = p->ranges > GRAMMAR_NODES_MAX ? bad_regex(p, at, "more than %u ranges of characters", GRAMMAR_NODES_MAX)
+                                        : rx_new(p, RX_SET, at);
   if (x && set->n) x->set.at = memcpy(ARENA_ARRAY(p->mem, struct gx_range, set->n), set->at, set->n * sizeof *set->at);
   if (x) x->set.n = set->n;
   charset_free(set);
@@ -186,16 +186,17 @@ static bool class_escape(char c, two_sets *s) {
   return true;
 }
 
-static rx *hex(struct parser *p, size_t from, size_t least, size_t most, bool braced, uint32_t *out) {
+static rx *rx_hex(struct parser *p, size_t from, size_t least, size_t most, bool braced, uint32_t *out) {
   uint32_t x = 0;
   size_t digits = 0;
   for (; digits < most; digits++, p->at++) {
-    int digit = hex_value(peek(p));
+    int digit = hex_value(peek_char(p));
     if (digit < 0) break;
     x = x * 16 + (uint32_t)digit;
   }
-  if (digits < least || (braced && !eat(p, "}"))) return bad(p, from, "an escape that lacks hexadecimal digits");
-  if (x > 0x10FFFF) return bad(p, from, "U+%04X is not a character", x);
+  if (digits < least || (braced && !eat_text(p, "}")))
+    return bad_regex(p, from, "an escape that lacks hexadecimal digits");
+  if (x > 0x10FFFF) return bad_regex(p, from, "U+%04X is not a character", x);
   *out = x;
   return ARENA_NEW(p->mem, rx);   // anything but NULL
 }
@@ -205,12 +206,12 @@ static bool property(struct parser *p, bool negated, two_sets *out) {
   size_t from = p->at - 2;
   const char *name = p->text + p->at;
   size_t n = 1;
-  if (eat(p, "{")) {
-    negated ^= eat(p, "^");
+  if (eat_text(p, "{")) {
+    negated ^= eat_text(p, "^");
     name = p->text + p->at;
     for (n = 0; p->at + n < p->n && name[n] != '}';) n++;
     p->at += n;
-    if (!eat(p, "}")) return bad(p, from, "a property that is not closed by '}'"), false;
+    if (!eat_text(p, "}")) return bad_regex(p, from, "a property that is not closed by '}'"), false;
   } else {
     if (p->at < p->n) p->at++;
     else n = 0;
@@ -225,8 +226,8 @@ static bool property(struct parser *p, bool negated, two_sets *out) {
   if (any) charset_add(&out->sure, 0, 0x10FFFF);
   else if (ascii) charset_add(&out->sure, 0, 0x7F);
   else if (!add_category(&out->sure, name, n))
-    return bad(p, from, "the property '%.*s' is not known: general categories are, such as L or Nd",
-               (int)(n > 40 ? 40 : n), name),
+    return bad_regex(p, from, "the property '%.*s' is not known: general categories are, such as L or Nd",
+                     (int)(n > 40 ? 40 : n), name),
            false;
   charset_add_all(&out->maybe, &out->sure);
   if (negated) two_negate(out);
@@ -234,58 +235,60 @@ static bool property(struct parser *p, bool negated, two_sets *out) {
 }
 
 // What a backslash begins, in a class or outside: a set, or one character.  False: an error.
-static bool escape(struct parser *p, bool in_class, two_sets *set, bool *is_set, uint32_t *cp) {
+static bool rx_escape(struct parser *p, bool in_class, two_sets *set, bool *is_set, uint32_t *cp) {
   size_t from = p->at++;
   *is_set = false;
-  if (p->at == p->n) return bad(p, from, "a backslash at the end"), false;
+  if (p->at == p->n) return bad_regex(p, from, "a backslash at the end"), false;
   char c = p->text[p->at];
-  if (p->search && c && strchr("hHaeQEAzZU", c)) return bad(p, from, "\\%c is not ECMAScript", c), false;
+  if (p->search && c && strchr("hHaeQEAzZU", c)) return bad_regex(p, from, "\\%c is not ECMAScript", c), false;
   if (class_escape(c, set)) { p->at++; *is_set = true; return true; }
-  if ((unsigned char)c >= 128) return bad(p, from, "an unknown escape"), false;
+  if ((unsigned char)c >= 128) return bad_regex(p, from, "an unknown escape"), false;
   p->at++;
   static const char letters[] = "nrtfvae", values[] = "\n\r\t\f\v\a\x1B";
   const char *known = strchr(letters, c);
   if (known) { *cp = (uint32_t)values[known - letters]; return true; }
   switch (c) {
   case 'p': case 'P': *is_set = true; return property(p, c == 'P', set);
-  case 'x': return (eat(p, "{") ? hex(p, from, 1, 6, true, cp) : hex(p, from, 2, 2, false, cp)) != NULL;
+  case 'x': return (eat_text(p, "{") ? rx_hex(p, from, 1, 6, true, cp) : rx_hex(p, from, 2, 2, false, cp)) != NULL;
   case 'u': {
-    if (eat(p, "{")) return hex(p, from, 1, 6, true, cp) != NULL;
-    if (!hex(p, from, 4, 4, false, cp)) return false;
+    if (eat_text(p, "{")) return rx_hex(p, from, 1, 6, true, cp) != NULL;
+    if (!rx_hex(p, from, 4, 4, false, cp)) return false;
     uint32_t low;
-    if (*cp < 0xD800 || *cp > 0xDBFF || !eat(p, "\\u")) return true;   // a pair is one character
-    if (!hex(p, from, 4, 4, false, &low)) return false;
-    if (low < 0xDC00 || low > 0xDFFF) return bad(p, from, "half of a surrogate pair"), false;
+    if (*cp < 0xD800 || *cp > 0xDBFF || !eat_text(p, "\\u")) return true;  // a pair is one character
+    if (!rx_hex(p, from, 4, 4, false, &low)) return false;
+    if (low < 0xDC00 || low > 0xDFFF) return bad_regex(p, from, "half of a surrogate pair"), false;
     *cp = 0x10000 + ((*cp - 0xD800) << 10) + (low - 0xDC00);
     return true;
   }
-  case 'U': return hex(p, from, 8, 8, false, cp) != NULL;
+  case 'U': return rx_hex(p, from, 8, 8, false, cp) != NULL;
   case 'c':
-    c = peek(p);
-    if (!((c | 32) >= 'a' && (c | 32) <= 'z')) return bad(p, from, "\\c needs a letter"), false;
+    c = peek_char(p);
+    if (!((c | 32) >= 'a' && (c | 32) <= 'z')) return bad_regex(p, from, "\\c needs a letter"), false;
     p->at++;
     *cp = (uint32_t)(c & 31);
     return true;
   case '0':
-    if (peek(p) >= '0' && peek(p) <= '9') return bad(p, from, "an octal escape: write \\xHH"), false;
+    if (peek_char(p) >= '0' && peek_char(p) <= '9') return bad_regex(p, from, "an octal escape: write \\xHH"), false;
     *cp = 0;
     return true;
   case 'b':
     if (in_class) { *cp = '\b'; return true; }
-    return bad(p, from, "a word boundary, \\b, is not supported: it looks at both sides of a place"), false;
-  case 'B': return bad(p, from, "\\B is not supported: it looks at both sides of a place"), false;
-  case 'k': case 'g': return bad(p, from, "a reference to a group, \\%c: what it matches is not regular", c), false;
+    return bad_regex(p, from, "a word boundary, \\b, is not supported: it looks at both sides of a place"), false;
+  case 'B': return bad_regex(p, from, "\\B is not supported: it looks at both sides of a place"), false;
+  case 'k':
+  case 'g': return bad_regex(p, from, "a reference to a group, \\%c: what it matches is not regular", c), false;
   default: break;
   }
-  if (c >= '1' && c <= '9') return bad(p, from, "a back-reference, \\%c: what it matches is not regular", c), false;
-  if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) return bad(p, from, "unknown escape: \\%c", c), false;
+  if (c >= '1' && c <= '9')
+    return bad_regex(p, from, "a back-reference, \\%c: what it matches is not regular", c), false;
+  if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) return bad_regex(p, from, "unknown escape: \\%c", c), false;
   *cp = (unsigned char)c;
   return true;
 }
 
-static bool literal(struct parser *p, uint32_t *cp) {
+static bool rx_literal(struct parser *p, uint32_t *cp) {
   int len = utf8_next(p->text + p->at, p->n - p->at);
-  if (len <= 0) return bad(p, p->at, "byte 0x%02X is not UTF-8", (unsigned)(unsigned char)p->text[p->at]), false;
+  if (len <= 0) return bad_regex(p, p->at, "byte 0x%02X is not UTF-8", (unsigned)(unsigned char)p->text[p->at]), false;
   *cp = utf8_code_point(p->text + p->at, len);
   p->at += (size_t)len;
   return true;
@@ -298,28 +301,29 @@ static bool posix(struct parser *p, two_sets *s) {
                {"punct", "!/:@[`{~"}, {"print", " ~"},      {"graph", "!~"},     {"cntrl", "\x01\x1F\x7F\x7F"},
                {"word", "azAZ09__"},  {"ascii", "\x01\x7F"}};
   size_t from = p->at;
-  if (p->search) return bad(p, from, "[:alpha:] and the like are not ECMAScript"), false;
+  if (p->search) return bad_regex(p, from, "[:alpha:] and the like are not ECMAScript"), false;
   p->at += 2;
-  bool negated = eat(p, "^");
+  bool negated = eat_text(p, "^");
   for (size_t i = 0; i < COUNT(table); i++) {
     char whole[16];
     snprintf(whole, sizeof whole, "%s:]", table[i].name);
-    if (!eat(p, whole)) continue;
+    if (!eat_text(p, whole)) continue;
     two_sets own = {{0}, {0}};
     for (const char *r = table[i].ranges; *r; r += 2) two_add(&own, (uint32_t)(r[0] == 1 ? 0 : r[0]), (uint32_t)r[1]);
     if (negated) two_negate(&own);
     two_join(s, &own);
     return true;
   }
-  return bad(p, from, "an unknown class of characters"), false;
+  return bad_regex(p, from, "an unknown class of characters"), false;
 }
 
-static rx *class(struct parser *p) {
+static rx *rx_class(struct parser *p) {
   size_t from = p->at++, many = 4096;
   two_sets s = {{0}, {0}};
-  bool negated = eat(p, "^");
-  if (peek(p) == ']')
-    return bad(p, from, "']' at the beginning of a class means different things in different dialects: write \\]");
+  bool negated = eat_text(p, "^");
+  if (peek_char(p) == ']')
+    return bad_regex(p, from,
+                     "']' at the beginning of a class means different things in different dialects: write \\]");
   for (;;) {
     two_sets set = {{0}, {0}};
     bool is_set = false;
@@ -329,29 +333,35 @@ static rx *class(struct parser *p) {
       charset_normalise(&s.maybe);
       many = 2 * s.maybe.n + 4096;
     }
-    if (p->at == p->n) { bad(p, from, "a class that is not closed by ']'"); goto fail; }
-    if (eat(p, "]")) break;
-    if (is(p, "[:")) { if (!posix(p, &s)) goto fail; continue; }
-    if (is(p, "\\Q") || is(p, "&&") || is(p, "--")) {
-      bad(p, p->at, "%.2s in a class is not supported", p->text + p->at);
+    if (p->at == p->n) { bad_regex(p, from, "a class that is not closed by ']'"); goto fail; }
+    if (eat_text(p, "]")) break;
+    if (looks_at(p, "[:")) { if (!posix(p, &s)) goto fail; continue; }
+    if (looks_at(p, "\\Q") || looks_at(p, "&&") || looks_at(p, "--")) {
+      bad_regex(p, p->at, "%.2s in a class is not supported", p->text + p->at);
       goto fail;
     }
-    if (peek(p) == '\\' ? !escape(p, true, &set, &is_set, &lo) : !literal(p, &lo)) { two_free(&set); goto fail; }
+    if (peek_char(p) == '\\' ? !rx_escape(p, true, &set, &is_set, &lo) : !rx_literal(p, &lo)) {
+      two_free(&set);
+      goto fail;
+    }
     if (is_set) {
       p->ranges += (set.sure.n + set.maybe.n) / 16;
       two_join(&s, &set);
       if (p->ranges > GRAMMAR_NODES_MAX) {
-        bad(p, from, "more than %u ranges of characters", GRAMMAR_NODES_MAX);
+        bad_regex(p, from, "more than %u ranges of characters", GRAMMAR_NODES_MAX);
         goto fail;
       }
       continue;
     }
     hi = lo;
-    if (peek(p) == '-' && p->at + 1 < p->n && p->text[p->at + 1] != ']') {
+    if (peek_char(p) == '-' && p->at + 1 < p->n && p->text[p->at + 1] != ']') {
       p->at++;
-      if (peek(p) == '\\' ? !escape(p, true, &set, &is_set, &hi) : !literal(p, &hi)) { two_free(&set); goto fail; }
-      if (is_set) { two_free(&set); bad(p, from, "a range that ends in a class"); goto fail; }
-      if (hi < lo) { bad(p, from, "a range from U+%04X down to U+%04X", lo, hi); goto fail; }
+      if (peek_char(p) == '\\' ? !rx_escape(p, true, &set, &is_set, &hi) : !rx_literal(p, &hi)) {
+        two_free(&set);
+        goto fail;
+      }
+      if (is_set) { two_free(&set); bad_regex(p, from, "a range that ends in a class"); goto fail; }
+      if (hi < lo) { bad_regex(p, from, "a range from U+%04X down to U+%04X", lo, hi); goto fail; }
     }
     two_add(&s, lo, hi);
   }
@@ -370,14 +380,15 @@ fail:
 
 // ---- the tree -------------------------------------------------------------------------------------------------------
 
-static rx *alternatives(struct parser *p);
-static rx *repeated(struct parser *p, rx *x);
+static rx *rx_alternatives(struct parser *p);
+static rx *rx_repeated(struct parser *p, rx *x);
 
 // For a comment or a switch, which are not there for a repetition after them: dialects look for what stands before.
 static rx *nothing(struct parser *p, size_t at) {
-  char c = peek(p);
-  if (c && strchr("*+?{", c)) return bad(p, p->at, "a repetition after a comment, a switch or \\Q\\E: write it before");
-  return node(p, RX_SEQ, at);
+  char c = peek_char(p);
+  if (c && strchr("*+?{", c))
+    return bad_regex(p, p->at, "a repetition after a comment, a switch or \\Q\\E: write it before");
+  return rx_new(p, RX_SEQ, at);
 }
 
 static rx *one_character(struct parser *p, size_t at, uint32_t cp) {
@@ -386,18 +397,18 @@ static rx *one_character(struct parser *p, size_t at, uint32_t cp) {
   return set_node(p, at, &s);
 }
 
-static rx *quoted(struct parser *p) {       // \Q...\E
+static rx *rx_quoted(struct parser *p) {    // \Q...\E
   size_t from = p->at;
   rx_list all = {0};
-  for (p->at += 2; p->at < p->n && !eat(p, "\\E");) {
+  for (p->at += 2; p->at < p->n && !eat_text(p, "\\E");) {
     uint32_t cp;
     size_t at = p->at;
-    rx *x = literal(p, &cp) ? one_character(p, at, cp) : NULL;
+    rx *x = rx_literal(p, &cp) ? one_character(p, at, cp) : NULL;
     if (!x) { vec_free(&all); return NULL; }
     vec_push(&all, x);
   }
   if (!all.n) return nothing(p, from);
-  rx *last = repeated(p, all.at[all.n - 1]);       // a repetition after \E is that of the last character
+  rx *last = rx_repeated(p, all.at[all.n - 1]);    // a repetition after \E is that of the last character
   if (!last) { vec_free(&all); return NULL; }
   all.at[all.n - 1] = last;
   return with_list(p, RX_SEQ, from, &all);
@@ -406,12 +417,12 @@ static rx *quoted(struct parser *p) {       // \Q...\E
 // Letters that switch something, up to ':' or ')'.  False: an error.
 static bool flags(struct parser *p, size_t from) {
   for (bool on = true;; p->at++) {
-    char c = peek(p);
+    char c = peek_char(p);
     if (c == '-' && on) on = false;
     else if (c == 'i') p->fold = on;
     else if (c == 's') p->dot_all = on;
     else if (c == ')' || c == ':') return true;
-    else return bad(p, from, "(?%c: this kind of group is not supported", c >= 32 && c < 127 ? c : '?'), false;
+    else return bad_regex(p, from, "(?%c: this kind of group is not supported", c >= 32 && c < 127 ? c : '?'), false;
   }
 }
 
@@ -426,29 +437,30 @@ static rx *group(struct parser *p) {
                  {"?P=", "a back-reference"}, {"?P>", "recursion"},
                  {"?|", "a branch reset"},    {"*", "a verb"}};
   for (size_t i = 0; i < COUNT(refused); i++)
-    if (is(p, refused[i].begin))
-      return bad(p, from, "%s, (%s, is not supported: a grammar of tokens has to be regular here", refused[i].what,
-                 refused[i].begin);
-  if (eat(p, "?#")) {
-    while (p->at < p->n && peek(p) != ')') p->at++;
-    return eat(p, ")") ? nothing(p, from) : bad(p, from, "a comment that is not closed by ')'");
+    if (looks_at(p, refused[i].begin))
+      return bad_regex(p, from, "%s, (%s, is not supported: a grammar of tokens has to be regular here",
+                       refused[i].what, refused[i].begin);
+  if (eat_text(p, "?#")) {
+    while (p->at < p->n && peek_char(p) != ')') p->at++;
+    return eat_text(p, ")") ? nothing(p, from) : bad_regex(p, from, "a comment that is not closed by ')'");
   }
-  if (eat(p, "?P<") || eat(p, "?<") || eat(p, "?'")) {
+  if (eat_text(p, "?P<") || eat_text(p, "?<") || eat_text(p, "?'")) {
     char close = p->text[p->at - 1] == '<' ? '>' : '\'';
-    while (p->at < p->n && peek(p) != close && peek(p) != ')') p->at++;
-    if (peek(p) != close) return bad(p, from, "a group whose name is not closed");
+    while (p->at < p->n && peek_char(p) != close && peek_char(p) != ')') p->at++;
+    if (peek_char(p) != close) return bad_regex(p, from, "a group whose name is not closed");
     p->at++;
-  } else if (eat(p, "?")) {
+  } else if (eat_text(p, "?")) {
     if (!flags(p, from)) return NULL;
-    if (eat(p, ")")) return nothing(p, from);           // for the rest of the group around it
+    if (eat_text(p, ")")) return nothing(p, from);      // for the rest of the group around it
     p->at++;
   }
-  if (++p->depth > GRAMMAR_DEPTH_MAX) return bad(p, from, "groups in groups, more than %d deep", GRAMMAR_DEPTH_MAX);
-  rx *x = alternatives(p);
+  if (++p->depth > GRAMMAR_DEPTH_MAX)
+    return bad_regex(p, from, "groups in groups, more than %d deep", GRAMMAR_DEPTH_MAX);
+  rx *x = rx_alternatives(p);
   p->depth--;
   p->fold = fold;
   p->dot_all = dot_all;
-  if (x && !eat(p, ")")) return bad(p, from, "a group that is not closed by ')'");
+  if (x && !eat_text(p, ")")) return bad_regex(p, from, "a group that is not closed by ')'");
   return x;
 }
 
@@ -457,10 +469,12 @@ static rx *atom(struct parser *p) {
   uint32_t cp;
   switch (p->text[p->at]) {
   case '(': return group(p);
-  case '[': return class(p);
-  case '*': case '+': case '?': return bad(p, from, "nothing stands before '%c' that could be repeated", p->text[from]);
+  case '[': return rx_class(p);
+  case '*':
+  case '+':
+  case '?': return bad_regex(p, from, "nothing stands before '%c' that could be repeated", p->text[from]);
   case '^': case '$': {
-    rx *x = node(p, p->text[p->at++] == '^' ? RX_BEGIN : RX_END, from);
+    rx *x = rx_new(p, p->text[p->at++] == '^' ? RX_BEGIN : RX_END, from);
     if (x) x->anchored = true;
     return x;
   }
@@ -473,21 +487,21 @@ static rx *atom(struct parser *p) {
   }
   case '\\': {
     two_sets set = {{0}, {0}};
-    bool is_set, begin = is(p, "\\A");
+    bool is_set, begin = looks_at(p, "\\A");
     if (p->search) begin = false;
-    else if (begin || is(p, "\\z") || is(p, "\\Z")) {
+    else if (begin || looks_at(p, "\\z") || looks_at(p, "\\Z")) {
       p->at += 2;
-      rx *x = node(p, begin ? RX_BEGIN : RX_END, from);
+      rx *x = rx_new(p, begin ? RX_BEGIN : RX_END, from);
       if (x) x->anchored = true;
       return x;
     }
-    if (!p->search && is(p, "\\Q")) return quoted(p);
-    if (!escape(p, false, &set, &is_set, &cp)) { two_free(&set); return NULL; }
+    if (!p->search && looks_at(p, "\\Q")) return rx_quoted(p);
+    if (!rx_escape(p, false, &set, &is_set, &cp)) { two_free(&set); return NULL; }
     if (!is_set) return one_character(p, from, cp);
     charset_free(&set.maybe);
     return set_node(p, from, &set.sure);
   }
-  default: return literal(p, &cp) ? one_character(p, from, cp) : NULL;
+  default: return rx_literal(p, &cp) ? one_character(p, from, cp) : NULL;
   }
 }
 
@@ -495,46 +509,48 @@ static rx *atom(struct parser *p) {
 static int counts(struct parser *p, uint32_t *min, uint32_t *max) {
   size_t from = p->at++;
   uint64_t n[2] = {0, GRAMMAR_INF};
-  if (is(p, ",") && p->at + 1 < p->n && p->text[p->at + 1] >= '0' && p->text[p->at + 1] <= '9')
-    return bad(p, from, "{,n} means different things in different dialects: write {0,n}"), -1;
+  if (looks_at(p, ",") && p->at + 1 < p->n && p->text[p->at + 1] >= '0' && p->text[p->at + 1] <= '9')
+    return bad_regex(p, from, "{,n} means different things in different dialects: write {0,n}"), -1;
   for (int i = 0; i < 2; i++) {
-    bool digits = peek(p) >= '0' && peek(p) <= '9';
+    bool digits = peek_char(p) >= '0' && peek_char(p) <= '9';
     if (!digits && !i) { p->at = from; return 0; }
     if (digits) n[i] = 0;
-    for (; peek(p) >= '0' && peek(p) <= '9'; p->at++) {
-      n[i] = n[i] * 10 + (uint64_t)(peek(p) - '0');
-      if (n[i] >= GRAMMAR_INF) return bad(p, from, "a count above %u", GRAMMAR_INF - 1), -1;
+    for (; peek_char(p) >= '0' && peek_char(p) <= '9'; p->at++) {
+      n[i] = n[i] * 10 + (uint64_t)(peek_char(p) - '0');
+      if (n[i] >= GRAMMAR_INF) return bad_regex(p, from, "a count above %u", GRAMMAR_INF - 1), -1;
     }
-    if (!i && !eat(p, ",")) { n[1] = n[0]; break; }
+    if (!i && !eat_text(p, ",")) { n[1] = n[0]; break; }
   }
-  if (!eat(p, "}")) { p->at = from; return 0; }
+  if (!eat_text(p, "}")) { p->at = from; return 0; }
   if (n[1] < n[0])
-    return bad(p, from, "at least %llu and at most %llu times", (unsigned long long)n[0], (unsigned long long)n[1]), -1;
+    return bad_regex(p, from, "at least %llu and at most %llu times", (unsigned long long)n[0],
+                     (unsigned long long)n[1]),
+           -1;
   *min = (uint32_t)n[0];
   *max = (uint32_t)n[1];
   return 1;
 }
 
-static rx *repeated(struct parser *p, rx *x) {
+static rx *rx_repeated(struct parser *p, rx *x) {
   for (;; ) {
     size_t from = p->at;
     uint32_t min = 0, max = GRAMMAR_INF;
-    if (eat(p, "*")) { }
-    else if (eat(p, "+")) min = 1;
-    else if (eat(p, "?")) max = 1;
-    else if (peek(p) == '{') {
+    if (eat_text(p, "*")) { }
+    else if (eat_text(p, "+")) min = 1;
+    else if (eat_text(p, "?")) max = 1;
+    else if (peek_char(p) == '{') {
       int is_count = counts(p, &min, &max);
       if (is_count < 0) return NULL;
       if (!is_count) return x;
     } else {
       return x;
     }
-    if (eat(p, "+"))
-      return bad(p, from, "possessive repetition is not supported: what it matches depends on what it gives up");
-    eat(p, "?");                 // lazy: the same texts
-    if (peek(p) == '*' || peek(p) == '?')
-      return bad(p, p->at, "nothing stands before '%c' that could be repeated", peek(p));
-    rx *sub[1] = {x}, *r = node(p, RX_REPEAT, from);
+    if (eat_text(p, "+"))
+      return bad_regex(p, from, "possessive repetition is not supported: what it matches depends on what it gives up");
+    eat_text(p, "?");            // lazy: the same texts
+    if (peek_char(p) == '*' || peek_char(p) == '?')
+      return bad_regex(p, p->at, "nothing stands before '%c' that could be repeated", peek_char(p));
+    rx *sub[1] = {x}, *r = rx_new(p, RX_REPEAT, from);
     if (!r) return NULL;
     r->sub = memcpy(ARENA_ARRAY(p->mem, rx *, 1), sub, sizeof sub);
     r->n = 1;
@@ -545,20 +561,20 @@ static rx *repeated(struct parser *p, rx *x) {
   }
 }
 
-static rx *alternatives(struct parser *p) {
+static rx *rx_alternatives(struct parser *p) {
   rx_list all = {0}, seq = {0};
   size_t from = p->at;
   for (;;) {
-    while (p->at < p->n && peek(p) != '|' && peek(p) != ')') {
+    while (p->at < p->n && peek_char(p) != '|' && peek_char(p) != ')') {
       rx *x = atom(p);
-      if (x) x = repeated(p, x);
+      if (x) x = rx_repeated(p, x);
       if (!x) { vec_free(&all); vec_free(&seq); return NULL; }
       if (x->kind != RX_SEQ || x->n) vec_push(&seq, x);     // what is empty, such as (?i), must not hide an anchor
     }
     rx *x = with_list(p, RX_SEQ, from, &seq);
     if (!x) { vec_free(&all); return NULL; }
     vec_push(&all, x);
-    if (!eat(p, "|")) break;
+    if (!eat_text(p, "|")) break;
   }
   return with_list(p, RX_ALT, from, &all);
 }
@@ -581,7 +597,7 @@ static gx *anything(struct parser *p) {
   return x;
 }
 
-static gx *between(struct parser *p, gx *x, enum side left, enum side right) {
+static gx *gx_between(struct parser *p, gx *x, enum side left, enum side right) {
   gx *parts[3];
   size_t n = 0;
   if (!x) return NULL;
@@ -591,30 +607,30 @@ static gx *between(struct parser *p, gx *x, enum side left, enum side right) {
   return gx_seq(p->src, parts, n);
 }
 
-static gx *convert(struct parser *p, const rx *x, enum side left, enum side right) {
+static gx *gx_of_rx(struct parser *p, const rx *x, enum side left, enum side right) {
   VEC(gx *) list = {0};
   gx *out = NULL;
-  if (p->src->too_large) { bad(p, x->at, "more than %u parts", GRAMMAR_NODES_MAX); return NULL; }
+  if (p->src->too_large) { bad_regex(p, x->at, "more than %u parts", GRAMMAR_NODES_MAX); return NULL; }
   switch (x->kind) {
-  case RX_SET: return between(p, of_set(p, &x->set), left, right);
+  case RX_SET: return gx_between(p, of_set(p, &x->set), left, right);
   case RX_REPEAT:
-    if (x->min == 1 && x->max == 1) return convert(p, x->sub[0], left, right);
-    if (x->anchored) { bad(p, x->at, "an anchor in something that is repeated"); return NULL; }
-    out = convert(p, x->sub[0], SIDE_INNER, SIDE_INNER);
-    return out ? between(p, gx_repeat(p->src, out, x->min, x->max), left, right) : NULL;
+    if (x->min == 1 && x->max == 1) return gx_of_rx(p, x->sub[0], left, right);
+    if (x->anchored) { bad_regex(p, x->at, "an anchor in something that is repeated"); return NULL; }
+    out = gx_of_rx(p, x->sub[0], SIDE_INNER, SIDE_INNER);
+    return out ? gx_between(p, gx_repeat(p->src, out, x->min, x->max), left, right) : NULL;
   case RX_BEGIN: case RX_END:
     if (x->kind == RX_BEGIN ? !left : !right) {
-      bad(p, x->at, "an anchor that does not stand at the %s of an alternative",
-          x->kind == RX_BEGIN ? "beginning" : "end");
+      bad_regex(p, x->at, "an anchor that does not stand at the %s of an alternative",
+                x->kind == RX_BEGIN ? "beginning" : "end");
       return NULL;
     }
     if (x->kind == RX_BEGIN) left = SIDE_ANCHORED;
     else right = SIDE_ANCHORED;
-    return between(p, gx_empty(p->src), left == SIDE_ANCHORED ? SIDE_INNER : left,
-                   right == SIDE_ANCHORED ? SIDE_INNER : right);
+    return gx_between(p, gx_empty(p->src), left == SIDE_ANCHORED ? SIDE_INNER : left,
+                      right == SIDE_ANCHORED ? SIDE_INNER : right);
   case RX_ALT:
     for (size_t i = 0; i < x->n; i++) {
-      if (!(out = convert(p, x->sub[i], left, right))) break;
+      if (!(out = gx_of_rx(p, x->sub[i], left, right))) break;
       vec_push(&list, out);
     }
     if (out) out = gx_alt(p->src, list.at, list.n);
@@ -623,9 +639,9 @@ static gx *convert(struct parser *p, const rx *x, enum side left, enum side righ
     size_t from = 0, end = x->n;
     for (; left && from < end && x->sub[from]->kind == RX_BEGIN; from++) left = SIDE_ANCHORED;
     for (; right && end > from && x->sub[end - 1]->kind == RX_END; end--) right = SIDE_ANCHORED;
-    if (from == end) { out = between(p, gx_empty(p->src), left, right); break; }
+    if (from == end) { out = gx_between(p, gx_empty(p->src), left, right); break; }
     for (size_t i = from; i < end; i++) {
-      if (!(out = convert(p, x->sub[i], i == from ? left : SIDE_INNER, i + 1 == end ? right : SIDE_INNER))) break;
+      if (!(out = gx_of_rx(p, x->sub[i], i == from ? left : SIDE_INNER, i + 1 == end ? right : SIDE_INNER))) break;
       vec_push(&list, out);
     }
     if (out) out = gx_seq(p->src, list.at, list.n);
@@ -643,10 +659,10 @@ gx *regex_parse(grammar_source *s, const char *text, size_t n, bool search, rege
   if (n > GRAMMAR_SOURCE_MAX) {
     error_set(err, "a regular expression of %zu bytes (the limit is %u)", n, GRAMMAR_SOURCE_MAX);
   } else {
-    rx *tree = alternatives(&p);
-    if (tree && p.at < n) tree = bad(&p, p.at, "a ')' that closes nothing");
-    if (tree) x = convert(&p, tree, SIDE_OPEN, SIDE_OPEN);
-    if (x && s->too_large) { bad(&p, 0, "more than %u parts", GRAMMAR_NODES_MAX); x = NULL; }
+    rx *tree = rx_alternatives(&p);
+    if (tree && p.at < n) tree = bad_regex(&p, p.at, "a ')' that closes nothing");
+    if (tree) x = gx_of_rx(&p, tree, SIDE_OPEN, SIDE_OPEN);
+    if (x && s->too_large) { bad_regex(&p, 0, "more than %u parts", GRAMMAR_NODES_MAX); x = NULL; }
   }
   arena_free(p.mem);
   return x;

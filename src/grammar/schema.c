@@ -17,13 +17,13 @@
 // ---- errors ---------------------------------------------------------------------------------------------------------
 
 // The way from `from` to `to`, as a JSON pointer.
-static bool pointer_to(const json_t *from, const json_t *to, str *out) {
+static bool json_pointer(const json_t *from, const json_t *to, str *out) {
   size_t n = out->n;
   if (from == to) return true;
   if (json_is_array(from)) {
     for (size_t i = 0; i < json_array_size(from); i++) {
       str_addf(out, "/%zu", i);
-      if (pointer_to(json_array_get(from, i), to, out)) return true;
+      if (json_pointer(json_array_get(from, i), to, out)) return true;
       out->n = n;
     }
   } else if (json_is_object(from)) {
@@ -34,7 +34,7 @@ static bool pointer_to(const json_t *from, const json_t *to, str *out) {
         if (*c == '~' || *c == '/') str_add(out, *c == '~' ? "~0" : "~1");
         else str_addc(out, *c);
       }
-      if (pointer_to(json_object_iter_value(it), to, out)) return true;
+      if (json_pointer(json_object_iter_value(it), to, out)) return true;
       out->n = n;
     }
   }
@@ -49,7 +49,7 @@ int schema_fail(const schema *s, const json_t *at, const char *keyword, const ch
   va_end(ap);
   str where = {0};
   str_add(&where, "#");
-  if (!pointer_to(s->root, at, &where)) { where.n = 0; str_add(&where, "#"); }
+  if (!json_pointer(s->root, at, &where)) { where.n = 0; str_add(&where, "#"); }
   where.at[where.n] = 0;
   error_set(s->err, "schema at %.300s%s%.60s: %s", where.at, keyword ? ", " : "", keyword ? keyword : "", text);
   str_free(&where);
@@ -418,7 +418,7 @@ static int expand(schema *s, struct plan *p, json_t *node, const struct way *fro
   return 0;
 }
 
-static gx *leaf(schema *s, const nodes *set);
+static gx *leaf_of_set(schema *s, const nodes *set);
 
 // The alternatives of oneOf have to exclude one another: whether a value matches only one of them cannot be seen while
 // it is written.
@@ -451,7 +451,7 @@ static gx *branches(schema *s, const struct plan *p, size_t done, size_t *count)
                   SCHEMA_BRANCHES_MAX);
       return NULL;
     }
-    return leaf(s, &p->plain);
+    return leaf_of_set(s, &p->plain);
   }
   struct choice c = p->choices.at[done];
   if (c.one && tell_apart(s, p, &c)) return NULL;
@@ -583,7 +583,7 @@ static int listed(schema *s, const nodes *set, gx **out) {
 }
 
 // What a set of schemas accepts, when $ref, allOf, anyOf and oneOf have been followed.
-static gx *leaf(schema *s, const nodes *set) {
+static gx *leaf_of_set(schema *s, const nodes *set) {
   unsigned types = T_ALL, families = 0;
   grammar_source *g = &s->src;
   gx *out, *list[8];

@@ -277,7 +277,7 @@ static bool requires(const json_t *node, const char *name) {
   return false;
 }
 
-static bool range(const json_t *node, const char *least, const char *most, double *lo, double *hi) {
+static bool bounds_of_keywords(const json_t *node, const char *least, const char *most, double *lo, double *hi) {
   const json_t *a = json_object_get(node, least), *b = json_object_get(node, most);
   *lo = json_is_number(a) ? json_number_value(a) : -INFINITY;
   *hi = json_is_number(b) ? json_number_value(b) : INFINITY;
@@ -318,14 +318,14 @@ int schema_excludes(schema *s, json_t *a, json_t *b, unsigned within, const json
   ta &= within;
   if (!(ta & tb)) return 1;
   double al, ah, bl, bh;
-  if (!(ta & tb & ~(unsigned)T_NUMBER) && range(a, "minimum", "maximum", &al, &ah) &&
-      range(b, "minimum", "maximum", &bl, &bh) && (ah < bl || bh < al))
+  if (!(ta & tb & ~(unsigned)T_NUMBER) && bounds_of_keywords(a, "minimum", "maximum", &al, &ah) &&
+      bounds_of_keywords(b, "minimum", "maximum", &bl, &bh) && (ah < bl || bh < al))
     return 1;
-  if ((ta & tb) == T_STRING && range(a, "minLength", "maxLength", &al, &ah) &&
-      range(b, "minLength", "maxLength", &bl, &bh) && (ah < bl || bh < al))
+  if ((ta & tb) == T_STRING && bounds_of_keywords(a, "minLength", "maxLength", &al, &ah) &&
+      bounds_of_keywords(b, "minLength", "maxLength", &bl, &bh) && (ah < bl || bh < al))
     return 1;
-  if ((ta & tb) == T_ARRAY && range(a, "minItems", "maxItems", &al, &ah) &&
-      range(b, "minItems", "maxItems", &bl, &bh) && (ah < bl || bh < al))
+  if ((ta & tb) == T_ARRAY && bounds_of_keywords(a, "minItems", "maxItems", &al, &ah) &&
+      bounds_of_keywords(b, "minItems", "maxItems", &bl, &bh) && (ah < bl || bh < al))
     return 1;
   if ((ta & tb) != T_OBJECT) return 0;
   json_t *pa = json_object_get(a, "properties"), *pb = json_object_get(b, "properties"),

@@ -19,9 +19,10 @@ static gx *digit(grammar_source *g, int lo, int hi) { return gx_range(g, (uint32
 
 // ---- integers -------------------------------------------------------------------------------------------------------
 
-static gx *at_least(grammar_source *g, const char *a, uint32_t n) {       // n digits that are no less than those of a
+// n digits that are no less than those of a
+static gx *at_least_digits(grammar_source *g, const char *a, uint32_t n) {
   if (strspn(a, "0") >= n) return digits(g, n, n);
-  gx *same = GX_SEQ_OF(g, digit(g, a[0] - '0', a[0] - '0'), at_least(g, a + 1, n - 1));
+  gx *same = GX_SEQ_OF(g, digit(g, a[0] - '0', a[0] - '0'), at_least_digits(g, a + 1, n - 1));
   return a[0] == '9' ? same : GX_ALT_OF(g, same, GX_SEQ_OF(g, digit(g, a[0] - '0' + 1, 9), digits(g, n - 1, n - 1)));
 }
 
@@ -36,7 +37,7 @@ static gx *same_length(grammar_source *g, const char *a, const char *b, uint32_t
   if (a[0] == b[0]) return GX_SEQ_OF(g, digit(g, a[0] - '0', a[0] - '0'), same_length(g, a + 1, b + 1, n - 1));
   gx *list[3];
   size_t k = 0;
-  list[k++] = GX_SEQ_OF(g, digit(g, a[0] - '0', a[0] - '0'), at_least(g, a + 1, n - 1));
+  list[k++] = GX_SEQ_OF(g, digit(g, a[0] - '0', a[0] - '0'), at_least_digits(g, a + 1, n - 1));
   if (b[0] - a[0] > 1) list[k++] = GX_SEQ_OF(g, digit(g, a[0] - '0' + 1, b[0] - '0' - 1), digits(g, n - 1, n - 1));
   list[k++] = GX_SEQ_OF(g, digit(g, b[0] - '0', b[0] - '0'), at_most(g, b + 1, n - 1));
   return gx_alt(g, list, k);
@@ -104,7 +105,7 @@ bool schema_integer_format(const char *name, double *lo, double *hi) {
   return false;
 }
 
-static int gather(schema *s, const nodes *set, struct bounds *b) {
+static int gather_bounds(schema *s, const nodes *set, struct bounds *b) {
   *b = (struct bounds){.lo = -INFINITY, .hi = INFINITY};
   for (size_t i = 0; i < set->n; i++) {
     json_t *node = set->at[i],
@@ -189,7 +190,7 @@ static bool alike(double x, uint32_t n) {
   return (nextafter(fabs(x), INFINITY) - fabs(x)) * (x == floor(x) ? .5 : 1) > pow(10, -(double)n);
 }
 
-static void pad(struct decimal *d, uint32_t n) {
+static void pad_fraction(struct decimal *d, uint32_t n) {
   for (size_t i = strlen(d->fraction); i < n; i++) d->fraction[i] = '0';
   d->n = n;
 }
@@ -278,9 +279,9 @@ static gx *fraction_within(schema *s, const nodes *set, const struct bounds *b) 
                 n);
     return NULL;
   }
-  pad(&lo, n);
-  pad(&hi, n);
-  pad(&zero, n);
+  pad_fraction(&lo, n);
+  pad_fraction(&hi, n);
+  pad_fraction(&zero, n);
   gx *list[2];
   size_t k = 0;
   if (!has_hi || b->hi > 0 || (b->hi == 0 && !b->hi_strict)) {
@@ -297,7 +298,7 @@ static gx *fraction_within(schema *s, const nodes *set, const struct bounds *b) 
 gx *schema_number(schema *s, const nodes *set, bool integer) {
   grammar_source *g = &s->src;
   struct bounds b;
-  if (gather(s, set, &b)) return NULL;
+  if (gather_bounds(s, set, &b)) return NULL;
   // multiples of whole numbers are whole
   for (size_t i = 0; i < b.n_multiples && !integer; i++) integer = b.multiples[i] > 0;
   if (integer) return integer_within(s, set, &b);
